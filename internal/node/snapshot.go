@@ -1,0 +1,100 @@
+// Package node is the vocabulary of Tenon: what a machine is, who runs on it,
+// how much it uses, and the present value of every kernel knob that Tenon
+// may own. A Snapshot holds all that a decision may depend on.
+package node
+
+import (
+	"time"
+
+	"tenon.sh/tenon/internal/unit"
+)
+
+// A Snapshot is the node at one instant. Policies see nothing else, so what
+// is not in a Snapshot cannot influence a decision.
+type Snapshot struct {
+	At       time.Time    `json:"at"`
+	Topology Topology     `json:"topology"`
+	Can      Capabilities `json:"can,omitempty"`
+	Usage    Usage        `json:"usage"`
+	// Busy is the time that each online CPU was not idle since boot.
+	Busy      map[unit.CPU]time.Duration `json:"busy,omitempty"`
+	Workloads []Workload                 `json:"workloads,omitempty"`
+	Knobs     Knobs                      `json:"knobs"`
+}
+
+// Usage holds the cumulative counters of the node or of one workload. A
+// counter that could not be read is absent. Rates are made from two snapshots
+// by package signal.
+type Usage struct {
+	// CPU is the CPU time used since boot or since the cgroup was made.
+	CPU Maybe[time.Duration] `json:"cpu,omitzero"`
+	// Throttled is the time spent throttled by a CPU quota.
+	Throttled Maybe[time.Duration] `json:"throttled,omitzero"`
+	// Memory is the memory charged, with page cache.
+	Memory Maybe[unit.Bytes] `json:"memory,omitzero"`
+	// Steal is the time that a hypervisor kept from the node's CPUs.
+	Steal Maybe[time.Duration] `json:"steal,omitzero"`
+}
+
+// Class is a QoS class, with Koordinator's names and meaning.
+type Class string
+
+// The QoS classes. LS is latency-sensitive; LSR and LSE are LS with bound
+// and with exclusive CPUs; BE is best-effort; SYSTEM is the node's own.
+const (
+	LSE    Class = "LSE"
+	LSR    Class = "LSR"
+	LS     Class = "LS"
+	BE     Class = "BE"
+	System Class = "SYSTEM"
+)
+
+// Classes lists the QoS classes from the most to the least protected.
+var Classes = []Class{LSE, LSR, LS, System, BE}
+
+// Sensitive reports whether c must be protected from BE.
+func (c Class) Sensitive() bool { return c == LSE || c == LSR || c == LS }
+
+// WorkloadID names a workload on its node.
+type WorkloadID string
+
+// A Workload is a group of processes that is managed as one.
+type Workload struct {
+	ID     WorkloadID `json:"id"`
+	Class  Class      `json:"class"`
+	Cgroup CgroupPath `json:"cgroup"`
+	// Meet is the highest cgroup that holds only workloads of this one's
+	// class and that competes with the others: the level at which a CPU
+	// weight decides between LS and BE. Weights act between siblings only.
+	Meet  CgroupPath `json:"meet,omitempty"`
+	Usage Usage      `json:"usage"`
+	// CPULimit and MemoryLimit are what its owner asked for; absent: none.
+	CPULimit    Maybe[unit.MilliCPU] `json:"cpu_limit,omitzero"`
+	MemoryLimit Maybe[unit.Bytes]    `json:"memory_limit,omitzero"`
+}
+
+// Maybe is a value that may be missing. The zero Maybe is missing.
+type Maybe[T any] struct {
+	value T
+	known bool
+}
+
+// Some is a present value.
+func Some[T any](v T) Maybe[T] { return Maybe[T]{v, true} }
+
+// Value returns the value and whether it is present.
+func (m Maybe[T]) Value() (T, bool) { return m.value, m.known }
+
+// Or returns the value, or the fallback where it is missing.
+func (m Maybe[T]) Or(fallback T) T {
+	if m.known {
+		return m.value
+	}
+	return fallback
+}
+
+// Known reports whether the value is present.
+func (m Maybe[T]) Known() bool { return m.known }
+
+// IsZero reports that the value is missing, for the JSON option omitzero.
+func (m Maybe[T]) IsZero() bool { return !m.known }

@@ -1,0 +1,155 @@
+// Package plan turns what policies want into the ordered writes that bring it
+// about. It is where the order of writes, their bounds and the meaning of
+// "already so" are decided, for the real node, the simulator and a dry run
+// alike.
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"tenon.sh/tenon/internal/node"
+)
+
+// An Intent says what a policy asks of a knob that it owns.
+type Intent string
+
+// The three intents.
+const (
+	// Set asks for a value.
+	Set Intent = "set"
+	// Release gives the knob back: it gets its value from before Tenon's
+	// first touch, and is forgotten.
+	Release Intent = "release"
+	// Abstain leaves the knob as it is, because an input is missing.
+	Abstain Intent = "abstain"
+)
+
+// A Want is what a policy asks of one knob, and why.
+type Want struct {
+	Intent Intent
+	Knob   node.Knob
+	// Value is the value asked for; nil unless Intent is Set.
+	Value node.Value
+	// Owner is the policy that owns the knob.
+	Owner string
+	// Reason is one short sentence; it shows in golden files, in tenon plan
+	// and in the audit log.
+	Reason string
+	// BE marks a knob that bounds best-effort work. Narrowing such a knob is
+	// what keeps the latency-sensitive side safe: it goes first, and is never
+	// cut by a bound on the number of steps.
+	BE bool
+}
+
+// A Step is one write: a knob, the value it has and the value it gets.
+type Step struct {
+	Knob   node.Knob
+	From   node.Value // nil: unknown, the knob could not be read
+	To     node.Value
+	Owner  string
+	Reason string
+	// Release marks a step that gives the knob back: after it the journal
+	// forgets the knob.
+	Release bool
+	// BE is as in the Want.
+	BE bool
+}
+
+// String prints the step as a line of a scenario:
+// "be cpu.max max 100000 -> 35000 100000  # reason".
+func (s Step) String() string {
+	from := "?"
+	if s.From != nil {
+		from = quoteEmpty(s.From.String())
+	}
+	line := fmt.Sprintf("%v %s -> %s", s.Knob, from, quoteEmpty(s.To.String()))
+	if s.Reason != "" {
+		line += "  # " + s.Reason
+	}
+	return line
+}
+
+func quoteEmpty(s string) string {
+	if s == "" {
+		return `""`
+	}
+	return s
+}
+
+// narrows reports whether s allows less after than before.
+func (s Step) narrows() bool { return s.From != nil && s.To.Narrower(s.From) < 0 }
+
+// Diff returns the steps that lead from have to what is wanted, in an order in
+// which no child ever exceeds its parent: what narrows goes first, deepest
+// cgroup first; what widens follows, highest cgroup first. Narrowing of
+// best-effort work comes before everything else. A value that the kernel would
+// show no different makes no step. Two wants for the same knob are a fault of
+// the caller: Diff keeps the first.
+func Diff(have node.Knobs, wants []Want) []Step {
+	var steps []Step
+	seen := map[node.Knob]bool{}
+	for _, w := range wants {
+		if seen[w.Knob] {
+			continue
+		}
+		seen[w.Knob] = true
+		s := Step{Knob: w.Knob, From: have.Now[w.Knob], Owner: w.Owner, Reason: w.Reason, BE: w.BE}
+		switch w.Intent {
+		case Set:
+			s.To = w.Value.Rounded(have.Kernel)
+			if s.From != nil && s.From == s.To {
+				continue
+			}
+		case Release:
+			before, touched := have.Before[w.Knob]
+			if !touched {
+				continue
+			}
+			// A release is a step even when the value is already back: the
+			// journal must forget the knob.
+			s.To, s.Release = before, true
+		default:
+			continue
+		}
+		steps = append(steps, s)
+	}
+	slices.SortStableFunc(steps, compareSteps)
+	return steps
+}
+
+func compareSteps(a, b Step) int {
+	if a.narrows() != b.narrows() {
+		if a.narrows() {
+			return -1
+		}
+		return 1
+	}
+	if a.narrows() {
+		if a.BE != b.BE {
+			if a.BE {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(b.Knob.Cgroup.Depth(), a.Knob.Cgroup.Depth()), a.Knob.Compare(b.Knob))
+	}
+	return cmp.Or(cmp.Compare(a.Knob.Cgroup.Depth(), b.Knob.Cgroup.Depth()), a.Knob.Compare(b.Knob))
+}
+
+// Bound cuts steps to at most n, in order, but never cuts a step that narrows
+// best-effort work. n ≤ 0 means no bound. What was cut comes again with the
+// next Diff, since the knobs still differ.
+func Bound(steps []Step, n int) []Step {
+	if n <= 0 || len(steps) <= n {
+		return steps
+	}
+	kept := make([]Step, 0, n)
+	for _, s := range steps {
+		if len(kept) < n || (s.BE && s.narrows()) {
+			kept = append(kept, s)
+		}
+	}
+	return kept
+}

@@ -1,0 +1,41 @@
+// Package tick is the record of one turn of the loop: what it saw, what it
+// wanted, what it did and what failed. Every view of the agent (dry run,
+// report, log) reads this value and nothing else.
+package tick
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/plan"
+)
+
+// A Tick is one turn of the loop.
+type Tick struct {
+	Snapshot node.Snapshot
+	Wants    []plan.Want
+	Done     []Outcome
+	// Sense, Decide and Act are the wall time of each part.
+	Sense, Decide, Act time.Duration
+}
+
+// An Outcome is a step and how it went; Err is nil if it was applied.
+type Outcome struct {
+	Step plan.Step
+	Err  error
+}
+
+// String prints the steps of the tick, one line each, as golden files and
+// dry runs show them.
+func (t Tick) String() string {
+	var b strings.Builder
+	for _, o := range t.Done {
+		fmt.Fprintln(&b, o.Step)
+		if o.Err != nil {
+			fmt.Fprintf(&b, "  failed: %v\n", o.Err)
+		}
+	}
+	return b.String()
+}

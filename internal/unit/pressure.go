@@ -1,0 +1,87 @@
+package unit
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Pressure is pressure stall information: how long tasks waited for a
+// resource (Documentation/accounting/psi.rst, Linux 4.20). Node-wide files
+// and those of a cgroup have the same format.
+type Pressure struct {
+	// Some: at least one task waited. Full: all that could run waited; it is
+	// zero where the kernel does not define it.
+	Some, Full Stall
+}
+
+// Stall is one line of a pressure file.
+type Stall struct {
+	// Avg10, Avg60 and Avg300 are the shares of the last 10, 60 and 300 s
+	// spent waiting, from 0 to 1.
+	Avg10, Avg60, Avg300 float64
+	// Total is the time spent waiting since boot or since the cgroup was
+	// made.
+	Total time.Duration
+}
+
+// ParsePressure reads a pressure file. Lines of unknown kind are skipped.
+//
+//	some avg10=2.57 avg60=1.22 avg300=0.69 total=10077645
+//	full avg10=0.00 avg60=0.00 avg300=0.00 total=0
+func ParsePressure(text string) (Pressure, error) {
+	var p Pressure
+	known := false
+	for line := range strings.Lines(text) {
+		kind, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		var to *Stall
+		switch kind {
+		case "some":
+			to, known = &p.Some, true
+		case "full": // the only line of irq.pressure
+			to, known = &p.Full, true
+		default:
+			continue
+		}
+		if err := to.parse(rest); err != nil {
+			return Pressure{}, fmt.Errorf("pressure line %q: %w", strings.TrimSpace(line), err)
+		}
+	}
+	if !known {
+		return Pressure{}, fmt.Errorf("pressure %q: want lines that start with some or full", text)
+	}
+	return p, nil
+}
+
+func (s *Stall) parse(fields string) error {
+	for field := range strings.FieldsSeq(fields) {
+		key, value, _ := strings.Cut(field, "=")
+		if key == "total" {
+			us, err := strconv.ParseInt(value, 10, 64)
+			if err != nil || us < 0 || us > math.MaxInt64/1000 {
+				return fmt.Errorf("total %q: want microseconds", value)
+			}
+			s.Total = time.Duration(us) * time.Microsecond
+			continue
+		}
+		var to *float64
+		switch key {
+		case "avg10":
+			to = &s.Avg10
+		case "avg60":
+			to = &s.Avg60
+		case "avg300":
+			to = &s.Avg300
+		default:
+			continue
+		}
+		percent, err := strconv.ParseFloat(value, 64)
+		if err != nil || !(percent >= 0 && percent <= 100) {
+			return fmt.Errorf("%s %q: want a percentage", key, value)
+		}
+		*to = percent / 100
+	}
+	return nil
+}
