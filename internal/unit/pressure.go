@@ -39,12 +39,13 @@ func ParsePressure(text string) (Pressure, error) {
 		var to *Stall
 		switch kind {
 		case "some":
-			to, known = &p.Some, true
+			to = &p.Some
 		case "full": // the only line of irq.pressure
-			to, known = &p.Full, true
+			to = &p.Full
 		default:
 			continue
 		}
+		known = true
 		if err := to.parse(rest); err != nil {
 			return Pressure{}, fmt.Errorf("pressure line %q: %w", strings.TrimSpace(line), err)
 		}

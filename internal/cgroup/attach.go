@@ -1,0 +1,91 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Attach moves a process with all its threads into the group, in every
+// hierarchy in which the group exists. On v1 these are several moves; the
+// cpuset comes first, because it is the one that refuses (ENOSPC: it has no
+// CPUs or memory nodes). After an error the process may have moved in some.
+func (t *Tree) Attach(path string, pid int) error {
+	return t.attach(path, pid, func(*hierarchy) string { return "cgroup.procs" })
+}
+
+// AttachThread moves a single thread. On v2 this needs a threaded group and
+// fails with EOPNOTSUPP or EINVAL otherwise; on v1 any group will do.
+func (t *Tree) AttachThread(path string, tid int) error {
+	return t.attach(path, tid, func(h *hierarchy) string {
+		if h.version == 1 {
+			return "tasks"
+		}
+		return "cgroup.threads"
+	})
+}
+
+func (t *Tree) attach(path string, id int, file func(*hierarchy) string) error {
+	if _, err := t.home(path); err != nil {
+		return fmt.Errorf("attach %d: %w", id, err)
+	}
+	order := slices.Clone(t.all)
+	slices.SortStableFunc(order, func(a, b *hierarchy) int {
+		switch {
+		case a == b:
+			return 0
+		case a == t.of[cpuset]:
+			return -1
+		case b == t.of[cpuset]:
+			return 1
+		}
+		return 0
+	})
+	for _, h := range order {
+		err := h.write(path, file(h), strconv.Itoa(id))
+		switch {
+		case errors.Is(err, syscall.ENOSPC):
+			return fmt.Errorf("%w: cpuset.cpus or cpuset.mems of the group is empty", err)
+		case err != nil && !errors.Is(err, ErrGone):
+			return err
+		}
+	}
+	return nil
+}
+
+// Procs lists the processes in the group itself, not below it, ascending.
+func (t *Tree) Procs(path string) ([]int, error) {
+	h, err := t.home(path)
+	if err != nil {
+		return nil, err
+	}
+	text, err := h.read(path, "cgroup.procs")
+	if err != nil {
+		return nil, err
+	}
+	ids, err := parseProcs(text)
+	if err != nil {
+		return nil, fmt.Errorf("parse cgroup.procs in %s: %w", shown(path), err)
+	}
+	return ids, nil
+}
+
+// parseProcs reads one id a line. The kernel promises no order, and an id may
+// come twice; 0 is a process that our PID namespace cannot see.
+func parseProcs(text string) ([]int, error) {
+	var ids []int
+	for line := range strings.FieldsSeq(text) {
+		n, err := strconv.ParseUint(line, 10, 31)
+		if err != nil {
+			return nil, fmt.Errorf("%q: want a process id", line)
+		}
+		if n != 0 {
+			ids = append(ids, int(n))
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), nil
+}

@@ -1,0 +1,138 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// CPUMax is the CFS bandwidth limit of a group: at most Quota of CPU time in
+// each Period, plus up to Burst saved from earlier periods
+// (Documentation/scheduler/sched-bwc.rst; burst: Linux 5.14). The kernel
+// counts in microseconds.
+type CPUMax struct {
+	Quota  time.Duration // at least 1 ms, or NoQuota
+	Period time.Duration // 1 ms to 1 s
+	Burst  time.Duration // at most Quota
+}
+
+// NoQuota means no limit: "max" on v2, -1 on v1.
+const NoQuota time.Duration = math.MaxInt64
+
+const (
+	minBandwidth = time.Millisecond // of quota and period
+	maxPeriod    = time.Second
+)
+
+// ReadCPUMax reads cpu.max and cpu.max.burst (v1: cpu.cfs_quota_us,
+// cpu.cfs_period_us, cpu.cfs_burst_us). Without a burst file the burst is 0.
+func (t *Tree) ReadCPUMax(path string) (CPUMax, error) {
+	v, err := t.readQuota(path)
+	if err != nil {
+		return CPUMax{}, err
+	}
+	v.Burst, err = read(t, cpu, path, t.burstFile(), parseMicroseconds)
+	if err != nil && !errors.Is(err, ErrUnsupported) {
+		return CPUMax{}, err
+	}
+	return v, nil
+}
+
+// WriteCPUMax changes quota, period and burst in an order in which the kernel
+// refuses no step of a change that it accepts as a whole: a smaller burst
+// goes before the quota, a bigger one after it. After an error the value from
+// before is put back. The kernel refuses with EINVAL values out of the bounds
+// of CPUMax and, on v1, a quota per period above the parent's or below a
+// child's. A burst on a kernel without one gives ErrUnsupported.
+func (t *Tree) WriteCPUMax(path string, v CPUMax) error {
+	old, err := t.ReadCPUMax(path)
+	if err != nil {
+		return fmt.Errorf("write cpu.max %+v: %w", v, err)
+	}
+	if v == old {
+		return nil
+	}
+	err = t.changeCPUMax(path, old, v)
+	if err == nil {
+		return nil
+	}
+	if now, readErr := t.ReadCPUMax(path); readErr == nil && now != old {
+		if undoErr := t.changeCPUMax(path, now, old); undoErr != nil {
+			err = errors.Join(err, fmt.Errorf("put back the value from before: %w", undoErr))
+		}
+	}
+	return err
+}
+
+func (t *Tree) changeCPUMax(path string, from, to CPUMax) error {
+	if to.Burst < from.Burst {
+		if err := t.write(cpu, path, t.burstFile(), microseconds(to.Burst)); err != nil {
+			return err
+		}
+	}
+	if err := t.changeQuota(path, from, to); err != nil {
+		return err
+	}
+	if to.Burst > from.Burst {
+		return t.write(cpu, path, t.burstFile(), microseconds(to.Burst))
+	}
+	return nil
+}
+
+func (t *Tree) readQuota(path string) (CPUMax, error) {
+	if t.VersionOf(cpu) == 1 {
+		return t.v1ReadQuota(path)
+	}
+	return read(t, cpu, path, "cpu.max", parseCPUMax)
+}
+
+func (t *Tree) changeQuota(path string, from, to CPUMax) error {
+	if from.Quota == to.Quota && from.Period == to.Period {
+		return nil
+	}
+	if t.VersionOf(cpu) == 1 {
+		return t.v1ChangeQuota(path, from, to)
+	}
+	return t.write(cpu, path, "cpu.max", microseconds(to.Quota)+" "+microseconds(to.Period))
+}
+
+func (t *Tree) burstFile() string {
+	if t.VersionOf(cpu) == 1 {
+		return "cpu.cfs_burst_us"
+	}
+	return "cpu.max.burst"
+}
+
+// parseCPUMax reads "max 100000" or "50000 100000".
+func parseCPUMax(text string) (CPUMax, error) {
+	quota, period, ok := strings.Cut(text, " ")
+	if !ok {
+		return CPUMax{}, fmt.Errorf("%q: want QUOTA PERIOD", text)
+	}
+	q, err1 := parseMicroseconds(quota)
+	p, err2 := parseMicroseconds(period)
+	return CPUMax{Quota: q, Period: p}, errors.Join(err1, err2)
+}
+
+// parseMicroseconds reads a number, or "max" as the largest time. What does
+// not fit a Duration, 292 years, is the largest as well.
+func parseMicroseconds(text string) (time.Duration, error) {
+	n, err := parseCount(text)
+	return microsecondsOf(n), err
+}
+
+func microsecondsOf(n int64) time.Duration {
+	if n > math.MaxInt64/int64(time.Microsecond) {
+		return math.MaxInt64
+	}
+	return time.Duration(n) * time.Microsecond
+}
+
+func microseconds(d time.Duration) string {
+	if d == NoQuota {
+		return "max"
+	}
+	return count(d.Microseconds())
+}

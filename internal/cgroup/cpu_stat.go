@@ -1,0 +1,42 @@
+package cgroup
+
+import (
+	"errors"
+	"time"
+)
+
+// CPUStat is what a group and all below it have used, and how often a quota
+// held it back, since it was made. It is exact, unlike /proc/stat.
+type CPUStat struct {
+	Usage, User, System time.Duration
+	Periods             int64         // periods of the quota in which it ran
+	NrThrottled         int64         // periods in which it was throttled
+	Throttled           time.Duration // summed over CPUs
+	NrBursts            int64         // periods in which it used its burst
+	Bursts              time.Duration // CPU time above the quota in those
+}
+
+// CPUStat reads cpu.stat (v1: cpu.stat and cpuacct.usage*). Throttling and
+// bursts are 0 where the kernel has no such lines.
+func (t *Tree) CPUStat(path string) (CPUStat, error) {
+	if t.VersionOf(cpu) == 1 {
+		return t.v1CPUStat(path)
+	}
+	return read(t, cpu, path, "cpu.stat", parseCPUStat)
+}
+
+func parseCPUStat(text string) (CPUStat, error) {
+	m, err := parseFlat(text)
+	if err != nil {
+		return CPUStat{}, err
+	}
+	if _, ok := m["usage_usec"]; !ok {
+		return CPUStat{}, errors.New("no usage_usec")
+	}
+	us := func(key string) time.Duration { return microsecondsOf(m[key]) }
+	return CPUStat{
+		Usage: us("usage_usec"), User: us("user_usec"), System: us("system_usec"),
+		Periods: m["nr_periods"], NrThrottled: m["nr_throttled"], Throttled: us("throttled_usec"),
+		NrBursts: m["nr_bursts"], Bursts: us("burst_usec"),
+	}, nil
+}

@@ -1,0 +1,162 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// readFile reads a pseudo file. Its size is reported as 0, so the buffer is
+// big enough to get nearly every file in one go, at one moment.
+func readFile(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	buf := make([]byte, 0, 16<<10)
+	for {
+		n, err := f.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if err == io.EOF {
+			return string(buf), nil
+		}
+		if err != nil {
+			return "", err
+		}
+		if len(buf) == cap(buf) {
+			buf = append(buf, 0)[:len(buf)]
+		}
+	}
+}
+
+// read returns the text of a file of a group, without trailing newline.
+func (h *hierarchy) read(path, file string) (string, error) {
+	dir, err := h.dir(path)
+	if err != nil {
+		return "", err
+	}
+	text, err := readFile(filepath.Join(dir, file))
+	if err != nil {
+		return "", fmt.Errorf("read %s in %s: %w", file, shown(path), cause(dir, err))
+	}
+	return strings.TrimSuffix(text, "\n"), nil
+}
+
+// write writes a value to a file of a group with one system call, as the
+// kernel wants it.
+func (h *hierarchy) write(path, file, value string) error {
+	dir, err := h.dir(path)
+	if err != nil {
+		return err
+	}
+	// Truncating means nothing to the kernel; in a fixture tree it makes the
+	// value the whole content.
+	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY|os.O_TRUNC, 0)
+	if err == nil {
+		// The newline makes an empty value a write at all.
+		_, err = f.WriteString(value + "\n")
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("write %s %q in %s: %w", file, value, shown(path), cause(dir, err))
+	}
+	return nil
+}
+
+// read reads and parses a file of the given controller.
+func read[T any](t *Tree, controller, path, file string, parse func(string) (T, error)) (T, error) {
+	var zero T
+	h, err := t.hierarchy(controller)
+	if err != nil {
+		return zero, fmt.Errorf("read %s in %s: %w", file, shown(path), err)
+	}
+	text, err := h.read(path, file)
+	if err != nil {
+		return zero, err
+	}
+	v, err := parse(text)
+	if err != nil {
+		return zero, fmt.Errorf("parse %s in %s: %w", file, shown(path), err)
+	}
+	return v, nil
+}
+
+func (t *Tree) write(controller, path, file, value string) error {
+	h, err := t.hierarchy(controller)
+	if err != nil {
+		return fmt.Errorf("write %s %q in %s: %w", file, value, shown(path), err)
+	}
+	return h.write(path, file, value)
+}
+
+// cause reduces err to its errno and says whether it means that the group is
+// gone, or that it does not have the file.
+func cause(dir string, err error) error {
+	var errno syscall.Errno
+	if !errors.As(err, &errno) {
+		return err
+	}
+	if errno == syscall.ENOENT || errno == syscall.ENODEV {
+		if !exists(dir) {
+			return fmt.Errorf("%w: %w", ErrGone, errno)
+		}
+	}
+	if errno == syscall.ENOENT || errno == syscall.EOPNOTSUPP {
+		return fmt.Errorf("%w: %w", ErrUnsupported, errno)
+	}
+	return errno
+}
+
+func exists(dir string) bool {
+	info, err := os.Stat(dir)
+	return err == nil && info.IsDir()
+}
+
+// shown is a path as it stands in errors.
+func shown(path string) string {
+	if path == "" {
+		return "the root cgroup"
+	}
+	return path
+}
+
+// parseCount reads a number from 0, or "max" as the largest.
+func parseCount(text string) (int64, error) {
+	if text == "max" {
+		return math.MaxInt64, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q: want a number or max", text)
+	}
+	return int64(min(n, math.MaxInt64)), nil
+}
+
+// count prints what parseCount reads.
+func count(n int64) string {
+	if n == math.MaxInt64 {
+		return "max"
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// parseFlat reads a flat keyed file: lines of a name and a number.
+func parseFlat(text string) (map[string]int64, error) {
+	m := map[string]int64{}
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		n, err := parseCount(value)
+		if err != nil {
+			return nil, fmt.Errorf("line %s: %w", key, err)
+		}
+		m[key] = n
+	}
+	return m, nil
+}

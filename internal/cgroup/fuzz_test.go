@@ -1,0 +1,82 @@
+package cgroup
+
+import "testing"
+
+func FuzzParseMountInfo(f *testing.F) {
+	f.Add("32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime shared:9 - cgroup cgroup rw,cpu\n")
+	f.Add("27 25 0:24 /.. /a\\040b\\ rw - cgroup2 none rw\n")
+	f.Add("1 2 3 4 5 6 - cgroup2 a b")
+	f.Fuzz(func(t *testing.T, text string) {
+		mounts, err := parseMountInfo(text)
+		for _, m := range mounts {
+			if err != nil || (m.fsType != "cgroup" && m.fsType != "cgroup2") {
+				t.Errorf("mount %+v with error %v", m, err)
+			}
+		}
+	})
+}
+
+func FuzzParseCPUMax(f *testing.F) {
+	f.Add("max 100000")
+	f.Add("50000 100000")
+	f.Add("-1 18446744073709551615")
+	f.Fuzz(func(t *testing.T, text string) {
+		if v, err := parseCPUMax(text); err == nil && (v.Quota < 0 || v.Period < 0) {
+			t.Errorf("negative: %+v", v)
+		}
+		if q, err := v1ParseQuota(text); err == nil && q < 0 {
+			t.Errorf("negative quota %v", q)
+		}
+	})
+}
+
+func FuzzParseCPUStat(f *testing.F) {
+	f.Add("usage_usec 3000\nuser_usec 2000\nsystem_usec 1000\nnr_periods 7\nthrottled_usec 9223372036854775807\n")
+	f.Add("nr_periods 7\nnr_throttled 5\nthrottled_time 400000\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		v2, err2 := parseCPUStat(text)
+		v1, err1 := v1ParseCPUStat(text)
+		if (err2 == nil && (v2.Usage < 0 || v2.Throttled < 0)) || (err1 == nil && v1.Throttled < 0) {
+			t.Errorf("negative: %+v %+v", v2, v1)
+		}
+	})
+}
+
+func FuzzParseMemoryStat(f *testing.F) {
+	f.Add("anon 100\nfile 200\npgfault 6\ninactive_file 120\n")
+	f.Add("total_cache 200\ntotal_rss 100\nhierarchical_memory_limit 9223372036854771712\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		v2, err2 := parseMemoryStat(text)
+		v1, err1 := v1ParseMemoryStat(text)
+		if (err2 == nil && v2.Anon < 0) || (err1 == nil && v1.Anon < 0) {
+			t.Errorf("negative: %+v %+v", v2, v1)
+		}
+	})
+}
+
+func FuzzParseCount(f *testing.F) {
+	f.Add("max")
+	f.Add("4194304")
+	f.Add("18446744073709551615")
+	f.Fuzz(func(t *testing.T, text string) {
+		n, err := parseCount(text)
+		if err != nil {
+			return
+		}
+		if again, err := parseCount(count(n)); n < 0 || err != nil || again != n {
+			t.Errorf("%q reads as %d, which reads as %d, %v", text, n, again, err)
+		}
+	})
+}
+
+func FuzzParseProcs(f *testing.F) {
+	f.Add("1\n30\n4\n0\n30\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		ids, err := parseProcs(text)
+		for i, id := range ids {
+			if err != nil || id <= 0 || (i > 0 && ids[i-1] >= id) {
+				t.Errorf("ids %v, %v", ids, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,198 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// removeWait bounds how long a removal waits for a busy group: tasks that
+// have just been killed stay in it until they are reaped.
+const removeWait = 2 * time.Second
+
+// Make makes a group and its missing ancestors in every hierarchy. On v2 the
+// ancestors enable cpu, cpuset, memory and pids for it as far as the kernel
+// lets them: a group without a controller lacks its files. On v1 a new group
+// gets the CPUs and memory nodes of its parent, without which no task could
+// enter. An existing group is left as it is. If it fails, what it made is
+// removed again.
+func (t *Tree) Make(path string) error {
+	var made []string
+	for _, h := range t.all {
+		dirs, err := h.makeAll(path)
+		made = append(made, dirs...)
+		if err == nil {
+			continue
+		}
+		for _, dir := range slices.Backward(made) {
+			_ = syscall.Rmdir(dir)
+		}
+		return fmt.Errorf("make cgroup %s: %w", shown(path), err)
+	}
+	return nil
+}
+
+// makeAll returns the directories that it made, parents first.
+func (h *hierarchy) makeAll(path string) (made []string, err error) {
+	if _, err := h.dir(path); err != nil || path == "" {
+		return nil, err
+	}
+	parent := ""
+	for name := range strings.SplitSeq(path, "/") {
+		if h.version == 2 {
+			h.enableControllers(parent)
+		}
+		group := filepath.Join(parent, name)
+		dir := filepath.Join(h.mount, group)
+		err := os.Mkdir(dir, 0o755)
+		switch {
+		case err == nil:
+			made = append(made, dir)
+			if err := h.v1FillCPUSet(parent, group); err != nil {
+				return made, err
+			}
+		case !errors.Is(err, os.ErrExist):
+			return made, err
+		}
+		parent = group
+	}
+	return made, nil
+}
+
+// enableControllers asks for one controller at a time, because the kernel
+// refuses a list as a whole. A refusal (EBUSY: the group has processes of its
+// own; EACCES: it is not delegated to us) shows later as a missing file.
+func (h *hierarchy) enableControllers(path string) {
+	enabled, _ := h.read(path, "cgroup.subtree_control")
+	for _, c := range []string{cpu, cpuset, memory, pids} {
+		if !slices.Contains(strings.Fields(enabled), c) {
+			_ = h.write(path, "cgroup.subtree_control", "+"+c)
+		}
+	}
+}
+
+// Remove removes a group without children from every hierarchy. It waits up
+// to 2 s for tasks that are ending, then fails with EBUSY. A group that does
+// not exist is no error.
+func (t *Tree) Remove(path string) error {
+	deadline := time.Now().Add(removeWait)
+	var errs []error
+	for _, h := range t.all {
+		errs = append(errs, h.remove(path, deadline))
+	}
+	return errors.Join(errs...)
+}
+
+// RemoveAll removes a group and all groups below it, deepest first. It does
+// not end processes; groups that hold any fail as in Remove.
+func (t *Tree) RemoveAll(path string) error {
+	deadline := time.Now().Add(removeWait)
+	var errs []error
+	for _, h := range t.all {
+		errs = append(errs, h.removeAll(path, deadline))
+	}
+	return errors.Join(errs...)
+}
+
+func (h *hierarchy) removeAll(path string, deadline time.Time) error {
+	children, err := h.children(path)
+	if err != nil && !errors.Is(err, ErrGone) {
+		return err
+	}
+	for _, name := range children {
+		if err := h.removeAll(filepath.Join(path, name), deadline); err != nil {
+			return err
+		}
+	}
+	return h.remove(path, deadline)
+}
+
+func (h *hierarchy) remove(path string, deadline time.Time) error {
+	dir, err := h.dir(path)
+	if err != nil {
+		return err
+	}
+	if path == "" {
+		return fmt.Errorf("remove %s: %w", shown(path), syscall.EINVAL)
+	}
+	for {
+		err := syscall.Rmdir(dir)
+		if err == nil || err == syscall.ENOENT {
+			return nil
+		}
+		children, _ := h.children(path)
+		if err != syscall.EBUSY || len(children) > 0 || time.Now().After(deadline) {
+			return fmt.Errorf("remove cgroup %s (%s): %w", path, dir, err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// Exists reports whether the group exists in any hierarchy.
+func (t *Tree) Exists(path string) bool {
+	_, err := t.home(path)
+	return err == nil
+}
+
+// home returns the hierarchy that answers for the group itself: that of cpu,
+// or the first other one in which the group exists. v1 allows a group to
+// exist in some hierarchies only.
+func (t *Tree) home(path string) (*hierarchy, error) {
+	for _, h := range t.all {
+		dir, err := h.dir(path)
+		if err != nil {
+			return nil, err
+		}
+		if exists(dir) {
+			return h, nil
+		}
+	}
+	return nil, fmt.Errorf("find cgroup %s: %w", path, ErrGone)
+}
+
+// Children lists the names of the groups directly below path, sorted.
+func (t *Tree) Children(path string) ([]string, error) {
+	h, err := t.home(path)
+	if err != nil {
+		return nil, err
+	}
+	return h.children(path)
+}
+
+func (h *hierarchy) children(path string) ([]string, error) {
+	dir, err := h.dir(path)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("list cgroup %s: %w", shown(path), cause(dir, err))
+	}
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// Inode returns the inode number of the group's directory, on v1 in the
+// hierarchy of cpu. It changes when a group is removed and made again.
+func (t *Tree) Inode(path string) (uint64, error) {
+	h, err := t.home(path)
+	if err != nil {
+		return 0, err
+	}
+	var st syscall.Stat_t
+	dir := filepath.Join(h.mount, path)
+	if err := syscall.Stat(dir, &st); err != nil {
+		return 0, fmt.Errorf("stat cgroup %s: %w", shown(path), cause(dir, err))
+	}
+	return st.Ino, nil
+}

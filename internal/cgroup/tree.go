@@ -1,0 +1,159 @@
+// Package cgroup reads and writes control groups in the words of cgroup v2
+// (Documentation/admin-guide/cgroup-v2.rst). Where a controller lives on v1,
+// the files v1_*.go translate. Files that the kernel couples are read and
+// written as one value.
+//
+// A path names a group in every hierarchy at once, relative to its root:
+// "kubepods/besteffort"; "" is the root itself.
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// ErrUnsupported means that the controller or the file does not exist: the
+// kernel is too old, built without it, or the parent has not enabled it.
+var ErrUnsupported = errors.New("not supported here")
+
+// ErrGone means that the cgroup does not exist, or not any more.
+var ErrGone = errors.New("no such cgroup")
+
+// The controllers that Tenon uses. cpuacct is part of cpu on v2.
+const (
+	cpu     = "cpu"
+	cpuacct = "cpuacct"
+	cpuset  = "cpuset"
+	memory  = "memory"
+	pids    = "pids"
+)
+
+var controllers = []string{cpu, cpuacct, cpuset, memory, pids}
+
+// A Tree is the cgroup file system of a node: one v2 hierarchy, several v1
+// hierarchies, or a mix. It holds no state but where they are mounted.
+type Tree struct {
+	// of maps a controller to the hierarchy that carries it.
+	of map[string]*hierarchy
+	// all has each hierarchy once. The first carries cpu, if any does; it
+	// answers questions about the group itself.
+	all []*hierarchy
+}
+
+// A hierarchy is one mounted cgroup tree.
+type hierarchy struct {
+	version int // 1 or 2
+	mount   string
+}
+
+// dir returns the directory of a group, and refuses paths that lead out.
+func (h *hierarchy) dir(path string) (string, error) {
+	if path != "" && (!filepath.IsLocal(path) || filepath.Clean(path) != path || path == ".") {
+		return "", fmt.Errorf("cgroup path %q: want a relative path such as a/b: %w", path, syscall.EINVAL)
+	}
+	return filepath.Join(h.mount, path), nil
+}
+
+// Detect finds the hierarchies in procRoot/self/mountinfo and tells for each
+// controller whether it lives on v1 or v2. On a hybrid node the v2 tree is
+// mounted but has no controllers of its own, or only some. It fails with
+// ErrUnsupported if no controller is mounted at all.
+func Detect(procRoot string) (*Tree, error) {
+	file := filepath.Join(procRoot, "self/mountinfo")
+	text, err := readFile(file)
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := parseMountInfo(text)
+	if err != nil {
+		return nil, fmt.Errorf("parse %s: %w", file, err)
+	}
+	t := &Tree{of: map[string]*hierarchy{}}
+	t.addV1(mounts)
+	if err := t.addV2(mounts); err != nil {
+		return nil, err
+	}
+	for _, c := range controllers {
+		if h := t.of[c]; h != nil && !slices.Contains(t.all, h) {
+			t.all = append(t.all, h)
+		}
+	}
+	if len(t.all) == 0 {
+		return nil, fmt.Errorf("find cgroups: no hierarchy with any of the controllers %s in %s: %w",
+			strings.Join(controllers, " "), file, ErrUnsupported)
+	}
+	return t, nil
+}
+
+// addV2 gives the v2 tree the controllers that its root offers. A controller
+// is offered either there or on v1, never on both.
+func (t *Tree) addV2(mounts []mount) error {
+	m, ok := pick(mounts, func(m mount) bool { return m.fsType == "cgroup2" })
+	if !ok {
+		return nil
+	}
+	h := &hierarchy{version: 2, mount: m.point}
+	text, err := h.read("", "cgroup.controllers")
+	if err != nil {
+		return err
+	}
+	for _, c := range strings.Fields(text) {
+		if slices.Contains(controllers, c) && t.of[c] == nil {
+			t.of[c] = h
+		}
+	}
+	if t.of[cpu] == h && t.of[cpuacct] == nil {
+		t.of[cpuacct] = h
+	}
+	return nil
+}
+
+// pick returns the best of the matching mounts: the first that shows the
+// whole hierarchy, else the first. Others are bind mounts of single groups.
+func pick(mounts []mount, match func(mount) bool) (mount, bool) {
+	found := slices.DeleteFunc(slices.Clone(mounts), func(m mount) bool { return !match(m) })
+	if len(found) == 0 {
+		return mount{}, false
+	}
+	if i := slices.IndexFunc(found, func(m mount) bool { return m.root == "/" }); i > 0 {
+		return found[i], true
+	}
+	return found[0], true
+}
+
+// Version is 1 or 2: which version carries the cpu controller, or, without
+// one, the first controller that there is.
+func (t *Tree) Version() int { return t.all[0].version }
+
+// VersionOf is which version carries a controller, such as "memory": 1, 2,
+// or 0 for none.
+func (t *Tree) VersionOf(controller string) int {
+	if h := t.of[controller]; h != nil {
+		return h.version
+	}
+	return 0
+}
+
+// Has reports whether a controller, such as "memory", is mounted.
+func (t *Tree) Has(controller string) bool { return t.of[controller] != nil }
+
+// Dir returns the directory of a group in the hierarchy of a controller,
+// whether it exists or not.
+func (t *Tree) Dir(controller, path string) (string, error) {
+	h, err := t.hierarchy(controller)
+	if err != nil {
+		return "", err
+	}
+	return h.dir(path)
+}
+
+func (t *Tree) hierarchy(controller string) (*hierarchy, error) {
+	if h := t.of[controller]; h != nil {
+		return h, nil
+	}
+	return nil, fmt.Errorf("cgroup controller %s is not mounted: %w", controller, ErrUnsupported)
+}

@@ -1,0 +1,77 @@
+package cgroup
+
+import (
+	"errors"
+	"syscall"
+	"time"
+)
+
+const (
+	v1Quota  = "cpu.cfs_quota_us"
+	v1Period = "cpu.cfs_period_us"
+)
+
+// v1ReadQuota reads the two files; quota -1 is no limit.
+func (t *Tree) v1ReadQuota(path string) (CPUMax, error) {
+	q, err := read(t, cpu, path, v1Quota, v1ParseQuota)
+	if err != nil {
+		return CPUMax{}, err
+	}
+	p, err := read(t, cpu, path, v1Period, parseMicroseconds)
+	return CPUMax{Quota: q, Period: p}, err
+}
+
+func v1ParseQuota(text string) (time.Duration, error) {
+	if text == "-1" {
+		return NoQuota, nil
+	}
+	return parseMicroseconds(text)
+}
+
+// v1ChangeQuota writes quota and period, which are two files on v1, so that a
+// moment passes with one old and one new. Their order makes that moment no
+// wider than the wider of both. Only where the kernel refuses that, because a
+// child may use more, does the way lead over no limit at all, under which the
+// parent's limit holds.
+func (t *Tree) v1ChangeQuota(path string, from, to CPUMax) error {
+	quota := func(q time.Duration) error {
+		if q == NoQuota {
+			return t.write(cpu, path, v1Quota, "-1")
+		}
+		return t.write(cpu, path, v1Quota, microseconds(q))
+	}
+	period := func() error { return t.write(cpu, path, v1Period, microseconds(to.Period)) }
+
+	var err error
+	switch {
+	case to.Period == from.Period:
+		return quota(to.Quota)
+	case to.Quota == from.Quota:
+		return period()
+	case v1PeriodFirst(from, to):
+		if err = period(); err == nil {
+			return quota(to.Quota)
+		}
+	default:
+		if err = quota(to.Quota); err == nil {
+			return period()
+		}
+	}
+	inBounds := to.Quota >= minBandwidth && to.Period >= minBandwidth && to.Period <= maxPeriod
+	if !errors.Is(err, syscall.EINVAL) || !inBounds {
+		return err
+	}
+	if err := quota(NoQuota); err != nil {
+		return err
+	}
+	if err := period(); err != nil {
+		return err
+	}
+	return quota(to.Quota)
+}
+
+// v1PeriodFirst says which file to write first so that the moment between has
+// the longer period or the smaller quota.
+func v1PeriodFirst(from, to CPUMax) bool {
+	return from.Quota == NoQuota || (to.Quota != NoQuota && to.Period > from.Period)
+}

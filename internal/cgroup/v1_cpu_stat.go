@@ -1,0 +1,35 @@
+package cgroup
+
+import (
+	"errors"
+	"time"
+)
+
+// v1CPUStat joins throttling from the cpu controller and usage from cpuacct
+// (Documentation/admin-guide/cgroup-v1/cpuacct.rst), all in ns. The split
+// files are missing before Linux 4.6.
+func (t *Tree) v1CPUStat(path string) (CPUStat, error) {
+	s, err := read(t, cpu, path, "cpu.stat", v1ParseCPUStat)
+	if err != nil {
+		return CPUStat{}, err
+	}
+	for file, to := range map[string]*time.Duration{
+		"cpuacct.usage": &s.Usage, "cpuacct.usage_user": &s.User, "cpuacct.usage_sys": &s.System,
+	} {
+		ns, err := read(t, cpuacct, path, file, parseCount)
+		if err != nil && (to == &s.Usage || !errors.Is(err, ErrUnsupported)) {
+			return CPUStat{}, err
+		}
+		*to = time.Duration(ns)
+	}
+	return s, nil
+}
+
+// v1ParseCPUStat reads cpu.stat; it is empty without CONFIG_CFS_BANDWIDTH.
+func v1ParseCPUStat(text string) (CPUStat, error) {
+	m, err := parseFlat(text)
+	return CPUStat{
+		Periods: m["nr_periods"], NrThrottled: m["nr_throttled"], Throttled: time.Duration(m["throttled_time"]),
+		NrBursts: m["nr_bursts"], Bursts: time.Duration(m["burst_time"]),
+	}, err
+}

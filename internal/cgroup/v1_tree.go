@@ -1,0 +1,19 @@
+package cgroup
+
+import "slices"
+
+// addV1 finds the hierarchy of each controller. Several controllers may share
+// one ("cpu,cpuacct"); a named one, such as systemd's, has none.
+func (t *Tree) addV1(mounts []mount) {
+	byPoint := map[string]*hierarchy{}
+	for _, c := range controllers {
+		m, ok := pick(mounts, func(m mount) bool { return m.fsType == "cgroup" && slices.Contains(m.options, c) })
+		if !ok {
+			continue
+		}
+		if byPoint[m.point] == nil {
+			byPoint[m.point] = &hierarchy{version: 1, mount: m.point}
+		}
+		t.of[c] = byPoint[m.point]
+	}
+}

@@ -1,0 +1,115 @@
+// Package proc reads the kernel's files below /proc and /sys, one Go file per
+// kernel file. The roots are values, so a fixture tree, a host's mount and the
+// running system are the same to the code. Each reader is a method of FS;
+// each parser is a private function over the text, and is fuzzed.
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// FS says where the kernel's files are.
+type FS struct {
+	Proc string // a mount of procfs
+	Sys  string // a mount of sysfs
+}
+
+// Default is the running system: /proc and /sys.
+func Default() FS { return FS{Proc: "/proc", Sys: "/sys"} }
+
+// ErrGone means that the process or thread has ended.
+var ErrGone = errors.New("no such process")
+
+// readFile reads a pseudo file. Their sizes are reported as 0 and their text
+// is made at the time of the read, so it reads with a buffer big enough to
+// get nearly every file in one go; os.ReadFile would take 512-byte bites that
+// can come from different moments.
+func readFile(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	buf := make([]byte, 0, 32<<10)
+	for {
+		n, err := f.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if err == io.EOF {
+			return string(buf), nil
+		}
+		if err != nil {
+			return "", err
+		}
+		if len(buf) == cap(buf) {
+			buf = append(buf, 0)[:len(buf)]
+		}
+	}
+}
+
+// procFile reads and parses one file below fs.Proc.
+func procFile[T any](fs FS, name string, parse func(string) (T, error)) (T, error) {
+	return parsed(filepath.Join(fs.Proc, name), parse)
+}
+
+// taskFile reads and parses a file of the process pid, or of its thread tid
+// if that is not 0. A missing process or thread gives ErrGone.
+func taskFile[T any](fs FS, pid, tid int, name string, parse func(string) (T, error)) (T, error) {
+	dir := filepath.Join(fs.Proc, strconv.Itoa(pid))
+	if tid != 0 {
+		dir = filepath.Join(dir, "task", strconv.Itoa(tid))
+	}
+	v, err := parsed(filepath.Join(dir, name), parse)
+	return v, goneIfAbsent(dir, err)
+}
+
+// goneIfAbsent adds ErrGone to err if it comes from the end of the process
+// with the given directory, and not from a kernel without the file.
+func goneIfAbsent(dir string, err error) error {
+	switch {
+	case errors.Is(err, syscall.ESRCH):
+		return fmt.Errorf("%w: %w", ErrGone, err)
+	case errors.Is(err, os.ErrNotExist):
+		if _, statErr := os.Stat(dir); errors.Is(statErr, os.ErrNotExist) {
+			return fmt.Errorf("%w: %w", ErrGone, err)
+		}
+	}
+	return err
+}
+
+func parsed[T any](path string, parse func(string) (T, error)) (T, error) {
+	var zero T
+	text, err := readFile(path)
+	if err != nil {
+		return zero, err
+	}
+	v, err := parse(text)
+	if err != nil {
+		return zero, fmt.Errorf("parse %s: %w", path, err)
+	}
+	return v, nil
+}
+
+// word parses a file that holds one word.
+func word(text string) (string, error) {
+	s := strings.TrimSpace(text)
+	if s == "" || strings.ContainsAny(s, " \t\n") {
+		return "", fmt.Errorf("%q: want one word", text)
+	}
+	return s, nil
+}
+
+// number parses a file that holds one integer.
+func number(text string) (int, error) {
+	n, err := strconv.Atoi(strings.TrimSpace(text))
+	if err != nil {
+		return 0, fmt.Errorf("%q: want a number", text)
+	}
+	return n, nil
+}

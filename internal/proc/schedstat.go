@@ -1,0 +1,41 @@
+package proc
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// SchedStat is how one thread was scheduled since its start.
+type SchedStat struct {
+	Run    time.Duration // on a CPU
+	Delay  time.Duration // runnable, waiting for a CPU
+	Slices int64         // times it was put on a CPU
+}
+
+// SchedStat reads /proc/PID/task/TID/schedstat, or for tid 0
+// /proc/PID/schedstat, which is that of the main thread alone
+// (Documentation/scheduler/sched-stats.rst; needs CONFIG_SCHED_INFO). A
+// thread that has ended gives ErrGone.
+func (fs FS) SchedStat(pid, tid int) (SchedStat, error) {
+	return taskFile(fs, pid, tid, "schedstat", parseSchedStat)
+}
+
+// parseSchedStat reads "391451 12000 7": ns on CPU, ns waiting, timeslices.
+func parseSchedStat(text string) (SchedStat, error) {
+	f := strings.Fields(text)
+	if len(f) != 3 {
+		return SchedStat{}, fmt.Errorf("%q: want 3 numbers", text)
+	}
+	var n [3]int64
+	for i := range f {
+		u, err := strconv.ParseUint(f[i], 10, 64)
+		if err != nil || u > math.MaxInt64 {
+			return SchedStat{}, fmt.Errorf("%q: want 3 numbers", text)
+		}
+		n[i] = int64(u)
+	}
+	return SchedStat{Run: time.Duration(n[0]), Delay: time.Duration(n[1]), Slices: n[2]}, nil
+}

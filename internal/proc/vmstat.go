@@ -1,0 +1,28 @@
+package proc
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// VMStat holds the counters of the memory manager under the kernel's names
+// (enum vm_event_item), such as "pgmajfault", in events or pages.
+type VMStat map[string]int64
+
+// VMStat reads /proc/vmstat.
+func (fs FS) VMStat() (VMStat, error) { return procFile(fs, "vmstat", parseVMStat) }
+
+// parseVMStat reads lines such as "pgfault 123".
+func parseVMStat(text string) (VMStat, error) {
+	m := VMStat{}
+	for line := range strings.Lines(text) {
+		key, value, ok := strings.Cut(strings.TrimSpace(line), " ")
+		n, err := strconv.ParseInt(value, 10, 64)
+		if !ok || err != nil {
+			return nil, fmt.Errorf("line %q: want a name and a number", strings.TrimSpace(line))
+		}
+		m[key] = n
+	}
+	return m, nil
+}
