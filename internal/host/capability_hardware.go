@@ -1,0 +1,87 @@
+package host
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/features"
+	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/node"
+)
+
+// probeHardware asks for what the processor has, and the ways to look into it.
+func (h *Host) probeHardware(can node.Capabilities) {
+	can[node.MechPerfCounters] = probePerf()
+	can[node.MechBPF] = h.probeBPF()
+	switch t, err := h.topology(); {
+	case err != nil:
+		can[node.MechHardwareSMT] = unknown("%v", err)
+	case t.SMT():
+		can[node.MechHardwareSMT] = yes("topology/thread_siblings_list shows cores with several threads")
+	default:
+		can[node.MechHardwareSMT] = no("topology/thread_siblings_list shows one thread a core")
+	}
+}
+
+// probePerf opens a counter of CPU cycles on itself (perf_event_open(2)).
+// ENOENT means that there is no such hardware event, as in most VMs.
+func probePerf() node.Answer {
+	attr := unix.PerfEventAttr{
+		Type: unix.PERF_TYPE_HARDWARE, Config: unix.PERF_COUNT_HW_CPU_CYCLES,
+		Bits: unix.PerfBitDisabled | unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv,
+	}
+	attr.Size = unix.PERF_ATTR_SIZE_VER5
+	fd, err := unix.PerfEventOpen(&attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err != nil {
+		return refused("perf_event_open of CPU cycles", err, unix.ENOENT, unix.EOPNOTSUPP, unix.ENOSYS)
+	}
+	_ = unix.Close(fd)
+	return yes("perf_event_open of CPU cycles succeeds")
+}
+
+// probeBPF asks for tracing programs, which need the kernel's type data.
+func (h *Host) probeBPF() node.Answer {
+	btf := filepath.Join(h.fs.Sys, "kernel/btf/vmlinux")
+	if a := exists(btf); a.Verdict != node.Yes {
+		return a
+	}
+	if err := features.HaveProgramType(ebpf.Tracing); err != nil {
+		if errors.Is(err, os.ErrPermission) {
+			return unknown("load a tracing program: %v", err)
+		}
+		return refused("load a tracing program", err, ebpf.ErrNotSupported)
+	}
+	return yes("%s exists and a tracing program loads", btf)
+}
+
+// probeResctrl asks for cache allocation and memory bandwidth allocation
+// (Documentation/filesystems/resctrl.rst): the processor has them, the kernel
+// was built for them, and, once the file system is mounted, it shows them.
+func (h *Host) probeResctrl(can node.Capabilities) {
+	info, infoErr := h.fs.CPUInfo()
+	root := filepath.Join(h.fs.Sys, "fs/resctrl")
+	filesystems, fsErr := os.ReadFile(filepath.Join(h.fs.Proc, "filesystems"))
+	ask := func(flag, resource string) node.Answer {
+		switch {
+		case exists(filepath.Join(root, "info", resource)).Verdict == node.Yes:
+			return yes("%s exists", filepath.Join(root, "info", resource))
+		case exists(filepath.Join(root, "schemata")).Verdict == node.Yes:
+			return no("%s does not exist in the mounted resctrl", filepath.Join(root, "info", resource))
+		case fsErr != nil:
+			return unknown("%v", fsErr)
+		case !hasLine(filesystems, "resctrl"):
+			return no("/proc/filesystems does not list resctrl")
+		case infoErr != nil:
+			return unknown("%v", infoErr)
+		case runtime.GOARCH == "amd64" && !info.Has(flag):
+			return no("/proc/cpuinfo does not list %s", flag)
+		}
+		return unknown("the kernel has resctrl and %s does not show %s: mount it to know", root, resource)
+	}
+	can[node.MechResctrlL3] = ask("cat_l3", "L3")
+	can[node.MechResctrlMB] = ask("mba", "MB")
+}

@@ -1,0 +1,214 @@
+// Package host is the real node: it turns the kernel's files into a
+// node.Snapshot, performs plan.Steps on them, tells what the kernel can do,
+// and puts everything back from the journal, also after kill -9.
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"tenon.sh/tenon/internal/cgroup"
+	"tenon.sh/tenon/internal/journal"
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/plan"
+	"tenon.sh/tenon/internal/proc"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// Options says which node to open. The zero Options is the running system.
+type Options struct {
+	Tree       *cgroup.Tree // nil: found in FS
+	FS         proc.FS      // zero: proc.Default()
+	JournalDir string       // "": journal.DefaultDir
+	// Disposable: the groups made and the processes started through this
+	// host are Tenon's own (the lab's), and a restore ends the processes.
+	// Otherwise they are a user's, and a restore leaves the processes alone.
+	Disposable bool
+}
+
+// Host is the running machine. It is safe for concurrent use, and several
+// processes may share one journal.
+type Host struct {
+	tree    *cgroup.Tree // nil: this machine has no cgroups that we can use
+	noTree  error
+	fs      proc.FS
+	journal *journal.Journal
+
+	can func() node.Capabilities
+
+	mu        sync.Mutex // guards workloads
+	workloads map[node.WorkloadID]node.Workload
+}
+
+// Open finds the node's parts. It writes nothing: the journal appears with
+// the first change. A machine without cgroups opens, and refuses what needs
+// them.
+func Open(o Options) (*Host, error) {
+	h := &Host{tree: o.Tree, fs: o.FS, workloads: map[node.WorkloadID]node.Workload{}}
+	if h.fs == (proc.FS{}) {
+		h.fs = proc.Default()
+	}
+	if h.tree == nil {
+		h.tree, h.noTree = cgroup.Detect(h.fs.Proc)
+		if h.noTree != nil {
+			h.tree = nil
+		}
+	}
+	if o.JournalDir == "" {
+		o.JournalDir = journal.DefaultDir
+	}
+	boot, err := h.fs.BootID()
+	if err != nil {
+		return nil, fmt.Errorf("open the node: %w", err)
+	}
+	self, err := h.fs.PIDStat(os.Getpid())
+	if err != nil {
+		return nil, fmt.Errorf("open the node: %w", err)
+	}
+	h.journal, err = journal.Open(o.JournalDir, boot, journal.Session{
+		PID: self.PID, Start: int64(self.StartTime), Lab: o.Disposable,
+	})
+	if err != nil {
+		return nil, err
+	}
+	h.can = sync.OnceValue(h.probe)
+	return h, nil
+}
+
+// Close lets go of the journal. What was changed stays changed; see
+// RestoreOwn.
+func (h *Host) Close() error { return h.journal.Close() }
+
+// Capabilities tells what this machine can do. It probes once.
+func (h *Host) Capabilities() node.Capabilities { return maps.Clone(h.can()) }
+
+// Manage adds a workload to the snapshots, or replaces the one of the same ID.
+func (h *Host) Manage(w node.Workload) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.workloads[w.ID] = w
+}
+
+// Forget drops a workload from the snapshots. It changes nothing on the node.
+func (h *Host) Forget(id node.WorkloadID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.workloads, id)
+}
+
+// managed returns the workloads in a stable order.
+func (h *Host) managed() []node.Workload {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.SortedFunc(maps.Values(h.workloads), func(a, b node.Workload) int {
+		return strings.Compare(string(a.ID), string(b.ID))
+	})
+}
+
+func (h *Host) kernel() node.Kernel {
+	k := node.Kernel{PageSize: unit.Bytes(os.Getpagesize())}
+	if h.tree != nil {
+		k.CgroupVersion = h.tree.Version()
+	}
+	return k
+}
+
+// needTree refuses what cannot be done without cgroups.
+func (h *Host) needTree() error {
+	if h.tree == nil {
+		return fmt.Errorf("this machine has no usable cgroups: %w", h.noTree)
+	}
+	return nil
+}
+
+// Apply performs one step. The value from before and the value to come are
+// journaled before the write, and the value as it reads back after it. A
+// release restores the value from before, unless somebody else has changed
+// the knob since, and forgets it. A step on a cgroup that is gone fails with
+// cgroup.ErrGone.
+func (h *Host) Apply(ctx context.Context, s plan.Step) error {
+	if err := errors.Join(ctx.Err(), h.needTree()); err != nil {
+		return fmt.Errorf("apply %v: %w", s, err)
+	}
+	if s.To == nil {
+		return fmt.Errorf("apply to %v: the step has no value", s.Knob)
+	}
+	var err error
+	if s.Release {
+		err = h.release(s.Knob)
+	} else {
+		err = h.set(s.Knob, s.To.Rounded(h.kernel()))
+	}
+	if err != nil {
+		return fmt.Errorf("apply %v: %w", s, err)
+	}
+	return nil
+}
+
+func (h *Host) set(k node.Knob, to node.Value) error {
+	inode, err := h.tree.Inode(string(k.Cgroup))
+	if err != nil {
+		return err
+	}
+	before, err := h.readKnob(k)
+	if err != nil {
+		return err
+	}
+	if err := h.journal.Intend(k, inode, before, to); err != nil {
+		return err
+	}
+	writeErr := h.writeKnob(k, to)
+	now, err := h.readKnob(k)
+	if writeErr == nil && err == nil {
+		return h.journal.Wrote(k, now)
+	}
+	if err == nil && now == before { // refused, and nothing has changed
+		return errors.Join(writeErr, h.journal.Abandon(k))
+	}
+	// The knob is in between. Its entry stays pending, which tells a restore
+	// that any mix of the two values is ours.
+	return errors.Join(writeErr, err)
+}
+
+func (h *Host) release(k node.Knob) error {
+	s, err := h.journal.State()
+	if err != nil {
+		return err
+	}
+	t, touched := s.Touches[k]
+	if !touched {
+		return nil
+	}
+	inode, err := h.tree.Inode(string(k.Cgroup))
+	if errors.Is(err, cgroup.ErrGone) || (err == nil && inode != t.Inode) {
+		return h.journal.Forget(k) // that cgroup is gone, with its knobs
+	}
+	if err != nil {
+		return err
+	}
+	now, err := h.readKnob(k)
+	if err != nil {
+		return err
+	}
+	if now != t.Before && h.ours(t, now) {
+		if err := h.journal.Intend(k, inode, t.Before, t.Before); err != nil {
+			return err
+		}
+		if err := h.writeKnob(k, t.Before); err != nil {
+			return err
+		}
+		if now, err = h.readKnob(k); err != nil {
+			return err
+		}
+		if now != t.Before {
+			return fmt.Errorf("%v was %v before and now reads %v", k, t.Before, now)
+		}
+	}
+	return h.journal.Forget(k)
+}

@@ -1,0 +1,219 @@
+package nodetest
+
+import "syscall"
+
+func weightFacts() []Fact {
+	idle := func(b *Bench, text string) error { return b.set(b.at, "cpu.idle", text) }
+	return []Fact{
+		{
+			Name: "the weight of an idle group cannot be written", Needs: "cpu.idle",
+			Check: func(b *Bench) error {
+				return firstOf(
+					func() error { return idle(b, "1") },
+					func() error {
+						return b.refused(b.at, b.pick("cpu.shares", "cpu.weight"), []string{"50"}, syscall.EINVAL)
+					},
+				)
+			},
+		},
+		{
+			Name: "clearing idle resets the weight", Needs: "cpu.idle",
+			Check: func(b *Bench) error {
+				return firstOf(
+					func() error { return b.set(b.at, b.pick("cpu.shares", "cpu.weight"), "333") },
+					func() error { return idle(b, "1") },
+					func() error { return idle(b, "0") },
+					func() error { return b.shows(b.at, b.pick("cpu.shares", "cpu.weight"), b.pick("1024", "100")) },
+				)
+			},
+		},
+		{
+			Name: "an idle group shows the weight of idle", Needs: "cpu.idle",
+			Check: func(b *Bench) error {
+				return firstOf(
+					func() error { return idle(b, "1") },
+					func() error { return b.shows(b.at, b.pick("cpu.shares", "cpu.weight"), b.pick("3", "0")) },
+				)
+			},
+		},
+		{
+			Name: "idle is 0 or 1", Needs: "cpu.idle",
+			Check: func(b *Bench) error {
+				return b.refused(b.at, "cpu.idle", []string{"2", "-1"}, syscall.EINVAL)
+			},
+		},
+		{
+			Name: "shares are clamped to 2 and 262144", Version: 1,
+			Check: func(b *Bench) error {
+				return firstOf(
+					func() error { return b.becomes(b.at, "cpu.shares", "0", "2") },
+					func() error { return b.becomes(b.at, "cpu.shares", "1", "2") },
+					func() error { return b.becomes(b.at, "cpu.shares", "262145", "262144") },
+				)
+			},
+		},
+		{
+			Name: "a weight outside 1 to 10000 is refused", Version: 2,
+			Check: func(b *Bench) error {
+				return b.refused(b.at, "cpu.weight", []string{"0", "10001"}, syscall.ERANGE)
+			},
+		},
+		{
+			Name: "a number that is none is refused",
+			Check: func(b *Bench) error {
+				file := b.pick("cpu.shares", "cpu.weight")
+				return firstOf(
+					func() error { return b.refused(b.at, file, []string{"-5", "much"}, syscall.EINVAL) },
+					func() error { return b.refused(b.at, "pids.max", []string{"many"}, syscall.EINVAL) },
+				)
+			},
+		},
+	}
+}
+
+// bandwidth writes quota, period and burst in either notation.
+func (b *Bench) quota(quota, period string) []string {
+	if b.kernel.CgroupVersion == 1 {
+		return []string{"cpu.cfs_period_us", period, "cpu.cfs_quota_us", quota}
+	}
+	if quota == "-1" {
+		quota = "max"
+	}
+	return []string{"cpu.max", quota + " " + period}
+}
+
+func maxFacts() []Fact {
+	quotaFile := func(b *Bench) string { return b.pick("cpu.cfs_quota_us", "cpu.max") }
+	burstFile := func(b *Bench) string { return b.pick("cpu.cfs_burst_us", "cpu.max.burst") }
+	return []Fact{
+		{
+			Name: "a quota below 1 ms is refused",
+			Check: func(b *Bench) error {
+				return firstOf(
+					func() error {
+						return b.refused(b.at, quotaFile(b), []string{b.pick("999", "999 100000"), b.pick("0", "0 100000")}, syscall.EINVAL)
+					},
+					func() error { return b.set(b.at, b.quota("1000", "100000")...) },
+				)
+			},
+		},
+		{
+			Name: "a period outside 1 ms to 1 s is refused",
+			Check: func(b *Bench) error {
+				file := b.pick("cpu.cfs_period_us", "cpu.max")
+				return firstOf(
+					func() error {
+						return b.refused(b.at, file, []string{b.pick("999", "max 999"), b.pick("1000001", "max 1000001")}, syscall.EINVAL)
+					},
+					func() error { return b.set(b.at, b.quota("-1", "1000000")...) },
+					func() error { return b.set(b.at, b.quota("-1", "1000")...) },
+				)
+			},
+		},
+		{
+			Name: "a burst above the quota is refused", Needs: "cpu.max.burst",
+			Check: func(b *Bench) error {
+				return firstOf(
+					func() error { return b.set(b.at, b.quota("50000", "100000")...) },
+					func() error { return b.refused(b.at, burstFile(b), []string{"50001"}, syscall.EINVAL) },
+					func() error { return b.becomes(b.at, burstFile(b), "50000", "50000") },
+				)
+			},
+		},
+		{
+			Name: "a quota below the burst is refused", Needs: "cpu.max.burst",
+			Check: func(b *Bench) error {
+				return firstOf(
+					func() error { return b.set(b.at, b.quota("50000", "100000")...) },
+					func() error { return b.set(b.at, burstFile(b), "50000") },
+					func() error {
+						return b.refused(b.at, quotaFile(b), []string{b.pick("40000", "40000 100000")}, syscall.EINVAL)
+					},
+				)
+			},
+		},
+		{
+			Name: "a negative quota is no quota", Version: 1,
+			Check: func(b *Bench) error { return b.becomes(b.at, "cpu.cfs_quota_us", "-7", "-1") },
+		},
+		{
+			Name: "a quota without a period keeps the period", Version: 2,
+			Check: func(b *Bench) error {
+				return firstOf(
+					func() error { return b.set(b.at, "cpu.max", "50000 200000") },
+					func() error { return b.becomes(b.at, "cpu.max", "60000", "60000 200000") },
+					func() error { return b.becomes(b.at, "cpu.max", "max", "max 200000") },
+				)
+			},
+		},
+		{
+			Name: "a child's quota above its parent's is refused", Version: 1,
+			Check: func(b *Bench) error {
+				return b.quotaOver(func(child func() error) error {
+					return firstOf(
+						func() error { return b.set(b.at, "cpu.cfs_quota_us", "50000") },
+						child,
+						func() error {
+							return b.refused(b.at.Join("child"), "cpu.cfs_quota_us", []string{"60000"}, syscall.EINVAL)
+						},
+						// It is the ratio that counts, not the quota.
+						func() error {
+							return b.set(b.at.Join("child"), "cpu.cfs_period_us", "200000", "cpu.cfs_quota_us", "100000")
+						},
+					)
+				})
+			},
+		},
+		{
+			Name: "a parent's quota below its child's is refused", Version: 1,
+			Check: func(b *Bench) error {
+				return b.quotaOver(func(child func() error) error {
+					return firstOf(
+						child,
+						func() error { return b.set(b.at.Join("child"), "cpu.cfs_quota_us", "50000") },
+						func() error { return b.refused(b.at, "cpu.cfs_quota_us", []string{"40000"}, syscall.EINVAL) },
+					)
+				})
+			},
+		},
+		{
+			Name: "a child's quota may exceed its parent's", Version: 2,
+			Check: func(b *Bench) error {
+				return b.quotaOver(func(child func() error) error {
+					return firstOf(
+						func() error { return b.set(b.at, "cpu.max", "50000 100000") },
+						child,
+						func() error { return b.becomes(b.at.Join("child"), "cpu.max", "60000 100000", "60000 100000") },
+						func() error { return b.becomes(b.at, "cpu.max", "20000 100000", "20000 100000") },
+					)
+				})
+			},
+		},
+		{
+			Name: "the root group has no weight, idle or limit",
+			Check: func(b *Bench) error {
+				if b.kernel.CgroupVersion == 1 { // the files are there and refuse
+					return firstOf(
+						func() error { return b.refused("", "cpu.shares", []string{"500"}, syscall.EINVAL) },
+						func() error { return b.refused("", "cpu.cfs_quota_us", []string{"100000"}, syscall.EINVAL) },
+						func() error { return b.refused("", "memory.limit_in_bytes", []string{"100000000000"}, syscall.EINVAL) },
+						func() error { return b.refused("", "pids.max", []string{"max"}, syscall.ENOENT) },
+					)
+				}
+				return firstOf(
+					func() error { return b.refused("", "cpu.weight", []string{"100"}, syscall.ENOENT) },
+					func() error { return b.refused("", "cpu.max", []string{"max"}, syscall.ENOENT) },
+					func() error { return b.refused("", "memory.max", []string{"max"}, syscall.ENOENT) },
+					func() error { return b.refused("", "pids.max", []string{"max"}, syscall.ENOENT) },
+				)
+			},
+		},
+	}
+}
+
+func (b *Bench) quotaOver(check func(child func() error) error) error {
+	return check(func() error {
+		_, err := b.child("child")
+		return err
+	})
+}

@@ -1,0 +1,194 @@
+// Package sim is a node in memory. It takes the same calls as the real node
+// and refuses what the kernel refuses, in either cgroup version: its rules are
+// a table of named facts, each of which the conformance suite checks on the
+// real kernel too. It also has a small model of who gets which CPU, so that a
+// policy can be watched over virtual time.
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/plan"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// Options says what machine to simulate. The zero Options is a machine of
+// two CPUs with cgroup v2.
+type Options struct {
+	// Version is the cgroup version, 1 or 2; 0 means 2.
+	Version int
+	// Topology is the machine; zero means two CPUs in one socket.
+	Topology node.Topology
+	// Without names rules of the kernel that this node does not have. It is
+	// for the test that proves each rule to be needed.
+	Without []string
+}
+
+// Node is a simulated node. It is safe for concurrent use.
+type Node struct {
+	mu       sync.Mutex
+	now      time.Time
+	version  int
+	topology node.Topology
+	rules    []rule
+
+	groups    map[node.CgroupPath]*group
+	tasks     map[int]*task
+	lastPID   int
+	workloads map[node.WorkloadID]node.Workload
+	before    map[node.Knob]node.Value
+	used      time.Duration // CPU time of the whole node
+}
+
+// A group is a cgroup: its files and what it has used.
+type group struct {
+	files     map[string]string
+	cpu       time.Duration
+	throttled time.Duration
+}
+
+// A task is a process; it is kept until it is reaped by Stop.
+type task struct {
+	at     node.CgroupPath
+	memory unit.Bytes
+	demand unit.MilliCPU
+}
+
+// New makes a node.
+func New(o Options) *Node {
+	n := &Node{
+		now:      time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		version:  o.Version,
+		topology: o.Topology,
+		groups:   map[node.CgroupPath]*group{}, tasks: map[int]*task{}, lastPID: 1000,
+		workloads: map[node.WorkloadID]node.Workload{},
+		before:    map[node.Knob]node.Value{},
+	}
+	if n.version == 0 {
+		n.version = 2
+	}
+	if len(n.topology.CPUs) == 0 {
+		n.topology.CPUs = []node.LogicalCPU{{ID: 0, Core: 0}, {ID: 1, Core: 1}}
+	}
+	n.rules = slices.DeleteFunc(rulesOf(n.version), func(r rule) bool { return slices.Contains(o.Without, r.name) })
+	root := &group{files: map[string]string{}}
+	for f, text := range rootFiles[n.version] {
+		root.files[f] = text
+	}
+	if n.version == 1 {
+		root.files["cpuset.cpus"], root.files["cpuset.mems"] = n.topology.All().String(), n.memoryNodes().String()
+	}
+	n.groups[""] = root
+	return n
+}
+
+// memoryNodes is the set of NUMA nodes.
+func (n *Node) memoryNodes() unit.CPUSet {
+	var s unit.CPUSet
+	for _, c := range n.topology.CPUs {
+		s = s.With(unit.CPU(c.NUMA))
+	}
+	return s
+}
+
+func (n *Node) kernel() node.Kernel { return node.Kernel{CgroupVersion: n.version, PageSize: pageSize} }
+
+// Manage adds a workload to the snapshots, or replaces the one of the same ID.
+func (n *Node) Manage(w node.Workload) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.workloads[w.ID] = w
+}
+
+// Forget drops a workload from the snapshots.
+func (n *Node) Forget(id node.WorkloadID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.workloads, id)
+}
+
+// Snapshot shows the managed workloads and the knobs of their cgroups.
+func (n *Node) Snapshot(context.Context) (node.Snapshot, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s := node.Snapshot{
+		At:       n.now,
+		Topology: n.topology,
+		Can:      node.Capabilities{},
+		Usage:    node.Usage{CPU: node.Some(n.used), Memory: node.Some(n.memoryOf("")), Steal: node.Some(time.Duration(0))},
+		Knobs:    node.Knobs{Kernel: n.kernel(), Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{}},
+	}
+	for _, m := range []node.Mechanism{
+		node.MechCPUIdle, node.MechCPUWeight, node.MechCPUMax, node.MechCPUBurst, node.MechCPUSets, node.MechMemoryLimit,
+	} {
+		s.Can[m] = node.Answer{Verdict: node.Yes, Why: "simulated"}
+	}
+	protects := node.Yes
+	if n.version == 1 {
+		protects = node.No
+	}
+	s.Can[node.MechMemoryProtect] = node.Answer{Verdict: protects, Why: "simulated"}
+	for _, w := range n.workloads {
+		if g := n.groups[w.Cgroup]; g != nil {
+			w.Usage = node.Usage{CPU: node.Some(g.cpu), Throttled: node.Some(g.throttled), Memory: node.Some(n.memoryOf(w.Cgroup))}
+		}
+		s.Workloads = append(s.Workloads, w)
+		for _, from := range []node.CgroupPath{w.Cgroup, w.Meet} {
+			for p := from; p != ""; p = p.Parent() {
+				n.readKnobs(p, s.Knobs.Now)
+			}
+		}
+	}
+	slices.SortFunc(s.Workloads, func(a, b node.Workload) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	for k, v := range n.before {
+		if n.groups[k.Cgroup] != nil {
+			s.Knobs.Before[k] = v
+		}
+	}
+	return s, nil
+}
+
+func (n *Node) readKnobs(p node.CgroupPath, to map[node.Knob]node.Value) {
+	if n.groups[p] == nil {
+		return
+	}
+	for _, f := range node.Files {
+		if v, err := n.readKnob(p, f); err == nil {
+			to[node.Knob{Cgroup: p, File: f}] = v
+		}
+	}
+}
+
+// Apply performs one step: all of its files are written, or none.
+func (n *Node) Apply(_ context.Context, s plan.Step) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	g := n.groups[s.Knob.Cgroup]
+	if g == nil {
+		return fmt.Errorf("apply %v: the cgroup is gone", s)
+	}
+	found, err := n.readKnob(s.Knob.Cgroup, s.Knob.File)
+	if err != nil {
+		return fmt.Errorf("apply %v: %w", s, err)
+	}
+	files := map[string]string{}
+	for f, text := range g.files {
+		files[f] = text
+	}
+	if err := n.writeKnob(s.Knob, s.To); err != nil {
+		g.files = files
+		return fmt.Errorf("apply %v: %w", s, err)
+	}
+	if s.Release {
+		delete(n.before, s.Knob)
+	} else if _, touched := n.before[s.Knob]; !touched {
+		n.before[s.Knob] = found
+	}
+	return nil
+}
