@@ -1,0 +1,190 @@
+package lab
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/task"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// A groups value makes cgroups and puts processes into them, so that all of
+// it can be undone after a crash. The real one is *host.Host.
+type groups interface {
+	Attach(p node.CgroupPath, pid int) error
+	Spawned(pid int) error
+	Reaped(pid int) error
+}
+
+// A child is what to start and where.
+type child struct {
+	name   string // for errors
+	argv   []string
+	group  node.CgroupPath // "": the lab's own
+	cpus   unit.CPUSet
+	nice   int
+	stdin  io.Reader
+	stdout io.Writer // nil: discarded
+}
+
+// gate lets the program run only after the lab has put it into its group: it
+// waits for a line on descriptor 3. If the lab dies first, the read fails and
+// the program never starts.
+const gate = `read -r _ <&3 && exec 3<&- && exec "$@"`
+
+// A Process is a running child. Children die with the lab (Pdeathsig); they
+// are in process groups of their own, so that Ctrl-C reaches the lab alone and
+// it ends them in order.
+type Process struct {
+	Name string
+	PID  int
+
+	cmd     *exec.Cmd
+	in      groups
+	stderr  *tail
+	done    chan struct{} // closed when it has been waited for
+	waitErr error
+}
+
+// start starts c inside its cgroup, on its CPUs. No instruction of the
+// program runs anywhere else.
+func start(in groups, c child) (*Process, error) {
+	fail := func(err error) (*Process, error) { return nil, fmt.Errorf("start %s: %w", c.name, err) }
+	r, w, err := os.Pipe()
+	if err != nil {
+		return fail(err)
+	}
+	defer w.Close()
+	p := &Process{Name: c.name, in: in, stderr: &tail{}, done: make(chan struct{})}
+	p.cmd = exec.Command("/bin/sh", append([]string{"-c", gate, "sh"}, c.argv...)...)
+	p.cmd.ExtraFiles = []*os.File{r}
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = c.stdin, c.stdout, p.stderr
+	// A grandchild that keeps our pipes open must not keep Wait from ending.
+	p.cmd.WaitDelay = time.Second
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	err = p.cmd.Start()
+	r.Close()
+	if err != nil {
+		return fail(err)
+	}
+	p.PID = p.cmd.Process.Pid
+	err = p.enter(c)
+	go func() {
+		p.waitErr = p.cmd.Wait()
+		close(p.done)
+	}()
+	if err == nil {
+		_, err = w.Write([]byte("\n"))
+	}
+	if err != nil {
+		w.Close() // the gate reads the end and exits
+		p.Kill()
+		return fail(err)
+	}
+	return p, nil
+}
+
+func (p *Process) enter(c child) error {
+	if err := p.in.Spawned(p.PID); err != nil {
+		return err
+	}
+	if c.group != "" {
+		if err := p.in.Attach(c.group, p.PID); err != nil {
+			return err
+		}
+	}
+	if !c.cpus.Empty() {
+		if err := task.SetAffinity(p.PID, c.cpus); err != nil {
+			return err
+		}
+	}
+	if c.nice != 0 {
+		// A better nice is a wish: without the privilege the run goes on.
+		if err := unix.Setpriority(unix.PRIO_PROCESS, p.PID, c.nice); err != nil && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) {
+			return fmt.Errorf("set nice %d: %w", c.nice, err)
+		}
+	}
+	return nil
+}
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Err says how the process ended, with the last line it complained; nil if it
+// ended well. It waits for the end.
+func (p *Process) Err() error {
+	<-p.done
+	if p.waitErr == nil || errors.Is(p.waitErr, exec.ErrWaitDelay) {
+		return nil
+	}
+	return fmt.Errorf("%s ended: %w%s", p.Name, p.waitErr, quoteOutput(p.stderr.Bytes()))
+}
+
+// Ended reports whether the process has ended.
+func (p *Process) Ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Stop asks the process to end with sig, and kills it if it has not ended
+// after grace.
+func (p *Process) Stop(sig syscall.Signal, grace time.Duration) {
+	if !p.Ended() {
+		p.cmd.Process.Signal(sig)
+	}
+	select {
+	case <-p.done:
+	case <-time.After(grace):
+	}
+	p.Kill()
+}
+
+// Kill ends the process and what stands in its process group, and forgets it.
+func (p *Process) Kill() {
+	// The group id is ours as long as its leader is not reaped; after that
+	// only the leader's own children could still hold it.
+	if !p.Ended() {
+		unix.Kill(-p.PID, unix.SIGKILL)
+	}
+	<-p.done
+	p.in.Reaped(p.PID)
+}
+
+// tail keeps the last part of what is written to it.
+type tail struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+const tailSize = 8 << 10
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = append(t.buf, b...)
+	if over := len(t.buf) - tailSize; over > 0 {
+		t.buf = bytes.Clone(t.buf[over:])
+	}
+	return len(b), nil
+}
+
+// Bytes returns what was kept.
+func (t *tail) Bytes() []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return bytes.Clone(t.buf)
+}

@@ -1,0 +1,112 @@
+package lab
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/node"
+)
+
+// memory remembers processes as the journal would.
+type memory struct {
+	mu      sync.Mutex
+	live    map[int]bool
+	attach  error
+	looking func(pid int)
+}
+
+func (m *memory) Spawned(pid int) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.live == nil {
+		m.live = map[int]bool{}
+	}
+	m.live[pid] = true
+	return nil
+}
+
+func (m *memory) Reaped(pid int) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.live, pid)
+	return nil
+}
+
+func (m *memory) Attach(_ node.CgroupPath, pid int) error {
+	if m.looking != nil {
+		m.looking(pid)
+	}
+	return m.attach
+}
+
+func TestProgramStartsOnlyInItsGroup(t *testing.T) {
+	marker := filepath.Join(t.TempDir(), "ran")
+	m := &memory{looking: func(int) {
+		time.Sleep(50 * time.Millisecond)
+		if _, err := os.Stat(marker); err == nil {
+			t.Error("the program ran before it was in its group")
+		}
+	}}
+	p, err := start(m, child{name: "touch", argv: []string{"touch", marker}, group: "g"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(marker); err != nil {
+		t.Error(err)
+	}
+	p.Kill()
+	if len(m.live) != 0 {
+		t.Errorf("journal still knows %v", m.live)
+	}
+}
+
+func TestProgramOutsideItsGroupNeverStarts(t *testing.T) {
+	marker := filepath.Join(t.TempDir(), "ran")
+	m := &memory{attach: errors.New("no such group")}
+	_, err := start(m, child{name: "touch", argv: []string{"touch", marker}, group: "g"})
+	if err == nil || !strings.Contains(err.Error(), "start touch: no such group") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := os.Stat(marker); err == nil {
+		t.Error("it ran")
+	}
+	if len(m.live) != 0 {
+		t.Errorf("journal still knows %v", m.live)
+	}
+}
+
+func TestErrorCarriesTheLastLineOfAComplaint(t *testing.T) {
+	p, err := start(&memory{}, child{name: "sh", argv: []string{"sh", "-c", "echo first >&2; echo disk full >&2; exit 3"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Err(); err == nil || err.Error() != "sh ended: exit status 3: disk full" {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestStopKillsWhatDoesNotEnd(t *testing.T) {
+	var out bytes.Buffer
+	p, err := start(&memory{}, child{name: "sh", argv: []string{"sh", "-c", "trap '' TERM; while :; do sleep 1; done"}, stdout: &out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	p.Stop(syscall.SIGTERM, 200*time.Millisecond)
+	if !p.Ended() || time.Since(begun) > 5*time.Second {
+		t.Errorf("ended %v after %v", p.Ended(), time.Since(begun))
+	}
+	if err := syscall.Kill(-p.PID, 0); err == nil {
+		t.Error("a process of its group is left")
+	}
+}

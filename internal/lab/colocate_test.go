@@ -1,0 +1,264 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/cgroup"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/proc"
+)
+
+// TestMain lets the test binary be its own lab child.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "lab-child" {
+		if err := Child(context.Background(), os.Args[2:], os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// real skips a test on a machine that cannot run the experiment, and fails it
+// where it must be able to.
+func real(t *testing.T) {
+	t.Helper()
+	skip := t.Skipf
+	if os.Getenv("TENON_TEST_STRICT") == "1" {
+		skip = t.Fatalf
+	}
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to make cgroups")
+	}
+	for _, p := range []program{nginxProgram, ffmpegProgram} {
+		if _, err := p.find(); err != nil {
+			skip("%v", err)
+		}
+	}
+	if runtime.NumCPU() < 2 {
+		skip("needs two CPUs")
+	}
+	tree, err := cgroup.Detect("/proc")
+	if err != nil {
+		skip("%v", err)
+	}
+	probe := fmt.Sprintf("tenon-test-probe-%d", os.Getpid())
+	if err := errors.Join(tree.Make(probe), tree.Remove(probe)); err != nil {
+		skip("cannot make cgroups: %v", err)
+	}
+}
+
+// small is a short experiment on a small film, under a root of its own. When
+// the test ends, nothing of it may be left.
+func small(t *testing.T, modes ...report.Mode) Config {
+	t.Helper()
+	film := filepath.Join(t.TempDir(), "film.mp4")
+	out, err := exec.Command("ffmpeg", "-nostdin", "-loglevel", "error",
+		"-f", "lavfi", "-i", "testsrc2=size=320x240:rate=25:duration=2", "-f", "lavfi", "-i", "sine=duration=2",
+		"-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac", film).CombinedOutput()
+	if err != nil {
+		t.Fatalf("render a film: %v %s", err, out)
+	}
+	c := Config{
+		Modes: modes, Blocks: 1, Duration: time.Second, Seed: 1, Input: film,
+		Out: filepath.Join(t.TempDir(), "out"), JournalDir: filepath.Join(t.TempDir(), "journal"),
+		Root:         node.CgroupPath(fmt.Sprintf("tenon-test-%d", os.Getpid())),
+		Self:         []string{os.Args[0], "lab-child"},
+		StealPercent: 100, // a test is not about numbers
+	}
+	t.Cleanup(func() { nothingLeft(t, c) })
+	return c
+}
+
+func nothingLeft(t *testing.T, c Config) {
+	t.Helper()
+	tree, err := cgroup.Detect("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tree.Exists(string(c.Root)) {
+		t.Errorf("cgroup %s is left", c.Root)
+	}
+	fs := proc.Default()
+	pids, err := fs.PIDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range pids {
+		st, err := fs.PIDStat(pid)
+		if err == nil && st.PPID == os.Getpid() {
+			t.Errorf("process %d (%s) is left", pid, st.Comm)
+		}
+	}
+	if dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), "tenon-lab-*")); len(dirs) > 0 {
+		t.Errorf("directories are left: %v", dirs)
+	}
+}
+
+func TestColocationRunsAndLeavesNothing(t *testing.T) {
+	real(t)
+	t.Setenv("TMPDIR", openDir(t))
+	c := small(t, report.Exclusive, report.ExclusiveWarm, report.Burstable, report.Tenon, report.Tenon65)
+	var notices strings.Builder
+	c.Notices = &notices
+	o, err := Colocate(context.Background(), c)
+	t.Log(notices.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, runs, err := report.Load(o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[report.Mode]report.Run{}
+	for _, r := range runs {
+		seen[r.Mode] = r
+		if r.Latency.P50 <= 0 || r.Requests == 0 || r.LSCPU <= 0 || r.Timeslices == 0 || len(r.Series) == 0 || r.Histogram == nil {
+			t.Errorf("%s: %+v", r.Mode, r)
+		}
+		if batch := traitsOf(r.Mode).batch; batch != (r.Frames > 0) || batch != (r.BECPU > 0) {
+			t.Errorf("%s: %v frames on %v CPUs", r.Mode, r.Frames, r.BECPU)
+		}
+	}
+	if len(seen) != len(c.Modes) {
+		t.Errorf("modes %v", seen)
+	}
+	if w := strings.Join(seen[report.Tenon].Writes, "\n"); !strings.Contains(w, "besteffort cpu.weight") {
+		t.Errorf("tenon wrote %q", w)
+	}
+	if w := strings.Join(seen[report.Tenon65].Writes, "\n"); !strings.Contains(w, "besteffort cpu") || len(seen[report.Tenon65].Writes) < 2 {
+		t.Errorf("tenon-65 wrote %q", w)
+	}
+	for _, file := range []string{"result.json", "report.html"} {
+		if _, err := os.Stat(filepath.Join(o.Dir, file)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// openDir is a temporary directory that nginx's workers can enter.
+func openDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "tenon-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// trigger is a writer that acts once when it reads a word.
+type trigger struct {
+	word string
+	act  func()
+	once sync.Once
+}
+
+func (w *trigger) Write(b []byte) (int, error) {
+	if strings.Contains(string(b), w.word) {
+		w.once.Do(w.act)
+	}
+	return len(b), nil
+}
+
+func TestInterruptKeepsFinishedRuns(t *testing.T) {
+	real(t)
+	t.Setenv("TMPDIR", openDir(t))
+	c := small(t, report.Tenon)
+	c.Blocks = 50
+	ctx, cancel := context.WithCancel(context.Background())
+	// In the middle of the second run.
+	c.Notices = &trigger{word: "block 2", act: func() { time.AfterFunc(1200*time.Millisecond, cancel) }}
+	o, err := Colocate(ctx, c)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if o.Runs < 1 {
+		t.Errorf("%d runs are kept", o.Runs)
+	}
+	if _, err := os.Stat(o.Report()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFaultsAreFoundBeforeAnythingRuns(t *testing.T) {
+	real(t)
+	t.Setenv("TMPDIR", openDir(t))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	tests := map[string]struct {
+		change func(*Config)
+		want   string
+	}{
+		"occupied port":    {func(c *Config) { c.Port = l.Addr().(*net.TCPAddr).Port }, "is in use by another program"},
+		"no such film":     {func(c *Config) { c.Input = "/no/such/film.mp4" }, "--input"},
+		"not a film":       {func(c *Config) { c.Input = os.Args[0] }, "ffmpeg 1 ended"},
+		"no such CPU":      {func(c *Config) { c.CPUs = set1(t, "1000") }, "CPU 1000 is not online"},
+		"results exist":    {func(c *Config) { os.MkdirAll(c.Out, 0o755); os.WriteFile(c.Out+"/experiment.json", nil, 0o644) }, "choose another directory"},
+		"out is no folder": {func(c *Config) { c.Out = "/dev/null/x" }, "--out"},
+		"missing ffmpeg":   {func(*Config) { t.Setenv("PATH", t.TempDir()) }, "ffmpeg is not installed: apt install"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			path := os.Getenv("PATH")
+			defer os.Setenv("PATH", path)
+			c := small(t, report.Exclusive)
+			tt.change(&c)
+			_, err := Colocate(context.Background(), c)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than one error: %v", err)
+			}
+		})
+	}
+}
+
+func TestFailingNGINXSaysWhy(t *testing.T) {
+	path, err := nginxProgram.find()
+	if err != nil {
+		t.Skip(err)
+	}
+	port, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := NGINX{Path: path, Dir: openDir(t), Address: fmt.Sprintf("127.0.0.1:%d", port), Workers: 1}
+	if err := n.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(n.file("nginx.conf"), []byte("worker_processes many;"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	m := &memory{}
+	_, err = n.Start(context.Background(), m, "g", set1(t, ""))
+	if err == nil || !strings.Contains(err.Error(), `"worker_processes"`) && !strings.Contains(err.Error(), "invalid value") {
+		t.Errorf("error %v", err)
+	}
+	if len(m.live) != 0 {
+		t.Errorf("processes %v are left", m.live)
+	}
+}

@@ -1,0 +1,143 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// The clients that can make the load.
+const (
+	ClientTenon = "tenon" // our open-loop generator
+	ClientWrk   = "wrk"   // the closed-loop one of the published experiments
+)
+
+// Config is what one colocation experiment is asked to do. The zero value of
+// a field stands for the default named beside it.
+type Config struct {
+	Modes    []report.Mode // AllModes
+	Blocks   int           // 5; unbounded with UntilResolved
+	Duration time.Duration // of the measured part of a run; 10 s
+	Seed     uint64        // of the order of modes and of the arrivals
+	// UntilResolved goes on until more blocks would not change a verdict, or
+	// MaxTime has passed.
+	UntilResolved bool
+	MaxTime       time.Duration // of the whole experiment; no limit
+	// Margin is the P99 ratio that Tenon must stay below; 1.03.
+	Margin float64
+	// LoadPercent is the CPU use of the service alone, in percent of the
+	// tested CPUs, from which the offered rate is found; 30.
+	LoadPercent float64
+	// StealPercent of the tested CPUs' time voids a run; 1.
+	StealPercent float64
+	Client       string // ClientTenon
+	Connections  int    // tenon: 256; wrk: 54 scaled to the machine
+	BEProcesses  int    // Batch(tested CPUs)
+	BEThreads    int    // 2
+	Input        string // film to transcode; a clip that the lab renders once
+	Port         int    // of 127.0.0.1; a free one
+	CPUs         unit.CPUSet
+	ClientCPUs   unit.CPUSet
+
+	Out      string // directory of the results; ./tenon-lab-TIME
+	CacheDir string // of the clip; CacheDir()
+	Notices  io.Writer
+	Terminal bool     // Notices is a terminal: one line that is updated
+	Command  []string // for the record
+	Version  string   // Tenon's, for the record
+	// Self is the argv of this program that leads to Child: tenon lab child.
+	Self []string
+
+	Root       node.CgroupPath // Root
+	JournalDir string          // as host.Options
+}
+
+// orDefaults fills in what was not said and names every fault at once.
+func (c Config) orDefaults() (Config, error) {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if len(c.Modes) == 0 {
+		c.Modes = AllModes
+	}
+	if c.Blocks < 0 {
+		fault("--blocks %d: want 1 or more", c.Blocks)
+	}
+	if c.Blocks == 0 && !c.UntilResolved {
+		c.Blocks = 5
+	}
+	if c.Duration == 0 {
+		c.Duration = 10 * time.Second
+	}
+	if c.Duration < time.Second {
+		fault("--duration %v: want 1s or more", c.Duration)
+	}
+	if c.MaxTime < 0 {
+		fault("--max-time %v: want 0 or more", c.MaxTime)
+	}
+	if c.Margin == 0 {
+		c.Margin = 1.03
+	}
+	if !(c.Margin > 1 && c.Margin < 10) {
+		fault("--margin %v: want a ratio above 1, such as 1.03", c.Margin)
+	}
+	if c.LoadPercent == 0 {
+		c.LoadPercent = 30
+	}
+	if !(c.LoadPercent > 0 && c.LoadPercent <= 90) {
+		fault("--load %v: want more than 0 and at most 90 percent", c.LoadPercent)
+	}
+	if c.StealPercent == 0 {
+		c.StealPercent = 1
+	}
+	if c.Client == "" {
+		c.Client = ClientTenon
+	}
+	if c.Client != ClientTenon && c.Client != ClientWrk {
+		fault("--client %q: want %s or %s", c.Client, ClientTenon, ClientWrk)
+	}
+	if c.Connections < 0 {
+		fault("--connections %d: want 1 or more", c.Connections)
+	}
+	if c.BEProcesses < 0 || c.BEThreads < 0 {
+		fault("--be-processes %d --be-threads %d: want 1 or more", c.BEProcesses, c.BEThreads)
+	}
+	if c.Port < 0 || c.Port > 65535 {
+		fault("--port %d: want 1 to 65535", c.Port)
+	}
+	if c.Out == "" {
+		c.Out = "tenon-lab-" + time.Now().Format("20060102-150405")
+	}
+	if c.CacheDir == "" {
+		c.CacheDir = CacheDir()
+	}
+	if c.Notices == nil {
+		c.Notices = io.Discard
+	}
+	if c.Root == "" {
+		c.Root = Root
+	}
+	if c.Input != "" {
+		path, err := filepath.Abs(c.Input)
+		if err == nil {
+			_, err = os.Stat(path)
+		}
+		if err != nil {
+			fault("--input %s: %w", c.Input, err)
+		}
+		c.Input = path
+	}
+	return c, errors.Join(faults...)
+}
+
+// warmup is how much of a run goes before the measured part at least; the
+// stationarity check may discard more.
+func (c Config) warmup() time.Duration {
+	return min(max(c.Duration/5, 500*time.Millisecond), 5*time.Second)
+}

@@ -1,0 +1,98 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"tenon.sh/tenon/internal/agent"
+	"tenon.sh/tenon/internal/policy"
+	"tenon.sh/tenon/internal/tick"
+)
+
+// governPeriod is the time between two turns of Tenon's loop under the
+// watermark. Without it one turn is enough: what it wrote works in the kernel.
+const governPeriod = 200 * time.Millisecond
+
+// watermark is cpuSuppressThresholdPercent of the published experiment.
+const watermark = 65
+
+// A governor is Tenon at work during a run.
+type governor struct {
+	b      *bench
+	pods   pods
+	begun  time.Time
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu     sync.Mutex
+	writes []string
+	faults []string
+}
+
+// govern lets Tenon's own loop and policies write the knobs of the mode, on
+// the real node: the lab writes none of them.
+func (b *bench) govern(ctx context.Context, p pods, suppress bool) (*governor, error) {
+	for _, w := range p.workloads() {
+		b.host.Manage(w)
+	}
+	g := &governor{b: b, pods: p, begun: time.Now(), done: make(chan struct{})}
+	ctx, g.cancel = context.WithCancel(ctx)
+	a := &agent.Agent{Host: b.host, Config: policy.Config{
+		CPUQOS:   true,
+		Suppress: policy.Suppress{Enable: suppress, ThresholdPercent: watermark, CPUs: p.tested},
+	}}
+	t, err := a.Step(ctx)
+	g.observe(t, err)
+	if err != nil || !suppress {
+		close(g.done)
+		if err != nil {
+			g.stop()
+			return nil, fmt.Errorf("isolate the batch work: %w", err)
+		}
+		return g, nil
+	}
+	go func() {
+		defer close(g.done)
+		a.Run(ctx, governPeriod, g.observe)
+	}()
+	return g, nil
+}
+
+func (g *governor) observe(t tick.Tick, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, o := range t.Done {
+		text := fmt.Sprintf("%.2fs %v", time.Since(g.begun).Seconds(), o.Step)
+		if o.Err != nil {
+			text += fmt.Sprintf(" (failed: %v)", o.Err)
+		}
+		g.writes = append(g.writes, text)
+	}
+	if err != nil && len(g.faults) < 10 {
+		g.faults = append(g.faults, fmt.Sprintf("Tenon failed after %.2fs: %v", time.Since(g.begun).Seconds(), err))
+	}
+}
+
+// report returns what has been written, and what went wrong.
+func (g *governor) report() (writes, faults []string) {
+	if g == nil {
+		return nil, nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.writes, g.faults
+}
+
+// stop ends the loop. The knobs go with their cgroups.
+func (g *governor) stop() {
+	if g == nil {
+		return
+	}
+	g.cancel()
+	<-g.done
+	for _, w := range g.pods.workloads() {
+		g.b.host.Forget(w.ID)
+	}
+}

@@ -1,0 +1,200 @@
+package load
+
+import (
+	"golang.org/x/sys/unix"
+)
+
+type connState uint8
+
+const (
+	down       connState = iota // to be opened again at retryAt
+	connecting                  // begun
+	idle                        // free for a request
+	waitingFor                  // an answer is outstanding
+)
+
+// A conn is one keep-alive connection. It carries one request at a time.
+type conn struct {
+	fd       int
+	state    connState
+	queued   bool  // its id is in the ring of free connections
+	request  int   // index in the record
+	sentAt   int64 // ns
+	retryAt  int64 // ns
+	response response
+}
+
+// A ring is the queue of free connections: the one idle longest goes first,
+// so all are used in turn and none idles into the server's keep-alive timeout.
+type ring struct {
+	ids        []int32
+	head, size int
+}
+
+func (r *ring) push(id int32, conns []conn) {
+	if conns[id].queued {
+		return
+	}
+	conns[id].queued = true
+	tail := r.head + r.size
+	if tail >= len(r.ids) {
+		tail -= len(r.ids)
+	}
+	r.ids[tail] = id
+	r.size++
+}
+
+// pop returns an idle connection, or -1. It drops those that are no longer.
+func (r *ring) pop(conns []conn) int32 {
+	for r.size > 0 {
+		id := r.ids[r.head]
+		if r.head++; r.head == len(r.ids) {
+			r.head = 0
+		}
+		r.size--
+		conns[id].queued = false
+		if conns[id].state == idle {
+			return id
+		}
+	}
+	return -1
+}
+
+// send writes request i on an idle connection.
+func (t *thread) send(id int32, i int, now int64) {
+	k := &t.conns[id]
+	k.state, k.request, k.sentAt = waitingFor, i, now
+	t.busy++
+	t.record.latency[i] = pending
+	k.response.reset()
+	// A socket buffer that cannot take a request of some hundred bytes while
+	// nothing is outstanding is broken: a short write is a failed one.
+	if n, errno := send(k.fd, t.target.request); errno != 0 || n != len(t.target.request) {
+		t.fail(id, failedWrite)
+	}
+}
+
+// handle takes what a socket has to say.
+func (t *thread) handle(k *conn, id int32, events uint32) {
+	switch k.state {
+	case connecting:
+		if events&(unix.EPOLLOUT|unix.EPOLLERR|unix.EPOLLHUP) == 0 {
+			return // of this connection's former socket, in the same batch
+		}
+		if socketError(k.fd) != nil {
+			t.failConnect(id)
+		} else if t.poller.connected(k.fd, id) == nil {
+			k.state = idle
+			t.free.push(id, t.conns)
+		}
+		return
+	case down: // an event of a socket closed in this same batch
+		return
+	}
+	n, errno := receive(k.fd, t.buffer)
+	switch {
+	case errno == unix.EAGAIN || errno == unix.EINTR:
+	case k.state == idle:
+		// The server ends an idle connection. (Or sends what nobody asked
+		// for: then the stream cannot be trusted either.)
+		t.reconnect(id)
+	case errno != 0:
+		t.fail(id, failedRead)
+	case n == 0 && k.response.eof():
+		t.complete(id)
+	case n == 0:
+		t.fail(id, failedRead)
+	default:
+		done, err := k.response.feed(t.buffer[:n])
+		if err != nil {
+			t.fail(id, failedRead)
+		} else if done {
+			t.complete(id)
+		}
+	}
+}
+
+// complete notes the latency of a complete answer and frees the connection.
+func (t *thread) complete(id int32) {
+	k := &t.conns[id]
+	now := t.now()
+	if k.response.status >= 200 && k.response.status < 300 {
+		const most = int64(longest / latencyUnit)
+		t.record.latency[k.request] = uint32(min((now-t.record.due[k.request]+int64(latencyUnit)/2)/int64(latencyUnit), most))
+	} else {
+		t.record.latency[k.request] = failedStatus
+	}
+	t.busy--
+	k.state = idle
+	if k.response.close {
+		t.reconnect(id)
+		return
+	}
+	t.free.push(id, t.conns)
+}
+
+// fail gives up the request of a connection, and with it the connection.
+func (t *thread) fail(id int32, fate uint32) {
+	t.record.latency[t.conns[id].request] = fate
+	t.busy--
+	t.open(id)
+}
+
+// reconnect replaces an idle connection that the server ended.
+func (t *thread) reconnect(id int32) {
+	t.record.reconnects++
+	t.open(id)
+}
+
+// open closes what connection id had and begins anew.
+func (t *thread) open(id int32) {
+	k := &t.conns[id]
+	if k.fd >= 0 {
+		_ = unix.Close(k.fd) // leaves the epoll set by itself
+		k.fd = -1
+	}
+	fd, connected, err := openSocket(t.target.addr)
+	if err == nil {
+		k.fd = fd
+		err = t.poller.add(fd, id, !connected)
+	}
+	if err != nil {
+		t.failConnect(id)
+		return
+	}
+	if !connected {
+		k.state, k.sentAt = connecting, t.now()
+		return
+	}
+	k.state = idle
+	t.free.push(id, t.conns)
+}
+
+func (t *thread) failConnect(id int32) {
+	k := &t.conns[id]
+	if k.fd >= 0 {
+		_ = unix.Close(k.fd)
+		k.fd = -1
+	}
+	now := t.now()
+	t.record.connect = append(t.record.connect, now)
+	k.state, k.retryAt = down, now+int64(retryAfter)
+}
+
+// sweep finds requests and connections that took too long, and opens broken
+// connections again.
+func (t *thread) sweep(now int64) {
+	t.swept = now
+	for id := range t.conns {
+		k := &t.conns[id]
+		late := now-k.sentAt > int64(t.timeout)
+		switch {
+		case k.state == waitingFor && late:
+			t.fail(int32(id), failedTimeout)
+		case k.state == connecting && late:
+			t.failConnect(int32(id))
+		case k.state == down && now >= k.retryAt:
+			t.open(int32(id))
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package load
+
+import (
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+const (
+	latencyUnit = time.Microsecond
+	lagUnit     = time.Nanosecond
+	longest     = time.Minute // longer values are recorded as this
+	digits      = 3
+)
+
+// A Histogram is an HdrHistogram. Its text and JSON form is HdrHistogram's
+// own: the compressed V2 encoding in base64.
+type Histogram struct{ *hdrhistogram.Histogram }
+
+func newHistogram(unit time.Duration) Histogram {
+	return Histogram{hdrhistogram.New(1, int64(longest/unit), digits)}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (h Histogram) MarshalText() ([]byte, error) {
+	if h.Histogram == nil {
+		return nil, nil
+	}
+	return h.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (h *Histogram) UnmarshalText(text []byte) (err error) {
+	h.Histogram = nil
+	if len(text) > 0 {
+		h.Histogram, err = hdrhistogram.Decode(text)
+	}
+	return err
+}
+
+// Packed is the sparse form of a Histogram, some hundred bytes where the
+// other takes 140 KiB; its text and JSON form is the same.
+type Packed struct{ *hdrhistogram.PackedHistogram }
+
+func newPacked(unit time.Duration) Packed {
+	return Packed{hdrhistogram.NewPacked(1, int64(longest/unit), digits)}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (p Packed) MarshalText() ([]byte, error) {
+	if p.PackedHistogram == nil {
+		return nil, nil
+	}
+	return p.Encode()
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *Packed) UnmarshalText(text []byte) (err error) {
+	p.PackedHistogram = nil
+	if len(text) > 0 {
+		p.PackedHistogram, err = hdrhistogram.DecodePacked(text)
+	}
+	return err
+}
+
+// mergeInto adds p, which may be absent, to sum.
+func (p Packed) mergeInto(sum Histogram) {
+	if p.PackedHistogram != nil {
+		p.MergeInto(sum.Histogram)
+	}
+}
+
+// record adds one value in units, held within the histogram's range.
+func (p Packed) record(v int64) {
+	// Neither can fail: the value is in range and a count cannot overflow.
+	_ = p.RecordValue(min(max(v, 1), p.HighestTrackableValue()))
+}
+
+// latencyOf summarises h, whose values are in the given unit.
+func latencyOf(h Histogram, unit time.Duration) Latency {
+	if h.TotalCount() == 0 {
+		return Latency{}
+	}
+	scale := float64(unit) / float64(time.Microsecond)
+	at := func(percentile float64) float64 { return float64(h.ValueAtPercentile(percentile)) * scale }
+	return Latency{
+		P50: at(50), P75: at(75), P90: at(90), P99: at(99), P999: at(99.9),
+		Max: float64(h.Max()) * scale, Mean: h.Mean() * scale,
+	}
+}

@@ -1,0 +1,239 @@
+package load
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tenon.sh/tenon/internal/unit"
+)
+
+// record is what a thread would have noted: one request every millisecond,
+// all answered after 100 µs and sent on time, except as change says.
+func resultOf(t *testing.T, requests int, change func(i int, latency, lag *uint32)) *Result {
+	t.Helper()
+	var r record
+	for i := range requests {
+		latency, lag := uint32(100), uint32(200)
+		change(i, &latency, &lag)
+		r.due = append(r.due, int64(i)*int64(time.Millisecond))
+		r.latency = append(r.latency, latency)
+		r.lag = append(r.lag, lag)
+	}
+	total := time.Duration(requests) * time.Millisecond
+	r.usage = []usage{{}, {at: int64(total), cpu: int64(total), watching: int64(total * 9 / 10)}}
+	result := &Result{
+		Schema: 1, URL: "http://127.0.0.1:8000/", Loop: "open", Arrival: Constant, CPUs: unit.CPUSetOf(1), Connections: 8, Limits: DefaultLimits,
+		Started:   time.Unix(1000000000, 0).UTC(),
+		Intervals: intervals([]*thread{{record: r}}, openLoop, total),
+	}
+	if err := result.Discard(0); err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+func asIs(int, *uint32, *uint32) {}
+
+func TestAGoodRunIsNotVoid(t *testing.T) {
+	r := resultOf(t, 1000, asIs)
+	if len(r.Void) > 0 || len(r.Hints) > 0 {
+		t.Errorf("void %q, hints %q", r.Void, r.Hints)
+	}
+	if r.Latency.P99 != 100 || r.Lag.P99 != 0.2 || r.OfferedRate != 1000 || r.AchievedRate != 1000 || math.Abs(r.BusyRatio-0.1) > 1e-9 {
+		t.Errorf("P99 %v µs, lag %v µs, offered %v, achieved %v, busy %v", r.Latency.P99, r.Lag.P99, r.OfferedRate, r.AchievedRate, r.BusyRatio)
+	}
+}
+
+func TestASpoiledRunIsVoidAndSaysWhy(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(i int, latency, lag *uint32)
+		want   string
+	}{
+		"late client": {func(i int, latency, lag *uint32) {
+			if i%50 == 0 {
+				*latency, *lag = 150, 50000
+			}
+		}, "50 of the 150 µs of P99 are its own lag"},
+		"slow service": {func(i int, latency, _ *uint32) {
+			*latency = uint32(1000 + 1000*i)
+		}, "50.0 % of the offered rate was answered"},
+		"read errors": {func(i int, latency, _ *uint32) {
+			if i == 17 {
+				*latency = failedRead
+			}
+		}, "read errors: 1 "},
+		"time-outs": {func(i int, latency, _ *uint32) {
+			if i == 17 {
+				*latency = failedTimeout
+			}
+		}, "timeout errors: 1 "},
+		"no answers": {func(_ int, latency, _ *uint32) { *latency = failedStatus }, "no request was answered"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if r := resultOf(t, 1000, c.change); !strings.Contains(strings.Join(r.Void, "\n"), c.want) {
+				t.Errorf("void %q; want %q", r.Void, c.want)
+			}
+		})
+	}
+}
+
+func TestLimitsAreTheCallersOwn(t *testing.T) {
+	r := resultOf(t, 1000, func(i int, latency, _ *uint32) {
+		if i == 17 {
+			*latency = failedRead
+		}
+	})
+	r.Limits.ErrorRatio = 0.01
+	if err := r.Discard(0); err != nil || len(r.Void) > 0 {
+		t.Errorf("1 error of 1000 with 1 %% allowed: void %q, error %v", r.Void, err)
+	}
+	r.Limits.BusyRatio = 0.05
+	if err := r.Discard(0); err != nil || len(r.Void) != 1 || !strings.Contains(r.Void[0], "10 % busy, more than 5 %") {
+		t.Errorf("void %q, error %v", r.Void, err)
+	}
+}
+
+func TestLagThatMissesTheTailDoesNotVoid(t *testing.T) {
+	// Five percent of the requests are sent 30 µs late, the slowest tenth is
+	// ten times slower than the rest: the client's lag is not in P99.
+	r := resultOf(t, 1000, func(i int, latency, lag *uint32) {
+		if i%20 == 1 {
+			*latency, *lag = 130, 30000
+		}
+		if i%10 == 0 {
+			*latency = 1000
+		}
+	})
+	if r.Lag.P99 < 29 || len(r.Void) > 0 {
+		t.Errorf("P99 of the lag %v µs, void %q", r.Lag.P99, r.Void)
+	}
+}
+
+func TestRequestsThatWaitedForAConnectionHaveNoLag(t *testing.T) {
+	r := resultOf(t, 100, func(i int, latency, lag *uint32) {
+		if i < 10 {
+			*latency, *lag = 5000, noLag
+		}
+	})
+	if r.WaitedForConnection != 10 || r.LagHistogram.TotalCount() != 90 || r.FromSend.Max < 4990 {
+		t.Errorf("%d waited, %d with a lag, longest from send %v µs", r.WaitedForConnection, r.LagHistogram.TotalCount(), r.FromSend.Max)
+	}
+}
+
+func TestFailedConnectsBringHints(t *testing.T) {
+	r := resultOf(t, 100, asIs)
+	r.Intervals[0].Errors.Connect = 3
+	if err := r.Discard(0); err != nil || len(r.Void) != 1 || !strings.Contains(strings.Join(r.Hints, "\n"), "tcp_tw_reuse = ") {
+		t.Errorf("void %q, hints %q, error %v", r.Void, r.Hints, err)
+	}
+}
+
+func TestSocketHintsShowThePresentValues(t *testing.T) {
+	root := t.TempDir()
+	for file, text := range map[string]string{
+		"net/ipv4/tcp_tw_reuse": "2\n", "net/ipv4/ip_local_port_range": "32768\t60999\n", "net/core/somaxconn": "128\n",
+	} {
+		file = filepath.Join(root, file)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hints := strings.Join(socketHints(readSocketLimits(root, 0)), "\n")
+	for _, want := range []string{
+		"net.ipv4.tcp_tw_reuse = 2 (is on only for loopback)", "set it back to 2", "ip_local_port_range = 32768 60999", "somaxconn = 128", "(hard limit",
+	} {
+		if !strings.Contains(hints, want) {
+			t.Errorf("no %q in:\n%s", want, hints)
+		}
+	}
+	if hints := strings.Join(socketHints(readSocketLimits(filepath.Join(root, "absent"), 0)), "\n"); !strings.Contains(hints, "tcp_tw_reuse = ? (could not be read)") {
+		t.Errorf("unreadable values: %s", hints)
+	}
+}
+
+func TestResultAsText(t *testing.T) {
+	r := resultOf(t, 1000, func(i int, latency, lag *uint32) {
+		if i%100 < 2 {
+			*latency, *lag = 2500, 2400000
+		}
+	})
+	var got bytes.Buffer
+	if err := r.WriteText(&got); err != nil {
+		t.Fatal(err)
+	}
+	want := `1s of load on http://127.0.0.1:8000/, open loop, constant arrivals
+  8 connections, CPUs 1, warm-up 0s left out
+
+                  mean       50%       75%       90%       99%     99.9%       max
+  latency        148µs     100µs     100µs     100µs    2.50ms    2.50ms    2.50ms
+  from send      100µs     100µs     100µs     100µs     100µs     100µs     100µs
+  client lag    48.2µs     0.2µs     0.2µs     0.2µs    2.40ms    2.40ms    2.40ms
+
+  offered       1000.0 requests/s (1000)
+  achieved      1000.0 requests/s (1000 answered)
+  client          10.0 % busy
+  waited for a connection: 0, reconnected: 0
+
+This run is void:
+  - the client sent late: 2401 of the 2501 µs of P99 are its own lag, more than 1 % (and than 2 µs): give it CPUs of its own, or a lower rate
+`
+	if diff := cmp.Diff(want, got.String()); diff != "" {
+		t.Errorf("want -, got +:\n%s", diff)
+	}
+}
+
+func TestLatencyLogKeepsTheDistribution(t *testing.T) {
+	r := resultOf(t, 3500, func(i int, latency, _ *uint32) { *latency = uint32(i + 1) })
+	if err := r.Discard(time.Second); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	if err := WriteLog(&log, r); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(log.String(), "Tag=warmup,"); n != 1 {
+		t.Errorf("%d lines of warm-up, want 1:\n%s", n, log.String())
+	}
+	sum, intervals, err := ReadLog(&log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(intervals) != 3 || sum.TotalCount() != 2500 || !sum.Equals(r.LatencyHistogram.Histogram) {
+		t.Errorf("%d intervals with %d values; want 3 with 2500, and the same distribution", len(intervals), sum.TotalCount())
+	}
+}
+
+func TestReadLogRefusesWhatIsNone(t *testing.T) {
+	for name, text := range map[string]string{
+		"empty": "", "only comments": "#[x]\n", "only warm-up": "Tag=warmup,0.000,1.000,0.1,HISTFAAAABF42pNpmSzMwMDAAAAGsgDj\n", "broken histogram": "0.0,1.0,0.1,HISTFAAAA\n",
+	} {
+		if _, _, err := ReadLog(strings.NewReader(text)); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func FuzzReadLog(f *testing.F) {
+	r := &Result{URL: "http://a/", Intervals: []Interval{{Length: IntervalLength, Latency: newPacked(latencyUnit)}}}
+	r.Intervals[0].Latency.record(5)
+	var log bytes.Buffer
+	if err := WriteLog(&log, r); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(log.Bytes())
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if sum, intervals, err := ReadLog(bytes.NewReader(text)); err == nil && (sum == nil || len(intervals) == 0) {
+			t.Error("neither a log nor an error")
+		}
+	})
+}

@@ -1,0 +1,208 @@
+package load
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tenon.sh/tenon/internal/unit"
+)
+
+// The load of these tests shares its CPUs with the server and with other
+// tests, so they sleep where they can, and claim nothing about small times.
+const shared = -1 * time.Nanosecond
+
+func TestOpenLoopShowsAStallThatClosedLoopHides(t *testing.T) {
+	// For one sixth of the run the server answers nothing.
+	stalling := behaviour{stall: 200 * time.Millisecond, stallEvery: time.Second}
+	c := Config{Duration: 1200 * time.Millisecond, Rate: 1000, Connections: 300, Spin: shared, Seed: 1}
+
+	c.URL = newServer(t, stalling).url
+	open, err := Run(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.URL, c.Connections = newServer(t, stalling).url, 2
+	closed, err := Saturate(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	const long, short = 120e3, 60e3 // µs
+	if open.Latency.P99 < long || open.Latency.Max < long {
+		t.Errorf("open loop: P99 %.0f µs, max %.0f µs of a 200 ms stall: want at least %.0f", open.Latency.P99, open.Latency.Max, long)
+	}
+	if open.Latency.P90 < 30e3 {
+		t.Errorf("open loop: P90 %.0f µs, though every sixth request met the stall, half of them for more than 100 ms", open.Latency.P90)
+	}
+	if closed.Latency.Max < long {
+		t.Errorf("closed loop: max %.0f µs: the server did not stall", closed.Latency.Max)
+	}
+	if closed.Latency.P99 > short {
+		t.Errorf("closed loop: P99 %.0f µs: want it to hide the stall (less than %.0f)", closed.Latency.P99, short)
+	}
+	t.Logf("open loop: P50 %.0f, P90 %.0f, P99 %.0f, max %.0f µs of %d", open.Latency.P50, open.Latency.P90, open.Latency.P99, open.Latency.Max, open.Completed)
+	t.Logf("closed loop: P50 %.0f, P90 %.0f, P99 %.0f, max %.0f µs of %d", closed.Latency.P50, closed.Latency.P90, closed.Latency.P99, closed.Latency.Max, closed.Completed)
+}
+
+func TestEveryScheduledRequestHasOneFate(t *testing.T) {
+	for name, c := range map[string]struct {
+		server behaviour
+		config Config
+		check  func(*Result) bool
+		void   string
+	}{
+		"good": {check: func(r *Result) bool {
+			return r.Completed == r.Scheduled && r.Errors == Errors{} && r.Reconnects == 0
+		}},
+		"chunked": {server: behaviour{answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"},
+			check: func(r *Result) bool { return r.Completed == r.Scheduled && r.Reconnects == 0 }},
+		"announced close": {server: behaviour{answer: "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"},
+			check: func(r *Result) bool {
+				return r.Completed == r.Scheduled && r.Errors == Errors{} && r.Reconnects >= r.Completed
+			}},
+		"until close": {server: behaviour{answer: "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nok"},
+			check: func(r *Result) bool { return r.Completed == r.Scheduled && r.Errors == Errors{} }},
+		"idle close": {server: behaviour{idleClose: 20 * time.Millisecond}, config: Config{Rate: 20},
+			check: func(r *Result) bool { return r.Completed > 0 && r.Reconnects > 0 }},
+		"errors of the service": {server: behaviour{answer: "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"},
+			check: func(r *Result) bool { return r.Errors.Status == r.Scheduled }, void: "status errors: "},
+		"hang-ups": {server: behaviour{hangUpAfter: 3},
+			check: func(r *Result) bool { return r.Errors.Read > 0 && r.Completed > r.Errors.Read }, void: "read errors: "},
+		"not HTTP": {server: behaviour{answer: "SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n\r\n"},
+			check: func(r *Result) bool { return r.Errors.Read == r.Scheduled }, void: "read errors: "},
+		"silence": {server: behaviour{silent: true}, config: Config{Timeout: 50 * time.Millisecond},
+			check: func(r *Result) bool { return r.Errors.Timeout > 0 && r.Completed == 0 }, void: "no request was answered"},
+		"too few connections": {server: behaviour{delay: 20 * time.Millisecond}, config: Config{Connections: 2, Timeout: 200 * time.Millisecond},
+			check: func(r *Result) bool {
+				return r.WaitedForConnection > r.Sent/2 && r.Latency.P90 > 100e3 && r.Errors.Unsent > 0 && r.Errors.Timeout == 0
+			}, void: "of the offered rate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.config.URL, c.config.Duration, c.config.Spin = newServer(t, c.server).url, 200*time.Millisecond, shared
+			if c.config.Rate == 0 {
+				c.config.Rate = 500
+			}
+			if c.config.Connections == 0 {
+				c.config.Connections = 20
+			}
+			r, err := Run(t.Context(), c.config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fates := r.Completed + r.Errors.Total() - r.Errors.Connect
+			if !c.check(r) || fates != r.Scheduled || !strings.Contains(strings.Join(r.Void, "\n"), c.void) {
+				t.Errorf("%+v, reconnects %d, void %q", r.Counts, r.Reconnects, r.Void)
+			}
+		})
+	}
+}
+
+func TestWarmupIsOnlyInTheIntervals(t *testing.T) {
+	s := newServer(t, behaviour{})
+	r, err := Run(t.Context(), Config{URL: s.url, Rate: 1000, Arrival: Constant, Warmup: 150 * time.Millisecond, Duration: 250 * time.Millisecond, Connections: 8, Spin: shared})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Warmup != 200*time.Millisecond || r.Length != 200*time.Millisecond || len(r.Intervals) != 4 {
+		t.Errorf("warm-up %v, length %v, %d intervals", r.Warmup, r.Length, len(r.Intervals))
+	}
+	if r.Scheduled != 200 || r.LatencyHistogram.TotalCount() != r.Completed {
+		t.Errorf("%d scheduled, %d completed, %d in the histogram; want 200 each", r.Scheduled, r.Completed, r.LatencyHistogram.TotalCount())
+	}
+	if err := r.Discard(0); err != nil || r.Scheduled != 400 {
+		t.Errorf("all of it: %d scheduled, error %v; want 400", r.Scheduled, err)
+	}
+	if err := r.Discard(400 * time.Millisecond); err == nil {
+		t.Error("discarded everything without an error")
+	}
+}
+
+func TestOneThreadPerCPUSharesTheLoad(t *testing.T) {
+	cpus, err := ownCPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, procs := newServer(t, behaviour{}), runtime.GOMAXPROCS(0)
+	r, err := Run(t.Context(), Config{URL: s.url, Rate: 1000, Arrival: Constant, Duration: 200 * time.Millisecond, Connections: 10, Spin: shared})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := min(cpus.Len(), 10); r.CPUs.Len() != want || r.Scheduled < 199 || r.Scheduled > 201 {
+		t.Errorf("%d CPUs, %d requests; want %d CPUs and 200 requests", r.CPUs.Len(), r.Scheduled, want)
+	}
+	if runtime.GOMAXPROCS(0) != procs {
+		t.Errorf("GOMAXPROCS is %d after the run; want %d", runtime.GOMAXPROCS(0), procs)
+	}
+}
+
+func TestResultTravelsAsJSON(t *testing.T) {
+	s := newServer(t, behaviour{})
+	r, err := Run(t.Context(), Config{URL: s.url, Rate: 500, Duration: 300 * time.Millisecond, Connections: 8, Spin: shared})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got Result
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	again, err := json.Marshal(&got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(text), string(again)); diff != "" {
+		t.Errorf("sent -, arrived +:\n%s", diff)
+	}
+	// What arrived can still be cut.
+	if err := got.Discard(100 * time.Millisecond); err != nil || got.Length != 200*time.Millisecond || got.Completed == 0 {
+		t.Errorf("cut to %v with %d requests, error %v", got.Length, got.Completed, err)
+	}
+}
+
+func TestSetupErrorsSayWhatToDo(t *testing.T) {
+	s := newServer(t, behaviour{})
+	s.close()
+	good := Config{URL: s.url, Rate: 1, Duration: time.Second}
+	for name, c := range map[string]struct {
+		change func(*Config)
+		want   string
+	}{
+		"nobody listens":  {func(*Config) {}, "is the service running"},
+		"https":           {func(c *Config) { c.URL = "https://127.0.0.1/" }, "want http://"},
+		"no host":         {func(c *Config) { c.URL = "http:///x" }, "want http://"},
+		"no rate":         {func(c *Config) { c.Rate = 0 }, "rate 0"},
+		"no duration":     {func(c *Config) { c.Duration = 0 }, "duration 0s"},
+		"unknown arrival": {func(c *Config) { c.Arrival = "bursts" }, `arrival "bursts"`},
+		"absent CPU":      {func(c *Config) { c.CPUs = unit.CPUSetOf(1023) }, "CPUs 1023"},
+		"endless":         {func(c *Config) { c.Rate, c.Duration = 1e6, time.Hour }, "want at most"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := good
+			c.change(&config)
+			if _, err := Run(t.Context(), config); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v; want one with %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestCancellingEndsARun(t *testing.T) {
+	s := newServer(t, behaviour{})
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	_, err := Run(ctx, Config{URL: s.url, Rate: 100, Duration: time.Hour, Connections: 2, Spin: shared})
+	if !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) > 20*time.Second {
+		t.Errorf("error %v after %v", err, time.Since(begin))
+	}
+}

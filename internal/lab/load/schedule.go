@@ -1,0 +1,30 @@
+package load
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// schedule returns the send times of one of n threads, in nanoseconds since
+// the start of the run, over total. Each thread has its own stream of the
+// seed: n independent Poisson processes of rate/n make one of rate.
+func schedule(c Config, thread, threads int, total time.Duration) []int64 {
+	mean := float64(time.Second) * float64(threads) / c.Rate
+	due := make([]int64, 0, int(1.05*float64(total)/mean)+64)
+	if c.Arrival == Constant {
+		phase := mean * float64(thread) / float64(threads)
+		for i := 0; ; i++ {
+			at := phase + float64(i)*mean
+			if at >= float64(total) {
+				return due
+			}
+			due = append(due, int64(math.Round(at)))
+		}
+	}
+	random := rand.New(rand.NewPCG(c.Seed, uint64(thread)))
+	for at := random.ExpFloat64() * mean; at < float64(total); at += random.ExpFloat64() * mean {
+		due = append(due, int64(at))
+	}
+	return due
+}

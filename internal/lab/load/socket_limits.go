@@ -1,0 +1,78 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// SocketLimits are the kernel's limits on a client's connections, as text;
+// "?" where one could not be read.
+type SocketLimits struct {
+	TWReuse   string // net.ipv4.tcp_tw_reuse
+	PortRange string // net.ipv4.ip_local_port_range
+	Somaxconn string // net.core.somaxconn
+	OpenFiles string // RLIMIT_NOFILE, "soft (hard H)"
+}
+
+// readSocketLimits reads the limits from /proc/sys (another root in tests)
+// and those of process pid; 0 is the caller.
+// Source: Documentation/networking/ip-sysctl.rst, prlimit(2).
+func readSocketLimits(procSys string, pid int) SocketLimits {
+	read := func(file string) string {
+		text, err := os.ReadFile(filepath.Join(procSys, file))
+		if err != nil {
+			return "?"
+		}
+		return strings.Join(strings.Fields(string(text)), " ")
+	}
+	l := SocketLimits{
+		TWReuse:   read("net/ipv4/tcp_tw_reuse"),
+		PortRange: read("net/ipv4/ip_local_port_range"),
+		Somaxconn: read("net/core/somaxconn"),
+		OpenFiles: "?",
+	}
+	var files unix.Rlimit
+	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &files); err == nil {
+		l.OpenFiles = fmt.Sprintf("%d (hard limit %d)", files.Cur, files.Max)
+	}
+	return l
+}
+
+func ownSocketLimits() SocketLimits { return readSocketLimits("/proc/sys", 0) }
+
+// socketHints explains why connections fail and what helps, with the present
+// values.
+func socketHints(l SocketLimits) []string {
+	reuse := "is on only for loopback"
+	switch l.TWReuse {
+	case "0":
+		reuse = "is off"
+	case "1":
+		reuse = "is on"
+	case "?":
+		reuse = "could not be read"
+	}
+	return []string{
+		"Connections fail when the client machine runs out of local ports: those of closed connections stay taken for a minute (TIME_WAIT).",
+		fmt.Sprintf("net.ipv4.tcp_tw_reuse = %s (%s). To use such ports again: sysctl -w net.ipv4.tcp_tw_reuse=1 on the client machine; set it back to %s after the test.", l.TWReuse, reuse, l.TWReuse),
+		fmt.Sprintf("net.ipv4.ip_local_port_range = %s. For more ports: sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\".", l.PortRange),
+		fmt.Sprintf("open files (ulimit -n) = %s. Each connection takes one: ulimit -n 65536, for the server too.", l.OpenFiles),
+		fmt.Sprintf("net.core.somaxconn = %s. It bounds the connections waiting to be accepted: fewer connections at once, or sysctl -w net.core.somaxconn=4096 on the server and its backlog raised to it (nginx: listen … backlog=4096).", l.Somaxconn),
+	}
+}
+
+// explainSetup adds the hints to errors that they explain.
+func explainSetup(err error) error {
+	switch {
+	case errors.Is(err, unix.ECONNREFUSED):
+		return fmt.Errorf("%w: is the service running, and on this port?", err)
+	case errors.Is(err, unix.EADDRNOTAVAIL), errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ETIMEDOUT):
+		return fmt.Errorf("%w\n%s", err, strings.Join(socketHints(ownSocketLimits()), "\n"))
+	}
+	return err
+}

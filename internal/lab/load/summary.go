@@ -1,0 +1,121 @@
+package load
+
+import (
+	"fmt"
+	"time"
+)
+
+// Discard makes warmup the part that is left out and computes all figures of
+// the measured part anew, and with them Void. It is for callers that find the
+// end of the warm-up in the Intervals. warmup is rounded up to a whole
+// interval and must leave at least one.
+func (r *Result) Discard(warmup time.Duration) error {
+	skip := int((warmup + IntervalLength - 1) / IntervalLength)
+	if warmup < 0 || skip >= len(r.Intervals) {
+		return fmt.Errorf("load: discard the first %v of %v: want at least %v left", warmup, time.Duration(len(r.Intervals))*IntervalLength, IntervalLength)
+	}
+	latency, fromSend, lag := newHistogram(latencyUnit), newHistogram(latencyUnit), newHistogram(lagUnit)
+	var counts Counts
+	var length, busy time.Duration
+	var answered int64
+	for _, i := range r.Intervals[skip:] {
+		length += i.Length
+		busy += i.Busy
+		answered += i.Answered
+		counts.add(i.Counts)
+		i.Latency.mergeInto(latency)
+		i.FromSend.mergeInto(fromSend)
+		i.Lag.mergeInto(lag)
+	}
+	r.Warmup, r.Length = time.Duration(skip)*IntervalLength, length
+	r.Counts = counts
+	r.OfferedRate = float64(counts.Scheduled) / length.Seconds()
+	r.AchievedRate = float64(answered) / length.Seconds()
+	r.BusyRatio = busy.Seconds() / (length.Seconds() * float64(max(r.CPUs.Len(), 1)))
+	r.LatencyHistogram, r.LagHistogram = latency, lag
+	r.Latency, r.FromSend, r.Lag = latencyOf(latency, latencyUnit), latencyOf(fromSend, latencyUnit), latencyOf(lag, lagUnit)
+	r.judge()
+	return nil
+}
+
+func (c *Counts) add(o Counts) {
+	c.Scheduled += o.Scheduled
+	c.Sent += o.Sent
+	c.Completed += o.Completed
+	c.WaitedForConnection += o.WaitedForConnection
+	c.Errors.Connect += o.Errors.Connect
+	c.Errors.Write += o.Errors.Write
+	c.Errors.Read += o.Errors.Read
+	c.Errors.Status += o.Errors.Status
+	c.Errors.Timeout += o.Errors.Timeout
+	c.Errors.Unsent += o.Errors.Unsent
+}
+
+// Total is the number of all errors.
+func (e Errors) Total() int64 {
+	return e.Connect + e.Write + e.Read + e.Status + e.Timeout + e.Unsent
+}
+
+// Map returns the kinds that occurred, by their JSON keys.
+func (e Errors) Map() map[string]int {
+	m := map[string]int{}
+	for _, kind := range e.kinds() {
+		if kind.count > 0 {
+			m[kind.name] = int(kind.count)
+		}
+	}
+	return m
+}
+
+type errorKind struct {
+	name, meaning string
+	count         int64
+}
+
+func (e Errors) kinds() []errorKind {
+	return []errorKind{
+		{"connect", "connections could not be made", e.Connect},
+		{"write", "requests could not be written", e.Write},
+		{"read", "connections were lost before the answer was complete", e.Read},
+		{"status", "answers had a status other than 2xx", e.Status},
+		{"timeout", "requests were not answered in time", e.Timeout},
+		{"unsent", "requests never got a connection", e.Unsent},
+	}
+}
+
+// judge fills in Void and Hints.
+func (r *Result) judge() {
+	r.Void, r.Hints = nil, nil
+	void := func(format string, args ...any) { r.Void = append(r.Void, fmt.Sprintf(format, args...)) }
+
+	if float64(r.Errors.Total()) > r.Limits.ErrorRatio*float64(r.Scheduled) {
+		for _, kind := range r.Errors.kinds() {
+			if kind.count > 0 {
+				void("%s errors: %d %s", kind.name, kind.count, kind.meaning)
+			}
+		}
+	}
+	if r.Errors.Connect > 0 {
+		r.Hints = socketHints(ownSocketLimits())
+	}
+	if r.Completed == 0 {
+		void("no request was answered")
+		return
+	}
+	if r.Loop != openLoop.String() {
+		return
+	}
+	floor := float64(r.Limits.LagFloor) / float64(time.Microsecond)
+	if own := r.Latency.P99 - r.FromSend.P99; own > max(r.Limits.LagRatio*r.Latency.P99, floor) {
+		void("the client sent late: %.0f of the %.0f µs of P99 are its own lag, more than %g %% (and than %g µs): give it CPUs of its own, or a lower rate",
+			own, r.Latency.P99, 100*r.Limits.LagRatio, floor)
+	}
+	if r.BusyRatio > r.Limits.BusyRatio {
+		void("the client was %.0f %% busy, more than %.0f %%: requests queued inside it; give it more CPUs, or a lower rate",
+			100*r.BusyRatio, 100*r.Limits.BusyRatio)
+	}
+	if achieved := r.AchievedRate / r.OfferedRate; achieved < r.Limits.AchievedRatio {
+		void("only %.1f %% of the offered rate was answered, less than %.0f %%: %.0f of %.0f requests per second; the service is overloaded at this rate",
+			100*achieved, 100*r.Limits.AchievedRatio, r.AchievedRate, r.OfferedRate)
+	}
+}

@@ -1,0 +1,66 @@
+package load
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// WriteText writes r for people: percentiles like wrk's, then what the client
+// says about itself, then what voids the run.
+func (r *Result) WriteText(w io.Writer) error {
+	var b strings.Builder
+	kind := "open loop, " + string(r.Arrival) + " arrivals"
+	if r.Loop == closedLoop.String() {
+		kind = "closed loop (its latencies hide stalls of the service)"
+	}
+	fmt.Fprintf(&b, "%v of load on %s, %s\n", r.Length.Round(time.Millisecond), r.URL, kind)
+	fmt.Fprintf(&b, "  %d connections, CPUs %v, warm-up %v left out\n\n", r.Connections, r.CPUs, r.Warmup)
+
+	row := func(name string, l Latency) {
+		fmt.Fprintf(&b, "  %-10s %9s %9s %9s %9s %9s %9s %9s\n", name,
+			micros(l.Mean), micros(l.P50), micros(l.P75), micros(l.P90), micros(l.P99), micros(l.P999), micros(l.Max))
+	}
+	fmt.Fprintf(&b, "  %-10s %9s %9s %9s %9s %9s %9s %9s\n", "", "mean", "50%", "75%", "90%", "99%", "99.9%", "max")
+	row("latency", r.Latency)
+	if r.Loop == openLoop.String() {
+		row("from send", r.FromSend)
+		row("client lag", r.Lag)
+	}
+	b.WriteString("\n")
+
+	fmt.Fprintf(&b, "  offered    %9.1f requests/s (%d)\n", r.OfferedRate, r.Scheduled)
+	fmt.Fprintf(&b, "  achieved   %9.1f requests/s (%d answered)\n", r.AchievedRate, r.Completed)
+	fmt.Fprintf(&b, "  client     %9.1f %% busy\n", 100*r.BusyRatio)
+	fmt.Fprintf(&b, "  waited for a connection: %d, reconnected: %d\n", r.WaitedForConnection, r.Reconnects)
+	for _, kind := range r.Errors.kinds() {
+		if kind.count > 0 {
+			fmt.Fprintf(&b, "  %s errors: %d %s\n", kind.name, kind.count, kind.meaning)
+		}
+	}
+	if len(r.Void) > 0 {
+		b.WriteString("\nThis run is void:\n")
+	}
+	for _, line := range r.Void {
+		b.WriteString("  - " + line + "\n")
+	}
+	for _, line := range r.Hints {
+		b.WriteString("    " + line + "\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// micros prints a number of microseconds with a unit that suits it.
+func micros(us float64) string {
+	switch {
+	case us >= 1e6:
+		return fmt.Sprintf("%.2fs", us/1e6)
+	case us >= 1e3:
+		return fmt.Sprintf("%.2fms", us/1e3)
+	case us >= 100:
+		return fmt.Sprintf("%.0fµs", us)
+	}
+	return fmt.Sprintf("%.1fµs", us)
+}

@@ -1,0 +1,283 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/unit"
+)
+
+type loop int
+
+const (
+	openLoop loop = iota
+	closedLoop
+)
+
+func (l loop) String() string {
+	if l == closedLoop {
+		return "closed"
+	}
+	return "open"
+}
+
+const (
+	// longestSleep bounds how late a thread notices a cancelled run.
+	longestSleep = 5 * time.Millisecond
+	// housekeeping is how often a thread looks for timeouts and broken
+	// connections to open again.
+	housekeeping = 5 * time.Millisecond
+	// retryAfter is the pause after a failed attempt to connect.
+	retryAfter = 20 * time.Millisecond
+	// longestWatch is the most that one look at the clock and the sockets
+	// takes. What a turn of the loop takes beyond it is not put down as
+	// watching: the thread lost its CPU, or the CPU was used for it.
+	longestWatch = 5 * time.Microsecond
+)
+
+// A thread sends one share of the load from one CPU. Between start and end it
+// allocates nothing in open loop: all it notes goes to preallocated arrays,
+// and histograms are made of them afterwards.
+type thread struct {
+	loop      loop
+	target    target
+	cpu       unit.CPU
+	total     time.Duration // of the schedule
+	timeout   time.Duration
+	spin      time.Duration
+	start     time.Time    // of the run; all times below are since then
+	cancelled *atomic.Bool // by the caller
+
+	poller *poller
+	buffer []byte
+	conns  []conn
+	free   ring  // idle connections, the longest idle first
+	busy   int   // connections with an answer outstanding
+	next   int   // index of the next request to send
+	seen   int   // index of the first request not yet seen to be due
+	swept  int64 // last housekeeping
+
+	record record
+}
+
+// A record is what a thread notes: a row for each request.
+type record struct {
+	due     []int64  // ns; in closed loop the actual send
+	latency []uint32 // µs, or a fate
+	lag     []uint32 // ns, or noLag
+	usage   []usage
+	connect []int64 // times of failed attempts to connect
+	// reconnects counts connections that the server ended politely.
+	reconnects int64
+}
+
+// usage is a thread's CPU time at one moment; the difference of two is the
+// use in between.
+type usage struct {
+	at, cpu, watching int64 // ns
+}
+
+// The fates of requests that have no latency.
+const (
+	unsent  uint32 = 1<<32 - 1 - iota
+	waiting        // for a connection
+	pending        // sent, not answered
+	failedWrite
+	failedRead
+	failedStatus
+	failedTimeout // the lowest: what is below is a latency
+
+	noLag = unsent // waited for a connection
+)
+
+// prepare pins the calling goroutine's thread, makes the schedule and
+// connects. It must run on the goroutine that then calls run.
+func (t *thread) prepare(c Config, index, threads, conns int) error {
+	runtime.LockOSThread()
+	if err := pinThread(unit.CPUSetOf(t.cpu)); err != nil {
+		return fmt.Errorf("load: %w", err)
+	}
+	// Timer slack delays a sleeper by 50 µs unless set (prctl(2)).
+	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("load: set the timer slack to 1 ns: %w", err)
+	}
+	if t.loop == openLoop {
+		t.record.due = schedule(c, index, threads, t.total)
+		t.record.latency = filled(len(t.record.due), unsent)
+		t.record.lag = filled(len(t.record.due), noLag)
+	} else {
+		room := int(min(200e3*t.total.Seconds(), 20e6))
+		t.record.due = make([]int64, 0, room)
+		t.record.latency = make([]uint32, 0, room)
+	}
+	t.record.usage = make([]usage, 0, int(t.total/IntervalLength)+1000)
+	t.buffer = make([]byte, 64<<10)
+	t.conns = make([]conn, conns)
+	t.free = ring{ids: make([]int32, conns)}
+
+	var err error
+	if t.poller, err = newPoller(); err != nil {
+		return fmt.Errorf("load: %w", err)
+	}
+	for id := range t.conns {
+		k := &t.conns[id]
+		k.fd = -1
+		fd, connected, err := openSocket(t.target.addr)
+		if err != nil {
+			return fmt.Errorf("load: connection %d of %d: %w", id+1, conns, err)
+		}
+		k.fd = fd
+		if !connected {
+			err = awaitSocket(fd, t.target.addr, min(t.timeout, 5*time.Second))
+		}
+		if err == nil {
+			err = t.poller.add(fd, int32(id), false)
+		}
+		if err != nil {
+			return fmt.Errorf("load: connection %d of %d: %w", id+1, conns, err)
+		}
+		k.state = idle
+		t.free.push(int32(id), t.conns)
+	}
+	return nil
+}
+
+func filled(n int, value uint32) []uint32 {
+	s := make([]uint32, n)
+	for i := range s {
+		s[i] = value // also makes the kernel map the pages now, not during the run
+	}
+	return s
+}
+
+// close ends all connections. The pinned thread ends with its goroutine.
+func (t *thread) close() {
+	for i := range t.conns {
+		if t.conns[i].fd >= 0 {
+			_ = unix.Close(t.conns[i].fd)
+		}
+	}
+	if t.poller != nil {
+		t.poller.close()
+	}
+}
+
+func (t *thread) now() int64 { return int64(time.Since(t.start)) }
+
+var errCancelled = errors.New("cancelled")
+
+// run sends and receives until the schedule is over and answered.
+func (t *thread) run() error {
+	end := int64(t.total)
+	tick := int64(0)
+	watching, watched, since := int64(0), false, t.now()
+	for {
+		now := t.now()
+		if watched {
+			watching += min(now-since, int64(longestWatch))
+		}
+		since = now
+		if now >= tick {
+			t.record.usage = append(t.record.usage, usage{at: now, cpu: threadCPU(), watching: watching})
+			tick = now - now%int64(IntervalLength) + int64(IntervalLength)
+			if t.cancelled.Load() {
+				return errCancelled
+			}
+		}
+		sent := t.sendDue(now)
+		switch {
+		case now < end:
+		case t.busy == 0 && (t.loop == closedLoop || t.next == len(t.record.due)):
+			t.record.usage = append(t.record.usage, usage{at: now, cpu: threadCPU(), watching: watching})
+			return nil
+		case now > end+int64(t.timeout):
+			t.next = len(t.record.due) // what is still unsent stays so
+		}
+		if now-t.swept >= int64(housekeeping) {
+			t.sweep(now)
+		}
+		var events []unix.EpollEvent
+		if nap := t.nap(now); nap > 0 && !sent {
+			events, watched = t.poller.sleep(nap), false
+		} else {
+			events = t.poller.poll()
+			watched = !sent && len(events) == 0
+		}
+		for _, e := range events {
+			t.handle(&t.conns[e.Fd], e.Fd, e.Events)
+			t.sendDue(t.now())
+		}
+	}
+}
+
+// nap is how long the thread may sleep; 0: it must watch.
+func (t *thread) nap(now int64) time.Duration {
+	if t.busy > 0 && t.spin >= 0 {
+		return 0
+	}
+	until := int64(t.total)
+	if t.loop == openLoop && t.next < len(t.record.due) {
+		until = t.record.due[t.next]
+	}
+	if until <= now { // only an answer or housekeeping can help
+		return longestSleep
+	}
+	return min(time.Duration(until-now)-max(t.spin, 0), longestSleep)
+}
+
+// sendDue sends every request that is due and for which a connection is free.
+func (t *thread) sendDue(now int64) (sent bool) {
+	if t.loop == closedLoop {
+		return t.sendFree(now)
+	}
+	due := t.record.due
+	for t.next < len(due) && due[t.next] <= now {
+		id := t.free.pop(t.conns)
+		if id < 0 {
+			// All that are due by now wait, and their lag is not the client's.
+			for t.seen = max(t.seen, t.next); t.seen < len(due) && due[t.seen] <= now; t.seen++ {
+				t.record.latency[t.seen] = waiting
+			}
+			return sent
+		}
+		i := t.next
+		t.next++
+		now = t.now()
+		if t.record.latency[i] == unsent {
+			t.record.lag[i] = uint32(min(now-due[i], int64(noLag)-1))
+		}
+		t.send(id, i, now)
+		sent = true
+	}
+	return sent
+}
+
+// sendFree sends on every free connection: the closed loop.
+func (t *thread) sendFree(now int64) (sent bool) {
+	for now >= 0 && now < int64(t.total) {
+		id := t.free.pop(t.conns)
+		if id < 0 {
+			return sent
+		}
+		now = t.now()
+		t.record.due = append(t.record.due, now)
+		t.record.latency = append(t.record.latency, unsent)
+		t.send(id, len(t.record.due)-1, now)
+		sent = true
+	}
+	return sent
+}
+
+// threadCPU is the CPU time of the calling thread in ns.
+func threadCPU() int64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
+		return 0
+	}
+	return ts.Nano()
+}

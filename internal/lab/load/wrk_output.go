@@ -1,0 +1,200 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A WrkResult is the whole output of one run of wrk. Its latencies are those
+// of a closed loop, as wrk corrects them.
+type WrkResult struct {
+	Command     []string      `json:"command,omitempty"`
+	Output      string        `json:"output"` // as printed
+	URL         string        `json:"url"`
+	Length      time.Duration `json:"length_ns"` // as wrk measured it
+	Threads     int           `json:"threads"`
+	Connections int           `json:"connections"`
+
+	// ThreadLatency and ThreadRate are wrk's "Thread Stats".
+	ThreadLatency WrkStats `json:"thread_latency_us"`
+	ThreadRate    WrkStats `json:"thread_requests_per_second"`
+	// Latency has P50, P75, P90 and P99 from "Latency Distribution", Max and
+	// Mean from "Thread Stats". P999 is 0: wrk does not print it.
+	Latency Latency `json:"latency"`
+
+	Requests     int64           `json:"requests"`
+	Bytes        float64         `json:"bytes"`
+	RequestRate  float64         `json:"requests_per_second"`
+	TransferRate float64         `json:"bytes_per_second"`
+	SocketErrors WrkSocketErrors `json:"socket_errors"`
+	NonSuccess   int64           `json:"non_2xx_or_3xx_responses"`
+
+	// Void says why the run must not be used; empty: it may.
+	Void []string `json:"void,omitempty"`
+	// Hints explain socket errors and how to avoid them on this machine.
+	Hints []string `json:"hints,omitempty"`
+}
+
+// WrkStats is one line of wrk's "Thread Stats": over samples of all threads.
+type WrkStats struct {
+	Mean   float64 `json:"mean"`
+	Stdev  float64 `json:"stdev"`
+	Max    float64 `json:"max"`
+	Within float64 `json:"within_stdev_percent"` // samples within one Stdev of Mean
+}
+
+// WrkSocketErrors is wrk's "Socket errors" line.
+type WrkSocketErrors struct {
+	Connect int64 `json:"connect"`
+	Read    int64 `json:"read"`
+	Write   int64 `json:"write"`
+	Timeout int64 `json:"timeout"`
+}
+
+// The lines of wrk 4's output (wrk.c, main and the print_… functions).
+var (
+	wrkRunning  = regexp.MustCompile(`^Running \S+ test @ (\S+)$`)
+	wrkThreads  = regexp.MustCompile(`^(\d+) threads and (\d+) connections$`)
+	wrkStats    = regexp.MustCompile(`^(Latency|Req/Sec)\s+(\S+)\s+(\S+)\s+(\S+)\s+(\S+)%$`)
+	wrkQuantile = regexp.MustCompile(`^(50|75|90|99)%\s+(\S+)$`)
+	wrkTotals   = regexp.MustCompile(`^(\d+) requests in (\S+), (\S+) read$`)
+	wrkErrors   = regexp.MustCompile(`^Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)$`)
+	wrkStatus   = regexp.MustCompile(`^Non-2xx or 3xx responses: (\d+)$`)
+	wrkRate     = regexp.MustCompile(`^(Requests|Transfer)/sec:\s+(\S+)$`)
+)
+
+// ParseWrk reads the output of wrk 4 run with --latency. It fails on an
+// output that is not wrk's or not whole. Void is filled in; Hints are not.
+func ParseWrk(output string) (*WrkResult, error) {
+	p := wrkParser{result: &WrkResult{Output: output}, seen: map[string]bool{}}
+	for line := range strings.Lines(output) {
+		p.line(strings.TrimSpace(line))
+	}
+	for _, part := range []string{"Running", "threads", "Latency", "Req/Sec", "50%", "75%", "90%", "99%", "requests", "Requests/sec", "Transfer/sec"} {
+		if !p.seen[part] {
+			p.errs = append(p.errs, fmt.Errorf("no line with %q", part))
+		}
+	}
+	if err := errors.Join(p.errs...); err != nil {
+		return nil, fmt.Errorf("wrk output: %w", err)
+	}
+	r := p.result
+	r.Latency.Mean, r.Latency.Max = r.ThreadLatency.Mean, r.ThreadLatency.Max
+	r.judge()
+	return r, nil
+}
+
+type wrkParser struct {
+	result *WrkResult
+	seen   map[string]bool
+	errs   []error
+}
+
+// line takes one line of the output; lines that it does not know (a script's
+// own output, "Latency Distribution") it leaves out.
+func (p *wrkParser) line(line string) {
+	r := p.result
+	if m := wrkRunning.FindStringSubmatch(line); m != nil {
+		p.seen["Running"] = true
+		r.URL = m[1]
+	} else if m := wrkThreads.FindStringSubmatch(line); m != nil {
+		p.seen["threads"] = true
+		r.Threads, r.Connections = int(p.count(m[1])), int(p.count(m[2]))
+	} else if m := wrkStats.FindStringSubmatch(line); m != nil {
+		p.seen[m[1]] = true
+		if m[1] == "Latency" {
+			r.ThreadLatency = WrkStats{p.micros(m[2]), p.micros(m[3]), p.micros(m[4]), p.percent(m[5])}
+		} else {
+			r.ThreadRate = WrkStats{p.metric(m[2]), p.metric(m[3]), p.metric(m[4]), p.percent(m[5])}
+		}
+	} else if m := wrkQuantile.FindStringSubmatch(line); m != nil {
+		p.seen[m[1]+"%"] = true
+		quantiles := map[string]*float64{"50": &r.Latency.P50, "75": &r.Latency.P75, "90": &r.Latency.P90, "99": &r.Latency.P99}
+		*quantiles[m[1]] = p.micros(m[2])
+	} else if m := wrkTotals.FindStringSubmatch(line); m != nil {
+		p.seen["requests"] = true
+		r.Requests, r.Length, r.Bytes = p.count(m[1]), time.Duration(p.micros(m[2])*1e3), p.bytes(m[3])
+	} else if m := wrkErrors.FindStringSubmatch(line); m != nil {
+		r.SocketErrors = WrkSocketErrors{p.count(m[1]), p.count(m[2]), p.count(m[3]), p.count(m[4])}
+	} else if m := wrkStatus.FindStringSubmatch(line); m != nil {
+		r.NonSuccess = p.count(m[1])
+	} else if m := wrkRate.FindStringSubmatch(line); m != nil {
+		p.seen[m[1]+"/sec"] = true
+		if m[1] == "Requests" {
+			r.RequestRate = p.number(m[2], nil)
+		} else {
+			r.TransferRate = p.bytes(m[2])
+		}
+	}
+}
+
+// wrk's units (units.c): times in us, ms, s, m, h; metric and binary powers.
+var (
+	timeUnits   = map[string]float64{"us": 1, "ms": 1e3, "s": 1e6, "m": 60e6, "h": 3600e6}
+	metricUnits = map[string]float64{"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+	binaryUnits = map[string]float64{"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+)
+
+func (p *wrkParser) micros(s string) float64 { return p.number(s, timeUnits) }
+func (p *wrkParser) metric(s string) float64 { return p.number(s, metricUnits) }
+func (p *wrkParser) bytes(s string) float64  { return p.number(s, binaryUnits) }
+
+// percent reads a share; wrk prints "-nan" for one of nothing.
+func (p *wrkParser) percent(s string) float64 {
+	if strings.Trim(s, "-") == "nan" {
+		return 0
+	}
+	return p.number(s, nil)
+}
+
+func (p *wrkParser) count(s string) int64 {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		p.errs = append(p.errs, fmt.Errorf("number %q: %w", s, err))
+	}
+	return n
+}
+
+// number reads a number and its unit; units nil: it has none.
+func (p *wrkParser) number(s string, units map[string]float64) float64 {
+	end := strings.LastIndexAny(s, "0123456789.") + 1
+	v, err := strconv.ParseFloat(s[:end], 64)
+	scale, known := 1.0, s[end:] == ""
+	if units != nil {
+		scale, known = units[s[end:]]
+	}
+	if v *= scale; err != nil || !known || math.IsInf(v, 0) || v < 0 || v > 1e15 {
+		p.errs = append(p.errs, fmt.Errorf("number %q: not one that wrk prints", s))
+		return 0
+	}
+	return v
+}
+
+// judge fills in Void.
+func (r *WrkResult) judge() {
+	void := func(format string, args ...any) { r.Void = append(r.Void, fmt.Sprintf(format, args...)) }
+	e := r.SocketErrors
+	if e.Connect > 0 {
+		void("socket errors: connect %d: wrk could not establish connections: %d of %d are missing, so the load was not the one asked for", e.Connect, e.Connect, r.Connections)
+	}
+	if e.Read > 0 {
+		void("socket errors: read %d: the service closed connections before its answer was complete", e.Read)
+	}
+	if e.Write > 0 {
+		void("socket errors: write %d: the service closed connections before the request was sent", e.Write)
+	}
+	if e.Timeout > 0 {
+		void("socket errors: timeout %d: requests had no answer within wrk's time-out (2 s unless told otherwise)", e.Timeout)
+	}
+	if r.NonSuccess > 0 {
+		void("%d of %d answers had a status other than 2xx or 3xx", r.NonSuccess, r.Requests)
+	}
+	if r.Requests == 0 {
+		void("no request was answered")
+	}
+}

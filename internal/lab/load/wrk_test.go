@@ -1,0 +1,221 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"tenon.sh/tenon/internal/unit"
+)
+
+// The outputs in testdata/wrk are wrk 4.1's own, but for original.txt, which
+// is the one published with the original experiment.
+func TestParseWrkReadsTheWholeOutput(t *testing.T) {
+	for name, want := range map[string]WrkResult{
+		"original": {
+			URL: "http://192.168.2.94:8000/", Length: time.Minute, Threads: 6, Connections: 54,
+			ThreadLatency: WrkStats{402.18, 1070, 59560, 99.83},
+			ThreadRate:    WrkStats{24220, 1120, 30580, 74.15},
+			Latency:       Latency{P50: 343, P75: 402, P90: 523, P99: 786, Mean: 402.18, Max: 59560},
+			Requests:      8686569, Bytes: 6.88 * (1 << 30), RequestRate: 144537.08, TransferRate: 117.16 * (1 << 20),
+		},
+		"good": {
+			URL: "http://127.0.0.1:8000/", Length: 3100 * time.Millisecond, Threads: 6, Connections: 54,
+			ThreadLatency: WrkStats{601.01, 655.70, 20100, 98.73},
+			ThreadRate:    WrkStats{16160, 2440, 34160, 96.17},
+			Latency:       Latency{P50: 543, P75: 593, P90: 668, P99: 1940, Mean: 601.01, Max: 20100},
+			Requests:      293945, Bytes: 234.91 * (1 << 20), RequestRate: 94832.23, TransferRate: 75.79 * (1 << 20),
+		},
+		"connect": {
+			URL: "http://127.0.0.1:8000/", Length: 2 * time.Second, Threads: 2, Connections: 54,
+			ThreadLatency: WrkStats{735.37, 1690, 31150, 92.20},
+			ThreadRate:    WrkStats{23370, 5670, 41510, 72.50},
+			Latency:       Latency{P50: 308, P75: 377, P90: 2060, P99: 4910, Mean: 735.37, Max: 31150},
+			Requests:      93115, Bytes: 74.42 * (1 << 20), RequestRate: 46500.93, TransferRate: 37.16 * (1 << 20),
+			SocketErrors: WrkSocketErrors{Connect: 30},
+			Void:         []string{"socket errors: connect 30: wrk could not establish connections: 30 of 54 are missing, so the load was not the one asked for"},
+		},
+		"read": {
+			URL: "http://127.0.0.1:8000/", Length: 2100 * time.Millisecond, Threads: 2, Connections: 4,
+			ThreadLatency: WrkStats{254.29, 289.81, 4910, 89.37},
+			ThreadRate:    WrkStats{7860, 816.08, 8750, 69.05},
+			Latency:       Latency{P50: 174, P75: 346, P90: 560, P99: 1310, Mean: 254.29, Max: 4910},
+			Requests:      32817, Bytes: 1.47 * (1 << 20), RequestRate: 15628.20, TransferRate: 714.70 * (1 << 10),
+			SocketErrors: WrkSocketErrors{Read: 5466},
+			Void:         []string{"socket errors: read 5466: the service closed connections before its answer was complete"},
+		},
+		"timeout": {
+			URL: "http://127.0.0.1:8000/", Length: 4010 * time.Millisecond, Threads: 2, Connections: 4,
+			ThreadRate: WrkStats{1, 0, 1, 100},
+			Requests:   12, Bytes: 480, RequestRate: 2.99, TransferRate: 119.70,
+			SocketErrors: WrkSocketErrors{Timeout: 12},
+			Void:         []string{"socket errors: timeout 12: requests had no answer within wrk's time-out (2 s unless told otherwise)"},
+		},
+		"status": {
+			URL: "http://127.0.0.1:8000/e500", Length: 2 * time.Second, Threads: 1, Connections: 2,
+			ThreadLatency: WrkStats{391.49, 1410, 22310, 94.73},
+			ThreadRate:    WrkStats{12290, 3980, 17410, 55},
+			Latency:       Latency{P50: 77, P75: 118, P90: 843, P99: 4920, Mean: 391.49, Max: 22310},
+			Requests:      24428, Bytes: 7.90 * (1 << 20), RequestRate: 12209.09, TransferRate: 3.95 * (1 << 20),
+			NonSuccess: 24428,
+			Void:       []string{"24428 of 24428 answers had a status other than 2xx or 3xx"},
+		},
+		"silent": {
+			URL: "http://127.0.0.1:8000/", Length: 3010 * time.Millisecond, Threads: 2, Connections: 4,
+			Void: []string{"no request was answered"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			output, err := os.ReadFile(filepath.Join("testdata", "wrk", name+".txt"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := ParseWrk(string(output))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want.Output = string(output)
+			if diff := cmp.Diff(want, *got, cmpopts.EquateApprox(1e-9, 1)); diff != "" {
+				t.Errorf("want -, got +:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestParseWrkReadsEveryUnit(t *testing.T) {
+	good, err := os.ReadFile("testdata/wrk/original.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for printed, want := range map[string]float64{"0.00us": 0, "999.99us": 999.99, "1.50ms": 1500, "2.00s": 2e6, "1.50m": 90e6, "1.00h": 3600e6} {
+		r, err := ParseWrk(strings.Replace(string(good), "786.00us", printed, 1))
+		if err != nil || r.Latency.P99 != want {
+			t.Errorf("P99 of %s: %v µs, error %v; want %v", printed, r.Latency.P99, err, want)
+		}
+	}
+	for printed, want := range map[string]float64{"7.00": 7, "24.22k": 24220, "1.50M": 1.5e6, "2.00G": 2e9} {
+		r, err := ParseWrk(strings.Replace(string(good), "24.22k", printed, 1))
+		if err != nil || r.ThreadRate.Mean != want {
+			t.Errorf("rate of %s: %v, error %v; want %v", printed, r.ThreadRate.Mean, err, want)
+		}
+	}
+	for printed, want := range map[string]float64{"0.00B": 0, "1.50KB": 1536, "2.00TB": 2 << 40} {
+		r, err := ParseWrk(strings.Replace(string(good), "6.88GB", printed, 1))
+		if err != nil || r.Bytes != want {
+			t.Errorf("%s read: %v, error %v; want %v", printed, r.Bytes, err, want)
+		}
+	}
+}
+
+func TestParseWrkRefusesWhatIsNotWhole(t *testing.T) {
+	good, err := os.ReadFile("testdata/wrk/original.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ output, want string }{
+		"nothing":         {"", `no line with "Running"`},
+		"cut off":         {string(good[:len(good)/2]), `no line with "99%"`},
+		"no distribution": {strings.ReplaceAll(string(good), "99%  ", "99.5%"), `no line with "99%"`},
+		"unknown unit":    {strings.Replace(string(good), "786.00us", "786.00ns", 1), `number "786.00ns"`},
+		"no number":       {strings.Replace(string(good), "786.00us", "us", 1), `number "us"`},
+		"refused":         {"unable to connect to 127.0.0.1:8000 Connection refused\n", `no line with "Running"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := ParseWrk(c.output); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v; want one with %s", err, c.want)
+			}
+		})
+	}
+}
+
+func FuzzParseWrk(f *testing.F) {
+	files, err := filepath.Glob("testdata/wrk/*.txt")
+	if err != nil || len(files) == 0 {
+		f.Fatal("no captured outputs", err)
+	}
+	for _, file := range files {
+		output, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(output))
+	}
+	f.Fuzz(func(t *testing.T, output string) {
+		r, err := ParseWrk(output)
+		if err != nil {
+			return
+		}
+		for _, v := range []float64{r.Latency.P50, r.Latency.P99, r.Latency.Max, r.RequestRate, r.Bytes, float64(r.Length), float64(r.Requests)} {
+			if !(v >= 0) {
+				t.Errorf("a figure is %v", v)
+			}
+		}
+	})
+}
+
+func TestWrkArgsAreTheOriginalsScaledToTheCPUs(t *testing.T) {
+	for name, c := range map[string]struct {
+		config WrkConfig
+		want   string
+	}{
+		"original":  {WrkConfig{URL: "http://a/", Duration: time.Minute}, "-t6 -c54 -d60s --latency http://a/"},
+		"one CPU":   {WrkConfig{URL: "http://a/", Duration: time.Minute, CPUs: unit.CPUSetOf(1)}, "-t1 -c9 -d60s --latency http://a/"},
+		"many CPUs": {WrkConfig{URL: "http://a/", Duration: 1500 * time.Millisecond, CPUs: unit.CPUSetOf(0, 1, 2, 3, 4, 5, 6, 7)}, "-t6 -c54 -d2s --latency http://a/"},
+		"own":       {WrkConfig{URL: "http://a/", Duration: time.Second, Threads: 2, Connections: 5}, "-t2 -c5 -d1s --latency http://a/"},
+	} {
+		if got := strings.Join(c.config.Args(), " "); got != c.want {
+			t.Errorf("%s: %s; want %s", name, got, c.want)
+		}
+	}
+}
+
+func TestRunWrkRunsTheRealOne(t *testing.T) {
+	path, err := exec.LookPath("wrk")
+	if err != nil {
+		t.Skip("wrk is not installed")
+	}
+	s := newServer(t, behaviour{})
+	pid := 0
+	r, err := RunWrk(t.Context(), WrkConfig{URL: s.url, Duration: time.Second, Threads: 1, Connections: 2, Path: path, Started: func(p int) { pid = p }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Void) > 0 || r.Requests == 0 || r.Latency.P99 <= 0 || pid == 0 {
+		t.Errorf("pid %d, got %+v", pid, *r)
+	}
+
+	// A refused connection is wrk's own failure, with its words.
+	s.close()
+	if _, err := RunWrk(t.Context(), WrkConfig{URL: s.url, Duration: time.Second, Threads: 1, Connections: 2}); err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("error %v; want wrk's own words", err)
+	}
+}
+
+func TestCancellingKillsWrk(t *testing.T) {
+	if _, err := exec.LookPath("wrk"); err != nil {
+		t.Skip("wrk is not installed")
+	}
+	s := newServer(t, behaviour{})
+	ctx, cancel := context.WithCancel(t.Context())
+	begin := time.Now()
+	_, err := RunWrk(ctx, WrkConfig{URL: s.url, Duration: time.Hour, Threads: 1, Connections: 1, Started: func(int) { cancel() }})
+	if !errors.Is(err, context.Canceled) || time.Since(begin) > 30*time.Second {
+		t.Errorf("error %v after %v", err, time.Since(begin))
+	}
+}
+
+func TestMissingWrkNamesThePackage(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	_, err := RunWrk(t.Context(), WrkConfig{URL: "http://127.0.0.1/", Duration: time.Second})
+	if err == nil || !strings.Contains(err.Error(), "apt-get install wrk") {
+		t.Errorf("error %v; want it to name the package", err)
+	}
+}

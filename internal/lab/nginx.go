@@ -1,0 +1,172 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// An NGINX is the service: the distribution's nginx with the configuration of
+// the published experiment.
+type NGINX struct {
+	Path        string // of the program
+	Version     Version
+	Dir         string // prefix, made by the lab
+	Address     string // host:port
+	Workers     int
+	Connections int // that the client will open
+}
+
+// pageSize is the size of the answer: that of nginx's own index.html, which
+// the published experiments fetched.
+const pageSize = 612
+
+// Config returns nginx.conf. What is not set here has nginx's default, as in
+// the published experiment; keepalive_requests is what nginx 1.18 did not cut
+// short there, and must not here.
+func (n NGINX) Config() string {
+	return fmt.Sprintf(`worker_processes %d;
+pid %s;
+error_log stderr error;
+events {
+    worker_connections %d;
+}
+http {
+    access_log off;
+    client_body_temp_path %s;
+    keepalive_requests 1000000000;
+    keepalive_timeout 3600s;
+    server {
+        listen %s;
+        gzip off;
+        root %s;
+        index index.html;
+    }
+}
+`, n.Workers, quote(n.file("nginx.pid")), max(1024, n.Connections+128), quote(n.file("body")), n.Address, quote(n.file("html")))
+}
+
+func quote(path string) string { return strconv.Quote(path) }
+
+func (n NGINX) file(name string) string { return filepath.Join(n.Dir, name) }
+
+// Prepare writes the configuration and the page.
+func (n NGINX) Prepare() error {
+	page := []byte("<!doctype html><title>Tenon lab</title>\n")
+	page = append(page, strings.Repeat("nginx answers, ffmpeg waits.\n", pageSize)[:pageSize-len(page)]...)
+	err := os.MkdirAll(n.file("html"), 0o755)
+	if err == nil {
+		err = os.WriteFile(n.file("html/index.html"), page, 0o644)
+	}
+	if err == nil {
+		err = os.WriteFile(n.file("nginx.conf"), []byte(n.Config()), 0o644)
+	}
+	if err == nil {
+		// Workers drop their privileges and must still read the page.
+		err = os.Chmod(n.Dir, 0o755)
+	}
+	if err != nil {
+		return fmt.Errorf("prepare nginx: %w", err)
+	}
+	return nil
+}
+
+// args are nginx's arguments: in the foreground, apart from the system's own
+// nginx.
+func (n NGINX) args() []string {
+	args := []string{n.Path, "-p", n.Dir, "-c", n.file("nginx.conf"), "-g", "daemon off;"}
+	if n.Version.AtLeast(1, 20) { // 1.19.5, to be exact
+		args = append(args, "-e", "stderr")
+	}
+	return args
+}
+
+// URL is where the page is.
+func (n NGINX) URL() string { return "http://" + n.Address + "/" }
+
+// Start starts nginx in its cgroup and waits until it answers.
+func (n NGINX) Start(ctx context.Context, in groups, group node.CgroupPath, cpus unit.CPUSet) (*Process, error) {
+	if err := portFree(n.Address); err != nil {
+		return nil, err
+	}
+	p, err := start(in, child{name: "nginx", argv: n.args(), group: group, cpus: cpus})
+	if err != nil {
+		return nil, err
+	}
+	if err := n.answers(ctx, p); err != nil {
+		n.Stop(p)
+		return nil, err
+	}
+	return p, nil
+}
+
+// Stop ends nginx and its workers.
+func (n NGINX) Stop(p *Process) { p.Stop(syscall.SIGTERM, 2*time.Second) }
+
+func (n NGINX) answers(ctx context.Context, p *Process) error {
+	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		resp, err := client.Get(n.URL())
+		if err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return nil
+			}
+			err = fmt.Errorf("it answers %s%s", resp.Status, quoteOutput(p.stderr.Bytes()))
+			return fmt.Errorf("nginx on %s: %w", n.Address, err)
+		}
+		select {
+		case <-p.Done():
+			return fmt.Errorf("nginx did not start on %s: %w", n.Address, errors.Join(p.Err(), p.endedEarly()))
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("nginx on %s does not answer: %w", n.Address, err)
+		}
+	}
+}
+
+// endedEarly is the error of a process that ended well when it should not
+// have ended at all.
+func (p *Process) endedEarly() error {
+	if p.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("%s ended%s", p.Name, quoteOutput(p.stderr.Bytes()))
+}
+
+// portFree fails if something listens on address already.
+func portFree(address string) error {
+	l, err := net.Listen("tcp", address)
+	if err == nil {
+		return l.Close()
+	}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("port %s is in use by another program: choose another with --port, or leave --port out to let the lab choose", address)
+	}
+	return fmt.Errorf("listen on %s: %w", address, err)
+}
+
+// freePort returns a port of the loopback device that nobody listens on.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}

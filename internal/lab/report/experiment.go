@@ -1,0 +1,136 @@
+// Package report turns the raw data of an experiment into a table for the
+// terminal, a documented JSON result and one self-contained HTML page. It
+// reads files only: any report can be rebuilt later from the raw data.
+package report
+
+import (
+	"io"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"tenon.sh/tenon/internal/unit"
+)
+
+// A Mode is one way of sharing the tested CPUs between the service and the
+// batch work.
+type Mode string
+
+// The modes of the colocation experiment.
+const (
+	Exclusive     Mode = "exclusive"
+	ExclusiveAA   Mode = "exclusive-aa"   // exclusive once more in each block: the A/A control
+	ExclusiveWarm Mode = "exclusive-warm" // exclusive plus an idle-class spinner
+	Default       Mode = "default"        // what Kubernetes does
+	Default65     Mode = "default-65"     // the same, paced to the CPU use of Tenon65
+	Burstable     Mode = "burstable"      // batch with CPU requests
+	Tenon         Mode = "tenon"          // kernel isolation, no watermark
+	Tenon65       Mode = "tenon-65"       // plus CPU suppress at 65 %
+)
+
+// An Experiment is what was asked for and where it ran: experiment.json.
+type Experiment struct {
+	Schema      int           `json:"schema"` // 1
+	Started     time.Time     `json:"started"`
+	Command     []string      `json:"command"`
+	Version     string        `json:"tenon_version"`
+	Modes       []Mode        `json:"modes"`
+	Blocks      int           `json:"blocks"` // asked for; 0: until resolved
+	Duration    time.Duration `json:"duration_ns"`
+	Seed        uint64        `json:"seed"`
+	Margin      float64       `json:"margin"` // 1.03
+	TestedCPUs  unit.CPUSet   `json:"tested_cpus"`
+	ClientCPUs  unit.CPUSet   `json:"client_cpus"`
+	Client      string        `json:"client"` // "tenon" or "wrk"
+	OfferedRate float64       `json:"offered_requests_per_second"`
+	LoadPercent float64       `json:"load_percent"`
+	BEProcesses int           `json:"be_processes"`
+	BEThreads   int           `json:"be_threads"`
+	Input       string        `json:"input"`
+	// SoloFramesPerSecond is what the batch work alone reaches on the tested
+	// CPUs, and SoloCPU the CPUs it then uses.
+	SoloFramesPerSecond float64           `json:"solo_frames_per_second"`
+	SoloCPU             float64           `json:"solo_cpus_used"`
+	Machine             Machine           `json:"machine"`
+	Calibration         []string          `json:"calibration,omitempty"` // how rate and pace were found, a line each
+	Caveats             []string          `json:"caveats,omitempty"`
+	Versions            map[string]string `json:"versions"` // nginx, ffmpeg, …
+}
+
+// Machine describes where the experiment ran.
+type Machine struct {
+	Kernel         string   `json:"kernel"`
+	OS             string   `json:"os"`
+	CPUModel       string   `json:"cpu_model"`
+	CPUs           int      `json:"cpus"`
+	SMT            bool     `json:"smt"`
+	Virtualization string   `json:"virtualization"` // "none", "kvm", …
+	CgroupVersion  int      `json:"cgroup_version"`
+	MemoryBytes    int64    `json:"memory_bytes"`
+	Governor       string   `json:"governor,omitempty"`
+	Mechanisms     []string `json:"mechanisms"` // what tenon used in the tenon modes
+}
+
+// A Run is one mode in one block: runs/NNN-MODE.json. The latency histogram
+// stands beside it as runs/NNN-MODE.hlog.
+type Run struct {
+	Index   int           `json:"index"`
+	Block   int           `json:"block"`
+	Mode    Mode          `json:"mode"`
+	Started time.Time     `json:"started"`
+	Length  time.Duration `json:"length_ns"` // of the measured part
+	Warmup  time.Duration `json:"warmup_ns"` // discarded before it
+	// Void says why the run must not be used; empty: it counts.
+	Void []string `json:"void,omitempty"`
+	// Warnings do not void the run.
+	Warnings []string `json:"warnings,omitempty"`
+
+	Latency     Latency        `json:"latency"`
+	Requests    int64          `json:"requests"`
+	Errors      map[string]int `json:"errors,omitempty"`
+	ClientLag   Latency        `json:"client_lag"`
+	ClientCPU   float64        `json:"client_cpu_ratio"` // busy share of the client's CPUs
+	CPUPercent  float64        `json:"cpu_percent"`      // of the tested CPUs, all users
+	LSCPU       float64        `json:"ls_cpus_used"`
+	BECPU       float64        `json:"be_cpus_used"`
+	OtherCPU    float64        `json:"other_cpus_used"`
+	StealRatio  float64        `json:"steal_ratio"`
+	Frames      float64        `json:"be_frames"`
+	FramesPerS  float64        `json:"be_frames_per_second"`
+	RunDelay    time.Duration  `json:"ls_run_delay_ns"`      // Δrun_delay over all LS threads
+	Timeslices  int64          `json:"ls_timeslices"`        // Δpcount over all LS threads
+	DelayPerRun float64        `json:"ls_runqueue_delay_us"` // RunDelay / Timeslices
+	LSThrottled time.Duration  `json:"ls_throttled_ns"`
+	BEThrottled time.Duration  `json:"be_throttled_ns"`
+	PSICPU      float64        `json:"psi_cpu_some_ratio"` // share of the run; -1: not available
+	// Series is sampled along the run, for the picture of CPU over time.
+	Series []Sample `json:"series,omitempty"`
+	// Writes are the kernel writes of the run's mode, with their reasons.
+	Writes []string `json:"writes,omitempty"`
+
+	// Histogram is read from the .hlog beside the run; µs, 3 digits.
+	Histogram *hdrhistogram.Histogram `json:"-"`
+	// Log writes that .hlog (load.WriteLog); only SaveRun calls it. Nil: the
+	// client gave no histogram.
+	Log func(io.Writer) error `json:"-"`
+}
+
+// Latency is a distribution in microseconds.
+type Latency struct {
+	P50  float64 `json:"p50_us"`
+	P75  float64 `json:"p75_us"`
+	P90  float64 `json:"p90_us"`
+	P99  float64 `json:"p99_us"`
+	P999 float64 `json:"p999_us"`
+	Max  float64 `json:"max_us"`
+	Mean float64 `json:"mean_us"`
+}
+
+// A Sample is the CPU use of one moment, in CPUs of the tested set.
+type Sample struct {
+	At    time.Duration `json:"at_ns"` // since the run's measured part began
+	LS    float64       `json:"ls"`
+	BE    float64       `json:"be"`
+	Other float64       `json:"other"`
+	Limit float64       `json:"be_limit,omitempty"` // the BE quota in CPUs, where there is one
+}

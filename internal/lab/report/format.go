@@ -1,0 +1,151 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const unknown = "–"
+
+// change prints a ratio as the seeds do: "+2.8 %", or "×24.3" from ten on.
+func change(ratio Number) string {
+	switch {
+	case !ratio.Known():
+		return unknown
+	case ratio >= 1000:
+		return fmt.Sprintf("×%.0f", float64(ratio))
+	case ratio >= 10:
+		return fmt.Sprintf("×%.1f", float64(ratio))
+	}
+	return percent(float64(ratio-1)) + " %"
+}
+
+// percent prints a share as a signed percentage, without the sign of percent.
+func percent(share float64) string { return signed(100*share, 1) }
+
+func signed(v float64, prec int) string {
+	s := fmt.Sprintf("%+.*f", prec, v)
+	if strings.Trim(s, "-0.") == "" {
+		s = strings.Replace(s, "-", "+", 1)
+	}
+	return strings.Replace(s, "-", "−", 1)
+}
+
+// limit prints a margin such as 1.03 as "3 %".
+func limit(ratio float64) string {
+	return strconv.FormatFloat(round(100*(ratio-1), 2), 'f', -1, 64) + " %"
+}
+
+// span prints an interval of ratios: "−0.4 … +6.1 %" or "×21.0 … ×33.5".
+func span(i Interval) string {
+	switch {
+	case !i.Low.Known() || !i.High.Known():
+		return unknown
+	case i.High >= 1000:
+		return fmt.Sprintf("×%.2g … ×%.1e", float64(i.Low), float64(i.High))
+	case i.High >= 10:
+		return fmt.Sprintf("×%.1f … ×%.1f", float64(i.Low), float64(i.High))
+	case i.High >= 2:
+		return fmt.Sprintf("%s … %s %%", signed(100*float64(i.Low-1), 0), signed(100*float64(i.High-1), 0))
+	}
+	return percent(float64(i.Low-1)) + " … " + percent(float64(i.High-1)) + " %"
+}
+
+// ratio prints an estimate with its interval for a sentence.
+func ratio(i Interval) string {
+	switch {
+	case i.Blocks == 0:
+		return "not measured"
+	case i.Blocks == 1:
+		return change(i.Estimate) + " (one block: no interval)"
+	}
+	return fmt.Sprintf("%s (95 %%: %s)", change(i.Estimate), span(i))
+}
+
+// quantity prints an estimate with its interval: "96.3 % (95 %: 95.6 … 96.9)".
+func quantity(i Interval, factor float64, unit string) string {
+	switch {
+	case i.Blocks == 0:
+		return "not measured"
+	case i.Blocks == 1:
+		return scaled(i.Estimate, factor, 1) + unit + " (one block: no interval)"
+	}
+	return fmt.Sprintf("%s%s (95 %%: %s … %s)", scaled(i.Estimate, factor, 1), unit, scaled(i.Low, factor, 1), scaled(i.High, factor, 1))
+}
+
+// number prints v with prec decimals, or a dash.
+func number(v Number, prec int) string {
+	if !v.Known() {
+		return unknown
+	}
+	return fmt.Sprintf("%.*f", prec, float64(v))
+}
+
+// scaled prints factor·v.
+func scaled(v Number, factor float64, prec int) string { return number(v*Number(factor), prec) }
+
+// microseconds prints a latency with a fitting unit.
+func microseconds(us float64) string {
+	switch {
+	case us < 1:
+		return fmt.Sprintf("%.2g µs", us)
+	case us < 1000:
+		return fmt.Sprintf("%.3g µs", us)
+	case us < 1e6:
+		return fmt.Sprintf("%.3g ms", us/1e3)
+	}
+	return fmt.Sprintf("%.3g s", us/1e6)
+}
+
+func countList(counts map[string]int) string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%s %d", k, counts[k]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// wrap breaks text at spaces into lines of at most width characters. A sign
+// of percent stays with its number.
+func wrap(text string, width int) []string {
+	var words []string
+	for _, word := range strings.Fields(text) {
+		if n := len(words); n > 0 && strings.HasPrefix(word, "%") {
+			words[n-1] += " " + word
+		} else {
+			words = append(words, word)
+		}
+	}
+	var lines []string
+	line := ""
+	for _, word := range words {
+		switch {
+		case line == "":
+			line = word
+		case runes(line)+1+runes(word) > width:
+			lines = append(lines, line)
+			line = word
+		default:
+			line += " " + word
+		}
+	}
+	return append(lines, line)
+}
+
+func runes(s string) int { return len([]rune(s)) }
+
+func round(v float64, decimals int) float64 {
+	p := math.Pow(10, float64(decimals))
+	return math.Round(v*p) / p
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

@@ -1,0 +1,151 @@
+package report
+
+import (
+	"encoding/json"
+	"math"
+
+	"tenon.sh/tenon/internal/lab/stat"
+)
+
+// A Result is what an experiment showed: result.json. Its keys are stable:
+// later versions add keys and keep these. A number that is not known is null.
+//
+//	modes.MODE.p50_us …          median over blocks of the run's percentile
+//	modes.MODE.pooled.p50_us …   percentile of all requests of all valid runs together
+//	ratios.MODE.p99 …            to exclusive: estimate, 95 % interval low to high
+//	ratios_warm.MODE.p99 …       to exclusive-warm
+//	runqueue_delay_ratios.MODE   to_exclusive, to_exclusive_warm
+//	claims[], void_runs[]
+//
+// Ratios pair the runs of one block (stat.Ratio); they are not quotients of
+// the medians in modes.
+type Result struct {
+	Schema     int                 `json:"schema"` // 1
+	Experiment Experiment          `json:"experiment"`
+	Blocks     int                 `json:"blocks"` // with at least one valid run
+	Order      []Mode              `json:"mode_order"`
+	Modes      map[Mode]ModeResult `json:"modes"`
+	Ratios     map[Mode]Ratios     `json:"ratios"`
+	RatiosWarm map[Mode]Ratios     `json:"ratios_warm"`
+	RunDelay   map[Mode]DelayRatio `json:"runqueue_delay_ratios"`
+	Control    *Control            `json:"aa_control"` // null without mode exclusive-aa
+	Claims     []Claim             `json:"claims"`
+	VoidRuns   []VoidRun           `json:"void_runs"`
+	Warnings   []string            `json:"warnings"`
+}
+
+// A ModeResult is what one mode showed. All but Pooled, Runs, Void, Requests
+// and Errors are medians over the blocks with a valid run.
+type ModeResult struct {
+	Runs     int            `json:"runs"`      // used: one in each block
+	Void     int            `json:"void_runs"` // not used
+	Requests int64          `json:"requests"`
+	Errors   map[string]int `json:"errors,omitempty"`
+
+	P50  Number `json:"p50_us"`
+	P75  Number `json:"p75_us"`
+	P90  Number `json:"p90_us"`
+	P99  Number `json:"p99_us"`
+	P999 Number `json:"p999_us"`
+	Max  Number `json:"max_us"`
+	Mean Number `json:"mean_us"`
+	// Pooled is read from the histograms of all valid runs added together;
+	// null where a client gave no histograms.
+	Pooled *Latency `json:"pooled"`
+
+	CPUPercent   Number `json:"cpu_percent"` // of the tested CPUs
+	LSCPU        Number `json:"ls_cpus_used"`
+	BECPU        Number `json:"be_cpus_used"`
+	OtherCPU     Number `json:"other_cpus_used"`
+	FramesPerS   Number `json:"be_frames_per_second"`
+	FramesPerCPU Number `json:"be_frames_per_cpu_second"`
+	// Goodput is BE's frame rate as a share of what the CPU that exclusive
+	// leaves idle would give at the solo rate.
+	Goodput     Number `json:"be_goodput_ratio"`
+	DelayPerRun Number `json:"ls_runqueue_delay_us"` // per timeslice
+	LSThrottled Number `json:"ls_throttled_ratio"`   // throttled time per time; may exceed 1 with several CPUs
+	BEThrottled Number `json:"be_throttled_ratio"`
+	PSICPU      Number `json:"psi_cpu_some_ratio"`
+	Steal       Number `json:"steal_ratio"`
+	ClientLag   Number `json:"client_lag_p99_us"`
+	ClientCPU   Number `json:"client_cpu_ratio"`
+}
+
+// Ratios are the ratios of a mode's percentiles to a baseline; the keys are
+// p50, p75, p90, p99, p999, max and mean.
+type Ratios map[string]Interval
+
+// A DelayRatio compares the mean run-queue delay per timeslice.
+type DelayRatio struct {
+	ToExclusive     Interval `json:"to_exclusive"`
+	ToExclusiveWarm Interval `json:"to_exclusive_warm"`
+}
+
+// An Interval is an estimate with its doubt.
+type Interval struct {
+	Estimate Number `json:"estimate"`
+	Low      Number `json:"low"` // two-sided 95 %
+	High     Number `json:"high"`
+	Lower    Number `json:"lower_bound"` // one-sided 95 %
+	Upper    Number `json:"upper_bound"`
+	Blocks   int    `json:"blocks"`
+	Dropped  int    `json:"dropped_blocks,omitempty"` // a value was zero or missing
+}
+
+func intervalOf(e stat.Estimate) Interval {
+	return Interval{Number(e.Value), Number(e.Low), Number(e.High), Number(e.Lower), Number(e.Upper), e.Blocks, e.Dropped}
+}
+
+// A Control is the A/A comparison: exclusive-aa to exclusive. No claim finer
+// than its half-width can be trusted on this machine.
+type Control struct {
+	P99       Interval `json:"p99"`
+	RunDelay  Interval `json:"runqueue_delay"`
+	HalfWidth Number   `json:"p99_half_width"`
+	Bias      Number   `json:"p99_significant_bias"`
+	Resolves  bool     `json:"resolves_margin"`
+}
+
+// A Claim is a sentence that the experiment set out to test, and its fate.
+type Claim struct {
+	Name        string              `json:"name"`
+	Statement   string              `json:"statement"`
+	Verdict     stat.Verdict        `json:"verdict"`
+	Final       bool                `json:"final"` // more blocks are not expected to change the verdict
+	Numbers     map[string]Interval `json:"numbers"`
+	Explanation string              `json:"explanation"`
+}
+
+// A VoidRun is a run that was not used, and why.
+type VoidRun struct {
+	Index   int      `json:"index"`
+	Block   int      `json:"block"`
+	Mode    Mode     `json:"mode"`
+	Reasons []string `json:"reasons"`
+}
+
+// A Number is a measured value; NaN and the infinities, which JSON lacks, are null.
+type Number float64
+
+// Known reports whether n is a number.
+func (n Number) Known() bool { return !math.IsNaN(float64(n)) && !math.IsInf(float64(n), 0) }
+
+// MarshalJSON writes null for what is not known.
+func (n Number) MarshalJSON() ([]byte, error) {
+	if !n.Known() {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(n))
+}
+
+// UnmarshalJSON reads null as NaN.
+func (n *Number) UnmarshalJSON(data []byte) error {
+	f := math.NaN()
+	if string(data) != "null" {
+		if err := json.Unmarshal(data, &f); err != nil {
+			return err
+		}
+	}
+	*n = Number(f)
+	return nil
+}

@@ -1,0 +1,148 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/stat"
+)
+
+// settle finds the end of the warm-up in what the client measured, at least
+// asked, and discards it. drifts says that the latency had not become
+// stationary.
+func settle(r *load.Result, asked time.Duration) (drifts bool, err error) {
+	means := make([]float64, 0, len(r.Intervals))
+	for _, i := range r.Intervals {
+		if i.Length == load.IntervalLength {
+			means = append(means, i.Mean)
+		}
+	}
+	cut, ok := stat.Warmup(means)
+	return !ok, r.Discard(max(asked, time.Duration(cut)*load.IntervalLength))
+}
+
+// run measures one mode once.
+func (b *bench) run(ctx context.Context, mode report.Mode, index, block int) (r report.Run, err error) {
+	r = report.Run{Index: index, Block: block, Mode: mode, Started: time.Now(), PSICPU: -1}
+	t := traitsOf(mode)
+	var rate float64
+	if t.paced {
+		rate = b.pacer.Rate()
+	}
+	st, err := b.stage(ctx, t, rate)
+	if err != nil {
+		return r, fmt.Errorf("mode %s: %w", mode, err)
+	}
+	defer func() {
+		if err = st.close(err); err != nil {
+			err = fmt.Errorf("mode %s: %w", mode, err)
+		}
+	}()
+	m, err := st.measure(ctx, b.order(block, b.Duration))
+	if err != nil {
+		return r, err
+	}
+	if err := st.work.died(); err != nil {
+		r.Void = append(r.Void, err.Error())
+	} else if st.work != nil {
+		// One more report, so that the end is interpolated and not guessed.
+		time.Sleep(samplePeriod)
+	}
+	r.Frames, _ = st.work.between(m.from, m.to)
+	var faults []string
+	r.Writes, faults = st.governor.report()
+	r.Void = append(r.Void, faults...)
+	b.fill(&r, m, !st.sampler.noPSI)
+	b.judge(&r, m, t)
+	return r, nil
+}
+
+// fill copies what was counted into r.
+func (b *bench) fill(r *report.Run, m measurement, psi bool) {
+	u, tested := m.used, b.place.Tested.Len()
+	seconds := func(counter int) time.Duration { return time.Duration(u.count[counter] * float64(time.Second)) }
+	r.Length, r.Warmup = m.to.Sub(m.from), m.warmup
+	r.CPUPercent = 100 * u.busy / u.capacity
+	r.LSCPU, r.BECPU, r.OtherCPU, r.StealRatio = u.ls, u.be, u.other, u.stealRatio
+	r.FramesPerS = r.Frames / u.wall
+	r.RunDelay, r.Timeslices = seconds(runDelay), int64(u.count[timeslices])
+	if r.Timeslices > 0 {
+		r.DelayPerRun = float64(r.RunDelay) / float64(time.Microsecond) / float64(r.Timeslices)
+	}
+	r.LSThrottled, r.BEThrottled = seconds(lsThrottled), seconds(beThrottled)
+	if psi {
+		r.PSICPU = u.count[stalled] / u.wall
+	}
+	r.Series = series(m.course, m.from, m.to, tested)
+	if m.client != nil {
+		fillOpen(r, m.client)
+	} else {
+		fillWrk(r, m.wrk)
+	}
+}
+
+func fillOpen(r *report.Run, c *load.Result) {
+	r.Length = c.Length
+	r.Latency, r.ClientLag = report.Latency(c.Latency), report.Latency(c.Lag)
+	r.Requests, r.ClientCPU = c.Completed, c.BusyRatio
+	r.Errors = errorCounts(map[string]int64{
+		"connect": c.Errors.Connect, "write": c.Errors.Write, "read": c.Errors.Read,
+		"status": c.Errors.Status, "timeout": c.Errors.Timeout, "unsent": c.Errors.Unsent,
+	})
+	r.Void = append(append(r.Void, c.Void...), c.Hints...)
+	r.Histogram = c.LatencyHistogram.Histogram
+	r.Log = func(w io.Writer) error { return load.WriteLog(w, c) }
+}
+
+func fillWrk(r *report.Run, w *load.WrkResult) {
+	r.Latency, r.Requests = report.Latency(w.Latency), w.Requests
+	r.Errors = errorCounts(map[string]int64{
+		"connect": w.SocketErrors.Connect, "write": w.SocketErrors.Write, "read": w.SocketErrors.Read,
+		"status": w.NonSuccess, "timeout": w.SocketErrors.Timeout,
+	})
+	r.Void = append(append(r.Void, w.Void...), w.Hints...)
+}
+
+func errorCounts(all map[string]int64) map[string]int {
+	var some map[string]int
+	for kind, n := range all {
+		if n > 0 {
+			if some == nil {
+				some = map[string]int{}
+			}
+			some[kind] = int(n)
+		}
+	}
+	return some
+}
+
+// judge adds what voids the run, beside what the client found, and what is
+// only worth a warning.
+func (b *bench) judge(r *report.Run, m measurement, t traits) {
+	if limit := b.StealPercent / 100; r.StealRatio > limit {
+		r.Void = append(r.Void, fmt.Sprintf("the hypervisor kept %s of the tested CPUs' time (steal), more than %s", percent(r.StealRatio), percent(limit)))
+	}
+	if m.drifts {
+		r.Warnings = append(r.Warnings, "latency still drifted at the end of the warm-up")
+	}
+	if r.Length < b.Duration/2 {
+		r.Void = append(r.Void, fmt.Sprintf("latency took %v to settle: only %v could be measured", r.Warmup, r.Length))
+	}
+	if t.paced {
+		if !b.pacer.Equal(r.CPUPercent) {
+			r.Void = append(r.Void, fmt.Sprintf("not at equal utilisation: %.1f %% of the tested CPUs, %s uses %.1f %%",
+				r.CPUPercent, report.Tenon65, b.pacer.Target()))
+		}
+		b.pacer.ObservePaced(r.CPUPercent, r.BECPU)
+	}
+	if t.suppress && len(r.Void) == 0 {
+		b.pacer.ObserveTarget(r.CPUPercent)
+	}
+	if t.tenon && len(r.Writes) == 0 {
+		r.Warnings = append(r.Warnings, "Tenon changed nothing: the cgroups already had what it wants, so this mode is the same as "+string(report.Default))
+	}
+}

@@ -1,0 +1,163 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/load"
+)
+
+// A stage is everything that runs in one mode, ready to be measured.
+type stage struct {
+	b        *bench
+	pods     pods
+	spinner  *Process
+	nginx    *Process
+	work     *batch
+	governor *governor
+	sampler  *sampler
+}
+
+// stage sets a mode up: cgroups as kubelet would make them, the service, the
+// batch work, and Tenon where the mode has it. It returns when the service
+// answers and every batch process encodes.
+func (b *bench) stage(ctx context.Context, t traits, rate float64) (st *stage, err error) {
+	st = &stage{b: b, pods: pods{root: b.Root, burstable: t.burstable, tested: b.place.Tested}}
+	defer func() {
+		if err != nil {
+			st, err = nil, st.close(err)
+		}
+	}()
+	if err := st.pods.build(b.host, b.tree); err != nil {
+		return st, err
+	}
+	if t.spinner {
+		if err := st.pods.buildSpinner(b.host, b.tree); err != nil {
+			return st, err
+		}
+		if st.spinner, err = b.spin(st.pods); err != nil {
+			return st, err
+		}
+	}
+	st.sampler = &sampler{tree: b.tree, fs: b.fs, pods: st.pods, batch: t.batch, tested: b.place.Tested}
+	if !t.alone {
+		if st.nginx, err = b.nginx.Start(ctx, b.host, st.pods.nginx(), b.place.Tested); err != nil {
+			return st, err
+		}
+		if st.sampler.ls, err = b.tree.Procs(string(st.pods.nginx())); err != nil {
+			return st, err
+		}
+	}
+	if t.batch {
+		if st.work, err = b.startBatch(st.pods.ffmpeg(), rate); err != nil {
+			return st, err
+		}
+	}
+	if t.tenon {
+		if st.governor, err = b.govern(ctx, st.pods, t.suppress); err != nil {
+			return st, err
+		}
+	}
+	if st.work != nil {
+		if err := st.work.encoding(ctx); err != nil {
+			return st, err
+		}
+	}
+	return st, nil
+}
+
+// close ends everything of the stage and removes its cgroups.
+func (st *stage) close(err error) error {
+	st.governor.stop()
+	st.work.stop()
+	if st.spinner != nil {
+		st.spinner.Kill()
+	}
+	if st.nginx != nil {
+		st.b.nginx.Stop(st.nginx)
+	}
+	return errors.Join(err, clear(st.b.Root, st.b.host, st.b.tree))
+}
+
+// A measurement is one load on a stage, and what it cost.
+type measurement struct {
+	client *load.Result    // nil with wrk
+	wrk    *load.WrkResult // nil without
+	from   time.Time
+	to     time.Time
+	warmup time.Duration
+	drifts bool // latency never became stationary
+	used   spent
+	course []reading
+}
+
+// measure puts the load on the stage.
+func (st *stage) measure(ctx context.Context, order load.Config) (m measurement, err error) {
+	sampling, stopSampling := context.WithCancel(ctx)
+	done := make(chan struct{})
+	st.sampler.readings = nil
+	go func() {
+		defer close(done)
+		st.sampler.run(sampling)
+	}()
+	loading, stopLoading := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-loading.Done():
+		case <-st.nginx.Done():
+			stopLoading(fmt.Errorf("nginx ended during a run: %w", errors.Join(st.nginx.Err(), st.nginx.endedEarly())))
+		}
+	}()
+	if st.b.Client == ClientWrk {
+		m, err = st.loadWrk(loading, order)
+	} else {
+		m, err = st.loadOpen(loading, order)
+	}
+	if errors.Is(err, context.Canceled) {
+		err = context.Cause(loading)
+	}
+	stopLoading(nil)
+	stopSampling()
+	<-done
+	if err != nil {
+		return m, err
+	}
+	if m.course, err = st.sampler.course(); err != nil {
+		return m, fmt.Errorf("read the counters of a run: %w", err)
+	}
+	m.used = between(readingAt(m.course, m.from), readingAt(m.course, m.to), st.b.place.Tested.Len())
+	if m.used.wall <= 0 {
+		return m, errors.New("read the counters of a run: no reading falls into it")
+	}
+	return m, nil
+}
+
+func (st *stage) loadOpen(ctx context.Context, order load.Config) (m measurement, err error) {
+	if m.client, err = st.b.load(ctx, order); err != nil {
+		return m, err
+	}
+	if m.drifts, err = settle(m.client, order.Warmup); err != nil {
+		return m, err
+	}
+	m.warmup = m.client.Warmup
+	m.from = m.client.Started.Add(m.client.Warmup)
+	m.to = m.from.Add(m.client.Length)
+	return m, nil
+}
+
+// loadWrk warms up with one wrk and measures with the next: wrk itself knows
+// no warm-up.
+func (st *stage) loadWrk(ctx context.Context, order load.Config) (m measurement, err error) {
+	m.warmup = max(order.Warmup.Round(time.Second), time.Second)
+	if _, err := st.b.wrk(ctx, m.warmup); err != nil {
+		return m, err
+	}
+	m.from = time.Now()
+	if m.wrk, err = st.b.wrk(ctx, max(order.Duration, time.Second)); err != nil {
+		return m, err
+	}
+	m.to = time.Now()
+	return m, nil
+}

@@ -1,0 +1,78 @@
+package stat
+
+import "slices"
+
+const (
+	warmupMin   = 10   // fewer values say nothing
+	trendErrors = 3.0  // a trend must exceed so many standard errors, and
+	trendShare  = 0.05 // this share of the mean, to count
+)
+
+// Warmup finds where a series (for instance the mean latency of each 100 ms)
+// becomes stationary: how many leading values to discard, and whether what
+// remains looks stationary. If not, warm up longer and ask again.
+//
+// The cut minimises the squared standard error of the mean of what remains
+// (MSER-5: White, Cobb and Spratt, 2000), sought in the first half; the values
+// are first clipped to five robust deviations around the median of the second
+// half, so that one stall does not pass for a warm-up. The rest is then split in two: if the
+// halves differ significantly and by more than 5 %, the series still drifts.
+func Warmup(series []float64) (cut int, ok bool) {
+	if len(series) < warmupMin {
+		return len(series), false
+	}
+	clipped := clip(series)
+	size := min(max(len(series)/20, 1), 5)
+	batches := batchMeans(clipped, size)
+	best, at := 0.0, 0
+	for d := 0; d <= len(batches)/2; d++ {
+		rest := batches[d:]
+		_, sd := meanSD(rest)
+		if e := sd * sd / float64(len(rest)); d == 0 || e < best {
+			best, at = e, d
+		}
+	}
+	rest := batches[at:]
+	if len(rest) < 4 {
+		return at * size, false
+	}
+	a, sdA := meanSD(rest[:len(rest)/2])
+	b, sdB := meanSD(rest[len(rest)/2:])
+	half := float64(len(rest) / 2)
+	diff := (a - b) * (a - b)
+	mean := (a + b) / 2
+	drifts := diff > trendErrors*trendErrors*(sdA*sdA+sdB*sdB)/half && diff > trendShare*trendShare*mean*mean
+	return at * size, !drifts
+}
+
+// clip limits stalls, but not a level: the yardstick is the second half.
+func clip(series []float64) []float64 {
+	settled := slices.Sorted(slices.Values(series[len(series)/2:]))
+	median := settled[len(settled)/2]
+	deviations := make([]float64, len(settled))
+	for i, v := range settled {
+		deviations[i] = max(v-median, median-v)
+	}
+	slices.Sort(deviations)
+	// 1.4826 makes the median absolute deviation a standard deviation for normal values.
+	reach := 5 * 1.4826 * deviations[len(deviations)/2]
+	if reach == 0 {
+		return series
+	}
+	out := make([]float64, len(series))
+	for i, v := range series {
+		out[i] = min(max(v, median-reach), median+reach)
+	}
+	return out
+}
+
+func batchMeans(values []float64, size int) []float64 {
+	var means []float64
+	for chunk := range slices.Chunk(values, size) {
+		if len(chunk) == size {
+			mean, _ := meanSD(chunk)
+			means = append(means, mean)
+		}
+	}
+	return means
+}
