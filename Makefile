@@ -1,0 +1,54 @@
+# Every target says what it does; `make help` lists them.
+SHELL  := /bin/bash
+PATH   := $(PATH):/usr/local/go/bin
+SUDO   := $(if $(filter 0,$(shell id -u)),,sudo -E env "PATH=$$PATH")
+STAGE  := scripts/stage.sh
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+export CGO_ENABLED := 0
+
+.PHONY: help
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## install what is missing, build, run the three-mode experiment on this machine
+	scripts/install-deps.sh demo
+	$(MAKE) --no-print-directory build
+	$(SUDO) bin/tenon lab colocation --blocks 4 --duration 10s --modes exclusive,exclusive-aa,default,burstable,tenon,default-65,tenon-65
+
+.PHONY: build
+build: ## build bin/tenon
+	go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/tenon ./cmd/tenon
+
+.PHONY: test
+test: ## install what is missing, run every test: as a user, as root, in a VM, and a short experiment
+	$(STAGE) tools 10m scripts/install-deps.sh test
+	$(STAGE) vet 10m $(MAKE) --no-print-directory vet lint
+	$(STAGE) user 10m scripts/test-user.sh
+	$(STAGE) root 15m $(SUDO) env TENON_TEST_STRICT=1 go test -count=1 -timeout 14m ./...
+	$(STAGE) vm 25m env TENON_TEST_STRICT=1 TENON_TEST_VM=1 go test -count=1 -timeout 24m -v ./test/vm
+
+.PHONY: unit
+unit: ## the fast tests: no root, no VM
+	go test ./...
+
+.PHONY: vet
+vet: ## formatting and go vet
+	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not formatted: $$bad"; exit 1; }
+	go vet ./...
+
+.PHONY: lint
+lint: ## golangci-lint with the project's few rules (fetches the linter once)
+	go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run ./...
+
+.PHONY: fuzz
+fuzz: ## every fuzz test for FUZZTIME each (default 1m)
+	scripts/fuzz.sh $(or $(FUZZTIME),1m)
+
+.PHONY: golden
+golden: ## rewrite golden files and scenarios; review the diff
+	go test ./internal/policy ./internal/lab/report -update
+
+.PHONY: clean
+clean: ## remove what was built here (not the cache)
+	rm -rf bin

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"tenon.sh/tenon/internal/cgroup"
+	"tenon.sh/tenon/internal/host"
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/plan"
+	"tenon.sh/tenon/internal/policy"
+	"tenon.sh/tenon/internal/proc"
+)
+
+// A diagnosis is what tenon doctor prints. Its JSON keys are stable.
+type diagnosis struct {
+	Kernel         string         `json:"kernel"`
+	Cgroups        string         `json:"cgroups"`
+	CgroupVersions map[string]int `json:"cgroup_versions"` // by controller
+	CPUs           int            `json:"cpus"`
+	CPUModel       string         `json:"cpu_model"`
+	SMT            bool           `json:"smt"`
+	Sockets        int            `json:"sockets"`
+	NUMANodes      int            `json:"numa_nodes"`
+	// Virtualization is "virtual machine", "none seen" or "unknown: WHY".
+	Virtualization string      `json:"virtualization"`
+	Isolation      string      `json:"isolation"`
+	Mechanisms     []mechanism `json:"mechanisms"`
+}
+
+type mechanism struct {
+	Name      node.Mechanism `json:"name"`
+	Available node.Verdict   `json:"available"`
+	Why       string         `json:"why"`
+	// Instead is what Tenon uses where the mechanism is missing.
+	Instead string `json:"instead,omitempty"`
+}
+
+func newDoctorCommand(g *global) *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor",
+		Short: "Show what this kernel and hardware offer, and what Tenon uses",
+		Long: `Show which mechanisms this kernel and hardware offer, how Tenon knows, and what
+it uses where one is missing. Everything is probed, nothing is guessed from a
+version. Without root some answers are "unknown".`,
+		Example: `  sudo tenon doctor
+  tenon doctor -o json | jq -r '.mechanisms[] | select(.available == "no") | .name'`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d := diagnose(proc.Default(), g.stateDir)
+			return g.output.print(cmd.OutOrStdout(), d, d.String())
+		},
+	}
+}
+
+// controllers are those that Tenon uses.
+var controllers = []string{"cpu", "cpuacct", "cpuset", "memory", "pids", "io"}
+
+// diagnose asks the node. What cannot be read is said in its place.
+func diagnose(fs proc.FS, stateDir string) diagnosis {
+	d := diagnosis{Kernel: "unknown", Cgroups: "none found", CgroupVersions: map[string]int{}}
+	if release, err := fs.KernelRelease(); err == nil {
+		d.Kernel = release
+	}
+	if info, err := fs.CPUInfo(); err != nil {
+		d.CPUModel, d.Virtualization = "unknown", "unknown: "+err.Error()
+	} else {
+		d.CPUModel, d.Virtualization = info.Model, "none seen"
+		if info.Virtual() {
+			d.Virtualization = "virtual machine"
+		}
+	}
+	d.countCPUs(fs)
+	tree, err := cgroup.Detect(fs.Proc)
+	if err != nil {
+		d.Cgroups = "unknown: " + err.Error()
+	} else {
+		d.sortControllers(tree)
+	}
+	h, err := host.Open(host.Options{Tree: tree, FS: fs, JournalDir: stateDir})
+	if err != nil {
+		d.Isolation = "unknown: " + err.Error()
+		return d
+	}
+	defer h.Close()
+	can := h.Capabilities()
+	d.Isolation = isolation(can)
+	for _, name := range slices.Sorted(maps.Keys(can)) {
+		m := mechanism{Name: name, Available: can[name].Verdict, Why: can[name].Why}
+		if m.Available != node.Yes {
+			m.Instead = host.Instead(name)
+		}
+		d.Mechanisms = append(d.Mechanisms, m)
+	}
+	return d
+}
+
+func (d *diagnosis) countCPUs(fs proc.FS) {
+	cpus, err := fs.Topology()
+	if err != nil {
+		return
+	}
+	sockets, nodes := map[int]bool{}, map[int]bool{}
+	for _, c := range cpus {
+		sockets[c.Socket], nodes[c.NUMA] = true, true
+		d.SMT = d.SMT || c.Siblings.Len() > 1
+	}
+	d.CPUs, d.Sockets, d.NUMANodes = len(cpus), len(sockets), len(nodes)
+}
+
+// sortControllers says which controllers are on which cgroup version.
+func (d *diagnosis) sortControllers(tree *cgroup.Tree) {
+	on := map[int][]string{}
+	for _, c := range controllers {
+		if v := tree.VersionOf(c); v != 0 {
+			d.CgroupVersions[c] = v
+			on[v] = append(on[v], c)
+		}
+	}
+	var parts []string
+	for _, v := range []int{1, 2} {
+		if len(on[v]) > 0 {
+			parts = append(parts, fmt.Sprintf("v%d (%s)", v, strings.Join(on[v], ", ")))
+		}
+	}
+	if len(on[1]) > 0 && len(on[2]) > 0 {
+		parts = append(parts, "hybrid")
+	}
+	if len(parts) > 0 {
+		d.Cgroups = strings.Join(parts, ", ")
+	}
+}
+
+// isolation asks the policy itself what it would do with best-effort work.
+func isolation(can node.Capabilities) string {
+	be := launchedBE()
+	_, wants := policy.Decide(policy.Config{CPUQOS: true}, policy.State{}, node.Snapshot{Can: can, Workloads: []node.Workload{be}})
+	var s []string
+	for _, w := range wants {
+		if w.Intent == plan.Set {
+			s = append(s, fmt.Sprintf("%s %v on %s: %s", w.Knob.File, w.Value, w.Knob.Cgroup, w.Reason))
+		}
+	}
+	if len(s) == 0 {
+		return "none"
+	}
+	return strings.Join(s, "; ")
+}
+
+// String prints the header and the table.
+func (d diagnosis) String() string {
+	var b strings.Builder
+	smt := "no SMT"
+	if d.SMT {
+		smt = "SMT"
+	}
+	head := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(head, "kernel\t%s\n", d.Kernel)
+	fmt.Fprintf(head, "cgroups\t%s\n", d.Cgroups)
+	fmt.Fprintf(head, "CPUs\t%d, %s, %s, %s: %s\n", d.CPUs, smt, count(d.Sockets, "socket"), count(d.NUMANodes, "NUMA node"), d.CPUModel)
+	fmt.Fprintf(head, "virtualization\t%s\n", d.Virtualization)
+	fmt.Fprintf(head, "isolation\t%s\n", d.Isolation)
+	head.Flush()
+	b.WriteByte('\n')
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "MECHANISM\tAVAILABLE\tWHY\tTENON USES INSTEAD")
+	for _, m := range d.Mechanisms {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", m.Name, m.Available, m.Why, m.Instead)
+	}
+	table.Flush()
+	return b.String()
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// TestExamplesAreCommandLines parses, without running it, every command line
+// of Tenon in the help texts and in the README.
+func TestExamplesAreCommandLines(t *testing.T) {
+	var lines []string
+	var collect func(*cobra.Command)
+	collect = func(c *cobra.Command) {
+		if own := c.Name() != "help" && c.Name() != "completion" && !c.Hidden; own && c.Example == "" && !c.HasSubCommands() {
+			t.Errorf("%s has no example", c.CommandPath())
+		}
+		lines = append(lines, strings.Split(c.Example, "\n")...)
+		for _, sub := range c.Commands() {
+			collect(sub)
+		}
+	}
+	collect(newRootCommand())
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines = append(lines, strings.Split(string(readme), "\n")...)
+
+	tried := 0
+	for _, line := range lines {
+		args, ours := commandLine(line)
+		if !ours {
+			continue
+		}
+		tried++
+		root := newRootCommand()
+		root.InitDefaultCompletionCmd()
+		cmd, rest, err := root.Find(args)
+		if err == nil && cmd == root && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
+			err = root.Args(root, rest)
+		}
+		if err == nil {
+			err = cmd.ParseFlags(rest)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", strings.TrimSpace(line), err)
+		}
+	}
+	if tried < 10 {
+		t.Errorf("found %d command lines: the test looks in the wrong place", tried)
+	}
+}
+
+// commandLine returns the arguments if line starts Tenon, as user or by sudo.
+func commandLine(line string) ([]string, bool) {
+	line, _, _ = strings.Cut(line, " #")
+	line, _, _ = strings.Cut(line, " | ")
+	words := strings.Fields(line)
+	if len(words) > 0 && words[0] == "sudo" {
+		words = words[1:]
+	}
+	if len(words) == 0 || words[0] != "tenon" && words[0] != "bin/tenon" {
+		return nil, false
+	}
+	return words[1:], true
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"tenon.sh/tenon/internal/cgroup"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"tenon": main})
+}
+
+// TestCommandLine runs testdata/*.txtar. Conditions: [root] — cgroups can be
+// made here. Commands: group, nogroup, nobody, waitfor.
+func TestCommandLine(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Setup: func(env *testscript.Env) error {
+			// Names of groups are unique to this run: others may use Tenon too.
+			env.Setenv("ID", fmt.Sprintf("test-%d-%d", os.Getpid(), time.Now().UnixNano()%1e6))
+			env.Setenv("STATE", env.WorkDir+"/state")
+			env.Setenv("XDG_RUNTIME_DIR", env.WorkDir)
+			if tree, err := cgroup.Detect("/proc"); err == nil {
+				if dir, err := tree.Dir("cpu", ""); err == nil {
+					env.Setenv("CPU", dir)
+				}
+			}
+			return nil
+		},
+		Condition: func(name string) (bool, error) {
+			if name != "root" {
+				return false, fmt.Errorf("unknown condition %q", name)
+			}
+			why := canMakeGroups()
+			if why != nil && os.Getenv("TENON_TEST_STRICT") == "1" {
+				return false, fmt.Errorf("strict: the tests that make cgroups must run: %w", why)
+			}
+			return why == nil, nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"group":   group,
+			"nobody":  nobody,
+			"waitfor": waitFor,
+		},
+	})
+}
+
+// canMakeGroups makes a group and removes it.
+func canMakeGroups() error {
+	if os.Geteuid() != 0 {
+		return errors.New("not root")
+	}
+	tree, err := cgroup.Detect("/proc")
+	if err != nil {
+		return err
+	}
+	probe := fmt.Sprintf("tenon-test-probe-%d", os.Getpid())
+	return errors.Join(tree.Make(probe), tree.Remove(probe))
+}
+
+// group PATH asserts that the cgroup exists in some hierarchy; group PATH FILE
+// VALUE that a file of it has the value, in v1 or v2 words ("A|B").
+func group(ts *testscript.TestScript, neg bool, args []string) {
+	tree, err := cgroup.Detect("/proc")
+	ts.Check(err)
+	if len(args) == 1 {
+		if tree.Exists(args[0]) == neg {
+			ts.Fatalf("cgroup %s: exists=%v", args[0], !neg)
+		}
+		return
+	}
+	controller, _, _ := strings.Cut(args[1], ".")
+	dir, err := tree.Dir(controller, args[0])
+	ts.Check(err)
+	text, err := os.ReadFile(filepath.Join(dir, args[1]))
+	ts.Check(err)
+	if got := strings.TrimSpace(string(text)); (got == args[2]) == neg {
+		ts.Fatalf("%s/%s is %q, want %q", dir, args[1], got, args[2])
+	}
+}
+
+// nobody PROGRAM ARGS runs a program as an unprivileged user. The test's own
+// directories are closed to others, so it runs a copy.
+func nobody(ts *testscript.TestScript, neg bool, args []string) {
+	const uid = 65534
+	dir, err := os.MkdirTemp("/tmp", "tenon-nobody-")
+	ts.Check(err)
+	ts.Defer(func() { os.RemoveAll(dir) })
+	ts.Check(os.Chmod(dir, 0o755))
+	self, err := os.Executable()
+	ts.Check(err)
+	copied := filepath.Join(dir, "tenon")
+	ts.Check(copyFile(copied, self))
+	if args[0] == "tenon" {
+		args[0] = copied
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Args[0] = filepath.Base(args[0])
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	cmd.Stdout, cmd.Stderr = ts.Stdout(), ts.Stderr()
+	if err := cmd.Run(); (err != nil) != neg {
+		ts.Fatalf("as nobody: %v", err)
+	}
+}
+
+func copyFile(to, from string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
+
+// waitfor FILE waits until a file is there; waitfor gone PIDFILE until the
+// process is gone; waitfor alive PIDFILE asserts that it still runs.
+func waitFor(ts *testscript.TestScript, neg bool, args []string) {
+	pid := func() int {
+		n, err := strconv.Atoi(strings.TrimSpace(ts.ReadFile(args[1])))
+		ts.Check(err)
+		return n
+	}
+	done := func() bool {
+		_, err := os.Stat(ts.MkAbs(args[0]))
+		return err == nil
+	}
+	switch args[0] {
+	case "gone":
+		p := pid()
+		done = func() bool { return syscall.Kill(p, 0) != nil }
+	case "alive":
+		if err := syscall.Kill(pid(), 0); err != nil {
+			ts.Fatalf("process %d: %v", pid(), err)
+		}
+		return
+	}
+	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			ts.Fatalf("waited in vain for %v", args)
+		}
+	}
+}

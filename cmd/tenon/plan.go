@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tenon.sh/tenon/internal/agent"
+	"tenon.sh/tenon/internal/cgroup"
+	"tenon.sh/tenon/internal/host"
+	"tenon.sh/tenon/internal/launch"
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/policy"
+	"tenon.sh/tenon/internal/proc"
+	"tenon.sh/tenon/internal/tick"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// ratePause lies between the two looks at the node that CPU suppress needs to
+// see how much is in use.
+const ratePause = time.Second
+
+type planFlags struct {
+	command  commandFlags
+	be, ls   []string
+	suppress int64
+}
+
+func newPlanCommand(g *global) *cobra.Command {
+	var f planFlags
+	cmd := &cobra.Command{
+		Use:   "plan [flags]",
+		Short: "Show what would be written and why, and write nothing",
+		Long: `Show what would be written and why, and write nothing.
+
+Without flags: for the commands that tenon run has started. --be and --ls name
+cgroups that are there already (below /sys/fs/cgroup/, or below a controller's
+directory there), to be treated as best-effort and latency-sensitive. --qos
+shows what tenon run would write for a new command.`,
+		Example: `  tenon plan
+  tenon plan --ls system.slice/nginx.service --be system.slice/backup.service --suppress 65
+  tenon plan --qos BE --cpus 1.5 --memory 2Gi`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			t, err := dryRun(cmd.Context(), g, f)
+			if err != nil {
+				return needRoot("plan", err)
+			}
+			p := planOf(t)
+			return g.output.print(cmd.OutOrStdout(), p, p.String())
+		},
+	}
+	f.command.add(cmd)
+	flags := cmd.Flags()
+	flags.StringArrayVar(&f.be, "be", nil, "treat this cgroup as best-effort (repeatable)")
+	flags.StringArrayVar(&f.ls, "ls", nil, "treat this cgroup as latency-sensitive (repeatable)")
+	flags.Int64Var(&f.suppress, "suppress", 0, "bound best-effort work so that all together use at most this percentage of the CPUs")
+	complete(cmd, "suppress", "65")
+	return cmd
+}
+
+// dryRun turns the loop without writing.
+func dryRun(ctx context.Context, g *global, f planFlags) (tick.Tick, error) {
+	var none tick.Tick
+	if f.suppress < 0 || f.suppress > 100 {
+		return none, usageError{fmt.Errorf("--suppress %d: want a percentage from 1 to 100", f.suppress)}
+	}
+	fs := proc.Default()
+	tree, err := cgroup.Detect(fs.Proc)
+	if err != nil {
+		return none, err
+	}
+	workloads, err := f.workloads(tree)
+	if err != nil {
+		return none, err
+	}
+	h, err := host.Open(host.Options{Tree: tree, FS: fs, JournalDir: g.stateDir})
+	if err != nil {
+		return none, err
+	}
+	defer h.Close()
+	for _, w := range workloads {
+		h.Manage(w)
+	}
+	a := &agent.Agent{Host: h, DryRun: true, Config: policy.Config{
+		CPUQOS:   true,
+		Suppress: policy.Suppress{Enable: f.suppress > 0, ThresholdPercent: unit.Percent(f.suppress)},
+	}}
+	if f.suppress > 0 {
+		if _, err := a.Step(ctx); err != nil {
+			return none, err
+		}
+		time.Sleep(ratePause)
+	}
+	return a.Step(ctx)
+}
+
+// workloads lists what the flags ask for; without any, what tenon run started.
+func (f planFlags) workloads(tree *cgroup.Tree) ([]node.Workload, error) {
+	var all []node.Workload
+	for _, side := range []struct {
+		class node.Class
+		paths []string
+	}{{node.LS, f.ls}, {node.BE, f.be}} {
+		for _, p := range side.paths {
+			w, err := existing(tree, side.class, strings.Trim(p, "/"))
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, w)
+		}
+	}
+	switch c := f.command.command([]string{"command"}); {
+	case c.Class != "":
+		if c.Name == "" {
+			c.Name = "NAME"
+		}
+		if err := c.Check(); err != nil {
+			return nil, usageError{err}
+		}
+		all = append(all, c.Workload(""))
+	case c.CPULimit.Known() || c.MemoryLimit.Known() || c.Name != "":
+		return nil, usageError{errors.New("--cpus, --memory and --name are for a new command: add --qos, such as --qos BE")}
+	}
+	if len(all) > 0 {
+		return all, nil
+	}
+	return launched(tree), nil
+}
+
+// existing is a cgroup that is there already, taken as of the given class.
+func existing(tree *cgroup.Tree, class node.Class, path string) (node.Workload, error) {
+	if path == "" {
+		return node.Workload{}, usageError{errors.New("the root cgroup holds everything: name a cgroup below it, such as system.slice/backup.service")}
+	}
+	if !tree.Exists(path) {
+		return node.Workload{}, fmt.Errorf("no cgroup %q: give its path below the root of the hierarchy, as in /proc/PID/cgroup", path)
+	}
+	p := node.CgroupPath(path)
+	return withLimits(tree, node.Workload{ID: node.WorkloadID(path), Class: class, Cgroup: p, Meet: p}), nil
+}
+
+// launched lists the commands of tenon run that are here now.
+func launched(tree *cgroup.Tree) []node.Workload {
+	var all []node.Workload
+	for _, class := range []node.Class{node.LS, node.BE} {
+		meet := launch.Command{Class: class}.Workload("").Meet
+		names, err := tree.Children(string(meet))
+		if err != nil {
+			continue // no such group: nothing of this class runs
+		}
+		for _, name := range names {
+			all = append(all, withLimits(tree, launch.Command{Class: class, Name: name}.Workload("")))
+		}
+	}
+	return all
+}
+
+// withLimits takes the limits that w has for what its owner asked for.
+func withLimits(tree *cgroup.Tree, w node.Workload) node.Workload {
+	if v, err := tree.ReadCPUMax(string(w.Cgroup)); err == nil && v.Quota != cgroup.NoQuota {
+		w.CPULimit = node.Some(unit.MilliCPU(node.CPUMax(v).Cores() * 1000))
+	}
+	if v, err := tree.ReadMemory(string(w.Cgroup)); err == nil && v.Max != unit.MaxBytes {
+		w.MemoryLimit = node.Some(v.Max)
+	}
+	return w
+}
+
+// launchedBE is a command such as tenon run starts it.
+func launchedBE() node.Workload {
+	return launch.Command{Class: node.BE, Name: "command"}.Workload("")
+}
+
+// A planned is what tenon plan prints. Its JSON keys are stable.
+type planned struct {
+	Workloads []node.Workload `json:"workloads"`
+	Steps     []plannedStep   `json:"steps"`
+}
+
+type plannedStep struct {
+	Cgroup node.CgroupPath `json:"cgroup"`
+	File   node.File       `json:"file"`
+	From   *string         `json:"from"` // null: the cgroup does not exist yet, or cannot be read
+	To     string          `json:"to"`
+	Policy string          `json:"policy"`
+	Reason string          `json:"reason"`
+
+	line string
+}
+
+func planOf(t tick.Tick) planned {
+	p := planned{Workloads: t.Snapshot.Workloads, Steps: []plannedStep{}}
+	for _, o := range t.Done {
+		s := plannedStep{
+			Cgroup: o.Step.Knob.Cgroup, File: o.Step.Knob.File, To: o.Step.To.String(),
+			Policy: o.Step.Owner, Reason: o.Step.Reason, line: o.Step.String(),
+		}
+		if o.Step.From != nil {
+			from := o.Step.From.String()
+			s.From = &from
+		}
+		p.Steps = append(p.Steps, s)
+	}
+	return p
+}
+
+// String prints the steps, one a line, or that there are none, and why.
+func (p planned) String() string {
+	switch {
+	case len(p.Workloads) == 0:
+		return "Nothing would be written: tenon run has started nothing here. Name cgroups with --be and --ls, or a new command with --qos.\n"
+	case len(p.Steps) == 0:
+		return fmt.Sprintf("Nothing would be written: every knob of %s is as it should be.\n", count(len(p.Workloads), "workload"))
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "Would be written, for %s (nothing has been):\n", count(len(p.Workloads), "workload"))
+	for _, s := range p.Steps {
+		fmt.Fprintln(&b, s.line)
+	}
+	return b.String()
+}

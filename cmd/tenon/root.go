@@ -1,0 +1,158 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"tenon.sh/tenon/internal/journal"
+)
+
+// version is set by the build: -ldflags "-X main.version=v1.2.3".
+var version string
+
+// global are the flags that every command has.
+type global struct {
+	output   output
+	stateDir string
+	verbose  bool
+}
+
+func newRootCommand() *cobra.Command {
+	g := &global{output: text, stateDir: defaultStateDir()}
+	root := &cobra.Command{
+		Use:   "tenon",
+		Short: "Fit batch work into the CPU that latency-sensitive services leave idle",
+		Long: `Tenon fits batch work (BE, best-effort) into the CPU that latency-sensitive
+services (LS) leave idle, and keeps their tail latency where it was.`,
+		Example: `  tenon doctor                                    # what this machine can do
+  sudo tenon run --qos BE -- ffmpeg -i in.mp4 out.mkv
+  sudo tenon plan --be system.slice/backup.service # what would be written
+  sudo tenon restore                              # put every kernel knob back`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			hint := "see tenon --help"
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				hint = "did you mean " + strings.Join(near, " or ") + "?"
+			}
+			return usageError{fmt.Errorf("unknown command %q: %s", args[0], hint)}
+		},
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SuggestionsMinimumDistance = 2
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{explainFlag(cmd, err)} })
+	flags := root.PersistentFlags()
+	flags.VarP(&g.output, "output", "o", "how to print: text or json")
+	flags.StringVar(&g.stateDir, "state-dir", g.stateDir, "where the journal of old values lives")
+	flags.BoolVar(&g.verbose, "verbose", false, "log to stderr what is done")
+	complete(root, "output", "text", "json")
+
+	root.AddCommand(
+		newRunCommand(g),
+		newPlanCommand(g),
+		newRestoreCommand(g),
+		newDoctorCommand(g),
+		newLabCommand(g),
+		newVersionCommand(g),
+	)
+	return root
+}
+
+// defaultStateDir is the node's directory for root, and one of the user's own
+// for anybody else, who cannot write the former.
+func defaultStateDir() string {
+	if os.Geteuid() == 0 {
+		return journal.DefaultDir
+	}
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
+		return filepath.Join(dir, "tenon")
+	}
+	return filepath.Join(os.TempDir(), fmt.Sprintf("tenon-%d", os.Getuid()))
+}
+
+func newVersionCommand(g *global) *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  tenon version -o json",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v := struct {
+				Version  string `json:"version"`
+				Go       string `json:"go"`
+				Platform string `json:"platform"`
+			}{versionName(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+			return g.output.print(cmd.OutOrStdout(), v, fmt.Sprintf("tenon %s %s %s\n", v.Version, v.Go, v.Platform))
+		},
+	}
+}
+
+// versionName is the version of the build: as the Makefile or as go install
+// set it.
+func versionName() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}
+
+// noArgs refuses arguments.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("%s takes no argument, got %q: see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())}
+	}
+	return nil
+}
+
+// explainFlag adds the nearest flags to the error of an unknown one.
+func explainFlag(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	hint := "see " + cmd.CommandPath() + " --help"
+	if errors.As(err, &unknown) {
+		var near []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if name := unknown.GetSpecifiedName(); len(name) > 1 && !f.Hidden && (distance(name, f.Name) <= 2 || strings.HasPrefix(f.Name, name)) {
+				near = append(near, "--"+f.Name)
+			}
+		})
+		if len(near) > 0 {
+			hint = "did you mean " + strings.Join(near, " or ") + "?"
+		}
+	}
+	return fmt.Errorf("%w: %s", err, hint)
+}
+
+// distance counts the letters to insert, delete or replace between a and b.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"tenon.sh/tenon/internal/agent"
+	"tenon.sh/tenon/internal/cgroup"
+	"tenon.sh/tenon/internal/host"
+	"tenon.sh/tenon/internal/launch"
+	"tenon.sh/tenon/internal/policy"
+	"tenon.sh/tenon/internal/proc"
+)
+
+// commandFlags say what to launch; tenon plan has them too.
+type commandFlags struct {
+	class  classFlag
+	cpus   cpuFlag
+	memory memoryFlag
+	name   string
+}
+
+func (f *commandFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.Var(&f.class, "qos", "class: "+strings.Join(classNames(), ", "))
+	flags.Var(&f.cpus, "cpus", "at most this many CPUs, such as 2, 1.5 or 500m")
+	flags.Var(&f.memory, "memory", "at most this much memory, such as 512Mi")
+	flags.StringVar(&f.name, "name", "", "name of the command's cgroup (default: from the command and a process id)")
+	complete(cmd, "qos", classNames()...)
+	complete(cmd, "cpus")
+	complete(cmd, "memory")
+	complete(cmd, "name")
+}
+
+func (f *commandFlags) command(args []string) launch.Command {
+	return launch.Command{Args: args, Class: f.class.Class, Name: f.name, CPULimit: f.cpus.Maybe, MemoryLimit: f.memory.Maybe}
+}
+
+func newRunCommand(g *global) *cobra.Command {
+	var f commandFlags
+	var quiet bool
+	cmd := &cobra.Command{
+		Use:   "run --qos CLASS [flags] -- CMD [ARG...]",
+		Short: "Run a command in its QoS class",
+		Long: `Run a command in its QoS class, in a cgroup of its own.
+
+BE (best-effort) gets the CPU only where no other work wants it. LS, LSR and LSE
+(latency-sensitive) and SYSTEM are what BE yields to; LSR and LSE are treated as
+LS: their CPUs are not bound yet.
+
+Signals and the exit status pass through (128 + number after a signal, 127 for
+no such command, 126 for one that cannot be executed). What a terminal sends to
+its foreground job (Ctrl-C) reaches the command once, from the terminal.
+A last line on stderr says what the command got.
+
+The cgroup (tenon-be/NAME or tenon-ls/NAME) is removed when the command and all
+that it started have ended. If something it started outlives it, tenon run waits
+and says so; a signal then moves the rest back to where tenon run was started,
+outside the class. Nothing is ever killed. If tenon run itself is killed (-9),
+the command goes on in its class, and tenon restore cleans up.
+
+Without the rights to make cgroups, BE falls back to what threads can do for
+themselves (SCHED_IDLE, nice 19, idle I/O), the other classes run as they are,
+and one line says what is missing.`,
+		Example: `  sudo tenon run --qos BE -- ffmpeg -i in.mp4 out.mkv
+  sudo tenon run --qos BE --cpus 1.5 --memory 2Gi --name nightly -- make -j8
+  sudo tenon run --qos LS -- nginx -g 'daemon off;'
+  tenon run --qos BE --quiet -- make test   # without root: what a user can do`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.class.Class == "" {
+				return usageError{errors.New("no class: add --qos BE for batch work, --qos LS for a service")}
+			}
+			c := f.command(args)
+			if err := c.Check(); err != nil {
+				return usageError{err}
+			}
+			note := func(line string) { fmt.Fprintln(os.Stderr, "tenon: "+line) }
+			result, err := runCommand(cmd, g, c, note)
+			if err != nil && result.Name == "" {
+				return err
+			}
+			if err != nil {
+				// The command has run: its status counts, not ours.
+				note(strings.ReplaceAll(err.Error(), "\n", "; "))
+			}
+			if !quiet {
+				if err := g.output.print(os.Stderr, result, "tenon: "+result.String()+"\n"); err != nil {
+					return err
+				}
+			}
+			if result.Status != 0 {
+				return exitStatus(result.Status)
+			}
+			return nil
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&quiet, "quiet", false, "do not print the last line")
+	cmd.Flags().SetInterspersed(false)
+	return cmd
+}
+
+// runCommand runs c in a cgroup, or, where that is forbidden, without.
+func runCommand(cmd *cobra.Command, g *global, c launch.Command, note func(string)) (launch.Result, error) {
+	fs := proc.Default()
+	l := &launch.Launcher{FS: fs, StateDir: g.stateDir, Program: os.Args[:1], Note: note}
+	err := openLauncher(l, g)
+	if err == nil {
+		defer l.Host.Close()
+		var result launch.Result
+		if result, err = l.Run(cmd.Context(), c); err == nil || result.Name != "" {
+			return result, err
+		}
+	}
+	if !launch.Forbidden(err) {
+		return launch.Result{}, err
+	}
+	note(launch.Lesser(c, err))
+	l.Yield = true
+	return l.Run(cmd.Context(), c)
+}
+
+// openLauncher gives l the node.
+func openLauncher(l *launch.Launcher, g *global) error {
+	tree, err := cgroup.Detect(l.FS.Proc)
+	if err != nil {
+		return err
+	}
+	l.Tree, l.Root = tree, ""
+	if os.Geteuid() != 0 {
+		if l.Root, err = launch.Delegated(tree, l.FS); err != nil {
+			return err
+		}
+	}
+	if l.Host, err = host.Open(host.Options{Tree: tree, FS: l.FS, JournalDir: g.stateDir}); err != nil {
+		return err
+	}
+	a := &agent.Agent{Host: l.Host, Config: policy.Config{CPUQOS: true}}
+	l.Turn = g.turn(a)
+	return nil
+}

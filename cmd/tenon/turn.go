@@ -1,0 +1,30 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+
+	"tenon.sh/tenon/internal/agent"
+)
+
+// turn returns one turn of a's loop, logged if the user wants to see it.
+func (g *global) turn(a *agent.Agent) func(context.Context) error {
+	return func(ctx context.Context) error {
+		t, err := a.Step(ctx)
+		log := g.log()
+		for _, o := range t.Done {
+			log.Info("write", "step", o.Step.String(), "by", o.Step.Owner, "error", o.Err)
+		}
+		log.Info("turn", "sense", t.Sense, "decide", t.Decide, "act", t.Act)
+		return err
+	}
+}
+
+// log is silent unless --verbose.
+func (g *global) log() *slog.Logger {
+	if !g.verbose {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, nil))
+}

@@ -1,0 +1,121 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// lingerQuiet is how long the rest of a command may take to end after the
+	// command itself before the user is told that Tenon waits for it.
+	lingerQuiet = time.Second
+	lingerPoll  = 20 * time.Millisecond
+)
+
+// wait passes signals on until the command has ended and its group is empty,
+// and returns what the command got.
+func (r *run) wait(started time.Time, base Delay) (Result, error) {
+	procs := r.members
+	if !r.made {
+		procs = func() ([]int, error) { return nil, nil }
+	}
+	meter := newDelayMeter(r.FS, procs, r.process.Pid, base)
+	ended, metered := make(chan struct{}), make(chan struct{})
+	go func() {
+		untilZombie(r.process.Pid)
+		close(ended)
+	}()
+	go func() {
+		meter.run(ended) // the last sample reads the zombie, before it is reaped
+		close(metered)
+	}()
+	for done := false; !done; {
+		select {
+		case s := <-r.caught:
+			pass(r.process, s)
+		case <-metered:
+			done = true
+		}
+	}
+	state, err := r.process.Wait()
+	if err != nil {
+		return Result{Status: 125}, fmt.Errorf("wait for %s: %w", r.Args[0], err)
+	}
+	result := Result{Name: r.Name, Class: r.Class}
+	result.Status, result.Signal = statusOf(state)
+	if r.made {
+		err = r.linger()
+	}
+	result.WallSeconds = time.Since(started).Seconds()
+	r.account(&result, state, meter.total())
+	return result, err
+}
+
+// untilZombie blocks until the child has ended, and leaves it to be reaped.
+func untilZombie(pid int) {
+	for {
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// linger waits until what the command left running has ended too: only then
+// can its group go without taking it out of its class. A signal ends the
+// waiting: the rest goes on where tenon run was started, and is told so.
+func (r *run) linger() error {
+	told := time.Now().Add(lingerQuiet)
+	for {
+		pids, err := r.members()
+		if err != nil || len(pids) == 0 {
+			return nil // a group that is gone is empty
+		}
+		if !told.IsZero() && time.Now().After(told) {
+			told = time.Time{}
+			r.Note(fmt.Sprintf("%s has ended; %s that it started still run in cgroup %s: waiting for them (Ctrl-C or a signal: they go on outside the class)",
+				r.Args[0], list(pids), r.workload.Cgroup))
+		}
+		select {
+		case s := <-r.caught:
+			if s == unix.SIGTSTP {
+				unix.Kill(unix.Getpid(), unix.SIGSTOP)
+			}
+			if s == unix.SIGWINCH || s == unix.SIGCONT || s == unix.SIGTSTP {
+				continue
+			}
+			r.Note(fmt.Sprintf("%s go on outside the class %s", list(pids), r.Class))
+			return r.moveOut()
+		case <-time.After(lingerPoll):
+		}
+	}
+}
+
+// moveOut moves what is left in the group to where this process is.
+func (r *run) moveOut() error {
+	homes, err := r.homes()
+	if err != nil {
+		return err
+	}
+	// New children may appear while we move their parents.
+	for range 100 {
+		pids, err := r.members()
+		if err != nil || len(pids) == 0 {
+			return nil
+		}
+		for _, pid := range pids {
+			for _, dir := range homes {
+				err := os.WriteFile(dir+"/cgroup.procs", fmt.Appendln(nil, pid), 0)
+				if err != nil && !errors.Is(err, syscall.ESRCH) {
+					return fmt.Errorf("move pid %d out of %s: %w", pid, r.workload.Cgroup, err)
+				}
+			}
+		}
+	}
+	return fmt.Errorf("move processes out of %s: new ones keep appearing", r.workload.Cgroup)
+}

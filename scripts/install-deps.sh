@@ -1,0 +1,143 @@
+#!/bin/sh
+# Installs what is missing on a Debian or Ubuntu machine, and nothing else:
+#
+#	install-deps.sh demo   what building and the colocation lab need
+#	install-deps.sh test   also what the tests need, with the kernel image of
+#	                       the virtual machines
+#
+# As root, or through sudo. No service is started or left enabled.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+policy=/usr/sbin/policy-rc.d
+
+say() { echo "install-deps.sh: $*"; }
+fail() { echo "install-deps.sh: $*" >&2; exit 1; }
+has() { PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null; }
+
+as_root() {
+	if [ "$(id -u)" = 0 ]; then
+		"$@"
+	else
+		has sudo || fail "run this as root: there is no sudo, and missing is: $missing"
+		sudo "$@"
+	fi
+}
+
+apt() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@"; }
+
+# add PACKAGE…: the package manager's own choice of words, but only when
+# something goes wrong.
+add() {
+	log=$scratch/install.log
+	if ! apt install -y --no-install-recommends --no-remove "$@" >"$log" 2>&1; then
+		cat "$scratch"/*.log >&2
+		fail "could not install: $*"
+	fi
+}
+
+# need PACKAGE when COMMAND is not there.
+need() { has "$2" || missing="$missing $1"; }
+
+case ${1-} in
+demo | test) ;;
+*) fail "usage: install-deps.sh demo|test" ;;
+esac
+
+begun=$(date +%s)
+missing=
+need nginx-light nginx
+need ffmpeg ffmpeg
+[ -s /etc/ssl/certs/ca-certificates.crt ] || missing="$missing ca-certificates"
+if [ "$1" = test ]; then
+	need wrk wrk
+	need qemu-system-x86 qemu-system-x86_64
+	need busybox-static busybox
+	need cpio cpio
+fi
+go=$("$here/find-go.sh" 2>/dev/null) || missing="$missing Go"
+
+scratch=$(mktemp -d)
+made_policy=
+cleanup() {
+	[ -z "$made_policy" ] || as_root rm -f $policy
+	rm -rf "$scratch"
+}
+trap cleanup EXIT
+trap 'exit 1' INT TERM HUP
+
+# candidate PACKAGE [OPTION…]: the version of PACKAGE that apt would install.
+candidate() {
+	pkg=$1
+	shift
+	apt-cache "$@" policy "$pkg" 2>/dev/null | sed -n 's/^ *Candidate: //p' | grep -v '(none)'
+}
+
+# fresh_enough VERSION: 2:1.21… or newer.
+fresh_enough() { [ "$(echo "$1" | sed -n 's/^\([0-9]*:\)\?1\.\([0-9]*\).*/\2/p')" -ge 21 ] 2>/dev/null; }
+
+# install_go takes Go from the configured suites, or from the backports of
+# this release on the configured mirror.
+install_go() {
+	if fresh_enough "$(candidate golang-go)"; then
+		add golang-go
+		return
+	fi
+	versioned=$(apt-cache pkgnames golang-1. | grep -x 'golang-1\.[0-9]*-go' | sort -rV | head -n 1)
+	if fresh_enough "${versioned#golang-}"; then
+		add "$versioned"
+		return
+	fi
+	codename=$(. /etc/os-release && echo "${VERSION_CODENAME-}")
+	if archive=$("$here/debian-archive.sh" 2>/dev/null) && [ -n "$codename" ]; then
+		# With index files of its own: the machine's sources stay as they are.
+		signed=
+		[ ! -r $keyring ] || signed="[signed-by=$keyring] "
+		cat /etc/apt/sources.list >"$scratch/sources.list" 2>/dev/null || true
+		echo "deb $signed$archive $codename-backports main" >>"$scratch/sources.list"
+		mkdir -p "$scratch/lists/partial"
+		chmod -R a+rX "$scratch"
+		set -- -o "Dir::Etc::SourceList=$scratch/sources.list" -o "Dir::State::Lists=$scratch/lists"
+		if apt "$@" update >"$scratch/update.log" 2>&1 && fresh_enough "$(candidate golang-go "$@" -t "$codename-backports")"; then
+			add "$@" -t "$codename-backports" golang-go
+			return
+		fi
+	fi
+	fail "no Go 1.21 or newer among this machine's packages: install Go into /usr/local/go as https://go.dev/doc/install says, then run this again"
+}
+
+if [ -n "$missing" ]; then
+	has apt-get || fail "no apt-get: install by hand:$missing"
+	say "missing:$missing"
+	# One broken source of several need not matter; if it does, add says so.
+	apt update >"$scratch/update.log" 2>&1 || true
+
+	# Packages ask this file whether they may start their service.
+	if [ ! -e $policy ]; then
+		made_policy=yes
+		printf '#!/bin/sh\nexit 101\n' >"$scratch/policy-rc.d"
+		as_root install -m 755 "$scratch/policy-rc.d" $policy
+	fi
+	packages=$(echo "$missing" | sed 's/ Go$//')
+	[ -z "${packages# }" ] || add $packages
+	case $missing in
+	*nginx*) # nor at the next boot
+		if has systemctl; then as_root systemctl --quiet disable nginx 2>/dev/null || true; fi
+		if has update-rc.d; then as_root env PATH="$PATH:/usr/sbin:/sbin" update-rc.d nginx disable >/dev/null 2>&1 || true; fi
+		;;
+	esac
+	if [ -z "$go" ]; then
+		install_go
+		go=$("$here/find-go.sh")
+	fi
+	say "installed:$missing, in $(($(date +%s) - begun)) s"
+else
+	say "nothing is missing"
+fi
+say "Go is $go, $(cd / && GOTOOLCHAIN=local "$go" env GOVERSION)"
+
+if [ "$1" = test ]; then
+	# Not fatal: the tests that need it say so.
+	kernel=$("$here/../test/vm/kernel.sh") && say "kernel of the virtual machines: $kernel" ||
+		say "without a kernel image the tests in virtual machines are skipped"
+fi

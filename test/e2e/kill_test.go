@@ -1,0 +1,377 @@
+// Package e2e holds tests of the whole product on the running kernel.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tenon.sh/tenon/internal/agent"
+	"tenon.sh/tenon/internal/cgroup"
+	"tenon.sh/tenon/internal/host"
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/policy"
+	"tenon.sh/tenon/internal/proc"
+	"tenon.sh/tenon/internal/task"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// TestRestoreAfterKillLeavesNothing kills everything of Tenon with SIGKILL at
+// full load (the lab, tenon run, and an agent that manages a foreign tree full
+// of odd values), and then runs tenon restore. Every knob and every task
+// attribute of the foreign tree must be as before; no lab process may be left;
+// the user's command must not have noticed.
+func TestRestoreAfterKillLeavesNothing(t *testing.T) {
+	tree := needRoot(t)
+	needPrograms(t, "nginx", "ffmpeg")
+	tenon := build(t)
+	state := t.TempDir()
+	f := plantForeignTree(t, tree)
+	before := f.dump(t)
+	topBefore := topLevel(t, tree)
+
+	// An agent that changes the foreign tree, and is then gone.
+	h, err := host.Open(host.Options{JournalDir: state})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Manage(node.Workload{ID: "web", Class: node.LS, Cgroup: f.path("kubepods/burstable/pod-web"), Meet: f.path("kubepods/burstable")})
+	h.Manage(node.Workload{ID: "job", Class: node.BE, Cgroup: f.path("kubepods/besteffort/pod-job"), Meet: f.path("kubepods/besteffort"),
+		CPULimit: node.Some(unit.MilliCPU(700)), MemoryLimit: node.Some(unit.Bytes(300 << 20))})
+	a := agent.Agent{Host: h, Config: policy.Config{CPUQOS: true, Suppress: policy.Suppress{Enable: true, ThresholdPercent: 40}}}
+	for range 3 {
+		if turn, err := a.Step(t.Context()); err != nil {
+			t.Fatalf("%v\n%v", err, turn)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if cmp.Diff(before, f.dump(t)) == "" {
+		t.Fatal("the agent changed nothing: the test would prove nothing")
+	}
+
+	// A user's command, and the lab in the middle of its run.
+	name := fmt.Sprintf("kill-%d", os.Getpid())
+	run := start(t, tenon, "--state-dir", state, "run", "--qos", "BE", "--name", name, "--cpus", "0.5", "--", "sleep", "600")
+	user := waitForProc(t, tree, "tenon-be/"+name)
+	t.Cleanup(func() { _ = syscall.Kill(user, syscall.SIGKILL) })
+	userBefore := attributes(t, user)
+	out := filepath.Join(t.TempDir(), "lab")
+	lab := start(t, tenon, "--state-dir", state, "lab", "colocation", "--modes", "tenon-65", "--blocks", "9", "--duration", "30s", "--out", out)
+	waitForProc(t, tree, "tenon-lab/kubepods/besteffort/pod-ffmpeg/ffmpeg")
+	waitForProc(t, tree, "tenon-lab/kubepods/burstable/pod-nginx/nginx")
+	time.Sleep(2 * time.Second) // into the measured part: everything runs
+	family := descendants(t, lab.Process.Pid)
+	if len(family) < 3 {
+		t.Fatalf("the lab has only %d processes", len(family))
+	}
+
+	for _, c := range []*exec.Cmd{run, lab} {
+		if err := c.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Wait()
+	}
+	if text, err := exec.Command(tenon, "--state-dir", state, "restore").CombinedOutput(); err != nil {
+		t.Fatalf("tenon restore: %v\n%s", err, text)
+	} else {
+		t.Logf("tenon restore said:\n%s", text)
+	}
+
+	if diff := cmp.Diff(before, f.dump(t)); diff != "" {
+		t.Errorf("knobs and task attributes of the foreign tree (-before +after):\n%s", diff)
+	}
+	for pid, comm := range family {
+		if now, err := proc.Default().PIDStat(pid); err == nil && now.Comm == comm && !zombie(pid) {
+			t.Errorf("lab process %d %s is left", pid, comm)
+		}
+	}
+	if diff := cmp.Diff(userBefore, attributes(t, user)); diff != "" {
+		t.Errorf("the user's command changed:\n%s", diff)
+	}
+	if tree.Exists("tenon-lab") {
+		t.Error("cgroup tenon-lab is left")
+	}
+
+	// The command ends; a second restore removes what it was in.
+	_ = syscall.Kill(user, syscall.SIGKILL)
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		text, err := exec.Command(tenon, "--state-dir", state, "restore").CombinedOutput()
+		if err != nil {
+			t.Fatalf("second tenon restore: %v\n%s", err, text)
+		}
+		if !tree.Exists("tenon-be/" + name) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the group of the ended command is left:\n%s", text)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	if diff := cmp.Diff(topBefore, topLevel(t, tree)); diff != "" {
+		t.Errorf("top-level cgroups (-before +after):\n%s", diff)
+	}
+}
+
+// strict fails where a test that can run here would skip.
+func strict(t *testing.T, why string) {
+	t.Helper()
+	if os.Getenv("TENON_TEST_STRICT") == "1" {
+		t.Fatalf("strict: this test must run here: %s", why)
+	}
+	t.Skip(why)
+}
+
+func needRoot(t *testing.T) *cgroup.Tree {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("short: this test takes half a minute")
+	}
+	if os.Geteuid() != 0 {
+		strict(t, "it makes cgroups: it needs root")
+	}
+	tree, err := cgroup.Detect("/proc")
+	if err != nil {
+		strict(t, err.Error())
+	}
+	return tree
+}
+
+func needPrograms(t *testing.T, names ...string) {
+	t.Helper()
+	for _, n := range names {
+		if _, err := exec.LookPath(n); err != nil {
+			if _, err := os.Stat("/usr/sbin/" + n); err != nil {
+				strict(t, n+" is not installed")
+			}
+		}
+	}
+}
+
+func build(t *testing.T) string {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), "tenon")
+	cmd := exec.Command("go", "build", "-o", bin, "tenon.sh/tenon/cmd/tenon")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build tenon: %v\n%s", err, text)
+	}
+	return bin
+}
+
+// start runs a command in the background and ends it with the test.
+func start(t *testing.T, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	var text bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &text, &text
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("%s %v said:\n%s", name, args, text.String())
+		}
+	})
+	return cmd
+}
+
+// foreign is a cgroup tree as another manager would have made it.
+type foreign struct {
+	tree  *cgroup.Tree
+	root  string
+	tasks []int
+}
+
+func (f foreign) path(p string) node.CgroupPath { return node.CgroupPath(f.root + "/" + p) }
+
+// plantForeignTree makes a kubepods-like tree with odd values: shares 333, a
+// narrow cpuset, a quota with a strange period and a burst, and tasks with
+// policies, nice values and affinities of their own.
+func plantForeignTree(t *testing.T, tree *cgroup.Tree) foreign {
+	t.Helper()
+	f := foreign{tree: tree, root: fmt.Sprintf("tenon-test-foreign-%d", os.Getpid())}
+	pods := []string{"kubepods/burstable/pod-web", "kubepods/besteffort/pod-job"}
+	t.Cleanup(func() {
+		for _, pid := range f.tasks {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if err := tree.RemoveAll(f.root); err != nil {
+			t.Errorf("remove the foreign tree: %v", err)
+		}
+	})
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range pods {
+		check(tree.Make(string(f.path(p))))
+	}
+	be, web := string(f.path("kubepods/besteffort")), string(f.path("kubepods/burstable"))
+	check(tree.WriteCPUWeight(be, cgroup.CPUWeight{Weight: unit.WeightOfShares(333)}))
+	check(tree.WriteCPUWeight(web, cgroup.CPUWeight{Weight: unit.WeightOfShares(7777)}))
+	check(tree.WriteCPUMax(be, cgroup.CPUMax{Quota: 123457 * time.Microsecond, Period: 77 * time.Millisecond, Burst: 11 * time.Millisecond}))
+	check(tree.WriteCPUMax(be+"/pod-job", cgroup.CPUMax{Quota: 123456 * time.Microsecond, Period: 77 * time.Millisecond}))
+	check(tree.WriteMemory(be+"/pod-job", cgroup.Memory{High: unit.MaxBytes, Max: 333 << 20}))
+	check(tree.WriteCPUs(be+"/pod-job", unit.CPUSetOf(0)))
+	for i, pod := range []string{web + "/pod-web", web + "/pod-web", be + "/pod-job", be + "/pod-job"} {
+		cmd := start(t, "sleep", "600")
+		pid := cmd.Process.Pid
+		f.tasks = append(f.tasks, pid)
+		check(tree.Attach(pod, pid))
+		switch i {
+		case 0:
+			check(task.SetAffinity(pid, unit.CPUSetOf(0)))
+		case 1:
+			check(exec.Command("chrt", "--batch", "-p", "0", strconv.Itoa(pid)).Run())
+			check(exec.Command("renice", "-n", "7", "-p", strconv.Itoa(pid)).Run())
+		case 2:
+			check(exec.Command("chrt", "--idle", "-p", "0", strconv.Itoa(pid)).Run())
+		case 3:
+			check(exec.Command("chrt", "--rr", "-p", "3", strconv.Itoa(pid)).Run())
+		}
+	}
+	return f
+}
+
+// dump reads every writable file of the tree in every hierarchy, and the
+// attributes of its tasks.
+func (f foreign) dump(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, pid := range f.tasks {
+		for k, v := range attributes(t, pid) {
+			all[fmt.Sprintf("task %d %s", pid, k)] = v
+		}
+	}
+	for _, controller := range []string{"cpu", "cpuset", "memory", "pids"} {
+		dir, err := f.tree.Dir(controller, f.root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			info, err := d.Info()
+			if err != nil || info.Mode()&0o222 == 0 || volatile(d.Name()) {
+				return err
+			}
+			if text, err := os.ReadFile(path); err == nil {
+				all[path] = string(text)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// volatile names files that are writable but show use, not settings.
+func volatile(name string) bool {
+	for _, part := range []string{"usage", "failcnt", "pressure", "peak", "cgroup.procs", "tasks", "event_control", "force_empty", "watermark", "reclaim"} {
+		if strings.Contains(name, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// attributes are what a task itself has: policy, nice value, affinity, groups.
+func attributes(t *testing.T, pid int) map[string]string {
+	t.Helper()
+	a := map[string]string{}
+	attr, err := task.Attr(pid)
+	if err != nil {
+		t.Fatalf("process %d: %v", pid, err)
+	}
+	cpus, err := task.Affinity(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a["sched"], a["affinity"], a["cgroup"] = fmt.Sprintf("%+v", attr), cpus.String(), string(groups)
+	return a
+}
+
+func topLevel(t *testing.T, tree *cgroup.Tree) []string {
+	t.Helper()
+	names, err := tree.Children("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A foreign tree of another test's run is none of ours.
+	names = slices.DeleteFunc(names, func(n string) bool { return strings.HasPrefix(n, "tenon-test-") })
+	slices.Sort(names)
+	return names
+}
+
+func waitForProc(t *testing.T, tree *cgroup.Tree, path string) int {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), 120*time.Second)
+	defer stop()
+	for {
+		if pids, err := tree.Procs(path); err == nil && len(pids) > 0 {
+			return pids[0]
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("no process in cgroup %s after two minutes", path)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// descendants maps pid and the processes below it to their names.
+func descendants(t *testing.T, pid int) map[int]string {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	children := map[int][]proc.PIDStat{}
+	for _, e := range entries {
+		if p, err := strconv.Atoi(e.Name()); err == nil {
+			if st, err := proc.Default().PIDStat(p); err == nil {
+				children[st.PPID] = append(children[st.PPID], st)
+			}
+		}
+	}
+	found := map[int]string{pid: "tenon"}
+	for queue := []int{pid}; len(queue) > 0; queue = queue[1:] {
+		for _, c := range children[queue[0]] {
+			found[c.PID] = c.Comm
+			queue = append(queue, c.PID)
+		}
+	}
+	return found
+}
+
+func zombie(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	_, rest, _ := strings.Cut(string(text), ") ")
+	return strings.HasPrefix(rest, "Z")
+}

@@ -1,0 +1,135 @@
+package vm
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+// leftovers prints what a command that has ended must not leave behind.
+const leftovers = "find /sys/fs/cgroup -mindepth 1 -type d -name 'tenon*'; pidof nginx ffmpeg tenon"
+
+// withTenon packs the real command line.
+func withTenon(t *testing.T, image *Image) *Image {
+	t.Helper()
+	if err := image.File("/usr/bin/tenon", build(t, []string{"build"}, "./cmd/tenon")); err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+func TestCommandsOnCgroupV2(t *testing.T) {
+	machine(t)
+	const be = "/sys/fs/cgroup/tenon-be"
+	// Both spin on the same CPU for the same time.
+	contend := func(class string) string {
+		return "tenon run --qos " + class + " -o json -- timeout 6 taskset 2 sh -c 'while :; do :; done' 2>/tmp/" + class
+	}
+	commands := []Command{
+		Shell("doctor", "tenon doctor -o json"),
+		Shell("doctor-text", "tenon doctor"),
+		Shell("plan", "tenon plan --qos BE -- true; "+leftovers),
+		Shell("run-be", "tenon run --qos BE --quiet --name probe -- sh -c 'cat /proc/self/cgroup "+be+"/cpu.idle; exit 5'"),
+		Shell("run-limited", "tenon run --qos BE --quiet --name probe --cpus 1.5 --memory 64Mi -- cat "+be+"/probe/cpu.max "+be+"/probe/memory.max"),
+		Shell("run-signalled", "tenon run --qos LS --quiet -- sh -c 'kill -TERM $$'"),
+		Shell("run-contending", contend("LS")+" & "+contend("BE")+"; wait"),
+		Shell("run-contending-ls", "cat /tmp/LS"),
+		Shell("run-contending-be", "cat /tmp/BE"),
+		Shell("run-missing", "tenon run --qos BE -- /no/such/program"),
+		Shell("restore", "tenon restore"),
+		Shell("leftovers", leftovers),
+	}
+	for i := range commands {
+		commands[i].Timeout = time.Minute
+	}
+	report := run(t, withTenon(t, new(Image)), 5*time.Minute, commands...)
+
+	for name, want := range map[string]struct {
+		exit   int
+		output string // exactly, if not empty
+	}{
+		"doctor":        {exit: 0},
+		"doctor-text":   {exit: 0},
+		"run-be":        {exit: 5, output: "0::/tenon-be/probe\n1"},
+		"run-limited":   {exit: 0, output: "150000 100000\n67108864"},
+		"run-signalled": {exit: 128 + 15},
+		"run-missing":   {exit: 127},
+		"restore":       {exit: 0},
+	} {
+		o, ok := report.Outcome(name)
+		if !ok || o.Exit != want.exit || want.output != "" && strings.TrimSpace(o.Output) != want.output {
+			t.Errorf("%s: exit %d, output %q; want exit %d, output %q", name, o.Exit, o.Output, want.exit, want.output)
+		}
+	}
+	t.Run("doctor knows the machine", func(t *testing.T) { checkDoctor(t, report) })
+	t.Run("BE yields to LS", func(t *testing.T) {
+		ls, be := cpuSeconds(t, report, "run-contending-ls"), cpuSeconds(t, report, "run-contending-be")
+		t.Logf("LS got %.2f s, BE %.2f s of one CPU", ls, be)
+		if ls < 5*be {
+			t.Errorf("BE got %.2f s of CPU beside LS with %.2f s", be, ls)
+		}
+	})
+	checkLeftovers(t, report)
+}
+
+func checkDoctor(t *testing.T, report Report) {
+	var d struct {
+		CgroupVersions map[string]int `json:"cgroup_versions"`
+		CPUs           int            `json:"cpus"`
+		SMT            bool           `json:"smt"`
+		Sockets        int            `json:"sockets"`
+		NUMANodes      int            `json:"numa_nodes"`
+		Virtualization string         `json:"virtualization"`
+		Mechanisms     []struct {
+			Name      string `json:"name"`
+			Available string `json:"available"`
+		} `json:"mechanisms"`
+	}
+	o, _ := report.Outcome("doctor")
+	if err := json.Unmarshal([]byte(o.Output), &d); err != nil {
+		t.Fatalf("doctor -o json: %v\n%s", err, o.Output)
+	}
+	if d.CPUs != 8 || !d.SMT || d.Sockets != 2 || d.NUMANodes != 2 || d.Virtualization != "virtual machine" {
+		t.Errorf("doctor sees another machine: %+v", d)
+	}
+	for _, controller := range []string{"cpu", "cpuset", "memory", "pids"} {
+		if d.CgroupVersions[controller] != 2 {
+			t.Errorf("doctor finds %s on cgroup v%d, want v2", controller, d.CgroupVersions[controller])
+		}
+	}
+	answers := make(map[string]string)
+	for _, m := range d.Mechanisms {
+		answers[m.Name] = m.Available
+	}
+	// What Debian's 6.18 cloud kernel has under emulation, and has not.
+	for name, want := range map[string]string{
+		"cpu.idle": "yes", "cpu.max": "yes", "cpu.max.burst": "yes", "cpuset": "yes", "cpuset.cpus.partition": "yes",
+		"memory.max": "yes", "psi": "yes", "psi.cgroup": "yes", "SCHED_IDLE": "yes", "smt": "yes",
+		"core_sched": "no", "perf.hardware": "no", "resctrl.L3": "no", "cpu.bvt_warp_ns": "no",
+	} {
+		if answers[name] != want {
+			t.Errorf("doctor says %q to %s, want %q", answers[name], name, want)
+		}
+	}
+}
+
+// cpuSeconds reads the last line of tenon run -o json.
+func cpuSeconds(t *testing.T, report Report, name string) float64 {
+	t.Helper()
+	o, _ := report.Outcome(name)
+	var result struct {
+		CPUSeconds float64 `json:"cpu_seconds"`
+	}
+	if err := json.Unmarshal([]byte(o.Output), &result); err != nil {
+		t.Fatalf("%s: %v\n%s", name, err, o.Output)
+	}
+	return result.CPUSeconds
+}
+
+func checkLeftovers(t *testing.T, report Report) {
+	t.Helper()
+	if o, ok := report.Outcome("leftovers"); !ok || strings.TrimSpace(o.Output) != "" {
+		t.Errorf("left behind: %q", o.Output)
+	}
+}

@@ -1,0 +1,96 @@
+package vm
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// kernelPackages are the packages whose tests speak to the kernel and
+// therefore run on cgroup v2 as well, as root.
+var kernelPackages = []string{
+	"internal/proc",
+	"internal/cgroup",
+	"internal/task",
+	"internal/journal",
+	"internal/host",
+	"internal/launch",
+}
+
+// skipsInGuest are the tests that cannot run in the guest, and why. Any other
+// skip there is a failure: the guest has all that the tests ask for.
+var skipsInGuest = map[string]string{}
+
+func TestConformanceOnCgroupV2(t *testing.T) {
+	machine(t) // before anything is built
+
+	var image Image
+	var commands []Command
+	for _, pkg := range kernelPackages {
+		source := filepath.Join("../..", pkg)
+		if tests, _ := filepath.Glob(filepath.Join(source, "*_test.go")); len(tests) == 0 {
+			t.Errorf("%s has no tests", pkg)
+			continue
+		}
+		// As under go test: in the package's folder, with its test data.
+		dir := path.Join("/src", pkg)
+		image.Dir(dir)
+		if data := filepath.Join(source, "testdata"); isDir(data) {
+			if err := image.Tree(path.Join(dir, "testdata"), data); err != nil {
+				t.Fatal(err)
+			}
+		}
+		program := path.Join("/tests", pkg)
+		if err := image.File(program, build(t, []string{"test", "-c"}, "./"+pkg)); err != nil {
+			t.Fatal(err)
+		}
+		commands = append(commands, Command{
+			Name:    pkg,
+			Args:    []string{program, "-test.v", "-test.timeout=4m"},
+			Dir:     dir,
+			Env:     []string{"TENON_TEST_STRICT=1"},
+			Timeout: 5 * time.Minute,
+		})
+	}
+
+	report := run(t, &image, 10*time.Minute, commands...)
+	for _, o := range report.Outcomes {
+		t.Run(o.Name, func(t *testing.T) { judge(t, o) })
+	}
+}
+
+// judge reports each test of a test binary that ran in the guest as a test
+// here.
+func judge(t *testing.T, o Outcome) {
+	results := ParseGoTest(o.Output)
+	count := make(map[string]int)
+	for _, r := range results {
+		count[r.Action]++
+		t.Run(r.Name, func(t *testing.T) {
+			switch r.Action {
+			case "FAIL":
+				t.Errorf("failed in the guest:\n%s", r.Output)
+			case "SKIP":
+				if reason, ok := skipsInGuest[o.Name+"."+r.Name]; ok {
+					t.Logf("skipped in the guest: %s", reason)
+				} else {
+					t.Errorf("skipped in the guest, which has all it asks for:\n%s", r.Output)
+				}
+			}
+		})
+	}
+	t.Logf("%d passed, %d failed, %d skipped in %.1f s", count["PASS"], count["FAIL"], count["SKIP"], o.Took.Seconds())
+	if len(results) == 0 {
+		t.Errorf("no test ran:\n%s", o.Output)
+	}
+	if o.Exit != 0 && count["FAIL"] == 0 {
+		t.Errorf("exit status %d without a failed test (a panic, or the time ran out):\n%s", o.Exit, o.Output)
+	}
+}
+
+func isDir(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
+}

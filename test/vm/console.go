@@ -1,0 +1,105 @@
+package vm
+
+import (
+	"bytes"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Lines that the guest prints around the output of the commands; see init.sh
+// and [script]. The leading newline ends a last line that a program left
+// open; [console] takes it off again.
+const (
+	markReady = "@@tenon ready"
+	markBegin = "@@tenon begin " // + name
+	markEnd   = "@@tenon end "   // + exit status
+	markDone  = "@@tenon done"
+)
+
+// A console reads what the guest prints, as an io.Writer, and cuts it into
+// outcomes.
+type console struct {
+	copy     io.Writer
+	begun    time.Time
+	boot     time.Duration
+	outcomes []Outcome
+	done     bool
+
+	line    []byte // not yet ended
+	name    string // the command that runs; "": none
+	since   time.Time
+	output  strings.Builder
+	history []string // the last lines
+}
+
+func newConsole(w io.Writer, begun time.Time) *console {
+	return &console{copy: w, begun: begun}
+}
+
+// Write takes a piece of the guest's output. It fails only if the copy fails.
+func (c *console) Write(p []byte) (int, error) {
+	for piece := range bytes.Lines(p) {
+		c.line = append(c.line, piece...)
+		if piece[len(piece)-1] != '\n' {
+			break
+		}
+		// The guest's terminal ends lines with carriage return and newline.
+		line := strings.TrimRight(string(c.line), "\r\n")
+		c.line = c.line[:0]
+		c.read(line)
+		if _, err := io.WriteString(c.copy, line+"\n"); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}
+
+func (c *console) read(line string) {
+	c.history = append(c.history, line)
+	if len(c.history) > 30 {
+		c.history = c.history[1:]
+	}
+	switch {
+	case line == markReady:
+		c.boot = time.Since(c.begun)
+	case line == markDone:
+		c.done = true
+	case strings.HasPrefix(line, markBegin):
+		c.name = strings.TrimPrefix(line, markBegin)
+		c.since = time.Now()
+		c.output.Reset()
+	case strings.HasPrefix(line, markEnd) && c.name != "":
+		exit, err := strconv.Atoi(strings.TrimPrefix(line, markEnd))
+		if err != nil {
+			exit = -1
+		}
+		c.outcomes = append(c.outcomes, Outcome{
+			Name:   c.name,
+			Exit:   exit,
+			Output: strings.TrimSuffix(c.output.String(), "\n"),
+			Took:   time.Since(c.since),
+		})
+		c.name = ""
+	case c.name != "":
+		c.output.WriteString(line)
+		c.output.WriteByte('\n')
+	}
+}
+
+// where says what the guest was doing last.
+func (c *console) where() string {
+	switch {
+	case c.boot == 0:
+		return "boot"
+	case c.name != "":
+		return "command " + c.name
+	}
+	return "shutdown"
+}
+
+// tail returns the last lines of the console.
+func (c *console) tail() string {
+	return strings.Join(append(c.history, string(c.line)), "\n")
+}

@@ -1,0 +1,50 @@
+package vm
+
+import (
+	"regexp"
+	"strings"
+)
+
+// A TestResult is the fate of one test or subtest of a test binary.
+type TestResult struct {
+	Name   string // TestX or TestX/sub
+	Action string // PASS, FAIL or SKIP
+	Output string // what the test logged
+}
+
+// verdict matches the line with which a test ends.
+var verdict = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \(`)
+
+// switching matches the lines after which output belongs to another test.
+var switching = regexp.MustCompile(`^=== (?:RUN|NAME|CONT)\s+(\S+)$`)
+
+// ParseGoTest reads the output of a test binary run with -test.v and returns
+// its tests in the order in which they ended.
+func ParseGoTest(output string) []TestResult {
+	var results []TestResult
+	logged := make(map[string]*strings.Builder)
+	current := ""
+	for line := range strings.Lines(output) {
+		if m := switching.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
+			current = m[1]
+			continue
+		}
+		if m := verdict.FindStringSubmatch(line); m != nil {
+			r := TestResult{Action: m[1], Name: m[2]}
+			if log := logged[r.Name]; log != nil {
+				r.Output = log.String()
+			}
+			results = append(results, r)
+			current = ""
+			continue
+		}
+		if current == "" {
+			continue
+		}
+		if logged[current] == nil {
+			logged[current] = new(strings.Builder)
+		}
+		logged[current].WriteString(line)
+	}
+	return results
+}

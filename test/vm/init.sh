@@ -1,0 +1,22 @@
+#!/bin/busybox sh
+# The first process of the guest: mounts what a booted machine has, with
+# cgroup v2 alone as systemd does, runs the commands and powers off.
+/bin/busybox mkdir -p /proc /sys /dev /run /tmp /root /bin /var/tmp
+/bin/busybox --install -s /bin
+export PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mkdir -p /dev/pts /dev/shm
+mount -t devpts devpts /dev/pts
+mount -t tmpfs shm /dev/shm
+mount -t tmpfs -o mode=755 run /run
+mount -t tmpfs tmp /tmp
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+chmod 1777 /tmp /var/tmp /dev/shm
+ip link set lo up
+ulimit -n 65536
+echo "@@tenon ready"
+. /commands.sh
+echo "@@tenon done"
+poweroff -f

@@ -1,0 +1,172 @@
+// Package vm boots throw-away virtual machines in software emulation and runs
+// programs in them, so that code is tested against kernels, topologies and
+// cgroup versions that the machine at hand does not have. Nothing of the host
+// but the packed files is visible inside, and nothing inside outlives the run.
+//
+// Emulation needs no hardware support and no privileges. It is ten to twenty
+// times slower than the host and its timing is meaningless: use it for
+// function, never for latency.
+package vm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A Topology is the shape of the CPUs of a machine. Every socket is a NUMA
+// node of its own with its own last-level cache.
+type Topology struct {
+	Sockets        int
+	CoresPerSocket int
+	ThreadsPerCore int
+}
+
+// CPUs returns the number of logical CPUs. Numbers are dense: the threads of
+// core 0 of socket 0 are 0, 1, …; the next core follows.
+func (t Topology) CPUs() int { return t.Sockets * t.CoresPerSocket * t.ThreadsPerCore }
+
+// A Machine is the hardware and the kernel of a virtual machine.
+type Machine struct {
+	Kernel   string // path of a bzImage
+	Topology Topology
+	// MiBPerNode is the memory of each NUMA node in MiB; the unpacked image
+	// has to fit besides what the programs use.
+	MiBPerNode int
+	// KernelArgs are added to the kernel's command line.
+	KernelArgs []string
+}
+
+// TwoSockets is the machine that most tests want: two sockets of two cores of
+// two threads, two NUMA nodes, 1.5 GiB each.
+func TwoSockets(kernel string) Machine {
+	return Machine{
+		Kernel:     kernel,
+		Topology:   Topology{Sockets: 2, CoresPerSocket: 2, ThreadsPerCore: 2},
+		MiBPerNode: 1536,
+	}
+}
+
+// A Command is a program to run in the guest, as root.
+type Command struct {
+	Name    string   // what reports call it; no spaces
+	Args    []string // program and arguments; busybox applets are on PATH
+	Dir     string   // "": /
+	Env     []string // KEY=value, besides PATH and HOME
+	Timeout time.Duration
+}
+
+// Shell is a Command that runs a script of the busybox shell.
+func Shell(name, script string) Command {
+	return Command{Name: name, Args: []string{"sh", "-c", script}}
+}
+
+// An Outcome is what became of a Command.
+type Outcome struct {
+	Name   string
+	Exit   int           // exit status; 128 + signal, 143 on timeout
+	Output string        // standard output and standard error as they came
+	Took   time.Duration // on the host's clock
+}
+
+// A Report is what became of a run.
+type Report struct {
+	Boot     time.Duration // from starting the emulator to the first command
+	Total    time.Duration // until the emulator had exited
+	Outcomes []Outcome     // in the order of the commands
+}
+
+// Outcome returns the outcome of the named command; false if it did not run
+// to its end.
+func (r Report) Outcome(name string) (Outcome, bool) {
+	for _, o := range r.Outcomes {
+		if o.Name == name {
+			return o, true
+		}
+	}
+	return Outcome{}, false
+}
+
+// Run boots the machine with the files of image, runs the commands one after
+// another whatever their exit status, and powers off. Everything the guest
+// prints is copied to console as it comes. The error says that the machine
+// did not get to the end: a command that fails is an Outcome.
+func (m Machine) Run(ctx context.Context, image *Image, commands []Command, console io.Writer) (Report, error) {
+	dir, err := os.MkdirTemp("", "tenon-vm-")
+	if err != nil {
+		return Report{}, err
+	}
+	defer os.RemoveAll(dir)
+
+	initrd := filepath.Join(dir, "initrd.cpio")
+	if err := image.write(initrd, commands); err != nil {
+		return Report{}, fmt.Errorf("pack the image of the virtual machine: %w", err)
+	}
+
+	begun := time.Now()
+	log := newConsole(console, begun)
+	var complaints bytes.Buffer
+	qemu := exec.CommandContext(ctx, emulator, m.arguments(initrd)...)
+	qemu.Stdout = log
+	qemu.Stderr = &complaints
+	qemu.WaitDelay = 5 * time.Second
+	// The emulator dies with us, however we die. The signal is tied to the
+	// thread that starts it, which therefore must live as long.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	err = qemu.Run()
+	report := Report{Boot: log.boot, Total: time.Since(begun), Outcomes: log.outcomes}
+	switch {
+	case ctx.Err() != nil:
+		return report, fmt.Errorf("virtual machine stopped after %.0f s in %s: %w", report.Total.Seconds(), log.where(), ctx.Err())
+	case err != nil:
+		return report, fmt.Errorf("%s: %w: %s", emulator, err, strings.TrimSpace(complaints.String()))
+	case !log.done:
+		return report, errors.Join(fmt.Errorf("virtual machine died in %s", log.where()), errors.New(log.tail()))
+	}
+	return report, nil
+}
+
+// emulator is the program that Run starts, of the Debian package
+// qemu-system-x86.
+const emulator = "qemu-system-x86_64"
+
+// arguments returns the emulator's command line.
+func (m Machine) arguments(initrd string) []string {
+	t := m.Topology
+	args := []string{
+		"-accel", "tcg,thread=single",
+		// Skylake shows siblings that share an L2, as hardware does. Without
+		// leaf 0xd there is no XSAVE, whose emulation slows each switch.
+		"-cpu", "Skylake-Server-v4,level=0xb",
+		"-smp", fmt.Sprintf("%d,sockets=%d,cores=%d,threads=%d", t.CPUs(), t.Sockets, t.CoresPerSocket, t.ThreadsPerCore),
+		"-m", fmt.Sprintf("%dM", m.MiBPerNode*t.Sockets),
+		"-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-no-reboot",
+		"-kernel", m.Kernel, "-initrd", initrd,
+		// tsc=reliable: else the guest finds its TSCs out of step and falls
+		// back to the slow hpet. panic=-1 with -no-reboot ends the emulator.
+		"-append", strings.Join(append([]string{
+			"console=ttyS0", "panic=-1", "quiet", "tsc=reliable", "mitigations=off",
+		}, m.KernelArgs...), " "),
+	}
+	perSocket := t.CoresPerSocket * t.ThreadsPerCore
+	for node := range t.Sockets {
+		args = append(args,
+			"-object", fmt.Sprintf("memory-backend-ram,id=m%d,size=%dM", node, m.MiBPerNode),
+			"-numa", fmt.Sprintf("node,nodeid=%d,cpus=%d-%d,memdev=m%d", node, node*perSocket, (node+1)*perSocket-1, node))
+		for other := range node {
+			args = append(args, "-numa", fmt.Sprintf("dist,src=%d,dst=%d,val=21", other, node))
+		}
+	}
+	return args
+}

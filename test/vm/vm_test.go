@@ -1,0 +1,110 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// machine returns the machine of the tests. Without what it needs it skips
+// the test, or fails it where TENON_TEST_STRICT=1 says that all is installed.
+func machine(t *testing.T) Machine {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("boots a virtual machine: not with -short")
+	}
+	if os.Getenv("TENON_TEST_VM") != "1" {
+		t.Skip("boots a virtual machine in software emulation, which takes minutes: set TENON_TEST_VM=1, as make test does")
+	}
+	for program, pkg := range map[string]string{emulator: "qemu-system-x86", "busybox": "busybox-static"} {
+		if _, err := exec.LookPath(program); err != nil {
+			missing(t, "needs %s: install %s, or run scripts/install-deps.sh test", program, pkg)
+		}
+	}
+	kernel, err := exec.Command("./kernel.sh", "--cached").Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			missing(t, "%s", exit.Stderr)
+		}
+		t.Fatal(err)
+	}
+	return TwoSockets(strings.TrimSpace(string(kernel)))
+}
+
+func missing(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("TENON_TEST_STRICT") == "1" {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf(format, args...)
+}
+
+// run boots the machine, runs the commands and reports what took how long.
+// The test fails if the machine does not get to its end within limit.
+func run(t *testing.T, image *Image, limit time.Duration, commands ...Command) Report {
+	t.Helper()
+	m := machine(t)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	report, err := m.Run(ctx, image, commands, t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("boot %.1f s, whole %.1f s", report.Boot.Seconds(), report.Total.Seconds())
+	for _, o := range report.Outcomes {
+		t.Logf("%-30s exit %d after %.1f s", o.Name, o.Exit, o.Took.Seconds())
+	}
+	return report
+}
+
+// build compiles a package of this module without cgo, so that it runs in a
+// guest without libraries, and returns the path of the program.
+func build(t *testing.T, verb []string, pkg string) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), filepath.Base(pkg))
+	compile := exec.Command("go", append(verb, "-o", program, pkg)...)
+	compile.Dir = "../.."
+	compile.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := compile.CombinedOutput(); err != nil {
+		t.Fatalf("go %s %s: %v\n%s", strings.Join(verb, " "), pkg, err, output)
+	}
+	return program
+}
+
+func TestGuestHasTheTopologyAndControllersAskedFor(t *testing.T) {
+	const cpu = "/sys/devices/system/cpu"
+	want := map[string]struct{ script, output string }{
+		"siblings share a core":     {"cat " + cpu + "/cpu[0-7]/topology/thread_siblings_list | tr '\\n' ' '", "0-1 0-1 2-3 2-3 4-5 4-5 6-7 6-7 "},
+		"sockets have a cache each": {"cat " + cpu + "/cpu[0-7]/cache/index3/shared_cpu_list | uniq | tr '\\n' ' '", "0-3 4-7 "},
+		"sockets are NUMA nodes":    {"cat /sys/devices/system/node/node[01]/cpulist /sys/devices/system/node/node0/distance | tr '\\n' ' '", "0-3 4-7 10 21 "},
+		"cgroup v2 is alone":        {"grep -c ' - cgroup' /proc/self/mountinfo; cut -d' ' -f1-4 /sys/fs/cgroup/cgroup.controllers", "1\ncpuset cpu io memory"},
+		"pressure is counted":       {"ls /proc/pressure | tr '\\n' ' '", "cpu io memory "},
+		"loopback answers":          {"ping -c1 -W5 127.0.0.1 >/dev/null && echo up", "up"},
+		"clock is the tsc":          {"cat /sys/devices/system/clocksource/clocksource0/current_clocksource", "tsc"},
+	}
+	var commands []Command
+	for name, c := range want {
+		commands = append(commands, Shell(strings.ReplaceAll(name, " ", "-"), c.script))
+	}
+	stuck := Shell("stuck", "sleep 1000")
+	stuck.Timeout = time.Second
+	commands = append(commands, Shell("fails", "exit 7"), stuck)
+	report := run(t, new(Image), 2*time.Minute, commands...)
+	for name, c := range want {
+		o, ok := report.Outcome(strings.ReplaceAll(name, " ", "-"))
+		if !ok || o.Exit != 0 || strings.TrimSpace(o.Output) != strings.TrimSpace(c.output) {
+			t.Errorf("%s: exit %d, output %q, want %q", name, o.Exit, o.Output, c.output)
+		}
+	}
+	for name, exit := range map[string]int{"fails": 7, "stuck": 143} {
+		if o, _ := report.Outcome(name); o.Exit != exit {
+			t.Errorf("%s: exit %d, want %d", name, o.Exit, exit)
+		}
+	}
+}
