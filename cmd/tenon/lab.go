@@ -96,6 +96,7 @@ It needs root (for cgroups), nginx and ffmpeg, and two CPUs.`,
 	flags.DurationVar(&c.MaxTime, "max-time", 0, "start no block that would end later than this")
 	flags.Float64Var(&c.Margin, "margin", 1.03, "the P99 ratio to the baseline that must not be reached")
 	flags.Var(&load, "load", "CPU use of nginx alone, in percent of the tested CPUs; sets the offered rate")
+	flags.Float64Var(&c.StealPercent, "max-steal", 1, "steal time, in percent of the tested CPUs, above which a run is void")
 	flags.StringVar(&c.Client, "client", lab.ClientTenon, "load generator: tenon (open loop) or wrk (closed loop)")
 	flags.IntVar(&c.Connections, "connections", 0, "connections of the client (default 256; wrk: 54 scaled to the machine)")
 	flags.IntVar(&c.BEProcesses, "be-processes", 0, "ffmpeg processes (default: 30 on 104 CPUs, scaled, at least enough to fill the CPUs)")
@@ -107,7 +108,7 @@ It needs root (for cgroups), nginx and ffmpeg, and two CPUs.`,
 	flags.StringVar(&c.Out, "out", "", "directory of the results (default ./tenon-lab-TIME)")
 	complete(cmd, "modes", "all", "seed", "exclusive,default,tenon", "exclusive,default-65,tenon-65")
 	complete(cmd, "client", lab.ClientTenon, lab.ClientWrk)
-	for _, name := range []string{"blocks", "duration", "seed", "max-time", "margin", "load", "connections", "be-processes", "be-threads", "port", "cpus", "client-cpus"} {
+	for _, name := range []string{"blocks", "duration", "seed", "max-time", "margin", "load", "max-steal", "connections", "be-processes", "be-threads", "port", "cpus", "client-cpus"} {
 		complete(cmd, name)
 	}
 	return cmd

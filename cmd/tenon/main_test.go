@@ -23,10 +23,12 @@ func TestMain(m *testing.M) {
 }
 
 // TestCommandLine runs testdata/*.txtar. Conditions: [root] — cgroups can be
-// made here. Commands: group, nogroup, nobody, waitfor.
+// made here. Commands: group, newgroup, nobody, waitfor.
 func TestCommandLine(t *testing.T) {
+	deadline, _ := t.Deadline()
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata",
+		Deadline: deadline,
+		Dir:      "testdata",
 		Setup: func(env *testscript.Env) error {
 			// Names of groups are unique to this run: others may use Tenon too.
 			env.Setenv("ID", fmt.Sprintf("test-%d-%d", os.Getpid(), time.Now().UnixNano()%1e6))
@@ -50,9 +52,10 @@ func TestCommandLine(t *testing.T) {
 			return why == nil, nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"group":   group,
-			"nobody":  nobody,
-			"waitfor": waitFor,
+			"group":    group,
+			"newgroup": newGroup,
+			"nobody":   nobody,
+			"waitfor":  waitFor,
 		},
 	})
 }
@@ -89,6 +92,14 @@ func group(ts *testscript.TestScript, neg bool, args []string) {
 	if got := strings.TrimSpace(string(text)); (got == args[2]) == neg {
 		ts.Fatalf("%s/%s is %q, want %q", dir, args[1], got, args[2])
 	}
+}
+
+// newgroup PATH makes a cgroup for the time of the script.
+func newGroup(ts *testscript.TestScript, _ bool, args []string) {
+	tree, err := cgroup.Detect("/proc")
+	ts.Check(err)
+	ts.Check(tree.Make(args[0]))
+	ts.Defer(func() { ts.Check(tree.RemoveAll(args[0])) })
 }
 
 // nobody PROGRAM ARGS runs a program as an unprivileged user. The test's own

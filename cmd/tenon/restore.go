@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/internal/host"
+	"tenon.sh/tenon/internal/journal"
 )
 
 func newRestoreCommand(g *global) *cobra.Command {
@@ -26,24 +28,39 @@ started, and that outlived it, are ended.`,
   sudo tenon restore --dry-run -o json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			h, err := host.Open(host.Options{JournalDir: g.stateDir})
-			if err != nil {
+			report, err := restoreFrom(cmd.Context(), g.stateDir, dryRun)
+			if err != nil && report.Empty() {
 				return needRoot("restore", err)
 			}
-			defer h.Close()
-			restore := h.Restore
-			if dryRun {
-				restore = h.RestorePlan
-			}
-			report, err := restore(cmd.Context())
 			if printed := g.output.print(cmd.OutOrStdout(), report, restored(report, dryRun)); printed != nil {
 				return printed
+			}
+			if err == nil && os.Geteuid() != 0 && !cmd.Flags().Changed("state-dir") {
+				// That was the user's own. Root's may be there as well.
+				var roots host.Report
+				roots, err = restoreFrom(cmd.Context(), journal.DefaultDir, true)
+				if err == nil && !roots.Empty() {
+					err = fmt.Errorf("what root ran is left as it is: %w", os.ErrPermission)
+				}
 			}
 			return needRoot("restore", err)
 		},
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done and do nothing")
 	return cmd
+}
+
+// restoreFrom restores from one journal, or says what it would do.
+func restoreFrom(ctx context.Context, stateDir string, dryRun bool) (host.Report, error) {
+	h, err := host.Open(host.Options{JournalDir: stateDir})
+	if err != nil {
+		return host.Report{}, err
+	}
+	defer h.Close()
+	if dryRun {
+		return h.RestorePlan(ctx)
+	}
+	return h.Restore(ctx)
 }
 
 // restored is the report as text.

@@ -7,7 +7,7 @@ import (
 	"runtime"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/features"
+	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
 	"tenon.sh/tenon/internal/node"
@@ -49,12 +49,20 @@ func (h *Host) probeBPF() node.Answer {
 	if a := exists(btf); a.Verdict != node.Yes {
 		return a
 	}
-	if err := features.HaveProgramType(ebpf.Tracing); err != nil {
+	// The program does nothing, at the trace point that the run-queue delay
+	// needs. The library's own probe loads one without a target, which some
+	// kernels refuse as not permitted.
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: "sched_switch", License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	})
+	if err != nil {
 		if errors.Is(err, os.ErrPermission) {
 			return unknown("load a tracing program: %v", err)
 		}
 		return refused("load a tracing program", err, ebpf.ErrNotSupported)
 	}
+	_ = p.Close()
 	return yes("%s exists and a tracing program loads", btf)
 }
 

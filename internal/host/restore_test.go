@@ -141,7 +141,7 @@ func TestRestoreAfterKill9LeavesNoTrace(t *testing.T) {
 	m := open(t, false)
 	foreign, pid := m.foreign(t)
 	before := m.settings(t, foreign, pid)
-	const rounds = 20
+	const rounds = 12
 	for round := range rounds {
 		dir, group := t.TempDir(), node.CgroupPath(groupName("lab"))
 		var env []string

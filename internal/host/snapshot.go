@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"tenon.sh/tenon/internal/journal"
 	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/unit"
 )
@@ -55,7 +56,8 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	return s, h.readBefore(&s.Knobs)
 }
 
-// readBefore adds the journaled values of the knobs in sight.
+// readBefore adds the journaled values of the knobs in sight. What another
+// Tenon process that still lives has touched is that one's to release.
 func (h *Host) readBefore(k *node.Knobs) error {
 	state, err := h.journal.State()
 	if err != nil {
@@ -63,6 +65,9 @@ func (h *Host) readBefore(k *node.Knobs) error {
 	}
 	for knob, t := range state.Touches {
 		if _, inSight := k.Now[knob]; !inSight {
+			continue
+		}
+		if t.By != h.journal.Session() && h.alive(journal.Process{PID: t.By.PID, Start: t.By.Start}) {
 			continue
 		}
 		if inode, err := h.tree.Inode(string(knob.Cgroup)); err == nil && inode == t.Inode {

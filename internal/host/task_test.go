@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -57,7 +58,8 @@ func obey(in io.Reader, out io.Writer) {
 		case "fork":
 			err = fork()
 		}
-		if errno, failed := err.(syscall.Errno); failed {
+		var errno syscall.Errno
+		if errors.As(err, &errno) {
 			fmt.Fprintln(out, int(errno))
 		} else {
 			fmt.Fprintln(out, "ok")

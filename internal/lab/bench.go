@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"tenon.sh/tenon/internal/cgroup"
 	"tenon.sh/tenon/internal/host"
@@ -84,8 +88,8 @@ func set(ctx context.Context, c Config) (_ *bench, err error) {
 		return nil, err
 	}
 	if b.input = c.Input; b.input == "" {
-		b.status.Now("rendering the clip, once for this machine")
-		if b.input, err = Clip(ctx, b.ffmpegPath, c.CacheDir); err != nil {
+		rendering := func() { b.status.Now("rendering the clip, once for this machine") }
+		if b.input, err = Clip(ctx, b.ffmpegPath, c.CacheDir, rendering); err != nil {
 			return nil, err
 		}
 	}
@@ -156,7 +160,8 @@ func (b *bench) divide() error {
 }
 
 func (b *bench) prepareNGINX() error {
-	dir, err := os.MkdirTemp("", "tenon-lab-")
+	sweep()
+	dir, err := os.MkdirTemp("", fmt.Sprintf("%s%d-", prefix, os.Getpid()))
 	if err != nil {
 		return fmt.Errorf("make a directory for nginx: %w", err)
 	}
@@ -175,6 +180,21 @@ func (b *bench) prepareNGINX() error {
 		return err
 	}
 	return b.nginx.Prepare()
+}
+
+// prefix begins the name of nginx's directory; the lab's process id follows.
+const prefix = "tenon-lab-"
+
+// sweep removes the directories of labs that were killed.
+func sweep() {
+	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*-*"))
+	for _, dir := range dirs {
+		id, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), prefix), "-")
+		pid, err := strconv.Atoi(id)
+		if err == nil && pid > 0 && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+			os.RemoveAll(dir)
+		}
+	}
 }
 
 // stepAside moves the lab's own threads to the client's CPUs. Threads that

@@ -15,38 +15,52 @@ const clientMost = 0.42
 
 // A trial is one measurement on the way to the offered rate.
 type trial struct {
-	ls   float64 // CPUs that the service used
-	busy float64 // share of the client's CPUs that was busy
+	answered float64 // requests per second
+	ls       float64 // CPUs that the service used
+	busy     float64 // share of the client's CPUs that was busy
 }
 
 // findRate looks for the rate at which the service uses target CPUs, starting
-// at first. It stops when the next guess is within 3 % of what was measured,
-// and after four trials in any case. Where the client is the limit, the rate is
-// what it can offer, and limited is true. lines say how it went.
+// at first. It stops when the next guess is within 5 % of what was measured,
+// and after six trials in any case. A trial whose requests were not answered
+// says nothing but "less". Where the client is the limit, the rate is what it
+// can offer, and limited is true. lines say how it went.
 func findRate(target, first float64, measure func(rate float64) (trial, error)) (rate float64, limited bool, lines []string, err error) {
 	rate = threeDigits(first)
-	for range 4 {
+	good := 0.0 // the last rate that was answered
+	for range 6 {
 		t, err := measure(rate)
 		if err != nil {
 			return 0, false, lines, err
 		}
-		if t.ls <= 0 {
-			return 0, false, lines, fmt.Errorf("calibrate the load: nginx used no CPU at %g requests/s", rate)
+		if t.answered < 0.95*rate || t.ls <= 0 {
+			lines = append(lines, fmt.Sprintf("%g requests/s: only %.0f were answered", rate, t.answered))
+			if good == 0 {
+				rate = threeDigits(rate / 2)
+			} else if rate > good {
+				rate = threeDigits((rate + good) / 2)
+			}
+			continue
 		}
 		lines = append(lines, fmt.Sprintf("%g requests/s: nginx uses %.3f CPUs, the client %s of its own", rate, t.ls, percent(t.busy)))
+		good = rate
 		factor := target / t.ls
-		if t.busy > 0 && clientMost/t.busy < factor {
-			factor, limited = clientMost/t.busy, true
-		} else {
-			limited = false
+		limited = t.busy*factor > clientMost
+		if limited {
+			factor = clientMost / t.busy
 		}
-		next := threeDigits(rate * min(max(factor, 0.05), 20))
-		if math.Abs(next/rate-1) <= 0.03 {
+		// A busier server needs less for each request, so a small trial
+		// promises too little, and a disturbed one anything: go in steps.
+		next := threeDigits(rate * min(max(factor, 0.05), 4))
+		if math.Abs(next/rate-1) <= 0.05 {
 			return rate, limited, lines, nil
 		}
 		rate = next
 	}
-	return rate, limited, lines, nil
+	if good == 0 {
+		return 0, false, lines, fmt.Errorf("calibrate the load: nginx answers not even %g requests/s in time: is something else using these CPUs?", 2*rate)
+	}
+	return threeDigits(min(rate, 1.5*good)), limited, lines, nil
 }
 
 func threeDigits(x float64) float64 {
@@ -67,6 +81,13 @@ type solo struct {
 // calibrate finds the batch work's solo rate and the offered rate, once for
 // the experiment, and returns how, a line each.
 func (b *bench) calibrate(ctx context.Context) (s solo, lines, caveats []string, err error) {
+	b.status.Now("calibrating: is the machine quiet")
+	if caveats, err = b.watch(ctx); err != nil {
+		return s, nil, nil, err
+	}
+	for _, c := range caveats {
+		b.status.Keep("%s", c)
+	}
 	b.status.Now("calibrating: ffmpeg alone")
 	if s, err = b.calibrateSolo(ctx); err != nil {
 		return s, nil, nil, err
@@ -146,7 +167,7 @@ func (b *bench) calibrateRate(ctx context.Context) (ls float64, lines []string, 
 			return trial{}, err
 		}
 		ls = m.used.ls
-		return trial{ls: ls, busy: m.client.BusyRatio}, nil
+		return trial{answered: m.client.AchievedRate, ls: ls, busy: m.client.BusyRatio}, nil
 	})
 	if err != nil {
 		return 0, lines, "", err

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // clipName names the recipe below: another recipe gets another name, so a
@@ -41,13 +42,15 @@ func CacheDir() string {
 	return filepath.Join(dir, "tenon")
 }
 
-// Clip returns the path of the lab's own clip in dir and renders it first if
-// it is not there. The clip appears under its name only when it is complete.
-func Clip(ctx context.Context, ffmpeg, dir string) (string, error) {
+// Clip returns the path of the lab's own clip in dir. If it is not there, it
+// calls rendering and renders it. The clip appears under its name only when it
+// is complete.
+func Clip(ctx context.Context, ffmpeg, dir string, rendering func()) (string, error) {
 	clip := filepath.Join(dir, clipName)
 	if info, err := os.Stat(clip); err == nil && info.Size() > 0 {
 		return clip, nil
 	}
+	rendering()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("render the clip: %w", err)
 	}
@@ -57,7 +60,9 @@ func Clip(ctx context.Context, ffmpeg, dir string) (string, error) {
 	}
 	part.Close()
 	defer os.Remove(part.Name()) // nothing, once it is renamed
-	out, err := exec.CommandContext(ctx, ffmpeg, clipArgs(part.Name())...).CombinedOutput()
+	cmd := exec.CommandContext(ctx, ffmpeg, clipArgs(part.Name())...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("render the clip in %s: %w%s", dir, errors.Join(ctx.Err(), err), quoteOutput(out))
 	}

@@ -80,7 +80,7 @@ func small(t *testing.T, modes ...report.Mode) Config {
 		Out: filepath.Join(t.TempDir(), "out"), JournalDir: filepath.Join(t.TempDir(), "journal"),
 		Root:         node.CgroupPath(fmt.Sprintf("tenon-test-%d", os.Getpid())),
 		Self:         []string{os.Args[0], "lab-child"},
-		StealPercent: 100, // a test is not about numbers
+		StealPercent: 100, once: true, // a test is not about numbers
 	}
 	t.Cleanup(func() { nothingLeft(t, c) })
 	return c

@@ -57,6 +57,8 @@ type Config struct {
 
 	Root       node.CgroupPath // Root
 	JournalDir string          // as host.Options
+
+	once bool // void runs are not repeated; for tests
 }
 
 // orDefaults fills in what was not said and names every fault at once.

@@ -140,7 +140,9 @@ func (s *session) runBlock(ctx context.Context, block int) error {
 				again = append(again, mode)
 			}
 		}
-		todo = again
+		if todo = again; s.b.once {
+			return nil
+		}
 	}
 	return nil
 }

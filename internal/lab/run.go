@@ -11,6 +11,10 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
+// foreignMost is the share of the tested CPUs that work outside of the
+// experiment may use: interrupts and the kernel's own threads need some.
+const foreignMost = 0.15
+
 // settle finds the end of the warm-up in what the client measured, at least
 // asked, and discards it. drifts says that the latency had not become
 // stationary.
@@ -125,6 +129,9 @@ func errorCounts(all map[string]int64) map[string]int {
 func (b *bench) judge(r *report.Run, m measurement, t traits) {
 	if limit := b.StealPercent / 100; r.StealRatio > limit {
 		r.Void = append(r.Void, fmt.Sprintf("the hypervisor kept %s of the tested CPUs' time (steal), more than %s", percent(r.StealRatio), percent(limit)))
+	}
+	if share := m.used.foreign / m.used.capacity; share > foreignMost {
+		r.Void = append(r.Void, fmt.Sprintf("other work used %s of the tested CPUs: stop it, or test other CPUs with --cpus", percent(share)))
 	}
 	if m.drifts {
 		r.Warnings = append(r.Warnings, "latency still drifted at the end of the warm-up")

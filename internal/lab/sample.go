@@ -20,6 +20,7 @@ const samplePeriod = 200 * time.Millisecond
 const (
 	lsUsage = iota
 	beUsage
+	spinUsage
 	lsThrottled
 	beThrottled
 	idle
@@ -43,6 +44,7 @@ type sampler struct {
 	fs     proc.FS
 	pods   pods
 	batch  bool
+	spin   bool
 	tested unit.CPUSet
 	ls     []int // processes of the service
 
@@ -130,6 +132,13 @@ func (s *sampler) reading() (reading, error) {
 			r.limit = float64(limit.Quota) / float64(limit.Period)
 		}
 	}
+	if s.spin {
+		spin, err := s.tree.CPUStat(string(s.pods.spinner()))
+		if err != nil {
+			return r, err
+		}
+		r.count[spinUsage] = spin.Usage.Seconds()
+	}
 	if !s.noPSI {
 		p, err := s.fs.Pressure("cpu")
 		if err != nil {
@@ -171,7 +180,8 @@ func readingAt(course []reading, t time.Time) reading {
 // CPUs in use.
 type spent struct {
 	wall           float64 // seconds
-	ls, be, other  float64
+	ls, be, other  float64 // other includes the spinner
+	foreign        float64 // what is not of the experiment
 	stealRatio     float64
 	count          [numCounters]float64
 	busy, capacity float64
@@ -191,6 +201,7 @@ func between(a, b reading, tested int) spent {
 	// The idle counter has steps of 10 ms; the groups' own counters do not.
 	s.busy = min(max(s.busy, s.ls+s.be), s.capacity)
 	s.other = max(s.busy-s.ls-s.be, 0)
+	s.foreign = max(s.other-s.count[spinUsage]/s.wall, 0)
 	return s
 }
 

@@ -41,7 +41,7 @@ func (b *bench) stage(ctx context.Context, t traits, rate float64) (st *stage, e
 			return st, err
 		}
 	}
-	st.sampler = &sampler{tree: b.tree, fs: b.fs, pods: st.pods, batch: t.batch, tested: b.place.Tested}
+	st.sampler = &sampler{tree: b.tree, fs: b.fs, pods: st.pods, batch: t.batch, spin: t.spinner, tested: b.place.Tested}
 	if !t.alone {
 		if st.nginx, err = b.nginx.Start(ctx, b.host, st.pods.nginx(), b.place.Tested); err != nil {
 			return st, err

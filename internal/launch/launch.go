@@ -133,12 +133,21 @@ func (l *Launcher) Run(ctx context.Context, c Command) (Result, error) {
 		}
 	}
 	started := time.Now()
-	base, err := gate.release()
+	base, err := r.begin(gate)
 	if err != nil {
-		r.process.Wait()
+		state, waitErr := r.process.Wait()
+		result := Result{Name: c.Name, Class: c.Class}
+		if waitErr == nil {
+			result.Status, result.Signal = statusOf(state)
+		}
 		var refused *StartError
-		if errors.As(err, &refused) {
+		switch {
+		case errors.As(err, &refused):
 			refused.Name = c.Args[0]
+		case result.Signal != "":
+			// Ended by a signal while it still waited for its first CPU time,
+			// as best-effort work may have to.
+			return result, r.leave()
 		}
 		return Result{}, errors.Join(err, r.leave())
 	}

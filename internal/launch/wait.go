@@ -17,6 +17,24 @@ const (
 	lingerPoll  = 20 * time.Millisecond
 )
 
+// begin lets the command through its gate, and passes signals on meanwhile:
+// on a busy node a best-effort command may wait long for its first CPU time.
+func (r *run) begin(gate *gated) (base Delay, err error) {
+	begun := make(chan struct{})
+	go func() {
+		base, err = gate.release()
+		close(begun)
+	}()
+	for {
+		select {
+		case s := <-r.caught:
+			pass(r.process, s)
+		case <-begun:
+			return base, err
+		}
+	}
+}
+
 // wait passes signals on until the command has ended and its group is empty,
 // and returns what the command got.
 func (r *run) wait(started time.Time, base Delay) (Result, error) {

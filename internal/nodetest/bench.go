@@ -135,14 +135,22 @@ func (b *Bench) becomes(p node.CgroupPath, file, text, want string) error {
 // mustFail requires that err is one of the wanted errors.
 func mustFail(err error, want ...error) error {
 	if err == nil {
-		return fmt.Errorf("accepted, want %v", errors.Join(want...))
+		return fmt.Errorf("accepted, want %s", names(want))
 	}
 	for _, w := range want {
 		if errors.Is(err, w) {
 			return nil
 		}
 	}
-	return fmt.Errorf("refused with %w, want %v", err, errors.Join(want...))
+	return fmt.Errorf("refused with %w, want %s", err, names(want))
+}
+
+func names(errs []error) string {
+	words := make([]string, 0, len(errs))
+	for _, err := range errs {
+		words = append(words, err.Error())
+	}
+	return strings.Join(words, " or ")
 }
 
 // manage shows the group of the fact in snapshots until the fact is done.

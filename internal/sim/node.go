@@ -8,6 +8,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -43,7 +44,7 @@ type Node struct {
 	lastPID   int
 	workloads map[node.WorkloadID]node.Workload
 	before    map[node.Knob]node.Value
-	used      time.Duration // CPU time of the whole node
+	busy      map[unit.CPU]time.Duration
 }
 
 // A group is a cgroup: its files and what it has used.
@@ -69,6 +70,7 @@ func New(o Options) *Node {
 		groups:   map[node.CgroupPath]*group{}, tasks: map[int]*task{}, lastPID: 1000,
 		workloads: map[node.WorkloadID]node.Workload{},
 		before:    map[node.Knob]node.Value{},
+		busy:      map[unit.CPU]time.Duration{},
 	}
 	if n.version == 0 {
 		n.version = 2
@@ -77,10 +79,7 @@ func New(o Options) *Node {
 		n.topology.CPUs = []node.LogicalCPU{{ID: 0, Core: 0}, {ID: 1, Core: 1}}
 	}
 	n.rules = slices.DeleteFunc(rulesOf(n.version), func(r rule) bool { return slices.Contains(o.Without, r.name) })
-	root := &group{files: map[string]string{}}
-	for f, text := range rootFiles[n.version] {
-		root.files[f] = text
-	}
+	root := &group{files: maps.Clone(rootFiles[n.version])}
 	if n.version == 1 {
 		root.files["cpuset.cpus"], root.files["cpuset.mems"] = n.topology.All().String(), n.memoryNodes().String()
 	}
@@ -121,7 +120,8 @@ func (n *Node) Snapshot(context.Context) (node.Snapshot, error) {
 		At:       n.now,
 		Topology: n.topology,
 		Can:      node.Capabilities{},
-		Usage:    node.Usage{CPU: node.Some(n.used), Memory: node.Some(n.memoryOf("")), Steal: node.Some(time.Duration(0))},
+		Usage:    node.Usage{CPU: node.Some(n.groups[""].cpu), Memory: node.Some(n.memoryOf("")), Steal: node.Some(time.Duration(0))},
+		Busy:     maps.Clone(n.busy),
 		Knobs:    node.Knobs{Kernel: n.kernel(), Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{}},
 	}
 	for _, m := range []node.Mechanism{
@@ -177,10 +177,7 @@ func (n *Node) Apply(_ context.Context, s plan.Step) error {
 	if err != nil {
 		return fmt.Errorf("apply %v: %w", s, err)
 	}
-	files := map[string]string{}
-	for f, text := range g.files {
-		files[f] = text
-	}
+	files := maps.Clone(g.files)
 	if err := n.writeKnob(s.Knob, s.To); err != nil {
 		g.files = files
 		return fmt.Errorf("apply %v: %w", s, err)

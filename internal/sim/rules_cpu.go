@@ -39,8 +39,9 @@ func cpuRules() []rule {
 			name: "an idle group shows the weight of idle", files: "cpu.idle",
 			settle: func(o op) string {
 				if o.text == "1" {
-					// WEIGHT_IDLEPRIO is 3 of 1024; cpu.weight rounds it to 0.
-					o.g.files[weightFile(o.n.version)] = map[int]string{1: "3", 2: "0"}[o.n.version]
+					// WEIGHT_IDLEPRIO is 3 of 1024, which is below the least
+					// cpu.weight.
+					o.g.files[weightFile(o.n.version)] = map[int]string{1: "3", 2: "1"}[o.n.version]
 				}
 				return o.text
 			},

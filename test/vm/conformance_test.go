@@ -4,6 +4,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -19,9 +20,22 @@ var kernelPackages = []string{
 	"internal/launch",
 }
 
-// skipsInGuest are the tests that cannot run in the guest, and why. Any other
-// skip there is a failure: the guest has all that the tests ask for.
-var skipsInGuest = map[string]string{}
+// skipsInGuest are the tests that cannot run in the guest, by package and the
+// beginning of their name, and why. Any other skip there is a failure: the
+// guest has all that the tests ask for.
+var skipsInGuest = map[string]string{
+	"internal/cgroup.TestV1": "the guest has no controller on cgroup v1",
+}
+
+// mayBeSkipped returns why a test may be skipped in the guest.
+func mayBeSkipped(pkg, test string) (reason string, ok bool) {
+	for prefix, reason := range skipsInGuest {
+		if strings.HasPrefix(pkg+"."+test, prefix) {
+			return reason, true
+		}
+	}
+	return "", false
+}
 
 func TestConformanceOnCgroupV2(t *testing.T) {
 	machine(t) // before anything is built
@@ -73,7 +87,7 @@ func judge(t *testing.T, o Outcome) {
 			case "FAIL":
 				t.Errorf("failed in the guest:\n%s", r.Output)
 			case "SKIP":
-				if reason, ok := skipsInGuest[o.Name+"."+r.Name]; ok {
+				if reason, ok := mayBeSkipped(o.Name, r.Name); ok {
 					t.Logf("skipped in the guest: %s", reason)
 				} else {
 					t.Errorf("skipped in the guest, which has all it asks for:\n%s", r.Output)

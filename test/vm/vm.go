@@ -83,6 +83,7 @@ type Report struct {
 	Boot     time.Duration // from starting the emulator to the first command
 	Total    time.Duration // until the emulator had exited
 	Outcomes []Outcome     // in the order of the commands
+	Restarts int           // how often the emulator failed before; see [Machine.Run]
 }
 
 // Outcome returns the outcome of the named command; false if it did not run
@@ -100,6 +101,9 @@ func (r Report) Outcome(name string) (Outcome, bool) {
 // another whatever their exit status, and powers off. Everything the guest
 // prints is copied to console as it comes. The error says that the machine
 // did not get to the end: a command that fails is an Outcome.
+//
+// When the emulator itself fails (see [console]), Run starts over with a fresh
+// machine, twice at most; Report.Restarts counts that.
 func (m Machine) Run(ctx context.Context, image *Image, commands []Command, console io.Writer) (Report, error) {
 	dir, err := os.MkdirTemp("", "tenon-vm-")
 	if err != nil {
@@ -111,9 +115,22 @@ func (m Machine) Run(ctx context.Context, image *Image, commands []Command, cons
 	if err := image.write(initrd, commands); err != nil {
 		return Report{}, fmt.Errorf("pack the image of the virtual machine: %w", err)
 	}
+	for restarts := 0; ; restarts++ {
+		report, err := m.boot(ctx, initrd, console)
+		report.Restarts = restarts
+		if !errors.Is(err, errEmulator) || restarts == 2 {
+			return report, err
+		}
+	}
+}
 
+// errEmulator is a death that the emulator is to blame for.
+var errEmulator = errors.New("the emulator ran code that the guest was rewriting (Oops: int3)")
+
+// boot runs the emulator once.
+func (m Machine) boot(ctx context.Context, initrd string, w io.Writer) (Report, error) {
 	begun := time.Now()
-	log := newConsole(console, begun)
+	log := newConsole(w, begun)
 	var complaints bytes.Buffer
 	qemu := exec.CommandContext(ctx, emulator, m.arguments(initrd)...)
 	qemu.Stdout = log
@@ -124,17 +141,20 @@ func (m Machine) Run(ctx context.Context, image *Image, commands []Command, cons
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	err = qemu.Run()
+	err := qemu.Run()
+
 	report := Report{Boot: log.boot, Total: time.Since(begun), Outcomes: log.outcomes}
 	switch {
 	case ctx.Err() != nil:
 		return report, fmt.Errorf("virtual machine stopped after %.0f s in %s: %w", report.Total.Seconds(), log.where(), ctx.Err())
 	case err != nil:
 		return report, fmt.Errorf("%s: %w: %s", emulator, err, strings.TrimSpace(complaints.String()))
-	case !log.done:
-		return report, errors.Join(fmt.Errorf("virtual machine died in %s", log.where()), errors.New(log.tail()))
+	case log.done:
+		return report, nil
+	case log.torn:
+		return report, fmt.Errorf("virtual machine died in %s: %w", log.where(), errEmulator)
 	}
-	return report, nil
+	return report, errors.Join(fmt.Errorf("virtual machine died in %s", log.where()), errors.New(log.tail()))
 }
 
 // emulator is the program that Run starts, of the Debian package
@@ -145,7 +165,7 @@ const emulator = "qemu-system-x86_64"
 func (m Machine) arguments(initrd string) []string {
 	t := m.Topology
 	args := []string{
-		"-accel", "tcg,thread=single",
+		"-accel", "tcg,thread=multi",
 		// Skylake shows siblings that share an L2, as hardware does. Without
 		// leaf 0xd there is no XSAVE, whose emulation slows each switch.
 		"-cpu", "Skylake-Server-v4,level=0xb",
@@ -155,8 +175,9 @@ func (m Machine) arguments(initrd string) []string {
 		"-kernel", m.Kernel, "-initrd", initrd,
 		// tsc=reliable: else the guest finds its TSCs out of step and falls
 		// back to the slow hpet. panic=-1 with -no-reboot ends the emulator.
+		// loglevel=3: complaints about slowness stay out of the outputs.
 		"-append", strings.Join(append([]string{
-			"console=ttyS0", "panic=-1", "quiet", "tsc=reliable", "mitigations=off",
+			"console=ttyS0", "panic=-1", "oops=panic", "loglevel=3", "tsc=reliable", "mitigations=off",
 		}, m.KernelArgs...), " "),
 	}
 	perSocket := t.CoresPerSocket * t.ThreadsPerCore

@@ -56,7 +56,7 @@ func run(t *testing.T, image *Image, limit time.Duration, commands ...Command) R
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("boot %.1f s, whole %.1f s", report.Boot.Seconds(), report.Total.Seconds())
+	t.Logf("boot %.1f s, whole %.1f s, %d restarts", report.Boot.Seconds(), report.Total.Seconds(), report.Restarts)
 	for _, o := range report.Outcomes {
 		t.Logf("%-30s exit %d after %.1f s", o.Name, o.Exit, o.Took.Seconds())
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"runtime"
 	"strings"
 	"testing"
@@ -101,6 +102,29 @@ func TestEveryScheduledRequestHasOneFate(t *testing.T) {
 				t.Errorf("%+v, reconnects %d, void %q", r.Counts, r.Reconnects, r.Void)
 			}
 		})
+	}
+}
+
+func TestAServiceThatDiesVoidsTheRun(t *testing.T) {
+	s := newServer(t, behaviour{})
+	time.AfterFunc(150*time.Millisecond, s.close)
+	r, err := Run(t.Context(), Config{URL: s.url, Rate: 500, Duration: 300 * time.Millisecond, Connections: 8, Timeout: 100 * time.Millisecond, Spin: shared})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Errors.Connect == 0 || r.Errors.Unsent == 0 || len(r.Void) == 0 || len(r.Hints) == 0 {
+		t.Errorf("%+v, void %q, %d hints", r.Counts, r.Void, len(r.Hints))
+	}
+}
+
+func TestIPv6(t *testing.T) {
+	listener, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skipf("no IPv6 here: %v", err)
+	}
+	s := newServerOn(t, behaviour{}, listener)
+	if r, err := Run(t.Context(), Config{URL: s.url, Rate: 100, Duration: 100 * time.Millisecond, Connections: 2, Spin: shared}); err != nil || r.Completed == 0 {
+		t.Errorf("error %v", err)
 	}
 }
 

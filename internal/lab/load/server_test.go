@@ -40,6 +40,11 @@ func newServer(t *testing.T, b behaviour) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newServerOn(t, b, listener)
+}
+
+func newServerOn(t *testing.T, b behaviour, listener net.Listener) *server {
+	t.Helper()
 	if b.answer == "" {
 		b.answer = plainAnswer
 	}

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SocketLimits are the kernel's limits on a client's connections, as text;
+// socketLimits are the kernel's limits on a client's connections, as text;
 // "?" where one could not be read.
-type SocketLimits struct {
+type socketLimits struct {
 	TWReuse   string // net.ipv4.tcp_tw_reuse
 	PortRange string // net.ipv4.ip_local_port_range
 	Somaxconn string // net.core.somaxconn
@@ -22,7 +22,7 @@ type SocketLimits struct {
 // readSocketLimits reads the limits from /proc/sys (another root in tests)
 // and those of process pid; 0 is the caller.
 // Source: Documentation/networking/ip-sysctl.rst, prlimit(2).
-func readSocketLimits(procSys string, pid int) SocketLimits {
+func readSocketLimits(procSys string, pid int) socketLimits {
 	read := func(file string) string {
 		text, err := os.ReadFile(filepath.Join(procSys, file))
 		if err != nil {
@@ -30,7 +30,7 @@ func readSocketLimits(procSys string, pid int) SocketLimits {
 		}
 		return strings.Join(strings.Fields(string(text)), " ")
 	}
-	l := SocketLimits{
+	l := socketLimits{
 		TWReuse:   read("net/ipv4/tcp_tw_reuse"),
 		PortRange: read("net/ipv4/ip_local_port_range"),
 		Somaxconn: read("net/core/somaxconn"),
@@ -43,11 +43,11 @@ func readSocketLimits(procSys string, pid int) SocketLimits {
 	return l
 }
 
-func ownSocketLimits() SocketLimits { return readSocketLimits("/proc/sys", 0) }
+func ownSocketLimits() socketLimits { return readSocketLimits("/proc/sys", 0) }
 
 // socketHints explains why connections fail and what helps, with the present
 // values.
-func socketHints(l SocketLimits) []string {
+func socketHints(l socketLimits) []string {
 	reuse := "is on only for loopback"
 	switch l.TWReuse {
 	case "0":

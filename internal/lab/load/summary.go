@@ -56,17 +56,6 @@ func (e Errors) Total() int64 {
 	return e.Connect + e.Write + e.Read + e.Status + e.Timeout + e.Unsent
 }
 
-// Map returns the kinds that occurred, by their JSON keys.
-func (e Errors) Map() map[string]int {
-	m := map[string]int{}
-	for _, kind := range e.kinds() {
-		if kind.count > 0 {
-			m[kind.name] = int(kind.count)
-		}
-	}
-	return m
-}
-
 type errorKind struct {
 	name, meaning string
 	count         int64

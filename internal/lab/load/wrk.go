@@ -109,9 +109,7 @@ func RunWrk(ctx context.Context, c WrkConfig) (*WrkResult, error) {
 		return nil, fmt.Errorf("%s: %w", line, err)
 	}
 	r.Command = cmd.Args
-	if r.SocketErrors != (WrkSocketErrors{}) {
-		r.Hints = socketHints(limits)
-	}
+	r.explain(limits)
 	return r, nil
 }
 

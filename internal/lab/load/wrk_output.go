@@ -69,7 +69,8 @@ var (
 )
 
 // ParseWrk reads the output of wrk 4 run with --latency. It fails on an
-// output that is not wrk's or not whole. Void is filled in; Hints are not.
+// output that is not wrk's or not whole. Void is filled in; for Hints
+// call Explain.
 func ParseWrk(output string) (*WrkResult, error) {
 	p := wrkParser{result: &WrkResult{Output: output}, seen: map[string]bool{}}
 	for line := range strings.Lines(output) {
@@ -173,6 +174,16 @@ func (p *wrkParser) number(s string, units map[string]float64) float64 {
 		return 0
 	}
 	return v
+}
+
+// Explain fills in Hints if there were socket errors, with the present values
+// of this machine and process. RunWrk has done it, with wrk's own.
+func (r *WrkResult) Explain() { r.explain(ownSocketLimits()) }
+
+func (r *WrkResult) explain(l socketLimits) {
+	if r.SocketErrors != (WrkSocketErrors{}) {
+		r.Hints = socketHints(l)
+	}
 }
 
 // judge fills in Void.

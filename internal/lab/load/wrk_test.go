@@ -90,6 +90,23 @@ func TestParseWrkReadsTheWholeOutput(t *testing.T) {
 	}
 }
 
+func TestSocketErrorsAreExplained(t *testing.T) {
+	for name, explained := range map[string]bool{"connect": true, "timeout": true, "good": false, "status": false} {
+		output, err := os.ReadFile(filepath.Join("testdata", "wrk", name+".txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := ParseWrk(string(output))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Explain()
+		if got := strings.Contains(strings.Join(r.Hints, "\n"), "sysctl -w net.ipv4.tcp_tw_reuse=1"); got != explained {
+			t.Errorf("%s: explained %v, want %v: %q", name, got, explained, r.Hints)
+		}
+	}
+}
+
 func TestParseWrkReadsEveryUnit(t *testing.T) {
 	good, err := os.ReadFile("testdata/wrk/original.txt")
 	if err != nil {

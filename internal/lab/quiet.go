@@ -1,0 +1,54 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"tenon.sh/tenon/internal/unit"
+)
+
+const (
+	// quietWatch is how long the machine is watched before anything starts.
+	quietWatch = 500 * time.Millisecond
+	// quietMost is the busy share of a set of CPUs that is still quiet.
+	quietMost = 0.1
+)
+
+// watch looks how busy other work keeps the CPUs of the experiment before it
+// begins, and returns a caveat for each set that is not quiet. It does not
+// refuse: a user may want to see Tenon on a busy machine.
+func (b *bench) watch(ctx context.Context) ([]string, error) {
+	before, err := b.fs.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("look whether the machine is quiet: %w", err)
+	}
+	begun := time.Now()
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(quietWatch):
+	}
+	after, err := b.fs.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("look whether the machine is quiet: %w", err)
+	}
+	elapsed := time.Since(begun)
+	var caveats []string
+	for _, part := range []struct {
+		name string
+		cpus unit.CPUSet
+	}{{"tested", b.place.Tested}, {"client's", b.place.Client}} {
+		idle := time.Duration(0)
+		for cpu := range part.cpus.All() {
+			x, y := before.PerCPU[cpu], after.PerCPU[cpu]
+			idle += y.Idle + y.IOWait - x.Idle - x.IOWait
+		}
+		busy := 1 - idle.Seconds()/elapsed.Seconds()/float64(part.cpus.Len())
+		if busy > quietMost {
+			caveats = append(caveats, fmt.Sprintf("the machine was not quiet: other work kept the %s CPUs %v busy for %.0f %% of the time before the experiment",
+				part.name, part.cpus, 100*busy))
+		}
+	}
+	return caveats, nil
+}
