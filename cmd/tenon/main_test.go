@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 // made here. Commands: group, newgroup, nobody, waitfor.
 func TestCommandLine(t *testing.T) {
 	deadline, _ := t.Deadline()
-	testscript.Run(t, testscript.Params{
+	testscript.RunT(oneByOne{t}, testscript.Params{
 		Deadline: deadline,
 		Dir:      "testdata",
 		Setup: func(env *testscript.Env) error {
@@ -58,6 +58,15 @@ func TestCommandLine(t *testing.T) {
 			"waitfor":  waitFor,
 		},
 	})
+}
+
+// oneByOne runs the scripts one after the other: they share tenon-be.
+type oneByOne struct{ *testing.T }
+
+func (t oneByOne) Parallel()     {}
+func (t oneByOne) Verbose() bool { return testing.Verbose() }
+func (t oneByOne) Run(name string, f func(testscript.T)) {
+	t.T.Run(name, func(t *testing.T) { f(oneByOne{t}) })
 }
 
 // canMakeGroups makes a group and removes it.
@@ -142,8 +151,10 @@ func copyFile(to, from string) error {
 	return errors.Join(err, out.Close())
 }
 
-// waitfor FILE waits until a file is there; waitfor gone PIDFILE until the
-// process is gone; waitfor alive PIDFILE asserts that it still runs.
+// waitfor FILE waits until there is something in it; waitfor text FILE TEXT until the
+// text is in it; waitfor gone PIDFILE until the process is gone. waitfor alive
+// PIDFILE asserts that it still runs. It is patient: best-effort work on a busy
+// machine takes its time.
 func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 	pid := func() int {
 		n, err := strconv.Atoi(strings.TrimSpace(ts.ReadFile(args[1])))
@@ -151,10 +162,15 @@ func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 		return n
 	}
 	done := func() bool {
-		_, err := os.Stat(ts.MkAbs(args[0]))
-		return err == nil
+		info, err := os.Stat(ts.MkAbs(args[0]))
+		return err == nil && info.Size() > 0
 	}
 	switch args[0] {
+	case "text":
+		done = func() bool {
+			text, err := os.ReadFile(ts.MkAbs(args[1]))
+			return err == nil && strings.Contains(string(text), args[2])
+		}
 	case "gone":
 		p := pid()
 		done = func() bool { return syscall.Kill(p, 0) != nil }
@@ -164,7 +180,7 @@ func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		return
 	}
-	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			ts.Fatalf("waited in vain for %v", args)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ type planFlags struct {
 func newPlanCommand(g *global) *cobra.Command {
 	var f planFlags
 	cmd := &cobra.Command{
-		Use:   "plan [flags]",
+		Use:   "plan [flags] [-- CMD [ARG...]]",
 		Short: "Show what would be written and why, and write nothing",
 		Long: `Show what would be written and why, and write nothing.
 
@@ -43,10 +44,9 @@ directory there), to be treated as best-effort and latency-sensitive. --qos
 shows what tenon run would write for a new command.`,
 		Example: `  tenon plan
   tenon plan --ls system.slice/nginx.service --be system.slice/backup.service --suppress 65
-  tenon plan --qos BE --cpus 1.5 --memory 2Gi`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			t, err := dryRun(cmd.Context(), g, f)
+  tenon plan --qos BE --cpus 1.5 --memory 2Gi -- make -j8`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := dryRun(cmd.Context(), g, f, args)
 			if err != nil {
 				return needRoot("plan", err)
 			}
@@ -64,7 +64,7 @@ shows what tenon run would write for a new command.`,
 }
 
 // dryRun turns the loop without writing.
-func dryRun(ctx context.Context, g *global, f planFlags) (tick.Tick, error) {
+func dryRun(ctx context.Context, g *global, f planFlags, args []string) (tick.Tick, error) {
 	var none tick.Tick
 	if f.suppress < 0 || f.suppress > 100 {
 		return none, usageError{fmt.Errorf("--suppress %d: want a percentage from 1 to 100", f.suppress)}
@@ -74,7 +74,7 @@ func dryRun(ctx context.Context, g *global, f planFlags) (tick.Tick, error) {
 	if err != nil {
 		return none, err
 	}
-	workloads, err := f.workloads(tree)
+	workloads, err := f.workloads(tree, args)
 	if err != nil {
 		return none, err
 	}
@@ -100,7 +100,7 @@ func dryRun(ctx context.Context, g *global, f planFlags) (tick.Tick, error) {
 }
 
 // workloads lists what the flags ask for; without any, what tenon run started.
-func (f planFlags) workloads(tree *cgroup.Tree) ([]node.Workload, error) {
+func (f planFlags) workloads(tree *cgroup.Tree, args []string) ([]node.Workload, error) {
 	var all []node.Workload
 	for _, side := range []struct {
 		class node.Class
@@ -114,17 +114,17 @@ func (f planFlags) workloads(tree *cgroup.Tree) ([]node.Workload, error) {
 			all = append(all, w)
 		}
 	}
-	switch c := f.command.command([]string{"command"}); {
+	switch c := f.command.command(args); {
 	case c.Class != "":
-		if c.Name == "" {
-			c.Name = "NAME"
+		if len(args) == 0 { // any command
+			c.Args, c.Name = []string{"any"}, cmp.Or(c.Name, "NAME")
 		}
 		if err := c.Check(); err != nil {
 			return nil, usageError{err}
 		}
 		all = append(all, c.Workload(""))
-	case c.CPULimit.Known() || c.MemoryLimit.Known() || c.Name != "":
-		return nil, usageError{errors.New("--cpus, --memory and --name are for a new command: add --qos, such as --qos BE")}
+	case c.CPULimit.Known() || c.MemoryLimit.Known() || c.Name != "" || len(args) > 0:
+		return nil, usageError{errors.New("--cpus, --memory, --name and CMD are for a new command: add --qos, such as --qos BE")}
 	}
 	if len(all) > 0 {
 		return all, nil

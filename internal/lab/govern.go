@@ -12,8 +12,10 @@ import (
 )
 
 // governPeriod is the time between two turns of Tenon's loop under the
-// watermark. Without it one turn is enough: what it wrote works in the kernel.
-const governPeriod = 200 * time.Millisecond
+// watermark, half the span of policy's means. The loop shares the client's CPUs, and a
+// turn takes a millisecond or two: more often, and the client would send late.
+// Without the watermark one turn is enough: what it wrote works in the kernel.
+const governPeriod = 500 * time.Millisecond
 
 // watermark is cpuSuppressThresholdPercent of the published experiment.
 const watermark = 65

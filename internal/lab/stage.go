@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"runtime/debug"
 	"time"
 
 	"tenon.sh/tenon/internal/lab/load"
@@ -95,6 +97,10 @@ type measurement struct {
 
 // measure puts the load on the stage.
 func (st *stage) measure(ctx context.Context, order load.Config) (m measurement, err error) {
+	// A collection of the lab's own garbage would disturb the client.
+	runtime.GC()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(512 << 20))
 	sampling, stopSampling := context.WithCancel(ctx)
 	done := make(chan struct{})
 	st.sampler.readings = nil

@@ -25,6 +25,7 @@ type run struct {
 
 // enter makes the group, sets its knobs and moves the waiting gate into it.
 func (r *run) enter(ctx context.Context) error {
+	r.Host.Capabilities() // probes once: not while others wait for the lock
 	unlock, err := lock(r.StateDir)
 	if err != nil {
 		return err
@@ -114,7 +115,7 @@ func (r *run) below(group string) ([]int, error) {
 
 const (
 	lockName    = "launch.lock"
-	lockPatient = 10 * time.Second
+	lockPatient = time.Minute
 	lockPoll    = 5 * time.Millisecond
 )
 

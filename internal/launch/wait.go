@@ -96,8 +96,8 @@ func (r *run) linger() error {
 		}
 		if !told.IsZero() && time.Now().After(told) {
 			told = time.Time{}
-			r.Note(fmt.Sprintf("%s has ended; %s that it started still run in cgroup %s: waiting for them (Ctrl-C or a signal: they go on outside the class)",
-				r.Args[0], list(pids), r.workload.Cgroup))
+			r.Note(fmt.Sprintf("%s has ended; %s that it started still %s in cgroup %s: waiting (Ctrl-C or a signal: the rest goes on outside the class)",
+				r.Args[0], list(pids), verb(pids, "runs", "run"), r.workload.Cgroup))
 		}
 		select {
 		case s := <-r.caught:
@@ -107,11 +107,18 @@ func (r *run) linger() error {
 			if s == unix.SIGWINCH || s == unix.SIGCONT || s == unix.SIGTSTP {
 				continue
 			}
-			r.Note(fmt.Sprintf("%s go on outside the class %s", list(pids), r.Class))
+			r.Note(fmt.Sprintf("%s %s on outside the class %s", list(pids), verb(pids, "goes", "go"), r.Class))
 			return r.moveOut()
 		case <-time.After(lingerPoll):
 		}
 	}
+}
+
+func verb(pids []int, one, many string) string {
+	if len(pids) == 1 {
+		return one
+	}
+	return many
 }
 
 // moveOut moves what is left in the group to where this process is.

@@ -18,6 +18,7 @@ func FuzzParsePIDStat(f *testing.F) {
 	f.Add(statLine(") R ("))
 	f.Add("1 ()")
 	f.Add(")(")
+	f.Add("0()\x00 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0")
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := parsePIDStat(text)
 		if err == nil && (s.UserTime < 0 || s.StartTime < 0 || s.State == 0) {

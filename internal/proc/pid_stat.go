@@ -53,7 +53,10 @@ func parsePIDStat(text string) (PIDStat, error) {
 	if len(f) < 41-first+1 || len(f[0]) != 1 {
 		return PIDStat{}, fmt.Errorf("%d fields: want at least 41", len(f)+first-1)
 	}
-	s.State = f[0][0]
+	// Every state that a kernel has had is a letter (proc_pid_stat(5), field 3).
+	if s.State = f[0][0]; (s.State|0x20) < 'a' || (s.State|0x20) > 'z' {
+		return PIDStat{}, fmt.Errorf("state %q: want a letter", f[0])
+	}
 	var err error
 	integer := func(text string) int64 {
 		n, e := strconv.ParseInt(text, 10, 64)

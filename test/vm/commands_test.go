@@ -2,6 +2,7 @@ package vm
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -19,23 +20,31 @@ func withTenon(t *testing.T, image *Image) *Image {
 	return image
 }
 
+// contend lets LS and BE spin on the same CPU and prints how many microseconds
+// of it each gets in four seconds in which both are there for certain.
+const contend = `
+	hog() { tenon run --qos $1 --quiet -- taskset 2 sh -c 'while :; do :; done' & }
+	got() { sed -n 's/^usage_usec //p' /sys/fs/cgroup/tenon-$1/cpu.stat; }
+	hog LS; ls=$!
+	hog BE; be=$!
+	until pgrep -f '^sh -c while' | grep -c . | grep -q 2; do sleep 0.1; done
+	ls0=$(got ls) be0=$(got be)
+	sleep 4
+	echo $(($(got ls) - ls0)) $(($(got be) - be0))
+	kill $ls $be
+	wait`
+
 func TestCommandsOnCgroupV2(t *testing.T) {
 	machine(t)
 	const be = "/sys/fs/cgroup/tenon-be"
-	// Both spin on the same CPU for the same time.
-	contend := func(class string) string {
-		return "tenon run --qos " + class + " -o json -- timeout 6 taskset 2 sh -c 'while :; do :; done' 2>/tmp/" + class
-	}
 	commands := []Command{
 		Shell("doctor", "tenon doctor -o json"),
 		Shell("doctor-text", "tenon doctor"),
-		Shell("plan", "tenon plan --qos BE -- true; "+leftovers),
+		Shell("plan", "tenon plan --qos BE --name probe && test ! -e "+be),
 		Shell("run-be", "tenon run --qos BE --quiet --name probe -- sh -c 'cat /proc/self/cgroup "+be+"/cpu.idle; exit 5'"),
 		Shell("run-limited", "tenon run --qos BE --quiet --name probe --cpus 1.5 --memory 64Mi -- cat "+be+"/probe/cpu.max "+be+"/probe/memory.max"),
 		Shell("run-signalled", "tenon run --qos LS --quiet -- sh -c 'kill -TERM $$'"),
-		Shell("run-contending", contend("LS")+" & "+contend("BE")+"; wait"),
-		Shell("run-contending-ls", "cat /tmp/LS"),
-		Shell("run-contending-be", "cat /tmp/BE"),
+		Shell("contend", contend),
 		Shell("run-missing", "tenon run --qos BE -- /no/such/program"),
 		Shell("restore", "tenon restore"),
 		Shell("leftovers", leftovers),
@@ -51,6 +60,7 @@ func TestCommandsOnCgroupV2(t *testing.T) {
 	}{
 		"doctor":        {exit: 0},
 		"doctor-text":   {exit: 0},
+		"plan":          {exit: 0},
 		"run-be":        {exit: 5, output: "0::/tenon-be/probe\n1"},
 		"run-limited":   {exit: 0, output: "150000 100000\n67108864"},
 		"run-signalled": {exit: 128 + 15},
@@ -64,10 +74,14 @@ func TestCommandsOnCgroupV2(t *testing.T) {
 	}
 	t.Run("doctor knows the machine", func(t *testing.T) { checkDoctor(t, report) })
 	t.Run("BE yields to LS", func(t *testing.T) {
-		ls, be := cpuSeconds(t, report, "run-contending-ls"), cpuSeconds(t, report, "run-contending-be")
-		t.Logf("LS got %.2f s, BE %.2f s of one CPU", ls, be)
-		if ls < 5*be {
-			t.Errorf("BE got %.2f s of CPU beside LS with %.2f s", be, ls)
+		var ls, be int
+		o, _ := report.Outcome("contend")
+		if _, err := fmt.Sscan(o.Output, &ls, &be); err != nil {
+			t.Fatalf("contend: %v\n%s", err, o.Output)
+		}
+		t.Logf("LS got %d µs, BE %d µs of one CPU", ls, be)
+		if ls < 20*be {
+			t.Errorf("BE got %d µs of CPU beside LS with %d µs", be, ls)
 		}
 	})
 	checkLeftovers(t, report)
@@ -112,19 +126,6 @@ func checkDoctor(t *testing.T, report Report) {
 			t.Errorf("doctor says %q to %s, want %q", answers[name], name, want)
 		}
 	}
-}
-
-// cpuSeconds reads the last line of tenon run -o json.
-func cpuSeconds(t *testing.T, report Report, name string) float64 {
-	t.Helper()
-	o, _ := report.Outcome(name)
-	var result struct {
-		CPUSeconds float64 `json:"cpu_seconds"`
-	}
-	if err := json.Unmarshal([]byte(o.Output), &result); err != nil {
-		t.Fatalf("%s: %v\n%s", name, err, o.Output)
-	}
-	return result.CPUSeconds
 }
 
 func checkLeftovers(t *testing.T, report Report) {

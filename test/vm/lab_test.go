@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -20,20 +21,63 @@ func TestLabOnCgroupV2(t *testing.T) {
 		Name: "lab",
 		Args: []string{
 			"tenon", "lab", "colocation", "--blocks", "1", "--duration", "3s",
-			"--modes", "exclusive,default,tenon", "--load", "30%", "--connections", "8",
-			"--be-processes", "2", "--be-threads", "1", "--input", "/clip.mp4", "--out", "/out",
+			"--modes", "exclusive,default,tenon", "--load", "5%", "--connections", "4",
+			"--cpus", "0-1", "--client-cpus", "2-3",
+			"--be-processes", "1", "--be-threads", "1", "--input", "/clip.mp4", "--out", "/out",
 		},
 		Timeout: 8 * time.Minute,
 	}
 	report := run(t, image, 10*time.Minute, lab,
 		Shell("result", "cat /out/result.json"),
-		Shell("files", "find /out -type f | xargs ls -l"),
+		Shell("runs", "cat /out/runs/*.json"),
+		Shell("page", "grep -c '</html>' /out/report.html"),
 		Shell("leftovers", leftovers))
 
-	if o, ok := report.Outcome("lab"); !ok || o.Exit != 0 {
-		t.Errorf("lab: exit %d\n%s", o.Exit, o.Output)
+	for _, name := range []string{"lab", "page"} {
+		if o, ok := report.Outcome(name); !ok || o.Exit != 0 {
+			t.Errorf("%s: exit %d\n%s", name, o.Exit, o.Output)
+		}
 	}
 	checkLeftovers(t, report)
+	t.Run("every run did its mode", func(t *testing.T) { checkRuns(t, report) })
+	t.Run("the result has its keys", func(t *testing.T) { checkResult(t, report) })
+}
+
+// checkRuns reads the raw data of all runs, void or not.
+func checkRuns(t *testing.T, report Report) {
+	o, _ := report.Outcome("runs")
+	requests := int64(0)
+	frames := make(map[string]float64)
+	writes := make(map[string]string)
+	for decoder := json.NewDecoder(strings.NewReader(o.Output)); decoder.More(); {
+		var run struct {
+			Mode     string   `json:"mode"`
+			Void     []string `json:"void"`
+			Requests int64    `json:"requests"`
+			Frames   float64  `json:"be_frames"`
+			Writes   []string `json:"writes"`
+		}
+		if err := decoder.Decode(&run); err != nil {
+			t.Fatalf("runs/*.json: %v\n%s", err, o.Output)
+		}
+		t.Logf("%-10s %5d requests, %5.1f frames, writes %q, void %q", run.Mode, run.Requests, run.Frames, run.Writes, run.Void)
+		requests += run.Requests
+		frames[run.Mode] += run.Frames
+		writes[run.Mode] += strings.Join(run.Writes, "\n")
+	}
+	if requests == 0 {
+		t.Error("nginx has answered nothing")
+	}
+	if frames["exclusive"] != 0 || frames["default"] == 0 || frames["tenon"] == 0 {
+		t.Errorf("frames encoded %v: want none in exclusive, some in default and tenon", frames)
+	}
+	if w := writes["tenon"]; !strings.Contains(w, "besteffort") || !strings.Contains(w, "idle") {
+		t.Errorf("mode tenon has not made the best-effort class idle; it wrote %q", w)
+	}
+}
+
+// checkResult looks for the documented keys of result.json.
+func checkResult(t *testing.T, report Report) {
 	o, _ := report.Outcome("result")
 	var result struct {
 		Modes    map[string]map[string]any `json:"modes"`
@@ -63,6 +107,29 @@ func TestLabOnCgroupV2(t *testing.T) {
 			}
 		}
 	}
+}
+
+// realPrograms packs the nginx and the ffmpeg of this machine with all they
+// need to run.
+func realPrograms(t *testing.T) *Image {
+	t.Helper()
+	image := new(Image)
+	for program, pkg := range map[string]string{"nginx": "nginx-light", "ffmpeg": "ffmpeg", "ffprobe": "ffmpeg"} {
+		host, err := exec.LookPath(program)
+		if err != nil {
+			// nginx lives where only root looks for programs.
+			host, err = exec.LookPath("/usr/sbin/" + program)
+		}
+		if err != nil {
+			missing(t, "needs %s: install %s, or run scripts/install-deps.sh test", program, pkg)
+		}
+		if err := image.Program("/usr/bin/"+program, host); err != nil {
+			t.Fatal(err)
+		}
+	}
+	image.Dir("/var/log/nginx")
+	image.Dir("/var/lib/nginx")
+	return image
 }
 
 // smallClip renders a film that an emulated machine transcodes in a moment.
