@@ -16,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"tenon.sh/tenon/internal/cgroup"
+	"tenon.sh/tenon/internal/launch"
 )
 
 func TestMain(m *testing.M) {
@@ -31,10 +32,17 @@ func TestCommandLine(t *testing.T) {
 		Dir:      "testdata",
 		Setup: func(env *testscript.Env) error {
 			// Names of groups are unique to this run: others may use Tenon too.
-			env.Setenv("ID", fmt.Sprintf("test-%d-%d", os.Getpid(), time.Now().UnixNano()%1e6))
+			id := fmt.Sprintf("test-%d-%d", os.Getpid(), time.Now().UnixNano()%1e6)
+			env.Setenv("ID", id)
 			env.Setenv("STATE", env.WorkDir+"/state")
 			env.Setenv("XDG_RUNTIME_DIR", env.WorkDir)
 			if tree, err := cgroup.Detect("/proc"); err == nil {
+				env.Defer(func() { // what a failed script leaves
+					_ = tree.RemoveAll(launch.BestEffortGroup + "/" + id)
+					if left, err := tree.Children(launch.BestEffortGroup); err == nil && len(left) == 0 {
+						_ = tree.Remove(launch.BestEffortGroup)
+					}
+				})
 				if dir, err := tree.Dir("cpu", ""); err == nil {
 					env.Setenv("CPU", dir)
 				}
@@ -175,9 +183,11 @@ func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 		p := pid()
 		done = func() bool { return syscall.Kill(p, 0) != nil }
 	case "alive":
-		if err := syscall.Kill(pid(), 0); err != nil {
-			ts.Fatalf("process %d: %v", pid(), err)
+		p := pid()
+		if err := syscall.Kill(p, 0); err != nil {
+			ts.Fatalf("process %d: %v", p, err)
 		}
+		ts.Defer(func() { syscall.Kill(p, syscall.SIGKILL) }) // if the script fails
 		return
 	}
 	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(10 * time.Millisecond) {

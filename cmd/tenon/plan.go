@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -74,7 +75,11 @@ func dryRun(ctx context.Context, g *global, f planFlags, args []string) (tick.Ti
 	if err != nil {
 		return none, err
 	}
-	workloads, err := f.workloads(tree, args)
+	root, err := launchRoot(tree, fs)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "tenon: as this user tenon run would write nothing (%v); this is for root\n", err)
+	}
+	workloads, err := f.workloads(tree, root, args)
 	if err != nil {
 		return none, err
 	}
@@ -100,7 +105,7 @@ func dryRun(ctx context.Context, g *global, f planFlags, args []string) (tick.Ti
 }
 
 // workloads lists what the flags ask for; without any, what tenon run started.
-func (f planFlags) workloads(tree *cgroup.Tree, args []string) ([]node.Workload, error) {
+func (f planFlags) workloads(tree *cgroup.Tree, root node.CgroupPath, args []string) ([]node.Workload, error) {
 	var all []node.Workload
 	for _, side := range []struct {
 		class node.Class
@@ -122,14 +127,14 @@ func (f planFlags) workloads(tree *cgroup.Tree, args []string) ([]node.Workload,
 		if err := c.Check(); err != nil {
 			return nil, usageError{err}
 		}
-		all = append(all, c.Workload(""))
+		all = append(all, c.Workload(root))
 	case c.CPULimit.Known() || c.MemoryLimit.Known() || c.Name != "" || len(args) > 0:
 		return nil, usageError{errors.New("--cpus, --memory, --name and CMD are for a new command: add --qos, such as --qos BE")}
 	}
 	if len(all) > 0 {
 		return all, nil
 	}
-	return launched(tree), nil
+	return launched(tree, root), nil
 }
 
 // existing is a cgroup that is there already, taken as of the given class.
@@ -145,16 +150,16 @@ func existing(tree *cgroup.Tree, class node.Class, path string) (node.Workload, 
 }
 
 // launched lists the commands of tenon run that are here now.
-func launched(tree *cgroup.Tree) []node.Workload {
+func launched(tree *cgroup.Tree, root node.CgroupPath) []node.Workload {
 	var all []node.Workload
 	for _, class := range []node.Class{node.LS, node.BE} {
-		meet := launch.Command{Class: class}.Workload("").Meet
+		meet := launch.Command{Class: class}.Workload(root).Meet
 		names, err := tree.Children(string(meet))
 		if err != nil {
 			continue // no such group: nothing of this class runs
 		}
 		for _, name := range names {
-			all = append(all, withLimits(tree, launch.Command{Class: class, Name: name}.Workload("")))
+			all = append(all, withLimits(tree, launch.Command{Class: class, Name: name}.Workload(root)))
 		}
 	}
 	return all

@@ -12,6 +12,7 @@ import (
 	"tenon.sh/tenon/internal/cgroup"
 	"tenon.sh/tenon/internal/host"
 	"tenon.sh/tenon/internal/launch"
+	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/policy"
 	"tenon.sh/tenon/internal/proc"
 )
@@ -130,11 +131,9 @@ func openLauncher(l *launch.Launcher, g *global) error {
 	if err != nil {
 		return err
 	}
-	l.Tree, l.Root = tree, ""
-	if os.Geteuid() != 0 {
-		if l.Root, err = launch.Delegated(tree, l.FS); err != nil {
-			return err
-		}
+	l.Tree = tree
+	if l.Root, err = launchRoot(tree, l.FS); err != nil {
+		return err
 	}
 	if l.Host, err = host.Open(host.Options{Tree: tree, FS: l.FS, JournalDir: g.stateDir}); err != nil {
 		return err
@@ -142,4 +141,13 @@ func openLauncher(l *launch.Launcher, g *global) error {
 	a := &agent.Agent{Host: l.Host, Config: policy.Config{CPUQOS: true}}
 	l.Turn = g.turn(a)
 	return nil
+}
+
+// launchRoot is the cgroup below which this user may launch commands: the root
+// of the hierarchy for root, else one that was delegated.
+func launchRoot(tree *cgroup.Tree, fs proc.FS) (node.CgroupPath, error) {
+	if os.Geteuid() == 0 {
+		return "", nil
+	}
+	return launch.Delegated(tree, fs)
 }

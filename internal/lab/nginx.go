@@ -36,7 +36,9 @@ const pageSize = 612
 // the published experiment; keepalive_requests is what nginx 1.18 did not cut
 // short there, and must not here.
 func (n NGINX) Config() string {
+	connections := max(1024, n.Connections+128)
 	return fmt.Sprintf(`worker_processes %d;
+worker_rlimit_nofile %d;
 pid %s;
 error_log stderr error;
 events {
@@ -54,7 +56,7 @@ http {
         index index.html;
     }
 }
-`, n.Workers, quote(n.file("nginx.pid")), max(1024, n.Connections+128), quote(n.file("body")), n.Address, quote(n.file("html")))
+`, n.Workers, 2*connections, quote(n.file("nginx.pid")), connections, quote(n.file("body")), n.Address, quote(n.file("html")))
 }
 
 func quote(path string) string { return strconv.Quote(path) }

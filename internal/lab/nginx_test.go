@@ -13,6 +13,7 @@ import (
 func TestNGINXConfig(t *testing.T) {
 	got := NGINX{Dir: "/run/lab", Address: "127.0.0.1:8000", Workers: 6, Connections: 2000}.Config()
 	want := `worker_processes 6;
+worker_rlimit_nofile 4256;
 pid "/run/lab/nginx.pid";
 error_log stderr error;
 events {

@@ -51,7 +51,7 @@ func (s *status) Clear() {
 	}
 }
 
-// A pace tells how long the rest will take, from how long runs took.
+// An eta tells how long the rest will take, from how long runs took.
 type eta struct {
 	begun time.Time
 	done  int // runs

@@ -1,8 +1,11 @@
 package launch
 
 import (
+	"runtime"
 	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"tenon.sh/tenon/internal/proc"
 )
@@ -34,9 +37,11 @@ const (
 	// samplePeriod is the shortest time between two samples; what a thread
 	// waits in its last period is lost.
 	samplePeriod = 200 * time.Millisecond
-	// sampleShare bounds the cost: a sample that took t is followed by a
-	// pause of at least sampleShare·t, that is, 0.5 % of one CPU.
-	sampleShare = 200
+	// sampleShare bounds the cost: a sample that took t of CPU time is
+	// followed by a pause of sampleShare·t, that is, 0.5 % of one CPU, up to
+	// the longest pause.
+	sampleShare  = 200
+	longestPause = 2 * time.Second
 )
 
 // newDelayMeter returns a meter of main, which starts with base on its
@@ -75,6 +80,8 @@ func (m *delayMeter) sample() {
 
 // run samples until stop is closed, and once more at the end.
 func (m *delayMeter) run(stop <-chan struct{}) {
+	runtime.LockOSThread() // its CPU time is the cost of the samples
+	defer runtime.UnlockOSThread()
 	for pause := samplePeriod / 4; ; {
 		select {
 		case <-stop:
@@ -82,10 +89,17 @@ func (m *delayMeter) run(stop <-chan struct{}) {
 			return
 		case <-time.After(pause):
 		}
-		start := time.Now()
+		start := threadCPU()
 		m.sample()
-		pause = max(samplePeriod, sampleShare*time.Since(start))
+		pause = min(max(samplePeriod, sampleShare*(threadCPU()-start)), longestPause)
 	}
+}
+
+// threadCPU is the CPU time of the calling thread.
+func threadCPU() time.Duration {
+	var u unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_THREAD, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // total returns the sums over all threads seen so far.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -66,21 +67,27 @@ func startGate(program []string, order gateOrder) (*gated, error) {
 	return g, nil
 }
 
+// A baseline is what the gate had used up when it became the command, which
+// inherits its counters.
+type baseline struct {
+	thread Delay         // of the thread that lives on
+	cpu    time.Duration // of the whole process
+}
+
 // release lets the command through, waits until it runs, and returns what the
-// gate's thread had run and waited until then: the command inherits these
-// counters. The error is a *StartError if the kernel refused the command.
-func (g *gated) release() (Delay, error) {
+// gate had used until then. The error is a *StartError if the kernel refused the command.
+func (g *gated) release() (baseline, error) {
 	defer g.close()
 	if _, err := g.open.Write([]byte{1}); err != nil {
-		return Delay{}, fmt.Errorf("open the gate: %w", err)
+		return baseline{}, fmt.Errorf("open the gate: %w", err)
 	}
 	text, err := io.ReadAll(g.report) // until exec closes the pipe
 	if err != nil {
-		return Delay{}, fmt.Errorf("read the gate's report: %w", err)
+		return baseline{}, fmt.Errorf("read the gate's report: %w", err)
 	}
-	var base Delay
+	var base baseline
 	var errno syscall.Errno
-	if n, _ := fmt.Sscan(string(text), &base.Seen, &base.Waited, &errno); n < 2 {
+	if n, _ := fmt.Sscan(string(text), &base.thread.Seen, &base.thread.Waited, &base.cpu, &errno); n < 3 {
 		return base, fmt.Errorf("the gate ended before it became the command (report %q)", text)
 	}
 	if errno != 0 {
@@ -140,14 +147,17 @@ func Gate(args []string) {
 }
 
 // counters returns the calling thread's time on a CPU and time spent ready
-// and waiting, in ns, as /proc/thread-self/schedstat shows them; zeros if the
-// kernel does not.
+// and waiting, as /proc/thread-self/schedstat shows them, and the CPU time of
+// the process, all in ns. What the kernel does not show is 0.
 func counters() string {
+	run, delay := "0", "0"
 	text, _ := os.ReadFile("/proc/thread-self/schedstat")
 	if f := strings.Fields(string(text)); len(f) == 3 {
-		return f[0] + " " + f[1]
+		run, delay = f[0], f[1]
 	}
-	return "0 0"
+	var u unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &u)
+	return fmt.Sprint(run, " ", delay, " ", u.Utime.Nano()+u.Stime.Nano())
 }
 
 // A StartError says that the command itself could not be started.

@@ -2,8 +2,8 @@ package launch
 
 import (
 	"fmt"
-	"os"
 	"strings"
+	"time"
 
 	"tenon.sh/tenon/internal/node"
 )
@@ -39,10 +39,9 @@ type Result struct {
 // coverageWhole is the coverage from which the sampled delays stand for all.
 const coverageWhole = 0.95
 
-// account fills in what the group, or else the kernel's resource usage of the
-// process, says that the command got.
-func (r *run) account(to *Result, state *os.ProcessState, d Delay) {
-	cpu := state.UserTime() + state.SystemTime()
+// account fills in what the command got: by its group or, without one, by the
+// CPU time of the process.
+func (r *run) account(to *Result, cpu time.Duration, d Delay) {
 	if r.made {
 		if s, err := r.Tree.CPUStat(string(r.workload.Cgroup)); err == nil {
 			cpu = s.Usage
@@ -52,6 +51,7 @@ func (r *run) account(to *Result, state *os.ProcessState, d Delay) {
 			to.OOMKills = e.OOMKill
 		}
 	}
+	cpu = max(cpu, 0)
 	to.CPUSeconds = cpu.Seconds()
 	to.WaitedSeconds = d.Waited.Seconds()
 	if cpu > 0 {

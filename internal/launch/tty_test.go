@@ -14,17 +14,35 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tenon.sh/tenon/internal/cgroup"
 	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/proc"
 )
 
-// launcherEnv makes the test binary launch its arguments.
-const launcherEnv = "TENON_TEST_LAUNCH"
+const (
+	// launcherEnv makes the test binary launch its arguments, without a
+	// cgroup unless rootEnv names the one below which to make it.
+	launcherEnv = "TENON_TEST_LAUNCH"
+	rootEnv     = "TENON_TEST_ROOT"
+	stateEnv    = "TENON_TEST_STATE"
+)
 
 // launchArguments is what the test binary does as a launcher.
 func launchArguments() {
 	l := &Launcher{FS: proc.Default(), Program: os.Args[:1], Yield: true, Note: func(string) {}}
-	r, err := l.Run(context.Background(), Command{Class: node.LS, Args: os.Args[1:]})
+	c := Command{Class: node.LS, Args: os.Args[1:]}
+	if root := os.Getenv(rootEnv); root != "" {
+		tree, err := cgroup.Detect("/proc")
+		if err == nil {
+			l, err = newLauncher(tree, node.CgroupPath(root), os.Getenv(stateEnv))
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(125)
+		}
+		c.Class, c.Name = node.BE, "job"
+	}
+	r, err := l.Run(context.Background(), c)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(125)
@@ -33,10 +51,10 @@ func launchArguments() {
 }
 
 // startLauncher starts a launcher of a shell script as a process of its own.
-func startLauncher(t *testing.T, script string, attr *syscall.SysProcAttr, stdin *os.File) *exec.Cmd {
+func startLauncher(t *testing.T, script string, attr *syscall.SysProcAttr, stdin *os.File, env ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "sh", "-c", script)
-	cmd.Env = append(os.Environ(), launcherEnv+"=1")
+	cmd.Env = append(append(os.Environ(), launcherEnv+"=1"), env...)
 	cmd.SysProcAttr, cmd.Stderr = attr, os.Stderr
 	if stdin != nil {
 		cmd.Stdin = stdin

@@ -19,7 +19,7 @@ const (
 
 // begin lets the command through its gate, and passes signals on meanwhile:
 // on a busy node a best-effort command may wait long for its first CPU time.
-func (r *run) begin(gate *gated) (base Delay, err error) {
+func (r *run) begin(gate *gated) (base baseline, err error) {
 	begun := make(chan struct{})
 	go func() {
 		base, err = gate.release()
@@ -37,12 +37,12 @@ func (r *run) begin(gate *gated) (base Delay, err error) {
 
 // wait passes signals on until the command has ended and its group is empty,
 // and returns what the command got.
-func (r *run) wait(started time.Time, base Delay) (Result, error) {
+func (r *run) wait(started time.Time, base baseline) (Result, error) {
 	procs := r.members
 	if !r.made {
 		procs = func() ([]int, error) { return nil, nil }
 	}
-	meter := newDelayMeter(r.FS, procs, r.process.Pid, base)
+	meter := newDelayMeter(r.FS, procs, r.process.Pid, base.thread)
 	ended, metered := make(chan struct{}), make(chan struct{})
 	go func() {
 		untilZombie(r.process.Pid)
@@ -70,7 +70,7 @@ func (r *run) wait(started time.Time, base Delay) (Result, error) {
 		err = r.linger()
 	}
 	result.WallSeconds = time.Since(started).Seconds()
-	r.account(&result, state, meter.total())
+	r.account(&result, state.UserTime()+state.SystemTime()-base.cpu, meter.total())
 	return result, err
 }
 

@@ -23,11 +23,11 @@ func withTenon(t *testing.T, image *Image) *Image {
 // contend lets LS and BE spin on the same CPU and prints how many microseconds
 // of it each gets in four seconds in which both are there for certain.
 const contend = `
-	hog() { tenon run --qos $1 --quiet -- taskset 2 sh -c 'while :; do :; done' & }
+	hog() { tenon run --qos $1 --quiet -- taskset 2 sh -c "touch /tmp/$1; while :; do :; done" & }
+	here() { until test -e /tmp/$1; do sleep 0.1; done; }
 	got() { sed -n 's/^usage_usec //p' /sys/fs/cgroup/tenon-$1/cpu.stat; }
-	hog LS; ls=$!
-	hog BE; be=$!
-	until pgrep -f '^sh -c while' | grep -c . | grep -q 2; do sleep 0.1; done
+	hog BE; be=$!; here BE
+	hog LS; ls=$!; here LS
 	ls0=$(got ls) be0=$(got be)
 	sleep 4
 	echo $(($(got ls) - ls0)) $(($(got be) - be0))
