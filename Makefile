@@ -1,7 +1,9 @@
 # Every target says what it does; `make help` lists them.
 SHELL  := /bin/bash
-PATH   := $(PATH):/usr/local/go/bin
+
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo -E env "PATH=$$PATH")
+GO     ?= $(shell scripts/find-go.sh 2>/dev/null || echo go)
+export GOTOOLCHAIN ?= auto
 STAGE  := scripts/stage.sh
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 export CGO_ENABLED := 0
@@ -18,28 +20,28 @@ demo: ## install what is missing, build, run the three-mode experiment on this m
 
 .PHONY: build
 build: ## build bin/tenon
-	go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/tenon ./cmd/tenon
+	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/tenon ./cmd/tenon
 
 .PHONY: test
 test: ## install what is missing, run every test: as a user, as root, in a VM, and a short experiment
 	$(STAGE) tools 10m scripts/install-deps.sh test
 	$(STAGE) vet 10m $(MAKE) --no-print-directory vet lint
 	$(STAGE) user 10m scripts/test-user.sh
-	$(STAGE) root 15m $(SUDO) env TENON_TEST_STRICT=1 go test -count=1 -timeout 14m ./...
-	$(STAGE) vm 25m env TENON_TEST_STRICT=1 TENON_TEST_VM=1 go test -count=1 -timeout 24m -v ./test/vm
+	$(STAGE) root 15m $(SUDO) env TENON_TEST_STRICT=1 $(GO) test -count=1 -timeout 14m ./...
+	$(STAGE) vm 25m env TENON_TEST_STRICT=1 TENON_TEST_VM=1 $(GO) test -count=1 -timeout 24m -v ./test/vm
 
 .PHONY: unit
 unit: ## the fast tests: no root, no VM
-	go test ./...
+	$(GO) test ./...
 
 .PHONY: vet
 vet: ## formatting and go vet
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not formatted: $$bad"; exit 1; }
-	go vet ./...
+	$(GO) vet ./...
 
 .PHONY: lint
 lint: ## golangci-lint with the project's few rules (fetches the linter once)
-	go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run ./...
+	$(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run ./...
 
 .PHONY: fuzz
 fuzz: ## every fuzz test for FUZZTIME each (default 1m)
@@ -47,7 +49,7 @@ fuzz: ## every fuzz test for FUZZTIME each (default 1m)
 
 .PHONY: golden
 golden: ## rewrite golden files and scenarios; review the diff
-	go test ./internal/policy ./internal/lab/report -update
+	$(GO) test ./internal/policy ./internal/lab/report -update
 
 .PHONY: clean
 clean: ## remove what was built here (not the cache)

@@ -83,7 +83,11 @@ func (b *bench) wrk(ctx context.Context, d time.Duration) (*load.WrkResult, erro
 	if err != nil {
 		return nil, err
 	}
-	return load.ParseWrk(string(out))
+	r, err := load.ParseWrk(string(out))
+	if err == nil {
+		r.Explain()
+	}
+	return r, err
 }
 
 // connections is how many the client opens.

@@ -98,6 +98,10 @@ func fillOpen(r *report.Run, c *load.Result) {
 		"status": c.Errors.Status, "timeout": c.Errors.Timeout, "unsent": c.Errors.Unsent,
 	})
 	r.Void = append(append(r.Void, c.Void...), c.Hints...)
+	r.Spoiled = float64(c.Spoiled) / float64(max(c.Scheduled, 1))
+	if r.Spoiled > 0.01 {
+		r.Warnings = append(r.Warnings, "the client itself stood still for more than 1 % of the requests, which were left out")
+	}
 	r.Histogram = c.LatencyHistogram.Histogram
 	r.Log = func(w io.Writer) error { return load.WriteLog(w, c) }
 }

@@ -92,7 +92,7 @@ type budget struct {
 func budgetOf(c Suppress, u use, s node.Snapshot, cpus unit.CPUSet) budget {
 	b := budget{capacity: unit.CPUs(cpus.Len()), known: true}
 	b.least = max(b.capacity.Percent(c.MinPercent), unit.MilliCPU(node.MinQuota*1000/node.DefaultPeriod))
-	var others, be unit.MilliCPU
+	var others, mean, be unit.MilliCPU
 	var missing []string
 	for _, w := range s.Workloads {
 		used, known := u.Workload[w.ID]
@@ -102,7 +102,10 @@ func budgetOf(c Suppress, u use, s node.Snapshot, cpus unit.CPUSet) budget {
 		case w.Class == node.BE:
 			be += used
 		default:
-			others += used
+			// A service that needs more gets it at once; that it needs less
+			// is believed only as the mean follows.
+			others += max(used, u.Latest[w.ID])
+			mean += used
 		}
 	}
 	b.first = len(u.Workload) == 0
@@ -116,7 +119,7 @@ func budgetOf(c Suppress, u use, s node.Snapshot, cpus unit.CPUSet) budget {
 	for cpu := range cpus.All() {
 		busy += u.CPU[cpu]
 	}
-	system := max(busy-others-be, 0)
+	system := max(busy-mean-be, 0)
 	b.may = max(b.capacity.Percent(c.ThresholdPercent)-others-system, b.least)
 	b.reason = fmt.Sprintf("%v of %v - %v in use by others - %v by the system", c.ThresholdPercent, b.capacity, others, system)
 	return b

@@ -19,6 +19,7 @@ type use struct {
 	Elapsed  time.Duration                     `json:"elapsed_ns,omitempty"` // between the last two snapshots
 	Counter  map[node.WorkloadID]time.Duration `json:"counter,omitempty"`
 	Workload map[node.WorkloadID]unit.MilliCPU `json:"workload,omitempty"`
+	Latest   map[node.WorkloadID]unit.MilliCPU `json:"latest,omitempty"` // of the last sample alone
 	Busy     map[unit.CPU]time.Duration        `json:"busy,omitempty"`
 	CPU      map[unit.CPU]unit.MilliCPU        `json:"cpu,omitempty"`
 }
@@ -35,6 +36,7 @@ func (u use) observe(s node.Snapshot) use {
 		Elapsed:  elapsed,
 		Counter:  map[node.WorkloadID]time.Duration{},
 		Workload: map[node.WorkloadID]unit.MilliCPU{},
+		Latest:   map[node.WorkloadID]unit.MilliCPU{},
 		Busy:     s.Busy,
 		CPU:      map[unit.CPU]unit.MilliCPU{},
 	}
@@ -43,6 +45,7 @@ func (u use) observe(s node.Snapshot) use {
 			next.Counter[w.ID] = now
 		}
 	}
+	follow(next.Latest, nil, u.Counter, next.Counter, elapsed)
 	follow(next.Workload, u.Workload, u.Counter, next.Counter, elapsed)
 	follow(next.CPU, u.CPU, u.Busy, next.Busy, elapsed)
 	return next

@@ -35,7 +35,7 @@ type Result struct {
 	Reconnects int64 `json:"reconnects"`
 
 	// Latency is from the intended send (Run) or the actual send (Saturate)
-	// to the last byte of a good answer.
+	// to the last byte of a good answer, without the Spoiled requests.
 	Latency Latency `json:"latency"`
 	// FromSend is Latency without Lag: what it would be had the client sent
 	// each request when it was due. The difference is the client's own part.
@@ -70,8 +70,12 @@ type Counts struct {
 	Completed int64 `json:"completed"` // answered with a 2xx status, whenever that was
 	// WaitedForConnection counts the requests that were due when all
 	// connections were busy. They are no errors and have no lag.
-	WaitedForConnection int64  `json:"waited_for_connection"`
-	Errors              Errors `json:"errors"`
+	WaitedForConnection int64 `json:"waited_for_connection"`
+	// Spoiled counts the requests that were due while the client itself did
+	// not run, or right after (see stalls). They are counted above, and left
+	// out of Latency and FromSend.
+	Spoiled int64  `json:"spoiled_by_client"`
+	Errors  Errors `json:"errors"`
 }
 
 // Errors counts failed requests (and, under Connect, failed attempts to

@@ -140,6 +140,10 @@ func intervals(threads []*thread, l loop, total time.Duration) []Interval {
 	at := func(ns int64) *Interval {
 		return &list[min(max(int(ns/int64(IntervalLength)), 0), n-1)]
 	}
+	var stalled []span
+	if l == openLoop {
+		stalled = stalls(threads)
+	}
 	for _, t := range threads {
 		for i, due := range t.record.due {
 			interval := at(due)
@@ -154,10 +158,13 @@ func intervals(threads []*thread, l loop, total time.Duration) []Interval {
 					lag = 0
 				}
 			}
-			interval.note(fate)
+			spoiled := covers(stalled, due)
+			interval.note(fate, spoiled)
 			if fate < failedTimeout {
 				latency := int64(fate) * int64(latencyUnit)
-				interval.FromSend.record((latency - lag + int64(latencyUnit)/2) / int64(latencyUnit))
+				if !spoiled {
+					interval.FromSend.record((latency - lag + int64(latencyUnit)/2) / int64(latencyUnit))
+				}
 				if due+latency < int64(total) {
 					at(due+latency).Answered++
 				}
@@ -182,9 +189,13 @@ func intervals(threads []*thread, l loop, total time.Duration) []Interval {
 	return list
 }
 
-// note adds one request, by its latency in µs or its fate.
-func (i *Interval) note(latency uint32) {
+// note adds one request, by its latency in µs or its fate. One that the client
+// spoiled counts, but its latency does not.
+func (i *Interval) note(latency uint32, spoiled bool) {
 	i.Scheduled++
+	if spoiled {
+		i.Spoiled++
+	}
 	if latency != unsent && latency != waiting {
 		i.Sent++
 	}
@@ -201,6 +212,8 @@ func (i *Interval) note(latency uint32) {
 		i.Errors.Status++
 	default:
 		i.Completed++
-		i.Latency.record(int64(latency))
+		if !spoiled {
+			i.Latency.record(int64(latency))
+		}
 	}
 }

@@ -43,6 +43,7 @@ func (c *Counts) add(o Counts) {
 	c.Sent += o.Sent
 	c.Completed += o.Completed
 	c.WaitedForConnection += o.WaitedForConnection
+	c.Spoiled += o.Spoiled
 	c.Errors.Connect += o.Errors.Connect
 	c.Errors.Write += o.Errors.Write
 	c.Errors.Read += o.Errors.Read
@@ -93,6 +94,10 @@ func (r *Result) judge() {
 	}
 	if r.Loop != openLoop.String() {
 		return
+	}
+	if spoiled := float64(r.Spoiled) / float64(r.Scheduled); spoiled > r.Limits.SpoiledRatio {
+		void("the client itself did not run for %.0f %% of the requests, more than %.0f %%: its CPUs are taken by other work or by the hypervisor",
+			100*spoiled, 100*r.Limits.SpoiledRatio)
 	}
 	floor := float64(r.Limits.LagFloor) / float64(time.Microsecond)
 	if own := r.Latency.P99 - r.FromSend.P99; own > max(r.Limits.LagRatio*r.Latency.P99, floor) {

@@ -34,6 +34,9 @@ func (r *Result) WriteText(w io.Writer) error {
 	fmt.Fprintf(&b, "  achieved   %9.1f requests/s (%d answered)\n", r.AchievedRate, r.Completed)
 	fmt.Fprintf(&b, "  client     %9.1f %% busy\n", 100*r.BusyRatio)
 	fmt.Fprintf(&b, "  waited for a connection: %d, reconnected: %d\n", r.WaitedForConnection, r.Reconnects)
+	if r.Spoiled > 0 {
+		fmt.Fprintf(&b, "  left out: %d requests that were due while the client's own CPU stood still\n", r.Spoiled)
+	}
 	for _, kind := range r.Errors.kinds() {
 		if kind.count > 0 {
 			fmt.Fprintf(&b, "  %s errors: %d %s\n", kind.name, kind.count, kind.meaning)

@@ -89,6 +89,7 @@ type Run struct {
 	Requests    int64          `json:"requests"`
 	Errors      map[string]int `json:"errors,omitempty"`
 	ClientLag   Latency        `json:"client_lag"`
+	Spoiled     float64        `json:"spoiled_ratio"`    // of the requests: left out, the client did not run
 	ClientCPU   float64        `json:"client_cpu_ratio"` // busy share of the client's CPUs
 	CPUPercent  float64        `json:"cpu_percent"`      // of the tested CPUs, all users
 	LSCPU       float64        `json:"ls_cpus_used"`

@@ -127,7 +127,7 @@ func WriteTable(w io.Writer, r Result) error {
 	return err
 }
 
-const legend = "Latency in ms from the intended send time, median over blocks; run-queue delay in µs, the service's mean wait for a CPU per timeslice. " +
+const legend = "Latency in ms from the intended send time, without the requests that were due while the client's own CPU stood still, median over blocks; run-queue delay in µs, the service's mean wait for a CPU per timeslice. " +
 	"In brackets: change to exclusive, as the geometric mean of the ratios within blocks (not the quotient of the cells); " +
 	"for BE frames/s: share of what the CPU left idle by exclusive would give at the solo rate."
 
