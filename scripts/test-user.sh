@@ -4,8 +4,9 @@
 # that nobody may read.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+go=$(scripts/find-go.sh)
 if [ "$(id -u)" != 0 ]; then
-	exec go test "$@" ./...
+	exec "$go" test "$@" ./...
 fi
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
@@ -23,4 +24,4 @@ exit $status
 EOF
 chmod 755 "$copy/as-nobody"
 cd "$copy"
-env -u TENON_TEST_STRICT go test -exec "$copy/as-nobody" "$@" ./...
+env -u TENON_TEST_STRICT "$go" test -exec "$copy/as-nobody" "$@" ./...

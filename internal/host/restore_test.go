@@ -310,7 +310,7 @@ func TestRestoreDropsGroupsThatVanished(t *testing.T) {
 
 func TestAGroupMadeAgainIsNotRestored(t *testing.T) {
 	m := open(t, false)
-	p := string(groupName("again"))
+	p := groupName("again")
 	do(t, m.tree.Make(p))
 	t.Cleanup(func() { do(t, m.tree.Remove(p)) })
 	do(t, m.Apply(t.Context(), plan.Step{Knob: node.Knob{Cgroup: node.CgroupPath(p), File: node.FilePIDs}, To: node.PIDs{Max: 5}}))

@@ -37,8 +37,8 @@ func (b *bench) startBatch(group node.CgroupPath, rate float64) (*batch, error) 
 			return nil, err
 		}
 		go func() {
-			m.Follow(r, time.Now)
-			io.Copy(io.Discard, r) // a report that cannot be read must not stop ffmpeg
+			_ = m.Follow(r, time.Now)
+			_, _ = io.Copy(io.Discard, r) // a report that cannot be read must not stop ffmpeg
 		}()
 		go func() {
 			<-p.Done()

@@ -144,7 +144,7 @@ func (p *Process) Ended() bool {
 // after grace.
 func (p *Process) Stop(sig syscall.Signal, grace time.Duration) {
 	if !p.Ended() {
-		p.cmd.Process.Signal(sig)
+		_ = p.cmd.Process.Signal(sig)
 	}
 	select {
 	case <-p.done:
@@ -158,10 +158,10 @@ func (p *Process) Kill() {
 	// The group id is ours as long as its leader is not reaped; after that
 	// only the leader's own children could still hold it.
 	if !p.Ended() {
-		unix.Kill(-p.PID, unix.SIGKILL)
+		_ = unix.Kill(-p.PID, unix.SIGKILL)
 	}
 	<-p.done
-	p.in.Reaped(p.PID)
+	_ = p.in.Reaped(p.PID)
 }
 
 // tail keeps the last part of what is written to it.

@@ -57,7 +57,7 @@ func (b *bench) govern(ctx context.Context, p pods, suppress bool) (*governor, e
 	}
 	go func() {
 		defer close(g.done)
-		a.Run(ctx, governPeriod, g.observe)
+		_ = a.Run(ctx, governPeriod, g.observe)
 	}()
 	return g, nil
 }

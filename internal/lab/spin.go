@@ -33,9 +33,11 @@ func Spin(ctx context.Context, cpus unit.CPUSet) error {
 				failed <- fmt.Errorf("spin on CPU %d: %w", c, err)
 				return
 			}
+			var x uint64
 			for !stop.Load() {
-				turn(1 << 20)
+				x += turn(1 << 20)
 			}
+			runtime.KeepAlive(x)
 		}()
 	}
 	// One more than the spinners, so that the runtime can still serve signals.

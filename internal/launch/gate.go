@@ -99,7 +99,7 @@ func (g *gated) release() (baseline, error) {
 // refuse ends the gate before it became the command.
 func (g *gated) refuse() {
 	g.close()
-	g.process.Wait()
+	_, _ = g.process.Wait()
 }
 
 func (g *gated) close() {

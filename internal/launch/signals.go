@@ -33,15 +33,15 @@ func pass(p *os.Process, s os.Signal) {
 	switch s {
 	case unix.SIGINT, unix.SIGQUIT, unix.SIGWINCH:
 		if !inForeground() {
-			p.Signal(s)
+			_ = p.Signal(s)
 		}
 	case unix.SIGTSTP:
 		if !inForeground() {
-			p.Signal(s)
+			_ = p.Signal(s)
 		}
-		unix.Kill(unix.Getpid(), unix.SIGSTOP)
+		_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
 	default:
-		p.Signal(s)
+		_ = p.Signal(s)
 	}
 }
 

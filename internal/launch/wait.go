@@ -102,7 +102,7 @@ func (r *run) linger() error {
 		select {
 		case s := <-r.caught:
 			if s == unix.SIGTSTP {
-				unix.Kill(unix.Getpid(), unix.SIGSTOP)
+				_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
 			}
 			if s == unix.SIGWINCH || s == unix.SIGCONT || s == unix.SIGTSTP {
 				continue

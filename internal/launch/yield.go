@@ -15,7 +15,7 @@ const (
 // without Tenon. Nice comes too: under SCHED_IDLE it has no effect, but it
 // stays with children that leave SCHED_IDLE.
 func yieldSelf() {
-	unix.Setpriority(unix.PRIO_PROCESS, 0, niceLeast)
-	unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE, Nice: niceLeast}, 0)
-	unix.Syscall(unix.SYS_IOPRIO_SET, ioprioWhoProcess, 0, ioprioIdle)
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, niceLeast)
+	_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE, Nice: niceLeast}, 0)
+	_, _, _ = unix.Syscall(unix.SYS_IOPRIO_SET, ioprioWhoProcess, 0, ioprioIdle)
 }

@@ -150,7 +150,8 @@ func parseCPUMax(text string) (Value, error) {
 		n, err := strconv.ParseInt(s, 10, 64)
 		return time.Duration(n) * time.Microsecond, err == nil && n >= 0 && n <= math.MaxInt64/1000
 	}
-	v, ok := CPUMax{Quota: NoQuota}, true
+	v := CPUMax{Quota: NoQuota}
+	var ok bool
 	if f[0] != "max" {
 		if v.Quota, ok = micro(f[0]); !ok {
 			return nil, bad

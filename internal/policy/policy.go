@@ -27,8 +27,9 @@ type State struct {
 func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	next := State{Use: st.Use.observe(s)}
 	wants := cpuQOS(c.CPUQOS, s)
-	wants = append(wants, suppress(c.Suppress, next.Use, s)...)
-	wants = append(wants, limit(s)...)
+	bounds := suppress(c.Suppress, next.Use, s)
+	wants = append(wants, bounds...)
+	wants = append(wants, limit(s, bounds)...)
 	return next, wants
 }
 

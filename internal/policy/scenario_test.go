@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "rewrite the scenarios with what the pol
 // TestScenarios plays every story in testdata. A story is text:
 //
 //	# comments say what the story shows
-//	node cpus=4 [v=1] [idle=no] [qos] [target=65%] [min=10%] [policy=cpuset]
+//	node cpus=4 [v=1] [idle=no] [qos] [job=700m] [target=65%] [min=10%] [policy=cpuset]
 //	tick [every=1s] web=1500m be=2000m [system=100m] [web=?]
 //	----
 //	the steps that follow, one a line
@@ -106,7 +106,7 @@ func newScene(t *testing.T, words string) scene {
 	n := scene{used: map[string]time.Duration{}, busy: map[unit.CPU]time.Duration{}}
 	k := node.Kernel{CgroupVersion: 2, PageSize: 4096}
 	n.snap.Can = node.Capabilities{node.MechCPUIdle: {Verdict: node.Yes}}
-	cpus := 0
+	cpus, limit := 0, node.Maybe[unit.MilliCPU]{}
 	for _, w := range strings.Fields(words) {
 		key, val, _ := strings.Cut(w, "=")
 		var pct unit.Percent
@@ -120,6 +120,12 @@ func newScene(t *testing.T, words string) scene {
 			n.snap.Can = node.Capabilities{node.MechCPUIdle: {Verdict: node.No}}
 		case "qos":
 			n.config.CPUQOS = true
+		case "job": // what the job's owner asked for
+			m, err := unit.ParseMilliCPU(val)
+			if err != nil {
+				t.Fatal(err)
+			}
+			limit = node.Some(m)
 		case "target":
 			n.config.Suppress.Enable, n.config.Suppress.ThresholdPercent = true, pct
 		case "min":
@@ -137,7 +143,7 @@ func newScene(t *testing.T, words string) scene {
 	n.snap.At = time.Unix(0, 0)
 	n.snap.Workloads = []node.Workload{
 		{ID: "web", Class: node.LS, Cgroup: "ls/web", Meet: "ls"},
-		{ID: "be", Class: node.BE, Cgroup: "be/job", Meet: "be"},
+		{ID: "be", Class: node.BE, Cgroup: "be/job", Meet: "be", CPULimit: limit},
 	}
 	n.snap.Knobs = node.Knobs{Kernel: k, Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{}}
 	for _, p := range []node.CgroupPath{"ls", "ls/web", "be", "be/job"} {

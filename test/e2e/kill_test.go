@@ -2,7 +2,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io/fs"
@@ -174,16 +173,21 @@ func build(t *testing.T) string {
 func start(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(name, args...)
-	var text bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &text, &text
+	// A file and not a pipe: whoever survives the command may keep it open.
+	out, err := os.Create(filepath.Join(t.TempDir(), "output"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		if t.Failed() {
-			t.Logf("%s %v said:\n%s", name, args, text.String())
+		if text, err := os.ReadFile(out.Name()); t.Failed() && err == nil && len(text) > 0 {
+			t.Logf("%s %v said:\n%s", name, args, text)
 		}
 	})
 	return cmd
@@ -243,7 +247,7 @@ func plantForeignTree(t *testing.T, tree *cgroup.Tree) foreign {
 		case 2:
 			check(exec.Command("chrt", "--idle", "-p", "0", strconv.Itoa(pid)).Run())
 		case 3:
-			check(exec.Command("chrt", "--rr", "-p", "3", strconv.Itoa(pid)).Run())
+			check(exec.Command("renice", "-n", "-5", "-p", strconv.Itoa(pid)).Run())
 		}
 	}
 	return f

@@ -58,9 +58,9 @@ func TestASpoiledRunIsVoidAndSaysWhy(t *testing.T) {
 	}{
 		"late client": {func(i int, latency, lag *uint32) {
 			if i%50 == 0 {
-				*latency, *lag = 150, 50000
+				*latency, *lag = 250, 100000
 			}
-		}, "50 of the 150 µs of P99 are its own lag"},
+		}, "100 of the 250 µs of P99 are its own lag"},
 		"slow service": {func(i int, latency, _ *uint32) {
 			*latency = uint32(1000 + 1000*i)
 		}, "50.0 % of the offered rate was answered"},
@@ -185,7 +185,7 @@ func TestResultAsText(t *testing.T) {
   waited for a connection: 0, reconnected: 0
 
 This run is void:
-  - the client sent late: 140 of the 2501 µs of P99 are its own lag, more than 5 % (and than 10 µs): give it CPUs of its own, or a lower rate
+  - the client sent late: 140 of the 2501 µs of P99 are its own lag, more than 5 % (and than 50 µs): give it CPUs of its own, or a lower rate
 `
 	if diff := cmp.Diff(want, got.String()); diff != "" {
 		t.Errorf("want -, got +:\n%s", diff)

@@ -27,10 +27,6 @@ func (d *drawing) line(x1, y1, x2, y2 float64, class string) {
 	fmt.Fprintf(&d.b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" class="%s"/>`, x1, y1, x2, y2, class)
 }
 
-func (d *drawing) rect(x, y, w, h float64, class string) {
-	fmt.Fprintf(&d.b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" class="%s"/>`, x, y, max(w, 0), max(h, 0), class)
-}
-
 // text writes s at a point; class holds start, middle or end for the side.
 func (d *drawing) text(x, y float64, class, s string) {
 	fmt.Fprintf(&d.b, `<text x="%.1f" y="%.1f" class="%s">%s</text>`, x, y, class, html.EscapeString(s))
