@@ -241,7 +241,7 @@ func (b *bench) experiment(solo solo, calibration []string, caveats []string) re
 		Modes: b.Modes, Blocks: b.Blocks, Duration: b.Duration, Seed: b.Seed, Margin: b.Margin,
 		TestedCPUs: b.place.Tested, ClientCPUs: b.place.Client, Client: b.Client,
 		OfferedRate: b.rate, LoadPercent: b.LoadPercent,
-		BEProcesses: b.processes, BEThreads: b.threads, Input: b.input,
+		BEProcesses: b.processes, BEThreads: b.threads, Input: filepath.Base(b.input),
 		SoloFramesPerSecond: solo.frames, SoloCPU: solo.cpus,
 		Machine:     describe(b.fs, b.topology, b.host.Capabilities(), b.tree.Version()),
 		Calibration: calibration, Caveats: append(caveats, b.caveats()...), Versions: b.versions,
