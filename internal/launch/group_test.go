@@ -179,8 +179,9 @@ func TestMemoryLimitKills(t *testing.T) {
 
 func TestWaitingForACPUIsMeasured(t *testing.T) {
 	b := newBench(t)
-	// Three spinners on one CPU: two of three always wait.
-	spin := "timeout 2 sh -c 'while :; do :; done'"
+	// Three spinners on one CPU: two of three always wait. Long enough for two
+	// samples where these are dear, as under emulation.
+	spin := "timeout 6 sh -c 'while :; do :; done'"
 	r, err := b.run(script("job", node.LS, "taskset -p -c 0 $$ >/dev/null; "+spin+" & "+spin+" & "+spin+"; wait"))
 	if err != nil {
 		t.Fatal(err)
