@@ -31,7 +31,7 @@ func newLabCommand(g *global) *cobra.Command {
 		Use:   "lab",
 		Short: "Run experiments that show what colocation costs and wins on this machine",
 		Example: `  sudo tenon lab colocation
-  tenon lab load http://192.168.0.2:8000/ --rate 20000 --duration 60s
+  tenon lab load http://nginx.example:8000/ --rate 20000 --duration 60s
   tenon lab report tenon-lab-20260102-150405`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -170,7 +170,7 @@ latency of each from the moment it was due. Run it on a second machine to test
 this one without sharing CPUs. A run that the client itself spoiled (it sent too
 late, it was too busy, requests failed) is void: the reasons are printed and the
 exit status is 1.`,
-		Example: `  tenon lab load http://192.168.0.2:8000/ --rate 20000
+		Example: `  tenon lab load http://nginx.example:8000/ --rate 20000
   tenon lab load http://127.0.0.1:8000/ --rate 5000 --duration 60s --cpus 6-7 -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {

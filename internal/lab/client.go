@@ -77,14 +77,15 @@ func (b *bench) wrk(ctx context.Context, d time.Duration) (*load.WrkResult, erro
 		Threads:     b.place.Client.Len(),
 		Connections: b.connections(),
 		Duration:    d.Round(time.Second),
-		Path:        b.wrkPath,
 	}
-	out, err := b.await(ctx, child{name: "wrk", argv: append([]string{b.wrkPath}, c.Args()...), cpus: b.place.Client, nice: clientNice})
+	argv := append([]string{b.wrkPath}, c.Args()...)
+	out, err := b.await(ctx, child{name: "wrk", argv: argv, cpus: b.place.Client, nice: clientNice})
 	if err != nil {
 		return nil, err
 	}
 	r, err := load.ParseWrk(string(out))
 	if err == nil {
+		r.Command = argv
 		r.Explain()
 	}
 	return r, err

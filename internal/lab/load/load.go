@@ -7,7 +7,7 @@
 // next request, and so leaves out most of what a stall costs ("coordinated
 // omission"; Schroeder et al., "Open versus closed", NSDI 2006). Saturate is
 // such a client, kept for finding a service's capacity and for comparison;
-// RunWrk runs the real wrk, only to repeat experiments that were made with it.
+// ParseWrk reads what the real wrk prints, to repeat experiments that were made with it.
 //
 // The client measures itself too: how late it sent (its lag) and how busy its
 // own CPUs were. A run that the client spoiled says so in Result.Void.

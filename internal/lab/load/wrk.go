@@ -1,15 +1,8 @@
 package load
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"fmt"
-	"os/exec"
-	"runtime"
 	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -34,10 +27,6 @@ type WrkConfig struct {
 	Threads int
 	// Connections is -c; 0: 9 per thread, as in the original's 54.
 	Connections int
-	// Path is the wrk binary; empty: wrk from PATH.
-	Path string
-	// Started, if set, is told wrk's process id as soon as it runs.
-	Started func(pid int)
 }
 
 // Args are the arguments for wrk, as in -t6 -c54 -d60s --latency URL.
@@ -55,62 +44,6 @@ func (c WrkConfig) Args() []string {
 	}
 	seconds := (c.Duration + time.Second - 1) / time.Second
 	return []string{"-t" + strconv.Itoa(threads), "-c" + strconv.Itoa(connections), fmt.Sprintf("-d%ds", seconds), "--latency", c.URL}
-}
-
-// RunWrk runs wrk and reads its whole output. Cancelling ctx kills it, and so
-// does the end of the calling process. The error is for a wrk that could not
-// run or whose output makes no sense; a run that had errors is void.
-func RunWrk(ctx context.Context, c WrkConfig) (*WrkResult, error) {
-	if c.Path == "" {
-		c.Path = "wrk"
-	}
-	if c.Duration <= 0 {
-		return nil, fmt.Errorf("wrk: duration %v: want more than 0", c.Duration)
-	}
-	cmd := exec.CommandContext(ctx, c.Path, c.Args()...)
-	var output bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &output, &output
-	cmd.WaitDelay = time.Second
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-
-	limits := ownSocketLimits()
-	failed := make(chan error)
-	// A thread of its own that dies afterwards: wrk inherits its affinity,
-	// and gets the death signal when it ends.
-	go func() {
-		runtime.LockOSThread()
-		failed <- func() error {
-			if err := pinThread(c.CPUs); err != nil {
-				return err
-			}
-			if err := cmd.Start(); err != nil {
-				return err
-			}
-			limits = readSocketLimits("/proc/sys", cmd.Process.Pid)
-			if c.Started != nil {
-				c.Started(cmd.Process.Pid)
-			}
-			return cmd.Wait()
-		}()
-	}()
-	err := <-failed
-	line := strings.Join(cmd.Args, " ")
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("%s: %w", line, ctx.Err())
-	}
-	if errors.Is(err, exec.ErrNotFound) {
-		return nil, fmt.Errorf("%s: %w: install it (Debian, Ubuntu: apt-get install wrk; Fedora: dnf install wrk; Alpine: apk add wrk), or use Tenon's own client", line, err)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %s", line, err, strings.TrimSpace(output.String()))
-	}
-	r, err := ParseWrk(output.String())
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", line, err)
-	}
-	r.Command = cmd.Args
-	r.explain(limits)
-	return r, nil
 }
 
 // pinThread limits the calling thread to cpus; empty: leaves it as it is.

@@ -177,7 +177,7 @@ func (p *wrkParser) number(s string, units map[string]float64) float64 {
 }
 
 // Explain fills in Hints if there were socket errors, with the present values
-// of this machine and process. RunWrk has done it, with wrk's own.
+// of this machine and process.
 func (r *WrkResult) Explain() { r.explain(ownSocketLimits()) }
 
 func (r *WrkResult) explain(l socketLimits) {

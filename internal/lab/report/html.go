@@ -96,7 +96,7 @@ func WriteHTML(w io.Writer, r Result, runs []Run) error {
 
 func newPage(r Result, runs []Run) page {
 	ev := gather(r.Experiment, runs)
-	p := page{Result: r, Headline: headline(r), Legend: legend, Runs: len(runs), CDF: distributions(ev, r), Plots: plots(ev, r), Figures: figures(r)}
+	p := page{Result: r, Headline: headline(r), Legend: legend(r), Runs: len(runs), CDF: distributions(ev, r), Plots: plots(ev, r), Figures: figures(r)}
 	for _, t := range tables {
 		if modes := r.present(t.modes); len(modes) > 1 {
 			p.Tables = append(p.Tables, tableOf(r, t.title, modes, rows))

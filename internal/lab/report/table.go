@@ -103,7 +103,7 @@ func WriteTable(w io.Writer, r Result) error {
 		}
 	}
 	b.WriteByte('\n')
-	writeParagraph(&b, "", legend)
+	writeParagraph(&b, "", legend(r))
 	if len(r.Claims) > 0 {
 		b.WriteString("\nClaims\n")
 	}
@@ -127,9 +127,16 @@ func WriteTable(w io.Writer, r Result) error {
 	return err
 }
 
-const legend = "Latency in ms from the intended send time, without the requests that were due while the client's own CPU stood still, median over blocks; run-queue delay in µs, the service's mean wait for a CPU per timeslice. " +
-	"In brackets: change to exclusive, as the geometric mean of the ratios within blocks (not the quotient of the cells); " +
-	"for BE frames/s: share of what the CPU left idle by exclusive would give at the solo rate."
+// legend says how to read the table.
+func legend(r Result) string {
+	from := "from the intended send time, without the requests that were due while the client's own CPU stood still"
+	if r.Experiment.Client == "wrk" {
+		from = "from the actual send, as wrk counts it"
+	}
+	return "Latency in ms " + from + ", median over blocks; run-queue delay in µs, the service's mean wait for a CPU per timeslice. " +
+		"In brackets: change to exclusive, as the geometric mean of the ratios within blocks (not the quotient of the cells); " +
+		"for BE frames/s: share of what the CPU left idle by exclusive would give at the solo rate."
+}
 
 // headline says in a sentence what was measured.
 func headline(r Result) string {
