@@ -31,10 +31,10 @@ var arch = []struct {
 	{"unit", true, ""},
 	{"node", true, "unit"},
 	// Thought.
-	{"signal", true, "unit"},
+	{"trend", true, "unit"},
 	{"pick", true, "unit node"},
 	{"plan", true, "unit node"},
-	{"policy", true, "unit node signal pick plan"},
+	{"policy", true, "unit node trend pick plan"},
 	{"tick", true, "unit node plan"},
 	// Formats.
 	{"proc", false, "unit"},
@@ -43,7 +43,7 @@ var arch = []struct {
 	// Adapters.
 	{"journal", false, "unit node plan"},
 	{"host", false, "unit node plan proc cgroup task journal"},
-	{"sim", false, "unit node signal plan"},
+	{"sim", false, "unit node trend plan"},
 	// Loops.
 	{"agent", false, "unit node plan policy tick"},
 	{"launch", false, "unit node plan policy agent tick host cgroup proc task"},
@@ -53,7 +53,7 @@ var arch = []struct {
 	{"lab/stat", true, ""},
 	{"lab/report", false, "unit lab/load lab/stat"},
 	// Tests.
-	{"nodetest", false, "unit node plan"},
+	{"conformance", false, "unit node plan"},
 }
 
 const (

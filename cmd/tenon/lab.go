@@ -62,6 +62,7 @@ several modes, under the same load, and show what that did to nginx's latency.
   default-65      the same, ffmpeg paced to the CPU use of tenon-65
   burstable       ffmpeg with CPU requests, as batch usually runs
   tenon           Tenon's isolation; tenon-65 adds CPU suppress at 65 %
+  solo            ffmpeg alone: the yardstick of what the idle CPU can give
 
 Every mode runs once in each block, in random order, with nginx restarted. Runs
 that something else disturbed are void and repeated. The results are a table

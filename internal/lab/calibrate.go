@@ -115,16 +115,7 @@ func (b *bench) calibrateSolo(ctx context.Context) (s solo, err error) {
 	}
 	defer func() { err = st.close(err) }()
 	length := min(max(b.Duration, 1500*time.Millisecond), 10*time.Second)
-	from, err := st.sampler.reading()
-	if err != nil {
-		return s, err
-	}
-	select {
-	case <-ctx.Done():
-		return s, ctx.Err()
-	case <-time.After(length):
-	}
-	to, err := st.sampler.reading()
+	m, err := st.measureAlone(ctx, 0, length)
 	if err != nil {
 		return s, err
 	}
@@ -133,9 +124,8 @@ func (b *bench) calibrateSolo(ctx context.Context) (s solo, err error) {
 	}
 	// One more report, so that the end is interpolated and not guessed.
 	time.Sleep(samplePeriod)
-	frames, media := st.work.between(from.at, to.at)
-	used := between(from, to, b.place.Tested.Len())
-	s = solo{frames: frames / used.wall, cpus: used.be, perMedia: used.count[beUsage] / media.Seconds()}
+	frames, media := st.work.between(m.from, m.to)
+	s = solo{frames: frames / m.used.wall, cpus: m.used.be, perMedia: m.used.count[beUsage] / media.Seconds()}
 	if !(frames > 0 && media > 0) {
 		return s, fmt.Errorf("ffmpeg alone encoded nothing in %v: is %s a film?", length, b.input)
 	}

@@ -46,7 +46,12 @@ func (b *bench) run(ctx context.Context, mode report.Mode, index, block int) (r 
 			err = fmt.Errorf("mode %s: %w", mode, err)
 		}
 	}()
-	m, err := st.measure(ctx, b.order(block, b.Duration))
+	var m measurement
+	if t.alone {
+		m, err = st.measureAlone(ctx, b.warmup(), b.Duration)
+	} else {
+		m, err = st.measure(ctx, b.order(block, b.Duration))
+	}
 	if err != nil {
 		return r, err
 	}
@@ -82,9 +87,10 @@ func (b *bench) fill(r *report.Run, m measurement, psi bool) {
 		r.PSICPU = u.count[stalled] / u.wall
 	}
 	r.Series = series(m.course, m.from, m.to, tested)
-	if m.client != nil {
+	switch {
+	case m.client != nil:
 		fillOpen(r, m.client)
-	} else {
+	case m.wrk != nil:
 		fillWrk(r, m.wrk)
 	}
 }

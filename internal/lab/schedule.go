@@ -14,7 +14,7 @@ import (
 var AllModes = []report.Mode{
 	report.Exclusive, report.ExclusiveAA, report.ExclusiveWarm,
 	report.Default, report.Default65, report.Burstable,
-	report.Tenon, report.Tenon65,
+	report.Tenon, report.Tenon65, report.Solo,
 }
 
 // ParseModes reads a comma-separated list of modes. "all" is every mode,
@@ -62,7 +62,7 @@ func Block(modes []report.Mode, seed uint64, block int) []report.Mode {
 // A traits value says what a mode runs beside the service.
 type traits struct {
 	batch     bool // ffmpeg runs
-	alone     bool // and nginx does not: calibration only
+	alone     bool // and nginx does not
 	burstable bool // in a pod with CPU requests
 	spinner   bool // an idle-class spinner keeps the CPUs awake
 	paced     bool // ffmpeg is paced to the CPU use of Tenon65
@@ -84,6 +84,8 @@ func traitsOf(m report.Mode) traits {
 		return traits{batch: true, tenon: true}
 	case report.Tenon65:
 		return traits{batch: true, tenon: true, suppress: true}
+	case report.Solo:
+		return traits{batch: true, alone: true}
 	}
 	return traits{}
 }

@@ -140,6 +140,36 @@ func (st *stage) measure(ctx context.Context, order load.Config) (m measurement,
 	return m, nil
 }
 
+// measureAlone watches the stage without any load on it.
+func (st *stage) measureAlone(ctx context.Context, warmup, length time.Duration) (m measurement, err error) {
+	m.warmup = warmup
+	wait := func(d time.Duration) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(d):
+			return nil
+		}
+	}
+	if err := wait(warmup); err != nil {
+		return m, err
+	}
+	sampling, stop := context.WithTimeout(ctx, length)
+	defer stop()
+	st.sampler.readings = nil
+	st.sampler.run(sampling)
+	if m.course, err = st.sampler.course(); err != nil {
+		return m, fmt.Errorf("read the counters of a run: %w", err)
+	}
+	if err := ctx.Err(); err != nil {
+		return m, err
+	}
+	from, to := m.course[0], m.course[len(m.course)-1]
+	m.from, m.to = from.at, to.at
+	m.used = between(from, to, st.b.place.Tested.Len())
+	return m, nil
+}
+
 func (st *stage) loadOpen(ctx context.Context, order load.Config) (m measurement, err error) {
 	if m.client, err = st.b.load(ctx, order); err != nil {
 		return m, err

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/signal"
+	"tenon.sh/tenon/internal/trend"
 	"tenon.sh/tenon/internal/unit"
 )
 
@@ -56,12 +56,12 @@ func (u use) observe(s node.Snapshot) use {
 func follow[K comparable](next, mean map[K]unit.MilliCPU, before, after map[K]time.Duration, elapsed time.Duration) {
 	for k, now := range after {
 		then, had := before[k]
-		rate, ok := signal.Rate(then, now, elapsed)
+		rate, ok := trend.Rate(then, now, elapsed)
 		if !had || !ok {
 			continue
 		}
 		if m, seen := mean[k]; seen {
-			rate = signal.Decay(m, rate, elapsed, useTau)
+			rate = trend.Decay(m, rate, elapsed, useTau)
 		}
 		next[k] = rate
 	}

@@ -5,15 +5,15 @@ import (
 	"slices"
 	"testing"
 
-	"tenon.sh/tenon/internal/nodetest"
+	"tenon.sh/tenon/internal/conformance"
 	"tenon.sh/tenon/internal/sim"
 )
 
 func TestConformance(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		t.Run(fmt.Sprintf("v%d", version), func(t *testing.T) {
-			nodetest.Conformance(t, "tenon-test", func(*testing.T) nodetest.Node {
-				return sim.New(sim.Options{Version: version, Topology: nodetest.Topology(2, 2, 2)})
+			conformance.Run(t, "tenon-test", func(*testing.T) conformance.Node {
+				return sim.New(sim.Options{Version: version, Topology: conformance.Topology(2, 2, 2)})
 			})
 		})
 	}
@@ -23,10 +23,10 @@ func TestConformance(t *testing.T) {
 // requires that the suite notices by the fact of the same name.
 func TestEveryRuleIsNeeded(t *testing.T) {
 	for _, version := range []int{1, 2} {
-		facts := nodetest.Facts(version)
+		facts := conformance.Facts(version)
 		for _, rule := range sim.Rules(version) {
 			t.Run(fmt.Sprintf("v%d without %s", version, rule), func(t *testing.T) {
-				i := slices.IndexFunc(facts, func(f nodetest.Fact) bool { return f.Name == rule })
+				i := slices.IndexFunc(facts, func(f conformance.Fact) bool { return f.Name == rule })
 				if i < 0 {
 					t.Fatalf("no fact of the suite is named %q", rule)
 				}

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/agent"
+	"tenon.sh/tenon/internal/conformance"
 	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/nodetest"
 	"tenon.sh/tenon/internal/policy"
 	"tenon.sh/tenon/internal/sim"
 	"tenon.sh/tenon/internal/unit"
@@ -66,7 +66,7 @@ func TestCPUIsSharedByWeightUpToTheLimits(t *testing.T) {
 		"nobody gets more than they would use": {[2]unit.MilliCPU{300, 200}, nil, [2]unit.MilliCPU{300, 200}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := sim.New(sim.Options{Topology: nodetest.Flat(4)})
+			n := sim.New(sim.Options{Topology: conformance.Flat(4)})
 			for i, p := range []node.CgroupPath{"a", "b"} {
 				run(t, n, p.Join("work"), c.demand[i])
 				n.Manage(node.Workload{ID: node.WorkloadID(p), Cgroup: p})
@@ -88,7 +88,7 @@ func TestCPUIsSharedByWeightUpToTheLimits(t *testing.T) {
 // kernel: best-effort work takes what is idle and leaves the service alone.
 func TestTheLoopRunsOnTheSimulator(t *testing.T) {
 	for _, version := range []int{1, 2} {
-		n := sim.New(sim.Options{Version: version, Topology: nodetest.Flat(4)})
+		n := sim.New(sim.Options{Version: version, Topology: conformance.Flat(4)})
 		run(t, n, "ls/web", 1500)
 		run(t, n, "be/job", 8000)
 		n.Manage(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", Meet: "ls"})

@@ -13,7 +13,7 @@ import (
 )
 
 // Order in which modes are shown; others follow by name.
-var presentation = []Mode{Exclusive, ExclusiveAA, ExclusiveWarm, Default65, Tenon65, Default, Burstable, Tenon}
+var presentation = []Mode{Exclusive, ExclusiveAA, ExclusiveWarm, Default65, Tenon65, Default, Burstable, Tenon, Solo}
 
 // A metric is one number of a run; NaN where the run does not have it.
 type metric func(Run) float64
@@ -98,13 +98,20 @@ func (ev evidence) pooled(mode Mode) *hdrhistogram.Histogram {
 }
 
 // idleCapacity is the frame rate that the CPU left idle by exclusive would
-// give in each block, at the rate that a CPU gives to BE alone.
+// give in each block, at the rate that a CPU gives to BE alone: in the block's
+// own solo run, because a shared machine is not equally fast all the time, or
+// in the calibration where the experiment has no such mode.
 func (ev evidence) idleCapacity() stat.Sample {
-	perCPU := ev.SoloFramesPerSecond / ev.SoloCPU
-	if !(perCPU > 0) || math.IsInf(perCPU, 0) {
-		return nil
-	}
+	solo := ev.sample(Solo, func(r Run) float64 { return positive(r.FramesPerS / r.BECPU) })
+	calibrated := ev.SoloFramesPerSecond / ev.SoloCPU
 	return ev.sample(Exclusive, func(r Run) float64 {
+		perCPU := calibrated
+		if ev.asked(Solo) {
+			perCPU = solo[r.Block] // 0 without a valid run: the block does not count
+		}
+		if math.IsInf(perCPU, 0) {
+			perCPU = 0
+		}
 		return positive((float64(ev.TestedCPUs.Len()) - r.LSCPU) * perCPU)
 	})
 }
@@ -124,6 +131,9 @@ func Analyse(e Experiment, runs []Run) Result {
 			blocks[block] = true
 		}
 		r.Modes[mode] = ev.summary(mode, runs)
+		if mode == Solo { // no service, nothing to compare
+			continue
+		}
 		if mode != Exclusive && ev.used[Exclusive] != nil {
 			r.Ratios[mode] = ev.ratios(mode, Exclusive)
 		}

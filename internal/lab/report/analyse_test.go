@@ -273,3 +273,22 @@ var nanEqual = cmp.Options{
 	cmp.Comparer(func(a, b Number) bool { return a == b || !a.Known() && !b.Known() }),
 	cmp.Comparer(func(a, b unit.CPUSet) bool { return a == b }),
 }
+
+// A machine that is slower in one block must not look like work lost to Tenon.
+func TestGoodputIsMeasuredByTheSoloRunOfTheBlock(t *testing.T) {
+	e := Experiment{Modes: []Mode{Exclusive, Tenon, Solo}, TestedCPUs: unit.CPUSetOf(1), SoloFramesPerSecond: 1000, SoloCPU: 1}
+	var runs []Run
+	for block, speed := range []float64{40, 20, 30} {
+		runs = append(runs,
+			Run{Block: block, Mode: Exclusive, LSCPU: 0.25},
+			Run{Block: block, Mode: Tenon, FramesPerS: 0.9 * 0.75 * speed},
+			Run{Block: block, Mode: Solo, FramesPerS: speed, BECPU: 1})
+	}
+	if got := float64(Analyse(e, runs).Modes[Tenon].Goodput); math.Abs(got-0.9) > 1e-9 {
+		t.Errorf("goodput %v of idle capacity, want 0.9", got)
+	}
+	runs[2].Void = []string{"steal"}
+	if got := gather(e, runs).idleCapacity(); len(got) != 2 {
+		t.Errorf("a block without a valid solo run has an idle capacity: %v", got)
+	}
+}

@@ -179,7 +179,7 @@ func (ev evidence) goodputClaim() Claim {
 	if lacking := ev.lacking(Exclusive); len(lacking) > 0 {
 		return c.refuse(lacking)
 	}
-	if !(ev.SoloFramesPerSecond > 0 && ev.SoloCPU > 0) {
+	if !ev.asked(Solo) && !(ev.SoloFramesPerSecond > 0 && ev.SoloCPU > 0) {
 		c.Verdict, c.Final = stat.Refused, true
 		c.Explanation = "The rate of the batch work alone was not measured."
 		return c

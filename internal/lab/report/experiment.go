@@ -26,6 +26,7 @@ const (
 	Burstable     Mode = "burstable"      // batch with CPU requests
 	Tenon         Mode = "tenon"          // kernel isolation, no watermark
 	Tenon65       Mode = "tenon-65"       // plus CPU suppress at 65 %
+	Solo          Mode = "solo"           // the batch work alone: the yardstick of its goodput
 )
 
 // An Experiment is what was asked for and where it ran: experiment.json.
@@ -47,8 +48,8 @@ type Experiment struct {
 	BEProcesses int           `json:"be_processes"`
 	BEThreads   int           `json:"be_threads"`
 	Input       string        `json:"input"`
-	// SoloFramesPerSecond is what the batch work alone reaches on the tested
-	// CPUs, and SoloCPU the CPUs it then uses.
+	// SoloFramesPerSecond is what the batch work alone reached on the tested
+	// CPUs at the calibration, and SoloCPU the CPUs it then used.
 	SoloFramesPerSecond float64           `json:"solo_frames_per_second"`
 	SoloCPU             float64           `json:"solo_cpus_used"`
 	Machine             Machine           `json:"machine"`

@@ -1,10 +1,10 @@
-package nodetest_test
+package conformance_test
 
 import (
 	"testing"
 
+	"tenon.sh/tenon/internal/conformance"
 	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/nodetest"
 	"tenon.sh/tenon/internal/unit"
 )
 
@@ -14,9 +14,9 @@ func TestTopologiesNumberSiblingsAsPromised(t *testing.T) {
 		siblings unit.CPUSet // of CPU 0
 		last     node.LogicalCPU
 	}{
-		"neighbours": {nodetest.Topology(2, 2, 2), unit.CPUSetOf(0, 1), node.LogicalCPU{ID: 7, Core: 3, L3: 1, NUMA: 1, Socket: 1}},
-		"split":      {nodetest.Split(2, 2, 2), unit.CPUSetOf(0, 4), node.LogicalCPU{ID: 7, Core: 3, L3: 1, NUMA: 1, Socket: 1}},
-		"flat":       {nodetest.Flat(8), unit.CPUSetOf(0), node.LogicalCPU{ID: 7, Core: 7}},
+		"neighbours": {conformance.Topology(2, 2, 2), unit.CPUSetOf(0, 1), node.LogicalCPU{ID: 7, Core: 3, L3: 1, NUMA: 1, Socket: 1}},
+		"split":      {conformance.Split(2, 2, 2), unit.CPUSetOf(0, 4), node.LogicalCPU{ID: 7, Core: 3, L3: 1, NUMA: 1, Socket: 1}},
+		"flat":       {conformance.Flat(8), unit.CPUSetOf(0), node.LogicalCPU{ID: 7, Core: 7}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if n := c.topology.All().Len(); n != 8 {
@@ -35,7 +35,7 @@ func TestTopologiesNumberSiblingsAsPromised(t *testing.T) {
 func TestFactsHaveNamesOfTheirOwn(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		seen := map[string]bool{}
-		for _, f := range nodetest.Facts(version) {
+		for _, f := range conformance.Facts(version) {
 			if seen[f.Name] {
 				t.Errorf("v%d: two facts are named %q", version, f.Name)
 			}

@@ -1,4 +1,4 @@
-package nodetest
+package conformance
 
 import (
 	"context"
@@ -79,9 +79,9 @@ func Facts(version int) []Fact {
 	return slices.DeleteFunc(all, func(f Fact) bool { return f.Version != 0 && f.Version != version })
 }
 
-// Conformance checks every fact on the node that open returns, each on a
+// Run checks every fact on the node that open returns, each on a
 // fresh cgroup below root, which it removes.
-func Conformance(t *testing.T, root node.CgroupPath, open func(*testing.T) Node) {
+func Run(t *testing.T, root node.CgroupPath, open func(*testing.T) Node) {
 	n := open(t)
 	s, err := n.Snapshot(t.Context())
 	if err != nil {

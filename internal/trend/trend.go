@@ -1,7 +1,7 @@
-// Package signal turns counters into the numbers that policies decide on:
+// Package trend turns counters into the numbers that policies decide on:
 // rates, and averages that forget. It keeps no state of its own; what must be
 // remembered is passed in and handed back.
-package signal
+package trend
 
 import (
 	"math"

@@ -1,8 +1,8 @@
-// Package nodetest has what tests of nodes share: builders of topologies and
+// Package conformance has what tests of nodes share: builders of topologies and
 // workloads, and the conformance suite, a list of named facts about what a
 // kernel refuses, rounds and derives. The simulator and the real node must
 // both show every fact, so that what is tested on the one holds on the other.
-package nodetest
+package conformance
 
 import (
 	"tenon.sh/tenon/internal/node"
