@@ -18,8 +18,8 @@ demo: ## install what is missing, build, run the three-mode experiment on this m
 	$(SUDO) bin/tenon lab colocation --blocks 4 --duration 10s --max-time 7m
 
 .PHONY: build
-build: ## build bin/tenon
-	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/tenon ./cmd/tenon
+build: ## build bin/tenon and bin/tenond
+	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/...
 
 # As root one package goes after the other (-p 1): they share the machine's cgroups.
 .PHONY: test

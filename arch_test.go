@@ -35,17 +35,26 @@ var arch = []struct {
 	{"pick", true, "unit node"},
 	{"plan", true, "unit node"},
 	{"policy", true, "unit node trend pick plan"},
+	{"match", true, "unit node"},
 	{"tick", true, "unit node plan"},
 	// Formats.
 	{"proc", false, "unit"},
 	{"cgroup", false, "unit"},
 	{"task", false, "unit"},
+	{"probe", false, "unit"},
 	// Adapters.
 	{"journal", false, "unit node plan"},
 	{"host", false, "unit node plan proc cgroup task journal"},
 	{"sim", false, "unit node trend plan"},
+	{"lease", false, "unit node plan task"},
+	{"config", false, "unit node match policy"},
+	{"record", false, "unit node plan policy tick"},
+	{"control", false, "unit node trend plan policy tick record"},
+	{"telemetry", false, "unit node plan policy tick"},
+	{"top", false, "unit node tick record control"},
 	// Loops.
 	{"agent", false, "unit node plan policy tick"},
+	{"daemon", false, "unit node plan policy match config agent tick host cgroup proc journal lease launch"},
 	{"launch", false, "unit node plan policy agent tick host cgroup proc task"},
 	// Around.
 	{"lab", false, "unit node plan policy agent tick host cgroup proc task lab/load lab/stat lab/report"},
@@ -67,7 +76,11 @@ var outside = map[string]string{
 	"github.com/HdrHistogram/": "lab lab/load lab/report",
 	"gonum.org/":               "lab/stat lab/report",
 	"github.com/spf13/cobra":   "",
-	"github.com/cilium/ebpf":   "host",
+	"github.com/cilium/ebpf":   "host probe",
+	"go.yaml.in/yaml/":         "config",
+	"github.com/coreos/":       "",
+	"github.com/prometheus/":   "telemetry",
+	"charm.land/":              "top",
 	"k8s.io/":                  "",
 }
 

@@ -139,7 +139,7 @@ func (d *diagnosis) sortControllers(tree *cgroup.Tree) {
 // isolation asks the policy itself what it would do with best-effort work.
 func isolation(can node.Capabilities) string {
 	be := launchedBE()
-	_, wants := policy.Decide(policy.Config{CPUQOS: true}, policy.State{}, node.Snapshot{Can: can, Workloads: []node.Workload{be}})
+	_, wants := policy.Decide(policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}, policy.State{}, node.Snapshot{Can: can, Workloads: []node.Workload{be}})
 	var s []string
 	for _, w := range wants {
 		if w.Intent == plan.Set {

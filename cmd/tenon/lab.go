@@ -48,6 +48,7 @@ func newColocationCommand(g *global) *cobra.Command {
 	var c lab.Config
 	var modes string
 	var load percentFlag
+	var outside bool
 	cmd := &cobra.Command{
 		Use:   "colocation [flags]",
 		Short: "nginx, ffmpeg and a load generator, really run, with and without Tenon",
@@ -71,6 +72,7 @@ It needs root (for cgroups), nginx and ffmpeg, and two CPUs.`,
 		Example: `  sudo tenon lab colocation
   sudo tenon lab colocation --modes exclusive,default,tenon --blocks 2 --duration 3s
   sudo tenon lab colocation --until-resolved --max-time 90m --seed 7
+  sudo tenon lab colocation --agent --modes exclusive,default-65,tenon-65
   sudo tenon lab colocation --client wrk --input film.mp4 --out results`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -80,6 +82,11 @@ It needs root (for cgroups), nginx and ffmpeg, and two CPUs.`,
 			}
 			if c.Self, err = labSelf(); err != nil {
 				return err
+			}
+			if outside {
+				if c.Agent, err = tenondBeside(c.Self[0]); err != nil {
+					return err
+				}
 			}
 			c.LoadPercent = float64(load)
 			c.JournalDir, c.Command, c.Version = g.stateDir, os.Args, versionName()
@@ -96,6 +103,7 @@ It needs root (for cgroups), nginx and ffmpeg, and two CPUs.`,
 	flags.BoolVar(&c.UntilResolved, "until-resolved", false, "run until more blocks would not change a verdict")
 	flags.DurationVar(&c.MaxTime, "max-time", 0, "start no block that would end later than this")
 	flags.Float64Var(&c.Margin, "margin", 1.03, "the P99 ratio to the baseline that must not be reached")
+	flags.BoolVar(&outside, "agent", false, "let tenond do the work in the tenon modes: it finds nginx and ffmpeg by rules")
 	flags.Var(&load, "load", "CPU use of nginx alone, in percent of the tested CPUs; sets the offered rate")
 	flags.Float64Var(&c.StealPercent, "max-steal", 1, "steal time, in percent of the tested CPUs, above which a run is void")
 	flags.StringVar(&c.Client, "client", lab.ClientTenon, "load generator: tenon (open loop) or wrk (closed loop)")
@@ -260,6 +268,19 @@ func labSelf() ([]string, error) {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
 	return []string{path, "lab", "child"}, nil
+}
+
+// tenondBeside finds tenond: beside this program, or on the PATH.
+func tenondBeside(self string) (string, error) {
+	path := filepath.Join(filepath.Dir(self), "tenond")
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	path, err := exec.LookPath("tenond")
+	if err != nil {
+		return "", fmt.Errorf("--agent: no tenond beside %s or on the PATH: build it with make build", self)
+	}
+	return path, nil
 }
 
 // isTerminal reports whether f is a terminal.

@@ -13,6 +13,8 @@ import (
 
 	"tenon.sh/tenon/internal/agent"
 	"tenon.sh/tenon/internal/cgroup"
+	"tenon.sh/tenon/internal/config"
+	"tenon.sh/tenon/internal/daemon"
 	"tenon.sh/tenon/internal/host"
 	"tenon.sh/tenon/internal/launch"
 	"tenon.sh/tenon/internal/node"
@@ -30,6 +32,7 @@ type planFlags struct {
 	command  commandFlags
 	be, ls   []string
 	suppress int64
+	config   string
 }
 
 func newPlanCommand(g *global) *cobra.Command {
@@ -42,9 +45,11 @@ func newPlanCommand(g *global) *cobra.Command {
 Without flags: for the commands that tenon run has started. --be and --ls name
 cgroups that are there already (below /sys/fs/cgroup/, or below a controller's
 directory there), to be treated as best-effort and latency-sensitive. --qos
-shows what tenon run would write for a new command.`,
+shows what tenon run would write for a new command. --config shows what tenond
+would write with that configuration.`,
 		Example: `  tenon plan
   tenon plan --ls system.slice/nginx.service --be system.slice/backup.service --suppress 65
+  tenon plan --config /etc/tenon/tenon.yaml
   tenon plan --qos BE --cpus 1.5 --memory 2Gi -- make -j8`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := dryRun(cmd.Context(), g, f, args)
@@ -60,6 +65,11 @@ shows what tenon run would write for a new command.`,
 	flags.StringArrayVar(&f.be, "be", nil, "treat this cgroup as best-effort (repeatable)")
 	flags.StringArrayVar(&f.ls, "ls", nil, "treat this cgroup as latency-sensitive (repeatable)")
 	flags.Int64Var(&f.suppress, "suppress", 0, "bound best-effort work so that all together use at most this percentage of the CPUs")
+	flags.StringVar(&f.config, "config", "", "apply this configuration of tenond")
+	cmd.MarkFlagsMutuallyExclusive("config", "be")
+	cmd.MarkFlagsMutuallyExclusive("config", "ls")
+	cmd.MarkFlagsMutuallyExclusive("config", "suppress")
+	cmd.MarkFlagsMutuallyExclusive("config", "qos")
 	complete(cmd, "suppress", "65")
 	return cmd
 }
@@ -79,7 +89,7 @@ func dryRun(ctx context.Context, g *global, f planFlags, args []string) (tick.Ti
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "tenon: as this user tenon run would write nothing (%v); this is for root\n", err)
 	}
-	workloads, err := f.workloads(tree, root, args)
+	workloads, c, err := f.asked(tree, root, args)
 	if err != nil {
 		return none, err
 	}
@@ -91,17 +101,38 @@ func dryRun(ctx context.Context, g *global, f planFlags, args []string) (tick.Ti
 	for _, w := range workloads {
 		h.Manage(w)
 	}
-	a := &agent.Agent{Host: h, DryRun: true, Config: policy.Config{
-		CPUQOS:   true,
-		Suppress: policy.Suppress{Enable: f.suppress > 0, ThresholdPercent: unit.Percent(f.suppress)},
-	}}
-	if f.suppress > 0 {
+	a := &agent.Agent{Host: h, DryRun: true, Config: c}
+	if c.Suppress.Enable {
 		if _, err := a.Step(ctx); err != nil {
 			return none, err
 		}
 		time.Sleep(ratePause)
 	}
 	return a.Step(ctx)
+}
+
+// asked is what the flags are about, and under which policies.
+func (f planFlags) asked(tree *cgroup.Tree, root node.CgroupPath, args []string) ([]node.Workload, policy.Config, error) {
+	if f.config == "" {
+		all, err := f.workloads(tree, root, args)
+		return all, policy.Config{
+			CPUQOS:   policy.CPUQOS{Enable: true},
+			Suppress: policy.Suppress{Enable: f.suppress > 0, ThresholdPercent: unit.Percent(f.suppress)},
+		}, err
+	}
+	c, err := config.Load(f.config)
+	if err != nil {
+		return nil, policy.Config{}, err
+	}
+	paths, err := tree.Paths()
+	if err != nil {
+		return nil, policy.Config{}, err
+	}
+	all, remarks := daemon.Workloads(c.Rules, tree, paths)
+	for _, r := range append(c.Notices, remarks...) {
+		fmt.Fprintln(os.Stderr, "tenon: "+r)
+	}
+	return all, c.Policy, nil
 }
 
 // workloads lists what the flags ask for; without any, what tenon run started.

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/internal/host"
 	"tenon.sh/tenon/internal/journal"
+	"tenon.sh/tenon/internal/lease"
 )
 
 func newRestoreCommand(g *global) *cobra.Command {
@@ -18,7 +20,8 @@ func newRestoreCommand(g *global) *cobra.Command {
 		Use:   "restore",
 		Short: "Put every kernel knob back",
 		Long: `Put every kernel knob that Tenon wrote back to its value from before, from the
-journal. Works after kill -9 and without any daemon.
+journal. Works after kill -9 and without any daemon; a tenond that runs must be
+stopped first.
 
 A knob that somebody else has changed since is left alone. Groups that Tenon
 made are removed when they are empty. A command started by tenon run is never
@@ -60,7 +63,26 @@ func restoreFrom(ctx context.Context, stateDir string, dryRun bool) (host.Report
 	if dryRun {
 		return h.RestorePlan(ctx)
 	}
+	if err := disarm(ctx, stateDir); err != nil {
+		return host.Report{}, err
+	}
 	return h.Restore(ctx)
+}
+
+// disarmPatience is how long a watchdog may take to notice that it has nothing
+// to guard any more.
+const disarmPatience = 5 * time.Second
+
+// disarm makes sure that nobody writes again what is about to be put back: the
+// watchdog of a tenond that is gone is sent away, and a tenond that lives must
+// be stopped first.
+func disarm(ctx context.Context, stateDir string) error {
+	if pid, held := lease.Held(stateDir); held {
+		return fmt.Errorf("tenond (process %d) keeps this node and would write everything again: stop it first (systemctl stop tenond), or run tenond uninstall", pid)
+	}
+	ctx, cancel := context.WithTimeout(ctx, disarmPatience)
+	defer cancel()
+	return lease.Disarm(ctx, stateDir)
 }
 
 // restored is the report as text.

@@ -30,6 +30,8 @@ type Agent struct {
 	Config policy.Config
 	// MaxSteps bounds the writes of one turn; 0 means no bound.
 	MaxSteps int
+	// Period is how often Run turns the loop when nothing happens.
+	Period time.Duration
 	// DryRun plans and writes nothing.
 	DryRun bool
 
@@ -67,18 +69,40 @@ func (a *Agent) Step(ctx context.Context) (tick.Tick, error) {
 	return t, errors.Join(errs...)
 }
 
-// Run turns the loop every period until ctx ends, and hands each turn to
-// observe. It returns ctx's error.
-func (a *Agent) Run(ctx context.Context, period time.Duration, observe func(tick.Tick, error)) error {
-	ticker := time.NewTicker(period)
-	defer ticker.Stop()
+// minGap is the least time between two turns: events in a storm share a turn.
+const minGap = 20 * time.Millisecond
+
+// Run turns the loop every Period, and at once when wake says that something
+// happened, until ctx ends. It hands each turn to observe and returns ctx's
+// error. A nil wake never fires.
+func (a *Agent) Run(ctx context.Context, wake <-chan struct{}, observe func(tick.Tick, error)) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+		case <-wake:
+		}
+		begun := time.Now()
 		t, err := a.Step(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		observe(t, err)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-ticker.C:
+		case <-time.After(time.Until(begun.Add(minGap))):
 		}
+		timer.Reset(max(time.Until(begun.Add(a.Period)), 0))
 	}
 }
+
+// State is what the policies remember, and Resume hands it to the agent that
+// goes on: a restart then decides as if there had been none.
+func (a *Agent) State() policy.State { return a.state }
+
+// Resume continues from the State of an earlier agent.
+func (a *Agent) Resume(st policy.State) { a.state = st }

@@ -182,6 +182,31 @@ func (h *hierarchy) children(path string) ([]string, error) {
 	return names, nil
 }
 
+// Paths lists all groups below the root, sorted.
+func (t *Tree) Paths() ([]string, error) {
+	var paths []string
+	var list func(path string) error
+	list = func(path string) error {
+		children, err := t.all[0].children(path)
+		if path != "" && errors.Is(err, ErrGone) {
+			return nil // it went away meanwhile
+		}
+		for _, c := range children {
+			child := filepath.Join(path, c)
+			paths = append(paths, child)
+			if err := list(child); err != nil {
+				return err
+			}
+		}
+		return err
+	}
+	if err := list(""); err != nil {
+		return nil, err
+	}
+	slices.Sort(paths)
+	return paths, nil
+}
+
 // Inode returns the inode number of the group's directory, on v1 in the
 // hierarchy of cpu. It changes when a group is removed and made again.
 func (t *Tree) Inode(path string) (uint64, error) {

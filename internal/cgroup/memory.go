@@ -3,6 +3,7 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"tenon.sh/tenon/internal/unit"
 )
@@ -91,7 +92,15 @@ func (t *Tree) MemoryCurrent(path string) (unit.Bytes, error) {
 	if t.VersionOf(memory) == 1 {
 		file = "memory.usage_in_bytes"
 	}
-	return read(t, memory, path, file, parseBytes)
+	text, err := t.counter(memory, path, file)
+	if err != nil {
+		return 0, err
+	}
+	b, err := parseBytes(strings.TrimSpace(text))
+	if err != nil {
+		return 0, fmt.Errorf("parse %s in %s: %w", file, shown(path), err)
+	}
+	return b, nil
 }
 
 // MemoryStat is what the memory of a group and of all below it is used for.

@@ -48,6 +48,7 @@ type Tree struct {
 type hierarchy struct {
 	version int // 1 or 2
 	mount   string
+	open    *handles // nil: no file is kept open
 }
 
 // dir returns the directory of a group, and refuses paths that lead out.

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"tenon.sh/tenon/internal/cgroup"
 	"tenon.sh/tenon/internal/journal"
@@ -30,6 +31,14 @@ type Options struct {
 	// host are Tenon's own (the lab's), and a restore ends the processes.
 	// Otherwise they are a user's, and a restore leaves the processes alone.
 	Disposable bool
+	// Resident: this host lives for as long as the node does (tenond's). It
+	// keeps what it has read of the knobs and reads them again in turn, leaves
+	// out workloads whose cgroup is gone, and shows every knob that Tenon has
+	// changed and no living process answers for, so that none is forgotten.
+	Resident bool
+	// Behalf is the process in whose name changes are journaled, if not this
+	// one: the watchdog's host acts for the agent that it watches.
+	Behalf *journal.Session
 }
 
 // Host is the running machine. It is safe for concurrent use, and several
@@ -40,17 +49,21 @@ type Host struct {
 	fs      proc.FS
 	journal *journal.Journal
 
+	opened time.Time
+
 	can func() node.Capabilities
 
-	mu        sync.Mutex // guards workloads
+	mu        sync.Mutex // guards the rest
 	workloads map[node.WorkloadID]node.Workload
+	topology  topologyCache
+	sight     *sight // nil unless resident
 }
 
 // Open finds the node's parts. It writes nothing: the journal appears with
 // the first change. A machine without cgroups opens, and refuses what needs
 // them.
 func Open(o Options) (*Host, error) {
-	h := &Host{tree: o.Tree, fs: o.FS, workloads: map[node.WorkloadID]node.Workload{}}
+	h := &Host{tree: o.Tree, fs: o.FS, opened: time.Now(), workloads: map[node.WorkloadID]node.Workload{}}
 	if h.fs == (proc.FS{}) {
 		h.fs = proc.Default()
 	}
@@ -71,11 +84,18 @@ func Open(o Options) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the node: %w", err)
 	}
-	h.journal, err = journal.Open(o.JournalDir, boot, journal.Session{
-		PID: self.PID, Start: int64(self.StartTime), Lab: o.Disposable,
-	})
-	if err != nil {
+	session := journal.Session{PID: self.PID, Start: int64(self.StartTime), Lab: o.Disposable}
+	if o.Behalf != nil {
+		session = *o.Behalf
+	}
+	if h.journal, err = journal.Open(o.JournalDir, boot, session); err != nil {
 		return nil, err
+	}
+	if o.Resident {
+		h.sight = newSight()
+		if h.tree != nil {
+			h.tree = h.tree.KeepOpen()
+		}
 	}
 	h.can = sync.OnceValue(h.probe)
 	return h, nil
@@ -94,6 +114,43 @@ func (h *Host) Manage(w node.Workload) {
 	defer h.mu.Unlock()
 	h.workloads[w.ID] = w
 }
+
+// ManageOnly makes all the workloads of the snapshots.
+func (h *Host) ManageOnly(all []node.Workload) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.workloads = make(map[node.WorkloadID]node.Workload, len(all))
+	for _, w := range all {
+		h.workloads[w.ID] = w
+	}
+}
+
+// Session is the process in whose name this host journals.
+func (h *Host) Session() journal.Session { return h.journal.Session() }
+
+// Kernel says how this kernel rounds what is written.
+func (h *Host) Kernel() node.Kernel { return h.kernel() }
+
+// Knob reads the present value of one knob.
+func (h *Host) Knob(k node.Knob) (node.Value, error) {
+	if err := h.needTree(); err != nil {
+		return nil, fmt.Errorf("read %v: %w", k, err)
+	}
+	return h.readKnob(k)
+}
+
+// Inode names the group that a path stands for: one that was made again is
+// another group.
+func (h *Host) Inode(p node.CgroupPath) (uint64, error) {
+	if err := h.needTree(); err != nil {
+		return 0, fmt.Errorf("inode of %s: %w", p, err)
+	}
+	return h.inode(p)
+}
+
+// Reread makes a resident host forget what it knows of the knobs: somebody
+// else may have written any of them.
+func (h *Host) Reread() { h.sight.forget() }
 
 // Forget drops a workload from the snapshots. It changes nothing on the node.
 func (h *Host) Forget(id node.WorkloadID) {
@@ -165,6 +222,7 @@ func (h *Host) set(k node.Knob, to node.Value) error {
 	}
 	writeErr := h.writeKnob(k, to)
 	now, err := h.readKnob(k)
+	h.sight.saw(k, now, err)
 	if writeErr == nil && err == nil {
 		return h.journal.Wrote(k, now)
 	}
@@ -193,6 +251,7 @@ func (h *Host) release(k node.Knob) error {
 		return err
 	}
 	now, err := h.readKnob(k)
+	h.sight.saw(k, now, err)
 	if err != nil {
 		return err
 	}
@@ -203,7 +262,8 @@ func (h *Host) release(k node.Knob) error {
 		if err := h.writeKnob(k, t.Before); err != nil {
 			return err
 		}
-		if now, err = h.readKnob(k); err != nil {
+		now, err = h.readKnob(k)
+		if h.sight.saw(k, now, err); err != nil {
 			return err
 		}
 		if now != t.Before {

@@ -35,15 +35,3 @@ func TestAMixOfTwoValuesIsBetweenThem(t *testing.T) {
 		})
 	}
 }
-
-func TestUsagePerCPUIsNanosecondsInOrder(t *testing.T) {
-	got := parseUsagePerCPU("1000000000 2500000000 \n")
-	if len(got) != 2 || got[0] != time.Second || got[1] != 2500*time.Millisecond {
-		t.Errorf("got %v", got)
-	}
-	for _, bad := range []string{"", "-1", "x 1"} {
-		if got := parseUsagePerCPU(bad); len(got) != 0 {
-			t.Errorf("%q gives %v", bad, got)
-		}
-	}
-}

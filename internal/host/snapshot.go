@@ -2,13 +2,12 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
+	"slices"
 	"time"
 
+	"tenon.sh/tenon/internal/cgroup"
 	"tenon.sh/tenon/internal/journal"
 	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/unit"
@@ -22,14 +21,17 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 		return node.Snapshot{}, err
 	}
 	s := node.Snapshot{
-		At:  time.Now(),
+		// The wall clock of the start plus the time that has passed: a clock
+		// that is set meanwhile makes no rate wrong, and differences are the
+		// same when a record of the snapshots is replayed.
+		At:  h.opened.Add(time.Since(h.opened)).Round(0),
 		Can: h.Capabilities(),
 		Knobs: node.Knobs{
 			Kernel: h.kernel(), Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{},
 		},
 	}
 	var err error
-	if s.Topology, err = h.topology(); err != nil {
+	if s.Topology, err = h.topology.read(h.fs); err != nil {
 		return node.Snapshot{}, fmt.Errorf("read the topology: %w", err)
 	}
 	h.readUsage(&s)
@@ -37,64 +39,126 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 		s.Workloads = h.managed()
 		return s, nil
 	}
-	seen := map[node.CgroupPath]bool{"": true}
 	for _, w := range h.managed() {
-		w.Usage = h.usageOf(w.Cgroup)
+		var gone bool
+		if w.Usage, gone = h.usageOf(w); gone && h.sight != nil {
+			continue
+		}
 		s.Workloads = append(s.Workloads, w)
-		for _, from := range []node.CgroupPath{w.Cgroup, w.Meet} {
-			for p := from; !seen[p]; p = p.Parent() {
-				seen[p] = true
-				for _, f := range node.Files {
-					k := node.Knob{Cgroup: p, File: f}
-					if v, err := h.readKnob(k); err == nil {
-						s.Knobs.Now[k] = v
-					}
+	}
+	touches, err := h.ownTouches()
+	if err != nil {
+		return s, err
+	}
+	groups := inSight(s.Workloads)
+	if h.sight == nil {
+		for _, p := range groups {
+			for _, f := range node.Files {
+				k := node.Knob{Cgroup: p, File: f}
+				if v := h.knobOrNil(k); v != nil {
+					s.Knobs.Now[k] = v
 				}
 			}
 		}
+	} else {
+		for k := range touches {
+			groups = append(groups, k.Cgroup)
+		}
+		slices.Sort(groups)
+		s.Knobs.Now = h.sight.look(s.At, slices.Compact(groups), h)
 	}
-	return s, h.readBefore(&s.Knobs)
+	for k, t := range touches {
+		if _, known := s.Knobs.Now[k]; !known {
+			continue
+		}
+		if inode, err := h.inode(k.Cgroup); err == nil && inode == t.Inode {
+			s.Knobs.Before[k] = t.Before
+		}
+	}
+	return s, nil
 }
 
-// readBefore adds the journaled values of the knobs in sight. What another
-// Tenon process that still lives has touched is that one's to release.
-func (h *Host) readBefore(k *node.Knobs) error {
+// inode names a group; of a resident host, as the sight knows it.
+func (h *Host) inode(p node.CgroupPath) (uint64, error) {
+	if h.sight != nil {
+		if inode, known := h.sight.inode(p); known {
+			return inode, nil
+		}
+	}
+	return h.tree.Inode(string(p))
+}
+
+// inSight lists the cgroups of the workloads and all above them but the root.
+func inSight(workloads []node.Workload) []node.CgroupPath {
+	var groups []node.CgroupPath
+	seen := map[node.CgroupPath]bool{"": true}
+	for _, w := range workloads {
+		for _, from := range []node.CgroupPath{w.Cgroup, w.Meet} {
+			for p := from; !seen[p]; p = p.Parent() {
+				seen[p] = true
+				groups = append(groups, p)
+			}
+		}
+	}
+	return groups
+}
+
+// ownTouches returns the journaled knobs that are this process's to release,
+// or nobody's: what another Tenon process that still lives has touched is
+// that one's.
+func (h *Host) ownTouches() (map[node.Knob]journal.Touch, error) {
 	state, err := h.journal.State()
+	if err != nil {
+		return nil, err
+	}
+	lives := map[journal.Session]bool{h.journal.Session(): false}
+	for k, t := range state.Touches {
+		others, known := lives[t.By]
+		if !known {
+			others = h.alive(journal.Process{PID: t.By.PID, Start: t.By.Start})
+			lives[t.By] = others
+		}
+		if others {
+			delete(state.Touches, k)
+		}
+	}
+	return state.Touches, nil
+}
+
+// Adopt makes this process answer for the knobs that Tenon processes which
+// have ended left changed: the next agent goes on where the last one stopped.
+// What a lab left is not adopted, but put back by a restore.
+func (h *Host) Adopt() error {
+	touches, err := h.ownTouches()
 	if err != nil {
 		return err
 	}
-	for knob, t := range state.Touches {
-		if _, inSight := k.Now[knob]; !inSight {
-			continue
-		}
-		if t.By != h.journal.Session() && h.alive(journal.Process{PID: t.By.PID, Start: t.By.Start}) {
-			continue
-		}
-		if inode, err := h.tree.Inode(string(knob.Cgroup)); err == nil && inode == t.Inode {
-			k.Before[knob] = t.Before
+	var errs []error
+	for k, t := range touches {
+		if !t.By.Lab {
+			errs = append(errs, h.journal.Adopt(k))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// topology numbers cores so that they are unique on the node.
-func (h *Host) topology() (node.Topology, error) {
-	cpus, err := h.fs.Topology()
-	if err != nil {
-		return node.Topology{}, err
+// Sweep tells a resident host that cgroups have come or gone: it looks anew
+// whether each group in sight is still the one that it knew, and forgets what
+// it changed in groups that are gone.
+func (h *Host) Sweep() error {
+	h.sight.expire()
+	touches, err := h.ownTouches()
+	if err != nil || h.tree == nil {
+		return err
 	}
-	var t node.Topology
-	cores := map[[2]int]node.CoreID{}
-	for _, c := range cpus {
-		key := [2]int{c.Socket, c.CoreID}
-		if _, known := cores[key]; !known {
-			cores[key] = node.CoreID(len(cores))
+	var errs []error
+	for k, t := range touches {
+		inode, err := h.tree.Inode(string(k.Cgroup))
+		if errors.Is(err, cgroup.ErrGone) || (err == nil && inode != t.Inode) {
+			errs = append(errs, h.journal.Forget(k))
 		}
-		t.CPUs = append(t.CPUs, node.LogicalCPU{
-			ID: c.ID, Core: cores[key], L3: node.CacheID(c.L3), NUMA: node.NUMANode(c.NUMA), Socket: node.SocketID(c.Socket),
-		})
 	}
-	return t, nil
+	return errors.Join(errs...)
 }
 
 // readUsage fills in the counters of the whole node.
@@ -107,57 +171,36 @@ func (h *Host) readUsage(s *node.Snapshot) {
 		}
 	}
 	if m, err := h.fs.MemInfo(); err == nil {
-		s.Usage.Memory = node.Some(m.Total - m.Available)
+		s.Usage.Memory, s.MemoryTotal = node.Some(m.Total-m.Available), node.Some(m.Total)
 	}
 	if h.tree == nil {
 		return
 	}
 	// Many kernels sample /proc/stat at the tick; cgroups count exactly.
-	if root, err := h.tree.CPUStat(""); err == nil {
+	if root, err := h.tree.CPUUse(""); err == nil {
 		s.Usage.CPU = node.Some(root.Usage)
 	}
-	if exact := h.usagePerCPU(); len(exact) > 0 {
+	if exact, err := h.tree.UsagePerCPU(""); err == nil {
 		s.Busy = exact
 	}
 }
 
-// usagePerCPU reads cpuacct.usage_percpu of the v1 root: nanoseconds of every
-// possible CPU. v2 has no such file.
-func (h *Host) usagePerCPU() map[unit.CPU]time.Duration {
-	if h.tree.VersionOf("cpuacct") != 1 {
-		return nil
-	}
-	dir, err := h.tree.Dir("cpuacct", "")
-	if err != nil {
-		return nil
-	}
-	text, err := os.ReadFile(filepath.Join(dir, "cpuacct.usage_percpu"))
-	if err != nil {
-		return nil
-	}
-	return parseUsagePerCPU(string(text))
-}
-
-func parseUsagePerCPU(text string) map[unit.CPU]time.Duration {
-	busy := map[unit.CPU]time.Duration{}
-	for i, word := range strings.Fields(text) {
-		ns, err := strconv.ParseInt(word, 10, 64)
-		if err != nil || ns < 0 {
-			return nil
-		}
-		busy[unit.CPU(i)] = time.Duration(ns)
-	}
-	return busy
-}
-
-// usageOf reads the counters of one cgroup.
-func (h *Host) usageOf(p node.CgroupPath) node.Usage {
-	var u node.Usage
-	if c, err := h.tree.CPUStat(string(p)); err == nil {
+// usageOf reads the counters of a workload, and tells whether its cgroup is
+// gone.
+func (h *Host) usageOf(w node.Workload) (u node.Usage, gone bool) {
+	p := string(w.Cgroup)
+	c, err := h.tree.CPUUse(p)
+	switch {
+	case err == nil:
 		u.CPU, u.Throttled = node.Some(c.Usage), node.Some(c.Throttled)
+	case errors.Is(err, cgroup.ErrGone) && !h.tree.Exists(p):
+		return u, true // and not only in one of v1's hierarchies
 	}
-	if m, err := h.tree.MemoryCurrent(string(p)); err == nil {
+	if m, err := h.tree.MemoryCurrent(p); err == nil {
 		u.Memory = node.Some(m)
 	}
-	return u
+	if w.Class.Sensitive() {
+		u.PerCPU, _ = h.tree.UsagePerCPU(p) // v2 does not count it
+	}
+	return u, false
 }

@@ -131,6 +131,17 @@ func (j *Journal) Forget(k node.Knob) error {
 	})
 }
 
+// Adopt makes knob k this session's own: the process that touched it has
+// ended, and this one goes on where it stopped. The value from before stays.
+func (j *Journal) Adopt(k node.Knob) error {
+	return j.append(func(s State) *entry {
+		if t, touched := s.Touches[k]; !touched || t.By == j.session {
+			return nil
+		}
+		return &entry{Op: opAdopt, Knob: &k}
+	})
+}
+
 // Made records a cgroup that Tenon is about to make. It comes before the
 // mkdir, so that no group is ever left unrecorded.
 func (j *Journal) Made(p node.CgroupPath) error {

@@ -34,7 +34,7 @@ type Touch struct {
 	// Pending is a value whose write was begun and not confirmed; nil if
 	// none.
 	Pending node.Value
-	// By is who touched the knob first.
+	// By is who touched the knob first, or adopted it since.
 	By Session
 }
 
@@ -50,6 +50,7 @@ const (
 	opIntend  = "intend"
 	opWrote   = "wrote"
 	opForget  = "forget"
+	opAdopt   = "adopt"
 	opMade    = "made"
 	opRemoved = "removed"
 	opSpawned = "spawned"
@@ -104,7 +105,7 @@ func (s *State) replay(text []byte) int {
 
 func (s *State) apply(e entry) error {
 	switch e.Op {
-	case opIntend, opWrote, opForget:
+	case opIntend, opWrote, opForget, opAdopt:
 		if e.Knob == nil {
 			return fmt.Errorf("%s without a knob", e.Op)
 		}
@@ -132,8 +133,15 @@ func (s *State) apply(e entry) error {
 func (s *State) applyKnob(e entry) error {
 	k := *e.Knob
 	t, touched := s.Touches[k]
-	if e.Op == opForget {
+	switch {
+	case e.Op == opForget:
 		delete(s.Touches, k)
+		return nil
+	case e.Op == opAdopt && !touched:
+		return fmt.Errorf("%v was adopted without having been touched", k)
+	case e.Op == opAdopt:
+		t.By = e.By
+		s.Touches[k] = t
 		return nil
 	}
 	value, err := node.ParseValue(k.File, e.Value)

@@ -35,6 +35,7 @@ type child struct {
 	nice   int
 	stdin  io.Reader
 	stdout io.Writer // nil: discarded
+	stderr io.Writer // gets what errors quote the end of, too; nil: only that
 }
 
 // gate lets the program run only after the lab has put it into its group: it
@@ -69,6 +70,9 @@ func start(in groups, c child) (*Process, error) {
 	p.cmd = exec.Command("/bin/sh", append([]string{"-c", gate, "sh"}, c.argv...)...)
 	p.cmd.ExtraFiles = []*os.File{r}
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = c.stdin, c.stdout, p.stderr
+	if c.stderr != nil {
+		p.cmd.Stderr = io.MultiWriter(p.stderr, c.stderr)
+	}
 	// A grandchild that keeps our pipes open must not keep Wait from ending.
 	p.cmd.WaitDelay = time.Second
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -41,6 +42,7 @@ type Config struct {
 	Connections  int    // tenon: 256; wrk: 54 scaled to the machine
 	BEProcesses  int    // Batch(tested CPUs)
 	BEThreads    int    // 2
+	Agent        string // the tenond that does the work in the tenon modes; none: the lab's own loop
 	Input        string // film to transcode; a clip that the lab renders once
 	Port         int    // of 127.0.0.1; a free one
 	CPUs         unit.CPUSet
@@ -124,6 +126,11 @@ func (c Config) orDefaults() (Config, error) {
 	}
 	if c.Root == "" {
 		c.Root = Root
+	}
+	if c.Agent != "" {
+		if _, err := exec.LookPath(c.Agent); err != nil {
+			fault("--agent: %w", err)
+		}
 	}
 	if c.Input != "" {
 		path, err := filepath.Abs(c.Input)

@@ -36,13 +36,16 @@ type governor struct {
 // govern lets Tenon's own loop and policies write the knobs of the mode, on
 // the real node: the lab writes none of them.
 func (b *bench) govern(ctx context.Context, p pods, suppress bool) (*governor, error) {
+	if b.Agent != "" {
+		return b.governOutside(ctx, p, suppress)
+	}
 	for _, w := range p.workloads() {
 		b.host.Manage(w)
 	}
 	g := &governor{b: b, pods: p, begun: time.Now(), done: make(chan struct{})}
 	ctx, g.cancel = context.WithCancel(ctx)
-	a := &agent.Agent{Host: b.host, Config: policy.Config{
-		CPUQOS:   true,
+	a := &agent.Agent{Host: b.host, Period: governPeriod, Config: policy.Config{
+		CPUQOS:   policy.CPUQOS{Enable: true},
 		Suppress: policy.Suppress{Enable: suppress, ThresholdPercent: watermark, CPUs: p.tested},
 	}}
 	t, err := a.Step(ctx)
@@ -57,7 +60,7 @@ func (b *bench) govern(ctx context.Context, p pods, suppress bool) (*governor, e
 	}
 	go func() {
 		defer close(g.done)
-		_ = a.Run(ctx, governPeriod, g.observe)
+		_ = a.Run(ctx, nil, g.observe)
 	}()
 	return g, nil
 }

@@ -71,7 +71,7 @@ func (b *bench) launcher(tree *cgroup.Tree, root node.CgroupPath) *Launcher {
 
 func newLauncher(tree *cgroup.Tree, root node.CgroupPath, state string) (*Launcher, error) {
 	h, err := host.Open(host.Options{Tree: tree, FS: proc.Default(), JournalDir: state})
-	a := &agent.Agent{Host: h, Config: policy.Config{CPUQOS: true}}
+	a := &agent.Agent{Host: h, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}}
 	return &Launcher{
 		Host: h, Tree: tree, FS: proc.Default(), Root: root, StateDir: state, Program: os.Args[:1],
 		Turn: func(ctx context.Context) error { _, err := a.Step(ctx); return err },

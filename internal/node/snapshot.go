@@ -12,10 +12,14 @@ import (
 // A Snapshot is the node at one instant. Policies see nothing else, so what
 // is not in a Snapshot cannot influence a decision.
 type Snapshot struct {
+	// At is when it was taken. Differences are exact: a clock that is set
+	// between two snapshots of one host does not show in them.
 	At       time.Time    `json:"at"`
 	Topology Topology     `json:"topology"`
 	Can      Capabilities `json:"can,omitempty"`
 	Usage    Usage        `json:"usage"`
+	// MemoryTotal is the memory of the node (MemTotal of /proc/meminfo).
+	MemoryTotal Maybe[unit.Bytes] `json:"memory_total,omitzero"`
 	// Busy is the time that each online CPU was not idle since boot.
 	Busy      map[unit.CPU]time.Duration `json:"busy,omitempty"`
 	Workloads []Workload                 `json:"workloads,omitempty"`
@@ -24,7 +28,7 @@ type Snapshot struct {
 
 // Usage holds the cumulative counters of the node or of one workload. A
 // counter that could not be read is absent. Rates are made from two snapshots
-// by package signal.
+// by package trend.
 type Usage struct {
 	// CPU is the CPU time used since boot or since the cgroup was made.
 	CPU Maybe[time.Duration] `json:"cpu,omitzero"`
@@ -34,6 +38,9 @@ type Usage struct {
 	Memory Maybe[unit.Bytes] `json:"memory,omitzero"`
 	// Steal is the time that a hypervisor kept from the node's CPUs.
 	Steal Maybe[time.Duration] `json:"steal,omitzero"`
+	// PerCPU is the CPU time used on each CPU, where the kernel counts it for
+	// a workload: cgroup v1 (cpuacct.usage_percpu), not v2. Nil: not counted.
+	PerCPU map[unit.CPU]time.Duration `json:"per_cpu,omitempty"`
 }
 
 // Class is a QoS class, with Koordinator's names and meaning.
@@ -60,8 +67,11 @@ type WorkloadID string
 
 // A Workload is a group of processes that is managed as one.
 type Workload struct {
-	ID     WorkloadID `json:"id"`
-	Class  Class      `json:"class"`
+	ID    WorkloadID `json:"id"`
+	Class Class      `json:"class"`
+	// Rule is the rule of the configuration that gave it its class; empty for
+	// what tenon run or the lab started.
+	Rule   string     `json:"rule,omitempty"`
 	Cgroup CgroupPath `json:"cgroup"`
 	// Meet is the highest cgroup that holds only workloads of this one's
 	// class and that competes with the others: the level at which a CPU
@@ -71,6 +81,8 @@ type Workload struct {
 	// CPULimit and MemoryLimit are what its owner asked for; absent: none.
 	CPULimit    Maybe[unit.MilliCPU] `json:"cpu_limit,omitzero"`
 	MemoryLimit Maybe[unit.Bytes]    `json:"memory_limit,omitzero"`
+	// MemoryRequest is what its owner counts on; absent: nothing was said.
+	MemoryRequest Maybe[unit.Bytes] `json:"memory_request,omitzero"`
 }
 
 // Maybe is a value that may be missing. The zero Maybe is missing.

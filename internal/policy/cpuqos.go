@@ -1,30 +1,61 @@
 package policy
 
 import (
+	"fmt"
+
 	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/plan"
 	"tenon.sh/tenon/internal/unit"
 )
 
+// CPUQOS is cpuQOS of resource-qos-config: latency-sensitive work gets the CPU
+// before best-effort work. By which means is Tenon's choice: the strongest that
+// the node has.
+type CPUQOS struct {
+	Enable bool `json:"enable"`
+}
+
 // cpuQOS owns cpu.weight of the cgroups at which best-effort work meets the
 // others. It makes them idle: a waking task of any other group preempts them
 // at once, and CPUs that run only them count as idle when the kernel places a
 // waking task. Without cpu.idle the least weight is the next best thing.
-func cpuQOS(on bool, s node.Snapshot) []plan.Want {
+func cpuQOS(c CPUQOS, l layout, s node.Snapshot) []plan.Want {
 	var wants []plan.Want
-	for _, m := range meets(s) {
+	for _, m := range l.meets {
 		w := plan.Want{Knob: node.Knob{Cgroup: m, File: node.FileCPUWeight}, Owner: "cpuqos", BE: true}
 		switch {
-		case !on:
+		case !c.Enable:
 			w.Intent, w.Reason = plan.Release, "CPU QoS is off"
 		case s.Can.Can(node.MechCPUIdle):
 			w.Intent, w.Value = plan.Set, node.CPUWeight{Idle: true}
-			w.Reason = "BE runs only where no other work wants the CPU"
+			w.Reason = "BE runs only where no other work wants the CPU" + l.reach(m)
 		default:
 			w.Intent, w.Value = plan.Set, node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}
-			w.Reason = "BE gets the least weight: this kernel has no cpu.idle"
+			w.Reason = "BE gets the least weight: this kernel has no cpu.idle" + l.reach(m)
 		}
 		wants = append(wants, w)
 	}
+	for _, p := range l.shared {
+		if l.isMeet[p] {
+			continue
+		}
+		reason := "nobody knows where it meets other work: its weight stays"
+		if l.others[p] > 0 {
+			reason = "it holds other work, too, which must not yield: its weight stays"
+		}
+		wants = append(wants, plan.Want{
+			Intent: plan.Release, Knob: node.Knob{Cgroup: p, File: node.FileCPUWeight}, Owner: "cpuqos", Reason: reason, BE: true,
+		})
+	}
 	return wants
+}
+
+// reach says how far a weight at m reaches: weights decide between siblings, so
+// what lies outside m's parent competes with the parent.
+func (l layout) reach(m node.CgroupPath) string {
+	up := m.Parent()
+	if up == "" || l.others[up] == l.others[""] {
+		return ""
+	}
+	return fmt.Sprintf(", within %s: against work outside, the weight of %s decides", up, up)
 }

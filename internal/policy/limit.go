@@ -2,76 +2,107 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 
 	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/plan"
 )
 
-// limit owns cpu.max and memory of a workload's own cgroup, and sets what the
-// workload's owner asked for. Where a workload's cgroup is itself the place at
-// which best-effort work meets the others, cpu.max belongs to suppress.
-func limit(s node.Snapshot, bounds []plan.Want) []plan.Want {
+// limit owns cpu.max of a workload's own cgroup, and sets what the workload's
+// owner asked for. Where a workload's cgroup is itself the place at which
+// best-effort work meets the others, cpu.max belongs to suppress.
+//
+// On cgroup v1 it also owns the other quotas below such a place: the kernel
+// refuses to lower a parent's quota below a child's (kernel/sched/core.c:
+// tg_cfs_schedulable_down), so the child gives way first. Cgroup v2 takes the
+// smaller of the two by itself.
+func limit(l layout, s node.Snapshot, bounds []plan.Want) []plan.Want {
 	var wants []plan.Want
+	own := make(map[node.CgroupPath]bool, len(s.Workloads))
 	for _, w := range s.Workloads {
-		if w.Class != node.BE || w.Cgroup != w.Meet {
-			wants = append(wants, limitCPU(s, w, bounds))
+		own[w.Cgroup] = true
+		if !l.isMeet[w.Cgroup] {
+			wants = append(wants, ownLimit(w))
 		}
-		wants = append(wants, limitMemory(s, w))
+	}
+	if s.Knobs.Kernel.CgroupVersion != 1 {
+		return wants
+	}
+	above := map[node.CgroupPath]node.CPUMax{}
+	for _, b := range bounds {
+		if v, known := outcome(s.Knobs, b).(node.CPUMax); known && isQuota(v) {
+			above[b.Knob.Cgroup] = v
+		}
+	}
+	for i := range wants {
+		wants[i] = within(s.Knobs, l, above, wants[i])
+	}
+	for _, p := range quotasBelow(l, s) {
+		if own[p] {
+			continue
+		}
+		w := plan.Want{Intent: plan.Release, Knob: node.Knob{Cgroup: p, File: node.FileCPUMax}, Owner: "limit", Reason: "no CPU limit was asked for", BE: true}
+		if w = within(s.Knobs, l, above, w); w.Intent == plan.Set {
+			wants = append(wants, w)
+		}
 	}
 	return wants
 }
 
-// limitCPU keeps a workload's quota within that of the cgroup above which
-// suppress bounds: cgroup v1 refuses to lower a parent's quota below a
-// child's (kernel/sched/core.c: tg_cfs_schedulable_down), so the child gives way
-// first. Cgroup v2 takes the smaller of the two by itself.
-func limitCPU(s node.Snapshot, w node.Workload, bounds []plan.Want) plan.Want {
-	knob := node.Knob{Cgroup: w.Cgroup, File: node.FileCPUMax}
-	want := plan.Want{Intent: plan.Release, Knob: knob, Owner: "limit", Reason: "no CPU limit was asked for", BE: w.Class == node.BE}
+// outcome returns the value that a knob has once its want is fulfilled; nil if
+// that is not known.
+func outcome(k node.Knobs, w plan.Want) node.Value {
+	switch w.Intent {
+	case plan.Set:
+		return w.Value
+	case plan.Release:
+		return original(k, w.Knob)
+	}
+	return k.Now[w.Knob]
+}
+
+func ownLimit(w node.Workload) plan.Want {
+	want := plan.Want{
+		Intent: plan.Release, Knob: node.Knob{Cgroup: w.Cgroup, File: node.FileCPUMax}, Owner: "limit",
+		Reason: "no CPU limit was asked for", BE: w.Class == node.BE,
+	}
 	if m, asked := w.CPULimit.Value(); asked {
 		want.Intent, want.Value = plan.Set, node.Limit(m)
 		want.Reason = fmt.Sprintf("%s asked for at most %v of CPU", w.ID, m)
 	}
-	bound, bounded := boundOf(w.Meet, bounds)
-	if w.Class != node.BE || !bounded || s.Knobs.Kernel.CgroupVersion != 1 {
-		return want
-	}
-	own, known := want.Value.(node.CPUMax)
-	if !known {
-		own, known = s.Knobs.Before[knob].(node.CPUMax)
-	}
-	if !known {
-		own, known = s.Knobs.Now[knob].(node.CPUMax)
-	}
-	if known && own.Quota != node.NoQuota && bound.Narrower(own) < 0 {
+	return want
+}
+
+// within keeps what a quota will be within that of the meeting point above it.
+func within(k node.Knobs, l layout, above map[node.CgroupPath]node.CPUMax, want plan.Want) plan.Want {
+	meet, below := l.meetAbove(want.Knob.Cgroup)
+	bound, bounded := above[meet]
+	own, known := outcome(k, want).(node.CPUMax)
+	if below && bounded && known && isQuota(own) && bound.Narrower(own) < 0 {
 		want.Intent, want.Value = plan.Set, bound
-		want.Reason = fmt.Sprintf("cgroup v1: %s may have no more than %s above it", w.ID, w.Meet)
+		want.Reason = fmt.Sprintf("cgroup v1: %s may have no more than %s above it", want.Knob.Cgroup, meet)
 	}
 	return want
 }
 
-// boundOf returns the quota that suppress wants for a meeting point.
-func boundOf(meet node.CgroupPath, bounds []plan.Want) (node.CPUMax, bool) {
-	for _, b := range bounds {
-		if b.Knob == (node.Knob{Cgroup: meet, File: node.FileCPUMax}) && b.Intent == plan.Set {
-			v, ok := b.Value.(node.CPUMax)
-			return v, ok
+// quotasBelow lists the cgroups in sight below the meeting points that have a
+// quota, had one before Tenon, or are about to get one, sorted.
+func quotasBelow(l layout, s node.Snapshot) []node.CgroupPath {
+	asked := map[node.CgroupPath]bool{}
+	for _, w := range s.Workloads {
+		asked[w.Cgroup] = w.CPULimit.Known()
+	}
+	var all []node.CgroupPath
+	for k, v := range s.Knobs.Now {
+		if k.File != node.FileCPUMax || l.isMeet[k.Cgroup] {
+			continue
+		}
+		now, _ := v.(node.CPUMax)
+		was, _ := original(s.Knobs, k).(node.CPUMax)
+		if _, below := l.meetAbove(k.Cgroup); below && (isQuota(now) || isQuota(was) || asked[k.Cgroup]) {
+			all = append(all, k.Cgroup)
 		}
 	}
-	return node.CPUMax{}, false
-}
-
-func limitMemory(s node.Snapshot, w node.Workload) plan.Want {
-	knob := node.Knob{Cgroup: w.Cgroup, File: node.FileMemory}
-	want := plan.Want{Intent: plan.Release, Knob: knob, Owner: "limit", Reason: "no memory limit was asked for", BE: w.Class == node.BE}
-	if b, asked := w.MemoryLimit.Value(); asked {
-		v, known := s.Knobs.Now[knob].(node.Memory)
-		if !known {
-			v = node.NoMemoryLimit
-		}
-		v.Max = b
-		want.Intent, want.Value = plan.Set, v
-		want.Reason = fmt.Sprintf("%s asked for at most %v bytes of memory", w.ID, b)
-	}
-	return want
+	slices.Sort(all)
+	return all
 }

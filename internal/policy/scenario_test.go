@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,18 +18,29 @@ import (
 	"tenon.sh/tenon/internal/unit"
 )
 
-var update = flag.Bool("update", false, "rewrite the scenarios with what the policies do now")
+var update = flag.Bool("update", false, "rewrite the scenarios and the comparison with what the policies do now")
 
 // TestScenarios plays every story in testdata. A story is text:
 //
 //	# comments say what the story shows
-//	node cpus=4 [v=1] [idle=no] [qos] [job=700m] [target=65%] [min=10%] [policy=cpuset]
-//	tick [every=1s] web=1500m be=2000m [system=100m] [web=?]
+//	node cpus=4 [smt=2] [numa=1] [l3=1] [v=1] [idle=no] [protect=no] [CONFIG] [job=700m] [empty]
+//	config CONFIG, which is any of: qos target=65% min=10% policy=cpuset lend off
+//	class LS [min=50%] [low=50%] [high=50%]       memory QoS of a class
+//	workload ID CLASS CGROUP [meet=CGROUP] [cpus=0-3] [limit=700m] [request=1Gi] [memory=2Gi]
+//	gone ID                                       no rule matches it any more
+//	was CGROUP FILE VALUE                         a value from before Tenon
+//	restart                                       the agent loses its memory
+//	tick [every=1s] web=1500m web=1500m@0-3 web=? [system=100m]
 //	----
 //	the steps that follow, one a line
 //
-// Every tick adds the given use to the counters, decides, and applies all
-// steps. "web" is LS, "be" is BE; "?" removes a counter.
+// Every tick adds the given use to the counters (with @ to those of the CPUs,
+// too; "?" removes a counter), decides, and applies all steps. A node that is
+// not empty has "web", which is LS, and "be", which is BE; job is the CPU limit
+// of "be". Two more lines show what the policies think and do not do:
+//
+//	---- left alone    the knobs on which a policy abstained in the last tick
+//	---- unwatched     the safe bounds
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -58,7 +70,7 @@ func TestScenarios(t *testing.T) {
 func play(t *testing.T, text string) string {
 	t.Helper()
 	var out strings.Builder
-	var n scene
+	var n *scene
 	lines := bufio.NewScanner(strings.NewReader(text))
 	skipping := false
 	for lines.Scan() {
@@ -69,142 +81,244 @@ func play(t *testing.T, text string) string {
 			skipping = false
 		case skipping:
 			continue
+		case strings.HasPrefix(line, "#"):
 		case verb == "node":
-			n = newScene(t, rest)
-		case line == "----":
+			n = readNode(t, rest)
+		case n == nil:
+			t.Fatalf("scenario line %q: want a node first", line)
+		case verb == "----":
 			skipping = true
 			fmt.Fprintln(&out, line)
-			steps := n.decide()
-			if len(steps) == 0 {
-				fmt.Fprintln(&out, "nothing")
+			seen := n.see(t, rest)
+			if len(seen) == 0 {
+				seen = []string{"nothing"}
 			}
-			for _, s := range steps {
+			for _, s := range seen {
 				fmt.Fprintln(&out, s)
 			}
 			continue
-		case verb == "tick":
-			n.tick(t, rest)
-		case verb == "off":
-			n.config = Config{}
-		case !strings.HasPrefix(line, "#"):
-			t.Fatalf("scenario line %q: want node, tick, off, ---- or a comment", line)
+		default:
+			n.read(t, line)
 		}
 		fmt.Fprintln(&out, line)
 	}
 	return out.String()
 }
 
-type scene struct {
-	config Config
-	state  State
-	snap   node.Snapshot
-	busy   map[unit.CPU]time.Duration
-	used   map[string]time.Duration
+// see returns what follows a line of dashes.
+func (n *scene) see(t *testing.T, what string) []string {
+	t.Helper()
+	var lines []string
+	switch what {
+	case "":
+		for _, s := range n.decide(t) {
+			lines = append(lines, s.String())
+		}
+	case "left alone":
+		for _, w := range n.wants {
+			if w.Intent == plan.Abstain {
+				lines = append(lines, fmt.Sprintf("%v  # %s", w.Knob, w.Reason))
+			}
+		}
+		slices.Sort(lines)
+	case "unwatched":
+		for _, w := range SafeBounds(n.config, n.snap) {
+			lines = append(lines, fmt.Sprintf("%v at most %v  # %s", w.Knob, w.Value, w.Reason))
+		}
+	default:
+		t.Fatalf("scenario line \"---- %s\": want left alone, unwatched or nothing", what)
+	}
+	return lines
 }
 
-func newScene(t *testing.T, words string) scene {
-	n := scene{used: map[string]time.Duration{}, busy: map[unit.CPU]time.Duration{}}
-	k := node.Kernel{CgroupVersion: 2, PageSize: 4096}
-	n.snap.Can = node.Capabilities{node.MechCPUIdle: {Verdict: node.Yes}}
-	cpus, limit := 0, node.Maybe[unit.MilliCPU]{}
-	for _, w := range strings.Fields(words) {
+// word is one word of a scenario line: KEY or KEY=VALUE.
+type word struct{ key, val string }
+
+func words(line string) []word {
+	var all []word
+	for _, w := range strings.Fields(line) {
 		key, val, _ := strings.Cut(w, "=")
-		var pct unit.Percent
-		_, _ = fmt.Sscanf(val, "%d%%", &pct)
-		switch key {
-		case "cpus":
-			_, _ = fmt.Sscanf(val, "%d", &cpus)
-		case "v":
-			_, _ = fmt.Sscanf(val, "%d", &k.CgroupVersion)
+		all = append(all, word{key, val})
+	}
+	return all
+}
+
+// must reads the value of a word, or ends the test.
+func must[T any](t *testing.T, w word, parse func(string) (T, error)) T {
+	t.Helper()
+	v, err := parse(w.val)
+	if err != nil {
+		t.Fatalf("scenario word %s=%s: %v", w.key, w.val, err)
+	}
+	return v
+}
+
+func number(s string) (n int, err error) {
+	_, err = fmt.Sscanf(s, "%d", &n)
+	return n, err
+}
+
+func percent(s string) (unit.Percent, error) {
+	n, err := number(strings.TrimSuffix(s, "%"))
+	return unit.Percent(n), err
+}
+
+func readNode(t *testing.T, line string) *scene {
+	t.Helper()
+	var config []word
+	shape := map[string]int{"smt": 2, "numa": 1, "l3": 0, "v": 2}
+	can := node.Capabilities{node.MechCPUIdle: {Verdict: node.Yes}, node.MechMemoryProtect: {Verdict: node.Yes}}
+	job := node.Maybe[unit.MilliCPU]{}
+	empty := false
+	for _, w := range words(line) {
+		switch w.key {
+		case "cpus", "smt", "numa", "l3", "v":
+			shape[w.key] = must(t, w, number)
 		case "idle":
-			n.snap.Can = node.Capabilities{node.MechCPUIdle: {Verdict: node.No}}
-		case "qos":
-			n.config.CPUQOS = true
-		case "job": // what the job's owner asked for
-			m, err := unit.ParseMilliCPU(val)
-			if err != nil {
-				t.Fatal(err)
-			}
-			limit = node.Some(m)
-		case "target":
-			n.config.Suppress.Enable, n.config.Suppress.ThresholdPercent = true, pct
-		case "min":
-			n.config.Suppress.MinPercent = pct
-		case "policy":
-			n.config.Suppress.Policy = SuppressPolicy(val)
+			can[node.MechCPUIdle] = node.Answer{Verdict: node.No}
+		case "protect":
+			can[node.MechMemoryProtect] = node.Answer{Verdict: node.No, Why: "memory.low does not exist"}
+		case "job":
+			job = node.Some(must(t, w, unit.ParseMilliCPU))
+		case "empty":
+			empty = true
 		default:
-			t.Fatalf("node %q: unknown word", w)
+			config = append(config, w)
 		}
 	}
-	for c := range cpus {
-		n.snap.Topology.CPUs = append(n.snap.Topology.CPUs, node.LogicalCPU{ID: unit.CPU(c), Core: node.CoreID(c / 2), L3: node.CacheID(c / 8)})
-		n.busy[unit.CPU(c)] = 0
+	if shape["l3"] == 0 {
+		shape["l3"] = max(shape["cpus"]/8, 1)
 	}
-	n.snap.At = time.Unix(0, 0)
-	n.snap.Workloads = []node.Workload{
-		{ID: "web", Class: node.LS, Cgroup: "ls/web", Meet: "ls"},
-		{ID: "be", Class: node.BE, Cgroup: "be/job", Meet: "be", CPULimit: limit},
+	n := newScene(machine(shape["cpus"], shape["smt"], shape["l3"], shape["numa"]), shape["v"])
+	n.snap.Can = can
+	for _, w := range config {
+		n.configure(t, w)
 	}
-	n.snap.Knobs = node.Knobs{Kernel: k, Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{}}
-	for _, p := range []node.CgroupPath{"ls", "ls/web", "be", "be/job"} {
-		n.snap.Knobs.Now[node.Knob{Cgroup: p, File: node.FileCPUWeight}] = node.CPUWeight{Weight: unit.WeightOf(100)}
-		n.snap.Knobs.Now[node.Knob{Cgroup: p, File: node.FileCPUMax}] = node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod}
-		n.snap.Knobs.Now[node.Knob{Cgroup: p, File: node.FileMemory}] = node.NoMemoryLimit
-		n.snap.Knobs.Now[node.Knob{Cgroup: p, File: node.FileCPUs}] = node.CPUs{Set: n.snap.Topology.All()}
+	if !empty {
+		n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", Meet: "ls"})
+		n.add(node.Workload{ID: "be", Class: node.BE, Cgroup: "be/job", Meet: "be", CPULimit: job})
 	}
 	return n
 }
 
-func (n *scene) tick(t *testing.T, words string) {
-	every := time.Second
-	missing := map[string]bool{}
-	spent := time.Duration(0)
-	add := map[string]unit.MilliCPU{}
-	for _, w := range strings.Fields(words) {
-		key, val, _ := strings.Cut(w, "=")
-		var err error
-		switch {
-		case key == "every":
-			every, err = time.ParseDuration(val)
-		case val == "?":
-			missing[key] = true
-		default:
-			add[key], err = unit.ParseMilliCPU(val)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	for key, m := range add {
-		n.used[key] += time.Duration(float64(every) * m.Cores())
-		spent += time.Duration(float64(every) * m.Cores())
-	}
-	n.snap.At = n.snap.At.Add(every)
-	busy := map[unit.CPU]time.Duration{}
-	for c, b := range n.busy {
-		busy[c] = b + spent/time.Duration(len(n.busy))
-	}
-	n.busy, n.snap.Busy = busy, busy
-	for i, w := range n.snap.Workloads {
-		n.snap.Workloads[i].Usage.CPU = node.Maybe[time.Duration]{}
-		if !missing[string(w.ID)] {
-			n.snap.Workloads[i].Usage.CPU = node.Some(n.used[string(w.ID)])
-		}
+func (n *scene) configure(t *testing.T, w word) {
+	t.Helper()
+	switch w.key {
+	case "off":
+		n.config = Config{}
+	case "qos":
+		n.config.CPUQOS.Enable = true
+	case "target":
+		n.config.Suppress.Enable, n.config.Suppress.ThresholdPercent = true, must(t, w, percent)
+	case "min":
+		n.config.Suppress.MinPercent = must(t, w, percent)
+	case "policy":
+		n.config.Suppress.Policy = SuppressPolicy(w.val)
+	case "lend":
+		n.config.Suppress.LendLSR = true
+	default:
+		t.Fatalf("scenario word %q: unknown", w.key)
 	}
 }
 
-func (n *scene) decide() []plan.Step {
-	var wants []plan.Want
-	n.state, wants = Decide(n.config, n.state, n.snap)
-	steps := plan.Diff(n.snap.Knobs, wants)
-	for _, s := range steps {
-		if _, touched := n.snap.Knobs.Before[s.Knob]; !touched {
-			n.snap.Knobs.Before[s.Knob] = s.From
+// read does what one line of a story says.
+func (n *scene) read(t *testing.T, line string) {
+	t.Helper()
+	verb, rest, _ := strings.Cut(line, " ")
+	f := strings.Fields(rest)
+	switch verb {
+	case "tick":
+		n.pass(readSpell(t, rest))
+	case "config":
+		for _, w := range words(rest) {
+			n.configure(t, w)
 		}
-		if s.Release {
-			delete(n.snap.Knobs.Before, s.Knob)
+	case "restart":
+		n.state = State{}
+	case "gone":
+		n.snap.Workloads = slices.DeleteFunc(slices.Clone(n.snap.Workloads), func(w node.Workload) bool { return string(w.ID) == rest })
+	case "was":
+		if len(f) < 3 {
+			t.Fatalf("scenario line %q: want a cgroup, a file and a value", line)
 		}
-		n.snap.Knobs.Now[s.Knob] = s.To
+		n.makeGroup(node.CgroupPath(f[0]))
+		v, err := node.ParseValue(node.File(f[1]), strings.Join(f[2:], " "))
+		if err != nil {
+			t.Fatalf("scenario line %q: %v", line, err)
+		}
+		n.snap.Knobs.Now[node.Knob{Cgroup: node.CgroupPath(f[0]), File: node.File(f[1])}] = v
+	case "class":
+		var m MemoryShares
+		for _, w := range words(rest)[1:] {
+			to := map[string]*unit.Percent{"min": &m.MinPercent, "low": &m.LowPercent, "high": &m.ThrottlingPercent}[w.key]
+			*to = must(t, w, percent)
+		}
+		if n.config.Memory.Classes == nil {
+			n.config.Memory.Classes = map[node.Class]MemoryShares{}
+		}
+		n.config.Memory.Classes[node.Class(f[0])] = m
+	case "workload":
+		n.readWorkload(t, line, f)
+	default:
+		t.Fatalf("scenario line %q: unknown", line)
 	}
-	return steps
+}
+
+func (n *scene) readWorkload(t *testing.T, line string, f []string) {
+	t.Helper()
+	if len(f) < 3 {
+		t.Fatalf("scenario line %q: want an id, a class and a cgroup", line)
+	}
+	w := node.Workload{ID: node.WorkloadID(f[0]), Class: node.Class(f[1]), Cgroup: node.CgroupPath(f[2])}
+	top, _, _ := strings.Cut(f[2], "/")
+	w.Meet = node.CgroupPath(top)
+	var cpus node.CPUs
+	for _, v := range words(strings.Join(f[3:], " ")) {
+		switch v.key {
+		case "meet":
+			w.Meet = node.CgroupPath(v.val)
+		case "cpus":
+			cpus.Set = must(t, v, unit.ParseCPUSet)
+		case "limit":
+			w.CPULimit = node.Some(must(t, v, unit.ParseMilliCPU))
+		case "request":
+			w.MemoryRequest = node.Some(must(t, v, unit.ParseBytes))
+		case "memory":
+			w.MemoryLimit = node.Some(must(t, v, unit.ParseBytes))
+		default:
+			t.Fatalf("scenario word %q: unknown", v.key)
+		}
+	}
+	n.add(w)
+	if !cpus.Set.Empty() {
+		n.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}] = cpus
+	}
+}
+
+func readSpell(t *testing.T, line string) spell {
+	t.Helper()
+	p := spell{
+		every: time.Second, use: map[node.WorkloadID]unit.MilliCPU{},
+		on: map[node.WorkloadID]unit.CPUSet{}, missing: map[node.WorkloadID]bool{},
+	}
+	for _, w := range words(line) {
+		id := node.WorkloadID(w.key)
+		amount, list, placed := strings.Cut(w.val, "@")
+		switch {
+		case w.key == "every":
+			p.every = must(t, w, time.ParseDuration)
+		case w.key == "busy" && w.val == "?":
+			p.blind = true
+		case w.val == "?":
+			p.missing[id] = true
+		case w.key == "system":
+			p.system = must(t, w, unit.ParseMilliCPU)
+		default:
+			p.use[id] = must(t, word{w.key, amount}, unit.ParseMilliCPU)
+			if placed {
+				p.on[id] = must(t, word{w.key, list}, unit.ParseCPUSet)
+			}
+		}
+	}
+	return p
 }

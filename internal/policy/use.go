@@ -8,10 +8,16 @@ import (
 	"tenon.sh/tenon/internal/unit"
 )
 
-// useTau is how long a sample of CPU use counts: the mean follows a change of
-// load in about this time. The reference system decides on samples of one
-// second.
-const useTau = time.Second
+const (
+	// useTau is how long a sample of CPU use counts: the mean follows a
+	// change of load in about this time. The reference system decides on
+	// samples of one second.
+	useTau = time.Second
+	// placeTau is the same for where latency-sensitive work runs. The
+	// scheduler moves threads all the time; best-effort work should follow
+	// only what lasts.
+	placeTau = 5 * time.Second
+)
 
 // use is the CPU use of workloads and CPUs, as means over about useTau.
 type use struct {
@@ -22,6 +28,11 @@ type use struct {
 	Latest   map[node.WorkloadID]unit.MilliCPU `json:"latest,omitempty"` // of the last sample alone
 	Busy     map[unit.CPU]time.Duration        `json:"busy,omitempty"`
 	CPU      map[unit.CPU]unit.MilliCPU        `json:"cpu,omitempty"`
+	// PerCPU are the counters of latency-sensitive workloads on each CPU, and
+	// Sensitive is what these workloads use of each CPU together, as a mean
+	// over about placeTau.
+	PerCPU    map[node.WorkloadID]map[unit.CPU]time.Duration `json:"per_cpu,omitempty"`
+	Sensitive map[unit.CPU]unit.MilliCPU                     `json:"sensitive,omitempty"`
 }
 
 // observe adds the counters of s. What has no rate yet, or no counter any
@@ -32,37 +43,57 @@ func (u use) observe(s node.Snapshot) use {
 		elapsed = s.At.Sub(u.At)
 	}
 	next := use{
-		At:       s.At,
-		Elapsed:  elapsed,
-		Counter:  map[node.WorkloadID]time.Duration{},
-		Workload: map[node.WorkloadID]unit.MilliCPU{},
-		Latest:   map[node.WorkloadID]unit.MilliCPU{},
-		Busy:     s.Busy,
-		CPU:      map[unit.CPU]unit.MilliCPU{},
+		At:      s.At,
+		Elapsed: elapsed,
+		Counter: make(map[node.WorkloadID]time.Duration, len(s.Workloads)),
+		Busy:    s.Busy,
+		PerCPU:  map[node.WorkloadID]map[unit.CPU]time.Duration{},
 	}
 	for _, w := range s.Workloads {
 		if now, known := w.Usage.CPU.Value(); known {
 			next.Counter[w.ID] = now
 		}
+		if w.Class.Sensitive() && len(w.Usage.PerCPU) > 0 {
+			next.PerCPU[w.ID] = w.Usage.PerCPU
+		}
 	}
-	follow(next.Latest, nil, u.Counter, next.Counter, elapsed)
-	follow(next.Workload, u.Workload, u.Counter, next.Counter, elapsed)
-	follow(next.CPU, u.CPU, u.Busy, next.Busy, elapsed)
+	next.Latest = trend.Follow(nil, u.Counter, next.Counter, elapsed, 0)
+	next.Workload = trend.Follow(u.Workload, u.Counter, next.Counter, elapsed, useTau)
+	next.CPU = trend.Follow(u.CPU, u.Busy, next.Busy, elapsed, useTau)
+	next.Sensitive = u.sensitive(next.PerCPU, elapsed)
 	return next
 }
 
-// follow fills next with the means after elapsed, where the counter has two
-// readings.
-func follow[K comparable](next, mean map[K]unit.MilliCPU, before, after map[K]time.Duration, elapsed time.Duration) {
-	for k, now := range after {
-		then, had := before[k]
-		rate, ok := trend.Rate(then, now, elapsed)
-		if !had || !ok {
+// sensitive moves the means of what latency-sensitive work uses of each CPU by
+// the sample that perCPU makes with the counters of u.
+func (u use) sensitive(perCPU map[node.WorkloadID]map[unit.CPU]time.Duration, elapsed time.Duration) map[unit.CPU]unit.MilliCPU {
+	// A hundred workloads on a hundred CPUs are ten thousand counters in each
+	// tick: they are summed in an array and not in a map.
+	var spent [unit.MaxCPUs]time.Duration
+	var counted [unit.MaxCPUs]bool
+	for id, after := range perCPU {
+		before, had := u.PerCPU[id]
+		if !had {
 			continue
 		}
-		if m, seen := mean[k]; seen {
-			rate = trend.Decay(m, rate, elapsed, useTau)
+		for cpu, now := range after {
+			then, known := before[cpu]
+			if known && now >= then && cpu >= 0 && cpu < unit.MaxCPUs {
+				spent[cpu] += now - then
+				counted[cpu] = true
+			}
 		}
-		next[k] = rate
 	}
+	next := map[unit.CPU]unit.MilliCPU{}
+	for cpu := range unit.CPU(unit.MaxCPUs) {
+		sample, ok := trend.Rate(0, spent[cpu], elapsed)
+		if !counted[cpu] || !ok {
+			continue
+		}
+		if mean, seen := u.Sensitive[cpu]; seen {
+			sample = trend.Decay(mean, sample, elapsed, placeTau)
+		}
+		next[cpu] = sample
+	}
+	return next
 }

@@ -25,12 +25,16 @@ type CPU struct {
 	Siblings unit.CPUSet
 }
 
+// OnlineCPUs reads /sys/devices/system/cpu/online.
+func (fs FS) OnlineCPUs() (unit.CPUSet, error) {
+	return parsed(filepath.Join(fs.Sys, "devices/system/cpu/online"), unit.ParseCPUSet)
+}
+
 // Topology reads the online CPUs, ascending, from
 // /sys/devices/system/cpu/cpuN/{topology,cache} and /sys/devices/system/node
 // (Documentation/admin-guide/cputopology.rst).
 func (fs FS) Topology() ([]CPU, error) {
-	dir := filepath.Join(fs.Sys, "devices/system/cpu")
-	online, err := parsed(filepath.Join(dir, "online"), unit.ParseCPUSet)
+	online, err := fs.OnlineCPUs()
 	if err != nil {
 		return nil, err
 	}
@@ -38,6 +42,7 @@ func (fs FS) Topology() ([]CPU, error) {
 	if err != nil {
 		return nil, err
 	}
+	dir := filepath.Join(fs.Sys, "devices/system/cpu")
 	var cpus []CPU
 	for id := range online.All() {
 		c, err := readCPU(filepath.Join(dir, "cpu"+strconv.Itoa(int(id))), id)

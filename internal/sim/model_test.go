@@ -93,7 +93,7 @@ func TestTheLoopRunsOnTheSimulator(t *testing.T) {
 		run(t, n, "be/job", 8000)
 		n.Manage(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", Meet: "ls"})
 		n.Manage(node.Workload{ID: "job", Class: node.BE, Cgroup: "be/job", Meet: "be"})
-		a := agent.Agent{Host: n, Config: policy.Config{CPUQOS: true}}
+		a := agent.Agent{Host: n, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}}
 		if _, err := a.Step(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -30,3 +30,23 @@ func Decay(mean, sample unit.MilliCPU, elapsed, tau time.Duration) unit.MilliCPU
 	keep := math.Exp(-float64(elapsed) / float64(tau))
 	return unit.MilliCPU(math.Round(keep*float64(mean) + (1-keep)*float64(sample)))
 }
+
+// Follow moves the means of many CPU time counters by one sample each: before
+// and after are two readings of them, elapsed apart, and tau is as in Decay. A
+// counter without a mean starts with its sample. A counter whose two readings
+// do not make a rate has no mean in the result.
+func Follow[K comparable](mean map[K]unit.MilliCPU, before, after map[K]time.Duration, elapsed, tau time.Duration) map[K]unit.MilliCPU {
+	next := make(map[K]unit.MilliCPU, len(after))
+	for k, now := range after {
+		then, had := before[k]
+		sample, ok := Rate(then, now, elapsed)
+		if !had || !ok {
+			continue
+		}
+		if m, seen := mean[k]; seen {
+			sample = Decay(m, sample, elapsed, tau)
+		}
+		next[k] = sample
+	}
+	return next
+}

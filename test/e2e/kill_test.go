@@ -49,7 +49,7 @@ func TestRestoreAfterKillLeavesNothing(t *testing.T) {
 	h.Manage(node.Workload{ID: "web", Class: node.LS, Cgroup: f.path("kubepods/burstable/pod-web"), Meet: f.path("kubepods/burstable")})
 	h.Manage(node.Workload{ID: "job", Class: node.BE, Cgroup: f.path("kubepods/besteffort/pod-job"), Meet: f.path("kubepods/besteffort"),
 		CPULimit: node.Some(unit.MilliCPU(700)), MemoryLimit: node.Some(unit.Bytes(300 << 20))})
-	a := agent.Agent{Host: h, Config: policy.Config{CPUQOS: true, Suppress: policy.Suppress{Enable: true, ThresholdPercent: 40}}}
+	a := agent.Agent{Host: h, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}, Suppress: policy.Suppress{Enable: true, ThresholdPercent: 40}}}
 	for range 3 {
 		if turn, err := a.Step(t.Context()); err != nil {
 			t.Fatalf("%v\n%v", err, turn)

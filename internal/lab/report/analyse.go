@@ -97,14 +97,15 @@ func (ev evidence) pooled(mode Mode) *hdrhistogram.Histogram {
 	return total
 }
 
-// idleCapacity is the frame rate that the CPU left idle by exclusive would
-// give in each block, at the rate that a CPU gives to BE alone: in the block's
-// own solo run, because a shared machine is not equally fast all the time, or
-// in the calibration where the experiment has no such mode.
-func (ev evidence) idleCapacity() stat.Sample {
+// idleCapacity is the frame rate that the CPU left idle by the service in a
+// mode without batch work would give in each block, at the rate that a CPU
+// gives to BE alone: in the block's own solo run, because a shared machine is
+// not equally fast all the time, or in the calibration where the experiment
+// has no such mode.
+func (ev evidence) idleCapacity(without Mode) stat.Sample {
 	solo := ev.sample(Solo, func(r Run) float64 { return positive(r.FramesPerS / r.BECPU) })
 	calibrated := ev.SoloFramesPerSecond / ev.SoloCPU
-	return ev.sample(Exclusive, func(r Run) float64 {
+	return ev.sample(without, func(r Run) float64 {
 		perCPU := calibrated
 		if ev.asked(Solo) {
 			perCPU = solo[r.Block] // 0 without a valid run: the block does not count
@@ -207,7 +208,7 @@ func (ev evidence) summary(mode Mode, runs []Run) ModeResult {
 		ClientLag:    median(func(r Run) float64 { return r.ClientLag.P99 }),
 		ClientCPU:    median(func(r Run) float64 { return r.ClientCPU }),
 	}
-	m.Goodput = Number(stat.Ratio(ev.sample(mode, func(r Run) float64 { return positive(r.FramesPerS) }), ev.idleCapacity()).Value)
+	m.Goodput = Number(stat.Ratio(ev.sample(mode, func(r Run) float64 { return positive(r.FramesPerS) }), ev.idleCapacity(Exclusive)).Value)
 	for _, r := range ev.used[mode] {
 		m.Requests += r.Requests
 		for kind, n := range r.Errors {

@@ -288,7 +288,7 @@ func TestGoodputIsMeasuredByTheSoloRunOfTheBlock(t *testing.T) {
 		t.Errorf("goodput %v of idle capacity, want 0.9", got)
 	}
 	runs[2].Void = []string{"steal"}
-	if got := gather(e, runs).idleCapacity(); len(got) != 2 {
+	if got := gather(e, runs).idleCapacity(Exclusive); len(got) != 2 {
 		t.Errorf("a block without a valid solo run has an idle capacity: %v", got)
 	}
 }

@@ -168,13 +168,26 @@ func (ev evidence) delayClaim() Claim {
 }
 
 func (ev evidence) goodputClaim() Claim {
-	e := stat.Ratio(ev.sample(Tenon, func(r Run) float64 { return r.FramesPerS }), ev.idleCapacity())
+	frames := ev.sample(Tenon, func(r Run) float64 { return r.FramesPerS })
+	e := stat.Ratio(frames, ev.idleCapacity(Exclusive))
 	i := intervalOf(e)
 	c := Claim{
 		Name:        "tenon-goodput",
 		Statement:   fmt.Sprintf("In %s the batch work gets at least %.0f %% of what the idle CPU can give", Tenon, 100*goodputShare),
 		Numbers:     map[string]Interval{"share_of_idle_capacity": i},
 		Explanation: fmt.Sprintf("Frames per second as a share of idle CPU in %s × frame rate per CPU alone: %s.", Exclusive, quantity(i, 100, " %")),
+	}
+	if len(ev.lacking(ExclusiveWarm)) == 0 {
+		// What the service is charged for the same requests can depend on
+		// whether the CPU sleeps between them; that is not the batch work's.
+		warm := intervalOf(stat.Ratio(frames, ev.idleCapacity(ExclusiveWarm)))
+		service := func(r Run) float64 { return positive(r.LSCPU) }
+		charged := intervalOf(ev.ratio(ExclusiveWarm, Exclusive, service))
+		c.Numbers["share_of_warm_idle_capacity"], c.Numbers["warm_service_cpu_ratio"] = warm, charged
+		c.Explanation += fmt.Sprintf(" Of what %s leaves idle: %s.", ExclusiveWarm, quantity(warm, 100, " %"))
+		if charged.Low > 1 {
+			c.Explanation += fmt.Sprintf(" On a CPU that never sleeps the service itself is charged %s times the CPU for the same requests.", number(charged.Estimate, 2))
+		}
 	}
 	if lacking := ev.lacking(Exclusive); len(lacking) > 0 {
 		return c.refuse(lacking)

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tenon.sh/tenon/internal/control"
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/plan"
+	"tenon.sh/tenon/internal/policy"
+	"tenon.sh/tenon/internal/record"
+	"tenon.sh/tenon/internal/tick"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// kept is a turn of an agent that keeps one service and one job.
+func kept(second int) tick.Tick {
+	used := node.Usage{CPU: node.Some(time.Duration(second) * time.Second)}
+	s := node.Snapshot{
+		At:       time.Date(2026, 3, 1, 12, 0, second, 0, time.UTC),
+		Topology: node.Topology{CPUs: []node.LogicalCPU{{ID: 0}, {ID: 1, Core: 1}}},
+		Workloads: []node.Workload{
+			{ID: "batch.slice/job.service", Class: node.BE, Rule: "batch", Cgroup: "batch.slice/job.service", Meet: "batch.slice", Usage: used},
+			{ID: "system.slice/web.service", Class: node.LS, Rule: "web", Cgroup: "system.slice/web.service", Meet: "system.slice/web.service", Usage: used},
+		},
+		Knobs: node.Knobs{Kernel: node.Kernel{CgroupVersion: 2, PageSize: 4096}, Now: map[node.Knob]node.Value{
+			{Cgroup: "batch.slice", File: node.FileCPUWeight}: node.CPUWeight{Weight: unit.WeightOf(100)},
+		}},
+	}
+	t := tick.Tick{Snapshot: s}
+	_, t.Wants = policy.Decide(policy.Config{}, policy.State{}, s)
+	for _, step := range plan.Diff(s.Knobs, t.Wants) {
+		t.Done = append(t.Done, tick.Outcome{Step: step})
+	}
+	return t
+}
+
+// agentAt serves a ledger with two turns, and returns its state directory.
+func agentAt(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "tenon-see-") // t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := control.NewLedger("v1")
+	l.Observe(kept(1), nil)
+	l.Observe(kept(2), nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- control.Serve(ctx, dir, l, slog.New(slog.DiscardHandler)) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		os.RemoveAll(dir)
+	})
+	for range 1000 {
+		if _, err = control.NewClient(dir).Status(ctx); err == nil {
+			return dir
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatal(err)
+	return ""
+}
+
+// see runs one command of those that look at the agent.
+func see(t *testing.T, dir string, args ...string) (string, error) {
+	t.Helper()
+	g := &global{output: text}
+	root := &cobra.Command{Use: "tenon", SilenceErrors: true, SilenceUsage: true}
+	root.PersistentFlags().VarP(&g.output, "output", "o", "")
+	root.PersistentFlags().StringVar(&g.stateDir, "state-dir", "", "")
+	root.AddCommand(newStatusCommand(g), newExplainCommand(g), newCaptureCommand(g), newReplayCommand(g))
+	var out bytes.Buffer
+	root.SetOut(&out)
+	root.SetArgs(append(args, "--state-dir", dir))
+	err := root.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func TestTheAgentIsSeenFromTheCommandLine(t *testing.T) {
+	dir := agentAt(t)
+	for _, c := range []struct {
+		args, want string
+	}{
+		{"status", "LS     1          1000m"},
+		{"status -o json", `"id": "system.slice/web.service"`},
+		{"explain web.service", "a workload of class LS, by rule web"},
+		{"explain batch.slice", "batch.slice: a cgroup"},
+		{"explain batch.slice cpu.weight", "because CPU QoS is off"},
+		{"explain batch.slice cpu.weight -o json", `"intent": "release"`},
+	} {
+		got, err := see(t, dir, strings.Fields(c.args)...)
+		if err != nil || !strings.Contains(got, c.want) {
+			t.Errorf("tenon %s: %q is not in\n%s%v", c.args, c.want, got, err)
+		}
+	}
+	for args, want := range map[string]string{
+		"explain wbe.service":           "did you mean system.slice/web.service?",
+		"explain job":                   "did you mean batch.slice/job.service?",
+		"explain something-else":        "tenon status -o json lists the workloads",
+		"explain batch.slice cpu.wight": "did you mean batch.slice cpu.weight?",
+	} {
+		if _, err := see(t, dir, strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("tenon %s: %v", args, err)
+		}
+	}
+}
+
+func TestACaptureReplays(t *testing.T) {
+	dir := t.TempDir()
+	r, err := record.Open(dir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var st policy.State
+	for second := range 3 {
+		turn := record.Turn{Tick: kept(second), Before: st}
+		st, turn.Wants = policy.Decide(turn.Config, st, turn.Snapshot)
+		if second == 2 {
+			turn.Wants[0].Reason = "something else"
+		}
+		if err := r.Record(turn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files := t.TempDir()
+	file, on := filepath.Join(files, "capture.gz"), filepath.Join(files, "on.yaml")
+	if out, err := see(t, dir, "capture", file); err != nil || !strings.Contains(out, ": 3 turns") {
+		t.Errorf("%s, %v", out, err)
+	}
+	if out, err := see(t, dir, "capture", file); !errors.Is(err, os.ErrExist) {
+		t.Errorf("a file that is there was written: %s, %v", out, err)
+	}
+	out, err := see(t, dir, "replay", file)
+	if status, is := err.(exitStatus); !is || status != exitFailure || !strings.Contains(out, "Replay: 1 of 3 turns differ") {
+		t.Errorf("%s, %v", out, err)
+	}
+	text := "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\nresource-qos-config: {beClass: {cpuQOS: {enable: true}}}\n"
+	if err := os.WriteFile(on, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err = see(t, dir, "replay", file, "--config", on)
+	if err != nil || !strings.Contains(out, "With this configuration: 3 of 3 turns differ") || !strings.Contains(out, "batch.slice cpu.weight") {
+		t.Errorf("%s, %v", out, err)
+	}
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	systemd "github.com/coreos/go-systemd/v22/daemon"
+	"github.com/spf13/cobra"
+
+	"tenon.sh/tenon/internal/config"
+	"tenon.sh/tenon/internal/daemon"
+	"tenon.sh/tenon/internal/journal"
+)
+
+// version is set by the build: -ldflags "-X main.version=v1.2.3".
+var version string
+
+// defaultConfig is where an installed tenond finds its configuration.
+const defaultConfig = "/etc/tenon/tenon.yaml"
+
+// global are the flags that several commands have.
+type global struct {
+	config     string
+	stateDir   string
+	noWatchdog bool
+	log        logFlags
+}
+
+func newRootCommand() *cobra.Command {
+	g := &global{log: logFlags{format: "text", level: slog.LevelInfo}}
+	root := &cobra.Command{
+		Use:   "tenond",
+		Short: "Keep best-effort work inside the CPU and memory that services leave idle",
+		Long: `tenond keeps best-effort work (BE) inside what the latency-sensitive services
+(LS) of this machine leave idle, as its configuration file says. It runs in the
+foreground and logs to standard error.
+
+SIGHUP, or a change of the file, reads the configuration again; a bad one is
+refused and the old one stays. SIGTERM stops tenond and leaves every knob as it
+is: if no tenond is back within a minute, the watchdog narrows BE. tenon restore
+and tenond uninstall put every knob back.`,
+		Example: `  tenond config default > /etc/tenon/tenon.yaml   # a documented file to edit
+  tenond config check /etc/tenon/tenon.yaml       # all its faults at once
+  sudo tenond --config /etc/tenon/tenon.yaml
+  sudo tenond install                             # as a systemd service`,
+		Args:          noArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Version:       versionName(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return run(cmd.Context(), g, cmd.ErrOrStderr())
+		},
+	}
+	root.SetVersionTemplate("tenond {{.Version}}\n")
+	root.SuggestionsMinimumDistance = 2
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
+	})
+	root.Flags().BoolVar(&g.noWatchdog, "no-watchdog", false, "start no watchdog: another supervisor does")
+	root.Flags().StringVar(&g.config, "config", defaultConfig, "the configuration file")
+	flags := root.PersistentFlags()
+	flags.StringVar(&g.stateDir, "state-dir", journal.DefaultDir, "where the journal and the lease live; on tmpfs")
+	flags.Var(&g.log, "log-format", "how to log: text or json")
+	flags.TextVar(&g.log.level, "log-level", slog.LevelInfo, "what to log: debug, info, warn or error")
+	_ = root.RegisterFlagCompletionFunc("log-format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = root.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions([]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp))
+	root.AddCommand(newConfigCommand(), newWatchdogCommand(g), newInstallCommand(), newUninstallCommand(g))
+	return root
+}
+
+// run is the daemon itself.
+func run(ctx context.Context, g *global, stderr io.Writer) error {
+	if os.Geteuid() != 0 {
+		return errors.New("tenond writes kernel knobs and needs root: start it with sudo, or as a service (tenond install)")
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find the program to start the watchdog with: %w", err)
+	}
+	watchdog := []string{self, "watchdog", "--state-dir", g.stateDir}
+	if g.noWatchdog {
+		watchdog = nil
+	}
+	err = daemon.Run(ctx, daemon.Options{
+		Config: g.config, StateDir: g.stateDir, Log: g.log.logger(stderr), Reload: hangups(ctx),
+		Watchdog: watchdog,
+		// The error is for a broken socket; without one nothing is sent.
+		Ready: func() { _, _ = systemd.SdNotify(false, systemd.SdNotifyReady) },
+	})
+	var invalid *config.Invalid
+	if errors.As(err, &invalid) {
+		return faultsError{err}
+	}
+	return err
+}
+
+// hangups turns SIGHUP into a request to reload.
+func hangups(ctx context.Context) <-chan struct{} {
+	signals, reload := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(signals, syscall.SIGHUP)
+	go func() {
+		defer signal.Stop(signals)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-signals:
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case reload <- struct{}{}:
+			}
+		}
+	}()
+	return reload
+}
+
+// logFlags are the flags of the log.
+type logFlags struct {
+	format string
+	level  slog.Level
+}
+
+func (f *logFlags) Set(s string) error {
+	if s != "text" && s != "json" {
+		return errors.New("want text or json")
+	}
+	f.format = s
+	return nil
+}
+func (f *logFlags) String() string { return f.format }
+func (f *logFlags) Type() string   { return "FORMAT" }
+
+func (f *logFlags) logger(w io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: f.level}
+	if f.format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// noArgs refuses arguments.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := "see " + cmd.CommandPath() + " --help"
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return usageError{fmt.Errorf("%s takes no argument, got %q: %s", cmd.CommandPath(), args[0], hint)}
+}
+
+// versionName is the version of the build: as the Makefile or as go install
+// set it.
+func versionName() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}

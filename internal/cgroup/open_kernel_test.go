@@ -1,0 +1,48 @@
+package cgroup
+
+import (
+	"errors"
+	"testing"
+)
+
+// A file that is kept open says ENODEV once its group is gone; a new group of
+// the same name has counters of its own.
+func TestGroupMadeAnewIsReadAnew(t *testing.T) {
+	plain, path := kernelGroup(t)
+	tree := plain.KeepOpen()
+	defer tree.Close(path)
+	if _, err := tree.CPUUse(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := tree.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tree.CPUUse(path); !errors.Is(err, ErrGone) {
+		t.Errorf("a removed group reads %v", err)
+	}
+	if err := tree.Make(path); err != nil {
+		t.Fatal(err)
+	}
+	if u, err := tree.CPUUse(path); err != nil || u.Usage != 0 {
+		t.Errorf("a group made anew reads %+v, %v", u, err)
+	}
+}
+
+// BenchmarkCPUUse compares counters read through files that are kept open
+// with files opened for each reading.
+func BenchmarkCPUUse(b *testing.B) {
+	plain, err := Detect("/proc")
+	if err != nil {
+		b.Skip(err)
+	}
+	for name, tree := range map[string]*Tree{"kept": plain.KeepOpen(), "opened": plain} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := tree.CPUUse(""); err != nil {
+					b.Skip(err)
+				}
+			}
+		})
+	}
+}

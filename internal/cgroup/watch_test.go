@@ -1,0 +1,327 @@
+package cgroup
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// watchFixture watches a tree of plain directories.
+func watchFixture(t *testing.T) (w *Watcher, root string) {
+	t.Helper()
+	tree := fixture(t, onlyV2+"-- v2/a/cpu.weight --\n-- v2/a/b/cpu.weight --\n-- v2/c/cpu.weight --\n")
+	w, err := tree.Watch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	return w, tree.all[0].mount
+}
+
+func makeDir(t *testing.T, path ...string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Join(path...), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func removeDir(t *testing.T, path ...string) {
+	t.Helper()
+	if err := os.RemoveAll(filepath.Join(path...)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// walk is the truth: the directories below root, sorted.
+func walk(t *testing.T, root string) []string {
+	t.Helper()
+	var dirs []string
+	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.IsDir() || path == root {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		dirs = append(dirs, rel)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(dirs)
+	return dirs
+}
+
+// eventually waits until done, and describes what is instead if that takes
+// too long.
+func eventually(t *testing.T, done func() bool, instead func() string) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(instead())
+		}
+	}
+}
+
+func seesTruth(t *testing.T, w *Watcher, root string) {
+	t.Helper()
+	want := walk(t, root)
+	eventually(t, func() bool { return slices.Equal(w.Groups(), want) }, func() string {
+		return fmt.Sprintf("it knows %d groups and there are %d:\n%v\n%v", len(w.Groups()), len(want), w.Groups(), want)
+	})
+}
+
+func TestWatcherKnowsWhatIsThereAtTheStart(t *testing.T) {
+	w, _ := watchFixture(t)
+	if got := w.Groups(); !slices.Equal(got, []string{"a", "a/b", "c"}) {
+		t.Errorf("got %v", got)
+	}
+	if err := w.Degraded(); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-w.Changed():
+		t.Error("told of a change that Groups has had from the start")
+	default:
+	}
+}
+
+func TestWatcherFollowsWhatIsMadeRenamedAndRemoved(t *testing.T) {
+	w, root := watchFixture(t)
+	for _, change := range []func(){
+		func() { makeDir(t, root, "d") },
+		func() { makeDir(t, root, "d/e/f/g/h") }, // faster than it can watch
+		func() { removeDir(t, root, "a") },
+		func() { makeDir(t, root, "a/x") }, // the same name, another directory
+		func() { makeDir(t, root, "a/x/y") },
+		func() {
+			if err := os.Rename(filepath.Join(root, "d/e"), filepath.Join(root, "d/z")); err != nil {
+				t.Fatal(err)
+			}
+		},
+		func() { makeDir(t, root, "d/z/f/new") },
+		func() { removeDir(t, root, "d/z/f/g") },
+	} {
+		change()
+		<-w.Changed()
+		seesTruth(t, w, root)
+	}
+}
+
+func TestFilesAreNoChange(t *testing.T) {
+	w, root := watchFixture(t)
+	if err := os.WriteFile(filepath.Join(root, "a", "file"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	makeDir(t, root, "after")
+	<-w.Changed()
+	if got := w.Groups(); !slices.Equal(got, []string{"a", "a/b", "after", "c"}) {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestUnchangedGroupsAreNotListedAgain(t *testing.T) {
+	w, root := watchFixture(t)
+	first := w.Groups()
+	if again := w.Groups(); &first[0] != &again[0] {
+		t.Error("the same groups in another slice")
+	}
+	if n := testing.AllocsPerRun(10, func() { w.Groups() }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+	makeDir(t, root, "b")
+	<-w.Changed()
+	if !slices.Equal(first, []string{"a", "a/b", "c"}) {
+		t.Errorf("a slice that was handed out has changed: %v", first)
+	}
+}
+
+func TestWatcherEndsWithItsContext(t *testing.T) {
+	tree := fixture(t, onlyV2)
+	ctx, cancel := context.WithCancel(t.Context())
+	w, err := tree.Watch(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	<-w.ended
+	w.Close()
+	if w.inotify != nil {
+		t.Error("inotify is still open")
+	}
+}
+
+func TestWatchOfNothingFails(t *testing.T) {
+	tree := fixture(t, onlyV2)
+	removeDir(t, tree.all[0].mount)
+	if _, err := tree.Watch(t.Context()); err == nil || !strings.Contains(err.Error(), "the root cgroup") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// churn makes, removes and renames groups at random, from several threads.
+func churn(t *testing.T, root string, threads, changes int, rename bool) {
+	t.Helper()
+	var all sync.WaitGroup
+	for seed := range threads {
+		all.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(seed), 3))
+			place := func() string {
+				path := root
+				for range 1 + r.IntN(3) {
+					path = filepath.Join(path, string("stuvwxyz"[r.IntN(8)]))
+				}
+				return path
+			}
+			for range changes {
+				switch r.IntN(5) {
+				case 0:
+					_ = os.RemoveAll(place())
+				case 1:
+					_ = os.Remove(place())
+				case 2:
+					if from := place(); rename {
+						_ = os.Rename(from, filepath.Join(filepath.Dir(from), string("stuvwxyz"[r.IntN(8)])))
+					}
+				default:
+					_ = os.MkdirAll(place(), 0o755)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestStormEndsInTheTruth(t *testing.T) {
+	w, root := watchFixture(t)
+	for range 5 {
+		churn(t, root, 4, 400, true)
+		seesTruth(t, w, root)
+		seesWatches(t, w)
+	}
+	if err := w.Degraded(); err != nil {
+		t.Error(err)
+	}
+}
+
+// seesWatches waits until there is one watch for the root and each group: a
+// watch that is left over holds memory of the kernel.
+func seesWatches(t *testing.T, w *Watcher) {
+	t.Helper()
+	count := func() int {
+		text, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(w.inotify.fd))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(string(text), "inotify wd:")
+	}
+	eventually(t, func() bool { return count() == len(w.Groups())+1 }, func() string {
+		return fmt.Sprintf("%d watches for %d groups and the root", count(), len(w.Groups()))
+	})
+}
+
+// While nobody reads, the queue of events overflows, and the last events,
+// which matter most, are lost.
+func TestOverflowIsMadeGoodByALook(t *testing.T) {
+	text, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	size, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || size > 1<<16 {
+		t.Skipf("a queue of %s events takes too long to fill", text)
+	}
+	w, root := watchFixture(t)
+	w.mu.Lock() // the next group that is there to stay waits for this
+	makeDir(t, root, "first")
+	names := []string{filepath.Join(root, "file"), filepath.Join(root, "other")}
+	if err := os.WriteFile(names[0], nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for i := range size/2 + eventsSize/unix.SizeofInotifyEvent { // two events each
+		if err := unix.Rename(names[i%2], names[(i+1)%2]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	removeDir(t, root, "a")
+	makeDir(t, root, "a/new/b")
+	makeDir(t, root, "z")
+	w.mu.Unlock()
+	seesTruth(t, w, root)
+	seesWatches(t, w)
+	makeDir(t, root, "a/new/b/c")
+	seesTruth(t, w, root)
+}
+
+func TestLostRootIsSaidAndFoundAgain(t *testing.T) {
+	tree := fixture(t, onlyV2+"-- v2/a/cpu.weight --\n")
+	w, err := tree.watch(t.Context(), time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	root := tree.all[0].mount
+	removeDir(t, root)
+	eventually(t, func() bool { return w.Degraded() != nil && len(w.Groups()) == 0 }, func() string {
+		return fmt.Sprintf("%v, %v", w.Degraded(), w.Groups())
+	})
+	makeDir(t, root, "b")
+	eventually(t, func() bool { return w.Degraded() == nil && slices.Equal(w.Groups(), []string{"b"}) }, func() string {
+		return fmt.Sprintf("%v, %v", w.Degraded(), w.Groups())
+	})
+}
+
+func TestDirectTellsOwnProcessesFromThoseBelow(t *testing.T) {
+	tree := fixture(t, onlyV2+"-- v2/a/cgroup.procs --\n-- v2/a/b/cgroup.procs --\n17\n-- v2/c/cpu.weight --\n")
+	for path, want := range map[string]bool{"a": false, "a/b": true} {
+		if got, err := tree.Direct(path); err != nil || got != want {
+			t.Errorf("%s: %v, %v", path, got, err)
+		}
+	}
+	for path, want := range map[string]string{"c": "read cgroup.procs in c: not supported here", "d": "no such cgroup"} {
+		if _, err := tree.Direct(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+func FuzzNextEvent(f *testing.F) {
+	f.Add([]byte("\x01\x00\x00\x00\x00\x01\x00\x40\x00\x00\x00\x00\x10\x00\x00\x00name\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
+	f.Add([]byte("\xff\xff\xff\xff\x00\x40\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff"))
+	f.Fuzz(func(t *testing.T, events []byte) {
+		for len(events) > 0 {
+			e, rest := nextEvent(events)
+			if len(rest) >= len(events) || strings.Contains(e.name, "\x00") {
+				t.Fatalf("%+v leaves %d of %d bytes", e, len(rest), len(events))
+			}
+			events = rest
+		}
+	})
+}
+
+func BenchmarkLook(b *testing.B) {
+	root := b.TempDir()
+	for i := range 1000 {
+		if err := os.MkdirAll(fmt.Sprintf("%s/pod%d/c%d", root, i/10, i), 0o755); err != nil {
+			b.Fatal(err)
+		}
+	}
+	tree := &Tree{all: []*hierarchy{{version: 2, mount: root}}}
+	b.ReportAllocs()
+	for b.Loop() {
+		w, err := tree.Watch(b.Context())
+		if err != nil || len(w.Groups()) != 1100 {
+			b.Fatal(err)
+		}
+		w.Close()
+	}
+}

@@ -1,0 +1,58 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+
+	"tenon.sh/tenon/internal/unit"
+)
+
+// Bandwidth is a share of the node's network bandwidth in percent, written as
+// a number; or an amount in bytes per second, written as text: "50M".
+type Bandwidth struct {
+	Percent unit.Percent
+	Amount  unit.Bytes // 0: Percent says it
+}
+
+const aBandwidth = `a whole number of percent from 0 to 100, or an amount in quotes such as "50M"`
+
+// readBandwidth tells the two notations apart as Kubernetes' IntOrString does.
+func readBandwidth(n *yaml.Node, _ key) (Bandwidth, error) {
+	switch n.ShortTag() {
+	case "!!int":
+		if i, err := strconv.ParseInt(n.Value, 10, 64); err == nil {
+			return Bandwidth{Percent: unit.Percent(i)}, nil
+		}
+	case "!!str":
+		if b, err := unit.ParseBytes(n.Value); err == nil && b != unit.MaxBytes {
+			return Bandwidth{Amount: b}, nil
+		}
+	}
+	return Bandwidth{}, refuse(n, aBandwidth)
+}
+
+// MarshalJSON writes a number or a text.
+func (b Bandwidth) MarshalJSON() ([]byte, error) {
+	if b.Amount > 0 {
+		return json.Marshal(b.Amount.String())
+	}
+	return json.Marshal(b.Percent)
+}
+
+// UnmarshalJSON reads a number or a text.
+func (b *Bandwidth) UnmarshalJSON(data []byte) error {
+	var text string
+	if json.Unmarshal(data, &text) != nil {
+		*b = Bandwidth{}
+		return json.Unmarshal(data, &b.Percent)
+	}
+	amount, err := unit.ParseBytes(text)
+	if err != nil {
+		return fmt.Errorf("bandwidth: %w", err)
+	}
+	*b = Bandwidth{Amount: amount}
+	return nil
+}

@@ -1,0 +1,193 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// Check returns what is wrong with s, wherever it was read from: values out of
+// their range, and values that contradict each other. The faults have no line.
+func (s Strategies) Check() []Fault {
+	c := checker{bad: map[string]bool{}}
+	c.mapping(reflect.ValueOf(s), "")
+	c.order(s)
+	return c.faults
+}
+
+// faults returns what is wrong with f beside what its parser found. That is not
+// said again in other words: a field that was refused or misspelt is not missing.
+func (f file) faults(found []Fault, meant []string) []Fault {
+	c := checker{bad: map[string]bool{}}
+	for _, fault := range found {
+		c.bad[fault.Field] = true
+	}
+	for _, field := range meant {
+		c.bad[field] = true
+	}
+	c.mapping(reflect.ValueOf(f), "")
+	c.file(f)
+	c.order(f.Strategies)
+	return c.faults
+}
+
+// A checker collects the faults of values that were read.
+type checker struct {
+	faults []Fault
+	bad    map[string]bool // the fields that have a fault
+}
+
+func (c *checker) fault(field, problem string) {
+	c.faults = append(c.faults, Fault{Field: field, Problem: problem})
+	c.bad[field] = true
+}
+
+// full reports whether no more faults need be found.
+func (c *checker) full() bool { return len(c.faults) > maxFaults }
+
+// badBelow reports whether the field or anything in it has a fault.
+func (c *checker) badBelow(field string) bool {
+	for bad := range c.bad {
+		if bad == field || strings.HasPrefix(bad, field+".") || strings.HasPrefix(bad, field+"[") {
+			return true
+		}
+	}
+	return false
+}
+
+// need demands that a field is set.
+func (c *checker) need(field string, set bool, want string) {
+	if !set && !c.bad[field] {
+		c.fault(field, "missing: want "+want)
+	}
+}
+
+// mapping checks every value below v against the tags of its key.
+func (c *checker) mapping(v reflect.Value, path string) {
+	for _, k := range keysOf(v.Type()) {
+		c.value(v.FieldByIndex(k.index), join(path, k.name), k)
+	}
+}
+
+func (c *checker) value(v reflect.Value, path string, k key) {
+	switch m := v.Interface().(type) {
+	case node.Maybe[string]:
+		if word, set := m.Value(); set && len(k.words) > 0 && !slices.Contains(k.words, word) {
+			c.fault(path, quoted(word)+": want "+k.want(aText))
+		}
+	case node.Maybe[unit.Percent]:
+		inSpan(c, m, path, k, aWhole)
+	case node.Maybe[int64]:
+		inSpan(c, m, path, k, aWhole)
+	case node.Maybe[float64]:
+		inSpan(c, m, path, k, aNumber)
+	case node.Maybe[time.Duration]:
+		inSpan(c, m, path, k, aDuration)
+	case node.Maybe[Bandwidth]:
+		if b := valueOf(m); b.Percent < 0 || b.Percent > 100 {
+			c.fault(path, fmt.Sprintf("%d: want %s", b.Percent, aBandwidth))
+		}
+	case Duration:
+		if m <= 0 {
+			c.fault(path, fmt.Sprintf("%v: want more than 0", time.Duration(m)))
+		}
+	default:
+		c.inner(v, path)
+	}
+}
+
+func (c *checker) inner(v reflect.Value, path string) {
+	switch {
+	case v.Kind() == reflect.Slice:
+		for i := range v.Len() {
+			if c.full() {
+				return
+			}
+			c.value(v.Index(i), fmt.Sprintf("%s[%d]", path, i), key{})
+		}
+	case v.Kind() == reflect.Struct && !isLeaf(v):
+		c.mapping(v, path)
+	}
+}
+
+// inSpan checks a number against the range of its key.
+func inSpan[T ~int64 | ~float64](c *checker, m node.Maybe[T], path string, k key, noun string) {
+	if v, set := m.Value(); set && !k.span.holds(float64(v)) {
+		c.fault(path, strings.TrimSuffix(fmt.Sprint(v), "%")+": want "+k.want(noun))
+	}
+}
+
+// order checks the pairs of keys of which one bounds the other.
+func (c *checker) order(s Strategies) {
+	const threshold = "resource-threshold-config"
+	c.pair(threshold, s.Threshold, defaults.Threshold, "cpuSuppressMinPercent", "cpuSuppressThresholdPercent", orEqual)
+	c.pair(threshold, s.Threshold, defaults.Threshold, "memoryEvictLowerPercent", "memoryEvictThresholdPercent", below)
+	c.pair(threshold, s.Threshold, defaults.Threshold, "cpuEvictLowerPercent", "cpuEvictThresholdPercent", below)
+	c.pair(threshold, s.Threshold, defaults.Threshold, "cpuEvictBESatisfactionLowerPercent", "cpuEvictBESatisfactionUpperPercent", below)
+	c.pair(threshold, s.Threshold, defaults.Threshold, "cpuAllocatableEvictLowerPercent", "cpuAllocatableEvictThresholdPercent", below)
+	c.pair(threshold, s.Threshold, defaults.Threshold, "memoryAllocatableEvictLowerPercent", "memoryAllocatableEvictThresholdPercent", below)
+	own, usual := s.QOS.classes(), defaults.QOS.classes()
+	for i, class := range own {
+		c.pair("resource-qos-config."+class.key+".resctrlQOS", class.Resctrl, usual[i].Resctrl, "catRangeStartPercent", "catRangeEndPercent", below)
+	}
+}
+
+// An order says how the first of two percentages stands to the second, and
+// the second to the first.
+type order struct {
+	low, high string
+	equal     bool
+}
+
+var (
+	below   = order{"less than", "more than", false}
+	orEqual = order{"at most", "at least", true}
+)
+
+// pair checks two percentages of the mapping at path. The one that is not set
+// has its default; without one there is nothing to compare.
+func (c *checker) pair(path string, set, usual any, low, high string, o order) {
+	l, lowSet := percentOf(set, low).Value()
+	h, highSet := percentOf(set, high).Value()
+	if (!lowSet && !highSet) || c.bad[join(path, low)] || c.bad[join(path, high)] {
+		return
+	}
+	known, by := true, ""
+	if !lowSet {
+		l, known = percentOf(usual, low).Value()
+		by = " by default"
+	}
+	if !highSet {
+		h, known = percentOf(usual, high).Value()
+		by = " by default"
+	}
+	switch {
+	case !known || l < h || (o.equal && l == h):
+	case lowSet:
+		c.fault(join(path, low), fmt.Sprintf("%d: want %s %s, which is %d%s", l, o.low, high, h, by))
+	default:
+		c.fault(join(path, high), fmt.Sprintf("%d: want %s %s, which is %d%s", h, o.high, low, l, by))
+	}
+}
+
+// percentOf returns the percentage that stands in a mapping under a name.
+func percentOf(mapping any, name string) node.Maybe[unit.Percent] {
+	v := reflect.ValueOf(mapping)
+	for _, k := range keysOf(v.Type()) {
+		if k.name == name {
+			return v.FieldByIndex(k.index).Interface().(node.Maybe[unit.Percent])
+		}
+	}
+	panic("config: no key " + name + " in " + v.Type().String())
+}
+
+// parent is the field around a field: "rules[1]" for "rules[1].class", and
+// "rules" for that. The parent of a key of the top level is the file, "".
+func parent(field string) string {
+	return field[:max(strings.LastIndexAny(field, ".["), 0)]
+}

@@ -1,0 +1,311 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tenon.sh/tenon/internal/match"
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/policy"
+	"tenon.sh/tenon/internal/unit"
+)
+
+var update = flag.Bool("update", false, "rewrite the messages of the wrong files")
+
+const header = "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\nrules:\n- {name: batch, class: BE, units: [batch.slice]}\n"
+
+// parsed returns the configuration in text, which must have no fault.
+func parsed(t *testing.T, text string) Config {
+	t.Helper()
+	c, faults := Parse([]byte(text))
+	for _, f := range faults {
+		t.Error(f)
+	}
+	if t.Failed() {
+		t.Fatalf("in\n%s", text)
+	}
+	return c
+}
+
+// TestWrongFilesGetTheirMessage shows what people see: each file of
+// testdata/wrong beside the message it gets.
+func TestWrongFilesGetTheirMessage(t *testing.T) {
+	files, err := filepath.Glob("testdata/wrong/*.yaml")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d wrong files, %v; want ten and more", len(files), err)
+	}
+	for _, path := range files {
+		name := filepath.Base(path)
+		t.Run(strings.TrimSuffix(name, ".yaml"), func(t *testing.T) {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, faults := Parse(data)
+			if len(faults) == 0 || !reflect.DeepEqual(c, Config{}) {
+				t.Fatalf("%d faults and the configuration %+v; want faults and no configuration", len(faults), c)
+			}
+			got := (&Invalid{Path: name, Faults: faults}).Error() + "\n"
+			golden := strings.TrimSuffix(path, ".yaml") + ".want"
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatalf("%v (go test -update makes it)", err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("the message changed (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDefaultFileTurnsOnCPUQOSAndSuppress(t *testing.T) {
+	c := parsed(t, string(Default()))
+	want := policy.Config{
+		CPUQOS:   policy.CPUQOS{Enable: true},
+		Suppress: policy.Suppress{Enable: true, ThresholdPercent: 65, Policy: policy.SuppressQuota},
+	}
+	if !reflect.DeepEqual(c.Policy, want) || c.Period != time.Second || len(c.Rules) == 0 || len(c.Notices) > 0 {
+		t.Errorf("the default file means %+v", c)
+	}
+}
+
+// A setting that only waits for its # to be taken away must be right too.
+func TestDefaultFileIsRightWithEverySettingSwitchedOn(t *testing.T) {
+	off := regexp.MustCompile(`(?m)^( *)#(\S)`)
+	if n := len(off.FindAll(Default(), -1)); n < 5 {
+		t.Fatalf("%d settings that are switched off; want some", n)
+	}
+	c := parsed(t, string(off.ReplaceAll(Default(), []byte("$1$2"))))
+	if c.Policy.Suppress.MinPercent == 0 || len(c.Policy.Memory.Classes) == 0 || len(c.Rules) < 3 {
+		t.Errorf("switched on, the settings mean %+v", c)
+	}
+}
+
+func TestMissingSectionsEnableNothing(t *testing.T) {
+	for name, text := range map[string]string{
+		"missing":      header,
+		"without keys": header + "resource-threshold-config:\nresource-qos-config: {}\ncpu-burst-config: null\ncolocation-config:\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := parsed(t, text)
+			want := policy.Config{Suppress: policy.Suppress{ThresholdPercent: 65, Policy: policy.SuppressCPUSet}}
+			if !reflect.DeepEqual(c.Policy, want) || c.Period != time.Second || len(c.Notices) > 0 {
+				t.Errorf("got %+v", c)
+			}
+		})
+	}
+}
+
+func TestRulesKeepTheirOrderAndAmounts(t *testing.T) {
+	c := parsed(t, `
+apiVersion: tenon.sh/v1alpha1
+kind: NodeConfig
+period: 250ms
+rules:
+- name: web
+  class: LS
+  cgroups: ["system.slice/nginx.service"]
+  units: ["nginx.service"]
+  requests: {memory: 1Gi}
+  limits: {cpu: 1.5, memory: 4Gi}
+- name: batch
+  class: BE
+  cgroups: ["batch.slice/**"]
+`)
+	want := []match.Rule{
+		{
+			Name: "web", Class: node.LS, Cgroups: []string{"system.slice/nginx.service"}, Units: []string{"nginx.service"},
+			MemoryRequest: node.Some[unit.Bytes](1 << 30), CPULimit: node.Some[unit.MilliCPU](1500), MemoryLimit: node.Some[unit.Bytes](4 << 30),
+		},
+		{Name: "batch", Class: node.BE, Cgroups: []string{"batch.slice/**"}},
+	}
+	if !reflect.DeepEqual(c.Rules, want) || c.Period != 250*time.Millisecond {
+		t.Errorf("got period %v and rules %+v", c.Period, c.Rules)
+	}
+}
+
+// The same strategy in each of its three notations, and read from JSON as the
+// Kubernetes side does, is the same.
+func TestStrategiesMeanTheSameInEveryNotation(t *testing.T) {
+	want := policy.Config{
+		CPUQOS:   policy.CPUQOS{Enable: true},
+		Suppress: policy.Suppress{Enable: true, ThresholdPercent: 70, MinPercent: 5, Policy: policy.SuppressCPUSet},
+		Memory:   policy.MemoryQOS{Classes: map[node.Class]policy.MemoryShares{node.BE: {ThrottlingPercent: 80}}},
+	}
+	const threshold = `{"enable": true, "cpuSuppressThresholdPercent": 70, "cpuSuppressMinPercent": 5}`
+	const qos = `{"beClass": {"cpuQOS": {"enable": true}, "memoryQOS": {"enable": true, "throttlingPercent": 80}}}`
+	for name, form := range map[string]string{
+		"keys":                       "%s",
+		"cluster strategy":           `{"clusterStrategy": %s, "nodeStrategies": []}`,
+		"text":                       `'%s'`,
+		"text of a ConfigMap":        `'{"clusterStrategy": %s, "nodeStrategies": null}'`,
+		"indented text with a tab":   "|-\n  {\t\"clusterStrategy\":\n  \t%s}\n",
+		"text that is double quoted": `"{\"clusterStrategy\": REPLACED}"`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			write := func(json string) string {
+				if strings.Contains(form, "REPLACED") {
+					return strings.Replace(form, "REPLACED", strings.ReplaceAll(json, `"`, `\"`), 1)
+				}
+				return fmt.Sprintf(form, json)
+			}
+			text := header + "resource-threshold-config: " + write(threshold) + "\nresource-qos-config: " + write(qos) + "\n"
+			if c := parsed(t, text); !reflect.DeepEqual(c.Policy, want) {
+				t.Errorf("got %+v, want %+v", c.Policy, want)
+			}
+		})
+	}
+	var s Strategies
+	if err := errors.Join(json.Unmarshal([]byte(threshold), &s.Threshold), json.Unmarshal([]byte(qos), &s.QOS)); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(s.Policy(), want) || len(s.Check()) > 0 {
+		t.Errorf("from JSON: %+v with faults %v, want %+v", s.Policy(), s.Check(), want)
+	}
+}
+
+func TestCPUQOSIsOnIfLSOrBEAsksForIt(t *testing.T) {
+	for classes, want := range map[string]bool{
+		"":                                  false,
+		"lsClass: {cpuQOS: {enable: true}}": true,
+		"beClass: {cpuQOS: {enable: true}}": true,
+		"{beClass: {cpuQOS: {enable: false}}, lsClass: {cpuQOS: {enable: true}}}": true,
+		"lsrClass: {cpuQOS: {enable: true}}":                                      false,
+		"systemClass: {cpuQOS: {enable: true}}":                                   false,
+	} {
+		c := parsed(t, header+"resource-qos-config:\n  "+classes+"\n")
+		if c.Policy.CPUQOS.Enable != want {
+			t.Errorf("%s: CPU QoS is %v, want %v", classes, c.Policy.CPUQOS.Enable, want)
+		}
+		if alone := strings.Contains(classes, "lsr") || strings.Contains(classes, "system"); alone != (len(c.Notices) > 0) {
+			t.Errorf("%s: notices %q", classes, c.Notices)
+		}
+	}
+}
+
+func TestMemoryQOSOfLSRHoldsForLSE(t *testing.T) {
+	c := parsed(t, header+`
+resource-qos-config:
+  lsrClass: {memoryQOS: {enable: true, minLimitPercent: 30, lowLimitPercent: 90}}
+  lsClass: {memoryQOS: {enable: false, lowLimitPercent: 50}}
+  beClass: {memoryQOS: {enable: true}}
+  systemClass: {memoryQOS: {enable: true, lowLimitPercent: 10}}
+`)
+	want := map[node.Class]policy.MemoryShares{
+		node.LSR:    {MinPercent: 30, LowPercent: 90},
+		node.LSE:    {MinPercent: 30, LowPercent: 90},
+		node.System: {LowPercent: 10},
+	}
+	if !reflect.DeepEqual(c.Policy.Memory.Classes, want) {
+		t.Errorf("got %v, want %v: LSE like LSR, nothing for a class that is off or asks for nothing", c.Policy.Memory.Classes, want)
+	}
+}
+
+func TestWhatIsNotActedOnIsNoticed(t *testing.T) {
+	for text, want := range map[string][]string{
+		"resource-threshold-config: {memoryEvictThresholdPercent: 80}":                                         nil, // not enabled
+		"resource-threshold-config: {enable: true, memoryEvictThresholdPercent: 80, cpuSuppressMinPercent: 5}": {"resource-threshold-config.memoryEvictThresholdPercent"},
+		"cpu-burst-config: {policy: none, cpuBurstPercent: 500}":                                               nil,
+		"cpu-burst-config: {policy: auto, cpuBurstPercent: 500}":                                               {"cpu-burst-config.policy", "cpu-burst-config.cpuBurstPercent"},
+		"colocation-config: {enable: true, cpuReclaimThresholdPercent: 60}":                                    {"colocation-config"},
+		"resource-qos-config: {beClass: {resctrlQOS: {catRangeEndPercent: 30}}}":                               nil,
+		"resource-qos-config: {beClass: {resctrlQOS: {enable: true, catRangeEndPercent: 30}}}":                 {"resource-qos-config.beClass.resctrlQOS"},
+		"resource-qos-config: {beClass: {cpuQOS: {enable: true, groupIdentity: -1, schedIdle: 0}}}":            {"resource-qos-config.beClass.cpuQOS.groupIdentity"},
+		"resource-qos-config: {beClass: {memoryQOS: {enable: true, wmarkRatio: 0, wmarkMinAdj: 50}}}":          {"resource-qos-config.beClass.memoryQOS.wmarkMinAdj"},
+		"resource-qos-config: {policies: {cpuPolicy: groupIdentity}}":                                          nil,
+		"resource-qos-config: {policies: {cpuPolicy: coreSched}}":                                              {"resource-qos-config.policies.cpuPolicy"},
+		"resource-qos-config: {cgroupRoot: {blkioQOS: {enable: true}}}":                                        {"resource-qos-config.cgroupRoot"},
+	} {
+		var notices []string
+		for _, key := range want {
+			notices = append(notices, key+" is not acted on by this version")
+		}
+		if c := parsed(t, header+text+"\n"); !slices.Equal(c.Notices, notices) {
+			t.Errorf("%s: notices %q, want %q", text, c.Notices, notices)
+		}
+	}
+}
+
+func TestRulesThatAskForMoreThanThereIsAreNoticed(t *testing.T) {
+	c := parsed(t, "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\nrules:\n- {name: db, class: LSE, units: [db.service], requests: {cpu: 4}}\n")
+	if len(c.Notices) != 2 || !strings.Contains(c.Notices[0], "rules[0].class") || !strings.Contains(c.Notices[1], "rules[0].requests.cpu") {
+		t.Errorf("notices %q, want one for the class and one for the request", c.Notices)
+	}
+	c = parsed(t, "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\n")
+	if len(c.Notices) != 1 || !strings.Contains(c.Notices[0], "rules") {
+		t.Errorf("without rules: notices %q, want one that says so", c.Notices)
+	}
+}
+
+func TestLoadNamesTheFileAndAllFaults(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tenon.yaml")
+	if err := os.WriteFile(path, []byte(header+"periode: 1s\nrule: []\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Load(path)
+	var invalid *Invalid
+	if !errors.As(err, &invalid) || len(invalid.Faults) != 2 || !strings.Contains(err.Error(), path) {
+		t.Errorf("error %v, want an *Invalid with two faults that names %s", err, path)
+	}
+	if err := os.WriteFile(path, Default(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(path); err != nil {
+		t.Error(err)
+	}
+	if _, err := Load(path + ".absent"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("error %v, want that the file does not exist", err)
+	}
+}
+
+func TestFileOfMoreThanAMegabyteIsRefused(t *testing.T) {
+	comment := "#" + strings.Repeat("x", MaxSize-len(header)-2) + "\n"
+	parsed(t, header+comment)
+	if _, faults := Parse([]byte(header + comment + "\n")); len(faults) != 1 || !strings.Contains(faults[0].Problem, "longer than 1048576 bytes") {
+		t.Errorf("faults %v, want that the file is too long", faults)
+	}
+}
+
+func TestWrongFileOfManyLinesGetsOneHundredFaults(t *testing.T) {
+	_, faults := Parse([]byte(header + strings.Repeat("- {}\n", 5_000)))
+	if len(faults) != maxFaults+1 || !strings.Contains(faults[maxFaults].Problem, "more faults") {
+		t.Errorf("%d faults, the last %v", len(faults), faults[len(faults)-1])
+	}
+}
+
+func TestDefaultsAreInTheirRange(t *testing.T) {
+	if faults := defaults.Check(); len(faults) > 0 {
+		t.Errorf("the defaults have the faults %v", faults)
+	}
+}
+
+func TestRulesTakeEveryClass(t *testing.T) {
+	for _, k := range keysOf(reflect.TypeFor[rule]()) {
+		if k.name != "class" {
+			continue
+		}
+		for _, class := range node.Classes {
+			if !slices.Contains(k.words, string(class)) || len(k.words) != len(node.Classes) {
+				t.Errorf("rules take the classes %v; there are %v", k.words, node.Classes)
+			}
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package config
+
+import (
+	"reflect"
+	"time"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// defaults is what a key that is not set means: Koordinator's values
+// (pkg/util/sloconfig). A key that is missing here too has no default, and
+// what it is about is not done. All defaults stand here and nowhere else.
+var defaults = Strategies{
+	Threshold: Threshold{
+		Enable:                          node.Some(false),
+		CPUSuppressThresholdPercent:     node.Some[unit.Percent](65),
+		CPUSuppressPolicy:               node.Some("cpuset"),
+		MemoryEvictThresholdPercent:     node.Some[unit.Percent](70),
+		CPUEvictBEUsageThresholdPercent: node.Some[unit.Percent](90),
+		CPUEvictPolicy:                  node.Some("evictByRealLimit"),
+	},
+	QOS: QOS{
+		Policies:    Policies{CPUPolicy: node.Some("groupIdentity")},
+		LSRClass:    classDefaults(2, true, 100, 95, 20, -25),
+		LSClass:     classDefaults(2, true, 100, 95, 20, -25),
+		BEClass:     classDefaults(-1, false, 30, 95, 20, 50),
+		SystemClass: classDefaults(0, false, 100, 0, 50, 0),
+	},
+	Burst: Burst{
+		Policy:                     node.Some("none"),
+		CPUBurstPercent:            node.Some[unit.Percent](1000),
+		CFSQuotaBurstPercent:       node.Some[unit.Percent](300),
+		CFSQuotaBurstPeriodSeconds: node.Some[int64](-1),
+		SharePoolThresholdPercent:  node.Some[unit.Percent](50),
+	},
+	Colocation: Colocation{
+		Enable:                         node.Some(false),
+		MetricAggregateDurationSeconds: node.Some[int64](300),
+		MetricReportIntervalSeconds:    node.Some[int64](60),
+		MetricAggregatePolicy:          Aggregate{Durations: []Duration{Duration(5 * time.Minute), Duration(10 * time.Minute), Duration(30 * time.Minute)}},
+		MetricMemoryCollectPolicy:      node.Some("usageWithoutPageCache"),
+		CPUReclaimThresholdPercent:     node.Some[unit.Percent](60),
+		CPUCalculatePolicy:             node.Some("usage"),
+		MemoryReclaimThresholdPercent:  node.Some[unit.Percent](65),
+		MemoryCalculatePolicy:          node.Some("usage"),
+		DegradeTimeMinutes:             node.Some[int64](15),
+		UpdateTimeThresholdSeconds:     node.Some[int64](300),
+		ResourceDiffThreshold:          node.Some(0.1),
+		MidCPUThresholdPercent:         node.Some[unit.Percent](100),
+		MidMemoryThresholdPercent:      node.Some[unit.Percent](100),
+		MidUnallocatedPercent:          node.Some[unit.Percent](0),
+		MidStaticCPUReservedPercent:    node.Some[unit.Percent](0),
+		MidStaticMemoryReservedPercent: node.Some[unit.Percent](0),
+	},
+}
+
+// classDefaults are the defaults of a class: its group identity, whether it
+// expels idle work from its core, the end of its cache range, and its
+// watermarks. In all else the classes agree.
+func classDefaults(identity int64, expels bool, cacheEnd, watermark unit.Percent, scale, adjust int64) Class {
+	return Class{
+		CPU: CPUQOS{Enable: node.Some(false), GroupIdentity: node.Some(identity), SchedIdle: node.Some[int64](0), CoreExpeller: node.Some(expels)},
+		Memory: MemoryQOS{
+			Enable:            node.Some(false),
+			MinLimitPercent:   node.Some[unit.Percent](0),
+			LowLimitPercent:   node.Some[unit.Percent](0),
+			ThrottlingPercent: node.Some[unit.Percent](0),
+			WmarkRatio:        node.Some(watermark),
+			WmarkScalePermill: node.Some(scale),
+			WmarkMinAdj:       node.Some(adjust),
+			PriorityEnable:    node.Some[int64](0),
+			Priority:          node.Some[int64](0),
+			OomKillGroup:      node.Some[int64](0),
+		},
+		Resctrl: ResctrlQOS{
+			Enable:               node.Some(false),
+			CATRangeStartPercent: node.Some[unit.Percent](0),
+			CATRangeEndPercent:   node.Some(cacheEnd),
+			MBAPercent:           node.Some[unit.Percent](100),
+		},
+		BlkIO: BlkIOQOS{Enable: node.Some(false)},
+		Network: NetworkQOS{
+			Enable:         node.Some(false),
+			IngressRequest: node.Some(Bandwidth{Percent: 0}),
+			IngressLimit:   node.Some(Bandwidth{Percent: 100}),
+			EgressRequest:  node.Some(Bandwidth{Percent: 0}),
+			EgressLimit:    node.Some(Bandwidth{Percent: 100}),
+		},
+	}
+}
+
+// orDefaults returns s with the default of every key that is not set.
+func (s Strategies) orDefaults() Strategies {
+	fill(reflect.ValueOf(&s).Elem(), reflect.ValueOf(defaults))
+	return s
+}
+
+// fill sets what is missing in one mapping to what stands in another.
+func fill(to, from reflect.Value) {
+	for _, k := range keysOf(to.Type()) {
+		t, f := to.FieldByIndex(k.index), from.FieldByIndex(k.index)
+		switch {
+		case t.Kind() == reflect.Struct && !isLeaf(t):
+			fill(t, f)
+		case t.IsZero():
+			t.Set(f)
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package config
+
+import (
+	"encoding/json"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"tenon.sh/tenon/internal/node"
+)
+
+// TestEveryKeyIsDocumented holds docs/configuration.md to the schema: each key
+// has a row, with its default, its range and whether it acts.
+func TestEveryKeyIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := tableRows(string(page))
+	f := file{Strategies: defaults}
+	seen := 0
+	visitKeys(reflect.ValueOf(f), "", false, func(k key, path string, v reflect.Value, later bool) {
+		section, name := documentedAt(path)
+		row, ok := rows[section][name]
+		if !ok {
+			t.Errorf("docs/configuration.md has no row `%s` in the section `%s`", name, section)
+			return
+		}
+		seen++
+		if want := rangeText(k, v); want != "" && row[3] != want {
+			t.Errorf("%s: docs/configuration.md says the range %q, want %q", path, row[3], want)
+		}
+		if acts := map[bool]string{true: "no", false: "yes"}[later]; row[4] != acts {
+			t.Errorf("%s: docs/configuration.md says that it acts: %q, want %q", path, row[4], acts)
+		}
+		if want := defaultText(path, v); want != "" && row[2] != want {
+			t.Errorf("%s: docs/configuration.md says the default %q, want %q", path, row[2], want)
+		}
+	})
+	if seen < 90 {
+		t.Errorf("%d keys were looked up; the schema has more", seen)
+	}
+}
+
+// TestEveryDocumentedKeyIsKnown is the other direction.
+func TestEveryDocumentedKeyIsKnown(t *testing.T) {
+	page, err := os.ReadFile("../../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	visitKeys(reflect.ValueOf(file{}), "", false, func(_ key, path string, _ reflect.Value, _ bool) {
+		section, name := documentedAt(path)
+		known[section+" "+name] = true
+	})
+	for section, rows := range tableRows(string(page)) {
+		for name := range rows {
+			if !known[section+" "+name] {
+				t.Errorf("docs/configuration.md documents `%s` in the section `%s`, which is no key", name, section)
+			}
+		}
+	}
+}
+
+// visitKeys calls visit for every value that the mapping v may have, also in
+// lists; later says that it or a mapping around it does not act.
+func visitKeys(v reflect.Value, path string, later bool, visit func(k key, path string, v reflect.Value, later bool)) {
+	for _, k := range keysOf(v.Type()) {
+		f, at, off := v.FieldByIndex(k.index), join(path, k.name), later || k.later
+		switch {
+		case at == "resource-qos-config.cgroupRoot": // one row for all
+			visit(k, at, f, off)
+		case f.Kind() == reflect.Struct && !isLeaf(f):
+			visitKeys(f, at, off, visit)
+		case f.Kind() == reflect.Slice && f.Type().Elem().Kind() == reflect.Struct:
+			if at == "rules" {
+				visit(k, at, f, off)
+			}
+			visitKeys(reflect.Zero(f.Type().Elem()), at+"[]", off, visit)
+		default:
+			visit(k, at, f, off)
+		}
+	}
+}
+
+// documentedAt returns the section and the row in which the page has a key.
+// Classes share their rows.
+func documentedAt(path string) (section, name string) {
+	if name, ok := strings.CutPrefix(path, "rules[]."); ok {
+		return "rules", name
+	}
+	section, name, nested := strings.Cut(path, ".")
+	if !nested {
+		return "", path
+	}
+	for _, class := range (QOS{}).classes() {
+		name = strings.TrimPrefix(name, class.key+".")
+	}
+	return section, name
+}
+
+// tableRows returns the cells of the page's tables by section and key.
+func tableRows(page string) map[string]map[string][]string {
+	rows := map[string]map[string][]string{"": {}}
+	section := ""
+	for line := range strings.Lines(page) {
+		line = strings.TrimSpace(line)
+		if heading, ok := strings.CutPrefix(line, "## "); ok {
+			section = strings.Trim(heading, "`")
+			rows[section] = map[string][]string{}
+		}
+		if !strings.HasPrefix(line, "| `") {
+			continue
+		}
+		cells := strings.Split(strings.Trim(line, "|"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		rows[section][strings.Trim(cells[0], "`")] = cells
+	}
+	return rows
+}
+
+// rangeText is the range of a key as the page writes it; empty: in free words.
+func rangeText(k key, v reflect.Value) string {
+	if _, isBool := v.Interface().(node.Maybe[bool]); isBool {
+		return "true, false"
+	}
+	if len(k.words) > 0 {
+		return strings.Join(k.words, ", ")
+	}
+	s := strings.TrimSpace(k.span.String())
+	return strings.TrimPrefix(strings.TrimPrefix(s, "from "), "of ")
+}
+
+// defaultText is the default of a key as the page writes it; empty: it has
+// none, or one that depends on others.
+func defaultText(path string, v reflect.Value) string {
+	texts := []string{plainJSON(v)}
+	for _, class := range defaults.QOS.classes() {
+		prefix := "resource-qos-config." + class.key + "."
+		if _, ok := strings.CutPrefix(path, prefix); !ok {
+			continue
+		}
+		texts = nil
+		for _, c := range defaults.QOS.classes() {
+			texts = append(texts, plainJSON(at(reflect.ValueOf(c.Class), strings.TrimPrefix(path, prefix))))
+		}
+	}
+	if len(slices.Compact(slices.Clone(texts))) == 1 {
+		return texts[0]
+	}
+	return strings.Join(texts, " / ")
+}
+
+// at returns the value at a dotted path below v.
+func at(v reflect.Value, path string) reflect.Value {
+	name, rest, nested := strings.Cut(path, ".")
+	for _, k := range keysOf(v.Type()) {
+		if k.name == name && nested {
+			return at(v.FieldByIndex(k.index), rest)
+		}
+		if k.name == name {
+			return v.FieldByIndex(k.index)
+		}
+	}
+	return reflect.Value{}
+}
+
+// plainJSON is a single value without quotes; empty if it is not set.
+func plainJSON(v reflect.Value) string {
+	if !v.IsValid() || !isLeaf(v) || v.IsZero() {
+		return ""
+	}
+	text, err := json.Marshal(v.Interface())
+	if err != nil {
+		return err.Error()
+	}
+	return strings.Trim(string(text), `"`)
+}

@@ -1,0 +1,157 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/match"
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// A file is the whole configuration file as its keys stand in it.
+type file struct {
+	APIVersion node.Maybe[string]        `json:"apiVersion" oneof:"tenon.sh/v1alpha1"`
+	Kind       node.Maybe[string]        `json:"kind" oneof:"NodeConfig"`
+	Period     node.Maybe[time.Duration] `json:"period" range:"100ms..60s"`
+	Rules      []rule                    `json:"rules"`
+	Strategies
+}
+
+// A rule is a match.Rule as it is written.
+type rule struct {
+	Name     node.Maybe[string] `json:"name"`
+	Class    node.Maybe[string] `json:"class" oneof:"LSE LSR LS BE SYSTEM"`
+	Cgroups  []string           `json:"cgroups"`
+	Units    []string           `json:"units"`
+	Requests requests           `json:"requests"`
+	Limits   limits             `json:"limits"`
+}
+
+// requests is what a workload's owner counts on.
+type requests struct {
+	CPU    node.Maybe[unit.MilliCPU] `json:"cpu" later:""`
+	Memory node.Maybe[unit.Bytes]    `json:"memory"`
+}
+
+// limits is what a workload may use at most.
+type limits struct {
+	CPU    node.Maybe[unit.MilliCPU] `json:"cpu"`
+	Memory node.Maybe[unit.Bytes]    `json:"memory"`
+}
+
+// rule returns what package match works with.
+func (r rule) rule() match.Rule {
+	return match.Rule{
+		Name:          valueOf(r.Name),
+		Class:         node.Class(valueOf(r.Class)),
+		Cgroups:       r.Cgroups,
+		Units:         r.Units,
+		CPURequest:    r.Requests.CPU,
+		MemoryRequest: r.Requests.Memory,
+		CPULimit:      r.Limits.CPU,
+		MemoryLimit:   r.Limits.Memory,
+	}
+}
+
+// valueOf returns the value of a key that is known to be set, by a check or by
+// a default.
+func valueOf[T any](m node.Maybe[T]) T {
+	v, _ := m.Value()
+	return v
+}
+
+// ruleName is what a rule may be called: its name shows in metrics, logs and
+// on command lines.
+var ruleName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+
+// leastMemory is the least memory.max of a workload. Container runtimes
+// refuse less than 6 MB too: a program dies of it as it starts, and the usual
+// cause is a missing suffix (limits: {memory: 4}).
+const leastMemory unit.Bytes = 6 << 20
+
+// file checks what a struct tag cannot say of the file beside the strategies.
+func (c *checker) file(f file) {
+	c.need("apiVersion", f.APIVersion.Known(), "tenon.sh/v1alpha1")
+	c.need("kind", f.Kind.Known(), "NodeConfig")
+	first := map[string]int{}
+	for i, r := range f.Rules {
+		if c.full() {
+			return
+		}
+		path := fmt.Sprintf("rules[%d]", i)
+		c.need(path+".name", r.Name.Known(), "a name that no other rule has")
+		c.need(path+".class", r.Class.Known(), "one of LSE, LSR, LS, BE, SYSTEM")
+		if name, named := r.Name.Value(); named {
+			if at, twice := first[name]; twice {
+				c.fault(path+".name", fmt.Sprintf("%s: rules[%d] has this name already", quoted(name), at))
+			} else if first[name] = i; !ruleName.MatchString(name) {
+				c.fault(path+".name", quoted(name)+": want 1 to 63 letters, digits, dots, dashes and underscores, a letter or digit first and last")
+			}
+		}
+		c.amounts(r, path)
+		c.match(r, path)
+	}
+}
+
+// amounts checks what no machine can give, or no program can live with.
+func (c *checker) amounts(r rule, path string) {
+	cpu := func(field string, m node.Maybe[unit.MilliCPU]) {
+		if v := valueOf(m); v > unit.CPUs(unit.MaxCPUs) {
+			c.fault(path+field, fmt.Sprintf("%v: want at most %d CPUs", v, unit.MaxCPUs))
+		}
+	}
+	cpu(".requests.cpu", r.Requests.CPU)
+	cpu(".limits.cpu", r.Limits.CPU)
+	if v := valueOf(r.Requests.Memory); v == unit.MaxBytes {
+		c.fault(path+".requests.memory", fmt.Sprintf("%v: want an amount such as 512Mi", v))
+	}
+	if v, limited := r.Limits.Memory.Value(); limited && v < leastMemory {
+		c.fault(path+".limits.memory", fmt.Sprintf("%v bytes: want at least 6Mi (is a suffix such as Mi or Gi missing?)", v))
+	}
+}
+
+// match adds what package match refuses. Its errors begin with the field.
+func (c *checker) match(r rule, path string) {
+	for _, err := range all(r.rule().Check()) {
+		field, problem, _ := strings.Cut(err.Error(), ": ")
+		if field == "cgroups, units" && (c.badBelow(path+".cgroups") || c.badBelow(path+".units")) {
+			continue // what was refused was there
+		}
+		if field = join(path, field); !c.bad[field] {
+			c.fault(field, problem)
+		}
+	}
+}
+
+// noticesOfRules names what the rules ask for and this version does not do.
+func noticesOfRules(rules []rule) []string {
+	if len(rules) == 0 {
+		return []string{"rules: there are none, so nothing is managed but what tenon run starts"}
+	}
+	var notices []string
+	for i, r := range rules {
+		if class := node.Class(valueOf(r.Class)); class == node.LSE || class == node.LSR {
+			notices = append(notices, fmt.Sprintf("rules[%d].class: CPUs of its own for %s are not acted on by this version: %s is protected as LS is", i, class, class))
+		}
+		if r.Requests.CPU.Known() {
+			notices = append(notices, fmt.Sprintf("rules[%d].requests.cpu %s", i, notActedOn))
+		}
+	}
+	return notices
+}
+
+// all returns the errors that were joined into err, or err alone.
+func all(err error) []error {
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) {
+		return joined.Unwrap()
+	}
+	if err != nil {
+		return []error{err}
+	}
+	return nil
+}

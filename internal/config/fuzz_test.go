@@ -1,0 +1,104 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// FuzzParse: no text makes the parser panic or loop; a file has either faults
+// or a configuration; and what was understood of a file, written down anew, is
+// understood as the same.
+func FuzzParse(f *testing.F) {
+	f.Add(Default())
+	f.Add([]byte(header + "resource-threshold-config: '{\"clusterStrategy\": {\"enable\": true}}'\n"))
+	f.Add([]byte(header + "resource-qos-config: {beClass: {networkQOS: {ingressLimit: 50M}, blkioQOS: {blocks: [{name: a}]}}}\n"))
+	f.Add([]byte(header + "colocation-config: {metricAggregatePolicy: {durations: [5m]}, resourceDiffThreshold: 0.5, extensions: {a: [1]}}\n"))
+	files, err := filepath.Glob("testdata/wrong/*.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, path := range files {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, faults := Parse(data)
+		for _, fault := range faults {
+			if strings.ContainsAny(fault.String(), "\n\r") || fault.Problem == "" || fault.Line < 0 {
+				t.Errorf("fault %+v: want one line that says something", fault)
+			}
+		}
+		if len(faults) > 0 {
+			if !reflect.DeepEqual(c, Config{}) {
+				t.Errorf("faults %v and the configuration %+v", faults, c)
+			}
+			return
+		}
+		once, _ := read(data)
+		text := written(t, once)
+		again, faults := Parse(text)
+		if len(faults) > 0 || !reflect.DeepEqual(c, again) {
+			t.Errorf("\n%s\nwas read as %+v; written as\n%s\nit is read as %+v with the faults %v", data, c, text, again, faults)
+		}
+	})
+}
+
+// written is f as JSON in ASCII, which is YAML.
+func written(t *testing.T, f file) []byte {
+	t.Helper()
+	strategies, err := json.Marshal(f.Strategies)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sections := map[string]json.RawMessage{}
+	if err := json.Unmarshal(strategies, &sections); err != nil {
+		t.Fatal(err)
+	}
+	var rules []map[string]any
+	for _, r := range f.Rules {
+		rules = append(rules, map[string]any{
+			"name": valueOf(r.Name), "class": valueOf(r.Class), "cgroups": r.Cgroups, "units": r.Units,
+			"requests": amounts(r.Requests.CPU, r.Requests.Memory), "limits": amounts(r.Limits.CPU, r.Limits.Memory),
+		})
+	}
+	all := map[string]any{"apiVersion": "tenon.sh/v1alpha1", "kind": "NodeConfig", "rules": rules, "period": f.Period.Or(defaultPeriod).String()}
+	for name, section := range sections {
+		all[name] = section
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ascii strings.Builder
+	for _, r := range string(text) {
+		if r < 0x7f {
+			ascii.WriteRune(r)
+		} else {
+			fmt.Fprintf(&ascii, `\U%08x`, r)
+		}
+	}
+	return []byte(ascii.String())
+}
+
+// amounts is the requests or limits of a rule as they are written.
+func amounts(cpu node.Maybe[unit.MilliCPU], memory node.Maybe[unit.Bytes]) map[string]string {
+	m := map[string]string{}
+	if cpu.Known() {
+		m["cpu"] = valueOf(cpu).String()
+	}
+	if memory.Known() {
+		m["memory"] = valueOf(memory).String()
+	}
+	return m
+}

@@ -1,0 +1,62 @@
+package config
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+
+	"tenon.sh/tenon/internal/node"
+)
+
+const notActedOn = "is not acted on by this version"
+
+// Notices names the keys of s that ask for something that this version does
+// not do. What is switched off, by its own enable or by that of the mapping
+// around it, asks for nothing.
+func (s Strategies) Notices() []string {
+	if s.Burst.Policy.Or("none") == "none" {
+		s.Burst = Burst{} // the switch of this section is its policy
+	}
+	notices := noticesIn(reflect.ValueOf(s), "")
+	for _, class := range s.QOS.classes() {
+		if class.key != "lsClass" && class.CPU.Enable.Or(false) && !s.QOS.cpuQOS() {
+			notices = append(notices, "resource-qos-config."+class.key+".cpuQOS alone "+notActedOn+": CPU QoS goes by lsClass and beClass")
+		}
+	}
+	return notices
+}
+
+// noticesIn returns the notices of the mapping v at path.
+func noticesIn(v reflect.Value, path string) []string {
+	keys := keysOf(v.Type())
+	for _, k := range keys {
+		if on, isSwitch := v.FieldByIndex(k.index).Interface().(node.Maybe[bool]); isSwitch && k.name == "enable" {
+			if !on.Or(false) {
+				return nil
+			}
+			if k.later {
+				return []string{path + " " + notActedOn}
+			}
+		}
+	}
+	var notices []string
+	for _, k := range keys {
+		f := v.FieldByIndex(k.index)
+		switch {
+		case k.later && asks(f, k.off):
+			notices = append(notices, join(path, k.name)+" "+notActedOn)
+		case !k.later && f.Kind() == reflect.Struct && !isLeaf(f):
+			notices = append(notices, noticesIn(f, join(path, k.name))...)
+		}
+	}
+	return notices
+}
+
+// asks reports whether v is set to something else than the value off.
+func asks(v reflect.Value, off string) bool {
+	if v.IsZero() {
+		return false
+	}
+	text, err := json.Marshal(v.Interface())
+	return err == nil && strings.Trim(string(text), `"`) != off
+}

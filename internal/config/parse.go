@@ -1,0 +1,188 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// maxFaults is how many faults are listed. Who sent the wrong file altogether
+// does not need a line for each of its lines.
+const maxFaults = 100
+
+// A parser walks a YAML document along the struct that it fills. It keeps
+// where each field stands, so that faults found later have a line too.
+type parser struct {
+	faults []Fault
+	lines  map[string]int
+	meant  []string // the fields whose key was most likely misspelt
+	pinned int      // the line of a text in the file whose content is read; 0: none
+}
+
+// read returns the file in data and all its faults, in the order of lines.
+func read(data []byte) (file, []Fault) {
+	p := parser{lines: map[string]int{}}
+	var f file
+	if root := p.document(data); root != nil {
+		p.lines[""] = root.Line
+		p.value(root, "", key{}, reflect.ValueOf(&f).Elem())
+		if root.Kind == yaml.MappingNode || isNull(root) {
+			for _, fault := range f.faults(p.faults, p.meant) {
+				p.fault(p.lineOf(fault.Field), fault.Field, fault.Problem)
+			}
+		}
+	}
+	slices.SortStableFunc(p.faults, func(a, b Fault) int { return cmp.Compare(a.Line, b.Line) })
+	if p.full() {
+		p.faults = append(p.faults[:maxFaults], Fault{Problem: fmt.Sprintf("there are more faults: these are the first %d", maxFaults)})
+	}
+	return f, p.faults
+}
+
+func (p *parser) fault(line int, field, problem string) {
+	if !p.full() {
+		p.faults = append(p.faults, Fault{Line: line, Field: field, Problem: problem})
+	}
+}
+
+func (p *parser) full() bool { return len(p.faults) > maxFaults }
+
+// line returns the line of the file in which n stands.
+func (p *parser) line(n *yaml.Node) int {
+	if p.pinned > 0 {
+		return p.pinned
+	}
+	return n.Line
+}
+
+// lineOf returns the line of the field, or of the nearest field around it that
+// stands in the file.
+func (p *parser) lineOf(field string) int {
+	for {
+		if line, ok := p.lines[field]; ok || field == "" {
+			return line
+		}
+		field = parent(field)
+	}
+}
+
+// value reads n into the field to, which stands at path and whose key is k.
+func (p *parser) value(n *yaml.Node, path string, k key, to reflect.Value) {
+	if k.section != "" {
+		if n = p.strategy(n, path, k); n == nil {
+			return
+		}
+		defer func() { p.pinned = 0 }()
+	}
+	if n.Kind == yaml.AliasNode {
+		p.fault(p.line(n), path, noAlias(n.Value))
+		return
+	}
+	switch leaf := to.Addr().Interface().(type) {
+	case *string:
+		scalar(p, n, path, k, leaf, readText)
+	case *Duration:
+		scalar(p, n, path, k, leaf, readInterval)
+	case *node.Maybe[bool]:
+		maybe(p, n, path, k, leaf, readBool)
+	case *node.Maybe[string]:
+		maybe(p, n, path, k, leaf, readText)
+	case *node.Maybe[int64]:
+		maybe(p, n, path, k, leaf, readWhole[int64])
+	case *node.Maybe[float64]:
+		maybe(p, n, path, k, leaf, readNumber)
+	case *node.Maybe[time.Duration]:
+		maybe(p, n, path, k, leaf, readDuration)
+	case *node.Maybe[unit.Percent]:
+		maybe(p, n, path, k, leaf, readWhole[unit.Percent])
+	case *node.Maybe[unit.MilliCPU]:
+		maybe(p, n, path, k, leaf, readCPU)
+	case *node.Maybe[unit.Bytes]:
+		maybe(p, n, path, k, leaf, readBytes)
+	case *node.Maybe[Bandwidth]:
+		maybe(p, n, path, k, leaf, readBandwidth)
+	default:
+		p.inner(n, path, to)
+	}
+}
+
+// inner reads n, which should hold more keys or a list. Without a value it
+// holds none: a section whose keys are all commented out is a section that
+// says nothing.
+func (p *parser) inner(n *yaml.Node, path string, to reflect.Value) {
+	switch empty := isNull(n); to.Kind() {
+	case reflect.Struct:
+		if !empty {
+			p.mapping(n, path, to)
+		}
+	case reflect.Slice:
+		if !empty {
+			p.list(n, path, to)
+		}
+	case reflect.Map: // free content, which nothing reads
+		if !empty && n.Kind != yaml.MappingNode {
+			p.fault(p.line(n), path, shown(n)+": want keys and values")
+		}
+	default:
+		panic("config: no reader for the type " + to.Type().String())
+	}
+}
+
+func (p *parser) mapping(n *yaml.Node, path string, to reflect.Value) {
+	known := keysOf(to.Type())
+	if n.Kind != yaml.MappingNode {
+		p.fault(p.line(n), path, shown(n)+": want keys and values, such as "+known[0].name+": …")
+		return
+	}
+	first := map[string]int{}
+	for i := 0; i+1 < len(n.Content) && !p.full(); i += 2 {
+		name, value := n.Content[i], n.Content[i+1]
+		child := join(path, label(name.Value))
+		switch {
+		case name.Kind != yaml.ScalarNode:
+			p.fault(p.line(name), path, shown(name)+" is not a key: want a name")
+			continue
+		case name.Tag == "!!merge":
+			p.fault(p.line(name), path, "the merge key << is not accepted: write the values out")
+			continue
+		case first[name.Value] > 0:
+			p.fault(p.line(name), child, fmt.Sprintf("this key stands twice, first in line %d", first[name.Value]))
+			continue
+		}
+		first[name.Value] = p.line(name)
+		at := slices.IndexFunc(known, func(k key) bool { return k.name == name.Value })
+		if at < 0 {
+			problem, meant := unknownKey(name.Value, known)
+			p.fault(p.line(name), child, problem)
+			if meant != "" {
+				p.meant = append(p.meant, join(path, meant))
+			}
+			continue
+		}
+		p.lines[child] = p.line(name)
+		p.value(value, child, known[at], to.FieldByIndex(known[at].index))
+	}
+}
+
+func (p *parser) list(n *yaml.Node, path string, to reflect.Value) {
+	if n.Kind != yaml.SequenceNode {
+		p.fault(p.line(n), path, shown(n)+": want a list")
+		return
+	}
+	for i, item := range n.Content {
+		if p.full() {
+			return
+		}
+		child := fmt.Sprintf("%s[%d]", path, i)
+		p.lines[child] = p.line(item)
+		to.Set(reflect.Append(to, reflect.Zero(to.Type().Elem())))
+		p.value(item, child, key{}, to.Index(i))
+	}
+}

@@ -1,0 +1,51 @@
+package config
+
+import (
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/policy"
+)
+
+// Policy returns what the policies of this version are to do.
+func (s Strategies) Policy() policy.Config {
+	s = s.orDefaults()
+	return policy.Config{
+		CPUQOS: policy.CPUQOS{Enable: s.QOS.cpuQOS()},
+		Suppress: policy.Suppress{
+			Enable:           valueOf(s.Threshold.Enable),
+			ThresholdPercent: valueOf(s.Threshold.CPUSuppressThresholdPercent),
+			MinPercent:       valueOf(s.Threshold.CPUSuppressMinPercent),
+			Policy:           policy.SuppressPolicy(valueOf(s.Threshold.CPUSuppressPolicy)),
+		},
+		Memory: s.QOS.memory(),
+	}
+}
+
+// cpuQOS reports whether latency-sensitive work gets the CPU first. That is one
+// relation between two classes, so either of them may ask for it: BE by giving
+// way, LS by going first.
+func (q QOS) cpuQOS() bool {
+	return q.BEClass.CPU.Enable.Or(false) || q.LSClass.CPU.Enable.Or(false)
+}
+
+// memory returns the shares of the classes whose memoryQOS is enabled and asks
+// for any. LSE has the shares of LSR.
+func (q QOS) memory() policy.MemoryQOS {
+	var m policy.MemoryQOS
+	for _, class := range q.classes() {
+		shares := policy.MemoryShares{
+			MinPercent:        valueOf(class.Memory.MinLimitPercent),
+			LowPercent:        valueOf(class.Memory.LowLimitPercent),
+			ThrottlingPercent: valueOf(class.Memory.ThrottlingPercent),
+		}
+		if !class.Memory.Enable.Or(false) || shares == (policy.MemoryShares{}) {
+			continue
+		}
+		if m.Classes == nil {
+			m.Classes = map[node.Class]policy.MemoryShares{}
+		}
+		for _, name := range class.names {
+			m.Classes[name] = shares
+		}
+	}
+	return m
+}

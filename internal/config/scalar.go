@@ -1,0 +1,166 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"go.yaml.in/yaml/v3"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// A reader turns the value of a key into what it means. Its error names the
+// value and what the key takes.
+type reader[T any] func(*yaml.Node, key) (T, error)
+
+// maybe reads n into a key that may stay unset. In JSON null is how to say
+// so; in YAML a key without a value is more likely forgotten than meant.
+func maybe[T any](p *parser, n *yaml.Node, path string, k key, to *node.Maybe[T], read reader[T]) {
+	if p.pinned > 0 && isNull(n) {
+		return
+	}
+	var v T
+	if scalar(p, n, path, k, &v, read) {
+		*to = node.Some(v)
+	}
+}
+
+// scalar reads n into a value, and reports whether it could.
+func scalar[T any](p *parser, n *yaml.Node, path string, k key, to *T, read reader[T]) bool {
+	v, err := read(n, k)
+	if err != nil {
+		p.fault(p.line(n), path, err.Error())
+		return false
+	}
+	*to = v
+	return true
+}
+
+func readBool(n *yaml.Node, k key) (bool, error) {
+	if n.ShortTag() == "!!bool" {
+		switch strings.ToLower(n.Value) {
+		case "true":
+			return true, nil
+		case "false":
+			return false, nil
+		}
+	}
+	return false, refuse(n, aBool)
+}
+
+func readText(n *yaml.Node, k key) (string, error) {
+	switch {
+	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str":
+		return n.Value, nil
+	case n.Kind == yaml.ScalarNode && !isNull(n) && len(k.words) == 0:
+		return "", refuse(n, `text in quotes: "`+clip(n.Value)+`"`)
+	}
+	return "", refuse(n, k.want(aText))
+}
+
+func readWhole[T ~int64](n *yaml.Node, k key) (T, error) {
+	if n.ShortTag() == "!!int" {
+		if i, err := strconv.ParseInt(n.Value, 10, 64); err == nil {
+			return T(i), nil
+		}
+	}
+	if strings.HasSuffix(n.Value, "%") {
+		return 0, refuse(n, k.want(aWhole)+", without %")
+	}
+	return 0, refuse(n, k.want(aWhole))
+}
+
+func readNumber(n *yaml.Node, k key) (float64, error) {
+	if tag := n.ShortTag(); tag == "!!int" || tag == "!!float" {
+		if f, err := strconv.ParseFloat(n.Value, 64); err == nil {
+			return f, nil
+		}
+	}
+	return 0, refuse(n, k.want(aNumber))
+}
+
+func readDuration(n *yaml.Node, k key) (time.Duration, error) {
+	if n.ShortTag() == "!!str" {
+		if d, err := time.ParseDuration(n.Value); err == nil {
+			return d, nil
+		}
+	}
+	return 0, refuse(n, k.want(aDuration)+", such as 1s or 500ms")
+}
+
+func readInterval(n *yaml.Node, k key) (Duration, error) {
+	d, err := readDuration(n, k)
+	return Duration(d), err
+}
+
+// readCPU and readBytes take a number as it is and a quantity as text: 2,
+// 0.5 and 500m are all written without quotes.
+func readCPU(n *yaml.Node, k key) (unit.MilliCPU, error) {
+	if !isAmount(n) {
+		return 0, refuse(n, "a number of CPUs such as 2, 1.5 or 500m")
+	}
+	return unit.ParseMilliCPU(n.Value)
+}
+
+func readBytes(n *yaml.Node, k key) (unit.Bytes, error) {
+	if !isAmount(n) {
+		return 0, refuse(n, "bytes with an optional suffix, such as 512Mi")
+	}
+	return unit.ParseBytes(n.Value)
+}
+
+// isAmount reports whether n is a number or text.
+func isAmount(n *yaml.Node) bool {
+	tag := n.ShortTag()
+	return n.Kind == yaml.ScalarNode && (tag == "!!int" || tag == "!!float" || tag == "!!str")
+}
+
+// isNull reports whether n is a key's value that is not there, or null.
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
+
+// refuse is the error of a reader.
+func refuse(n *yaml.Node, want string) error {
+	return errors.New(shown(n) + ": want " + want)
+}
+
+// shown is a value as a fault names it, on one line.
+func shown(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		return "keys and values"
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case n.Kind == yaml.AliasNode:
+		return "an alias"
+	case isNull(n):
+		return "no value"
+	case n.ShortTag() == "!!str":
+		return quoted(n.Value)
+	}
+	return label(n.Value)
+}
+
+// label is a name or number as a fault shows it: as it is if it is plain.
+func label(s string) string {
+	odd := func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }
+	if s == "" || len(s) > maxKey || strings.ContainsFunc(s, odd) {
+		return quoted(s)
+	}
+	return s
+}
+
+// quoted is a text as a fault shows it.
+func quoted(s string) string { return fmt.Sprintf("%q", clip(s)) }
+
+// clip is the beginning of s.
+func clip(s string) string {
+	if r := []rune(s); len(r) > maxKey {
+		return string(r[:maxKey]) + "…"
+	}
+	return s
+}

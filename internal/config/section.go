@@ -1,0 +1,58 @@
+package config
+
+import (
+	"fmt"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// strategy returns the mapping that holds the keys of the section at path; nil,
+// with a fault, if there is none. The keys may stand in three ways: directly;
+// under clusterStrategy, as in Koordinator's ConfigMap; or in a JSON text, which
+// is what a value of that ConfigMap is. All in a text stands in its line.
+func (p *parser) strategy(n *yaml.Node, path string, k key) *yaml.Node {
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" {
+		p.pinned = p.lines[path]
+		root, err := fromJSON(n.Value)
+		if err != nil {
+			p.fault(p.pinned, path, fmt.Sprintf("%s: want keys and values, or the JSON text of a ConfigMap: %v", shown(n), err))
+			p.pinned = 0
+			return nil
+		}
+		n = root
+	}
+	if n.Kind != yaml.MappingNode {
+		return n
+	}
+	own := &yaml.Node{Kind: yaml.MappingNode, Tag: n.Tag, Line: n.Line}
+	var cluster *yaml.Node
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name, value := n.Content[i], n.Content[i+1]
+		switch {
+		case name.Value == k.section:
+			p.otherNodes(name, value, path)
+		case name.Value == "clusterStrategy" && k.section == "nodeStrategies" && cluster == nil:
+			cluster = value
+		default:
+			own.Content = append(own.Content, name, value)
+		}
+	}
+	if cluster == nil {
+		return own
+	}
+	for i := 0; i < len(own.Content); i += 2 {
+		name := own.Content[i]
+		p.fault(p.line(name), join(path, label(name.Value)), "this key stands beside clusterStrategy: want it inside, or no clusterStrategy")
+	}
+	return cluster
+}
+
+// otherNodes refuses the part of a ConfigMap that says what holds on some
+// nodes of a cluster. This file is read by one node, which has no labels to
+// select it by: to pick an entry would be to guess. An empty list says nothing.
+func (p *parser) otherNodes(name, value *yaml.Node, path string) {
+	if isNull(value) || value.Kind == yaml.SequenceNode && len(value.Content) == 0 {
+		return
+	}
+	p.fault(p.line(name), join(path, name.Value), "belongs to Kubernetes, where one ConfigMap serves many nodes: write what holds for this node directly in "+path)
+}

@@ -1,0 +1,181 @@
+package config
+
+import (
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// Strategies is what the owner asks of the policies: the strategies of
+// Koordinator's and ACK's ConfigMap (slo-controller-config, ack-slo-config) for
+// one node, with the same keys, meanings and ranges, so that the file and the
+// ConfigMap fill the same struct. A key that is not set is missing; its default
+// stands in default.go. docs/configuration.md says what each key means.
+type Strategies struct {
+	Threshold  Threshold  `json:"resource-threshold-config,omitzero" section:"nodeStrategies"`
+	QOS        QOS        `json:"resource-qos-config,omitzero" section:"nodeStrategies"`
+	Burst      Burst      `json:"cpu-burst-config,omitzero" section:"nodeStrategies"`
+	Colocation Colocation `json:"colocation-config,omitzero" section:"nodeConfigs"`
+}
+
+// Threshold is resource-threshold-config: from which use of the node on
+// best-effort work gives way. Percentages are of the node's capacity, or of
+// what is allocatable where the key says so.
+type Threshold struct {
+	Enable node.Maybe[bool] `json:"enable,omitzero"`
+
+	CPUSuppressThresholdPercent node.Maybe[unit.Percent] `json:"cpuSuppressThresholdPercent,omitzero" range:"0..100"`
+	CPUSuppressMinPercent       node.Maybe[unit.Percent] `json:"cpuSuppressMinPercent,omitzero" range:"0..100"`
+	CPUSuppressPolicy           node.Maybe[string]       `json:"cpuSuppressPolicy,omitzero" oneof:"cpuset cfsQuota"`
+
+	MemoryEvictThresholdPercent            node.Maybe[unit.Percent] `json:"memoryEvictThresholdPercent,omitzero" range:"0..100" later:""`
+	MemoryEvictLowerPercent                node.Maybe[unit.Percent] `json:"memoryEvictLowerPercent,omitzero" range:"0..100" later:""`
+	MemoryAllocatableEvictThresholdPercent node.Maybe[unit.Percent] `json:"memoryAllocatableEvictThresholdPercent,omitzero" range:"0.." later:""`
+	MemoryAllocatableEvictLowerPercent     node.Maybe[unit.Percent] `json:"memoryAllocatableEvictLowerPercent,omitzero" range:"0.." later:""`
+
+	CPUEvictBESatisfactionLowerPercent  node.Maybe[unit.Percent] `json:"cpuEvictBESatisfactionLowerPercent,omitzero" range:"1..60" later:""`
+	CPUEvictBESatisfactionUpperPercent  node.Maybe[unit.Percent] `json:"cpuEvictBESatisfactionUpperPercent,omitzero" range:"1..99" later:""`
+	CPUEvictBEUsageThresholdPercent     node.Maybe[unit.Percent] `json:"cpuEvictBEUsageThresholdPercent,omitzero" range:"0..100" later:""`
+	CPUEvictTimeWindowSeconds           node.Maybe[int64]        `json:"cpuEvictTimeWindowSeconds,omitzero" range:"1.." later:""`
+	CPUEvictPolicy                      node.Maybe[string]       `json:"cpuEvictPolicy,omitzero" oneof:"evictByRealLimit evictByAllocatable" later:""`
+	CPUEvictThresholdPercent            node.Maybe[unit.Percent] `json:"cpuEvictThresholdPercent,omitzero" range:"0..100" later:""`
+	CPUEvictLowerPercent                node.Maybe[unit.Percent] `json:"cpuEvictLowerPercent,omitzero" range:"0..100" later:""`
+	CPUAllocatableEvictThresholdPercent node.Maybe[unit.Percent] `json:"cpuAllocatableEvictThresholdPercent,omitzero" range:"0.." later:""`
+	CPUAllocatableEvictLowerPercent     node.Maybe[unit.Percent] `json:"cpuAllocatableEvictLowerPercent,omitzero" range:"0.." later:""`
+
+	// Pods of a priority above these are never evicted.
+	EvictEnabledPriorityThreshold     node.Maybe[int64] `json:"evictEnabledPriorityThreshold,omitzero" range:"-2147483648..2147483647" later:""`
+	AllocatableEvictPriorityThreshold node.Maybe[int64] `json:"allocatableEvictPriorityThreshold,omitzero" range:"-2147483648..7999" later:""`
+}
+
+// QOS is resource-qos-config: how each class is isolated from the others.
+type QOS struct {
+	Policies    Policies `json:"policies,omitzero"`
+	LSRClass    Class    `json:"lsrClass,omitzero"`
+	LSClass     Class    `json:"lsClass,omitzero"`
+	BEClass     Class    `json:"beClass,omitzero"`
+	SystemClass Class    `json:"systemClass,omitzero"`
+	// CgroupRoot is for what exists once a node: the block devices.
+	CgroupRoot Class `json:"cgroupRoot,omitzero" later:""`
+}
+
+// classOf is the part of QOS for some classes, and its key.
+type classOf struct {
+	key string
+	Class
+	names []node.Class
+}
+
+// classes returns the parts of q with the classes that each holds for.
+func (q QOS) classes() []classOf {
+	return []classOf{
+		{"lsrClass", q.LSRClass, []node.Class{node.LSE, node.LSR}},
+		{"lsClass", q.LSClass, []node.Class{node.LS}},
+		{"beClass", q.BEClass, []node.Class{node.BE}},
+		{"systemClass", q.SystemClass, []node.Class{node.System}},
+	}
+}
+
+// Policies says by which means some of QOS is done. Tenon takes the best that
+// it finds on the node.
+type Policies struct {
+	CPUPolicy    node.Maybe[string] `json:"cpuPolicy,omitzero" oneof:"groupIdentity coreSched" later:"groupIdentity"`
+	NetQOSPolicy node.Maybe[string] `json:"netQOSPolicy,omitzero" oneof:"tc terway-qos" later:""`
+}
+
+// Class is how the workloads of one class are isolated. Each part acts only if
+// its own Enable is true.
+type Class struct {
+	CPU     CPUQOS     `json:"cpuQOS,omitzero"`
+	Memory  MemoryQOS  `json:"memoryQOS,omitzero"`
+	Resctrl ResctrlQOS `json:"resctrlQOS,omitzero"`
+	BlkIO   BlkIOQOS   `json:"blkioQOS,omitzero"`
+	Network NetworkQOS `json:"networkQOS,omitzero"`
+}
+
+// CPUQOS says who gets the CPU first.
+type CPUQOS struct {
+	Enable        node.Maybe[bool]  `json:"enable,omitzero"`
+	GroupIdentity node.Maybe[int64] `json:"groupIdentity,omitzero" range:"-1..2" later:"0"`
+	SchedIdle     node.Maybe[int64] `json:"schedIdle,omitzero" range:"0..1" later:"0"`
+	CoreExpeller  node.Maybe[bool]  `json:"coreExpeller,omitzero" later:"false"`
+}
+
+// MemoryQOS says how much memory is protected and from where on it is
+// reclaimed. The keys from WmarkRatio on are of Anolis OS kernels.
+type MemoryQOS struct {
+	Enable                node.Maybe[bool]         `json:"enable,omitzero"`
+	MinLimitPercent       node.Maybe[unit.Percent] `json:"minLimitPercent,omitzero" range:"0..100"`
+	LowLimitPercent       node.Maybe[unit.Percent] `json:"lowLimitPercent,omitzero" range:"0..100"`
+	ThrottlingPercent     node.Maybe[unit.Percent] `json:"throttlingPercent,omitzero" range:"0..100"`
+	WmarkRatio            node.Maybe[unit.Percent] `json:"wmarkRatio,omitzero" range:"0..100" later:"0"`
+	WmarkScalePermill     node.Maybe[int64]        `json:"wmarkScalePermill,omitzero" range:"1..1000" later:"50"`
+	WmarkMinAdj           node.Maybe[int64]        `json:"wmarkMinAdj,omitzero" range:"-25..50" later:"0"`
+	PriorityEnable        node.Maybe[int64]        `json:"priorityEnable,omitzero" range:"0..1" later:"0"`
+	Priority              node.Maybe[int64]        `json:"priority,omitzero" range:"0..12" later:"0"`
+	OomKillGroup          node.Maybe[int64]        `json:"oomKillGroup,omitzero" range:"0..1" later:"0"`
+	PageCacheEnable       node.Maybe[int64]        `json:"pageCacheEnable,omitzero" range:"0..1" later:"0"`
+	PageCacheLimitPercent node.Maybe[unit.Percent] `json:"pageCacheLimitPercent,omitzero" range:"0..100" later:""`
+	PageCacheLimitSize    node.Maybe[unit.Bytes]   `json:"pageCacheLimitSize,omitzero" later:""`
+	PageCacheReclaimSync  node.Maybe[int64]        `json:"pageCacheReclaimSync,omitzero" range:"0..1" later:"0"`
+}
+
+// ResctrlQOS is the share of the L3 cache and of the memory bandwidth.
+type ResctrlQOS struct {
+	Enable               node.Maybe[bool]         `json:"enable,omitzero" later:"false"`
+	CATRangeStartPercent node.Maybe[unit.Percent] `json:"catRangeStartPercent,omitzero" range:"0..100" later:""`
+	CATRangeEndPercent   node.Maybe[unit.Percent] `json:"catRangeEndPercent,omitzero" range:"0..100" later:""`
+	MBAPercent           node.Maybe[unit.Percent] `json:"mbaPercent,omitzero" range:"1..100" later:""`
+}
+
+// BlkIOQOS is the share of block devices.
+type BlkIOQOS struct {
+	Enable node.Maybe[bool] `json:"enable,omitzero" later:"false"`
+	Blocks []Block          `json:"blocks,omitempty" later:""`
+}
+
+// Block is a block device, a volume group or a pod's volume.
+type Block struct {
+	Name node.Maybe[string] `json:"name,omitzero" later:""`
+	Type node.Maybe[string] `json:"type,omitzero" oneof:"device volumegroup podvolume" later:""`
+	IO   IO                 `json:"ioCfg,omitzero" later:""`
+}
+
+// IO is the limits, the weight and the latency target on one Block. Rates are
+// per second, 0 is no limit; latencies are in microseconds.
+type IO struct {
+	ReadIOPS            node.Maybe[int64]        `json:"readIOPS,omitzero" range:"0.." later:""`
+	WriteIOPS           node.Maybe[int64]        `json:"writeIOPS,omitzero" range:"0.." later:""`
+	ReadBPS             node.Maybe[int64]        `json:"readBPS,omitzero" range:"0.." later:""`
+	WriteBPS            node.Maybe[int64]        `json:"writeBPS,omitzero" range:"0.." later:""`
+	WeightPercent       node.Maybe[unit.Percent] `json:"ioWeightPercent,omitzero" range:"1..100" later:""`
+	ReadLatency         node.Maybe[int64]        `json:"readLatency,omitzero" range:"1.." later:""`
+	WriteLatency        node.Maybe[int64]        `json:"writeLatency,omitzero" range:"1.." later:""`
+	ReadLatencyPercent  node.Maybe[unit.Percent] `json:"readLatencyPercent,omitzero" range:"0..100" later:""`
+	WriteLatencyPercent node.Maybe[unit.Percent] `json:"writeLatencyPercent,omitzero" range:"0..100" later:""`
+	EnableUserModel     node.Maybe[bool]         `json:"enableUserModel,omitzero" later:""`
+	ModelReadBPS        node.Maybe[int64]        `json:"modelReadBPS,omitzero" range:"1.." later:""`
+	ModelWriteBPS       node.Maybe[int64]        `json:"modelWriteBPS,omitzero" range:"1.." later:""`
+	ModelReadSeqIOPS    node.Maybe[int64]        `json:"modelReadSeqIOPS,omitzero" range:"1.." later:""`
+	ModelWriteSeqIOPS   node.Maybe[int64]        `json:"modelWriteSeqIOPS,omitzero" range:"1.." later:""`
+	ModelReadRandIOPS   node.Maybe[int64]        `json:"modelReadRandIOPS,omitzero" range:"1.." later:""`
+	ModelWriteRandIOPS  node.Maybe[int64]        `json:"modelWriteRandIOPS,omitzero" range:"1.." later:""`
+}
+
+// NetworkQOS is the share of the network.
+type NetworkQOS struct {
+	Enable         node.Maybe[bool]      `json:"enable,omitzero" later:"false"`
+	IngressRequest node.Maybe[Bandwidth] `json:"ingressRequest,omitzero" later:""`
+	IngressLimit   node.Maybe[Bandwidth] `json:"ingressLimit,omitzero" later:""`
+	EgressRequest  node.Maybe[Bandwidth] `json:"egressRequest,omitzero" later:""`
+	EgressLimit    node.Maybe[Bandwidth] `json:"egressLimit,omitzero" later:""`
+}
+
+// Burst is cpu-burst-config: how much CPU a latency-sensitive workload may
+// save up, and borrow, for its bursts.
+type Burst struct {
+	Policy                     node.Maybe[string]       `json:"policy,omitzero" oneof:"none cpuBurstOnly cfsQuotaBurstOnly auto" later:"none"`
+	CPUBurstPercent            node.Maybe[unit.Percent] `json:"cpuBurstPercent,omitzero" range:"1..10000" later:""`
+	CFSQuotaBurstPercent       node.Maybe[unit.Percent] `json:"cfsQuotaBurstPercent,omitzero" range:"100.." later:""`
+	CFSQuotaBurstPeriodSeconds node.Maybe[int64]        `json:"cfsQuotaBurstPeriodSeconds,omitzero" range:"-1.." later:""`
+	SharePoolThresholdPercent  node.Maybe[unit.Percent] `json:"sharePoolThresholdPercent,omitzero" range:"0..100" later:""`
+}

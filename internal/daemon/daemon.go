@@ -1,0 +1,154 @@
+// Package daemon is tenond at work: it keeps a node as the configuration file
+// says, follows that file and the cgroups that come and go, holds the lease
+// that keeps the watchdog quiet, and when it is asked to stop leaves
+// everything in place for the next one.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"tenon.sh/tenon/internal/agent"
+	"tenon.sh/tenon/internal/cgroup"
+	"tenon.sh/tenon/internal/host"
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/policy"
+	"tenon.sh/tenon/internal/proc"
+	"tenon.sh/tenon/internal/tick"
+)
+
+// maxSteps bounds the writes of one turn, so that a turn is never long; what
+// narrows best-effort work is not bounded.
+const maxSteps = 200
+
+// Options say what to keep, and how.
+type Options struct {
+	// Config is the path of the configuration file.
+	Config string
+	// StateDir holds the journal, the lease and what the policies remember.
+	// It must be on tmpfs: it is written in every turn.
+	StateDir string
+	// Watchdog is the command that watches over this one; nil starts none.
+	Watchdog []string
+	// Reload makes the configuration be read again; nil never does.
+	Reload <-chan struct{}
+	// Ready is called when the first turn is done.
+	Ready func()
+	Log   *slog.Logger
+}
+
+// A daemon is a running tenond. One goroutine turns the loop and owns all but
+// the guard.
+type daemon struct {
+	Options
+	host     *host.Host
+	tree     *cgroup.Tree
+	agent    *agent.Agent
+	config   *configFile
+	watcher  *cgroup.Watcher
+	guard    *guard
+	reporter reporter
+	wake     chan struct{}
+	changed  atomic.Bool // cgroups have come or gone
+	rematch  bool        // the rules are others
+	ready    bool
+}
+
+// Run keeps the node until ctx ends. It then changes nothing: what works in
+// the kernel goes on, and the next daemon takes over. It fails at once if the
+// configuration has faults, if there are no cgroups to keep, or if another
+// daemon holds the node.
+func Run(ctx context.Context, o Options) (err error) {
+	d := &daemon{Options: o, wake: make(chan struct{}, 1), rematch: true}
+	if d.config, err = openConfig(o.Config); err != nil {
+		return err
+	}
+	fs := proc.Default()
+	if d.tree, err = cgroup.Detect(fs.Proc); err != nil {
+		return err
+	}
+	if d.host, err = host.Open(host.Options{Tree: d.tree, FS: fs, JournalDir: o.StateDir, Resident: true}); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.host.Close()) }()
+	if d.guard, err = openGuard(o.StateDir, fs, d.host, o.Log); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.guard.close()) }()
+	if d.watcher, err = d.tree.Watch(ctx); err != nil {
+		return err
+	}
+	defer d.watcher.Close()
+	if err := d.host.Adopt(); err != nil {
+		return fmt.Errorf("take over from the last tenond: %w", err)
+	}
+	d.reporter = reporter{log: d.Log}
+	d.agent = &agent.Agent{Host: d, MaxSteps: maxSteps}
+	if st, age, ok := loadState(o.StateDir, fs); ok {
+		d.agent.Resume(st)
+		d.Log.Info("going on where the last tenond stopped", "seconds_ago", age.Seconds())
+	}
+	d.takeConfig()
+
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var background sync.WaitGroup
+	background.Go(func() { d.listen(ctx) })
+	background.Go(func() { stop(d.guard.keep(ctx, o.Watchdog)) })
+	err = d.agent.Run(ctx, d.wake, d.observe)
+	background.Wait()
+	if lost := context.Cause(ctx); !errors.Is(lost, context.Canceled) {
+		return lost
+	}
+	d.Log.Info("stopping: every knob stays as it is; best-effort work is narrowed unless tenond is back in time",
+		"seconds", announced.Seconds())
+	return errors.Join(saveState(o.StateDir, fs, d.agent.State()), d.guard.announce())
+}
+
+// listen turns events into a wake-up of the loop.
+func (d *daemon) listen(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.watcher.Changed():
+			d.changed.Store(true)
+		case <-d.Reload:
+			d.config.reload.Store(true)
+		}
+		select {
+		case d.wake <- struct{}{}:
+		default: // a turn is due anyway
+		}
+	}
+}
+
+// Snapshot reads the node after following what has changed since the last
+// one. It makes the daemon the agent's host.
+func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
+	d.guard.begin()
+	d.followConfig()
+	d.followGroups()
+	s, err := d.host.Snapshot(ctx)
+	if err == nil {
+		d.guard.bind(policy.SafeBounds(d.agent.Config, s))
+	}
+	return s, err
+}
+
+// observe reports a turn and lets the guard know that the loop lives.
+func (d *daemon) observe(t tick.Tick, err error) {
+	d.reporter.report(t, err)
+	d.guard.end(!t.Snapshot.At.IsZero(), d.agent.Period)
+	if !d.ready && !t.Snapshot.At.IsZero() {
+		d.ready = true
+		d.Log.Info("ready", "workloads", len(t.Snapshot.Workloads), "config", d.Config)
+		if d.Ready != nil {
+			d.Ready()
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package daemon
+
+import (
+	"context"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"tenon.sh/tenon/internal/cgroup"
+	"tenon.sh/tenon/internal/config"
+	"tenon.sh/tenon/internal/launch"
+	"tenon.sh/tenon/internal/match"
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/plan"
+)
+
+// A configFile is the configuration in force, and the file that it came from.
+type configFile struct {
+	path    string
+	current config.Config
+	seen    stamp       // the file as it was read last, good or bad
+	reload  atomic.Bool // read it again although it looks the same
+}
+
+// A stamp tells whether a file has changed.
+type stamp struct {
+	modified time.Time
+	size     int64
+}
+
+func stampOf(path string) stamp {
+	info, err := os.Stat(path)
+	if err != nil {
+		return stamp{}
+	}
+	return stamp{info.ModTime(), info.Size()}
+}
+
+// openConfig reads the file for the first time: then its faults are fatal.
+func openConfig(path string) (*configFile, error) {
+	f := &configFile{path: path, seen: stampOf(path)}
+	var err error
+	f.current, err = config.Load(path)
+	return f, err
+}
+
+// followConfig reads the file again if it has changed. A bad file changes
+// nothing.
+func (d *daemon) followConfig() {
+	f := d.config
+	now, asked := stampOf(f.path), f.reload.Swap(false)
+	if !asked && now == f.seen {
+		return
+	}
+	f.seen = now
+	next, err := config.Load(f.path)
+	if err != nil {
+		d.Log.Error("the new configuration is refused; the old one stays in force", "config", f.path, "error", err)
+		return
+	}
+	f.current = next
+	d.takeConfig()
+	d.Log.Info("configuration read", "config", f.path, "rules", len(next.Rules))
+}
+
+// takeConfig puts the configuration in force.
+func (d *daemon) takeConfig() {
+	c := d.config.current
+	d.agent.Config, d.agent.Period = c.Policy, c.Period
+	d.rematch = true
+	for _, n := range c.Notices {
+		d.Log.Warn("configuration: " + n)
+	}
+}
+
+// launched are the rules for what tenon run starts; rules of the
+// configuration come before them.
+var launched = []match.Rule{
+	{Name: "tenon run --qos BE", Class: node.BE, Cgroups: []string{"**/" + launch.BestEffortGroup + "/*"}},
+	{Name: "tenon run --qos LS", Class: node.LS, Cgroups: []string{"**/" + launch.SensitiveGroup + "/*"}},
+}
+
+// Workloads applies the rules to the cgroups with the given paths, and to
+// what tenon run started.
+func Workloads(rules []match.Rule, tree *cgroup.Tree, paths []string) (all []node.Workload, remarks []string) {
+	parents := map[node.CgroupPath]bool{}
+	for _, p := range paths {
+		parents[node.CgroupPath(p).Parent()] = true
+	}
+	groups := make([]match.Group, 0, len(paths))
+	for _, p := range paths {
+		g := match.Group{Path: node.CgroupPath(p)}
+		if parents[g.Path] {
+			// What cannot be told, or is gone, has nothing of its own.
+			g.Direct, _ = tree.Direct(p)
+		}
+		groups = append(groups, g)
+	}
+	for _, r := range launched {
+		// A rule without anything to match would be remarked upon.
+		if started, _ := match.Workloads([]match.Rule{r}, groups); len(started) > 0 {
+			rules = append(slices.Clone(rules), r)
+		}
+	}
+	return match.Workloads(rules, groups)
+}
+
+// followGroups applies the rules to the cgroups that exist, if either has
+// changed.
+func (d *daemon) followGroups() {
+	changed := d.changed.Swap(false)
+	if !changed && !d.rematch {
+		return
+	}
+	d.rematch = false
+	workloads, remarks := Workloads(d.config.current.Rules, d.tree, d.watcher.Groups())
+	if err := d.watcher.Degraded(); err != nil {
+		remarks = append(remarks, err.Error())
+	}
+	d.host.ManageOnly(workloads)
+	if err := d.host.Sweep(); err != nil {
+		d.Log.Warn("forget what was changed in cgroups that are gone", "error", err)
+	}
+	d.reporter.workloads(workloads, remarks)
+}
+
+// Apply performs one step on the node.
+func (d *daemon) Apply(ctx context.Context, s plan.Step) error { return d.host.Apply(ctx, s) }

@@ -1,0 +1,158 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os/exec"
+	"sync"
+	"time"
+
+	"tenon.sh/tenon/internal/host"
+	"tenon.sh/tenon/internal/lease"
+	"tenon.sh/tenon/internal/plan"
+	"tenon.sh/tenon/internal/proc"
+)
+
+const (
+	// announced is how long best-effort work stays as it is after tenond was
+	// asked to stop: time enough for an upgrade.
+	announced = time.Minute
+	// hung is how late a turn may be, or how long it may take, before the
+	// loop counts as hung. With what a lease holds after its last renewal
+	// (lease.TTL) it stays within the 2 s in which best-effort work must be
+	// narrowed.
+	hung = 400 * time.Millisecond
+)
+
+// A guard tells the watchdog, by renewing the lease, that the loop turns.
+type guard struct {
+	dir   string
+	host  *host.Host
+	log   *slog.Logger
+	lease *lease.Lease
+
+	mu     sync.Mutex
+	busy   bool      // a turn goes on
+	by     time.Time // when it should be over, or the next have begun
+	good   bool      // the last turn could read the node
+	bounds []lease.Bound
+	failed string // what was logged last
+}
+
+// openGuard takes the lease. It fails if another daemon has it.
+func openGuard(dir string, fs proc.FS, h *host.Host, log *slog.Logger) (*guard, error) {
+	boot, err := fs.BootID()
+	if err != nil {
+		return nil, err
+	}
+	self := h.Session()
+	l, err := lease.Hold(dir, boot, lease.Holder{PID: self.PID, Start: self.Start})
+	if errors.Is(err, lease.ErrHeld) {
+		return nil, fmt.Errorf("another tenond keeps this node: %w", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &guard{dir: dir, host: h, log: log, lease: l}, nil
+}
+
+// begin notes that a turn begins. After the lease had run out, as when this
+// process was stopped, the watchdog may have written: nothing that the host
+// remembers of the knobs counts.
+func (g *guard) begin() {
+	if g.lease.Expired() {
+		g.host.Reread()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.busy, g.by = true, time.Now().Add(hung)
+}
+
+// bind puts what must hold if the loop ends into the lease, before the turn
+// writes anything.
+func (g *guard) bind(wants []plan.Want) {
+	bounds := make([]lease.Bound, 0, len(wants))
+	for _, w := range wants {
+		inode, err := g.host.Inode(w.Knob.Cgroup)
+		if err != nil {
+			continue // it is gone, and needs no bound
+		}
+		bounds = append(bounds, lease.Bound{Knob: w.Knob, Inode: inode, Value: w.Value, Reason: w.Reason})
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.bounds = bounds
+	g.renew()
+}
+
+// end notes that a turn is over, and when the next one is due.
+func (g *guard) end(good bool, period time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.busy, g.good, g.by = false, good, time.Now().Add(period+hung)
+}
+
+// keep renews the lease between the turns, as long as they come, and sees to
+// it that there is a watchdog, until ctx ends. The error says that the lease
+// was taken away.
+func (g *guard) keep(ctx context.Context, watchdog []string) error {
+	ticker := time.NewTicker(lease.Renewal)
+	defer ticker.Stop()
+	for {
+		g.start(watchdog)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+		g.mu.Lock()
+		var err error
+		if time.Now().Before(g.by) && (g.good || g.busy) {
+			err = g.renew()
+		}
+		g.mu.Unlock()
+		if errors.Is(err, lease.ErrLost) {
+			return err
+		}
+	}
+}
+
+// renew renews the lease; g.mu is held. A failure is logged once.
+func (g *guard) renew() error {
+	err := g.lease.Renew(g.bounds)
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != "" && text != g.failed {
+		g.log.Error("the lease could not be renewed; best-effort work is narrowed when it runs out", "error", err)
+	}
+	g.failed = text
+	return err
+}
+
+// start starts a watchdog if there is none.
+func (g *guard) start(watchdog []string) {
+	if len(watchdog) == 0 {
+		return
+	}
+	started, err := lease.Guard(g.dir, exec.Command(watchdog[0], watchdog[1:]...))
+	switch {
+	case err != nil:
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if text := err.Error(); text != g.failed {
+			g.log.Error("no watchdog: best-effort work is not narrowed if tenond dies", "error", err)
+			g.failed = text
+		}
+	case started:
+		g.log.Info("watchdog started")
+	}
+}
+
+// announce leaves the lease to the next daemon.
+func (g *guard) announce() error { return g.lease.Announce(announced) }
+
+func (g *guard) close() error { return g.lease.Close() }

@@ -1,0 +1,88 @@
+package daemon
+
+import (
+	"log/slog"
+	"strings"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/tick"
+)
+
+// A reporter logs what changes: a fault is one line when it appears, one when
+// it becomes another, and one when it is over, however many turns it lasts.
+type reporter struct {
+	log     *slog.Logger
+	failing map[node.Knob]string // the error of each knob whose last step failed
+	blind   string               // why the node could not be read; empty: it could
+	known   map[node.WorkloadID]string
+	remarks []string
+}
+
+// report logs a turn.
+func (r *reporter) report(t tick.Tick, err error) {
+	if t.Snapshot.At.IsZero() && err != nil {
+		if text := err.Error(); text != r.blind {
+			r.log.Error("the node cannot be read: best-effort work is narrowed until it can", "error", err)
+			r.blind = text
+		}
+		return
+	}
+	if r.blind != "" {
+		r.log.Info("the node can be read again")
+		r.blind = ""
+	}
+	failing := map[node.Knob]string{}
+	for _, o := range t.Done {
+		k := o.Step.Knob
+		switch {
+		case o.Err != nil:
+			failing[k] = o.Err.Error()
+			if r.failing[k] != failing[k] {
+				r.log.Warn("a knob could not be written; tried again in each turn", "cgroup", k.Cgroup, "file", k.File,
+					"policy", o.Step.Owner, "error", o.Err)
+			}
+		default:
+			r.log.Debug("written", "cgroup", k.Cgroup, "file", k.File, "from", text(o.Step.From), "to", text(o.Step.To),
+				"policy", o.Step.Owner, "reason", o.Step.Reason)
+		}
+	}
+	for k := range r.failing {
+		if _, still := failing[k]; !still {
+			r.log.Info("a knob that could not be written is as it should be, or gone", "cgroup", k.Cgroup, "file", k.File)
+		}
+	}
+	r.failing = failing
+}
+
+// workloads logs which workloads have come and gone, and what the rules have
+// to say about themselves.
+func (r *reporter) workloads(all []node.Workload, remarks []string) {
+	next := make(map[node.WorkloadID]string, len(all))
+	come := 0
+	for _, w := range all {
+		next[w.ID] = w.Rule
+		if _, had := r.known[w.ID]; !had {
+			come++
+			r.log.Debug("workload", "cgroup", w.Cgroup, "class", w.Class, "rule", w.Rule)
+		}
+	}
+	gone := len(r.known) + come - len(next)
+	if come > 0 || gone > 0 {
+		r.log.Info("workloads changed", "now", len(next), "come", come, "gone", gone)
+	}
+	r.known = next
+	if text := strings.Join(remarks, "\n"); text != strings.Join(r.remarks, "\n") {
+		for _, remark := range remarks {
+			r.log.Warn(remark)
+		}
+	}
+	r.remarks = remarks
+}
+
+// text prints a value that may be unknown.
+func text(v node.Value) string {
+	if v == nil {
+		return "?"
+	}
+	return v.String()
+}

@@ -1,0 +1,101 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"tenon.sh/tenon/internal/cgroup"
+	"tenon.sh/tenon/internal/host"
+	"tenon.sh/tenon/internal/journal"
+	"tenon.sh/tenon/internal/lease"
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/plan"
+	"tenon.sh/tenon/internal/proc"
+)
+
+// Watch is the watchdog: it narrows best-effort work when the daemon whose
+// lease is in stateDir falls silent. It ends with the lease; with stay it
+// waits for the next one instead. It returns ctx's error.
+func Watch(ctx context.Context, stateDir string, stay bool, log *slog.Logger) (err error) {
+	if err := lease.Steady(); err != nil {
+		log.Warn("the watchdog may be late on a node that is full", "error", err)
+	}
+	fs := proc.Default()
+	boot, err := fs.BootID()
+	if err != nil {
+		return err
+	}
+	h, err := host.Open(host.Options{FS: fs, JournalDir: stateDir})
+	if err != nil {
+		return err
+	}
+	w := watchdog{stateDir: stateDir, host: h}
+	defer func() { err = errors.Join(err, w.close()) }()
+	for {
+		err = lease.Watch(ctx, lease.Options{
+			Dir: stateDir, Boot: boot, Kernel: h.Kernel(), Read: w.read, Apply: w.apply, Log: log,
+		})
+		if err != nil && !errors.Is(err, lease.ErrHeld) || !stay {
+			return err
+		}
+		err = nil
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lease.Renewal):
+		}
+	}
+}
+
+// A watchdog reads by a host of its own and writes by one that journals in the
+// name of the daemon that fell silent: the knobs stay that one's, and the next
+// daemon takes all of them over.
+type watchdog struct {
+	stateDir string
+	host     *host.Host
+	behalf   *host.Host // nil: nothing was written yet
+}
+
+func (w *watchdog) read(k node.Knob) (node.Value, uint64, error) {
+	v, err := w.host.Knob(k)
+	if err == nil {
+		var inode uint64
+		if inode, err = w.host.Inode(k.Cgroup); err == nil {
+			return v, inode, nil
+		}
+	}
+	if errors.Is(err, cgroup.ErrGone) {
+		err = fmt.Errorf("%w: %w", lease.ErrGone, err)
+	}
+	return nil, 0, err
+}
+
+func (w *watchdog) apply(ctx context.Context, of lease.Holder, s plan.Step) error {
+	session := journal.Session{PID: of.PID, Start: of.Start}
+	if w.behalf == nil || w.behalf.Session() != session {
+		h, err := host.Open(host.Options{JournalDir: w.stateDir, Behalf: &session})
+		if err != nil {
+			return err
+		}
+		if w.behalf != nil {
+			_ = w.behalf.Close()
+		}
+		w.behalf = h
+	}
+	err := w.behalf.Apply(ctx, s)
+	if errors.Is(err, cgroup.ErrGone) {
+		err = fmt.Errorf("%w: %w", lease.ErrGone, err)
+	}
+	return err
+}
+
+func (w *watchdog) close() error {
+	err := w.host.Close()
+	if w.behalf != nil {
+		err = errors.Join(err, w.behalf.Close())
+	}
+	return err
+}

@@ -1,0 +1,162 @@
+package match
+
+import (
+	"slices"
+	"strings"
+)
+
+// A glob is one pattern of a rule, made ready for many paths.
+type glob struct {
+	rule  int
+	unit  bool     // it is about the last component, wherever that is
+	fixed string   // what all that matches begins with
+	parts []string // its components
+}
+
+// globsOf returns the patterns of all rules, in the order of the rules.
+func globsOf(rules []Rule) []glob {
+	var all []glob
+	for i, r := range rules {
+		for _, pattern := range r.Cgroups {
+			all = append(all, pathGlob(i, pattern))
+		}
+		for _, pattern := range r.Units {
+			all = append(all, unitGlob(i, pattern))
+		}
+	}
+	return all
+}
+
+func pathGlob(rule int, pattern string) glob {
+	pattern = strings.TrimPrefix(pattern, "/")
+	return glob{rule: rule, fixed: fixed(pattern), parts: strings.Split(pattern, "/")}
+}
+
+func unitGlob(rule int, pattern string) glob {
+	pattern = unitName(pattern)
+	return glob{rule: rule, unit: true, fixed: fixed(pattern), parts: []string{pattern}}
+}
+
+// fixed returns the beginning of a pattern that stands for itself.
+func fixed(pattern string) string {
+	if i := strings.IndexAny(pattern, "*?["); i >= 0 {
+		return pattern[:i]
+	}
+	return pattern
+}
+
+// matches reports whether the glob matches a path whose last component is
+// name.
+func (g glob) matches(path, name string) bool {
+	if g.unit {
+		return strings.HasPrefix(name, g.fixed) && matchName(g.parts[0], name)
+	}
+	return strings.HasPrefix(path, g.fixed) && matchPath(g.parts, path)
+}
+
+// matchPath goes back to the last ** only: where the components before it
+// match at all, matching them as early as possible loses nothing. So the time
+// grows with the product of the lengths and no faster.
+func matchPath(parts []string, path string) bool {
+	var again []string // the pattern behind the last **
+	var from string    // the path at which it has been tried
+	for {
+		switch {
+		case len(parts) == 1 && parts[0] == "**":
+			return path != ""
+		case len(parts) > 0 && parts[0] == "**":
+			parts = parts[1:]
+			again, from = parts, path
+			continue
+		case len(parts) == 0 && path == "":
+			return true
+		case len(parts) > 0 && path != "":
+			name, rest, _ := strings.Cut(path, "/")
+			if matchName(parts[0], name) {
+				parts, path = parts[1:], rest
+				continue
+			}
+		}
+		if from == "" {
+			return false
+		}
+		_, from, _ = strings.Cut(from, "/")
+		parts, path = again, from
+	}
+}
+
+// matchName does for characters and * what matchPath does for components and
+// **.
+func matchName(pattern, name string) bool {
+	var again, from string
+	for {
+		switch {
+		case pattern == "*":
+			return true
+		case pattern != "" && pattern[0] == '*':
+			pattern = pattern[1:]
+			again, from = pattern, name
+			continue
+		case pattern == "" && name == "":
+			return true
+		case pattern != "" && name != "":
+			if p, n, ok := matchCharacter(pattern, name); ok {
+				pattern, name = pattern[p:], name[n:]
+				continue
+			}
+		}
+		if from == "" {
+			return false
+		}
+		_, n := character(from)
+		from = from[n:]
+		pattern, name = again, from
+	}
+}
+
+// matchCharacter matches the first character of a name, and returns the
+// lengths of what it has used.
+func matchCharacter(pattern, name string) (p, n int, ok bool) {
+	switch pattern[0] {
+	case '?':
+		_, n = character(name)
+		return 1, n, true
+	case '[':
+		c, n := character(name)
+		s, p, err := parseSet(pattern)
+		return p, n, err == nil && s.has(c)
+	}
+	return 1, 1, pattern[0] == name[0]
+}
+
+// character returns the first character of a text that is not empty, and its
+// length. A byte that is no UTF-8 is a character, too.
+func character(text string) (c rune, length int) {
+	for i, r := range text {
+		if i > 0 {
+			return c, i
+		}
+		c = r
+	}
+	return c, len(text)
+}
+
+// The units that have processes, and the others (systemd.unit(5)). Sockets,
+// mounts and swaps have some as well, for moments; what they start are
+// services.
+var (
+	unitSuffixes  = []string{".service", ".slice", ".scope"}
+	otherSuffixes = []string{".socket", ".mount", ".swap", ".timer", ".target", ".path", ".device", ".automount"}
+)
+
+// unitName adds the ending that systemctl would add.
+func unitName(pattern string) string {
+	if hasSuffix(pattern, unitSuffixes) {
+		return pattern
+	}
+	return pattern + ".service"
+}
+
+func hasSuffix(text string, suffixes []string) bool {
+	return slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(text, s) })
+}

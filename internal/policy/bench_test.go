@@ -1,0 +1,62 @@
+package policy
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/plan"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// busyNode has as many workloads, half of them best-effort, with every policy
+// on and all counters there.
+func busyNode(workloads, cpus, version int) *scene {
+	n := newScene(machine(cpus, 2, cpus/26+1, 2), version)
+	n.config = Config{
+		CPUQOS:   CPUQOS{Enable: true},
+		Suppress: Suppress{Enable: true, ThresholdPercent: 65, Policy: SuppressCPUSet},
+		Memory:   MemoryQOS{Classes: map[node.Class]MemoryShares{node.LS: {MinPercent: 20, LowPercent: 50}}},
+	}
+	for i := range workloads {
+		w := node.Workload{ID: node.WorkloadID(fmt.Sprint(i)), Class: node.LS, Meet: "ls", MemoryRequest: node.Some(unit.Bytes(1 << 30))}
+		if i%2 == 1 {
+			w.Class, w.Meet = node.BE, "be"
+		}
+		w.Cgroup = w.Meet.Join("pod" + string(w.ID)).Join("container")
+		n.add(w)
+	}
+	return n
+}
+
+// BenchmarkDecide is one turn of thought: Decide and plan.Diff, in a node that
+// has come to rest.
+func BenchmarkDecide(b *testing.B) {
+	for _, version := range []int{1, 2} {
+		for _, workloads := range []int{100, 1000} {
+			for _, cpus := range []int{104, 1024} {
+				b.Run(fmt.Sprintf("v%d/workloads=%d/cpus=%d", version, workloads, cpus), func(b *testing.B) {
+					n := busyNode(workloads, cpus, version)
+					p := spell{every: time.Second, use: map[node.WorkloadID]unit.MilliCPU{}, on: map[node.WorkloadID]unit.CPUSet{}}
+					for _, w := range n.snap.Workloads {
+						p.use[w.ID] = unit.MilliCPU(cpus * 500 / workloads)
+						if version == 1 {
+							p.on[w.ID] = n.snap.Topology.All()
+						}
+					}
+					for range 20 {
+						n.pass(p)
+						n.decide(b)
+					}
+					n.pass(p)
+					b.ReportAllocs()
+					for b.Loop() {
+						_, wants := Decide(n.config, n.state, n.snap)
+						plan.Diff(n.snap.Knobs, wants)
+					}
+				})
+			}
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/unit"
+)
+
+const (
+	// growth is how much of the capacity best-effort work may gain in a
+	// second. Giving way is never limited.
+	growth unit.Percent = 10
+	// longestGap bounds the time for which growth is saved up: after a pause
+	// of the agent nobody knows what the node did meanwhile.
+	longestGap = 5 * time.Second
+	// deadband is the change, in percent of the capacity, that is not worth a
+	// write.
+	deadband unit.Percent = 1
+	// smallest is the least quota of the kernel in Tenon's period.
+	smallest = unit.MilliCPU(node.MinQuota * 1000 / node.DefaultPeriod)
+)
+
+// A budget is what best-effort work may use, and how that came about.
+type budget struct {
+	capacity unit.MilliCPU
+	least    unit.MilliCPU // what it keeps whatever the others use
+	may      unit.MilliCPU
+	gain     unit.MilliCPU // how much more than now it may get in this tick
+	reason   string
+}
+
+// budgetOf is the formula of the field,
+//
+//	capacity × threshold − use of all other work,
+//
+// with the use of the system taken as what the CPUs were busy with beside the
+// workloads. Work that is so new that it has no rate yet counts as the
+// system's. Where an input is missing, best-effort work gets its least.
+func budgetOf(c Suppress, u use, s node.Snapshot, cpus unit.CPUSet) budget {
+	b := budget{capacity: unit.CPUs(cpus.Len())}
+	b.least = max(b.capacity.Percent(c.MinPercent), smallest)
+	if why := unknown(u, s, cpus); why != "" {
+		b.may, b.reason = b.least, why+": BE keeps its least"
+		return b
+	}
+	var others, mean, be, busy unit.MilliCPU
+	for _, w := range s.Workloads {
+		used := u.Workload[w.ID]
+		if w.Class == node.BE {
+			be += used
+			continue
+		}
+		// A service that needs more gets it at once; that it needs less is
+		// believed only as the mean follows.
+		others += max(used, u.Latest[w.ID])
+		mean += used
+	}
+	for cpu := range cpus.All() {
+		busy += u.CPU[cpu]
+	}
+	system := max(busy-mean-be, 0)
+	b.may = b.capacity.Percent(c.ThresholdPercent) - others - system
+	b.reason = fmt.Sprintf("%v of %v - %v in use by others - %v by the system", c.ThresholdPercent, b.capacity, others, system)
+	if b.may < b.least {
+		b.may = b.least
+		b.reason += ": BE keeps its least"
+	}
+	return b
+}
+
+// unknown says which input of the budget is missing; empty: none.
+func unknown(u use, s node.Snapshot, cpus unit.CPUSet) string {
+	rated := false
+	for cpu := range cpus.All() {
+		if _, rated = u.CPU[cpu]; rated {
+			break
+		}
+	}
+	if !rated {
+		return "how busy the CPUs are is unknown"
+	}
+	var missing []string
+	for _, w := range s.Workloads {
+		if w.Class != node.BE && !w.Usage.CPU.Known() {
+			missing = append(missing, string(w.ID))
+		}
+	}
+	const most = 3
+	switch n := len(missing) - most; {
+	case len(missing) == 0:
+		return ""
+	case n > 0:
+		return fmt.Sprintf("the CPU use of %s and %d more is unknown", strings.Join(missing[:most], ", "), n)
+	}
+	return "the CPU use of " + strings.Join(missing, ", ") + " is unknown"
+}
+
+// save adds what may be gained in the elapsed time to what was saved, up to
+// what may be gained in a second, or one CPU where only whole CPUs can be
+// given.
+func (b budget) save(saved unit.MilliCPU, elapsed time.Duration, whole bool) unit.MilliCPU {
+	second := b.capacity.Percent(growth)
+	now := max(unit.MilliCPU(float64(second)*min(elapsed, longestGap).Seconds()), 1)
+	most := max(second, now)
+	if whole {
+		most = max(most, unit.CPUs(1))
+	}
+	return min(saved+now, most)
+}

@@ -1,0 +1,236 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/plan"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// MemoryQOS is memoryQOS of resource-qos-config. The zero value asks for
+// nothing.
+type MemoryQOS struct {
+	// Classes holds what the workloads of each class get. A class that is not
+	// in it gets nothing.
+	Classes map[node.Class]MemoryShares `json:"classes,omitempty"`
+}
+
+// MemoryShares says how much of what a workload counts on is protected, and
+// where it is throttled. Each is 0 to 100; 0 asks for nothing.
+type MemoryShares struct {
+	// MinPercent of the request is never reclaimed (memory.min).
+	MinPercent unit.Percent `json:"minLimitPercent"`
+	// LowPercent of the request is reclaimed last (memory.low). It is never
+	// less than what MinPercent makes.
+	LowPercent unit.Percent `json:"lowLimitPercent"`
+	// ThrottlingPercent of what lies between request and limit may be used
+	// before the workload is throttled (memory.high). Without a limit, the
+	// memory of the node takes its place.
+	ThrottlingPercent unit.Percent `json:"throttlingPercent"`
+}
+
+// memory owns memory (min, low, high and max) of the workloads' cgroups and of
+// those above them. Above, only protection counts: the kernel protects a group
+// no more than each group above it
+// (Documentation/admin-guide/cgroup-v2.rst, "memory.low"), so those get the sum
+// of what is protected below them. What a cgroup had before Tenon is the floor
+// of its protection and the ceiling of memory.high.
+func memory(c MemoryQOS, s node.Snapshot) []plan.Want {
+	refusal := refusalOfProtection(s)
+	asks := make([]memoryAsk, len(s.Workloads))
+	leaves := make(map[node.CgroupPath]protection, len(s.Workloads))
+	own := make(map[node.CgroupPath]bool, len(s.Workloads))
+	for i, w := range s.Workloads {
+		asks[i] = askOf(c.Classes[w.Class], w, s).unless(refusal)
+		own[w.Cgroup] = true
+		if asks[i].protection != (protection{}) {
+			leaves[w.Cgroup] = asks[i].protection
+		}
+	}
+	needs, paths := protectAbove(leaves)
+	var wants []plan.Want
+	for i, w := range s.Workloads {
+		wants = append(wants, asks[i].want(w, s, needs[w.Cgroup]))
+	}
+	for _, p := range paths {
+		if !own[p] {
+			wants = append(wants, protectionWant(p, s, needs[p]))
+		}
+	}
+	return wants
+}
+
+// refusalOfProtection says why this node has no memory.min, low and high;
+// empty: it has.
+func refusalOfProtection(s node.Snapshot) string {
+	switch a := s.Can[node.MechMemoryProtect]; {
+	case s.Knobs.Kernel.CgroupVersion == 1:
+		return "cgroup v1 has no memory.min, low and high"
+	case a.Verdict == node.Yes:
+		return ""
+	case a.Why != "":
+		return "no memory.min, low and high: " + a.Why
+	}
+	return "no memory.min, low and high here"
+}
+
+// A memoryAsk is what is asked for a workload's memory beside its limit.
+type memoryAsk struct {
+	protection
+	high    unit.Bytes // 0: none
+	reasons []string
+	missing []string // why something that is asked for cannot be had
+}
+
+func askOf(c MemoryShares, w node.Workload, s node.Snapshot) memoryAsk {
+	var a memoryAsk
+	request, known := w.MemoryRequest.Value()
+	switch {
+	case c.MinPercent <= 0 && c.LowPercent <= 0:
+	case !known:
+		a.missing = append(a.missing, "no protection: no rule says how much memory it counts on")
+	default:
+		a.min = percentOf(request, c.MinPercent)
+		a.low = max(a.min, percentOf(request, c.LowPercent))
+		a.reasons = append(a.reasons, fmt.Sprintf("%s counts on %v bytes: %v are its min, %v its low", w.ID, request, c.MinPercent, c.LowPercent))
+	}
+	if c.ThrottlingPercent <= 0 {
+		return a
+	}
+	limit := w.MemoryLimit
+	if limit.Or(unit.MaxBytes) == unit.MaxBytes {
+		limit = s.MemoryTotal
+	}
+	most, known := limit.Value()
+	if !known {
+		a.missing = append(a.missing, "no memory.high: the memory of the node is unknown")
+		return a
+	}
+	if room := most - request; room > 0 {
+		page := max(s.Knobs.Kernel.PageSize, 1)
+		a.high = (request + percentOf(room, c.ThrottlingPercent)) / page * page
+	}
+	if a.high > 0 {
+		a.reasons = append(a.reasons, fmt.Sprintf("%s is throttled above %v bytes", w.ID, a.high))
+	}
+	return a
+}
+
+// unless returns a without what this node refuses.
+func (a memoryAsk) unless(refusal string) memoryAsk {
+	if refusal == "" || (a.protection == protection{} && a.high == 0) {
+		return a
+	}
+	return memoryAsk{missing: append(a.missing, refusal)}
+}
+
+// want is what a workload's own cgroup gets: need is what it and all below it
+// ask to be protected.
+func (a memoryAsk) want(w node.Workload, s node.Snapshot, need protection) plan.Want {
+	knob := node.Knob{Cgroup: w.Cgroup, File: node.FileMemory}
+	v, known := original(s.Knobs, knob).(node.Memory)
+	if !known {
+		v = node.NoMemoryLimit
+	}
+	reasons := a.reasons
+	if b, asked := w.MemoryLimit.Value(); asked {
+		v.Max = b
+		reasons = append([]string{fmt.Sprintf("%s asked for at most %v bytes of memory", w.ID, b)}, reasons...)
+	}
+	if a.high > 0 {
+		v.High = min(v.High, a.high)
+	}
+	if need != a.protection {
+		reasons = append(reasons, "it holds protected work")
+	}
+	want := plan.Want{
+		Intent: plan.Set, Knob: knob, Value: need.on(v), Owner: "memory",
+		Reason: strings.Join(append(reasons, a.missing...), "; "), BE: w.Class == node.BE,
+	}
+	if len(reasons) > 0 {
+		return want
+	}
+	want.Value = nil
+	_, touched := s.Knobs.Before[knob]
+	switch {
+	case len(a.missing) > 0 && !touched:
+		want.Intent = plan.Abstain
+	case len(a.missing) > 0:
+		want.Intent = plan.Release
+	default:
+		want.Intent, want.Reason = plan.Release, "no memory protection or limit was asked for"
+	}
+	return want
+}
+
+// protectionWant is what a cgroup gets that only holds protected work.
+func protectionWant(p node.CgroupPath, s node.Snapshot, need protection) plan.Want {
+	knob := node.Knob{Cgroup: p, File: node.FileMemory}
+	want := plan.Want{Intent: plan.Set, Knob: knob, Owner: "memory", Reason: "protection below it works only as far as it is protected itself"}
+	v, known := original(s.Knobs, knob).(node.Memory)
+	if !known {
+		want.Intent, want.Reason = plan.Abstain, "what it had before is unknown"
+		return want
+	}
+	want.Value = need.on(v)
+	return want
+}
+
+// A protection is how much memory is kept from reclaim.
+type protection struct{ min, low unit.Bytes }
+
+// on returns v with at least this protection.
+func (p protection) on(v node.Memory) node.Memory {
+	v.Min, v.Low = max(v.Min, p.min), max(v.Low, p.low)
+	return v
+}
+
+// protectAbove returns what every cgroup needs for the protection of the given
+// ones to work: each its own or the sum of those directly below it, whichever
+// is more. The paths come sorted.
+func protectAbove(leaves map[node.CgroupPath]protection) (map[node.CgroupPath]protection, []node.CgroupPath) {
+	needs := map[node.CgroupPath]protection{}
+	var paths []node.CgroupPath
+	for leaf := range leaves {
+		for p := leaf; p != ""; p = p.Parent() {
+			if _, seen := needs[p]; seen {
+				break
+			}
+			needs[p] = leaves[p]
+			paths = append(paths, p)
+		}
+	}
+	// A path sorts before all below it: backwards, children come first.
+	slices.Sort(paths)
+	sums := make(map[node.CgroupPath]protection, len(paths))
+	for _, p := range slices.Backward(paths) {
+		sum := sums[p]
+		needs[p] = protection{max(needs[p].min, sum.min), max(needs[p].low, sum.low)}
+		up := sums[p.Parent()]
+		sums[p.Parent()] = protection{plus(up.min, needs[p].min), plus(up.low, needs[p].low)}
+	}
+	return needs, paths
+}
+
+// plus adds without overflow: the sum of too much is no limit.
+func plus(a, b unit.Bytes) unit.Bytes {
+	if a > unit.MaxBytes-b {
+		return unit.MaxBytes
+	}
+	return a + b
+}
+
+// percentOf is p percent of b, rounded down, without overflow.
+func percentOf(b unit.Bytes, p unit.Percent) unit.Bytes {
+	whole, rest := b/100, b%100
+	if p <= 0 || b <= 0 {
+		return 0
+	}
+	if whole > unit.MaxBytes/unit.Bytes(p)-1 {
+		return unit.MaxBytes
+	}
+	return whole*unit.Bytes(p) + rest*unit.Bytes(p)/100
+}

@@ -1,0 +1,127 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/plan"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// giveQuota shares the budget over the meeting points by quota, and returns by
+// how much they have grown together.
+func (x suppressor) giveQuota() (spent unit.MilliCPU, wants []plan.Want) {
+	var has, gets unit.MilliCPU
+	bounded := false
+	for _, m := range x.meets {
+		if now, finite := x.quotaNow(m); finite {
+			has, bounded = has+milliOf(now), true
+		}
+	}
+	may := x.may
+	if bounded {
+		may = max(min(may, has+x.gain), x.least)
+	}
+	for i, share := range x.share(may) {
+		w := x.quotaWant(x.meets[i])
+		w.Intent, w.Reason = plan.Set, x.reason
+		if len(x.meets) > 1 {
+			w.Reason += fmt.Sprintf("; %v of %v by use", share, may)
+		}
+		if may < x.may {
+			w.Reason += "; growing step by step"
+		}
+		t := x.tops[x.meets[i]]
+		if t.limited && share > t.most {
+			share, w.Reason = t.most, t.reason
+		}
+		w.Value = node.Limit(share)
+		if now, finite := x.quotaNow(x.meets[i]); finite && x.near(milliOf(now), share) && (!t.limited || milliOf(now) <= t.most) {
+			w.Value = now
+		}
+		gets += milliOf(w.Value.(node.CPUMax))
+		wants = append(wants, w)
+	}
+	if bounded {
+		spent = max(gets-has, 0)
+	}
+	return spent, wants
+}
+
+// near reports whether a change of quota is not worth a write. What is at its
+// least gets exactly that.
+func (x suppressor) near(now, to unit.MilliCPU) bool {
+	small := x.capacity.Percent(deadband) / unit.MilliCPU(len(x.meets))
+	return x.may > x.least && to-now <= small && now-to <= small
+}
+
+// share splits an amount over the meeting points: a quarter evenly, so that
+// none starves and one that wakes up can show what it needs, and the rest by
+// what each of them uses, so that an idle one does not hold what others need.
+func (x suppressor) share(may unit.MilliCPU) []unit.MilliCPU {
+	used := make(map[node.CgroupPath]unit.MilliCPU, len(x.meets))
+	var total unit.MilliCPU
+	for i, w := range x.snap.Workloads {
+		if m := x.of[i]; m != "" {
+			u := max(x.use.Workload[w.ID], x.use.Latest[w.ID])
+			used[m] += u
+			total += u
+		}
+	}
+	even := may / unit.MilliCPU(len(x.meets))
+	shares := make([]unit.MilliCPU, len(x.meets))
+	for i, m := range x.meets {
+		shares[i] = even
+		if total > 0 {
+			shares[i] = even/4 + (may-may/4)*used[m]/total
+		}
+	}
+	return shares
+}
+
+// quotaNow returns the present quota of a meeting point, and whether there is
+// one.
+func (x suppressor) quotaNow(m node.CgroupPath) (node.CPUMax, bool) {
+	now, known := x.snap.Knobs.Now[node.Knob{Cgroup: m, File: node.FileCPUMax}].(node.CPUMax)
+	return now, known && isQuota(now)
+}
+
+func isQuota(v node.CPUMax) bool { return v.Period > 0 && v.Quota != node.NoQuota }
+
+func milliOf(v node.CPUMax) unit.MilliCPU { return unit.MilliCPU(math.Round(v.Cores() * 1000)) }
+
+// A top is the most that a meeting point may have in any case.
+type top struct {
+	most    unit.MilliCPU
+	limited bool // most counts
+	asked   bool // most is what the workload's owner asked for
+	reason  string
+}
+
+// topsOf returns what each meeting point had before Tenon, and for one that is
+// itself a workload's cgroup what the workload's owner asked for.
+func topsOf(l layout, s node.Snapshot) map[node.CgroupPath]top {
+	tops := map[node.CgroupPath]top{}
+	for _, m := range l.meets {
+		knob := node.Knob{Cgroup: m, File: node.FileCPUMax}
+		if own, known := original(s.Knobs, knob).(node.CPUMax); known && isQuota(own) {
+			tops[m] = top{most: milliOf(own), limited: true, reason: fmt.Sprintf("%s had no more than %v before Tenon", m, milliOf(own))}
+		}
+	}
+	for _, w := range s.Workloads {
+		if m, asked := w.CPULimit.Value(); asked && l.isMeet[w.Cgroup] {
+			tops[w.Cgroup] = top{most: m, limited: true, asked: true, reason: fmt.Sprintf("%s asked for at most %v of CPU", w.ID, m)}
+		}
+	}
+	return tops
+}
+
+// original returns the value that a knob had before Tenon; nil if it is not
+// known.
+func original(k node.Knobs, knob node.Knob) node.Value {
+	if v, touched := k.Before[knob]; touched {
+		return v
+	}
+	return k.Now[knob]
+}

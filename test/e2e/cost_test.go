@@ -1,0 +1,186 @@
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/cgroup"
+	"tenon.sh/tenon/internal/proc"
+)
+
+// costSpan is how long tenond is watched at work.
+const costSpan = 20 * time.Second
+
+// BenchmarkAgentCost shows what tenond costs while it keeps 100 and 1000
+// workloads, each a cgroup with a process, a quarter of them services, at the
+// default period: CPU as a share of one, and memory that only it uses. Run it
+// with -benchtime 1x.
+func BenchmarkAgentCost(b *testing.B) {
+	if os.Geteuid() != 0 {
+		b.Skip("needs root: it makes cgroups")
+	}
+	tree, err := cgroup.Detect("/proc")
+	if err != nil {
+		b.Skip(err)
+	}
+	tenond := filepath.Join(b.TempDir(), "tenond")
+	if text, err := exec.Command("go", "build", "-o", tenond, "tenon.sh/tenon/cmd/tenond").CombinedOutput(); err != nil {
+		b.Fatalf("build tenond: %v\n%s", err, text)
+	}
+	for _, n := range []int{100, 1000} {
+		b.Run(fmt.Sprintf("workloads=%d", n), func(b *testing.B) {
+			root := fmt.Sprintf("tenon-test-cost-%d", os.Getpid())
+			plantJobs(b, tree, root, n)
+			for b.Loop() {
+				before, after, rss, watchdog := keep(b, tenond, root)
+				b.ReportMetric(100*(after-before).Seconds()/costSpan.Seconds(), "CPU-%")
+				b.ReportMetric(float64(rss)/(1<<20), "RssAnon-MiB")
+				b.ReportMetric(float64(watchdog)/(1<<20), "watchdog-RssAnon-MiB")
+			}
+		})
+	}
+}
+
+// plantJobs makes n groups with a sleeping process each.
+func plantJobs(b *testing.B, tree *cgroup.Tree, root string, n int) {
+	b.Helper()
+	var sleepers []*exec.Cmd
+	b.Cleanup(func() {
+		for _, s := range sleepers {
+			_ = s.Process.Kill()
+			_ = s.Wait()
+		}
+		if err := tree.RemoveAll(root); err != nil {
+			b.Error(err)
+		}
+	})
+	for i := range n {
+		side := "be"
+		if i%4 == 0 {
+			side = "ls"
+		}
+		group := fmt.Sprintf("%s/%s/job-%d", root, side, i)
+		if err := tree.Make(group); err != nil {
+			b.Fatal(err)
+		}
+		s := exec.Command("sleep", "600")
+		s.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		if err := s.Start(); err != nil {
+			b.Fatal(err)
+		}
+		sleepers = append(sleepers, s)
+		if err := tree.Attach(group, s.Process.Pid); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// keep runs tenond over the groups and returns the CPU time that it had used
+// at the begin and at the end of costSpan, and its memory at the end.
+func keep(b *testing.B, tenond, root string) (before, after time.Duration, rss, watchdog int64) {
+	b.Helper()
+	state := b.TempDir()
+	config := filepath.Join(state, "tenon.yaml")
+	text := fmt.Sprintf(`apiVersion: tenon.sh/v1alpha1
+kind: NodeConfig
+rules:
+- {name: services, class: LS, cgroups: ["%[1]s/ls/*"], requests: {cpu: 10m, memory: 1Mi}}
+- {name: jobs, class: BE, cgroups: ["%[1]s/be/*"]}
+resource-threshold-config: {enable: true, cpuSuppressThresholdPercent: 65}
+resource-qos-config: {beClass: {cpuQOS: {enable: true}}}
+`, root)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	cmd := exec.Command(tenond, "--config", config, "--state-dir", state)
+	log, err := cmd.StderrPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+		restore := exec.Command("go", "run", "tenon.sh/tenon/cmd/tenon", "--state-dir", state, "restore")
+		if text, err := restore.CombinedOutput(); err != nil {
+			b.Errorf("restore: %v\n%s", err, text)
+		}
+	}()
+	ready := make(chan bool, 1)
+	go func() {
+		lines := bufio.NewScanner(log)
+		for lines.Scan() {
+			if strings.Contains(lines.Text(), "msg=ready") {
+				ready <- true
+			}
+		}
+		_, _ = io.Copy(io.Discard, log)
+	}()
+	select {
+	case <-ready:
+	case <-time.After(30 * time.Second):
+		b.Fatal("tenond is not ready after 30 s")
+	}
+	time.Sleep(2 * time.Second) // past the first turns
+	fs := proc.Default()
+	use := func() (sum time.Duration) {
+		threads, err := fs.Threads(cmd.Process.Pid)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, tid := range threads {
+			if r, err := fs.SchedStat(cmd.Process.Pid, tid); err == nil {
+				sum += r.Run
+			}
+		}
+		return sum
+	}
+	before = use()
+	time.Sleep(costSpan)
+	return before, use(), rssAnon(b, cmd.Process.Pid), rssAnon(b, guardian(b, state))
+}
+
+// guardian is the watchdog's process.
+func guardian(b *testing.B, state string) int {
+	b.Helper()
+	text, err := os.ReadFile(filepath.Join(state, "watchdog.lock"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return pid
+}
+
+// rssAnon is the RssAnon of /proc/PID/status, in bytes.
+func rssAnon(b *testing.B, pid int) int64 {
+	b.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, found := strings.CutPrefix(line, "RssAnon:"); found {
+			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+			if err != nil {
+				b.Fatal(err)
+			}
+			return kib << 10
+		}
+	}
+	b.Fatalf("no RssAnon of process %d", pid)
+	return 0
+}

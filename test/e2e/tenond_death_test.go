@@ -1,0 +1,180 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tenon.sh/tenon/internal/node"
+)
+
+func TestTenondKilledLeavesBEInItsSafeBound(t *testing.T) {
+	s := plantSite(t, generous)
+	d := s.tenond()
+	s.roomy()
+	s.guarded()
+	bound, then := s.bound(), time.Now()
+	d.signal(syscall.SIGKILL)
+	s.within2s(then, bound)
+	s.untouched(service, s.before)
+	s.restore()
+}
+
+func TestTenondStoppedLeavesBEInItsSafeBoundAndGivesBackWhenContinued(t *testing.T) {
+	s := plantSite(t, generous)
+	d := s.tenond()
+	s.roomy()
+	s.guarded()
+	bound, then := s.bound(), time.Now()
+	d.signal(syscall.SIGSTOP)
+	s.within2s(then, bound)
+	d.signal(syscall.SIGCONT)
+	s.roomy()
+	d.stop()
+	s.restore()
+}
+
+func TestTenondStartsAnotherWatchdog(t *testing.T) {
+	s := plantSite(t, generous)
+	d := s.tenond()
+	first := s.guarded()
+	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "there is another watchdog", func() bool { return s.guarded() != first })
+	s.roomy()
+	bound, then := s.bound(), time.Now()
+	d.signal(syscall.SIGKILL)
+	s.within2s(then, bound)
+	s.restore()
+}
+
+// TestTenondsWatchdogIsASessionOfItsOwn: what ends tenond's session or
+// process group does not end the watchdog, and it holds none of tenond's files.
+func TestTenondsWatchdogIsASessionOfItsOwn(t *testing.T) {
+	s := plantSite(t, generous)
+	s.tenond()
+	pid := s.guarded()
+	if sid, err := syscall.Getpgid(pid); err != nil || sid != pid {
+		t.Errorf("process group %d, %v, want %d", sid, err, pid)
+	}
+	for _, fd := range []string{"0", "1", "2"} {
+		if to, err := os.Readlink(filepath.Join("/proc", itoa(pid), "fd", fd)); err != nil || to != os.DevNull {
+			t.Errorf("descriptor %s is %s, %v", fd, to, err)
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join("/proc", itoa(pid), "oom_score_adj")); err != nil || strings.TrimSpace(string(text)) != "-1000" {
+		t.Errorf("oom_score_adj %s, %v", text, err)
+	}
+}
+
+// TestTenondAnnouncesItsStop: for a minute nothing is narrowed, and the next
+// one goes on from there. The full minute is tested on a virtual clock, in
+// internal/lease.
+func TestTenondAnnouncesItsStop(t *testing.T) {
+	s := plantSite(t, generous)
+	d := s.tenond()
+	s.roomy()
+	s.guarded()
+	d.stop()
+	left := s.dump(t)
+	begun := s.intends()
+	file, err := os.ReadFile(filepath.Join(s.state, "lease"))
+	if err != nil || !strings.Contains(string(file), " announced 1 ") {
+		t.Errorf("no stop is announced in the lease: %v\n%s", err, file)
+	}
+	time.Sleep(4 * time.Second) // more than an unannounced loss may take
+	if diff := cmp.Diff(left, s.dump(t)); diff != "" {
+		t.Errorf("an announced stop changed (-before +after):\n%s", diff)
+	}
+	if n := s.intends(); n != begun {
+		t.Errorf("%d writes after the stop", n-begun)
+	}
+	next := s.tenond()
+	next.await("going on where the last tenond stopped", 1)
+	if pid := s.guarded(); pid == 0 {
+		t.Error("the watchdog has no name")
+	}
+	next.stop()
+	s.restore()
+}
+
+// TestTenondRestartedWritesNothingIfNothingChanged has a configuration whose
+// decisions do not depend on the load of the machine.
+func TestTenondRestartedWritesNothingIfNothingChanged(t *testing.T) {
+	steady := strings.NewReplacer("Percent: 100", "Percent: 30", "Percent: 5", "Percent: 30").Replace(generous)
+	s := plantSite(t, steady)
+	d := s.tenond()
+	eventually(t, "BE has its share", func() bool { return s.quota().Quota != node.NoQuota && s.weight(batch).Idle })
+	time.Sleep(500 * time.Millisecond)
+	d.stop()
+	before, begun := s.dump(t), s.intends()
+	next := s.tenond()
+	time.Sleep(2 * time.Second) // some twenty turns
+	if n := s.intends(); n != begun {
+		t.Errorf("the restart began %d writes", n-begun)
+	}
+	if diff := cmp.Diff(before, s.dump(t)); diff != "" {
+		t.Errorf("the restart changed (-before +after):\n%s", diff)
+	}
+	next.stop()
+	s.restore()
+}
+
+func TestTenondRefusesASecondOne(t *testing.T) {
+	s := plantSite(t, generous)
+	d := s.tenond()
+	second := s.launch()
+	<-second.end
+	if second.ProcessState.ExitCode() <= 0 || !strings.Contains(second.said(), itoa(d.Process.Pid)) {
+		t.Errorf("the second tenond: %v\n%s", second.ProcessState, second.said())
+	}
+	if lines := strings.Count(second.said(), "\n"); lines != 1 {
+		t.Errorf("%d lines:\n%s", lines, second.said())
+	}
+	s.roomy() // the first goes on
+	d.stop()
+	s.restore()
+}
+
+func TestTenondWithABadNewConfigKeepsTheOldOne(t *testing.T) {
+	s := plantSite(t, generous)
+	d := s.tenond()
+	s.roomy()
+	s.configure(strings.Replace(generous, "class: BE", "class: XX", 1))
+	d.signal(syscall.SIGHUP)
+	d.await("refused", 1)
+	if !regexp.MustCompile(`line 6: .*class.*XX`).MatchString(d.said()) {
+		t.Errorf("the fault is not named:\n%s", d.said())
+	}
+	time.Sleep(time.Second)
+	if n := strings.Count(d.said(), "refused"); n != 1 {
+		t.Errorf("it is said %d times:\n%s", n, d.said())
+	}
+	if !s.weight(batch).Idle {
+		t.Error("the old configuration is not in force")
+	}
+	s.roomy()
+
+	s.configure(strings.Replace(generous, "beClass: {cpuQOS: {enable: true}}", "beClass: {cpuQOS: {enable: false}}", 1))
+	d.signal(syscall.SIGHUP)
+	eventually(t, "a good configuration is in force", func() bool { return !s.weight(batch).Idle })
+	d.stop()
+	s.restore()
+}
+
+func TestTenondWithABadFirstConfigTouchesNothing(t *testing.T) {
+	s := plantSite(t, strings.Replace(generous, "100ms", "7", 1))
+	d := s.launch()
+	<-d.end
+	if d.ProcessState.ExitCode() <= 0 || !strings.Contains(d.said(), "period") {
+		t.Errorf("%v\n%s", d.ProcessState, d.said())
+	}
+	s.untouched("", s.before)
+}

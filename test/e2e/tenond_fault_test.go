@@ -1,0 +1,295 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/cgroup"
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/unit"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// limited also gives each job a limit, so that a new job means a new journal
+// entry.
+var limited = strings.Replace(generous, `["ROOT/batch/*"]}`, `["ROOT/batch/*"], limits: {memory: 64Mi}}`, 1)
+
+// smallTmpfs mounts a file system of the given size as the state directory.
+func (s *site) smallTmpfs(size string) {
+	s.t.Helper()
+	if err := os.MkdirAll(s.state, 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := unix.Mount("tenon-test", s.state, "tmpfs", 0, "size="+size); err != nil {
+		strict(s.t, "mount a small tmpfs: "+err.Error())
+	}
+	s.t.Cleanup(func() {
+		s.disarm()
+		eventually(s.t, "the small tmpfs can be unmounted", func() bool { return unix.Unmount(s.state, 0) == nil })
+	})
+}
+
+// fill leaves no byte free, and returns what undoes it.
+func (s *site) fill() (free func()) {
+	s.t.Helper()
+	name := filepath.Join(s.state, "filler")
+	f, err := os.Create(name)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer f.Close()
+	for block := make([]byte, 4096); err == nil; {
+		_, err = f.Write(block)
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		s.t.Fatal(err)
+	}
+	return func() { _ = os.Remove(name) }
+}
+
+// TestTenondWithAFullJournalTouchesNothingNew: what cannot be journaled is not
+// written, which is said once for each knob; what is in force stays, the
+// service is not touched, and with space tenond goes on by itself.
+func TestTenondWithAFullJournalTouchesNothingNew(t *testing.T) {
+	s := plantSite(t, limited)
+	s.smallTmpfs("128k")
+	d := s.tenond()
+	s.roomy()
+	s.guarded()
+	free := s.fill()
+	// The last page of the journal has room for a few more lines.
+	var late []string
+	for len(late) < 100 && !strings.Contains(d.said(), "no space left") {
+		late = append(late, fmt.Sprintf("batch/late-%d", len(late)))
+		s.run(late[len(late)-1], "sleep", "600")
+		time.Sleep(300 * time.Millisecond)
+	}
+	late = append(late, "batch/last")
+	s.run("batch/last", "sleep", "600")
+	time.Sleep(2 * time.Second)
+	has := func(group string) bool {
+		m, err := s.tree.ReadMemory(string(s.path(group)))
+		return err == nil && m.Max == 64<<20
+	}
+	touched := s.journaled().Touches
+	for _, group := range late {
+		if _, journaled := touched[node.Knob{Cgroup: s.path(group), File: node.FileMemory}]; has(group) && !journaled {
+			t.Errorf("%s was written and is not in the journal", group)
+		}
+	}
+	if has("batch/last") {
+		t.Error("the file system is full, and the last job has its limit")
+	}
+	s.untouched(service, s.before)
+	if d.ended() {
+		t.Fatalf("tenond ended: %v", d.ProcessState)
+	}
+	if n := strings.Count(d.said(), "no space left"); n == 0 || n > 4*len(late) {
+		t.Errorf("a full file system and %d jobs are %d lines in the log", len(late), n)
+	}
+	if q := s.quota(); q.Quota == node.NoQuota || !s.weight(batch).Idle {
+		t.Errorf("BE is loose: %v", q)
+	}
+
+	free()
+	eventually(t, "every job has its limit", func() bool { return !slices.ContainsFunc(late, func(g string) bool { return !has(g) }) })
+	d.stop()
+	s.restore()
+}
+
+// TestTenondWithAFullJournalFromTheStartTouchesNothing: it says so and ends, or
+// waits; the node is as it was.
+func TestTenondWithAFullJournalFromTheStartTouchesNothing(t *testing.T) {
+	s := plantSite(t, limited)
+	s.smallTmpfs("64k")
+	s.fill()
+	d := s.launch()
+	eventually(t, "tenond says that there is no space", func() bool { return strings.Contains(d.said(), "no space left") })
+	time.Sleep(time.Second)
+	s.untouched("", s.before)
+}
+
+// TestTenondGoesOnWithoutAFileThatRefuses gives tenond a mount namespace in
+// which one file is read-only: that knob is reported once, all others are kept.
+func TestTenondGoesOnWithoutAFileThatRefuses(t *testing.T) {
+	needPrograms(t, "unshare", "mount")
+	s := plantSite(t, generous)
+	file := filepath.Join(s.dir(batch), "cpu.idle")
+	if _, err := os.Stat(file); err != nil {
+		t.Skipf("this kernel has no cpu.idle: %v", err)
+	}
+	const readOnly = `mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"`
+	d := s.tenond("unshare", "--mount", "--propagation", "private", "sh", "-c", readOnly, file)
+	s.roomy()
+	d.await("read-only file system", 1)
+	time.Sleep(2 * time.Second)
+	if n := strings.Count(d.said(), "read-only file system"); n != 1 {
+		t.Errorf("it is said %d times", n)
+	}
+	if s.weight(batch).Idle {
+		t.Error("the file was written")
+	}
+	s.untouched(service, s.before)
+	bound, then := s.bound(), time.Now()
+	d.signal(syscall.SIGKILL)
+	s.within2s(then, bound)
+	s.restore()
+}
+
+// TestTenondGoesOnBesideAWriteThatTheKernelRefuses has a job that bounds a part
+// of itself: cgroup v1 refuses to give a group less than one of its children
+// has.
+func TestTenondGoesOnBesideAWriteThatTheKernelRefuses(t *testing.T) {
+	s := plantSite(t, limited)
+	if s.tree.VersionOf("cpu") != 1 {
+		t.Skip("cgroup v2 refuses no quota below that of a child")
+	}
+	part := string(s.path("batch/job/part"))
+	if err := s.tree.Make(part); err != nil {
+		t.Fatal(err)
+	}
+	own := cgroup.CPUMax{Quota: 500 * time.Millisecond, Period: 100 * time.Millisecond}
+	if err := s.tree.WriteCPUMax(part, own); err != nil {
+		t.Fatal(err)
+	}
+	d := s.tenond()
+	eventually(t, "the other knobs are kept", func() bool {
+		m, err := s.tree.ReadMemory(string(s.path(job)))
+		return err == nil && m.Max == 64<<20 && s.weight(batch).Idle
+	})
+	d.await("invalid argument", 1)
+	time.Sleep(2 * time.Second)
+	if n := strings.Count(d.said(), "invalid argument"); n > 3 {
+		t.Errorf("a lasting refusal is %d lines in the log", n)
+	}
+	// The one who made the part takes it away: nothing stands in the way.
+	if err := s.tree.Remove(part); err != nil {
+		t.Fatal(err)
+	}
+	s.roomy()
+	d.stop()
+	s.restore()
+}
+
+// TestTenondFollowsWorkloadsThatComeAndGo makes and removes jobs faster than
+// turns come, so that many vanish between the snapshot and the write. With
+// TENON_TEST_LONG=1 it is a thousand in a minute.
+func TestTenondFollowsWorkloadsThatComeAndGo(t *testing.T) {
+	count, each := 200, 30*time.Millisecond
+	if os.Getenv("TENON_TEST_LONG") == "1" {
+		count, each = 1000, 60*time.Millisecond
+	}
+	s := plantSite(t, limited)
+	d := s.tenond()
+	s.roomy()
+	filesBefore := openFiles(t, d.Process.Pid)
+	var alive []string
+	for i := range count {
+		group := fmt.Sprintf("batch/short-%d", i)
+		alive = append(alive, group)
+		if err := s.tree.Make(string(s.path(group))); err != nil {
+			t.Fatal(err)
+		}
+		if i%5 == 0 { // some do work, and end without being asked
+			cmd := exec.Command("true")
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			_ = s.tree.Attach(string(s.path(group)), cmd.Process.Pid)
+			_ = cmd.Wait()
+		}
+		time.Sleep(each)
+		for len(alive) > i%20 { // they live from no time to some turns
+			if err := s.tree.Remove(string(s.path(alive[0]))); err != nil {
+				t.Fatal(err)
+			}
+			alive = alive[1:]
+		}
+	}
+	for _, group := range alive {
+		if err := s.tree.Remove(string(s.path(group))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d.ended() {
+		t.Fatalf("tenond ended: %v", d.ProcessState)
+	}
+	last := "batch/last"
+	s.run(last, "sleep", "600")
+	eventually(t, "the next job is found", func() bool {
+		m, err := s.tree.ReadMemory(string(s.path(last)))
+		return err == nil && m.Max == unit.Bytes(64<<20)
+	})
+	eventually(t, "nothing is remembered of the jobs that are gone", func() bool {
+		for k := range s.journaled().Touches {
+			if strings.Contains(string(k.Cgroup), "/short-") {
+				return false
+			}
+		}
+		return true
+	})
+	eventually(t, "no file of them is held open", func() bool { return openFiles(t, d.Process.Pid) <= filesBefore+10 })
+	if lines := strings.Count(d.said(), "WARN") + strings.Count(d.said(), "ERROR"); lines > count/4 {
+		t.Errorf("%d complaints about %d jobs", lines, count)
+	}
+	s.untouched(service, s.before)
+	s.roomy()
+	d.stop()
+	s.restore()
+}
+
+func openFiles(t *testing.T, pid int) int {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join("/proc", itoa(pid), "fd"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+// TestTenondDoesNotMindAWallClockThatJumps sets the clock of the machine, so it
+// runs only where that is the test's own: TENON_TEST_OWN_CLOCK=1.
+func TestTenondDoesNotMindAWallClockThatJumps(t *testing.T) {
+	if os.Getenv("TENON_TEST_OWN_CLOCK") != "1" {
+		t.Skip("TENON_TEST_OWN_CLOCK is not 1: the clock of this machine is not the test's own")
+	}
+	s := plantSite(t, generous)
+	d := s.tenond()
+	s.roomy()
+	s.guarded()
+	complaints := func() int { return strings.Count(d.said(), "WARN") + strings.Count(d.said(), "ERROR") }
+	before := complaints()
+	for _, jump := range []time.Duration{time.Hour, -2 * time.Hour, time.Hour} {
+		var now unix.Timeval
+		if err := unix.Gettimeofday(&now); err != nil {
+			t.Fatal(err)
+		}
+		now.Sec += int64(jump / time.Second)
+		if err := unix.Settimeofday(&now); err != nil {
+			t.Fatal(err)
+		}
+		for range 30 {
+			time.Sleep(100 * time.Millisecond)
+			if s.quota().Narrower(s.bound()) <= 0 {
+				t.Fatalf("a jump by %v brought BE to its safe bound: %v", jump, s.quota())
+			}
+		}
+	}
+	if complaints() > before {
+		t.Errorf("complaints:\n%s", d.said())
+	}
+	d.stop()
+	s.restore()
+}

@@ -1,0 +1,413 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tenon.sh/tenon/internal/cgroup"
+	"tenon.sh/tenon/internal/journal"
+	"tenon.sh/tenon/internal/lease"
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/proc"
+)
+
+// The groups of a site. The batch group is where BE meets the service.
+const (
+	service = "services/web"
+	batch   = "batch"
+	job     = "batch/job"
+)
+
+// generous lets BE have nearly the whole node while the service sleeps, and a
+// twentieth of it when nobody looks after it. BE is idle and pinned to nothing.
+const generous = `apiVersion: tenon.sh/v1alpha1
+kind: NodeConfig
+period: 100ms
+rules:
+- {name: web, class: LS, cgroups: ["ROOT/services/*"]}
+- {name: job, class: BE, cgroups: ["ROOT/batch/*"]}
+resource-threshold-config: {enable: true, cpuSuppressThresholdPercent: 100, cpuSuppressMinPercent: 5, cpuSuppressPolicy: cfsQuota}
+resource-qos-config: {beClass: {cpuQOS: {enable: true}}}
+`
+
+// A site is a service that sleeps and a batch job that spins, each in a cgroup
+// that tenond's rules name, made by somebody else.
+type site struct {
+	foreign
+	t      *testing.T
+	bin    string // the directory of the programs
+	state  string // tenond's state directory
+	config string // its configuration file
+	before map[string]string
+}
+
+// plantSite makes a site. At the end of the test it must be as it was made,
+// without tenon restore having to be called twice, and without a watchdog.
+func plantSite(t *testing.T, config string) *site {
+	t.Helper()
+	tree := needRoot(t)
+	s := &site{foreign: foreign{tree: tree, root: fmt.Sprintf("tenon-test-site-%d", os.Getpid())},
+		t: t, bin: programs(t), state: filepath.Join(t.TempDir(), "run"), config: filepath.Join(t.TempDir(), "tenon.yaml")}
+	s.configure(config)
+	t.Cleanup(func() {
+		for _, pid := range s.tasks {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if err := tree.RemoveAll(s.root); err != nil {
+			t.Errorf("remove the site: %v", err)
+		}
+	})
+	s.run(service, "sleep", "600")
+	s.run(job, "sh", "-c", "while :; do :; done")
+	s.before = s.dump(t)
+	t.Cleanup(s.disarm)
+	return s
+}
+
+// disarm sends the watchdog away.
+func (s *site) disarm() {
+	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	defer stop()
+	if err := lease.Disarm(ctx, s.state); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// built is where programs has built them; "" if it has not.
+var built string
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if built != "" {
+		_ = os.RemoveAll(built)
+	}
+	os.Exit(status)
+}
+
+// programs builds tenon and tenond once, or takes them from TENON_TEST_BIN:
+// where the tests run there may be no compiler.
+func programs(t *testing.T) string {
+	t.Helper()
+	if dir := os.Getenv("TENON_TEST_BIN"); dir != "" {
+		return dir
+	}
+	if built != "" {
+		return built
+	}
+	dir, err := os.MkdirTemp("", "tenon-e2e-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	built = dir
+	cmd := exec.Command("go", "build", "-o", dir+"/", "tenon.sh/tenon/cmd/tenon", "tenon.sh/tenon/cmd/tenond")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, text)
+	}
+	return dir
+}
+
+// configure writes the configuration file, with the site's root in it.
+func (s *site) configure(text string) {
+	s.t.Helper()
+	if err := os.WriteFile(s.config, []byte(strings.ReplaceAll(text, "ROOT", s.root)), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// run starts a program in a group of the site, which it makes.
+func (s *site) run(group string, name string, args ...string) *exec.Cmd {
+	s.t.Helper()
+	p := string(s.path(group))
+	if err := s.tree.Make(p); err != nil {
+		s.t.Fatal(err)
+	}
+	cmd := start(s.t, name, args...)
+	s.tasks = append(s.tasks, cmd.Process.Pid)
+	if err := s.tree.Attach(p, cmd.Process.Pid); err != nil {
+		s.t.Fatal(err)
+	}
+	return cmd
+}
+
+// A daemon is a running tenond.
+type daemon struct {
+	*exec.Cmd
+	t   *testing.T
+	log string // a file
+	end chan struct{}
+}
+
+// launch starts tenond on the site. wrap comes before its command line.
+func (s *site) launch(wrap ...string) *daemon {
+	s.t.Helper()
+	argv := append(wrap, filepath.Join(s.bin, "tenond"), "--config", s.config, "--state-dir", s.state, "--log-format", "text")
+	out, err := os.CreateTemp(s.t.TempDir(), "tenond-")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer out.Close()
+	d := &daemon{Cmd: exec.Command(argv[0], argv[1:]...), t: s.t, log: out.Name(), end: make(chan struct{})}
+	d.Stdout, d.Stderr = out, out
+	if err := d.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	go func() {
+		_ = d.Wait()
+		close(d.end)
+	}()
+	s.t.Cleanup(func() {
+		_ = d.Process.Kill()
+		<-d.end
+		if s.t.Failed() {
+			s.t.Logf("tenond %d said:\n%s", d.Process.Pid, d.said())
+		}
+	})
+	return d
+}
+
+// tenond starts tenond and waits for its first turn.
+func (s *site) tenond(wrap ...string) *daemon {
+	s.t.Helper()
+	d := s.launch(wrap...)
+	d.await("ready", 1)
+	return d
+}
+
+func (d *daemon) said() string {
+	text, err := os.ReadFile(d.log)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// await waits until the log has n lines with the text.
+func (d *daemon) await(text string, n int) {
+	d.t.Helper()
+	eventually(d.t, fmt.Sprintf("tenond says %q %d times", text, n), func() bool {
+		if d.ended() {
+			d.t.Fatalf("tenond has ended (%v) without saying %q:\n%s", d.ProcessState, text, d.said())
+		}
+		return strings.Count(d.said(), text) >= n
+	})
+}
+
+func (d *daemon) ended() bool {
+	select {
+	case <-d.end:
+		return true
+	default:
+		return false
+	}
+}
+
+func (d *daemon) signal(sig syscall.Signal) {
+	d.t.Helper()
+	if err := d.Process.Signal(sig); err != nil {
+		d.t.Fatalf("send %v to tenond: %v", sig, err)
+	}
+}
+
+// stop ends tenond as a service manager does, and requires a clean exit.
+func (d *daemon) stop() {
+	d.t.Helper()
+	d.signal(syscall.SIGTERM)
+	<-d.end
+	if !d.ProcessState.Success() {
+		d.t.Errorf("tenond, asked to stop: %v\n%s", d.ProcessState, d.said())
+	}
+}
+
+// patience is how long a test waits for what must come, on a machine that may
+// be busy with something else.
+const patience = time.Minute
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("still not so after %v: %s", patience, what)
+		}
+	}
+}
+
+// quota is what BE may use now.
+func (s *site) quota() node.CPUMax {
+	s.t.Helper()
+	v, err := s.tree.ReadCPUMax(string(s.path(batch)))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return node.CPUMax(v)
+}
+
+// bound is what BE may use when nobody looks after it, as the lease says.
+func (s *site) bound() node.CPUMax {
+	s.t.Helper()
+	want := node.Knob{Cgroup: s.path(batch), File: node.FileCPUMax}
+	file, err := os.ReadFile(filepath.Join(s.state, "lease"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(bytes.NewReader(file)); lines.Scan(); {
+		var b struct {
+			node.Knob
+			Value string
+		}
+		if json.Unmarshal(lines.Bytes(), &b) != nil || b.Knob != want {
+			continue
+		}
+		v, err := node.ParseValue(b.File, b.Value)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return v.(node.CPUMax)
+	}
+	s.t.Fatalf("the lease has no bound on %v:\n%s", want, file)
+	return node.CPUMax{}
+}
+
+// roomy waits until BE has more than its safe bound.
+func (s *site) roomy() {
+	s.t.Helper()
+	eventually(s.t, "BE has a quota above its safe bound", func() bool {
+		q := s.quota()
+		return q.Quota != node.NoQuota && s.bound().Narrower(q) < 0
+	})
+}
+
+// within2s requires that BE comes within its safe bound in 2 s from then.
+func (s *site) within2s(then time.Time, bound node.CPUMax) {
+	s.t.Helper()
+	eventually(s.t, "BE is within its safe bound", func() bool { return s.quota().Narrower(bound) <= 0 })
+	took := time.Since(then)
+	s.t.Logf("BE was within its safe bound, %v, after %v", bound, took.Round(time.Millisecond))
+	if took > 2*time.Second {
+		s.t.Errorf("it took %v", took)
+	}
+}
+
+// restore puts the site back and requires that nothing is left: no change, no
+// lease, no watchdog.
+func (s *site) restore() {
+	s.t.Helper()
+	text, err := exec.Command(filepath.Join(s.bin, "tenon"), "--state-dir", s.state, "restore").CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("tenon restore: %v\n%s", err, text)
+	}
+	time.Sleep(1500 * time.Millisecond) // who still wanted to write has done it by then
+	after := s.dump(s.t)
+	for name := range after {
+		if _, had := s.before[name]; !had {
+			delete(after, name) // of a group that the test added
+		}
+	}
+	if diff := cmp.Diff(s.before, after); diff != "" {
+		s.t.Errorf("after tenon restore (-before +after):\n%s\nit said:\n%s", diff, text)
+	}
+	if _, err := os.Stat(filepath.Join(s.state, "lease")); err == nil {
+		s.t.Error("the lease is left")
+	}
+	if pid, guarded := lease.Guarded(s.state); guarded {
+		s.t.Errorf("the watchdog, process %d, is left", pid)
+	}
+}
+
+// guarded waits for the watchdog and returns its process.
+func (s *site) guarded() int {
+	s.t.Helper()
+	var pid int
+	eventually(s.t, "a watchdog guards the lease", func() (ok bool) {
+		pid, ok = lease.Guarded(s.state)
+		return ok
+	})
+	return pid
+}
+
+// intends counts the writes that were begun, by whom ever.
+func (s *site) intends() int {
+	s.t.Helper()
+	files, err := filepath.Glob(filepath.Join(s.state, "journal-*.jsonl"))
+	if err != nil || len(files) != 1 {
+		s.t.Fatalf("journals %v, %v", files, err)
+	}
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return strings.Count(string(text), `"op":"intend"`)
+}
+
+// journaled is what the journal holds.
+func (s *site) journaled() journal.State {
+	s.t.Helper()
+	boot, err := proc.Default().BootID()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	j, err := journal.Open(s.state, boot, journal.Session{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer j.Close()
+	state, err := j.State()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return state
+}
+
+// untouched requires that the group path ("": all) and those below are as
+// they were.
+func (s *site) untouched(path string, before map[string]string) {
+	s.t.Helper()
+	below := "/" + strings.TrimSuffix(string(s.path(path)), "/") + "/"
+	part := func(all map[string]string) map[string]string {
+		some := map[string]string{}
+		for name, text := range all {
+			if strings.Contains(name, below) {
+				some[name] = text
+			}
+		}
+		return some
+	}
+	want := part(before)
+	if len(want) == 0 {
+		s.t.Fatalf("no file of %s is known", path)
+	}
+	if diff := cmp.Diff(want, part(s.dump(s.t))); diff != "" {
+		s.t.Errorf("%s was touched (-before +now):\n%s", path, diff)
+	}
+}
+
+// dir is the directory of a group in the hierarchy of the cpu controller.
+func (s *site) dir(group string) string {
+	s.t.Helper()
+	dir, err := s.tree.Dir("cpu", string(s.path(group)))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return dir
+}
+
+// weight is the CPU weight of a group.
+func (s *site) weight(group string) cgroup.CPUWeight {
+	s.t.Helper()
+	v, err := s.tree.ReadCPUWeight(string(s.path(group)))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return v
+}
