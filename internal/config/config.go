@@ -113,6 +113,7 @@ func Parse(data []byte) (Config, []Fault) {
 		Policy:  f.Policy(),
 		Notices: append(noticesOfRules(f.Rules), f.Notices()...),
 	}
+	c.Policy.Suppress.CPUs = f.cpus()
 	for _, r := range f.Rules {
 		c.Rules = append(c.Rules, r.rule())
 	}

@@ -17,6 +17,7 @@ type file struct {
 	APIVersion node.Maybe[string]        `json:"apiVersion" oneof:"tenon.sh/v1alpha1"`
 	Kind       node.Maybe[string]        `json:"kind" oneof:"NodeConfig"`
 	Period     node.Maybe[time.Duration] `json:"period" range:"100ms..60s"`
+	CPUs       node.Maybe[string]        `json:"cpus"`
 	Rules      []rule                    `json:"rules"`
 	Strategies
 }
@@ -57,6 +58,13 @@ func (r rule) rule() match.Rule {
 	}
 }
 
+// cpus are those that the policies count and share; empty: all. What cannot be
+// read was found to be a fault.
+func (f file) cpus() unit.CPUSet {
+	set, _ := unit.ParseCPUSet(valueOf(f.CPUs))
+	return set
+}
+
 // valueOf returns the value of a key that is known to be set, by a check or by
 // a default.
 func valueOf[T any](m node.Maybe[T]) T {
@@ -77,6 +85,11 @@ const leastMemory unit.Bytes = 6 << 20
 func (c *checker) file(f file) {
 	c.need("apiVersion", f.APIVersion.Known(), "tenon.sh/v1alpha1")
 	c.need("kind", f.Kind.Known(), "NodeConfig")
+	if list, given := f.CPUs.Value(); given {
+		if set, err := unit.ParseCPUSet(list); err != nil || set.Empty() {
+			c.fault("cpus", quoted(list)+": want CPUs such as 0-5,8")
+		}
+	}
 	first := map[string]int{}
 	for i, r := range f.Rules {
 		if c.full() {

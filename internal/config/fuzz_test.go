@@ -73,6 +73,9 @@ func written(t *testing.T, f file) []byte {
 		})
 	}
 	all := map[string]any{"apiVersion": "tenon.sh/v1alpha1", "kind": "NodeConfig", "rules": rules, "period": f.Period.Or(defaultPeriod).String()}
+	if list, given := f.CPUs.Value(); given {
+		all["cpus"] = list
+	}
 	for name, section := range sections {
 		all[name] = section
 	}

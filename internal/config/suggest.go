@@ -25,7 +25,7 @@ func unknownKey(name string, known []key) (problem, meant string) {
 	if near := nearest(name, known); near != "" {
 		return fmt.Sprintf("unknown key: did you mean %s?", near), near
 	}
-	if len(known) > 8 {
+	if len(known) > 10 {
 		return "unknown key: docs/configuration.md lists those that may stand here", ""
 	}
 	var names []string

@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"errors"
 	"log/slog"
 	"strings"
 
+	"tenon.sh/tenon/internal/cgroup"
 	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/tick"
 )
@@ -12,7 +14,7 @@ import (
 // it becomes another, and one when it is over, however many turns it lasts.
 type reporter struct {
 	log     *slog.Logger
-	failing map[node.Knob]string // the error of each knob whose last step failed
+	failing map[node.Knob]string // the cause for each knob whose last step failed
 	blind   string               // why the node could not be read; empty: it could
 	known   map[node.WorkloadID]string
 	remarks []string
@@ -35,8 +37,10 @@ func (r *reporter) report(t tick.Tick, err error) {
 	for _, o := range t.Done {
 		k := o.Step.Knob
 		switch {
+		case errors.Is(o.Err, cgroup.ErrGone): // between the snapshot and the write, or not yet whole
+			r.log.Debug("the cgroup is gone", "cgroup", k.Cgroup, "file", k.File)
 		case o.Err != nil:
-			failing[k] = o.Err.Error()
+			failing[k] = causeOf(o.Err)
 			if r.failing[k] != failing[k] {
 				r.log.Warn("a knob could not be written; tried again in each turn", "cgroup", k.Cgroup, "file", k.File,
 					"policy", o.Step.Owner, "error", o.Err)
@@ -77,6 +81,26 @@ func (r *reporter) workloads(all []node.Workload, remarks []string) {
 		}
 	}
 	r.remarks = remarks
+}
+
+// causeOf is what stays the same of an error while the value that could not be
+// written changes: its innermost part.
+func causeOf(err error) string {
+	for {
+		switch inner := err.(type) {
+		case interface{ Unwrap() error }:
+			if next := inner.Unwrap(); next != nil {
+				err = next
+				continue
+			}
+		case interface{ Unwrap() []error }:
+			if all := inner.Unwrap(); len(all) > 0 {
+				err = all[len(all)-1]
+				continue
+			}
+		}
+		return err.Error()
+	}
 }
 
 // text prints a value that may be unknown.

@@ -3,6 +3,7 @@ package daemon
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -45,6 +46,10 @@ func TestAKnobThatKeepsFailingIsLoggedOnce(t *testing.T) {
 	}
 	if got := take(); got != "" {
 		t.Errorf("the same failure again: %q", got)
+	}
+	r.report(turn(fmt.Errorf("apply 600: %w", refused)), refused)
+	if got := take(); got != "" {
+		t.Errorf("the same failure of another value: %q", got)
 	}
 	other := errors.New("write cpu.max: no such device")
 	r.report(turn(other), other)

@@ -35,18 +35,30 @@ func Watch(ctx context.Context, stateDir string, stay bool, log *slog.Logger) (e
 	w := watchdog{stateDir: stateDir, host: h}
 	defer func() { err = errors.Join(err, w.close()) }()
 	for {
+		for stay && !lease.Present(stateDir) {
+			if err := pause(ctx); err != nil {
+				return err
+			}
+		}
 		err = lease.Watch(ctx, lease.Options{
 			Dir: stateDir, Boot: boot, Kernel: h.Kernel(), Read: w.read, Apply: w.apply, Log: log,
 		})
 		if err != nil && !errors.Is(err, lease.ErrHeld) || !stay {
 			return err
 		}
-		err = nil
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(lease.Renewal):
+		if err = pause(ctx); err != nil { // another one guards, or all is over
+			return err
 		}
+	}
+}
+
+// pause waits for the time between two renewals.
+func pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(lease.Renewal):
+		return nil
 	}
 }
 

@@ -31,6 +31,7 @@ rules:
 resource-threshold-config:
   enable: {{.Suppress}}
   cpuSuppressThresholdPercent: {{.Threshold}}
+  cpuSuppressPolicy: cfsQuota
 resource-qos-config:
   beClass:
     cpuQOS: {enable: true}

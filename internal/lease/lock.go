@@ -62,6 +62,12 @@ func pidIn(f *os.File) int {
 	return pid
 }
 
+// Present tells whether there is a lease in dir, held or not.
+func Present(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, leaseFile))
+	return err == nil
+}
+
 // Held tells whether a living process holds the lease in dir, and which.
 func Held(dir string) (pid int, ok bool) { return locked(filepath.Join(dir, leaseLock)) }
 

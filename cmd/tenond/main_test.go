@@ -1,0 +1,52 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"tenond": func() { os.Exit(execute()) }})
+}
+
+// TestCommands runs the scripts of testdata/script, as a user types.
+func TestCommands(t *testing.T) {
+	testscript.Run(t, testscript.Params{Dir: "testdata/script"})
+}
+
+// TestUnitsAreSane looks for what systemd would only log.
+func TestUnitsAreSane(t *testing.T) {
+	for _, u := range units {
+		text, err := unitFiles.ReadFile("systemd/" + u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]bool{}
+		section := ""
+		for line := range strings.Lines(string(text)) {
+			line = strings.TrimSpace(line)
+			switch {
+			case line == "" || strings.HasPrefix(line, "#"):
+			case strings.HasPrefix(line, "["):
+				section = line
+			default:
+				key, value, found := strings.Cut(line, "=")
+				if !found || value == "" || section == "" {
+					t.Errorf("%s: %q", u, line)
+				}
+				if seen[section+key] {
+					t.Errorf("%s: %s stands twice in %s", u, key, section)
+				}
+				seen[section+key] = true
+			}
+		}
+		for _, need := range []string{"[Service]ExecStart", "[Service]Restart", "[Service]RuntimeDirectoryPreserve", "[Install]WantedBy", "[Service]OOMScoreAdjust"} {
+			if !seen[need] {
+				t.Errorf("%s has no %s", u, need)
+			}
+		}
+	}
+}
