@@ -209,8 +209,9 @@ func (w *Watcher) forget(path string) {
 	}
 }
 
-// unwatch ends a watch. The kernel does not do so by itself on all versions
-// when a cgroup is removed, and keeps its inode as long.
+// unwatch ends a watch. When a cgroup is removed the kernel does not (seen on
+// Linux 6.18, v1), as it does elsewhere: the watch would count, and its inode
+// stay, until the queue is closed.
 func (w *Watcher) unwatch(watch int32) {
 	if watch == unwatched {
 		return

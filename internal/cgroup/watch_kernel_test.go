@@ -100,7 +100,7 @@ func TestNewGroupIsToldOfWithoutALook(t *testing.T) {
 		began := time.Now()
 		makeDir(t, dir, name)
 		for known := false; !known; { // others may change groups as well
-			<-w.Changed()
+			changes(t, w)
 			_, known = slices.BinarySearch(w.Groups(), path+"/"+name)
 		}
 		worst = max(worst, time.Since(began))

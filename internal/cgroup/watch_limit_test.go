@@ -97,7 +97,7 @@ func TestWatcherLooksWhereItMayNotWatch(t *testing.T) {
 			}
 			makeDir(t, root, "a/b/c/new")
 			removeDir(t, root, "d/e")
-			<-w.Changed()
+			changes(t, w)
 			seesTruth(t, w, root)
 			churn(t, root, 2, 200, true)
 			seesTruth(t, w, root)

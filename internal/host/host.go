@@ -123,6 +123,7 @@ func (h *Host) ManageOnly(all []node.Workload) {
 	for _, w := range all {
 		h.workloads[w.ID] = w
 	}
+	h.sight.expire()
 }
 
 // Session is the process in whose name this host journals.

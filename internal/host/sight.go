@@ -26,10 +26,13 @@ type sight struct {
 	at     time.Time                // of the last look
 	owed   time.Duration            // since then and before, not yet spent on verifying
 	stale  bool                     // groups may have been made anew
+
+	inner      []node.CgroupPath // inside best-effort workloads
+	innerStale bool
 }
 
 func newSight() *sight {
-	return &sight{inodes: map[node.CgroupPath]uint64{}, known: map[node.Knob]node.Value{}}
+	return &sight{inodes: map[node.CgroupPath]uint64{}, known: map[node.Knob]node.Value{}, innerStale: true}
 }
 
 // look returns the knobs of groups, sorted: from memory, but for those that
@@ -133,7 +136,17 @@ func (s *sight) expire() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stale = true
+	s.stale, s.innerStale = true, true
+}
+
+// inside returns what list found last, and lists anew after expire.
+func (s *sight) inside(list func() []node.CgroupPath) []node.CgroupPath {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.innerStale {
+		s.inner, s.innerStale = list(), false
+	}
+	return s.inner
 }
 
 // knobOrNil reads a knob; nil if it cannot be read.

@@ -50,7 +50,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	if err != nil {
 		return s, err
 	}
-	groups := inSight(s.Workloads)
+	groups := append(inSight(s.Workloads), h.below(s.Workloads)...)
 	if h.sight == nil {
 		for _, p := range groups {
 			for _, f := range node.Files {
@@ -101,6 +101,36 @@ func inSight(workloads []node.Workload) []node.CgroupPath {
 		}
 	}
 	return groups
+}
+
+// below lists the cgroups inside best-effort workloads on cgroup v1, where a
+// group may not have less than those below it: what bounds such work must see
+// and move them all.
+func (h *Host) below(workloads []node.Workload) []node.CgroupPath {
+	if h.tree.Version() != 1 {
+		return nil
+	}
+	list := func() []node.CgroupPath {
+		var all []node.CgroupPath
+		for _, w := range workloads {
+			if w.Class == node.BE {
+				all = h.addBelow(all, w.Cgroup)
+			}
+		}
+		return all
+	}
+	if h.sight != nil {
+		return h.sight.inside(list)
+	}
+	return list()
+}
+
+func (h *Host) addBelow(all []node.CgroupPath, p node.CgroupPath) []node.CgroupPath {
+	children, _ := h.tree.Children(string(p)) // gone: none
+	for _, c := range children {
+		all = h.addBelow(append(all, p.Join(c)), p.Join(c))
+	}
+	return all
 }
 
 // ownTouches returns the journaled knobs that are this process's to release,

@@ -29,7 +29,7 @@ func (x suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
 	}
 	has := d.Have.Intersect(d.Allowed).Len()
 	d.CPUs = x.wholeCPUs(has)
-	if has > 1 && x.snap.Knobs.Kernel.CgroupVersion == 1 {
+	if max(has, d.CPUs) > 1 && x.snap.Knobs.Kernel.CgroupVersion == 1 {
 		d.Swaps = min(d.Swaps, min(has, d.CPUs)-1) // one stays on the way: see toward
 	}
 	all := pick.BestEffort(x.snap.Topology, d)

@@ -120,10 +120,10 @@ func list(s string) unit.CPUSet {
 	return set
 }
 
-// tenon is what Tenon's cpuset policy gives on a node with counters for each
-// CPU: the set, and the quota beside it, if any.
-func tenon(t *testing.T, c nodeCase, have unit.CPUSet) (unit.CPUSet, string) {
-	n := newScene(c.topo, 1)
+// tenon is what Tenon's cpuset policy gives: the set, and the quota beside it,
+// if any. Only cgroup v1 counts where the service runs.
+func tenon(t *testing.T, c nodeCase, version int, have unit.CPUSet) (unit.CPUSet, string) {
+	n := newScene(c.topo, version)
 	n.config.Suppress = Suppress{Enable: true, ThresholdPercent: c.threshold, MinPercent: c.min, Policy: SuppressCPUSet, LendLSR: c.lend}
 	n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", Meet: "ls"})
 	n.add(node.Workload{ID: "be", Class: node.BE, Cgroup: "be/job", Meet: "be"})
@@ -143,7 +143,10 @@ func tenon(t *testing.T, c nodeCase, have unit.CPUSet) (unit.CPUSet, string) {
 	}
 	p := spell{
 		every: time.Second, missing: map[node.WorkloadID]bool{},
-		use: map[node.WorkloadID]unit.MilliCPU{"web": c.use, "be": 0}, on: map[node.WorkloadID]unit.CPUSet{"web": list(c.on)},
+		use: map[node.WorkloadID]unit.MilliCPU{"web": c.use, "be": 0},
+	}
+	if version == 1 {
+		p.on = map[node.WorkloadID]unit.CPUSet{"web": list(c.on)}
 	}
 	n.pass(p)
 	n.decide(t) // the first tick has no rate
@@ -157,7 +160,11 @@ func tenon(t *testing.T, c nodeCase, have unit.CPUSet) (unit.CPUSet, string) {
 	if q, is := n.snap.Knobs.Now[node.Knob{Cgroup: "be", File: node.FileCPUMax}].(node.CPUMax); is && isQuota(q) {
 		quota = fmt.Sprintf(" and a quota of %v", milliOf(q))
 	}
-	return n.snap.Knobs.Now[node.Knob{Cgroup: "be", File: node.FileCPUs}].(node.CPUs).Set, quota
+	set := n.snap.Knobs.Now[node.Knob{Cgroup: "be", File: node.FileCPUs}].(node.CPUs).Set
+	if set.Empty() {
+		set = c.topo.All()
+	}
+	return set, quota
 }
 
 // beside counts the CPUs of set that share a core with work that is not
@@ -230,8 +237,8 @@ const comparison = "../../docs/experiments/2026-11-22-suppress-formula/README.md
 // the table in the experiment's page (go test -update writes it).
 func TestComparisonWithTheReference(t *testing.T) {
 	var table strings.Builder
-	fmt.Fprintln(&table, "| case | CPUs | LS runs on | reference | beside LS | Tenon | beside LS | remark |")
-	fmt.Fprintln(&table, "| --- | --- | --- | --- | --- | --- | --- | --- |")
+	fmt.Fprintln(&table, "| case | CPUs | LS runs on | reference | beside LS | Tenon, v1 | beside LS | Tenon, v2 | beside LS | remark |")
+	fmt.Fprintln(&table, "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
 	for _, c := range nodeCases {
 		c.threshold = cmp.Or(c.threshold, 65)
 		c.ticks = cmp.Or(c.ticks, 60)
@@ -245,7 +252,8 @@ func TestComparisonWithTheReference(t *testing.T) {
 				break
 			}
 		}
-		ours, quota := tenon(t, c, have)
+		v1, quota1 := tenon(t, c, 1, have)
+		v2, quota2 := tenon(t, c, 2, have)
 		shared := "–"
 		if fault == "" {
 			fault, shared = cpusOf(theirs), fmt.Sprint(c.beside(theirs))
@@ -257,8 +265,8 @@ func TestComparisonWithTheReference(t *testing.T) {
 		if c.use == 0 {
 			where = strings.TrimPrefix(where, " (0m), ")
 		}
-		fmt.Fprintf(&table, "| %s | %d | %s | %s | %s | %s%s | %d | %s |\n", c.name, len(c.topo.CPUs), where,
-			fault, shared, cpusOf(ours), quota, c.beside(ours), c.remark)
+		fmt.Fprintf(&table, "| %s | %d | %s | %s | %s | %s%s | %d | %s%s | %d | %s |\n", c.name, len(c.topo.CPUs), where,
+			fault, shared, cpusOf(v1), quota1, c.beside(v1), cpusOf(v2), quota2, c.beside(v2), c.remark)
 	}
 	page, err := os.ReadFile(comparison)
 	if err != nil {
