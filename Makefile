@@ -49,7 +49,7 @@ fuzz: ## every fuzz test for FUZZTIME each (default 1m)
 
 .PHONY: golden
 golden: ## rewrite golden files and scenarios; review the diff
-	$(GO) test ./internal/policy ./internal/lab/report ./internal/config -update
+	$(GO) test ./internal/policy ./internal/lab/report ./internal/config ./internal/top -update
 
 .PHONY: clean
 clean: ## remove what was built here (not the cache)

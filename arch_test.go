@@ -49,12 +49,12 @@ var arch = []struct {
 	{"lease", false, "unit node plan task"},
 	{"config", false, "unit node match policy"},
 	{"record", false, "unit node plan policy tick"},
-	{"control", false, "unit node trend plan policy tick record"},
-	{"telemetry", false, "unit node plan policy tick"},
-	{"top", false, "unit node tick record control"},
+	{"control", false, "unit node trend plan tick record"},
+	{"telemetry", false, "unit node plan tick"},
+	{"top", false, "unit node record control"},
 	// Loops.
 	{"agent", false, "unit node plan policy tick"},
-	{"daemon", false, "unit node plan policy match config agent tick host cgroup proc journal lease launch"},
+	{"daemon", false, "unit node plan policy match config agent tick host cgroup proc journal lease launch record control telemetry"},
 	{"launch", false, "unit node plan policy agent tick host cgroup proc task"},
 	// Around.
 	{"lab", false, "unit node plan policy agent tick host cgroup proc task lab/load lab/stat lab/report"},
@@ -73,15 +73,16 @@ const (
 // outside lists the modules that only some packages may use. A privileged
 // agent must not link plots or load generators.
 var outside = map[string]string{
-	"github.com/HdrHistogram/": "lab lab/load lab/report",
-	"gonum.org/":               "lab/stat lab/report",
-	"github.com/spf13/cobra":   "",
-	"github.com/cilium/ebpf":   "host probe",
-	"go.yaml.in/yaml/":         "config",
-	"github.com/coreos/":       "",
-	"github.com/prometheus/":   "telemetry",
-	"charm.land/":              "top",
-	"k8s.io/":                  "",
+	"github.com/HdrHistogram/":  "lab lab/load lab/report",
+	"gonum.org/":                "lab/stat lab/report",
+	"github.com/spf13/cobra":    "",
+	"github.com/cilium/ebpf":    "host probe",
+	"go.yaml.in/yaml/":          "config",
+	"github.com/coreos/":        "",
+	"github.com/prometheus/":    "telemetry",
+	"charm.land/":               "top",
+	"github.com/charmbracelet/": "top",
+	"k8s.io/":                   "",
 }
 
 type source struct {

@@ -54,6 +54,7 @@ if [ "$1" = test ]; then
 	need qemu-system-x86 qemu-system-x86_64
 	need busybox-static busybox
 	need cpio cpio
+	need prometheus promtool
 fi
 go=$("$here/find-go.sh" 2>/dev/null) || missing="$missing Go"
 

@@ -144,7 +144,8 @@ func TestACaptureReplays(t *testing.T) {
 		t.Errorf("a file that is there was written: %s, %v", out, err)
 	}
 	out, err := see(t, dir, "replay", file)
-	if status, is := err.(exitStatus); !is || status != exitFailure || !strings.Contains(out, "Replay: 1 of 3 turns differ") {
+	var status exitStatus
+	if !errors.As(err, &status) || status != exitFailure || !strings.Contains(out, "Replay: 1 of 3 turns differ") {
 		t.Errorf("%s, %v", out, err)
 	}
 	text := "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\nresource-qos-config: {beClass: {cpuQOS: {enable: true}}}\n"

@@ -18,6 +18,7 @@ import (
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/daemon"
 	"tenon.sh/tenon/internal/journal"
+	"tenon.sh/tenon/internal/telemetry"
 )
 
 // version is set by the build: -ldflags "-X main.version=v1.2.3".
@@ -31,6 +32,7 @@ type global struct {
 	config     string
 	stateDir   string
 	noWatchdog bool
+	metrics    string
 	log        logFlags
 }
 
@@ -66,6 +68,7 @@ and tenond uninstall put every knob back.`,
 	})
 	root.Flags().BoolVar(&g.noWatchdog, "no-watchdog", false, "start no watchdog: another supervisor does")
 	root.Flags().StringVar(&g.config, "config", defaultConfig, "the configuration file")
+	root.Flags().StringVar(&g.metrics, "metrics", telemetry.DefaultAddress, "the address of /metrics, /healthz and /readyz; empty: none")
 	flags := root.PersistentFlags()
 	flags.StringVar(&g.stateDir, "state-dir", journal.DefaultDir, "where the journal and the lease live; on tmpfs")
 	flags.Var(&g.log, "log-format", "how to log: text or json")
@@ -92,7 +95,7 @@ func run(ctx context.Context, g *global, stderr io.Writer) error {
 		watchdog = nil
 	}
 	err = daemon.Run(ctx, daemon.Options{
-		Config: g.config, StateDir: g.stateDir, Log: g.log.logger(stderr), Reload: hangups(ctx),
+		Config: g.config, StateDir: g.stateDir, Version: versionName(), Metrics: g.metrics, Log: g.log.logger(stderr), Reload: hangups(ctx),
 		Watchdog: watchdog,
 		// The error is for a broken socket; without one nothing is sent.
 		Ready: func() { _, _ = systemd.SdNotify(false, systemd.SdNotifyReady) },

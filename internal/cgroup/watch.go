@@ -53,10 +53,7 @@ type watched struct {
 func (t *Tree) Watch(ctx context.Context) (*Watcher, error) { return t.watch(ctx, lookEvery) }
 
 func (t *Tree) watch(ctx context.Context, period time.Duration) (*Watcher, error) {
-	w := &Watcher{
-		h: t.all[0], period: period, ended: make(chan struct{}), changed: make(chan struct{}, 1),
-		byWatch: map[int32]string{}, known: map[string]*watched{},
-	}
+	w := newWatcher(t.all[0], period)
 	ctx, w.cancel = context.WithCancel(ctx)
 	w.look(ctx)
 	if w.known[""] == nil {
@@ -68,6 +65,13 @@ func (t *Tree) watch(ctx context.Context, period time.Duration) (*Watcher, error
 	w.dirty = false
 	go w.run(ctx)
 	return w, nil
+}
+
+func newWatcher(h *hierarchy, period time.Duration) *Watcher {
+	return &Watcher{
+		h: h, period: period, ended: make(chan struct{}), changed: make(chan struct{}, 1),
+		byWatch: map[int32]string{}, known: map[string]*watched{},
+	}
 }
 
 // Groups returns the paths of all groups below the root, sorted, as they are

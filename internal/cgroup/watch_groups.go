@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -81,7 +82,7 @@ func (w *Watcher) take(ctx context.Context, events []byte) {
 // that has one: what is below is known from there.
 func (w *Watcher) follow(path string, seen map[string]bool) {
 	watch, err := w.watchGroup(path)
-	if errors.Is(err, ErrGone) && path != "" {
+	if absent(err) && path != "" {
 		return // its end is told, too
 	}
 	if err != nil {
@@ -96,14 +97,14 @@ func (w *Watcher) follow(path string, seen map[string]bool) {
 		}
 	}
 	names, err := w.list(path)
-	if errors.Is(err, ErrGone) && path != "" {
+	if absent(err) && path != "" {
 		w.unwatch(watch)
 		return
 	}
 	if err != nil {
 		w.miss(err)
 	}
-	if path == "" && errors.Is(err, ErrGone) {
+	if absent(err) {
 		return
 	}
 	w.add(path, watch)
@@ -140,14 +141,15 @@ func (w *Watcher) watchGroup(path string) (int32, error) {
 		return unwatched, err
 	}
 	watch, err := w.inotify.watch(dir)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
-		err = ErrGone
-	}
 	if err != nil {
 		return unwatched, fmt.Errorf("watch cgroup %s: %w", shown(path), err)
 	}
 	return watch, nil
 }
+
+// absent reports whether there was no group at that moment. There may be one
+// again, made since.
+func absent(err error) bool { return errors.Is(err, os.ErrNotExist) }
 
 // miss remembers the first reason why a group is not watched.
 func (w *Watcher) miss(err error) {

@@ -108,6 +108,56 @@ func TestNewGroupIsToldOfWithoutALook(t *testing.T) {
 	t.Logf("known after at most %v", worst)
 }
 
+// Where the events of a change are lost, a look must find out by itself.
+func TestLookFindsGroupsThatWereMadeAgain(t *testing.T) {
+	tree, path := kernelGroup(t)
+	dir, err := tree.all[0].dir(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lookAround(t, tree, path, dir, func() {
+		remove(t, dir, "a/b/c")
+		remove(t, dir, "a/b")
+		remove(t, dir, "a")
+		makeDir(t, dir, "a/b/d")
+	})
+}
+
+func TestV1LookFindsRenamedGroups(t *testing.T) {
+	tree, path := v1Group(t, cpu)
+	dir, err := tree.Dir(cpu, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lookAround(t, tree, path, dir, func() {
+		if err := os.Rename(filepath.Join(dir, "a"), filepath.Join(dir, "z")); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// lookAround looks before and after a change, without taking any event.
+func lookAround(t *testing.T, tree *Tree, path, dir string, change func()) {
+	t.Helper()
+	makeDir(t, dir, "a/b/c")
+	w := newWatcher(tree.all[0], time.Hour)
+	w.look(t.Context())
+	defer w.shut()
+	seesBelow(t, w, path, dir)
+	change()
+	w.look(t.Context())
+	seesBelow(t, w, path, dir)
+	seesWatches(t, w)
+	for watch, group := range w.byWatch {
+		if w.known[group] == nil || w.known[group].watch != watch {
+			t.Errorf("watch %d is of %q, which is known as %+v", watch, group, w.known[group])
+		}
+	}
+	if w.missed != nil {
+		t.Error(w.missed)
+	}
+}
+
 func TestV1RenamedGroupKeepsWhatIsBelow(t *testing.T) {
 	tree, path := v1Group(t, cpu)
 	w, err := tree.Watch(t.Context())

@@ -38,6 +38,10 @@ type Options struct {
 	Reload <-chan struct{}
 	// Ready is called when the first turn is done.
 	Ready func()
+	// Version is what tenon status and the metrics say this is.
+	Version string
+	// Metrics is the address of the metrics; empty: there are none.
+	Metrics string
 	Log   *slog.Logger
 }
 
@@ -52,6 +56,8 @@ type daemon struct {
 	watcher  *cgroup.Watcher
 	guard    *guard
 	reporter reporter
+	show     *show
+	before   policy.State // what the policies remembered before this turn
 	wake     chan struct{}
 	changed  atomic.Bool // cgroups have come or gone
 	rematch  bool        // the rules are others
@@ -86,7 +92,8 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := d.host.Adopt(); err != nil {
 		return fmt.Errorf("take over from the last tenond: %w", err)
 	}
-	d.reporter = reporter{log: d.Log}
+	d.reporter, d.show = reporter{log: d.Log}, openShow(o)
+	defer func() { err = errors.Join(err, d.show.close()) }()
 	d.agent = &agent.Agent{Host: d, MaxSteps: maxSteps}
 	if st, age, ok := loadState(o.StateDir, fs); ok {
 		d.agent.Resume(st)
@@ -98,6 +105,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	defer stop(nil)
 	var background sync.WaitGroup
 	background.Go(func() { d.listen(ctx) })
+	d.show.serve(ctx, o, &background)
 	background.Go(func() { stop(d.guard.keep(ctx, o.Watchdog)) })
 	err = d.agent.Run(ctx, d.wake, d.observe)
 	background.Wait()
@@ -131,6 +139,7 @@ func (d *daemon) listen(ctx context.Context) {
 // one. It makes the daemon the agent's host.
 func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	d.guard.begin()
+	d.before = d.agent.State()
 	d.followConfig()
 	d.followGroups()
 	s, err := d.host.Snapshot(ctx)
@@ -144,6 +153,7 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 func (d *daemon) observe(t tick.Tick, err error) {
 	d.reporter.report(t, err)
 	d.guard.end(!t.Snapshot.At.IsZero(), d.agent.Period)
+	d.show.turn(t, err, d.agent.Config, d.before, d.agent.Period)
 	if !d.ready && !t.Snapshot.At.IsZero() {
 		d.ready = true
 		d.Log.Info("ready", "workloads", len(t.Snapshot.Workloads), "config", d.Config)

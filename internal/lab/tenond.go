@@ -75,7 +75,7 @@ func (b *bench) governOutside(ctx context.Context, p pods, suppress bool) (g *go
 	process, err = start(b.host, child{
 		name: "tenond", cpus: b.place.Client,
 		// Its watchdog would outlive a lab that is killed.
-		argv:   []string{b.Agent, "--config", config, "--state-dir", dir, "--no-watchdog", "--log-format", "json", "--log-level", "debug"},
+		argv:   []string{b.Agent, "--config", config, "--state-dir", dir, "--no-watchdog", "--metrics", "", "--log-format", "json", "--log-level", "debug"},
 		stderr: &logLines{each: func(l logLine) { g.observeLog(l, ready) }},
 	})
 	if err != nil {

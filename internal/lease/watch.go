@@ -17,7 +17,7 @@ const (
 	// lookEvery is how often a watchdog reads the lease when all is well. It
 	// reads it also at the deadline that it knows, so this only bounds how
 	// late it learns of a new holder or of the end of the lease.
-	lookEvery = 500 * time.Millisecond
+	lookEvery = time.Second
 	// retry is how often it looks once the lease has expired, and how soon it
 	// tries again what failed. What keeps failing it tries ever less often.
 	retry = 200 * time.Millisecond

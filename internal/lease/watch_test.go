@@ -429,12 +429,12 @@ func TestAPausedMachineGivesTheHolderOneRenewal(t *testing.T) {
 		w.renew(l, 2*time.Second, quota)
 		time.Sleep(100 * time.Millisecond)
 		pause(w)
-		time.Sleep(700 * time.Millisecond) // the watchdog wakes up first
+		time.Sleep(1100 * time.Millisecond) // the watchdog wakes up first
 		w.renew(l, 10*time.Second, quota)
 		w.want()
 		// Who does not use it gets no second one.
 		pause(w)
-		time.Sleep(300 * time.Millisecond)
+		time.Sleep(400 * time.Millisecond)
 		pause(w)
 		time.Sleep(time.Second)
 		if got := w.written(); len(got) != 1 {

@@ -152,7 +152,7 @@ type daemon struct {
 // launch starts tenond on the site. wrap comes before its command line.
 func (s *site) launch(wrap ...string) *daemon {
 	s.t.Helper()
-	argv := append(wrap, filepath.Join(s.bin, "tenond"), "--config", s.config, "--state-dir", s.state, "--log-format", "text")
+	argv := append(wrap, filepath.Join(s.bin, "tenond"), "--config", s.config, "--state-dir", s.state, "--metrics", "", "--log-format", "text")
 	out, err := os.CreateTemp(s.t.TempDir(), "tenond-")
 	if err != nil {
 		s.t.Fatal(err)

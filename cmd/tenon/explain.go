@@ -1,0 +1,87 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"tenon.sh/tenon/internal/control"
+)
+
+func newExplainCommand(g *global) *cobra.Command {
+	return &cobra.Command{
+		Use:   "explain WORKLOAD | CGROUP | CGROUP FILE",
+		Short: "Say what was decided about a workload or a knob, why, and since when",
+		Long: `Say what was decided about a workload, a cgroup or one knob: what it uses, which
+rule gave it its class, and for each knob its value now and before Tenon, what
+its policy wants, why, and since when. The last part of a workload's name will
+do if no other has it. tenond must run.`,
+		Example: `  sudo tenon explain nginx.service
+  sudo tenon explain batch.slice
+  sudo tenon explain batch.slice cpu.max`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			words := strings.Fields(strings.Join(args, " "))
+			if len(words) != 1 && len(words) != 2 {
+				return usageError{errors.New("explain wants a workload, or a cgroup and a file such as batch.slice cpu.max: tenon status and tenon top list them")}
+			}
+			agent := g.agent(cmd)
+			var e control.Explanation
+			var err error
+			if len(words) == 2 {
+				e, err = agent.ExplainKnob(cmd.Context(), strings.Join(words, " "))
+			} else {
+				e, err = agent.ExplainWorkload(cmd.Context(), words[0])
+			}
+			if err != nil {
+				return needRoot("explain", suggest(err))
+			}
+			return g.output.print(cmd.OutOrStdout(), e, e.String())
+		},
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			s, err := g.agent(cmd).Status(cmd.Context())
+			if err != nil || len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			var names []string
+			for _, w := range s.Workloads {
+				names = append(names, string(w.ID))
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+}
+
+// suggest adds to the error of an unknown name what may have been meant.
+func suggest(err error) error {
+	var unknown *control.Unknown
+	if !errors.As(err, &unknown) {
+		return err
+	}
+	const most = 5
+	var near []string
+	for _, known := range unknown.Known {
+		if alike(unknown.Name, known) && len(near) < most {
+			near = append(near, known)
+		}
+	}
+	if len(near) == 0 {
+		return fmt.Errorf("%w: tenon status -o json lists the workloads", err)
+	}
+	return fmt.Errorf("%w: did you mean %s?", err, strings.Join(near, " or "))
+}
+
+// alike reports whether name may be a part or a misspelling of known, or of
+// the last part of its path.
+func alike(name, known string) bool {
+	name, known = strings.ToLower(name), strings.ToLower(known)
+	if name == "" {
+		return false
+	}
+	last := path.Base(known)
+	unit := strings.TrimSuffix(strings.TrimSuffix(last, ".service"), ".slice")
+	far := min(max(len(name)/4, 1), 2)
+	return strings.Contains(known, name) || distance(name, last) <= far || distance(name, unit) <= far || distance(name, known) <= far
+}

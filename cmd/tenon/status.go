@@ -1,0 +1,38 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"tenon.sh/tenon/internal/control"
+	"tenon.sh/tenon/internal/journal"
+)
+
+func newStatusCommand(g *global) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show what tenond keeps, what uses the node, and what was written last",
+		Example: `  sudo tenon status
+  sudo tenon status -o json | jq '.workloads[] | select(.class == "BE") | .id'`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := g.agent(cmd).Status(cmd.Context())
+			if err != nil {
+				return needRoot("status", err)
+			}
+			return g.output.print(cmd.OutOrStdout(), s, s.String())
+		},
+	}
+}
+
+// agent is the tenond to ask. It is root's, whoever asks.
+func (g *global) agent(cmd *cobra.Command) *control.Client {
+	return control.NewClient(g.agentDir(cmd))
+}
+
+// agentDir is the state directory of tenond.
+func (g *global) agentDir(cmd *cobra.Command) string {
+	if cmd.Flags().Changed("state-dir") {
+		return g.stateDir
+	}
+	return journal.DefaultDir
+}

@@ -1,0 +1,120 @@
+package control
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"syscall"
+)
+
+// ErrNotRunning means that no agent answers.
+var ErrNotRunning = errors.New("tenond is not running: start it with sudo systemctl start tenond, or sudo tenond --config FILE")
+
+// A Client asks the agent whose state directory is given.
+type Client struct {
+	path string
+	http http.Client
+}
+
+// NewClient returns a client. It connects with each question.
+func NewClient(stateDir string) *Client {
+	path := SocketPath(stateDir)
+	return &Client{path: path, http: http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		},
+	}}}
+}
+
+// Status asks how things are.
+func (c *Client) Status(ctx context.Context) (Status, error) {
+	return ask[Status](ctx, c, "status", nil)
+}
+
+// ExplainWorkload asks about a workload or a cgroup. The error is *Unknown if
+// there is none of that name.
+func (c *Client) ExplainWorkload(ctx context.Context, name string) (Explanation, error) {
+	return ask[Explanation](ctx, c, "explain", url.Values{"workload": {name}})
+}
+
+// ExplainKnob asks about a knob, named as ParseKnob reads it.
+func (c *Client) ExplainKnob(ctx context.Context, knob string) (Explanation, error) {
+	return ask[Explanation](ctx, c, "explain", url.Values{"knob": {knob}})
+}
+
+// Follow hands the status after each turn to see, until ctx ends or the agent
+// does.
+func (c *Client) Follow(ctx context.Context, see func(Status)) error {
+	body, err := c.get(ctx, "ticks", nil)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	lines := json.NewDecoder(bufio.NewReader(body))
+	for {
+		var s Status
+		err := lines.Decode(&s)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+			return errors.New("tenond has stopped")
+		case err != nil:
+			return fmt.Errorf("follow tenond: %w", err)
+		}
+		see(s)
+	}
+}
+
+func ask[T any](ctx context.Context, c *Client, what string, about url.Values) (T, error) {
+	var to T
+	body, err := c.get(ctx, what, about)
+	if err != nil {
+		return to, err
+	}
+	defer body.Close()
+	if err := json.NewDecoder(body).Decode(&to); err != nil {
+		return to, fmt.Errorf("ask tenond for its %s: %w", what, err)
+	}
+	return to, nil
+}
+
+// get returns the body of a good answer.
+func (c *Client) get(ctx context.Context, what string, about url.Values) (io.ReadCloser, error) {
+	// The host is not used: the connection goes to the socket.
+	u := url.URL{Scheme: "http", Host: "tenond", Path: "/v1/" + what, RawQuery: about.Encode()}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("ask tenond for its %s: %w", what, err)
+	}
+	response, err := c.http.Do(request)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return nil, fmt.Errorf("%w (nothing answers on %s)", ErrNotRunning, c.path)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("connect to %s: only root may: %w", c.path, os.ErrPermission)
+	case err != nil:
+		return nil, fmt.Errorf("ask tenond for its %s: %w", what, err)
+	case response.StatusCode == http.StatusOK:
+		return response.Body, nil
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	var no refusal
+	if err != nil || json.Unmarshal(text, &no) != nil {
+		return nil, fmt.Errorf("ask tenond for its %s: %s: %s", what, response.Status, text)
+	}
+	if response.StatusCode == http.StatusNotFound {
+		return nil, &Unknown{Name: no.Name, Known: no.Known}
+	}
+	return nil, errors.New(no.Error)
+}

@@ -1,0 +1,124 @@
+// Package control is the local socket between tenon and tenond: what the agent
+// sees, wants and does now, why, and since when. The agent keeps a Ledger of
+// it and serves that; tenon status, explain and top are its clients.
+package control
+
+import (
+	"path/filepath"
+	"time"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/plan"
+	"tenon.sh/tenon/internal/record"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// SocketPath is the socket of the agent whose state directory is given. Only
+// root may connect.
+func SocketPath(stateDir string) string { return filepath.Join(stateDir, "tenond.sock") }
+
+// A Status is the agent and its node at one moment. Its JSON keys are stable.
+// Use is a mean over about a second; what is not known is absent.
+type Status struct {
+	Version string    `json:"version"`
+	Started time.Time `json:"started"`
+	// At is when the node was read last; absent before the first turn.
+	At    time.Time `json:"at,omitzero"`
+	Turns uint64    `json:"turns"`
+	// Blind says why the node could not be read in the last turn.
+	Blind     string     `json:"blind,omitempty"`
+	Took      Took       `json:"took"`
+	Node      Node       `json:"node"`
+	Classes   []Class    `json:"classes"`
+	Workloads []Workload `json:"workloads"`
+	// Bounds are the knobs that hold best-effort work back where it meets the
+	// others.
+	Bounds []Knob `json:"bounds"`
+	// Held is the number of knobs that are not as they were before Tenon.
+	Held int `json:"held"`
+	// Failing are the last tries of what could not be written.
+	Failing []record.Write `json:"failing,omitempty"`
+	// Recent are the last writes, the newest first.
+	Recent []record.Write `json:"recent,omitempty"`
+}
+
+// Took is how long the parts of the last turn took.
+type Took struct {
+	Sense  time.Duration `json:"sense_ns"`
+	Decide time.Duration `json:"decide_ns"`
+	Act    time.Duration `json:"act_ns"`
+}
+
+// Node is the machine.
+type Node struct {
+	CPUs        int                       `json:"cpus"`
+	CPU         node.Maybe[unit.MilliCPU] `json:"cpu_mcpu,omitzero"`
+	Steal       node.Maybe[unit.MilliCPU] `json:"steal_mcpu,omitzero"`
+	Memory      node.Maybe[unit.Bytes]    `json:"memory_bytes,omitzero"`
+	MemoryTotal node.Maybe[unit.Bytes]    `json:"memory_total_bytes,omitzero"`
+	Busy        []CPU                     `json:"busy,omitempty"`
+}
+
+// CPU is how busy one CPU is, and for which classes, as far as the kernel
+// counts that by CPU (cgroup v1 does, for latency-sensitive work).
+type CPU struct {
+	ID    unit.CPU                     `json:"id"`
+	Busy  unit.MilliCPU                `json:"busy_mcpu"`
+	Class map[node.Class]unit.MilliCPU `json:"class_mcpu,omitempty"`
+}
+
+// Class is the work of one class together.
+type Class struct {
+	Class     node.Class    `json:"class"`
+	Workloads int           `json:"workloads"`
+	CPU       unit.MilliCPU `json:"cpu_mcpu"`     // of those whose use is known
+	Memory    unit.Bytes    `json:"memory_bytes"` // of those whose use is known
+}
+
+// Workload is one workload and what it uses.
+type Workload struct {
+	ID     node.WorkloadID           `json:"id"`
+	Class  node.Class                `json:"class"`
+	Rule   string                    `json:"rule,omitempty"`
+	Cgroup node.CgroupPath           `json:"cgroup"`
+	Meet   node.CgroupPath           `json:"meet,omitempty"`
+	CPU    node.Maybe[unit.MilliCPU] `json:"cpu_mcpu,omitzero"`
+	Memory node.Maybe[unit.Bytes]    `json:"memory_bytes,omitzero"`
+	// Throttled is the share of the time in which its own quota, and not one
+	// above it, held it back.
+	Throttled     node.Maybe[unit.Percent]  `json:"throttled_percent,omitzero"`
+	CPULimit      node.Maybe[unit.MilliCPU] `json:"cpu_limit_mcpu,omitzero"`
+	MemoryLimit   node.Maybe[unit.Bytes]    `json:"memory_limit_bytes,omitzero"`
+	MemoryRequest node.Maybe[unit.Bytes]    `json:"memory_request_bytes,omitzero"`
+}
+
+// Knob is one knob: what it is, what it was, what it should be, and why.
+type Knob struct {
+	node.Knob
+	Now    *string `json:"now"`    // null: it could not be read
+	Before *string `json:"before"` // null: Tenon has not changed it
+	// Intent is what its policy asks for; empty: no policy asks for anything.
+	Intent plan.Intent `json:"intent,omitempty"`
+	Want   string      `json:"want,omitempty"` // the value, of an intent to set
+	Policy string      `json:"policy,omitempty"`
+	Reason string      `json:"reason,omitempty"`
+	// Since is when this was asked for first, as far back as the agent knows.
+	Since time.Time `json:"since,omitzero"`
+	// Wrote is the last write.
+	Wrote *record.Write `json:"wrote,omitempty"`
+}
+
+// An Explanation says about a workload or a knob all that was decided.
+type Explanation struct {
+	At time.Time `json:"at"`
+	// Workload is the one that was asked for; nil if it was a cgroup or a
+	// knob.
+	Workload *Workload       `json:"workload,omitempty"`
+	Cgroup   node.CgroupPath `json:"cgroup"`
+	// Inputs is the work in that cgroup, if it was not a workload, the one
+	// that uses the most CPU first.
+	Inputs []Workload `json:"inputs,omitempty"`
+	// More is how many inputs are left out.
+	More  int    `json:"more_inputs,omitempty"`
+	Knobs []Knob `json:"knobs"`
+}

@@ -1,0 +1,114 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// served starts a server and returns a client of it and how to stop it.
+func served(t *testing.T, l *Ledger) (*Client, func()) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "tenon-control-") // t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Serve(ctx, dir, l, slog.New(slog.DiscardHandler)) }()
+	stop := func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	c := NewClient(dir)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	for range 1000 {
+		if _, err = c.Status(ctx); err == nil {
+			return c, stop
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatal(err)
+	return nil, nil
+}
+
+func TestTheSocketAnswers(t *testing.T) {
+	l := NewLedger("v1")
+	l.Observe(seen(time.Second, 800), nil)
+	l.Observe(wrote(seen(2*time.Second, 700), nil), nil)
+	c, stop := served(t, l)
+	defer stop()
+	info, err := os.Stat(c.path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the socket: %v, %v", info.Mode(), err)
+	}
+	s, err := c.Status(t.Context())
+	if err != nil || s.String() != l.Status().String() {
+		t.Errorf("%v, %v", s, err)
+	}
+	e, err := c.ExplainWorkload(t.Context(), "web.service")
+	if want, _ := l.ExplainWorkload("web.service"); err != nil || e.String() != want.String() {
+		t.Errorf("%v, %v", e, err)
+	}
+	e, err = c.ExplainKnob(t.Context(), "batch.slice cpu.max")
+	if want, _ := l.ExplainKnob(quota); err != nil || e.String() != want.String() || len(e.Knobs) != 1 {
+		t.Errorf("%v, %v", e, err)
+	}
+	var unknown *Unknown
+	if _, err = c.ExplainWorkload(t.Context(), "nginx"); !errors.As(err, &unknown) || unknown.Name != "nginx" || !reflect.DeepEqual(unknown.Known, l.names()) {
+		t.Errorf("%v", err)
+	}
+	if _, err = c.ExplainKnob(t.Context(), "nginx"); err == nil || !strings.Contains(err.Error(), "want a cgroup and a file") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestTurnsAreFollowedUntilTheAgentStops(t *testing.T) {
+	l := NewLedger("v1")
+	c, stop := served(t, l)
+	seenTurns := make(chan uint64, 100)
+	ended := make(chan error, 1)
+	go func() { ended <- c.Follow(t.Context(), func(s Status) { seenTurns <- s.Turns }) }()
+	if got := <-seenTurns; got != 0 {
+		t.Errorf("first the state as it is: turn %d", got)
+	}
+	for i := range 3 {
+		l.Observe(seen(time.Duration(i)*time.Second, 800), nil)
+		if got := <-seenTurns; got != uint64(i+1) {
+			t.Errorf("turn %d, want %d", got, i+1)
+		}
+	}
+	stop()
+	if err := <-ended; err == nil || err.Error() != "tenond has stopped" {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestNoAgentIsSaidWithWhatToDo(t *testing.T) {
+	dir, err := os.MkdirTemp("", "tenon-control-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	c := NewClient(dir)
+	for range 2 {
+		if _, err := c.Status(t.Context()); !errors.Is(err, ErrNotRunning) || !strings.Contains(err.Error(), "systemctl start tenond") {
+			t.Errorf("%v", err)
+		}
+		// A socket that a dead agent left.
+		left, err := net.ListenUnix("unix", &net.UnixAddr{Name: c.path, Net: "unix"})
+		if err != nil {
+			continue
+		}
+		left.SetUnlinkOnClose(false)
+		left.Close()
+	}
+}

@@ -1,0 +1,103 @@
+package record
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// maxLine bounds a line in bytes: a key line of a node with ten thousand
+// workloads is shorter.
+const maxLine = 64 << 20
+
+// A reader reads the turns of a record, compressed or not.
+type reader struct {
+	lines   lines
+	decoder decoder
+	number  int  // of the line, from 1
+	skipped int  // lines before the first key line
+	begun   bool // there was a key line
+}
+
+func newReader(r io.Reader) (*reader, error) {
+	lines, err := newLines(r)
+	return &reader{lines: lines}, err
+}
+
+// next returns the next turn, io.EOF after the last.
+func (r *reader) next() (entry, error) {
+	for {
+		text, err := r.lines.next()
+		if err != nil {
+			return entry{}, err
+		}
+		r.number++
+		var l line
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.DisallowUnknownFields() // a newer recorder's: it would not replay the same
+		if err := d.Decode(&l); err != nil {
+			return entry{}, fmt.Errorf("line %d of the record: %w", r.number, err)
+		}
+		e, err := r.decoder.next(l)
+		if errors.Is(err, errNoKey) && !r.begun {
+			r.skipped++
+			continue
+		}
+		if err != nil {
+			return entry{}, fmt.Errorf("line %d of the record: turn %d: %w", r.number, l.Turn, err)
+		}
+		r.begun = true
+		return e, nil
+	}
+}
+
+// lines splits a text, compressed or not, into lines. A last line that is not
+// whole, as a crash leaves it, is no line.
+type lines struct {
+	from *bufio.Reader
+	torn bool
+}
+
+func newLines(r io.Reader) (lines, error) {
+	b := bufio.NewReaderSize(r, 64<<10)
+	if magic, _ := b.Peek(2); !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		return lines{from: b}, nil
+	}
+	z, err := gzip.NewReader(b)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) { // torn in its first bytes
+		return lines{from: bufio.NewReader(bytes.NewReader(nil)), torn: true}, nil
+	}
+	if err != nil {
+		return lines{}, fmt.Errorf("read the record: %w", err)
+	}
+	return lines{from: bufio.NewReaderSize(z, 64<<10)}, nil
+}
+
+// next returns the next line without its end. It is good until the next call.
+func (l *lines) next() ([]byte, error) {
+	var text []byte
+	for {
+		part, err := l.from.ReadSlice('\n')
+		if len(text)+len(part) > maxLine {
+			return nil, fmt.Errorf("read the record: a line is longer than %d bytes", maxLine)
+		}
+		switch {
+		case err == nil && text == nil:
+			return part[:len(part)-1], nil
+		case err == nil:
+			text = append(text, part...)
+			return text[:len(text)-1], nil
+		case errors.Is(err, bufio.ErrBufferFull):
+			text = append(text, part...)
+		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+			l.torn = l.torn || len(text)+len(part) > 0 || errors.Is(err, io.ErrUnexpectedEOF)
+			return nil, io.EOF
+		default:
+			return nil, fmt.Errorf("read the record: %w", err)
+		}
+	}
+}

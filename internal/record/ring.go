@@ -1,0 +1,249 @@
+package record
+
+import (
+	"bufio"
+	"cmp"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// DefaultSize is the room of the ring in bytes. A turn of a node with a
+	// hundred workloads takes some 2 KiB, so that an hour of them fits.
+	DefaultSize = 8 << 20
+	// segments is how many files share the room: what is lost at once when
+	// the ring is full is one of them.
+	segments = 8
+	// again is how long after a failure the ring is tried again. A try writes
+	// a key line, which is some ten times as long as the others.
+	again = 10 * time.Second
+)
+
+// subdir holds the ring, below the state directory.
+const subdir = "record"
+
+// A Recorder keeps the last turns in files of compressed lines. Each file
+// begins with a key line, so that the oldest can go. What a turn has added is
+// there at once, for whoever reads after a crash. It is not safe for
+// concurrent use.
+type Recorder struct {
+	dir  string
+	size int64
+
+	encoder encoder
+	turn    int      // how many there were
+	file    *segment // nil: none is open
+	number  int      // of the file that was opened last
+	failed  error    // why there is no file
+	retry   time.Time
+}
+
+// Open opens the ring in stateDir, which must be on tmpfs: it is written in
+// every turn. What an earlier recorder left there stays until the room is
+// needed. A size of 0 means DefaultSize.
+func Open(stateDir string, size int64) (*Recorder, error) {
+	r := &Recorder{dir: filepath.Join(stateDir, subdir), size: cmp.Or(size, DefaultSize)}
+	if err := os.MkdirAll(r.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("open the flight recorder: %w", err)
+	}
+	old, err := list(r.dir)
+	if err != nil {
+		return nil, err
+	}
+	if len(old) > 0 {
+		r.number = old[len(old)-1].number
+	}
+	return r, nil
+}
+
+// Record adds a turn. Turns that could not read the node decide nothing, and
+// are not recorded. After an error nothing is recorded for some seconds, and
+// the same error is returned again.
+func (r *Recorder) Record(t Turn) error {
+	at := t.Snapshot.At
+	if at.IsZero() {
+		return nil
+	}
+	r.turn++
+	if waited := at.Sub(r.retry); r.failed != nil && waited >= -again && waited < 0 {
+		return r.failed
+	}
+	r.failed = r.add(t)
+	if r.failed != nil {
+		r.retry = at.Add(again)
+		if r.file != nil {
+			r.file.abandon()
+			r.file = nil
+		}
+	}
+	return r.failed
+}
+
+func (r *Recorder) add(t Turn) error {
+	if r.file != nil && r.file.size >= r.size/segments {
+		err := r.file.close()
+		r.file = nil
+		if err != nil {
+			return fmt.Errorf("flight recorder: %w", err)
+		}
+	}
+	key := r.file == nil
+	l, err := r.encoder.line(t, r.turn, key)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(l)
+	if err != nil {
+		return fmt.Errorf("record a turn: %w", err)
+	}
+	if key {
+		if err := r.open(); err != nil {
+			return err
+		}
+	}
+	if err := r.file.write(append(text, '\n')); err != nil {
+		return fmt.Errorf("flight recorder: %w", err)
+	}
+	return nil
+}
+
+// open starts the next file, after making room for it.
+func (r *Recorder) open() error {
+	old, err := list(r.dir)
+	if err != nil {
+		return err
+	}
+	var sum int64
+	for _, f := range old {
+		sum += f.size
+	}
+	for ; len(old) > 0 && sum+r.size/segments > r.size; old = old[1:] {
+		if err := os.Remove(old[0].path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("flight recorder: %w", err)
+		}
+		sum -= old[0].size
+	}
+	if err := r.roomLeft(); err != nil {
+		return err
+	}
+	r.number++
+	r.file, err = create(filepath.Join(r.dir, nameOf(r.number)))
+	if err != nil {
+		return fmt.Errorf("flight recorder: %w", err)
+	}
+	return nil
+}
+
+// roomLeft refuses to take the last room of the file system: the journal of
+// old values is on it too, and matters more.
+func (r *Recorder) roomLeft() error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(r.dir, &st); err != nil {
+		return fmt.Errorf("flight recorder: statfs %s: %w", r.dir, err)
+	}
+	if left := int64(st.Bavail) * st.Bsize; left < r.size {
+		return fmt.Errorf("flight recorder: %d bytes are left for %s: it wants %d to stay free for others", left, r.dir, r.size)
+	}
+	return nil
+}
+
+// Close ends the file that is open. The ring stays.
+func (r *Recorder) Close() error {
+	if r.file == nil {
+		return nil
+	}
+	err := r.file.close()
+	r.file = nil
+	return err
+}
+
+// A segment is a file of the ring that is being written.
+type segment struct {
+	file *os.File
+	buf  *bufio.Writer
+	gzip *gzip.Writer
+	size int64 // that is whole
+}
+
+func create(path string) (*segment, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	s := &segment{file: f, buf: bufio.NewWriterSize(f, 16<<10)}
+	// The error is for a level that does not exist.
+	s.gzip, _ = gzip.NewWriterLevel(s.buf, gzip.BestSpeed)
+	return s, nil
+}
+
+// write adds a line, and sees to it that it can be read.
+func (s *segment) write(text []byte) error {
+	_, err := s.gzip.Write(text)
+	if err = errors.Join(err, s.gzip.Flush(), s.buf.Flush()); err != nil {
+		return err
+	}
+	s.size, err = s.file.Seek(0, io.SeekCurrent)
+	return err
+}
+
+func (s *segment) close() error {
+	return errors.Join(s.gzip.Close(), s.buf.Flush(), s.file.Close())
+}
+
+// abandon leaves what is whole. Its errors change nothing: a torn line is
+// skipped by whoever reads.
+func (s *segment) abandon() {
+	_ = s.file.Truncate(s.size)
+	_ = s.file.Close()
+}
+
+// A ringFile is a file of a ring.
+type ringFile struct {
+	path   string
+	number int
+	size   int64
+}
+
+const (
+	prefix = "ticks-"
+	suffix = ".jsonl.gz"
+)
+
+func nameOf(number int) string { return fmt.Sprintf("%s%09d%s", prefix, number, suffix) }
+
+// list returns the files of a ring, the oldest first. What has another name is
+// not of the ring. A missing directory has none.
+func list(dir string) ([]ringFile, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("flight recorder: %w", err)
+	}
+	var all []ringFile
+	for _, e := range entries {
+		digits, isOurs := strings.CutPrefix(e.Name(), prefix)
+		digits, ends := strings.CutSuffix(digits, suffix)
+		number, err := strconv.Atoi(digits)
+		if !isOurs || !ends || err != nil || number < 1 {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			continue // it has gone since
+		}
+		all = append(all, ringFile{filepath.Join(dir, e.Name()), number, info.Size()})
+	}
+	slices.SortFunc(all, func(a, b ringFile) int { return cmp.Compare(a.number, b.number) })
+	return all, nil
+}

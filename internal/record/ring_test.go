@@ -1,0 +1,179 @@
+package record
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func ringSize(t *testing.T, stateDir string) (sum int64, files int) {
+	t.Helper()
+	all, err := list(filepath.Join(stateDir, subdir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		sum += f.size
+	}
+	return sum, len(all)
+}
+
+func captured(t *testing.T, stateDir string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if _, err := Capture(stateDir, &b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestTheRingIsBoundedAndWhatIsInItReplays(t *testing.T) {
+	dir := t.TempDir()
+	const size = 64 << 10
+	r, err := Open(dir, size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLife(6)
+	for range 600 {
+		if err := r.Record(l.turn(time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if sum, _ := ringSize(t, dir); sum > size+size/segments {
+			t.Fatalf("the ring has %d bytes, more than %d", sum, size)
+		}
+	}
+	report, err := Replay(bytes.NewReader(captured(t, dir)), nil)
+	if err != nil || !report.Identical() || report.Stretches != 1 {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	if report.Turns == 600 || report.Turns < 30 || !report.To.Equal(l.snap.At) {
+		t.Errorf("%d turns up to %v: want the last of 600", report.Turns, report.To)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestACrashLosesNothing never closes the recorder, as a killed agent.
+func TestACrashLosesNothing(t *testing.T) {
+	dir := t.TempDir()
+	l := newLife(4)
+	for life := range 3 {
+		r, err := Open(dir, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 10 {
+			if err := r.Record(l.turn(time.Second)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		report, err := Replay(bytes.NewReader(captured(t, dir)), nil)
+		if err != nil || !report.Identical() || report.Turns != 10*(life+1) || report.Stretches != life+1 {
+			t.Fatalf("after %d crashes: %+v, %v", life, report, err)
+		}
+	}
+}
+
+func TestATornFileInTheRingCostsItsTail(t *testing.T) {
+	dir := t.TempDir()
+	l := newLife(4)
+	for range 2 {
+		r, err := Open(dir, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 10 {
+			if err := r.Record(l.turn(time.Second)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	path := filepath.Join(dir, subdir, nameOf(1))
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, info.Size()-3); err != nil {
+		t.Fatal(err)
+	}
+	report, err := Replay(bytes.NewReader(captured(t, dir)), nil)
+	if err != nil || !report.Identical() || report.Turns < 18 || report.Stretches != 2 {
+		t.Errorf("%+v, %v", report, err)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil { // a crash right after it was made
+		t.Fatal(err)
+	}
+	report, err = Replay(bytes.NewReader(captured(t, dir)), nil)
+	if err != nil || report.Turns != 10 {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+func TestAFailureIsOneErrorAndThenAFreshStart(t *testing.T) {
+	dir := t.TempDir()
+	r, err := Open(dir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLife(4)
+	record := func() error { return r.Record(l.turn(time.Second)) }
+	if err := record(); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.file.file.Close() // the disk is gone
+	first := record()
+	if first == nil {
+		t.Fatal("a write to a closed file was no error")
+	}
+	for range 5 {
+		if err := record(); !errors.Is(err, first) {
+			t.Fatalf("%v: want the first error again", err)
+		}
+	}
+	for range 10 {
+		err = record()
+	}
+	if err != nil {
+		t.Fatalf("not tried again: %v", err)
+	}
+	report, err := Replay(bytes.NewReader(captured(t, dir)), nil)
+	if err != nil || !report.Identical() || report.Stretches != 2 {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+func TestTheLastRoomIsLeftToTheJournal(t *testing.T) {
+	r, err := Open(t.TempDir(), 1<<60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Record(newLife(1).turn(time.Second)); err == nil || !strings.Contains(err.Error(), "stay free") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestATurnThatCouldNotReadTheNodeIsNotRecorded(t *testing.T) {
+	dir := t.TempDir()
+	r, err := Open(dir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Record(Turn{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, files := ringSize(t, dir); files != 0 {
+		t.Errorf("%d files", files)
+	}
+	if _, err := Capture(dir, &bytes.Buffer{}); !errors.Is(err, ErrNone) {
+		t.Errorf("%v", err)
+	}
+	if _, err := Capture(filepath.Join(dir, "other"), &bytes.Buffer{}); !errors.Is(err, ErrNone) {
+		t.Errorf("%v", err)
+	}
+}
