@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"tenon.sh/tenon/internal/agent"
 	"tenon.sh/tenon/internal/cgroup"
@@ -117,6 +118,10 @@ func Run(ctx context.Context, o Options) (err error) {
 	return errors.Join(saveState(o.StateDir, fs, d.agent.State()), d.guard.announce())
 }
 
+// settling is how long the loop waits for more when a cgroup has come or gone:
+// on a busy node they come in swarms, most of them of no interest.
+const settling = 100 * time.Millisecond
+
 // listen turns events into a wake-up of the loop.
 func (d *daemon) listen(ctx context.Context) {
 	for {
@@ -125,6 +130,11 @@ func (d *daemon) listen(ctx context.Context) {
 			return
 		case <-d.watcher.Changed():
 			d.changed.Store(true)
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(settling):
+			}
 		case <-d.Reload:
 			d.config.reload.Store(true)
 		}
