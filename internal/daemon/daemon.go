@@ -43,7 +43,7 @@ type Options struct {
 	Version string
 	// Metrics is the address of the metrics; empty: there are none.
 	Metrics string
-	Log   *slog.Logger
+	Log     *slog.Logger
 }
 
 // A daemon is a running tenond. One goroutine turns the loop and owns all but

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR Apache-2.0)
+/*
+ * Run-queue delay: how long the tasks of LS slots wait for a CPU, and who
+ * runs there meanwhile.
+ *
+ * One program, on sched_switch. It needs no hook on wake-ups and reads no
+ * clock: the kernel itself keeps, for /proc/PID/schedstat, when a waiting task
+ * was queued (task_struct.sched_info.last_queued, in the clock of its run
+ * queue) and what it had waited before (run_delay). At sched_switch both still
+ * describe the wait that ends here, and the clock of the run queue was updated
+ * moments ago. So a histogram agrees with schedstat by construction; a wait
+ * begins with a wake-up or with a preemption, and time for which a group's own
+ * quota throttles it counts as waiting.
+ *
+ * Kernels: 5.15 and later with CONFIG_SCHED_INFO and CONFIG_FAIR_GROUP_SCHED.
+ */
+#include "kernel.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include "tenon.h"
+
+/* The kernel lends the types that are read here to GPL programs only. */
+char LICENSE[] SEC("license") = "GPL";
+
+/* Set before loading. */
+const volatile __u32 cgroup_version = 2; /* of the hierarchy with the CPU controller */
+const volatile __u64 alarm_wait_ns = 0;	 /* a wait of this length is too long; 0: none is */
+const volatile __u64 alarm_waits = 1;	 /* so many of one slot */
+const volatile __u64 alarm_window_ns = 1;
+const volatile __u64 alarm_gap_ns = 1; /* at most one event in this time */
+
+/* Written by user space: the state of groups, and of the attachment. */
+__u32 generation = 1;
+__u32 epoch = 1;
+
+/* When the last event was sent. */
+__u64 alarmed = 0;
+
+/* Not used: makes the numbers of tenon_limit known to bpf2go. */
+const enum tenon_limit *limits;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, TENON_GROUPS);
+	__type(key, __u64); /* cgroup id: the inode number of its directory */
+	__type(value, struct tenon_group);
+} groups SEC(".maps");
+
+/*
+ * Arrays with an entry per CPU instead of per-CPU arrays: user space maps them
+ * and reads without a system call. It also sets their size before loading.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* CPUs */
+	__type(key, __u32);
+	__type(value, struct tenon_cpu);
+} cpus SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, TENON_SLOTS); /* times CPUs */
+	__type(key, __u32);		  /* CPU * TENON_SLOTS + slot */
+	__type(value, struct tenon_delay);
+} delays SEC(".maps");
+
+/* How long a slot waited while another ran: ns, all CPUs together. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, TENON_SLOTS * TENON_SLOTS);
+	__type(key, __u32); /* waiter * TENON_SLOTS + runner */
+	__type(value, __u64);
+} matrix SEC(".maps");
+
+/* What sched_info will say when an LS task is next put on a CPU. */
+struct tenon_task {
+	__u64 arrivals;
+	__u64 delay_ns;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct tenon_task);
+} tasks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TENON_SLOTS);
+	__type(key, __u32);
+	__type(value, struct tenon_alarm);
+} alarms SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096); /* a page; user space sets it */
+} events SEC(".maps");
+
+/* The longest run during a wait. */
+struct culprit {
+	__u32 slot;
+	__u64 ns;
+};
+
+/* begin starts a CPU's times anew: nothing is known of before. */
+static __always_inline void begin(struct tenon_cpu *c, __u64 now)
+{
+	struct tenon_run *last = &c->runs[c->head % TENON_RUNS];
+
+	c->epoch = epoch;
+	c->begin = now;
+	last->slot = TENON_ELSEWHERE;
+	last->end = now;
+}
+
+/* ran accounts for who ran since the last switch. */
+static __always_inline void ran(struct tenon_cpu *c, __u64 now)
+{
+	struct tenon_run *last = &c->runs[c->head % TENON_RUNS];
+	__u64 ns = now - c->since;
+
+	c->slot_ns[c->slot % TENON_SLOTS] += ns;
+	c->class_ns[c->class % TENON_CLASSES] += ns;
+	if (last->slot != c->slot) { /* else one run goes on in another thread */
+		c->head++;
+		last = &c->runs[c->head % TENON_RUNS];
+		last->slot = c->slot;
+	}
+	last->end = now;
+}
+
+/* learn looks up the nearest tracked ancestor of a cgroup. */
+static __noinline void learn(struct tenon_known *k, struct cgroup *cg, __u64 cgroup)
+{
+	struct tenon_group *g = 0;
+	__u32 of = generation; /* before the table is read */
+	int i;
+
+	for (i = 0; i < TENON_DEPTH && cg; i++) {
+		__u64 id = BPF_CORE_READ(cg, kn, id);
+
+		g = bpf_map_lookup_elem(&groups, &id);
+		if (g)
+			break;
+		cg = BPF_CORE_READ(cg, self.parent, cgroup);
+	}
+	k->slot = g ? g->slot : TENON_UNTRACKED;
+	k->class = g ? g->class : TENON_OTHER;
+	k->cgroup = cgroup;
+	k->generation = of;
+}
+
+/* enter notes who runs from now on. */
+static __always_inline void enter(struct tenon_cpu *c, struct task_struct *p)
+{
+	struct tenon_known *k;
+	struct cgroup *cg;
+	__u64 id;
+
+	if (!p->pid) {
+		c->slot = TENON_IDLE;
+		c->class = TENON_NONE;
+		return;
+	}
+	if (p->flags & PF_KTHREAD) {
+		c->slot = TENON_KERNEL;
+		c->class = TENON_OTHER;
+		return;
+	}
+	/*
+	 * On v1 the group of the scheduler is that of the cpu hierarchy. On v2
+	 * it may be an ancestor of the task's, where the controller is off.
+	 */
+	if (cgroup_version == 1)
+		cg = p->sched_task_group->css.cgroup;
+	else
+		cg = p->cgroups->dfl_cgrp;
+	id = cg->kn->id; /* 0 in an autogroup, which has no cgroup */
+	k = &c->known[id % TENON_KNOWN];
+	if (k->cgroup != id || k->generation != generation)
+		learn(k, cg, id);
+	c->slot = k->slot;
+	c->class = k->class;
+}
+
+static __always_inline __u32 bucket(__u64 ns)
+{
+	__u64 v = ns >> TENON_LEAST_BITS;
+	__u32 n = 0;
+
+	if (v >> 32)
+		return TENON_BUCKETS - 1;
+	if (v >> 16) {
+		v >>= 16;
+		n += 16;
+	}
+	if (v >> 8) {
+		v >>= 8;
+		n += 8;
+	}
+	if (v >> 4) {
+		v >>= 4;
+		n += 4;
+	}
+	if (v >> 2) {
+		v >>= 2;
+		n += 2;
+	}
+	if (v >> 1) {
+		v >>= 1;
+		n += 1;
+	}
+	n += v; /* 0 or 1 by now */
+	return n < TENON_BUCKETS ? n : TENON_BUCKETS - 1;
+}
+
+/* blame shares out a wait on this CPU among those who ran during it. */
+static __always_inline struct culprit blame(struct tenon_cpu *c, struct tenon_delay *d, __u32 waiter,
+					    __u64 queued, __u64 now)
+{
+	struct culprit worst = {.slot = TENON_ELSEWHERE};
+	__u64 from = queued > c->begin ? queued : c->begin;
+	__u64 until = now; /* what lies before is still to be shared out */
+	int i;
+
+	for (i = 0; i < TENON_RUNS && until > from; i++) {
+		struct tenon_run *r = &c->runs[(c->head - i) % TENON_RUNS];
+		__u64 start = c->runs[(c->head - i - 1) % TENON_RUNS].end;
+		__u32 slot = r->slot % TENON_SLOTS;
+		__u64 ns;
+
+		if (start < from)
+			start = from;
+		if (start > until) /* the oldest run: its start is overwritten */
+			break;
+		ns = until - start;
+		until = start;
+		if (slot == TENON_IDLE) {
+			d->idle_ns += ns;
+		} else {
+			__u32 key = waiter * TENON_SLOTS + slot;
+			__u64 *sum = bpf_map_lookup_elem(&matrix, &key);
+
+			if (sum)
+				__sync_fetch_and_add(sum, ns);
+		}
+		if (ns > worst.ns) {
+			worst.ns = ns;
+			worst.slot = slot;
+		}
+	}
+	d->elsewhere_ns += until - queued;
+	return worst;
+}
+
+/*
+ * report tells user space of waits that are too long, seldom enough that it
+ * can act on each. Two CPUs may race for the window; then it is a little off.
+ */
+static __noinline void report(const struct tenon_event *what, __u64 now)
+{
+	__u32 slot = what->slot;
+	struct tenon_alarm *a = bpf_map_lookup_elem(&alarms, &slot);
+	struct tenon_event *e;
+	__u64 last, waits;
+
+	if (!a)
+		return;
+	/* Signed: the clocks of two run queues may differ a little. */
+	if ((__s64)(now - a->since) > (__s64)alarm_window_ns) {
+		a->since = now;
+		a->waits = 0;
+	}
+	waits = __sync_fetch_and_add(&a->waits, 1) + 1;
+	if (waits < alarm_waits)
+		return;
+	last = alarmed;
+	if ((__s64)(now - last) < (__s64)alarm_gap_ns)
+		return;
+	if (__sync_val_compare_and_swap(&alarmed, last, now) != last)
+		return; /* another CPU was faster */
+	e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+	if (!e)
+		return; /* user space has not read the last ones */
+	*e = *what;
+	e->at_ns = bpf_ktime_get_ns();
+	e->waits = waits;
+	bpf_ringbuf_submit(e, 0);
+	a->waits = 0;
+}
+
+/* waited records the wait that ends as an LS task is put on the CPU. */
+static __always_inline void waited(struct tenon_cpu *c, struct task_struct *p, __u32 cpu, __u64 now)
+{
+	__u64 queued = p->sched_info.last_queued;
+	__u64 before = p->sched_info.run_delay;
+	__u64 arrivals = p->sched_info.pcount;
+	__u32 slot = c->slot % TENON_SLOTS;
+	__u32 key = cpu * TENON_SLOTS + slot;
+	struct tenon_delay *d;
+	struct tenon_task *t;
+	struct culprit worst;
+	__u64 here, elsewhere = 0;
+
+	if (!queued || queued > now) /* the kernel counts no wait either */
+		return;
+	d = bpf_map_lookup_elem(&delays, &key);
+	if (!d)
+		return;
+	here = now - queued;
+	/*
+	 * A task that is moved while it waits is queued anew on the other CPU.
+	 * What it waited before is in run_delay, if this program has seen the
+	 * task's last arrival and so knows what was there at that time.
+	 */
+	t = bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (t) {
+		if (t->arrivals == arrivals && before > t->delay_ns)
+			elsewhere = before - t->delay_ns;
+		t->arrivals = arrivals + 1;
+		t->delay_ns = before + here;
+	}
+	d->count[bucket(here + elsewhere)]++;
+	d->sum_ns += here + elsewhere;
+	d->elsewhere_ns += elsewhere;
+	worst = blame(c, d, slot, queued, now);
+	if (alarm_wait_ns && here + elsewhere >= alarm_wait_ns) {
+		struct tenon_event what = {
+			.wait_ns = here + elsewhere,
+			.runner_ns = worst.ns,
+			.runner = worst.slot,
+			.slot = slot,
+			.cpu = cpu,
+		};
+
+		report(&what, now);
+	}
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(tenon_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct tenon_cpu *c = bpf_map_lookup_elem(&cpus, &cpu);
+	__u64 now;
+
+	if (!c)
+		return 0;
+	now = next->se.cfs_rq->rq->clock;
+	if (c->epoch == epoch)
+		ran(c, now);
+	else
+		begin(c, now);
+	c->since = now;
+	c->switches++;
+	enter(c, next);
+	if (c->class == TENON_LS)
+		waited(c, next, cpu, now);
+	return 0;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR Apache-2.0) */
+#ifndef TENON_KERNEL_H
+#define TENON_KERNEL_H
+
+/*
+ * The few kernel types that Tenon's programs read, in place of a generated
+ * vmlinux.h of several MB. Names and types are the kernel's; where a field
+ * lies is found when the program is loaded (CO-RE), so members that are not
+ * used are left out, and their order means nothing.
+ */
+
+typedef unsigned char __u8;
+typedef signed char __s8;
+typedef unsigned short __u16;
+typedef short __s16;
+typedef unsigned int __u32;
+typedef int __s32;
+typedef unsigned long long __u64;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef _Bool bool;
+
+/* Of the user-space interface (linux/bpf.h): these numbers never change. */
+enum {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
+	BPF_F_NO_PREALLOC = 1 << 0,
+	BPF_F_MMAPABLE = 1 << 10,
+	BPF_LOCAL_STORAGE_GET_F_CREATE = 1 << 0,
+};
+
+#define PF_KTHREAD 0x00200000 /* include/linux/sched.h */
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct cgroup;
+
+struct kernfs_node {
+	__u64 id;
+};
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+	struct cgroup_subsys_state *parent;
+};
+
+struct cgroup {
+	struct cgroup_subsys_state self;
+	struct kernfs_node *kn;
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+
+struct task_group {
+	struct cgroup_subsys_state css;
+};
+
+struct rq {
+	__u64 clock;
+};
+
+struct cfs_rq {
+	struct rq *rq;
+};
+
+struct sched_entity {
+	struct cfs_rq *cfs_rq;
+};
+
+struct sched_info {
+	unsigned long pcount;
+	unsigned long long run_delay;
+	unsigned long long last_queued;
+};
+
+struct task_struct {
+	unsigned int flags;
+	int pid;
+	struct sched_entity se;
+	struct sched_info sched_info;
+	struct task_group *sched_task_group;
+	struct css_set *cgroups;
+};
+
+#pragma clang attribute pop
+
+#endif

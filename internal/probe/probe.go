@@ -1,0 +1,252 @@
+// Package probe loads the tracing program bpf/delay.bpf.c: how long the
+// threads of each LS workload wait for a CPU, who ran there meanwhile, for
+// whom each CPU works, and an event at once when waits become too long.
+//
+// Its price is paid at every context switch of the node, so it is attached
+// only while there is an LS workload to watch, it records waits of LS alone,
+// and its memory is fixed: about 0.9 MB, and 66 KB for each CPU.
+//
+// The program loads on Linux 5.15 and later with BTF, by root or with CAP_BPF
+// and CAP_PERFMON. Building this package needs no compiler for BPF: what
+// go generate makes is part of the sources.
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/ringbuf"
+)
+
+//go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-19 -target bpfel -tags linux -type tenon_event -type tenon_slot -type tenon_class -type tenon_limit delay ../../bpf/delay.bpf.c -- -mcpu=v3 -Wall -Wextra -Wno-unused-parameter -Werror
+
+// ErrUnsupported means that this kernel lacks something that the program
+// needs; the error around it says what.
+var ErrUnsupported = errors.New("not supported by this kernel")
+
+// ErrClosed means that the probe was closed before.
+var ErrClosed = errors.New("the probe is closed")
+
+// Options says what to look at.
+type Options struct {
+	// CgroupVersion is the version of the hierarchy that carries the CPU
+	// controller, 1 or 2. The ids given to Track are of that hierarchy.
+	CgroupVersion int
+	// Alarm says when to send an event. The zero Alarm sends none.
+	Alarm Alarm
+}
+
+// An Alarm is a limit on the waits of a slot. Crossing it is worth an event.
+type Alarm struct {
+	Wait   time.Duration // a wait of this length is too long; 0: no events
+	Waits  int           // so many of one slot …
+	Window time.Duration // … within this time make an event
+	Gap    time.Duration // at most one event in this time, all slots together
+}
+
+func (o Options) check() error {
+	if o.CgroupVersion != 1 && o.CgroupVersion != 2 {
+		return fmt.Errorf("cgroup version %d: want 1 or 2", o.CgroupVersion)
+	}
+	a := o.Alarm
+	if a.Wait < 0 || (a.Wait > 0 && (a.Waits < 1 || a.Window <= 0 || a.Gap <= 0)) {
+		return fmt.Errorf("alarm after %d waits of %v in %v, every %v at most: want positive values", a.Waits, a.Wait, a.Window, a.Gap)
+	}
+	return nil
+}
+
+// A Slot stands for a workload in what is counted: a cgroup with all below
+// it, or several that are counted together.
+type Slot uint8
+
+// Slots from First to Last are the caller's to give out. Those before are
+// runners that are nobody's workload.
+const (
+	Untracked = Slot(delayTenonSlotTENON_UNTRACKED) // what is in no tracked cgroup
+	Kernel    = Slot(delayTenonSlotTENON_KERNEL)    // kernel threads
+	Idle      = Slot(delayTenonSlotTENON_IDLE)      // nobody: the CPU was idle or waking up
+	Elsewhere = Slot(delayTenonSlotTENON_ELSEWHERE) // not known: waited on another CPU, or too long ago
+	First     = Slot(delayTenonSlotTENON_FIRST)
+	Last      = Slot(delayTenonLimitTENON_SLOTS - 1)
+
+	slots = int(delayTenonLimitTENON_SLOTS)
+)
+
+// String names the slots of nobody, and numbers the others.
+func (s Slot) String() string {
+	switch s {
+	case Untracked:
+		return "untracked"
+	case Kernel:
+		return "kernel"
+	case Idle:
+		return "idle"
+	case Elsewhere:
+		return "elsewhere"
+	}
+	return fmt.Sprintf("slot %d", uint8(s))
+}
+
+// A Class says how a slot is looked at.
+type Class uint8
+
+// The classes. Only the waits of LS are recorded; all are seen as runners.
+const (
+	Other  = Class(delayTenonClassTENON_OTHER) // also untracked tasks and kernel threads
+	System = Class(delayTenonClassTENON_SYSTEM)
+	LS     = Class(delayTenonClassTENON_LS)
+	BE     = Class(delayTenonClassTENON_BE)
+)
+
+// String is the name of the class as in the rest of Tenon.
+func (c Class) String() string {
+	switch c {
+	case Other:
+		return "OTHER"
+	case System:
+		return "SYSTEM"
+	case LS:
+		return "LS"
+	case BE:
+		return "BE"
+	}
+	return fmt.Sprintf("class %d", uint8(c))
+}
+
+// A Probe counts in the kernel from Open to Close. It dies with its process:
+// nothing is pinned. It is safe for concurrent use.
+type Probe struct {
+	events   chan Event
+	reader   *ringbuf.Reader
+	listened chan struct{} // closed when nobody sends to events any more
+
+	mu         sync.Mutex // guards the rest
+	kernel     delayObjects
+	hook       link.Link // nil while no LS group is tracked
+	epoch      uint32
+	generation uint32
+	tracked    tracked
+	sensed     [slots]bool // slots that were LS at any time
+	view       view
+	closed     bool
+}
+
+// Open loads the program. It is attached, and counts, from the moment that an
+// LS group is tracked: to attach or to detach makes the kernel rewrite its
+// scheduler's code and stop every CPU for some microseconds.
+func Open(o Options) (*Probe, error) {
+	p, err := open(o)
+	if err != nil {
+		return nil, fmt.Errorf("open the run-queue delay probe: %w", err)
+	}
+	return p, nil
+}
+
+func open(o Options) (*Probe, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	types := btf.NewCache() // the kernel's types are big: read once, then dropped
+	if err := require(types); err != nil {
+		return nil, err
+	}
+	p := &Probe{
+		events: make(chan Event, eventsKept), listened: make(chan struct{}),
+		// As the program has them before the first change.
+		epoch: 1, generation: 1, tracked: newTracked(),
+	}
+	if err := p.load(o, types); err != nil {
+		return nil, err
+	}
+	reader, err := ringbuf.NewReader(p.kernel.Events)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("map the event ring: %w", err), p.kernel.Close())
+	}
+	p.reader = reader
+	go p.listen()
+	return p, nil
+}
+
+// load fits the program to the machine and the options, and loads it.
+func (p *Probe) load(o Options, types *btf.Cache) error {
+	spec, err := loadDelay()
+	if err != nil {
+		return err
+	}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return fmt.Errorf("count possible CPUs: %w", err)
+	}
+	spec.Maps[delayMapCpus].MaxEntries = uint32(cpus)
+	spec.Maps[delayMapDelays].MaxEntries = uint32(cpus * slots)
+	spec.Maps[delayMapEvents].MaxEntries = uint32(max(os.Getpagesize(), int(spec.Maps[delayMapEvents].MaxEntries)))
+	for name, value := range map[string]any{
+		delayVarCgroupVersion: uint32(o.CgroupVersion),
+		delayVarAlarmWaitNs:   uint64(o.Alarm.Wait),
+		delayVarAlarmWaits:    uint64(o.Alarm.Waits),
+		delayVarAlarmWindowNs: uint64(o.Alarm.Window),
+		delayVarAlarmGapNs:    uint64(o.Alarm.Gap),
+	} {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return fmt.Errorf("set %s to %v: %w", name, value, err)
+		}
+	}
+	if err := spec.LoadAndAssign(&p.kernel, &ebpf.CollectionOptions{Cache: types}); err != nil {
+		return fmt.Errorf("load the program of sched_switch: %w", err)
+	}
+	if p.view, err = newView(p.kernel.delayMaps, cpus); err != nil {
+		return errors.Join(err, p.kernel.Close())
+	}
+	return nil
+}
+
+// attach starts counting. What the CPUs remember of an earlier attachment is
+// told apart by its epoch.
+func (p *Probe) attach() error {
+	p.epoch++
+	if err := p.kernel.Epoch.Set(p.epoch); err != nil {
+		return fmt.Errorf("begin epoch %d: %w", p.epoch, err)
+	}
+	hook, err := link.AttachTracing(link.TracingOptions{Program: p.kernel.TenonSwitch, AttachType: ebpf.AttachTraceRawTp})
+	if err != nil {
+		return fmt.Errorf("attach to sched_switch: %w", err)
+	}
+	p.hook = hook
+	return nil
+}
+
+func (p *Probe) detach() error {
+	hook := p.hook
+	p.hook = nil
+	if hook == nil {
+		return nil
+	}
+	if err := hook.Close(); err != nil {
+		return fmt.Errorf("detach from sched_switch: %w", err)
+	}
+	return nil
+}
+
+// Close detaches the program and gives its memory back. Events is closed too.
+func (p *Probe) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	p.closed = true
+	err := errors.Join(p.detach(), p.reader.Close())
+	<-p.listened
+	return errors.Join(err, p.kernel.Close())
+}
+
+// nanoseconds is a counter of the kernel as a duration. Counters of ns last
+// for 292 years.
+func nanoseconds(ns uint64) time.Duration { return time.Duration(min(ns, math.MaxInt64)) }
