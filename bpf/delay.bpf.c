@@ -12,7 +12,8 @@
  * begins with a wake-up or with a preemption, and time for which a group's own
  * quota throttles it counts as waiting.
  *
- * Kernels: 5.15 and later with CONFIG_SCHED_INFO and CONFIG_FAIR_GROUP_SCHED.
+ * Needs CONFIG_SCHED_INFO and CONFIG_FAIR_GROUP_SCHED. Its cost is measured in
+ * docs/experiments/2026-11-22-bpf-hook-cost.
  */
 #include "kernel.h"
 #include <bpf/bpf_core_read.h>

@@ -84,7 +84,7 @@ func (g *guard) bind(wants []plan.Want) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.bounds = bounds
-	g.renew()
+	_ = g.renew() // it has been logged; keep ends the daemon if the lease is lost
 }
 
 // end notes that a turn is over, and when the next one is due.

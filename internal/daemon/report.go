@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"syscall"
 
 	"tenon.sh/tenon/internal/cgroup"
 	"tenon.sh/tenon/internal/node"
@@ -84,23 +85,16 @@ func (r *reporter) workloads(all []node.Workload, remarks []string) {
 }
 
 // causeOf is what stays the same of an error while the value that could not be
-// written changes: its innermost part.
+// written changes: the kernel's answer, or else the innermost error.
 func causeOf(err error) string {
-	for {
-		switch inner := err.(type) {
-		case interface{ Unwrap() error }:
-			if next := inner.Unwrap(); next != nil {
-				err = next
-				continue
-			}
-		case interface{ Unwrap() []error }:
-			if all := inner.Unwrap(); len(all) > 0 {
-				err = all[len(all)-1]
-				continue
-			}
-		}
-		return err.Error()
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno.Error()
 	}
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
+		err = inner
+	}
+	return err.Error()
 }
 
 // text prints a value that may be unknown.

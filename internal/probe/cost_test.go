@@ -79,6 +79,35 @@ func costTable(samples map[string]stat.Sample) string {
 	return table.String()
 }
 
+// BenchmarkRead reads the counters of as many LS slots as a busy node has.
+func BenchmarkRead(b *testing.B) {
+	s := newStage(b)
+	p := s.open(Alarm{})
+	for i := range 100 {
+		s.track(p, First+Slot(i), uint64(1<<40+i), LS) // ids of no group
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		s.read(p)
+	}
+}
+
+// BenchmarkOpen loads the program, which reads the types of the kernel.
+func BenchmarkOpen(b *testing.B) {
+	s := newStage(b)
+	s.open(Alarm{}) // skips where it cannot be
+	b.ReportAllocs()
+	for b.Loop() {
+		p, err := Open(Options{CgroupVersion: s.tree.VersionOf("cpu")})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := p.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func keep(b *testing.B, dir string, rows [][]string, table string) {
 	b.Helper()
 	f, err := os.Create(filepath.Join(dir, "runs.csv"))

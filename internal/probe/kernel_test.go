@@ -47,6 +47,8 @@ func TestDelayOfLSBesideBEAgreesWithSchedStat(t *testing.T) {
 	if delay < watch/20 {
 		t.Fatalf("LS waited only %v beside a spinner: the stage is not set", delay)
 	}
+	// Not equal to the last nanosecond: on some kernels one switch of a thousand
+	// does not pass the trace point, and a long wait may end with it.
 	if !near(h.Sum, delay, 0.2) {
 		t.Errorf("histogram holds %v of waiting, schedstat %v", h.Sum, delay)
 	}

@@ -4,11 +4,11 @@
 //
 // Its price is paid at every context switch of the node, so it is attached
 // only while there is an LS workload to watch, it records waits of LS alone,
-// and its memory is fixed: about 0.9 MB, and 66 KB for each CPU.
+// and its memory is fixed: about 0.9 MB, and 70 KB for each CPU.
 //
-// The program loads on Linux 5.15 and later with BTF, by root or with CAP_BPF
-// and CAP_PERFMON. Building this package needs no compiler for BPF: what
-// go generate makes is part of the sources.
+// The program needs BTF and root, or CAP_BPF and CAP_PERFMON. It is tested on
+// Linux 6.18 and uses nothing that is newer than 5.15. Building this package
+// needs no compiler for BPF: what go generate makes is part of the sources.
 package probe
 
 import (

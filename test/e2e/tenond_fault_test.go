@@ -148,14 +148,11 @@ func TestTenondGoesOnWithoutAFileThatRefuses(t *testing.T) {
 	s.restore()
 }
 
-// TestTenondGoesOnBesideAWriteThatTheKernelRefuses has a job that bounds a part
-// of itself: cgroup v1 refuses to give a group less than one of its children
-// has.
-func TestTenondGoesOnBesideAWriteThatTheKernelRefuses(t *testing.T) {
+// TestTenondBoundsAJobThatBoundsAPartOfItself: cgroup v1 refuses to give a group
+// less than one of its children has, so the part, which no rule names, must
+// give way too, alive or dead, and get its own back.
+func TestTenondBoundsAJobThatBoundsAPartOfItself(t *testing.T) {
 	s := plantSite(t, limited)
-	if s.tree.VersionOf("cpu") != 1 {
-		t.Skip("cgroup v2 refuses no quota below that of a child")
-	}
 	part := string(s.path("batch/job/part"))
 	if err := s.tree.Make(part); err != nil {
 		t.Fatal(err)
@@ -164,22 +161,16 @@ func TestTenondGoesOnBesideAWriteThatTheKernelRefuses(t *testing.T) {
 	if err := s.tree.WriteCPUMax(part, own); err != nil {
 		t.Fatal(err)
 	}
+	s.before = s.dump(t)
 	d := s.tenond()
-	eventually(t, "the other knobs are kept", func() bool {
-		m, err := s.tree.ReadMemory(string(s.path(job)))
-		return err == nil && m.Max == 64<<20 && s.weight(batch).Idle
-	})
-	d.await("invalid argument", 1)
-	time.Sleep(2 * time.Second)
-	if n := strings.Count(d.said(), "invalid argument"); n > 3 {
-		t.Errorf("a lasting refusal is %d lines in the log", n)
-	}
-	// The one who made the part takes it away: nothing stands in the way.
-	if err := s.tree.Remove(part); err != nil {
-		t.Fatal(err)
-	}
 	s.roomy()
-	d.stop()
+	s.guarded()
+	bound, then := s.bound(), time.Now()
+	d.signal(syscall.SIGKILL)
+	s.within2s(then, bound)
+	if strings.Contains(d.said(), "could not be written") {
+		t.Errorf("a write was refused:\n%s", d.said())
+	}
 	s.restore()
 }
 
