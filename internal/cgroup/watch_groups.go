@@ -211,9 +211,9 @@ func (w *Watcher) forget(path string) {
 	}
 }
 
-// unwatch ends a watch. When a cgroup is removed the kernel does not (seen on
-// Linux 6.18, v1), as it does elsewhere: the watch would count, and its inode
-// stay, until the queue is closed.
+// unwatch ends a watch. The kernel does so itself when a directory of another
+// file system is removed, but not with a cgroup (seen on Linux 6.18): the
+// watch would count, and hold its inode, until the queue is closed.
 func (w *Watcher) unwatch(watch int32) {
 	if watch == unwatched {
 		return

@@ -154,7 +154,7 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	d.followGroups()
 	s, err := d.host.Snapshot(ctx)
 	if err == nil {
-		d.guard.bind(policy.SafeBounds(d.agent.Config, s))
+		err = d.guard.bind(policy.SafeBounds(d.agent.Config, s))
 	}
 	return s, err
 }

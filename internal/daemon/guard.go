@@ -71,8 +71,9 @@ func (g *guard) begin() {
 }
 
 // bind puts what must hold if the loop ends into the lease, before the turn
-// writes anything.
-func (g *guard) bind(wants []plan.Want) {
+// writes anything. After lease.ErrLost nothing may be written: the lease was
+// taken away to put everything back.
+func (g *guard) bind(wants []plan.Want) error {
 	bounds := make([]lease.Bound, 0, len(wants))
 	for _, w := range wants {
 		inode, err := g.host.Inode(w.Knob.Cgroup)
@@ -84,7 +85,10 @@ func (g *guard) bind(wants []plan.Want) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.bounds = bounds
-	_ = g.renew() // it has been logged; keep ends the daemon if the lease is lost
+	if err := g.renew(); errors.Is(err, lease.ErrLost) {
+		return err
+	}
+	return nil // anything else has been logged
 }
 
 // end notes that a turn is over, and when the next one is due.

@@ -18,6 +18,7 @@ var kernelPackages = []string{
 	"internal/journal",
 	"internal/host",
 	"internal/launch",
+	"internal/lease",
 }
 
 // skipsInGuest are the tests that cannot run in the guest, by package and the
@@ -43,35 +44,69 @@ func TestConformanceOnCgroupV2(t *testing.T) {
 	var image Image
 	var commands []Command
 	for _, pkg := range kernelPackages {
-		source := filepath.Join("../..", pkg)
-		if tests, _ := filepath.Glob(filepath.Join(source, "*_test.go")); len(tests) == 0 {
-			t.Errorf("%s has no tests", pkg)
-			continue
-		}
-		// As under go test: in the package's folder, with its test data.
-		dir := path.Join("/src", pkg)
-		image.Dir(dir)
-		if data := filepath.Join(source, "testdata"); isDir(data) {
-			if err := image.Tree(path.Join(dir, "testdata"), data); err != nil {
-				t.Fatal(err)
-			}
-		}
-		program := path.Join("/tests", pkg)
-		if err := image.File(program, build(t, []string{"test", "-c"}, "./"+pkg)); err != nil {
-			t.Fatal(err)
-		}
-		commands = append(commands, Command{
-			Name:    pkg,
-			Args:    []string{program, "-test.v", "-test.timeout=4m"},
-			Dir:     dir,
-			Env:     []string{"TENON_TEST_STRICT=1"},
-			Timeout: 5 * time.Minute,
-		})
+		commands = append(commands, testsOf(t, &image, pkg))
 	}
-
 	report := run(t, &image, 10*time.Minute, commands...)
 	for _, o := range report.Outcomes {
 		t.Run(o.Name, func(t *testing.T) { judge(t, o) })
+	}
+}
+
+// TestProbeOnCgroupV2 loads the tracing programs into another kernel than the
+// one at hand.
+func TestProbeOnCgroupV2(t *testing.T) {
+	m := machine(t)
+	m.OneThread = true
+	var image Image
+	report := runOn(t, m, &image, 10*time.Minute, testsOf(t, &image, "internal/probe"))
+	for _, o := range report.Outcomes {
+		t.Run(o.Name, func(t *testing.T) { judge(t, o) })
+	}
+}
+
+// TestTenondOnCgroupV2 runs the end-to-end tests of tenond where cgroups are
+// v2 and the clock is the guest's own.
+func TestTenondOnCgroupV2(t *testing.T) {
+	machine(t)
+	var image Image
+	for name, pkg := range map[string]string{"tenon": "./cmd/tenon", "tenond": "./cmd/tenond"} {
+		if err := image.File("/usr/bin/"+name, build(t, []string{"build"}, pkg)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tests := testsOf(t, &image, "test/e2e", "-test.run=^TestTenond")
+	tests.Env = append(tests.Env, "TENON_TEST_BIN=/usr/bin", "TENON_TEST_OWN_CLOCK=1")
+	report := run(t, &image, 10*time.Minute, tests)
+	for _, o := range report.Outcomes {
+		t.Run(o.Name, func(t *testing.T) { judge(t, o) })
+	}
+}
+
+// testsOf packs the tests of a package, to run as under go test: in the
+// package's folder, with its test data.
+func testsOf(t *testing.T, image *Image, pkg string, args ...string) Command {
+	t.Helper()
+	source := filepath.Join("../..", pkg)
+	if tests, _ := filepath.Glob(filepath.Join(source, "*_test.go")); len(tests) == 0 {
+		t.Errorf("%s has no tests", pkg)
+	}
+	dir := path.Join("/src", pkg)
+	image.Dir(dir)
+	if data := filepath.Join(source, "testdata"); isDir(data) {
+		if err := image.Tree(path.Join(dir, "testdata"), data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program := path.Join("/tests", pkg)
+	if err := image.File(program, build(t, []string{"test", "-c"}, "./"+pkg)); err != nil {
+		t.Fatal(err)
+	}
+	return Command{
+		Name:    pkg,
+		Args:    append([]string{program, "-test.v", "-test.timeout=4m"}, args...),
+		Dir:     dir,
+		Env:     []string{"TENON_TEST_STRICT=1"},
+		Timeout: 5 * time.Minute,
 	}
 }
 

@@ -42,6 +42,11 @@ type Machine struct {
 	// MiBPerNode is the memory of each NUMA node in MiB; the unpacked image
 	// has to fit besides what the programs use.
 	MiBPerNode int
+	// OneThread emulates all CPUs in one thread of the emulator. It is slow, and
+	// needed where the guest patches its own code while it runs, as attaching
+	// a tracing program does: with several threads the emulator can show a CPU
+	// half of a patch (Oops: int3).
+	OneThread bool
 	// KernelArgs are added to the kernel's command line.
 	KernelArgs []string
 }
@@ -164,8 +169,12 @@ const emulator = "qemu-system-x86_64"
 // arguments returns the emulator's command line.
 func (m Machine) arguments(initrd string) []string {
 	t := m.Topology
+	accel := "tcg,thread=multi"
+	if m.OneThread {
+		accel = "tcg,thread=single"
+	}
 	args := []string{
-		"-accel", "tcg,thread=multi",
+		"-accel", accel,
 		// Skylake shows siblings that share an L2, as hardware does. Without
 		// leaf 0xd there is no XSAVE, whose emulation slows each switch.
 		"-cpu", "Skylake-Server-v4,level=0xb",

@@ -49,7 +49,11 @@ func missing(t *testing.T, format string, args ...any) {
 // The test fails if the machine does not get to its end within limit.
 func run(t *testing.T, image *Image, limit time.Duration, commands ...Command) Report {
 	t.Helper()
-	m := machine(t)
+	return runOn(t, machine(t), image, limit, commands...)
+}
+
+func runOn(t *testing.T, m Machine, image *Image, limit time.Duration, commands ...Command) Report {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	report, err := m.Run(ctx, image, commands, t.Output())
