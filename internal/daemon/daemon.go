@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,8 +62,9 @@ type daemon struct {
 	show     *show
 	before   policy.State // what the policies remembered before this turn
 	wake     chan struct{}
-	changed  atomic.Bool // cgroups have come or gone
-	rematch  bool        // the rules are others
+	home     node.CgroupPath // in which this process runs
+	changed  atomic.Bool     // cgroups have come or gone
+	rematch  bool            // the rules are others
 	ready    bool
 }
 
@@ -71,10 +74,13 @@ type daemon struct {
 // daemon holds the node.
 func Run(ctx context.Context, o Options) (err error) {
 	d := &daemon{Options: o, wake: make(chan struct{}, 1), rematch: true}
+	fs := proc.Default()
+	if d.home, err = home(fs); err != nil {
+		return err
+	}
 	if d.config, err = openConfig(o.Config); err != nil {
 		return err
 	}
-	fs := proc.Default()
 	if d.tree, err = cgroup.Detect(fs.Proc); err != nil {
 		return err
 	}
@@ -116,6 +122,21 @@ func Run(ctx context.Context, o Options) (err error) {
 	d.Log.Info("stopping: every knob stays as it is; best-effort work is narrowed unless tenond is back in time",
 		"seconds", announced.Seconds())
 	return errors.Join(saveState(o.StateDir, fs, d.agent.State()), d.guard.announce())
+}
+
+// home is the cgroup of this process in the hierarchy that carries cpu.
+func home(fs proc.FS) (node.CgroupPath, error) {
+	entries, err := fs.SelfCgroup()
+	if err != nil {
+		return "", fmt.Errorf("find the cgroup of tenond: %w", err)
+	}
+	var path string
+	for _, e := range entries {
+		if slices.Contains(e.Controllers, "cpu") || len(e.Controllers) == 0 && path == "" {
+			path = e.Path
+		}
+	}
+	return node.CgroupPath(strings.Trim(path, "/")), nil
 }
 
 // settling is how long the loop waits for more when a cgroup has come or gone:

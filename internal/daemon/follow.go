@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"slices"
 	"sync/atomic"
@@ -118,6 +119,13 @@ func (d *daemon) followGroups() {
 	if err := d.watcher.Degraded(); err != nil {
 		remarks = append(remarks, err.Error())
 	}
+	workloads = slices.DeleteFunc(workloads, func(w node.Workload) bool {
+		if !w.Cgroup.Contains(d.home) {
+			return false
+		}
+		remarks = append(remarks, fmt.Sprintf("rule %q takes %s, in which tenond itself runs: it is left alone", w.Rule, w.Cgroup))
+		return true
+	})
 	d.host.ManageOnly(workloads)
 	if err := d.host.Sweep(); err != nil {
 		d.Log.Warn("forget what was changed in cgroups that are gone", "error", err)

@@ -38,7 +38,7 @@ func (p CgroupPath) Depth() int {
 
 // Contains reports whether q is p or lies below p.
 func (p CgroupPath) Contains(q CgroupPath) bool {
-	return p == "" || q == p || strings.HasPrefix(string(q), string(p)+"/")
+	return p == "" || len(q) >= len(p) && q[:len(p)] == p && (len(q) == len(p) || q[len(p)] == '/')
 }
 
 // File names a knob: one kernel file, or several that the kernel couples and
