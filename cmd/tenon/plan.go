@@ -57,6 +57,7 @@ would write with that configuration.`,
 				return needRoot("plan", err)
 			}
 			p := planOf(t)
+			p.rules = f.config != ""
 			return g.output.print(cmd.OutOrStdout(), p, p.String())
 		},
 	}
@@ -216,6 +217,8 @@ func launchedBE() node.Workload {
 type planned struct {
 	Workloads []node.Workload `json:"workloads"`
 	Steps     []plannedStep   `json:"steps"`
+
+	rules bool // the workloads are those of a configuration
 }
 
 type plannedStep struct {
@@ -248,6 +251,8 @@ func planOf(t tick.Tick) planned {
 // String prints the steps, one a line, or that there are none, and why.
 func (p planned) String() string {
 	switch {
+	case len(p.Workloads) == 0 && p.rules:
+		return "Nothing would be written: no cgroup matches a rule of the configuration.\n"
 	case len(p.Workloads) == 0:
 		return "Nothing would be written: tenon run has started nothing here. Name cgroups with --be and --ls, or a new command with --qos.\n"
 	case len(p.Steps) == 0:
