@@ -49,25 +49,24 @@ func (h *hierarchy) counter(path, file string) (string, error) {
 	if h.open == nil {
 		return h.read(path, file)
 	}
-	dir, err := h.dir(path)
-	if err != nil {
-		return "", err
-	}
-	text, err := h.open.read(handle{path, file}, filepath.Join(dir, file))
+	text, err := h.open.read(handle{path, file}, h)
 	if err != nil {
 		return h.read(path, file) // says what is wrong
 	}
 	return text, nil
 }
 
-func (o *handles) read(key handle, name string) (string, error) {
+func (o *handles) read(key handle, h *hierarchy) (string, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for {
 		f, kept := o.files[key]
 		if !kept {
-			var err error
-			if f, err = os.Open(name); err != nil {
+			dir, err := h.dir(key.path)
+			if err != nil {
+				return "", err
+			}
+			if f, err = os.Open(filepath.Join(dir, key.file)); err != nil {
 				return "", err
 			}
 			o.files[key] = f

@@ -55,6 +55,7 @@ type Host struct {
 
 	mu        sync.Mutex // guards the rest
 	workloads map[node.WorkloadID]node.Workload
+	sorted    []node.Workload // of workloads; nil: to be made
 	topology  topologyCache
 	sight     *sight // nil unless resident
 }
@@ -112,14 +113,14 @@ func (h *Host) Capabilities() node.Capabilities { return maps.Clone(h.can()) }
 func (h *Host) Manage(w node.Workload) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.workloads[w.ID] = w
+	h.workloads[w.ID], h.sorted = w, nil
 }
 
 // ManageOnly makes all the workloads of the snapshots.
 func (h *Host) ManageOnly(all []node.Workload) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.workloads = make(map[node.WorkloadID]node.Workload, len(all))
+	h.workloads, h.sorted = make(map[node.WorkloadID]node.Workload, len(all)), nil
 	for _, w := range all {
 		h.workloads[w.ID] = w
 	}
@@ -158,15 +159,20 @@ func (h *Host) Forget(id node.WorkloadID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.workloads, id)
+	h.sorted = nil
 }
 
-// managed returns the workloads in a stable order.
+// managed returns the workloads in a stable order. The caller does not change
+// the slice.
 func (h *Host) managed() []node.Workload {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.SortedFunc(maps.Values(h.workloads), func(a, b node.Workload) int {
-		return strings.Compare(string(a.ID), string(b.ID))
-	})
+	if h.sorted == nil {
+		h.sorted = slices.SortedFunc(maps.Values(h.workloads), func(a, b node.Workload) int {
+			return strings.Compare(string(a.ID), string(b.ID))
+		})
+	}
+	return h.sorted
 }
 
 func (h *Host) kernel() node.Kernel {

@@ -36,7 +36,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	}
 	h.readUsage(&s)
 	if h.tree == nil {
-		s.Workloads = h.managed()
+		s.Workloads = slices.Clone(h.managed())
 		return s, nil
 	}
 	for _, w := range h.managed() {

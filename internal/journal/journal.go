@@ -7,7 +7,7 @@
 // state does not survive a reboot, so its journal need not. Each line is one
 // write(2) with O_APPEND, so a writer that dies leaves at most one torn line,
 // the last; it is skipped and the rest is used. Several processes share the
-// file under flock(2). Nothing is fsynced: tmpfs has no disk, and a machine
+// file under flock(2), but none waits long for it. Nothing is fsynced: tmpfs has no disk, and a machine
 // that loses its memory has lost the cgroups too.
 package journal
 
@@ -21,6 +21,7 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
+	"time"
 
 	"tenon.sh/tenon/internal/node"
 )
@@ -216,8 +217,18 @@ func (j *Journal) append(decide func(State) *entry) error {
 	return nil
 }
 
+// lockPatience is how long a writer waits for another one, which holds the
+// lock for some ten microseconds.
+const lockPatience = 250 * time.Millisecond
+
 // acquire takes the lock that all processes share. It is a file of its own,
 // because compaction replaces the journal.
+//
+// A process that was stopped while it held the lock must not stop the others,
+// least of all the watchdog, who acts when an agent stands still: after
+// lockPatience the writer goes on without. Each entry is one write(2) with
+// O_APPEND, a second first touch changes nothing, and who compacts looks for
+// entries that came meanwhile, so the lock saves work rather than the journal.
 func (j *Journal) acquire() error {
 	if j.lock == nil {
 		if err := os.MkdirAll(j.dir, 0o755); err != nil {
@@ -230,13 +241,21 @@ func (j *Journal) acquire() error {
 		}
 		j.lock = f
 	}
-	for {
-		err := syscall.Flock(int(j.lock.Fd()), syscall.LOCK_EX)
-		if !errors.Is(err, syscall.EINTR) {
+	for deadline := time.Now().Add(lockPatience); ; time.Sleep(lockPoll) {
+		err := syscall.Flock(int(j.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, syscall.EINTR) && !errors.Is(err, syscall.EWOULDBLOCK):
 			return err
+		case time.Now().After(deadline):
+			return nil
 		}
 	}
 }
+
+// lockPoll is how often it is asked for.
+const lockPoll = 200 * time.Microsecond
 
 func (j *Journal) release() { _ = syscall.Flock(int(j.lock.Fd()), syscall.LOCK_UN) }
 
@@ -293,6 +312,9 @@ func (j *Journal) compact() error {
 	next := j.path + ".next"
 	if err := os.WriteFile(next, text, 0o644); err != nil {
 		return fmt.Errorf("compact journal: %w", err)
+	}
+	if info, err := os.Stat(j.path); err != nil || info.Size() != j.off {
+		return errors.Join(err, os.Remove(next)) // somebody writes; later, then
 	}
 	if err := os.Rename(next, j.path); err != nil {
 		return fmt.Errorf("compact journal: %w", err)

@@ -2,12 +2,15 @@ package journal_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -289,4 +292,60 @@ func FuzzAnyFileIsReadable(f *testing.F) {
 			t.Error("the entry after the garbage is lost")
 		}
 	})
+}
+
+// A process that was stopped at the wrong moment holds the lock for as long as
+// it is stopped.
+func TestAWriterThatStandsStillDoesNotStopTheOthers(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir, me)
+	if err := j.Intend(weight, 1, normal, idle); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "journal.lock"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- errors.Join(j.Wrote(weight, idle), j.Intend(quota, 2, node.Limit(1000), node.Limit(10))) }()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("a writer waits for one that stands still")
+	}
+	s, err := open(t, dir, lab).State()
+	if err != nil || len(s.Touches) != 2 || s.Touches[weight].Written != idle {
+		t.Errorf("%v, %v", s, err)
+	}
+}
+
+// Two processes that both believe to be the first must not make the second
+// one's value the one from before.
+func TestTheFirstOfTwoFirstTouchesCounts(t *testing.T) {
+	dir := t.TempDir()
+	if err := open(t, dir, me).Intend(weight, 1, normal, idle); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "journal-*.jsonl"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	line, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := bytes.Replace(line, []byte(normal.String()), []byte(odd.String()), 1)
+	if err := os.WriteFile(files[0], append(line, second...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := open(t, dir, lab).State(); err != nil || s.Touches[weight].Before != normal {
+		t.Errorf("before is %v, %v, want %v", s.Touches[weight].Before, err, normal)
+	}
 }

@@ -153,6 +153,8 @@ func (s *State) applyKnob(e entry) error {
 		return fmt.Errorf("%v was written without having been touched", k)
 	case e.Op == opWrote:
 		t.Written, t.Pending = value, nil
+	case e.Before != nil && touched && t.Inode == e.Inode:
+		t.Pending = value // two first touches at once: the first one was
 	case e.Before != nil:
 		before, err := node.ParseValue(k.File, *e.Before)
 		if err != nil {
