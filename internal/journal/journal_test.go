@@ -311,7 +311,9 @@ func TestAWriterThatStandsStillDoesNotStopTheOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- errors.Join(j.Wrote(weight, idle), j.Intend(quota, 2, node.Limit(1000), node.Limit(10))) }()
+	go func() {
+		done <- errors.Join(j.Wrote(weight, idle), j.Intend(quota, 2, node.Limit(1000), node.Limit(10)))
+	}()
 	select {
 	case err := <-done:
 		if err != nil {
