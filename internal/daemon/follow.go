@@ -14,6 +14,7 @@ import (
 	"tenon.sh/tenon/internal/match"
 	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/plan"
+	"tenon.sh/tenon/internal/policy"
 )
 
 // A configFile is the configuration in force, and the file that it came from.
@@ -127,6 +128,7 @@ func (d *daemon) followGroups() {
 		return true
 	})
 	d.host.ManageOnly(workloads)
+	d.host.Show(policy.Files(d.agent.Config, workloads))
 	if err := d.host.Sweep(); err != nil {
 		d.Log.Warn("forget what was changed in cgroups that are gone", "error", err)
 	}

@@ -127,6 +127,11 @@ func (h *Host) ManageOnly(all []node.Workload) {
 	h.sight.expire()
 }
 
+// Show makes the given knobs those that a resident host's snapshots show of
+// every cgroup; before the first call it is all of them. Reading what nobody
+// may want to turn is most of what an idle agent would cost.
+func (h *Host) Show(files []node.File) { h.sight.show(files) }
+
 // Session is the process in whose name this host journals.
 func (h *Host) Session() journal.Session { return h.journal.Session() }
 

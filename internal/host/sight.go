@@ -18,7 +18,9 @@ const verifyWithin = 5 * time.Second
 // of what the agent costs.
 type sight struct {
 	mu     sync.Mutex
+	files  []node.File       // the knobs that every group in sight shows
 	groups []node.CgroupPath // whose knobs are in sight
+	extra  []node.Knob       // others in sight
 	inodes map[node.CgroupPath]uint64
 	known  map[node.Knob]node.Value // nil: it could not be read
 	order  []node.Knob              // in which knobs are verified
@@ -32,16 +34,18 @@ type sight struct {
 }
 
 func newSight() *sight {
-	return &sight{inodes: map[node.CgroupPath]uint64{}, known: map[node.Knob]node.Value{}, innerStale: true}
+	return &sight{files: node.Files, inodes: map[node.CgroupPath]uint64{}, known: map[node.Knob]node.Value{}, innerStale: true}
 }
 
-// look returns the knobs of groups, sorted: from memory, but for those that
-// are new, and for those whose turn it is.
-func (s *sight) look(at time.Time, groups []node.CgroupPath, h *Host) map[node.Knob]node.Value {
+// look returns the knobs of groups, sorted, and those that were touched: from
+// memory, but for those that are new, and for those whose turn it is.
+func (s *sight) look(at time.Time, groups []node.CgroupPath, touched []node.Knob, h *Host) map[node.Knob]node.Value {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stale || !slices.Equal(groups, s.groups) {
-		s.turnTo(groups, h)
+	extra := slices.DeleteFunc(touched, func(k node.Knob) bool { return slices.Contains(s.files, k.File) })
+	slices.SortFunc(extra, node.Knob.Compare)
+	if s.stale || !slices.Equal(groups, s.groups) || !slices.Equal(extra, s.extra) {
+		s.turnTo(groups, extra, h)
 	}
 	for _, k := range s.order {
 		if _, known := s.known[k]; !known {
@@ -67,7 +71,7 @@ func (s *sight) look(at time.Time, groups []node.CgroupPath, h *Host) map[node.K
 }
 
 // turnTo forgets what left the sight and what is no longer the same group.
-func (s *sight) turnTo(groups []node.CgroupPath, h *Host) {
+func (s *sight) turnTo(groups []node.CgroupPath, extra []node.Knob, h *Host) {
 	known, inodes := s.known, s.inodes
 	s.known, s.inodes = make(map[node.Knob]node.Value, len(known)), make(map[node.CgroupPath]uint64, len(groups))
 	s.order = s.order[:0]
@@ -81,18 +85,25 @@ func (s *sight) turnTo(groups []node.CgroupPath, h *Host) {
 		if !same {
 			h.tree.Close(string(p))
 		}
-		for _, f := range node.Files {
-			k := node.Knob{Cgroup: p, File: f}
+		keep := func(k node.Knob) {
 			s.order = append(s.order, k)
 			if v, had := known[k]; had && same {
 				s.known[k] = v
+			}
+		}
+		for _, f := range s.files {
+			keep(node.Knob{Cgroup: p, File: f})
+		}
+		for _, k := range extra {
+			if k.Cgroup == p {
+				keep(k)
 			}
 		}
 	}
 	for p := range inodes {
 		h.tree.Close(string(p))
 	}
-	s.groups, s.next, s.stale = groups, 0, false
+	s.groups, s.extra, s.next, s.stale = groups, extra, 0, false
 }
 
 // saw notes what a write read back; after an error the knob is read anew.
@@ -127,6 +138,18 @@ func (s *sight) inode(p node.CgroupPath) (uint64, bool) {
 	defer s.mu.Unlock()
 	inode, known := s.inodes[p]
 	return inode, known
+}
+
+// show makes files the knobs that every group in sight shows.
+func (s *sight) show(files []node.File) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Equal(s.files, files) {
+		s.files, s.stale = slices.Clone(files), true
+	}
 }
 
 // expire makes the next look compare every group with the one that it knew.

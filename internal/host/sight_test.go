@@ -42,7 +42,7 @@ func TestEveryKnobIsReadAgainWithinItsTime(t *testing.T) {
 	groups := []node.CgroupPath{"a", "b", "c"}
 	h, write := drawn(t, "a", "b", "c")
 	at := time.Unix(0, 0)
-	h.sight.look(at, groups, h)
+	h.sight.look(at, groups, nil, h)
 	for _, g := range groups {
 		write(string(g), "pids.max", "7") // somebody else
 	}
@@ -50,7 +50,7 @@ func TestEveryKnobIsReadAgainWithinItsTime(t *testing.T) {
 	for range 10 { // turns
 		at = at.Add(verifyWithin / 10)
 		seen := 0
-		for k, v := range h.sight.look(at, groups, h) {
+		for k, v := range h.sight.look(at, groups, nil, h) {
 			if k.File == node.FilePIDs && v == (node.PIDs{Max: 7}) {
 				seen++
 			}
@@ -68,14 +68,14 @@ func TestEveryKnobIsReadAgainWithinItsTime(t *testing.T) {
 func TestAGlanceReadsNothingThatIsKnown(t *testing.T) {
 	h, write := drawn(t, "a")
 	at := time.Unix(0, 0)
-	h.sight.look(at, []node.CgroupPath{"a"}, h)
+	h.sight.look(at, []node.CgroupPath{"a"}, nil, h)
 	write("a", "pids.max", "7")
-	now := h.sight.look(at.Add(time.Millisecond), []node.CgroupPath{"a"}, h)
+	now := h.sight.look(at.Add(time.Millisecond), []node.CgroupPath{"a"}, nil, h)
 	if v := now[tasks("a")]; v != (node.PIDs{Max: node.MaxPIDs}) {
 		t.Errorf("after a millisecond pids.max is %v: it was read again", v)
 	}
 	h.Reread()
-	now = h.sight.look(at.Add(2*time.Millisecond), []node.CgroupPath{"a"}, h)
+	now = h.sight.look(at.Add(2*time.Millisecond), []node.CgroupPath{"a"}, nil, h)
 	if v := now[tasks("a")]; v != (node.PIDs{Max: 7}) {
 		t.Errorf("after Reread pids.max is %v, want 7", v)
 	}
@@ -84,13 +84,13 @@ func TestAGlanceReadsNothingThatIsKnown(t *testing.T) {
 func TestWhatWasWrittenIsKnownAtOnce(t *testing.T) {
 	h, _ := drawn(t, "a")
 	at := time.Unix(0, 0)
-	h.sight.look(at, []node.CgroupPath{"a"}, h)
+	h.sight.look(at, []node.CgroupPath{"a"}, nil, h)
 	h.sight.saw(tasks("a"), node.PIDs{Max: 9}, nil)
-	if v := h.sight.look(at, []node.CgroupPath{"a"}, h)[tasks("a")]; v != (node.PIDs{Max: 9}) {
+	if v := h.sight.look(at, []node.CgroupPath{"a"}, nil, h)[tasks("a")]; v != (node.PIDs{Max: 9}) {
 		t.Errorf("pids.max is %v, want the 9 that was written", v)
 	}
 	h.sight.saw(tasks("a"), nil, os.ErrPermission)
-	if v := h.sight.look(at, []node.CgroupPath{"a"}, h)[tasks("a")]; v != (node.PIDs{Max: node.MaxPIDs}) {
+	if v := h.sight.look(at, []node.CgroupPath{"a"}, nil, h)[tasks("a")]; v != (node.PIDs{Max: node.MaxPIDs}) {
 		t.Errorf("after a failed write pids.max is %v, want what is there", v)
 	}
 }
@@ -99,7 +99,7 @@ func TestAGroupMadeAnewIsReadAnew(t *testing.T) {
 	h, write := drawn(t, "a", "b")
 	groups := []node.CgroupPath{"a", "b"}
 	at := time.Unix(0, 0)
-	h.sight.look(at, groups, h)
+	h.sight.look(at, groups, nil, h)
 	dir, err := h.tree.Dir("pids", "a")
 	if err != nil {
 		t.Fatal(err)
@@ -109,10 +109,10 @@ func TestAGroupMadeAnewIsReadAnew(t *testing.T) {
 	}
 	write("a", "pids.max", "5")
 	h.sight.expire() // what Sweep does
-	if v := h.sight.look(at, groups, h)[tasks("a")]; v != (node.PIDs{Max: 5}) {
+	if v := h.sight.look(at, groups, nil, h)[tasks("a")]; v != (node.PIDs{Max: 5}) {
 		t.Errorf("pids.max of the new group is %v, want 5", v)
 	}
-	if _, inSight := h.sight.look(at, []node.CgroupPath{"a"}, h)[tasks("b")]; inSight {
+	if _, inSight := h.sight.look(at, []node.CgroupPath{"a"}, nil, h)[tasks("b")]; inSight {
 		t.Error("a group that left is still in sight")
 	}
 }

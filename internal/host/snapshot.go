@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -61,11 +62,12 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 			}
 		}
 	} else {
-		for k := range touches {
+		touched := slices.Collect(maps.Keys(touches))
+		for _, k := range touched {
 			groups = append(groups, k.Cgroup)
 		}
 		slices.Sort(groups)
-		s.Knobs.Now = h.sight.look(s.At, slices.Compact(groups), h)
+		s.Knobs.Now = h.sight.look(s.At, slices.Compact(groups), touched, h)
 	}
 	for k, t := range touches {
 		if _, known := s.Knobs.Now[k]; !known {

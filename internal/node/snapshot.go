@@ -23,24 +23,10 @@ type Snapshot struct {
 	// Busy is the time that each online CPU was not idle since boot.
 	Busy      map[unit.CPU]time.Duration `json:"busy,omitempty"`
 	Workloads []Workload                 `json:"workloads,omitempty"`
-	Knobs     Knobs                      `json:"knobs"`
-}
-
-// Usage holds the cumulative counters of the node or of one workload. A
-// counter that could not be read is absent. Rates are made from two snapshots
-// by package trend.
-type Usage struct {
-	// CPU is the CPU time used since boot or since the cgroup was made.
-	CPU Maybe[time.Duration] `json:"cpu,omitzero"`
-	// Throttled is the time spent throttled by a CPU quota.
-	Throttled Maybe[time.Duration] `json:"throttled,omitzero"`
-	// Memory is the memory charged, with page cache.
-	Memory Maybe[unit.Bytes] `json:"memory,omitzero"`
-	// Steal is the time that a hypervisor kept from the node's CPUs.
-	Steal Maybe[time.Duration] `json:"steal,omitzero"`
-	// PerCPU is the CPU time used on each CPU, where the kernel counts it for
-	// a workload: cgroup v1 (cpuacct.usage_percpu), not v2. Nil: not counted.
-	PerCPU map[unit.CPU]time.Duration `json:"per_cpu,omitempty"`
+	// Waits says for whom latency-sensitive workloads waited, where that is
+	// counted.
+	Waits []Wait `json:"waits,omitempty"`
+	Knobs Knobs  `json:"knobs"`
 }
 
 // Class is a QoS class, with Koordinator's names and meaning.
@@ -81,8 +67,22 @@ type Workload struct {
 	// CPULimit and MemoryLimit are what its owner asked for; absent: none.
 	CPULimit    Maybe[unit.MilliCPU] `json:"cpu_limit,omitzero"`
 	MemoryLimit Maybe[unit.Bytes]    `json:"memory_limit,omitzero"`
-	// MemoryRequest is what its owner counts on; absent: nothing was said.
-	MemoryRequest Maybe[unit.Bytes] `json:"memory_request,omitzero"`
+	// CPURequest and MemoryRequest are what its owner counts on; absent:
+	// nothing was said.
+	CPURequest    Maybe[unit.MilliCPU] `json:"cpu_request,omitzero"`
+	MemoryRequest Maybe[unit.Bytes]    `json:"memory_request,omitzero"`
+	// Priority orders work of one class: what is lower gives way first.
+	Priority int `json:"priority,omitempty"`
+	// Objective is what its owner wants of it.
+	Objective Objective `json:"objective,omitzero"`
+}
+
+// An Objective is the service that a latency-sensitive workload should get.
+// The zero Objective names none.
+type Objective struct {
+	// RunQueueDelay is the time within which 99 of 100 waits of its threads
+	// for a CPU should end.
+	RunQueueDelay Maybe[time.Duration] `json:"run_queue_delay,omitzero"`
 }
 
 // Maybe is a value that may be missing. The zero Maybe is missing.

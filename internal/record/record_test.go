@@ -106,6 +106,7 @@ func TestEveryFieldIsRecorded(t *testing.T) {
 	fill(reflect.ValueOf(&full.Snapshot.Usage), 1)
 	full.Snapshot.Workloads = make([]node.Workload, 1)
 	fill(reflect.ValueOf(&full.Snapshot.Workloads[0]), 1)
+	fill(reflect.ValueOf(&full.Snapshot.Waits), 1)
 	full.Snapshot.Knobs.Before[node.Knob{Cgroup: "a", File: node.FilePIDs}] = node.PIDs{Max: 3}
 
 	n := leaves(reflect.ValueOf(&full).Elem(), "", nil)
@@ -153,6 +154,7 @@ func clone(t *testing.T, from Turn) Turn {
 	fill(reflect.ValueOf(&c.Snapshot.Usage), 1)
 	c.Snapshot.Workloads = make([]node.Workload, 1)
 	fill(reflect.ValueOf(&c.Snapshot.Workloads[0]), 1)
+	fill(reflect.ValueOf(&c.Snapshot.Waits), 1)
 	if diff := exactly(from, c); diff != "" {
 		t.Fatalf("fill is not repeatable:\n%s", diff)
 	}
@@ -194,6 +196,8 @@ func fill(v reflect.Value, n int64) {
 		v.SetBool(n%2 == 1)
 	case reflect.Float64:
 		v.SetFloat(float64(n) / 3)
+	case reflect.Uint64:
+		v.SetUint(uint64(n))
 	default:
 		v.SetInt(n)
 	}
