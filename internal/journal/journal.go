@@ -7,8 +7,9 @@
 // state does not survive a reboot, so its journal need not. Each line is one
 // write(2) with O_APPEND, so a writer that dies leaves at most one torn line,
 // the last; it is skipped and the rest is used. Several processes share the
-// file under flock(2), but none waits long for it. Nothing is fsynced: tmpfs has no disk, and a machine
-// that loses its memory has lost the cgroups too.
+// file under flock(2), but none waits long for it. Nothing is fsynced: tmpfs
+// has no disk, and a machine that loses its memory has lost the cgroups too. On
+// a full file system a reserve keeps what was begun going.
 package journal
 
 import (
@@ -57,6 +58,7 @@ type Journal struct {
 	state State
 	read  fs.FileInfo // the file that state was read from; nil: none
 	off   int64       // how much of it
+	size  int64       // of it, with what is torn
 	torn  bool        // the byte before off is not a newline
 }
 
@@ -196,17 +198,8 @@ func (j *Journal) append(decide func(State) *entry) error {
 	if err != nil {
 		return fmt.Errorf("journal %v: %w", e.Op, err)
 	}
-	line = append(line, '\n')
-	if j.torn { // end the torn line of a writer that died, so that ours stands alone
-		line = append([]byte{'\n'}, line...)
-	}
-	f, err := os.OpenFile(j.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
-	if err != nil {
-		return fmt.Errorf("journal: %w", err)
-	}
-	_, err = f.Write(line)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("append to %s: %w", j.path, err)
+	if err := j.write(append(line, '\n'), e.first()); err != nil {
+		return err
 	}
 	if err := j.load(); err != nil {
 		return err
@@ -262,9 +255,9 @@ func (j *Journal) release() { _ = syscall.Flock(int(j.lock.Fd()), syscall.LOCK_U
 // removeOtherBoots deletes journals whose kernel is gone: a /run that is not
 // tmpfs keeps them. Failing to is harmless, since they are never read.
 func (j *Journal) removeOtherBoots() {
-	files, _ := filepath.Glob(filepath.Join(j.dir, "journal-*.jsonl"))
+	files, _ := filepath.Glob(filepath.Join(j.dir, "journal-*.jsonl*"))
 	for _, f := range files {
-		if f != j.path {
+		if f != j.path && f != j.nextPath() {
 			_ = os.Remove(f)
 		}
 	}
@@ -275,7 +268,7 @@ func (j *Journal) removeOtherBoots() {
 func (j *Journal) load() error {
 	f, err := os.Open(j.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		j.state, j.read, j.off, j.torn = newState(), nil, 0, false
+		j.state, j.read, j.off, j.size, j.torn = newState(), nil, 0, 0, false
 		return nil
 	}
 	if err != nil {
@@ -294,6 +287,7 @@ func (j *Journal) load() error {
 		return fmt.Errorf("read %s: %w", j.path, err)
 	}
 	n := j.state.replay(rest)
+	j.size = j.off + int64(len(rest))
 	j.read, j.off, j.torn = info, j.off+int64(n), n < len(rest)
 	return nil
 }
@@ -309,11 +303,11 @@ func (j *Journal) compact() error {
 		}
 		text = append(append(text, line...), '\n')
 	}
-	next := j.path + ".next"
-	if err := os.WriteFile(next, text, 0o644); err != nil {
-		return fmt.Errorf("compact journal: %w", err)
+	next := j.nextPath()
+	if err := j.writeNext(text); err != nil {
+		return errors.Join(fmt.Errorf("compact journal: %w", err), os.Remove(next))
 	}
-	if info, err := os.Stat(j.path); err != nil || info.Size() != j.off {
+	if info, err := os.Stat(j.path); err != nil || info.Size() != j.size {
 		return errors.Join(err, os.Remove(next)) // somebody writes; later, then
 	}
 	if err := os.Rename(next, j.path); err != nil {

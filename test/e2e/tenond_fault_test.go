@@ -60,11 +60,12 @@ func (s *site) fill() (free func()) {
 }
 
 // TestTenondWithAFullJournalTouchesNothingNew: what cannot be journaled is not
-// written, which is said once for each knob; what is in force stays, the
-// service is not touched, and with space tenond goes on by itself.
+// written, which is said once for each knob; what is in force stays, BE gives
+// way as before, the service is not touched, and with space tenond goes on by
+// itself.
 func TestTenondWithAFullJournalTouchesNothingNew(t *testing.T) {
 	s := plantSite(t, limited)
-	s.smallTmpfs("128k")
+	s.smallTmpfs("512k")
 	d := s.tenond()
 	s.roomy()
 	s.guarded()
@@ -99,9 +100,12 @@ func TestTenondWithAFullJournalTouchesNothingNew(t *testing.T) {
 	if n := strings.Count(d.said(), "no space left"); n == 0 || n > 4*len(late) {
 		t.Errorf("a full file system and %d jobs are %d lines in the log", len(late), n)
 	}
-	if q := s.quota(); q.Quota == node.NoQuota || !s.weight(batch).Idle {
+	q := s.quota()
+	if q.Quota == node.NoQuota || !s.weight(batch).Idle {
 		t.Errorf("BE is loose: %v", q)
 	}
+	s.run(service, "sh", "-c", "while :; do :; done")
+	eventually(t, "BE gives way on a full file system", func() bool { return s.quota().Cores() < q.Cores()-0.5 })
 
 	free()
 	eventually(t, "every job has its limit", func() bool { return !slices.ContainsFunc(late, func(g string) bool { return !has(g) }) })
