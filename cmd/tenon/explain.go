@@ -6,6 +6,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/agnivade/levenshtein"
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/internal/control"
@@ -83,5 +84,6 @@ func alike(name, known string) bool {
 	last := path.Base(known)
 	unit := strings.TrimSuffix(strings.TrimSuffix(last, ".service"), ".slice")
 	far := min(max(len(name)/4, 1), 2)
-	return strings.Contains(known, name) || distance(name, last) <= far || distance(name, unit) <= far || distance(name, known) <= far
+	misspelt := func(word string) bool { return levenshtein.ComputeDistance(name, word) <= far }
+	return strings.Contains(known, name) || misspelt(last) || misspelt(unit) || misspelt(known)
 }

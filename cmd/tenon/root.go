@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"github.com/agnivade/levenshtein"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -130,7 +131,7 @@ func explainFlag(cmd *cobra.Command, err error) error {
 	if errors.As(err, &unknown) {
 		var near []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			if name := unknown.GetSpecifiedName(); len(name) > 1 && !f.Hidden && (distance(name, f.Name) <= 2 || strings.HasPrefix(f.Name, name)) {
+			if name := unknown.GetSpecifiedName(); len(name) > 1 && !f.Hidden && (levenshtein.ComputeDistance(name, f.Name) <= 2 || strings.HasPrefix(f.Name, name)) {
 				near = append(near, "--"+f.Name)
 			}
 		})
@@ -139,25 +140,4 @@ func explainFlag(cmd *cobra.Command, err error) error {
 		}
 	}
 	return fmt.Errorf("%w: %s", err, hint)
-}
-
-// distance counts the letters to insert, delete or replace between a and b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/agnivade/levenshtein"
 )
 
 // foreign are keys of Koordinator's ConfigMap that have no part in a node's
@@ -43,7 +45,7 @@ func nearest(name string, known []key) string {
 		return ""
 	}
 	for _, k := range known {
-		d := distance(plain(name), plain(k.name))
+		d := levenshtein.ComputeDistance(plain(name), plain(k.name))
 		if d < least && d <= max(len(name), len(k.name))/3 {
 			best, least = k.name, d
 		}
@@ -57,26 +59,4 @@ const maxKey = 64
 // plain is a key without what people get wrong first: case and separators.
 func plain(name string) string {
 	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name))
-}
-
-// distance is the number of letters to insert, delete or replace to get from a
-// to b (Levenshtein, 1965).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -16,21 +16,25 @@ import (
 	"tenon.sh/tenon/internal/task"
 )
 
-// TestWatchdogProcess is not a test: it is the process that the others start.
-func TestWatchdogProcess(t *testing.T) {
+// TestMain makes this program a watchdog where a test starts it as one.
+func TestMain(m *testing.M) {
 	dir := os.Getenv("LEASE_WATCHDOG_DIR")
 	if dir == "" {
-		t.Skip("only as a child of other tests")
+		os.Exit(m.Run())
 	}
-	refused := Steady()
-	do(t, os.WriteFile(filepath.Join(dir, "refused"), fmt.Append(nil, refused), 0o644))
-	if err := Watch(t.Context(), Options{Dir: dir, Boot: boot}); err != nil && !errors.Is(err, ErrHeld) {
-		t.Error(err)
+	refused := fmt.Append(nil, Steady())
+	err := os.WriteFile(filepath.Join(dir, "refused"), refused, 0o644)
+	if watchErr := Watch(context.Background(), Options{Dir: dir, Boot: boot}); !errors.Is(watchErr, ErrHeld) {
+		err = errors.Join(err, watchErr)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 }
 
 func watchdogCommand(dir string) *exec.Cmd {
-	cmd := exec.Command(os.Args[0], "-test.run=^TestWatchdogProcess$")
+	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "LEASE_WATCHDOG_DIR="+dir)
 	return cmd
 }

@@ -25,8 +25,7 @@ var kernelPackages = []string{
 // beginning of their name, and why. Any other skip there is a failure: the
 // guest has all that the tests ask for.
 var skipsInGuest = map[string]string{
-	"internal/cgroup.TestV1":             "the guest has no controller on cgroup v1",
-	"internal/lease.TestWatchdogProcess": "it is the process that other tests start",
+	"internal/cgroup.TestV1": "the guest has no controller on cgroup v1",
 }
 
 // mayBeSkipped returns why a test may be skipped in the guest.
