@@ -47,6 +47,10 @@ lint: ## golangci-lint with the project's few rules (fetches the linter once)
 fuzz: ## every fuzz test for FUZZTIME each (default 1m)
 	scripts/fuzz.sh $(or $(FUZZTIME),1m)
 
+.PHONY: generate
+generate: ## compile bpf/ again (needs clang-19 llvm-19 libbpf-dev); the result is committed
+	$(GO) generate ./internal/probe
+
 .PHONY: golden
 golden: ## rewrite golden files and scenarios; review the diff
 	$(GO) test ./internal/policy ./internal/lab/report ./internal/config ./internal/top -update

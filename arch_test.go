@@ -42,9 +42,11 @@ var arch = []struct {
 	{"cgroup", false, "unit"},
 	{"task", false, "unit"},
 	{"probe", false, "unit"},
+	{"container", false, ""},
+	{"resctrl", false, "unit"},
 	// Adapters.
 	{"journal", false, "unit node plan"},
-	{"host", false, "unit node plan proc cgroup task journal"},
+	{"host", false, "unit node plan proc cgroup task resctrl probe journal"},
 	{"sim", false, "unit node trend plan"},
 	{"lease", false, "unit node plan task"},
 	{"config", false, "unit node match policy"},
@@ -54,10 +56,10 @@ var arch = []struct {
 	{"top", false, "unit node record control"},
 	// Loops.
 	{"agent", false, "unit node plan policy tick"},
-	{"daemon", false, "unit node plan policy match config agent tick host cgroup proc journal lease launch record control telemetry"},
+	{"daemon", false, "unit node plan policy match config agent tick host cgroup proc container journal lease launch record control telemetry"},
 	{"launch", false, "unit node plan policy agent tick host cgroup proc task"},
 	// Around.
-	{"lab", false, "unit node plan policy agent tick host cgroup proc task lab/load lab/stat lab/report"},
+	{"lab", false, "unit node plan policy agent tick host cgroup proc task record lab/load lab/stat lab/report"},
 	{"lab/load", false, "unit"},
 	{"lab/stat", true, ""},
 	{"lab/report", false, "unit lab/load lab/stat"},
@@ -82,6 +84,8 @@ var outside = map[string]string{
 	"github.com/prometheus/":    "telemetry",
 	"charm.land/":               "top",
 	"github.com/charmbracelet/": "top",
+	"github.com/containerd/":    "container",
+	"google.golang.org/":        "container",
 	"k8s.io/":                   "",
 }
 

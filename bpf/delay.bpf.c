@@ -27,8 +27,7 @@ char LICENSE[] SEC("license") = "GPL";
 
 /* Set before loading. */
 const volatile __u32 cgroup_version = 2; /* of the hierarchy with the CPU controller */
-const volatile __u64 alarm_wait_ns = 0;	 /* a wait of this length is too long; 0: none is */
-const volatile __u64 alarm_waits = 1;	 /* so many of one slot */
+const volatile __u64 alarm_waits = 1; /* waits of one slot that are too long, of so many limits together */
 const volatile __u64 alarm_window_ns = 1;
 const volatile __u64 alarm_gap_ns = 1; /* at most one event in this time */
 
@@ -102,12 +101,6 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096); /* a page; user space sets it */
 } events SEC(".maps");
-
-/* The longest run during a wait. */
-struct culprit {
-	__u32 slot;
-	__u64 ns;
-};
 
 /* begin starts a CPU's times anew: nothing is known of before. */
 static __always_inline void begin(struct tenon_cpu *c, __u64 now)
@@ -221,11 +214,18 @@ static __always_inline __u32 bucket(__u64 ns)
 	return n < TENON_BUCKETS ? n : TENON_BUCKETS - 1;
 }
 
+/* What of a wait user space could have spared, and the longest run in that. */
+struct spare {
+	__u64 sum_ns;
+	__u64 ns;
+	__u32 slot;
+};
+
 /* blame shares out a wait on this CPU among those who ran during it. */
-static __always_inline struct culprit blame(struct tenon_cpu *c, struct tenon_delay *d, __u32 waiter,
-					    __u64 queued, __u64 now)
+static __always_inline struct spare blame(struct tenon_cpu *c, struct tenon_delay *d, __u32 waiter, __u64 queued,
+					  __u64 now)
 {
-	struct culprit worst = {.slot = TENON_ELSEWHERE};
+	struct spare spare = {.slot = TENON_ELSEWHERE};
 	__u64 from = queued > c->begin ? queued : c->begin;
 	__u64 until = now; /* what lies before is still to be shared out */
 	int i;
@@ -234,6 +234,7 @@ static __always_inline struct culprit blame(struct tenon_cpu *c, struct tenon_de
 		struct tenon_run *r = &c->runs[(c->head - i) % TENON_RUNS];
 		__u64 start = c->runs[(c->head - i - 1) % TENON_RUNS].end;
 		__u32 slot = r->slot % TENON_SLOTS;
+		struct tenon_alarm *a;
 		__u64 ns;
 
 		if (start < from)
@@ -251,34 +252,38 @@ static __always_inline struct culprit blame(struct tenon_cpu *c, struct tenon_de
 			if (sum)
 				__sync_fetch_and_add(sum, ns);
 		}
-		if (ns > worst.ns) {
-			worst.ns = ns;
-			worst.slot = slot;
+		a = bpf_map_lookup_elem(&alarms, &slot);
+		if (a)
+			ns &= a->blamed; /* all or nothing, without a branch for the verifier */
+		spare.sum_ns += ns;
+		if (ns > spare.ns) {
+			spare.ns = ns;
+			spare.slot = slot;
 		}
 	}
-	d->elsewhere_ns += until - queued;
-	return worst;
+	until -= queued;
+	d->elsewhere_ns += until;
+	spare.sum_ns += until; /* it may have been anybody */
+	return spare;
 }
 
 /*
  * report tells user space of waits that are too long, seldom enough that it
  * can act on each. Two CPUs may race for the window; then it is a little off.
  */
-static __noinline void report(const struct tenon_event *what, __u64 now)
+static __noinline void report(struct tenon_alarm *a, const struct tenon_event *what, __u64 spared, __u64 now)
 {
-	__u32 slot = what->slot;
-	struct tenon_alarm *a = bpf_map_lookup_elem(&alarms, &slot);
 	struct tenon_event *e;
 	__u64 last, waits;
 
-	if (!a)
-		return;
 	/* Signed: the clocks of two run queues may differ a little. */
 	if ((__s64)(now - a->since) > (__s64)alarm_window_ns) {
 		a->since = now;
 		a->waits = 0;
 	}
-	waits = __sync_fetch_and_add(&a->waits, 1) + 1;
+	/* A wait of three limits is worth three of one. */
+	waits = spared / a->wait_ns;
+	waits += __sync_fetch_and_add(&a->waits, waits);
 	if (waits < alarm_waits)
 		return;
 	last = alarmed;
@@ -304,9 +309,10 @@ static __always_inline void waited(struct tenon_cpu *c, struct task_struct *p, _
 	__u64 arrivals = p->sched_info.pcount;
 	__u32 slot = c->slot % TENON_SLOTS;
 	__u32 key = cpu * TENON_SLOTS + slot;
+	struct tenon_alarm *a;
 	struct tenon_delay *d;
 	struct tenon_task *t;
-	struct culprit worst;
+	struct spare spare;
 	__u64 here, elsewhere = 0;
 
 	if (!queued || queued > now) /* the kernel counts no wait either */
@@ -330,17 +336,18 @@ static __always_inline void waited(struct tenon_cpu *c, struct task_struct *p, _
 	d->count[bucket(here + elsewhere)]++;
 	d->sum_ns += here + elsewhere;
 	d->elsewhere_ns += elsewhere;
-	worst = blame(c, d, slot, queued, now);
-	if (alarm_wait_ns && here + elsewhere >= alarm_wait_ns) {
+	spare = blame(c, d, slot, queued, now);
+	a = bpf_map_lookup_elem(&alarms, &slot);
+	if (a && a->wait_ns && spare.sum_ns + elsewhere >= a->wait_ns) {
 		struct tenon_event what = {
 			.wait_ns = here + elsewhere,
-			.runner_ns = worst.ns,
-			.runner = worst.slot,
+			.runner_ns = spare.ns,
+			.runner = spare.slot,
 			.slot = slot,
 			.cpu = cpu,
 		};
 
-		report(&what, now);
+		report(a, &what, spare.sum_ns + elsewhere, now);
 	}
 }
 

@@ -86,18 +86,21 @@ struct tenon_cpu {
 
 /* The waits of one slot that were too long, for the rate of events. */
 struct tenon_alarm {
-	__u64 since; /* start of the window */
-	__u64 waits; /* in the window */
+	__u64 since;   /* start of the window */
+	__u64 waits;   /* in the window, of so many limits together */
+	/* Written by user space: */
+	__u64 wait_ns; /* a wait of this length is too long; 0: none is */
+	__u64 blamed;  /* all bits: waits count while this slot ran; 0: they do not */
 };
 
 struct tenon_event {
 	__u64 at_ns;	 /* CLOCK_MONOTONIC */
 	__u64 wait_ns;	 /* the wait that was one too many */
-	__u64 runner_ns; /* the longest run during it, and whose */
+	__u64 runner_ns; /* the longest run of one to blame during it, and whose */
 	enum tenon_slot runner;
 	enum tenon_slot slot;
 	__u32 cpu;
-	__u32 waits; /* too long ones in the window, this one included */
+	__u32 waits; /* too long ones in the window, this one included: limits */
 };
 
 #endif

@@ -54,7 +54,11 @@ if [ "$1" = test ]; then
 	need qemu-system-x86 qemu-system-x86_64
 	need busybox-static busybox
 	need cpio cpio
+	need xz-utils xz
 	need prometheus promtool
+	need podman podman
+	need containerd containerd
+	need runc runc
 fi
 go=$("$here/find-go.sh" 2>/dev/null) || missing="$missing Go"
 

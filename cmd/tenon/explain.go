@@ -14,15 +14,17 @@ import (
 
 func newExplainCommand(g *global) *cobra.Command {
 	return &cobra.Command{
-		Use:   "explain WORKLOAD | CGROUP | CGROUP FILE",
+		Use:   "explain WORKLOAD | CGROUP | CGROUP FILE | batch",
 		Short: "Say what was decided about a workload or a knob, why, and since when",
 		Long: `Say what was decided about a workload, a cgroup or one knob: what it uses, which
 rule gave it its class, and for each knob its value now and before Tenon, what
 its policy wants, why, and since when. The last part of a workload's name will
-do if no other has it. tenond must run.`,
+do if no other has it. With batch (or batch-cpu, batch-memory): what batch work
+may count on, term by term. tenond must run.`,
 		Example: `  sudo tenon explain nginx.service
   sudo tenon explain batch.slice
-  sudo tenon explain batch.slice cpu.max`,
+  sudo tenon explain batch.slice cpu.max
+  sudo tenon explain batch`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			words := strings.Fields(strings.Join(args, " "))
 			if len(words) != 1 && len(words) != 2 {

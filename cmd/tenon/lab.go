@@ -31,6 +31,8 @@ func newLabCommand(g *global) *cobra.Command {
 		Use:   "lab",
 		Short: "Run experiments that show what colocation costs and wins on this machine",
 		Example: `  sudo tenon lab colocation
+  sudo tenon lab memory
+  sudo tenon lab reaction
   tenon lab load http://nginx.example:8000/ --rate 20000 --duration 60s
   tenon lab report tenon-lab-20260102-150405`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -40,7 +42,7 @@ func newLabCommand(g *global) *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	cmd.AddCommand(newColocationCommand(g), newLoadCommand(g), newReportCommand(g), newChildCommand())
+	cmd.AddCommand(newColocationCommand(g), newMemoryCommand(g), newReactionCommand(g), newLoadCommand(g), newReportCommand(g), newChildCommand())
 	return cmd
 }
 
@@ -80,18 +82,11 @@ It needs root (for cgroups), nginx and ffmpeg, and two CPUs.`,
 			if c.Modes, err = lab.ParseModes(modes); err != nil {
 				return usageError{fmt.Errorf("--modes: %w", err)}
 			}
-			if c.Self, err = labSelf(); err != nil {
+			if err := prepare(g, &c.Setting, outside); err != nil {
 				return err
 			}
-			if outside {
-				if c.Agent, err = tenondBeside(c.Self[0]); err != nil {
-					return err
-				}
-			}
 			c.LoadPercent = float64(load)
-			c.JournalDir, c.Command, c.Version = g.stateDir, os.Args, versionName()
-			c.Notices, c.Terminal = os.Stderr, isTerminal(os.Stderr)
-			return colocate(cmd, g, c)
+			return experiment(cmd, g, func(ctx context.Context) (lab.Outcome, error) { return lab.Colocate(ctx, c) })
 		},
 	}
 	load = 30
@@ -99,11 +94,9 @@ It needs root (for cgroups), nginx and ffmpeg, and two CPUs.`,
 	flags.StringVar(&modes, "modes", "all", "modes to run, separated by commas; all, or seed for exclusive,default,tenon")
 	flags.IntVar(&c.Blocks, "blocks", 0, "how often every mode runs (default 5; with --until-resolved no bound)")
 	flags.DurationVar(&c.Duration, "duration", 10*time.Second, "length of the measured part of a run")
-	flags.Uint64Var(&c.Seed, "seed", 1, "seed of the order of modes and of the arrivals")
 	flags.BoolVar(&c.UntilResolved, "until-resolved", false, "run until more blocks would not change a verdict")
 	flags.DurationVar(&c.MaxTime, "max-time", 0, "start no block that would end later than this")
 	flags.Float64Var(&c.Margin, "margin", 1.03, "the P99 ratio to the baseline that must not be reached")
-	flags.BoolVar(&outside, "agent", false, "let tenond do the work in the tenon modes: it finds nginx and ffmpeg by rules")
 	flags.Var(&load, "load", "CPU use of nginx alone, in percent of the tested CPUs; sets the offered rate")
 	flags.Float64Var(&c.StealPercent, "max-steal", 1, "steal time, in percent of the tested CPUs, above which a run is void")
 	flags.StringVar(&c.Client, "client", lab.ClientTenon, "load generator: tenon (open loop) or wrk (closed loop)")
@@ -112,32 +105,26 @@ It needs root (for cgroups), nginx and ffmpeg, and two CPUs.`,
 	flags.IntVar(&c.BEThreads, "be-threads", 0, "threads of each ffmpeg (default 2)")
 	flags.StringVar(&c.Input, "input", "", "film to transcode (default: a clip that is rendered once and kept)")
 	flags.IntVar(&c.Port, "port", 0, "port of nginx on 127.0.0.1 (default: a free one)")
-	flags.Var((*cpusFlag)(&c.CPUs), "cpus", "CPUs to test, such as 0-5 (default: all but the client's)")
-	flags.Var((*cpusFlag)(&c.ClientCPUs), "client-cpus", "CPUs of the load generator (default: an eighth, whole cores)")
-	flags.StringVar(&c.Out, "out", "", "directory of the results (default ./tenon-lab-TIME)")
+	settingFlags(cmd, &c.Setting, &outside)
 	complete(cmd, "modes", "all", "seed", "exclusive,default,tenon", "exclusive,default-65,tenon-65")
 	complete(cmd, "client", lab.ClientTenon, lab.ClientWrk)
-	for _, name := range []string{"blocks", "duration", "seed", "max-time", "margin", "load", "max-steal", "connections", "be-processes", "be-threads", "port", "cpus", "client-cpus"} {
+	for _, name := range []string{"blocks", "duration", "max-time", "margin", "load", "max-steal", "connections", "be-processes", "be-threads", "port"} {
 		complete(cmd, name)
 	}
 	return cmd
 }
 
-// colocate runs the experiment until it ends or the user ends it, and prints
-// what there is in either case.
-func colocate(cmd *cobra.Command, g *global, c lab.Config) error {
+// experiment runs one until it ends or the user ends it, and prints what there
+// is in either case.
+func experiment(cmd *cobra.Command, g *global, run func(context.Context) (lab.Outcome, error)) error {
 	ctx, stop := untilSignal(cmd.Context())
 	defer stop()
-	o, err := lab.Colocate(ctx, c)
+	o, err := run(ctx)
 	if o.Runs > 0 {
 		err = errors.Join(err, printResult(cmd, g, o.Result))
 		fmt.Fprintf(os.Stderr, "report: %s\n", o.Report())
 	}
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		fmt.Fprintln(os.Stderr, "tenon: interrupted: everything is stopped and put back")
-		return exitStatus(exitInterrupted)
-	}
-	return err
+	return interruption(ctx, err)
 }
 
 func printResult(cmd *cobra.Command, g *global, r report.Result) error {
@@ -156,11 +143,7 @@ func newReportCommand(g *global) *cobra.Command {
 			if len(args) != 1 {
 				return usageError{fmt.Errorf("lab report wants one directory, got %d: see tenon lab report --help", len(args))}
 			}
-			r, err := report.Build(args[0])
-			if err != nil {
-				return err
-			}
-			if err := printResult(cmd, g, r); err != nil {
+			if err := rebuild(cmd, g, args[0]); err != nil {
 				return err
 			}
 			fmt.Fprintf(os.Stderr, "report: %s\n", lab.Outcome{Dir: args[0]}.Report())

@@ -90,7 +90,7 @@ func dryRun(ctx context.Context, g *global, f planFlags, args []string) (tick.Ti
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "tenon: as this user tenon run would write nothing (%v); this is for root\n", err)
 	}
-	workloads, c, err := f.asked(tree, root, args)
+	workloads, c, err := f.asked(ctx, tree, root, args)
 	if err != nil {
 		return none, err
 	}
@@ -102,6 +102,7 @@ func dryRun(ctx context.Context, g *global, f planFlags, args []string) (tick.Ti
 	for _, w := range workloads {
 		h.Manage(w)
 	}
+	h.Show(policy.Files(c, workloads))
 	a := &agent.Agent{Host: h, DryRun: true, Config: c}
 	if c.Suppress.Enable {
 		if _, err := a.Step(ctx); err != nil {
@@ -113,7 +114,7 @@ func dryRun(ctx context.Context, g *global, f planFlags, args []string) (tick.Ti
 }
 
 // asked is what the flags are about, and under which policies.
-func (f planFlags) asked(tree *cgroup.Tree, root node.CgroupPath, args []string) ([]node.Workload, policy.Config, error) {
+func (f planFlags) asked(ctx context.Context, tree *cgroup.Tree, root node.CgroupPath, args []string) ([]node.Workload, policy.Config, error) {
 	if f.config == "" {
 		all, err := f.workloads(tree, root, args)
 		return all, policy.Config{
@@ -129,7 +130,11 @@ func (f planFlags) asked(tree *cgroup.Tree, root node.CgroupPath, args []string)
 	if err != nil {
 		return nil, policy.Config{}, err
 	}
-	all, remarks := daemon.Workloads(c.Rules, tree, paths)
+	containers, err := daemon.Containers(ctx, c.Rules, c.ContainerSockets, paths)
+	if err != nil {
+		return nil, policy.Config{}, err
+	}
+	all, remarks := daemon.Workloads(c.Rules, tree, paths, containers)
 	for _, r := range append(c.Notices, remarks...) {
 		fmt.Fprintln(os.Stderr, "tenon: "+r)
 	}
@@ -224,10 +229,12 @@ type planned struct {
 type plannedStep struct {
 	Cgroup node.CgroupPath `json:"cgroup"`
 	File   node.File       `json:"file"`
-	From   *string         `json:"from"` // null: the cgroup does not exist yet, or cannot be read
-	To     string          `json:"to"`
-	Policy string          `json:"policy"`
-	Reason string          `json:"reason"`
+	// Control is a control group of resctrl; empty for a cgroup.
+	Control string  `json:"resctrl,omitempty"`
+	From    *string `json:"from"` // null: the cgroup does not exist yet, or cannot be read
+	To      string  `json:"to"`
+	Policy  string  `json:"policy"`
+	Reason  string  `json:"reason"`
 
 	line string
 }
@@ -236,7 +243,7 @@ func planOf(t tick.Tick) planned {
 	p := planned{Workloads: t.Snapshot.Workloads, Steps: []plannedStep{}}
 	for _, o := range t.Done {
 		s := plannedStep{
-			Cgroup: o.Step.Knob.Cgroup, File: o.Step.Knob.File, To: o.Step.To.String(),
+			Cgroup: o.Step.Knob.Cgroup, File: o.Step.Knob.File, Control: o.Step.Knob.Control, To: o.Step.To.String(),
 			Policy: o.Step.Owner, Reason: o.Step.Reason, line: o.Step.String(),
 		}
 		if o.Step.From != nil {

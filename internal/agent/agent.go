@@ -41,8 +41,8 @@ type Agent struct {
 // Step turns the loop once. A failed step does not stop the others: it is
 // reported, and the next snapshot tells the truth.
 func (a *Agent) Step(ctx context.Context) (tick.Tick, error) {
-	var t tick.Tick
 	start := time.Now()
+	t := tick.Tick{Begun: start}
 	s, err := a.Host.Snapshot(ctx)
 	if err != nil {
 		return t, fmt.Errorf("read the node: %w", err)
@@ -51,6 +51,7 @@ func (a *Agent) Step(ctx context.Context) (tick.Tick, error) {
 
 	start = time.Now()
 	a.state, t.Wants = policy.Decide(a.Config, a.state, s)
+	t.Batch, t.Missed = a.state.Batch.Offer, a.state.Missed()
 	steps := plan.Bound(plan.Diff(s.Knobs, t.Wants), a.MaxSteps)
 	t.Decide = time.Since(start)
 
@@ -69,35 +70,88 @@ func (a *Agent) Step(ctx context.Context) (tick.Tick, error) {
 	return t, errors.Join(errs...)
 }
 
-// minGap is the least time between two turns: events in a storm share a turn.
-const minGap = 20 * time.Millisecond
-
 // Run turns the loop every Period, and at once when wake says that something
-// happened, until ctx ends. It hands each turn to observe and returns ctx's
-// error. A nil wake never fires.
-func (a *Agent) Run(ctx context.Context, wake <-chan struct{}, observe func(tick.Tick, error)) error {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+// happened, until ctx ends. Events that come during a turn or in the gap after
+// it are those of the next one, and one that says that work waits is looked at
+// again soon, if the use since the turn before was that of a long time. It
+// hands each turn to observe and returns ctx's error. A nil wake never fires;
+// who sends must stop with ctx.
+func (a *Agent) Run(ctx context.Context, wake <-chan tick.Event, observe func(tick.Tick, error)) error {
+	due := time.NewTimer(0)
+	defer due.Stop()
+	var waiting []tick.Event
+	var pace pace
+	before := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-timer.C:
-		case <-wake:
+		case <-due.C:
+		case e := <-wake:
+			waiting = tick.Join(waiting, e)
 		}
-		begun := time.Now()
+		waiting = drain(wake, waiting)
 		t, err := a.Step(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		t.Events = waiting
 		observe(t, err)
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Until(begun.Add(minGap))):
+		waiting = nil
+		if pace.storm == 0 && t.Begun.Sub(before) >= longWindow {
+			waiting = again(t.Events)
 		}
-		timer.Reset(max(time.Until(begun.Add(a.Period)), 0))
+		before = t.Begun
+		gap := pace.turned(time.Since(t.Begun), a.Period, len(t.Done) > 0)
+		rest := time.NewTimer(time.Until(t.Begun.Add(gap)))
+		came := false
+		for resting := true; resting; {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case e := <-wake:
+				came, waiting = true, tick.Join(waiting, e)
+			case <-rest.C:
+				resting = false
+			}
+		}
+		pace.rested(came)
+		wait := time.Until(t.Begun.Add(a.Period))
+		if len(waiting) > 0 {
+			wait = 0
+		}
+		due.Reset(max(wait, 0))
 	}
+}
+
+// longWindow is the time since the turn before from which on the use in it
+// says little of the moment.
+const longWindow = 100 * time.Millisecond
+
+// again returns the events of a turn that the next should look at too: rates
+// since this turn will be those of the moment.
+func again(events []tick.Event) []tick.Event {
+	var same []tick.Event
+	for _, e := range events {
+		if !e.Again && (e.Kind == tick.EventDelay || e.Kind == tick.EventPressure) {
+			e.More, e.Again = 0, true
+			same = append(same, e)
+		}
+	}
+	return same
+}
+
+// drain takes what is there to be taken.
+func drain(wake <-chan tick.Event, waiting []tick.Event) []tick.Event {
+	for range cap(wake) {
+		select {
+		case e := <-wake:
+			waiting = tick.Join(waiting, e)
+		default:
+			return waiting
+		}
+	}
+	return waiting
 }
 
 // State is what the policies remember, and Resume hands it to the agent that

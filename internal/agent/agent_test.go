@@ -19,10 +19,12 @@ type memory struct {
 	snap   node.Snapshot
 	refuse map[node.Knob]error
 	blind  error
+	slow   time.Duration // to read
 	writes int
 }
 
 func (m *memory) Snapshot(context.Context) (node.Snapshot, error) {
+	time.Sleep(m.slow)
 	m.snap.At = m.snap.At.Add(time.Second)
 	return m.snap, m.blind
 }
@@ -109,34 +111,110 @@ func TestRunTurnsUntilItIsStopped(t *testing.T) {
 	})
 }
 
+// beat turns the loop of an agent with a long period until the given time, and
+// returns its turns. send is told when the loop has begun.
+func beat(t *testing.T, h *memory, until time.Duration, send func(wake chan<- tick.Event)) (turns []tick.Tick, begun time.Time) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), until)
+	defer stop()
+	wake := make(chan tick.Event, 16)
+	begun = time.Now()
+	go send(wake)
+	_ = (&Agent{Host: h, Period: time.Minute}).Run(ctx, wake, func(turn tick.Tick, _ error) { turns = append(turns, turn) })
+	return turns, begun
+}
+
+func delayOf(id node.WorkloadID) tick.Event {
+	return tick.Event{At: time.Now(), Kind: tick.EventDelay, Workload: id}
+}
+
 func TestAnEventTurnsTheLoopAtOnceAndAStormSharesATurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, stop := context.WithCancel(t.Context())
-		wake := make(chan struct{}, 1)
-		var at []time.Duration
-		begun := time.Now()
-		go func() {
+		const storm = 10 * time.Second
+		sent := 0
+		turns, begun := beat(t, colocated(), 50*time.Second, func(wake chan<- tick.Event) {
 			time.Sleep(300 * time.Millisecond)
-			for range 100 {
-				select {
-				case wake <- struct{}{}:
-				default:
-				}
+			for range storm / time.Millisecond {
+				wake <- delayOf("web")
+				sent++
 				time.Sleep(time.Millisecond)
 			}
-		}()
-		_ = (&Agent{Host: colocated(), Period: time.Minute}).Run(ctx, wake, func(tick.Tick, error) {
-			if at = append(at, time.Since(begun)); time.Since(begun) > time.Second {
-				stop()
-			}
+			time.Sleep(20 * time.Second)
+			wake <- delayOf("web")
+			sent++
 		})
-		// One turn at the start, one at the first event, one each minGap of
-		// the storm of 100 ms, and the next when the period has passed.
-		if len(at) < 3 || at[0] != 0 || at[1] != 300*time.Millisecond {
-			t.Fatalf("turns at %v", at)
+		if len(turns) < 8 || len(turns[0].Events) != 0 || turns[1].Begun.Sub(begun) != 300*time.Millisecond {
+			t.Fatalf("%d turns, the second at %v", len(turns), turns[1].Begun.Sub(begun))
 		}
-		if storm := len(at) - 2; storm > int(100*time.Millisecond/minGap)+1 {
-			t.Errorf("%d turns in a storm of 100 ms: %v", storm, at)
+		told := 0
+		for i, turn := range turns {
+			if len(turn.Events) > 1 {
+				t.Errorf("turn %d has %v", i, turn.Events)
+			}
+			for _, e := range turn.Events {
+				told += e.Count()
+				if wait := turn.Begun.Sub(e.At); wait > idleGap+minGap {
+					t.Errorf("an event waited %v", wait)
+				}
+			}
+			if i > 0 && turn.Begun.Sub(turns[i-1].Begun) < minGap {
+				t.Errorf("turns %v apart", turn.Begun.Sub(turns[i-1].Begun))
+			}
+		}
+		if told != sent {
+			t.Errorf("%d of %d events were told", told, sent)
+		}
+		// A storm in which nothing is to be done is looked at ever more seldom.
+		if most := int(storm/idleGap) + idleTurns + 3; len(turns) > most {
+			t.Errorf("%d turns, want at most %d", len(turns), most)
+		}
+		// One that comes alone is answered at once, and once more with rates of
+		// the moment.
+		last := turns[len(turns)-2:]
+		if at := last[0].Events[0].At; last[0].Begun != at || !last[1].Events[0].Again || last[1].Begun != at.Add(minGap) {
+			t.Errorf("after the storm an event of %v has turns at %v and %v", at, last[0].Begun, last[1].Begun)
 		}
 	})
+}
+
+func TestEventsOfATurnThatGoesOnAreThoseOfTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := colocated()
+		h.slow = 50 * time.Millisecond
+		turns, _ := beat(t, h, time.Second, func(wake chan<- tick.Event) {
+			time.Sleep(10 * time.Millisecond) // within the first turn
+			for _, id := range []node.WorkloadID{"web", "api", "web"} {
+				wake <- delayOf(id)
+			}
+		})
+		var got []tick.Event
+		for _, turn := range turns {
+			got = append(got, turn.Events...)
+		}
+		if len(turns) < 2 || len(turns[0].Events) != 0 || len(got) != 2 || got[0].Workload != "web" || got[0].More+got[1].More != 1 {
+			t.Errorf("%d turns with %v", len(turns), got)
+		}
+	})
+}
+
+func TestTheTurnsOfAStormRestForLongerThanTheyTake(t *testing.T) {
+	for name, c := range map[string]struct {
+		pace         pace
+		took, period time.Duration
+		wrote        bool
+		want         time.Duration
+	}{
+		"no storm":                      {pace{}, time.Millisecond, time.Second, false, minGap},
+		"its second turn":               {pace{storm: 1}, time.Millisecond, time.Second, false, 2 * minGap},
+		"later":                         {pace{storm: 50}, time.Millisecond, time.Second, true, maxGap},
+		"a big node":                    {pace{storm: 50}, 10 * time.Millisecond, time.Second, true, 210 * time.Millisecond},
+		"never later than the period":   {pace{storm: 50}, 90 * time.Millisecond, time.Second, true, time.Second},
+		"nothing to write for long":     {pace{storm: 50, idle: idleTurns}, time.Millisecond, time.Second, false, idleGap},
+		"nothing, but a shorter period": {pace{storm: 50, idle: idleTurns}, time.Millisecond, 100 * time.Millisecond, false, 100 * time.Millisecond},
+		"something to write again":      {pace{storm: 50, idle: idleTurns}, time.Millisecond, time.Second, true, maxGap},
+	} {
+		if got := c.pace.turned(c.took, c.period, c.wrote); got != c.want {
+			t.Errorf("%s: the gap is %v, want %v", name, got, c.want)
+		}
+	}
 }

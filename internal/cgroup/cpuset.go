@@ -15,8 +15,10 @@ func (t *Tree) ReadCPUs(path string) (unit.CPUSet, error) {
 
 // WriteCPUs writes cpuset.cpus. On v1 a group must stay within its parent
 // (EACCES), must hold its children (EBUSY), and may not lose its last CPU
-// while it has tasks (ENOSPC). v2 accepts all this. A CPU that the kernel
-// cannot have gives ERANGE.
+// while it has tasks (ENOSPC). Of this v2 refuses the last alone, for tasks
+// below the group, too: a set that was empty, all of the parent's, cannot be
+// emptied again as long as there are any. A CPU that the kernel cannot have
+// gives ERANGE.
 func (t *Tree) WriteCPUs(path string, cpus unit.CPUSet) error {
 	return t.write(cpuset, path, "cpuset.cpus", cpus.String())
 }
@@ -27,6 +29,16 @@ func (t *Tree) EffectiveCPUs(path string) (unit.CPUSet, error) {
 	file := "cpuset.cpus.effective"
 	if t.VersionOf(cpuset) == 1 {
 		file = "cpuset.effective_cpus"
+	}
+	return read(t, cpuset, path, file, unit.ParseCPUSet)
+}
+
+// EffectiveMems reads the memory nodes that tasks of the group may use
+// (cpuset.mems.effective; v1: cpuset.effective_mems).
+func (t *Tree) EffectiveMems(path string) (unit.CPUSet, error) {
+	file := "cpuset.mems.effective"
+	if t.VersionOf(cpuset) == 1 {
+		file = "cpuset.effective_mems"
 	}
 	return read(t, cpuset, path, file, unit.ParseCPUSet)
 }

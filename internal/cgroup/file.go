@@ -3,38 +3,44 @@ package cgroup
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 )
 
 // readFile reads a pseudo file. Its size is reported as 0, so the buffer is
 // big enough to get nearly every file in one go, at one moment.
 func readFile(path string) (string, error) {
-	f, err := os.Open(path)
+	fd, err := openFile(path)
 	if err != nil {
-		return "", err
+		return "", &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	defer f.Close()
-	buf := make([]byte, 0, 16<<10)
+	defer syscall.Close(fd)
+	lent := buffers.Get().(*[]byte)
+	defer buffers.Put(lent)
+	buf := (*lent)[:0]
 	for {
-		n, err := f.Read(buf[len(buf):cap(buf)])
-		buf = buf[:len(buf)+n]
-		if err == io.EOF {
+		n, err := syscall.Read(fd, buf[len(buf):cap(buf)])
+		switch {
+		case err == syscall.EINTR:
+			continue
+		case err != nil:
+			return "", &os.PathError{Op: "read", Path: path, Err: err}
+		case n == 0:
 			return string(buf), nil
 		}
-		if err != nil {
-			return "", err
-		}
-		if len(buf) == cap(buf) {
+		if buf = buf[:len(buf)+n]; len(buf) == cap(buf) {
 			buf = append(buf, 0)[:len(buf)]
 		}
 	}
 }
+
+// buffers are lent to readFile: the text is small, and copied out of them.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 16<<10); return &b }}
 
 // read returns the text of a file of a group, without trailing newline.
 func (h *hierarchy) read(path, file string) (string, error) {
@@ -47,6 +53,28 @@ func (h *hierarchy) read(path, file string) (string, error) {
 		return "", fmt.Errorf("read %s in %s: %w", file, shown(path), cause(dir, err))
 	}
 	return strings.TrimSuffix(text, "\n"), nil
+}
+
+// readValue is read for a file that the kernel makes in one piece, which is
+// every file but the lists of processes: see readWhole.
+func (h *hierarchy) readValue(path, file string) (string, error) {
+	dir, err := h.dir(path)
+	if err != nil {
+		return "", err
+	}
+	fd, err := openFile(dir + "/" + file)
+	if err != nil {
+		return h.read(path, file) // says what is wrong
+	}
+	defer syscall.Close(fd)
+	lent := buffers.Get().(*[]byte)
+	defer buffers.Put(lent)
+	buf := (*lent)[:cap(*lent)]
+	n, err := readWhole(fd, buf)
+	if err != nil {
+		return h.read(path, file)
+	}
+	return strings.TrimSuffix(string(buf[:n]), "\n"), nil
 }
 
 // write writes a value to a file of a group with one system call, as the
@@ -77,7 +105,7 @@ func read[T any](t *Tree, controller, path, file string, parse func(string) (T, 
 	if err != nil {
 		return zero, fmt.Errorf("read %s in %s: %w", file, shown(path), err)
 	}
-	text, err := h.read(path, file)
+	text, err := h.readValue(path, file)
 	if err != nil {
 		return zero, err
 	}

@@ -80,3 +80,27 @@ func FuzzParseProcs(f *testing.F) {
 		}
 	})
 }
+
+func FuzzParseMemoryUse(f *testing.F) {
+	f.Add("anon 100\ninactive_file 120\nworkingset_refault_file 9223372036854775807\nworkingset_refault_anon 9223372036854775807\n")
+	f.Add("total_inactive_file 200\ntotal_workingset_refault 100")
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, version := range []int{1, 2} {
+			if u, _ := parseMemoryUse(text, version); u.InactiveFile < 0 || u.Refaults < 0 {
+				t.Errorf("negative: %+v", u)
+			}
+		}
+	})
+}
+
+func FuzzParseIOUse(f *testing.F) {
+	f.Add("8:16 rbytes=1459200 wbytes=314773504 rios=192 wios=353 dbytes=0 dios=0\n8:0\n")
+	f.Add("8:16 Read 9223372036854775807\n8:0 Read 1\nTotal 1\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, parse := range []func(string) (IOUse, error){parseIOUse, v1ParseIOUse} {
+			if u, err := parse(text); err == nil && (u.Read < 0 || u.Written < 0) {
+				t.Errorf("negative: %+v", u)
+			}
+		}
+	})
+}

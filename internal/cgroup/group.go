@@ -16,7 +16,7 @@ import (
 const removeWait = 2 * time.Second
 
 // Make makes a group and its missing ancestors in every hierarchy. On v2 the
-// ancestors enable cpu, cpuset, memory and pids for it as far as the kernel
+// ancestors enable cpu, cpuset, memory, pids and io for it as far as the kernel
 // lets them: a group without a controller lacks its files. On v1 a new group
 // gets the CPUs and memory nodes of its parent, without which no task could
 // enter. An existing group is left as it is. If it fails, what it made is
@@ -69,7 +69,7 @@ func (h *hierarchy) makeAll(path string) (made []string, err error) {
 // own; EACCES: it is not delegated to us) shows later as a missing file.
 func (h *hierarchy) enableControllers(path string) {
 	enabled, _ := h.read(path, "cgroup.subtree_control")
-	for _, c := range []string{cpu, cpuset, memory, pids} {
+	for _, c := range []string{cpu, cpuset, memory, pids, block} {
 		if !slices.Contains(strings.Fields(enabled), c) {
 			_ = h.write(path, "cgroup.subtree_control", "+"+c)
 		}

@@ -109,6 +109,10 @@ type MemoryStat struct {
 	File                     unit.Bytes // page cache, with shared memory
 	ActiveFile, InactiveFile unit.Bytes // by how likely it is reclaimed
 	PageFaults, MajorFaults  int64
+	// Refaults is how many pages, of files and of anonymous memory, came back
+	// soon after they had been reclaimed (workingset_refault; by kind since
+	// Linux 5.9).
+	Refaults int64
 }
 
 // MemoryStat reads memory.stat. On v1 it reads the lines total_…, which hold
@@ -137,6 +141,7 @@ func memoryStat(text, prefix, anon, file string) (MemoryStat, error) {
 		Anon: unit.Bytes(m[prefix+anon]), File: unit.Bytes(m[prefix+file]),
 		ActiveFile: unit.Bytes(m[prefix+"active_file"]), InactiveFile: unit.Bytes(m[prefix+"inactive_file"]),
 		PageFaults: m[prefix+"pgfault"], MajorFaults: m[prefix+"pgmajfault"],
+		Refaults: m[prefix+"workingset_refault"] + m[prefix+"workingset_refault_file"] + m[prefix+"workingset_refault_anon"],
 	}, nil
 }
 

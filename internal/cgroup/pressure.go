@@ -15,7 +15,7 @@ func (t *Tree) Pressure(path, resource string) (unit.Pressure, error) {
 	if h.version == 1 {
 		return unit.Pressure{}, fmt.Errorf("read %s in %s: cgroup v1 has no pressure: %w", file, shown(path), ErrUnsupported)
 	}
-	text, err := h.read(path, file)
+	text, err := h.readValue(path, file)
 	if err != nil {
 		return unit.Pressure{}, err
 	}

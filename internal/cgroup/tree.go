@@ -30,9 +30,23 @@ const (
 	cpuset  = "cpuset"
 	memory  = "memory"
 	pids    = "pids"
+	block   = "io"      // blkio on v1
+	freezer = "freezer" // v1 only: v2 freezes without a controller
 )
 
-var controllers = []string{cpu, cpuacct, cpuset, memory, pids}
+var controllers = []string{cpu, cpuacct, cpuset, memory, pids, block, freezer}
+
+// Controllers lists the controllers that Tenon uses, by their names on v2.
+func Controllers() []string { return slices.Clone(controllers) }
+
+// ControllerIn is what a version of cgroups calls a controller, as in
+// /proc/PID/cgroup.
+func ControllerIn(version int, controller string) string {
+	if version == 1 && controller == block {
+		return "blkio"
+	}
+	return controller
+}
 
 // A Tree is the cgroup file system of a node: one v2 hierarchy, several v1
 // hierarchies, or a mix. It holds no state but where they are mounted.

@@ -68,6 +68,8 @@ cpuset cpu io memory hugetlb pids rdma misc
 34 31 0:31 / ROOT/cpuset rw,relatime - cgroup cgroup rw,cpuset
 35 31 0:32 / ROOT/memory rw,relatime - cgroup cgroup rw,memory
 39 31 0:36 / ROOT/pids rw,relatime - cgroup cgroup rw,pids
+40 31 0:37 / ROOT/blkio rw,relatime - cgroup cgroup rw,blkio
+41 31 0:38 / ROOT/freezer rw,relatime - cgroup cgroup rw,freezer
 `
 )
 
@@ -82,7 +84,10 @@ func TestEachControllerIsFoundWhereItLives(t *testing.T) {
 		want    map[string]place
 	}{
 		"v2 alone": {onlyV2, 2, map[string]place{
-			"cpu": {2, "v2"}, "cpuacct": {2, "v2"}, "cpuset": {2, "v2"}, "memory": {2, "v2"}, "pids": {2, "v2"},
+			"cpu": {2, "v2"}, "cpuacct": {2, "v2"}, "cpuset": {2, "v2"}, "memory": {2, "v2"}, "pids": {2, "v2"}, "io": {2, "v2"},
+		}},
+		"v1 alone": {onlyV1, 1, map[string]place{
+			"cpu": {1, "cpu"}, "cpuacct": {1, "cpuacct"}, "cpuset": {1, "cpuset"}, "memory": {1, "memory"}, "pids": {1, "pids"}, "io": {1, "blkio"}, "freezer": {1, "freezer"},
 		}},
 		"v1 with an empty v2 tree": {`
 -- proc/self/mountinfo --
@@ -200,6 +205,8 @@ func TestMakeFillsNewV1CPUSetsFromTheirParent(t *testing.T) {
 -- cpuacct/tasks --
 -- memory/tasks --
 -- pids/tasks --
+-- blkio/tasks --
+-- freezer/tasks --
 `)
 	// The kernel would make the files; a directory does not. So Make stops at
 	// the first value it has to write, which shows that it wants to.
@@ -227,14 +234,14 @@ func TestMakeEnablesControllersOfTheAncestors(t *testing.T) {
 	tree := fixture(t, onlyV2+`-- v2/cgroup.subtree_control --
 cpu memory
 -- v2/a/cgroup.subtree_control --
-cpu cpuset memory pids
+cpu cpuset io memory pids
 -- v2/a/b/cgroup.subtree_control --
 `)
 	if err := tree.Make("a/b/c"); err != nil {
 		t.Fatal(err)
 	}
 	// A regular file keeps the last write.
-	for path, want := range map[string]string{"": "+pids", "a": "cpu cpuset memory pids", "a/b": "+pids"} {
+	for path, want := range map[string]string{"": "+io", "a": "cpu cpuset io memory pids", "a/b": "+io"} {
 		if got := content(t, tree, cpu, path, "cgroup.subtree_control"); got != want {
 			t.Errorf("subtree_control of %q: %q, want %q", path, got, want)
 		}

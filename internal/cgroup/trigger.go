@@ -1,7 +1,6 @@
 package cgroup
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -17,15 +16,13 @@ const maxWindow = 10 * time.Second
 // A Trigger tells as soon as tasks have waited too long for a resource. The
 // kernel looks ten times in a window while any task waits, and tells at most
 // once in a window (Documentation/accounting/psi.rst, "Monitoring for
-// pressure thresholds", Linux 5.2). It takes a thread that sleeps.
+// pressure thresholds", Linux 5.2). For each group that has triggers, it keeps
+// a thread of its own for that.
 type Trigger struct {
 	pressure int // the open pressure file, whose close ends the trigger
-	stop     int // an eventfd
 	fired    chan struct{}
-	ended    chan struct{}
+	ended    bool
 	why      error // why it ended by itself
-
-	closing sync.Once
 }
 
 // Trigger makes a trigger for a group: it fires when the times in a window in
@@ -83,12 +80,10 @@ func newTrigger(file string, stall, window time.Duration) (*Trigger, error) {
 	if _, err := unix.Write(pressure, []byte(text)); err != nil {
 		return nil, errors.Join(err, unix.Close(pressure))
 	}
-	stop, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	if err != nil {
+	tr := &Trigger{pressure: pressure, fired: make(chan struct{}, 1)}
+	if err := triggers.add(tr); err != nil {
 		return nil, errors.Join(err, unix.Close(pressure))
 	}
-	tr := &Trigger{pressure: pressure, stop: stop, fired: make(chan struct{}, 1), ended: make(chan struct{})}
-	go tr.run()
 	return tr, nil
 }
 
@@ -99,45 +94,99 @@ func (tr *Trigger) Fired() <-chan struct{} { return tr.fired }
 // Err returns why the trigger has ended by itself: ErrGone, as the group has
 // been removed. It is nil before that and after Close.
 func (tr *Trigger) Err() error {
-	select {
-	case <-tr.ended:
-		return tr.why
-	default:
-		return nil
-	}
+	triggers.mu.Lock()
+	defer triggers.mu.Unlock()
+	return tr.why
 }
 
 // Close ends the trigger, also one that has ended by itself.
 func (tr *Trigger) Close() {
-	tr.closing.Do(func() {
-		_, _ = unix.Write(tr.stop, binary.NativeEndian.AppendUint64(nil, 1))
-		<-tr.ended
-		_ = unix.Close(tr.stop)
-	})
+	triggers.mu.Lock()
+	defer triggers.mu.Unlock()
+	tr.end(nil)
 }
 
-func (tr *Trigger) run() {
-	defer close(tr.fired)
-	defer close(tr.ended)
-	defer unix.Close(tr.pressure)
-	files := []unix.PollFd{{Fd: int32(tr.pressure), Events: unix.POLLPRI}, {Fd: int32(tr.stop), Events: unix.POLLIN}}
+// end closes a trigger that has not ended; triggers.mu is held. To close the
+// file also takes it out of the poller.
+func (tr *Trigger) end(why error) {
+	if tr.ended {
+		return
+	}
+	tr.ended, tr.why = true, why
+	_ = unix.Close(tr.pressure)
+	close(tr.fired)
+}
+
+// triggers waits for all triggers of the process in one thread, which sleeps
+// from the first trigger on.
+var triggers poller
+
+// A poller passes on what the kernel tells of open pressure files.
+type poller struct {
+	mu    sync.Mutex // also guards all triggers
+	epoll int
+	of    map[int32]*Trigger // by number, which is never used again; nil: not begun
+	last  int32
+}
+
+func (p *poller) add(tr *Trigger) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.of == nil {
+		epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+		if err != nil {
+			return fmt.Errorf("wait for pressure: %w", err)
+		}
+		p.epoll, p.of = epoll, map[int32]*Trigger{}
+		go p.run()
+	}
+	p.last++
+	if err := unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, tr.pressure, &unix.EpollEvent{Events: unix.EPOLLPRI, Fd: p.last}); err != nil {
+		return fmt.Errorf("wait for pressure: %w", err)
+	}
+	for n, old := range p.of {
+		if old.ended {
+			delete(p.of, n)
+		}
+	}
+	p.of[p.last] = tr
+	return nil
+}
+
+func (p *poller) run() {
+	events := make([]unix.EpollEvent, 16)
 	for {
-		_, err := unix.Poll(files, -1)
-		switch {
-		case errors.Is(err, unix.EINTR):
-			continue
-		case err != nil:
-			tr.why = fmt.Errorf("poll a pressure file: %w", err)
-			return
-		case files[1].Revents != 0:
-			return
-		case files[0].Revents&unix.POLLPRI == 0 || files[0].Revents&unix.POLLERR != 0:
-			tr.why = ErrGone
+		n, err := unix.EpollWait(p.epoll, events, -1)
+		p.mu.Lock()
+		for _, e := range events[:max(n, 0)] {
+			p.tell(e)
+		}
+		if err != nil && !errors.Is(err, unix.EINTR) { // there is no such error of a file that is open
+			for _, tr := range p.of {
+				tr.end(fmt.Errorf("wait for pressure: %w", err))
+			}
+			_ = unix.Close(p.epoll)
+			p.of = nil
+			p.mu.Unlock()
 			return
 		}
-		select {
-		case tr.fired <- struct{}{}:
-		default:
-		}
+		p.mu.Unlock()
+	}
+}
+
+// tell passes on one event; p.mu is held.
+func (p *poller) tell(e unix.EpollEvent) {
+	tr := p.of[e.Fd]
+	if tr == nil || tr.ended {
+		return
+	}
+	if e.Events&unix.EPOLLERR != 0 || e.Events&unix.EPOLLPRI == 0 {
+		tr.end(ErrGone)
+		delete(p.of, e.Fd)
+		return
+	}
+	select {
+	case tr.fired <- struct{}{}:
+	default:
 	}
 }

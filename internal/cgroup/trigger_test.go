@@ -3,6 +3,7 @@ package cgroup
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -14,13 +15,27 @@ import (
 
 func TestTriggerAsksInMicrosecondsAndEndsWithClose(t *testing.T) {
 	const ms = time.Millisecond
-	tree := fixture(t, onlyV2+"-- v2/a/memory.pressure --\n")
+	tree := fixture(t, onlyV2+"-- v2/a/cpu.stat --\n")
+	dir, err := tree.Dir(cpu, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "memory.pressure")
+	if err := syscall.Mkfifo(file, 0o600); err != nil { // of a plain file nobody can be told
+		t.Fatal(err)
+	}
+	asked, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer asked.Close()
 	tr, err := tree.Trigger("a", "memory", 50*ms, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := content(t, tree, cpu, "a", "memory.pressure"); got != "some 50000 1000000" {
-		t.Errorf("asked for %q", got)
+	text := make([]byte, 64)
+	if n, err := asked.Read(text); err != nil || string(text[:n]) != "some 50000 1000000\n" {
+		t.Errorf("asked for %q, %v", text[:n], err)
 	}
 	tr.Close()
 	tr.Close()

@@ -3,6 +3,7 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 	"time"
@@ -14,32 +15,51 @@ import (
 type CPUUse struct {
 	Usage     time.Duration // CPU time of the group and of all below it
 	Throttled time.Duration // by a quota, summed over CPUs
+	// Periods is in how many periods of its quota the group ran, and
+	// ThrottledPeriods in how many of them it was throttled.
+	Periods, ThrottledPeriods int64
 }
 
 // CPUUse reads cpu.stat (v1: cpuacct.usage and cpu.stat), and of these only
-// what it returns: CPUStat is for the rest.
+// what it returns: CPUStat is for the rest. What is counted of a quota is 0
+// where the kernel has none (CONFIG_CFS_BANDWIDTH).
 func (t *Tree) CPUUse(path string) (CPUUse, error) {
-	usageUnit, throttledKey, throttledUnit := time.Microsecond, "throttled_usec", time.Microsecond
-	var u CPUUse
 	text, err := t.counter(cpu, path, "cpu.stat")
 	if err != nil {
 		return CPUUse{}, err
 	}
-	if t.VersionOf(cpu) == 1 {
-		usageUnit, throttledKey, throttledUnit = time.Nanosecond, "throttled_time", time.Nanosecond
-		usage, err := t.counter(cpuacct, path, "cpuacct.usage")
-		if err != nil {
-			return CPUUse{}, err
+	u, used := CPUUse{}, false
+	for key, n := range flat(text) {
+		switch key {
+		case "usage_usec":
+			u.Usage, used = microsecondsOf(n), true
+		case "nr_periods":
+			u.Periods = n
+		case "nr_throttled":
+			u.ThrottledPeriods = n
+		case "throttled_usec":
+			u.Throttled = microsecondsOf(n)
+		case "throttled_time": // v1
+			u.Throttled = time.Duration(n)
 		}
-		text += "\nusage_usec " + strings.TrimSpace(usage)
 	}
-	usage, ok := flatValue(text, "usage_usec")
-	if !ok {
+	if t.VersionOf(cpu) == 1 {
+		u.Usage, err = t.v1CPUUsage(path)
+		return u, err
+	}
+	if !used {
 		return CPUUse{}, fmt.Errorf("parse cpu.stat in %s: no usage_usec", shown(path))
 	}
-	throttled, _ := flatValue(text, throttledKey) // absent without CONFIG_CFS_BANDWIDTH
-	u.Usage, u.Throttled = time.Duration(usage)*usageUnit, time.Duration(throttled)*throttledUnit
 	return u, nil
+}
+
+// CPUUsage reads the CPU time of CPUUse alone: on v1 that is one file of two.
+func (t *Tree) CPUUsage(path string) (time.Duration, error) {
+	if t.VersionOf(cpu) == 1 {
+		return t.v1CPUUsage(path)
+	}
+	u, err := t.CPUUse(path)
+	return u.Usage, err
 }
 
 // UsagePerCPU reads the CPU time that the group and all below it have used on
@@ -84,15 +104,22 @@ func (t *Tree) counter(controller, path, file string) (string, error) {
 	return h.counter(path, file)
 }
 
-// flatValue returns the number of one line of a flat keyed file.
-func flatValue(text, key string) (int64, bool) {
-	for line := range strings.Lines(text) {
-		name, value, found := strings.Cut(strings.TrimSpace(line), " ")
-		if !found || name != key {
-			continue
+// flat lists the lines of a flat keyed file, without those that are no name
+// and number.
+func flat(text string) iter.Seq2[string, int64] {
+	return func(yield func(string, int64) bool) {
+		for len(text) > 0 {
+			line := text
+			if end := strings.IndexByte(text, '\n'); end >= 0 {
+				line, text = text[:end], text[end+1:]
+			} else {
+				text = ""
+			}
+			name, value, _ := strings.Cut(line, " ")
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err == nil && n >= 0 && !yield(name, n) {
+				return
+			}
 		}
-		n, err := parseCount(value)
-		return n, err == nil
 	}
-	return 0, false
 }

@@ -2,8 +2,11 @@ package cgroup
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -30,9 +33,19 @@ nr_periods 10
 nr_throttled 4
 throttled_usec 1500
 `)
-	want := CPUUse{Usage: 2500 * time.Millisecond, Throttled: 1500 * time.Microsecond}
+	want := CPUUse{Usage: 2500 * time.Millisecond, Throttled: 1500 * time.Microsecond, Periods: 10, ThrottledPeriods: 4}
 	if got, err := v2.CPUUse("web"); err != nil || got != want {
 		t.Errorf("v2: %+v, %v, want %+v", got, err, want)
+	}
+	v1 := fixture(t, onlyV1+`-- cpu/web/cpu.stat --
+nr_periods 10
+nr_throttled 4
+throttled_time 1500000
+-- cpuacct/web/cpuacct.usage --
+2500000000
+`)
+	if got, err := v1.CPUUse("web"); err != nil || got != want {
+		t.Errorf("v1: %+v, %v, want %+v", got, err, want)
 	}
 	if _, err := v2.UsagePerCPU("web"); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("v2 counts by CPU: %v", err)
@@ -75,5 +88,104 @@ usage_usec 1000000
 	}
 	if len(tree.all) != len(kept.all) || tree.all[0].open != nil {
 		t.Error("KeepOpen changed the tree that it was made from")
+	}
+}
+
+// A text that does not end in a newline, and one that fills the buffer, may
+// have more to come.
+func TestAWholeFileIsRead(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "counter")
+	for text, want := range map[string]error{
+		"": nil, "1": nil, "1\n": nil, "usage_usec 7": nil, "\n\n1\n": nil,
+		strings.Repeat("x", 14) + "\n": nil, strings.Repeat("x", 16): io.ErrShortBuffer,
+		strings.Repeat("x", 15) + "\n": io.ErrShortBuffer, strings.Repeat("x\n", 40): io.ErrShortBuffer,
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		fd, err := openFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var buf [16]byte
+		n, err := readWhole(fd, buf[:])
+		if !errors.Is(err, want) || (want == nil && string(buf[:n]) != text) {
+			t.Errorf("of %q %q was read, %v", text, buf[:n], err)
+		}
+		_ = syscall.Close(fd)
+	}
+	if _, err := openFile(file + "-gone"); err != syscall.ENOENT {
+		t.Errorf("a file that is not there: %v", err)
+	}
+}
+
+func TestMemoryUseIsTheColdCacheAndWhatCameBack(t *testing.T) {
+	v2 := fixture(t, onlyV2+`
+-- v2/web/memory.stat --
+anon 100
+inactive_file 4096
+workingset_refault_anon 3
+workingset_refault_file 4
+-- v2/old/memory.stat --
+inactive_file 4096
+workingset_refault 7
+-- v2/bad/memory.stat --
+anon 100
+`)
+	v1 := fixture(t, onlyV1+`-- memory/web/memory.stat --
+inactive_file 1
+workingset_refault_file 1
+total_inactive_file 4096
+total_workingset_refault_anon 3
+total_workingset_refault_file 4
+`)
+	want := MemoryUse{InactiveFile: 4096, Refaults: 7}
+	for name, got := range map[string]func() (MemoryUse, error){
+		"v2":                  func() (MemoryUse, error) { return v2.MemoryUse("web") },
+		"before Linux 5.9":    func() (MemoryUse, error) { return v2.MemoryUse("old") },
+		"v1 with those below": func() (MemoryUse, error) { return v1.MemoryUse("web") },
+	} {
+		if u, err := got(); err != nil || u != want {
+			t.Errorf("%s: %+v, %v, want %+v", name, u, err, want)
+		}
+	}
+	if u, err := v2.MemoryUse("bad"); err == nil {
+		t.Errorf("without inactive_file: %+v", u)
+	}
+	if _, err := v2.MemoryUse("gone"); !errors.Is(err, ErrGone) {
+		t.Errorf("a group that is not there: %v", err)
+	}
+}
+
+func TestIOUseIsTheSumOverDevices(t *testing.T) {
+	v2 := fixture(t, onlyV2+`
+-- v2/web/io.stat --
+8:16 rbytes=1000 wbytes=20 rios=1 wios=1 dbytes=0 dios=0
+8:0
+253:0 rbytes=500 wbytes=0 rios=1 wios=0 dbytes=0 dios=0
+-- v2/idle/io.stat --
+-- v2/bad/io.stat --
+8:16 rbytes=x
+`)
+	v1 := fixture(t, onlyV1+`-- blkio/web/blkio.throttle.io_service_bytes_recursive --
+8:16 Read 1000
+8:16 Write 20
+8:16 Sync 1020
+8:16 Total 1020
+253:0 Read 500
+253:0 Write 0
+Total 1520
+`)
+	want := IOUse{Read: 1500, Written: 20}
+	for name, tree := range map[string]*Tree{"v2": v2, "v1": v1} {
+		if u, err := tree.IOUse("web"); err != nil || u != want {
+			t.Errorf("%s: %+v, %v, want %+v", name, u, err, want)
+		}
+	}
+	if u, err := v2.IOUse("idle"); err != nil || u != (IOUse{}) {
+		t.Errorf("a group that did no I/O: %+v, %v", u, err)
+	}
+	if u, err := v2.IOUse("bad"); err == nil {
+		t.Errorf("a line that is none: %+v", u)
 	}
 }

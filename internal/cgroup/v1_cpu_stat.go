@@ -2,6 +2,8 @@ package cgroup
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 )
 
@@ -32,4 +34,17 @@ func v1ParseCPUStat(text string) (CPUStat, error) {
 		Periods: m["nr_periods"], NrThrottled: m["nr_throttled"], Throttled: time.Duration(m["throttled_time"]),
 		NrBursts: m["nr_bursts"], Bursts: time.Duration(m["burst_time"]),
 	}, err
+}
+
+// v1CPUUsage reads cpuacct.usage, through a file that may be kept open.
+func (t *Tree) v1CPUUsage(path string) (time.Duration, error) {
+	text, err := t.counter(cpuacct, path, "cpuacct.usage")
+	if err != nil {
+		return 0, err
+	}
+	ns, err := parseCount(strings.TrimSpace(text))
+	if err != nil {
+		return 0, fmt.Errorf("parse cpuacct.usage in %s: %w", shown(path), err)
+	}
+	return time.Duration(ns), nil
 }

@@ -7,7 +7,7 @@ import "slices"
 func (t *Tree) addV1(mounts []mount) {
 	byPoint := map[string]*hierarchy{}
 	for _, c := range controllers {
-		m, ok := pick(mounts, func(m mount) bool { return m.fsType == "cgroup" && slices.Contains(m.options, c) })
+		m, ok := pick(mounts, func(m mount) bool { return m.fsType == "cgroup" && slices.Contains(m.options, ControllerIn(1, c)) })
 		if !ok {
 			continue
 		}

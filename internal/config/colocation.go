@@ -10,23 +10,23 @@ import (
 // Colocation is colocation-config: how much of what others requested or left
 // idle is offered to batch work. Percentages are of the node's capacity.
 type Colocation struct {
-	Enable node.Maybe[bool] `json:"enable,omitzero" later:"false"`
+	Enable node.Maybe[bool] `json:"enable,omitzero"`
 
-	MetricAggregateDurationSeconds node.Maybe[int64]  `json:"metricAggregateDurationSeconds,omitzero" range:"1.." later:""`
-	MetricReportIntervalSeconds    node.Maybe[int64]  `json:"metricReportIntervalSeconds,omitzero" range:"1.." later:""`
+	MetricAggregateDurationSeconds node.Maybe[int64]  `json:"metricAggregateDurationSeconds,omitzero" range:"1.."`
+	MetricReportIntervalSeconds    node.Maybe[int64]  `json:"metricReportIntervalSeconds,omitzero" range:"1.."`
 	MetricAggregatePolicy          Aggregate          `json:"metricAggregatePolicy,omitzero" later:""`
-	MetricMemoryCollectPolicy      node.Maybe[string] `json:"metricMemoryCollectPolicy,omitzero" oneof:"usageWithoutPageCache usageWithHotPageCache usageWithPageCache" later:""`
+	MetricMemoryCollectPolicy      node.Maybe[string] `json:"metricMemoryCollectPolicy,omitzero" oneof:"usageWithoutPageCache usageWithHotPageCache usageWithPageCache"`
 
-	CPUReclaimThresholdPercent    node.Maybe[unit.Percent] `json:"cpuReclaimThresholdPercent,omitzero" range:"0.." later:""`
-	CPUCalculatePolicy            node.Maybe[string]       `json:"cpuCalculatePolicy,omitzero" oneof:"usage maxUsageRequest" later:""`
-	MemoryReclaimThresholdPercent node.Maybe[unit.Percent] `json:"memoryReclaimThresholdPercent,omitzero" range:"0.." later:""`
-	MemoryCalculatePolicy         node.Maybe[string]       `json:"memoryCalculatePolicy,omitzero" oneof:"usage request maxUsageRequest" later:""`
-	BatchCPUThresholdPercent      node.Maybe[unit.Percent] `json:"batchCPUThresholdPercent,omitzero" range:"0.." later:""`
-	BatchMemoryThresholdPercent   node.Maybe[unit.Percent] `json:"batchMemoryThresholdPercent,omitzero" range:"0.." later:""`
+	CPUReclaimThresholdPercent    node.Maybe[unit.Percent] `json:"cpuReclaimThresholdPercent,omitzero" range:"0.."`
+	CPUCalculatePolicy            node.Maybe[string]       `json:"cpuCalculatePolicy,omitzero" oneof:"usage maxUsageRequest"`
+	MemoryReclaimThresholdPercent node.Maybe[unit.Percent] `json:"memoryReclaimThresholdPercent,omitzero" range:"0.."`
+	MemoryCalculatePolicy         node.Maybe[string]       `json:"memoryCalculatePolicy,omitzero" oneof:"usage request maxUsageRequest"`
+	BatchCPUThresholdPercent      node.Maybe[unit.Percent] `json:"batchCPUThresholdPercent,omitzero" range:"0.."`
+	BatchMemoryThresholdPercent   node.Maybe[unit.Percent] `json:"batchMemoryThresholdPercent,omitzero" range:"0.."`
 
-	DegradeTimeMinutes         node.Maybe[int64]   `json:"degradeTimeMinutes,omitzero" range:"1.." later:""`
-	UpdateTimeThresholdSeconds node.Maybe[int64]   `json:"updateTimeThresholdSeconds,omitzero" range:"1.." later:""`
-	ResourceDiffThreshold      node.Maybe[float64] `json:"resourceDiffThreshold,omitzero" range:">0..1" later:""`
+	DegradeTimeMinutes         node.Maybe[int64]   `json:"degradeTimeMinutes,omitzero" range:"1.."`
+	UpdateTimeThresholdSeconds node.Maybe[int64]   `json:"updateTimeThresholdSeconds,omitzero" range:"1.."`
+	ResourceDiffThreshold      node.Maybe[float64] `json:"resourceDiffThreshold,omitzero" range:">0..1"`
 
 	MidCPUThresholdPercent         node.Maybe[unit.Percent] `json:"midCPUThresholdPercent,omitzero" range:"0..100" later:""`
 	MidMemoryThresholdPercent      node.Maybe[unit.Percent] `json:"midMemoryThresholdPercent,omitzero" range:"0..100" later:""`
@@ -35,8 +35,20 @@ type Colocation struct {
 	MidStaticCPUReservedPercent    node.Maybe[unit.Percent] `json:"midStaticCPUReservedPercent,omitzero" range:"0..100" later:""`
 	MidStaticMemoryReservedPercent node.Maybe[unit.Percent] `json:"midStaticMemoryReservedPercent,omitzero" range:"0..100" later:""`
 
+	// Peak is Tenon's own: Koordinator has it as flags of its agent, and does
+	// not read it here.
+	Peak PeakPrediction `json:"peakPrediction,omitzero"`
+
 	// Extensions are others' keys; Tenon has none.
 	Extensions map[string]any `json:"extensions,omitempty" later:""`
+}
+
+// PeakPrediction says whether others are counted by the peak that is expected
+// of them.
+type PeakPrediction struct {
+	Enable              node.Maybe[bool]         `json:"enable,omitzero"`
+	SafetyMarginPercent node.Maybe[unit.Percent] `json:"safetyMarginPercent,omitzero" range:"0..100"`
+	ColdStartMinutes    node.Maybe[int64]        `json:"coldStartMinutes,omitzero" range:"0..10080"`
 }
 
 // Aggregate says over which times use is averaged.

@@ -28,9 +28,14 @@ const defaultPeriod = time.Second
 type Config struct {
 	// Period is how often the loop turns when no event wakes it.
 	Period time.Duration
+	// Signals are what else may turn it.
+	Signals Signals
 	// Rules say which cgroups are managed, and as what. The first that
 	// matches wins; what matches none is never touched.
 	Rules []match.Rule
+	// ContainerSockets are where the container runtimes of the machine answer,
+	// as package container names them; empty: the usual places.
+	ContainerSockets []string
 	// Policy is the strategies, as the policies read them.
 	Policy policy.Config
 	// Notices name what the file asks for and this version does not do. They
@@ -109,11 +114,15 @@ func Parse(data []byte) (Config, []Fault) {
 		return Config{}, faults
 	}
 	c := Config{
-		Period:  f.Period.Or(defaultPeriod),
-		Policy:  f.Policy(),
-		Notices: append(noticesOfRules(f.Rules), f.Notices()...),
+		Period:           f.Period.Or(defaultPeriod),
+		Signals:          f.Signals.signals(),
+		Policy:           f.Policy(),
+		ContainerSockets: f.ContainerSockets,
+		Notices:          append(noticesOfRules(f.Rules), f.Notices()...),
 	}
 	c.Policy.Suppress.CPUs = f.cpus()
+	c.Policy.Cache.Peak = valueOf(f.MemoryBandwidth)
+	f.reserve(&c.Policy.Overcommit)
 	for _, r := range f.Rules {
 		c.Rules = append(c.Rules, r.rule())
 	}

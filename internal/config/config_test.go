@@ -80,7 +80,7 @@ func TestDefaultFileTurnsOnCPUQOSAndSuppress(t *testing.T) {
 	c := parsed(t, string(Default()))
 	want := policy.Config{
 		CPUQOS:   policy.CPUQOS{Enable: true},
-		Suppress: policy.Suppress{Enable: true, ThresholdPercent: 65, Policy: policy.SuppressQuota},
+		Suppress: policy.Suppress{Enable: true, ThresholdPercent: 65, Policy: policy.SuppressQuota, LendLSR: true},
 	}
 	if !reflect.DeepEqual(c.Policy, want) || c.Period != time.Second || len(c.Rules) == 0 || len(c.Notices) > 0 {
 		t.Errorf("the default file means %+v", c)
@@ -106,7 +106,7 @@ func TestMissingSectionsEnableNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := parsed(t, text)
-			want := policy.Config{Suppress: policy.Suppress{ThresholdPercent: 65, Policy: policy.SuppressCPUSet}}
+			want := policy.Config{Suppress: policy.Suppress{ThresholdPercent: 65, Policy: policy.SuppressCPUSet, LendLSR: true}}
 			if !reflect.DeepEqual(c.Policy, want) || c.Period != time.Second || len(c.Notices) > 0 {
 				t.Errorf("got %+v", c)
 			}
@@ -124,18 +124,22 @@ rules:
   class: LS
   cgroups: ["system.slice/nginx.service"]
   units: ["nginx.service"]
-  requests: {memory: 1Gi}
+  requests: {cpu: 500m, memory: 1Gi}
   limits: {cpu: 1.5, memory: 4Gi}
+  objective: {runQueueDelay: 2ms}
 - name: batch
   class: BE
   cgroups: ["batch.slice/**"]
+  priority: -5
 `)
 	want := []match.Rule{
 		{
 			Name: "web", Class: node.LS, Cgroups: []string{"system.slice/nginx.service"}, Units: []string{"nginx.service"},
-			MemoryRequest: node.Some[unit.Bytes](1 << 30), CPULimit: node.Some[unit.MilliCPU](1500), MemoryLimit: node.Some[unit.Bytes](4 << 30),
+			CPURequest: node.Some[unit.MilliCPU](500), MemoryRequest: node.Some[unit.Bytes](1 << 30),
+			CPULimit: node.Some[unit.MilliCPU](1500), MemoryLimit: node.Some[unit.Bytes](4 << 30),
+			Objective: node.Objective{RunQueueDelay: node.Some(2 * time.Millisecond)},
 		},
-		{Name: "batch", Class: node.BE, Cgroups: []string{"batch.slice/**"}},
+		{Name: "batch", Class: node.BE, Cgroups: []string{"batch.slice/**"}, Priority: -5},
 	}
 	if !reflect.DeepEqual(c.Rules, want) || c.Period != 250*time.Millisecond {
 		t.Errorf("got period %v and rules %+v", c.Period, c.Rules)
@@ -147,7 +151,7 @@ rules:
 func TestStrategiesMeanTheSameInEveryNotation(t *testing.T) {
 	want := policy.Config{
 		CPUQOS:   policy.CPUQOS{Enable: true},
-		Suppress: policy.Suppress{Enable: true, ThresholdPercent: 70, MinPercent: 5, Policy: policy.SuppressCPUSet},
+		Suppress: policy.Suppress{Enable: true, ThresholdPercent: 70, MinPercent: 5, Policy: policy.SuppressCPUSet, LendLSR: true},
 		Memory:   policy.MemoryQOS{Classes: map[node.Class]policy.MemoryShares{node.BE: {ThrottlingPercent: 80}}},
 	}
 	const threshold = `{"enable": true, "cpuSuppressThresholdPercent": 70, "cpuSuppressMinPercent": 5}`
@@ -201,6 +205,24 @@ func TestCPUQOSIsOnIfLSOrBEAsksForIt(t *testing.T) {
 	}
 }
 
+func TestSchedIdleOfBEChoosesTheMeans(t *testing.T) {
+	for classes, want := range map[string]node.Mechanism{
+		"beClass: {cpuQOS: {enable: true}}":                                                    "",
+		"beClass: {cpuQOS: {enable: true, schedIdle: 0}}":                                      node.MechCPUWeight,
+		"beClass: {cpuQOS: {enable: true, schedIdle: 1}}":                                      node.MechCPUIdle,
+		"{beClass: {cpuQOS: {schedIdle: 0}}, lsClass: {cpuQOS: {enable: true}}}":               "", // not enabled
+		"{lsClass: {cpuQOS: {enable: true, schedIdle: 1}}, beClass: {cpuQOS: {enable: true}}}": "",
+	} {
+		c := parsed(t, header+"resource-qos-config:\n  "+classes+"\n")
+		if !c.Policy.CPUQOS.Enable || c.Policy.CPUQOS.Means != want {
+			t.Errorf("%s: %+v, want %q", classes, c.Policy.CPUQOS, want)
+		}
+		if ls := strings.Contains(classes, "schedIdle: 1}}, be"); ls != (len(c.Notices) > 0) {
+			t.Errorf("%s: notices %q", classes, c.Notices)
+		}
+	}
+}
+
 func TestMemoryQOSOfLSRHoldsForLSE(t *testing.T) {
 	c := parsed(t, header+`
 resource-qos-config:
@@ -221,18 +243,18 @@ resource-qos-config:
 
 func TestWhatIsNotActedOnIsNoticed(t *testing.T) {
 	for text, want := range map[string][]string{
-		"resource-threshold-config: {memoryEvictThresholdPercent: 80}":                                         nil, // not enabled
-		"resource-threshold-config: {enable: true, memoryEvictThresholdPercent: 80, cpuSuppressMinPercent: 5}": {"resource-threshold-config.memoryEvictThresholdPercent"},
-		"cpu-burst-config: {policy: none, cpuBurstPercent: 500}":                                               nil,
-		"cpu-burst-config: {policy: auto, cpuBurstPercent: 500}":                                               {"cpu-burst-config.policy", "cpu-burst-config.cpuBurstPercent"},
-		"colocation-config: {enable: true, cpuReclaimThresholdPercent: 60}":                                    {"colocation-config"},
-		"resource-qos-config: {beClass: {resctrlQOS: {catRangeEndPercent: 30}}}":                               nil,
-		"resource-qos-config: {beClass: {resctrlQOS: {enable: true, catRangeEndPercent: 30}}}":                 {"resource-qos-config.beClass.resctrlQOS"},
-		"resource-qos-config: {beClass: {cpuQOS: {enable: true, groupIdentity: -1, schedIdle: 0}}}":            {"resource-qos-config.beClass.cpuQOS.groupIdentity"},
-		"resource-qos-config: {beClass: {memoryQOS: {enable: true, wmarkRatio: 0, wmarkMinAdj: 50}}}":          {"resource-qos-config.beClass.memoryQOS.wmarkMinAdj"},
-		"resource-qos-config: {policies: {cpuPolicy: groupIdentity}}":                                          nil,
-		"resource-qos-config: {policies: {cpuPolicy: coreSched}}":                                              {"resource-qos-config.policies.cpuPolicy"},
-		"resource-qos-config: {cgroupRoot: {blkioQOS: {enable: true}}}":                                        {"resource-qos-config.cgroupRoot"},
+		"resource-threshold-config: {allocatableEvictPriorityThreshold: 80}":                                         nil, // not enabled
+		"resource-threshold-config: {enable: true, allocatableEvictPriorityThreshold: 80, cpuSuppressMinPercent: 5}": {"resource-threshold-config.allocatableEvictPriorityThreshold"},
+		"cpu-burst-config: {policy: none, cpuBurstPercent: 500}":                                                     nil,
+		"cpu-burst-config: {policy: auto, cpuBurstPercent: 500}":                                                     nil,
+		"colocation-config: {enable: true, cpuReclaimThresholdPercent: 60, midUnallocatedPercent: 5}":                {"colocation-config.midUnallocatedPercent"},
+		"resource-qos-config: {beClass: {resctrlQOS: {catRangeEndPercent: 30}}}":                                     nil,
+		"resource-qos-config: {beClass: {resctrlQOS: {enable: true, catRangeEndPercent: 30}}}":                       nil,
+		"resource-qos-config: {beClass: {cpuQOS: {enable: true, groupIdentity: -1, schedIdle: 0}}}":                  {"resource-qos-config.beClass.cpuQOS.groupIdentity"},
+		"resource-qos-config: {beClass: {memoryQOS: {enable: true, wmarkRatio: 0, wmarkMinAdj: 50}}}":                {"resource-qos-config.beClass.memoryQOS.wmarkMinAdj"},
+		"resource-qos-config: {policies: {cpuPolicy: groupIdentity}}":                                                nil,
+		"resource-qos-config: {policies: {cpuPolicy: coreSched}}":                                                    {"resource-qos-config.policies.cpuPolicy"},
+		"resource-qos-config: {cgroupRoot: {blkioQOS: {enable: true}}}":                                              {"resource-qos-config.cgroupRoot"},
 	} {
 		var notices []string
 		for _, key := range want {
@@ -245,9 +267,9 @@ func TestWhatIsNotActedOnIsNoticed(t *testing.T) {
 }
 
 func TestRulesThatAskForMoreThanThereIsAreNoticed(t *testing.T) {
-	c := parsed(t, "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\nrules:\n- {name: db, class: LSE, units: [db.service], requests: {cpu: 4}}\n")
-	if len(c.Notices) != 2 || !strings.Contains(c.Notices[0], "rules[0].class") || !strings.Contains(c.Notices[1], "rules[0].requests.cpu") {
-		t.Errorf("notices %q, want one for the class and one for the request", c.Notices)
+	c := parsed(t, "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\nrules:\n- {name: db, class: LSE, units: [db.service], requests: {cpu: 4}}\n- {name: bound, class: LSR, units: [a.service]}\n")
+	if len(c.Notices) != 1 || !strings.Contains(c.Notices[0], "rules[1]: class LSR without requests.cpu") {
+		t.Errorf("notices %q, want one for the rule that does not say how many CPUs are its own", c.Notices)
 	}
 	c = parsed(t, "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\n")
 	if len(c.Notices) != 1 || !strings.Contains(c.Notices[0], "rules") {
@@ -307,5 +329,24 @@ func TestRulesTakeEveryClass(t *testing.T) {
 				t.Errorf("rules take the classes %v; there are %v", k.words, node.Classes)
 			}
 		}
+	}
+}
+
+func TestSignalsAreOnUnlessTheyAreSwitchedOff(t *testing.T) {
+	const head = "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\n"
+	for text, want := range map[string]Signals{
+		"":                                 {RunQueueDelay: true, Pressure: true},
+		"signals: {runQueueDelay: auto}\n": {RunQueueDelay: true, Pressure: true},
+		"signals: {runQueueDelay: off}\n":  {Pressure: true},
+		"signals: {pressure: \"off\"}\n":   {RunQueueDelay: true},
+		"signals: {runQueueDelay: off, pressure: off}\n": {},
+	} {
+		if got := parsed(t, head+text).Signals; got != want {
+			t.Errorf("%q: %+v, want %+v", text, got, want)
+		}
+	}
+	_, faults := Parse([]byte(head + "signals: {runQueueDelay: no, presure: off}\n"))
+	if text := fmt.Sprint(faults); len(faults) != 2 || !strings.Contains(text, "want one of auto, off") || !strings.Contains(text, "did you mean pressure") {
+		t.Errorf("faults %v", faults)
 	}
 }

@@ -16,8 +16,10 @@ var defaults = Strategies{
 		Enable:                          node.Some(false),
 		CPUSuppressThresholdPercent:     node.Some[unit.Percent](65),
 		CPUSuppressPolicy:               node.Some("cpuset"),
-		MemoryEvictThresholdPercent:     node.Some[unit.Percent](70),
+		CPUSuppressLendLSR:              node.Some(true),
 		CPUEvictBEUsageThresholdPercent: node.Some[unit.Percent](90),
+		CPUEvictTimeWindowSeconds:       node.Some[int64](60), // Tenon's: Koordinator has none
+		EvictGracePeriodSeconds:         node.Some[int64](10), // Tenon's
 		CPUEvictPolicy:                  node.Some("evictByRealLimit"),
 	},
 	QOS: QOS{
@@ -52,6 +54,11 @@ var defaults = Strategies{
 		MidUnallocatedPercent:          node.Some[unit.Percent](0),
 		MidStaticCPUReservedPercent:    node.Some[unit.Percent](0),
 		MidStaticMemoryReservedPercent: node.Some[unit.Percent](0),
+		Peak: PeakPrediction{
+			Enable:              node.Some(false),
+			SafetyMarginPercent: node.Some[unit.Percent](10),
+			ColdStartMinutes:    node.Some[int64](24 * 60),
+		},
 	},
 }
 
@@ -60,7 +67,7 @@ var defaults = Strategies{
 // watermarks. In all else the classes agree.
 func classDefaults(identity int64, expels bool, cacheEnd, watermark unit.Percent, scale, adjust int64) Class {
 	return Class{
-		CPU: CPUQOS{Enable: node.Some(false), GroupIdentity: node.Some(identity), SchedIdle: node.Some[int64](0), CoreExpeller: node.Some(expels)},
+		CPU: CPUQOS{Enable: node.Some(false), GroupIdentity: node.Some(identity), CoreExpeller: node.Some(expels)},
 		Memory: MemoryQOS{
 			Enable:            node.Some(false),
 			MinLimitPercent:   node.Some[unit.Percent](0),

@@ -3,7 +3,9 @@ package config
 import (
 	"errors"
 	"fmt"
+	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,23 +20,34 @@ type file struct {
 	Kind       node.Maybe[string]        `json:"kind" oneof:"NodeConfig"`
 	Period     node.Maybe[time.Duration] `json:"period" range:"100ms..60s"`
 	CPUs       node.Maybe[string]        `json:"cpus"`
-	Rules      []rule                    `json:"rules"`
+	// MemoryBandwidth is what memory gives behind one L3 cache, in bytes a second.
+	MemoryBandwidth node.Maybe[unit.Bytes] `json:"memoryBandwidth"`
+	Signals         signals                `json:"signals"`
+	Reserved        reserved               `json:"reserved"`
+	Rules           []rule                 `json:"rules"`
+	// ContainerSockets are where rules that name containers ask for them.
+	ContainerSockets []string `json:"containerSockets"`
 	Strategies
 }
 
 // A rule is a match.Rule as it is written.
 type rule struct {
-	Name     node.Maybe[string] `json:"name"`
-	Class    node.Maybe[string] `json:"class" oneof:"LSE LSR LS BE SYSTEM"`
-	Cgroups  []string           `json:"cgroups"`
-	Units    []string           `json:"units"`
-	Requests requests           `json:"requests"`
-	Limits   limits             `json:"limits"`
+	Name    node.Maybe[string] `json:"name"`
+	Class   node.Maybe[string] `json:"class" oneof:"LSE LSR LS BE SYSTEM"`
+	Cgroups []string           `json:"cgroups"`
+	Units   []string           `json:"units"`
+	// Containers are globs of names, or of labels as KEY=VALUE.
+	Containers []string `json:"containers"`
+	Requests   requests `json:"requests"`
+	Limits     limits   `json:"limits"`
+	// Priority has the range of a pod's in Kubernetes.
+	Priority  node.Maybe[int64] `json:"priority" range:"-2147483648..2147483647"`
+	Objective objective         `json:"objective"`
 }
 
 // requests is what a workload's owner counts on.
 type requests struct {
-	CPU    node.Maybe[unit.MilliCPU] `json:"cpu" later:""`
+	CPU    node.Maybe[unit.MilliCPU] `json:"cpu"`
 	Memory node.Maybe[unit.Bytes]    `json:"memory"`
 }
 
@@ -44,6 +57,11 @@ type limits struct {
 	Memory node.Maybe[unit.Bytes]    `json:"memory"`
 }
 
+// objective is what a workload's owner wants of it.
+type objective struct {
+	RunQueueDelay node.Maybe[time.Duration] `json:"runQueueDelay" range:"10µs..1s"`
+}
+
 // rule returns what package match works with.
 func (r rule) rule() match.Rule {
 	return match.Rule{
@@ -51,10 +69,13 @@ func (r rule) rule() match.Rule {
 		Class:         node.Class(valueOf(r.Class)),
 		Cgroups:       r.Cgroups,
 		Units:         r.Units,
+		Containers:    r.Containers,
 		CPURequest:    r.Requests.CPU,
 		MemoryRequest: r.Requests.Memory,
 		CPULimit:      r.Limits.CPU,
 		MemoryLimit:   r.Limits.Memory,
+		Priority:      int(valueOf(r.Priority)),
+		Objective:     node.Objective{RunQueueDelay: r.Objective.RunQueueDelay},
 	}
 }
 
@@ -90,23 +111,37 @@ func (c *checker) file(f file) {
 			c.fault("cpus", quoted(list)+": want CPUs such as 0-5,8")
 		}
 	}
+	c.memoryBandwidth(f.MemoryBandwidth)
+	if v := valueOf(f.Reserved.CPU); v > unit.CPUs(unit.MaxCPUs) {
+		c.fault("reserved.cpu", fmt.Sprintf("%v: want at most %d CPUs", v, unit.MaxCPUs))
+	}
+	if v := valueOf(f.Reserved.Memory); v == unit.MaxBytes {
+		c.fault("reserved.memory", fmt.Sprintf("%v: want an amount such as 512Mi", v))
+	}
+	for i, address := range f.ContainerSockets {
+		kind, socket, _ := strings.Cut(address, "://")
+		if !slices.Contains([]string{"docker", "podman", "containerd"}, kind) || !path.IsAbs(socket) {
+			c.fault(fmt.Sprintf("containerSockets[%d]", i), quoted(address)+": want docker://, podman:// or containerd:// and the path of a socket, such as docker:///run/docker.sock")
+		}
+	}
 	first := map[string]int{}
 	for i, r := range f.Rules {
 		if c.full() {
 			return
 		}
-		path := fmt.Sprintf("rules[%d]", i)
-		c.need(path+".name", r.Name.Known(), "a name that no other rule has")
-		c.need(path+".class", r.Class.Known(), "one of LSE, LSR, LS, BE, SYSTEM")
+		at := fmt.Sprintf("rules[%d]", i)
+		c.need(at+".name", r.Name.Known(), "a name that no other rule has")
+		c.need(at+".class", r.Class.Known(), "one of LSE, LSR, LS, BE, SYSTEM")
 		if name, named := r.Name.Value(); named {
-			if at, twice := first[name]; twice {
-				c.fault(path+".name", fmt.Sprintf("%s: rules[%d] has this name already", quoted(name), at))
+			if other, twice := first[name]; twice {
+				c.fault(at+".name", fmt.Sprintf("%s: rules[%d] has this name already", quoted(name), other))
 			} else if first[name] = i; !ruleName.MatchString(name) {
-				c.fault(path+".name", quoted(name)+": want 1 to 63 letters, digits, dots, dashes and underscores, a letter or digit first and last")
+				c.fault(at+".name", quoted(name)+": want 1 to 63 letters, digits, dots, dashes and underscores, a letter or digit first and last")
 			}
 		}
-		c.amounts(r, path)
-		c.match(r, path)
+		c.amounts(r, at)
+		c.ownCPUs(r, at)
+		c.match(r, at)
 	}
 }
 
@@ -131,7 +166,7 @@ func (c *checker) amounts(r rule, path string) {
 func (c *checker) match(r rule, path string) {
 	for _, err := range all(r.rule().Check()) {
 		field, problem, _ := strings.Cut(err.Error(), ": ")
-		if field == "cgroups, units" && (c.badBelow(path+".cgroups") || c.badBelow(path+".units")) {
+		if field == "cgroups, units, containers" && (c.badBelow(path+".cgroups") || c.badBelow(path+".units") || c.badBelow(path+".containers")) {
 			continue // what was refused was there
 		}
 		if field = join(path, field); !c.bad[field] {
@@ -145,16 +180,7 @@ func noticesOfRules(rules []rule) []string {
 	if len(rules) == 0 {
 		return []string{"rules: there are none, so nothing is managed but what tenon run starts"}
 	}
-	var notices []string
-	for i, r := range rules {
-		if class := node.Class(valueOf(r.Class)); class == node.LSE || class == node.LSR {
-			notices = append(notices, fmt.Sprintf("rules[%d].class: CPUs of its own for %s are not acted on by this version: %s is protected as LS is", i, class, class))
-		}
-		if r.Requests.CPU.Known() {
-			notices = append(notices, fmt.Sprintf("rules[%d].requests.cpu %s", i, notActedOn))
-		}
-	}
-	return notices
+	return noticesOfOwnCPUs(rules)
 }
 
 // all returns the errors that were joined into err, or err alone.

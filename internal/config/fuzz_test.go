@@ -20,6 +20,8 @@ func FuzzParse(f *testing.F) {
 	f.Add(Default())
 	f.Add([]byte(header + "resource-threshold-config: '{\"clusterStrategy\": {\"enable\": true}}'\n"))
 	f.Add([]byte(header + "resource-qos-config: {beClass: {networkQOS: {ingressLimit: 50M}, blkioQOS: {blocks: [{name: a}]}}}\n"))
+	f.Add([]byte(header + "- {name: web, class: LS, units: [a], priority: -1, objective: {runQueueDelay: 2ms}, requests: {cpu: 500m}}\n"))
+	f.Add([]byte(header + "reserved: {cpu: 0.5, memory: 1Gi}\ncolocation-config: {enable: true, peakPrediction: {enable: true}}\n"))
 	f.Add([]byte(header + "colocation-config: {metricAggregatePolicy: {durations: [5m]}, resourceDiffThreshold: 0.5, extensions: {a: [1]}}\n"))
 	files, err := filepath.Glob("testdata/wrong/*.yaml")
 	if err != nil {
@@ -67,14 +69,27 @@ func written(t *testing.T, f file) []byte {
 	}
 	var rules []map[string]any
 	for _, r := range f.Rules {
-		rules = append(rules, map[string]any{
-			"name": valueOf(r.Name), "class": valueOf(r.Class), "cgroups": r.Cgroups, "units": r.Units,
+		again := map[string]any{
+			"name": valueOf(r.Name), "class": valueOf(r.Class), "cgroups": r.Cgroups, "units": r.Units, "containers": r.Containers,
 			"requests": amounts(r.Requests.CPU, r.Requests.Memory), "limits": amounts(r.Limits.CPU, r.Limits.Memory),
-		})
+		}
+		if priority, given := r.Priority.Value(); given {
+			again["priority"] = priority
+		}
+		if delay, given := r.Objective.RunQueueDelay.Value(); given {
+			again["objective"] = map[string]string{"runQueueDelay": delay.String()}
+		}
+		rules = append(rules, again)
 	}
 	all := map[string]any{"apiVersion": "tenon.sh/v1alpha1", "kind": "NodeConfig", "rules": rules, "period": f.Period.Or(defaultPeriod).String()}
 	if list, given := f.CPUs.Value(); given {
 		all["cpus"] = list
+	}
+	if len(f.ContainerSockets) > 0 {
+		all["containerSockets"] = f.ContainerSockets
+	}
+	if f.Reserved != (reserved{}) {
+		all["reserved"] = amounts(f.Reserved.CPU, f.Reserved.Memory)
 	}
 	for name, section := range sections {
 		all[name] = section

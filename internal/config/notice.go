@@ -14,16 +14,19 @@ const notActedOn = "is not acted on by this version"
 // not do. What is switched off, by its own enable or by that of the mapping
 // around it, asks for nothing.
 func (s Strategies) Notices() []string {
-	if s.Burst.Policy.Or("none") == "none" {
-		s.Burst = Burst{} // the switch of this section is its policy
-	}
-	notices := noticesIn(reflect.ValueOf(s), "")
+	notices := append(noticesIn(reflect.ValueOf(s), ""), s.Threshold.evictNotices()...)
 	for _, class := range s.QOS.classes() {
 		if class.key != "lsClass" && class.CPU.Enable.Or(false) && !s.QOS.cpuQOS() {
 			notices = append(notices, "resource-qos-config."+class.key+".cpuQOS alone "+notActedOn+": CPU QoS goes by lsClass and beClass")
 		}
+		if class.key != "beClass" && class.CPU.Enable.Or(false) && class.CPU.SchedIdle.Or(0) != 0 {
+			notices = append(notices, "resource-qos-config."+class.key+".cpuQOS.schedIdle "+notActedOn+": only BE is ever idle")
+		}
+		if class.key == "systemClass" && class.Resctrl.Enable.Or(false) {
+			notices = append(notices, "resource-qos-config.systemClass.resctrlQOS "+notActedOn+": the node's own daemons stay in the default control group")
+		}
 	}
-	return notices
+	return append(notices, s.QOS.noticesOfBlocks()...)
 }
 
 // noticesIn returns the notices of the mapping v at path.

@@ -9,14 +9,20 @@ import (
 func (s Strategies) Policy() policy.Config {
 	s = s.orDefaults()
 	return policy.Config{
-		CPUQOS: policy.CPUQOS{Enable: s.QOS.cpuQOS()},
+		CPUQOS: policy.CPUQOS{Enable: s.QOS.cpuQOS(), Means: s.QOS.BEClass.CPU.means()},
 		Suppress: policy.Suppress{
 			Enable:           valueOf(s.Threshold.Enable),
 			ThresholdPercent: valueOf(s.Threshold.CPUSuppressThresholdPercent),
 			MinPercent:       valueOf(s.Threshold.CPUSuppressMinPercent),
 			Policy:           policy.SuppressPolicy(valueOf(s.Threshold.CPUSuppressPolicy)),
+			LendLSR:          s.Threshold.lendsLSR(),
 		},
-		Memory: s.QOS.memory(),
+		Burst:      s.Burst.burst(),
+		Memory:     s.QOS.memory(),
+		IO:         s.QOS.io(),
+		Cache:      s.QOS.cache(),
+		Overcommit: s.Colocation.overcommit(),
+		Evict:      s.Threshold.evict(),
 	}
 }
 
@@ -25,6 +31,20 @@ func (s Strategies) Policy() policy.Config {
 // way, LS by going first.
 func (q QOS) cpuQOS() bool {
 	return q.BEClass.CPU.Enable.Or(false) || q.LSClass.CPU.Enable.Or(false)
+}
+
+// means returns what BE is told to give way by, if it is told anything. The
+// default of Koordinator is 0, because there another means does the work; here
+// that would be the weaker one, so a key that is not set chooses neither.
+func (c CPUQOS) means() node.Mechanism {
+	idle, set := c.SchedIdle.Value()
+	switch {
+	case !set || !c.Enable.Or(false):
+		return ""
+	case idle == 0:
+		return node.MechCPUWeight
+	}
+	return node.MechCPUIdle
 }
 
 // memory returns the shares of the classes whose memoryQOS is enabled and asks

@@ -26,24 +26,28 @@ type Threshold struct {
 	CPUSuppressThresholdPercent node.Maybe[unit.Percent] `json:"cpuSuppressThresholdPercent,omitzero" range:"0..100"`
 	CPUSuppressMinPercent       node.Maybe[unit.Percent] `json:"cpuSuppressMinPercent,omitzero" range:"0..100"`
 	CPUSuppressPolicy           node.Maybe[string]       `json:"cpuSuppressPolicy,omitzero" oneof:"cpuset cfsQuota"`
+	// CPUSuppressLendLSR is a key of Tenon's own.
+	CPUSuppressLendLSR node.Maybe[bool] `json:"cpuSuppressLendLSR,omitzero"`
 
-	MemoryEvictThresholdPercent            node.Maybe[unit.Percent] `json:"memoryEvictThresholdPercent,omitzero" range:"0..100" later:""`
-	MemoryEvictLowerPercent                node.Maybe[unit.Percent] `json:"memoryEvictLowerPercent,omitzero" range:"0..100" later:""`
+	MemoryEvictThresholdPercent            node.Maybe[unit.Percent] `json:"memoryEvictThresholdPercent,omitzero" range:"0..100"`
+	MemoryEvictLowerPercent                node.Maybe[unit.Percent] `json:"memoryEvictLowerPercent,omitzero" range:"0..100"`
 	MemoryAllocatableEvictThresholdPercent node.Maybe[unit.Percent] `json:"memoryAllocatableEvictThresholdPercent,omitzero" range:"0.." later:""`
 	MemoryAllocatableEvictLowerPercent     node.Maybe[unit.Percent] `json:"memoryAllocatableEvictLowerPercent,omitzero" range:"0.." later:""`
 
-	CPUEvictBESatisfactionLowerPercent  node.Maybe[unit.Percent] `json:"cpuEvictBESatisfactionLowerPercent,omitzero" range:"1..60" later:""`
-	CPUEvictBESatisfactionUpperPercent  node.Maybe[unit.Percent] `json:"cpuEvictBESatisfactionUpperPercent,omitzero" range:"1..99" later:""`
-	CPUEvictBEUsageThresholdPercent     node.Maybe[unit.Percent] `json:"cpuEvictBEUsageThresholdPercent,omitzero" range:"0..100" later:""`
-	CPUEvictTimeWindowSeconds           node.Maybe[int64]        `json:"cpuEvictTimeWindowSeconds,omitzero" range:"1.." later:""`
-	CPUEvictPolicy                      node.Maybe[string]       `json:"cpuEvictPolicy,omitzero" oneof:"evictByRealLimit evictByAllocatable" later:""`
-	CPUEvictThresholdPercent            node.Maybe[unit.Percent] `json:"cpuEvictThresholdPercent,omitzero" range:"0..100" later:""`
-	CPUEvictLowerPercent                node.Maybe[unit.Percent] `json:"cpuEvictLowerPercent,omitzero" range:"0..100" later:""`
+	CPUEvictBESatisfactionLowerPercent  node.Maybe[unit.Percent] `json:"cpuEvictBESatisfactionLowerPercent,omitzero" range:"1..60"`
+	CPUEvictBESatisfactionUpperPercent  node.Maybe[unit.Percent] `json:"cpuEvictBESatisfactionUpperPercent,omitzero" range:"1..99"`
+	CPUEvictBEUsageThresholdPercent     node.Maybe[unit.Percent] `json:"cpuEvictBEUsageThresholdPercent,omitzero" range:"0..100"`
+	CPUEvictTimeWindowSeconds           node.Maybe[int64]        `json:"cpuEvictTimeWindowSeconds,omitzero" range:"1.."`
+	CPUEvictPolicy                      node.Maybe[string]       `json:"cpuEvictPolicy,omitzero" oneof:"evictByRealLimit evictByAllocatable" later:"evictByRealLimit"`
+	CPUEvictThresholdPercent            node.Maybe[unit.Percent] `json:"cpuEvictThresholdPercent,omitzero" range:"0..100"`
+	CPUEvictLowerPercent                node.Maybe[unit.Percent] `json:"cpuEvictLowerPercent,omitzero" range:"0..100"`
 	CPUAllocatableEvictThresholdPercent node.Maybe[unit.Percent] `json:"cpuAllocatableEvictThresholdPercent,omitzero" range:"0.." later:""`
 	CPUAllocatableEvictLowerPercent     node.Maybe[unit.Percent] `json:"cpuAllocatableEvictLowerPercent,omitzero" range:"0.." later:""`
 
+	// EvictGracePeriodSeconds is Tenon's own key.
+	EvictGracePeriodSeconds node.Maybe[int64] `json:"evictGracePeriodSeconds,omitzero" range:"0..3600"`
 	// Pods of a priority above these are never evicted.
-	EvictEnabledPriorityThreshold     node.Maybe[int64] `json:"evictEnabledPriorityThreshold,omitzero" range:"-2147483648..2147483647" later:""`
+	EvictEnabledPriorityThreshold     node.Maybe[int64] `json:"evictEnabledPriorityThreshold,omitzero" range:"-2147483648..2147483647"`
 	AllocatableEvictPriorityThreshold node.Maybe[int64] `json:"allocatableEvictPriorityThreshold,omitzero" range:"-2147483648..7999" later:""`
 }
 
@@ -96,7 +100,7 @@ type Class struct {
 type CPUQOS struct {
 	Enable        node.Maybe[bool]  `json:"enable,omitzero"`
 	GroupIdentity node.Maybe[int64] `json:"groupIdentity,omitzero" range:"-1..2" later:"0"`
-	SchedIdle     node.Maybe[int64] `json:"schedIdle,omitzero" range:"0..1" later:"0"`
+	SchedIdle     node.Maybe[int64] `json:"schedIdle,omitzero" range:"0..1"`
 	CoreExpeller  node.Maybe[bool]  `json:"coreExpeller,omitzero" later:"false"`
 }
 
@@ -121,38 +125,39 @@ type MemoryQOS struct {
 
 // ResctrlQOS is the share of the L3 cache and of the memory bandwidth.
 type ResctrlQOS struct {
-	Enable               node.Maybe[bool]         `json:"enable,omitzero" later:"false"`
-	CATRangeStartPercent node.Maybe[unit.Percent] `json:"catRangeStartPercent,omitzero" range:"0..100" later:""`
-	CATRangeEndPercent   node.Maybe[unit.Percent] `json:"catRangeEndPercent,omitzero" range:"0..100" later:""`
-	MBAPercent           node.Maybe[unit.Percent] `json:"mbaPercent,omitzero" range:"1..100" later:""`
+	Enable               node.Maybe[bool]         `json:"enable,omitzero"`
+	CATRangeStartPercent node.Maybe[unit.Percent] `json:"catRangeStartPercent,omitzero" range:"0..100"`
+	CATRangeEndPercent   node.Maybe[unit.Percent] `json:"catRangeEndPercent,omitzero" range:"0..100"`
+	MBAPercent           node.Maybe[unit.Percent] `json:"mbaPercent,omitzero" range:"1..100"`
 }
 
 // BlkIOQOS is the share of block devices.
 type BlkIOQOS struct {
-	Enable node.Maybe[bool] `json:"enable,omitzero" later:"false"`
-	Blocks []Block          `json:"blocks,omitempty" later:""`
+	Enable node.Maybe[bool] `json:"enable,omitzero"`
+	Blocks []Block          `json:"blocks,omitempty"`
 }
 
 // Block is a block device, a volume group or a pod's volume.
 type Block struct {
-	Name node.Maybe[string] `json:"name,omitzero" later:""`
-	Type node.Maybe[string] `json:"type,omitzero" oneof:"device volumegroup podvolume" later:""`
-	IO   IO                 `json:"ioCfg,omitzero" later:""`
+	Name node.Maybe[string] `json:"name,omitzero"`
+	Type node.Maybe[string] `json:"type,omitzero" oneof:"device volumegroup podvolume"`
+	IO   IO                 `json:"ioCfg,omitzero"`
 }
 
-// IO is the limits, the weight and the latency target on one Block. Rates are
-// per second, 0 is no limit; latencies are in microseconds.
+// IO is the limits, the weight and the latency target on one Block, for all work
+// of a class together. Rates are per second, 0 is no limit; latencies are in
+// microseconds.
 type IO struct {
-	ReadIOPS            node.Maybe[int64]        `json:"readIOPS,omitzero" range:"0.." later:""`
-	WriteIOPS           node.Maybe[int64]        `json:"writeIOPS,omitzero" range:"0.." later:""`
-	ReadBPS             node.Maybe[int64]        `json:"readBPS,omitzero" range:"0.." later:""`
-	WriteBPS            node.Maybe[int64]        `json:"writeBPS,omitzero" range:"0.." later:""`
-	WeightPercent       node.Maybe[unit.Percent] `json:"ioWeightPercent,omitzero" range:"1..100" later:""`
-	ReadLatency         node.Maybe[int64]        `json:"readLatency,omitzero" range:"1.." later:""`
-	WriteLatency        node.Maybe[int64]        `json:"writeLatency,omitzero" range:"1.." later:""`
+	ReadIOPS            node.Maybe[int64]        `json:"readIOPS,omitzero" range:"0.."`
+	WriteIOPS           node.Maybe[int64]        `json:"writeIOPS,omitzero" range:"0.."`
+	ReadBPS             node.Maybe[int64]        `json:"readBPS,omitzero" range:"0.."`
+	WriteBPS            node.Maybe[int64]        `json:"writeBPS,omitzero" range:"0.."`
+	WeightPercent       node.Maybe[unit.Percent] `json:"ioWeightPercent,omitzero" range:"1..100"`
+	ReadLatency         node.Maybe[int64]        `json:"readLatency,omitzero" range:"1.."`
+	WriteLatency        node.Maybe[int64]        `json:"writeLatency,omitzero" range:"1.."`
 	ReadLatencyPercent  node.Maybe[unit.Percent] `json:"readLatencyPercent,omitzero" range:"0..100" later:""`
 	WriteLatencyPercent node.Maybe[unit.Percent] `json:"writeLatencyPercent,omitzero" range:"0..100" later:""`
-	EnableUserModel     node.Maybe[bool]         `json:"enableUserModel,omitzero" later:""`
+	EnableUserModel     node.Maybe[bool]         `json:"enableUserModel,omitzero" later:"false"`
 	ModelReadBPS        node.Maybe[int64]        `json:"modelReadBPS,omitzero" range:"1.." later:""`
 	ModelWriteBPS       node.Maybe[int64]        `json:"modelWriteBPS,omitzero" range:"1.." later:""`
 	ModelReadSeqIOPS    node.Maybe[int64]        `json:"modelReadSeqIOPS,omitzero" range:"1.." later:""`
@@ -173,9 +178,9 @@ type NetworkQOS struct {
 // Burst is cpu-burst-config: how much CPU a latency-sensitive workload may
 // save up, and borrow, for its bursts.
 type Burst struct {
-	Policy                     node.Maybe[string]       `json:"policy,omitzero" oneof:"none cpuBurstOnly cfsQuotaBurstOnly auto" later:"none"`
-	CPUBurstPercent            node.Maybe[unit.Percent] `json:"cpuBurstPercent,omitzero" range:"1..10000" later:""`
-	CFSQuotaBurstPercent       node.Maybe[unit.Percent] `json:"cfsQuotaBurstPercent,omitzero" range:"100.." later:""`
-	CFSQuotaBurstPeriodSeconds node.Maybe[int64]        `json:"cfsQuotaBurstPeriodSeconds,omitzero" range:"-1.." later:""`
-	SharePoolThresholdPercent  node.Maybe[unit.Percent] `json:"sharePoolThresholdPercent,omitzero" range:"0..100" later:""`
+	Policy                     node.Maybe[string]       `json:"policy,omitzero" oneof:"none cpuBurstOnly cfsQuotaBurstOnly auto"`
+	CPUBurstPercent            node.Maybe[unit.Percent] `json:"cpuBurstPercent,omitzero" range:"1..10000"`
+	CFSQuotaBurstPercent       node.Maybe[unit.Percent] `json:"cfsQuotaBurstPercent,omitzero" range:"100.."`
+	CFSQuotaBurstPeriodSeconds node.Maybe[int64]        `json:"cfsQuotaBurstPeriodSeconds,omitzero" range:"-1.."`
+	SharePoolThresholdPercent  node.Maybe[unit.Percent] `json:"sharePoolThresholdPercent,omitzero" range:"0..100"`
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -19,6 +20,7 @@ func contractFacts() []Fact {
 	return []Fact{
 		{Name: "an applied value shows as it was rounded", Check: appliedShowsRounded},
 		{Name: "a released knob is back and forgotten", Check: releaseRestores},
+		{Name: "a released set of CPUs gives tasks all of the parent's back", Check: releaseGivesTasksAllCPUs},
 		{Name: "an odd weight survives idle", Needs: node.MechCPUIdle, Check: oddWeightSurvivesIdle},
 		{Name: "a plan can move a tree in both directions", Check: planMovesTree},
 		{Name: "quota, period and burst change together", Needs: node.MechCPUBurst, Check: coupledCPUMax},
@@ -75,6 +77,45 @@ func appliedShowsRounded(b *Bench) error {
 		}
 	}
 	return nil
+}
+
+func releaseGivesTasksAllCPUs(b *Bench) error {
+	child, err := b.child("child")
+	if err != nil {
+		return err
+	}
+	defer b.manage(child)()
+	if _, err := b.task(child, 0); err != nil {
+		return err
+	}
+	k := node.Knob{Cgroup: child, File: node.FileCPUs}
+	first, _, err := b.two()
+	if err != nil {
+		return err
+	}
+	one, err := unit.ParseCPUSet(first)
+	if err != nil {
+		return err
+	}
+	file := b.pick("cpuset.cpus", "cpuset.cpus.effective")
+	all, err := b.ReadFile(b.at, file)
+	if err != nil {
+		return err
+	}
+	if err := b.want(set(child, node.FileCPUs, node.CPUs{Set: one})); err != nil {
+		return err
+	}
+	if err := b.want(release(k)); err != nil {
+		return err
+	}
+	s, err := b.Snapshot(b.ctx)
+	if err != nil {
+		return err
+	}
+	if _, still := s.Knobs.Before[k]; still {
+		return fmt.Errorf("%v was released and is not forgotten", k)
+	}
+	return b.shows(child, file, strings.TrimSpace(all))
 }
 
 func releaseRestores(b *Bench) error {

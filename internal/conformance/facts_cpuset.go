@@ -118,15 +118,24 @@ func cpusetFacts() []Fact {
 			},
 		},
 		{
-			Name: "a group with tasks keeps a CPU and a memory node", Version: 1,
+			Name: "a group with tasks keeps a CPU and a memory node",
 			Check: func(b *Bench) error {
-				if _, err := b.task(b.at, 0); err != nil {
-					return err
-				}
-				return firstOf(
-					func() error { return b.refused(b.at, "cpuset.cpus", []string{nothing}, syscall.ENOSPC) },
-					func() error { return b.refused(b.at, "cpuset.mems", []string{nothing}, syscall.ENOSPC) },
-				)
+				return b.withMems(func(child node.CgroupPath, _, memory string) error {
+					first, _, err := b.two()
+					if err != nil {
+						return err
+					}
+					if err := b.set(child, "cpuset.cpus", first, "cpuset.mems", memory); err != nil {
+						return err
+					}
+					if _, err := b.task(child, 0); err != nil {
+						return err
+					}
+					return firstOf(
+						func() error { return b.refused(child, "cpuset.cpus", []string{nothing}, syscall.ENOSPC) },
+						func() error { return b.refused(child, "cpuset.mems", []string{nothing}, syscall.ENOSPC) },
+					)
+				})
 			},
 		},
 		{

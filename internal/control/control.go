@@ -34,6 +34,8 @@ type Status struct {
 	// Bounds are the knobs that hold best-effort work back where it meets the
 	// others.
 	Bounds []Knob `json:"bounds"`
+	// Batch is what batch work may count on.
+	Batch node.Batch `json:"batch,omitzero"`
 	// Held is the number of knobs that are not as they were before Tenon.
 	Held int `json:"held"`
 	// Failing are the last tries of what could not be written.
@@ -90,6 +92,22 @@ type Workload struct {
 	CPULimit      node.Maybe[unit.MilliCPU] `json:"cpu_limit_mcpu,omitzero"`
 	MemoryLimit   node.Maybe[unit.Bytes]    `json:"memory_limit_bytes,omitzero"`
 	MemoryRequest node.Maybe[unit.Bytes]    `json:"memory_request_bytes,omitzero"`
+	// DelayP99 is the time within which 99 of 100 waits of its threads for a
+	// CPU ended, and Objective that within which they should.
+	DelayP99  node.Maybe[time.Duration] `json:"run_queue_delay_p99_ns,omitzero"`
+	Objective node.Maybe[time.Duration] `json:"run_queue_delay_objective_ns,omitzero"`
+	// Waits are for whom it waited, the longest first.
+	Waits []Wait `json:"waits,omitempty"`
+	// Run is how it runs where it does not simply run: frozen, or ended, when
+	// no process of it is left. It is known while evictions are switched on.
+	Run node.Run `json:"run,omitempty"`
+}
+
+// A Wait is for how long a workload waited in a second while a runner had the
+// CPU. Runners are named as in node.Wait.
+type Wait struct {
+	Runner node.WorkloadID `json:"runner"`
+	Time   time.Duration   `json:"wait_ns_per_s"`
 }
 
 // Knob is one knob: what it is, what it was, what it should be, and why.
@@ -119,6 +137,8 @@ type Explanation struct {
 	// that uses the most CPU first.
 	Inputs []Workload `json:"inputs,omitempty"`
 	// More is how many inputs are left out.
-	More  int    `json:"more_inputs,omitempty"`
-	Knobs []Knob `json:"knobs"`
+	More int `json:"more_inputs,omitempty"`
+	// Batch is what batch work may count on, where that was asked for.
+	Batch *node.Batch `json:"batch,omitempty"`
+	Knobs []Knob      `json:"knobs"`
 }

@@ -23,7 +23,8 @@ type Unknown struct {
 func (e *Unknown) Error() string { return fmt.Sprintf("tenond knows no workload or cgroup %q", e.Name) }
 
 // ExplainWorkload explains a workload, by its ID or the last part of it if no
-// other has that, or a cgroup that holds workloads.
+// other has that, or a cgroup that holds workloads, or what batch work may count
+// on, by one of batchNames.
 func (l *Ledger) ExplainWorkload(name string) (Explanation, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -37,6 +38,10 @@ func (l *Ledger) ExplainWorkload(name string) (Explanation, error) {
 	case l.hasKnobs(node.CgroupPath(name)):
 		e.Cgroup = node.CgroupPath(name)
 		e.Inputs, e.More = inputs(all, e.Cgroup)
+	case isBatch(name):
+		b := l.last.Batch
+		e.Batch, e.Knobs = &b, []Knob{}
+		return e, nil
 	default:
 		return e, &Unknown{Name: name, Known: l.names()}
 	}
@@ -62,18 +67,22 @@ func (l *Ledger) ExplainKnob(k node.Knob) (Explanation, error) {
 	defer l.mu.Unlock()
 	k.Cgroup = node.CgroupPath(strings.Trim(string(k.Cgroup), "/"))
 	all := l.workloads()
-	if w, found := find(all, string(k.Cgroup)); found {
+	if w, found := find(all, string(k.Cgroup)); found && k.Control == "" {
 		k.Cgroup = w.Cgroup
 	}
 	_, seen := l.last.Snapshot.Knobs.Now[k]
 	if _, asked := l.knobs[k]; !asked && !seen {
-		if l.hasKnobs(k.Cgroup) {
+		if k.Control == "" && l.hasKnobs(k.Cgroup) {
 			return Explanation{}, &Unknown{Name: k.String(), Known: filesOf(k.Cgroup)}
 		}
-		return Explanation{}, &Unknown{Name: string(k.Cgroup), Known: l.names()}
+		return Explanation{}, &Unknown{Name: k.Where(), Known: l.names()}
 	}
 	e := Explanation{At: l.last.Snapshot.At, Cgroup: k.Cgroup, Knobs: []Knob{l.knob(k)}}
 	e.Inputs, e.More = inputs(all, k.Cgroup)
+	if k.Control != "" {
+		all = slices.DeleteFunc(all, func(w Workload) bool { return w.Class.Control() != k.Control })
+		e.Inputs, e.More = inputs(all, "")
+	}
 	return e, nil
 }
 
@@ -124,7 +133,7 @@ func (l *Ledger) names() []string {
 		known[string(w.ID)] = true
 	}
 	for k := range l.knobs {
-		known[string(k.Cgroup)] = true
+		known[k.Where()] = true
 	}
 	return slices.Sorted(maps.Keys(known))
 }

@@ -70,7 +70,7 @@ func (l *Ledger) Observe(t tick.Tick, err error) {
 		l.want(w, t.Snapshot.At)
 	}
 	for _, o := range t.Done {
-		l.done(record.WriteOf(t.Snapshot.At, o))
+		l.done(record.WriteOf(t, o))
 	}
 	for k, a := range l.knobs {
 		if a.turn != l.turns {

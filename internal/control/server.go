@@ -99,7 +99,7 @@ func ParseKnob(text string) (node.Knob, error) {
 	if len(f) != 2 {
 		return node.Knob{}, fmt.Errorf("knob %q: want a cgroup and a file, such as batch.slice cpu.max", text)
 	}
-	return node.Knob{Cgroup: node.CgroupPath(strings.Trim(f[0], "/")), File: node.File(f[1])}, nil
+	return node.KnobAt(f[0], node.File(f[1])), nil
 }
 
 func answer(w http.ResponseWriter, v any) {

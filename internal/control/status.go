@@ -33,7 +33,7 @@ func (l *Ledger) status() Status {
 	s := Status{
 		Version: l.version, Started: l.started, At: t.Snapshot.At, Turns: l.turns, Blind: l.blind,
 		Took: Took{t.Sense, t.Decide, t.Act}, Held: l.held(), Workloads: l.workloads(),
-		Classes: []Class{}, Bounds: []Knob{}, Recent: slices.Clone(l.recent),
+		Batch: t.Batch, Classes: []Class{}, Bounds: []Knob{}, Recent: slices.Clone(l.recent),
 	}
 	slices.Reverse(s.Recent)
 	s.Node = l.node()
@@ -55,7 +55,7 @@ func (l *Ledger) status() Status {
 	}
 	for _, o := range t.Done {
 		if o.Err != nil {
-			s.Failing = append(s.Failing, record.WriteOf(t.Snapshot.At, o))
+			s.Failing = append(s.Failing, record.WriteOf(t, o))
 		}
 	}
 	return s
@@ -113,6 +113,11 @@ func (l *Ledger) workloads() []Workload {
 			// With several CPUs the kernel counts the time on each.
 			c.Throttled = node.Some(min(unit.Percent(held/10), 100))
 		}
+		c.Objective = w.Objective.RunQueueDelay
+		waited := now.Delay.Since(then.Delay)
+		c.DelayP99 = waited.Quantile(0.99)
+		c.Waits = l.waitsOf(w.ID)
+		c.Run = stoppedBy(l.last.Snapshot.Knobs, w)
 		all = append(all, c)
 	}
 	return all

@@ -86,6 +86,9 @@ func (s Status) describe(b *strings.Builder) {
 	for _, k := range s.Bounds {
 		fmt.Fprintf(head, "BE bound\t%v %s  # %s\n", k.Knob, quoted(k.Want), k.Reason)
 	}
+	if s.Batch.On() {
+		fmt.Fprintf(head, "batch\t%s\n", promised(s.Batch))
+	}
 	_ = head.Flush() // to memory
 	if s.Blind != "" {
 		fmt.Fprintf(b, "\nThe node cannot be read now; this is from before: %s\n", s.Blind)
@@ -114,6 +117,9 @@ func (s Status) describe(b *strings.Builder) {
 // Line prints a write in one line.
 func Line(w record.Write) string {
 	s := fmt.Sprintf("%s %v %s -> %s  # %s", w.At.Format(time.TimeOnly), w.Knob, quoted(w.Old), quoted(w.New), w.Why)
+	if w.Woken != "" {
+		s += " (woken by " + w.Woken + ")"
+	}
 	if w.Outcome == record.Failed {
 		s += " (failed: " + w.Error + ")"
 	}
@@ -130,6 +136,10 @@ func quoted(value string) string {
 // String prints the explanation as tenon explain does.
 func (e Explanation) String() string {
 	var b strings.Builder
+	if e.Batch != nil {
+		describeBatch(&b, *e.Batch, e.At)
+		return Printable(b.String())
+	}
 	if w := e.Workload; w != nil {
 		w.describe(&b)
 	} else {
@@ -165,12 +175,22 @@ func ruled(w Workload) string {
 }
 
 func (w Workload) describe(b *strings.Builder) {
-	fmt.Fprintf(b, "%s: a workload of class %s, by %s\n", w.ID, w.Class, ruled(w))
+	fmt.Fprintf(b, "%s: a workload of class %s, by %s\n", w.Named(), w.Class, ruled(w))
 	fmt.Fprintf(b, "  uses       CPU %s, memory %s", Shown(w.CPU, unit.MilliCPU.String), Shown(w.Memory, Size))
 	if held, known := w.Throttled.Value(); known && held > 0 {
 		fmt.Fprintf(b, ", held back by its own quota %v of the time", held)
 	}
 	b.WriteByte('\n')
+	if p99, known := w.DelayP99.Value(); known {
+		fmt.Fprintf(b, "  waits      P99 < %v", p99)
+		if want, is := w.Objective.Value(); is {
+			fmt.Fprintf(b, ", of %v wanted", want)
+		}
+		if who := WaitedFor(w.Waits); who != "" {
+			fmt.Fprintf(b, "; in a second it waited %s", who)
+		}
+		b.WriteByte('\n')
+	}
 	var asked []string
 	if v, is := w.CPULimit.Value(); is {
 		asked = append(asked, "at most "+v.String()+" of CPU")

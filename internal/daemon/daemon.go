@@ -61,11 +61,13 @@ type daemon struct {
 	reporter reporter
 	show     *show
 	before   policy.State // what the policies remembered before this turn
-	wake     chan struct{}
-	home     node.CgroupPath // in which this process runs
-	changed  atomic.Bool     // cgroups have come or gone
-	rematch  bool            // the rules are others
-	ready    bool
+	signals  *signals
+
+	containers *containers
+	home       node.CgroupPath // in which this process runs
+	changed    atomic.Bool     // cgroups have come or gone
+	rematch    bool            // the rules are others
+	ready      bool
 }
 
 // Run keeps the node until ctx ends. It then changes nothing: what works in
@@ -73,7 +75,8 @@ type daemon struct {
 // configuration has faults, if there are no cgroups to keep, or if another
 // daemon holds the node.
 func Run(ctx context.Context, o Options) (err error) {
-	d := &daemon{Options: o, wake: make(chan struct{}, 1), rematch: true}
+	letHeapGrow()
+	d := &daemon{Options: o, rematch: true}
 	fs := proc.Default()
 	if d.home, err = home(fs); err != nil {
 		return err
@@ -84,7 +87,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if d.tree, err = cgroup.Detect(fs.Proc); err != nil {
 		return err
 	}
-	if d.host, err = host.Open(host.Options{Tree: d.tree, FS: fs, JournalDir: o.StateDir, Resident: true}); err != nil {
+	if d.host, err = host.Open(host.Options{Tree: d.tree, FS: fs, JournalDir: o.StateDir, Resident: true, Spare: func() []int { return watchdogOf(o.StateDir) }}); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.host.Close()) }()
@@ -106,22 +109,28 @@ func Run(ctx context.Context, o Options) (err error) {
 		d.agent.Resume(st)
 		d.Log.Info("going on where the last tenond stopped", "seconds_ago", age.Seconds())
 	}
-	d.takeConfig()
-
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	d.signals = openSignals(ctx, d.host, d.tree, fs, d.Log)
+	d.containers = newContainers(d.Log, func(e tick.Event) {
+		d.changed.Store(true)
+		d.signals.send(e)
+	})
+	d.takeConfig()
 	var background sync.WaitGroup
 	background.Go(func() { d.listen(ctx) })
+	background.Go(func() { d.containers.run(ctx) })
 	d.show.serve(ctx, o, &background)
 	background.Go(func() { stop(d.guard.keep(ctx, o.Watchdog)) })
-	err = d.agent.Run(ctx, d.wake, d.observe)
+	_ = d.agent.Run(ctx, d.signals.wake, d.observe) // the error is ctx's
+	err = d.signals.close()
 	background.Wait()
 	if lost := context.Cause(ctx); !errors.Is(lost, context.Canceled) {
-		return lost
+		return errors.Join(lost, err)
 	}
 	d.Log.Info("stopping: every knob stays as it is; best-effort work is narrowed unless tenond is back in time",
 		"seconds", announced.Seconds())
-	return errors.Join(saveState(o.StateDir, fs, d.agent.State()), d.guard.announce())
+	return errors.Join(err, saveState(o.StateDir, fs, d.agent.State()), d.guard.announce())
 }
 
 // home is the cgroup of this process in the hierarchy that carries cpu.
@@ -130,41 +139,22 @@ func home(fs proc.FS) (node.CgroupPath, error) {
 	if err != nil {
 		return "", fmt.Errorf("find the cgroup of tenond: %w", err)
 	}
-	var path string
+	return node.CgroupPath(strings.Trim(cgroupOf(entries), "/")), nil
+}
+
+// cgroupOf is the path of a process in the hierarchy that carries cpu.
+func cgroupOf(entries []proc.CgroupEntry) (path string) {
 	for _, e := range entries {
 		if slices.Contains(e.Controllers, "cpu") || len(e.Controllers) == 0 && path == "" {
 			path = e.Path
 		}
 	}
-	return node.CgroupPath(strings.Trim(path, "/")), nil
+	return path
 }
 
 // settling is how long the loop waits for more when a cgroup has come or gone:
 // on a busy node they come in swarms, most of them of no interest.
 const settling = 100 * time.Millisecond
-
-// listen turns events into a wake-up of the loop.
-func (d *daemon) listen(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-d.watcher.Changed():
-			d.changed.Store(true)
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(settling):
-			}
-		case <-d.Reload:
-			d.config.reload.Store(true)
-		}
-		select {
-		case d.wake <- struct{}{}:
-		default: // a turn is due anyway
-		}
-	}
-}
 
 // Snapshot reads the node after following what has changed since the last
 // one. It makes the daemon the agent's host.
@@ -174,6 +164,7 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	d.followConfig()
 	d.followGroups()
 	s, err := d.host.Snapshot(ctx)
+	d.rematch = d.signals.check() || d.rematch
 	if err == nil {
 		err = d.guard.bind(policy.SafeBounds(d.agent.Config, s))
 	}

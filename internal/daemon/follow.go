@@ -15,6 +15,7 @@ import (
 	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/plan"
 	"tenon.sh/tenon/internal/policy"
+	"tenon.sh/tenon/internal/proc"
 )
 
 // A configFile is the configuration in force, and the file that it came from.
@@ -70,6 +71,8 @@ func (d *daemon) followConfig() {
 func (d *daemon) takeConfig() {
 	c := d.config.current
 	d.agent.Config, d.agent.Period = c.Policy, c.Period
+	d.signals.use(c.Signals)
+	d.containers.use(c.Rules, c.ContainerSockets)
 	d.rematch = true
 	for _, n := range c.Notices {
 		d.Log.Warn("configuration: " + n)
@@ -83,16 +86,16 @@ var launched = []match.Rule{
 	{Name: "tenon run --qos LS", Class: node.LS, Cgroups: []string{"**/" + launch.SensitiveGroup + "/*"}},
 }
 
-// Workloads applies the rules to the cgroups with the given paths, and to
-// what tenon run started.
-func Workloads(rules []match.Rule, tree *cgroup.Tree, paths []string) (all []node.Workload, remarks []string) {
+// Workloads applies the rules to the cgroups with the given paths, some of
+// which are containers, and to what tenon run started.
+func Workloads(rules []match.Rule, tree *cgroup.Tree, paths []string, containers map[string]*match.Container) (all []node.Workload, remarks []string) {
 	parents := map[node.CgroupPath]bool{}
 	for _, p := range paths {
 		parents[node.CgroupPath(p).Parent()] = true
 	}
 	groups := make([]match.Group, 0, len(paths))
 	for _, p := range paths {
-		g := match.Group{Path: node.CgroupPath(p)}
+		g := match.Group{Path: node.CgroupPath(p), Container: containers[p]}
 		if parents[g.Path] {
 			// What cannot be told, or is gone, has nothing of its own.
 			g.Direct, _ = tree.Direct(p)
@@ -116,7 +119,13 @@ func (d *daemon) followGroups() {
 		return
 	}
 	d.rematch = false
-	workloads, remarks := Workloads(d.config.current.Rules, d.tree, d.watcher.Groups())
+	if changed {
+		d.containers.look()
+	}
+	paths := d.watcher.Groups()
+	containers, trouble := d.containers.groups(paths, proc.Default())
+	workloads, remarks := Workloads(d.config.current.Rules, d.tree, paths, containers)
+	remarks = append(remarks, trouble...)
 	if err := d.watcher.Degraded(); err != nil {
 		remarks = append(remarks, err.Error())
 	}
@@ -128,6 +137,7 @@ func (d *daemon) followGroups() {
 		return true
 	})
 	d.host.ManageOnly(workloads)
+	d.signals.follow(workloads)
 	d.host.Show(policy.Files(d.agent.Config, workloads))
 	if err := d.host.Sweep(); err != nil {
 		d.Log.Warn("forget what was changed in cgroups that are gone", "error", err)

@@ -19,6 +19,8 @@ type reporter struct {
 	blind   string               // why the node could not be read; empty: it could
 	known   map[node.WorkloadID]string
 	remarks []string
+	// notDivided is what cannot be done about caches and memory bandwidth.
+	notDivided string
 }
 
 // report logs a turn.
@@ -34,26 +36,29 @@ func (r *reporter) report(t tick.Tick, err error) {
 		r.log.Info("the node can be read again")
 		r.blind = ""
 	}
+	r.undivided(t.Wants)
 	failing := map[node.Knob]string{}
 	for _, o := range t.Done {
 		k := o.Step.Knob
 		switch {
 		case errors.Is(o.Err, cgroup.ErrGone): // between the snapshot and the write, or not yet whole
-			r.log.Debug("the cgroup is gone", "cgroup", k.Cgroup, "file", k.File)
+			r.log.Debug("the cgroup is gone", "cgroup", k.Where(), "file", k.File)
 		case o.Err != nil:
 			failing[k] = causeOf(o.Err)
 			if r.failing[k] != failing[k] {
-				r.log.Warn("a knob could not be written; tried again in each turn", "cgroup", k.Cgroup, "file", k.File,
+				r.log.Warn("a knob could not be written; tried again in each turn", "cgroup", k.Where(), "file", k.File,
 					"policy", o.Step.Owner, "error", o.Err)
 			}
 		default:
-			r.log.Debug("written", "cgroup", k.Cgroup, "file", k.File, "from", text(o.Step.From), "to", text(o.Step.To),
+			r.log.Debug("written", "cgroup", k.Where(), "file", k.File, "from", text(o.Step.From), "to", text(o.Step.To),
 				"policy", o.Step.Owner, "reason", o.Step.Reason)
+			r.stopped(o.Step)
 		}
 	}
+	r.undead(t.Wants, failing)
 	for k := range r.failing {
 		if _, still := failing[k]; !still {
-			r.log.Info("a knob that could not be written is as it should be, or gone", "cgroup", k.Cgroup, "file", k.File)
+			r.log.Info("a knob that could not be written is as it should be, or gone", "cgroup", k.Where(), "file", k.File)
 		}
 	}
 	r.failing = failing

@@ -111,3 +111,12 @@ func (w *watchdog) close() error {
 	}
 	return err
 }
+
+// watchdogOf is the process that guards the lease in stateDir, if any does. No
+// eviction may end it.
+func watchdogOf(stateDir string) []int {
+	if pid, guarded := lease.Guarded(stateDir); guarded {
+		return []int{pid}
+	}
+	return nil
+}

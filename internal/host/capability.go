@@ -16,6 +16,7 @@ import (
 func (h *Host) probe() node.Capabilities {
 	can := node.Capabilities{}
 	h.probeCgroups(can)
+	h.probeIO(can)
 	h.probeNode(can)
 	h.probeTasks(can)
 	h.probeHardware(can)
@@ -110,8 +111,11 @@ var instead = map[node.Mechanism]string{
 	node.MechGroupPriority:  "cpu.idle",
 	node.MechQOSLevel:       "cpu.idle",
 	node.MechSchedStat:      "pressure of the LS cgroup, if there is PSI",
-	node.MechCgroupFreezer:  "the smallest quota that the kernel takes",
+	node.MechCgroupFreezer:  "SIGTERM and SIGKILL alone: what grows while memory is short is not held",
 	node.MechHardwareSMT:    "nothing needed: no thread shares a core",
-	node.MechIOWeight:       "ionice of BE threads",
+	node.MechIOMax:          "nothing: block I/O of BE is not limited",
+	node.MechIOWeight:       "the weights of the scheduler bfq, where it is on",
+	node.MechBFQWeight:      "the weights of iocost, where it is on",
+	node.MechIOLatency:      "limits on BE's block I/O",
 	node.MechCgroupDelegate: "SCHED_IDLE and nice on the command's own threads",
 }

@@ -43,7 +43,6 @@ func (h *Host) probeCgroups(can node.Capabilities) {
 	}
 	can[node.MechPSICgroup] = h.probePressure()
 	can[node.MechCgroupFreezer] = h.probeUnused("freezer", "freezer.state", "cgroup.freeze")
-	can[node.MechIOWeight] = h.probeUnused("blkio", "blkio.bfq.weight", "io.weight")
 	can[node.MechCgroupDelegate] = h.probeDelegation()
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -64,32 +63,4 @@ func (h *Host) probeBPF() node.Answer {
 	}
 	_ = p.Close()
 	return yes("%s exists and a tracing program loads", btf)
-}
-
-// probeResctrl asks for cache allocation and memory bandwidth allocation
-// (Documentation/filesystems/resctrl.rst): the processor has them, the kernel
-// was built for them, and, once the file system is mounted, it shows them.
-func (h *Host) probeResctrl(can node.Capabilities) {
-	info, infoErr := h.fs.CPUInfo()
-	root := filepath.Join(h.fs.Sys, "fs/resctrl")
-	filesystems, fsErr := os.ReadFile(filepath.Join(h.fs.Proc, "filesystems"))
-	ask := func(flag, resource string) node.Answer {
-		switch {
-		case exists(filepath.Join(root, "info", resource)).Verdict == node.Yes:
-			return yes("%s exists", filepath.Join(root, "info", resource))
-		case exists(filepath.Join(root, "schemata")).Verdict == node.Yes:
-			return no("%s does not exist in the mounted resctrl", filepath.Join(root, "info", resource))
-		case fsErr != nil:
-			return unknown("%v", fsErr)
-		case !hasLine(filesystems, "resctrl"):
-			return no("/proc/filesystems does not list resctrl")
-		case infoErr != nil:
-			return unknown("%v", infoErr)
-		case runtime.GOARCH == "amd64" && !info.Has(flag):
-			return no("/proc/cpuinfo does not list %s", flag)
-		}
-		return unknown("the kernel has resctrl and %s does not show %s: mount it to know", root, resource)
-	}
-	can[node.MechResctrlL3] = ask("cat_l3", "L3")
-	can[node.MechResctrlMB] = ask("mba", "MB")
 }

@@ -15,7 +15,7 @@ var mechanisms = []node.Mechanism{
 	node.MechMemoryLimit, node.MechMemoryProtect, node.MechPSINode, node.MechPSICgroup, node.MechEEVDFSlice,
 	node.MechCoreSched, node.MechSchedExt, node.MechSchedIdle, node.MechBPF, node.MechPerfCounters, node.MechResctrlL3,
 	node.MechResctrlMB, node.MechGroupIdentity, node.MechGroupPriority, node.MechQOSLevel, node.MechSchedStat,
-	node.MechCgroupFreezer, node.MechHardwareSMT, node.MechIOWeight, node.MechCgroupDelegate,
+	node.MechCgroupFreezer, node.MechHardwareSMT, node.MechIOMax, node.MechIOWeight, node.MechBFQWeight, node.MechIOLatency, node.MechCgroupDelegate,
 }
 
 func TestEveryMechanismHasAnAnswerAndAReason(t *testing.T) {

@@ -1,6 +1,7 @@
 package host_test
 
 import (
+	"slices"
 	"testing"
 
 	"tenon.sh/tenon/internal/conformance"
@@ -10,6 +11,8 @@ import (
 // TestConformance asks of the running kernel what the simulator does.
 func TestConformance(t *testing.T) {
 	conformance.Run(t, node.CgroupPath(groupName("conformance")), func(t *testing.T) conformance.Node {
-		return open(t, false)
+		m := open(t, false)
+		m.Show(slices.Concat(node.Files, node.IOFiles))
+		return m
 	})
 }

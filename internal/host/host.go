@@ -36,6 +36,9 @@ type Options struct {
 	// out workloads whose cgroup is gone, and shows every knob that Tenon has
 	// changed and no living process answers for, so that none is forgotten.
 	Resident bool
+	// Spare lists processes that are never stopped or ended, beside this one,
+	// the first of the system and those of the journal: tenond's watchdog.
+	Spare func() []int
 	// Behalf is the process in whose name changes are journaled, if not this
 	// one: the watchdog's host acts for the agent that it watches.
 	Behalf *journal.Session
@@ -50,6 +53,7 @@ type Host struct {
 	journal *journal.Journal
 
 	opened time.Time
+	spare  func() []int // nil: nobody else
 
 	can func() node.Capabilities
 
@@ -58,13 +62,19 @@ type Host struct {
 	sorted    []node.Workload // of workloads; nil: to be made
 	topology  topologyCache
 	sight     *sight // nil unless resident
+	controls  controls
+	blocks    blocks
+	round     *round // nil unless resident
+
+	delays delays
+	turns  turns
 }
 
 // Open finds the node's parts. It writes nothing: the journal appears with
 // the first change. A machine without cgroups opens, and refuses what needs
 // them.
 func Open(o Options) (*Host, error) {
-	h := &Host{tree: o.Tree, fs: o.FS, opened: time.Now(), workloads: map[node.WorkloadID]node.Workload{}}
+	h := &Host{tree: o.Tree, fs: o.FS, opened: time.Now(), spare: o.Spare, workloads: map[node.WorkloadID]node.Workload{}}
 	if h.fs == (proc.FS{}) {
 		h.fs = proc.Default()
 	}
@@ -93,7 +103,7 @@ func Open(o Options) (*Host, error) {
 		return nil, err
 	}
 	if o.Resident {
-		h.sight = newSight()
+		h.sight, h.round = newSight(), newRound()
 		if h.tree != nil {
 			h.tree = h.tree.KeepOpen()
 		}
@@ -104,7 +114,12 @@ func Open(o Options) (*Host, error) {
 
 // Close lets go of the journal. What was changed stays changed; see
 // RestoreOwn.
-func (h *Host) Close() error { return h.journal.Close() }
+func (h *Host) Close() error {
+	if h.sight != nil && h.tree != nil {
+		h.tree.CloseAll()
+	}
+	return errors.Join(h.delays.stop(), h.journal.Close())
+}
 
 // Capabilities tells what this machine can do. It probes once.
 func (h *Host) Capabilities() node.Capabilities { return maps.Clone(h.can()) }
@@ -125,12 +140,13 @@ func (h *Host) ManageOnly(all []node.Workload) {
 		h.workloads[w.ID] = w
 	}
 	h.sight.expire()
+	h.delays.expire()
 }
 
 // Show makes the given knobs those that a resident host's snapshots show of
 // every cgroup; before the first call it is all of them. Reading what nobody
 // may want to turn is most of what an idle agent would cost.
-func (h *Host) Show(files []node.File) { h.sight.show(files) }
+func (h *Host) Show(files []node.File) { h.sight.show(h.controls.show(h.blocks.show(files))) }
 
 // Session is the process in whose name this host journals.
 func (h *Host) Session() journal.Session { return h.journal.Session() }
@@ -173,15 +189,14 @@ func (h *Host) managed() []node.Workload {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.sorted == nil {
-		h.sorted = slices.SortedFunc(maps.Values(h.workloads), func(a, b node.Workload) int {
-			return strings.Compare(string(a.ID), string(b.ID))
-		})
+		h.sorted = slices.AppendSeq(make([]node.Workload, 0, len(h.workloads)), maps.Values(h.workloads))
+		slices.SortFunc(h.sorted, func(a, b node.Workload) int { return strings.Compare(string(a.ID), string(b.ID)) })
 	}
 	return h.sorted
 }
 
 func (h *Host) kernel() node.Kernel {
-	k := node.Kernel{PageSize: unit.Bytes(os.Getpagesize())}
+	k := node.Kernel{PageSize: unit.Bytes(os.Getpagesize()), MB: h.controls.bandwidth()}
 	if h.tree != nil {
 		k.CgroupVersion = h.tree.Version()
 	}
@@ -209,10 +224,18 @@ func (h *Host) Apply(ctx context.Context, s plan.Step) error {
 		return fmt.Errorf("apply to %v: the step has no value", s.Knob)
 	}
 	var err error
+	if divides(s.Knob) {
+		defer h.controls.changed(s.Knob)
+	}
 	if s.Release {
-		err = h.release(s.Knob)
+		if err = h.release(s.Knob); err == nil && s.Knob.Control != "" {
+			err = h.leaveControl(s.Knob.Control)
+		}
 	} else {
 		err = h.set(s.Knob, s.To.Rounded(h.kernel()))
+		if err != nil && s.Knob.Control != "" {
+			err = errors.Join(err, h.leaveControl(s.Knob.Control))
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("apply %v: %w", s, err)
@@ -221,7 +244,15 @@ func (h *Host) Apply(ctx context.Context, s plan.Step) error {
 }
 
 func (h *Host) set(k node.Knob, to node.Value) error {
-	inode, err := h.tree.Inode(string(k.Cgroup))
+	if v, isRun := to.(node.Run); isRun && v.Ends() {
+		return h.end(k, v)
+	}
+	if k.Control != "" {
+		if err := h.makeControl(k.Control); err != nil {
+			return err
+		}
+	}
+	inode, err := h.knobInode(k)
 	if err != nil {
 		return err
 	}
@@ -229,7 +260,7 @@ func (h *Host) set(k node.Knob, to node.Value) error {
 	if err != nil {
 		return err
 	}
-	if err := h.journal.Intend(k, inode, before, to); err != nil {
+	if err := h.journal.Intend(k, inode, h.unmixed(before), to); err != nil {
 		return err
 	}
 	writeErr := h.writeKnob(k, to)
@@ -255,7 +286,8 @@ func (h *Host) release(k node.Knob) error {
 	if !touched {
 		return nil
 	}
-	inode, err := h.tree.Inode(string(k.Cgroup))
+	t = h.attainable(k, t)
+	inode, err := h.knobInode(k)
 	if errors.Is(err, cgroup.ErrGone) || (err == nil && inode != t.Inode) {
 		return h.journal.Forget(k) // that cgroup is gone, with its knobs
 	}
@@ -271,7 +303,14 @@ func (h *Host) release(k node.Knob) error {
 		if err := h.journal.Intend(k, inode, t.Before, t.Before); err != nil {
 			return err
 		}
-		if err := h.writeKnob(k, t.Before); err != nil {
+		err := h.writeKnob(k, t.Before)
+		if next := h.nextTo(k, t.Before, err); next != nil {
+			t.Before = next
+			if err = h.journal.Intend(k, inode, t.Before, t.Before); err == nil {
+				err = h.writeKnob(k, t.Before)
+			}
+		}
+		if err != nil {
 			return err
 		}
 		now, err = h.readKnob(k)

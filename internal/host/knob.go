@@ -30,6 +30,14 @@ func (h *Host) readKnob(k node.Knob) (node.Value, error) {
 	case node.FilePIDs:
 		v, err := h.tree.ReadPIDs(p)
 		return node.PIDs(v), err
+	case node.FileRun:
+		return h.readRun(p)
+	}
+	if ofIO(k) {
+		return h.readIO(k)
+	}
+	if divides(k) {
+		return h.readControl(k)
 	}
 	return nil, fmt.Errorf("unknown knob %q: want one of %v", k.File, node.Files)
 }
@@ -61,6 +69,15 @@ func (h *Host) writeKnob(k node.Knob, v node.Value) error {
 		if k.File == node.FilePIDs {
 			return h.tree.WritePIDs(p, cgroup.PIDs(v))
 		}
+	case node.Run:
+		if k.File == node.FileRun {
+			return h.writeRun(k.Cgroup, v)
+		}
+	case node.IOMax, node.IOWeight, node.IOLatency:
+		return h.writeIO(k, v)
+	}
+	if divides(k) {
+		return h.writeControl(k, v)
 	}
 	return fmt.Errorf("write %v: a %T is no value of this file", k, v)
 }
@@ -68,7 +85,7 @@ func (h *Host) writeKnob(k node.Knob, v node.Value) error {
 // ours reports whether a present value is one that Tenon wrote, or that the
 // kernel made from what Tenon wrote. Anything else is somebody else's.
 func (h *Host) ours(t journal.Touch, now node.Value) bool {
-	if t.Written != nil && (now == t.Written || h.derived(t.Written, now)) {
+	if t.Written != nil && (now == t.Written || h.derived(t.Written, now)) || joined(t, now) {
 		return true
 	}
 	if t.Pending == nil {
@@ -109,6 +126,8 @@ func between(from, to, now node.Value) bool {
 		return true
 	}
 	switch n := now.(type) {
+	case node.L3:
+		return partway(from, to, n)
 	case node.CPUWeight:
 		// Clearing idle resets the weight, before the new one is written.
 		f, _ := from.(node.CPUWeight)
@@ -123,6 +142,8 @@ func between(from, to, now node.Value) bool {
 		t, ok2 := to.(node.Memory)
 		return ok1 && ok2 && oneOf(n.Min, f.Min, t.Min) && oneOf(n.Low, f.Low, t.Low) &&
 			oneOf(n.High, f.High, t.High) && oneOf(n.Max, f.Max, t.Max)
+	case node.IOMax, node.IOWeight, node.IOLatency:
+		return ioBetween(from, to, n)
 	}
 	return false
 }

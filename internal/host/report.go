@@ -16,6 +16,7 @@ type Report struct {
 	Busy     []Busy            `json:"busy,omitempty"`     // groups that Tenon had made and that are in use
 	Killed   []int             `json:"killed,omitempty"`   // processes that a lab had started
 	Gone     []node.CgroupPath `json:"gone,omitempty"`     // groups that no longer existed
+	Controls []string          `json:"resctrl,omitempty"`  // control groups of resctrl that Tenon had made, removed
 }
 
 // A Change is a knob with its value as found and its value from before
@@ -35,7 +36,7 @@ type Busy struct {
 
 // Empty reports that there was nothing to do.
 func (r Report) Empty() bool {
-	return len(r.Restored)+len(r.Left)+len(r.Removed)+len(r.Busy)+len(r.Killed)+len(r.Gone) == 0
+	return len(r.Restored)+len(r.Left)+len(r.Removed)+len(r.Busy)+len(r.Killed)+len(r.Gone)+len(r.Controls) == 0
 }
 
 // String prints a line for each thing done or left.
@@ -49,6 +50,9 @@ func (r Report) String() string {
 	}
 	for _, p := range r.Removed {
 		fmt.Fprintf(&b, "removed   cgroup %s\n", p)
+	}
+	for _, name := range r.Controls {
+		fmt.Fprintf(&b, "removed   resctrl group %s\n", name)
 	}
 	for _, p := range r.Gone {
 		fmt.Fprintf(&b, "gone      cgroup %s no longer exists\n", p)

@@ -60,6 +60,7 @@ func (h *Host) RestorePlan(ctx context.Context) (Report, error) {
 		}
 	}
 	r.Left = left
+	r.Controls = slices.Sorted(maps.Keys(state.Controls))
 	return r, nil
 }
 
@@ -94,6 +95,7 @@ func (h *Host) restore(ctx context.Context, in scope) (Report, error) {
 	// Groups before knobs: the knobs of a group that goes need no restoring.
 	errs = append(errs, h.removeGroups(state, in, &r))
 	errs = append(errs, h.restoreKnobs(in, &r))
+	errs = append(errs, h.removeControls(state, in, &r))
 	return r, errors.Join(errs...)
 }
 
@@ -152,7 +154,9 @@ func (h *Host) restoreKnobs(in scope, r *Report) error {
 	steps, left, gone := h.undo(state, in)
 	var errs []error
 	for _, k := range gone {
-		r.gone(k.Cgroup)
+		if k.Control == "" {
+			r.gone(k.Cgroup)
+		}
 		errs = append(errs, h.journal.Forget(k))
 	}
 	for _, c := range left {
@@ -188,11 +192,11 @@ func (h *Host) undo(state journal.State, in scope) (steps []plan.Step, left []Ch
 	var wants []plan.Want
 	knobs := slices.SortedFunc(maps.Keys(state.Touches), node.Knob.Compare)
 	for _, k := range knobs {
-		t := state.Touches[k]
+		t := h.attainable(k, state.Touches[k])
 		if !in(t.By) {
 			continue
 		}
-		inode, err := h.tree.Inode(string(k.Cgroup))
+		inode, err := h.knobInode(k)
 		if errors.Is(err, cgroup.ErrGone) || (err == nil && inode != t.Inode) {
 			gone = append(gone, k)
 			continue

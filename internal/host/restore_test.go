@@ -37,7 +37,7 @@ var notKnobs = []string{
 func (m *machine) settings(t *testing.T, p node.CgroupPath, tids ...int) map[string]string {
 	t.Helper()
 	found := map[string]string{}
-	for _, controller := range []string{"cpu", "cpuset", "memory", "pids"} {
+	for _, controller := range []string{"cpu", "cpuset", "memory", "pids", "io"} {
 		root, err := m.tree.Dir(controller, string(p))
 		if err != nil {
 			continue
@@ -106,6 +106,12 @@ func (m *machine) foreign(t *testing.T) (root node.CgroupPath, pid int) {
 			if text, given := s.v[file]; given {
 				do(t, m.WriteFile(s.p, file, text))
 			}
+		}
+	}
+	if disk, err := aDisk(); err == nil && m.tree.Has("io") {
+		limit := m.version(map[string]string{"blkio.throttle.read_bps_device": disk.String() + " 987654"}, map[string]string{"io.max": disk.String() + " rbps=987654"})
+		for file, text := range limit {
+			do(t, m.WriteFile(root.Join("besteffort"), file, text))
 		}
 	}
 	pid, err := m.Start(pod, 0)

@@ -8,10 +8,15 @@ import (
 	"tenon.sh/tenon/internal/node"
 )
 
-// verifyWithin is how long the value of a knob is believed without being read
-// again. What somebody else writes to a knob is seen, and put right, within
-// this time.
-const verifyWithin = 5 * time.Second
+const (
+	// verifyWithin is how long the value of a knob that Tenon has changed is
+	// believed without being read again. What somebody else writes to such a
+	// knob is seen, and put right, within this time.
+	verifyWithin = 5 * time.Second
+	// glanceWithin is the same for the other knobs in sight, of which there
+	// are many more.
+	glanceWithin = 15 * time.Second
+)
 
 // A sight is what a resident host remembers of the knobs that its snapshots
 // show. Reading all knobs of a hundred workloads in every turn would be most
@@ -19,22 +24,26 @@ const verifyWithin = 5 * time.Second
 type sight struct {
 	mu     sync.Mutex
 	files  []node.File       // the knobs that every group in sight shows
+	runs   bool              // best-effort workloads show how they run
 	groups []node.CgroupPath // whose knobs are in sight
 	extra  []node.Knob       // others in sight
 	inodes map[node.CgroupPath]uint64
 	known  map[node.Knob]node.Value // nil: it could not be read
-	order  []node.Knob              // in which knobs are verified
-	next   int                      // of order
-	at     time.Time                // of the last look
-	owed   time.Duration            // since then and before, not yet spent on verifying
+	order  []node.Knob              // that are in sight
 	stale  bool                     // groups may have been made anew
+
+	touched        []node.Knob // that Tenon has changed
+	ours, others   []node.Knob // of order: these, and the rest
+	verify, glance lap         // round ours, and round others
 
 	inner      []node.CgroupPath // inside best-effort workloads
 	innerStale bool
+
+	ending map[node.Knob]node.Run // groups that were asked to end, or killed
 }
 
 func newSight() *sight {
-	return &sight{files: node.Files, inodes: map[node.CgroupPath]uint64{}, known: map[node.Knob]node.Value{}, innerStale: true}
+	return &sight{files: node.Files, runs: true, inodes: map[node.CgroupPath]uint64{}, known: map[node.Knob]node.Value{}, innerStale: true}
 }
 
 // look returns the knobs of groups, sorted, and those that were touched: from
@@ -42,24 +51,32 @@ func newSight() *sight {
 func (s *sight) look(at time.Time, groups []node.CgroupPath, touched []node.Knob, h *Host) map[node.Knob]node.Value {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	extra := slices.DeleteFunc(touched, func(k node.Knob) bool { return slices.Contains(s.files, k.File) })
-	slices.SortFunc(extra, node.Knob.Compare)
-	if s.stale || !slices.Equal(groups, s.groups) || !slices.Equal(extra, s.extra) {
+	slices.SortFunc(touched, node.Knob.Compare)
+	touched = slices.Compact(touched)
+	var extra []node.Knob
+	for _, k := range touched {
+		if !slices.Contains(s.files, k.File) {
+			extra = append(extra, k)
+		}
+	}
+	s.reread()
+	turned := s.stale || !slices.Equal(groups, s.groups) || !slices.Equal(extra, s.extra)
+	if turned {
 		s.turnTo(groups, extra, h)
+	}
+	if turned || !slices.Equal(touched, s.touched) {
+		s.divide(touched)
 	}
 	for _, k := range s.order {
 		if _, known := s.known[k]; !known {
 			s.known[k] = h.knobOrNil(k)
 		}
 	}
-	if !s.at.IsZero() {
-		s.owed = min(s.owed+max(at.Sub(s.at), 0), verifyWithin)
+	for i := range s.verify.due(at, len(s.ours), verifyWithin) {
+		s.known[s.ours[i]] = h.knobOrNil(s.ours[i])
 	}
-	s.at = at
-	for n := time.Duration(len(s.order)); n > 0 && s.owed >= verifyWithin/n; s.owed -= verifyWithin / n {
-		k := s.order[s.next%len(s.order)]
-		s.known[k] = h.knobOrNil(k)
-		s.next = (s.next + 1) % len(s.order)
+	for i := range s.glance.due(at, len(s.others), glanceWithin) {
+		s.known[s.others[i]] = h.knobOrNil(s.others[i])
 	}
 	now := make(map[node.Knob]node.Value, len(s.known))
 	for k, v := range s.known {
@@ -68,6 +85,18 @@ func (s *sight) look(at time.Time, groups []node.CgroupPath, touched []node.Knob
 		}
 	}
 	return now
+}
+
+// divide tells the knobs in sight that Tenon has changed from the others.
+func (s *sight) divide(touched []node.Knob) {
+	s.touched, s.ours, s.others = touched, nil, nil
+	for _, k := range s.order {
+		if _, changed := slices.BinarySearchFunc(touched, k, node.Knob.Compare); changed {
+			s.ours = append(s.ours, k)
+		} else {
+			s.others = append(s.others, k)
+		}
+	}
 }
 
 // turnTo forgets what left the sight and what is no longer the same group.
@@ -94,16 +123,18 @@ func (s *sight) turnTo(groups []node.CgroupPath, extra []node.Knob, h *Host) {
 		for _, f := range s.files {
 			keep(node.Knob{Cgroup: p, File: f})
 		}
-		for _, k := range extra {
-			if k.Cgroup == p {
-				keep(k)
+		first, _ := slices.BinarySearchFunc(extra, node.Knob{Cgroup: p}, node.Knob.Compare)
+		for _, k := range extra[first:] {
+			if k.Cgroup != p {
+				break
 			}
+			keep(k)
 		}
 	}
 	for p := range inodes {
 		h.tree.Close(string(p))
 	}
-	s.groups, s.extra, s.next, s.stale = groups, extra, 0, false
+	s.groups, s.extra, s.stale = groups, extra, false
 }
 
 // saw notes what a write read back; after an error the knob is read anew.
@@ -147,8 +178,10 @@ func (s *sight) show(files []node.File) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !slices.Equal(s.files, files) {
-		s.files, s.stale = slices.Clone(files), true
+	runs := slices.Contains(files, node.FileRun)
+	files = slices.DeleteFunc(slices.Clone(files), func(f node.File) bool { return f == node.FileRun })
+	if s.runs != runs || !slices.Equal(s.files, files) {
+		s.files, s.runs, s.stale = files, runs, true
 	}
 }
 
@@ -174,6 +207,9 @@ func (s *sight) inside(list func() []node.CgroupPath) []node.CgroupPath {
 
 // knobOrNil reads a knob; nil if it cannot be read.
 func (h *Host) knobOrNil(k node.Knob) node.Value {
+	if k.File == node.FileRun {
+		return h.shownRun(string(k.Cgroup))
+	}
 	v, err := h.readKnob(k)
 	if err != nil {
 		return nil

@@ -3,6 +3,7 @@ package host
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -39,18 +40,28 @@ func drawn(t *testing.T, groups ...string) (*Host, func(group, file, text string
 func tasks(group node.CgroupPath) node.Knob { return node.Knob{Cgroup: group, File: node.FilePIDs} }
 
 func TestEveryKnobIsReadAgainWithinItsTime(t *testing.T) {
+	for within, touched := range map[time.Duration][]node.Knob{
+		verifyWithin: {tasks("a"), tasks("b"), tasks("c")},
+		glanceWithin: nil,
+	} {
+		readAgain(t, within, touched)
+	}
+}
+
+func readAgain(t *testing.T, within time.Duration, touched []node.Knob) {
+	t.Helper()
 	groups := []node.CgroupPath{"a", "b", "c"}
 	h, write := drawn(t, "a", "b", "c")
 	at := time.Unix(0, 0)
-	h.sight.look(at, groups, nil, h)
+	h.sight.look(at, groups, slices.Clone(touched), h)
 	for _, g := range groups {
 		write(string(g), "pids.max", "7") // somebody else
 	}
 	read := 0
 	for range 10 { // turns
-		at = at.Add(verifyWithin / 10)
+		at = at.Add(within / 10)
 		seen := 0
-		for k, v := range h.sight.look(at, groups, nil, h) {
+		for k, v := range h.sight.look(at, groups, slices.Clone(touched), h) {
 			if k.File == node.FilePIDs && v == (node.PIDs{Max: 7}) {
 				seen++
 			}
@@ -61,7 +72,7 @@ func TestEveryKnobIsReadAgainWithinItsTime(t *testing.T) {
 		read = seen
 	}
 	if read != len(groups) {
-		t.Errorf("after %v %d of %d new values are seen", verifyWithin, read, len(groups))
+		t.Errorf("after %v %d of %d new values are seen", within, read, len(groups))
 	}
 }
 

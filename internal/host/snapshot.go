@@ -11,7 +11,6 @@ import (
 	"tenon.sh/tenon/internal/cgroup"
 	"tenon.sh/tenon/internal/journal"
 	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/unit"
 )
 
 // Snapshot reads the managed workloads; the knobs of their cgroup, of the
@@ -26,7 +25,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 		// that is set meanwhile makes no rate wrong, and differences are the
 		// same when a record of the snapshots is replayed.
 		At:  h.opened.Add(time.Since(h.opened)).Round(0),
-		Can: h.Capabilities(),
+		Can: h.can(), // that nobody changes
 		Knobs: node.Knobs{
 			Kernel: h.kernel(), Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{},
 		},
@@ -35,18 +34,21 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	if s.Topology, err = h.topology.read(h.fs); err != nil {
 		return node.Snapshot{}, fmt.Errorf("read the topology: %w", err)
 	}
-	h.readUsage(&s)
+	scarce := h.readUsage(&s)
 	if h.tree == nil {
 		s.Workloads = slices.Clone(h.managed())
 		return s, nil
 	}
-	for _, w := range h.managed() {
+	managed := h.managed()
+	s.Workloads = make([]node.Workload, 0, len(managed))
+	for _, w := range managed {
 		var gone bool
 		if w.Usage, gone = h.usageOf(w); gone && h.sight != nil {
 			continue
 		}
 		s.Workloads = append(s.Workloads, w)
 	}
+	h.round.fill(&s, h, scarce)
 	touches, err := h.ownTouches()
 	if err != nil {
 		return s, err
@@ -54,28 +56,48 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	groups := append(inSight(s.Workloads), h.below(s.Workloads)...)
 	if h.sight == nil {
 		for _, p := range groups {
-			for _, f := range node.Files {
+			for _, f := range slices.Concat(node.Files, h.blocks.files()) {
 				k := node.Knob{Cgroup: p, File: f}
 				if v := h.knobOrNil(k); v != nil {
 					s.Knobs.Now[k] = v
 				}
 			}
 		}
+		for _, k := range runKnobs(s.Workloads) {
+			if v := h.knobOrNil(k); v != nil {
+				s.Knobs.Now[k] = v
+			}
+		}
 	} else {
-		touched := slices.Collect(maps.Keys(touches))
+		touched := slices.DeleteFunc(slices.Collect(maps.Keys(touches)), divides)
 		for _, k := range touched {
 			groups = append(groups, k.Cgroup)
 		}
+		if h.sight.showsRuns() {
+			touched = append(touched, runKnobs(s.Workloads)...)
+		}
 		slices.Sort(groups)
 		s.Knobs.Now = h.sight.look(s.At, slices.Compact(groups), touched, h)
+	}
+	h.fillControls(&s, touches)
+	if len(h.blocks.files()) > 0 {
+		s.Devices = h.blocks.list(h)
 	}
 	for k, t := range touches {
 		if _, known := s.Knobs.Now[k]; !known {
 			continue
 		}
-		if inode, err := h.inode(k.Cgroup); err == nil && inode == t.Inode {
-			s.Knobs.Before[k] = t.Before
+		inodeOf := h.knobInode
+		if k.Control == "" {
+			inodeOf = func(k node.Knob) (uint64, error) { return h.inode(k.Cgroup) }
 		}
+		if inode, err := inodeOf(k); err == nil && inode == t.Inode {
+			s.Knobs.Before[k] = h.possible(k, t.Before)
+		}
+	}
+	h.delays.fill(&s, h.inode)
+	if h.sight != nil {
+		h.turns.fill(&s, h)
 	}
 	return s, nil
 }
@@ -107,15 +129,17 @@ func inSight(workloads []node.Workload) []node.CgroupPath {
 
 // below lists the cgroups inside best-effort workloads on cgroup v1, where a
 // group may not have less than those below it: what bounds such work must see
-// and move them all.
+// and move them all. Where some work is to have CPUs of its own, the same is
+// true of all latency-sensitive work.
 func (h *Host) below(workloads []node.Workload) []node.CgroupPath {
 	if h.tree.Version() != 1 {
 		return nil
 	}
 	list := func() []node.CgroupPath {
 		var all []node.CgroupPath
+		own := slices.ContainsFunc(workloads, func(w node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR })
 		for _, w := range workloads {
-			if w.Class == node.BE {
+			if w.Class == node.BE || own && w.Class.Sensitive() {
 				all = h.addBelow(all, w.Cgroup)
 			}
 		}
@@ -185,54 +209,10 @@ func (h *Host) Sweep() error {
 	}
 	var errs []error
 	for k, t := range touches {
-		inode, err := h.tree.Inode(string(k.Cgroup))
+		inode, err := h.knobInode(k)
 		if errors.Is(err, cgroup.ErrGone) || (err == nil && inode != t.Inode) {
 			errs = append(errs, h.journal.Forget(k))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// readUsage fills in the counters of the whole node.
-func (h *Host) readUsage(s *node.Snapshot) {
-	if stat, err := h.fs.Stat(); err == nil {
-		s.Usage.CPU, s.Usage.Steal = node.Some(stat.All.Busy()), node.Some(stat.All.Steal)
-		s.Busy = map[unit.CPU]time.Duration{}
-		for id, t := range stat.PerCPU {
-			s.Busy[id] = t.Busy()
-		}
-	}
-	if m, err := h.fs.MemInfo(); err == nil {
-		s.Usage.Memory, s.MemoryTotal = node.Some(m.Total-m.Available), node.Some(m.Total)
-	}
-	if h.tree == nil {
-		return
-	}
-	// Many kernels sample /proc/stat at the tick; cgroups count exactly.
-	if root, err := h.tree.CPUUse(""); err == nil {
-		s.Usage.CPU = node.Some(root.Usage)
-	}
-	if exact, err := h.tree.UsagePerCPU(""); err == nil {
-		s.Busy = exact
-	}
-}
-
-// usageOf reads the counters of a workload, and tells whether its cgroup is
-// gone.
-func (h *Host) usageOf(w node.Workload) (u node.Usage, gone bool) {
-	p := string(w.Cgroup)
-	c, err := h.tree.CPUUse(p)
-	switch {
-	case err == nil:
-		u.CPU, u.Throttled = node.Some(c.Usage), node.Some(c.Throttled)
-	case errors.Is(err, cgroup.ErrGone) && !h.tree.Exists(p):
-		return u, true // and not only in one of v1's hierarchies
-	}
-	if m, err := h.tree.MemoryCurrent(p); err == nil {
-		u.Memory = node.Some(m)
-	}
-	if w.Class.Sensitive() {
-		u.PerCPU, _ = h.tree.UsagePerCPU(p) // v2 does not count it
-	}
-	return u, false
 }

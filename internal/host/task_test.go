@@ -34,12 +34,16 @@ func TestMain(m *testing.M) {
 	case "victim":
 		victim()
 		return
+	case "freezer":
+		freezer()
+		return
 	}
 	os.Exit(m.Run())
 }
 
 // obey is a task: it does one command a line: "alloc BYTES" takes memory that cannot be
-// reclaimed, "fork" starts a child that ends at once. It answers "ok" or the
+// reclaimed, "fork" starts a child that ends at once, "read BYTES DEVICE" reads
+// past the page cache, and "cache BYTES FILE" through it. It answers "ok" or the
 // number of the error.
 func obey(in io.Reader, out io.Writer) {
 	lines := bufio.NewScanner(in)
@@ -57,6 +61,10 @@ func obey(in io.Reader, out io.Writer) {
 			}
 		case "fork":
 			err = fork()
+		case "read":
+			err = readDisk(argument)
+		case "cache":
+			err = readCached(argument)
 		}
 		var errno syscall.Errno
 		if errors.As(err, &errno) {
@@ -215,8 +223,11 @@ func (m *machine) Stop(pid int) error {
 // file is the path of a kernel file, in the hierarchy of its controller.
 func (m *machine) file(p node.CgroupPath, name string) (string, error) {
 	controller, _, _ := strings.Cut(name, ".")
-	if controller == "cgroup" {
+	switch controller {
+	case "cgroup":
 		controller = "cpu"
+	case "blkio":
+		controller = "io"
 	}
 	dir, err := m.tree.Dir(controller, string(p))
 	return filepath.Join(dir, name), err

@@ -40,6 +40,7 @@ func victim() {
 	be := tree.Join("besteffort")
 	pod := be.Join("pod")
 	h.Manage(node.Workload{ID: "be", Class: node.BE, Cgroup: pod, Meet: be})
+	h.Show(append([]node.File{node.FileIOMax}, node.Files...))
 
 	die(h.MakeGroup(group.Join("ls")))
 	die(h.MakeGroup(group.Join("be/work")))
@@ -70,6 +71,11 @@ func victim() {
 			{Intent: plan.Set, Knob: node.Knob{Cgroup: pod, File: node.FilePIDs}, Value: node.PIDs{Max: int64(500 + i)}},
 			{Intent: plan.Set, Knob: node.Knob{Cgroup: pod, File: node.FileMemory},
 				Value: node.Memory{High: unit.MaxBytes, Max: unit.Bytes(200+i%50) << 20}},
+		}
+		if len(s.Devices) > 0 {
+			limits := node.IOLimits{ReadBPS: int64(1000 + i%100), WriteBPS: node.NoIORate, ReadIOPS: node.NoIORate, WriteIOPS: int64(7 + i%5)}
+			wants = append(wants, plan.Want{Intent: plan.Set, Knob: node.Knob{Cgroup: be, File: node.FileIOMax},
+				Value: node.IOMaxOf(map[unit.Device]node.IOLimits{s.Devices[0].Disk: limits})})
 		}
 		if i%11 == 10 { // now and then the policies are switched off
 			for j := range wants {

@@ -96,5 +96,5 @@ func (j *Journal) writeNext(text []byte) error {
 // first reports whether an entry is about something that the journal does not
 // know yet.
 func (e *entry) first() bool {
-	return e.Op == opMade || e.Op == opSpawned || e.Before != nil
+	return e.Op == opMade || e.Op == opMadeControl && e.Inode == 0 || e.Op == opSpawned || e.Before != nil
 }

@@ -16,6 +16,7 @@ import (
 type State struct {
 	Touches   map[node.Knob]Touch
 	Groups    map[node.CgroupPath]Session // groups that Tenon made, and who
+	Controls  map[string]MadeControl      // control groups of resctrl likewise
 	Processes map[Process]Session         // processes that Tenon started, and who
 	// Torn counts lines that could not be read, each the last word of a
 	// writer that was killed.
@@ -65,6 +66,7 @@ type entry struct {
 	Before  *string         `json:"before,omitempty"` // a pointer: "" is a value (an empty cpuset)
 	Value   string          `json:"value,omitempty"`
 	Cgroup  node.CgroupPath `json:"cgroup,omitempty"`
+	Control string          `json:"resctrl,omitempty"`
 	Process *Process        `json:"process,omitempty"`
 	By      Session         `json:"by"`
 }
@@ -79,11 +81,14 @@ func newState() State {
 
 func (s State) clone() State {
 	s.Touches, s.Groups, s.Processes = maps.Clone(s.Touches), maps.Clone(s.Groups), maps.Clone(s.Processes)
+	s.Controls = maps.Clone(s.Controls)
 	return s
 }
 
 // Empty reports that nothing is left to put back.
-func (s State) Empty() bool { return len(s.Touches)+len(s.Groups)+len(s.Processes) == 0 }
+func (s State) Empty() bool {
+	return len(s.Touches)+len(s.Groups)+len(s.Controls)+len(s.Processes) == 0
+}
 
 // replay applies the complete lines of text and returns how many bytes they
 // have. A line without its newline is left: its writer may be about to
@@ -110,6 +115,8 @@ func (s *State) apply(e entry) error {
 			return fmt.Errorf("%s without a knob", e.Op)
 		}
 		return s.applyKnob(e)
+	case opMadeControl, opRemovedControl:
+		return s.applyControl(e)
 	case opMade:
 		s.Groups[e.Cgroup] = e.By
 	case opRemoved:
@@ -172,7 +179,7 @@ func (s *State) applyKnob(e entry) error {
 
 // entries are the fewest lines that replay to s.
 func (s State) entries() []entry {
-	var es []entry
+	es := s.controlEntries()
 	for _, p := range slices.Sorted(maps.Keys(s.Groups)) {
 		es = append(es, entry{Op: opMade, Cgroup: p, By: s.Groups[p]})
 	}
@@ -221,6 +228,9 @@ func (s State) String() string {
 	}
 	for _, p := range slices.Sorted(maps.Keys(s.Groups)) {
 		fmt.Fprintf(&b, "made %s\n", p)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Controls)) {
+		fmt.Fprintf(&b, "made resctrl group %s\n", name)
 	}
 	fmt.Fprintf(&b, "%d processes\n", len(s.Processes))
 	return b.String()

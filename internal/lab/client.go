@@ -24,6 +24,10 @@ const clientNice = -10
 //
 //	client      reads a load.Config from in, writes a load.Result to out
 //	spin CPUS   keeps CPUS busy at the lowest priority
+//	burn CPUS   keeps CPUS busy at the usual priority
+//	step        reads a stepPlan from in, writes a line of its course for each step to out
+//	hog FILE N  goes through FILE and holds N bytes of it; writes its progress to out
+//	warm DIR    reads the files of DIR
 func Child(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	switch {
 	case len(args) == 1 && args[0] == "client":
@@ -38,27 +42,37 @@ func Child(ctx context.Context, args []string, in io.Reader, out io.Writer) erro
 			return err
 		}
 		return json.NewEncoder(out).Encode(r)
-	case len(args) == 2 && args[0] == "spin":
+	case len(args) == 2 && (args[0] == "spin" || args[0] == "burn"):
 		cpus, err := unit.ParseCPUSet(args[1])
 		if err != nil {
 			return err
 		}
-		return Spin(ctx, cpus)
+		return Spin(ctx, cpus, args[0] == "spin")
+	case len(args) == 1 && args[0] == "step":
+		return runSteps(ctx, in, out)
+	case len(args) == 3 && args[0] == "hog":
+		held, err := unit.ParseBytes(args[2])
+		if err != nil {
+			return err
+		}
+		return Hog(ctx, args[1], held, out)
+	case len(args) == 2 && args[0] == "warm":
+		return Warm(args[1])
 	}
-	return fmt.Errorf("lab child %q: want client, or spin CPUS", args)
+	return fmt.Errorf("lab child %q: want client, spin CPUS, burn CPUS, step, hog FILE BYTES or warm DIR", args)
 }
 
 // load runs the client as a process on the client's CPUs and returns what it
 // measured. It ends early if ctx does.
-func (b *bench) load(ctx context.Context, c load.Config) (*load.Result, error) {
-	c.CPUs = b.place.Client
+func (s *site) load(ctx context.Context, c load.Config) (*load.Result, error) {
+	c.CPUs = s.place.Client
 	order, err := json.Marshal(c)
 	if err != nil {
 		return nil, fmt.Errorf("order the load: %w", err)
 	}
-	out, err := b.await(ctx, child{
-		name: "the load generator", argv: append(append([]string{}, b.Self...), "client"),
-		cpus: b.place.Client, nice: clientNice, stdin: bytes.NewReader(order),
+	out, err := s.await(ctx, child{
+		name: "the load generator", argv: s.child("client"),
+		cpus: s.place.Client, nice: clientNice, stdin: bytes.NewReader(order),
 	})
 	if err != nil {
 		return nil, err
@@ -104,10 +118,10 @@ func (b *bench) connections() int {
 }
 
 // await starts c and returns its output when it has ended.
-func (b *bench) await(ctx context.Context, c child) ([]byte, error) {
+func (s *site) await(ctx context.Context, c child) ([]byte, error) {
 	var out bytes.Buffer
 	c.stdout = &out
-	p, err := start(b.host, c)
+	p, err := start(s.host, c)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +150,7 @@ func self() ([]string, error) {
 // spin starts the spinner.
 func (b *bench) spin(p pods) (*Process, error) {
 	return start(b.host, child{
-		name: "the spinner", argv: append(append([]string{}, b.Self...), "spin", p.tested.String()),
+		name: "the spinner", argv: b.site.child("spin", p.tested.String()),
 		group: p.spinner(), cpus: p.tested,
 	})
 }

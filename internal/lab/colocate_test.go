@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 
 // real skips a test on a machine that cannot run the experiment, and fails it
 // where it must be able to.
-func real(t *testing.T) {
+func real(t *testing.T, needs ...program) {
 	t.Helper()
 	skip := t.Skipf
 	if os.Getenv("TENON_TEST_STRICT") == "1" {
@@ -46,7 +46,7 @@ func real(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to make cgroups")
 	}
-	for _, p := range []program{nginxProgram, ffmpegProgram} {
+	for _, p := range needs {
 		if _, err := p.find(); err != nil {
 			skip("%v", err)
 		}
@@ -76,17 +76,24 @@ func small(t *testing.T, modes ...report.Mode) Config {
 		t.Fatalf("render a film: %v %s", err, out)
 	}
 	c := Config{
-		Modes: modes, Blocks: 1, Duration: time.Second, Seed: 1, Input: film,
-		Out: filepath.Join(t.TempDir(), "out"), JournalDir: filepath.Join(t.TempDir(), "journal"),
-		Root:         node.CgroupPath(fmt.Sprintf("tenon-test-%d", os.Getpid())),
-		Self:         []string{os.Args[0], "lab-child"},
-		StealPercent: 100, once: true, // a test is not about numbers
+		Setting: setting(t), Modes: modes, Blocks: 1, Duration: time.Second, Input: film,
+		StealPercent: 100, // a test is not about numbers
 	}
-	t.Cleanup(func() { nothingLeft(t, c) })
+	t.Cleanup(func() { nothingLeft(t, c.Setting) })
 	return c
 }
 
-func nothingLeft(t *testing.T, c Config) {
+// setting is that of a short experiment under a root of its own.
+func setting(t *testing.T) Setting {
+	return Setting{
+		Seed: 1, Out: filepath.Join(t.TempDir(), "out"), JournalDir: filepath.Join(t.TempDir(), "journal"),
+		Root: node.CgroupPath(fmt.Sprintf("tenon-test-%d", os.Getpid())),
+		Self: []string{os.Args[0], "lab-child"},
+		Once: true,
+	}
+}
+
+func nothingLeft(t *testing.T, c Setting) {
 	t.Helper()
 	tree, err := cgroup.Detect("/proc")
 	if err != nil {
@@ -112,7 +119,7 @@ func nothingLeft(t *testing.T, c Config) {
 }
 
 func TestColocationRunsAndLeavesNothing(t *testing.T) {
-	real(t)
+	real(t, nginxProgram, ffmpegProgram)
 	t.Setenv("TMPDIR", openDir(t))
 	c := small(t, report.Exclusive, report.ExclusiveWarm, report.Burstable, report.Tenon, report.Tenon65)
 	var notices strings.Builder
@@ -181,7 +188,7 @@ func (w *trigger) Write(b []byte) (int, error) {
 }
 
 func TestInterruptKeepsFinishedRuns(t *testing.T) {
-	real(t)
+	real(t, nginxProgram, ffmpegProgram)
 	t.Setenv("TMPDIR", openDir(t))
 	c := small(t, report.Tenon)
 	c.Blocks = 50
@@ -201,7 +208,7 @@ func TestInterruptKeepsFinishedRuns(t *testing.T) {
 }
 
 func TestFaultsAreFoundBeforeAnythingRuns(t *testing.T) {
-	real(t)
+	real(t, nginxProgram, ffmpegProgram)
 	t.Setenv("TMPDIR", openDir(t))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

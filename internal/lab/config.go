@@ -3,15 +3,11 @@ package lab
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
 
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/unit"
 )
 
 // The clients that can make the load.
@@ -23,10 +19,10 @@ const (
 // Config is what one colocation experiment is asked to do. The zero value of
 // a field stands for the default named beside it.
 type Config struct {
+	Setting
 	Modes    []report.Mode // AllModes
 	Blocks   int           // 5; unbounded with UntilResolved
 	Duration time.Duration // of the measured part of a run; 10 s
-	Seed     uint64        // of the order of modes and of the arrivals
 	// UntilResolved goes on until more blocks would not change a verdict, or
 	// MaxTime has passed.
 	UntilResolved bool
@@ -42,25 +38,9 @@ type Config struct {
 	Connections  int    // tenon: 256; wrk: 54 scaled to the machine
 	BEProcesses  int    // Batch(tested CPUs)
 	BEThreads    int    // 2
-	Agent        string // the tenond that does the work in the tenon modes; none: the lab's own loop
 	Input        string // film to transcode; a clip that the lab renders once
 	Port         int    // of 127.0.0.1; a free one
-	CPUs         unit.CPUSet
-	ClientCPUs   unit.CPUSet
-
-	Out      string // directory of the results; ./tenon-lab-TIME
-	CacheDir string // of the clip; CacheDir()
-	Notices  io.Writer
-	Terminal bool     // Notices is a terminal: one line that is updated
-	Command  []string // for the record
-	Version  string   // Tenon's, for the record
-	// Self is the argv of this program that leads to Child: tenon lab child.
-	Self []string
-
-	Root       node.CgroupPath // Root
-	JournalDir string          // as host.Options
-
-	once bool // void runs are not repeated; for tests
+	CacheDir     string // of the clip; CacheDir()
 }
 
 // orDefaults fills in what was not said and names every fault at once.
@@ -115,23 +95,10 @@ func (c Config) orDefaults() (Config, error) {
 	if c.Port < 0 || c.Port > 65535 {
 		fault("--port %d: want 1 to 65535", c.Port)
 	}
-	if c.Out == "" {
-		c.Out = "tenon-lab-" + time.Now().Format("20060102-150405")
-	}
 	if c.CacheDir == "" {
 		c.CacheDir = CacheDir()
 	}
-	if c.Notices == nil {
-		c.Notices = io.Discard
-	}
-	if c.Root == "" {
-		c.Root = Root
-	}
-	if c.Agent != "" {
-		if _, err := exec.LookPath(c.Agent); err != nil {
-			fault("--agent: %w", err)
-		}
-	}
+	c.Setting = c.Setting.orDefaults(fault)
 	if c.Input != "" {
 		path, err := filepath.Abs(c.Input)
 		if err == nil {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/agent"
+	"tenon.sh/tenon/internal/host"
+	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/policy"
 	"tenon.sh/tenon/internal/tick"
 )
@@ -22,11 +24,12 @@ const watermark = 65
 
 // A governor is Tenon at work during a run.
 type governor struct {
-	b      *bench
-	pods   pods
-	begun  time.Time
-	cancel context.CancelFunc
-	done   chan struct{}
+	host      *host.Host
+	workloads []node.Workload
+	begun     time.Time
+	cancel    context.CancelFunc
+	done      chan struct{}
+	state     string // the state directory of a tenond; empty: the loop is ours
 
 	mu     sync.Mutex
 	writes []string
@@ -37,20 +40,34 @@ type governor struct {
 // the real node: the lab writes none of them.
 func (b *bench) govern(ctx context.Context, p pods, suppress bool) (*governor, error) {
 	if b.Agent != "" {
-		return b.governOutside(ctx, p, suppress)
+		return b.tenond(ctx, colocationTenond(p, suppress))
 	}
-	for _, w := range p.workloads() {
-		b.host.Manage(w)
-	}
-	g := &governor{b: b, pods: p, begun: time.Now(), done: make(chan struct{})}
-	ctx, g.cancel = context.WithCancel(ctx)
-	a := &agent.Agent{Host: b.host, Period: governPeriod, Config: policy.Config{
+	return b.site.govern(ctx, p.workloads(), policy.Config{
 		CPUQOS:   policy.CPUQOS{Enable: true},
 		Suppress: policy.Suppress{Enable: suppress, ThresholdPercent: watermark, CPUs: p.tested},
-	}}
+	}, suppress)
+}
+
+// colocationTenond is what tenond is told in the modes of colocation.
+func colocationTenond(p pods, suppress bool) tenondConfig {
+	return tenondConfig{
+		CPUs: p.tested, Suppress: suppress, Threshold: watermark, Isolate: true, Period: governPeriod,
+		Rules: []tenondRule{{Name: "nginx", Class: node.LS, Cgroup: p.nginxPod()}, {Name: "ffmpeg", Class: node.BE, Cgroup: p.jobPod()}},
+	}
+}
+
+// govern turns Tenon's loop in this process: once, and then, with on, every
+// governPeriod.
+func (s *site) govern(ctx context.Context, work []node.Workload, config policy.Config, on bool) (*governor, error) {
+	for _, w := range work {
+		s.host.Manage(w)
+	}
+	g := &governor{host: s.host, workloads: work, begun: time.Now(), done: make(chan struct{})}
+	ctx, g.cancel = context.WithCancel(ctx)
+	a := &agent.Agent{Host: s.host, Period: governPeriod, Config: config}
 	t, err := a.Step(ctx)
 	g.observe(t, err)
-	if err != nil || !suppress {
+	if err != nil || !on {
 		close(g.done)
 		if err != nil {
 			g.stop()
@@ -97,7 +114,7 @@ func (g *governor) stop() {
 	}
 	g.cancel()
 	<-g.done
-	for _, w := range g.pods.workloads() {
-		g.b.host.Forget(w.ID)
+	for _, w := range g.workloads {
+		g.host.Forget(w.ID)
 	}
 }

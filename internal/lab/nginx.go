@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,8 @@ type NGINX struct {
 	Dir         string // prefix, made by the lab
 	Address     string // host:port
 	Workers     int
-	Connections int // that the client will open
+	Connections int    // that the client will open
+	Pages       string // directory of the pages; empty: one of its own with one page
 }
 
 // pageSize is the size of the answer: that of nginx's own index.html, which
@@ -56,10 +58,12 @@ http {
         index index.html;
     }
 }
-`, n.Workers, 2*connections, quote(n.file("nginx.pid")), connections, quote(n.file("body")), n.Address, quote(n.file("html")))
+`, n.Workers, 2*connections, quote(n.file("nginx.pid")), connections, quote(n.file("body")), n.Address, quote(n.pages()))
 }
 
 func quote(path string) string { return strconv.Quote(path) }
+
+func (n NGINX) pages() string { return cmp.Or(n.Pages, n.file("html")) }
 
 func (n NGINX) file(name string) string { return filepath.Join(n.Dir, name) }
 
@@ -67,9 +71,9 @@ func (n NGINX) file(name string) string { return filepath.Join(n.Dir, name) }
 func (n NGINX) Prepare() error {
 	page := []byte("<!doctype html><title>Tenon lab</title>\n")
 	page = append(page, strings.Repeat("nginx answers, ffmpeg waits.\n", pageSize)[:pageSize-len(page)]...)
-	err := os.MkdirAll(n.file("html"), 0o755)
+	err := os.MkdirAll(n.pages(), 0o755)
 	if err == nil {
-		err = os.WriteFile(n.file("html/index.html"), page, 0o644)
+		err = os.WriteFile(filepath.Join(n.pages(), "index.html"), page, 0o644)
 	}
 	if err == nil {
 		err = os.WriteFile(n.file("nginx.conf"), []byte(n.Config()), 0o644)

@@ -18,8 +18,8 @@ const (
 // watch looks how busy other work keeps the CPUs of the experiment before it
 // begins, and returns a caveat for each set that is not quiet. It does not
 // refuse: a user may want to see Tenon on a busy machine.
-func (b *bench) watch(ctx context.Context) ([]string, error) {
-	before, err := b.fs.Stat()
+func (s *site) watch(ctx context.Context) ([]string, error) {
+	before, err := s.fs.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("look whether the machine is quiet: %w", err)
 	}
@@ -29,7 +29,7 @@ func (b *bench) watch(ctx context.Context) ([]string, error) {
 		return nil, ctx.Err()
 	case <-time.After(quietWatch):
 	}
-	after, err := b.fs.Stat()
+	after, err := s.fs.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("look whether the machine is quiet: %w", err)
 	}
@@ -38,7 +38,7 @@ func (b *bench) watch(ctx context.Context) ([]string, error) {
 	for _, part := range []struct {
 		name string
 		cpus unit.CPUSet
-	}{{"tested", b.place.Tested}, {"client's", b.place.Client}} {
+	}{{"tested", s.place.Tested}, {"client's", s.place.Client}} {
 		idle := time.Duration(0)
 		for cpu := range part.cpus.All() {
 			x, y := before.PerCPU[cpu], after.PerCPU[cpu]

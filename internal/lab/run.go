@@ -62,22 +62,22 @@ func (b *bench) run(ctx context.Context, mode report.Mode, index, block int) (r 
 		time.Sleep(samplePeriod)
 	}
 	r.Frames, _ = st.work.between(m.from, m.to)
+	r.FramesPerS = r.Frames / m.used.wall
 	var faults []string
 	r.Writes, faults = st.governor.report()
 	r.Void = append(r.Void, faults...)
-	b.fill(&r, m, !st.sampler.noPSI)
+	fill(&r, m, !st.sampler.noPSI, b.place.Tested.Len())
 	b.judge(&r, m, t)
 	return r, nil
 }
 
 // fill copies what was counted into r.
-func (b *bench) fill(r *report.Run, m measurement, psi bool) {
-	u, tested := m.used, b.place.Tested.Len()
+func fill(r *report.Run, m measurement, psi bool, tested int) {
+	u := m.used
 	seconds := func(counter int) time.Duration { return time.Duration(u.count[counter] * float64(time.Second)) }
 	r.Length, r.Warmup = m.to.Sub(m.from), m.warmup
 	r.CPUPercent = 100 * u.busy / u.capacity
 	r.LSCPU, r.BECPU, r.OtherCPU, r.StealRatio = u.ls, u.be, u.other, u.stealRatio
-	r.FramesPerS = r.Frames / u.wall
 	r.RunDelay, r.Timeslices = seconds(runDelay), int64(u.count[timeslices])
 	if r.Timeslices > 0 {
 		r.DelayPerRun = float64(r.RunDelay) / float64(time.Microsecond) / float64(r.Timeslices)
@@ -86,7 +86,7 @@ func (b *bench) fill(r *report.Run, m measurement, psi bool) {
 	if psi {
 		r.PSICPU = u.count[stalled] / u.wall
 	}
-	r.Series = series(m.course, m.from, m.to, tested)
+	r.Series = samples(m.course, m.from, m.to, tested)
 	switch {
 	case m.client != nil:
 		fillOpen(r, m.client)
@@ -134,10 +134,9 @@ func errorCounts(all map[string]int64) map[string]int {
 	return some
 }
 
-// judge adds what voids the run, beside what the client found, and what is
-// only worth a warning.
-func (b *bench) judge(r *report.Run, m measurement, t traits) {
-	if limit := b.StealPercent / 100; r.StealRatio > limit {
+// disturbed adds what other work on the machine did to the run.
+func disturbed(r *report.Run, m measurement, stealPercent float64) {
+	if limit := stealPercent / 100; r.StealRatio > limit {
 		r.Void = append(r.Void, fmt.Sprintf("the hypervisor kept %s of the tested CPUs' time (steal), more than %s", percent(r.StealRatio), percent(limit)))
 	}
 	if share := m.used.foreign / m.used.capacity; share > foreignMost {
@@ -146,8 +145,18 @@ func (b *bench) judge(r *report.Run, m measurement, t traits) {
 	if m.drifts {
 		r.Warnings = append(r.Warnings, "latency still drifted at the end of the warm-up")
 	}
+}
+
+func tooShort(r report.Run) string {
+	return fmt.Sprintf("latency took %v to settle: only %v could be measured", r.Warmup, r.Length)
+}
+
+// judge adds what voids the run, beside what the client found, and what is
+// only worth a warning.
+func (b *bench) judge(r *report.Run, m measurement, t traits) {
+	disturbed(r, m, b.StealPercent)
 	if r.Length < b.Duration/2 {
-		r.Void = append(r.Void, fmt.Sprintf("latency took %v to settle: only %v could be measured", r.Warmup, r.Length))
+		r.Void = append(r.Void, tooShort(*r))
 	}
 	if t.paced {
 		if !b.pacer.Equal(r.CPUPercent) {

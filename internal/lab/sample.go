@@ -8,6 +8,7 @@ import (
 
 	"tenon.sh/tenon/internal/cgroup"
 	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/proc"
 	"tenon.sh/tenon/internal/unit"
 )
@@ -28,6 +29,9 @@ const (
 	runDelay
 	timeslices
 	stalled
+	lsRefaults
+	lsMajorFaults
+	beRefaults
 	numCounters
 )
 
@@ -36,17 +40,19 @@ type reading struct {
 	at    time.Time
 	count [numCounters]float64
 	limit float64 // the batch work's quota in CPUs; 0: none
+	hold  holdings
 }
 
 // A sampler reads the counters of a run along its course.
 type sampler struct {
 	tree   *cgroup.Tree
 	fs     proc.FS
-	pods   pods
-	batch  bool
-	spin   bool
 	tested unit.CPUSet
-	ls     []int // processes of the service
+	// The groups of the service, of the batch work, of the place where the
+	// batch work meets the service, and of the spinner. Empty: there is none.
+	service, batch, meet, spinner node.CgroupPath
+	ls                            []int // processes of the service
+	memory                        bool  // memory is counted, too
 
 	mu       sync.Mutex
 	readings []reading
@@ -109,31 +115,30 @@ func (s *sampler) reading() (reading, error) {
 		r.count[idle] += (t.Idle + t.IOWait).Seconds()
 		r.count[steal] += t.Steal.Seconds()
 	}
-	ls, err := s.tree.CPUStat(string(s.pods.nginxPod()))
+	ls, err := s.tree.CPUStat(string(s.service))
 	if err != nil {
 		return r, err
 	}
 	r.count[lsUsage], r.count[lsThrottled] = ls.Usage.Seconds(), ls.Throttled.Seconds()
 	r.at = time.Now()
-	if s.batch {
-		be, err := s.tree.CPUStat(string(s.pods.ffmpegPod()))
+	if s.batch != "" {
+		be, err := s.tree.CPUStat(string(s.batch))
 		if err != nil {
 			return r, err
 		}
 		r.count[beUsage], r.count[beThrottled] = be.Usage.Seconds(), be.Throttled.Seconds()
-		meet := string(s.pods.batch())
-		if !s.pods.burstable {
+		if !s.meet.Contains(s.service) {
 			// The quota is at the meeting point, and so is its throttling.
-			if at, err := s.tree.CPUStat(meet); err == nil {
+			if at, err := s.tree.CPUStat(string(s.meet)); err == nil {
 				r.count[beThrottled] = at.Throttled.Seconds()
 			}
 		}
-		if limit, err := s.tree.ReadCPUMax(meet); err == nil && limit.Quota != cgroup.NoQuota && limit.Period > 0 {
+		if limit, err := s.tree.ReadCPUMax(string(s.meet)); err == nil && limit.Quota != cgroup.NoQuota && limit.Period > 0 {
 			r.limit = float64(limit.Quota) / float64(limit.Period)
 		}
 	}
-	if s.spin {
-		spin, err := s.tree.CPUStat(string(s.pods.spinner()))
+	if s.spinner != "" {
+		spin, err := s.tree.CPUStat(string(s.spinner))
 		if err != nil {
 			return r, err
 		}
@@ -145,6 +150,9 @@ func (s *sampler) reading() (reading, error) {
 			s.noPSI = true
 		}
 		r.count[stalled] = p.Some.Total.Seconds()
+	}
+	if s.memory {
+		return r, s.readMemory(&r)
 	}
 	return r, nil
 }
@@ -168,7 +176,7 @@ func readingAt(course []reading, t time.Time) reading {
 		return course[i-1]
 	}
 	a, b := course[i-1], course[i]
-	r := reading{at: t, limit: a.limit}
+	r := reading{at: t, limit: a.limit, hold: a.hold}
 	f := float64(t.Sub(a.at)) / float64(b.at.Sub(a.at))
 	for k := range r.count {
 		r.count[k] = a.count[k] + f*(b.count[k]-a.count[k])
@@ -205,8 +213,8 @@ func between(a, b reading, tested int) spent {
 	return s
 }
 
-// series is the course between two moments, for the picture.
-func series(course []reading, from, to time.Time, tested int) []report.Sample {
+// samples is the course between two moments, for the picture.
+func samples(course []reading, from, to time.Time, tested int) []report.Sample {
 	var out []report.Sample
 	for i := 1; i < len(course); i++ {
 		if course[i].at.Before(from) || course[i-1].at.After(to) {

@@ -56,7 +56,7 @@ func TestReadingOutsideTheCourseIsItsEnd(t *testing.T) {
 
 func TestSeriesCoversTheMeasuredPart(t *testing.T) {
 	course := steady(10)
-	s := series(course, course[3].at, course[6].at, 4)
+	s := samples(course, course[3].at, course[6].at, 4)
 	if len(s) != 5 { // 2–3, 3–4, 4–5, 5–6, 6–7: the ends touch
 		t.Fatalf("%d samples: %+v", len(s), s)
 	}

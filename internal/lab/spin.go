@@ -10,12 +10,12 @@ import (
 	"tenon.sh/tenon/internal/unit"
 )
 
-// Spin keeps every CPU of cpus busy with one thread of the lowest priority
-// that touches registers only, until ctx ends. A virtual CPU that never
+// Spin keeps every CPU of cpus busy with one thread that touches registers
+// only, until ctx ends; with lowest, of the lowest priority. A virtual CPU that never
 // sleeps avoids the exits and wake-ups of an idle one, without taking cache or
 // memory bandwidth from anybody: what a service gains from that alone is what
 // colocation seems to gain it in a virtual machine.
-func Spin(ctx context.Context, cpus unit.CPUSet) error {
+func Spin(ctx context.Context, cpus unit.CPUSet, lowest bool) error {
 	var stop atomic.Bool
 	n := 0
 	failed := make(chan error, cpus.Len())
@@ -29,9 +29,11 @@ func Spin(ctx context.Context, cpus unit.CPUSet) error {
 				failed <- fmt.Errorf("spin on CPU %d: %w", c, err)
 				return
 			}
-			if err := task.SetIdle(0); err != nil {
-				failed <- fmt.Errorf("spin on CPU %d: %w", c, err)
-				return
+			if lowest {
+				if err := task.SetIdle(0); err != nil {
+					failed <- fmt.Errorf("spin on CPU %d: %w", c, err)
+					return
+				}
 			}
 			var x uint64
 			for !stop.Load() {

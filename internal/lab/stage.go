@@ -43,7 +43,13 @@ func (b *bench) stage(ctx context.Context, t traits, rate float64) (st *stage, e
 			return st, err
 		}
 	}
-	st.sampler = &sampler{tree: b.tree, fs: b.fs, pods: st.pods, batch: t.batch, spin: t.spinner, tested: b.place.Tested}
+	st.sampler = &sampler{tree: b.tree, fs: b.fs, tested: b.place.Tested, service: st.pods.nginxPod()}
+	if t.batch {
+		st.sampler.batch, st.sampler.meet = st.pods.jobPod(), st.pods.batch()
+	}
+	if t.spinner {
+		st.sampler.spinner = st.pods.spinner()
+	}
 	if !t.alone {
 		if st.nginx, err = b.nginx.Start(ctx, b.host, st.pods.nginx(), b.place.Tested); err != nil {
 			return st, err
@@ -53,7 +59,7 @@ func (b *bench) stage(ctx context.Context, t traits, rate float64) (st *stage, e
 		}
 	}
 	if t.batch {
-		if st.work, err = b.startBatch(st.pods.ffmpeg(), rate); err != nil {
+		if st.work, err = b.startBatch(st.pods.jobGroup(), rate); err != nil {
 			return st, err
 		}
 	}
@@ -96,31 +102,37 @@ type measurement struct {
 }
 
 // measure puts the load on the stage.
-func (st *stage) measure(ctx context.Context, order load.Config) (m measurement, err error) {
+func (st *stage) measure(ctx context.Context, order load.Config) (measurement, error) {
+	return st.sampler.watch(ctx, st.nginx, func(ctx context.Context) (measurement, error) {
+		if st.b.Client == ClientWrk {
+			return st.loadWrk(ctx, order)
+		}
+		return st.b.loadOpen(ctx, order)
+	})
+}
+
+// watch takes readings while load runs, and ends load if the service ends.
+func (s *sampler) watch(ctx context.Context, service *Process, load func(context.Context) (measurement, error)) (m measurement, err error) {
 	// A collection of the lab's own garbage would disturb the client.
 	runtime.GC()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(512 << 20))
 	sampling, stopSampling := context.WithCancel(ctx)
 	done := make(chan struct{})
-	st.sampler.readings = nil
+	s.readings = nil
 	go func() {
 		defer close(done)
-		st.sampler.run(sampling)
+		s.run(sampling)
 	}()
 	loading, stopLoading := context.WithCancelCause(ctx)
 	go func() {
 		select {
 		case <-loading.Done():
-		case <-st.nginx.Done():
-			stopLoading(fmt.Errorf("nginx ended during a run: %w", errors.Join(st.nginx.Err(), st.nginx.endedEarly())))
+		case <-service.Done():
+			stopLoading(fmt.Errorf("%s ended during a run: %w", service.Name, errors.Join(service.Err(), service.endedEarly())))
 		}
 	}()
-	if st.b.Client == ClientWrk {
-		m, err = st.loadWrk(loading, order)
-	} else {
-		m, err = st.loadOpen(loading, order)
-	}
+	m, err = load(loading)
 	if errors.Is(err, context.Canceled) {
 		err = context.Cause(loading)
 	}
@@ -130,10 +142,10 @@ func (st *stage) measure(ctx context.Context, order load.Config) (m measurement,
 	if err != nil {
 		return m, err
 	}
-	if m.course, err = st.sampler.course(); err != nil {
+	if m.course, err = s.course(); err != nil {
 		return m, fmt.Errorf("read the counters of a run: %w", err)
 	}
-	m.used = between(readingAt(m.course, m.from), readingAt(m.course, m.to), st.b.place.Tested.Len())
+	m.used = between(readingAt(m.course, m.from), readingAt(m.course, m.to), s.tested.Len())
 	if m.used.wall <= 0 {
 		return m, errors.New("read the counters of a run: no reading falls into it")
 	}
@@ -170,8 +182,9 @@ func (st *stage) measureAlone(ctx context.Context, warmup, length time.Duration)
 	return m, nil
 }
 
-func (st *stage) loadOpen(ctx context.Context, order load.Config) (m measurement, err error) {
-	if m.client, err = st.b.load(ctx, order); err != nil {
+// loadOpen puts an open load on the service.
+func (s *site) loadOpen(ctx context.Context, order load.Config) (m measurement, err error) {
+	if m.client, err = s.load(ctx, order); err != nil {
 		return m, err
 	}
 	if m.drifts, err = settle(m.client, order.Warmup); err != nil {

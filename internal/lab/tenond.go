@@ -8,44 +8,104 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"text/template"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/policy"
+	"tenon.sh/tenon/internal/unit"
 )
 
 // tenondPatience is how long tenond may take until its first turn is done.
 const tenondPatience = 10 * time.Second
 
-// tenondConfig is what a user would write for the two pods of the experiment.
-var tenondConfig = template.Must(template.New("tenon.yaml").Parse(`apiVersion: tenon.sh/v1alpha1
+// A tenondConfig is what a user would write for an experiment.
+type tenondConfig struct {
+	Period    time.Duration
+	CPUs      unit.CPUSet // counted and shared; empty: all
+	Rules     []tenondRule
+	Suppress  bool
+	Threshold int  // percent, of Suppress
+	Isolate   bool // cpuQOS
+	// NoDelays and NoPressure switch the kernel's signals off.
+	NoDelays, NoPressure bool
+	// Memory is memoryQOS of the classes.
+	Memory policy.MemoryQOS
+}
+
+// A tenondRule gives a cgroup its class. Bytes of 0 ask for nothing.
+type tenondRule struct {
+	Name           string
+	Class          node.Class
+	Cgroup         node.CgroupPath
+	Request, Limit unit.Bytes    // of memory
+	Objective      time.Duration // the longest wait for a CPU that it accepts
+}
+
+var tenondText = template.Must(template.New("tenon.yaml").Parse(`apiVersion: tenon.sh/v1alpha1
 kind: NodeConfig
 period: {{.Period}}
-cpus: "{{.CPUs}}"
-rules:
-- name: nginx
-  class: LS
-  cgroups: ["{{.LS}}"]
-- name: ffmpeg
-  class: BE
-  cgroups: ["{{.BE}}"]
-resource-threshold-config:
+{{with .CPUs.String}}cpus: "{{.}}"
+{{end}}{{if or .NoDelays .NoPressure}}signals: {runQueueDelay: {{if .NoDelays}}off{{else}}auto{{end}}, pressure: {{if .NoPressure}}off{{else}}auto{{end}}}
+{{end}}rules:
+{{range .Rules}}- name: {{.Name}}
+  class: {{.Class}}
+  cgroups: ["{{.Cgroup}}"]
+{{if .Request}}  requests: {memory: "{{.Request}}"}
+{{end}}{{if .Limit}}  limits: {memory: "{{.Limit}}"}
+{{end}}{{if .Objective}}  objective: {runQueueDelay: {{.Objective}}}
+{{end}}{{end}}resource-threshold-config:
   enable: {{.Suppress}}
-  cpuSuppressThresholdPercent: {{.Threshold}}
+{{if .Suppress}}  cpuSuppressThresholdPercent: {{.Threshold}}
   cpuSuppressPolicy: cfsQuota
-resource-qos-config:
-  beClass:
-    cpuQOS: {enable: true}
-`))
+{{end}}resource-qos-config:
+  lsClass:
+    cpuQOS: {enable: {{.Isolate}}}
+{{with .Of "LS"}}    memoryQOS: {enable: true, minLimitPercent: {{printf "%d" .MinPercent}}, lowLimitPercent: {{printf "%d" .LowPercent}}}
+{{end}}  beClass:
+    cpuQOS: {enable: {{.Isolate}}}
+{{with .Of "BE"}}    memoryQOS: {enable: true, throttlingPercent: {{printf "%d" .ThrottlingPercent}}}
+{{end}}`))
 
-// governOutside lets a tenond do what govern does: it finds nginx and ffmpeg
-// by its rules, as it would find services that Tenon did not start. It runs on
-// the client's CPUs, where the lab's own loop runs too.
-func (b *bench) governOutside(ctx context.Context, p pods, suppress bool) (g *governor, err error) {
-	dir, err := os.MkdirTemp("", "tenon-lab-")
+// Of returns what a class gets of memory; nil: nothing.
+func (c tenondConfig) Of(class string) *policy.MemoryShares {
+	shares, asked := c.Memory.Classes[node.Class(class)]
+	if !asked {
+		return nil
+	}
+	return &shares
+}
+
+// record is what tenond is started with and told, as a text for the record.
+func (c tenondConfig) record(agent string) string {
+	text, err := c.text()
+	if err != nil {
+		return err.Error()
+	}
+	command := tenondCommand(filepath.Base(agent), "tenon.yaml", "STATE")
+	return strings.Join(command, " ") + "\n\n" + string(text)
+}
+
+// text is the configuration file.
+func (c tenondConfig) text() ([]byte, error) {
+	var b bytes.Buffer
+	err := tenondText.Execute(&b, c)
+	return b.Bytes(), err
+}
+
+// tenond lets a tenond do what govern does: it finds the work by its rules, as
+// it would find services that Tenon did not start. It runs on the client's
+// CPUs, where the lab's own loop runs too.
+func (s *site) tenond(ctx context.Context, c tenondConfig) (_ *governor, err error) {
+	dir, err := os.MkdirTemp(stateHome(), fmt.Sprintf("%s%d-", prefix, os.Getpid()))
 	if err != nil {
 		return nil, fmt.Errorf("make the state directory of tenond: %w", err)
 	}
-	g = &governor{b: b, pods: p, begun: time.Now(), cancel: func() {}, done: make(chan struct{})}
+	g := &governor{host: s.host, begun: time.Now(), state: dir, cancel: func() {}, done: make(chan struct{})}
 	close(g.done)
 	var process *Process
 	g.cancel = func() {
@@ -57,25 +117,20 @@ func (b *bench) governOutside(ctx context.Context, p pods, suppress bool) (g *go
 	defer func() {
 		if err != nil {
 			g.cancel()
-			g = nil
 		}
 	}()
-	var text bytes.Buffer
-	if err := tenondConfig.Execute(&text, map[string]any{
-		"Period": governPeriod, "CPUs": p.tested, "LS": p.nginxPod(), "BE": p.ffmpegPod(),
-		"Suppress": suppress, "Threshold": watermark,
-	}); err != nil {
-		return nil, fmt.Errorf("write the configuration of tenond: %w", err)
-	}
 	config := filepath.Join(dir, "tenon.yaml")
-	if err := os.WriteFile(config, text.Bytes(), 0o600); err != nil {
+	text, err := c.text()
+	if err == nil {
+		err = os.WriteFile(config, text, 0o600)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("write the configuration of tenond: %w", err)
 	}
 	ready := make(chan struct{})
-	process, err = start(b.host, child{
-		name: "tenond", cpus: b.place.Client,
-		// Its watchdog would outlive a lab that is killed.
-		argv:   []string{b.Agent, "--config", config, "--state-dir", dir, "--no-watchdog", "--metrics", "", "--log-format", "json", "--log-level", "debug"},
+	process, err = start(s.host, child{
+		name: "tenond", cpus: s.place.Client,
+		argv:   tenondCommand(s.setting.Agent, config, dir),
 		stderr: &logLines{each: func(l logLine) { g.observeLog(l, ready) }},
 	})
 	if err != nil {
@@ -91,6 +146,24 @@ func (b *bench) governOutside(ctx context.Context, p pods, suppress bool) (g *go
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// stateHome is a directory on tmpfs, where tenond's state belongs: it is
+// written in every turn. Where there is none, it is that of temporary files.
+func stateHome() string {
+	for _, dir := range []string{"/run", "/dev/shm"} {
+		var st unix.Statfs_t
+		if unix.Statfs(dir, &st) == nil && st.Type == unix.TMPFS_MAGIC && unix.Access(dir, unix.W_OK) == nil {
+			return dir
+		}
+	}
+	return os.TempDir()
+}
+
+// tenondCommand is how the lab starts tenond. Its watchdog would outlive a lab
+// that is killed.
+func tenondCommand(agent, config, state string) []string {
+	return []string{agent, "--config", config, "--state-dir", state, "--no-watchdog", "--metrics", "", "--log-format", "json", "--log-level", "debug"}
 }
 
 // observeLog takes the writes, the faults and the readiness from tenond's log.

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -28,7 +29,8 @@ const Root node.CgroupPath = "tenon-lab"
 // helpers_linux.go ResourceConfigForPod.)
 type pods struct {
 	root      node.CgroupPath
-	burstable bool // the batch pod has CPU requests
+	burstable bool   // the batch pod has CPU requests
+	job       string // what the batch work is called; empty: ffmpeg
 	tested    unit.CPUSet
 }
 
@@ -45,17 +47,18 @@ func (p pods) batch() node.CgroupPath {
 	return p.kubepods().Join("besteffort")
 }
 
-func (p pods) nginxPod() node.CgroupPath  { return p.sensitive().Join("pod-nginx") }
-func (p pods) ffmpegPod() node.CgroupPath { return p.batch().Join("pod-ffmpeg") }
-func (p pods) nginx() node.CgroupPath     { return p.nginxPod().Join("nginx") }
-func (p pods) ffmpeg() node.CgroupPath    { return p.ffmpegPod().Join("ffmpeg") }
-func (p pods) spinner() node.CgroupPath   { return p.root.Join("spinner") }
+func (p pods) nginxPod() node.CgroupPath { return p.sensitive().Join("pod-nginx") }
+func (p pods) jobPod() node.CgroupPath   { return p.batch().Join("pod-" + p.jobName()) }
+func (p pods) nginx() node.CgroupPath    { return p.nginxPod().Join("nginx") }
+func (p pods) jobGroup() node.CgroupPath { return p.jobPod().Join(p.jobName()) }
+func (p pods) spinner() node.CgroupPath  { return p.root.Join("spinner") }
+func (p pods) jobName() string           { return cmp.Or(p.job, "ffmpeg") }
 
 // workloads describes the pods to Tenon as its Kubernetes adapter would.
 func (p pods) workloads() []node.Workload {
 	return []node.Workload{
 		{ID: "nginx", Class: node.LS, Cgroup: p.nginxPod(), Meet: p.sensitive()},
-		{ID: "ffmpeg", Class: node.BE, Cgroup: p.ffmpegPod(), Meet: p.batch()},
+		{ID: node.WorkloadID(p.jobName()), Class: node.BE, Cgroup: p.jobPod(), Meet: p.batch()},
 	}
 }
 
@@ -82,7 +85,7 @@ func (p pods) groups() []weighed {
 	if !p.burstable {
 		list = append(list, weighed{p.batch(), batch})
 	}
-	return append(list, weighed{p.ffmpegPod(), batch}, weighed{p.ffmpeg(), batch})
+	return append(list, weighed{p.jobPod(), batch}, weighed{p.jobGroup(), batch})
 }
 
 // sharesOf is kubelet's MilliCPUToShares (pkg/kubelet/cm/helpers_linux.go).

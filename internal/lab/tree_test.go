@@ -65,7 +65,7 @@ func TestTenonMeetsTheServiceBelowKubepods(t *testing.T) {
 	if ls.Meet.Parent() != be.Meet.Parent() || ls.Meet == be.Meet {
 		t.Errorf("%s and %s are no siblings", ls.Meet, be.Meet)
 	}
-	if !ls.Meet.Contains(p.nginx()) || !be.Meet.Contains(p.ffmpeg()) {
+	if !ls.Meet.Contains(p.nginx()) || !be.Meet.Contains(p.jobGroup()) {
 		t.Errorf("the processes are not below %s and %s", ls.Meet, be.Meet)
 	}
 }

@@ -5,11 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"tenon.sh/tenon/internal/cgroup"
 	"tenon.sh/tenon/internal/proc"
 )
-
-// controllers are those whose hierarchies a launched command may be moved in.
-var controllers = []string{"cpu", "cpuacct", "cpuset", "memory", "pids"}
 
 // homes lists the directories of this process's own cgroups, one for each
 // hierarchy in which the command's group lies elsewhere.
@@ -19,7 +17,7 @@ func (r *run) homes() ([]string, error) {
 		return nil, fmt.Errorf("find the cgroup of tenon run: %w", err)
 	}
 	var dirs []string
-	for _, c := range controllers {
+	for _, c := range cgroup.Controllers() {
 		version := r.Tree.VersionOf(c)
 		group, err := r.Tree.Dir(c, string(r.workload.Cgroup))
 		if version == 0 || err != nil {
@@ -42,8 +40,9 @@ func (r *run) homes() ([]string, error) {
 
 // entryOf returns the line of /proc/PID/cgroup for a controller.
 func entryOf(entries []proc.CgroupEntry, controller string, version int) (proc.CgroupEntry, bool) {
+	name := cgroup.ControllerIn(version, controller)
 	for _, e := range entries {
-		if version == 2 && len(e.Controllers) == 0 || version == 1 && slices.Contains(e.Controllers, controller) {
+		if version == 2 && len(e.Controllers) == 0 || version == 1 && slices.Contains(e.Controllers, name) {
 			return e, true
 		}
 	}

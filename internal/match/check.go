@@ -30,18 +30,26 @@ func checkName(part string) error {
 	case strings.Contains(part, "**"):
 		return fmt.Errorf("component %q: ** stands alone between slashes", part)
 	}
-	for rest := part; rest != ""; {
+	if err := checkGlob(part); err != nil {
+		return fmt.Errorf("component %q: %w", part, err)
+	}
+	return nil
+}
+
+// checkGlob says what is wrong with a glob over one name.
+func checkGlob(pattern string) error {
+	for rest := pattern; rest != ""; {
 		if rest[0] != '[' {
 			rest = rest[1:]
 			continue
 		}
 		s, n, err := parseSet(rest)
 		if err != nil {
-			return fmt.Errorf("component %q: %w", part, err)
+			return err
 		}
 		for first, last := range s.ranges {
 			if first > last {
-				return fmt.Errorf("component %q: %c-%c is no range: want the smaller character first", part, first, last)
+				return fmt.Errorf("%c-%c is no range: want the smaller character first", first, last)
 			}
 		}
 		rest = rest[n:]
@@ -62,4 +70,19 @@ func checkUnit(pattern string) error {
 		return fmt.Errorf("want a unit that ends in one of %v", unitSuffixes)
 	}
 	return checkName(unitName(pattern))
+}
+
+// checkContainer says what is wrong with a glob over containers.
+func checkContainer(pattern string) error {
+	name, value, isLabel := strings.Cut(pattern, "=")
+	if name == "" {
+		return errors.New("want the name of a container, or a label KEY=VALUE")
+	}
+	if err := checkGlob(name); err != nil {
+		return err
+	}
+	if !isLabel {
+		return nil
+	}
+	return checkGlob(value)
 }

@@ -8,10 +8,20 @@ import (
 // A glob is one pattern of a rule, made ready for many paths.
 type glob struct {
 	rule  int
-	unit  bool     // it is about the last component, wherever that is
+	of    subject
 	fixed string   // what all that matches begins with
-	parts []string // its components
+	parts []string // its components; of a label, key and value
 }
+
+// A subject is what a glob is about.
+type subject int8
+
+const (
+	aPath  subject = iota
+	aUnit          // the last component, wherever that is
+	aName          // of a container
+	aLabel         // of a container
+)
 
 // globsOf returns the patterns of all rules, in the order of the rules.
 func globsOf(rules []Rule) []glob {
@@ -22,6 +32,9 @@ func globsOf(rules []Rule) []glob {
 		}
 		for _, pattern := range r.Units {
 			all = append(all, unitGlob(i, pattern))
+		}
+		for _, pattern := range r.Containers {
+			all = append(all, containerGlob(i, pattern))
 		}
 	}
 	return all
@@ -34,7 +47,15 @@ func pathGlob(rule int, pattern string) glob {
 
 func unitGlob(rule int, pattern string) glob {
 	pattern = unitName(pattern)
-	return glob{rule: rule, unit: true, fixed: fixed(pattern), parts: []string{pattern}}
+	return glob{rule: rule, of: aUnit, fixed: fixed(pattern), parts: []string{pattern}}
+}
+
+func containerGlob(rule int, pattern string) glob {
+	key, value, isLabel := strings.Cut(pattern, "=")
+	if isLabel {
+		return glob{rule: rule, of: aLabel, fixed: fixed(key), parts: []string{key, value}}
+	}
+	return glob{rule: rule, of: aName, fixed: fixed(pattern), parts: []string{pattern}}
 }
 
 // fixed returns the beginning of a pattern that stands for itself.
@@ -45,13 +66,33 @@ func fixed(pattern string) string {
 	return pattern
 }
 
-// matches reports whether the glob matches a path whose last component is
-// name.
+// matchesGroup reports whether the glob matches a group, whose last component
+// is name.
+func (g glob) matchesGroup(e *entry, name string) bool {
+	switch g.of {
+	case aName:
+		return e.container != nil && matchName(g.parts[0], e.container.Name)
+	case aLabel:
+		return e.container != nil && g.matchesLabel(e.container.Labels)
+	}
+	return g.matches(string(e.path), name)
+}
+
+// matches does so for what is not about containers.
 func (g glob) matches(path, name string) bool {
-	if g.unit {
+	if g.of == aUnit {
 		return strings.HasPrefix(name, g.fixed) && matchName(g.parts[0], name)
 	}
 	return strings.HasPrefix(path, g.fixed) && matchPath(g.parts, path)
+}
+
+func (g glob) matchesLabel(all map[string]string) bool {
+	for key, value := range all {
+		if strings.HasPrefix(key, g.fixed) && matchName(g.parts[0], key) && matchName(g.parts[1], value) {
+			return true
+		}
+	}
+	return false
 }
 
 // matchPath goes back to the last ** only: where the components before it

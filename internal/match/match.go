@@ -11,6 +11,21 @@ type Group struct {
 	// Direct says that it has processes of its own, not only below it. It
 	// matters for groups that have others below them, and for no others.
 	Direct bool
+	// Container is the container whose cgroup it is; nil: of none.
+	Container *Container
+}
+
+// A Container is what the owner of a container says of it.
+type Container struct {
+	Name   string
+	Labels map[string]string
+}
+
+func (c *Container) name() string {
+	if c == nil {
+		return ""
+	}
+	return c.Name
 }
 
 // Workloads returns the workloads that the rules make of the groups, in the
@@ -35,11 +50,15 @@ func Workloads(rules []Rule, groups []Group) (workloads []node.Workload, remarks
 			ID:            node.WorkloadID(e.path),
 			Class:         r.Class,
 			Rule:          r.Name,
+			Container:     e.container.name(),
 			Cgroup:        e.path,
 			Meet:          t[t.meet(i)].path,
 			CPULimit:      r.CPULimit,
+			CPURequest:    r.CPURequest,
 			MemoryLimit:   r.MemoryLimit,
 			MemoryRequest: r.MemoryRequest,
+			Priority:      r.Priority,
+			Objective:     r.Objective,
 		})
 	}
 	remarks = append(remarks, t.idleRules(rules)...)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -195,12 +196,14 @@ func TestWorkloads(t *testing.T) {
 func TestWorkloadsHaveTheLimitsOfTheirRule(t *testing.T) {
 	r := rule("web LS web/*")
 	r.CPULimit, r.MemoryLimit, r.MemoryRequest = node.Some(unit.CPUs(2)), node.Some(unit.Bytes(4096)), node.Some(unit.Bytes(1024))
+	r.CPURequest, r.Priority, r.Objective.RunQueueDelay = node.Some(unit.CPUs(1)), -3, node.Some(2*time.Millisecond)
 	got, _ := Workloads([]Rule{r}, at("web/a", "web/b"))
 	if len(got) != 2 {
 		t.Fatalf("got %v", told(got))
 	}
 	for _, w := range got {
-		if w.ID != node.WorkloadID(w.Cgroup) || w.CPULimit != r.CPULimit || w.MemoryLimit != r.MemoryLimit || w.MemoryRequest != r.MemoryRequest {
+		if w.ID != node.WorkloadID(w.Cgroup) || w.CPULimit != r.CPULimit || w.MemoryLimit != r.MemoryLimit || w.MemoryRequest != r.MemoryRequest ||
+			w.CPURequest != r.CPURequest || w.Priority != r.Priority || w.Objective != r.Objective {
 			t.Errorf("got %+v", w)
 		}
 	}

@@ -20,11 +20,15 @@ func (t tree) idleRules(rules []Rule) []string {
 		}
 		globs := globsOf(rules[i : i+1])
 		at := slices.IndexFunc(t, func(e entry) bool {
-			_, ok := firstMatch(globs, e.path, 1)
+			_, ok := firstMatch(globs, &e, 1)
 			return ok
 		})
 		if at < 0 {
-			remarks = append(remarks, fmt.Sprintf("rule %q matches no cgroup", r.Name))
+			what := "cgroup"
+			if len(r.Containers) > 0 {
+				what = "cgroup and no container that runs"
+			}
+			remarks = append(remarks, fmt.Sprintf("rule %q matches no %s", r.Name, what))
 			continue
 		}
 		remarks = append(remarks, fmt.Sprintf("rule %q has no workload: what it matches, such as %s, belongs to rules before it, such as %q",

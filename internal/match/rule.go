@@ -3,7 +3,9 @@ package match
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"time"
 
 	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/unit"
@@ -30,13 +32,28 @@ type Rule struct {
 	// scopes, wherever they are in the tree: the cgroup of a unit has its
 	// name as the last component. A name without such an ending is a service.
 	Units []string
+	// Containers are globs over the names of containers, or over their labels:
+	// KEY=VALUE, both of them globs, is a container with such a label.
+	Containers []string
 	// The limits and requests are those of every workload of the rule, not
 	// of all together.
 	CPULimit      node.Maybe[unit.MilliCPU]
 	CPURequest    node.Maybe[unit.MilliCPU]
 	MemoryLimit   node.Maybe[unit.Bytes]
 	MemoryRequest node.Maybe[unit.Bytes]
+	// Priority orders the workloads of one class, also across rules: what is
+	// lower gives way first. It has the range of a pod's in Kubernetes, int32.
+	Priority int
+	// Objective is what each workload of the rule should get.
+	Objective node.Objective
 }
+
+// The shortest and the longest objective. Linux switches threads in a few
+// microseconds, and who may wait for a second is not latency-sensitive.
+const (
+	leastDelay = 10 * time.Microsecond
+	mostDelay  = time.Second
+)
 
 // Check returns all that is wrong with the rule, joined. Each error begins
 // with the field that it is about. Workloads takes rules as they are and does
@@ -50,8 +67,8 @@ func (r Rule) Check() error {
 	if !slices.Contains(node.Classes, r.Class) {
 		add("class: %q: want one of %v", r.Class, node.Classes)
 	}
-	if len(r.Cgroups)+len(r.Units) == 0 {
-		add("cgroups, units: want at least one of them")
+	if len(r.Cgroups)+len(r.Units)+len(r.Containers) == 0 {
+		add("cgroups, units, containers: want at least one of them")
 	}
 	for i, pattern := range r.Cgroups {
 		if err := checkPath(pattern); err != nil {
@@ -63,8 +80,32 @@ func (r Rule) Check() error {
 			add("units[%d]: %q: %w", i, pattern, err)
 		}
 	}
+	for i, pattern := range r.Containers {
+		if err := checkContainer(pattern); err != nil {
+			add("containers[%d]: %q: %w", i, pattern, err)
+		}
+	}
 	faults = append(faults, checkAmounts("cpu", r.CPURequest, r.CPULimit), checkAmounts("memory", r.MemoryRequest, r.MemoryLimit))
+	if r.Priority < math.MinInt32 || r.Priority > math.MaxInt32 {
+		add("priority: %d: want a whole number from %d to %d", r.Priority, math.MinInt32, math.MaxInt32)
+	}
+	if err := checkObjective(r.Class, r.Objective); err != nil {
+		faults = append(faults, err)
+	}
 	return errors.Join(faults...)
+}
+
+func checkObjective(class node.Class, o node.Objective) error {
+	delay, wanted := o.RunQueueDelay.Value()
+	switch {
+	case !wanted:
+		return nil
+	case delay < leastDelay || delay > mostDelay:
+		return fmt.Errorf("objective.runQueueDelay: %v: want %v to %v", delay, leastDelay, mostDelay)
+	case !class.Sensitive():
+		return fmt.Errorf("objective.runQueueDelay: %v: want it for LSE, LSR or LS only: work of class %s is promised no delay", delay, class)
+	}
+	return nil
 }
 
 func checkAmounts[T unit.MilliCPU | unit.Bytes](resource string, request, limit node.Maybe[T]) error {

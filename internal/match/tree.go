@@ -18,6 +18,8 @@ type entry struct {
 	parent int // -1: the root
 	end    int // behind the last group below
 
+	container *Container
+
 	rule  int  // the first rule that matches the group or one above it
 	least int  // the first rule of the group and all below it
 	whole bool // the group is a workload, with all below it
@@ -73,6 +75,7 @@ func treeOf(groups []Group) tree {
 		if last >= 0 {
 			if t[last].path == g.Path {
 				t[last].direct = t[last].direct || g.Direct
+				t[last].container = cmp.Or(t[last].container, g.Container)
 				continue
 			}
 			begin = len(t[last].path) + 1
@@ -81,9 +84,10 @@ func treeOf(groups []Group) tree {
 			if i < len(g.Path) && g.Path[i] != '/' {
 				continue
 			}
-			t = append(t, entry{path: g.Path[:i], direct: g.Direct && i == len(g.Path), parent: last})
+			t = append(t, entry{path: g.Path[:i], parent: last})
 			last = len(t) - 1
 		}
+		t[last].direct, t[last].container = g.Direct, g.Container
 	}
 	for ; last >= 0; last = t[last].parent {
 		t[last].end = len(t)
@@ -119,7 +123,7 @@ func (t tree) apply(rules []Rule) {
 		if e.parent >= 0 {
 			e.rule = t[e.parent].rule
 		}
-		if r, ok := firstMatch(globs, e.path, e.rule); ok {
+		if r, ok := firstMatch(globs, e, e.rule); ok {
 			e.rule = r
 		}
 		e.least = e.rule
@@ -141,14 +145,14 @@ func (t tree) apply(rules []Rule) {
 	}
 }
 
-// firstMatch returns the first rule below limit that matches the path.
-func firstMatch(globs []glob, path node.CgroupPath, limit int) (rule int, ok bool) {
-	name := string(path[strings.LastIndexByte(string(path), '/')+1:])
+// firstMatch returns the first rule below limit that matches the group.
+func firstMatch(globs []glob, e *entry, limit int) (rule int, ok bool) {
+	name := string(e.path[strings.LastIndexByte(string(e.path), '/')+1:])
 	for _, g := range globs {
 		if g.rule >= limit {
 			break
 		}
-		if g.matches(string(path), name) {
+		if g.matchesGroup(e, name) {
 			return g.rule, true
 		}
 	}

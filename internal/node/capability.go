@@ -53,6 +53,9 @@ const (
 	MechSchedStat      Mechanism = "schedstat"
 	MechCgroupFreezer  Mechanism = "cgroup.freeze"
 	MechHardwareSMT    Mechanism = "smt"
+	MechIOMax          Mechanism = "io.max"
 	MechIOWeight       Mechanism = "io.weight"
+	MechBFQWeight      Mechanism = "io.bfq.weight"
+	MechIOLatency      Mechanism = "io.latency"
 	MechCgroupDelegate Mechanism = "cgroup.delegation"
 )

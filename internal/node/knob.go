@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,31 +62,55 @@ const (
 	FileMemory File = "memory"
 	// FilePIDs is pids.max.
 	FilePIDs File = "pids.max"
+	// FileRun is whether the processes of a group run at all: cgroup.freeze
+	// (v1 freezer.state), and the signals that end them. Only the groups of
+	// best-effort workloads have it.
+	FileRun File = "run"
 )
 
 // Files lists the knobs that every managed cgroup has.
 var Files = []File{FileCPUWeight, FileCPUMax, FileCPUs, FileMems, FileMemory, FilePIDs}
 
-// A Knob is something in the kernel that Tenon can turn: a File of a cgroup.
+// A Knob is something in the kernel that Tenon can turn: a File of a cgroup,
+// or of a control group of resctrl.
 type Knob struct {
 	Cgroup CgroupPath `json:"cgroup"`
 	File   File       `json:"file"`
+	// Control is a control group of resctrl; empty for a knob of a cgroup.
+	Control string `json:"resctrl,omitempty"`
 }
 
-// String prints "kubepods/besteffort cpu.weight".
-func (k Knob) String() string {
-	if k.Cgroup == "" {
-		return "/ " + string(k.File)
+// controlPrefix marks a control group where a cgroup could stand.
+const controlPrefix = "resctrl:"
+
+// KnobAt returns the knob of what Knob.String prints before the file: a
+// cgroup, or a control group such as "resctrl:BE".
+func KnobAt(where string, f File) Knob {
+	if name, is := strings.CutPrefix(where, controlPrefix); is {
+		return Knob{Control: name, File: f}
 	}
-	return string(k.Cgroup) + " " + string(k.File)
+	return Knob{Cgroup: CgroupPath(strings.Trim(where, "/")), File: f}
 }
+
+// Where is what the knob is of: a cgroup, "/" for the root, or a control group
+// such as "resctrl:BE".
+func (k Knob) Where() string {
+	switch {
+	case k.Control != "":
+		return controlPrefix + k.Control
+	case k.Cgroup == "":
+		return "/"
+	}
+	return string(k.Cgroup)
+}
+
+// String prints "kubepods/besteffort cpu.weight" or "resctrl:BE L3".
+func (k Knob) String() string { return k.Where() + " " + string(k.File) }
 
 // Compare orders knobs by cgroup, then file.
 func (k Knob) Compare(o Knob) int {
-	if c := strings.Compare(string(k.Cgroup), string(o.Cgroup)); c != 0 {
-		return c
-	}
-	return strings.Compare(string(k.File), string(o.File))
+	return cmp.Or(strings.Compare(string(k.Cgroup), string(o.Cgroup)), strings.Compare(k.Control, o.Control),
+		strings.Compare(string(k.File), string(o.File)))
 }
 
 // Kernel holds the facts that decide how a written value reads back.
@@ -94,6 +119,8 @@ type Kernel struct {
 	CgroupVersion int `json:"cgroup_version"`
 	// PageSize rounds memory limits.
 	PageSize unit.Bytes `json:"page_size"`
+	// MB rounds memory bandwidth.
+	MB Bandwidth `json:"mb,omitzero"`
 }
 
 // Knobs is the present state of all knobs in sight.
@@ -132,6 +159,20 @@ func ParseValue(f File, text string) (Value, error) {
 		return parseMemory(text)
 	case FilePIDs:
 		return parsePIDs(text)
+	case FileControl:
+		return parseControl(text)
+	case FileL3:
+		return parseL3(text)
+	case FileMB:
+		return parseMB(text)
+	case FileRun:
+		return parseRun(text)
+	case FileIOMax:
+		return parseIOMax(text)
+	case FileIOWeight, FileBFQWeight:
+		return parseIOWeight(text)
+	case FileIOLatency:
+		return parseIOLatency(text)
 	}
 	return nil, fmt.Errorf("unknown knob %q: want one of %v", f, Files)
 }

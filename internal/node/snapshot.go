@@ -23,10 +23,16 @@ type Snapshot struct {
 	// Busy is the time that each online CPU was not idle since boot.
 	Busy      map[unit.CPU]time.Duration `json:"busy,omitempty"`
 	Workloads []Workload                 `json:"workloads,omitempty"`
+	// Devices are the block devices, where a knob of block I/O is in sight.
+	Devices []BlockDevice `json:"devices,omitempty"`
 	// Waits says for whom latency-sensitive workloads waited, where that is
 	// counted.
 	Waits []Wait `json:"waits,omitempty"`
-	Knobs Knobs  `json:"knobs"`
+	// Resctrl is how L3 caches and memory bandwidth can be divided, and Cache
+	// what each class that has a control group of its own has of them.
+	Resctrl Resctrl            `json:"resctrl,omitzero"`
+	Cache   map[Class]CacheUse `json:"cache,omitempty"`
+	Knobs   Knobs              `json:"knobs"`
 }
 
 // Class is a QoS class, with Koordinator's names and meaning.
@@ -57,8 +63,10 @@ type Workload struct {
 	Class Class      `json:"class"`
 	// Rule is the rule of the configuration that gave it its class; empty for
 	// what tenon run or the lab started.
-	Rule   string     `json:"rule,omitempty"`
-	Cgroup CgroupPath `json:"cgroup"`
+	Rule string `json:"rule,omitempty"`
+	// Container is the name of the container that it is, if it is one.
+	Container string     `json:"container,omitempty"`
+	Cgroup    CgroupPath `json:"cgroup"`
 	// Meet is the highest cgroup that holds only workloads of this one's
 	// class and that competes with the others: the level at which a CPU
 	// weight decides between LS and BE. Weights act between siblings only.

@@ -70,15 +70,29 @@ type RunQueueDelay struct {
 	// 256 ns << n that no earlier bucket counts, and the last one all the rest.
 	// Nil: the source knows the sum alone.
 	Counts []uint64 `json:"counts,omitempty"`
+	// Turns is how often a thread got a CPU, after a wait or without one: the
+	// number that Sum is shared by where there are no Counts.
+	Turns Maybe[int64] `json:"turns,omitzero"`
 }
 
-// A Wait is for how long a workload waited, since boot or since it was first
-// watched, while a runner had the CPU that it waited for.
+// A Wait is for how long a workload waited, since it was first watched, while
+// a runner had the CPU that it waited for.
 type Wait struct {
 	Waiter WorkloadID `json:"waiter"`
-	// Runner is another workload, the waiter itself, or one of the names in
-	// parentheses of who is nobody's workload: "(kernel)", "(idle)",
-	// "(others)", "(elsewhere)".
+	// Runner is another workload, the waiter itself, or one of the names below
+	// of who is no single workload.
 	Runner WorkloadID    `json:"runner"`
 	Time   time.Duration `json:"time"`
 }
+
+// Runners that are nobody's workload. No cgroup has such a name.
+const (
+	RunnerKernel    WorkloadID = "(kernel)"    // threads of the kernel
+	RunnerIdle      WorkloadID = "(idle)"      // nobody: the CPU was on its way out of idleness, or a quota kept the waiter away
+	RunnerOthers    WorkloadID = "(others)"    // what no rule matches
+	RunnerElsewhere WorkloadID = "(elsewhere)" // not known: the waiter was moved meanwhile
+)
+
+// RestOf names, as runner or waiter, the workloads of a class that are not
+// told apart, because there are too many, they ran least, or have ended.
+func RestOf(c Class) WorkloadID { return "(other " + WorkloadID(c) + ")" }

@@ -15,9 +15,10 @@ import (
 func busyNode(workloads, cpus, version int) *scene {
 	n := newScene(machine(cpus, 2, cpus/26+1, 2), version)
 	n.config = Config{
-		CPUQOS:   CPUQOS{Enable: true},
-		Suppress: Suppress{Enable: true, ThresholdPercent: 65, Policy: SuppressCPUSet},
-		Memory:   MemoryQOS{Classes: map[node.Class]MemoryShares{node.LS: {MinPercent: 20, LowPercent: 50}}},
+		CPUQOS:     CPUQOS{Enable: true},
+		Suppress:   Suppress{Enable: true, ThresholdPercent: 65, Policy: SuppressCPUSet},
+		Memory:     MemoryQOS{Classes: map[node.Class]MemoryShares{node.LS: {MinPercent: 20, LowPercent: 50}}},
+		Overcommit: colocation(),
 	}
 	for i := range workloads {
 		w := node.Workload{ID: node.WorkloadID(fmt.Sprint(i)), Class: node.LS, Meet: "ls", MemoryRequest: node.Some(unit.Bytes(1 << 30))}

@@ -9,10 +9,12 @@ import (
 )
 
 // CPUQOS is cpuQOS of resource-qos-config: latency-sensitive work gets the CPU
-// before best-effort work. By which means is Tenon's choice: the strongest that
-// the node has.
+// before best-effort work.
 type CPUQOS struct {
 	Enable bool `json:"enable"`
+	// Means is node.MechCPUIdle or node.MechCPUWeight, where the owner chose
+	// (schedIdle of beClass, 1 and 0). Empty: the strongest that the node has.
+	Means node.Mechanism `json:"means,omitempty"`
 }
 
 // cpuQOS owns cpu.weight of the cgroups at which best-effort work meets the
@@ -26,6 +28,9 @@ func cpuQOS(c CPUQOS, l layout, s node.Snapshot) []plan.Want {
 		switch {
 		case !c.Enable:
 			w.Intent, w.Reason = plan.Release, "CPU QoS is off"
+		case c.Means == node.MechCPUWeight:
+			w.Intent, w.Value = plan.Set, node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}
+			w.Reason = "BE gets the least weight: schedIdle is 0" + l.reach(m)
 		case s.Can.Can(node.MechCPUIdle):
 			w.Intent, w.Value = plan.Set, node.CPUWeight{Idle: true}
 			w.Reason = "BE runs only where no other work wants the CPU" + l.reach(m)

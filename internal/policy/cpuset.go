@@ -16,7 +16,7 @@ import (
 // the whole of the least: where that is more than the budget, a quota bounds it
 // on top. So the minimum is the same for both policies.
 func (x suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
-	p := placesOf(x.Suppress, x.use, x.snap, x.cpus)
+	p := placesOf(x.Suppress, x.use, x.snap, x.cpus, x.own)
 	rooms := make(map[node.CgroupPath]unit.CPUSet, len(x.meets))
 	var room unit.CPUSet
 	for _, m := range x.meets {
@@ -138,8 +138,15 @@ func (x suppressor) quotaBeside(chosen map[node.CgroupPath]unit.CPUSet) (spent u
 	} else {
 		wants = x.unbounded("CPU suppress works by cpuset here")
 	}
+	x.corner(wants, chosen)
+	return spent, wants
+}
+
+// corner bounds by quota, to its least, best-effort work for which no CPU but
+// LSE's was found. The wants are those of the quotas of all meeting points.
+func (x suppressor) corner(wants []plan.Want, chosen map[node.CgroupPath]unit.CPUSet) {
 	for i, m := range x.meets {
-		if chosen[m].Empty() {
+		if set, asked := chosen[m]; asked && set.Empty() {
 			least := x.least / unit.MilliCPU(len(x.meets))
 			if t := x.tops[m]; t.limited {
 				least = min(least, t.most)
@@ -148,7 +155,6 @@ func (x suppressor) quotaBeside(chosen map[node.CgroupPath]unit.CPUSet) (spent u
 			wants[i].Reason = "every CPU here is LSE's: BE keeps its least"
 		}
 	}
-	return spent, wants
 }
 
 // A link is a cgroup whose set of CPUs moves with that of a meeting point.

@@ -14,8 +14,18 @@ func Files(c Config, workloads []node.Workload) []node.File {
 	// where BE meets LS count whatever is switched on.
 	files := []node.File{node.FileCPUWeight, node.FileCPUMax, node.FileCPUs}
 	limited := func(w node.Workload) bool { return w.MemoryLimit.Known() }
+	if slices.ContainsFunc(workloads, claims) {
+		files = append(files, node.FileMems)
+	}
 	if len(c.Memory.Classes) > 0 || slices.ContainsFunc(workloads, limited) {
 		files = append(files, node.FileMemory)
+	}
+	if len(c.Cache.Classes) > 0 {
+		files = append(files, node.FileControl, node.FileL3, node.FileMB)
+	}
+	files = append(files, c.IO.files()...)
+	if c.Evict.on() {
+		files = append(files, node.FileRun)
 	}
 	return files
 }

@@ -9,20 +9,28 @@ import (
 )
 
 // limit owns cpu.max of a workload's own cgroup, and sets what the workload's
-// owner asked for. Where a workload's cgroup is itself the place at which
+// owner asked for, with what latency-sensitive work may save up and borrow on
+// top. Who has CPUs of its own is bounded by these, and no quota throttles it.
+// Where a workload's cgroup is itself the place at which
 // best-effort work meets the others, cpu.max belongs to suppress.
 //
 // On cgroup v1 it also owns the other quotas below such a place: the kernel
 // refuses to lower a parent's quota below a child's (kernel/sched/core.c:
 // tg_cfs_schedulable_down), so the child gives way first. Cgroup v2 takes the
 // smaller of the two by itself.
-func limit(l layout, s node.Snapshot, bounds []plan.Want) []plan.Want {
+func limit(x *burster, l layout, s node.Snapshot, own grants, bounds []plan.Want) []plan.Want {
 	var wants []plan.Want
-	own := make(map[node.CgroupPath]bool, len(s.Workloads))
+	seen := make(map[node.CgroupPath]bool, len(s.Workloads))
 	for _, w := range s.Workloads {
-		own[w.Cgroup] = true
-		if !l.isMeet[w.Cgroup] {
-			wants = append(wants, ownLimit(w))
+		seen[w.Cgroup] = true
+		switch _, pinned := own.of[w.ID]; {
+		case l.isMeet[w.Cgroup]:
+		case pinned:
+			want := ownLimit(w)
+			want.Intent, want.Value, want.Reason = plan.Release, nil, "its own CPUs bound it"
+			wants = append(wants, want)
+		default:
+			wants = append(wants, x.want(w))
 		}
 	}
 	if s.Knobs.Kernel.CgroupVersion != 1 {
@@ -38,7 +46,7 @@ func limit(l layout, s node.Snapshot, bounds []plan.Want) []plan.Want {
 		wants[i] = within(s.Knobs, l, above, wants[i])
 	}
 	for _, p := range quotasBelow(l, s) {
-		if own[p] {
+		if seen[p] {
 			continue
 		}
 		w := plan.Want{Intent: plan.Release, Knob: node.Knob{Cgroup: p, File: node.FileCPUMax}, Owner: "limit", Reason: "no CPU limit was asked for", BE: true}

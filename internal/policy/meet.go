@@ -2,35 +2,38 @@ package policy
 
 import "tenon.sh/tenon/internal/node"
 
-// A layout says where best-effort work meets the others in the tree of
-// cgroups. CPU weights decide between siblings only, and a quota bounds all
-// below it: both belong on the highest cgroup that holds nothing else.
+// A layout says where the work of one class, as a rule best-effort work, meets
+// the others in the tree of cgroups. Weights decide between siblings only, and a
+// limit bounds all below it: both belong on the highest cgroup that holds
+// nothing else.
 type layout struct {
-	// meets are the cgroups at which best-effort work meets the others, each
+	// meets are the cgroups at which work of the class meets the others, each
 	// once, in the order of the workloads.
 	meets []node.CgroupPath
 	// of is the meet of each workload, in the order of the snapshot; "" for
-	// work that is not best-effort, and for what is in shared.
+	// work of other classes, and for what is in shared.
 	of []node.CgroupPath
-	// shared are cgroups of best-effort workloads without such a place: they
+	// shared are cgroups of workloads of the class without such a place: they
 	// hold other work, too, or nobody knows where they meet it. What bounds
 	// or yields there would hurt the work that must be protected.
 	shared []node.CgroupPath
-	// others counts the workloads that are not best-effort in and below each
-	// cgroup.
+	// others counts the workloads of other classes in and below each cgroup.
 	others map[node.CgroupPath]int
 
 	isMeet map[node.CgroupPath]bool
 }
 
-func layoutOf(s node.Snapshot) layout {
+// layoutOf is the layout of best-effort work.
+func layoutOf(s node.Snapshot) layout { return layoutFor(node.BE, s) }
+
+func layoutFor(c node.Class, s node.Snapshot) layout {
 	l := layout{
 		of:     make([]node.CgroupPath, len(s.Workloads)),
 		others: map[node.CgroupPath]int{},
 		isMeet: map[node.CgroupPath]bool{},
 	}
 	for _, w := range s.Workloads {
-		if w.Class == node.BE {
+		if w.Class == c {
 			continue
 		}
 		for p := w.Cgroup; ; p = p.Parent() {
@@ -41,7 +44,7 @@ func layoutOf(s node.Snapshot) layout {
 		}
 	}
 	for i, w := range s.Workloads {
-		if w.Class != node.BE {
+		if w.Class != c {
 			continue
 		}
 		m := l.meetOf(w)

@@ -1,7 +1,12 @@
 package policy
 
 import (
+	"fmt"
+	"slices"
+
 	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/pick"
+	"tenon.sh/tenon/internal/plan"
 	"tenon.sh/tenon/internal/unit"
 )
 
@@ -14,15 +19,19 @@ type places struct {
 
 // placesOf looks for work that is bound to some of the CPUs. Where LS work
 // really runs is better known from its counters for each CPU, where there are
-// any; LSE and LSR work keep their CPUs however idle they are.
-func placesOf(c Suppress, u use, s node.Snapshot, cpus unit.CPUSet) places {
+// any; LSE and LSR work keep their CPUs however idle they are, those that Tenon
+// has given to them and those that they were bound to before.
+func placesOf(c Suppress, u use, s node.Snapshot, cpus unit.CPUSet, own grants) places {
 	var p places
 	var lse unit.CPUSet
 	for _, w := range s.Workloads {
 		if !w.Class.Sensitive() {
 			continue
 		}
-		set, bound := boundTo(s, w, cpus)
+		set, bound := own.of[w.ID]
+		if set = set.Intersect(cpus); !bound {
+			set, bound = boundTo(s, w, cpus)
+		}
 		if !bound {
 			continue
 		}
@@ -46,12 +55,12 @@ func placesOf(c Suppress, u use, s node.Snapshot, cpus unit.CPUSet) places {
 	return p
 }
 
-// boundTo returns the CPUs to which a workload is bound: the set of its cgroup,
-// or of the nearest above that is its kind's alone. A set that holds all of
-// cpus binds to nothing.
+// boundTo returns the CPUs to which a workload was bound before Tenon: the set
+// of its cgroup, or of the nearest above that is its kind's alone. A set that
+// holds all of cpus binds to nothing.
 func boundTo(s node.Snapshot, w node.Workload, cpus unit.CPUSet) (unit.CPUSet, bool) {
 	for p := w.Cgroup; ; p = p.Parent() {
-		v, _ := s.Knobs.Now[node.Knob{Cgroup: p, File: node.FileCPUs}].(node.CPUs)
+		v, _ := original(s.Knobs, node.Knob{Cgroup: p, File: node.FileCPUs}).(node.CPUs)
 		if !v.Set.Empty() {
 			set := v.Set.Intersect(cpus)
 			return set, !set.Empty() && set != cpus
@@ -75,4 +84,42 @@ func roomOf(k node.Knobs, m node.CgroupPath, cpus unit.CPUSet) unit.CPUSet {
 		narrow(k.Now[node.Knob{Cgroup: p, File: node.FileCPUs}])
 	}
 	return cpus
+}
+
+// keepOff keeps best-effort work off the CPUs that it may never have, where no
+// budget says which it has. Where it may have all, its sets get the intent i.
+// The first result is what each meeting point gets; nil: nothing is kept from
+// them.
+func (x suppressor) keepOff(i plan.Intent, reason string) (map[node.CgroupPath]unit.CPUSet, []plan.Want) {
+	if !slices.ContainsFunc(x.snap.Workloads, func(w node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR }) {
+		return nil, x.anyCPU(i, reason)
+	}
+	all := x.snap.Topology.All()
+	p := placesOf(x.Suppress, x.use, x.snap, all, x.own)
+	if p.free == all {
+		return nil, x.anyCPU(i, reason)
+	}
+	free := make(map[node.CgroupPath]bool, len(x.meets))
+	chosen := make(map[node.CgroupPath]unit.CPUSet, len(x.meets))
+	reasons := make(map[node.CgroupPath]string, len(x.meets))
+	for _, m := range x.meets {
+		room := roomOf(x.snap.Knobs, m, all)
+		to := room.Intersect(p.free)
+		chosen[m], reasons[m] = to, fmt.Sprintf("%s LSE's, or LSR's and not lent", areCPUs(room.Minus(to).Len()))
+		free[m] = to == room
+		now, _ := x.snap.Knobs.Now[node.Knob{Cgroup: m, File: node.FileCPUs}].(node.CPUs)
+		switch kept := now.Set.Intersect(to); {
+		case to.Empty():
+			chosen[m], reasons[m] = x.squeeze(pick.Demand{}, room, p)
+		case i == plan.Abstain && !kept.Empty():
+			chosen[m], free[m] = kept, kept == now.Set
+		}
+	}
+	wants := x.setsOf(chosen, reasons)
+	for n, k := range x.chain {
+		if free[k.meet] {
+			wants[n].Intent, wants[n].Value, wants[n].Reason = i, nil, reason
+		}
+	}
+	return chosen, wants
 }

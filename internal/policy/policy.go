@@ -21,6 +21,16 @@ type Config struct {
 	Suppress Suppress `json:"suppress,omitzero"`
 	// Memory protects and limits memory by class.
 	Memory MemoryQOS `json:"memory_qos,omitzero"`
+	// Cache divides L3 caches and memory bandwidth by class.
+	Cache CacheQOS `json:"cache_qos,omitzero"`
+	// IO limits and weighs block I/O by class.
+	IO IO `json:"io,omitzero"`
+	// Burst lets latency-sensitive work exceed its CPU limit for a while.
+	Burst Burst `json:"burst,omitzero"`
+	// Overcommit says what batch work may count on.
+	Overcommit Overcommit `json:"overcommit,omitzero"`
+	// Evict ends best-effort work when memory or CPU run short.
+	Evict Evict `json:"evict,omitzero"`
 }
 
 // State is what policies remember from tick to tick: plain data.
@@ -29,18 +39,48 @@ type State struct {
 	// Growth is how much more CPU best-effort work may get than it has: saved
 	// up over time, used up by growing.
 	Growth unit.MilliCPU `json:"growth_mcpu,omitempty"`
+	// Strain is how latency-sensitive work fares, and Giving what best-effort
+	// work gives up for it.
+	Strain strain `json:"strain,omitzero"`
+	Giving giving `json:"giving,omitzero"`
+	// Squeeze is what best-effort work gives up of caches and memory bandwidth.
+	Squeeze squeeze `json:"squeeze,omitzero"`
+	// Pins are the CPUs that LSR and LSE workloads have as their own.
+	Pins map[node.WorkloadID]unit.CPUSet `json:"pins,omitempty"`
+	// Lending is what quota burst has lent.
+	Lending lending `json:"lending,omitzero"`
+	// Batch is what batch work is promised.
+	Batch batch `json:"batch,omitzero"`
+	// Evictions are the best-effort workloads that are to end, and what leads
+	// to more of them.
+	Evictions evictions `json:"evictions,omitzero"`
 }
 
 // Decide returns what every knob should be, and the memory for the next call.
 func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	l := layoutOf(s)
-	next := State{Use: st.Use.observe(s)}
+	next := State{Use: st.Use.observe(s), Strain: st.Strain.observe(s)}
+	next.Giving = st.Giving.follow(next.Strain, s.At)
+	next.Batch = st.Batch.offer(c.Overcommit, next.Use.Elapsed, s)
+	own := pin(c.Suppress, st.Pins, s)
+	next.Pins = own.of
 	wants := cpuQOS(c.CPUQOS, l, s)
 	var bounds []plan.Want
-	next.Growth, bounds = suppress(c.Suppress, st.Growth, l, next.Use, s)
+	next.Growth, bounds = suppress(c.Suppress, st.Growth, l, next.Use, next.Giving, own, s)
 	wants = append(wants, bounds...)
-	wants = append(wants, limit(l, s, bounds)...)
+	wants = append(wants, bind(own, l, s)...)
+	burst := newBurster(c.Burst, st.Lending, next.Use, own, s)
+	wants = append(wants, limit(&burst, l, s, own, bounds)...)
+	next.Lending = burst.next
 	wants = append(wants, memory(c.Memory, s)...)
+	if len(c.Cache.Classes) > 0 {
+		next.Squeeze = st.Squeeze.follow(next.Strain, s)
+		wants = append(wants, cache(c.Cache, next.Squeeze, s)...)
+	}
+	wants = append(wants, blockIO(c.IO, s)...)
+	var ends []plan.Want
+	next.Evictions, ends = evict(c.Evict, st.Evictions, l, next.Use, s)
+	wants = append(wants, ends...)
 	return next, append(wants, orphans(l, s, wants)...)
 }
 

@@ -69,6 +69,9 @@ func anyScene(rnd *rand.Rand, most, version int) *scene {
 		w := node.Workload{ID: node.WorkloadID(fmt.Sprint("w", i)), Class: classes[rnd.IntN(len(classes))]}
 		w.Meet = node.CgroupPath(w.Class)
 		w.Cgroup = w.Meet.Join(string(w.ID))
+		if rnd.IntN(2) == 0 {
+			w.Objective.RunQueueDelay = node.Some(time.Duration(1+rnd.IntN(10000)) * time.Microsecond)
+		}
 		n.add(w)
 		if w.Class != node.System && rnd.IntN(2) == 0 {
 			if set := anySet(rnd, topo.All()); !set.Empty() {
@@ -99,6 +102,11 @@ func (n *scene) anySpell(rnd *rand.Rand) spell {
 	for _, w := range n.snap.Workloads {
 		p.use[w.ID] = unit.MilliCPU(rnd.IntN(1 + all.Len()*1000/len(n.snap.Workloads)))
 		p.missing[w.ID] = rnd.IntN(40) == 0
+		if w.Objective.RunQueueDelay.Known() {
+			p.waits = append(p.waits, waiting{id: w.ID, kind: []string{"waits", "waits", "waits", "turns"}[rnd.IntN(4)], counts: map[time.Duration]uint64{
+				time.Duration(rnd.IntN(1000)) * time.Microsecond: rnd.Uint64N(10000), time.Duration(rnd.IntN(100)) * time.Millisecond: rnd.Uint64N(100),
+			}})
+		}
 		if on := anySet(rnd, all); n.snap.Knobs.Kernel.CgroupVersion == 1 && !on.Empty() {
 			p.on[w.ID] = on
 		}
@@ -182,10 +190,10 @@ func (n *scene) checkWants(t *testing.T) {
 	if diff := cmp.Diff(wants, same, cmp.Comparer(sameSet)); diff != "" {
 		t.Fatalf("the same input gave another output:\n%s", diff)
 	}
-	if diff := cmp.Diff(st, again, cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(st, again, cmpopts.EquateEmpty(), cmp.Comparer(sameSet), cmp.AllowUnexported(node.Maybe[time.Duration]{}, node.Maybe[int64]{})); diff != "" {
 		t.Fatalf("the same input gave another state:\n%s", diff)
 	}
-	lse := n.lse()
+	lse := n.lse(st.Pins)
 	owner := map[node.Knob]string{}
 	for _, w := range wants {
 		if other, twice := owner[w.Knob]; twice {
@@ -195,7 +203,7 @@ func (n *scene) checkWants(t *testing.T) {
 		if w.Owner == "" || w.Reason == "" || (w.Intent == plan.Set) != (w.Value != nil) {
 			t.Fatalf("incomplete: %+v", w)
 		}
-		if w.Intent != plan.Set || w.Knob.File != node.FileCPUs {
+		if w.Intent != plan.Set || w.Knob.File != node.FileCPUs || !w.BE {
 			continue
 		}
 		set := w.Value.(node.CPUs).Set
@@ -214,11 +222,13 @@ func (n *scene) checkWants(t *testing.T) {
 
 func sameSet(a, b unit.CPUSet) bool { return a == b }
 
-// lse are the CPUs of LSE work that is bound.
-func (n *scene) lse() unit.CPUSet {
+// lse are the CPUs of LSE work that is bound, or has CPUs of its own.
+func (n *scene) lse(pins map[node.WorkloadID]unit.CPUSet) unit.CPUSet {
 	var all unit.CPUSet
 	for _, w := range n.snap.Workloads {
-		if set, bound := boundTo(n.snap, w, n.snap.Topology.All()); bound && w.Class == node.LSE {
+		if set, own := pins[w.ID]; own && w.Class == node.LSE {
+			all = all.Union(set)
+		} else if set, bound := boundTo(n.snap, w, n.snap.Topology.All()); bound && w.Class == node.LSE {
 			all = all.Union(set)
 		}
 	}

@@ -23,14 +23,23 @@ var update = flag.Bool("update", false, "rewrite the scenarios and the compariso
 // TestScenarios plays every story in testdata. A story is text:
 //
 //	# comments say what the story shows
-//	node cpus=4 [smt=2] [numa=1] [l3=1] [v=1] [idle=no] [protect=no] [CONFIG] [job=700m] [empty]
-//	config CONFIG, which is any of: qos target=65% min=10% policy=cpuset lend off
+//	node cpus=4 [smt=2] [numa=1] [l3=1] [v=1] [idle=no] [protect=no] [bursts=no] [CONFIG] [job=700m] [empty]
+//	config CONFIG, which is any of: qos qos=cpu.weight target=65% min=10% policy=cpuset lend burst=auto [save=1000%] [borrow=300%] [for=60s] off
 //	class LS [min=50%] [low=50%] [high=50%]       memory QoS of a class
-//	workload ID CLASS CGROUP [meet=CGROUP] [cpus=0-3] [limit=700m] [request=1Gi] [memory=2Gi]
+//	workload ID CLASS CGROUP [meet=CGROUP] [cpus=0-3] [cpu=2] [limit=700m] [request=1Gi] [memory=2Gi] [priority=5]
 //	gone ID                                       no rule matches it any more
 //	was CGROUP FILE VALUE                         a value from before Tenon
+//	objective ID 2ms                              what it wants of its waits; -: nothing
+//	memory web=2Gi node=5Gi be=?                  what work uses from now on, and all of the node
+//	live 300 web=1500m                            as many ticks, with their steps, unseen
+//	device NAME 8:0 [of=8:0] [mapped=vg0-data] [on=8:0,8:16] [bfq] [iocost]
+//	unplug NAME                                   a device goes
+//	lacks CGROUP FILE                             a knob cannot be read
+//	block CLASS NAME [group] [rbps=1] [wbps=1] [riops=1] [wiops=1] [weight=50%] [latency=3ms]
+//	resctrl, share, peak, tasks                   see readCache
+//	evict, ends, starts                           see readEvict
 //	restart                                       the agent loses its memory
-//	tick [every=1s] web=1500m web=1500m@0-3 web=? [system=100m]
+//	tick [every=1s] web=1500m web=1500m@0-3 web=? [system=100m] [web.waits=1000*100us,30*5ms] [web.throttled=3/10]
 //	----
 //	the steps that follow, one a line
 //
@@ -41,6 +50,7 @@ var update = flag.Bool("update", false, "rewrite the scenarios and the compariso
 //
 //	---- left alone    the knobs on which a policy abstained in the last tick
 //	---- unwatched     the safe bounds
+//	---- batch         what batch work may count on
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -121,6 +131,8 @@ func (n *scene) see(t *testing.T, what string) []string {
 			}
 		}
 		slices.Sort(lines)
+	case "batch":
+		lines = n.promised()
 	case "unwatched":
 		for _, w := range SafeBounds(n.config, n.snap) {
 			lines = append(lines, fmt.Sprintf("%v at most %v  # %s", w.Knob, w.Value, w.Reason))
@@ -167,7 +179,7 @@ func readNode(t *testing.T, line string) *scene {
 	t.Helper()
 	var config []word
 	shape := map[string]int{"smt": 2, "numa": 1, "l3": 0, "v": 2}
-	can := node.Capabilities{node.MechCPUIdle: {Verdict: node.Yes}, node.MechMemoryProtect: {Verdict: node.Yes}}
+	can := node.Capabilities{node.MechCPUIdle: {Verdict: node.Yes}, node.MechMemoryProtect: {Verdict: node.Yes}, node.MechCPUBurst: {Verdict: node.Yes}}
 	job := node.Maybe[unit.MilliCPU]{}
 	empty := false
 	for _, w := range words(line) {
@@ -176,6 +188,8 @@ func readNode(t *testing.T, line string) *scene {
 			shape[w.key] = must(t, w, number)
 		case "idle":
 			can[node.MechCPUIdle] = node.Answer{Verdict: node.No}
+		case "bursts":
+			can[node.MechCPUBurst] = node.Answer{Verdict: node.No}
 		case "protect":
 			can[node.MechMemoryProtect] = node.Answer{Verdict: node.No, Why: "memory.low does not exist"}
 		case "job":
@@ -207,7 +221,7 @@ func (n *scene) configure(t *testing.T, w word) {
 	case "off":
 		n.config = Config{}
 	case "qos":
-		n.config.CPUQOS.Enable = true
+		n.config.CPUQOS = CPUQOS{Enable: true, Means: node.Mechanism(w.val)}
 	case "target":
 		n.config.Suppress.Enable, n.config.Suppress.ThresholdPercent = true, must(t, w, percent)
 	case "min":
@@ -216,8 +230,16 @@ func (n *scene) configure(t *testing.T, w word) {
 		n.config.Suppress.Policy = SuppressPolicy(w.val)
 	case "lend":
 		n.config.Suppress.LendLSR = true
+	case "burst":
+		n.config.Burst = Burst{BurstPolicy(w.val), 1000, 300, -1, 50}
+	case "save":
+		n.config.Burst.CPUPercent = must(t, w, percent)
+	case "borrow":
+		n.config.Burst.QuotaPercent = must(t, w, percent)
+	case "for":
+		n.config.Burst.PeriodSeconds = int64(must(t, w, time.ParseDuration) / time.Second)
 	default:
-		t.Fatalf("scenario word %q: unknown", w.key)
+		n.configureBatch(t, w)
 	}
 }
 
@@ -233,6 +255,24 @@ func (n *scene) read(t *testing.T, line string) {
 		for _, w := range words(rest) {
 			n.configure(t, w)
 		}
+	case "objective":
+		n.setObjective(t, line, f)
+	case "memory":
+		n.charge(t, rest)
+	case "live":
+		n.live(t, rest)
+	case "device":
+		n.readDevice(t, f)
+	case "lacks":
+		delete(n.snap.Knobs.Now, node.Knob{Cgroup: node.CgroupPath(f[0]), File: node.File(f[1])})
+	case "unplug":
+		n.unplug(rest, true)
+	case "block":
+		n.readBlock(t, f)
+	case "resctrl", "share", "peak", "tasks":
+		n.readCache(t, verb, f)
+	case "evict", "ends", "starts":
+		n.readEvict(t, verb, f)
 	case "restart":
 		n.state = State{}
 	case "gone":
@@ -279,8 +319,14 @@ func (n *scene) readWorkload(t *testing.T, line string, f []string) {
 			w.Meet = node.CgroupPath(v.val)
 		case "cpus":
 			cpus.Set = must(t, v, unit.ParseCPUSet)
+		case "cpu":
+			w.CPURequest = node.Some(must(t, v, unit.ParseMilliCPU))
+		case "priority":
+			w.Priority = must(t, v, number)
 		case "limit":
 			w.CPULimit = node.Some(must(t, v, unit.ParseMilliCPU))
+		case "cpurequest":
+			w.CPURequest = node.Some(must(t, v, unit.ParseMilliCPU))
 		case "request":
 			w.MemoryRequest = node.Some(must(t, v, unit.ParseBytes))
 		case "memory":
@@ -307,6 +353,17 @@ func readSpell(t *testing.T, line string) spell {
 		switch {
 		case w.key == "every":
 			p.every = must(t, w, time.ParseDuration)
+		case strings.HasSuffix(w.key, ".throttled"):
+			var ran [2]int64
+			if _, err := fmt.Sscanf(w.val, "%d/%d", &ran[0], &ran[1]); err != nil {
+				t.Fatalf("scenario word %s=%s: want PERIODS/PERIODS", w.key, w.val)
+			}
+			if p.throttled == nil {
+				p.throttled = map[node.WorkloadID][2]int64{}
+			}
+			p.throttled[node.WorkloadID(strings.TrimSuffix(w.key, ".throttled"))] = ran
+		case strings.Contains(w.key, "."):
+			p.waits = append(p.waits, readWaiting(t, w))
 		case w.key == "busy" && w.val == "?":
 			p.blind = true
 		case w.val == "?":

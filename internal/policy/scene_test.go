@@ -22,6 +22,9 @@ type scene struct {
 	busy   map[unit.CPU]time.Duration
 	used   map[node.WorkloadID]time.Duration
 	perCPU map[node.WorkloadID]map[unit.CPU]time.Duration
+	ran    map[node.WorkloadID][2]int64 // in all spells together
+	delay  map[node.WorkloadID]node.RunQueueDelay
+	memory map[node.WorkloadID]unit.Bytes // what work uses; of the node: "node"
 }
 
 func newScene(topo node.Topology, version int) *scene {
@@ -29,6 +32,7 @@ func newScene(topo node.Topology, version int) *scene {
 		busy:   map[unit.CPU]time.Duration{},
 		used:   map[node.WorkloadID]time.Duration{},
 		perCPU: map[node.WorkloadID]map[unit.CPU]time.Duration{},
+		ran:    map[node.WorkloadID][2]int64{},
 	}
 	for _, c := range topo.CPUs {
 		n.busy[c.ID] = 0
@@ -37,7 +41,7 @@ func newScene(topo node.Topology, version int) *scene {
 		At:          time.Unix(0, 0),
 		Topology:    topo,
 		MemoryTotal: node.Some(unit.Bytes(64 << 30)),
-		Can:         node.Capabilities{node.MechCPUIdle: {Verdict: node.Yes}, node.MechMemoryProtect: {Verdict: node.Yes}},
+		Can:         node.Capabilities{node.MechCPUIdle: {Verdict: node.Yes}, node.MechMemoryProtect: {Verdict: node.Yes}, node.MechCPUBurst: {Verdict: node.Yes}},
 		Knobs: node.Knobs{
 			Kernel: node.Kernel{CgroupVersion: version, PageSize: 4096},
 			Now:    map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{},
@@ -75,14 +79,19 @@ func (n *scene) makeGroup(p node.CgroupPath) {
 	now[node.Knob{Cgroup: p, File: node.FileCPUWeight}] = node.CPUWeight{Weight: unit.WeightOf(100)}
 	now[node.Knob{Cgroup: p, File: node.FileCPUMax}] = node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod}
 	now[node.Knob{Cgroup: p, File: node.FileMemory}] = node.NoMemoryLimit
-	set := node.CPUs{}
+	n.makeIO(p)
+	set, mems := node.CPUs{}, node.CPUs{}
 	if n.snap.Knobs.Kernel.CgroupVersion == 1 {
 		set.Set = n.snap.Topology.All()
+		for _, c := range n.snap.Topology.CPUs {
+			mems.Set = mems.Set.With(unit.CPU(c.NUMA))
+		}
 		if up, ok := now[node.Knob{Cgroup: p.Parent(), File: node.FileCPUs}].(node.CPUs); ok {
 			set = up
 		}
 	}
 	now[node.Knob{Cgroup: p, File: node.FileCPUs}] = set
+	now[node.Knob{Cgroup: p, File: node.FileMems}] = mems
 }
 
 // A spell is some time in which work runs.
@@ -92,13 +101,21 @@ type spell struct {
 	on      map[node.WorkloadID]unit.CPUSet // where; not in it: nobody counts where
 	system  unit.MilliCPU
 	missing map[node.WorkloadID]bool // workloads without counter
-	blind   bool                     // nobody knows how busy the CPUs are
+	waits   []waiting
+	// throttled is in how many periods of its quota a workload was throttled,
+	// and in how many it ran.
+	throttled map[node.WorkloadID][2]int64
+	blind     bool // nobody knows how busy the CPUs are
 }
 
 // pass lets a spell pass, and reads the counters.
 func (n *scene) pass(p spell) {
 	n.snap.At = n.snap.At.Add(p.every)
 	n.busy = maps.Clone(n.busy)
+	n.wait(p.waits)
+	for id, more := range p.throttled {
+		n.ran[id] = [2]int64{n.ran[id][0] + more[0], n.ran[id][1] + more[1]}
+	}
 	spend := func(m unit.MilliCPU, on unit.CPUSet, counter map[unit.CPU]time.Duration) {
 		if on.Empty() {
 			return
@@ -136,12 +153,16 @@ func (n *scene) pass(p spell) {
 	workloads := n.snap.Workloads
 	n.snap.Workloads = make([]node.Workload, len(workloads))
 	for i, w := range workloads {
-		w.Usage = node.Usage{PerCPU: n.perCPU[w.ID]}
+		w.Usage = node.Usage{PerCPU: n.perCPU[w.ID], Delay: n.delay[w.ID]}
 		if !p.missing[w.ID] {
 			w.Usage.CPU = node.Some(n.used[w.ID])
 		}
+		if ran, counted := n.ran[w.ID]; counted {
+			w.Usage.ThrottledPeriods, w.Usage.Periods = node.Some(ran[0]), node.Some(ran[1])
+		}
 		n.snap.Workloads[i] = w
 	}
+	n.charged()
 }
 
 // decide decides, and applies all steps.
@@ -154,6 +175,9 @@ func (n *scene) decide(t testing.TB) []plan.Step {
 			t.Errorf("the kernel refuses %v: %s", s, why)
 			continue
 		}
+		if n.stops(s) {
+			continue
+		}
 		if _, touched := n.snap.Knobs.Before[s.Knob]; !touched {
 			n.snap.Knobs.Before[s.Knob] = s.From
 		}
@@ -161,6 +185,7 @@ func (n *scene) decide(t testing.TB) []plan.Step {
 			delete(n.snap.Knobs.Before, s.Knob)
 		}
 		n.snap.Knobs.Now[s.Knob] = s.To
+		n.divided(s)
 	}
 	return steps
 }

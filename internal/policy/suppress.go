@@ -24,7 +24,8 @@ type Suppress struct {
 	// Empty means all online CPUs.
 	CPUs unit.CPUSet `json:"cpus,omitzero"`
 	// LendLSR lets best-effort work have the CPUs to which LSR work is bound,
-	// after all others. LSE's it never has.
+	// after all others (cpuSuppressLendLSR; the field always lends them). LSE's
+	// it never has. It holds whether or not Enable is set.
 	LendLSR bool `json:"lend_lsr,omitempty"`
 }
 
@@ -43,22 +44,24 @@ const cpusetFrom = 20
 
 // suppress owns cpu.max of the cgroups at which best-effort work meets the
 // others, and cpuset.cpus there and, on cgroup v1, below. It bounds best-effort
-// work to its budget, by quota or by a set of CPUs. The first result is how
-// much growth is left for the next call.
-func suppress(c Suppress, saved unit.MilliCPU, l layout, u use, s node.Snapshot) (unit.MilliCPU, []plan.Want) {
+// work to its budget, less what it gives up for objectives, by quota or by a
+// set of CPUs. The first result is how much growth is left for the next call.
+func suppress(c Suppress, saved unit.MilliCPU, l layout, u use, g giving, own grants, s node.Snapshot) (unit.MilliCPU, []plan.Want) {
 	if len(l.meets) == 0 {
 		return 0, nil
 	}
-	x := suppressor{Suppress: c, layout: l, use: u, snap: s, cpus: counted(c, s), tops: topsOf(l, s), chain: chainOf(l, s)}
+	x := suppressor{Suppress: c, layout: l, use: u, snap: s, cpus: counted(c, s), tops: topsOf(l, s), chain: chainOf(l, s), own: own}
 	switch {
 	case !c.Enable:
-		return 0, append(x.unbounded("CPU suppress is off"), x.anyCPU(plan.Release, "CPU suppress is off")...)
+		_, sets := x.keepOff(plan.Release, "CPU suppress is off")
+		return 0, append(x.unbounded("CPU suppress is off"), sets...)
 	case u.Elapsed <= 0:
 		// One snapshot without a rate is the start of every agent, not a
 		// fault: what holds now holds until the next.
-		return saved, append(x.abstain(), x.anyCPU(plan.Abstain, noRate)...)
+		_, sets := x.keepOff(plan.Abstain, noRate)
+		return saved, append(x.abstain(), sets...)
 	}
-	x.budget = budgetOf(c, u, s, x.cpus)
+	x.budget = budgetOf(c, u, s, x.cpus).less(g)
 	whole := x.bySet()
 	x.gain = x.save(saved, u.Elapsed, whole)
 	var spent unit.MilliCPU
@@ -67,7 +70,9 @@ func suppress(c Suppress, saved unit.MilliCPU, l layout, u use, s node.Snapshot)
 		spent, wants = x.giveCPUs()
 	} else {
 		spent, wants = x.giveQuota()
-		wants = append(wants, x.anyCPU(plan.Release, "CPU suppress works by quota here")...)
+		chosen, sets := x.keepOff(plan.Release, "CPU suppress works by quota here")
+		x.corner(wants, chosen)
+		wants = append(wants, sets...)
 	}
 	return max(x.gain-spent, 0), wants
 }
@@ -84,6 +89,7 @@ type suppressor struct {
 	cpus  unit.CPUSet // that are counted and shared
 	tops  map[node.CgroupPath]top
 	chain []link
+	own   grants
 }
 
 // counted returns the CPUs that make the capacity.

@@ -87,8 +87,11 @@ func BenchmarkRead(b *testing.B) {
 		s.track(p, First+Slot(i), uint64(1<<40+i), LS) // ids of no group
 	}
 	b.ReportAllocs()
+	var r Reading
 	for b.Loop() {
-		s.read(p)
+		if err := p.ReadInto(&r); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 

@@ -14,9 +14,11 @@ import (
 )
 
 type delayTenonAlarm struct {
-	_     structs.HostLayout
-	Since uint64
-	Waits uint64
+	_      structs.HostLayout
+	Since  uint64
+	Waits  uint64
+	WaitNs uint64
+	Blamed uint64
 }
 
 type delayTenonClass uint32
@@ -123,7 +125,6 @@ const (
 	delayMapTasks         = "tasks"
 	delayProgTenonSwitch  = "tenon_switch"
 	delayVarAlarmGapNs    = "alarm_gap_ns"
-	delayVarAlarmWaitNs   = "alarm_wait_ns"
 	delayVarAlarmWaits    = "alarm_waits"
 	delayVarAlarmWindowNs = "alarm_window_ns"
 	delayVarAlarmed       = "alarmed"
@@ -196,7 +197,6 @@ type delayMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type delayVariableSpecs struct {
 	AlarmGapNs    *ebpf.VariableSpec `ebpf:"alarm_gap_ns"`
-	AlarmWaitNs   *ebpf.VariableSpec `ebpf:"alarm_wait_ns"`
 	AlarmWaits    *ebpf.VariableSpec `ebpf:"alarm_waits"`
 	AlarmWindowNs *ebpf.VariableSpec `ebpf:"alarm_window_ns"`
 	Alarmed       *ebpf.VariableSpec `ebpf:"alarmed"`
@@ -252,7 +252,6 @@ func (m *delayMaps) Close() error {
 // It can be passed to loadDelayObjects or ebpf.CollectionSpec.LoadAndAssign.
 type delayVariables struct {
 	AlarmGapNs    *ebpf.Variable `ebpf:"alarm_gap_ns"`
-	AlarmWaitNs   *ebpf.Variable `ebpf:"alarm_wait_ns"`
 	AlarmWaits    *ebpf.Variable `ebpf:"alarm_waits"`
 	AlarmWindowNs *ebpf.Variable `ebpf:"alarm_window_ns"`
 	Alarmed       *ebpf.Variable `ebpf:"alarmed"`

@@ -19,11 +19,12 @@ type Event struct {
 	At   time.Time // when the last wait ended
 	Slot Slot      // who waited
 	CPU  unit.CPU  // and where
-	// Waits is how many waits were too long in the window, and Wait the last.
+	// Waits is how often the waits in the window had the length that is too
+	// long, and Wait the last of them.
 	Waits int
 	Wait  time.Duration
-	// Runner had the longest run during that wait, and Ran is its length
-	// within the wait.
+	// Runner is the BE slot that had the longest run during that wait, and Ran
+	// is its length within the wait. It may be Elsewhere.
 	Runner Slot
 	Ran    time.Duration
 }

@@ -15,6 +15,7 @@ const (
 	lsSlot = First + iota
 	beSlot
 	innerSlot
+	systemSlot
 )
 
 // watch is how long a test looks at a contended CPU.
@@ -148,6 +149,66 @@ func TestWaitsBeyondTheAlarmAreToldAtOnce(t *testing.T) {
 	if most := int(time.Since(begun)/alarm.Gap) + 1; events < 2 || events > most {
 		t.Errorf("%d events in %v, want several and at most %d", events, time.Since(begun), most)
 	}
+}
+
+func TestEachSlotHasALimitOfItsOwn(t *testing.T) {
+	s := newStage(t)
+	s.narrow()
+	be, beID := s.group("be")
+	ls, lsID := s.group("ls")
+	patient, patientID := s.group("patient")
+	p := s.open(Alarm{Waits: 1, Window: watch, Gap: time.Millisecond})
+	s.track(p, lsSlot, lsID, LS)
+	s.track(p, innerSlot, patientID, LS)
+	s.track(p, beSlot, beID, BE)
+	for slot, wait := range map[Slot]time.Duration{lsSlot: 500 * time.Microsecond, innerSlot: time.Hour} {
+		if err := p.Limit(slot, wait); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.start("spin", be)
+	s.start("pulse", ls)
+	s.start("pulse", patient)
+	count := func() (n int) {
+		for over := time.After(watch / 2); ; {
+			select {
+			case e := <-p.Events():
+				if e.Slot != lsSlot {
+					t.Errorf("event %+v of a slot that may wait for an hour", e)
+				}
+				n++
+			case <-over:
+				return n
+			}
+		}
+	}
+	if count() == 0 {
+		t.Error("no event of the slot with the small limit")
+	}
+	quiet := func(when string, change error) {
+		t.Helper()
+		if change != nil {
+			t.Fatal(change)
+		}
+		for drained := false; !drained; { // what was on its way
+			select {
+			case <-p.Events():
+			case <-time.After(watch / 20):
+				drained = true
+			}
+		}
+		if n := count(); n != 0 {
+			t.Errorf("%s: %d events", when, n)
+		}
+	}
+	quiet("no limit", p.Limit(lsSlot, 0))
+	if err := p.Limit(lsSlot, 500*time.Microsecond); err != nil {
+		t.Fatal(err)
+	}
+	if count() == 0 {
+		t.Error("no event with the limit again")
+	}
+	quiet("what runs is not BE", p.Track(systemSlot, beID, System))
 }
 
 func TestNothingIsToldWithoutAnAlarm(t *testing.T) {
@@ -324,6 +385,9 @@ func TestAClosedProbeSaysSo(t *testing.T) {
 	}
 	if err := p.Track(First, 1, LS); !errors.Is(err, ErrClosed) {
 		t.Errorf("track: %v", err)
+	}
+	if err := p.Limit(First, time.Second); err == nil {
+		t.Error("a limit of a closed probe")
 	}
 	if err := p.Forget(1); !errors.Is(err, ErrClosed) {
 		t.Errorf("forget: %v", err)

@@ -39,14 +39,16 @@ type Options struct {
 	// CgroupVersion is the version of the hierarchy that carries the CPU
 	// controller, 1 or 2. The ids given to Track are of that hierarchy.
 	CgroupVersion int
-	// Alarm says when to send an event. The zero Alarm sends none.
+	// Alarm says when to send an event. The zero Alarm sends none. Its Wait is
+	// that of the slots of which Limit says nothing else.
 	Alarm Alarm
 }
 
-// An Alarm is a limit on the waits of a slot. Crossing it is worth an event.
+// An Alarm is a limit on the waits of a slot, as far as BE, or somebody unknown,
+// ran meanwhile. Crossing it is worth an event.
 type Alarm struct {
-	Wait   time.Duration // a wait of this length is too long; 0: no events
-	Waits  int           // so many of one slot …
+	Wait   time.Duration // a wait of this length is too long; 0: none is
+	Waits  int           // so many of one slot, where a longer one counts as often as it has that length, …
 	Window time.Duration // … within this time make an event
 	Gap    time.Duration // at most one event in this time, all slots together
 }
@@ -56,7 +58,7 @@ func (o Options) check() error {
 		return fmt.Errorf("cgroup version %d: want 1 or 2", o.CgroupVersion)
 	}
 	a := o.Alarm
-	if a.Wait < 0 || (a.Wait > 0 && (a.Waits < 1 || a.Window <= 0 || a.Gap <= 0)) {
+	if a.Wait < 0 || (a != (Alarm{}) && (a.Waits < 1 || a.Window <= 0 || a.Gap <= 0)) {
 		return fmt.Errorf("alarm after %d waits of %v in %v, every %v at most: want positive values", a.Waits, a.Wait, a.Window, a.Gap)
 	}
 	return nil
@@ -76,7 +78,8 @@ const (
 	First     = Slot(delayTenonSlotTENON_FIRST)
 	Last      = Slot(delayTenonLimitTENON_SLOTS - 1)
 
-	slots = int(delayTenonLimitTENON_SLOTS)
+	// Slots is how many there are, with those of nobody.
+	Slots = int(delayTenonLimitTENON_SLOTS)
 )
 
 // String names the slots of nobody, and numbers the others.
@@ -126,6 +129,7 @@ type Probe struct {
 	events   chan Event
 	reader   *ringbuf.Reader
 	listened chan struct{} // closed when nobody sends to events any more
+	waits    int           // of the alarm; 0: there is none
 
 	mu         sync.Mutex // guards the rest
 	kernel     delayObjects
@@ -133,7 +137,8 @@ type Probe struct {
 	epoch      uint32
 	generation uint32
 	tracked    tracked
-	sensed     [slots]bool // slots that were LS at any time
+	sensed     [Slots]bool            // slots that were LS at any time
+	alarms     [Slots]delayTenonAlarm // as they were set
 	view       view
 	closed     bool
 }
@@ -158,7 +163,7 @@ func open(o Options) (*Probe, error) {
 		return nil, err
 	}
 	p := &Probe{
-		events: make(chan Event, eventsKept), listened: make(chan struct{}),
+		events: make(chan Event, eventsKept), listened: make(chan struct{}), waits: o.Alarm.Waits,
 		// As the program has them before the first change.
 		epoch: 1, generation: 1, tracked: newTracked(),
 	}
@@ -185,14 +190,15 @@ func (p *Probe) load(o Options, types *btf.Cache) error {
 		return fmt.Errorf("count possible CPUs: %w", err)
 	}
 	spec.Maps[delayMapCpus].MaxEntries = uint32(cpus)
-	spec.Maps[delayMapDelays].MaxEntries = uint32(cpus * slots)
+	spec.Maps[delayMapDelays].MaxEntries = uint32(cpus * Slots)
 	spec.Maps[delayMapEvents].MaxEntries = uint32(max(os.Getpagesize(), int(spec.Maps[delayMapEvents].MaxEntries)))
 	for name, value := range map[string]any{
 		delayVarCgroupVersion: uint32(o.CgroupVersion),
-		delayVarAlarmWaitNs:   uint64(o.Alarm.Wait),
-		delayVarAlarmWaits:    uint64(o.Alarm.Waits),
-		delayVarAlarmWindowNs: uint64(o.Alarm.Window),
-		delayVarAlarmGapNs:    uint64(o.Alarm.Gap),
+		// Not 0, with which the kernel's verifier gives up: it sees what is
+		// constant, and finds too many paths.
+		delayVarAlarmWaits:    uint64(max(o.Alarm.Waits, 1)),
+		delayVarAlarmWindowNs: uint64(max(o.Alarm.Window, 1)),
+		delayVarAlarmGapNs:    uint64(max(o.Alarm.Gap, 1)),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return fmt.Errorf("set %s to %v: %w", name, value, err)
@@ -204,7 +210,59 @@ func (p *Probe) load(o Options, types *btf.Cache) error {
 	if p.view, err = newView(p.kernel.delayMaps, cpus); err != nil {
 		return errors.Join(err, p.kernel.Close())
 	}
+	// Whom a thread waited for that was moved is not known: it may have been BE.
+	if err := p.blame(Elsewhere, true); err != nil {
+		return errors.Join(err, p.kernel.Close())
+	}
+	if o.Alarm.Wait == 0 {
+		return nil
+	}
+	for slot := First; ; slot++ {
+		if err := p.limit(slot, o.Alarm.Wait); err != nil {
+			return errors.Join(err, p.kernel.Close())
+		}
+		if slot == Last {
+			return nil
+		}
+	}
+}
+
+// blame makes waits for the runner count as too long, or not.
+func (p *Probe) blame(runner Slot, is bool) error {
+	var mask uint64
+	if is {
+		mask = math.MaxUint64
+	}
+	if p.alarms[runner].Blamed == mask {
+		return nil
+	}
+	p.alarms[runner].Blamed = mask
+	return p.kernel.Alarms.Put(uint32(runner), p.alarms[runner])
+}
+
+// Limit makes the given length that of a wait of a slot that is too long; 0:
+// none is. The other parts of the alarm are the same for all slots.
+func (p *Probe) Limit(slot Slot, wait time.Duration) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	err := ErrClosed
+	switch {
+	case slot < First:
+		err = fmt.Errorf("want a slot from %d to %d", uint8(First), uint8(Last))
+	case p.waits == 0:
+		err = errors.New("the probe was opened without an alarm")
+	case !p.closed:
+		err = p.limit(slot, wait)
+	}
+	if err != nil {
+		return fmt.Errorf("alarm of %v at %v: %w", slot, wait, err)
+	}
 	return nil
+}
+
+func (p *Probe) limit(slot Slot, wait time.Duration) error {
+	p.alarms[slot].WaitNs = uint64(max(wait, 0))
+	return p.kernel.Alarms.Put(uint32(slot), p.alarms[slot])
 }
 
 // attach starts counting. What the CPUs remember of an earlier attachment is

@@ -36,27 +36,37 @@ type Pair struct{ Waiter, Runner Slot }
 // counts when it ends. Values are read one by one while the kernel counts on,
 // so sums over them agree only nearly.
 func (p *Probe) Read() (Reading, error) {
+	var r Reading
+	err := p.ReadInto(&r)
+	return r, err
+}
+
+// ReadInto is Read into an earlier reading of the same probe, whose maps it
+// keeps: it makes nothing that was there before. After an error the reading is
+// of no use.
+func (p *Probe) ReadInto(r *Reading) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return Reading{}, fmt.Errorf("read the run-queue delays: %w", ErrClosed)
+		return fmt.Errorf("read the run-queue delays: %w", ErrClosed)
 	}
-	r := Reading{
-		Delays: map[Slot]Histogram{}, Waits: map[Pair]time.Duration{},
-		Run: map[Slot][]time.Duration{}, RunByClass: map[Class][]time.Duration{},
+	if r.Delays == nil {
+		r.Delays, r.Waits = map[Slot]Histogram{}, map[Pair]time.Duration{}
+		r.Run, r.RunByClass = map[Slot][]time.Duration{}, map[Class][]time.Duration{}
 	}
-	if err := p.view.readCPUs(&r, p.epoch, p.hook != nil); err != nil {
-		return Reading{}, fmt.Errorf("read the run times: %w", err)
+	r.Switches = 0
+	if err := p.view.readCPUs(r, p.epoch, p.hook != nil); err != nil {
+		return fmt.Errorf("read the run times: %w", err)
 	}
 	for slot, sensed := range p.sensed {
 		if !sensed {
 			continue
 		}
-		if err := p.view.readWaits(&r, Slot(slot)); err != nil {
-			return Reading{}, fmt.Errorf("read the waits of %v: %w", Slot(slot), err)
+		if err := p.view.readWaits(r, Slot(slot)); err != nil {
+			return fmt.Errorf("read the waits of %v: %w", Slot(slot), err)
 		}
 	}
-	return r, nil
+	return nil
 }
 
 // A view is the kernel's counters as mapped memory, with room for a copy.
@@ -64,7 +74,7 @@ type view struct {
 	cpus, delays, matrix *ebpf.Memory
 
 	cpu []delayTenonCpu
-	row [slots]uint64
+	row [Slots]uint64
 }
 
 func newView(m delayMaps, cpus int) (view, error) {
@@ -133,7 +143,7 @@ func (v *view) readWaits(r *Reading, waiter Slot) error {
 	var sum delayTenonDelay
 	for i := range v.cpu {
 		var d delayTenonDelay
-		if err := load(v.delays, i*slots+int(waiter), &d); err != nil {
+		if err := load(v.delays, i*Slots+int(waiter), &d); err != nil {
 			return err
 		}
 		for n, c := range d.Count {

@@ -103,6 +103,9 @@ func (p *Probe) track(id uint64, o owner) error {
 	if err := p.kernel.Groups.Put(id, value); err != nil {
 		return fmt.Errorf("add to the table of %d groups: %w", p.kernel.Groups.MaxEntries(), err)
 	}
+	if err := p.blame(o.slot, o.class == BE); err != nil {
+		return fmt.Errorf("mark the slot in the table of alarms: %w", err)
+	}
 	p.tracked.add(id, o)
 	p.sensed[o.slot] = p.sensed[o.slot] || o.class == LS
 	return p.changed()

@@ -7,11 +7,11 @@ package proc
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 )
 
@@ -30,28 +30,44 @@ var ErrGone = errors.New("no such process")
 // readFile reads a pseudo file. Their sizes are reported as 0 and their text
 // is made at the time of the read, so it reads with a buffer big enough to
 // get nearly every file in one go; os.ReadFile would take 512-byte bites that
-// can come from different moments.
+// can come from different moments. Package os would also ask the kernel to
+// tell when the file can be read, which costs as much as the reading.
 func readFile(path string) (string, error) {
-	f, err := os.Open(path)
+	fd, err := open(path)
 	if err != nil {
-		return "", err
+		return "", &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	defer f.Close()
-	buf := make([]byte, 0, 32<<10)
+	defer syscall.Close(fd)
+	lent := buffers.Get().(*[]byte)
+	defer buffers.Put(lent)
+	buf := (*lent)[:0]
 	for {
-		n, err := f.Read(buf[len(buf):cap(buf)])
-		buf = buf[:len(buf)+n]
-		if err == io.EOF {
+		n, err := syscall.Read(fd, buf[len(buf):cap(buf)])
+		switch {
+		case err == syscall.EINTR:
+			continue
+		case err != nil:
+			return "", &os.PathError{Op: "read", Path: path, Err: err}
+		case n == 0:
 			return string(buf), nil
 		}
-		if err != nil {
-			return "", err
-		}
-		if len(buf) == cap(buf) {
+		if buf = buf[:len(buf)+n]; len(buf) == cap(buf) {
 			buf = append(buf, 0)[:len(buf)]
 		}
 	}
 }
+
+func open(path string) (int, error) {
+	for {
+		fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+		if err != syscall.EINTR {
+			return fd, err
+		}
+	}
+}
+
+// buffers are lent to readFile: a text is small, and copied out of them.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 32<<10); return &b }}
 
 // procFile reads and parses one file below fs.Proc.
 func procFile[T any](fs FS, name string, parse func(string) (T, error)) (T, error) {

@@ -17,6 +17,7 @@ type MemInfo struct {
 	// swapping.
 	Available           unit.Bytes
 	Buffers, Cached     unit.Bytes
+	InactiveFile        unit.Bytes // page cache that was not used lately
 	SwapTotal, SwapFree unit.Bytes
 }
 
@@ -28,7 +29,8 @@ func parseMemInfo(text string) (MemInfo, error) {
 	var m MemInfo
 	to := map[string]*unit.Bytes{
 		"MemTotal": &m.Total, "MemFree": &m.Free, "MemAvailable": &m.Available,
-		"Buffers": &m.Buffers, "Cached": &m.Cached, "SwapTotal": &m.SwapTotal, "SwapFree": &m.SwapFree,
+		"Buffers": &m.Buffers, "Cached": &m.Cached, "Inactive(file)": &m.InactiveFile,
+		"SwapTotal": &m.SwapTotal, "SwapFree": &m.SwapFree,
 	}
 	for line := range strings.Lines(text) {
 		key, rest, _ := strings.Cut(strings.TrimSpace(line), ":")

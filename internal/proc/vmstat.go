@@ -13,6 +13,12 @@ type VMStat map[string]int64
 // VMStat reads /proc/vmstat.
 func (fs FS) VMStat() (VMStat, error) { return procFile(fs, "vmstat", parseVMStat) }
 
+// Refaults is how many pages were read back soon after they had been reclaimed
+// (workingset_refault; by kind since Linux 5.9).
+func (v VMStat) Refaults() int64 {
+	return v["workingset_refault"] + v["workingset_refault_anon"] + v["workingset_refault_file"]
+}
+
 // parseVMStat reads lines such as "pgfault 123".
 func parseVMStat(text string) (VMStat, error) {
 	m := VMStat{}

@@ -37,6 +37,8 @@ type Write struct {
 	Old string `json:"old"` // "?": it could not be read
 	New string `json:"new"`
 	Why string `json:"why"`
+	// Woken is what called for the turn before its time; empty: nothing did.
+	Woken string `json:"woken,omitempty"`
 	// Release: the knob was given back, and is no longer Tenon's.
 	Release bool   `json:"release,omitempty"`
 	Outcome string `json:"outcome"` // applied or failed
@@ -109,7 +111,7 @@ func (a *Audit) writesOf(t tick.Tick) []Write {
 	var writes []Write
 	failing := map[node.Knob]failure{}
 	for _, o := range t.Done {
-		w := WriteOf(t.Snapshot.At, o)
+		w := WriteOf(t, o)
 		last, failed := a.failing[w.Knob]
 		if failed && last.text == w.Error {
 			last.times++
@@ -126,12 +128,12 @@ func (a *Audit) writesOf(t tick.Tick) []Write {
 	return writes
 }
 
-// WriteOf is the line of one step of the turn at the given time.
-func WriteOf(at time.Time, o tick.Outcome) Write {
+// WriteOf is the line of one step of a turn.
+func WriteOf(t tick.Tick, o tick.Outcome) Write {
 	s := o.Step
 	w := Write{
-		At: at, By: s.Owner, Knob: s.Knob, Old: textOf(s.From), New: textOf(s.To),
-		Why: s.Reason, Release: s.Release, Outcome: Applied,
+		At: t.Snapshot.At, By: s.Owner, Knob: s.Knob, Old: textOf(s.From), New: textOf(s.To),
+		Why: s.Reason, Woken: tick.Woken(t.Events), Release: s.Release, Outcome: Applied,
 	}
 	if o.Err != nil {
 		w.Outcome, w.Error = Failed, errorOf(s, o.Err)

@@ -49,6 +49,7 @@ func (d *decoder) next(l line) (e entry, err error) {
 	}
 	d.last = l.Turn
 	t := &d.turn
+	t.Begun, t.Events = l.Begun, l.Events
 	t.Sense, t.Decide, t.Act = l.Took.Sense, l.Took.Decide, l.Took.Act
 	if l.Config != nil {
 		t.Config = *l.Config
@@ -78,6 +79,9 @@ func (d *decoder) snapshot(l line) error {
 	s.At = l.At
 	if s.Busy = l.Busy; l.Ran != nil {
 		s.Busy = l.Ran.after(old.Busy)
+	}
+	if s.Waits = l.Waits; l.Waited != nil {
+		s.Waits = l.Waited.after(old.Waits)
 	}
 	if l.Usage != nil {
 		s.Usage = *l.Usage
@@ -120,6 +124,9 @@ func (l line) applyWorkloads(last []node.Workload) ([]node.Workload, error) {
 		}
 		if u.Ran != nil {
 			u.PerCPU = u.Ran.after(now[i].Usage.PerCPU)
+		}
+		if u.Counted != nil {
+			u.Delay.Counts = u.Counted.after(now[i].Usage.Delay.Counts)
 		}
 		now[i].Usage = u.Usage
 	}

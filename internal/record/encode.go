@@ -27,7 +27,7 @@ func (e *encoder) line(t Turn, number int, key bool) (line, error) {
 		return line{}, fmt.Errorf("record a turn: workload %q follows %q: want each once, in order",
 			s.Workloads[i].ID, s.Workloads[i-1].ID)
 	}
-	l := line{Turn: number, At: s.At, Took: took{t.Sense, t.Decide, t.Act}}
+	l := line{Turn: number, At: s.At, Begun: t.Begun, Took: took{t.Sense, t.Decide, t.Act}, Events: t.Events}
 	if key {
 		e.last = Turn{}
 		clear(e.wants)
@@ -49,15 +49,22 @@ func (e *encoder) line(t Turn, number int, key bool) (line, error) {
 	if l.Ran = ranSince(e.last.Snapshot.Busy, s.Busy); l.Ran == nil {
 		l.Busy = s.Busy
 	}
+	if l.Waited = waitedSince(e.last.Snapshot.Waits, s.Waits); l.Waited == nil {
+		l.Waits = s.Waits
+	}
 	l.workloads(e.last.Snapshot.Workloads, s.Workloads)
 	l.Now = knobChanges(e.last.Snapshot.Knobs.Now, s.Knobs.Now)
 	l.Before = knobChanges(e.last.Snapshot.Knobs.Before, s.Knobs.Before)
-	wants := firstByKnob(e.spare, t.Wants)
-	l.Wants = wantChanges(e.wants, wants)
+	var same bool
+	if l.Wants, same = e.sameKnobs(t.Wants); !same {
+		wants := firstByKnob(e.spare, t.Wants)
+		l.Wants = wantChanges(e.wants, wants)
+		e.wants, e.spare = wants, e.wants
+	}
 	for _, o := range t.Done {
 		l.Done = append(l.Done, lineOfOutcome(o))
 	}
-	e.last, e.rest, e.wants, e.spare = t, rest, wants, e.wants
+	e.last, e.rest = t, rest
 	return l, nil
 }
 
@@ -75,7 +82,7 @@ func misplaced(all []node.Workload) int {
 // restOf is what of a snapshot has no field of its own in a line. What a
 // snapshot may hold one day is part of it: then it is recorded too.
 func restOf(s node.Snapshot) node.Snapshot {
-	s.At, s.Usage, s.Busy, s.Workloads = node.Snapshot{}.At, node.Usage{}, nil, nil
+	s.At, s.Usage, s.Busy, s.Workloads, s.Waits = node.Snapshot{}.At, node.Usage{}, nil, nil, nil
 	s.Knobs.Now, s.Knobs.Before = nil, nil
 	return s
 }
@@ -87,8 +94,8 @@ func (l *line) workloads(last, now []node.Workload) {
 			l.Gone, last = append(l.Gone, last[0].ID), last[1:]
 		}
 		had := len(last) > 0 && last[0].ID == w.ID
-		if had && sameButUse(last[0], w) {
-			if !reflect.DeepEqual(last[0].Usage, w.Usage) {
+		if had && sameButUse(&last[0], &w) {
+			if !sameUse(last[0].Usage, w.Usage) {
 				if l.Used == nil {
 					l.Used = map[int]usedLine{}
 				}
@@ -104,11 +111,6 @@ func (l *line) workloads(last, now []node.Workload) {
 	for _, w := range last {
 		l.Gone = append(l.Gone, w.ID)
 	}
-}
-
-func sameButUse(a, b node.Workload) bool {
-	a.Usage, b.Usage = node.Usage{}, node.Usage{}
-	return reflect.DeepEqual(a, b)
 }
 
 func knobChanges(last, now map[node.Knob]node.Value) []knobLine {
@@ -141,6 +143,25 @@ func firstByKnob(first map[node.Knob]plan.Want, wants []plan.Want) map[node.Knob
 		}
 	}
 	return first
+}
+
+// sameKnobs returns how wants have changed if they are for the same knobs as
+// those of the turn before, in the same order and each for one: most turns are
+// so, and need no map to tell.
+func (e *encoder) sameKnobs(wants []plan.Want) ([]wantLine, bool) {
+	last := e.last.Wants
+	if len(e.wants) != len(wants) || !slices.EqualFunc(last, wants, func(a, b plan.Want) bool { return a.Knob == b.Knob }) {
+		return nil, false
+	}
+	var changes []wantLine
+	for i, w := range wants {
+		if w != last[i] {
+			changes = append(changes, lineOfWant(w))
+			e.wants[w.Knob] = w
+		}
+	}
+	slices.SortFunc(changes, compareWants)
+	return changes, true
 }
 
 func wantChanges(last, now map[node.Knob]plan.Want) []wantLine {

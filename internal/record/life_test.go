@@ -27,10 +27,14 @@ type life struct {
 
 func newLife(workloads int) *life {
 	l := &life{random: rand.New(rand.NewPCG(1, 2))}
-	l.config = policy.Config{Suppress: policy.Suppress{Enable: true, ThresholdPercent: 65}}
+	l.config = policy.Config{Suppress: policy.Suppress{Enable: true, ThresholdPercent: 65}, Overcommit: policy.Overcommit{
+		Enable: true, CPU: policy.Reclaim{ThresholdPercent: 60, Policy: policy.ByUsage}, Memory: policy.Reclaim{ThresholdPercent: 65, Policy: policy.ByMaxUsageRequest},
+		Window: 5 * time.Minute, Look: time.Minute, DegradeAfter: time.Minute, RenewAfter: 5 * time.Minute, WorthPPM: 100_000,
+		Peak: policy.PeakPrediction{Enable: true, MarginPercent: 10, ColdStart: 20 * time.Minute},
+	}, Burst: policy.Burst{Policy: policy.BurstAuto, CPUPercent: 1000, QuotaPercent: 300, PeriodSeconds: 60, PoolPercent: 50}}
 	l.snap = node.Snapshot{
 		At:          time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC),
-		Can:         node.Capabilities{node.MechCPUIdle: {Verdict: node.Yes, Why: "tried"}, node.MechResctrlL3: {Verdict: node.No, Why: "no resctrl"}},
+		Can:         node.Capabilities{node.MechCPUIdle: {Verdict: node.Yes, Why: "tried"}, node.MechCPUBurst: {Verdict: node.Yes}, node.MechResctrlL3: {Verdict: node.No, Why: "no resctrl"}},
 		MemoryTotal: node.Some[unit.Bytes](8 << 30),
 		Busy:        map[unit.CPU]time.Duration{},
 		Knobs: node.Knobs{
@@ -56,7 +60,10 @@ func (l *life) add(class node.Class, i int) {
 	w.Cgroup = node.CgroupPath(w.ID)
 	w.Meet = w.Cgroup.Parent()
 	if i%5 == 0 {
-		w.MemoryLimit = node.Some[unit.Bytes](1 << 30)
+		w.MemoryLimit, w.CPULimit = node.Some[unit.Bytes](1<<30), node.Some[unit.MilliCPU](300)
+	}
+	if i == 2 {
+		w.Class, w.CPURequest = node.LSR, node.Some(unit.CPUs(1))
 	}
 	at := 0
 	for at < len(l.snap.Workloads) && l.snap.Workloads[at].ID < w.ID {
@@ -98,10 +105,14 @@ func (l *life) turn(every time.Duration) Turn {
 		w.Usage.CPU = node.Some(used)
 		if w.Class == node.LS {
 			w.Usage.PerCPU = map[unit.CPU]time.Duration{0: used / 2, 1: used - used/2}
+			w.Usage.Delay = l.wait(w, every)
+			w.Usage.Periods = node.Some(w.Usage.Periods.Or(0) + 10)
+			w.Usage.ThrottledPeriods = node.Some(w.Usage.ThrottledPeriods.Or(0) + l.random.Int64N(3))
 		}
 		s.Workloads = append(s.Workloads, w)
 	}
 	l.snap = s
+	s.Waits = l.waits()
 	shown := s
 	if l.number%17 == 0 { // a counter that cannot be read
 		shown.Workloads = append([]node.Workload(nil), s.Workloads...)
@@ -110,8 +121,15 @@ func (l *life) turn(every time.Duration) Turn {
 	if l.number%29 == 0 {
 		shown.Busy = nil
 	}
+	if l.number%23 == 0 {
+		shown.Waits = nil
+	}
 	t := Turn{Config: l.config, Before: l.state, MaxSteps: 200}
 	t.Sense, t.Decide, t.Act = 300*time.Microsecond, 200*time.Microsecond, time.Millisecond
+	t.Begun = s.At.Add(time.Millisecond)
+	if l.number%7 == 0 {
+		t.Events = []tick.Event{{At: s.At, Kind: tick.EventDelay, Workload: "ls", Text: "waits", More: l.number % 2}}
+	}
 	t.Snapshot = shown
 	var steps []plan.Step
 	l.state, t.Wants, steps = t.decide(l.config, l.state)
@@ -154,6 +172,30 @@ func (l *life) turn(every time.Duration) Turn {
 		l.config.Suppress.ThresholdPercent = 110 - l.config.Suppress.ThresholdPercent
 	}
 	return t
+}
+
+// wait adds some waits to those of a workload.
+func (l *life) wait(w node.Workload, every time.Duration) node.RunQueueDelay {
+	counts := make([]uint64, 29)
+	copy(counts, w.Usage.Delay.Counts)
+	counts[l.random.IntN(20)] += uint64(l.random.IntN(100))
+	return node.RunQueueDelay{Sum: node.Some(w.Usage.Delay.Sum.Or(0) + time.Duration(l.random.Int64N(int64(every)))), Counts: counts}
+}
+
+// waits says that every service waited for every second job.
+func (l *life) waits() []node.Wait {
+	var all []node.Wait
+	for _, w := range l.snap.Workloads {
+		if w.Class != node.LS {
+			continue
+		}
+		for i, r := range l.snap.Workloads {
+			if r.Class == node.BE && i%4 == 1 {
+				all = append(all, node.Wait{Waiter: w.ID, Runner: r.ID, Time: w.Usage.Delay.Sum.Or(0) / 2})
+			}
+		}
+	}
+	return all
 }
 
 func lived(workloads, turns int, every time.Duration) []Turn {

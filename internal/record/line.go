@@ -15,7 +15,7 @@ import (
 
 // version is that of the lines below. A field that is new changes it: a record
 // that is read without one of its fields would replay to something else.
-const version = 1
+const version = 2
 
 // A line is a turn as it stands in a record. A key line, which has a State,
 // holds everything; every other line holds what is not as in the line before
@@ -24,7 +24,9 @@ type line struct {
 	Version  int            `json:"version,omitempty"` // of key lines
 	Turn     int            `json:"turn"`              // counts from 1 since the recorder was opened
 	At       time.Time      `json:"at"`
+	Begun    time.Time      `json:"begun,omitzero"`
 	Took     took           `json:"took"`
+	Events   []tick.Event   `json:"events,omitempty"` // all of this turn
 	State    *policy.State  `json:"state,omitempty"`
 	Config   *policy.Config `json:"config,omitempty"`
 	MaxSteps *int           `json:"max_steps,omitempty"`
@@ -33,6 +35,9 @@ type line struct {
 	Usage *node.Usage                `json:"usage,omitempty"`
 	Busy  map[unit.CPU]time.Duration `json:"busy,omitempty"`
 	Ran   ran                        `json:"ran,omitzero"` // of Busy
+	// Waits is who waited for whom.
+	Waits  []node.Wait `json:"waits,omitempty"`
+	Waited waited      `json:"waited,omitzero"` // of Waits
 	// Gone left the node, and Come is new or other than before but for its
 	// use. Used is by place in the list of workloads that this makes.
 	Gone   []node.WorkloadID `json:"gone,omitempty"`
@@ -47,7 +52,8 @@ type line struct {
 // A usedLine is what a workload has used.
 type usedLine struct {
 	node.Usage
-	Ran ran `json:"ran,omitzero"` // of PerCPU
+	Ran     ran     `json:"ran,omitzero"`     // of PerCPU
+	Counted counted `json:"counted,omitzero"` // of Delay.Counts
 }
 
 // took is how long the parts of the turn took.

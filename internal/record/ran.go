@@ -58,5 +58,8 @@ func usedSince(last, now node.Usage) usedLine {
 	if l.Ran != nil {
 		l.PerCPU = nil
 	}
+	if l.Counted = countedSince(last.Delay.Counts, now.Delay.Counts); l.Counted != nil {
+		l.Delay.Counts = nil
+	}
 	return l
 }

@@ -107,6 +107,9 @@ func TestEveryFieldIsRecorded(t *testing.T) {
 	full.Snapshot.Workloads = make([]node.Workload, 1)
 	fill(reflect.ValueOf(&full.Snapshot.Workloads[0]), 1)
 	fill(reflect.ValueOf(&full.Snapshot.Waits), 1)
+	fill(reflect.ValueOf(&full.Snapshot.Resctrl), 1)
+	fill(reflect.ValueOf(&full.Snapshot.Cache), 1)
+	fill(reflect.ValueOf(&full.Snapshot.Devices), 1)
 	full.Snapshot.Knobs.Before[node.Knob{Cgroup: "a", File: node.FilePIDs}] = node.PIDs{Max: 3}
 
 	n := leaves(reflect.ValueOf(&full).Elem(), "", nil)
@@ -155,6 +158,9 @@ func clone(t *testing.T, from Turn) Turn {
 	c.Snapshot.Workloads = make([]node.Workload, 1)
 	fill(reflect.ValueOf(&c.Snapshot.Workloads[0]), 1)
 	fill(reflect.ValueOf(&c.Snapshot.Waits), 1)
+	fill(reflect.ValueOf(&c.Snapshot.Resctrl), 1)
+	fill(reflect.ValueOf(&c.Snapshot.Cache), 1)
+	fill(reflect.ValueOf(&c.Snapshot.Devices), 1)
 	if diff := exactly(from, c); diff != "" {
 		t.Fatalf("fill is not repeatable:\n%s", diff)
 	}
@@ -196,7 +202,7 @@ func fill(v reflect.Value, n int64) {
 		v.SetBool(n%2 == 1)
 	case reflect.Float64:
 		v.SetFloat(float64(n) / 3)
-	case reflect.Uint64:
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		v.SetUint(uint64(n))
 	default:
 		v.SetInt(n)
@@ -207,7 +213,7 @@ func fill(v reflect.Value, n int64) {
 // paths. What a Tick says of itself and not of the node is left out.
 func leaves(v reflect.Value, path string, visit func(string, reflect.Value)) []string {
 	switch path {
-	case ".Tick.Snapshot.At", ".Tick.Snapshot.Knobs", ".Tick.Wants", ".Tick.Done", ".Before", ".Tick.Snapshot.Workloads[].ID":
+	case ".Tick.Snapshot.At", ".Tick.Snapshot.Knobs", ".Tick.Wants", ".Tick.Missed", ".Tick.Batch", ".Tick.Done", ".Before", ".Tick.Snapshot.Workloads[].ID":
 		return nil
 	}
 	composite := v.Kind() == reflect.Struct && !strings.Contains(v.Type().String(), "Maybe") && v.Type() != reflect.TypeFor[unit.CPUSet]()
@@ -313,9 +319,9 @@ func TestWhatIsNoRecordIsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"nothing":          {"", "no turn"},
 		"other text":       {"hello\n", "line 1"},
-		"a newer record":   {`{"version":2,"turn":1,"state":{}}` + "\n", "version 2"},
-		"a field too many": {`{"version":1,"turn":1,"state":{},"color":"red"}` + "\n", "color"},
-		"half a key":       {`{"version":1,"turn":1,"state":{}}` + "\n", "must hold"},
+		"a newer record":   {`{"version":3,"turn":1,"state":{}}` + "\n", "version 3"},
+		"a field too many": {`{"version":2,"turn":1,"state":{},"color":"red"}` + "\n", "color"},
+		"half a key":       {`{"version":2,"turn":1,"state":{}}` + "\n", "must hold"},
 		"no key":           {`{"turn":7}` + "\n", "no turn"},
 		"damaged":          {"\x1f\x8bxxxxxxxxxxxx", "gzip"},
 	} {
@@ -350,7 +356,7 @@ func FuzzReplay(f *testing.F) {
 		text = append(append(text, one...), '\n')
 	}
 	f.Add(text)
-	f.Add([]byte(`{"version":1,"turn":1,"state":{},"config":{},"max_steps":0,"rest":{},"usage":{}}` + "\n"))
+	f.Add([]byte(`{"version":2,"turn":1,"state":{},"config":{},"max_steps":0,"rest":{},"usage":{}}` + "\n"))
 	f.Add([]byte("\x1f\x8b"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, err := Replay(bytes.NewReader(text), nil)

@@ -21,7 +21,8 @@ import (
 
 const (
 	// DefaultSize is the room of the ring in bytes. A turn of a node with a
-	// hundred workloads takes some 2 KiB, so that an hour of them fits.
+	// hundred workloads takes some 2 KiB, so that an hour of them fits; 3 KiB
+	// where most of them wait for most others, and that is counted.
 	DefaultSize = 8 << 20
 	// segments is how many files share the room: what is lost at once when
 	// the ring is full is one of them.

@@ -27,12 +27,18 @@ var newFiles = map[int]map[string]string{
 		"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000", "cpu.cfs_burst_us": "0",
 		"cpuset.cpus": "", "cpuset.mems": "",
 		"memory.limit_in_bytes": noLimitV1.String(), "pids.max": "max",
+		"blkio.throttle.read_bps_device": "", "blkio.throttle.write_bps_device": "",
+		"blkio.throttle.read_iops_device": "", "blkio.throttle.write_iops_device": "",
+		"blkio.bfq.weight": "100", "blkio.bfq.weight_device": "default 100",
+		"freezer.state": "THAWED", "freezer.self_freezing": "0", "freezer.parent_freezing": "0",
 	},
 	2: {
 		"cpu.weight": "100", "cpu.idle": "0", "cpu.max": "max 100000", "cpu.max.burst": "0",
-		"cpuset.cpus": "", "cpuset.mems": "", "cpuset.cpus.effective": "",
+		"cpuset.cpus": "", "cpuset.mems": "", "cpuset.cpus.effective": "", "cpuset.mems.effective": "",
 		"memory.min": "0", "memory.low": "0", "memory.high": "max", "memory.max": "max",
+		"io.max": "", "io.weight": "default 100", "io.latency": "",
 		"pids.max": "max", "cgroup.subtree_control": "",
+		"cgroup.freeze": "0", "cgroup.events": "", "cgroup.kill": "",
 	},
 }
 
@@ -43,11 +49,11 @@ var rootFiles = map[int]map[string]string{
 		"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000", "cpu.cfs_burst_us": "0",
 		"memory.limit_in_bytes": noLimitV1.String(),
 	},
-	2: {"cgroup.subtree_control": controllers, "cpuset.cpus.effective": ""},
+	2: {"cgroup.subtree_control": controllers, "cpuset.cpus.effective": "", "cpuset.mems.effective": ""},
 }
 
 // controllers are what MakeGroup turns on for children, as the real one does.
-const controllers = "cpuset cpu memory pids"
+const controllers = "cpuset cpu io memory pids"
 
 // An op is something that is asked of the node, as the rules see it.
 type op struct {
@@ -98,21 +104,28 @@ func (n *Node) show(p node.CgroupPath, file string) (string, error) {
 	if !exists {
 		return "", &fs.PathError{Op: "read", Path: string(p.Join(file)), Err: syscall.ENOENT}
 	}
-	if file == "cpuset.cpus.effective" {
-		return n.effective(p).String(), nil
+	if own, is := strings.CutSuffix(file, ".effective"); is {
+		return n.effective(p, own).String(), nil
+	}
+	if run, is := n.showRun(p, file); is {
+		return run, nil
 	}
 	return text, nil
 }
 
-// effective is the set of CPUs that a group of cgroup v2 may use.
-func (n *Node) effective(p node.CgroupPath) unit.CPUSet {
-	if p == "" {
+// effective is the set of CPUs, or of memory nodes, that a group of cgroup v2
+// may use; file is the one in which it asks for them.
+func (n *Node) effective(p node.CgroupPath, file string) unit.CPUSet {
+	switch {
+	case p == "" && file == "cpuset.mems":
+		return n.memoryNodes()
+	case p == "":
 		return n.topology.All()
 	}
-	own, _ := unit.ParseCPUSet(n.groups[p].files["cpuset.cpus"])
+	own, _ := unit.ParseCPUSet(n.groups[p].files[file])
 	for _, r := range n.rules {
 		if r.derive != nil {
-			own = r.derive(own, n.effective(p.Parent()))
+			own = r.derive(own, n.effective(p.Parent(), file))
 		}
 	}
 	return own
@@ -134,7 +147,13 @@ func (n *Node) write(p node.CgroupPath, file, text string) error {
 	if file == "cgroup.subtree_control" {
 		o.text = passOn(o.g.files[file], o.text)
 	}
+	if slices.Contains(strings.Fields(deviceFiles), file) {
+		o.text = o.byDevice()
+	}
 	o.g.files[file] = o.text
+	if thaws(file) {
+		n.bury()
+	}
 	return nil
 }
 

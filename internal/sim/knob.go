@@ -47,6 +47,13 @@ func (n *Node) readKnob(p node.CgroupPath, f node.File) (node.Value, error) {
 		}, nil
 	case node.FilePIDs:
 		return node.PIDs{Max: g.number("pids.max")}, nil
+	case node.FileIOMax, node.FileIOWeight, node.FileBFQWeight, node.FileIOLatency:
+		return n.readIO(g, f)
+	case node.FileRun:
+		if n.toldToFreeze(p) {
+			return node.Frozen, nil
+		}
+		return node.Running, nil
 	}
 	return nil, fmt.Errorf("unknown knob %q: want one of %v", f, node.Files)
 }
@@ -99,8 +106,12 @@ func (n *Node) filesOf(k node.Knob, v node.Value) ([][2]string, error) {
 		return [][2]string{{"cpu.max.burst", "0"}, {"cpu.max", quota + " " + micro(v.Period)}, {"cpu.max.burst", micro(v.Burst)}}, nil
 	case node.CPUs:
 		return [][2]string{{string(k.File), v.String()}}, nil
+	case node.Run:
+		return n.runFiles(v)
 	case node.PIDs:
 		return [][2]string{{"pids.max", v.String()}}, nil
+	case node.IOMax, node.IOWeight, node.IOLatency:
+		return n.filesOfIO(k, v), nil
 	case node.Memory:
 		if n.version == 2 {
 			return [][2]string{

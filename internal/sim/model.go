@@ -74,7 +74,7 @@ func (n *Node) appetite(p node.CgroupPath) (free, limited unit.MilliCPU) {
 	}
 	cpus := g.set("cpuset.cpus")
 	if n.version == 2 {
-		cpus = n.effective(p)
+		cpus = n.effective(p, "cpuset.cpus")
 	}
 	return free, min(limited, unit.CPUs(cpus.Len()))
 }
@@ -87,7 +87,7 @@ func (n *Node) sharesOf(p node.CgroupPath) []share {
 		all = append(all, share{path: c, group: true, weight: n.weight(c), want: want})
 	}
 	for _, t := range n.tasks {
-		if t.at == p {
+		if t.at == p && !n.frozen(p) {
 			all = append(all, share{weight: taskWeight, want: t.demand})
 		}
 	}

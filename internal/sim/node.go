@@ -7,11 +7,13 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"tenon.sh/tenon/internal/node"
@@ -26,6 +28,8 @@ type Options struct {
 	Version int
 	// Topology is the machine; zero means two CPUs in one socket.
 	Topology node.Topology
+	// Resctrl is how it divides L3 caches and memory bandwidth; nil: it does not.
+	Resctrl *Resctrl
 	// Without names rules of the kernel that this node does not have. It is
 	// for the test that proves each rule to be needed.
 	Without []string
@@ -45,6 +49,7 @@ type Node struct {
 	workloads map[node.WorkloadID]node.Workload
 	before    map[node.Knob]node.Value
 	busy      map[unit.CPU]time.Duration
+	divided   *divided // nil: there is no resctrl
 }
 
 // A group is a cgroup: its files and what it has used.
@@ -59,6 +64,9 @@ type task struct {
 	at     node.CgroupPath
 	memory unit.Bytes
 	demand unit.MilliCPU
+	// control is its control group; "": the default one.
+	control string
+	dying   bool // it got a signal that ends it
 }
 
 // New makes a node.
@@ -84,6 +92,9 @@ func New(o Options) *Node {
 		root.files["cpuset.cpus"], root.files["cpuset.mems"] = n.topology.All().String(), n.memoryNodes().String()
 	}
 	n.groups[""] = root
+	if o.Resctrl != nil {
+		n.divided = newDivided(*o.Resctrl, o.Without)
+	}
 	return n
 }
 
@@ -122,10 +133,11 @@ func (n *Node) Snapshot(context.Context) (node.Snapshot, error) {
 		Can:      node.Capabilities{},
 		Usage:    node.Usage{CPU: node.Some(n.groups[""].cpu), Memory: node.Some(n.memoryOf("")), Steal: node.Some(time.Duration(0))},
 		Busy:     maps.Clone(n.busy),
+		Devices:  []node.BlockDevice{disk},
 		Knobs:    node.Knobs{Kernel: n.kernel(), Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{}},
 	}
 	for _, m := range []node.Mechanism{
-		node.MechCPUIdle, node.MechCPUWeight, node.MechCPUMax, node.MechCPUBurst, node.MechCPUSets, node.MechMemoryLimit,
+		node.MechCPUIdle, node.MechCPUWeight, node.MechCPUMax, node.MechCPUBurst, node.MechCPUSets, node.MechMemoryLimit, node.MechCgroupFreezer,
 	} {
 		s.Can[m] = node.Answer{Verdict: node.Yes, Why: "simulated"}
 	}
@@ -134,11 +146,15 @@ func (n *Node) Snapshot(context.Context) (node.Snapshot, error) {
 		protects = node.No
 	}
 	s.Can[node.MechMemoryProtect] = node.Answer{Verdict: protects, Why: "simulated"}
+	n.canIO(s.Can)
 	for _, w := range n.workloads {
 		if g := n.groups[w.Cgroup]; g != nil {
 			w.Usage = node.Usage{CPU: node.Some(g.cpu), Throttled: node.Some(g.throttled), Memory: node.Some(n.memoryOf(w.Cgroup))}
 		}
 		s.Workloads = append(s.Workloads, w)
+		if w.Class == node.BE && n.groups[w.Cgroup] != nil {
+			s.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileRun}] = n.readRun(w.Cgroup)
+		}
 		for _, from := range []node.CgroupPath{w.Cgroup, w.Meet} {
 			for p := from; p != ""; p = p.Parent() {
 				n.readKnobs(p, s.Knobs.Now)
@@ -146,6 +162,7 @@ func (n *Node) Snapshot(context.Context) (node.Snapshot, error) {
 		}
 	}
 	slices.SortFunc(s.Workloads, func(a, b node.Workload) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	n.fillControls(&s)
 	for k, v := range n.before {
 		if n.groups[k.Cgroup] != nil {
 			s.Knobs.Before[k] = v
@@ -158,7 +175,7 @@ func (n *Node) readKnobs(p node.CgroupPath, to map[node.Knob]node.Value) {
 	if n.groups[p] == nil {
 		return
 	}
-	for _, f := range node.Files {
+	for _, f := range slices.Concat(node.Files, node.IOFiles) {
 		if v, err := n.readKnob(p, f); err == nil {
 			to[node.Knob{Cgroup: p, File: f}] = v
 		}
@@ -169,6 +186,9 @@ func (n *Node) readKnobs(p node.CgroupPath, to map[node.Knob]node.Value) {
 func (n *Node) Apply(_ context.Context, s plan.Step) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if isControl(s.Knob) {
+		return n.applyControl(s)
+	}
 	g := n.groups[s.Knob.Cgroup]
 	if g == nil {
 		return fmt.Errorf("apply %v: the cgroup is gone", s)
@@ -177,8 +197,15 @@ func (n *Node) Apply(_ context.Context, s plan.Step) error {
 	if err != nil {
 		return fmt.Errorf("apply %v: %w", s, err)
 	}
+	if v, isRun := s.To.(node.Run); isRun && v.Ends() {
+		return n.end(s.Knob, v)
+	}
 	files := maps.Clone(g.files)
-	if err := n.writeKnob(s.Knob, s.To); err != nil {
+	err = n.writeKnob(s.Knob, s.To)
+	if empty := (node.CPUs{}); s.Release && s.To == empty && errors.Is(err, syscall.ENOSPC) {
+		err = n.writeKnob(s.Knob, node.CPUs{Set: n.effective(s.Knob.Cgroup.Parent(), string(s.Knob.File))}) // as the real one does
+	}
+	if err != nil {
 		g.files = files
 		return fmt.Errorf("apply %v: %w", s, err)
 	}

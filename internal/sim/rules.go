@@ -23,7 +23,7 @@ type rule struct {
 	// settle returns what a written text reads back as, and writes what
 	// changes with it.
 	settle func(op) string
-	// derive returns the effective CPUs from a group's own and its parent's.
+	// derive returns the effective CPUs, or memory nodes, from a group's own and its parent's.
 	derive func(own, parent unit.CPUSet) unit.CPUSet
 }
 
@@ -37,7 +37,7 @@ func Rules(version int) []string {
 }
 
 func rulesOf(version int) []rule {
-	all := slices.Concat(existenceRules(), groupRules(), cpuRules(), cpusetRules(), memoryRules())
+	all := slices.Concat(existenceRules(), groupRules(), cpuRules(), cpusetRules(), memoryRules(), ioRules(), runRules())
 	return slices.DeleteFunc(all, func(r rule) bool { return r.version != 0 && r.version != version })
 }
 

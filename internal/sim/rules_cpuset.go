@@ -62,9 +62,10 @@ func cpusetRules() []rule {
 			},
 		},
 		{
-			name: "a group with tasks keeps a CPU and a memory node", version: 1, on: "write", files: cpusetFiles,
+			name: "a group with tasks keeps a CPU and a memory node", on: "write", files: cpusetFiles,
 			refuse: func(o op) syscall.Errno {
-				return refuseIf(o.list().Empty() && o.n.tasksIn(o.path, false) > 0, syscall.ENOSPC)
+				had := !o.n.groups[o.path].set(o.file).Empty()
+				return refuseIf(had && o.list().Empty() && o.n.tasksIn(o.path, o.n.version == 2) > 0, syscall.ENOSPC)
 			},
 		},
 		{

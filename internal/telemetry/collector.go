@@ -58,7 +58,9 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 	e.seconds(descNodeSteal, s.Usage.Steal)
 	e.bytes(descNodeMemory, s.Usage.Memory)
 	e.bytes(descNodeSize, s.MemoryTotal)
+	e.nodeStrain(s.Usage)
 	e.gauge(descHeld, float64(len(s.Knobs.Before)))
+	e.gauge(descFrozen, frozen(s))
 	failing := 0
 	for _, o := range t.Done {
 		if o.Err != nil {
@@ -66,6 +68,8 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 		}
 	}
 	e.gauge(descFailing, float64(failing))
+	e.batch(t.Batch)
+	e.cache(s.Cache)
 	for file, cores := range limits(t) {
 		e.gauge(descLimit, cores, string(file))
 	}
@@ -81,14 +85,20 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 	}
 	shown, omitted := chosen(s.Workloads)
 	for _, w := range shown {
-		// A cgroup may be named by any bytes, a label may not.
-		labels := []string{strings.ToValidUTF8(string(w.ID), "\uFFFD"), string(w.Class)}
+		labels := []string{label(w.ID), string(w.Class)}
 		e.seconds(descWorkloadCPU, w.Usage.CPU, labels...)
 		e.seconds(descWorkloadThrottled, w.Usage.Throttled, labels...)
 		e.bytes(descWorkloadMemory, w.Usage.Memory, labels...)
+		e.delay(w.Usage.Delay, labels...)
+		e.strain(t, w, labels...)
 	}
+	e.waits(s, shown)
 	e.gauge(descOmitted, float64(omitted))
 }
+
+// label is the name of a workload: a cgroup may be named by any bytes, a label
+// may not.
+func label(id node.WorkloadID) string { return strings.ToValidUTF8(string(id), "\uFFFD") }
 
 // limits is how many CPUs best-effort work may use, all together, by the knob
 // that says so. A knob that does not limit it is absent.

@@ -28,6 +28,8 @@ type Metrics struct {
 	duration *prometheus.HistogramVec
 	steps    *prometheus.CounterVec
 	classCPU *prometheus.CounterVec
+	evicted  *prometheus.CounterVec
+	signals  signals
 
 	mu   sync.Mutex
 	last tick.Tick // that could read the node
@@ -62,10 +64,12 @@ func New(version string) *Metrics {
 		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenon_steps_total", Help: "Writes of knobs, by the policy that owns the knob: applied or failed.",
 		}, []string{"policy", "outcome"}),
+		evicted: newEvictions(),
 		classCPU: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenon_class_cpu_seconds_total", Help: "CPU time that the workloads of each class have used while Tenon saw them.",
 		}, []string{"class"}),
-		used: map[node.WorkloadID]time.Duration{}, now: time.Now,
+		signals: newSignals(),
+		used:    map[node.WorkloadID]time.Duration{}, now: time.Now,
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tenon_build_info", Help: "1, with the version of the agent.", ConstLabels: prometheus.Labels{"version": version},
@@ -77,7 +81,7 @@ func New(version string) *Metrics {
 	for _, c := range node.Classes {
 		m.classCPU.WithLabelValues(string(c))
 	}
-	m.registry.MustRegister(build, m.turns, m.duration, m.steps, m.classCPU, lastTick{m},
+	m.registry.MustRegister(build, m.turns, m.duration, m.steps, m.classCPU, m.evicted, m.signals.events, m.signals.reaction, lastTick{m},
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
 	return m
 }
@@ -107,6 +111,8 @@ func (m *Metrics) Observe(t tick.Tick, err error, period time.Duration) {
 		}
 		m.steps.WithLabelValues(o.Step.Owner, outcome).Inc()
 	}
+	m.signals.observe(t)
+	countEvictions(m.evicted, t)
 	m.addClasses(t.Snapshot.Workloads)
 	m.last = t
 }

@@ -44,6 +44,23 @@ func turnAt(second int) tick.Tick {
 		{Intent: plan.Set, Knob: node.Knob{Cgroup: "be.slice", File: node.FileCPUs}, Value: node.CPUs{Set: unit.CPUSetOf(1)}, BE: true},
 		{Intent: plan.Set, Knob: node.Knob{Cgroup: "be.slice/job", File: node.FileCPUMax}, Value: node.Limit(9000), BE: true},
 	}
+	t.Batch.CPU = node.Amount[unit.MilliCPU]{Policy: "usage", Value: 500, Terms: []node.Term[unit.MilliCPU]{{Name: node.TermCapacity, Amount: 1200}, {Name: "LS", Amount: -700}}}
+	t.Batch.Memory = node.Amount[unit.Bytes]{Policy: "usage", Value: 1 << 30, Terms: []node.Term[unit.Bytes]{{Name: node.TermCapacity, Amount: 1 << 30}}, Degraded: "unknown"}
+	t.Begun = t.Snapshot.At
+	t.Events = []tick.Event{{At: t.Begun.Add(-3 * time.Millisecond), Kind: tick.EventDelay, Workload: "web", More: 2}}
+	web := &t.Snapshot.Workloads[1]
+	web.Usage.Delay = node.RunQueueDelay{Sum: used, Counts: make([]uint64, 29)}
+	web.Usage.Delay.Counts[10], web.Usage.Delay.Counts[12], web.Usage.Delay.Counts[13], web.Usage.Delay.Counts[28] = 1, 3, 2, 1
+	web.Objective.RunQueueDelay, t.Missed = node.Some(time.Millisecond), map[node.WorkloadID]string{"web": "waits 2ms"}
+	web.Usage.Refaults, web.Usage.WorkingSet, web.Usage.Written, web.Usage.Read = node.Some[int64](7), memory, memory, memory
+	t.Snapshot.Usage.WorkingSet, t.Snapshot.Usage.Read, t.Snapshot.Usage.Written = memory, memory, memory
+	web.Usage.Periods, web.Usage.ThrottledPeriods = node.Some[int64](10), node.Some[int64](4)
+	web.Usage.Pressure.Memory.Some, t.Snapshot.Usage.Pressure.IO.Full, t.Snapshot.Usage.Refaults = used, used, node.Some[int64](9)
+	t.Snapshot.Waits = []node.Wait{
+		{Waiter: "web", Runner: "be.slice/job", Time: 3 * time.Second}, {Waiter: "web", Runner: node.RestOf(node.BE), Time: 2 * time.Second},
+		{Waiter: "web", Runner: node.RunnerKernel, Time: time.Second}, {Waiter: "gone", Runner: "web", Time: time.Second},
+	}
+	t.Snapshot.Cache = map[node.Class]node.CacheUse{node.BE: {Occupancy: memory, Traffic: memory}}
 	t.Done = []tick.Outcome{
 		{Step: plan.Step{Knob: quota, To: node.Limit(1300), Owner: "suppress"}},
 		{Step: plan.Step{Knob: quota, To: node.Limit(1300), Owner: "limit"}, Err: errors.New("refused")},
@@ -83,18 +100,46 @@ func TestMetricsAreReadFromTheTurns(t *testing.T) {
 		`tenon_be_cpu_limit_cores{knob="cpu.max"} 1.3`,
 		`tenon_be_cpu_limit_cores{knob="cpuset.cpus"} 1`,
 		`tenon_knobs_held 1`,
+		`tenon_batch_cpu_cores 0.5`,
+		`tenon_batch_cpu_term_cores{term="capacity"} 1.2`,
+		`tenon_batch_cpu_term_cores{term="LS"} -0.7`,
+		`tenon_batch_memory_bytes 1.073741824e+09`,
+		`tenon_batch_memory_term_bytes{term="capacity"} 1.073741824e+09`,
+		`tenon_batch_degraded{resource="cpu"} 0`,
+		`tenon_batch_degraded{resource="memory"} 1`,
 		`tenon_knobs_failing 1`,
 		`tenon_node_cpus 2`,
 		`tenon_node_cpu_seconds_total 3`,
 		`tenon_last_turn_timestamp_seconds 1.700000003e+09`,
 		`tenon_workload_throttled_seconds_total{class="BE",workload="be.slice/job"} 3`,
 		`tenon_workloads_omitted 0`,
+		`tenon_events_total{kind="delay"} 6`,
+		`tenon_events_total{kind="config"} 0`,
+		`tenon_reaction_seconds_count{kind="delay"} 2`,
+		`tenon_reaction_seconds_bucket{kind="delay",le="0.008"} 2`,
+		`tenon_reaction_seconds_bucket{kind="delay",le="0.004"} 0`,
+		`tenon_run_queue_delay_seconds_bucket{class="LS",workload="web",le="0.001048576"} 4`,
+		`tenon_run_queue_delay_seconds_bucket{class="LS",workload="web",le="0.002097152"} 6`,
+		`tenon_run_queue_delay_seconds_bucket{class="LS",workload="web",le="+Inf"} 7`,
+		`tenon_run_queue_delay_seconds_sum{class="LS",workload="web"} 3`,
+		`tenon_run_queue_wait_seconds_total{runner_class="BE",waiter="web"} 5`,
+		`tenon_objective_missed{class="LS",workload="web"} 1`,
+		`tenon_node_pressure_seconds_total{resource="io",tasks="all"} 3`,
+		`tenon_node_refaults_total 9`,
+		`tenon_workload_pressure_seconds_total{class="LS",resource="memory",workload="web"} 3`,
+		`tenon_workload_working_set_bytes{class="LS",workload="web"} 1.048576e+06`,
+		`tenon_workload_refaults_total{class="LS",workload="web"} 7`,
+		`tenon_workload_written_bytes_total{class="LS",workload="web"} 1.048576e+06`,
+		`tenon_workload_quota_periods_total{class="LS",outcome="throttled",workload="web"} 4`,
+		`tenon_workload_quota_periods_total{class="LS",outcome="free",workload="web"} 6`,
+		`tenon_run_queue_wait_seconds_total{runner_class="kernel",waiter="web"} 1`,
 	} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("%q is not among the metrics", want)
 		}
 	}
-	if strings.Contains(text, `throttled_seconds_total{class="LS"`) {
+	if strings.Contains(text, `throttled_seconds_total{class="LS"`) || strings.Contains(text, `tenon_objective_missed{class="BE"`) ||
+		strings.Contains(text, `quota_periods_total{class="BE"`) {
 		t.Error("a counter that is missing is shown")
 	}
 	if t.Failed() {
@@ -215,7 +260,7 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	documented := map[string]bool{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(tenon_[a-z_]+)`").FindAllStringSubmatch(string(page), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `(tenon_[a-z0-9_]+)`").FindAllStringSubmatch(string(page), -1) {
 		documented[row[1]] = true
 	}
 	real := slices.Sorted(maps.Keys(names(t)))

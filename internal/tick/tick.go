@@ -14,12 +14,24 @@ import (
 
 // A Tick is one turn of the loop.
 type Tick struct {
+	// Begun is when the turn began, by the clock of Event.At.
+	Begun time.Time
+	// Events are why it did not wait for its period; nil if it did.
+	Events   []Event
 	Snapshot node.Snapshot
 	Wants    []plan.Want
-	Done     []Outcome
-	// Sense, Decide and Act are the wall time of each part.
+	// Missed are the workloads that miss their objective, and how.
+	Missed map[node.WorkloadID]string
+	// Batch is what batch work may count on after it.
+	Batch node.Batch
+	Done  []Outcome
+	// Sense, Decide and Act are the wall time of each part: the last write
+	// was over at Begun plus all three.
 	Sense, Decide, Act time.Duration
 }
+
+// Ended is when the last write of the turn was over.
+func (t Tick) Ended() time.Time { return t.Begun.Add(t.Sense + t.Decide + t.Act) }
 
 // An Outcome is a step and how it went; Err is nil if it was applied.
 type Outcome struct {

@@ -47,6 +47,7 @@ type model struct {
 	rows          []control.Workload // sorted
 	at            node.WorkloadID    // where the cursor is
 	help          bool
+	waits         bool   // the waits are shown, and not all workloads
 	detail        string // what was explained; empty: nothing is
 	scroll        int    // of the detail
 }
@@ -100,6 +101,9 @@ func (m model) key(key string) (tea.Model, tea.Cmd) {
 		return m, tea.Quit
 	case "?", "h":
 		m.help = true
+	case "w":
+		m.waits = !m.waits
+		m.sort()
 	case "s":
 		m.order = (m.order + 1) % orders
 		m.sort()
@@ -125,6 +129,9 @@ func (m model) key(key string) (tea.Model, tea.Cmd) {
 // sort puts the workloads in order; the cursor stays with its workload.
 func (m *model) sort() {
 	m.rows = slices.Clone(m.status.Workloads)
+	if m.waits {
+		m.rows = slices.DeleteFunc(m.rows, func(w control.Workload) bool { return !w.Class.Sensitive() })
+	}
 	slices.SortStableFunc(m.rows, func(a, b control.Workload) int {
 		byID := strings.Compare(string(a.ID), string(b.ID))
 		switch m.order {

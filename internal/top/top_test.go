@@ -40,7 +40,9 @@ func status(cpus int) control.Status {
 		Workloads: []control.Workload{
 			{ID: "batch.slice/encode-with-a-very-long-name-that-does-not-fit@0001.service", Class: node.BE, Rule: "batch-of-the-night", CPU: mcpu(cpus * 400), Memory: mib(400), Throttled: node.Some[unit.Percent](31)},
 			{ID: "batch.slice/index.service", Class: node.BE, Rule: "batch", CPU: mcpu(cpus * 100), Memory: mib(112), Throttled: node.Some[unit.Percent](0)},
-			{ID: "system.slice/web.service", Class: node.LS, Rule: "web", CPU: mcpu(cpus * 250), Memory: mib(1024)},
+			{ID: "system.slice/web.service", Class: node.LS, Rule: "web", CPU: mcpu(cpus * 250), Memory: mib(1024),
+				DelayP99: node.Some(4194304 * time.Nanosecond), Objective: node.Some(2 * time.Millisecond),
+				Waits: []control.Wait{{Runner: "batch.slice/index.service", Time: 120 * time.Millisecond}, {Runner: node.RunnerKernel, Time: 1234 * time.Microsecond}}},
 			{ID: "user.slice", Class: node.System, Rule: "users"},
 		},
 	}
@@ -57,9 +59,13 @@ func status(cpus int) control.Status {
 		{Knob: node.Knob{Cgroup: "batch.slice", File: node.FileCPUWeight}, Intent: plan.Set, Want: "idle", Policy: "cpuqos", Reason: "BE runs only where no other work wants the CPU"},
 	}
 	for i := range 8 {
+		woken := ""
+		if i == 1 {
+			woken = "delay system.slice/web.service: 3 waits of more than 2ms in 50ms"
+		}
 		s.Recent = append(s.Recent, record.Write{
 			At: noon.Add(-time.Duration(i) * time.Second), By: "suppress", Knob: quota, Outcome: record.Applied,
-			Old: fmt.Sprint(100000+i*1000, " 100000"), New: fmt.Sprint(99000+i*1000, " 100000"), Why: "65% of 2000m - 500m in use by others",
+			Old: fmt.Sprint(100000+i*1000, " 100000"), New: fmt.Sprint(99000+i*1000, " 100000"), Why: "65% of 2000m - 500m in use by others", Woken: woken,
 		})
 	}
 	return s
@@ -106,6 +112,7 @@ func TestScreens(t *testing.T) {
 		"narrow":    {status(2), tea.WindowSizeMsg{Width: 40, Height: 16}},
 		"by-memory": {status(2), "s", "down", "down"},
 		"by-name":   {status(2), "s", "s", "s"},
+		"waits":     {status(2), "w"},
 		"help":      {status(2), "?"},
 		"explain":   {status(2), "down", "enter"},
 		"failing":   {failing},

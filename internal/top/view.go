@@ -69,7 +69,7 @@ func (m model) wrapped() []string {
 
 // overview is the main screen: the node, the workloads, the last writes.
 func (m model) overview() []string {
-	keys := faint.Styled("q quit   s sort by " + orderNames[(m.order+1)%orders] + "   arrows move   enter explain   ? help")
+	keys := faint.Styled("q quit   s sort by " + orderNames[(m.order+1)%orders] + "   w waits   arrows move   enter explain   ? help")
 	if !m.seen || m.status.At.IsZero() {
 		lines := []string{"waiting for the first turn of tenond"}
 		if m.silent != nil {
@@ -80,8 +80,12 @@ func (m model) overview() []string {
 	lines := append(m.head(), m.use()...)
 	lines = append(lines, m.bounds()...)
 	writes := m.writes()
-	room := m.height - len(lines) - len(writes) - 1
-	lines = append(lines, m.table(max(room, 1))...)
+	room := max(m.height-len(lines)-len(writes)-1, 1)
+	if m.waits {
+		lines = append(lines, m.waiters(room)...)
+	} else {
+		lines = append(lines, m.table(room)...)
+	}
 	lines = append(lines, writes...)
 	return append(lines, keys)
 }
@@ -129,7 +133,7 @@ func (m model) table(room int) []string {
 	for i, w := range m.rows[first:min(first+max(room, 1), len(m.rows))] {
 		class := fmt.Sprintf("%-6s", w.Class)
 		rest := fmt.Sprintf("  %7s  %7s  %9s  %-12s  %s", control.Shown(w.CPU, unit.MilliCPU.String), control.Shown(w.Memory, control.Size),
-			control.Shown(w.Throttled, unit.Percent.String), ansi.Truncate(control.Printable(w.Rule), 12, "…"), tail(control.Printable(string(w.ID)), name))
+			control.Shown(w.Throttled, unit.Percent.String), ansi.Truncate(control.Printable(w.Rule), 12, "…"), tail(control.Printable(w.Named()), name))
 		if first+i == cursor {
 			lines = append(lines, chosen.Styled(class+rest))
 		} else {
@@ -168,13 +172,17 @@ func brief(w record.Write) string {
 	if w.Outcome == record.Failed {
 		why = "failed: " + w.Error
 	}
+	if w.Woken != "" {
+		kind, _, _ := strings.Cut(w.Woken, " ")
+		why = "[" + strings.TrimSuffix(kind, ":") + "] " + why
+	}
 	return fmt.Sprintf("%s = %s  %s", knob(w.Knob), w.New, control.Printable(why))
 }
 
 // knob prints a knob in a bounded width.
 func knob(k node.Knob) string {
 	const widest = 24
-	return tail(control.Printable(string(k.Cgroup)), widest) + " " + string(k.File)
+	return tail(control.Printable(k.Where()), widest) + " " + string(k.File)
 }
 
 const helpText = `tenon top: who uses the CPUs, and what Tenon does about it
@@ -182,6 +190,7 @@ const helpText = `tenon top: who uses the CPUs, and what Tenon does about it
   up, down, pgup, pgdown   move along the workloads
   enter                    explain the workload: its knobs, why, and since when
   s                        sort by cpu, memory, class or name
+  w                        the waits of services for a CPU, or all workloads
   ? or h                   this help
   q, esc or ctrl+c         quit
 
@@ -194,7 +203,9 @@ CPU is in thousandths of one CPU: 1500m is one and a half. THROTTLED is the
 share of the time in which the workload's own CPU quota held it back. A
 question mark is a number that the kernel does not give, or not yet.
 
-tenon explain WORKLOAD prints what enter shows; tenon status is one moment
-of this view for scripts (-o json).
+tenon explain WORKLOAD prints what enter shows; tenon status -o json all.
+
+WAIT P99: 99 of 100 waits ended sooner. WANTED: the objective. [delay],
+[pressure]: the event for which the write did not wait for its period.
 
 any key: back`

@@ -22,8 +22,8 @@ const costSpan = 20 * time.Second
 
 // BenchmarkAgentCost shows what tenond costs while it keeps 100 and 1000
 // workloads, each a cgroup with a process, a quarter of them services, at the
-// default period: CPU as a share of one, and memory that only it uses. Run it
-// with -benchtime 1x.
+// default period: CPU as a share of one, memory that only it uses, and for a
+// turn the time of its parts and what it allocates. Run it with -benchtime 1x.
 func BenchmarkAgentCost(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("needs root: it makes cgroups")
@@ -41,10 +41,7 @@ func BenchmarkAgentCost(b *testing.B) {
 			root := fmt.Sprintf("tenon-test-cost-%d", os.Getpid())
 			plantJobs(b, tree, root, n)
 			for b.Loop() {
-				before, after, rss, watchdog := keep(b, tenond, root)
-				b.ReportMetric(100*(after-before).Seconds()/costSpan.Seconds(), "CPU-%")
-				b.ReportMetric(float64(rss)/(1<<20), "RssAnon-MiB")
-				b.ReportMetric(float64(watchdog)/(1<<20), "watchdog-RssAnon-MiB")
+				keep(b, tenond, root)
 			}
 		})
 	}
@@ -84,9 +81,8 @@ func plantJobs(b *testing.B, tree *cgroup.Tree, root string, n int) {
 	}
 }
 
-// keep runs tenond over the groups and returns the CPU time that it had used
-// at the begin and at the end of costSpan, and its memory at the end.
-func keep(b *testing.B, tenond, root string) (before, after time.Duration, rss, watchdog int64) {
+// keep runs tenond over the groups for costSpan and reports what that cost.
+func keep(b *testing.B, tenond, root string) {
 	b.Helper()
 	state := b.TempDir()
 	config := filepath.Join(state, "tenon.yaml")
@@ -101,7 +97,8 @@ resource-qos-config: {beClass: {cpuQOS: {enable: true}}}
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	cmd := exec.Command(tenond, "--config", config, "--state-dir", state)
+	address := freeAddress(b)
+	cmd := exec.Command(tenond, "--config", config, "--state-dir", state, "--metrics", address)
 	log, err := cmd.StderrPipe()
 	if err != nil {
 		b.Fatal(err)
@@ -146,9 +143,14 @@ resource-qos-config: {beClass: {cpuQOS: {enable: true}}}
 		}
 		return sum
 	}
-	before = use()
+	turned := scraped(b, address) // which itself is not counted
+	before := use()
 	time.Sleep(costSpan)
-	return before, use(), rssAnon(b, cmd.Process.Pid), rssAnon(b, guardian(b, state))
+	used := use() - before
+	b.ReportMetric(100*used.Seconds()/costSpan.Seconds(), "CPU-%")
+	b.ReportMetric(float64(rssAnon(b, cmd.Process.Pid))/(1<<20), "RssAnon-MiB")
+	b.ReportMetric(float64(rssAnon(b, guardian(b, state)))/(1<<20), "watchdog-RssAnon-MiB")
+	reportTurns(b, turned, scraped(b, address))
 }
 
 // guardian is the watchdog's process.

@@ -263,7 +263,10 @@ func (f foreign) dump(t *testing.T) map[string]string {
 			all[fmt.Sprintf("task %d %s", pid, k)] = v
 		}
 	}
-	for _, controller := range []string{"cpu", "cpuset", "memory", "pids"} {
+	for _, controller := range []string{"cpu", "cpuset", "memory", "pids", "io", "freezer"} {
+		if (controller == "io" || controller == "freezer") && !f.tree.Has(controller) {
+			continue
+		}
 		dir, err := f.tree.Dir(controller, f.root)
 		if err != nil {
 			t.Fatal(err)
@@ -290,7 +293,7 @@ func (f foreign) dump(t *testing.T) map[string]string {
 
 // volatile names files that are writable but show use, not settings.
 func volatile(name string) bool {
-	for _, part := range []string{"usage", "failcnt", "pressure", "peak", "cgroup.procs", "tasks", "event_control", "force_empty", "watermark", "reclaim"} {
+	for _, part := range []string{"usage", "failcnt", "pressure", "peak", "cgroup.procs", "cgroup.threads", "tasks", "event_control", "force_empty", "watermark", "reclaim"} {
 		if strings.Contains(name, part) {
 			return true
 		}

@@ -89,6 +89,14 @@ func (s *site) disarm() {
 var built string
 
 func TestMain(m *testing.M) {
+	if capabilities := os.Getenv(withoutVar); capabilities != "" {
+		fmt.Fprintln(os.Stderr, without(capabilities))
+		os.Exit(1)
+	}
+	if os.Getenv("TENON_TEST_ROLE") == "hog" {
+		hogs()
+		return
+	}
 	status := m.Run()
 	if built != "" {
 		_ = os.RemoveAll(built)
@@ -121,6 +129,9 @@ func programs(t *testing.T) string {
 // configure writes the configuration file, with the site's root in it.
 func (s *site) configure(text string) {
 	s.t.Helper()
+	if os.Getenv("TENON_TEST_NO_BPF") == "1" && !strings.Contains(text, "\nsignals:") {
+		text += "signals: {runQueueDelay: off}\n"
+	}
 	if err := os.WriteFile(s.config, []byte(strings.ReplaceAll(text, "ROOT", s.root)), 0o644); err != nil {
 		s.t.Fatal(err)
 	}

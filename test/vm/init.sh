@@ -22,6 +22,12 @@ ip link set lo up
 echo "+cpu +memory +pids" >/sys/fs/cgroup/cgroup.subtree_control
 mkdir /sys/fs/cgroup/held-quota
 echo "1000000 100000" >/sys/fs/cgroup/held-quota/cpu.max
+# The one block device of the guest.
+if [ -e /lib/loop.ko ]; then
+	insmod /lib/loop.ko
+	truncate -s 64M /run/disk
+	losetup /dev/loop0 /run/disk
+fi
 ulimit -n 65536
 echo "@@tenon ready"
 . /commands.sh

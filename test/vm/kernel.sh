@@ -7,6 +7,8 @@
 #
 #	kernel.sh            fetch if missing, print the path
 #	kernel.sh --cached   print the path, fail if it is not cached
+#	kernel.sh --loop     print the path of its module loop.ko, fail if that is
+#	                     not cached: without it a guest has no block device
 #
 # TENON_VM_KERNEL=FILE overrides everything: that image is used.
 set -eu
@@ -29,11 +31,19 @@ valid() {
 	(cd "${1%/*}" && sha256sum --status -c "${1##*/}.sha256" 2>/dev/null)
 }
 
+# module IMAGE: where the module loop.ko of an image is kept.
+module() { echo "${1%/*}/loop-${1##*/vmlinuz-}.ko"; }
+
 # cached prints the best valid image in the cache: the preferred release, or
-# the newest of the series.
-cached() {
+# the newest of the series; one with its module before one without.
+cached() { whole 2>/dev/null || best; }
+
+whole() { best module; }
+
+best() {
 	for image in "$cache/vmlinuz-$release" $(ls "$cache" 2>/dev/null | grep "^vmlinuz-$series\$" | grep -vxF "vmlinuz-$release" | sort -rV | sed "s|^|$cache/|"); do
 		[ -f "$image" ] || continue
+		[ -z "${1-}" ] || [ -s "$(module "$image")" ] || continue
 		valid "$image" && echo "$image" && return 0
 		say "damaged: $image"
 	done
@@ -66,7 +76,7 @@ private() {
 }
 
 fetch() {
-	for tool in apt-get apt-config dpkg-deb sha256sum flock; do
+	for tool in apt-get apt-config dpkg-deb sha256sum flock xz; do
 		command -v $tool >/dev/null || fail "needs $tool: this is not a Debian or Ubuntu machine; set TENON_VM_KERNEL to a bzImage instead"
 	done
 	uri=$("$here/../../scripts/debian-archive.sh") || fail "nowhere to take the kernel from; set TENON_VM_KERNEL to a bzImage instead"
@@ -91,29 +101,42 @@ fetch() {
 	dpkg-deb --fsys-tarfile "$work"/linux-image-*.deb | tar -xOf - "./boot/vmlinuz-$release" >"$work/vmlinuz-$release" ||
 		fail "linux-image-$release holds no boot/vmlinuz-$release"
 	(cd "$work" && sha256sum "vmlinuz-$release" >"vmlinuz-$release.sha256")
+	dpkg-deb --fsys-tarfile "$work"/linux-image-*.deb | tar -xOf - --wildcards "*/kernel/drivers/block/loop.ko.xz" | xz -dc >"$work/loop.ko" ||
+		fail "linux-image-$release holds no module loop.ko.xz"
 	valid "$work/vmlinuz-$release" || fail "linux-image-$release: not a bzImage"
+	mv "$work/loop.ko" "$(module "$image")"
 	mv "$work/vmlinuz-$release.sha256" "$work/vmlinuz-$release" "$cache/"
 }
 
 case ${1-} in
-'' | --cached) ;;
-*) fail "usage: kernel.sh [--cached]" ;;
+'' | --cached | --loop) ;;
+*) fail "usage: kernel.sh [--cached | --loop]" ;;
 esac
 
 if [ -n "${TENON_VM_KERNEL-}" ]; then
 	[ -r "$TENON_VM_KERNEL" ] || fail "cannot read TENON_VM_KERNEL=$TENON_VM_KERNEL"
+	[ "${1-}" != --loop ] || fail "TENON_VM_KERNEL comes without modules"
 	echo "$TENON_VM_KERNEL"
 	exit
 fi
-cached && exit
-[ "${1-}" != --cached ] || fail "no kernel image in $cache; run test/vm/kernel.sh"
+case ${1-} in
+--cached)
+	cached && exit
+	fail "no kernel image in $cache; run test/vm/kernel.sh"
+	;;
+--loop)
+	image=$(whole) && module "$image" && exit
+	fail "no module loop.ko in $cache; run test/vm/kernel.sh"
+	;;
+esac
+whole 2>/dev/null && exit
 [ "$(uname -m)" = x86_64 ] || fail "the VM tests run on amd64 only, this is $(uname -m)"
 
 begun=$(date +%s)
 mkdir -p "$cache"
 exec 9>"$cache/lock"
 flock 9
-cached 2>/dev/null && exit # another one fetched it meanwhile
+whole 2>/dev/null && exit # another one fetched it meanwhile
 rm -rf "$cache"/partial.*  # left by one that was killed: we hold the lock
 fetch
 took=$(($(date +%s) - begun))

@@ -10,6 +10,7 @@ package vm
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,8 +48,14 @@ type Machine struct {
 	// a tracing program does: with several threads the emulator can show a CPU
 	// half of a patch (Oops: int3).
 	OneThread bool
+	// Disk is a file that the guest has as /dev/nvme0n1, whose driver Debian's
+	// cloud kernel has built in; "": no disk.
+	Disk string
 	// KernelArgs are added to the kernel's command line.
 	KernelArgs []string
+	// CPU is the emulator's model of the processor; "": Skylake, which shows
+	// siblings that share an L2, as hardware does.
+	CPU string
 }
 
 // TwoSockets is the machine that most tests want: two sockets of two cores of
@@ -175,9 +182,8 @@ func (m Machine) arguments(initrd string) []string {
 	}
 	args := []string{
 		"-accel", accel,
-		// Skylake shows siblings that share an L2, as hardware does. Without
-		// leaf 0xd there is no XSAVE, whose emulation slows each switch.
-		"-cpu", "Skylake-Server-v4,level=0xb",
+		// Without leaf 0xd there is no XSAVE, whose emulation slows each switch.
+		"-cpu", cmp.Or(m.CPU, "Skylake-Server-v4,level=0xb"),
 		"-smp", fmt.Sprintf("%d,sockets=%d,cores=%d,threads=%d", t.CPUs(), t.Sockets, t.CoresPerSocket, t.ThreadsPerCore),
 		"-m", fmt.Sprintf("%dM", m.MiBPerNode*t.Sockets),
 		"-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-no-reboot",
@@ -188,6 +194,9 @@ func (m Machine) arguments(initrd string) []string {
 		"-append", strings.Join(append([]string{
 			"console=ttyS0", "panic=-1", "oops=panic", "loglevel=3", "tsc=reliable", "mitigations=off",
 		}, m.KernelArgs...), " "),
+	}
+	if m.Disk != "" {
+		args = append(args, "-drive", "if=none,id=disk,format=raw,file="+m.Disk, "-device", "nvme,drive=disk,serial=tenon")
 	}
 	perSocket := t.CoresPerSocket * t.ThreadsPerCore
 	for node := range t.Sockets {

@@ -69,7 +69,11 @@ func (t *thread) send(id int32, i int, now int64) {
 	k.response.reset()
 	// A socket buffer that cannot take a request of some hundred bytes while
 	// nothing is outstanding is broken: a short write is a failed one.
-	if n, errno := send(k.fd, t.target.request); errno != 0 || n != len(t.target.request) {
+	request := t.target.requests[0]
+	if n := len(t.target.requests); n > 1 {
+		request = t.target.requests[t.draw.IntN(n)]
+	}
+	if n, errno := send(k.fd, request); errno != 0 || n != len(request) {
 		t.fail(id, failedWrite)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strconv"
 	"time"
 
 	"tenon.sh/tenon/internal/unit"
@@ -40,6 +41,9 @@ const (
 type Config struct {
 	// URL is fetched with GET over plain HTTP/1.1.
 	URL string
+	// Pages above 0 makes every request one for a page drawn at random: URL
+	// is followed by its number, from 0 to Pages-1. Seed decides which.
+	Pages int
 	// Rate is the number of requests per second, over all threads. Saturate
 	// ignores it.
 	Rate float64
@@ -117,6 +121,8 @@ const (
 	defaultConnections = 256
 	defaultTimeout     = 10 * time.Second
 	defaultSpin        = 50 * time.Microsecond
+
+	mostPages = 1 << 20 // whose requests take some hundred bytes each
 )
 
 // Run sends requests at c.Rate, open loop, and returns what it measured. The
@@ -147,6 +153,9 @@ func (c Config) orDefaults(l loop) (Config, error) {
 	}
 	if c.Duration <= 0 {
 		return c, fmt.Errorf("load: duration %v: want more than 0", c.Duration)
+	}
+	if c.Pages < 0 || c.Pages > mostPages {
+		return c, fmt.Errorf("load: %d pages: want 0 to %d", c.Pages, mostPages)
 	}
 	if c.Warmup < 0 {
 		return c, fmt.Errorf("load: warm-up %v: want 0 or more", c.Warmup)
@@ -190,11 +199,11 @@ func (c Config) orDefaults(l loop) (Config, error) {
 
 // A target is a URL made ready for sending: where to connect, what to write.
 type target struct {
-	addr    *net.TCPAddr
-	request []byte
+	addr     *net.TCPAddr
+	requests [][]byte // one of them is drawn each time
 }
 
-func parseTarget(ctx context.Context, rawURL string) (target, error) {
+func parseTarget(ctx context.Context, rawURL string, pages int) (target, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		return target{}, fmt.Errorf("load: %w", err)
@@ -217,9 +226,16 @@ func parseTarget(ctx context.Context, rawURL string) (target, error) {
 	if err != nil {
 		return target{}, fmt.Errorf("load: url %q: %w", rawURL, err)
 	}
-	request := "GET " + u.RequestURI() + " HTTP/1.1\r\nHost: " + u.Host + "\r\nUser-Agent: tenon\r\nAccept: */*\r\n\r\n"
-	return target{
-		addr:    &net.TCPAddr{IP: ips[0].IP, Port: number, Zone: ips[0].Zone},
-		request: []byte(request),
-	}, nil
+	t := target{addr: &net.TCPAddr{IP: ips[0].IP, Port: number, Zone: ips[0].Zone}}
+	request := func(page string) {
+		text := "GET " + u.RequestURI() + page + " HTTP/1.1\r\nHost: " + u.Host + "\r\nUser-Agent: tenon\r\nAccept: */*\r\n\r\n"
+		t.requests = append(t.requests, []byte(text))
+	}
+	if pages == 0 {
+		request("")
+	}
+	for page := range pages {
+		request(strconv.Itoa(page))
+	}
+	return t, nil
 }

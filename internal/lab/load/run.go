@@ -35,7 +35,7 @@ func run(ctx context.Context, c Config, l loop) (*Result, error) {
 			return nil, err
 		}
 	}
-	target, err := parseTarget(ctx, c.URL)
+	target, err := parseTarget(ctx, c.URL, c.Pages)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package load
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -56,9 +57,10 @@ type thread struct {
 	poller *poller
 	buffer []byte
 	conns  []conn
-	free   ring  // idle connections, the longest idle first
-	busy   int   // connections with an answer outstanding
-	next   int   // index of the next request to send
+	free   ring // idle connections, the longest idle first
+	busy   int  // connections with an answer outstanding
+	next   int  // index of the next request to send
+	draw   *rand.Rand
 	seen   int   // index of the first request not yet seen to be due
 	swept  int64 // last housekeeping
 
@@ -95,6 +97,9 @@ const (
 	noLag = unsent // waited for a connection
 )
 
+// drawStream keeps the stream of pages apart from that of the schedule.
+const drawStream = 1 << 32
+
 // prepare pins the calling goroutine's thread, makes the schedule and
 // connects. It must run on the goroutine that then calls run.
 func (t *thread) prepare(c Config, index, threads, conns int) error {
@@ -117,6 +122,7 @@ func (t *thread) prepare(c Config, index, threads, conns int) error {
 	}
 	t.record.usage = make([]usage, 0, int(t.total/IntervalLength)+1000)
 	t.buffer = make([]byte, 64<<10)
+	t.draw = rand.New(rand.NewPCG(c.Seed, drawStream+uint64(index)))
 	t.conns = make([]conn, conns)
 	t.free = ring{ids: make([]int32, conns)}
 

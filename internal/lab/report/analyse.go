@@ -13,7 +13,7 @@ import (
 )
 
 // Order in which modes are shown; others follow by name.
-var presentation = []Mode{Exclusive, ExclusiveAA, ExclusiveWarm, Default65, Tenon65, Default, Burstable, Tenon, Solo}
+var presentation = []Mode{Exclusive, ExclusiveAA, ExclusiveWarm, Default65, Tenon65, Default, Burstable, Tenon, Tenond, Solo}
 
 // A metric is one number of a run; NaN where the run does not have it.
 type metric func(Run) float64
@@ -160,7 +160,11 @@ func Analyse(e Experiment, runs []Run) Result {
 			HalfWidth: Number(resolution.HalfWidth), Bias: Number(resolution.Bias), Resolves: resolution.Fine,
 		}
 	}
-	r.Claims = append(r.Claims, ev.claims(resolution)...)
+	if e.isMemory() {
+		r.Claims = append(r.Claims, ev.memoryClaims(resolution)...)
+	} else {
+		r.Claims = append(r.Claims, ev.claims(resolution)...)
+	}
 	r.Warnings = append(r.Warnings, ev.warnings(r, runs)...)
 	return r
 }
@@ -209,6 +213,9 @@ func (ev evidence) summary(mode Mode, runs []Run) ModeResult {
 		ClientCPU:    median(func(r Run) float64 { return r.ClientCPU }),
 	}
 	m.Goodput = Number(stat.Ratio(ev.sample(mode, func(r Run) float64 { return positive(r.FramesPerS) }), ev.idleCapacity(Exclusive)).Value)
+	if ev.isMemory() {
+		m.Memory = ev.memorySummary(mode)
+	}
 	for _, r := range ev.used[mode] {
 		m.Requests += r.Requests
 		for kind, n := range r.Errors {

@@ -29,9 +29,20 @@ const (
 	Solo          Mode = "solo"           // the batch work alone: the yardstick of its goodput
 )
 
+// The mode of the memory experiment that the colocation experiment lacks.
+const Tenond Mode = "tenond" // Tenon's memory QoS
+
+// The kinds of experiments. That of colocation has no name in its files.
+const (
+	KindColocation = ""
+	KindMemory     = "memory"
+	KindReaction   = "reaction"
+)
+
 // An Experiment is what was asked for and where it ran: experiment.json.
 type Experiment struct {
 	Schema      int           `json:"schema"` // 1
+	Kind        string        `json:"kind,omitempty"`
 	Started     time.Time     `json:"started"`
 	Command     []string      `json:"command"`
 	Version     string        `json:"tenon_version"`
@@ -56,6 +67,11 @@ type Experiment struct {
 	Calibration         []string          `json:"calibration,omitempty"` // how rate and pace were found, a line each
 	Caveats             []string          `json:"caveats,omitempty"`
 	Versions            map[string]string `json:"versions"` // nginx, ffmpeg, …
+	// Tenond is what the tenond of a mode was started with and told; without
+	// it the lab's own loop did the work.
+	Tenond map[Mode]string `json:"tenond,omitempty"`
+	// Memory is how memory is divided in the memory experiment.
+	Memory *MemorySetup `json:"memory,omitempty"`
 }
 
 // Machine describes where the experiment ran.
@@ -109,6 +125,9 @@ type Run struct {
 	Series []Sample `json:"series,omitempty"`
 	// Writes are the kernel writes of the run's mode, with their reasons.
 	Writes []string `json:"writes,omitempty"`
+
+	// Memory is what the memory experiment counts beside all that.
+	Memory *MemoryUse `json:"memory,omitempty"`
 
 	// Histogram is read from the .hlog beside the run; µs, 3 digits.
 	Histogram *hdrhistogram.Histogram `json:"-"`

@@ -12,14 +12,22 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/stat"
+	"tenon.sh/tenon/internal/unit"
 )
 
 //go:embed page.html.tmpl
 var pageText string
 
+//go:embed page.css
+var styleSheet string
+
+// style is what all pages look like.
+func style() template.CSS { return template.CSS(styleSheet) }
+
 // A page is what the template of the report shows.
 type page struct {
 	Result   Result
+	Title    string
 	Headline string
 	Legend   string
 	Tables   []pageTable
@@ -27,6 +35,7 @@ type page struct {
 	CDFModes []Mode
 	Plots    []plot
 	CPU      []cpuPicture
+	Held     []cpuPicture // memory
 	Figures  pageTable
 	Writes   []writes
 	Runs     int
@@ -73,6 +82,7 @@ const firstWrites = 12
 // without them the page has tables but no pictures.
 func WriteHTML(w io.Writer, r Result, runs []Run) error {
 	tmpl, err := template.New("page").Funcs(template.FuncMap{
+		"style":  style,
 		"colour": func(m Mode) template.CSS { return template.CSS(colour(m)) },
 		"dashed": dashed,
 		"class":  func(v stat.Verdict) string { return strings.ReplaceAll(string(v), " ", "-") },
@@ -81,6 +91,7 @@ func WriteHTML(w io.Writer, r Result, runs []Run) error {
 		"gib":    func(b int64) string { return fmt.Sprintf("%.1f GiB", float64(b)/(1<<30)) },
 		"when":   func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") },
 		"limit":  limit,
+		"mib":    func(b unit.Bytes) string { return fmt.Sprintf("%d MiB", b>>20) },
 		"number": func(v float64) string { return number(Number(v), 1) },
 	}).Parse(pageText)
 	if err != nil {
@@ -96,10 +107,11 @@ func WriteHTML(w io.Writer, r Result, runs []Run) error {
 
 func newPage(r Result, runs []Run) page {
 	ev := gather(r.Experiment, runs)
-	p := page{Result: r, Headline: headline(r), Legend: legend(r), Runs: len(runs), CDF: distributions(ev, r), Plots: plots(ev, r), Figures: figures(r)}
-	for _, t := range tables {
+	view := viewOf(r.Experiment)
+	p := page{Result: r, Title: view.title, Headline: headline(r), Legend: legend(r), Runs: len(runs), CDF: distributions(ev, r), Plots: plots(ev, r), Figures: figures(r)}
+	for _, t := range view.tables {
 		if modes := r.present(t.modes); len(modes) > 1 {
-			p.Tables = append(p.Tables, tableOf(r, t.title, modes, rows))
+			p.Tables = append(p.Tables, tableOf(r, t.title, modes, view.rows))
 		}
 	}
 	if r.Control != nil {
@@ -109,6 +121,9 @@ func newPage(r Result, runs []Run) page {
 		used := ev.runs(m)
 		if slices.ContainsFunc(used, func(r Run) bool { return r.Histogram != nil }) {
 			p.CDFModes = append(p.CDFModes, m)
+		}
+		if picture := memoryPicture(r.Experiment, used); picture != "" {
+			p.Held = append(p.Held, cpuPicture{Mode: m, Picture: picture})
 		}
 		if i := slices.IndexFunc(used, func(r Run) bool { return len(r.Series) > 1 }); i >= 0 {
 			limited := slices.ContainsFunc(used[i].Series, func(s Sample) bool { return s.Limit > 0 })
@@ -196,6 +211,9 @@ func plots(ev evidence, r Result) []plot {
 			drawDots(ev.levelStrips(r.Order, runDelay), scale{title: "Run-queue delay by block", label: "run-queue delay per timeslice", format: microseconds, ends: levelEnds(us)}),
 		},
 	}
+	if r.Experiment.isMemory() {
+		all = memoryPlots(ev, r, all[0], all[2])
+	}
 	return slices.DeleteFunc(all, func(p plot) bool { return p.Picture == "" })
 }
 
@@ -253,7 +271,7 @@ func figures(r Result) pageTable {
 			return number(Number(pick(*m.Pooled)/1e3), 3)
 		}
 	}
-	return tableOf(r, "", r.Order, []row{
+	list := []row{
 		figure("runs used (void)", "", func(m ModeResult) string { return fmt.Sprintf("%d (%d)", m.Runs, m.Void) }),
 		figure("requests", "", func(m ModeResult) string { return fmt.Sprint(m.Requests) }),
 		figure("errors", "", func(m ModeResult) string { return countList(m.Errors) }),
@@ -276,5 +294,12 @@ func figures(r Result) pageTable {
 		figure("steal", "%", func(m ModeResult) string { return scaled(m.Steal, 100, 2) }),
 		figure("client lag P99", "µs", func(m ModeResult) string { return number(m.ClientLag, 0) }),
 		figure("client CPU", "%", func(m ModeResult) string { return scaled(m.ClientCPU, 100, 0) }),
-	})
+	}
+	if r.Experiment.isMemory() {
+		list = slices.DeleteFunc(list, func(r row) bool {
+			return strings.HasPrefix(r.label, "BE frames") || strings.HasPrefix(r.label, "BE share")
+		})
+		list = append(list, memoryFigures()...)
+	}
+	return tableOf(r, "", r.Order, list)
 }

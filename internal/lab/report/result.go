@@ -69,6 +69,8 @@ type ModeResult struct {
 	Steal       Number `json:"steal_ratio"`
 	ClientLag   Number `json:"client_lag_p99_us"`
 	ClientCPU   Number `json:"client_cpu_ratio"`
+	// Memory is what the memory experiment counts beside all that.
+	Memory *MemoryResult `json:"memory,omitempty"`
 }
 
 // Ratios are the ratios of a mode's percentiles to a baseline; the keys are

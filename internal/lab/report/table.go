@@ -17,12 +17,29 @@ const (
 
 // The two pairs of the seeds' experiment: modes are comparable in latency only
 // where they use the CPU equally.
-var tables = []struct {
-	title string
-	modes []Mode
-}{
+var tables = []section{
 	{"At equal utilisation", []Mode{Exclusive, Default65, Tenon65}},
 	{"At full utilisation", []Mode{Exclusive, ExclusiveWarm, Default, Burstable, Tenon}},
+}
+
+// A section is a table with a title.
+type section struct {
+	title string
+	modes []Mode
+}
+
+// A view is what of an experiment is shown, and how it is called.
+type view struct {
+	title  string
+	tables []section
+	rows   []row
+}
+
+func viewOf(e Experiment) view {
+	if e.isMemory() {
+		return view{"Memory: a service beside a memory hog", memoryTables, memoryRows}
+	}
+	return view{"What colocation cost and won", tables, rows}
 }
 
 // A row of the table: absolute and relative.
@@ -90,7 +107,8 @@ func (r Result) present(modes []Mode) []Mode {
 func WriteTable(w io.Writer, r Result) error {
 	var b bytes.Buffer
 	writeParagraph(&b, "", headline(r))
-	for _, t := range tables {
+	view := viewOf(r.Experiment)
+	for _, t := range view.tables {
 		modes := r.present(t.modes)
 		if len(modes) < 2 {
 			continue
@@ -98,7 +116,7 @@ func WriteTable(w io.Writer, r Result) error {
 		fmt.Fprintf(&b, "\n%s\n", t.title)
 		line(&b, "", modes, func(m Mode) string { return string(m) })
 		b.WriteString(strings.Repeat("-", labelWidth+cellWidth*len(modes)) + "\n")
-		for _, row := range rows {
+		for _, row := range view.rows {
 			line(&b, row.label, modes, func(m Mode) string { return row.cell(r, m) })
 		}
 	}
@@ -129,6 +147,9 @@ func WriteTable(w io.Writer, r Result) error {
 
 // legend says how to read the table.
 func legend(r Result) string {
+	if r.Experiment.isMemory() {
+		return memoryLegend
+	}
 	from := "from the intended send time, without the requests that were due while the client's own CPU stood still"
 	if r.Experiment.Client == "wrk" {
 		from = "from the actual send, as wrk counts it"
@@ -141,6 +162,9 @@ func legend(r Result) string {
 // headline says in a sentence what was measured.
 func headline(r Result) string {
 	e := r.Experiment
+	if e.isMemory() {
+		return memoryHeadline(r)
+	}
 	cpus := "CPU"
 	if e.TestedCPUs.Len() > 1 {
 		cpus = "CPUs"

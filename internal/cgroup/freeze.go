@@ -1,0 +1,80 @@
+package cgroup
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Frozen reports whether the group itself is told to stand still, whatever
+// holds above it (cgroup.freeze, Linux 5.2; v1: freezer.self_freezing). A
+// group that is not in v1's freezer hierarchy gives ErrGone, a node without
+// one ErrUnsupported.
+func (t *Tree) Frozen(path string) (bool, error) {
+	h, err := t.freezer()
+	if err != nil {
+		return false, fmt.Errorf("read the freezer of %s: %w", shown(path), err)
+	}
+	file := "cgroup.freeze"
+	if h.version == 1 {
+		file = v1SelfFreezing
+	}
+	text, err := h.read(path, file)
+	return strings.TrimSpace(text) == "1", err
+}
+
+// Freeze tells a group, with all below it, to stand still, or to go on. It
+// does not wait: a task stops when it next leaves the kernel, which one in
+// uninterruptible sleep may never do; Still tells.
+func (t *Tree) Freeze(path string, frozen bool) error {
+	h, err := t.freezer()
+	if err != nil {
+		return fmt.Errorf("freeze %s: %w", shown(path), err)
+	}
+	if h.version == 1 {
+		return h.v1Freeze(path, frozen)
+	}
+	value := "0"
+	if frozen {
+		value = "1"
+	}
+	return h.write(path, "cgroup.freeze", value)
+}
+
+// Still reports whether all tasks of a frozen group stand still by now
+// (frozen in cgroup.events; v1: freezer.state).
+func (t *Tree) Still(path string) (bool, error) {
+	h, err := t.freezer()
+	if err != nil {
+		return false, fmt.Errorf("read the freezer of %s: %w", shown(path), err)
+	}
+	if h.version == 1 {
+		return h.v1Still(path)
+	}
+	return h.event(path, "frozen")
+}
+
+// freezer returns the hierarchy that freezes: that of v1's controller, or v2's
+// tree, where every group can be frozen.
+func (t *Tree) freezer() (*hierarchy, error) {
+	if t.Version() == 2 {
+		return t.all[0], nil
+	}
+	return t.hierarchy(freezer)
+}
+
+// event reads a flag of cgroup.events.
+func (h *hierarchy) event(path, name string) (bool, error) {
+	text, err := h.read(path, "cgroup.events")
+	if err != nil {
+		return false, err
+	}
+	flags, err := parseFlat(text)
+	if err != nil {
+		return false, fmt.Errorf("parse cgroup.events in %s: %w", shown(path), err)
+	}
+	flag, known := flags[name]
+	if !known {
+		return false, fmt.Errorf("parse cgroup.events in %s: no %s: %w", shown(path), name, ErrUnsupported)
+	}
+	return flag == 1, nil
+}

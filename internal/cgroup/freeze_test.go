@@ -1,0 +1,79 @@
+package cgroup
+
+import (
+	"errors"
+	"testing"
+)
+
+func TestFreezerFilesOfBothVersions(t *testing.T) {
+	v2 := fixture(t, onlyV2+`-- v2/a/cgroup.freeze --
+1
+-- v2/a/cgroup.events --
+populated 1
+frozen 0
+-- v2/a/cgroup.procs --
+12
+-- v2/old/cgroup.events --
+populated 0
+-- v2/old/cgroup.procs --
+`)
+	v1 := fixture(t, onlyV1+`-- cpu/a/cgroup.procs --
+-- cpu/a/b/cgroup.procs --
+12
+-- cpu/old/cgroup.procs --
+-- freezer/a/freezer.self_freezing --
+1
+-- freezer/a/freezer.state --
+FREEZING
+`)
+	for name, tree := range map[string]*Tree{"v2": v2, "v1": v1} {
+		if frozen, err := tree.Frozen("a"); !frozen || err != nil {
+			t.Errorf("%s: frozen %v, %v", name, frozen, err)
+		}
+		if still, err := tree.Still("a"); still || err != nil {
+			t.Errorf("%s: it is about to freeze and stands still: %v, %v", name, still, err)
+		}
+		if lives, err := tree.Populated("a"); !lives || err != nil {
+			t.Errorf("%s: populated %v, %v", name, lives, err)
+		}
+		if lives, err := tree.Populated("old"); lives || err != nil {
+			t.Errorf("%s: an empty group is populated %v, %v", name, lives, err)
+		}
+		if _, err := tree.Populated("gone"); !errors.Is(err, ErrGone) {
+			t.Errorf("%s: a group that does not exist: %v", name, err)
+		}
+	}
+	if _, err := v2.Still("old"); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("before Linux 5.2: %v", err)
+	}
+	if _, err := v1.Frozen("old"); !errors.Is(err, ErrGone) {
+		t.Errorf("a group that the freezer does not have: %v", err)
+	}
+	without := fixture(t, "-- proc/self/mountinfo --\n34 31 0:31 / ROOT/cpu rw,relatime - cgroup cgroup rw,cpu\n-- cpu/a/cgroup.procs --\n")
+	for _, err := range []error{without.Freeze("a", true), func() error { _, err := without.Frozen("a"); return err }()} {
+		if !errors.Is(err, ErrUnsupported) {
+			t.Errorf("without the freezer: %v", err)
+		}
+	}
+}
+
+// TestOnlyProcessesThatAreHereAreListed: on v1 a process is listed wherever any
+// of its threads is; whose first thread is elsewhere is not this group's to end.
+func TestOnlyProcessesThatAreHereAreListed(t *testing.T) {
+	tree := fixture(t, onlyV1+`-- cpu/a/cgroup.procs --
+7
+12
+-- cpu/a/tasks --
+12
+13
+15
+-- cpu/a/b/cgroup.procs --
+9
+-- cpu/a/b/tasks --
+9
+`)
+	ids, err := tree.ProcsBelow("a")
+	if err != nil || len(ids) != 2 || ids[0] != 9 || ids[1] != 12 {
+		t.Errorf("%v, %v, want 9 and 12", ids, err)
+	}
+}

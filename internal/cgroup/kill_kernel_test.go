@@ -1,0 +1,180 @@
+package cgroup
+
+import (
+	"maps"
+	"os/exec"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// attached starts a shell in a group. It waits for a line before it runs the
+// script, so that nothing of that starts outside the group.
+func attached(t *testing.T, tree *Tree, path, script string) int {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", "read line; "+script)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(cmd) })
+	if err := tree.Attach(path, cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Write([]byte("\n")); err != nil {
+		t.Fatal(err)
+	}
+	return cmd.Process.Pid
+}
+
+func within(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within 10 s: %s", what)
+		}
+	}
+}
+
+func freezable(t *testing.T, tree *Tree, path string) {
+	t.Helper()
+	if _, err := tree.Frozen(path); err != nil {
+		t.Skipf("groups cannot be frozen here: %v", err)
+	}
+}
+
+// freeze freezes a group until the test ends, so that what is killed then can
+// die.
+func freeze(t *testing.T, tree *Tree, path string) {
+	t.Helper()
+	t.Cleanup(func() { _ = tree.Freeze(path, false) })
+	within(t, "all stand still", func() bool {
+		if err := tree.Freeze(path, true); err != nil {
+			t.Fatal(err)
+		}
+		still, err := tree.Still(path)
+		return still && err == nil
+	})
+}
+
+func TestAFrozenGroupStandsStillWithAllBelowIt(t *testing.T) {
+	tree, path := kernelGroup(t)
+	freezable(t, tree, path)
+	child := path + "/a"
+	if err := tree.Make(child); err != nil {
+		t.Fatal(err)
+	}
+	attached(t, tree, child, "while :; do :; done")
+	freeze(t, tree, path)
+	if own, err := tree.Frozen(path); !own || err != nil {
+		t.Errorf("frozen: %v, %v", own, err)
+	}
+	if own, err := tree.Frozen(child); own || err != nil {
+		t.Errorf("the child was told nothing itself: %v, %v", own, err)
+	}
+	before, err := tree.CPUUse(child)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(30 * time.Millisecond)
+	if after, err := tree.CPUUse(child); err != nil || after.Usage > before.Usage+5*time.Millisecond {
+		t.Errorf("frozen, it used %v, %v", after.Usage-before.Usage, err)
+	}
+	if err := tree.Freeze(path, false); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "it goes on", func() bool {
+		after, err := tree.CPUUse(child)
+		return err == nil && after.Usage > before.Usage+20*time.Millisecond
+	})
+}
+
+// TestKillEndsWhatForks: a group whose processes start others as fast as they
+// can is empty soon, with each of the means that a kernel may have.
+func TestKillEndsWhatForks(t *testing.T) {
+	for name, kill := range map[string]func(*Tree, string) error{
+		"as the kernel can best": (*Tree).Kill,
+		"one by one, frozen":     (*Tree).hunt,
+		"one by one":             func(tree *Tree, path string) error { return tree.withoutFreezer().hunt(path) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			tree, path := kernelGroup(t)
+			if err := tree.WritePIDs(path, PIDs{Max: 40}); err != nil {
+				t.Fatal(err)
+			}
+			// Each process of a chain starts the next one and ends.
+			attached(t, tree, path, `export NEXT='sh -c "$NEXT" & exit'; for i in 1 2 3 4 5; do sh -c "$NEXT" & done; exec sleep 60`)
+			within(t, "it forks", func() bool { n, err := tree.PIDsCurrent(path); return err == nil && n > 3 })
+			within(t, "it is empty", func() bool {
+				if err := kill(tree, path); err != nil {
+					t.Fatal(err)
+				}
+				lives, err := tree.Populated(path)
+				return err == nil && !lives
+			})
+		})
+	}
+}
+
+// withoutFreezer is t on a machine on which nothing can be frozen.
+func (t *Tree) withoutFreezer() *Tree {
+	of := maps.Clone(t.of)
+	delete(of, freezer)
+	if t.Version() == 2 {
+		return t // there is no such machine
+	}
+	return &Tree{of: of, all: slices.DeleteFunc(slices.Clone(t.all), func(h *hierarchy) bool { return h == t.of[freezer] })}
+}
+
+func TestKillEndsWhatIsFrozen(t *testing.T) {
+	tree, path := kernelGroup(t)
+	freezable(t, tree, path)
+	child := path + "/a"
+	if err := tree.Make(child); err != nil {
+		t.Fatal(err)
+	}
+	attached(t, tree, child, "trap '' TERM; while :; do sleep 1; done")
+	freeze(t, tree, path)
+	if err := tree.Kill(path); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "it is empty", func() bool { lives, err := tree.Populated(path); return err == nil && !lives })
+	if err := tree.Freeze(path, false); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestASignalReachesTheGroupAndNobodyElse(t *testing.T) {
+	tree, path := kernelGroup(t)
+	in, out := path+"/in", path+"/out"
+	for _, p := range []string{in, out} {
+		if err := tree.Make(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	attached(t, tree, in, "while :; do sleep 1; done")
+	other := attached(t, tree, out, "while :; do sleep 1; done")
+	if n, err := tree.Signal(in, syscall.SIGTERM); err != nil || n == 0 {
+		t.Fatalf("%d got it, %v", n, err)
+	}
+	within(t, "the group is empty", func() bool {
+		_, _ = tree.Signal(in, syscall.SIGTERM) // what it forked meanwhile
+		lives, err := tree.Populated(in)
+		return err == nil && !lives
+	})
+	if lives, err := tree.Populated(path); !lives || err != nil {
+		t.Errorf("populated: %v, %v", lives, err)
+	}
+	if ids, err := tree.ProcsBelow(out); err != nil || !slices.Contains(ids, other) {
+		t.Errorf("the others are %v, %v", ids, err)
+	}
+	for _, err := range []error{tree.Kill(""), func() error { _, err := tree.Signal("", syscall.SIGTERM); return err }()} {
+		if err == nil {
+			t.Error("all of the node was killed")
+		}
+	}
+}

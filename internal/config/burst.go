@@ -1,0 +1,18 @@
+package config
+
+import "tenon.sh/tenon/internal/policy"
+
+// burst returns what is done for bursts: nothing unless a policy asks for it.
+func (b Burst) burst() policy.Burst {
+	named := valueOf(b.Policy)
+	if named == "none" {
+		return policy.Burst{}
+	}
+	return policy.Burst{
+		Policy:        policy.BurstPolicy(named),
+		CPUPercent:    valueOf(b.CPUBurstPercent),
+		QuotaPercent:  valueOf(b.CFSQuotaBurstPercent),
+		PeriodSeconds: valueOf(b.CFSQuotaBurstPeriodSeconds),
+		PoolPercent:   valueOf(b.SharePoolThresholdPercent),
+	}
+}

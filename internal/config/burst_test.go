@@ -1,0 +1,36 @@
+package config
+
+import (
+	"testing"
+
+	"tenon.sh/tenon/internal/policy"
+)
+
+func TestBurstIsOffUnlessAPolicyIsNamed(t *testing.T) {
+	for text, want := range map[string]policy.Burst{
+		"cpu-burst-config: {cpuBurstPercent: 500}":               {},
+		"cpu-burst-config: {policy: none, cpuBurstPercent: 500}": {},
+		"cpu-burst-config: {policy: auto}": {
+			Policy: policy.BurstAuto, CPUPercent: 1000, QuotaPercent: 300, PeriodSeconds: -1, PoolPercent: 50,
+		},
+		"cpu-burst-config: {policy: cfsQuotaBurstOnly, cfsQuotaBurstPercent: 150, cfsQuotaBurstPeriodSeconds: 60, sharePoolThresholdPercent: 0}": {
+			Policy: policy.BurstQuota, CPUPercent: 1000, QuotaPercent: 150, PeriodSeconds: 60,
+		},
+	} {
+		if c := parsed(t, header+text+"\n"); c.Policy.Burst != want {
+			t.Errorf("%s: %+v, want %+v", text, c.Policy.Burst, want)
+		}
+	}
+}
+
+func TestLSRIsLentUnlessTheOwnerSaysOtherwise(t *testing.T) {
+	for text, want := range map[string]bool{
+		"resource-threshold-config: {enable: true}":                             true,
+		"resource-threshold-config: {enable: true, cpuSuppressLendLSR: false}":  false,
+		"resource-threshold-config: {enable: false, cpuSuppressLendLSR: false}": true, // the section is off
+	} {
+		if c := parsed(t, header+text+"\n"); c.Policy.Suppress.LendLSR != want {
+			t.Errorf("%s: lent %v, want %v", text, c.Policy.Suppress.LendLSR, want)
+		}
+	}
+}

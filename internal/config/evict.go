@@ -1,0 +1,61 @@
+package config
+
+import (
+	"time"
+
+	"tenon.sh/tenon/internal/policy"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// lowerBy is how far below a threshold of an eviction its lower end lies that
+// is not set (Koordinator: memoryReleaseBufferPercent).
+const lowerBy unit.Percent = 2
+
+// evict returns which best-effort work is to be ended, and when. Koordinator
+// puts evictions behind a gate of the agent; here it is the key of a threshold
+// that switches one on, so none of these has a default.
+func (t Threshold) evict() policy.Evict {
+	if !t.Enable.Or(false) {
+		return policy.Evict{}
+	}
+	var e policy.Evict
+	if over := t.MemoryEvictThresholdPercent.Or(0); over > 0 {
+		e.Memory = policy.MemoryEvict{ThresholdPercent: over, LowerPercent: t.MemoryEvictLowerPercent.Or(max(over-lowerBy, 0))}
+	}
+	lower, upper := t.CPUEvictBESatisfactionLowerPercent.Or(0), t.CPUEvictBESatisfactionUpperPercent.Or(0)
+	if lower > 0 && upper > 0 {
+		e.CPU.SatisfactionLower, e.CPU.SatisfactionUpper = lower, upper
+		e.CPU.UsageThreshold = valueOf(t.CPUEvictBEUsageThresholdPercent)
+	}
+	if over := t.CPUEvictThresholdPercent.Or(0); over > 0 {
+		e.CPU.ThresholdPercent, e.CPU.LowerPercent = over, t.CPUEvictLowerPercent.Or(max(over-lowerBy, 0))
+	}
+	if e == (policy.Evict{}) {
+		return e
+	}
+	if e.CPU != (policy.CPUEvict{}) {
+		e.CPU.Window = time.Duration(valueOf(t.CPUEvictTimeWindowSeconds)) * time.Second
+	}
+	e.Grace = time.Duration(valueOf(t.EvictGracePeriodSeconds)) * time.Second
+	e.MostPriority = t.EvictEnabledPriorityThreshold
+	return e
+}
+
+// evictNotices names the keys that do nothing because another one is missing.
+func (t Threshold) evictNotices() []string {
+	if !t.Enable.Or(false) {
+		return nil
+	}
+	var notices []string
+	for _, pair := range [][2]string{
+		{"memoryEvictLowerPercent", "memoryEvictThresholdPercent"},
+		{"cpuEvictLowerPercent", "cpuEvictThresholdPercent"},
+		{"cpuEvictBESatisfactionLowerPercent", "cpuEvictBESatisfactionUpperPercent"},
+		{"cpuEvictBESatisfactionUpperPercent", "cpuEvictBESatisfactionLowerPercent"},
+	} {
+		if percentOf(t, pair[0]).Known() && !percentOf(t, pair[1]).Known() {
+			notices = append(notices, "resource-threshold-config."+pair[0]+" does nothing without "+pair[1])
+		}
+	}
+	return notices
+}

@@ -1,0 +1,47 @@
+package config
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/policy"
+)
+
+// TestNothingIsEndedUnlessAKeySaysSo: neither enable alone nor the keys beside
+// the thresholds end any work.
+func TestNothingIsEndedUnlessAKeySaysSo(t *testing.T) {
+	for text, want := range map[string]policy.Evict{
+		"{}":                                {},
+		"{enable: true}":                    {},
+		"{memoryEvictThresholdPercent: 80}": {},
+		"{enable: true, memoryEvictThresholdPercent: 0}":                                                        {},
+		"{enable: true, memoryEvictLowerPercent: 60, cpuEvictTimeWindowSeconds: 5, evictGracePeriodSeconds: 1}": {},
+		"{enable: true, cpuEvictBESatisfactionLowerPercent: 30}":                                                {},
+		"{enable: true, memoryEvictThresholdPercent: 80}": {
+			Memory: policy.MemoryEvict{ThresholdPercent: 80, LowerPercent: 78}, Grace: 10 * time.Second},
+		"{enable: true, memoryEvictThresholdPercent: 80, memoryEvictLowerPercent: 60, evictGracePeriodSeconds: 0, evictEnabledPriorityThreshold: -3}": {
+			Memory: policy.MemoryEvict{ThresholdPercent: 80, LowerPercent: 60}, MostPriority: node.Some[int64](-3)},
+		"{enable: true, cpuEvictBESatisfactionLowerPercent: 30, cpuEvictBESatisfactionUpperPercent: 60}": {
+			CPU: policy.CPUEvict{SatisfactionLower: 30, SatisfactionUpper: 60, UsageThreshold: 90, Window: time.Minute}, Grace: 10 * time.Second},
+		"{enable: true, cpuEvictThresholdPercent: 85, cpuEvictTimeWindowSeconds: 5}": {
+			CPU: policy.CPUEvict{ThresholdPercent: 85, LowerPercent: 83, Window: 5 * time.Second}, Grace: 10 * time.Second},
+	} {
+		if got := parsed(t, header+"resource-threshold-config: "+text+"\n").Policy.Evict; got != want {
+			t.Errorf("%s: %+v, want %+v", text, got, want)
+		}
+	}
+}
+
+func TestKeysOfEvictionsThatDoNothingAreNoticed(t *testing.T) {
+	c := parsed(t, header+"resource-threshold-config: {enable: true, memoryEvictLowerPercent: 60, cpuEvictBESatisfactionUpperPercent: 60}\n")
+	for _, want := range []string{
+		"resource-threshold-config.memoryEvictLowerPercent does nothing without memoryEvictThresholdPercent",
+		"resource-threshold-config.cpuEvictBESatisfactionUpperPercent does nothing without cpuEvictBESatisfactionLowerPercent",
+	} {
+		if !slices.Contains(c.Notices, want) {
+			t.Errorf("%q is missing in %q", want, c.Notices)
+		}
+	}
+}

@@ -1,0 +1,103 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/policy"
+)
+
+const podVolume = "podvolume"
+
+// io returns what the classes whose blkioQOS is enabled get of block devices.
+// LSE gets what LSR gets, each for itself.
+func (q QOS) io() policy.IO {
+	var c policy.IO
+	for _, class := range q.classes() {
+		if !class.BlkIO.Enable.Or(false) {
+			continue
+		}
+		for _, block := range class.BlkIO.Blocks {
+			if valueOf(block.Type) == podVolume {
+				continue
+			}
+			for _, name := range class.names {
+				if c.Classes == nil {
+					c.Classes = map[node.Class][]policy.BlockIO{}
+				}
+				c.Classes[name] = append(c.Classes[name], block.block(name))
+			}
+		}
+	}
+	return c
+}
+
+func (b Block) block(class node.Class) policy.BlockIO {
+	io := policy.BlockIO{
+		Name:          valueOf(b.Name),
+		VolumeGroup:   valueOf(b.Type) == "volumegroup",
+		ReadBPS:       valueOf(b.IO.ReadBPS),
+		WriteBPS:      valueOf(b.IO.WriteBPS),
+		ReadIOPS:      valueOf(b.IO.ReadIOPS),
+		WriteIOPS:     valueOf(b.IO.WriteIOPS),
+		WeightPercent: valueOf(b.IO.WeightPercent),
+	}
+	if class.Sensitive() {
+		io.Latency = b.IO.latency()
+	}
+	return io
+}
+
+// latency is the shorter of the two targets that are set: the kernel has one
+// for both directions.
+func (c IO) latency() time.Duration {
+	shortest := int64(0)
+	for _, m := range []node.Maybe[int64]{c.ReadLatency, c.WriteLatency} {
+		if us, set := m.Value(); set && (shortest == 0 || us < shortest) {
+			shortest = us
+		}
+	}
+	return time.Duration(min(shortest, math.MaxInt64/int64(time.Microsecond))) * time.Microsecond
+}
+
+// blocks checks what a struct tag cannot say of block devices.
+func (c *checker) blocks(q QOS) {
+	for _, class := range q.classes() {
+		for i, b := range class.BlkIO.Blocks {
+			path := fmt.Sprintf("resource-qos-config.%s.blkioQOS.blocks[%d]", class.key, i)
+			c.need(path+".name", b.Name.Known(), "a device such as /dev/vda, or a volume group")
+		}
+	}
+}
+
+// noticesOfBlocks names what blkioQOS asks for and this version does not do.
+func (q QOS) noticesOfBlocks() []string {
+	var notices []string
+	for _, class := range q.classes() {
+		if !class.BlkIO.Enable.Or(false) {
+			continue
+		}
+		list := "resource-qos-config." + class.key + ".blkioQOS.blocks"
+		if len(class.BlkIO.Blocks) == 0 {
+			notices = append(notices, list+": there are none, so block I/O is not bounded")
+		}
+		for i, b := range class.BlkIO.Blocks {
+			path := fmt.Sprintf("%s[%d]", list, i)
+			notices = append(notices, noticesIn(reflect.ValueOf(b), path)...)
+			if valueOf(b.Type) == podVolume {
+				notices = append(notices, path+".type "+podVolume+" "+notActedOn+": there are no pods here")
+			}
+			if name := valueOf(b.Name); valueOf(b.Type) != podVolume && strings.HasPrefix(name, "/dev/disk/") {
+				notices = append(notices, path+".name "+quoted(name)+" "+notActedOn+": want the name that it links to, such as /dev/vda, or a number such as 254:0")
+			}
+			if b.IO.latency() > 0 && !class.names[0].Sensitive() {
+				notices = append(notices, path+".ioCfg: targets of latency are for services, not for "+string(class.names[0]))
+			}
+		}
+	}
+	return notices
+}

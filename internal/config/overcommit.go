@@ -1,0 +1,71 @@
+package config
+
+import (
+	"math"
+	"time"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/policy"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// reserved is what a node keeps for its own work.
+type reserved struct {
+	CPU    node.Maybe[unit.MilliCPU] `json:"cpu"`
+	Memory node.Maybe[unit.Bytes]    `json:"memory"`
+}
+
+// overcommit returns how batch work is promised something. Switched off, it is
+// the zero value.
+func (c Colocation) overcommit() policy.Overcommit {
+	if !valueOf(c.Enable) {
+		return policy.Overcommit{}
+	}
+	return policy.Overcommit{
+		Enable: true,
+		CPU: policy.Reclaim{
+			ThresholdPercent: valueOf(c.CPUReclaimThresholdPercent),
+			LimitPercent:     c.BatchCPUThresholdPercent,
+			Policy:           policy.ReclaimPolicy(valueOf(c.CPUCalculatePolicy)),
+		},
+		Memory: policy.Reclaim{
+			ThresholdPercent: valueOf(c.MemoryReclaimThresholdPercent),
+			LimitPercent:     c.BatchMemoryThresholdPercent,
+			Policy:           policy.ReclaimPolicy(valueOf(c.MemoryCalculatePolicy)),
+		},
+		Window:        times(c.MetricAggregateDurationSeconds, time.Second),
+		Look:          times(c.MetricReportIntervalSeconds, time.Second),
+		DegradeAfter:  times(c.DegradeTimeMinutes, time.Minute),
+		RenewAfter:    times(c.UpdateTimeThresholdSeconds, time.Second),
+		WorthPPM:      int64(math.Round(valueOf(c.ResourceDiffThreshold) * 1e6)),
+		WithPageCache: valueOf(c.MetricMemoryCollectPolicy) == "usageWithPageCache",
+		Peak:          c.Peak.prediction(),
+	}
+}
+
+func (p PeakPrediction) prediction() policy.PeakPrediction {
+	if !valueOf(p.Enable) {
+		return policy.PeakPrediction{}
+	}
+	return policy.PeakPrediction{
+		Enable:        true,
+		MarginPercent: valueOf(p.SafetyMarginPercent),
+		ColdStart:     times(p.ColdStartMinutes, time.Minute),
+	}
+}
+
+// times is n units, and a century where n is more than that.
+func times(n node.Maybe[int64], of time.Duration) time.Duration {
+	const century = 100 * 365 * 24 * time.Hour
+	return time.Duration(min(valueOf(n), int64(century/of))) * of
+}
+
+// reserve adds what a whole file says about the node to what its strategies
+// say.
+func (f file) reserve(c *policy.Overcommit) {
+	if !c.Enable {
+		return
+	}
+	c.CPUs = f.cpus()
+	c.ReservedCPU, c.ReservedMemory = valueOf(f.Reserved.CPU), valueOf(f.Reserved.Memory)
+}

@@ -1,0 +1,46 @@
+package config
+
+import (
+	"fmt"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// lendsLSR reports whether best-effort work may have the CPUs of LSR work. The
+// field lends them always, so they are lent as long as nobody says otherwise.
+func (t Threshold) lendsLSR() bool { return !valueOf(t.Enable) || valueOf(t.CPUSuppressLendLSR) }
+
+// ownCPUs returns by which of its amounts a rule asks for CPUs of its own, and
+// the amount; false if it asks for none.
+func (r rule) ownCPUs() (field string, amount unit.MilliCPU, asked bool) {
+	if class := node.Class(valueOf(r.Class)); class != node.LSE && class != node.LSR {
+		return "", 0, false
+	}
+	if amount, asked = r.Requests.CPU.Value(); asked {
+		return "requests.cpu", amount, true
+	}
+	amount, asked = r.Limits.CPU.Value()
+	return "limits.cpu", amount, asked
+}
+
+// ownCPUs checks that a rule asks for whole CPUs where they are to be its own.
+func (c *checker) ownCPUs(r rule, path string) {
+	field, amount, asked := r.ownCPUs()
+	if asked && (amount <= 0 || amount%unit.CPUs(1) != 0) && !c.bad[join(path, field)] {
+		c.fault(join(path, field), fmt.Sprintf("%v: want a whole number of CPUs, such as 2: work of class %s has them as its own", amount, valueOf(r.Class)))
+	}
+}
+
+// noticesOfOwnCPUs names the rules that should have CPUs of their own and do
+// not say how many.
+func noticesOfOwnCPUs(rules []rule) []string {
+	var notices []string
+	for i, r := range rules {
+		class := node.Class(valueOf(r.Class))
+		if _, _, asked := r.ownCPUs(); !asked && (class == node.LSE || class == node.LSR) {
+			notices = append(notices, fmt.Sprintf("rules[%d]: class %s without requests.cpu has no CPUs of its own but those to which it is bound already, and else acts as LS", i, class))
+		}
+	}
+	return notices
+}

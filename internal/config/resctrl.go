@@ -1,0 +1,44 @@
+package config
+
+import (
+	"fmt"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/policy"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// cache returns the shares of the classes whose resctrlQOS is enabled. LSE has
+// the share of LSR; work of the class SYSTEM stays in the default group.
+func (q QOS) cache() policy.CacheQOS {
+	var c policy.CacheQOS
+	for _, class := range q.classes() {
+		if !class.Resctrl.Enable.Or(false) {
+			continue
+		}
+		for _, name := range class.names {
+			if name.Control() == "" {
+				continue
+			}
+			if c.Classes == nil {
+				c.Classes = map[node.Class]policy.CacheShare{}
+			}
+			c.Classes[name] = policy.CacheShare{
+				Start:     valueOf(class.Resctrl.CATRangeStartPercent),
+				End:       valueOf(class.Resctrl.CATRangeEndPercent),
+				Bandwidth: valueOf(class.Resctrl.MBAPercent),
+			}
+		}
+	}
+	return c
+}
+
+// mostBandwidth bounds memoryBandwidth, and a percentage of it in integers.
+const mostBandwidth unit.Bytes = 1e15
+
+// memoryBandwidth checks that it is an amount that a machine can have.
+func (c *checker) memoryBandwidth(m node.Maybe[unit.Bytes]) {
+	if v, given := m.Value(); given && (v <= 0 || v > mostBandwidth) {
+		c.fault("memoryBandwidth", fmt.Sprintf("%v: want bytes a second behind one L3 cache, such as 200G", v))
+	}
+}

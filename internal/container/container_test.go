@@ -1,0 +1,139 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	idA = "d31df9d768a9012ce5a5da71b21b4a2191c91b914c0d2fa53bea524ea6e2935a"
+	idB = "5ffb6663982302271ed1e0b17bc6a6eb04f2fa22033dbe253a43a7fb016c1cad"
+)
+
+// serve answers every request on a socket with a text.
+func serve(t *testing.T, status int, text string) (address string) {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1.24/containers/json" || r.URL.Query().Get("all") != "1" {
+			status, text = http.StatusNotFound, "what is "+r.URL.String()
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, text)
+	})}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { _ = server.Close() })
+	return "docker://" + socket
+}
+
+func list(t *testing.T, address string) ([]Container, error) {
+	t.Helper()
+	r, err := Open(address)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return r.List(t.Context())
+}
+
+func TestDockerListsWhatHasNotEnded(t *testing.T) {
+	got, err := list(t, serve(t, http.StatusOK, `[
+		{"Id":"`+idA+`","Names":["/web"],"Image":"","Labels":{"koordinator.sh/qosClass":"LS"},"State":"running","Status":"Up"},
+		{"Id":"`+idB+`","Names":[],"Labels":null,"State":"created"},
+		{"Id":"gone","Names":["/gone"],"Labels":{},"State":"exited"}
+	]`))
+	want := []Container{{ID: idA, Name: "web", Labels: map[string]string{"koordinator.sh/qosClass": "LS"}}, {ID: idB, Name: idB}}
+	if d := cmp.Diff(want, got); d != "" || err != nil {
+		t.Errorf("%v\n%s", err, d)
+	}
+}
+
+func TestARuntimeThatDoesNotAnswerIsAnError(t *testing.T) {
+	for name, c := range map[string]struct {
+		status int
+		text   string
+	}{
+		"no JSON":       {http.StatusOK, "hello"},
+		"half a list":   {http.StatusOK, `[{"Id":"a"`},
+		"a server down": {http.StatusServiceUnavailable, "{}"},
+	} {
+		if got, err := list(t, serve(t, c.status, c.text)); err == nil {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+	if _, err := Open("docker://" + filepath.Join(t.TempDir(), "none")); !errors.Is(err, ErrAbsent) {
+		t.Errorf("no socket: %v", err)
+	}
+	for _, address := range []string{"", "/run/docker.sock", "lxd:///run/lxd.sock", "docker://run/docker.sock"} {
+		if _, err := Open(address); err == nil || errors.Is(err, ErrAbsent) {
+			t.Errorf("%q: %v", address, err)
+		}
+	}
+}
+
+func TestARuntimeThatHangsIsLeft(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() // it takes connections, and nobody answers
+	for _, kind := range []string{"docker", "containerd"} {
+		r, err := Open(kind + "://" + socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 1)
+		if _, err := r.List(ctx); err == nil {
+			t.Errorf("%s: no error", kind)
+		}
+		cancel()
+		_ = r.Close()
+	}
+}
+
+func TestContainersHaveTheirCgroups(t *testing.T) {
+	paths := []string{
+		"docker", "docker/" + idA, "docker/" + idA + "/init", "machine.slice/libpod-conmon-" + idB + ".scope",
+		"machine.slice/libpod-" + idB + ".scope", "machine.slice/libpod-" + idB + ".scope/container", "default", "default/job",
+		"kubepods/pod1/cri-containerd-c1.scope",
+	}
+	of := func(pid int) (string, bool) {
+		path, known := map[int]string{
+			1: "/default/job", 2: "/", 3: "/kubepods/pod1/cri-containerd-c1.scope/system.slice", 4: "/system.slice:cri:c2/a",
+		}[pid]
+		return path, known
+	}
+	var got []string
+	for path, c := range Groups([]Container{
+		{ID: idA, Name: "a", PID: 2}, {ID: idB, Name: "b"}, {ID: "job", Name: "job", PID: 1}, {ID: "c1", Name: "c", PID: 3},
+		{ID: "c2", Name: "d", PID: 4}, {ID: "ended", PID: 9}, {ID: "host", PID: 2}, {ID: strings.Repeat("0", 64), Name: "created"},
+	}, paths, of) {
+		got = append(got, path+" "+c.Name)
+	}
+	want := []string{
+		"default/job job", "docker/" + idA + " a", "kubepods/pod1/cri-containerd-c1.scope c",
+		"machine.slice/libpod-" + idB + ".scope b", "system.slice:cri:c2 d",
+	}
+	if d := cmp.Diff(want, sorted(got)); d != "" {
+		t.Error(d)
+	}
+}
+
+func sorted(s []string) []string {
+	slices.Sort(s)
+	return s
+}

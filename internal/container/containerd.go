@@ -1,0 +1,93 @@
+package container
+
+import (
+	"context"
+	"fmt"
+
+	containersapi "github.com/containerd/containerd/api/services/containers/v1"
+	namespacesapi "github.com/containerd/containerd/api/services/namespaces/v1"
+	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/api/types/task"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+)
+
+// containerd speaks containerd's own API, in which everything but the list of
+// namespaces is asked for one namespace at a time.
+type containerd struct {
+	conn *grpc.ClientConn
+}
+
+// namespaceHeader says which namespace a request is about.
+const namespaceHeader = "containerd-namespace"
+
+// dockersNamespace holds Docker's containers, without the labels that their
+// owners gave them. Those Docker tells.
+const dockersNamespace = "moby"
+
+// nerdctlName is the label in which nerdctl keeps a container's name.
+const nerdctlName = "nerdctl/name"
+
+func openContainerd(socket string) (*containerd, error) {
+	// A socket on this machine, whose rights say who may use it.
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, fmt.Errorf("open containerd at %s: %w", socket, err)
+	}
+	return &containerd{conn: conn}, nil
+}
+
+func (c *containerd) List(ctx context.Context) ([]Container, error) {
+	spaces, err := namespacesapi.NewNamespacesClient(c.conn).List(ctx, &namespacesapi.ListNamespacesRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("list the namespaces of containerd: %w", err)
+	}
+	var all []Container
+	for _, space := range spaces.GetNamespaces() {
+		if space.GetName() == dockersNamespace {
+			continue
+		}
+		in, err := c.listIn(metadata.AppendToOutgoingContext(ctx, namespaceHeader, space.GetName()))
+		if err != nil {
+			return nil, fmt.Errorf("list the containers of containerd in namespace %s: %w", space.GetName(), err)
+		}
+		all = append(all, in...)
+	}
+	return all, nil
+}
+
+func (c *containerd) listIn(ctx context.Context) ([]Container, error) {
+	tasks, err := tasksapi.NewTasksClient(c.conn).List(ctx, &tasksapi.ListTasksRequest{})
+	if err != nil {
+		return nil, err
+	}
+	pids := map[string]int{}
+	for _, t := range tasks.GetTasks() {
+		if t.GetStatus() != task.Status_STOPPED {
+			pids[t.GetID()] = int(t.GetPid())
+		}
+	}
+	if len(pids) == 0 {
+		return nil, nil
+	}
+	found, err := containersapi.NewContainersClient(c.conn).List(ctx, &containersapi.ListContainersRequest{})
+	if err != nil {
+		return nil, err
+	}
+	var all []Container
+	for _, f := range found.GetContainers() {
+		pid, runs := pids[f.GetID()]
+		if !runs {
+			continue
+		}
+		name := f.GetID()
+		if given := f.GetLabels()[nerdctlName]; given != "" {
+			name = given
+		}
+		all = append(all, Container{ID: f.GetID(), Name: name, Labels: f.GetLabels(), PID: pid})
+	}
+	return all, nil
+}
+
+func (c *containerd) Close() error { return c.conn.Close() }

@@ -1,0 +1,78 @@
+package container
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// docker is an engine that speaks Docker's Engine API, as Podman does too
+// (docs.docker.com/reference/api/engine, "List containers").
+type docker struct {
+	kind   string
+	client *http.Client
+}
+
+// listContainers is a request that every version of the API since 1.24
+// (Docker 1.12, 2016) answers.
+const listContainers = "http://local/v1.24/containers/json?all=1"
+
+func openDocker(kind, socket string) *docker {
+	transport := &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", socket)
+		},
+		MaxIdleConns: 1, IdleConnTimeout: 10 * time.Second,
+	}
+	return &docker{kind: kind, client: &http.Client{Transport: transport}}
+}
+
+// dockerContainer is a container in the answer.
+type dockerContainer struct {
+	ID     string `json:"Id"`
+	Names  []string
+	Labels map[string]string
+	State  string
+}
+
+func (d *docker) List(ctx context.Context) ([]Container, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, listContainers, nil)
+	if err != nil {
+		return nil, fmt.Errorf("list the containers of %s: %w", d.kind, err)
+	}
+	answer, err := d.client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("list the containers of %s: %w", d.kind, err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("list the containers of %s: it answers %s", d.kind, answer.Status)
+	}
+	var found []dockerContainer
+	if err := json.NewDecoder(answer.Body).Decode(&found); err != nil {
+		return nil, fmt.Errorf("list the containers of %s: %w", d.kind, err)
+	}
+	var all []Container
+	for _, f := range found {
+		switch f.State {
+		case "exited", "dead", "removing", "stopped":
+			continue
+		}
+		c := Container{ID: f.ID, Name: f.ID, Labels: f.Labels}
+		if len(f.Names) > 0 {
+			c.Name = strings.TrimPrefix(f.Names[0], "/")
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+func (d *docker) Close() error {
+	d.client.CloseIdleConnections()
+	return nil
+}

@@ -1,0 +1,157 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"syscall"
+
+	"tenon.sh/tenon/internal/cgroup"
+	"tenon.sh/tenon/internal/journal"
+	"tenon.sh/tenon/internal/node"
+)
+
+// ErrOwn means that a group holds a process that must go on for Tenon or the
+// node to work.
+var ErrOwn = errors.New("it holds a process of Tenon or of the system")
+
+// readRun reads what a group was told: Running or Frozen. Where nothing can be
+// frozen, everything runs.
+func (h *Host) readRun(p string) (node.Run, error) {
+	frozen, err := h.tree.Frozen(p)
+	switch {
+	case frozen:
+		return node.Frozen, nil
+	case err == nil:
+		return node.Running, nil
+	case (errors.Is(err, cgroup.ErrUnsupported) || errors.Is(err, cgroup.ErrGone)) && h.tree.Exists(p):
+		return node.Running, nil
+	}
+	return "", err
+}
+
+// writeRun freezes a group or lets it go on.
+func (h *Host) writeRun(p node.CgroupPath, v node.Run) error {
+	if v == node.Frozen {
+		if err := h.mayStop(p); err != nil {
+			return fmt.Errorf("freeze %s: %w", p, err)
+		}
+	}
+	return h.tree.Freeze(string(p), v == node.Frozen)
+}
+
+// end asks all processes in and below a group to end, or ends them. That
+// cannot be undone and is not journaled; a group that Tenon has frozen is let
+// go on first, and forgotten.
+func (h *Host) end(k node.Knob, v node.Run) error {
+	if err := h.mayStop(k.Cgroup); err != nil {
+		return err
+	}
+	if err := h.release(k); err != nil {
+		return err
+	}
+	killed := h.sight.follow(k, v)
+	if v == node.AskedToEnd {
+		_, err := h.tree.Signal(string(k.Cgroup), syscall.SIGTERM)
+		return err
+	}
+	if err := h.tree.Kill(string(k.Cgroup)); err != nil {
+		return err
+	}
+	if lives, err := h.tree.Populated(string(k.Cgroup)); err == nil && lives && killed {
+		return fmt.Errorf("%s has processes that do not die of SIGKILL: they are in uninterruptible sleep, or fork faster than they can be ended", k.Cgroup)
+	}
+	return nil
+}
+
+// mayStop refuses to stop or end groups in which somebody lives without whom
+// nobody would look after the node.
+func (h *Host) mayStop(p node.CgroupPath) error {
+	if p == "" {
+		return ErrOwn
+	}
+	pids, err := h.tree.ProcsBelow(string(p))
+	if err != nil {
+		return err
+	}
+	state, err := h.journal.State()
+	if err != nil {
+		return err
+	}
+	own := []int{1, os.Getpid()}
+	for _, s := range sessions(state) {
+		if h.alive(journal.Process{PID: s.PID, Start: s.Start}) {
+			own = append(own, s.PID)
+		}
+	}
+	if h.spare != nil {
+		own = append(own, h.spare()...)
+	}
+	for _, pid := range pids {
+		if slices.Contains(own, pid) {
+			return fmt.Errorf("process %d: %w", pid, ErrOwn)
+		}
+	}
+	return nil
+}
+
+// runKnobs lists the knobs by which the work of best-effort workloads stops.
+func runKnobs(workloads []node.Workload) []node.Knob {
+	var all []node.Knob
+	for _, w := range workloads {
+		if w.Class == node.BE && w.Cgroup != "" {
+			all = append(all, node.Knob{Cgroup: w.Cgroup, File: node.FileRun})
+		}
+	}
+	return all
+}
+
+// shownRun is what a snapshot shows: as readRun, but Ended where nobody is left.
+func (h *Host) shownRun(p string) node.Value {
+	v, err := h.readRun(p)
+	if err != nil {
+		return nil
+	}
+	if v == node.Running {
+		if lives, err := h.tree.Populated(p); err == nil && !lives {
+			return node.Ended
+		}
+	}
+	return v
+}
+
+// showsRuns reports whether snapshots show how best-effort workloads run.
+func (s *sight) showsRuns() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.runs
+}
+
+// follow makes the sight read a knob in every look until its group has ended,
+// and reports whether it was killed before.
+func (s *sight) follow(k node.Knob, v node.Run) (killed bool) {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	killed = s.ending[k] == node.Ended
+	if s.ending == nil {
+		s.ending = map[node.Knob]node.Run{}
+	}
+	s.ending[k] = v
+	return killed
+}
+
+// reread forgets the knobs of groups that are to end; s.mu is held.
+func (s *sight) reread() {
+	for k := range s.ending {
+		switch v, inSight := s.known[k]; {
+		case !inSight || v == node.Ended:
+			delete(s.ending, k)
+		default:
+			delete(s.known, k)
+		}
+	}
+}

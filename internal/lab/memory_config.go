@@ -1,0 +1,154 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/policy"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// MemoryModes lists every mode of the memory experiment, in the order of the
+// tables.
+var MemoryModes = []report.Mode{report.Exclusive, report.ExclusiveAA, report.Default, report.Tenond}
+
+// MemoryConfig is what a memory experiment is asked to do. The zero value of a
+// field stands for the default named beside it.
+type MemoryConfig struct {
+	Setting
+	Modes    []report.Mode // MemoryModes
+	Blocks   int           // 6
+	Duration time.Duration // of the measured part of a run; 6 s
+	// Set is what the service reads at random, and so its working set; all
+	// other sizes follow from it (see sizes). 256 MiB.
+	Set unit.Bytes
+	// Rate is the requests per second that are offered; 500.
+	Rate float64
+	// Data is the directory for the files that are read, on a device and not
+	// in memory; /var/tmp.
+	Data string
+	// StealPercent of the tested CPUs' time voids a run; 1.
+	StealPercent float64
+	Port         int // of 127.0.0.1; a free one
+}
+
+// leastSet is the smallest working set that makes sense: below it, what nginx
+// itself needs is no longer small beside it.
+const leastSet = 32 << 20
+
+func (c MemoryConfig) orDefaults() (MemoryConfig, error) {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if len(c.Modes) == 0 {
+		c.Modes = MemoryModes
+	}
+	if c.Blocks < 0 {
+		fault("--blocks %d: want 1 or more", c.Blocks)
+	}
+	if c.Blocks == 0 {
+		c.Blocks = 6
+	}
+	if c.Duration == 0 {
+		c.Duration = 6 * time.Second
+	}
+	if c.Duration < time.Second {
+		fault("--duration %v: want 1s or more", c.Duration)
+	}
+	if c.Set == 0 {
+		c.Set = 256 << 20
+	}
+	if c.Set < leastSet || c.Set > 1<<40 {
+		fault("--set %v: want 32Mi or more", c.Set)
+	}
+	if c.Rate == 0 {
+		c.Rate = 500
+	}
+	if !(c.Rate > 0 && c.Rate <= 1e6) {
+		fault("--rate %v: want more than 0 requests per second", c.Rate)
+	}
+	if c.Data == "" {
+		c.Data = "/var/tmp"
+	}
+	if c.StealPercent == 0 {
+		c.StealPercent = 1
+	}
+	if c.Port < 0 || c.Port > 65535 {
+		fault("--port %d: want 1 to 65535", c.Port)
+	}
+	c.Setting = c.Setting.orDefaults(fault)
+	return c, errors.Join(faults...)
+}
+
+// warmup is as that of the colocation experiment.
+func (c MemoryConfig) warmup() time.Duration { return Config{Duration: c.Duration}.warmup() }
+
+// ParseMemoryModes reads a comma-separated list of modes. "all" is every mode.
+func ParseMemoryModes(list string) ([]report.Mode, error) {
+	if list == "all" || list == "" {
+		return MemoryModes, nil
+	}
+	var modes []report.Mode
+	for name := range strings.SplitSeq(list, ",") {
+		m := report.Mode(strings.TrimSpace(name))
+		if !slices.Contains(MemoryModes, m) {
+			return nil, fmt.Errorf("mode %q: want some of %s, or all", m, joinModes(MemoryModes))
+		}
+		if slices.Contains(modes, m) {
+			return nil, fmt.Errorf("mode %q is listed twice", m)
+		}
+		modes = append(modes, m)
+	}
+	return modes, nil
+}
+
+// sizesOf divides memory for a working set. Together the two want more than
+// two and a half times what there is:
+//
+//	service    set      its files; it counts on 5/4 of it, for nginx and the kernel
+//	parent     2 set    what both may use together
+//	batch      4 set    goes through it, and holds set/4 in memory of its own
+//
+// On cgroup v2 the owner of the batch work lets it have all that it wants, and
+// memory.high comes from throttlingPercent of that. On v1 its limit is the
+// only thing that there is to be set, so the owner has to choose it: what the
+// service leaves.
+func sizesOf(set unit.Bytes, version int) report.MemorySetup {
+	s := report.MemorySetup{
+		Set: set, Pages: int(set / pageBytes), PageBytes: pageBytes,
+		Parent: 2 * set, Request: set / 4 * 5,
+		HogFile: 4 * set, HogHeld: set / 4, HogLimit: 4 * set,
+		MinPercent: 50, LowPercent: 100,
+	}
+	left := s.Parent - s.Request
+	if version == 1 {
+		s.HogLimit = left
+		return s
+	}
+	s.ThrottlingPercent = int(100 * left / s.HogLimit)
+	return s
+}
+
+// memoryPolicy is what the policies are asked in mode tenond, the same on each
+// kernel: what cgroup v1 does not have, they leave out.
+func memoryPolicy(s report.MemorySetup) policy.MemoryQOS {
+	m := policy.MemoryQOS{Classes: map[node.Class]policy.MemoryShares{
+		node.LS: {MinPercent: unit.Percent(s.MinPercent), LowPercent: unit.Percent(s.LowPercent)},
+	}}
+	if s.ThrottlingPercent > 0 {
+		m.Classes[node.BE] = policy.MemoryShares{ThrottlingPercent: unit.Percent(s.ThrottlingPercent)}
+	}
+	return m
+}
+
+// memoryRules are the rules of the two pods in mode tenond.
+func memoryRules(p pods, s report.MemorySetup) []tenondRule {
+	return []tenondRule{
+		{Name: "nginx", Class: node.LS, Cgroup: p.nginxPod(), Request: s.Request},
+		{Name: "hog", Class: node.BE, Cgroup: p.jobPod(), Limit: s.HogLimit},
+	}
+}

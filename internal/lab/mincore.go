@@ -1,0 +1,17 @@
+package lab
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// mincore fills state with a byte for each page of mapped, whose lowest bit
+// says whether it is in memory (mincore(2)).
+func mincore(mapped, state []byte) error {
+	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&mapped[0])), uintptr(len(mapped)), uintptr(unsafe.Pointer(&state[0])))
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/node"
+)
+
+// ReactionModes lists the modes of the reaction experiment, in the order of
+// the tables. Mode psi needs cgroup v2.
+var ReactionModes = []report.Mode{report.Events, report.PSI, report.Ticks, report.IdleBE}
+
+// ReactionConfig is what a reaction experiment is asked to do. The zero value
+// of a field stands for the default named beside it. Agent must be named: the
+// loop is that of a real tenond.
+type ReactionConfig struct {
+	Setting
+	Modes  []report.Mode // all that this kernel can
+	Blocks int           // 5: every mode makes its part of the steps in each
+	Steps  int           // of load in mode events; 500
+	// Contrast is the number of steps in each of the other modes; a sixth of
+	// Steps.
+	Contrast int
+	Step     time.Duration // length of a step; 300 ms, and a period longer where the clock has to answer
+	// LeastPause and MostPause bound the time between two steps; 400 ms, 1 s.
+	LeastPause, MostPause time.Duration
+	// Objective is the longest wait for a CPU that the service's rule accepts;
+	// 0: it names none. With one, the batch work stays narrow for seconds
+	// after a step that missed it.
+	Objective time.Duration
+	// StealPercent of the tested CPUs' time voids the steps of a run; 1.
+	StealPercent float64
+
+	lead time.Duration // before the first step; reactionLead
+}
+
+const (
+	reactionPeriod = time.Second          // of tenond
+	reactionLead   = 3 * time.Second      // before the first step, in which the batch work's bound settles
+	cyclePeriod    = 2 * time.Millisecond // of the service in a step
+	cycleWork      = cyclePeriod * 3 / 5
+	// stepMark is the percentage of the tested CPUs that all work may use
+	// before the batch work gives way: less than what the service uses in a
+	// step, so that a step leaves the batch work its least.
+	stepMark = 50
+)
+
+func (c ReactionConfig) orDefaults() (ReactionConfig, error) {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if c.Blocks == 0 {
+		c.Blocks = 5
+	}
+	if c.Steps == 0 {
+		c.Steps = 500
+	}
+	if c.Contrast == 0 {
+		c.Contrast = max(c.Steps/6, 1)
+	}
+	if c.Blocks < 0 || c.Steps < 0 || c.Contrast < 0 {
+		fault("--blocks %d --steps %d --contrast %d: want 1 or more", c.Blocks, c.Steps, c.Contrast)
+	} else {
+		// A block without a step of some mode compares nothing.
+		c.Blocks = min(c.Blocks, c.Steps, c.Contrast)
+	}
+	if c.Step == 0 {
+		c.Step = 300 * time.Millisecond
+	}
+	if c.Step < 20*time.Millisecond || c.Step > time.Minute {
+		fault("--step %v: want 20ms to 1m", c.Step)
+	}
+	if c.LeastPause == 0 && c.MostPause == 0 {
+		c.LeastPause, c.MostPause = 400*time.Millisecond, time.Second
+	}
+	if c.LeastPause <= 0 || c.MostPause < c.LeastPause {
+		fault("--least-pause %v --most-pause %v: want more than 0, and no more than the most", c.LeastPause, c.MostPause)
+	}
+	if c.Objective < 0 {
+		fault("--objective %v: want 0 or more", c.Objective)
+	}
+	if c.StealPercent == 0 {
+		c.StealPercent = 1
+	}
+	if c.lead == 0 {
+		c.lead = reactionLead
+	}
+	if c.Agent == "" {
+		fault("no tenond: the reaction experiment measures a real one")
+	}
+	c.Setting = c.Setting.orDefaults(fault)
+	return c, errors.Join(faults...)
+}
+
+// ParseReactionModes reads a comma-separated list of modes. "all" is every
+// mode that this kernel can: nil.
+func ParseReactionModes(list string) ([]report.Mode, error) {
+	if list == "all" || list == "" {
+		return nil, nil
+	}
+	var modes []report.Mode
+	for name := range strings.SplitSeq(list, ",") {
+		m := report.Mode(strings.TrimSpace(name))
+		if !slices.Contains(ReactionModes, m) {
+			return nil, fmt.Errorf("mode %q: want some of %s, or all", m, joinModes(ReactionModes))
+		}
+		if slices.Contains(modes, m) {
+			return nil, fmt.Errorf("mode %q is listed twice", m)
+		}
+		modes = append(modes, m)
+	}
+	return modes, nil
+}
+
+// steps is the number of steps of a mode, over all blocks.
+func (c ReactionConfig) steps(m report.Mode) int {
+	if m == report.Events {
+		return c.Steps
+	}
+	return c.Contrast
+}
+
+// inBlock is the number of steps that a mode makes in a block, which counts
+// from 1.
+func (c ReactionConfig) inBlock(m report.Mode, block int) int {
+	n := c.steps(m)
+	return n*block/c.Blocks - n*(block-1)/c.Blocks
+}
+
+// length is how long a step lasts. Where the clock has to answer, or a trigger
+// with a window of half a second, it gets the time to.
+func (c ReactionConfig) length(m report.Mode) time.Duration {
+	if m == report.Ticks || m == report.PSI {
+		return c.Step + reactionPeriod
+	}
+	return c.Step
+}
+
+// estimate is how long the experiment will take.
+func (c ReactionConfig) estimate() time.Duration {
+	var all time.Duration
+	for _, m := range c.Modes {
+		all += time.Duration(c.steps(m)) * (c.length(m) + (c.LeastPause+c.MostPause)/2)
+		all += time.Duration(c.Blocks) * (c.lead + time.Second)
+	}
+	return all
+}
+
+// threshold is stepMark of the tested CPUs as a share of all.
+func (b *reactionBench) threshold() int {
+	return max(stepMark*b.place.Tested.Len()/max(len(b.topology.CPUs), 1), 1)
+}
+
+// tenondConfig is what tenond is told in a mode. The batch work has the same
+// weight as the service, but in mode idle.
+func (b *reactionBench) tenondConfig(m report.Mode) tenondConfig {
+	return tenondConfig{
+		Period: reactionPeriod, Suppress: true, Threshold: b.threshold(), Isolate: m == report.IdleBE,
+		NoDelays: m == report.Ticks || m == report.PSI, NoPressure: m == report.Ticks,
+		Rules: []tenondRule{
+			{Name: "stepper", Class: node.LS, Cgroup: b.service(), Objective: b.Objective},
+			{Name: "spinner", Class: node.BE, Cgroup: b.job()},
+		},
+	}
+}
+
+func (b *reactionBench) service() node.CgroupPath { return b.Root.Join("service") }
+func (b *reactionBench) job() node.CgroupPath     { return b.Root.Join("batch") }

@@ -1,0 +1,243 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/plan"
+	"tenon.sh/tenon/internal/task"
+	"tenon.sh/tenon/internal/tick"
+	"tenon.sh/tenon/internal/unit"
+)
+
+const ms = time.Millisecond
+
+func TestStepsComeAfterPausesOfTheirRange(t *testing.T) {
+	all := stepSchedule(7, 200, time.Second, 300*ms, 400*ms, time.Second)
+	if diff := cmp.Diff(all, stepSchedule(7, 200, time.Second, 300*ms, 400*ms, time.Second)); diff != "" {
+		t.Errorf("the same seed gives other steps:\n%s", diff)
+	}
+	if all[0].At == stepSchedule(8, 1, time.Second, 300*ms, 400*ms, time.Second)[0].At {
+		t.Error("another seed gives the same first step")
+	}
+	end, short, long := time.Second, 0, 0
+	for i, s := range all {
+		pause := s.At - end
+		if pause < 400*ms || pause > time.Second || s.Length != 300*ms {
+			t.Errorf("step %d comes %v after the last and lasts %v", i, pause, s.Length)
+		}
+		if pause < 550*ms {
+			short++
+		}
+		if pause > 850*ms {
+			long++
+		}
+		end = s.At + s.Length
+	}
+	if short < 25 || long < 25 {
+		t.Errorf("%d short and %d long pauses of 200: not at random", short, long)
+	}
+	if fixed := stepSchedule(1, 2, 0, ms, 5*ms, 5*ms); fixed[0].At != 5*ms || fixed[1].At != 11*ms {
+		t.Errorf("pauses of one length: %v", fixed)
+	}
+}
+
+func TestEveryModeMakesItsStepsOverTheBlocks(t *testing.T) {
+	for _, c := range []ReactionConfig{{Steps: 500, Contrast: 83, Blocks: 5}, {Steps: 7, Contrast: 3, Blocks: 3}, {Steps: 1, Contrast: 1, Blocks: 1}} {
+		for _, m := range ReactionModes {
+			sum := 0
+			for block := 1; block <= c.Blocks; block++ {
+				n := c.inBlock(m, block)
+				if n == 0 {
+					t.Errorf("%+v: no step of %s in block %d", c, m, block)
+				}
+				sum += n
+			}
+			if sum != c.steps(m) {
+				t.Errorf("%+v: %d steps of %s, want %d", c, sum, m, c.steps(m))
+			}
+		}
+	}
+}
+
+func TestFaultsOfTheReactionExperimentAreToldAtOnce(t *testing.T) {
+	_, err := ReactionConfig{Steps: -1, Step: ms, LeastPause: time.Second, MostPause: ms, Objective: -1}.orDefaults()
+	for _, want := range []string{"--steps -1", "--step 1ms", "--least-pause 1s", "--objective -1ns", "no tenond"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v lacks %q", err, want)
+		}
+	}
+	c, err := ReactionConfig{Setting: Setting{Agent: "/bin/sh"}}.orDefaults()
+	if err != nil || c.Steps != 500 || c.Contrast != 83 || c.Blocks != 5 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if few, _ := (ReactionConfig{Setting: Setting{Agent: "/bin/sh"}, Steps: 3}).orDefaults(); few.Blocks != 1 {
+		t.Errorf("three steps, one of each other mode, in %d blocks", few.Blocks)
+	}
+}
+
+// A step's line must say what tenond's turns did in it, and no other.
+func TestTurnsAreJoinedToTheirStep(t *testing.T) {
+	began := time.Unix(1000, 0)
+	at := func(d time.Duration) time.Time { return began.Add(d) }
+	quota := func(mcpu unit.MilliCPU) node.CPUMax { return node.Limit(mcpu) }
+	write := func(p node.CgroupPath, from, to node.Value, err error) tick.Outcome {
+		return tick.Outcome{Step: plan.Step{Knob: node.Knob{Cgroup: p, File: node.FileCPUMax}, From: from, To: to}, Err: err}
+	}
+	turn := func(from, took time.Duration, events []tick.Event, done ...tick.Outcome) reply {
+		return replyOf(tick.Tick{Begun: at(from), Sense: took, Events: events, Done: done})
+	}
+	delay := func(d time.Duration) []tick.Event {
+		return []tick.Event{{At: at(d + ms), Kind: tick.EventCgroups}, {At: at(d), Kind: tick.EventDelay, Text: "3 waits"}}
+	}
+	turns := []reply{
+		turn(-3*time.Second, ms, nil, write("batch", quota(300), quota(400), nil)),
+		turn(-2*time.Second, ms, nil, write("batch", quota(400), quota(450), nil), write("other", quota(9), quota(8), nil)),
+		turn(10*ms, 2*ms, delay(8*ms), write("batch", quota(450), quota(500), nil)),
+		turn(40*ms, 3*ms, delay(39*ms), write("batch", quota(500), quota(20), nil), write("x", nil, nil, errors.New("gone"))),
+		turn(295*ms, 10*ms, delay(294*ms), write("batch", quota(20), quota(10), nil)), // ends after the step
+	}
+	c := stepCourse{Began: began, Due: []time.Duration{2 * ms, 0, ms}, Delays: []time.Duration{-5, 7 * ms, 8 * ms}, Undone: 4}
+	got := stepOf(c, turns, "batch", 300*ms)
+	d := func(v time.Duration) *time.Duration { return &v }
+	want := report.Step{
+		Began: began, Length: 300 * ms, Quota: 450,
+		Events: []report.StepEvent{{At: 8 * ms, Kind: "delay", Text: "3 waits"}, {At: 39 * ms, Kind: "delay", Text: "3 waits"}, {At: 294 * ms, Kind: "delay", Text: "3 waits"}},
+		Turns: []report.StepTurn{
+			{Began: 10 * ms, Ended: 12 * ms, Woken: d(8 * ms), Writes: 1},
+			{Began: 40 * ms, Ended: 43 * ms, Woken: d(39 * ms), Writes: 1, Failed: 1, Narrowed: true},
+		},
+		Due: []int64{0, 1000, 2000}, Delays: []int64{7000, 8000, 0}, Undone: 4,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestServiceMakesEveryCycleOfEveryStep(t *testing.T) {
+	allowed, err := task.Affinity(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cpus unit.CPUSet
+	for c := range allowed.All() {
+		cpus = unit.CPUSetOf(c)
+		break
+	}
+	p := stepPlan{CPUs: cpus, Period: 2 * ms, Work: 200 * time.Microsecond, Steps: []stepAt{{5 * ms, 10 * ms}, {25 * ms, 6 * ms}}}
+	order, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	begun := time.Now()
+	if err := runSteps(t.Context(), bytes.NewReader(order), &out); err != nil {
+		t.Fatal(err)
+	}
+	courses, err := parseCourses(out.Bytes(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int{5, 3} {
+		c := courses[i]
+		if len(c.Delays)+c.Undone != want || len(c.Due) != len(c.Delays) {
+			t.Errorf("step %d: %d cycles, %d undone, want %d together", i, len(c.Delays), c.Undone, want)
+		}
+		if after := c.Began.Sub(begun); after < p.Steps[i].At {
+			t.Errorf("step %d began after %v, want %v or more", i, after, p.Steps[i].At)
+		}
+		for k, d := range c.Delays {
+			if d < -p.Work/2 {
+				t.Errorf("step %d: cycle %d was done %v before its work could be", i, k, -d)
+			}
+		}
+	}
+	p.Work = p.Period
+	order, _ = json.Marshal(p)
+	if err := runSteps(t.Context(), bytes.NewReader(order), &out); err == nil {
+		t.Error("work that fills its period is taken")
+	}
+	if _, err := parseCourses(nil, 1); err == nil {
+		t.Error("a missing step is taken")
+	}
+}
+
+// agentBuilt compiles tenond.
+func agentBuilt(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "tenond")
+	if out, err := exec.Command("go", "build", "-o", path, "../../cmd/tenond").CombinedOutput(); err != nil {
+		t.Fatalf("build tenond: %v\n%s", err, out)
+	}
+	return path
+}
+
+func littleReaction(t *testing.T, modes ...report.Mode) ReactionConfig {
+	t.Helper()
+	real(t)
+	c := ReactionConfig{
+		Setting: setting(t), Modes: modes, Blocks: 1, Steps: 3, Contrast: 1, Step: 100 * ms,
+		LeastPause: 100 * ms, MostPause: 200 * ms, StealPercent: 100, lead: 300 * ms,
+	}
+	c.Agent = agentBuilt(t)
+	t.Cleanup(func() { nothingLeft(t, c.Setting) })
+	return c
+}
+
+func TestReactionRunsAndLeavesNothing(t *testing.T) {
+	t.Setenv("TMPDIR", openDir(t))
+	c := littleReaction(t, report.Events, report.IdleBE)
+	var notices strings.Builder
+	c.Notices = &notices
+	o, err := React(t.Context(), c)
+	t.Log(notices.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, steps, err := report.LoadReaction(o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byMode := map[report.Mode]int{}
+	for _, s := range steps {
+		byMode[s.Mode]++
+		if len(s.Delays)+s.Undone != 50 || s.Quota <= 0 {
+			t.Errorf("step %d: %d cycles, %d undone, quota %v", s.Index, len(s.Delays), s.Undone, s.Quota)
+		}
+	}
+	if byMode[report.Events] != 3 || byMode[report.IdleBE] != 1 || o.Steps != 4 {
+		t.Errorf("steps %v", byMode)
+	}
+	if _, err := os.Stat(o.Report()); err != nil {
+		t.Error(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(stateHome(), fmt.Sprintf("%s%d-*", prefix, os.Getpid()))); len(left) > 0 {
+		t.Errorf("the state of tenond is left: %v", left)
+	}
+}
+
+func TestInterruptedReactionKeepsItsFinishedRuns(t *testing.T) {
+	t.Setenv("TMPDIR", openDir(t))
+	c := littleReaction(t, report.Events)
+	c.Steps, c.Contrast, c.Blocks = 40, 40, 40
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c.Notices = &trigger{word: "block 2 of", act: func() { time.AfterFunc(200*ms, cancel) }}
+	o, err := React(ctx, c)
+	if !errors.Is(err, context.Canceled) || o.Steps != 1 {
+		t.Errorf("%d steps, %v", o.Steps, err)
+	}
+}

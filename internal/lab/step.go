@@ -1,0 +1,167 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/task"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// A stepPlan is what the service of the reaction experiment does: it sleeps,
+// and during each step one thread on each CPU wants to work for Work in every
+// Period. Times are since the process began.
+type stepPlan struct {
+	CPUs   unit.CPUSet   `json:"cpus"`
+	Period time.Duration `json:"period_ns"`
+	Work   time.Duration `json:"work_ns"`
+	Steps  []stepAt      `json:"steps"`
+}
+
+type stepAt struct {
+	At     time.Duration `json:"at_ns"`
+	Length time.Duration `json:"length_ns"`
+}
+
+// stepSchedule draws when the steps begin: after a lead, with a pause of
+// between least and most in front of each. The same seed gives the same times.
+func stepSchedule(seed uint64, steps int, lead, length, least, most time.Duration) []stepAt {
+	random := rand.New(rand.NewPCG(seed, 0x73746570))
+	all := make([]stepAt, steps)
+	at := lead
+	for i := range all {
+		at += least + time.Duration(random.Int64N(int64(max(most-least, 1))))
+		all[i] = stepAt{At: at, Length: length}
+		at += length
+	}
+	return all
+}
+
+// A stepCourse is how a step went. A cycle is due every Period; it is over
+// when its Work is done. Delays are how much later than in Work after it was
+// due that was: what the thread waited for a CPU, before the cycle and within.
+type stepCourse struct {
+	Began  time.Time       `json:"began"`  // when the first cycle was due
+	Delays []time.Duration `json:"delays"` // of the cycles in order, all threads
+	Due    []time.Duration `json:"due"`    // since Began
+	Undone int             `json:"undone"` // cycles that were due in the step and had not begun at its end
+}
+
+// runSteps is the service: it reads a stepPlan and writes the stepCourses, a
+// line each, when all steps are over.
+func runSteps(ctx context.Context, in io.Reader, out io.Writer) error {
+	var p stepPlan
+	if err := json.NewDecoder(in).Decode(&p); err != nil {
+		return fmt.Errorf("read the steps to make: %w", err)
+	}
+	if p.Period <= 0 || p.Work <= 0 || p.Work >= p.Period || p.CPUs.Empty() {
+		return fmt.Errorf("steps of %v in each %v on CPUs %v: want work for a part of each period", p.Work, p.Period, p.CPUs)
+	}
+	// A collection would stop the threads; the process is short-lived.
+	debug.SetGCPercent(-1)
+	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + p.CPUs.Len())
+	begun, zero := time.Now(), monotonicNow()
+	var mu sync.Mutex
+	var done sync.WaitGroup
+	var failed error
+	courses := make([]stepCourse, len(p.Steps))
+	for cpu := range p.CPUs.All() {
+		done.Go(func() {
+			mine, err := p.onCPU(ctx, cpu, zero)
+			mu.Lock()
+			defer mu.Unlock()
+			failed = errors.Join(failed, err)
+			for i, c := range mine {
+				courses[i].Delays = append(courses[i].Delays, c.Delays...)
+				courses[i].Due = append(courses[i].Due, c.Due...)
+				courses[i].Undone += c.Undone
+			}
+		})
+	}
+	done.Wait()
+	if failed != nil || ctx.Err() != nil {
+		return failed
+	}
+	to := json.NewEncoder(out)
+	for i, c := range courses {
+		c.Began = begun.Add(p.Steps[i].At)
+		if err := to.Encode(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onCPU makes the steps of one CPU. zero is the monotonic clock at the begin.
+func (p stepPlan) onCPU(ctx context.Context, cpu unit.CPU, zero time.Duration) ([]stepCourse, error) {
+	runtime.LockOSThread() // never unlocked: the thread ends with its affinity
+	if err := task.SetAffinity(0, unit.CPUSetOf(cpu)); err != nil {
+		return nil, fmt.Errorf("make steps on CPU %d: %w", cpu, err)
+	}
+	// Timer slack delays a sleeper by 50 µs unless set (prctl(2)).
+	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
+		return nil, fmt.Errorf("set the timer slack to 1 ns: %w", err)
+	}
+	all := make([]stepCourse, len(p.Steps))
+	for i, s := range p.Steps {
+		c := &all[i]
+		room := int(s.Length/p.Period) + 1
+		c.Delays, c.Due = make([]time.Duration, 0, room), make([]time.Duration, 0, room)
+		for due := time.Duration(0); due < s.Length; due += p.Period {
+			if ctx.Err() != nil {
+				return nil, nil
+			}
+			if now := monotonicNow() - zero; now >= s.At+s.Length {
+				c.Undone += int((s.Length - due + p.Period - 1) / p.Period)
+				break
+			}
+			sleepUntil(ctx, zero+s.At+due)
+			burn(p.Work)
+			c.Due = append(c.Due, due)
+			c.Delays = append(c.Delays, monotonicNow()-zero-s.At-due-p.Work)
+		}
+	}
+	return all, nil
+}
+
+// burn uses so much CPU time of this thread.
+func burn(work time.Duration) {
+	end := threadTime() + work
+	var x uint64
+	for threadTime() < end {
+		x += turn(5000)
+	}
+	runtime.KeepAlive(x)
+}
+
+func monotonicNow() time.Duration { return clockNow(unix.CLOCK_MONOTONIC) }
+func threadTime() time.Duration   { return clockNow(unix.CLOCK_THREAD_CPUTIME_ID) }
+
+func clockNow(clock int32) time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(clock, &t) // cannot fail: the clocks exist and t is ours
+	return time.Duration(t.Nano())
+}
+
+// longestNap bounds how late the end of ctx is noticed.
+const longestNap = 200 * time.Millisecond
+
+// sleepUntil sleeps in this very thread: a sleep of Go's runtime would wake
+// another one first.
+func sleepUntil(ctx context.Context, at time.Duration) {
+	for now := monotonicNow(); now < at && ctx.Err() == nil; now = monotonicNow() {
+		until := unix.NsecToTimespec(int64(min(at, now+longestNap)))
+		// EINTR: a signal of the runtime; the loop goes on.
+		_ = unix.ClockNanosleep(unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, &until, nil)
+	}
+}

@@ -1,0 +1,111 @@
+package policy
+
+import (
+	"fmt"
+	"time"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/plan"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// Burst is the strategy cpu-burst-config: how much CPU time a
+// latency-sensitive workload that has a limit may save up and borrow, so that
+// the limit hurts it less. It is for LS alone: LSR and LSE work has CPUs of its
+// own and no quota to suffer from, and best-effort work is to have no bursts.
+type Burst struct {
+	// Policy is which of the two is done; empty: neither.
+	Policy BurstPolicy `json:"policy,omitempty"`
+	// CPUPercent is how much is saved up, in percent of what the limit
+	// allows in a period (cpuBurstPercent). The kernel takes no more than 100.
+	CPUPercent unit.Percent `json:"cpuBurstPercent,omitempty"`
+	// QuotaPercent is how far the quota grows, in percent of the limit
+	// (cfsQuotaBurstPercent).
+	QuotaPercent unit.Percent `json:"cfsQuotaBurstPercent,omitempty"`
+	// PeriodSeconds is for how long all of that can be borrowed, after as
+	// much was saved; below 1: without end (cfsQuotaBurstPeriodSeconds).
+	PeriodSeconds int64 `json:"cfsQuotaBurstPeriodSeconds,omitempty"`
+	// PoolPercent is from which use of the CPUs that are nobody's own on
+	// quotas are not raised but lowered (sharePoolThresholdPercent).
+	PoolPercent unit.Percent `json:"sharePoolThresholdPercent,omitempty"`
+}
+
+// BurstPolicy says what is done for bursts.
+type BurstPolicy string
+
+// The burst policies, named as in cpu-burst-config.
+const (
+	BurstCPU   BurstPolicy = "cpuBurstOnly"
+	BurstQuota BurstPolicy = "cfsQuotaBurstOnly"
+	BurstAuto  BurstPolicy = "auto"
+)
+
+func (b Burst) saves() bool   { return b.Policy == BurstCPU || b.Policy == BurstAuto }
+func (b Burst) borrows() bool { return b.Policy == BurstQuota || b.Policy == BurstAuto }
+
+// mostBandwidth is the most that quota and burst may be together
+// (kernel/sched/core.c: MAX_BW, 2^44-1 µs).
+const mostBandwidth = (1<<44 - 1) * time.Microsecond
+
+// A burster is one decision on the limits of workloads.
+type burster struct {
+	Burst
+	snap node.Snapshot
+	use  use
+	had  lending
+	next lending
+}
+
+// newBurster looks at the node: how busy the shared CPUs are.
+func newBurster(b Burst, had lending, u use, own grants, s node.Snapshot) burster {
+	x := burster{Burst: b, snap: s, use: u, had: had}
+	if b.borrows() {
+		x.next = lending{Work: make(map[node.WorkloadID]loan, len(had.Work))}
+		x.next.Pool, x.next.Known = had.poolNow(u, own, s)
+	}
+	return x
+}
+
+// want is the CPU limit of a latency-sensitive workload: what its owner asked
+// for, or what was there before Tenon, with what it may save up and borrow on
+// top. Without a limit there is nothing to do.
+func (x *burster) want(w node.Workload) plan.Want {
+	want := ownLimit(w)
+	base, limited := want.Value.(node.CPUMax)
+	if before, _ := original(x.snap.Knobs, want.Knob).(node.CPUMax); !limited && isQuota(before) {
+		base, limited = before, true
+		want.Reason = fmt.Sprintf("%s had at most %v of CPU before Tenon", w.ID, milliOf(before))
+	}
+	if w.Class != node.LS || !limited || x.Policy == "" {
+		return want
+	}
+	v := base
+	if x.borrows() {
+		var why string
+		if v.Quota, why = x.lend(w, base); v.Quota > base.Quota {
+			want.Reason += fmt.Sprintf("; borrows up to %v", milliOf(v))
+		}
+		if why != "" {
+			want.Reason += "; " + why
+		}
+	}
+	if x.saves() {
+		want.Reason += "; " + x.save(&v, base)
+	}
+	if want.Intent == plan.Set || v != base {
+		want.Intent, want.Value = plan.Set, v
+	}
+	return want
+}
+
+// save sets the burst of v: what the kernel accepts of what was asked for, and
+// never less than what was there.
+func (x *burster) save(v *node.CPUMax, base node.CPUMax) string {
+	if !x.snap.Can.Can(node.MechCPUBurst) {
+		return "this kernel lets no CPU time be saved up"
+	}
+	most := min(v.Quota, max(mostBandwidth-v.Quota, 0))
+	asked := min(base.Quota, mostBandwidth) / 100 * time.Duration(min(x.CPUPercent, 10000))
+	v.Burst = min(max(asked, base.Burst), most).Truncate(time.Microsecond)
+	return fmt.Sprintf("saves up %v for bursts", v.Burst)
+}

@@ -1,0 +1,265 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/plan"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// Evict is the part of resource-threshold-config that ends best-effort work.
+// The zero value ends none.
+type Evict struct {
+	Memory MemoryEvict `json:"memory,omitzero"`
+	CPU    CPUEvict    `json:"cpu,omitzero"`
+	// Grace is the time between SIGTERM and SIGKILL (evictGracePeriodSeconds).
+	Grace time.Duration `json:"grace_ns,omitempty"`
+	// MostPriority is the highest priority of work that may be evicted
+	// (evictEnabledPriorityThreshold). Missing: all best-effort work may.
+	MostPriority node.Maybe[int64] `json:"evictEnabledPriorityThreshold,omitzero"`
+}
+
+func (c Evict) on() bool { return c.Memory.on() || c.CPU.satisfies() || c.CPU.bounds() }
+
+// EvictCauses are the words with which the reason of each eviction begins,
+// before a colon.
+var EvictCauses = []string{causeMemory, causeCPU}
+
+const (
+	causeMemory = "memory"
+	causeCPU    = "cpu"
+)
+
+const (
+	// settling is how long after the end of a victim the node is read before
+	// another is chosen: what was freed is measured and not assumed.
+	settling = time.Second
+	// dying is how long a victim may take to die of SIGKILL before another is
+	// chosen, and before it is killed again; that time doubles each time, up
+	// to longestDying.
+	dying        = 2 * time.Second
+	longestDying = time.Minute
+)
+
+// evictions is what is remembered of victims and of what leads to them.
+// Lengths of time are sums of the times between snapshots, each bounded, so a
+// clock that jumps, or a pause of the agent, ends no grace.
+type evictions struct {
+	At      time.Time                  `json:"at,omitzero"`
+	Victims map[node.WorkloadID]victim `json:"victims,omitempty"`
+	// Settling is for how long still no other victim is chosen.
+	Settling time.Duration `json:"settling_ns,omitempty"`
+	Memory   memoryRelief  `json:"memory,omitzero"`
+	// Starved is for how long best-effort work has been dissatisfied, and Busy
+	// for how long the node's CPUs have been above their threshold.
+	Starved lasting `json:"starved,omitzero"`
+	Busy    lasting `json:"busy,omitzero"`
+}
+
+// A victim is a workload that was asked to end.
+type victim struct {
+	Cause string `json:"cause"`
+	// Waited is for how long, since it was asked or last killed.
+	Waited time.Duration `json:"waited_ns,omitempty"`
+	Kills  int           `json:"kills,omitempty"`
+	// Memory is what it used then, and CPU its counter: a lesser one is that
+	// of another group of the same name.
+	Memory unit.Bytes    `json:"memory,omitempty"`
+	CPU    time.Duration `json:"cpu_ns,omitempty"`
+}
+
+// patience is how long a victim that was killed has to die.
+func (v victim) patience() time.Duration { return min(dying<<min(v.Kills-1, 8), longestDying) }
+
+// holds reports whether nobody else is chosen while the victim is there.
+func (v victim) holds() bool { return v.Kills == 0 || v.Kills == 1 && v.Waited < dying }
+
+// lasting is for how long something has been so without a break.
+type lasting struct {
+	So  bool          `json:"so,omitempty"`
+	For time.Duration `json:"for_ns,omitempty"`
+}
+
+// next adds the time since the last look, which must not be longer than most.
+func (x lasting) next(so bool, elapsed, most time.Duration) lasting {
+	switch {
+	case !so:
+		return lasting{}
+	case !x.So || elapsed <= 0 || elapsed > most:
+		return lasting{So: true}
+	}
+	return lasting{So: true, For: x.For + elapsed}
+}
+
+// An evictor is one decision of evict.
+type evictor struct {
+	Evict
+	layout
+	use  use
+	snap node.Snapshot
+	// elapsed is the time since the last decision.
+	elapsed time.Duration
+	was     evictions
+	next    evictions
+	wants   []plan.Want
+	at      map[node.Knob]int // of wants
+	held    bool              // no other victim is chosen now
+}
+
+// evict owns the knob run of best-effort workloads. It asks as few of them to
+// end as it takes, lowest priority first and then those that use most, kills
+// those that do not, and freezes those that grow meanwhile.
+func evict(c Evict, st evictions, l layout, u use, s node.Snapshot) (evictions, []plan.Want) {
+	if !c.on() {
+		return evictions{}, nil // what is frozen is released as nobody's
+	}
+	x := evictor{Evict: c, layout: l, use: u, snap: s, was: st, next: evictions{At: s.At}, at: map[node.Knob]int{}}
+	if !st.At.IsZero() {
+		x.elapsed = s.At.Sub(st.At)
+	}
+	x.follow()
+	x.relieve()
+	x.satisfy()
+	x.unload()
+	return x.next, x.wants
+}
+
+func runKnob(w node.Workload) node.Knob { return node.Knob{Cgroup: w.Cgroup, File: node.FileRun} }
+
+// want asks something of a workload, instead of what was asked before.
+func (x *evictor) want(w node.Workload, i plan.Intent, v node.Value, reason string) {
+	k := runKnob(w)
+	want := plan.Want{Intent: i, Knob: k, Value: v, Owner: "evict", Reason: reason, BE: true}
+	if at, said := x.at[k]; said {
+		x.wants[at] = want
+		return
+	}
+	x.at[k] = len(x.wants)
+	x.wants = append(x.wants, want)
+}
+
+// follow looks after those that were chosen before.
+func (x *evictor) follow() {
+	passed := min(max(x.elapsed, 0), longestGap)
+	x.next.Settling = max(x.was.Settling-passed, 0)
+	left := len(x.was.Victims)
+	for _, w := range x.snap.Workloads {
+		v, chosen := x.was.Victims[w.ID]
+		chosen = chosen && x.evictsBy(v.Cause)
+		if !chosen || w.Class != node.BE || x.ended(w) || w.Usage.CPU.Or(v.CPU) < v.CPU {
+			continue
+		}
+		left--
+		v.Waited += passed
+		x.pursue(w, v)
+	}
+	if left > 0 { // some have ended
+		x.next.Settling = settling
+	}
+	x.held = x.next.Settling > 0 || slices.ContainsFunc(x.snap.Workloads, func(w node.Workload) bool {
+		v, chosen := x.next.Victims[w.ID]
+		return chosen && v.holds()
+	})
+}
+
+// evictsBy reports whether a cause of evictions is still switched on.
+func (x *evictor) evictsBy(cause string) bool {
+	if cause == causeMemory {
+		return x.Memory.on()
+	}
+	return x.CPU.satisfies() || x.CPU.bounds()
+}
+
+func (x *evictor) ended(w node.Workload) bool { return x.snap.Knobs.Now[runKnob(w)] == node.Ended }
+
+// pursue sees to it that a victim ends.
+func (x *evictor) pursue(w node.Workload, v victim) {
+	grown := v.Cause == causeMemory && x.grown(w, v.Memory)
+	switch {
+	case v.Kills == 0 && (v.Waited >= x.Grace || grown):
+		reason := fmt.Sprintf("%s: %s was asked to end %v ago and is still there", v.Cause, w.ID, v.Waited.Round(time.Second/10))
+		if grown && v.Waited < x.Grace {
+			reason = fmt.Sprintf("%s: %s was asked to end and takes more memory instead", v.Cause, w.ID)
+		}
+		v.Waited, v.Kills = 0, 1
+		x.want(w, plan.Set, node.Ended, reason)
+	case v.Kills == 0:
+		x.want(w, plan.Abstain, nil, fmt.Sprintf("%s: %s was asked to end and has %v for it", v.Cause, w.ID, x.Grace))
+	case v.Waited >= v.patience():
+		reason := fmt.Sprintf("%s: %s did not die of SIGKILL: once more", v.Cause, w.ID)
+		v.Waited, v.Kills = 0, v.Kills+1
+		x.want(w, plan.Set, node.Ended, reason)
+	default:
+		x.want(w, plan.Abstain, nil, fmt.Sprintf("%s: %s was killed and is not gone yet", v.Cause, w.ID))
+	}
+	x.remember(w, v)
+}
+
+func (x *evictor) remember(w node.Workload, v victim) {
+	if x.next.Victims == nil {
+		x.next.Victims = map[node.WorkloadID]victim{}
+	}
+	x.next.Victims[w.ID] = v
+}
+
+// choose asks workloads to end until what they free is enough, those of lowest
+// priority first and then those with the largest use. freed is what the end of
+// one frees, and zero for one that is not asked.
+func (x *evictor) choose(cause, reason string, need int64, freed, use func(node.Workload) int64, show func(int64) string) (expected int64, chosen int) {
+	all := x.candidates()
+	slices.SortStableFunc(all, func(a, b node.Workload) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(use(b), use(a)), strings.Compare(string(a.ID), string(b.ID)))
+	})
+	for _, w := range all {
+		if expected >= need {
+			break
+		}
+		if freed(w) <= 0 {
+			continue
+		}
+		expected += freed(w)
+		chosen++
+		x.remember(w, victim{Cause: cause, Memory: memoryOf(w).Or(0), CPU: w.Usage.CPU.Or(0)})
+		x.want(w, plan.Set, node.AskedToEnd, fmt.Sprintf("%s: %s; %s has priority %d and %s", cause, reason, w.ID, w.Priority, show(freed(w))))
+	}
+	x.held = x.held || chosen > 0
+	return expected, chosen
+}
+
+// candidates lists the workloads that may be evicted: best-effort ones that run
+// and whose cgroup holds nothing but themselves.
+func (x *evictor) candidates() []node.Workload {
+	most, bounded := x.MostPriority.Value()
+	inside := make(map[node.CgroupPath]int, len(x.snap.Workloads))
+	for _, w := range x.snap.Workloads {
+		for p := w.Cgroup; p != ""; p = p.Parent() {
+			inside[p]++
+		}
+	}
+	var all []node.Workload
+	for _, w := range x.snap.Workloads {
+		_, chosen := x.next.Victims[w.ID]
+		switch {
+		case w.Class != node.BE || w.Cgroup == "" || inside[w.Cgroup] > 1:
+		case chosen || x.ended(w):
+		case bounded && int64(w.Priority) > most:
+		default:
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// leave says why nothing is decided, with each knob that nothing else is said of.
+func (x *evictor) leave(reason string) {
+	for _, w := range x.snap.Workloads {
+		if _, said := x.at[runKnob(w)]; w.Class == node.BE && !said {
+			x.want(w, plan.Abstain, nil, reason)
+		}
+	}
+}

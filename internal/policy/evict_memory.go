@@ -1,0 +1,153 @@
+package policy
+
+import (
+	"fmt"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/plan"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// MemoryEvict ends best-effort work when the memory of the node runs short.
+type MemoryEvict struct {
+	// ThresholdPercent of the node's memory in use start it
+	// (memoryEvictThresholdPercent, 0 to 100); 0: never.
+	ThresholdPercent unit.Percent `json:"memoryEvictThresholdPercent"`
+	// LowerPercent is down to which use (memoryEvictLowerPercent).
+	LowerPercent unit.Percent `json:"memoryEvictLowerPercent"`
+}
+
+func (c MemoryEvict) on() bool { return c.ThresholdPercent > 0 }
+
+// hasGrown is by how much, as one part in so many of the node's memory, a
+// workload must have grown to be frozen, or killed, for it.
+const hasGrown = 200
+
+// memoryRelief is what is remembered while memory runs short.
+type memoryRelief struct {
+	// Short: it does. Base is what each workload used when that began.
+	Short bool                           `json:"short,omitempty"`
+	Base  map[node.WorkloadID]unit.Bytes `json:"base,omitempty"`
+	// Frozen are the workloads that were frozen since then.
+	Frozen map[node.WorkloadID]bool `json:"frozen,omitempty"`
+	// Then is the node's use when the last victims were chosen, and Expected
+	// what their end should free.
+	Then     unit.Bytes `json:"then,omitempty"`
+	Expected unit.Bytes `json:"expected,omitempty"`
+}
+
+// memoryOf is what the end of a workload frees: page cache that it has not used
+// lately is free for others already.
+func memoryOf(w node.Workload) node.Maybe[unit.Bytes] {
+	if w.Usage.WorkingSet.Known() {
+		return w.Usage.WorkingSet
+	}
+	return w.Usage.Memory
+}
+
+// grown reports whether a workload uses clearly more than it did.
+func (x *evictor) grown(w node.Workload, than unit.Bytes) bool {
+	total, known := x.snap.MemoryTotal.Value()
+	now, measured := memoryOf(w).Value()
+	return known && measured && now-than > total/hasGrown
+}
+
+// relieve evicts by memory. It freezes what grows while memory is short: that
+// frees nothing, but keeps what the end of others frees. Squeezing page cache
+// out of best-effort work would not help: the kernel counts it as available.
+func (x *evictor) relieve() {
+	c := x.Memory
+	if !c.on() {
+		x.thaw("memory eviction is off")
+		return
+	}
+	total, sized := x.snap.MemoryTotal.Value()
+	used, known := x.snap.Usage.Memory.Value()
+	if !sized || !known || total <= 0 {
+		x.next.Memory = x.was.Memory
+		x.leave("memory: how much of the node's memory is in use is unknown")
+		return
+	}
+	over, low := percentOf(total, c.ThresholdPercent), percentOf(total, c.LowerPercent)
+	state := fmt.Sprintf("%v of %v are in use", mib(used), mib(total))
+	switch {
+	case used >= over:
+	case used > low && x.was.Memory.Short && x.pursues(causeMemory):
+		x.keep(state)
+		return
+	default:
+		x.thaw(fmt.Sprintf("memory: %s, less than %v: it may go on", state, c.ThresholdPercent))
+		return
+	}
+	if !x.held {
+		need := used - low
+		reason := fmt.Sprintf("%s, which is %v or more: %v must go", state, c.ThresholdPercent, mib(need))
+		if x.was.Memory.Expected > 0 {
+			reason += fmt.Sprintf(" (the last eviction freed %v of %v)", mib(max(x.was.Memory.Then-used, 0)), mib(x.was.Memory.Expected))
+		}
+		bytes := func(w node.Workload) int64 { return int64(memoryOf(w).Or(0)) }
+		expected, chosen := x.choose(causeMemory, reason, int64(need), bytes, bytes, func(n int64) string { return mib(unit.Bytes(n)) })
+		if chosen > 0 {
+			x.was.Memory.Then, x.was.Memory.Expected = used, unit.Bytes(expected)
+		}
+	}
+	x.keep(state)
+}
+
+// pursues reports whether a victim for the given cause is about to end.
+func (x *evictor) pursues(cause string) bool {
+	for _, v := range x.next.Victims {
+		if v.Cause == cause && v.holds() {
+			return true
+		}
+	}
+	return false
+}
+
+// keep freezes the workloads that have grown since memory ran short.
+func (x *evictor) keep(state string) {
+	next := x.was.Memory
+	next.Short, next.Base, next.Frozen = true, map[node.WorkloadID]unit.Bytes{}, map[node.WorkloadID]bool{}
+	for _, w := range x.candidates() {
+		now, known := memoryOf(w).Value()
+		if !known {
+			continue
+		}
+		base, had := x.was.Memory.Base[w.ID]
+		if !had || !x.was.Memory.Short {
+			base = now
+		}
+		next.Base[w.ID] = base
+		standing := x.snap.Knobs.Now[runKnob(w)] == node.Frozen
+		_, ours := x.snap.Knobs.Before[runKnob(w)]
+		switch frozen := x.was.Memory.Frozen[w.ID]; {
+		case frozen && standing:
+			next.Frozen[w.ID] = true
+			x.want(w, plan.Set, node.Frozen, fmt.Sprintf("memory: %s: what grew stands still until less is", state))
+		case frozen:
+			// It cannot be frozen, or somebody else let it go on.
+			next.Frozen[w.ID] = true
+		case ours && standing:
+			next.Frozen[w.ID] = true
+			x.want(w, plan.Set, node.Frozen, fmt.Sprintf("memory: %s: it stands still until less is", state))
+		case !standing && x.snap.Can.Can(node.MechCgroupFreezer) && x.grown(w, base):
+			next.Frozen[w.ID] = true
+			x.want(w, plan.Set, node.Frozen, fmt.Sprintf("memory: %s, and %s has grown by %v meanwhile: it stands still until less is", state, w.ID, mib(now-base)))
+		}
+	}
+	x.next.Memory = next
+}
+
+// thaw lets go on what was frozen.
+func (x *evictor) thaw(reason string) {
+	for _, w := range x.snap.Workloads {
+		_, ours := x.snap.Knobs.Before[runKnob(w)]
+		_, chosen := x.next.Victims[w.ID]
+		if w.Class == node.BE && ours && !chosen {
+			x.want(w, plan.Release, nil, reason)
+		}
+	}
+}
+
+// mib prints an amount of memory for a sentence.
+func mib(b unit.Bytes) string { return fmt.Sprintf("%d MiB", b>>20) }

@@ -1,0 +1,83 @@
+package policy
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// TestEvictionsGoOnWhereTheyWereSaved: an agent that starts with the saved
+// memory of the last one wants, of the knob run, what that one would have.
+func TestEvictionsGoOnWhereTheyWereSaved(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(45, 46))
+	amid := 0
+	for range 30 {
+		n := anyEvictor(rnd)
+		for range 20 {
+			n.pass(n.anySpell(rnd))
+			n.fill(rnd)
+			text, err := json.Marshal(n.state.Evictions)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var saved evictions
+			if err := json.Unmarshal(text, &saved); err != nil {
+				t.Fatal(err)
+			}
+			if len(saved.Victims) > 0 {
+				amid++
+			}
+			l, u := layoutOf(n.snap), n.state.Use.observe(n.snap)
+			want, wants := evict(n.config.Evict, n.state.Evictions, l, u, n.snap)
+			got, again := evict(n.config.Evict, saved, l, u, n.snap)
+			if diff := cmp.Diff(wants, again); diff != "" {
+				t.Fatalf("after a restart (-without +with):\n%s", diff)
+			}
+			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+				t.Fatalf("after a restart (-without +with):\n%s", diff)
+			}
+			n.decide(t)
+		}
+	}
+	if amid < 20 {
+		t.Errorf("only %d restarts amid an eviction", amid)
+	}
+}
+
+// TestEvictionAtTheEdges decides where all that may be missing is, or is
+// nothing.
+func TestEvictionAtTheEdges(t *testing.T) {
+	c := Config{Evict: Evict{
+		Memory: MemoryEvict{ThresholdPercent: 1}, CPU: CPUEvict{SatisfactionLower: 60, SatisfactionUpper: 99, ThresholdPercent: 1},
+	}}
+	be := node.Workload{ID: "be", Class: node.BE, Cgroup: "be/job", Meet: "be"}
+	root := node.Workload{ID: "root", Class: node.BE, Usage: node.Usage{Memory: node.Some(unit.MaxBytes)}}
+	huge := be
+	huge.Usage.Memory, huge.CPURequest, huge.Usage.CPU = node.Some(unit.MaxBytes), node.Some(unit.MilliCPU(1<<40)), node.Some(time.Duration(0))
+	for name, s := range map[string]node.Snapshot{
+		"nothing":          {},
+		"no size":          {Usage: node.Usage{Memory: node.Some(unit.Bytes(5))}, Workloads: []node.Workload{be}},
+		"a size of 0":      {MemoryTotal: node.Some(unit.Bytes(0)), Usage: node.Usage{Memory: node.Some(unit.Bytes(5))}, Workloads: []node.Workload{be}},
+		"more than all":    {MemoryTotal: node.Some(unit.Bytes(5)), Usage: node.Usage{Memory: node.Some(unit.MaxBytes)}, Workloads: []node.Workload{be, root}},
+		"all of a big one": {MemoryTotal: node.Some(unit.MaxBytes), Usage: node.Usage{Memory: node.Some(unit.MaxBytes)}, Topology: machine(2, 1, 1, 1), Workloads: []node.Workload{huge}},
+	} {
+		var st State
+		for turn := range 3 {
+			s.At = time.Unix(int64(turn), 0)
+			next, wants := Decide(c, st, s)
+			st = next
+			for _, w := range wants {
+				if w.Knob.File == node.FileRun && w.Value != nil && name != "all of a big one" {
+					t.Errorf("%s: %v", name, w)
+				}
+			}
+		}
+	}
+}

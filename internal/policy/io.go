@@ -1,0 +1,292 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/plan"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// IO is blkioQOS of resource-qos-config. The zero value asks for nothing.
+type IO struct {
+	// Classes holds what the work of each class gets of block devices. A class
+	// that is not in it gets nothing, and is bounded by nothing.
+	Classes map[node.Class][]BlockIO `json:"classes,omitempty"`
+}
+
+// BlockIO is what all work of a class together gets of a block device, or of
+// the disks of a volume group together.
+type BlockIO struct {
+	// Name is a device as "vda", "/dev/vda1", "/dev/mapper/vg0-data",
+	// "/dev/vg0/data" or "254:0"; or a volume group.
+	Name        string `json:"name"`
+	VolumeGroup bool   `json:"volume_group,omitempty"`
+	// The most in a second, in bytes and in operations; 0: no limit.
+	ReadBPS   int64 `json:"readBPS,omitempty"`
+	WriteBPS  int64 `json:"writeBPS,omitempty"`
+	ReadIOPS  int64 `json:"readIOPS,omitempty"`
+	WriteIOPS int64 `json:"writeIOPS,omitempty"`
+	// WeightPercent is the weight against other work, in percent of the weight
+	// that it has without Tenon: 1 to 99. 0 and 100 ask for nothing.
+	WeightPercent unit.Percent `json:"ioWeightPercent,omitempty"`
+	// Latency is the time within which I/O should end, for which other work is
+	// slowed down; 0: none.
+	Latency time.Duration `json:"latency_ns,omitempty"`
+}
+
+func (b BlockIO) limits() node.IOLimits {
+	l := node.IOLimits{ReadBPS: b.ReadBPS, WriteBPS: b.WriteBPS, ReadIOPS: b.ReadIOPS, WriteIOPS: b.WriteIOPS}
+	for _, v := range []*int64{&l.ReadBPS, &l.WriteBPS, &l.ReadIOPS, &l.WriteIOPS} {
+		if *v <= 0 {
+			*v = node.NoIORate
+		}
+	}
+	return l
+}
+
+func (b BlockIO) limited() bool  { return b.limits() != node.NoIOLimits }
+func (b BlockIO) weighted() bool { return b.WeightPercent > 0 && b.WeightPercent < 100 }
+
+// files lists the knobs that c may want to turn.
+func (c IO) files() []node.File {
+	var files []node.File
+	some := func(asks func(BlockIO) bool, knobs ...node.File) {
+		for _, blocks := range c.Classes {
+			if slices.ContainsFunc(blocks, asks) {
+				files = append(files, knobs...)
+				return
+			}
+		}
+	}
+	some(BlockIO.limited, node.FileIOMax)
+	some(BlockIO.weighted, node.FileIOWeight, node.FileBFQWeight)
+	some(func(b BlockIO) bool { return b.Latency > 0 }, node.FileIOLatency)
+	return files
+}
+
+// blockIO owns io.max, io.weight, io.bfq.weight and io.latency. What is asked is
+// for all work of a class together, so it is asked of the cgroups at which the
+// class meets others, each with an equal part of the limits: all that runs below
+// shares it as it likes. On cgroup v1 the kernel bounds the tasks of a group and
+// not the groups below it, so there limits go into every group of the class.
+// What a cgroup had before Tenon stays its ceiling.
+func blockIO(c IO, s node.Snapshot) []plan.Want {
+	var wants []plan.Want
+	for _, class := range node.Classes {
+		if blocks := c.Classes[class]; len(blocks) > 0 {
+			x := ioClass{class: class, layout: layoutFor(class, s), snap: s}
+			x.resolve(blocks)
+			wants = append(wants, x.wants()...)
+		}
+	}
+	return wants
+}
+
+// An ioClass is what one class gets of block I/O.
+type ioClass struct {
+	layout
+	class node.Class
+	snap  node.Snapshot
+	// limits, weights and latency are what is asked of each device, and why
+	// some of what is asked cannot be had.
+	limits  asked[node.IOLimits]
+	weights map[node.File]*asked[unit.Percent]
+	latency asked[time.Duration]
+}
+
+// asked is what is asked of each device of one kind of knob.
+type asked[T any] struct {
+	of      map[unit.Device]T
+	names   map[unit.Device]string
+	missing []string
+}
+
+func (a asked[T]) nothing() bool { return len(a.of) == 0 && len(a.missing) == 0 }
+
+// add asks v of a device; pick decides where more than one is asked.
+func (a *asked[T]) add(d target, v T, pick func(a, b T) T) {
+	if a.of == nil {
+		a.of, a.names = map[unit.Device]T{}, map[unit.Device]string{}
+	}
+	if other, twice := a.of[d.id]; twice {
+		v = pick(v, other)
+	}
+	a.of[d.id], a.names[d.id] = v, d.name
+}
+
+// each returns a sentence for each device, in the order of their numbers.
+func (a asked[T]) each(say func(v T, name string) string) []string {
+	var s []string
+	for _, d := range sortedDevices(a.of) {
+		s = append(s, say(a.of[d], a.names[d]))
+	}
+	return s
+}
+
+func (x *ioClass) resolve(blocks []BlockIO) {
+	x.weights = map[node.File]*asked[unit.Percent]{node.FileIOWeight: {}, node.FileBFQWeight: {}}
+	for _, b := range blocks {
+		targets, why := targetsOf(b, x.snap.Devices)
+		if b.limited() {
+			x.limits.missing = append(x.limits.missing, why...)
+		}
+		if b.Latency > 0 {
+			x.latency.missing = append(x.latency.missing, why...)
+		}
+		if b.weighted() {
+			x.weightless(why...)
+		}
+		for _, d := range targets {
+			if b.limited() {
+				x.limits.add(d, partOf(b.limits(), len(targets)), node.IOLimits.Within)
+			}
+			if b.Latency > 0 {
+				x.latency.add(d, b.Latency, func(a, b time.Duration) time.Duration { return min(a, b) })
+			}
+			switch {
+			case !b.weighted():
+			case d.weighs == "":
+				x.weightless("nothing weighs I/O on " + d.name + ": neither iocost nor the scheduler bfq is on there")
+			default:
+				x.weights[d.weighs].add(d, b.WeightPercent, func(a, b unit.Percent) unit.Percent { return min(a, b) })
+			}
+		}
+	}
+}
+
+// weightless notes why a weight cannot be had.
+func (x *ioClass) weightless(why ...string) {
+	file := node.FileIOWeight
+	if x.snap.Knobs.Kernel.CgroupVersion == 1 {
+		file = node.FileBFQWeight
+	}
+	x.weights[file].missing = append(x.weights[file].missing, why...)
+}
+
+func (x *ioClass) wants() []plan.Want {
+	var wants []plan.Want
+	if !x.limits.nothing() {
+		groups, n := x.limitedGroups()
+		for _, p := range groups {
+			wants = append(wants, x.limitWant(p, n))
+		}
+	}
+	for _, f := range []node.File{node.FileIOWeight, node.FileBFQWeight} {
+		for _, m := range x.meets {
+			if a := x.weights[f]; !a.nothing() {
+				wants = append(wants, x.weightWant(m, f, *a))
+			}
+		}
+	}
+	for _, m := range x.meets {
+		if !x.latency.nothing() {
+			wants = append(wants, x.latencyWant(m))
+		}
+	}
+	return append(wants, x.hands()...)
+}
+
+// limitWant is the limits of p, which is one of n cgroups that share them.
+func (x *ioClass) limitWant(p node.CgroupPath, n int) plan.Want {
+	w := x.want(p, node.FileIOMax)
+	own, _ := original(x.snap.Knobs, w.Knob).(node.IOMax)
+	now, _ := x.snap.Knobs.Now[w.Knob].(node.IOMax)
+	lines := kept(own.Limits(), now.Limits())
+	for d, l := range x.limits.of {
+		before, had := lines[d]
+		if !had {
+			before = node.NoIOLimits
+		}
+		lines[d] = before.Within(partOf(l, n))
+	}
+	reasons := x.limits.each(func(l node.IOLimits, name string) string {
+		s := fmt.Sprintf("all %s work together gets %v of %s", x.class, l, name)
+		if n > 1 {
+			s += fmt.Sprintf(", in %d equal parts", n)
+		}
+		return s
+	})
+	return x.settle(w, node.IOMaxOf(lines), reasons, x.limits.missing)
+}
+
+func (x *ioClass) weightWant(m node.CgroupPath, f node.File, a asked[unit.Percent]) plan.Want {
+	w := x.want(m, f)
+	own, _ := original(x.snap.Knobs, w.Knob).(node.IOWeight)
+	now, _ := x.snap.Knobs.Now[w.Knob].(node.IOWeight)
+	lines := kept(own.Weights(), now.Weights())
+	for d, p := range a.of {
+		before, had := lines[d]
+		if !had {
+			before = own.Default
+		}
+		lines[d] = max(before*int64(p)/100, 1)
+	}
+	by := map[node.File]string{node.FileIOWeight: "iocost", node.FileBFQWeight: "bfq"}[f]
+	reasons := a.each(func(p unit.Percent, name string) string {
+		return fmt.Sprintf("%s has %v of its weight on %s, by %s%s", x.class, p, name, by, x.reach(m))
+	})
+	return x.settle(w, node.IOWeightOf(own.Default, lines), reasons, a.missing)
+}
+
+func (x *ioClass) latencyWant(m node.CgroupPath) plan.Want {
+	w := x.want(m, node.FileIOLatency)
+	own, _ := original(x.snap.Knobs, w.Knob).(node.IOLatency)
+	now, _ := x.snap.Knobs.Now[w.Knob].(node.IOLatency)
+	lines := kept(own.Targets(), now.Targets())
+	for d, t := range x.latency.of {
+		if before, had := lines[d]; !had || t < before {
+			lines[d] = t
+		}
+	}
+	reasons := x.latency.each(func(t time.Duration, name string) string {
+		return fmt.Sprintf("other work yields while I/O of %s on %s takes longer than %v", x.class, name, t)
+	})
+	return x.settle(w, node.IOLatencyOf(lines), reasons, x.latency.missing)
+}
+
+func (x *ioClass) want(p node.CgroupPath, f node.File) plan.Want {
+	return plan.Want{Knob: node.Knob{Cgroup: p, File: f}, Owner: "io", BE: x.class == node.BE}
+}
+
+// settle makes w ask for v, where there is a reason for it, and otherwise gives
+// the knob back. While it is not known which devices there are, or what the
+// knob says, it is left alone.
+func (x *ioClass) settle(w plan.Want, v node.Value, reasons, missing []string) plan.Want {
+	_, touched := x.snap.Knobs.Before[w.Knob]
+	_, known := x.snap.Knobs.Now[w.Knob]
+	w.Intent, w.Reason = plan.Abstain, strings.Join(append(reasons, missing...), "; ")
+	switch {
+	case !known:
+		w.Reason = fmt.Sprintf("the controller io does not reach %s: it has no %s", w.Knob.Cgroup, w.Knob.File)
+		if a := x.snap.Can[node.Mechanism(w.Knob.File)]; a.Verdict == node.No {
+			w.Reason = fmt.Sprintf("no %s here: %s", w.Knob.File, a.Why)
+		}
+	case len(reasons) > 0:
+		w.Intent, w.Value = plan.Set, v
+	case touched && len(x.snap.Devices) > 0:
+		w.Intent = plan.Release
+	}
+	return w
+}
+
+// hands keeps Tenon's hands off cgroups that hold other work, too.
+func (x *ioClass) hands() []plan.Want {
+	var wants []plan.Want
+	for _, p := range x.shared {
+		if x.isMeet[p] {
+			continue
+		}
+		for _, f := range node.IOFiles {
+			w := x.want(p, f)
+			if _, touched := x.snap.Knobs.Before[w.Knob]; touched {
+				w.Intent, w.Reason = plan.Release, "what bounds it would bound other work, too"
+				wants = append(wants, w)
+			}
+		}
+	}
+	return wants
+}

@@ -1,0 +1,201 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/pick"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// grants says which CPUs are whose own: those of LSR and LSE workloads that
+// ask for whole CPUs. No other managed latency-sensitive work runs there;
+// best-effort work never on LSE's, and on LSR's only where they are lent.
+type grants struct {
+	of map[node.WorkloadID]unit.CPUSet
+	// how says of each grant what it is, and why says of each LSR or LSE
+	// workload without one why it has none.
+	how, why map[node.WorkloadID]string
+}
+
+// A claim is what one workload asks for.
+type claim struct {
+	work node.Workload
+	cpus int
+	had  unit.CPUSet
+}
+
+// pin grants CPUs. Who has CPUs keeps them as long as it asks for as many:
+// nobody is moved for a newcomer. Of those that have none the higher priority
+// comes first, then LSE, then the name. What a grant leaves over is never less
+// than what the system and best-effort work need: who comes too late then acts
+// as LS.
+func pin(c Suppress, had map[node.WorkloadID]unit.CPUSet, s node.Snapshot) grants {
+	var g grants
+	var asked []claim
+	pool := counted(c, s)
+	free := pool
+	for _, w := range s.Workloads {
+		if w.Class != node.LSE && w.Class != node.LSR {
+			continue
+		}
+		if g.of == nil {
+			g = grants{map[node.WorkloadID]unit.CPUSet{}, map[node.WorkloadID]string{}, map[node.WorkloadID]string{}}
+		}
+		knob := node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}
+		n, why := claimed(w)
+		if _, shown := s.Knobs.Now[knob]; why == "" && !shown {
+			why = "is in a cgroup without the controller cpuset"
+			if set := had[w.ID].Intersect(pool); !set.Empty() { // for the moment: they stay its own
+				g.of[w.ID], g.how[w.ID], why = set, "it keeps the CPUs that it has", ""
+				free = free.Minus(set)
+				continue
+			}
+		}
+		if why != "" {
+			g.why[w.ID] = fmt.Sprintf("%s %s: it acts as LS", w.ID, why)
+			if set, bound := boundTo(s, w, pool); bound {
+				g.why[w.ID] = fmt.Sprintf("%s %s: it keeps those to which it was bound", w.ID, why)
+				free = free.Minus(set)
+			}
+			continue
+		}
+		asked = append(asked, claim{w, n, hadBy(had, s, w, n)})
+	}
+	slices.SortFunc(asked, claim.compare)
+	least := leastShared(c, s, pool)
+	for _, cl := range asked {
+		g.grant(s, cl, &free, least)
+	}
+	return g
+}
+
+// claims reports whether a workload asks for CPUs of its own.
+func claims(w node.Workload) bool {
+	n, _ := claimed(w)
+	return n > 0 && (w.Class == node.LSE || w.Class == node.LSR)
+}
+
+// claimed is how many CPUs a workload asks for, or why that is none.
+func claimed(w node.Workload) (int, string) {
+	amount, asked := w.CPURequest.Value()
+	if !asked {
+		amount, asked = w.CPULimit.Value()
+	}
+	switch {
+	case !asked:
+		return 0, "asks for no number of CPUs"
+	case amount <= 0 || amount%unit.CPUs(1) != 0:
+		return 0, fmt.Sprintf("asks for %v of CPU, which is no whole number of CPUs", amount)
+	}
+	return int(amount / unit.CPUs(1)), ""
+}
+
+// hadBy returns the CPUs that a workload has as its own: as remembered, or
+// where all memory was lost, as they stand in its knob. There the set of a
+// workload that acted as LS looks the same, but others have it too.
+func hadBy(had map[node.WorkloadID]unit.CPUSet, s node.Snapshot, w node.Workload, n int) unit.CPUSet {
+	if had != nil {
+		return had[w.ID]
+	}
+	written := func(w node.Workload) unit.CPUSet {
+		knob := node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}
+		now, _ := s.Knobs.Now[knob].(node.CPUs)
+		if _, touched := s.Knobs.Before[knob]; !touched {
+			return unit.CPUSet{}
+		}
+		return now.Set
+	}
+	set := written(w)
+	if set.Len() != n {
+		return unit.CPUSet{}
+	}
+	for _, other := range s.Workloads {
+		if other.ID != w.ID && other.Class.Sensitive() && !written(other).Intersect(set).Empty() {
+			return unit.CPUSet{}
+		}
+	}
+	return set
+}
+
+// compare puts first who is served first.
+func (c claim) compare(o claim) int {
+	if c.had.Empty() != o.had.Empty() {
+		if o.had.Empty() {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(
+		cmp.Compare(o.work.Priority, c.work.Priority),
+		cmp.Compare(slices.Index(node.Classes, c.work.Class), slices.Index(node.Classes, o.work.Class)),
+		strings.Compare(string(c.work.ID), string(o.work.ID)))
+}
+
+// leastShared is how many CPUs must be nobody's own: one for the system, and
+// best-effort work's least.
+func leastShared(c Suppress, s node.Snapshot, pool unit.CPUSet) int {
+	least := 1
+	if c.Enable && slices.ContainsFunc(s.Workloads, func(w node.Workload) bool { return w.Class == node.BE }) {
+		share := unit.CPUs(pool.Len()).Percent(c.MinPercent)
+		least = max(least, int((share+999)/unit.CPUs(1)))
+	}
+	return least
+}
+
+// grant gives a workload CPUs out of free, so that some are left.
+func (g grants) grant(s node.Snapshot, c claim, free *unit.CPUSet, least int) {
+	id := c.work.ID
+	room := roomBefore(s, c.work.Cgroup, s.Topology.All())
+	had := c.had.Intersect(*free).Intersect(room)
+	spare := free.Len() - least
+	if c.cpus <= spare {
+		if o, ok := pick.Exclusive(s.Topology, pick.Claim{CPUs: c.cpus, Free: free.Intersect(room), Have: had}); ok {
+			g.of[id], g.how[id] = o.CPUs, describe(c.work, o)
+			*free = free.Minus(o.CPUs)
+			return
+		}
+	}
+	if n := had.Len(); n > 0 && n <= spare { // it asks for more than there is: no reason to lose what it has
+		g.of[id] = had
+		g.how[id] = fmt.Sprintf("%s asks for %s of its own, and no more are free", id, countCPUs(c.cpus))
+		*free = free.Minus(had)
+		return
+	}
+	g.why[id] = fmt.Sprintf("%s asks for %s of its own, and %s can be given: it acts as LS", id, countCPUs(c.cpus), atMost(free.Intersect(room).Len(), spare))
+}
+
+func atMost(free, spare int) string {
+	switch n := max(min(free, spare), 0); n {
+	case 0:
+		return "none"
+	default:
+		return fmt.Sprint(n)
+	}
+}
+
+// describe says what a grant is like.
+func describe(w node.Workload, o pick.Offer) string {
+	text := fmt.Sprintf("%s has %s of its own", w.ID, countCPUs(o.CPUs.Len()))
+	if o.Split > 0 {
+		text += fmt.Sprintf(", %d beside others on a core", o.Split)
+	}
+	if o.Nodes > 1 {
+		text += fmt.Sprintf(", on %d NUMA nodes", o.Nodes)
+	}
+	return text
+}
+
+// roomBefore returns which of all CPUs a cgroup could have before Tenon: by its
+// own set, and by that of every cgroup above it.
+func roomBefore(s node.Snapshot, p node.CgroupPath, all unit.CPUSet) unit.CPUSet {
+	for ; p != ""; p = p.Parent() {
+		if own, _ := original(s.Knobs, node.Knob{Cgroup: p, File: node.FileCPUs}).(node.CPUs); !own.Set.Empty() {
+			all = all.Intersect(own.Set)
+		}
+	}
+	return all
+}

@@ -1,0 +1,26 @@
+package record
+
+import (
+	"errors"
+	"io"
+)
+
+// Turns hands every turn of a record to each, the oldest first. A record that
+// was torn by a crash is read as far as it goes. What each is handed is good
+// until it returns.
+func Turns(r io.Reader, each func(Turn)) error {
+	from, err := newReader(r)
+	if err != nil {
+		return err
+	}
+	for {
+		e, err := from.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		each(e.Turn)
+	}
+}

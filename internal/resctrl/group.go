@@ -1,0 +1,160 @@
+package resctrl
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Groups lists the control groups but for the default one, sorted.
+func (f *FS) Groups() ([]string, error) {
+	entries, err := os.ReadDir(f.Root)
+	if err != nil {
+		return nil, fmt.Errorf("list control groups: %w", err)
+	}
+	var groups []string
+	for _, e := range entries {
+		if e.IsDir() && !slices.Contains(notGroups, e.Name()) {
+			groups = append(groups, e.Name())
+		}
+	}
+	return groups, nil
+}
+
+// Inode names the group that stands under a name now: one that was made anew
+// has another.
+func (f *FS) Inode(group string) (uint64, error) {
+	if err := check(group); err != nil {
+		return 0, err
+	}
+	info, err := os.Stat(f.path(group))
+	if err != nil {
+		return 0, f.gone(group, err)
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, fmt.Errorf("inode of control group %s: this system has none", group)
+	}
+	return stat.Ino, nil
+}
+
+// Make makes a control group. It fails with EEXIST if it is there, and with
+// ENOSPC if the hardware holds no more apart. The new group may use all that is
+// not exclusively another's.
+func (f *FS) Make(group string) error {
+	if err := check(group); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := os.Mkdir(f.path(group), 0o755); err != nil {
+		return f.explain(fmt.Errorf("make control group %s: %w", group, err))
+	}
+	return nil
+}
+
+// Remove removes a control group; its tasks go to the default one. What does
+// not exist is removed already.
+func (f *FS) Remove(group string) error {
+	if err := check(group); err != nil {
+		return err
+	}
+	if group == Default {
+		return errors.New("remove the default control group: it stays")
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	// rmdir(2), not os.Remove, which would try to unlink first.
+	if err := syscall.Rmdir(f.path(group)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return f.explain(fmt.Errorf("remove control group %s: %w", group, err))
+	}
+	return nil
+}
+
+// Tasks lists the threads in a group, ascending.
+func (f *FS) Tasks(group string) ([]int, error) {
+	text, err := f.read(group, "tasks")
+	if err != nil {
+		return nil, err
+	}
+	ids, err := parseTasks(text)
+	if err != nil {
+		return nil, fmt.Errorf("tasks of control group %s: %w", group, err)
+	}
+	return ids, nil
+}
+
+// parseTasks reads one id a line.
+func parseTasks(text string) ([]int, error) {
+	var ids []int
+	for line := range strings.FieldsSeq(text) {
+		n, err := strconv.ParseUint(line, 10, 31)
+		if err != nil {
+			return nil, fmt.Errorf("%q: want a thread id", line)
+		}
+		if n > 0 { // 0: a thread that our PID namespace cannot see
+			ids = append(ids, int(n))
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), nil
+}
+
+// Add moves a thread into a group. A thread that has ended is no error.
+func (f *FS) Add(group string, tid int) error {
+	err := f.write(group, "tasks", strconv.Itoa(tid)+"\n")
+	if errors.Is(err, syscall.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("move thread %d into control group %s: %w", tid, group, err)
+	}
+	return nil
+}
+
+// settleRounds bounds how often Settle looks again.
+const settleRounds = 20
+
+// Settle moves threads into a group until all of them are there. A thread that
+// is forked while its parent waits to be moved is in the old group still, and
+// one that is forked after that is in the new: so the list gets shorter with
+// each look, and one that finds nobody outside is the last. It gives up on a
+// list that does not.
+func (f *FS) Settle(group string, threads func() ([]int, error)) error {
+	for range settleRounds {
+		want, err := threads()
+		if err != nil {
+			return err
+		}
+		have, err := f.Tasks(group)
+		if err != nil {
+			return err
+		}
+		var moved bool
+		for _, tid := range want {
+			if _, there := slices.BinarySearch(have, tid); there {
+				continue
+			}
+			moved = true
+			if err := f.Add(group, tid); err != nil {
+				return err
+			}
+		}
+		if !moved {
+			return nil
+		}
+	}
+	return fmt.Errorf("move threads into control group %s: new ones came from outside %d times in a row", group, settleRounds)
+}
+
+// Shared reports whether what a group may use others may use as well: its mode
+// is neither exclusive nor pseudo-locked.
+func (f *FS) Shared(group string) (bool, error) {
+	text, err := f.read(group, "mode")
+	return strings.TrimSpace(text) == "shareable", err
+}

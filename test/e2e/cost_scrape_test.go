@@ -1,0 +1,65 @@
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// freeAddress is an address of loopback that nobody listens on.
+func freeAddress(tb testing.TB) string {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// scraped are metrics of an agent by name with labels, as they stand in the
+// text format.
+func scraped(tb testing.TB, address string) map[string]float64 {
+	tb.Helper()
+	r, err := http.Get("http://" + address + "/metrics")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer r.Body.Close()
+	all := map[string]float64{}
+	lines := bufio.NewScanner(r.Body)
+	for lines.Scan() {
+		at := strings.LastIndexByte(lines.Text(), ' ')
+		if at < 0 || strings.HasPrefix(lines.Text(), "#") {
+			continue
+		}
+		if v, err := strconv.ParseFloat(lines.Text()[at+1:], 64); err == nil {
+			all[lines.Text()[:at]] = v
+		}
+	}
+	if err := lines.Err(); err != nil {
+		tb.Fatal(err)
+	}
+	return all
+}
+
+// reportTurns shows what a turn took between two scrapes: the time of each
+// part, and what was allocated. That time is by the clock, so work that the
+// machine does meanwhile shows in it.
+func reportTurns(b *testing.B, before, after map[string]float64) {
+	b.Helper()
+	grew := func(name string) float64 { return after[name] - before[name] }
+	turns := grew(`tenon_turn_duration_seconds_count{part="sense"}`)
+	if turns <= 0 {
+		b.Fatal("the loop did not turn")
+	}
+	for _, part := range []string{"sense", "decide", "act"} {
+		b.ReportMetric(1e3*grew(fmt.Sprintf("tenon_turn_duration_seconds_sum{part=%q}", part))/turns, part+"-ms/turn")
+	}
+	b.ReportMetric(grew("go_memstats_alloc_bytes_total")/1024/turns, "KiB/turn")
+	b.ReportMetric(grew("go_memstats_mallocs_total")/turns, "allocs/turn")
+}

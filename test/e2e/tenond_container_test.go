@@ -1,0 +1,93 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// labelled takes batch work by the labels of containers alone.
+const labelled = `apiVersion: tenon.sh/v1alpha1
+kind: NodeConfig
+period: 100ms
+containerSockets: ["containerd://SOCKET"]
+rules:
+- {name: web, class: LS, cgroups: ["ROOT/services/*"]}
+- {name: encoders, class: BE, containers: ["koordinator.sh/qosClass=BE"]}
+resource-qos-config: {beClass: {cpuQOS: {enable: true}}}
+`
+
+// TestTenondTakesContainersByTheirLabels: a container that starts while tenond
+// runs is best-effort work because its label says so, and one without the
+// label is left alone.
+func TestTenondTakesContainersByTheirLabels(t *testing.T) {
+	for _, program := range []string{"containerd", "ctr", "runc", "busybox"} {
+		if _, err := exec.LookPath(program); err != nil {
+			strict(t, "this test runs containers: "+err.Error())
+		}
+	}
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "containerd.sock")
+	s := plantSite(t, strings.Replace(labelled, "SOCKET", socket, 1))
+	config := filepath.Join(dir, "config.toml")
+	text := fmt.Sprintf("version = 2\nroot = %q\nstate = %q\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n[grpc]\naddress = %q\n[ttrpc]\naddress = %q\n",
+		filepath.Join(dir, "root"), filepath.Join(dir, "state"), socket, socket+".ttrpc")
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	runtime := start(t, "containerd", "--config", config)
+	t.Cleanup(func() { _ = runtime.Process.Signal(syscall.SIGTERM) })
+	eventually(t, "containerd serves", func() bool { _, err := os.Stat(socket); return err == nil })
+
+	d := s.tenond()
+	root := rootfs(t)
+	for name, class := range map[string]string{"encode": "BE", "other": "none"} {
+		ctr(t, socket, "run", "-d", "--rootfs", "--label", "koordinator.sh/qosClass="+class, "--cgroup", "/"+string(s.path("pods/"+name)), root, name, "/bin/sleep", "600")
+		t.Cleanup(func() {
+			_ = exec.Command("ctr", "--address", socket, "--namespace", "test", "task", "rm", "-f", name).Run()
+		})
+	}
+	eventually(t, "the labelled container runs only where nothing else wants to", func() bool { return s.weight("pods/encode").Idle })
+	if s.weight("pods/other").Idle || s.weight("pods").Idle {
+		t.Error("a container without the label was touched")
+	}
+	d.stop()
+	s.restore()
+	if s.weight("pods/encode").Idle {
+		t.Error("the container is not as it was")
+	}
+}
+
+func ctr(t *testing.T, socket string, args ...string) {
+	t.Helper()
+	if out, err := exec.Command("ctr", append([]string{"--address", socket, "--namespace", "test"}, args...)...).CombinedOutput(); err != nil {
+		t.Fatalf("ctr %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+// rootfs is a root file system in which /bin/sleep runs.
+func rootfs(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	busybox, err := exec.LookPath("busybox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(busybox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []string{"bin", "proc", "sys", "dev", "tmp", "run"} {
+		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "bin/sleep"), program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}

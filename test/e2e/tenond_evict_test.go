@@ -1,0 +1,261 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/record"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// evicting ends batch work from 60 % of the memory on, down to 50 %; not the job
+// that spins, nor what tenon run has started meanwhile on this machine.
+const evicting = `apiVersion: tenon.sh/v1alpha1
+kind: NodeConfig
+period: 100ms
+rules:
+- {name: web, class: LS, cgroups: ["ROOT/services/*"]}
+- {name: spin, class: BE, cgroups: ["ROOT/batch/job"]}
+- {name: dear, class: BE, cgroups: ["ROOT/batch/dear"], priority: -1}
+- {name: cheap, class: BE, cgroups: ["ROOT/batch/*"], priority: -2}
+resource-threshold-config: {enable: true, cpuSuppressThresholdPercent: 100, memoryEvictThresholdPercent: 60, memoryEvictLowerPercent: 50,
+  evictGracePeriodSeconds: GRACE, evictEnabledPriorityThreshold: -1}
+`
+
+const mib = unit.Bytes(1) << 20
+
+// A memory is what tenond takes for the node's: 512 MiB, of which the groups of
+// the site really use what they use, and others a given part.
+type memory struct {
+	s      *site
+	file   *os.File
+	others unit.Bytes
+}
+
+func (s *site) memory(others unit.Bytes) *memory {
+	s.t.Helper()
+	needPrograms(s.t, "unshare", "mount")
+	file, err := os.Create(filepath.Join(s.t.TempDir(), "meminfo"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = file.Close() })
+	m := &memory{s: s, file: file, others: others}
+	m.settle()
+	return m
+}
+
+// settle writes how much is available now. What is to be read in one go is
+// written in one go, and always as long.
+func (m *memory) settle() {
+	used, err := m.s.tree.MemoryCurrent(m.s.root)
+	if err != nil {
+		m.s.t.Fatal(err)
+	}
+	const total = 512 * mib
+	text := fmt.Sprintf("MemTotal: %12d kB\nMemFree: %12d kB\nMemAvailable: %12d kB\n", total/1024, 0, max(total-m.others-used, 0)/1024)
+	if _, err := m.file.WriteAt([]byte(text), 0); err != nil {
+		m.s.t.Fatal(err)
+	}
+}
+
+// until keeps the account while it waits.
+func (m *memory) until(what string, is func() bool) {
+	m.s.t.Helper()
+	eventually(m.s.t, what, func() bool { m.settle(); return is() })
+}
+
+// tenond starts a tenond that sees this memory, in a mount namespace of its own.
+func (m *memory) tenond() *daemon {
+	m.s.t.Helper()
+	const see = `mount --bind "$0" /proc/meminfo && exec "$@"`
+	return m.s.tenond("unshare", "--mount", "--propagation", "private", "sh", "-c", see, m.file.Name())
+}
+
+// A hog is a process that holds memory.
+type hog struct {
+	*exec.Cmd
+	in io.Writer
+}
+
+// hogs is the program: it takes as many bytes as each line says, until it ends.
+func hogs() {
+	if os.Getenv("TENON_TEST_STUBBORN") != "" {
+		signal.Ignore(syscall.SIGTERM)
+	}
+	var held [][]byte
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		n, _ := strconv.Atoi(lines.Text())
+		held = append(held, bytes.Repeat([]byte{1}, n))
+	}
+	runtime.KeepAlive(held)
+}
+
+// hog starts a hog in a group of the site; it ends with the test.
+func (s *site) hog(group string, env ...string) hog {
+	s.t.Helper()
+	p := string(s.path(group))
+	if err := s.tree.Make(p); err != nil {
+		s.t.Fatal(err)
+	}
+	h := hog{Cmd: exec.Command("/proc/self/exe")}
+	h.Env = append(append(os.Environ(), "TENON_TEST_ROLE=hog"), env...)
+	in, err := h.StdinPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	h.in = in
+	if err := h.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		_ = s.tree.Freeze(p, false)
+		_ = h.Process.Kill()
+		_ = h.Wait()
+	})
+	if err := s.tree.Attach(p, h.Process.Pid); err != nil {
+		s.t.Fatal(err)
+	}
+	return h
+}
+
+// take makes it hold so much more.
+func (h hog) take(b unit.Bytes) { _, _ = fmt.Fprintln(h.in, int64(b)) }
+
+func (s *site) uses(group string, b unit.Bytes) bool {
+	m, err := s.tree.MemoryCurrent(string(s.path(group)))
+	return err == nil && m >= b
+}
+
+func (s *site) lives(group string) bool {
+	lives, err := s.tree.Populated(string(s.path(group)))
+	return err == nil && lives
+}
+
+// written lists the writes of knobs of a group in the audit log.
+func (s *site) written(group string) (all []record.Write) {
+	s.t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.state, record.AuditFile))
+	if err != nil {
+		return nil
+	}
+	for line := range strings.Lines(string(text)) {
+		var w record.Write
+		if json.Unmarshal([]byte(line), &w) == nil && w.Cgroup == s.path(group) && w.File == node.FileRun {
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// TestTenondEndsAsLittleBatchWorkAsNeeded: the job of the lowest priority does
+// not end when it is asked and is killed; the dear one goes on until memory runs
+// short again, and then ends by itself.
+func TestTenondEndsAsLittleBatchWorkAsNeeded(t *testing.T) {
+	s := plantSite(t, strings.Replace(evicting, "GRACE", "1", 1))
+	m := s.memory(30 * mib)
+	stubborn, dear := s.hog("batch/stubborn", "TENON_TEST_STUBBORN=1"), s.hog("batch/dear")
+	stubborn.take(125 * mib)
+	dear.take(100 * mib)
+	m.until("both hold their memory", func() bool { return s.uses("batch/stubborn", 125*mib) && s.uses("batch/dear", 100*mib) })
+	s.before = s.dump(t)
+	d := m.tenond()
+	time.Sleep(500 * time.Millisecond)
+	if n := len(s.written("batch/stubborn")) + len(s.written("batch/dear")); n > 0 {
+		t.Fatalf("%d writes below the threshold", n)
+	}
+
+	m.others += 60 * mib
+	m.until("the stubborn job is gone", func() bool { return !s.lives("batch/stubborn") })
+	if status := waitStatus(stubborn); status.Signal() != syscall.SIGKILL {
+		t.Errorf("the stubborn job ended with %v", status)
+	}
+	var did []string
+	m.until("the audit log has it", func() bool {
+		did = nil
+		for _, w := range s.written("batch/stubborn") {
+			did = append(did, w.New+" "+w.Outcome)
+		}
+		return len(did) == 2
+	})
+	if want := "asked to end applied, ended applied"; strings.Join(did, ", ") != want {
+		t.Errorf("%v, want %v", did, want)
+	}
+	for range 20 {
+		m.settle()
+		time.Sleep(100 * time.Millisecond)
+	}
+	if !s.lives("batch/dear") || !s.lives(job) || len(s.written("batch/dear")) > 0 {
+		t.Error("more was ended than needed")
+	}
+
+	m.others += 125 * mib
+	m.until("the dear job has ended", func() bool { return !s.lives("batch/dear") })
+	if status := waitStatus(dear); status.Signal() != syscall.SIGTERM {
+		t.Errorf("the dear job ended with %v", status)
+	}
+	if !s.lives(service) {
+		t.Error("the service is dead")
+	}
+	s.untouched(service, s.before)
+	d.stop()
+	s.restore()
+}
+
+// waitStatus waits for a command that the test has started, and tells how it
+// ended.
+func waitStatus(c hog) syscall.WaitStatus {
+	_ = c.Wait()
+	return c.ProcessState.Sys().(syscall.WaitStatus)
+}
+
+// TestTenondFreezesAJobThatGoesOnAfterRestore: while one job takes its time to end,
+// another that grows is frozen; tenond is killed, and tenon restore lets the
+// job go on.
+func TestTenondFreezesAJobThatGoesOnAfterRestore(t *testing.T) {
+	s := plantSite(t, strings.Replace(evicting, "GRACE", "600", 1))
+	if _, err := s.tree.Frozen(string(s.path(batch))); err != nil {
+		strict(t, "no group can be frozen: "+err.Error())
+	}
+	m := s.memory(30 * mib)
+	slow, dear := s.hog("batch/slow", "TENON_TEST_STUBBORN=1"), s.hog("batch/dear")
+	slow.take(150 * mib)
+	m.until("the job holds its memory", func() bool { return s.uses("batch/slow", 150*mib) })
+	s.before = s.dump(t)
+	d := m.tenond()
+	m.others += 140 * mib
+	m.until("the slow job was asked to end", func() bool { return len(s.written("batch/slow")) > 0 })
+	dear.take(50 * mib)
+	frozen := func() bool {
+		is, err := s.tree.Frozen(string(s.path("batch/dear")))
+		return err == nil && is
+	}
+	m.until("the job that grows is frozen", frozen)
+	d.signal(syscall.SIGKILL)
+	<-d.end
+	if !frozen() {
+		t.Error("the death of tenond let it go on")
+	}
+	s.restore()
+	if frozen() {
+		t.Error("it is frozen after tenon restore")
+	}
+	eventually(t, "nothing of it stands still", func() bool {
+		still, err := s.tree.Still(string(s.path("batch/dear")))
+		return err == nil && !still
+	})
+}

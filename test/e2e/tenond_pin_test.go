@@ -1,0 +1,128 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/cgroup"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// own gives one of the services a CPU of its own, and the other a limit under
+// which it may have bursts.
+const own = `apiVersion: tenon.sh/v1alpha1
+kind: NodeConfig
+period: 100ms
+rules:
+- {name: cache, class: LSE, cgroups: ["ROOT/services/cache"], requests: {cpu: 1}}
+- {name: web, class: LS, cgroups: ["ROOT/services/*"], limits: {cpu: 1500m}}
+- {name: job, class: BE, cgroups: ["ROOT/batch/*"]}
+resource-threshold-config: {enable: true, cpuSuppressThresholdPercent: 100, cpuSuppressPolicy: cfsQuota}
+cpu-burst-config: {policy: auto}
+`
+
+// cpus are the CPUs that the tasks of a group may use.
+func (s *site) cpus(group string) unit.CPUSet {
+	s.t.Helper()
+	set, err := s.tree.EffectiveCPUs(string(s.path(group)))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return set
+}
+
+// wholeSets are the files of CPUs and memory nodes that are empty on cgroup v2,
+// which means all of the parent's, each with all of the parent's in words.
+// Once such a set was changed, the kernel does not take an empty one as long as
+// tasks run in the group: the words are what comes next to it.
+func (s *site) wholeSets() map[string]string {
+	s.t.Helper()
+	sets := map[string]string{}
+	for file, text := range s.before {
+		name := filepath.Base(file)
+		if (name == "cpuset.cpus" || name == "cpuset.mems") && strings.TrimSpace(text) == "" && s.tree.Version() == 2 {
+			all, err := os.ReadFile(file + ".effective")
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			sets[file] = string(all)
+		}
+	}
+	return sets
+}
+
+// TestTenondGivesCPUsAndTakesThemBack: a service gets a CPU of its own, which
+// all other managed work leaves; it keeps it over the death of tenond; and it
+// is given back, with all else.
+func TestTenondGivesCPUsAndTakesThemBack(t *testing.T) {
+	s := plantSite(t, own)
+	all := s.cpus("services")
+	if all.Len() < 2 {
+		t.Skipf("this machine has %d CPU: none can be anybody's own", all.Len())
+	}
+	s.run("services/cache/worker", "sleep", "600")
+	s.run("services/pool/worker", "sleep", "600")
+	if err := s.tree.WriteCPUs(string(s.path("services/pool/worker")), all); err != nil {
+		t.Fatal(err)
+	}
+	s.before = s.dump(t)
+	whole := s.wholeSets()
+	d := s.tenond()
+
+	var last unit.CPU
+	for c := range all.All() {
+		last = c
+	}
+	cache, others := unit.CPUSetOf(last), all.Minus(unit.CPUSetOf(last))
+	shared := func() bool {
+		for group, want := range map[string]unit.CPUSet{
+			"services/cache": cache, "services/cache/worker": cache, service: others, "services/pool": others, "services/pool/worker": others, job: others,
+		} {
+			if s.cpus(group) != want {
+				return false
+			}
+		}
+		return true
+	}
+	eventually(t, "one CPU is the cache's own", shared)
+	limit := func() cgroup.CPUMax {
+		v, err := s.tree.ReadCPUMax(string(s.path(service)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	want := cgroup.CPUMax{Quota: 150 * time.Millisecond, Period: 100 * time.Millisecond, Burst: 150 * time.Millisecond}
+	eventually(t, "the service saves up for bursts", func() bool { return limit() == want })
+
+	d.signal(syscall.SIGKILL)
+	eventually(t, "tenond is dead", d.ended)
+	d = s.tenond()
+	if !shared() || limit() != want {
+		t.Error("something moved as tenond was started again")
+	}
+
+	// A service that is no more LSE gives its CPU back, while all live.
+	s.configure(strings.Replace(own, "class: LSE", "class: LS", 1))
+	d.signal(syscall.SIGHUP)
+	eventually(t, "the CPU is everybody's again", func() bool {
+		return s.cpus("services/cache/worker") == all && s.cpus("services/pool/worker") == all && s.cpus(service) == all && s.cpus(job) == all
+	})
+	s.configure(own)
+	d.signal(syscall.SIGHUP)
+	eventually(t, "one CPU is the cache's own again", shared)
+	if strings.Contains(d.said(), "could not be written") {
+		t.Errorf("a write was refused:\n%s", d.said())
+	}
+	d.stop()
+	for file, text := range whole {
+		if now, err := os.ReadFile(file); err == nil && strings.TrimSpace(string(now)) != "" {
+			s.before[file] = text
+		}
+	}
+	s.restore()
+}

@@ -1,0 +1,266 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/control"
+	"tenon.sh/tenon/internal/record"
+)
+
+// patient turns the loop so seldom that only an event can be what narrows BE.
+// BE has the weight of the service, so that the service waits.
+const patient = `apiVersion: tenon.sh/v1alpha1
+kind: NodeConfig
+period: 60s
+signals: {runQueueDelay: DELAY, pressure: PRESSURE}
+rules:
+- {name: web, class: LS, cgroups: ["ROOT/services/*"], objective: {runQueueDelay: 500us}}
+- {name: job, class: BE, cgroups: ["ROOT/batch/*"]}
+resource-threshold-config: {enable: true, cpuSuppressThresholdPercent: 90, cpuSuppressMinPercent: 5, cpuSuppressPolicy: cfsQuota}
+`
+
+func withSignals(delay, pressure string) string {
+	return strings.NewReplacer("DELAY", delay, "PRESSURE", pressure).Replace(patient)
+}
+
+// early is by when what an event starts is done: long before the period.
+const early = 20 * time.Second
+
+// crowd makes BE, and on demand the service, want every CPU.
+func (s *site) crowd(group string) {
+	for range runtime.NumCPU() {
+		s.run(group, "sh", "-c", "while :; do :; done")
+	}
+}
+
+// settle waits until BE has a quota from a reading of rates. A group that
+// comes is what turns the loop, twice.
+func (s *site) settle() {
+	s.t.Helper()
+	for _, group := range []string{"batch/first", "batch/second"} {
+		s.run(group, "sleep", "600")
+		time.Sleep(500 * time.Millisecond)
+	}
+	s.roomy()
+}
+
+// woken returns the writes to BE's quota since then that an event of the given
+// kind called for.
+func (s *site) woken(kind string, since time.Time) []record.Write {
+	s.t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.state, record.AuditFile))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var found []record.Write
+	for line := range strings.Lines(string(text)) {
+		var w record.Write
+		if err := json.Unmarshal([]byte(line), &w); err != nil {
+			continue // it is being written
+		}
+		if w.At.After(since) && w.Cgroup == s.path(batch) && strings.Contains(w.Woken, kind+" "+string(s.path(service))) {
+			found = append(found, w)
+		}
+	}
+	return found
+}
+
+// step loads the service, and requires that an event of the given kind narrows
+// BE long before the period is over.
+func (s *site) step(kind string) {
+	s.t.Helper()
+	before, begun := s.quota(), time.Now()
+	s.crowd(service)
+	eventually(s.t, "BE is narrowed by an event of kind "+kind, func() bool {
+		return s.quota().Narrower(before) < 0 && len(s.woken(kind, begun)) > 0
+	})
+	took := time.Since(begun)
+	s.t.Logf("%v -> %v after %v: %+v", before, s.quota(), took.Round(time.Millisecond), s.woken(kind, begun)[0])
+	if took > early {
+		s.t.Errorf("it took %v", took)
+	}
+}
+
+// TestSignalsOfDelayNarrowBEAtOnce also lets the service end and
+// begin again while it is looked at.
+func TestSignalsOfDelayNarrowBEAtOnce(t *testing.T) {
+	s := plantSite(t, withSignals("auto", "off"))
+	s.crowd(job)
+	d := s.tenond()
+	if text := d.said(); strings.Contains(text, "not counted by BPF") {
+		strict(t, text)
+	}
+	s.settle()
+	s.step("delay")
+
+	s.remove(service)
+	s.run(service, "sleep", "600") // is another group by the same name
+	s.settleAgain()
+	s.step("delay")
+	if text := d.said(); strings.Contains(text, "run-queue delays") || strings.Contains(text, "level=ERROR") {
+		t.Errorf("it said:\n%s", text)
+	}
+	d.stop()
+	s.restore()
+}
+
+// TestSignalsOfPressureNarrowBEAtOnce is the same without BPF, where the
+// kernel tells of pressure by group.
+func TestSignalsOfPressureNarrowBEAtOnce(t *testing.T) {
+	s := plantSite(t, withSignals("off", "auto"))
+	if s.tree.Version() == 1 {
+		t.Skip("cgroup v1 has no pressure by group; the VM does it")
+	}
+	s.crowd(job)
+	d := s.tenond()
+	s.settle()
+	s.step("pressure")
+	d.stop()
+	s.restore()
+}
+
+// TestAStormOfAlarmsCostsLittle: a service whose objective nothing can
+// meet waits all the time, for BE that may keep its share.
+func TestAStormOfAlarmsCostsLittle(t *testing.T) {
+	s := plantSite(t, strings.NewReplacer("500us", "10us", "MinPercent: 5", "MinPercent: 90").Replace(withSignals("auto", "off")))
+	s.crowd(job)
+	s.crowd(service)
+	d := s.tenond()
+	if text := d.said(); strings.Contains(text, "not counted by BPF") {
+		strict(t, text)
+	}
+	time.Sleep(2 * time.Second) // to what BE keeps in any case
+	turns, cpu, begun := s.turns(), cpuOf(t, d.Process.Pid), time.Now()
+	time.Sleep(5 * time.Second)
+	turned, used, took := s.turns()-turns, cpuOf(t, d.Process.Pid)-cpu, time.Since(begun)
+	share := used.Seconds() / took.Seconds()
+	t.Logf("%d turns in %v, %.2f %% of a CPU", turned, took.Round(time.Millisecond), 100*share)
+	if turned == 0 {
+		t.Error("no alarm turned the loop")
+	}
+	if share > 0.1 {
+		t.Errorf("the storm costs %.1f %% of a CPU", 100*share)
+	}
+	d.stop()
+	s.restore()
+}
+
+// turns is how often the loop has turned.
+func (s *site) turns() uint64 {
+	s.t.Helper()
+	text, err := exec.Command(filepath.Join(s.bin, "tenon"), "--state-dir", s.state, "status", "-o", "json").Output()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var status control.Status
+	if err := json.Unmarshal(text, &status); err != nil {
+		s.t.Fatal(err)
+	}
+	return status.Turns
+}
+
+// cpuOf is the CPU time that a process has used.
+func cpuOf(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), ") ")
+	fields := strings.Fields(rest)
+	var ticks int
+	for _, field := range fields[11:13] { // utime and stime, in hundredths of a second
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
+}
+
+// TestSignalsThatCannotBeAreSaidOnce: who may not use it is told once, and the loop
+// turns by its period.
+func TestSignalsThatCannotBeAreSaidOnce(t *testing.T) {
+	s := plantSite(t, generous)
+	t.Setenv(withoutVar, strings.Join([]string{strconv.Itoa(unix.CAP_BPF), strconv.Itoa(unix.CAP_PERFMON), strconv.Itoa(unix.CAP_SYS_ADMIN)}, ","))
+	d := s.tenond(os.Args[0])
+	s.roomy()
+	if n := strings.Count(d.said(), "run-queue delays are not counted by BPF"); n != 1 {
+		t.Errorf("said %d times that there is no BPF", n)
+	}
+	if err := os.Chtimes(s.config, time.Now(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	d.await("configuration read", 1)
+	if n := strings.Count(d.said(), "run-queue delays are not counted by BPF"); n != 1 {
+		t.Errorf("said %d times that there is no BPF", n)
+	}
+	d.stop()
+	s.restore()
+}
+
+// withoutVar makes this test binary drop capabilities, by number, and become
+// the command that follows.
+const withoutVar = "TENON_E2E_WITHOUT"
+
+// without does that.
+func without(capabilities string) error {
+	runtime.LockOSThread()
+	for _, text := range strings.Split(capabilities, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return err
+		}
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(n), 0, 0, 0); err != nil {
+			return err
+		}
+	}
+	if err := os.Unsetenv(withoutVar); err != nil {
+		return err
+	}
+	return syscall.Exec(os.Args[1], os.Args[1:], os.Environ())
+}
+
+// remove ends a group with all that runs in it.
+func (s *site) remove(group string) {
+	s.t.Helper()
+	p := string(s.path(group))
+	pids, err := s.tree.Procs(p)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+		s.tasks = slices.DeleteFunc(s.tasks, func(task int) bool { return task == pid })
+		maps.DeleteFunc(s.before, func(name, _ string) bool { return strings.HasPrefix(name, fmt.Sprintf("task %d ", pid)) })
+	}
+	eventually(s.t, "the group is removed", func() bool { return s.tree.Remove(p) == nil })
+}
+
+// settleAgain waits until BE has got back what the service no longer uses.
+func (s *site) settleAgain() {
+	s.t.Helper()
+	narrow := s.quota()
+	n := 0
+	eventually(s.t, "BE grows again", func() bool {
+		n++
+		s.run("batch/again-"+strconv.Itoa(n), "sleep", "600")
+		time.Sleep(500 * time.Millisecond)
+		return narrow.Narrower(s.quota()) < 0
+	})
+}
