@@ -34,7 +34,7 @@ It measures a real tenond, the one beside this program or on the PATH, with a
 configuration and a state of its own. Modes run in random order in each block.
 The results are a table here, and raw data (a JSON line for each step),
 result.json and report.html in the directory of --out.
-It needs root (for cgroups) and two CPUs. About fourteen minutes with 500 steps.`,
+It needs root (for cgroups) and two CPUs. About a quarter of an hour with 500 steps.`,
 		Example: `  sudo tenon lab reaction
   sudo tenon lab reaction --steps 50 --contrast 20 --blocks 2
   sudo tenon lab reaction --modes events,tick --seed 7 --out results`,
@@ -54,10 +54,10 @@ It needs root (for cgroups) and two CPUs. About fourteen minutes with 500 steps.
 	flags.StringVar(&modes, "modes", "all", "modes to run, separated by commas; all: what this kernel can")
 	flags.IntVar(&c.Blocks, "blocks", 5, "blocks over which the steps are spread")
 	flags.IntVar(&c.Steps, "steps", 500, "steps of load in mode events, over all blocks")
-	flags.IntVar(&c.Contrast, "contrast", 0, "steps in each of the other modes (default a sixth of --steps)")
-	flags.DurationVar(&c.Step, "step", 300*time.Millisecond, "length of a step; a second more in modes tick and psi")
-	flags.DurationVar(&c.LeastPause, "least-pause", 400*time.Millisecond, "shortest pause before a step")
-	flags.DurationVar(&c.MostPause, "most-pause", time.Second, "longest pause before a step")
+	flags.IntVar(&c.Contrast, "contrast", 0, "steps in each of the other modes (default a tenth of --steps)")
+	flags.DurationVar(&c.Step, "step", 250*time.Millisecond, "length of a step; a second more in modes tick and psi")
+	flags.DurationVar(&c.LeastPause, "least-pause", 900*time.Millisecond, "shortest pause before a step")
+	flags.DurationVar(&c.MostPause, "most-pause", 1300*time.Millisecond, "longest pause before a step")
 	flags.DurationVar(&c.Objective, "objective", 0, "the longest wait for a CPU that the service's rule accepts (default: it names none)")
 	flags.Float64Var(&c.StealPercent, "max-steal", 1, "steal time, in percent of the tested CPUs, above which the steps of a run are void")
 	settingFlags(cmd, &c.Setting, nil)

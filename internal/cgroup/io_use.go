@@ -18,7 +18,7 @@ type IOUse struct{ Read, Written unit.Bytes }
 // IOUse reads io.stat (Documentation/admin-guide/cgroup-v2.rst, IO; v1:
 // blkio.throttle.io_service_bytes_recursive). Pages that are written back
 // later count on v2 only for the group that made them dirty; on v1 they count
-// for the root, and kernels of late (6.18 does) count only for devices on which
+// for the root, and this was seen to count (on 6.18) only for devices on which
 // some group has a limit: there the numbers are too small.
 func (t *Tree) IOUse(path string) (IOUse, error) {
 	if t.VersionOf(block) == 1 {

@@ -23,11 +23,13 @@ type ReactionConfig struct {
 	Modes  []report.Mode // all that this kernel can
 	Blocks int           // 5: every mode makes its part of the steps in each
 	Steps  int           // of load in mode events; 500
-	// Contrast is the number of steps in each of the other modes; a sixth of
+	// Contrast is the number of steps in each of the other modes; a tenth of
 	// Steps.
 	Contrast int
-	Step     time.Duration // length of a step; 300 ms, and a period longer where the clock has to answer
-	// LeastPause and MostPause bound the time between two steps; 400 ms, 1 s.
+	Step     time.Duration // length of a step; 250 ms, and a period longer where the clock has to answer
+	// LeastPause and MostPause bound the time between two steps; 900 ms, 1.3 s.
+	// The bound of the batch work grows in turns of the clock, so a shorter
+	// pause would often leave nothing to narrow.
 	LeastPause, MostPause time.Duration
 	// Objective is the longest wait for a CPU that the service's rule accepts;
 	// 0: it names none. With one, the batch work stays narrow for seconds
@@ -60,7 +62,7 @@ func (c ReactionConfig) orDefaults() (ReactionConfig, error) {
 		c.Steps = 500
 	}
 	if c.Contrast == 0 {
-		c.Contrast = max(c.Steps/6, 1)
+		c.Contrast = max(c.Steps/10, 1)
 	}
 	if c.Blocks < 0 || c.Steps < 0 || c.Contrast < 0 {
 		fault("--blocks %d --steps %d --contrast %d: want 1 or more", c.Blocks, c.Steps, c.Contrast)
@@ -69,13 +71,13 @@ func (c ReactionConfig) orDefaults() (ReactionConfig, error) {
 		c.Blocks = min(c.Blocks, c.Steps, c.Contrast)
 	}
 	if c.Step == 0 {
-		c.Step = 300 * time.Millisecond
+		c.Step = 250 * time.Millisecond
 	}
 	if c.Step < 20*time.Millisecond || c.Step > time.Minute {
 		fault("--step %v: want 20ms to 1m", c.Step)
 	}
 	if c.LeastPause == 0 && c.MostPause == 0 {
-		c.LeastPause, c.MostPause = 400*time.Millisecond, time.Second
+		c.LeastPause, c.MostPause = 900*time.Millisecond, 1300*time.Millisecond
 	}
 	if c.LeastPause <= 0 || c.MostPause < c.LeastPause {
 		fault("--least-pause %v --most-pause %v: want more than 0, and no more than the most", c.LeastPause, c.MostPause)

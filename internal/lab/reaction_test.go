@@ -81,7 +81,7 @@ func TestFaultsOfTheReactionExperimentAreToldAtOnce(t *testing.T) {
 		}
 	}
 	c, err := ReactionConfig{Setting: Setting{Agent: "/bin/sh"}}.orDefaults()
-	if err != nil || c.Steps != 500 || c.Contrast != 83 || c.Blocks != 5 {
+	if err != nil || c.Steps != 500 || c.Contrast != 50 || c.Blocks != 5 {
 		t.Errorf("%+v, %v", c, err)
 	}
 	if few, _ := (ReactionConfig{Setting: Setting{Agent: "/bin/sh"}, Steps: 3}).orDefaults(); few.Blocks != 1 {

@@ -24,11 +24,6 @@ type Usage struct {
 	Steal Maybe[time.Duration] `json:"steal,omitzero"`
 	// Delay is how long threads waited for a CPU.
 	Delay RunQueueDelay `json:"delay,omitzero"`
-	// Cycles and Instructions are of the performance counters, where there
-	// are any; CacheMisses are those of the last-level cache.
-	Cycles       Maybe[int64] `json:"cycles,omitzero"`
-	Instructions Maybe[int64] `json:"instructions,omitzero"`
-	CacheMisses  Maybe[int64] `json:"cache_misses,omitzero"`
 
 	// Memory is the memory charged, with page cache; of the node, what is not
 	// available to new work.

@@ -19,7 +19,6 @@ func sameButUse(a, b *node.Workload) bool {
 func sameUse(a, b node.Usage) bool {
 	return a.CPU == b.CPU && a.Throttled == b.Throttled && a.Periods == b.Periods && a.ThrottledPeriods == b.ThrottledPeriods &&
 		a.Steal == b.Steal && a.Delay.Sum == b.Delay.Sum && a.Delay.Turns == b.Delay.Turns &&
-		a.Cycles == b.Cycles && a.Instructions == b.Instructions && a.CacheMisses == b.CacheMisses &&
 		a.Memory == b.Memory && a.WorkingSet == b.WorkingSet && a.Refaults == b.Refaults &&
 		a.Read == b.Read && a.Written == b.Written && a.Pressure == b.Pressure &&
 		slices.Equal(a.Delay.Counts, b.Delay.Counts) && maps.Equal(a.PerCPU, b.PerCPU)

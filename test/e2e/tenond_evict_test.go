@@ -32,7 +32,7 @@ rules:
 - {name: spin, class: BE, cgroups: ["ROOT/batch/job"]}
 - {name: dear, class: BE, cgroups: ["ROOT/batch/dear"], priority: -1}
 - {name: cheap, class: BE, cgroups: ["ROOT/batch/*"], priority: -2}
-resource-threshold-config: {enable: true, cpuSuppressThresholdPercent: 100, memoryEvictThresholdPercent: 60, memoryEvictLowerPercent: 50,
+resource-threshold-config: {enable: true, cpuSuppressThresholdPercent: 100, cpuSuppressPolicy: cfsQuota, memoryEvictThresholdPercent: 60, memoryEvictLowerPercent: 50,
   evictGracePeriodSeconds: GRACE, evictEnabledPriorityThreshold: -1}
 `
 

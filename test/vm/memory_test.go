@@ -55,7 +55,7 @@ func TestMemoryAndReactionOnCgroupV2(t *testing.T) {
 		Timeout: 8 * time.Minute,
 	}
 	reaction := Command{
-		Name: "reaction",
+		Name: "reaction.txt",
 		Args: []string{
 			"tenon", "lab", "reaction", "--modes", "psi,tick", "--contrast", "6", "--blocks", "1", "--step", "1s", "--max-steal", "100",
 			"--cpus", "0-1", "--client-cpus", "2", "--out", "/reaction",
@@ -71,7 +71,7 @@ func TestMemoryAndReactionOnCgroupV2(t *testing.T) {
 		Shell("pages", "grep -c '</html>' /memory/report.html /reaction/report.html"),
 		Shell("files", "ls -A /disk | grep -v lost+found; ls -d /run/tenon-lab* 2>/dev/null; true"),
 		Shell("leftovers", leftovers))
-	for _, name := range []string{"disk", "memory", "reaction", "pages"} {
+	for _, name := range []string{"disk", "memory", "reaction.txt", "pages"} {
 		if o, ok := report.Outcome(name); !ok || o.Exit != 0 {
 			t.Errorf("%s: exit %d\n%s", name, o.Exit, o.Output)
 		}
@@ -80,7 +80,7 @@ func TestMemoryAndReactionOnCgroupV2(t *testing.T) {
 		t.Errorf("files are left:\n%s", o.Output)
 	}
 	checkLeftovers(t, report)
-	keepRaw(t, report, "memory.json", "reaction.jsonl", "reaction")
+	keepRaw(t, report, "memory.json", "reaction.jsonl", "reaction.txt")
 	t.Run("tenond protects the pages of the service", func(t *testing.T) { checkMemory(t, report) })
 	t.Run("PSI wakes tenond", func(t *testing.T) { checkSteps(t, report) })
 }

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -126,6 +127,18 @@ func TestOnlyATurnThatAnEventOfTheStepWokeIsAnAnswer(t *testing.T) {
 	}
 	if got := s.narrowed(); got != 10 {
 		t.Errorf("narrowed after %v ms, want 10", got)
+	}
+	s.Length, s.Events = 300*ms, []StepEvent{{At: 12 * ms}}
+	if got, ok := s.yielded(); !ok || !math.IsInf(got, 1) {
+		t.Errorf("narrowed before the event alone: %v, %v", got, ok)
+	}
+	s.Turns[4].Narrowed = true
+	if got, ok := s.yielded(); !ok || got != 78 {
+		t.Errorf("narrowed %v ms after the event, want 78", got)
+	}
+	s.Events[0].At = 250 * ms
+	if _, ok := s.yielded(); ok {
+		t.Error("an event at the end of the step is counted")
 	}
 }
 

@@ -29,6 +29,9 @@ var reactionRows = []reactionRow{
 	{"event → write", func(f ReactionFigure) string { return f.EventToWrite.cell() }},
 	{"  p99, 95 %", func(f ReactionFigure) string { return f.EventToWrite.tail() }},
 	{"  of steps", func(f ReactionFigure) string { return fmt.Sprint(f.WithTurn) }},
+	{"event→narrowed", func(f ReactionFigure) string { return f.EventToNarrowed.cell() }},
+	{"  p99, 95 %", func(f ReactionFigure) string { return f.EventToNarrowed.tail() }},
+	{"  of steps", func(f ReactionFigure) string { return fmt.Sprint(f.EventToNarrowed.Steps) }},
 	{"step → narrowed", func(f ReactionFigure) string { return f.StepToNarrowed.cell() }},
 	{"  of steps", func(f ReactionFigure) string { return fmt.Sprint(f.Narrowed) }},
 	{"delay raised", func(f ReactionFigure) string { return f.Raised.cell() }},
@@ -66,8 +69,8 @@ func (s Spread) tail() string {
 	return millis(s.P99.Low) + " … " + millis(s.P99.High)
 }
 
-const reactionLegend = "Times in ms, p50 / p99 over steps; ∞: not in the step, or no bound from so few steps. step → event: until tenond learned of one of the kernel's signals; event → write: from then to the last write of the turn; " +
-	"step → narrowed: until the bound of the batch work was smaller; delay raised: until the service's cycles were done in time again (a cycle is late by 2 ms or more). " +
+const reactionLegend = "Times in ms, p50 / p99 over steps; ∞: not in the step, or no bound from so few steps. step → event: until tenond learned of one of the kernel's signals; event → write: from then to the last write of the first turn that answers; " +
+	"event → narrowed: from the first event of the step until the bound of the batch work was smaller; step → narrowed: the same from the step on; delay raised: until the service's cycles were done in time again (a cycle is late by 2 ms or more). " +
 	"BE quota: what the batch work might use when the step began, in thousandths of a CPU. Intervals of percentiles are binomial, without an assumption on the distribution."
 
 func reactionHeadline(r ReactionResult) string {
@@ -150,6 +153,12 @@ func WriteReactionHTML(w io.Writer, r ReactionResult, steps []Step) error {
 func reactionPlots(order []Mode, used map[Mode][]Step, apart map[Mode]modeSteps) []plot {
 	var all []plot
 	for _, m := range order {
+		if finite := slices.DeleteFunc(slices.Clone(apart[m].yielded), func(v float64) bool { return math.IsInf(v, 1) }); len(finite) > 0 {
+			all = append(all, plot{
+				fmt.Sprintf("Event to narrowed, mode %s", m), "From the first of the kernel's signals in a step, in user space, to the end of the turn that made the bound of the batch work smaller; a bar counts steps. The dashed line is the requirement.",
+				drawHistogram(m, finite),
+			})
+		}
 		if len(apart[m].answers) > 0 {
 			all = append(all, plot{
 				fmt.Sprintf("Event to last write, mode %s", m), "From one of the kernel's signals in user space to the last write of the turn that answers it; a bar counts steps. The dashed line is the requirement.",
