@@ -134,25 +134,30 @@ func (i installation) uninstall(ctx context.Context, stateDir string) error {
 	if err := i.check("uninstall"); err != nil {
 		return err
 	}
-	if i.root == "" {
-		if err := i.systemctl(ctx, [][]string{append([]string{"disable", "--now"}, units...)}); err != nil {
-			return err
-		}
-		if err := putBack(ctx, i.out, stateDir); err != nil {
-			return err
-		}
+	if i.root != "" {
+		return i.removeUnits()
 	}
+	if err := i.systemctl(ctx, [][]string{append([]string{"disable", "--now"}, units...)}); err != nil {
+		return err
+	}
+	// A knob that cannot be put back is no reason to keep the units: tenon
+	// restore tries again without them.
+	err := errors.Join(putBack(ctx, i.out, stateDir), i.removeUnits())
+	return errors.Join(err, i.systemctl(ctx, [][]string{{"daemon-reload"}}))
+}
+
+// removeUnits removes as many of the unit files as it can.
+func (i installation) removeUnits() error {
+	var errs []error
 	for _, u := range units {
 		path := filepath.Join(i.root, unitDir, u)
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+			errs = append(errs, err)
+			continue
 		}
 		fmt.Fprintf(i.out, "removed %s\n", path)
 	}
-	if i.root != "" {
-		return nil
-	}
-	return i.systemctl(ctx, [][]string{{"daemon-reload"}})
+	return errors.Join(errs...)
 }
 
 // putBack ends the lease, so that no watchdog writes any more, and restores.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"tenon.sh/tenon/internal/node"
@@ -40,13 +41,17 @@ type Agent struct {
 
 // Step turns the loop once. A failed step does not stop the others: it is
 // reported, and the next snapshot tells the truth.
-func (a *Agent) Step(ctx context.Context) (tick.Tick, error) {
+func (a *Agent) Step(ctx context.Context) (tick.Tick, error) { return a.turn(ctx, nil) }
+
+// turn is a Step that does not come by its period, but for some events.
+func (a *Agent) turn(ctx context.Context, events []tick.Event) (tick.Tick, error) {
 	start := time.Now()
-	t := tick.Tick{Begun: start}
+	t := tick.Tick{Begun: start, Events: events}
 	s, err := a.Host.Snapshot(ctx)
 	if err != nil {
 		return t, fmt.Errorf("read the node: %w", err)
 	}
+	s.Hurt = slices.ContainsFunc(events, hurts)
 	t.Snapshot, t.Sense = s, time.Since(start)
 
 	start = time.Now()
@@ -91,31 +96,28 @@ func (a *Agent) Run(ctx context.Context, wake <-chan tick.Event, observe func(ti
 			waiting = tick.Join(waiting, e)
 		}
 		waiting = drain(wake, waiting)
-		t, err := a.Step(ctx)
+		t, err := a.turn(ctx, waiting)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		t.Events = waiting
 		observe(t, err)
 		waiting = nil
+		gap := pace.turned(t.Begun, time.Since(t.Begun), a.Period, len(t.Done) > 0, slices.ContainsFunc(t.Events, woke))
 		if pace.storm == 0 && t.Begun.Sub(before) >= longWindow {
 			waiting = again(t.Events)
 		}
 		before = t.Begun
-		gap := pace.turned(time.Since(t.Begun), a.Period, len(t.Done) > 0)
 		rest := time.NewTimer(time.Until(t.Begun.Add(gap)))
-		came := false
 		for resting := true; resting; {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
 			case e := <-wake:
-				came, waiting = true, tick.Join(waiting, e)
+				waiting = tick.Join(waiting, e)
 			case <-rest.C:
 				resting = false
 			}
 		}
-		pace.rested(came)
 		wait := time.Until(t.Begun.Add(a.Period))
 		if len(waiting) > 0 {
 			wait = 0
@@ -133,13 +135,21 @@ const longWindow = 100 * time.Millisecond
 func again(events []tick.Event) []tick.Event {
 	var same []tick.Event
 	for _, e := range events {
-		if !e.Again && (e.Kind == tick.EventDelay || e.Kind == tick.EventPressure) {
+		if !e.Again && waits(e) {
 			e.More, e.Again = 0, true
 			same = append(same, e)
 		}
 	}
 	return same
 }
+
+// woke reports whether an event, or one that is counted in it, had no turn yet.
+func woke(e tick.Event) bool { return !e.Again || e.More > 0 }
+
+// waits reports whether an event says that work waits, and hurts whether that
+// is work of its own, and not the node as a whole.
+func waits(e tick.Event) bool { return e.Kind == tick.EventDelay || e.Kind == tick.EventPressure }
+func hurts(e tick.Event) bool { return waits(e) && e.Workload != "" }
 
 // drain takes what is there to be taken.
 func drain(wake <-chan tick.Event, waiting []tick.Event) []tick.Event {

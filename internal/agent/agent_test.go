@@ -198,14 +198,14 @@ func TestEventsOfATurnThatGoesOnAreThoseOfTheNext(t *testing.T) {
 }
 
 func TestTheTurnsOfAStormRestForLongerThanTheyTake(t *testing.T) {
+	last := time.Unix(1000, 0)
 	for name, c := range map[string]struct {
 		pace         pace
 		took, period time.Duration
 		wrote        bool
 		want         time.Duration
 	}{
-		"no storm":                      {pace{}, time.Millisecond, time.Second, false, minGap},
-		"its second turn":               {pace{storm: 1}, time.Millisecond, time.Second, false, 2 * minGap},
+		"its second turn":               {pace{}, time.Millisecond, time.Second, false, 2 * minGap},
 		"later":                         {pace{storm: 50}, time.Millisecond, time.Second, true, maxGap},
 		"a big node":                    {pace{storm: 50}, 10 * time.Millisecond, time.Second, true, 210 * time.Millisecond},
 		"never later than the period":   {pace{storm: 50}, 90 * time.Millisecond, time.Second, true, time.Second},
@@ -213,8 +213,67 @@ func TestTheTurnsOfAStormRestForLongerThanTheyTake(t *testing.T) {
 		"nothing, but a shorter period": {pace{storm: 50, idle: idleTurns}, time.Millisecond, 100 * time.Millisecond, false, 100 * time.Millisecond},
 		"something to write again":      {pace{storm: 50, idle: idleTurns}, time.Millisecond, time.Second, true, maxGap},
 	} {
-		if got := c.pace.turned(c.took, c.period, c.wrote); got != c.want {
+		c.pace.last = last
+		if got := c.pace.turned(last.Add(50*time.Millisecond), c.took, c.period, c.wrote, true); got != c.want {
 			t.Errorf("%s: the gap is %v, want %v", name, got, c.want)
+		}
+	}
+	for name, c := range map[string]struct {
+		since, gap time.Duration
+		woken      bool
+		want       int
+	}{
+		"one close to the last":           {600 * time.Millisecond, minGap, true, 51},
+		"one alone":                       {700 * time.Millisecond, minGap, true, 0},
+		"one soon after so long a gap":    {700 * time.Millisecond, 400 * time.Millisecond, true, 51},
+		"a turn that came by its period":  {100 * time.Millisecond, minGap, false, 0},
+		"one that comes long after a gap": {900 * time.Millisecond, 400 * time.Millisecond, true, 0},
+	} {
+		p := pace{storm: 50, idle: idleTurns, last: last, gap: c.gap}
+		if p.turned(last.Add(c.since), time.Millisecond, time.Second, false, c.woken); p.storm != c.want {
+			t.Errorf("%s: turn %d of a storm, want %d", name, p.storm, c.want)
+		}
+	}
+}
+
+// TestAlarmsThatComeAfterEachGapAreAStorm, too: the kernel tells of a service
+// that waits for good once in 50 ms.
+func TestAlarmsThatComeAfterEachGapAreAStorm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const long = 10 * time.Second
+		h := colocated()
+		h.slow = 10 * time.Millisecond
+		turns, _ := beat(t, h, long, func(wake chan<- tick.Event) {
+			for range long/(50*time.Millisecond) - 1 {
+				time.Sleep(50 * time.Millisecond)
+				wake <- delayOf("web")
+			}
+		})
+		used := time.Duration(len(turns)) * h.slow
+		if bound := long / restShare; used > bound {
+			t.Errorf("%d turns take %v of %v, want at most %v", len(turns), used, long, bound)
+		}
+		if len(turns) < int(long/time.Second) {
+			t.Errorf("only %d turns in %v", len(turns), long)
+		}
+	})
+}
+
+// TestATurnKnowsWhetherAServiceWaits: policies see it in the snapshot. What is
+// nobody's event, and other events, hurt no service.
+func TestATurnKnowsWhetherAServiceWaits(t *testing.T) {
+	for _, c := range []struct {
+		events []tick.Event
+		hurt   bool
+	}{
+		{nil, false},
+		{[]tick.Event{{Kind: tick.EventCgroups}, {Kind: tick.EventPressure}}, false},
+		{[]tick.Event{{Kind: tick.EventConfig}, {Kind: tick.EventDelay, Workload: "web"}}, true},
+		{[]tick.Event{{Kind: tick.EventPressure, Workload: "web", Again: true}}, true},
+	} {
+		got, err := (&Agent{Host: colocated()}).turn(t.Context(), c.events)
+		if err != nil || got.Snapshot.Hurt != c.hurt || len(got.Events) != len(c.events) {
+			t.Errorf("%v: hurt %v, %v", c.events, got.Snapshot.Hurt, err)
 		}
 	}
 }

@@ -19,17 +19,33 @@ const (
 )
 
 // A pace keeps a storm of events from eating the CPU. An event that comes
-// alone is answered at once.
+// alone is answered at once. A storm is turns that events woke and that follow
+// each other closely, whether the events came in the gap between them or after.
 type pace struct {
-	storm int // turns in a row that began with events waiting
-	idle  int // the last of them that wrote nothing
+	storm int           // turns of the storm before the last one; 0: there is none
+	idle  int           // the last of them that wrote nothing
+	last  time.Time     // when the last turn that events woke began
+	gap   time.Duration // after the last turn
 }
 
 // turned takes note of a turn, and returns the least time from its begin to
 // that of the next, which is never later than the period asks for.
-func (p *pace) turned(took, period time.Duration, wrote bool) time.Duration {
+func (p *pace) turned(begun time.Time, took, period time.Duration, wrote, woken bool) time.Duration {
+	if woken && begun.Sub(p.last) < max(2*idleGap, 2*p.gap) {
+		p.storm++
+	} else {
+		p.storm, p.idle = 0, 0
+	}
+	if woken {
+		p.last = begun
+	}
+	p.gap = p.rest(took, period, wrote)
+	return p.gap
+}
+
+// rest is the gap after a turn.
+func (p *pace) rest(took, period time.Duration, wrote bool) time.Duration {
 	if p.storm == 0 {
-		p.idle = 0
 		return minGap
 	}
 	if p.idle++; wrote {
@@ -40,13 +56,4 @@ func (p *pace) turned(took, period time.Duration, wrote bool) time.Duration {
 		gap = idleGap
 	}
 	return max(minGap, min(max(gap, took*(1+restShare)), period))
-}
-
-// rested notes whether events were waiting when the gap was over.
-func (p *pace) rested(waiting bool) {
-	if waiting {
-		p.storm++
-	} else {
-		p.storm = 0
-	}
 }

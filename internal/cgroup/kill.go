@@ -171,6 +171,22 @@ func (t *Tree) Kill(path string) error {
 	return t.hunt(path)
 }
 
+// KillFreezes reports whether Kill freezes the group for a moment: whoever dies
+// just then leaves it frozen.
+func (t *Tree) KillFreezes(path string) bool {
+	h, err := t.home(path)
+	if err != nil {
+		return false
+	}
+	if h.version == 2 {
+		if _, err := os.Stat(filepath.Join(h.mount, path, "cgroup.kill")); err == nil {
+			return false
+		}
+	}
+	_, err = t.freezer()
+	return err == nil
+}
+
 // hunt kills one by one. A group that stands still cannot fork.
 func (t *Tree) hunt(path string) error {
 	frozen := t.Freeze(path, true) == nil

@@ -16,7 +16,7 @@ func (t *Tree) KeepOpen() *Tree {
 	kept := &Tree{of: map[string]*hierarchy{}}
 	for _, h := range t.all {
 		k := *h
-		k.open = &handles{files: map[handle]int{}}
+		k.open = &handles{files: map[string]map[string]int{}}
 		kept.all = append(kept.all, &k)
 		for c, of := range t.of {
 			if of == h {
@@ -44,45 +44,46 @@ func (t *Tree) CloseAll() {
 // handles are the open files of a hierarchy. Nil: none are kept.
 type handles struct {
 	mu    sync.Mutex
-	files map[handle]int // descriptors
+	files map[string]map[string]int // descriptors, by group and file
 	buf   [16 << 10]byte
 }
-
-type handle struct{ path, file string }
 
 // counter reads a file of a group that is read again and again.
 func (h *hierarchy) counter(path, file string) (string, error) {
 	if h.open == nil {
 		return h.read(path, file)
 	}
-	text, err := h.open.read(handle{path, file}, h)
+	text, err := h.open.read(h, path, file)
 	if err != nil {
 		return h.read(path, file) // says what is wrong
 	}
 	return text, nil
 }
 
-func (o *handles) read(key handle, h *hierarchy) (string, error) {
+func (o *handles) read(h *hierarchy, path, file string) (string, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for {
-		fd, kept := o.files[key]
+		fd, kept := o.files[path][file]
 		if !kept {
-			dir, err := h.dir(key.path)
+			dir, err := h.dir(path)
 			if err != nil {
 				return "", err
 			}
-			if fd, err = openFile(filepath.Join(dir, key.file)); err != nil {
+			if fd, err = openFile(filepath.Join(dir, file)); err != nil {
 				return "", err
 			}
-			o.files[key] = fd
+			if o.files[path] == nil {
+				o.files[path] = map[string]int{}
+			}
+			o.files[path][file] = fd
 		}
 		n, err := readWhole(fd, o.buf[:])
 		if err == nil {
 			return string(o.buf[:n]), nil
 		}
 		_ = syscall.Close(fd)
-		delete(o.files, key)
+		delete(o.files[path], file)
 		// The group was removed; one of the same name may have taken its place.
 		if !kept || !errors.Is(err, syscall.ENODEV) {
 			return "", err
@@ -132,12 +133,7 @@ func (o *handles) closeGroup(path string) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for key, fd := range o.files {
-		if key.path == path {
-			_ = syscall.Close(fd)
-			delete(o.files, key)
-		}
-	}
+	o.close(path)
 }
 
 func (o *handles) closeAll() {
@@ -146,8 +142,15 @@ func (o *handles) closeAll() {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for key, fd := range o.files {
-		_ = syscall.Close(fd)
-		delete(o.files, key)
+	for path := range o.files {
+		o.close(path)
 	}
+}
+
+// close closes the files of a group; o.mu is held.
+func (o *handles) close(path string) {
+	for _, fd := range o.files[path] {
+		_ = syscall.Close(fd)
+	}
+	delete(o.files, path)
 }

@@ -118,7 +118,7 @@ func Parse(data []byte) (Config, []Fault) {
 		Signals:          f.Signals.signals(),
 		Policy:           f.Policy(),
 		ContainerSockets: f.ContainerSockets,
-		Notices:          append(noticesOfRules(f.Rules), f.Notices()...),
+		Notices:          slices.Concat(noticesOfRules(f.Rules), f.noticesOfObjectives(), f.Notices()),
 	}
 	c.Policy.Suppress.CPUs = f.cpus()
 	c.Policy.Cache.Peak = valueOf(f.MemoryBandwidth)

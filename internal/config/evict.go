@@ -23,7 +23,7 @@ func (t Threshold) evict() policy.Evict {
 		e.Memory = policy.MemoryEvict{ThresholdPercent: over, LowerPercent: t.MemoryEvictLowerPercent.Or(max(over-lowerBy, 0))}
 	}
 	lower, upper := t.CPUEvictBESatisfactionLowerPercent.Or(0), t.CPUEvictBESatisfactionUpperPercent.Or(0)
-	if lower > 0 && upper > 0 {
+	if lower > 0 && upper > 0 && !t.evictsByAllocatable() {
 		e.CPU.SatisfactionLower, e.CPU.SatisfactionUpper = lower, upper
 		e.CPU.UsageThreshold = valueOf(t.CPUEvictBEUsageThresholdPercent)
 	}
@@ -41,6 +41,13 @@ func (t Threshold) evict() policy.Evict {
 	return e
 }
 
+// evictsByAllocatable reports whether satisfaction is to be measured by what is
+// allocatable, which this version cannot do. It then ends no work by another
+// measure.
+func (t Threshold) evictsByAllocatable() bool {
+	return t.CPUEvictPolicy.Or("") == "evictByAllocatable"
+}
+
 // evictNotices names the keys that do nothing because another one is missing.
 func (t Threshold) evictNotices() []string {
 	if !t.Enable.Or(false) {
@@ -56,6 +63,9 @@ func (t Threshold) evictNotices() []string {
 		if percentOf(t, pair[0]).Known() && !percentOf(t, pair[1]).Known() {
 			notices = append(notices, "resource-threshold-config."+pair[0]+" does nothing without "+pair[1])
 		}
+	}
+	if t.evictsByAllocatable() {
+		notices = append(notices, "resource-threshold-config.cpuEvictPolicy: evictByAllocatable "+notActedOn+": no work is ended for want of satisfaction")
 	}
 	return notices
 }

@@ -2,12 +2,37 @@ package config
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/policy"
 )
+
+// TestAllocatableEndsNothingAndSaysSo: no other measure takes its place.
+func TestAllocatableEndsNothingAndSaysSo(t *testing.T) {
+	c := parsed(t, header+"resource-threshold-config: {enable: true, cpuEvictPolicy: evictByAllocatable}\n")
+	if len(c.Notices) != 1 || !strings.Contains(c.Notices[0], "evictByAllocatable is not acted on by this version: no work is ended") {
+		t.Errorf("notices: %q", c.Notices)
+	}
+}
+
+// TestAnObjectiveThatNothingActsOnIsNoticed: it needs something that gives way.
+func TestAnObjectiveThatNothingActsOnIsNoticed(t *testing.T) {
+	rule := header + "- {name: web, class: LS, units: [a], objective: {runQueueDelay: 2ms}}\n"
+	for text, noticed := range map[string]bool{
+		"": true,
+		"resource-threshold-config: {enable: true}\n":                    false,
+		"resource-qos-config: {beClass: {resctrlQOS: {enable: true}}}\n": false,
+		"resource-qos-config: {beClass: {cpuQOS: {enable: true}}}\n":     true,
+	} {
+		c := parsed(t, rule+text)
+		if got := slices.ContainsFunc(c.Notices, func(n string) bool { return strings.Contains(n, "objective wakes the loop and no more") }); got != noticed {
+			t.Errorf("%s: notices %q", text, c.Notices)
+		}
+	}
+}
 
 // TestNothingIsEndedUnlessAKeySaysSo: neither enable alone nor the keys beside
 // the thresholds end any work.
@@ -25,6 +50,7 @@ func TestNothingIsEndedUnlessAKeySaysSo(t *testing.T) {
 			Memory: policy.MemoryEvict{ThresholdPercent: 80, LowerPercent: 60}, MostPriority: node.Some[int64](-3)},
 		"{enable: true, cpuEvictBESatisfactionLowerPercent: 30, cpuEvictBESatisfactionUpperPercent: 60}": {
 			CPU: policy.CPUEvict{SatisfactionLower: 30, SatisfactionUpper: 60, UsageThreshold: 90, Window: time.Minute}, Grace: 10 * time.Second},
+		"{enable: true, cpuEvictBESatisfactionLowerPercent: 30, cpuEvictBESatisfactionUpperPercent: 60, cpuEvictPolicy: evictByAllocatable}": {},
 		"{enable: true, cpuEvictThresholdPercent: 85, cpuEvictTimeWindowSeconds: 5}": {
 			CPU: policy.CPUEvict{ThresholdPercent: 85, LowerPercent: 83, Window: 5 * time.Second}, Grace: 10 * time.Second},
 	} {

@@ -175,6 +175,21 @@ func (c *checker) match(r rule, path string) {
 	}
 }
 
+// noticesOfObjectives names the rules whose objective nothing acts on: what is
+// given up for one is CPU, by CPU suppress, and caches, by resctrlQOS of BE.
+func (f file) noticesOfObjectives() []string {
+	if f.Threshold.Enable.Or(false) || f.QOS.BEClass.Resctrl.Enable.Or(false) {
+		return nil
+	}
+	var notices []string
+	for i, r := range f.Rules {
+		if r.Objective.RunQueueDelay.Known() {
+			notices = append(notices, fmt.Sprintf("rules[%d]: objective wakes the loop and no more: nothing gives way for it without resource-threshold-config.enable or beClass.resctrlQOS.enable", i))
+		}
+	}
+	return notices
+}
+
 // noticesOfRules names what the rules ask for and this version does not do.
 func noticesOfRules(rules []rule) []string {
 	if len(rules) == 0 {

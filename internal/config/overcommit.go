@@ -15,9 +15,10 @@ type reserved struct {
 	Memory node.Maybe[unit.Bytes]    `json:"memory"`
 }
 
-// overcommit returns how batch work is promised something. Switched off, it is
+// overcommit returns how batch work is promised something, LSR's CPUs where they
+// are lent. Switched off, it is
 // the zero value.
-func (c Colocation) overcommit() policy.Overcommit {
+func (c Colocation) overcommit(lendLSR bool) policy.Overcommit {
 	if !valueOf(c.Enable) {
 		return policy.Overcommit{}
 	}
@@ -39,6 +40,7 @@ func (c Colocation) overcommit() policy.Overcommit {
 		RenewAfter:    times(c.UpdateTimeThresholdSeconds, time.Second),
 		WorthPPM:      int64(math.Round(valueOf(c.ResourceDiffThreshold) * 1e6)),
 		WithPageCache: valueOf(c.MetricMemoryCollectPolicy) == "usageWithPageCache",
+		KeepLSR:       !lendLSR,
 		Peak:          c.Peak.prediction(),
 	}
 }

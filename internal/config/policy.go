@@ -21,7 +21,7 @@ func (s Strategies) Policy() policy.Config {
 		Memory:     s.QOS.memory(),
 		IO:         s.QOS.io(),
 		Cache:      s.QOS.cache(),
-		Overcommit: s.Colocation.overcommit(),
+		Overcommit: s.Colocation.overcommit(s.Threshold.lendsLSR()),
 		Evict:      s.Threshold.evict(),
 	}
 }

@@ -38,7 +38,7 @@ type Threshold struct {
 	CPUEvictBESatisfactionUpperPercent  node.Maybe[unit.Percent] `json:"cpuEvictBESatisfactionUpperPercent,omitzero" range:"1..99"`
 	CPUEvictBEUsageThresholdPercent     node.Maybe[unit.Percent] `json:"cpuEvictBEUsageThresholdPercent,omitzero" range:"0..100"`
 	CPUEvictTimeWindowSeconds           node.Maybe[int64]        `json:"cpuEvictTimeWindowSeconds,omitzero" range:"1.."`
-	CPUEvictPolicy                      node.Maybe[string]       `json:"cpuEvictPolicy,omitzero" oneof:"evictByRealLimit evictByAllocatable" later:"evictByRealLimit"`
+	CPUEvictPolicy                      node.Maybe[string]       `json:"cpuEvictPolicy,omitzero" oneof:"evictByRealLimit evictByAllocatable"`
 	CPUEvictThresholdPercent            node.Maybe[unit.Percent] `json:"cpuEvictThresholdPercent,omitzero" range:"0..100"`
 	CPUEvictLowerPercent                node.Maybe[unit.Percent] `json:"cpuEvictLowerPercent,omitzero" range:"0..100"`
 	CPUAllocatableEvictThresholdPercent node.Maybe[unit.Percent] `json:"cpuAllocatableEvictThresholdPercent,omitzero" range:"0.." later:""`

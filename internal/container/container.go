@@ -19,8 +19,12 @@ type Container struct {
 	// Name is what its owner calls it; the ID if it has no other name.
 	Name   string
 	Labels map[string]string
-	// PID is its first process, as this machine numbers it; 0: not known.
+	// PID is its first process, as this machine numbers it, when it was
+	// listed; 0: not known.
 	PID int
+	// Cgroup is the path of its cgroup, as Locate found it; empty: only the
+	// ID tells.
+	Cgroup string
 }
 
 // A Runtime is a container runtime that answers on a local socket. It is safe

@@ -19,7 +19,8 @@ const (
 	idB = "5ffb6663982302271ed1e0b17bc6a6eb04f2fa22033dbe253a43a7fb016c1cad"
 )
 
-// serve answers every request on a socket with a text.
+// serve is an engine that answers a request for the containers with a text,
+// and refuses versions of the API as Docker 29 does.
 func serve(t *testing.T, status int, text string) (address string) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
@@ -28,7 +29,11 @@ func serve(t *testing.T, status int, text string) (address string) {
 		t.Fatal(err)
 	}
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/v1.24/containers/json" || r.URL.Query().Get("all") != "1" {
+		status, text := status, text
+		switch {
+		case strings.HasPrefix(r.URL.Path, "/v1."):
+			status, text = http.StatusBadRequest, "client version is too old"
+		case r.URL.Path != "/containers/json" || r.URL.Query().Get("all") != "1":
 			status, text = http.StatusNotFound, "what is "+r.URL.String()
 		}
 		w.WriteHeader(status)
@@ -74,6 +79,11 @@ func TestARuntimeThatDoesNotAnswerIsAnError(t *testing.T) {
 			t.Errorf("%s: got %v", name, got)
 		}
 	}
+	why := `{"message":"the daemon is busy"}` + strings.Repeat(".", mostSaid)
+	if _, err := list(t, serve(t, http.StatusServiceUnavailable, why)); err == nil ||
+		!strings.Contains(err.Error(), "503 Service Unavailable: "+why[:mostSaid]) || strings.Contains(err.Error(), why) {
+		t.Errorf("what it says is not told in short: %v", err)
+	}
 	if _, err := Open("docker://" + filepath.Join(t.TempDir(), "none")); !errors.Is(err, ErrAbsent) {
 		t.Errorf("no socket: %v", err)
 	}
@@ -109,19 +119,22 @@ func TestContainersHaveTheirCgroups(t *testing.T) {
 	paths := []string{
 		"docker", "docker/" + idA, "docker/" + idA + "/init", "machine.slice/libpod-conmon-" + idB + ".scope",
 		"machine.slice/libpod-" + idB + ".scope", "machine.slice/libpod-" + idB + ".scope/container", "default", "default/job",
-		"kubepods/pod1/cri-containerd-c1.scope",
+		"kubepods/pod1/cri-containerd-c1.scope", "system.slice:cri:c2",
 	}
 	of := func(pid int) (string, bool) {
 		path, known := map[int]string{
 			1: "/default/job", 2: "/", 3: "/kubepods/pod1/cri-containerd-c1.scope/system.slice", 4: "/system.slice:cri:c2/a",
+			5: "/default/gone",
 		}[pid]
 		return path, known
 	}
-	var got []string
-	for path, c := range Groups([]Container{
+	all := []Container{
 		{ID: idA, Name: "a", PID: 2}, {ID: idB, Name: "b"}, {ID: "job", Name: "job", PID: 1}, {ID: "c1", Name: "c", PID: 3},
-		{ID: "c2", Name: "d", PID: 4}, {ID: "ended", PID: 9}, {ID: "host", PID: 2}, {ID: strings.Repeat("0", 64), Name: "created"},
-	}, paths, of) {
+		{ID: "c2", Name: "d", PID: 4}, {ID: "ended", PID: 9}, {ID: "gone", PID: 5}, {ID: "host", PID: 2}, {ID: strings.Repeat("0", 64), Name: "created"},
+	}
+	Locate(all, of)
+	var got []string
+	for path, c := range Groups(all, paths) {
 		got = append(got, path+" "+c.Name)
 	}
 	want := []string{
@@ -130,6 +143,32 @@ func TestContainersHaveTheirCgroups(t *testing.T) {
 	}
 	if d := cmp.Diff(want, sorted(got)); d != "" {
 		t.Error(d)
+	}
+}
+
+func TestOnlySomeCgroupsCanBeContainers(t *testing.T) {
+	docker, all := []string{"docker:///run/docker.sock"}, Sockets
+	for _, c := range []struct {
+		path      string
+		addresses []string
+		want      bool
+	}{
+		{"system.slice/docker-" + idA + ".scope", docker, true},
+		{"docker/" + idA, docker, true},
+		{"docker/" + idA, nil, false},
+		{"docker/" + idA + "/init", docker, false},
+		{"machine.slice/libpod-conmon-" + idA + ".scope", docker, false},
+		{"system.slice/podman.service", all, false},
+		{"system.slice/podman.socket", all, false},
+		{"user.slice", all, false},
+		{"default/job", docker, false},
+		{"default/job", all, true},
+		{"kubepods.slice/cri-containerd-c1.scope", all, true},
+		{"job", nil, false},
+	} {
+		if got := CanBe(c.path, c.addresses); got != c.want {
+			t.Errorf("%s at %v: %v", c.path, c.addresses, got)
+		}
 	}
 }
 

@@ -2,7 +2,9 @@ package container
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 
 	containersapi "github.com/containerd/containerd/api/services/containers/v1"
 	namespacesapi "github.com/containerd/containerd/api/services/namespaces/v1"
@@ -29,9 +31,15 @@ const dockersNamespace = "moby"
 // nerdctlName is the label in which nerdctl keeps a container's name.
 const nerdctlName = "nerdctl/name"
 
+// mostTasks bounds the list of a namespace's tasks, which comes in one
+// message, bytes: each has well below a kilobyte. gRPC's own bound of 4 MiB
+// is little for a namespace of ten thousand.
+const mostTasks = 16 << 20
+
 func openContainerd(socket string) (*containerd, error) {
 	// A socket on this machine, whose rights say who may use it.
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(mostTasks)))
 	if err != nil {
 		return nil, fmt.Errorf("open containerd at %s: %w", socket, err)
 	}
@@ -71,12 +79,21 @@ func (c *containerd) listIn(ctx context.Context) ([]Container, error) {
 	if len(pids) == 0 {
 		return nil, nil
 	}
-	found, err := containersapi.NewContainersClient(c.conn).List(ctx, &containersapi.ListContainersRequest{})
+	// One at a time: with each comes its whole specification, some 10 KiB.
+	found, err := containersapi.NewContainersClient(c.conn).ListStream(ctx, &containersapi.ListContainersRequest{})
 	if err != nil {
 		return nil, err
 	}
 	var all []Container
-	for _, f := range found.GetContainers() {
+	for {
+		next, err := found.Recv()
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		f := next.GetContainer()
 		pid, runs := pids[f.GetID()]
 		if !runs {
 			continue
@@ -87,7 +104,6 @@ func (c *containerd) listIn(ctx context.Context) ([]Container, error) {
 		}
 		all = append(all, Container{ID: f.GetID(), Name: name, Labels: f.GetLabels(), PID: pid})
 	}
-	return all, nil
 }
 
 func (c *containerd) Close() error { return c.conn.Close() }

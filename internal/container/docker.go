@@ -1,9 +1,11 @@
 package container
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -17,9 +19,14 @@ type docker struct {
 	client *http.Client
 }
 
-// listContainers is a request that every version of the API since 1.24
-// (Docker 1.12, 2016) answers.
-const listContainers = "http://local/v1.24/containers/json?all=1"
+// listContainers names no version of the API, and so is answered in the
+// newest that the engine speaks: an engine refuses versions that are too old
+// for it (Docker 29 those below 1.44), and what is read of the answer is the
+// same in all. Podman serves the path, too.
+const listContainers = "http://local/containers/json?all=1"
+
+// mostSaid bounds what of an engine's refusal becomes part of the error, bytes.
+const mostSaid = 200
 
 func openDocker(kind, socket string) *docker {
 	transport := &http.Transport{
@@ -51,7 +58,8 @@ func (d *docker) List(ctx context.Context) ([]Container, error) {
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("list the containers of %s: it answers %s", d.kind, answer.Status)
+		said, _ := io.ReadAll(io.LimitReader(answer.Body, mostSaid)) // the status tells enough
+		return nil, fmt.Errorf("list the containers of %s: it answers %s: %s", d.kind, answer.Status, bytes.TrimSpace(said))
 	}
 	var found []dockerContainer
 	if err := json.NewDecoder(answer.Body).Decode(&found); err != nil {

@@ -1,18 +1,38 @@
 package container
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // idLength is that of Docker's and Podman's IDs: SHA-256 in hexadecimal.
 const idLength = 64
 
+// Locate notes for each container the cgroup of its first process, which of
+// tells. It is to be called right after the listing: later the number may be
+// that of another process.
+func Locate(all []Container, of func(pid int) (path string, known bool)) {
+	for i := range all {
+		c := &all[i]
+		if c.PID <= 0 {
+			continue
+		}
+		if path, known := of(c.PID); known {
+			c.Cgroup = whole(path, c.ID)
+		}
+	}
+}
+
 // Groups finds the cgroup of each container among the paths of those that
 // exist. It is the one whose name holds the container's ID, as Docker's and
-// Podman's do; or that of its first process, which of tells. A container whose
-// cgroup is not found, or is the root, is left out.
-func Groups(all []Container, paths []string, of func(pid int) (path string, known bool)) map[string]Container {
+// Podman's do, or the one that Locate found. A container whose cgroup is not
+// there, or is the root, is left out.
+func Groups(all []Container, paths []string) map[string]Container {
+	exists := make(map[string]bool, len(paths))
 	byID := map[string]string{}
 	for _, p := range paths {
-		id := idIn(p[strings.LastIndexByte(p, '/')+1:])
+		exists[p] = true
+		id := idIn(lastName(p))
 		// The container's own group is above those that it makes itself.
 		if had, twice := byID[id]; id != "" && (!twice || len(p) < len(had)) {
 			byID[id] = p
@@ -21,17 +41,33 @@ func Groups(all []Container, paths []string, of func(pid int) (path string, know
 	groups := make(map[string]Container, len(all))
 	for _, c := range all {
 		path, found := byID[c.ID]
-		if !found && c.PID > 0 {
-			if path, found = of(c.PID); found {
-				path = whole(path, c.ID)
-			}
+		if !found {
+			path = c.Cgroup
 		}
-		if found && path != "" {
+		if path != "" && exists[path] {
 			groups[path] = c
 		}
 	}
 	return groups
 }
+
+// CanBe reports whether a cgroup can, by its name, be that of a container of
+// the runtimes at these addresses. Containerd's may have any name but those
+// that systemd gives to what is none.
+func CanBe(path string, addresses []string) bool {
+	name := lastName(path)
+	if idIn(name) != "" {
+		return len(addresses) > 0
+	}
+	for _, ending := range []string{".service", ".slice", ".socket"} {
+		if strings.HasSuffix(name, ending) {
+			return false
+		}
+	}
+	return slices.ContainsFunc(addresses, func(a string) bool { return strings.HasPrefix(a, "containerd://") })
+}
+
+func lastName(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
 // idIn returns the ID in the name of a container's cgroup: "docker-ID.scope",
 // "libpod-ID", "ID". It is empty for other cgroups.

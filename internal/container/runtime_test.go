@@ -164,7 +164,7 @@ func TestPodmanTellsItsContainers(t *testing.T) {
 	for _, p := range glob(group + "/*") {
 		paths = append(paths, p[strings.Index(p, group):])
 	}
-	groups := Groups([]Container{c}, paths, func(int) (string, bool) { return "", false })
+	groups := Groups([]Container{c}, paths)
 	if len(groups) != 1 || groups[paths[0]].Name != "encode" {
 		t.Errorf("its cgroup is not found among %v: %v", paths, groups)
 	}

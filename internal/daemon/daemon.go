@@ -105,32 +105,38 @@ func Run(ctx context.Context, o Options) (err error) {
 	d.reporter, d.show = reporter{log: d.Log}, openShow(o)
 	defer func() { err = errors.Join(err, d.show.close()) }()
 	d.agent = &agent.Agent{Host: d, MaxSteps: maxSteps}
-	if st, age, ok := loadState(o.StateDir, fs); ok {
-		d.agent.Resume(st)
+	last, age, ok := loadState(o.StateDir, fs)
+	if ok {
+		d.agent.Resume(last.State)
 		d.Log.Info("going on where the last tenond stopped", "seconds_ago", age.Seconds())
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	d.signals = openSignals(ctx, d.host, d.tree, fs, d.Log)
-	d.containers = newContainers(d.Log, func(e tick.Event) {
+	d.containers = newContainers(d.Log, fs, func(e tick.Event) {
 		d.changed.Store(true)
 		d.signals.send(e)
 	})
 	d.takeConfig()
-	var background sync.WaitGroup
+	d.containers.first(ctx, last.Containers)
+	var background, guarding sync.WaitGroup
 	background.Go(func() { d.listen(ctx) })
 	background.Go(func() { d.containers.run(ctx) })
 	d.show.serve(ctx, o, &background)
-	background.Go(func() { stop(d.guard.keep(ctx, o.Watchdog)) })
+	guarding.Go(func() { stop(d.guard.keep(ctx, o.Watchdog)) })
 	_ = d.agent.Run(ctx, d.signals.wake, d.observe) // the error is ctx's
-	err = d.signals.close()
-	background.Wait()
-	if lost := context.Cause(ctx); !errors.Is(lost, context.Canceled) {
-		return errors.Join(lost, err)
+	guarding.Wait()
+	lost := context.Cause(ctx)
+	if errors.Is(lost, context.Canceled) {
+		lost = nil
+		// Before what may take longer than the lease holds.
+		err = errors.Join(d.guard.announce(), saveState(o.StateDir, fs, d.agent.State(), d.containers.remembers()))
+		d.Log.Info("stopping: every knob stays as it is; best-effort work is narrowed unless tenond is back in time",
+			"seconds", announced.Seconds())
 	}
-	d.Log.Info("stopping: every knob stays as it is; best-effort work is narrowed unless tenond is back in time",
-		"seconds", announced.Seconds())
-	return errors.Join(err, saveState(o.StateDir, fs, d.agent.State()), d.guard.announce())
+	err = errors.Join(lost, err, d.signals.close())
+	background.Wait()
+	return err
 }
 
 // home is the cgroup of this process in the hierarchy that carries cpu.
@@ -162,9 +168,10 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	d.guard.begin()
 	d.before = d.agent.State()
 	d.followConfig()
+	d.guard.begin() // again: a configuration may have had a BPF program loaded
 	d.followGroups()
 	s, err := d.host.Snapshot(ctx)
-	d.rematch = d.signals.check() || d.rematch
+	d.rematch = d.signals.check(time.Now()) || d.rematch
 	if err == nil {
 		err = d.guard.bind(policy.SafeBounds(d.agent.Config, s))
 	}

@@ -15,7 +15,6 @@ import (
 	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/plan"
 	"tenon.sh/tenon/internal/policy"
-	"tenon.sh/tenon/internal/proc"
 )
 
 // A configFile is the configuration in force, and the file that it came from.
@@ -114,16 +113,13 @@ func Workloads(rules []match.Rule, tree *cgroup.Tree, paths []string, containers
 // followGroups applies the rules to the cgroups that exist, if either has
 // changed.
 func (d *daemon) followGroups() {
-	changed := d.changed.Swap(false)
-	if !changed && !d.rematch {
+	if changed := d.changed.Swap(false); !changed && !d.rematch {
 		return
 	}
 	d.rematch = false
-	if changed {
-		d.containers.look()
-	}
 	paths := d.watcher.Groups()
-	containers, trouble := d.containers.groups(paths, proc.Default())
+	d.containers.follow(paths)
+	containers, trouble := d.containers.groups(paths)
 	workloads, remarks := Workloads(d.config.current.Rules, d.tree, paths, containers)
 	remarks = append(remarks, trouble...)
 	if err := d.watcher.Degraded(); err != nil {

@@ -38,8 +38,21 @@ type guard struct {
 	by     time.Time // when it should be over, or the next have begun
 	good   bool      // the last turn could read the node
 	bounds []lease.Bound
-	failed string // what was logged last
+	failed string // to renew, as it was logged last
+
+	watchdog attempt // keep's own
 }
+
+// An attempt to start a watchdog, and when the next may be made.
+type attempt struct {
+	failed string        // as it was logged last
+	waited time.Duration // after the attempt before; 0: there was a watchdog
+	next   time.Time
+}
+
+// restartAtLatest bounds the wait before a watchdog that dies at once is
+// started again.
+const restartAtLatest = time.Minute
 
 // openGuard takes the lease. It fails if another daemon has it.
 func openGuard(dir string, fs proc.FS, h *host.Host, log *slog.Logger) (*guard, error) {
@@ -137,22 +150,28 @@ func (g *guard) renew() error {
 	return err
 }
 
-// start starts a watchdog if there is none.
+// start starts a watchdog if there is none: at once if there was one, ever
+// later if those that were started are gone.
 func (g *guard) start(watchdog []string) {
-	if len(watchdog) == 0 {
+	if len(watchdog) == 0 || time.Now().Before(g.watchdog.next) {
 		return
 	}
 	started, err := lease.Guard(g.dir, exec.Command(watchdog[0], watchdog[1:]...))
-	switch {
-	case err != nil:
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if text := err.Error(); text != g.failed {
-			g.log.Error("no watchdog: best-effort work is not narrowed if tenond dies", "error", err)
-			g.failed = text
-		}
-	case started:
+	if err == nil && !started {
+		g.watchdog = attempt{}
+		return
+	}
+	w := &g.watchdog
+	w.waited = longer(w.waited, restartAtLatest)
+	w.next = time.Now().Add(w.waited)
+	if err == nil {
+		w.failed = ""
 		g.log.Info("watchdog started")
+		return
+	}
+	if text := err.Error(); text != w.failed {
+		g.log.Error("no watchdog: best-effort work is not narrowed if tenond dies", "error", err)
+		w.failed = text
 	}
 }
 

@@ -11,11 +11,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tenon.sh/tenon/internal/container"
 	"tenon.sh/tenon/internal/policy"
 	"tenon.sh/tenon/internal/proc"
 )
 
-// memoryFile is where the policies' State waits for the next daemon.
+// memoryFile is where the policies' State and the containers wait for the
+// next daemon.
 const memoryFile = "memory.json"
 
 // remembered is a State with the moment at which it was saved, on a clock
@@ -24,10 +26,12 @@ type remembered struct {
 	Boot   string        `json:"boot_id"`
 	Uptime time.Duration `json:"uptime_ns"` // CLOCK_BOOTTIME
 	State  policy.State  `json:"state"`
+	// Containers are those that were known, by the address of their runtime.
+	Containers map[string][]container.Container `json:"containers,omitempty"`
 }
 
-// saveState leaves the State for the next daemon.
-func saveState(dir string, from proc.FS, st policy.State) error {
+// saveState leaves the State and the containers for the next daemon.
+func saveState(dir string, from proc.FS, st policy.State, known map[string][]container.Container) error {
 	boot, err := from.BootID()
 	if err != nil {
 		return err
@@ -36,7 +40,7 @@ func saveState(dir string, from proc.FS, st policy.State) error {
 	if err != nil {
 		return err
 	}
-	data, err := json.Marshal(remembered{Boot: boot, Uptime: now, State: st})
+	data, err := json.Marshal(remembered{Boot: boot, Uptime: now, State: st, Containers: known})
 	if err != nil {
 		return fmt.Errorf("save the policies' memory: %w", err)
 	}
@@ -50,29 +54,28 @@ func saveState(dir string, from proc.FS, st policy.State) error {
 // loadState takes what an earlier daemon left, if that is recent enough to
 // mean anything: within the time for which a stop is announced. It is taken
 // once.
-func loadState(dir string, from proc.FS) (policy.State, time.Duration, bool) {
+func loadState(dir string, from proc.FS) (r remembered, age time.Duration, ok bool) {
 	path := filepath.Join(dir, memoryFile)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return policy.State{}, 0, false
+		return remembered{}, 0, false
 	}
 	_ = os.Remove(path)
-	var r remembered
 	if err != nil || json.Unmarshal(data, &r) != nil {
-		return policy.State{}, 0, false
+		return remembered{}, 0, false
 	}
 	boot, err := from.BootID()
 	if err != nil || boot != r.Boot {
-		return policy.State{}, 0, false
+		return remembered{}, 0, false
 	}
 	now, err := uptime()
-	age := now - r.Uptime
+	age = now - r.Uptime
 	if err != nil || age < 0 || age > announced {
-		return policy.State{}, 0, false
+		return remembered{}, 0, false
 	}
 	// Rates need the time that passed, and the wall clock may have been set.
 	r.State.Use.At = time.Now().Add(-age)
-	return r.State, age, true
+	return r, age, true
 }
 
 func uptime() (time.Duration, error) {

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"tenon.sh/tenon/internal/container"
 	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/policy"
 	"tenon.sh/tenon/internal/proc"
@@ -24,15 +27,21 @@ func seen(at time.Time) policy.State {
 func TestTheNextDaemonRemembersOnce(t *testing.T) {
 	dir, fs := t.TempDir(), proc.Default()
 	long := time.Now().Add(-24 * time.Hour) // a wall clock that has been set since
-	if err := saveState(dir, fs, seen(long)); err != nil {
+	containers := map[string][]container.Container{
+		"containerd:///run/c.sock": {{ID: "c1", Name: "encode", Labels: map[string]string{"class": "BE"}, Cgroup: "default/c1"}},
+	}
+	if err := saveState(dir, fs, seen(long), containers); err != nil {
 		t.Fatal(err)
 	}
-	st, age, ok := loadState(dir, fs)
+	r, age, ok := loadState(dir, fs)
 	if !ok || age < 0 || age > time.Minute {
 		t.Fatalf("nothing was remembered: %v, %v", age, ok)
 	}
-	if st.Use.Counter["web"] != time.Second || time.Since(st.Use.At) > time.Minute {
-		t.Errorf("remembered %+v", st.Use)
+	if r.State.Use.Counter["web"] != time.Second || time.Since(r.State.Use.At) > time.Minute {
+		t.Errorf("remembered %+v", r.State.Use)
+	}
+	if diff := cmp.Diff(containers, r.Containers); diff != "" {
+		t.Errorf("the containers (-saved +remembered):\n%s", diff)
 	}
 	if _, _, again := loadState(dir, fs); again {
 		t.Error("remembered twice")
@@ -41,7 +50,7 @@ func TestTheNextDaemonRemembersOnce(t *testing.T) {
 
 func TestMemoryOfAnotherBootOrOfRubbishIsIgnored(t *testing.T) {
 	dir, fs := t.TempDir(), proc.Default()
-	if err := saveState(dir, fs, seen(time.Now())); err != nil {
+	if err := saveState(dir, fs, seen(time.Now()), nil); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, memoryFile)

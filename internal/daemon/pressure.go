@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"tenon.sh/tenon/internal/cgroup"
@@ -24,6 +26,9 @@ const (
 	// mostTriggered is how many workloads have triggers: the kernel keeps a
 	// thread of real-time priority for each group that has any.
 	mostTriggered = 32
+	// retryPause is how long it is from setting triggers that were lost to the
+	// next time.
+	retryPause = 10 * time.Second
 )
 
 // A watched is a resource of a workload; of none: of the node.
@@ -44,20 +49,30 @@ type pressure struct {
 
 	triggers map[watched]*cgroup.Trigger
 	window   time.Duration
-	said     map[string]bool // what was logged of triggers that cannot be
+	said     map[remark]bool // what was logged of triggers that cannot be
+	lost     atomic.Bool     // a trigger has ended by itself since the last follow
+	retried  time.Time
 	passing  sync.WaitGroup
+}
+
+// A remark is what was logged, and why.
+type remark struct {
+	what        string
+	errno       syscall.Errno
+	unsupported bool
 }
 
 func newPressure(tree *cgroup.Tree, proc string, log *slog.Logger, send func(tick.Event)) *pressure {
 	return &pressure{
 		tree: tree, proc: proc, log: log, send: send,
-		triggers: map[watched]*cgroup.Trigger{}, window: pressureWindow, said: map[string]bool{},
+		triggers: map[watched]*cgroup.Trigger{}, window: pressureWindow, said: map[remark]bool{},
 	}
 }
 
 // follow makes the triggers those of the given workloads; with cpu also those
 // for the CPU.
 func (p *pressure) follow(workloads []node.Workload, on, cpu bool) {
+	p.lost.Store(false)
 	want := map[watched]bool{}
 	if on {
 		want = p.wanted(workloads, cpu)
@@ -97,7 +112,18 @@ func (p *pressure) wanted(workloads []node.Workload, cpu bool) map[watched]bool 
 	return want
 }
 
-// watch sets one trigger. What cannot be is logged once for each resource.
+// retry reports whether it is time to follow again, because a trigger has
+// ended by itself: its group may be gone, or live on without.
+func (p *pressure) retry(now time.Time) bool {
+	if !p.lost.Load() || now.Sub(p.retried) < retryPause {
+		return false
+	}
+	p.retried = now
+	return true
+}
+
+// watch sets one trigger. What cannot be is logged once for each resource and
+// cause.
 func (p *pressure) watch(w watched) {
 	tr, err := p.trigger(w)
 	if errors.Is(err, cgroup.ErrGone) {
@@ -114,6 +140,9 @@ func (p *pressure) watch(w watched) {
 			e.At = time.Now()
 			p.send(e)
 		}
+		if tr.Err() != nil {
+			p.lost.Store(true)
+		}
 	})
 }
 
@@ -125,18 +154,21 @@ func (p *pressure) trigger(w watched) (*cgroup.Trigger, error) {
 		return p.tree.Trigger(string(w.cgroup), w.resource, p.window/stalled, p.window)
 	}
 	tr, err := set()
-	if err != nil && p.window == pressureWindow && !errors.Is(err, cgroup.ErrGone) && !errors.Is(err, cgroup.ErrUnsupported) {
-		p.window = unprivilegedWindow // EINVAL or EPERM, by kernel
+	refused := errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EPERM) // by kernel
+	if refused && p.window == pressureWindow {
+		p.window = unprivilegedWindow
 		tr, err = set()
 	}
 	return tr, err
 }
 
 func (p *pressure) sayOnce(what string, err error) {
-	if p.said[what] {
+	r := remark{what: what, unsupported: errors.Is(err, cgroup.ErrUnsupported)}
+	_ = errors.As(err, &r.errno) // not of the kernel: none
+	if p.said[r] {
 		return
 	}
-	p.said[what] = true
+	p.said[r] = true
 	if err != nil {
 		p.log.Warn(what, "error", err)
 		return

@@ -9,8 +9,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"tenon.sh/tenon/internal/cgroup"
+	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/tick"
 )
@@ -144,5 +146,54 @@ func TestPressureThatCannotBeIsSaidOnce(t *testing.T) {
 	x.follow(append(all, node.Workload{ID: "gone", Class: node.LS, Cgroup: "gone"})[len(all):], true, false)
 	if strings.Contains(x.log.String(), "gone") {
 		t.Error("a group that is gone is no trouble of pressure")
+	}
+}
+
+func TestPressureIsSaidAgainForAnotherCauseAndConfiguration(t *testing.T) {
+	x := newV2(t)
+	for path, dir := range map[string]string{"old": "", "odd": "memory.pressure"} {
+		if err := os.MkdirAll(filepath.Join(x.mount, path, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old := []node.Workload{{ID: "old", Class: node.LS, Cgroup: "old"}}
+	odd := []node.Workload{{ID: "odd", Class: node.LS, Cgroup: "odd"}}
+	s := signals{pressure: x.pressure}
+	for i, turn := range []struct {
+		workloads []node.Workload
+		fresh     bool // with another configuration
+		said      int
+	}{{old, false, 1}, {old, false, 1}, {odd, false, 2}, {odd, false, 2}, {old, true, 3}} {
+		if turn.fresh {
+			s.use(config.Signals{Pressure: true})
+		}
+		x.follow(turn.workloads, true, false)
+		if n := strings.Count(x.log.String(), "memory pressure does not wake the loop"); n != turn.said {
+			t.Errorf("turn %d: it was said %d times, want %d:\n%s", i, n, turn.said, &x.log)
+		}
+	}
+	if x.window != pressureWindow {
+		t.Errorf("the window is %v, and nobody refused the shorter one", x.window)
+	}
+}
+
+func TestALostTriggerIsSetAgainNowAndThen(t *testing.T) {
+	x := newV2(t)
+	now := time.Unix(100, 0)
+	if x.retry(now) {
+		t.Error("nothing was lost")
+	}
+	x.lost.Store(true)
+	for i, c := range []struct {
+		after time.Duration
+		want  bool
+	}{{0, true}, {retryPause - 1, false}, {retryPause, true}} {
+		if got := x.retry(now.Add(c.after)); got != c.want {
+			t.Errorf("look %d: %v, want %v", i, got, c.want)
+		}
+	}
+	x.follow(nil, true, true)
+	if x.retry(now.Add(time.Hour)) {
+		t.Error("all was set again")
 	}
 }

@@ -51,6 +51,7 @@ func (s *signals) send(e tick.Event) {
 // configuration, which is when what failed is tried again.
 func (s *signals) use(on config.Signals) {
 	s.on = on
+	clear(s.pressure.said)
 	switch {
 	case !on.RunQueueDelay && s.delays:
 		if err := s.host.StopDelays(); err != nil {
@@ -80,14 +81,16 @@ func (s *signals) follow(workloads []node.Workload) {
 }
 
 // check looks after each reading of the node whether delays are still counted,
-// and reports whether that has ended.
-func (s *signals) check() (ended bool) {
+// and reports whether the workloads are to be followed again: that has ended,
+// or a trigger was lost.
+func (s *signals) check(now time.Time) (again bool) {
+	again = s.pressure.retry(now)
 	if !s.delays {
-		return false
+		return again
 	}
 	s.say(s.host.DelayTrouble())
 	s.delays = s.host.CountsDelays()
-	return !s.delays
+	return again || !s.delays
 }
 
 // say logs trouble with the delays when it becomes another.

@@ -296,6 +296,9 @@ func (h *Host) release(k node.Knob) error {
 	}
 	now, err := h.readKnob(k)
 	h.sight.saw(k, now, err)
+	if dropped(err) {
+		return h.journal.Forget(k)
+	}
 	if err != nil {
 		return err
 	}

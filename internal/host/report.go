@@ -16,6 +16,7 @@ type Report struct {
 	Busy     []Busy            `json:"busy,omitempty"`     // groups that Tenon had made and that are in use
 	Killed   []int             `json:"killed,omitempty"`   // processes that a lab had started
 	Gone     []node.CgroupPath `json:"gone,omitempty"`     // groups that no longer existed
+	Dropped  []node.Knob       `json:"dropped,omitempty"`  // knobs that their living groups no longer have
 	Controls []string          `json:"resctrl,omitempty"`  // control groups of resctrl that Tenon had made, removed
 }
 
@@ -36,7 +37,7 @@ type Busy struct {
 
 // Empty reports that there was nothing to do.
 func (r Report) Empty() bool {
-	return len(r.Restored)+len(r.Left)+len(r.Removed)+len(r.Busy)+len(r.Killed)+len(r.Gone)+len(r.Controls) == 0
+	return len(r.Restored)+len(r.Left)+len(r.Removed)+len(r.Busy)+len(r.Killed)+len(r.Gone)+len(r.Dropped)+len(r.Controls) == 0
 }
 
 // String prints a line for each thing done or left.
@@ -56,6 +57,9 @@ func (r Report) String() string {
 	}
 	for _, p := range r.Gone {
 		fmt.Fprintf(&b, "gone      cgroup %s no longer exists\n", p)
+	}
+	for _, k := range r.Dropped {
+		fmt.Fprintf(&b, "gone      %v no longer exists, and its value with it\n", k)
 	}
 	for _, c := range r.Left {
 		fmt.Fprintf(&b, "left      %v is %s, which Tenon did not write (it was %s before)\n", c.Knob, shown(c.From), shown(c.To))

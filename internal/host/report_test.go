@@ -15,6 +15,7 @@ func TestReportReadsAsText(t *testing.T) {
 		Restored: []host.Change{{Knob: node.Knob{Cgroup: "be", File: node.FileCPUWeight}, From: "idle", To: "100"}, {Knob: node.Knob{Cgroup: "be", File: node.FileCPUs}, From: "0"}},
 		Removed:  []node.CgroupPath{"tenon-lab"},
 		Gone:     []node.CgroupPath{"old"},
+		Dropped:  []node.Knob{{Cgroup: "be", File: node.FileMemory}},
 		Left:     []host.Change{{Knob: node.Knob{Cgroup: "ls", File: node.FilePIDs}, From: "650", To: "777"}},
 		Busy:     []host.Busy{{Cgroup: "tenon-be/a", PIDs: []int{12}}, {Cgroup: "tenon-be"}},
 	}
@@ -23,6 +24,7 @@ restored  be cpu.weight  idle -> 100
 restored  be cpuset.cpus  0 -> ""
 removed   cgroup tenon-lab
 gone      cgroup old no longer exists
+gone      be memory no longer exists, and its value with it
 left      ls pids.max is 650, which Tenon did not write (it was 777 before)
 in use    cgroup tenon-be/a: 1 process 12
 in use    cgroup tenon-be: it holds other groups

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 
@@ -12,6 +13,7 @@ import (
 	"tenon.sh/tenon/internal/journal"
 	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/plan"
+	"tenon.sh/tenon/internal/resctrl"
 	"tenon.sh/tenon/internal/unit"
 )
 
@@ -53,13 +55,14 @@ func (h *Host) RestorePlan(ctx context.Context) (Report, error) {
 			r.Removed, removed[p] = append(r.Removed, p), true
 		}
 	}
-	steps, left, _ := h.undo(state, everything)
+	steps, left, _, lost := h.undo(state, everything)
 	for _, s := range steps {
 		if !removed[s.Knob.Cgroup] && s.From != s.To {
 			r.Restored = append(r.Restored, change(s))
 		}
 	}
 	r.Left = left
+	r.Dropped = slices.DeleteFunc(lost, func(k node.Knob) bool { return removed[k.Cgroup] })
 	r.Controls = slices.Sorted(maps.Keys(state.Controls))
 	return r, nil
 }
@@ -151,12 +154,16 @@ func (h *Host) restoreKnobs(in scope, r *Report) error {
 	if err != nil {
 		return err
 	}
-	steps, left, gone := h.undo(state, in)
+	steps, left, gone, lost := h.undo(state, in)
 	var errs []error
 	for _, k := range gone {
 		if k.Control == "" {
 			r.gone(k.Cgroup)
 		}
+		errs = append(errs, h.journal.Forget(k))
+	}
+	for _, k := range lost {
+		r.Dropped = append(r.Dropped, k)
 		errs = append(errs, h.journal.Forget(k))
 	}
 	for _, c := range left {
@@ -186,8 +193,9 @@ func (h *Host) restoreKnobs(in scope, r *Report) error {
 
 // undo sorts the journaled knobs in scope: steps that restore, in the order of
 // a plan; knobs whose present value is somebody else's; knobs whose cgroup is
-// gone. The knobs of a group that others have made are theirs to give back.
-func (h *Host) undo(state journal.State, in scope) (steps []plan.Step, left []Change, gone []node.Knob) {
+// gone; knobs that the kernel has dropped. The knobs of a group that others
+// have made are theirs to give back.
+func (h *Host) undo(state journal.State, in scope) (steps []plan.Step, left []Change, gone, lost []node.Knob) {
 	have := node.Knobs{Kernel: h.kernel(), Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{}}
 	var wants []plan.Want
 	knobs := slices.SortedFunc(maps.Keys(state.Touches), node.Knob.Compare)
@@ -205,6 +213,10 @@ func (h *Host) undo(state journal.State, in scope) (steps []plan.Step, left []Ch
 			continue
 		}
 		now, err := h.readKnob(k)
+		if dropped(err) {
+			lost = append(lost, k)
+			continue
+		}
 		if err != nil {
 			now = nil // the write will say why
 		}
@@ -218,7 +230,17 @@ func (h *Host) undo(state journal.State, in scope) (steps []plan.Step, left []Ch
 		}
 		wants = append(wants, plan.Want{Intent: plan.Release, Knob: k, Owner: "restore", Reason: "restore"})
 	}
-	return plan.Diff(have, wants), left, gone
+	return plan.Diff(have, wants), left, gone, lost
+}
+
+// dropped reports whether a knob of a living cgroup cannot be read because the
+// kernel has dropped it with its value: its controller was taken away from the
+// cgroup, resctrl was unmounted, or the module that had the file was unloaded.
+// A controller that is not mounted anywhere is another matter: it may go on
+// where we cannot see it.
+func dropped(err error) bool {
+	file := errors.Is(err, cgroup.ErrUnsupported) && errors.Is(err, fs.ErrNotExist)
+	return file || errors.Is(err, cgroup.ErrGone) || errors.Is(err, resctrl.ErrNotMounted)
 }
 
 func change(s plan.Step) Change {

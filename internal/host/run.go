@@ -56,13 +56,36 @@ func (h *Host) end(k node.Knob, v node.Run) error {
 		_, err := h.tree.Signal(string(k.Cgroup), syscall.SIGTERM)
 		return err
 	}
-	if err := h.tree.Kill(string(k.Cgroup)); err != nil {
+	if err := h.kill(k); err != nil {
 		return err
 	}
 	if lives, err := h.tree.Populated(string(k.Cgroup)); err == nil && lives && killed {
 		return fmt.Errorf("%s has processes that do not die of SIGKILL: they are in uninterruptible sleep, or fork faster than they can be ended", k.Cgroup)
 	}
 	return nil
+}
+
+// kill ends all processes in and below a group. Where that takes freezing it
+// for a moment, a restore knows of it until it is thawed.
+func (h *Host) kill(k node.Knob) error {
+	p := string(k.Cgroup)
+	before, err := h.readKnob(k)
+	if err != nil {
+		return err
+	}
+	if before == node.Frozen || !h.tree.KillFreezes(p) { // frozen by somebody else
+		return h.tree.Kill(p)
+	}
+	inode, err := h.knobInode(k)
+	if err != nil {
+		return err
+	}
+	// What has to end ends also while the journal is full.
+	err = errors.Join(h.journal.Intend(k, inode, before, node.Frozen), h.tree.Kill(p))
+	if now, readErr := h.readKnob(k); readErr == nil && now == node.Frozen {
+		return err // a restore tries again to thaw it
+	}
+	return errors.Join(err, h.journal.Forget(k))
 }
 
 // mayStop refuses to stop or end groups in which somebody lives without whom

@@ -18,6 +18,13 @@ const (
 	scarcePart = 4
 	// mostFirst is how many new workloads one snapshot reads.
 	mostFirst = 64
+	// hasMoved is by how much, as one part in so many of the node's memory, the
+	// memory charged to a workload must have moved since its page cache was
+	// read for that to be read again before its turn, and mostMoved of how many
+	// workloads one snapshot does so. Else a job that goes through files would
+	// seem to grow until its turn; it is half of what counts as growth.
+	hasMoved  = 400
+	mostMoved = 64
 )
 
 // A round is what a resident host remembers of the counters that it reads in
@@ -32,6 +39,7 @@ type round struct {
 // seldom are the counters that are not read for every snapshot.
 type seldom struct {
 	cpu           time.Duration // used when they were read: less means another group
+	charged       unit.Bytes    // to it when they were read
 	cold          node.Maybe[unit.Bytes]
 	refaults      node.Maybe[int64]
 	read, written node.Maybe[unit.Bytes]
@@ -71,7 +79,7 @@ func (r *round) fill(s *node.Snapshot, h *Host, scarce bool) {
 		}
 	}
 	r.node.addToNode(&s.Usage)
-	first := mostFirst
+	first, moved := mostFirst, mostMoved
 	for i := range s.Workloads {
 		w := &s.Workloads[i]
 		have, had := r.known[w.ID]
@@ -82,6 +90,10 @@ func (r *round) fill(s *node.Snapshot, h *Host, scarce bool) {
 			}
 			first--
 			have = h.workloadSeldom(*w)
+			r.known[w.ID] = have
+		} else if moved > 0 && have.moved(w.Usage.Memory, s.MemoryTotal) {
+			moved--
+			have.readMemory(h, *w)
 			r.known[w.ID] = have
 		}
 		have.addTo(&w.Usage)
@@ -110,9 +122,7 @@ func (h *Host) workloadSeldom(w node.Workload) seldom {
 	p := string(w.Cgroup)
 	known := h.ioSeldom(p)
 	known.cpu = w.Usage.CPU.Or(0)
-	if m, err := h.tree.MemoryUse(p); err == nil {
-		known.cold, known.refaults = node.Some(m.InactiveFile), node.Some(m.Refaults)
-	}
+	known.readMemory(h, w)
 	for _, r := range resources {
 		if p, err := h.tree.Pressure(p, r.name); err == nil {
 			*r.of(&known.pressure) = stallOf(p)
@@ -124,6 +134,22 @@ func (h *Host) workloadSeldom(w node.Workload) seldom {
 		known.throttled, known.periods, known.throttledPeriods = u.Throttled, u.Periods, u.ThrottledPeriods
 	}
 	return known
+}
+
+// readMemory reads memory.stat of a workload.
+func (x *seldom) readMemory(h *Host, w node.Workload) {
+	x.charged, x.cold, x.refaults = w.Usage.Memory.Or(0), node.Maybe[unit.Bytes]{}, node.Maybe[int64]{}
+	if m, err := h.tree.MemoryUse(string(w.Cgroup)); err == nil {
+		x.cold, x.refaults = node.Some(m.InactiveFile), node.Some(m.Refaults)
+	}
+}
+
+// moved reports whether the memory charged to a workload is no longer what it
+// was when its page cache was read.
+func (x seldom) moved(charged, total node.Maybe[unit.Bytes]) bool {
+	now, known := charged.Value()
+	all, sized := total.Value()
+	return known && sized && max(now-x.charged, x.charged-now) > all/hasMoved
 }
 
 // nodeSeldom reads the counters of the node.

@@ -172,3 +172,35 @@ func TestOnlySoManyThreadsAreAsked(t *testing.T) {
 		}
 	}
 }
+
+// TestPageCacheThatStreamsIsNoGrowth: a job that goes through files is charged
+// more and more, and uses no more.
+func TestPageCacheThatStreamsIsNoGrowth(t *testing.T) {
+	h, write, _ := counted(t, "job")
+	const total = 400_000
+	look := func(at time.Time) node.Maybe[unit.Bytes] {
+		s := node.Snapshot{At: at, MemoryTotal: node.Some(unit.Bytes(total))}
+		w := h.managed()[0]
+		w.Usage, _ = h.usageOf(w)
+		s.Workloads = append(s.Workloads, w)
+		h.round.fill(&s, h, true)
+		return s.Workloads[0].Usage.WorkingSet
+	}
+	at := time.Unix(0, 0)
+	if got := look(at); got != node.Some(unit.Bytes(4000)) {
+		t.Fatalf("at first the working set is %v", got)
+	}
+	for i := 1; i <= 10; i++ {
+		write("job", "memory.current", fmt.Sprint(5000+5000*i))
+		write("job", "memory.stat", fmt.Sprintf("inactive_file %d\nworkingset_refault_file 1", 1000+5000*i))
+		if got := look(at.Add(time.Duration(i) * time.Millisecond)); got != node.Some(unit.Bytes(4000)) {
+			t.Errorf("with %d bytes of page cache the working set is %v, want 4000", 1000+5000*i, got)
+		}
+	}
+	// A little is not worth reading the long file.
+	write("job", "memory.current", fmt.Sprint(55_000+total/hasMoved))
+	write("job", "memory.stat", "inactive_file 0")
+	if got := look(at.Add(20 * time.Millisecond)); got != node.Some(unit.Bytes(4000+total/hasMoved)) {
+		t.Errorf("memory.stat was read again for a %dth of the memory: %v", hasMoved, got)
+	}
+}

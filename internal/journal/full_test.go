@@ -3,6 +3,7 @@ package journal_test
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -76,5 +77,31 @@ func TestAFullFileSystemStopsOnlyWhatIsNew(t *testing.T) {
 	}
 	if len(state(t, j).Touches) != 1 {
 		t.Errorf("%v", state(t, j).Touches)
+	}
+}
+
+// TestAFullFileSystemAndAHolderThatStandsStill: what was begun goes on, and the
+// file that the holder of the lock may be writing is not used.
+func TestAFullFileSystemAndAHolderThatStandsStill(t *testing.T) {
+	dir, fill := tmpfs(t, "512k")
+	j := open(t, dir, me)
+	do(t, j.Intend(quota, 2, node.Limit(2000), node.Limit(1000)), j.Wrote(quota, node.Limit(1000)))
+	text, err := os.ReadFile(j.Path())
+	do(t, err)
+	fill()
+	f, err := os.OpenFile(j.Path(), os.O_WRONLY|os.O_APPEND, 0)
+	do(t, err)
+	for err == nil { // to the end of its last page
+		_, err = f.Write(text)
+	}
+	do(t, f.Close())
+	hold(t, dir)
+	do(t, j.Intend(quota, 2, node.Limit(2000), node.Limit(500)))
+	want := map[node.Knob]journal.Touch{quota: {Inode: 2, Before: node.Limit(2000), Written: node.Limit(1000), Pending: node.Limit(500), By: me}}
+	if d := cmp.Diff(want, state(t, open(t, dir, lab)).Touches); d != "" {
+		t.Error(d)
+	}
+	if left, _ := filepath.Glob(j.Path() + ".next.*"); len(left) > 0 {
+		t.Errorf("%v is left", left)
 	}
 }

@@ -182,7 +182,8 @@ func (j *Journal) Reaped(p Process) error {
 func (j *Journal) append(decide func(State) *entry) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if err := j.acquire(); err != nil {
+	locked, err := j.acquire()
+	if err != nil {
 		return fmt.Errorf("journal in %s: %w", j.dir, err)
 	}
 	defer j.release()
@@ -198,14 +199,14 @@ func (j *Journal) append(decide func(State) *entry) error {
 	if err != nil {
 		return fmt.Errorf("journal %v: %w", e.Op, err)
 	}
-	if err := j.write(append(line, '\n'), e.first()); err != nil {
+	if err := j.write(append(line, '\n'), e.first(), locked); err != nil {
 		return err
 	}
 	if err := j.load(); err != nil {
 		return err
 	}
-	if j.off > compactAbove {
-		return j.compact()
+	if locked && j.off > compactAbove {
+		return j.compact(j.nextPath())
 	}
 	return nil
 }
@@ -219,18 +220,19 @@ const lockPatience = 250 * time.Millisecond
 //
 // A process that was stopped while it held the lock must not stop the others,
 // least of all the watchdog, who acts when an agent stands still: after
-// lockPatience the writer goes on without. Each entry is one write(2) with
-// O_APPEND, a second first touch changes nothing, and who compacts looks for
-// entries that came meanwhile, so the lock saves work rather than the journal.
-func (j *Journal) acquire() error {
+// lockPatience the writer goes on without, and locked is false. Each entry is
+// one write(2) with O_APPEND, a second first touch changes nothing, and who
+// compacts looks for entries that came meanwhile, so the lock saves work rather
+// than the journal. Without it nobody compacts, unless the file system is full.
+func (j *Journal) acquire() (locked bool, err error) {
 	if j.lock == nil {
 		if err := os.MkdirAll(j.dir, 0o755); err != nil {
-			return err
+			return false, err
 		}
 		j.removeOtherBoots()
 		f, err := os.OpenFile(filepath.Join(j.dir, "journal.lock"), os.O_RDWR|os.O_CREATE, 0o644)
 		if err != nil {
-			return err
+			return false, err
 		}
 		j.lock = f
 	}
@@ -238,11 +240,11 @@ func (j *Journal) acquire() error {
 		err := syscall.Flock(int(j.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		switch {
 		case err == nil:
-			return nil
+			return true, nil
 		case !errors.Is(err, syscall.EINTR) && !errors.Is(err, syscall.EWOULDBLOCK):
-			return err
+			return false, err
 		case time.Now().After(deadline):
-			return nil
+			return false, nil
 		}
 	}
 }
@@ -293,8 +295,8 @@ func (j *Journal) load() error {
 }
 
 // compact rewrites the file with one or two lines for each thing that still
-// matters, and replaces it in one rename.
-func (j *Journal) compact() error {
+// matters, and replaces it by the file next in one rename.
+func (j *Journal) compact(next string) error {
 	var text []byte
 	for _, e := range j.state.entries() {
 		line, err := json.Marshal(e)
@@ -303,15 +305,14 @@ func (j *Journal) compact() error {
 		}
 		text = append(append(text, line...), '\n')
 	}
-	next := j.nextPath()
-	if err := j.writeNext(text); err != nil {
+	if err := writeNext(next, text); err != nil {
 		return errors.Join(fmt.Errorf("compact journal: %w", err), os.Remove(next))
 	}
-	if info, err := os.Stat(j.path); err != nil || info.Size() != j.size {
+	if info, err := os.Stat(j.path); err != nil || info.Size() != j.size || !os.SameFile(info, j.read) {
 		return errors.Join(err, os.Remove(next)) // somebody writes; later, then
 	}
 	if err := os.Rename(next, j.path); err != nil {
-		return fmt.Errorf("compact journal: %w", err)
+		return errors.Join(fmt.Errorf("compact journal: %w", err), os.Remove(next))
 	}
 	return j.load()
 }

@@ -351,3 +351,36 @@ func TestTheFirstOfTwoFirstTouchesCounts(t *testing.T) {
 		t.Errorf("before is %v, %v, want %v", s.Touches[weight].Before, err, normal)
 	}
 }
+
+// Who waits no longer for the lock leaves the compaction to its holder, who may
+// be amid one.
+func TestWithoutTheLockNobodyCompacts(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir, me)
+	do(t, j.Intend(weight, 1, normal, idle))
+	line, err := os.ReadFile(j.Path())
+	do(t, err)
+	do(t, os.WriteFile(j.Path(), bytes.Repeat(line, 300<<10/len(line)), 0o644))
+	hold(t, dir)
+	next := j.Path() + ".next"
+	do(t, os.WriteFile(next, []byte("half a journal"), 0o644))
+	do(t, j.Made("be"))
+	if text, err := os.ReadFile(next); err != nil || string(text) != "half a journal" {
+		t.Errorf("the holder's file holds %.60q, %v", text, err)
+	}
+	if info, err := os.Stat(j.Path()); err != nil || info.Size() < 256<<10 {
+		t.Errorf("the journal was compacted: %v, %v", info, err)
+	}
+	if s := state(t, open(t, dir, lab)); len(s.Groups) != 1 || len(s.Touches) != 1 {
+		t.Errorf("%v", s)
+	}
+}
+
+// hold takes the lock until the end of the test.
+func hold(t *testing.T, dir string) {
+	t.Helper()
+	lock, err := os.OpenFile(filepath.Join(dir, "journal.lock"), os.O_RDWR, 0)
+	do(t, err)
+	t.Cleanup(func() { _ = lock.Close() })
+	do(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
+}

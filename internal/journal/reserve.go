@@ -49,7 +49,7 @@ func (j *Journal) keepReserve() error {
 
 // write appends a line to the journal, if need be with the reserve, which is
 // not for what is the first about something.
-func (j *Journal) write(line []byte, first bool) error {
+func (j *Journal) write(line []byte, first, locked bool) error {
 	if err := j.keepReserve(); err != nil && first {
 		return err
 	}
@@ -58,7 +58,14 @@ func (j *Journal) write(line []byte, first bool) error {
 		return err
 	}
 	// What was written of the line is torn, and compaction drops it.
-	if err := errors.Join(j.load(), j.compact()); err != nil {
+	next := j.nextPath()
+	if !locked {
+		// The holder of the lock may be amid a compaction: the space of the
+		// reserve is taken, and not its file.
+		_ = os.Remove(next)
+		next = fmt.Sprintf("%s.%d", next, os.Getpid())
+	}
+	if err := errors.Join(j.load(), j.compact(next)); err != nil {
 		return err
 	}
 	return j.appendLine(line)
@@ -81,8 +88,8 @@ func (j *Journal) appendLine(line []byte) error {
 
 // writeNext writes the file that will take the journal's place. It does not
 // truncate an empty one, which would give its space away.
-func (j *Journal) writeNext(text []byte) error {
-	f, err := os.OpenFile(j.nextPath(), os.O_WRONLY|os.O_CREATE, 0o644)
+func writeNext(next string, text []byte) error {
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE, 0o644)
 	if err != nil {
 		return err
 	}

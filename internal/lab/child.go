@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -76,17 +77,16 @@ func start(in groups, c child) (*Process, error) {
 	// A grandchild that keeps our pipes open must not keep Wait from ending.
 	p.cmd.WaitDelay = time.Second
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	err = p.cmd.Start()
+	started, entered := make(chan error), make(chan struct{})
+	go p.keep(started, entered)
+	err = <-started
 	r.Close()
 	if err != nil {
 		return fail(err)
 	}
 	p.PID = p.cmd.Process.Pid
 	err = p.enter(c)
-	go func() {
-		p.waitErr = p.cmd.Wait()
-		close(p.done)
-	}()
+	close(entered)
 	if err == nil {
 		_, err = w.Write([]byte("\n"))
 	}
@@ -96,6 +96,23 @@ func start(in groups, c child) (*Process, error) {
 		return fail(err)
 	}
 	return p, nil
+}
+
+// keep starts the process and waits for its end. The kernel takes the end of the
+// thread that has forked a process for the death of its parent (prctl(2),
+// PR_SET_PDEATHSIG), and a Go program's threads come and go: so this one is
+// kept until then.
+func (p *Process) keep(started chan<- error, entered <-chan struct{}) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := p.cmd.Start()
+	started <- err
+	if err != nil {
+		return
+	}
+	<-entered // its number is its own until it has been waited for
+	p.waitErr = p.cmd.Wait()
+	close(p.done)
 }
 
 func (p *Process) enter(c child) error {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -108,5 +110,44 @@ func TestStopKillsWhatDoesNotEnd(t *testing.T) {
 	}
 	if err := syscall.Kill(-p.PID, 0); err == nil {
 		t.Error("a process of its group is left")
+	}
+}
+
+// TestAChildOutlivesTheThreadThatAskedForIt: threads of a Go program end, for
+// example when it has probed what this machine can do.
+func TestAChildOutlivesTheThreadThatAskedForIt(t *testing.T) {
+	type begun struct {
+		p   *Process
+		tid int
+		err error
+	}
+	for range 2 { // the first thread of a process does not end
+		asked := make(chan begun)
+		go func() {
+			runtime.LockOSThread() // never unlocked: the thread ends
+			p, err := start(&memory{}, child{name: "sleep", argv: []string{"sleep", "60"}})
+			asked <- begun{p, syscall.Gettid(), err}
+		}()
+		b := <-asked
+		if b.err != nil {
+			t.Fatal(b.err)
+		}
+		defer b.p.Kill()
+		if b.tid == os.Getpid() {
+			continue
+		}
+		for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+			if _, err := os.Stat(filepath.Join("/proc/self/task", strconv.Itoa(b.tid))); err != nil {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("thread %d does not end", b.tid)
+			}
+		}
+		select {
+		case <-b.p.Done():
+			t.Errorf("it ended with the thread: %v", b.p.Err())
+		case <-time.After(20 * time.Millisecond):
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 )
@@ -61,6 +62,8 @@ func Clip(ctx context.Context, ffmpeg, dir string, rendering func()) (string, er
 	part.Close()
 	defer os.Remove(part.Name()) // nothing, once it is renamed
 	cmd := exec.CommandContext(ctx, ffmpeg, clipArgs(part.Name())...)
+	runtime.LockOSThread() // whose end the kernel would take for ours
+	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.CombinedOutput()
 	if err != nil {

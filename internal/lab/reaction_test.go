@@ -190,7 +190,7 @@ func littleReaction(t *testing.T, modes ...report.Mode) ReactionConfig {
 	real(t)
 	c := ReactionConfig{
 		Setting: setting(t), Modes: modes, Blocks: 1, Steps: 3, Contrast: 1, Step: 100 * ms,
-		LeastPause: 100 * ms, MostPause: 200 * ms, StealPercent: 100, lead: 300 * ms,
+		LeastPause: 100 * ms, MostPause: 200 * ms, StealPercent: 100, lead: 1200 * ms, // the first turn that knows rates comes after a period
 	}
 	c.Agent = agentBuilt(t)
 	t.Cleanup(func() { nothingLeft(t, c.Setting) })

@@ -23,6 +23,9 @@ type Snapshot struct {
 	// Busy is the time that each online CPU was not idle since boot.
 	Busy      map[unit.CPU]time.Duration `json:"busy,omitempty"`
 	Workloads []Workload                 `json:"workloads,omitempty"`
+	// Hurt: it was taken because a latency-sensitive workload was seen waiting.
+	// Rates since the snapshot before then say little of the moment.
+	Hurt bool `json:"hurt,omitempty"`
 	// Devices are the block devices, where a knob of block I/O is in sight.
 	Devices []BlockDevice `json:"devices,omitempty"`
 	// Waits says for whom latency-sensitive workloads waited, where that is

@@ -12,12 +12,11 @@ import (
 
 // busyNode has as many workloads, half of them best-effort, with every policy
 // on and all counters there.
-func busyNode(workloads, cpus, version int) *scene {
+func busyNode(b *testing.B, workloads, cpus, version int) *scene {
 	n := newScene(machine(cpus, 2, cpus/26+1, 2), version)
 	n.config = Config{
 		CPUQOS:     CPUQOS{Enable: true},
 		Suppress:   Suppress{Enable: true, ThresholdPercent: 65, Policy: SuppressCPUSet},
-		Memory:     MemoryQOS{Classes: map[node.Class]MemoryShares{node.LS: {MinPercent: 20, LowPercent: 50}}},
 		Overcommit: colocation(),
 	}
 	for i := range workloads {
@@ -26,8 +25,16 @@ func busyNode(workloads, cpus, version int) *scene {
 			w.Class, w.Meet = node.BE, "be"
 		}
 		w.Cgroup = w.Meet.Join("pod" + string(w.ID)).Join("container")
+		if w.Class == node.LS {
+			w.CPULimit = node.Some(unit.CPUs(2))
+			w.Objective.RunQueueDelay = node.Some(2 * time.Millisecond)
+		} else {
+			w.CPURequest = node.Some(unit.MilliCPU(100))
+		}
 		n.add(w)
 	}
+	n.everything(b)
+	n.memory = map[node.WorkloadID]unit.Bytes{"node": 10 * gib}
 	return n
 }
 
@@ -38,10 +45,13 @@ func BenchmarkDecide(b *testing.B) {
 		for _, workloads := range []int{100, 1000} {
 			for _, cpus := range []int{104, 1024} {
 				b.Run(fmt.Sprintf("v%d/workloads=%d/cpus=%d", version, workloads, cpus), func(b *testing.B) {
-					n := busyNode(workloads, cpus, version)
+					n := busyNode(b, workloads, cpus, version)
 					p := spell{every: time.Second, use: map[node.WorkloadID]unit.MilliCPU{}, on: map[node.WorkloadID]unit.CPUSet{}}
 					for _, w := range n.snap.Workloads {
 						p.use[w.ID] = unit.MilliCPU(cpus * 500 / workloads)
+						if w.Class == node.LS {
+							p.waits = append(p.waits, waiting{id: w.ID, kind: "waits", counts: map[time.Duration]uint64{100 * time.Microsecond: 500}})
+						}
 						if version == 1 {
 							p.on[w.ID] = n.snap.Topology.All()
 						}

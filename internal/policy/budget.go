@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +30,7 @@ type budget struct {
 	least    unit.MilliCPU // what it keeps whatever the others use
 	may      unit.MilliCPU
 	gain     unit.MilliCPU // how much more than now it may get in this tick
+	system   unit.MilliCPU // what no workload uses
 	reason   string
 }
 
@@ -61,9 +63,9 @@ func budgetOf(c Suppress, u use, s node.Snapshot, cpus unit.CPUSet) budget {
 	for cpu := range cpus.All() {
 		busy += u.CPU[cpu]
 	}
-	system := max(busy-mean-be, 0)
-	b.may = b.capacity.Percent(c.ThresholdPercent) - others - system
-	b.reason = fmt.Sprintf("%v of %v - %v in use by others - %v by the system", c.ThresholdPercent, b.capacity, others, system)
+	b.system = max(busy-mean-be, 0)
+	b.may = b.capacity.Percent(c.ThresholdPercent) - others - b.system
+	b.reason = fmt.Sprintf("%v of %v - %v in use by others - %v by the system", c.ThresholdPercent, b.capacity, others, b.system)
 	if b.may < b.least {
 		b.may = b.least
 		b.reason += ": BE keeps its least"
@@ -71,16 +73,52 @@ func budgetOf(c Suppress, u use, s node.Snapshot, cpus unit.CPUSet) budget {
 	return b
 }
 
-// unknown says which input of the budget is missing; empty: none.
-func unknown(u use, s node.Snapshot, cpus unit.CPUSet) string {
-	rated := false
-	for cpu := range cpus.All() {
-		if _, rated = u.CPU[cpu]; rated {
-			break
+// beside bounds the budget by the same formula for the CPUs alone that
+// best-effort work may have at all: what LSE work leaves idle of its own is no
+// room. Work that is bound to CPUs that it may not have uses none of these.
+func (b budget) beside(c Suppress, u use, s node.Snapshot, cpus unit.CPUSet, own grants) budget {
+	apart := func(w node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR && !c.LendLSR }
+	if b.may <= b.least || !slices.ContainsFunc(s.Workloads, apart) {
+		return b
+	}
+	free := placesOf(c, u, s, cpus, own).free
+	if free == cpus {
+		return b
+	}
+	var others unit.MilliCPU
+	for _, w := range s.Workloads {
+		_, bound := own.of[w.ID]
+		if !bound {
+			_, bound = boundTo(s, w, cpus)
+		}
+		if w.Class != node.BE && !(apart(w) && bound) {
+			others += max(u.Workload[w.ID], u.Latest[w.ID])
 		}
 	}
-	if !rated {
+	pool := unit.CPUs(free.Len())
+	if may := max(pool.Percent(c.ThresholdPercent)-others-b.system, b.least); may < b.may {
+		b.may = may
+		b.reason = fmt.Sprintf("%v of the %v that BE may have - %v in use by others there - %v by the system", c.ThresholdPercent, pool, others, b.system)
+		if b.may == b.least {
+			b.reason += ": BE keeps its least"
+		}
+	}
+	return b
+}
+
+// unknown says which input of the budget is missing; empty: none.
+func unknown(u use, s node.Snapshot, cpus unit.CPUSet) string {
+	rated := unit.CPUSet{}
+	for cpu := range cpus.All() {
+		if _, known := u.CPU[cpu]; known {
+			rated = rated.With(cpu)
+		}
+	}
+	switch left := cpus.Minus(rated); {
+	case rated.Empty():
 		return "how busy the CPUs are is unknown"
+	case !left.Empty():
+		return fmt.Sprintf("how busy CPU %v is, is unknown", left)
 	}
 	var missing []string
 	for _, w := range s.Workloads {

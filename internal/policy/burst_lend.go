@@ -42,9 +42,9 @@ type lending struct {
 // A loan is what is remembered of one workload.
 type loan struct {
 	// At is when its quota was last thought about; the counters are of then.
-	At        time.Time `json:"at,omitzero"`
-	Periods   int64     `json:"periods,omitempty"`
-	Throttled int64     `json:"throttled,omitempty"`
+	At        time.Time         `json:"at,omitzero"`
+	Periods   node.Maybe[int64] `json:"periods,omitzero"`
+	Throttled node.Maybe[int64] `json:"throttled,omitzero"`
 	// Felt is when it was last throttled, or first seen.
 	Felt time.Time `json:"felt,omitzero"`
 	// Savings is the CPU time that it may still borrow, where borrowing has
@@ -99,7 +99,11 @@ func (x *burster) lend(w node.Workload, base node.CPUMax) (time.Duration, string
 		x.next.Work[w.ID] = l
 		return quota, ""
 	}
-	next := loan{At: x.snap.At, Felt: l.Felt, Periods: w.Usage.Periods.Or(0), Throttled: w.Usage.ThrottledPeriods.Or(0)}
+	elapsed = max(elapsed, 0) // the clock of another boot
+	next := loan{At: x.snap.At, Felt: l.Felt, Periods: later(l.Periods, w.Usage.Periods), Throttled: later(l.Throttled, w.Usage.ThrottledPeriods)}
+	if next.Felt.After(x.snap.At) {
+		next.Felt = x.snap.At
+	}
 	if !known {
 		next.Felt, next.Savings = x.snap.At, x.mostSavings(base)/firstSavings
 		x.next.Work[w.ID] = next
@@ -107,8 +111,8 @@ func (x *burster) lend(w node.Workload, base node.CPUMax) (time.Duration, string
 	}
 	used, rated := x.use.Workload[w.ID]
 	next.Savings = x.savings(l, base, used, elapsed, rated)
-	throttled, periods := next.Throttled-l.Throttled, next.Periods-l.Periods
-	felt := throttled > 0 && w.Usage.ThrottledPeriods.Known()
+	throttled, periods := passed(l.Throttled, next.Throttled), passed(l.Periods, next.Periods)
+	felt := throttled > 0
 	if felt {
 		next.Felt = x.snap.At
 	}
@@ -134,6 +138,19 @@ func (x *burster) lend(w node.Workload, base node.CPUMax) (time.Duration, string
 	}
 	quota = min(max(quota.Truncate(time.Microsecond), base.Quota), most)
 	return quota, why
+}
+
+// later is the newer of two readings of a counter, if there is one.
+func later(before, now node.Maybe[int64]) node.Maybe[int64] {
+	if now.Known() {
+		return now
+	}
+	return before
+}
+
+// passed is by how much a counter has grown; 0 where it was not read twice.
+func passed(before, now node.Maybe[int64]) int64 {
+	return now.Or(0) - before.Or(now.Or(0))
 }
 
 // mostFor is how far the quota of a workload may grow: cgroup v1 takes no more

@@ -139,3 +139,33 @@ func TestHugeNumbersDoNotOverflow(t *testing.T) {
 		}
 	}
 }
+
+// TestMissingCountersAreNoThrottling: a counter that could not be read is not
+// 0, so what it was before is not new.
+func TestMissingCountersAreNoThrottling(t *testing.T) {
+	n := newScene(machine(4, 1, 1, 1), 2)
+	n.config.Burst = Burst{BurstQuota, 1000, 300, -1, 50}
+	n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", Meet: "ls", CPULimit: node.Some(unit.CPUs(1))})
+	n.ran["web"] = [2]int64{4000, 10000}
+	for turn := range 6 {
+		n.pass(spell{every: time.Second, use: map[node.WorkloadID]unit.MilliCPU{"web": 1000}, unthrottled: turn%2 == 0})
+		n.decide(t)
+		if q, _ := n.snap.Knobs.Now[node.Knob{Cgroup: "ls/web", File: node.FileCPUMax}].(node.CPUMax); milliOf(q) > unit.CPUs(1) {
+			t.Fatalf("turn %d: it borrows up to %v and was never throttled", turn, milliOf(q))
+		}
+	}
+}
+
+// TestALoanOutlivesAClockThatWasSetBack: nothing is saved in a time that did
+// not pass, and what was borrowed is given back.
+func TestALoanOutlivesAClockThatWasSetBack(t *testing.T) {
+	future := time.Unix(1e6, 0)
+	x := burster{Burst: Burst{BurstQuota, 1000, 300, 60, 50}, next: lending{Work: map[node.WorkloadID]loan{}},
+		had: lending{Work: map[node.WorkloadID]loan{"web": {At: future, Felt: future, Savings: 1000}}}}
+	x.use.Workload = map[node.WorkloadID]unit.MilliCPU{"web": 0}
+	x.snap.At = time.Unix(1000, 0)
+	x.lend(node.Workload{ID: "web", Cgroup: "ls/web"}, node.Limit(unit.CPUs(1)))
+	if l := x.next.Work["web"]; l.Felt.After(x.snap.At) || l.Savings != 1000 {
+		t.Errorf("after the clock was set back: %+v", l)
+	}
+}

@@ -180,10 +180,10 @@ func (d divider) ways(control string, share CacheShare) plan.Want {
 	}
 	reason := fmt.Sprintf("%s may fill %d of the %d ways of each L3 cache, from %d%% to %d%%",
 		control, bits.OnesCount64(asked), bits.OnesCount64(l3.Mask), int(share.Start), int(share.End))
-	switch {
-	case asked == l3.Mask:
+	if asked == l3.Mask {
 		reason = fmt.Sprintf("%s may fill all %d ways of each L3 cache", control, bits.OnesCount64(l3.Mask))
-	case mask != asked:
+	}
+	if mask != asked {
 		reason += d.squeeze.because(fmt.Sprintf("%d of them", bits.OnesCount64(mask)))
 	}
 	return w.set(node.L3Of(by), reason)

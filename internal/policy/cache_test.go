@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -191,5 +192,18 @@ func BenchmarkCacheOfAThousandWorkloads(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		cache(c, squeeze{}, s)
+	}
+}
+
+// TestTheReasonSaysWhatIsCut: also where all ways were asked for.
+func TestTheReasonSaysWhatIsCut(t *testing.T) {
+	s := node.Snapshot{Workloads: []node.Workload{{ID: "be", Class: node.BE, Cgroup: "be"}}}
+	s.Resctrl = node.Resctrl{Groups: 4, L3: node.CacheWays{Mask: 0xff, Least: 1}}
+	s.Resctrl.L3.Domains = []node.CacheID{0}
+	c := CacheQOS{Classes: map[node.Class]CacheShare{node.BE: {End: 100, Bandwidth: 100}}}
+	for _, w := range cache(c, squeeze{Cut: 4, Reason: "web waits"}, s) {
+		if w.Knob.File == node.FileL3 && !strings.Contains(w.Reason, "web waits: BE gives way, down to 4 of them") {
+			t.Errorf("%v for %q", w.Value, w.Reason)
+		}
 	}
 }

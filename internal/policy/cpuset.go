@@ -29,6 +29,9 @@ func (x suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
 	}
 	has := d.Have.Intersect(d.Allowed).Len()
 	d.CPUs = x.wholeCPUs(has)
+	if x.snap.Hurt && !d.Have.Empty() {
+		d.CPUs = min(d.CPUs, d.Have.Len())
+	}
 	if max(has, d.CPUs) > 1 && x.snap.Knobs.Kernel.CgroupVersion == 1 {
 		d.Swaps = min(d.Swaps, min(has, d.CPUs)-1) // one stays on the way: see toward
 	}
@@ -93,7 +96,7 @@ func (x suppressor) explain(d pick.Demand, c pick.Choice) string {
 		text += fmt.Sprintf(", %d beside LS", c.Beside)
 	}
 	if c.CPUs.Len() == d.CPUs && d.CPUs < int(x.may/unit.CPUs(1)) {
-		text += "; growing step by step"
+		text += x.held()
 	}
 	return text
 }
@@ -122,18 +125,24 @@ func (x suppressor) squeeze(d pick.Demand, room unit.CPUSet, p places) (unit.CPU
 			return pick.BestEffort(x.snap.Topology, d).CPUs, from.reason + ": BE keeps its least"
 		}
 	}
+	switch {
+	case !x.Enable:
+		return unit.CPUSet{}, "every CPU here is LSE's, and CPU suppress is off: nothing bounds BE"
+	case x.capacity == 0:
+		return unit.CPUSet{}, "every CPU here is LSE's: " + noRate
+	}
 	return unit.CPUSet{}, "every CPU here is LSE's: BE keeps its least by quota"
 }
 
 // quotaBeside bounds by quota what a set of CPUs cannot bound.
 func (x suppressor) quotaBeside(chosen map[node.CgroupPath]unit.CPUSet) (spent unit.MilliCPU, wants []plan.Want) {
-	edge := unit.CPUs(x.fewest())
+	edge, bounded := unit.CPUs(x.fewest()), false
 	for _, m := range x.meets {
 		if _, touched := x.snap.Knobs.Before[node.Knob{Cgroup: m, File: node.FileCPUMax}]; touched {
-			edge = unit.CPUs(x.fewest()) + x.capacity.Percent(deadband)
+			edge, bounded = unit.CPUs(x.fewest())+x.capacity.Percent(deadband), true
 		}
 	}
-	if x.may < edge {
+	if x.may < edge || bounded && x.snap.Hurt {
 		spent, wants = x.giveQuota()
 	} else {
 		wants = x.unbounded("CPU suppress works by cpuset here")

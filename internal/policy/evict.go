@@ -67,10 +67,12 @@ type victim struct {
 	// Waited is for how long, since it was asked or last killed.
 	Waited time.Duration `json:"waited_ns,omitempty"`
 	Kills  int           `json:"kills,omitempty"`
-	// Memory is what it used then, and CPU its counter: a lesser one is that
-	// of another group of the same name.
+	// Memory is what it used then, and CPU its counter in the last turn: a
+	// lesser one is that of another group of the same name.
 	Memory unit.Bytes    `json:"memory,omitempty"`
 	CPU    time.Duration `json:"cpu_ns,omitempty"`
+	// Cached: Memory counts all page cache.
+	Cached bool `json:"cached,omitempty"`
 }
 
 // patience is how long a victim that was killed has to die.
@@ -85,15 +87,16 @@ type lasting struct {
 	For time.Duration `json:"for_ns,omitempty"`
 }
 
-// next adds the time since the last look, which must not be longer than most.
-func (x lasting) next(so bool, elapsed, most time.Duration) lasting {
+// next adds the time since the last look. A long one, as after a pause of the
+// agent, counts in part: nobody knows how it was meanwhile.
+func (x lasting) next(so bool, elapsed time.Duration) lasting {
 	switch {
 	case !so:
 		return lasting{}
-	case !x.So || elapsed <= 0 || elapsed > most:
+	case !x.So || elapsed <= 0:
 		return lasting{So: true}
 	}
-	return lasting{So: true, For: x.For + elapsed}
+	return lasting{So: true, For: x.For + min(elapsed, longestGap)}
 }
 
 // An evictor is one decision of evict.
@@ -107,8 +110,9 @@ type evictor struct {
 	was     evictions
 	next    evictions
 	wants   []plan.Want
-	at      map[node.Knob]int // of wants
-	held    bool              // no other victim is chosen now
+	at      map[node.Knob]int       // of wants
+	inside  map[node.CgroupPath]int // workloads in and below each cgroup, once asked for
+	held    bool                    // no other victim is chosen now
 }
 
 // evict owns the knob run of best-effort workloads. It asks as few of them to
@@ -155,7 +159,12 @@ func (x *evictor) follow() {
 			continue
 		}
 		left--
+		if why := x.spared(w); why != "" {
+			x.want(w, plan.Release, nil, fmt.Sprintf("%s: %s was asked to end and may stay: %s", v.Cause, w.ID, why))
+			continue
+		}
 		v.Waited += passed
+		v.CPU = w.Usage.CPU.Or(v.CPU)
 		x.pursue(w, v)
 	}
 	if left > 0 { // some have ended
@@ -179,7 +188,7 @@ func (x *evictor) ended(w node.Workload) bool { return x.snap.Knobs.Now[runKnob(
 
 // pursue sees to it that a victim ends.
 func (x *evictor) pursue(w node.Workload, v victim) {
-	grown := v.Cause == causeMemory && x.grown(w, v.Memory)
+	grown := v.Cause == causeMemory && x.grown(w, v.Memory, v.Cached)
 	switch {
 	case v.Kills == 0 && (v.Waited >= x.Grace || grown):
 		reason := fmt.Sprintf("%s: %s was asked to end %v ago and is still there", v.Cause, w.ID, v.Waited.Round(time.Second/10))
@@ -224,35 +233,47 @@ func (x *evictor) choose(cause, reason string, need int64, freed, use func(node.
 		}
 		expected += freed(w)
 		chosen++
-		x.remember(w, victim{Cause: cause, Memory: memoryOf(w).Or(0), CPU: w.Usage.CPU.Or(0)})
+		x.remember(w, victim{Cause: cause, Memory: memoryOf(w).Or(0), CPU: w.Usage.CPU.Or(0), Cached: cached(w)})
 		x.want(w, plan.Set, node.AskedToEnd, fmt.Sprintf("%s: %s; %s has priority %d and %s", cause, reason, w.ID, w.Priority, show(freed(w))))
 	}
 	x.held = x.held || chosen > 0
 	return expected, chosen
 }
 
-// candidates lists the workloads that may be evicted: best-effort ones that run
-// and whose cgroup holds nothing but themselves.
+// candidates lists the best-effort workloads that run and may be evicted. One
+// whose knob could not be read cannot be asked to end.
 func (x *evictor) candidates() []node.Workload {
-	most, bounded := x.MostPriority.Value()
-	inside := make(map[node.CgroupPath]int, len(x.snap.Workloads))
-	for _, w := range x.snap.Workloads {
-		for p := w.Cgroup; p != ""; p = p.Parent() {
-			inside[p]++
-		}
-	}
 	var all []node.Workload
 	for _, w := range x.snap.Workloads {
 		_, chosen := x.next.Victims[w.ID]
-		switch {
-		case w.Class != node.BE || w.Cgroup == "" || inside[w.Cgroup] > 1:
-		case chosen || x.ended(w):
-		case bounded && int64(w.Priority) > most:
-		default:
+		_, shown := x.snap.Knobs.Now[runKnob(w)]
+		if w.Class == node.BE && shown && !chosen && !x.ended(w) && x.spared(w) == "" {
 			all = append(all, w)
 		}
 	}
 	return all
+}
+
+// spared says why best-effort work may not be evicted; empty: it may.
+func (x *evictor) spared(w node.Workload) string {
+	if x.inside == nil {
+		x.inside = make(map[node.CgroupPath]int, len(x.snap.Workloads))
+		for _, o := range x.snap.Workloads {
+			for p := o.Cgroup; p != ""; p = p.Parent() {
+				x.inside[p]++
+			}
+		}
+	}
+	most, bounded := x.MostPriority.Value()
+	switch {
+	case w.Cgroup == "":
+		return "its cgroup is that of all"
+	case x.inside[w.Cgroup] > 1:
+		return "its cgroup holds other work, too"
+	case bounded && int64(w.Priority) > most:
+		return fmt.Sprintf("its priority %d is above %d", w.Priority, most)
+	}
+	return ""
 }
 
 // leave says why nothing is decided, with each knob that nothing else is said of.

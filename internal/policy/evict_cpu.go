@@ -62,7 +62,7 @@ func (x *evictor) satisfy() {
 	limit := allowance(x.layout, x.snap)
 	near := limit < unit.CPUs(1) || used*100 >= limit*unit.MilliCPU(c.UsageThreshold)
 	starved := request > 0 && near && limit*100 <= request*unit.MilliCPU(c.SatisfactionLower)
-	x.next.Starved = x.was.Starved.next(starved, x.elapsed, c.Window)
+	x.next.Starved = x.was.Starved.next(starved, x.elapsed)
 	// What is left must be so little that the bound is the upper part of it.
 	// Koordinator's request × upper − limit falls short of that.
 	need := request - limit*100/unit.MilliCPU(c.SatisfactionUpper)
@@ -95,7 +95,7 @@ func (x *evictor) unload() {
 	}
 	capacity := unit.CPUs(all.Len())
 	over := busy*100 >= capacity*unit.MilliCPU(c.ThresholdPercent)
-	x.next.Busy = x.was.Busy.next(over, x.elapsed, c.Window)
+	x.next.Busy = x.was.Busy.next(over, x.elapsed)
 	if x.held || !over || x.next.Busy.For < c.Window {
 		return
 	}

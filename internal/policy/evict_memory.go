@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 
 	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/plan"
@@ -28,6 +29,8 @@ type memoryRelief struct {
 	// Short: it does. Base is what each workload used when that began.
 	Short bool                           `json:"short,omitempty"`
 	Base  map[node.WorkloadID]unit.Bytes `json:"base,omitempty"`
+	// Cached are those of them whose amount counts all page cache.
+	Cached map[node.WorkloadID]bool `json:"cached,omitempty"`
 	// Frozen are the workloads that were frozen since then.
 	Frozen map[node.WorkloadID]bool `json:"frozen,omitempty"`
 	// Then is the node's use when the last victims were chosen, and Expected
@@ -37,7 +40,8 @@ type memoryRelief struct {
 }
 
 // memoryOf is what the end of a workload frees: page cache that it has not used
-// lately is free for others already.
+// lately is free for others already. Where that was not read, all page cache
+// counts: such an amount says nothing about one without, see cached.
 func memoryOf(w node.Workload) node.Maybe[unit.Bytes] {
 	if w.Usage.WorkingSet.Known() {
 		return w.Usage.WorkingSet
@@ -45,11 +49,27 @@ func memoryOf(w node.Workload) node.Maybe[unit.Bytes] {
 	return w.Usage.Memory
 }
 
-// grown reports whether a workload uses clearly more than it did.
-func (x *evictor) grown(w node.Workload, than unit.Bytes) bool {
+// cached reports whether memoryOf counts all page cache of a workload.
+func cached(w node.Workload) bool { return !w.Usage.WorkingSet.Known() }
+
+// grown reports whether a workload uses clearly more than it did, when it was
+// measured with all page cache or without.
+func (x *evictor) grown(w node.Workload, than unit.Bytes, withCache bool) bool {
 	total, known := x.snap.MemoryTotal.Value()
 	now, measured := memoryOf(w).Value()
-	return known && measured && now-than > total/hasGrown
+	return known && measured && cached(w) == withCache && now-than > total/hasGrown
+}
+
+// freed is what the end of a workload frees, and 0 where that cannot be
+// compared with what the others use.
+func (x *evictor) freed() func(node.Workload) int64 {
+	apart := slices.ContainsFunc(x.snap.Workloads, func(w node.Workload) bool { return w.Class == node.BE && !cached(w) })
+	return func(w node.Workload) int64 {
+		if apart && cached(w) {
+			return 0
+		}
+		return int64(memoryOf(w).Or(0))
+	}
 }
 
 // relieve evicts by memory. It freezes what grows while memory is short: that
@@ -85,7 +105,7 @@ func (x *evictor) relieve() {
 		if x.was.Memory.Expected > 0 {
 			reason += fmt.Sprintf(" (the last eviction freed %v of %v)", mib(max(x.was.Memory.Then-used, 0)), mib(x.was.Memory.Expected))
 		}
-		bytes := func(w node.Workload) int64 { return int64(memoryOf(w).Or(0)) }
+		bytes := x.freed()
 		expected, chosen := x.choose(causeMemory, reason, int64(need), bytes, bytes, func(n int64) string { return mib(unit.Bytes(n)) })
 		if chosen > 0 {
 			x.was.Memory.Then, x.was.Memory.Expected = used, unit.Bytes(expected)
@@ -108,16 +128,20 @@ func (x *evictor) pursues(cause string) bool {
 func (x *evictor) keep(state string) {
 	next := x.was.Memory
 	next.Short, next.Base, next.Frozen = true, map[node.WorkloadID]unit.Bytes{}, map[node.WorkloadID]bool{}
+	next.Cached = map[node.WorkloadID]bool{}
 	for _, w := range x.candidates() {
 		now, known := memoryOf(w).Value()
 		if !known {
 			continue
 		}
 		base, had := x.was.Memory.Base[w.ID]
-		if !had || !x.was.Memory.Short {
+		if !had || !x.was.Memory.Short || x.was.Memory.Cached[w.ID] != cached(w) {
 			base = now
 		}
 		next.Base[w.ID] = base
+		if cached(w) {
+			next.Cached[w.ID] = true
+		}
 		standing := x.snap.Knobs.Now[runKnob(w)] == node.Frozen
 		_, ours := x.snap.Knobs.Before[runKnob(w)]
 		switch frozen := x.was.Memory.Frozen[w.ID]; {
@@ -130,7 +154,7 @@ func (x *evictor) keep(state string) {
 		case ours && standing:
 			next.Frozen[w.ID] = true
 			x.want(w, plan.Set, node.Frozen, fmt.Sprintf("memory: %s: it stands still until less is", state))
-		case !standing && x.snap.Can.Can(node.MechCgroupFreezer) && x.grown(w, base):
+		case !standing && x.snap.Can.Can(node.MechCgroupFreezer) && x.grown(w, base, cached(w)):
 			next.Frozen[w.ID] = true
 			x.want(w, plan.Set, node.Frozen, fmt.Sprintf("memory: %s, and %s has grown by %v meanwhile: it stands still until less is", state, w.ID, mib(now-base)))
 		}

@@ -68,6 +68,10 @@ func TestEvictionAtTheEdges(t *testing.T) {
 		"more than all":    {MemoryTotal: node.Some(unit.Bytes(5)), Usage: node.Usage{Memory: node.Some(unit.MaxBytes)}, Workloads: []node.Workload{be, root}},
 		"all of a big one": {MemoryTotal: node.Some(unit.MaxBytes), Usage: node.Usage{Memory: node.Some(unit.MaxBytes)}, Topology: machine(2, 1, 1, 1), Workloads: []node.Workload{huge}},
 	} {
+		s.Knobs.Now = map[node.Knob]node.Value{}
+		for _, w := range s.Workloads {
+			s.Knobs.Now[runKnob(w)] = node.Running
+		}
 		var st State
 		for turn := range 3 {
 			s.At = time.Unix(int64(turn), 0)
@@ -77,6 +81,43 @@ func TestEvictionAtTheEdges(t *testing.T) {
 				if w.Knob.File == node.FileRun && w.Value != nil && name != "all of a big one" {
 					t.Errorf("%s: %v", name, w)
 				}
+			}
+		}
+	}
+}
+
+// TestPageCacheIsNeverTakenForGrowth: whether all page cache of a job counts
+// can change from one turn to the next, with no change of what it uses.
+func TestPageCacheIsNeverTakenForGrowth(t *testing.T) {
+	n := newScene(machine(4, 1, 1, 1), 2)
+	n.config.Evict = Evict{Memory: MemoryEvict{ThresholdPercent: 70, LowerPercent: 68}, Grace: time.Minute}
+	for _, name := range []node.CgroupPath{"be/victim", "be/job"} {
+		n.add(node.Workload{ID: node.WorkloadID(name), Class: node.BE, Cgroup: name, Meet: "be"})
+	}
+	n.showRuns()
+	n.snap.Can[node.MechCgroupFreezer] = node.Answer{Verdict: node.Yes}
+	use := func(i int, set node.Maybe[unit.Bytes]) {
+		n.snap.Workloads[i].Usage.Memory, n.snap.Workloads[i].Usage.WorkingSet = node.Some(20*gib), set
+	}
+	use(0, node.Some(8*gib))
+	use(1, node.Maybe[unit.Bytes]{})
+	for turn := range 8 {
+		n.snap.At = n.snap.At.Add(time.Second)
+		n.snap.Usage.Memory = node.Some(46 * gib)
+		for _, s := range n.decide(t) {
+			asks := turn == 0 && s.Knob.Cgroup == "be/victim" && s.To == node.AskedToEnd
+			if s.Knob.File == node.FileRun && !asks {
+				t.Errorf("turn %d: %v", turn, s)
+			}
+		}
+		if len(n.state.Evictions.Victims) != 1 {
+			t.Fatalf("turn %d: the victims are %+v", turn, n.state.Evictions.Victims)
+		}
+		for i := range 2 {
+			if turn%2 == i {
+				use(i, node.Maybe[unit.Bytes]{})
+			} else {
+				use(i, node.Some(8*gib))
 			}
 		}
 	}

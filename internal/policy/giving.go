@@ -16,21 +16,27 @@ const growBack = 50 * time.Millisecond
 // less, slowly, when none is any more.
 type giving struct {
 	Permille int64     `json:"permille,omitempty"`
-	At       time.Time `json:"at,omitzero"` // up to when it is accounted
+	At       time.Time `json:"at,omitzero"`  // up to when it is accounted
+	Cut      time.Time `json:"cut,omitzero"` // when half was given up last
 	// Reason is which objective is missed; empty: none any more.
 	Reason string `json:"reason,omitempty"`
 }
 
 // follow gives more up, or takes back what was given up, at the given time.
 // Work whose waits best-effort work hardly causes is not given way to.
+// What one objective cost shows in the others a window later: many together
+// take no more than one.
 func (g giving) follow(x strain, at time.Time) giving {
+	if g.At.After(at) { // the clock of another boot
+		g.At, g.Cut = at, at
+	}
 	missing := false
 	for _, m := range x.missed() {
 		if m.Helpless {
 			continue
 		}
-		if x.Work[m.Workload].At.Equal(at) {
-			return giving{Permille: 1000 - (1000-g.Permille)/2, At: at, Reason: m.Reason}
+		if x.Work[m.Workload].At.Equal(at) && at.Sub(g.Cut) >= leastWindow {
+			return giving{Permille: 1000 - (1000-g.Permille)/2, At: at, Cut: at, Reason: m.Reason}
 		}
 		missing = true
 	}

@@ -40,6 +40,9 @@ type Overcommit struct {
 	// uses less.
 	ReservedCPU    unit.MilliCPU `json:"reserved_cpu_mcpu,omitempty"`
 	ReservedMemory unit.Bytes    `json:"reserved_memory_bytes,omitempty"`
+	// KeepLSR: best-effort work does not get LSR's CPUs (cpuSuppressLendLSR:
+	// false), so these are not promised, however little LSR work uses of them.
+	KeepLSR bool `json:"keep_lsr,omitempty"`
 	// Peak counts work by what it is expected to use at most.
 	Peak PeakPrediction `json:"peak,omitzero"`
 }

@@ -18,7 +18,7 @@ func BenchmarkOvercommit(b *testing.B) {
 	for _, workloads := range []int{100, 1000} {
 		for _, peaks := range []bool{false, true} {
 			b.Run(fmt.Sprintf("workloads=%d/peaks=%v", workloads, peaks), func(b *testing.B) {
-				n := busyNode(workloads, 104, 2)
+				n := busyNode(b, workloads, 104, 2)
 				c := colocation()
 				c.Peak = PeakPrediction{Enable: peaks, MarginPercent: 10, ColdStart: time.Hour}
 				rnd := rand.New(rand.NewPCG(1, 1))

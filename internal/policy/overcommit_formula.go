@@ -17,21 +17,21 @@ type resource[T unit.MilliCPU | unit.Bytes] struct {
 	unknown  string // the input that is missing whatever the work does; empty: none
 	name     string
 	limitKey string
-	// lseByRequest: LSE work is counted by its request, because it has its
-	// CPUs alone, however little it uses of them.
-	lseByRequest bool
-	request      func(*node.Workload) node.Maybe[T]
-	measured     func(*node.Workload) bool
-	series       func(*account) *series
-	peak         func(*peak) *int64
-	scale        T // what one unit of a series in a second is
+	// alone are the classes that are counted by their request, because they
+	// have their CPUs alone, however little they use of them.
+	alone    []node.Class
+	request  func(*node.Workload) node.Maybe[T]
+	measured func(*node.Workload) bool
+	series   func(*account) *series
+	peak     func(*peak) *int64
+	scale    T // what one unit of a series in a second is
 }
 
 func cpuOf(c Overcommit, s node.Snapshot) resource[unit.MilliCPU] {
 	cpus := counted(Suppress{CPUs: c.CPUs}, s)
 	r := resource[unit.MilliCPU]{
 		Reclaim: c.CPU, capacity: unit.CPUs(cpus.Len()), reserved: c.ReservedCPU,
-		name: "CPU", limitKey: "batchCPUThresholdPercent", lseByRequest: true, scale: 1,
+		name: "CPU", limitKey: "batchCPUThresholdPercent", alone: aloneOn(c), scale: 1,
 		request:  func(w *node.Workload) node.Maybe[unit.MilliCPU] { return w.CPURequest },
 		measured: func(w *node.Workload) bool { return w.Usage.CPU.Known() },
 		series:   func(a *account) *series { return &a.CPU },
@@ -47,6 +47,14 @@ func cpuOf(c Overcommit, s node.Snapshot) resource[unit.MilliCPU] {
 		r.unknown = "how busy the CPUs are is unknown"
 	}
 	return r
+}
+
+// aloneOn are the classes on whose CPUs best-effort work never is.
+func aloneOn(c Overcommit) []node.Class {
+	if c.KeepLSR {
+		return []node.Class{node.LSE, node.LSR}
+	}
+	return []node.Class{node.LSE}
 }
 
 func bytesOf(c Overcommit, s node.Snapshot) resource[unit.Bytes] {

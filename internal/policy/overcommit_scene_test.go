@@ -22,7 +22,7 @@ func colocation() Overcommit {
 // configureBatch reads the words of what batch work is promised:
 //
 //	batch [batch.cpu=60%] [batch.memory=65%] [batch.by=maxUsageRequest] [batch.memoryby=request]
-//	[batch.cap=50%] [batch.reserve=500m,2Gi] [batch.peak=24h]
+//	[batch.keep] [batch.cap=50%] [batch.reserve=500m,2Gi] [batch.peak=24h]
 func (n *scene) configureBatch(t *testing.T, w word) {
 	t.Helper()
 	c := &n.config.Overcommit
@@ -37,6 +37,8 @@ func (n *scene) configureBatch(t *testing.T, w word) {
 		c.CPU.Policy, c.Memory.Policy = ReclaimPolicy(w.val), ReclaimPolicy(w.val)
 	case "batch.memoryby":
 		c.Memory.Policy = ReclaimPolicy(w.val)
+	case "batch.keep":
+		c.KeepLSR = true
 	case "batch.cap":
 		p := node.Some(must(t, w, percent))
 		c.CPU.LimitPercent, c.Memory.LimitPercent = p, p

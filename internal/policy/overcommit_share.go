@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"tenon.sh/tenon/internal/node"
@@ -26,13 +27,13 @@ func (h *share[T]) add(r resource[T], c PeakPrediction, w *node.Workload, p *pea
 	h.works++
 	asked, has := r.request(w).Value()
 	counts, seen := used.Value()
-	byUse := r.Policy == ByUsage && !(r.lseByRequest && w.Class == node.LSE)
+	byUse := r.Policy == ByUsage && !slices.Contains(r.alone, w.Class)
 	known := true
 	switch {
 	case has && r.Policy == ByRequest:
 		counts = asked
 	case has && (!byUse || !seen || !r.measured(w)):
-		// LSE work that uses more than it asked for is not bound to the CPUs
+		// Such work that uses more than it asked for is not bound to the CPUs
 		// that it asked for: then its use counts.
 		counts = max(counts, asked)
 		if byUse {
@@ -94,7 +95,7 @@ func (r resource[T]) how(class node.Class, c PeakPrediction) string {
 	switch {
 	case r.Policy == ByRequest:
 		return fmt.Sprintf("requested by %s", class)
-	case r.lseByRequest && class == node.LSE && r.Policy == ByUsage:
+	case r.Policy == ByUsage && slices.Contains(r.alone, class):
 		by[0] = "request"
 	case r.Policy == ByMaxUsageRequest:
 		by = append(by, "request")

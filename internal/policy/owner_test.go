@@ -4,25 +4,50 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/unit"
 )
 
-// TestEveryKnobHasOneOwner lets any work live under all that turns knobs of
-// the CPU at once. Each knob is wanted by one policy in a turn, and by the same
-// in all turns but those in which its workload comes or goes.
+// everything switches on, in a scene, all that turns knobs beside CPU suppress
+// and CPU QoS, on a machine that can all of it.
+func (n *scene) everything(t testing.TB) {
+	t.Helper()
+	n.config.Burst = Burst{BurstAuto, 1000, 300, -1, 50}
+	n.config.Memory.Classes = map[node.Class]MemoryShares{node.LS: {MinPercent: 20, LowPercent: 50}, node.BE: {ThrottlingPercent: 50}}
+	n.config.Cache.Classes = map[node.Class]CacheShare{node.LS: {End: 100, Bandwidth: 100}, node.BE: {End: 30, Bandwidth: 50}}
+	n.config.IO.Classes = map[node.Class][]BlockIO{node.BE: {{Name: "vda", ReadBPS: 10 << 20, WeightPercent: 50}}, node.LS: {{Name: "vda", Latency: time.Millisecond}}}
+	n.config.Evict = Evict{
+		Memory: MemoryEvict{ThresholdPercent: 80, LowerPercent: 78}, Grace: 2 * time.Second,
+		CPU: CPUEvict{SatisfactionLower: 10, SatisfactionUpper: 40, UsageThreshold: 90, ThresholdPercent: 98, LowerPercent: 95, Window: 10 * time.Second},
+	}
+	n.snap.Can[node.MechCgroupFreezer] = node.Answer{Verdict: node.Yes}
+	disk := unit.Device{Major: 8}
+	n.snap.Devices = []node.BlockDevice{{Name: "vda", ID: disk, Disk: disk, Weighs: node.FileBFQWeight}}
+	n.snap.Resctrl = node.Resctrl{Groups: 8, L3: node.CacheWays{Mask: 1<<11 - 1, Least: 1, Domains: []node.CacheID{0}}, MBDomains: []node.CacheID{0}}
+	n.snap.Knobs.Kernel.MB = node.Bandwidth{Unit: node.BandwidthPercent, Least: 10, Step: 10, Most: 100}
+	for _, w := range n.snap.Workloads {
+		n.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileControl}] = node.ControlOf(node.DefaultControl)
+	}
+	n.showRuns()
+}
+
+// TestEveryKnobHasOneOwner lets any work live under all policies at once. Each
+// knob is wanted by one policy in a turn, and by the same in all turns as long
+// as no work comes or goes.
 func TestEveryKnobHasOneOwner(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(51, 52))
 	owners := map[node.File]map[string]bool{}
 	for try := range 30 {
 		n := anyScene(rnd, 48, 1+try%2)
-		n.config.Burst = Burst{BurstAuto, 1000, 300, -1, 50}
-		n.config.Memory.Classes = map[node.Class]MemoryShares{node.LS: {LowPercent: 50}, node.BE: {ThrottlingPercent: 50}}
 		for i := range 3 {
 			n.anyClaim(rnd, fmt.Sprint("own", i))
 		}
 		n.add(node.Workload{ID: "limited", Class: node.LS, Cgroup: "LS/limited", Meet: "LS", CPULimit: node.Some(unit.MilliCPU(700))})
+		n.everything(t)
+		n.memory = map[node.WorkloadID]unit.Bytes{"node": 60 * gib, "b0": 20 * gib}
+		ownerOf := map[node.Knob]string{}
 		for range 6 {
 			n.pass(n.anySpell(rnd))
 			n.checkWants(t)
@@ -32,6 +57,10 @@ func TestEveryKnobHasOneOwner(t *testing.T) {
 					owners[w.Knob.File] = map[string]bool{}
 				}
 				owners[w.Knob.File][w.Owner] = true
+				if before, known := ownerOf[w.Knob]; known && before != w.Owner {
+					t.Fatalf("try %d: %v was %s's and is %s's", try, w.Knob, before, w.Owner)
+				}
+				ownerOf[w.Knob] = w.Owner
 				_, inBE := layoutOf(n.snap).meetAbove(w.Knob.Cgroup)
 				if set := w.Knob.File == node.FileCPUs || w.Knob.File == node.FileMems; set && inBE == (w.Owner == "pin") {
 					t.Fatalf("try %d: %v, best-effort: %v, is %s's", try, w.Knob, inBE, w.Owner)
@@ -41,6 +70,8 @@ func TestEveryKnobHasOneOwner(t *testing.T) {
 	}
 	for file, want := range map[node.File][]string{
 		node.FileCPUWeight: {"cpuqos"}, node.FileCPUMax: {"limit", "suppress"}, node.FileCPUs: {"pin", "suppress"}, node.FileMems: {"pin"},
+		node.FileRun: {"evict"}, node.FileIOMax: {"io"}, node.FileBFQWeight: {"io"}, node.FileL3: {"cache"}, node.FileMB: {"cache"}, node.FileControl: {"cache"},
+		node.FileMemory: {"memory"},
 	} {
 		if len(owners[file]) != len(want) {
 			t.Errorf("%s is wanted by %v; want %v", file, owners[file], want)

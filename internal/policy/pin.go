@@ -31,8 +31,9 @@ type claim struct {
 // pin grants CPUs. Who has CPUs keeps them as long as it asks for as many:
 // nobody is moved for a newcomer. Of those that have none the higher priority
 // comes first, then LSE, then the name. What a grant leaves over is never less
-// than what the system and best-effort work need: who comes too late then acts
-// as LS.
+// than what the system and best-effort work need, nor a new one's less than
+// what services without CPUs of their own count on: who comes too late then
+// acts as LS.
 func pin(c Suppress, had map[node.WorkloadID]unit.CPUSet, s node.Snapshot) grants {
 	var g grants
 	var asked []claim
@@ -66,9 +67,9 @@ func pin(c Suppress, had map[node.WorkloadID]unit.CPUSet, s node.Snapshot) grant
 		asked = append(asked, claim{w, n, hadBy(had, s, w, n)})
 	}
 	slices.SortFunc(asked, claim.compare)
-	least := leastShared(c, s, pool)
+	least, counted := leastShared(c, pool), countedOn(s)
 	for _, cl := range asked {
-		g.grant(s, cl, &free, least)
+		g.grant(s, cl, &free, least, counted)
 	}
 	return g
 }
@@ -136,23 +137,41 @@ func (c claim) compare(o claim) int {
 }
 
 // leastShared is how many CPUs must be nobody's own: one for the system, and
-// best-effort work's least.
-func leastShared(c Suppress, s node.Snapshot, pool unit.CPUSet) int {
+// best-effort work's least, whether or not there is any now: a job that comes
+// takes no service's CPUs away.
+func leastShared(c Suppress, pool unit.CPUSet) int {
 	least := 1
-	if c.Enable && slices.ContainsFunc(s.Workloads, func(w node.Workload) bool { return w.Class == node.BE }) {
+	if c.Enable {
 		share := unit.CPUs(pool.Len()).Percent(c.MinPercent)
 		least = max(least, int((share+999)/unit.CPUs(1)))
 	}
 	return least
 }
 
-// grant gives a workload CPUs out of free, so that some are left.
-func (g grants) grant(s node.Snapshot, c claim, free *unit.CPUSet, least int) {
+// countedOn is how many CPUs the latency-sensitive work counts on that asks for
+// none of its own.
+func countedOn(s node.Snapshot) int {
+	var sum unit.MilliCPU
+	for _, w := range s.Workloads {
+		if w.Class.Sensitive() && !claims(w) {
+			sum += w.CPURequest.Or(0)
+		}
+	}
+	return int((sum + 999) / unit.CPUs(1))
+}
+
+// grant gives a workload CPUs out of free, so that some are left: least, and
+// where it has none, or asks for more than it has, as many as others count on.
+func (g grants) grant(s node.Snapshot, c claim, free *unit.CPUSet, least, counted int) {
 	id := c.work.ID
 	room := roomBefore(s, c.work.Cgroup, s.Topology.All())
 	had := c.had.Intersect(*free).Intersect(room)
 	spare := free.Len() - least
-	if c.cpus <= spare {
+	more := spare
+	if c.cpus > had.Len() {
+		more = free.Len() - max(least, counted)
+	}
+	if c.cpus <= more {
 		if o, ok := pick.Exclusive(s.Topology, pick.Claim{CPUs: c.cpus, Free: free.Intersect(room), Have: had}); ok {
 			g.of[id], g.how[id] = o.CPUs, describe(c.work, o)
 			*free = free.Minus(o.CPUs)
@@ -161,11 +180,15 @@ func (g grants) grant(s node.Snapshot, c claim, free *unit.CPUSet, least int) {
 	}
 	if n := had.Len(); n > 0 && n <= spare { // it asks for more than there is: no reason to lose what it has
 		g.of[id] = had
-		g.how[id] = fmt.Sprintf("%s asks for %s of its own, and no more are free", id, countCPUs(c.cpus))
+		g.how[id] = fmt.Sprintf("%s asks for %s of its own, and no more can be given", id, countCPUs(c.cpus))
 		*free = free.Minus(had)
 		return
 	}
-	g.why[id] = fmt.Sprintf("%s asks for %s of its own, and %s can be given: it acts as LS", id, countCPUs(c.cpus), atMost(free.Intersect(room).Len(), spare))
+	beside := ""
+	if more < spare {
+		beside = fmt.Sprintf(" beside the %d that other services count on", counted)
+	}
+	g.why[id] = fmt.Sprintf("%s asks for %s of its own, and %s can be given%s: it acts as LS", id, countCPUs(c.cpus), atMost(free.Intersect(room).Len(), more), beside)
 }
 
 func atMost(free, spare int) string {

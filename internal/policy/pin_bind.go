@@ -18,7 +18,7 @@ func bind(g grants, l layout, s node.Snapshot) []plan.Want {
 	if g.of == nil && !bindsNow(s.Knobs) {
 		return nil
 	}
-	b := binder{grants: g, layout: l, snap: s, all: s.Topology.All()}
+	b := binder{grants: g, layout: l, snap: s, all: s.Topology.All(), promised: map[unit.CPU]unit.Bytes{}}
 	for _, w := range s.Workloads {
 		if set, own := g.of[w.ID]; own {
 			b.owners = append(b.owners, owner{w.Cgroup, set})
@@ -63,7 +63,17 @@ type binder struct {
 	all    unit.CPUSet
 	owners []owner
 	taken  unit.CPUSet // by all owners together
+	// promised is the memory of each NUMA node that those need who are bound to
+	// it.
+	promised map[unit.CPU]unit.Bytes
 }
+
+// What is bound to a NUMA node may need so many percent of its memory. Between
+// the two, who is bound stays so, and nobody else is.
+const (
+	bindUpTo unit.Percent = 75
+	stayUpTo unit.Percent = 90
+)
 
 // An owner is a cgroup that has CPUs of its own.
 type owner struct {
@@ -115,11 +125,13 @@ func areCPUs(n int) string {
 }
 
 // memory binds a workload to the memory of the NUMA nodes on which it has its
-// CPUs. What needs more than their part of the memory is not bound: it would be
-// killed for lack of memory while other nodes have plenty.
+// CPUs. What needs more of them than the others that are bound leave is not
+// bound: it would be killed for lack of memory while other nodes have plenty.
+// Neither is what needs nobody knows how much. It is to be called for one
+// workload after the other, in the same order in each turn.
 func (b binder) memory(w node.Workload, cpus unit.CPUSet) seating {
 	m := seating{file: node.FileMems, intent: plan.Release}
-	var all unit.CPUSet
+	var all unit.CPUSet // NUMA nodes
 	for _, c := range b.snap.Topology.CPUs {
 		if c.NUMA < 0 || c.NUMA >= unit.MaxCPUs {
 			m.reason = "the NUMA nodes are not known"
@@ -130,6 +142,8 @@ func (b binder) memory(w node.Workload, cpus unit.CPUSet) seating {
 			m.to = m.to.With(unit.CPU(c.NUMA))
 		}
 	}
+	total, known := b.snap.MemoryTotal.Value()
+	part := total / unit.Bytes(max(all.Len(), 1))
 	for p := w.Cgroup; p != ""; p = p.Parent() {
 		if own, _ := original(b.snap.Knobs, node.Knob{Cgroup: p, File: node.FileMems}).(node.CPUs); !own.Set.Empty() {
 			all, m.to = all.Intersect(own.Set), m.to.Intersect(own.Set)
@@ -139,16 +153,25 @@ func (b binder) memory(w node.Workload, cpus unit.CPUSet) seating {
 		m.reason = "its CPUs are on every NUMA node that it may use"
 		return m
 	}
-	total, known := b.snap.MemoryTotal.Value()
-	part := total / unit.Bytes(all.Len()) * unit.Bytes(m.to.Len())
-	need := w.MemoryRequest.Or(0)
-	if _, bound := b.snap.Knobs.Before[node.Knob{Cgroup: w.Cgroup, File: node.FileMems}]; !bound {
-		// Once it is bound, what it uses fits.
-		need = max(need, w.Usage.WorkingSet.Or(w.Usage.Memory.Or(0)))
-	}
-	if known && need > part {
-		m.say, m.reason = true, fmt.Sprintf("%s needs %v bytes of memory, and NUMA node %v has about %v", w.ID, need, m.to, part)
+	used, measured := memoryOf(w).Value()
+	if !known || !measured {
+		m.say, m.reason = true, fmt.Sprintf("how much memory %s uses of how much is unknown: it may use all NUMA nodes", w.ID)
 		return m
+	}
+	most := percentOf(part, bindUpTo)
+	if _, bound := b.snap.Knobs.Before[node.Knob{Cgroup: w.Cgroup, File: node.FileMems}]; bound {
+		most = percentOf(part, stayUpTo)
+	}
+	need := max(w.MemoryRequest.Or(0), used)
+	each := need / unit.Bytes(m.to.Len())
+	for n := range m.to.All() {
+		if left := most - b.promised[n]; each > left {
+			m.say, m.reason = true, fmt.Sprintf("%s needs %s of memory, and NUMA node %v has about %s for it", w.ID, mib(need), n, mib(max(left, 0)))
+			return m
+		}
+	}
+	for n := range m.to.All() {
+		b.promised[n] += each
 	}
 	m.intent, m.reason = plan.Set, "memory beside its CPUs"
 	return m

@@ -30,14 +30,16 @@ func (x suppressor) giveQuota() (spent unit.MilliCPU, wants []plan.Want) {
 			w.Reason += fmt.Sprintf("; %v of %v by use", share, may)
 		}
 		if may < x.may {
-			w.Reason += "; growing step by step"
+			w.Reason += x.held()
 		}
 		t := x.tops[x.meets[i]]
 		if t.limited && share > t.most {
 			share, w.Reason = t.most, t.reason
 		}
 		w.Value = node.Limit(share)
-		if now, finite := x.quotaNow(x.meets[i]); finite && x.near(milliOf(now), share) && (!t.limited || milliOf(now) <= t.most) {
+		now, finite := x.quotaNow(x.meets[i])
+		hold := finite && x.snap.Hurt && share > milliOf(now)
+		if hold || finite && x.near(milliOf(now), share) && (!t.limited || milliOf(now) <= t.most) {
 			w.Value = now
 		}
 		gets += milliOf(w.Value.(node.CPUMax))

@@ -39,7 +39,7 @@ var update = flag.Bool("update", false, "rewrite the scenarios and the compariso
 //	resctrl, share, peak, tasks                   see readCache
 //	evict, ends, starts                           see readEvict
 //	restart                                       the agent loses its memory
-//	tick [every=1s] web=1500m web=1500m@0-3 web=? [system=100m] [web.waits=1000*100us,30*5ms] [web.throttled=3/10]
+//	tick [every=1s] [hurt] [throttled=?] web=1500m web=1500m@0-3 web=? [system=100m] [web.waits=1000*100us,30*5ms] [web.throttled=3/10]
 //	----
 //	the steps that follow, one a line
 //
@@ -366,6 +366,10 @@ func readSpell(t *testing.T, line string) spell {
 			p.waits = append(p.waits, readWaiting(t, w))
 		case w.key == "busy" && w.val == "?":
 			p.blind = true
+		case w.key == "throttled" && w.val == "?":
+			p.unthrottled = true
+		case w.key == "hurt":
+			p.hurt = true
 		case w.val == "?":
 			p.missing[id] = true
 		case w.key == "system":

@@ -106,11 +106,14 @@ type spell struct {
 	// and in how many it ran.
 	throttled map[node.WorkloadID][2]int64
 	blind     bool // nobody knows how busy the CPUs are
+	// unthrottled: nobody knows who was throttled.
+	unthrottled bool
+	hurt        bool // a service was seen waiting
 }
 
 // pass lets a spell pass, and reads the counters.
 func (n *scene) pass(p spell) {
-	n.snap.At = n.snap.At.Add(p.every)
+	n.snap.At, n.snap.Hurt = n.snap.At.Add(p.every), p.hurt
 	n.busy = maps.Clone(n.busy)
 	n.wait(p.waits)
 	for id, more := range p.throttled {
@@ -157,7 +160,7 @@ func (n *scene) pass(p spell) {
 		if !p.missing[w.ID] {
 			w.Usage.CPU = node.Some(n.used[w.ID])
 		}
-		if ran, counted := n.ran[w.ID]; counted {
+		if ran := n.ran[w.ID]; !p.unthrottled {
 			w.Usage.ThrottledPeriods, w.Usage.Periods = node.Some(ran[0]), node.Some(ran[1])
 		}
 		n.snap.Workloads[i] = w

@@ -34,6 +34,9 @@ type squeeze struct {
 
 // follow cuts more, or gives back.
 func (q squeeze) follow(x strain, s node.Snapshot) squeeze {
+	if q.At.After(s.At) { // the clock of another boot
+		q.At = s.At
+	}
 	for _, m := range x.missed() {
 		switch missed := x.Work[m.Workload].At; {
 		case q.Cut == 0, missed.After(q.At) && missed.Sub(q.At) >= squeezeAgain:
@@ -48,10 +51,7 @@ func (q squeeze) follow(x strain, s node.Snapshot) squeeze {
 		return squeeze{}
 	}
 	q.Reason = ""
-	switch calm := s.At.Sub(q.At); {
-	case calm < 0: // the clock of another boot
-		q.At = s.At
-	case calm >= loosen:
+	if s.At.Sub(q.At) >= loosen && !s.Hurt {
 		q.Cut, q.At = q.Cut-1, s.At
 	}
 	if q.Cut == 0 {

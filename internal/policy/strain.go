@@ -148,6 +148,9 @@ func blameOf(s node.Snapshot) map[node.WorkloadID]blamed {
 
 func (f fare) observe(at time.Time, w node.Workload, want time.Duration, b blamed) fare {
 	now := w.Usage.Delay
+	if f.At.After(at) { // the clock of another boot; not at, which would be a new miss
+		f.At = at.Add(-1)
+	}
 	d, ok := since(f.Delay, now)
 	length := at.Sub(f.Since)
 	if f.Since.IsZero() || !ok || length < 0 || b.all < f.Waited || b.be < f.ByBE {

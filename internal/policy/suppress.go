@@ -61,9 +61,13 @@ func suppress(c Suppress, saved unit.MilliCPU, l layout, u use, g giving, own gr
 		_, sets := x.keepOff(plan.Abstain, noRate)
 		return saved, append(x.abstain(), sets...)
 	}
-	x.budget = budgetOf(c, u, s, x.cpus).less(g)
+	x.budget = budgetOf(c, u, s, x.cpus).beside(c, u, s, x.cpus, own).less(g)
 	whole := x.bySet()
-	x.gain = x.save(saved, u.Elapsed, whole)
+	if x.gain = x.save(saved, u.Elapsed, whole); s.Hurt {
+		// The rates are those of the quiet time before: best-effort work does
+		// not grow by them, and what was saved up for that is lost.
+		x.gain = 0
+	}
 	var spent unit.MilliCPU
 	var wants []plan.Want
 	if whole {
@@ -78,6 +82,14 @@ func suppress(c Suppress, saved unit.MilliCPU, l layout, u use, g giving, own gr
 }
 
 const noRate = "no rate yet"
+
+// held says why best-effort work gets less than its budget, or does not grow.
+func (x suppressor) held() string {
+	if x.snap.Hurt {
+		return "; a service waits: BE does not grow now"
+	}
+	return "; growing step by step"
+}
 
 // A suppressor is one decision of suppress: what it decides on.
 type suppressor struct {

@@ -76,7 +76,7 @@ func (d *decoder) snapshot(l line) error {
 		s = *l.Rest
 		s.Workloads, s.Usage, s.Knobs.Now, s.Knobs.Before = old.Workloads, old.Usage, old.Knobs.Now, old.Knobs.Before
 	}
-	s.At = l.At
+	s.At, s.Hurt = l.At, l.Hurt
 	if s.Busy = l.Busy; l.Ran != nil {
 		s.Busy = l.Ran.after(old.Busy)
 	}

@@ -27,7 +27,7 @@ func (e *encoder) line(t Turn, number int, key bool) (line, error) {
 		return line{}, fmt.Errorf("record a turn: workload %q follows %q: want each once, in order",
 			s.Workloads[i].ID, s.Workloads[i-1].ID)
 	}
-	l := line{Turn: number, At: s.At, Begun: t.Begun, Took: took{t.Sense, t.Decide, t.Act}, Events: t.Events}
+	l := line{Turn: number, At: s.At, Begun: t.Begun, Took: took{t.Sense, t.Decide, t.Act}, Events: t.Events, Hurt: s.Hurt}
 	if key {
 		e.last = Turn{}
 		clear(e.wants)
@@ -82,7 +82,7 @@ func misplaced(all []node.Workload) int {
 // restOf is what of a snapshot has no field of its own in a line. What a
 // snapshot may hold one day is part of it: then it is recorded too.
 func restOf(s node.Snapshot) node.Snapshot {
-	s.At, s.Usage, s.Busy, s.Workloads, s.Waits = node.Snapshot{}.At, node.Usage{}, nil, nil, nil
+	s.At, s.Hurt, s.Usage, s.Busy, s.Workloads, s.Waits = node.Snapshot{}.At, false, node.Usage{}, nil, nil, nil
 	s.Knobs.Now, s.Knobs.Before = nil, nil
 	return s
 }

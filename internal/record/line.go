@@ -15,7 +15,7 @@ import (
 
 // version is that of the lines below. A field that is new changes it: a record
 // that is read without one of its fields would replay to something else.
-const version = 2
+const version = 3
 
 // A line is a turn as it stands in a record. A key line, which has a State,
 // holds everything; every other line holds what is not as in the line before
@@ -30,7 +30,8 @@ type line struct {
 	State    *policy.State  `json:"state,omitempty"`
 	Config   *policy.Config `json:"config,omitempty"`
 	MaxSteps *int           `json:"max_steps,omitempty"`
-	// Rest is the snapshot but for what stands below.
+	Hurt     bool           `json:"hurt,omitempty"` // the snapshot was taken because somebody waited
+	// Rest is the snapshot but for what stands here.
 	Rest  *node.Snapshot             `json:"rest,omitempty"`
 	Usage *node.Usage                `json:"usage,omitempty"`
 	Busy  map[unit.CPU]time.Duration `json:"busy,omitempty"`

@@ -319,9 +319,9 @@ func TestWhatIsNoRecordIsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"nothing":          {"", "no turn"},
 		"other text":       {"hello\n", "line 1"},
-		"a newer record":   {`{"version":3,"turn":1,"state":{}}` + "\n", "version 3"},
-		"a field too many": {`{"version":2,"turn":1,"state":{},"color":"red"}` + "\n", "color"},
-		"half a key":       {`{"version":2,"turn":1,"state":{}}` + "\n", "must hold"},
+		"a newer record":   {`{"version":4,"turn":1,"state":{}}` + "\n", "version 4"},
+		"a field too many": {`{"version":3,"turn":1,"state":{},"color":"red"}` + "\n", "color"},
+		"half a key":       {`{"version":3,"turn":1,"state":{}}` + "\n", "must hold"},
 		"no key":           {`{"turn":7}` + "\n", "no turn"},
 		"damaged":          {"\x1f\x8bxxxxxxxxxxxx", "gzip"},
 	} {
@@ -356,7 +356,7 @@ func FuzzReplay(f *testing.F) {
 		text = append(append(text, one...), '\n')
 	}
 	f.Add(text)
-	f.Add([]byte(`{"version":2,"turn":1,"state":{},"config":{},"max_steps":0,"rest":{},"usage":{}}` + "\n"))
+	f.Add([]byte(`{"version":3,"turn":1,"state":{},"config":{},"max_steps":0,"rest":{},"usage":{}}` + "\n"))
 	f.Add([]byte("\x1f\x8b"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, err := Replay(bytes.NewReader(text), nil)

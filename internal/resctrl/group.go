@@ -125,31 +125,60 @@ const settleRounds = 20
 // one that is forked after that is in the new: so the list gets shorter with
 // each look, and one that finds nobody outside is the last. It gives up on a
 // list that does not.
+//
+// A thread can end after it was listed, and its number can be a stranger's when
+// it is moved. Whoever was moved, is there and is not listed in the end goes to
+// the default group, where nobody has less than in another.
 func (f *FS) Settle(group string, threads func() ([]int, error)) error {
+	moved := map[int]bool{}
 	for range settleRounds {
-		want, err := threads()
+		want, have, err := f.compare(group, threads)
 		if err != nil {
 			return err
 		}
-		have, err := f.Tasks(group)
-		if err != nil {
-			return err
-		}
-		var moved bool
+		settled := true
 		for _, tid := range want {
 			if _, there := slices.BinarySearch(have, tid); there {
 				continue
 			}
-			moved = true
+			settled, moved[tid] = false, true
 			if err := f.Add(group, tid); err != nil {
 				return err
 			}
 		}
-		if !moved {
-			return nil
+		if settled {
+			return f.sendBack(moved, want, have)
 		}
 	}
-	return fmt.Errorf("move threads into control group %s: new ones came from outside %d times in a row", group, settleRounds)
+	err := fmt.Errorf("move threads into control group %s: new ones came from outside %d times in a row", group, settleRounds)
+	want, have, lookErr := f.compare(group, threads)
+	if lookErr != nil {
+		return errors.Join(err, lookErr)
+	}
+	return errors.Join(err, f.sendBack(moved, want, have))
+}
+
+// compare lists the threads that are to be in a group, and after that those
+// that are, both ascending.
+func (f *FS) compare(group string, threads func() ([]int, error)) (want, have []int, err error) {
+	if want, err = threads(); err != nil {
+		return nil, nil, err
+	}
+	want = slices.Sorted(slices.Values(want))
+	have, err = f.Tasks(group)
+	return want, have, err
+}
+
+// sendBack moves those who were moved into a group by mistake to the default
+// one.
+func (f *FS) sendBack(moved map[int]bool, want, have []int) error {
+	var errs []error
+	for _, tid := range have {
+		if _, wanted := slices.BinarySearch(want, tid); moved[tid] && !wanted {
+			errs = append(errs, f.Add(Default, tid))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Shared reports whether what a group may use others may use as well: its mode

@@ -205,8 +205,25 @@ func TestAListThatNeverSettlesIsGivenUp(t *testing.T) {
 		tid++
 		return []int{tid}, nil
 	})
-	if err == nil || tid != 100+settleRounds {
+	if err == nil || tid != 100+settleRounds+1 {
 		t.Errorf("%d looks, %v", tid-100, err)
+	}
+}
+
+// TestAStrangerWithAFreedNumberIsSentBack: thread 43 ended before it was moved,
+// and another of its number is there when all is settled.
+func TestAStrangerWithAFreedNumberIsSentBack(t *testing.T) {
+	f := tree(t, map[string]string{"BE/tasks": "7\n", "tasks": ""})
+	looks := 0
+	err := f.Settle("BE", func() ([]int, error) {
+		if looks++; looks == 1 {
+			return []int{43, 42}, nil
+		}
+		return []int{42}, os.WriteFile(f.path("BE", "tasks"), []byte("7\n42\n43\n"), 0o644)
+	})
+	text, _ := f.read(Default, "tasks")
+	if err != nil || text != "43\n" {
+		t.Errorf("sent back: %q, want 43 and not 7, who was there before; %v", text, err)
 	}
 }
 

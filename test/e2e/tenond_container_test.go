@@ -8,6 +8,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // labelled takes batch work by the labels of containers alone.
@@ -25,32 +28,10 @@ resource-qos-config: {beClass: {cpuQOS: {enable: true}}}
 // runs is best-effort work because its label says so, and one without the
 // label is left alone.
 func TestTenondTakesContainersByTheirLabels(t *testing.T) {
-	for _, program := range []string{"containerd", "ctr", "runc", "busybox"} {
-		if _, err := exec.LookPath(program); err != nil {
-			strict(t, "this test runs containers: "+err.Error())
-		}
-	}
-	dir := t.TempDir()
-	socket := filepath.Join(dir, "containerd.sock")
-	s := plantSite(t, strings.Replace(labelled, "SOCKET", socket, 1))
-	config := filepath.Join(dir, "config.toml")
-	text := fmt.Sprintf("version = 2\nroot = %q\nstate = %q\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n[grpc]\naddress = %q\n[ttrpc]\naddress = %q\n",
-		filepath.Join(dir, "root"), filepath.Join(dir, "state"), socket, socket+".ttrpc")
-	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	runtime := start(t, "containerd", "--config", config)
-	t.Cleanup(func() { _ = runtime.Process.Signal(syscall.SIGTERM) })
-	eventually(t, "containerd serves", func() bool { _, err := os.Stat(socket); return err == nil })
-
+	s, socket := plantContainerd(t)
 	d := s.tenond()
-	root := rootfs(t)
-	for name, class := range map[string]string{"encode": "BE", "other": "none"} {
-		ctr(t, socket, "run", "-d", "--rootfs", "--label", "koordinator.sh/qosClass="+class, "--cgroup", "/"+string(s.path("pods/"+name)), root, name, "/bin/sleep", "600")
-		t.Cleanup(func() {
-			_ = exec.Command("ctr", "--address", socket, "--namespace", "test", "task", "rm", "-f", name).Run()
-		})
-	}
+	s.contain(socket, "encode", "BE")
+	s.contain(socket, "other", "none")
 	eventually(t, "the labelled container runs only where nothing else wants to", func() bool { return s.weight("pods/encode").Idle })
 	if s.weight("pods/other").Idle || s.weight("pods").Idle {
 		t.Error("a container without the label was touched")
@@ -60,6 +41,87 @@ func TestTenondTakesContainersByTheirLabels(t *testing.T) {
 	if s.weight("pods/encode").Idle {
 		t.Error("the container is not as it was")
 	}
+}
+
+// TestTenondRestartedKeepsContainersByTheirLabels, although its first turn
+// comes before it has asked anything, and also when the runtime cannot be
+// asked at all.
+func TestTenondRestartedKeepsContainersByTheirLabels(t *testing.T) {
+	s, socket := plantContainerd(t)
+	d := s.tenond()
+	s.contain(socket, "encode", "BE")
+	s.contain(socket, "other", "none")
+	eventually(t, "the container is best-effort work", func() bool { return s.weight("pods/encode").Idle })
+	time.Sleep(2 * time.Second) // the last listing of its start is over
+	away := socket + ".away"
+	for _, c := range []struct{ name, from, to string }{
+		{"the runtime answers", socket, socket},
+		{"the runtime is gone", socket, away},
+		{"it is still gone", away, away},
+	} {
+		d.stop()
+		before, begun := s.dump(t), s.intends()
+		if err := os.Rename(c.from, c.to); err != nil {
+			t.Fatal(err)
+		}
+		d = s.tenond()
+		time.Sleep(2 * time.Second) // some twenty turns
+		if n := s.intends(); n != begun {
+			t.Errorf("%s: the restart began %d writes", c.name, n-begun)
+		}
+		if diff := cmp.Diff(before, s.dump(t)); diff != "" {
+			t.Errorf("%s: the restart changed (-before +after):\n%s", c.name, diff)
+		}
+	}
+	if err := os.Rename(away, socket); err != nil {
+		t.Fatal(err)
+	}
+	d.await("tells its containers again", 1)
+	d.stop()
+	s.restore()
+}
+
+// plantContainerd makes a site with a containerd of its own.
+func plantContainerd(t *testing.T) (s *site, socket string) {
+	t.Helper()
+	for _, program := range []string{"containerd", "ctr", "runc", "busybox"} {
+		if _, err := exec.LookPath(program); err != nil {
+			strict(t, "this test runs containers: "+err.Error())
+		}
+	}
+	dir := t.TempDir()
+	socket = filepath.Join(dir, "containerd.sock")
+	s = plantSite(t, strings.Replace(labelled, "SOCKET", socket, 1))
+	config := filepath.Join(dir, "config.toml")
+	text := fmt.Sprintf("version = 2\nroot = %q\nstate = %q\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n[grpc]\naddress = %q\n[ttrpc]\naddress = %q\n",
+		filepath.Join(dir, "root"), filepath.Join(dir, "state"), socket, socket+".ttrpc")
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	runtime := start(t, "containerd", "--config", config)
+	t.Cleanup(func() { _ = runtime.Process.Signal(syscall.SIGTERM) })
+	eventually(t, "containerd serves", func() bool { _, err := os.Stat(socket); return err == nil })
+	t.Cleanup(func() {
+		// The runtime makes groups in every hierarchy, the site in those that
+		// tenond uses: there it removes them itself.
+		for _, below := range []string{"/pods/*", "/pods", ""} {
+			dirs, _ := filepath.Glob("/sys/fs/cgroup/*/" + s.root + below)
+			for _, dir := range dirs {
+				_ = syscall.Rmdir(dir)
+			}
+		}
+	})
+	return s, socket
+}
+
+// contain starts a container with a label in a group of the site.
+func (s *site) contain(socket, name, class string) {
+	s.t.Helper()
+	ctr(s.t, socket, "run", "-d", "--rootfs", "--label", "koordinator.sh/qosClass="+class, "--cgroup", "/"+string(s.path("pods/"+name)), rootfs(s.t), name, "/bin/sleep", "600")
+	s.t.Cleanup(func() {
+		_ = os.Rename(socket+".away", socket) // if a test has failed meanwhile
+		_ = exec.Command("ctr", "--address", socket, "--namespace", "test", "task", "rm", "-f", name).Run()
+	})
 }
 
 func ctr(t *testing.T, socket string, args ...string) {
