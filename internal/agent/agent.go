@@ -77,16 +77,15 @@ func (a *Agent) turn(ctx context.Context, events []tick.Event) (tick.Tick, error
 
 // Run turns the loop every Period, and at once when wake says that something
 // happened, until ctx ends. Events that come during a turn or in the gap after
-// it are those of the next one, and one that says that work waits is looked at
-// again soon, if the use since the turn before was that of a long time. It
-// hands each turn to observe and returns ctx's error. A nil wake never fires;
+// it are those of the next one, and one that comes alone and says that work
+// waits is looked at again soon. It hands each turn to observe and returns ctx's
+// error. A nil wake never fires;
 // who sends must stop with ctx.
 func (a *Agent) Run(ctx context.Context, wake <-chan tick.Event, observe func(tick.Tick, error)) error {
 	due := time.NewTimer(0)
 	defer due.Stop()
 	var waiting []tick.Event
 	var pace pace
-	before := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -103,10 +102,9 @@ func (a *Agent) Run(ctx context.Context, wake <-chan tick.Event, observe func(ti
 		observe(t, err)
 		waiting = nil
 		gap := pace.turned(t.Begun, time.Since(t.Begun), a.Period, len(t.Done) > 0, slices.ContainsFunc(t.Events, woke))
-		if pace.storm == 0 && t.Begun.Sub(before) >= longWindow {
+		if pace.storm == 0 {
 			waiting = again(t.Events)
 		}
-		before = t.Begun
 		rest := time.NewTimer(time.Until(t.Begun.Add(gap)))
 		for resting := true; resting; {
 			select {
@@ -126,12 +124,9 @@ func (a *Agent) Run(ctx context.Context, wake <-chan tick.Event, observe func(ti
 	}
 }
 
-// longWindow is the time since the turn before from which on the use in it
-// says little of the moment.
-const longWindow = 100 * time.Millisecond
-
-// again returns the events of a turn that the next should look at too: rates
-// since this turn will be those of the moment.
+// again returns the events of a turn that the next should look at too: the use
+// since the turn before was that of the time before the event, and the use
+// since this turn will be that of the moment.
 func again(events []tick.Event) []tick.Event {
 	var same []tick.Event
 	for _, e := range events {

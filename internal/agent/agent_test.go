@@ -177,6 +177,24 @@ func TestAnEventTurnsTheLoopAtOnceAndAStormSharesATurn(t *testing.T) {
 	})
 }
 
+// TestAnEventSoonAfterATurnIsLookedAtAgainToo: what was used since that turn is
+// still mostly from before the event.
+func TestAnEventSoonAfterATurnIsLookedAtAgainToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns, begun := beat(t, colocated(), time.Second, func(wake chan<- tick.Event) {
+			time.Sleep(40 * time.Millisecond)
+			wake <- delayOf("web")
+		})
+		var at []time.Duration
+		for _, turn := range turns {
+			at = append(at, turn.Begun.Sub(begun))
+		}
+		if len(at) != 3 || at[1] != 40*time.Millisecond || at[2] != 40*time.Millisecond+minGap {
+			t.Errorf("turns at %v", at)
+		}
+	})
+}
+
 func TestEventsOfATurnThatGoesOnAreThoseOfTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := colocated()
@@ -187,11 +205,10 @@ func TestEventsOfATurnThatGoesOnAreThoseOfTheNext(t *testing.T) {
 				wake <- delayOf(id)
 			}
 		})
-		var got []tick.Event
-		for _, turn := range turns {
-			got = append(got, turn.Events...)
+		if len(turns) < 2 || len(turns[0].Events) != 0 {
+			t.Fatalf("%d turns", len(turns))
 		}
-		if len(turns) < 2 || len(turns[0].Events) != 0 || len(got) != 2 || got[0].Workload != "web" || got[0].More+got[1].More != 1 {
+		if got := turns[1].Events; len(got) != 2 || got[0].Workload != "web" || got[0].More+got[1].More != 1 {
 			t.Errorf("%d turns with %v", len(turns), got)
 		}
 	})
