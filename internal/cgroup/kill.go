@@ -104,7 +104,7 @@ func (t *Tree) Populated(path string) (bool, error) {
 		}
 		return err
 	})
-	if err == found {
+	if errors.Is(err, found) {
 		return true, nil
 	}
 	return false, err

@@ -114,7 +114,7 @@ func TestAWholeFileIsRead(t *testing.T) {
 		}
 		_ = syscall.Close(fd)
 	}
-	if _, err := openFile(file + "-gone"); err != syscall.ENOENT {
+	if _, err := openFile(file + "-gone"); !errors.Is(err, syscall.ENOENT) {
 		t.Errorf("a file that is not there: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -127,7 +128,7 @@ func othersAreLeftAlone(b *ControlBench) error {
 		func() error { return b.WriteControl(be, "tasks", fmt.Sprintln(pid)) },
 		func() error {
 			if err := b.want(inControl(f, v)); err == nil {
-				return fmt.Errorf("Tenon wrote to a control group that others use")
+				return errors.New("a control group that others use was written to")
 			}
 			return b.holds(be, pid)
 		},

@@ -232,14 +232,12 @@ func (d divider) amount(rule node.Bandwidth, share unit.Percent, small bool) (ui
 		return rule.Most, true
 	}
 	step := max(rule.Step, 1)
-	n, whole := uint64(max(share, 0)), uint64(100)
+	n, whole := uint64(max(share, 0)), uint64(1) // percent, as the kernel takes them
 	switch rule.Unit {
 	case node.BandwidthEighths:
 		n, whole = n*uint64(d.Peak), 100*1e9/8
 	case node.BandwidthMegabytes:
 		n, whole = n*uint64(d.Peak), 100<<20
-	default:
-		whole = 1
 	}
 	if rule.Unit != node.BandwidthPercent && d.Peak <= 0 {
 		return 0, false

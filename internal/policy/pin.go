@@ -51,7 +51,7 @@ func pin(c Suppress, had map[node.WorkloadID]unit.CPUSet, s node.Snapshot) grant
 		if _, shown := s.Knobs.Now[knob]; why == "" && !shown {
 			why = "is in a cgroup without the controller cpuset"
 			if set := had[w.ID].Intersect(pool); !set.Empty() { // for the moment: they stay its own
-				g.of[w.ID], g.how[w.ID], why = set, "it keeps the CPUs that it has", ""
+				g.of[w.ID], g.how[w.ID] = set, "it keeps the CPUs that it has"
 				free = free.Minus(set)
 				continue
 			}

@@ -37,14 +37,14 @@ func (q squeeze) follow(x strain, s node.Snapshot) squeeze {
 	if q.At.After(s.At) { // the clock of another boot
 		q.At = s.At
 	}
-	for _, m := range x.missed() {
-		switch missed := x.Work[m.Workload].At; {
+	if worst := x.missed(); len(worst) > 0 {
+		switch missed := x.Work[worst[0].Workload].At; {
 		case q.Cut == 0, missed.After(q.At) && missed.Sub(q.At) >= squeezeAgain:
-			return squeeze{Cut: squeezeParts - (squeezeParts-q.Cut)/2, At: s.At, Reason: m.Reason}
+			return squeeze{Cut: squeezeParts - (squeezeParts-q.Cut)/2, At: s.At, Reason: worst[0].Reason}
 		case q.Cut == squeezeParts:
 			q.At = s.At // no calm yet, and nothing left to cut
 		}
-		q.Reason = m.Reason
+		q.Reason = worst[0].Reason
 		return q
 	}
 	if q.Cut == 0 {
