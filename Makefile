@@ -28,7 +28,18 @@ test: ## install what is missing, run every test: as a user, as root, in a VM, a
 	$(STAGE) vet 10m $(MAKE) --no-print-directory vet lint
 	$(STAGE) user 10m scripts/test-user.sh
 	$(STAGE) root 20m $(SUDO) env TENON_TEST_STRICT=1 $(GO) test -p 1 -count=1 -timeout 10m ./...
-	$(STAGE) vm 25m env TENON_TEST_STRICT=1 TENON_TEST_VM=1 $(GO) test -count=1 -timeout 24m -v ./test/vm
+	$(STAGE) vm-kernel 30m $(MAKE) --no-print-directory vm-kernel
+	$(STAGE) vm 40m $(MAKE) --no-print-directory vm
+
+.PHONY: vm-kernel
+vm-kernel: ## fetch the kernels and the emulator of the VM tests, and build the kernel that Debian has not (once)
+	@for series in 6.18 7.3 6.1; do test/vm/kernel.sh $$series || exit; done
+	@test/vm/qemu.sh
+	@test/vm/kernel.sh 6.12
+
+.PHONY: vm
+vm: ## the tests in virtual machines; bin/vm.log has all that they print
+	set -o pipefail; TENON_TEST_STRICT=1 TENON_TEST_VM=1 $(GO) test -json -count=1 -timeout 39m ./test/vm | $(GO) run ./test/digest bin/vm.log
 
 .PHONY: unit
 unit: ## the fast tests: no root, no VM

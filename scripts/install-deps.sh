@@ -2,8 +2,8 @@
 # Installs what is missing on a Debian or Ubuntu machine, and nothing else:
 #
 #	install-deps.sh demo   what building and the colocation lab need
-#	install-deps.sh test   also what the tests need, with the kernel image of
-#	                       the virtual machines
+#	install-deps.sh test   also what the tests need, with the compilers of the
+#	                       kernel that virtual machines boot
 #
 # As root, or through sudo. No service is started or left enabled.
 set -eu
@@ -59,6 +59,15 @@ if [ "$1" = test ]; then
 	need podman podman
 	need containerd containerd
 	need runc runc
+	need gcc gcc
+	need flex flex
+	need bison bison
+	need bc bc
+	need dwarves pahole
+	need lz4 lz4
+	need patch patch
+	[ -e /usr/include/stdio.h ] || missing="$missing libc6-dev"
+	[ -e /usr/include/libelf.h ] || missing="$missing libelf-dev"
 fi
 go=$("$here/find-go.sh" 2>/dev/null) || missing="$missing Go"
 
@@ -140,9 +149,3 @@ else
 	say "nothing is missing"
 fi
 say "Go is $go, $(cd / && GOTOOLCHAIN=local "$go" env GOVERSION)"
-
-if [ "$1" = test ]; then
-	# Not fatal: the tests that need it say so.
-	kernel=$("$here/../test/vm/kernel.sh") && say "kernel of the virtual machines: $kernel" ||
-		say "without a kernel image the tests in virtual machines are skipped"
-fi

@@ -52,8 +52,10 @@ func TestCommandsOnCgroupV2(t *testing.T) {
 	for i := range commands {
 		commands[i].Timeout = time.Minute
 	}
-	report := run(t, withTenon(t, new(Image)), 5*time.Minute, commands...)
+	runChecked(t, machine(t), withTenon(t, new(Image)), 5*time.Minute, checkCommands, commands...)
+}
 
+func checkCommands(t *findings, report Report) {
 	for name, want := range map[string]struct {
 		exit   int
 		output string // exactly, if not empty
@@ -72,12 +74,13 @@ func TestCommandsOnCgroupV2(t *testing.T) {
 			t.Errorf("%s: exit %d, output %q; want exit %d, output %q", name, o.Exit, o.Output, want.exit, want.output)
 		}
 	}
-	t.Run("doctor knows the machine", func(t *testing.T) { checkDoctor(t, report) })
-	t.Run("BE yields to LS", func(t *testing.T) {
+	t.Run("doctor knows the machine", func(t *findings) { checkDoctor(t, report) })
+	t.Run("BE yields to LS", func(t *findings) {
 		var ls, be int
 		o, _ := report.Outcome("contend")
 		if _, err := fmt.Sscan(o.Output, &ls, &be); err != nil {
-			t.Fatalf("contend: %v\n%s", err, o.Output)
+			t.Errorf("contend: %v\n%s", err, o.Output)
+			return
 		}
 		t.Logf("LS got %d µs, BE %d µs of one CPU", ls, be)
 		if ls < 20*be {
@@ -87,7 +90,7 @@ func TestCommandsOnCgroupV2(t *testing.T) {
 	checkLeftovers(t, report)
 }
 
-func checkDoctor(t *testing.T, report Report) {
+func checkDoctor(t *findings, report Report) {
 	var d struct {
 		CgroupVersions map[string]int `json:"cgroup_versions"`
 		CPUs           int            `json:"cpus"`
@@ -102,7 +105,8 @@ func checkDoctor(t *testing.T, report Report) {
 	}
 	o, _ := report.Outcome("doctor")
 	if err := json.Unmarshal([]byte(o.Output), &d); err != nil {
-		t.Fatalf("doctor -o json: %v\n%s", err, o.Output)
+		t.Errorf("doctor -o json: %v\n%s", err, o.Output)
+		return
 	}
 	if d.CPUs != 8 || !d.SMT || d.Sockets != 2 || d.NUMANodes != 2 || d.Virtualization != "virtual machine" {
 		t.Errorf("doctor sees another machine: %+v", d)
@@ -128,8 +132,7 @@ func checkDoctor(t *testing.T, report Report) {
 	}
 }
 
-func checkLeftovers(t *testing.T, report Report) {
-	t.Helper()
+func checkLeftovers(t *findings, report Report) {
 	if o, ok := report.Outcome("leftovers"); !ok || strings.TrimSpace(o.Output) != "" {
 		t.Errorf("left behind: %q", o.Output)
 	}

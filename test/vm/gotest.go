@@ -18,6 +18,13 @@ var verdict = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \(`)
 // switching matches the lines after which output belongs to another test.
 var switching = regexp.MustCompile(`^=== (?:RUN|NAME|CONT)\s+(\S+)$`)
 
+// ended tells whether a test binary got to its end: a panic, an exit or a
+// timeout leave the tests behind it unrun.
+func ended(output string) bool { return lastWord.MatchString(output) }
+
+// lastWord matches the line with which a test binary ends.
+var lastWord = regexp.MustCompile(`(?m)^(PASS|FAIL)\r?$`)
+
 // ParseGoTest reads the output of a test binary run with -test.v and returns
 // its tests in the order in which they ended.
 func ParseGoTest(output string) []TestResult {

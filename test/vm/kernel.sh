@@ -1,29 +1,49 @@
 #!/bin/sh
-# Prints the path of the kernel image that the VM tests boot: Debian's
-# unmodified cloud kernel, kept in $TENON_CACHE (default: the user's cache
-# directory). Fetches it when it is not there, through apt with a private
-# state directory: nothing on the machine is installed or upgraded, and no
-# root is needed.
+# Prints the path of a kernel image that the VM tests boot, kept in
+# $TENON_CACHE (default: the user's cache directory).
 #
-#	kernel.sh            fetch if missing, print the path
-#	kernel.sh --cached   print the path, fail if it is not cached
-#	kernel.sh --loop     print the path of its module loop.ko, fail if that is
-#	                     not cached: without it a guest has no block device
+#	kernel.sh [SERIES]            fetch or build if missing, print the path
+#	kernel.sh --cached [SERIES]   print the path, fail if it is not cached
+#	kernel.sh --loop [SERIES]     print the path of its module loop.ko, without
+#	                              which a guest has no block device, fail if
+#	                              that is not cached; an empty line: built in
 #
-# TENON_VM_KERNEL=FILE overrides everything: that image is used.
+# SERIES is one of Debian's unmodified cloud kernels, fetched through apt with a
+# private state directory: 6.18 (default), 7.3 or 6.1; or 6.12, which is built
+# here (kernel/build.sh) as Debian's has neither sched_ext nor core scheduling.
+# Nothing on the machine is installed or upgraded, and no root is needed.
+#
+# TENON_VM_KERNEL=FILE overrides the default: that image is used.
 set -eu
+. "$(dirname "$0")/archive.sh"
 
-release=6.18.15+deb13-cloud-amd64    # what the tests were written against
-series='6\.18\.[0-9]*+deb13-cloud-amd64' # taken, newest first, when that has left the archive
-suite=trixie-backports
-keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-budget=120 # seconds a fetch may take before it is called slow
+wanted=
+case ${1-} in
+--cached | --loop) wanted=$1 && shift ;;
+esac
+[ $# -le 1 ] || fail "usage: kernel.sh [--cached | --loop] [6.18 | 7.3 | 6.1 | 6.12]"
 
-here=$(cd "$(dirname "$0")" && pwd)
-cache=${TENON_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/tenon}/kernel
+if [ -z "${1-}" ] && [ -n "${TENON_VM_KERNEL-}" ]; then
+	[ -r "$TENON_VM_KERNEL" ] || fail "cannot read TENON_VM_KERNEL=$TENON_VM_KERNEL"
+	[ "$wanted" != --loop ] || fail "TENON_VM_KERNEL comes without modules"
+	echo "$TENON_VM_KERNEL"
+	exit
+fi
 
-say() { echo "kernel.sh: $*" >&2; }
-fail() { say "$*"; exit 1; }
+# release is what the tests were written against; newest of the releases that
+# match pattern is taken when that has left the archive.
+series=${1:-6.18} modular=yes budget=120
+case $series in
+6.18) release=6.18.15+deb13-cloud-amd64 pattern='6\.18\.[0-9]*+deb13-cloud-amd64' suite=trixie-backports ;;
+7.3) release=7.3.4+deb13-cloud-amd64 pattern='7\.3\.[0-9]*+deb13-cloud-amd64' suite=trixie-backports ;;
+6.1) release=6.1.0-50-cloud-amd64 pattern='6\.1\.0-[0-9]*-cloud-amd64' suite=bookworm ;;
+6.12)
+	recipe=$(cat "$here/kernel/config" "$here/kernel/setcpuid.patch" | sha256sum | cut -c1-12)
+	release=6.12.107-tenon-$recipe pattern="6\\.12\\.[0-9]*-tenon-$recipe" suite=trixie modular= budget=1800
+	;;
+*) fail "no kernel $series: want 6.18, 7.3, 6.1 or 6.12" ;;
+esac
+images=$cache/kernel
 
 # valid FILE: a bzImage (magic "HdrS" at 0x202) that matches its checksum.
 valid() {
@@ -38,10 +58,10 @@ module() { echo "${1%/*}/loop-${1##*/vmlinuz-}.ko"; }
 # the newest of the series; one with its module before one without.
 cached() { whole 2>/dev/null || best; }
 
-whole() { best module; }
+whole() { best $modular; }
 
 best() {
-	for image in "$cache/vmlinuz-$release" $(ls "$cache" 2>/dev/null | grep "^vmlinuz-$series\$" | grep -vxF "vmlinuz-$release" | sort -rV | sed "s|^|$cache/|"); do
+	for image in "$images/vmlinuz-$release" $(ls "$images" 2>/dev/null | grep "^vmlinuz-$pattern\$" | grep -vxF "vmlinuz-$release" | sort -rV | sed "s|^|$images/|"); do
 		[ -f "$image" ] || continue
 		[ -z "${1-}" ] || [ -s "$(module "$image")" ] || continue
 		valid "$image" && echo "$image" && return 0
@@ -50,96 +70,67 @@ best() {
 	return 1
 }
 
-# private DIR URI: an apt state below DIR that knows only the wanted suite.
-# How the machine reaches its mirror (proxies, dates, credentials) is kept.
-private() {
-	mkdir -p "$1/etc/apt.conf.d" "$1/etc/preferences.d" "$1/etc/trusted.gpg.d" "$1/lib/lists/partial" "$1/cache/archives/partial"
-	: >"$1/status"
-	echo "deb [arch=amd64 signed-by=$keyring] $2 $suite main" >"$1/etc/sources.list"
-	{
-		apt-config dump | grep '^Acquire::' | grep -Ev '^Acquire::(IndexTargets|Changelogs|CompressionTypes|Languages)' || true
-		cat <<-CONF
-			Dir::Etc "$1/etc";
-			Dir::Etc::netrc "/etc/apt/auth.conf";
-			Dir::Etc::netrcparts "/etc/apt/auth.conf.d";
-			Dir::State "$1/lib";
-			Dir::State::status "$1/status";
-			Dir::Cache "$1/cache";
-			Acquire::Languages "none";
-			Acquire::Retries "3";
-			APT::Architecture "amd64";
-			APT::Sandbox::User "root";
-			Debug::NoLocking "true";
-		CONF
-	} >"$1/apt.conf"
-	export APT_CONFIG="$1/apt.conf"
+# keep: moves the image and the module, if any, from $work to the cache.
+keep() {
+	image=$images/vmlinuz-$release
+	mv "$work/vmlinuz" "$work/vmlinuz-$release"
+	(cd "$work" && sha256sum "vmlinuz-$release" >"vmlinuz-$release.sha256")
+	valid "$work/vmlinuz-$release" || fail "$release: not a bzImage"
+	[ -z "$modular" ] || mv "$work/loop.ko" "$(module "$image")"
+	mv "$work/vmlinuz-$release.sha256" "$work/vmlinuz-$release" "$images/"
 }
 
 fetch() {
-	for tool in apt-get apt-config dpkg-deb sha256sum flock xz; do
-		command -v $tool >/dev/null || fail "needs $tool: this is not a Debian or Ubuntu machine; set TENON_VM_KERNEL to a bzImage instead"
-	done
-	uri=$("$here/../../scripts/debian-archive.sh") || fail "nowhere to take the kernel from; set TENON_VM_KERNEL to a bzImage instead"
-	[ -r $keyring ] || fail "needs $keyring: install debian-archive-keyring"
-
-	work=$(mktemp -d "$cache/partial.XXXXXX")
-	trap 'rm -rf "$work"' EXIT
-	trap 'exit 1' INT TERM HUP
-	private "$work" "$uri"
-	# APT::Update::Post-Invoke of the machine is left out with its apt.conf.d.
-	apt-get -qq update >&2 || fail "apt-get update for $suite failed"
-
-	known=$(apt-cache pkgnames "linux-image-6.18." | sed -n "s/^linux-image-\($series\)\$/\1/p" | sort -rV)
+	archive $suite
+	# From 6.19 on Debian's kernels are split, and linux-image is empty.
+	kind=image modules=image
+	[ $series != 7.3 ] || kind=binary modules=modules
+	known=$(apt-cache pkgnames "linux-$kind-$series." | sed -n "s/^linux-$kind-\($pattern\)\$/\1/p" | sort -rV)
 	if ! echo "$known" | grep -qxF "$release"; then
 		say "$release has left the archive"
 		release=$(echo "$known" | head -n 1)
-		[ -n "$release" ] || fail "no 6.18 cloud kernel in $suite"
+		[ -n "$release" ] || fail "no $series cloud kernel in $suite"
 	fi
-	say "fetching linux-image-$release"
-	(cd "$work" && apt-get -qq download "linux-image-$release" >&2) || fail "apt-get download linux-image-$release failed"
-	image=$cache/vmlinuz-$release
-	dpkg-deb --fsys-tarfile "$work"/linux-image-*.deb | tar -xOf - "./boot/vmlinuz-$release" >"$work/vmlinuz-$release" ||
-		fail "linux-image-$release holds no boot/vmlinuz-$release"
-	(cd "$work" && sha256sum "vmlinuz-$release" >"vmlinuz-$release.sha256")
-	dpkg-deb --fsys-tarfile "$work"/linux-image-*.deb | tar -xOf - --wildcards "*/kernel/drivers/block/loop.ko.xz" | xz -dc >"$work/loop.ko" ||
-		fail "linux-image-$release holds no module loop.ko.xz"
-	valid "$work/vmlinuz-$release" || fail "linux-image-$release: not a bzImage"
-	mv "$work/loop.ko" "$(module "$image")"
-	mv "$work/vmlinuz-$release.sha256" "$work/vmlinuz-$release" "$cache/"
+	say "fetching linux-$kind-$release"
+	deb=$(download "linux-$kind-$release")
+	inside "$deb" "*/vmlinuz*" >"$work/vmlinuz" || fail "linux-$kind-$release holds no vmlinuz"
+	[ $modules = $kind ] || deb=$(download "linux-$modules-$release")
+	if inside "$deb" "*/kernel/drivers/block/loop.ko.xz" >"$work/loop.ko.xz" 2>/dev/null; then
+		xz -d "$work/loop.ko.xz"
+	else
+		inside "$deb" "*/kernel/drivers/block/loop.ko" >"$work/loop.ko" || fail "linux-$modules-$release holds no module loop.ko"
+	fi
 }
 
-case ${1-} in
-'' | --cached | --loop) ;;
-*) fail "usage: kernel.sh [--cached | --loop]" ;;
-esac
+build() {
+	archive $suite
+	deb=$(download linux-source-6.12)
+	# Debian's source packages carry the version of the kernel.
+	version=$(dpkg-deb -f "$deb" Version | sed 's/-[^-]*$//')
+	release=$version-tenon-$recipe
+	"$here/kernel/build.sh" "$deb" "$work" >&2 || fail "could not build linux $version"
+}
 
-if [ -n "${TENON_VM_KERNEL-}" ]; then
-	[ -r "$TENON_VM_KERNEL" ] || fail "cannot read TENON_VM_KERNEL=$TENON_VM_KERNEL"
-	[ "${1-}" != --loop ] || fail "TENON_VM_KERNEL comes without modules"
-	echo "$TENON_VM_KERNEL"
-	exit
-fi
-case ${1-} in
+case $wanted in
 --cached)
 	cached && exit
-	fail "no kernel image in $cache; run test/vm/kernel.sh"
+	fail "no kernel image $series in $images; run test/vm/kernel.sh $series"
 	;;
 --loop)
+	[ -n "$modular" ] || { cached >/dev/null && echo && exit; }
 	image=$(whole) && module "$image" && exit
-	fail "no module loop.ko in $cache; run test/vm/kernel.sh"
+	fail "no module loop.ko $series in $images; run test/vm/kernel.sh $series"
 	;;
 esac
 whole 2>/dev/null && exit
 [ "$(uname -m)" = x86_64 ] || fail "the VM tests run on amd64 only, this is $(uname -m)"
 
 begun=$(date +%s)
-mkdir -p "$cache"
-exec 9>"$cache/lock"
-flock 9
+lock kernel "$series"
 whole 2>/dev/null && exit # another one fetched it meanwhile
-rm -rf "$cache"/partial.*  # left by one that was killed: we hold the lock
-fetch
+if [ -n "$modular" ]; then fetch; else build; fi
+keep
 took=$(($(date +%s) - begun))
-say "$image, $(du -h "$image" | cut -f1), fetched in $took s"
+say "$image, $(du -h "$image" | cut -f1), in $took s"
 [ $took -le $budget ] || say "slower than its budget of $budget s"
 echo "$image"

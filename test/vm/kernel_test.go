@@ -61,13 +61,13 @@ func TestOnlyASoundCachedKernelIsUsed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	expect := func(why, release string) {
+	expect := func(why, release string, series ...string) {
 		t.Helper()
 		want := ""
 		if release != "" {
 			want = filepath.Join(dir, "vmlinuz-"+release)
 		}
-		if got, ok := stdout([]string{"TENON_CACHE=" + cache, "TENON_VM_KERNEL="}, "./kernel.sh", "--cached"); got != want || ok != (want != "") {
+		if got, ok := stdout([]string{"TENON_CACHE=" + cache, "TENON_VM_KERNEL="}, append([]string{"./kernel.sh", "--cached"}, series...)...); got != want || ok != (want != "") {
 			t.Errorf("%s: kernel.sh --cached prints %q, success %v; want %q", why, got, ok, want)
 		}
 	}
@@ -87,4 +87,40 @@ func TestOnlyASoundCachedKernelIsUsed(t *testing.T) {
 	write("6.18.15+deb13-cloud-amd64", sound, sound)
 	write("6.18.20+deb13-cloud-amd64", sound, sound)
 	expect("the pinned one", "6.18.15+deb13-cloud-amd64")
+
+	expect("none of the series asked for", "", "7.3")
+	write("7.3.9+deb13-cloud-amd64", sound, sound)
+	expect("one of the series asked for", "7.3.9+deb13-cloud-amd64", "7.3")
+	expect("6.1 is not 6.18", "", "6.1")
+	write("6.12.107-tenon-000000000000", sound, sound)
+	expect("built with another configuration", "", "6.12")
+	write("6.12.1-tenon-"+recipe(t), sound, sound)
+	expect("built with this configuration from older sources", "6.12.1-tenon-"+recipe(t), "6.12")
+	expect("no such series", "", "5.15")
+}
+
+// recipe is what kernel.sh calls the configuration and the patch of its build.
+func recipe(t *testing.T) string {
+	t.Helper()
+	hash := sha256.New()
+	for _, name := range []string{"kernel/config", "kernel/setcpuid.patch"} {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hash.Write(content)
+	}
+	return fmt.Sprintf("%x", hash.Sum(nil))[:12]
+}
+
+func TestKernelsAreToldApart(t *testing.T) {
+	for image, want := range map[string]string{
+		"/c/vmlinuz-6.1.0-50-cloud-amd64": "6.1", "/c/vmlinuz-6.12.107-tenon-0a": "6.12",
+		"/c/vmlinuz-6.18.15+deb13-cloud-amd64": "6.18", "/c/vmlinuz-7.3.4+deb13-cloud-amd64": "7.3",
+		"/boot/vmlinuz-5.10": "", "/x/bzImage": "",
+	} {
+		if got := seriesOf(image); got != want {
+			t.Errorf("%s is of the series %q, want %q", image, got, want)
+		}
+	}
 }

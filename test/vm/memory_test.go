@@ -62,7 +62,7 @@ func TestMemoryAndReactionOnCgroupV2(t *testing.T) {
 		},
 		Timeout: 4 * time.Minute,
 	}
-	report := runOn(t, m, image, 15*time.Minute,
+	report := runChecked(t, m, image, 15*time.Minute, checkExperiments,
 		Shell("disk", "mkdir /disk && mount -t ext4 /dev/nvme0n1 /disk"),
 		memory,
 		Shell("memory.json", "cat /memory/experiment.json /memory/runs/*.json"),
@@ -71,6 +71,10 @@ func TestMemoryAndReactionOnCgroupV2(t *testing.T) {
 		Shell("pages", "grep -c '</html>' /memory/report.html /reaction/report.html"),
 		Shell("files", "ls -A /disk | grep -v lost+found; ls -d /run/tenon-lab* 2>/dev/null; true"),
 		Shell("leftovers", leftovers))
+	keepRaw(t, report, "memory.json", "reaction.jsonl", "reaction.txt")
+}
+
+func checkExperiments(t *findings, report Report) {
 	for _, name := range []string{"disk", "memory", "reaction.txt", "pages"} {
 		if o, ok := report.Outcome(name); !ok || o.Exit != 0 {
 			t.Errorf("%s: exit %d\n%s", name, o.Exit, o.Output)
@@ -80,9 +84,8 @@ func TestMemoryAndReactionOnCgroupV2(t *testing.T) {
 		t.Errorf("files are left:\n%s", o.Output)
 	}
 	checkLeftovers(t, report)
-	keepRaw(t, report, "memory.json", "reaction.jsonl", "reaction.txt")
-	t.Run("tenond protects the pages of the service", func(t *testing.T) { checkMemory(t, report) })
-	t.Run("PSI wakes tenond", func(t *testing.T) { checkSteps(t, report) })
+	t.Run("tenond protects the pages of the service", func(t *findings) { checkMemory(t, report) })
+	t.Run("PSI wakes tenond", func(t *findings) { checkSteps(t, report) })
 }
 
 // keepRaw writes outputs to the directory TENON_TEST_RAW, if it is set: the raw
@@ -101,7 +104,7 @@ func keepRaw(t *testing.T, report Report, names ...string) {
 }
 
 // checkMemory reads the raw data of all runs, void or not.
-func checkMemory(t *testing.T, report Report) {
+func checkMemory(t *findings, report Report) {
 	o, _ := report.Outcome("memory.json")
 	refaults := map[string]int64{}
 	for decoder := json.NewDecoder(strings.NewReader(o.Output)); decoder.More(); {
@@ -116,7 +119,8 @@ func checkMemory(t *testing.T, report Report) {
 			} `json:"memory"`
 		}
 		if err := decoder.Decode(&run); err != nil {
-			t.Fatalf("runs/*.json: %v\n%s", err, o.Output)
+			t.Errorf("runs/*.json: %v\n%s", err, o.Output)
+			return
 		}
 		if run.Mode == "" { // it is the experiment
 			continue
@@ -142,7 +146,7 @@ func checkMemory(t *testing.T, report Report) {
 }
 
 // checkSteps looks for events and turns in the raw data.
-func checkSteps(t *testing.T, report Report) {
+func checkSteps(t *findings, report Report) {
 	o, _ := report.Outcome("reaction.jsonl")
 	steps, events, answers := map[string]int{}, map[string]int{}, 0
 	for decoder := json.NewDecoder(strings.NewReader(o.Output)); decoder.More(); {
@@ -159,7 +163,8 @@ func checkSteps(t *testing.T, report Report) {
 			} `json:"turns"`
 		}
 		if err := decoder.Decode(&step); err != nil {
-			t.Fatalf("steps.jsonl: %v\n%s", err, o.Output)
+			t.Errorf("steps.jsonl: %v\n%s", err, o.Output)
+			return
 		}
 		steps[step.Mode]++
 		for _, e := range step.Events {

@@ -98,29 +98,34 @@ func TestResctrl(t *testing.T) {
 				commands = append(commands, tenond,
 					Shell("remount", "umount /sys/fs/resctrl && mount -t resctrl -o cdp resctrl /sys/fs/resctrl"+show), apart)
 			}
-			report := runOn(t, m, &image, 8*time.Minute, commands...)
-			before, _ := report.Outcome("before")
-			for name, want := range map[string]string{
-				"mount":   d.closids + " " + d.resources,
-				"left":    words(before.Output),
-				"tenond":  "L3:0=1;1=1 removed resctrl group BE " + words(before.Output),
-				"remount": "4 4 L3DATA L3CODE",
-			} {
-				if o, ran := report.Outcome(name); ran && (o.Exit != 0 || words(o.Output) != want) {
-					t.Errorf("%s: exit %d, output\n%s\nwant %s", name, o.Exit, o.Output, want)
-				}
-			}
-			for _, name := range []string{tests.Name, "code-and-data"} {
-				if o, ran := report.Outcome(name); ran {
-					allRun(t, o)
-				}
-			}
+			check := func(t *findings, r Report) { checkDivision(t, r, d.closids+" "+d.resources) }
+			runChecked(t, m, &image, 8*time.Minute, check, commands...)
 		})
 	}
 }
 
+// checkDivision expects a mount to show this, and nothing to be left.
+func checkDivision(t *findings, report Report, mounted string) {
+	before, _ := report.Outcome("before")
+	for name, want := range map[string]string{
+		"mount":   mounted,
+		"left":    words(before.Output),
+		"tenond":  "L3:0=1;1=1 removed resctrl group BE " + words(before.Output),
+		"remount": "4 4 L3DATA L3CODE",
+	} {
+		if o, ran := report.Outcome(name); ran && (o.Exit != 0 || words(o.Output) != want) {
+			t.Errorf("%s: exit %d, output\n%s\nwant %s", name, o.Exit, o.Output, want)
+		}
+	}
+	for _, name := range []string{"internal/host", "code-and-data"} {
+		if o, ran := report.Outcome(name); ran {
+			allRun(t, o)
+		}
+	}
+}
+
 // allRun is judge for tests none of which may be skipped.
-func allRun(t *testing.T, o Outcome) {
+func allRun(t *findings, o Outcome) {
 	results := ParseGoTest(o.Output)
 	for _, r := range results {
 		if r.Action != "PASS" {

@@ -19,17 +19,21 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 )
 
 // A Topology is the shape of the CPUs of a machine. Every socket is a NUMA
-// node of its own with its own last-level cache.
+// node of its own.
 type Topology struct {
 	Sockets        int
 	CoresPerSocket int
 	ThreadsPerCore int
+	// CachesPerSocket is the number of last-level caches of a socket, which
+	// divide its cores among them; 0: one.
+	CachesPerSocket int
 }
 
 // CPUs returns the number of logical CPUs. Numbers are dense: the threads of
@@ -43,13 +47,23 @@ type Machine struct {
 	// MiBPerNode is the memory of each NUMA node in MiB; the unpacked image
 	// has to fit besides what the programs use.
 	MiBPerNode int
+	// Emulator is the program; "": qemu-system-x86_64, of the Debian package
+	// qemu-system-x86.
+	Emulator string
+	// ICount makes the guest's clock count its instructions, 4 ns each, whatever
+	// else the host does: its times repeat within a few percent, and an idle guest
+	// costs nothing. All CPUs share one stream of instructions, so a busy CPU
+	// slows the others. Medians, shares and counts can be judged then, tails of
+	// some thousand samples not. It wants QEMU 10 (see qemu.sh): older ones run
+	// one CPU for whole ticks.
+	ICount bool
 	// OneThread emulates all CPUs in one thread of the emulator. It is slow, and
 	// needed where the guest patches its own code while it runs, as attaching
 	// a tracing program does: with several threads the emulator can show a CPU
 	// half of a patch (Oops: int3).
 	OneThread bool
 	// Disk is a file that the guest has as /dev/nvme0n1, whose driver Debian's
-	// cloud kernel has built in; "": no disk.
+	// cloud kernel has built in; what it writes is lost. "": no disk.
 	Disk string
 	// KernelArgs are added to the kernel's command line.
 	KernelArgs []string
@@ -96,6 +110,10 @@ type Report struct {
 	Total    time.Duration // until the emulator had exited
 	Outcomes []Outcome     // in the order of the commands
 	Restarts int           // how often the emulator failed before; see [Machine.Run]
+
+	machine  Machine
+	image    *Image
+	commands []Command
 }
 
 // Outcome returns the outcome of the named command; false if it did not run
@@ -107,6 +125,18 @@ func (r Report) Outcome(name string) (Outcome, bool) {
 		}
 	}
 	return Outcome{}, false
+}
+
+// Again runs the named command of the run once more, alone in a fresh machine,
+// with args added to its own.
+func (r Report) Again(ctx context.Context, console io.Writer, name string, args ...string) (Report, error) {
+	i := slices.IndexFunc(r.commands, func(c Command) bool { return c.Name == name })
+	if i < 0 {
+		return Report{}, fmt.Errorf("run %s again: there was no such command", name)
+	}
+	c := r.commands[i]
+	c.Args = slices.Concat(c.Args, args)
+	return r.machine.Run(ctx, r.image, []Command{c}, console)
 }
 
 // Run boots the machine with the files of image, runs the commands one after
@@ -130,6 +160,7 @@ func (m Machine) Run(ctx context.Context, image *Image, commands []Command, cons
 	for restarts := 0; ; restarts++ {
 		report, err := m.boot(ctx, initrd, console)
 		report.Restarts = restarts
+		report.machine, report.image, report.commands = m, image, commands
 		if !errors.Is(err, errEmulator) || restarts == 2 {
 			return report, err
 		}
@@ -144,7 +175,7 @@ func (m Machine) boot(ctx context.Context, initrd string, w io.Writer) (Report, 
 	begun := time.Now()
 	log := newConsole(w, begun)
 	var complaints bytes.Buffer
-	qemu := exec.CommandContext(ctx, emulator, m.arguments(initrd)...)
+	qemu := exec.CommandContext(ctx, cmp.Or(m.Emulator, emulator), m.arguments(initrd)...)
 	qemu.Stdout = log
 	qemu.Stderr = &complaints
 	qemu.WaitDelay = 5 * time.Second
@@ -160,7 +191,7 @@ func (m Machine) boot(ctx context.Context, initrd string, w io.Writer) (Report, 
 	case ctx.Err() != nil:
 		return report, fmt.Errorf("virtual machine stopped after %.0f s in %s: %w", report.Total.Seconds(), log.where(), ctx.Err())
 	case err != nil:
-		return report, fmt.Errorf("%s: %w: %s", emulator, err, strings.TrimSpace(complaints.String()))
+		return report, fmt.Errorf("%s: %w: %s", qemu.Path, err, strings.TrimSpace(complaints.String()))
 	case log.done:
 		return report, nil
 	case log.torn:
@@ -169,22 +200,23 @@ func (m Machine) boot(ctx context.Context, initrd string, w io.Writer) (Report, 
 	return report, errors.Join(fmt.Errorf("virtual machine died in %s", log.where()), errors.New(log.tail()))
 }
 
-// emulator is the program that Run starts, of the Debian package
-// qemu-system-x86.
+// emulator is the program that Run starts by default.
 const emulator = "qemu-system-x86_64"
 
 // arguments returns the emulator's command line.
 func (m Machine) arguments(initrd string) []string {
 	t := m.Topology
 	accel := "tcg,thread=multi"
-	if m.OneThread {
+	if m.OneThread || m.ICount {
 		accel = "tcg,thread=single"
 	}
+	caches := cmp.Or(t.CachesPerSocket, 1)
 	args := []string{
 		"-accel", accel,
 		// Without leaf 0xd there is no XSAVE, whose emulation slows each switch.
 		"-cpu", cmp.Or(m.CPU, "Skylake-Server-v4,level=0xb"),
-		"-smp", fmt.Sprintf("%d,sockets=%d,cores=%d,threads=%d", t.CPUs(), t.Sockets, t.CoresPerSocket, t.ThreadsPerCore),
+		// The emulator gives each die an L3. Without leaf 0x1f the guest knows of no dies.
+		"-smp", fmt.Sprintf("%d,sockets=%d,dies=%d,cores=%d,threads=%d", t.CPUs(), t.Sockets, caches, t.CoresPerSocket/caches, t.ThreadsPerCore),
 		"-m", fmt.Sprintf("%dM", m.MiBPerNode*t.Sockets),
 		"-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-no-reboot",
 		"-kernel", m.Kernel, "-initrd", initrd,
@@ -195,8 +227,12 @@ func (m Machine) arguments(initrd string) []string {
 			"console=ttyS0", "panic=-1", "oops=panic", "loglevel=3", "tsc=reliable", "mitigations=off",
 		}, m.KernelArgs...), " "),
 	}
+	if m.ICount {
+		// 2² ns an instruction; when all CPUs are idle the clock jumps.
+		args = append(args, "-icount", "shift=2,sleep=off")
+	}
 	if m.Disk != "" {
-		args = append(args, "-drive", "if=none,id=disk,format=raw,file="+m.Disk, "-device", "nvme,drive=disk,serial=tenon")
+		args = append(args, "-drive", "if=none,id=disk,format=raw,snapshot=on,file="+m.Disk, "-device", "nvme,drive=disk,serial=tenon")
 	}
 	perSocket := t.CoresPerSocket * t.ThreadsPerCore
 	for node := range t.Sockets {

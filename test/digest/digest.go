@@ -1,0 +1,177 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+)
+
+// An event is a line of go test -json; see go doc test2json.
+type event struct {
+	Action  string
+	Package string
+	Test    string
+	Output  string
+	Elapsed float64 // seconds
+}
+
+// tail is how many of the last lines of a failed test are shown.
+const tail = 15
+
+// A failure is a test that failed, or a package without one that did.
+type failure struct {
+	name  string
+	lines []string
+}
+
+// A digest collects what is worth saying.
+type digest struct {
+	out, whole io.Writer
+	lines      map[string][]string // the last lines of the tests that run
+	inner      map[string]bool     // tests with a failed subtest
+	noting     map[string]bool     // tests whose note is not yet at its end
+	notes      [][]string
+	failures   []failure
+	passed     int
+	skipped    int
+}
+
+func newDigest(out, whole io.Writer) *digest {
+	return &digest{out: out, whole: whole, lines: make(map[string][]string), inner: make(map[string]bool), noting: make(map[string]bool)}
+}
+
+func (d *digest) read(in io.Reader) error {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 1<<24)
+	for lines.Scan() {
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			fmt.Fprintln(d.out, lines.Text()) // of the go command, not of a test
+			continue
+		}
+		d.take(e)
+	}
+	return lines.Err()
+}
+
+func (d *digest) take(e event) {
+	switch e.Action {
+	case "output", "build-output":
+		io.WriteString(d.whole, e.Output)
+		if e.Action == "build-output" {
+			io.WriteString(d.out, e.Output)
+		}
+		d.line(e.Test, e.Output)
+	case "pass", "fail", "skip":
+		d.end(e)
+	}
+}
+
+var (
+	begun = regexp.MustCompile(`^\s*(===|---) `)
+	// What a test logs is indented by four; what a guest's tests log, by eight.
+	said  = regexp.MustCompile(`^    \w+\.go:\d+: `)
+	noted = regexp.MustCompile(`^    \w+\.go:\d+: NOTE: `)
+)
+
+// line keeps a line of a test.
+func (d *digest) line(test, text string) {
+	text = strings.TrimRight(text, "\r\n")
+	if begun.MatchString(text) {
+		return
+	}
+	switch {
+	case noted.MatchString(text):
+		d.noting[test] = true
+		_, text, _ := strings.Cut(text, "NOTE: ")
+		d.notes = append(d.notes, []string{"NOTE " + text})
+	case said.MatchString(text) || !strings.HasPrefix(text, "        "):
+		d.noting[test] = false
+	case d.noting[test]:
+		n := len(d.notes) - 1
+		d.notes[n] = append(d.notes[n], "    | "+strings.TrimSpace(text))
+	}
+	kept := append(d.lines[test], text)
+	switch {
+	case strings.HasPrefix(kept[0], "panic: ") && len(kept) > tail:
+		return // the goroutines that follow are without end
+	case strings.HasPrefix(text, "panic: "):
+		kept = []string{text}
+	case len(kept) > 4*tail:
+		kept = kept[len(kept)-2*tail:]
+	}
+	d.lines[test] = kept
+}
+
+func (d *digest) end(e event) {
+	lines := d.lines[e.Test]
+	delete(d.lines, e.Test)
+	parent, isPart := parentOf(e.Test)
+	switch e.Action {
+	case "pass":
+		if e.Test != "" {
+			d.passed++
+		}
+	case "skip":
+		d.skipped++
+	case "fail":
+		switch {
+		case d.inner[e.Test]: // its own complaints, without the log that led to those of its parts
+			if own := complaints(lines); len(own) > 0 && e.Test != "" {
+				d.failures = append(d.failures, failure{e.Test, own})
+			}
+		case e.Test == "":
+			d.failures = append(d.failures, failure{"package " + e.Package, last(lines)})
+		default:
+			d.failures = append(d.failures, failure{e.Test, last(lines)})
+		}
+		d.inner[parent] = true
+	}
+	switch {
+	case e.Test == "":
+		delete(d.inner, "")
+		fmt.Fprintf(d.out, "%-4s %s in %.0f s\n", e.Action, e.Package, e.Elapsed)
+	case e.Action == "fail" || !isPart:
+		fmt.Fprintf(d.out, "%-4s %-60s %6.1f s\n", e.Action, e.Test, e.Elapsed)
+	}
+}
+
+// summary writes what came of it.
+func (d *digest) summary(w io.Writer) {
+	for _, f := range d.failures {
+		fmt.Fprintf(w, "FAIL %s\n", f.name)
+		for _, line := range f.lines {
+			fmt.Fprintf(w, "    | %s\n", strings.TrimSpace(line))
+		}
+	}
+	for _, note := range d.notes {
+		fmt.Fprintln(w, strings.Join(note[:min(len(note), 3*tail)], "\n"))
+	}
+	fmt.Fprintf(w, "%d passed, %d skipped, %d failed\n", d.passed, d.skipped, len(d.failures))
+}
+
+func (d *digest) ok() bool { return len(d.failures) == 0 && d.passed > 0 }
+
+// complaints are the lines that a test said itself, without what its guest did.
+func complaints(lines []string) []string {
+	var own []string
+	for _, line := range lines {
+		if said.MatchString(line) {
+			own = append(own, line)
+		}
+	}
+	return last(own)
+}
+
+func last(lines []string) []string { return lines[max(0, len(lines)-tail):] }
+
+// parentOf returns the test that a subtest is part of.
+func parentOf(test string) (parent string, isPart bool) {
+	if i := strings.LastIndexByte(test, '/'); i >= 0 {
+		return test[:i], true
+	}
+	return "", false
+}

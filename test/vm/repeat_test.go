@@ -1,0 +1,184 @@
+package vm
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Under emulation timing means nothing, and the machines that run these tests
+// are busy. What fails in a guest is run once more, alone in a fresh guest:
+// failing twice fails the test. Passing the second time passes, and is said in
+// a note, with both logs: it may be an accident of time, or a rare bug. (Decision
+// 7 has the reasons.)
+
+// note logs what the summary of the whole run must say; see test/digest.
+func note(t testing.TB, what, first, second string) {
+	t.Helper()
+	t.Logf("NOTE: %s: %s\nfirst:\n%s\nrepeated:\n%s", t.Name(), what, lastLines(first, 15), lastLines(second, 15))
+}
+
+func noteRestarts(t testing.TB, r Report) {
+	t.Helper()
+	if r.Restarts > 0 {
+		t.Logf("NOTE: %s: the emulator was started again %d times (Oops: int3)", t.Name(), r.Restarts)
+	}
+}
+
+// accidents is the number of tests of one binary that may fail by accident.
+// When more do, something is broken, and nothing is repeated.
+const accidents = 3
+
+// A repeater runs a test binary again in a fresh guest, with more arguments.
+type repeater func(args ...string) (Outcome, error)
+
+// repeatIn returns the repeater of a binary that has run.
+func repeatIn(t *testing.T, r Report, name string) repeater {
+	return func(args ...string) (Outcome, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		again, err := r.Again(ctx, t.Output(), name, args...)
+		noteRestarts(t, again)
+		o, ok := again.Outcome(name)
+		if err == nil && !ok {
+			err = fmt.Errorf("%s has not ended", name)
+		}
+		return o, err
+	}
+}
+
+// secondChance repeats what has failed in a test binary: each failed test
+// alone, or the whole binary if it has not got to its end, as the tests after
+// that have not run at all. It returns the outcome and the results to judge.
+func secondChance(t testing.TB, o Outcome, repeat repeater) (Outcome, []TestResult) {
+	t.Helper()
+	results := ParseGoTest(o.Output)
+	if !ended(o.Output) {
+		second, err := repeat()
+		switch {
+		case err != nil:
+			t.Logf("repeated: %v", err)
+		case second.Exit != 0:
+			t.Logf("repeated: exit %d:\n%s", second.Exit, second.Output)
+		default:
+			note(t, o.Name+" passed only when repeated", o.Output, second.Output)
+			return second, ParseGoTest(second.Output)
+		}
+		return o, results
+	}
+	failed := failures(results)
+	if len(failed) > accidents {
+		t.Logf("%d tests failed, which is no accident: not repeated", len(failed))
+		return o, results
+	}
+	for name, log := range failed {
+		second, err := repeat("-test.run=^" + name + "$")
+		again := ParseGoTest(second.Output)
+		if err != nil || second.Exit != 0 || len(again) == 0 {
+			t.Logf("%s, repeated alone: exit %d, error %v:\n%s", name, second.Exit, err, second.Output)
+			continue
+		}
+		note(t, name+" passed only when repeated", log, second.Output)
+		results = slices.DeleteFunc(results, func(r TestResult) bool { return top(r.Name) == name })
+		results = append(results, again...)
+	}
+	if len(failures(results)) == 0 {
+		o.Exit = 0
+	}
+	return o, results
+}
+
+// failures returns the tests that failed, without their subtests, and what
+// these logged.
+func failures(results []TestResult) map[string]string {
+	logs := make(map[string]string)
+	for _, r := range results {
+		if r.Action == "FAIL" {
+			logs[top(r.Name)] += r.Name + "\n" + r.Output
+		}
+	}
+	return logs
+}
+
+// top is the name of the test that a subtest is part of.
+func top(name string) string { return strings.SplitN(name, "/", 2)[0] }
+
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// findings are what a check of a run has to say. They are used as a testing.T
+// is, and can be thrown away when the run is repeated.
+type findings struct {
+	said, wrong []string
+	parts       map[string]*findings
+}
+
+func (f *findings) Logf(format string, args ...any) {
+	f.said = append(f.said, fmt.Sprintf(format, args...))
+}
+
+func (f *findings) Errorf(format string, args ...any) {
+	f.wrong = append(f.wrong, fmt.Sprintf(format, args...))
+}
+
+// Run checks a part that has a name of its own.
+func (f *findings) Run(name string, check func(*findings)) {
+	if f.parts == nil {
+		f.parts = make(map[string]*findings)
+	}
+	f.parts[name] = new(findings)
+	check(f.parts[name])
+}
+
+// faults returns all that is wrong, a line each or more.
+func (f *findings) faults() []string {
+	all := slices.Clone(f.wrong)
+	for _, name := range slices.Sorted(maps.Keys(f.parts)) {
+		for _, fault := range f.parts[name].faults() {
+			all = append(all, name+": "+fault)
+		}
+	}
+	return all
+}
+
+// report tells a test.
+func (f *findings) report(t *testing.T) {
+	for _, said := range f.said {
+		t.Log(said)
+	}
+	for _, wrong := range f.wrong {
+		t.Error(wrong)
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.parts)) {
+		t.Run(name, f.parts[name].report)
+	}
+}
+
+// runChecked runs commands that belong together and checks what they printed.
+// If something is wrong, all of it is done once more.
+func runChecked(t *testing.T, m Machine, image *Image, limit time.Duration, check func(*findings, Report), commands ...Command) Report {
+	t.Helper()
+	report := runOn(t, m, image, limit, commands...)
+	first := new(findings)
+	check(first, report)
+	if len(first.faults()) == 0 {
+		first.report(t)
+		return report
+	}
+	wrong := strings.Join(first.faults(), "\n")
+	t.Logf("failed the first time:\n%s", wrong)
+	report = runOn(t, m, image, limit, commands...)
+	second := new(findings)
+	check(second, report)
+	if len(second.faults()) == 0 {
+		note(t, "passed only when repeated", wrong, strings.Join(second.said, "\n"))
+	}
+	second.report(t)
+	return report
+}
