@@ -30,13 +30,15 @@ const volatile __u32 cgroup_version = 2; /* of the hierarchy with the CPU contro
 const volatile __u64 alarm_waits = 1; /* waits of one slot that are too long, of so many limits together */
 const volatile __u64 alarm_window_ns = 1;
 const volatile __u64 alarm_gap_ns = 1; /* at most one event in this time */
+const volatile __u64 beside_limit_ns = 1; /* of LS beside BE, in a window, that makes an event */
 
 /* Written by user space: the state of groups, and of the attachment. */
 __u32 generation = 1;
 __u32 epoch = 1;
 
-/* When the last event was sent. */
+/* When the last event was sent, of waits and of BE beside LS. */
 __u64 alarmed = 0;
+__u64 besided = 0;
 
 /* Not used: makes the numbers of tenon_limit known to bpf2go. */
 const enum tenon_limit *limits;
@@ -351,6 +353,51 @@ static __always_inline void waited(struct tenon_cpu *c, struct task_struct *p, _
 	}
 }
 
+/*
+ * beside adds up how long LS ran with BE on the sibling of its CPU, as one of
+ * the two stops, and tells user space if that is long. The sibling's fields
+ * are read while it may write them: then this once is counted wrong.
+ */
+static __noinline void beside(struct tenon_cpu *c, __u32 cpu, __u64 now)
+{
+	__u32 key = c->sibling - 1;
+	struct tenon_cpu *s = bpf_map_lookup_elem(&cpus, &key);
+	bool ls = c->class == TENON_LS;
+	struct tenon_event *e;
+	__u64 ns = now - c->since;
+	__s64 both;
+
+	if (!s || s->epoch != epoch || s->class != (ls ? TENON_BE : TENON_LS))
+		return;
+	both = now - s->since;
+	if (both <= 0) /* it began this moment, by a clock that differs a little */
+		return;
+	if ((__u64)both < ns)
+		ns = both;
+	if ((__s64)(now - c->beside_since) > (__s64)alarm_window_ns) {
+		c->beside_since = now;
+		c->beside_ns = 0;
+	}
+	c->beside_ns += ns;
+	if (c->beside_ns < beside_limit_ns)
+		return;
+	if ((__s64)(now - besided) < (__s64)alarm_gap_ns)
+		return;
+	besided = now; /* two CPUs at once send two events */
+	e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+	if (!e)
+		return; /* user space has not read the last ones */
+	e->at_ns = bpf_ktime_get_ns();
+	e->wait_ns = c->beside_ns;
+	e->runner_ns = ns;
+	e->runner = ls ? s->slot : c->slot;
+	e->slot = ls ? c->slot : s->slot;
+	e->cpu = ls ? cpu : key;
+	e->waits = 0;
+	bpf_ringbuf_submit(e, 0);
+	c->beside_ns = 0;
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(tenon_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
@@ -361,10 +408,13 @@ int BPF_PROG(tenon_switch, bool preempt, struct task_struct *prev, struct task_s
 	if (!c)
 		return 0;
 	now = next->se.cfs_rq->rq->clock;
-	if (c->epoch == epoch)
+	if (c->epoch == epoch) {
+		if (c->sibling && (c->class == TENON_LS || c->class == TENON_BE))
+			beside(c, cpu, now);
 		ran(c, now);
-	else
+	} else {
 		begin(c, now);
+	}
 	c->since = now;
 	c->switches++;
 	enter(c, next);

@@ -61,13 +61,20 @@ struct task_group {
 	struct cgroup_subsys_state css;
 };
 
-struct rq {
-	__u64 clock;
-};
+struct task_struct;
+struct rq;
 
 struct cfs_rq {
+	unsigned int h_nr_runnable;
 	struct rq *rq;
 };
+
+struct rq {
+	struct task_struct *curr;
+	__u64 clock;
+	struct cfs_rq cfs;
+};
+
 
 struct sched_entity {
 	struct cfs_rq *cfs_rq;
@@ -79,10 +86,25 @@ struct sched_info {
 	unsigned long long last_queued;
 };
 
+struct cpumask;
+
+struct sched_ext_entity {
+	__u32 flags;
+	__u32 weight;
+	__u64 slice;
+	__u64 dsq_vtime;
+};
+
 struct task_struct {
 	unsigned int flags;
 	int pid;
+	int tgid;
+	unsigned int policy;
+	int nr_cpus_allowed;
+	const struct cpumask *cpus_ptr;
+	unsigned short migration_disabled;
 	struct sched_entity se;
+	struct sched_ext_entity scx;
 	struct sched_info sched_info;
 	struct task_group *sched_task_group;
 	struct css_set *cgroups;

@@ -78,7 +78,11 @@ struct tenon_cpu {
 	enum tenon_slot slot;	/* who runs */
 	enum tenon_class class; /* and its class */
 	__u64 class_ns[TENON_CLASSES];
-	__u64 pad[3]; /* to a multiple of 128 bytes: no line is shared by CPUs */
+	/* How long LS ran here or on the sibling while BE ran on the other. */
+	__u64 beside_ns;
+	__u64 beside_since; /* start of the window */
+	__u32 sibling;	    /* written by user space: its number + 1; 0: nobody is watched */
+	__u32 pad; /* to a multiple of 128 bytes: no line is shared by CPUs */
 	__u64 slot_ns[TENON_SLOTS];
 	struct tenon_run runs[TENON_RUNS];
 	struct tenon_known known[TENON_KNOWN];
@@ -95,12 +99,12 @@ struct tenon_alarm {
 
 struct tenon_event {
 	__u64 at_ns;	 /* CLOCK_MONOTONIC */
-	__u64 wait_ns;	 /* the wait that was one too many */
+	__u64 wait_ns;	 /* the wait that was one too many; or for how long LS had BE beside it */
 	__u64 runner_ns; /* the longest run of one to blame during it, and whose */
 	enum tenon_slot runner;
 	enum tenon_slot slot;
-	__u32 cpu;
-	__u32 waits; /* too long ones in the window, this one included: limits */
+	__u32 cpu; /* of the slot */
+	__u32 waits; /* too long ones in the window, this one included: limits; 0: no wait, but BE beside it */
 };
 
 #endif

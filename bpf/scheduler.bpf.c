@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The BE scheduler: a partial sched_ext scheduler (SCX_OPS_SWITCH_PARTIAL) for
+ * the threads of policy SCHED_EXT, which are those of BE, and a hook at
+ * sched_switch that knows where LS runs.
+ *
+ * That LS goes before BE on a CPU is no work of this program: the kernel's fair
+ * class is above that of sched_ext. What it does is to decide when BE may run,
+ * by the functions of scheduler.h, which are tested apart from the kernel. This
+ * file and those that it includes only carry out.
+ *
+ * Where BE waits:
+ *
+ *	the urgent queue of a shard	exiting, or preempted inside the kernel
+ *	the queue of a shard		by vtime of pods
+ *	the queue of a CPU		may not run everywhere in the shard
+ *	the parking queue of a pod	the pod's quota is used up
+ *
+ * A task is moved to a CPU's own queue (SCX_DSQ_LOCAL) by ops.dispatch of that
+ * CPU only, after the SMT check. A task that a higher class preempts would go
+ * back to the head of that queue and resume from there unasked; ops.stopping
+ * takes its slice away, which makes the kernel enqueue it anew.
+ *
+ * This program alone of Tenon is GPL-2.0-only, like the kernel interface that it
+ * implements. ABI says for which form of that interface it is compiled.
+ */
+#include "kernel.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include "scx.h"
+#include "scheduler.h"
+#include "scheduler_user.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+#include "scheduler_state.bpf.h"
+#include "scheduler_hook.bpf.h"
+#include "scheduler_place.bpf.h"
+#include "scheduler_reaper.bpf.h"
+
+SEC("struct_ops/tenon_select_cpu")
+__s32 BPF_PROG(tenon_select_cpu, struct task_struct *p, __s32 prev_cpu, __u64 wake_flags)
+{
+	struct scx_task *t = bpf_task_storage_get(&tasks, p, 0, 0);
+	__s32 cpu;
+
+	if (!t)
+		return prev_cpu;
+	cpu = place_task(p, prev_cpu);
+	t->target = cpu;
+	return cpu < 0 ? prev_cpu : cpu;
+}
+
+SEC("struct_ops/tenon_enqueue")
+void BPF_PROG(tenon_enqueue, struct task_struct *p, __u64 enq_flags)
+{
+	struct scx_task *t = bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	__u64 now = bpf_ktime_get_ns();
+	__s32 cpu = scx_bpf_task_cpu(p), target;
+	const struct scx_place *place = place_of(cpu);
+	struct scx_shard *s = shard_of(place);
+	struct scx_cpu *here = cpu_at(bpf_get_smp_processor_id());
+	struct qos_queue *q;
+	struct qos_pod *pod;
+	__u64 flags = enq_flags, dsq;
+	bool restricted;
+
+	if (!t || !s || !here) { /* no memory: first come, first served */
+		scx_insert(p, DSQ_URGENT, QOS_SLICE_NS, enq_flags);
+		return;
+	}
+	if (!t->known)
+		cover(t, p->cpus_ptr);
+	identify(here, t, p);
+	pod = pod_at(t->slot);
+	if (!pod)
+		return; /* cannot be: for the verifier */
+	if (!t->waiting)
+		t->waiting = now;
+	t->urgent = p->flags & PF_EXITING || t->hurried;
+	restricted = !(t->shards & 1ull << (place->shard & (SCX_SHARDS - 1))) || immovable(p);
+	t->shard = place->shard;
+	switch (qos_route(pod, t->urgent, restricted)) {
+	case QOS_TO_URGENT:
+		count(here, SCX_URGENT);
+		if (!restricted) {
+			t->route = QOS_TO_URGENT;
+			dsq = DSQ_URGENT + place->shard;
+			qos_queued(&s->shard.urgent, scx_bpf_dsq_nr_queued(dsq), now);
+			scx_insert(p, dsq, s->params.slice_ns, flags);
+			break;
+		}
+		/* fall through */
+	case QOS_TO_CPU:
+		t->route = QOS_TO_CPU;
+		count(here, SCX_PINNED);
+		dsq = DSQ_CPU + cpu;
+		q = queue_of(cpu);
+		if (!q)
+			return;
+		qos_queued(q, scx_bpf_dsq_nr_queued(dsq), now);
+		t->key = t->urgent ? 0 : qos_key(&s->params, &s->shard.queue, &t->vtime);
+		scx_insert_vtime(p, dsq, s->params.slice_ns, t->key, flags);
+		break;
+	case QOS_TO_PARK:
+		t->route = QOS_TO_PARK;
+		count(here, SCX_EXHAUSTED);
+		t->target = -1;
+		scx_insert(p, DSQ_PARK + t->slot, s->params.slice_ns, flags);
+		return;
+	default:
+		t->route = QOS_TO_SHARD;
+		dsq = DSQ_SHARD + place->shard;
+		qos_queued(&s->shard.queue, scx_bpf_dsq_nr_queued(dsq), now);
+		t->key = qos_key(&s->params, &s->shard.queue, vtime_of(place->shard, t->slot));
+		scx_insert_vtime(p, dsq, s->params.slice_ns, t->key, flags);
+	}
+	target = t->target;
+	t->target = -1;
+	if (target < 0 && !(enq_flags & SCX_ENQ_WAKEUP)) /* select_cpu was not asked */
+		target = t->route == QOS_TO_CPU ? place_here(cpu) : place_task(p, cpu);
+	if (target >= 0)
+		wake(here, target);
+}
+
+/* refuse notes why this CPU does not run BE, until it does or leaves idle. */
+static __always_inline void refuse(struct scx_cpu *c, enum qos_verdict v, __u64 now)
+{
+	if (c->refused_at)
+		c->refused_ns[c->refused & (QOS_VERDICTS - 1)] += now - c->refused_at;
+	c->refused = v;
+	c->refused_at = now;
+}
+
+/* steal takes a task of another shard that has left it alone for long, near ones first. */
+static __noinline bool steal(__u32 own, __u64 now)
+{
+	__u32 i;
+
+	each_below (i, SCX_SHARDS - 1) {
+		__u32 other;
+		struct scx_shard *s;
+
+		if (i + 1 >= shard_count)
+			break;
+		other = near[(own & (SCX_SHARDS - 1)) * SCX_SHARDS + (i & (SCX_SHARDS - 1))] & (SCX_SHARDS - 1);
+		s = bpf_map_lookup_elem(&shards, &other);
+		if (!s)
+			break;
+		if (qos_may_steal(&s->shard.queue, scx_bpf_dsq_nr_queued(DSQ_SHARD + other), now) &&
+		    scx_take(DSQ_SHARD + other))
+			return true;
+		if (qos_may_steal(&s->shard.urgent, scx_bpf_dsq_nr_queued(DSQ_URGENT + other), now) &&
+		    scx_take(DSQ_URGENT + other))
+			return true;
+	}
+	return false;
+}
+
+/* first is the key of the first task of a queue in vtime order. */
+static __noinline __u64 first(__u64 dsq)
+{
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	__u64 key = QOS_NOBODY;
+
+	if (scx_bpf_dsq_nr_queued(dsq) <= 0)
+		return key;
+	bpf_iter_scx_dsq_new(&it, dsq, 0);
+	p = bpf_iter_scx_dsq_next(&it);
+	if (p)
+		key = p->scx.dsq_vtime;
+	bpf_iter_scx_dsq_destroy(&it);
+	return key;
+}
+
+SEC("struct_ops/tenon_dispatch")
+void BPF_PROG(tenon_dispatch, __s32 cpu, struct task_struct *prev)
+{
+	const struct scx_place *place = place_of(cpu);
+	struct scx_shard *s = shard_of(place);
+	struct qos_core *core = core_of(place);
+	struct scx_cpu *c = cpu_at(cpu);
+	struct qos_asks a = {};
+	enum qos_verdict v;
+	bool found;
+
+	if (!s || !core || !c || !place->known)
+		return;
+	a.now = bpf_ktime_get_ns();
+	a.thread = place->thread;
+	a.runs_be = prev && prev->scx.flags & SCX_TASK_QUEUED;
+	a.fair = others_wait();
+	if (s->params.headroom && !a.runs_be) {
+		a.alone = alone(place);
+		a.idle_cores = a.alone ? idle_cores(place->shard) : 0;
+	}
+	v = qos_may_run(&s->params, core, &s->shard, &a);
+	c->verdicts[v & (QOS_VERDICTS - 1)]++;
+	if (qos_refused(v)) {
+		refuse(c, v, a.now);
+		if (v == QOS_REFUSE_HOLD)
+			look_again(cpu, qos_read_time(&core->hold_until), a.now);
+		return;
+	}
+	found = scx_take(DSQ_URGENT + place->shard);
+	if (!found) {
+		__u64 mine = first(DSQ_CPU + cpu), ours = first(DSQ_SHARD + place->shard);
+		__u64 key = a.runs_be ? key_of(s, prev, a.now) : QOS_NOBODY;
+		enum qos_turn turn = qos_turn(key, mine, ours);
+
+		if (turn == QOS_TURN_PREVIOUS && go_on(s, prev, v))
+			return;
+		if (turn == QOS_TURN_CPU)
+			found = scx_take(DSQ_CPU + cpu);
+		/* Also when the first of a queue may not run here, or somebody was faster. */
+		found = found || scx_take(DSQ_SHARD + place->shard) || scx_take(DSQ_CPU + cpu) ||
+			steal(place->shard, a.now);
+	}
+	if (found) {
+		c->taken_at = a.now;
+		return;
+	}
+	if (a.runs_be && go_on(s, prev, v))
+		return;
+	if (c->refused_at) /* idle for want of work from now on */
+		refuse(c, QOS_RUN, a.now);
+}
+
+SEC("struct_ops/tenon_running")
+void BPF_PROG(tenon_running, struct task_struct *p)
+{
+	__u64 now = bpf_ktime_get_ns(), want;
+	__s32 cpu = bpf_get_smp_processor_id();
+	const struct scx_place *place = place_of(cpu);
+	struct scx_task *t = bpf_task_storage_get(&tasks, p, 0, 0);
+	struct scx_shard *s = shard_of(place), *from;
+	struct qos_core *core = core_of(place);
+	struct scx_cpu *c = cpu_at(cpu);
+	struct qos_pod *pod;
+	enum qos_verdict v;
+	__u32 weight;
+
+	if (!s || !core || !c)
+		return;
+	count(c, SCX_STARTS);
+	v = qos_be_start(&s->params, core, &s->shard, place->thread, now);
+	if (!c->taken_at)
+		count(c, SCX_RESUMED);
+	else if (v == QOS_REFUSE_SMT)
+		count(c, SCX_RACES);
+	c->taken_at = 0;
+	c->slot = t ? t->slot : 0;
+	if (!t)
+		return;
+	from = shard_at(t->shard);
+	if (from && v != QOS_RUN_RELIEF) {
+		struct qos_queue *q = queue_of(cpu);
+
+		if (t->route == QOS_TO_URGENT)
+			qos_served(&from->shard.urgent, 0, now);
+		else if (t->route != QOS_TO_CPU)
+			qos_served(&from->shard.queue, t->key, now);
+		else if (q)
+			qos_served(q, t->key, now);
+	}
+	account_wait(t, now);
+	t->ran_from = now;
+	t->granted = 0;
+	t->hurried = false;
+	if (qos_refused(v)) {
+		count(c, SCX_VIOLATIONS);
+		scx_set_slice(p, 0);
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		return;
+	}
+	pod = pod_at(t->slot);
+	if (!pod)
+		return;
+	weight = qos_weight(pod->weight, p->scx.weight);
+	want = qos_slice(&s->params, weight, v, t->urgent);
+	if (!t->urgent && v != QOS_RUN_RELIEF) {
+		want = t->granted = qos_pod_take(pod, want);
+		if (!want)
+			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	}
+	scx_set_slice(p, want);
+}
+
+SEC("struct_ops/tenon_stopping")
+void BPF_PROG(tenon_stopping, struct task_struct *p, bool runnable)
+{
+	__s32 cpu = bpf_get_smp_processor_id();
+	const struct scx_place *place = place_of(cpu);
+	struct scx_task *t = bpf_task_storage_get(&tasks, p, 0, 0);
+	struct scx_shard *s = shard_of(place);
+	struct qos_core *core = core_of(place);
+	struct scx_cpu *c = cpu_at(cpu);
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!s || !core || !c)
+		return;
+	qos_be_stop(core, &s->shard, place->thread);
+	if (c->expelled_at) {
+		delayed(c, now - c->expelled_at);
+		c->expelled_at = 0;
+	}
+	if (t) {
+		settle(t, p, now);
+		t->target = -1;
+		if (runnable)
+			t->waiting = now;
+	}
+	/* Or it would resume from this CPU's own queue without being asked. */
+	if (runnable)
+		scx_set_slice(p, 0);
+}
+
+SEC("struct_ops/tenon_tick")
+void BPF_PROG(tenon_tick, struct task_struct *p)
+{
+	const struct scx_place *place = place_of(bpf_get_smp_processor_id());
+	struct scx_shard *s = shard_of(place);
+	struct qos_core *core = core_of(place);
+
+	if (s && core && qos_be_tick(&s->params, core, place->thread, bpf_ktime_get_ns()))
+		scx_set_slice(p, 0);
+}
+
+#if ABI < 619
+SEC("struct_ops/tenon_cpu_release")
+void BPF_PROG(tenon_cpu_release, __s32 cpu, struct scx_cpu_release_args *args)
+{
+	struct scx_cpu *c = cpu_at(cpu);
+
+	/* What dispatch moved here just before a higher class took the CPU. */
+	if (c && c->taken_at) {
+		c->taken_at = 0;
+		c->counts[SCX_REENQUEUED] += scx_bpf_reenqueue_local();
+	}
+}
+#endif
+
+SEC("struct_ops/tenon_enable")
+void BPF_PROG(tenon_enable, struct task_struct *p)
+{
+	struct scx_task *t = bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!t)
+		return;
+	__builtin_memset(t, 0, sizeof(*t)); /* of a load before */
+	t->target = -1;
+	cover(t, p->cpus_ptr);
+}
+
+SEC("struct_ops/tenon_set_cpumask")
+void BPF_PROG(tenon_set_cpumask, struct task_struct *p, const struct cpumask *mask)
+{
+	struct scx_task *t = bpf_task_storage_get(&tasks, p, 0, 0);
+
+	if (t)
+		cover(t, mask);
+}
+
+SEC("struct_ops/tenon_exit")
+void BPF_PROG(tenon_exit, struct scx_exit_info *info)
+{
+	struct scx_event *e;
+
+	end.code = info->exit_code;
+	bpf_probe_read_kernel_str(end.reason, sizeof(end.reason), info->reason);
+	bpf_probe_read_kernel_str(end.message, sizeof(end.message), info->msg);
+	end.kind = info->kind;
+	e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+	if (!e)
+		return; /* user space looks at the end now and then */
+	__builtin_memset(e, 0, sizeof(*e));
+	e->kind = SCX_EXITED;
+	e->at_ns = bpf_ktime_get_ns();
+	bpf_ringbuf_submit(e, 0);
+}
+
+/* What the loader may change: flags, timeout_ms, hotplug_seq. */
+SEC(".struct_ops.link")
+struct sched_ext_ops tenon = {
+	.select_cpu = (void *)tenon_select_cpu,
+	.enqueue = (void *)tenon_enqueue,
+	.dispatch = (void *)tenon_dispatch,
+	.tick = (void *)tenon_tick,
+	.running = (void *)tenon_running,
+	.stopping = (void *)tenon_stopping,
+#if ABI < 619
+	.cpu_release = (void *)tenon_cpu_release,
+#endif
+	.enable = (void *)tenon_enable,
+	.set_cpumask = (void *)tenon_set_cpumask,
+	.init = (void *)tenon_init,
+	.exit = (void *)tenon_exit,
+	.flags = SCX_OPS_SWITCH_PARTIAL | SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING,
+	.timeout_ms = 30000,
+	.name = "tenon",
+};

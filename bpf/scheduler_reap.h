@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR Apache-2.0) */
+#ifndef TENON_SCHEDULER_REAP_H
+#define TENON_SCHEDULER_REAP_H
+
+/*
+ * The reaper: a timer for each shard that ends holds, enforces the cap, wakes
+ * idle CPUs for which there is work, gives relief to who starves, and repairs
+ * the core words. Part of scheduler.h. One pass over a shard is
+ *
+ *	shard.limit = qos_cap_limit(...)
+ *	pass = qos_pass_begin(...)
+ *	each core: each thread: qos_repair; then qos_reap_core, carry out kicks
+ *	qos_relief_weigh for the queues, qos_relief_grant, kick the CPU idle
+ *	one shard's reaper: each pod: qos_pod_refill, unpark
+ *	again after qos_reap_ns
+ */
+
+/* What is left to do in one pass. */
+struct qos_pass {
+	__u64 now;
+	__u32 waiting;	  /* tasks in the shard's queues (urgent too) that no CPU was woken for yet */
+	__u32 room;	  /* CPUs that the cap still allows */
+	__u32 excess;	  /* CPUs that run BE above it */
+	__u32 idle_cores; /* whole idle cores of the shard */
+};
+
+static __always_inline struct qos_pass qos_pass_begin(const struct qos_shard *s, __u32 waiting, __u32 idle_cores,
+						      __u64 now)
+{
+	__u32 running = qos_read(&s->running), limit = qos_read(&s->limit);
+	struct qos_pass pass = {
+		.now = now,
+		.waiting = waiting,
+		.room = limit > running ? limit - running : 0,
+		.excess = running > limit ? running - limit : 0,
+		.idle_cores = idle_cores,
+	};
+
+	return pass;
+}
+
+/*
+ * qos_reap_core decides for one core which idle threads to wake and which that
+ * run BE to stop. all: the threads that exist; idle: those that are idle now;
+ * queued: those whose CPU's own queue has tasks. It wakes any idle thread that
+ * may run BE while tasks wait, expelled or not, so no lost wake-up outlives a
+ * pass.
+ */
+static __always_inline struct qos_kicks qos_reap_core(const struct qos_params *p, const struct qos_core *c,
+						      const struct qos_shard *s, struct qos_pass *pass, __u32 all,
+						      __u32 idle, __u32 queued)
+{
+	struct qos_kicks k = {};
+	__u32 t;
+
+	for (t = 0; t < QOS_THREADS; t++) {
+		__u32 bit = 1u << t;
+		struct qos_asks a = {
+			.now = pass->now,
+			.thread = t,
+			.idle_cores = pass->idle_cores,
+			.alone = ((idle & ~k.wake) | bit) == all,
+		};
+
+		if (!(all & bit))
+			continue;
+		if (qos_read(&c->be) & bit) {
+			/* A kick was lost, or relief is over. As ops.tick, but ticks may be 10 ms apart. */
+			if (qos_be_exposed(p, c, t, pass->now) && !TENON_BROKEN(REAP_KICK)) {
+				k.preempt |= bit;
+			} else if (pass->excess && !qos_relief(c, pass->now) && !TENON_BROKEN(CAP)) {
+				pass->excess--;
+				k.preempt |= bit;
+			}
+			continue;
+		}
+		if (!(idle & bit) || !(queued & bit || pass->waiting) || TENON_BROKEN(REAP_WAKE))
+			continue;
+		if (!pass->room || qos_refused(qos_legal(p, c, s, &a)))
+			continue;
+		k.wake |= bit;
+		pass->room--;
+		if (!(queued & bit))
+			pass->waiting--;
+		if (a.alone)
+			pass->idle_cores--;
+	}
+	return k;
+}
+
+/* The queue that has starved longest, and the CPU that could serve it. */
+struct qos_relief_pick {
+	__u64 since;
+	__u32 cpu;
+	bool idle;
+	bool found;
+};
+
+/*
+ * qos_relief_weigh considers a queue of waiting tasks on a CPU that could
+ * serve it: its own queue, the shard's and the urgent one on any CPU. An idle
+ * CPU comes first: relief breaks the rules that keep BE off an idle CPU, not
+ * the class order. On a busy one it is of use to ext_server only (>= 7.0).
+ */
+static __always_inline void qos_relief_weigh(struct qos_relief_pick *best, const struct qos_queue *q, __u32 waiting,
+					     bool urgent, __u32 cpu, bool idle, __u64 now)
+{
+	__u64 since = q->served_at;
+
+	if (!waiting || now < since + (urgent ? QOS_URGENT_NS : QOS_STARVED_NS) || TENON_BROKEN(RELIEF))
+		return;
+	if (q->relieved_at > since)
+		since = q->relieved_at;
+	if (best->found && (best->idle > idle || (best->idle == idle && best->since <= since)))
+		return;
+	best->since = since;
+	best->cpu = cpu;
+	best->idle = idle;
+	best->found = true;
+}
+
+/*
+ * qos_relief_due: has the shard's next turn of relief come? Ask before
+ * weighing: relief is QOS_RELIEF_NS in QOS_PERIOD_NS on one core of a shard.
+ */
+static __always_inline bool qos_relief_due(const struct qos_shard *s, __u64 now)
+{
+	return now >= s->relief_at || TENON_BROKEN(RELIEF_RATE);
+}
+
+/* qos_relief_grant suspends the rules for the core of the picked CPU. q: the picked queue. */
+static __always_inline void qos_relief_grant(struct qos_shard *s, struct qos_core *c, struct qos_queue *q, __u64 now)
+{
+	s->relief_at = now + QOS_PERIOD_NS;
+	q->relieved_at = now;
+	qos_write_time(&c->relief_until, now + QOS_RELIEF_NS);
+}
+
+/* What the reaper saw of a CPU in its last pass. */
+struct qos_look {
+	__u32 switches;
+	__u32 wrong;
+};
+
+/*
+ * qos_repair compares a thread's bits with the class of the task that is on
+ * its CPU (scx_bpf_cpu_curr, or rq->curr). A CPU may switch while it is looked
+ * at, so bits count as wrong when they were so in the last pass as well and
+ * the CPU has not switched since (switches: the hook's counter). Returns
+ * whether it repaired them.
+ */
+static __always_inline bool qos_repair(struct qos_core *c, struct qos_shard *s, struct qos_look *look, __u32 thread,
+				       enum qos_class is, __u32 switches)
+{
+	__u32 bit = qos_bit(thread);
+	bool ls = qos_read(&c->ls) & bit, be = qos_read(&c->be) & bit;
+
+	if (TENON_BROKEN(REPAIR))
+		return false;
+	if (ls == (is == QOS_LSX) && be == (is == QOS_BE)) {
+		look->wrong = 0;
+		return false;
+	}
+	if (!look->wrong || look->switches != switches) {
+		look->wrong = 1;
+		look->switches = switches;
+		return false;
+	}
+	look->wrong = 0;
+	if (ls && is != QOS_LSX)
+		qos_clear(&c->ls, bit);
+	if (!ls && is == QOS_LSX)
+		qos_set(&c->ls, bit);
+	if (be && is != QOS_BE)
+		qos_be_stop(c, s, thread);
+	if (!be && is == QOS_BE && !(qos_set(&c->be, bit) & bit))
+		__sync_fetch_and_add(&s->running, 1);
+	return true;
+}
+
+/* qos_overdue: a task has waited since then; is it time to ask the agent to move it to the fair class? */
+static __always_inline bool qos_overdue(__u64 since, __u64 now)
+{
+	return now >= since + QOS_SPILL_NS && !TENON_BROKEN(SPILL);
+}
+
+/* qos_reap_ns: the time to the next pass. busy: BE runs or waits in the shard. */
+static __always_inline __u64 qos_reap_ns(bool busy)
+{
+	return busy ? QOS_REAP_NS : QOS_REAP_IDLE_NS;
+}
+
+#endif

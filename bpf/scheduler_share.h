@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR Apache-2.0) */
+#ifndef TENON_SCHEDULER_SHARE_H
+#define TENON_SCHEDULER_SHARE_H
+
+/*
+ * Who of the BE pods goes next and for how long: queues, weights, quotas, the
+ * node's cap. cgroup weight and quota do not act on ext tasks, so this does.
+ * Part of scheduler.h.
+ */
+
+/* One pod. */
+struct qos_pod {
+	__s64 budget_ns; /* left of the quota; below 0: debt */
+	__u64 quota_ns;	 /* each QOS_PERIOD_NS; 0: no limit */
+	__u64 refill_at;
+	__u32 weight; /* as cgroup's cpu.weight: 1 to 10000, 100 is ordinary */
+	__u32 pad;
+};
+
+/* Where ops.enqueue puts a task. */
+enum qos_route {
+	QOS_TO_SHARD,  /* the shard's queue, at qos_key of its pod's vtime there */
+	QOS_TO_CPU,    /* the queue of a CPU it may use, at qos_key of its own vtime */
+	QOS_TO_URGENT, /* the shard's urgent queue; restricted: its CPU's queue at key 0 */
+	QOS_TO_PARK,   /* the pod's parking queue, until the reaper moves it back */
+};
+
+static __always_inline bool qos_pod_over(const struct qos_pod *pod)
+{
+	return pod->quota_ns && *(const volatile __s64 *)&pod->budget_ns <= 0;
+}
+
+/*
+ * qos_route decides ops.enqueue. urgent: the task exits, or was preempted
+ * inside the kernel and may hold a lock that LS wants. restricted: its
+ * affinity does not cover the shard, or it must not migrate; in a shared queue
+ * every CPU would walk past it under the queue's lock.
+ */
+static __always_inline enum qos_route qos_route(const struct qos_pod *pod, bool urgent, bool restricted)
+{
+	if (urgent)
+		return QOS_TO_URGENT;
+	if (qos_pod_over(pod))
+		return QOS_TO_PARK;
+	return restricted ? QOS_TO_CPU : QOS_TO_SHARD;
+}
+
+/* qos_queued: a task is put into a queue that held waiting others (ops.enqueue, and the reaper's moves). */
+static __always_inline void qos_queued(struct qos_queue *q, __u32 waiting, __u64 now)
+{
+	if (!waiting)
+		q->served_at = now;
+}
+
+/*
+ * qos_key is the place of a task in a queue's vtime order. vtime is that of
+ * its pod *in this shard* (one for each pod and shard: shards run at different
+ * speeds), or of the task itself if it is restricted; both in the time of the
+ * shard's queue. Who slept gets no credit for it beyond one slice.
+ */
+static __always_inline __u64 qos_key(const struct qos_params *p, const struct qos_queue *shard, __u64 *vtime)
+{
+	__u64 key = *(volatile __u64 *)vtime;
+	__u64 least = shard->front > p->slice_ns ? shard->front - p->slice_ns : 0;
+
+	if (key < least && !TENON_BROKEN(KEY)) {
+		key = least;
+		*(volatile __u64 *)vtime = key;
+	}
+	return key;
+}
+
+/*
+ * qos_served: a task from this queue was put on a CPU (ops.running, not when
+ * by relief), key is what qos_key gave it. The queue is the one it waited in,
+ * wherever it runs now.
+ */
+static __always_inline void qos_served(struct qos_queue *q, __u64 key, __u64 now)
+{
+	if (q->front < key)
+		q->front = key;
+	q->served_at = now;
+}
+
+#define QOS_NOBODY (~0ull) /* the key of no task */
+
+enum qos_turn {
+	QOS_TURN_NOBODY, /* look at other shards: qos_may_steal */
+	QOS_TURN_PREVIOUS,
+	QOS_TURN_CPU,
+	QOS_TURN_SHARD,
+};
+
+/*
+ * qos_turn decides in ops.dispatch who goes next, after the urgent queue: the
+ * task that ran until now and could go on (its key after qos_charge; then
+ * qos_pod_settle, qos_pod_take), or the first of the CPU's or of the shard's
+ * queue. Keys as the tasks' dsq_vtime (the head of a queue by bpf_iter_scx_dsq);
+ * QOS_NOBODY: there is none. Always serving one of the queues first would
+ * starve the other, and always changing the task would make all weights equal.
+ */
+static __always_inline enum qos_turn qos_turn(__u64 previous, __u64 cpu, __u64 shard)
+{
+	if (TENON_BROKEN(TURN) && cpu != QOS_NOBODY)
+		return QOS_TURN_CPU;
+	if (previous != QOS_NOBODY && previous <= cpu && previous <= shard)
+		return QOS_TURN_PREVIOUS;
+	if (cpu != QOS_NOBODY && cpu <= shard)
+		return QOS_TURN_CPU;
+	return shard != QOS_NOBODY ? QOS_TURN_SHARD : QOS_TURN_NOBODY;
+}
+
+/* qos_may_steal: ops.dispatch found nothing here; may it take from another shard's queue of waiting tasks? */
+static __always_inline bool qos_may_steal(const struct qos_queue *q, __u32 waiting, __u64 now)
+{
+	return waiting && now > q->served_at + QOS_STEAL_NS;
+}
+
+/* qos_weight joins the pod's weight with the task's (scx.weight, from nice). */
+static __always_inline __u32 qos_weight(__u32 pod, __u32 task)
+{
+	__u64 w = (__u64)pod * task / 100;
+
+	return w < 1 ? 1 : w > 10000 ? 10000 : w;
+}
+
+/*
+ * qos_slice: how long a task may run, by the verdict of qos_be_start. A light
+ * pod gets short slices: charged in vtime, a full one would keep it out for
+ * seconds. Then qos_pod_take.
+ */
+static __always_inline __u64 qos_slice(const struct qos_params *p, __u32 weight, enum qos_verdict v, bool urgent)
+{
+	__u64 ns = p->slice_ns;
+
+	if (weight < 100)
+		ns = ns * weight / 100;
+	if (ns > QOS_MS && urgent)
+		ns = QOS_MS;
+	if (ns > QOS_RELIEF_NS && v == QOS_RUN_RELIEF)
+		ns = QOS_RELIEF_NS;
+	return ns < QOS_SLICE_MIN_NS ? QOS_SLICE_MIN_NS : ns;
+}
+
+/*
+ * qos_pod_take takes a slice out of the pod's budget before it is used, so
+ * that many threads cannot spend it together. ops.running calls it, and
+ * ops.dispatch before it lets the previous task go on (after qos_pod_settle).
+ * Returns the slice granted, 0: the pod is over budget; set slice 0 and kick
+ * the own CPU, ops.enqueue then parks the task. Urgent tasks and relief run
+ * with what they wanted, as debt: the caller does not ask.
+ */
+static __always_inline __u64 qos_pod_take(struct qos_pod *pod, __u64 want)
+{
+	__s64 left;
+	__u64 grant = want;
+
+	if (!pod->quota_ns || TENON_BROKEN(QUOTA))
+		return want;
+	left = __sync_fetch_and_add(&pod->budget_ns, -(__s64)want);
+	if (left <= 0)
+		grant = 0;
+	else if (left < (__s64)want)
+		grant = left < (__s64)QOS_SLICE_MIN_NS ? QOS_SLICE_MIN_NS : (__u64)left;
+	if (grant > want)
+		grant = want;
+	if (grant != want)
+		__sync_fetch_and_add(&pod->budget_ns, (__s64)(want - grant));
+	return grant;
+}
+
+/*
+ * qos_pod_settle gives back what of a grant was not used, or takes what was
+ * used beyond it (ops.stopping; ops.dispatch when the task goes on). granted
+ * is 0 where qos_pod_take was not asked.
+ */
+static __always_inline void qos_pod_settle(struct qos_pod *pod, __u64 granted, __u64 ran)
+{
+	__s64 back = (__s64)(granted - ran);
+	__s64 left, most = (__s64)pod->quota_ns;
+
+	if (!pod->quota_ns)
+		return;
+	left = __sync_fetch_and_add(&pod->budget_ns, back) + back;
+	if (back > 0 && left > most) /* refilled meanwhile: a quota is not saved up */
+		__sync_fetch_and_add(&pod->budget_ns, -(left - most < back ? left - most : back));
+}
+
+/* qos_charge advances a vtime (see qos_key) by a run (ops.stopping; ops.dispatch when the task goes on). */
+static __always_inline void qos_charge(__u64 *vtime, __u64 ran, __u32 weight)
+{
+	__sync_fetch_and_add(vtime, ran * 100 / (weight && !TENON_BROKEN(WEIGHT) ? weight : 100));
+}
+
+/*
+ * qos_pod_refill: the reaper of *one* shard calls it for each pod in each
+ * pass. Debt is paid first, but never for more than ten periods; and no quota
+ * is so small that tasks could not run within the watchdog's time.
+ */
+static __always_inline void qos_pod_refill(struct qos_pod *pod, __u64 now)
+{
+	__s64 more = pod->quota_ns < QOS_POD_MIN_NS && !TENON_BROKEN(POD_MIN) ? QOS_POD_MIN_NS : pod->quota_ns;
+	__s64 have = *(volatile __s64 *)&pod->budget_ns;
+	__s64 next = have;
+
+	if (!pod->quota_ns || now < pod->refill_at)
+		return;
+	pod->refill_at += QOS_PERIOD_NS;
+	if (pod->refill_at <= now) /* the first time, or the reaper slept */
+		pod->refill_at = now + QOS_PERIOD_NS;
+	if (next < -10 * more)
+		next = -10 * more;
+	next = next > 0 ? more : next + more;
+	__sync_fetch_and_add(&pod->budget_ns, next - have);
+}
+
+/*
+ * qos_pod_unpark: how many of the parked tasks the reaper moves back, with
+ * qos_route and qos_key as in ops.enqueue. No more than can run: each of the
+ * others would only find the budget used up.
+ */
+static __always_inline __u32 qos_pod_unpark(const struct qos_pod *pod)
+{
+	__s64 left = *(const volatile __s64 *)&pod->budget_ns;
+
+	if (!pod->quota_ns)
+		return ~0u;
+	return left <= 0 ? 0 : (__u32)((__u64)left / QOS_SLICE_MIN_NS) + 1;
+}
+
+/* The BE tasks that run or wait, and the CPUs: here, and on all shards. */
+struct qos_demand {
+	__u32 here, all;
+	__u32 cpus_here, cpus_all;
+};
+
+/*
+ * qos_cap_part is a shard's part of the node's cap, in thousandths of a CPU:
+ * by demand if there is not enough, else demand and what is left by size. The
+ * parts of all shards never exceed the cap.
+ */
+static __always_inline __u32 qos_cap_part(const struct qos_params *p, const struct qos_demand *d)
+{
+	__u64 all = d->all * 1000ull, cap = p->cap_mcpu;
+
+	if (cap >= d->cpus_all * 1000ull)
+		return d->cpus_here * 1000;
+	if (cap >= all)
+		return d->here * 1000 + (cap - all) * d->cpus_here / (d->cpus_all ? d->cpus_all : 1);
+	return cap * d->here / d->all;
+}
+
+/*
+ * qos_cap_limit turns a part into whole CPUs for this moment (shard.limit):
+ * over QOS_PERIOD_NS the mean is the part, and at any time the limits of all
+ * shards add up to the cap, rounded up or down. before: the parts of the
+ * shards before this one.
+ */
+static __always_inline __u32 qos_cap_limit(__u32 before, __u32 part, __u64 now)
+{
+	__u32 turn = now % QOS_PERIOD_NS * 1000 / QOS_PERIOD_NS;
+
+	return (before + part + turn) / 1000 - (before + turn) / 1000;
+}
+
+/* qos_headroom: whole idle cores to keep in a shard of that many; wanted < 0: the default. */
+static __always_inline __u32 qos_headroom(__u32 cores, __s32 wanted)
+{
+	/* Of few cores each is too large a part, and an LSX core has an idle thread anyhow. */
+	__u32 n = cores < 8 ? 0 : cores < 40 ? 1 : cores / 20;
+
+	if (wanted >= 0)
+		n = wanted;
+	return n < cores ? n : cores ? cores - 1 : 0;
+}
+
+/*
+ * qos_rank orders the idle CPUs that ops.select_cpu may choose from, best
+ * highest; 0: not this one. v is qos_legal's verdict. BE is packed beside BE
+ * and so leaves whole cores to LS.
+ */
+static __always_inline __u32 qos_rank(enum qos_verdict v, const struct qos_core *c, const struct qos_asks *a,
+				      bool previous)
+{
+	if (v != QOS_RUN)
+		return 0;
+	if (previous)
+		return 4;
+	if (qos_read(&c->be) & ~qos_bit(a->thread))
+		return 3;
+	return a->alone ? 1 : 2;
+}
+
+#endif

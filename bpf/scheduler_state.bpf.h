@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The BE scheduler's maps and what is looked up in them. Part of scheduler.bpf.c. */
+
+/* Queues by number; below bit 63, which is the kernel's. */
+#define DSQ_SHARD  0x10000ULL
+#define DSQ_URGENT 0x20000ULL
+#define DSQ_CPU	   0x30000ULL
+#define DSQ_PARK   0x40000ULL
+
+/* Set before loading. */
+const volatile __u32 cgroup_version = 2; /* of the hierarchy with the CPU controller */
+const volatile __u32 cpu_count = 1;	 /* the highest CPU number, and one */
+const volatile __u32 shard_count = 1;
+const volatile __u64 silence_ns = 60 * QOS_SEC;
+const volatile struct scx_place places[SCX_CPUS];
+const volatile struct scx_siblings siblings[SCX_CPUS]; /* by core */
+const volatile struct scx_range ranges[SCX_SHARDS];
+const volatile __u16 shard_cpus[SCX_CPUS];	     /* the CPUs of a shard follow each other */
+const volatile __u8 near[SCX_SHARDS * SCX_SHARDS]; /* the other shards of each, near ones first */
+
+/* Written by user space. */
+struct qos_params params;
+__s32 headroom = -1; /* as wanted, see qos_headroom */
+__u32 generation = 1; /* of groups */
+__u64 beat_ns;	      /* when the owner last said that it lives; CLOCK_MONOTONIC */
+
+/* Written once, by ops.exit. */
+struct scx_end end;
+
+/* Not used: makes numbers and types known to bpf2go. */
+const enum scx_limit *limits;
+const enum scx_count *counted;
+const enum scx_event_kind *kinds;
+const struct scx_event *event;
+const enum qos_verdict *verdicts;
+const enum qos_class *classes;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SCX_GROUPS);
+	__type(key, __u64); /* cgroup id: the inode number of its directory */
+	__type(value, struct scx_group);
+} groups SEC(".maps");
+
+/* Arrays instead of per-CPU arrays: user space maps them, and other CPUs look. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* CPUs */
+	__type(key, __u32);
+	__type(value, struct scx_cpu);
+} cpus SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* CPUs: there are no more cores */
+	__type(key, __u32);
+	__type(value, struct qos_core);
+} cores SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* CPUs */
+	__type(key, __u32);
+	__type(value, struct qos_queue);
+} queues SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* CPUs */
+	__type(key, __u32);
+	__type(value, struct qos_look);
+} looks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* shards */
+	__type(key, __u32);
+	__type(value, struct scx_shard);
+} shards SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SCX_SLOTS); /* times shards */
+	__type(key, __u32);		/* shard * SCX_SLOTS + slot */
+	__type(value, __u64);
+} vtimes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, SCX_SLOTS);
+	__type(key, __u32);
+	__type(value, struct qos_pod);
+} pods SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, SCX_SLOTS);
+	__type(key, __u32);
+	__type(value, struct scx_pod);
+} pod_stats SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 65536);
+} events SEC(".maps");
+
+/* A thread of policy SCHED_EXT. */
+struct scx_task {
+	__u64 vtime;	/* its own, for the queue of a CPU */
+	__u64 key;	/* its place in the queue it waits in */
+	__u64 waiting;	/* since then; 0: it does not */
+	__u64 ran_from; /* what it ran before is accounted for */
+	__u64 granted;	/* of its pod's budget, for this run */
+	__u64 shards;	/* bit mask of those whose CPUs it may all use */
+	__s32 target;	/* the idle CPU that ops.select_cpu claimed, or -1 */
+	__u16 slot;
+	__u16 shard; /* whose queue it waits in */
+	__u8 route;  /* enum qos_route: which one */
+	bool urgent;
+	bool hurried; /* was preempted inside the kernel, perhaps with a lock */
+	bool known;   /* shards is */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct scx_task);
+} tasks SEC(".maps");
+
+static __always_inline const struct scx_place *place_of(__s32 cpu)
+{
+	return (const struct scx_place *)&places[cpu & (SCX_CPUS - 1)];
+}
+
+static __always_inline struct scx_cpu *cpu_at(__u32 cpu)
+{
+	return bpf_map_lookup_elem(&cpus, &cpu);
+}
+
+static __always_inline struct scx_shard *shard_at(__u32 shard)
+{
+	return bpf_map_lookup_elem(&shards, &shard);
+}
+
+static __always_inline struct scx_shard *shard_of(const struct scx_place *place)
+{
+	return shard_at(place->shard);
+}
+
+static __always_inline struct qos_core *core_at(__u32 core)
+{
+	return bpf_map_lookup_elem(&cores, &core);
+}
+
+static __always_inline struct qos_core *core_of(const struct scx_place *place)
+{
+	return core_at(place->core);
+}
+
+static __always_inline struct qos_queue *queue_of(__u32 cpu)
+{
+	return bpf_map_lookup_elem(&queues, &cpu);
+}
+
+static __always_inline struct qos_pod *pod_at(__u32 slot)
+{
+	return bpf_map_lookup_elem(&pods, &slot);
+}
+
+static __always_inline __u64 *vtime_of(__u32 shard, __u32 slot)
+{
+	__u32 key = shard * SCX_SLOTS + slot;
+
+	return bpf_map_lookup_elem(&vtimes, &key);
+}
+
+static __always_inline void count(struct scx_cpu *c, enum scx_count what)
+{
+	c->counts[what]++;
+}
+
+/* wake sends an idle CPU to look for work. */
+static __always_inline void wake(struct scx_cpu *c, __s32 cpu)
+{
+	count(c, SCX_KICKS_WAKE);
+	scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+}
+
+/* kick carries out what a step of the core protocol asks for. */
+static __noinline void kick(struct scx_cpu *c, __u32 core, __u32 preempt, __u32 idle)
+{
+	__u32 t;
+
+	for (t = 0; t < QOS_THREADS; t++) {
+		__s32 cpu = siblings[core & (SCX_CPUS - 1)].cpu[t];
+
+		if (preempt & 1u << t) {
+			c->counts[SCX_KICKS_PREEMPT]++;
+			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		} else if (idle & 1u << t) {
+			c->counts[SCX_KICKS_WAKE]++;
+			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+		}
+	}
+}
+
+/* learn looks up the nearest classified ancestor of a cgroup. */
+static __noinline void learn(struct scx_known *k, struct cgroup *cg, __u64 id)
+{
+	struct scx_group *g = 0;
+	__u32 of = generation; /* before the table is read */
+	__u64 cgroup = id;
+	int i;
+
+	for (i = 0; i < SCX_DEPTH && cg; i++) {
+		g = bpf_map_lookup_elem(&groups, &id);
+		if (g)
+			break;
+		cg = BPF_CORE_READ(cg, self.parent, cgroup);
+		id = BPF_CORE_READ(cg, kn, id);
+	}
+	k->class = g ? g->class : QOS_NORMAL;
+	k->slot = g ? g->slot & (SCX_SLOTS - 1) : 0;
+	k->cgroup = cgroup;
+	k->generation = of;
+}
+
+/*
+ * group_of is what is known of a task's cgroup. On v1 the group of the
+ * scheduler is that of the cpu hierarchy. On v2 it may be an ancestor of the
+ * task's, where the controller is off.
+ */
+static __always_inline struct scx_known *group_of(struct scx_cpu *c, struct task_struct *p)
+{
+	struct scx_known *k;
+	struct cgroup *cg;
+	__u64 id;
+
+	if (cgroup_version == 1)
+		cg = p->sched_task_group->css.cgroup;
+	else
+		cg = p->cgroups->dfl_cgrp;
+	id = cg->kn->id; /* 0 in an autogroup, which has no cgroup */
+	k = &c->known[id % SCX_KNOWN];
+	if (k->cgroup != id || k->generation != generation)
+		learn(k, cg, id);
+	return k;
+}
+
+/* identify finds the pod of a task. */
+static __always_inline void identify(struct scx_cpu *c, struct scx_task *t, struct task_struct *p)
+{
+	t->slot = group_of(c, p)->slot;
+}
+
+/* cover finds out in which shards a task may use all CPUs. */
+static __noinline void cover(struct scx_task *t, const struct cpumask *mask)
+{
+	__u64 shards = ~0ull;
+	int i;
+
+	each_below (i, cpu_count) {
+		const struct scx_place *place = place_of(i);
+
+		if (place->known && !bpf_cpumask_test_cpu(i, mask))
+			shards &= ~(1ull << (place->shard & (SCX_SHARDS - 1)));
+	}
+	t->shards = shards;
+	t->known = true;
+}
+
+/* immovable: for now a task stays on its CPU. While it runs a program like this one, it always does. */
+static __always_inline bool immovable(struct task_struct *p)
+{
+	__u32 disabled = p->migration_disabled;
+
+	return disabled > 1 || (disabled == 1 && p != bpf_get_current_task_btf());
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR Apache-2.0) */
+#ifndef TENON_SCHEDULER_USER_H
+#define TENON_SCHEDULER_USER_H
+
+/*
+ * What the BE scheduler and user space tell each other. The Go side takes
+ * types, sizes and numbers from here (bpf2go). No struct has hidden padding:
+ * user space reads them from mapped memory.
+ */
+
+enum scx_limit {
+	SCX_CPUS = 1024,
+	SCX_SHARDS = 64, /* groups of CPUs with queues of their own */
+	SCX_SLOTS = 256, /* pods; 0: of no pod */
+	SCX_GROUPS = 8192,
+	SCX_DEPTH = 32,	 /* cgroup levels that are searched for a group */
+	SCX_KNOWN = 64,	 /* cgroups that a CPU remembers */
+	SCX_DELAYS = 24, /* buckets: below 2^(n + 8) ns */
+};
+
+/* A classified cgroup. */
+struct scx_group {
+	enum qos_class class;
+	__u32 slot;
+};
+
+/* The place of a CPU. Cores of a shard have successive numbers, as have its CPUs in shard_cpus. */
+struct scx_place {
+	__u16 core;
+	__u16 shard;
+	__u8 thread;
+	__u8 node;
+	__u16 known; /* 0: there is no such CPU */
+};
+
+/* The place of a core. */
+struct scx_siblings {
+	__u16 cpu[QOS_THREADS]; /* by thread */
+	__u32 threads;		/* bit mask of those that exist */
+};
+
+/* The place of a shard. */
+struct scx_range {
+	__u32 first_core, cores;
+	__u32 first_cpu, cpus; /* in shard_cpus */
+};
+
+enum scx_count {
+	SCX_SWITCHES,
+	SCX_EXPELS,
+	SCX_STARTS,
+	SCX_VIOLATIONS,
+	SCX_RACES,
+	SCX_RESUMED,
+	SCX_PREEMPTED,
+	SCX_REENQUEUED,
+	SCX_EXHAUSTED,
+	SCX_URGENT,
+	SCX_PINNED,
+	SCX_STOLEN,
+	SCX_KICKS_PREEMPT,
+	SCX_KICKS_WAKE,
+	SCX_STRAYS,
+	SCX_LOST,
+	SCX_COUNTS = 32, /* a power of two */
+};
+
+/* A cgroup whose class a CPU remembers, as long as generation is that of the table. */
+struct scx_known {
+	__u64 cgroup;
+	__u32 generation;
+	__u16 class;
+	__u16 slot;
+};
+
+/*
+ * One CPU. Only that CPU writes it. Times of runs are the run queue's own
+ * clock in ns; others are CLOCK_MONOTONIC.
+ */
+struct scx_cpu {
+	__u64 since; /* of the last switch */
+	__u32 class; /* enum qos_class of who runs */
+	__u32 stray; /* it is BE by its group, but not in sched_ext */
+	__u64 class_ns[QOS_CLASSES];
+	__u64 strayed_ns;
+	__u64 refused_at; /* idle since then … */
+	__u32 refused;	  /* … by this verdict */
+	__u32 slot;	  /* of the BE task that runs */
+	__u64 refused_ns[QOS_VERDICTS];
+	__u64 verdicts[QOS_VERDICTS]; /* of ops.dispatch */
+	__u64 expelled_at;	      /* BE that runs here was asked to leave then */
+	__u64 taken_at;		      /* a task was moved to the CPU's own queue then and has not run */
+	__u64 strayed_at;	      /* the last event */
+	__u64 counts[SCX_COUNTS];
+	__u64 delays[SCX_DELAYS];
+	__u64 pad[2];
+	struct scx_known known[SCX_KNOWN];
+};
+
+/* What a pod got. */
+struct scx_pod {
+	__u64 run_ns;
+	__u64 wait_ns;
+	__u64 throttled; /* periods that began in debt, with tasks parked */
+	__u64 pad;
+};
+
+/* Shared by the CPUs of a shard. */
+struct scx_shard {
+	struct qos_shard shard;
+	struct qos_params params; /* scx_params, with the headroom of this shard */
+	__u64 seen_at;		  /* the last pass of the reaper */
+	__u64 scan_at;		  /* the next look for long waits */
+	__u64 oldest_ns;	  /* what that saw */
+	__u64 long_waits;
+	__u64 relieved;
+	__u64 repaired;
+	__u64 woken; /* by the reaper */
+	__u64 stopped;
+	__u32 demand; /* BE tasks that run or wait here */
+	__u32 part;   /* of the cap, in thousandths of a CPU */
+	__u32 hurried; /* tasks that a switch found preempted inside the kernel */
+	__u32 passes;
+	/* Tasks that wait, as the last pass saw them. */
+	__u32 queued, urgent, pinned;
+	__u32 parked; /* of all pods; in shard 0 only */
+};
+
+enum scx_event_kind {
+	SCX_STRAY = 1,
+	SCX_LONG_WAIT,
+	SCX_EXITED,
+};
+
+struct scx_event {
+	enum scx_event_kind kind;
+	__u32 pid; /* the thread group, as user space says it */
+	__u32 tid;
+	__u32 cpu;
+	__u32 policy;
+	__u32 pinned;
+	__u64 at_ns;
+	__u64 wait_ns;
+	__u64 cgroup;
+};
+
+/* Why the scheduler ended. */
+struct scx_end {
+	__u64 kind; /* enum scx_exit_kind */
+	__s64 code;
+	char reason[64];
+	char message[192];
+};
+
+#endif

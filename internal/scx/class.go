@@ -1,0 +1,118 @@
+package scx
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+)
+
+// A Class says how the scheduler looks at the threads of a cgroup. BE threads
+// are scheduled by policy, not by class: a thread is BE when it is SCHED_EXT.
+// The class BE finds those that should be and are not (Stray).
+type Class uint8
+
+// The classes. What is in no classified group is Normal, and so are kernel
+// threads: they neither keep BE away nor are BE.
+const (
+	Normal Class = iota
+	BE
+	LS  // first on its CPU, but BE may run beside it
+	LSX // first on its CPU, and BE leaves the sibling (Params.SMTRule)
+
+	classes = int(LSX) + 1
+)
+
+// String is the name of the class.
+func (c Class) String() string {
+	switch c {
+	case Normal:
+		return "NORMAL"
+	case BE:
+		return "BE"
+	case LS:
+		return "LS"
+	case LSX:
+		return "LSX"
+	}
+	return fmt.Sprintf("class %d", uint8(c))
+}
+
+// Slots is how many pods have weights, quotas and times of their own, slot 0
+// included, which is for all BE threads of no pod.
+const Slots = 256
+
+// A Group is a cgroup with all below it, but for groups below it that are
+// classified themselves.
+type Group struct {
+	Cgroup uint64 // the inode number of its directory
+	Class  Class
+	Pod    int // slot of its pod, 0 to Slots-1; only of use to BE
+}
+
+// kernel is the class as the program numbers it.
+func (c Class) kernel() scheduler613QosClass {
+	switch c {
+	case BE:
+		return scheduler613QosClassQOS_BE
+	case LS:
+		return scheduler613QosClassQOS_LS
+	case LSX:
+		return scheduler613QosClassQOS_LSX
+	}
+	return scheduler613QosClassQOS_NORMAL
+}
+
+// Classify replaces all that was said of groups before. It changes only what
+// differs, so it may be called as often as the caller likes. Threads that run
+// at this moment count from their next switch on.
+func (s *Scheduler) Classify(groups []Group) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.classify(groups); err != nil {
+		return fmt.Errorf("classify %d groups: %w", len(groups), err)
+	}
+	return nil
+}
+
+func (s *Scheduler) classify(groups []Group) error {
+	if s.closed {
+		return ErrClosed
+	}
+	wanted := make(map[uint64]scheduler613ScxGroup, len(groups))
+	for _, g := range groups {
+		if g.Class > LSX || g.Pod < 0 || g.Pod >= Slots {
+			return fmt.Errorf("cgroup %d: %v of pod %d: want a class and a slot below %d", g.Cgroup, g.Class, g.Pod, Slots)
+		}
+		wanted[g.Cgroup] = scheduler613ScxGroup{Class: g.Class.kernel(), Slot: uint32(g.Pod)}
+	}
+	table, changed := s.kernel.Maps[scheduler613MapGroups], false
+	for id := range s.known {
+		if _, stays := wanted[id]; stays {
+			continue
+		}
+		if err := table.Delete(id); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("remove cgroup %d: %w", id, err)
+		}
+		delete(s.known, id)
+		changed = true
+	}
+	var full error
+	for id, g := range wanted {
+		if s.known[id] == g {
+			continue
+		}
+		// What finds no room is NORMAL; the rest should still be known.
+		if err := table.Put(id, g); err != nil {
+			full = fmt.Errorf("add cgroup %d to the table of %d: %w", id, table.MaxEntries(), err)
+			continue
+		}
+		s.known[id] = g
+		changed = true
+	}
+	if !changed {
+		return full
+	}
+	s.generation++
+	return errors.Join(full, s.kernel.Variables[scheduler613VarGeneration].Set(s.generation))
+}

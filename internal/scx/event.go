@@ -1,0 +1,119 @@
+package scx
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/unit"
+)
+
+// An Event is one of Stray, LongWait and Exited.
+type Event interface{ event() }
+
+// A Stray is a thread in a BE group that is not SCHED_EXT. The same process is
+// reported at most ten times a second, and all together a hundred times.
+type Stray struct {
+	At     time.Time
+	PID    int // the process, as the initial PID namespace numbers it
+	TID    int // the thread
+	Policy int // sched(7); real-time policies are reported too
+	Cgroup uint64
+}
+
+// A LongWait is a BE thread that waits so long that the kernel's watchdog would
+// throw the scheduler out in the end: give it SCHED_OTHER for some seconds. It
+// is repeated while the thread waits, every second.
+type LongWait struct {
+	At     time.Time
+	PID    int
+	TID    int
+	CPU    unit.CPU // the last it ran on
+	Wait   time.Duration
+	Pinned bool // it cannot run on all CPUs of its LLC
+}
+
+// Exited says that the kernel has taken the scheduler down, and why. It is the
+// last event.
+type Exited struct{ Exit }
+
+func (Stray) event()    {}
+func (LongWait) event() {}
+func (Exited) event()   {}
+
+// eventsKept is how many events wait for their reader.
+const eventsKept = 256
+
+// Events delivers what happens. Events that nobody reads are dropped, but for
+// Exited. It is closed after Exited and by Close.
+func (s *Scheduler) Events() <-chan Event { return s.events }
+
+// listen passes on events until the ring is closed or the scheduler has ended.
+func (s *Scheduler) listen() {
+	defer close(s.listened)
+	defer close(s.events)
+	for {
+		s.reader.SetDeadline(time.Now().Add(time.Second))
+		record, err := s.reader.Read()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			// The last event may have found no room.
+			if end, err := s.readExit(); err == nil && end.Kind != ExitNone {
+				s.exited(end)
+				return
+			}
+			continue
+		}
+		if err != nil {
+			return
+		}
+		var e scheduler613ScxEvent
+		if err := binary.Read(bytes.NewReader(record.RawSample), binary.NativeEndian, &e); err != nil {
+			continue // not of the program's making
+		}
+		if e.Kind == scheduler613ScxEventKindSCX_EXITED {
+			if end, err := s.readExit(); err == nil {
+				s.exited(end)
+			}
+			return
+		}
+		select {
+		case s.events <- e.event(time.Now(), monotonic()):
+		default:
+		}
+	}
+}
+
+// exited makes room for the last event.
+func (s *Scheduler) exited(end Exit) {
+	for {
+		select {
+		case s.events <- Exited{end}:
+			return
+		default:
+		}
+		select {
+		case <-s.events:
+		default:
+		}
+	}
+}
+
+// event translates the kernel's time to that of the wall clock.
+func (e scheduler613ScxEvent) event(now time.Time, monotonic time.Duration) Event {
+	at := now.Add(time.Duration(e.AtNs) - monotonic)
+	if e.Kind == scheduler613ScxEventKindSCX_LONG_WAIT {
+		return LongWait{At: at, PID: int(e.Pid), TID: int(e.Tid), CPU: unit.CPU(e.Cpu), Wait: time.Duration(e.WaitNs), Pinned: e.Pinned != 0}
+	}
+	return Stray{At: at, PID: int(e.Pid), TID: int(e.Tid), Policy: int(e.Policy), Cgroup: e.Cgroup}
+}
+
+// monotonic is the time of bpf_ktime_get_ns.
+func monotonic() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail: the clock exists and t is ours
+	return time.Duration(t.Nano())
+}

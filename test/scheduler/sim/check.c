@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What must hold: I1, I2, I5 and I8 of the design, and the promises on shares, quotas, cap and headroom. */
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include "sim.h"
+
+#define KICK_NS (215 * QOS_US) /* a kick arrives and is acted on */
+#define RACE_NS (2 * QOS_US)   /* between a decision and the switch that follows it */
+#define WINDOW_NS QOS_SEC
+
+static struct {
+	u64 broken;
+	u64 exposures, exposed_ns, lsx_ns, longest_wait, longest_exposed;
+	u64 legal_ns, held_ns, legal_be_ns; /* steady: where BE may run, is held off, does run */
+	u64 reliefs;
+	u64 window_be_ns, over_cap;
+	u64 core_at[CPUS];
+} seen;
+
+void broke(const char *invariant, const char *format, ...)
+{
+	va_list args;
+
+	if (seen.broken++ > 4)
+		return;
+	printf("BROKEN %s: at %llu us: ", invariant, sim.now / 1000);
+	va_start(args, format);
+	vprintf(format, args);
+	va_end(args);
+	printf("\n");
+}
+
+static bool relieved(const struct cpu *c)
+{
+	return sim.core[c->core].relief_until + RACE_NS > sim.now;
+}
+
+static bool beside_lsx(const struct cpu *c)
+{
+	u32 t;
+
+	for (t = 0; t < sim.threads; t++)
+		if (t != c->thread && sibling(c->core, t)->class == QOS_LSX)
+			return true;
+	return false;
+}
+
+/* account integrates what was true of a core until now. */
+void account(struct cpu *changed)
+{
+	u64 from = seen.core_at[changed->core];
+	u32 i, t;
+
+	for (i = 0; i < sim.threads; i++) {
+		struct cpu *c = sibling(changed->core, i);
+		u64 ns = sim.now - from, held = 0;
+
+		c->class_ns[c->class] += ns;
+		if (c->class == QOS_BE)
+			seen.window_be_ns += ns;
+		if (c->class == QOS_LSX)
+			seen.lsx_ns += ns;
+		if ((c->class != QOS_BE && c->class != QOS_NONE) || beside_lsx(c))
+			continue;
+		for (t = 0; t < sim.threads; t++) {
+			u64 until = sibling(c->core, t)->lsx_until;
+
+			if (t == i || !until || until + sim.p.hold_ns <= from)
+				continue;
+			until += sim.p.hold_ns;
+			held = (until < sim.now ? until : sim.now) - from;
+		}
+		seen.held_ns += held;
+		seen.legal_ns += ns - held;
+		if (c->class == QOS_BE)
+			seen.legal_be_ns += ns;
+	}
+	seen.core_at[changed->core] = sim.now;
+}
+
+/* check_start: BE was given this CPU. Was it right? */
+static void check_start(struct cpu *c)
+{
+	const struct qos_core *core = &sim.core[c->core];
+	u32 t;
+
+	if (relieved(c) || c->untrue)
+		return;
+	for (t = 0; t < sim.threads; t++) {
+		const struct cpu *x = sibling(c->core, t);
+
+		if (x == c)
+			continue;
+		if (x->class == QOS_LSX && core->ls >> t & 1 && sim.now - x->lsx_since > RACE_NS)
+			broke("I1", "cpu %u starts BE beside LSX that runs for %llu ns", c->id,
+			      (sim.now - x->lsx_since));
+		if (x->class != QOS_LSX && core->held >> t & 1 && core->hold_until > sim.now + RACE_NS &&
+		    x->lsx_until && x->lsx_until + RACE_NS < sim.now)
+			broke("hold", "cpu %u starts BE %llu ns after LSX beside it", c->id,
+			      (sim.now - x->lsx_until));
+	}
+}
+
+/* check_place: ops.dispatch gives BE to a CPU that did not run it. Are enough idle cores left to LS? */
+void check_place(const struct cpu *c)
+{
+	const struct shard *s = &sim.shard[c->shard];
+	u32 t, left = idle_cores(s);
+
+	if (relieved(c))
+		return;
+	for (t = 0; t < sim.threads; t++)
+		if (t != c->thread && !idle(sibling(c->core, t)))
+			return;
+	left -= idle(c);
+	if (left < sim.p.headroom)
+		broke("headroom", "cpu %u is given BE, %u of %u idle cores are left", c->id, left, sim.p.headroom);
+}
+
+/* check_exposure follows the time of BE beside LSX on one CPU. */
+static void check_exposure(struct cpu *c)
+{
+	const struct qos_core *core = &sim.core[c->core];
+	bool exposed = c->class == QOS_BE && beside_lsx(c);
+	u64 since = c->exposed_since, ns, most = KICK_NS;
+
+	if (exposed && !since) {
+		c->exposed_since = sim.now;
+		c->lost = 0;
+		return;
+	}
+	if (exposed || !since)
+		return;
+	c->exposed_since = 0;
+	if (core->relief_until > sim.now)
+		return;
+	if (core->relief_until > since) { /* nobody kicks at its end: the tick, or the reaper */
+		since = core->relief_until;
+		c->lost++;
+	}
+	ns = sim.now - since;
+	seen.exposures++;
+	seen.exposed_ns += ns;
+	if (ns > seen.longest_exposed)
+		seen.longest_exposed = ns;
+	if (c->lost)
+		most += sim.tick_ns;
+	if (c->untrue)
+		most += 25 * QOS_MS;
+	if (ns > most)
+		broke("I1", "cpu %u ran BE beside LSX for %llu ns; %u kicks lost, limit %llu", c->id,
+		      ns, c->lost, most);
+}
+
+/* check_switch: the CPU has switched to a task of this class, before the hook is told. */
+void check_switch(struct cpu *c, enum qos_class was, enum qos_class is, struct task *t)
+{
+	u32 i;
+
+	c->class = is;
+	if (was == QOS_LSX && is != QOS_LSX)
+		c->lsx_until = sim.now;
+	if (was != QOS_LSX && is == QOS_LSX)
+		c->lsx_since = sim.now;
+	if (is == QOS_BE && t->dispatched)
+		check_start(c);
+	if (t)
+		t->dispatched = false;
+	for (i = 0; i < sim.threads; i++)
+		check_exposure(sibling(c->core, i));
+}
+
+void check_wait(const struct task *t)
+{
+	u64 ns = sim.now - t->since, most = sim.steady ? 2 * QOS_SEC : 15 * QOS_SEC;
+
+	if (t->class != QOS_BE)
+		return;
+	if (ns > seen.longest_wait)
+		seen.longest_wait = ns;
+	if (ns > most)
+		broke("I2", "BE task %u of pod %u waited %llu ms%s", t->id, t->pod, (ns / QOS_MS),
+		      t->pinned ? ", pinned" : "");
+}
+
+/* check_reaped: after a pass the bits are true, or were seen wrong only just now. */
+void check_reaped(u32 shard)
+{
+	const struct shard *s = &sim.shard[shard];
+	u32 i;
+
+	for (i = s->first; i < s->first + s->cpus; i++) {
+		struct cpu *c = &sim.cpu[i];
+		const struct qos_core *core = &sim.core[c->core];
+		u32 t;
+
+		if (c->switching)
+			continue;
+		if ((core->ls >> c->thread & 1) == (c->class == QOS_LSX) && (core->be >> c->thread & 1) == (c->class == QOS_BE)) {
+			c->wrong_since = 0;
+			continue;
+		}
+		if (!c->wrong_since)
+			c->wrong_since = sim.now;
+		for (t = 0; t < sim.threads; t++)
+			sibling(c->core, t)->untrue = true;
+		if (sim.now - c->wrong_since > 25 * QOS_MS)
+			broke("I5", "cpu %u: bits wrong for %llu ms", i, ((sim.now - c->wrong_since) / QOS_MS));
+	}
+}
+
+void check_relief(u32 shard)
+{
+	struct shard *s = &sim.shard[shard];
+
+	seen.reliefs++;
+	if (s->relief_at && sim.now - s->relief_at < QOS_PERIOD_NS)
+		broke("relief", "shard %u has relief again after %llu us", shard, (sim.now - s->relief_at) / 1000);
+	s->relief_at = sim.now;
+}
+
+/* check_period: a pod's period ends. A grant may straddle it, one for each CPU, but no more than the quota. */
+void check_period(u32 pod)
+{
+	struct pod *p = &sim.pod[pod];
+	u64 quota = p->q.quota_ns < QOS_POD_MIN_NS ? QOS_POD_MIN_NS : p->q.quota_ns;
+
+	if (p->granted_ns > (__s64)(quota + QOS_SLICE_MIN_NS))
+		broke("quota", "pod %u was granted %lld us of %llu", pod, p->granted_ns / 1000,
+		      quota / 1000);
+	p->granted_ns = 0;
+}
+
+/* check_window: once a second, the cap. */
+void check_window(void)
+{
+	u64 most = (u64)sim.p.cap_mcpu * (WINDOW_NS / 1000);
+	u32 i;
+
+	for (i = 0; i < sim.cpus; i += sim.threads)
+		account(&sim.cpu[i]);
+	if (!sim.changed && !sim.steady && seen.window_be_ns > most + most / 20 + sim.shards * 100 * QOS_MS)
+		broke("cap", "BE ran %llu ms in a second, the cap is %u", (seen.window_be_ns / QOS_MS),
+		      sim.p.cap_mcpu);
+	seen.window_be_ns = 0;
+	sim.changed = false;
+	at(sim.now + WINDOW_NS, EV_WINDOW, 0, 0);
+}
+
+static void check_shares(void)
+{
+	double least = 1e18, most = 0;
+	u32 i;
+
+	for (i = 0; i < sim.pods; i++) {
+		double part = (double)sim.pod[i].ran_ns / sim.pod[i].q.weight;
+
+		if (sim.pod[i].sleeper)
+			continue;
+		least = part < least ? part : least;
+		most = part > most ? part : most;
+	}
+	printf("shares_off_percent=%.2f legal_used_percent=%.2f held_percent=%.2f ", 100 * (most - least) / (most + least),
+	       100.0 * seen.legal_be_ns / seen.legal_ns, 100.0 * seen.held_ns / (seen.held_ns + seen.legal_ns));
+	if (100 * (most - least) / (most + least) > 4)
+		broke("shares", "runs by weight are from %.3f to %.3f s", least / 1e9, most / 1e9);
+	if (seen.legal_be_ns < 0.9 * seen.legal_ns)
+		broke("conserving", "BE ran in %.1f %% of the time that it could", 100.0 * seen.legal_be_ns / seen.legal_ns);
+}
+
+/* check_end prints the figures; 1: something was broken. */
+int check_end(void)
+{
+	u64 sum = 0, be = 0, hook_be = 0, lsx = 0;
+	u32 i, k;
+
+	for (i = 0; i < sim.cpus; i += sim.threads)
+		account(&sim.cpu[i]);
+	for (i = 0; i < sim.cpus; i++) {
+		struct cpu *c = &sim.cpu[i];
+
+		c->hook_ns[c->hook_class] += sim.now - c->hook_since;
+		for (k = 0; k < QOS_CLASSES; k++)
+			sum += c->hook_ns[k];
+		be += c->class_ns[QOS_BE];
+		lsx += c->class_ns[QOS_LSX];
+		hook_be += c->hook_ns[QOS_BE];
+	}
+	printf("events=%llu virtual_s=%.1f be_percent=%.1f lsx_percent=%.1f exposures=%llu exposed_ppm_of_lsx=%.1f "
+	       "longest_exposed_us=%.1f longest_wait_ms=%.1f reliefs=%llu ",
+	       sim.events, sim.now / 1e9, 100.0 * be / (sim.now * sim.cpus),
+	       100.0 * lsx / (sim.now * sim.cpus), seen.exposures,
+	       lsx ? 1e6 * seen.exposed_ns / lsx : 0, seen.longest_exposed / 1e3, seen.longest_wait / 1e6,
+	       seen.reliefs);
+	if (sim.steady)
+		check_shares();
+	if (sum > sim.now * sim.cpus * 1.01 || sum < sim.now * sim.cpus * 0.99 || hook_be > be * 1.01 + QOS_SEC ||
+	    hook_be < be * 0.99 - QOS_SEC)
+		broke("I8", "the hook counted %.3f s, of it BE %.3f; true are %.3f and %.3f", sum / 1e9, hook_be / 1e9,
+		      sim.now * sim.cpus / 1e9, be / 1e9);
+	printf("broken=%llu\n", seen.broken);
+	return seen.broken != 0;
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the tasks do: short bursts, long ones, hogs that hold CPUs for many seconds. */
+#include "sim.h"
+
+static struct task *add(enum qos_class class, enum load load, u32 cpu)
+{
+	struct task *t = &sim.task[sim.tasks];
+
+	t->id = sim.tasks++;
+	t->class = class;
+	t->load = load;
+	t->cpu = cpu;
+	t->shard = sim.cpu[cpu].shard;
+	t->nice = 100;
+	if (load != HOGS)
+		at(sim.now + between(10 * QOS_US, 20 * QOS_MS), EV_WAKE, t->id, 0);
+	t->left_ns = QOS_MS;
+	return t;
+}
+
+static void services(void)
+{
+	static const enum qos_class classes[] = {QOS_LSX, QOS_LSX, QOS_LS, QOS_NORMAL, QOS_NORMAL};
+	u32 cpu;
+
+	for (cpu = 0; cpu < sim.cpus; cpu++) {
+		struct task *t = add(classes[sim.cpu[cpu].thread ? randomly(5) : randomly(3)], BURSTS, cpu);
+
+		t->burst_ns = between(200 * QOS_US, 20 * QOS_MS);
+		t->sleep_ns = between(QOS_MS, 50 * QOS_MS);
+		if (chance(300000)) { /* a kernel thread of this CPU */
+			t = add(QOS_NORMAL, BURSTS, cpu);
+			t->pinned = true;
+			t->burst_ns = 100 * QOS_US;
+			t->sleep_ns = 20 * QOS_MS;
+		}
+		if (!sim.steady) {
+			t = add(chance(600000) ? QOS_LSX : QOS_NORMAL, HOGS, cpu);
+			t->pinned = true;
+		}
+	}
+}
+
+/* steady pods: enough that always run for each to use its share, and one that sleeps for long. */
+static void make_steady(void)
+{
+	static const u32 weights[] = {50, 100, 200, 400, 100};
+	u32 pod, cpu, n;
+
+	sim.pods = 5;
+	for (pod = 0; pod < sim.pods; pod++) {
+		sim.pod[pod].q.weight = weights[pod];
+		sim.pod[pod].sleeper = pod == 4;
+		for (n = 0; n < 2; n++) {
+			for (cpu = 0; cpu < sim.cpus; cpu++) {
+				struct task *t = add(QOS_BE, BURSTS, cpu);
+
+				t->pod = pod;
+				t->burst_ns = chance(500000) ? 100 * QOS_MS : 10 * QOS_SEC;
+				t->sleep_ns = 50 * QOS_US;
+				if (pod == 4) {
+					t->burst_ns = 2 * QOS_SEC;
+					t->sleep_ns = 30 * QOS_SEC;
+				}
+			}
+		}
+	}
+}
+
+static void make_storm(void)
+{
+	static const u64 quotas[] = {0, 0, QOS_MS / 10, 10 * QOS_MS, 50 * QOS_MS, 200 * QOS_MS};
+	u32 pod, n;
+
+	sim.pods = 6;
+	for (pod = 0; pod < sim.pods; pod++) {
+		u32 tasks = pod == 2 ? 16 : sim.cpus / 4 + 4;
+
+		sim.pod[pod].q.weight = between(1, 1000);
+		sim.pod[pod].q.quota_ns = quotas[pod];
+		for (n = 0; n < tasks; n++) {
+			struct task *t = add(QOS_BE, chance(300000) ? SPINS : BURSTS, randomly(sim.cpus));
+
+			t->pod = pod;
+			t->pinned = chance(200000);
+			t->nice = chance(800000) ? 100 : between(3, 1000);
+			t->burst_ns = between(50 * QOS_US, 50 * QOS_MS);
+			t->sleep_ns = between(50 * QOS_US, 100 * QOS_MS);
+		}
+	}
+}
+
+void make_load(void)
+{
+	sim.calm = 1;
+	services();
+	if (sim.steady)
+		make_steady();
+	else
+		make_storm();
+}
+
+/* sleep_on: its burst is over; when will the next begin, and how long is that? */
+void sleep_on(struct task *t)
+{
+	u64 pause = between(10 * QOS_US, t->sleep_ns > 20 * QOS_US ? t->sleep_ns : 20 * QOS_US);
+
+	if (t->load == HOGS)
+		return;
+	t->left_ns = between(20 * QOS_US, t->burst_ns > 40 * QOS_US ? t->burst_ns : 40 * QOS_US);
+	t->exits = t->class == QOS_BE && !sim.steady && chance(2000);
+	if (t->load == SPINS) {
+		t->left_ns = QOS_SEC;
+		pause = 10 * QOS_US;
+	}
+	if (t->class != QOS_BE)
+		pause *= sim.calm;
+	at(sim.now + pause, EV_WAKE, t->id, 0);
+}
+
+/* change_load: another phase. Hogs of LSX on one thread of each core, or of anything on all CPUs, or none. */
+void change_load(void)
+{
+	u64 last = QOS_SEC + randomly(4 * QOS_SEC);
+	u32 i, kind = randomly(6);
+
+	at(sim.now + (kind < 2 ? 2 : 1) * last + 20 * QOS_US, EV_PHASE, 0, 0);
+	sim.calm = chance(500000) ? 1 : 1 + randomly(20);
+	if (sim.steady)
+		return;
+	sim.p.hold_ns = chance(300000) ? 0 : between(50 * QOS_US, QOS_MS);
+	sim.p.headroom = qos_headroom(sim.shard[0].cores, chance(500000) ? -1 : (int)randomly(3));
+	sim.p.cap_mcpu = chance(500000) ? sim.cpus * 1000 : 200 + randomly(sim.cpus * 1000);
+	sim.changed = true;
+	if (kind > 1)
+		return;
+	if (chance(400000)) /* long enough that somebody starves */
+		last = 25 * QOS_SEC;
+	for (i = 0; i < sim.tasks; i++) {
+		struct task *t = &sim.task[i];
+
+		if (t->load != HOGS || t->state != SLEEPS)
+			continue;
+		if (kind == 0 && sim.cpu[t->cpu].thread != 0)
+			continue;
+		t->class = kind == 0 || chance(500000) ? QOS_LSX : QOS_NORMAL;
+		t->left_ns = last;
+		at(sim.now + 1 + randomly(QOS_MS), EV_WAKE, t->id, 0);
+	}
+}

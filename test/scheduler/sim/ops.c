@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The callbacks of scheduler.bpf.c, with arrays for maps and lists for dispatch queues. */
+#include "sim.h"
+
+struct cpu *sibling(u32 core, u32 thread)
+{
+	return &sim.cpu[core * sim.threads + thread];
+}
+
+static struct qos_core *core_of(const struct cpu *c)
+{
+	return &sim.core[c->core];
+}
+
+static bool alone(const struct cpu *c)
+{
+	u32 t;
+
+	for (t = 0; t < sim.threads; t++)
+		if (t != c->thread && !idle(sibling(c->core, t)))
+			return false;
+	return true;
+}
+
+u32 idle_cores(const struct shard *s)
+{
+	u32 i, n = 0;
+
+	for (i = s->first; i < s->first + s->cpus; i += sim.threads)
+		n += idle(&sim.cpu[i]) && alone(&sim.cpu[i]);
+	return n;
+}
+
+struct qos_asks asks(const struct cpu *c, bool runs_be)
+{
+	struct qos_asks a = {
+		.now = sim.now,
+		.thread = c->thread,
+		.alone = alone(c),
+		.runs_be = runs_be,
+	};
+
+	if (sim.p.headroom) {
+		a.idle_cores = idle_cores(&sim.shard[c->shard]);
+		if (a.alone && !idle(c)) /* on its way out of idle, or here to ask */
+			a.idle_cores++;
+	}
+	return a;
+}
+
+static u32 rank(const struct cpu *c, const struct task *t)
+{
+	struct qos_asks a = asks(c, false);
+
+	if (!idle(c))
+		return 0;
+	return qos_rank(qos_legal(&sim.p, core_of(c), &sim.shard[c->shard].q, &a), core_of(c), &a, c->id == t->cpu);
+}
+
+u32 ops_select_cpu(struct task *t)
+{
+	const struct shard *s = &sim.shard[sim.cpu[t->cpu].shard];
+	u32 i, best = 0, where = t->cpu;
+
+	if (t->pinned)
+		return t->cpu;
+	for (i = 0; i < s->cpus; i++) {
+		u32 cpu = s->first + (t->cpu + i) % s->cpus;
+		u32 r = rank(&sim.cpu[cpu], t);
+
+		if (r > best) {
+			best = r;
+			where = cpu;
+		}
+		if (r >= 3)
+			break;
+	}
+	return where;
+}
+
+static u64 *vtime_of(struct task *t)
+{
+	return t->pinned ? &t->vtime : &sim.shard[t->shard].vtime[t->pod];
+}
+
+static u32 weight_of(const struct task *t)
+{
+	return qos_weight(sim.pod[t->pod].q.weight, t->nice);
+}
+
+static bool urgent(const struct task *t)
+{
+	return t->exits || t->in_kernel;
+}
+
+void ops_enqueue(struct task *t, u32 cpu)
+{
+	struct pod *pod = &sim.pod[t->pod];
+	struct cpu *c = &sim.cpu[cpu];
+	struct shard *s = &sim.shard[c->shard];
+
+	t->shard = c->shard;
+	switch (qos_route(&pod->q, urgent(t), t->pinned)) {
+	case QOS_TO_PARK:
+		t->key = sim.now;
+		put(&pod->parked, t);
+		return;
+	case QOS_TO_URGENT:
+		t->key = t->pinned ? 0 : sim.now;
+		t->from = t->pinned ? &c->service : &s->q.urgent;
+		qos_queued(t->from, t->pinned ? c->queue.n : s->urgent.n, sim.now);
+		put(t->pinned ? &c->queue : &s->urgent, t);
+		break;
+	case QOS_TO_CPU:
+		t->key = qos_key(&sim.p, &s->q.queue, vtime_of(t));
+		t->from = &c->service;
+		qos_queued(t->from, c->queue.n, sim.now);
+		put(&c->queue, t);
+		break;
+	case QOS_TO_SHARD:
+		t->key = qos_key(&sim.p, &s->q.queue, vtime_of(t));
+		t->from = &s->q.queue;
+		qos_queued(t->from, s->queue.n, sim.now);
+		put(&s->queue, t);
+		break;
+	}
+	if (!rank(c, t) && !t->pinned) { /* it is not idle, or may not run BE: another */
+		t->cpu = cpu;
+		c = &sim.cpu[ops_select_cpu(t)];
+	}
+	if (rank(c, t))
+		kick(c, EV_IDLE_KICK);
+}
+
+/* pay closes the account of a run, for a task that stops or asks to go on. */
+static void pay(struct task *t, u64 ran)
+{
+	struct pod *pod = &sim.pod[t->pod];
+
+	qos_pod_settle(&pod->q, t->granted, ran);
+	if (t->granted > ran)
+		pod->granted_ns -= t->granted - ran;
+	t->granted = 0;
+	qos_charge(vtime_of(t), ran, weight_of(t));
+	pod->ran_ns += ran;
+}
+
+static u64 head(const struct list *l)
+{
+	return l->first ? l->first->key : QOS_NOBODY;
+}
+
+static bool move(struct cpu *c, struct list *l)
+{
+	struct task *t = l->first;
+
+	if (!t)
+		return false;
+	take(t);
+	t->slice = sim.p.slice_ns;
+	t->dispatched = true;
+	put_first(&c->local, t);
+	return true;
+}
+
+/* steal takes from another shard, the nearest first. */
+static void steal(struct cpu *c)
+{
+	u32 i;
+
+	for (i = 1; i < sim.shards; i++) {
+		struct shard *s = &sim.shard[(c->shard + i) % sim.shards];
+
+		if (qos_may_steal(&s->q.queue, s->queue.n, sim.now) && move(c, &s->queue))
+			return;
+	}
+}
+
+void ops_dispatch(struct cpu *c, struct task *prev)
+{
+	struct shard *s = &sim.shard[c->shard];
+	struct qos_asks a;
+	u64 mine = QOS_NOBODY;
+
+	if (prev && fair(prev))
+		prev = 0;
+	a = asks(c, prev);
+	if (qos_refused(qos_may_run(&sim.p, core_of(c), &s->q, &a)))
+		return;
+	if (!prev)
+		check_place(c);
+	if (move(c, &s->urgent))
+		return;
+	if (prev && !urgent(prev)) {
+		struct pod *pod = &sim.pod[prev->pod];
+		u64 ran = sim.now - prev->started;
+
+		/* Its account is closed here and opened again when it goes on. */
+		prev->left_ns = prev->left_ns > ran ? prev->left_ns - ran : 1;
+		prev->ran_ns += ran;
+		prev->started = sim.now;
+		pay(prev, ran);
+		if (!qos_pod_over(&pod->q))
+			mine = qos_key(&sim.p, &s->q.queue, vtime_of(prev));
+	}
+	switch (qos_turn(mine, head(&c->queue), head(&s->queue))) {
+	case QOS_TURN_PREVIOUS:
+		prev->slice = qos_slice(&sim.p, weight_of(prev), QOS_RUN, false);
+		prev->granted = qos_pod_take(&sim.pod[prev->pod].q, prev->slice);
+		prev->slice = prev->granted;
+		sim.pod[prev->pod].granted_ns += prev->granted;
+		break;
+	case QOS_TURN_CPU:
+		move(c, &c->queue);
+		break;
+	case QOS_TURN_SHARD:
+		move(c, &s->queue);
+		break;
+	case QOS_TURN_NOBODY:
+		steal(c);
+		break;
+	}
+}
+
+void ops_running(struct cpu *c, struct task *t)
+{
+	struct pod *pod = &sim.pod[t->pod];
+	enum qos_verdict v = qos_be_start(&sim.p, core_of(c), &sim.shard[c->shard].q, c->thread, sim.now);
+
+	t->granted = 0;
+	t->refused = qos_refused(v);
+	if (qos_refused(v)) {
+		t->slice = 0;
+		kick(c, EV_PREEMPT);
+		return;
+	}
+	t->slice = qos_slice(&sim.p, weight_of(t), v, urgent(t));
+	if (v == QOS_RUN && !urgent(t)) {
+		t->granted = qos_pod_take(&pod->q, t->slice);
+		t->slice = t->granted;
+		t->refused = !t->granted;
+		if (t->refused) {
+			kick(c, EV_PREEMPT);
+			return;
+		}
+		pod->granted_ns += t->granted;
+	}
+	if (v == QOS_RUN)
+		qos_served(t->from, t->from == &sim.shard[t->shard].q.urgent ? 0 : t->key, sim.now);
+	t->in_kernel = false;
+}
+
+void ops_stopping(struct cpu *c, struct task *t)
+{
+	qos_be_stop(core_of(c), &sim.shard[c->shard].q, c->thread);
+	pay(t, sim.now - t->started);
+}
+
+void ops_tick(struct cpu *c, struct task *t)
+{
+	if (qos_be_tick(&sim.p, core_of(c), c->thread, sim.now))
+		t->slice = 0;
+}
+
+void carry_out(struct qos_kicks k, u32 core)
+{
+	u32 t;
+
+	for (t = 0; t < sim.threads; t++) {
+		if (k.preempt >> t & 1)
+			kick(sibling(core, t), EV_PREEMPT);
+		if (k.wake >> t & 1)
+			kick(sibling(core, t), EV_IDLE_KICK);
+	}
+}
+
+/* hook is the program on sched_switch. Rarely it does not see a switch. */
+void hook(struct cpu *c, enum qos_class is)
+{
+	if (!sim.steady && chance(20))
+		return;
+	c->hook_ns[c->hook_class] += sim.now - c->hook_since;
+	c->hook_since = sim.now;
+	c->hook_class = is;
+	carry_out(qos_switch(&sim.p, core_of(c), c->thread, is, sim.now), c->core);
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"tenon.sh/tenon/internal/scx"
+	"tenon.sh/tenon/internal/trace"
+)
+
+// A scene is where the workers of the two loads are bound: a CPU for each, -1
+// for one that is not bound. The machine has two cores of two threads, CPUs 0,
+// 1 and 2, 3.
+type scene struct {
+	ls, be string
+	apart  string // hogs that leave LS its CPUs
+}
+
+var scenes = map[string]scene{
+	// LS wants more than the half of its CPU, and so do four hogs.
+	"pinned": {ls: "0", be: "0,0,0,0,1,2,3", apart: "1,2,3"},
+	// A service on each core, hogs wherever they find room.
+	"cores": {ls: "0,2", be: "-1,-1,-1,-1,-1,-1,-1,-1", apart: "1,3"},
+	// Nobody is bound: the kernel places LS.
+	"free": {ls: "-1,-1", be: "-1,-1,-1,-1,-1,-1,-1,-1", apart: "1,3"},
+}
+
+// A mode is a means of isolation.
+type mode struct {
+	lsWeight, beWeight string // cpu.weight
+	idle               bool   // cpu.idle on BE
+	be                 []string
+	apart, alone       bool
+	scheduler          bool
+}
+
+// modes are the rungs of the ladder and what they are compared with.
+var modes = map[string]mode{
+	"alone": {lsWeight: "100", beWeight: "100", alone: true},
+	// All CPUs of the emulator share one stream of instructions, so a busy CPU
+	// slows the others. Here LS has its CPUs to itself and the emulator is as
+	// busy as in the modes below.
+	"apart": {lsWeight: "100", beWeight: "100", apart: true},
+	"equal": {lsWeight: "100", beWeight: "100"},
+	// What kubelet gives a pod that requests two CPUs, and pods without requests.
+	"shares": {lsWeight: "79", beWeight: "1"},
+	"idle":   {lsWeight: "100", beWeight: "100", idle: true},
+	"cookie": {lsWeight: "100", beWeight: "100", idle: true, be: []string{"-k"}},
+	"scx":    {lsWeight: "100", beWeight: "100", idle: true, be: []string{"-p", "7"}, scheduler: true},
+}
+
+// A result is one case as it is printed.
+type result struct {
+	Scene   string        `json:"scene"`
+	Mode    string        `json:"mode"`
+	Burst   time.Duration `json:"burst_ns"`
+	Epsilon time.Duration `json:"epsilon_ns"`
+	Hold    time.Duration `json:"hold_ns"`
+	Events  int           `json:"events"`
+	trace.Report
+	LS        []json.RawMessage `json:"ls"`
+	BE        []json.RawMessage `json:"be,omitempty"`
+	Scheduler *scheduled        `json:"scheduler,omitempty"`
+}
+
+// scheduled is what the scheduler says of the judged time.
+type scheduled struct {
+	Variant string     `json:"variant"`
+	Exit    string     `json:"exit,omitempty"`
+	Counts  scx.Counts `json:"counts"`
+}
+
+// epsilon is how far apart two CPUs of the emulator may be within one switch.
+const epsilon = 20 * time.Microsecond
+
+// hold is the scheduler's default, said here because the judge must know it.
+const hold = 200 * time.Microsecond
+
+// one runs a case: the loads, the record of the judged time, the judgement.
+func (b *bench) one(ctx context.Context, sc scene, m mode, burst time.Duration) (r result, err error) {
+	if err := setGroups(m); err != nil {
+		return r, err
+	}
+	var s *scx.Scheduler
+	if m.scheduler {
+		if s, err = loadScheduler(); err != nil {
+			return r, err
+		}
+		defer func() { err = errors.Join(err, s.Close()) }()
+		r.Hold = hold
+	}
+	from := now() + b.settle
+	to := from + max(b.measure, 50*burst)
+	// LS works two thirds of the time.
+	ls, err := start(ctx, "-g", lsGroup, "ls", sc.ls, nanos(burst/2), b.loopsFor(burst), nanos(from), nanos(to))
+	if err != nil {
+		return r, err
+	}
+	var be *load
+	if !m.alone {
+		hogs := sc.be
+		if m.apart {
+			hogs = sc.apart
+		}
+		args := append(m.be, "-g", beGroup, "be", hogs, fmt.Sprint(hogLoop), nanos(from), nanos(to))
+		if be, err = start(ctx, args...); err != nil {
+			return r, err
+		}
+	}
+	if err := b.judge(&r, from, to, s); err != nil {
+		return r, err
+	}
+	if r.LS, err = ls.wait(); err == nil && be != nil {
+		r.BE, err = be.wait()
+	}
+	return r, err
+}
+
+// judge records the time between two moments, and a little around it.
+func (b *bench) judge(r *result, from, to time.Duration, s *scx.Scheduler) (err error) {
+	// To forget the last record takes the kernel some time.
+	const around = 200 * time.Millisecond
+	sleepUntil(from - around)
+	if err := b.recorder.Start(); err != nil {
+		return err
+	}
+	if late := now() - from; late > 0 {
+		return fmt.Errorf("the record began %v late", late)
+	}
+	before, err := statusOf(s)
+	if err != nil {
+		return err
+	}
+	sleepUntil(to + around)
+	events, err := b.recorder.Stop()
+	if err != nil {
+		return err
+	}
+	after, err := statusOf(s)
+	if err != nil {
+		return err
+	}
+	if s != nil {
+		r.Scheduler = &scheduled{Variant: fmt.Sprint(after.Variant), Counts: minus(after.Counts, before.Counts)}
+		if !after.Running {
+			r.Scheduler.Exit = fmt.Sprintf("%+v", after.Exit)
+		}
+	}
+	rules := trace.Rules{ClassOf: classOf, Epsilon: epsilon, Hold: r.Hold, From: from, To: to}
+	if rules.Cores, err = cores(); err != nil {
+		return err
+	}
+	r.Epsilon, r.Events = epsilon, len(events)
+	r.Report, err = trace.Judge(events, rules)
+	return err
+}
+
+// setGroups gives the groups of both loads their weights. A group that is idle
+// takes no weight.
+func setGroups(m mode) error {
+	if err := write(beGroup+"/cpu.idle", "0"); err != nil {
+		return err
+	}
+	for file, value := range map[string]string{lsGroup: m.lsWeight, beGroup: m.beWeight} {
+		if err := write(file+"/cpu.weight", value); err != nil {
+			return err
+		}
+	}
+	if m.idle {
+		return write(beGroup+"/cpu.idle", "1")
+	}
+	return nil
+}

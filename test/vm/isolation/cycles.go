@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"tenon.sh/tenon/internal/task"
+)
+
+// An attachment is what a number of loads and unloads of the scheduler did.
+type attachment struct {
+	Cycles int             `json:"cycles"`
+	Attach []time.Duration `json:"attach_ns"`
+	Detach []time.Duration `json:"detach_ns"`
+	// Enabled is how many schedulers the kernel counts to have enabled meanwhile.
+	Enabled int `json:"enabled"`
+	// WrongPolicies are threads of the groups that have not the policy of their
+	// load, with the scheduler and, at the end, without it.
+	WrongPolicies []string          `json:"wrong_policies,omitempty"`
+	Threads       int               `json:"threads_checked"`
+	Workers       []json.RawMessage `json:"workers"`
+	Took          time.Duration     `json:"took_ns"`
+}
+
+// cycles loads and unloads the scheduler so many times while both groups fork
+// without end, and BE hogs run besides.
+func cycles(ctx context.Context, count int) error {
+	if err := makeGroups(); err != nil {
+		return err
+	}
+	if err := setGroups(modes["scx"]); err != nil {
+		return err
+	}
+	forever := nanos(math.MaxInt64)
+	a := attachment{Cycles: count}
+	var loads []*load
+	for _, args := range [][]string{
+		{"-g", lsGroup, "storm", "2", "20000", "0", forever},
+		{"-g", lsGroup, "ls", "-1,-1", "1000000", "20000", "0", forever},
+		{"-p", "7", "-g", beGroup, "storm", "4", "20000", "0", forever},
+		{"-p", "7", "-g", beGroup, "be", "-1,-1,0,3", "20000", "0", forever},
+	} {
+		l, err := start(ctx, args...)
+		if err != nil {
+			return err
+		}
+		loads = append(loads, l)
+	}
+	begun, before := now(), enableSeq()
+	err := a.cycle(count)
+	a.Took, a.Enabled = now()-begun, enableSeq()-before
+	a.check()
+	for _, l := range loads {
+		err = errors.Join(err, l.stop())
+	}
+	for _, l := range loads {
+		lines, failed := l.wait()
+		a.Workers, err = append(a.Workers, lines...), errors.Join(err, failed)
+	}
+	return errors.Join(err, report(a))
+}
+
+func (a *attachment) cycle(count int) error {
+	for range count {
+		begun := now()
+		s, err := loadScheduler()
+		if err != nil {
+			return err
+		}
+		a.Attach = append(a.Attach, now()-begun)
+		time.Sleep(20 * time.Millisecond)
+		a.check()
+		status, err := s.Status()
+		if err == nil && !status.Running {
+			err = fmt.Errorf("the scheduler has ended: %+v", status.Exit)
+		}
+		begun = now()
+		err = errors.Join(err, s.Close())
+		a.Detach = append(a.Detach, now()-begun)
+		if state := sched("state"); err == nil && state != "disabled" {
+			err = fmt.Errorf("closed, and sched_ext is %s", state)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check looks at the policies of all threads of the groups.
+func (a *attachment) check() {
+	for group, want := range map[string]task.Policy{lsGroup: task.Normal, beGroup: task.Ext} {
+		threads, err := os.ReadFile(group + "/cgroup.threads")
+		if err != nil {
+			a.WrongPolicies = append(a.WrongPolicies, err.Error())
+		}
+		for text := range strings.FieldsSeq(string(threads)) {
+			var tid int
+			if _, err := fmt.Sscan(text, &tid); err != nil {
+				continue
+			}
+			attr, err := task.Attr(tid)
+			switch {
+			case errors.Is(err, task.ErrGone):
+			case err != nil:
+				a.WrongPolicies = append(a.WrongPolicies, err.Error())
+			case attr.Policy != want:
+				a.WrongPolicies = append(a.WrongPolicies, fmt.Sprintf("thread %d of %s is %v", tid, group, attr.Policy))
+			default:
+				a.Threads++
+			}
+		}
+	}
+}
+
+// stop ends the workers of a load as their time would have.
+func (l *load) stop() error {
+	return syscall.Kill(-l.cmd.Process.Pid, syscall.SIGTERM)
+}
+
+// sched reads a file of the kernel's sched_ext; "" if it is not there.
+func sched(file string) string {
+	text, _ := os.ReadFile("/sys/kernel/sched_ext/" + file)
+	return strings.TrimSpace(string(text))
+}
+
+func enableSeq() int {
+	n := 0
+	_, _ = fmt.Sscan(sched("enable_seq"), &n)
+	return n
+}

@@ -1,0 +1,105 @@
+// Command isolation runs inside a virtual machine, as root: it lets an LS load
+// and a BE load share the CPUs under one means of isolation after the other,
+// records what the kernel's scheduler does, and prints the judgement, one line
+// of JSON for each case. Lines that begin with # say what it is doing.
+//
+//	isolation cases [-for 500ms] pinned:1ms:alone,apart,idle cores:10ms:idle,scx
+//	isolation cycles [-count 50]
+//	isolation saturate [-for 60s]
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+func main() {
+	if err := run(context.Background(), os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "isolation:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		return errors.New("want a command: cases, cycles or saturate")
+	}
+	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
+	switch args[0] {
+	case "cases":
+		settle := flags.Duration("settle", 300*time.Millisecond, "what passes before the judged time of a case")
+		measure := flags.Duration("for", 500*time.Millisecond, "the judged time of a case; at least 50 bursts long")
+		if err := flags.Parse(args[1:]); err != nil {
+			return err
+		}
+		b, err := newBench(ctx, *settle, *measure)
+		if err != nil {
+			return err
+		}
+		for _, text := range flags.Args() {
+			if err = b.cases(ctx, text); err != nil {
+				break
+			}
+		}
+		return errors.Join(err, b.recorder.Close())
+	case "cycles":
+		count := flags.Int("count", 50, "how often the scheduler is loaded and unloaded")
+		if err := flags.Parse(args[1:]); err != nil {
+			return err
+		}
+		return cycles(ctx, *count)
+	case "saturate":
+		length := flags.Duration("for", time.Minute, "how long LS keeps all CPUs busy")
+		if err := flags.Parse(args[1:]); err != nil {
+			return err
+		}
+		return saturate(ctx, *length)
+	}
+	return fmt.Errorf("unknown command %q: want cases, cycles or saturate", args[0])
+}
+
+// cases runs "SCENE:BURST:MODE,MODE…".
+func (b *bench) cases(ctx context.Context, text string) error {
+	parts := strings.SplitN(text, ":", 3)
+	if len(parts) < 3 {
+		return fmt.Errorf("case %q: want SCENE:BURST:MODES", text)
+	}
+	sc, ok := scenes[parts[0]]
+	if !ok {
+		return fmt.Errorf("case %q: unknown scene %q", text, parts[0])
+	}
+	burst, err := time.ParseDuration(parts[1])
+	if err != nil {
+		return fmt.Errorf("case %q: %w", text, err)
+	}
+	for name := range strings.SplitSeq(parts[2], ",") {
+		m, ok := modes[name]
+		if !ok {
+			return fmt.Errorf("case %q: unknown mode %q", text, name)
+		}
+		r, err := b.one(ctx, sc, m, burst)
+		if err != nil {
+			return fmt.Errorf("case %s:%v:%s: %w", parts[0], burst, name, err)
+		}
+		r.Scene, r.Mode, r.Burst = parts[0], name, burst
+		if err := report(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// report prints a line of JSON.
+func report(v any) error {
+	line, err := json.Marshal(v)
+	if err == nil {
+		_, err = fmt.Printf("%s\n", line)
+	}
+	return err
+}

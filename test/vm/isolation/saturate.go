@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"tenon.sh/tenon/internal/scx"
+	"tenon.sh/tenon/internal/task"
+)
+
+// A saturation is what became of BE and of the scheduler while LS kept all CPUs
+// busy.
+type saturation struct {
+	For         time.Duration     `json:"for_ns"`
+	Exit        string            `json:"exit,omitempty"` // of the scheduler, if it ended
+	Spills      int               `json:"spills"`         // threads given to the fair class for a while
+	Returned    int               `json:"returned"`       // and back
+	LongestWait time.Duration     `json:"longest_wait_ns"`
+	OldestWait  time.Duration     `json:"oldest_wait_ns"` // at the end
+	Counts      scx.Counts        `json:"counts"`
+	LS          []json.RawMessage `json:"ls"`
+	BE          []json.RawMessage `json:"be"`
+}
+
+// spillFor is how long a spilled thread stays with the fair class.
+const spillFor = 3 * time.Second
+
+// saturate keeps LS threads busy on all CPUs while BE hogs want to run, some of
+// them bound to one CPU. What waits too long is spilled, as the agent does.
+func saturate(ctx context.Context, length time.Duration) error {
+	if err := makeGroups(); err != nil {
+		return err
+	}
+	if err := setGroups(modes["scx"]); err != nil {
+		return err
+	}
+	s, err := loadScheduler()
+	if err != nil {
+		return err
+	}
+	r := saturation{For: length}
+	forever := nanos(math.MaxInt64)
+	ls, err := start(ctx, "-g", lsGroup, "be", "0,1,2,3", "20000", "0", forever)
+	if err != nil {
+		return errors.Join(err, s.Close())
+	}
+	be, err := start(ctx, "-p", "7", "-g", beGroup, "be", "-1,-1,0,3", "20000", "0", forever)
+	if err == nil {
+		err = r.spill(s, now()+length)
+		err = errors.Join(err, be.stop())
+	}
+	err = errors.Join(err, ls.stop())
+	status, failed := s.Status()
+	err = errors.Join(err, failed)
+	r.Counts, r.OldestWait = status.Counts, status.OldestWait
+	if !status.Running {
+		r.Exit = fmt.Sprintf("%+v", status.Exit)
+	}
+	// LS has ended, so that BE can.
+	if r.LS, failed = ls.wait(); failed != nil {
+		err = errors.Join(err, failed)
+	}
+	if be != nil {
+		r.BE, failed = be.wait()
+		err = errors.Join(err, failed)
+	}
+	return errors.Join(err, s.Close(), report(r))
+}
+
+// spill gives threads that wait too long to the fair class, and takes them back
+// later, until the end.
+func (r *saturation) spill(s *scx.Scheduler, until time.Duration) error {
+	spilled := map[int]time.Duration{} // until when
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	for now() < until {
+		select {
+		case <-second.C:
+			if err := s.Beat(); err != nil {
+				return err
+			}
+			for tid, end := range spilled {
+				if now() < end {
+					continue
+				}
+				delete(spilled, tid)
+				if err := task.SetPolicy(tid, task.Ext); err != nil {
+					return err
+				}
+				r.Returned++
+			}
+		case e, ok := <-s.Events():
+			if !ok {
+				return errors.New("the scheduler's events have ended")
+			}
+			switch e := e.(type) {
+			case scx.LongWait:
+				r.LongestWait = max(r.LongestWait, e.Wait)
+				if err := task.SetPolicy(e.TID, task.Normal); err != nil {
+					return err
+				}
+				spilled[e.TID] = now() + spillFor
+				r.Spills++
+			case scx.Exited:
+				return fmt.Errorf("the scheduler has ended: %+v", e.Exit)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,236 @@
+package vm
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"tenon.sh/tenon/internal/trace"
+)
+
+// isolationCases are what TestIsolation runs on each kernel; see the guest
+// program isolation. With TENON_TEST_RAW, which keeps the results, more of them
+// and for longer.
+var (
+	isolationCases = []string{
+		"pinned:1ms:alone,apart,equal,idle,scx",
+		"cores:200us:idle,scx", "cores:1ms:idle,scx", "cores:10ms:idle,scx",
+	}
+	isolationCasesRaw = []string{
+		"pinned:1ms:alone,apart,equal,shares,idle,scx",
+		"cores:200us:alone,equal,shares,idle,scx",
+		"cores:1ms:alone,equal,shares,idle,scx",
+		"cores:10ms:alone,equal,shares,idle,scx",
+		"free:200us:alone,shares,idle,scx", "free:1ms:alone,shares,idle,scx", "free:10ms:alone,shares,idle,scx",
+	}
+	// For the kernels that can schedule cores.
+	cookieCases = []string{"pinned:1ms:cookie", "cores:200us:cookie", "cores:1ms:cookie", "cores:10ms:cookie"}
+)
+
+// An isolationCase is a case as the guest program prints it.
+type isolationCase struct {
+	Scene string        `json:"scene"`
+	Mode  string        `json:"mode"`
+	Burst time.Duration `json:"burst_ns"`
+	trace.Report
+	LS []struct {
+		Wake trace.Quantiles `json:"wake"`
+		Done trace.Quantiles `json:"done"`
+	} `json:"ls"`
+	BE []struct {
+		Policy int `json:"policy"`
+	} `json:"be"`
+	Scheduler *struct {
+		Exit   string `json:"exit"`
+		Counts struct{ Relief int }
+	} `json:"scheduler"`
+}
+
+// wake is the delay of the first LS thread from the moment for which it had
+// asked to be woken.
+func (c isolationCase) wake() trace.Quantiles { return c.LS[0].Wake }
+
+func TestIsolation(t *testing.T) {
+	image := withIsolation(t)
+	for series, cookies := range map[string]bool{"6.12": true, "6.18": false, "7.3": false} {
+		t.Run(series, func(t *testing.T) {
+			m := twoCores(t, series)
+			args := []string{"isolation", "cases"}
+			cases := isolationCases
+			if os.Getenv("TENON_TEST_RAW") != "" {
+				args, cases = append(args, "-for", "2s"), isolationCasesRaw
+			}
+			args = append(args, cases...)
+			if cookies {
+				args = append(args, cookieCases...)
+			}
+			if only := os.Getenv("TENON_TEST_ISOLATION"); only != "" {
+				args = append(args[:2], strings.Fields(only)...)
+			}
+			report := runOn(t, m, image, 20*time.Minute, Command{Name: "isolation", Args: args})
+			o, _ := report.Outcome("isolation")
+			results := isolationOf(t, o)
+			table := isolationTable(results)
+			t.Log("\n" + table)
+			keep(t, "isolation-"+series+".jsonl", o.Output)
+			keep(t, "isolation-"+series+".txt", table)
+			if o.Exit != 0 {
+				t.Errorf("exit %d:\n%s", o.Exit, o.Output)
+			}
+			judgeIsolation(t, series, results)
+		})
+	}
+}
+
+// twoCores is the machine of the isolation tests, where the clock counts
+// instructions.
+func twoCores(t *testing.T, series string) Machine {
+	t.Helper()
+	m := machine(t)
+	m.Kernel = kernel(t, series)
+	m.Topology = Topology{Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 2}
+	m.MiBPerNode = 1024
+	return finelyCounting(t, m)
+}
+
+// finelyCounting makes the machine one whose CPUs take turns of some
+// microseconds. The emulator lets a CPU run until the next timer of the machine
+// is due, divided by the number of CPUs: up to a quarter of the guest's tick,
+// and as long do all interrupts between CPUs take. A net without a card whose
+// buffer is emptied every 20 µs is such a timer, and the guest knows nothing of
+// it. An instruction takes 1 ns, so that a CPU of four has 250 million in a
+// second and not 60.
+func finelyCounting(t *testing.T, m Machine) Machine {
+	t.Helper()
+	m = counting(t, m)
+	wrapper := filepath.Join(t.TempDir(), "qemu")
+	script := fmt.Sprintf("#!/bin/sh\nexec %s \"$@\" -icount shift=0,sleep=off -netdev hubport,id=net,hubid=0 "+
+		"-object filter-buffer,id=beat,netdev=net,queue=rx,interval=10\n", m.Emulator)
+	if err := os.WriteFile(wrapper, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	m.Emulator = wrapper
+	return m
+}
+
+// withIsolation packs the guest program and its load.
+func withIsolation(t *testing.T) *Image {
+	t.Helper()
+	machine(t) // before anything is built
+	image := new(Image)
+	load := filepath.Join(t.TempDir(), "load")
+	if output, err := exec.Command("gcc", "-O2", "-Wall", "-static", "-o", load, "load/load.c").CombinedOutput(); err != nil {
+		missing(t, "compile load.c: %v: needs gcc and libc6-dev\n%s", err, output)
+	}
+	for guest, host := range map[string]string{"/bin/load": load, "/bin/isolation": build(t, []string{"build"}, "./test/vm/isolation")} {
+		if err := image.File(guest, host); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return image
+}
+
+// isolationOf reads what the guest program printed.
+func isolationOf(t *testing.T, o Outcome) []isolationCase {
+	t.Helper()
+	var cases []isolationCase
+	for line := range strings.Lines(o.Output) {
+		if !strings.HasPrefix(line, "{") {
+			continue
+		}
+		var c isolationCase
+		if err := json.Unmarshal([]byte(line), &c); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		cases = append(cases, c)
+	}
+	return cases
+}
+
+// judgeIsolation holds the cases against what is promised.
+func judgeIsolation(t *testing.T, series string, cases []isolationCase) {
+	t.Helper()
+	by := map[string]isolationCase{}
+	for _, c := range cases {
+		name := fmt.Sprintf("%s %v %s", c.Scene, c.Burst, c.Mode)
+		by[name] = c
+		if len(c.Unseen) > 0 || c.LSTime == 0 || (c.BETime == 0) != (c.Mode == "alone") || c.wake().Count < 20 {
+			t.Errorf("%s: not the load that was asked for: %+v", name, c)
+		}
+		if c.Mode != "scx" {
+			continue
+		}
+		if c.Scheduler.Exit != "" {
+			t.Errorf("%s: the scheduler has ended: %s", name, c.Scheduler.Exit)
+		}
+		if c.BEStartsBesideLS > c.Scheduler.Counts.Relief {
+			t.Errorf("%s: BE was started beside LS %d times, of which relief %d", name, c.BEStartsBesideLS, c.Scheduler.Counts.Relief)
+		}
+		if c.Burst >= 10*time.Millisecond && c.BesideRatio() > 0.01 {
+			t.Errorf("%s: BE ran beside LS for %.2f %% of its time, want at most 1 %%", name, 100*c.BesideRatio())
+		}
+		if c.BEShare() < 0.9 {
+			t.Errorf("%s: BE had %.0f %% of what was left to it, want at least 90 %%", name, 100*c.BEShare())
+		}
+	}
+	judgeWake(t, by, "idle", 1.2, "apart")
+	judgeWake(t, by, "scx", 1.05, "idle")
+	if equal, ok := by["pinned 1ms equal"]; ok && series != "7.3" {
+		if alone := by["pinned 1ms apart"]; equal.wake().P90 < 10*alone.wake().P90 {
+			t.Errorf("equal weights delay LS by %v (p90), alone %v: want ten times as much, or the bounds above mean nothing", equal.wake().P90, alone.wake().P90)
+		}
+	}
+}
+
+// judgeWake compares the wake-up delay of LS under two modes.
+func judgeWake(t *testing.T, by map[string]isolationCase, mode string, factor float64, than string) {
+	t.Helper()
+	c, ok := by["pinned 1ms "+mode]
+	if !ok {
+		return
+	}
+	base := by["pinned 1ms "+than]
+	for name, d := range map[string][2]time.Duration{"p50": {c.wake().P50, base.wake().P50}, "p90": {c.wake().P90, base.wake().P90}} {
+		if d[0] > time.Duration(factor*float64(d[1])) {
+			t.Errorf("wake-up delay %s of LS is %v with %s and %v with %s: %.2f times as long, want at most %.2f", name, d[0], mode, d[1], than,
+				float64(d[0])/float64(d[1]), factor)
+		}
+	}
+}
+
+// isolationTable is a table for people. Times are in microseconds where nothing else is said.
+func isolationTable(cases []isolationCase) string {
+	var b bytes.Buffer
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "scene\tburst\tmode\twake p50\tp90\tdone p50\tp90\twoken-on p50\tp90\tLS ms\tbursts\tbeside\tstarts\texpel p50\tp90\tn\tnever\tBE ms\tideal\tshare\tother ms\t")
+	µs := func(d time.Duration) string { return fmt.Sprintf("%.0f", float64(d)/1e3) }
+	ms := func(d time.Duration) string { return fmt.Sprintf("%.0f", float64(d)/1e6) }
+	for _, c := range cases {
+		ls := c.LS[0]
+		fmt.Fprintf(w, "%s\t%v\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%.2f%%\t%d\t%s\t%s\t%d\t%d\t%s\t%s\t%.0f%%\t%s\t\n", c.Scene, c.Burst, c.Mode,
+			µs(ls.Wake.P50), µs(ls.Wake.P90), µs(ls.Done.P50), µs(ls.Done.P90), µs(c.LSWake.P50), µs(c.LSWake.P90),
+			ms(c.LSTime), c.Bursts, 100*c.BesideRatio(), c.BEStartsBesideLS, µs(c.Expel.P50), µs(c.Expel.P90), c.Expel.Count, c.Unexpelled,
+			ms(c.BETime), ms(c.BEIdeal), 100*c.BEShare(), ms(c.OtherTime))
+	}
+	w.Flush()
+	return b.String()
+}
+
+// keep writes a result to the directory TENON_TEST_RAW, if it is set.
+func keep(t *testing.T, name, content string) {
+	t.Helper()
+	dir := os.Getenv("TENON_TEST_RAW")
+	if dir == "" {
+		return
+	}
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+		t.Error(err)
+	}
+}
