@@ -56,7 +56,7 @@ func (a *Agent) turn(ctx context.Context, events []tick.Event) (tick.Tick, error
 
 	start = time.Now()
 	a.state, t.Wants = policy.Decide(a.Config, a.state, s)
-	t.Batch, t.Missed = a.state.Batch.Offer, a.state.Missed()
+	t.Batch, t.Ladder, t.Missed = a.state.Batch.Offer, a.state.Ladder.Status, a.state.Missed()
 	steps := plan.Bound(plan.Diff(s.Knobs, t.Wants), a.MaxSteps)
 	t.Decide = time.Since(start)
 

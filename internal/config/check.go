@@ -132,6 +132,7 @@ func (c *checker) order(s Strategies) {
 	c.pair(threshold, s.Threshold, defaults.Threshold, "cpuAllocatableEvictLowerPercent", "cpuAllocatableEvictThresholdPercent", below)
 	c.pair(threshold, s.Threshold, defaults.Threshold, "memoryAllocatableEvictLowerPercent", "memoryAllocatableEvictThresholdPercent", below)
 	c.blocks(s.QOS)
+	c.identities(s.QOS)
 	own, usual := s.QOS.classes(), defaults.QOS.classes()
 	for i, class := range own {
 		c.pair("resource-qos-config."+class.key+".resctrlQOS", class.Resctrl, usual[i].Resctrl, "catRangeStartPercent", "catRangeEndPercent", below)

@@ -79,7 +79,7 @@ func TestWrongFilesGetTheirMessage(t *testing.T) {
 func TestDefaultFileTurnsOnCPUQOSAndSuppress(t *testing.T) {
 	c := parsed(t, string(Default()))
 	want := policy.Config{
-		CPUQOS:   policy.CPUQOS{Enable: true},
+		CPUQOS:   policy.CPUQOS{Enable: true, Hold: node.Some(200 * time.Microsecond)},
 		Suppress: policy.Suppress{Enable: true, ThresholdPercent: 65, Policy: policy.SuppressQuota, LendLSR: true},
 	}
 	if !reflect.DeepEqual(c.Policy, want) || c.Period != time.Second || len(c.Rules) == 0 || len(c.Notices) > 0 {
@@ -150,7 +150,7 @@ rules:
 // Kubernetes side does, is the same.
 func TestStrategiesMeanTheSameInEveryNotation(t *testing.T) {
 	want := policy.Config{
-		CPUQOS:   policy.CPUQOS{Enable: true},
+		CPUQOS:   policy.CPUQOS{Enable: true, Hold: node.Some(200 * time.Microsecond)},
 		Suppress: policy.Suppress{Enable: true, ThresholdPercent: 70, MinPercent: 5, Policy: policy.SuppressCPUSet, LendLSR: true},
 		Memory:   policy.MemoryQOS{Classes: map[node.Class]policy.MemoryShares{node.BE: {ThrottlingPercent: 80}}},
 	}
@@ -250,10 +250,11 @@ func TestWhatIsNotActedOnIsNoticed(t *testing.T) {
 		"colocation-config: {enable: true, cpuReclaimThresholdPercent: 60, midUnallocatedPercent: 5}":                {"colocation-config.midUnallocatedPercent"},
 		"resource-qos-config: {beClass: {resctrlQOS: {catRangeEndPercent: 30}}}":                                     nil,
 		"resource-qos-config: {beClass: {resctrlQOS: {enable: true, catRangeEndPercent: 30}}}":                       nil,
-		"resource-qos-config: {beClass: {cpuQOS: {enable: true, groupIdentity: -1, schedIdle: 0}}}":                  {"resource-qos-config.beClass.cpuQOS.groupIdentity"},
+		"resource-qos-config: {beClass: {cpuQOS: {enable: true, groupIdentity: -1, schedIdle: 0}}}":                  nil,
 		"resource-qos-config: {beClass: {memoryQOS: {enable: true, wmarkRatio: 0, wmarkMinAdj: 50}}}":                {"resource-qos-config.beClass.memoryQOS.wmarkMinAdj"},
 		"resource-qos-config: {policies: {cpuPolicy: groupIdentity}}":                                                nil,
-		"resource-qos-config: {policies: {cpuPolicy: coreSched}}":                                                    {"resource-qos-config.policies.cpuPolicy"},
+		"resource-qos-config: {policies: {cpuPolicy: coreSched}}":                                                    nil,
+		"resource-qos-config: {policies: {netQOSPolicy: tc}}":                                                        {"resource-qos-config.policies.netQOSPolicy"},
 		"resource-qos-config: {cgroupRoot: {blkioQOS: {enable: true}}}":                                              {"resource-qos-config.cgroupRoot"},
 	} {
 		var notices []string

@@ -22,6 +22,9 @@ func (s Strategies) Notices() []string {
 		if class.key != "beClass" && class.CPU.Enable.Or(false) && class.CPU.SchedIdle.Or(0) != 0 {
 			notices = append(notices, "resource-qos-config."+class.key+".cpuQOS.schedIdle "+notActedOn+": only BE is ever idle")
 		}
+		if be := class.key == "beClass" || class.key == "systemClass"; be && class.CPU.Enable.Or(false) && class.CPU.CoreExpeller.Or(false) {
+			notices = append(notices, "resource-qos-config."+class.key+".cpuQOS.coreExpeller "+notActedOn+": only latency-sensitive work keeps BE off its siblings")
+		}
 		if class.key == "systemClass" && class.Resctrl.Enable.Or(false) {
 			notices = append(notices, "resource-qos-config.systemClass.resctrlQOS "+notActedOn+": the node's own daemons stay in the default control group")
 		}

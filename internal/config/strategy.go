@@ -82,8 +82,12 @@ func (q QOS) classes() []classOf {
 // Policies says by which means some of QOS is done. Tenon takes the best that
 // it finds on the node.
 type Policies struct {
-	CPUPolicy    node.Maybe[string] `json:"cpuPolicy,omitzero" oneof:"groupIdentity coreSched" later:"groupIdentity"`
+	CPUPolicy    node.Maybe[string] `json:"cpuPolicy,omitzero" oneof:"groupIdentity coreSched"`
 	NetQOSPolicy node.Maybe[string] `json:"netQOSPolicy,omitzero" oneof:"tc terway-qos" later:""`
+	// The next three are Tenon's own keys.
+	CPUIsolation     node.Maybe[string] `json:"cpuIsolation,omitzero" oneof:"auto vendor sched_ext core_sched siblings cpu.idle weight"`
+	HoldMicroseconds node.Maybe[int64]  `json:"cpuIsolationHoldMicroseconds,omitzero" range:"0..10000"`
+	HeadroomCores    node.Maybe[int64]  `json:"cpuIsolationHeadroomCores,omitzero" range:"0..64"`
 }
 
 // Class is how the workloads of one class are isolated. Each part acts only if
@@ -99,9 +103,9 @@ type Class struct {
 // CPUQOS says who gets the CPU first.
 type CPUQOS struct {
 	Enable        node.Maybe[bool]  `json:"enable,omitzero"`
-	GroupIdentity node.Maybe[int64] `json:"groupIdentity,omitzero" range:"-1..2" later:"0"`
+	GroupIdentity node.Maybe[int64] `json:"groupIdentity,omitzero" range:"-1..2"`
 	SchedIdle     node.Maybe[int64] `json:"schedIdle,omitzero" range:"0..1"`
-	CoreExpeller  node.Maybe[bool]  `json:"coreExpeller,omitzero" later:"false"`
+	CoreExpeller  node.Maybe[bool]  `json:"coreExpeller,omitzero"`
 }
 
 // MemoryQOS says how much memory is protected and from where on it is

@@ -3,6 +3,7 @@ package conformance
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"tenon.sh/tenon/internal/node"
@@ -132,8 +133,8 @@ func cpusetFacts() []Fact {
 						return err
 					}
 					return firstOf(
-						func() error { return b.refused(child, "cpuset.cpus", []string{nothing}, syscall.ENOSPC) },
-						func() error { return b.refused(child, "cpuset.mems", []string{nothing}, syscall.ENOSPC) },
+						func() error { return b.keeps(child, "cpuset.cpus") },
+						func() error { return b.keeps(child, "cpuset.mems") },
 					)
 				})
 			},
@@ -185,4 +186,20 @@ func attachFails(b *Bench, p node.CgroupPath, pid int, want error) error {
 		return fmt.Errorf("attach a task to %s: %w", p, err)
 	}
 	return nil
+}
+
+// keeps requires that the kernel refuses to leave a group with tasks without.
+// On cgroup v2 it takes an empty set for the parent's from 7.3 on: errNewer.
+func (b *Bench) keeps(child node.CgroupPath, file string) error {
+	if b.kernel.CgroupVersion == 1 || b.WriteFile(child, file, nothing) != nil {
+		return b.refused(child, file, []string{nothing}, syscall.ENOSPC)
+	}
+	parents, err := b.ReadFile(b.at, file+".effective")
+	if err != nil {
+		return err
+	}
+	if err := b.shows(child, file+".effective", strings.TrimSpace(parents)); err != nil {
+		return err
+	}
+	return fmt.Errorf("an empty %s is the parent's, with tasks too: %w", file, errNewer)
 }

@@ -154,7 +154,8 @@ func ioLimitsComeBack(b *Bench) error {
 	if err := b.want(set(b.at, k.File, first)); err != nil {
 		return err
 	}
-	for _, v := range []node.IOMax{first, of(1, 2, 3, 4), of(none, 1<<40, none, 7), {}, of(none, none, 5, none)} {
+	// Up to 6.12 at least, the kernel refuses a limit of 1.
+	for _, v := range []node.IOMax{first, of(2, 3, 4, 5), of(none, 1<<40, none, 7), {}, of(none, none, 5, none)} {
 		if err := b.want(set(b.at, k.File, v)); err != nil {
 			return err
 		}

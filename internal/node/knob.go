@@ -173,6 +173,12 @@ func ParseValue(f File, text string) (Value, error) {
 		return parseIOWeight(text)
 	case FileIOLatency:
 		return parseIOLatency(text)
+	case FileIdentity:
+		return parseIdentity(text)
+	case FileScheduler:
+		return parseScheduler(text)
+	case FilePolicy, FileCookie:
+		return parseThreads(text)
 	}
 	return nil, fmt.Errorf("unknown knob %q: want one of %v", f, Files)
 }

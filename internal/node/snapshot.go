@@ -35,7 +35,9 @@ type Snapshot struct {
 	// what each class that has a control group of its own has of them.
 	Resctrl Resctrl            `json:"resctrl,omitzero"`
 	Cache   map[Class]CacheUse `json:"cache,omitempty"`
-	Knobs   Knobs              `json:"knobs"`
+	// Isolation is what is known of the means that isolate on the CPU.
+	Isolation Isolation `json:"isolation,omitzero"`
+	Knobs     Knobs     `json:"knobs"`
 }
 
 // Class is a QoS class, with Koordinator's names and meaning.

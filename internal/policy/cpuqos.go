@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"time"
 
 	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/plan"
@@ -15,13 +16,26 @@ type CPUQOS struct {
 	// Means is node.MechCPUIdle or node.MechCPUWeight, where the owner chose
 	// (schedIdle of beClass, 1 and 0). Empty: the strongest that the node has.
 	Means node.Mechanism `json:"means,omitempty"`
+	// Rung is where the ladder begins, where the owner chose: the strongest that
+	// is used. Empty: the strongest that the node can carry.
+	Rung node.Rung `json:"rung,omitempty"`
+	// Hold and Headroom are those of node.Scheduler, where the owner chose.
+	Hold     node.Maybe[time.Duration] `json:"hold_ns,omitzero"`
+	Headroom node.Maybe[int]           `json:"headroom,omitzero"`
+	// Identity is how each class is treated, where the owner chose: of the
+	// latency-sensitive ones, those below node.IdentityExpels do not have their
+	// siblings kept clean.
+	Identity map[node.Class]node.Identity `json:"identity,omitempty"`
 }
 
 // cpuQOS owns cpu.weight of the cgroups at which best-effort work meets the
 // others. It makes them idle: a waking task of any other group preempts them
 // at once, and CPUs that run only them count as idle when the kernel places a
 // waking task. Without cpu.idle the least weight is the next best thing.
-func cpuQOS(c CPUQOS, l layout, s node.Snapshot) []plan.Want {
+//
+// That holds below every rung of the ladder: whatever becomes of the rung in
+// use, best-effort work is harmless at once.
+func cpuQOS(c CPUQOS, rung node.Rung, l layout, s node.Snapshot) []plan.Want {
 	var wants []plan.Want
 	for _, m := range l.meets {
 		w := plan.Want{Knob: node.Knob{Cgroup: m, File: node.FileCPUWeight}, Owner: "cpuqos", BE: true}
@@ -31,6 +45,9 @@ func cpuQOS(c CPUQOS, l layout, s node.Snapshot) []plan.Want {
 		case c.Means == node.MechCPUWeight:
 			w.Intent, w.Value = plan.Set, node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}
 			w.Reason = "BE gets the least weight: schedIdle is 0" + l.reach(m)
+		case rung == node.RungWeight && s.Can.Can(node.MechCPUIdle):
+			w.Intent, w.Value = plan.Set, node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}
+			w.Reason = "BE gets the least weight: that is asked for" + l.reach(m)
 		case s.Can.Can(node.MechCPUIdle):
 			w.Intent, w.Value = plan.Set, node.CPUWeight{Idle: true}
 			w.Reason = "BE runs only where no other work wants the CPU" + l.reach(m)

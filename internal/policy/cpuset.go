@@ -24,7 +24,7 @@ func (x suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
 		room = room.Union(rooms[m])
 	}
 	d := pick.Demand{
-		Allowed: room.Intersect(p.free), Load: x.use.Sensitive, Bound: p.bound, Have: x.have(),
+		Allowed: x.clear(room.Intersect(p.free)), Load: x.use.Sensitive, Bound: p.bound, Have: x.have(),
 		Swaps: max(int(x.capacity.Percent(growth)/unit.CPUs(1)), 2),
 	}
 	has := d.Have.Intersect(d.Allowed).Len()
@@ -36,7 +36,7 @@ func (x suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
 		d.Swaps = min(d.Swaps, min(has, d.CPUs)-1) // one stays on the way: see toward
 	}
 	all := pick.BestEffort(x.snap.Topology, d)
-	which := x.explain(d, all)
+	which := x.explain(d, all) + keptOff(room.Intersect(p.free), d.Allowed)
 	if has > 0 {
 		spent = unit.CPUs(max(all.CPUs.Len()-has, 0))
 	}

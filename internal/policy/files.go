@@ -13,6 +13,11 @@ func Files(c Config, workloads []node.Workload) []node.File {
 	// CPU limits of rules, the CPUs to which work is bound, and the place
 	// where BE meets LS count whatever is switched on.
 	files := []node.File{node.FileCPUWeight, node.FileCPUMax, node.FileCPUs}
+	if c.CPUQOS.Enable {
+		// Any rung may come into use. What the node has no mechanism for, no
+		// snapshot can show.
+		files = append(files, node.FileIdentity, node.FileScheduler, node.FilePolicy, node.FileCookie)
+	}
 	limited := func(w node.Workload) bool { return w.MemoryLimit.Known() }
 	if slices.ContainsFunc(workloads, claims) {
 		files = append(files, node.FileMems)

@@ -31,6 +31,11 @@ func (n *scene) everything(t testing.TB) {
 		n.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileControl}] = node.ControlOf(node.DefaultControl)
 	}
 	n.showRuns()
+	for _, m := range []node.Mechanism{node.MechHardwareSMT, node.MechGroupIdentity, node.MechSchedExt, node.MechCoreSched, node.MechCPUSets, node.MechBPF} {
+		n.snap.Can[m] = node.Answer{Verdict: node.Yes}
+	}
+	n.snap.Isolation.LSOn = map[unit.CPU]time.Duration{}
+	n.showIsolation()
 }
 
 // TestEveryKnobHasOneOwner lets any work live under all policies at once. Each
@@ -46,6 +51,7 @@ func TestEveryKnobHasOneOwner(t *testing.T) {
 		}
 		n.add(node.Workload{ID: "limited", Class: node.LS, Cgroup: "LS/limited", Meet: "LS", CPULimit: node.Some(unit.MilliCPU(700))})
 		n.everything(t)
+		n.config.CPUQOS = CPUQOS{Enable: true, Rung: node.Rungs[try%4]}
 		n.memory = map[node.WorkloadID]unit.Bytes{"node": 60 * gib, "b0": 20 * gib}
 		ownerOf := map[node.Knob]string{}
 		for range 6 {
@@ -71,7 +77,7 @@ func TestEveryKnobHasOneOwner(t *testing.T) {
 	for file, want := range map[node.File][]string{
 		node.FileCPUWeight: {"cpuqos"}, node.FileCPUMax: {"limit", "suppress"}, node.FileCPUs: {"pin", "suppress"}, node.FileMems: {"pin"},
 		node.FileRun: {"evict"}, node.FileIOMax: {"io"}, node.FileBFQWeight: {"io"}, node.FileL3: {"cache"}, node.FileMB: {"cache"}, node.FileControl: {"cache"},
-		node.FileMemory: {"memory"},
+		node.FileMemory: {"memory"}, node.FileIdentity: {"ladder"}, node.FileScheduler: {"ladder"}, node.FilePolicy: {"ladder"}, node.FileCookie: {"ladder"},
 	} {
 		if len(owners[file]) != len(want) {
 			t.Errorf("%s is wanted by %v; want %v", file, owners[file], want)

@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/pick"
@@ -91,12 +92,12 @@ func roomOf(k node.Knobs, m node.CgroupPath, cpus unit.CPUSet) unit.CPUSet {
 // The first result is what each meeting point gets; nil: nothing is kept from
 // them.
 func (x suppressor) keepOff(i plan.Intent, reason string) (map[node.CgroupPath]unit.CPUSet, []plan.Want) {
-	if !slices.ContainsFunc(x.snap.Workloads, func(w node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR }) {
+	if len(x.beside) == 0 && !slices.ContainsFunc(x.snap.Workloads, func(w node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR }) {
 		return nil, x.anyCPU(i, reason)
 	}
 	all := x.snap.Topology.All()
 	p := placesOf(x.Suppress, x.use, x.snap, all, x.own)
-	if p.free == all {
+	if p.free == all && len(x.beside) == 0 {
 		return nil, x.anyCPU(i, reason)
 	}
 	free := make(map[node.CgroupPath]bool, len(x.meets))
@@ -104,8 +105,14 @@ func (x suppressor) keepOff(i plan.Intent, reason string) (map[node.CgroupPath]u
 	reasons := make(map[node.CgroupPath]string, len(x.meets))
 	for _, m := range x.meets {
 		room := roomOf(x.snap.Knobs, m, all)
-		to := room.Intersect(p.free)
-		chosen[m], reasons[m] = to, fmt.Sprintf("%s LSE's, or LSR's and not lent", areCPUs(room.Minus(to).Len()))
+		to, why := room.Intersect(p.free), ""
+		if to != room {
+			why = fmt.Sprintf("; %s LSE's, or LSR's and not lent", areCPUs(room.Minus(to).Len()))
+		}
+		left := x.clear(to)
+		why += keptOff(to, left)
+		to = left
+		chosen[m], reasons[m] = to, strings.TrimPrefix(why, "; ")
 		free[m] = to == room
 		now, _ := x.snap.Knobs.Now[node.Knob{Cgroup: m, File: node.FileCPUs}].(node.CPUs)
 		switch kept := now.Set.Intersect(to); {

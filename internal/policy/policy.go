@@ -39,6 +39,8 @@ type State struct {
 	// Growth is how much more CPU best-effort work may get than it has: saved
 	// up over time, used up by growing.
 	Growth unit.MilliCPU `json:"growth_mcpu,omitempty"`
+	// Ladder is which means isolates on the CPU.
+	Ladder ladder `json:"ladder,omitzero"`
 	// Strain is how latency-sensitive work fares, and Giving what best-effort
 	// work gives up for it.
 	Strain strain `json:"strain,omitzero"`
@@ -64,9 +66,11 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	next.Batch = st.Batch.offer(c.Overcommit, next.Use.Elapsed, s)
 	own := pin(c.Suppress, st.Pins, s)
 	next.Pins = own.of
-	wants := cpuQOS(c.CPUQOS, l, s)
+	var wants []plan.Want
+	next.Ladder, wants = st.Ladder.climb(c.CPUQOS, l, s)
+	wants = append(wants, cpuQOS(c.CPUQOS, next.Ladder.Status.Rung, l, s)...)
 	var bounds []plan.Want
-	next.Growth, bounds = suppress(c.Suppress, st.Growth, l, next.Use, next.Giving, own, s)
+	next.Growth, bounds = suppress(c.Suppress, st.Growth, l, next.Use, next.Giving, own, next.Ladder.LS.siblings(s.Topology), s)
 	wants = append(wants, bounds...)
 	wants = append(wants, bind(own, l, s)...)
 	burst := newBurster(c.Burst, st.Lending, next.Use, own, s)

@@ -337,15 +337,21 @@ func TestNothingPanicsAtTheEdges(t *testing.T) {
 			Usage: node.Usage{PerCPU: map[unit.CPU]time.Duration{-1: 1, unit.MaxCPUs: 1}}}, be}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, version := range []int{0, 1, 2} {
+			s.Can = node.Capabilities{}
+			for _, m := range []node.Mechanism{node.MechHardwareSMT, node.MechGroupIdentity, node.MechSchedExt, node.MechCoreSched, node.MechCPUSets, node.MechBPF} {
+				s.Can[m] = node.Answer{Verdict: node.Yes}
+			}
+			for i, version := range []int{0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2} {
+				rung := node.Rungs[i/3]
 				for _, p := range []SuppressPolicy{SuppressQuota, SuppressCPUSet, ""} {
-					c := Config{CPUQOS: CPUQOS{Enable: true}, Suppress: Suppress{Enable: true, ThresholdPercent: 65, Policy: p},
+					c := Config{CPUQOS: CPUQOS{Enable: true, Rung: rung}, Suppress: Suppress{Enable: true, ThresholdPercent: 65, Policy: p},
 						Memory: MemoryQOS{Classes: map[node.Class]MemoryShares{node.LS: {LowPercent: 100, ThrottlingPercent: 80}}}}
 					s.Knobs.Kernel.CgroupVersion = version
 					s.Busy = map[unit.CPU]time.Duration{0: 0}
 					var st State
 					for turn := range 3 {
 						s.At = time.Unix(int64(turn), 0)
+						s.Isolation.LSOn = map[unit.CPU]time.Duration{-1: time.Duration(turn), 0: time.Duration(turn) * time.Second, unit.MaxCPUs: math.MaxInt64}
 						st, _ = Decide(c, st, s)
 					}
 					SafeBounds(c, s)

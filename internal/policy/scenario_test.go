@@ -38,6 +38,7 @@ var update = flag.Bool("update", false, "rewrite the scenarios and the compariso
 //	block CLASS NAME [group] [rbps=1] [wbps=1] [riops=1] [wiops=1] [weight=50%] [latency=3ms]
 //	resctrl, share, peak, tasks                   see readCache
 //	evict, ends, starts                           see readEvict
+//	can, falls, foreign, cookies, ask, sees, …    see readLadder
 //	restart                                       the agent loses its memory
 //	tick [every=1s] [hurt] [throttled=?] web=1500m web=1500m@0-3 web=? [system=100m] [web.waits=1000*100us,30*5ms] [web.throttled=3/10]
 //	----
@@ -51,6 +52,7 @@ var update = flag.Bool("update", false, "rewrite the scenarios and the compariso
 //	---- left alone    the knobs on which a policy abstained in the last tick
 //	---- unwatched     the safe bounds
 //	---- batch         what batch work may count on
+//	---- ladder        what isolates on the CPU
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -133,6 +135,8 @@ func (n *scene) see(t *testing.T, what string) []string {
 		slices.Sort(lines)
 	case "batch":
 		lines = n.promised()
+	case "ladder":
+		lines = n.ladder()
 	case "unwatched":
 		for _, w := range SafeBounds(n.config, n.snap) {
 			lines = append(lines, fmt.Sprintf("%v at most %v  # %s", w.Knob, w.Value, w.Reason))
@@ -204,6 +208,11 @@ func readNode(t *testing.T, line string) *scene {
 		shape["l3"] = max(shape["cpus"]/8, 1)
 	}
 	n := newScene(machine(shape["cpus"], shape["smt"], shape["l3"], shape["numa"]), shape["v"])
+	smt := node.Answer{Verdict: node.No, Why: "one thread a core"}
+	if n.snap.Topology.SMT() {
+		smt = node.Answer{Verdict: node.Yes, Why: "several threads a core"}
+	}
+	can[node.MechHardwareSMT] = smt
 	n.snap.Can = can
 	for _, w := range config {
 		n.configure(t, w)
@@ -239,7 +248,9 @@ func (n *scene) configure(t *testing.T, w word) {
 	case "for":
 		n.config.Burst.PeriodSeconds = int64(must(t, w, time.ParseDuration) / time.Second)
 	default:
-		n.configureBatch(t, w)
+		if !n.configureLadder(t, w) {
+			n.configureBatch(t, w)
+		}
 	}
 }
 
@@ -273,6 +284,8 @@ func (n *scene) read(t *testing.T, line string) {
 		n.readCache(t, verb, f)
 	case "evict", "ends", "starts":
 		n.readEvict(t, verb, f)
+	case "can", "cannot", "unsure", "falls", "refused", "foreign", "cookies", "ask", "sees":
+		n.readLadder(t, verb, rest)
 	case "restart":
 		n.state = State{}
 	case "gone":

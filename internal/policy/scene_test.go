@@ -18,6 +18,8 @@ type scene struct {
 	state  State
 	snap   node.Snapshot
 	wants  []plan.Want // of the last decision
+	// fails says which steps fail; nil: none does.
+	fails func(plan.Step) bool
 
 	busy   map[unit.CPU]time.Duration
 	used   map[node.WorkloadID]time.Duration
@@ -80,6 +82,7 @@ func (n *scene) makeGroup(p node.CgroupPath) {
 	now[node.Knob{Cgroup: p, File: node.FileCPUMax}] = node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod}
 	now[node.Knob{Cgroup: p, File: node.FileMemory}] = node.NoMemoryLimit
 	n.makeIO(p)
+	n.showIsolation()
 	set, mems := node.CPUs{}, node.CPUs{}
 	if n.snap.Knobs.Kernel.CgroupVersion == 1 {
 		set.Set = n.snap.Topology.All()
@@ -166,6 +169,7 @@ func (n *scene) pass(p spell) {
 		n.snap.Workloads[i] = w
 	}
 	n.charged()
+	n.sees()
 }
 
 // decide decides, and applies all steps.
@@ -178,7 +182,7 @@ func (n *scene) decide(t testing.TB) []plan.Step {
 			t.Errorf("the kernel refuses %v: %s", s, why)
 			continue
 		}
-		if n.stops(s) {
+		if n.stops(s) || n.fails != nil && n.fails(s) {
 			continue
 		}
 		if _, touched := n.snap.Knobs.Before[s.Knob]; !touched {
@@ -189,6 +193,9 @@ func (n *scene) decide(t testing.TB) []plan.Step {
 		}
 		n.snap.Knobs.Now[s.Knob] = s.To
 		n.divided(s)
+	}
+	if wrong := n.wrongLadder(); wrong != "" {
+		t.Error(wrong)
 	}
 	return steps
 }

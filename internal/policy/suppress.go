@@ -45,12 +45,14 @@ const cpusetFrom = 20
 // suppress owns cpu.max of the cgroups at which best-effort work meets the
 // others, and cpuset.cpus there and, on cgroup v1, below. It bounds best-effort
 // work to its budget, less what it gives up for objectives, by quota or by a
-// set of CPUs. The first result is how much growth is left for the next call.
-func suppress(c Suppress, saved unit.MilliCPU, l layout, u use, g giving, own grants, s node.Snapshot) (unit.MilliCPU, []plan.Want) {
+// set of CPUs. Off the CPUs in beside, the siblings of latency-sensitive work, it
+// keeps best-effort work in any case, as long as that has its least. The first
+// result is how much growth is left for the next call.
+func suppress(c Suppress, saved unit.MilliCPU, l layout, u use, g giving, own grants, beside []unit.CPU, s node.Snapshot) (unit.MilliCPU, []plan.Want) {
 	if len(l.meets) == 0 {
 		return 0, nil
 	}
-	x := suppressor{Suppress: c, layout: l, use: u, snap: s, cpus: counted(c, s), tops: topsOf(l, s), chain: chainOf(l, s), own: own}
+	x := suppressor{Suppress: c, layout: l, use: u, snap: s, cpus: counted(c, s), tops: topsOf(l, s), chain: chainOf(l, s), own: own, beside: beside}
 	switch {
 	case !c.Enable:
 		_, sets := x.keepOff(plan.Release, "CPU suppress is off")
@@ -102,6 +104,8 @@ type suppressor struct {
 	tops  map[node.CgroupPath]top
 	chain []link
 	own   grants
+	// beside are the CPUs to keep off, the first to give back first.
+	beside []unit.CPU
 }
 
 // counted returns the CPUs that make the capacity.

@@ -80,6 +80,9 @@ func (d *decoder) snapshot(l line) error {
 	if s.Busy = l.Busy; l.Ran != nil {
 		s.Busy = l.Ran.after(old.Busy)
 	}
+	if s.Isolation.LSOn = l.LSOn; l.LSRan != nil {
+		s.Isolation.LSOn = l.LSRan.after(old.Isolation.LSOn)
+	}
 	if s.Waits = l.Waits; l.Waited != nil {
 		s.Waits = l.Waited.after(old.Waits)
 	}
@@ -190,6 +193,9 @@ func checkCPUs(s node.Snapshot) error {
 		errs = append(errs, check(c.ID))
 	}
 	for c := range s.Busy {
+		errs = append(errs, check(c))
+	}
+	for c := range s.Isolation.LSOn {
 		errs = append(errs, check(c))
 	}
 	for _, w := range s.Workloads {

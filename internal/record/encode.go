@@ -49,6 +49,9 @@ func (e *encoder) line(t Turn, number int, key bool) (line, error) {
 	if l.Ran = ranSince(e.last.Snapshot.Busy, s.Busy); l.Ran == nil {
 		l.Busy = s.Busy
 	}
+	if l.LSRan = ranSince(e.last.Snapshot.Isolation.LSOn, s.Isolation.LSOn); l.LSRan == nil {
+		l.LSOn = s.Isolation.LSOn
+	}
 	if l.Waited = waitedSince(e.last.Snapshot.Waits, s.Waits); l.Waited == nil {
 		l.Waits = s.Waits
 	}
@@ -83,7 +86,7 @@ func misplaced(all []node.Workload) int {
 // snapshot may hold one day is part of it: then it is recorded too.
 func restOf(s node.Snapshot) node.Snapshot {
 	s.At, s.Hurt, s.Usage, s.Busy, s.Workloads, s.Waits = node.Snapshot{}.At, false, node.Usage{}, nil, nil, nil
-	s.Knobs.Now, s.Knobs.Before = nil, nil
+	s.Knobs.Now, s.Knobs.Before, s.Isolation.LSOn = nil, nil, nil
 	return s
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -95,6 +96,16 @@ func (l *life) turn(every time.Duration) Turn {
 		s.Busy[c] = l.snap.Busy[c] + time.Duration(l.random.Int64N(int64(every)))
 	}
 	s.Usage.CPU = node.Some(s.Busy[0])
+	s.Isolation.LSOn = map[unit.CPU]time.Duration{}
+	for c := range unit.CPU(8) {
+		s.Isolation.LSOn[c] = l.snap.Isolation.LSOn[c] + time.Duration(l.random.Int64N(int64(every)))/2
+	}
+	if l.number%50 == 0 {
+		s.Isolation.Falls = append(slices.Clone(s.Isolation.Falls), node.Fall{At: s.At, Rung: node.RungSiblings, Why: "no room"})
+	}
+	if l.number == 40 {
+		s.Isolation.Asked = node.Asked{At: s.At, Rung: node.RungIdle}
+	}
 	s.Workloads = nil
 	for i, w := range l.snap.Workloads {
 		used := w.Usage.CPU.Or(0)
@@ -122,7 +133,7 @@ func (l *life) turn(every time.Duration) Turn {
 		shown.Busy = nil
 	}
 	if l.number%23 == 0 {
-		shown.Waits = nil
+		shown.Waits, shown.Isolation.LSOn = nil, nil
 	}
 	t := Turn{Config: l.config, Before: l.state, MaxSteps: 200}
 	t.Sense, t.Decide, t.Act = 300*time.Microsecond, 200*time.Microsecond, time.Millisecond

@@ -15,7 +15,7 @@ import (
 
 // version is that of the lines below. A field that is new changes it: a record
 // that is read without one of its fields would replay to something else.
-const version = 3
+const version = 4
 
 // A line is a turn as it stands in a record. A key line, which has a State,
 // holds everything; every other line holds what is not as in the line before
@@ -36,6 +36,9 @@ type line struct {
 	Usage *node.Usage                `json:"usage,omitempty"`
 	Busy  map[unit.CPU]time.Duration `json:"busy,omitempty"`
 	Ran   ran                        `json:"ran,omitzero"` // of Busy
+	// LSOn is where latency-sensitive work ran.
+	LSOn  map[unit.CPU]time.Duration `json:"ls_on,omitempty"`
+	LSRan ran                        `json:"ls_ran,omitzero"` // of LSOn
 	// Waits is who waited for whom.
 	Waits  []node.Wait `json:"waits,omitempty"`
 	Waited waited      `json:"waited,omitzero"` // of Waits

@@ -110,6 +110,7 @@ func TestEveryFieldIsRecorded(t *testing.T) {
 	fill(reflect.ValueOf(&full.Snapshot.Resctrl), 1)
 	fill(reflect.ValueOf(&full.Snapshot.Cache), 1)
 	fill(reflect.ValueOf(&full.Snapshot.Devices), 1)
+	fill(reflect.ValueOf(&full.Snapshot.Isolation), 1)
 	full.Snapshot.Knobs.Before[node.Knob{Cgroup: "a", File: node.FilePIDs}] = node.PIDs{Max: 3}
 
 	n := leaves(reflect.ValueOf(&full).Elem(), "", nil)
@@ -161,6 +162,7 @@ func clone(t *testing.T, from Turn) Turn {
 	fill(reflect.ValueOf(&c.Snapshot.Resctrl), 1)
 	fill(reflect.ValueOf(&c.Snapshot.Cache), 1)
 	fill(reflect.ValueOf(&c.Snapshot.Devices), 1)
+	fill(reflect.ValueOf(&c.Snapshot.Isolation), 1)
 	if diff := exactly(from, c); diff != "" {
 		t.Fatalf("fill is not repeatable:\n%s", diff)
 	}
@@ -177,6 +179,10 @@ func fill(v reflect.Value, n int64) {
 	}
 	if set, isSet := v.Interface().(*unit.CPUSet); isSet {
 		*set = unit.CPUSetOf(unit.CPU(n))
+		return
+	}
+	if at, isTime := v.Interface().(*time.Time); isTime {
+		*at = time.Unix(n, 0).UTC()
 		return
 	}
 	v = v.Elem()
@@ -213,10 +219,10 @@ func fill(v reflect.Value, n int64) {
 // paths. What a Tick says of itself and not of the node is left out.
 func leaves(v reflect.Value, path string, visit func(string, reflect.Value)) []string {
 	switch path {
-	case ".Tick.Snapshot.At", ".Tick.Snapshot.Knobs", ".Tick.Wants", ".Tick.Missed", ".Tick.Batch", ".Tick.Done", ".Before", ".Tick.Snapshot.Workloads[].ID":
+	case ".Tick.Snapshot.At", ".Tick.Snapshot.Knobs", ".Tick.Wants", ".Tick.Missed", ".Tick.Batch", ".Tick.Ladder", ".Tick.Isolation", ".Tick.Done", ".Before", ".Tick.Snapshot.Workloads[].ID":
 		return nil
 	}
-	composite := v.Kind() == reflect.Struct && !strings.Contains(v.Type().String(), "Maybe") && v.Type() != reflect.TypeFor[unit.CPUSet]()
+	composite := v.Kind() == reflect.Struct && !strings.Contains(v.Type().String(), "Maybe") && v.Type() != reflect.TypeFor[unit.CPUSet]() && v.Type() != reflect.TypeFor[time.Time]()
 	var all []string
 	switch {
 	case composite:
@@ -319,9 +325,9 @@ func TestWhatIsNoRecordIsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"nothing":          {"", "no turn"},
 		"other text":       {"hello\n", "line 1"},
-		"a newer record":   {`{"version":4,"turn":1,"state":{}}` + "\n", "version 4"},
-		"a field too many": {`{"version":3,"turn":1,"state":{},"color":"red"}` + "\n", "color"},
-		"half a key":       {`{"version":3,"turn":1,"state":{}}` + "\n", "must hold"},
+		"a newer record":   {`{"version":5,"turn":1,"state":{}}` + "\n", "version 5"},
+		"a field too many": {`{"version":4,"turn":1,"state":{},"color":"red"}` + "\n", "color"},
+		"half a key":       {`{"version":4,"turn":1,"state":{}}` + "\n", "must hold"},
 		"no key":           {`{"turn":7}` + "\n", "no turn"},
 		"damaged":          {"\x1f\x8bxxxxxxxxxxxx", "gzip"},
 	} {
@@ -356,7 +362,7 @@ func FuzzReplay(f *testing.F) {
 		text = append(append(text, one...), '\n')
 	}
 	f.Add(text)
-	f.Add([]byte(`{"version":3,"turn":1,"state":{},"config":{},"max_steps":0,"rest":{},"usage":{}}` + "\n"))
+	f.Add([]byte(`{"version":4,"turn":1,"state":{},"config":{},"max_steps":0,"rest":{},"usage":{}}` + "\n"))
 	f.Add([]byte("\x1f\x8b"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, err := Replay(bytes.NewReader(text), nil)

@@ -253,6 +253,9 @@ func (n *Node) RemoveGroup(p node.CgroupPath) error {
 	}
 	maps.DeleteFunc(n.groups, func(q node.CgroupPath, _ *group) bool { return q != "" && p.Contains(q) })
 	maps.DeleteFunc(n.before, func(k node.Knob, _ node.Value) bool { return p.Contains(k.Cgroup) })
+	if n.isolated != nil {
+		maps.DeleteFunc(n.isolated.turned, func(k node.Knob, _ node.Value) bool { return p.Contains(k.Cgroup) })
+	}
 	return nil
 }
 

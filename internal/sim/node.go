@@ -30,6 +30,9 @@ type Options struct {
 	Topology node.Topology
 	// Resctrl is how it divides L3 caches and memory bandwidth; nil: it does not.
 	Resctrl *Resctrl
+	// Isolation is what its kernel has to isolate on the CPU beside cpu.idle; nil:
+	// nothing.
+	Isolation *Isolation
 	// Without names rules of the kernel that this node does not have. It is
 	// for the test that proves each rule to be needed.
 	Without []string
@@ -49,7 +52,8 @@ type Node struct {
 	workloads map[node.WorkloadID]node.Workload
 	before    map[node.Knob]node.Value
 	busy      map[unit.CPU]time.Duration
-	divided   *divided // nil: there is no resctrl
+	divided   *divided  // nil: there is no resctrl
+	isolated  *isolated // nil: nothing isolates
 }
 
 // A group is a cgroup: its files and what it has used.
@@ -67,6 +71,8 @@ type task struct {
 	// control is its control group; "": the default one.
 	control string
 	dying   bool // it got a signal that ends it
+	// extended: it has the policy of best-effort threads; tagged: their cookie.
+	extended, tagged bool
 }
 
 // New makes a node.
@@ -94,6 +100,9 @@ func New(o Options) *Node {
 	n.groups[""] = root
 	if o.Resctrl != nil {
 		n.divided = newDivided(*o.Resctrl, o.Without)
+	}
+	if o.Isolation != nil {
+		n.isolated = newIsolated(*o.Isolation, o.Without)
 	}
 	return n
 }
@@ -163,6 +172,7 @@ func (n *Node) Snapshot(context.Context) (node.Snapshot, error) {
 	}
 	slices.SortFunc(s.Workloads, func(a, b node.Workload) int { return strings.Compare(string(a.ID), string(b.ID)) })
 	n.fillControls(&s)
+	n.fillIsolation(&s)
 	for k, v := range n.before {
 		if n.groups[k.Cgroup] != nil {
 			s.Knobs.Before[k] = v
@@ -175,7 +185,7 @@ func (n *Node) readKnobs(p node.CgroupPath, to map[node.Knob]node.Value) {
 	if n.groups[p] == nil {
 		return
 	}
-	for _, f := range slices.Concat(node.Files, node.IOFiles) {
+	for _, f := range slices.Concat(node.Files, node.IOFiles, isolationFiles) {
 		if v, err := n.readKnob(p, f); err == nil {
 			to[node.Knob{Cgroup: p, File: f}] = v
 		}
@@ -188,6 +198,9 @@ func (n *Node) Apply(_ context.Context, s plan.Step) error {
 	defer n.mu.Unlock()
 	if isControl(s.Knob) {
 		return n.applyControl(s)
+	}
+	if isIsolation(s.Knob) {
+		return n.applyIsolation(s)
 	}
 	g := n.groups[s.Knob.Cgroup]
 	if g == nil {

@@ -42,10 +42,12 @@ const (
 	EventPressure EventKind = "pressure" // a PSI trigger
 	EventCgroups  EventKind = "cgroups"  // cgroups have come or gone
 	EventConfig   EventKind = "config"   // the configuration shall be read again
+	EventPin      EventKind = "pin"      // an operator has chosen how to isolate on the CPU
+	EventRung     EventKind = "rung"     // the means that isolates on the CPU has failed, or finds strays
 )
 
 // EventKinds lists the kinds.
-var EventKinds = []EventKind{EventDelay, EventPressure, EventCgroups, EventConfig}
+var EventKinds = []EventKind{EventDelay, EventPressure, EventCgroups, EventConfig, EventPin, EventRung}
 
 // String prints the event as one phrase.
 func (e Event) String() string {

@@ -24,7 +24,11 @@ type Tick struct {
 	Missed map[node.WorkloadID]string
 	// Batch is what batch work may count on after it.
 	Batch node.Batch
-	Done  []Outcome
+	// Ladder is which means isolates on the CPU after it, and Isolation what
+	// the means have done until then.
+	Ladder    node.LadderStatus
+	Isolation node.IsolationStatus
+	Done      []Outcome
 	// Sense, Decide and Act are the wall time of each part: the last write
 	// was over at Begun plus all three.
 	Sense, Decide, Act time.Duration

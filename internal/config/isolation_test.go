@@ -1,0 +1,77 @@
+package config
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/node"
+)
+
+func TestTheLadderBeginsWhereItIsAsked(t *testing.T) {
+	for policies, want := range map[string]node.Rung{
+		"{}":                         "",
+		"{cpuPolicy: groupIdentity}": "", // Koordinator's default is no choice
+		"{cpuPolicy: coreSched}":     node.RungCoreSched,
+		"{cpuIsolation: auto, cpuPolicy: coreSched}":         "",
+		"{cpuIsolation: cpu.idle, cpuPolicy: groupIdentity}": node.RungIdle,
+		"{cpuIsolation: vendor}":                             node.RungVendor,
+	} {
+		c := parsed(t, header+"resource-qos-config: {policies: "+policies+", beClass: {cpuQOS: {enable: true}}}\n")
+		if got := c.Policy.CPUQOS.Rung; got != want || len(c.Notices) > 0 {
+			t.Errorf("%s: the ladder begins at %q, want %q; notices %q", policies, got, want, c.Notices)
+		}
+	}
+}
+
+// TestEveryRungCanBeAsked holds the words of the key to the ladder.
+func TestEveryRungCanBeAsked(t *testing.T) {
+	var words []string
+	for _, k := range keysOf(reflect.TypeFor[Policies]()) {
+		if k.name == "cpuIsolation" {
+			words = k.words
+		}
+	}
+	want := []string{"auto"}
+	for _, r := range node.Rungs {
+		want = append(want, string(r))
+	}
+	if !slices.Equal(words, want) {
+		t.Errorf("cpuIsolation takes %q, want %q", words, want)
+	}
+}
+
+func TestIdentitiesComeFromTheClassesThatAreOn(t *testing.T) {
+	for classes, want := range map[string]map[node.Class]node.Identity{
+		"beClass: {cpuQOS: {enable: true}}": nil,
+		"{lsClass: {cpuQOS: {enable: true, groupIdentity: 1}}, lsrClass: {cpuQOS: {groupIdentity: 1}}}":                  {node.LS: 1},
+		"{lsClass: {cpuQOS: {enable: true, coreExpeller: false}}, lsrClass: {cpuQOS: {enable: true, groupIdentity: 0}}}": {node.LS: 1, node.LSR: 0, node.LSE: 0},
+		"{beClass: {cpuQOS: {enable: true, groupIdentity: 0}}, systemClass: {cpuQOS: {enable: true, groupIdentity: 1}}}": {node.BE: 0, node.System: 1},
+	} {
+		c := parsed(t, header+"resource-qos-config:\n  "+classes+"\n")
+		if got := c.Policy.CPUQOS.Identity; !maps.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", classes, got, want)
+		}
+	}
+}
+
+func TestTheSchedulersParametersAreRead(t *testing.T) {
+	c := parsed(t, header+"resource-qos-config: {policies: {cpuIsolationHoldMicroseconds: 0, cpuIsolationHeadroomCores: 0}, beClass: {cpuQOS: {enable: true, coreExpeller: true}}}\n").Policy.CPUQOS
+	if c.Hold != node.Some(time.Duration(0)) || c.Headroom != node.Some(0) {
+		t.Errorf("hold %v, headroom %v; want 0 of each, which is not the default", c.Hold, c.Headroom)
+	}
+	c = parsed(t, header+"resource-qos-config: {beClass: {cpuQOS: {enable: true}}}\n").Policy.CPUQOS
+	if c.Hold != node.Some(200*time.Microsecond) || c.Headroom.Known() {
+		t.Errorf("hold %v, headroom %v; want 200 µs and what the scheduler chooses", c.Hold, c.Headroom)
+	}
+}
+
+func TestBEExpelsNobody(t *testing.T) {
+	c := parsed(t, header+"resource-qos-config: {beClass: {cpuQOS: {enable: true, coreExpeller: true}}}\n")
+	if len(c.Notices) != 1 || !strings.Contains(c.Notices[0], "beClass.cpuQOS.coreExpeller") {
+		t.Errorf("notices %q, want one that BE's coreExpeller does nothing", c.Notices)
+	}
+}
