@@ -86,13 +86,19 @@ struct sched_info {
 	unsigned long long last_queued;
 };
 
-struct cpumask;
+struct cpumask {
+	unsigned long bits[1];
+};
 
 struct sched_ext_entity {
 	__u32 flags;
 	__u32 weight;
 	__u64 slice;
 	__u64 dsq_vtime;
+};
+
+struct signal_struct {
+	unsigned int flags;
 };
 
 struct task_struct {
@@ -108,6 +114,7 @@ struct task_struct {
 	struct sched_info sched_info;
 	struct task_group *sched_task_group;
 	struct css_set *cgroups;
+	struct signal_struct *signal;
 };
 
 #pragma clang attribute pop

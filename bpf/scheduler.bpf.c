@@ -59,12 +59,12 @@ void BPF_PROG(tenon_enqueue, struct task_struct *p, __u64 enq_flags)
 	struct scx_task *t = bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	__u64 now = bpf_ktime_get_ns();
 	__s32 cpu = scx_bpf_task_cpu(p), target;
-	const struct scx_place *place = place_of(cpu);
+	const volatile struct scx_place *place = place_of(cpu);
 	struct scx_shard *s = shard_of(place);
 	struct scx_cpu *here = cpu_at(bpf_get_smp_processor_id());
 	struct qos_queue *q;
 	struct qos_pod *pod;
-	__u64 flags = enq_flags, dsq;
+	__u64 flags = enq_flags, dsq, *vtime;
 	bool restricted;
 
 	if (!t || !s || !here) { /* no memory: first come, first served */
@@ -108,13 +108,16 @@ void BPF_PROG(tenon_enqueue, struct task_struct *p, __u64 enq_flags)
 		t->route = QOS_TO_PARK;
 		count(here, SCX_EXHAUSTED);
 		t->target = -1;
-		scx_insert(p, DSQ_PARK + t->slot, s->params.slice_ns, flags);
+		scx_insert_vtime(p, DSQ_PARK + t->slot, s->params.slice_ns, t->waiting, flags);
 		return;
 	default:
 		t->route = QOS_TO_SHARD;
 		dsq = DSQ_SHARD + place->shard;
 		qos_queued(&s->shard.queue, scx_bpf_dsq_nr_queued(dsq), now);
-		t->key = qos_key(&s->params, &s->shard.queue, vtime_of(place->shard, t->slot));
+		vtime = vtime_of(place->shard, t->slot);
+		if (!vtime)
+			return;
+		t->key = qos_key(&s->params, &s->shard.queue, vtime);
 		scx_insert_vtime(p, dsq, s->params.slice_ns, t->key, flags);
 	}
 	target = t->target;
@@ -179,7 +182,7 @@ static __noinline __u64 first(__u64 dsq)
 SEC("struct_ops/tenon_dispatch")
 void BPF_PROG(tenon_dispatch, __s32 cpu, struct task_struct *prev)
 {
-	const struct scx_place *place = place_of(cpu);
+	const volatile struct scx_place *place = place_of(cpu);
 	struct scx_shard *s = shard_of(place);
 	struct qos_core *core = core_of(place);
 	struct scx_cpu *c = cpu_at(cpu);
@@ -194,7 +197,7 @@ void BPF_PROG(tenon_dispatch, __s32 cpu, struct task_struct *prev)
 	a.runs_be = prev && prev->scx.flags & SCX_TASK_QUEUED;
 	a.fair = others_wait();
 	if (s->params.headroom && !a.runs_be) {
-		a.alone = alone(place);
+		a.alone = alone(cpu);
 		a.idle_cores = a.alone ? idle_cores(place->shard) : 0;
 	}
 	v = qos_may_run(&s->params, core, &s->shard, &a);
@@ -234,11 +237,12 @@ void BPF_PROG(tenon_running, struct task_struct *p)
 {
 	__u64 now = bpf_ktime_get_ns(), want;
 	__s32 cpu = bpf_get_smp_processor_id();
-	const struct scx_place *place = place_of(cpu);
+	const volatile struct scx_place *place = place_of(cpu);
 	struct scx_task *t = bpf_task_storage_get(&tasks, p, 0, 0);
-	struct scx_shard *s = shard_of(place), *from;
+	struct scx_shard *s = shard_of(place);
 	struct qos_core *core = core_of(place);
 	struct scx_cpu *c = cpu_at(cpu);
+	struct qos_queue *q;
 	struct qos_pod *pod;
 	enum qos_verdict v;
 	__u32 weight;
@@ -249,31 +253,28 @@ void BPF_PROG(tenon_running, struct task_struct *p)
 	v = qos_be_start(&s->params, core, &s->shard, place->thread, now);
 	if (!c->taken_at)
 		count(c, SCX_RESUMED);
-	else if (v == QOS_REFUSE_SMT)
-		count(c, SCX_RACES);
+	if (v == QOS_REFUSE_SMT) {
+		count(c, SCX_VIOLATIONS);
+		if (c->taken_at)
+			count(c, SCX_RACES);
+	} else if (v == QOS_REFUSE_CAP) {
+		c->verdicts[v]++;
+	}
 	c->taken_at = 0;
 	c->slot = t ? t->slot : 0;
 	if (!t)
 		return;
-	from = shard_at(t->shard);
-	if (from && v != QOS_RUN_RELIEF) {
-		struct qos_queue *q = queue_of(cpu);
-
-		if (t->route == QOS_TO_URGENT)
-			qos_served(&from->shard.urgent, 0, now);
-		else if (t->route != QOS_TO_CPU)
-			qos_served(&from->shard.queue, t->key, now);
-		else if (q)
-			qos_served(q, t->key, now);
-	}
+	t->relief = v == QOS_RUN_RELIEF;
+	q = waited_in(t, cpu);
+	if (q && !t->relief)
+		qos_served(q, t->route == QOS_TO_URGENT ? 0 : t->key, now);
 	account_wait(t, now);
 	t->ran_from = now;
 	t->granted = 0;
 	t->hurried = false;
 	if (qos_refused(v)) {
-		count(c, SCX_VIOLATIONS);
 		scx_set_slice(p, 0);
-		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		scx_kick(cpu, SCX_KICK_PREEMPT);
 		return;
 	}
 	pod = pod_at(t->slot);
@@ -281,10 +282,10 @@ void BPF_PROG(tenon_running, struct task_struct *p)
 		return;
 	weight = qos_weight(pod->weight, p->scx.weight);
 	want = qos_slice(&s->params, weight, v, t->urgent);
-	if (!t->urgent && v != QOS_RUN_RELIEF) {
+	if (!t->urgent && !t->relief) {
 		want = t->granted = qos_pod_take(pod, want);
 		if (!want)
-			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+			scx_kick(cpu, SCX_KICK_PREEMPT);
 	}
 	scx_set_slice(p, want);
 }
@@ -293,7 +294,7 @@ SEC("struct_ops/tenon_stopping")
 void BPF_PROG(tenon_stopping, struct task_struct *p, bool runnable)
 {
 	__s32 cpu = bpf_get_smp_processor_id();
-	const struct scx_place *place = place_of(cpu);
+	const volatile struct scx_place *place = place_of(cpu);
 	struct scx_task *t = bpf_task_storage_get(&tasks, p, 0, 0);
 	struct scx_shard *s = shard_of(place);
 	struct qos_core *core = core_of(place);
@@ -321,7 +322,7 @@ void BPF_PROG(tenon_stopping, struct task_struct *p, bool runnable)
 SEC("struct_ops/tenon_tick")
 void BPF_PROG(tenon_tick, struct task_struct *p)
 {
-	const struct scx_place *place = place_of(bpf_get_smp_processor_id());
+	const volatile struct scx_place *place = place_of(bpf_get_smp_processor_id());
 	struct scx_shard *s = shard_of(place);
 	struct qos_core *core = core_of(place);
 

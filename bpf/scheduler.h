@@ -84,6 +84,7 @@ struct qos_core {
 struct qos_queue {
 	__u64 front;	   /* vtime of the task that was served last */
 	__u64 served_at;   /* last ordinary service, or when it stopped being empty */
+	__u64 fed_at;	   /* until then it got at least what relief would give: qos_fed; 0: not told */
 	__u64 relieved_at; /* last service by relief */
 };
 
@@ -174,8 +175,9 @@ static __always_inline __u32 qos_ls_start(const struct qos_params *p, struct qos
 }
 
 /*
- * qos_ls_stop: LSX left thread. Returns the threads to wake; with a hold time
- * none, as the reaper wakes them after it. Use qos_switch.
+ * qos_ls_stop: LSX left thread. Returns the threads to wake. With a hold time
+ * they are woken as well: ops.dispatch refuses them (QOS_REFUSE_HOLD) and sets
+ * a timer to the end of the hold, which this program cannot. Use qos_switch.
  */
 static __always_inline __u32 qos_ls_stop(const struct qos_params *p, struct qos_core *c, __u32 thread, __u64 now)
 {
@@ -186,7 +188,7 @@ static __always_inline __u32 qos_ls_stop(const struct qos_params *p, struct qos_
 		qos_write_time(&c->hold_until, now + p->hold_ns);
 	}
 	ls = qos_clear(&c->ls, qos_bit(thread)) & ~qos_bit(thread);
-	if (ls || p->hold_ns || TENON_BROKEN(WAKE_KICK))
+	if (ls || TENON_BROKEN(WAKE_KICK))
 		return 0;
 	return qos_read(&c->expelled);
 }
@@ -332,8 +334,9 @@ static __always_inline enum qos_verdict qos_legal(const struct qos_params *p, co
 /*
  * qos_may_run decides ops.dispatch, first thing. Refused: return without
  * moving a task; with SCX_OPS_ENQ_LAST the CPU then goes idle, and who lifts
- * the reason wakes it (qos_ls_stop) or the reaper does. Allowed and then no
- * task found: the CPU is idle for want of work, and ops.enqueue wakes it.
+ * the reason wakes it (qos_ls_stop) or the reaper does; for a hold, the caller
+ * sets a timer that kicks this CPU at hold_until. Allowed and then no task
+ * found: the CPU is idle for want of work, and ops.enqueue wakes it.
  */
 static __always_inline enum qos_verdict qos_may_run(const struct qos_params *p, struct qos_core *c,
 						    const struct qos_shard *s, const struct qos_asks *a)

@@ -52,19 +52,30 @@ static __always_inline enum qos_class classify(struct scx_cpu *c, struct task_st
 	return QOS_NORMAL;
 }
 
-/* delayed notes how long BE stayed after it was asked to leave. */
-static __always_inline void delayed(struct scx_cpu *c, __u64 ns)
+/* bucket: below 2^(bucket + 8) ns. Without branches, which the verifier would all follow. */
+static __always_inline __u32 bucket(__u64 ns)
 {
 	__u64 v = ns >> 8;
-	__u32 n = 0, i;
+	__u32 n = 0, step;
 
-	for (i = 0; i < SCX_DELAYS - 1; i++)
-		if (v >> i)
-			n = i + 1;
+	v = v >> 32 ? 0xffffffff : v;
+	step = (v > 0xffff) << 4, v >>= step, n += step;
+	step = (v > 0xff) << 3, v >>= step, n += step;
+	step = (v > 0xf) << 2, v >>= step, n += step;
+	step = (v > 0x3) << 1, v >>= step, n += step;
+	n += (v > 0x1) + (v > 0);
+	return n;
+}
+
+/* delayed notes how long BE stayed after it was asked to leave. */
+static __noinline void delayed(struct scx_cpu *c, __u64 ns)
+{
+	__u32 n = bucket(ns);
+
 	c->delays[n < SCX_DELAYS ? n : SCX_DELAYS - 1]++;
 }
 
-/* expel notes that BE on the siblings was asked to leave. */
+/* expelled notes that BE on the siblings was asked to leave. */
 static __noinline void expelled(__u32 core, __u32 threads, __u64 now)
 {
 	__u32 t;
@@ -102,7 +113,7 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(tenon_switched, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
-	const struct scx_place *place = place_of(cpu);
+	const volatile struct scx_place *place = place_of(cpu);
 	struct qos_core *core = core_of(place);
 	struct scx_cpu *c = cpu_at(cpu);
 	enum qos_class was, is;
@@ -141,7 +152,7 @@ int BPF_PROG(tenon_switched, bool preempt, struct task_struct *prev, struct task
 			expelled(place->core, k.preempt, now);
 		}
 		if (k.preempt | k.wake)
-			kick(c, place->core, k.preempt, k.wake);
+			kick(place->core, k.preempt, k.wake);
 	}
 #if ABI >= 619
 	if (c->taken_at && is != QOS_BE && is != QOS_NONE) {

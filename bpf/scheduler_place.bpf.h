@@ -4,9 +4,10 @@
  * Part of scheduler.bpf.c.
  */
 
-/* alone: all other threads of the core are idle. */
-static __always_inline bool alone(const struct scx_place *place)
+/* alone: all other threads of the core of a CPU are idle. */
+__noinline int alone(__u32 cpu)
 {
+	const volatile struct scx_place *place = place_of(cpu);
 	const volatile struct scx_siblings *sib = &siblings[place->core & (SCX_CPUS - 1)];
 	__u32 t;
 
@@ -17,40 +18,56 @@ static __always_inline bool alone(const struct scx_place *place)
 			continue;
 		c = cpu_at(sib->cpu[t]);
 		if (c && c->class != QOS_NONE)
-			return false;
+			return 0;
 	}
-	return true;
+	return 1;
 }
 
 /* idle_cores counts the whole idle cores of a shard. */
-static __noinline __u32 idle_cores(__u32 shard)
+__noinline int idle_cores(__u32 shard)
 {
 	const volatile struct scx_range *r = &ranges[shard & (SCX_SHARDS - 1)];
 	__u32 n = 0, i;
 
 	each_below (i, r->cpus) {
-		const struct scx_place *place = place_of(shard_cpus[(r->first_cpu + i) & (SCX_CPUS - 1)]);
-		struct scx_cpu *c = cpu_at(shard_cpus[(r->first_cpu + i) & (SCX_CPUS - 1)]);
+		__u32 cpu = shard_cpus[(r->first_cpu + i) & (SCX_CPUS - 1)];
+		struct scx_cpu *c = cpu_at(cpu);
 
-		if (!place->thread && c && c->class == QOS_NONE && alone(place))
+		if (!place_of(cpu)->thread && c && c->class == QOS_NONE && alone(cpu))
 			n++;
 	}
 	return n;
 }
 
-/* legal: may an idle CPU run BE? asks says what of it is known. */
-static __always_inline enum qos_verdict legal(const struct scx_place *place, struct scx_shard *s, __u64 now,
-					      __u32 whole, struct qos_asks *a)
+/* rank is qos_rank of an idle CPU for a task, in bits 0 to 7, and qos_legal's verdict above. */
+__noinline int rank(__u32 cpu, __u32 previous, __u32 whole)
 {
+	const volatile struct scx_place *place = place_of(cpu);
+	struct scx_shard *s = shard_of(place);
+	struct qos_core *core = core_of(place);
+	struct qos_asks a = {
+		.now = bpf_ktime_get_ns(),
+		.thread = place->thread,
+		.idle_cores = whole,
+		.alone = alone(cpu),
+	};
+	enum qos_verdict v;
+
+	if (!core || !s)
+		return QOS_REFUSE_SMT << 8;
+	v = qos_legal(&s->params, core, &s->shard, &a);
+	return qos_rank(v, core, &a, previous == cpu) | v << 8;
+}
+
+/* ask sends an idle CPU that does not know that it is refused BE to find out. */
+__noinline int ask(__u32 cpu)
+{
+	const volatile struct scx_place *place = place_of(cpu);
 	struct qos_core *core = core_of(place);
 
-	if (!core)
-		return QOS_REFUSE_SMT;
-	a->now = now;
-	a->thread = place->thread;
-	a->alone = alone(place);
-	a->idle_cores = whole;
-	return qos_legal(&s->params, core, &s->shard, a);
+	if (core && !(qos_read(&core->expelled) & qos_bit(place->thread)))
+		scx_kick(cpu, SCX_KICK_IDLE);
+	return 0;
 }
 
 /*
@@ -60,13 +77,12 @@ static __always_inline enum qos_verdict legal(const struct scx_place *place, str
  */
 static __noinline __s32 place_task(struct task_struct *p, __s32 prev)
 {
-	const struct scx_place *home = place_of(prev);
+	const volatile struct scx_place *home = place_of(prev);
 	const volatile struct scx_range *r = &ranges[home->shard & (SCX_SHARDS - 1)];
 	struct scx_shard *s = shard_of(home);
-	__u64 now = bpf_ktime_get_ns();
 	const struct cpumask *idle;
 	__s32 best = -1, refused = -1;
-	__u32 rank = 0, whole, i;
+	__u32 most = 0, whole, i;
 
 	if (!s)
 		return -1;
@@ -74,28 +90,23 @@ static __noinline __s32 place_task(struct task_struct *p, __s32 prev)
 	idle = scx_bpf_get_idle_cpumask();
 	each_below (i, r->cpus) {
 		__s32 cpu = shard_cpus[(r->first_cpu + i) & (SCX_CPUS - 1)];
-		const struct scx_place *place = place_of(cpu);
-		struct qos_core *core = core_of(place);
-		struct qos_asks a = {};
-		enum qos_verdict v;
 		__u32 is;
 
-		if (!core || !bpf_cpumask_test_cpu(cpu, idle) || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+		if (!bpf_cpumask_test_cpu(cpu, idle) || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 			continue;
-		v = legal(place, s, now, whole, &a);
-		is = qos_rank(v, core, &a, cpu == prev);
-		if (is > rank) {
-			rank = is;
+		is = rank(cpu, prev, whole);
+		if ((is & 0xff) > most) {
+			most = is & 0xff;
 			best = cpu;
-		} else if (qos_refused(v) && !(qos_read(&core->expelled) & qos_bit(place->thread))) {
+		} else if (qos_refused(is >> 8)) {
 			refused = cpu;
 		}
 	}
 	scx_bpf_put_idle_cpumask(idle);
-	if (best >= 0 && scx_bpf_test_and_clear_cpu_idle(best))
-		return best;
-	if (best < 0 && refused >= 0)
-		scx_bpf_kick_cpu(refused, SCX_KICK_IDLE);
+	if (best >= 0)
+		return scx_bpf_test_and_clear_cpu_idle(best) ? best : -1;
+	if (refused >= 0)
+		ask(refused);
 	return -1;
 }
 
@@ -131,12 +142,15 @@ static __always_inline void settle(struct scx_task *t, struct task_struct *p, __
 	struct qos_pod *pod = pod_at(t->slot);
 	__u32 slot = t->slot, weight;
 	struct scx_pod *stats = bpf_map_lookup_elem(&pod_stats, &slot);
+	struct qos_queue *q = waited_in(t, bpf_get_smp_processor_id());
 	__u64 ran = now - t->ran_from, *vtime;
 
 	if (!pod || !stats || !t->ran_from)
 		return;
 	__sync_fetch_and_add(&stats->run_ns, ran);
 	qos_pod_settle(pod, t->granted, ran);
+	if (q && !t->relief)
+		qos_fed(q, ran, now);
 	weight = qos_weight(pod->weight, p->scx.weight);
 	vtime = vtime_of(t->shard, slot);
 	if (vtime && t->route != QOS_TO_CPU)

@@ -3,7 +3,7 @@
 #define TENON_SCHEDULER_REAP_H
 
 /*
- * The reaper: a timer for each shard that ends holds, enforces the cap, wakes
+ * The reaper: a timer for each shard that enforces the cap, wakes
  * idle CPUs for which there is work, gives relief to who starves, and repairs
  * the core words. Part of scheduler.h. One pass over a shard is
  *
@@ -44,8 +44,45 @@ static __always_inline struct qos_pass qos_pass_begin(const struct qos_shard *s,
  * run BE to stop. all: the threads that exist; idle: those that are idle now;
  * queued: those whose CPU's own queue has tasks. It wakes any idle thread that
  * may run BE while tasks wait, expelled or not, so no lost wake-up outlives a
- * pass.
+ * pass. qos_reap_thread is its part for one thread t, for the kernel's verifier,
+ * which follows every path through a loop that it sees whole.
  */
+static __always_inline void qos_reap_thread(const struct qos_params *p, const struct qos_core *c,
+					    const struct qos_shard *s, struct qos_pass *pass, struct qos_kicks *k,
+					    __u32 t, __u32 all, __u32 idle, __u32 queued)
+{
+	__u32 bit = qos_bit(t);
+	struct qos_asks a = {
+		.now = pass->now,
+		.thread = t,
+		.idle_cores = pass->idle_cores,
+		.alone = ((idle & ~k->wake) | bit) == all,
+	};
+
+	if (!(all & bit))
+		return;
+	if (qos_read(&c->be) & bit) {
+		/* A kick was lost, or relief is over. As ops.tick, but ticks may be 10 ms apart. */
+		if (qos_be_exposed(p, c, t, pass->now) && !TENON_BROKEN(REAP_KICK)) {
+			k->preempt |= bit;
+		} else if (pass->excess && !qos_relief(c, pass->now) && !TENON_BROKEN(CAP)) {
+			pass->excess--;
+			k->preempt |= bit;
+		}
+		return;
+	}
+	if (!(idle & bit) || !(queued & bit || pass->waiting) || TENON_BROKEN(REAP_WAKE))
+		return;
+	if (!pass->room || qos_refused(qos_legal(p, c, s, &a)))
+		return;
+	k->wake |= bit;
+	pass->room--;
+	if (!(queued & bit))
+		pass->waiting--;
+	if (a.alone)
+		pass->idle_cores--;
+}
+
 static __always_inline struct qos_kicks qos_reap_core(const struct qos_params *p, const struct qos_core *c,
 						      const struct qos_shard *s, struct qos_pass *pass, __u32 all,
 						      __u32 idle, __u32 queued)
@@ -53,38 +90,8 @@ static __always_inline struct qos_kicks qos_reap_core(const struct qos_params *p
 	struct qos_kicks k = {};
 	__u32 t;
 
-	for (t = 0; t < QOS_THREADS; t++) {
-		__u32 bit = 1u << t;
-		struct qos_asks a = {
-			.now = pass->now,
-			.thread = t,
-			.idle_cores = pass->idle_cores,
-			.alone = ((idle & ~k.wake) | bit) == all,
-		};
-
-		if (!(all & bit))
-			continue;
-		if (qos_read(&c->be) & bit) {
-			/* A kick was lost, or relief is over. As ops.tick, but ticks may be 10 ms apart. */
-			if (qos_be_exposed(p, c, t, pass->now) && !TENON_BROKEN(REAP_KICK)) {
-				k.preempt |= bit;
-			} else if (pass->excess && !qos_relief(c, pass->now) && !TENON_BROKEN(CAP)) {
-				pass->excess--;
-				k.preempt |= bit;
-			}
-			continue;
-		}
-		if (!(idle & bit) || !(queued & bit || pass->waiting) || TENON_BROKEN(REAP_WAKE))
-			continue;
-		if (!pass->room || qos_refused(qos_legal(p, c, s, &a)))
-			continue;
-		k.wake |= bit;
-		pass->room--;
-		if (!(queued & bit))
-			pass->waiting--;
-		if (a.alone)
-			pass->idle_cores--;
-	}
+	for (t = 0; t < QOS_THREADS; t++)
+		qos_reap_thread(p, c, s, pass, &k, t, all, idle, queued);
 	return k;
 }
 
@@ -92,26 +99,27 @@ static __always_inline struct qos_kicks qos_reap_core(const struct qos_params *p
 struct qos_relief_pick {
 	__u64 since;
 	__u32 cpu;
-	bool idle;
+	bool idle; /* that CPU: always */
 	bool found;
 };
 
 /*
  * qos_relief_weigh considers a queue of waiting tasks on a CPU that could
- * serve it: its own queue, the shard's and the urgent one on any CPU. An idle
- * CPU comes first: relief breaks the rules that keep BE off an idle CPU, not
- * the class order. On a busy one it is of use to ext_server only (>= 7.0).
+ * serve it: its own queue, the shard's and the urgent one on any CPU. It must
+ * be idle: relief breaks the rules that keep BE off an idle CPU, not the class
+ * order, and on a busy one the turn would be lost. If no CPU is idle for long,
+ * qos_overdue is what helps.
  */
 static __always_inline void qos_relief_weigh(struct qos_relief_pick *best, const struct qos_queue *q, __u32 waiting,
 					     bool urgent, __u32 cpu, bool idle, __u64 now)
 {
-	__u64 since = q->served_at;
+	__u64 since = q->fed_at ? q->fed_at : q->served_at;
 
-	if (!waiting || now < since + (urgent ? QOS_URGENT_NS : QOS_STARVED_NS) || TENON_BROKEN(RELIEF))
+	if (!waiting || !idle || now < since + (urgent ? QOS_URGENT_NS : QOS_STARVED_NS) || TENON_BROKEN(RELIEF))
 		return;
 	if (q->relieved_at > since)
 		since = q->relieved_at;
-	if (best->found && (best->idle > idle || (best->idle == idle && best->since <= since)))
+	if (best->found && best->since <= since)
 		return;
 	best->since = since;
 	best->cpu = cpu;

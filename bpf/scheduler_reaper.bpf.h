@@ -2,6 +2,9 @@
 /*
  * What runs by timer: the reaper, one for each shard, and for each CPU a look
  * at the end of a hold. Part of scheduler.bpf.c.
+ *
+ * Timers are started by ops.init, which may sleep, so the verifier wants to see
+ * RCU locked here.
  */
 
 struct bpf_timer {
@@ -30,11 +33,12 @@ struct {
 #define BPF_F_TIMER_CPU_PIN 2 /* Linux 6.7 */
 
 #define SCAN_NS QOS_SEC /* between looks for long waits */
+#define EXPEDITE_PASSES 32 /* of the reaper, between looks for killed tasks */
 #define SCAN_MOST 128	/* tasks of a queue that are looked at */
 
 static int hold_over(void *map, __u32 *cpu, struct scx_timer *timer)
 {
-	scx_bpf_kick_cpu(*cpu, SCX_KICK_IDLE);
+	scx_kick(*cpu, SCX_KICK_IDLE);
 	return 0;
 }
 
@@ -48,13 +52,17 @@ static __always_inline void look_again(__u32 cpu, __u64 until, __u64 now)
 }
 
 /* overdue tells user space of the tasks of a queue that have waited for very long, and returns the longest wait. */
-static __noinline __u64 overdue(struct scx_shard *s, __u64 dsq, __u64 now)
+__noinline __u64 overdue(__u32 shard, __u64 dsq, __u64 now)
 {
+	struct scx_shard *s = shard_at(shard);
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
 	__u64 oldest = 0;
 	__u32 looked = 0;
 
+	if (!s || scx_bpf_dsq_nr_queued(dsq) <= 0)
+		return 0;
+	bpf_rcu_read_lock();
 	bpf_iter_scx_dsq_new(&it, dsq, 0);
 	while ((p = bpf_iter_scx_dsq_next(&it))) {
 		struct scx_task *t = bpf_task_storage_get(&tasks, p, 0, 0);
@@ -84,24 +92,33 @@ static __noinline __u64 overdue(struct scx_shard *s, __u64 dsq, __u64 now)
 		bpf_ringbuf_submit(e, 0);
 	}
 	bpf_iter_scx_dsq_destroy(&it);
+	bpf_rcu_read_unlock();
 	return oldest;
 }
 
-/* expedite moves tasks that were preempted inside the kernel to the urgent queue. */
-static __noinline void expedite(struct scx_shard *s, __u32 shard, __u64 now)
+/*
+ * expedite moves tasks of the shard's queue to the urgent one: those that were
+ * preempted inside the kernel, and those that were killed, which the kernel
+ * does not enqueue anew.
+ */
+__noinline int expedite(__u32 shard, __u64 now)
 {
+	struct scx_shard *s = shard_at(shard);
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
 	__u32 looked = 0;
 
+	if (!s)
+		return 0;
 	s->hurried = 0;
+	bpf_rcu_read_lock();
 	bpf_iter_scx_dsq_new(&it, DSQ_SHARD + shard, 0);
 	while ((p = bpf_iter_scx_dsq_next(&it))) {
 		struct scx_task *t = bpf_task_storage_get(&tasks, p, 0, 0);
 
 		if (looked++ >= SCAN_MOST)
 			break;
-		if (!t || !t->hurried)
+		if (!t || !(t->hurried || p->signal->flags & SIGNAL_GROUP_EXIT))
 			continue;
 		qos_queued(&s->shard.urgent, scx_bpf_dsq_nr_queued(DSQ_URGENT + shard), now);
 		t->urgent = true;
@@ -109,20 +126,23 @@ static __noinline void expedite(struct scx_shard *s, __u32 shard, __u64 now)
 		scx_move(&it, p, DSQ_URGENT + shard, 0);
 	}
 	bpf_iter_scx_dsq_destroy(&it);
+	bpf_rcu_read_unlock();
+	return 0;
 }
 
 /* unpark moves tasks back whose pod has budget again. */
-static __noinline void unpark(__u32 slot, __u32 most, __u64 now)
+__noinline int unpark(__u32 slot, __u32 most, __u64 now)
 {
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
 	__u32 moved = 0;
 
+	bpf_rcu_read_lock();
 	bpf_iter_scx_dsq_new(&it, DSQ_PARK + slot, 0);
 	while ((p = bpf_iter_scx_dsq_next(&it))) {
 		struct scx_task *t = bpf_task_storage_get(&tasks, p, 0, 0);
 		__s32 cpu = scx_bpf_task_cpu(p);
-		const struct scx_place *place = place_of(cpu);
+		const volatile struct scx_place *place = place_of(cpu);
 		struct scx_shard *s = shard_of(place);
 		struct qos_queue *q = queue_of(cpu);
 		__u64 dsq, *vtime = vtime_of(place->shard, slot);
@@ -147,42 +167,38 @@ static __noinline void unpark(__u32 slot, __u32 most, __u64 now)
 		scx_move_vtime(&it, p, dsq, 0);
 	}
 	bpf_iter_scx_dsq_destroy(&it);
+	bpf_rcu_read_unlock();
+	return 0;
 }
 
-/* refill gives the pods their quotas. */
-static __noinline void refill(struct scx_shard *s, __u64 now)
+/* refill gives a pod its quota. Returns the number of its parked tasks. */
+__noinline int refill(__u32 slot, __u64 now)
 {
-	__u32 slot, parked = 0;
+	struct qos_pod *pod = pod_at(slot);
+	struct scx_pod *stats = bpf_map_lookup_elem(&pod_stats, &slot);
+	__u32 most, here;
 
-	each_below (slot, SCX_SLOTS) {
-		struct qos_pod *pod = pod_at(slot);
-		struct scx_pod *stats = bpf_map_lookup_elem(&pod_stats, &slot);
-		__u32 most, here = scx_bpf_dsq_nr_queued(DSQ_PARK + slot);
-		bool due;
-
-		if (!pod || !stats)
-			break;
-		due = pod->quota_ns && now >= pod->refill_at;
-		parked += here;
-		if (due && here)
-			stats->throttled++;
-		qos_pod_refill(pod, now);
-		most = qos_pod_unpark(pod);
-		if (most && here)
-			unpark(slot, most, now);
-	}
-	s->parked = parked;
+	if (!pod || !stats)
+		return 0;
+	here = scx_bpf_dsq_nr_queued(DSQ_PARK + slot);
+	if (pod->quota_ns && now >= pod->refill_at && here)
+		stats->throttled++;
+	qos_pod_refill(pod, now);
+	most = qos_pod_unpark(pod);
+	if (most && here)
+		unpark(slot, most, now);
+	return here;
 }
 
 /* cap gives the shard its part of the cap of all BE. */
-static __noinline void cap(__u32 shard, __u64 now)
+__noinline int cap(__u32 shard, __u64 now)
 {
 	struct scx_shard *own = shard_at(shard);
 	struct qos_demand d = {};
 	__u32 before = 0, i;
 
 	if (!own)
-		return;
+		return 0;
 	d.here = own->demand;
 	d.cpus_here = ranges[shard & (SCX_SHARDS - 1)].cpus;
 	each_below (i, shard_count) {
@@ -197,6 +213,7 @@ static __noinline void cap(__u32 shard, __u64 now)
 	}
 	own->part = qos_cap_part(&params, &d);
 	own->shard.limit = qos_cap_limit(before, own->part, now);
+	return 0;
 }
 
 /* What the passes over the cores of a shard tell each other. */
@@ -211,145 +228,181 @@ struct sweep {
 	bool relief;
 };
 
-/* starving weighs the queues that a CPU could serve. */
-static __always_inline void starving(struct sweep *w, struct scx_shard *s, __u32 cpu, __u32 queued, bool idle)
+/* weigh is qos_relief_weigh, and keeps which queue it is. */
+static __always_inline void weigh(struct sweep *w, const struct qos_queue *q, __u32 waiting, enum qos_route from,
+				  __u32 cpu, bool idle)
 {
-	struct qos_queue *q = queue_of(cpu);
-	__u64 since = w->pick.since;
-	__u32 was = w->pick.cpu;
-	bool found = w->pick.found;
+	struct qos_relief_pick pick = {};
 
-	qos_relief_weigh(&w->pick, &s->shard.urgent, w->urgent, true, cpu, idle, w->pass.now);
-	if (w->pick.found != found || w->pick.since != since || w->pick.cpu != was)
-		w->from = QOS_TO_URGENT;
-	since = w->pick.since, was = w->pick.cpu, found = w->pick.found;
-	qos_relief_weigh(&w->pick, &s->shard.queue, w->waiting, false, cpu, idle, w->pass.now);
-	if (w->pick.found != found || w->pick.since != since || w->pick.cpu != was)
-		w->from = QOS_TO_SHARD;
-	if (!q)
+	qos_relief_weigh(&pick, q, waiting, from == QOS_TO_URGENT, cpu, idle, w->pass.now);
+	if (!pick.found)
 		return;
-	since = w->pick.since, was = w->pick.cpu, found = w->pick.found;
-	qos_relief_weigh(&w->pick, q, queued, false, cpu, idle, w->pass.now);
-	if (w->pick.found != found || w->pick.since != since || w->pick.cpu != was)
-		w->from = QOS_TO_CPU;
+	if (w->pick.found && (w->pick.idle > idle || (w->pick.idle == idle && w->pick.since <= pick.since)))
+		return;
+	w->pick = pick;
+	w->from = from;
+}
+
+/* starving weighs the queues that a CPU could serve. */
+__noinline int starving(struct sweep *w, __u32 cpu, __u32 queued, __u32 idle)
+{
+	struct scx_shard *s = shard_of(place_of(cpu));
+	struct qos_queue *q = queue_of(cpu);
+
+	if (!w || !s || !q)
+		return 0;
+	weigh(w, &s->shard.urgent, w->urgent, QOS_TO_URGENT, cpu, idle);
+	weigh(w, &s->shard.queue, w->waiting, QOS_TO_SHARD, cpu, idle);
+	weigh(w, q, queued, QOS_TO_CPU, cpu, idle);
+	return 0;
+}
+
+/* runs says what is on a CPU. */
+__noinline int runs(__u32 cpu)
+{
+	struct scx_cpu *here = cpu_at(bpf_get_smp_processor_id());
+	enum qos_class is = QOS_NONE;
+	struct task_struct *p;
+
+	bpf_rcu_read_lock();
+	p = scx_curr(cpu);
+	if (p && p->pid) {
+		is = QOS_NORMAL;
+		if (p->policy == SCHED_EXT)
+			is = QOS_BE;
+		else if (here && !(p->flags & PF_KTHREAD))
+			is = group_of(here, p)->class;
+	}
+	bpf_rcu_read_unlock();
+	return is;
 }
 
 /* repair sets the bits of a CPU right, if they are wrong. */
-static __noinline void repair(struct scx_shard *s, __u32 cpu)
+__noinline int repair(__u32 cpu)
 {
-	const struct scx_place *place = place_of(cpu);
-	struct scx_cpu *here = cpu_at(bpf_get_smp_processor_id()), *c = cpu_at(cpu);
+	const volatile struct scx_place *place = place_of(cpu);
 	struct qos_look *look = bpf_map_lookup_elem(&looks, &cpu);
+	struct scx_shard *s = shard_of(place);
 	struct qos_core *core = core_of(place);
-	struct task_struct *p = scx_curr(cpu);
-	enum qos_class is = QOS_NORMAL;
+	struct scx_cpu *c = cpu_at(cpu);
 
-	if (!p || !here || !c || !look || !core)
-		return;
-	if (!p->pid)
-		is = QOS_NONE;
-	else if (p->policy == SCHED_EXT)
-		is = QOS_BE;
-	else if (!(p->flags & PF_KTHREAD))
-		is = group_of(here, p)->class;
-	if (qos_repair(core, &s->shard, look, place->thread, is, c->counts[SCX_SWITCHES]))
+	if (look && core && c && s &&
+	    qos_repair(core, &s->shard, look, place->thread, runs(cpu), c->counts[SCX_SWITCHES]))
 		s->repaired++;
+	return 0;
 }
 
-/* sweep goes over one core. */
-static __noinline void sweep_core(struct sweep *w, struct scx_shard *s, __u32 core)
+/* A core, as the pass over it sees it: masks of threads. */
+struct sight {
+	struct qos_kicks kicks;
+	__u32 all, idle, queued;
+};
+
+/* reap_thread decides for one thread of a core. */
+__noinline int reap_thread(struct sweep *w, struct sight *saw, __u32 shard, __u32 core, __u32 thread)
+{
+	struct scx_shard *s = shard_at(shard);
+	struct qos_core *c = core_at(core);
+
+	if (w && saw && s && c)
+		qos_reap_thread(&s->params, c, &s->shard, &w->pass, &saw->kicks, thread, saw->all, saw->idle,
+				saw->queued);
+	return 0;
+}
+
+/* sweep_core looks at the threads of a core, and does what is decided. */
+__noinline int sweep_core(struct sweep *w, __u32 shard, __u32 core)
 {
 	const volatile struct scx_siblings *sib = &siblings[core & (SCX_CPUS - 1)];
-	struct scx_cpu *here = cpu_at(bpf_get_smp_processor_id());
-	struct qos_core *c = core_at(core);
-	__u32 idle = 0, queued = 0, t;
-	struct qos_kicks k;
+	struct scx_shard *s = shard_at(shard);
+	struct sight saw = {.all = sib->threads};
+	__u32 t;
 
-	if (!c || !here)
-		return;
-	for (t = 0; t < QOS_THREADS; t++) {
-		__u32 cpu = sib->cpu[t], n;
-		struct scx_cpu *one;
+	if (!w || !s)
+		return 0;
+	each_below (t, QOS_THREADS) {
+		__u32 cpu = sib->cpu[t & (QOS_THREADS - 1)], bit = qos_bit(t), n;
+		struct scx_cpu *c = cpu_at(cpu);
 
-		if (!(sib->threads & 1u << t))
-			continue;
-		one = cpu_at(cpu);
-		if (!one)
+		if (!(saw.all & bit) || !c)
 			continue;
 		n = scx_bpf_dsq_nr_queued(DSQ_CPU + cpu);
-		if (n)
-			queued |= 1u << t;
 		w->pinned += n;
-		if (one->class == QOS_NONE)
-			idle |= 1u << t;
+		if (n)
+			saw.queued |= bit;
+		if (c->class == QOS_NONE)
+			saw.idle |= bit;
 		if (w->repair)
-			repair(s, cpu);
+			repair(cpu);
 		if (w->relief)
-			starving(w, s, cpu, n, one->class == QOS_NONE);
+			starving(w, cpu, n, c->class == QOS_NONE);
 	}
-	k = qos_reap_core(&s->params, c, &s->shard, &w->pass, sib->threads, idle, queued);
-	if (k.preempt | k.wake) {
-		s->woken += !!k.wake;
-		s->stopped += !!k.preempt;
-		kick(here, core, k.preempt, k.wake);
+	each_below (t, QOS_THREADS)
+		reap_thread(w, &saw, shard, core, t);
+	if (saw.kicks.preempt | saw.kicks.wake) {
+		s->woken += !!saw.kicks.wake;
+		s->stopped += !!saw.kicks.preempt;
+		kick(core, saw.kicks.preempt, saw.kicks.wake);
 	}
+	return 0;
 }
 
 /* relieve lets the queue that starves longest have a CPU for a moment. */
-static __noinline void relieve(struct sweep *w, struct scx_shard *s, __u64 now)
+__noinline int relieve(__u32 cpu, __u32 from, __u64 now)
 {
-	const struct scx_place *place = place_of(w->pick.cpu);
+	const volatile struct scx_place *place = place_of(cpu);
+	struct scx_shard *s = shard_of(place);
 	struct qos_core *core = core_of(place);
-	struct qos_queue *q = &s->shard.queue, *own = queue_of(w->pick.cpu);
+	struct qos_queue *q = queue_of(cpu);
 
-	if (!core || !own)
-		return;
-	if (w->from == QOS_TO_URGENT)
+	if (!core || !q || !s)
+		return 0;
+	if (from == QOS_TO_URGENT)
 		q = &s->shard.urgent;
-	else if (w->from == QOS_TO_CPU)
-		q = own;
+	else if (from == QOS_TO_SHARD)
+		q = &s->shard.queue;
 	qos_relief_grant(&s->shard, core, q, now);
 	s->relieved++;
-	scx_bpf_kick_cpu(w->pick.cpu, SCX_KICK_IDLE);
+	scx_kick(cpu, SCX_KICK_IDLE);
+	return 0;
 }
 
 /* scan looks for long waits in the queues of a shard. */
-static __noinline void scan(struct scx_shard *s, __u32 shard, __u64 now)
+__noinline int scan(__u32 shard, __u64 now)
 {
 	const volatile struct scx_range *r = &ranges[shard & (SCX_SHARDS - 1)];
-	__u64 oldest = 0, ns;
+	struct scx_shard *s = shard_at(shard);
+	__u64 oldest, ns;
 	__u32 i;
 
+	if (!s)
+		return 0;
 	s->scan_at = now + SCAN_NS;
-	ns = overdue(s, DSQ_SHARD + shard, now);
-	if (ns > oldest)
-		oldest = ns;
-	ns = overdue(s, DSQ_URGENT + shard, now);
-	if (ns > oldest)
-		oldest = ns;
+	oldest = overdue(shard, DSQ_SHARD + shard, now);
+	ns = overdue(shard, DSQ_URGENT + shard, now);
+	oldest = ns > oldest ? ns : oldest;
 	each_below (i, r->cpus) {
-		__u32 cpu = shard_cpus[(r->first_cpu + i) & (SCX_CPUS - 1)];
-
-		ns = scx_bpf_dsq_nr_queued(DSQ_CPU + cpu) ? overdue(s, DSQ_CPU + cpu, now) : 0;
-		if (ns > oldest)
-			oldest = ns;
+		ns = overdue(shard, DSQ_CPU + shard_cpus[(r->first_cpu + i) & (SCX_CPUS - 1)], now);
+		oldest = ns > oldest ? ns : oldest;
 	}
-	if (!shard) { /* the parking queues belong to no shard */
-		each_below (i, SCX_SLOTS) {
-			ns = scx_bpf_dsq_nr_queued(DSQ_PARK + i) ? overdue(s, DSQ_PARK + i, now) : 0;
-			if (ns > oldest)
-				oldest = ns;
-		}
+	each_below (i, shard ? 0 : SCX_SLOTS) { /* the parking queues belong to no shard */
+		ns = overdue(shard, DSQ_PARK + i, now);
+		oldest = ns > oldest ? ns : oldest;
 	}
 	s->oldest_ns = oldest;
+	return 0;
 }
 
-static __noinline void reap(__u32 shard, struct scx_shard *s, __u64 now)
+/* reap is a pass over a shard. */
+__noinline int reap(__u32 shard, __u64 now)
 {
 	const volatile struct scx_range *r = &ranges[shard & (SCX_SHARDS - 1)];
+	struct scx_shard *s = shard_at(shard);
 	struct sweep w = {};
 	__u32 i;
 
+	if (!s)
+		return 0;
 	s->seen_at = now;
 	s->passes++;
 	s->params = params;
@@ -360,35 +413,47 @@ static __noinline void reap(__u32 shard, struct scx_shard *s, __u64 now)
 	w.repair = !(s->passes % 8);
 	w.relief = qos_relief_due(&s->shard, now);
 	each_below (i, r->cores)
-		sweep_core(&w, s, r->first_core + i);
+		sweep_core(&w, shard, r->first_core + i);
 	s->queued = w.waiting;
 	s->urgent = w.urgent;
 	s->pinned = w.pinned;
 	s->demand = qos_read(&s->shard.running) + w.waiting + w.urgent + w.pinned;
 	cap(shard, now);
 	if (w.pick.found)
-		relieve(&w, s, now);
-	if (s->hurried)
-		expedite(s, shard, now);
+		relieve(w.pick.cpu, w.from, now);
+	if (s->hurried || (w.waiting && !(s->passes % EXPEDITE_PASSES)))
+		expedite(shard, now);
 	if (now >= s->scan_at)
-		scan(s, shard, now);
+		scan(shard, now);
+	return s->demand;
+}
+
+/* pay gives all pods their quotas. */
+__noinline int pay(__u64 now)
+{
+	struct scx_shard *s = shard_at(0);
+	__u32 slot, parked = 0;
+
+	each_below (slot, SCX_SLOTS)
+		parked += refill(slot, now);
+	if (s)
+		s->parked = parked;
+	return 0;
 }
 
 static int reaper(void *map, __u32 *key, struct scx_timer *timer)
 {
 	static char silent[] = "the owner is silent";
-	__u64 now = bpf_ktime_get_ns(), none = 0;
-	struct scx_shard *s = shard_at(*key);
+	__u64 now = bpf_ktime_get_ns();
+	unsigned long long none = 0;
+	int demand = reap(*key, now);
 
-	if (!s)
-		return 0;
-	reap(*key, s, now);
 	if (!*key) {
-		refill(s, now);
+		pay(now);
 		if (now > beat_ns && now - beat_ns > silence_ns)
 			scx_bpf_exit_bstr(0, silent, &none, 0);
 	}
-	bpf_timer_start(&timer->timer, qos_reap_ns(s->demand), 0);
+	bpf_timer_start(&timer->timer, qos_reap_ns(demand), 0);
 	return 0;
 }
 

@@ -22,7 +22,7 @@ enum qos_route {
 	QOS_TO_SHARD,  /* the shard's queue, at qos_key of its pod's vtime there */
 	QOS_TO_CPU,    /* the queue of a CPU it may use, at qos_key of its own vtime */
 	QOS_TO_URGENT, /* the shard's urgent queue; restricted: its CPU's queue at key 0 */
-	QOS_TO_PARK,   /* the pod's parking queue, until the reaper moves it back */
+	QOS_TO_PARK,   /* the pod's parking queue, until the reaper moves it back; at the time since when it waits */
 };
 
 static __always_inline bool qos_pod_over(const struct qos_pod *pod)
@@ -48,8 +48,11 @@ static __always_inline enum qos_route qos_route(const struct qos_pod *pod, bool 
 /* qos_queued: a task is put into a queue that held waiting others (ops.enqueue, and the reaper's moves). */
 static __always_inline void qos_queued(struct qos_queue *q, __u32 waiting, __u64 now)
 {
-	if (!waiting)
-		q->served_at = now;
+	if (waiting)
+		return;
+	q->served_at = now;
+	if (q->fed_at)
+		q->fed_at = now;
 }
 
 /*
@@ -80,6 +83,19 @@ static __always_inline void qos_served(struct qos_queue *q, __u64 key, __u64 now
 	if (q->front < key)
 		q->front = key;
 	q->served_at = now;
+}
+
+/*
+ * qos_fed: a task from this queue ran that long (ops.stopping, and ops.dispatch
+ * when it goes on; not when by relief). A trickle of service, in the gaps that
+ * fair tasks leave, is still starvation: so service counts by its length, and
+ * relief begins QOS_STARVED_NS after a queue got less than relief would give.
+ */
+static __always_inline void qos_fed(struct qos_queue *q, __u64 ran, __u64 now)
+{
+	__u64 at = q->fed_at + ran * (QOS_PERIOD_NS / QOS_RELIEF_NS);
+
+	q->fed_at = q->fed_at && at < now && !TENON_BROKEN(FED) ? at : now;
 }
 
 #define QOS_NOBODY (~0ull) /* the key of no task */
@@ -216,8 +232,9 @@ static __always_inline void qos_pod_refill(struct qos_pod *pod, __u64 now)
 
 /*
  * qos_pod_unpark: how many of the parked tasks the reaper moves back, with
- * qos_route and qos_key as in ops.enqueue. No more than can run: each of the
- * others would only find the budget used up.
+ * qos_route and qos_key as in ops.enqueue. No more than can run: the others
+ * would only find the budget used up, and come back. They keep their turn then,
+ * as the parking queue is in the order of the time since when they wait.
  */
 static __always_inline __u32 qos_pod_unpark(const struct qos_pod *pod)
 {
@@ -225,7 +242,7 @@ static __always_inline __u32 qos_pod_unpark(const struct qos_pod *pod)
 
 	if (!pod->quota_ns)
 		return ~0u;
-	return left <= 0 ? 0 : (__u32)((__u64)left / QOS_SLICE_MIN_NS) + 1;
+	return left <= 0 ? 0 : (__u32)((__u64)left / QOS_SLICE_NS) + 1;
 }
 
 /* The BE tasks that run or wait, and the CPUs: here, and on all shards. */

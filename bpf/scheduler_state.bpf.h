@@ -124,6 +124,7 @@ struct scx_task {
 	bool urgent;
 	bool hurried; /* was preempted inside the kernel, perhaps with a lock */
 	bool known;   /* shards is */
+	bool relief;  /* it runs against a rule */
 };
 
 struct {
@@ -133,9 +134,9 @@ struct {
 	__type(value, struct scx_task);
 } tasks SEC(".maps");
 
-static __always_inline const struct scx_place *place_of(__s32 cpu)
+static __always_inline const volatile struct scx_place *place_of(__s32 cpu)
 {
-	return (const struct scx_place *)&places[cpu & (SCX_CPUS - 1)];
+	return &places[cpu & (SCX_CPUS - 1)];
 }
 
 static __always_inline struct scx_cpu *cpu_at(__u32 cpu)
@@ -148,7 +149,7 @@ static __always_inline struct scx_shard *shard_at(__u32 shard)
 	return bpf_map_lookup_elem(&shards, &shard);
 }
 
-static __always_inline struct scx_shard *shard_of(const struct scx_place *place)
+static __always_inline struct scx_shard *shard_of(const volatile struct scx_place *place)
 {
 	return shard_at(place->shard);
 }
@@ -158,7 +159,7 @@ static __always_inline struct qos_core *core_at(__u32 core)
 	return bpf_map_lookup_elem(&cores, &core);
 }
 
-static __always_inline struct qos_core *core_of(const struct scx_place *place)
+static __always_inline struct qos_core *core_of(const volatile struct scx_place *place)
 {
 	return core_at(place->core);
 }
@@ -166,6 +167,19 @@ static __always_inline struct qos_core *core_of(const struct scx_place *place)
 static __always_inline struct qos_queue *queue_of(__u32 cpu)
 {
 	return bpf_map_lookup_elem(&queues, &cpu);
+}
+
+/* waited_in is the queue that a task on a CPU came from. */
+static __always_inline struct qos_queue *waited_in(const struct scx_task *t, __u32 cpu)
+{
+	struct scx_shard *s;
+
+	if (t->route == QOS_TO_CPU)
+		return queue_of(cpu);
+	s = shard_at(t->shard);
+	if (!s)
+		return 0;
+	return t->route == QOS_TO_URGENT ? &s->shard.urgent : &s->shard.queue;
 }
 
 static __always_inline struct qos_pod *pod_at(__u32 slot)
@@ -189,25 +203,34 @@ static __always_inline void count(struct scx_cpu *c, enum scx_count what)
 static __always_inline void wake(struct scx_cpu *c, __s32 cpu)
 {
 	count(c, SCX_KICKS_WAKE);
-	scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	scx_kick(cpu, SCX_KICK_IDLE);
 }
 
+/*
+ * Functions that are not static are verified once and for themselves, not once
+ * for each way that leads to them. They must return a number.
+ */
+
 /* kick carries out what a step of the core protocol asks for. */
-static __noinline void kick(struct scx_cpu *c, __u32 core, __u32 preempt, __u32 idle)
+__noinline int kick(__u32 core, __u32 preempt, __u32 idle)
 {
+	struct scx_cpu *c = cpu_at(bpf_get_smp_processor_id());
 	__u32 t;
 
+	if (!c)
+		return 0;
 	for (t = 0; t < QOS_THREADS; t++) {
 		__s32 cpu = siblings[core & (SCX_CPUS - 1)].cpu[t];
 
 		if (preempt & 1u << t) {
-			c->counts[SCX_KICKS_PREEMPT]++;
-			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+			count(c, SCX_KICKS_PREEMPT);
+			scx_kick(cpu, SCX_KICK_PREEMPT);
 		} else if (idle & 1u << t) {
-			c->counts[SCX_KICKS_WAKE]++;
-			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+			count(c, SCX_KICKS_WAKE);
+			scx_kick(cpu, SCX_KICK_IDLE);
 		}
 	}
+	return 0;
 }
 
 /* learn looks up the nearest classified ancestor of a cgroup. */
@@ -266,7 +289,7 @@ static __noinline void cover(struct scx_task *t, const struct cpumask *mask)
 	int i;
 
 	each_below (i, cpu_count) {
-		const struct scx_place *place = place_of(i);
+		const volatile struct scx_place *place = place_of(i);
 
 		if (place->known && !bpf_cpumask_test_cpu(i, mask))
 			shards &= ~(1ull << (place->shard & (SCX_SHARDS - 1)));

@@ -20,7 +20,8 @@
 
 #define SCHED_EXT 7 /* include/uapi/linux/sched.h */
 
-#define PF_EXITING 0x00000004 /* include/linux/sched.h */
+#define PF_EXITING	  0x00000004 /* include/linux/sched.h */
+#define SIGNAL_GROUP_EXIT 0x00000004 /* include/linux/sched/signal.h: the process was killed, or exits */
 
 /*
  * Numbers of enums are written down, not asked for: the type information of
@@ -94,7 +95,7 @@ struct bpf_iter_num {
 /* In every form. */
 __s32 scx_bpf_create_dsq(__u64 dsq_id, __s32 node) __ksym;
 __s32 scx_bpf_dsq_nr_queued(__u64 dsq_id) __ksym;
-void scx_bpf_kick_cpu(__s32 cpu, __u64 flags) __ksym;
+void scx_bpf_kick_cpu(__s32 cpu, __u64 flags) __ksym __weak; /* absent: see scx_kick */
 bool scx_bpf_test_and_clear_cpu_idle(__s32 cpu) __ksym;
 __s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
 void scx_bpf_exit_bstr(__s64 exit_code, char *fmt, unsigned long long *data, __u32 data__sz) __ksym;
@@ -107,6 +108,8 @@ void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it) __ksym;
 int bpf_iter_num_new(struct bpf_iter_num *it, int start, int end) __ksym;
 int *bpf_iter_num_next(struct bpf_iter_num *it) __ksym;
 void bpf_iter_num_destroy(struct bpf_iter_num *it) __ksym;
+void bpf_rcu_read_lock(void) __ksym;
+void bpf_rcu_read_unlock(void) __ksym;
 bool bpf_cpumask_test_cpu(__u32 cpu, const struct cpumask *mask) __ksym;
 
 /*
@@ -188,6 +191,13 @@ bool scx_bpf_task_set_slice(struct task_struct *p, __u64 slice) __ksym;
 #error "ABI: want 612, 613, 619 or 701"
 #endif
 #endif
+
+/* scx_kick also goes, and does nothing, where the hook is loaded alone: on a kernel without sched_ext, to see what it costs. */
+static __always_inline void scx_kick(__s32 cpu, __u64 flags)
+{
+	if (scx_bpf_kick_cpu)
+		scx_bpf_kick_cpu(cpu, flags);
+}
 
 /* scx_set_slice: of the task that runs, or is about to stop, on this CPU. */
 #if ABI >= 619

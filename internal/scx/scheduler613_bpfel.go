@@ -196,12 +196,14 @@ type scheduler613ScxShard struct {
 			_          structs.HostLayout
 			Front      uint64
 			ServedAt   uint64
+			FedAt      uint64
 			RelievedAt uint64
 		}
 		Urgent struct {
 			_          structs.HostLayout
 			Front      uint64
 			ServedAt   uint64
+			FedAt      uint64
 			RelievedAt uint64
 		}
 		ReliefAt uint64

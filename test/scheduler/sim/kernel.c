@@ -160,7 +160,7 @@ static void put_prev(struct cpu *c, struct task *t, bool preempted)
 		 */
 		t->in_kernel = chance(100000);
 		put_first(&c->local, t);
-		if (sim.steady || !chance(20000)) {
+		if (sim.load != STORM || !chance(20000)) {
 			take(t);
 			ops_enqueue(t, c->id);
 		}
@@ -247,7 +247,7 @@ void kick(struct cpu *c, enum event ev)
 
 	if (chance(5000))
 		delay += randomly(200 * QOS_US);
-	if (ev == EV_PREEMPT && chance(200)) {
+	if (ev == EV_PREEMPT && chance(1000)) {
 		c->lost++;
 		return;
 	}

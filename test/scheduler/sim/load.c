@@ -26,43 +26,41 @@ static void services(void)
 	for (cpu = 0; cpu < sim.cpus; cpu++) {
 		struct task *t = add(classes[sim.cpu[cpu].thread ? randomly(5) : randomly(3)], BURSTS, cpu);
 
-		t->burst_ns = between(200 * QOS_US, 20 * QOS_MS);
-		t->sleep_ns = between(QOS_MS, 50 * QOS_MS);
+		t->burst_ns = between(200 * QOS_US, sim.load == STEADY ? 5 * QOS_MS : 20 * QOS_MS);
+		t->sleep_ns = between(sim.load == STEADY ? 10 * QOS_MS : QOS_MS, 50 * QOS_MS);
 		if (chance(300000)) { /* a kernel thread of this CPU */
 			t = add(QOS_NORMAL, BURSTS, cpu);
 			t->pinned = true;
 			t->burst_ns = 100 * QOS_US;
 			t->sleep_ns = 20 * QOS_MS;
 		}
-		if (!sim.steady) {
+		if (sim.load != STEADY) {
 			t = add(chance(600000) ? QOS_LSX : QOS_NORMAL, HOGS, cpu);
 			t->pinned = true;
 		}
 	}
 }
 
-/* steady pods: enough that always run for each to use its share, and one that sleeps for long. */
+/* Pods with enough tasks to use their shares at all times, one that sleeps for long, and one that is pinned. */
 static void make_steady(void)
 {
-	static const u32 weights[] = {50, 100, 200, 400, 100};
+	static const u32 weights[] = {50, 100, 200, 400, 400, 100};
+	enum { SLEEPER = 4, PINNED };
 	u32 pod, cpu, n;
 
-	sim.pods = 5;
+	sim.pods = 6;
 	for (pod = 0; pod < sim.pods; pod++) {
 		sim.pod[pod].q.weight = weights[pod];
-		sim.pod[pod].sleeper = pod == 4;
-		for (n = 0; n < 2; n++) {
-			for (cpu = 0; cpu < sim.cpus; cpu++) {
-				struct task *t = add(QOS_BE, BURSTS, cpu);
+		sim.pod[pod].other = pod >= SLEEPER;
+		for (n = 0; n < 2 * sim.cpus; n++) {
+			struct task *t;
 
-				t->pod = pod;
-				t->burst_ns = chance(500000) ? 100 * QOS_MS : 10 * QOS_SEC;
-				t->sleep_ns = 50 * QOS_US;
-				if (pod == 4) {
-					t->burst_ns = 2 * QOS_SEC;
-					t->sleep_ns = 30 * QOS_SEC;
-				}
-			}
+			cpu = n / 2; /* two of a pod on each: one alone would not be in a queue while it runs */
+			t = add(QOS_BE, pod == SLEEPER ? NIGHTS : pod == PINNED ? SPINS : BURSTS, cpu);
+			t->pod = pod;
+			t->pinned = pod == PINNED;
+			t->burst_ns = n % 2 ? 100 * QOS_MS : 10 * QOS_SEC;
+			t->sleep_ns = 50 * QOS_US;
 		}
 	}
 }
@@ -72,18 +70,18 @@ static void make_storm(void)
 	static const u64 quotas[] = {0, 0, QOS_MS / 10, 10 * QOS_MS, 50 * QOS_MS, 200 * QOS_MS};
 	u32 pod, n;
 
-	sim.pods = 6;
+	sim.pods = sim.load == BESIDE ? 4 : 6; /* relief serves by vtime: who is ahead waits for each of the others */
 	for (pod = 0; pod < sim.pods; pod++) {
-		u32 tasks = pod == 2 ? 16 : sim.cpus / 4 + 4;
+		u32 tasks = pod == 2 ? (sim.threads == 1 ? 20 : 8) : sim.cpus / 4 + 4;
 
-		sim.pod[pod].q.weight = between(1, 1000);
-		sim.pod[pod].q.quota_ns = quotas[pod];
+		sim.pod[pod].q.weight = sim.load == BESIDE ? 100 : between(1, 1000);
+		sim.pod[pod].q.quota_ns = sim.load == BESIDE && pod != 2 ? 0 : quotas[pod];
 		for (n = 0; n < tasks; n++) {
 			struct task *t = add(QOS_BE, chance(300000) ? SPINS : BURSTS, randomly(sim.cpus));
 
 			t->pod = pod;
-			t->pinned = chance(200000);
-			t->nice = chance(800000) ? 100 : between(3, 1000);
+			t->pinned = sim.load == STORM && chance(200000);
+			t->nice = sim.load == BESIDE || chance(800000) ? 100 : between(3, 1000);
 			t->burst_ns = between(50 * QOS_US, 50 * QOS_MS);
 			t->sleep_ns = between(50 * QOS_US, 100 * QOS_MS);
 		}
@@ -94,7 +92,7 @@ void make_load(void)
 {
 	sim.calm = 1;
 	services();
-	if (sim.steady)
+	if (sim.load == STEADY)
 		make_steady();
 	else
 		make_storm();
@@ -108,10 +106,14 @@ void sleep_on(struct task *t)
 	if (t->load == HOGS)
 		return;
 	t->left_ns = between(20 * QOS_US, t->burst_ns > 40 * QOS_US ? t->burst_ns : 40 * QOS_US);
-	t->exits = t->class == QOS_BE && !sim.steady && chance(2000);
+	t->exits = t->class == QOS_BE && sim.load != STEADY && chance(2000);
 	if (t->load == SPINS) {
 		t->left_ns = QOS_SEC;
 		pause = 10 * QOS_US;
+	}
+	if (t->load == NIGHTS) {
+		t->left_ns = 2 * QOS_SEC;
+		pause = 10 * QOS_SEC - sim.now % (10 * QOS_SEC);
 	}
 	if (t->class != QOS_BE)
 		pause *= sim.calm;
@@ -126,13 +128,15 @@ void change_load(void)
 
 	at(sim.now + (kind < 2 ? 2 : 1) * last + 20 * QOS_US, EV_PHASE, 0, 0);
 	sim.calm = chance(500000) ? 1 : 1 + randomly(20);
-	if (sim.steady)
+	if (sim.load == STEADY)
 		return;
 	sim.p.hold_ns = chance(300000) ? 0 : between(50 * QOS_US, QOS_MS);
 	sim.p.headroom = qos_headroom(sim.shard[0].cores, chance(500000) ? -1 : (int)randomly(3));
-	sim.p.cap_mcpu = chance(500000) ? sim.cpus * 1000 : 200 + randomly(sim.cpus * 1000);
+	sim.p.cap_mcpu = sim.load == BESIDE || chance(500000) ? sim.cpus * 1000 : 200 + randomly(sim.cpus * 1000);
 	sim.changed = true;
-	if (kind > 1)
+	if (sim.load == BESIDE && sim.threads > 1)
+		kind = kind > 3;
+	if (kind > 1 || (sim.load == BESIDE && (kind || sim.threads == 1)))
 		return;
 	if (chance(400000)) /* long enough that somebody starves */
 		last = 25 * QOS_SEC;

@@ -124,7 +124,6 @@ static void build(u32 cores, u32 threads, u32 shards)
 	u32 i;
 
 	sim.cpus = cores * threads;
-	sim.cores = cores;
 	sim.threads = threads;
 	sim.shards = shards;
 	for (i = 0; i < sim.cpus; i++) {
@@ -195,7 +194,7 @@ int main(int argc, char **argv)
 		else if (!strcmp(argv[i], "-seed"))
 			sim.seed = strtoull(value, 0, 10);
 		else if (!strcmp(argv[i], "-load"))
-			sim.steady = !strcmp(value, "steady");
+			sim.load = !strcmp(value, "steady") ? STEADY : !strcmp(value, "beside") ? BESIDE : STORM;
 		else if (!strcmp(argv[i], "-break"))
 			break_rules(value);
 		else
@@ -203,7 +202,7 @@ int main(int argc, char **argv)
 	}
 	if (i != argc || !cores || !threads || threads > QOS_THREADS || cores * threads > CPUS || !shards || shards > SHARDS ||
 	    cores % shards || !hz) {
-		fprintf(stderr, "usage: %s -cores N -threads N -shards N -load storm|steady -events N -seed N -hz N "
+		fprintf(stderr, "usage: %s -cores N -threads N -shards N -load storm|beside|steady -events N -seed N -hz N "
 				"-hold-us N -break RULE,RULE\n", argv[0]);
 		return 2;
 	}

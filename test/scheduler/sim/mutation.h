@@ -18,6 +18,7 @@
 	X(REAP_WAKE)	 /* the reaper wakes idle CPUs for waiting tasks */                                            \
 	X(REPAIR)	 /* and repairs bits that are not true */                                                      \
 	X(RELIEF)	 /* who starves gets a turn in spite of the rules */                                           \
+	X(FED)		 /* and a trickle of service is starvation */                                                  \
 	X(RELIEF_RATE)	 /* but seldom */                                                                              \
 	X(SPILL)	 /* who starves in spite of relief goes to the fair class */                                   \
 	X(CAP)		 /* no more CPUs run BE than the cap says */                                                   \

@@ -102,7 +102,7 @@ void ops_enqueue(struct task *t, u32 cpu)
 	t->shard = c->shard;
 	switch (qos_route(&pod->q, urgent(t), t->pinned)) {
 	case QOS_TO_PARK:
-		t->key = sim.now;
+		t->key = t->since;
 		put(&pod->parked, t);
 		return;
 	case QOS_TO_URGENT:
@@ -137,6 +137,8 @@ static void pay(struct task *t, u64 ran)
 {
 	struct pod *pod = &sim.pod[t->pod];
 
+	if (!t->relief && !t->refused)
+		qos_fed(t->from, ran, sim.now);
 	qos_pod_settle(&pod->q, t->granted, ran);
 	if (t->granted > ran)
 		pod->granted_ns -= t->granted - ran;
@@ -179,13 +181,18 @@ static void steal(struct cpu *c)
 void ops_dispatch(struct cpu *c, struct task *prev)
 {
 	struct shard *s = &sim.shard[c->shard];
+	enum qos_verdict v;
 	struct qos_asks a;
 	u64 mine = QOS_NOBODY;
 
+	c->wanted_since = 0;
 	if (prev && fair(prev))
 		prev = 0;
 	a = asks(c, prev);
-	if (qos_refused(qos_may_run(&sim.p, core_of(c), &s->q, &a)))
+	v = qos_may_run(&sim.p, core_of(c), &s->q, &a);
+	if (v == QOS_REFUSE_HOLD)
+		at(core_of(c)->hold_until, EV_IDLE_KICK, c->id, 0);
+	if (qos_refused(v))
 		return;
 	if (!prev)
 		check_place(c);
@@ -228,6 +235,7 @@ void ops_running(struct cpu *c, struct task *t)
 	enum qos_verdict v = qos_be_start(&sim.p, core_of(c), &sim.shard[c->shard].q, c->thread, sim.now);
 
 	t->granted = 0;
+	t->relief = v == QOS_RUN_RELIEF;
 	t->refused = qos_refused(v);
 	if (qos_refused(v)) {
 		t->slice = 0;
@@ -274,11 +282,26 @@ void carry_out(struct qos_kicks k, u32 core)
 	}
 }
 
+/* distrust: the bits of a core are wrong, and the reaper needs two passes to be sure of it. */
+void distrust(u32 core)
+{
+	u32 t;
+
+	for (t = 0; t < sim.threads; t++)
+		sibling(core, t)->untrue_until = sim.now + QOS_REAP_IDLE_NS + 2 * QOS_REAP_NS;
+}
+
 /* hook is the program on sched_switch. Rarely it does not see a switch. */
 void hook(struct cpu *c, enum qos_class is)
 {
-	if (!sim.steady && chance(20))
+	if (sim.load != STEADY && chance(c->curr && c->curr->load == HOGS ? 50000 : 20)) {
+		distrust(c->core);
+		c->unseen_since = sim.now;
 		return;
+	}
+	if (c->unseen_since)
+		sim.unseen_ns += sim.now - c->unseen_since;
+	c->unseen_since = 0;
 	c->hook_ns[c->hook_class] += sim.now - c->hook_since;
 	c->hook_since = sim.now;
 	c->hook_class = is;

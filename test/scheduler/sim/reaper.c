@@ -152,7 +152,7 @@ void agent(void)
 			continue;
 		if (t->spilled)
 			to_ext(t);
-		else if (t->state == WAITS && t->on && qos_overdue(t->since, sim.now))
+		else if (sim.load == STORM && t->state == WAITS && t->on && qos_overdue(t->since, sim.now))
 			to_fair(t);
 		if (t->state == WAITS)
 			check_wait(t);

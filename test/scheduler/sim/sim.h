@@ -38,7 +38,7 @@ struct list {
 
 enum state { SLEEPS, WAITS, RUNS };
 
-enum load { BURSTS, HOGS, SPINS }; /* now and then, when told to, always */
+enum load { BURSTS, HOGS, SPINS, NIGHTS }; /* now and then, when told to, always, all together */
 
 struct task {
 	enum qos_class class;
@@ -55,7 +55,7 @@ struct task {
 
 	u64 slice, granted, ran_at_spill;
 	struct qos_queue *from; /* the queue whose service this run is */
-	bool refused, dispatched;
+	bool relief, refused, dispatched;
 	u64 since;   /* waits since */
 	u64 started; /* runs since */
 	u64 ran_ns;
@@ -67,7 +67,8 @@ struct cpu {
 	struct task *next; /* while it switches */
 	bool switching, resched;
 	u32 lost; /* kicks, while BE is beside LSX */
-	bool untrue; /* its core's bits were, meanwhile */
+	u64 untrue_until; /* its core's bits may be */
+	u64 unseen_since; /* the hook missed a switch */
 	u32 generation; /* of the pending end of the run */
 	u32 tick;	/* of the pending tick */
 	u32 switches;
@@ -78,11 +79,12 @@ struct cpu {
 
 	/* Truth, for the checks. */
 	enum qos_class class;
-	u64 since, class_ns[QOS_CLASSES];
+	u64 class_ns[QOS_CLASSES];
 	u64 hook_since, hook_ns[QOS_CLASSES]; /* as the hook saw it */
 	enum qos_class hook_class;
 	u64 exposed_since; /* BE beside LSX, 0: not */
 	u64 wrong_since;   /* the bits are not true, 0: they are */
+	u64 wanted_since; /* idle, and could run BE that waits; 0: not */
 	u64 lsx_since;
 	u64 lsx_until;
 };
@@ -90,11 +92,10 @@ struct cpu {
 struct shard {
 	struct qos_shard q;
 	struct list queue, urgent;
-	u32 first, cpus, cores, tasks;
+	u32 first, cpus, cores;
 	u32 before, part; /* of the cap */
 	u64 vtime[PODS];
 	u64 relief_at;
-	u32 spilled;
 };
 
 struct pod {
@@ -102,13 +103,21 @@ struct pod {
 	struct list parked;
 	u64 ran_ns;
 	__s64 granted_ns; /* in this period, less what was given back */
-	bool sleeper;
+	bool other; /* not one whose share is checked */
+};
+
+/* What is tried. */
+enum scenario {
+	STORM,
+	BESIDE, /* without an agent: BE always has an idle CPU, though it may be beside LSX for long */
+	STEADY, /* BE always waits, nothing else disturbs: for shares */
 };
 
 struct sim {
+	u64 unseen_ns; /* what the hook could not know of */
 	u64 now, events, limit, seed, random;
-	bool steady; /* BE waits always, nothing else disturbs: for shares */
-	u32 cpus, threads, cores, shards, pods, tasks;
+	enum scenario load;
+	u32 cpus, threads, shards, pods, tasks;
 	u64 tick_ns;
 	struct qos_params p;
 	struct qos_core core[CPUS];
@@ -143,7 +152,7 @@ u64 between(u64 least, u64 most); /* skewed to the small ones */
 bool chance(u32 in_a_million);
 
 /* kernel.c */
-void put(struct list *l, struct task *t);      /* by key */
+void put(struct list *l, struct task *t); /* by key */
 void put_first(struct list *l, struct task *t);
 void take(struct task *t);
 void schedule(struct cpu *c);
@@ -169,6 +178,7 @@ struct qos_asks asks(const struct cpu *c, bool runs_be);
 void carry_out(struct qos_kicks k, u32 core);
 struct cpu *sibling(u32 core, u32 thread);
 u32 idle_cores(const struct shard *s);
+void distrust(u32 core);
 
 /* reaper.c */
 void reap(u32 shard);

@@ -1,0 +1,104 @@
+package scx
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// hookAlone loads the program of sched_switch without the scheduler, which it
+// needs no sched_ext for: it then kicks nobody.
+func hookAlone(t testing.TB) *Scheduler {
+	t.Helper()
+	l, err := newLayout(topology(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := V613.spec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fit(spec, Options{CgroupVersion: 1}, l); err != nil {
+		t.Fatal(err)
+	}
+	for name, p := range spec.Programs {
+		if p.Type == ebpf.StructOps {
+			delete(spec.Programs, name)
+		}
+	}
+	delete(spec.Maps, scheduler613MapTenon)
+	s := &Scheduler{variant: V613, layout: l, generation: 1, known: map[uint64]scheduler613ScxGroup{}}
+	s.kernel, err = ebpf.NewCollection(spec)
+	if errors.Is(err, os.ErrPermission) || errors.Is(err, ebpf.ErrNotSupported) {
+		t.Skipf("needs root, BTF and tracing programs: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.kernel.Close)
+	if s.view, err = newView(s.kernel, l); err != nil {
+		t.Fatal(err)
+	}
+	hook, err := link.AttachTracing(link.TracingOptions{
+		Program: s.kernel.Programs[scheduler613ProgTenonSwitched], AttachType: ebpf.AttachTraceRawTp,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = hook.Close() })
+	if err := switchEvery(topology(t)); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// switches is how many were seen.
+func switches(t testing.TB, s *Scheduler) (n uint64) {
+	t.Helper()
+	for _, c := range topology(t) {
+		var cpu scheduler613ScxCpu
+		if err := element(s.view.cpus, int(c.ID), &cpu); err != nil {
+			t.Fatal(err)
+		}
+		if cpu.Counts[scheduler613ScxCountSCX_SWITCHES] == 0 {
+			t.Errorf("CPU %d has not switched", c.ID)
+		}
+		n += cpu.Counts[scheduler613ScxCountSCX_SWITCHES]
+	}
+	return n
+}
+
+func TestHookAloneSeesEveryCPU(t *testing.T) {
+	s := hookAlone(t)
+	before := switches(t, s)
+	time.Sleep(100 * time.Millisecond)
+	if after := switches(t, s); after <= before {
+		t.Errorf("%d switches, and later %d", before, after)
+	}
+}
+
+// TestHookIsCheap goes by the kernel's own count of what programs take, which
+// takes some time itself.
+func TestHookIsCheap(t *testing.T) {
+	s := hookAlone(t)
+	stats, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
+	if err != nil {
+		t.Skipf("needs BPF statistics: %v", err)
+	}
+	defer stats.Close()
+	time.Sleep(time.Second)
+	info, err := s.kernel.Programs[scheduler613ProgTenonSwitched].Stats()
+	if err != nil || info.RunCount == 0 {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	each := info.Runtime / time.Duration(info.RunCount)
+	t.Logf("%v for each of %d switches", each, info.RunCount)
+	if each > 5*time.Microsecond { // a busy machine, or a broken program
+		t.Errorf("%v for a switch", each)
+	}
+}

@@ -1,0 +1,264 @@
+// Package scheduler tests the decisions of the BE scheduler, bpf/scheduler.h,
+// outside of the kernel: a simulator of CPUs drives the header's functions as
+// the kernel would (sim), and a model checker tries all interleavings of the
+// protocol by which the CPUs of a core find each other (protocol). Both are C,
+// as the header is, and are built by the tests.
+package scheduler
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+)
+
+var seed = flag.Uint64("seed", 1, "of the simulator's random numbers")
+
+// strict asks for the long runs, and takes no excuse.
+func strict() bool { return os.Getenv("TENON_TEST_STRICT") == "1" }
+
+// build compiles the C files of a folder here and returns the program.
+//
+// The files are copied by this process and not only read by the compiler: the
+// test cache knows of what a test itself opens.
+func build(t *testing.T, folder string) string {
+	t.Helper()
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		if strict() {
+			t.Fatalf("TENON_TEST_STRICT is set, and there is no C compiler: %v", err)
+		}
+		t.Skipf("needs a C compiler: %v", err)
+	}
+	root := t.TempDir()
+	var sources []string
+	for _, pattern := range []string{"bpf/*.h", "test/scheduler/sim/*.[ch]", "test/scheduler/protocol/*.[ch]"} {
+		files, err := filepath.Glob(filepath.Join("../..", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			to := filepath.Join(root, strings.TrimPrefix(filepath.ToSlash(file), "../../"))
+			if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(to, text, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if filepath.Base(filepath.Dir(to)) == folder && filepath.Ext(to) == ".c" {
+				sources = append(sources, to)
+			}
+		}
+	}
+	program := filepath.Join(root, folder+".run")
+	args := append([]string{"-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-o", program}, sources...)
+	if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", folder, err, out)
+	}
+	return program
+}
+
+// run returns what a program printed, and whether nothing was broken.
+func run(t *testing.T, program string, args ...string) (string, bool) {
+	t.Helper()
+	out, err := exec.Command(program, args...).CombinedOutput()
+	var status *exec.ExitError
+	switch {
+	case err == nil:
+		return strings.TrimSpace(string(out)), true
+	case errors.As(err, &status) && status.ExitCode() == 1:
+		return strings.TrimSpace(string(out)), false
+	}
+	t.Fatalf("run %s %q: %v\n%s", filepath.Base(program), args, err, out)
+	return "", false
+}
+
+// topologies by what a machine is: cores, threads of a core, shards.
+var topologies = []struct{ name, cores, threads, shards string }{
+	{"one core of two threads", "1", "2", "1"},
+	{"two cores of two threads", "2", "2", "1"},
+	{"four cores of two threads in two shards", "4", "2", "2"},
+	{"52 cores of two threads on two nodes", "52", "2", "4"},
+	{"eight cores without SMT", "8", "1", "1"},
+}
+
+// TestInvariantsHold runs every load on every topology. Checked are of the
+// design's invariants I1 (BE beside LSX ends within kick or tick, and never
+// starts there), I2 (nobody waits for 15 s), I5 (the reaper leaves true bits)
+// and I8 (class times add up to the wall's); and the promises on shares,
+// quotas, cap, headroom, hold, relief, and that BE uses the time it may have.
+//
+// Not here, as they are about the kernel and not about decisions: I3 (all runs
+// on after an unload), I4 (no LS thread in the policy), I6 (no insertion into
+// queues that bypass dispatch; qos_route has no such answer), I7 (the hook
+// survives failed lookups).
+func TestInvariantsHold(t *testing.T) {
+	sim := build(t, "sim")
+	events := "200000"
+	if strict() {
+		events = "10000000"
+	}
+	for _, top := range topologies {
+		for _, load := range []string{"storm", "beside", "steady"} {
+			for _, hz := range []string{"250", "1000"} {
+				t.Run(fmt.Sprintf("%s/%s/%s Hz", top.name, load, hz), func(t *testing.T) {
+					args := []string{"-cores", top.cores, "-threads", top.threads, "-shards", top.shards,
+						"-load", load, "-hz", hz, "-events", events, "-seed", strconv.FormatUint(*seed, 10)}
+					out, ok := run(t, sim, args...)
+					t.Logf("%s\n%s", strings.Join(args, " "), out)
+					if !ok {
+						t.Error("an invariant is broken")
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestEachRuleIsNeeded switches the rules off one by one: the check that stands
+// for the rule must notice, in one of a few runs that are clean with the rule.
+func TestEachRuleIsNeeded(t *testing.T) {
+	sim := build(t, "sim")
+	for name, c := range map[string]struct{ rules, breaks, args string }{
+		"LSX that starts kicks BE off":             {"PREEMPT_KICK", "I1", "-load storm"},
+		"no BE is given to a CPU beside LSX":       {"SMT_RULE", "I1", "-load storm"},
+		"BE that starts looks again":               {"RUNNING_CHECK", "I1", "-load storm"},
+		"tick and reaper find BE beside LSX":       {"TICK,REAP_KICK", "I1", "-load storm -hz 1000"},
+		"siblings wait after LSX":                  {"HOLD", "hold", "-load storm"},
+		"LSX that stops wakes who was expelled":    {"WAKE_KICK", "conserving", "-load steady -cores 1"},
+		"the reaper wakes for waiting tasks":       {"REAP_WAKE", "wake-up", "-load storm"},
+		"the reaper repairs bits":                  {"REPAIR", "I5", "-load storm"},
+		"relief for who starves":                   {"RELIEF", "I2", "-load beside"},
+		"a trickle of service is starvation":       {"FED", "I2", "-load beside -cores 1 -hz 1000"},
+		"relief is seldom":                         {"RELIEF_RATE", "relief", "-load storm"},
+		"spill for who starves in spite of relief": {"SPILL", "I2", "-load storm"},
+		"no credit for sleep":                      {"KEY", "I2", "-load steady"},
+		"the CPU's queue is not always first":      {"TURN", "I2", "-load steady"},
+		"even the smallest quota lets a pod run":   {"POD_MIN", "I2", "-load beside -cores 8 -threads 1"},
+		"runs are paid for in advance":             {"QUOTA", "quota", "-load storm"},
+		"a pod's share is its weight":              {"WEIGHT", "shares", "-load steady"},
+		"no more CPUs run BE than the cap says":    {"CAP", "cap", "-load storm"},
+		"idle cores are kept as headroom":          {"HEADROOM", "headroom", "-load storm"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var seen []string
+			for try := range uint64(12) {
+				args := append(strings.Fields(c.args), "-events", "1000000", "-seed", strconv.FormatUint(*seed+try, 10))
+				out, ok := run(t, sim, append(args, "-break", c.rules)...)
+				line, found := broken(out, c.breaks)
+				if !found {
+					if !ok {
+						seen = append(seen, out)
+					}
+					continue
+				}
+				if out, ok := run(t, sim, args...); !ok {
+					t.Fatalf("%s is broken with the rule too:\n%s", c.breaks, out)
+				}
+				t.Logf("%s -break %s: %s", strings.Join(args, " "), c.rules, line)
+				return
+			}
+			t.Errorf("without %s the check of %s notices nothing; seen: %q", c.rules, c.breaks, seen)
+		})
+	}
+}
+
+// broken finds the first line of the output that says so of an invariant.
+func broken(out, invariant string) (string, bool) {
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, "BROKEN "+invariant+":") {
+			return strings.TrimSpace(line), true
+		}
+	}
+	return "", false
+}
+
+// TestProtocolHoldsInEveryOrder tries all interleavings: no BE is left beside
+// LSX without a kick on its way, none waits on an idle CPU without one, and
+// who sees that LSX is gone sees the hold.
+func TestProtocolHoldsInEveryOrder(t *testing.T) {
+	check := build(t, "protocol")
+	for name, args := range map[string]string{
+		"LSX starts":                         "-switches 1",
+		"LSX starts and stops":               "-switches 2",
+		"LSX comes three times":              "-switches 6",
+		"LSX comes and goes on two siblings": "-lsx 2 -switches 2",
+		"with a hold":                        "-hold 1000 -switches 4",
+		"with a hold, on two siblings":       "-hold 1000 -lsx 2 -switches 2",
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, ok := run(t, check, strings.Fields(args)...)
+			t.Logf("%s: %s", args, out)
+			if !ok {
+				t.Error("the protocol is broken")
+			}
+		})
+	}
+}
+
+// TestProtocolCheckCanFail takes away a step, or the order of memory, and looks
+// for what must go wrong then.
+func TestProtocolCheckCanFail(t *testing.T) {
+	check := build(t, "protocol")
+	for name, c := range map[string]struct{ args, breaks string }{
+		"plain stores, LSX starts":       {"-memory tso -switches 1", "expel"},
+		"plain stores, LSX stops":        {"-memory tso -switches 2", "wake-up"},
+		"LSX that starts does not kick":  {"-break PREEMPT_KICK -switches 1", "expel"},
+		"BE that starts does not look":   {"-break RUNNING_CHECK -switches 1", "expel"},
+		"LSX that stops does not kick":   {"-break WAKE_KICK -switches 2", "wake-up"},
+		"who is refused looks only once": {"-break REREAD -switches 2", "wake-up"},
+		"nobody looks at the hold":       {"-break HOLD -hold 1000 -switches 2", "hold"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, _ := run(t, check, strings.Fields(c.args)...)
+			if _, found := broken(out, c.breaks); !found {
+				t.Fatalf("%s: not found: %s\n%s", c.args, c.breaks, out)
+			}
+			t.Log(out)
+		})
+	}
+}
+
+// TestObjectsOrderTheirBits reads the compiled scheduler: BPF orders memory only
+// at atomics that return the old value, and the protocol rests on that.
+func TestObjectsOrderTheirBits(t *testing.T) {
+	objects, err := filepath.Glob("../../internal/scx/*_bpfel.o")
+	if err != nil || len(objects) == 0 {
+		t.Fatalf("find the compiled scheduler: %v, %v", objects, err)
+	}
+	for _, object := range objects {
+		spec, err := ebpf.LoadCollectionSpec(object)
+		if err != nil {
+			t.Fatalf("%s: %v", object, err)
+		}
+		var ordered int
+		for name, program := range spec.Programs {
+			for i, ins := range program.Instructions {
+				if ins.OpCode.Class() != asm.StXClass || ins.OpCode.Mode() != asm.AtomicMode {
+					continue
+				}
+				switch ins.OpCode.AtomicOp() {
+				case asm.AndAtomic, asm.OrAtomic:
+					t.Errorf("%s: %s: instruction %d (%v) changes bits and orders nothing", object, name, i, ins)
+				case asm.FetchAnd, asm.FetchOr:
+					ordered++
+				}
+			}
+		}
+		if ordered == 0 {
+			t.Errorf("%s: no ordered change of bits was found", object)
+		}
+	}
+}
