@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,8 +13,6 @@ import (
 	"tenon.sh/tenon/internal/cgroup"
 	"tenon.sh/tenon/internal/host"
 	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/plan"
-	"tenon.sh/tenon/internal/policy"
 	"tenon.sh/tenon/internal/proc"
 )
 
@@ -28,9 +27,12 @@ type diagnosis struct {
 	Sockets        int            `json:"sockets"`
 	NUMANodes      int            `json:"numa_nodes"`
 	// Virtualization is "virtual machine", "none seen" or "unknown: WHY".
-	Virtualization string      `json:"virtualization"`
-	Isolation      string      `json:"isolation"`
-	Mechanisms     []mechanism `json:"mechanisms"`
+	Virtualization string `json:"virtualization"`
+	// Isolation is how best-effort work would be kept out of the way, and Ladder
+	// what there is for that, from the strongest down.
+	Isolation  string      `json:"isolation"`
+	Ladder     []rung      `json:"ladder"`
+	Mechanisms []mechanism `json:"mechanisms"`
 }
 
 type mechanism struct {
@@ -52,7 +54,7 @@ version. Without root some answers are "unknown".`,
   tenon doctor -o json | jq -r '.mechanisms[] | select(.available == "no") | .name'`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			d := diagnose(proc.Default(), g.stateDir)
+			d := diagnose(cmd.Context(), proc.Default(), g.stateDir)
 			return g.output.print(cmd.OutOrStdout(), d, d.String())
 		},
 	}
@@ -62,7 +64,7 @@ version. Without root some answers are "unknown".`,
 var controllers = []string{"cpu", "cpuacct", "cpuset", "memory", "pids", "io"}
 
 // diagnose asks the node. What cannot be read is said in its place.
-func diagnose(fs proc.FS, stateDir string) diagnosis {
+func diagnose(ctx context.Context, fs proc.FS, stateDir string) diagnosis {
 	d := diagnosis{Kernel: "unknown", Cgroups: "none found", CgroupVersions: map[string]int{}}
 	if release, err := fs.KernelRelease(); err == nil {
 		d.Kernel = release
@@ -89,7 +91,11 @@ func diagnose(fs proc.FS, stateDir string) diagnosis {
 	}
 	defer h.Close()
 	can := h.Capabilities()
-	d.Isolation = isolation(can)
+	var seen node.Isolation
+	if s, err := h.Snapshot(ctx); err == nil {
+		seen = s.Isolation
+	}
+	d.climb(can, seen)
 	for _, name := range slices.Sorted(maps.Keys(can)) {
 		m := mechanism{Name: name, Available: can[name].Verdict, Why: can[name].Why}
 		if m.Available != node.Yes {
@@ -136,22 +142,6 @@ func (d *diagnosis) sortControllers(tree *cgroup.Tree) {
 	}
 }
 
-// isolation asks the policy itself what it would do with best-effort work.
-func isolation(can node.Capabilities) string {
-	be := launchedBE()
-	_, wants := policy.Decide(policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}, policy.State{}, node.Snapshot{Can: can, Workloads: []node.Workload{be}})
-	var s []string
-	for _, w := range wants {
-		if w.Intent == plan.Set {
-			s = append(s, fmt.Sprintf("%s %v on %s: %s", w.Knob.File, w.Value, w.Knob.Cgroup, w.Reason))
-		}
-	}
-	if len(s) == 0 {
-		return "none"
-	}
-	return strings.Join(s, "; ")
-}
-
 // String prints the header and the table.
 func (d diagnosis) String() string {
 	var b strings.Builder
@@ -167,6 +157,7 @@ func (d diagnosis) String() string {
 	fmt.Fprintf(head, "isolation\t%s\n", d.Isolation)
 	head.Flush()
 	b.WriteByte('\n')
+	d.printLadder(&b)
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "MECHANISM\tAVAILABLE\tWHY\tTENON USES INSTEAD")
 	for _, m := range d.Mechanisms {

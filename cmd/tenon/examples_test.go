@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -9,7 +10,7 @@ import (
 )
 
 // TestExamplesAreCommandLines parses, without running it, every command line
-// of Tenon in the help texts and in the README.
+// of Tenon in the help texts, in the README and in the pages of docs.
 func TestExamplesAreCommandLines(t *testing.T) {
 	var lines []string
 	var collect func(*cobra.Command)
@@ -23,11 +24,17 @@ func TestExamplesAreCommandLines(t *testing.T) {
 		}
 	}
 	collect(newRootCommand())
-	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(pages) < 5 {
+		t.Fatal(pages, err)
 	}
-	lines = append(lines, strings.Split(string(readme), "\n")...)
+	for _, page := range append(pages, "../../README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, strings.Split(string(text), "\n")...)
+	}
 
 	tried := 0
 	for _, line := range lines {
@@ -44,6 +51,9 @@ func TestExamplesAreCommandLines(t *testing.T) {
 		}
 		if err == nil {
 			err = cmd.ParseFlags(rest)
+		}
+		if err == nil && cmd.HasSubCommands() {
+			err = cmd.ValidateArgs(cmd.Flags().Args())
 		}
 		if err != nil {
 			t.Errorf("%s: %v", strings.TrimSpace(line), err)

@@ -41,7 +41,7 @@ It needs root (for cgroups), nginx, and two CPUs. About five minutes.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			if c.Modes, err = lab.ParseMemoryModes(modes); err != nil {
+			if c.Modes, err = lab.ParseModes(modes, lab.MemoryModes); err != nil {
 				return usageError{fmt.Errorf("--modes: %w", err)}
 			}
 			if err := prepare(g, &c.Setting, outside); err != nil {

@@ -41,7 +41,7 @@ It needs root (for cgroups) and two CPUs. About a quarter of an hour with 500 st
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			if c.Modes, err = lab.ParseReactionModes(modes); err != nil {
+			if c.Modes, err = lab.ParseModes(modes, lab.ReactionModes); err != nil {
 				return usageError{fmt.Errorf("--modes: %w", err)}
 			}
 			if err := prepare(g, &c.Setting, true); err != nil {

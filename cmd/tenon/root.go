@@ -37,16 +37,7 @@ services (LS) leave idle, and keeps their tail latency where it was.`,
   sudo tenon run --qos BE -- ffmpeg -i in.mp4 out.mkv
   sudo tenon plan --be system.slice/backup.service # what would be written
   sudo tenon restore                              # put every kernel knob back`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			hint := "see tenon --help"
-			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				hint = "did you mean " + strings.Join(near, " or ") + "?"
-			}
-			return usageError{fmt.Errorf("unknown command %q: %s", args[0], hint)}
-		},
+		Args:          knownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -66,6 +57,7 @@ services (LS) leave idle, and keeps their tail latency where it was.`,
 		newStatusCommand(g),
 		newExplainCommand(g),
 		newTopCommand(g),
+		newQOSCommand(g),
 		newCaptureCommand(g),
 		newReplayCommand(g),
 		newDoctorCommand(g),
@@ -114,6 +106,18 @@ func versionName() string {
 		return info.Main.Version
 	}
 	return "(devel)"
+}
+
+// knownCommand refuses the name of a command that there is not.
+func knownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := "see " + cmd.CommandPath() + " --help"
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return usageError{fmt.Errorf("unknown command %q: %s", args[0], hint)}
 }
 
 // noArgs refuses arguments.

@@ -138,7 +138,8 @@ func openLauncher(l *launch.Launcher, g *global) error {
 	if l.Host, err = host.Open(host.Options{Tree: tree, FS: l.FS, JournalDir: g.stateDir}); err != nil {
 		return err
 	}
-	a := &agent.Agent{Host: l.Host, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}}
+	// What isolates a whole node is tenond's business, not a command's.
+	a := &agent.Agent{Host: l.Host, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true, Rung: node.RungIdle}}}
 	l.Turn = g.turn(a)
 	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -44,6 +45,32 @@ func kept(second int) tick.Tick {
 	return t
 }
 
+// laddered is a turn on a node that can carry cpu.idle and weights.
+func laddered(second int, pinned node.Rung) tick.Tick {
+	t := kept(second)
+	t.Ladder = node.LadderStatus{Rung: cmp.Or(pinned, node.RungIdle), Why: "the strongest that this node can carry", Pinned: pinned, ByHand: pinned != ""}
+	for _, r := range node.Rungs {
+		s := node.RungStatus{Rung: r, Can: node.No, Why: "no " + string(r) + " here"}
+		if r == node.RungIdle || r == node.RungWeight {
+			s.Can, s.Why = node.Yes, "probed"
+		}
+		t.Ladder.Rungs = append(t.Ladder.Rungs, s)
+	}
+	return t
+}
+
+// An obedient agent turns at once when something is asked for.
+type obedient struct {
+	ledger *control.Ledger
+	second int
+}
+
+func (o *obedient) Pin(_ context.Context, rung node.Rung) error {
+	o.second++
+	o.ledger.Observe(laddered(o.second, rung), nil)
+	return nil
+}
+
 // agentAt serves a ledger with two turns, and returns its state directory.
 func agentAt(t *testing.T) string {
 	t.Helper()
@@ -53,10 +80,10 @@ func agentAt(t *testing.T) string {
 	}
 	l := control.NewLedger("v1")
 	l.Observe(kept(1), nil)
-	l.Observe(kept(2), nil)
+	l.Observe(laddered(2, ""), nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- control.Serve(ctx, dir, l, slog.New(slog.DiscardHandler)) }()
+	go func() { done <- control.Serve(ctx, dir, l, &obedient{l, 2}, slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -81,7 +108,7 @@ func see(t *testing.T, dir string, args ...string) (string, error) {
 	root := &cobra.Command{Use: "tenon", SilenceErrors: true, SilenceUsage: true}
 	root.PersistentFlags().VarP(&g.output, "output", "o", "")
 	root.PersistentFlags().StringVar(&g.stateDir, "state-dir", "", "")
-	root.AddCommand(newStatusCommand(g), newExplainCommand(g), newCaptureCommand(g), newReplayCommand(g))
+	root.AddCommand(newStatusCommand(g), newExplainCommand(g), newCaptureCommand(g), newReplayCommand(g), newQOSCommand(g))
 	var out bytes.Buffer
 	root.SetOut(&out)
 	root.SetArgs(append(args, "--state-dir", dir))
@@ -114,6 +141,30 @@ func TestTheAgentIsSeenFromTheCommandLine(t *testing.T) {
 	} {
 		if _, err := see(t, dir, strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("tenon %s: %v", args, err)
+		}
+	}
+}
+
+func TestQOSIsChosenByHandFromTheCommandLine(t *testing.T) {
+	dir := agentAt(t)
+	for _, c := range []struct{ args, want, fault string }{
+		{args: "qos status", want: "cpu.idle    yes       in use"},
+		{args: "qos status -o json", want: `"rung": "cpu.idle"`},
+		{args: "qos load --rung core_sched", fault: "this node cannot carry core_sched: no core_sched here"},
+		{args: "qos load", fault: "this node can carry no rung above cpu.idle: vendor: no vendor here; sched_ext"},
+		{args: "qos load --rung weight", want: "weight is in use: the strongest that this node can carry (pinned by hand"},
+		{args: "qos status", want: "pinned   weight, by hand: tenon qos auto"},
+		{args: "qos unload", want: "cpu.idle is in use: the strongest that this node can carry (pinned by hand"},
+		{args: "qos unload -o json", want: `"by_hand": true`},
+		{args: "qos auto", want: "(the configuration leaves the choice to tenond)"},
+		{args: "status", want: "isolation  cpu.idle"},
+	} {
+		got, err := see(t, dir, strings.Fields(c.args)...)
+		switch {
+		case c.fault == "" && (err != nil || !strings.Contains(got, c.want)):
+			t.Errorf("tenon %s: %q is not in\n%s%v", c.args, c.want, got, err)
+		case c.fault != "" && (err == nil || !strings.Contains(err.Error(), c.fault)):
+			t.Errorf("tenon %s: %s%v", c.args, got, err)
 		}
 	}
 }

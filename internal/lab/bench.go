@@ -26,8 +26,9 @@ type bench struct {
 	input               string
 	processes, threads  int
 
-	rate  float64 // offered, requests per second
-	pacer pacer
+	rate    float64 // offered, requests per second
+	pacer   pacer
+	skipped []report.Skipped
 }
 
 // set makes a bench. Every fault that can be seen beforehand is an error
@@ -42,6 +43,9 @@ func set(ctx context.Context, c Config) (_ *bench, err error) {
 			err = errors.Join(err, b.Close())
 		}
 	}()
+	if b.Modes, b.skipped, err = modesHere(c.Modes, b.carries); err != nil {
+		return nil, err
+	}
 	if err := b.find(ctx); err != nil {
 		return nil, err
 	}
@@ -117,16 +121,23 @@ func (s *site) prepareNGINX(n NGINX, port, connections int) (NGINX, error) {
 
 // experiment is the record of the bench.
 func (b *bench) experiment(solo solo, calibration []string, caveats []string) report.Experiment {
-	version := b.Version
+	kind, machine := report.KindColocation, describe(b.fs, b.topology, b.host.Capabilities(), b.tree.Version())
+	if b.ladder {
+		kind, machine.Mechanisms = report.KindKernelQOS, nil
+		for _, m := range b.Modes {
+			if rung, pins := rungOf[m]; pins {
+				machine.Mechanisms = append(machine.Mechanisms, string(rung))
+			}
+		}
+	}
 	return report.Experiment{
-		Schema: 1, Started: time.Now(), Command: b.Command, Version: version,
+		Schema: report.Schema, Kind: kind, Started: time.Now(), Command: b.Command, Version: b.Version,
 		Modes: b.Modes, Blocks: b.Blocks, Duration: b.Duration, Seed: b.Seed, Margin: b.Margin,
 		TestedCPUs: b.place.Tested, ClientCPUs: b.place.Client, Client: b.Client,
 		OfferedRate: b.rate, LoadPercent: b.LoadPercent,
 		BEProcesses: b.processes, BEThreads: b.threads, Input: filepath.Base(b.input),
 		SoloFramesPerSecond: solo.frames, SoloCPU: solo.cpus,
-		Machine:     describe(b.fs, b.topology, b.host.Capabilities(), b.tree.Version()),
-		Tenond:      b.tenondRecord(),
+		Machine: machine, Tenond: b.tenondRecord(), Skipped: b.skipped, Siblings: b.place.Siblings(b.topology),
 		Calibration: calibration, Caveats: append(caveats, b.caveats()...), Versions: b.versions,
 	}
 }
@@ -139,7 +150,7 @@ func (b *bench) tenondRecord() map[report.Mode]string {
 	told := map[report.Mode]string{}
 	for _, m := range b.Modes {
 		if t := traitsOf(m); t.tenon {
-			told[m] = colocationTenond(pods{root: b.Root, tested: b.place.Tested}, t.suppress).record(b.Agent)
+			told[m] = colocationTenond(pods{root: b.Root, tested: b.place.Tested}, t).record(b.Agent)
 		}
 	}
 	return told

@@ -67,8 +67,11 @@ func threeDigits(x float64) float64 {
 	if x <= 0 || math.IsInf(x, 0) || math.IsNaN(x) {
 		return 0
 	}
-	scale := math.Pow(10, math.Floor(math.Log10(x))-2)
-	return math.Round(x/scale) * scale
+	digits := 2 - math.Floor(math.Log10(x)) // behind the point
+	if digits > 0 {                         // a tenth is no binary fraction
+		return math.Round(x*math.Pow(10, digits)) / math.Pow(10, digits)
+	}
+	return math.Round(x/math.Pow(10, -digits)) * math.Pow(10, -digits)
 }
 
 // A solo is the batch work alone on the tested CPUs.
@@ -148,9 +151,13 @@ func (b *bench) calibrateRate(ctx context.Context) (ls float64, lines []string, 
 		}
 		return m.used.ls, []string{fmt.Sprintf("wrk offers what it can: nginx uses %.3f CPUs", m.used.ls)}, "", nil
 	}
-	target := b.LoadPercent / 100 * tested
-	rate, limited, lines, err := findRate(target, 3000*tested, func(rate float64) (trial, error) {
-		order := b.order(0, min(max(b.Duration/4, 800*time.Millisecond), 5*time.Second))
+	target, first := b.LoadPercent/100*tested, 3000*tested
+	length := min(max(b.Duration/4, 800*time.Millisecond), 5*time.Second)
+	if emulated(b.fs) { // which is slow by jerks
+		first, length = 10*tested, 3*time.Second
+	}
+	rate, limited, lines, err := findRate(target, first, func(rate float64) (trial, error) {
+		order := b.order(0, length)
 		order.Rate, order.Warmup = rate, 300*time.Millisecond
 		m, err := st.measure(ctx, order)
 		if err != nil {

@@ -16,17 +16,18 @@ const (
 	ClientWrk   = "wrk"   // the closed-loop one of the published experiments
 )
 
-// Config is what one colocation experiment is asked to do. The zero value of
-// a field stands for the default named beside it.
+// Config is what one colocation or kernel-qos experiment is asked to do. The
+// zero value of a field stands for the default named beside it; where there are
+// two, the second is that of kernel-qos.
 type Config struct {
 	Setting
-	Modes    []report.Mode // AllModes
-	Blocks   int           // 5; unbounded with UntilResolved
-	Duration time.Duration // of the measured part of a run; 10 s
+	Modes    []report.Mode // AllModes; baseline, control and the rungs that the node has
+	Blocks   int           // 5, 8; unbounded with UntilResolved
+	Duration time.Duration // of the measured part of a run; 10 s, 5 s
 	// UntilResolved goes on until more blocks would not change a verdict, or
 	// MaxTime has passed.
 	UntilResolved bool
-	MaxTime       time.Duration // of the whole experiment; no limit
+	MaxTime       time.Duration // of the whole experiment; no limit, 6:30 min without Blocks
 	// Margin is the P99 ratio that Tenon must stay below; 1.03.
 	Margin float64
 	// LoadPercent is the CPU use of the service alone, in percent of the
@@ -41,13 +42,17 @@ type Config struct {
 	Input        string // film to transcode; a clip that the lab renders once
 	Port         int    // of 127.0.0.1; a free one
 	CacheDir     string // of the clip; CacheDir()
+
+	ladder bool // the experiment is kernel-qos
 }
 
 // orDefaults fills in what was not said and names every fault at once.
 func (c Config) orDefaults() (Config, error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if len(c.Modes) == 0 {
+	if c.ladder {
+		c = c.ladderDefaults()
+	} else if len(c.Modes) == 0 {
 		c.Modes = AllModes
 	}
 	if c.Blocks < 0 {

@@ -1,7 +1,8 @@
 // Package lab runs experiments that show what Tenon does on this machine. The
 // colocation experiment is the published one: nginx, ffmpeg and a load
-// generator, really run, in several modes of sharing the CPUs between them.
-// The memory experiment lets nginx and a program that is greedy for memory
+// generator, really run, in several modes of sharing the CPUs between them; the
+// kernel-qos experiment runs them with one rung of the isolation ladder at a
+// time. The memory experiment lets nginx and a program that is greedy for memory
 // share a bounded amount of it; the reaction experiment measures how long
 // tenond takes to answer a step of load.
 //
@@ -48,6 +49,18 @@ func Colocate(ctx context.Context, c Config) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, interrupted(ctx, err)
 	}
+	return conduct(ctx, b)
+}
+
+// A conductor is an experiment in blocks that is set up.
+type conductor interface {
+	open(ctx context.Context) (*series, error)
+	Close() error
+}
+
+// conduct runs the blocks of an experiment, and makes the outcome of the runs
+// that there are.
+func conduct(ctx context.Context, b conductor) (Outcome, error) {
 	s, err := b.open(ctx)
 	if err == nil {
 		err = s.runBlocks(ctx)
@@ -72,6 +85,9 @@ func (b *bench) open(ctx context.Context) (*series, error) {
 	s := &series{
 		site: b.site, blocks: b.Blocks, first: b.Duration + b.warmup() + 2*time.Second,
 		untilResolved: b.UntilResolved, run: b.run, tell: tell,
+	}
+	if b.ladder {
+		s.first += traceLength
 	}
 	if b.MaxTime > 0 {
 		s.end = time.Now().Add(b.MaxTime)

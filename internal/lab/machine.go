@@ -8,6 +8,7 @@ import (
 
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/policy"
 	"tenon.sh/tenon/internal/proc"
 )
 
@@ -25,6 +26,7 @@ func describe(fs proc.FS, t node.Topology, can node.Capabilities, version int) r
 	if info, err := fs.CPUInfo(); err == nil {
 		m.CPUModel = info.Model
 		m.Virtualization = virtualization(fs, info.Virtual())
+		m.Emulated = emulated(fs)
 	}
 	if memory, err := fs.MemInfo(); err == nil {
 		m.MemoryBytes = int64(memory.Total)
@@ -34,11 +36,15 @@ func describe(fs proc.FS, t node.Topology, can node.Capabilities, version int) r
 
 // mechanisms says what Tenon uses in its modes, as policy chooses it.
 func mechanisms(can node.Capabilities) []string {
-	first := "cpu.weight, the least (no cpu.idle: " + can[node.MechCPUIdle].Why + ")"
-	if can.Can(node.MechCPUIdle) {
-		first = string(node.MechCPUIdle)
+	list := []string{string(policy.Ladder(pinned(""), can, node.Isolation{}).Rung)}
+	switch list[0] {
+	case string(node.RungWeight):
+		list[0] = "cpu.weight, the least (no cpu.idle: " + can[node.MechCPUIdle].Why + ")"
+	case string(node.RungIdle):
+	default:
+		list = append(list, "cpu.idle below it")
 	}
-	return []string{first, "CPU suppress at 65 % (" + string(report.Tenon65) + ")"}
+	return append(list, "CPU suppress at 65 % ("+string(report.Tenon65)+")")
 }
 
 func line(path string) string {
@@ -70,6 +76,16 @@ var hypervisors = []struct{ word, name string }{
 	{"amazon ec2", "amazon"}, {"google", "google"}, {"microsoft", "hyper-v"}, {"alibaba", "alibaba"}, {"openstack", "openstack"},
 }
 
+// emulator is the virtualization whose CPU is a program: QEMU without the
+// help of the kernel.
+const emulator = "qemu"
+
+// emulated reports whether this machine is one.
+func emulated(fs proc.FS) bool {
+	info, err := fs.CPUInfo()
+	return err == nil && virtualization(fs, info.Virtual()) == emulator
+}
+
 // virtualization names the hypervisor; virtual is whether the CPU says that
 // there is one (CPUID.1:ECX.31).
 func virtualization(fs proc.FS, virtual bool) string {
@@ -82,9 +98,15 @@ func virtualization(fs proc.FS, virtual bool) string {
 		line(filepath.Join(fs.Sys, "hypervisor/type")),
 	}, " "))
 	for _, h := range hypervisors {
-		if strings.Contains(text, h.word) {
-			return h.name
+		if !strings.Contains(text, h.word) {
+			continue
 		}
+		// Every kernel with a guest's code offers the clock where KVM does.
+		clocks := line(filepath.Join(fs.Sys, "devices/system/clocksource/clocksource0/available_clocksource"))
+		if h.word == emulator && clocks != "" && !strings.Contains(clocks, "kvm-clock") {
+			return emulator
+		}
+		return h.name
 	}
 	return "some hypervisor"
 }

@@ -41,11 +41,7 @@ func Memory(ctx context.Context, c MemoryConfig) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, interrupted(ctx, err)
 	}
-	s, err := b.open(ctx)
-	if err == nil {
-		err = s.runBlocks(ctx)
-	}
-	return s.close(interrupted(ctx, err), b.Close())
+	return conduct(ctx, b)
 }
 
 func setMemory(ctx context.Context, c MemoryConfig) (_ *memoryBench, err error) {
@@ -320,7 +316,7 @@ func (st *memoryStage) startHog(ctx context.Context) error {
 }
 
 func (st *memoryStage) close(err error) error {
-	st.governor.stop()
+	err = errors.Join(err, st.governor.stop())
 	if st.hog != nil {
 		st.hog.Kill()
 	}

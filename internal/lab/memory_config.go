@@ -3,8 +3,6 @@ package lab
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"tenon.sh/tenon/internal/lab/report"
@@ -86,25 +84,6 @@ func (c MemoryConfig) orDefaults() (MemoryConfig, error) {
 
 // warmup is as that of the colocation experiment.
 func (c MemoryConfig) warmup() time.Duration { return Config{Duration: c.Duration}.warmup() }
-
-// ParseMemoryModes reads a comma-separated list of modes. "all" is every mode.
-func ParseMemoryModes(list string) ([]report.Mode, error) {
-	if list == "all" || list == "" {
-		return MemoryModes, nil
-	}
-	var modes []report.Mode
-	for name := range strings.SplitSeq(list, ",") {
-		m := report.Mode(strings.TrimSpace(name))
-		if !slices.Contains(MemoryModes, m) {
-			return nil, fmt.Errorf("mode %q: want some of %s, or all", m, joinModes(MemoryModes))
-		}
-		if slices.Contains(modes, m) {
-			return nil, fmt.Errorf("mode %q is listed twice", m)
-		}
-		modes = append(modes, m)
-	}
-	return modes, nil
-}
 
 // sizesOf divides memory for a working set. Together the two want more than
 // two and a half times what there is:

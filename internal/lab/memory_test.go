@@ -12,6 +12,7 @@ import (
 	"tenon.sh/tenon/internal/cgroup"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/unit"
 )
 
@@ -67,8 +68,9 @@ func TestTenondUnderstandsWhatTheLabTellsIt(t *testing.T) {
 	p := pods{root: "lab", job: "hog", tested: tested}
 	reaction := &reactionBench{ReactionConfig: ReactionConfig{Setting: Setting{Root: "lab"}, Objective: time.Millisecond}, site: &site{place: Placement{Tested: tested}}}
 	for name, c := range map[string]tenondConfig{
-		"colocation":    colocationTenond(pods{root: "lab", tested: tested}, true),
-		"isolation":     colocationTenond(pods{root: "lab", tested: tested}, false),
+		"colocation":    colocationTenond(pods{root: "lab", tested: tested}, traits{suppress: true}),
+		"isolation":     colocationTenond(pods{root: "lab", tested: tested}, traits{}),
+		"a rung":        colocationTenond(pods{root: "lab", tested: tested}, traits{rung: node.RungCoreSched}),
 		"memory on v1":  (&memoryBench{sizes: v1}).tenondConfig(p),
 		"memory on v2":  (&memoryBench{sizes: v2}).tenondConfig(p),
 		"events":        reaction.tenondConfig(report.Events),
@@ -85,7 +87,7 @@ func TestTenondUnderstandsWhatTheLabTellsIt(t *testing.T) {
 			t.Errorf("%s: faults %v, notices %q in\n%s", name, faults, got.Notices, text)
 			continue
 		}
-		if len(got.Rules) != 2 || got.Policy.CPUQOS.Enable != c.Isolate || got.Policy.Suppress.Enable != c.Suppress {
+		if len(got.Rules) != 2 || got.Policy.CPUQOS.Enable != c.Isolate || got.Policy.CPUQOS.Rung != c.Rung || got.Policy.Suppress.Enable != c.Suppress {
 			t.Errorf("%s: %+v", name, got)
 		}
 		if got.Signals.RunQueueDelay == c.NoDelays || got.Signals.Pressure == c.NoPressure {
@@ -114,7 +116,7 @@ func TestFaultsOfTheMemoryExperimentAreToldAtOnce(t *testing.T) {
 	if c, err := (MemoryConfig{}).orDefaults(); err != nil || c.Set != 256<<20 || c.Blocks != 6 {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if _, err := ParseMemoryModes("default,tenon"); err == nil || !strings.Contains(err.Error(), "tenond") {
+	if _, err := ParseModes("default,tenon", MemoryModes); err == nil || !strings.Contains(err.Error(), "tenond") {
 		t.Errorf("an unknown mode: %v", err)
 	}
 }

@@ -80,3 +80,13 @@ func (p Placement) SharesCore(t node.Topology) bool {
 	}
 	return false
 }
+
+// Siblings reports whether tested CPUs share a core.
+func (p Placement) Siblings(t node.Topology) bool {
+	for c := range p.Tested.All() {
+		if t.Siblings(c).Intersect(p.Tested).Len() > 1 {
+			return true
+		}
+	}
+	return false
+}

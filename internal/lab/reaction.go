@@ -144,7 +144,7 @@ func (b *reactionBench) run(ctx context.Context, mode report.Mode, block int) (s
 	if err != nil {
 		return nil, err
 	}
-	defer g.stop()
+	defer func() { err = errors.Join(err, g.stop()) }()
 	plan := stepPlan{CPUs: b.place.Tested, Period: cyclePeriod, Work: cycleWork}
 	n := b.inBlock(mode, block)
 	plan.Steps = stepSchedule(b.Seed+uint64(block)<<32, n, b.lead, b.length(mode), b.LeastPause, b.MostPause)

@@ -3,8 +3,6 @@ package lab
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"tenon.sh/tenon/internal/lab/report"
@@ -96,26 +94,6 @@ func (c ReactionConfig) orDefaults() (ReactionConfig, error) {
 	}
 	c.Setting = c.Setting.orDefaults(fault)
 	return c, errors.Join(faults...)
-}
-
-// ParseReactionModes reads a comma-separated list of modes. "all" is every
-// mode that this kernel can: nil.
-func ParseReactionModes(list string) ([]report.Mode, error) {
-	if list == "all" || list == "" {
-		return nil, nil
-	}
-	var modes []report.Mode
-	for name := range strings.SplitSeq(list, ",") {
-		m := report.Mode(strings.TrimSpace(name))
-		if !slices.Contains(ReactionModes, m) {
-			return nil, fmt.Errorf("mode %q: want some of %s, or all", m, joinModes(ReactionModes))
-		}
-		if slices.Contains(modes, m) {
-			return nil, fmt.Errorf("mode %q is listed twice", m)
-		}
-		modes = append(modes, m)
-	}
-	return modes, nil
 }
 
 // steps is the number of steps of a mode, over all blocks.

@@ -55,6 +55,14 @@ func (b *bench) run(ctx context.Context, mode report.Mode, index, block int) (r 
 	if err != nil {
 		return r, err
 	}
+	if b.ladder {
+		var why error
+		if r.Traced, why = st.trace(ctx, block); ctx.Err() != nil {
+			return r, ctx.Err()
+		} else if why != nil {
+			r.Warnings = append(r.Warnings, "the kernel's record of its scheduler is missing: "+why.Error())
+		}
+	}
 	if err := st.work.died(); err != nil {
 		r.Void = append(r.Void, err.Error())
 	} else if st.work != nil {
@@ -66,6 +74,11 @@ func (b *bench) run(ctx context.Context, mode report.Mode, index, block int) (r 
 	var faults []string
 	r.Writes, faults = st.governor.report()
 	r.Void = append(r.Void, faults...)
+	if st.governor != nil {
+		if err := st.governor.on(t.rung); err != nil {
+			r.Void = append(r.Void, err.Error())
+		}
+	}
 	fill(&r, m, !st.sampler.noPSI, b.place.Tested.Len())
 	b.judge(&r, m, t)
 	return r, nil

@@ -7,30 +7,36 @@ import (
 	"strings"
 
 	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/node"
 )
 
-// AllModes lists every mode of the colocation experiment, in the order of the
-// tables.
+// AllModes lists every mode of the colocation experiment that it runs unasked,
+// in the order of the tables.
 var AllModes = []report.Mode{
 	report.Exclusive, report.ExclusiveAA, report.ExclusiveWarm,
 	report.Default, report.Default65, report.Burstable,
 	report.Tenon, report.Tenon65, report.Solo,
 }
 
-// ParseModes reads a comma-separated list of modes. "all" is every mode,
-// "seed" the three of the published experiments.
-func ParseModes(list string) ([]report.Mode, error) {
+// ColocationModes lists every mode of the colocation experiment: those that it
+// runs unasked, and those that pin a rung.
+var ColocationModes = slices.Concat(AllModes, report.RungModes)
+
+// ParseModes reads a comma-separated list of the modes in known. "all" is
+// whatever the experiment runs unasked: nil. "seed" is the three of the
+// published experiments, where they are known.
+func ParseModes(list string, known []report.Mode) ([]report.Mode, error) {
 	switch list {
 	case "all", "":
-		return AllModes, nil
+		return nil, nil
 	case "seed":
-		return []report.Mode{report.Exclusive, report.Default, report.Tenon}, nil
+		list = joinModes([]report.Mode{report.Exclusive, report.Default, report.Tenon})
 	}
 	var modes []report.Mode
 	for name := range strings.SplitSeq(list, ",") {
 		m := report.Mode(strings.TrimSpace(name))
-		if !slices.Contains(AllModes, m) {
-			return nil, fmt.Errorf("mode %q: want some of %s, or all", m, joinModes(AllModes))
+		if !slices.Contains(known, m) {
+			return nil, fmt.Errorf("mode %q: want some of %s, or all", m, joinModes(known))
 		}
 		if slices.Contains(modes, m) {
 			return nil, fmt.Errorf("mode %q is listed twice", m)
@@ -61,13 +67,14 @@ func Block(modes []report.Mode, seed uint64, block int) []report.Mode {
 
 // A traits value says what a mode runs beside the service.
 type traits struct {
-	batch     bool // ffmpeg runs
-	alone     bool // and nginx does not
-	burstable bool // in a pod with CPU requests
-	spinner   bool // an idle-class spinner keeps the CPUs awake
-	paced     bool // ffmpeg is paced to the CPU use of Tenon65
-	tenon     bool // Tenon's policies write the knobs
-	suppress  bool // with the watermark
+	batch     bool      // ffmpeg runs
+	alone     bool      // and nginx does not
+	burstable bool      // in a pod with CPU requests
+	spinner   bool      // an idle-class spinner keeps the CPUs awake
+	paced     bool      // ffmpeg is paced to the CPU use of Tenon65
+	tenon     bool      // Tenon's policies write the knobs
+	suppress  bool      // with the watermark
+	rung      node.Rung // of the ladder, pinned; empty: Tenon chooses
 }
 
 func traitsOf(m report.Mode) traits {
@@ -86,6 +93,9 @@ func traitsOf(m report.Mode) traits {
 		return traits{batch: true, tenon: true, suppress: true}
 	case report.Solo:
 		return traits{batch: true, alone: true}
+	}
+	if rung, pinned := rungOf[m]; pinned {
+		return traits{batch: true, tenon: true, rung: rung}
 	}
 	return traits{}
 }

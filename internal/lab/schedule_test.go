@@ -46,19 +46,24 @@ func TestBlockLeavesItsArgumentAlone(t *testing.T) {
 
 func TestParseModes(t *testing.T) {
 	tests := map[string]struct {
-		list string
-		want []report.Mode
-		bad  bool
+		list  string
+		known []report.Mode
+		want  []report.Mode
+		bad   bool
 	}{
-		"all":     {"all", AllModes, false},
-		"seed":    {"seed", []report.Mode{report.Exclusive, report.Default, report.Tenon}, false},
-		"spaces":  {"exclusive, tenon-65", []report.Mode{report.Exclusive, report.Tenon65}, false},
-		"unknown": {"exclusive,fast", nil, true},
-		"twice":   {"tenon,tenon", nil, true},
+		"all":               {"all", ColocationModes, nil, false},
+		"seed":              {"seed", ColocationModes, []report.Mode{report.Exclusive, report.Default, report.Tenon}, false},
+		"seed of another":   {"seed", MemoryModes, nil, true},
+		"spaces":            {"exclusive, tenon-65", ColocationModes, []report.Mode{report.Exclusive, report.Tenon65}, false},
+		"a rung":            {"tenon-scx", ColocationModes, []report.Mode{report.TenonSCX}, false},
+		"a mode of another": {"tenon-65", KernelQOSModes, nil, true},
+		"unknown":           {"exclusive,fast", ColocationModes, nil, true},
+		"twice":             {"tenon,tenon", ColocationModes, nil, true},
+		"memory's":          {"tenond", MemoryModes, []report.Mode{report.Tenond}, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := ParseModes(tt.list)
+			got, err := ParseModes(tt.list, tt.known)
 			if (err != nil) != tt.bad {
 				t.Fatalf("error %v", err)
 			}

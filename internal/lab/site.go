@@ -14,6 +14,7 @@ import (
 	"tenon.sh/tenon/internal/cgroup"
 	"tenon.sh/tenon/internal/host"
 	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/policy"
 	"tenon.sh/tenon/internal/proc"
 	"tenon.sh/tenon/internal/task"
 	"tenon.sh/tenon/internal/unit"
@@ -28,7 +29,9 @@ type site struct {
 	tree     *cgroup.Tree
 	fs       proc.FS
 	topology node.Topology
-	place    Placement
+	// isolation is what was known of the rungs when the experiment began.
+	isolation node.Isolation
+	place     Placement
 
 	undo []func() error // in reverse order
 }
@@ -56,6 +59,8 @@ func enter(ctx context.Context, c Setting) (_ *site, err error) {
 	if s.host, err = host.Open(host.Options{Tree: s.tree, JournalDir: c.JournalDir, Disposable: true}); err != nil {
 		return nil, err
 	}
+	s.undo = append(s.undo, s.host.Close)
+	s.host.Show(policy.Files(policy.Config{CPUQOS: pinned("")}, nil))
 	if err := s.takeOver(ctx); err != nil {
 		return nil, err
 	}
@@ -63,7 +68,7 @@ func enter(ctx context.Context, c Setting) (_ *site, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the node: %w", err)
 	}
-	s.topology = snapshot.Topology
+	s.topology, s.isolation = snapshot.Topology, snapshot.Isolation
 	allowed, err := task.Affinity(0)
 	if err != nil {
 		return nil, err

@@ -64,7 +64,7 @@ func (b *bench) stage(ctx context.Context, t traits, rate float64) (st *stage, e
 		}
 	}
 	if t.tenon {
-		if st.governor, err = b.govern(ctx, st.pods, t.suppress); err != nil {
+		if st.governor, err = b.govern(ctx, st.pods, t); err != nil {
 			return st, err
 		}
 	}
@@ -78,7 +78,7 @@ func (b *bench) stage(ctx context.Context, t traits, rate float64) (st *stage, e
 
 // close ends everything of the stage and removes its cgroups.
 func (st *stage) close(err error) error {
-	st.governor.stop()
+	err = errors.Join(err, st.governor.stop())
 	st.work.stop()
 	if st.spinner != nil {
 		st.spinner.Kill()

@@ -29,8 +29,9 @@ type tenondConfig struct {
 	CPUs      unit.CPUSet // counted and shared; empty: all
 	Rules     []tenondRule
 	Suppress  bool
-	Threshold int  // percent, of Suppress
-	Isolate   bool // cpuQOS
+	Threshold int       // percent, of Suppress
+	Isolate   bool      // cpuQOS
+	Rung      node.Rung // of the isolation ladder, pinned; empty: the strongest
 	// NoDelays and NoPressure switch the kernel's signals off.
 	NoDelays, NoPressure bool
 	// Memory is memoryQOS of the classes.
@@ -63,7 +64,8 @@ period: {{.Period}}
 {{if .Suppress}}  cpuSuppressThresholdPercent: {{.Threshold}}
   cpuSuppressPolicy: cfsQuota
 {{end}}resource-qos-config:
-  lsClass:
+{{with .Rung}}  policies: {cpuIsolation: "{{.}}"}
+{{end}}  lsClass:
     cpuQOS: {enable: {{.Isolate}}}
 {{with .Of "LS"}}    memoryQOS: {enable: true, minLimitPercent: {{printf "%d" .MinPercent}}, lowLimitPercent: {{printf "%d" .LowPercent}}}
 {{end}}  beClass:
@@ -166,7 +168,8 @@ func tenondCommand(agent, config, state string) []string {
 	return []string{agent, "--config", config, "--state-dir", state, "--no-watchdog", "--metrics", "", "--log-format", "json", "--log-level", "debug"}
 }
 
-// observeLog takes the writes, the faults and the readiness from tenond's log.
+// observeLog takes the writes, the rung, the faults and the readiness from
+// tenond's log.
 func (g *governor) observeLog(l logLine, ready chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -174,6 +177,8 @@ func (g *governor) observeLog(l logLine, ready chan struct{}) {
 	switch {
 	case l.Message == "ready":
 		close(ready)
+	case l.Message == "isolation on the CPU":
+		g.ladder = node.LadderStatus{Rung: l.Rung, Why: l.Reason}
 	case l.Message == "written":
 		g.writes = append(g.writes, fmt.Sprintf("%.2fs %s %s %s -> %s  # %s", at, l.Cgroup, l.File, l.From, l.To, l.Reason))
 	case l.Level == "ERROR" && len(g.faults) < 10:
@@ -183,14 +188,15 @@ func (g *governor) observeLog(l logLine, ready chan struct{}) {
 
 // A logLine is what the lab reads of a line of tenond's log.
 type logLine struct {
-	Level   string `json:"level"`
-	Message string `json:"msg"`
-	Cgroup  string `json:"cgroup"`
-	File    string `json:"file"`
-	From    string `json:"from"`
-	To      string `json:"to"`
-	Reason  string `json:"reason"`
-	Error   string `json:"error"`
+	Level   string    `json:"level"`
+	Message string    `json:"msg"`
+	Cgroup  string    `json:"cgroup"`
+	File    string    `json:"file"`
+	From    string    `json:"from"`
+	To      string    `json:"to"`
+	Reason  string    `json:"reason"`
+	Rung    node.Rung `json:"rung"`
+	Error   string    `json:"error"`
 }
 
 // logLines calls each for every complete line that is written to it.

@@ -13,7 +13,8 @@ import (
 )
 
 // Order in which modes are shown; others follow by name.
-var presentation = []Mode{Exclusive, ExclusiveAA, ExclusiveWarm, Default65, Tenon65, Default, Burstable, Tenon, Tenond, Solo}
+var presentation = []Mode{Exclusive, ExclusiveAA, ExclusiveWarm, Default65, Tenon65, Default, Burstable, Tenon,
+	TenonWeight, TenonIdle, TenonSiblings, TenonCoreSched, TenonSCX, TenonVendor, Tenond, Solo}
 
 // A metric is one number of a run; NaN where the run does not have it.
 type metric func(Run) float64
@@ -160,10 +161,14 @@ func Analyse(e Experiment, runs []Run) Result {
 			HalfWidth: Number(resolution.HalfWidth), Bias: Number(resolution.Bias), Resolves: resolution.Fine,
 		}
 	}
-	if e.isMemory() {
+	switch {
+	case e.isMemory():
 		r.Claims = append(r.Claims, ev.memoryClaims(resolution)...)
-	} else {
+	case e.Kind == KindKernelQOS:
+		r.Claims = append(r.Claims, ev.rungClaims(resolution)...)
+	default:
 		r.Claims = append(r.Claims, ev.claims(resolution)...)
+		r.Claims = append(r.Claims, ev.rungClaims(resolution)...)
 	}
 	r.Warnings = append(r.Warnings, ev.warnings(r, runs)...)
 	return r
@@ -216,6 +221,7 @@ func (ev evidence) summary(mode Mode, runs []Run) ModeResult {
 	if ev.isMemory() {
 		m.Memory = ev.memorySummary(mode)
 	}
+	m.Traced = ev.tracedSummary(mode)
 	for _, r := range ev.used[mode] {
 		m.Requests += r.Requests
 		for kind, n := range r.Errors {
@@ -240,6 +246,9 @@ func (ev evidence) summary(mode Mode, runs []Run) ModeResult {
 // warnings lists what a reader should know before trusting a number.
 func (ev evidence) warnings(r Result, runs []Run) []string {
 	var out []string
+	if ev.Machine.Emulated {
+		out = append(out, "this machine is emulated by a program: what was run and written is real, but how long requests took means nothing")
+	}
 	if r.Blocks < stat.MinBlocks {
 		out = append(out, fmt.Sprintf("only %s: intervals from fewer than %d rest on assumptions that so few cannot check", plural(r.Blocks, "block", "blocks"), stat.MinBlocks))
 	}

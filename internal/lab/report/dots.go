@@ -35,7 +35,7 @@ func drawDots(strips []strip, s scale) template.HTML {
 	if !ok || len(strips) == 0 {
 		return ""
 	}
-	const width, left, right, top, bottom, row = 920, 120, 190, 10, 44, 40
+	const width, left, right, top, bottom, row = 920, 132, 190, 10, 44, 40
 	height := top + bottom + row*float64(len(strips))
 	d := newDrawing(width, height, s.title)
 	x := axis{lo: lo, hi: hi, begin: left, end: width - right, log: true}

@@ -29,6 +29,17 @@ const (
 	Solo          Mode = "solo"           // the batch work alone: the yardstick of its goodput
 )
 
+// The modes that pin a rung of the isolation ladder: as Tenon, with that rung
+// and no other. RungModes lists them.
+const (
+	TenonWeight    Mode = "tenon-weight"    // the least CPU weight
+	TenonIdle      Mode = "tenon-idle"      // cpu.idle
+	TenonSiblings  Mode = "tenon-siblings"  // and a CPU set off the siblings of LS
+	TenonCoreSched Mode = "tenon-coresched" // and a core-scheduling cookie
+	TenonSCX       Mode = "tenon-scx"       // and the sched_ext scheduler
+	TenonVendor    Mode = "tenon-vendor"    // the marks of a vendor's kernel
+)
+
 // The mode of the memory experiment that the colocation experiment lacks.
 const Tenond Mode = "tenond" // Tenon's memory QoS
 
@@ -37,6 +48,7 @@ const (
 	KindColocation = ""
 	KindMemory     = "memory"
 	KindReaction   = "reaction"
+	KindKernelQOS  = "kernel-qos"
 )
 
 // An Experiment is what was asked for and where it ran: experiment.json.
@@ -72,6 +84,16 @@ type Experiment struct {
 	Tenond map[Mode]string `json:"tenond,omitempty"`
 	// Memory is how memory is divided in the memory experiment.
 	Memory *MemorySetup `json:"memory,omitempty"`
+	// Skipped are the modes that this node cannot run, and why.
+	Skipped []Skipped `json:"skipped,omitempty"`
+	// Siblings says that tested CPUs share a core (SMT).
+	Siblings bool `json:"tested_siblings,omitempty"`
+}
+
+// A Skipped mode is one that the node cannot run.
+type Skipped struct {
+	Mode Mode   `json:"mode"`
+	Why  string `json:"why"`
 }
 
 // Machine describes where the experiment ran.
@@ -81,7 +103,8 @@ type Machine struct {
 	CPUModel       string   `json:"cpu_model"`
 	CPUs           int      `json:"cpus"`
 	SMT            bool     `json:"smt"`
-	Virtualization string   `json:"virtualization"` // "none", "kvm", …
+	Virtualization string   `json:"virtualization"`     // "none", "kvm", …
+	Emulated       bool     `json:"emulated,omitempty"` // by a program: times mean nothing
 	CgroupVersion  int      `json:"cgroup_version"`
 	MemoryBytes    int64    `json:"memory_bytes"`
 	Governor       string   `json:"governor,omitempty"`
@@ -128,6 +151,9 @@ type Run struct {
 
 	// Memory is what the memory experiment counts beside all that.
 	Memory *MemoryUse `json:"memory,omitempty"`
+	// Traced is what the kernel's scheduler recorded after the measured part,
+	// under the same load.
+	Traced *Traced `json:"traced,omitempty"`
 
 	// Histogram is read from the .hlog beside the run; µs, 3 digits.
 	Histogram *hdrhistogram.Histogram `json:"-"`

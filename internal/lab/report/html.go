@@ -40,12 +40,20 @@ type page struct {
 	Writes   []writes
 	Runs     int
 	Control  string
+	Skipped  []string // rungs
+	Ladder   bool     // the experiment is that of the rungs
 }
 
 type pageTable struct {
-	Title string
-	Modes []Mode
-	Rows  []pageRow
+	Title   string
+	Columns []column
+	Rows    []pageRow
+}
+
+// A column is a mode and the head that it has.
+type column struct {
+	Mode Mode
+	Head string
 }
 
 type pageRow struct {
@@ -111,12 +119,13 @@ func newPage(r Result, runs []Run) page {
 	p := page{Result: r, Title: view.title, Headline: headline(r), Legend: legend(r), Runs: len(runs), CDF: distributions(ev, r), Plots: plots(ev, r), Figures: figures(r)}
 	for _, t := range view.tables {
 		if modes := r.present(t.modes); len(modes) > 1 {
-			p.Tables = append(p.Tables, tableOf(r, t.title, modes, view.rows))
+			p.Tables = append(p.Tables, tableOf(r, t.title, modes, view))
 		}
 	}
 	if r.Control != nil {
 		p.Control = controlText(r)
 	}
+	p.Skipped, p.Ladder = skippedTexts(r.Experiment), r.Experiment.Kind == KindKernelQOS
 	for _, m := range r.Order {
 		used := ev.runs(m)
 		if slices.ContainsFunc(used, func(r Run) bool { return r.Histogram != nil }) {
@@ -149,9 +158,12 @@ func distributions(ev evidence, r Result) []template.HTML {
 	return slices.DeleteFunc(pictures, func(p template.HTML) bool { return p == "" })
 }
 
-func tableOf(r Result, title string, modes []Mode, rows []row) pageTable {
-	t := pageTable{Title: title, Modes: modes}
-	for _, row := range rows {
+func tableOf(r Result, title string, modes []Mode, v view) pageTable {
+	t := pageTable{Title: title}
+	for _, m := range modes {
+		t.Columns = append(t.Columns, column{m, v.name(m)})
+	}
+	for _, row := range v.rows {
 		p := pageRow{Label: strings.TrimSpace(row.label), Minor: strings.HasPrefix(row.label, " ")}
 		if row.unit != "" {
 			p.Label += ", " + row.unit
@@ -172,15 +184,6 @@ func plots(ev evidence, r Result) []plot {
 	p99 := percentiles["p99"]
 	ms := func(us float64) string { return fmt.Sprintf("%.3f ms", us/1e3) }
 	us := func(v float64) string { return fmt.Sprintf("%.3g µs", v) }
-	byChange := func(v float64) string {
-		if v >= 10 {
-			return fmt.Sprintf("×%.3g", v)
-		}
-		if change := signed(100*(v-1), 0); change != "+0" {
-			return change + " %"
-		}
-		return "0 %"
-	}
 	ratioEnds := func(e stat.Estimate) string { return ratioEnd(intervalOf(e)) }
 	levelEnds := func(format func(float64) string) func(stat.Estimate) string {
 		return func(e stat.Estimate) string { return format(e.Value) }
@@ -211,10 +214,24 @@ func plots(ev evidence, r Result) []plot {
 			drawDots(ev.levelStrips(r.Order, runDelay), scale{title: "Run-queue delay by block", label: "run-queue delay per timeslice", format: microseconds, ends: levelEnds(us)}),
 		},
 	}
-	if r.Experiment.isMemory() {
+	switch {
+	case r.Experiment.isMemory():
 		all = memoryPlots(ev, r, all[0], all[2])
+	case r.Experiment.Kind == KindKernelQOS:
+		all = ladderPlots(ev, r, all[0], all[2], all[3])
 	}
 	return slices.DeleteFunc(all, func(p plot) bool { return p.Picture == "" })
+}
+
+// byChange prints a ratio on an axis: "+20 %", or "×12" from ten on.
+func byChange(v float64) string {
+	if v >= 10 {
+		return fmt.Sprintf("×%.3g", v)
+	}
+	if change := signed(100*(v-1), 0); change != "+0" {
+		return change + " %"
+	}
+	return "0 %"
 }
 
 // ratioEnd prints an estimate and its interval in little room.
@@ -301,5 +318,8 @@ func figures(r Result) pageTable {
 		})
 		list = append(list, memoryFigures()...)
 	}
-	return tableOf(r, "", r.Order, list)
+	if slices.ContainsFunc(r.Order, func(m Mode) bool { return r.Modes[m].Traced != nil }) {
+		list = append(list, tracedFigures()...)
+	}
+	return tableOf(r, "", r.Order, view{rows: list})
 }

@@ -42,7 +42,6 @@ func (ev evidence) memoryClaims(resolution stat.Resolution) []Claim {
 	p99 := percentiles["p99"]
 	tail := ev.ratio(Default, Tenond, p99)
 	back := stat.Difference(ev.sample(Default, refaults), ev.sample(Tenond, refaults))
-	alone := ev.ratio(Tenond, Exclusive, p99)
 	work := ev.ratio(Tenond, Default, processed)
 	claims := []Claim{
 		Claim{
@@ -59,17 +58,8 @@ func (ev evidence) memoryClaims(resolution stat.Resolution) []Claim {
 		}.with(stat.AtLeast(back, fewerRefaults)),
 	}
 	if ev.asked(Exclusive) {
-		c := Claim{
-			Name:        "tenond-as-exclusive",
-			Statement:   fmt.Sprintf("With Tenon the service's P99 is at most %s above that of the service alone", limit(ev.Margin)),
-			Numbers:     map[string]Interval{"to_exclusive": intervalOf(alone)},
-			Explanation: bounded(fmt.Sprintf("P99, %s to %s", Tenond, Exclusive), alone),
-		}
-		if lacking := ev.lacking(ExclusiveAA); len(lacking) > 0 {
-			claims = append(claims, c.refuse(lacking))
-		} else {
-			claims = append(claims, c.with(stat.NonInferior(alone, resolution, ev.Margin)))
-		}
+		statement := fmt.Sprintf("With Tenon the service's P99 is at most %s above that of the service alone", limit(ev.Margin))
+		claims = append(claims, ev.asAlone(Tenond, statement, resolution))
 	}
 	return append(claims, Claim{
 		Name:        "batch-goes-on",

@@ -174,15 +174,7 @@ func parseSteps(from io.Reader) ([]Step, error) {
 // BuildReaction analyses the experiment in dir, and writes result.json and
 // report.html into it.
 func BuildReaction(dir string) (ReactionResult, error) {
-	e, steps, err := LoadReaction(dir)
-	if err != nil {
-		return ReactionResult{}, err
-	}
-	r := AnalyseReaction(e, steps)
-	if err := writeJSON(filepath.Join(dir, resultFile), r); err != nil {
-		return r, err
-	}
-	return r, writeFile(filepath.Join(dir, pageFile), func(w io.Writer) error { return WriteReactionHTML(w, r, steps) })
+	return build(dir, LoadReaction, AnalyseReaction, WriteReactionHTML)
 }
 
 // Kind is the kind of the experiment in dir.

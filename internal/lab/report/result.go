@@ -71,6 +71,8 @@ type ModeResult struct {
 	ClientCPU   Number `json:"client_cpu_ratio"`
 	// Memory is what the memory experiment counts beside all that.
 	Memory *MemoryResult `json:"memory,omitempty"`
+	// Traced is what the kernel's scheduler recorded, where it was asked.
+	Traced *TracedResult `json:"traced,omitempty"`
 }
 
 // Ratios are the ratios of a mode's percentiles to a baseline; the keys are

@@ -107,16 +107,20 @@ func loadRun(name string) (Run, error) {
 
 // Build analyses the experiment in dir, and writes result.json and
 // report.html into it. It needs nothing but the raw data.
-func Build(dir string) (Result, error) {
-	e, runs, err := Load(dir)
+func Build(dir string) (Result, error) { return build(dir, Load, Analyse, WriteHTML) }
+
+// build analyses what load finds in dir, and writes the result and the page.
+func build[E, D, R any](dir string, load func(string) (E, D, error), analyse func(E, D) R, page func(io.Writer, R, D) error) (R, error) {
+	e, data, err := load(dir)
 	if err != nil {
-		return Result{}, err
+		var none R
+		return none, err
 	}
-	r := Analyse(e, runs)
+	r := analyse(e, data)
 	if err := writeJSON(filepath.Join(dir, resultFile), r); err != nil {
 		return r, err
 	}
-	return r, writeFile(filepath.Join(dir, pageFile), func(w io.Writer) error { return WriteHTML(w, r, runs) })
+	return r, writeFile(filepath.Join(dir, pageFile), func(w io.Writer) error { return page(w, r, data) })
 }
 
 func parseExperiment(data []byte) (Experiment, error) {

@@ -68,7 +68,7 @@ func dashed(m Mode) string {
 		return " dash"
 	case ExclusiveWarm:
 		return " dots"
-	case Default65, Tenon65:
+	case Default65, Tenon65, TenonWeight:
 		return " dash"
 	}
 	return ""

@@ -38,7 +38,11 @@ var syntheticModes = map[Mode]synthetic{
 	Burstable: {scale: 1.3, tail: 9, delay: 36, be: 0.69, framesPerCPU: 39, kernelWrites: []string{"cpu.weight 100 -> 20 in tenon-lab/kubepods/burstable/pod-ffmpeg: CPU request of 500m"}},
 	Tenon: {scale: 0.93, tail: 0.96, delay: 0.48, be: 0.69, framesPerCPU: 39, voidInBlock: 3, alwaysWarning: "client lag P99 was 8 µs", kernelWrites: []string{
 		"cpu.idle 0 -> 1 in tenon-lab/kubepods/besteffort: BE runs only where no LS thread wants the CPU"}},
-	Tenond: {scale: 1, tail: 1, delay: 1.2, be: 0.4},
+	TenonIdle:      {scale: 0.93, tail: 0.96, delay: 0.48, be: 0.69, framesPerCPU: 39},
+	TenonSiblings:  {scale: 0.93, tail: 0.96, delay: 0.5, be: 0.5, framesPerCPU: 39},
+	TenonCoreSched: {scale: 0.94, tail: 1.1, delay: 0.7, be: 0.45, framesPerCPU: 39},
+	TenonSCX:       {scale: 0.93, tail: 0.96, delay: 0.48, be: 0.5, framesPerCPU: 39},
+	Tenond:         {scale: 1, tail: 1, delay: 1.2, be: 0.4},
 }
 
 func syntheticExperiment(blocks int, modes ...Mode) Experiment {

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -22,6 +23,15 @@ var tables = []section{
 	{"At full utilisation", []Mode{Exclusive, ExclusiveWarm, Default, Burstable, Tenon}},
 }
 
+// withRungs is the tables with those of the rungs that were asked for.
+func withRungs(e Experiment) []section {
+	rungs := slices.DeleteFunc(slices.Clone(RungModes), func(m Mode) bool { return !slices.Contains(e.Modes, m) })
+	if len(rungs) == 0 {
+		return tables
+	}
+	return append(slices.Clone(tables), section{"One rung of the ladder at a time", append([]Mode{Exclusive, Default}, rungs...)})
+}
+
 // A section is a table with a title.
 type section struct {
 	title string
@@ -33,13 +43,19 @@ type view struct {
 	title  string
 	tables []section
 	rows   []row
+	names  map[Mode]string // heads of columns; without one the mode's own name
 }
 
+func (v view) name(m Mode) string { return cmp.Or(v.names[m], string(m)) }
+
 func viewOf(e Experiment) view {
-	if e.isMemory() {
-		return view{"Memory: a service beside a memory hog", memoryTables, memoryRows}
+	switch {
+	case e.isMemory():
+		return view{title: "Memory: a service beside a memory hog", tables: memoryTables, rows: memoryRows}
+	case e.Kind == KindKernelQOS:
+		return ladderView(e)
 	}
-	return view{"What colocation cost and won", tables, rows}
+	return view{title: "What colocation cost and won", tables: withRungs(e), rows: rows}
 }
 
 // A row of the table: absolute and relative.
@@ -114,7 +130,7 @@ func WriteTable(w io.Writer, r Result) error {
 			continue
 		}
 		fmt.Fprintf(&b, "\n%s\n", t.title)
-		line(&b, "", modes, func(m Mode) string { return string(m) })
+		line(&b, "", modes, view.name)
 		b.WriteString(strings.Repeat("-", labelWidth+cellWidth*len(modes)) + "\n")
 		for _, row := range view.rows {
 			line(&b, row.label, modes, func(m Mode) string { return row.cell(r, m) })
@@ -139,6 +155,7 @@ func WriteTable(w io.Writer, r Result) error {
 	for _, v := range r.VoidRuns {
 		writeParagraph(&b, fmt.Sprintf("  %03d %-15s", v.Index, v.Mode), strings.Join(v.Reasons, "; "))
 	}
+	list(&b, "Rungs left out", skippedTexts(r.Experiment))
 	list(&b, "Warnings", r.Warnings)
 	list(&b, "Caveats", r.Experiment.Caveats)
 	_, err := b.WriteTo(w)
@@ -147,28 +164,42 @@ func WriteTable(w io.Writer, r Result) error {
 
 // legend says how to read the table.
 func legend(r Result) string {
-	if r.Experiment.isMemory() {
+	switch {
+	case r.Experiment.isMemory():
 		return memoryLegend
+	case r.Experiment.Kind == KindKernelQOS:
+		return ladderLegend(r)
 	}
-	from := "from the intended send time, without the requests that were due while the client's own CPU stood still"
-	if r.Experiment.Client == "wrk" {
-		from = "from the actual send, as wrk counts it"
-	}
-	return "Latency in ms " + from + ", median over blocks; run-queue delay in µs, the service's mean wait for a CPU per timeslice. " +
+	return latencyLegend(r.Experiment) + ", median over blocks; run-queue delay in µs, the service's mean wait for a CPU per timeslice. " +
 		"In brackets: change to exclusive, as the geometric mean of the ratios within blocks (not the quotient of the cells); " +
 		"for BE frames/s: share of what the CPU left idle by exclusive would give at the solo rate."
+}
+
+// latencyLegend says from when latency counts.
+func latencyLegend(e Experiment) string {
+	if e.Client == "wrk" {
+		return "Latency in ms from the actual send, as wrk counts it"
+	}
+	return "Latency in ms from the intended send time, without the requests that were due while the client's own CPU stood still"
+}
+
+func cpuWord(e Experiment) string {
+	if e.TestedCPUs.Len() > 1 {
+		return "CPUs"
+	}
+	return "CPU"
 }
 
 // headline says in a sentence what was measured.
 func headline(r Result) string {
 	e := r.Experiment
-	if e.isMemory() {
+	switch {
+	case e.isMemory():
 		return memoryHeadline(r)
+	case e.Kind == KindKernelQOS:
+		return ladderHeadline(r)
 	}
-	cpus := "CPU"
-	if e.TestedCPUs.Len() > 1 {
-		cpus = "CPUs"
-	}
+	cpus := cpuWord(e)
 	text := fmt.Sprintf("nginx on %s %s, %.0f requests/s offered", cpus, e.TestedCPUs, e.OfferedRate)
 	if e.LoadPercent > 0 {
 		text += fmt.Sprintf(" (%.0f %% of capacity)", e.LoadPercent)

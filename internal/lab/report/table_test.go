@@ -56,7 +56,8 @@ var goldenCases = map[string]func() (Experiment, []Run){
 		e := syntheticExperiment(1, Exclusive, Tenon)
 		return e, syntheticRuns(e, 0.05)
 	},
-	"empty": func() (Experiment, []Run) { return syntheticExperiment(0, Exclusive, Tenon), nil },
+	"ladder": sync.OnceValues(syntheticLadder),
+	"empty":  func() (Experiment, []Run) { return syntheticExperiment(0, Exclusive, Tenon), nil },
 }
 
 func TestTableReadsAsTheGoldenFiles(t *testing.T) {

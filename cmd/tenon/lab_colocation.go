@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tenon.sh/tenon/internal/lab"
+)
+
+func newColocationCommand(g *global) *cobra.Command {
+	var c lab.Config
+	var modes string
+	var load percentFlag
+	var outside bool
+	cmd := &cobra.Command{
+		Use:   "colocation [flags]",
+		Short: "nginx, ffmpeg and a load generator, really run, with and without Tenon",
+		Long: `Run nginx (latency-sensitive) and ffmpeg (best-effort) on the same CPUs in
+several modes, under the same load, and show what that did to nginx's latency.
+
+  exclusive       nginx alone: the baseline; exclusive-aa is the same once more,
+                  to show what this machine can tell apart at all
+  exclusive-warm  nginx and an idle-class spinner that keeps the CPUs awake: in
+                  a virtual machine that alone can make a service faster
+  default         nginx and ffmpeg as Kubernetes runs them (Burstable, BestEffort)
+  default-65      the same, ffmpeg paced to the CPU use of tenon-65
+  burstable       ffmpeg with CPU requests, as batch usually runs
+  tenon           Tenon's isolation; tenon-65 adds CPU suppress at 65 %
+  solo            ffmpeg alone: the yardstick of what the idle CPU can give
+
+Mode tenon takes the strongest means of isolation that the node has.
+Modes that pin one, if they are named and the node has it: tenon-weight,
+tenon-idle, tenon-siblings, tenon-coresched, tenon-scx, tenon-vendor (see tenon
+lab kernel-qos).
+
+Every mode runs once in each block, in random order, with nginx restarted. Runs
+that something else disturbed are void and repeated. The results are a table
+here, and raw data, result.json and report.html in the directory of --out.
+It needs root (for cgroups), nginx and ffmpeg, and two CPUs.`,
+		Example: `  sudo tenon lab colocation
+  sudo tenon lab colocation --modes exclusive,default,tenon --blocks 2 --duration 3s
+  sudo tenon lab colocation --until-resolved --max-time 90m --seed 7
+  sudo tenon lab colocation --agent --modes exclusive,default-65,tenon-65
+  sudo tenon lab colocation --client wrk --input film.mp4 --out results`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if c.Modes, err = lab.ParseModes(modes, lab.ColocationModes); err != nil {
+				return usageError{fmt.Errorf("--modes: %w", err)}
+			}
+			if err := prepare(g, &c.Setting, outside); err != nil {
+				return err
+			}
+			c.LoadPercent = float64(load)
+			return experiment(cmd, g, func(ctx context.Context) (lab.Outcome, error) { return lab.Colocate(ctx, c) })
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&modes, "modes", "all", "modes to run, separated by commas; all, or seed for exclusive,default,tenon")
+	flags.IntVar(&c.Blocks, "blocks", 0, "how often every mode runs (default 5; with --until-resolved no bound)")
+	flags.DurationVar(&c.Duration, "duration", 10*time.Second, "length of the measured part of a run")
+	flags.DurationVar(&c.MaxTime, "max-time", 0, "start no block that would end later than this")
+	colocationFlags(cmd, &c, &load)
+	settingFlags(cmd, &c.Setting, &outside)
+	complete(cmd, "modes", "all", "seed", "exclusive,default,tenon", "exclusive,default-65,tenon-65")
+	return cmd
+}
+
+// colocationFlags are those of an experiment that runs nginx and ffmpeg.
+func colocationFlags(cmd *cobra.Command, c *lab.Config, load *percentFlag) {
+	*load = 30
+	flags := cmd.Flags()
+	flags.BoolVar(&c.UntilResolved, "until-resolved", false, "run until more blocks would not change a verdict")
+	flags.Float64Var(&c.Margin, "margin", 1.03, "the P99 ratio to the baseline that must not be reached")
+	flags.Var(load, "load", "CPU use of nginx alone, in percent of the tested CPUs; sets the offered rate")
+	flags.Float64Var(&c.StealPercent, "max-steal", 1, "steal time, in percent of the tested CPUs, above which a run is void")
+	flags.StringVar(&c.Client, "client", lab.ClientTenon, "load generator: tenon (open loop) or wrk (closed loop)")
+	flags.IntVar(&c.Connections, "connections", 0, "connections of the client (default 256; wrk: 54 scaled to the machine)")
+	flags.IntVar(&c.BEProcesses, "be-processes", 0, "ffmpeg processes (default: 30 on 104 CPUs, scaled, at least enough to fill the CPUs)")
+	flags.IntVar(&c.BEThreads, "be-threads", 0, "threads of each ffmpeg (default 2)")
+	flags.StringVar(&c.Input, "input", "", "film to transcode (default: a clip that is rendered once and kept)")
+	flags.IntVar(&c.Port, "port", 0, "port of nginx on 127.0.0.1 (default: a free one)")
+	complete(cmd, "client", lab.ClientTenon, lab.ClientWrk)
+	for _, name := range []string{"blocks", "duration", "max-time", "margin", "load", "max-steal", "connections", "be-processes", "be-threads", "port"} {
+		complete(cmd, name)
+	}
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"tenon.sh/tenon/internal/control"
+	"tenon.sh/tenon/internal/node"
+)
+
+func newQOSCommand(g *global) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "qos",
+		Short: "Show and choose how best-effort work is kept out of the way on the CPU",
+		Long: `Show and choose by which means best-effort work is kept out of the way of
+latency-sensitive work on the CPU. The means make a ladder: vendor, sched_ext,
+core_sched, siblings, cpu.idle, weight, from the strongest down. tenond takes the
+strongest that the node can carry, or what its configuration asks for; load and
+unload choose by hand, while everything runs, and auto takes that back. tenond
+must run.`,
+		Example: `  sudo tenon qos status
+  sudo tenon qos load --rung sched_ext
+  sudo tenon qos unload
+  sudo tenon qos auto`,
+		Args: knownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+
+		SuggestionsMinimumDistance: 2,
+	}
+	cmd.AddCommand(newQOSStatusCommand(g), newQOSLoadCommand(g), newQOSUnloadCommand(g), newQOSAutoCommand(g))
+	return cmd
+}
+
+func newQOSStatusCommand(g *global) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show which means is in use, why, and what it does",
+		Long: `Show which means keeps best-effort work out of the way on the CPU, since when and
+why; what the node can carry, and why not more; what the scheduler does and has
+done: run time by class, expels, the CPU that is kept idle for latency-sensitive
+work, waits, strays, exits; and the falls of the last hour.`,
+		Example: `  sudo tenon qos status
+  sudo tenon qos status -o json | jq -r .ladder.rung`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			q, err := g.agent(cmd).QOS(cmd.Context())
+			if err != nil {
+				return needRoot("qos status", err)
+			}
+			return g.output.print(cmd.OutOrStdout(), q, q.String())
+		},
+	}
+}
+
+// rungFlag is a rung of the ladder.
+type rungFlag struct{ node.Rung }
+
+func rungNames() []string {
+	var names []string
+	for _, r := range node.Rungs {
+		names = append(names, string(r))
+	}
+	return names
+}
+
+func (f *rungFlag) Set(s string) error {
+	if !slices.Contains(node.Rungs, node.Rung(s)) {
+		return fmt.Errorf("want one of %s", strings.Join(rungNames(), ", "))
+	}
+	f.Rung = node.Rung(s)
+	return nil
+}
+func (f *rungFlag) String() string { return string(f.Rung) }
+func (f *rungFlag) Type() string   { return "RUNG" }
+
+func newQOSLoadCommand(g *global) *cobra.Command {
+	var rung rungFlag
+	cmd := &cobra.Command{
+		Use:   "load",
+		Short: "Use a means now, whatever the configuration asks for",
+		Long: `Use a means now, whatever the configuration asks for: the given one, or else the
+strongest that the node can carry, also where it fell too often and stays down.
+The choice holds until tenon qos auto, unload or another load, or until the node
+boots; a tenond that starts again keeps it. Nothing is interrupted.
+
+Waits up to 5 s for the effect and prints what happened.`,
+		Example: `  sudo tenon qos load
+  sudo tenon qos load --rung core_sched`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return g.choose(cmd, func(q control.QOS) (node.Rung, error) {
+				if rung.Rung != "" {
+					return rung.Rung, nil
+				}
+				return q.Best()
+			})
+		},
+	}
+	cmd.Flags().Var(&rung, "rung", "the means: one of vendor, sched_ext, core_sched, siblings, cpu.idle, weight (default the strongest)")
+	complete(cmd, "rung", rungNames()...)
+	return cmd
+}
+
+func newQOSUnloadCommand(g *global) *cobra.Command {
+	return &cobra.Command{
+		Use:   "unload",
+		Short: "Use no more than cpu.idle now",
+		Long: `Use no more than cpu.idle now, or the least weight where the kernel has no
+cpu.idle: marks, cookies and the scheduler are taken back while everything runs.
+The choice holds as that of load does.
+
+Waits up to 5 s for the effect and prints what happened.`,
+		Example: "  sudo tenon qos unload",
+		Args:    noArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return g.choose(cmd, control.QOS.Base) },
+	}
+}
+
+func newQOSAutoCommand(g *global) *cobra.Command {
+	return &cobra.Command{
+		Use:     "auto",
+		Short:   "Give the choice back to the configuration",
+		Long:    `Take back what load or unload has chosen: the configuration chooses again.`,
+		Example: "  sudo tenon qos auto",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return g.choose(cmd, func(control.QOS) (node.Rung, error) { return "", nil })
+		},
+	}
+}
+
+// choose asks tenond for the rung, none for that of the configuration, and
+// prints what became of it.
+func (g *global) choose(cmd *cobra.Command, rung func(control.QOS) (node.Rung, error)) error {
+	refused := func(err error) error { return needRoot("qos "+cmd.Name(), err) }
+	agent := g.agent(cmd)
+	before, err := agent.QOS(cmd.Context())
+	if err != nil {
+		return refused(err)
+	}
+	want, err := rung(before)
+	if err != nil {
+		return refused(err)
+	}
+	after, err := agent.Pin(cmd.Context(), want)
+	if err != nil {
+		return refused(err)
+	}
+	return g.output.print(cmd.OutOrStdout(), after, fmt.Sprintln(after.Outcome()))
+}

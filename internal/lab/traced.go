@@ -1,0 +1,141 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/trace"
+	"tenon.sh/tenon/internal/unit"
+)
+
+const (
+	// traceLength is how much of the scheduler's work is recorded in a run.
+	traceLength = time.Second
+	// traceBuffer holds that for one CPU, at 100 000 switches a second.
+	traceBuffer = unit.Bytes(12 << 20)
+	// besideRace is how long LS may have run before a start of BE beside it
+	// is no race of two CPUs that switch at the same time.
+	besideRace = 20 * time.Microsecond
+)
+
+// trace puts the load on the stage once more, and records meanwhile what the
+// kernel's scheduler does on the tested CPUs.
+func (st *stage) trace(ctx context.Context, block int) (_ *report.Traced, err error) {
+	root, unmount, err := tracefs()
+	if err != nil {
+		return nil, err
+	}
+	defer unmount()
+	sweepTraces(root)
+	recorder, err := trace.Open(root, traceBuffer)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, recorder.Close()) }()
+	classes := map[int]trace.Class{}
+	if err := st.classify(classes); err != nil {
+		return nil, err
+	}
+	order := st.b.order(block, traceLength)
+	order.Warmup = 200 * time.Millisecond
+	if err := recorder.Start(); err != nil {
+		return nil, err
+	}
+	m, err := st.measure(ctx, order)
+	events, stopErr := recorder.Stop()
+	if err = errors.Join(err, stopErr); err != nil {
+		return nil, err
+	}
+	if err := st.classify(classes); err != nil { // threads that came meanwhile
+		return nil, err
+	}
+	rules := trace.Rules{
+		Cores: map[unit.CPU]int{}, Epsilon: besideRace, From: sinceBoot(m.from), To: sinceBoot(m.to),
+		ClassOf: func(t trace.Thread) trace.Class { return classes[t.TID] },
+	}
+	for _, c := range st.b.topology.CPUs {
+		if st.b.place.Tested.Has(c.ID) {
+			rules.Cores[c.ID] = int(c.Core)
+		}
+	}
+	verdict, err := trace.Judge(events, rules)
+	if err != nil {
+		return nil, err
+	}
+	return tracedOf(verdict), nil
+}
+
+// tracefs finds tracefs, and where nobody has mounted it, mounts it for this
+// process alone: at no place, so that nothing is left to unmount (fsmount(2)).
+func tracefs() (root string, unmount func(), err error) {
+	root, err = trace.Root()
+	if err == nil || !errors.Is(err, trace.ErrUnsupported) {
+		return root, func() {}, err
+	}
+	system, openErr := unix.Fsopen("tracefs", unix.FSOPEN_CLOEXEC)
+	if openErr != nil {
+		return "", nil, fmt.Errorf("%w, and cannot be: %w", err, openErr)
+	}
+	defer unix.Close(system)
+	if err := unix.FsconfigCreate(system); err != nil {
+		return "", nil, fmt.Errorf("mount tracefs: %w", err)
+	}
+	mount, err := unix.Fsmount(system, unix.FSMOUNT_CLOEXEC, 0)
+	if err != nil {
+		return "", nil, fmt.Errorf("mount tracefs: %w", err)
+	}
+	return fmt.Sprintf("/proc/self/fd/%d", mount), func() { _ = unix.Close(mount) }, nil
+}
+
+// sinceBoot is a moment on the clock of the trace.
+func sinceBoot(t time.Time) time.Duration { return monotonicNow() - time.Since(t) }
+
+// tracedOf keeps what the report shows of a verdict.
+func tracedOf(v trace.Report) *report.Traced {
+	us := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+	return &report.Traced{
+		Length: v.To - v.From, LSTime: v.LSTime, BETime: v.BETime, Beside: v.BesideTime, Starts: v.BEStartsBesideLS,
+		Wakes: v.LSWake.Count, WakeP50: us(v.LSWake.P50), WakeP90: us(v.LSWake.P90), WakeP99: us(v.LSWake.P99),
+	}
+}
+
+// classify adds the threads that there are now.
+func (st *stage) classify(classes map[int]trace.Class) error {
+	for class, group := range map[trace.Class]node.CgroupPath{trace.LS: st.pods.nginx(), trace.BE: st.pods.jobGroup()} {
+		pids, err := st.b.tree.Procs(string(group))
+		if err != nil {
+			return fmt.Errorf("list the threads of %s: %w", group, err)
+		}
+		for _, pid := range pids {
+			threads, err := st.b.fs.Threads(pid)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("list the threads of %s: %w", group, err)
+			}
+			for _, tid := range threads {
+				classes[tid] = class
+			}
+		}
+	}
+	return nil
+}
+
+// sweepTraces removes the trace instances of labs that were killed.
+func sweepTraces(root string) {
+	dirs, _ := filepath.Glob(filepath.Join(root, "instances", "tenon-*"))
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(dir), "tenon-"))
+		if err == nil && pid > 0 && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+			_ = unix.Rmdir(dir)
+		}
+	}
+}
