@@ -60,9 +60,9 @@ func (d *digest) read(in io.Reader) error {
 func (d *digest) take(e event) {
 	switch e.Action {
 	case "output", "build-output":
-		io.WriteString(d.whole, e.Output)
+		fmt.Fprint(d.whole, e.Output)
 		if e.Action == "build-output" {
-			io.WriteString(d.out, e.Output)
+			fmt.Fprint(d.out, e.Output)
 		}
 		d.line(e.Test, e.Output)
 	case "pass", "fail", "skip":
@@ -93,6 +93,9 @@ func (d *digest) line(test, text string) {
 	case d.noting[test]:
 		n := len(d.notes) - 1
 		d.notes[n] = append(d.notes[n], "    | "+strings.TrimSpace(text))
+	}
+	if strings.TrimSpace(text) == "" {
+		return
 	}
 	kept := append(d.lines[test], text)
 	switch {

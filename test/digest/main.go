@@ -10,7 +10,6 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"os"
@@ -44,14 +43,13 @@ func run(in io.Reader, out io.Writer, log string) (ok bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer file.Close()
-	whole := bufio.NewWriter(file)
-	d := newDigest(out, whole)
+	defer file.Close() // once more does no harm
+	d := newDigest(out, file)
 	if err := d.read(in); err != nil {
 		return false, err
 	}
 	fmt.Fprintln(out)
 	d.summary(out)
 	fmt.Fprintf(out, "all of it: %s\n", log)
-	return d.ok(), whole.Flush()
+	return d.ok(), file.Close()
 }

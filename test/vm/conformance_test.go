@@ -107,6 +107,7 @@ func TestConformanceOnCgroupV2(t *testing.T) {
 // TestProbeOnCgroupV2 loads the tracing programs into another kernel than the
 // one at hand.
 func TestProbeOnCgroupV2(t *testing.T) {
+	t.Parallel() // it uses one CPU of the host
 	m := machine(t)
 	m.OneThread = true
 	var image Image
@@ -141,8 +142,8 @@ func TestTenondOnCgroupV2(t *testing.T) {
 // TestSignalsOnCgroupV2 lets run-queue delay and pressure wake tenond where
 // cgroups are v2.
 func TestSignalsOnCgroupV2(t *testing.T) {
-	m := machine(t)
-	m.OneThread = true
+	t.Parallel()
+	m := counting(t, machine(t))                                            // tenond has to answer in time
 	m.Topology = Topology{Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 1} // which the tests load all
 	var image Image
 	for name, pkg := range map[string]string{"tenon": "./cmd/tenon", "tenond": "./cmd/tenond"} {

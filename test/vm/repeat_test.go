@@ -149,6 +149,7 @@ func (f *findings) faults() []string {
 
 // report tells a test.
 func (f *findings) report(t *testing.T) {
+	t.Helper()
 	for _, said := range f.said {
 		t.Log(said)
 	}

@@ -77,6 +77,7 @@ func TestResctrl(t *testing.T) {
 	image.Text("/etc/divide.yaml", divideConfig)
 	for name, d := range dividers {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // each uses one CPU of the host
 			m := m
 			m.CPU = d.cpu
 			m.OneThread = true // a mount rewrites the kernel's code, see console.go

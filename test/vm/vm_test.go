@@ -67,15 +67,9 @@ func missing(t *testing.T, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
-// run boots the machine, runs the commands and reports what took how long.
-// The test fails if the machine does not get to its end within limit.
-func run(t *testing.T, image *Image, limit time.Duration, commands ...Command) Report {
-	t.Helper()
-	return runOn(t, machine(t), image, limit, commands...)
-}
-
-// runOn is run on a machine of one's own. A machine that has not got to its end
-// gets a second chance, see [note].
+// runOn boots the machine, runs the commands and reports what took how long.
+// The test fails if the machine does not get to its end within limit, in two
+// attempts; see [note].
 func runOn(t *testing.T, m Machine, image *Image, limit time.Duration, commands ...Command) Report {
 	t.Helper()
 	report, err := attempt(t, m, image, limit, commands)

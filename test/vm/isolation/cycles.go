@@ -39,13 +39,14 @@ func cycles(ctx context.Context, count int) error {
 		return err
 	}
 	forever := nanos(math.MaxInt64)
+	nap := nanos(2 * time.Millisecond) // between two forks
 	a := attachment{Cycles: count}
 	var loads []*load
 	for _, args := range [][]string{
-		{"-g", lsGroup, "storm", "2", "20000", "0", forever},
-		{"-g", lsGroup, "ls", "-1,-1", "1000000", "20000", "0", forever},
-		{"-p", "7", "-g", beGroup, "storm", "4", "20000", "0", forever},
-		{"-p", "7", "-g", beGroup, "be", "-1,-1,0,3", "20000", "0", forever},
+		{"-g", lsGroup, "storm", "2", nap, "20000", "0", forever},
+		{"-g", lsGroup, "ls", "-1", nap, "20000", "0", forever},
+		{"-p", "7", "-g", beGroup, "storm", "4", nap, "20000", "0", forever},
+		{"-p", "7", "-g", beGroup, "be", "-1,3", "20000", "0", forever},
 	} {
 		l, err := start(ctx, args...)
 		if err != nil {

@@ -36,10 +36,11 @@ if grep '^CONFIG_' "$here/config" | grep -vxFf "$build/.config"; then
 	exit 1
 fi
 
-# progress prints a line a minute.
+# progress prints a line a minute. Its last sleep outlives it, and must keep
+# neither the output nor the caller's lock.
 progress() {
-	while sleep 60; do
-		say "$(grep -c '^  [A-Z]' "$log") steps of about 1500, $(($(date +%s) - begun)) s"
+	while sleep 60 >/dev/null 2>&1 9>&-; do
+		say "$(grep -c '^  [A-Z]' "$log") steps of about 2000, $(($(date +%s) - begun)) s"
 	done
 }
 begun=$(date +%s)

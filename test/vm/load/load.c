@@ -7,7 +7,7 @@
 //	load [-g CGROUP] [-p POLICY] [-k] calibrate CPU NS
 //	load [-g CGROUP] [-p POLICY] [-k] ls    CPUS SLEEP_NS LOOPS FROM TO
 //	load [-g CGROUP] [-p POLICY] [-k] be    CPUS LOOPS FROM TO
-//	load [-g CGROUP] [-p POLICY] [-k] storm WORKERS LOOPS FROM TO
+//	load [-g CGROUP] [-p POLICY] [-k] storm WORKERS NAP_NS LOOPS FROM TO
 //
 // CPUS has one CPU for each worker ("0,2"), -1 for one that may run anywhere.
 // FROM and TO are times of CLOCK_MONOTONIC in nanoseconds: all work until TO, or
@@ -142,13 +142,14 @@ static void be(int cpu, uint64_t loops, uint64_t from, uint64_t to)
 	line(text);
 }
 
-// storm forks a child that works and ends, waits for it, and goes on. A child
-// that is lost is one that it waits for until the end of days.
-static void storm(uint64_t loops, uint64_t from, uint64_t to)
+// storm forks a child that works and ends, waits for it, and after a nap goes
+// on. A child that is lost is one that it waits for until the end of days.
+static void storm(uint64_t nap, uint64_t loops, uint64_t from, uint64_t to)
 {
 	char text[256];
 	uint64_t forks = 0, longest = 0, t;
 	int policy = sched_getscheduler(0), wrong = 0, status;
+	struct timespec pause = {0, nap};
 	while ((t = now()) < to && !stopped) {
 		pid_t child = fork();
 		if (child < 0)
@@ -166,6 +167,7 @@ static void storm(uint64_t loops, uint64_t from, uint64_t to)
 			forks++;
 			longest = took > longest ? took : longest;
 		}
+		nanosleep(&pause, NULL);
 	}
 	snprintf(text, sizeof text, "{\"load\":\"storm\",\"rounds\":%lu,\"longest_ns\":%lu,\"wrong\":%d,\"policy\":%d}\n",
 		 (unsigned long)forks, (unsigned long)longest, wrong, policy);
@@ -240,7 +242,7 @@ int main(int argc, char **argv)
 	}
 	int is_ls = argc == 6 && !strcmp(argv[0], "ls");
 	int is_be = argc == 5 && !strcmp(argv[0], "be");
-	int is_storm = argc == 5 && !strcmp(argv[0], "storm");
+	int is_storm = argc == 6 && !strcmp(argv[0], "storm");
 	if (!is_ls && !is_be && !is_storm) {
 		fprintf(stderr, "load: see the head of load.c for how to use it\n");
 		return 2;
@@ -267,7 +269,7 @@ int main(int argc, char **argv)
 			else if (is_be)
 				be(cpu, loops, from, to);
 			else
-				storm(loops, from, to);
+				storm(number(argv[2]), loops, from, to);
 			_exit(0);
 		}
 	}

@@ -1,0 +1,34 @@
+package vm
+
+import (
+	"testing"
+	"time"
+)
+
+// TestQOSByHandInKernels loads and unloads each means of isolation that a
+// kernel has, through tenond and with work on it.
+func TestQOSByHandInKernels(t *testing.T) {
+	m := machine(t)
+	// To attach a program rewrites the kernel's code, which the emulator bears
+	// in one thread only.
+	m.OneThread = true
+	m.Topology = Topology{Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 2}
+	for _, series := range []string{"6.1", "6.12", "6.18", "7.3"} {
+		t.Run(series, func(t *testing.T) {
+			m := m
+			m.Kernel = kernel(t, series)
+			var image Image
+			for name, pkg := range map[string]string{"tenon": "./cmd/tenon", "tenond": "./cmd/tenond"} {
+				if err := image.File("/usr/bin/"+name, build(t, []string{"build"}, pkg)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			tests := testsOf(t, &image, "test/e2e", "-test.run=^TestQOS")
+			tests.Env = append(tests.Env, "TENON_TEST_BIN=/usr/bin", "TENON_TEST_PATIENCE=4m")
+			report := runOn(t, m, &image, 10*time.Minute, tests)
+			for _, o := range report.Outcomes {
+				t.Run(o.Name, func(t *testing.T) { judge(t, report, o) })
+			}
+		})
+	}
+}
