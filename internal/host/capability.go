@@ -21,6 +21,7 @@ func (h *Host) probe() node.Capabilities {
 	h.probeTasks(can)
 	h.probeHardware(can)
 	h.probeResctrl(can)
+	h.withSwitches(can)
 	return can
 }
 
@@ -70,7 +71,7 @@ func (h *Host) probeNode(can node.Capabilities) {
 		}
 		_ = f.Close()
 	}
-	can[node.MechSchedExt] = exists(filepath.Join(h.fs.Sys, "kernel/sched_ext"))
+	can[node.MechSchedExt] = h.probeSchedExt()
 
 	self := os.Getpid()
 	switch s, err := h.fs.SchedStat(self, self); {
@@ -100,16 +101,16 @@ var instead = map[node.Mechanism]string{
 	node.MechPSINode:        "run-queue delay of LS threads",
 	node.MechPSICgroup:      "the node's pressure and run-queue delay of LS threads",
 	node.MechEEVDFSlice:     "default slices; BE in idle groups is preempted at wake-up anyway",
-	node.MechCoreSched:      "CPU sets of whole cores where there is SMT",
-	node.MechSchedExt:       "cpu.idle in the fair scheduler",
+	node.MechCoreSched:      "CPU sets that keep BE off the siblings of LS, where there is SMT",
+	node.MechSchedExt:       "core scheduling, or CPU sets beside LS, and cpu.idle",
 	node.MechSchedIdle:      "nice 19",
 	node.MechBPF:            "counters of /proc and of cgroups",
 	node.MechPerfCounters:   "run-queue delay; cycles and cache misses are not reported",
 	node.MechResctrlL3:      "CPU sets on another L3 cache, where there is one",
 	node.MechResctrlMB:      "CPU suppress, which bounds bandwidth only indirectly",
-	node.MechGroupIdentity:  "cpu.idle",
-	node.MechGroupPriority:  "cpu.idle",
-	node.MechQOSLevel:       "cpu.idle",
+	node.MechGroupIdentity:  "sched_ext or core scheduling, and cpu.idle",
+	node.MechGroupPriority:  "sched_ext or core scheduling, and cpu.idle",
+	node.MechQOSLevel:       "sched_ext or core scheduling, and cpu.idle",
 	node.MechSchedStat:      "pressure of the LS cgroup, if there is PSI",
 	node.MechCgroupFreezer:  "SIGTERM and SIGKILL alone: what grows while memory is short is not held",
 	node.MechHardwareSMT:    "nothing needed: no thread shares a core",

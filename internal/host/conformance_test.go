@@ -16,3 +16,12 @@ func TestConformance(t *testing.T) {
 		return m
 	})
 }
+
+// TestIsolationConformance does so of the knobs of the ladder.
+func TestIsolationConformance(t *testing.T) {
+	conformance.RunIsolation(t, node.CgroupPath(groupName("isolation")), func(t *testing.T) conformance.Node {
+		m := careful{open(t, false)}
+		m.Show(append(slices.Clone(node.Files), node.FileIdentity, node.FileScheduler, node.FilePolicy, node.FileCookie))
+		return m
+	})
+}

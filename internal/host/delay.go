@@ -25,6 +25,7 @@ type delayCounter interface {
 	Forget(cgroupID uint64) error
 	Limit(slot probe.Slot, wait time.Duration) error
 	ReadInto(r *probe.Reading) error
+	WatchSiblings(of map[unit.CPU]unit.CPU) error
 	Events() <-chan probe.Event
 	Close() error
 }
@@ -36,6 +37,7 @@ type delays struct {
 	counter delayCounter // nil: nothing is counted
 	why     error        // counting was ended by this
 	stale   bool         // the workloads may be others
+	beside  bool         // siblings are watched, as long as something counts
 	seating
 	now   probe.Reading
 	parts [probe.Slots][]part // by waiter; for the next list of waits
@@ -140,10 +142,14 @@ func (d *delays) fill(s *node.Snapshot, inode func(node.CgroupPath) (uint64, err
 		d.stale = false
 		err = d.follow(d.counter, &d.now, s.Workloads, inode)
 	}
+	if err == nil {
+		err = d.watchSiblings(s.Topology)
+	}
 	if err != nil {
 		d.why = errors.Join(err, d.end())
 		return
 	}
+	s.Isolation.LSOn = d.ranLS(s.Topology)
 	for i := range s.Workloads {
 		w := &s.Workloads[i]
 		at := d.seats[w.ID]

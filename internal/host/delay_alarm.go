@@ -10,12 +10,15 @@ import (
 
 // alarm is when waits are worth a look at once; the length of a wait that is
 // too long is each workload's own (docs/decisions/0016-wake-ups.md).
-var alarm = probe.Alarm{Waits: 3, Window: 50 * time.Millisecond, Gap: 50 * time.Millisecond}
+var alarm = probe.Alarm{Waits: 3, Window: 50 * time.Millisecond, Gap: 50 * time.Millisecond, Beside: besideLong}
 
 const (
 	// tooLong is that length for a workload that names no objective: about the
 	// slice of a thread that nobody preempts on a machine of many CPUs.
 	tooLong = 2 * time.Millisecond
+	// besideLong is for how long latency-sensitive work may run beside
+	// best-effort work in a window of the alarm, where that is watched.
+	besideLong = 2 * time.Millisecond
 	// alarmsKept is how many alarms wait for their reader; more say nothing new.
 	alarmsKept = 16
 )
@@ -24,7 +27,7 @@ const (
 func limitOf(w node.Workload) time.Duration { return w.Objective.RunQueueDelay.Or(tooLong) }
 
 // A Delayed says that a latency-sensitive workload waited for best-effort
-// work, too often and for too long.
+// work, too often and for too long, or ran beside it.
 type Delayed struct {
 	At       time.Time // when this was learnt
 	Workload node.WorkloadID
@@ -55,6 +58,10 @@ func (d *delays) alarmOf(e probe.Event) (Delayed, bool) {
 	// Whom a thread waited for that was moved is not known.
 	if waiter == "" || runner == "" || d.classes[e.Runner] != node.BE && e.Runner != probe.Elsewhere {
 		return Delayed{}, false
+	}
+	if e.Waits == 0 {
+		return Delayed{At: time.Now(), Workload: waiter, Text: fmt.Sprintf("ran for %v in %v on CPU %d with %s on its sibling",
+			e.Beside.Round(10*time.Microsecond), alarm.Window, e.CPU, runner)}, true
 	}
 	return Delayed{At: time.Now(), Workload: waiter, Text: fmt.Sprintf("waited %d times its %v in %v, the last %v for %s",
 		e.Waits, d.limit[e.Slot], alarm.Window, e.Wait.Round(10*time.Microsecond), runner)}, true

@@ -9,6 +9,7 @@ import (
 
 	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/probe"
+	"tenon.sh/tenon/internal/unit"
 )
 
 // A tally is a counter of delays that a test fills in. It refuses what the
@@ -18,6 +19,7 @@ type tally struct {
 	class  map[probe.Slot]probe.Class
 	limits map[probe.Slot]time.Duration
 	read   probe.Reading
+	beside map[unit.CPU]unit.CPU
 	events chan probe.Event
 	broken error
 }
@@ -48,6 +50,10 @@ func (y *tally) Limit(slot probe.Slot, wait time.Duration) error {
 }
 func (y *tally) ReadInto(r *probe.Reading) error {
 	*r = y.read
+	return y.broken
+}
+func (y *tally) WatchSiblings(of map[unit.CPU]unit.CPU) error {
+	y.beside = of
 	return y.broken
 }
 func (y *tally) Events() <-chan probe.Event { return y.events }

@@ -66,15 +66,16 @@ type Host struct {
 	blocks    blocks
 	round     *round // nil unless resident
 
-	delays delays
-	turns  turns
+	delays    delays
+	turns     turns
+	isolation isolation
 }
 
 // Open finds the node's parts. It writes nothing: the journal appears with
 // the first change. A machine without cgroups opens, and refuses what needs
 // them.
 func Open(o Options) (*Host, error) {
-	h := &Host{tree: o.Tree, fs: o.FS, opened: time.Now(), spare: o.Spare, workloads: map[node.WorkloadID]node.Workload{}}
+	h := &Host{tree: o.Tree, fs: o.FS, opened: time.Now(), spare: o.Spare, workloads: map[node.WorkloadID]node.Workload{}, isolation: newIsolation()}
 	if h.fs == (proc.FS{}) {
 		h.fs = proc.Default()
 	}
@@ -112,12 +113,13 @@ func Open(o Options) (*Host, error) {
 	return h, nil
 }
 
-// Close lets go of the journal. What was changed stays changed; see
-// RestoreOwn.
+// Close lets go of the journal, and unloads the scheduler of best-effort
+// threads. What else was changed stays changed; see RestoreOwn.
 func (h *Host) Close() error {
 	if h.sight != nil && h.tree != nil {
 		h.tree.CloseAll()
 	}
+	h.isolation.close()
 	return errors.Join(h.delays.stop(), h.journal.Close())
 }
 
@@ -141,12 +143,15 @@ func (h *Host) ManageOnly(all []node.Workload) {
 	}
 	h.sight.expire()
 	h.delays.expire()
+	h.isolation.expire()
 }
 
 // Show makes the given knobs those that a resident host's snapshots show of
 // every cgroup; before the first call it is all of them. Reading what nobody
 // may want to turn is most of what an idle agent would cost.
-func (h *Host) Show(files []node.File) { h.sight.show(h.controls.show(h.blocks.show(files))) }
+func (h *Host) Show(files []node.File) {
+	h.sight.show(h.isolation.show(h.controls.show(h.blocks.show(files)), h.can()))
+}
 
 // Session is the process in whose name this host journals.
 func (h *Host) Session() journal.Session { return h.journal.Session() }
@@ -228,8 +233,13 @@ func (h *Host) Apply(ctx context.Context, s plan.Step) error {
 		defer h.controls.changed(s.Knob)
 	}
 	if s.Release {
-		if err = h.release(s.Knob); err == nil && s.Knob.Control != "" {
+		err = h.release(s.Knob)
+		switch {
+		case err != nil:
+		case s.Knob.Control != "":
 			err = h.leaveControl(s.Knob.Control)
+		case s.Knob.File == node.FileIdentity:
+			err = h.leaveSwitch()
 		}
 	} else {
 		err = h.set(s.Knob, s.To.Rounded(h.kernel()))
@@ -267,6 +277,7 @@ func (h *Host) set(k node.Knob, to node.Value) error {
 	now, err := h.readKnob(k)
 	h.sight.saw(k, now, err)
 	if writeErr == nil && err == nil {
+		h.limited(k, now)
 		return h.journal.Wrote(k, now)
 	}
 	if err == nil && now == before { // refused, and nothing has changed
@@ -320,6 +331,7 @@ func (h *Host) release(k node.Knob) error {
 		if h.sight.saw(k, now, err); err != nil {
 			return err
 		}
+		h.limited(k, now)
 		if now != t.Before {
 			return fmt.Errorf("%v was %v before and now reads %v", k, t.Before, now)
 		}

@@ -33,6 +33,9 @@ func (h *Host) readKnob(k node.Knob) (node.Value, error) {
 	case node.FileRun:
 		return h.readRun(p)
 	}
+	if isolates(k) || k.File == node.FileIdentity {
+		return h.readIsolation(k)
+	}
 	if ofIO(k) {
 		return h.readIO(k)
 	}
@@ -76,6 +79,9 @@ func (h *Host) writeKnob(k node.Knob, v node.Value) error {
 	case node.IOMax, node.IOWeight, node.IOLatency:
 		return h.writeIO(k, v)
 	}
+	if isolates(k) || k.File == node.FileIdentity {
+		return h.writeIsolation(k, v)
+	}
 	if divides(k) {
 		return h.writeControl(k, v)
 	}
@@ -85,6 +91,9 @@ func (h *Host) writeKnob(k node.Knob, v node.Value) error {
 // ours reports whether a present value is one that Tenon wrote, or that the
 // kernel made from what Tenon wrote. Anything else is somebody else's.
 func (h *Host) ours(t journal.Touch, now node.Value) bool {
+	if _, threads := now.(node.Threads); threads {
+		return true // nobody else gives them what that is about
+	}
 	if t.Written != nil && (now == t.Written || h.derived(t.Written, now)) || joined(t, now) {
 		return true
 	}

@@ -228,6 +228,10 @@ func schemataValue(s resctrl.Schemata, f node.File) (node.Value, bool) {
 // unmixed is the value from before Tenon of a knob that reads as v: nothing was
 // in a control group that Tenon has made since, or found empty.
 func (h *Host) unmixed(v node.Value) node.Value {
+	if _, threads := v.(node.Threads); threads {
+		// Who had it before, had it of an earlier Tenon, or of a parent of ours.
+		return node.ThreadsNormal
+	}
 	c, is := v.(node.Control)
 	if !is {
 		return v

@@ -170,6 +170,12 @@ func (h *Host) restoreKnobs(in scope, r *Report) error {
 		r.Left = append(r.Left, c)
 		errs = append(errs, h.journal.Forget(c.Knob))
 	}
+	var threads []node.Knob
+	for _, s := range steps {
+		if s.Knob.File == node.FilePolicy || s.Knob.File == node.FileCookie {
+			threads = append(threads, s.Knob)
+		}
+	}
 	for len(steps) > 0 {
 		var refused []plan.Step
 		var why []error
@@ -188,6 +194,7 @@ func (h *Host) restoreKnobs(in scope, r *Report) error {
 		}
 		steps = refused
 	}
+	errs = append(errs, h.lateThreads(threads))
 	return errors.Join(errs...)
 }
 

@@ -37,8 +37,15 @@ func (h *Host) writeRun(p node.CgroupPath, v node.Run) error {
 		if err := h.mayStop(p); err != nil {
 			return fmt.Errorf("freeze %s: %w", p, err)
 		}
+		if err := h.boost(p); err != nil {
+			return fmt.Errorf("freeze %s: %w", p, err)
+		}
 	}
-	return h.tree.Freeze(string(p), v == node.Frozen)
+	err := h.tree.Freeze(string(p), v == node.Frozen)
+	if v != node.Frozen || err != nil {
+		h.unboost(p)
+	}
+	return err
 }
 
 // end asks all processes in and below a group to end, or ends them. That
@@ -51,6 +58,9 @@ func (h *Host) end(k node.Knob, v node.Run) error {
 	if err := h.release(k); err != nil {
 		return err
 	}
+	// It has to run in order to end, and nothing that Tenon did may keep it from
+	// that. Where this fails it ends later.
+	_ = errors.Join(h.boost(k.Cgroup), h.unmark(k.Cgroup))
 	killed := h.sight.follow(k, v)
 	if v == node.AskedToEnd {
 		_, err := h.tree.Signal(string(k.Cgroup), syscall.SIGTERM)

@@ -69,7 +69,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 			}
 		}
 	} else {
-		touched := slices.DeleteFunc(slices.Collect(maps.Keys(touches)), divides)
+		touched := slices.DeleteFunc(slices.Collect(maps.Keys(touches)), func(k node.Knob) bool { return divides(k) || isolates(k) })
 		for _, k := range touched {
 			groups = append(groups, k.Cgroup)
 		}
@@ -80,6 +80,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 		s.Knobs.Now = h.sight.look(s.At, slices.Compact(groups), touched, h)
 	}
 	h.fillControls(&s, touches)
+	h.fillIsolation(&s, touches)
 	if len(h.blocks.files()) > 0 {
 		s.Devices = h.blocks.list(h)
 	}
@@ -203,6 +204,7 @@ func (h *Host) Adopt() error {
 // it changed in groups that are gone.
 func (h *Host) Sweep() error {
 	h.sight.expire()
+	h.isolation.expire()
 	touches, err := h.ownTouches()
 	if err != nil || h.tree == nil {
 		return err

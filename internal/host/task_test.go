@@ -37,6 +37,9 @@ func TestMain(m *testing.M) {
 	case "freezer":
 		freezer()
 		return
+	case "isolator":
+		isolator()
+		return
 	}
 	os.Exit(m.Run())
 }

@@ -33,18 +33,21 @@ const (
 )
 
 type delayTenonCpu struct {
-	_        structs.HostLayout
-	Since    uint64
-	Begin    uint64
-	Switches uint64
-	Epoch    uint32
-	Head     uint32
-	Slot     delayTenonSlot
-	Class    delayTenonClass
-	ClassNs  [8]uint64
-	Pad      [3]uint64
-	SlotNs   [256]uint64
-	Runs     [64]struct {
+	_           structs.HostLayout
+	Since       uint64
+	Begin       uint64
+	Switches    uint64
+	Epoch       uint32
+	Head        uint32
+	Slot        delayTenonSlot
+	Class       delayTenonClass
+	ClassNs     [8]uint64
+	BesideNs    uint64
+	BesideSince uint64
+	Sibling     uint32
+	Pad         uint32
+	SlotNs      [256]uint64
+	Runs        [64]struct {
 		_    structs.HostLayout
 		End  uint64
 		Slot delayTenonSlot
@@ -128,6 +131,8 @@ const (
 	delayVarAlarmWaits    = "alarm_waits"
 	delayVarAlarmWindowNs = "alarm_window_ns"
 	delayVarAlarmed       = "alarmed"
+	delayVarBesideLimitNs = "beside_limit_ns"
+	delayVarBesided       = "besided"
 	delayVarCgroupVersion = "cgroup_version"
 	delayVarEpoch         = "epoch"
 	delayVarGeneration    = "generation"
@@ -200,6 +205,8 @@ type delayVariableSpecs struct {
 	AlarmWaits    *ebpf.VariableSpec `ebpf:"alarm_waits"`
 	AlarmWindowNs *ebpf.VariableSpec `ebpf:"alarm_window_ns"`
 	Alarmed       *ebpf.VariableSpec `ebpf:"alarmed"`
+	BesideLimitNs *ebpf.VariableSpec `ebpf:"beside_limit_ns"`
+	Besided       *ebpf.VariableSpec `ebpf:"besided"`
 	CgroupVersion *ebpf.VariableSpec `ebpf:"cgroup_version"`
 	Epoch         *ebpf.VariableSpec `ebpf:"epoch"`
 	Generation    *ebpf.VariableSpec `ebpf:"generation"`
@@ -255,6 +262,8 @@ type delayVariables struct {
 	AlarmWaits    *ebpf.Variable `ebpf:"alarm_waits"`
 	AlarmWindowNs *ebpf.Variable `ebpf:"alarm_window_ns"`
 	Alarmed       *ebpf.Variable `ebpf:"alarmed"`
+	BesideLimitNs *ebpf.Variable `ebpf:"beside_limit_ns"`
+	Besided       *ebpf.Variable `ebpf:"besided"`
 	CgroupVersion *ebpf.Variable `ebpf:"cgroup_version"`
 	Epoch         *ebpf.Variable `ebpf:"epoch"`
 	Generation    *ebpf.Variable `ebpf:"generation"`

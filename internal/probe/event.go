@@ -14,15 +14,18 @@ import (
 // an event is a call to look, and whoever looks sees all.
 const eventsKept = 16
 
-// An Event says that the waits of a slot crossed the alarm.
+// An Event says that the waits of a slot crossed the alarm, or what ran beside
+// it did.
 type Event struct {
 	At   time.Time // when the last wait ended
 	Slot Slot      // who waited
 	CPU  unit.CPU  // and where
 	// Waits is how often the waits in the window had the length that is too
-	// long, and Wait the last of them.
-	Waits int
-	Wait  time.Duration
+	// long, and Wait the last of them. 0: it did not wait, but ran for Beside
+	// while Runner ran on the sibling of the CPU.
+	Waits  int
+	Wait   time.Duration
+	Beside time.Duration
 	// Runner is the BE slot that had the longest run during that wait, and Ran
 	// is its length within the wait. It may be Elsewhere.
 	Runner Slot
@@ -55,6 +58,12 @@ func (p *Probe) listen() {
 
 // event translates the kernel's time to that of the wall clock.
 func (e delayTenonEvent) event(now time.Time, monotonic time.Duration) Event {
+	if e.Waits == 0 {
+		return Event{
+			At: now.Add(nanoseconds(e.AtNs) - monotonic), Slot: Slot(e.Slot), CPU: unit.CPU(e.Cpu),
+			Beside: nanoseconds(e.WaitNs), Runner: Slot(e.Runner), Ran: nanoseconds(e.RunnerNs),
+		}
+	}
 	return Event{
 		At: now.Add(nanoseconds(e.AtNs) - monotonic), Slot: Slot(e.Slot), CPU: unit.CPU(e.Cpu),
 		Waits: int(e.Waits), Wait: nanoseconds(e.WaitNs), Runner: Slot(e.Runner), Ran: nanoseconds(e.RunnerNs),

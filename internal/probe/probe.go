@@ -23,6 +23,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
+
+	"tenon.sh/tenon/internal/unit"
 )
 
 //go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-19 -target bpfel -tags linux -type tenon_event -type tenon_slot -type tenon_class -type tenon_limit delay ../../bpf/delay.bpf.c -- -mcpu=v3 -Wall -Wextra -Wno-unused-parameter -Werror
@@ -51,6 +53,10 @@ type Alarm struct {
 	Waits  int           // so many of one slot, where a longer one counts as often as it has that length, …
 	Window time.Duration // … within this time make an event
 	Gap    time.Duration // at most one event in this time, all slots together
+	// Beside is for how long LS may run in a Window on one of two siblings while
+	// BE runs on the other; more makes an event as well, at most one in a Gap. 0:
+	// none. It counts where WatchSiblings says so.
+	Beside time.Duration
 }
 
 func (o Options) check() error {
@@ -58,7 +64,7 @@ func (o Options) check() error {
 		return fmt.Errorf("cgroup version %d: want 1 or 2", o.CgroupVersion)
 	}
 	a := o.Alarm
-	if a.Wait < 0 || (a != (Alarm{}) && (a.Waits < 1 || a.Window <= 0 || a.Gap <= 0)) {
+	if a.Wait < 0 || a.Beside < 0 || (a != (Alarm{}) && (a.Waits < 1 || a.Window <= 0 || a.Gap <= 0)) {
 		return fmt.Errorf("alarm after %d waits of %v in %v, every %v at most: want positive values", a.Waits, a.Wait, a.Window, a.Gap)
 	}
 	return nil
@@ -137,6 +143,7 @@ type Probe struct {
 	epoch      uint32
 	generation uint32
 	tracked    tracked
+	siblings   map[unit.CPU]unit.CPU  // as WatchSiblings was told
 	sensed     [Slots]bool            // slots that were LS at any time
 	alarms     [Slots]delayTenonAlarm // as they were set
 	view       view
@@ -199,6 +206,7 @@ func (p *Probe) load(o Options, types *btf.Cache) error {
 		delayVarAlarmWaits:    uint64(max(o.Alarm.Waits, 1)),
 		delayVarAlarmWindowNs: uint64(max(o.Alarm.Window, 1)),
 		delayVarAlarmGapNs:    uint64(max(o.Alarm.Gap, 1)),
+		delayVarBesideLimitNs: besideLimit(o.Alarm.Beside),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return fmt.Errorf("set %s to %v: %w", name, value, err)

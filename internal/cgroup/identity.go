@@ -1,0 +1,246 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// ErrSwitchedOff means that a vendor's kernel has a mechanism, and that it is
+// off at the moment.
+var ErrSwitchedOff = errors.New("switched off")
+
+// An Identity is how a vendor's kernel treats a group, in the numbers of
+// cpu.bvt_warp_ns: -1 yields to all others, 0 is as everywhere, 1 goes first,
+// 2 also keeps groups of -1 off the SMT siblings of its CPUs.
+type Identity int
+
+const (
+	identityBE     Identity = -1
+	identityExpels Identity = 2
+)
+
+// A Vendor marks groups for kernels that isolate by themselves. There are
+// three forms, of which a kernel has at most one:
+//
+//   - Group Identity of Alibaba Cloud Linux 2 and 3: cpu.bvt_warp_ns, which is a
+//     preset of the flags in cpu.identity, -2 meaning the same as -1
+//     (4.19.91-24.al7, 5.10.46-7.al8; on cgroup v1 and v2).
+//   - Its successor in newer ANCK kernels: cpu.priority from -1 to 1, which also
+//     sets and clears cpu.idle, and cpu.identity from -1 to 1 for the siblings.
+//   - openEuler: cpu.qos_level, 0 or -1, on some kernels from -2 to 2.
+//
+// Groups are compared with their siblings at every level of the tree, so those
+// above a workload are marked as well. The root cannot be.
+type Vendor struct{ files vendorFiles }
+
+// vendorFiles are the files of groups in the hierarchy of the CPU controller,
+// and those below /proc/sys.
+type vendorFiles interface {
+	read(path, file string) (string, error)
+	write(path, file, value string) error
+	sysctl(name string) (string, error)
+	setSysctl(name, value string) error
+	weight(path string) (CPUWeight, error)
+	setWeight(path string, w CPUWeight) error
+}
+
+// Vendor returns the marks of this tree's groups. The switches around them are
+// in the given /proc.
+func (t *Tree) Vendor(procRoot string) Vendor { return Vendor{treeFiles{t, procRoot}} }
+
+// The files, and the sysctls around them.
+const (
+	fileBVT      = "cpu.bvt_warp_ns"
+	filePriority = "cpu.priority"
+	fileIdentity = "cpu.identity"
+	fileQOSLevel = "cpu.qos_level"
+
+	sysctlIdentity  = "kernel/sched_group_identity_enabled"
+	sysctlCoreSched = "kernel/sched_core"
+)
+
+// Read reads the mark of a group. It gives ErrUnsupported where there is none:
+// on other kernels, and of the root.
+func (v Vendor) Read(path string) (Identity, error) {
+	n, err := v.number(path, fileBVT)
+	if err == nil {
+		return clampIdentity(n), nil
+	}
+	if !errors.Is(err, ErrUnsupported) {
+		return 0, err
+	}
+	n, err = v.number(path, filePriority)
+	if err == nil {
+		siblings, err := v.number(path, fileIdentity)
+		switch {
+		case err != nil && !errors.Is(err, ErrUnsupported):
+			return 0, err
+		case n > 0 && siblings > 0:
+			return identityExpels, nil
+		}
+		return clampIdentity(n), nil
+	}
+	if !errors.Is(err, ErrUnsupported) {
+		return 0, err
+	}
+	n, err = v.number(path, fileQOSLevel)
+	return clampIdentity(n), err
+}
+
+func clampIdentity(n int) Identity { return min(max(Identity(n), identityBE), identityExpels) }
+
+// Write marks a group. What a kernel does not tell apart is rounded: without
+// the file for siblings 2 becomes 1, and without levels above 0 both become 0.
+// It gives ErrSwitchedOff where the kernel refuses a mark because of Switch, or
+// because it cannot take a group back.
+func (v Vendor) Write(path string, id Identity) error {
+	if id < identityBE || id > identityExpels {
+		return fmt.Errorf("mark %s with identity %d: want %d to %d", shown(path), id, identityBE, identityExpels)
+	}
+	file, err := v.file(path)
+	if err != nil {
+		return fmt.Errorf("mark %s with identity %d: %w", shown(path), id, err)
+	}
+	switch file {
+	case filePriority:
+		err = v.writePriority(path, id)
+	case fileQOSLevel:
+		err = v.files.write(path, file, strconv.Itoa(int(id)))
+		if id > 0 && errors.Is(err, syscall.EINVAL) {
+			err = v.files.write(path, file, "0")
+		}
+	default:
+		err = v.files.write(path, file, strconv.Itoa(int(id)))
+	}
+	if errors.Is(err, syscall.EINVAL) {
+		err = fmt.Errorf("%w: %w", ErrSwitchedOff, err)
+	}
+	return err
+}
+
+// writePriority marks a group that has cpu.priority. Less than 0 makes the
+// group idle as well, and any other clears that, with the weight; whether a
+// group is idle is not the mark's to say, so what it was comes back.
+func (v Vendor) writePriority(path string, id Identity) error {
+	before, weightErr := v.files.weight(path)
+	siblings := map[Identity]string{identityBE: "-1", identityExpels: "1"}[id]
+	if siblings == "" {
+		siblings = "0"
+	}
+	err := errors.Join(
+		v.files.write(path, filePriority, strconv.Itoa(int(min(id, 1)))),
+		ignore(v.files.write(path, fileIdentity, siblings), ErrUnsupported),
+	)
+	if err != nil || weightErr != nil || id < 0 {
+		return err
+	}
+	if now, err := v.files.weight(path); err != nil || now == before {
+		return err
+	}
+	return v.files.setWeight(path, before)
+}
+
+func ignore(err, what error) error {
+	if errors.Is(err, what) {
+		return nil
+	}
+	return err
+}
+
+// file is which of the three a group has.
+func (v Vendor) file(path string) (string, error) {
+	var errs []error
+	for _, f := range []string{fileBVT, filePriority, fileQOSLevel} {
+		_, err := v.files.read(path, f)
+		if err == nil {
+			return f, nil
+		}
+		errs = append(errs, err)
+	}
+	return "", errors.Join(errs...)
+}
+
+func (v Vendor) number(path, file string) (int, error) {
+	text, err := v.files.read(path, file)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(text))
+	if err != nil {
+		return 0, fmt.Errorf("parse %s in %s: %q: want a number", file, shown(path), text)
+	}
+	return n, nil
+}
+
+// Switched reads whether marks are heeded (kernel.sched_group_identity_enabled,
+// from 4.19.91-26.4 and 5.10.134-13): where they are not, only 0 can be written.
+// A kernel without the switch gives ErrUnsupported: there they always are.
+func (v Vendor) Switched() (bool, error) {
+	text, err := v.files.sysctl(sysctlIdentity)
+	return strings.TrimSpace(text) == "1", err
+}
+
+// Switch makes the kernel heed marks, or not. It refuses to do so while core
+// scheduling is on: both together have locked up kernels to 5.10.134-16.1.
+func (v Vendor) Switch(on bool) error {
+	value := "0"
+	if on {
+		value = "1"
+		if core, err := v.files.sysctl(sysctlCoreSched); err == nil && strings.TrimSpace(core) != "0" {
+			return fmt.Errorf("write %s 1: %s is %s, and both together lock up some kernels", sysctlIdentity, sysctlCoreSched, strings.TrimSpace(core))
+		}
+	}
+	return v.files.setSysctl(sysctlIdentity, value)
+}
+
+// treeFiles are the real files.
+type treeFiles struct {
+	tree *Tree
+	proc string
+}
+
+func (f treeFiles) read(path, file string) (string, error) {
+	return read(f.tree, cpu, path, file, func(text string) (string, error) { return text, nil })
+}
+
+func (f treeFiles) write(path, file, value string) error { return f.tree.write(cpu, path, file, value) }
+
+func (f treeFiles) weight(path string) (CPUWeight, error) { return f.tree.ReadCPUWeight(path) }
+
+func (f treeFiles) setWeight(path string, w CPUWeight) error { return f.tree.WriteCPUWeight(path, w) }
+
+func (f treeFiles) sysctl(name string) (string, error) {
+	file := filepath.Join(f.proc, "sys", name)
+	text, err := readFile(file)
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", file, missing(err))
+	}
+	return text, nil
+}
+
+func (f treeFiles) setSysctl(name, value string) error {
+	file := filepath.Join(f.proc, "sys", name)
+	to, err := os.OpenFile(file, os.O_WRONLY|os.O_TRUNC, 0)
+	if err == nil {
+		_, err = to.WriteString(value + "\n")
+		err = errors.Join(err, to.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("write %s %s: %w", file, value, missing(err))
+	}
+	return nil
+}
+
+// missing says that a kernel does not have a switch.
+func missing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
+	return err
+}

@@ -1,0 +1,261 @@
+package host
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/scx"
+	"tenon.sh/tenon/internal/task"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// reloadsAtOnce is how often the scheduler is loaded anew after one change of
+// the CPUs: each that goes may end it again.
+const (
+	reloadsAtOnce = 5
+	reloadPause   = 200 * time.Millisecond
+)
+
+// An extScheduler is a loaded scheduler of best-effort threads: package scx.
+type extScheduler interface {
+	Classify([]scx.Group) error
+	SetPods([]scx.Pod) error
+	SetParams(scx.Params) error
+	SetCap(unit.MilliCPU) error
+	Status() (scx.Status, error)
+	Events() <-chan scx.Event
+	Beat() error
+	Close() error
+}
+
+// extMeans is what sched_ext takes: packages scx and task.
+type extMeans interface {
+	load(scx.Options) (extScheduler, error)
+	extend(list task.List, spare func(tid int) bool) (int, error)
+	shorten(task.List) (int, error)
+	count(tids []int) (task.Policies, error)
+}
+
+type kernelExt struct{}
+
+func (kernelExt) load(o scx.Options) (extScheduler, error) {
+	s, err := scx.Load(o)
+	if err != nil {
+		return nil, err // and no pointer to nothing
+	}
+	return s, nil
+}
+
+func (kernelExt) extend(l task.List, spare func(int) bool) (int, error) { return task.Extend(l, spare) }
+
+func (kernelExt) shorten(l task.List) (int, error) { return task.Shorten(l) }
+
+func (kernelExt) count(tids []int) (task.Policies, error) { return task.CountPolicies(tids) }
+
+// scheduler is the one that this process has loaded, and what it was told.
+type scheduler struct {
+	loading sync.Mutex   // held while one is loaded
+	loaded  extScheduler // nil: none
+	closed  bool         // none is loaded any more
+	as      node.Scheduler
+	view    view // of the last snapshot
+	told    told // as far as it is known
+	slots   map[node.WorkloadID]int
+}
+
+// readScheduler says what this process has loaded. Others' is not ours.
+func (h *Host) readScheduler() (node.Value, error) {
+	i := &h.isolation
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.scheduler.loaded == nil {
+		return node.Scheduler{}, nil
+	}
+	return i.scheduler.as, nil
+}
+
+// writeScheduler loads the scheduler, changes how it works, or unloads it.
+func (h *Host) writeScheduler(v node.Scheduler) error {
+	i := &h.isolation
+	i.mu.Lock()
+	s := i.scheduler.loaded
+	i.mu.Unlock()
+	switch {
+	case !v.Loaded && s == nil:
+		return nil
+	case !v.Loaded:
+		return h.unload(s)
+	case s == nil:
+		return h.loadAs(v)
+	}
+	if err := s.SetParams(h.params(v)); err != nil {
+		return err
+	}
+	i.mu.Lock()
+	i.scheduler.as, i.scheduler.told = v, told{}
+	i.mu.Unlock()
+	return h.tell(s)
+}
+
+func (h *Host) params(v node.Scheduler) scx.Params {
+	p := scx.Params{SMTRule: v.Siblings, Hold: v.Hold, Headroom: v.Headroom, Cap: h.capOfBE()}
+	if v.Hold == 0 {
+		p.Hold = -1 // none, and not the default
+	}
+	return p
+}
+
+// loadAs loads it, and has it followed.
+func (h *Host) loadAs(v node.Scheduler) error {
+	i := &h.isolation
+	i.scheduler.loading.Lock()
+	defer i.scheduler.loading.Unlock()
+	i.mu.Lock()
+	s, closed := i.scheduler.loaded, i.scheduler.closed
+	i.mu.Unlock()
+	if closed || s != nil {
+		return nil // somebody else was faster
+	}
+	t, err := h.topology.read(h.fs)
+	if err != nil {
+		return fmt.Errorf("load the scheduler: %w", err)
+	}
+	s, err = i.ext.load(scx.Options{CgroupVersion: h.tree.VersionOf("cpu"), Topology: placesOf(t), Params: h.params(v)})
+	if errors.Is(err, scx.ErrBusy) {
+		return fmt.Errorf("%w: %w", err, syscall.EBUSY)
+	}
+	if err != nil {
+		return err
+	}
+	i.mu.Lock()
+	i.scheduler.loaded, i.scheduler.as, i.scheduler.told = s, v, told{}
+	i.status.Loads++
+	i.stale = true // who became a stray without it is one no more, and the other way round
+	i.mu.Unlock()
+	go h.follow(s)
+	return h.tell(s)
+}
+
+// placesOf numbers cores, caches and NUMA nodes from 0.
+func placesOf(t node.Topology) []scx.CPU {
+	cores, caches, nodes := map[node.CoreID]int{}, map[node.CacheID]int{}, map[node.NUMANode]int{}
+	threads := map[node.CoreID]int{}
+	var all []scx.CPU
+	cpus := slices.SortedFunc(slices.Values(t.CPUs), func(a, b node.LogicalCPU) int { return cmp.Compare(a.ID, b.ID) })
+	for _, c := range cpus {
+		all = append(all, scx.CPU{
+			ID: c.ID, Core: place(cores, c.Core), Thread: threads[c.Core], LLC: place(caches, c.L3), Node: place(nodes, c.NUMA),
+		})
+		threads[c.Core]++
+	}
+	return all
+}
+
+func place[K comparable](of map[K]int, k K) int {
+	n, known := of[k]
+	if !known {
+		n = len(of)
+		of[k] = n
+	}
+	return n
+}
+
+// unload takes the scheduler down. Its threads go on in the fair class.
+func (h *Host) unload(s extScheduler) error {
+	last := h.lastStatus(s)
+	if !h.isolation.left(s) {
+		return nil // it has ended meanwhile
+	}
+	err := s.Close()
+	h.isolation.ended(scx.Exit{Kind: scx.ExitUnload}, h.now(), last)
+	return err
+}
+
+// left notes that a scheduler is no more, if it was the one.
+func (i *isolation) left(s extScheduler) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.scheduler.loaded != s {
+		return false
+	}
+	i.scheduler.loaded, i.scheduler.told = nil, told{}
+	return true
+}
+
+// follow does what the scheduler asks for between the turns of the loop, until
+// it ends.
+func (h *Host) follow(s extScheduler) {
+	for e := range s.Events() {
+		switch e := e.(type) {
+		case scx.Stray:
+			h.convertStray(e)
+		case scx.LongWait:
+			h.spill(e)
+		case scx.Exited:
+			h.exited(s, e.Exit)
+		}
+	}
+}
+
+// exited notes the end of a scheduler that was not asked for. Where only the
+// CPUs are others now it is loaded anew.
+func (h *Host) exited(s extScheduler, e scx.Exit) {
+	i := &h.isolation
+	i.mu.Lock()
+	as := i.scheduler.as
+	i.mu.Unlock()
+	last := h.lastStatus(s)
+	if !i.left(s) {
+		return // it was asked for
+	}
+	i.ended(e, h.now(), last)
+	why := reasonOf(e)
+	if err := s.Close(); err != nil {
+		why += fmt.Sprintf("; %v", err)
+	}
+	if e.Restart() {
+		err := h.reload(as)
+		if err == nil {
+			h.wake("the scheduler was loaded anew: " + why)
+			return
+		}
+		why = fmt.Sprintf("%s, and it could not be loaded anew: %v", why, err)
+	}
+	h.fall(node.RungSchedExt, false, errors.New(why))
+}
+
+// reload loads the scheduler for the CPUs that there are now. While they still
+// come and go the kernel does not take it.
+func (h *Host) reload(as node.Scheduler) (err error) {
+	for range reloadsAtOnce {
+		err = h.loadAs(as)
+		if err == nil || errors.Is(err, scx.ErrUnsupported) || errors.Is(err, scx.ErrBusy) {
+			return err
+		}
+		time.Sleep(reloadPause)
+	}
+	return err
+}
+
+// reasonOf says why it ended, in one line.
+func reasonOf(e scx.Exit) string {
+	text := "the kernel ended the scheduler"
+	if e.Kind == scx.ExitSelf {
+		text = "the scheduler ended itself"
+	}
+	for _, part := range []string{e.Reason, e.Message} {
+		if part != "" {
+			text += ": " + part
+		}
+	}
+	if e.Code != 0 {
+		text += fmt.Sprintf(" (code %#x)", uint64(e.Code))
+	}
+	return text
+}

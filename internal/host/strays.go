@@ -1,0 +1,197 @@
+package host
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/scx"
+	"tenon.sh/tenon/internal/task"
+)
+
+// convertStray gives a thread the policy that its group has.
+func (h *Host) convertStray(e scx.Stray) {
+	i := &h.isolation
+	i.mu.Lock()
+	i.status.Strays++
+	_, spilled := i.spills[e.TID]
+	i.mu.Unlock()
+	if spilled || task.Policy(e.Policy).RealTime() {
+		return
+	}
+	switch belongs, known := h.belongs(e.TID); {
+	case !known: // its group may have a name that we do not see: look at all
+		i.mu.Lock()
+		i.stale = true
+		i.mu.Unlock()
+		return
+	case !belongs:
+		return
+	}
+	n, err := h.isolation.ext.extend(task.Fixed(e.TID), nil)
+	i.mu.Lock()
+	i.status.Converted += uint64(n)
+	i.mu.Unlock()
+	if err != nil {
+		h.wake(err.Error())
+	}
+}
+
+// belongs reports whether a thread is in a group whose threads have the policy
+// of best-effort work, and whether that can be told.
+func (h *Host) belongs(tid int) (belongs, known bool) {
+	entries, err := h.fs.Cgroup(tid)
+	if err != nil {
+		return false, true // it has ended
+	}
+	i := &h.isolation
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, e := range entries {
+		v2 := len(e.Controllers) == 0
+		if v2 != (h.tree.VersionOf("cpu") == 2) || !v2 && !slices.Contains(e.Controllers, "cpu") {
+			continue
+		}
+		for p := node.CgroupPath(strings.Trim(e.Path, "/")); p != ""; p = p.Parent() {
+			if class, is := i.own[p]; is && class != node.BE || i.spared[p] != 0 {
+				return false, true
+			}
+			if i.given[node.Knob{Cgroup: p, File: node.FilePolicy}] {
+				return true, true
+			}
+		}
+	}
+	return false, false
+}
+
+// spill gives a thread that waits for too long to the kernel's own scheduler,
+// where its group is idle, for some seconds: else the kernel would in the end
+// throw the scheduler out.
+func (h *Host) spill(e scx.LongWait) {
+	i := &h.isolation
+	i.mu.Lock()
+	_, again := i.spills[e.TID]
+	i.spills[e.TID] = h.now().Add(spillFor)
+	if !again {
+		i.status.Spills++
+	}
+	i.mu.Unlock()
+	if _, err := h.isolation.ext.shorten(task.Fixed(e.TID)); err != nil {
+		h.wake(err.Error())
+	}
+}
+
+// endSpills takes threads back whose time is over.
+func (h *Host) endSpills(at time.Time) {
+	i := &h.isolation
+	i.mu.Lock()
+	var over []int
+	for tid, until := range i.spills {
+		if !at.Before(until) {
+			over = append(over, tid)
+			delete(i.spills, tid)
+		}
+	}
+	i.mu.Unlock()
+	for _, tid := range over {
+		if belongs, _ := h.belongs(tid); belongs {
+			_, _ = h.isolation.ext.extend(task.Fixed(tid), nil) // if not, the next look at its group finds it
+		}
+	}
+}
+
+// boost gives a group's threads, that are about to end or to stand still, to
+// the kernel's own scheduler: a thread has to run for both, and one that waits
+// for its turn in ours would do so later, or be mistaken for a stalled one.
+func (h *Host) boost(p node.CgroupPath) error {
+	i := &h.isolation
+	i.mu.Lock()
+	governed := slices.ContainsFunc(slices.Collect(maps.Keys(i.given)), func(k node.Knob) bool {
+		return k.File == node.FilePolicy && (k.Cgroup.Contains(p) || p.Contains(k.Cgroup))
+	})
+	i.mu.Unlock()
+	if !governed {
+		return nil
+	}
+	inode, err := h.tree.Inode(string(p))
+	if err != nil {
+		return err
+	}
+	i.mu.Lock()
+	i.spared[p] = inode
+	i.mu.Unlock()
+	_, err = h.isolation.ext.shorten(func() ([]int, error) { return h.everyThread(p) })
+	return err
+}
+
+// unboost ends that for a group that goes on.
+func (h *Host) unboost(p node.CgroupPath) {
+	i := &h.isolation
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.spared[p] != 0 {
+		delete(i.spared, p)
+		i.stale = true
+	}
+}
+
+// guardOthers takes from threads of work of other classes what only best-effort
+// ones should have: below all others, such work would not run in time. Its
+// class may be new, or a best-effort thread may have started it. New work is
+// looked at in the next snapshot, all in turn, as long as a rung is in use that
+// is about threads.
+func (h *Host) guardOthers(s *node.Snapshot) {
+	i := &h.isolation
+	i.mu.Lock()
+	if len(i.given) == 0 || h.sight == nil {
+		i.safe = nil
+		i.mu.Unlock()
+		return
+	}
+	own, cookies, known := i.own, i.cookies, i.safe
+	i.safe = make(map[node.CgroupPath]node.Class, len(s.Workloads))
+	due := map[node.CgroupPath]bool{}
+	for n := range i.rounds.due(s.At, len(s.Workloads), glanceWithin) {
+		due[s.Workloads[n].Cgroup] = true
+	}
+	for _, w := range s.Workloads {
+		if i.safe[w.Cgroup] = w.Class; known[w.Cgroup] != w.Class {
+			due[w.Cgroup] = true
+		}
+	}
+	i.mu.Unlock()
+	for p := range due {
+		if own[p] == node.BE {
+			continue
+		}
+		list := func() ([]int, error) {
+			return h.threadsBut(p, func(q node.CgroupPath) bool { return q != p && own[q] == node.BE })
+		}
+		n, _ := i.ext.shorten(list) // a group that is gone needs none
+		if cookies != nil {
+			n += clearOurs(list, cookies.ID())
+		}
+		if n > 0 {
+			h.wake(count(n, "thread", "threads") + " of " + string(p) + " had what only best-effort ones should have")
+		}
+	}
+}
+
+// clearOurs takes one cookie from threads, and returns from how many.
+func clearOurs(list task.List, id uint64) int {
+	tids, err := list()
+	if err != nil {
+		return 0
+	}
+	tids = slices.DeleteFunc(tids, func(tid int) bool {
+		has, err := task.CoreCookie(tid)
+		return err != nil || has != id
+	})
+	if len(tids) == 0 {
+		return 0
+	}
+	n, _ := task.ClearCookies(task.Fixed(tids...))
+	return n
+}

@@ -1,0 +1,290 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"tenon.sh/tenon/internal/cgroup"
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/task"
+)
+
+// spillFor is for how long a thread that has waited too long for the scheduler
+// is given to the kernel's own.
+const spillFor = 5 * time.Second
+
+// latePause is after how long a restore looks for threads that were being made.
+const latePause = 50 * time.Millisecond
+
+// errNotBE means that a cgroup is that of work of another class.
+var errNotBE = errors.New("it is not best-effort work")
+
+// bestEffort lists the threads in and below a cgroup, but for those of work of
+// other classes, and for groups that are spared.
+func (h *Host) bestEffort(p node.CgroupPath) ([]int, error) {
+	i := &h.isolation
+	i.mu.Lock()
+	own, spared := i.own, maps.Clone(i.spared)
+	i.mu.Unlock()
+	return h.threadsBut(p, func(q node.CgroupPath) bool {
+		class, is := own[q]
+		return is && class != node.BE || spared[q] != 0
+	})
+}
+
+// everyThread lists the threads in and below a cgroup.
+func (h *Host) everyThread(p node.CgroupPath) ([]int, error) {
+	return h.threadsBut(p, func(node.CgroupPath) bool { return false })
+}
+
+// threadsBut lists the threads in and below a cgroup, but not in those that
+// skip names.
+func (h *Host) threadsBut(p node.CgroupPath, skip func(node.CgroupPath) bool) ([]int, error) {
+	if skip(p) {
+		return nil, nil
+	}
+	found, err := h.tree.Threads(string(p))
+	if err != nil {
+		return nil, err
+	}
+	children, err := h.tree.Children(string(p))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range children {
+		below, err := h.threadsBut(p.Join(name), skip)
+		if err != nil && !errors.Is(err, cgroup.ErrGone) {
+			return nil, err
+		}
+		found = append(found, below...)
+	}
+	return found, nil
+}
+
+// readThreads reads what the threads in and below a cgroup have in common. Those
+// that are real-time, spared or spilled do not count. Where nobody counts it is
+// what was given.
+func (h *Host) readThreads(k node.Knob) (node.Value, error) {
+	tids, err := h.bestEffort(k.Cgroup)
+	if err != nil {
+		return nil, err
+	}
+	i := &h.isolation
+	i.mu.Lock()
+	given, cookies := i.given[k], i.cookies
+	tids = slices.DeleteFunc(tids, func(tid int) bool { _, is := i.spills[tid]; return is })
+	i.mu.Unlock()
+	var be, others int
+	if k.File == node.FilePolicy {
+		n, err := h.isolation.ext.count(tids)
+		if err != nil {
+			return nil, err
+		}
+		be, others = n.Ext, n.Fair
+		i.mu.Lock()
+		if i.real[k.Cgroup] = n.RealTime; n.RealTime == 0 {
+			delete(i.real, k.Cgroup)
+		}
+		i.mu.Unlock()
+	} else {
+		for _, tid := range tids {
+			id, err := task.CoreCookie(tid)
+			switch {
+			case errors.Is(err, task.ErrGone):
+			case err != nil:
+				return nil, err
+			case id != 0 && (cookies == nil || id == cookies.ID()):
+				be++
+			default:
+				others++
+			}
+		}
+	}
+	switch {
+	case be > 0 && others > 0:
+		return node.ThreadsMixed, nil
+	case be > 0 || others == 0 && given:
+		return node.ThreadsBE, nil
+	}
+	return node.ThreadsNormal, nil
+}
+
+// writeThreads makes the threads in and below a cgroup best-effort ones, or
+// normal ones.
+func (h *Host) writeThreads(k node.Knob, v node.Threads) error {
+	i := &h.isolation
+	defer func() {
+		i.mu.Lock()
+		delete(i.seen, k)
+		i.mu.Unlock()
+	}()
+	switch v {
+	case node.ThreadsBE:
+		if err := h.mayConvert(k.Cgroup); err != nil {
+			return fmt.Errorf("make best-effort threads of %s: %w", k.Cgroup, err)
+		}
+		i.mu.Lock()
+		again := i.given[k]
+		i.given[k] = true
+		i.mu.Unlock()
+		n, err := h.convert(k)
+		if again { // they came in since
+			i.mu.Lock()
+			i.status.Strays += uint64(n)
+			i.status.Converted += uint64(n)
+			i.mu.Unlock()
+		}
+		return err
+	case node.ThreadsNormal:
+		return h.unconvert(k)
+	}
+	return fmt.Errorf("write %v: threads are made %s or %s", k, node.ThreadsBE, node.ThreadsNormal)
+}
+
+// mayConvert refuses groups with those in them who keep the node going, and
+// work that is not best-effort: below it, no thread of such work would ever run
+// in time.
+func (h *Host) mayConvert(p node.CgroupPath) error {
+	h.isolation.mu.Lock()
+	class, is := h.isolation.own[p]
+	h.isolation.mu.Unlock()
+	if is && class != node.BE {
+		return fmt.Errorf("it is of class %s: %w", class, errNotBE)
+	}
+	if p == "" {
+		return ErrOwn
+	}
+	tids, err := h.everyThread(p)
+	if err != nil {
+		return err
+	}
+	for _, pid := range []int{1, os.Getpid()} {
+		if slices.Contains(tids, pid) {
+			return fmt.Errorf("process %d: %w", pid, ErrOwn)
+		}
+	}
+	return nil
+}
+
+// convert gives the threads of a knob what it is about.
+func (h *Host) convert(k node.Knob) (int, error) {
+	list := func() ([]int, error) { return h.bestEffort(k.Cgroup) }
+	if k.File == node.FilePolicy {
+		return h.isolation.ext.extend(list, h.spilled)
+	}
+	c, err := h.cookie()
+	if err != nil {
+		return 0, err
+	}
+	return c.Share(list, nil)
+}
+
+func (h *Host) spilled(tid int) bool {
+	h.isolation.mu.Lock()
+	defer h.isolation.mu.Unlock()
+	_, is := h.isolation.spills[tid]
+	return is
+}
+
+// cookie is the one of best-effort threads. An earlier agent may have given it
+// out already.
+func (h *Host) cookie() (*task.Cookies, error) {
+	i := &h.isolation
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.cookies != nil {
+		return i.cookies, nil
+	}
+	var from []int
+	for k := range i.given {
+		if k.File == node.FileCookie {
+			tids, _ := h.tree.Threads(string(k.Cgroup)) // those below come with the next look
+			from = append(from, tids...)
+			h.everyoneIn(k.Cgroup, func(pid int) { from = append(from, pid) })
+		}
+	}
+	c, err := task.NewCookies(from...)
+	if err == nil {
+		i.cookies = c
+	}
+	return c, err
+}
+
+// unconvert takes from the threads of a knob what it gave.
+func (h *Host) unconvert(k node.Knob) error {
+	i := &h.isolation
+	i.mu.Lock()
+	delete(i.given, k)
+	delete(i.real, k.Cgroup)
+	last := !slices.ContainsFunc(slices.Collect(maps.Keys(i.given)), func(g node.Knob) bool { return g.File == node.FileCookie })
+	i.mu.Unlock()
+	list := func() ([]int, error) { return h.everyThread(k.Cgroup) }
+	if k.File == node.FilePolicy {
+		_, err := h.isolation.ext.shorten(list)
+		return err
+	}
+	_, err := task.ClearCookies(list)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if last && i.cookies != nil {
+		i.cookies.Close() // with the last bearer core scheduling ends, and what it costs
+		i.cookies = nil
+	}
+	return err
+}
+
+// lateThreads takes from threads what a restore has taken from those that it
+// saw. A thread that is being made has a copy of what its parent had before, and
+// can be listed later: where best-effort work gets little CPU, much later.
+func (h *Host) lateThreads(knobs []node.Knob) error {
+	if len(knobs) == 0 {
+		return nil
+	}
+	var errs []error
+	time.Sleep(latePause)
+	for _, k := range knobs {
+		if err := h.unconvert(k); err != nil && !errors.Is(err, cgroup.ErrGone) {
+			errs = append(errs, fmt.Errorf("restore %v once more: %w", k, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// verifyThreads adds the knobs of threads that were given: as known, but for
+// those whose turn it is.
+func (h *Host) verifyThreads(at time.Time, into map[node.Knob]node.Value) {
+	i := &h.isolation
+	i.mu.Lock()
+	knobs := slices.SortedFunc(maps.Keys(i.given), node.Knob.Compare)
+	maps.DeleteFunc(i.seen, func(k node.Knob, _ node.Value) bool { return !i.given[k] })
+	maps.DeleteFunc(i.real, func(p node.CgroupPath, _ int) bool { return !i.given[node.Knob{Cgroup: p, File: node.FilePolicy}] })
+	all := i.stale || h.sight == nil
+	i.stale = false
+	due := map[node.Knob]bool{}
+	for n := range i.turn.due(at, len(knobs), verifyWithin) {
+		due[knobs[n]] = true
+	}
+	for _, k := range knobs {
+		if _, known := i.seen[k]; !known || all {
+			due[k] = true
+		}
+	}
+	i.mu.Unlock()
+	for k := range due {
+		v, err := h.readThreads(k)
+		i.mu.Lock()
+		if delete(i.seen, k); err == nil {
+			i.seen[k] = v
+		}
+		i.mu.Unlock()
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for k, v := range i.seen {
+		into[k] = v
+	}
+}

@@ -1,0 +1,239 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// crowd is threads in a model: who has it, and who is there.
+type crowd struct {
+	has    map[int]bool
+	next   int
+	forks  int // left, one for each that is changed
+	child  bool
+	broken map[int]error
+}
+
+func (c *crowd) list() ([]int, error) { return slices.Sorted(maps.Keys(c.has)), nil }
+
+func (c *crowd) change() change {
+	return change{
+		name: "it",
+		done: func(tid int) (bool, error) { return c.has[tid], nil },
+		make: func(tid int) error {
+			if err := c.broken[tid]; err != nil {
+				return err
+			}
+			if c.forks > 0 { // just before it is changed
+				c.forks--
+				c.next++
+				c.has[c.next] = c.child
+			}
+			c.has[tid] = true
+			return nil
+		},
+		undo: func(tid int) error { c.has[tid] = false; return nil },
+	}
+}
+
+func TestSettleLooksUntilNobodyIsLeft(t *testing.T) {
+	boom := errors.New("boom")
+	tests := map[string]struct {
+		crowd   crowd
+		changed int
+		err     string
+	}{
+		"nobody":                    {crowd: crowd{}, changed: 0},
+		"all have it":               {crowd: crowd{has: map[int]bool{1: true, 2: true}}, changed: 0},
+		"two do not":                {crowd: crowd{has: map[int]bool{1: false, 2: true, 3: false}}, changed: 2},
+		"each makes another":        {crowd: crowd{has: map[int]bool{1: false}, next: 1, forks: 5}, changed: 6},
+		"they never stop":           {crowd: crowd{has: map[int]bool{1: false}, next: 1, forks: 1000}, changed: 20, err: "20 times in a row"},
+		"one cannot be changed":     {crowd: crowd{has: map[int]bool{1: false, 2: false}, broken: map[int]error{1: boom}}, changed: 1, err: "boom"},
+		"one has ended":             {crowd: crowd{has: map[int]bool{1: true, 2: false}, broken: map[int]error{2: ErrGone}}, changed: 0, err: "20 times"},
+		"the kernel does not do it": {crowd: crowd{has: map[int]bool{1: false, 2: false}, broken: map[int]error{1: ErrUnsupported}}, err: "not supported"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			n, err := settle(tc.crowd.list, tc.crowd.change())
+			if n != tc.changed {
+				t.Errorf("changed %d, want %d", n, tc.changed)
+			}
+			if (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("got %v, want %q", err, tc.err)
+			}
+		})
+	}
+}
+
+func TestSettleGivesBackWhoWasTakenForAnother(t *testing.T) {
+	c := crowd{has: map[int]bool{1: false, 2: false}}
+	looks := 0
+	list := func() ([]int, error) {
+		if looks++; looks > 1 {
+			return []int{1}, nil // 2 is another's now
+		}
+		return c.list()
+	}
+	if n, err := settle(list, c.change()); n != 1 || err != nil || !c.has[1] || c.has[2] {
+		t.Errorf("changed %d, %v: %v, want 1 only", n, err, c.has)
+	}
+}
+
+func TestSettleEndsWithItsList(t *testing.T) {
+	gone := fmt.Errorf("it is gone")
+	if _, err := settle(func() ([]int, error) { return nil, gone }, (&crowd{}).change()); !errors.Is(err, gone) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// best is Ext, or on a kernel without it a policy that is as good for a test:
+// everything but what the kernel does with it is the same.
+func best(t *testing.T) Policy {
+	t.Helper()
+	switch _, err := Extend(Fixed(sleeper(t)), nil); {
+	case errors.Is(err, ErrUnsupported):
+		t.Logf("kernel without SCHED_EXT, tried with SCHED_BATCH: %v", err)
+		return Batch
+	case err != nil:
+		t.Fatal(err)
+	}
+	return Ext
+}
+
+func TestConvertedThreadKeepsNiceAndComesBack(t *testing.T) {
+	to := best(t)
+	tid := sleeper(t)
+	a := mustAttr(t, tid)
+	a.Nice = 7
+	if err := SetAttr(tid, a); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := convert(Fixed(tid), to, nil); n != 1 || err != nil {
+		t.Fatalf("changed %d, %v, want 1", n, err)
+	}
+	if got := mustAttr(t, tid); got.Policy != to || got.Nice != 7 {
+		t.Errorf("got %+v, want %v with nice 7", got, to)
+	}
+	if n, err := convert(Fixed(tid), to, nil); n != 0 || err != nil {
+		t.Errorf("again: changed %d, %v, want 0", n, err)
+	}
+	if n, err := convertBack(Fixed(tid), to); n != 1 || err != nil {
+		t.Fatalf("changed %d back, %v, want 1", n, err)
+	}
+	if got := mustAttr(t, tid); got != a {
+		t.Errorf("after the way back: %+v, want %+v", got, a)
+	}
+}
+
+func TestRealTimeAndSparedThreadsAreNotConverted(t *testing.T) {
+	to := best(t)
+	realtime, spared, idle := sleeper(t), sleeper(t), sleeper(t)
+	want := SchedAttr{Policy: RR, Priority: 5}
+	if err := SetAttr(realtime, want); errors.Is(err, unix.EPERM) {
+		t.Skip("needs CAP_SYS_NICE")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if err := SetIdle(idle); err != nil {
+		t.Fatal(err)
+	}
+	all := []int{realtime, spared, idle}
+	n, err := convert(Fixed(all...), to, func(tid int) bool { return tid == spared })
+	if n != 1 || err != nil {
+		t.Errorf("changed %d, %v, want 1", n, err)
+	}
+	if got := mustAttr(t, realtime); got != want {
+		t.Errorf("real-time thread: %+v, want %+v", got, want)
+	}
+	if got, err := CountPolicies(append(all, 1<<30)); err != nil || got.RealTime != 1 || to == Ext && got != (Policies{Ext: 1, Fair: 1, RealTime: 1}) {
+		t.Errorf("counted %+v, %v, want one of each", got, err)
+	}
+	if got := mustAttr(t, idle); got.Policy != to {
+		t.Errorf("idle thread: %+v, want %v", got, to)
+	}
+}
+
+// storm starts a process that forks without end, each child doing the same,
+// no more than some hundred at once, and lists all of them.
+func storm(t *testing.T) List {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", `s() { while :; do (exec sleep 0.005) & (s2) & wait; done; }; s2() { sleep 0.003; (sleep 0.001); }; s & wait`)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Skip(err)
+	}
+	group := cmd.Process.Pid
+	t.Cleanup(func() {
+		_ = syscall.Kill(-group, syscall.SIGKILL)
+		_ = cmd.Wait()
+	})
+	return func() ([]int, error) {
+		stats, err := filepath.Glob("/proc/[0-9]*/stat")
+		if err != nil {
+			return nil, err
+		}
+		var tids []int
+		for _, file := range stats {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				continue
+			}
+			_, rest, _ := strings.Cut(string(text), ") ")
+			f := strings.Fields(rest)
+			if len(f) > 2 && f[2] == strconv.Itoa(group) && f[0] != "Z" {
+				pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+				tids = append(tids, pid)
+			}
+		}
+		return tids, nil
+	}
+}
+
+// with counts the threads of a policy.
+func with(tids []int, p Policy) (n int) {
+	for _, tid := range tids {
+		if got, err := PolicyOf(tid); err == nil && got == p {
+			n++
+		}
+	}
+	return n
+}
+
+func TestForkStormIsConvertedWhole(t *testing.T) {
+	to := best(t)
+	list := storm(t)
+	for round := range 2 {
+		time.Sleep(20 * time.Millisecond)
+		n, err := convert(list, to, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			tids, _ := list()
+			if got := with(tids, Normal); got > 0 {
+				t.Errorf("round %d: %d of %d threads are normal, want none", round, got, len(tids))
+			}
+			time.Sleep(2 * time.Millisecond)
+		}
+		back, err := convertBack(list, to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tids, _ := list()
+		if got := with(tids, to); got > 0 || n == 0 || back == 0 {
+			t.Errorf("round %d: converted %d, back %d, then %d left: want all back", round, n, back, got)
+		}
+	}
+}
