@@ -60,7 +60,7 @@ fuzz: ## every fuzz test for FUZZTIME each (default 1m)
 
 .PHONY: generate
 generate: ## compile bpf/ again (needs clang-19 llvm-19 libbpf-dev); the result is committed
-	$(GO) generate ./internal/probe
+	$(GO) generate ./internal/probe ./internal/scx
 
 .PHONY: golden
 golden: ## rewrite golden files and scenarios; review the diff

@@ -88,7 +88,7 @@ void BPF_PROG(tenon_enqueue, struct task_struct *p, __u64 enq_flags)
 		if (!restricted) {
 			t->route = QOS_TO_URGENT;
 			dsq = DSQ_URGENT + place->shard;
-			qos_queued(&s->shard.urgent, scx_bpf_dsq_nr_queued(dsq), now);
+			qos_queued(&s->shard.urgent, queued(dsq), now);
 			scx_insert(p, dsq, s->params.slice_ns, flags);
 			break;
 		}
@@ -100,7 +100,7 @@ void BPF_PROG(tenon_enqueue, struct task_struct *p, __u64 enq_flags)
 		q = queue_of(cpu);
 		if (!q)
 			return;
-		qos_queued(q, scx_bpf_dsq_nr_queued(dsq), now);
+		qos_queued(q, queued(dsq), now);
 		t->key = t->urgent ? 0 : qos_key(&s->params, &s->shard.queue, &t->vtime);
 		scx_insert_vtime(p, dsq, s->params.slice_ns, t->key, flags);
 		break;
@@ -113,7 +113,7 @@ void BPF_PROG(tenon_enqueue, struct task_struct *p, __u64 enq_flags)
 	default:
 		t->route = QOS_TO_SHARD;
 		dsq = DSQ_SHARD + place->shard;
-		qos_queued(&s->shard.queue, scx_bpf_dsq_nr_queued(dsq), now);
+		qos_queued(&s->shard.queue, queued(dsq), now);
 		vtime = vtime_of(place->shard, t->slot);
 		if (!vtime)
 			return;
@@ -152,10 +152,10 @@ static __noinline bool steal(__u32 own, __u64 now)
 		s = bpf_map_lookup_elem(&shards, &other);
 		if (!s)
 			break;
-		if (qos_may_steal(&s->shard.queue, scx_bpf_dsq_nr_queued(DSQ_SHARD + other), now) &&
+		if (qos_may_steal(&s->shard.queue, queued(DSQ_SHARD + other), now) &&
 		    scx_take(DSQ_SHARD + other))
 			return true;
-		if (qos_may_steal(&s->shard.urgent, scx_bpf_dsq_nr_queued(DSQ_URGENT + other), now) &&
+		if (qos_may_steal(&s->shard.urgent, queued(DSQ_URGENT + other), now) &&
 		    scx_take(DSQ_URGENT + other))
 			return true;
 	}
@@ -169,7 +169,7 @@ static __noinline __u64 first(__u64 dsq)
 	struct task_struct *p;
 	__u64 key = QOS_NOBODY;
 
-	if (scx_bpf_dsq_nr_queued(dsq) <= 0)
+	if (!queued(dsq))
 		return key;
 	bpf_iter_scx_dsq_new(&it, dsq, 0);
 	p = bpf_iter_scx_dsq_next(&it);

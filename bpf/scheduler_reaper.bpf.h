@@ -60,7 +60,7 @@ __noinline __u64 overdue(__u32 shard, __u64 dsq, __u64 now)
 	__u64 oldest = 0;
 	__u32 looked = 0;
 
-	if (!s || scx_bpf_dsq_nr_queued(dsq) <= 0)
+	if (!s || !queued(dsq))
 		return 0;
 	bpf_rcu_read_lock();
 	bpf_iter_scx_dsq_new(&it, dsq, 0);
@@ -120,7 +120,7 @@ __noinline int expedite(__u32 shard, __u64 now)
 			break;
 		if (!t || !(t->hurried || p->signal->flags & SIGNAL_GROUP_EXIT))
 			continue;
-		qos_queued(&s->shard.urgent, scx_bpf_dsq_nr_queued(DSQ_URGENT + shard), now);
+		qos_queued(&s->shard.urgent, queued(DSQ_URGENT + shard), now);
 		t->urgent = true;
 		t->route = QOS_TO_URGENT;
 		scx_move(&it, p, DSQ_URGENT + shard, 0);
@@ -155,12 +155,12 @@ __noinline int unpark(__u32 slot, __u32 most, __u64 now)
 		if (t->shards & 1ull << (place->shard & (SCX_SHARDS - 1)) && !immovable(p)) {
 			dsq = DSQ_SHARD + place->shard;
 			t->route = QOS_TO_SHARD;
-			qos_queued(&s->shard.queue, scx_bpf_dsq_nr_queued(dsq), now);
+			qos_queued(&s->shard.queue, queued(dsq), now);
 		} else {
 			dsq = DSQ_CPU + cpu;
 			t->route = QOS_TO_CPU;
 			vtime = &t->vtime;
-			qos_queued(q, scx_bpf_dsq_nr_queued(dsq), now);
+			qos_queued(q, queued(dsq), now);
 		}
 		t->key = qos_key(&s->params, &s->shard.queue, vtime);
 		scx_move_set_vtime(&it, t->key);
@@ -180,7 +180,7 @@ __noinline int refill(__u32 slot, __u64 now)
 
 	if (!pod || !stats)
 		return 0;
-	here = scx_bpf_dsq_nr_queued(DSQ_PARK + slot);
+	here = queued(DSQ_PARK + slot);
 	if (pod->quota_ns && now >= pod->refill_at && here)
 		stats->throttled++;
 	qos_pod_refill(pod, now);
@@ -244,7 +244,7 @@ static __always_inline void weigh(struct sweep *w, const struct qos_queue *q, __
 }
 
 /* starving weighs the queues that a CPU could serve. */
-__noinline int starving(struct sweep *w, __u32 cpu, __u32 queued, __u32 idle)
+__noinline int starving(struct sweep *w, __u32 cpu, __u32 waiting, __u32 idle)
 {
 	struct scx_shard *s = shard_of(place_of(cpu));
 	struct qos_queue *q = queue_of(cpu);
@@ -253,7 +253,7 @@ __noinline int starving(struct sweep *w, __u32 cpu, __u32 queued, __u32 idle)
 		return 0;
 	weigh(w, &s->shard.urgent, w->urgent, QOS_TO_URGENT, cpu, idle);
 	weigh(w, &s->shard.queue, w->waiting, QOS_TO_SHARD, cpu, idle);
-	weigh(w, q, queued, QOS_TO_CPU, cpu, idle);
+	weigh(w, q, waiting, QOS_TO_CPU, cpu, idle);
 	return 0;
 }
 
@@ -326,7 +326,7 @@ __noinline int sweep_core(struct sweep *w, __u32 shard, __u32 core)
 
 		if (!(saw.all & bit) || !c)
 			continue;
-		n = scx_bpf_dsq_nr_queued(DSQ_CPU + cpu);
+		n = queued(DSQ_CPU + cpu);
 		w->pinned += n;
 		if (n)
 			saw.queued |= bit;
@@ -407,8 +407,8 @@ __noinline int reap(__u32 shard, __u64 now)
 	s->passes++;
 	s->params = params;
 	s->params.headroom = qos_headroom(r->cores, headroom);
-	w.waiting = scx_bpf_dsq_nr_queued(DSQ_SHARD + shard);
-	w.urgent = scx_bpf_dsq_nr_queued(DSQ_URGENT + shard);
+	w.waiting = queued(DSQ_SHARD + shard);
+	w.urgent = queued(DSQ_URGENT + shard);
 	w.pass = qos_pass_begin(&s->shard, w.waiting + w.urgent, s->params.headroom ? idle_cores(shard) : r->cores, now);
 	w.repair = !(s->passes % 8);
 	w.relief = qos_relief_due(&s->shard, now);

@@ -134,6 +134,14 @@ struct {
 	__type(value, struct scx_task);
 } tasks SEC(".maps");
 
+/* queued is how many tasks wait in a queue. There are none when sched_ext is being taken down. */
+static __always_inline __u32 queued(__u64 dsq)
+{
+	__s32 n = scx_bpf_dsq_nr_queued(dsq);
+
+	return n > 0 ? n : 0;
+}
+
 static __always_inline const volatile struct scx_place *place_of(__s32 cpu)
 {
 	return &places[cpu & (SCX_CPUS - 1)];

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"syscall"
+	"time"
 )
 
 // ErrNotRunning means that no agent answers.
@@ -22,12 +23,13 @@ var ErrNotRunning = errors.New("tenond is not running: start it with sudo system
 type Client struct {
 	path string
 	http http.Client
+	wait time.Duration // for what was asked to happen
 }
 
 // NewClient returns a client. It connects with each question.
 func NewClient(stateDir string) *Client {
 	path := SocketPath(stateDir)
-	return &Client{path: path, http: http.Client{Transport: &http.Transport{
+	return &Client{path: path, wait: mostWait, http: http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
@@ -37,24 +39,24 @@ func NewClient(stateDir string) *Client {
 
 // Status asks how things are.
 func (c *Client) Status(ctx context.Context) (Status, error) {
-	return ask[Status](ctx, c, "status", nil)
+	return ask[Status](ctx, c, http.MethodGet, "status", nil)
 }
 
 // ExplainWorkload asks about a workload or a cgroup. The error is *Unknown if
 // there is none of that name.
 func (c *Client) ExplainWorkload(ctx context.Context, name string) (Explanation, error) {
-	return ask[Explanation](ctx, c, "explain", url.Values{"workload": {name}})
+	return ask[Explanation](ctx, c, http.MethodGet, "explain", url.Values{"workload": {name}})
 }
 
 // ExplainKnob asks about a knob, named as ParseKnob reads it.
 func (c *Client) ExplainKnob(ctx context.Context, knob string) (Explanation, error) {
-	return ask[Explanation](ctx, c, "explain", url.Values{"knob": {knob}})
+	return ask[Explanation](ctx, c, http.MethodGet, "explain", url.Values{"knob": {knob}})
 }
 
 // Follow hands the status after each turn to see, until ctx ends or the agent
 // does.
 func (c *Client) Follow(ctx context.Context, see func(Status)) error {
-	body, err := c.get(ctx, "ticks", nil)
+	body, err := c.do(ctx, http.MethodGet, "ticks", nil)
 	if err != nil {
 		return err
 	}
@@ -75,9 +77,9 @@ func (c *Client) Follow(ctx context.Context, see func(Status)) error {
 	}
 }
 
-func ask[T any](ctx context.Context, c *Client, what string, about url.Values) (T, error) {
+func ask[T any](ctx context.Context, c *Client, method, what string, about url.Values) (T, error) {
 	var to T
-	body, err := c.get(ctx, what, about)
+	body, err := c.do(ctx, method, what, about)
 	if err != nil {
 		return to, err
 	}
@@ -88,11 +90,11 @@ func ask[T any](ctx context.Context, c *Client, what string, about url.Values) (
 	return to, nil
 }
 
-// get returns the body of a good answer.
-func (c *Client) get(ctx context.Context, what string, about url.Values) (io.ReadCloser, error) {
+// do returns the body of a good answer.
+func (c *Client) do(ctx context.Context, method, what string, about url.Values) (io.ReadCloser, error) {
 	// The host is not used: the connection goes to the socket.
 	u := url.URL{Scheme: "http", Host: "tenond", Path: "/v1/" + what, RawQuery: about.Encode()}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	request, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("ask tenond for its %s: %w", what, err)
 	}

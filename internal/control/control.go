@@ -36,6 +36,8 @@ type Status struct {
 	Bounds []Knob `json:"bounds"`
 	// Batch is what batch work may count on.
 	Batch node.Batch `json:"batch,omitzero"`
+	// Isolation is how best-effort work is kept out of the way on the CPU.
+	Isolation Isolation `json:"isolation"`
 	// Held is the number of knobs that are not as they were before Tenon.
 	Held int `json:"held"`
 	// Failing are the last tries of what could not be written.
@@ -140,5 +142,7 @@ type Explanation struct {
 	More int `json:"more_inputs,omitempty"`
 	// Batch is what batch work may count on, where that was asked for.
 	Batch *node.Batch `json:"batch,omitempty"`
-	Knobs []Knob      `json:"knobs"`
+	// Ladder is what isolates on the CPU, where one of its knobs was asked for.
+	Ladder *node.LadderStatus `json:"ladder,omitempty"`
+	Knobs  []Knob             `json:"knobs"`
 }

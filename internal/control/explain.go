@@ -71,13 +71,22 @@ func (l *Ledger) ExplainKnob(k node.Knob) (Explanation, error) {
 		k.Cgroup = w.Cgroup
 	}
 	_, seen := l.last.Snapshot.Knobs.Now[k]
-	if _, asked := l.knobs[k]; !asked && !seen {
+	_, asked := l.knobs[k]
+	laddered := slices.Contains(isolating, k.File) && l.last.Ladder.Rung != "" && (k.Cgroup == "" || l.hasKnobs(k.Cgroup))
+	if !asked && !seen && !laddered {
 		if k.Control == "" && l.hasKnobs(k.Cgroup) {
 			return Explanation{}, &Unknown{Name: k.String(), Known: filesOf(k.Cgroup)}
 		}
 		return Explanation{}, &Unknown{Name: k.Where(), Known: l.names()}
 	}
-	e := Explanation{At: l.last.Snapshot.At, Cgroup: k.Cgroup, Knobs: []Knob{l.knob(k)}}
+	e := Explanation{At: l.last.Snapshot.At, Cgroup: k.Cgroup, Knobs: []Knob{}}
+	if asked || seen {
+		e.Knobs = append(e.Knobs, l.knob(k))
+	}
+	if laddered {
+		ladder := l.last.Ladder
+		e.Ladder = &ladder
+	}
 	e.Inputs, e.More = inputs(all, k.Cgroup)
 	if k.Control != "" {
 		all = slices.DeleteFunc(all, func(w Workload) bool { return w.Class.Control() != k.Control })

@@ -32,9 +32,12 @@ type Ledger struct {
 	blind string
 	// older and newer are two readings for rates, without knobs.
 	older, newer node.Snapshot
-	knobs        map[node.Knob]*account
-	recent       []record.Write // newest last
-	next         chan struct{}  // closed by the next turn
+	// olderScheduler and newerScheduler were read with them; nil: there is none.
+	olderScheduler, newerScheduler *node.SchedulerStatus
+
+	knobs  map[node.Knob]*account
+	recent []record.Write // newest last
+	next   chan struct{}  // closed by the next turn
 }
 
 // An account is what was asked of one knob, and done.
@@ -65,7 +68,7 @@ func (l *Ledger) Observe(t tick.Tick, err error) {
 		return
 	}
 	l.blind, l.last = "", t
-	l.measure(t.Snapshot)
+	l.measure(t)
 	for _, w := range t.Wants {
 		l.want(w, t.Snapshot.At)
 	}
@@ -80,13 +83,15 @@ func (l *Ledger) Observe(t tick.Tick, err error) {
 }
 
 // measure keeps the two last readings that are far enough apart.
-func (l *Ledger) measure(s node.Snapshot) {
+func (l *Ledger) measure(t tick.Tick) {
+	s := t.Snapshot
 	passed := s.At.Sub(l.newer.At)
 	if passed >= 0 && passed < window {
 		return
 	}
 	s.Knobs = node.Knobs{}
 	l.older, l.newer = l.newer, s
+	l.olderScheduler, l.newerScheduler = l.newerScheduler, t.Isolation.Scheduler
 }
 
 func (l *Ledger) want(w plan.Want, at time.Time) {

@@ -27,10 +27,11 @@ const (
 	streams = 8
 )
 
-// Serve answers on the socket in stateDir until ctx ends. A socket that is
-// there already is one that a dead agent left: only the holder of the node's
-// lease may call Serve.
-func Serve(ctx context.Context, stateDir string, l *Ledger, log *slog.Logger) error {
+// Serve answers on the socket in stateDir until ctx ends, from the ledger and,
+// where somebody asks for something to be done, by o. A socket that is there
+// already is one that a dead agent left: only the holder of the node's lease may
+// call Serve.
+func Serve(ctx context.Context, stateDir string, l *Ledger, o Operator, log *slog.Logger) error {
 	path := SocketPath(stateDir)
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("serve %s: %w", path, err)
@@ -47,7 +48,7 @@ func Serve(ctx context.Context, stateDir string, l *Ledger, log *slog.Logger) er
 		return fmt.Errorf("serve %s: %w", path, err)
 	}
 	server := &http.Server{
-		Handler: handler(l), ReadHeaderTimeout: patience, IdleTimeout: patience, MaxHeaderBytes: 16 << 10,
+		Handler: handler(l, o), ReadHeaderTimeout: patience, IdleTimeout: patience, MaxHeaderBytes: 16 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
@@ -59,8 +60,8 @@ func Serve(ctx context.Context, stateDir string, l *Ledger, log *slog.Logger) er
 	return nil
 }
 
-// handler answers from the ledger.
-func handler(l *Ledger) http.Handler {
+// handler answers.
+func handler(l *Ledger, o Operator) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { answer(w, l.Status()) })
 	mux.HandleFunc("GET /v1/explain", func(w http.ResponseWriter, r *http.Request) {
@@ -80,6 +81,7 @@ func handler(l *Ledger) http.Handler {
 		}
 		answer(w, e)
 	})
+	handleQOS(mux, l, o)
 	free := make(chan struct{}, streams)
 	mux.HandleFunc("GET /v1/ticks", func(w http.ResponseWriter, r *http.Request) {
 		select {

@@ -15,13 +15,18 @@ import (
 // served starts a server and returns a client of it and how to stop it.
 func served(t *testing.T, l *Ledger) (*Client, func()) {
 	t.Helper()
+	return servedBy(t, l, &fakeOperator{})
+}
+
+func servedBy(t *testing.T, l *Ledger, o Operator) (*Client, func()) {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "tenon-control-") // t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- Serve(ctx, dir, l, slog.New(slog.DiscardHandler)) }()
+	go func() { done <- Serve(ctx, dir, l, o, slog.New(slog.DiscardHandler)) }()
 	stop := func() {
 		cancel()
 		if err := <-done; err != nil {

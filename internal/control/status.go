@@ -33,7 +33,7 @@ func (l *Ledger) status() Status {
 	s := Status{
 		Version: l.version, Started: l.started, At: t.Snapshot.At, Turns: l.turns, Blind: l.blind,
 		Took: Took{t.Sense, t.Decide, t.Act}, Held: l.held(), Workloads: l.workloads(),
-		Batch: t.Batch, Classes: []Class{}, Bounds: []Knob{}, Recent: slices.Clone(l.recent),
+		Batch: t.Batch, Isolation: l.isolation(), Classes: []Class{}, Bounds: []Knob{}, Recent: slices.Clone(l.recent),
 	}
 	slices.Reverse(s.Recent)
 	s.Node = l.node()

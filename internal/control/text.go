@@ -83,6 +83,9 @@ func (s Status) describe(b *strings.Builder) {
 	fmt.Fprintf(head, "node\t%d CPUs, %s in use; %s of %s memory in use\n", s.Node.CPUs,
 		Shown(s.Node.CPU, unit.MilliCPU.String), Shown(s.Node.Memory, Size), Shown(s.Node.MemoryTotal, Size))
 	fmt.Fprintf(head, "knobs\t%d not as they were before Tenon, %d cannot be written\n", s.Held, len(s.Failing))
+	if s.Isolation.Rung != "" || s.Isolation.Falls > 0 {
+		fmt.Fprintf(head, "isolation\t%s\n", s.Isolation.describe(s.At))
+	}
 	for _, k := range s.Bounds {
 		fmt.Fprintf(head, "BE bound\t%v %s  # %s\n", k.Knob, quoted(k.Want), k.Reason)
 	}
@@ -143,7 +146,7 @@ func (e Explanation) String() string {
 	if w := e.Workload; w != nil {
 		w.describe(&b)
 	} else {
-		fmt.Fprintf(&b, "%s: a cgroup\n", e.Cgroup)
+		fmt.Fprintf(&b, "%s: a cgroup\n", node.Knob{Cgroup: e.Cgroup}.Where())
 	}
 	if len(e.Inputs) > 0 {
 		b.WriteString("\nIn it:\n")
@@ -160,6 +163,10 @@ func (e Explanation) String() string {
 	for _, k := range e.Knobs {
 		b.WriteByte('\n')
 		k.describe(&b, e.At)
+	}
+	if e.Ladder != nil {
+		b.WriteByte('\n')
+		describeLadder(&b, *e.Ladder, e.At)
 	}
 	if len(e.Knobs) == 0 {
 		b.WriteString("\nNo policy asks for anything here.\n")

@@ -62,6 +62,7 @@ type daemon struct {
 	show     *show
 	before   policy.State // what the policies remembered before this turn
 	signals  *signals
+	rungs    *rungs
 
 	containers *containers
 	home       node.CgroupPath // in which this process runs
@@ -102,7 +103,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := d.host.Adopt(); err != nil {
 		return fmt.Errorf("take over from the last tenond: %w", err)
 	}
-	d.reporter, d.show = reporter{log: d.Log}, openShow(o)
+	d.reporter, d.show = reporter{log: d.Log, rung: rungReport{seen: time.Now()}}, openShow(o)
 	defer func() { err = errors.Join(err, d.show.close()) }()
 	d.agent = &agent.Agent{Host: d, MaxSteps: maxSteps}
 	last, age, ok := loadState(o.StateDir, fs)
@@ -113,6 +114,12 @@ func Run(ctx context.Context, o Options) (err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	d.signals = openSignals(ctx, d.host, d.tree, fs, d.Log)
+	if d.rungs, err = openRungs(o.StateDir, fs, d.signals.send); err != nil {
+		if d.rungs == nil {
+			return err
+		}
+		d.Log.Warn("no rung is pinned by hand any more, and no fall remembered", "error", err)
+	}
 	d.containers = newContainers(d.Log, fs, func(e tick.Event) {
 		d.changed.Store(true)
 		d.signals.send(e)
@@ -122,7 +129,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	var background, guarding sync.WaitGroup
 	background.Go(func() { d.listen(ctx) })
 	background.Go(func() { d.containers.run(ctx) })
-	d.show.serve(ctx, o, &background)
+	d.show.serve(ctx, o, d.rungs, &background)
 	guarding.Go(func() { stop(d.guard.keep(ctx, o.Watchdog)) })
 	_ = d.agent.Run(ctx, d.signals.wake, d.observe) // the error is ctx's
 	guarding.Wait()
@@ -171,6 +178,7 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	d.guard.begin() // again: a configuration may have had a BPF program loaded
 	d.followGroups()
 	s, err := d.host.Snapshot(ctx)
+	s.Isolation.Asked, s.Isolation.Falls = d.rungs.begin(), append(slices.Clone(d.rungs.earlier), s.Isolation.Falls...)
 	d.rematch = d.signals.check(time.Now()) || d.rematch
 	if err == nil {
 		err = d.guard.bind(policy.SafeBounds(d.agent.Config, s))
@@ -180,9 +188,20 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 
 // observe reports a turn and lets the guard know that the loop lives.
 func (d *daemon) observe(t tick.Tick, err error) {
+	t.Isolation = d.host.IsolationStatus()
+	d.host.SenseSiblings(t.Ladder.Rung == node.RungSiblings)
 	d.reporter.report(t, err)
 	d.guard.end(!t.Snapshot.At.IsZero(), d.agent.Period)
 	d.show.turn(t, err, d.agent.Config, d.before, d.agent.Period)
+	if handsOver(t) {
+		d.signals.nudge(tick.Event{At: time.Now(), Kind: tick.EventRung, Text: "a means of isolation was given up for another"})
+	}
+	d.rungs.end()
+	if !t.Snapshot.At.IsZero() {
+		if err := d.rungs.keep(t.Ladder.Falls); err != nil {
+			d.Log.Warn("a fall of isolation on the CPU is forgotten when tenond ends", "error", err)
+		}
+	}
 	if !d.ready && !t.Snapshot.At.IsZero() {
 		d.ready = true
 		d.Log.Info("ready", "workloads", len(t.Snapshot.Workloads), "config", d.Config)

@@ -142,4 +142,18 @@ func (d *daemon) followGroups() {
 }
 
 // Apply performs one step on the node.
-func (d *daemon) Apply(ctx context.Context, s plan.Step) error { return d.host.Apply(ctx, s) }
+func (d *daemon) Apply(ctx context.Context, s plan.Step) error {
+	if loads(s) {
+		d.guard.allow(loading)
+		defer d.guard.allow(hung)
+	}
+	return d.host.Apply(ctx, s)
+}
+
+// loads reports whether a step has the kernel check a program first, which
+// takes longer than all else that a turn does.
+func loads(s plan.Step) bool {
+	from, _ := s.From.(node.Scheduler)
+	to, _ := s.To.(node.Scheduler)
+	return to.Loaded && !from.Loaded
+}

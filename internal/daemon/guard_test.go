@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lease"
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/plan"
 )
 
 // starting calls start as often as keep does for some time, and returns the
@@ -40,4 +42,22 @@ func TestThatThereIsNoWatchdogIsSaidOnce(t *testing.T) {
 			t.Errorf("it said\n%s", said)
 		}
 	})
+}
+
+func TestOnlyAFirstLoadTakesLong(t *testing.T) {
+	loaded, other := node.Scheduler{Loaded: true}, node.Scheduler{Loaded: true, Siblings: true}
+	for name, c := range map[string]struct {
+		step plan.Step
+		want bool
+	}{
+		"load":        {plan.Step{From: node.Scheduler{}, To: loaded}, true},
+		"unknown now": {plan.Step{To: loaded}, true},
+		"change":      {plan.Step{From: loaded, To: other}, false},
+		"unload":      {plan.Step{From: loaded, To: node.Scheduler{}}, false},
+		"a quota":     {plan.Step{From: node.Limit(1), To: node.Limit(2)}, false},
+	} {
+		if loads(c.step) != c.want {
+			t.Errorf("%s: it takes long: %v", name, !c.want)
+		}
+	}
 }

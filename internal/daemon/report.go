@@ -19,6 +19,7 @@ type reporter struct {
 	blind   string               // why the node could not be read; empty: it could
 	known   map[node.WorkloadID]string
 	remarks []string
+	rung    rungReport
 	// notDivided is what cannot be done about caches and memory bandwidth.
 	notDivided string
 }
@@ -37,6 +38,7 @@ func (r *reporter) report(t tick.Tick, err error) {
 		r.blind = ""
 	}
 	r.undivided(t.Wants)
+	r.rung.report(r.log, t.Ladder)
 	failing := map[node.Knob]string{}
 	for _, o := range t.Done {
 		k := o.Step.Knob

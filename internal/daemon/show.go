@@ -52,11 +52,12 @@ func (s *show) turn(t tick.Tick, err error, config policy.Config, st policy.Stat
 	s.failed = text
 }
 
-// serve answers tenon and Prometheus until ctx ends.
-func (s *show) serve(ctx context.Context, o Options, background *sync.WaitGroup) {
+// serve answers tenon and Prometheus until ctx ends. What tenon asks for is done
+// by operator.
+func (s *show) serve(ctx context.Context, o Options, operator control.Operator, background *sync.WaitGroup) {
 	background.Go(func() {
-		if err := control.Serve(ctx, o.StateDir, s.ledger, o.Log); err != nil {
-			o.Log.Error("tenon status, explain and top are not served", "error", err)
+		if err := control.Serve(ctx, o.StateDir, s.ledger, operator, o.Log); err != nil {
+			o.Log.Error("tenon status, explain, top and qos are not served", "error", err)
 		}
 	})
 	if o.Metrics != "" {

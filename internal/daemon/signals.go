@@ -47,6 +47,15 @@ func (s *signals) send(e tick.Event) {
 	}
 }
 
+// nudge wakes the loop, unless it is about to turn anyway. The loop itself may
+// call it.
+func (s *signals) nudge(e tick.Event) {
+	select {
+	case s.wake <- e:
+	default:
+	}
+}
+
 // use switches the signals on and off. It is called again with every
 // configuration, which is when what failed is tried again.
 func (s *signals) use(on config.Signals) {
@@ -132,6 +141,8 @@ func (d *daemon) listen(ctx context.Context) {
 		case <-d.Reload:
 			d.config.reload.Store(true)
 			e = tick.Event{At: time.Now(), Kind: tick.EventConfig, Text: "asked to read the configuration again"}
+		case r := <-d.host.RungEvents():
+			e = tick.Event{At: r.At, Kind: tick.EventRung, Text: r.Text}
 		}
 		d.signals.send(e)
 	}

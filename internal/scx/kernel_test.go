@@ -390,6 +390,7 @@ func TestLongWaitIsReportedBeforeTheWatchdogActs(t *testing.T) {
 	}
 	used := s.used(pid)
 	begun := time.Now()
+	t.Logf("begun %v after the load", time.Since(sched.since))
 	for time.Since(begun) < 15*time.Second {
 		select {
 		case e := <-sched.Events():
@@ -403,6 +404,8 @@ func TestLongWaitIsReportedBeforeTheWatchdogActs(t *testing.T) {
 			}
 			return
 		case <-time.After(time.Second):
+			st := s.status(sched)
+			t.Logf("after %v: oldest wait %v, queues %+v, %d long waits, %d starts", time.Since(begun), st.OldestWait, st.LLCs, st.LongWaits, st.Starts)
 		}
 	}
 	// From Linux 7.0 on a deadline server lets BE run a little.

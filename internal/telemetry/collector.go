@@ -70,6 +70,7 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 	e.gauge(descFailing, float64(failing))
 	e.batch(t.Batch)
 	e.cache(s.Cache)
+	e.isolation(t.Ladder, t.Isolation)
 	for file, cores := range limits(t) {
 		e.gauge(descLimit, cores, string(file))
 	}

@@ -61,6 +61,7 @@ func turnAt(second int) tick.Tick {
 		{Waiter: "web", Runner: node.RunnerKernel, Time: time.Second}, {Waiter: "gone", Runner: "web", Time: time.Second},
 	}
 	t.Snapshot.Cache = map[node.Class]node.CacheUse{node.BE: {Occupancy: memory, Traffic: memory}}
+	t.Ladder, t.Isolation = isolated()
 	t.Done = []tick.Outcome{
 		{Step: plan.Step{Knob: quota, To: node.Limit(1300), Owner: "suppress"}},
 		{Step: plan.Step{Knob: quota, To: node.Limit(1300), Owner: "limit"}, Err: errors.New("refused")},

@@ -102,6 +102,11 @@ func TestScreens(t *testing.T) {
 	failing.Failing[0].Outcome, failing.Failing[0].Error = record.Failed, "read-only file system"
 	empty := status(2)
 	empty.Workloads, empty.Classes, empty.Recent, empty.Bounds = nil, nil, nil, nil
+	busy, fallen := status(2), status(2)
+	busy.Isolation = control.Isolation{
+		Rung: node.RungSchedExt, Since: noon.Add(-182 * time.Second), Strays: 3, Expelled: node.Some[unit.MilliCPU](120), Held: node.Some[unit.MilliCPU](40),
+	}
+	fallen.Isolation = control.Isolation{Rung: node.RungIdle, Since: noon.Add(-time.Hour), Pinned: node.RungIdle, ByHand: true, Falls: 3}
 	blind := status(2)
 	blind.Blind = "read the topology: input/output error"
 	for name, msgs := range map[string][]any{
@@ -116,6 +121,8 @@ func TestScreens(t *testing.T) {
 		"help":      {status(2), "?"},
 		"explain":   {status(2), "down", "enter"},
 		"failing":   {failing},
+		"isolated":  {busy},
+		"fallen":    {fallen},
 		"empty":     {empty},
 		"blind":     {blind},
 		"waiting":   {silence{errors.New("tenond has stopped")}},

@@ -78,6 +78,7 @@ func (m model) overview() []string {
 		return append(lines, keys)
 	}
 	lines := append(m.head(), m.use()...)
+	lines = append(lines, m.isolation()...)
 	lines = append(lines, m.bounds()...)
 	writes := m.writes()
 	room := max(m.height-len(lines)-len(writes)-1, 1)
@@ -104,6 +105,30 @@ func (m model) head() []string {
 		lines = append(lines, alarming.Styled(fmt.Sprintf("cannot be written (%d): %s", len(s.Failing), brief(s.Failing[0]))))
 	}
 	return lines
+}
+
+// isolation shows by which means best-effort work is kept out of the way on the
+// CPU, and what that costs.
+func (m model) isolation() []string {
+	i := m.status.Isolation
+	if i.Rung == "" {
+		return nil
+	}
+	s := "rung  " + string(i.Rung)
+	if i.ByHand {
+		s += " (by hand)"
+	}
+	if d := m.status.At.Sub(i.Since); !i.Since.IsZero() {
+		s += " for " + control.Ago(d)
+	}
+	if e, known := i.Expelled.Value(); known {
+		s += fmt.Sprintf("  expelled %v  held %v", e, i.Held.Or(0))
+	}
+	falls := fmt.Sprintf("falls %d", i.Falls)
+	if i.Falls > 0 {
+		falls = alarming.Styled(falls)
+	}
+	return []string{fmt.Sprintf("%s  %s  strays %d", s, falls, i.Strays)}
 }
 
 // bounds shows what holds best-effort work back, and why.
@@ -193,7 +218,6 @@ const helpText = `tenon top: who uses the CPUs, and what Tenon does about it
   w                        the waits of services for a CPU, or all workloads
   ? or h                   this help
   q, esc or ctrl+c         quit
-
 The bars: L latency-sensitive (LSE, LSR, LS), S system, B best-effort,
 | in use by what no rule matches, or by a class that the kernel does not
 tell apart on that CPU, . idle. With many CPUs each is one figure, from 0
@@ -202,10 +226,11 @@ tell apart on that CPU, . idle. With many CPUs each is one figure, from 0
 CPU is in thousandths of one CPU: 1500m is one and a half. THROTTLED is the
 share of the time in which the workload's own CPU quota held it back. A
 question mark is a number that the kernel does not give, or not yet.
+RUNG: what keeps best-effort work off the CPUs of services. EXPELLED, HELD: CPU
+kept idle beside them, and for a while after. STRAYS: threads found outside of
+it. FALLS: how often it failed in the last hour. tenon qos status says more.
+WAIT P99: 99 of 100 waits ended sooner. WANTED: the objective. [delay],
+[pressure], …: the event for which the write did not wait for its period.
 
 tenon explain WORKLOAD prints what enter shows; tenon status -o json all.
-
-WAIT P99: 99 of 100 waits ended sooner. WANTED: the objective. [delay],
-[pressure]: the event for which the write did not wait for its period.
-
 any key: back`

@@ -32,8 +32,8 @@ type Rules struct {
 	// Epsilon is how long LS may have run on the sibling for a BE start to be
 	// put down to the race of two CPUs that switch at the same time.
 	Epsilon time.Duration
-	// Hold is how long after the end of LS no BE is expected on its core; see
-	// Report.BEIdeal.
+	// Hold is how long after the end of LS no BE is expected on its siblings;
+	// see Report.BEIdeal.
 	Hold time.Duration
 	// From and To bound what is judged, on the clock of the events; zero: from
 	// the first event to the last. Events before From still tell who runs.
@@ -68,9 +68,8 @@ func Judge(events []Event, rules Rules) (Report, error) {
 
 // A core is what is known about the threads of one core.
 type core struct {
-	threads   []*hardwareThread
-	at        time.Duration // up to when its time is accounted
-	holdUntil time.Duration
+	threads []*hardwareThread
+	at      time.Duration // up to when its time is accounted
 }
 
 // A hardwareThread is a CPU, and who is on it.
@@ -79,6 +78,8 @@ type hardwareThread struct {
 	core  *core
 	class Class
 	since time.Duration // of class; before Rules.From if need be
+	// hold is until when its siblings wait for LS that ended here.
+	hold time.Duration
 	// expelling: LS began at expel beside the BE that runs here.
 	expelling bool
 	expel     time.Duration
@@ -178,7 +179,7 @@ func (c *court) change(h *hardwareThread, next Class, at time.Duration) {
 	case prev == BE:
 		c.expelled(h, at, true)
 	case prev == LS:
-		h.core.holdUntil = max(h.core.holdUntil, at+c.rules.Hold)
+		h.hold = at + c.rules.Hold
 		for _, sibling := range h.core.threads {
 			if sibling != h && !c.besideLS(sibling) {
 				c.expelled(sibling, at, false)
@@ -244,7 +245,7 @@ func (c *court) account(k *core, now time.Duration) {
 		return
 	}
 	spent := now - k.at
-	legal := max(0, now-max(k.at, k.holdUntil))
+	begun := k.at
 	k.at = now
 	running := slices.ContainsFunc(k.threads, func(h *hardwareThread) bool { return h.class == LS })
 	for _, h := range k.threads {
@@ -261,9 +262,16 @@ func (c *court) account(k *core, now time.Duration) {
 		default:
 			c.report.OtherTime += spent
 		}
-		if !running {
-			c.report.BEIdeal += legal
+		if running {
+			continue
 		}
+		legal := begun
+		for _, sibling := range k.threads {
+			if sibling != h {
+				legal = max(legal, sibling.hold)
+			}
+		}
+		c.report.BEIdeal += max(0, now-legal)
 	}
 }
 

@@ -134,7 +134,7 @@ func TestWhoRanBesideWhom(t *testing.T) {
 				BEStarts: 1, BEStartsBesideLS: 1, BEStartAfter: one(60 * µs),
 			},
 		},
-		"the hold is not in BE's ideal": {
+		"the hold of the sibling is not in BE's ideal": {
 			trace: `
 				0   cpu0 ->l
 				0   cpu1 ->-
@@ -142,9 +142,9 @@ func TestWhoRanBesideWhom(t *testing.T) {
 				150 cpu0 ->-
 				400 cpu0 ->-`,
 			rules: Rules{Hold: 200 * µs},
-			want:  Report{LSTime: 100 * µs, IdleTime: 700 * µs, Bursts: 1, BEIdeal: 200 * µs},
+			want:  Report{LSTime: 100 * µs, IdleTime: 700 * µs, Bursts: 1, BEIdeal: 300*µs + 100*µs},
 		},
-		"a hold that LS cuts short": {
+		"two holds of one core": {
 			trace: `
 				0   cpu0 ->l
 				0   cpu1 ->-
@@ -153,7 +153,7 @@ func TestWhoRanBesideWhom(t *testing.T) {
 				200 cpu1 l>-
 				500 cpu0 ->-`,
 			rules: Rules{Hold: 200 * µs},
-			want:  Report{LSTime: 150 * µs, IdleTime: 850 * µs, Bursts: 2, BEIdeal: 200 * µs},
+			want:  Report{LSTime: 150 * µs, IdleTime: 850 * µs, Bursts: 2, BEIdeal: 50*µs + 100*µs + 200*µs},
 		},
 		"two LS threads on one core are beside no BE": {
 			trace: `

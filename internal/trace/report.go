@@ -36,7 +36,7 @@ type Report struct {
 	Unexpelled int       `json:"unexpelled"`
 
 	// BEIdeal is the CPU time that was legal for BE: of all CPUs, while neither
-	// they nor their siblings ran LS, and Rules.Hold after that.
+	// they nor their siblings ran LS, nor the siblings within Rules.Hold before.
 	BEIdeal time.Duration `json:"be_ideal_ns"`
 
 	// LSWake and BEWake are the delays from being woken to running.

@@ -129,8 +129,11 @@ func programs(t *testing.T) string {
 // configure writes the configuration file, with the site's root in it.
 func (s *site) configure(text string) {
 	s.t.Helper()
-	if os.Getenv("TENON_TEST_NO_BPF") == "1" && !strings.Contains(text, "\nsignals:") {
-		text += "signals: {runQueueDelay: off}\n"
+	if os.Getenv("TENON_TEST_NO_BPF") == "1" {
+		if !strings.Contains(text, "\nsignals:") {
+			text += "signals: {runQueueDelay: off}\n"
+		}
+		text = strings.Replace(text, "\nresource-qos-config: {", "\nresource-qos-config: {policies: {cpuIsolation: cpu.idle}, ", 1)
 	}
 	if err := os.WriteFile(s.config, []byte(strings.ReplaceAll(text, "ROOT", s.root)), 0o644); err != nil {
 		s.t.Fatal(err)
@@ -179,6 +182,13 @@ func (s *site) launch(wrap ...string) *daemon {
 		close(d.end)
 	}()
 	s.t.Cleanup(func() {
+		if s.t.Failed() && !d.ended() {
+			_ = d.Process.Signal(syscall.SIGQUIT) // it says where it is
+			select {
+			case <-d.end:
+			case <-time.After(5 * time.Second):
+			}
+		}
 		_ = d.Process.Kill()
 		<-d.end
 		if s.t.Failed() {
@@ -242,8 +252,13 @@ func (d *daemon) stop() {
 }
 
 // patience is how long a test waits for what must come, on a machine that may
-// be busy with something else.
-const patience = time.Minute
+// be busy with something else, or is an emulator's (TENON_TEST_PATIENCE).
+var patience = max(time.Minute, allowed())
+
+func allowed() time.Duration {
+	d, _ := time.ParseDuration(os.Getenv("TENON_TEST_PATIENCE"))
+	return d
+}
 
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()

@@ -42,16 +42,24 @@ var skipsOnKernel = map[string]map[string]string{
 	"6.1": {
 		noLatency: "CONFIG_BLK_CGROUP_IOLATENCY is off",
 		"internal/task.TestSliceIsKeptAndZeroMeansDefault": "threads have a slice of their own from 6.12 on",
+		noCookies: "CONFIG_SCHED_CORE is off",
 	},
 	"6.12": {},
-	"6.18": {noLatency: "CONFIG_BLK_CGROUP_IOLATENCY is off"},
+	"6.18": {
+		noLatency: "CONFIG_BLK_CGROUP_IOLATENCY is off",
+		noCookies: "CONFIG_SCHED_CORE is off",
+	},
 	"7.3": {
 		noLatency: "CONFIG_BLK_CGROUP_IOLATENCY is off",
 		"internal/host.TestConformance/a_group_with_tasks_keeps_a_CPU": "an empty set is the parent's",
+		noCookies: "CONFIG_SCHED_CORE is off",
 	},
 }
 
-const noLatency = "internal/host.TestConformance/a_target_of_0_is_none"
+const (
+	noLatency = "internal/host.TestConformance/a_target_of_0_is_none"
+	noCookies = "internal/task.TestCookie"
+)
 
 // seriesOf returns the series of a kernel image that kernel.sh has named; "" of
 // any other.
@@ -94,7 +102,10 @@ func TestConformanceOnCgroupV2(t *testing.T) {
 			withLoop(t, &image, m.Kernel)
 			var commands []Command
 			for _, pkg := range packages {
-				commands = append(commands, testsOf(t, &image, pkg))
+				tests := testsOf(t, &image, pkg)
+				// Its scheduler comes with TestBEScheduler, in one thread.
+				tests.Env = append(tests.Env, "TENON_TEST_NO_BPF=1")
+				commands = append(commands, tests)
 			}
 			report := runOn(t, m, &image, 10*time.Minute, commands...)
 			for _, o := range report.Outcomes {

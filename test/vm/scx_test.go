@@ -17,7 +17,10 @@ func TestBEScheduler(t *testing.T) {
 			m.OneThread = true
 			m.Topology = Topology{Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 2}
 			var image Image
-			report := runOn(t, m, &image, 10*time.Minute, testsOf(t, &image, "internal/scx"))
+			report := runOn(t, m, &image, 15*time.Minute,
+				testsOf(t, &image, "internal/scx"),
+				// The adapter around it, and what is left when it is killed.
+				testsOf(t, &image, "internal/host", "-test.run=^TestKilledAgent"))
 			for _, o := range report.Outcomes {
 				t.Run(o.Name, func(t *testing.T) { judge(t, report, o) })
 			}

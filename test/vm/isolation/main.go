@@ -4,7 +4,7 @@
 // of JSON for each case. Lines that begin with # say what it is doing.
 //
 //	isolation cases [-for 500ms] pinned:1ms:alone,apart,idle cores:10ms:idle,scx
-//	isolation cycles [-count 50]
+//	isolation cycles [-count 5]
 //	isolation saturate [-for 60s]
 package main
 
@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string) error {
 		}
 		return errors.Join(err, b.recorder.Close())
 	case "cycles":
-		count := flags.Int("count", 50, "how often the scheduler is loaded and unloaded")
+		count := flags.Int("count", 5, "how often the scheduler is loaded and unloaded")
 		if err := flags.Parse(args[1:]); err != nil {
 			return err
 		}

@@ -1,0 +1,181 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/plan"
+	"tenon.sh/tenon/internal/proc"
+	"tenon.sh/tenon/internal/tick"
+)
+
+// reopened are the rungs that a daemon in dir finds.
+func reopened(t *testing.T, dir string, send func(tick.Event)) *rungs {
+	t.Helper()
+	r, err := openRungs(dir, proc.Default(), send)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// keep keeps falls.
+func keep(t *testing.T, r *rungs, falls ...node.Fall) {
+	t.Helper()
+	if err := r.keep(falls); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAPinIsFollowedByATurnThatBeginsAfterIt(t *testing.T) {
+	woken := make(chan tick.Event, 1)
+	r := reopened(t, t.TempDir(), func(e tick.Event) { woken <- e })
+	if asked := r.begin(); asked != (node.Asked{}) { // a turn goes on
+		t.Errorf("nothing was asked for: %+v", asked)
+	}
+	done := make(chan error, 1)
+	go func() { done <- r.Pin(t.Context(), node.RungIdle) }()
+	if e := <-woken; e.Kind != tick.EventPin || e.Text != "cpu.idle is pinned by hand" {
+		t.Errorf("%v", e)
+	}
+	r.end()
+	select {
+	case err := <-done:
+		t.Fatalf("it returned with the turn before: %v", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	if asked := r.begin(); asked.Rung != node.RungIdle || time.Since(asked.At) > time.Minute {
+		t.Errorf("%+v", asked)
+	}
+	r.end()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAPinThatNoTurnFollowsIsSaidToBeOne(t *testing.T) {
+	r := reopened(t, t.TempDir(), func(tick.Event) {})
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer stop()
+	if err := r.Pin(ctx, node.RungIdle); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no turn of tenond has followed it yet") {
+		t.Errorf("%v", err)
+	}
+	if asked := r.begin(); asked.Rung != node.RungIdle {
+		t.Errorf("it is not followed later: %+v", asked)
+	}
+}
+
+// ask pins and turns at once.
+func ask(t *testing.T, r *rungs, rung node.Rung) node.Asked {
+	t.Helper()
+	var asked node.Asked
+	r.send = func(tick.Event) {
+		asked = r.begin()
+		r.end()
+	}
+	if err := r.Pin(t.Context(), rung); err != nil {
+		t.Fatal(err)
+	}
+	return asked
+}
+
+func TestAPinOutlivesTheDaemonButNotTheBoot(t *testing.T) {
+	dir := t.TempDir()
+	r := reopened(t, dir, nil)
+	pinned := ask(t, r, node.RungCoreSched)
+	if next := reopened(t, dir, nil).begin(); next.Rung != node.RungCoreSched || !next.At.Equal(pinned.At) {
+		t.Errorf("%+v, want %+v", next, pinned)
+	}
+	text, err := os.ReadFile(r.path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := strings.ReplaceAll(string(text), r.boot, "another-boot")
+	if other == string(text) {
+		t.Fatalf("no boot in %s", text)
+	}
+	if err := os.WriteFile(r.path(), []byte(other), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if next := reopened(t, dir, nil).begin(); next != (node.Asked{}) {
+		t.Errorf("after a boot: %+v", next)
+	}
+}
+
+// TestWhatIsTakenBackStaysForgiven: the falls that load forgave do not count
+// again because the choice is the configuration's.
+func TestWhatIsTakenBackStaysForgiven(t *testing.T) {
+	dir := t.TempDir()
+	r := reopened(t, dir, nil)
+	if asked := ask(t, r, ""); asked != (node.Asked{}) {
+		t.Errorf("nothing was pinned: %+v", asked)
+	}
+	pinned := ask(t, r, node.RungSchedExt)
+	if asked := ask(t, r, ""); asked.Rung != "" || !asked.At.Equal(pinned.At) {
+		t.Errorf("%+v, want the time of %+v", asked, pinned)
+	}
+	if next := reopened(t, dir, nil).begin(); next.Rung != "" || !next.At.Equal(pinned.At) {
+		t.Errorf("after a restart: %+v", next)
+	}
+}
+
+func TestAPinThatCannotBeKeptOrReadIsAnError(t *testing.T) {
+	dir := t.TempDir()
+	r := reopened(t, dir, nil)
+	r.dir = dir + "/gone"
+	if err := r.Pin(t.Context(), node.RungIdle); !errors.Is(err, os.ErrNotExist) || r.now != (node.Asked{}) {
+		t.Errorf("%v, %+v", err, r.now)
+	}
+	r.dir = dir
+	if err := os.WriteFile(r.path(), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := openRungs(dir, proc.Default(), nil); err == nil || !strings.Contains(err.Error(), "ladder.json") || r == nil || r.now != (node.Asked{}) {
+		t.Errorf("%v, %+v", err, r)
+	}
+}
+
+// TestFallsOutliveTheDaemon: three in an hour are too many, whoever saw them.
+func TestFallsOutliveTheDaemon(t *testing.T) {
+	dir := t.TempDir()
+	r := reopened(t, dir, nil)
+	fall := node.Fall{At: time.Now().Round(0), Rung: node.RungSchedExt, Why: "runnable task stall"}
+	keep(t, r, fall)
+	ask(t, r, node.RungIdle)
+	next := reopened(t, dir, nil)
+	if len(next.earlier) != 1 || next.earlier[0].Why != fall.Why || !next.earlier[0].At.Equal(fall.At) || next.now.Rung != node.RungIdle {
+		t.Errorf("%+v, %+v", next.earlier, next.now)
+	}
+	if err := os.Remove(r.path()); err != nil {
+		t.Fatal(err)
+	}
+	keep(t, r, fall)
+	if _, err := os.Stat(r.path()); err == nil {
+		t.Error("what has not changed was written again")
+	}
+	r.dir = dir + "/gone"
+	if err := r.keep(nil); err == nil {
+		t.Error("a fall that cannot be kept is no error")
+	}
+}
+
+func TestARungThatWaitsForAnotherIsNotKeptWaiting(t *testing.T) {
+	now := time.Unix(100, 0)
+	chosen := tick.Tick{Snapshot: node.Snapshot{At: now}, Ladder: node.LadderStatus{Rung: node.RungCoreSched, Since: now}}
+	if handsOver(chosen) || handsOver(tick.Tick{}) {
+		t.Error("nothing waits")
+	}
+	chosen.Wants = []plan.Want{{Owner: "suppress", Intent: plan.Abstain}, {Owner: "ladder", Intent: plan.Abstain}}
+	if !handsOver(chosen) {
+		t.Error("it waits for the period")
+	}
+	chosen.Snapshot.At = now.Add(time.Second)
+	if handsOver(chosen) {
+		t.Error("what cannot be given up makes the loop spin")
+	}
+}
