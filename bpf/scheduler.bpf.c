@@ -57,7 +57,6 @@ SEC("struct_ops/tenon_enqueue")
 void BPF_PROG(tenon_enqueue, struct task_struct *p, __u64 enq_flags)
 {
 	struct scx_task *t = bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	__u64 now = bpf_ktime_get_ns();
 	__s32 cpu = scx_bpf_task_cpu(p), target;
 	const volatile struct scx_place *place = place_of(cpu);
 	struct scx_shard *s = shard_of(place);
@@ -65,20 +64,27 @@ void BPF_PROG(tenon_enqueue, struct task_struct *p, __u64 enq_flags)
 	struct qos_queue *q;
 	struct qos_pod *pod;
 	__u64 flags = enq_flags, dsq, *vtime;
-	bool restricted;
+	bool restricted, preempted;
+	__u64 now;
 
-	if (!t || !s || !here) { /* no memory: first come, first served */
-		scx_insert(p, DSQ_URGENT, QOS_SLICE_NS, enq_flags);
+	if (!t || !s || !here) { /* no memory: first on its CPU, when the reaper finds it */
+		scx_insert_vtime(p, DSQ_CPU + cpu, QOS_SLICE_NS, 0, enq_flags);
 		return;
 	}
+	preempted = t->preempted && t->waiting;
+	now = preempted ? t->waiting : bpf_ktime_get_ns(); /* ops.stopping was a moment ago */
 	if (!t->known)
 		cover(t, p->cpus_ptr);
-	identify(here, t, p);
+	if (!preempted)
+		identify(here, t, p);
+	t->preempted = false;
 	pod = pod_at(t->slot);
 	if (!pod)
 		return; /* cannot be: for the verifier */
 	if (!t->waiting)
 		t->waiting = now;
+	if (!t->unserved)
+		t->unserved = now;
 	t->urgent = p->flags & PF_EXITING || t->hurried;
 	restricted = !(t->shards & 1ull << (place->shard & (SCX_SHARDS - 1))) || immovable(p);
 	t->shard = place->shard;
@@ -122,6 +128,12 @@ void BPF_PROG(tenon_enqueue, struct task_struct *p, __u64 enq_flags)
 	}
 	target = t->target;
 	t->target = -1;
+	/*
+	 * A task of a higher class waits for this to end, so no search for an idle
+	 * CPU now: the reaper finds one within its period.
+	 */
+	if (preempted)
+		return;
 	if (target < 0 && !(enq_flags & SCX_ENQ_WAKEUP)) /* select_cpu was not asked */
 		target = t->route == QOS_TO_CPU ? place_here(cpu) : place_task(p, cpu);
 	if (target >= 0)
@@ -137,8 +149,31 @@ static __always_inline void refuse(struct scx_cpu *c, enum qos_verdict v, __u64 
 	c->refused_at = now;
 }
 
+/* take moves the first task of a queue to this CPU's own, and notes which one that seems to be. */
+static __noinline bool take(struct scx_cpu *c, __u64 dsq)
+{
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	__u32 pid = 0, tid = 0;
+
+	if (!queued(dsq))
+		return false;
+	bpf_iter_scx_dsq_new(&it, dsq, 0);
+	p = bpf_iter_scx_dsq_next(&it);
+	if (p) {
+		pid = p->tgid;
+		tid = p->pid;
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	if (!scx_take(dsq))
+		return false;
+	c->taken_pid = pid;
+	c->taken_tid = tid;
+	return true;
+}
+
 /* steal takes a task of another shard that has left it alone for long, near ones first. */
-static __noinline bool steal(__u32 own, __u64 now)
+static __noinline bool steal(struct scx_cpu *c, __u32 own, __u64 now)
 {
 	__u32 i;
 
@@ -152,11 +187,9 @@ static __noinline bool steal(__u32 own, __u64 now)
 		s = bpf_map_lookup_elem(&shards, &other);
 		if (!s)
 			break;
-		if (qos_may_steal(&s->shard.queue, queued(DSQ_SHARD + other), now) &&
-		    scx_take(DSQ_SHARD + other))
+		if (qos_may_steal(&s->shard.queue, queued(DSQ_SHARD + other), now) && take(c, DSQ_SHARD + other))
 			return true;
-		if (qos_may_steal(&s->shard.urgent, queued(DSQ_URGENT + other), now) &&
-		    scx_take(DSQ_URGENT + other))
+		if (qos_may_steal(&s->shard.urgent, queued(DSQ_URGENT + other), now) && take(c, DSQ_URGENT + other))
 			return true;
 	}
 	return false;
@@ -208,7 +241,7 @@ void BPF_PROG(tenon_dispatch, __s32 cpu, struct task_struct *prev)
 			look_again(cpu, qos_read_time(&core->hold_until), a.now);
 		return;
 	}
-	found = scx_take(DSQ_URGENT + place->shard);
+	found = take(c, DSQ_URGENT + place->shard);
 	if (!found) {
 		__u64 mine = first(DSQ_CPU + cpu), ours = first(DSQ_SHARD + place->shard);
 		__u64 key = a.runs_be ? key_of(s, prev, a.now) : QOS_NOBODY;
@@ -217,10 +250,10 @@ void BPF_PROG(tenon_dispatch, __s32 cpu, struct task_struct *prev)
 		if (turn == QOS_TURN_PREVIOUS && go_on(s, prev, v))
 			return;
 		if (turn == QOS_TURN_CPU)
-			found = scx_take(DSQ_CPU + cpu);
+			found = take(c, DSQ_CPU + cpu);
 		/* Also when the first of a queue may not run here, or somebody was faster. */
-		found = found || scx_take(DSQ_SHARD + place->shard) || scx_take(DSQ_CPU + cpu) ||
-			steal(place->shard, a.now);
+		found = found || take(c, DSQ_SHARD + place->shard) || take(c, DSQ_CPU + cpu) ||
+			steal(c, place->shard, a.now);
 	}
 	if (found) {
 		c->taken_at = a.now;
@@ -236,7 +269,7 @@ SEC("struct_ops/tenon_running")
 void BPF_PROG(tenon_running, struct task_struct *p)
 {
 	__u64 now = bpf_ktime_get_ns(), want;
-	__s32 cpu = bpf_get_smp_processor_id();
+	__s32 cpu = scx_bpf_task_cpu(p); /* another CPU may change what runs there */
 	const volatile struct scx_place *place = place_of(cpu);
 	struct scx_task *t = bpf_task_storage_get(&tasks, p, 0, 0);
 	struct scx_shard *s = shard_of(place);
@@ -261,6 +294,7 @@ void BPF_PROG(tenon_running, struct task_struct *p)
 		c->verdicts[v]++;
 	}
 	c->taken_at = 0;
+	c->expelled_at = 0;
 	c->slot = t ? t->slot : 0;
 	if (!t)
 		return;
@@ -272,6 +306,8 @@ void BPF_PROG(tenon_running, struct task_struct *p)
 	t->ran_from = now;
 	t->granted = 0;
 	t->hurried = false;
+	t->unserved = 0;
+	t->preempted = false;
 	if (qos_refused(v)) {
 		scx_set_slice(p, 0);
 		scx_kick(cpu, SCX_KICK_PREEMPT);
@@ -293,7 +329,7 @@ void BPF_PROG(tenon_running, struct task_struct *p)
 SEC("struct_ops/tenon_stopping")
 void BPF_PROG(tenon_stopping, struct task_struct *p, bool runnable)
 {
-	__s32 cpu = bpf_get_smp_processor_id();
+	__s32 cpu = scx_bpf_task_cpu(p); /* as in ops.running */
 	const volatile struct scx_place *place = place_of(cpu);
 	struct scx_task *t = bpf_task_storage_get(&tasks, p, 0, 0);
 	struct scx_shard *s = shard_of(place);
@@ -305,14 +341,17 @@ void BPF_PROG(tenon_stopping, struct task_struct *p, bool runnable)
 		return;
 	qos_be_stop(core, &s->shard, place->thread);
 	if (c->expelled_at) {
-		delayed(c, now - c->expelled_at);
+		if (c->expelled_at <= now)
+			delayed(c, now - c->expelled_at);
 		c->expelled_at = 0;
 	}
 	if (t) {
 		settle(t, p, now);
 		t->target = -1;
-		if (runnable)
-			t->waiting = now;
+		if (runnable) {
+			t->waiting = t->unserved = now;
+			t->preempted = p->scx.slice;
+		}
 	}
 	/* Or it would resume from this CPU's own queue without being asked. */
 	if (runnable)
@@ -351,8 +390,7 @@ void BPF_PROG(tenon_enable, struct task_struct *p)
 
 	if (!t)
 		return;
-	__builtin_memset(t, 0, sizeof(*t)); /* of a load before */
-	t->target = -1;
+	forget(t);
 	cover(t, p->cpus_ptr);
 }
 
@@ -370,6 +408,7 @@ void BPF_PROG(tenon_exit, struct scx_exit_info *info)
 {
 	struct scx_event *e;
 
+	attached_now = false;
 	end.code = info->exit_code;
 	bpf_probe_read_kernel_str(end.reason, sizeof(end.reason), info->reason);
 	bpf_probe_read_kernel_str(end.message, sizeof(end.message), info->msg);

@@ -162,12 +162,16 @@ int BPF_PROG(tenon_switched, bool preempt, struct task_struct *prev, struct task
 		scx_bpf_reenqueue_local___v2();
 	}
 #endif
-	if (was == QOS_BE && is != QOS_BE && is != QOS_NONE) {
-		struct scx_shard *s = shard_of(place);
+	if (was == QOS_BE && is != QOS_BE) {
+		struct scx_shard *s;
 
-		count(c, SCX_PREEMPTED);
-		if (preempt && s)
-			hurry(prev, s);
+		if (is != QOS_NONE)
+			count(c, SCX_PREEMPTED);
+		if (preempt) { /* also when this program sent it away */
+			s = shard_of(place);
+			if (s)
+				hurry(prev, s);
+		}
 	}
 	return 0;
 }

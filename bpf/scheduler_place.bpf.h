@@ -142,7 +142,7 @@ static __always_inline void settle(struct scx_task *t, struct task_struct *p, __
 	struct qos_pod *pod = pod_at(t->slot);
 	__u32 slot = t->slot, weight;
 	struct scx_pod *stats = bpf_map_lookup_elem(&pod_stats, &slot);
-	struct qos_queue *q = waited_in(t, bpf_get_smp_processor_id());
+	struct qos_queue *q = waited_in(t, scx_bpf_task_cpu(p));
 	__u64 ran = now - t->ran_from, *vtime;
 
 	if (!pod || !stats || !t->ran_from)

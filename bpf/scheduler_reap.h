@@ -99,7 +99,6 @@ static __always_inline struct qos_kicks qos_reap_core(const struct qos_params *p
 struct qos_relief_pick {
 	__u64 since;
 	__u32 cpu;
-	bool idle; /* that CPU: always */
 	bool found;
 };
 
@@ -123,7 +122,6 @@ static __always_inline void qos_relief_weigh(struct qos_relief_pick *best, const
 		return;
 	best->since = since;
 	best->cpu = cpu;
-	best->idle = idle;
 	best->found = true;
 }
 

@@ -34,7 +34,10 @@ struct {
 
 #define SCAN_NS QOS_SEC /* between looks for long waits */
 #define EXPEDITE_PASSES 32 /* of the reaper, between looks for killed tasks */
-#define SCAN_MOST 128	/* tasks of a queue that are looked at */
+#define SCAN_MOST 256	/* tasks of a queue that are looked at */
+#define HOPELESS_NS (15 * QOS_SEC) /* a wait that no agent has ended */
+#define LATE_NS (20 * QOS_SEC) /* the same, if it goes on after another class */
+#define ANSWER_NS (4 * QOS_SEC)	/* what the agent may take to answer */
 
 static int hold_over(void *map, __u32 *cpu, struct scx_timer *timer)
 {
@@ -51,6 +54,50 @@ static __always_inline void look_again(__u32 cpu, __u64 until, __u64 now)
 		bpf_timer_start(&t->timer, until - now, BPF_F_TIMER_CPU_PIN);
 }
 
+static __u64 hopeless_at; /* since when this is so; 0: it is not */
+
+/* tell asks user space to take a task out of sched_ext. */
+static __always_inline bool tell(__u32 pid, __u32 tid, __u32 cpu, bool pinned, __u64 now, __u64 wait)
+{
+	struct scx_event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+
+	if (!e)
+		return false;
+	__builtin_memset(e, 0, sizeof(*e));
+	e->kind = SCX_LONG_WAIT;
+	e->pid = pid;
+	e->tid = tid;
+	e->policy = SCHED_EXT;
+	e->cpu = cpu;
+	e->pinned = pinned;
+	e->at_ns = now;
+	e->wait_ns = wait;
+	bpf_ringbuf_submit(e, 0);
+	return true;
+}
+
+/*
+ * trapped looks for a task in the CPU's own queue that lost the CPU in the
+ * moment when it was taken: it stays there until the other sleeps, which the
+ * kernel does not say in all cases. No scan of queues finds it.
+ */
+__noinline int trapped(__u32 cpu, __u64 now)
+{
+	struct scx_shard *s = shard_of(place_of(cpu));
+	struct scx_cpu *c = cpu_at(cpu);
+
+	if (!c || !s || !c->taken_at || c->class == QOS_BE || !qos_overdue(c->taken_at, now))
+		return 0;
+	if (!queued(SCX_DSQ_LOCAL_ON | cpu)) {
+		c->taken_at = 0;
+		return 0;
+	}
+	s->long_waits++;
+	if (tell(c->taken_pid, c->taken_tid, cpu, true, now, now - c->taken_at))
+		c->taken_at = now - QOS_SPILL_NS + 2 * QOS_SEC; /* and again then */
+	return 0;
+}
+
 /* overdue tells user space of the tasks of a queue that have waited for very long, and returns the longest wait. */
 __noinline __u64 overdue(__u32 shard, __u64 dsq, __u64 now)
 {
@@ -58,38 +105,31 @@ __noinline __u64 overdue(__u32 shard, __u64 dsq, __u64 now)
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
 	__u64 oldest = 0;
-	__u32 looked = 0;
+	__u32 looked;
 
 	if (!s || !queued(dsq))
 		return 0;
 	bpf_rcu_read_lock();
 	bpf_iter_scx_dsq_new(&it, dsq, 0);
-	while ((p = bpf_iter_scx_dsq_next(&it))) {
-		struct scx_task *t = bpf_task_storage_get(&tasks, p, 0, 0);
-		struct scx_event *e;
+	each_below (looked, SCAN_MOST) {
+		struct scx_task *t;
+		__u64 unserved;
 
-		if (looked++ >= SCAN_MOST)
+		p = bpf_iter_scx_dsq_next(&it);
+		if (!p)
 			break;
-		if (!t || !t->waiting || t->waiting > now)
+		t = bpf_task_storage_get(&tasks, p, 0, 0);
+		if (!t || !t->waiting || t->waiting > now || !t->unserved || t->unserved > now)
 			continue;
-		if (now - t->waiting > oldest)
-			oldest = now - t->waiting;
-		if (!qos_overdue(t->waiting, now))
+		unserved = now - t->unserved;
+		if (unserved > oldest)
+			oldest = unserved;
+		if (!qos_overdue(t->unserved, now))
 			continue;
 		s->long_waits++;
-		e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
-		if (!e)
-			continue;
-		__builtin_memset(e, 0, sizeof(*e));
-		e->kind = SCX_LONG_WAIT;
-		e->pid = p->tgid;
-		e->tid = p->pid;
-		e->policy = p->policy;
-		e->cpu = scx_bpf_task_cpu(p);
-		e->pinned = t->route == QOS_TO_CPU;
-		e->at_ns = now;
-		e->wait_ns = now - t->waiting;
-		bpf_ringbuf_submit(e, 0);
+		tell(p->tgid, p->pid, scx_bpf_task_cpu(p), t->route == QOS_TO_CPU, now, unserved);
+		if (now - t->waiting > HOPELESS_NS || (unserved > LATE_NS && now - t->waiting > ANSWER_NS))
+			hopeless_at = now;
 	}
 	bpf_iter_scx_dsq_destroy(&it);
 	bpf_rcu_read_unlock();
@@ -106,18 +146,20 @@ __noinline int expedite(__u32 shard, __u64 now)
 	struct scx_shard *s = shard_at(shard);
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
-	__u32 looked = 0;
+	__u32 looked;
 
 	if (!s)
 		return 0;
 	s->hurried = 0;
 	bpf_rcu_read_lock();
 	bpf_iter_scx_dsq_new(&it, DSQ_SHARD + shard, 0);
-	while ((p = bpf_iter_scx_dsq_next(&it))) {
-		struct scx_task *t = bpf_task_storage_get(&tasks, p, 0, 0);
+	each_below (looked, SCAN_MOST) {
+		struct scx_task *t;
 
-		if (looked++ >= SCAN_MOST)
+		p = bpf_iter_scx_dsq_next(&it);
+		if (!p)
 			break;
+		t = bpf_task_storage_get(&tasks, p, 0, 0);
 		if (!t || !(t->hurried || p->signal->flags & SIGNAL_GROUP_EXIT))
 			continue;
 		qos_queued(&s->shard.urgent, queued(DSQ_URGENT + shard), now);
@@ -237,7 +279,7 @@ static __always_inline void weigh(struct sweep *w, const struct qos_queue *q, __
 	qos_relief_weigh(&pick, q, waiting, from == QOS_TO_URGENT, cpu, idle, w->pass.now);
 	if (!pick.found)
 		return;
-	if (w->pick.found && (w->pick.idle > idle || (w->pick.idle == idle && w->pick.since <= pick.since)))
+	if (w->pick.found && w->pick.since <= pick.since)
 		return;
 	w->pick = pick;
 	w->from = from;
@@ -272,6 +314,8 @@ __noinline int runs(__u32 cpu)
 			is = QOS_BE;
 		else if (here && !(p->flags & PF_KTHREAD))
 			is = group_of(here, p)->class;
+		if (is == QOS_BE && p->policy != SCHED_EXT)
+			is = QOS_NORMAL; /* a stray */
 	}
 	bpf_rcu_read_unlock();
 	return is;
@@ -382,7 +426,10 @@ __noinline int scan(__u32 shard, __u64 now)
 	ns = overdue(shard, DSQ_URGENT + shard, now);
 	oldest = ns > oldest ? ns : oldest;
 	each_below (i, r->cpus) {
-		ns = overdue(shard, DSQ_CPU + shard_cpus[(r->first_cpu + i) & (SCX_CPUS - 1)], now);
+		__u32 cpu = shard_cpus[(r->first_cpu + i) & (SCX_CPUS - 1)];
+
+		trapped(cpu, now);
+		ns = overdue(shard, DSQ_CPU + cpu, now);
 		oldest = ns > oldest ? ns : oldest;
 	}
 	each_below (i, shard ? 0 : SCX_SLOTS) { /* the parking queues belong to no shard */
@@ -434,7 +481,7 @@ __noinline int pay(__u64 now)
 	struct scx_shard *s = shard_at(0);
 	__u32 slot, parked = 0;
 
-	each_below (slot, SCX_SLOTS)
+	each_below (slot, quota_slots) /* each costs some 300 instructions in every pass */
 		parked += refill(slot, now);
 	if (s)
 		s->parked = parked;
@@ -443,17 +490,72 @@ __noinline int pay(__u64 now)
 
 static int reaper(void *map, __u32 *key, struct scx_timer *timer)
 {
-	static char silent[] = "the owner is silent";
+	static char silent[] = "the owner is silent", stuck[] = "a thread waits for too long";
 	__u64 now = bpf_ktime_get_ns();
 	unsigned long long none = 0;
-	int demand = reap(*key, now);
+	int demand;
 
+	if (!attached_now)
+		return 0;
+	demand = reap(*key, now);
+	if (hopeless_at) /* by ourselves rather than by the kernel's watchdog */
+		scx_bpf_exit_bstr(SCX_HOPELESS, stuck, &none, 0);
 	if (!*key) {
 		pay(now);
 		if (now > beat_ns && now - beat_ns > silence_ns)
-			scx_bpf_exit_bstr(0, silent, &none, 0);
+			scx_bpf_exit_bstr(SCX_SILENT, silent, &none, 0);
 	}
 	bpf_timer_start(&timer->timer, qos_reap_ns(demand), 0);
+	return 0;
+}
+
+/*
+ * clean forgets what an attachment before this one left of a CPU, and of the
+ * core of that number. Where LSX runs is the hook's, which runs by now.
+ */
+__noinline int clean(__u32 cpu)
+{
+	struct qos_look *look = bpf_map_lookup_elem(&looks, &cpu);
+	struct qos_queue *q = queue_of(cpu);
+	struct qos_core *core = core_at(cpu);
+	struct scx_cpu *c = cpu_at(cpu);
+
+	if (!look || !q || !core || !c)
+		return 0;
+	__builtin_memset(look, 0, sizeof(*look));
+	__builtin_memset(q, 0, sizeof(*q));
+	qos_clear(&core->be, ~0u);
+	qos_clear(&core->expelled, ~0u);
+	qos_write(&core->held, 0);
+	qos_write_time(&core->hold_until, 0);
+	qos_write_time(&core->relief_until, 0);
+	c->refused_at = c->expelled_at = c->taken_at = 0;
+	return 0;
+}
+
+/* clean_vtime is that for a pod. */
+__noinline int clean_vtime(__u32 shard, __u32 slot)
+{
+	__u64 *vtime = vtime_of(shard, slot);
+
+	if (vtime)
+		*vtime = 0;
+	return 0;
+}
+
+/* clean_shard is that for a shard. */
+__noinline int clean_shard(__u32 shard)
+{
+	struct scx_shard *s = shard_at(shard);
+	__u32 slot;
+
+	if (!s)
+		return 0;
+	each_below (slot, SCX_SLOTS)
+		clean_vtime(shard, slot);
+	__builtin_memset(&s->shard, 0, sizeof(s->shard));
+	s->scan_at = s->oldest_ns = 0;
+	s->demand = s->part = s->hurried = s->parked = 0;
 	return 0;
 }
 
@@ -464,6 +566,9 @@ __s32 BPF_PROG(tenon_init)
 	__s32 err = 0;
 
 	beat_ns = bpf_ktime_get_ns();
+	hopeless_at = 0;
+	attached++;
+	attached_now = true;
 	each_below (i, SCX_SLOTS) {
 		err = scx_bpf_create_dsq(DSQ_PARK + i, -1);
 		if (err)
@@ -474,6 +579,7 @@ __s32 BPF_PROG(tenon_init)
 
 		if (!t)
 			return -22;
+		clean(i);
 		err = scx_bpf_create_dsq(DSQ_CPU + i, -1);
 		if (err)
 			return err;
@@ -491,6 +597,7 @@ __s32 BPF_PROG(tenon_init)
 			err = scx_bpf_create_dsq(DSQ_URGENT + i, -1);
 		if (err)
 			return err;
+		clean_shard(i);
 		s->params = params;
 		s->params.headroom = qos_headroom(ranges[i & (SCX_SHARDS - 1)].cores, headroom);
 		s->shard.limit = params.cap_mcpu / 1000;

@@ -22,10 +22,14 @@ const volatile __u8 near[SCX_SHARDS * SCX_SHARDS]; /* the other shards of each, 
 struct qos_params params;
 __s32 headroom = -1; /* as wanted, see qos_headroom */
 __u32 generation = 1; /* of groups */
+__u32 quota_slots;    /* pods of this number and above never had a quota */
 __u64 beat_ns;	      /* when the owner last said that it lives; CLOCK_MONOTONIC */
 
-/* Written once, by ops.exit. */
+/* Written by ops.exit. */
 struct scx_end end;
+
+__u32 attached;	   /* this is so often */
+bool attached_now; /* from ops.init to ops.exit */
 
 /* Not used: makes numbers and types known to bpf2go. */
 const enum scx_limit *limits;
@@ -114,17 +118,20 @@ struct scx_task {
 	__u64 vtime;	/* its own, for the queue of a CPU */
 	__u64 key;	/* its place in the queue it waits in */
 	__u64 waiting;	/* since then; 0: it does not */
+	__u64 unserved; /* since then it was not put on a CPU from here; 0: it was. See forget. */
 	__u64 ran_from; /* what it ran before is accounted for */
 	__u64 granted;	/* of its pod's budget, for this run */
 	__u64 shards;	/* bit mask of those whose CPUs it may all use */
 	__s32 target;	/* the idle CPU that ops.select_cpu claimed, or -1 */
 	__u16 slot;
 	__u16 shard; /* whose queue it waits in */
+	__u32 attached; /* when the rest was written, see there */
 	__u8 route;  /* enum qos_route: which one */
 	bool urgent;
 	bool hurried; /* was preempted inside the kernel, perhaps with a lock */
 	bool known;   /* shards is */
 	bool relief;  /* it runs against a rule */
+	bool preempted; /* a higher class took the CPU from it, in this moment */
 };
 
 struct {
@@ -288,6 +295,22 @@ static __always_inline struct scx_known *group_of(struct scx_cpu *c, struct task
 static __always_inline void identify(struct scx_cpu *c, struct scx_task *t, struct task_struct *p)
 {
 	t->slot = group_of(c, p)->slot;
+}
+
+/*
+ * forget clears what was kept of a task that is not of sched_ext yet. unserved
+ * stays: the kernel's watchdog (before 7.1) takes a task that waits for one
+ * that has waited ever since it ran in sched_ext last, even if it was with
+ * another class and ran there meanwhile. Only a new attachment ends that.
+ */
+static __always_inline void forget(struct scx_task *t)
+{
+	__u64 unserved = t->attached == attached ? t->unserved : 0;
+
+	__builtin_memset(t, 0, sizeof(*t));
+	t->attached = attached;
+	t->unserved = unserved;
+	t->target = -1;
 }
 
 /* cover finds out in which shards a task may use all CPUs. */

@@ -93,7 +93,8 @@ struct scx_cpu {
 	__u64 strayed_at;	      /* the last event */
 	__u64 counts[SCX_COUNTS];
 	__u64 delays[SCX_DELAYS];
-	__u64 pad[2];
+	__u32 taken_pid, taken_tid; /* the first of the queue it was taken from */
+	__u64 pad;
 	struct scx_known known[SCX_KNOWN];
 };
 
@@ -142,6 +143,12 @@ struct scx_event {
 	__u64 at_ns;
 	__u64 wait_ns;
 	__u64 cgroup;
+};
+
+/* Why it ended itself: codes of its exit. */
+enum scx_own_exit {
+	SCX_SILENT,
+	SCX_HOPELESS,
 };
 
 /* Why the scheduler ended. */

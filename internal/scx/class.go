@@ -75,7 +75,7 @@ func (s *Scheduler) Classify(groups []Group) error {
 	return nil
 }
 
-func (s *Scheduler) classify(groups []Group) error {
+func (s *Scheduler) classify(groups []Group) (err error) {
 	if s.closed {
 		return ErrClosed
 	}
@@ -87,6 +87,12 @@ func (s *Scheduler) classify(groups []Group) error {
 		wanted[g.Cgroup] = scheduler613ScxGroup{Class: g.Class.kernel(), Slot: uint32(g.Pod)}
 	}
 	table, changed := s.kernel.Maps[scheduler613MapGroups], false
+	defer func() { // also for a part of it
+		if changed {
+			s.generation++
+			err = errors.Join(err, s.kernel.Variables[scheduler613VarGeneration].Set(s.generation))
+		}
+	}()
 	for id := range s.known {
 		if _, stays := wanted[id]; stays {
 			continue
@@ -110,9 +116,5 @@ func (s *Scheduler) classify(groups []Group) error {
 		s.known[id] = g
 		changed = true
 	}
-	if !changed {
-		return full
-	}
-	s.generation++
-	return errors.Join(full, s.kernel.Variables[scheduler613VarGeneration].Set(s.generation))
+	return full
 }

@@ -26,15 +26,16 @@ type Stray struct {
 }
 
 // A LongWait is a BE thread that waits so long that the kernel's watchdog would
-// throw the scheduler out in the end: give it SCHED_OTHER for some seconds. It
-// is repeated while the thread waits, every second.
+// throw the scheduler out in the end: give it SCHED_OTHER, until HasRoom. It is
+// repeated while the thread waits, every second or two; if nobody answers, the
+// scheduler ends itself when the thread has waited for 15 s.
 type LongWait struct {
 	At     time.Time
 	PID    int
 	TID    int
-	CPU    unit.CPU // the last it ran on
-	Wait   time.Duration
-	Pinned bool // it cannot run on all CPUs of its LLC
+	CPU    unit.CPU      // the last it ran on
+	Wait   time.Duration // since it last ran as SCHED_EXT
+	Pinned bool          // it cannot run on all CPUs of its LLC
 }
 
 // Exited says that the kernel has taken the scheduler down, and why. It is the
@@ -49,7 +50,8 @@ func (Exited) event()   {}
 const eventsKept = 256
 
 // Events delivers what happens. Events that nobody reads are dropped, but for
-// Exited. It is closed after Exited and by Close.
+// Exited, which tells of an end that was not asked for. It is closed after
+// Exited and by Close.
 func (s *Scheduler) Events() <-chan Event { return s.events }
 
 // listen passes on events until the ring is closed or the scheduler has ended.
@@ -61,7 +63,7 @@ func (s *Scheduler) listen() {
 		record, err := s.reader.Read()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			// The last event may have found no room.
-			if end, err := s.readExit(); err == nil && end.Kind != ExitNone {
+			if end, ended := s.ended(); ended {
 				s.exited(end)
 				return
 			}
@@ -75,16 +77,23 @@ func (s *Scheduler) listen() {
 			continue // not of the program's making
 		}
 		if e.Kind == scheduler613ScxEventKindSCX_EXITED {
-			if end, err := s.readExit(); err == nil {
+			if end, ended := s.ended(); ended {
 				s.exited(end)
+				return
 			}
-			return
+			continue
 		}
 		select {
 		case s.events <- e.event(time.Now(), monotonic()):
 		default:
 		}
 	}
+}
+
+// ended reads how the scheduler has ended, if nobody here has done it.
+func (s *Scheduler) ended() (Exit, bool) {
+	end, err := s.readExit()
+	return end, err == nil && end.Kind != ExitNone && !s.detaching.Load()
 }
 
 // exited makes room for the last event.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -50,11 +51,11 @@ func load(o Options) (*Scheduler, error) {
 	}
 	s := &Scheduler{
 		variant: variant, layout: layout, since: time.Now(), generation: 1, // as the program has it before the first change
-		events: make(chan Event, eventsKept), listened: make(chan struct{}), known: map[uint64]scheduler613ScxGroup{},
+		topology: o.Topology, events: make(chan Event, eventsKept), listened: make(chan struct{}), known: map[uint64]scheduler613ScxGroup{},
 	}
 	err = s.open(o, types, now.hotplugs)
 	if err == nil {
-		err = s.attach(o)
+		err = s.attach()
 	}
 	if err != nil {
 		if s.reader != nil {
@@ -75,7 +76,11 @@ func (s *Scheduler) open(o Options, types *btf.Cache, hotplugs uint64) error {
 	if err := fit(spec, o, s.layout); err != nil {
 		return err
 	}
-	if err := setOps(spec.Maps[scheduler613MapTenon], o, hotplugs); err != nil {
+	kernel, err := types.Kernel()
+	if err != nil {
+		return fmt.Errorf("read the kernel's types: %w", err)
+	}
+	if err := setOps(spec.Maps[scheduler613MapTenon], o, hotplugs, enqueuesImmovable(kernel)); err != nil {
 		return err
 	}
 	if s.kernel, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: types}); err != nil {
@@ -123,8 +128,27 @@ func fit(spec *ebpf.CollectionSpec, o Options, l *layout) error {
 	return nil
 }
 
+// enqMigrationDisabled asks the kernel to enqueue, as any other, a thread that
+// must not migrate for now (SCX_OPS_ENQ_MIGRATION_DISABLED, Linux 6.14). Without
+// it such a one goes to the queue of its CPU, from where it runs unasked.
+const enqMigrationDisabled = 1 << 4
+
+// enqueuesImmovable says whether the kernel knows that flag: it refuses others.
+func enqueuesImmovable(kernel *btf.Spec) bool {
+	var flags *btf.Enum
+	if err := kernel.TypeByName("scx_ops_flags", &flags); err != nil {
+		return false
+	}
+	for _, v := range flags.Values {
+		if v.Name == "SCX_OPS_ENQ_MIGRATION_DISABLED" {
+			return true
+		}
+	}
+	return false
+}
+
 // setOps sets the numbers in the table of operations.
-func setOps(ops *ebpf.MapSpec, o Options, hotplugs uint64) error {
+func setOps(ops *ebpf.MapSpec, o Options, hotplugs uint64, immovable bool) error {
 	table, ok := btf.As[*btf.Struct](ops.Value)
 	if !ok || len(ops.Contents) != 1 {
 		return fmt.Errorf("the program has no table of operations")
@@ -137,6 +161,10 @@ func setOps(ops *ebpf.MapSpec, o Options, hotplugs uint64) error {
 		switch m.Name {
 		case "timeout_ms":
 			binary.NativeEndian.PutUint32(data[m.Offset.Bytes():], uint32(orDefault(o.Timeout, maxTimeout)/time.Millisecond))
+		case "flags":
+			if flags := data[m.Offset.Bytes():]; immovable {
+				binary.NativeEndian.PutUint64(flags, binary.NativeEndian.Uint64(flags)|enqMigrationDisabled)
+			}
 		case "hotplug_seq": // else a CPU that came meanwhile would go unnoticed
 			binary.NativeEndian.PutUint64(data[m.Offset.Bytes():], hotplugs)
 		}
@@ -145,19 +173,17 @@ func setOps(ops *ebpf.MapSpec, o Options, hotplugs uint64) error {
 }
 
 // attach starts the hook, then the scheduler: it must know where LS runs.
-func (s *Scheduler) attach(o Options) (err error) {
+func (s *Scheduler) attach() (err error) {
 	s.hook, err = link.AttachTracing(link.TracingOptions{
 		Program: s.kernel.Programs[scheduler613ProgTenonSwitched], AttachType: ebpf.AttachTraceRawTp,
 	})
 	if err != nil {
 		return fmt.Errorf("attach to sched_switch: %w", err)
 	}
-	if err := switchEvery(o.Topology); err != nil {
+	if err := switchEvery(s.topology); err != nil {
 		return err
 	}
-	if err := s.Beat(); err != nil {
-		return err
-	}
+	s.detaching.Store(false)
 	s.ops, err = link.AttachStructOps(link.StructOpsOptions{Map: s.kernel.Maps[scheduler613MapTenon]})
 	switch {
 	case errors.Is(err, unix.EBUSY):
@@ -167,7 +193,23 @@ func (s *Scheduler) attach(o Options) (err error) {
 	case err != nil:
 		return fmt.Errorf("attach to sched_ext: %w", err)
 	}
+	s.beat = time.Now() // as ops.init has noted
 	return s.verify()
+}
+
+// prepare makes what an attachment before this one has left as it was at first.
+func (s *Scheduler) prepare() error {
+	if err := s.kernel.Variables[scheduler613VarEnd].Set(scheduler613ScxEnd{}); err != nil {
+		return fmt.Errorf("forget how the scheduler ended: %w", err)
+	}
+	// The time between is no one's.
+	at := int64(unsafe.Offsetof(s.view.cpu.Since))
+	for _, c := range s.topology {
+		if _, err := s.view.cpus.WriteAt(make([]byte, unsafe.Sizeof(s.view.cpu.Since)), int64(c.ID)*int64(unsafe.Sizeof(s.view.cpu))+at); err != nil {
+			return fmt.Errorf("forget when CPU %d switched last: %w", c.ID, err)
+		}
+	}
+	return nil
 }
 
 // whyInvalid explains the one ordinary reason of EINVAL.

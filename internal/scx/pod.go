@@ -47,6 +47,13 @@ func (s *Scheduler) setPods(pods []Pod) error {
 			return fmt.Errorf("slot %d: weight %d and quota %v: want a weight up to 10000 and a quota from 0 on", p.Slot, p.Weight, p.Quota)
 		}
 		wanted[p.Slot] = p
+		if p.Quota > 0 {
+			s.quotaSlots = max(s.quotaSlots, uint32(p.Slot)+1)
+		}
+	}
+	// Before there is a quota; it never falls, as threads may still be parked.
+	if err := s.kernel.Variables[scheduler613VarQuotaSlots].Set(s.quotaSlots); err != nil {
+		return fmt.Errorf("set how many slots may have quotas: %w", err)
 	}
 	for slot, p := range wanted {
 		if err := s.view.setPod(slot, uint32(cmp.Or(p.Weight, usualWeight)), uint64(p.Quota)); err != nil {

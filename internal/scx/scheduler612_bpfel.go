@@ -42,6 +42,8 @@ const (
 	scheduler612ProgTenonStopping   = "tenon_stopping"
 	scheduler612ProgTenonSwitched   = "tenon_switched"
 	scheduler612ProgTenonTick       = "tenon_tick"
+	scheduler612VarAttached         = "attached"
+	scheduler612VarAttachedNow      = "attached_now"
 	scheduler612VarBeatNs           = "beat_ns"
 	scheduler612VarCgroupVersion    = "cgroup_version"
 	scheduler612VarClasses          = "classes"
@@ -56,6 +58,7 @@ const (
 	scheduler612VarNear             = "near"
 	scheduler612VarParams           = "params"
 	scheduler612VarPlaces           = "places"
+	scheduler612VarQuotaSlots       = "quota_slots"
 	scheduler612VarRanges           = "ranges"
 	scheduler612VarShardCount       = "shard_count"
 	scheduler612VarShardCpus        = "shard_cpus"
@@ -144,6 +147,8 @@ type scheduler612MapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type scheduler612VariableSpecs struct {
+	Attached      *ebpf.VariableSpec `ebpf:"attached"`
+	AttachedNow   *ebpf.VariableSpec `ebpf:"attached_now"`
 	BeatNs        *ebpf.VariableSpec `ebpf:"beat_ns"`
 	CgroupVersion *ebpf.VariableSpec `ebpf:"cgroup_version"`
 	Classes       *ebpf.VariableSpec `ebpf:"classes"`
@@ -158,6 +163,7 @@ type scheduler612VariableSpecs struct {
 	Near          *ebpf.VariableSpec `ebpf:"near"`
 	Params        *ebpf.VariableSpec `ebpf:"params"`
 	Places        *ebpf.VariableSpec `ebpf:"places"`
+	QuotaSlots    *ebpf.VariableSpec `ebpf:"quota_slots"`
 	Ranges        *ebpf.VariableSpec `ebpf:"ranges"`
 	ShardCount    *ebpf.VariableSpec `ebpf:"shard_count"`
 	ShardCpus     *ebpf.VariableSpec `ebpf:"shard_cpus"`
@@ -225,6 +231,8 @@ func (m *scheduler612Maps) Close() error {
 //
 // It can be passed to loadScheduler612Objects or ebpf.CollectionSpec.LoadAndAssign.
 type scheduler612Variables struct {
+	Attached      *ebpf.Variable `ebpf:"attached"`
+	AttachedNow   *ebpf.Variable `ebpf:"attached_now"`
 	BeatNs        *ebpf.Variable `ebpf:"beat_ns"`
 	CgroupVersion *ebpf.Variable `ebpf:"cgroup_version"`
 	Classes       *ebpf.Variable `ebpf:"classes"`
@@ -239,6 +247,7 @@ type scheduler612Variables struct {
 	Near          *ebpf.Variable `ebpf:"near"`
 	Params        *ebpf.Variable `ebpf:"params"`
 	Places        *ebpf.Variable `ebpf:"places"`
+	QuotaSlots    *ebpf.Variable `ebpf:"quota_slots"`
 	Ranges        *ebpf.Variable `ebpf:"ranges"`
 	ShardCount    *ebpf.Variable `ebpf:"shard_count"`
 	ShardCpus     *ebpf.Variable `ebpf:"shard_cpus"`

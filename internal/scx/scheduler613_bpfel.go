@@ -106,7 +106,9 @@ type scheduler613ScxCpu struct {
 	StrayedAt  uint64
 	Counts     [32]uint64
 	Delays     [24]uint64
-	Pad        [2]uint64
+	TakenPid   uint32
+	TakenTid   uint32
+	Pad        uint64
 	Known      [64]struct {
 		_          structs.HostLayout
 		Cgroup     uint64
@@ -265,6 +267,8 @@ const (
 	scheduler613ProgTenonStopping   = "tenon_stopping"
 	scheduler613ProgTenonSwitched   = "tenon_switched"
 	scheduler613ProgTenonTick       = "tenon_tick"
+	scheduler613VarAttached         = "attached"
+	scheduler613VarAttachedNow      = "attached_now"
 	scheduler613VarBeatNs           = "beat_ns"
 	scheduler613VarCgroupVersion    = "cgroup_version"
 	scheduler613VarClasses          = "classes"
@@ -279,6 +283,7 @@ const (
 	scheduler613VarNear             = "near"
 	scheduler613VarParams           = "params"
 	scheduler613VarPlaces           = "places"
+	scheduler613VarQuotaSlots       = "quota_slots"
 	scheduler613VarRanges           = "ranges"
 	scheduler613VarShardCount       = "shard_count"
 	scheduler613VarShardCpus        = "shard_cpus"
@@ -367,6 +372,8 @@ type scheduler613MapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type scheduler613VariableSpecs struct {
+	Attached      *ebpf.VariableSpec `ebpf:"attached"`
+	AttachedNow   *ebpf.VariableSpec `ebpf:"attached_now"`
 	BeatNs        *ebpf.VariableSpec `ebpf:"beat_ns"`
 	CgroupVersion *ebpf.VariableSpec `ebpf:"cgroup_version"`
 	Classes       *ebpf.VariableSpec `ebpf:"classes"`
@@ -381,6 +388,7 @@ type scheduler613VariableSpecs struct {
 	Near          *ebpf.VariableSpec `ebpf:"near"`
 	Params        *ebpf.VariableSpec `ebpf:"params"`
 	Places        *ebpf.VariableSpec `ebpf:"places"`
+	QuotaSlots    *ebpf.VariableSpec `ebpf:"quota_slots"`
 	Ranges        *ebpf.VariableSpec `ebpf:"ranges"`
 	ShardCount    *ebpf.VariableSpec `ebpf:"shard_count"`
 	ShardCpus     *ebpf.VariableSpec `ebpf:"shard_cpus"`
@@ -448,6 +456,8 @@ func (m *scheduler613Maps) Close() error {
 //
 // It can be passed to loadScheduler613Objects or ebpf.CollectionSpec.LoadAndAssign.
 type scheduler613Variables struct {
+	Attached      *ebpf.Variable `ebpf:"attached"`
+	AttachedNow   *ebpf.Variable `ebpf:"attached_now"`
 	BeatNs        *ebpf.Variable `ebpf:"beat_ns"`
 	CgroupVersion *ebpf.Variable `ebpf:"cgroup_version"`
 	Classes       *ebpf.Variable `ebpf:"classes"`
@@ -462,6 +472,7 @@ type scheduler613Variables struct {
 	Near          *ebpf.Variable `ebpf:"near"`
 	Params        *ebpf.Variable `ebpf:"params"`
 	Places        *ebpf.Variable `ebpf:"places"`
+	QuotaSlots    *ebpf.Variable `ebpf:"quota_slots"`
 	Ranges        *ebpf.Variable `ebpf:"ranges"`
 	ShardCount    *ebpf.Variable `ebpf:"shard_count"`
 	ShardCpus     *ebpf.Variable `ebpf:"shard_cpus"`

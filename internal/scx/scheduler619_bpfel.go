@@ -41,6 +41,8 @@ const (
 	scheduler619ProgTenonStopping   = "tenon_stopping"
 	scheduler619ProgTenonSwitched   = "tenon_switched"
 	scheduler619ProgTenonTick       = "tenon_tick"
+	scheduler619VarAttached         = "attached"
+	scheduler619VarAttachedNow      = "attached_now"
 	scheduler619VarBeatNs           = "beat_ns"
 	scheduler619VarCgroupVersion    = "cgroup_version"
 	scheduler619VarClasses          = "classes"
@@ -55,6 +57,7 @@ const (
 	scheduler619VarNear             = "near"
 	scheduler619VarParams           = "params"
 	scheduler619VarPlaces           = "places"
+	scheduler619VarQuotaSlots       = "quota_slots"
 	scheduler619VarRanges           = "ranges"
 	scheduler619VarShardCount       = "shard_count"
 	scheduler619VarShardCpus        = "shard_cpus"
@@ -142,6 +145,8 @@ type scheduler619MapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type scheduler619VariableSpecs struct {
+	Attached      *ebpf.VariableSpec `ebpf:"attached"`
+	AttachedNow   *ebpf.VariableSpec `ebpf:"attached_now"`
 	BeatNs        *ebpf.VariableSpec `ebpf:"beat_ns"`
 	CgroupVersion *ebpf.VariableSpec `ebpf:"cgroup_version"`
 	Classes       *ebpf.VariableSpec `ebpf:"classes"`
@@ -156,6 +161,7 @@ type scheduler619VariableSpecs struct {
 	Near          *ebpf.VariableSpec `ebpf:"near"`
 	Params        *ebpf.VariableSpec `ebpf:"params"`
 	Places        *ebpf.VariableSpec `ebpf:"places"`
+	QuotaSlots    *ebpf.VariableSpec `ebpf:"quota_slots"`
 	Ranges        *ebpf.VariableSpec `ebpf:"ranges"`
 	ShardCount    *ebpf.VariableSpec `ebpf:"shard_count"`
 	ShardCpus     *ebpf.VariableSpec `ebpf:"shard_cpus"`
@@ -223,6 +229,8 @@ func (m *scheduler619Maps) Close() error {
 //
 // It can be passed to loadScheduler619Objects or ebpf.CollectionSpec.LoadAndAssign.
 type scheduler619Variables struct {
+	Attached      *ebpf.Variable `ebpf:"attached"`
+	AttachedNow   *ebpf.Variable `ebpf:"attached_now"`
 	BeatNs        *ebpf.Variable `ebpf:"beat_ns"`
 	CgroupVersion *ebpf.Variable `ebpf:"cgroup_version"`
 	Classes       *ebpf.Variable `ebpf:"classes"`
@@ -237,6 +245,7 @@ type scheduler619Variables struct {
 	Near          *ebpf.Variable `ebpf:"near"`
 	Params        *ebpf.Variable `ebpf:"params"`
 	Places        *ebpf.Variable `ebpf:"places"`
+	QuotaSlots    *ebpf.Variable `ebpf:"quota_slots"`
 	Ranges        *ebpf.Variable `ebpf:"ranges"`
 	ShardCount    *ebpf.Variable `ebpf:"shard_count"`
 	ShardCpus     *ebpf.Variable `ebpf:"shard_cpus"`

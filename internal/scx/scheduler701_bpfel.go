@@ -41,6 +41,8 @@ const (
 	scheduler701ProgTenonStopping   = "tenon_stopping"
 	scheduler701ProgTenonSwitched   = "tenon_switched"
 	scheduler701ProgTenonTick       = "tenon_tick"
+	scheduler701VarAttached         = "attached"
+	scheduler701VarAttachedNow      = "attached_now"
 	scheduler701VarBeatNs           = "beat_ns"
 	scheduler701VarCgroupVersion    = "cgroup_version"
 	scheduler701VarClasses          = "classes"
@@ -55,6 +57,7 @@ const (
 	scheduler701VarNear             = "near"
 	scheduler701VarParams           = "params"
 	scheduler701VarPlaces           = "places"
+	scheduler701VarQuotaSlots       = "quota_slots"
 	scheduler701VarRanges           = "ranges"
 	scheduler701VarShardCount       = "shard_count"
 	scheduler701VarShardCpus        = "shard_cpus"
@@ -142,6 +145,8 @@ type scheduler701MapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type scheduler701VariableSpecs struct {
+	Attached      *ebpf.VariableSpec `ebpf:"attached"`
+	AttachedNow   *ebpf.VariableSpec `ebpf:"attached_now"`
 	BeatNs        *ebpf.VariableSpec `ebpf:"beat_ns"`
 	CgroupVersion *ebpf.VariableSpec `ebpf:"cgroup_version"`
 	Classes       *ebpf.VariableSpec `ebpf:"classes"`
@@ -156,6 +161,7 @@ type scheduler701VariableSpecs struct {
 	Near          *ebpf.VariableSpec `ebpf:"near"`
 	Params        *ebpf.VariableSpec `ebpf:"params"`
 	Places        *ebpf.VariableSpec `ebpf:"places"`
+	QuotaSlots    *ebpf.VariableSpec `ebpf:"quota_slots"`
 	Ranges        *ebpf.VariableSpec `ebpf:"ranges"`
 	ShardCount    *ebpf.VariableSpec `ebpf:"shard_count"`
 	ShardCpus     *ebpf.VariableSpec `ebpf:"shard_cpus"`
@@ -223,6 +229,8 @@ func (m *scheduler701Maps) Close() error {
 //
 // It can be passed to loadScheduler701Objects or ebpf.CollectionSpec.LoadAndAssign.
 type scheduler701Variables struct {
+	Attached      *ebpf.Variable `ebpf:"attached"`
+	AttachedNow   *ebpf.Variable `ebpf:"attached_now"`
 	BeatNs        *ebpf.Variable `ebpf:"beat_ns"`
 	CgroupVersion *ebpf.Variable `ebpf:"cgroup_version"`
 	Classes       *ebpf.Variable `ebpf:"classes"`
@@ -237,6 +245,7 @@ type scheduler701Variables struct {
 	Near          *ebpf.Variable `ebpf:"near"`
 	Params        *ebpf.Variable `ebpf:"params"`
 	Places        *ebpf.Variable `ebpf:"places"`
+	QuotaSlots    *ebpf.Variable `ebpf:"quota_slots"`
 	Ranges        *ebpf.Variable `ebpf:"ranges"`
 	ShardCount    *ebpf.Variable `ebpf:"shard_count"`
 	ShardCpus     *ebpf.Variable `ebpf:"shard_cpus"`

@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -135,10 +136,13 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 type Scheduler struct {
 	variant  Variant
 	layout   *layout
+	topology []CPU
 	since    time.Time
 	events   chan Event
 	listened chan struct{} // closed when nobody sends to events any more
 	reader   *ringbuf.Reader
+
+	detaching atomic.Bool // we end it ourselves
 
 	mu         sync.Mutex // guards the rest
 	kernel     *ebpf.Collection
@@ -147,7 +151,9 @@ type Scheduler struct {
 	params     Params
 	known      map[uint64]scheduler613ScxGroup // what the table of groups holds
 	generation uint32                          // of it
+	quotaSlots uint32                          // slots below it may have threads that wait for quota
 	beat       time.Time
+	room       room
 	closed     bool
 }
 
@@ -208,6 +214,44 @@ func (s *Scheduler) Beat() error {
 		return fmt.Errorf("tell the BE scheduler of our life: %w", err)
 	}
 	s.beat = time.Now()
+	return s.lookForRoom(s.beat)
+}
+
+// Detach unloads the scheduler as Close does, and stops the hook, but keeps the
+// programs and all that was set for Attach. Events stays open.
+func (s *Scheduler) Detach() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return fmt.Errorf("detach the BE scheduler: %w", ErrClosed)
+	}
+	if err := s.detach(); err != nil {
+		return fmt.Errorf("detach the BE scheduler: %w", err)
+	}
+	if err := s.unhook(); err != nil {
+		return fmt.Errorf("detach the BE scheduler: %w", err)
+	}
+	return nil
+}
+
+// Attach brings a scheduler back after Detach. It gives ErrBusy when another one
+// is loaded by now. When CPUs have come or gone since Load, it fails: load anew.
+func (s *Scheduler) Attach() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return fmt.Errorf("attach the BE scheduler: %w", ErrClosed)
+	case s.ops != nil:
+		return errors.New("attach the BE scheduler: it is attached")
+	}
+	err := s.prepare()
+	if err == nil {
+		err = s.attach()
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("attach the BE scheduler: %w", err), s.detach(), s.unhook())
+	}
 	return nil
 }
 
@@ -234,6 +278,7 @@ func (s *Scheduler) detach() error {
 	if s.ops == nil {
 		return nil
 	}
+	s.detaching.Store(true)
 	if err := s.ops.Close(); err != nil {
 		return fmt.Errorf("detach from sched_ext: %w", err)
 	}
@@ -253,13 +298,19 @@ func (s *Scheduler) detach() error {
 	}
 }
 
+// unhook stops the hook.
+func (s *Scheduler) unhook() error {
+	if s.hook == nil {
+		return nil
+	}
+	err := s.hook.Close()
+	s.hook = nil
+	return err
+}
+
 // release gives all back, in the order that leaves no rule without the hook.
 func (s *Scheduler) release() error {
-	err := s.detach()
-	if s.hook != nil {
-		err = errors.Join(err, s.hook.Close())
-		s.hook = nil
-	}
+	err := errors.Join(s.detach(), s.unhook())
 	if s.kernel != nil {
 		s.kernel.Close()
 	}

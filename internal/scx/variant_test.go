@@ -99,7 +99,7 @@ func TestMachineFitsEveryVariant(t *testing.T) {
 		if err := fit(spec, Options{CgroupVersion: 2}, l); err != nil {
 			t.Error(err)
 		}
-		if err := setOps(spec.Maps[scheduler613MapTenon], Options{Timeout: maxTimeout}, 7); err != nil {
+		if err := setOps(spec.Maps[scheduler613MapTenon], Options{Timeout: maxTimeout}, 7, false); err != nil {
 			t.Error(err)
 		}
 	}

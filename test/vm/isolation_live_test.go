@@ -19,11 +19,11 @@ type worker struct {
 }
 
 // TestSchedulerComesAndGoes loads and unloads the scheduler again and again
-// while both groups fork: TENON_TEST_CYCLES times, by default 5. To load its
-// programs takes the emulator some ten seconds.
+// while both groups fork: TENON_TEST_CYCLES times, by default 50. Its programs
+// are loaded once, which takes the emulator some ten seconds.
 func TestSchedulerComesAndGoes(t *testing.T) {
 	image := withIsolation(t)
-	count := 5
+	count := 50
 	if text := os.Getenv("TENON_TEST_CYCLES"); text != "" {
 		var err error
 		if count, err = strconv.Atoi(text); err != nil {
@@ -33,7 +33,7 @@ func TestSchedulerComesAndGoes(t *testing.T) {
 	for _, series := range []string{"6.12", "6.18", "7.3"} {
 		t.Run(series, func(t *testing.T) {
 			t.Parallel()
-			report := runOn(t, twoCores(t, series, lively), image, 2*time.Minute+time.Duration(count)*40*time.Second,
+			report := runOn(t, twoCores(t, series, lively), image, 4*time.Minute+time.Duration(count)*2*time.Second,
 				Command{Name: "cycles", Args: []string{"isolation", "cycles", "-count", strconv.Itoa(count)}},
 				Shell("complaints", complaints))
 			o, _ := report.Outcome("cycles")

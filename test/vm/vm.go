@@ -145,7 +145,8 @@ func (r Report) Again(ctx context.Context, console io.Writer, name string, args 
 // did not get to the end: a command that fails is an Outcome.
 //
 // When the emulator itself fails (see [console]), Run starts over with a fresh
-// machine, twice at most; Report.Restarts counts that.
+// machine that is emulated in one thread, in which that cannot happen;
+// Report.Restarts counts it.
 func (m Machine) Run(ctx context.Context, image *Image, commands []Command, console io.Writer) (Report, error) {
 	dir, err := os.MkdirTemp("", "tenon-vm-")
 	if err != nil {
@@ -164,6 +165,7 @@ func (m Machine) Run(ctx context.Context, image *Image, commands []Command, cons
 		if !errors.Is(err, errEmulator) || restarts == 2 {
 			return report, err
 		}
+		m.OneThread = true
 	}
 }
 

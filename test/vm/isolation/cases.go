@@ -50,6 +50,7 @@ var modes = map[string]mode{
 	"idle":   {lsWeight: "100", beWeight: "100", idle: true},
 	"cookie": {lsWeight: "100", beWeight: "100", idle: true, be: []string{"-k"}},
 	"scx":    {lsWeight: "100", beWeight: "100", idle: true, be: []string{"-p", "7"}, scheduler: true},
+	"both":   {lsWeight: "100", beWeight: "100", idle: true, be: []string{"-p", "7", "-k"}, scheduler: true},
 }
 
 // A result is one case as it is printed.

@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string) error {
 		}
 		return errors.Join(err, b.recorder.Close())
 	case "cycles":
-		count := flags.Int("count", 5, "how often the scheduler is loaded and unloaded")
+		count := flags.Int("count", 5, "how often the scheduler is attached and detached")
 		if err := flags.Parse(args[1:]); err != nil {
 			return err
 		}

@@ -26,7 +26,7 @@ type saturation struct {
 	BE          []json.RawMessage `json:"be"`
 }
 
-// spillFor is how long a spilled thread stays with the fair class.
+// spillFor is how long a spilled thread stays with the fair class, at least.
 const spillFor = 3 * time.Second
 
 // saturate keeps LS threads busy on all CPUs while BE hogs want to run, some of
@@ -57,6 +57,7 @@ func saturate(ctx context.Context, length time.Duration) error {
 	status, failed := s.Status()
 	err = errors.Join(err, failed)
 	r.Counts, r.OldestWait = status.Counts, status.OldestWait
+	fmt.Printf("# %+v %+v\n", status.LLCs, status.Counts)
 	if !status.Running {
 		r.Exit = fmt.Sprintf("%+v", status.Exit)
 	}
@@ -84,13 +85,14 @@ func (r *saturation) spill(s *scx.Scheduler, until time.Duration) error {
 				return err
 			}
 			for tid, end := range spilled {
-				if now() < end {
+				if now() < end || !s.HasRoom(tid) {
 					continue
 				}
 				delete(spilled, tid)
 				if err := task.SetPolicy(tid, task.Ext); err != nil {
 					return err
 				}
+				fmt.Printf("# %v back %d\n", now(), tid)
 				r.Returned++
 			}
 		case e, ok := <-s.Events():
@@ -99,6 +101,7 @@ func (r *saturation) spill(s *scx.Scheduler, until time.Duration) error {
 			}
 			switch e := e.(type) {
 			case scx.LongWait:
+				fmt.Printf("# %v %+v\n", now(), e)
 				r.LongestWait = max(r.LongestWait, e.Wait)
 				if err := task.SetPolicy(e.TID, task.Normal); err != nil {
 					return err

@@ -1,0 +1,66 @@
+package scx
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/unit"
+)
+
+// A room is what CPUs had left for BE.
+type room struct {
+	at   time.Time
+	free map[unit.CPU]time.Duration // idle or with BE, since Load
+	ok   map[unit.CPU]bool          // enough of it between the last two looks
+}
+
+// roomEvery is the time between looks, at least, and a CPU has room when one
+// part in roomPart of it was left.
+const (
+	roomEvery = 500 * time.Millisecond
+	roomPart  = 10
+)
+
+// lookForRoom notes what each CPU has left for BE since the last look.
+func (s *Scheduler) lookForRoom(at time.Time) error {
+	passed := at.Sub(s.room.at)
+	if passed < roomEvery {
+		return nil
+	}
+	next := room{at: at, free: make(map[unit.CPU]time.Duration, len(s.topology)), ok: make(map[unit.CPU]bool, len(s.topology))}
+	for _, c := range s.topology {
+		cpu := &s.view.cpu
+		if err := element(s.view.cpus, int(c.ID), cpu); err != nil {
+			return fmt.Errorf("read the counters of CPU %d: %w", c.ID, err)
+		}
+		free := time.Duration(cpu.ClassNs[scheduler613QosClassQOS_NONE] + cpu.ClassNs[scheduler613QosClassQOS_BE])
+		before, known := s.room.free[c.ID]
+		next.free[c.ID] = free
+		// Its times grow when it switches: one that is idle does not.
+		open := cpu.Stray == 0 && (cpu.Class == uint32(scheduler613QosClassQOS_NONE) || cpu.Class == uint32(scheduler613QosClassQOS_BE))
+		next.ok[c.ID] = open || known && free-before > passed/roomPart
+	}
+	s.room = next
+	return nil
+}
+
+// HasRoom says whether a CPU that the thread may use had time for BE of late, as
+// of the last Beat. A thread that was taken out of sched_ext for a LongWait
+// should come back only then: before Linux 7.1 the kernel's watchdog goes on
+// where it was.
+func (s *Scheduler) HasRoom(tid int) bool {
+	var cpus unix.CPUSet
+	if err := unix.SchedGetaffinity(tid, &cpus); err != nil {
+		return true // it has ended: nobody waits
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for cpu, ok := range s.room.ok {
+		if ok && cpus.IsSet(int(cpu)) {
+			return true
+		}
+	}
+	return false
+}
