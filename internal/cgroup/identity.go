@@ -98,12 +98,16 @@ func clampIdentity(n int) Identity { return min(max(Identity(n), identityBE), id
 // Write marks a group. What a kernel does not tell apart is rounded: without
 // the file for siblings 2 becomes 1, and without levels above 0 both become 0.
 // It gives ErrSwitchedOff where the kernel refuses a mark because of Switch, or
-// because it cannot take a group back.
+// because it cannot take a group back. As Switch, it refuses any mark but 0 while
+// core scheduling is on.
 func (v Vendor) Write(path string, id Identity) error {
 	if id < identityBE || id > identityExpels {
 		return fmt.Errorf("mark %s with identity %d: want %d to %d", shown(path), id, identityBE, identityExpels)
 	}
 	file, err := v.file(path)
+	if err == nil && id != 0 {
+		err = v.besideCores()
+	}
 	if err != nil {
 		return fmt.Errorf("mark %s with identity %d: %w", shown(path), id, err)
 	}
@@ -126,7 +130,8 @@ func (v Vendor) Write(path string, id Identity) error {
 
 // writePriority marks a group that has cpu.priority. Less than 0 makes the
 // group idle as well, and any other clears that, with the weight; whether a
-// group is idle is not the mark's to say, so what it was comes back.
+// group is idle is not the mark's to say, so what it was comes back. What it was
+// before it was made idle by a mark only the caller can know: see Idles.
 func (v Vendor) writePriority(path string, id Identity) error {
 	before, weightErr := v.files.weight(path)
 	siblings := map[Identity]string{identityBE: "-1", identityExpels: "1"}[id]
@@ -192,11 +197,27 @@ func (v Vendor) Switch(on bool) error {
 	value := "0"
 	if on {
 		value = "1"
-		if core, err := v.files.sysctl(sysctlCoreSched); err == nil && strings.TrimSpace(core) != "0" {
-			return fmt.Errorf("write %s 1: %s is %s, and both together lock up some kernels", sysctlIdentity, sysctlCoreSched, strings.TrimSpace(core))
+		if err := v.besideCores(); err != nil {
+			return fmt.Errorf("write %s 1: %w", sysctlIdentity, err)
 		}
 	}
 	return v.files.setSysctl(sysctlIdentity, value)
+}
+
+// besideCores refuses marks while core scheduling is on, which anybody can have
+// turned on since the last mark.
+func (v Vendor) besideCores() error {
+	if core, err := v.files.sysctl(sysctlCoreSched); err == nil && strings.TrimSpace(core) != "0" {
+		return fmt.Errorf("%s is %s, and both together lock up some kernels", sysctlCoreSched, strings.TrimSpace(core))
+	}
+	return nil
+}
+
+// Idles reports whether a mark below 0 also makes the group idle, which loses
+// its weight.
+func (v Vendor) Idles(path string) bool {
+	file, err := v.file(path)
+	return err == nil && file == filePriority
 }
 
 // treeFiles are the real files.

@@ -129,6 +129,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	var background, guarding sync.WaitGroup
 	background.Go(func() { d.listen(ctx) })
 	background.Go(func() { d.containers.run(ctx) })
+	background.Go(func() { tend(ctx, d.guard, d.host, d.Log) })
 	d.show.serve(ctx, o, d.rungs, &background)
 	guarding.Go(func() { stop(d.guard.keep(ctx, o.Watchdog)) })
 	_ = d.agent.Run(ctx, d.signals.wake, d.observe) // the error is ctx's
@@ -178,7 +179,8 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	d.guard.begin() // again: a configuration may have had a BPF program loaded
 	d.followGroups()
 	s, err := d.host.Snapshot(ctx)
-	s.Isolation.Asked, s.Isolation.Falls = d.rungs.begin(), append(slices.Clone(d.rungs.earlier), s.Isolation.Falls...)
+	asked, earlier := d.rungs.begin(s.At)
+	s.Isolation.Asked, s.Isolation.Falls = asked, append(earlier, s.Isolation.Falls...)
 	d.rematch = d.signals.check(time.Now()) || d.rematch
 	if err == nil {
 		err = d.guard.bind(policy.SafeBounds(d.agent.Config, s))
@@ -196,7 +198,7 @@ func (d *daemon) observe(t tick.Tick, err error) {
 	if handsOver(t) {
 		d.signals.nudge(tick.Event{At: time.Now(), Kind: tick.EventRung, Text: "a means of isolation was given up for another"})
 	}
-	d.rungs.end()
+	d.rungs.end(!t.Snapshot.At.IsZero())
 	if !t.Snapshot.At.IsZero() {
 		if err := d.rungs.keep(t.Ladder.Falls); err != nil {
 			d.Log.Warn("a fall of isolation on the CPU is forgotten when tenond ends", "error", err)

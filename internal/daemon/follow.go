@@ -143,17 +143,28 @@ func (d *daemon) followGroups() {
 
 // Apply performs one step on the node.
 func (d *daemon) Apply(ctx context.Context, s plan.Step) error {
-	if loads(s) {
-		d.guard.allow(loading)
+	if long := takes(s); long > hung {
+		d.guard.allow(long)
 		defer d.guard.allow(hung)
 	}
 	return d.host.Apply(ctx, s)
 }
 
-// loads reports whether a step has the kernel check a program first, which
-// takes longer than all else that a turn does.
-func loads(s plan.Step) bool {
+// takes is how long a step may take: longer than the rest of a turn where the
+// kernel checks a program first, takes the scheduler down, or is told of each
+// thread of a group.
+func takes(s plan.Step) time.Duration {
 	from, _ := s.From.(node.Scheduler)
-	to, _ := s.To.(node.Scheduler)
-	return to.Loaded && !from.Loaded
+	switch to := s.To.(type) {
+	case node.Scheduler:
+		if to.Loaded && !from.Loaded {
+			return loading
+		}
+		if !to.Loaded {
+			return converting
+		}
+	case node.Threads:
+		return converting
+	}
+	return hung
 }

@@ -27,6 +27,9 @@ const (
 	// loading is how long the kernel may take to check the scheduler. The loop
 	// stands still meanwhile: best-effort work keeps the bounds of this turn.
 	loading = 20 * time.Second
+	// converting is how long it may take to make thousands of threads
+	// best-effort ones, or normal ones, also by taking the scheduler down.
+	converting = 5 * time.Second
 )
 
 // A guard tells the watchdog, by renewing the lease, that the loop turns.
@@ -80,6 +83,7 @@ func openGuard(dir string, fs proc.FS, h *host.Host, log *slog.Logger) (*guard, 
 func (g *guard) begin() {
 	if g.lease.Expired() {
 		g.host.Reread()
+		g.host.RereadThreads()
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -136,7 +140,7 @@ func (g *guard) keep(ctx context.Context, watchdog []string) error {
 		}
 		g.mu.Lock()
 		var err error
-		if time.Now().Before(g.by) && (g.good || g.busy) {
+		if g.turns() {
 			err = g.renew()
 		}
 		g.mu.Unlock()
@@ -144,6 +148,17 @@ func (g *guard) keep(ctx context.Context, watchdog []string) error {
 			return err
 		}
 	}
+}
+
+// turns reports whether the loop turns as it should; g.mu is held.
+func (g *guard) turns() bool { return time.Now().Before(g.by) && (g.good || g.busy) }
+
+// hangs reports that the loop does not turn, and for so long that the lease has
+// run out.
+func (g *guard) hangs() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.turns() && g.lease.Expired()
 }
 
 // renew renews the lease; g.mu is held. A failure is logged once.

@@ -36,11 +36,11 @@ type rungs struct {
 	boot string
 	send func(tick.Event)
 
-	earlier []node.Fall // under daemons before this one
-
-	mu    sync.Mutex
-	now   node.Asked
-	falls []node.Fall // as they were kept last
+	mu      sync.Mutex
+	now     node.Asked
+	untimed bool        // no turn has said yet when now was asked for
+	earlier []node.Fall // under daemons before this one; nil: a turn has seen them
+	falls   []node.Fall // as they were kept last
 	// waiting are those whose choice no turn has followed yet, and turning those
 	// whose choice this turn follows.
 	waiting, turning []chan struct{}
@@ -103,7 +103,7 @@ func (r *rungs) set(rung node.Rung, followed chan struct{}) error {
 	if err := r.save(next); err != nil {
 		return fmt.Errorf("keep what was asked for: %w", err)
 	}
-	r.now = next
+	r.now, r.untimed = next, r.untimed || rung != ""
 	r.waiting = append(r.waiting, followed)
 	return nil
 }
@@ -119,23 +119,45 @@ func (r *rungs) save(asked node.Asked) error {
 	return os.Rename(r.path()+".next", r.path())
 }
 
-// begin says what was asked for, when a turn begins.
-func (r *rungs) begin() node.Asked {
+// begin says what was asked for, and which falls under earlier daemons count,
+// when a turn begins that has read the node at a time; zero: it could not.
+//
+// Falls have the time of the clock of the turns. What is asked for gets it by
+// the first turn that follows it: the node's clock may have been set since this
+// daemon began, and a choice with a later time would forgive all falls up to it.
+func (r *rungs) begin(at time.Time) (asked node.Asked, earlier []node.Fall) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.turning = append(r.turning, r.waiting...)
 	r.waiting = nil
-	return r.now
+	if at.IsZero() {
+		return r.now, nil
+	}
+	if r.untimed || r.now.At.After(at) {
+		timed := r.now
+		timed.At = at
+		if r.save(timed) == nil { // if not, the next turn tries again
+			r.untimed = false
+		}
+		r.now = timed
+	}
+	later := func(f node.Fall) bool { return f.At.After(at) } // of a clock that was ahead
+	return r.now, slices.DeleteFunc(slices.Clone(r.earlier), later)
 }
 
-// end lets those know whose choice the turn has followed.
-func (r *rungs) end() {
+// end lets those know whose choice the turn has followed. After a turn that
+// could not read the node they go on waiting.
+func (r *rungs) end(followed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, followed := range r.turning {
-		close(followed)
+	if !followed {
+		r.waiting, r.turning = append(r.turning, r.waiting...), nil
+		return
 	}
-	r.turning = nil
+	for _, done := range r.turning {
+		close(done)
+	}
+	r.turning, r.earlier = nil, nil // the policies remember them from now on
 }
 
 // keep keeps the falls of the last hour.

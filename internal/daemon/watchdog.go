@@ -32,7 +32,7 @@ func Watch(ctx context.Context, stateDir string, stay bool, log *slog.Logger) (e
 	if err != nil {
 		return err
 	}
-	w := watchdog{stateDir: stateDir, host: h}
+	w := watchdog{stateDir: stateDir, host: h, log: log, release: h.ReleaseExt}
 	defer func() { err = errors.Join(err, w.close()) }()
 	for {
 		for stay && !lease.Present(stateDir) {
@@ -69,13 +69,21 @@ type watchdog struct {
 	stateDir string
 	host     *host.Host
 	behalf   *host.Host // nil: nothing was written yet
+	log      *slog.Logger
+
+	release func(node.CgroupPath) (int, error) // gives threads back to the kernel's own scheduler
+	owed    map[node.CgroupPath]bool           // whose threads could not all be given back
 }
 
+// read reads a knob, once the lease has run out.
 func (w *watchdog) read(k node.Knob) (node.Value, uint64, error) {
 	v, err := w.host.Knob(k)
 	if err == nil {
 		var inode uint64
-		if inode, err = w.host.Inode(k.Cgroup); err == nil {
+		if inode, err = w.host.Inode(k.Cgroup); err == nil && w.owed[k.Cgroup] {
+			err = w.bind(k.Cgroup)
+		}
+		if err == nil {
 			return v, inode, nil
 		}
 	}
@@ -98,8 +106,28 @@ func (w *watchdog) apply(ctx context.Context, of lease.Holder, s plan.Step) erro
 		w.behalf = h
 	}
 	err := w.behalf.Apply(ctx, s)
+	if err == nil && s.Knob.File == node.FileCPUMax {
+		err = w.bind(s.Knob.Cgroup)
+	}
 	if errors.Is(err, cgroup.ErrGone) {
 		err = fmt.Errorf("%w: %w", lease.ErrGone, err)
+	}
+	return err
+}
+
+// bind makes the quota of a group hold. The kernel does not apply it to threads
+// of sched_ext, and the scheduler that does goes by what it was told last: they
+// become normal threads. What fails is tried again when the knob is read next.
+func (w *watchdog) bind(p node.CgroupPath) error {
+	n, err := w.release(p)
+	if n > 0 {
+		w.log.Warn("threads were given back to the kernel's own scheduler, which holds them to the quota", "cgroup", p, "threads", n)
+	}
+	if delete(w.owed, p); err != nil {
+		if w.owed == nil {
+			w.owed = map[node.CgroupPath]bool{}
+		}
+		w.owed[p] = true
 	}
 	return err
 }

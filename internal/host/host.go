@@ -243,8 +243,12 @@ func (h *Host) Apply(ctx context.Context, s plan.Step) error {
 		}
 	} else {
 		err = h.set(s.Knob, s.To.Rounded(h.kernel()))
-		if err != nil && s.Knob.Control != "" {
+		switch {
+		case err == nil:
+		case s.Knob.Control != "":
 			err = errors.Join(err, h.leaveControl(s.Knob.Control))
+		case s.Knob.File == node.FileIdentity: // turned on for the mark that was refused
+			err = errors.Join(err, h.leaveSwitch())
 		}
 	}
 	if err != nil {
@@ -300,7 +304,7 @@ func (h *Host) release(k node.Knob) error {
 	t = h.attainable(k, t)
 	inode, err := h.knobInode(k)
 	if errors.Is(err, cgroup.ErrGone) || (err == nil && inode != t.Inode) {
-		return h.journal.Forget(k) // that cgroup is gone, with its knobs
+		return errors.Join(h.lastLeave(k), h.journal.Forget(k)) // that cgroup is gone, with its knobs
 	}
 	if err != nil {
 		return err
@@ -335,6 +339,9 @@ func (h *Host) release(k node.Knob) error {
 		if now != t.Before {
 			return fmt.Errorf("%v was %v before and now reads %v", k, t.Before, now)
 		}
+	}
+	if err := h.lastLeave(k); err != nil {
+		return err
 	}
 	return h.journal.Forget(k)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"tenon.sh/tenon/internal/cgroup"
+	"tenon.sh/tenon/internal/journal"
 	"tenon.sh/tenon/internal/node"
 )
 
@@ -57,6 +58,11 @@ func (h *Host) writeIdentity(k node.Knob, v node.Identity) error {
 			return err
 		}
 	}
+	if v < node.IdentityNone {
+		if err := h.makeIdle(vendor, k.Cgroup); err != nil {
+			return err
+		}
+	}
 	if err := vendor.Write(string(k.Cgroup), cgroup.Identity(v)); err != nil {
 		return err
 	}
@@ -89,6 +95,35 @@ func (h *Host) turnOn(vendor cgroup.Vendor) error {
 		return err
 	}
 	return h.set(switchKnob, node.IdentityHigh)
+}
+
+// makeIdle makes a group idle where its mark would do so by itself: as a change
+// of its own, journaled, so that its weight comes back.
+func (h *Host) makeIdle(vendor cgroup.Vendor, p node.CgroupPath) error {
+	if !vendor.Idles(string(p)) {
+		return nil
+	}
+	err := h.set(node.Knob{Cgroup: p, File: node.FileCPUWeight}, node.CPUWeight{Idle: true})
+	if errors.Is(err, cgroup.ErrUnsupported) {
+		return nil // no group can be idle, so no mark makes it so
+	}
+	return err
+}
+
+// hideIdle leaves out the weights of groups that are idle because they are
+// marked. To give one back before its mark would undo half of what the mark
+// means; once that is gone, the weight is shown, and released unless wanted.
+func (h *Host) hideIdle(touches map[node.Knob]journal.Touch) {
+	for k, t := range touches {
+		mark, marked := touches[node.Knob{Cgroup: k.Cgroup, File: node.FileIdentity}]
+		if k.File != node.FileCPUWeight || !marked || t.Written != node.Value(node.CPUWeight{Idle: true}) {
+			continue
+		}
+		below := mark.Written == node.Value(node.IdentityBE) || mark.Pending == node.Value(node.IdentityBE)
+		if below && h.tree.Vendor(h.fs.Proc).Idles(string(k.Cgroup)) {
+			delete(touches, k)
+		}
+	}
 }
 
 // leaveSwitch gives the switch back once no mark is left.

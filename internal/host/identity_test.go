@@ -99,6 +99,81 @@ func TestMarksAreNotMadeBesideCoreScheduling(t *testing.T) {
 	}
 }
 
+func TestMarksAreNotMadeBesideCoreSchedulingTurnedOnLater(t *testing.T) {
+	for name, sysctls := range map[string]map[string]string{
+		"the switch is on":   {"sched_group_identity_enabled": "1\n", "sched_core": "0\n"},
+		"there is no switch": {"sched_core": "0\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newVendorBench(t, sysctls, map[string]string{"cpu.bvt_warp_ns": "0\n"})
+			b.snapshot(t)
+			do(t, b.set(t, mark("be"), node.IdentityBE))
+			b.put(t, filepath.Join(b.fs.Proc, "sys/kernel/sched_core"), "1\n")
+			if err := b.set(t, mark("ls"), node.IdentityExpels); err == nil || !strings.Contains(err.Error(), "sched_core") {
+				t.Errorf("got %v, want a refusal that names sched_core", err)
+			}
+			if got := b.file(t, filepath.Join(b.root, "ls/cpu.bvt_warp_ns")); got != "0" {
+				t.Errorf("marked with %s", got)
+			}
+			do(t, b.release(t, mark("be")))
+		})
+	}
+}
+
+func TestRefusedMarkLeavesTheSwitchAsItWas(t *testing.T) {
+	b := newVendorBench(t, map[string]string{"sched_group_identity_enabled": "0\n"}, map[string]string{"cpu.bvt_warp_ns": "0\n"})
+	file := filepath.Join(b.root, "be/cpu.bvt_warp_ns")
+	b.snapshot(t)
+	if err := b.set(t, mark("be"), node.Identity(9)); err == nil {
+		t.Fatal("a mark that no kernel has was taken")
+	}
+	if got := b.file(t, filepath.Join(b.fs.Proc, "sys/kernel/sched_group_identity_enabled")); got != "0" || b.file(t, file) != "0" || !b.journaled(t).Empty() {
+		t.Errorf("the switch is %s, journaled: %v", got, b.journaled(t))
+	}
+}
+
+// TestMarkThatIdlesGivesTheWeightBack: those kernels make a marked group idle, and
+// forget its weight.
+func TestMarkThatIdlesGivesTheWeightBack(t *testing.T) {
+	weight := node.Knob{Cgroup: "be/a", File: node.FileCPUWeight}
+	scene := func(t *testing.T) *bench {
+		b := newVendorBench(t, map[string]string{}, map[string]string{"cpu.priority": "0\n"})
+		b.put(t, filepath.Join(b.root, "be/a/cpu.weight"), "39\n")
+		b.snapshot(t)
+		do(t, b.set(t, mark("be/a"), node.IdentityBE))
+		if got := b.file(t, filepath.Join(b.root, "be/a/cpu.idle")); got != "1" {
+			t.Fatalf("cpu.idle is %s beside the mark", got)
+		}
+		b.put(t, filepath.Join(b.root, "be/a/cpu.weight"), "100\n") // as the kernel does
+		return b
+	}
+	check := func(t *testing.T, b *bench) {
+		t.Helper()
+		idle, now := b.file(t, filepath.Join(b.root, "be/a/cpu.idle")), b.file(t, filepath.Join(b.root, "be/a/cpu.weight"))
+		if idle != "0" || now != "39" || !b.journaled(t).Empty() {
+			t.Errorf("cpu.idle %s, cpu.weight %s, want 0 and 39; journaled %v", idle, now, b.journaled(t))
+		}
+	}
+	t.Run("by release", func(t *testing.T) {
+		b := scene(t)
+		if _, shown := b.snapshot(t).Knobs.Before[weight]; shown {
+			t.Error("the weight would be given back before the mark is")
+		}
+		do(t, b.release(t, mark("be/a")))
+		if _, shown := b.snapshot(t).Knobs.Before[weight]; !shown {
+			t.Fatal("nobody sees that the weight is to be given back")
+		}
+		do(t, b.release(t, weight))
+		check(t, b)
+	})
+	t.Run("by restore", func(t *testing.T) {
+		b := scene(t)
+		_, err := b.Restore(t.Context())
+		do(t, err)
+		check(t, b)
+	})
+}
+
 // TestRoundedMarkShowsWhatWasAsked: else every turn would write it again.
 func TestRoundedMarkShowsWhatWasAsked(t *testing.T) {
 	b := newVendorBench(t, map[string]string{}, map[string]string{"cpu.priority": "0\n"})

@@ -32,6 +32,7 @@ const (
 // rungs cost.
 type isolation struct {
 	ext   extMeans
+	core  coreMeans
 	wakes chan RungEvent
 
 	mu     sync.Mutex
@@ -49,7 +50,8 @@ type isolation struct {
 	asked  map[node.CgroupPath]asked      // marks that the kernel rounds
 
 	scheduler scheduler
-	cookies   *task.Cookies // nil: no thread has ours
+	cookies   coreCookie      // nil: no thread has ours
+	bore      map[uint64]bool // cookies that best-effort threads had, since any was given
 	foreign   foreign
 	falls     []node.Fall
 	status    node.IsolationStatus
@@ -68,7 +70,7 @@ func (h *Host) RungEvents() <-chan RungEvent { return h.isolation.wakes }
 
 func newIsolation() isolation {
 	return isolation{
-		ext: kernelExt{}, wakes: make(chan RungEvent, rungEventsKept),
+		ext: kernelExt{}, core: kernelCore{}, bore: map[uint64]bool{}, wakes: make(chan RungEvent, rungEventsKept),
 		wanted: map[node.File]bool{node.FileIdentity: true, node.FileScheduler: true, node.FilePolicy: true, node.FileCookie: true},
 		own:    map[node.CgroupPath]node.Class{}, given: map[node.Knob]bool{}, seen: map[node.Knob]node.Value{},
 		real: map[node.CgroupPath]int{}, spared: map[node.CgroupPath]uint64{}, spills: map[int]time.Time{},
@@ -164,7 +166,7 @@ func (h *Host) fillIsolation(s *node.Snapshot, touches map[node.Knob]journal.Tou
 	i.mu.Lock()
 	given := map[node.Knob]bool{}
 	for k, t := range touches {
-		if of := threadsOf(t); (k.File == node.FilePolicy || k.File == node.FileCookie) && of != node.ThreadsNormal {
+		if (k.File == node.FilePolicy || k.File == node.FileCookie) && mayHave(t) {
 			given[k] = true
 		}
 	}
@@ -205,14 +207,6 @@ func (h *Host) fillIsolation(s *node.Snapshot, touches map[node.Knob]journal.Tou
 		h.lookForOthers(s)
 	}
 	h.mirror(s)
-}
-
-// threadsOf is what a journaled knob of threads was made.
-func threadsOf(t journal.Touch) node.Value {
-	if t.Pending != nil {
-		return t.Pending
-	}
-	return t.Written
 }
 
 // readIsolation reads one of the ladder's knobs.

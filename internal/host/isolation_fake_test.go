@@ -30,10 +30,20 @@ type modelExt struct {
 	refuses  error // what load gives
 	loads    []scx.Options
 	now      *modelScheduler
-	lacks    bool // SCHED_EXT
+	lacks    bool          // SCHED_EXT
+	keeps    error         // what shorten gives
+	gate     chan struct{} // load waits for it; nil: for nothing
+	waits    int           // loads that have begun
 }
 
 func (m *modelExt) load(o scx.Options) (extScheduler, error) {
+	m.mu.Lock()
+	m.waits++
+	gate := m.gate
+	m.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.loads = append(m.loads, o)
@@ -75,6 +85,12 @@ func (m *modelExt) extend(list task.List, spare func(int) bool) (int, error) {
 }
 
 func (m *modelExt) shorten(list task.List) (int, error) {
+	m.mu.Lock()
+	keeps := m.keeps
+	m.mu.Unlock()
+	if keeps != nil {
+		return 0, keeps
+	}
 	return m.change(list, func(p task.Policy) bool { return p == task.Ext }, task.Normal)
 }
 
@@ -116,14 +132,17 @@ func (m *modelExt) loaded() int {
 
 // A modelScheduler remembers what it was told.
 type modelScheduler struct {
-	mu     sync.Mutex
-	events chan scx.Event
-	groups []scx.Group
-	pods   []scx.Pod
-	params scx.Params
-	most   unit.MilliCPU
-	beats  int
-	closed bool
+	mu      sync.Mutex
+	events  chan scx.Event
+	groups  []scx.Group
+	pods    []scx.Pod
+	params  scx.Params
+	most    unit.MilliCPU
+	beats   int
+	closed  bool
+	crowded bool  // no CPU has room
+	full    error // what Classify gives
+	uncaps  error // what SetCap gives
 }
 
 func (s *modelScheduler) do(f func()) error {
@@ -136,13 +155,33 @@ func (s *modelScheduler) do(f func()) error {
 	return nil
 }
 
-func (s *modelScheduler) Classify(g []scx.Group) error { return s.do(func() { s.groups = g }) }
+func (s *modelScheduler) Classify(g []scx.Group) error {
+	err := s.do(func() {
+		if s.full == nil {
+			s.groups = g
+		}
+	})
+	return errors.Join(err, s.full)
+}
 
 func (s *modelScheduler) SetPods(p []scx.Pod) error { return s.do(func() { s.pods = p }) }
 
 func (s *modelScheduler) SetParams(p scx.Params) error { return s.do(func() { s.params = p }) }
 
-func (s *modelScheduler) SetCap(c unit.MilliCPU) error { return s.do(func() { s.most = c }) }
+func (s *modelScheduler) SetCap(c unit.MilliCPU) error {
+	err := s.do(func() {
+		if s.uncaps == nil {
+			s.most = c
+		}
+	})
+	return errors.Join(err, s.uncaps)
+}
+
+func (s *modelScheduler) HasRoom(int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.crowded
+}
 
 func (s *modelScheduler) Beat() error { return s.do(func() { s.beats++ }) }
 

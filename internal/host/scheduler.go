@@ -31,6 +31,7 @@ type extScheduler interface {
 	Status() (scx.Status, error)
 	Events() <-chan scx.Event
 	Beat() error
+	HasRoom(tid int) bool
 	Close() error
 }
 
@@ -60,13 +61,15 @@ func (kernelExt) count(tids []int) (task.Policies, error) { return task.CountPol
 
 // scheduler is the one that this process has loaded, and what it was told.
 type scheduler struct {
-	loading sync.Mutex   // held while one is loaded
-	loaded  extScheduler // nil: none
-	closed  bool         // none is loaded any more
-	as      node.Scheduler
-	view    view // of the last snapshot
-	told    told // as far as it is known
-	slots   map[node.WorkloadID]int
+	loading  sync.Mutex   // held while one is loaded
+	loaded   extScheduler // nil: none
+	want     node.Scheduler
+	closed   bool // none is loaded any more
+	as       node.Scheduler
+	view     view // of the last snapshot
+	told     told // as far as it is known
+	slots    map[node.WorkloadID]int
+	unseated int // best-effort workloads for which there was no slot
 }
 
 // readScheduler says what this process has loaded. Others' is not ours.
@@ -84,6 +87,15 @@ func (h *Host) readScheduler() (node.Value, error) {
 func (h *Host) writeScheduler(v node.Scheduler) error {
 	i := &h.isolation
 	i.mu.Lock()
+	i.scheduler.want = v
+	i.mu.Unlock()
+	if !v.Loaded {
+		// One may be being loaded anew at this moment, and then nobody would
+		// own it.
+		i.scheduler.loading.Lock()
+		defer i.scheduler.loading.Unlock()
+	}
+	i.mu.Lock()
 	s := i.scheduler.loaded
 	i.mu.Unlock()
 	switch {
@@ -92,7 +104,7 @@ func (h *Host) writeScheduler(v node.Scheduler) error {
 	case !v.Loaded:
 		return h.unload(s)
 	case s == nil:
-		return h.loadAs(v)
+		return h.loadWanted()
 	}
 	if err := s.SetParams(h.params(v)); err != nil {
 		return err
@@ -100,7 +112,9 @@ func (h *Host) writeScheduler(v node.Scheduler) error {
 	i.mu.Lock()
 	i.scheduler.as, i.scheduler.told = v, told{}
 	i.mu.Unlock()
-	return h.tell(s)
+	err := h.tell(s)
+	h.told(s, err)
+	return err
 }
 
 func (h *Host) params(v node.Scheduler) scx.Params {
@@ -111,17 +125,19 @@ func (h *Host) params(v node.Scheduler) scx.Params {
 	return p
 }
 
-// loadAs loads it, and has it followed.
-func (h *Host) loadAs(v node.Scheduler) error {
+// loadWanted loads the scheduler if it is wanted and not loaded, and has it
+// followed.
+func (h *Host) loadWanted() error {
 	i := &h.isolation
 	i.scheduler.loading.Lock()
 	defer i.scheduler.loading.Unlock()
 	i.mu.Lock()
-	s, closed := i.scheduler.loaded, i.scheduler.closed
+	s, v, closed := i.scheduler.loaded, i.scheduler.want, i.scheduler.closed
 	i.mu.Unlock()
-	if closed || s != nil {
+	if closed || s != nil || !v.Loaded {
 		return nil // somebody else was faster
 	}
+	h.lookAtWork()
 	t, err := h.topology.read(h.fs)
 	if err != nil {
 		return fmt.Errorf("load the scheduler: %w", err)
@@ -139,7 +155,9 @@ func (h *Host) loadAs(v node.Scheduler) error {
 	i.stale = true // who became a stray without it is one no more, and the other way round
 	i.mu.Unlock()
 	go h.follow(s)
-	return h.tell(s)
+	err = h.tell(s)
+	h.told(s, err)
+	return err
 }
 
 // placesOf numbers cores, caches and NUMA nodes from 0.
@@ -184,7 +202,7 @@ func (i *isolation) left(s extScheduler) bool {
 	if i.scheduler.loaded != s {
 		return false
 	}
-	i.scheduler.loaded, i.scheduler.told = nil, told{}
+	i.scheduler.loaded, i.scheduler.told, i.status.Untold = nil, told{}, ""
 	return true
 }
 
@@ -207,9 +225,6 @@ func (h *Host) follow(s extScheduler) {
 // CPUs are others now it is loaded anew.
 func (h *Host) exited(s extScheduler, e scx.Exit) {
 	i := &h.isolation
-	i.mu.Lock()
-	as := i.scheduler.as
-	i.mu.Unlock()
 	last := h.lastStatus(s)
 	if !i.left(s) {
 		return // it was asked for
@@ -220,9 +235,9 @@ func (h *Host) exited(s extScheduler, e scx.Exit) {
 		why += fmt.Sprintf("; %v", err)
 	}
 	if e.Restart() {
-		err := h.reload(as)
+		err := h.reload()
 		if err == nil {
-			h.wake("the scheduler was loaded anew: " + why)
+			h.wake("the CPUs have changed, and the scheduler with them: " + why)
 			return
 		}
 		why = fmt.Sprintf("%s, and it could not be loaded anew: %v", why, err)
@@ -230,11 +245,11 @@ func (h *Host) exited(s extScheduler, e scx.Exit) {
 	h.fall(node.RungSchedExt, false, errors.New(why))
 }
 
-// reload loads the scheduler for the CPUs that there are now. While they still
-// come and go the kernel does not take it.
-func (h *Host) reload(as node.Scheduler) (err error) {
+// reload loads the scheduler for the CPUs that there are now, if it is still
+// wanted. While they still come and go the kernel does not take it.
+func (h *Host) reload() (err error) {
 	for range reloadsAtOnce {
-		err = h.loadAs(as)
+		err = h.loadWanted()
 		if err == nil || errors.Is(err, scx.ErrUnsupported) || errors.Is(err, scx.ErrBusy) {
 			return err
 		}

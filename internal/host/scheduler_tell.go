@@ -1,9 +1,12 @@
 package host
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"tenon.sh/tenon/internal/node"
@@ -31,51 +34,98 @@ type told struct {
 }
 
 // mirror keeps what a snapshot shows for the scheduler, says that this process
-// lives, and tells what is new.
+// lives, and tells what is new. Without a scheduler it does nothing.
 func (h *Host) mirror(s *node.Snapshot) {
 	i := &h.isolation
 	i.mu.Lock()
-	loaded := i.scheduler.loaded
-	wanted := i.wanted[node.FileScheduler] && s.Can.Can(node.MechSchedExt)
-	i.mu.Unlock()
-	if loaded == nil && !wanted {
-		return
-	}
-	v := view{workloads: s.Workloads, inodes: make(map[node.CgroupPath]uint64, len(s.Workloads)), limits: map[node.Knob]node.Value{}}
-	note := func(p node.CgroupPath) {
-		if _, known := v.inodes[p]; known {
-			return
-		}
-		if inode, err := h.inode(p); err == nil {
-			v.inodes[p] = inode
-		}
-		for _, f := range []node.File{node.FileCPUMax, node.FileCPUWeight} {
-			k := node.Knob{Cgroup: p, File: f}
-			if now := s.Knobs.Now[k]; now != nil {
-				v.limits[k] = now
-			}
-		}
-	}
-	for _, w := range s.Workloads {
-		note(w.Cgroup)
-		if w.Class == node.BE && w.Meet != "" {
-			note(w.Meet)
-		}
-	}
-	i.mu.Lock()
-	given := slices.Collect(maps.Keys(i.given))
-	i.mu.Unlock()
-	for _, k := range given {
-		note(k.Cgroup)
-	}
-	i.mu.Lock()
-	i.scheduler.view = v
+	loaded, old := i.scheduler.loaded, i.scheduler.view
 	i.mu.Unlock()
 	if loaded == nil {
 		return
 	}
-	// What fails here fails because the scheduler has ended, which follow tells.
-	_ = errors.Join(loaded.Beat(), h.tell(loaded))
+	v := h.viewOf(s.Workloads, func(k node.Knob) node.Value {
+		if now := s.Knobs.Now[k]; now != nil {
+			return now
+		}
+		return old.limits[k] // it could not be read now, which lifts no limit
+	})
+	i.mu.Lock()
+	i.scheduler.view = v
+	i.mu.Unlock()
+	h.told(loaded, errors.Join(loaded.Beat(), h.tell(loaded)))
+}
+
+// lookAtWork makes the view of a scheduler that is about to be loaded.
+func (h *Host) lookAtWork() {
+	v := h.viewOf(h.managed(), h.knobOrNil)
+	h.isolation.mu.Lock()
+	defer h.isolation.mu.Unlock()
+	h.isolation.scheduler.view = v
+}
+
+// viewOf is the view of workloads whose groups live, with the limits that are
+// found.
+func (h *Host) viewOf(workloads []node.Workload, limit func(node.Knob) node.Value) view {
+	v := view{inodes: make(map[node.CgroupPath]uint64, len(workloads)), limits: map[node.Knob]node.Value{}}
+	note := func(p node.CgroupPath, limits bool) bool {
+		if _, known := v.inodes[p]; !known {
+			inode, err := h.inode(p)
+			if err != nil {
+				return false
+			}
+			v.inodes[p] = inode
+		}
+		for _, f := range []node.File{node.FileCPUMax, node.FileCPUWeight} {
+			k := node.Knob{Cgroup: p, File: f}
+			if _, known := v.limits[k]; known || !limits {
+				continue
+			}
+			if now := limit(k); now != nil {
+				v.limits[k] = now
+			}
+		}
+		return true
+	}
+	for _, w := range workloads {
+		if !note(w.Cgroup, w.Class == node.BE) {
+			continue
+		}
+		v.workloads = append(v.workloads, w)
+		if w.Class == node.BE && w.Meet != "" {
+			note(w.Meet, true)
+		}
+	}
+	h.isolation.mu.Lock()
+	given := slices.Collect(maps.Keys(h.isolation.given))
+	h.isolation.mu.Unlock()
+	for _, k := range given {
+		note(k.Cgroup, true)
+	}
+	return v
+}
+
+// told remembers what the scheduler did not take of what it was told last, and
+// says so once: a table may be full. What fails because it has ended is for
+// follow to tell.
+func (h *Host) told(s extScheduler, err error) {
+	text := ""
+	if err != nil && !errors.Is(err, scx.ErrClosed) {
+		text = strings.Join(strings.Fields(err.Error()), " ")
+	}
+	i := &h.isolation
+	i.mu.Lock()
+	if n := i.scheduler.unseated; n > 0 && text == "" {
+		text = fmt.Sprintf("%s without a quota and a weight: there are %d slots", count(n, "workload", "workloads"), scx.Slots-1)
+	}
+	if i.scheduler.loaded != s {
+		text = ""
+	}
+	before := i.status.Untold
+	i.status.Untold = text
+	i.mu.Unlock()
+	if text != "" && text != before {
+		h.wake("the scheduler does not take all that it is told: " + text)
+	}
 }
 
 // limited passes a quota or a weight on that was written, without waiting for
@@ -93,7 +143,7 @@ func (h *Host) limited(k node.Knob, v node.Value) {
 	}
 	i.mu.Unlock()
 	if counts && loaded != nil {
-		_ = h.tell(loaded)
+		h.told(loaded, h.tell(loaded))
 	}
 }
 
@@ -133,7 +183,7 @@ func (h *Host) tell(s extScheduler) error {
 }
 
 // seat gives each best-effort workload a slot of its own, as long as there are
-// any; those who come later share the first.
+// any; those who come later share the first, that has no quota, and are counted.
 func (x *scheduler) seat() {
 	here := map[node.WorkloadID]bool{}
 	for _, w := range x.view.workloads {
@@ -145,6 +195,7 @@ func (x *scheduler) seat() {
 		taken[slot] = true
 	}
 	next := 1
+	x.unseated = 0
 	for _, w := range x.view.workloads {
 		if _, seated := x.slots[w.ID]; seated || w.Class != node.BE {
 			continue
@@ -153,7 +204,8 @@ func (x *scheduler) seat() {
 			next++
 		}
 		if next == scx.Slots {
-			return
+			x.unseated++
+			continue
 		}
 		if x.slots == nil {
 			x.slots = map[node.WorkloadID]int{}
@@ -190,17 +242,11 @@ func (i *isolation) groups() []scx.Group {
 		}
 		by[inode] = g
 	}
-	return slices.SortedFunc(maps.Values(by), func(a, b scx.Group) int { return compareUint(a.Cgroup, b.Cgroup) })
-}
-
-func compareUint(a, b uint64) int {
-	if a < b {
-		return -1
-	}
-	if a > b {
-		return 1
-	}
-	return 0
+	// Those to be protected first: what finds no room in the table is Normal,
+	// and best-effort threads may run beside it.
+	return slices.SortedFunc(maps.Values(by), func(a, b scx.Group) int {
+		return cmp.Or(cmp.Compare(b.Class, a.Class), cmp.Compare(a.Cgroup, b.Cgroup))
+	})
 }
 
 // pods are the weights and quotas of best-effort workloads.
@@ -215,7 +261,7 @@ func (x *scheduler) pods() []scx.Pod {
 		if weight, is := x.view.limits[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUWeight}].(node.CPUWeight); is && !weight.Idle {
 			pod.Weight = int(weight.Weight.V2())
 		}
-		if most, limited := x.view.quota(w.Cgroup); limited {
+		if most, limited := x.view.share(w); limited {
 			pod.Quota = time.Duration(int64(most) * int64(scx.QuotaPeriod) / int64(unit.CPUs(1)))
 		}
 		all = append(all, pod)
@@ -244,6 +290,27 @@ func (v view) most() unit.MilliCPU {
 		return scx.NoCap
 	}
 	return max(sum, 1)
+}
+
+// share is how much CPU time a best-effort workload may have: its own quota,
+// and an equal part of that of the group where it meets others, if the cap of
+// all does not see to that one.
+func (v view) share(w node.Workload) (unit.MilliCPU, bool) {
+	own, limited := v.quota(w.Cgroup)
+	most, meets := v.quota(w.Meet)
+	if !meets || v.most() != scx.NoCap {
+		return own, limited
+	}
+	var beside unit.MilliCPU
+	for _, other := range v.workloads {
+		if other.Class == node.BE && other.Meet == w.Meet {
+			beside++
+		}
+	}
+	if most = max(most/max(beside, 1), 1); limited {
+		most = min(most, own)
+	}
+	return most, true
 }
 
 // quota is cpu.max of a cgroup; false: it has no limit.

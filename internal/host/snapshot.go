@@ -53,6 +53,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	if err != nil {
 		return s, err
 	}
+	h.hideIdle(touches)
 	groups := append(inSight(s.Workloads), h.below(s.Workloads)...)
 	if h.sight == nil {
 		for _, p := range groups {

@@ -83,16 +83,19 @@ func (h *Host) spill(e scx.LongWait) {
 	}
 }
 
-// endSpills takes threads back whose time is over.
+// endSpills takes threads back whose time is over, when there is a CPU for them.
 func (h *Host) endSpills(at time.Time) {
 	i := &h.isolation
 	i.mu.Lock()
+	s := i.scheduler.loaded
 	var over []int
 	for tid, until := range i.spills {
-		if !at.Before(until) {
-			over = append(over, tid)
-			delete(i.spills, tid)
+		// Without room it would wait on, where it was.
+		if at.Before(until) || s != nil && !s.HasRoom(tid) {
+			continue
 		}
+		over = append(over, tid)
+		delete(i.spills, tid)
 	}
 	i.mu.Unlock()
 	for _, tid := range over {
@@ -171,7 +174,7 @@ func (h *Host) guardOthers(s *node.Snapshot) {
 		}
 		n, _ := i.ext.shorten(list) // a group that is gone needs none
 		if cookies != nil {
-			n += clearOurs(list, cookies.ID())
+			n += i.clearOurs(list, cookies.ID())
 		}
 		if n > 0 {
 			h.wake(count(n, "thread", "threads") + " of " + string(p) + " had what only best-effort ones should have")
@@ -180,18 +183,18 @@ func (h *Host) guardOthers(s *node.Snapshot) {
 }
 
 // clearOurs takes one cookie from threads, and returns from how many.
-func clearOurs(list task.List, id uint64) int {
+func (i *isolation) clearOurs(list task.List, id uint64) int {
 	tids, err := list()
 	if err != nil {
 		return 0
 	}
 	tids = slices.DeleteFunc(tids, func(tid int) bool {
-		has, err := task.CoreCookie(tid)
+		has, err := i.core.cookieOf(tid)
 		return err != nil || has != id
 	})
 	if len(tids) == 0 {
 		return 0
 	}
-	n, _ := task.ClearCookies(task.Fixed(tids...))
+	n, _ := i.core.clear(task.Fixed(tids...))
 	return n
 }

@@ -30,6 +30,11 @@ func (h *Host) bestEffort(p node.CgroupPath) ([]int, error) {
 	i.mu.Lock()
 	own, spared := i.own, maps.Clone(i.spared)
 	i.mu.Unlock()
+	for q := p; q != ""; q = q.Parent() {
+		if spared[q] != 0 {
+			return nil, nil
+		}
+	}
 	return h.threadsBut(p, func(q node.CgroupPath) bool {
 		class, is := own[q]
 		return is && class != node.BE || spared[q] != 0
@@ -92,7 +97,7 @@ func (h *Host) readThreads(k node.Knob) (node.Value, error) {
 		i.mu.Unlock()
 	} else {
 		for _, tid := range tids {
-			id, err := task.CoreCookie(tid)
+			id, err := i.core.cookieOf(tid)
 			switch {
 			case errors.Is(err, task.ErrGone):
 			case err != nil:
@@ -192,7 +197,7 @@ func (h *Host) spilled(tid int) bool {
 
 // cookie is the one of best-effort threads. An earlier agent may have given it
 // out already.
-func (h *Host) cookie() (*task.Cookies, error) {
+func (h *Host) cookie() (coreCookie, error) {
 	i := &h.isolation
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -207,34 +212,11 @@ func (h *Host) cookie() (*task.Cookies, error) {
 			h.everyoneIn(k.Cgroup, func(pid int) { from = append(from, pid) })
 		}
 	}
-	c, err := task.NewCookies(from...)
+	c, err := i.core.newCookie(from...)
 	if err == nil {
 		i.cookies = c
 	}
 	return c, err
-}
-
-// unconvert takes from the threads of a knob what it gave.
-func (h *Host) unconvert(k node.Knob) error {
-	i := &h.isolation
-	i.mu.Lock()
-	delete(i.given, k)
-	delete(i.real, k.Cgroup)
-	last := !slices.ContainsFunc(slices.Collect(maps.Keys(i.given)), func(g node.Knob) bool { return g.File == node.FileCookie })
-	i.mu.Unlock()
-	list := func() ([]int, error) { return h.everyThread(k.Cgroup) }
-	if k.File == node.FilePolicy {
-		_, err := h.isolation.ext.shorten(list)
-		return err
-	}
-	_, err := task.ClearCookies(list)
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if last && i.cookies != nil {
-		i.cookies.Close() // with the last bearer core scheduling ends, and what it costs
-		i.cookies = nil
-	}
-	return err
 }
 
 // lateThreads takes from threads what a restore has taken from those that it
@@ -247,7 +229,7 @@ func (h *Host) lateThreads(knobs []node.Knob) error {
 	var errs []error
 	time.Sleep(latePause)
 	for _, k := range knobs {
-		if err := h.unconvert(k); err != nil && !errors.Is(err, cgroup.ErrGone) {
+		if err := h.takeBack(k); err != nil && !errors.Is(err, cgroup.ErrGone) {
 			errs = append(errs, fmt.Errorf("restore %v once more: %w", k, err))
 		}
 	}

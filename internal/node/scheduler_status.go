@@ -22,6 +22,9 @@ type IsolationStatus struct {
 	// kernel's own scheduler for a while, and Spilled how many are there now.
 	Spills  uint64 `json:"spills,omitempty"`
 	Spilled int    `json:"spilled,omitempty"`
+	// Untold says what the loaded scheduler did not take of what it was told last:
+	// its table of groups may be full. Empty: it has taken all.
+	Untold string `json:"untold,omitempty"`
 	// Scheduler is what the scheduler has counted since it was loaded last. It
 	// stays after its end; nil: it was never loaded.
 	Scheduler *SchedulerStatus `json:"scheduler,omitempty"`

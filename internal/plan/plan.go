@@ -81,10 +81,24 @@ func quoteEmpty(s string) string {
 // narrows reports whether s allows less after than before.
 func (s Step) narrows() bool { return s.From != nil && s.To.Narrower(s.From) < 0 }
 
+// upward reports whether a step on a child comes before that on its parent: what
+// narrows does, and a mark of identity that is taken away. A mark that is given
+// does not, also where it narrows: below a parent without one it says nothing.
+func (s Step) upward() bool {
+	switch node.Value(node.IdentityNone) {
+	case s.To:
+		return true
+	case s.From:
+		return false
+	}
+	return s.narrows()
+}
+
 // Diff returns the steps that lead from have to what is wanted, in an order in
 // which no child ever exceeds its parent: what narrows goes first, deepest
-// cgroup first; what widens follows, highest cgroup first. Narrowing of
-// best-effort work comes before everything else. A value that the kernel would
+// cgroup first; what widens follows, highest cgroup first; and no cgroup is
+// marked below one whose mark is yet to come. Narrowing of best-effort work
+// comes before everything else. A value that the kernel would
 // show no different makes no step. Two wants for the same knob are a fault of
 // the caller: Diff keeps the first.
 func Diff(have node.Knobs, wants []Want) []Step {
@@ -133,9 +147,18 @@ func compareSteps(a, b Step) int {
 			}
 			return 1
 		}
-		return cmp.Or(cmp.Compare(b.Knob.Cgroup.Depth(), a.Knob.Cgroup.Depth()), a.Knob.Compare(b.Knob))
 	}
-	return cmp.Or(cmp.Compare(a.Knob.Cgroup.Depth(), b.Knob.Cgroup.Depth()), a.Knob.Compare(b.Knob))
+	if a.upward() != b.upward() {
+		if a.upward() {
+			return -1
+		}
+		return 1
+	}
+	depth := cmp.Compare(a.Knob.Cgroup.Depth(), b.Knob.Cgroup.Depth())
+	if a.upward() {
+		depth = -depth
+	}
+	return cmp.Or(depth, a.Knob.Compare(b.Knob))
 }
 
 // Bound cuts steps to at most n, in order, but never cuts a step that narrows

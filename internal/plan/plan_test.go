@@ -3,6 +3,7 @@ package plan_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -86,6 +87,37 @@ func TestNarrowingBEComesFirstAndIsNeverCut(t *testing.T) {
 	// Even where the bound is used up by others.
 	if cut := Bound([]Step{steps[1], steps[2], steps[0]}, 1); len(cut) != 2 || cut[1].Knob != be {
 		t.Errorf("narrowing of BE was cut:\n%s", lines(cut))
+	}
+}
+
+// A kernel compares marks at each level: a child's counts from when its parent
+// has one, and no longer.
+func TestParentsAreMarkedFirstAndUnmarkedLast(t *testing.T) {
+	parent, child := node.Knob{Cgroup: "w", File: node.FileIdentity}, node.Knob{Cgroup: "w/pod", File: node.FileIdentity}
+	for name, c := range map[string]struct {
+		from, to node.Identity
+		be       bool
+		first    node.Knob
+	}{
+		"BE is marked":      {node.IdentityNone, node.IdentityBE, true, parent},
+		"BE is unmarked":    {node.IdentityBE, node.IdentityNone, true, child},
+		"LS is marked":      {node.IdentityNone, node.IdentityExpels, false, parent},
+		"LS is unmarked":    {node.IdentityExpels, node.IdentityNone, false, child},
+		"LS becomes gentle": {node.IdentityExpels, node.IdentityHigh, false, child},
+	} {
+		have := node.Knobs{Now: map[node.Knob]node.Value{parent: c.from, child: c.from}, Before: map[node.Knob]node.Value{parent: node.IdentityNone, child: node.IdentityNone}}
+		for _, intent := range []Intent{Set, Release} {
+			if intent == Release && c.to != node.IdentityNone {
+				continue
+			}
+			wants := []Want{{Intent: intent, Knob: child, Value: c.to, BE: c.be}, {Intent: intent, Knob: parent, Value: c.to, BE: c.be}}
+			for range 2 { // in either order
+				if steps := Diff(have, wants); len(steps) != 2 || steps[0].Knob != c.first {
+					t.Errorf("%s (%s):\n%s", name, intent, lines(steps))
+				}
+				slices.Reverse(wants)
+			}
+		}
 	}
 }
 

@@ -82,10 +82,12 @@ func giveBack(wants []plan.Want, l layout, s node.Snapshot, reason string) []pla
 	return released
 }
 
-// ofThreads makes all threads of best-effort work best-effort ones by a file.
+// ofThreads makes all threads of best-effort work best-effort ones by a file,
+// where it meets other work. Elsewhere its weight stays as it is: with the end of
+// the rung, which may be at any moment, such threads would run like all others.
 func ofThreads(f node.File, l layout) []plan.Want {
 	var wants []plan.Want
-	for _, p := range l.alone() {
+	for _, p := range highest(l.meets) {
 		wants = append(wants, plan.Want{Intent: plan.Set, Knob: node.Knob{Cgroup: p, File: f}, Value: node.ThreadsBE, BE: true})
 	}
 	return wants
@@ -100,11 +102,17 @@ func (l layout) alone() []node.CgroupPath {
 			all = append(all, p)
 		}
 	}
-	slices.Sort(all)
+	return highest(all)
+}
+
+// highest sorts cgroups and leaves out those below another.
+func highest(all []node.CgroupPath) []node.CgroupPath {
 	within := func(p node.CgroupPath) bool {
 		return slices.ContainsFunc(all, func(q node.CgroupPath) bool { return q != p && q.Contains(p) })
 	}
-	return slices.Compact(slices.DeleteFunc(slices.Clone(all), within))
+	top := slices.DeleteFunc(slices.Clone(all), within)
+	slices.Sort(top)
+	return slices.Compact(top)
 }
 
 // scheduler is what the scheduler is told.

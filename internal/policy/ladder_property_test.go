@@ -49,7 +49,9 @@ func (n *scene) anyLadder(t *testing.T, rnd *rand.Rand) {
 		w := node.Workload{ID: node.WorkloadID(fmt.Sprint("guest", len(n.snap.Workloads))), Class: node.LS}
 		host := n.snap.Workloads[rnd.IntN(len(n.snap.Workloads))]
 		w.Cgroup = host.Cgroup.Join(string(w.ID))
-		w.Meet = w.Cgroup
+		if w.Meet = w.Cgroup; rnd.IntN(3) == 0 { // or BE work, and nobody knows where it meets other work
+			w.Class, w.Meet = node.BE, ""
+		}
 		n.add(w)
 	}
 }

@@ -132,6 +132,19 @@ func (n *scene) ladder() []string {
 	return lines
 }
 
+// yields reports whether a cgroup or one above it is idle, or has the least
+// weight.
+func (n *scene) yields(p node.CgroupPath) bool {
+	least := node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}.Rounded(n.snap.Knobs.Kernel)
+	for ; p != ""; p = p.Parent() {
+		v, _ := n.snap.Knobs.Now[node.Knob{Cgroup: p, File: node.FileCPUWeight}].(node.CPUWeight)
+		if v.Idle || v == least {
+			return true
+		}
+	}
+	return false
+}
+
 // wrongLadder says what is wrong with the knobs of isolation as they are now,
 // given what is wanted of them.
 func (n *scene) wrongLadder() string {
@@ -157,6 +170,9 @@ func (n *scene) wrongLadder() string {
 			case inside && w.Class == node.BE && v.Narrower(node.IdentityNone) > 0:
 				return fmt.Sprintf("%v is %v with the best-effort work %s in it", k, v, w.ID)
 			}
+		}
+		if v == node.Value(node.ThreadsBE) && !n.yields(k.Cgroup) {
+			return fmt.Sprintf("%v is %v, and neither it nor a cgroup above it is idle", k, v)
 		}
 	}
 	if slices.Sort(using); len(slices.Compact(using)) > 1 {

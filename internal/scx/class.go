@@ -65,7 +65,8 @@ func (c Class) kernel() scheduler613QosClass {
 
 // Classify replaces all that was said of groups before. It changes only what
 // differs, so it may be called as often as the caller likes. Threads that run
-// at this moment count from their next switch on.
+// at this moment count from their next switch on. Where the table is full those
+// that come last are Normal, and the error says so.
 func (s *Scheduler) Classify(groups []Group) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +105,8 @@ func (s *Scheduler) classify(groups []Group) (err error) {
 		changed = true
 	}
 	var full error
-	for id, g := range wanted {
+	for _, group := range groups { // in this order: who finds no room comes last
+		id, g := group.Cgroup, wanted[group.Cgroup]
 		if s.known[id] == g {
 			continue
 		}

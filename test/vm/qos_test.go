@@ -15,6 +15,7 @@ func TestQOSByHandInKernels(t *testing.T) {
 	m.Topology = Topology{Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 2}
 	for _, series := range []string{"6.1", "6.12", "6.18", "7.3"} {
 		t.Run(series, func(t *testing.T) {
+			t.Parallel()
 			m := m
 			m.Kernel = kernel(t, series)
 			var image Image

@@ -10,6 +10,7 @@ import (
 func TestBEScheduler(t *testing.T) {
 	for _, series := range []string{"6.12", "6.18", "7.3"} {
 		t.Run(series, func(t *testing.T) {
+			t.Parallel()
 			m := machine(t)
 			m.Kernel = kernel(t, series)
 			// To attach a program rewrites the kernel's code, which the emulator
