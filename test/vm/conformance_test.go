@@ -89,6 +89,7 @@ func mayBeSkipped(kernel, pkg, test string) (reason string, ok bool) {
 // kernel of most guests, and on the others those of the packages whose answers
 // depend on the kernel.
 func TestConformanceOnCgroupV2(t *testing.T) {
+	t.Parallel()
 	m := machine(t) // before anything is built
 	for series, packages := range map[string][]string{
 		"6.18": kernelPackages, "6.1": kernelFormats, "6.12": kernelFormats, "7.3": kernelFormats,

@@ -22,6 +22,7 @@ type worker struct {
 // while both groups fork: TENON_TEST_CYCLES times, by default 50. Its programs
 // are loaded once, which takes the emulator some ten seconds.
 func TestSchedulerComesAndGoes(t *testing.T) {
+	t.Parallel()
 	image := withIsolation(t)
 	count := 50
 	if text := os.Getenv("TENON_TEST_CYCLES"); text != "" {
@@ -70,6 +71,7 @@ func TestSchedulerComesAndGoes(t *testing.T) {
 // TestSaturatedByLS keeps all CPUs busy with LS for a minute of the guest's
 // time: twice as long as the kernel lets a thread of sched_ext wait.
 func TestSaturatedByLS(t *testing.T) {
+	t.Parallel()
 	image := withIsolation(t)
 	for _, series := range []string{"6.12", "6.18", "7.3"} {
 		t.Run(series, func(t *testing.T) {

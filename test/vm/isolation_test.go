@@ -50,7 +50,7 @@ type isolationCase struct {
 	} `json:"be"`
 	Scheduler *struct {
 		Exit   string `json:"exit"`
-		Counts struct{ Relief int }
+		Counts struct{ Relief, Races int }
 	} `json:"scheduler"`
 }
 
@@ -59,6 +59,7 @@ type isolationCase struct {
 func (c isolationCase) wake() trace.Quantiles { return c.LS[0].Wake }
 
 func TestIsolation(t *testing.T) {
+	t.Parallel()
 	image := withIsolation(t)
 	// The judge's own tests, on each kernel whose trace it reads.
 	tests := testsOf(t, image, "internal/trace", "-test.run=TheKernels|SmallBuffer")
@@ -187,14 +188,21 @@ func judgeIsolation(t *testing.T, series string, cases []isolationCase) {
 		if c.Scheduler.Exit != "" {
 			t.Errorf("%s: the scheduler has ended: %s", name, c.Scheduler.Exit)
 		}
-		if c.BEStartsBesideLS > c.Scheduler.Counts.Relief {
-			t.Errorf("%s: BE was started beside LS %d times, of which relief %d", name, c.BEStartsBesideLS, c.Scheduler.Counts.Relief)
+		// A race: LS came while a decision for BE was on its way, for some ten
+		// thousand instructions; BE was stopped at once.
+		if n := c.Scheduler.Counts; c.BEStartsBesideLS > n.Relief+n.Races {
+			t.Errorf("%s: BE was started beside LS %d times, of which relief %d and races %d", name, c.BEStartsBesideLS, n.Relief, n.Races)
 		}
 		if c.Burst >= 10*time.Millisecond && c.BesideRatio() > 0.01 {
 			t.Errorf("%s: BE ran beside LS for %.2f %% of its time, want at most 1 %%", name, 100*c.BesideRatio())
 		}
-		if c.BEShare() < 0.9 {
-			t.Errorf("%s: BE had %.0f %% of what was left to it, want at least 90 %%", name, 100*c.BEShare())
+		// Of what short bursts leave it BE had as little as 84 %: see decision 0025.
+		least := 0.9
+		if c.Burst < time.Millisecond {
+			least = 0.75
+		}
+		if c.BEShare() < least {
+			t.Errorf("%s: BE had %.0f %% of what was left to it, want at least %.0f %%", name, 100*c.BEShare(), 100*least)
 		}
 	}
 	judgeWake(t, by, "idle", 1.2, "apart")

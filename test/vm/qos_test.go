@@ -8,6 +8,7 @@ import (
 // TestQOSByHandInKernels loads and unloads each means of isolation that a
 // kernel has, through tenond and with work on it.
 func TestQOSByHandInKernels(t *testing.T) {
+	t.Parallel()
 	m := machine(t)
 	// To attach a program rewrites the kernel's code, which the emulator bears
 	// in one thread only.

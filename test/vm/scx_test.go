@@ -8,6 +8,7 @@ import (
 // TestBEScheduler runs the tests of the BE scheduler on kernels with sched_ext,
 // one for each form of its interface that is at hand. The machine may have none.
 func TestBEScheduler(t *testing.T) {
+	t.Parallel()
 	for _, series := range []string{"6.12", "6.18", "7.3"} {
 		t.Run(series, func(t *testing.T) {
 			t.Parallel()
