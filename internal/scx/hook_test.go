@@ -11,9 +11,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hookAlone loads the program of sched_switch without the scheduler, which it
+// hookAlone runs the program of sched_switch without the scheduler, which it
 // needs no sched_ext for: it then kicks nobody.
 func hookAlone(t testing.TB) *Scheduler {
+	t.Helper()
+	s := hookOnly(t)
+	t.Cleanup(attachHook(t, s))
+	if err := switchEvery(topology(t)); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// hookOnly loads the program of sched_switch and attaches nothing.
+func hookOnly(t testing.TB) *Scheduler {
 	t.Helper()
 	l, err := newLayout(topology(t))
 	if err != nil {
@@ -44,17 +55,23 @@ func hookAlone(t testing.TB) *Scheduler {
 	if s.view, err = newView(s.kernel, l); err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+// attachHook returns how to detach it.
+func attachHook(t testing.TB, s *Scheduler) (detach func()) {
+	t.Helper()
 	hook, err := link.AttachTracing(link.TracingOptions{
 		Program: s.kernel.Programs[scheduler613ProgTenonSwitched], AttachType: ebpf.AttachTraceRawTp,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = hook.Close() })
-	if err := switchEvery(topology(t)); err != nil {
-		t.Fatal(err)
+	return func() {
+		if err := hook.Close(); err != nil {
+			t.Error(err)
+		}
 	}
-	return s
 }
 
 // switches is how many were seen.
