@@ -9,7 +9,7 @@ export CGO_ENABLED := 0
 
 .PHONY: help
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## install what is missing, build, run the three-mode experiment on this machine
@@ -23,11 +23,13 @@ build: ## build bin/tenon and bin/tenond
 
 # As root one package goes after the other (-p 1): they share the machine's cgroups.
 .PHONY: test
-test: ## install what is missing, run every test: as a user, as root, in a VM, and a short experiment
+test: ## install what is missing, run every test: as a user, as root, on Kubernetes, in a VM, and a short experiment
 	$(STAGE) tools 10m scripts/install-deps.sh test
 	$(STAGE) vet 10m $(MAKE) --no-print-directory vet lint
 	$(STAGE) user 10m scripts/test-user.sh
 	$(STAGE) root 20m $(SUDO) env TENON_TEST_STRICT=1 $(GO) test -p 1 -count=1 -timeout 10m ./...
+	$(STAGE) cluster-build 30m $(MAKE) --no-print-directory cluster-build
+	$(STAGE) cluster 15m $(MAKE) --no-print-directory cluster-test
 	$(STAGE) vm-kernel 30m $(MAKE) --no-print-directory vm-kernel
 	$(STAGE) vm 40m $(MAKE) --no-print-directory vm
 
@@ -40,6 +42,23 @@ vm-kernel: ## fetch the kernels and the emulator of the VM tests, and build the 
 .PHONY: vm
 vm: ## the tests in virtual machines; bin/vm.log has all that they print
 	set -o pipefail; TENON_TEST_STRICT=1 TENON_TEST_VM=1 $(GO) test -json -count=1 -timeout 39m ./test/vm | $(GO) run ./test/digest bin/vm.log
+
+.PHONY: cluster-build
+cluster-build: ## build the programs of the test cluster: Kubernetes, etcd, containerd, runc (once, ten minutes)
+	@test/cluster/build/build.sh
+
+.PHONY: cluster
+cluster: cluster-build ## a real Kubernetes on this machine, left running; NODES=n for more than one node
+	$(GO) build -trimpath -o bin/cluster ./test/cluster/cmd
+	$(SUDO) bin/cluster up -nodes $(or $(NODES),1)
+
+.PHONY: cluster-down
+cluster-down: ## end that cluster and remove every trace
+	$(SUDO) bin/cluster down
+
+.PHONY: cluster-test
+cluster-test: ## the tests on a real Kubernetes
+	$(SUDO) env TENON_TEST_STRICT=1 TENON_TEST_CLUSTER=1 $(GO) test -count=1 -timeout 14m ./test/cluster/...
 
 .PHONY: unit
 unit: ## the fast tests: no root, no VM
@@ -59,8 +78,12 @@ fuzz: ## every fuzz test for FUZZTIME each (default 1m)
 	scripts/fuzz.sh $(or $(FUZZTIME),1m)
 
 .PHONY: generate
-generate: ## compile bpf/ again (needs clang-19 llvm-19 libbpf-dev); the result is committed
+generate: ## compile bpf/ again (needs clang-19 llvm-19 libbpf-dev); the result is committed, and a test compares
 	$(GO) generate ./internal/probe ./internal/scx
+
+.PHONY: generate-api
+generate-api: ## what is made of api/: deep copies and the CRDs in deploy/crds; committed, and a test compares
+	$(GO) run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0 object crd paths=./api/... output:crd:dir=deploy/crds
 
 .PHONY: golden
 golden: ## rewrite golden files and scenarios; review the diff

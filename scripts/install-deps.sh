@@ -2,8 +2,8 @@
 # Installs what is missing on a Debian or Ubuntu machine, and nothing else:
 #
 #	install-deps.sh demo   what building and the colocation lab need
-#	install-deps.sh test   also what the tests need, with the compilers of the
-#	                       kernel that virtual machines boot
+#	install-deps.sh test   also what the tests need, with the compilers of bpf/
+#	                       and of the kernel that virtual machines boot
 #
 # As root, or through sudo. No service is started or left enabled.
 set -eu
@@ -66,6 +66,13 @@ if [ "$1" = test ]; then
 	need dwarves pahole
 	need lz4 lz4
 	need patch patch
+	need pkg-config pkg-config
+	need iproute2 ip
+	need util-linux nsenter
+	[ -e /usr/include/seccomp.h ] || missing="$missing libseccomp-dev"
+	need clang-19 clang-19
+	need llvm-19 llvm-strip-19
+	[ -e /usr/include/bpf/bpf_helpers.h ] || missing="$missing libbpf-dev"
 	[ -e /usr/include/stdio.h ] || missing="$missing libc6-dev"
 	[ -e /usr/include/libelf.h ] || missing="$missing libelf-dev"
 fi

@@ -1,0 +1,272 @@
+// Package cluster runs a real Kubernetes on one machine for tests: etcd, the
+// API server with the aggregation layer, controller manager, scheduler, and
+// nodes of containerd, runc and a kubelet, with a registry of its own images
+// and the metrics API.
+//
+// Everything lives in mount, network and pid namespaces of its own. Ports and
+// addresses are private, and the end of one process, the cluster's init, ends
+// all others. Only control groups are the machine's: each node has a root of
+// its own there, which [Cluster.Down] removes.
+//
+// It needs root and the programs that test/cluster/build/build.sh makes. All
+// nodes share one network namespace: pods on the host network meet there.
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"tenon.sh/tenon/test/cluster/image"
+)
+
+// Server is the API server's address, for processes in the cluster's
+// namespaces and for pods alike: the first of the service addresses, as the
+// cluster has no kube-proxy that would translate it.
+const Server = "https://" + serviceIP + ":443"
+
+const serviceIP = "10.0.0.1"
+
+// Options say how a cluster is started.
+type Options struct {
+	// Name tells clusters of one machine apart. It is part of the paths of
+	// state and control groups. Default: dev.
+	Name string
+	// Keep leaves the cluster running when the process that started it ends.
+	Keep bool
+	// NoScheduler leaves the scheduler to the caller; its kubeconfig is that
+	// of the user system:kube-scheduler.
+	NoScheduler bool
+	// Further arguments of the programs.
+	APIServer, Controllers, Scheduler []string
+	// Log is told what is done and how long it took. May be nil.
+	Log func(format string, args ...any)
+}
+
+// A Cluster is a running cluster.
+type Cluster struct {
+	Name string
+	// Dir holds its state: pki, log, node-N.
+	Dir string
+	// Bin holds the programs.
+	Bin string
+
+	// Init is the process id of the cluster's init on this machine, and Born
+	// when it started, in clock ticks since boot (proc(5), stat, starttime).
+	Init int
+	Born string
+	// Made lists folders of the machine that were made to mount over.
+	Made []string
+
+	log      func(format string, args ...any)
+	lifeline *os.File // its end ends the init
+}
+
+// Dir returns where the state of the cluster with that name is kept.
+func Dir(name string) string { return filepath.Join(os.TempDir(), "tenon-cluster-"+name) }
+
+// Cache is where built programs and images are kept: $TENON_CACHE, or tenon in
+// the user's cache directory.
+func Cache() string {
+	if dir := os.Getenv("TENON_CACHE"); dir != "" {
+		return dir
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		dir = os.TempDir()
+	}
+	return filepath.Join(dir, "tenon")
+}
+
+// Missing says what a cluster needs and this machine has not, or nil.
+func Missing() error {
+	if os.Geteuid() != 0 {
+		return errors.New("a cluster needs root")
+	}
+	for _, tool := range []string{"nsenter", "unshare", "setpriv", "ip", "mount"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return fmt.Errorf("a cluster needs %s: run scripts/install-deps.sh test", tool)
+		}
+	}
+	bin := filepath.Join(Cache(), "cluster", "bin")
+	for _, program := range []string{"hyper", "etcd", "containerd", "runc", "cni/bridge"} {
+		if _, err := os.Stat(filepath.Join(bin, program)); err != nil {
+			return fmt.Errorf("%s is not in %s: run make cluster-build", program, bin)
+		}
+	}
+	return nil
+}
+
+// Up starts a cluster without nodes and returns when pods can be created. What
+// an earlier cluster of that name left behind is removed first; if it still
+// runs, that is an error.
+func Up(ctx context.Context, o Options) (c *Cluster, err error) {
+	if err := Missing(); err != nil {
+		return nil, err
+	}
+	if o.Name == "" {
+		o.Name = "dev"
+	}
+	if o.Log == nil {
+		o.Log = func(string, ...any) {}
+	}
+	if old, err := Attach(o.Name); err == nil {
+		if old.alive() {
+			return nil, fmt.Errorf("cluster %s is up: its init is process %d", o.Name, old.Init)
+		}
+		if err := old.Down(); err != nil {
+			return nil, fmt.Errorf("remove what an earlier cluster %s left: %w", o.Name, err)
+		}
+	}
+	begun := time.Now()
+	c = &Cluster{Name: o.Name, Dir: Dir(o.Name), Bin: filepath.Join(Cache(), "cluster", "bin"), log: o.Log}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("start cluster %s: %w", o.Name, err)
+			if c.Init != 0 {
+				err = errors.Join(err, c.Down())
+			}
+		}
+	}()
+	images, err := image.Build(ctx, Cache())
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range []string{"pki", "log", "run", "images"} {
+		if err := os.MkdirAll(filepath.Join(c.Dir, dir), 0o755); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.makePKI(); err != nil {
+		return nil, err
+	}
+	if err := c.startInit(ctx, o.Keep, images); err != nil {
+		return nil, err
+	}
+	if err := c.startControlPlane(ctx, o); err != nil {
+		return nil, err
+	}
+	o.Log("control plane in %.1f s", time.Since(begun).Seconds())
+	return c, nil
+}
+
+// Attach returns the cluster of that name, which another process started.
+func Attach(name string) (*Cluster, error) {
+	c := &Cluster{log: func(string, ...any) {}}
+	text, err := os.ReadFile(filepath.Join(Dir(name), "cluster.json"))
+	if err == nil {
+		err = json.Unmarshal(text, c)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("no cluster %s: %w", name, err)
+	}
+	return c, nil
+}
+
+// save writes what [Attach] reads.
+func (c *Cluster) save() error {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(c.file("cluster.json"), text, 0o644)
+}
+
+// alive says whether the cluster's init is there, and not another process that
+// has got its number.
+func (c *Cluster) alive() bool { return c.Init != 0 && born(fmt.Sprintf("/proc/%d", c.Init)) == c.Born }
+
+// born is when the process with that folder in /proc started, empty if there is
+// none or it is dead.
+func born(process string) string {
+	text, err := os.ReadFile(filepath.Join(process, "stat"))
+	if err != nil {
+		return ""
+	}
+	_, rest, _ := strings.Cut(string(text), ") ") // the name may hold spaces
+	fields := strings.Fields(rest)
+	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
+		return ""
+	}
+	return fields[19]
+}
+
+// Down ends every process of the cluster and removes all that it made: mounts
+// and interfaces go with their namespaces, then control groups and files.
+func (c *Cluster) Down() error {
+	if c.alive() {
+		if err := syscall.Kill(c.Init, syscall.SIGKILL); err != nil {
+			return fmt.Errorf("end cluster %s: %w", c.Name, err)
+		}
+	}
+	if c.lifeline != nil {
+		c.lifeline.Close()
+	}
+	err := until(context.Background(), 20*time.Second, func() error {
+		if c.alive() {
+			return fmt.Errorf("its init, process %d, does not end", c.Init)
+		}
+		return removeGroups(c.Name)
+	})
+	if err != nil {
+		return fmt.Errorf("end cluster %s: %w", c.Name, err)
+	}
+	if err := os.RemoveAll(c.Dir); err != nil {
+		return fmt.Errorf("end cluster %s: %w", c.Name, err)
+	}
+	// A folder that goes takes the mounts of other namespaces with it: the last
+	// cluster removes them, if they are empty.
+	if len(others(c.Name)) == 0 {
+		for _, dir := range c.Made {
+			_ = os.Remove(dir)
+		}
+	}
+	return nil
+}
+
+// others returns the clusters of this machine with other names.
+func others(name string) []*Cluster {
+	files, _ := filepath.Glob(filepath.Join(Dir("*"), "cluster.json"))
+	var all []*Cluster
+	for _, file := range files {
+		other := strings.TrimPrefix(filepath.Dir(file), Dir(""))
+		if c, err := Attach(other); err == nil && other != name {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+func (c *Cluster) file(parts ...string) string {
+	return filepath.Join(append([]string{c.Dir}, parts...)...)
+}
+
+// until calls f until it succeeds, less and less often, and returns its last
+// error when the time is over.
+func until(ctx context.Context, limit time.Duration, f func() error) error {
+	end := time.Now().Add(limit)
+	for pause := 20 * time.Millisecond; ; pause = min(pause*5/4, time.Second/2) {
+		err := f()
+		if err == nil || errors.Is(err, errFinal) {
+			return err
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("after %v: %w", limit, err)
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// errFinal marks an error that waiting does not heal.
+var errFinal = errors.New("gave up")

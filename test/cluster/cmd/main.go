@@ -1,0 +1,174 @@
+// Command cluster runs a real Kubernetes on this machine to play with; see
+// package test/cluster.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"tenon.sh/tenon/test/cluster"
+	"tenon.sh/tenon/test/cluster/image"
+)
+
+const usage = `usage: cluster [-name NAME] COMMAND
+  up [-nodes N]         start a cluster, with that many nodes
+  node I [LINE...]      start node I, with more lines of its KubeletConfiguration
+  run COMMAND...        run a command in the cluster's namespaces, KUBECONFIG set
+  on I COMMAND...       the same in the mount namespace of node I too
+  kubelet I stop|start  kill or start the kubelet of node I (also: containerd)
+  user NAME [GROUP...]  make credentials, print the path of the kubeconfig
+  images                build the images, list their names
+  image FILE NAME       take an OCI archive into the cluster's registry
+  down                  end it and remove every trace
+`
+
+func main() {
+	cluster.Main()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := run(ctx, os.Args[1:])
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		os.Exit(max(1, exit.ExitCode()))
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "cluster:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("cluster", flag.ExitOnError)
+	flags.Usage = func() { fmt.Fprint(os.Stderr, usage) }
+	name := flags.String("name", "dev", "")
+	_ = flags.Parse(args) // exits
+	args = flags.Args()
+	if len(args) == 0 {
+		flags.Usage()
+		return errors.New("the command is missing")
+	}
+	command, args := args[0], args[1:]
+	switch command {
+	case "up":
+		return up(ctx, *name, args)
+	case "images":
+		images, err := image.Build(ctx, cluster.Cache())
+		if err != nil {
+			return err
+		}
+		names, err := images.Names()
+		fmt.Println(strings.Join(names, "\n"))
+		return err
+	}
+	c, err := cluster.Attach(*name)
+	if err != nil {
+		return err
+	}
+	node := func() (*cluster.Node, []string, error) {
+		if len(args) == 0 {
+			return nil, nil, errors.New("which node? a number is missing")
+		}
+		i, err := strconv.Atoi(args[0])
+		return c.Node(i), args[1:], err
+	}
+	switch command {
+	case "down":
+		return c.Down()
+	case "run":
+		return attached(c.Command, ctx, args)
+	case "on":
+		n, rest, err := node()
+		if err != nil {
+			return err
+		}
+		return attached(n.Command, ctx, rest)
+	case "node":
+		n, rest, err := node()
+		if err != nil {
+			return err
+		}
+		i, _ := strconv.Atoi(strings.TrimPrefix(n.Name, "node-"))
+		_, err = c.AddNode(ctx, i, cluster.NodeOptions{Kubelet: strings.Join(rest, "\n")})
+		return err
+	case "kubelet", "containerd":
+		n, rest, err := node()
+		if err != nil {
+			return err
+		}
+		return control(ctx, n, command, strings.Join(rest, " "))
+	case "user":
+		if len(args) == 0 {
+			return errors.New("the user's name is missing")
+		}
+		path, err := c.User(args[0], args[1:]...)
+		fmt.Println(path)
+		return err
+	case "image":
+		if len(args) != 2 {
+			return errors.New("usage: cluster image FILE NAME")
+		}
+		return c.AddImage(args[0], args[1])
+	}
+	flags.Usage()
+	return fmt.Errorf("no command %s", command)
+}
+
+func control(ctx context.Context, n *cluster.Node, program, what string) error {
+	switch program + " " + what {
+	case "kubelet stop":
+		return n.StopKubelet(ctx)
+	case "kubelet start":
+		return n.StartKubelet(ctx)
+	case "containerd stop":
+		return n.StopContainerd(ctx)
+	case "containerd start":
+		return n.StartContainerd(ctx)
+	}
+	return fmt.Errorf("%s %s: want stop or start", program, what)
+}
+
+func attached(command func(context.Context, string, ...string) *exec.Cmd, ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		return errors.New("run what?")
+	}
+	cmd := command(ctx, args[0], args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	return cmd.Run()
+}
+
+func up(ctx context.Context, name string, args []string) error {
+	flags := flag.NewFlagSet("up", flag.ExitOnError)
+	nodes := flags.Int("nodes", 1, "")
+	_ = flags.Parse(args) // exits
+	say := func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+	c, err := cluster.Up(ctx, cluster.Options{Name: name, Keep: true, Log: say})
+	if err != nil {
+		return err
+	}
+	for i := range *nodes {
+		if _, err := c.AddNode(ctx, i, cluster.NodeOptions{}); err != nil {
+			return errors.Join(err, c.Down())
+		}
+	}
+	fmt.Printf(hints, os.Args[0], c.Name)
+	return nil
+}
+
+const hints = `
+The cluster is up. What to type:
+  %[1]s -name %[2]s run kubectl get nodes
+  %[1]s -name %[2]s run kubectl apply -f test/cluster/testdata/seeds/ls-nginx.yaml
+  %[1]s -name %[2]s run kubectl top node            (from twenty seconds on)
+  %[1]s -name %[2]s run wrk -t2 -c16 -d10s --latency http://127.0.0.1:8000/
+  %[1]s -name %[2]s run bash                        (a shell in its network)
+  %[1]s -name %[2]s on 0 ctr -n k8s.io containers ls
+  %[1]s -name %[2]s down
+`

@@ -1,0 +1,162 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Command is a command in the cluster's namespaces: its network, its pids and
+// its mounts, with the built programs on the path, KUBECONFIG that of admin and
+// the caller's working directory. It dies with the context.
+//
+// The process that is started is not the command itself but its parent; see
+// [PID].
+func (c *Cluster) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	return c.within(ctx, 0, name, args...)
+}
+
+// within is Command in the mount namespace of a process of the cluster too,
+// given by its number there.
+func (c *Cluster) within(ctx context.Context, inner int, name string, args ...string) *exec.Cmd {
+	// setpriv: killing nsenter would leave the command, its child.
+	argv := []string{"-t", strconv.Itoa(c.Init), "-m", "-n", "-p", "setpriv", "--pdeathsig", "KILL"}
+	if inner != 0 {
+		argv = append(argv, "nsenter", "-t", strconv.Itoa(inner), "-m")
+	}
+	if dir, err := os.Getwd(); err == nil {
+		argv = append(argv, "env", "-C", dir)
+	}
+	cmd := exec.CommandContext(ctx, "nsenter", append(append(argv, name), args...)...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig("admin"), "PATH="+c.Bin+":"+os.Getenv("PATH"))
+	return cmd
+}
+
+// PID returns the number on this machine of the program that a started command
+// of [Cluster.Command] or [Node.Command] runs: signals for it go there.
+func PID(cmd *exec.Cmd) (pid int, err error) {
+	err = until(context.Background(), 10*time.Second, func() error {
+		parent := cmd.Process.Pid
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", parent, parent))
+		if err != nil {
+			return err
+		}
+		if pid, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
+			return fmt.Errorf("process %d has no child", parent)
+		}
+		// It is on its way to the program through these.
+		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+		switch passing := strings.TrimSpace(string(name)); passing {
+		case "nsenter", "setpriv", "env":
+			return fmt.Errorf("process %d is still %s", pid, passing)
+		}
+		return err
+	})
+	return pid, err
+}
+
+// Kubectl runs kubectl as admin and returns what it prints.
+func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
+	return c.KubectlApply(ctx, "", args...)
+}
+
+// KubectlApply is Kubectl with a text on standard input, for -f -.
+func (c *Cluster) KubectlApply(ctx context.Context, input string, args ...string) (string, error) {
+	cmd := c.Command(ctx, "kubectl", args...)
+	cmd.Stdin = strings.NewReader(input)
+	var out, complaint bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &complaint
+	if err := cmd.Run(); err != nil {
+		return out.String(), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(complaint.String()))
+	}
+	return out.String(), nil
+}
+
+// daemon starts a program that lives as long as the cluster does, in the mount
+// namespace of a process of the cluster if inner is not 0. Its output goes to
+// NAME.log, and its number inside the cluster to NAME.pid.
+func (c *Cluster) daemon(inner int, name string, argv ...string) (*daemon, error) {
+	d := &daemon{cluster: c, name: name}
+	if err := os.Remove(name + ".pid"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	out, err := os.OpenFile(d.name+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	// Forked off, so that its parent is the cluster's init, which outlives the
+	// program that starts the cluster and collects it when it has ended.
+	const script = `echo $$ >"$0.part" && mv "$0.part" "$0.pid" && exec "$@"`
+	cmd := c.within(context.Background(), inner, "setsid", append([]string{"--fork", "sh", "-c", script, name}, argv...)...)
+	cmd.Args = withoutDeathSignal(cmd.Args)
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("start %s: %w: %s", argv[0], err, tail(d.name+".log"))
+	}
+	return d, nil
+}
+
+// A daemon is a program of the cluster, known by the path of its files without
+// their suffix.
+type daemon struct {
+	cluster *Cluster
+	name    string
+}
+
+// pid is its number inside the cluster.
+func (d *daemon) pid() (int, error) {
+	text, err := os.ReadFile(d.name + ".pid")
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(text)))
+}
+
+// running is an error if the program has ended.
+func (d *daemon) running() error {
+	pid, err := d.pid()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it is about to write it
+	}
+	if err != nil || born(fmt.Sprintf("/proc/%d/root/proc/%d", d.cluster.Init, pid)) == "" {
+		return fmt.Errorf("%w: %s ended: %s", errFinal, filepath.Base(d.name), tail(d.name+".log"))
+	}
+	return nil
+}
+
+// kill ends it as a crash would.
+func (d *daemon) kill(ctx context.Context) error {
+	pid, err := d.pid()
+	if err != nil {
+		return fmt.Errorf("stop %s: %w", d.name, err)
+	}
+	if out, err := d.cluster.Command(ctx, "kill", "-KILL", strconv.Itoa(pid)).CombinedOutput(); err != nil {
+		return fmt.Errorf("stop %s: %w: %s", d.name, err, out)
+	}
+	return nil
+}
+
+func withoutDeathSignal(args []string) []string {
+	i := slices.Index(args, "setpriv")
+	return slices.Delete(slices.Clone(args), i, i+3)
+}
+
+// tail is the end of a log, for an error.
+func tail(file string) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(lines[max(0, len(lines)-3):], "\n")
+}

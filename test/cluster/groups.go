@@ -1,0 +1,115 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// hierarchies returns where this machine's control groups are mounted: one
+// place with cgroup v2, one for each group of controllers with v1.
+func hierarchies() ([]string, error) {
+	text, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return nil, err
+	}
+	var dirs []string
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if len(f) > 2 && (f[2] == "cgroup" || f[2] == "cgroup2") && strings.HasPrefix(f[1], "/sys/fs/cgroup") {
+			dirs = append(dirs, f[1])
+		}
+	}
+	if len(dirs) == 0 {
+		return nil, errors.New("no cgroup file system below /sys/fs/cgroup")
+	}
+	return dirs, nil
+}
+
+// groupPrefix is how the names of a cluster's control groups begin.
+func groupPrefix(name string) string { return "testbed-" + name + "-" }
+
+// makeGroups makes the root of a node in every hierarchy, with all CPUs and
+// memory nodes of the machine.
+func makeGroups(root string) error {
+	dirs, err := hierarchies()
+	if err != nil {
+		return err
+	}
+	for _, top := range dirs {
+		dir := filepath.Join(top, root)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("make the node's control group: %w", err)
+		}
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+			all, err := os.ReadFile(filepath.Join(top, file))
+			if err != nil {
+				continue // another controller, or v2, where it is inherited
+			}
+			if err := os.WriteFile(filepath.Join(dir, file), all, 0o644); err != nil {
+				return fmt.Errorf("make the node's control group: %w", err)
+			}
+		}
+		// v2: what the node's groups use must be passed down to them.
+		controllers, err := os.ReadFile(filepath.Join(top, "cgroup.controllers"))
+		if err != nil {
+			continue
+		}
+		for _, c := range strings.Fields(string(controllers)) {
+			for _, at := range []string{top, dir} {
+				_ = os.WriteFile(filepath.Join(at, "cgroup.subtree_control"), []byte("+"+c), 0o644) // some refuse; the kubelet names those it misses
+			}
+		}
+	}
+	return nil
+}
+
+// removeGroups removes the control groups of a cluster whose processes have
+// ended. An error says what is still in use.
+func removeGroups(name string) error {
+	dirs, err := hierarchies()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, top := range dirs {
+		roots, err := filepath.Glob(filepath.Join(top, groupPrefix(name)+"*"))
+		if err != nil {
+			return err
+		}
+		for _, root := range roots {
+			// dev-1 is not a node of the cluster named de.
+			if _, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(root), groupPrefix(name))); err != nil {
+				continue
+			}
+			groups, err := groupsBelow(root)
+			errs = append(errs, err)
+			for _, dir := range slices.Backward(groups) {
+				if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					errs = append(errs, err)
+				}
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// groupsBelow lists a control group and all below it, parents first.
+func groupsBelow(root string) ([]string, error) {
+	var groups []string
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // it went while we looked
+		}
+		if err == nil && d.IsDir() {
+			groups = append(groups, path)
+		}
+		return err
+	})
+	return groups, err
+}

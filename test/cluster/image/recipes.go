@@ -1,0 +1,161 @@
+package image
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// The full names of the images, the last two as the published manifests have
+// them.
+const (
+	Pause   = "registry.k8s.io/pause:3.10"
+	BusyBox = "docker.io/library/busybox:1"
+	NGINX   = "docker.io/koordinatorsh/nginx:v1.18-koord-exmaple" //nolint:misspell // as it was published
+	FFmpeg  = "registry.cn-zhangjiakou.aliyuncs.com/acs/ffmpeg-4-4-1-for-slo-test:v0.1"
+)
+
+//go:embed start-ffmpeg.sh
+var startFFmpeg string
+
+// shell is what the images offer of busybox.
+var shell = strings.Fields("sh sleep cat ls ps kill echo true false dd yes seq env id head tail wc grep mkdir rm touch date")
+
+// A recipe makes one image. Of the programs it is made of, and of its text, its
+// key is made.
+type recipe struct {
+	name     string
+	programs []string
+	root     func(ctx context.Context, cache string, programs []string) (*Root, error)
+	entry    []string
+}
+
+var recipes = []recipe{
+	{Pause, []string{"busybox"}, busybox, []string{"/bin/busybox", "sleep", "2147483647"}},
+	{BusyBox, []string{"busybox"}, busybox, []string{"/bin/sh"}},
+	{NGINX, []string{"busybox", "nginx"}, nginx,
+		[]string{"/usr/sbin/nginx", "-p", "/apps/nginx", "-c", "/apps/nginx/conf/nginx.conf", "-e", "stderr", "-g", "daemon off;"}},
+	{FFmpeg, []string{"busybox", "ffmpeg"}, ffmpeg, []string{"start-ffmpeg.sh", "1", "1", clip, "/apps/ffmpeg/"}},
+}
+
+const clip = "/apps/ffmpeg/input/HD2-h264.ts"
+
+// Build makes the images of the test cluster from programs of this machine in
+// cache/cluster/images, unless they are there and the programs are the same.
+func Build(ctx context.Context, cache string) (Layout, error) {
+	l := Layout{Dir: filepath.Join(cache, "cluster", "images")}
+	if err := os.MkdirAll(l.Dir, 0o755); err != nil {
+		return l, fmt.Errorf("make the images: %w", err)
+	}
+	key := startFFmpeg + strings.Join(shell, " ")
+	var paths [][]string
+	for _, r := range recipes {
+		var found []string
+		for _, p := range r.programs {
+			path, err := exec.LookPath(p)
+			if err != nil {
+				return l, fmt.Errorf("make image %s: %w: run scripts/install-deps.sh test", r.name, err)
+			}
+			info, err := os.Stat(path)
+			if err != nil {
+				return l, fmt.Errorf("make image %s: %w", r.name, err)
+			}
+			found = append(found, path)
+			key += fmt.Sprintln(r.name, r.entry, path, info.Size(), info.ModTime().Unix())
+		}
+		paths = append(paths, found)
+	}
+	lock, err := os.Create(filepath.Join(cache, "cluster", "lock-images"))
+	if err != nil {
+		return l, fmt.Errorf("make the images: %w", err)
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return l, fmt.Errorf("make the images: %w", err)
+	}
+	keyFile := filepath.Join(l.Dir, ".key")
+	if old, err := os.ReadFile(keyFile); err == nil && string(old) == key {
+		return l, nil
+	}
+	for i, r := range recipes {
+		root, err := r.root(ctx, cache, paths[i])
+		if err != nil {
+			return l, fmt.Errorf("make image %s: %w", r.name, err)
+		}
+		if err := l.Add(r.name, root, r.entry...); err != nil {
+			return l, err
+		}
+	}
+	if err := l.prune(); err != nil {
+		return l, fmt.Errorf("make the images: %w", err)
+	}
+	return l, os.WriteFile(keyFile, []byte(key), 0o644)
+}
+
+func busybox(_ context.Context, _ string, programs []string) (*Root, error) {
+	r := &Root{}
+	for _, name := range shell {
+		r.Link("/bin/"+name, "busybox")
+	}
+	r.Dir("/tmp", 0o1777)
+	r.Dir("/run", 0o755)
+	r.Text("/etc/passwd", 0o644, "root:x:0:0::/:/bin/sh\nnginx:x:101:101::/:/bin/false\nnobody:x:65534:65534::/:/bin/false\n")
+	r.Text("/etc/group", 0o644, "root:x:0:\nnginx:x:101:\nnogroup:x:65534:\n")
+	return r, r.Program("/bin/busybox", programs[0])
+}
+
+// nginx reads /apps/nginx/conf/nginx.conf, which the manifests mount, and
+// serves the page that comes with it. Requests are logged to nowhere: at tens
+// of thousands a second the log would be a second workload.
+func nginx(ctx context.Context, cache string, programs []string) (*Root, error) {
+	r, err := busybox(ctx, cache, programs)
+	if err != nil {
+		return nil, err
+	}
+	r.Dir("/var/lib/nginx", 0o755)
+	r.Dir("/apps/nginx/conf", 0o755)
+	r.Link("/var/log/nginx/access.log", "/dev/null")
+	r.Text("/apps/nginx/html/index.html", 0o644, page)
+	return r, r.Program("/usr/sbin/nginx", programs[1])
+}
+
+func ffmpeg(ctx context.Context, cache string, programs []string) (*Root, error) {
+	r, err := busybox(ctx, cache, programs)
+	if err != nil {
+		return nil, err
+	}
+	film := filepath.Join(cache, "cluster", filepath.Base(clip))
+	out, err := exec.CommandContext(ctx, programs[1], filmArgs(film)...).CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("render the film: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	r.Text("/usr/bin/start-ffmpeg.sh", 0o755, startFFmpeg)
+	if err := r.File(clip, film); err != nil {
+		return nil, err
+	}
+	return r, r.Program("/usr/bin/ffmpeg", programs[1])
+}
+
+// filmArgs renders four seconds of 1080p30. A flat or still picture would cost
+// an encoder almost nothing: shapes move, and there is noise.
+func filmArgs(out string) []string {
+	return []string{
+		"-nostdin", "-hide_banner", "-loglevel", "error", "-y",
+		"-f", "lavfi", "-i", "testsrc2=size=1920x1080:rate=30", "-t", "4",
+		"-vf", "noise=alls=6:allf=t,format=yuv420p",
+		"-c:v", "libx264", "-preset", "ultrafast", "-b:v", "8M", "-g", "30",
+		"-f", "mpegts", out,
+	}
+}
+
+// page is as long as the page that nginx comes with, 612 bytes.
+var page = func() string {
+	text := "<!doctype html><title>Tenon</title>\n" + strings.Repeat("<p>nginx answers, ffmpeg waits.</p>\n", 20)
+	return text[:612]
+}()

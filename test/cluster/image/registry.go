@@ -1,0 +1,103 @@
+package image
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// A Registry serves layouts, the first that has an image, as a registry that
+// can be pulled from (OCI distribution specification, pull). It stands for
+// every registry at once: the query ns=HOST, which containerd adds when it asks
+// a mirror, is the first part of an image's name.
+type Registry []Layout
+
+// Handler returns the registry's HTTP side.
+func (reg Registry) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v2/", func(w http.ResponseWriter, r *http.Request) {
+		rest := strings.TrimPrefix(r.URL.Path, "/v2/")
+		if rest == "" {
+			_, _ = io.WriteString(w, "{}")
+			return
+		}
+		if repository, digest, ok := cutLast(rest, "/blobs/"); ok {
+			reg.serve(w, r, Descriptor{MediaType: "application/octet-stream", Digest: digest}, repository)
+			return
+		}
+		repository, reference, ok := cutLast(rest, "/manifests/")
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		if strings.HasPrefix(reference, "sha256:") {
+			d, err := reg.find(reference)
+			if err != nil { // named by an index only: its type stands in itself
+				d = Descriptor{MediaType: typeManifest, Digest: reference}
+			}
+			reg.serve(w, r, d, repository)
+			return
+		}
+		name := r.URL.Query().Get("ns") + "/" + repository + ":" + reference
+		d, err := reg.find(name)
+		if err != nil {
+			refuse(w, "MANIFEST_UNKNOWN", name)
+			return
+		}
+		reg.serve(w, r, d, repository)
+	})
+	return mux
+}
+
+func (reg Registry) find(name string) (d Descriptor, err error) {
+	for _, l := range reg {
+		if d, err = l.Find(name); err == nil {
+			return d, nil
+		}
+	}
+	return d, err
+}
+
+func (reg Registry) open(digest string) (f *os.File, err error) {
+	for _, l := range reg {
+		if f, err = os.Open(l.path(digest)); err == nil {
+			return f, nil
+		}
+	}
+	return nil, err
+}
+
+func (reg Registry) serve(w http.ResponseWriter, r *http.Request, d Descriptor, repository string) {
+	f, err := reg.open(d.Digest)
+	if err != nil || strings.ContainsAny(strings.TrimPrefix(d.Digest, "sha256:"), "/:.") {
+		refuse(w, "BLOB_UNKNOWN", repository+"@"+d.Digest)
+		return
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", d.MediaType)
+	w.Header().Set("Docker-Content-Digest", d.Digest)
+	w.Header().Set("Content-Length", strconv.FormatInt(info.Size(), 10))
+	http.ServeContent(w, r, "", info.ModTime(), f)
+}
+
+func refuse(w http.ResponseWriter, code, what string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusNotFound)
+	_, _ = fmt.Fprintf(w, `{"errors":[{"code":%q,"message":%q}]}`, code, "this registry has no "+what)
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}

@@ -1,0 +1,237 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/test/cluster/image"
+)
+
+// initEnv tells a process that it is the init of the cluster in that folder.
+const initEnv = "TENON_CLUSTER_INIT"
+
+// registryAddress is where nodes pull from.
+const registryAddress = "127.0.0.1:5000"
+
+// An initConfig is what the init is told, in init.json.
+type initConfig struct {
+	Images   image.Registry
+	Lifeline bool // standard input is a pipe that ends with the starter
+}
+
+// Main is called first in main or TestMain of a program that starts clusters.
+// It returns at once, but not in the process that the program starts as the
+// cluster's init: that one is the init, and never returns.
+func Main() {
+	dir := os.Getenv(initEnv)
+	if dir == "" {
+		return
+	}
+	log.Fatalf("cluster init: %v", runInit(dir))
+}
+
+// startInit starts this program again as process 1 of new namespaces.
+func (c *Cluster) startInit(ctx context.Context, keep bool, images image.Layout) error {
+	for _, other := range others(c.Name) {
+		c.Made = append(c.Made, other.Made...)
+	}
+	for _, dir := range []string{"/var/lib/kubelet", "/var/lib/cni", "/var/lib/containerd"} {
+		if _, err := os.Stat(dir); err == nil {
+			continue
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		c.Made = append(c.Made, dir)
+	}
+	text, err := json.Marshal(initConfig{Images: image.Registry{{Dir: c.file("images")}, images}, Lifeline: !keep})
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(c.file("init.json"), text, 0o644); err != nil {
+		return err
+	}
+	out, err := os.Create(c.file("log", "init.log"))
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), initEnv+"="+c.Dir)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID}
+	if !keep {
+		read, write, err := os.Pipe()
+		if err != nil {
+			return err
+		}
+		defer read.Close()
+		cmd.Stdin, c.lifeline = read, write
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start the init: %w", err)
+	}
+	c.Init, c.Born = cmd.Process.Pid, born(fmt.Sprintf("/proc/%d", cmd.Process.Pid))
+	go func() { _ = cmd.Wait() }()
+	if err := c.save(); err != nil {
+		return err
+	}
+	return until(ctx, 10*time.Second, func() error {
+		if !c.alive() {
+			return fmt.Errorf("%w: the init ended: %s", errFinal, tail(c.file("log", "init.log")))
+		}
+		_, err := os.Stat(c.file("run", "dial.sock"))
+		return err
+	})
+}
+
+// runInit returns when it cannot go on.
+func runInit(dir string) error {
+	var config initConfig
+	text, err := os.ReadFile(filepath.Join(dir, "init.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &config)
+	}
+	if err != nil {
+		return err
+	}
+	if err := furnish(); err != nil {
+		return err
+	}
+	go reap()
+	if config.Lifeline {
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			os.Exit(0)
+		}()
+	}
+	registry, err := net.Listen("tcp", registryAddress)
+	if err != nil {
+		return err
+	}
+	go func() { log.Print(http.Serve(registry, config.Images.Handler())) }()
+	go func() { log.Print(serveMetrics(dir)) }()
+	return serveDial(filepath.Join(dir, "run", "dial.sock"))
+}
+
+// furnish makes the new namespaces habitable.
+func furnish() error {
+	// What happens here must not reach the machine, but must reach the mount
+	// namespaces of nodes and pods.
+	for _, flag := range []uintptr{unix.MS_SLAVE, unix.MS_SHARED} {
+		if err := unix.Mount("", "/", "", unix.MS_REC|flag, ""); err != nil {
+			return fmt.Errorf("make mounts private: %w", err)
+		}
+	}
+	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+		return fmt.Errorf("mount /proc: %w", err)
+	}
+	for _, dir := range []string{"/run", "/var/lib/cni"} {
+		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"); err != nil {
+			return fmt.Errorf("mount %s: %w", dir, err)
+		}
+	}
+	for _, args := range []string{"link set lo up", "address add " + serviceIP + "/32 dev lo"} {
+		if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
+			return fmt.Errorf("ip %s: %w: %s", args, err, out)
+		}
+	}
+	return nil
+}
+
+// reap collects the processes whose parents have ended, as process 1 must.
+func reap() {
+	died := make(chan os.Signal, 1)
+	signal.Notify(died, syscall.SIGCHLD)
+	for range died {
+		for {
+			pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+			if pid <= 0 || err != nil {
+				break
+			}
+		}
+	}
+}
+
+// serveDial lets processes outside reach addresses inside: each connection
+// says network and address on a line, and is that connection from then on.
+func serveDial(socket string) error {
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		return err
+	}
+	for {
+		outer, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		go func() {
+			defer outer.Close()
+			in := bufio.NewReader(outer)
+			line, err := in.ReadString('\n')
+			network, address, ok := strings.Cut(strings.TrimSpace(line), " ")
+			if err != nil || !ok {
+				return
+			}
+			inner, err := net.DialTimeout(network, address, 10*time.Second)
+			if err != nil {
+				_, _ = fmt.Fprintln(outer, err)
+				return
+			}
+			defer inner.Close()
+			_, _ = fmt.Fprintln(outer, "ok")
+			go func() {
+				_, _ = io.Copy(inner, in)
+				if half, ok := inner.(interface{ CloseWrite() error }); ok {
+					_ = half.CloseWrite()
+				}
+			}()
+			_, _ = io.Copy(outer, inner)
+		}()
+	}
+}
+
+// Dial connects to an address in the cluster's network, from wherever the
+// caller is. It fits http.Transport and client-go's rest.Config.
+func (c *Cluster) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", c.file("run", "dial.sock"))
+	if err != nil {
+		return nil, fmt.Errorf("reach cluster %s: %w", c.Name, err)
+	}
+	if _, err := fmt.Fprintf(conn, "%s %s\n", network, address); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	var answer []byte
+	for b := make([]byte, 1); ; { // not one byte more than the line
+		if _, err := io.ReadFull(conn, b); err != nil {
+			conn.Close()
+			return nil, fmt.Errorf("dial %s in cluster %s: %w", address, c.Name, err)
+		}
+		if b[0] == '\n' {
+			break
+		}
+		answer = append(answer, b[0])
+	}
+	if string(answer) != "ok" {
+		conn.Close()
+		return nil, fmt.Errorf("dial in cluster %s: %s", c.Name, answer)
+	}
+	return conn, nil
+}

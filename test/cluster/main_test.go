@@ -1,0 +1,111 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestMain(m *testing.M) {
+	Main()
+	if name := os.Getenv(orphanEnv); name != "" {
+		orphan(name)
+	}
+	os.Exit(m.Run())
+}
+
+// needsCluster skips a test that starts a cluster, and says why.
+func needsCluster(t *testing.T) {
+	t.Helper()
+	if os.Getenv("TENON_TEST_CLUSTER") != "1" {
+		t.Skip("starts a cluster: make cluster-test")
+	}
+	if err := Missing(); err != nil {
+		if os.Getenv("TENON_TEST_STRICT") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+}
+
+// up starts a cluster of one node for a test.
+func up(t *testing.T, name string) (*Cluster, *Node) {
+	t.Helper()
+	needsCluster(t)
+	c, err := Up(t.Context(), Options{Name: name, Log: t.Logf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("kubelet:\n%s", grep(filepath.Join(c.Dir, "node-0", "kubelet.log"), "E1", "E0"))
+		}
+		if err := c.Down(); err != nil {
+			t.Error(err)
+		}
+	})
+	n, err := c.AddNode(t.Context(), 0, NodeOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, n
+}
+
+// grep returns the last lines of a log that begin with one of the prefixes.
+func grep(file string, prefixes ...string) string {
+	text, _ := os.ReadFile(file)
+	var found []string
+	for line := range strings.Lines(string(text)) {
+		for _, p := range prefixes {
+			if strings.HasPrefix(line, p) {
+				found = append(found, line)
+			}
+		}
+	}
+	return strings.Join(found[max(0, len(found)-30):], "")
+}
+
+// kubectl runs kubectl, or fails the test.
+func kubectl(t *testing.T, c *Cluster, args ...string) string {
+	t.Helper()
+	out, err := c.Kubectl(t.Context(), args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(out)
+}
+
+// eventually fails the test if f does not succeed within limit.
+func eventually(t *testing.T, limit time.Duration, claim string, f func() error) {
+	t.Helper()
+	if err := until(t.Context(), limit, f); err != nil {
+		t.Fatalf("not so: %s: %v", claim, err)
+	}
+}
+
+// phase returns nil if the pod is in that phase.
+func phase(t *testing.T, c *Cluster, pod, want string) error {
+	got, err := c.Kubectl(t.Context(), "get", "pod", pod, "-o", "jsonpath={.status.phase} {.status.reason} {.status.message} {.status.containerStatuses[0].state.waiting}")
+	if err == nil && !strings.HasPrefix(got, want) {
+		err = fmt.Errorf("pod %s is %s", pod, got)
+	}
+	return err
+}
+
+func uid(t *testing.T, c *Cluster, pod string) string {
+	t.Helper()
+	return kubectl(t, c, "get", "pod", pod, "-o", "jsonpath={.metadata.uid}")
+}
+
+// offer puts batch resources on a node, as Tenon's manager does.
+func offer(t *testing.T, c *Cluster, n *Node, milliCPU int, memory string) {
+	t.Helper()
+	amounts := fmt.Sprintf(`{"kubernetes.io/batch-cpu":"%d","kubernetes.io/batch-memory":%q}`, milliCPU, memory)
+	kubectl(t, c, "patch", "node", n.Name, "--subresource=status", "--type=merge", "-p",
+		fmt.Sprintf(`{"status":{"capacity":%s,"allocatable":%s}}`, amounts, amounts))
+	// The kubelet admits pods by its own copy of the node.
+	time.Sleep(time.Second)
+}

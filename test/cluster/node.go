@@ -1,0 +1,239 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"tenon.sh/tenon/test/cluster/image"
+)
+
+// NodeOptions say how a node is started.
+type NodeOptions struct {
+	// Kubelet is further KubeletConfiguration, lines of YAML at the top level,
+	// such as "cpuManagerPolicy: static". What the cluster sets itself cannot
+	// be set again.
+	Kubelet string
+	// KubeletArgs are further arguments of the kubelet.
+	KubeletArgs []string
+	// NoNRI switches containerd's node resource interface off.
+	NoNRI bool
+}
+
+// A Node is a node of a cluster. Inside its mount namespace, which
+// [Node.Command] enters, things are where they are on a real node:
+// /run/containerd/containerd.sock, /run/nri/nri.sock, /var/lib/kubelet,
+// /var/log/pods. Outside, /run is Dir/run.
+type Node struct {
+	Name string
+	// IP is the node's address, the kubelet's on port 10250.
+	IP string
+	// CgroupRoot is the kubelet's cgroupRoot, for example /testbed-dev-0.
+	CgroupRoot string
+	// Dir holds the node's state and logs.
+	Dir string
+
+	cluster *Cluster
+	index   int
+}
+
+// Node returns the node with that number, whether it is there or not.
+func (c *Cluster) Node(i int) *Node {
+	n := &Node{cluster: c, index: i, Name: fmt.Sprintf("node-%d", i), IP: fmt.Sprintf("10.88.%d.1", i)}
+	n.CgroupRoot = "/" + groupPrefix(c.Name) + strconv.Itoa(i)
+	n.Dir = c.file(n.Name)
+	return n
+}
+
+// AddNode starts node-i and returns when it is Ready. Numbers go from 0 to 254.
+func (c *Cluster) AddNode(ctx context.Context, i int, o NodeOptions) (*Node, error) {
+	begun, n := time.Now(), c.Node(i)
+	fail := func(err error) (*Node, error) { return nil, fmt.Errorf("start %s: %w", n.Name, err) }
+	if err := makeGroups(n.CgroupRoot); err != nil {
+		return fail(err)
+	}
+	if err := n.configure(o); err != nil {
+		return fail(err)
+	}
+	holder, err := c.daemon(0, n.file("holder"), "unshare", "-m", "--propagation", "slave",
+		"sh", "-ec", setup, "setup", n.Dir, fmt.Sprintf("tenon%d", i), n.IP)
+	if err != nil {
+		return fail(err)
+	}
+	if err := until(ctx, 10*time.Second, func() error {
+		if err := holder.running(); err != nil {
+			return err
+		}
+		_, err := os.Stat(n.file("furnished"))
+		return err
+	}); err != nil {
+		return fail(err)
+	}
+	if err := n.StartContainerd(ctx); err != nil {
+		return fail(err)
+	}
+	if err := n.StartKubelet(ctx); err != nil {
+		return fail(err)
+	}
+	if err := n.AwaitReady(ctx); err != nil {
+		return fail(err)
+	}
+	c.log("%s in %.1f s", n.Name, time.Since(begun).Seconds())
+	return n, nil
+}
+
+// setup runs in the node's mount namespace, arguments: folder, bridge, address.
+// The kubelet insists on three kernel settings: it is shown files that have
+// them, and the machine's own are left alone. The last process holds the
+// namespace.
+const setup = `
+mount --make-rshared /
+setting() { echo $2 >$1.setting; mount --bind $1.setting /proc/sys/$3; }
+setting $1/overcommit 1 vm/overcommit_memory
+setting $1/panic 10 kernel/panic
+setting $1/oops 1 kernel/panic_on_oops
+for pair in kubelet:/var/lib/kubelet containerd:/var/lib/containerd run:/run varlog:/var/log; do
+	mkdir -p $1/${pair%%:*}
+	mount --bind $1/${pair%%:*} ${pair#*:}
+	mount --make-shared ${pair#*:}
+done
+ip link add $2 type bridge
+ip address add $3/24 dev $2
+ip link set $2 up
+touch $1/furnished
+exec sleep infinity
+`
+
+func (n *Node) file(name string) string { return filepath.Join(n.Dir, name) }
+
+func (n *Node) daemon(name string) *daemon { return &daemon{n.cluster, n.file(name)} }
+
+// Command is [Cluster.Command] in the node's mount namespace too, with
+// NODE_NAME set: what
+// a pod of the node in all of its host namespaces would see.
+func (n *Node) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	holder, err := n.daemon("holder").pid()
+	cmd := n.cluster.within(ctx, holder, name, args...)
+	if err != nil {
+		cmd.Err = fmt.Errorf("%s is not there: %w", n.Name, err)
+	}
+	cmd.Env = append(cmd.Env, "NODE_NAME="+n.Name)
+	return cmd
+}
+
+// Cgroup returns the directory of one of the node's control groups, for
+// example ("cpu", "kubepods/besteffort"), on this machine.
+func (n *Node) Cgroup(controller, group string) string {
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
+		controller = ""
+	}
+	return filepath.Join("/sys/fs/cgroup", controller, n.CgroupRoot, group)
+}
+
+// StartContainerd starts containerd and returns when it answers.
+func (n *Node) StartContainerd(ctx context.Context) error {
+	return n.start(ctx, func() error {
+		if out, err := n.Command(ctx, "ctr", "version").CombinedOutput(); err != nil {
+			return fmt.Errorf("containerd does not answer: %w: %s", err, out)
+		}
+		return nil
+	}, "containerd", "-c", n.file("containerd.toml"))
+}
+
+// StartKubelet starts the kubelet and returns when it is healthy.
+func (n *Node) StartKubelet(ctx context.Context) error {
+	var extra []string
+	text, err := os.ReadFile(n.file("kubelet-args.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &extra)
+	}
+	if err != nil {
+		return err
+	}
+	client, err := adminClient(n.cluster.Dir)
+	if err != nil {
+		return err
+	}
+	n.dialThrough(client)
+	return n.start(ctx, func() error {
+		_, err := get(ctx, client, fmt.Sprintf("https://%s:10250/healthz", n.IP))
+		return err
+	}, append([]string{"kubelet",
+		"--config", n.file("kubelet.yaml"), "--root-dir", "/var/lib/kubelet",
+		"--kubeconfig", n.cluster.Kubeconfig("system:node:" + n.Name), "--hostname-override", n.Name, "--node-ip", n.IP, "-v=2",
+	}, extra...)...)
+}
+
+// StopKubelet and StopContainerd kill the program, as a crash would. Pods and
+// containers go on.
+func (n *Node) StopKubelet(ctx context.Context) error { return n.daemon("kubelet").kill(ctx) }
+
+// StopContainerd: see [Node.StopKubelet].
+func (n *Node) StopContainerd(ctx context.Context) error { return n.daemon("containerd").kill(ctx) }
+
+// AwaitReady waits until the node's condition is Ready, as of now: a kubelet
+// that has just been started again must have said so since.
+func (n *Node) AwaitReady(ctx context.Context) error {
+	since := time.Now().Truncate(time.Second)
+	return until(ctx, 60*time.Second, func() error {
+		text, err := n.cluster.Get(ctx, "/api/v1/nodes/"+n.Name)
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, tail(n.file("kubelet.log")))
+		}
+		var node struct {
+			Status struct {
+				Conditions []struct {
+					Type, Status, Message string
+					LastHeartbeatTime     time.Time
+				}
+			}
+			Spec struct{ Taints []struct{ Key string } }
+		}
+		if err := json.Unmarshal(text, &node); err != nil {
+			return err
+		}
+		for _, condition := range node.Status.Conditions {
+			if condition.Type != "Ready" {
+				continue
+			}
+			if condition.Status != "True" || condition.LastHeartbeatTime.Before(since) {
+				return fmt.Errorf("%s is not ready: %s", n.Name, condition.Message)
+			}
+			if len(node.Spec.Taints) > 0 {
+				return fmt.Errorf("%s has the taint %s", n.Name, node.Spec.Taints[0].Key)
+			}
+			return nil
+		}
+		return errors.New("the node says nothing about being ready")
+	})
+}
+
+// start runs a program of the node and waits until it answers.
+func (n *Node) start(ctx context.Context, answers func() error, argv ...string) error {
+	holder, err := n.daemon("holder").pid()
+	if err != nil {
+		return fmt.Errorf("%s is not there: %w", n.Name, err)
+	}
+	d, err := n.cluster.daemon(holder, n.file(argv[0]), argv...)
+	if err != nil {
+		return err
+	}
+	return until(ctx, 30*time.Second, func() error {
+		if err := d.running(); err != nil {
+			return fmt.Errorf("%s: %w", n.Name, err)
+		}
+		return answers()
+	})
+}
+
+// AddImage takes the image of an OCI archive into the cluster's registry under
+// its full name, for example docker.io/library/tenond:dev.
+func (c *Cluster) AddImage(archive, name string) error {
+	return image.Layout{Dir: c.file("images")}.Import(archive, name)
+}

@@ -1,0 +1,116 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"tenon.sh/tenon/test/cluster/image"
+)
+
+// configure writes the files that the node's programs read, and its
+// credentials.
+func (n *Node) configure(o NodeOptions) error {
+	for _, dir := range []string{"kubelet", "containerd", "run", "varlog", "cni", "manifests", "certs.d/_default"} {
+		if err := os.MkdirAll(filepath.Join(n.Dir, dir), 0o755); err != nil {
+			return err
+		}
+	}
+	c := n.cluster
+	if _, err := c.User("system:node:"+n.Name, "system:nodes"); err != nil {
+		return err
+	}
+	if err := c.signServer("kubelet-"+n.Name, n.Name, n.IP); err != nil {
+		return err
+	}
+	extra, err := json.Marshal(o.KubeletArgs)
+	if err != nil {
+		return err
+	}
+	fill := strings.NewReplacer("DIR", n.Dir, "BIN", c.Bin, "PKI", c.file("pki"), "NODE", n.Name, "ADDRESS", n.IP,
+		"SUBNET", fmt.Sprintf("10.88.%d.0/24", n.index), "BRIDGE", fmt.Sprintf("tenon%d", n.index),
+		"CGROUP", n.CgroupRoot, "PAUSE", image.Pause, "NONRI", fmt.Sprint(o.NoNRI), "REGISTRY", registryAddress)
+	for file, text := range map[string]string{
+		"containerd.toml":             fill.Replace(containerdConfig),
+		"certs.d/_default/hosts.toml": fill.Replace(mirrorConfig),
+		"cni/10-bridge.conflist":      fill.Replace(networkConfig),
+		"kubelet.yaml":                fill.Replace(kubeletConfig) + o.Kubelet + "\n",
+		"kubelet-args.json":           string(extra),
+	} {
+		if err := os.WriteFile(filepath.Join(n.Dir, file), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *Node) dialThrough(client *http.Client) {
+	client.Transport.(*http.Transport).DialContext = n.cluster.Dial
+}
+
+// mirrorConfig sends every pull, whatever the registry, to the cluster's own.
+const mirrorConfig = `server = "http://REGISTRY"
+[host."http://REGISTRY"]
+  capabilities = ["pull", "resolve"]
+`
+
+const networkConfig = `{"cniVersion": "1.0.0", "name": "tenon", "plugins": [{
+  "type": "bridge", "bridge": "BRIDGE", "isGateway": true,
+  "ipam": {"type": "host-local", "dataDir": "DIR/ipam", "ranges": [[{"subnet": "SUBNET"}]], "routes": [{"dst": "0.0.0.0/0"}]}
+}]}
+`
+
+// containerdConfig: without restrict_oom_score_adj, a containerd that lacks
+// CAP_SYS_RESOURCE cannot start a pod.
+const containerdConfig = `version = 3
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+  sandbox = 'PAUSE'
+[plugins.'io.containerd.cri.v1.images'.registry]
+  config_path = 'DIR/certs.d'
+[plugins.'io.containerd.cri.v1.runtime']
+  restrict_oom_score_adj = true
+  disable_apparmor = true
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+  runtime_type = 'io.containerd.runc.v2'
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+  BinaryName = 'BIN/runc'
+[plugins.'io.containerd.cri.v1.runtime'.cni]
+  bin_dirs = ['BIN/cni']
+  conf_dir = 'DIR/cni'
+[plugins.'io.containerd.nri.v1.nri']
+  disable = NONRI
+  plugin_path = 'DIR/nri'
+  plugin_config_path = 'DIR/nri-conf'
+[plugins.'io.containerd.internal.v1.opt']
+  path = 'DIR/opt'
+`
+
+// kubeletConfig has authentication and authorization as a real cluster has:
+// nobody asks the kubelet anything without credentials.
+const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+failCgroupV1: false
+cgroupDriver: cgroupfs
+cgroupRoot: CGROUP
+containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+authentication:
+  anonymous: {enabled: false}
+  webhook: {enabled: true}
+  x509: {clientCAFile: PKI/ca.crt}
+authorization: {mode: Webhook}
+tlsCertFile: PKI/kubelet-NODE.crt
+tlsPrivateKeyFile: PKI/kubelet-NODE.key
+address: ADDRESS
+healthzBindAddress: ADDRESS
+staticPodPath: DIR/manifests
+volumePluginDir: DIR/volume-plugins
+failSwapOn: false
+resolvConf: ""
+makeIPTablesUtilChains: false
+enforceNodeAllocatable: [pods]
+evictionHard: {memory.available: 100Mi, nodefs.available: 1%, imagefs.available: 1%, nodefs.inodesFree: 1%}
+nodeStatusUpdateFrequency: 5s
+`

@@ -1,0 +1,128 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestSeedsRun: the published manifests run on the cluster: what they ask for
+// is there, is where it belongs, and goes without a trace.
+func TestSeedsRun(t *testing.T) {
+	c, n := up(t, "seeds")
+	offer(t, c, n, 1500, "4Gi")
+
+	for _, file := range []string{"ls-nginx", "besteffort-ffmpeg"} {
+		kubectl(t, c, "apply", "-f", "testdata/seeds/"+file+".yaml")
+	}
+	eventually(t, time.Minute, "nginx runs", func() error { return phase(t, c, "nginx", "Running") })
+	eventually(t, time.Minute, "the transcoding runs", func() error { return phase(t, c, "besteffort-ffmpeg", "Running") })
+	client := http.Client{Transport: &http.Transport{DialContext: c.Dial}}
+	eventually(t, 10*time.Second, "nginx answers", func() error {
+		body, err := get(t.Context(), &client, "http://127.0.0.1:8000/")
+		if err == nil && len(body) != 612 {
+			err = fmt.Errorf("a page of %d bytes, not 612", len(body))
+		}
+		return err
+	})
+	beGroup := n.Cgroup("cpu", "kubepods/besteffort/pod"+uid(t, c, "besteffort-ffmpeg"))
+	for _, dir := range []string{beGroup, n.Cgroup("cpu", "kubepods/pod"+uid(t, c, "nginx"))} {
+		if _, err := os.Stat(dir); err != nil {
+			t.Error(err)
+		}
+	}
+	eventually(t, 10*time.Second, "ffmpeg works in the best-effort group", func() error {
+		groups, err := groupsBelow(beGroup)
+		for _, dir := range groups {
+			pids, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+			for _, pid := range strings.Fields(string(pids)) {
+				if name, _ := os.ReadFile("/proc/" + pid + "/comm"); string(name) == "ffmpeg\n" {
+					return nil
+				}
+			}
+		}
+		return errors.Join(errors.New("no ffmpeg in "+beGroup), err)
+	})
+
+	// 1300 of 1500 are taken.
+	kubectl(t, c, "apply", "-f", "testdata/seeds/be-ffmpeg.yaml")
+	eventually(t, 30*time.Second, "the kubelet refuses a pod beyond batch-cpu", func() error { return phase(t, c, "be-ffmpeg", "Failed OutOfkubernetes.io/batch-cpu") })
+	kubectl(t, c, "delete", "pod", "be-ffmpeg", "besteffort-ffmpeg")
+	kubectl(t, c, "apply", "-f", "testdata/seeds/be-ffmpeg.yaml")
+	eventually(t, time.Minute, "it runs when there is room", func() error { return phase(t, c, "be-ffmpeg", "Running") })
+	kubectl(t, c, "delete", "pod", "be-ffmpeg")
+	kubectl(t, c, "apply", "-f", "testdata/seeds/be-ffmpeg-default.yaml")
+	eventually(t, time.Minute, "it runs without batch resources", func() error { return phase(t, c, "be-ffmpeg", "Running") })
+	theScheduler(t, c)
+	usageIsShown(t, c, n)
+
+	kubectl(t, c, "delete", "pod", "--all")
+	eventually(t, 30*time.Second, "no pod's control group is left", func() error {
+		groups, err := groupsBelow(n.Cgroup("cpu", ""))
+		for _, dir := range groups {
+			if strings.Contains(filepath.Base(dir), "pod") && filepath.Base(dir) != "kubepods" {
+				err = errors.Join(err, fmt.Errorf("%s is left", dir))
+			}
+		}
+		return err
+	})
+	root := n.Cgroup("cpu", "")
+	if err := c.Down(); err != nil {
+		t.Fatal(err)
+	}
+	for _, gone := range []string{root, c.Dir} {
+		if _, err := os.Stat(gone); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is left: %v", gone, err)
+		}
+	}
+}
+
+// theScheduler accounts batch resources like the kubelet: of two pods of 800
+// without a node's name, one finds no place.
+func theScheduler(t *testing.T, c *Cluster) {
+	t.Helper()
+	manifest, err := os.ReadFile("testdata/seeds/be-ffmpeg.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	edit := strings.NewReplacer("  nodeName: node-0\n", "", `"1300"`, `"800"`)
+	for _, name := range []string{"placed-1", "placed-2"} {
+		text := strings.ReplaceAll(edit.Replace(string(manifest)), "be-ffmpeg", name)
+		if _, err := c.KubectlApply(t.Context(), text, "apply", "-f", "-"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, time.Minute, "one pod runs and one is told why it does not", func() error {
+		err1, err2 := phase(t, c, "placed-1", "Running"), phase(t, c, "placed-2", "Running")
+		if (err1 == nil) == (err2 == nil) {
+			return errors.Join(errors.New("both or none run"), err1, err2)
+		}
+		events, err := c.Kubectl(t.Context(), "get", "events", "-o", "jsonpath={.items[*].message}")
+		if err == nil && !strings.Contains(events, "Insufficient kubernetes.io/batch-cpu") {
+			err = errors.New("no event says: Insufficient kubernetes.io/batch-cpu")
+		}
+		return err
+	})
+}
+
+// usageIsShown by kubectl top, of node and pods.
+func usageIsShown(t *testing.T, c *Cluster, n *Node) {
+	t.Helper()
+	for _, args := range [][]string{{"top", "node", "--no-headers"}, {"top", "pod", "--no-headers", "-l", "app=nginx"}} {
+		eventually(t, 90*time.Second, "kubectl "+strings.Join(args, " ")+" has an answer", func() error {
+			out, err := c.Kubectl(t.Context(), args...)
+			f := strings.Fields(out)
+			if err == nil && (len(f) < 3 || f[0] != n.Name && f[0] != "nginx" || !strings.HasSuffix(f[1], "m")) {
+				err = fmt.Errorf("it is %q", out)
+			}
+			return err
+		})
+	}
+	t.Logf("%s", kubectl(t, c, "top", "node"))
+}
