@@ -2,11 +2,12 @@ package config
 
 import "tenon.sh/tenon/internal/policy"
 
-// burst returns what is done for bursts: nothing unless a policy asks for it.
+// burst returns what is done for bursts: nothing unless a policy asks for it, be
+// it only that of one pod, to which the numbers then apply.
 func (b Burst) burst() policy.Burst {
 	named := valueOf(b.Policy)
 	if named == "none" {
-		return policy.Burst{}
+		named = ""
 	}
 	return policy.Burst{
 		Policy:        policy.BurstPolicy(named),

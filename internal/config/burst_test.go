@@ -8,8 +8,8 @@ import (
 
 func TestBurstIsOffUnlessAPolicyIsNamed(t *testing.T) {
 	for text, want := range map[string]policy.Burst{
-		"cpu-burst-config: {cpuBurstPercent: 500}":               {},
-		"cpu-burst-config: {policy: none, cpuBurstPercent: 500}": {},
+		"cpu-burst-config: {cpuBurstPercent: 500}":               {CPUPercent: 500, QuotaPercent: 300, PeriodSeconds: -1, PoolPercent: 50},
+		"cpu-burst-config: {policy: none, cpuBurstPercent: 500}": {CPUPercent: 500, QuotaPercent: 300, PeriodSeconds: -1, PoolPercent: 50},
 		"cpu-burst-config: {policy: auto}": {
 			Policy: policy.BurstAuto, CPUPercent: 1000, QuotaPercent: 300, PeriodSeconds: -1, PoolPercent: 50,
 		},

@@ -97,6 +97,12 @@ func (c *checker) value(v reflect.Value, path string, k key) {
 			c.fault(path, fmt.Sprintf("%v: want more than 0", time.Duration(m)))
 		}
 	default:
+		if v.Kind() == reflect.Map && v.Type().Elem().Kind() != reflect.Interface {
+			for _, name := range v.MapKeys() {
+				c.value(v.MapIndex(name), path+"["+label(name.String())+"]", k)
+			}
+			return
+		}
 		c.inner(v, path)
 	}
 }

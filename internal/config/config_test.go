@@ -76,11 +76,16 @@ func TestWrongFilesGetTheirMessage(t *testing.T) {
 	}
 }
 
+// unasked is what holds of bursts where no policy is named: numbers for the pods
+// that name one.
+var unasked = policy.Burst{CPUPercent: 1000, QuotaPercent: 300, PeriodSeconds: -1, PoolPercent: 50}
+
 func TestDefaultFileTurnsOnCPUQOSAndSuppress(t *testing.T) {
 	c := parsed(t, string(Default()))
 	want := policy.Config{
 		CPUQOS:   policy.CPUQOS{Enable: true, Hold: node.Some(200 * time.Microsecond)},
 		Suppress: policy.Suppress{Enable: true, ThresholdPercent: 65, Policy: policy.SuppressQuota, LendLSR: true},
+		Burst:    unasked,
 	}
 	if !reflect.DeepEqual(c.Policy, want) || c.Period != time.Second || len(c.Rules) == 0 || len(c.Notices) > 0 {
 		t.Errorf("the default file means %+v", c)
@@ -106,7 +111,7 @@ func TestMissingSectionsEnableNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := parsed(t, text)
-			want := policy.Config{Suppress: policy.Suppress{ThresholdPercent: 65, Policy: policy.SuppressCPUSet, LendLSR: true}}
+			want := policy.Config{Suppress: policy.Suppress{ThresholdPercent: 65, Policy: policy.SuppressCPUSet, LendLSR: true}, Burst: unasked}
 			if !reflect.DeepEqual(c.Policy, want) || c.Period != time.Second || len(c.Notices) > 0 {
 				t.Errorf("got %+v", c)
 			}
@@ -153,6 +158,7 @@ func TestStrategiesMeanTheSameInEveryNotation(t *testing.T) {
 		CPUQOS:   policy.CPUQOS{Enable: true, Hold: node.Some(200 * time.Microsecond)},
 		Suppress: policy.Suppress{Enable: true, ThresholdPercent: 70, MinPercent: 5, Policy: policy.SuppressCPUSet, LendLSR: true},
 		Memory:   policy.MemoryQOS{Classes: map[node.Class]policy.MemoryShares{node.BE: {ThrottlingPercent: 80}}},
+		Burst:    unasked,
 	}
 	const threshold = `{"enable": true, "cpuSuppressThresholdPercent": 70, "cpuSuppressMinPercent": 5}`
 	const qos = `{"beClass": {"cpuQOS": {"enable": true}, "memoryQOS": {"enable": true, "throttlingPercent": 80}}}`

@@ -2,7 +2,6 @@ package config
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -141,18 +140,4 @@ var hints = map[string]string{
 // stand for gigabytes, and a file of this kind has nothing to repeat.
 func noAlias(name string) string {
 	return fmt.Sprintf("the alias *%s is not accepted: write the value out, or put it in quotes if it is a glob", clip(name))
-}
-
-// fromJSON returns the root of a JSON text, as Koordinator's ConfigMap holds
-// it, for the same walk that a YAML document gets. Compact JSON is YAML.
-func fromJSON(text string) (*yaml.Node, error) {
-	var compact bytes.Buffer
-	if err := json.Compact(&compact, []byte(text)); err != nil {
-		return nil, fmt.Errorf("not JSON: %w", err)
-	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(compact.Bytes(), &doc); err != nil {
-		return nil, fmt.Errorf("not JSON: %w", err)
-	}
-	return doc.Content[0], nil
 }

@@ -24,6 +24,10 @@ type parser struct {
 	lines  map[string]int
 	meant  []string // the fields whose key was most likely misspelt
 	pinned int      // the line of a text in the file whose content is read; 0: none
+	// lenient: a ConfigMap is read. Keys that nobody knows are noticed, not
+	// refused, and null is how to leave a key unset.
+	lenient bool
+	notices []Fault
 }
 
 // read returns the file in data and all its faults, in the order of lines.
@@ -109,14 +113,14 @@ func (p *parser) value(n *yaml.Node, path string, k key, to reflect.Value) {
 	case *node.Maybe[Bandwidth]:
 		maybe(p, n, path, k, leaf, readBandwidth)
 	default:
-		p.inner(n, path, to)
+		p.inner(n, path, k, to)
 	}
 }
 
 // inner reads n, which should hold more keys or a list. Without a value it
 // holds none: a section whose keys are all commented out is a section that
 // says nothing.
-func (p *parser) inner(n *yaml.Node, path string, to reflect.Value) {
+func (p *parser) inner(n *yaml.Node, path string, k key, to reflect.Value) {
 	switch empty := isNull(n); to.Kind() {
 	case reflect.Struct:
 		if !empty {
@@ -126,9 +130,9 @@ func (p *parser) inner(n *yaml.Node, path string, to reflect.Value) {
 		if !empty {
 			p.list(n, path, to)
 		}
-	case reflect.Map: // free content, which nothing reads
-		if !empty && n.Kind != yaml.MappingNode {
-			p.fault(p.line(n), path, shown(n)+": want keys and values")
+	case reflect.Map:
+		if !empty {
+			p.named(n, path, k, to)
 		}
 	default:
 		panic("config: no reader for the type " + to.Type().String())
@@ -159,7 +163,11 @@ func (p *parser) mapping(n *yaml.Node, path string, to reflect.Value) {
 		first[name.Value] = p.line(name)
 		at := slices.IndexFunc(known, func(k key) bool { return k.name == name.Value })
 		if at < 0 {
-			problem, meant := unknownKey(name.Value, known)
+			problem, meant := p.unknownKey(name.Value, known)
+			if p.lenient {
+				p.notices = append(p.notices, Fault{Line: p.line(name), Field: child, Problem: problem})
+				continue
+			}
 			p.fault(p.line(name), child, problem)
 			if meant != "" {
 				p.meant = append(p.meant, join(path, meant))
@@ -184,5 +192,26 @@ func (p *parser) list(n *yaml.Node, path string, to reflect.Value) {
 		p.lines[child] = p.line(item)
 		to.Set(reflect.Append(to, reflect.Zero(to.Type().Elem())))
 		p.value(item, child, key{}, to.Index(i))
+	}
+}
+
+// named reads values under names of the writer's choice. Maps of anything are
+// free content, which nothing reads.
+func (p *parser) named(n *yaml.Node, path string, k key, to reflect.Value) {
+	if n.Kind != yaml.MappingNode {
+		p.fault(p.line(n), path, shown(n)+": want keys and values")
+		return
+	}
+	elem := to.Type().Elem()
+	if elem.Kind() == reflect.Interface {
+		return
+	}
+	to.Set(reflect.MakeMap(to.Type()))
+	for i := 0; i+1 < len(n.Content) && !p.full(); i += 2 {
+		name, value := n.Content[i], reflect.New(elem).Elem()
+		child := path + "[" + label(name.Value) + "]"
+		p.lines[child] = p.line(name)
+		p.value(n.Content[i+1], child, key{span: k.span, words: k.words}, value)
+		to.SetMapIndex(reflect.ValueOf(name.Value), value)
 	}
 }

@@ -21,7 +21,7 @@ type reader[T any] func(*yaml.Node, key) (T, error)
 // maybe reads n into a key that may stay unset. In JSON null is how to say
 // so; in YAML a key without a value is more likely forgotten than meant.
 func maybe[T any](p *parser, n *yaml.Node, path string, k key, to *node.Maybe[T], read reader[T]) {
-	if p.pinned > 0 && isNull(n) {
+	if (p.pinned > 0 || p.lenient) && isNull(n) {
 		return
 	}
 	var v T

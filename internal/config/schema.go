@@ -123,9 +123,9 @@ func (s span) String() string {
 	return " from " + s.low + " to " + s.high
 }
 
-// homes returns every place of the file at which a key of this name may
-// stand, such as "resource-threshold-config" or "rules[]".
-func homes(name string) []string {
+// homes returns every place of a whole, a file or a ConfigMap, at which a key of
+// this name may stand, such as "resource-threshold-config" or "rules[]".
+func homes(whole reflect.Type, name string) []string {
 	var found []string
 	var visit func(t reflect.Type, path string)
 	visit = func(t reflect.Type, path string) {
@@ -142,7 +142,7 @@ func homes(name string) []string {
 			}
 		}
 	}
-	visit(reflect.TypeFor[file](), "")
+	visit(whole, "")
 	return found
 }
 

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -14,14 +15,18 @@ var foreign = []string{"system-config", "host-application-config", "cpu-normaliz
 
 // unknownKey says what to do about a key that is not among those that may
 // stand in its mapping, and which of those was most likely meant, if any.
-func unknownKey(name string, known []key) (problem, meant string) {
-	if at := homes(name); len(at) == 1 {
+func (p *parser) unknownKey(name string, known []key) (problem, meant string) {
+	whole := reflect.TypeFor[file]()
+	if p.lenient {
+		whole = reflect.TypeFor[Strategies]()
+	}
+	if at := homes(whole, name); len(at) == 1 {
 		if at[0] == "" {
 			return "unknown key here: it belongs at the top level", ""
 		}
 		return "unknown key here: it belongs in " + at[0], ""
 	}
-	if slices.Contains(foreign, name) {
+	if slices.Contains(foreign, name) && !p.lenient {
 		return "unknown key: this part of Koordinator's ConfigMap is not for one node alone", ""
 	}
 	if near := nearest(name, known); near != "" {

@@ -1,0 +1,17 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is that of the types of this package.
+var GroupVersion = schema.GroupVersion{Group: "config.koordinator.sh", Version: "v1alpha1"}
+
+// AddToScheme makes a scheme know the types of this package.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion, &ClusterColocationProfile{}, &ClusterColocationProfileList{})
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}

@@ -1,0 +1,26 @@
+// Kubectl-tenon is tenon across the nodes of a cluster, as a plugin of kubectl:
+// kubectl tenon top, kubectl tenon explain node NAME, kubectl tenon doctor. It
+// reads the nodes and their reports, and changes nothing.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// version is set by the build: -ldflags "-X main.version=v1.2.3".
+var version string
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root := newRootCommand(time.Now)
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "kubectl-tenon:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/survey"
+)
+
+// access is how the cluster is found: as kubectl does.
+type access struct{ kubeconfig, context string }
+
+func newRootCommand(now func() time.Time) *cobra.Command {
+	var a access
+	root := &cobra.Command{
+		Use:   "kubectl-tenon",
+		Short: "Tenon across the nodes of a cluster",
+		Long: `Prints what the agents of Tenon report: kubectl tenon top, kubectl tenon explain
+node NAME, kubectl tenon doctor. It needs the right to list nodes and
+nodereports.tenon.sh, and changes nothing.`,
+		Example: `  kubectl tenon top
+  kubectl tenon explain node worker-1     # what batch work may count on, term by term
+  kubectl tenon doctor                    # what is not done as asked, and where`,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tenon"},
+		Version:       versionOf(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.PersistentFlags().StringVar(&a.kubeconfig, "kubeconfig", "", "the file that says where the cluster is (default: as kubectl finds it)")
+	root.PersistentFlags().StringVar(&a.context, "context", "", "which context of that file (default: the current one)")
+	root.AddCommand(topCommand(&a, now), explainCommand(&a, now), doctorCommand(&a, now))
+	return root
+}
+
+func versionOf() string {
+	if version == "" {
+		return "unknown"
+	}
+	return version
+}
+
+func topCommand(a *access, now func() time.Time) *cobra.Command {
+	return &cobra.Command{
+		Use:   "top",
+		Short: "Print the use of each node and what batch work may count on there",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			nodes, err := a.nodes(cmd.Context())
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprint(cmd.OutOrStdout(), survey.Top(nodes, now()))
+			return err
+		},
+	}
+}
+
+func explainCommand(a *access, now func() time.Time) *cobra.Command {
+	explain := &cobra.Command{Use: "explain", Short: "Say what was decided about a node, and why"}
+	explain.AddCommand(&cobra.Command{
+		Use:   "node NAME",
+		Short: "Print what batch work may count on on a node, term by term",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			nodes, err := a.nodes(cmd.Context())
+			if err != nil {
+				return err
+			}
+			var known []string
+			for _, n := range nodes {
+				if n.Name == args[0] {
+					_, err = fmt.Fprint(cmd.OutOrStdout(), survey.Explain(n, now()))
+					return err
+				}
+				known = append(known, n.Name)
+			}
+			return fmt.Errorf("there is no node %q: the cluster has %s", args[0], listed(known))
+		},
+	})
+	return explain
+}
+
+// errUnhealthy makes doctor end with the status 1.
+var errUnhealthy = errors.New("not all nodes do what is asked of them")
+
+func doctorCommand(a *access, now func() time.Time) *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor",
+		Short: "Print by what each feature is done across the nodes, and what is wrong; status 1 if anything is",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			nodes, err := a.nodes(cmd.Context())
+			if err != nil {
+				return err
+			}
+			text, healthy := survey.Doctor(nodes, now())
+			if _, err := fmt.Fprint(cmd.OutOrStdout(), text); err != nil {
+				return err
+			}
+			if !healthy {
+				return errUnhealthy
+			}
+			return nil
+		},
+	}
+}
+
+// nodes reads all nodes and their reports.
+func (a *access) nodes(ctx context.Context) ([]survey.Node, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = a.kubeconfig
+	found, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: a.context}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find the cluster: %w", err)
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	// The two kinds are known, so nothing need be asked about kinds.
+	kinds := meta.NewDefaultRESTMapper(nil)
+	kinds.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	kinds.Add(v1alpha1.GroupVersion.WithKind("NodeReport"), meta.RESTScopeRoot)
+	c, err := client.New(found, client.Options{Scheme: scheme, Mapper: kinds})
+	if err != nil {
+		return nil, fmt.Errorf("reach the cluster: %w", err)
+	}
+	var nodes corev1.NodeList
+	if err := c.List(ctx, &nodes); err != nil {
+		return nil, fmt.Errorf("list the nodes: %w", err)
+	}
+	var reports v1alpha1.NodeReportList
+	if err := c.List(ctx, &reports); err != nil {
+		return nil, fmt.Errorf("list nodereports.tenon.sh, which Tenon's chart brings: %w", err)
+	}
+	return survey.Nodes(nodes.Items, reports.Items), nil
+}
+
+func listed(names []string) string {
+	const most = 10
+	if len(names) == 0 {
+		return "none"
+	}
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}

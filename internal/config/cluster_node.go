@@ -1,0 +1,200 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/policy"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// The annotations and labels of a node that say what holds on it.
+const (
+	annotationColocation  = "node.koordinator.sh/colocation-strategy"
+	annotationReservation = "node.koordinator.sh/reservation"
+)
+
+// A ratio is a label of a node that stands for a percentage of colocation-config.
+type ratio struct {
+	label string
+	most  float64
+	to    func(*Colocation) *node.Maybe[unit.Percent]
+}
+
+var ratios = []ratio{
+	{"node.koordinator.sh/cpu-reclaim-ratio", 0, func(c *Colocation) *node.Maybe[unit.Percent] { return &c.CPUReclaimThresholdPercent }},
+	{"node.koordinator.sh/memory-reclaim-ratio", 0, func(c *Colocation) *node.Maybe[unit.Percent] { return &c.MemoryReclaimThresholdPercent }},
+	{"node.koordinator.sh/mid-static-cpu-reserved-ratio", 1, func(c *Colocation) *node.Maybe[unit.Percent] { return &c.MidStaticCPUReservedPercent }},
+	{"node.koordinator.sh/mid-static-memory-reserved-ratio", 1, func(c *Colocation) *node.Maybe[unit.Percent] { return &c.MidStaticMemoryReservedPercent }},
+}
+
+// A NodeConfig is what a cluster asks of one of its nodes.
+type NodeConfig struct {
+	// Strategies are what was said for the node; defaults stand for the rest.
+	Strategies Strategies
+	// Policy is that as the policies read it. Its Overcommit.ReservedCPU and
+	// ReservedMemory are what the node's annotation reserves.
+	Policy policy.Config
+	// Applications run outside of Kubernetes.
+	Applications []HostApplication
+	// Chosen names the entries of the ConfigMap that make this node differ from
+	// others.
+	Chosen []string
+	// Notices name what is asked for and this version does not do.
+	Notices []string
+}
+
+// Node returns what holds on a node with these labels and annotations: defaults,
+// under what the ConfigMap says for all nodes, under the first entry that
+// selects the node, under the node's annotation, under its labels. An annotation
+// or label with a fault counts as missing.
+func (c Cluster) Node(labels, annotations map[string]string) (NodeConfig, []Fault) {
+	var n NodeConfig
+	n.Strategies.Threshold = choose(&n, c.threshold, labels)
+	n.Strategies.QOS = choose(&n, c.qos, labels)
+	n.Strategies.Burst = choose(&n, c.burst, labels)
+	colocation, faults := overlaid(choose(&n, c.colocation, labels), labels, annotations)
+	// What is off for the cluster, no node turns on by itself.
+	if !c.colocation.all.Enable.Or(false) {
+		colocation.Enable = c.colocation.all.Enable
+	}
+	n.Strategies.Colocation = colocation
+	n.Applications = choose(&n, c.hostApps, labels).Applications
+	n.Policy = n.Strategies.Policy()
+	n.Notices = n.Strategies.Notices()
+	for _, other := range []struct {
+		key string
+		v   any
+	}{
+		{keySystem, choose(&n, c.system, labels)},
+		{keyNormalization, choose(&n, c.normalization, labels)},
+		{keyAmplification, choose(&n, c.amplification, labels)},
+	} {
+		n.Notices = append(n.Notices, noticesIn(reflect.ValueOf(other.v), other.key)...)
+	}
+	if text, given := annotations[annotationReservation]; given {
+		faults = append(faults, n.reserve(text)...)
+	}
+	return n, faults
+}
+
+// choose returns what holds on the node, and notes by which entry.
+func choose[T any](n *NodeConfig, l layers[T], labels map[string]string) T {
+	v, at := l.on(labels)
+	if at != "" {
+		n.Chosen = append(n.Chosen, at)
+	}
+	return v
+}
+
+// overlaid returns c with what the annotation and the labels of a node say.
+func overlaid(c Colocation, labels, annotations map[string]string) (Colocation, []Fault) {
+	var faults []Fault
+	if text, given := annotations[annotationColocation]; given {
+		own, wrong := annotation[Colocation](text, annotationColocation)
+		if faults = wrong; len(wrong) == 0 {
+			fill(reflect.ValueOf(&own).Elem(), reflect.ValueOf(c))
+			c = own
+		}
+	}
+	for _, r := range ratios {
+		text, given := labels[r.label]
+		if !given {
+			continue
+		}
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(f >= 0) || f > 1000 || r.most > 0 && f > r.most {
+			want := "a number of at least 0, such as 0.7 for 70 %"
+			if r.most > 0 {
+				want = "a number from 0 to 1, such as 0.7 for 70 %"
+			}
+			faults = append(faults, Fault{Field: "label " + r.label, Problem: quoted(text) + ": want " + want})
+			continue
+		}
+		*r.to(&c) = node.Some(unit.Percent(math.Round(f * 100)))
+	}
+	return c, faults
+}
+
+// annotation reads an annotation of a node. Keys that nobody knows are faults of
+// nobody: the annotation may be a newer version's.
+func annotation[T any](text, name string) (T, []Fault) {
+	var zero T
+	root, err := fromJSON(text)
+	if err != nil {
+		return zero, []Fault{{Field: "annotation " + name, Problem: err.Error()}}
+	}
+	r := layerReader[T]{key: name}
+	v, _ := r.strategy(root, "annotation "+name)
+	if len(r.faults) > 0 {
+		return zero, r.faults
+	}
+	return v, nil
+}
+
+// reservation is the annotation of this name: what of a node is kept from pods.
+type reservation struct {
+	Resources struct {
+		CPU    node.Maybe[string] `json:"cpu,omitzero"`
+		Memory node.Maybe[string] `json:"memory,omitzero"`
+	} `json:"resources,omitzero"`
+	CPUs   node.Maybe[string] `json:"reservedCPUs,omitzero"`
+	Policy node.Maybe[string] `json:"applyPolicy,omitzero" oneof:"Default ReservedCPUsOnly"`
+}
+
+// reserve takes the annotation into what batch work is promised. Under
+// ReservedCPUsOnly nothing is taken away from anybody: the CPUs are only not
+// given to one workload alone.
+func (n *NodeConfig) reserve(text string) []Fault {
+	const field = "annotation " + annotationReservation
+	r, faults := annotation[reservation](text, annotationReservation)
+	if len(faults) > 0 || r.Policy.Or("") == "ReservedCPUsOnly" {
+		return faults
+	}
+	cpu, err := amountOf(r.Resources.CPU, unit.ParseMilliCPU)
+	if err != nil {
+		faults = append(faults, Fault{Field: field + ".resources.cpu", Problem: err.Error()})
+	}
+	memory, err := amountOf(r.Resources.Memory, unit.ParseBytes)
+	if err != nil {
+		faults = append(faults, Fault{Field: field + ".resources.memory", Problem: err.Error()})
+	}
+	if list, given := r.CPUs.Value(); given && list != "" {
+		set, err := unit.ParseCPUSet(list)
+		if err != nil {
+			faults = append(faults, Fault{Field: field + ".reservedCPUs", Problem: quoted(list) + ": want CPUs such as 0-1,8"})
+		}
+		cpu = unit.CPUs(set.Len())
+	}
+	if len(faults) == 0 && n.Policy.Overcommit.Enable {
+		n.Policy.Overcommit.ReservedCPU, n.Policy.Overcommit.ReservedMemory = cpu, memory
+	}
+	return faults
+}
+
+func amountOf[T any](text node.Maybe[string], parse func(string) (T, error)) (T, error) {
+	if s, given := text.Value(); given {
+		return parse(s)
+	}
+	var none T
+	return none, nil
+}
+
+// faults are what a struct tag cannot say of the programs.
+func (h HostApplications) faults() []Fault {
+	c := checker{bad: map[string]bool{}}
+	var names []string
+	for i, a := range h.Applications {
+		at := fmt.Sprintf("%s.applications[%d]", keyHostApps, i)
+		c.need(at+".name", valueOf(a.Name) != "", "a name that no other application has")
+		if name := valueOf(a.Name); name != "" && slices.Contains(names, name) {
+			c.fault(at+".name", quoted(name)+": another application has this name")
+		}
+		names = append(names, valueOf(a.Name))
+	}
+	return c.faults
+}

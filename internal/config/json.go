@@ -1,0 +1,36 @@
+package config
+
+import (
+	"cmp"
+	"reflect"
+	"slices"
+)
+
+// ReadJSON reads a JSON text into a struct whose fields have the tags of this
+// package's (see key), as the annotation of a pod holds it: keys that are also
+// keys of the configuration have the same meaning and range there. A null is a
+// key that is not set. All faults are found, without lines; with any, the value
+// is the zero one.
+func ReadJSON[T any](text string) (T, []Fault) {
+	var v, none T
+	root, err := fromJSON(text)
+	if err != nil {
+		return none, []Fault{{Problem: err.Error()}}
+	}
+	p := parser{lines: map[string]int{}, pinned: 1}
+	p.value(root, "", key{}, reflect.ValueOf(&v).Elem())
+	c := checker{bad: map[string]bool{}}
+	for _, f := range p.faults {
+		c.bad[f.Field] = true
+	}
+	c.inner(reflect.ValueOf(v), "")
+	faults := append(p.faults, c.faults...)
+	if len(faults) == 0 {
+		return v, nil
+	}
+	for i := range faults {
+		faults[i].Line = 0
+	}
+	slices.SortStableFunc(faults, func(a, b Fault) int { return cmp.Compare(a.Field, b.Field) })
+	return none, faults
+}

@@ -1,0 +1,102 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxDepth is how deep JSON may be nested. What is read is not eight deep.
+const maxDepth = 64
+
+// fromJSON returns the root of a JSON text, as a key of Koordinator's
+// ConfigMap holds it, for the same walk that a YAML document gets. Lines count
+// from the first of the text.
+func fromJSON(text string) (*yaml.Node, error) {
+	if len(text) > MaxSize {
+		return nil, fmt.Errorf("the text is longer than %d bytes", MaxSize)
+	}
+	// The decoder of tokens lets some texts pass that are no JSON.
+	var whole json.RawMessage
+	if err := json.Unmarshal([]byte(text), &whole); err != nil {
+		return nil, notJSON(text, err)
+	}
+	r := jsonReader{text: text, tokens: json.NewDecoder(strings.NewReader(text)), line: 1}
+	r.tokens.UseNumber()
+	return r.value(0)
+}
+
+// notJSON says where a text that has lines stops to be JSON.
+func notJSON(text string, err error) error {
+	at := len(text)
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		at = min(int(syntax.Offset), at)
+	}
+	if strings.Contains(strings.TrimSpace(text), "\n") {
+		return fmt.Errorf("not JSON: line %d: %w", 1+strings.Count(text[:at], "\n"), err)
+	}
+	return fmt.Errorf("not JSON: %w", err)
+}
+
+// A jsonReader builds nodes of what it reads. It knows the line of each.
+type jsonReader struct {
+	text   string
+	tokens *json.Decoder
+	seen   int // bytes of text whose lines are counted
+	line   int
+}
+
+// next returns the next token as a node without content. The nodes of closing
+// brackets have no kind.
+func (r *jsonReader) next() (*yaml.Node, error) {
+	token, err := r.tokens.Token()
+	if err != nil {
+		return nil, notJSON(r.text, err)
+	}
+	end := int(r.tokens.InputOffset())
+	r.line += strings.Count(r.text[r.seen:end], "\n")
+	r.seen = end
+	n := &yaml.Node{Kind: yaml.ScalarNode, Line: r.line}
+	switch v := token.(type) {
+	case json.Delim:
+		n.Kind = map[json.Delim]yaml.Kind{'{': yaml.MappingNode, '[': yaml.SequenceNode}[v]
+		n.Tag = map[json.Delim]string{'{': "!!map", '[': "!!seq"}[v]
+	case string:
+		n.Tag, n.Value = "!!str", v
+	case json.Number:
+		n.Tag, n.Value = "!!int", v.String()
+		if strings.ContainsAny(n.Value, ".eE") {
+			n.Tag = "!!float"
+		}
+	case bool:
+		n.Tag, n.Value = "!!bool", fmt.Sprint(v)
+	default:
+		n.Tag, n.Value = "!!null", "null"
+	}
+	return n, nil
+}
+
+// value returns the next value; depth is the number of mappings and lists
+// around it.
+func (r *jsonReader) value(depth int) (*yaml.Node, error) {
+	n, err := r.next()
+	if err != nil || n.Kind == yaml.ScalarNode {
+		return n, err
+	}
+	if depth == maxDepth {
+		return nil, fmt.Errorf("line %d: nested deeper than %d", n.Line, maxDepth)
+	}
+	for r.tokens.More() {
+		inner, err := r.value(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		n.Content = append(n.Content, inner)
+	}
+	_, err = r.next() // the closing bracket
+	return n, err
+}

@@ -1,0 +1,66 @@
+package config
+
+import (
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// System is system-config: settings of a node's kernel as a whole. They are
+// read and checked; this version leaves them to the owner of the node.
+type System struct {
+	MinFreeKbytesFactor       node.Maybe[int64]           `json:"minFreeKbytesFactor,omitzero" range:"1.." later:""`
+	WatermarkScaleFactor      node.Maybe[int64]           `json:"watermarkScaleFactor,omitzero" range:"1..400" later:""`
+	MemcgReapBackGround       node.Maybe[int64]           `json:"memcgReapBackGround,omitzero" range:"0..1" later:"0"`
+	SchedGroupIdentityEnabled node.Maybe[int64]           `json:"schedGroupIdentityEnabled,omitzero" range:"0..1" later:"0"`
+	SchedIdleSaverWmark       node.Maybe[int64]           `json:"schedIdleSaverWmark,omitzero" range:"0.." later:""`
+	SchedFeatures             map[string]node.Maybe[bool] `json:"schedFeatures,omitempty" later:""`
+	PageCacheLimitEnabled     node.Maybe[bool]            `json:"pageCacheLimitEnabled,omitzero" later:"false"`
+	TotalNetworkBandwidth     node.Maybe[unit.Bytes]      `json:"totalNetworkBandwidth,omitzero" later:""`
+}
+
+// Normalization is cpu-normalization-config: how much a CPU of a model is worth
+// beside those of others.
+type Normalization struct {
+	Enable       node.Maybe[bool]      `json:"enable,omitzero" later:"false"`
+	DefaultRatio node.Maybe[float64]   `json:"defaultRatio,omitzero" range:"1..5"`
+	RatioModel   map[string]ModelRatio `json:"ratioModel,omitempty"`
+}
+
+// ModelRatio is what a CPU of one model is worth, by how it runs.
+type ModelRatio struct {
+	Base             node.Maybe[float64] `json:"baseRatio,omitzero" range:"1..5"`
+	HyperThread      node.Maybe[float64] `json:"hyperThreadEnabledRatio,omitzero" range:"1..5"`
+	Turbo            node.Maybe[float64] `json:"turboEnabledRatio,omitzero" range:"1..5"`
+	HyperThreadTurbo node.Maybe[float64] `json:"hyperThreadTurboEnabledRatio,omitzero" range:"1..5"`
+}
+
+// Amplification is resource-amplification-config: how much more than it has a
+// node shows to the scheduler.
+type Amplification struct {
+	Enable node.Maybe[bool]               `json:"enable,omitzero" later:"false"`
+	Ratio  map[string]node.Maybe[float64] `json:"resourceAmplificationRatio,omitempty" range:"1.."`
+}
+
+// HostApplications is host-application-config: work outside of Kubernetes that
+// counts as if it were a pod.
+type HostApplications struct {
+	Applications []HostApplication `json:"applications,omitempty"`
+}
+
+// HostApplication is a program of the node that runs in a cgroup of its own.
+type HostApplication struct {
+	Name     node.Maybe[string] `json:"name,omitzero"`
+	Priority node.Maybe[string] `json:"priority,omitzero" oneof:"koord-prod koord-mid koord-batch koord-free"`
+	Class    node.Maybe[string] `json:"qos,omitzero" oneof:"LSE LSR LS BE SYSTEM"`
+	Cgroup   HostCgroup         `json:"cgroupPath,omitzero"`
+	// Strategy is empty in Koordinator.
+	Strategy map[string]any `json:"strategy,omitempty"`
+}
+
+// HostCgroup is where in the cgroup tree it runs: base, parentDir and
+// relativePath joined. The bases of Kubernetes are those of the kubelet.
+type HostCgroup struct {
+	Base         node.Maybe[string] `json:"base,omitzero" oneof:"CgroupRoot Kubepods KubepodsBurstable KubepodsBesteffort"`
+	ParentDir    node.Maybe[string] `json:"parentDir,omitzero"`
+	RelativePath node.Maybe[string] `json:"relativePath,omitzero"`
+}
