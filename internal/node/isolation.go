@@ -232,8 +232,8 @@ type Isolation struct {
 	Falls []Fall `json:"falls,omitempty"`
 	// Foreign is the name of another sched_ext scheduler that is loaded.
 	Foreign string `json:"foreign,omitempty"`
-	// Cookies counts the threads outside of best-effort work that have a
-	// core-scheduling cookie: somebody else uses core scheduling.
+	// Cookies counts the processes, best-effort or not, that have a
+	// core-scheduling cookie of somebody else than Tenon.
 	Cookies int `json:"cookies,omitempty"`
 	// LSOn is how long latency-sensitive work ran on each CPU, since some
 	// time. Nil: not counted.

@@ -314,3 +314,11 @@ func (c Class) Control() string {
 
 // Controls are the control groups of all classes.
 var Controls = []string{string(LSR), string(LS), string(BE)}
+
+// ControlPrefix begins the name of a control group that is one workload's own.
+const ControlPrefix = "tenon-"
+
+// IsControl reports whether a control group has a name that Tenon gives.
+func IsControl(name string) bool {
+	return slices.Contains(Controls, name) || strings.HasPrefix(name, ControlPrefix)
+}

@@ -75,19 +75,44 @@ type Workload struct {
 	// Meet is the highest cgroup that holds only workloads of this one's
 	// class and that competes with the others: the level at which a CPU
 	// weight decides between LS and BE. Weights act between siblings only.
-	Meet  CgroupPath `json:"meet,omitempty"`
-	Usage Usage      `json:"usage"`
+	Meet CgroupPath `json:"meet,omitempty"`
+	// Yields is where its weight is set if not at Meet: somebody else keeps the
+	// weight of Meet, as the kubelet does with its cgroups of a QoS class, which
+	// it writes each minute and cannot start without. It lies below Meet.
+	Yields CgroupPath `json:"yields,omitempty"`
+	Usage  Usage      `json:"usage"`
 	// CPULimit and MemoryLimit are what its owner asked for; absent: none.
 	CPULimit    Maybe[unit.MilliCPU] `json:"cpu_limit,omitzero"`
 	MemoryLimit Maybe[unit.Bytes]    `json:"memory_limit,omitzero"`
+	// CPUKept and MemoryKept: somebody else enforces these limits, as the kubelet
+	// does those of a pod, and changes them when its owner does. Tenon only adds
+	// to them.
+	CPUKept    bool `json:"cpu_kept,omitempty"`
+	MemoryKept bool `json:"memory_kept,omitempty"`
 	// CPURequest and MemoryRequest are what its owner counts on; absent:
 	// nothing was said.
 	CPURequest    Maybe[unit.MilliCPU] `json:"cpu_request,omitzero"`
 	MemoryRequest Maybe[unit.Bytes]    `json:"memory_request,omitzero"`
-	// Priority orders work of one class: what is lower gives way first.
-	Priority int `json:"priority,omitempty"`
+	// Weight is its share of contended CPU against its siblings of the same
+	// class; absent: nothing was said.
+	Weight Maybe[unit.Weight] `json:"weight,omitzero"`
+	// Priority orders work of one class: what is lower gives way first. Before
+	// that, what has the lower EvictionPriority; after it, the lower SubPriority.
+	Priority         int `json:"priority,omitempty"`
+	EvictionPriority int `json:"eviction_priority,omitempty"`
+	SubPriority      int `json:"sub_priority,omitempty"`
 	// Objective is what its owner wants of it.
 	Objective Objective `json:"objective,omitzero"`
+	// Grace is how long it has to end once it was asked to, where its owner says
+	// so; absent: as long as the configuration says.
+	Grace Maybe[time.Duration] `json:"grace,omitzero"`
+	// Spared says why it may not be evicted now, whatever the cause; empty: it
+	// may.
+	Spared string `json:"spared,omitempty"`
+	// Parts are the cgroups inside Cgroup that have limits of their own.
+	Parts []Part `json:"parts,omitempty"`
+	// Asks is what its owner asks for it beside what its class gets.
+	Asks Asks `json:"asks,omitzero"`
 }
 
 // An Objective is the service that a latency-sensitive workload should get.

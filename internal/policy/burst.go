@@ -2,6 +2,8 @@ package policy
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"tenon.sh/tenon/internal/node"
@@ -59,53 +61,78 @@ type burster struct {
 // newBurster looks at the node: how busy the shared CPUs are.
 func newBurster(b Burst, had lending, u use, own grants, s node.Snapshot) burster {
 	x := burster{Burst: b, snap: s, use: u, had: had}
-	if b.borrows() {
+	borrows := func(w node.Workload) bool { return b.of(w.Asks.Burst).borrows() }
+	if b.borrows() || slices.ContainsFunc(s.Workloads, borrows) {
 		x.next = lending{Work: make(map[node.WorkloadID]loan, len(had.Work))}
 		x.next.Pool, x.next.Known = had.poolNow(u, own, s)
 	}
 	return x
 }
 
-// want is the CPU limit of a latency-sensitive workload: what its owner asked
-// for, or what was there before Tenon, with what it may save up and borrow on
-// top. Without a limit there is nothing to do.
-func (x *burster) want(w node.Workload) plan.Want {
-	want := ownLimit(w)
-	base, limited := want.Value.(node.CPUMax)
-	if before, _ := original(x.snap.Knobs, want.Knob).(node.CPUMax); !limited && isQuota(before) {
-		base, limited = before, true
-		want.Reason = fmt.Sprintf("%s had at most %v of CPU before Tenon", w.ID, milliOf(before))
-	}
-	if w.Class != node.LS || !limited || x.Policy == "" {
-		return want
-	}
-	v := base
-	if x.borrows() {
-		var why string
-		if v.Quota, why = x.lend(w, base); v.Quota > base.Quota {
+// wants are the CPU limits of a workload and of its parts: what their owner asked
+// for, or what was there before Tenon, with what the workload may save up and
+// borrow on top. Without a limit there is nothing to do. Loans are the
+// workload's: its parts get their share of them.
+func (x *burster) wants(w node.Workload) []plan.Want {
+	own := x.Burst.of(w.Asks.Burst)
+	whole := node.Part{Name: string(w.ID), Cgroup: w.Cgroup, CPULimit: w.CPULimit}
+	lent, why := 1.0, ""
+	wants := make([]plan.Want, 0, 1+len(w.Parts))
+	for i, p := range append([]node.Part{whole}, w.Parts...) {
+		if i > 0 {
+			p.Name = partName(w, p)
+		}
+		want, base, limited := ownLimit(x.snap.Knobs, w, p)
+		if w.Class != node.LS || !limited || own.Policy == "" {
+			wants = append(wants, want)
+			continue
+		}
+		v := base
+		if i == 0 && own.borrows() {
+			v.Quota, why = x.lend(own, w, base)
+			lent = float64(v.Quota) / float64(base.Quota)
+		} else if lent > 1 {
+			v.Quota = time.Duration(math.Round(float64(base.Quota) * lent)).Truncate(time.Microsecond)
+		}
+		if v.Quota > base.Quota {
 			want.Reason += fmt.Sprintf("; borrows up to %v", milliOf(v))
 		}
-		if why != "" {
+		if i == 0 && why != "" {
 			want.Reason += "; " + why
 		}
+		if own.saves() {
+			want.Reason += "; " + x.save(own, &v, base)
+		}
+		if want.Intent == plan.Set || v != base {
+			want.Intent, want.Value = plan.Set, v
+		}
+		wants = append(wants, want)
 	}
-	if x.saves() {
-		want.Reason += "; " + x.save(&v, base)
+	return wants
+}
+
+// of is what is done for the bursts of one workload.
+func (b Burst) of(ask node.BurstAsk) Burst {
+	switch ask.Policy {
+	case "":
+	case node.BurstNone:
+		return Burst{}
+	default:
+		b.Policy = BurstPolicy(ask.Policy)
 	}
-	if want.Intent == plan.Set || v != base {
-		want.Intent, want.Value = plan.Set, v
-	}
-	return want
+	b.CPUPercent, b.QuotaPercent = ask.CPUPercent.Or(b.CPUPercent), ask.QuotaPercent.Or(b.QuotaPercent)
+	b.PeriodSeconds = ask.PeriodSeconds.Or(b.PeriodSeconds)
+	return b
 }
 
 // save sets the burst of v: what the kernel accepts of what was asked for, and
 // never less than what was there.
-func (x *burster) save(v *node.CPUMax, base node.CPUMax) string {
+func (x *burster) save(b Burst, v *node.CPUMax, base node.CPUMax) string {
 	if !x.snap.Can.Can(node.MechCPUBurst) {
 		return "this kernel lets no CPU time be saved up"
 	}
 	most := min(v.Quota, max(mostBandwidth-v.Quota, 0))
-	asked := min(base.Quota, mostBandwidth) / 100 * time.Duration(min(x.CPUPercent, 10000))
+	asked := min(base.Quota, mostBandwidth) / 100 * time.Duration(min(b.CPUPercent, 10000))
 	v.Burst = min(max(asked, base.Burst), most).Truncate(time.Microsecond)
 	return fmt.Sprintf("saves up %v for bursts", v.Burst)
 }

@@ -90,8 +90,8 @@ func (m lending) poolNow(u use, own grants, s node.Snapshot) (unit.MilliCPU, boo
 // grows step by step while the workload is throttled and the shared CPUs are
 // idle, and shrinks step by step when they are not, when what was saved is used
 // up, or when the workload needs it no more.
-func (x *burster) lend(w node.Workload, base node.CPUMax) (time.Duration, string) {
-	most := x.mostFor(w, base)
+func (x *burster) lend(b Burst, w node.Workload, base node.CPUMax) (time.Duration, string) {
+	most := x.mostFor(b, w, base)
 	quota := min(max(x.quotaNow(w, base), base.Quota), most)
 	l, known := x.had.Work[w.ID]
 	elapsed := x.snap.At.Sub(l.At)
@@ -105,12 +105,12 @@ func (x *burster) lend(w node.Workload, base node.CPUMax) (time.Duration, string
 		next.Felt = x.snap.At
 	}
 	if !known {
-		next.Felt, next.Savings = x.snap.At, x.mostSavings(base)/firstSavings
+		next.Felt, next.Savings = x.snap.At, b.mostSavings(base)/firstSavings
 		x.next.Work[w.ID] = next
 		return quota, ""
 	}
 	used, rated := x.use.Workload[w.ID]
-	next.Savings = x.savings(l, base, used, elapsed, rated)
+	next.Savings = b.savings(l, base, used, elapsed, rated)
 	throttled, periods := passed(l.Throttled, next.Throttled), passed(l.Periods, next.Periods)
 	felt := throttled > 0
 	if felt {
@@ -119,13 +119,13 @@ func (x *burster) lend(w node.Workload, base node.CPUMax) (time.Duration, string
 	x.next.Work[w.ID] = next
 
 	busy := fmt.Sprintf("the shared CPUs are %d%% busy", x.next.Pool/10)
-	limit := unit.MilliCPU(x.PoolPercent) * 10
+	limit := unit.MilliCPU(b.PoolPercent) * 10
 	more, less := quota/5*6, quota/5*4
 	var why string
 	switch {
 	case x.next.Known && x.next.Pool >= limit:
 		quota, why = less, busy+", so it gives back"
-	case x.PeriodSeconds > 0 && next.Savings <= 0:
+	case b.PeriodSeconds > 0 && next.Savings <= 0:
 		quota, why = less, "it has borrowed all that it had saved"
 	case felt && !x.next.Known:
 		why = "how busy the CPUs are is unknown, so it grows no more"
@@ -155,9 +155,9 @@ func passed(before, now node.Maybe[int64]) int64 {
 
 // mostFor is how far the quota of a workload may grow: cgroup v1 takes no more
 // than the parents have, and v2 gives no more.
-func (x *burster) mostFor(w node.Workload, base node.CPUMax) time.Duration {
+func (x *burster) mostFor(b Burst, w node.Workload, base node.CPUMax) time.Duration {
 	most := base.Quota
-	switch percent := time.Duration(x.QuotaPercent); {
+	switch percent := time.Duration(b.QuotaPercent); {
 	case percent <= 100:
 	case base.Quota > mostBandwidth/2/percent*100:
 		most = mostBandwidth / 2
@@ -185,18 +185,18 @@ func (x *burster) quotaNow(w node.Workload, base node.CPUMax) time.Duration {
 
 // mostSavings is what a workload can save: all that it may borrow, for the
 // whole period.
-func (x *burster) mostSavings(base node.CPUMax) int64 {
+func (b Burst) mostSavings(base node.CPUMax) int64 {
 	const longest, largest = 1e7, 1e4 // above these it makes no difference, but for the arithmetic
-	percent, seconds := min(max(int64(x.QuotaPercent)-100, 0), largest), min(max(x.PeriodSeconds, 0), longest)
+	percent, seconds := min(max(int64(b.QuotaPercent)-100, 0), largest), min(max(b.PeriodSeconds, 0), longest)
 	return min(int64(milliOf(base)), 1e6) * percent / 100 * seconds * 1000
 }
 
 // savings is what is left after some time: a workload that uses more than its
 // limit has borrowed that, and one that uses clearly less saves the rest.
-func (x *burster) savings(l loan, base node.CPUMax, used unit.MilliCPU, elapsed time.Duration, rated bool) int64 {
+func (b Burst) savings(l loan, base node.CPUMax, used unit.MilliCPU, elapsed time.Duration, rated bool) int64 {
 	limit := milliOf(base)
 	if over := used - limit; rated && (over >= 0 || used < limit*thrifty/100) {
 		l.Savings -= int64(over) * elapsed.Milliseconds()
 	}
-	return min(max(l.Savings, 0), x.mostSavings(base))
+	return min(max(l.Savings, 0), b.mostSavings(base))
 }

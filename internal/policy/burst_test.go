@@ -125,14 +125,14 @@ func TestHugeNumbersDoNotOverflow(t *testing.T) {
 			x := burster{Burst: Burst{Policy: BurstAuto, CPUPercent: percent, QuotaPercent: percent, PeriodSeconds: 1<<63 - 1}}
 			x.snap.Can = node.Capabilities{node.MechCPUBurst: {Verdict: node.Yes}}
 			w := node.Workload{ID: "web", Cgroup: "web"}
-			if most := x.mostFor(w, base); most < base.Quota || most > mostBandwidth {
+			if most := x.mostFor(x.Burst, w, base); most < base.Quota || most > mostBandwidth {
 				t.Errorf("%v of %v: up to %v", percent, base, most)
 			}
 			if s := x.mostSavings(base); s < 0 {
 				t.Errorf("%v of %v: savings up to %d", percent, base, s)
 			}
 			v := base
-			x.save(&v, base)
+			x.save(x.Burst, &v, base)
 			if v.Burst < 0 || v.Burst > v.Quota || v.Burst+v.Quota > mostBandwidth {
 				t.Errorf("%v of %v: burst %v", percent, base, v.Burst)
 			}
@@ -164,7 +164,7 @@ func TestALoanOutlivesAClockThatWasSetBack(t *testing.T) {
 		had: lending{Work: map[node.WorkloadID]loan{"web": {At: future, Felt: future, Savings: 1000}}}}
 	x.use.Workload = map[node.WorkloadID]unit.MilliCPU{"web": 0}
 	x.snap.At = time.Unix(1000, 0)
-	x.lend(node.Workload{ID: "web", Cgroup: "ls/web"}, node.Limit(unit.CPUs(1)))
+	x.lend(x.Burst, node.Workload{ID: "web", Cgroup: "ls/web"}, node.Limit(unit.CPUs(1)))
 	if l := x.next.Work["web"]; l.Felt.After(x.snap.At) || l.Savings != 1000 {
 		t.Errorf("after the clock was set back: %+v", l)
 	}

@@ -38,12 +38,13 @@ func (c CacheShare) whole() bool { return c.Start <= 0 && c.End >= 100 && c.Band
 // more than its share, rounded down, and less while an objective is missed;
 // others get no less than theirs, rounded up, and are limited only where a
 // share of less than everything was asked for. Who has no group of its own
-// stays in the default one, where nothing is limited.
+// stays in the default one, where nothing is limited. A workload whose owner asks
+// for a share of its own has a control group of its own, as long as there are any.
 func cache(c CacheQOS, q squeeze, s node.Snapshot) []plan.Want {
 	d := divider{CacheQOS: c, squeeze: q, snap: s}
 	d.grant()
 	wants := make([]plan.Want, 0, 2*len(node.Controls)+len(s.Workloads))
-	for _, name := range node.Controls {
+	for _, name := range d.names() {
 		share, asked := d.shareOf(name)
 		if !asked || !d.lives(name) {
 			continue
@@ -71,15 +72,53 @@ type divider struct {
 	refused map[string]string     // why a group cannot be had
 }
 
-// shareOf is the share of the classes that use a control group.
+// ownsControl reports whether a workload's owner asks for a control group.
+func ownsControl(w node.Workload) bool {
+	return strings.HasPrefix(w.Asks.Cache.Control, node.ControlPrefix) && w.Class.Control() != ""
+}
+
+// names lists the control groups of classes, and then those of workloads by
+// themselves, sorted.
+func (d divider) names() []string {
+	var own []string
+	for _, w := range d.snap.Workloads {
+		if ownsControl(w) {
+			own = append(own, w.Asks.Cache.Control)
+		}
+	}
+	slices.Sort(own)
+	return append(slices.Clone(node.Controls), slices.Compact(own)...)
+}
+
+// owner is the workload that has a control group of its own; nil for that of a
+// class.
+func (d divider) owner(control string) *node.Workload {
+	i := slices.IndexFunc(d.snap.Workloads, func(w node.Workload) bool { return ownsControl(w) && w.Asks.Cache.Control == control })
+	if i < 0 {
+		return nil
+	}
+	return &d.snap.Workloads[i]
+}
+
+// shareOf is the share of the classes that use a control group, or of the one
+// workload that does.
 func (d divider) shareOf(control string) (CacheShare, bool) {
-	share, asked := d.Classes[node.Class(control)]
-	return share, asked
+	w := d.owner(control)
+	if w == nil {
+		share, asked := d.Classes[node.Class(control)]
+		return share, asked
+	}
+	share, asked := d.Classes[node.Class(w.Class.Control())]
+	if !asked {
+		share = CacheShare{End: 100, Bandwidth: 100}
+	}
+	ask := w.Asks.Cache
+	return CacheShare{ask.Start.Or(share.Start), ask.End.Or(share.End), ask.Bandwidth.Or(share.Bandwidth)}, true
 }
 
 // lives reports whether there is work for a control group.
 func (d divider) lives(control string) bool {
-	return slices.ContainsFunc(d.snap.Workloads, func(w node.Workload) bool { return w.Class.Control() == control })
+	return d.owner(control) != nil || slices.ContainsFunc(d.snap.Workloads, func(w node.Workload) bool { return w.Class.Control() == control && !ownsControl(w) })
 }
 
 // grant gives control groups away, of which the hardware has few: to
@@ -89,7 +128,7 @@ func (d *divider) grant() {
 	d.granted, d.refused = map[string]node.Value{}, map[string]string{}
 	r := d.snap.Resctrl
 	free := r.Groups - 1 - r.Others
-	order := slices.Clone(node.Controls)
+	order := d.names()
 	slices.SortStableFunc(order, func(a, b string) int { return d.rank(a) - d.rank(b) })
 	for _, name := range order {
 		if _, asked := d.shareOf(name); !asked || !d.lives(name) {
@@ -106,6 +145,9 @@ func (d *divider) grant() {
 			d.refused[name] = fmt.Sprintf("control group %s was made by somebody else, who uses it", name)
 		case free <= 0:
 			d.refused[name] = fmt.Sprintf("no control group is left of %d (CLOSIDs): it stays in the default one", r.Groups)
+			if d.owner(name) != nil {
+				d.refused[name] = fmt.Sprintf("no control group is left of %d (CLOSIDs): it has that of its class", r.Groups)
+			}
 		default:
 			d.granted[name] = node.ControlOf(name)
 			free--
@@ -145,7 +187,9 @@ func (d divider) without(control, why string) []plan.Want {
 type cacheWant struct{ plan.Want }
 
 func (d divider) want(control string, f node.File) cacheWant {
-	return cacheWant{plan.Want{Knob: node.Knob{Control: control, File: f}, Owner: "cache", BE: control == string(node.BE)}}
+	w := d.owner(control)
+	be := w == nil && control == string(node.BE) || w != nil && w.Class == node.BE
+	return cacheWant{plan.Want{Knob: node.Knob{Control: control, File: f}, Owner: "cache", BE: be}}
 }
 
 func (w cacheWant) abstain(why string) plan.Want {
@@ -255,6 +299,9 @@ func (d divider) amount(rule node.Bandwidth, share unit.Percent, small bool) (ui
 // somebody else put into a group of his own stay there.
 func (d divider) join(w node.Workload) (plan.Want, bool) {
 	control := w.Class.Control()
+	if ownsControl(w) && d.granted[w.Asks.Cache.Control] != nil {
+		control = w.Asks.Cache.Control
+	}
 	knob := node.Knob{Cgroup: w.Cgroup, File: node.FileControl}
 	now, known := d.snap.Knobs.Now[knob].(node.Control)
 	if control == "" || !known {
@@ -265,7 +312,7 @@ func (d divider) join(w node.Workload) (plan.Want, bool) {
 	for g := range strings.SplitSeq(now.Groups, ",") {
 		switch {
 		case g == node.DefaultControl:
-		case slices.Contains(node.Controls, g) && !slices.Contains(d.snap.Resctrl.Taken, g):
+		case node.IsControl(g) && !slices.Contains(d.snap.Resctrl.Taken, g):
 			ours = true
 		default:
 			foreign = g
@@ -279,6 +326,9 @@ func (d divider) join(w node.Workload) (plan.Want, bool) {
 	case d.granted[control] != nil:
 		want.Intent, want.Value = plan.Set, d.granted[control]
 		want.Reason = "the tasks of its class share a control group"
+		if control != w.Class.Control() {
+			want.Reason = "its owner asks for a share of its own"
+		}
 		return want, true
 	case ours:
 		want.Intent, want.Value = plan.Set, node.ControlOf(node.DefaultControl)

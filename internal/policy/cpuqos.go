@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"tenon.sh/tenon/internal/node"
@@ -35,9 +36,16 @@ type CPUQOS struct {
 //
 // That holds below every rung of the ladder: whatever becomes of the rung in
 // use, best-effort work is harmless at once.
+//
+// Below these places it also owns the weights of workloads that ask for one, and
+// of their parts: how best-effort work shares what it gets.
 func cpuQOS(c CPUQOS, rung node.Rung, l layout, s node.Snapshot) []plan.Want {
 	var wants []plan.Want
-	for _, m := range l.meets {
+	yields := l.yields(s)
+	if !c.Enable { // nothing yields: what shares inside has its own weight
+		yields = slices.Sorted(slices.Values(l.meets))
+	}
+	for _, m := range yields {
 		w := plan.Want{Knob: node.Knob{Cgroup: m, File: node.FileCPUWeight}, Owner: "cpuqos", BE: true}
 		switch {
 		case !c.Enable:
@@ -69,6 +77,47 @@ func cpuQOS(c CPUQOS, rung node.Rung, l layout, s node.Snapshot) []plan.Want {
 			Intent: plan.Release, Knob: node.Knob{Cgroup: p, File: node.FileCPUWeight}, Owner: "cpuqos", Reason: reason, BE: true,
 		})
 	}
+	return append(wants, l.weights(yields, s)...)
+}
+
+// yields are the cgroups whose weight makes best-effort work yield: the meets,
+// or where somebody else keeps the weight of one, those below it.
+func (l layout) yields(s node.Snapshot) []node.CgroupPath {
+	var all []node.CgroupPath
+	for i, w := range s.Workloads {
+		switch m := l.of[i]; {
+		case m == "":
+		case m != w.Yields && m.Contains(w.Yields) && w.Yields.Contains(w.Cgroup):
+			all = append(all, w.Yields)
+		default:
+			all = append(all, m)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// weights are those that best-effort workloads and their parts ask for, inside of
+// the places where they yield: there a weight decides among them alone.
+func (l layout) weights(yields []node.CgroupPath, s node.Snapshot) []plan.Want {
+	var wants []plan.Want
+	ask := func(m, p node.CgroupPath, name string, weight node.Maybe[unit.Weight]) {
+		_, is := slices.BinarySearch(yields, p)
+		if v, asked := weight.Value(); asked && !is && p != m && m.Contains(p) {
+			wants = append(wants, plan.Want{
+				Intent: plan.Set, Knob: node.Knob{Cgroup: p, File: node.FileCPUWeight}, Value: node.CPUWeight{Weight: v}, Owner: "cpuqos", BE: true,
+				Reason: name + " has the weight of what it counts on",
+			})
+		}
+	}
+	for i, w := range s.Workloads {
+		if m := l.of[i]; m != "" {
+			ask(m, w.Cgroup, string(w.ID), w.Weight)
+			for _, p := range w.Parts {
+				ask(m, p.Cgroup, partName(w, p), p.Weight)
+			}
+		}
+	}
 	return wants
 }
 
@@ -81,3 +130,6 @@ func (l layout) reach(m node.CgroupPath) string {
 	}
 	return fmt.Sprintf(", within %s: against work outside, the weight of %s decides", up, up)
 }
+
+// partName is how sentences name a part of a workload.
+func partName(w node.Workload, p node.Part) string { return string(w.ID) + " " + p.Name }

@@ -159,7 +159,7 @@ func (x *evictor) follow() {
 			continue
 		}
 		left--
-		if why := x.spared(w); why != "" {
+		if why := x.spared(w, v.Cause); why != "" {
 			x.want(w, plan.Release, nil, fmt.Sprintf("%s: %s was asked to end and may stay: %s", v.Cause, w.ID, why))
 			continue
 		}
@@ -190,15 +190,15 @@ func (x *evictor) ended(w node.Workload) bool { return x.snap.Knobs.Now[runKnob(
 func (x *evictor) pursue(w node.Workload, v victim) {
 	grown := v.Cause == causeMemory && x.grown(w, v.Memory, v.Cached)
 	switch {
-	case v.Kills == 0 && (v.Waited >= x.Grace || grown):
+	case v.Kills == 0 && (v.Waited >= x.graceOf(w) || grown):
 		reason := fmt.Sprintf("%s: %s was asked to end %v ago and is still there", v.Cause, w.ID, v.Waited.Round(time.Second/10))
-		if grown && v.Waited < x.Grace {
+		if grown && v.Waited < x.graceOf(w) {
 			reason = fmt.Sprintf("%s: %s was asked to end and takes more memory instead", v.Cause, w.ID)
 		}
 		v.Waited, v.Kills = 0, 1
 		x.want(w, plan.Set, node.Ended, reason)
 	case v.Kills == 0:
-		x.want(w, plan.Abstain, nil, fmt.Sprintf("%s: %s was asked to end and has %v for it", v.Cause, w.ID, x.Grace))
+		x.want(w, plan.Abstain, nil, fmt.Sprintf("%s: %s was asked to end and has %v for it", v.Cause, w.ID, x.graceOf(w)))
 	case v.Waited >= v.patience():
 		reason := fmt.Sprintf("%s: %s did not die of SIGKILL: once more", v.Cause, w.ID)
 		v.Waited, v.Kills = 0, v.Kills+1
@@ -208,6 +208,10 @@ func (x *evictor) pursue(w node.Workload, v victim) {
 	}
 	x.remember(w, v)
 }
+
+// graceOf is how long a workload has to end: as its owner says, or else the
+// configuration.
+func (x *evictor) graceOf(w node.Workload) time.Duration { return w.Grace.Or(x.Grace) }
 
 func (x *evictor) remember(w node.Workload, v victim) {
 	if x.next.Victims == nil {
@@ -220,9 +224,10 @@ func (x *evictor) remember(w node.Workload, v victim) {
 // priority first and then those with the largest use. freed is what the end of
 // one frees, and zero for one that is not asked.
 func (x *evictor) choose(cause, reason string, need int64, freed, use func(node.Workload) int64, show func(int64) string) (expected int64, chosen int) {
-	all := x.candidates()
+	all := x.candidates(cause)
 	slices.SortStableFunc(all, func(a, b node.Workload) int {
-		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(use(b), use(a)), strings.Compare(string(a.ID), string(b.ID)))
+		return cmp.Or(cmp.Compare(a.EvictionPriority, b.EvictionPriority), cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.SubPriority, b.SubPriority),
+			cmp.Compare(use(b), use(a)), strings.Compare(string(a.ID), string(b.ID)))
 	})
 	for _, w := range all {
 		if expected >= need {
@@ -234,28 +239,40 @@ func (x *evictor) choose(cause, reason string, need int64, freed, use func(node.
 		expected += freed(w)
 		chosen++
 		x.remember(w, victim{Cause: cause, Memory: memoryOf(w).Or(0), CPU: w.Usage.CPU.Or(0), Cached: cached(w)})
-		x.want(w, plan.Set, node.AskedToEnd, fmt.Sprintf("%s: %s; %s has priority %d and %s", cause, reason, w.ID, w.Priority, show(freed(w))))
+		x.want(w, plan.Set, node.AskedToEnd, fmt.Sprintf("%s: %s; %s has %s and %s", cause, reason, w.ID, rankOf(w), show(freed(w))))
 	}
 	x.held = x.held || chosen > 0
 	return expected, chosen
 }
 
-// candidates lists the best-effort workloads that run and may be evicted. One
-// whose knob could not be read cannot be asked to end.
-func (x *evictor) candidates() []node.Workload {
+// rankOf says what puts a workload before others of its use.
+func rankOf(w node.Workload) string {
+	s := fmt.Sprintf("priority %d", w.Priority)
+	if w.SubPriority != 0 {
+		s += fmt.Sprintf(".%d", w.SubPriority)
+	}
+	if w.EvictionPriority != 0 {
+		s = fmt.Sprintf("eviction priority %d, %s", w.EvictionPriority, s)
+	}
+	return s
+}
+
+// candidates lists the best-effort workloads that run and may be evicted for a
+// cause. One whose knob could not be read cannot be asked to end.
+func (x *evictor) candidates(cause string) []node.Workload {
 	var all []node.Workload
 	for _, w := range x.snap.Workloads {
 		_, chosen := x.next.Victims[w.ID]
 		_, shown := x.snap.Knobs.Now[runKnob(w)]
-		if w.Class == node.BE && shown && !chosen && !x.ended(w) && x.spared(w) == "" {
+		if w.Class == node.BE && shown && !chosen && !x.ended(w) && x.spared(w, cause) == "" {
 			all = append(all, w)
 		}
 	}
 	return all
 }
 
-// spared says why best-effort work may not be evicted; empty: it may.
-func (x *evictor) spared(w node.Workload) string {
+// spared says why best-effort work may not be evicted for a cause; empty: it may.
+func (x *evictor) spared(w node.Workload, cause string) string {
 	if x.inside == nil {
 		x.inside = make(map[node.CgroupPath]int, len(x.snap.Workloads))
 		for _, o := range x.snap.Workloads {
@@ -266,12 +283,16 @@ func (x *evictor) spared(w node.Workload) string {
 	}
 	most, bounded := x.MostPriority.Value()
 	switch {
+	case w.Spared != "":
+		return w.Spared
 	case w.Cgroup == "":
 		return "its cgroup is that of all"
 	case x.inside[w.Cgroup] > 1:
 		return "its cgroup holds other work, too"
 	case bounded && int64(w.Priority) > most:
 		return fmt.Sprintf("its priority %d is above %d", w.Priority, most)
+	case slices.Contains(w.Asks.SparedFrom, cause):
+		return "its owner does not let it be evicted for " + cause
 	}
 	return ""
 }

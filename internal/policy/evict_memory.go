@@ -129,7 +129,7 @@ func (x *evictor) keep(state string) {
 	next := x.was.Memory
 	next.Short, next.Base, next.Frozen = true, map[node.WorkloadID]unit.Bytes{}, map[node.WorkloadID]bool{}
 	next.Cached = map[node.WorkloadID]bool{}
-	for _, w := range x.candidates() {
+	for _, w := range x.candidates(causeMemory) {
 		now, known := memoryOf(w).Value()
 		if !known {
 			continue

@@ -18,17 +18,19 @@ func Files(c Config, workloads []node.Workload) []node.File {
 		// snapshot can show.
 		files = append(files, node.FileIdentity, node.FileScheduler, node.FilePolicy, node.FileCookie)
 	}
-	limited := func(w node.Workload) bool { return w.MemoryLimit.Known() }
+	limited := func(w node.Workload) bool {
+		return w.MemoryLimit.Known() && !w.MemoryKept || w.Asks.Memory != node.MemoryAsk{}
+	}
 	if slices.ContainsFunc(workloads, claims) {
 		files = append(files, node.FileMems)
 	}
 	if len(c.Memory.Classes) > 0 || slices.ContainsFunc(workloads, limited) {
 		files = append(files, node.FileMemory)
 	}
-	if len(c.Cache.Classes) > 0 {
+	if len(c.Cache.Classes) > 0 || slices.ContainsFunc(workloads, ownsControl) {
 		files = append(files, node.FileControl, node.FileL3, node.FileMB)
 	}
-	files = append(files, c.IO.files()...)
+	files = append(files, c.IO.files(workloads)...)
 	if c.Evict.on() {
 		files = append(files, node.FileRun)
 	}

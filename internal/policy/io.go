@@ -20,23 +20,7 @@ type IO struct {
 
 // BlockIO is what all work of a class together gets of a block device, or of
 // the disks of a volume group together.
-type BlockIO struct {
-	// Name is a device as "vda", "/dev/vda1", "/dev/mapper/vg0-data",
-	// "/dev/vg0/data" or "254:0"; or a volume group.
-	Name        string `json:"name"`
-	VolumeGroup bool   `json:"volume_group,omitempty"`
-	// The most in a second, in bytes and in operations; 0: no limit.
-	ReadBPS   int64 `json:"readBPS,omitempty"`
-	WriteBPS  int64 `json:"writeBPS,omitempty"`
-	ReadIOPS  int64 `json:"readIOPS,omitempty"`
-	WriteIOPS int64 `json:"writeIOPS,omitempty"`
-	// WeightPercent is the weight against other work, in percent of the weight
-	// that it has without Tenon: 1 to 99. 0 and 100 ask for nothing.
-	WeightPercent unit.Percent `json:"ioWeightPercent,omitempty"`
-	// Latency is the time within which I/O should end, for which other work is
-	// slowed down; 0: none.
-	Latency time.Duration `json:"latency_ns,omitempty"`
-}
+type BlockIO node.BlockIO
 
 func (b BlockIO) limits() node.IOLimits {
 	l := node.IOLimits{ReadBPS: b.ReadBPS, WriteBPS: b.WriteBPS, ReadIOPS: b.ReadIOPS, WriteIOPS: b.WriteIOPS}
@@ -51,8 +35,8 @@ func (b BlockIO) limits() node.IOLimits {
 func (b BlockIO) limited() bool  { return b.limits() != node.NoIOLimits }
 func (b BlockIO) weighted() bool { return b.WeightPercent > 0 && b.WeightPercent < 100 }
 
-// files lists the knobs that c may want to turn.
-func (c IO) files() []node.File {
+// files lists the knobs that c may want to turn for such workloads.
+func (c IO) files(workloads []node.Workload) []node.File {
 	var files []node.File
 	some := func(asks func(BlockIO) bool, knobs ...node.File) {
 		for _, blocks := range c.Classes {
@@ -60,6 +44,9 @@ func (c IO) files() []node.File {
 				files = append(files, knobs...)
 				return
 			}
+		}
+		if slices.ContainsFunc(workloads, func(w node.Workload) bool { return slices.ContainsFunc(blocksOf(w), asks) }) {
+			files = append(files, knobs...)
 		}
 	}
 	some(BlockIO.limited, node.FileIOMax)
@@ -73,24 +60,74 @@ func (c IO) files() []node.File {
 // class meets others, each with an equal part of the limits: all that runs below
 // shares it as it likes. On cgroup v1 the kernel bounds the tasks of a group and
 // not the groups below it, so there limits go into every group of the class.
-// What a cgroup had before Tenon stays its ceiling.
+// What a cgroup had before Tenon stays its ceiling. What the owner of one workload
+// asks for it comes on top, in the workload's own cgroup.
 func blockIO(c IO, s node.Snapshot) []plan.Want {
 	var wants []plan.Want
 	for _, class := range node.Classes {
 		if blocks := c.Classes[class]; len(blocks) > 0 {
-			x := ioClass{class: class, layout: layoutFor(class, s), snap: s}
+			x := ioClass{class: class, who: fmt.Sprintf("all %s work together", class), layout: layoutFor(class, s), snap: s}
 			x.resolve(blocks)
 			wants = append(wants, x.wants()...)
+		}
+	}
+	for i, w := range s.Workloads {
+		if blocks := blocksOf(w); len(blocks) > 0 {
+			wants = ownIO(wants, i, blocks, s)
 		}
 	}
 	return wants
 }
 
-// An ioClass is what one class gets of block I/O.
+// blocksOf is what the owner of a workload asks for it.
+func blocksOf(w node.Workload) []BlockIO {
+	blocks := make([]BlockIO, len(w.Asks.IO))
+	for i, b := range w.Asks.IO {
+		blocks[i] = BlockIO(b)
+	}
+	return blocks
+}
+
+// ownIO adds the wants of one workload for itself. Where its class has one of the
+// same knob already, both go into that.
+func ownIO(wants []plan.Want, i int, blocks []BlockIO, s node.Snapshot) []plan.Want {
+	w := s.Workloads[i]
+	at := map[node.Knob]int{}
+	for j, want := range wants {
+		at[want.Knob] = j
+	}
+	alone := layout{
+		meets: []node.CgroupPath{w.Cgroup}, of: make([]node.CgroupPath, len(s.Workloads)),
+		others: layoutFor(w.Class, s).others, isMeet: map[node.CgroupPath]bool{w.Cgroup: true},
+	}
+	alone.of[i] = w.Cgroup
+	x := ioClass{class: w.Class, who: string(w.ID), layout: alone, snap: s}
+	x.prior = func(k node.Knob) (plan.Want, bool) {
+		j, said := at[k]
+		if !said || wants[j].Intent != plan.Set {
+			return plan.Want{}, false
+		}
+		return wants[j], true
+	}
+	x.resolve(blocks)
+	for _, own := range x.wants() {
+		if j, said := at[own.Knob]; said {
+			wants[j] = own
+			continue
+		}
+		wants = append(wants, own)
+	}
+	return wants
+}
+
+// An ioClass is what one class, or one workload by itself, gets of block I/O.
 type ioClass struct {
 	layout
 	class node.Class
+	who   string // gets it
 	snap  node.Snapshot
+	// prior is what is wanted of a knob already; nil: nothing is.
+	prior func(node.Knob) (plan.Want, bool)
 	// limits, weights and latency are what is asked of each device, and why
 	// some of what is asked cannot be had.
 	limits  asked[node.IOLimits]
@@ -193,9 +230,9 @@ func (x *ioClass) wants() []plan.Want {
 // limitWant is the limits of p, which is one of n cgroups that share them.
 func (x *ioClass) limitWant(p node.CgroupPath, n int) plan.Want {
 	w := x.want(p, node.FileIOMax)
-	own, _ := original(x.snap.Knobs, w.Knob).(node.IOMax)
+	own, _ := x.before(w.Knob).(node.IOMax)
 	now, _ := x.snap.Knobs.Now[w.Knob].(node.IOMax)
-	lines := kept(own.Limits(), now.Limits())
+	lines := linesOf(x, w.Knob, own.Limits(), now.Limits())
 	for d, l := range x.limits.of {
 		before, had := lines[d]
 		if !had {
@@ -204,7 +241,7 @@ func (x *ioClass) limitWant(p node.CgroupPath, n int) plan.Want {
 		lines[d] = before.Within(partOf(l, n))
 	}
 	reasons := x.limits.each(func(l node.IOLimits, name string) string {
-		s := fmt.Sprintf("all %s work together gets %v of %s", x.class, l, name)
+		s := fmt.Sprintf("%s gets %v of %s", x.who, l, name)
 		if n > 1 {
 			s += fmt.Sprintf(", in %d equal parts", n)
 		}
@@ -215,9 +252,9 @@ func (x *ioClass) limitWant(p node.CgroupPath, n int) plan.Want {
 
 func (x *ioClass) weightWant(m node.CgroupPath, f node.File, a asked[unit.Percent]) plan.Want {
 	w := x.want(m, f)
-	own, _ := original(x.snap.Knobs, w.Knob).(node.IOWeight)
+	own, _ := x.before(w.Knob).(node.IOWeight)
 	now, _ := x.snap.Knobs.Now[w.Knob].(node.IOWeight)
-	lines := kept(own.Weights(), now.Weights())
+	lines := linesOf(x, w.Knob, own.Weights(), now.Weights())
 	for d, p := range a.of {
 		before, had := lines[d]
 		if !had {
@@ -227,25 +264,54 @@ func (x *ioClass) weightWant(m node.CgroupPath, f node.File, a asked[unit.Percen
 	}
 	by := map[node.File]string{node.FileIOWeight: "iocost", node.FileBFQWeight: "bfq"}[f]
 	reasons := a.each(func(p unit.Percent, name string) string {
-		return fmt.Sprintf("%s has %v of its weight on %s, by %s%s", x.class, p, name, by, x.reach(m))
+		return fmt.Sprintf("%s has %v of its weight on %s, by %s%s", x.short(), p, name, by, x.reach(m))
 	})
 	return x.settle(w, node.IOWeightOf(own.Default, lines), reasons, a.missing)
 }
 
 func (x *ioClass) latencyWant(m node.CgroupPath) plan.Want {
 	w := x.want(m, node.FileIOLatency)
-	own, _ := original(x.snap.Knobs, w.Knob).(node.IOLatency)
+	own, _ := x.before(w.Knob).(node.IOLatency)
 	now, _ := x.snap.Knobs.Now[w.Knob].(node.IOLatency)
-	lines := kept(own.Targets(), now.Targets())
+	lines := linesOf(x, w.Knob, own.Targets(), now.Targets())
 	for d, t := range x.latency.of {
 		if before, had := lines[d]; !had || t < before {
 			lines[d] = t
 		}
 	}
 	reasons := x.latency.each(func(t time.Duration, name string) string {
-		return fmt.Sprintf("other work yields while I/O of %s on %s takes longer than %v", x.class, name, t)
+		return fmt.Sprintf("other work yields while I/O of %s on %s takes longer than %v", x.short(), name, t)
 	})
 	return x.settle(w, node.IOLatencyOf(lines), reasons, x.latency.missing)
+}
+
+// before is what a knob has without what x asks.
+func (x *ioClass) before(k node.Knob) node.Value {
+	if x.prior != nil {
+		if w, said := x.prior(k); said {
+			return w.Value
+		}
+	}
+	return original(x.snap.Knobs, k)
+}
+
+// linesOf is the lines of a knob without what x asks. What is wanted already need
+// not be there yet.
+func linesOf[T any](x *ioClass, k node.Knob, before, now map[unit.Device]T) map[unit.Device]T {
+	if x.prior != nil {
+		if _, said := x.prior(k); said {
+			return before
+		}
+	}
+	return kept(before, now)
+}
+
+// short names who x is about.
+func (x *ioClass) short() string {
+	if x.prior != nil {
+		return x.who
+	}
+	return string(x.class)
 }
 
 func (x *ioClass) want(p node.CgroupPath, f node.File) plan.Want {
@@ -256,6 +322,11 @@ func (x *ioClass) want(p node.CgroupPath, f node.File) plan.Want {
 // the knob back. While it is not known which devices there are, or what the
 // knob says, it is left alone.
 func (x *ioClass) settle(w plan.Want, v node.Value, reasons, missing []string) plan.Want {
+	if x.prior != nil {
+		if before, said := x.prior(w.Knob); said {
+			reasons = append([]string{before.Reason}, reasons...)
+		}
+	}
 	_, touched := x.snap.Knobs.Before[w.Knob]
 	_, known := x.snap.Knobs.Now[w.Knob]
 	w.Intent, w.Reason = plan.Abstain, strings.Join(append(reasons, missing...), "; ")

@@ -28,7 +28,7 @@ func carries(r node.Rung, c CPUQOS, s node.Snapshot) node.Answer {
 			return no("%s", why)
 		}
 		if n := s.Isolation.Cookies; n > 0 {
-			return no("%s a core-scheduling cookie", othersHave(n))
+			return no("%s", othersHave(n))
 		}
 		if p, marked := marked(s); marked {
 			return no("somebody marks %s, and a vendor's kernel can hang if core scheduling is on too", p)
@@ -61,7 +61,7 @@ func carriesMarks(c CPUQOS, s node.Snapshot) node.Answer {
 		switch a := s.Can[m]; {
 		case a.Verdict == node.Yes && s.Isolation.Cookies > 0:
 			return node.Answer{Verdict: node.No, Why: othersHave(s.Isolation.Cookies) +
-				" a core-scheduling cookie, and this kernel can hang if there are marks too"}
+				", and this kernel can hang if there are marks too"}
 		case a.Verdict == node.Yes:
 			return a
 		case a.Verdict == node.Unknown && best.Verdict == node.No:
@@ -93,12 +93,12 @@ func noSiblings(c CPUQOS, can node.Capabilities) string {
 	return ""
 }
 
-// othersHave says how many threads that are not best-effort ones have something.
+// othersHave says how many processes have a cookie that is not Tenon's.
 func othersHave(n int) string {
 	if n == 1 {
-		return "1 thread of other work has"
+		return "1 process has somebody else's core-scheduling cookie"
 	}
-	return fmt.Sprintf("%d threads of other work have", n)
+	return fmt.Sprintf("%d processes have somebody else's core-scheduling cookie", n)
 }
 
 // marked returns a cgroup that somebody other than Tenon has marked as

@@ -182,8 +182,15 @@ func (c CPUQOS) identities(s node.Snapshot) []plan.Want {
 			}
 			for p := w.Cgroup; tops[top].Contains(p) && !seen[p]; p = p.Parent() {
 				seen[p] = true
+				mark := v
+				if p == w.Cgroup && class.Sensitive() {
+					mark = w.Asks.Identity.Or(v)
+				}
+				if mark == node.IdentityNone {
+					continue
+				}
 				wants = append(wants, plan.Want{
-					Intent: plan.Set, Knob: node.Knob{Cgroup: p, File: node.FileIdentity}, Value: v, BE: class == node.BE,
+					Intent: plan.Set, Knob: node.Knob{Cgroup: p, File: node.FileIdentity}, Value: mark, BE: class == node.BE,
 				})
 			}
 		}

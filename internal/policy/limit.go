@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/plan"
@@ -22,15 +23,17 @@ func limit(x *burster, l layout, s node.Snapshot, own grants, bounds []plan.Want
 	var wants []plan.Want
 	seen := make(map[node.CgroupPath]bool, len(s.Workloads))
 	for _, w := range s.Workloads {
-		seen[w.Cgroup] = true
-		switch _, pinned := own.of[w.ID]; {
-		case l.isMeet[w.Cgroup]:
-		case pinned:
-			want := ownLimit(w)
-			want.Intent, want.Value, want.Reason = plan.Release, nil, "its own CPUs bound it"
-			wants = append(wants, want)
-		default:
-			wants = append(wants, x.want(w))
+		mine := x.wants(w)
+		if _, pinned := own.of[w.ID]; pinned {
+			for i := range mine {
+				mine[i].Intent, mine[i].Value, mine[i].Reason = plan.Release, nil, "its own CPUs bound it"
+			}
+		}
+		for _, want := range mine {
+			if p := want.Knob.Cgroup; !l.isMeet[p] && !seen[p] {
+				wants = append(wants, want)
+			}
+			seen[want.Knob.Cgroup] = true
 		}
 	}
 	if s.Knobs.Kernel.CgroupVersion != 1 {
@@ -69,16 +72,36 @@ func outcome(k node.Knobs, w plan.Want) node.Value {
 	return k.Now[w.Knob]
 }
 
-func ownLimit(w node.Workload) plan.Want {
-	want := plan.Want{
-		Intent: plan.Release, Knob: node.Knob{Cgroup: w.Cgroup, File: node.FileCPUMax}, Owner: "limit",
+// ownLimit is what the owner of a workload, or of a part of one, asked for: base
+// is the limit that holds without bursts, if there is one. What somebody else
+// keeps is left to him, but where it was changed since Tenon's first touch: to
+// give back what was there then would undo that.
+func ownLimit(k node.Knobs, w node.Workload, p node.Part) (want plan.Want, base node.CPUMax, limited bool) {
+	want = plan.Want{
+		Intent: plan.Release, Knob: node.Knob{Cgroup: p.Cgroup, File: node.FileCPUMax}, Owner: "limit",
 		Reason: "no CPU limit was asked for", BE: w.Class == node.BE,
 	}
-	if m, asked := w.CPULimit.Value(); asked {
-		want.Intent, want.Value = plan.Set, node.Limit(m)
-		want.Reason = fmt.Sprintf("%s asked for at most %v of CPU", w.ID, m)
+	m, asked := p.CPULimit.Value()
+	before, _ := original(k, want.Knob).(node.CPUMax)
+	switch {
+	case asked && !w.CPUKept:
+		base = node.Limit(m)
+		want.Intent, want.Value = plan.Set, base
+		want.Reason = fmt.Sprintf("%s asked for at most %v of CPU", p.Name, m)
+		return want, base, true
+	case !isQuota(before):
+		return want, base, false
 	}
-	return want
+	base = before
+	want.Reason = fmt.Sprintf("%s had at most %v of CPU before Tenon", p.Name, milliOf(before))
+	if now := node.Limit(m); asked {
+		base.Quota = max(time.Duration(float64(before.Period)*now.Cores()), node.MinQuota).Truncate(time.Microsecond)
+		want.Reason = fmt.Sprintf("%s has at most %v of CPU", p.Name, m)
+	}
+	if _, touched := k.Before[want.Knob]; touched && base != before {
+		want.Intent, want.Value = plan.Set, base
+	}
+	return want, base, true
 }
 
 // within keeps what a quota will be within that of the meeting point above it.
@@ -99,6 +122,9 @@ func quotasBelow(l layout, s node.Snapshot) []node.CgroupPath {
 	asked := map[node.CgroupPath]bool{}
 	for _, w := range s.Workloads {
 		asked[w.Cgroup] = w.CPULimit.Known()
+		for _, p := range w.Parts {
+			asked[p.Cgroup] = p.CPULimit.Known()
+		}
 	}
 	var all []node.CgroupPath
 	for k, v := range s.Knobs.Now {

@@ -40,20 +40,21 @@ type MemoryShares struct {
 // of its protection and the ceiling of memory.high.
 func memory(c MemoryQOS, s node.Snapshot) []plan.Want {
 	refusal := refusalOfProtection(s)
-	asks := make([]memoryAsk, len(s.Workloads))
-	leaves := make(map[node.CgroupPath]protection, len(s.Workloads))
-	own := make(map[node.CgroupPath]bool, len(s.Workloads))
-	for i, w := range s.Workloads {
-		asks[i] = askOf(c.Classes[w.Class], w, s).unless(refusal)
-		own[w.Cgroup] = true
+	holders := holdersOf(c, s)
+	asks := make([]memoryAsk, len(holders))
+	leaves := make(map[node.CgroupPath]protection, len(holders))
+	own := make(map[node.CgroupPath]bool, len(holders))
+	for i, h := range holders {
+		asks[i] = askOf(h, s).unless(refusal)
+		own[h.Cgroup] = true
 		if asks[i].protection != (protection{}) {
-			leaves[w.Cgroup] = asks[i].protection
+			leaves[h.Cgroup] = asks[i].protection
 		}
 	}
 	needs, paths := protectAbove(leaves)
 	var wants []plan.Want
-	for i, w := range s.Workloads {
-		wants = append(wants, asks[i].want(w, s, needs[w.Cgroup]))
+	for i, h := range holders {
+		wants = append(wants, asks[i].want(h, s, needs[h.Cgroup]))
 	}
 	for _, p := range paths {
 		if !own[p] {
@@ -77,6 +78,43 @@ func refusalOfProtection(s node.Snapshot) string {
 	return "no memory.min, low and high here"
 }
 
+// A holder is a workload or a part of one.
+type holder struct {
+	node.Part
+	MemoryShares
+	kept, be bool
+}
+
+// holdersOf lists the workloads and their parts with their shares. A workload
+// that has parts is throttled in them: each by what it counts on itself.
+func holdersOf(c MemoryQOS, s node.Snapshot) []holder {
+	all := make([]holder, 0, len(s.Workloads))
+	for _, w := range s.Workloads {
+		shares := c.Classes[w.Class].with(w.Asks.Memory)
+		whole := holder{
+			Part:         node.Part{Name: string(w.ID), Cgroup: w.Cgroup, MemoryRequest: w.MemoryRequest, MemoryLimit: w.MemoryLimit},
+			MemoryShares: shares, kept: w.MemoryKept, be: w.Class == node.BE,
+		}
+		if len(w.Parts) > 0 {
+			whole.ThrottlingPercent = 0
+		}
+		all = append(all, whole)
+		for _, p := range w.Parts {
+			p.Name = partName(w, p)
+			all = append(all, holder{p, shares, w.MemoryKept, w.Class == node.BE})
+		}
+	}
+	return all
+}
+
+// with is what a workload gets whose owner asks for something of its own.
+func (c MemoryShares) with(ask node.MemoryAsk) MemoryShares {
+	if ask.Own {
+		c = MemoryShares{}
+	}
+	return MemoryShares{ask.MinPercent.Or(c.MinPercent), ask.LowPercent.Or(c.LowPercent), ask.ThrottlingPercent.Or(c.ThrottlingPercent)}
+}
+
 // A memoryAsk is what is asked for a workload's memory beside its limit.
 type memoryAsk struct {
 	protection
@@ -85,8 +123,9 @@ type memoryAsk struct {
 	missing []string // why something that is asked for cannot be had
 }
 
-func askOf(c MemoryShares, w node.Workload, s node.Snapshot) memoryAsk {
+func askOf(w holder, s node.Snapshot) memoryAsk {
 	var a memoryAsk
+	c := w.MemoryShares
 	request, known := w.MemoryRequest.Value()
 	switch {
 	case c.MinPercent <= 0 && c.LowPercent <= 0:
@@ -95,7 +134,7 @@ func askOf(c MemoryShares, w node.Workload, s node.Snapshot) memoryAsk {
 	default:
 		a.min = percentOf(request, c.MinPercent)
 		a.low = max(a.min, percentOf(request, c.LowPercent))
-		a.reasons = append(a.reasons, fmt.Sprintf("%s counts on %v bytes: %v are its min, %v its low", w.ID, request, c.MinPercent, c.LowPercent))
+		a.reasons = append(a.reasons, fmt.Sprintf("%s counts on %v bytes: %v are its min, %v its low", w.Name, request, c.MinPercent, c.LowPercent))
 	}
 	if c.ThrottlingPercent <= 0 {
 		return a
@@ -114,7 +153,7 @@ func askOf(c MemoryShares, w node.Workload, s node.Snapshot) memoryAsk {
 		a.high = (request + percentOf(room, c.ThrottlingPercent)) / page * page
 	}
 	if a.high > 0 {
-		a.reasons = append(a.reasons, fmt.Sprintf("%s is throttled above %v bytes", w.ID, a.high))
+		a.reasons = append(a.reasons, fmt.Sprintf("%s is throttled above %v bytes", w.Name, a.high))
 	}
 	return a
 }
@@ -128,17 +167,24 @@ func (a memoryAsk) unless(refusal string) memoryAsk {
 }
 
 // want is what a workload's own cgroup gets: need is what it and all below it
-// ask to be protected.
-func (a memoryAsk) want(w node.Workload, s node.Snapshot, need protection) plan.Want {
+// ask to be protected. A limit that somebody else keeps is only kept in step with
+// him.
+func (a memoryAsk) want(w holder, s node.Snapshot, need protection) plan.Want {
 	knob := node.Knob{Cgroup: w.Cgroup, File: node.FileMemory}
 	v, known := original(s.Knobs, knob).(node.Memory)
 	if !known {
 		v = node.NoMemoryLimit
 	}
 	reasons := a.reasons
-	if b, asked := w.MemoryLimit.Value(); asked {
+	_, touched := s.Knobs.Before[knob]
+	switch b, asked := w.MemoryLimit.Value(); {
+	case !asked:
+	case !w.kept:
 		v.Max = b
-		reasons = append([]string{fmt.Sprintf("%s asked for at most %v bytes of memory", w.ID, b)}, reasons...)
+		reasons = append([]string{fmt.Sprintf("%s asked for at most %v bytes of memory", w.Name, b)}, reasons...)
+	case v.Max != unit.MaxBytes && touched && b != v.Max:
+		v.Max = b
+		reasons = append([]string{fmt.Sprintf("the limit of %s is %v bytes now", w.Name, b)}, reasons...)
 	}
 	if a.high > 0 {
 		v.High = min(v.High, a.high)
@@ -148,13 +194,12 @@ func (a memoryAsk) want(w node.Workload, s node.Snapshot, need protection) plan.
 	}
 	want := plan.Want{
 		Intent: plan.Set, Knob: knob, Value: need.on(v), Owner: "memory",
-		Reason: strings.Join(append(reasons, a.missing...), "; "), BE: w.Class == node.BE,
+		Reason: strings.Join(append(reasons, a.missing...), "; "), BE: w.be,
 	}
 	if len(reasons) > 0 {
 		return want
 	}
 	want.Value = nil
-	_, touched := s.Knobs.Before[knob]
 	switch {
 	case len(a.missing) > 0 && !touched:
 		want.Intent = plan.Abstain
@@ -166,7 +211,9 @@ func (a memoryAsk) want(w node.Workload, s node.Snapshot, need protection) plan.
 	return want
 }
 
-// protectionWant is what a cgroup gets that only holds protected work.
+// protectionWant is what a cgroup gets that only holds protected work. Its limits
+// are somebody else's, as they are now: the kubelet changes those of its cgroups
+// when more or less of the node is for pods.
 func protectionWant(p node.CgroupPath, s node.Snapshot, need protection) plan.Want {
 	knob := node.Knob{Cgroup: p, File: node.FileMemory}
 	want := plan.Want{Intent: plan.Set, Knob: knob, Owner: "memory", Reason: "protection below it works only as far as it is protected itself"}
@@ -174,6 +221,9 @@ func protectionWant(p node.CgroupPath, s node.Snapshot, need protection) plan.Wa
 	if !known {
 		want.Intent, want.Reason = plan.Abstain, "what it had before is unknown"
 		return want
+	}
+	if now, read := s.Knobs.Now[knob].(node.Memory); read {
+		v.High, v.Max = now.High, now.Max
 	}
 	want.Value = need.on(v)
 	return want

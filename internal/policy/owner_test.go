@@ -38,6 +38,45 @@ func (n *scene) everything(t testing.TB) {
 	n.showIsolation()
 }
 
+// owners makes all work pods: with containers, and with anything that their
+// owners may ask for.
+func (n *scene) owners(rnd *rand.Rand) {
+	maybe := func(m unit.Percent) node.Maybe[unit.Percent] {
+		if rnd.IntN(2) == 0 {
+			return node.Maybe[unit.Percent]{}
+		}
+		return node.Some(unit.Percent(rnd.IntN(int(m) + 1)))
+	}
+	for i := range n.snap.Workloads {
+		w := &n.snap.Workloads[i]
+		for p := range rnd.IntN(3) {
+			part := node.Part{Name: fmt.Sprint("c", p), Cgroup: w.Cgroup.Join(fmt.Sprint("c", p))}
+			if rnd.IntN(2) == 0 {
+				part.CPULimit, part.Weight = node.Some(w.CPULimit.Or(1000)/2), node.Some(unit.WeightOfShares(512))
+				part.MemoryLimit, part.MemoryRequest = node.Some(unit.Bytes(1<<30)), node.Some(unit.Bytes(1<<29))
+			}
+			w.Parts = append(w.Parts, part)
+			n.makeGroup(part.Cgroup)
+		}
+		w.CPUKept, w.MemoryKept = rnd.IntN(2) == 0, rnd.IntN(2) == 0
+		if w.Class == node.BE && rnd.IntN(2) == 0 {
+			w.Yields, w.Weight = w.Cgroup, node.Some(unit.WeightOfShares(2048))
+			// The kubelet gives the cgroup of a class the least weight.
+			n.snap.Knobs.Now[node.Knob{Cgroup: w.Meet, File: node.FileCPUWeight}] = node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}.Rounded(n.snap.Knobs.Kernel)
+		}
+		w.Asks = node.Asks{
+			Burst:    node.BurstAsk{Policy: []string{"", node.BurstNone, "auto"}[rnd.IntN(3)], CPUPercent: maybe(1000), QuotaPercent: maybe(300)},
+			Memory:   node.MemoryAsk{Own: rnd.IntN(3) == 0, MinPercent: maybe(100), LowPercent: maybe(100), ThrottlingPercent: maybe(100)},
+			IO:       []node.BlockIO{{Name: "vda", WriteBPS: 1 << 20, WeightPercent: maybe(99).Or(0)}},
+			Identity: node.Some(node.Identity(rnd.IntN(3))),
+		}
+		if rnd.IntN(2) == 0 {
+			w.Asks.Cache = node.CacheAsk{Control: fmt.Sprint(node.ControlPrefix, i), Start: maybe(40), End: node.Some(unit.Percent(50)), Bandwidth: maybe(90)}
+		}
+		w.Asks.SparedFrom = [][]string{nil, {causeCPU}, {causeMemory}}[rnd.IntN(3)]
+	}
+}
+
 // TestEveryKnobHasOneOwner lets any work live under all policies at once. Each
 // knob is wanted by one policy in a turn, and by the same in all turns as long
 // as no work comes or goes.
@@ -50,6 +89,7 @@ func TestEveryKnobHasOneOwner(t *testing.T) {
 			n.anyClaim(rnd, fmt.Sprint("own", i))
 		}
 		n.add(node.Workload{ID: "limited", Class: node.LS, Cgroup: "LS/limited", Meet: "LS", CPULimit: node.Some(unit.MilliCPU(700))})
+		n.owners(rnd)
 		n.everything(t)
 		n.config.CPUQOS = CPUQOS{Enable: true, Rung: node.Rungs[try%4]}
 		n.memory = map[node.WorkloadID]unit.Bytes{"node": 60 * gib, "b0": 20 * gib}

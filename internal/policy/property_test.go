@@ -149,6 +149,9 @@ func TestBudgetHolds(t *testing.T) {
 			most = 1024
 		}
 		n := anyScene(rnd, most, version)
+		if try%3 == 0 {
+			n.owners(rnd)
+		}
 		n.pass(n.anySpell(rnd))
 		n.decide(t)
 		for turn := range 12 {

@@ -26,7 +26,9 @@ var update = flag.Bool("update", false, "rewrite the scenarios and the compariso
 //	node cpus=4 [smt=2] [numa=1] [l3=1] [v=1] [idle=no] [protect=no] [bursts=no] [CONFIG] [job=700m] [empty]
 //	config CONFIG, which is any of: qos qos=cpu.weight target=65% min=10% policy=cpuset lend burst=auto [save=1000%] [borrow=300%] [for=60s] off
 //	class LS [min=50%] [low=50%] [high=50%]       memory QoS of a class
-//	workload ID CLASS CGROUP [meet=CGROUP] [cpus=0-3] [cpu=2] [limit=700m] [request=1Gi] [memory=2Gi] [priority=5]
+//	workload ID CLASS CGROUP [meet=CGROUP] [cpus=0-3] [cpu=2] [limit=700m] [request=1Gi] [memory=2Gi] [priority=5] [weight=512] [yields=CGROUP] [kept]
+//	part ID NAME [limit=700m] [request=1Gi] [memory=2Gi] [weight=512]     a container of a pod
+//	owner ID …                                    what its owner asks for it: see readOwner
 //	gone ID                                       no rule matches it any more
 //	was CGROUP FILE VALUE                         a value from before Tenon
 //	objective ID 2ms                              what it wants of its waits; -: nothing
@@ -312,6 +314,10 @@ func (n *scene) read(t *testing.T, line string) {
 		n.config.Memory.Classes[node.Class(f[0])] = m
 	case "workload":
 		n.readWorkload(t, line, f)
+	case "part":
+		n.readPart(t, line, f)
+	case "owner":
+		n.readOwner(t, line, f)
 	default:
 		t.Fatalf("scenario line %q: unknown", line)
 	}
@@ -340,6 +346,12 @@ func (n *scene) readWorkload(t *testing.T, line string, f []string) {
 			w.CPULimit = node.Some(must(t, v, unit.ParseMilliCPU))
 		case "cpurequest":
 			w.CPURequest = node.Some(must(t, v, unit.ParseMilliCPU))
+		case "weight":
+			w.Weight = node.Some(must(t, v, shares))
+		case "yields":
+			w.Yields = node.CgroupPath(v.val)
+		case "kept":
+			w.CPUKept, w.MemoryKept = true, true
 		case "request":
 			w.MemoryRequest = node.Some(must(t, v, unit.ParseBytes))
 		case "memory":

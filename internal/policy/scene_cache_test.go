@@ -99,7 +99,7 @@ func readResctrl(t *testing.T, f []string) (node.Resctrl, node.Bandwidth) {
 func (n *scene) divided(s plan.Step) {
 	now, before := n.snap.Knobs.Now, n.snap.Knobs.Before
 	if s.Knob.Control == "" {
-		if was, is := before[s.Knob].(node.Control); is && slices.Contains(node.Controls, was.Groups) {
+		if was, is := before[s.Knob].(node.Control); is && node.IsControl(was.Groups) {
 			before[s.Knob] = node.ControlOf(node.DefaultControl)
 		}
 		return

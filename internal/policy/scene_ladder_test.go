@@ -188,7 +188,7 @@ func (n *scene) wrongLadder() string {
 	if n.fails != nil {
 		return ""
 	}
-	for _, m := range layoutOf(n.snap).meets {
+	for _, m := range layoutOf(n.snap).yields(n.snap) {
 		idle := n.snap.Can.Can(node.MechCPUIdle) && c.Means != node.MechCPUWeight && n.state.Ladder.Status.Rung != node.RungWeight
 		if v := now[node.Knob{Cgroup: m, File: node.FileCPUWeight}].(node.CPUWeight); idle != v.Idle {
 			return fmt.Sprintf("%s has the weight %v on the rung %q", m, v, n.state.Ladder.Status.Rung)

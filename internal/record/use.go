@@ -10,8 +10,11 @@ import (
 // sameButUse compares all that a workload is but for what it has used.
 func sameButUse(a, b *node.Workload) bool {
 	return a.ID == b.ID && a.Class == b.Class && a.Rule == b.Rule && a.Container == b.Container &&
-		a.Cgroup == b.Cgroup && a.Meet == b.Meet && a.CPULimit == b.CPULimit && a.MemoryLimit == b.MemoryLimit &&
-		a.CPURequest == b.CPURequest && a.MemoryRequest == b.MemoryRequest && a.Priority == b.Priority && a.Objective == b.Objective
+		a.Cgroup == b.Cgroup && a.Meet == b.Meet && a.Yields == b.Yields && a.CPULimit == b.CPULimit && a.MemoryLimit == b.MemoryLimit &&
+		a.CPUKept == b.CPUKept && a.MemoryKept == b.MemoryKept &&
+		a.CPURequest == b.CPURequest && a.MemoryRequest == b.MemoryRequest && a.Weight == b.Weight && a.Priority == b.Priority &&
+		a.EvictionPriority == b.EvictionPriority && a.SubPriority == b.SubPriority && a.Objective == b.Objective &&
+		a.Grace == b.Grace && a.Spared == b.Spared && slices.Equal(a.Parts, b.Parts) && a.Asks.Equal(b.Asks)
 }
 
 // sameUse compares what a workload has used, for every workload in every turn:

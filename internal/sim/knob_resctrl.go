@@ -23,7 +23,7 @@ func (n *Node) fillControls(s *node.Snapshot) {
 	for name, c := range d.groups {
 		switch {
 		case name == node.DefaultControl:
-		case !slices.Contains(node.Controls, name):
+		case !node.IsControl(name):
 			s.Resctrl.Others++
 		case n.taken(name):
 			s.Resctrl.Others++
@@ -161,7 +161,7 @@ func (n *Node) moveTasks(s plan.Step) error {
 	}
 	if _, touched := n.before[s.Knob]; !touched && !s.Release {
 		n.before[s.Knob] = node.ControlOf(node.DefaultControl)
-		if v, any := n.membership(s.Knob.Cgroup); any && !slices.ContainsFunc(v.In(), func(g string) bool { return slices.Contains(node.Controls, g) }) {
+		if v, any := n.membership(s.Knob.Cgroup); any && !slices.ContainsFunc(v.In(), node.IsControl) {
 			n.before[s.Knob] = v
 		}
 	}

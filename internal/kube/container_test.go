@@ -1,0 +1,59 @@
+package kube
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/unit"
+)
+
+func TestAContainerIsBoundedByItsBatchResourcesBeforeItExists(t *testing.T) {
+	batch := func(cpu, memory string) corev1.ResourceRequirements {
+		list := corev1.ResourceList{BatchCPU: resource.MustParse(cpu), BatchMemory: resource.MustParse(memory)}
+		return corev1.ResourceRequirements{Requests: list, Limits: list}
+	}
+	be := map[string]string{LabelQOSClass: "BE"}
+	said := map[string]string{AnnotationExtended: `{"containers":{"main":{"requests":{"kubernetes.io/batch-cpu":"500","kubernetes.io/batch-memory":"1Gi"},"limits":{"kubernetes.io/batch-cpu":"1k","kubernetes.io/batch-memory":"2Gi"}}}}`}
+	one := Bound{CPU: true, Memory: true, CPURequest: 500, CPULimit: node.Some[unit.MilliCPU](1000), MemoryLimit: node.Some[unit.Bytes](2 << 30)}
+	spec := corev1.PodSpec{
+		InitContainers: []corev1.Container{{Name: "init", Resources: batch("250", "1Gi")}},
+		Containers:     []corev1.Container{{Name: "main", Resources: batch("2k", "3Gi")}, {Name: "sidecar"}},
+	}
+	for name, c := range map[string]struct {
+		pod  corev1.Pod
+		of   string
+		spec bool
+		want Bound
+		is   bool
+	}{
+		"by its spec": {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}, Spec: spec}, "main", true,
+			Bound{true, true, 2000, node.Some[unit.MilliCPU](2000), node.Some[unit.Bytes](3 << 30)}, true},
+		"an init container": {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}, Spec: spec}, "init", true,
+			Bound{true, true, 250, node.Some[unit.MilliCPU](250), node.Some[unit.Bytes](1 << 30)}, true},
+		"one that asks for nothing beside one that does": {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}, Spec: spec}, "sidecar", true, Bound{CPU: true, Memory: true}, true},
+		"without a label, as Kubernetes' BestEffort":     {corev1.Pod{Spec: spec}, "main", true, Bound{true, true, 2000, node.Some[unit.MilliCPU](2000), node.Some[unit.Bytes](3 << 30)}, true},
+		"by what the webhook wrote, for the runtime":     {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be, Annotations: said}}, "main", false, one, true},
+		"of which the webhook wrote nothing":             {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be, Annotations: said}}, "other", false, Bound{}, false},
+		"of which nobody wrote anything":                 {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}}, "main", false, Bound{}, false},
+		"that is not in its pod":                         {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}, Spec: spec}, "other", true, Bound{}, false},
+		"of a service":                                   {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{LabelQOSClass: "LS"}}, Spec: spec}, "main", true, Bound{}, false},
+		"of BE without batch resources":                  {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}}}, "main", true, Bound{}, false},
+		"of an annotation that cannot be read":           {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be, Annotations: map[string]string{AnnotationExtended: "{"}}}, "main", false, Bound{}, false},
+	} {
+		if got, is := ContainerBound(&c.pod, c.of, c.spec); got != c.want || is != c.is {
+			t.Errorf("a container %s: %+v %v, want %+v %v", name, got, is, c.want, c.is)
+		}
+	}
+}
+
+func TestSharesAreTheKubelets(t *testing.T) {
+	for request, want := range map[unit.MilliCPU]uint64{0: 2, 1: 2, 100: 102, 1000: 1024, 70_000: 71680, 1 << 50: 262144} {
+		if got := Shares(request); got != want {
+			t.Errorf("%v: %d shares, want %d", request, got, want)
+		}
+	}
+}
