@@ -8,8 +8,11 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 
 	systemd "github.com/coreos/go-systemd/v22/daemon"
@@ -31,9 +34,11 @@ const defaultConfig = "/etc/tenon/tenon.yaml"
 type global struct {
 	config     string
 	stateDir   string
+	lock       string
 	noWatchdog bool
 	metrics    string
 	log        logFlags
+	cluster    clusterFlags
 }
 
 func newRootCommand() *cobra.Command {
@@ -52,7 +57,8 @@ and tenond uninstall put every knob back.`,
 		Example: `  tenond config default > /etc/tenon/tenon.yaml   # a documented file to edit
   tenond config check /etc/tenon/tenon.yaml       # all its faults at once
   sudo tenond --config /etc/tenon/tenon.yaml
-  sudo tenond install                             # as a systemd service`,
+  sudo tenond install                             # as a systemd service
+  tenond --kubernetes --node-name node-1          # as a pod of a DaemonSet`,
 		Args:          noArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -67,8 +73,10 @@ and tenond uninstall put every knob back.`,
 		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
 	})
 	root.Flags().BoolVar(&g.noWatchdog, "no-watchdog", false, "start no watchdog: another supervisor does")
+	root.Flags().StringVar(&g.lock, "machine-lock", filepath.Join(journal.DefaultDir, "machine.lock"), "the file that keeps a second tenond off this machine; empty: none")
 	root.Flags().StringVar(&g.config, "config", defaultConfig, "the configuration file")
 	root.Flags().StringVar(&g.metrics, "metrics", telemetry.DefaultAddress, "the address of /metrics, /healthz and /readyz; empty: none")
+	g.cluster.add(root.Flags())
 	flags := root.PersistentFlags()
 	flags.StringVar(&g.stateDir, "state-dir", journal.DefaultDir, "where the journal and the lease live; on tmpfs")
 	flags.Var(&g.log, "log-format", "how to log: text or json")
@@ -81,6 +89,16 @@ and tenond uninstall put every knob back.`,
 
 // run is the daemon itself.
 func run(ctx context.Context, g *global, stderr io.Writer) error {
+	log := g.log.logger(stderr)
+	leaves := sync.OnceValue(func() bool { return g.cluster.leaves(cluster, log) })
+	var released atomic.Bool
+	if cluster != nil {
+		cluster.Leaves, cluster.Released = leaves, func() { released.Store(true) }
+	}
+	cluster, err := g.cluster.open(log)
+	if err != nil {
+		return err
+	}
 	if os.Geteuid() != 0 {
 		return errors.New("tenond writes kernel knobs and needs root: start it with sudo, or as a service (tenond install)")
 	}
@@ -95,14 +113,22 @@ func run(ctx context.Context, g *global, stderr io.Writer) error {
 		watchdog = nil
 	}
 	err = daemon.Run(ctx, daemon.Options{
-		Config: g.config, StateDir: g.stateDir, Version: versionName(), Metrics: g.metrics, Log: g.log.logger(stderr), Reload: hangups(ctx),
-		Watchdog: watchdog,
+		Config: g.config, StateDir: g.stateDir, MachineLock: g.lock, Version: versionName(), Metrics: g.metrics, Log: log, Reload: hangups(ctx),
+		Watchdog: watchdog, Kubernetes: cluster,
 		// The error is for a broken socket; without one nothing is sent.
 		Ready: func() { _, _ = systemd.SdNotify(false, systemd.SdNotifyReady) },
 	})
 	var invalid *config.Invalid
 	if errors.As(err, &invalid) {
 		return faultsError{err}
+	}
+	if err == nil && leaves() {
+		ctx, stop := context.WithTimeout(context.Background(), putsBackWithin)
+		defer stop()
+		err = putBack(ctx, stderr, g.stateDir)
+		if !released.Load() {
+			err = errors.Join(err, cluster.ReleaseContainers(ctx, g.stateDir, log))
+		}
 	}
 	return err
 }

@@ -145,6 +145,18 @@ func (j *Journal) Adopt(k node.Knob) error {
 	})
 }
 
+// Rebase gives knob k another value from before: whose knob it is would by now
+// have written that, as the kubelet does when a pod is resized. A knob that was
+// not touched is left alone.
+func (j *Journal) Rebase(k node.Knob, before node.Value) error {
+	return j.append(func(s State) *entry {
+		if t, touched := s.Touches[k]; !touched || t.Before == before {
+			return nil
+		}
+		return &entry{Op: opRebase, Knob: &k, Value: before.String()}
+	})
+}
+
 // Made records a cgroup that Tenon is about to make. It comes before the
 // mkdir, so that no group is ever left unrecorded.
 func (j *Journal) Made(p node.CgroupPath) error {

@@ -52,6 +52,7 @@ const (
 	opWrote   = "wrote"
 	opForget  = "forget"
 	opAdopt   = "adopt"
+	opRebase  = "rebase"
 	opMade    = "made"
 	opRemoved = "removed"
 	opSpawned = "spawned"
@@ -110,7 +111,7 @@ func (s *State) replay(text []byte) int {
 
 func (s *State) apply(e entry) error {
 	switch e.Op {
-	case opIntend, opWrote, opForget, opAdopt:
+	case opIntend, opWrote, opForget, opAdopt, opRebase:
 		if e.Knob == nil {
 			return fmt.Errorf("%s without a knob", e.Op)
 		}
@@ -156,6 +157,10 @@ func (s *State) applyKnob(e entry) error {
 		return err
 	}
 	switch {
+	case e.Op == opRebase && !touched:
+		return fmt.Errorf("%v has another value from before without having been touched", k)
+	case e.Op == opRebase:
+		t.Before = value
 	case e.Op == opWrote && !touched:
 		return fmt.Errorf("%v was written without having been touched", k)
 	case e.Op == opWrote:

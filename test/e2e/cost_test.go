@@ -98,7 +98,7 @@ resource-qos-config: {beClass: {cpuQOS: {enable: true}}}
 		b.Fatal(err)
 	}
 	address := freeAddress(b)
-	cmd := exec.Command(tenond, "--config", config, "--state-dir", state, "--metrics", address)
+	cmd := exec.Command(tenond, "--config", config, "--state-dir", state, "--machine-lock", filepath.Join(state, "machine.lock"), "--metrics", address)
 	log, err := cmd.StderrPipe()
 	if err != nil {
 		b.Fatal(err)

@@ -288,3 +288,27 @@ func TestTenondDoesNotMindAWallClockThatJumps(t *testing.T) {
 	d.stop()
 	s.restore()
 }
+
+// TestASecondTenondIsRefusedWhateverItsDirectory: they would undo each other's
+// writes in every turn.
+func TestASecondTenondIsRefusedWhateverItsDirectory(t *testing.T) {
+	s := plantSite(t, generous)
+	first := s.tenond()
+	other := filepath.Join(t.TempDir(), "other")
+	second := exec.Command(filepath.Join(s.bin, "tenond"), "--config", s.config, "--state-dir", other, "--machine-lock", s.lock(), "--metrics", "")
+	text, err := second.CombinedOutput()
+	want := fmt.Sprintf("there is one tenond for a machine: process %d keeps this machine, with its state in %s", first.Process.Pid, s.state)
+	if err == nil || !strings.Contains(string(text), want) {
+		t.Errorf("the second: %v\n%s\nwant %q", err, text, want)
+	}
+	if _, err := os.Stat(other); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it has made something: %v", err)
+	}
+	if first.ended() {
+		t.Error("the first has ended")
+	}
+	first.stop()
+	third := s.tenond()
+	third.stop()
+	s.restore()
+}

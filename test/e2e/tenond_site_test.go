@@ -47,9 +47,10 @@ resource-qos-config: {beClass: {cpuQOS: {enable: true}}}
 type site struct {
 	foreign
 	t      *testing.T
-	bin    string // the directory of the programs
-	state  string // tenond's state directory
-	config string // its configuration file
+	bin    string   // the directory of the programs
+	state  string   // tenond's state directory
+	config string   // its configuration file
+	args   []string // more of tenond's
 	before map[string]string
 }
 
@@ -163,10 +164,14 @@ type daemon struct {
 	end chan struct{}
 }
 
+// lock is not that of the machine: sites are apart from each other.
+func (s *site) lock() string { return filepath.Join(s.state, "machine.lock") }
+
 // launch starts tenond on the site. wrap comes before its command line.
 func (s *site) launch(wrap ...string) *daemon {
 	s.t.Helper()
-	argv := append(wrap, filepath.Join(s.bin, "tenond"), "--config", s.config, "--state-dir", s.state, "--metrics", "", "--log-format", "text")
+	argv := append(wrap, filepath.Join(s.bin, "tenond"), "--config", s.config, "--state-dir", s.state, "--machine-lock", s.lock(), "--metrics", "", "--log-format", "text")
+	argv = append(argv, s.args...)
 	out, err := os.CreateTemp(s.t.TempDir(), "tenond-")
 	if err != nil {
 		s.t.Fatal(err)

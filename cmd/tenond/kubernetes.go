@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+
+	"tenon.sh/tenon/internal/apiserver"
+	"tenon.sh/tenon/internal/daemon"
+	"tenon.sh/tenon/internal/kubelet"
+	"tenon.sh/tenon/internal/nri"
+)
+
+// clusterFlags say which cluster the node is part of.
+type clusterFlags struct {
+	on         bool
+	node       string
+	kubeconfig string
+	kubelet    string
+	ca         string
+	insecure   bool
+	poll       time.Duration
+	configMap  string
+	daemonSet  string
+	nri        string
+}
+
+func (f *clusterFlags) add(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.on, "kubernetes", false, "the node is one of a cluster: keep its pods, as the cluster's ConfigMap says")
+	flags.StringVar(&f.node, "node-name", os.Getenv("NODE_NAME"), "the name of the node in the cluster (default: $NODE_NAME, or that of the host)")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "how to reach the API server; empty: by the service account of the pod")
+	flags.StringVar(&f.kubelet, "kubelet", "", "the URL of the kubelet (default: port 10250 of $NODE_IP, or of this host)")
+	flags.StringVar(&f.ca, "kubelet-ca", "", "the file of the authorities that sign the kubelet's certificate; empty: those of the API server's")
+	flags.BoolVar(&f.insecure, "kubelet-insecure", false, "do not check the kubelet's certificate: by default it has signed that itself")
+	flags.DurationVar(&f.poll, "kubelet-poll", 5*time.Second, "how often to ask the kubelet for its pods when no cgroup comes or goes")
+	flags.StringVar(&f.configMap, "cluster-config", "koordinator-system/slo-controller-config", "the ConfigMap with the configuration, as NAMESPACE/NAME; ACK's is kube-system/ack-slo-config")
+	flags.StringVar(&f.nri, "nri", nri.DefaultSocket, "the socket at which the container runtime offers NRI, so that containers have their values before they start; empty: none")
+	flags.StringVar(&f.daemonSet, "daemonset", "", "the DaemonSet that this is a pod of, as NAMESPACE/NAME: if that is deleted, put everything back when asked to stop")
+}
+
+// open returns nil where the node is none of a cluster. What the client of the
+// API server has to say goes to log.
+func (f *clusterFlags) open(log *slog.Logger) (*daemon.Kubernetes, error) {
+	if !f.on {
+		return nil, nil
+	}
+	namespace, name, both := strings.Cut(f.configMap, "/")
+	if !both || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return nil, usageError{fmt.Errorf("--cluster-config %q: want NAMESPACE/NAME", f.configMap)}
+	}
+	if _, name, both := strings.Cut(f.daemonSet, "/"); f.daemonSet != "" && (!both || name == "") {
+		return nil, usageError{fmt.Errorf("--daemonset %q: want NAMESPACE/NAME", f.daemonSet)}
+	}
+	if f.poll < time.Second {
+		return nil, usageError{fmt.Errorf("--kubelet-poll %v: want at least 1s", f.poll)}
+	}
+	node := f.node
+	if node == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return nil, usageError{errors.New("--node-name is needed: this host has no name")}
+		}
+		node = strings.ToLower(host)
+	}
+	klog.SetSlogLogger(log)
+	config, err := apiserver.Config(f.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.UserAgent = "tenond/" + versionName()
+	api, err := apiserver.Open(config)
+	if err != nil {
+		return nil, err
+	}
+	url := f.kubelet
+	if url == "" {
+		host := os.Getenv("NODE_IP")
+		if host == "" {
+			host = "127.0.0.1"
+		}
+		url = "https://" + net.JoinHostPort(host, strconv.Itoa(kubelet.Port))
+	}
+	client, err := kubelet.Open(kubelet.Options{URL: url, CAFile: f.ca, Insecure: f.insecure, As: config})
+	if err != nil {
+		return nil, err
+	}
+	return &daemon.Kubernetes{
+		Node: node, API: api, Kubelet: client, Poll: f.poll,
+		Namespace: namespace, ConfigMap: name, NRI: f.nri,
+	}, nil
+}
+
+// leaves reports whether tenond was asked to stop because it is taken off the
+// cluster. Where nobody can say, it is not.
+func (f *clusterFlags) leaves(k *daemon.Kubernetes, log *slog.Logger) bool {
+	if k == nil || f.daemonSet == "" {
+		return false
+	}
+	ctx, stop := context.WithTimeout(context.Background(), asksWithin)
+	defer stop()
+	namespace, name, _ := strings.Cut(f.daemonSet, "/")
+	gone, err := k.API.Leaves(ctx, namespace, name)
+	if err != nil {
+		log.Warn("everything stays as it is", "error", err)
+	}
+	return gone
+}
+
+const (
+	// asksWithin is how long the API server may take to say whether the
+	// DaemonSet stays, and putsBackWithin how long it may take to put everything
+	// back: the pod has 30 s in all.
+	asksWithin     = 5 * time.Second
+	putsBackWithin = 20 * time.Second
+)

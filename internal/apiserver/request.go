@@ -1,0 +1,152 @@
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ErrAbsent means that the object, or the kind of object, does not exist.
+var ErrAbsent = errors.New("no such object")
+
+// ErrBudget means that a PodDisruptionBudget does not allow an eviction now.
+var ErrBudget = errors.New("a PodDisruptionBudget does not allow it now")
+
+// Apply declares, by server-side apply, the fields of the object at an absolute
+// path such as /apis/tenon.sh/v1alpha1/nodereports/a/status. What another owner
+// has of them becomes the given one's.
+func (c *Client) Apply(ctx context.Context, path, owner string, object any) error {
+	body, err := json.Marshal(object)
+	if err != nil {
+		return fmt.Errorf("apply %s: %w", path, err)
+	}
+	err = c.rest.Patch(types.ApplyYAMLPatchType).AbsPath(path).Param("fieldManager", owner).Param("force", "true").
+		Timeout(patience).MaxRetries(0).Body(body).Do(ctx).Error()
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("apply %s: %w: %w", path, ErrAbsent, err)
+	}
+	if err != nil {
+		return fmt.Errorf("apply %s: %w", path, err)
+	}
+	return nil
+}
+
+// Leaves reports whether a DaemonSet is on its way out, or gone.
+func (c *Client) Leaves(ctx context.Context, namespace, name string) (bool, error) {
+	path := fmt.Sprintf("/apis/apps/v1/namespaces/%s/daemonsets/%s", namespace, name)
+	text, err := c.rest.Get().AbsPath(path).SetHeader("Accept", "application/json").Timeout(patience).MaxRetries(0).Do(ctx).Raw()
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	var set metav1.PartialObjectMetadata
+	if err == nil {
+		err = json.Unmarshal(text, &set)
+	}
+	if err != nil {
+		return false, fmt.Errorf("ask whether DaemonSet %s/%s is to stay: %w", namespace, name, err)
+	}
+	return set.DeletionTimestamp != nil, nil
+}
+
+// A PodName names one pod, and not another of the same name.
+type PodName struct {
+	Namespace, Name string
+	UID             types.UID
+}
+
+// Evict asks for the eviction of a pod, which respects its disruption budget
+// and the grace that it asks for. ErrBudget: not now. A pod that is gone is no
+// error.
+func (c *Client) Evict(ctx context.Context, p PodName) error {
+	eviction := policyv1.Eviction{
+		TypeMeta:      metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"},
+		ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}},
+	}
+	body, err := json.Marshal(eviction)
+	if err != nil {
+		return err
+	}
+	err = c.rest.Post().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("eviction").
+		SetHeader("Content-Type", "application/json").Timeout(patience).MaxRetries(0).Body(body).Do(ctx).Error()
+	switch {
+	case err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err): // conflict: another pod has the name now
+		return nil
+	case apierrors.IsTooManyRequests(err) && disrupts(err):
+		return fmt.Errorf("evict pod %s/%s: %w: %w", p.Namespace, p.Name, ErrBudget, err)
+	}
+	return fmt.Errorf("evict pod %s/%s: %w", p.Namespace, p.Name, err)
+}
+
+// disrupts tells a budget's refusal from that of a server that is busy, which
+// has the same code.
+func disrupts(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Code != http.StatusTooManyRequests {
+		return false
+	}
+	return apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause)
+}
+
+// An Occurrence is what an Event tells of a pod.
+type Occurrence struct {
+	Pod     PodName
+	Node    string
+	Warning bool
+	Reason  string // one word: Evicted
+	Message string
+	At      time.Time
+}
+
+// mostMessage is how long the message of an Event may be, in bytes.
+const mostMessage = 1024
+
+// Tell makes an Event of an occurrence.
+func (c *Client) Tell(ctx context.Context, o Occurrence) error {
+	at, kind := metav1.NewTime(o.At), corev1.EventTypeNormal
+	if o.Warning {
+		kind = corev1.EventTypeWarning
+	}
+	event := corev1.Event{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Event"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: o.Pod.Namespace, Name: fmt.Sprintf("%.200s.%x", o.Pod.Name, o.At.UnixNano()),
+		},
+		InvolvedObject: corev1.ObjectReference{
+			APIVersion: "v1", Kind: "Pod", Namespace: o.Pod.Namespace, Name: o.Pod.Name, UID: o.Pod.UID,
+		},
+		Type: kind, Reason: o.Reason, Message: clip(o.Message, mostMessage), Count: 1,
+		FirstTimestamp: at, LastTimestamp: at,
+		Source: corev1.EventSource{Component: "tenond", Host: o.Node},
+	}
+	body, err := json.Marshal(event)
+	if err != nil {
+		return err
+	}
+	err = c.rest.Post().Namespace(o.Pod.Namespace).Resource("events").SetHeader("Content-Type", "application/json").
+		Timeout(patience).Body(body).Do(ctx).Error()
+	if err != nil {
+		return fmt.Errorf("tell of %s of pod %s/%s in an event: %w", o.Reason, o.Pod.Namespace, o.Pod.Name, err)
+	}
+	return nil
+}
+
+// clip cuts a text to at most n bytes, between characters.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && s[n]&0xc0 == 0x80 {
+		n--
+	}
+	return s[:n]
+}

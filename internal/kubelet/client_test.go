@@ -1,0 +1,215 @@
+package kubelet
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/client-go/rest"
+)
+
+// A server is a kubelet that asks for a token and has signed its own
+// certificate.
+type server struct {
+	*httptest.Server
+	token  atomic.Pointer[string]
+	answer atomic.Pointer[string]
+	status atomic.Int32 // in place of an answer; 0: none
+	asked  atomic.Int32
+}
+
+func serve(t *testing.T) *server {
+	t.Helper()
+	text, err := os.ReadFile("testdata/pods.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{}
+	token, answer := "right", string(text)
+	s.token.Store(&token)
+	s.answer.Store(&answer)
+	s.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.asked.Add(1)
+		switch {
+		case s.status.Load() != 0:
+			w.WriteHeader(int(s.status.Load()))
+		case r.Header.Get("Authorization") != "Bearer "+*s.token.Load():
+			w.WriteHeader(http.StatusUnauthorized)
+		case r.URL.Path == "/pods":
+			fmt.Fprint(w, *s.answer.Load())
+		case r.URL.Path == "/configz":
+			fmt.Fprint(w, `{"kubeletconfig":{"cgroupDriver":"systemd","cgroupRoot":"/","cpuManagerPolicy":"static","maxPods":110}}`)
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *server) open(t *testing.T, token string, change func(*Options)) *Client {
+	t.Helper()
+	o := Options{URL: s.URL, Insecure: true, As: &rest.Config{Host: "https://10.0.0.1", BearerToken: token}}
+	if change != nil {
+		change(&o)
+	}
+	c, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestPodsComeWithoutWhatNobodyReads(t *testing.T) {
+	s := serve(t)
+	pods, same, err := s.open(t, "right", nil).Pods(context.Background())
+	if err != nil || same || len(pods) != 3 {
+		t.Fatalf("%d pods, same %v: %v", len(pods), same, err)
+	}
+	web := pods[0]
+	if web.Namespace != "shop" || web.Labels["koordinator.sh/qosClass"] != "LS" || web.Spec.Containers[0].Resources.Limits.Cpu().MilliValue() != 2000 ||
+		web.Status.ContainerStatuses[0].ContainerID != "containerd://0123abcd" || *web.Spec.TerminationGracePeriodSeconds != 30 || web.Status.QOSClass != "Burstable" {
+		t.Errorf("something that is read is missing: %+v", web)
+	}
+	text, err := json.Marshal(pods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, gone := range []string{"fieldsV1", "last-applied", "volumes\"", "livenessProbe", "\"env\"", "podIP", "conditions"} {
+		if strings.Contains(string(text), gone) {
+			t.Errorf("%s is kept", gone)
+		}
+	}
+}
+
+func TestTheSameAnswerIsNotReadTwice(t *testing.T) {
+	s := serve(t)
+	c := s.open(t, "right", nil)
+	first, _, err := c.Pods(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, same, err := c.Pods(context.Background())
+	if err != nil || !same || &again[0] != &first[0] {
+		t.Errorf("same %v: %v", same, err)
+	}
+	text := strings.Replace(*s.answer.Load(), `"phase":"Pending"`, `"phase":"Running"`, 1)
+	s.answer.Store(&text)
+	if pods, same, err := c.Pods(context.Background()); err != nil || same || pods[2].Status.Phase != "Running" {
+		t.Errorf("a change was missed: same %v, %v", same, err)
+	}
+}
+
+func TestWhoIsNotLetInIsRefused(t *testing.T) {
+	s := serve(t)
+	if _, _, err := s.open(t, "wrong", nil).Pods(context.Background()); !errors.Is(err, ErrRefused) {
+		t.Errorf("wrong token: %v", err)
+	}
+	for _, code := range []int32{401, 403, 404} {
+		s.status.Store(code)
+		if _, err := s.open(t, "right", nil).Facts(context.Background()); !errors.Is(err, ErrRefused) {
+			t.Errorf("status %d: %v", code, err)
+		}
+	}
+	s.status.Store(500)
+	if _, err := s.open(t, "right", nil).Facts(context.Background()); err == nil || errors.Is(err, ErrRefused) {
+		t.Errorf("a kubelet in trouble does not refuse: %v", err)
+	}
+}
+
+func TestTheCertificateIsCheckedUnlessToldOtherwise(t *testing.T) {
+	s := serve(t)
+	stranger := s.open(t, "right", func(o *Options) { o.Insecure = false })
+	if _, _, err := stranger.Pods(context.Background()); err == nil {
+		t.Error("a certificate that nobody signed is taken")
+	}
+	if s.asked.Load() != 0 {
+		t.Error("a token was shown to a kubelet that nobody knows")
+	}
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	signed := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	if err := os.WriteFile(file, signed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	known := s.open(t, "right", func(o *Options) { o.Insecure, o.CAFile = false, file })
+	if _, _, err := known.Pods(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFactsAreThoseOfTheConfigurationInForce(t *testing.T) {
+	s := serve(t)
+	facts, err := s.open(t, "right", nil).Facts(context.Background())
+	if want := (Facts{CgroupDriver: "systemd", CgroupRoot: "/", CPUManagerPolicy: "static"}); err != nil || facts != want {
+		t.Errorf("%+v, %v", facts, err)
+	}
+}
+
+func TestHalfAnAnswerIsNone(t *testing.T) {
+	s := serve(t)
+	whole := *s.answer.Load()
+	c := s.open(t, "right", nil)
+	for name, text := range map[string]string{
+		"cut short": whole[:len(whole)/2], "cut at the end": strings.TrimSpace(whole)[:len(strings.TrimSpace(whole))-1], "no items": `{"kind":"PodList"}`, "no object": `[]`, "nothing": "",
+		"items of another kind": `{"items":{"a":1}}`, "a pod of another shape": `{"items":[{"metadata":"x"}]}`,
+	} {
+		s.answer.Store(&text)
+		if pods, _, err := c.Pods(context.Background()); err == nil {
+			t.Errorf("%s: %d pods", name, len(pods))
+		}
+	}
+	none := `{"kind":"PodList","items":null}`
+	s.answer.Store(&none)
+	if pods, _, err := c.Pods(context.Background()); err != nil || len(pods) != 0 {
+		t.Errorf("a node without pods: %d pods, %v", len(pods), err)
+	}
+}
+
+// FuzzPods looks for an answer that does more than fail.
+func FuzzPods(f *testing.F) {
+	text, err := os.ReadFile("testdata/pods.json")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(string(text))
+	f.Add(`{"items":[{"spec":{"containers":[{"resources":{"limits":{"cpu":"1e999"}}}]}}]}`)
+	f.Add(`{"items":[null]}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		pods, err := decodePods(strings.NewReader(text))
+		if err != nil && pods != nil {
+			t.Errorf("%d pods with an error", len(pods))
+		}
+	})
+}
+
+func TestAResizeThatIsNotAgreedToDoesNotCount(t *testing.T) {
+	limits := func(cpu string) corev1.ResourceRequirements {
+		return corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse(cpu)}}
+	}
+	actual := limits("1")
+	for _, condition := range []corev1.PodConditionType{corev1.PodResizePending, corev1.PodResizeInProgress} {
+		p := corev1.Pod{
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Resources: limits("64")}}},
+			Status: corev1.PodStatus{
+				Conditions:        []corev1.PodCondition{{Type: condition, Status: corev1.ConditionTrue}},
+				ContainerStatuses: []corev1.ContainerStatus{{Name: "a", Resources: &actual}},
+			},
+		}
+		Slim(&p)
+		want := map[corev1.PodConditionType]int64{corev1.PodResizePending: 1, corev1.PodResizeInProgress: 64}[condition]
+		if got := p.Spec.Containers[0].Resources.Limits.Cpu().Value(); got != want {
+			t.Errorf("%s: %d, want %d", condition, got, want)
+		}
+	}
+}

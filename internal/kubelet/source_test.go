@@ -1,0 +1,177 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func podNamed(name string) corev1.Pod { return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}} }
+
+// A fake is a kubelet that says what it is told to.
+type fake struct {
+	mu    sync.Mutex
+	names []string
+	err   error
+	asked int
+}
+
+func (f *fake) set(err error, names ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err, f.names = err, names
+}
+
+func (f *fake) Pods(context.Context) ([]corev1.Pod, bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked++
+	if f.err != nil {
+		return nil, false, f.err
+	}
+	var pods []corev1.Pod
+	for _, n := range f.names {
+		pods = append(pods, podNamed(n))
+	}
+	return pods, false, nil
+}
+
+func (f *fake) Facts(context.Context) (Facts, error) { return Facts{CgroupDriver: "cgroupfs"}, nil }
+
+// A second is an API server in place of the kubelet.
+type second struct {
+	runs atomic.Int32
+	err  atomic.Pointer[error]
+	pod  string
+}
+
+func (s *second) Run(ctx context.Context) {
+	s.runs.Add(1)
+	<-ctx.Done()
+	s.runs.Add(-1)
+}
+
+func (s *second) Objects() ([]*corev1.Pod, bool) {
+	pod := podNamed(s.pod)
+	return []*corev1.Pod{&pod}, s.err.Load() == nil
+}
+
+func (s *second) Trouble() (time.Time, error) {
+	if err := s.err.Load(); err != nil {
+		return time.Time{}, *err
+	}
+	return time.Now(), nil
+}
+
+// watch runs a source for the length of the test.
+func watch(t *testing.T, k Kubelet, other *second, every time.Duration) (*Source, func() int32) {
+	t.Helper()
+	var changes atomic.Int32
+	var standIn func(func()) StandIn
+	if other != nil {
+		standIn = func(func()) StandIn { return other }
+	}
+	s := NewSource(k, standIn, every, slog.New(slog.DiscardHandler), func() { changes.Add(1) })
+	ctx, stop := context.WithCancel(context.Background())
+	over := start(s, ctx)
+	t.Cleanup(func() { stop(); <-over })
+	return s, changes.Load
+}
+
+func start(s *Source, ctx context.Context) chan struct{} {
+	over := make(chan struct{})
+	go func() { defer close(over); s.Run(ctx) }()
+	return over
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("not within 10 s: " + what)
+		}
+	}
+}
+
+func names(k Known) string {
+	text := ""
+	for _, p := range k.Pods {
+		text += p.Name + " "
+	}
+	return text
+}
+
+func TestACgroupThatComesHasTheKubeletAsked(t *testing.T) {
+	k := &fake{names: []string{"a"}}
+	s, _ := watch(t, k, nil, time.Hour)
+	eventually(t, "the first answer", func() bool { return names(s.Known()) == "a " })
+	k.set(nil, "a", "b")
+	s.Look()
+	eventually(t, "the new pod", func() bool { return names(s.Known()) == "a b " })
+	if f := s.Known().Facts; f.CgroupDriver != "cgroupfs" {
+		t.Errorf("facts %+v", f)
+	}
+}
+
+func TestWhatWasKnownHoldsWhileTheKubeletIsSilent(t *testing.T) {
+	k := &fake{names: []string{"a"}}
+	s, changes := watch(t, k, nil, 50*time.Millisecond)
+	eventually(t, "the first answer", func() bool { return names(s.Known()) == "a " })
+	k.set(errors.New("connection refused"))
+	eventually(t, "the trouble", func() bool { return s.Known().Trouble != "" })
+	at := s.Known().At
+	if got := s.Known(); names(got) != "a " || got.From != "kubelet" {
+		t.Errorf("%+v", got)
+	}
+	before := changes()
+	k.set(nil, "a", "b")
+	eventually(t, "the kubelet again", func() bool { return s.Known().Trouble == "" && names(s.Known()) == "a b " })
+	if !s.Known().At.After(at) || changes() == before {
+		t.Error("nobody was told")
+	}
+}
+
+func TestTheAPIServerStandsInForAKubeletThatRefuses(t *testing.T) {
+	k := &fake{names: []string{"a"}}
+	other := &second{pod: "from-the-server"}
+	s, _ := watch(t, k, other, 50*time.Millisecond)
+	eventually(t, "the first answer", func() bool { return names(s.Known()) == "a " })
+	if other.runs.Load() != 0 {
+		t.Error("the API server is watched though the kubelet answers")
+	}
+	k.set(fmt.Errorf("%w: 403", ErrRefused))
+	eventually(t, "the API server's pods", func() bool {
+		got := s.Known()
+		return names(got) == "from-the-server " && got.From == "API server" && got.Trouble == ""
+	})
+	lost := errors.New("no route to host")
+	other.err.Store(&lost)
+	s.Look()
+	eventually(t, "the trouble of both", func() bool { return s.Known().Trouble != "" })
+	if names(s.Known()) != "from-the-server " {
+		t.Error("with neither of them what was known is dropped")
+	}
+	k.set(nil, "b")
+	eventually(t, "the kubelet again", func() bool { return names(s.Known()) == "b " && s.Known().From == "kubelet" && s.Known().Trouble == "" })
+	eventually(t, "the end of the watch", func() bool { return other.runs.Load() == 0 })
+}
+
+func TestANodeThatNeverHeardOfPodsSaysSo(t *testing.T) {
+	k := &fake{err: errors.New("connection refused")}
+	lost := error(errors.New("no route to host"))
+	other := &second{}
+	other.err.Store(&lost)
+	s, _ := watch(t, k, other, time.Hour)
+	eventually(t, "the trouble", func() bool { return s.Known().Trouble != "" })
+	if !s.Known().At.IsZero() {
+		t.Error("it claims to know pods")
+	}
+}

@@ -1,0 +1,264 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	chartDir = "../../deploy/chart/tenon"
+	release  = "tenon"
+	home     = "tenon-system"
+)
+
+// firstLines is a pod whose containers print, before anything else, what bounds
+// them.
+const firstLines = `{apiVersion: v1, kind: Pod, metadata: {name: first, labels: {koordinator.sh/qosClass: BE}}, spec: {terminationGracePeriodSeconds: 1,
+initContainers: [{name: init, image: "busybox:1", command: [sh, -c, "SAY"], resources: {limits: {kubernetes.io/batch-cpu: "250", kubernetes.io/batch-memory: 64Mi}}}],
+containers: [{name: main, image: "busybox:1", command: [sh, -c, "SAY; sleep 10000"], resources: {limits: {kubernetes.io/batch-cpu: "500", kubernetes.io/batch-memory: 128Mi}}}]}}`
+
+const say = "cat /sys/fs/cgroup/cpu/cpu.shares /sys/fs/cgroup/memory/memory.limit_in_bytes"
+
+// A chart is Tenon as a cluster's owner has it: by Helm, from its images.
+type chart struct {
+	t    *testing.T
+	c    *Cluster
+	n    *Node
+	helm string
+	args []string
+}
+
+// newChart builds Helm and the images, and puts these into the registry.
+func newChart(t *testing.T, c *Cluster, n *Node) *chart {
+	t.Helper()
+	h := &chart{t: t, c: c, n: n, helm: filepath.Join(Cache(), "helm")}
+	h.build("../chart", "go", "build", "-o", h.helm, "helm.sh/helm/v4/cmd/helm")
+	out := t.TempDir()
+	h.build(".", "go", "run", "../../deploy/image", "-root", "../..", "-version", "test", "-arch", runtime.GOARCH, "-out", out)
+	for _, name := range []string{"tenond", "tenon-manager"} {
+		if err := c.AddImage(filepath.Join(out, name+".tar"), "ghcr.io/tenon-sh/"+name+":test"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// On a busy machine nothing would be promised.
+	colocation := `{"enable": true, "metricAggregateDurationSeconds": 60, "cpuReclaimThresholdPercent": 1000, "memoryReclaimThresholdPercent": 95}`
+	h.args = []string{"--namespace", home, "--set", "image.tag=test", "--set-literal", "config.data.colocation-config=" + colocation}
+	if !capable(unix.CAP_SYS_RESOURCE) { // nor is any container, then
+		h.args = append(h.args, "--set-json", `agent.capabilities=["SYS_ADMIN","BPF","PERFMON","SYS_NICE","SYS_PTRACE","KILL","DAC_OVERRIDE"]`,
+			"--set-json", `watchdog.capabilities=["SYS_NICE","IPC_LOCK","DAC_OVERRIDE"]`)
+	}
+	return h
+}
+
+func (h *chart) build(dir string, command ...string) {
+	h.t.Helper()
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		h.t.Fatalf("%s: %v\n%s", strings.Join(command, " "), err, out)
+	}
+}
+
+// capable reports whether this process may give a capability on.
+func capable(c int) bool {
+	has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(c), 0, 0, 0)
+	return err == nil && has == 1
+}
+
+func (h *chart) run(args ...string) string {
+	h.t.Helper()
+	out, err := h.c.Command(h.t.Context(), h.helm, args...).CombinedOutput()
+	if err != nil {
+		h.t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+func (h *chart) kubectl(args ...string) string {
+	h.t.Helper()
+	return kubectl(h.t, h.c, args...)
+}
+
+// batch is what the node has of batch resources.
+func (h *chart) batch() (found map[string]string, err error) {
+	text, err := h.c.Kubectl(h.t.Context(), "get", "node", h.n.Name, "-o", "jsonpath={.status.allocatable}")
+	if err != nil {
+		return nil, err
+	}
+	all, found := map[string]string{}, map[string]string{}
+	err = json.Unmarshal([]byte(text), &all)
+	for name, amount := range all {
+		if strings.HasPrefix(name, "kubernetes.io/batch-") {
+			found[name] = amount
+		}
+	}
+	return found, err
+}
+
+// TestHelmInstallsAndUninstallsWithoutATrace is what a cluster's owner does: the
+// chart is installed, a best-effort pod has its values before its first
+// instruction, the agents are replaced, and all is taken away again.
+func TestHelmInstallsAndUninstallsWithoutATrace(t *testing.T) {
+	c, n := up(t, "chart")
+	h := newChart(t, c, n)
+	h.kubectl("create", "namespace", home)
+	h.run(append([]string{"install", release, chartDir, "--dry-run=server"}, h.args...)...)
+
+	begun := time.Now()
+	h.run(append([]string{"install", release, chartDir}, h.args...)...)
+	eventually(t, 2*time.Minute, "the node has batch memory", func() error {
+		found, err := h.batch()
+		if err == nil && (found["kubernetes.io/batch-memory"] == "" || found["kubernetes.io/batch-memory"] == "0") {
+			err = fmt.Errorf("it has %v", found)
+		}
+		return err
+	})
+	t.Logf("NOTE: %.1f s from helm install to the first batch resource, with the images to be pulled", time.Since(begun).Seconds())
+	eventually(t, time.Minute, "all of Tenon is ready", func() error { return h.ready() })
+	if warnings := h.kubectl("get", "validatingadmissionpolicy", "tenon-own-report", "-o", "jsonpath={.status.typeChecking.expressionWarnings}"); warnings != "" {
+		t.Errorf("the policy's expressions: %s", warnings)
+	}
+	h.agentsWriteTheirOwnReports()
+	h.firstInstruction()
+	h.replaceAgents()
+	h.uninstall()
+}
+
+func (h *chart) ready() error {
+	for _, of := range []string{"daemonset/tenond", "deployment/tenon-manager"} {
+		if _, err := h.c.Kubectl(h.t.Context(), "rollout", "status", of, "-n", home, "--timeout=1s"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// agentsWriteTheirOwnReports tries with an agent's token what no agent does.
+func (h *chart) agentsWriteTheirOwnReports() {
+	h.t.Helper()
+	pod := h.kubectl("get", "pod", "-n", home, "-l", "app.kubernetes.io/name=tenond", "-o", "jsonpath={.items[0].metadata.name}")
+	bound := h.kubectl("create", "token", "tenond", "-n", home, "--bound-object-kind", "Pod", "--bound-object-name", pod)
+	free := h.kubectl("create", "token", "tenond", "-n", home)
+	write := func(token, name, subresource, body string) string {
+		args := []string{"--token=" + token, "--server=https://10.0.0.1:443", "--insecure-skip-tls-verify", "--kubeconfig=/dev/null"}
+		args = append(args, "patch", "nodereport", name, "--type=merge", "-p", body)
+		if subresource != "" {
+			args = append(args, "--subresource="+subresource)
+		}
+		out, err := h.c.Kubectl(h.t.Context(), args...)
+		return strings.TrimSpace(fmt.Sprint(out, err))
+	}
+	if _, err := h.c.KubectlApply(h.t.Context(), "{apiVersion: tenon.sh/v1alpha1, kind: NodeReport, metadata: {name: other}}", "apply", "-f", "-"); err != nil {
+		h.t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ token, report, subresource, body, says string }{
+		"its own node's":          {bound, h.n.Name, "", `{"metadata":{"labels":{"a":"b"}}}`, "patched"},
+		"another node's":          {bound, "other", "", `{"metadata":{"labels":{"a":"b"}}}`, "the agent of node " + h.n.Name + " may not write the report of other"},
+		"another's status":        {bound, "other", "status", `{"status":{"agent":"x"}}`, "may not write the report of other"},
+		"what is published":       {bound, h.n.Name, "status", `{"status":{"published":{"reason":"because"}}}`, "status.published is written by tenon-manager"},
+		"from outside of any pod": {free, h.n.Name, "", `{"metadata":{"labels":{"a":"c"}}}`, "does not name its node"},
+	} {
+		if got := write(c.token, c.report, c.subresource, c.body); !strings.Contains(got, c.says) {
+			h.t.Errorf("an agent writes the report: %s: %q, want %q", name, got, c.says)
+		}
+	}
+	h.kubectl("delete", "nodereport", "other")
+}
+
+// firstInstruction has containers read their own cgroup before they do anything.
+func (h *chart) firstInstruction() {
+	h.t.Helper()
+	eventually(h.t, 4*time.Minute, "the node has batch CPU", func() error {
+		found, err := h.batch()
+		if err == nil && len(found["kubernetes.io/batch-cpu"]) < 3 {
+			err = fmt.Errorf("it has %v", found)
+		}
+		return err
+	})
+	eventually(h.t, time.Minute, "the webhooks answer", func() error {
+		_, err := h.c.KubectlApply(h.t.Context(), strings.ReplaceAll(firstLines, "SAY", say), "apply", "-f", "-")
+		return err
+	})
+	eventually(h.t, time.Minute, "the pod runs", func() error { return phase(h.t, h.c, "first", "Running") })
+	for container, want := range map[string]string{"init": "256\n67108864", "main": "512\n134217728"} {
+		if got := h.kubectl("logs", "first", "-c", container); got != want {
+			h.t.Errorf("container %s began with shares and memory limit %q, want %q", container, got, want)
+		}
+	}
+}
+
+// knob reads a file of the pod's cgroup, or of its main container's.
+func (h *chart) knob(controller, file string, container bool) string {
+	h.t.Helper()
+	dir := "kubepods/besteffort/pod" + uid(h.t, h.c, "first")
+	if container {
+		id := h.kubectl("get", "pod", "first", "-o", "jsonpath={.status.containerStatuses[0].containerID}")
+		dir += "/" + strings.TrimPrefix(id, "containerd://")
+	}
+	text, err := os.ReadFile(filepath.Join(h.n.Cgroup(controller, dir), file))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// replaceAgents updates the DaemonSet: what holds goes on holding.
+func (h *chart) replaceAgents() {
+	h.t.Helper()
+	eventually(h.t, 30*time.Second, "the pod yields", func() error {
+		if idle, limit := h.knob("cpu", "cpu.idle", false), h.knob("memory", "memory.limit_in_bytes", false); idle != "1" || limit != "134217728" {
+			return fmt.Errorf("cpu.idle is %s, memory.limit_in_bytes is %s", idle, limit)
+		}
+		return nil
+	})
+	h.kubectl("rollout", "restart", "daemonset/tenond", "-n", home)
+	eventually(h.t, time.Minute, "another agent runs", func() error {
+		if idle := h.knob("cpu", "cpu.idle", false); idle != "1" {
+			h.t.Errorf("cpu.idle is %s while the agent is replaced", idle)
+		}
+		return h.ready()
+	})
+}
+
+// uninstall leaves no value of Tenon's behind, of pods and of nodes.
+func (h *chart) uninstall() {
+	h.t.Helper()
+	begun := time.Now()
+	h.run("uninstall", release, "--namespace", home)
+	h.t.Logf("NOTE: helm uninstall took %.1f s", time.Since(begun).Seconds())
+	for _, k := range []struct {
+		controller, file string
+		container        bool
+		want             string
+	}{
+		{"cpu", "cpu.idle", false, "0"}, {"cpu", "cpu.shares", false, "2"}, {"cpu", "cpu.cfs_quota_us", false, "-1"},
+		{"memory", "memory.limit_in_bytes", false, "9223372036854771712"},
+		{"cpu", "cpu.shares", true, "2"}, {"cpu", "cpu.cfs_quota_us", true, "-1"}, {"memory", "memory.limit_in_bytes", true, "9223372036854771712"},
+	} {
+		if got := h.knob(k.controller, k.file, k.container); got != k.want {
+			h.t.Errorf("%s (of the container: %v) is left at %s, want the kubelet's %s", k.file, k.container, got, k.want)
+		}
+	}
+	if found, err := h.batch(); err != nil || len(found) > 0 {
+		h.t.Errorf("the node is left with %v (%v)", found, err)
+	}
+	if left := h.kubectl("get", "nodereports,clusterroles,clusterrolebindings,validatingadmissionpolicies,mutatingwebhookconfigurations,validatingwebhookconfigurations,priorityclasses", "-o", "name"); strings.Contains(left, "tenon") || strings.Contains(left, "koord-") {
+		h.t.Errorf("left in the cluster:\n%s", left)
+	}
+	eventually(h.t, time.Minute, "no pod of Tenon is left", func() error {
+		if left := h.kubectl("get", "pods", "-n", home, "-o", "name"); left != "" {
+			return errors.New(left)
+		}
+		return nil
+	})
+}

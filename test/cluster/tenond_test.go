@@ -1,0 +1,472 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/api/v1alpha1"
+)
+
+// batchPod is a pod that spins and counts on a CPU of batch work.
+const batchPod = `{apiVersion: v1, kind: Pod, metadata: {name: NAME, labels: {app: NAME, koordinator.sh/qosClass: BE}}, spec: {nodeName: node-0, terminationGracePeriodSeconds: 1,
+containers: [{name: spin, image: "busybox:1", command: [sh, -c, "while :; do :; done"],
+resources: {requests: {kubernetes.io/batch-cpu: 1k, kubernetes.io/batch-memory: 256Mi}, limits: {kubernetes.io/batch-cpu: 1k, kubernetes.io/batch-memory: 256Mi}}}]}}`
+
+// servicePod is a service with a CPU limit that sleeps until it is told to work.
+const servicePod = `{apiVersion: v1, kind: Pod, metadata: {name: NAME, labels: {koordinator.sh/qosClass: LS}}, spec: {nodeName: node-0, terminationGracePeriodSeconds: 1,
+containers: [{name: web, image: "busybox:1", command: [sh, -c, "while :; do sleep 0.2; [ -e /busy ] && timeout 30 sh -c 'while :; do :; done'; done"],
+resources: {requests: {cpu: 100m, memory: 32Mi}, limits: {cpu: LIMIT, memory: 64Mi}}}]}}`
+
+// strategies is the ConfigMap of the cluster. THRESHOLD goes on.
+const strategies = `{apiVersion: v1, kind: ConfigMap, metadata: {name: slo-controller-config, namespace: koordinator-system}, data: {
+colocation-config: '{"enable": true}',
+resource-threshold-config: '{"clusterStrategy": {"enable": true, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": 65, "cpuSuppressMinPercent": 10THRESHOLD}}',
+cpu-burst-config: '{"clusterStrategy": {"policy": "cpuBurstOnly"}}',
+resource-qos-config: '{"clusterStrategy": {"lsClass": {"cpuQOS": {"enable": true}}, "beClass": {"cpuQOS": {"enable": true}}}}'}}`
+
+// An agent is tenond on a node of the cluster.
+type agent struct {
+	t     *testing.T
+	c     *Cluster
+	n     *Node
+	bin   string // the directory of the programs
+	state string
+	pid   int // on this machine; 0: it does not run
+	cmd   *exec.Cmd
+	log   string
+	args  []string // more of them
+}
+
+// newAgent prepares a node for tenond, and starts none.
+func newAgent(t *testing.T, c *Cluster, n *Node) *agent {
+	t.Helper()
+	a := &agent{t: t, c: c, n: n, bin: t.TempDir(), state: filepath.Join(t.TempDir(), "state")}
+	build := exec.Command("go", "build", "-o", a.bin+"/", "tenon.sh/tenon/cmd/tenon", "tenon.sh/tenon/cmd/tenond")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	kubectl(t, c, "apply", "-f", "../../deploy/crds/tenon.sh_nodereports.yaml", "-f", "testdata/tenond.yaml")
+	a.configure("")
+	t.Cleanup(func() {
+		a.kill()
+		_ = exec.Command(filepath.Join(a.bin, "tenon"), "--state-dir", a.state, "restore").Run()
+	})
+	return a
+}
+
+// configure writes the ConfigMap.
+func (a *agent) configure(threshold string) {
+	a.t.Helper()
+	a.apply(strings.Replace(strategies, "THRESHOLD", threshold, 1))
+}
+
+func (a *agent) apply(text string) {
+	a.t.Helper()
+	if _, err := a.c.KubectlApply(a.t.Context(), text, "apply", "-f", "-"); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// start starts tenond as its service account, and waits for its first turn.
+func (a *agent) start() {
+	a.t.Helper()
+	as, err := a.c.User("system:serviceaccount:tenon-system:tenond", "system:serviceaccounts", "system:serviceaccounts:tenon-system")
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	out, err := os.CreateTemp(a.t.TempDir(), "tenond-")
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer out.Close()
+	a.log = out.Name()
+	args := append([]string{"--kubernetes", "--node-name", a.n.Name, "--kubeconfig", as,
+		"--kubelet", "https://10.88.0.1:10250", "--kubelet-ca", filepath.Join(a.c.Dir, "pki", "ca.crt"),
+		"--config", filepath.Join(a.bin, "none.yaml"), "--state-dir", a.state, "--metrics", "", "--log-level", "debug"}, a.args...)
+	a.cmd = a.n.Command(a.t.Context(), filepath.Join(a.bin, "tenond"), args...)
+	a.cmd.Stdout, a.cmd.Stderr = out, out
+	if err := a.cmd.Start(); err != nil {
+		a.t.Fatal(err)
+	}
+	if a.pid, err = PID(a.cmd); err != nil {
+		a.t.Fatalf("%v\n%s", err, a.said())
+	}
+	a.t.Cleanup(func() {
+		if a.t.Failed() {
+			a.t.Logf("tenond said:\n%.20000s", a.said())
+		}
+	})
+	a.await("msg=ready")
+}
+
+func (a *agent) said() string {
+	text, _ := os.ReadFile(a.log)
+	return string(text)
+}
+
+// await waits until tenond has logged a text.
+func (a *agent) await(text string) {
+	a.t.Helper()
+	eventually(a.t, 30*time.Second, "tenond says "+text, func() error {
+		if !strings.Contains(a.said(), text) {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+}
+
+func (a *agent) signal(sig syscall.Signal) {
+	a.t.Helper()
+	if a.pid == 0 {
+		return
+	}
+	if err := syscall.Kill(a.pid, sig); err != nil {
+		a.t.Error(err)
+	}
+	_ = a.cmd.Wait()
+	a.pid = 0
+}
+
+func (a *agent) kill() { a.signal(syscall.SIGKILL) }
+func (a *agent) stop() { a.signal(syscall.SIGTERM) }
+
+// intends counts the writes that were begun.
+func (a *agent) intends() int {
+	a.t.Helper()
+	files, _ := filepath.Glob(filepath.Join(a.state, "journal-*.jsonl"))
+	n := 0
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		n += strings.Count(string(text), `"op":"intend"`)
+	}
+	return n
+}
+
+// restore puts everything back, and requires that the node is as it was.
+func (a *agent) restore(before map[string]string) {
+	a.t.Helper()
+	out, err := exec.Command(filepath.Join(a.bin, "tenon"), "--state-dir", a.state, "restore").CombinedOutput()
+	if err != nil {
+		a.t.Fatalf("tenon restore: %v\n%s", err, out)
+	}
+	after := a.values()
+	for file, v := range after {
+		// That of the level is the kubelet's, who counts its pods anew now and then.
+		if was, had := before[file]; had && was != v && !strings.HasSuffix(file, "/burstable/cpu.shares") {
+			a.t.Errorf("%s is %q and was %q; tenon restore said:\n%s", file, v, was, out)
+		}
+	}
+}
+
+// values are those of the files that Tenon may write, of all pods of the node.
+func (a *agent) values() map[string]string {
+	a.t.Helper()
+	all := map[string]string{}
+	for controller, files := range map[string][]string{
+		"cpu": {"cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.cfs_burst_us", "cpu.idle"}, "memory": {"memory.limit_in_bytes"}, "cpuset": {"cpuset.cpus", "cpuset.mems"},
+	} {
+		groups, err := groupsBelow(a.n.Cgroup(controller, "kubepods"))
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		for _, dir := range groups {
+			for _, f := range files {
+				text, err := os.ReadFile(filepath.Join(dir, f))
+				if errors.Is(err, fs.ErrNotExist) {
+					continue
+				}
+				all[filepath.Join(dir, f)] = strings.TrimSpace(string(text))
+			}
+		}
+	}
+	return all
+}
+
+// read reads a number of a cgroup of the node, below kubepods.
+func (a *agent) read(controller, group, file string) int {
+	a.t.Helper()
+	text, err := os.ReadFile(filepath.Join(a.n.Cgroup(controller, filepath.Join("kubepods", group)), file))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return n
+}
+
+// is waits until a file of a cgroup has a value.
+func (a *agent) is(within time.Duration, claim, controller, group, file string, want int) {
+	a.t.Helper()
+	eventually(a.t, within, claim, func() error {
+		if got := a.read(controller, group, file); got != want {
+			return fmt.Errorf("%s/%s is %d, not %d", group, file, got, want)
+		}
+		return nil
+	})
+}
+
+func (a *agent) report() v1alpha1.NodeReport {
+	a.t.Helper()
+	text, err := a.c.Get(a.t.Context(), "/apis/tenon.sh/v1alpha1/nodereports/"+a.n.Name)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	var r v1alpha1.NodeReport
+	if err := json.Unmarshal(text, &r); err != nil {
+		a.t.Fatal(err)
+	}
+	return r
+}
+
+// pod makes a pod and returns its cgroup below kubepods once it runs.
+func (a *agent) pod(text, name, level string) string {
+	a.t.Helper()
+	a.apply(strings.ReplaceAll(text, "NAME", name))
+	eventually(a.t, time.Minute, name+" runs", func() error { return phase(a.t, a.c, name, "Running") })
+	return filepath.Join(level, "pod"+uid(a.t, a.c, name))
+}
+
+// TestTenondKeepsTheNodeOfACluster: a pod that comes gets the values of its batch
+// resources and runs only where nothing else wants to; best-effort work gives
+// way to a service that works; tenond killed and started again begins no write;
+// a kubelet that ends and comes back changes nothing; and in the end the node is
+// as it was.
+func TestTenondKeepsTheNodeOfACluster(t *testing.T) {
+	c, n := up(t, "tenond")
+	offer(t, c, n, 4000, "4Gi")
+	a := newAgent(t, c, n)
+	web := a.pod(strings.Replace(servicePod, "LIMIT", `"2"`, 1), "web", "burstable")
+	// The loop alone: what containers get through NRI is given back by the end of
+	// the DaemonSet, and not by tenon restore.
+	a.args = []string{"--nri", ""}
+	old := a.pod(batchPod, "old", "besteffort")
+	before := a.values()
+	a.start()
+	young := a.pod(batchPod, "young", "besteffort")
+	for _, group := range []string{old, young} {
+		a.is(10*time.Second, "a pod's memory is bounded by its batch-memory", "memory", group, "memory.limit_in_bytes", 256<<20)
+		a.is(10*time.Second, "a best-effort pod is idle", "cpu", group, "cpu.idle", 1)
+	}
+	a.is(20*time.Second, "the class is bounded", "cpu", "besteffort", "cpu.cfs_period_us", 100000)
+	if q := a.read("cpu", "besteffort", "cpu.cfs_quota_us"); q < 0 {
+		t.Error("the best-effort class has no quota")
+	}
+
+	kubectl(t, c, "exec", "web", "--", "touch", "/busy")
+	// The service and the two spinning pods are now more than the threshold:
+	// best-effort work has its least.
+	eventually(t, 20*time.Second, "best-effort work gives way", func() error {
+		if q := a.read("cpu", "besteffort", "cpu.cfs_quota_us"); q < 0 || q > 30000 {
+			return fmt.Errorf("it may use %d µs of 100000", q)
+		}
+		return nil
+	})
+	eventually(t, 30*time.Second, "the report says so", func() error {
+		r := a.report()
+		for _, cond := range r.Status.Conditions {
+			if cond.Type == "Suppressing" && cond.Status == "True" && r.Status.Pods["BE"] == 2 && r.Status.Pods["LS"] >= 1 && r.Status.Usage.CPU != nil && r.Status.Batch.CPU != nil {
+				return nil
+			}
+		}
+		return fmt.Errorf("%+v", r.Status)
+	})
+	kubectl(t, c, "exec", "web", "--", "rm", "/busy")
+
+	a.kill()
+	begun, held := a.intends(), a.values()
+	a.start()
+	time.Sleep(5 * time.Second) // five turns
+	// The bound moves with what the node uses; nothing else may.
+	moved := func(file string) bool { return strings.Contains(file, "cpu.cfs_quota_us") }
+	for file, v := range a.values() {
+		if !moved(file) && held[file] != v {
+			t.Errorf("the restart made %s %q of %q", file, v, held[file])
+		}
+	}
+	t.Logf("%d writes before the restart, %d after", begun, a.intends())
+
+	if err := n.StopKubelet(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a.await("the pods of this node are not told")
+	steady := a.values()
+	time.Sleep(3 * time.Second)
+	for file, v := range a.values() {
+		if !moved(file) && steady[file] != v {
+			t.Errorf("without the kubelet %s became %q of %q", file, v, steady[file])
+		}
+	}
+	if err := n.StartKubelet(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.AwaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a.await("the pods of this node are told again")
+	if a.read("cpu", web, "cpu.idle") != 0 {
+		t.Error("a service was made idle")
+	}
+	a.stop()
+	a.restore(before)
+}
+
+// TestARestartOfTenondWritesNothing where nothing has changed: neither a killed
+// nor a stopped one is noticed by the kernel.
+func TestARestartOfTenondWritesNothing(t *testing.T) {
+	c, n := up(t, "restart")
+	offer(t, c, n, 4000, "4Gi")
+	a := newAgent(t, c, n)
+	// Suppress would follow the use of this machine.
+	a.apply(strings.Replace(strings.Replace(strategies, "THRESHOLD", "", 1), `"enable": true, "cpuSuppressPolicy"`, `"enable": false, "cpuSuppressPolicy"`, 1))
+	group := a.pod(batchPod, "job", "besteffort")
+	a.start()
+	a.is(10*time.Second, "the pod has the quota of its batch-cpu", "cpu", group, "cpu.cfs_quota_us", 100000)
+	time.Sleep(3 * time.Second)
+	for _, end := range []func(){a.kill, a.stop, a.kill} {
+		end()
+		begun, held := a.intends(), a.values()
+		a.start()
+		time.Sleep(4 * time.Second)
+		if now := a.intends(); now != begun {
+			t.Errorf("%d writes were begun after a restart", now-begun)
+		}
+		if now := a.values(); !maps.Equal(held, now) {
+			t.Errorf("values changed: %v, before %v", now, held)
+		}
+	}
+}
+
+// TestAResizedPodGetsItsNewLimits: the kubelet's write is not refused for what
+// Tenon added, what Tenon adds follows, and a release gives back the new limit
+// and not that of the pod's begin.
+func TestAResizedPodGetsItsNewLimits(t *testing.T) {
+	c, n := up(t, "resize")
+	a := newAgent(t, c, n)
+	group := a.pod(strings.Replace(servicePod, "LIMIT", "500m", 1), "web", "burstable")
+	if _, err := os.Stat(filepath.Join(n.Cgroup("cpu", "kubepods"), "cpu.cfs_burst_us")); err != nil {
+		t.Skip("this kernel has no cpu.max.burst")
+	}
+	a.start()
+	a.is(10*time.Second, "a service may save up CPU time", "cpu", group, "cpu.cfs_burst_us", 50000)
+	for _, size := range []struct {
+		limit string
+		quota int
+	}{{"250m", 25000}, {"800m", 80000}} {
+		kubectl(t, c, "patch", "pod", "web", "--subresource", "resize", "--patch",
+			fmt.Sprintf(`{"spec":{"containers":[{"name":"web","resources":{"limits":{"cpu":%q}}}]}}`, size.limit))
+		a.is(60*time.Second, "the pod has its new limit", "cpu", group, "cpu.cfs_quota_us", size.quota)
+		a.is(30*time.Second, "and may save up as much", "cpu", group, "cpu.cfs_burst_us", size.quota)
+		eventually(t, time.Minute, "the kubelet is content", func() error {
+			got, err := c.Kubectl(t.Context(), "get", "pod", "web", "-o", "jsonpath={.status.containerStatuses[0].resources.limits.cpu}")
+			if err == nil && got != size.limit {
+				err = fmt.Errorf("the status says %s", got)
+			}
+			return err
+		})
+	}
+	a.stop()
+	a.restore(nil)
+	if q, b := a.read("cpu", group, "cpu.cfs_quota_us"), a.read("cpu", group, "cpu.cfs_burst_us"); q != 80000 || b != 0 {
+		t.Errorf("released, the pod has quota %d and burst %d", q, b)
+	}
+}
+
+// TestTenondEvictsByTheAPI: what must go is evicted, with the reason in an event,
+// and what a disruption budget protects stays.
+func TestTenondEvictsByTheAPI(t *testing.T) {
+	c, n := up(t, "evict")
+	offer(t, c, n, 4000, "4Gi")
+	a := newAgent(t, c, n)
+	a.pod(batchPod, "free", "besteffort")
+	a.pod(batchPod, "guarded", "besteffort")
+	a.apply(`{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: guarded}, spec: {minAvailable: 1, selector: {matchLabels: {app: guarded}}}}`)
+	eventually(t, 30*time.Second, "the budget counts its pod", func() error {
+		got, err := c.Kubectl(t.Context(), "get", "pdb", "guarded", "-o", "jsonpath={.status.currentHealthy}")
+		if err == nil && got != "1" {
+			err = fmt.Errorf("it counts %q", got)
+		}
+		return err
+	})
+	a.start()
+	a.configure(`, "memoryEvictThresholdPercent": 2, "memoryEvictLowerPercent": 1`)
+	a.await("a pod is not evicted")
+	a.await("pod evicted")
+	eventually(t, 30*time.Second, "the pod that nothing protects is gone", func() error {
+		if out, err := c.Kubectl(t.Context(), "get", "pod", "free", "--ignore-not-found", "-o", "name"); err != nil || out != "" {
+			return fmt.Errorf("%s %v", out, err)
+		}
+		return nil
+	})
+	if err := phase(t, c, "guarded", "Running"); err != nil {
+		t.Error(err)
+	}
+	for pod, reason := range map[string]string{"free": "Evicted", "guarded": "EvictionRefused"} {
+		eventually(t, 10*time.Second, "there is an event of "+pod, func() error {
+			out, err := c.Kubectl(t.Context(), "get", "events", "--field-selector", "involvedObject.name="+pod+",reason="+reason, "-o", "jsonpath={.items[*].message}")
+			if err == nil && !strings.Contains(out, "MiB are in use") {
+				err = fmt.Errorf("it says %q", out)
+			}
+			return err
+		})
+	}
+	if restarts := kubectl(t, c, "get", "pod", "guarded", "-o", "jsonpath={.status.containerStatuses[0].restartCount}"); restarts != "0" {
+		t.Errorf("what the budget protects was restarted %s times", restarts)
+	}
+}
+
+// TestTenondPutsBackWhatItChangedWhenItsDaemonSetGoes: asked to stop while the
+// DaemonSet stays it leaves everything as it is, and once that is deleted it
+// leaves nothing, also of what containers got through NRI.
+func TestTenondPutsBackWhatItChangedWhenItsDaemonSetGoes(t *testing.T) {
+	c, n := up(t, "leave")
+	offer(t, c, n, 4000, "4Gi")
+	a := newAgent(t, c, n)
+	// No node has the label: the pods of this DaemonSet are the test's.
+	a.apply(`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: tenond, namespace: tenon-system}, spec: {selector: {matchLabels: {app: tenond}},
+template: {metadata: {labels: {app: tenond}}, spec: {nodeSelector: {none: none}, containers: [{name: a, image: "busybox:1"}]}}}}`)
+	a.args = []string{"--daemonset", "tenon-system/tenond"}
+	old := a.pod(batchPod, "old", "besteffort")
+	before := a.values()
+	a.start()
+	young := a.pod(batchPod, "young", "besteffort")
+	for _, group := range []string{old, young} {
+		a.is(10*time.Second, "a best-effort pod is idle", "cpu", group, "cpu.idle", 1)
+	}
+	a.stop()
+	if a.read("cpu", old, "cpu.idle") != 1 {
+		t.Error("a stop for an upgrade gave the pods back")
+	}
+	a.start()
+	kubectl(t, c, "delete", "daemonset", "tenond", "-n", "tenon-system")
+	a.stop()
+	after := a.values()
+	for file, v := range after {
+		if was, had := before[file]; had && was != v && !strings.HasSuffix(file, "/burstable/cpu.shares") {
+			t.Errorf("%s is %q and was %q", file, v, was)
+		}
+		own := map[string]string{"cpu.shares": "2", "cpu.cfs_quota_us": "-1", "cpu.idle": "0", "memory.limit_in_bytes": "9223372036854771712"}[filepath.Base(file)]
+		if strings.Contains(file, young) && own != "" && v != own {
+			t.Errorf("%s is %q", file, v)
+		}
+	}
+	if t.Failed() {
+		t.Log(a.said())
+	}
+}

@@ -1,0 +1,273 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"tenon.sh/tenon/internal/apiserver/apitest"
+	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/unit"
+)
+
+// A kubelet tells pods, until it is away.
+type kubelet struct {
+	*httptest.Server
+	mu   sync.Mutex
+	pods []corev1.Pod
+	away bool
+}
+
+func (k *kubelet) leave(away bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.away = away
+}
+
+func (k *kubelet) put(p corev1.Pod) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.pods = append(k.pods, p)
+}
+
+// plantNode makes a site that is the node of a cluster: a kubelet and an API
+// server that answer what the test wants, and cgroups as a kubelet makes them.
+func plantNode(t *testing.T) (*site, *kubelet, *apitest.Server) {
+	t.Helper()
+	tree := needRoot(t)
+	s := &site{foreign: foreign{tree: tree, root: fmt.Sprintf("tenon-test-node-%d", os.Getpid())},
+		t: t, bin: programs(t), state: filepath.Join(t.TempDir(), "run"), config: filepath.Join(t.TempDir(), "none.yaml")}
+	t.Cleanup(func() {
+		for _, pid := range s.tasks {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if err := tree.RemoveAll(s.root); err != nil {
+			t.Errorf("remove the node: %v", err)
+		}
+	})
+	t.Cleanup(s.disarm)
+	k := &kubelet{}
+	k.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		switch {
+		case k.away:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case r.Header.Get("Authorization") != "Bearer agent":
+			w.WriteHeader(http.StatusUnauthorized)
+		case r.URL.Path == "/pods":
+			_ = json.NewEncoder(w).Encode(corev1.PodList{Items: k.pods})
+		case r.URL.Path == "/configz":
+			fmt.Fprintf(w, `{"kubeletconfig":{"cgroupDriver":"cgroupfs","cgroupRoot":"/%s"}}`, s.root)
+		}
+	}))
+	t.Cleanup(k.Close)
+	api := apitest.New(t)
+	api.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "n"}})
+	s.args = []string{"--kubernetes", "--node-name", "node-1", "--kubeconfig", api.Kubeconfig(t), "--kubelet", k.URL, "--kubelet-insecure", "--kubelet-poll", "1s", "--nri", ""}
+	return s, k, api
+}
+
+// pod is a pod as a kubelet tells it, with much that nobody reads.
+func pod(name, class string, i int, limits corev1.ResourceList) corev1.Pod {
+	uid := types.UID(fmt.Sprintf("aaaaaaaa-0000-4000-8000-%012d", i))
+	var env []corev1.EnvVar
+	for n := range 60 {
+		env = append(env, corev1.EnvVar{Name: fmt.Sprintf("VARIABLE_%d", n), Value: strings.Repeat("x", 100)})
+	}
+	return corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: uid, Labels: map[string]string{"koordinator.sh/qosClass": class},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:x":"` + strings.Repeat("y", 4000) + `"}`)}}}},
+		Spec: corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{
+			Name: "main", Image: "busybox", Env: env, Resources: corev1.ResourceRequirements{Limits: limits, Requests: limits},
+		}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "main", ContainerID: fmt.Sprintf("containerd://%064d", i), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+		}}},
+	}
+}
+
+// group is the cgroup of a pod of the site.
+func groupOf(p corev1.Pod) string {
+	level := "burstable"
+	if p.Labels["koordinator.sh/qosClass"] == "BE" {
+		level = "besteffort"
+	}
+	return "kubepods/" + level + "/pod" + string(p.UID)
+}
+
+// start makes the cgroups of a pod, with a process in that of its container,
+// and has the kubelet tell of it.
+func (s *site) admit(k *kubelet, p corev1.Pod) (group string) {
+	s.t.Helper()
+	group = groupOf(p)
+	s.run(group+"/"+strings.TrimPrefix(p.Status.ContainerStatuses[0].ContainerID, "containerd://"), "sleep", "600")
+	k.put(p)
+	return group
+}
+
+func batchOf(milli int64) corev1.ResourceList {
+	return corev1.ResourceList{"kubernetes.io/batch-cpu": *resource.NewQuantity(milli, resource.DecimalSI), "kubernetes.io/batch-memory": resource.MustParse("256Mi")}
+}
+
+func isolate(on bool) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "koordinator-system", Name: "slo-controller-config"},
+		Data: map[string]string{"resource-qos-config": fmt.Sprintf(`{"clusterStrategy":{"policies":{"cpuIsolation":"cpu.idle"},"lsClass":{"cpuQOS":{"enable":%v}},"beClass":{"cpuQOS":{"enable":%v}}}}`, on, on)}}
+}
+
+func (s *site) max(group string) node.CPUMax {
+	s.t.Helper()
+	v, err := s.tree.ReadCPUMax(string(s.path(group)))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return node.CPUMax(v)
+}
+
+// TestTenondOfAClusterOutlastsAPIServerAndKubelet: with both away it holds what
+// it held, also when it is killed and started again; a pod whose cgroup comes is
+// found at once when they are there; and the ConfigMap is followed.
+func TestTenondOfAClusterOutlastsAPIServerAndKubelet(t *testing.T) {
+	s, k, api := plantNode(t)
+	api.Put(isolate(true))
+	web := s.admit(k, pod("web", "LS", 1, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}))
+	job := s.admit(k, pod("job", "BE", 2, batchOf(500)))
+	s.before = s.dump(t)
+	d := s.tenond()
+	bounded := func(group string) func() bool {
+		return func() bool {
+			return s.max(group) == node.CPUMax{Quota: 50 * time.Millisecond, Period: 100 * time.Millisecond} && s.weight(group).Idle
+		}
+	}
+	eventually(t, "the pod has what it asked for, and yields", bounded(job))
+	begun := time.Now()
+	late := s.admit(k, pod("late", "BE", 3, batchOf(500)))
+	eventually(t, "so has the next", bounded(late))
+	t.Logf("a new pod was right after %v", time.Since(begun).Round(time.Millisecond))
+	if s.weight(web).Idle {
+		t.Error("the service yields")
+	}
+
+	api.Away(true)
+	k.leave(true)
+	d.await("what is known of them holds", 1)
+	for _, end := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		d.signal(end)
+		<-d.end
+		held, begun := s.dump(t), s.intends()
+		d = s.tenond()
+		time.Sleep(3 * time.Second)
+		if n := s.intends(); n != begun {
+			t.Errorf("after %v a restart without anybody to ask began %d writes:\n%s", end, n-begun, d.said())
+		}
+		if diff := cmp.Diff(held, s.dump(t)); diff != "" {
+			t.Errorf("after %v (-before +after):\n%s", end, diff)
+		}
+	}
+
+	api.Away(false)
+	api.Put(isolate(false))
+	eventually(t, "what the ConfigMap no longer asks for is given back", func() bool { return !s.weight(job).Idle })
+	eventually(t, "and told", func() bool {
+		body, _ := api.Applied("/apis/tenon.sh/v1alpha1/nodereports/node-1/status")
+		return strings.Contains(string(body), `"PodsKnown"`) && !strings.Contains(string(body), `"CPUQOS"`)
+	})
+	d.stop()
+	s.restore()
+}
+
+// TestTenondThatKnowsNothingLetsGoOfNothing: a daemon whose predecessor left no
+// word of pods, and whom nobody tells any, does not take that for an empty node.
+func TestTenondThatKnowsNothingLetsGoOfNothing(t *testing.T) {
+	s, k, api := plantNode(t)
+	api.Put(isolate(true))
+	job := s.admit(k, pod("job", "BE", 2, batchOf(500)))
+	s.before = s.dump(t)
+	d := s.tenond()
+	eventually(t, "the pod yields", func() bool { return s.weight(job).Idle })
+	d.signal(syscall.SIGKILL)
+	<-d.end
+	k.leave(true)
+	api.Away(true)
+	if err := os.Remove(filepath.Join(s.state, "kubernetes.json")); err != nil {
+		t.Fatal(err)
+	}
+	d = s.launch()
+	d.await("are not known yet", 1)
+	time.Sleep(3 * time.Second)
+	if !s.weight(job).Idle {
+		t.Error("the pod was let loose")
+	}
+	k.leave(false)
+	api.Away(false)
+	d.await("msg=ready", 1)
+	if !s.weight(job).Idle {
+		t.Error("the pod was let loose then")
+	}
+	d.stop()
+	s.restore()
+}
+
+// TestTenondIsSmallOnANodeOf110Pods with the Kubernetes client in it.
+func TestTenondIsSmallOnANodeOf110Pods(t *testing.T) {
+	const pods, most = 110, 45 << 20
+	s, k, api := plantNode(t)
+	api.Put(isolate(true))
+	for i := range pods {
+		class, asks := "LS", corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
+		if i%2 == 0 {
+			class, asks = "BE", batchOf(100)
+		}
+		p := pod(fmt.Sprintf("pod-%d", i), class, i, asks)
+		if err := s.tree.Make(string(s.path(groupOf(p) + "/" + strings.TrimPrefix(p.Status.ContainerStatuses[0].ContainerID, "containerd://")))); err != nil {
+			t.Fatal(err)
+		}
+		k.put(p)
+	}
+	d := s.tenond()
+	largest := unit.Bytes(0)
+	for i := range 40 {
+		if i%4 == 0 { // news of a pod: all are decoded
+			k.mu.Lock()
+			k.pods[0].Status.Message = fmt.Sprint(i)
+			k.mu.Unlock()
+		}
+		time.Sleep(500 * time.Millisecond)
+		largest = max(largest, anonymous(t, d.Process.Pid))
+	}
+	t.Logf("RssAnon with %d pods: at most %.1f MiB, in the end %.1f MiB", pods, float64(largest)/(1<<20), float64(anonymous(t, d.Process.Pid))/(1<<20))
+	if largest > most {
+		t.Errorf("more than %d MiB", most>>20)
+	}
+	d.stop()
+}
+
+// anonymous is the memory of a process that is its own.
+func anonymous(t *testing.T, pid int) unit.Bytes {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kib int64
+	for line := range strings.Lines(string(text)) {
+		if _, err := fmt.Sscanf(line, "RssAnon: %d kB", &kib); err == nil {
+			break
+		}
+	}
+	return unit.Bytes(kib << 10)
+}

@@ -1,0 +1,61 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/cgroup"
+	"tenon.sh/tenon/internal/lease"
+	"tenon.sh/tenon/internal/node"
+)
+
+// TestTheWatchdogMayBeAContainerOfItsOwn: one that nobody of tenond's started
+// waits for a lease, guards that of each tenond that comes, narrows best-effort
+// work when one is lost, and stays.
+func TestTheWatchdogMayBeAContainerOfItsOwn(t *testing.T) {
+	s := plantSite(t, generous)
+	s.args = []string{"--no-watchdog"}
+	w := exec.Command(filepath.Join(s.bin, "tenond"), "watchdog", "--stay", "--state-dir", s.state)
+	w.Stderr = os.Stderr
+	if err := w.Start(); err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan error, 1)
+	go func() { over <- w.Wait() }()
+	t.Cleanup(func() {
+		_ = w.Process.Signal(syscall.SIGTERM)
+		<-over
+	})
+	for range 2 {
+		d := s.tenond()
+		if pid := s.guarded(); pid != w.Process.Pid {
+			t.Fatalf("process %d guards the lease, and not %d", pid, w.Process.Pid)
+		}
+		bound := s.bound()
+		then := time.Now()
+		d.signal(syscall.SIGKILL)
+		<-d.end
+		// On a full machine it has no more than its bound already.
+		if err := s.tree.WriteCPUMax(string(s.path(batch)), cgroup.CPUMax{Quota: node.NoQuota, Period: bound.Period}); err != nil {
+			t.Fatal(err)
+		}
+		s.within2s(then, bound)
+	}
+	d := s.tenond()
+	d.stop()
+	if pid, guarded := lease.Guarded(s.state); !guarded || pid != w.Process.Pid {
+		t.Errorf("guarded %v, by process %d", guarded, pid)
+	}
+	if err := w.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-over; err != nil {
+		t.Errorf("asked to stop, the watchdog said %v", err)
+	}
+	over <- nil
+	s.restore()
+}
