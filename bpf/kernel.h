@@ -75,7 +75,6 @@ struct rq {
 	struct cfs_rq cfs;
 };
 
-
 struct sched_entity {
 	struct cfs_rq *cfs_rq;
 };
@@ -106,7 +105,6 @@ struct task_struct {
 	int pid;
 	int tgid;
 	unsigned int policy;
-	int nr_cpus_allowed;
 	const struct cpumask *cpus_ptr;
 	unsigned short migration_disabled;
 	struct sched_entity se;

@@ -38,7 +38,11 @@ char LICENSE[] SEC("license") = "GPL";
 #include "scheduler_state.bpf.h"
 #include "scheduler_hook.bpf.h"
 #include "scheduler_place.bpf.h"
+#include "scheduler_wait.bpf.h"
+#include "scheduler_pay.bpf.h"
 #include "scheduler_reaper.bpf.h"
+#include "scheduler_init.bpf.h"
+#include "scheduler_dispatch.bpf.h"
 
 SEC("struct_ops/tenon_select_cpu")
 __s32 BPF_PROG(tenon_select_cpu, struct task_struct *p, __s32 prev_cpu, __u64 wake_flags)
@@ -51,6 +55,17 @@ __s32 BPF_PROG(tenon_select_cpu, struct task_struct *p, __s32 prev_cpu, __u64 wa
 	cpu = place_task(p, prev_cpu);
 	t->target = cpu;
 	return cpu < 0 ? prev_cpu : cpu;
+}
+
+/* join notes that a task goes to a queue. */
+static __always_inline void join(struct scx_task *t, enum qos_route to, struct qos_queue *q, __u64 dsq, __u64 now)
+{
+	if (t->preempted && t->route == to && !t->relief)
+		qos_back(q, now);
+	else
+		qos_queued(q, queued(dsq), now);
+	t->preempted = false;
+	t->route = to;
 }
 
 SEC("struct_ops/tenon_enqueue")
@@ -77,7 +92,6 @@ void BPF_PROG(tenon_enqueue, struct task_struct *p, __u64 enq_flags)
 		cover(t, p->cpus_ptr);
 	if (!preempted)
 		identify(here, t, p);
-	t->preempted = false;
 	pod = pod_at(t->slot);
 	if (!pod)
 		return; /* cannot be: for the verifier */
@@ -92,34 +106,36 @@ void BPF_PROG(tenon_enqueue, struct task_struct *p, __u64 enq_flags)
 	case QOS_TO_URGENT:
 		count(here, SCX_URGENT);
 		if (!restricted) {
-			t->route = QOS_TO_URGENT;
 			dsq = DSQ_URGENT + place->shard;
-			qos_queued(&s->shard.urgent, queued(dsq), now);
+			join(t, QOS_TO_URGENT, &s->shard.urgent, dsq, now);
 			scx_insert(p, dsq, s->params.slice_ns, flags);
 			break;
 		}
 		/* fall through */
 	case QOS_TO_CPU:
-		t->route = QOS_TO_CPU;
 		count(here, SCX_PINNED);
 		dsq = DSQ_CPU + cpu;
 		q = queue_of(cpu);
 		if (!q)
 			return;
-		qos_queued(q, queued(dsq), now);
+		join(t, QOS_TO_CPU, q, dsq, now);
+		if (t->home != place->shard) { /* its vtime is of another time */
+			t->home = place->shard;
+			t->vtime = s->shard.queue.front;
+		}
 		t->key = t->urgent ? 0 : qos_key(&s->params, &s->shard.queue, &t->vtime);
 		scx_insert_vtime(p, dsq, s->params.slice_ns, t->key, flags);
 		break;
 	case QOS_TO_PARK:
 		t->route = QOS_TO_PARK;
+		t->preempted = false;
 		count(here, SCX_EXHAUSTED);
 		t->target = -1;
 		scx_insert_vtime(p, DSQ_PARK + t->slot, s->params.slice_ns, t->waiting, flags);
 		return;
 	default:
-		t->route = QOS_TO_SHARD;
 		dsq = DSQ_SHARD + place->shard;
-		qos_queued(&s->shard.queue, queued(dsq), now);
+		join(t, QOS_TO_SHARD, &s->shard.queue, dsq, now);
 		vtime = vtime_of(place->shard, t->slot);
 		if (!vtime)
 			return;
@@ -128,141 +144,14 @@ void BPF_PROG(tenon_enqueue, struct task_struct *p, __u64 enq_flags)
 	}
 	target = t->target;
 	t->target = -1;
-	/*
-	 * A task of a higher class waits for this to end, so no search for an idle
-	 * CPU now: the reaper finds one within its period.
-	 */
-	if (preempted)
-		return;
-	if (target < 0 && !(enq_flags & SCX_ENQ_WAKEUP)) /* select_cpu was not asked */
-		target = t->route == QOS_TO_CPU ? place_here(cpu) : place_task(p, cpu);
+	if (target < 0 && !(enq_flags & SCX_ENQ_WAKEUP)) { /* select_cpu was not asked */
+		if (t->route != QOS_TO_CPU)
+			target = place_task(p, cpu);
+		else if (!preempted) /* it is not idle: another task has just taken it */
+			target = place_here(cpu);
+	}
 	if (target >= 0)
 		wake(here, target);
-}
-
-/* refuse notes why this CPU does not run BE, until it does or leaves idle. */
-static __always_inline void refuse(struct scx_cpu *c, enum qos_verdict v, __u64 now)
-{
-	if (c->refused_at)
-		c->refused_ns[c->refused & (QOS_VERDICTS - 1)] += now - c->refused_at;
-	c->refused = v;
-	c->refused_at = now;
-}
-
-/* take moves the first task of a queue to this CPU's own, and notes which one that seems to be. */
-static __noinline bool take(struct scx_cpu *c, __u64 dsq)
-{
-	struct bpf_iter_scx_dsq it;
-	struct task_struct *p;
-	__u32 pid = 0, tid = 0;
-
-	if (!queued(dsq))
-		return false;
-	bpf_iter_scx_dsq_new(&it, dsq, 0);
-	p = bpf_iter_scx_dsq_next(&it);
-	if (p) {
-		pid = p->tgid;
-		tid = p->pid;
-	}
-	bpf_iter_scx_dsq_destroy(&it);
-	if (!scx_take(dsq))
-		return false;
-	c->taken_pid = pid;
-	c->taken_tid = tid;
-	return true;
-}
-
-/* steal takes a task of another shard that has left it alone for long, near ones first. */
-static __noinline bool steal(struct scx_cpu *c, __u32 own, __u64 now)
-{
-	__u32 i;
-
-	each_below (i, SCX_SHARDS - 1) {
-		__u32 other;
-		struct scx_shard *s;
-
-		if (i + 1 >= shard_count)
-			break;
-		other = near[(own & (SCX_SHARDS - 1)) * SCX_SHARDS + (i & (SCX_SHARDS - 1))] & (SCX_SHARDS - 1);
-		s = bpf_map_lookup_elem(&shards, &other);
-		if (!s)
-			break;
-		if (qos_may_steal(&s->shard.queue, queued(DSQ_SHARD + other), now) && take(c, DSQ_SHARD + other))
-			return true;
-		if (qos_may_steal(&s->shard.urgent, queued(DSQ_URGENT + other), now) && take(c, DSQ_URGENT + other))
-			return true;
-	}
-	return false;
-}
-
-/* first is the key of the first task of a queue in vtime order. */
-static __noinline __u64 first(__u64 dsq)
-{
-	struct bpf_iter_scx_dsq it;
-	struct task_struct *p;
-	__u64 key = QOS_NOBODY;
-
-	if (!queued(dsq))
-		return key;
-	bpf_iter_scx_dsq_new(&it, dsq, 0);
-	p = bpf_iter_scx_dsq_next(&it);
-	if (p)
-		key = p->scx.dsq_vtime;
-	bpf_iter_scx_dsq_destroy(&it);
-	return key;
-}
-
-SEC("struct_ops/tenon_dispatch")
-void BPF_PROG(tenon_dispatch, __s32 cpu, struct task_struct *prev)
-{
-	const volatile struct scx_place *place = place_of(cpu);
-	struct scx_shard *s = shard_of(place);
-	struct qos_core *core = core_of(place);
-	struct scx_cpu *c = cpu_at(cpu);
-	struct qos_asks a = {};
-	enum qos_verdict v;
-	bool found;
-
-	if (!s || !core || !c || !place->known)
-		return;
-	a.now = bpf_ktime_get_ns();
-	a.thread = place->thread;
-	a.runs_be = prev && prev->scx.flags & SCX_TASK_QUEUED;
-	a.fair = others_wait();
-	if (s->params.headroom && !a.runs_be) {
-		a.alone = alone(cpu);
-		a.idle_cores = a.alone ? idle_cores(place->shard) : 0;
-	}
-	v = qos_may_run(&s->params, core, &s->shard, &a);
-	c->verdicts[v & (QOS_VERDICTS - 1)]++;
-	if (qos_refused(v)) {
-		refuse(c, v, a.now);
-		if (v == QOS_REFUSE_HOLD)
-			look_again(cpu, qos_read_time(&core->hold_until), a.now);
-		return;
-	}
-	found = take(c, DSQ_URGENT + place->shard);
-	if (!found) {
-		__u64 mine = first(DSQ_CPU + cpu), ours = first(DSQ_SHARD + place->shard);
-		__u64 key = a.runs_be ? key_of(s, prev, a.now) : QOS_NOBODY;
-		enum qos_turn turn = qos_turn(key, mine, ours);
-
-		if (turn == QOS_TURN_PREVIOUS && go_on(s, prev, v))
-			return;
-		if (turn == QOS_TURN_CPU)
-			found = take(c, DSQ_CPU + cpu);
-		/* Also when the first of a queue may not run here, or somebody was faster. */
-		found = found || take(c, DSQ_SHARD + place->shard) || take(c, DSQ_CPU + cpu) ||
-			steal(c, place->shard, a.now);
-	}
-	if (found) {
-		c->taken_at = a.now;
-		return;
-	}
-	if (a.runs_be && go_on(s, prev, v))
-		return;
-	if (c->refused_at) /* idle for want of work from now on */
-		refuse(c, QOS_RUN, a.now);
 }
 
 SEC("struct_ops/tenon_running")
@@ -299,8 +188,9 @@ void BPF_PROG(tenon_running, struct task_struct *p)
 	if (!t)
 		return;
 	t->relief = v == QOS_RUN_RELIEF;
+	t->refused = qos_refused(v);
 	q = waited_in(t, cpu);
-	if (q && !t->relief)
+	if (q && !t->relief && !t->refused)
 		qos_served(q, t->route == QOS_TO_URGENT ? 0 : t->key, now);
 	account_wait(t, now);
 	t->ran_from = now;
@@ -308,7 +198,7 @@ void BPF_PROG(tenon_running, struct task_struct *p)
 	t->hurried = false;
 	t->unserved = 0;
 	t->preempted = false;
-	if (qos_refused(v)) {
+	if (t->refused) {
 		scx_set_slice(p, 0);
 		scx_kick(cpu, SCX_KICK_PREEMPT);
 		return;
@@ -401,25 +291,6 @@ void BPF_PROG(tenon_set_cpumask, struct task_struct *p, const struct cpumask *ma
 
 	if (t)
 		cover(t, mask);
-}
-
-SEC("struct_ops/tenon_exit")
-void BPF_PROG(tenon_exit, struct scx_exit_info *info)
-{
-	struct scx_event *e;
-
-	attached_now = false;
-	end.code = info->exit_code;
-	bpf_probe_read_kernel_str(end.reason, sizeof(end.reason), info->reason);
-	bpf_probe_read_kernel_str(end.message, sizeof(end.message), info->msg);
-	end.kind = info->kind;
-	e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
-	if (!e)
-		return; /* user space looks at the end now and then */
-	__builtin_memset(e, 0, sizeof(*e));
-	e->kind = SCX_EXITED;
-	e->at_ns = bpf_ktime_get_ns();
-	bpf_ringbuf_submit(e, 0);
 }
 
 /* What the loader may change: flags, timeout_ms, hotplug_seq. */

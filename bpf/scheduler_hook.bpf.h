@@ -7,7 +7,7 @@
  */
 
 /* stray tells user space of a thread of a BE group that is not in sched_ext. */
-static __noinline void stray(struct scx_cpu *c, struct task_struct *p, __u64 cgroup)
+static __noinline void stray(struct scx_cpu *c, struct task_struct *p, __u64 cgroup, __u32 cpu)
 {
 	__u64 now = bpf_ktime_get_ns();
 	struct scx_event *e;
@@ -26,7 +26,7 @@ static __noinline void stray(struct scx_cpu *c, struct task_struct *p, __u64 cgr
 	e->pid = BPF_CORE_READ(p, tgid);
 	e->tid = BPF_CORE_READ(p, pid);
 	e->policy = BPF_CORE_READ(p, policy);
-	e->cpu = bpf_get_smp_processor_id();
+	e->cpu = cpu;
 	e->at_ns = now;
 	e->cgroup = cgroup;
 	bpf_ringbuf_submit(e, 0);
@@ -48,7 +48,7 @@ static __always_inline enum qos_class classify(struct scx_cpu *c, struct task_st
 		return k->class;
 	c->stray = 1;
 	if (!(p->flags & PF_EXITING))
-		stray(c, p, k->cgroup);
+		stray(c, p, k->cgroup, bpf_get_smp_processor_id());
 	return QOS_NORMAL;
 }
 
@@ -80,7 +80,7 @@ static __noinline void expelled(__u32 core, __u32 threads, __u64 now)
 {
 	__u32 t;
 
-	for (t = 0; t < QOS_THREADS; t++) {
+	for (t = 0; t < QOS_THREADS && threads >> t; t++) {
 		struct scx_cpu *c;
 
 		if (!(threads & 1u << t))
@@ -144,9 +144,17 @@ int BPF_PROG(tenon_switched, bool preempt, struct task_struct *prev, struct task
 
 		now = bpf_ktime_get_ns();
 		k = qos_switch(&params, core, place->thread, is, now);
-		/* Who was refused waits out the hold by itself: see look_again. */
-		if (was_lsx && params.hold_ns)
+		if (was_lsx && params.hold_ns) {
+			/* Who was refused waits out the hold by itself: see look_again. */
 			k.wake |= qos_read(&core->expelled);
+			if (c->armed || is == QOS_NONE) { /* or is told when it is over: see hold_ends */
+				c->left = k.wake && !c->armed;
+				k.wake = 0;
+			}
+		} else {
+			c->left = 0;
+		}
+		c->armed = 0;
 		if (k.preempt) {
 			count(c, SCX_EXPELS);
 			expelled(place->core, k.preempt, now);

@@ -86,8 +86,12 @@ static __noinline __s32 place_task(struct task_struct *p, __s32 prev)
 
 	if (!s)
 		return -1;
-	whole = s->params.headroom ? idle_cores(home->shard) : ~0u;
 	idle = scx_bpf_get_idle_cpumask();
+	if (!bpf_cpumask_intersects(idle, p->cpus_ptr)) {
+		scx_bpf_put_idle_cpumask(idle);
+		return -1;
+	}
+	whole = s->params.headroom ? idle_cores(home->shard) : ~0u;
 	each_below (i, r->cpus) {
 		__s32 cpu = shard_cpus[(r->first_cpu + i) & (SCX_CPUS - 1)];
 		__u32 is;
@@ -149,7 +153,7 @@ static __always_inline void settle(struct scx_task *t, struct task_struct *p, __
 		return;
 	__sync_fetch_and_add(&stats->run_ns, ran);
 	qos_pod_settle(pod, t->granted, ran);
-	if (q && !t->relief)
+	if (q && !t->relief && !t->refused)
 		qos_fed(q, ran, now);
 	weight = qos_weight(pod->weight, p->scx.weight);
 	vtime = vtime_of(t->shard, slot);
@@ -160,8 +164,12 @@ static __always_inline void settle(struct scx_task *t, struct task_struct *p, __
 	t->granted = 0;
 }
 
-/* key_of is where the task that had the CPU would wait if it had to. */
-static __always_inline __u64 key_of(struct scx_shard *s, struct task_struct *p, __u64 now)
+/*
+ * key_of is where the task that had the CPU would wait if it had to. One that was
+ * taken from another shard has its key in that shard's time, which says nothing
+ * here: whoever waits here goes first.
+ */
+static __always_inline __u64 key_of(struct scx_shard *s, __u32 shard, struct task_struct *p, __u64 now)
 {
 	struct scx_task *t = bpf_task_storage_get(&tasks, p, 0, 0);
 	__u64 *vtime;
@@ -169,6 +177,8 @@ static __always_inline __u64 key_of(struct scx_shard *s, struct task_struct *p, 
 	if (!t)
 		return QOS_NOBODY;
 	settle(t, p, now);
+	if (t->route != QOS_TO_CPU && t->shard != shard)
+		return QOS_NOBODY;
 	vtime = t->route == QOS_TO_CPU ? &t->vtime : vtime_of(t->shard, t->slot);
 	return vtime ? qos_key(&s->params, &s->shard.queue, vtime) : QOS_NOBODY;
 }

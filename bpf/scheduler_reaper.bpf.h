@@ -32,16 +32,15 @@ struct {
 #define CLOCK_MONOTONIC 1
 #define BPF_F_TIMER_CPU_PIN 2 /* Linux 6.7 */
 
-#define SCAN_NS QOS_SEC /* between looks for long waits */
-#define EXPEDITE_PASSES 32 /* of the reaper, between looks for killed tasks */
-#define SCAN_MOST 256	/* tasks of a queue that are looked at */
-#define HOPELESS_NS (15 * QOS_SEC) /* a wait that no agent has ended */
-#define LATE_NS (20 * QOS_SEC) /* the same, if it goes on after another class */
-#define ANSWER_NS (4 * QOS_SEC)	/* what the agent may take to answer */
+#define SWITCH_NS (10 * QOS_US) /* from ops.dispatch to the hook, generously */
 
 static int hold_over(void *map, __u32 *cpu, struct scx_timer *timer)
 {
-	scx_kick(*cpu, SCX_KICK_IDLE);
+	const volatile struct scx_place *place = place_of(*cpu);
+	struct qos_core *core = core_of(place);
+
+	if (core && !qos_read(&core->ls)) /* else they are told when that LSX leaves */
+		kick(place->core, 0, qos_read(&core->expelled));
 	return 0;
 }
 
@@ -54,208 +53,28 @@ static __always_inline void look_again(__u32 cpu, __u64 until, __u64 now)
 		bpf_timer_start(&t->timer, until - now, BPF_F_TIMER_CPU_PIN);
 }
 
-static __u64 hopeless_at; /* since when this is so; 0: it is not */
-
-/* tell asks user space to take a task out of sched_ext. */
-static __always_inline bool tell(__u32 pid, __u32 tid, __u32 cpu, bool pinned, __u64 now, __u64 wait)
-{
-	struct scx_event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
-
-	if (!e)
-		return false;
-	__builtin_memset(e, 0, sizeof(*e));
-	e->kind = SCX_LONG_WAIT;
-	e->pid = pid;
-	e->tid = tid;
-	e->policy = SCHED_EXT;
-	e->cpu = cpu;
-	e->pinned = pinned;
-	e->at_ns = now;
-	e->wait_ns = wait;
-	bpf_ringbuf_submit(e, 0);
-	return true;
-}
-
 /*
- * trapped looks for a task in the CPU's own queue that lost the CPU in the
- * moment when it was taken: it stays there until the other sleeps, which the
- * kernel does not say in all cases. No scan of queues finds it.
+ * hold_ends: LSX leaves this CPU, which looks for BE. Who was refused beside it is
+ * woken when the hold is over. To wake them at once, as the hook must when nobody
+ * comes by here, would only have them set their own timers, again and again for
+ * an LSX that sleeps for less than the hold.
  */
-__noinline int trapped(__u32 cpu, __u64 now)
+static __always_inline void hold_ends(struct scx_cpu *c, struct scx_shard *s, struct qos_core *core, __u32 cpu,
+				      __u32 thread, __u64 now)
 {
-	struct scx_shard *s = shard_of(place_of(cpu));
-	struct scx_cpu *c = cpu_at(cpu);
+	bool leaves = qos_read(&core->ls) & qos_bit(thread); /* the hook has still to come */
+	struct scx_timer *t;
 
-	if (!c || !s || !c->taken_at || c->class == QOS_BE || !qos_overdue(c->taken_at, now))
-		return 0;
-	if (!queued(SCX_DSQ_LOCAL_ON | cpu)) {
-		c->taken_at = 0;
-		return 0;
-	}
-	s->long_waits++;
-	if (tell(c->taken_pid, c->taken_tid, cpu, true, now, now - c->taken_at))
-		c->taken_at = now - QOS_SPILL_NS + 2 * QOS_SEC; /* and again then */
-	return 0;
-}
-
-/* overdue tells user space of the tasks of a queue that have waited for very long, and returns the longest wait. */
-__noinline __u64 overdue(__u32 shard, __u64 dsq, __u64 now)
-{
-	struct scx_shard *s = shard_at(shard);
-	struct bpf_iter_scx_dsq it;
-	struct task_struct *p;
-	__u64 oldest = 0;
-	__u32 looked;
-
-	if (!s || !queued(dsq))
-		return 0;
-	bpf_rcu_read_lock();
-	bpf_iter_scx_dsq_new(&it, dsq, 0);
-	each_below (looked, SCAN_MOST) {
-		struct scx_task *t;
-		__u64 unserved;
-
-		p = bpf_iter_scx_dsq_next(&it);
-		if (!p)
-			break;
-		t = bpf_task_storage_get(&tasks, p, 0, 0);
-		if (!t || !t->waiting || t->waiting > now || !t->unserved || t->unserved > now)
-			continue;
-		unserved = now - t->unserved;
-		if (unserved > oldest)
-			oldest = unserved;
-		if (!qos_overdue(t->unserved, now))
-			continue;
-		s->long_waits++;
-		tell(p->tgid, p->pid, scx_bpf_task_cpu(p), t->route == QOS_TO_CPU, now, unserved);
-		if (now - t->waiting > HOPELESS_NS || (unserved > LATE_NS && now - t->waiting > ANSWER_NS))
-			hopeless_at = now;
-	}
-	bpf_iter_scx_dsq_destroy(&it);
-	bpf_rcu_read_unlock();
-	return oldest;
-}
-
-/*
- * expedite moves tasks of the shard's queue to the urgent one: those that were
- * preempted inside the kernel, and those that were killed, which the kernel
- * does not enqueue anew.
- */
-__noinline int expedite(__u32 shard, __u64 now)
-{
-	struct scx_shard *s = shard_at(shard);
-	struct bpf_iter_scx_dsq it;
-	struct task_struct *p;
-	__u32 looked;
-
-	if (!s)
-		return 0;
-	s->hurried = 0;
-	bpf_rcu_read_lock();
-	bpf_iter_scx_dsq_new(&it, DSQ_SHARD + shard, 0);
-	each_below (looked, SCAN_MOST) {
-		struct scx_task *t;
-
-		p = bpf_iter_scx_dsq_next(&it);
-		if (!p)
-			break;
-		t = bpf_task_storage_get(&tasks, p, 0, 0);
-		if (!t || !(t->hurried || p->signal->flags & SIGNAL_GROUP_EXIT))
-			continue;
-		qos_queued(&s->shard.urgent, queued(DSQ_URGENT + shard), now);
-		t->urgent = true;
-		t->route = QOS_TO_URGENT;
-		scx_move(&it, p, DSQ_URGENT + shard, 0);
-	}
-	bpf_iter_scx_dsq_destroy(&it);
-	bpf_rcu_read_unlock();
-	return 0;
-}
-
-/* unpark moves tasks back whose pod has budget again. */
-__noinline int unpark(__u32 slot, __u32 most, __u64 now)
-{
-	struct bpf_iter_scx_dsq it;
-	struct task_struct *p;
-	__u32 moved = 0;
-
-	bpf_rcu_read_lock();
-	bpf_iter_scx_dsq_new(&it, DSQ_PARK + slot, 0);
-	while ((p = bpf_iter_scx_dsq_next(&it))) {
-		struct scx_task *t = bpf_task_storage_get(&tasks, p, 0, 0);
-		__s32 cpu = scx_bpf_task_cpu(p);
-		const volatile struct scx_place *place = place_of(cpu);
-		struct scx_shard *s = shard_of(place);
-		struct qos_queue *q = queue_of(cpu);
-		__u64 dsq, *vtime = vtime_of(place->shard, slot);
-
-		if (!t || !s || !q || !vtime)
-			break;
-		if (moved++ >= most)
-			break;
-		t->shard = place->shard;
-		if (t->shards & 1ull << (place->shard & (SCX_SHARDS - 1)) && !immovable(p)) {
-			dsq = DSQ_SHARD + place->shard;
-			t->route = QOS_TO_SHARD;
-			qos_queued(&s->shard.queue, queued(dsq), now);
-		} else {
-			dsq = DSQ_CPU + cpu;
-			t->route = QOS_TO_CPU;
-			vtime = &t->vtime;
-			qos_queued(q, queued(dsq), now);
-		}
-		t->key = qos_key(&s->params, &s->shard.queue, vtime);
-		scx_move_set_vtime(&it, t->key);
-		scx_move_vtime(&it, p, dsq, 0);
-	}
-	bpf_iter_scx_dsq_destroy(&it);
-	bpf_rcu_read_unlock();
-	return 0;
-}
-
-/* refill gives a pod its quota. Returns the number of its parked tasks. */
-__noinline int refill(__u32 slot, __u64 now)
-{
-	struct qos_pod *pod = pod_at(slot);
-	struct scx_pod *stats = bpf_map_lookup_elem(&pod_stats, &slot);
-	__u32 most, here;
-
-	if (!pod || !stats)
-		return 0;
-	here = queued(DSQ_PARK + slot);
-	if (pod->quota_ns && now >= pod->refill_at && here)
-		stats->throttled++;
-	qos_pod_refill(pod, now);
-	most = qos_pod_unpark(pod);
-	if (most && here)
-		unpark(slot, most, now);
-	return here;
-}
-
-/* cap gives the shard its part of the cap of all BE. */
-__noinline int cap(__u32 shard, __u64 now)
-{
-	struct scx_shard *own = shard_at(shard);
-	struct qos_demand d = {};
-	__u32 before = 0, i;
-
-	if (!own)
-		return 0;
-	d.here = own->demand;
-	d.cpus_here = ranges[shard & (SCX_SHARDS - 1)].cpus;
-	each_below (i, shard_count) {
-		struct scx_shard *s = shard_at(i);
-
-		if (!s)
-			break;
-		d.all += s->demand;
-		d.cpus_all += ranges[i & (SCX_SHARDS - 1)].cpus;
-		if (i < shard)
-			before += s->part;
-	}
-	own->part = qos_cap_part(&params, &d);
-	own->shard.limit = qos_cap_limit(before, own->part, now);
-	return 0;
+	if (!leaves && !c->left)
+		return;
+	c->armed = c->left = 0; /* the first also of an LSX that stayed after all */
+	if (!s->params.smt_rule || !s->params.hold_ns || !(qos_read(&core->expelled) & ~qos_bit(thread)))
+		return;
+	t = bpf_map_lookup_elem(&holds, &cpu);
+	if (!t)
+		return;
+	c->armed = leaves;
+	bpf_timer_start(&t->timer, s->params.hold_ns + SWITCH_NS, BPF_F_TIMER_CPU_PIN);
 }
 
 /* What the passes over the cores of a shard tell each other. */
@@ -299,6 +118,21 @@ __noinline int starving(struct sweep *w, __u32 cpu, __u32 waiting, __u32 idle)
 	return 0;
 }
 
+/*
+ * class_of is the class of a task outside of sched_ext on a CPU. A stray is told
+ * of here, too: alone on its CPU it never passes the hook.
+ */
+static __noinline enum qos_class class_of(struct scx_cpu *here, struct task_struct *p, __u32 cpu)
+{
+	struct scx_known *k = group_of(here, p);
+
+	if (k->class != QOS_BE)
+		return k->class;
+	if (!(p->flags & PF_EXITING))
+		stray(here, p, k->cgroup, cpu);
+	return QOS_NORMAL;
+}
+
 /* runs says what is on a CPU. */
 __noinline int runs(__u32 cpu)
 {
@@ -313,9 +147,7 @@ __noinline int runs(__u32 cpu)
 		if (p->policy == SCHED_EXT)
 			is = QOS_BE;
 		else if (here && !(p->flags & PF_KTHREAD))
-			is = group_of(here, p)->class;
-		if (is == QOS_BE && p->policy != SCHED_EXT)
-			is = QOS_NORMAL; /* a stray */
+			is = class_of(here, p, cpu);
 	}
 	bpf_rcu_read_unlock();
 	return is;
@@ -384,8 +216,8 @@ __noinline int sweep_core(struct sweep *w, __u32 shard, __u32 core)
 	each_below (t, QOS_THREADS)
 		reap_thread(w, &saw, shard, core, t);
 	if (saw.kicks.preempt | saw.kicks.wake) {
-		s->woken += !!saw.kicks.wake;
-		s->stopped += !!saw.kicks.preempt;
+		s->woken += __builtin_popcount(saw.kicks.wake);
+		s->stopped += __builtin_popcount(saw.kicks.preempt);
 		kick(core, saw.kicks.preempt, saw.kicks.wake);
 	}
 	return 0;
@@ -408,35 +240,6 @@ __noinline int relieve(__u32 cpu, __u32 from, __u64 now)
 	qos_relief_grant(&s->shard, core, q, now);
 	s->relieved++;
 	scx_kick(cpu, SCX_KICK_IDLE);
-	return 0;
-}
-
-/* scan looks for long waits in the queues of a shard. */
-__noinline int scan(__u32 shard, __u64 now)
-{
-	const volatile struct scx_range *r = &ranges[shard & (SCX_SHARDS - 1)];
-	struct scx_shard *s = shard_at(shard);
-	__u64 oldest, ns;
-	__u32 i;
-
-	if (!s)
-		return 0;
-	s->scan_at = now + SCAN_NS;
-	oldest = overdue(shard, DSQ_SHARD + shard, now);
-	ns = overdue(shard, DSQ_URGENT + shard, now);
-	oldest = ns > oldest ? ns : oldest;
-	each_below (i, r->cpus) {
-		__u32 cpu = shard_cpus[(r->first_cpu + i) & (SCX_CPUS - 1)];
-
-		trapped(cpu, now);
-		ns = overdue(shard, DSQ_CPU + cpu, now);
-		oldest = ns > oldest ? ns : oldest;
-	}
-	each_below (i, shard ? 0 : SCX_SLOTS) { /* the parking queues belong to no shard */
-		ns = overdue(shard, DSQ_PARK + i, now);
-		oldest = ns > oldest ? ns : oldest;
-	}
-	s->oldest_ns = oldest;
 	return 0;
 }
 
@@ -475,19 +278,6 @@ __noinline int reap(__u32 shard, __u64 now)
 	return s->demand;
 }
 
-/* pay gives all pods their quotas. */
-__noinline int pay(__u64 now)
-{
-	struct scx_shard *s = shard_at(0);
-	__u32 slot, parked = 0;
-
-	each_below (slot, quota_slots) /* each costs some 300 instructions in every pass */
-		parked += refill(slot, now);
-	if (s)
-		s->parked = parked;
-	return 0;
-}
-
 static int reaper(void *map, __u32 *key, struct scx_timer *timer)
 {
 	static char silent[] = "the owner is silent", stuck[] = "a thread waits for too long";
@@ -506,106 +296,5 @@ static int reaper(void *map, __u32 *key, struct scx_timer *timer)
 			scx_bpf_exit_bstr(SCX_SILENT, silent, &none, 0);
 	}
 	bpf_timer_start(&timer->timer, qos_reap_ns(demand), 0);
-	return 0;
-}
-
-/*
- * clean forgets what an attachment before this one left of a CPU, and of the
- * core of that number. Where LSX runs is the hook's, which runs by now.
- */
-__noinline int clean(__u32 cpu)
-{
-	struct qos_look *look = bpf_map_lookup_elem(&looks, &cpu);
-	struct qos_queue *q = queue_of(cpu);
-	struct qos_core *core = core_at(cpu);
-	struct scx_cpu *c = cpu_at(cpu);
-
-	if (!look || !q || !core || !c)
-		return 0;
-	__builtin_memset(look, 0, sizeof(*look));
-	__builtin_memset(q, 0, sizeof(*q));
-	qos_clear(&core->be, ~0u);
-	qos_clear(&core->expelled, ~0u);
-	qos_write(&core->held, 0);
-	qos_write_time(&core->hold_until, 0);
-	qos_write_time(&core->relief_until, 0);
-	c->refused_at = c->expelled_at = c->taken_at = 0;
-	return 0;
-}
-
-/* clean_vtime is that for a pod. */
-__noinline int clean_vtime(__u32 shard, __u32 slot)
-{
-	__u64 *vtime = vtime_of(shard, slot);
-
-	if (vtime)
-		*vtime = 0;
-	return 0;
-}
-
-/* clean_shard is that for a shard. */
-__noinline int clean_shard(__u32 shard)
-{
-	struct scx_shard *s = shard_at(shard);
-	__u32 slot;
-
-	if (!s)
-		return 0;
-	each_below (slot, SCX_SLOTS)
-		clean_vtime(shard, slot);
-	__builtin_memset(&s->shard, 0, sizeof(s->shard));
-	s->scan_at = s->oldest_ns = 0;
-	s->demand = s->part = s->hurried = s->parked = 0;
-	return 0;
-}
-
-SEC("struct_ops.s/tenon_init")
-__s32 BPF_PROG(tenon_init)
-{
-	__u32 i;
-	__s32 err = 0;
-
-	beat_ns = bpf_ktime_get_ns();
-	hopeless_at = 0;
-	attached++;
-	attached_now = true;
-	each_below (i, SCX_SLOTS) {
-		err = scx_bpf_create_dsq(DSQ_PARK + i, -1);
-		if (err)
-			return err;
-	}
-	each_below (i, cpu_count) {
-		struct scx_timer *t = bpf_map_lookup_elem(&holds, &i);
-
-		if (!t)
-			return -22;
-		clean(i);
-		err = scx_bpf_create_dsq(DSQ_CPU + i, -1);
-		if (err)
-			return err;
-		bpf_timer_init(&t->timer, &holds, CLOCK_MONOTONIC);
-		bpf_timer_set_callback(&t->timer, hold_over);
-	}
-	each_below (i, shard_count) {
-		struct scx_timer *t = bpf_map_lookup_elem(&reapers, &i);
-		struct scx_shard *s = shard_at(i);
-
-		if (!t || !s)
-			return -22;
-		err = scx_bpf_create_dsq(DSQ_SHARD + i, -1);
-		if (!err)
-			err = scx_bpf_create_dsq(DSQ_URGENT + i, -1);
-		if (err)
-			return err;
-		clean_shard(i);
-		s->params = params;
-		s->params.headroom = qos_headroom(ranges[i & (SCX_SHARDS - 1)].cores, headroom);
-		s->shard.limit = params.cap_mcpu / 1000;
-		bpf_timer_init(&t->timer, &reapers, CLOCK_MONOTONIC);
-		bpf_timer_set_callback(&t->timer, reaper);
-		err = bpf_timer_start(&t->timer, QOS_REAP_NS, 0);
-		if (err)
-			return err;
-	}
 	return 0;
 }

@@ -56,6 +56,16 @@ static __always_inline void qos_queued(struct qos_queue *q, __u32 waiting, __u64
 }
 
 /*
+ * qos_back is qos_queued for a task of this queue that a higher class preempted:
+ * the queue was served until now. It does not ask who else waits, which takes
+ * time on the way of the one that preempts.
+ */
+static __always_inline void qos_back(struct qos_queue *q, __u64 now)
+{
+	q->served_at = now;
+}
+
+/*
  * qos_key is the place of a task in a queue's vtime order. vtime is that of
  * its pod *in this shard* (one for each pod and shard: shards run at different
  * speeds), or of the task itself if it is restricted; both in the time of the

@@ -125,12 +125,14 @@ struct scx_task {
 	__s32 target;	/* the idle CPU that ops.select_cpu claimed, or -1 */
 	__u16 slot;
 	__u16 shard; /* whose queue it waits in */
+	__u16 home;  /* the shard in whose time vtime is */
 	__u32 attached; /* when the rest was written, see there */
 	__u8 route;  /* enum qos_route: which one */
 	bool urgent;
 	bool hurried; /* was preempted inside the kernel, perhaps with a lock */
 	bool known;   /* shards is */
 	bool relief;  /* it runs against a rule */
+	bool refused; /* it was put on a CPU against a rule, and leaves at once */
 	bool preempted; /* a higher class took the CPU from it, in this moment */
 };
 
@@ -234,7 +236,7 @@ __noinline int kick(__u32 core, __u32 preempt, __u32 idle)
 
 	if (!c)
 		return 0;
-	for (t = 0; t < QOS_THREADS; t++) {
+	for (t = 0; t < QOS_THREADS && (preempt | idle) >> t; t++) {
 		__s32 cpu = siblings[core & (SCX_CPUS - 1)].cpu[t];
 
 		if (preempt & 1u << t) {

@@ -57,7 +57,6 @@ enum scx_count {
 	SCX_EXHAUSTED,
 	SCX_URGENT,
 	SCX_PINNED,
-	SCX_STOLEN,
 	SCX_KICKS_PREEMPT,
 	SCX_KICKS_WAKE,
 	SCX_STRAYS,
@@ -94,7 +93,8 @@ struct scx_cpu {
 	__u64 counts[SCX_COUNTS];
 	__u64 delays[SCX_DELAYS];
 	__u32 taken_pid, taken_tid; /* the first of the queue it was taken from */
-	__u64 pad;
+	__u32 armed; /* LSX is about to leave, and the timer will wake who waits beside it */
+	__u32 left;  /* it has left, and nobody is told: ops.dispatch does it */
 	struct scx_known known[SCX_KNOWN];
 };
 
@@ -109,7 +109,7 @@ struct scx_pod {
 /* Shared by the CPUs of a shard. */
 struct scx_shard {
 	struct qos_shard shard;
-	struct qos_params params; /* scx_params, with the headroom of this shard */
+	struct qos_params params; /* those of the node, with the headroom of this shard */
 	__u64 seen_at;		  /* the last pass of the reaper */
 	__u64 scan_at;		  /* the next look for long waits */
 	__u64 oldest_ns;	  /* what that saw */

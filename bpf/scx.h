@@ -5,8 +5,8 @@
 /*
  * What the kernel's sched_ext offers to a scheduler, as far as Tenon uses it:
  * types whose fields are found at load (CO-RE), and the kernel's functions in
- * their three forms. ABI is 612, 613 or 619, the first kernel of each form; the
- * loader finds out which one it is by the names that the kernel declares.
+ * their four forms. ABI is 612, 613, 619 or 701, the first kernel of each form;
+ * the loader finds out which one it is by the names that the kernel declares.
  *
  *	612	first names; a CPU's queue can be emptied in cpu_release only
  *	613	the names of today
@@ -28,11 +28,8 @@
  * some kernels cuts 64-bit values. Those that differ between kernels are not
  * used (SCX_ENQ_HEAD, SCX_ENQ_CPU_SELECTED).
  */
-#define SCX_DSQ_LOCAL	      0x8000000000000002ULL
 #define SCX_DSQ_LOCAL_ON      0xc000000000000000ULL
 #define SCX_ENQ_WAKEUP	      (1ULL << 0)
-#define SCX_ENQ_REENQ	      (1ULL << 40)
-#define SCX_ENQ_LAST	      (1ULL << 41)
 #define SCX_TASK_QUEUED	      (1U << 0) /* in sched_ext_entity.flags */
 #define SCX_KICK_IDLE	      (1ULL << 0)
 #define SCX_KICK_PREEMPT      (1ULL << 1)
@@ -41,8 +38,6 @@
 #define SCX_OPS_SWITCH_PARTIAL (1ULL << 3)
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-
-struct scx_dump_ctx;
 
 struct scx_cpu_release_args;
 
@@ -73,13 +68,10 @@ struct sched_ext_ops {
 	void (*cpu_release)(__s32 cpu, struct scx_cpu_release_args *args);
 	void (*enable)(struct task_struct *p);
 	void (*set_cpumask)(struct task_struct *p, const struct cpumask *mask);
-	void (*dump)(struct scx_dump_ctx *ctx);
-	void (*dump_cpu)(struct scx_dump_ctx *ctx, __s32 cpu, bool idle);
 	__s32 (*init)(void);
 	void (*exit)(struct scx_exit_info *info);
 	__u64 flags;
 	__u32 timeout_ms;
-	__u32 exit_dump_len;
 	__u64 hotplug_seq;
 	char name[128];
 };
@@ -99,7 +91,6 @@ void scx_bpf_kick_cpu(__s32 cpu, __u64 flags) __ksym __weak; /* absent: see scx_
 bool scx_bpf_test_and_clear_cpu_idle(__s32 cpu) __ksym;
 __s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
 void scx_bpf_exit_bstr(__s64 exit_code, char *fmt, unsigned long long *data, __u32 data__sz) __ksym;
-void scx_bpf_dump_bstr(char *fmt, unsigned long long *data, __u32 data__sz) __ksym;
 const struct cpumask *scx_bpf_get_idle_cpumask(void) __ksym;
 void scx_bpf_put_idle_cpumask(const struct cpumask *mask) __ksym;
 int bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, __u64 dsq_id, __u64 flags) __ksym;
@@ -111,6 +102,7 @@ void bpf_iter_num_destroy(struct bpf_iter_num *it) __ksym;
 void bpf_rcu_read_lock(void) __ksym;
 void bpf_rcu_read_unlock(void) __ksym;
 bool bpf_cpumask_test_cpu(__u32 cpu, const struct cpumask *mask) __ksym;
+bool bpf_cpumask_intersects(const struct cpumask *a, const struct cpumask *b) __ksym;
 
 /*
  * scx_insert, scx_insert_vtime: put a task that is being enqueued into a queue.

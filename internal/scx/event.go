@@ -15,8 +15,8 @@ import (
 // An Event is one of Stray, LongWait and Exited.
 type Event interface{ event() }
 
-// A Stray is a thread in a BE group that is not SCHED_EXT. The same process is
-// reported at most ten times a second, and all together a hundred times.
+// A Stray is a thread in a BE group that is not SCHED_EXT. Each CPU reports at most
+// ten a second, so one that switches often can hide others on its CPU.
 type Stray struct {
 	At     time.Time
 	PID    int // the process, as the initial PID namespace numbers it

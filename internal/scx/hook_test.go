@@ -26,7 +26,13 @@ func hookAlone(t testing.TB) *Scheduler {
 // hookOnly loads the program of sched_switch and attaches nothing.
 func hookOnly(t testing.TB) *Scheduler {
 	t.Helper()
-	l, err := newLayout(topology(t))
+	return hookFor(t, topology(t))
+}
+
+// hookFor does so as for a machine with these CPUs.
+func hookFor(t testing.TB, cpus []CPU) *Scheduler {
+	t.Helper()
+	l, err := newLayout(cpus)
 	if err != nil {
 		t.Fatal(err)
 	}

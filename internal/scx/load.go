@@ -184,6 +184,7 @@ func (s *Scheduler) attach() (err error) {
 		return err
 	}
 	s.detaching.Store(false)
+	s.number = 0
 	s.ops, err = link.AttachStructOps(link.StructOpsOptions{Map: s.kernel.Maps[scheduler613MapTenon]})
 	switch {
 	case errors.Is(err, unix.EBUSY):
@@ -232,6 +233,7 @@ func (s *Scheduler) verify() error {
 	if err != nil {
 		return err
 	}
+	s.number = now.schedulers
 	if now.state != enabled || !now.ours() || end.Kind != ExitNone {
 		return fmt.Errorf("sched_ext took the scheduler and dropped it: it is %s with %q: %v", now.state, now.ops, end)
 	}

@@ -81,11 +81,10 @@ const (
 	scheduler613ScxCountSCX_EXHAUSTED     scheduler613ScxCount = 8
 	scheduler613ScxCountSCX_URGENT        scheduler613ScxCount = 9
 	scheduler613ScxCountSCX_PINNED        scheduler613ScxCount = 10
-	scheduler613ScxCountSCX_STOLEN        scheduler613ScxCount = 11
-	scheduler613ScxCountSCX_KICKS_PREEMPT scheduler613ScxCount = 12
-	scheduler613ScxCountSCX_KICKS_WAKE    scheduler613ScxCount = 13
-	scheduler613ScxCountSCX_STRAYS        scheduler613ScxCount = 14
-	scheduler613ScxCountSCX_LOST          scheduler613ScxCount = 15
+	scheduler613ScxCountSCX_KICKS_PREEMPT scheduler613ScxCount = 11
+	scheduler613ScxCountSCX_KICKS_WAKE    scheduler613ScxCount = 12
+	scheduler613ScxCountSCX_STRAYS        scheduler613ScxCount = 13
+	scheduler613ScxCountSCX_LOST          scheduler613ScxCount = 14
 	scheduler613ScxCountSCX_COUNTS        scheduler613ScxCount = 32
 )
 
@@ -108,7 +107,8 @@ type scheduler613ScxCpu struct {
 	Delays     [24]uint64
 	TakenPid   uint32
 	TakenTid   uint32
-	Pad        uint64
+	Armed      uint32
+	Left       uint32
 	Known      [64]struct {
 		_          structs.HostLayout
 		Cgroup     uint64

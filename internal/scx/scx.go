@@ -148,6 +148,7 @@ type Scheduler struct {
 	kernel     *ebpf.Collection
 	view       view
 	hook, ops  link.Link
+	number     uint64 // of all schedulers since boot; 0: not known
 	params     Params
 	known      map[uint64]scheduler613ScxGroup // what the table of groups holds
 	generation uint32                          // of it
@@ -288,8 +289,8 @@ func (s *Scheduler) detach() error {
 		if err != nil {
 			return err
 		}
-		// Another one may have been loaded at once.
-		if now.state == disabled || now.state == enabled && !now.ours() {
+		// Another one may have been loaded at once, even one of ours.
+		if now.state == disabled || now.state == enabled && (!now.ours() || s.number != 0 && now.schedulers != s.number) {
 			return nil
 		}
 		if time.Since(begun) > 10*time.Second {

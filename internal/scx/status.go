@@ -57,7 +57,7 @@ type Counts struct {
 	Pinned      uint64 // threads that went to the queue of one CPU
 	KicksExpel  uint64 // CPUs sent a preemption
 	KicksWake   uint64 // idle CPUs woken for BE
-	KicksReaper uint64 // of them: by the timer
+	KicksReaper uint64 // of both: by the timer
 	Drift       uint64 // CPUs whose recorded class was wrong and was set right
 	Strays      uint64 // stray threads seen
 	LongWaits   uint64 // long waits reported

@@ -83,7 +83,7 @@ func TestIsolation(t *testing.T) {
 			o, _ := report.Outcome(tests.Name)
 			t.Run(tests.Name, func(t *testing.T) { judge(t, report, o) })
 			o, _ = report.Outcome("isolation")
-			results := isolationOf(t, o)
+			results := isolationOf(t, o, cases)
 			table := isolationTable(results)
 			t.Log("\n" + table)
 			keep(t, "isolation-"+series+".jsonl", o.Output)
@@ -155,8 +155,12 @@ func withIsolation(t *testing.T) *Image {
 	return image
 }
 
-// isolationOf reads what the guest program printed.
-func isolationOf(t *testing.T, o Outcome) []isolationCase {
+// name is what the case was asked for as.
+func (c isolationCase) name() string { return fmt.Sprintf("%s %v %s", c.Scene, c.Burst, c.Mode) }
+
+// isolationOf reads what the guest program printed: one result for each case that
+// was asked for, in their order, each with a thread of LS.
+func isolationOf(t *testing.T, o Outcome, asked []string) []isolationCase {
 	t.Helper()
 	var cases []isolationCase
 	for line := range strings.Lines(o.Output) {
@@ -167,9 +171,40 @@ func isolationOf(t *testing.T, o Outcome) []isolationCase {
 		if err := json.Unmarshal([]byte(line), &c); err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
+		if len(c.LS) == 0 {
+			t.Fatalf("%s: no thread of LS says what it had", c.name())
+		}
 		cases = append(cases, c)
 	}
+	want := casesOf(t, asked)
+	got := make([]string, len(cases))
+	for i, c := range cases {
+		got[i] = c.name()
+	}
+	if !slices.Equal(got, want) {
+		t.Fatalf("exit %d, with results of %q, want of %q:\n%s", o.Exit, got, want, o.Output)
+	}
 	return cases
+}
+
+// casesOf names the cases of "SCENE:BURST:MODE,MODE…".
+func casesOf(t *testing.T, asked []string) []string {
+	t.Helper()
+	var names []string
+	for _, text := range asked {
+		parts := strings.SplitN(text, ":", 3)
+		if len(parts) < 3 {
+			t.Fatalf("case %q: want SCENE:BURST:MODES", text)
+		}
+		burst, err := time.ParseDuration(parts[1])
+		if err != nil {
+			t.Fatalf("case %q: %v", text, err)
+		}
+		for mode := range strings.SplitSeq(parts[2], ",") {
+			names = append(names, isolationCase{Scene: parts[0], Mode: mode, Burst: burst}.name())
+		}
+	}
+	return names
 }
 
 // judgeIsolation holds the cases against what is promised.
@@ -177,12 +212,16 @@ func judgeIsolation(t *testing.T, series string, cases []isolationCase) {
 	t.Helper()
 	by := map[string]isolationCase{}
 	for _, c := range cases {
-		name := fmt.Sprintf("%s %v %s", c.Scene, c.Burst, c.Mode)
+		name := c.name()
 		by[name] = c
 		if len(c.Unseen) > 0 || c.LSTime == 0 || (c.BETime == 0) != (c.Mode == "alone") || c.wake().Count < 10 {
 			t.Errorf("%s: not the load that was asked for: %+v", name, c)
 		}
 		if c.Mode != "scx" {
+			continue
+		}
+		if c.Scheduler == nil {
+			t.Errorf("%s: it does not say what the scheduler did", name)
 			continue
 		}
 		if c.Scheduler.Exit != "" {
@@ -193,21 +232,30 @@ func judgeIsolation(t *testing.T, series string, cases []isolationCase) {
 		if n := c.Scheduler.Counts; c.BEStartsBesideLS > n.Relief+n.Races {
 			t.Errorf("%s: BE was started beside LS %d times, of which relief %d and races %d", name, c.BEStartsBesideLS, n.Relief, n.Races)
 		}
-		if c.Burst >= 10*time.Millisecond && c.BesideRatio() > 0.01 {
-			t.Errorf("%s: BE ran beside LS for %.2f %% of its time, want at most 1 %%", name, 100*c.BesideRatio())
+		// Of shorter bursts the moment of expelling is a larger part.
+		beside := 0.01
+		if c.Burst < 10*time.Millisecond {
+			beside = 0.06
 		}
-		// Of what short bursts leave it BE had as little as 84 %: see decision 0025.
+		if !(c.BesideRatio() <= beside) {
+			t.Errorf("%s: BE ran beside LS for %.2f %% of its time, want at most %.0f %%", name, 100*c.BesideRatio(), 100*beside)
+		}
+		if c.Unexpelled > c.Bursts/50 {
+			t.Errorf("%s: in %d of %d bursts BE stayed beside LS to the end, want at most one of fifty", name, c.Unexpelled, c.Bursts)
+		}
+		// Up to 6.18 the kernel goes idle before BE follows LS, which of short gaps
+		// takes up to 11 % (experiment 2026-11-22-ls-wakeup-beside-ext).
 		least := 0.9
-		if c.Burst < time.Millisecond {
-			least = 0.75
+		if c.Burst < time.Millisecond && series != "7.3" {
+			least = 0.85
 		}
-		if c.BEShare() < least {
+		if !(c.BEShare() >= least) {
 			t.Errorf("%s: BE had %.0f %% of what was left to it, want at least %.0f %%", name, 100*c.BEShare(), 100*least)
 		}
 	}
 	judgeWake(t, by, "idle", 1.2, "apart")
-	// 1.05 is what we want; what it is, and why, stands in the decision on the
-	// partial scheduler (0025). The bound keeps it from growing.
+	// 1.05 is what we want; why it is more on 6.12 and 6.18 stands in the same
+	// experiment. The bound keeps it from growing.
 	judgeWake(t, by, "scx", 1.2, "idle")
 	if equal, ok := by["pinned 1ms equal"]; ok && series != "7.3" {
 		if alone, ok := by["pinned 1ms apart"]; ok && equal.wake().P90 < 10*alone.wake().P90 {

@@ -22,6 +22,9 @@ type scene struct {
 var scenes = map[string]scene{
 	// LS wants more than the half of its CPU, and so do four hogs.
 	"pinned": {ls: "0", be: "0,0,0,0,1,2,3", apart: "1,2,3"},
+	// LS and one hog on the same CPU, the others idle: the emulator has one busy
+	// CPU, so that a delay counts its instructions.
+	"lone": {ls: "0", be: "0", apart: "1"},
 	// A service on each core, hogs wherever they find room.
 	"cores": {ls: "0,2", be: "-1,-1,-1,-1,-1,-1,-1,-1", apart: "1,3"},
 	// Nobody is bound: the kernel places LS.
@@ -35,6 +38,7 @@ type mode struct {
 	be                 []string
 	apart, alone       bool
 	scheduler          bool
+	beside             bool // the scheduler lets BE run beside LS
 }
 
 // modes are the rungs of the ladder and what they are compared with.
@@ -50,6 +54,8 @@ var modes = map[string]mode{
 	"idle":   {lsWeight: "100", beWeight: "100", idle: true},
 	"cookie": {lsWeight: "100", beWeight: "100", idle: true, be: []string{"-k"}},
 	"scx":    {lsWeight: "100", beWeight: "100", idle: true, be: []string{"-p", "7"}, scheduler: true},
+	// To tell what expelling costs LS from what the scheduler does.
+	"beside": {lsWeight: "100", beWeight: "100", idle: true, be: []string{"-p", "7"}, scheduler: true, beside: true},
 	"both":   {lsWeight: "100", beWeight: "100", idle: true, be: []string{"-p", "7", "-k"}, scheduler: true},
 }
 
@@ -87,11 +93,13 @@ func (b *bench) one(ctx context.Context, sc scene, m mode, burst time.Duration) 
 	}
 	var s *scx.Scheduler
 	if m.scheduler {
-		if s, err = loadScheduler(); err != nil {
+		if s, err = loadScheduler(!m.beside); err != nil {
 			return r, err
 		}
 		defer func() { err = errors.Join(err, s.Close()) }()
-		r.Hold = hold
+		if !m.beside {
+			r.Hold = hold
+		}
 	}
 	from := now() + b.settle
 	to := from + max(b.measure, 50*burst)

@@ -70,7 +70,7 @@ func cycles(ctx context.Context, count int) error {
 }
 
 func (a *attachment) cycle(count int) error {
-	s, err := loadScheduler()
+	s, err := loadScheduler(true)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func saturate(ctx context.Context, length time.Duration) error {
 	if err := setGroups(modes["scx"]); err != nil {
 		return err
 	}
-	s, err := loadScheduler()
+	s, err := loadScheduler(true)
 	if err != nil {
 		return err
 	}

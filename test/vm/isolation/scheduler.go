@@ -10,11 +10,12 @@ import (
 	"tenon.sh/tenon/internal/unit"
 )
 
-// loadScheduler loads Tenon's scheduler for the groups of the two loads.
-func loadScheduler() (*scx.Scheduler, error) {
+// loadScheduler loads Tenon's scheduler for the groups of the two loads. smtRule
+// keeps BE off the siblings of LS.
+func loadScheduler(smtRule bool) (*scx.Scheduler, error) {
 	o := scx.Options{
 		CgroupVersion: 2,
-		Params:        scx.Params{SMTRule: true, Hold: hold, Headroom: scx.DefaultHeadroom, Cap: scx.NoCap},
+		Params:        scx.Params{SMTRule: smtRule, Hold: hold, Headroom: scx.DefaultHeadroom, Cap: scx.NoCap},
 	}
 	byCPU, err := cores()
 	if err != nil {

@@ -1,0 +1,173 @@
+package tenon_test
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// generated are the packages that make generate makes objects for.
+var generated = []string{"internal/probe", "internal/scx"}
+
+// compiler is what that takes: scripts/install-deps.sh test installs it.
+var compiler = []string{"clang-19", "llvm-strip-19"}
+
+// TestObjectsAreThoseOfTheSources compiles bpf/ anew, in a copy of the tree
+// without the objects, and compares: what the kernel is given must be what one
+// can read here.
+func TestObjectsAreThoseOfTheSources(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles for some seconds")
+	}
+	needCompiler(t)
+	t.Parallel()
+	copied := t.TempDir()
+	committed := map[string][]byte{}
+	for _, dir := range append([]string{"bpf"}, generated...) {
+		files, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			name := filepath.Join(dir, f.Name())
+			if f.IsDir() {
+				continue
+			}
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if isGenerated(name) {
+				committed[name] = text
+			} else {
+				write(t, filepath.Join(copied, name), text)
+			}
+		}
+	}
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(copied, name), text)
+	}
+	cmd := exec.Command("go", "generate")
+	for _, p := range generated {
+		cmd.Args = append(cmd.Args, "./"+p)
+	}
+	cmd.Dir = copied
+	if said, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", cmd.Args, err, said)
+	}
+	made := map[string][]byte{}
+	for _, dir := range generated {
+		files, err := filepath.Glob(filepath.Join(copied, dir, "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			name, err := filepath.Rel(copied, f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !isGenerated(name) {
+				continue
+			}
+			if made[name], err = os.ReadFile(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(made) == 0 {
+		t.Fatal("nothing was made")
+	}
+	for _, fault := range differences(committed, made) {
+		t.Errorf("%s: run make generate and commit the result", fault)
+	}
+}
+
+func isGenerated(name string) bool { return strings.Contains(filepath.Base(name), "_bpfel.") }
+
+// differences says what of a is not as in b.
+func differences(a, b map[string][]byte) []string {
+	var faults []string
+	names := map[string]bool{}
+	for name := range a {
+		names[name] = true
+	}
+	for name := range b {
+		names[name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		was, committed := a[name]
+		is, made := b[name]
+		switch {
+		case !committed:
+			faults = append(faults, name+" is missing")
+		case !made:
+			faults = append(faults, name+" is made of nothing")
+		case !bytes.Equal(was, is):
+			faults = append(faults, fmt.Sprintf("%s is of other sources, or of another compiler: %d bytes, anew %d", name, len(was), len(is)))
+		}
+	}
+	return faults
+}
+
+func TestObjectsOfOtherSourcesAreFound(t *testing.T) {
+	got := differences(
+		map[string][]byte{"same": []byte("1"), "changed": []byte("1"), "gone": nil},
+		map[string][]byte{"same": []byte("1"), "changed": []byte("2"), "new": nil},
+	)
+	want := []string{"changed is of other sources, or of another compiler: 1 bytes, anew 1", "gone is made of nothing", "new is missing"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// needCompiler skips where bpf/ cannot be compiled, which is a failure where
+// TENON_TEST_STRICT=1 says that all that is needed was installed.
+func needCompiler(t *testing.T) {
+	t.Helper()
+	lacks := func(why string) {
+		t.Helper()
+		if os.Getenv("TENON_TEST_STRICT") == "1" {
+			t.Fatalf("TENON_TEST_STRICT is set, and bpf/ cannot be compiled: %s", why)
+		}
+		t.Skipf("bpf/ cannot be compiled: %s", why)
+	}
+	for _, name := range compiler {
+		if _, err := exec.LookPath(name); err != nil {
+			lacks(err.Error())
+		}
+	}
+	if _, err := os.Stat("/usr/include/bpf/bpf_helpers.h"); err != nil {
+		lacks("libbpf-dev is not installed: " + err.Error())
+	}
+	list := exec.Command("go", "list", "github.com/cilium/ebpf/cmd/bpf2go")
+	list.Env = append(os.Environ(), "GOPROXY=off") // nothing is fetched for this
+	if said, err := list.CombinedOutput(); err != nil {
+		lacks(fmt.Sprintf("%v: %v: %s", list.Args, err, said)) // as for a user without Go's caches
+	}
+	said, err := exec.Command(compiler[0], "--version").Output()
+	if err != nil {
+		lacks(err.Error())
+	}
+	first, _, _ := strings.Cut(string(said), "\n")
+	t.Log(first)
+}
+
+func write(t *testing.T, file string, text []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,88 @@
+package scx
+
+import (
+	"testing"
+
+	"github.com/cilium/ebpf/btf"
+)
+
+// large is a machine of 256 CPUs: 8 caches of 16 cores of two threads.
+func large() []CPU { return cpus(8, 16, 2) }
+
+// TestLargeMachineFits reads back what the programs get as constants, and sizes.
+func TestLargeMachineFits(t *testing.T) {
+	all := large()
+	l, err := newLayout(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range variants {
+		spec, err := v.spec()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := fit(spec, Options{CgroupVersion: 2}, l); err != nil {
+			t.Fatal(err)
+		}
+		var count, shards uint32
+		var places [maxCPUs]scheduler613ScxPlace
+		for name, into := range map[string]any{scheduler613VarCpuCount: &count, scheduler613VarShardCount: &shards, scheduler613VarPlaces: &places} {
+			if err := spec.Variables[name].Get(into); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if count != 256 || shards != 8 {
+			t.Errorf("%s: %d CPUs in %d shards, want 256 in 8", v.variant, count, shards)
+		}
+		for _, c := range all {
+			if p := places[c.ID]; p.Known != 1 || int(p.Core) != c.Core || int(p.Shard) != c.LLC || int(p.Thread) != c.Thread {
+				t.Errorf("%s: CPU %d has place %+v, want core %d of cache %d", v.variant, c.ID, p, c.Core, c.LLC)
+			}
+		}
+		if places[256].Known != 0 {
+			t.Errorf("%s: a CPU that is not there has place %+v", v.variant, places[256])
+		}
+		memory := 0
+		for _, m := range spec.Maps {
+			memory += int(m.ValueSize) * int(m.MaxEntries)
+		}
+		t.Logf("%s: %d KiB of maps", v.variant, memory>>10)
+		if memory > 8<<20 {
+			t.Errorf("%s: %d bytes of maps", v.variant, memory)
+		}
+	}
+}
+
+// TestLargeMachineIsCheckedByTheKernel has the kernel at hand check the program of
+// sched_switch, which needs no sched_ext, with those constants.
+func TestLargeMachineIsCheckedByTheKernel(t *testing.T) {
+	s := hookFor(t, large())
+	var last scheduler613ScxCpu
+	if err := element(s.view.cpus, 255, &last); err != nil {
+		t.Errorf("the counters of the last CPU: %v", err)
+	}
+}
+
+// TestLargeMachineIsCheckedWhole has it check all programs. They are not attached:
+// the CPUs are not there.
+func TestLargeMachineIsCheckedWhole(t *testing.T) {
+	newStage(t)
+	l, err := newLayout(large())
+	if err != nil {
+		t.Fatal(err)
+	}
+	types := btf.NewCache()
+	v, err := probe(types)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Scheduler{variant: v, layout: l, generation: 1, topology: large(), events: make(chan Event, eventsKept), known: map[uint64]scheduler613ScxGroup{}}
+	o := Options{CgroupVersion: 2, Topology: large(), Params: Params{SMTRule: true}}
+	err = s.open(o, types, 0)
+	if s.reader != nil {
+		_ = s.reader.Close()
+	}
+	if released := s.release(); err != nil || released != nil {
+		t.Errorf("%v; %v", err, released)
+	}
+}
