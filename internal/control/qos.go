@@ -220,6 +220,8 @@ func (q QOS) settled(rung node.Rung, before int) (known bool, fault error) {
 	}
 	waits := slices.IndexFunc(q.Knobs, func(k Knob) bool { return k.Intent == plan.Abstain })
 	switch s := q.Means.Scheduler; {
+	case len(q.Failing) > 0 && q.Failing[0].Knob.File == node.FileScheduler && (s == nil || !s.Running):
+		return false, fmt.Errorf("%s is pinned, but not in use yet: %s", rung, q.Failing[0].Error)
 	case len(q.Failing) > 0:
 		w := q.Failing[0]
 		return false, fmt.Errorf("%s is pinned, but %v cannot be written: %s", rung, w.Knob, w.Error)

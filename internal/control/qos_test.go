@@ -107,6 +107,16 @@ knob       / scheduler: loaded siblings hold 200µs headroom 1
 	}
 }
 
+func TestWhatTheSchedulerHasNotTakenIsSaid(t *testing.T) {
+	l := NewLedger("v1")
+	turn := isolated(time.Minute, node.RungSchedExt)
+	turn.Isolation.Untold = "classify 9000 groups: no room"
+	l.Observe(turn, nil)
+	if got, want := l.QOS().String(), "\nuntold     it has not taken all that it was told: classify 9000 groups: no room\n"; !strings.Contains(got, want) {
+		t.Errorf("%q is not in\n%s", want, got)
+	}
+}
+
 func TestARungThatIsDownOrPinnedSaysSo(t *testing.T) {
 	l := NewLedger("v1")
 	turn := isolated(time.Minute, node.RungIdle)
@@ -211,6 +221,10 @@ func TestAPinIsFollowedOrSaysWhyNot(t *testing.T) {
 		"waits for another": {rung: node.RungSchedExt, inUse: node.RungSchedExt, asked: 1, want: "sched_ext is pinned, but not in use yet: sched_ext waits until vendor is given up", change: func(t *tick.Tick) {
 			w := &t.Wants[len(t.Wants)-1]
 			w.Intent, w.Value, w.Reason = plan.Abstain, nil, "sched_ext waits until vendor is given up"
+		}},
+		"is being loaded": {rung: node.RungSchedExt, inUse: node.RungSchedExt, asked: 1, want: "sched_ext is pinned, but not in use yet: the kernel checks it", change: func(t *tick.Tick) {
+			t.Isolation.Scheduler = nil
+			t.Done = append(t.Done, tick.Outcome{Step: plan.Step{Knob: scheduler, To: node.Scheduler{Loaded: true}}, Err: errors.New("the kernel checks it")})
 		}},
 		"taken back":     {rung: "", inUse: node.RungIdle, asked: 1},
 		"cannot be":      {rung: node.RungCoreSched, want: "this node cannot carry core_sched: it has no core_sched"},

@@ -151,6 +151,9 @@ func describeMeans(w *tabwriter.Writer, m node.IsolationStatus) {
 		}
 		fmt.Fprintf(w, "exits\t%s; the last at %s: %s\n", strings.Join(all, ", "), m.LastExit.At.Format(time.TimeOnly), exited(m.LastExit))
 	}
+	if m.Untold != "" {
+		fmt.Fprintf(w, "untold\tit has not taken all that it was told: %s\n", m.Untold)
+	}
 	if s != nil {
 		describeCounts(w, s)
 		fmt.Fprintf(w, "progress\toldest wait %v; %d let run in relief; %d spilled, %d of them now\n", Brief(s.OldestWait), s.Relief, m.Spills, m.Spilled)

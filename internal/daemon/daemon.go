@@ -18,6 +18,7 @@ import (
 	"tenon.sh/tenon/internal/agent"
 	"tenon.sh/tenon/internal/cgroup"
 	"tenon.sh/tenon/internal/host"
+	"tenon.sh/tenon/internal/lease"
 	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/policy"
 	"tenon.sh/tenon/internal/proc"
@@ -35,6 +36,9 @@ type Options struct {
 	// StateDir holds the journal, the lease and what the policies remember.
 	// It must be on tmpfs: it is written in every turn.
 	StateDir string
+	// MachineLock is the file by which a second daemon is kept off this machine,
+	// whatever its StateDir; empty: nothing keeps it off.
+	MachineLock string
 	// Watchdog is the command that watches over this one; nil starts none.
 	Watchdog []string
 	// Reload makes the configuration be read again; nil never does.
@@ -43,6 +47,9 @@ type Options struct {
 	Ready func()
 	// Version is what tenon status and the metrics say this is.
 	Version string
+	// Kubernetes: the node is one of a cluster, which says what to keep; the file
+	// need not exist, and says how the node is looked at. Nil: it is not.
+	Kubernetes *Kubernetes
 	// Metrics is the address of the metrics; empty: there are none.
 	Metrics string
 	Log     *slog.Logger
@@ -65,6 +72,8 @@ type daemon struct {
 	rungs    *rungs
 
 	containers *containers
+	cluster    *cluster // nil: this node is none of a cluster
+	fights     fights
 	home       node.CgroupPath // in which this process runs
 	changed    atomic.Bool     // cgroups have come or gone
 	rematch    bool            // the rules are others
@@ -78,11 +87,18 @@ type daemon struct {
 func Run(ctx context.Context, o Options) (err error) {
 	letHeapGrow()
 	d := &daemon{Options: o, rematch: true}
+	if o.MachineLock != "" {
+		lock, err := lease.HoldMachine(o.MachineLock, o.StateDir)
+		if err != nil {
+			return fmt.Errorf("there is one tenond for a machine: %w", err)
+		}
+		defer lock.Close()
+	}
 	fs := proc.Default()
 	if d.home, err = home(fs); err != nil {
 		return err
 	}
-	if d.config, err = openConfig(o.Config); err != nil {
+	if d.config, err = openConfig(o.Config, o.Kubernetes != nil); err != nil {
 		return err
 	}
 	if d.tree, err = cgroup.Detect(fs.Proc); err != nil {
@@ -124,12 +140,19 @@ func Run(ctx context.Context, o Options) (err error) {
 		d.changed.Store(true)
 		d.signals.send(e)
 	})
+	var background, guarding sync.WaitGroup
+	if o.Kubernetes != nil {
+		d.cluster = openCluster(*o.Kubernetes, o.Version, o.StateDir, d.tree, fs, d.Log, func() { d.changed.Store(true) }, d.signals.nudge)
+		d.cluster.ends.signal, d.cluster.ends.prepare = d.host.Apply, d.host.Prepare
+		d.cluster.run(ctx, &background)
+		d.cluster.first(ctx)
+		d.cluster.followConfig()
+	}
 	d.takeConfig()
 	d.containers.first(ctx, last.Containers)
-	var background, guarding sync.WaitGroup
 	background.Go(func() { d.listen(ctx) })
 	background.Go(func() { d.containers.run(ctx) })
-	background.Go(func() { tend(ctx, d.guard, d.host, d.Log) })
+	background.Go(func() { tend(ctx, d.guard.ticks, d.guard, d.host, d.Log) })
 	d.show.serve(ctx, o, d.rungs, &background)
 	guarding.Go(func() { stop(d.guard.keep(ctx, o.Watchdog)) })
 	_ = d.agent.Run(ctx, d.signals.wake, d.observe) // the error is ctx's
@@ -178,6 +201,9 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	d.followConfig()
 	d.guard.begin() // again: a configuration may have had a BPF program loaded
 	d.followGroups()
+	if d.cluster != nil && d.cluster.unknown() {
+		return node.Snapshot{}, errUnknown
+	}
 	s, err := d.host.Snapshot(ctx)
 	asked, earlier := d.rungs.begin(s.At)
 	s.Isolation.Asked, s.Isolation.Falls = asked, append(earlier, s.Isolation.Falls...)
@@ -199,6 +225,9 @@ func (d *daemon) observe(t tick.Tick, err error) {
 		d.signals.nudge(tick.Event{At: time.Now(), Kind: tick.EventRung, Text: "a means of isolation was given up for another"})
 	}
 	d.rungs.end(!t.Snapshot.At.IsZero())
+	if d.cluster != nil {
+		d.cluster.turn(t, d.agent.Config, d.fights.remarks(time.Now()))
+	}
 	if !t.Snapshot.At.IsZero() {
 		if err := d.rungs.keep(t.Ladder.Falls); err != nil {
 			d.Log.Warn("a fall of isolation on the CPU is forgotten when tenond ends", "error", err)

@@ -2,7 +2,9 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"sync/atomic"
@@ -39,17 +41,29 @@ func stampOf(path string) stamp {
 	return stamp{info.ModTime(), info.Size()}
 }
 
-// openConfig reads the file for the first time: then its faults are fatal.
-func openConfig(path string) (*configFile, error) {
+// bare is the file of a node of a cluster that has none: everything is as the
+// cluster says.
+const bare = "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\n"
+
+// openConfig reads the file for the first time: then its faults are fatal. One
+// that is optional need not exist.
+func openConfig(path string, optional bool) (*configFile, error) {
 	f := &configFile{path: path, seen: stampOf(path)}
 	var err error
 	f.current, err = config.Load(path)
+	if optional && errors.Is(err, fs.ErrNotExist) {
+		f.current, _ = config.Parse([]byte(bare)) // which has no faults
+		f.current.Notices, err = nil, nil
+	}
 	return f, err
 }
 
 // followConfig reads the file again if it has changed. A bad file changes
 // nothing.
 func (d *daemon) followConfig() {
+	if d.cluster != nil && d.cluster.followConfig() {
+		d.takeConfig()
+	}
 	f := d.config
 	now, asked := stampOf(f.path), f.reload.Swap(false)
 	if !asked && now == f.seen {
@@ -69,6 +83,9 @@ func (d *daemon) followConfig() {
 // takeConfig puts the configuration in force.
 func (d *daemon) takeConfig() {
 	c := d.config.current
+	if d.cluster != nil {
+		c = d.cluster.over(c)
+	}
 	d.agent.Config, d.agent.Period = c.Policy, c.Period
 	d.signals.use(c.Signals)
 	d.containers.use(c.Rules, c.ContainerSockets)
@@ -110,6 +127,16 @@ func Workloads(rules []match.Rule, tree *cgroup.Tree, paths []string, containers
 	return match.Workloads(rules, groups)
 }
 
+// rules are those of the file, and before them those that the cluster gives for
+// programs outside of it.
+func (d *daemon) rules() []match.Rule {
+	own := d.config.current.Rules
+	if d.cluster == nil {
+		return own
+	}
+	return append(rulesOf(d.cluster.cfg.node.Applications, d.cluster.layout()), own...)
+}
+
 // followGroups applies the rules to the cgroups that exist, if either has
 // changed.
 func (d *daemon) followGroups() {
@@ -120,7 +147,7 @@ func (d *daemon) followGroups() {
 	paths := d.watcher.Groups()
 	d.containers.follow(paths)
 	containers, trouble := d.containers.groups(paths)
-	workloads, remarks := Workloads(d.config.current.Rules, d.tree, paths, containers)
+	workloads, remarks := Workloads(d.rules(), d.tree, paths, containers)
 	remarks = append(remarks, trouble...)
 	if err := d.watcher.Degraded(); err != nil {
 		remarks = append(remarks, err.Error())
@@ -132,6 +159,11 @@ func (d *daemon) followGroups() {
 		remarks = append(remarks, fmt.Sprintf("rule %q takes %s, in which tenond itself runs: it is left alone", w.Rule, w.Cgroup))
 		return true
 	})
+	if d.cluster != nil {
+		var more []string
+		workloads, more = d.pods(paths, workloads)
+		remarks = append(remarks, more...)
+	}
 	d.host.ManageOnly(workloads)
 	d.signals.follow(workloads)
 	d.host.Show(policy.Files(d.agent.Config, workloads))
@@ -147,19 +179,36 @@ func (d *daemon) Apply(ctx context.Context, s plan.Step) error {
 		d.guard.allow(long)
 		defer d.guard.allow(hung)
 	}
-	return d.host.Apply(ctx, s)
+	if d.cluster == nil {
+		return d.host.Apply(ctx, s)
+	}
+	if taken, err := d.cluster.ends.take(s); taken {
+		return err
+	}
+	if err := d.fights.before(s, time.Now()); err != nil {
+		return err
+	}
+	err := d.host.Apply(ctx, s)
+	if err == nil {
+		d.fights.after(s, time.Now())
+	}
+	return err
+}
+
+// pods adds the pods of the node to the workloads of rules.
+func (d *daemon) pods(paths []string, rules []node.Workload) (all []node.Workload, remarks []string) {
+	d.cluster.look(paths)
+	pods := slices.DeleteFunc(d.cluster.workloads(), func(w node.Workload) bool { return w.Cgroup.Contains(d.home) })
+	d.cluster.rebased(d.host.Rebase(d.cluster.view.change))
+	left, remarks := beside(rules, pods)
+	return append(pods, left...), append(remarks, d.cluster.view.status.Remarks...)
 }
 
 // takes is how long a step may take: longer than the rest of a turn where the
-// kernel checks a program first, takes the scheduler down, or is told of each
-// thread of a group.
+// kernel takes the scheduler down, or is told of each thread of a group.
 func takes(s plan.Step) time.Duration {
-	from, _ := s.From.(node.Scheduler)
 	switch to := s.To.(type) {
 	case node.Scheduler:
-		if to.Loaded && !from.Loaded {
-			return loading
-		}
 		if !to.Loaded {
 			return converting
 		}

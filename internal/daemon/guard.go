@@ -24,9 +24,6 @@ const (
 	// (lease.TTL) it stays within the 2 s in which best-effort work must be
 	// narrowed.
 	hung = 400 * time.Millisecond
-	// loading is how long the kernel may take to check the scheduler. The loop
-	// stands still meanwhile: best-effort work keeps the bounds of this turn.
-	loading = 20 * time.Second
 	// converting is how long it may take to make thousands of threads
 	// best-effort ones, or normal ones, also by taking the scheduler down.
 	converting = 5 * time.Second
@@ -47,6 +44,9 @@ type guard struct {
 	failed string // to renew, as it was logged last
 
 	watchdog attempt // keep's own
+	// ticks are those at which keep renews. Who else has to do something so often
+	// needs no timer, and this process wakes up no more than it has to.
+	ticks chan time.Time
 }
 
 // An attempt to start a watchdog, and when the next may be made.
@@ -55,6 +55,9 @@ type attempt struct {
 	waited time.Duration // after the attempt before; 0: there was a watchdog
 	next   time.Time
 }
+
+// guardedFor is how long a watchdog that was there is believed to be.
+const guardedFor = 2 * time.Second
 
 // restartAtLatest bounds the wait before a watchdog that dies at once is
 // started again.
@@ -74,7 +77,7 @@ func openGuard(dir string, fs proc.FS, h *host.Host, log *slog.Logger) (*guard, 
 	if err != nil {
 		return nil, err
 	}
-	return &guard{dir: dir, host: h, log: log, lease: l}, nil
+	return &guard{dir: dir, host: h, log: log, lease: l, ticks: make(chan time.Time, 1)}, nil
 }
 
 // begin notes that a turn begins. After the lease had run out, as when this
@@ -136,7 +139,11 @@ func (g *guard) keep(ctx context.Context, watchdog []string) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-ticker.C:
+		case at := <-ticker.C:
+			select {
+			case g.ticks <- at:
+			default: // the last is not done yet
+			}
 		}
 		g.mu.Lock()
 		var err error
@@ -175,15 +182,14 @@ func (g *guard) renew() error {
 	return err
 }
 
-// start starts a watchdog if there is none: at once if there was one, ever
-// later if those that were started are gone.
+// start starts a watchdog if there is none: soon if there was one, ever later if those that were started are gone.
 func (g *guard) start(watchdog []string) {
 	if len(watchdog) == 0 || time.Now().Before(g.watchdog.next) {
 		return
 	}
 	started, err := lease.Guard(g.dir, exec.Command(watchdog[0], watchdog[1:]...))
 	if err == nil && !started {
-		g.watchdog = attempt{}
+		g.watchdog = attempt{next: time.Now().Add(guardedFor)}
 		return
 	}
 	w := &g.watchdog

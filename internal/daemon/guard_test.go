@@ -2,15 +2,19 @@ package daemon
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"tenon.sh/tenon/internal/host"
 	"tenon.sh/tenon/internal/lease"
 	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/plan"
+	"tenon.sh/tenon/internal/proc"
 )
 
 // starting calls start as often as keep does for some time, and returns the
@@ -50,8 +54,8 @@ func TestStepsThatTakeLongAreNoHang(t *testing.T) {
 		step plan.Step
 		want time.Duration
 	}{
-		"load":        {plan.Step{From: node.Scheduler{}, To: loaded}, loading},
-		"unknown now": {plan.Step{To: loaded}, loading},
+		"load":        {plan.Step{From: node.Scheduler{}, To: loaded}, hung}, // by the way
+		"unknown now": {plan.Step{To: loaded}, hung},
 		"change":      {plan.Step{From: loaded, To: other}, hung},
 		"unload":      {plan.Step{From: loaded, To: node.Scheduler{}}, converting},
 		"convert":     {plan.Step{From: node.ThreadsNormal, To: node.ThreadsBE}, converting},
@@ -61,5 +65,41 @@ func TestStepsThatTakeLongAreNoHang(t *testing.T) {
 		if got := takes(c.step); got != c.want {
 			t.Errorf("%s: it may take %v, want %v", name, got, c.want)
 		}
+	}
+}
+
+// TestTheGuardTicksForOthers: what is to be done as often as it renews is done
+// then, also when nobody takes a tick for a while.
+func TestTheGuardTicksForOthers(t *testing.T) {
+	dir := t.TempDir()
+	h, err := host.Open(host.Options{JournalDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	g, err := openGuard(dir, proc.Default(), h, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = g.close() }()
+	ctx, stop := context.WithTimeout(t.Context(), 5*lease.Renewal+lease.Renewal/2)
+	defer stop()
+	kept := make(chan error, 1)
+	go func() { kept <- g.keep(ctx, nil) }()
+	time.Sleep(3*lease.Renewal + lease.Renewal/2)
+	n := 0
+	for waiting := true; waiting; {
+		select {
+		case <-g.ticks:
+			n++
+		case err := <-kept:
+			waiting = false
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("keep: %v", err)
+			}
+		}
+	}
+	if n == 0 {
+		t.Error("no tick")
 	}
 }

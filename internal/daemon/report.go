@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"tenon.sh/tenon/internal/cgroup"
+	"tenon.sh/tenon/internal/host"
 	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/tick"
 )
@@ -16,6 +17,7 @@ import (
 type reporter struct {
 	log     *slog.Logger
 	failing map[node.Knob]string // the cause for each knob whose last step failed
+	loading bool                 // the scheduler is being loaded
 	blind   string               // why the node could not be read; empty: it could
 	known   map[node.WorkloadID]string
 	remarks []string
@@ -40,11 +42,17 @@ func (r *reporter) report(t tick.Tick, err error) {
 	r.undivided(t.Wants)
 	r.rung.report(r.log, t.Ladder)
 	failing := map[node.Knob]string{}
+	said := r.loading
+	r.loading = false
 	for _, o := range t.Done {
 		k := o.Step.Knob
 		switch {
 		case errors.Is(o.Err, cgroup.ErrGone): // between the snapshot and the write, or not yet whole
 			r.log.Debug("the cgroup is gone", "cgroup", k.Where(), "file", k.File)
+		case errors.Is(o.Err, host.ErrLoading):
+			if r.loading = true; !said {
+				r.log.Info("the scheduler of best-effort threads is being loaded; until it is, what is below it holds")
+			}
 		case o.Err != nil:
 			failing[k] = causeOf(o.Err)
 			if r.failing[k] != failing[k] {

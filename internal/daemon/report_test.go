@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/host"
 	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/plan"
 	"tenon.sh/tenon/internal/tick"
@@ -32,6 +33,23 @@ func logged() (*reporter, func() string) {
 func turn(err error) tick.Tick {
 	step := plan.Step{Knob: node.Knob{Cgroup: "be", File: node.FileCPUMax}, To: node.Limit(500), Owner: "suppress"}
 	return tick.Tick{Snapshot: node.Snapshot{At: time.Unix(1, 0)}, Done: []tick.Outcome{{Step: step, Err: err}}}
+}
+
+// TestALoadThatGoesOnIsNoFailure: it is said once, and is over without a word of
+// failures.
+func TestALoadThatGoesOnIsNoFailure(t *testing.T) {
+	r, take := logged()
+	err := fmt.Errorf("apply: %w", host.ErrLoading)
+	for range 3 {
+		r.report(turn(err), err)
+	}
+	if got := take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=INFO") || !strings.Contains(got, "being loaded") {
+		t.Errorf("while it is loaded: %q", got)
+	}
+	r.report(turn(nil), nil)
+	if got := take(); got != "" {
+		t.Errorf("afterwards: %q", got)
+	}
 }
 
 func TestAKnobThatKeepsFailingIsLoggedOnce(t *testing.T) {

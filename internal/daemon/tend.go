@@ -14,22 +14,20 @@ type tended interface {
 	Unload() (bool, error)
 }
 
-// tend looks after the scheduler of best-effort threads beside the loop, until
-// ctx ends. While the loop turns it is told so, however long the period is: the
+// tend looks after the scheduler of best-effort threads beside the loop, at each
+// tick, until ctx ends. While the loop turns it is told so, however long the period is: the
 // time of silence after which it ends itself may be shorter.
 //
 // When the loop hangs, and the watchdog holds best-effort work to its bound, the
 // scheduler goes: its threads are not held to it, and those that the watchdog
 // takes from it would be brought back.
-func tend(ctx context.Context, g *guard, s tended, log *slog.Logger) {
-	ticker := time.NewTicker(lease.Renewal)
-	defer ticker.Stop()
+func tend(ctx context.Context, ticks <-chan time.Time, g *guard, s tended, log *slog.Logger) {
 	said, last := "", time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-ticks:
 		}
 		slept := time.Since(last) > 2*lease.Renewal // as the loop has, which begins its turn only now
 		last = time.Now()

@@ -58,7 +58,9 @@ func TestASchedulerLivesByTheLoop(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), long)
 		defer stop()
 		s = fakeScheduler{}
-		tend(ctx, g, &s, slog.New(slog.DiscardHandler))
+		ticker := time.NewTicker(lease.Renewal)
+		defer ticker.Stop()
+		tend(ctx, ticker.C, g, &s, slog.New(slog.DiscardHandler))
 		return s.counts()
 	}
 	g.end(true, time.Minute) // the next turn comes in a minute

@@ -1,9 +1,9 @@
 package host
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,65 +14,86 @@ import (
 type foreign struct {
 	at      time.Time
 	name    string // of a scheduler
-	turn    lap
-	cookies map[node.WorkloadID]int // threads that have one, by workload
+	scanned time.Time
+	seen    map[node.WorkloadID]bool // by then
+	cookies int                      // processes that have one which is not ours
 }
 
 // lookForOthers looks who else uses sched_ext and core scheduling: seldom,
-// since both are set up once. Of each process the first thread stands for all.
+// since both are set up once, and when there is new work, since a container
+// runtime can give each container a cookie.
 // Only the loop of snapshots does so, hence nothing waits for it: i.mu is held
 // for what others see alone.
 func (h *Host) lookForOthers(s *node.Snapshot) {
 	i := &h.isolation
 	i.mu.Lock()
-	f := &i.foreign
-	loaded, cookies := i.scheduler.loaded, i.cookies
-	again := f.at.IsZero() || s.At.Sub(f.at) >= verifyWithin || s.At.Before(f.at)
-	s.Isolation.Foreign = f.name
-	due := map[node.WorkloadID]bool{}
-	for n := range f.turn.due(s.At, len(s.Workloads), glanceWithin) {
-		due[s.Workloads[n].ID] = true
-	}
-	known := maps.Clone(f.cookies)
+	f := i.foreign
+	loaded := i.scheduler.loaded
 	i.mu.Unlock()
-
-	if again {
-		s.Isolation.Foreign = ""
+	due := func(last time.Time, within time.Duration) bool {
+		return last.IsZero() || s.At.Sub(last) >= within || s.At.Before(last)
+	}
+	if due(f.at, verifyWithin) {
+		f.at, f.name = s.At, ""
 		if loaded == nil && s.Can.Can(node.MechSchedExt) {
-			s.Isolation.Foreign = foreignScheduler(h.fs.Sys)
+			f.name = foreignScheduler(h.fs.Sys)
 		}
 	}
-	found := make(map[node.WorkloadID]int, len(known))
-	for _, w := range s.Workloads {
-		n, is := known[w.ID]
-		if !s.Can.Can(node.MechCoreSched) || w.Class == node.BE {
-			continue
+	fresh := slices.ContainsFunc(s.Workloads, func(w node.Workload) bool { return !f.seen[w.ID] })
+	if s.Can.Can(node.MechCoreSched) && (fresh || due(f.scanned, glanceWithin)) {
+		f.scanned, f.cookies = s.At, h.foreignCookies()
+		f.seen = make(map[node.WorkloadID]bool, len(s.Workloads))
+		for _, w := range s.Workloads {
+			f.seen[w.ID] = true
 		}
-		if !is || due[w.ID] {
-			n = h.foreignCookies(w.Cgroup, cookies)
-		}
-		found[w.ID] = n
-		s.Isolation.Cookies += n
 	}
-
+	s.Isolation.Foreign, s.Isolation.Cookies = f.name, f.cookies
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	f.cookies = found
-	if again {
-		f.at, f.name = s.At, s.Isolation.Foreign
-	}
+	i.foreign = f
 }
 
-// foreignCookies counts the processes in and below a cgroup that have another
-// cookie than ours (nil: there is none).
-func (h *Host) foreignCookies(p node.CgroupPath, ours coreCookie) (n int) {
-	h.everyoneIn(p, func(pid int) {
-		id, err := h.isolation.core.cookieOf(pid)
-		if err == nil && id != 0 && (ours == nil || id != ours.ID()) {
+// foreignCookies counts the processes of the machine that have another cookie
+// than ours. Of each the first thread stands for all.
+func (h *Host) foreignCookies() (n int) {
+	i := &h.isolation
+	pids, err := h.fs.PIDs()
+	if err != nil {
+		return 0 // without /proc there is nothing to decide on
+	}
+	i.mu.Lock()
+	given := i.cookies != nil
+	i.mu.Unlock()
+	for _, pid := range pids {
+		id, err := i.core.cookieOf(pid)
+		if err != nil || id == 0 {
+			continue
+		}
+		strange := i.strange(id)
+		if !given { // what an earlier agent has given out is in its groups
+			ours, _ := h.belongs(pid, node.FileCookie)
+			strange = !ours
+		}
+		if strange {
 			n++
 		}
-	})
+	}
 	return n
+}
+
+// strange reports whether a cookie is somebody else's, as far as that can be
+// told: once this process knows its own.
+func (i *isolation) strange(id uint64) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	known := i.cookies != nil || len(i.bore) > 0
+	return id != 0 && known && (i.cookies == nil || id != i.cookies.ID()) && !i.bore[id]
+}
+
+// hasStrange reports whether a thread has a cookie of somebody else.
+func (i *isolation) hasStrange(tid int) bool {
+	id, err := i.core.cookieOf(tid)
+	return err == nil && i.strange(id)
 }
 
 // foreignScheduler names the loaded sched_ext scheduler; empty: there is none.

@@ -280,6 +280,9 @@ func (h *Host) set(k node.Knob, to node.Value) error {
 	writeErr := h.writeKnob(k, to)
 	now, err := h.readKnob(k)
 	h.sight.saw(k, now, err)
+	if errors.Is(writeErr, ErrLoading) {
+		return writeErr // its entry stays pending until it shows what is to come
+	}
 	if writeErr == nil && err == nil {
 		h.limited(k, now)
 		return h.journal.Wrote(k, now)
@@ -316,6 +319,9 @@ func (h *Host) release(k node.Knob) error {
 	}
 	if err != nil {
 		return err
+	}
+	if k == schedulerKnob {
+		h.isolation.unwant() // which it does not show while it is being loaded
 	}
 	if now != t.Before && h.ours(t, now) {
 		if err := h.journal.Intend(k, inode, t.Before, t.Before); err != nil {

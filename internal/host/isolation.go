@@ -41,7 +41,7 @@ type isolation struct {
 	given  map[node.Knob]bool             // FilePolicy and FileCookie that are best-effort by our doing
 	seen   map[node.Knob]node.Value       // of these, as read in their turn
 	real   map[node.CgroupPath]int        // real-time threads, by the cgroup of a FilePolicy
-	spared map[node.CgroupPath]uint64     // whose threads stay normal: frozen, or about to end; with their inodes
+	spared map[node.CgroupPath]sparing    // whose threads stay normal: frozen, or about to end
 	safe   map[node.CgroupPath]node.Class // of other classes, whose threads were looked at
 	rounds lap                            // of these
 	spills map[int]time.Time              // threads that are normal until then
@@ -50,8 +50,9 @@ type isolation struct {
 	asked  map[node.CgroupPath]asked      // marks that the kernel rounds
 
 	scheduler scheduler
-	cookies   coreCookie      // nil: no thread has ours
-	bore      map[uint64]bool // cookies that best-effort threads had, since any was given
+	cookies   coreCookie              // nil: no thread has ours
+	bore      map[uint64]bool         // cookies of ours that best-effort threads had, since any was given
+	late      map[node.File]time.Time // when all threads are looked at once more, after the last release
 	foreign   foreign
 	falls     []node.Fall
 	status    node.IsolationStatus
@@ -73,9 +74,9 @@ func newIsolation() isolation {
 		ext: kernelExt{}, core: kernelCore{}, bore: map[uint64]bool{}, wakes: make(chan RungEvent, rungEventsKept),
 		wanted: map[node.File]bool{node.FileIdentity: true, node.FileScheduler: true, node.FilePolicy: true, node.FileCookie: true},
 		own:    map[node.CgroupPath]node.Class{}, given: map[node.Knob]bool{}, seen: map[node.Knob]node.Value{},
-		real: map[node.CgroupPath]int{}, spared: map[node.CgroupPath]uint64{}, spills: map[int]time.Time{},
+		real: map[node.CgroupPath]int{}, spared: map[node.CgroupPath]sparing{}, spills: map[int]time.Time{},
 		asked: map[node.CgroupPath]asked{}, status: node.IsolationStatus{Exits: map[node.ExitKind]uint64{}},
-		foreign: foreign{cookies: map[node.WorkloadID]int{}},
+		late: map[node.File]time.Time{},
 	}
 }
 
@@ -118,9 +119,10 @@ func (i *isolation) expire() {
 	i.stale = true
 }
 
+// close unloads the scheduler. It does not wait for one that is being loaded,
+// which may take a minute: that one is dropped when it is there, or goes with
+// this process.
 func (i *isolation) close() {
-	i.scheduler.loading.Lock()
-	defer i.scheduler.loading.Unlock()
 	i.mu.Lock()
 	s, cookies := i.scheduler.loaded, i.cookies
 	i.scheduler.loaded, i.cookies, i.scheduler.closed = nil, nil, true
@@ -163,6 +165,7 @@ func (h *Host) wake(text string) {
 // rungs, and passes on to the scheduler what the snapshot shows.
 func (h *Host) fillIsolation(s *node.Snapshot, touches map[node.Knob]journal.Touch) {
 	i := &h.isolation
+	h.endBoosts(s.At)
 	i.mu.Lock()
 	given := map[node.Knob]bool{}
 	for k, t := range touches {
@@ -172,7 +175,7 @@ func (h *Host) fillIsolation(s *node.Snapshot, touches map[node.Knob]journal.Tou
 	}
 	i.given = given
 	wanted := len(i.wanted) > 0
-	idle := !wanted && len(given) == 0 && i.scheduler.loaded == nil
+	idle := !wanted && len(given) == 0 && i.scheduler.loaded == nil && len(i.late) == 0
 	if idle {
 		i.mu.Unlock()
 		return
@@ -181,11 +184,6 @@ func (h *Host) fillIsolation(s *node.Snapshot, touches map[node.Knob]journal.Tou
 	for _, w := range s.Workloads {
 		i.own[w.Cgroup] = w.Class
 	}
-	maps.DeleteFunc(i.spared, func(p node.CgroupPath, inode uint64) bool {
-		now, err := h.tree.Inode(string(p))
-		lives, _ := h.tree.Populated(string(p))
-		return err != nil || now != inode || !lives // what is there later is new work
-	})
 	if i.stale {
 		maps.DeleteFunc(i.asked, func(p node.CgroupPath, a asked) bool {
 			now, err := h.tree.Inode(string(p))
@@ -202,6 +200,7 @@ func (h *Host) fillIsolation(s *node.Snapshot, touches map[node.Knob]journal.Tou
 	}
 	h.verifyThreads(s.At, s.Knobs.Now)
 	h.guardOthers(s)
+	h.leaveLate(s.At)
 	h.endSpills(s.At)
 	if wanted {
 		h.lookForOthers(s)
@@ -255,7 +254,7 @@ func (h *Host) falls(v node.Value, err error) bool {
 		// Of the end of one that was loaded follow tells, and one that does not
 		// take all that it is told is better than none.
 		now, _ := h.readScheduler()
-		return v.Loaded && now == node.Value(node.Scheduler{}) && !errors.Is(err, scx.ErrClosed)
+		return v.Loaded && now == node.Value(node.Scheduler{}) && !errors.Is(err, scx.ErrClosed) && !errors.Is(err, ErrLoading)
 	case node.Threads:
 		return v == node.ThreadsBE && errors.Is(err, task.ErrUnsupported)
 	case node.Identity:

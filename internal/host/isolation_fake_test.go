@@ -211,7 +211,7 @@ type bench struct {
 }
 
 // newBench has the groups be (with be/a and be/b) and ls on cgroup v2.
-func newBench(t *testing.T, resident bool) *bench {
+func newBench(t testing.TB, resident bool) *bench {
 	t.Helper()
 	dir := t.TempDir()
 	b := &bench{root: filepath.Join(dir, "v2"), next: 1 << 24} // no thread has such a number
@@ -227,7 +227,7 @@ func newBench(t *testing.T, resident bool) *bench {
 }
 
 // open opens the host, as another process would that finds the journal.
-func (b *bench) open(t *testing.T, resident bool, dir string) {
+func (b *bench) open(t testing.TB, resident bool, dir string) {
 	t.Helper()
 	tree, err := cgroup.Detect(filepath.Join(dir, "proc"))
 	if err != nil {
@@ -254,7 +254,7 @@ func (b *bench) open(t *testing.T, resident bool, dir string) {
 	b.Host = h
 }
 
-func (b *bench) put(t *testing.T, file, text string) {
+func (b *bench) put(t testing.TB, file, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		t.Fatal(err)
@@ -264,7 +264,7 @@ func (b *bench) put(t *testing.T, file, text string) {
 	}
 }
 
-func (b *bench) group(t *testing.T, p string) {
+func (b *bench) group(t testing.TB, p string) {
 	t.Helper()
 	for file, text := range map[string]string{
 		"cgroup.procs": "", "cgroup.threads": "", "cpu.weight": "100\n", "cpu.idle": "0\n", "cpu.max": "max 100000\n", "cpu.max.burst": "0\n",
@@ -275,7 +275,7 @@ func (b *bench) group(t *testing.T, p string) {
 }
 
 // thread makes one in a group.
-func (b *bench) thread(t *testing.T, p string, policy task.Policy) int {
+func (b *bench) thread(t testing.TB, p string, policy task.Policy) int {
 	t.Helper()
 	b.next++
 	file := filepath.Join(b.root, p, "cgroup.threads")
@@ -288,7 +288,7 @@ func (b *bench) thread(t *testing.T, p string, policy task.Policy) int {
 	return b.next
 }
 
-func (b *bench) snapshot(t *testing.T) node.Snapshot {
+func (b *bench) snapshot(t testing.TB) node.Snapshot {
 	t.Helper()
 	s, err := b.Snapshot(t.Context())
 	if err != nil {
@@ -297,9 +297,27 @@ func (b *bench) snapshot(t *testing.T) node.Snapshot {
 	return s
 }
 
-func (b *bench) set(t *testing.T, k node.Knob, v node.Value) error {
+// set applies a value, and waits for what goes on after that.
+func (b *bench) set(t testing.TB, k node.Knob, v node.Value) error {
 	t.Helper()
-	return b.Apply(t.Context(), plan.Step{Knob: k, To: v, Owner: "test"})
+	err := b.Apply(t.Context(), plan.Step{Knob: k, To: v, Owner: "test"})
+	if !errors.Is(err, ErrLoading) {
+		return err
+	}
+	until(t, "the load has ended", func() bool { return !b.loads() })
+	until(t, "and is told", func() bool { return len(b.RungEvents()) > 0 })
+	<-b.RungEvents()
+	if b.scheduling() != nil {
+		return nil
+	}
+	return err
+}
+
+// loads reports whether a scheduler is being loaded.
+func (b *bench) loads() bool {
+	b.isolation.mu.Lock()
+	defer b.isolation.mu.Unlock()
+	return b.isolation.scheduler.loading
 }
 
 func (b *bench) release(t *testing.T, k node.Knob) error {
@@ -310,7 +328,7 @@ func (b *bench) release(t *testing.T, k node.Knob) error {
 func policyOf(p node.CgroupPath) node.Knob { return node.Knob{Cgroup: p, File: node.FilePolicy} }
 
 // until waits for what another goroutine does.
-func until(t *testing.T, what string, so func() bool) {
+func until(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Second); !so(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {

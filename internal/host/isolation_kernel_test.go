@@ -3,6 +3,7 @@ package host_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -60,7 +61,15 @@ func isolator() {
 	}
 	turn()
 	for _, s := range stepsOf(h.Capabilities(), be) {
-		die(h.Apply(ctx, s))
+		err := h.Apply(ctx, s)
+		for ; errors.Is(err, host.ErrLoading); err = h.Apply(ctx, s) {
+			time.Sleep(100 * time.Millisecond)
+			seen, err := h.Snapshot(ctx)
+			if die(err); len(seen.Isolation.Falls) > 0 {
+				die(errors.New(seen.Isolation.Falls[0].Why))
+			}
+		}
+		die(err)
 	}
 	turn()
 	fmt.Println("isolated")

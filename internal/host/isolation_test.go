@@ -138,6 +138,74 @@ func TestWorkOfAnotherClassLosesThePolicy(t *testing.T) {
 	}
 }
 
+// TestWorkIsLookedAfterForAWhileAfterTheRung: a thread that was being made during
+// the release has a copy of what its parent had.
+func TestWorkIsLookedAfterForAWhileAfterTheRung(t *testing.T) {
+	b := newBench(t, true)
+	b.thread(t, "be/a", task.Normal)
+	b.snapshot(t)
+	do(t, b.set(t, policyOf("be"), node.ThreadsBE))
+	b.snapshot(t)
+	do(t, b.release(t, policyOf("be")))
+	be, ls := b.thread(t, "be/a", task.Ext), b.thread(t, "ls", task.Ext)
+	s := b.snapshot(t)
+	s.At = s.At.Add(glanceWithin)
+	b.guardOthers(&s)
+	if b.ext.policy(be) != task.Normal || b.ext.policy(ls) != task.Normal {
+		t.Errorf("policies %v and %v after the rung was given up", b.ext.policy(be), b.ext.policy(ls))
+	}
+	b.isolation.foreign.name = "theirs"
+	b.ext.set(ls, task.Ext)
+	s.At = s.At.Add(glanceWithin)
+	b.guardOthers(&s)
+	if b.ext.policy(ls) != task.Ext {
+		t.Error("a thread of somebody else's scheduler lost its policy")
+	}
+}
+
+// TestOnlyWhoseThreadsHaveThePolicyIsBestEffortToTheScheduler: of any other work
+// each switch would be reported as a stray.
+func TestOnlyWhoseThreadsHaveThePolicyIsBestEffortToTheScheduler(t *testing.T) {
+	b := newBench(t, true)
+	b.group(t, "lone")
+	b.Manage(node.Workload{ID: "lone", Class: node.BE, Cgroup: "lone"}) // nobody knows where it meets others
+	b.snapshot(t)
+	inode, err := b.Inode("lone")
+	do(t, err)
+	class := func(want uint64) (scx.Class, bool) {
+		for _, g := range b.ext.now.groups {
+			if g.Cgroup == want {
+				return g.Class, true
+			}
+		}
+		return 0, false
+	}
+	a, err := b.Inode("be/a")
+	do(t, err, b.set(t, schedulerKnob, loaded))
+	if c, _ := class(a); c != scx.Normal {
+		t.Errorf("before its threads have the policy: %v", c)
+	}
+	do(t, b.set(t, policyOf("be"), node.ThreadsBE))
+	if c, _ := class(a); c != scx.BE {
+		t.Errorf("at once after they got it: %v", c)
+	}
+	b.snapshot(t)
+	if c, _ := class(inode); c != scx.Normal {
+		t.Errorf("work without a place is %v", c)
+	}
+	do(t, b.set(t, node.Knob{Cgroup: "be/a", File: node.FileRun}, node.Frozen))
+	b.snapshot(t)
+	if c, _ := class(a); c != scx.Normal {
+		t.Errorf("frozen: %v", c)
+	}
+	do(t, b.release(t, policyOf("be")))
+	if be, err := b.Inode("be"); err != nil {
+		t.Fatal(err)
+	} else if c, _ := class(be); c != scx.Normal {
+		t.Errorf("after the release: %v", c)
+	}
+}
+
 // TestNewWorkInPlaceOfWhatEndedIsNotSpared: a unit that is started again has the
 // same cgroup by name.
 func TestNewWorkInPlaceOfWhatEndedIsNotSpared(t *testing.T) {
@@ -292,14 +360,17 @@ func TestRefusedLoadIsAFall(t *testing.T) {
 			b := newBench(t, true)
 			b.snapshot(t)
 			b.ext.refuses = tc.refuses
-			if err := b.set(t, schedulerKnob, loaded); !errors.Is(err, tc.refuses) {
+			if err := b.set(t, schedulerKnob, loaded); !errors.Is(err, ErrLoading) {
 				t.Errorf("got %v", err)
 			}
 			s := b.snapshot(t)
 			if len(s.Isolation.Falls) != tc.falls || !s.Isolation.Falls[0].Refused {
 				t.Errorf("falls %v, want %d, refused", s.Isolation.Falls, tc.falls)
 			}
-			if !b.journaled(t).Empty() {
+			if _, shown := s.Knobs.Before[schedulerKnob]; !shown {
+				t.Error("nobody sees that it is to be given up")
+			}
+			if do(t, b.release(t, schedulerKnob)); !b.journaled(t).Empty() {
 				t.Errorf("journaled: %v", b.journaled(t))
 			}
 		})
@@ -346,7 +417,7 @@ func TestKernelWithoutThePolicyIsAFall(t *testing.T) {
 	}
 }
 
-func do(t *testing.T, errs ...error) {
+func do(t testing.TB, errs ...error) {
 	t.Helper()
 	for _, err := range errs {
 		if err != nil {

@@ -14,7 +14,7 @@ func (h *Host) readKnob(k node.Knob) (node.Value, error) {
 	switch k.File {
 	case node.FileCPUWeight:
 		v, err := h.tree.ReadCPUWeight(p)
-		return node.CPUWeight(v), err
+		return h.asked(k, node.CPUWeight(v)), err
 	case node.FileCPUMax:
 		v, err := h.tree.ReadCPUMax(p)
 		return node.CPUMax(v), err
@@ -51,6 +51,7 @@ func (h *Host) writeKnob(k node.Knob, v node.Value) error {
 	switch v := v.(type) {
 	case node.CPUWeight:
 		if k.File == node.FileCPUWeight {
+			h.isolation.uneased(k.Cgroup)
 			return h.tree.WriteCPUWeight(p, cgroup.CPUWeight(v))
 		}
 	case node.CPUMax:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"tenon.sh/tenon/internal/journal"
 	"tenon.sh/tenon/internal/node"
@@ -32,13 +33,50 @@ func (h *Host) lastLeave(k node.Knob) error {
 			return nil
 		}
 	}
-	return h.leavers(k.File)
+	if err := h.leavers(k.File); err != nil {
+		return err
+	}
+	i := &h.isolation
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if h.sight != nil {
+		i.late[k.File] = h.now().Add(glanceWithin)
+	} else if k.File == node.FileCookie {
+		clear(i.bore)
+	}
+	return nil
+}
+
+// leaveLate does it once more, a while later: who was being made while all
+// threads were looked at has a copy of what was taken from its parent.
+func (h *Host) leaveLate(at time.Time) {
+	i := &h.isolation
+	i.mu.Lock()
+	due := maps.Clone(i.late)
+	for k := range i.given {
+		delete(i.late, k.File) // it is in use again
+	}
+	maps.DeleteFunc(due, func(f node.File, t time.Time) bool {
+		_, left := i.late[f]
+		return !left || at.Before(t)
+	})
+	i.mu.Unlock()
+	for f := range due {
+		if err := h.leavers(f); err != nil {
+			h.wake(err.Error())
+		}
+		i.mu.Lock()
+		if delete(i.late, f); f == node.FileCookie {
+			clear(i.bore)
+		}
+		i.mu.Unlock()
+	}
 }
 
 // leavers takes from all threads of the machine what only best-effort ones got:
 // whoever was moved out of a best-effort group has kept it, and is in no group
-// that anybody looks after. It is for the last release, since it looks at every
-// thread. Threads that have the policy while somebody else's scheduler is loaded
+// that anybody looks after. It is for after the last release, since it looks at
+// every thread. Threads that have the policy while somebody else's scheduler is loaded
 // are that one's.
 func (h *Host) leavers(f node.File) error {
 	i := &h.isolation
@@ -61,11 +99,6 @@ func (h *Host) leavers(f node.File) error {
 	if err != nil {
 		return fmt.Errorf("look for threads that have left best-effort groups: %w", err)
 	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if f == node.FileCookie {
-		clear(i.bore)
-	}
 	return nil
 }
 
@@ -84,14 +117,15 @@ func (h *Host) allThreads() ([]int, error) {
 	return all, nil
 }
 
-// noteCookies remembers the cookies of threads that are about to lose them. In
-// a best-effort group they are Tenon's: an earlier agent's, if not ours.
+// noteCookies remembers the cookies of threads that are about to lose them. Where
+// this process has given none, those in a best-effort group are an earlier
+// agent's.
 func (h *Host) noteCookies(list task.List) {
 	i := &h.isolation
 	tids, _ := list() // who cannot be listed cannot be cleared either, which is told
 	ids := map[uint64]bool{}
 	for _, tid := range tids {
-		if id, err := i.core.cookieOf(tid); err == nil && id != 0 {
+		if id, err := i.core.cookieOf(tid); err == nil && id != 0 && !i.strange(id) {
 			ids[id] = true
 		}
 	}
@@ -140,6 +174,9 @@ func (h *Host) takeBack(k node.Knob) error {
 		return err
 	}
 	h.noteCookies(list)
-	_, err := h.isolation.core.clear(list)
+	_, err := h.isolation.core.clear(func() ([]int, error) {
+		tids, err := list()
+		return slices.DeleteFunc(tids, h.isolation.hasStrange), err
+	})
 	return err
 }

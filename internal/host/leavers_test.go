@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -51,7 +52,12 @@ type modelCookie struct{ of *modelCore }
 
 func (modelCookie) ID() uint64 { return 77 }
 
-func (c modelCookie) Share(list task.List, _ func(int) bool) (int, error) { return c.of.give(list, 77) }
+func (c modelCookie) Share(list task.List, spare func(int) bool) (int, error) {
+	return c.of.give(func() ([]int, error) {
+		tids, err := list()
+		return slices.DeleteFunc(tids, func(tid int) bool { return spare != nil && spare(tid) }), err
+	}, 77)
+}
 
 func (c modelCookie) Close() { c.of.lasts++ }
 
@@ -130,6 +136,25 @@ func TestWhoLeftTheGroupLosesItToo(t *testing.T) {
 		do(t, b.release(t, policyOf("be/b")), b.release(t, cookieOf("be")))
 		if b.ext.policy(left) != task.Normal || core.cookies[left] != 0 || core.cookies[other] != 5 {
 			t.Errorf("policy %v, cookie %d, and a stranger's is %d", b.ext.policy(left), core.cookies[left], core.cookies[other])
+		}
+	})
+	t.Run("who is seen later", func(t *testing.T) {
+		b, core, left, other := scene(t)
+		do(t, b.release(t, policyOf("be")), b.release(t, policyOf("be/b")), b.release(t, cookieOf("be")))
+		b.ext.set(left, task.Ext) // it was being made, as a copy of what its parent had been
+		core.cookies[left] = 77
+		b.leaveLate(b.now().Add(glanceWithin / 2))
+		if b.ext.policy(left) != task.Ext {
+			t.Error("all threads are looked at in each turn")
+		}
+		b.leaveLate(b.now().Add(glanceWithin))
+		if b.ext.policy(left) != task.Normal || core.cookies[left] != 0 || core.cookies[other] != 5 {
+			t.Errorf("policy %v, cookie %d, and a stranger's is %d", b.ext.policy(left), core.cookies[left], core.cookies[other])
+		}
+		b.ext.set(left, task.Ext) // its own choice now
+		b.leaveLate(b.now().Add(glanceWithin))
+		if b.ext.policy(left) != task.Ext {
+			t.Error("nobody is left alone for good")
 		}
 	})
 	t.Run("with a restore", func(t *testing.T) {

@@ -38,12 +38,13 @@ func (h *Host) Tend() error {
 }
 
 // Unload takes the scheduler of best-effort threads down, if this host has
-// loaded one, and says whether it had. It is for when nobody can tell any more
-// what the scheduler should do: the next snapshot shows that it is gone.
+// loaded one or is about to, and says whether it had. It is for when nobody can
+// tell any more what the scheduler should do: the next snapshot shows that it
+// is gone.
 func (h *Host) Unload() (bool, error) {
-	s := h.scheduling()
+	s, loading := h.isolation.unwant()
 	if s == nil {
-		return false, nil
+		return loading, nil
 	}
 	return true, h.unload(s)
 }

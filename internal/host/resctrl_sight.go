@@ -164,10 +164,10 @@ func (h *Host) readControls(touched []node.Knob) (seen node.Resctrl, rule node.B
 			continue // it went meanwhile
 		}
 		taken, err := controlTaken(fs, state, g, inode)
-		mine := slices.Contains(node.Controls, g) && err == nil && !taken
+		mine := node.IsControl(g) && err == nil && !taken
 		if !mine {
 			seen.Others++
-			if slices.Contains(node.Controls, g) {
+			if node.IsControl(g) {
 				seen.Taken = append(seen.Taken, g)
 			}
 			if !slices.ContainsFunc(touched, func(k node.Knob) bool { return k.Control == g }) {
@@ -184,7 +184,7 @@ func (h *Host) readControls(touched []node.Knob) (seen node.Resctrl, rule node.B
 				values[node.Knob{Control: g, File: f}] = v
 			}
 		}
-		if mine && len(info.Events) > 0 {
+		if slices.Contains(node.Controls, g) && mine && len(info.Events) > 0 {
 			use[node.Class(g)] = cacheUse(fs, g, info.Events)
 		}
 	}

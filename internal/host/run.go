@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"syscall"
+	"time"
 
 	"tenon.sh/tenon/internal/cgroup"
 	"tenon.sh/tenon/internal/journal"
@@ -37,7 +38,7 @@ func (h *Host) writeRun(p node.CgroupPath, v node.Run) error {
 		if err := h.mayStop(p); err != nil {
 			return fmt.Errorf("freeze %s: %w", p, err)
 		}
-		if err := h.boost(p); err != nil {
+		if err := h.boost(p, time.Time{}); err != nil {
 			return fmt.Errorf("freeze %s: %w", p, err)
 		}
 	}
@@ -55,12 +56,12 @@ func (h *Host) end(k node.Knob, v node.Run) error {
 	if err := h.mayStop(k.Cgroup); err != nil {
 		return err
 	}
-	if err := h.release(k); err != nil {
+	if err := h.Prepare(k); err != nil {
 		return err
 	}
-	// It has to run in order to end, and nothing that Tenon did may keep it from
-	// that. Where this fails it ends later.
-	_ = errors.Join(h.boost(k.Cgroup), h.unmark(k.Cgroup))
+	if v == node.Ended {
+		_ = h.ease(k.Cgroup)
+	}
 	killed := h.sight.follow(k, v)
 	if v == node.AskedToEnd {
 		_, err := h.tree.Signal(string(k.Cgroup), syscall.SIGTERM)
@@ -72,6 +73,17 @@ func (h *Host) end(k node.Knob, v node.Run) error {
 	if lives, err := h.tree.Populated(string(k.Cgroup)); err == nil && lives && killed {
 		return fmt.Errorf("%s has processes that do not die of SIGKILL: they are in uninterruptible sleep, or fork faster than they can be ended", k.Cgroup)
 	}
+	return nil
+}
+
+// Prepare makes a group ready to end, whoever asks it to. It has to run in order
+// to end: what Tenon froze goes on, and is forgotten, and nothing else that Tenon
+// did may keep it from that. Where only the latter fails it ends later.
+func (h *Host) Prepare(k node.Knob) error {
+	if err := h.release(k); err != nil {
+		return err
+	}
+	_ = errors.Join(h.boost(k.Cgroup, h.now().Add(boostFor)), h.unmark(k.Cgroup))
 	return nil
 }
 

@@ -181,3 +181,17 @@ func TestWhatDoesNotDieIsSaid(t *testing.T) {
 		}
 	}
 }
+
+// TestAGroupThatSomebodyElseEndsRuns: what the kubelet asks to end has to run.
+func TestAGroupThatSomebodyElseEndsRuns(t *testing.T) {
+	m := open(t, false)
+	if !m.Capabilities().Can(node.MechCgroupFreezer) {
+		skip(t, "no freezer: %s", m.Capabilities()[node.MechCgroupFreezer].Why)
+	}
+	p, pid := m.inhabited(t, "evicted")
+	do(t, m.Apply(context.Background(), plan.Step{Knob: runOf(p), From: node.Running, To: node.Frozen}))
+	do(t, m.Prepare(runOf(p)))
+	if v, err := m.Knob(runOf(p)); err != nil || v != node.Running || !m.Alive(pid) {
+		t.Errorf("%v, %v, lives %v", v, err, m.Alive(pid))
+	}
+}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"syscall"
 	"time"
 
 	"tenon.sh/tenon/internal/node"
@@ -61,7 +59,7 @@ func (kernelExt) count(tids []int) (task.Policies, error) { return task.CountPol
 
 // scheduler is the one that this process has loaded, and what it was told.
 type scheduler struct {
-	loading  sync.Mutex   // held while one is loaded
+	loading  bool         // one is being loaded, or dropped again
 	loaded   extScheduler // nil: none
 	want     node.Scheduler
 	closed   bool // none is loaded any more
@@ -83,36 +81,28 @@ func (h *Host) readScheduler() (node.Value, error) {
 	return i.scheduler.as, nil
 }
 
-// writeScheduler loads the scheduler, changes how it works, or unloads it.
+// writeScheduler loads the scheduler, changes how it works, or unloads it. For
+// a resident host, whose loop must not stand still, it is loaded by the way: see
+// ErrLoading.
 func (h *Host) writeScheduler(v node.Scheduler) error {
 	i := &h.isolation
 	i.mu.Lock()
-	i.scheduler.want = v
-	i.mu.Unlock()
-	if !v.Loaded {
-		// One may be being loaded anew at this moment, and then nobody would
-		// own it.
-		i.scheduler.loading.Lock()
-		defer i.scheduler.loading.Unlock()
-	}
-	i.mu.Lock()
-	s := i.scheduler.loaded
+	i.scheduler.want = v // of which also those learn who load it at this moment
+	s, as := i.scheduler.loaded, i.scheduler.as
 	i.mu.Unlock()
 	switch {
 	case !v.Loaded && s == nil:
 		return nil
 	case !v.Loaded:
 		return h.unload(s)
+	case s == nil && h.sight != nil:
+		h.startLoading()
+		return ErrLoading
 	case s == nil:
-		return h.loadWanted()
-	}
-	if err := s.SetParams(h.params(v)); err != nil {
+		_, err := h.loadWanted()
 		return err
 	}
-	i.mu.Lock()
-	i.scheduler.as, i.scheduler.told = v, told{}
-	i.mu.Unlock()
-	err := h.tell(s)
+	err := h.change(s, as, v)
 	h.told(s, err)
 	return err
 }
@@ -123,41 +113,6 @@ func (h *Host) params(v node.Scheduler) scx.Params {
 		p.Hold = -1 // none, and not the default
 	}
 	return p
-}
-
-// loadWanted loads the scheduler if it is wanted and not loaded, and has it
-// followed.
-func (h *Host) loadWanted() error {
-	i := &h.isolation
-	i.scheduler.loading.Lock()
-	defer i.scheduler.loading.Unlock()
-	i.mu.Lock()
-	s, v, closed := i.scheduler.loaded, i.scheduler.want, i.scheduler.closed
-	i.mu.Unlock()
-	if closed || s != nil || !v.Loaded {
-		return nil // somebody else was faster
-	}
-	h.lookAtWork()
-	t, err := h.topology.read(h.fs)
-	if err != nil {
-		return fmt.Errorf("load the scheduler: %w", err)
-	}
-	s, err = i.ext.load(scx.Options{CgroupVersion: h.tree.VersionOf("cpu"), Topology: placesOf(t), Params: h.params(v)})
-	if errors.Is(err, scx.ErrBusy) {
-		return fmt.Errorf("%w: %w", err, syscall.EBUSY)
-	}
-	if err != nil {
-		return err
-	}
-	i.mu.Lock()
-	i.scheduler.loaded, i.scheduler.as, i.scheduler.told = s, v, told{}
-	i.status.Loads++
-	i.stale = true // who became a stray without it is one no more, and the other way round
-	i.mu.Unlock()
-	go h.follow(s)
-	err = h.tell(s)
-	h.told(s, err)
-	return err
 }
 
 // placesOf numbers cores, caches and NUMA nodes from 0.
@@ -249,7 +204,7 @@ func (h *Host) exited(s extScheduler, e scx.Exit) {
 // wanted. While they still come and go the kernel does not take it.
 func (h *Host) reload() (err error) {
 	for range reloadsAtOnce {
-		err = h.loadWanted()
+		_, err = h.loadWanted()
 		if err == nil || errors.Is(err, scx.ErrUnsupported) || errors.Is(err, scx.ErrBusy) {
 			return err
 		}

@@ -21,9 +21,17 @@ const usualWeight = 100
 // A view is what of a snapshot matters to the scheduler: the kernel applies
 // neither the quotas nor the weights of cgroups to its threads.
 type view struct {
-	workloads []node.Workload
+	workloads []job
 	inodes    map[node.CgroupPath]uint64
 	limits    map[node.Knob]node.Value // cpu.max and cpu.weight of best-effort work, and where it meets others
+}
+
+// A job is what of a workload matters to it: a view is made in each turn.
+type job struct {
+	id           node.WorkloadID
+	class        node.Class
+	cgroup, meet node.CgroupPath
+	identity     node.Maybe[node.Identity] // that its owner asks for
 }
 
 // told is what the scheduler was told last.
@@ -66,7 +74,10 @@ func (h *Host) lookAtWork() {
 // viewOf is the view of workloads whose groups live, with the limits that are
 // found.
 func (h *Host) viewOf(workloads []node.Workload, limit func(node.Knob) node.Value) view {
-	v := view{inodes: make(map[node.CgroupPath]uint64, len(workloads)), limits: map[node.Knob]node.Value{}}
+	v := view{
+		workloads: make([]job, 0, len(workloads)),
+		inodes:    make(map[node.CgroupPath]uint64, len(workloads)), limits: make(map[node.Knob]node.Value, 2*len(workloads)),
+	}
 	note := func(p node.CgroupPath, limits bool) bool {
 		if _, known := v.inodes[p]; !known {
 			inode, err := h.inode(p)
@@ -90,7 +101,7 @@ func (h *Host) viewOf(workloads []node.Workload, limit func(node.Knob) node.Valu
 		if !note(w.Cgroup, w.Class == node.BE) {
 			continue
 		}
-		v.workloads = append(v.workloads, w)
+		v.workloads = append(v.workloads, job{w.ID, w.Class, w.Cgroup, w.Meet, w.Asks.Identity})
 		if w.Class == node.BE && w.Meet != "" {
 			note(w.Meet, true)
 		}
@@ -187,7 +198,7 @@ func (h *Host) tell(s extScheduler) error {
 func (x *scheduler) seat() {
 	here := map[node.WorkloadID]bool{}
 	for _, w := range x.view.workloads {
-		here[w.ID] = w.Class == node.BE
+		here[w.id] = w.class == node.BE
 	}
 	maps.DeleteFunc(x.slots, func(id node.WorkloadID, _ int) bool { return !here[id] })
 	var taken [scx.Slots]bool
@@ -197,7 +208,7 @@ func (x *scheduler) seat() {
 	next := 1
 	x.unseated = 0
 	for _, w := range x.view.workloads {
-		if _, seated := x.slots[w.ID]; seated || w.Class != node.BE {
+		if _, seated := x.slots[w.id]; seated || w.class != node.BE {
 			continue
 		}
 		for next < scx.Slots && taken[next] {
@@ -210,7 +221,7 @@ func (x *scheduler) seat() {
 		if x.slots == nil {
 			x.slots = map[node.WorkloadID]int{}
 		}
-		x.slots[w.ID], taken[next] = next, true
+		x.slots[w.id], taken[next] = next, true
 	}
 }
 
@@ -221,23 +232,27 @@ func (i *isolation) groups() []scx.Group {
 	x := &i.scheduler
 	by := map[uint64]scx.Group{}
 	for k := range i.given {
-		if inode, known := x.view.inodes[k.Cgroup]; known && k.File == node.FilePolicy {
+		if inode, known := x.view.inodes[k.Cgroup]; known && k.File == node.FilePolicy && i.governs(k.Cgroup) {
 			by[inode] = scx.Group{Cgroup: inode, Class: scx.BE}
 		}
 	}
 	for _, w := range x.view.workloads {
-		inode, known := x.view.inodes[w.Cgroup]
+		inode, known := x.view.inodes[w.cgroup]
 		if !known {
 			continue
 		}
 		g := scx.Group{Cgroup: inode}
 		switch {
-		case i.spared[w.Cgroup] != 0:
-		case w.Class == node.BE:
-			g.Class, g.Pod = scx.BE, x.slots[w.ID]
-		case x.as.Expels(w.Class):
+		case w.class == node.BE:
+			// Where nothing was given to its threads, none of them is a stray.
+			if i.governs(w.cgroup) {
+				g.Class, g.Pod = scx.BE, x.slots[w.id]
+			}
+		case i.spares(w.cgroup):
+		case w.identity.Or(node.IdentityExpels) == node.IdentityNone:
+		case x.expels(w):
 			g.Class = scx.LSX
-		case w.Class.Sensitive():
+		case w.class.Sensitive():
 			g.Class = scx.LS
 		}
 		by[inode] = g
@@ -249,19 +264,49 @@ func (i *isolation) groups() []scx.Group {
 	})
 }
 
+// expels reports whether best-effort threads stay off the siblings of a
+// workload's: as its owner says, or else as for its class.
+func (x *scheduler) expels(w job) bool {
+	if v, asked := w.identity.Value(); asked {
+		return x.as.Loaded && x.as.Siblings && w.class.Sensitive() && v >= node.IdentityExpels
+	}
+	return x.as.Expels(w.class)
+}
+
+// governs reports whether the threads of best-effort work in a group have the
+// policy; i.mu is held.
+func (i *isolation) governs(p node.CgroupPath) bool {
+	governed := false
+	for ; p != ""; p = p.Parent() {
+		if class, is := i.own[p]; is && class != node.BE {
+			break
+		}
+		if i.spares(p) {
+			return false
+		}
+		governed = governed || i.given[node.Knob{Cgroup: p, File: node.FilePolicy}]
+	}
+	return governed
+}
+
 // pods are the weights and quotas of best-effort workloads.
 func (x *scheduler) pods() []scx.Pod {
 	var all []scx.Pod
+	parts := x.view.parts()
 	for _, w := range x.view.workloads {
-		slot := x.slots[w.ID]
+		slot := x.slots[w.id]
 		if slot == 0 {
 			continue
 		}
 		pod := scx.Pod{Slot: slot, Weight: usualWeight}
-		if weight, is := x.view.limits[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUWeight}].(node.CPUWeight); is && !weight.Idle {
+		if weight, is := x.view.limits[node.Knob{Cgroup: w.cgroup, File: node.FileCPUWeight}].(node.CPUWeight); is && !weight.Idle {
 			pod.Weight = int(weight.Weight.V2())
 		}
-		if most, limited := x.view.share(w); limited {
+		most, limited := x.view.quota(w.cgroup)
+		if part, is := parts[w.meet]; is && (!limited || part < most) {
+			most, limited = part, true
+		}
+		if limited {
 			pod.Quota = time.Duration(int64(most) * int64(scx.QuotaPeriod) / int64(unit.CPUs(1)))
 		}
 		all = append(all, pod)
@@ -274,43 +319,44 @@ func (x *scheduler) pods() []scx.Pod {
 // where it meets others, if each of these has one.
 func (v view) most() unit.MilliCPU {
 	var sum unit.MilliCPU
-	seen := map[node.CgroupPath]bool{}
-	for _, w := range v.workloads {
-		if w.Class != node.BE || seen[w.Meet] {
-			continue
-		}
-		seen[w.Meet] = true
-		most, limited := v.quota(w.Meet)
+	meets := v.meets()
+	for m := range meets {
+		most, limited := v.quota(m)
 		if !limited {
 			return scx.NoCap
 		}
 		sum += most
 	}
-	if len(seen) == 0 {
+	if len(meets) == 0 {
 		return scx.NoCap
 	}
 	return max(sum, 1)
 }
 
-// share is how much CPU time a best-effort workload may have: its own quota,
-// and an equal part of that of the group where it meets others, if the cap of
-// all does not see to that one.
-func (v view) share(w node.Workload) (unit.MilliCPU, bool) {
-	own, limited := v.quota(w.Cgroup)
-	most, meets := v.quota(w.Meet)
-	if !meets || v.most() != scx.NoCap {
-		return own, limited
-	}
-	var beside unit.MilliCPU
-	for _, other := range v.workloads {
-		if other.Class == node.BE && other.Meet == w.Meet {
-			beside++
+// meets counts the best-effort workloads by where they meet others.
+func (v view) meets() map[node.CgroupPath]int {
+	of := map[node.CgroupPath]int{}
+	for _, w := range v.workloads {
+		if w.class == node.BE {
+			of[w.meet]++
 		}
 	}
-	if most = max(most/max(beside, 1), 1); limited {
-		most = min(most, own)
+	return of
+}
+
+// parts is how much each best-effort workload may have of the quota of where it
+// meets others, in equal parts, unless the cap of all sees to these.
+func (v view) parts() map[node.CgroupPath]unit.MilliCPU {
+	if v.most() != scx.NoCap {
+		return nil
 	}
-	return most, true
+	of := map[node.CgroupPath]unit.MilliCPU{}
+	for m, n := range v.meets() {
+		if most, limited := v.quota(m); limited {
+			of[m] = max(most/unit.MilliCPU(n), 1)
+		}
+	}
+	return of
 }
 
 // quota is cpu.max of a cgroup; false: it has no limit.

@@ -32,8 +32,7 @@ func TestSchedulerIsNotLoadedAnewForNobody(t *testing.T) {
 		close(b.ext.gate)
 		do(t, <-done)
 		until(t, "the load has ended", func() bool { return b.ext.loaded() == 2 })
-		b.isolation.scheduler.loading.Lock() // and been noted
-		defer b.isolation.scheduler.loading.Unlock()
+		until(t, "and was noted", func() bool { return !b.loads() })
 		if now, _ := b.readScheduler(); now != node.Value(node.Scheduler{}) || !b.ext.now.closed {
 			t.Errorf("after the unload %v is loaded, that nobody owns", now)
 		}

@@ -154,6 +154,16 @@ func (s *sight) saw(k node.Knob, v node.Value, err error) {
 	s.known[k] = v
 }
 
+// anew makes the next look read a knob.
+func (s *sight) anew(k node.Knob) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.known, k)
+}
+
 // forget drops all that is known of the knobs.
 func (s *sight) forget() {
 	if s == nil {

@@ -34,7 +34,7 @@ func drawn(t *testing.T, groups ...string) (*Host, func(group, file, text string
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Host{tree: tree.KeepOpen(), sight: newSight()}, func(group, file, text string) { write("v2/"+group+"/"+file, text) }
+	return &Host{tree: tree.KeepOpen(), sight: newSight(), isolation: newIsolation()}, func(group, file, text string) { write("v2/"+group+"/"+file, text) }
 }
 
 func tasks(group node.CgroupPath) node.Knob { return node.Knob{Cgroup: group, File: node.FilePIDs} }

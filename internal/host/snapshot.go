@@ -114,16 +114,22 @@ func (h *Host) inode(p node.CgroupPath) (uint64, error) {
 	return h.tree.Inode(string(p))
 }
 
-// inSight lists the cgroups of the workloads and all above them but the root.
+// inSight lists the cgroups of the workloads and of their parts, and all above
+// them but the root.
 func inSight(workloads []node.Workload) []node.CgroupPath {
 	var groups []node.CgroupPath
 	seen := map[node.CgroupPath]bool{"": true}
+	show := func(from node.CgroupPath) {
+		for p := from; !seen[p]; p = p.Parent() {
+			seen[p] = true
+			groups = append(groups, p)
+		}
+	}
 	for _, w := range workloads {
-		for _, from := range []node.CgroupPath{w.Cgroup, w.Meet} {
-			for p := from; !seen[p]; p = p.Parent() {
-				seen[p] = true
-				groups = append(groups, p)
-			}
+		show(w.Cgroup)
+		show(w.Meet)
+		for _, part := range w.Parts {
+			show(part.Cgroup)
 		}
 	}
 	return groups

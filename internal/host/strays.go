@@ -21,7 +21,7 @@ func (h *Host) convertStray(e scx.Stray) {
 	if spilled || task.Policy(e.Policy).RealTime() {
 		return
 	}
-	switch belongs, known := h.belongs(e.TID); {
+	switch belongs, known := h.belongs(e.TID, node.FilePolicy); {
 	case !known: // its group may have a name that we do not see: look at all
 		i.mu.Lock()
 		i.stale = true
@@ -39,9 +39,9 @@ func (h *Host) convertStray(e scx.Stray) {
 	}
 }
 
-// belongs reports whether a thread is in a group whose threads have the policy
-// of best-effort work, and whether that can be told.
-func (h *Host) belongs(tid int) (belongs, known bool) {
+// belongs reports whether a thread is in a group whose threads were given what a
+// file is about, the policy or the cookie, and whether that can be told.
+func (h *Host) belongs(tid int, f node.File) (belongs, known bool) {
 	entries, err := h.fs.Cgroup(tid)
 	if err != nil {
 		return false, true // it has ended
@@ -55,10 +55,10 @@ func (h *Host) belongs(tid int) (belongs, known bool) {
 			continue
 		}
 		for p := node.CgroupPath(strings.Trim(e.Path, "/")); p != ""; p = p.Parent() {
-			if class, is := i.own[p]; is && class != node.BE || i.spared[p] != 0 {
+			if class, is := i.own[p]; is && class != node.BE || i.spares(p) {
 				return false, true
 			}
-			if i.given[node.Knob{Cgroup: p, File: node.FilePolicy}] {
+			if i.given[node.Knob{Cgroup: p, File: f}] {
 				return true, true
 			}
 		}
@@ -99,44 +99,9 @@ func (h *Host) endSpills(at time.Time) {
 	}
 	i.mu.Unlock()
 	for _, tid := range over {
-		if belongs, _ := h.belongs(tid); belongs {
+		if belongs, _ := h.belongs(tid, node.FilePolicy); belongs {
 			_, _ = h.isolation.ext.extend(task.Fixed(tid), nil) // if not, the next look at its group finds it
 		}
-	}
-}
-
-// boost gives a group's threads, that are about to end or to stand still, to
-// the kernel's own scheduler: a thread has to run for both, and one that waits
-// for its turn in ours would do so later, or be mistaken for a stalled one.
-func (h *Host) boost(p node.CgroupPath) error {
-	i := &h.isolation
-	i.mu.Lock()
-	governed := slices.ContainsFunc(slices.Collect(maps.Keys(i.given)), func(k node.Knob) bool {
-		return k.File == node.FilePolicy && (k.Cgroup.Contains(p) || p.Contains(k.Cgroup))
-	})
-	i.mu.Unlock()
-	if !governed {
-		return nil
-	}
-	inode, err := h.tree.Inode(string(p))
-	if err != nil {
-		return err
-	}
-	i.mu.Lock()
-	i.spared[p] = inode
-	i.mu.Unlock()
-	_, err = h.isolation.ext.shorten(func() ([]int, error) { return h.everyThread(p) })
-	return err
-}
-
-// unboost ends that for a group that goes on.
-func (h *Host) unboost(p node.CgroupPath) {
-	i := &h.isolation
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.spared[p] != 0 {
-		delete(i.spared, p)
-		i.stale = true
 	}
 }
 
@@ -144,16 +109,17 @@ func (h *Host) unboost(p node.CgroupPath) {
 // ones should have: below all others, such work would not run in time. Its
 // class may be new, or a best-effort thread may have started it. New work is
 // looked at in the next snapshot, all in turn, as long as a rung is in use that
-// is about threads.
+// is about threads; and for a while after, when nobody should have it.
 func (h *Host) guardOthers(s *node.Snapshot) {
 	i := &h.isolation
 	i.mu.Lock()
-	if len(i.given) == 0 || h.sight == nil {
+	if len(i.given) == 0 && len(i.late) == 0 || h.sight == nil {
 		i.safe = nil
 		i.mu.Unlock()
 		return
 	}
-	own, cookies, known := i.own, i.cookies, i.safe
+	own, known, inUse := i.own, i.safe, len(i.given) > 0
+	theirs := i.scheduler.loaded == nil && i.foreign.name != "" // the policy is
 	i.safe = make(map[node.CgroupPath]node.Class, len(s.Workloads))
 	due := map[node.CgroupPath]bool{}
 	for n := range i.rounds.due(s.At, len(s.Workloads), glanceWithin) {
@@ -166,31 +132,40 @@ func (h *Host) guardOthers(s *node.Snapshot) {
 	}
 	i.mu.Unlock()
 	for p := range due {
-		if own[p] == node.BE {
+		if own[p] == node.BE && inUse {
 			continue
 		}
 		list := func() ([]int, error) {
 			return h.threadsBut(p, func(q node.CgroupPath) bool { return q != p && own[q] == node.BE })
 		}
-		n, _ := i.ext.shorten(list) // a group that is gone needs none
-		if cookies != nil {
-			n += i.clearOurs(list, cookies.ID())
+		n := 0
+		if !theirs {
+			n, _ = i.ext.shorten(list) // a group that is gone needs none
 		}
-		if n > 0 {
+		if n += i.clearOurs(list); n > 0 {
 			h.wake(count(n, "thread", "threads") + " of " + string(p) + " had what only best-effort ones should have")
 		}
 	}
 }
 
-// clearOurs takes one cookie from threads, and returns from how many.
-func (i *isolation) clearOurs(list task.List, id uint64) int {
+// clearOurs takes our cookies from threads, and returns from how many.
+func (i *isolation) clearOurs(list task.List) int {
+	i.mu.Lock()
+	ours := maps.Clone(i.bore)
+	if i.cookies != nil {
+		ours[i.cookies.ID()] = true
+	}
+	i.mu.Unlock()
+	if len(ours) == 0 {
+		return 0
+	}
 	tids, err := list()
 	if err != nil {
 		return 0
 	}
 	tids = slices.DeleteFunc(tids, func(tid int) bool {
 		has, err := i.core.cookieOf(tid)
-		return err != nil || has != id
+		return err != nil || !ours[has]
 	})
 	if len(tids) == 0 {
 		return 0

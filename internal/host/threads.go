@@ -31,13 +31,14 @@ func (h *Host) bestEffort(p node.CgroupPath) ([]int, error) {
 	own, spared := i.own, maps.Clone(i.spared)
 	i.mu.Unlock()
 	for q := p; q != ""; q = q.Parent() {
-		if spared[q] != 0 {
+		if _, is := spared[q]; is {
 			return nil, nil
 		}
 	}
 	return h.threadsBut(p, func(q node.CgroupPath) bool {
 		class, is := own[q]
-		return is && class != node.BE || spared[q] != 0
+		_, spares := spared[q]
+		return is && class != node.BE || spares
 	})
 }
 
@@ -102,6 +103,7 @@ func (h *Host) readThreads(k node.Knob) (node.Value, error) {
 			case errors.Is(err, task.ErrGone):
 			case err != nil:
 				return nil, err
+			case i.strange(id): // it stays as it is
 			case id != 0 && (cookies == nil || id == cookies.ID()):
 				be++
 			default:
@@ -125,7 +127,11 @@ func (h *Host) writeThreads(k node.Knob, v node.Threads) error {
 	defer func() {
 		i.mu.Lock()
 		delete(i.seen, k)
+		s := i.scheduler.loaded
 		i.mu.Unlock()
+		if s != nil && k.File == node.FilePolicy {
+			h.told(s, h.tell(s)) // whose threads are best-effort ones now
+		}
 	}()
 	switch v {
 	case node.ThreadsBE:
@@ -185,7 +191,7 @@ func (h *Host) convert(k node.Knob) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return c.Share(list, nil)
+	return c.Share(list, h.isolation.hasStrange)
 }
 
 func (h *Host) spilled(tid int) bool {

@@ -73,6 +73,7 @@ func (h *Host) usageOf(w node.Workload) (u node.Usage, gone bool) {
 		}
 	} else {
 		err = h.readCPUUse(&u, p)
+		h.addThrottling(&u, w)
 	}
 	if errors.Is(err, cgroup.ErrGone) && !h.tree.Exists(p) {
 		return u, true // and not only in one of v1's hierarchies
@@ -84,6 +85,26 @@ func (h *Host) usageOf(w node.Workload) (u node.Usage, gone bool) {
 		u.PerCPU, _ = h.tree.UsagePerCPU(p) // v2 does not count it
 	}
 	return u, false
+}
+
+// addThrottling adds how the quotas of its parts held a service back: one of
+// several parts that is throttled need not throttle the whole. A single part has
+// the limit of the whole, which tells of it. Where the whole has none because one
+// part has none, the others tell of theirs.
+func (h *Host) addThrottling(u *node.Usage, w node.Workload) {
+	if w.Class != node.LS || len(w.Parts) < 2 || !u.Periods.Known() {
+		return
+	}
+	for _, part := range w.Parts {
+		if !w.CPULimit.Known() && !part.CPULimit.Known() {
+			continue
+		}
+		if c, err := h.tree.CPUUse(string(part.Cgroup)); err == nil {
+			u.Throttled = node.Some(u.Throttled.Or(0) + c.Throttled)
+			u.Periods = node.Some(u.Periods.Or(0) + c.Periods)
+			u.ThrottledPeriods = node.Some(u.ThrottledPeriods.Or(0) + c.ThrottledPeriods)
+		}
+	}
 }
 
 // throttlingIsSeldom reports whether it is read in turn how a quota held a

@@ -56,7 +56,7 @@ func locked(path string) (pid int, ok bool) {
 
 // pidIn is the process that a lock file names, 0 for none.
 func pidIn(f *os.File) int {
-	text := make([]byte, 16)
+	text := make([]byte, noteAt)
 	n, _ := f.ReadAt(text, 0)
 	pid, _ := strconv.Atoi(strings.TrimSpace(string(text[:n])))
 	return pid

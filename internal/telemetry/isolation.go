@@ -23,6 +23,7 @@ var (
 	descLoads      = desc("tenon_scheduler_loads_total", "How often tenond has loaded its scheduler.")
 	descExits      = desc("tenon_scheduler_exits_total", "How often it ended: unload, silent, kernel, sysrq, stall, error.", "kind")
 	descRunning    = desc("tenon_scheduler_running", "1: the scheduler is loaded and it is Tenon's.")
+	descUntold     = desc("tenon_scheduler_untold", "1: the loaded scheduler has not taken all that it was told last, such as which work is latency-sensitive.")
 	descRun        = desc("tenon_scheduler_run_seconds_total", "Time that threads ran, by how the scheduler looks at them.", "class")
 	descStrayed    = desc("tenon_scheduler_strayed_seconds_total", "Time that threads in best-effort groups ran outside of the scheduler.")
 	descIdle       = desc("tenon_scheduler_idle_seconds_total", "Time that CPUs were idle, for whatever reason.")
@@ -95,6 +96,7 @@ func (e emitter) isolation(l node.LadderStatus, i node.IsolationStatus) {
 	e.count(descLoads, i.Loads)
 	s := i.Scheduler
 	e.gauge(descRunning, oneIf(s != nil && s.Running))
+	e.gauge(descUntold, oneIf(i.Untold != ""))
 	if s == nil {
 		return
 	}

@@ -1,0 +1,44 @@
+package lease
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestAMachineHasOneAgent(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "run", "machine.lock")
+	first, err := HoldMachine(path, "/run/one")
+	do(t, err)
+	_, err = HoldMachine(path, "/run/two")
+	if want := fmt.Sprintf("process %d keeps this machine, with its state in /run/one", os.Getpid()); !errors.Is(err, ErrHeld) || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("a second one: %v, want %q", err, want)
+	}
+	do(t, first.Close())
+	second, err := HoldMachine(path, "/o")
+	do(t, err)
+	defer second.Close()
+	if got := stateIn(path); got != "/o" {
+		t.Errorf("after another holder the directory is %q", got)
+	}
+}
+
+// TestLockOfADeadAgentIsFree: the kernel ends it with the process.
+func TestLockOfADeadAgentIsFree(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "machine.lock")
+	do(t, os.WriteFile(path, []byte("99999     \n/run/of/the/dead\n"), 0o644))
+	f, err := HoldMachine(path, "/run/tenon")
+	do(t, err)
+	do(t, f.Close())
+}
+
+func TestMachineThatCannotBeLockedIsNamed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	do(t, os.WriteFile(file, nil, 0o644))
+	if _, err := HoldMachine(filepath.Join(file, "machine.lock"), "/run/tenon"); err == nil || errors.Is(err, ErrHeld) || !strings.Contains(err.Error(), "lock the machine") {
+		t.Errorf("got %v", err)
+	}
+}
