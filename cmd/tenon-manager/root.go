@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
+
+	"tenon.sh/tenon/internal/manager"
+)
+
+// version is set by the build: -ldflags "-X main.version=v1.2.3".
+var version string
+
+// defaultNamespace is where Tenon is installed if nobody says otherwise.
+const defaultNamespace = "tenon-system"
+
+// ACK's name for the ConfigMap.
+const ackNamespace, ackName = "kube-system", "ack-slo-config"
+
+// command are the flags.
+type command struct {
+	kubeconfig                  string
+	namespace, name             string
+	configNamespace, configName string
+	ack                         bool
+	service                     string
+	servicePort                 int32
+	webhookPort                 int
+	metrics, health             string
+	elect, dryRun               bool
+	lifetimes                   manager.Lifetimes
+	format                      string
+	level                       slog.Level
+}
+
+func newRootCommand() *cobra.Command {
+	c := &command{level: slog.LevelInfo}
+	root := &cobra.Command{
+		Use:   "tenon-manager",
+		Short: "Publish batch resources on the nodes of a cluster, and answer its webhooks",
+		Long: `tenon-manager follows the reports of the nodes' agents (kubectl get nodereports)
+and writes kubernetes.io/batch-cpu and kubernetes.io/batch-memory into the
+status of the nodes; nobody else does. Why a node has what it has stands in its
+report, in status.published.
+
+It also answers the webhooks for pods of class BE, profiles and the ConfigMap,
+with certificates that it makes and renews by itself. Several replicas answer
+webhooks; the one that holds the lease writes.`,
+		Example: `  tenon-manager --dry-run --kubeconfig ~/.kube/config   # say what would be written
+  tenon-manager --ack                                   # settings of ACK: kube-system/ack-slo-config`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("tenon-manager takes no argument, got %q: see tenon-manager --help", args[0])}
+			}
+			return nil
+		},
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Version:       versionName(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.run(cmd.Context(), cmd.ErrOrStderr())
+		},
+	}
+	root.SetVersionTemplate("tenon-manager {{.Version}}\n")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
+	})
+	f := root.Flags()
+	f.StringVar(&c.kubeconfig, "kubeconfig", "", "how to reach the API server; empty: KUBECONFIG, or as a pod does")
+	f.StringVar(&c.namespace, "namespace", ownNamespace(), "where the manager itself runs, with its lease and its Secret")
+	f.StringVar(&c.name, "name", "tenon-manager", "the name of the lease, the Secret and the webhook configurations")
+	f.StringVar(&c.configNamespace, "config-namespace", "koordinator-system", "the namespace of the ConfigMap with the settings")
+	f.StringVar(&c.configName, "slo-config-name", "slo-controller-config", "the ConfigMap with the settings")
+	f.BoolVar(&c.ack, "ack", false, "the settings are in ACK's ConfigMap, "+ackNamespace+"/"+ackName)
+	f.StringVar(&c.service, "service", "tenon-manager", "the Service by which the API server reaches the webhooks")
+	f.Int32Var(&c.servicePort, "service-port", 443, "the port of that Service")
+	f.IntVar(&c.webhookPort, "webhook-port", 9443, "the port of the webhooks; 0: none")
+	f.StringVar(&c.metrics, "metrics", ":8080", "the address of /metrics; empty: none")
+	f.StringVar(&c.health, "health", ":8081", "the address of /healthz and /readyz; empty: none")
+	f.BoolVar(&c.elect, "leader-elect", true, "only the replica that holds the lease writes")
+	f.BoolVar(&c.dryRun, "dry-run", false, "write nothing, log what would be written, serve no webhooks")
+	f.DurationVar(&c.lifetimes.CA, "ca-lifetime", manager.DefaultLifetimes.CA, "for how long the CA of the webhooks lives; renewed after two thirds")
+	f.DurationVar(&c.lifetimes.Serving, "certificate-lifetime", manager.DefaultLifetimes.Serving, "for how long their certificate lives; renewed after two thirds")
+	f.DurationVar(&c.lifetimes.Settle, "certificate-settle", manager.DefaultLifetimes.Settle, "for how long a new CA is trusted before it signs, and an old one after")
+	f.StringVar(&c.format, "log-format", "text", "how to log: text or json")
+	f.TextVar(&c.level, "log-level", slog.LevelInfo, "what to log: debug, info, warn or error")
+	root.AddCommand(newUninstallCommand(c))
+	return root
+}
+
+// options checks the flags.
+func (c *command) options(stderr io.Writer) (manager.Options, error) {
+	o := manager.Options{
+		Namespace: c.namespace, Name: c.name, Config: client.ObjectKey{Namespace: c.configNamespace, Name: c.configName},
+		Service: manager.Service{Namespace: c.namespace, Name: c.service, Port: c.servicePort}, Port: c.webhookPort,
+		Metrics: c.metrics, Health: c.health, Elect: c.elect, DryRun: c.dryRun, Lifetimes: c.lifetimes,
+	}
+	if c.ack {
+		o.Config = client.ObjectKey{Namespace: ackNamespace, Name: ackName}
+	}
+	if c.dryRun {
+		o.Port = 0
+	}
+	l := c.lifetimes
+	switch {
+	case c.format != "text" && c.format != "json":
+		return o, usageError{fmt.Errorf("--log-format %s: want text or json", c.format)}
+	case c.webhookPort < 0 || c.webhookPort > 65535:
+		return o, usageError{fmt.Errorf("--webhook-port %d: want 0 to 65535", c.webhookPort)}
+	case l.Settle <= 0 || l.Serving < 6*l.Settle || l.CA < 2*l.Serving:
+		return o, usageError{fmt.Errorf("--certificate-settle %v, --certificate-lifetime %v, --ca-lifetime %v: want a certificate that lives 6 times as long as it settles, and a CA that lives twice as long as a certificate",
+			l.Settle, l.Serving, l.CA)}
+	}
+	handler := &slog.HandlerOptions{Level: c.level}
+	if c.format == "json" {
+		o.Log = slog.New(slog.NewJSONHandler(stderr, handler))
+	} else {
+		o.Log = slog.New(slog.NewTextHandler(stderr, handler))
+	}
+	return o, nil
+}
+
+func (c *command) run(ctx context.Context, stderr io.Writer) error {
+	o, err := c.options(stderr)
+	if err != nil {
+		return err
+	}
+	rc, err := c.server()
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	slog.SetDefault(o.Log) // for what libraries log by themselves
+	o.Log.Info("tenon-manager", "version", versionName(), "config", o.Config, "dry_run", o.DryRun)
+	return manager.Run(ctx, rc, o)
+}
+
+// server says how to reach the API server.
+func (c *command) server() (*rest.Config, error) {
+	if c.kubeconfig != "" {
+		rc, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig)
+		if err != nil {
+			return nil, fmt.Errorf("read --kubeconfig %s: %w", c.kubeconfig, err)
+		}
+		return rc, nil
+	}
+	rc, err := config.GetConfig()
+	if err != nil {
+		return nil, errors.Join(errors.New("find the API server: neither --kubeconfig nor KUBECONFIG is set, and this is no pod"), err)
+	}
+	return rc, nil
+}
+
+// ownNamespace is the namespace of the pod that this is.
+func ownNamespace() string {
+	if n := os.Getenv("POD_NAMESPACE"); n != "" {
+		return n
+	}
+	if n, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace"); err == nil {
+		return strings.TrimSpace(string(n))
+	}
+	return defaultNamespace
+}
+
+// versionName is the version of the build: as the Makefile or as go install
+// set it.
+func versionName() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}

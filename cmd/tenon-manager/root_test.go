@@ -1,0 +1,44 @@
+package main
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestBadFlagsSayWhatIsWanted(t *testing.T) {
+	for line, want := range map[string]string{
+		"--log-format xml":          "--log-format xml: want text or json",
+		"--webhook-port 70000":      "--webhook-port 70000: want 0 to 65535",
+		"--certificate-settle 100d": "invalid argument",
+		"--certificate-lifetime 1h": "want a certificate that lives",
+		"--ca-lifetime 1h":          "a CA that lives twice as long",
+		"now":                       `takes no argument, got "now"`,
+		"--kubeconfig /none/such":   "read --kubeconfig /none/such",
+	} {
+		if line == "--certificate-lifetime 1h" {
+			line += " --certificate-settle 15m"
+		}
+		root := newRootCommand()
+		root.SetArgs(strings.Fields(line))
+		root.SetErr(io.Discard)
+		if err := root.Execute(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v\nwant %s", line, err, want)
+		}
+	}
+}
+
+func TestFlagsBecomeOptions(t *testing.T) {
+	c := &command{}
+	root := newRootCommand()
+	if f := root.Flags().Lookup("certificate-lifetime"); f == nil || f.DefValue != (90*24*time.Hour).String() {
+		t.Errorf("a certificate lives %v", f)
+	}
+	c.format, c.ack, c.dryRun, c.webhookPort = "json", true, true, 9443
+	c.lifetimes.Settle, c.lifetimes.Serving, c.lifetimes.CA = time.Minute, time.Hour, 3*time.Hour
+	o, err := c.options(io.Discard)
+	if err != nil || o.Config.String() != "kube-system/ack-slo-config" || o.Port != 0 || !o.DryRun {
+		t.Errorf("%+v, %v", o, err)
+	}
+}

@@ -1,0 +1,31 @@
+{{/* What all webhooks have. */}}
+{{- define "tenon.webhook" -}}
+admissionReviewVersions: [v1]
+sideEffects: None
+matchPolicy: Equivalent
+failurePolicy: {{ .failure }}
+# Who waits for an answer that may be done without waits less.
+timeoutSeconds: {{ eq .failure "Fail" | ternary 10 3 }}
+clientConfig:
+  service: {name: tenon-manager, namespace: {{ .root.Release.Namespace }}, port: 443, path: {{ .path }}}
+{{- end }}
+
+{{- define "tenon.webhook.be" -}}
+matchLabels: {koordinator.sh/qosClass: BE}
+{{- end }}
+
+{{- define "tenon.webhook.others" -}}
+matchExpressions:
+  - {key: koordinator.sh/qosClass, operator: NotIn, values: [BE]}
+{{- end }}
+
+{{- define "tenon.webhook.elsewhere" -}}
+matchExpressions:
+  - {key: kubernetes.io/metadata.name, operator: NotIn, values: {{ include "tenon.excluded" . }}}
+{{- end }}
+
+{{/* Whether a label or annotation was changed, added or removed. */}}
+{{- define "tenon.webhook.changes" -}}
+{{- $or := "" }}
+{{- range .keys }}{{ $or }}object.metadata.?{{ $.field }}[?'{{ . }}'] != oldObject.metadata.?{{ $.field }}[?'{{ . }}']{{ $or = " || " }}{{ end }}
+{{- end }}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+func example(t *testing.T, version string) map[string][]byte {
+	t.Helper()
+	o := order{version: version, registry: "registry.example/tenon", out: t.TempDir(), created: time.Unix(1_700_000_000, 0).UTC()}
+	layers := []layer{
+		{"amd64", []file{{"tenond", []byte("one")}, {"tenon", []byte("two")}}},
+		{"arm64", []file{{"tenon", []byte("four")}, {"tenond", []byte("three")}}},
+	}
+	_, path, err := o.pack(products[0], layers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return untar(t, data)
+}
+
+func untar(t *testing.T, data []byte) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{}
+	for r := tar.NewReader(bytes.NewReader(data)); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if files[h.Name], err = io.ReadAll(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestTheSameProgramsGiveTheSameDigest(t *testing.T) {
+	a, b, other := example(t, "v1.0.0+dirty"), example(t, "v1.0.0+dirty"), example(t, "v2")
+	if string(a["index.json"]) != string(b["index.json"]) {
+		t.Errorf("two builds differ:\n%s\n%s", a["index.json"], b["index.json"])
+	}
+	if string(a["index.json"]) == string(other["index.json"]) {
+		t.Error("two versions have one digest")
+	}
+}
+
+// TestAnImageHoldsItsProgramsForEachMachine follows the digests as a runtime
+// does that pulls the image, and checks each.
+func TestAnImageHoldsItsProgramsForEachMachine(t *testing.T) {
+	files := example(t, "v1.0.0+dirty")
+	blob := func(d v1.Descriptor, v any) []byte {
+		t.Helper()
+		data := files["blobs/sha256/"+d.Digest.Encoded()]
+		if int64(len(data)) != d.Size || digest.FromBytes(data) != d.Digest {
+			t.Fatalf("blob %s: %d bytes of digest %s, want %d", d.Digest, len(data), digest.FromBytes(data), d.Size)
+		}
+		if v != nil {
+			if err := json.Unmarshal(data, v); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return data
+	}
+	var top, image v1.Index
+	if err := json.Unmarshal(files["index.json"], &top); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := top.Manifests[0].Annotations[nameKey], "registry.example/tenon/tenond:v1.0.0_dirty"; got != want {
+		t.Errorf("the image is called %s, want %s", got, want)
+	}
+	blob(top.Manifests[0], &image)
+	want := map[string]string{"amd64": "tenon=two tenond=one", "arm64": "tenon=four tenond=three"}
+	for _, d := range image.Manifests {
+		var m v1.Manifest
+		var c v1.Image
+		blob(d, &m)
+		blob(m.Config, &c)
+		if c.Architecture != d.Platform.Architecture || c.Config.User != "0:0" || c.Config.Entrypoint[0] != "/tenond" || c.Config.Labels[v1.AnnotationVersion] != "v1.0.0+dirty" {
+			t.Errorf("%s: %+v", d.Platform.Architecture, c)
+		}
+		z, err := gzip.NewReader(bytes.NewReader(blob(m.Layers[0], nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain, err := io.ReadAll(z)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if digest.FromBytes(plain) != c.RootFS.DiffIDs[0] {
+			t.Errorf("%s: the layer is not the one that the configuration names", c.Architecture)
+		}
+		root := untar(t, plain)
+		if got := fmt.Sprintf("tenon=%s tenond=%s", root["tenon"], root["tenond"]); got != want[c.Architecture] || len(root) != 2 {
+			t.Errorf("%s holds %s, want %s", c.Architecture, got, want[c.Architecture])
+		}
+		delete(want, c.Architecture)
+	}
+	if len(want) > 0 {
+		t.Errorf("missing: %v", want)
+	}
+}
+
+// TestTheDockerfileMakesTheSameImages keeps the two ways together.
+func TestTheDockerfileMakesTheSameImages(t *testing.T) {
+	text, err := os.ReadFile("Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range products {
+		_, rest, found := strings.Cut(string(text), "\nFROM scratch AS "+p.name+"\n")
+		if !found {
+			t.Errorf("no target %s", p.name)
+			continue
+		}
+		target, _, _ := strings.Cut(rest, "\nFROM ")
+		var programs string
+		for _, name := range p.programs {
+			programs += "/out/" + name + " "
+		}
+		about := imageOf(p, "$VERSION", time.Now())
+		lines := []string{"USER " + p.user, "COPY --from=build " + programs + "/", `ENTRYPOINT ["` + about.Config.Entrypoint[0] + `"]`, "ENV " + about.Config.Env[0], "STOPSIGNAL " + about.Config.StopSignal}
+		for key, value := range about.Config.Labels {
+			lines = append(lines, key+`="`+value+`"`)
+		}
+		for _, want := range lines {
+			if !strings.Contains(target, want) {
+				t.Errorf("target %s has no %s", p.name, want)
+			}
+		}
+	}
+	if !strings.Contains(string(text), "-trimpath -buildvcs=false -ldflags \"-s -w -X main.version=$VERSION\"") {
+		t.Error("the programs are built another way")
+	}
+}
+
+func TestOnlyTheManagerIsNotRoot(t *testing.T) {
+	for _, p := range products {
+		if root := strings.HasPrefix(p.user, "0:"); root != (p.name == "tenond") {
+			t.Errorf("%s runs as %s", p.name, p.user)
+		}
+	}
+}

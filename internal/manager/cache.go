@@ -1,0 +1,82 @@
+package manager
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"tenon.sh/tenon/api/v1alpha1"
+)
+
+// The cache holds every node and every report of the cluster: what nobody reads
+// is dropped before it gets there. A node of a large cluster has 20 KiB, of
+// which 1 KiB is left; half of that are the names of who set which field, and
+// the images that the node has.
+
+// slimNode keeps what decides about batch resources. Labels are all kept: the
+// owner's selectors may name any of them.
+func slimNode(o any) (any, error) {
+	n, is := o.(*corev1.Node)
+	if !is {
+		return o, nil // a tombstone
+	}
+	slim := &corev1.Node{ObjectMeta: slimMeta(&n.ObjectMeta)}
+	slim.Labels = n.Labels
+	for key, value := range n.Annotations {
+		if concerns(key) {
+			if slim.Annotations == nil {
+				slim.Annotations = map[string]string{}
+			}
+			slim.Annotations[key] = value
+		}
+	}
+	slim.Status.Capacity, slim.Status.Allocatable = slimList(n.Status.Capacity), slimList(n.Status.Allocatable)
+	return slim, nil
+}
+
+func slimList(list corev1.ResourceList) corev1.ResourceList {
+	slim := corev1.ResourceList{}
+	for k := range kinds {
+		for _, name := range []corev1.ResourceName{k.native(), k.batch()} {
+			if q, has := list[name]; has {
+				slim[name] = q
+			}
+		}
+	}
+	return slim
+}
+
+func slimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion, CreationTimestamp: m.CreationTimestamp}
+}
+
+// slimReport keeps what is promised and what was published of it.
+func slimReport(o any) (any, error) {
+	r, is := o.(*v1alpha1.NodeReport)
+	if !is {
+		return o, nil
+	}
+	slim := &v1alpha1.NodeReport{ObjectMeta: slimMeta(&r.ObjectMeta)}
+	s := &r.Status
+	slim.Status = v1alpha1.NodeReportStatus{Reported: s.Reported, Run: s.Run, Sequence: s.Sequence, Batch: s.Batch, Published: s.Published}
+	for _, a := range []*v1alpha1.BatchAmount{s.Batch.CPU, s.Batch.Memory} {
+		for i := 0; a != nil && i < len(a.Terms); i++ {
+			a.Terms[i].Text = ""
+		}
+	}
+	return slim, nil
+}
+
+// withoutManagers drops who set which field, of any object.
+func withoutManagers(o any) (any, error) {
+	if m, is := o.(metav1.Object); is {
+		m.SetManagedFields(nil)
+	}
+	return o, nil
+}
+
+var (
+	_ cache.TransformFunc = slimNode
+	_ cache.TransformFunc = slimReport
+	_ cache.TransformFunc = withoutManagers
+)

@@ -1,0 +1,266 @@
+package manager
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"slices"
+	"time"
+)
+
+// The keys of the Secret. tls.crt and tls.key are those of kubernetes.io/tls.
+const (
+	keyCA         = "ca.crt" // all that are trusted, the newest first
+	keyCAKey      = "ca.key" // that of the newest
+	keyServing    = "tls.crt"
+	keyServingKey = "tls.key"
+)
+
+// Lifetimes says how long certificates live. Each is renewed when two thirds of
+// its life are over.
+type Lifetimes struct {
+	CA, Serving time.Duration
+	// Settle is the time in which every API server and every replica has learned
+	// of a change. A new CA signs nothing before, and an old one is trusted for
+	// as long after it was replaced.
+	Settle time.Duration
+}
+
+// DefaultLifetimes are those of an ordinary cluster.
+var DefaultLifetimes = Lifetimes{CA: 2 * 365 * 24 * time.Hour, Serving: 90 * 24 * time.Hour, Settle: 10 * time.Minute}
+
+// backdate is how far clocks may be behind the one that made a certificate.
+const backdate = 5 * time.Minute
+
+// A pair is a certificate and its key.
+type pair struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// made is when a certificate was made.
+func (p pair) made() time.Time { return p.cert.NotBefore.Add(backdate) }
+
+// due is when it is to be renewed.
+func (p pair) due() time.Time { return p.made().Add(p.cert.NotAfter.Sub(p.made()) * 2 / 3) }
+
+// A chain is the content of the Secret.
+type chain struct {
+	ca      pair
+	older   []*x509.Certificate // trusted still
+	serving pair
+}
+
+// renewed returns the Secret's data as it should be at a time, what was done
+// to it (empty: nothing), and when to look again. The order of steps keeps
+// every call working: a CA is trusted before it signs, and until what it signed
+// is out of use.
+func renewed(data map[string][]byte, now time.Time, life Lifetimes, names []string) (next map[string][]byte, done string, again time.Duration, err error) {
+	c := parseChain(data, now)
+	switch {
+	case c.ca.key == nil:
+		c.older = append(c.older, c.trusted()...)
+		c.ca, err = newCA(now, life)
+		done = "made a CA"
+	case !now.Before(c.ca.due()):
+		c.older = append([]*x509.Certificate{c.ca.cert}, c.older...)
+		c.ca, err = newCA(now, life)
+		done = "made the next CA"
+	}
+	if err != nil {
+		return nil, "", 0, err
+	}
+	settled := c.ca.made().Add(life.Settle)
+	works := c.serving.cert != nil && now.Before(c.serving.cert.NotAfter) && c.verifies(names, now)
+	current := works && c.serving.cert.CheckSignatureFrom(c.ca.cert) == nil
+	switch {
+	case !works, !now.Before(settled) && (!current || !now.Before(c.serving.due())):
+		if c.serving, err = newServing(now, life, c.ca, names); err != nil {
+			return nil, "", 0, err
+		}
+		current, done = true, join(done, "made a serving certificate")
+	}
+	drop := c.serving.made().Add(life.Settle)
+	kept := slices.DeleteFunc(slices.Clone(c.older), func(old *x509.Certificate) bool {
+		return now.After(old.NotAfter) || current && !now.Before(drop)
+	})
+	if len(kept) < len(c.older) {
+		c.older, done = kept, join(done, "dropped an old CA")
+	}
+	at := c.ca.due()
+	for _, t := range []time.Time{c.serving.due(), settled, drop} {
+		if t.After(now) && t.Before(at) {
+			at = t
+		}
+	}
+	next, err = c.print()
+	return next, done, max(time.Second, at.Sub(now)), err
+}
+
+func join(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a + " and " + b
+}
+
+// trusted are all CAs, the newest first.
+func (c chain) trusted() []*x509.Certificate {
+	if c.ca.cert == nil {
+		return c.older
+	}
+	return append([]*x509.Certificate{c.ca.cert}, c.older...)
+}
+
+// verifies reports whether clients that trust the CAs take the serving
+// certificate for all names.
+func (c chain) verifies(names []string, now time.Time) bool {
+	roots := x509.NewCertPool()
+	for _, ca := range c.trusted() {
+		roots.AddCert(ca)
+	}
+	for _, name := range names {
+		if _, err := c.serving.cert.Verify(x509.VerifyOptions{Roots: roots, DNSName: name, CurrentTime: now}); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// parseChain reads what can be read of the Secret. What cannot is made anew.
+func parseChain(data map[string][]byte, now time.Time) chain {
+	var c chain
+	cas := parseCerts(data[keyCA])
+	cas = slices.DeleteFunc(cas, func(ca *x509.Certificate) bool { return now.After(ca.NotAfter) || !ca.IsCA })
+	key := parseKey(data[keyCAKey])
+	if len(cas) > 0 && key != nil && key.PublicKey.Equal(cas[0].PublicKey) {
+		c.ca, c.older = pair{cas[0], key}, cas[1:]
+	} else {
+		c.older = cas
+	}
+	serving, key := parseCerts(data[keyServing]), parseKey(data[keyServingKey])
+	if len(serving) > 0 && key != nil && key.PublicKey.Equal(serving[0].PublicKey) {
+		c.serving = pair{serving[0], key}
+	}
+	return c
+}
+
+func parseCerts(text []byte) []*x509.Certificate {
+	var all []*x509.Certificate
+	for {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			return all
+		}
+		if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
+			all = append(all, cert)
+		}
+	}
+}
+
+func parseKey(text []byte) *ecdsa.PrivateKey {
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil
+	}
+	key, err := x509.ParseECPrivateKey(block.Bytes)
+	if err != nil {
+		return nil
+	}
+	return key
+}
+
+// print returns the Secret's data.
+func (c chain) print() (map[string][]byte, error) {
+	var cas bytes.Buffer
+	for _, ca := range c.trusted() {
+		cas.Write(printCert(ca))
+	}
+	caKey, err := printKey(c.ca.key)
+	if err != nil {
+		return nil, err
+	}
+	servingKey, err := printKey(c.serving.key)
+	if err != nil {
+		return nil, err
+	}
+	return map[string][]byte{keyCA: cas.Bytes(), keyCAKey: caKey, keyServing: printCert(c.serving.cert), keyServingKey: servingKey}, nil
+}
+
+func printCert(c *x509.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
+}
+
+func printKey(k *ecdsa.PrivateKey) ([]byte, error) {
+	der, err := x509.MarshalECPrivateKey(k)
+	if err != nil {
+		return nil, fmt.Errorf("print a key: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
+}
+
+// newCA makes an authority that signs serving certificates and nothing else.
+func newCA(now time.Time, life Lifetimes) (pair, error) {
+	template, key, err := template(now, life.CA, "tenon-manager-ca")
+	if err != nil {
+		return pair{}, err
+	}
+	template.IsCA, template.BasicConstraintsValid, template.MaxPathLenZero = true, true, true
+	template.KeyUsage = x509.KeyUsageCertSign
+	return sign(template, template, key, key)
+}
+
+// newServing makes a certificate for a server that is called by these names. It
+// never outlives its CA.
+func newServing(now time.Time, life Lifetimes, ca pair, names []string) (pair, error) {
+	template, key, err := template(now, life.Serving, names[0])
+	if err != nil {
+		return pair{}, err
+	}
+	if template.NotAfter.After(ca.cert.NotAfter) {
+		template.NotAfter = ca.cert.NotAfter
+	}
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
+	}
+	template.KeyUsage, template.ExtKeyUsage = x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	return sign(template, ca.cert, key, ca.key)
+}
+
+func template(now time.Time, life time.Duration, name string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a key for %s: %w", name, err)
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return nil, nil, fmt.Errorf("draw a serial number for %s: %w", name, err)
+	}
+	return &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: name, SerialNumber: serial.Text(16)},
+		NotBefore: now.Add(-backdate).UTC(), NotAfter: now.Add(life).UTC(),
+	}, key, nil
+}
+
+func sign(c, by *x509.Certificate, key, signer *ecdsa.PrivateKey) (pair, error) {
+	der, err := x509.CreateCertificate(rand.Reader, c, by, &key.PublicKey, signer)
+	if err != nil {
+		return pair{}, fmt.Errorf("sign the certificate of %s: %w", c.Subject.CommonName, err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return pair{}, fmt.Errorf("read the certificate of %s: %w", c.Subject.CommonName, err)
+	}
+	return pair{cert, key}, nil
+}

@@ -1,0 +1,110 @@
+package manager
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"strings"
+	"testing"
+	"time"
+)
+
+var shortLives = Lifetimes{CA: 300 * time.Second, Serving: 60 * time.Second, Settle: 10 * time.Second}
+
+var hookNames = []string{"tenon-manager.tenon-system.svc", "tenon-manager.tenon-system.svc.cluster.local"}
+
+// accepts reports whether a client that trusts one state of the Secret accepts
+// a server that serves another.
+func accepts(t *testing.T, trusted, served map[string][]byte, now time.Time) error {
+	t.Helper()
+	p, err := tls.X509KeyPair(served[keyServing], served[keyServingKey])
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(trusted[keyCA]) {
+		t.Fatalf("the CAs cannot be read: %s", trusted[keyCA])
+	}
+	_, err = p.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: hookNames[0], CurrentTime: now})
+	return err
+}
+
+// TestNoCallFailsWhileCertificatesAreRenewed walks through an hour in steps of a
+// second. Replicas and API servers learn of a change up to 9 seconds late, each
+// by itself.
+func TestNoCallFailsWhileCertificatesAreRenewed(t *testing.T) {
+	var history []map[string][]byte
+	var data map[string][]byte
+	next := epoch
+	done := map[string]int{}
+	for now := epoch; now.Before(epoch.Add(time.Hour)); now = now.Add(time.Second) {
+		if !now.Before(next) {
+			fresh, what, again, err := renewed(data, now, shortLives, hookNames)
+			if err != nil {
+				t.Fatal(err)
+			}
+			data, next = fresh, now.Add(again)
+			done[what]++
+		}
+		history = append(history, data)
+		late := history[max(0, len(history)-10)]
+		for _, pairs := range [][2]map[string][]byte{{data, data}, {late, data}, {data, late}} {
+			if err := accepts(t, pairs[0], pairs[1], now); err != nil {
+				t.Fatalf("after %v: %v", now.Sub(epoch), err)
+			}
+		}
+	}
+	if done["made the next CA"] < 10 || done["made a serving certificate"] < 60 || done["dropped an old CA"] < 10 {
+		t.Errorf("too little happened: %v", done)
+	}
+}
+
+func TestASecretThatCannotBeReadIsMadeAnew(t *testing.T) {
+	good, _, _, err := renewed(nil, epoch, shortLives, hookNames)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, _, _, _ := renewed(nil, epoch, shortLives, hookNames)
+	for name, change := range map[string]func(map[string][]byte){
+		"nothing in it":             func(d map[string][]byte) { clear(d) },
+		"no CA":                     func(d map[string][]byte) { delete(d, keyCA) },
+		"no key of the CA":          func(d map[string][]byte) { d[keyCAKey] = []byte("x") },
+		"another's key":             func(d map[string][]byte) { d[keyCAKey] = other[keyCAKey] },
+		"no certificate":            func(d map[string][]byte) { delete(d, keyServing) },
+		"another's certificate":     func(d map[string][]byte) { d[keyServing], d[keyServingKey] = other[keyServing], other[keyServingKey] },
+		"a key that does not match": func(d map[string][]byte) { d[keyServingKey] = other[keyServingKey] },
+	} {
+		broken := map[string][]byte{}
+		for k, v := range good {
+			broken[k] = v
+		}
+		change(broken)
+		data, done, _, err := renewed(broken, epoch.Add(time.Second), shortLives, hookNames)
+		if err != nil || !strings.Contains(done, "made a") {
+			t.Errorf("%s: %q, %v", name, done, err)
+			continue
+		}
+		if err := accepts(t, data, data, epoch.Add(time.Second)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, done, again, _ := renewed(good, epoch.Add(time.Second), shortLives, hookNames); done != "" || again <= 0 {
+		t.Errorf("a good one is renewed: %q", done)
+	}
+	if _, done, _, _ := renewed(good, epoch.Add(15*time.Second), shortLives, []string{"other.example"}); done != "made a serving certificate" {
+		t.Errorf("another name: %q", done)
+	}
+}
+
+func FuzzSecret(f *testing.F) {
+	good, _, _, _ := renewed(nil, epoch, shortLives, hookNames)
+	f.Add(good[keyCA], good[keyCAKey], good[keyServing], good[keyServingKey])
+	f.Fuzz(func(t *testing.T, ca, caKey, crt, key []byte) {
+		data, _, again, err := renewed(map[string][]byte{keyCA: ca, keyCAKey: caKey, keyServing: crt, keyServingKey: key}, epoch, shortLives, hookNames)
+		if err != nil || again <= 0 {
+			t.Fatalf("%v, again %v", err, again)
+		}
+		if err := accepts(t, data, data, epoch); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,58 @@
+package manager
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics is what the manager shows beside the metrics of controller-runtime.
+type metrics struct {
+	delay  prometheus.Histogram
+	writes *prometheus.CounterVec
+}
+
+// writesFailed is the value of the label change of a write that was refused.
+const writesFailed = "failed"
+
+func newMetrics() *metrics {
+	m := &metrics{
+		delay: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "tenon_manager_report_delay_seconds", Help: "From when a report was seen to when the node has what follows from it, where it was written at once or late.",
+			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2, 5, 10, 30, 300},
+		}),
+		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tenon_manager_node_writes_total", Help: "Writes of batch resources to the status of nodes, by what they changed.",
+		}, []string{"change"}),
+	}
+	for _, change := range []string{"more", "less", "removed", writesFailed} {
+		m.writes.WithLabelValues(change)
+	}
+	return m
+}
+
+func (m *metrics) wrote(change string) { m.writes.WithLabelValues(change).Inc() }
+func (m *metrics) failed()             { m.writes.WithLabelValues(writesFailed).Inc() }
+
+var descNodes = prometheus.NewDesc("tenon_manager_nodes", "Nodes by what became of the report of their agent; known to the replica that leads.", []string{"state"}, nil)
+
+// collector reads the state of the nodes when asked.
+type collector struct {
+	*metrics
+	nodes *nodes
+}
+
+// Describe sends the descriptions of all metrics.
+func (c collector) Describe(to chan<- *prometheus.Desc) {
+	c.delay.Describe(to)
+	c.writes.Describe(to)
+	to <- descNodes
+}
+
+// Collect sends the metrics.
+func (c collector) Collect(to chan<- prometheus.Metric) {
+	c.delay.Collect(to)
+	c.writes.Collect(to)
+	count := c.nodes.states()
+	for _, s := range []State{Off, Unreported, Published, Bounded, Waiting, Starting, Doubtful, Refused, Stale} {
+		to <- prometheus.MustNewConstMetric(descNodes, prometheus.GaugeValue, float64(count[s]), string(s))
+	}
+}

@@ -1,0 +1,186 @@
+package manager
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+// A program is tenon-manager as it is installed, and how it reaches the API
+// server.
+type program struct{ bin, kubeconfig, log string }
+
+// build builds tenon-manager for the API server of the scene.
+func (s *scene) build() program {
+	s.t.Helper()
+	user, err := control.env.AddUser(envtest.User{Name: s.name, Groups: []string{"system:masters"}}, nil)
+	s.must(err)
+	text, err := user.KubeConfig()
+	s.must(err)
+	return build(s.t, text)
+}
+
+// build builds tenon-manager for an API server.
+func build(t testing.TB, kubeconfig []byte) program {
+	t.Helper()
+	dir := t.TempDir()
+	p := program{filepath.Join(dir, "tenon-manager"), filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "log")}
+	build := exec.Command("go", "build", "-trimpath", "-o", p.bin, "tenon.sh/tenon/cmd/tenon-manager")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	if err := os.WriteFile(p.kubeconfig, kubeconfig, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// A process is a program that runs.
+type process struct {
+	command *exec.Cmd
+	metrics string
+}
+
+// run starts the program without webhooks and without a lease, until the test
+// ends.
+func (p program) run(t testing.TB, config client.ObjectKey) *process {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	run := &process{exec.Command(p.bin, "--kubeconfig", p.kubeconfig, "--namespace", config.Namespace, "--slo-config-name", config.Name, "--config-namespace", config.Namespace,
+		"--leader-elect=false", "--webhook-port", "0", "--metrics", address, "--health", ""), "http://" + address + "/metrics"}
+	run.command.Stderr = log
+	if err := run.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		run.kill()
+		if text, err := os.ReadFile(p.log); err == nil && t.Failed() {
+			t.Logf("%s", text[max(0, len(text)-5000):])
+		}
+	})
+	for start := time.Now(); time.Since(start) < soon; time.Sleep(20 * time.Millisecond) {
+		if r, err := http.Get(run.metrics); err == nil {
+			r.Body.Close()
+			return run
+		}
+	}
+	t.Fatalf("the program does not answer at %s", run.metrics)
+	return nil
+}
+
+// kill ends it with SIGKILL.
+func (p *process) kill() {
+	p.command.Process.Kill()
+	p.command.Wait()
+}
+
+// takes returns what the process has of memory, and has used of CPU.
+func (p *process) takes(t testing.TB) (string, time.Duration) {
+	t.Helper()
+	pid := p.command.Process.Pid
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var memory []string
+	for line := range strings.Lines(string(status)) {
+		for _, key := range []string{"VmHWM:", "VmRSS:", "RssAnon:"} {
+			if rest, is := strings.CutPrefix(line, key); is {
+				kib, _ := strconv.Atoi(strings.Fields(rest)[0])
+				memory = append(memory, fmt.Sprintf("%s %d MiB", key[:len(key)-1], kib>>10))
+			}
+		}
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	user, _ := strconv.Atoi(fields[11])
+	system, _ := strconv.Atoi(fields[12])
+	return strings.Join(memory, ", "), time.Duration(user+system) * 10 * time.Millisecond // USER_HZ is 100
+}
+
+// scraped returns the lines of a metric.
+func (p *process) scraped(t testing.TB, name string) string {
+	t.Helper()
+	r, err := http.Get(p.metrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	var found []string
+	for lines := bufio.NewScanner(io.LimitReader(r.Body, 1<<22)); lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), name) {
+			found = append(found, lines.Text())
+		}
+	}
+	return strings.Join(found, " ")
+}
+
+// TestAManagerThatIsKilledAgainAndAgainLeavesWholeNodes ends the program with
+// SIGKILL while reports come in, and looks at all nodes between.
+func TestAManagerThatIsKilledAgainAndAgainLeavesWholeNodes(t *testing.T) {
+	s := newScene(t)
+	p := s.build()
+	const nodes = 20
+	name := func(i int) string { return fmt.Sprintf("killed-%d", i) }
+	for i := range nodes {
+		s.node(name(i))
+	}
+	rnd := rand.New(rand.NewPCG(61, 62))
+	uses := int64(0)
+	for range 4 {
+		run := p.run(t, s.config)
+		killed := make(chan struct{})
+		delay := time.Duration(rnd.Int64N(int64(time.Second)))
+		go func() {
+			time.Sleep(delay)
+			run.kill()
+			close(killed)
+		}()
+		for range 3 {
+			uses += 700 // much less each time
+			for i := range nodes {
+				s.report(name(i), batchOf(uses, 4))
+				s.has(name(i)) // fails for half of a write
+			}
+		}
+		<-killed
+		for i := range nodes {
+			s.has(name(i))
+		}
+	}
+	p.run(t, s.config)
+	for i := range nodes {
+		s.becomes(name(i), fmt.Sprintf("%dm %s", 9200-uses, mem4), soon)
+		s.eventually("the report says so", soon, func() bool {
+			p := s.published(name(i))
+			return p.CPU != nil && p.CPU.MilliValue() == 9200-uses
+		})
+	}
+}

@@ -1,0 +1,161 @@
+package manager
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	controllerruntime "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
+	"tenon.sh/tenon/api/v1alpha1"
+)
+
+// Options are how a manager is run.
+type Options struct {
+	// Namespace is the manager's own: its lease and its Secret are there.
+	Namespace string
+	// Config names the owner's ConfigMap.
+	Config client.ObjectKey
+	// Name is that of the Secret, of the lease and of the webhook configurations.
+	Name string
+	// Service is where the API server finds the webhooks. Host and Port are where
+	// they are served; port 0: no webhooks.
+	Service Service
+	Host    string
+	Port    int
+	// Metrics and Health are addresses; empty: not served.
+	Metrics, Health string
+	// Elect: only one replica at a time writes. Lease is for how long it leads
+	// without being heard of.
+	Elect bool
+	Lease time.Duration
+	// DryRun writes nothing and says what would be written.
+	DryRun    bool
+	Lifetimes Lifetimes
+	Log       *slog.Logger
+
+	// For tests: where to register metrics, if not with the process's, and who
+	// else gives the time.
+	registry prometheus.Registerer
+	now      func() time.Time
+}
+
+// newScheme knows all types that the manager reads and writes.
+func newScheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	return s, errors.Join(scheme.AddToScheme(s), v1alpha1.AddToScheme(s), configv1alpha1.AddToScheme(s))
+}
+
+// Run is the manager: it works until ctx ends or it loses the lease.
+func Run(ctx context.Context, rc *rest.Config, o Options) error {
+	if o.now == nil {
+		o.now = time.Now
+	}
+	if o.registry == nil {
+		o.registry = ctrlmetrics.Registry
+	}
+	logger := logr.FromSlogHandler(o.Log.Handler())
+	controllerruntime.SetLogger(logger)
+	klog.SetLogger(logger)
+	types, err := newScheme()
+	if err != nil {
+		return fmt.Errorf("make the list of types: %w", err)
+	}
+	rc = rest.CopyConfig(rc)
+	rc.UserAgent = Owner
+	rc.QPS, rc.Burst = 500, 1000 // the API server's own limits are the ones that matter
+
+	cert := &serving{name: client.ObjectKey{Namespace: o.Namespace, Name: o.Name}, log: o.Log}
+	m, err := controllerruntime.NewManager(rc, o.runtime(types, logger, cert))
+	if err != nil {
+		return fmt.Errorf("connect to the API server: %w", err)
+	}
+	cert.client = m.GetCache()
+	if err := o.publish(m); err != nil {
+		return err
+	}
+	if o.Port != 0 {
+		if err := o.serve(m, cert); err != nil {
+			return err
+		}
+	}
+	if err := m.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("add the health check: %w", err)
+	}
+	if err := m.Start(ctx); err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	return nil
+}
+
+// runtime translates the options for controller-runtime.
+func (o Options) runtime(types *runtime.Scheme, logger logr.Logger, cert *serving) manager.Options {
+	unset := func(address string) string {
+		if address == "" {
+			return "0"
+		}
+		return address
+	}
+	lease := o.Lease
+	if lease == 0 {
+		lease = 15 * time.Second
+	}
+	renew, retry := lease*2/3, lease/8
+	yes := true
+	named := func(namespace string, name string) cache.ByObject {
+		return cache.ByObject{
+			Namespaces: map[string]cache.Config{namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", name)}}, Transform: withoutManagers,
+		}
+	}
+	options := manager.Options{
+		Scheme: types, Logger: logger,
+		LeaderElection: o.Elect && !o.DryRun, LeaderElectionID: o.Name, LeaderElectionNamespace: o.Namespace,
+		LeaseDuration: &lease, RenewDeadline: &renew, RetryPeriod: &retry, LeaderElectionReleaseOnCancel: true,
+		Metrics: metricsserver.Options{BindAddress: unset(o.Metrics)}, HealthProbeBindAddress: unset(o.Health),
+		Controller: config.Controller{SkipNameValidation: &yes},
+		Client:     client.Options{},
+		Cache: cache.Options{
+			DefaultTransform: withoutManagers,
+			ByObject: map[client.Object]cache.ByObject{
+				&corev1.Node{}:                {Transform: slimNode, UnsafeDisableDeepCopy: &yes},
+				&v1alpha1.NodeReport{}:        {Transform: slimReport, UnsafeDisableDeepCopy: &yes},
+				&corev1.ConfigMap{}:           named(o.Config.Namespace, o.Config.Name),
+				&corev1.Secret{}:              named(o.Namespace, o.Name),
+				&corev1.Namespace{}:           {Transform: withoutManagers},
+				&schedulingv1.PriorityClass{}: {Transform: withoutManagers},
+				&admissionv1.MutatingWebhookConfiguration{}: {
+					Field: fields.OneTermEqualSelector("metadata.name", o.Name), Transform: withoutManagers},
+				&admissionv1.ValidatingWebhookConfiguration{}: {
+					Field: fields.OneTermEqualSelector("metadata.name", o.Name), Transform: withoutManagers},
+			},
+		},
+	}
+	if o.Port != 0 {
+		options.WebhookServer = webhook.NewServer(webhook.Options{Host: o.Host, Port: o.Port, TLSOpts: []func(*tls.Config){
+			func(c *tls.Config) { c.GetCertificate, c.MinVersion = cert.certificate, tls.VersionTLS13 },
+		}})
+	}
+	return options
+}

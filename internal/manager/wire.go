@@ -1,0 +1,194 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/util/workqueue"
+	controllerruntime "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
+	"tenon.sh/tenon/api/v1alpha1"
+)
+
+// workers is how many nodes are looked at at once: each waits for the API server
+// most of the time.
+const workers = 32
+
+// publish adds what follows reports, nodes and settings.
+func (o Options) publish(m manager.Manager) error {
+	wake := make(chan event.GenericEvent, 1)
+	set := &settings{
+		client: m.GetCache(), name: o.Config, log: o.Log, events: m.GetEventRecorder(Owner), leads: o.leads(m),
+		changed: func(ctx context.Context) {
+			select {
+			case wake <- event.GenericEvent{Object: &corev1.Node{}}:
+			case <-ctx.Done():
+			}
+		},
+	}
+	n := &nodes{
+		client: m.GetClient(), settings: set, sightings: newSightings(o.now), events: m.GetEventRecorder(Owner), log: o.Log,
+		metrics: newMetrics(), now: o.now, dry: o.DryRun, of: map[string]*remembered{},
+	}
+	if err := o.registry.Register(collector{n.metrics, n}); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	here, yes := false, true
+	err := controllerruntime.NewControllerManagedBy(m).Named("settings").For(&corev1.ConfigMap{}).
+		WatchesRawSource(once()).
+		WithOptions(controller.Options{NeedLeaderElection: &here}).Complete(set)
+	if err != nil {
+		return fmt.Errorf("follow the ConfigMap: %w", err)
+	}
+	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
+		var list corev1.NodeList
+		if err := m.GetCache().List(ctx, &list); err != nil {
+			o.Log.Error("list the nodes", "err", err)
+			return nil
+		}
+		requests := make([]reconcile.Request, 0, len(list.Items))
+		for i := range list.Items {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+		return requests
+	})
+	err = controllerruntime.NewControllerManagedBy(m).Named("nodes").
+		Watches(&v1alpha1.NodeReport{}, n.sight()).
+		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(nodeChanged)).
+		WatchesRawSource(source.Channel(wake, all)).
+		// The replicas that do not lead see the reports, too: when one of them takes
+		// over, it knows how old they are.
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, EnableWarmup: &yes, RateLimiter: patience()}).Complete(n)
+	if err != nil {
+		return fmt.Errorf("follow nodes and reports: %w", err)
+	}
+	return nil
+}
+
+// leads says whether this replica is the one that writes.
+func (o Options) leads(m manager.Manager) func() bool {
+	return func() bool {
+		select {
+		case <-m.Elected():
+			return !o.DryRun
+		default:
+			return false
+		}
+	}
+}
+
+// patience is how long a node waits that could not be written.
+func patience() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](50*time.Millisecond, 30*time.Second)
+}
+
+// once asks for one look when the controller starts, even if there is nothing
+// to see.
+func once() source.Source {
+	return source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		q.Add(reconcile.Request{})
+		return nil
+	})
+}
+
+// sight notes when a report changes before it asks for a look at its node.
+func (r *nodes) sight() handler.EventHandler {
+	queue := func(q workqueue.TypedRateLimitingInterface[reconcile.Request], o client.Object) {
+		q.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: o.GetName()}})
+	}
+	note := func(o client.Object) {
+		if report, is := o.(*v1alpha1.NodeReport); is {
+			r.sightings.see(report)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			note(e.Object)
+			queue(q, e.Object)
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			note(e.ObjectNew)
+			queue(q, e.ObjectNew)
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			r.sightings.forget(e.Object.GetName())
+			queue(q, e.Object)
+		},
+	}
+}
+
+// nodeChanged lets through what decides about batch resources, and not each
+// heartbeat of a kubelet.
+var nodeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	old, is := e.ObjectOld.(*corev1.Node)
+	now, also := e.ObjectNew.(*corev1.Node)
+	return !is || !also || !maps.Equal(old.Labels, now.Labels) || !maps.Equal(old.Annotations, now.Annotations) ||
+		!equality.Semantic.DeepEqual(old.Status.Capacity, now.Status.Capacity) || !equality.Semantic.DeepEqual(old.Status.Allocatable, now.Status.Allocatable)
+}}
+
+// serve adds the webhooks and their certificates.
+func (o Options) serve(m manager.Manager, cert *serving) error {
+	h := &hooks{client: m.GetCache(), config: o.Config, log: o.Log}
+	server := m.GetWebhookServer()
+	for path, handle := range map[string]admission.HandlerFunc{
+		pathMutatePod: h.mutatePod, pathValidatePod: h.validatePod, pathValidateConfig: h.validateConfig, pathValidateProfile: h.validateProfile,
+	} {
+		server.Register(path, &admission.Webhook{Handler: handle})
+	}
+	here := false
+	own := client.ObjectKey{Namespace: o.Namespace, Name: o.Name}
+	err := controllerruntime.NewControllerManagedBy(m).Named("serving").For(&corev1.Secret{}).
+		WithOptions(controller.Options{NeedLeaderElection: &here}).Complete(cert)
+	if err != nil {
+		return fmt.Errorf("follow the Secret: %w", err)
+	}
+	expiry := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "tenon_manager_certificate_expiry_timestamp_seconds", Help: "When the certificate of the webhooks ends, in seconds since 1970; 0: there is none.",
+	}, func() float64 { return float64(cert.expires.Load()) })
+	if err := o.registry.Register(expiry); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	// What a decision depends on is in the cache before the first call.
+	for _, object := range []client.Object{&configv1alpha1.ClusterColocationProfile{}, &corev1.Namespace{}, &schedulingv1.PriorityClass{}} {
+		if _, err := m.GetCache().GetInformer(context.Background(), object, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("follow %T: %w", object, err)
+		}
+	}
+	if err := m.AddReadyzCheck("certificate", cert.ready); err != nil {
+		return fmt.Errorf("add the readiness check: %w", err)
+	}
+	if err := m.AddReadyzCheck("webhooks", server.StartedChecker()); err != nil {
+		return fmt.Errorf("add the readiness check: %w", err)
+	}
+	if o.DryRun {
+		return nil
+	}
+	a := &authority{client: m.GetClient(), secret: own, hooks: o.Name, names: o.Service.names(), life: o.Lifetimes, log: o.Log, now: o.now}
+	to := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} })
+	err = controllerruntime.NewControllerManagedBy(m).Named("authority").WatchesRawSource(once()).
+		Watches(&corev1.Secret{}, to).Watches(&admissionv1.MutatingWebhookConfiguration{}, to).Watches(&admissionv1.ValidatingWebhookConfiguration{}, to).
+		Complete(a)
+	if err != nil {
+		return fmt.Errorf("keep the certificates: %w", err)
+	}
+	return nil
+}

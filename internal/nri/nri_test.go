@@ -1,0 +1,317 @@
+package nri
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+)
+
+func TestAContainerOfBatchWorkHasItsValuesWhenItIsMade(t *testing.T) {
+	r := start(t, nil, nil)
+	plug(t, Options{Socket: r.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batch()}}, Deadline: time.Minute})
+	got := r.create(t, sandbox("ffmpeg"), besteffort("ffmpeg", "main"))
+	if s := got.GetCpu().GetShares().GetValue(); s != 1024 {
+		t.Errorf("shares %d, want 1024", s)
+	}
+	if q, p := got.GetCpu().GetQuota().GetValue(), got.GetCpu().GetPeriod(); q != 100_000 || p != nil && p.GetValue() != 100_000 {
+		t.Errorf("quota %d in %v, want 100000 in 100000", q, p)
+	}
+	if m := got.GetMemory().GetLimit().GetValue(); m != 1<<30 {
+		t.Errorf("memory limit %d, want %d", m, 1<<30)
+	}
+	if u := got.GetUnified()["memory.high"]; u != "1000000000" {
+		t.Errorf("memory.high %q, want 1000000000", u)
+	}
+	if got := r.create(t, sandbox("ffmpeg"), besteffort("ffmpeg", "sidecar")); got != nil {
+		t.Errorf("a container that asks for nothing is changed: %v", got)
+	}
+}
+
+func TestOnCgroupV1AContainerHasNoQuotaThatStandsInTheWayOfSuppress(t *testing.T) {
+	r := start(t, nil, nil)
+	plug(t, Options{Socket: r.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batch()}}, Deadline: time.Minute, V1: true})
+	got := r.create(t, sandbox("ffmpeg"), besteffort("ffmpeg", "main"))
+	if got.GetCpu().GetShares().GetValue() != 1024 || got.GetMemory().GetLimit().GetValue() != 1<<30 {
+		t.Errorf("shares and memory limit are missing: %v", got)
+	}
+	if q, u := got.GetCpu().GetQuota(), keys(got.GetUnified()); q != nil || len(u) > 0 {
+		t.Errorf("quota %v and files of cgroup v2 %v, want none", q, u)
+	}
+}
+
+func TestANewPodIsAnnouncedBeforeItsContainers(t *testing.T) {
+	r := start(t, nil, nil)
+	values := &asked{started: make(chan Pod, 1)}
+	plug(t, Options{Socket: r.socket, Values: values, Deadline: time.Minute})
+	defer r.BlockPluginSync().Unblock()
+	if err := r.RunPodSandbox(t.Context(), &api.RunPodSandboxRequest{Pod: sandbox("ffmpeg")}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case p := <-values.started:
+		if p.UID != "uid-ffmpeg" || p.String() != "default/ffmpeg" || p.CgroupParent != "/kubepods/besteffort/podffmpeg" {
+			t.Errorf("announced as %+v", p)
+		}
+	default:
+		t.Error("the pod may start before it was announced")
+	}
+}
+
+// TestNoPodWaitsForTenon holds an answer back for ever, lets it fail, and lets
+// it panic: the container is made, with what the kubelet asked.
+func TestNoPodWaitsForTenon(t *testing.T) {
+	never := make(chan struct{})
+	defer close(never)
+	for name, c := range map[string]struct {
+		values *asked
+		says   string
+	}{
+		"slow":   {&asked{hold: never}, "no answer within 20ms"},
+		"wrong":  {&asked{err: errors.New("who is that?")}, "who is that?"},
+		"broken": {&asked{panics: true}, "panic: cannot go on"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := &locked{}
+			r := start(t, []*api.PodSandbox{sandbox("old")}, []*api.Container{besteffort("old", "main")})
+			plug(t, Options{Socket: r.socket, Values: c.values, Deadline: 20 * time.Millisecond, Log: slog.New(slog.NewTextHandler(log, nil))})
+			for range 3 {
+				begun := time.Now()
+				if got := r.create(t, sandbox("ffmpeg"), besteffort("ffmpeg", "main")); got != nil {
+					t.Errorf("changed: %v", got)
+				}
+				if err := r.RunPodSandbox(t.Context(), &api.RunPodSandboxRequest{Pod: sandbox("ffmpeg")}); err != nil {
+					t.Error(err)
+				}
+				if _, err := r.UpdateContainer(t.Context(), &api.UpdateContainerRequest{Pod: sandbox("ffmpeg"), Container: besteffort("ffmpeg", "main"), LinuxResources: &api.LinuxResources{}}); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(begun); took >= api.DefaultPluginRequestTimeout {
+					t.Errorf("three requests took %v: the runtime's own limit of one is %v", took, api.DefaultPluginRequestTimeout)
+				}
+			}
+			if text := log.String(); !strings.Contains(text, c.says) {
+				t.Errorf("the log does not say %q:\n%s", c.says, text)
+			}
+		})
+	}
+}
+
+// TestAFloodOfUnansweredQuestionsIsBounded counts what waits inside.
+func TestAFloodOfUnansweredQuestionsIsBounded(t *testing.T) {
+	never := make(chan struct{})
+	defer close(never)
+	p := newPlugin(Options{Values: &asked{hold: never}, Deadline: time.Nanosecond}.filled())
+	for range waiting + 10 {
+		if a, _, err := p.CreateContainer(t.Context(), sandbox("ffmpeg"), besteffort("ffmpeg", "main")); a != nil || err != nil {
+			t.Fatal(a, err)
+		}
+	}
+	if n := len(p.slots); n != waiting {
+		t.Errorf("%d questions wait, want at most %d", n, waiting)
+	}
+}
+
+func TestWhatRunsAlreadyIsBroughtToItsValuesOnce(t *testing.T) {
+	done := besteffort("done", "main")
+	done.Linux.Resources = &api.LinuxResources{
+		Cpu: &api.LinuxCPU{Shares: api.UInt64(uint64(1024)), Quota: api.Int64(int64(100_000)), Period: api.UInt64(uint64(100_000))}, Memory: &api.LinuxMemory{Limit: api.Int64(int64(1 << 30))},
+		Unified: map[string]string{"memory.high": "1000000000"},
+	}
+	r := start(t, []*api.PodSandbox{sandbox("ffmpeg"), sandbox("web"), sandbox("done")}, []*api.Container{besteffort("ffmpeg", "main"), besteffort("web", "main"), done, besteffort("unknown", "main")})
+	plug(t, Options{Socket: r.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batch(), "done/main": batch(), "unknown/main": batch()}}, Deadline: time.Minute})
+	r.BlockPluginSync().Unblock() // when the synchronization is over
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.updates) != 1 || r.updates[0].GetContainerId() != "ffmpeg-main" || r.updates[0].GetLinux().GetResources().GetCpu().GetShares().GetValue() != 1024 {
+		t.Errorf("updates %v, want that of ffmpeg alone", r.updates)
+	}
+}
+
+func TestWhatTheKubeletWritesIsPutRightAndTheRestIsLeftAlone(t *testing.T) {
+	r := start(t, nil, nil)
+	plug(t, Options{Socket: r.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batch()}}, Deadline: time.Minute})
+	update := func(asks *api.LinuxResources) *api.LinuxResources {
+		defer r.BlockPluginSync().Unblock()
+		rpl, err := r.UpdateContainer(t.Context(), &api.UpdateContainerRequest{Pod: sandbox("ffmpeg"), Container: besteffort("ffmpeg", "main"), LinuxResources: asks})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, u := range rpl.GetUpdate() {
+			if u.GetContainerId() == "ffmpeg-main" {
+				return u.GetLinux().GetResources()
+			}
+		}
+		return nil
+	}
+	if got := update(&api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(uint64(2))}}); got.GetCpu().GetShares().GetValue() != 1024 || got.GetMemory().GetLimit() != nil {
+		t.Errorf("the kubelet's 2 shares become %v, want 1024 shares and nothing else", got)
+	}
+	// The CPU manager moves the container.
+	if got := update(&api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: "1-3"}}); got != nil {
+		t.Errorf("another cpuset is answered with %v, want nothing", got)
+	}
+}
+
+func TestALostConnectionIsMadeAgain(t *testing.T) {
+	r := start(t, nil, nil)
+	w := wire(t, r.socket)
+	links := plug(t, Options{Socket: w.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batch()}}, Deadline: time.Minute})
+	if l := await(t, "link", links); l.Runtime != "testing v1" {
+		t.Errorf("linked to %q", l.Runtime)
+	}
+	for range 2 {
+		w.cut()
+		if l := await(t, "loss", links); !errors.Is(l.Err, errLost) || l.Runtime != "" {
+			t.Errorf("after the wire was cut: %+v", l)
+		}
+		if l := await(t, "next link", links); l.Runtime == "" {
+			t.Errorf("after the wire was cut: %+v", l)
+		}
+		if got := r.create(t, sandbox("ffmpeg"), besteffort("ffmpeg", "main")); got.GetCpu().GetShares().GetValue() != 1024 {
+			t.Errorf("on the next link: %v", got)
+		}
+	}
+}
+
+func TestWithoutNRIThePluginWaitsForItAndEndsWhenTold(t *testing.T) {
+	links := make(chan Link, 100)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Run(ctx, Options{Socket: t.TempDir() + "/none", Values: &asked{}, Changed: func(l Link) { links <- l }})
+	}()
+	if l := await(t, "reason", links); l.Err == nil || !strings.Contains(l.Err.Error(), "no such file or directory") {
+		t.Errorf("%+v", l)
+	}
+	stop()
+	if err := await(t, "end", ended); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if len(links) > 0 {
+		t.Errorf("the same reason is told again: %+v", <-links)
+	}
+}
+
+func TestReleaseGivesTheKubeletsValuesBack(t *testing.T) {
+	set := besteffort("ffmpeg", "main")
+	set.Linux.Resources = &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(uint64(1024)), Quota: api.Int64(int64(100_000)), Period: api.UInt64(uint64(100_000))}, Memory: &api.LinuxMemory{Limit: api.Int64(int64(1 << 30))}}
+	r := start(t, []*api.PodSandbox{sandbox("ffmpeg"), sandbox("web"), sandbox("new")}, []*api.Container{set, besteffort("web", "main"), besteffort("new", "main")})
+	o := Options{Socket: r.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batch(), "new/main": batch()}}, Deadline: time.Minute}
+	if err := Release(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.asked) != 2 || r.asked[0].GetContainerId() != "ffmpeg-main" {
+		t.Fatalf("updates %v, want those of ffmpeg and new", r.asked)
+	}
+	got := r.asked[0].GetLinux().GetResources()
+	if got.GetCpu().GetShares().GetValue() != 2 || got.GetCpu().GetQuota().GetValue() != -1 || got.GetMemory().GetLimit().GetValue() != -1 {
+		t.Errorf("given back %v, want 2 shares, no quota, no limit", got)
+	}
+}
+
+func TestReleaseSaysWhichContainersKeepTheirValues(t *testing.T) {
+	set := besteffort("ffmpeg", "main")
+	set.Linux.Resources.Cpu.Shares = api.UInt64(uint64(1024))
+	r := start(t, []*api.PodSandbox{sandbox("ffmpeg")}, []*api.Container{set})
+	r.refuse = true
+	err := Release(t.Context(), Options{Socket: r.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batch()}}, Deadline: time.Minute})
+	if err == nil || !strings.Contains(err.Error(), "1 of 1 containers: ffmpeg-main") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestWhoLeavesGivesBackOnTheConnectionThatThereIs: the runtime takes no new
+// plugin while it stops the container in which this one runs.
+func TestWhoLeavesGivesBackOnTheConnectionThatThereIs(t *testing.T) {
+	for name, leaves := range map[string]bool{"an uninstall": true, "an update": false} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, []*api.PodSandbox{sandbox("old")}, []*api.Container{besteffort("old", "main")})
+			ctx, stop := context.WithCancel(t.Context())
+			links, ended := make(chan Link, 10), make(chan error, 1)
+			values := &asked{of: map[string]Limits{"ffmpeg/main": batch(), "old/main": batch(), "gone/main": batch()}}
+			go func() {
+				ended <- Run(ctx, Options{Socket: r.socket, Values: values, Deadline: time.Minute, Changed: func(l Link) { links <- l }, Leaves: func() bool { return leaves }})
+			}()
+			await(t, "link", links)
+			for _, pod := range []string{"ffmpeg", "gone"} {
+				if got := r.create(t, sandbox(pod), besteffort(pod, "main")); got.GetMemory().GetLimit().GetValue() != 1<<30 {
+					t.Fatalf("%s is made with %v", pod, got)
+				}
+			}
+			blocked := r.BlockPluginSync()
+			defer blocked.Unblock()
+			if err := r.RemoveContainer(t.Context(), &api.RemoveContainerRequest{Pod: sandbox("gone"), Container: besteffort("gone", "main")}); err != nil {
+				t.Fatal(err)
+			}
+			stop()
+			want := context.Canceled
+			var ids []string
+			if leaves {
+				want, ids = ErrReleased, []string{"ffmpeg-main", "old-main"}
+			}
+			if err := await(t, "end", ended); !errors.Is(err, want) {
+				t.Errorf("ended with %v, want %v", err, want)
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			var got []string
+			for _, u := range r.asked {
+				got = append(got, u.GetContainerId())
+			}
+			if !slices.Equal(got, ids) {
+				t.Errorf("given back: %v, want %v", got, ids)
+			}
+		})
+	}
+}
+
+func TestWhatWasNotKnownAtFirstIsGivenBackToo(t *testing.T) {
+	r := start(t, []*api.PodSandbox{sandbox("old")}, []*api.Container{besteffort("old", "main")})
+	ctx, stop := context.WithCancel(t.Context())
+	links, ended := make(chan Link, 10), make(chan error, 1)
+	values := &asked{of: map[string]Limits{"old/main": batch()}, hold: make(chan struct{})}
+	go func() {
+		ended <- Run(ctx, Options{Socket: r.socket, Values: values, Deadline: 20 * time.Millisecond, Changed: func(l Link) { links <- l }, Leaves: func() bool { return true }})
+	}()
+	await(t, "link", links)
+	r.BlockPluginSync().Unblock()
+	if len(r.updates) > 0 {
+		t.Fatalf("updates %v of what is not known", r.updates)
+	}
+	close(values.hold)
+	stop()
+	if err := await(t, "end", ended); !errors.Is(err, ErrReleased) {
+		t.Error(err)
+	}
+	if len(r.asked) != 1 || r.asked[0].GetContainerId() != "old-main" {
+		t.Errorf("given back: %v", r.asked)
+	}
+}
+
+// locked is a buffer that several goroutines write.
+type locked struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *locked) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(b)
+}
+
+func (l *locked) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}

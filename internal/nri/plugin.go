@@ -1,0 +1,211 @@
+package nri
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+)
+
+// waiting bounds the questions that Values has not answered yet. Above it the
+// runtime is answered at once.
+const waiting = 256
+
+// synchronizing is how many deadlines all questions of a synchronization may
+// take together: less than the runtime waits.
+const synchronizing = 5
+
+// A plugin answers the runtime on one connection. None of its answers is an
+// error: that would fail the pod.
+type plugin struct {
+	Options
+	stub         stub.Stub
+	runtime      string
+	configured   chan struct{} // closed then
+	once         sync.Once
+	synchronized chan string // with which runtime
+	finished     chan error  // ends the session
+	slots        chan struct{}
+	release      bool // give back what was set, and finish
+
+	mu   sync.Mutex
+	ours map[string]Limits // by container; what Tenon has set of it
+	open map[string]query  // by container; asked about and not answered
+}
+
+// A query is about a container.
+type query struct {
+	pod       Pod
+	container string
+}
+
+func newPlugin(o Options) *plugin {
+	return &plugin{
+		Options: o, configured: make(chan struct{}), synchronized: make(chan string, 1), finished: make(chan error, 1),
+		slots: make(chan struct{}, waiting), ours: map[string]Limits{}, open: map[string]query{},
+	}
+}
+
+// Configure comes first.
+func (p *plugin) Configure(_ context.Context, _, runtime, version string) (api.EventMask, error) {
+	p.once.Do(func() {
+		p.runtime = runtime + " " + version
+		close(p.configured)
+	})
+	return 0, nil // all that has a method below
+}
+
+// Synchronize comes next, and then the requests. It brings the containers that
+// run already to their values.
+func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
+	defer func() {
+		select {
+		case p.synchronized <- p.runtime:
+		default: // a second time
+		}
+	}()
+	of := make(map[string]*api.PodSandbox, len(pods))
+	for _, s := range pods {
+		of[s.GetId()] = s
+	}
+	var updates []*api.ContainerUpdate
+	soon, cancel := context.WithTimeout(ctx, synchronizing*p.Deadline)
+	defer cancel()
+	for _, c := range containers {
+		s := of[c.GetPodSandboxId()]
+		if s == nil || c.GetState() == api.ContainerState_CONTAINER_STOPPED {
+			continue
+		}
+		if l, ok := p.limits(soon, "Synchronize", podOf(s), c); ok {
+			updates = appendUpdate(updates, c, l)
+		}
+	}
+	if p.release {
+		// The runtime takes what it is not asked for only after this.
+		go func() { p.finished <- p.leave() }()
+		return nil, nil
+	}
+	return updates, nil
+}
+
+// RunPodSandbox comes when the kubelet has made the pod's cgroup, before there
+// are containers in it.
+func (p *plugin) RunPodSandbox(ctx context.Context, s *api.PodSandbox) error {
+	pod := podOf(s)
+	within(ctx, p, "RunPodSandbox", pod, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, p.Values.Sandbox(ctx, pod)
+	})
+	return nil
+}
+
+// CreateContainer comes before the runtime makes the container's cgroup.
+func (p *plugin) CreateContainer(ctx context.Context, s *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	if l, ok := p.limits(ctx, "CreateContainer", podOf(s), c); ok {
+		return adjustment(c, l), nil, nil
+	}
+	return nil, nil, nil
+}
+
+// RemoveContainer comes when a container is gone.
+func (p *plugin) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.ours, c.GetId())
+	delete(p.open, c.GetId())
+	return nil
+}
+
+// UpdateContainer comes when the kubelet changes a container: on a resize, or
+// because its CPU manager has moved it. What Tenon sets stays.
+func (p *plugin) UpdateContainer(ctx context.Context, s *api.PodSandbox, c *api.Container, asked *api.LinuxResources) ([]*api.ContainerUpdate, error) {
+	l, ok := p.limits(ctx, "UpdateContainer", podOf(s), c)
+	if !ok {
+		return nil, nil
+	}
+	return appendUpdate(nil, &api.Container{Id: c.GetId(), Linux: &api.LinuxContainer{Resources: asked}}, touched(l, asked)), nil
+}
+
+// limits asks for the values of a container, and remembers the answer.
+func (p *plugin) limits(ctx context.Context, what string, pod Pod, c *api.Container) (Limits, bool) {
+	l, answered := within(ctx, p, what, pod, func(ctx context.Context) (*Limits, error) {
+		l, ok, err := p.Values.Container(ctx, pod, c.GetName())
+		if err != nil || !ok {
+			return nil, err
+		}
+		return &l, nil
+	})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.open, c.GetId())
+	switch {
+	case !answered:
+		p.open[c.GetId()] = query{pod, c.GetName()}
+		return Limits{}, false
+	case l == nil:
+		return Limits{}, false
+	}
+	fitting := p.fit(*l)
+	p.ours[c.GetId()] = fitting
+	return fitting, true
+}
+
+// fit leaves out what this kernel cannot have.
+func (p *plugin) fit(l Limits) Limits {
+	if p.V1 {
+		l.Quota, l.Period, l.Unified = nil, nil, nil
+	}
+	return l
+}
+
+// within asks for an answer, and goes without it after the deadline.
+func within[T any](ctx context.Context, p *plugin, what string, pod Pod, ask func(context.Context) (T, error)) (answer T, ok bool) {
+	select {
+	case p.slots <- struct{}{}:
+	default:
+		p.fail(what, pod, fmt.Errorf("%d questions wait already", waiting))
+		return answer, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.Deadline)
+	defer cancel()
+	type reply struct {
+		value T
+		err   error
+	}
+	replies := make(chan reply, 1)
+	go func() {
+		defer func() { <-p.slots }()
+		var r reply
+		defer func() {
+			if v := recover(); v != nil {
+				r.err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+			}
+			replies <- r
+		}()
+		r.value, r.err = ask(ctx)
+	}()
+	select {
+	case r := <-replies:
+		if r.err != nil {
+			p.fail(what, pod, r.err)
+			return answer, false
+		}
+		return r.value, true
+	case <-ctx.Done():
+		p.fail(what, pod, fmt.Errorf("no answer within %v: %w", p.Deadline, ctx.Err()))
+		return answer, false
+	}
+}
+
+func (p *plugin) fail(what string, pod Pod, err error) {
+	p.Log.Warn("NRI: no change: the loop will put it right", "request", what, "pod", pod.String(), "error", err)
+}
+
+func podOf(s *api.PodSandbox) Pod {
+	return Pod{
+		Namespace: s.GetNamespace(), Name: s.GetName(), UID: s.GetUid(), Labels: s.GetLabels(), Annotations: s.GetAnnotations(),
+		CgroupParent: s.GetLinux().GetCgroupParent(),
+	}
+}

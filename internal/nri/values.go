@@ -1,0 +1,110 @@
+package nri
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/containerd/nri/pkg/api"
+)
+
+// adjustment is what is changed in a container that is about to be made; nil
+// if it has these values already.
+func adjustment(c *api.Container, want Limits) *api.ContainerAdjustment {
+	a := &api.ContainerAdjustment{}
+	if !set(a, missing(c.GetLinux().GetResources(), want)) {
+		return nil
+	}
+	return a
+}
+
+// appendUpdate appends the change of a container that was made, if it is not
+// as it should be.
+func appendUpdate(updates []*api.ContainerUpdate, c *api.Container, want Limits) []*api.ContainerUpdate {
+	u := &api.ContainerUpdate{}
+	if !set(u, missing(c.GetLinux().GetResources(), want)) {
+		return updates
+	}
+	u.SetContainerId(c.GetId())
+	u.SetIgnoreFailure() // it may have ended
+	return append(updates, u)
+}
+
+// missing are those of the wanted values that are not there.
+func missing(have *api.LinuxResources, want Limits) Limits {
+	cpu, memory := have.GetCpu(), have.GetMemory()
+	if want.Shares != nil && cpu.GetShares().Get() != nil && cpu.GetShares().GetValue() == *want.Shares {
+		want.Shares = nil
+	}
+	if sameQuota(cpu, want) {
+		want.Quota, want.Period = nil, nil
+	}
+	if want.Memory != nil && (memory.GetLimit().GetValue() == *want.Memory || *want.Memory < 0 && memory.GetLimit().GetValue() <= 0) {
+		want.Memory = nil
+	}
+	want.Unified = maps.Clone(want.Unified)
+	maps.DeleteFunc(want.Unified, func(file, value string) bool { return have.GetUnified()[file] == value })
+	return want
+}
+
+// sameQuota compares quota and period, which are one value. Without a quota the
+// period does not matter.
+func sameQuota(cpu *api.LinuxCPU, want Limits) bool {
+	if want.Quota == nil {
+		return want.Period == nil || cpu.GetPeriod().GetValue() == *want.Period
+	}
+	have := cpu.GetQuota().GetValue()
+	if *want.Quota < 0 {
+		return have <= 0
+	}
+	return have == *want.Quota && (want.Period == nil || cpu.GetPeriod().GetValue() == *want.Period)
+}
+
+// touched are those of the wanted values that a request is about; the others
+// are not its business, and stay.
+func touched(want Limits, asked *api.LinuxResources) Limits {
+	cpu := asked.GetCpu()
+	if cpu.GetShares() == nil {
+		want.Shares = nil
+	}
+	if cpu.GetQuota() == nil && cpu.GetPeriod() == nil {
+		want.Quota, want.Period = nil, nil
+	}
+	if asked.GetMemory().GetLimit() == nil {
+		want.Memory = nil
+	}
+	want.Unified = maps.Clone(want.Unified)
+	maps.DeleteFunc(want.Unified, func(file, _ string) bool {
+		_, asks := asked.GetUnified()[file]
+		return !asks
+	})
+	return want
+}
+
+// A change is an adjustment or an update.
+type change interface {
+	SetLinuxCPUShares(uint64)
+	SetLinuxCPUQuota(int64)
+	SetLinuxCPUPeriod(int64)
+	SetLinuxMemoryLimit(int64)
+	AddLinuxUnified(file, value string)
+}
+
+// set puts values into a change, and reports whether there were any.
+func set(c change, l Limits) bool {
+	if l.Shares != nil {
+		c.SetLinuxCPUShares(*l.Shares)
+	}
+	if l.Quota != nil {
+		c.SetLinuxCPUQuota(*l.Quota)
+	}
+	if l.Period != nil {
+		c.SetLinuxCPUPeriod(int64(*l.Period))
+	}
+	if l.Memory != nil {
+		c.SetLinuxMemoryLimit(*l.Memory)
+	}
+	for _, file := range slices.Sorted(maps.Keys(l.Unified)) {
+		c.AddLinuxUnified(file, l.Unified[file])
+	}
+	return l.Shares != nil || l.Quota != nil || l.Period != nil || l.Memory != nil || len(l.Unified) > 0
+}

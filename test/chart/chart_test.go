@@ -1,0 +1,223 @@
+// Package chart tests the Helm chart: by Helm's own library, in a module of its
+// own, so that the products do not depend on it.
+package chart
+
+import (
+	"bytes"
+	"flag"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+)
+
+const (
+	dir       = "../../deploy/chart/tenon"
+	release   = "tenon"
+	namespace = "tenon-system"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files and the chart's README.md")
+
+// A document is one object of the rendered chart.
+type document struct {
+	file, text string
+	object     map[string]any
+}
+
+// key names a document: DaemonSet tenond.
+func (d document) key() string { return d.str("kind") + " " + d.str("metadata", "name") }
+
+// at follows keys; nil if there is none such.
+func (d document) at(keys ...string) any {
+	var v any = d.object
+	for _, k := range keys {
+		m, _ := v.(map[string]any)
+		v = m[k]
+	}
+	return v
+}
+
+func (d document) str(keys ...string) string {
+	s, _ := d.at(keys...).(string)
+	return s
+}
+
+// render is helm template, with values over the chart's own.
+func render(t *testing.T, values map[string]any) ([]document, error) {
+	t.Helper()
+	c, err := loader.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := util.ToRenderValues(c, values, common.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}, common.DefaultCapabilities)
+	if err != nil {
+		return nil, err
+	}
+	files, err := engine.Render(c, all)
+	if err != nil {
+		return nil, err
+	}
+	var documents []document
+	for _, file := range slices.Sorted(maps.Keys(files)) {
+		if path.Ext(file) != ".yaml" {
+			continue
+		}
+		documents = append(documents, split(t, path.Base(file), files[file])...)
+	}
+	return documents, nil
+}
+
+func split(t *testing.T, file, text string) []document {
+	t.Helper()
+	var documents []document
+	for decoder := yaml.NewDecoder(strings.NewReader(text)); ; {
+		var object map[string]any
+		err := decoder.Decode(&object)
+		if err == io.EOF {
+			return documents
+		}
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", file, err, text)
+		}
+		if len(object) == 0 {
+			continue
+		}
+		var out bytes.Buffer
+		e := yaml.NewEncoder(&out)
+		e.SetIndent(2)
+		if err := e.Encode(object); err != nil {
+			t.Fatal(err)
+		}
+		documents = append(documents, document{file: file, text: out.String(), object: object})
+	}
+}
+
+// must is render without a fault.
+func must(t *testing.T, values map[string]any) map[string]document {
+	t.Helper()
+	documents, err := render(t, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := map[string]document{}
+	for _, d := range documents {
+		if _, twice := of[d.key()]; twice && d.str("metadata", "namespace") == of[d.key()].str("metadata", "namespace") {
+			t.Errorf("%s stands twice in the chart", d.key())
+		}
+		of[d.key()] = d
+	}
+	return of
+}
+
+// set makes values of a path: set(false, "agent", "nri", "enabled").
+func set(value any, keys ...string) map[string]any {
+	for _, k := range slices.Backward(keys) {
+		value = map[string]any{k: value}
+	}
+	return value.(map[string]any)
+}
+
+func TestTheChartIsCleanForHelmLint(t *testing.T) {
+	for name, values := range map[string]map[string]any{"as it is": nil, "all of it": everything(), "as little as can be": nothing()} {
+		result := lint.RunAll(dir, values, namespace)
+		for _, m := range result.Messages {
+			t.Errorf("%s: %v", name, m)
+		}
+	}
+}
+
+// everything switches on what is off.
+func everything() map[string]any {
+	return map[string]any{
+		"image":         map[string]any{"pullSecrets": []any{"registry"}, "tag": "v1.2.3"},
+		"agent":         map[string]any{"kubelet": map[string]any{"allowNodesProxy": true}, "config": "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\n", "extraArgs": []any{"--log-level=debug"}, "affinity": map[string]any{"nodeAffinity": map[string]any{}}},
+		"manager":       map[string]any{"tolerations": []any{map[string]any{"operator": "Exists"}}, "extraArgs": []any{"--log-level=debug"}},
+		"config":        map[string]any{"namespace": "koordinator-system"},
+		"networkPolicy": map[string]any{"metricsFrom": []any{map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": "monitoring"}}}}},
+		"podMonitor":    map[string]any{"enabled": true, "labels": map[string]any{"release": "prometheus"}},
+		"webhooks":      map[string]any{"excludedNamespaces": []any{"istio-system"}},
+		"commonLabels":  map[string]any{"team": "platform"},
+	}
+}
+
+// nothing switches off what can be.
+func nothing() map[string]any {
+	off := func() map[string]any { return map[string]any{"enabled": false} }
+	return map[string]any{
+		"agent":    map[string]any{"nri": off(), "resctrl": off(), "kubelet": map[string]any{"insecureSkipTLSVerify": false}},
+		"webhooks": off(), "admissionPolicy": off(), "networkPolicy": off(), "config": map[string]any{"create": false},
+		"priorityClasses": map[string]any{"create": false}, "uninstall": map[string]any{"restoreNodes": false},
+	}
+}
+
+// TestManifests compares what is installed with what was read and found good.
+func TestManifests(t *testing.T) {
+	for name, values := range map[string]map[string]any{"default": nil, "everything": everything(), "nothing": nothing()} {
+		documents, err := render(t, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all strings.Builder
+		for _, d := range documents {
+			all.WriteString("---\n# " + d.file + "\n" + d.text)
+		}
+		golden(t, "testdata/"+name+".yaml", all.String())
+	}
+}
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got; go test -update writes it):\n%s", file, diff)
+	}
+}
+
+func TestTheSchemaNamesWhatIsWrong(t *testing.T) {
+	for name, c := range map[string]struct {
+		values map[string]any
+		says   []string
+	}{
+		"a key that does not exist":           {set(1, "agent", "replicas"), []string{"/agent", "replicas"}},
+		"a word that is none":                 {set("sometimes", "image", "pullPolicy"), []string{"/image/pullPolicy", "Always"}},
+		"a port out of range":                 {set(99999, "webhooks", "port"), []string{"/webhooks/port", "65,535"}},
+		"a text for a switch":                 {set("yes", "agent", "nri", "enabled"), []string{"/agent/nri/enabled", "boolean"}},
+		"no replicas":                         {set(0, "manager", "replicas"), []string{"/manager/replicas", "minimum"}},
+		"an unknown key of the configuration": {set("{}", "config", "data", "colocation-confg"), []string{"/config/data", "colocation-confg"}},
+		"a relative path":                     {set("run/nri", "agent", "nri", "socketDir"), []string{"/agent/nri/socketDir"}},
+		"an argument without --":              {set([]any{"v=4"}, "agent", "extraArgs"), []string{"/agent/extraArgs"}},
+		"more than all of them":               {set("130%", "agent", "maxUnavailable"), []string{"/agent/maxUnavailable"}},
+	} {
+		_, err := render(t, c.values)
+		if err == nil {
+			t.Errorf("%s is accepted", name)
+			continue
+		}
+		for _, word := range c.says {
+			if !strings.Contains(err.Error(), word) {
+				t.Errorf("%s: the message does not say %q: %v", name, word, err)
+			}
+		}
+	}
+}

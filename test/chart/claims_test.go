@@ -1,0 +1,195 @@
+package chart
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+func TestNoContainerIsPrivilegedAndEachDropsWhatItDoesNotNeed(t *testing.T) {
+	for key, d := range must(t, everything()) {
+		for _, c := range containers(d) {
+			name := key + "/" + c.str("name")
+			if c.at("securityContext", "privileged") != nil {
+				t.Errorf("%s is privileged", name)
+			}
+			drop, _ := c.at("securityContext", "capabilities", "drop").([]any)
+			if !slices.Contains(drop, any("ALL")) || c.at("securityContext", "allowPrivilegeEscalation") != false || c.at("securityContext", "readOnlyRootFilesystem") != true {
+				t.Errorf("%s: %v", name, c.at("securityContext"))
+			}
+			if d.str("metadata", "name") != "tenond" {
+				if add := c.at("securityContext", "capabilities", "add"); add != nil {
+					t.Errorf("%s adds %v", name, add)
+				}
+				if d.at("spec", "template", "spec", "securityContext", "runAsNonRoot") != true {
+					t.Errorf("%s may be root", name)
+				}
+			}
+			for _, bound := range [][]string{{"requests", "cpu"}, {"requests", "memory"}, {"limits", "memory"}} {
+				if c.at(append([]string{"resources"}, bound...)...) == nil {
+					t.Errorf("%s has no %v", name, bound)
+				}
+			}
+		}
+	}
+}
+
+// containers are those of a document, each as a document.
+func containers(d document) (all []document) {
+	list, _ := d.at("spec", "template", "spec", "containers").([]any)
+	for _, c := range list {
+		m, _ := c.(map[string]any)
+		all = append(all, document{object: m})
+	}
+	return all
+}
+
+// TestRightsAreNarrow looks for what no part of Tenon needs: all verbs or kinds,
+// Secrets of others, running commands in pods, other people's rights.
+func TestRightsAreNarrow(t *testing.T) {
+	for key, d := range must(t, nil) {
+		rules, _ := d.at("rules").([]any)
+		for _, r := range rules {
+			rule := document{object: r.(map[string]any)}
+			var words []string
+			for _, of := range []string{"apiGroups", "resources", "verbs"} {
+				list, _ := rule.at(of).([]any)
+				for _, w := range list {
+					words = append(words, w.(string))
+				}
+			}
+			for _, bad := range []string{"*", "nodes/proxy", "pods/exec", "impersonate", "escalate", "bind", "deletecollection"} {
+				if slices.Contains(words, bad) {
+					t.Errorf("%s allows %s: %v", key, bad, r)
+				}
+			}
+			if slices.Contains(words, "secrets") && (d.str("kind") == "ClusterRole" || rule.at("resourceNames") == nil && !slices.Equal(words, []string{"", "secrets", "create"})) {
+				t.Errorf("%s allows more than its own Secret: %v", key, r)
+			}
+		}
+	}
+}
+
+func TestAgentsReadTheKubeletWithoutTheRightToRunCommands(t *testing.T) {
+	if text := must(t, nil)["ClusterRole tenond"].text; strings.Contains(text, "nodes/proxy") || !strings.Contains(text, "nodes/pods") {
+		t.Error(text)
+	}
+	if text := must(t, set(true, "agent", "kubelet", "allowNodesProxy"))["ClusterRole tenond"].text; !strings.Contains(text, "nodes/proxy") {
+		t.Error(text)
+	}
+}
+
+// TestUninstallComesBeforeEverything: while the agents still have their rights.
+func TestUninstallComesBeforeEverything(t *testing.T) {
+	all := must(t, nil)
+	hook := all["Job tenon-uninstall"].str("metadata", "annotations", "helm.sh/hook")
+	if hook != "pre-delete" {
+		t.Errorf("the job is run at %q", hook)
+	}
+	for key, d := range all {
+		if is := d.str("metadata", "annotations", "helm.sh/hook") != ""; is != (d.str("metadata", "name") == "tenon-uninstall") {
+			t.Errorf("%s: hook %v", key, is)
+		}
+	}
+	list, _ := containers(all["DaemonSet tenond"])[0].at("args").([]any)
+	if !slices.Contains(list, any("--daemonset="+namespace+"/tenond")) {
+		t.Errorf("tenond does not know its DaemonSet: %v", list)
+	}
+}
+
+func TestAPriorityClassOfOthersIsLeftToThem(t *testing.T) {
+	for name, value := range map[string]int{"koord-prod": 9000, "koord-mid": 7000, "koord-batch": 5000, "koord-free": 3000} {
+		if d := must(t, nil)["PriorityClass "+name]; d.at("value") != value {
+			t.Errorf("%s: %v, want %d", name, d.at("value"), value)
+		}
+	}
+	text, err := os.ReadFile(dir + "/templates/priorityclasses.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), `lookup "scheduling.k8s.io/v1" "PriorityClass"`) {
+		t.Error("the chart does not look whether they are there")
+	}
+}
+
+// TestTheReadmeExplainsEveryValue: README.md is made of the comments in
+// values.yaml.
+func TestTheReadmeExplainsEveryValue(t *testing.T) {
+	text, err := os.ReadFile(dir + "/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var root yaml.Node
+	if err := yaml.Unmarshal(text, &root); err != nil {
+		t.Fatal(err)
+	}
+	var table strings.Builder
+	table.WriteString("| value | default | what it is |\n| --- | --- | --- |\n")
+	explain(t, &table, "", root.Content[0])
+	head, err := os.ReadFile("testdata/README.head.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, dir+"/README.md", string(head)+"\n"+table.String())
+}
+
+// explain writes a row for each value, but not for a group of such.
+func explain(t *testing.T, table *strings.Builder, prefix string, m *yaml.Node) {
+	t.Helper()
+	for i := 0; i < len(m.Content); i += 2 {
+		key, value := m.Content[i], m.Content[i+1]
+		name := prefix + key.Value
+		comment := strings.ReplaceAll(strings.TrimSpace(strings.ReplaceAll(key.HeadComment, "# ", "")), "\n", " ")
+		if value.Kind == yaml.MappingNode && slices.ContainsFunc(value.Content, func(n *yaml.Node) bool { return n.HeadComment != "" }) {
+			explain(t, table, name+".", value)
+			continue
+		}
+		if comment == "" {
+			t.Errorf("values.yaml does not explain %s", name)
+		}
+		fmt.Fprintf(table, "| `%s` | %s | %s |\n", name, shown(t, value), comment)
+	}
+}
+
+// shown is a default in one cell.
+func shown(t *testing.T, n *yaml.Node) string {
+	t.Helper()
+	var v any
+	if err := n.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(text) > 80 {
+		return "see values.yaml"
+	}
+	return "`" + string(text) + "`"
+}
+
+// TestEveryVariableInAnArgumentIsSet: the kubelet leaves $(NAME) as it is where
+// there is no such variable.
+func TestEveryVariableInAnArgumentIsSet(t *testing.T) {
+	for key, d := range must(t, everything()) {
+		for _, c := range containers(d) {
+			known := map[string]bool{}
+			env, _ := c.at("env").([]any)
+			for _, e := range env {
+				known[document{object: e.(map[string]any)}.str("name")] = true
+			}
+			args, _ := c.at("args").([]any)
+			for _, a := range args {
+				_, rest, used := strings.Cut(a.(string), "$(")
+				if name, _, _ := strings.Cut(rest, ")"); used && !known[name] {
+					t.Errorf("%s/%s: %s: there is no %s", key, c.str("name"), a, name)
+				}
+			}
+		}
+	}
+}
