@@ -27,8 +27,9 @@ test: ## install what is missing, run every test: as a user, as root, on Kuberne
 	$(STAGE) tools 10m scripts/install-deps.sh test
 	$(STAGE) vet 10m $(MAKE) --no-print-directory vet lint
 	$(STAGE) user 10m scripts/test-user.sh
-	$(STAGE) root 20m $(SUDO) env TENON_TEST_STRICT=1 $(GO) test -p 1 -count=1 -timeout 10m ./...
+	$(STAGE) chart 15m $(MAKE) --no-print-directory chart
 	$(STAGE) cluster-build 30m $(MAKE) --no-print-directory cluster-build
+	$(STAGE) root 20m $(SUDO) env TENON_TEST_STRICT=1 $(GO) test -p 1 -count=1 -timeout 10m ./...
 	$(STAGE) cluster 15m $(MAKE) --no-print-directory cluster-test
 	$(STAGE) vm-kernel 30m $(MAKE) --no-print-directory vm-kernel
 	$(STAGE) vm 40m $(MAKE) --no-print-directory vm
@@ -73,6 +74,14 @@ vet: ## formatting and go vet
 lint: ## golangci-lint with the project's few rules (fetches the linter once)
 	$(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run ./...
 
+.PHONY: image
+image: ## the container images as OCI archives in bin/images, for amd64 and arm64, without a daemon
+	$(GO) run ./deploy/image -version $(VERSION)
+
+.PHONY: chart
+chart: ## test the Helm chart, by Helm's own library (a module of its own)
+	cd test/chart && $(GO) vet ./... && $(GO) test ./... && $(GO) build -o $${XDG_CACHE_HOME:-$$HOME/.cache}/tenon/helm helm.sh/helm/v4/cmd/helm
+
 .PHONY: fuzz
 fuzz: ## every fuzz test for FUZZTIME each (default 1m)
 	scripts/fuzz.sh $(or $(FUZZTIME),1m)
@@ -87,7 +96,8 @@ generate-api: ## what is made of api/: deep copies and the CRDs in deploy/crds; 
 
 .PHONY: golden
 golden: ## rewrite golden files and scenarios; review the diff
-	$(GO) test ./internal/policy ./internal/lab/report ./internal/config ./internal/top -update
+	$(GO) test ./internal/policy ./internal/lab/report ./internal/config ./internal/admission ./internal/top -update
+	cd test/chart && $(GO) test . -update
 
 .PHONY: clean
 clean: ## remove what was built here (not the cache)

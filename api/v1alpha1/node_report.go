@@ -75,8 +75,17 @@ type NodeReportStatus struct {
 }
 
 // Usage is an amount of CPU and memory.
+//
+// As everywhere here, quantities have no exponent: whoever reads 1e2147483647
+// computes for hours.
 type Usage struct {
-	CPU    *resource.Quantity `json:"cpu,omitempty"`
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^-?[0-9]{1,19}(\.[0-9]{1,9})?([KMGTPE]i|[numkMGTPE])?$`
+	CPU *resource.Quantity `json:"cpu,omitempty"`
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^-?[0-9]{1,19}(\.[0-9]{1,9})?([KMGTPE]i|[numkMGTPE])?$`
 	Memory *resource.Quantity `json:"memory,omitempty"`
 }
 
@@ -99,6 +108,9 @@ type Batch struct {
 
 // BatchAmount is an amount with all that explains it.
 type BatchAmount struct {
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^-?[0-9]{1,19}(\.[0-9]{1,9})?([KMGTPE]i|[numkMGTPE])?$`
 	Amount resource.Quantity `json:"amount"`
 	// Policy is the formula: usage, request or maxUsageRequest.
 	Policy string `json:"policy"`
@@ -108,6 +120,9 @@ type BatchAmount struct {
 	Terms []BatchTerm `json:"terms,omitempty"`
 	// Formula is what the formula gives now, and Held why that is not the amount
 	// yet.
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^-?[0-9]{1,19}(\.[0-9]{1,9})?([KMGTPE]i|[numkMGTPE])?$`
 	Formula resource.Quantity `json:"formula"`
 	Held    string            `json:"held,omitempty"`
 	// Degraded says which input is missing and what follows.
@@ -117,7 +132,10 @@ type BatchAmount struct {
 // BatchTerm is one part of an amount: above 0 what adds to it, below 0 what is
 // taken away.
 type BatchTerm struct {
-	Name   string            `json:"name"`
+	Name string `json:"name"`
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^-?[0-9]{1,19}(\.[0-9]{1,9})?([KMGTPE]i|[numkMGTPE])?$`
 	Amount resource.Quantity `json:"amount"`
 	// Text goes on where the amount ends: "used by LS".
 	Text string `json:"text,omitempty"`
@@ -126,7 +144,13 @@ type BatchTerm struct {
 // Published is what the node's status has of batch resources, by the manager.
 type Published struct {
 	// CPU and Memory are absent where the node has none.
-	CPU    *resource.Quantity `json:"cpu,omitempty"`
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^-?[0-9]{1,19}(\.[0-9]{1,9})?([KMGTPE]i|[numkMGTPE])?$`
+	CPU *resource.Quantity `json:"cpu,omitempty"`
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^-?[0-9]{1,19}(\.[0-9]{1,9})?([KMGTPE]i|[numkMGTPE])?$`
 	Memory *resource.Quantity `json:"memory,omitempty"`
 	// At is when they were last written.
 	At metav1.MicroTime `json:"at,omitempty"`

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ type clusterFlags struct {
 	node       string
 	kubeconfig string
 	kubelet    string
+	port       uint16
 	ca         string
 	insecure   bool
 	poll       time.Duration
@@ -38,7 +40,8 @@ func (f *clusterFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.on, "kubernetes", false, "the node is one of a cluster: keep its pods, as the cluster's ConfigMap says")
 	flags.StringVar(&f.node, "node-name", os.Getenv("NODE_NAME"), "the name of the node in the cluster (default: $NODE_NAME, or that of the host)")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "how to reach the API server; empty: by the service account of the pod")
-	flags.StringVar(&f.kubelet, "kubelet", "", "the URL of the kubelet (default: port 10250 of $NODE_IP, or of this host)")
+	flags.StringVar(&f.kubelet, "kubelet", "", "the URL of the kubelet (default: --kubelet-port of $NODE_IP, or of this host)")
+	flags.Uint16Var(&f.port, "kubelet-port", kubelet.Port, "the port of the kubelet, where --kubelet does not say it")
 	flags.StringVar(&f.ca, "kubelet-ca", "", "the file of the authorities that sign the kubelet's certificate; empty: those of the API server's")
 	flags.BoolVar(&f.insecure, "kubelet-insecure", false, "do not check the kubelet's certificate: by default it has signed that itself")
 	flags.DurationVar(&f.poll, "kubelet-poll", 5*time.Second, "how often to ask the kubelet for its pods when no cgroup comes or goes")
@@ -81,15 +84,7 @@ func (f *clusterFlags) open(log *slog.Logger) (*daemon.Kubernetes, error) {
 	if err != nil {
 		return nil, err
 	}
-	url := f.kubelet
-	if url == "" {
-		host := os.Getenv("NODE_IP")
-		if host == "" {
-			host = "127.0.0.1"
-		}
-		url = "https://" + net.JoinHostPort(host, strconv.Itoa(kubelet.Port))
-	}
-	client, err := kubelet.Open(kubelet.Options{URL: url, CAFile: f.ca, Insecure: f.insecure, As: config})
+	client, err := kubelet.Open(kubelet.Options{URL: f.kubeletURL(os.Getenv("NODE_IP")), CAFile: f.ca, Insecure: f.insecure, As: config})
 	if err != nil {
 		return nil, err
 	}
@@ -97,6 +92,15 @@ func (f *clusterFlags) open(log *slog.Logger) (*daemon.Kubernetes, error) {
 		Node: node, API: api, Kubelet: client, Poll: f.poll,
 		Namespace: namespace, ConfigMap: name, NRI: f.nri,
 	}, nil
+}
+
+// kubeletURL is where the kubelet of the node with the given address is, which
+// may be one of IPv6.
+func (f *clusterFlags) kubeletURL(ip string) string {
+	if f.kubelet != "" {
+		return f.kubelet
+	}
+	return "https://" + net.JoinHostPort(cmp.Or(ip, "127.0.0.1"), strconv.Itoa(int(f.port)))
 }
 
 // leaves reports whether tenond was asked to stop because it is taken off the

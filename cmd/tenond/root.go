@@ -90,14 +90,14 @@ and tenond uninstall put every knob back.`,
 // run is the daemon itself.
 func run(ctx context.Context, g *global, stderr io.Writer) error {
 	log := g.log.logger(stderr)
+	cluster, err := g.cluster.open(log)
+	if err != nil {
+		return err
+	}
 	leaves := sync.OnceValue(func() bool { return g.cluster.leaves(cluster, log) })
 	var released atomic.Bool
 	if cluster != nil {
 		cluster.Leaves, cluster.Released = leaves, func() { released.Store(true) }
-	}
-	cluster, err := g.cluster.open(log)
-	if err != nil {
-		return err
 	}
 	if os.Geteuid() != 0 {
 		return errors.New("tenond writes kernel knobs and needs root: start it with sudo, or as a service (tenond install)")

@@ -86,16 +86,20 @@ func TestPodsThatAreRefusedAreToldWhatToWrite(t *testing.T) {
 
 func TestPodsThatAreAccepted(t *testing.T) {
 	for name, tc := range map[string]struct{ labels, annotations, resources string }{
-		"BE without a priority, as on ACK":        {be, "", two},
-		"BE of batch priority, as in Koordinator": {be + ", koordinator.sh/priority-class: koord-batch", "", two},
-		"BE of free priority":                     {be + ", koordinator.sh/priority-class: koord-free", "", two},
-		"BE that asks for nothing":                {be, "", ""},
-		"BE with requests alone":                  {be, "", "requests: {kubernetes.io/batch-cpu: 2k, kubernetes.io/batch-memory: 1Gi}"},
-		"BE with a request below its limit":       {be, "", "requests: {kubernetes.io/batch-cpu: 1k}, limits: {kubernetes.io/batch-cpu: 2k}"},
-		"LS with a part of a CPU":                 {"koordinator.sh/qosClass: LS", "", own},
-		"LSR with whole CPUs and no priority":     {lsr, "", "requests: {cpu: 2}, limits: {cpu: 2}"},
-		"no class":                                {"", "", own},
-		"SYSTEM":                                  {"koordinator.sh/qosClass: SYSTEM", "", own},
+		"BE without a priority, as on ACK":         {be, "", two},
+		"BE of batch priority, as in Koordinator":  {be + ", koordinator.sh/priority-class: koord-batch", "", two},
+		"BE of free priority":                      {be + ", koordinator.sh/priority-class: koord-free", "", two},
+		"BE that asks for nothing":                 {be, "", ""},
+		"BE with requests alone":                   {be, "", "requests: {kubernetes.io/batch-cpu: 2k, kubernetes.io/batch-memory: 1Gi}"},
+		"BE with a request below its limit":        {be, "", "requests: {kubernetes.io/batch-cpu: 1k}, limits: {kubernetes.io/batch-cpu: 2k}"},
+		"LS with a part of a CPU":                  {"koordinator.sh/qosClass: LS", "", own},
+		"LSR with whole CPUs and no priority":      {lsr, "", "requests: {cpu: 2}, limits: {cpu: 2}"},
+		"no class":                                 {"", "", own},
+		"a class that is not set":                  {`koordinator.sh/qosClass: ""`, "", own},
+		"LSE of middle priority":                   {"koordinator.sh/qosClass: LSE, koordinator.sh/priority-class: koord-mid", "", "requests: {cpu: 2}"},
+		"LS that gives way, as Koordinator has it": {"koordinator.sh/qosClass: LS", `koordinator.sh/cpuQOS: '{"enable": true, "groupIdentity": -1}'`, own},
+		"keys of a newer version":                  {"", `koordinator.sh/cpuBurst: '{"policy": "auto", "tomorrow": 1}'`, own},
+		"SYSTEM":                                   {"koordinator.sh/qosClass: SYSTEM", "", own},
 		"annotations of all kinds": {"koordinator.sh/qosClass: LS", `koordinator.sh/cpuBurst: '{"policy": "auto", "cpuBurstPercent": 1000}', koordinator.sh/cpuQOS: '{"enable": true, "groupIdentity": 1}', ` +
 			`koordinator.sh/memoryQOS: '{"policy": "auto", "minLimitPercent": 100}', koordinator.sh/eviction-priority: "-5", koordinator.sh/eviction-policy: '["BECPUEvict"]', ` +
 			`node.koordinator.sh/resctrl: '{"llc": {"schemata": {"range": [0, 30]}}}', scheduling.koordinator.sh/resource-spec: '{"preferredCPUBindPolicy": "FullPCPUs"}'`, own},
@@ -249,6 +253,10 @@ func TestPatchOfAProfileCannotRenameAPod(t *testing.T) {
 // What the kubelet runs is in its file; a pod of the API server cannot change it.
 func TestMirrorsOfStaticPodsAreLeftAlone(t *testing.T) {
 	p := pod(t, be, "kubernetes.io/config.mirror: abc", own)
+	if after, _ := admit(Request{Pod: p}); len(after.Spec.Containers[0].Resources.Limits) == 0 {
+		t.Error("whoever writes the annotation gets a pod that nobody bounds")
+	}
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "n1", UID: "u", Controller: new(true)}}
 	before, _ := json.Marshal(p)
 	after, v := admit(Request{Pod: p})
 	if text, _ := json.Marshal(after); string(text) != string(before) || !v.Allowed() || len(v.Warnings) > 0 {

@@ -59,10 +59,11 @@ func batchNames() []corev1.ResourceName {
 	return names
 }
 
-// mostCPUs and mostBytes are more than any machine has. What is above cannot be
+// mostCPUs, mostMilli of their thousandths and mostBytes are more than any machine has. What is above cannot be
 // counted in thousandths without running over.
 var (
 	mostCPUs  = resource.MustParse("1M")
+	mostMilli = resource.MustParse("1G")
 	mostBytes = resource.MustParse("1Ei")
 )
 

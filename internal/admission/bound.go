@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -14,7 +16,8 @@ import (
 //   - it asks for no cpu and memory of its own, so that the kubelet puts it
 //     below its best-effort cgroup, where all best-effort work of the node is
 //     held together; or, where a profile left it as it was, each of its
-//     containers has limits for both, which the kubelet sets;
+//     containers has limits for both, which the kubelet sets, and none asks for
+//     batch resources;
 //   - all that it asks for of batch resources has a limit that can be counted;
 //   - the annotation for the container runtime says the same as the containers.
 //
@@ -48,6 +51,7 @@ func Unbounded(p *corev1.Pod) []Refusal {
 // native refuses cpu and memory of a BE container's own.
 func (v *Verdict) native(p *corev1.Pod, c place) {
 	mixed := c.hasAny(batchNames())
+	beside := slices.ContainsFunc(places(p), func(o place) bool { return o.hasAny(batchNames()) })
 	for _, l := range c.lists() {
 		for _, n := range l.names() {
 			q, to := l.of[n], batch.cpu
@@ -58,13 +62,16 @@ func (v *Verdict) native(p *corev1.Pod, c place) {
 			case n != native.cpu && n != native.memory || q.IsZero():
 			case mixed:
 				v.refuse(l.field(n), "this container asks for batch resources, too: want either; write %s: %s instead%s", to, inBatch(n, q), mayBeDefault(p))
-			case skipped(p) && l.name == "limits":
+			case beside:
+				v.refuse(l.field(n), "another container of this pod asks for batch resources: want either in all of them; write %s: %s instead%s", to, inBatch(n, q), mayBeDefault(p))
 			case !skipped(p):
 				v.refuse(l.field(n), "a pod of class BE runs in what others leave idle: write %s: %s instead", to, inBatch(n, q))
 			}
 		}
 	}
-	if !skipped(p) || mixed || !c.hasAny(native.both()) {
+	// A pod with any cpu or memory lies among services, where nothing but limits
+	// holds it: a container without them would not be held at all.
+	if !skipped(p) || beside || kube.QOSClass(p) == corev1.PodQOSBestEffort {
 		return
 	}
 	for _, n := range native.both() {
@@ -121,7 +128,7 @@ func (v *Verdict) batch(c place) {
 func (v *Verdict) counted(field string, n corev1.ResourceName, q resource.Quantity) {
 	most, unit := mostBytes, "bytes, such as 512Mi"
 	if n == batch.cpu || n == mid.cpu {
-		most, unit = resource.MustParse("1G"), "thousandths of a CPU: 1k is one CPU"
+		most, unit = mostMilli, "thousandths of a CPU: 1k is one CPU"
 	}
 	switch {
 	case q.Sign() < 0, q.Cmp(most) > 0:

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,8 +39,15 @@ func held(t *testing.T, p *corev1.Pod) {
 		if p.Annotations[configv1alpha1.SkipUpdateResources] != "true" {
 			fail("it is not below the kubelet's best-effort cgroup")
 		}
-		if n := kube.Native(p); len(p.Spec.Containers) > 0 && n.CPULimit.Known() && n.CPULimit.Or(0) <= 0 {
-			fail("its own limits are none")
+		if n := kube.Native(p); !n.CPULimit.Known() || !n.MemoryLimit.Known() {
+			fail("the kubelet sets it no limit")
+		}
+	}
+	for _, c := range append(slices.Clone(p.Spec.InitContainers), p.Spec.Containers...) {
+		b, _ := kube.ContainerBound(p, c.Name, true)
+		cpu, memory := c.Resources.Limits[corev1.ResourceCPU], c.Resources.Limits[corev1.ResourceMemory]
+		if b.CPU && !b.CPULimit.Known() && !cpu.IsZero() || b.Memory && !b.MemoryLimit.Known() && !memory.IsZero() {
+			fail("NRI takes the limits of " + c.Name + " away")
 		}
 	}
 	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
@@ -128,7 +136,7 @@ func FuzzAdmission(f *testing.F) {
 		held(t, admitted)
 		again, v := admit(Request{Pod: sent(t, admitted)})
 		a, _ := json.Marshal(admitted)
-		if b, _ := json.Marshal(again); !v.Allowed() || string(a) != string(b) && admitted.Annotations[AnnotationReplace] == "" {
+		if b, _ := json.Marshal(again); !v.Allowed() || string(a) != string(b) {
 			t.Errorf("let in as\n%s\nsent again it is\n%s\nand %s", a, b, v.Message())
 		}
 	})
@@ -241,6 +249,9 @@ func (g garbage) pod() *corev1.Pod {
 		if g.some(0.1) {
 			set(&p.Annotations, map[string]string{key: text})
 		}
+	}
+	if g.some(0.3) {
+		set(&p.Annotations, map[string]string{configv1alpha1.SkipUpdateResources: "true"})
 	}
 	p.Spec.InitContainers = g.containers("init", 2)
 	p.Spec.Containers = g.containers("app", 3)

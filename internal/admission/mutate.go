@@ -2,9 +2,9 @@ package admission
 
 import (
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/internal/kube"
@@ -18,6 +18,9 @@ import (
 // its limit; and an annotation repeats both for the container runtime. A service
 // that no profile matches comes back as it was sent.
 //
+// The API server calls again when another webhook changed the pod. The profiles
+// are not asked a second time then: an annotation says what they decided.
+//
 // The pod's overhead keeps its names: the API server admits a pod only with the
 // overhead of its RuntimeClass (admission plugin RuntimeClass).
 func Mutate(r Request) (*corev1.Pod, Verdict) {
@@ -26,12 +29,15 @@ func Mutate(r Request) (*corev1.Pod, Verdict) {
 	if mirrors(p) {
 		return p, v
 	}
-	profiles := r.matching(&v)
-	for _, profile := range profiles {
-		apply(p, profile, r.PriorityClasses, &v)
+	profiles, decided := r.decided()
+	if !decided {
+		profiles = r.matching(p, &v)
+		for _, profile := range profiles {
+			apply(p, profile, r.PriorityClasses, &v)
+		}
 	}
 	replace(p, &v)
-	k, translated := kindOf(p, len(profiles) > 0)
+	k, translated := kindOf(p, profiles)
 	if !translated {
 		unannounce(p, &v)
 		return p, v
@@ -57,19 +63,27 @@ func Mutate(r Request) (*corev1.Pod, Verdict) {
 }
 
 // mirrors reports whether a pod only shows another that a kubelet runs from a
-// file: whatever is said to it, that one runs as it is.
+// file: whatever is said to it, that one runs as it is. Such a pod belongs to its
+// node, which only a kubelet may write (admission plugin NodeRestriction); the
+// annotation alone anybody may write.
 func mirrors(p *corev1.Pod) bool {
 	_, is := p.Annotations[corev1.MirrorPodAnnotationKey]
-	return is
+	owner := metav1.GetControllerOf(p)
+	return is && owner != nil && owner.Kind == "Node"
 }
 
 // kindOf returns what the amounts of a pod are to be called. BE work asks for
 // batch resources, by whatever it is BE: its label, ACK's annotation of before,
 // or a priority of batch work that a profile or its owner gave to a pod that
-// names no class. Only a profile makes a pod ask for mid resources.
-func kindOf(p *corev1.Pod, matched bool) (kind, bool) {
+// names no class. Only a profile that itself gives the priority makes a pod ask
+// for mid resources, which no node may offer: a service that has the priority
+// from elsewhere runs as it is.
+func kindOf(p *corev1.Pod, profiles []configv1alpha1.ClusterColocationProfile) (kind, bool) {
 	class, priority := kube.Class(p), kube.Priority(p)
-	_, labelled := p.Labels[kube.LabelQOSClass]
+	labelled, matched := p.Labels[kube.LabelQOSClass] != "", len(profiles) > 0
+	prioritised := slices.ContainsFunc(profiles, func(o configv1alpha1.ClusterColocationProfile) bool {
+		return o.Spec.PriorityClassName != "" || o.Spec.Labels[kube.LabelPriorityClass] != ""
+	})
 	asks := slices.ContainsFunc(places(p), func(c place) bool { return c.hasAny(batchNames()) })
 	low := priority == kube.PriorityBatch || priority == kube.PriorityFree
 	switch {
@@ -77,7 +91,7 @@ func kindOf(p *corev1.Pod, matched bool) (kind, bool) {
 		return batch, true
 	case class == "" && !labelled && low && (asks || matched && priority == kube.PriorityBatch):
 		return batch, true
-	case matched && priority == kube.PriorityMid:
+	case prioritised && priority == kube.PriorityMid:
 		return mid, true
 	}
 	return kind{}, false
@@ -104,43 +118,4 @@ func unannounce(p *corev1.Pod, v *Verdict) {
 		delete(p.Annotations, kube.AnnotationExtended)
 		v.warn("the annotation %s is written by Tenon and was taken away: write batch resources into the containers of a pod of class BE", kube.AnnotationExtended)
 	}
-}
-
-// replace renames resources as the pod's annotation says.
-func replace(p *corev1.Pod, v *Verdict) {
-	text, given := p.Annotations[AnnotationReplace]
-	if !given {
-		return
-	}
-	for pair := range strings.SplitSeq(text, ",") {
-		from, to, cut := strings.Cut(strings.TrimSpace(pair), ":")
-		if !cut || from == "" {
-			v.refuse(annotation(AnnotationReplace), "%s: want from:to pairs such as cpu:kubernetes.io/batch-cpu, with a comma between them", shown(pair))
-			return
-		}
-		for _, c := range places(p) {
-			for _, l := range c.lists() {
-				rename(l.of, corev1.ResourceName(from), corev1.ResourceName(to))
-			}
-		}
-	}
-}
-
-// rename gives the amount of one resource to another, CPU in the unit of the
-// new name; without a new name it is taken away.
-func rename(of corev1.ResourceList, from, to corev1.ResourceName) {
-	q, asked := of[from]
-	if !asked || from == to {
-		return
-	}
-	switch {
-	case from == native.cpu && (to == batch.cpu || to == mid.cpu):
-		if q.Sign() < 0 || q.Cmp(mostCPUs) > 0 {
-			return // refused by name later
-		}
-		of[to] = kube.CPUQuantity(milliOf(q))
-	case to != "":
-		of[to] = q
-	}
-	delete(of, from)
 }

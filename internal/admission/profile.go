@@ -24,44 +24,74 @@ import (
 // names. One of which it cannot be told whether it matches does not: to make a
 // service best-effort by mistake is worse than the other way. (Koordinator takes
 // it for a match.)
-func (r Request) matching(v *Verdict) []configv1alpha1.ClusterColocationProfile {
+//
+// What was decided is written into the pod: the names of the profiles, with a
+// minus in front of those that match and by their probability do not act.
+func (r Request) matching(pod *corev1.Pod, v *Verdict) []configv1alpha1.ClusterColocationProfile {
 	var all []configv1alpha1.ClusterColocationProfile
-	for _, p := range r.Profiles {
-		matched, err := r.matches(p)
-		if err != nil {
+	var words []string
+	for _, p := range sorted(r.Profiles) {
+		percent, err := r.matches(p)
+		switch {
+		case err != nil:
 			v.warn("ClusterColocationProfile %s is not applied: %v", p.Name, err)
-		}
-		if matched {
+		case percent < 0:
+		case percent == 100 || r.draw()*100 < float64(percent):
 			all = append(all, p)
+			words = append(words, p.Name)
+		default:
+			words = append(words, notDrawn+p.Name)
 		}
 	}
+	if len(words) > 0 {
+		set(&pod.Annotations, map[string]string{AnnotationProfiles: strings.Join(words, ",")})
+	}
+	return all
+}
+
+// AnnotationProfiles says which profiles made a pod what it is.
+const AnnotationProfiles = "tenon.sh/colocation-profiles"
+
+const notDrawn = "-"
+
+// decided returns the profiles that acted on the pod already; false: it was not
+// decided yet.
+func (r Request) decided() ([]configv1alpha1.ClusterColocationProfile, bool) {
+	text, decided := r.Pod.Annotations[AnnotationProfiles]
+	words := strings.Split(text, ",")
+	all := sorted(r.Profiles)
+	return slices.DeleteFunc(all, func(p configv1alpha1.ClusterColocationProfile) bool { return !slices.Contains(words, p.Name) }), decided
+}
+
+func sorted(profiles []configv1alpha1.ClusterColocationProfile) []configv1alpha1.ClusterColocationProfile {
+	all := slices.Clone(profiles)
 	slices.SortStableFunc(all, func(a, b configv1alpha1.ClusterColocationProfile) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
-func (r Request) matches(p configv1alpha1.ClusterColocationProfile) (bool, error) {
+// matches returns on how many percent of such pods a profile acts; below 0: the
+// pod is none of those.
+func (r Request) matches(p configv1alpha1.ClusterColocationProfile) (int, error) {
 	inNamespace, err := selects(p.Spec.NamespaceSelector)
 	if err != nil {
-		return false, fmt.Errorf("its namespaceSelector: %w", err)
+		return -1, fmt.Errorf("its namespaceSelector: %w", err)
 	}
 	selected, err := selects(p.Spec.Selector)
 	if err != nil {
-		return false, fmt.Errorf("its selector: %w", err)
+		return -1, fmt.Errorf("its selector: %w", err)
 	}
 	percent, err := percentOf(p.Spec.Probability)
 	switch {
 	case err != nil:
-		return false, fmt.Errorf("its probability: %w", err)
+		return -1, fmt.Errorf("its probability: %w", err)
 	case !selected.Matches(labels.Set(r.Pod.Labels)):
-		return false, nil
+		return -1, nil
 	case !inNamespace.Empty() && r.Namespace == nil:
-		return false, fmt.Errorf("the labels of the pod's namespace are not known")
+		return -1, fmt.Errorf("the labels of the pod's namespace are not known")
 	case !inNamespace.Empty() && !inNamespace.Matches(labels.Set(r.Namespace.Labels)):
-		return false, nil
-	case percent == 100:
-		return true, nil
+		return -1, nil
 	}
-	return r.draw()*100 < float64(percent), nil
+	return percent, nil
 }
 
 func (r Request) draw() float64 {

@@ -110,7 +110,7 @@ func (v *Verdict) priority(p *corev1.Pod, class node.Class) {
 	switch {
 	case class == node.BE && priority == kube.PriorityProd:
 		v.refuse(priorityField(p), "koord-prod and class BE contradict each other: want koord-batch, or no priority class")
-	case (class == node.LSR || class == node.LSE) && priority != "" && priority != kube.PriorityProd:
+	case class == node.LSR && priority != "" && priority != kube.PriorityProd:
 		v.refuse(priorityField(p), "%s and class %s contradict each other: want koord-prod, or no priority class", priority, class)
 	}
 }

@@ -136,6 +136,7 @@ func TestAnEvictionSaysWhyItWasRefused(t *testing.T) {
 		"a busy server":    {429, "", nil, false},
 		"a pod that ended": {404, "", nil, true},
 		"no permission":    {403, "", nil, false},
+		"a conflict":       {409, "", nil, false},
 	} {
 		s.Refuse(func(string) (int, string) { return answer.code, answer.cause })
 		begun := time.Now()

@@ -65,7 +65,8 @@ type PodName struct {
 
 // Evict asks for the eviction of a pod, which respects its disruption budget
 // and the grace that it asks for. ErrBudget: not now. A pod that is gone is no
-// error.
+// error. A conflict is one: it may be that another pod has the name now, but
+// webhooks and the writing of the budget's status answer so, too.
 func (c *Client) Evict(ctx context.Context, p PodName) error {
 	eviction := policyv1.Eviction{
 		TypeMeta:      metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"},
@@ -79,7 +80,7 @@ func (c *Client) Evict(ctx context.Context, p PodName) error {
 	err = c.rest.Post().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("eviction").
 		SetHeader("Content-Type", "application/json").Timeout(patience).MaxRetries(0).Body(body).Do(ctx).Error()
 	switch {
-	case err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err): // conflict: another pod has the name now
+	case err == nil || apierrors.IsNotFound(err):
 		return nil
 	case apierrors.IsTooManyRequests(err) && disrupts(err):
 		return fmt.Errorf("evict pod %s/%s: %w: %w", p.Namespace, p.Name, ErrBudget, err)

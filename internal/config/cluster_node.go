@@ -139,14 +139,16 @@ func annotation[T any](text, name string) (T, []Fault) {
 // reservation is the annotation of this name: what of a node is kept from pods.
 type reservation struct {
 	Resources struct {
-		CPU    node.Maybe[string] `json:"cpu,omitzero"`
-		Memory node.Maybe[string] `json:"memory,omitzero"`
+		CPU    node.Maybe[unit.MilliCPU] `json:"cpu,omitzero"`
+		Memory node.Maybe[unit.Bytes]    `json:"memory,omitzero"`
 	} `json:"resources,omitzero"`
 	CPUs   node.Maybe[string] `json:"reservedCPUs,omitzero"`
 	Policy node.Maybe[string] `json:"applyPolicy,omitzero" oneof:"Default ReservedCPUsOnly"`
 }
 
-// reserve takes the annotation into what batch work is promised. Under
+// reserve takes the annotation into what batch work is promised, and its CPU into
+// what batch work may use. CPUs by number count by how many they are: batch work
+// may run on these, too. Under
 // ReservedCPUsOnly nothing is taken away from anybody: the CPUs are only not
 // given to one workload alone.
 func (n *NodeConfig) reserve(text string) []Fault {
@@ -155,14 +157,7 @@ func (n *NodeConfig) reserve(text string) []Fault {
 	if len(faults) > 0 || r.Policy.Or("") == "ReservedCPUsOnly" {
 		return faults
 	}
-	cpu, err := amountOf(r.Resources.CPU, unit.ParseMilliCPU)
-	if err != nil {
-		faults = append(faults, Fault{Field: field + ".resources.cpu", Problem: err.Error()})
-	}
-	memory, err := amountOf(r.Resources.Memory, unit.ParseBytes)
-	if err != nil {
-		faults = append(faults, Fault{Field: field + ".resources.memory", Problem: err.Error()})
-	}
+	cpu, memory := r.Resources.CPU.Or(0), r.Resources.Memory.Or(0)
 	if list, given := r.CPUs.Value(); given && list != "" {
 		set, err := unit.ParseCPUSet(list)
 		if err != nil {
@@ -170,18 +165,13 @@ func (n *NodeConfig) reserve(text string) []Fault {
 		}
 		cpu = unit.CPUs(set.Len())
 	}
+	if len(faults) == 0 && n.Policy.Suppress.Enable {
+		n.Policy.Suppress.Reserved = cpu
+	}
 	if len(faults) == 0 && n.Policy.Overcommit.Enable {
 		n.Policy.Overcommit.ReservedCPU, n.Policy.Overcommit.ReservedMemory = cpu, memory
 	}
 	return faults
-}
-
-func amountOf[T any](text node.Maybe[string], parse func(string) (T, error)) (T, error) {
-	if s, given := text.Value(); given {
-		return parse(s)
-	}
-	var none T
-	return none, nil
 }
 
 // faults are what a struct tag cannot say of the programs.

@@ -254,13 +254,19 @@ func TestNodesBadAnnotationsAndLabelsCountAsMissing(t *testing.T) {
 }
 
 func TestNodesReservationIsKeptFromBatchWork(t *testing.T) {
-	c := cluster(t, map[string]string{keyColocation: `{"enable": true}`})
+	c := cluster(t, map[string]string{keyColocation: `{"enable": true}`, keyThreshold: `{"clusterStrategy": {"enable": true}}`})
 	for text, want := range map[string]unit.MilliCPU{
+		`{"resources": {"cpu": 2, "memory": 1073741824}}`:                                                        2000,
+		`{"resources": {"cpu": 1.5, "memory": "1073741824000m"}}`:                                                1500,
 		`{"resources": {"cpu": "1500m", "memory": "1Gi"}}`:                                                       1500,
 		`{"resources": {"cpu": "1", "memory": "1Gi"}, "reservedCPUs": "0-3"}`:                                    4000,
 		`{"resources": {"cpu": "1", "memory": "1Gi"}, "reservedCPUs": "0-3", "applyPolicy": "ReservedCPUsOnly"}`: 0,
 	} {
-		o := on(t, c, nil, map[string]string{annotationReservation: text}).Policy.Overcommit
+		policy := on(t, c, nil, map[string]string{annotationReservation: text}).Policy
+		o := policy.Overcommit
+		if policy.Suppress.Reserved != want {
+			t.Errorf("%s keeps %v from what batch work may use; want %v", text, policy.Suppress.Reserved, want)
+		}
 		if o.ReservedCPU != want || want > 0 && o.ReservedMemory != 1<<30 {
 			t.Errorf("%s reserves %v and %v; want %v", text, o.ReservedCPU, o.ReservedMemory, want)
 		}

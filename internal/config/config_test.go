@@ -242,6 +242,9 @@ resource-qos-config:
 		node.LSE:    {MinPercent: 30, LowPercent: 90},
 		node.System: {LowPercent: 10},
 	}
+	if off := c.Policy.Memory.Off; len(off) != 1 || off[node.LS] != (policy.MemoryShares{LowPercent: 50}) {
+		t.Errorf("switched off, but set: %v", off)
+	}
 	if !reflect.DeepEqual(c.Policy.Memory.Classes, want) {
 		t.Errorf("got %v, want %v: LSE like LSR, nothing for a class that is off or asks for nothing", c.Policy.Memory.Classes, want)
 	}

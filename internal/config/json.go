@@ -12,12 +12,23 @@ import (
 // key that is not set. All faults are found, without lines; with any, the value
 // is the zero one.
 func ReadJSON[T any](text string) (T, []Fault) {
+	v, _, faults := readJSON[T](text, false)
+	return v, faults
+}
+
+// ReadLenientJSON is ReadJSON where a key that nobody knows is no fault. It is
+// among the notices, and all else counts.
+func ReadLenientJSON[T any](text string) (v T, notices, faults []Fault) {
+	return readJSON[T](text, true)
+}
+
+func readJSON[T any](text string, lenient bool) (T, []Fault, []Fault) {
 	var v, none T
 	root, err := fromJSON(text)
 	if err != nil {
-		return none, []Fault{{Problem: err.Error()}}
+		return none, nil, []Fault{{Problem: err.Error()}}
 	}
-	p := parser{lines: map[string]int{}, pinned: 1}
+	p := parser{lines: map[string]int{}, pinned: 1, lenient: lenient}
 	p.value(root, "", key{}, reflect.ValueOf(&v).Elem())
 	c := checker{bad: map[string]bool{}}
 	for _, f := range p.faults {
@@ -25,12 +36,14 @@ func ReadJSON[T any](text string) (T, []Fault) {
 	}
 	c.inner(reflect.ValueOf(v), "")
 	faults := append(p.faults, c.faults...)
-	if len(faults) == 0 {
-		return v, nil
+	for _, found := range [][]Fault{faults, p.notices} {
+		for i := range found {
+			found[i].Line = 0
+		}
+		slices.SortStableFunc(found, func(a, b Fault) int { return cmp.Compare(a.Field, b.Field) })
 	}
-	for i := range faults {
-		faults[i].Line = 0
+	if len(faults) > 0 {
+		return none, nil, faults
 	}
-	slices.SortStableFunc(faults, func(a, b Fault) int { return cmp.Compare(a.Field, b.Field) })
-	return none, faults
+	return v, p.notices, nil
 }

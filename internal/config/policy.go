@@ -26,8 +26,8 @@ func (s Strategies) Policy() policy.Config {
 	}
 }
 
-// memory returns the shares of the classes whose memoryQOS is enabled and asks
-// for any. LSE has the shares of LSR.
+// memory returns the shares of the classes whose memoryQOS asks for any, those
+// that are switched off apart. LSE has the shares of LSR.
 func (q QOS) memory() policy.MemoryQOS {
 	var m policy.MemoryQOS
 	for _, class := range q.classes() {
@@ -36,14 +36,18 @@ func (q QOS) memory() policy.MemoryQOS {
 			LowPercent:        valueOf(class.Memory.LowLimitPercent),
 			ThrottlingPercent: valueOf(class.Memory.ThrottlingPercent),
 		}
-		if !class.Memory.Enable.Or(false) || shares == (policy.MemoryShares{}) {
+		if shares == (policy.MemoryShares{}) {
 			continue
 		}
-		if m.Classes == nil {
-			m.Classes = map[node.Class]policy.MemoryShares{}
+		to := &m.Off
+		if class.Memory.Enable.Or(false) {
+			to = &m.Classes
+		}
+		if *to == nil {
+			*to = map[node.Class]policy.MemoryShares{}
 		}
 		for _, name := range class.names {
-			m.Classes[name] = shares
+			(*to)[name] = shares
 		}
 	}
 	return m

@@ -15,18 +15,23 @@ import (
 )
 
 // read reads the annotation under a key, or under its name of before; the first
-// that is there counts. It is nil if there is none, or one with faults.
+// that is there counts. It is nil if there is none, or one with faults. Keys that
+// nobody knows are inert: they may be a newer version's.
 func read[T any](p *corev1.Pod, keys ...string) (*T, string, []Fault) {
 	for _, key := range keys {
 		text, given := p.Annotations[key]
 		if !given {
 			continue
 		}
-		v, faults := config.ReadJSON[T](text)
+		v, strange, faults := config.ReadLenientJSON[T](text)
 		if len(faults) > 0 {
 			return nil, key, faultsOf(key, faults)
 		}
-		return &v, key, nil
+		var notices []Fault
+		for _, f := range strange {
+			notices = append(notices, inert(key, f.Field, f.Problem)...)
+		}
+		return &v, key, notices
 	}
 	return nil, "", nil
 }
@@ -39,7 +44,7 @@ func burstOf(p *corev1.Pod) (node.BurstAsk, []Fault) {
 	case b == nil:
 		return node.BurstAsk{}, faults
 	case b.SharePoolThresholdPercent.Known():
-		faults = inert(key, "sharePoolThresholdPercent", "is not acted on: it is about the node as a whole, and stands in cpu-burst-config")
+		faults = append(faults, inert(key, "sharePoolThresholdPercent", "is not acted on: it is about the node as a whole, and stands in cpu-burst-config")...)
 	}
 	return node.BurstAsk{
 		Policy: b.Policy.Or(""), CPUPercent: b.CPUBurstPercent,
@@ -54,19 +59,19 @@ type podMemory struct {
 	config.MemoryQOS
 }
 
-// memoryOf: with the policy none nothing is done, and with auto only what stands
-// in the annotation, whatever the class has.
+// memoryOf: with the policy none, or switched off, nothing is done, and with auto
+// only what stands in the annotation, whatever the class has.
 func memoryOf(p *corev1.Pod) (node.MemoryAsk, []Fault) {
 	m, _, faults := read[podMemory](p, AnnotationMemoryQOS, AnnotationACKMemoryQOS)
 	switch {
 	case m == nil:
 		return node.MemoryAsk{}, faults
-	case m.Policy.Or("") == "none":
-		return node.MemoryAsk{Own: true}, nil
+	case m.Policy.Or("") == "none" || !m.Enable.Or(true):
+		return node.MemoryAsk{Own: true}, faults
 	}
 	return node.MemoryAsk{
 		Own: m.Policy.Or("") == "auto", MinPercent: m.MinLimitPercent, LowPercent: m.LowLimitPercent, ThrottlingPercent: m.ThrottlingPercent,
-	}, nil
+	}, faults
 }
 
 // identityOf is the annotation cpuQOS, which counts for LS pods only: others are
@@ -80,25 +85,25 @@ func identityOf(p *corev1.Pod, class node.Class) (node.Maybe[node.Identity], []F
 	identity, given := q.GroupIdentity.Value()
 	switch {
 	case class != node.LS:
-		return none, inert(key, "", fmt.Sprintf("counts for LS pods only, and this one is %s", class))
-	case identity < 0:
-		return none, fieldFault(key, "groupIdentity", fmt.Sprintf("%d: want a whole number from 0 to 2: only BE yields", identity))
+		return none, append(faults, inert(key, "", fmt.Sprintf("counts for LS pods only, and this one is %s", class))...)
 	case !q.Enable.Or(false):
-		return node.Some(node.IdentityNone), nil
+		return node.Some(node.IdentityNone), faults
+	case identity < 0:
+		return node.Some(node.IdentityNone), append(faults, inert(key, "groupIdentity", fmt.Sprintf("%d counts as 0 for this pod: only BE yields", identity))...)
 	case !given && !q.CoreExpeller.Known():
-		return none, nil
+		return none, faults
 	}
 	v := node.Identity(q.GroupIdentity.Or(int64(node.IdentityExpels)))
 	if !q.CoreExpeller.Or(true) {
 		v = min(v, node.IdentityHigh)
 	}
-	return node.Some(v), nil
+	return node.Some(v), faults
 }
 
 // blockIOOf is the annotation blkioQOS.
 func blockIOOf(p *corev1.Pod, class node.Class) ([]node.BlockIO, []Fault) {
 	q, key, faults := read[config.BlkIOQOS](p, AnnotationBlkIOQOS)
-	if q == nil {
+	if q == nil || !q.Enable.Or(true) {
 		return nil, faults
 	}
 	var all []node.BlockIO
@@ -123,7 +128,15 @@ func blockIOOf(p *corev1.Pod, class node.Class) ([]node.BlockIO, []Fault) {
 		}
 		all = append(all, io)
 	}
+	if wrong(faults) {
+		return nil, faults
+	}
 	return all, faults
+}
+
+// wrong reports whether a value has a fault by which it does not count.
+func wrong(faults []Fault) bool {
+	return slices.ContainsFunc(faults, func(f Fault) bool { return !f.Inert })
 }
 
 // shortest is the shorter of two targets in microseconds: the kernel has one for
@@ -191,6 +204,9 @@ func cacheOf(p *corev1.Pod) (node.CacheAsk, []Fault) {
 	}
 	if m, given := r.MB.Schemata.Percent.Value(); given {
 		ask.Bandwidth = node.Some(unit.Percent(m))
+	}
+	if wrong(faults) {
+		return node.CacheAsk{}, faults
 	}
 	if ask != (node.CacheAsk{}) {
 		ask.Control = node.ControlPrefix + UID(p)

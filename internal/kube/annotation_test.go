@@ -57,6 +57,8 @@ func TestMemoryQOSByAnnotation(t *testing.T) {
 		`{"policy":"default","minLimitPercent":10,"lowLimitPercent":20,"throttlingPercent":80}`: {MinPercent: percent(10), LowPercent: percent(20), ThrottlingPercent: percent(80)},
 		`{"policy":"none","minLimitPercent":10}`:                                                {Own: true},
 		`{"policy":"auto","lowLimitPercent":20}`:                                                {Own: true, LowPercent: percent(20)},
+		`{"enable":false,"minLimitPercent":10}`:                                                 {Own: true},
+		`{"enable":true,"minLimitPercent":10}`:                                                  {MinPercent: percent(10)},
 		`{"throttlingPercent":0}`:                                                               {ThrottlingPercent: percent(0)},
 	} {
 		for _, key := range []string{"koordinator.sh/memoryQOS", "alibabacloud.com/memoryQOS"} {
@@ -74,18 +76,19 @@ func TestCPUQOSByAnnotation(t *testing.T) {
 		`{"enable":true,"coreExpeller":true}`:                    node.Some(node.IdentityExpels),
 		`{"enable":false,"groupIdentity":2}`:                     node.Some(node.IdentityNone),
 		`{"groupIdentity":2}`:                                    node.Some(node.IdentityNone),
+		`{"enable":false,"groupIdentity":-1}`:                    node.Some(node.IdentityNone),
 		`{"enable":true}`:                                        {},
 	} {
 		got, faults := asks(node.LS, AnnotationCPUQOS, text)
 		checkAsks(t, text, node.Asks{Identity: want}, got, faults)
 	}
-	for text, want := range map[string]string{
-		`{"enable":true,"groupIdentity":-1}`: "koordinator.sh/cpuQOS: groupIdentity: -1: want a whole number from 0 to 2: only BE yields",
-		`{"enable":true,"groupIdentity":3}`:  "koordinator.sh/cpuQOS: groupIdentity: 3: want a whole number from -1 to 2",
-	} {
-		if got, faults := asks(node.LS, AnnotationCPUQOS, text); got.Identity.Known() || !slices.Equal(faults, []string{want}) {
-			t.Errorf("%s: %v, %q", text, got.Identity, faults)
-		}
+	if got, faults := asks(node.LS, AnnotationCPUQOS, `{"enable":true,"groupIdentity":3}`); got.Identity.Known() || !slices.Equal(faults, []string{"koordinator.sh/cpuQOS: groupIdentity: 3: want a whole number from -1 to 2"}) {
+		t.Errorf("3: %v, %q", got.Identity, faults)
+	}
+	// The reference takes -1 of any pod: it counts as 0, and nobody is refused.
+	if got, faults := asks(node.LS, AnnotationCPUQOS, `{"enable":true,"groupIdentity":-1}`); got.Identity != node.Some(node.IdentityNone) ||
+		!slices.Equal(faults, []string{"koordinator.sh/cpuQOS: groupIdentity: -1 counts as 0 for this pod: only BE yields"}) {
+		t.Errorf("-1: %v, %q", got.Identity, faults)
 	}
 	if got, faults := asks(node.LSR, AnnotationCPUQOS, `{"enable":true,"groupIdentity":1}`); got.Identity.Known() || len(faults) != 1 {
 		t.Errorf("an LSR pod: %v, %q", got.Identity, faults)
@@ -99,6 +102,9 @@ func TestWhatNothingActsOnIsToldFromWhatIsWrong(t *testing.T) {
 		AnnotationCPUBurst: `{"sharePoolThresholdPercent":50}`,
 		AnnotationBlkIOQOS: `{"blocks":[{"name":"data","type":"podvolume"}]}`,
 		AnnotationResctrl:  `{"mb":{"schemataPerCache":[{"cacheID":0,"percent":20}]}}`,
+		// Keys of a version to come.
+		AnnotationMemoryQOS:   `{"minLimitPercent":10,"tieredPercent":5}`,
+		AnnotationACKCPUBurst: `{"policy":"auto","tomorrow":{"a":1}}`,
 	} {
 		p := pod("p", be, annotation(key, text))
 		if _, faults := AsksOf(&p); len(faults) != 1 || !faults[0].Inert {
@@ -120,8 +126,15 @@ func TestBlkIOQOSByAnnotation(t *testing.T) {
 	want[0].Latency = 2 * time.Millisecond
 	checkAsks(t, "LS", node.Asks{IO: want}, got, faults)
 
+	got, faults = asks(node.BE, AnnotationBlkIOQOS, `{"enable":false,"blocks":[{"name":"vda","ioCfg":{"readBPS":1}}]}`)
+	checkAsks(t, "switched off", node.Asks{}, got, faults)
+
+	got, _ = asks(node.BE, AnnotationBlkIOQOS, `{"blocks":[{"type":"podvolume","name":"data","ioCfg":{}},{"name":"sda","ioCfg":{"readBPS":1}}]}`)
+	if len(got.IO) != 1 {
+		t.Errorf("a volume beside a device: %+v, want the device", got.IO)
+	}
 	got, faults = asks(node.BE, AnnotationBlkIOQOS, `{"blocks":[{"type":"podvolume","name":"data","ioCfg":{}},{"ioCfg":{"readBPS":1}},{"name":"sda","ioCfg":{"readBPS":1}}]}`)
-	if len(got.IO) != 1 || !slices.Equal(faults, []string{
+	if len(got.IO) != 0 || !slices.Equal(faults, []string{
 		"koordinator.sh/blkioQOS: blocks[0].type: podvolume is not acted on: want the device or volume group on which the volume lies",
 		"koordinator.sh/blkioQOS: blocks[1].name: missing: want a device such as /dev/vda, or a volume group",
 	}) {
@@ -133,15 +146,20 @@ func TestResctrlByAnnotation(t *testing.T) {
 	got, faults := asks(node.LS, AnnotationResctrl, `{"llc":{"schemata":{"range":[0,30]}},"mb":{"schemata":{"percent":20}}}`)
 	checkAsks(t, "all caches", node.Asks{Cache: node.CacheAsk{Control: "tenon-uid-p", Start: percent(0), End: percent(30), Bandwidth: percent(20)}}, got, faults)
 	for text, want := range map[string]string{
-		`{"llc":{"schemata":{"range":[30,0]}}}`:                        "llc.schemata.range: want two whole numbers from 0 to 100, the smaller first",
-		`{"llc":{"schemata":{"range":[0,101]}}}`:                       "llc.schemata.range: want two whole numbers from 0 to 100, the smaller first",
-		`{"llc":{"schemata":{"range":[7]}}}`:                           "llc.schemata.range: want two whole numbers from 0 to 100, the smaller first",
-		`{"mb":{"schemata":{"percent":0}}}`:                            "mb.schemata.percent: 0: want a whole number from 1 to 100",
-		`{"mb":{"schemataPerCache":[{"cacheID":0,"percent":20}]}}`:     "schemataPerCache: is not acted on: every cache gets what schemata says",
-		`{"llc":{"schemataPerCache":[{"cacheID":-1,"range":[0,50]}]}}`: "llc.schemataPerCache[0].cacheID: -1: want a whole number of at least 0",
+		`{"llc":{"schemata":{"range":[30,0]}}}`:                                  "llc.schemata.range: want two whole numbers from 0 to 100, the smaller first",
+		`{"llc":{"schemata":{"range":[0,101]}}}`:                                 "llc.schemata.range: want two whole numbers from 0 to 100, the smaller first",
+		`{"llc":{"schemata":{"range":[30,0]}},"mb":{"schemata":{"percent":20}}}`: "llc.schemata.range: want two whole numbers from 0 to 100, the smaller first",
+		`{"llc":{"schemata":{"range":[7]}}}`:                                     "llc.schemata.range: want two whole numbers from 0 to 100, the smaller first",
+		`{"mb":{"schemata":{"percent":0}}}`:                                      "mb.schemata.percent: 0: want a whole number from 1 to 100",
+		`{"mb":{"schemataPerCache":[{"cacheID":0,"percent":20}]}}`:               "schemataPerCache: is not acted on: every cache gets what schemata says",
+		`{"llc":{"schemataPerCache":[{"cacheID":-1,"range":[0,50]}]}}`:           "llc.schemataPerCache[0].cacheID: -1: want a whole number of at least 0",
 	} {
-		if _, faults := asks(node.LS, AnnotationResctrl, text); !slices.Equal(faults, []string{AnnotationResctrl + ": " + want}) {
+		got, faults := asks(node.LS, AnnotationResctrl, text)
+		if !slices.Equal(faults, []string{AnnotationResctrl + ": " + want}) {
 			t.Errorf("%s: %q, want %q", text, faults, want)
+		}
+		if got.Cache != (node.CacheAsk{}) {
+			t.Errorf("%s counts in part: %+v", text, got.Cache)
 		}
 	}
 }
@@ -201,13 +219,12 @@ func TestResourceSpecAndStatusAreRead(t *testing.T) {
 // others count.
 func TestAllFaultsOfAnAnnotationAreNamed(t *testing.T) {
 	got, faults := asks(node.LS,
-		AnnotationCPUBurst, `{"policy":"sometimes","cpuBurstPercent":0,"cfsQuotaBurstPercent":99,"cfsQuotaBurstPeriodSeconds":-2,"cpuBurst":1}`,
+		AnnotationCPUBurst, `{"policy":"sometimes","cpuBurstPercent":0,"cfsQuotaBurstPercent":99,"cfsQuotaBurstPeriodSeconds":-2}`,
 		AnnotationMemoryQOS, `{"throttlingPercent":80}`,
 		AnnotationEvictionPolicy, `none`)
 	want := []string{
 		`koordinator.sh/cpuBurst: cfsQuotaBurstPercent: 99: want a whole number of at least 100`,
 		`koordinator.sh/cpuBurst: cfsQuotaBurstPeriodSeconds: -2: want a whole number of at least -1`,
-		`koordinator.sh/cpuBurst: cpuBurst: unknown key: want policy, cpuBurstPercent, cfsQuotaBurstPercent, cfsQuotaBurstPeriodSeconds, sharePoolThresholdPercent`,
 		`koordinator.sh/cpuBurst: cpuBurstPercent: 0: want a whole number from 1 to 10000`,
 		`koordinator.sh/cpuBurst: policy: "sometimes": want one of none, cpuBurstOnly, cfsQuotaBurstOnly, auto`,
 		`koordinator.sh/eviction-policy: "none": want a JSON list of names, such as ["BECPUEvict","BEMemoryEvict"]`,
@@ -237,7 +254,7 @@ func TestTextThatIsNoJSONIsAFault(t *testing.T) {
 func TestNamespacesGoAfterAnnotationsAndBeforeTheCluster(t *testing.T) {
 	n, faults := ParseNamespaces(map[string]string{
 		"cpu-burst":  `{"enabledNamespaces":["shop"],"disabledNamespaces":["batch"]}`,
-		"memory-qos": `{"disabledNamespaces":["shop"]}`,
+		"memory-qos": `{"disabledNamespaces":["shop"],"enabledNamespaces":["batch"]}`,
 	})
 	if len(faults) > 0 {
 		t.Fatal(faults)
@@ -247,7 +264,7 @@ func TestNamespacesGoAfterAnnotationsAndBeforeTheCluster(t *testing.T) {
 	want := []node.Asks{
 		{Burst: node.BurstAsk{Policy: "auto"}, Memory: node.MemoryAsk{Own: true}},
 		{Burst: node.BurstAsk{Policy: "none"}, Memory: node.MemoryAsk{MinPercent: percent(1)}},
-		{Burst: node.BurstAsk{Policy: "none"}}, {},
+		{Burst: node.BurstAsk{Policy: "none"}, Memory: node.MemoryAsk{Enabled: true}}, {},
 	}
 	for i, w := range all {
 		if !w.Asks.Equal(want[i]) {

@@ -12,7 +12,8 @@ const systemCritical = 2000000000
 
 // Class is the class that a pod's owner gave it, by the label, or else by the
 // annotation of ACK before 0.8.0. It is empty if there is none, or a word that is
-// no class: Faults says so.
+// no class: Faults says so. A label without a word
+// is no class.
 func Class(p *corev1.Pod) node.Class {
 	if word, labelled := p.Labels[LabelQOSClass]; labelled {
 		return classOf(word)

@@ -44,7 +44,20 @@ func ContainerBound(p *corev1.Pod, name string, spec bool) (Bound, bool) {
 	if !spec {
 		whole = own
 	}
-	b := Bound{CPU: whole.CPURequest.Known(), Memory: whole.MemoryRequest.Known(), CPURequest: own.CPURequest.Or(0), CPULimit: own.CPULimit, MemoryLimit: own.MemoryLimit}
+	// What a container asks for under the native names the kubelet enforces: to
+	// put nothing in its place would take the limit away.
+	kept := amountsOf(c.Resources, nativeCPU, nativeMem)
+	b := Bound{
+		CPU:        whole.CPURequest.Known() && (own.CPURequest.Known() || kept.CPURequest.Or(0) == 0),
+		Memory:     whole.MemoryRequest.Known() && (own.MemoryRequest.Known() || kept.MemoryRequest.Or(0) == 0),
+		CPURequest: own.CPURequest.Or(0), CPULimit: own.CPULimit, MemoryLimit: own.MemoryLimit,
+	}
+	if !b.CPU {
+		b.CPURequest, b.CPULimit = 0, node.Maybe[unit.MilliCPU]{}
+	}
+	if !b.Memory {
+		b.MemoryLimit = node.Maybe[unit.Bytes]{}
+	}
 	return b, b.CPU || b.Memory
 }
 

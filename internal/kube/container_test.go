@@ -23,6 +23,19 @@ func TestAContainerIsBoundedByItsBatchResourcesBeforeItExists(t *testing.T) {
 		InitContainers: []corev1.Container{{Name: "init", Resources: batch("250", "1Gi")}},
 		Containers:     []corev1.Container{{Name: "main", Resources: batch("2k", "3Gi")}, {Name: "sidecar"}},
 	}
+	native := func(cpu, memory string) corev1.ResourceRequirements {
+		limits := corev1.ResourceList{}
+		if cpu != "" {
+			limits[corev1.ResourceCPU] = resource.MustParse(cpu)
+		}
+		if memory != "" {
+			limits[corev1.ResourceMemory] = resource.MustParse(memory)
+		}
+		return corev1.ResourceRequirements{Limits: limits}
+	}
+	mixed := corev1.PodSpec{Containers: []corev1.Container{
+		{Name: "main", Resources: batch("2k", "3Gi")}, {Name: "proxy", Resources: native("2", "1Gi")}, {Name: "log", Resources: native("", "1Gi")}, {Name: "zero", Resources: native("0", "0")},
+	}}
 	for name, c := range map[string]struct {
 		pod  corev1.Pod
 		of   string
@@ -34,15 +47,18 @@ func TestAContainerIsBoundedByItsBatchResourcesBeforeItExists(t *testing.T) {
 			Bound{true, true, 2000, node.Some[unit.MilliCPU](2000), node.Some[unit.Bytes](3 << 30)}, true},
 		"an init container": {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}, Spec: spec}, "init", true,
 			Bound{true, true, 250, node.Some[unit.MilliCPU](250), node.Some[unit.Bytes](1 << 30)}, true},
-		"one that asks for nothing beside one that does": {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}, Spec: spec}, "sidecar", true, Bound{CPU: true, Memory: true}, true},
-		"without a label, as Kubernetes' BestEffort":     {corev1.Pod{Spec: spec}, "main", true, Bound{true, true, 2000, node.Some[unit.MilliCPU](2000), node.Some[unit.Bytes](3 << 30)}, true},
-		"by what the webhook wrote, for the runtime":     {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be, Annotations: said}}, "main", false, one, true},
-		"of which the webhook wrote nothing":             {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be, Annotations: said}}, "other", false, Bound{}, false},
-		"of which nobody wrote anything":                 {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}}, "main", false, Bound{}, false},
-		"that is not in its pod":                         {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}, Spec: spec}, "other", true, Bound{}, false},
-		"of a service":                                   {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{LabelQOSClass: "LS"}}, Spec: spec}, "main", true, Bound{}, false},
-		"of BE without batch resources":                  {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}}}, "main", true, Bound{}, false},
-		"of an annotation that cannot be read":           {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be, Annotations: map[string]string{AnnotationExtended: "{"}}}, "main", false, Bound{}, false},
+		"whose limits the kubelet sets, beside one of batch resources": {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}, Spec: mixed}, "proxy", true, Bound{}, false},
+		"of which the kubelet sets the memory alone":                   {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}, Spec: mixed}, "log", true, Bound{CPU: true}, true},
+		"with limits of 0, which are none":                             {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}, Spec: mixed}, "zero", true, Bound{CPU: true, Memory: true}, true},
+		"one that asks for nothing beside one that does":               {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}, Spec: spec}, "sidecar", true, Bound{CPU: true, Memory: true}, true},
+		"without a label, as Kubernetes' BestEffort":                   {corev1.Pod{Spec: spec}, "main", true, Bound{true, true, 2000, node.Some[unit.MilliCPU](2000), node.Some[unit.Bytes](3 << 30)}, true},
+		"by what the webhook wrote, for the runtime":                   {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be, Annotations: said}}, "main", false, one, true},
+		"of which the webhook wrote nothing":                           {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be, Annotations: said}}, "other", false, Bound{}, false},
+		"of which nobody wrote anything":                               {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}}, "main", false, Bound{}, false},
+		"that is not in its pod":                                       {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}, Spec: spec}, "other", true, Bound{}, false},
+		"of a service":                                                 {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{LabelQOSClass: "LS"}}, Spec: spec}, "main", true, Bound{}, false},
+		"of BE without batch resources":                                {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}}}, "main", true, Bound{}, false},
+		"of an annotation that cannot be read":                         {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be, Annotations: map[string]string{AnnotationExtended: "{"}}}, "main", false, Bound{}, false},
 	} {
 		if got, is := ContainerBound(&c.pod, c.of, c.spec); got != c.want || is != c.is {
 			t.Errorf("a container %s: %+v %v, want %+v %v", name, got, is, c.want, c.is)

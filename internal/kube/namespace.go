@@ -49,7 +49,8 @@ func ParseNamespaces(data map[string]string) (Namespaces, []Fault) {
 }
 
 // Apply fills in what the namespaces of workloads ask for them, where they do
-// not say it themselves: the best that the class can have, or nothing.
+// not say it themselves: bursts of all kinds and the memory shares that are set
+// for the class, be they switched off there; or nothing.
 func (n Namespaces) Apply(workloads []node.Workload) {
 	for i := range workloads {
 		w := &workloads[i]
@@ -62,7 +63,7 @@ func (n Namespaces) Apply(workloads []node.Workload) {
 			w.Asks.Burst.Policy = node.BurstNone
 		}
 		if on, said := n.MemoryQOS.of(namespace); said && w.Asks.Memory == (node.MemoryAsk{}) {
-			w.Asks.Memory.Own = !on
+			w.Asks.Memory.Own, w.Asks.Memory.Enabled = !on, on
 		}
 	}
 }

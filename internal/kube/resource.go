@@ -2,6 +2,7 @@ package kube
 
 import (
 	"math"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -43,6 +44,9 @@ var (
 func IsBatch(name corev1.ResourceName) bool {
 	return batchCPU.has(name) || batchMemory.has(name)
 }
+
+// BatchNames are all names under which batch work asks for something.
+func BatchNames() []corev1.ResourceName { return slices.Concat(batchCPU.names, batchMemory.names) }
 
 func (k kind) has(name corev1.ResourceName) bool {
 	for _, n := range k.names {
@@ -112,7 +116,7 @@ func Native(p *corev1.Pod) Amounts {
 	a := podSum(p, nativeCPU, nativeMem, nil)
 	if r := p.Spec.Resources; r != nil { // of the pod as a whole: these go first
 		whole := amountsOf(*r, nativeCPU, nativeMem)
-		over := podOverhead(p, nativeCPU, nativeMem)
+		over := podOverhead(p)
 		a.CPURequest, a.CPULimit = first(plusKnown(whole.CPURequest, over.CPURequest), a.CPURequest), first(plusKnown(whole.CPULimit, over.CPURequest), a.CPULimit)
 		a.MemoryRequest = first(plusKnown(whole.MemoryRequest, over.MemoryRequest), a.MemoryRequest)
 		a.MemoryLimit = first(plusKnown(whole.MemoryLimit, over.MemoryRequest), a.MemoryLimit)
@@ -139,7 +143,7 @@ func Mid(p *corev1.Pod) Amounts { return podSum(p, midCPU, midMemory, nil) }
 // nothing, and so is the pod (k8s.io/kubernetes/pkg/kubelet/cm:
 // ResourceConfigForPod).
 func podSum(p *corev1.Pod, cpu, memory kind, said map[string]corev1.ResourceRequirements) Amounts {
-	over := podOverhead(p, cpu, memory)
+	over := podOverhead(p)
 	var each []Amounts
 	var init []bool
 	for _, c := range p.Spec.InitContainers {
@@ -166,9 +170,11 @@ func containerSum(c corev1.Container, cpu, memory kind, said map[string]corev1.R
 	return amountsOf(said[c.Name], cpu, memory)
 }
 
-// podOverhead is what the runtime itself takes for the pod (spec.overhead).
-func podOverhead(p *corev1.Pod, cpu, memory kind) Amounts {
-	return amountsOf(corev1.ResourceRequirements{Requests: p.Spec.Overhead}, cpu, memory)
+// podOverhead is what the runtime itself takes for the pod (spec.overhead), in
+// the pod's own cgroup. It has the native names in every pod: that is how the
+// API server wants it, and how its RuntimeClass says it.
+func podOverhead(p *corev1.Pod) Amounts {
+	return amountsOf(corev1.ResourceRequirements{Requests: p.Spec.Overhead}, nativeCPU, nativeMem)
 }
 
 // sum adds up one amount of the containers, in the order in which they start.

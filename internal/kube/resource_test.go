@@ -115,9 +115,14 @@ func TestAmountsAreCountedAsTheKubeletDoes(t *testing.T) {
 }
 
 func TestOverheadOfABatchPodCounts(t *testing.T) {
-	p := pod("p", be, container("a", "", "batch-cpu=1k batch-memory=1Gi"), overhead("batch-cpu=100 batch-memory=1Mi"))
+	p := pod("p", be, container("a", "", "batch-cpu=1k batch-memory=1Gi"), overhead("cpu=100m memory=1Mi"))
 	if diff := cmp.Diff(amounts(1100, 1100, 1<<30+1<<20, 1<<30+1<<20), Batch(&p), exact); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+	// A container without a limit leaves the pod without one, overhead or not.
+	p = pod("p", be, container("a", "", ""), overhead("cpu=100m memory=1Mi"))
+	if got := Batch(&p); got != (Amounts{}) {
+		t.Errorf("a pod that asks for no batch resources: %+v", got)
 	}
 }
 

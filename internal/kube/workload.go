@@ -179,6 +179,19 @@ func (s *scene) amounts(p *corev1.Pod, w *node.Workload) {
 	slices.SortFunc(w.Parts, func(a, b node.Part) int { return strings.Compare(string(a.Cgroup), string(b.Cgroup)) })
 }
 
+// Natives is what the kubelet enforces in each cgroup of a pod: in the pod's own
+// and in those of its containers that have been started.
+func Natives(p *corev1.Pod, l Layout) map[node.CgroupPath]Amounts {
+	pod := l.Pod(p)
+	all := map[node.CgroupPath]Amounts{pod: Native(p)}
+	for _, c := range statusesOf(p) {
+		if path := l.Container(pod, c.id); path != "" {
+			all[path] = containerSum(c.spec, nativeCPU, nativeMem, nil)
+		}
+	}
+	return all
+}
+
 // choose takes each resource from the batch amounts where the pod asks for them.
 func choose(cpu, memory bool, batch, native Amounts) Amounts {
 	if cpu {
@@ -252,9 +265,9 @@ func Faults(p *corev1.Pod) []Fault {
 		classes[i] = string(c)
 	}
 	word, labelled := p.Labels[LabelQOSClass]
-	if labelled {
+	if labelled && word != "" { // without a word: as charts write a value that is not set
 		faults = wordFault(LabelQOSClass, "", word, classes)
-	} else if word, annotated := p.Annotations[AnnotationACKQOSClass]; annotated {
+	} else if word, annotated := p.Annotations[AnnotationACKQOSClass]; annotated && !labelled {
 		faults = wordFault(AnnotationACKQOSClass, "", word, classes)
 	}
 	if word, labelled := p.Labels[LabelPriorityClass]; labelled {

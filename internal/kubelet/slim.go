@@ -1,12 +1,15 @@
 package kubelet
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // Slim drops all of a pod but what the node's agent reads: who it is, its
 // labels and annotations, what its containers ask for, and where they run. Of a
 // pod of some 15 KiB there is about one left.
 func Slim(p *corev1.Pod) {
-	p.ManagedFields, p.Finalizers, p.SelfLink, p.GenerateName = nil, nil, "", ""
+	p.ManagedFields, p.Finalizers, p.GenerateName = nil, nil, ""
 	delete(p.Annotations, corev1.LastAppliedConfigAnnotation)
 	spec := &p.Spec
 	if pending(p) {
@@ -26,6 +29,21 @@ func Slim(p *corev1.Pod) {
 		InitContainerStatuses: slimStatuses(status.InitContainerStatuses),
 		ContainerStatuses:     slimStatuses(status.ContainerStatuses),
 	}
+}
+
+// SlimOfAPI is Slim for a pod of the API server. There anybody may have written
+// the kubelet's own annotations, of which the cgroup of a pod is read: only that
+// a pod stands for one of a file is believed, where it belongs to a node, which
+// the API server lets nobody but a kubelet write (admission plugin
+// NodeRestriction).
+func SlimOfAPI(p *corev1.Pod) {
+	owner := metav1.GetControllerOf(p)
+	if owner == nil || owner.Kind != "Node" || owner.APIVersion != "v1" {
+		delete(p.Annotations, corev1.MirrorPodAnnotationKey)
+		delete(p.Annotations, "kubernetes.io/config.source")
+	}
+	delete(p.Annotations, "kubernetes.io/config.hash")
+	Slim(p)
 }
 
 // pending reports whether the kubelet has not agreed to a resize of a pod, and

@@ -25,8 +25,10 @@ const (
 	// is asked: it restarts in less.
 	standIn = 30 * time.Second
 	// factsEvery is how often its configuration is read again: a restart may
-	// have changed it.
+	// have changed it. One that could not tell it is asked sooner: until then
+	// pods may be looked for in the wrong place.
 	factsEvery = 5 * time.Minute
+	factsAgain = 10 * time.Second
 )
 
 // A Kubelet tells the pods of its node. Client is the real one.
@@ -254,6 +256,9 @@ func (s *Source) learn(ctx context.Context, now time.Time) {
 	}
 	s.facts = now
 	if err != nil {
+		if !errors.Is(err, ErrRefused) {
+			s.facts = now.Add(factsAgain - factsEvery)
+		}
 		s.log.Warn("the kubelet does not tell its configuration: the cgroups of pods are looked for in the usual places", "error", err)
 		return
 	}

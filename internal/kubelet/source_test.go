@@ -166,12 +166,37 @@ func TestTheAPIServerStandsInForAKubeletThatRefuses(t *testing.T) {
 
 func TestANodeThatNeverHeardOfPodsSaysSo(t *testing.T) {
 	k := &fake{err: errors.New("connection refused")}
-	lost := error(errors.New("no route to host"))
+	lost := errors.New("no route to host")
 	other := &second{}
 	other.err.Store(&lost)
 	s, _ := watch(t, k, other, time.Hour)
 	eventually(t, "the trouble", func() bool { return s.Known().Trouble != "" })
 	if !s.Known().At.IsZero() {
 		t.Error("it claims to know pods")
+	}
+}
+
+// mute tells its pods and not its configuration.
+type mute struct {
+	fake
+	err error
+}
+
+func (m *mute) Facts(context.Context) (Facts, error) { return Facts{}, m.err }
+
+func TestAConfigurationThatWasNotToldIsAskedForSoon(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		wait time.Duration
+	}{
+		"a kubelet that starts":     {errors.New("connection refused"), factsAgain},
+		"a kubelet that forbids it": {ErrRefused, factsEvery},
+	} {
+		s := NewSource(&mute{err: c.err}, nil, time.Hour, slog.New(slog.DiscardHandler), func() {})
+		now := time.Now()
+		s.learn(context.Background(), now)
+		if next := s.facts.Add(factsEvery).Sub(now); next != c.wait {
+			t.Errorf("%s is asked again after %v, want %v", name, next, c.wait)
+		}
 	}
 }

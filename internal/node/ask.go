@@ -46,7 +46,9 @@ const BurstNone = "none"
 // MemoryAsk is memoryQOS of one workload: shares of what it counts on.
 type MemoryAsk struct {
 	// Own: what the class gets does not count, only what stands here.
-	Own               bool                `json:"own,omitempty"`
+	Own bool `json:"own,omitempty"`
+	// Enabled: what is set for the class counts even where it is switched off.
+	Enabled           bool                `json:"enabled,omitempty"`
 	MinPercent        Maybe[unit.Percent] `json:"min_percent,omitzero"`
 	LowPercent        Maybe[unit.Percent] `json:"low_percent,omitzero"`
 	ThrottlingPercent Maybe[unit.Percent] `json:"throttling_percent,omitzero"`

@@ -39,7 +39,7 @@ type budget struct {
 //	capacity × threshold − use of all other work,
 //
 // with the use of the system taken as what the CPUs were busy with beside the
-// workloads. Work that is so new that it has no rate yet counts as the
+// workloads, or what is reserved for it if that is more. Work that is so new that it has no rate yet counts as the
 // system's. Where an input is missing, best-effort work gets its least.
 func budgetOf(c Suppress, u use, s node.Snapshot, cpus unit.CPUSet) budget {
 	b := budget{capacity: unit.CPUs(cpus.Len())}
@@ -63,9 +63,12 @@ func budgetOf(c Suppress, u use, s node.Snapshot, cpus unit.CPUSet) budget {
 	for cpu := range cpus.All() {
 		busy += u.CPU[cpu]
 	}
-	b.system = max(busy-mean-be, 0)
+	b.system = max(busy-mean-be, c.Reserved, 0)
 	b.may = b.capacity.Percent(c.ThresholdPercent) - others - b.system
 	b.reason = fmt.Sprintf("%v of %v - %v in use by others - %v by the system", c.ThresholdPercent, b.capacity, others, b.system)
+	if c.Reserved > 0 && b.system == c.Reserved {
+		b.reason += ", for which that is reserved"
+	}
 	if b.may < b.least {
 		b.may = b.least
 		b.reason += ": BE keeps its least"

@@ -77,6 +77,14 @@ func (x *burster) wants(w node.Workload) []plan.Want {
 	own := x.Burst.of(w.Asks.Burst)
 	whole := node.Part{Name: string(w.ID), Cgroup: w.Cgroup, CPULimit: w.CPULimit}
 	lent, why := 1.0, ""
+	// A pod has no limit where one of its containers has none. What the others
+	// have together then stands for it, and they alone borrow.
+	base, now := x.partLimits(w)
+	if _, _, limited := ownLimit(x.snap.Knobs, w, whole); !limited && w.Class == node.LS && own.borrows() && base.Quota > 0 {
+		var quota time.Duration
+		quota, why = x.lend(own, w, base, now)
+		lent = float64(quota) / float64(base.Quota)
+	}
 	wants := make([]plan.Want, 0, 1+len(w.Parts))
 	for i, p := range append([]node.Part{whole}, w.Parts...) {
 		if i > 0 {
@@ -89,7 +97,7 @@ func (x *burster) wants(w node.Workload) []plan.Want {
 		}
 		v := base
 		if i == 0 && own.borrows() {
-			v.Quota, why = x.lend(own, w, base)
+			v.Quota, why = x.lend(own, w, base, x.quotaNow(w.Cgroup, base))
 			lent = float64(v.Quota) / float64(base.Quota)
 		} else if lent > 1 {
 			v.Quota = time.Duration(math.Round(float64(base.Quota) * lent)).Truncate(time.Microsecond)
@@ -97,8 +105,9 @@ func (x *burster) wants(w node.Workload) []plan.Want {
 		if v.Quota > base.Quota {
 			want.Reason += fmt.Sprintf("; borrows up to %v", milliOf(v))
 		}
-		if i == 0 && why != "" {
+		if why != "" && (i == 0 || v.Quota != base.Quota) {
 			want.Reason += "; " + why
+			why = ""
 		}
 		if own.saves() {
 			want.Reason += "; " + x.save(own, &v, base)

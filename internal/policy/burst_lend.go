@@ -90,9 +90,10 @@ func (m lending) poolNow(u use, own grants, s node.Snapshot) (unit.MilliCPU, boo
 // grows step by step while the workload is throttled and the shared CPUs are
 // idle, and shrinks step by step when they are not, when what was saved is used
 // up, or when the workload needs it no more.
-func (x *burster) lend(b Burst, w node.Workload, base node.CPUMax) (time.Duration, string) {
+// now is what it has at the moment.
+func (x *burster) lend(b Burst, w node.Workload, base node.CPUMax, now time.Duration) (time.Duration, string) {
 	most := x.mostFor(b, w, base)
-	quota := min(max(x.quotaNow(w, base), base.Quota), most)
+	quota := min(max(now, base.Quota), most)
 	l, known := x.had.Work[w.ID]
 	elapsed := x.snap.At.Sub(l.At)
 	if known && elapsed < lendEvery && elapsed >= 0 {
@@ -173,9 +174,27 @@ func (x *burster) mostFor(b Burst, w node.Workload, base node.CPUMax) time.Durat
 	return max(most.Truncate(time.Microsecond), base.Quota)
 }
 
-// quotaNow is the quota that Tenon has given to a workload, in periods of base.
-func (x *burster) quotaNow(w node.Workload, base node.CPUMax) time.Duration {
-	knob := node.Knob{Cgroup: w.Cgroup, File: node.FileCPUMax}
+// partLimits is what the limited parts of a workload may use together, and what
+// they have at the moment. Without any the quota is 0.
+func (x *burster) partLimits(w node.Workload) (base node.CPUMax, now time.Duration) {
+	base.Period = node.DefaultPeriod
+	for _, p := range w.Parts {
+		_, own, limited := ownLimit(x.snap.Knobs, w, p)
+		if !limited {
+			continue
+		}
+		of := func(quota time.Duration) time.Duration {
+			return min(time.Duration(float64(quota)/float64(own.Period)*float64(base.Period)), mostBandwidth/8)
+		}
+		base.Quota = min(base.Quota+of(own.Quota), mostBandwidth/2)
+		now = min(now+of(x.quotaNow(p.Cgroup, own)), mostBandwidth/2)
+	}
+	return base, now
+}
+
+// quotaNow is the quota that Tenon has given to a cgroup, in periods of base.
+func (x *burster) quotaNow(at node.CgroupPath, base node.CPUMax) time.Duration {
+	knob := node.Knob{Cgroup: at, File: node.FileCPUMax}
 	now, _ := x.snap.Knobs.Now[knob].(node.CPUMax)
 	if _, touched := x.snap.Knobs.Before[knob]; !touched || !isQuota(now) || now.Period != base.Period {
 		return base.Quota

@@ -164,7 +164,8 @@ func TestALoanOutlivesAClockThatWasSetBack(t *testing.T) {
 		had: lending{Work: map[node.WorkloadID]loan{"web": {At: future, Felt: future, Savings: 1000}}}}
 	x.use.Workload = map[node.WorkloadID]unit.MilliCPU{"web": 0}
 	x.snap.At = time.Unix(1000, 0)
-	x.lend(x.Burst, node.Workload{ID: "web", Cgroup: "ls/web"}, node.Limit(unit.CPUs(1)))
+	base := node.Limit(unit.CPUs(1))
+	x.lend(x.Burst, node.Workload{ID: "web", Cgroup: "ls/web"}, base, base.Quota)
 	if l := x.next.Work["web"]; l.Felt.After(x.snap.At) || l.Savings != 1000 {
 		t.Errorf("after the clock was set back: %+v", l)
 	}

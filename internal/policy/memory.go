@@ -16,6 +16,9 @@ type MemoryQOS struct {
 	// Classes holds what the workloads of each class get. A class that is not
 	// in it gets nothing.
 	Classes map[node.Class]MemoryShares `json:"classes,omitempty"`
+	// Off holds what is set for classes and switched off. Those workloads of the
+	// class get it that ask for it (node.MemoryAsk.Enabled).
+	Off map[node.Class]MemoryShares `json:"off,omitempty"`
 }
 
 // MemoryShares says how much of what a workload counts on is protected, and
@@ -90,7 +93,11 @@ type holder struct {
 func holdersOf(c MemoryQOS, s node.Snapshot) []holder {
 	all := make([]holder, 0, len(s.Workloads))
 	for _, w := range s.Workloads {
-		shares := c.Classes[w.Class].with(w.Asks.Memory)
+		shares, on := c.Classes[w.Class]
+		if !on && w.Asks.Memory.Enabled {
+			shares = c.Off[w.Class]
+		}
+		shares = shares.with(w.Asks.Memory)
 		whole := holder{
 			Part:         node.Part{Name: string(w.ID), Cgroup: w.Cgroup, MemoryRequest: w.MemoryRequest, MemoryLimit: w.MemoryLimit},
 			MemoryShares: shares, kept: w.MemoryKept, be: w.Class == node.BE,

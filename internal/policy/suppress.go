@@ -27,6 +27,9 @@ type Suppress struct {
 	// after all others (cpuSuppressLendLSR; the field always lends them). LSE's
 	// it never has. It holds whether or not Enable is set.
 	LendLSR bool `json:"lend_lsr,omitempty"`
+	// Reserved is kept for the node's own work, if it uses less: that use
+	// counts as at least so much.
+	Reserved unit.MilliCPU `json:"reserved_mcpu,omitempty"`
 }
 
 // SuppressPolicy says by which knob best-effort work is bounded.

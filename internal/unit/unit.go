@@ -61,8 +61,8 @@ func (b Bytes) String() string {
 }
 
 var byteSuffixes = map[string]Bytes{
-	"": 1, "k": 1000, "M": 1000 * 1000, "G": 1000 * 1000 * 1000, "T": 1000 * 1000 * 1000 * 1000,
-	"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40,
+	"": 1, "k": 1000, "M": 1000 * 1000, "G": 1000 * 1000 * 1000, "T": 1e12, "P": 1e15, "E": 1e18,
+	"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60,
 }
 
 // ParseBytes reads an amount of memory as Kubernetes writes it: "512Mi",
@@ -74,10 +74,13 @@ func ParseBytes(s string) (Bytes, error) {
 	end := strings.LastIndexAny(s, "0123456789.") + 1
 	scale, known := byteSuffixes[s[end:]]
 	f, err := strconv.ParseFloat(s[:end], 64)
-	if err != nil || !known || f < 0 || math.IsNaN(f) || f*float64(scale) >= math.MaxInt64 {
-		return 0, fmt.Errorf("memory amount %q: want bytes with an optional suffix k M G T Ki Mi Gi Ti, such as 512Mi", s)
+	if s[end:] == "m" { // thousandths, as Kubernetes prints halves
+		scale, known, f = 1, true, math.Ceil(f/1000)
 	}
-	if i, err := strconv.ParseInt(s[:end], 10, 64); err == nil {
+	if err != nil || !known || f < 0 || math.IsNaN(f) || f*float64(scale) >= math.MaxInt64 {
+		return 0, fmt.Errorf("memory amount %q: want bytes with an optional suffix k M G T P E Ki Mi Gi Ti Pi Ei, such as 512Mi", s)
+	}
+	if i, err := strconv.ParseInt(s[:end], 10, 64); err == nil && s[end:] != "m" {
 		return Bytes(i) * scale, nil
 	}
 	return Bytes(f * float64(scale)), nil

@@ -11,7 +11,7 @@ func TestAmountsPrintWhatTheyParse(t *testing.T) {
 			t.Errorf("ParseMilliCPU(%q) = %v, %v; want %v", in, got, err, want)
 		}
 	}
-	for in, want := range map[string]Bytes{"512Mi": 512 << 20, "2G": 2e9, "1000": 1000, "1.5Ki": 1536, "max": MaxBytes} {
+	for in, want := range map[string]Bytes{"512Mi": 512 << 20, "2G": 2e9, "1000": 1000, "1.5Ki": 1536, "2Pi": 2 << 50, "1E": 1e18, "128974848000m": 128974848, "1500m": 2, "max": MaxBytes} {
 		if got, err := ParseBytes(in); err != nil || got != want {
 			t.Errorf("ParseBytes(%q) = %v, %v; want %v", in, got, err, want)
 		}
@@ -24,7 +24,7 @@ func TestBadAmountsNameTheValueAndTheForm(t *testing.T) {
 			t.Errorf("ParseMilliCPU(%q) accepted", in)
 		}
 	}
-	for _, in := range []string{"", "Mi", "-1", "5Q", "99999999999999999999", "9e30"} {
+	for _, in := range []string{"", "Mi", "-1", "5Q", "8Ei", "5mm", "99999999999999999999", "9e30"} {
 		if _, err := ParseBytes(in); err == nil {
 			t.Errorf("ParseBytes(%q) accepted", in)
 		}

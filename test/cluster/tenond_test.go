@@ -410,7 +410,7 @@ func TestTenondEvictsByTheAPI(t *testing.T) {
 	a.await("pod evicted")
 	eventually(t, 30*time.Second, "the pod that nothing protects is gone", func() error {
 		if out, err := c.Kubectl(t.Context(), "get", "pod", "free", "--ignore-not-found", "-o", "name"); err != nil || out != "" {
-			return fmt.Errorf("%s %v", out, err)
+			return errors.Join(err, fmt.Errorf("there is %q", out))
 		}
 		return nil
 	})

@@ -91,7 +91,7 @@ func pod(name, class string, i int, limits corev1.ResourceList) corev1.Pod {
 	}
 	return corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: uid, Labels: map[string]string{"koordinator.sh/qosClass": class},
-			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:x":"` + strings.Repeat("y", 4000) + `"}`)}}}},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", FieldsV1: metav1.NewFieldsV1(`{"f:x":"` + strings.Repeat("y", 4000) + `"}`)}}},
 		Spec: corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{
 			Name: "main", Image: "busybox", Env: env, Resources: corev1.ResourceRequirements{Limits: limits, Requests: limits},
 		}}},

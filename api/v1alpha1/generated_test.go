@@ -1,0 +1,45 @@
+package v1alpha1_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestTheCRDsAreThoseOfTheTypes makes them again, by the command that the
+// Makefile has.
+func TestTheCRDsAreThoseOfTheTypes(t *testing.T) {
+	root := filepath.Join("..", "..")
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tool := regexp.MustCompile(`sigs\.k8s\.io/controller-tools/cmd/controller-gen@\S+`).FindString(string(makefile))
+	out := t.TempDir()
+	made := exec.Command("go", "run", tool, "crd", "paths=./api/...", "output:crd:dir="+out)
+	made.Dir = root
+	if text, err := made.CombinedOutput(); err != nil {
+		if strings.Contains(string(text), "dial tcp") || strings.Contains(string(text), "module lookup disabled") {
+			t.Skipf("controller-gen cannot be fetched: %s", text)
+		}
+		t.Fatalf("%v: %s", err, text)
+	}
+	fresh, err := filepath.Glob(filepath.Join(out, "*.yaml"))
+	if err != nil || len(fresh) < 2 {
+		t.Fatalf("made %v: %v", fresh, err)
+	}
+	for _, path := range fresh {
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		have, err := os.ReadFile(filepath.Join(root, "deploy", "crds", filepath.Base(path)))
+		if err != nil || !bytes.Equal(have, want) {
+			t.Errorf("deploy/crds/%s is not what the types say (%v): make generate-api", filepath.Base(path), err)
+		}
+	}
+}

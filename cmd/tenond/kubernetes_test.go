@@ -1,0 +1,29 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+func TestTheKubeletOfAnIPv6NodeHasAURL(t *testing.T) {
+	for want, c := range map[string]struct {
+		ip   string
+		args []string
+	}{
+		"https://[fd00::1]:10250": {"fd00::1", nil},
+		"https://192.0.2.1:10260": {"192.0.2.1", []string{"--kubelet-port=10260"}},
+		"https://127.0.0.1:10250": {"", nil},
+		"https://node-1:1":        {"fd00::1", []string{"--kubelet=https://node-1:1"}},
+	} {
+		var f clusterFlags
+		flags := pflag.NewFlagSet("tenond", pflag.ContinueOnError)
+		f.add(flags)
+		if err := flags.Parse(c.args); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.kubeletURL(c.ip); got != want {
+			t.Errorf("%s with %q: %s, want %s", c.ip, c.args, got, want)
+		}
+	}
+}
