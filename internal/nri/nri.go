@@ -214,7 +214,8 @@ func session(ctx context.Context, p *plugin, connected func(Link)) error {
 // stopped waits for a stub that was told to stop.
 func stopped(ended <-chan error) error {
 	select {
-	case _ = <-ended: // it was asked to: how it ended says nothing
+	case err := <-ended:
+		_ = err // it was asked to end: how it did says nothing
 		return nil
 	case <-time.After(latest):
 		return errStops
