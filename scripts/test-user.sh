@@ -10,7 +10,7 @@ if [ "$(id -u)" != 0 ]; then
 fi
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
-git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$copy" 2>/dev/null || true
+git ls-files -z --cached --others --exclude-standard | xargs -0 cp --no-dereference --parents -t "$copy" 2>/dev/null || true
 chmod -R a+rX "$copy"
 cat >"$copy/as-nobody" <<'EOF'
 #!/bin/sh

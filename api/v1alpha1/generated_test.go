@@ -6,13 +6,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 )
 
 // TestTheCRDsAreThoseOfTheTypes makes them again, by the command that the
 // Makefile has.
 func TestTheCRDsAreThoseOfTheTypes(t *testing.T) {
+	if os.Getenv("TENON_TEST_STRICT") != "1" {
+		t.Skip("builds controller-gen, which takes a minute where it was not built before: set TENON_TEST_STRICT=1")
+	}
 	root := filepath.Join("..", "..")
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {
@@ -23,9 +25,6 @@ func TestTheCRDsAreThoseOfTheTypes(t *testing.T) {
 	made := exec.Command("go", "run", tool, "crd", "paths=./api/...", "output:crd:dir="+out)
 	made.Dir = root
 	if text, err := made.CombinedOutput(); err != nil {
-		if strings.Contains(string(text), "dial tcp") || strings.Contains(string(text), "module lookup disabled") {
-			t.Skipf("controller-gen cannot be fetched: %s", text)
-		}
 		t.Fatalf("%v: %s", err, text)
 	}
 	fresh, err := filepath.Glob(filepath.Join(out, "*.yaml"))
