@@ -13,6 +13,7 @@ void put(struct list *l, struct task *t)
 	while (p && p->key > t->key)
 		p = p->prev;
 	t->on = l;
+	t->put_at = sim.now;
 	t->prev = p;
 	t->next = p ? p->next : l->first;
 	if (t->next)

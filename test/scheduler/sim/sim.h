@@ -57,6 +57,7 @@ struct task {
 	struct qos_queue *from; /* the queue whose service this run is */
 	bool relief, refused, dispatched;
 	u64 since;   /* waits since */
+	u64 put_at;  /* in the list that it waits on */
 	u64 started; /* runs since */
 	u64 ran_ns;
 };
