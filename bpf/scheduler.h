@@ -74,7 +74,7 @@ struct qos_core {
 	__u32 ls;	/* runs LSX */
 	__u32 be;	/* runs BE */
 	__u32 expelled; /* was refused BE and is idle, until it is woken */
-	__u32 held;	/* threads that ran LSX a moment ago: until hold_until their siblings wait */
+	__u32 held;	/* the thread that ran LSX last: until hold_until its siblings wait */
 	__u64 hold_until;
 	__u64 relief_until; /* the SMT rule is suspended until then */
 	__u64 pad[4];
@@ -182,12 +182,10 @@ static __always_inline __u32 qos_ls_start(const struct qos_params *p, struct qos
  */
 static __always_inline __u32 qos_ls_stop(const struct qos_params *p, struct qos_core *c, __u32 thread, __u64 now)
 {
-	__u32 ls, held = qos_bit(thread);
+	__u32 ls;
 
 	if (p->hold_ns && p->smt_rule) { /* before the bit: who sees it clear sees the hold */
-		if (qos_read_time(&c->hold_until) > now && !TENON_BROKEN(HELD))
-			held |= qos_read(&c->held);
-		qos_write(&c->held, held);
+		qos_write(&c->held, qos_bit(thread));
 		qos_write_time(&c->hold_until, now + p->hold_ns);
 	}
 	ls = qos_clear(&c->ls, qos_bit(thread)) & ~qos_bit(thread);

@@ -137,7 +137,6 @@ func TestEachRuleIsNeeded(t *testing.T) {
 		"BE that starts looks again":               {"RUNNING_CHECK", "I1", "-load storm"},
 		"tick and reaper find BE beside LSX":       {"TICK,REAP_KICK", "I1", "-load storm -hz 1000"},
 		"siblings wait after LSX":                  {"HOLD", "hold", "-load storm"},
-		"a later LSX does not end the wait":        {"HELD", "hold", "-load storm"},
 		"LSX that stops wakes who was expelled":    {"WAKE_KICK", "conserving", "-load steady -cores 1"},
 		"the reaper wakes for waiting tasks":       {"REAP_WAKE", "wake-up", "-load storm"},
 		"the reaper repairs bits":                  {"REPAIR", "I5", "-load storm"},

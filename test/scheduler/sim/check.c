@@ -95,7 +95,8 @@ static void check_start(struct cpu *c)
 		if (x->class == QOS_LSX && core->ls >> t & 1 && sim.now - x->lsx_since > RACE_NS)
 			broke("I1", "cpu %u starts BE beside LSX that runs for %llu ns", c->id,
 			      (sim.now - x->lsx_since));
-		if (x->class != QOS_LSX && x->lsx_until + RACE_NS < sim.now && x->holds_until > sim.now + RACE_NS)
+		if (x->class != QOS_LSX && core->held >> t & 1 && core->hold_until > sim.now + RACE_NS &&
+		    x->lsx_until && x->lsx_until + RACE_NS < sim.now)
 			broke("hold", "cpu %u starts BE %llu ns after LSX beside it", c->id,
 			      (sim.now - x->lsx_until));
 	}

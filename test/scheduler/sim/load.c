@@ -131,8 +131,6 @@ void change_load(void)
 	if (sim.load == STEADY)
 		return;
 	sim.p.hold_ns = chance(300000) ? 0 : between(50 * QOS_US, QOS_MS);
-	for (i = 0; i < sim.cpus; i++) /* a shorter hold ends the longer ones */
-		sim.cpu[i].holds_until = 0;
 	sim.p.headroom = qos_headroom(sim.shard[0].cores, chance(500000) ? -1 : (int)randomly(3));
 	sim.p.cap_mcpu = sim.load == BESIDE || chance(500000) ? sim.cpus * 1000 : 200 + randomly(sim.cpus * 1000);
 	sim.changed = true;

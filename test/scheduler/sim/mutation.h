@@ -11,7 +11,6 @@
 	X(WAKE_KICK)	 /* LSX that stops wakes who was expelled */                                                   \
 	X(SMT_RULE)	 /* no BE is given to a CPU beside LSX */                                                      \
 	X(HOLD)		 /* nor for a while after it */                                                                \
-	X(HELD)		 /* even if another thread of the core ran LSX since */                                         \
 	X(RUNNING_CHECK) /* BE that starts looks at its siblings again */                                              \
 	X(REREAD)	 /* who is refused looks again after saying so */                                              \
 	X(TICK)		 /* the tick finds BE beside LSX */                                                            \

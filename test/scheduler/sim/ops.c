@@ -305,7 +305,5 @@ void hook(struct cpu *c, enum qos_class is)
 	c->hook_ns[c->hook_class] += sim.now - c->hook_since;
 	c->hook_since = sim.now;
 	c->hook_class = is;
-	if (is != QOS_LSX && core_of(c)->ls >> c->thread & 1)
-		c->holds_until = sim.now + sim.p.hold_ns;
 	carry_out(qos_switch(&sim.p, core_of(c), c->thread, is, sim.now), c->core);
 }

@@ -88,7 +88,6 @@ struct cpu {
 	u64 wanted_since; /* idle, and could run BE that waits; 0: not */
 	u64 lsx_since;
 	u64 lsx_until;
-	u64 holds_until; /* of the last LSX that the hook saw leave, by the hold time of then */
 };
 
 struct shard {
