@@ -25,11 +25,11 @@ build: ## build bin/tenon and bin/tenond
 .PHONY: test
 test: ## install what is missing, run every test: as a user, as root, on Kubernetes, in a VM, and a short experiment
 	$(STAGE) tools 10m scripts/install-deps.sh test
-	$(STAGE) vet 10m $(MAKE) --no-print-directory vet lint
-	$(STAGE) user 10m scripts/test-user.sh
-	$(STAGE) chart 15m $(MAKE) --no-print-directory chart
+	$(STAGE) vet 20m $(MAKE) --no-print-directory vet lint
+	$(STAGE) user 15m scripts/test-user.sh
+	$(STAGE) chart 20m $(MAKE) --no-print-directory chart
 	$(STAGE) cluster-build 30m $(MAKE) --no-print-directory cluster-build
-	$(STAGE) root 20m $(SUDO) env TENON_TEST_STRICT=1 $(GO) test -p 1 -count=1 -timeout 10m ./...
+	$(STAGE) root 30m $(SUDO) env TENON_TEST_STRICT=1 $(GO) test -p 1 -count=1 -timeout 10m ./...
 	$(STAGE) cluster 15m $(MAKE) --no-print-directory cluster-test
 	$(STAGE) vm-kernel 30m $(MAKE) --no-print-directory vm-kernel
 	$(STAGE) vm 40m $(MAKE) --no-print-directory vm
