@@ -45,7 +45,7 @@ vm: ## the tests in virtual machines; bin/vm.log has all that they print
 	set -o pipefail; TENON_TEST_STRICT=1 TENON_TEST_VM=1 $(GO) test -json -count=1 -timeout 39m ./test/vm | $(GO) run ./test/digest bin/vm.log
 
 .PHONY: cluster-build
-cluster-build: ## build the programs of the test cluster: Kubernetes, etcd, containerd, runc (once, ten minutes)
+cluster-build: ## build the programs of the test cluster: Kubernetes, etcd, containerd, runc (once; takes long)
 	@test/cluster/build/build.sh
 
 .PHONY: cluster
