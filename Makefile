@@ -21,7 +21,6 @@ demo: ## install what is missing, build, run the three-mode experiment on this m
 build: ## build bin/tenon and bin/tenond
 	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/...
 
-# As root one package goes after the other (-p 1): they share the machine's cgroups.
 .PHONY: test
 test: ## install what is missing, run every test: as a user, as root, on Kubernetes, in a VM, and a short experiment
 	$(STAGE) tools 10m scripts/install-deps.sh test
@@ -29,8 +28,8 @@ test: ## install what is missing, run every test: as a user, as root, on Kuberne
 	$(STAGE) user 15m scripts/test-user.sh
 	$(STAGE) chart 20m $(MAKE) --no-print-directory chart
 	$(STAGE) cluster-build 30m $(MAKE) --no-print-directory cluster-build
-	$(STAGE) root 30m $(SUDO) env TENON_TEST_STRICT=1 $(GO) test -p 1 -count=1 -timeout 10m ./...
-	$(STAGE) cluster 15m $(MAKE) --no-print-directory cluster-test
+	$(STAGE) root 30m $(MAKE) --no-print-directory root-test
+	$(STAGE) cluster 20m $(MAKE) --no-print-directory cluster-test
 	$(STAGE) vm-kernel 30m $(MAKE) --no-print-directory vm-kernel
 	$(STAGE) vm 40m $(MAKE) --no-print-directory vm
 
@@ -39,6 +38,11 @@ vm-kernel: ## fetch the kernels and the emulator of the VM tests, and build the 
 	@for series in "" 7.3 6.1; do test/vm/kernel.sh $$series || exit; done
 	@test/vm/qemu.sh
 	@test/vm/kernel.sh 6.12
+
+# One package goes after the other (-p 1): they share the machine's cgroups.
+.PHONY: root-test
+root-test: ## the tests as root; bin/root.log has all that they print
+	set -o pipefail; $(SUDO) env TENON_TEST_STRICT=1 $(GO) test -json -p 1 -count=1 -timeout 10m ./... | $(GO) run ./test/digest bin/root.log
 
 .PHONY: vm
 vm: ## the tests in virtual machines; bin/vm.log has all that they print
@@ -49,17 +53,17 @@ cluster-build: ## build the programs of the test cluster: Kubernetes, etcd, cont
 	@test/cluster/build/build.sh
 
 .PHONY: cluster
-cluster: cluster-build ## a real Kubernetes on this machine, left running; NODES=n for more than one node
+cluster: cluster-build ## a real Kubernetes on this machine, left running; NODES=n for more than one node, SYSTEM_CPUS=0 keeps it off the pods' CPUs
 	$(GO) build -trimpath -o bin/cluster ./test/cluster/cmd
-	$(SUDO) bin/cluster up -nodes $(or $(NODES),1)
+	$(SUDO) bin/cluster up -nodes $(or $(NODES),1) -system-cpus "$(SYSTEM_CPUS)"
 
 .PHONY: cluster-down
 cluster-down: ## end that cluster and remove every trace
 	$(SUDO) bin/cluster down
 
 .PHONY: cluster-test
-cluster-test: ## the tests on a real Kubernetes
-	$(SUDO) env TENON_TEST_STRICT=1 TENON_TEST_CLUSTER=1 $(GO) test -count=1 -timeout 14m ./test/cluster/...
+cluster-test: ## the tests on a real Kubernetes; bin/cluster.log has all that they print
+	set -o pipefail; $(SUDO) env TENON_TEST_STRICT=1 TENON_TEST_CLUSTER=1 $(GO) test -json -count=1 -timeout 19m ./test/cluster/... | $(GO) run ./test/digest bin/cluster.log
 
 .PHONY: unit
 unit: ## the fast tests: no root, no VM

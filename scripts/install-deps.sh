@@ -68,6 +68,7 @@ if [ "$1" = test ]; then
 	need patch patch
 	need pkg-config pkg-config
 	need iproute2 ip
+	need e2fsprogs mke2fs
 	need util-linux nsenter
 	[ -e /usr/include/seccomp.h ] || missing="$missing libseccomp-dev"
 	need clang-19 clang-19

@@ -127,6 +127,14 @@ type BatchAmount struct {
 	Held    string            `json:"held,omitempty"`
 	// Degraded says which input is missing and what follows.
 	Degraded string `json:"degraded,omitempty"`
+	// Requested is what the pods that run on the node request of this resource
+	// (kubernetes.io/batch-cpu, kubernetes.io/batch-memory), as a kubelet counts
+	// that starts and admits them anew; but for those that came while the others
+	// requested more than Amount. Absent: the agent does not say.
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^-?[0-9]{1,19}(\.[0-9]{1,9})?([KMGTPE]i|[numkMGTPE])?$`
+	Requested *resource.Quantity `json:"requested,omitempty"`
 }
 
 // BatchTerm is one part of an amount: above 0 what adds to it, below 0 what is

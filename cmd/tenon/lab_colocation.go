@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -14,7 +15,8 @@ func newColocationCommand(g *global) *cobra.Command {
 	var c lab.Config
 	var modes string
 	var load percentFlag
-	var outside bool
+	var outside, onCluster bool
+	var k lab.Kubernetes
 	cmd := &cobra.Command{
 		Use:   "colocation [flags]",
 		Short: "nginx, ffmpeg and a load generator, really run, with and without Tenon",
@@ -39,23 +41,43 @@ lab kernel-qos).
 Every mode runs once in each block, in random order, with nginx restarted. Runs
 that something else disturbed are void and repeated. The results are a table
 here, and raw data, result.json and report.html in the directory of --out.
-It needs root (for cgroups), nginx and ffmpeg, and two CPUs.`,
+It needs root (for cgroups), nginx and ffmpeg, and two CPUs.
+
+With --kubernetes, nginx and ffmpeg are pods of one node of a cluster that runs
+Tenon, the lab only sends the load and counts from inside the pods; it needs
+kubectl, and of the modes above it knows exclusive, exclusive-aa, default,
+default-65, tenon and tenon-65. While it runs, entries named tenon-lab in Tenon's
+ConfigMap switch Tenon's strategies on the tested node, and nowhere else. Pods
+and entries are taken away at the end, and what a killed run left by the next.`,
 		Example: `  sudo tenon lab colocation
   sudo tenon lab colocation --modes exclusive,default,tenon --blocks 2 --duration 3s
   sudo tenon lab colocation --until-resolved --max-time 90m --seed 7
   sudo tenon lab colocation --agent --modes exclusive,default-65,tenon-65
-  sudo tenon lab colocation --client wrk --input film.mp4 --out results`,
+  sudo tenon lab colocation --client wrk --input film.mp4 --out results
+  tenon lab colocation --kubernetes --node worker-1 --blocks 10`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			if c.Modes, err = lab.ParseModes(modes, lab.ColocationModes); err != nil {
+			known := lab.ColocationModes
+			if onCluster {
+				known = lab.KubernetesModes
+			}
+			if c.Modes, err = lab.ParseModes(modes, known); err != nil {
 				return usageError{fmt.Errorf("--modes: %w", err)}
+			}
+			if err := onlyOn(cmd, onCluster, outside); err != nil {
+				return err
 			}
 			if err := prepare(g, &c.Setting, outside); err != nil {
 				return err
 			}
 			c.LoadPercent = float64(load)
-			return experiment(cmd, g, func(ctx context.Context) (lab.Outcome, error) { return lab.Colocate(ctx, c) })
+			return experiment(cmd, g, func(ctx context.Context) (lab.Outcome, error) {
+				if onCluster {
+					return lab.ColocateKubernetes(ctx, c, k)
+				}
+				return lab.Colocate(ctx, c)
+			})
 		},
 	}
 	flags := cmd.Flags()
@@ -65,8 +87,47 @@ It needs root (for cgroups), nginx and ffmpeg, and two CPUs.`,
 	flags.DurationVar(&c.MaxTime, "max-time", 0, "start no block that would end later than this")
 	colocationFlags(cmd, &c, &load)
 	settingFlags(cmd, &c.Setting, &outside)
+	flags.BoolVar(&onCluster, "kubernetes", false, "run on a node of a cluster that runs Tenon")
+	clusterFlags(cmd, &k)
 	complete(cmd, "modes", "all", "seed", "exclusive,default,tenon", "exclusive,default-65,tenon-65")
 	return cmd
+}
+
+// clusterFlags are those of --kubernetes.
+func clusterFlags(cmd *cobra.Command, k *lab.Kubernetes) {
+	for _, f := range ofCluster(k) {
+		cmd.Flags().StringVar(f.to, f.name, "", "with --kubernetes: "+f.usage)
+		complete(cmd, f.name)
+	}
+}
+
+type clusterFlag struct {
+	to          *string
+	name, usage string
+}
+
+func ofCluster(k *lab.Kubernetes) []clusterFlag {
+	return []clusterFlag{
+		{&k.Node, "node", "the node to test (default: the only one with Tenon)"},
+		{&k.Context, "context", "the context of kubectl (default: the current one)"},
+		{&k.Namespace, "namespace", "where the pods of the experiment go (default tenon-lab)"},
+		{&k.ConfigMap, "cluster-config", "Tenon's ConfigMap, as NAMESPACE/NAME (default tenon-system/slo-controller-config)"},
+		{&k.NGINX, "nginx-image", "the image of nginx, which reads /apps/nginx/conf/nginx.conf (default: that of the published experiment)"},
+		{&k.FFmpeg, "ffmpeg-image", "the image of ffmpeg; --input is a film in it (default: that of the published experiment)"},
+	}
+}
+
+// onlyOn refuses flags that mean nothing here.
+func onlyOn(cmd *cobra.Command, cluster, outside bool) error {
+	if cluster && outside {
+		return usageError{errors.New("--agent: on a cluster it is always tenond that does the work: leave it out with --kubernetes")}
+	}
+	for _, f := range ofCluster(&lab.Kubernetes{}) {
+		if !cluster && cmd.Flags().Changed(f.name) {
+			return usageError{fmt.Errorf("--%s is for --kubernetes", f.name)}
+		}
+	}
+	return nil
 }
 
 // colocationFlags are those of an experiment that runs nginx and ffmpeg.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -103,26 +104,85 @@ func (f *clusterFlags) kubeletURL(ip string) string {
 	return "https://" + net.JoinHostPort(cmp.Or(ip, "127.0.0.1"), strconv.Itoa(int(f.port)))
 }
 
-// leaves reports whether tenond was asked to stop because it is taken off the
-// cluster. Where nobody can say, it is not.
-func (f *clusterFlags) leaves(k *daemon.Kubernetes, log *slog.Logger) bool {
-	if k == nil || f.daemonSet == "" {
+// A stay is whether tenond is to stay on its node, as its DaemonSet says.
+type stay struct {
+	api             *apiserver.Client
+	node            string
+	namespace, name string // of the DaemonSet; name is empty: nobody says
+	log             *slog.Logger
+	// known: the DaemonSet could be read once, so that a denial is news.
+	known atomic.Bool
+}
+
+// stayOf is the stay of a node's tenond.
+func (f *clusterFlags) stayOf(k *daemon.Kubernetes, log *slog.Logger) *stay {
+	s := &stay{log: log}
+	if k != nil {
+		s.api, s.node = k.API, k.Node
+		s.namespace, s.name, _ = strings.Cut(f.daemonSet, "/")
+	}
+	return s
+}
+
+// begin finds out whether the DaemonSet can be read, until it can or ctx ends.
+func (s *stay) begin(ctx context.Context) {
+	for s.name != "" && !s.known.Load() && ctx.Err() == nil {
+		if _, err := s.ask(ctx); err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(asksAgain):
+		}
+	}
+}
+
+func (s *stay) ask(ctx context.Context) (bool, error) {
+	ctx, stop := context.WithTimeout(ctx, asksWithin/2)
+	defer stop()
+	leaves, err := s.api.Leaves(ctx, s.namespace, s.name, s.node)
+	if err == nil {
+		s.known.Store(true)
+	}
+	return leaves, err
+}
+
+// ends reports whether tenond was asked to stop because it is taken off the node
+// or the cluster, or all of its namespace is. Where nobody can say, it is not; but
+// where it may not ask any more what it could before, and its namespace is out of
+// its sight, too, somebody has deleted all that was its.
+func (s *stay) ends() bool {
+	if s.name == "" {
 		return false
 	}
-	ctx, stop := context.WithTimeout(context.Background(), asksWithin)
-	defer stop()
-	namespace, name, _ := strings.Cut(f.daemonSet, "/")
-	gone, err := k.API.Leaves(ctx, namespace, name)
-	if err != nil {
-		log.Warn("everything stays as it is", "error", err)
+	leaves, err := s.ask(context.Background())
+	if leaves {
+		return true
 	}
-	return gone
+	ctx, stop := context.WithTimeout(context.Background(), asksWithin/2)
+	defer stop()
+	switch gone, hidden := s.api.Ends(ctx, s.namespace); {
+	case gone:
+		s.log.Info("everything is put back: the namespace ends", "namespace", s.namespace)
+		return true
+	case errors.Is(err, apiserver.ErrDenied) && errors.Is(hidden, apiserver.ErrDenied) && s.known.Load():
+		s.log.Info("everything is put back: the rights of this tenond are gone", "error", err)
+		return true
+	}
+	if err != nil {
+		s.log.Warn("everything stays as it is", "error", err)
+	}
+	return false
 }
 
 const (
 	// asksWithin is how long the API server may take to say whether the
-	// DaemonSet stays, and putsBackWithin how long it may take to put everything
-	// back: the pod has 30 s in all.
+	// DaemonSet stays, putsBackWithin how long it may take to put everything back,
+	// and releasesWithin how long the container runtime may take for the same: the
+	// pod has 90 s in all, with what the loop and the watchdog need.
 	asksWithin     = 5 * time.Second
-	putsBackWithin = 20 * time.Second
+	putsBackWithin = 30 * time.Second
+	releasesWithin = 20 * time.Second
+	// asksAgain is when it is asked again where nothing is known yet.
+	asksAgain = 30 * time.Second
 )

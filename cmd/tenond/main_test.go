@@ -9,7 +9,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"tenond": func() { os.Exit(execute()) }})
+	testscript.Main(m, map[string]func(){"tenond": func() { os.Exit(execute()) }, "tell-cgroup": tellCgroup})
 }
 
 // TestCommands runs the scripts of testdata/script, as a user types.

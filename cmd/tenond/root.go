@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	systemd "github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
@@ -94,7 +95,8 @@ func run(ctx context.Context, g *global, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	leaves := sync.OnceValue(func() bool { return g.cluster.leaves(cluster, log) })
+	stays := g.cluster.stayOf(cluster, log)
+	leaves := sync.OnceValue(stays.ends)
 	var released atomic.Bool
 	if cluster != nil {
 		cluster.Leaves, cluster.Released = leaves, func() { released.Store(true) }
@@ -102,8 +104,12 @@ func run(ctx context.Context, g *global, stderr io.Writer) error {
 	if os.Geteuid() != 0 {
 		return errors.New("tenond writes kernel knobs and needs root: start it with sudo, or as a service (tenond install)")
 	}
+	if err := enterCgroups(1); err != nil {
+		log.Warn("tenond does not know its own cgroup, nor those of containers that a runtime tells", "error", err)
+	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	go stays.begin(ctx)
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find the program to start the watchdog with: %w", err)
@@ -123,14 +129,21 @@ func run(ctx context.Context, g *global, stderr io.Writer) error {
 		return faultsError{err}
 	}
 	if err == nil && leaves() {
-		ctx, stop := context.WithTimeout(context.Background(), putsBackWithin)
-		defer stop()
-		err = putBack(ctx, stderr, g.stateDir)
+		// What the journal does not know comes first: the runtime may be slow, and
+		// what is in the journal is not lost when this process is killed.
 		if !released.Load() {
-			err = errors.Join(err, cluster.ReleaseContainers(ctx, g.stateDir, log))
+			err = within(releasesWithin, func(ctx context.Context) error { return cluster.ReleaseContainers(ctx, g.stateDir, log) })
 		}
+		err = errors.Join(err, within(putsBackWithin, func(ctx context.Context) error { return putBack(ctx, stderr, g.stateDir) }))
 	}
 	return err
+}
+
+// within does what is left to do when tenond has been told to stop.
+func within(limit time.Duration, do func(context.Context) error) error {
+	ctx, stop := context.WithTimeout(context.Background(), limit)
+	defer stop()
+	return do(ctx)
 }
 
 // hangups turns SIGHUP into a request to reload.

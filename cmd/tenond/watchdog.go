@@ -12,7 +12,7 @@ import (
 )
 
 func newWatchdogCommand(g *global) *cobra.Command {
-	var stay bool
+	var stay, last bool
 	cmd := &cobra.Command{
 		Use:   "watchdog",
 		Short: "Narrow best-effort work when tenond dies or hangs",
@@ -25,7 +25,7 @@ service the watchdog is a unit beside it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
-			err := daemon.Watch(ctx, g.stateDir, stay, g.log.logger(cmd.ErrOrStderr()))
+			err := daemon.Watch(ctx, g.stateDir, stay, last, g.log.logger(cmd.ErrOrStderr()))
 			if errors.Is(err, context.Canceled) {
 				return nil
 			}
@@ -33,5 +33,6 @@ service the watchdog is a unit beside it.`,
 		},
 	}
 	cmd.Flags().BoolVar(&stay, "stay", false, "wait for the next tenond when there is nothing to guard")
+	cmd.Flags().BoolVar(&last, "last", false, "nobody guards after this watchdog: when told to stop, narrow best-effort work at once unless tenond lives")
 	return cmd
 }

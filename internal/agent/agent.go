@@ -77,10 +77,10 @@ func (a *Agent) turn(ctx context.Context, events []tick.Event) (tick.Tick, error
 
 // Run turns the loop every Period, and at once when wake says that something
 // happened, until ctx ends. Events that come during a turn or in the gap after
-// it are those of the next one, and one that comes alone and says that work
-// waits is looked at again soon. It hands each turn to observe and returns ctx's
-// error. A nil wake never fires;
-// who sends must stop with ctx.
+// it are those of the next one, but an operator's word ends the gap; and one that
+// comes alone and says that work waits is looked at again soon. It hands each turn
+// to observe and returns ctx's error. A nil wake never fires; who sends must stop
+// with ctx.
 func (a *Agent) Run(ctx context.Context, wake <-chan tick.Event, observe func(tick.Tick, error)) error {
 	due := time.NewTimer(0)
 	defer due.Stop()
@@ -112,10 +112,12 @@ func (a *Agent) Run(ctx context.Context, wake <-chan tick.Event, observe func(ti
 				return ctx.Err()
 			case e := <-wake:
 				waiting = tick.Join(waiting, e)
+				resting = e.Kind != tick.EventPin // somebody waits for the answer
 			case <-rest.C:
 				resting = false
 			}
 		}
+		rest.Stop()
 		wait := time.Until(t.Begun.Add(a.Period))
 		if len(waiting) > 0 {
 			wait = 0

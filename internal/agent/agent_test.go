@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -293,4 +294,27 @@ func TestATurnKnowsWhetherAServiceWaits(t *testing.T) {
 			t.Errorf("%v: hurt %v, %v", c.events, got.Snapshot.Hurt, err)
 		}
 	}
+}
+
+// TestAnOperatorsWordEndsTheGap: in a storm of long turns the loop rests for
+// seconds, and who has pinned a rung waits for the turn that follows it.
+func TestAnOperatorsWordEndsTheGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := colocated()
+		h.slow = 300 * time.Millisecond
+		turns, begun := beat(t, h, time.Minute, func(wake chan<- tick.Event) {
+			for range 3 {
+				wake <- delayOf("web")
+				time.Sleep(400 * time.Millisecond)
+			}
+			wake <- tick.Event{At: time.Now(), Kind: tick.EventPin, Text: "weight is pinned by hand"}
+			time.Sleep(time.Second)
+		})
+		pinned := slices.IndexFunc(turns, func(turn tick.Tick) bool {
+			return slices.ContainsFunc(turn.Events, func(e tick.Event) bool { return e.Kind == tick.EventPin })
+		})
+		if pinned < 0 || turns[pinned].Begun.Sub(begun) > 1600*time.Millisecond {
+			t.Errorf("of %d turns, that of the pin is number %d", len(turns), pinned)
+		}
+	})
 }

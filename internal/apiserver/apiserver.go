@@ -23,6 +23,9 @@ const (
 	burst     = 20
 	// patience is how long one request may take that is not a watch.
 	patience = 10 * time.Second
+	// evictPatience is the same for an eviction: what it is to make room for does
+	// not wait.
+	evictPatience = 2 * time.Second
 )
 
 // A Client talks to one API server. It is safe for concurrent use.

@@ -40,21 +40,77 @@ func (c *Client) Apply(ctx context.Context, path, owner string, object any) erro
 	return nil
 }
 
-// Leaves reports whether a DaemonSet is on its way out, or gone.
-func (c *Client) Leaves(ctx context.Context, namespace, name string) (bool, error) {
-	path := fmt.Sprintf("/apis/apps/v1/namespaces/%s/daemonsets/%s", namespace, name)
-	text, err := c.rest.Get().AbsPath(path).SetHeader("Accept", "application/json").Timeout(patience).MaxRetries(0).Do(ctx).Raw()
-	if apierrors.IsNotFound(err) {
+// ErrDenied means that the API server does not know who asks, or that the one who
+// asks may not know.
+var ErrDenied = errors.New("denied")
+
+// Denied reports whether err says that the API server does not know who asks, or
+// that the one who asks may not.
+func Denied(err error) bool { return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) }
+
+// Leaves reports whether a DaemonSet is on its way out, or gone, or wants a node
+// no more whose labels it has chosen before. With ErrDenied nobody can say.
+func (c *Client) Leaves(ctx context.Context, namespace, name, node string) (bool, error) {
+	var set struct {
+		metav1.PartialObjectMetadata
+		Spec struct {
+			Template struct {
+				Spec struct {
+					NodeSelector map[string]string `json:"nodeSelector"`
+				} `json:"spec"`
+			} `json:"template"`
+		} `json:"spec"`
+	}
+	what := fmt.Sprintf("whether DaemonSet %s/%s is to stay on node %s", namespace, name, node)
+	err := c.get(ctx, fmt.Sprintf("/apis/apps/v1/namespaces/%s/daemonsets/%s", namespace, name), &set)
+	switch {
+	case errors.Is(err, ErrAbsent):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("ask %s: %w", what, err)
+	case set.DeletionTimestamp != nil:
 		return true, nil
 	}
-	var set metav1.PartialObjectMetadata
-	if err == nil {
-		err = json.Unmarshal(text, &set)
+	wants := set.Spec.Template.Spec.NodeSelector
+	if len(wants) == 0 {
+		return false, nil
 	}
-	if err != nil {
-		return false, fmt.Errorf("ask whether DaemonSet %s/%s is to stay: %w", namespace, name, err)
+	var n metav1.PartialObjectMetadata
+	if err := c.get(ctx, "/api/v1/nodes/"+node, &n); err != nil {
+		return false, fmt.Errorf("ask %s: %w", what, err)
 	}
-	return set.DeletionTimestamp != nil, nil
+	for key, value := range wants {
+		if has, labelled := n.Labels[key]; !labelled || has != value {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// Ends reports whether a namespace is on its way out, or gone.
+func (c *Client) Ends(ctx context.Context, namespace string) (bool, error) {
+	var n metav1.PartialObjectMetadata
+	switch err := c.get(ctx, "/api/v1/namespaces/"+namespace, &n); {
+	case errors.Is(err, ErrAbsent):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("ask whether namespace %s is to stay: %w", namespace, err)
+	}
+	return n.DeletionTimestamp != nil, nil
+}
+
+// get reads an object at an absolute path.
+func (c *Client) get(ctx context.Context, path string, into any) error {
+	text, err := c.rest.Get().AbsPath(path).SetHeader("Accept", "application/json").Timeout(patience).MaxRetries(0).Do(ctx).Raw()
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%w: %w", ErrAbsent, err)
+	case Denied(err):
+		return fmt.Errorf("%w: %w", ErrDenied, err)
+	case err != nil:
+		return err
+	}
+	return json.Unmarshal(text, into)
 }
 
 // A PodName names one pod, and not another of the same name.
@@ -78,7 +134,7 @@ func (c *Client) Evict(ctx context.Context, p PodName) error {
 		return err
 	}
 	err = c.rest.Post().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("eviction").
-		SetHeader("Content-Type", "application/json").Timeout(patience).MaxRetries(0).Body(body).Do(ctx).Error()
+		SetHeader("Content-Type", "application/json").Timeout(evictPatience).MaxRetries(0).Body(body).Do(ctx).Error()
 	switch {
 	case err == nil || apierrors.IsNotFound(err):
 		return nil

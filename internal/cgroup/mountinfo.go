@@ -14,6 +14,10 @@ type mount struct {
 	options []string // of the superblock; on v1 these name the controllers
 }
 
+// above tells whether the root of the mount is not below that of the reader's
+// cgroup namespace.
+func (m mount) above() bool { return m.root == "/.." || strings.HasPrefix(m.root, "/../") }
+
 // parseMountInfo returns the cgroup mounts among lines such as
 //
 //	32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime shared:9 - cgroup cgroup rw,cpu

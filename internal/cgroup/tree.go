@@ -62,6 +62,7 @@ type Tree struct {
 type hierarchy struct {
 	version int // 1 or 2
 	mount   string
+	above   bool     // it begins above the cgroup namespace of this process
 	open    *handles // nil: no file is kept open
 }
 
@@ -111,7 +112,7 @@ func (t *Tree) addV2(mounts []mount) error {
 	if !ok {
 		return nil
 	}
-	h := &hierarchy{version: 2, mount: m.point}
+	h := &hierarchy{version: 2, mount: m.point, above: m.above()}
 	text, err := h.read("", "cgroup.controllers")
 	if err != nil {
 		return err
@@ -138,6 +139,14 @@ func pick(mounts []mount, match func(mount) bool) (mount, bool) {
 		return found[i], true
 	}
 	return found[0], true
+}
+
+// Above tells whether the tree begins above the cgroup namespace of this process,
+// as in a container that has one of its own and the host's /sys/fs/cgroup. The
+// paths of /proc/PID/cgroup begin at that namespace, such as /../../init.scope,
+// and are not those of this tree (cgroup_namespaces(7)).
+func (t *Tree) Above() bool {
+	return slices.ContainsFunc(t.all, func(h *hierarchy) bool { return h.above })
 }
 
 // Version is 1 or 2: which version carries the cpu controller, or, without

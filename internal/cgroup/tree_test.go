@@ -157,6 +157,16 @@ cpu
 	}
 }
 
+func TestTreeAboveTheCgroupNamespaceIsTold(t *testing.T) {
+	for root, want := range map[string]bool{"/": false, "/docker/abc": false, "/..abc": false, "/..": true, "/../../..": true} {
+		v2 := fixture(t, "-- proc/self/mountinfo --\n27 25 0:24 "+root+" ROOT/v2 rw - cgroup2 cgroup2 rw\n-- v2/cgroup.controllers --\ncpu\n")
+		v1 := fixture(t, "-- proc/self/mountinfo --\n32 31 0:29 "+root+" ROOT/cpu rw - cgroup cgroup rw,cpu\n")
+		if v2.Above() != want || v1.Above() != want {
+			t.Errorf("root %s: %t on v2, %t on v1, want %t", root, v2.Above(), v1.Above(), want)
+		}
+	}
+}
+
 func TestNodeWithoutControllersIsUnsupported(t *testing.T) {
 	for name, archive := range map[string]string{
 		"no cgroups": "-- proc/self/mountinfo --\n24 1 0:22 / / rw - ext4 /dev/root rw\n",

@@ -12,7 +12,7 @@ func (t *Tree) addV1(mounts []mount) {
 			continue
 		}
 		if byPoint[m.point] == nil {
-			byPoint[m.point] = &hierarchy{version: 1, mount: m.point}
+			byPoint[m.point] = &hierarchy{version: 1, mount: m.point, above: m.above()}
 		}
 		t.of[c] = byPoint[m.point]
 	}

@@ -147,31 +147,33 @@ type reservation struct {
 }
 
 // reserve takes the annotation into what batch work is promised, and its CPU into
-// what batch work may use. CPUs by number count by how many they are: batch work
-// may run on these, too. Under
-// ReservedCPUsOnly nothing is taken away from anybody: the CPUs are only not
-// given to one workload alone.
+// what batch work may use. CPUs by number are the system's: best-effort work never
+// has them, nor has any work them alone, and what is promised is less by as many.
+// Under ReservedCPUsOnly no amount is taken away from anybody.
 func (n *NodeConfig) reserve(text string) []Fault {
 	const field = "annotation " + annotationReservation
 	r, faults := annotation[reservation](text, annotationReservation)
-	if len(faults) > 0 || r.Policy.Or("") == "ReservedCPUsOnly" {
+	if len(faults) > 0 {
 		return faults
 	}
-	cpu, memory := r.Resources.CPU.Or(0), r.Resources.Memory.Or(0)
-	if list, given := r.CPUs.Value(); given && list != "" {
-		set, err := unit.ParseCPUSet(list)
-		if err != nil {
-			faults = append(faults, Fault{Field: field + ".reservedCPUs", Problem: quoted(list) + ": want CPUs such as 0-1,8"})
-		}
-		cpu = unit.CPUs(set.Len())
+	cpus, err := unit.ParseCPUSet(r.CPUs.Or(""))
+	if err != nil {
+		return []Fault{{Field: field + ".reservedCPUs", Problem: quoted(r.CPUs.Or("")) + ": want CPUs such as 0-1,8"}}
 	}
-	if len(faults) == 0 && n.Policy.Suppress.Enable {
+	n.Policy.Suppress.ReservedCPUs = cpus
+	if r.Policy.Or("") == "ReservedCPUsOnly" {
+		return nil
+	}
+	cpu, memory := r.Resources.CPU.Or(0), r.Resources.Memory.Or(0)
+	if !cpus.Empty() {
+		cpu = unit.CPUs(cpus.Len())
+	} else if n.Policy.Suppress.Enable {
 		n.Policy.Suppress.Reserved = cpu
 	}
-	if len(faults) == 0 && n.Policy.Overcommit.Enable {
+	if n.Policy.Overcommit.Enable {
 		n.Policy.Overcommit.ReservedCPU, n.Policy.Overcommit.ReservedMemory = cpu, memory
 	}
-	return faults
+	return nil
 }
 
 // faults are what a struct tag cannot say of the programs.

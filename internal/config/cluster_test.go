@@ -264,8 +264,12 @@ func TestNodesReservationIsKeptFromBatchWork(t *testing.T) {
 	} {
 		policy := on(t, c, nil, map[string]string{annotationReservation: text}).Policy
 		o := policy.Overcommit
-		if policy.Suppress.Reserved != want {
-			t.Errorf("%s keeps %v from what batch work may use; want %v", text, policy.Suppress.Reserved, want)
+		used, cpus := want, unit.CPUSet{}
+		if strings.Contains(text, "reservedCPUs") { // CPUs as such are kept from it, and not their number
+			used, cpus = 0, unit.CPUSetOf(0, 1, 2, 3)
+		}
+		if policy.Suppress.Reserved != used || policy.Suppress.ReservedCPUs != cpus {
+			t.Errorf("%s keeps %v and CPUs %q from what batch work may use; want %v and %q", text, policy.Suppress.Reserved, policy.Suppress.ReservedCPUs, used, cpus)
 		}
 		if o.ReservedCPU != want || want > 0 && o.ReservedMemory != 1<<30 {
 			t.Errorf("%s reserves %v and %v; want %v", text, o.ReservedCPU, o.ReservedMemory, want)

@@ -22,7 +22,8 @@ func (q QOS) isolation() policy.CPUQOS {
 	}
 	c := policy.CPUQOS{
 		Enable: true, Means: q.BEClass.CPU.means(), Rung: q.Policies.rung(),
-		Hold: node.Some(time.Duration(valueOf(q.Policies.HoldMicroseconds)) * time.Microsecond),
+		Hold:       node.Some(time.Duration(valueOf(q.Policies.HoldMicroseconds)) * time.Microsecond),
+		SlicesKept: !valueOf(q.Policies.LongSlices),
 	}
 	if n, given := q.Policies.HeadroomCores.Value(); given {
 		c.Headroom = node.Some(int(n))

@@ -69,6 +69,15 @@ func TestTheSchedulersParametersAreRead(t *testing.T) {
 	}
 }
 
+func TestSlicesAreLongUnlessTheyAreKept(t *testing.T) {
+	for policies, kept := range map[string]bool{"{}": false, "{cpuIsolationLongSlices: true}": false, "{cpuIsolationLongSlices: false}": true} {
+		c := parsed(t, header+"resource-qos-config: {policies: "+policies+", beClass: {cpuQOS: {enable: true}}}\n").Policy.CPUQOS
+		if c.SlicesKept != kept {
+			t.Errorf("%s: slices kept: %t", policies, c.SlicesKept)
+		}
+	}
+}
+
 func TestBEExpelsNobody(t *testing.T) {
 	c := parsed(t, header+"resource-qos-config: {beClass: {cpuQOS: {enable: true, coreExpeller: true}}}\n")
 	if len(c.Notices) != 1 || !strings.Contains(c.Notices[0], "beClass.cpuQOS.coreExpeller") {

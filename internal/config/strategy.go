@@ -84,10 +84,11 @@ func (q QOS) classes() []classOf {
 type Policies struct {
 	CPUPolicy    node.Maybe[string] `json:"cpuPolicy,omitzero" oneof:"groupIdentity coreSched"`
 	NetQOSPolicy node.Maybe[string] `json:"netQOSPolicy,omitzero" oneof:"tc terway-qos" later:""`
-	// The next three are Tenon's own keys.
+	// The next four are Tenon's own keys.
 	CPUIsolation     node.Maybe[string] `json:"cpuIsolation,omitzero" oneof:"auto vendor sched_ext core_sched siblings cpu.idle weight"`
 	HoldMicroseconds node.Maybe[int64]  `json:"cpuIsolationHoldMicroseconds,omitzero" range:"0..10000"`
 	HeadroomCores    node.Maybe[int64]  `json:"cpuIsolationHeadroomCores,omitzero" range:"0..64"`
+	LongSlices       node.Maybe[bool]   `json:"cpuIsolationLongSlices,omitzero"`
 }
 
 // Class is how the workloads of one class are isolated. Each part acts only if

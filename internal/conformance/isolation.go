@@ -90,7 +90,7 @@ func needsForeign(s node.Snapshot) string {
 }
 
 func needsThreads(s node.Snapshot) string {
-	if s.Can.Can(node.MechCoreSched) {
+	if s.Can.Can(node.MechCoreSched) || s.Can.Can(node.MechEEVDFSlice) {
 		return ""
 	}
 	return needs(s, node.MechSchedExt)
@@ -194,7 +194,9 @@ func lateComers(b *Bench) error {
 		return err
 	}
 	defer b.manage(b.at)()
-	for file, m := range map[node.File]node.Mechanism{node.FilePolicy: node.MechSchedExt, node.FileCookie: node.MechCoreSched} {
+	for file, m := range map[node.File]node.Mechanism{
+		node.FilePolicy: node.MechSchedExt, node.FileCookie: node.MechCoreSched, node.FileSlice: node.MechEEVDFSlice,
+	} {
 		if !s.Can.Can(m) {
 			continue
 		}

@@ -48,9 +48,9 @@ type QOS struct {
 	Failing []record.Write `json:"failing,omitempty"`
 }
 
-// isolating are the knobs of the rungs, but for the weight, which other
-// policies need, too.
-var isolating = []node.File{node.FileIdentity, node.FileScheduler, node.FilePolicy, node.FileCookie}
+// isolating are the knobs of the rungs, and the slice that stands beside them, but
+// for the weight, which other policies need, too.
+var isolating = []node.File{node.FileIdentity, node.FileScheduler, node.FilePolicy, node.FileCookie, node.FileSlice}
 
 // QOS tells how best-effort work is kept out of the way on the CPU.
 func (l *Ledger) QOS() QOS {

@@ -87,6 +87,7 @@ type cluster struct {
 	paths    []string
 	untold   []string // remarks on pods that live and that nobody tells
 	view     podView
+	resized  map[node.CgroupPath]resize // lately
 	reporter *clusterReporter
 }
 
@@ -109,6 +110,10 @@ func openCluster(k Kubernetes, version, dir string, tree *cgroup.Tree, fs proc.F
 	standIn := func(changed func()) kubelet.StandIn { return k.API.Pods(k.Node, kubelet.SlimOfAPI, changed) }
 	c.pods = kubelet.NewSource(k.Kubelet, standIn, k.Poll, log, c.podsChanged)
 	c.ends = newEnds(k.API, k.Node, log, c.podsChanged)
+	c.ends.away = func() bool {
+		heard, err := c.self.Trouble()
+		return awayBy(heard, err, time.Now())
+	}
 	c.reporter = newClusterReporter(k.API, k.Node, version, log)
 	return c
 }

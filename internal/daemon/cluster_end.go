@@ -25,9 +25,12 @@ const (
 	refusedFor = 30 * time.Second
 	busyFor    = 5 * time.Second
 	// attempts is how often an eviction is asked for before the API server
-	// counts as away, attemptEvery apart.
-	attempts     = 3
-	attemptEvery = time.Second
+	// counts as away, attemptEvery apart: memory does not wait for long.
+	attempts     = 2
+	attemptEvery = 500 * time.Millisecond
+	// awayAfter is for how long the API server must not have been heard before it
+	// counts as away without being asked.
+	awayAfter = 30 * time.Second
 	// mostEnds is how many evictions may wait to be asked for.
 	mostEnds = 64
 )
@@ -48,6 +51,7 @@ type ends struct {
 	changed func()
 	signal  func(context.Context, plan.Step) error // ends what the API server cannot
 	prepare func(node.Knob) error                  // lets a pod run, so that it can end
+	away    func() bool                            // nobody has heard the API server for long
 	queue   chan eviction
 
 	mu   sync.Mutex // guards the rest
@@ -92,7 +96,7 @@ type eviction struct {
 
 func newEnds(api evictor, name string, log *slog.Logger, changed func()) *ends {
 	return &ends{
-		api: api, node: name, log: log, changed: changed, queue: make(chan eviction, mostEnds),
+		api: api, node: name, log: log, changed: changed, away: func() bool { return false }, queue: make(chan eviction, mostEnds),
 		of: map[types.UID]*end{}, told: map[refusal]bool{},
 	}
 }
@@ -187,6 +191,9 @@ func (e *ends) run(ctx context.Context) {
 func (e *ends) end(ctx context.Context, x eviction) {
 	var err error
 	for n := range attempts {
+		if err = errAway; e.away() {
+			break
+		}
 		if n > 0 {
 			select {
 			case <-ctx.Done():
@@ -232,6 +239,15 @@ func (e *ends) end(ctx context.Context, x eviction) {
 			e.log.Error("end a pod by signals", "pod", name, "error", err)
 		}
 	}
+}
+
+// errAway means that the API server was not asked.
+var errAway = fmt.Errorf("it has not been heard for %v", awayAfter)
+
+// awayBy reports whether a watch has not heard the API server for long. One that
+// answers, whatever it says, is there.
+func awayBy(heard time.Time, trouble error, now time.Time) bool {
+	return trouble != nil && !answered(trouble) && !heard.IsZero() && now.Sub(heard) > awayAfter
 }
 
 // answered reports whether an error is an answer of the API server, whatever it

@@ -138,6 +138,36 @@ func TestWithoutAPIServerPodsEndBySignals(t *testing.T) {
 	}
 }
 
+// TestAnAPIServerThatNobodyHearsIsNotWaitedFor: memory is short meanwhile.
+func TestAnAPIServerThatNobodyHearsIsNotWaitedFor(t *testing.T) {
+	j := &judge{}
+	e, signalled := court(t, j, time.Hour)
+	e.away = func() bool { return true }
+	_, _ = e.take(endStep(node.AskedToEnd))
+	soon(t, "the node asks by itself", func() bool { return signalled() == 1 })
+	if asked, _ := j.told(); asked != 0 {
+		t.Errorf("asked %d times", asked)
+	}
+	now := time.Now()
+	refused, busy := errors.New("dial tcp: connection refused"), fmt.Errorf("watch: %w", apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "a", errors.New("no")))
+	for name, x := range map[string]struct {
+		heard   time.Time
+		trouble error
+		away    bool
+	}{
+		"heard":                      {now, nil, false},
+		"silent since long ago":      {now.Add(-awayAfter - time.Second), refused, true},
+		"silent since a moment":      {now.Add(-time.Second), refused, false},
+		"never heard":                {time.Time{}, refused, false},
+		"it answers, and refuses":    {now.Add(-time.Hour), busy, false},
+		"nothing new for a long day": {now.Add(-24 * time.Hour), nil, false},
+	} {
+		if away := awayBy(x.heard, x.trouble, now); away != x.away {
+			t.Errorf("%s: away %v", name, away)
+		}
+	}
+}
+
 func TestWhatIsNoPodEndsBySignals(t *testing.T) {
 	e, _ := court(t, &judge{}, time.Hour)
 	s := endStep(node.Ended)

@@ -39,8 +39,9 @@ func (k Kubernetes) ReleaseContainers(ctx context.Context, stateDir string, log 
 // recalled are pods of which an earlier daemon knew.
 type recalled kept
 
-// Look asks nobody: there is nobody to ask any more.
-func (recalled) Look() {}
+// Look and Hurry ask nobody: there is nobody to ask any more.
+func (recalled) Look()  {}
+func (recalled) Hurry() {}
 
 // Known are the pods as they were known last.
 func (r recalled) Known() kubelet.Known { return kubelet.Known{Pods: r.Pods, At: time.Now()} }

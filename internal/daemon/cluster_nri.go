@@ -26,6 +26,7 @@ const newPod = 10 * time.Millisecond
 type starts struct {
 	pods interface {
 		Look()
+		Hurry()
 		Known() kubelet.Known
 	}
 }
@@ -46,9 +47,18 @@ func (c *cluster) nriOptions() nri.Options {
 
 // Sandbox has the kubelet asked for the pod. By the time its image is there and
 // its first container is made, the loop has seen to the pod's cgroup.
-func (s starts) Sandbox(context.Context, nri.Pod) error {
-	s.pods.Look()
+func (s starts) Sandbox(_ context.Context, p nri.Pod) error {
+	if kube.Class(podOf(p)) == node.BE {
+		s.pods.Hurry()
+	} else {
+		s.pods.Look()
+	}
 	return nil
+}
+
+// podOf is what the runtime knows of a pod.
+func podOf(p nri.Pod) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID), Labels: p.Labels, Annotations: p.Annotations}}
 }
 
 // Container goes by the spec of the pod, or before the kubelet has told it by
@@ -58,14 +68,14 @@ func (s starts) Container(ctx context.Context, p nri.Pod, name string) (nri.Limi
 	if pod := s.find(p); pod != nil {
 		return limits(kube.ContainerBound(pod, name, true))
 	}
-	known := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID), Labels: p.Labels, Annotations: p.Annotations}}
+	known := podOf(p)
 	if b, bounded := kube.ContainerBound(known, name, false); bounded {
 		return limits(b, true)
 	}
 	if kube.Class(known) != node.BE {
 		return nri.Limits{}, false, nil
 	}
-	s.pods.Look()
+	s.pods.Hurry()
 	for {
 		select {
 		case <-ctx.Done():
@@ -90,7 +100,8 @@ func (s starts) find(p nri.Pod) *corev1.Pod {
 // period is that of the kubelet's quotas.
 const period = 100 * time.Millisecond
 
-// limits says a bound in the runtime's words.
+// limits says a bound in the runtime's words, without the weight: the kubelet
+// reads what the runtime was told of it as a request for CPU.
 func limits(b kube.Bound, bounded bool) (nri.Limits, bool, error) {
 	var l nri.Limits
 	if b.CPU {
@@ -98,7 +109,7 @@ func limits(b kube.Bound, bounded bool) (nri.Limits, bool, error) {
 		if b.CPULimit.Known() {
 			quota = quotaOf(b.CPULimit, period).Microseconds()
 		}
-		l.Shares, l.Quota, l.Period = new(kube.Shares(b.CPURequest)), &quota, new(uint64(period.Microseconds()))
+		l.Quota, l.Period = &quota, new(uint64(period.Microseconds()))
 	}
 	if b.Memory {
 		l.Memory = new(int64(b.MemoryLimit.Or(-1)))

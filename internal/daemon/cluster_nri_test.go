@@ -24,7 +24,9 @@ type teller struct {
 	looks  int
 }
 
-func (s *teller) Look() {
+func (s *teller) Look() { s.Hurry() }
+
+func (s *teller) Hurry() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.looks++
@@ -60,7 +62,7 @@ func TestTheRuntimeIsToldTheKubeletsWordsForBatchResources(t *testing.T) {
 		"only the webhook has":                     {&teller{}, written, 0},
 	} {
 		l, ok, err := starts{c.pods}.Container(t.Context(), c.pod, "main")
-		if err != nil || !ok || *l.Shares != 1536 || *l.Quota != 150_000 || *l.Period != 100_000 || *l.Memory != 1<<30 {
+		if err != nil || !ok || *l.Quota != 150_000 || *l.Period != 100_000 || *l.Memory != 1<<30 {
 			t.Errorf("%s: %+v %v %v", name, l, ok, err)
 		}
 		if c.pods.looks != c.looks {

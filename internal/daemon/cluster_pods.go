@@ -19,6 +19,8 @@ import (
 type podView struct {
 	workloads []node.Workload
 	status    report.Pods
+	// running are the pods that were started and have not ended, of whatever class.
+	running []*corev1.Pod
 	// pods are those that the API server can evict, by their cgroup.
 	pods map[node.CgroupPath]endable
 	// native is what the kubelet enforces of each pod and container.
@@ -84,6 +86,7 @@ func (c *cluster) workloads() []node.Workload {
 		if p == nil {
 			continue
 		}
+		v.running = append(v.running, p)
 		if !evictable(p) {
 			continue
 		}
@@ -92,16 +95,20 @@ func (c *cluster) workloads() []node.Workload {
 		w.Grace, w.Spared = node.Some(grace), c.ends.spared(p.UID)
 	}
 	v.status = report.Pods{From: known.From, At: known.At, Trouble: known.Trouble, Unmanaged: living - len(v.workloads), Remarks: remarks}
-	v.change = rebase(before, v.native)
+	c.resized = resized(c.resized, before, v.native, time.Now())
+	v.change = rebase(before, v.native, c.resized, c.kept.Facts.NoQuotas)
 	c.view = v
 	c.ends.follow(v.pods)
 	return v.workloads
 }
 
+// binds reports whether a kubelet binds the CPUs of containers itself.
+func binds(f kubelet.Facts) bool { return f.CPUManagerPolicy == "static" }
+
 // unbind leaves the CPUs of pods to a kubelet that binds them itself: two who do
 // would each undo what the other does.
 func unbind(workloads []node.Workload, f kubelet.Facts) (remarks []string) {
-	if f.CPUManagerPolicy != "static" {
+	if !binds(f) {
 		return nil
 	}
 	for i := range workloads {

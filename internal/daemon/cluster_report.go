@@ -23,6 +23,8 @@ type clusterReporter struct {
 	version  string
 	run      string // names this run
 	sequence int64
+	// requested is what running pods request of batch resources.
+	requested requested
 }
 
 func newClusterReporter(api report.Applier, node, version string, log *slog.Logger) *clusterReporter {
@@ -50,12 +52,14 @@ func (c *cluster) turn(t tick.Tick, by policy.Config, fights []string) {
 	uid := c.kept.UID
 	r.uid.Store(&uid)
 	r.meter.Observe(t.Snapshot)
+	cpu, memory := r.requested.take(t.Snapshot.At, t.Batch, c.view.running)
 	if r.pace.Rests(t.Snapshot.At) {
 		return
 	}
 	known, status := c.pods.Known(), c.cfg.status
 	pods := c.view.status
 	pods.From, pods.At, pods.Trouble = known.From, known.At, known.Trouble
+	pods.BatchCPU, pods.BatchMemory = cpu, memory
 	status.Trouble = c.configTrouble()
 	next := report.Status(report.View{
 		Tick: t, Policy: by, Agent: r.version, Run: r.run, Pods: pods, Config: status, Fights: fights, NRI: c.nriState(),

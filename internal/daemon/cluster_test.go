@@ -21,6 +21,7 @@ import (
 	"tenon.sh/tenon/internal/kube"
 	"tenon.sh/tenon/internal/kubelet"
 	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/policy"
 	"tenon.sh/tenon/internal/proc"
 	"tenon.sh/tenon/internal/tick"
 	"tenon.sh/tenon/internal/unit"
@@ -96,11 +97,51 @@ func TestTheConfigMapAndTheLabelsOfTheNodeMakeItsConfiguration(t *testing.T) {
 	if !strings.Contains(c.cfg.status.Faults[0], "550") {
 		t.Errorf("the fault names no value: %v", c.cfg.status.Faults)
 	}
-	s.Remove(configMap(nil))
-	threshold(t, c, 0)
-	if c.kept.HasConfig {
-		t.Error("it claims that there is a ConfigMap")
+}
+
+// TestADeletedConfigMapHoldsForAWhile: it is made anew by kubectl replace --force,
+// and by a chart that moves it.
+func TestADeletedConfigMapHoldsForAWhile(t *testing.T) {
+	s := apitest.New(t)
+	s.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "u"}})
+	byspace := configMap(map[string]string{"cpu-burst": `{"disabledNamespaces": ["test"]}`})
+	byspace.Name = kube.PodConfigMap
+	s.Put(configMap(suppressAt("70")))
+	s.Put(byspace)
+	c := openTestCluster(t, s, t.TempDir())
+	threshold(t, c, 70)
+	soon(t, "what namespaces ask for", func() bool { c.followConfig(); return c.kept.ByNamespace != nil })
+	missing := func() (n int) {
+		for _, notice := range c.cfg.status.Notices {
+			if strings.Contains(notice, "what it said last holds until") {
+				n++
+			}
+		}
+		return n
 	}
+	begun := time.Now()
+	s.Remove(configMap(nil))
+	s.Remove(byspace)
+	soon(t, "both are missed", func() bool { c.followConfig(); return missing() == 2 })
+	now := func() unit.Percent { return c.over(config.Config{}).Policy.Suppress.ThresholdPercent }
+	if now() != 70 || !c.kept.HasConfig || c.kept.ByNamespace == nil {
+		t.Errorf("as soon as they are gone, %+v holds", c.kept)
+	}
+	s.Put(configMap(suppressAt("55")))
+	threshold(t, c, 55)
+	if missing() != 1 {
+		t.Errorf("one is there again: %q", c.cfg.status.Notices)
+	}
+	s.Remove(configMap(nil))
+	soon(t, "it is missed again", func() bool { c.followConfig(); return missing() == 2 })
+	if c.followConfigAt(begun.Add(config.GoneAfter - time.Second)) {
+		t.Error("too early")
+	}
+	if !c.followConfigAt(time.Now().Add(config.GoneAfter)) || now() != 0 || c.kept.HasConfig || c.kept.ByNamespace != nil || missing() != 0 {
+		t.Errorf("for so long they have been deleted: %+v, %q", c.kept, c.cfg.status.Notices)
+	}
+	s.Put(configMap(suppressAt("60")))
+	threshold(t, c, 60)
 }
 
 func TestWithoutConfigMapTheFileHolds(t *testing.T) {
@@ -201,9 +242,13 @@ func TestAReleaseGivesWhatTheKubeletWouldHaveWritten(t *testing.T) {
 		"more memory":                      {of(100, 0, 1<<28), of(100, 0, 1<<29), node.Memory{High: unit.MaxBytes, Max: 1 << 28}, node.Memory{High: unit.MaxBytes, Max: 1 << 29}},
 		"a pod of which nothing was known": {nil, of(100, 500, 0), quota(700), nil},
 	} {
-		if got := rebase(c.was, c.is)(node.Knob{Cgroup: group}, c.before); got != c.want {
+		if got := rebase(c.was, c.is, nil, false)(node.Knob{Cgroup: group}, c.before); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
+	}
+	none := node.CPUMax{Quota: node.NoQuota, Period: 100 * time.Millisecond}
+	if got := rebase(of(100, 0, 0), of(100, 500, 0), nil, true)(node.Knob{Cgroup: group}, none); got != nil {
+		t.Errorf("a first limit under a kubelet without quotas: %v", got)
 	}
 	pod := corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("500m")}}}}}}
 	pod.UID, pod.Status.QOSClass = "x", corev1.PodQOSBurstable
@@ -213,11 +258,44 @@ func TestAReleaseGivesWhatTheKubeletWouldHaveWritten(t *testing.T) {
 	resized := *pod.DeepCopy()
 	resized.Spec.Containers[0].Resources.Limits["cpu"] = resource.MustParse("250m")
 	in := node.Knob{Cgroup: group.Join("abc")}
-	if got := rebase(was, natives([]corev1.Pod{resized}, kube.Layout{}))(in, quota(500)); got != quota(250) {
+	if got := rebase(was, natives([]corev1.Pod{resized}, kube.Layout{}), nil, false)(in, quota(500)); got != quota(250) {
 		t.Errorf("a container that was resized from 500m to 250m: %v", got)
 	}
 	if got := quotaOf(kube.Native(&pod).CPULimit, 100*time.Millisecond); got != 50*time.Millisecond {
 		t.Errorf("500m make %v", got)
+	}
+}
+
+// TestAKnobTouchedInTheMidstOfAResizeIsGivenBackResized: the kubelet tells of a
+// resize before it writes it.
+func TestAKnobTouchedInTheMidstOfAResizeIsGivenBackResized(t *testing.T) {
+	const group = node.CgroupPath("kubepods/burstable/podx")
+	knob := node.Knob{Cgroup: group}
+	of := func(cpu unit.MilliCPU, memory unit.Bytes) map[node.CgroupPath]kube.Amounts {
+		return map[node.CgroupPath]kube.Amounts{group: {CPULimit: node.Some(cpu), MemoryLimit: node.Some(memory)}}
+	}
+	quota := func(ms time.Duration) node.CPUMax {
+		return node.CPUMax{Quota: ms * time.Millisecond, Period: 100 * time.Millisecond}
+	}
+	at := time.Now()
+	old, now := of(1000, 1<<30), of(500, 1<<29)
+	recent := resized(nil, old, now, at)
+	// The next look finds no difference any more.
+	recent = resized(recent, now, now, at.Add(time.Second))
+	for name, c := range map[string]struct{ before, want node.Value }{
+		"touched before the kubelet wrote it": {quota(100), quota(50)},
+		"touched after that":                  {quota(50), nil},
+		"set by somebody else":                {quota(70), nil},
+		"not enforced":                        {node.CPUMax{Quota: node.NoQuota, Period: 100 * time.Millisecond}, nil},
+		"memory before":                       {node.Memory{High: unit.MaxBytes, Max: 1 << 30}, node.Memory{High: unit.MaxBytes, Max: 1 << 29}},
+		"memory after":                        {node.Memory{High: unit.MaxBytes, Max: 1 << 29}, nil},
+	} {
+		if got := rebase(now, now, recent, false)(knob, c.before); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+	if late := resized(recent, now, now, at.Add(resizing)); len(late) > 0 {
+		t.Errorf("a resize of long ago is remembered: %v", late)
 	}
 }
 
@@ -250,6 +328,74 @@ func TestCPUsAreBoundByOneOnly(t *testing.T) {
 	if remarks := unbind(all, kubelet.Facts{CPUManagerPolicy: "none"}); len(remarks) != 0 || all[0].Class != node.LSR {
 		t.Errorf("%v, %q", all, remarks)
 	}
+}
+
+// TestAKubeletThatBindsCPUsHasThemToItself: best-effort work is bounded by quota
+// then, over the CPUs that pods may have.
+func TestAKubeletThatBindsCPUsHasThemToItself(t *testing.T) {
+	c := &cluster{}
+	c.kept.HasConfig = true
+	of := func(reserved string, f kubelet.Facts) (policy.Config, []string) {
+		var p policy.Config
+		p.Suppress.ReservedCPUs, _ = unit.ParseCPUSet(reserved)
+		notices := shareCPUs(&p, f)
+		return p, notices
+	}
+	for _, x := range []struct {
+		reserved string
+		facts    kubelet.Facts
+		kept     bool
+		cpus     string
+		notice   string
+	}{
+		{"0", kubelet.Facts{}, false, "0", ""},
+		{"0", kubelet.Facts{CPUManagerPolicy: "none", ReservedCPUs: "1"}, false, "0", ""},
+		{"", kubelet.Facts{CPUManagerPolicy: "static"}, true, "", ""},
+		{"0-1", kubelet.Facts{CPUManagerPolicy: "static"}, true, "0-1", "CPUs 0-1 are reserved, and best-effort work may run there"},
+		{"0-1", kubelet.Facts{CPUManagerPolicy: "static", ReservedCPUs: "0,4"}, true, "0-1,4", "CPUs 1 are reserved"},
+		{"", kubelet.Facts{CPUManagerPolicy: "static", ReservedCPUs: "0"}, true, "0", ""},
+	} {
+		p, notices := of(x.reserved, x.facts)
+		if p.Suppress.SetsKept != x.kept || p.CPUQOS.SetsKept != x.kept || p.Suppress.ReservedCPUs.String() != x.cpus {
+			t.Errorf("%q on %+v: %+v; want CPUs %q", x.reserved, x.facts, p.Suppress, x.cpus)
+		}
+		if text := strings.Join(notices, "; "); x.notice == "" && text != "" || !strings.HasPrefix(text, x.notice) {
+			t.Errorf("%q on %+v: notices %q; want %q", x.reserved, x.facts, text, x.notice)
+		}
+	}
+	// Without a ConfigMap the file's strategies leave the sets alone, too.
+	c.kept.HasConfig, c.cfg.facts = false, kubelet.Facts{CPUManagerPolicy: "static", ReservedCPUs: "0"}
+	if s := c.over(config.Config{}).Policy.Suppress; !s.SetsKept || s.ReservedCPUs != unit.CPUSetOf(0) {
+		t.Errorf("without a ConfigMap: %+v", s)
+	}
+}
+
+// TestTheAnnotationAndTheKubeletTogetherReserveCPUs: what the kubelet tells later
+// counts from then on.
+func TestTheAnnotationAndTheKubeletTogetherReserveCPUs(t *testing.T) {
+	s := apitest.New(t)
+	s.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "u", Annotations: map[string]string{"node.koordinator.sh/reservation": `{"reservedCPUs":"0"}`}}})
+	s.Put(configMap(suppressAt("70")))
+	c := openTestCluster(t, s, t.TempDir())
+	threshold(t, c, 70)
+	soon(t, "the annotation", func() bool {
+		c.followConfig()
+		return c.over(config.Config{}).Policy.Suppress.ReservedCPUs == unit.CPUSetOf(0)
+	})
+	if c.over(config.Config{}).Policy.Suppress.SetsKept {
+		t.Error("the kubelet has not said that it binds CPUs")
+	}
+	c.kept.Facts = kubelet.Facts{CPUManagerPolicy: "static", ReservedCPUs: "3"}
+	if !c.followConfig() {
+		t.Fatal("what the kubelet says changes nothing")
+	}
+	if got := c.over(config.Config{}).Policy.Suppress; !got.SetsKept || got.ReservedCPUs != unit.CPUSetOf(0, 3) {
+		t.Errorf("%+v", got)
+	}
+	if len(c.cfg.status.Notices) != 1 || !strings.Contains(c.cfg.status.Notices[0], "CPUs 0 are reserved") {
+		t.Errorf("notices %q", c.cfg.status.Notices)
+	}
+	soon(t, "nothing has changed any more", func() bool { return !c.followConfig() })
 }
 
 // A kubelet that has just started tells no pods until the API server has told
@@ -300,7 +446,7 @@ func TestAResizeIsNotForgottenBeforeItIsJournaled(t *testing.T) {
 	quota := func(ms time.Duration) node.CPUMax {
 		return node.CPUMax{Quota: ms * time.Millisecond, Period: 100 * time.Millisecond}
 	}
-	if got := rebase(c.view.native, of(2000))(node.Knob{Cgroup: "kubepods/podx"}, quota(50)); got != quota(200) {
+	if got := rebase(c.view.native, of(2000), nil, false)(node.Knob{Cgroup: "kubepods/podx"}, quota(50)); got != quota(200) {
 		t.Errorf("the next time a release gives %v", got)
 	}
 	c.rebased(nil)

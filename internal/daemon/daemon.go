@@ -160,8 +160,13 @@ func Run(ctx context.Context, o Options) (err error) {
 	lost := context.Cause(ctx)
 	if errors.Is(lost, context.Canceled) {
 		lost = nil
+		if d.cluster != nil {
+			// The next tenond may be long in coming: its image cannot be pulled. What was
+			// frozen while memory was short is to outlast that.
+			err = d.host.Thaw()
+		}
 		// Before what may take longer than the lease holds.
-		err = errors.Join(d.guard.announce(), saveState(o.StateDir, fs, d.agent.State(), d.containers.remembers()))
+		err = errors.Join(err, d.guard.announce(), saveState(o.StateDir, fs, d.agent.State(), d.containers.remembers()))
 		d.Log.Info("stopping: every knob stays as it is; best-effort work is narrowed unless tenond is back in time",
 			"seconds", announced.Seconds())
 	}

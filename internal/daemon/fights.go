@@ -1,13 +1,13 @@
 package daemon
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/plan"
+	"tenon.sh/tenon/internal/report"
 )
 
 const (
@@ -22,9 +22,6 @@ const (
 	longRest  = time.Minute
 	longFrom  = 10
 )
-
-// errContested means that a knob is left for a while as somebody else wrote it.
-var errContested = errors.New("somebody else keeps writing it")
 
 // fights are the knobs that somebody else writes, too: the kubelet, which puts
 // some right every minute, or another agent. Tenon puts them right again, but
@@ -58,13 +55,13 @@ func (f *fights) before(s plan.Step, now time.Time) error {
 		rest = longRest
 	}
 	if left := rest - now.Sub(k.at); left > 0 {
-		return fmt.Errorf("%v is %v instead of %v, and left so for %v: %w", s.Knob, s.From, k.wrote, left.Round(time.Second), errContested)
+		return fmt.Errorf("%v is %v instead of %v, and left so for %v: %w", s.Knob, s.From, k.wrote, left.Round(time.Second), report.ErrContested)
 	}
 	return nil
 }
 
-// after notes that a step was written.
-func (f *fights) after(s plan.Step, now time.Time) {
+// after notes that a step was written, and what the kernel made of it.
+func (f *fights) after(s plan.Step, became node.Value, now time.Time) {
 	if s.Release {
 		delete(f.knobs, s.Knob)
 		return
@@ -77,7 +74,7 @@ func (f *fights) after(s plan.Step, now time.Time) {
 		k = &fight{}
 		f.knobs[s.Knob] = k
 	}
-	k.wrote, k.at = s.To, now
+	k.wrote, k.at = became, now
 	f.sweep(now)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/plan"
+	"tenon.sh/tenon/internal/report"
 	"tenon.sh/tenon/internal/unit"
 )
 
@@ -21,13 +22,13 @@ func weightStep(from, to unit.Weight, be bool) plan.Step {
 // it writes in a time.
 func play(s plan.Step, every, in time.Duration) (writes int, f fights) {
 	now := time.Unix(1e9, 0)
-	f.after(s, now)
+	f.after(s, s.To, now)
 	for passed := time.Duration(0); passed < in; passed += every {
 		now = now.Add(every)
 		if err := f.before(s, now); err == nil {
-			f.after(s, now)
+			f.after(s, s.To, now)
 			writes++
-		} else if !errors.Is(err, errContested) {
+		} else if !errors.Is(err, report.ErrContested) {
 			panic(err)
 		}
 	}
@@ -69,7 +70,7 @@ func TestAValueOfOursThatChangesIsNoFight(t *testing.T) {
 		if err := f.before(s, now); err != nil {
 			t.Fatal(err)
 		}
-		f.after(s, now)
+		f.after(s, s.To, now)
 		now = now.Add(time.Second)
 	}
 	if r := f.remarks(now); len(r) != 0 {
@@ -84,8 +85,28 @@ func TestAReleaseEndsAFight(t *testing.T) {
 	if err := f.before(s, time.Unix(1e9, 0)); err != nil {
 		t.Error(err)
 	}
-	f.after(s, time.Unix(1e9, 0))
+	f.after(s, s.To, time.Unix(1e9, 0))
 	if len(f.knobs) != 0 {
 		t.Error("it is remembered")
+	}
+}
+
+// TestWhatTheKernelMakesOfAWriteIsNobodyElses: a set of CPUs loses those that are
+// offline.
+func TestWhatTheKernelMakesOfAWriteIsNobodyElses(t *testing.T) {
+	k := node.Knob{Cgroup: "kubepods/besteffort", File: node.FileCPUs}
+	shown := node.CPUs{Set: unit.CPUSetOf(0, 1)}
+	s := plan.Step{Knob: k, From: shown, To: node.CPUs{Set: unit.CPUSetOf(0, 1, 2)}}
+	var f fights
+	now := time.Unix(1e9, 0)
+	for range 2 * longFrom {
+		if err := f.before(s, now); err != nil {
+			t.Fatal(err)
+		}
+		f.after(s, shown, now)
+		now = now.Add(time.Second)
+	}
+	if got := f.remarks(now); len(got) > 0 {
+		t.Errorf("%q", got)
 	}
 }

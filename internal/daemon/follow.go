@@ -190,9 +190,20 @@ func (d *daemon) Apply(ctx context.Context, s plan.Step) error {
 	}
 	err := d.host.Apply(ctx, s)
 	if err == nil {
-		d.fights.after(s, time.Now())
+		d.fights.after(s, d.became(s), time.Now())
 	}
 	return err
+}
+
+// became is what the kernel shows of a knob after a step: a set of CPUs loses
+// those that are offline.
+func (d *daemon) became(s plan.Step) node.Value {
+	if s.Knob.File == node.FileCPUs {
+		if now, err := d.host.Knob(s.Knob); err == nil {
+			return now
+		}
+	}
+	return s.To
 }
 
 // pods adds the pods of the node to the workloads of rules.

@@ -18,8 +18,9 @@ import (
 
 // Watch is the watchdog: it narrows best-effort work when the daemon whose
 // lease is in stateDir falls silent. It ends with the lease; with stay it
-// waits for the next one instead. It returns ctx's error.
-func Watch(ctx context.Context, stateDir string, stay bool, log *slog.Logger) (err error) {
+// waits for the next one instead. With last nobody guards after it, see
+// lease.Options. It returns ctx's error.
+func Watch(ctx context.Context, stateDir string, stay, last bool, log *slog.Logger) (err error) {
 	if err := lease.Steady(); err != nil {
 		log.Warn("the watchdog may be late on a node that is full", "error", err)
 	}
@@ -41,7 +42,7 @@ func Watch(ctx context.Context, stateDir string, stay bool, log *slog.Logger) (e
 			}
 		}
 		err = lease.Watch(ctx, lease.Options{
-			Dir: stateDir, Boot: boot, Kernel: h.Kernel(), Read: w.read, Apply: w.apply, Log: log,
+			Dir: stateDir, Boot: boot, Kernel: h.Kernel(), Read: w.read, Apply: w.apply, Last: last, Log: log,
 		})
 		if err != nil && !errors.Is(err, lease.ErrHeld) || !stay {
 			return err

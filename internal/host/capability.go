@@ -100,7 +100,7 @@ var instead = map[node.Mechanism]string{
 	node.MechMemoryProtect:  "limits on BE only; LS memory is not protected from reclaim",
 	node.MechPSINode:        "run-queue delay of LS threads",
 	node.MechPSICgroup:      "the node's pressure and run-queue delay of LS threads",
-	node.MechEEVDFSlice:     "default slices; BE in idle groups is preempted at wake-up anyway",
+	node.MechEEVDFSlice:     "default slices: BE in an idle group is preempted at wake-up anyway, BE that just began in another may delay LS for a slice",
 	node.MechCoreSched:      "CPU sets that keep BE off the siblings of LS, where there is SMT",
 	node.MechSchedExt:       "core scheduling, or CPU sets beside LS, and cpu.idle",
 	node.MechSchedIdle:      "nice 19",

@@ -38,7 +38,7 @@ type isolation struct {
 	mu     sync.Mutex
 	wanted map[node.File]bool // that snapshots show; before the first Show all are
 	own    map[node.CgroupPath]node.Class
-	given  map[node.Knob]bool             // FilePolicy and FileCookie that are best-effort by our doing
+	given  map[node.Knob]bool             // of threads, that are best-effort by our doing
 	seen   map[node.Knob]node.Value       // of these, as read in their turn
 	real   map[node.CgroupPath]int        // real-time threads, by the cgroup of a FilePolicy
 	spared map[node.CgroupPath]sparing    // whose threads stay normal: frozen, or about to end
@@ -72,7 +72,7 @@ func (h *Host) RungEvents() <-chan RungEvent { return h.isolation.wakes }
 func newIsolation() isolation {
 	return isolation{
 		ext: kernelExt{}, core: kernelCore{}, bore: map[uint64]bool{}, wakes: make(chan RungEvent, rungEventsKept),
-		wanted: map[node.File]bool{node.FileIdentity: true, node.FileScheduler: true, node.FilePolicy: true, node.FileCookie: true},
+		wanted: map[node.File]bool{node.FileIdentity: true, node.FileScheduler: true, node.FilePolicy: true, node.FileCookie: true, node.FileSlice: true},
 		own:    map[node.CgroupPath]node.Class{}, given: map[node.Knob]bool{}, seen: map[node.Knob]node.Value{},
 		real: map[node.CgroupPath]int{}, spared: map[node.CgroupPath]sparing{}, spills: map[int]time.Time{},
 		asked: map[node.CgroupPath]asked{}, status: node.IsolationStatus{Exits: map[node.ExitKind]uint64{}},
@@ -89,7 +89,7 @@ var schedulerKnob = node.Knob{File: node.FileScheduler}
 
 // isolates reports whether a knob is one that the sight knows nothing of.
 func isolates(k node.Knob) bool {
-	return k == switchKnob || k.File == node.FileScheduler || k.File == node.FilePolicy || k.File == node.FileCookie
+	return k == switchKnob || k.File == node.FileScheduler || k.File.OfThreads()
 }
 
 // show notes which of the ladder's knobs are wanted, and returns the other
@@ -100,7 +100,7 @@ func (i *isolation) show(files []node.File, can node.Capabilities) []node.File {
 	i.wanted = map[node.File]bool{}
 	return slices.DeleteFunc(slices.Clone(files), func(f node.File) bool {
 		switch f {
-		case node.FileScheduler, node.FilePolicy, node.FileCookie:
+		case node.FileScheduler, node.FilePolicy, node.FileCookie, node.FileSlice:
 			i.wanted[f] = true
 			return true
 		case node.FileIdentity:
@@ -169,7 +169,7 @@ func (h *Host) fillIsolation(s *node.Snapshot, touches map[node.Knob]journal.Tou
 	i.mu.Lock()
 	given := map[node.Knob]bool{}
 	for k, t := range touches {
-		if (k.File == node.FilePolicy || k.File == node.FileCookie) && mayHave(t) {
+		if k.File.OfThreads() && mayHave(t) {
 			given[k] = true
 		}
 	}
@@ -210,17 +210,17 @@ func (h *Host) fillIsolation(s *node.Snapshot, touches map[node.Knob]journal.Tou
 
 // readIsolation reads one of the ladder's knobs.
 func (h *Host) readIsolation(k node.Knob) (node.Value, error) {
-	switch k.File {
-	case node.FileScheduler:
+	switch {
+	case k.File == node.FileScheduler:
 		return h.readScheduler()
-	case node.FilePolicy, node.FileCookie:
+	case k.File.OfThreads():
 		return h.readThreads(k)
 	}
 	return h.readIdentity(k)
 }
 
 // writeIsolation writes one of the ladder's knobs. What the kernel refuses is a
-// fall of the rung, unless the group is gone.
+// fall of the rung, if the knob is of one, unless the group is gone.
 func (h *Host) writeIsolation(k node.Knob, v node.Value) error {
 	var err error
 	rung := node.RungVendor
@@ -237,7 +237,7 @@ func (h *Host) writeIsolation(k node.Knob, v node.Value) error {
 	default:
 		return fmt.Errorf("write %v: a %T is no value of this file", k, v)
 	}
-	if h.falls(v, err) {
+	if k.File != node.FileSlice && h.falls(v, err) {
 		h.fall(rung, true, err)
 	}
 	return err

@@ -138,6 +138,26 @@ func TestWorkOfAnotherClassLosesThePolicy(t *testing.T) {
 	}
 }
 
+// TestOthersKeepWhatNobodyGaveThem: with long slices alone in use, a policy of
+// work of other classes is somebody else's.
+func TestOthersKeepWhatNobodyGaveThem(t *testing.T) {
+	b := newBench(t, true)
+	slice := node.Knob{Cgroup: "be", File: node.FileSlice}
+	theirs := b.thread(t, "ls", task.Ext)
+	s := b.snapshot(t)
+	b.isolation.given[slice] = true
+	b.guardOthers(&s)
+	if p := b.ext.policy(theirs); p != task.Ext {
+		t.Errorf("a thread of a scheduler that is not ours is %v", p)
+	}
+	b.isolation.given[policyOf("be")] = true
+	s.At = s.At.Add(glanceWithin)
+	b.guardOthers(&s)
+	if p := b.ext.policy(theirs); p != task.Normal {
+		t.Errorf("with the policy in use it is %v", p)
+	}
+}
+
 // TestWorkIsLookedAfterForAWhileAfterTheRung: a thread that was being made during
 // the release has a copy of what its parent had.
 func TestWorkIsLookedAfterForAWhileAfterTheRung(t *testing.T) {

@@ -4,9 +4,24 @@ import (
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/journal"
 	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/unit"
 )
+
+// TestMemoryPutBackInPartIsStillOurs: a kubelet that starts clears memory.low
+// above pods, and knows nothing of memory.min.
+func TestMemoryPutBackInPartIsStillOurs(t *testing.T) {
+	before, written := node.NoMemoryLimit, node.Memory{Min: 1 << 20, Low: 2 << 20, High: unit.MaxBytes, Max: unit.MaxBytes}
+	touch := journal.Touch{Before: before, Written: written}
+	cleared, others := written, written
+	cleared.Low, others.Low = 0, 3<<20
+	for now, want := range map[node.Memory]bool{before: true, written: true, cleared: true, others: false} {
+		if got := new(Host).ours(touch, now); got != want {
+			t.Errorf("%v is ours: %v", now, got)
+		}
+	}
+}
 
 func TestAMixOfTwoValuesIsBetweenThem(t *testing.T) {
 	const ms = time.Millisecond

@@ -21,7 +21,7 @@ func mayHave(t journal.Touch) bool {
 // journaled for its file, by whatever process: what is not taken with it, nothing
 // takes. Of other knobs it does nothing.
 func (h *Host) lastLeave(k node.Knob) error {
-	if k.File != node.FilePolicy && k.File != node.FileCookie {
+	if !k.File.OfThreads() {
 		return nil
 	}
 	s, err := h.journal.State()
@@ -87,6 +87,8 @@ func (h *Host) leavers(f node.File) error {
 	switch {
 	case f == node.FilePolicy && (ours || foreignScheduler(h.fs.Sys) == ""):
 		_, err = i.ext.shorten(h.allThreads)
+	case f == node.FileSlice:
+		_, err = unlengthen(h.allThreads)
 	case f == node.FileCookie && len(bore) > 0:
 		_, err = i.core.clear(func() ([]int, error) {
 			tids, err := h.allThreads()
@@ -153,8 +155,11 @@ func (h *Host) unconvert(k node.Knob) error {
 		}
 		return err
 	}
-	if k.File == node.FilePolicy {
+	switch k.File {
+	case node.FilePolicy:
 		delete(i.real, k.Cgroup)
+		return nil
+	case node.FileSlice:
 		return nil
 	}
 	last := !slices.ContainsFunc(slices.Collect(maps.Keys(i.given)), func(g node.Knob) bool { return g.File == node.FileCookie })
@@ -169,8 +174,12 @@ func (h *Host) unconvert(k node.Knob) error {
 // about.
 func (h *Host) takeBack(k node.Knob) error {
 	list := func() ([]int, error) { return h.everyThread(k.Cgroup) }
-	if k.File == node.FilePolicy {
+	switch k.File {
+	case node.FilePolicy:
 		_, err := h.isolation.ext.shorten(list)
+		return err
+	case node.FileSlice:
+		_, err := unlengthen(list)
 		return err
 	}
 	h.noteCookies(list)

@@ -172,7 +172,7 @@ func (h *Host) restoreKnobs(in scope, r *Report) error {
 	}
 	var threads []node.Knob
 	for _, s := range steps {
-		if s.Knob.File == node.FilePolicy || s.Knob.File == node.FileCookie {
+		if s.Knob.File.OfThreads() {
 			threads = append(threads, s.Knob)
 		}
 	}

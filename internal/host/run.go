@@ -87,6 +87,21 @@ func (h *Host) Prepare(k node.Knob) error {
 	return nil
 }
 
+// Thaw lets go on what Tenon froze, for when nobody may be there to do so.
+func (h *Host) Thaw() error {
+	touches, err := h.ownTouches()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for k := range touches {
+		if k.File == node.FileRun {
+			errs = append(errs, h.release(k))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // kill ends all processes in and below a group. Where that takes freezing it
 // for a moment, a restore knows of it until it is thawed.
 func (h *Host) kill(k node.Knob) error {

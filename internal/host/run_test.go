@@ -195,3 +195,25 @@ func TestAGroupThatSomebodyElseEndsRuns(t *testing.T) {
 		t.Errorf("%v, %v, lives %v", v, err, m.Alive(pid))
 	}
 }
+
+// TestWhatTenonFrozeGoesOnWhenItIsThawed, and nothing else does.
+func TestWhatTenonFrozeGoesOnWhenItIsThawed(t *testing.T) {
+	m := open(t, false)
+	if !m.Capabilities().Can(node.MechCgroupFreezer) {
+		skip(t, "no freezer: %s", m.Capabilities()[node.MechCgroupFreezer].Why)
+	}
+	p, pid := m.inhabited(t, "frozen")
+	do(t, m.Apply(context.Background(), plan.Step{Knob: runOf(p), From: node.Running, To: node.Frozen}))
+	other, _ := m.inhabited(t, "others")
+	do(t, m.tree.Freeze(string(other), true))
+	defer func() { do(t, m.tree.Freeze(string(other), false)) }()
+	do(t, m.Thaw())
+	for group, want := range map[node.CgroupPath]node.Run{p: node.Running, other: node.Frozen} {
+		if v, err := m.Knob(runOf(group)); err != nil || v != want {
+			t.Errorf("%s: %v, %v; want %v", group, v, err, want)
+		}
+	}
+	if !m.Alive(pid) {
+		t.Error("it is dead")
+	}
+}

@@ -118,7 +118,12 @@ func (h *Host) guardOthers(s *node.Snapshot) {
 		i.mu.Unlock()
 		return
 	}
-	own, known, inUse := i.own, i.safe, len(i.given) > 0
+	given := map[node.File]bool{}
+	for k := range i.given {
+		given[k.File] = true
+	}
+	late := maps.Clone(i.late)
+	own, known := i.own, i.safe
 	theirs := i.scheduler.loaded == nil && i.foreign.name != "" // the policy is
 	i.safe = make(map[node.CgroupPath]node.Class, len(s.Workloads))
 	due := map[node.CgroupPath]bool{}
@@ -132,17 +137,26 @@ func (h *Host) guardOthers(s *node.Snapshot) {
 	}
 	i.mu.Unlock()
 	for p := range due {
-		if own[p] == node.BE && inUse {
-			continue
+		// What we have given nobody is nothing of ours.
+		ours := func(f node.File) bool {
+			_, left := late[f]
+			return given[f] && own[p] != node.BE || !given[f] && left
 		}
 		list := func() ([]int, error) {
 			return h.threadsBut(p, func(q node.CgroupPath) bool { return q != p && own[q] == node.BE })
 		}
 		n := 0
-		if !theirs {
+		if ours(node.FilePolicy) && !theirs {
 			n, _ = i.ext.shorten(list) // a group that is gone needs none
 		}
-		if n += i.clearOurs(list); n > 0 {
+		if ours(node.FileSlice) {
+			restored, _ := unlengthen(list)
+			n += restored
+		}
+		if ours(node.FileCookie) {
+			n += i.clearOurs(list)
+		}
+		if n > 0 {
 			h.wake(count(n, "thread", "threads") + " of " + string(p) + " had what only best-effort ones should have")
 		}
 	}

@@ -72,7 +72,8 @@ func (h *Host) threadsBut(p node.CgroupPath, skip func(node.CgroupPath) bool) ([
 }
 
 // readThreads reads what the threads in and below a cgroup have in common. Those
-// that are real-time, spared or spilled do not count. Where nobody counts it is
+// that are real-time, spared or spilled do not count, nor do those with a slice of
+// their own. Where nobody counts it is
 // what was given.
 func (h *Host) readThreads(k node.Knob) (node.Value, error) {
 	tids, err := h.bestEffort(k.Cgroup)
@@ -85,7 +86,8 @@ func (h *Host) readThreads(k node.Knob) (node.Value, error) {
 	tids = slices.DeleteFunc(tids, func(tid int) bool { _, is := i.spills[tid]; return is })
 	i.mu.Unlock()
 	var be, others int
-	if k.File == node.FilePolicy {
+	switch k.File {
+	case node.FilePolicy:
 		n, err := h.isolation.ext.count(tids)
 		if err != nil {
 			return nil, err
@@ -96,7 +98,11 @@ func (h *Host) readThreads(k node.Knob) (node.Value, error) {
 			delete(i.real, k.Cgroup)
 		}
 		i.mu.Unlock()
-	} else {
+	case node.FileSlice:
+		if be, others, err = countSlices(tids); err != nil {
+			return nil, err
+		}
+	default:
 		for _, tid := range tids {
 			id, err := i.core.cookieOf(tid)
 			switch {
@@ -143,7 +149,7 @@ func (h *Host) writeThreads(k node.Knob, v node.Threads) error {
 		i.given[k] = true
 		i.mu.Unlock()
 		n, err := h.convert(k)
-		if again { // they came in since
+		if again && k.File != node.FileSlice { // they came in since
 			i.mu.Lock()
 			i.status.Strays += uint64(n)
 			i.status.Converted += uint64(n)
@@ -184,8 +190,11 @@ func (h *Host) mayConvert(p node.CgroupPath) error {
 // convert gives the threads of a knob what it is about.
 func (h *Host) convert(k node.Knob) (int, error) {
 	list := func() ([]int, error) { return h.bestEffort(k.Cgroup) }
-	if k.File == node.FilePolicy {
+	switch k.File {
+	case node.FilePolicy:
 		return h.isolation.ext.extend(list, h.spilled)
+	case node.FileSlice:
+		return lengthen(list)
 	}
 	c, err := h.cookie()
 	if err != nil {

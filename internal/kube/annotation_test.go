@@ -347,5 +347,11 @@ func FuzzPods(f *testing.F) {
 				}
 			}
 		}
+		sum, _ := Requested(&p)
+		for _, c := range p.Spec.Containers {
+			if q := c.Resources.Limits[BatchCPU]; sum < 0 || int64(sum) < q.Value() {
+				t.Errorf("a pod requests %v, a container of it %v", sum, q.Value())
+			}
+		}
 	})
 }

@@ -113,7 +113,7 @@ func as[T ~int64](m node.Maybe[int64]) node.Maybe[T] {
 // Native is what a pod asks for of cpu and memory, as the kubelet counts
 // (podSum).
 func Native(p *corev1.Pod) Amounts {
-	a := podSum(p, nativeCPU, nativeMem, nil)
+	a := podSum(p, nativeCPU, nativeMem, nil, podOverhead(p))
 	if r := p.Spec.Resources; r != nil { // of the pod as a whole: these go first
 		whole := amountsOf(*r, nativeCPU, nativeMem)
 		over := podOverhead(p)
@@ -129,11 +129,21 @@ func Native(p *corev1.Pod) Amounts {
 // extended-resource-spec.
 func Batch(p *corev1.Pod) Amounts {
 	said, _ := Extended(p)
-	return podSum(p, batchCPU, batchMemory, said)
+	return podSum(p, batchCPU, batchMemory, said, podOverhead(p))
+}
+
+// Requested is what a pod requests of the batch resources as the kubelet counts
+// that admits it: by their names in node.status, which the older ones and the
+// annotation extended-resource-spec are not, and with an overhead under these
+// names only (k8s.io/component-helpers/resource: PodRequests).
+func Requested(p *corev1.Pod) (unit.MilliCPU, unit.Bytes) {
+	cpu, memory := kind{[]corev1.ResourceName{BatchCPU}, true}, kind{[]corev1.ResourceName{BatchMemory}, false}
+	a := podSum(p, cpu, memory, nil, amountsOf(corev1.ResourceRequirements{Requests: p.Spec.Overhead}, cpu, memory))
+	return a.CPURequest.Or(0), a.MemoryRequest.Or(0)
 }
 
 // Mid is what a pod asks for of the mid resources.
-func Mid(p *corev1.Pod) Amounts { return podSum(p, midCPU, midMemory, nil) }
+func Mid(p *corev1.Pod) Amounts { return podSum(p, midCPU, midMemory, nil, podOverhead(p)) }
 
 // podSum adds up the containers of a pod. Init containers run one after the
 // other before the others, so the largest of them counts if it is more than
@@ -142,8 +152,7 @@ func Mid(p *corev1.Pod) Amounts { return podSum(p, midCPU, midMemory, nil) }
 // top. A limit counts only if every container has one: one without is bounded by
 // nothing, and so is the pod (k8s.io/kubernetes/pkg/kubelet/cm:
 // ResourceConfigForPod).
-func podSum(p *corev1.Pod, cpu, memory kind, said map[string]corev1.ResourceRequirements) Amounts {
-	over := podOverhead(p)
+func podSum(p *corev1.Pod, cpu, memory kind, said map[string]corev1.ResourceRequirements, over Amounts) Amounts {
 	var each []Amounts
 	var init []bool
 	for _, c := range p.Spec.InitContainers {

@@ -126,6 +126,28 @@ func TestOverheadOfABatchPodCounts(t *testing.T) {
 	}
 }
 
+// The numbers are those of the kubelet for the same pods: k8s.io/component-helpers
+// resource.PodRequests.
+func TestWhatThePodRequestsIsWhatTheKubeletAdmitsItBy(t *testing.T) {
+	for name, c := range map[string]struct {
+		pod  corev1.Pod
+		want [2]int64
+	}{
+		"containers together, of any class": {pod("p", container("a", "", "batch-cpu=1k batch-memory=10"), container("b", "batch-cpu=500", "batch-cpu=500")), [2]int64{1500, 10}},
+		"a large init container":            {pod("p", initContainer("i", "", "batch-cpu=2k", false), container("a", "", "batch-cpu=1k")), [2]int64{2000, 0}},
+		"a sidecar beside all":              {pod("p", initContainer("s", "", "batch-cpu=500", true), initContainer("i", "", "batch-cpu=1k", false), container("a", "", "batch-cpu=700")), [2]int64{1500, 0}},
+		"overhead has names of its own":     {pod("p", container("a", "", "batch-cpu=1k"), overhead("cpu=100m memory=1Mi")), [2]int64{1000, 0}},
+		"overhead of batch resources":       {pod("p", container("a", "", "batch-cpu=1k"), overhead("batch-cpu=100")), [2]int64{1100, 0}},
+		"older names are other resources":   {pod("p", container("a", "", "koordinator.sh/batch-cpu=1k")), [2]int64{}},
+		"native resources":                  {pod("p", container("a", "", "cpu=1 memory=1Gi")), [2]int64{}},
+	} {
+		cpu, memory := Requested(&c.pod)
+		if got := [2]int64{int64(cpu), int64(memory)}; got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 func TestExtendedResourceSpecStandsInForTheSpec(t *testing.T) {
 	p := pod("p", be, container("a", "", ""), container("b", "", "batch-cpu=5"),
 		annotation(AnnotationExtended, `{"containers":{"a":{"requests":{"kubernetes.io/batch-cpu":"1000"},"limits":{"kubernetes.io/batch-cpu":"1k","kubernetes.io/batch-memory":1048576}},"b":{"limits":{"kubernetes.io/batch-cpu":"999"}}}}`))

@@ -164,7 +164,8 @@ func (s *scene) amounts(p *corev1.Pod, w *node.Workload) {
 	w.CPURequest, w.MemoryRequest = own.CPURequest, own.MemoryRequest
 	w.CPULimit, w.MemoryLimit = own.CPULimit, own.MemoryLimit
 	w.CPUKept, w.MemoryKept = !asksCPU, !asksMemory
-	w.Weight = weightOf(own.CPURequest, asksCPU)
+	// The pod itself keeps the kubelet's weight: since Kubernetes 1.36 the kubelet
+	// reads it back as a request for CPU, which would be taken from services.
 	for _, c := range statusesOf(p) {
 		path := s.layout.Container(w.Cgroup, c.id)
 		if path == "" || !s.exists(path) {

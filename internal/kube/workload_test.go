@@ -88,7 +88,7 @@ func TestABatchPodIsBoundedByItsBatchResources(t *testing.T) {
 		Cgroup: "kubepods/besteffort/poduid-encode", Meet: "kubepods/besteffort", Yields: "kubepods/besteffort/poduid-encode",
 		CPURequest: node.Some(unit.MilliCPU(2500)), CPULimit: node.Some(unit.MilliCPU(2500)),
 		MemoryRequest: node.Some(unit.Bytes(5 << 30)), MemoryLimit: node.Some(unit.Bytes(5 << 30)),
-		Weight: node.Some(unit.WeightOfShares(2560)), Priority: 5500, SubPriority: 7, EvictionPriority: -3,
+		Priority: 5500, SubPriority: 7, EvictionPriority: -3,
 		Parts: []node.Part{
 			{
 				Name: "ffmpeg", Cgroup: "kubepods/besteffort/poduid-encode/encodeffmpeg",

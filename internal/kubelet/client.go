@@ -75,6 +75,8 @@ func Open(o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the kubelet at %s: %w", o.URL, err)
 	}
+	// The token is for the kubelet, and for nobody to whom its answer points.
+	h.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Client{url: strings.TrimSuffix(o.URL, "/"), http: h}, nil
 }
 
@@ -107,6 +109,11 @@ type Facts struct {
 	// CPUManagerPolicy is none or static: with static the kubelet writes the
 	// CPUs of containers itself.
 	CPUManagerPolicy string `json:"cpuManagerPolicy,omitempty"`
+	// ReservedCPUs are those on which a kubelet that binds CPUs lets no pod run
+	// (reservedSystemCPUs, where strict-cpu-reservation is on): a list such as 0-1.
+	ReservedCPUs string `json:"reservedCPUs,omitempty"`
+	// NoQuotas: the kubelet makes no quotas of CPU limits (cpuCFSQuota: false).
+	NoQuotas bool `json:"noQuotas,omitempty"`
 }
 
 // Facts asks for the configuration in force.
@@ -116,7 +123,12 @@ func (c *Client) Facts(ctx context.Context) (Facts, error) {
 	}
 	defer c.letGo()
 	var answer struct {
-		KubeletConfig *Facts `json:"kubeletconfig"`
+		KubeletConfig *struct {
+			Facts
+			Reserved string            `json:"reservedSystemCPUs"`
+			Options  map[string]string `json:"cpuManagerPolicyOptions"`
+			Quotas   *bool             `json:"cpuCFSQuota"`
+		} `json:"kubeletconfig"`
 	}
 	err := json.Unmarshal(c.body.Bytes(), &answer)
 	if err == nil && answer.KubeletConfig == nil {
@@ -125,7 +137,12 @@ func (c *Client) Facts(ctx context.Context) (Facts, error) {
 	if err != nil {
 		return Facts{}, fmt.Errorf("read the configuration of the kubelet at %s: %w", c.url, err)
 	}
-	return *answer.KubeletConfig, nil
+	facts := answer.KubeletConfig.Facts
+	facts.ReservedCPUs, facts.NoQuotas = "", answer.KubeletConfig.Quotas != nil && !*answer.KubeletConfig.Quotas
+	if facts.CPUManagerPolicy == "static" && answer.KubeletConfig.Options["strict-cpu-reservation"] == "true" {
+		facts.ReservedCPUs = answer.KubeletConfig.Reserved
+	}
+	return facts, nil
 }
 
 // read gets an answer into the buffer.

@@ -25,7 +25,8 @@ type server struct {
 	*httptest.Server
 	token  atomic.Pointer[string]
 	answer atomic.Pointer[string]
-	status atomic.Int32 // in place of an answer; 0: none
+	status atomic.Int32           // in place of an answer; 0: none
+	more   atomic.Pointer[string] // of the configuration
 	asked  atomic.Int32
 }
 
@@ -36,7 +37,8 @@ func serve(t *testing.T) *server {
 		t.Fatal(err)
 	}
 	s := &server{}
-	token, answer := "right", string(text)
+	token, answer, more := "right", string(text), ""
+	s.more.Store(&more)
 	s.token.Store(&token)
 	s.answer.Store(&answer)
 	s.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -49,7 +51,7 @@ func serve(t *testing.T) *server {
 		case r.URL.Path == "/pods":
 			fmt.Fprint(w, *s.answer.Load())
 		case r.URL.Path == "/configz":
-			fmt.Fprint(w, `{"kubeletconfig":{"cgroupDriver":"systemd","cgroupRoot":"/","cpuManagerPolicy":"static","maxPods":110}}`)
+			fmt.Fprintf(w, `{"kubeletconfig":{"cgroupDriver":"systemd","cgroupRoot":"/","cpuManagerPolicy":"static","maxPods":110%s}}`, *s.more.Load())
 		default:
 			w.WriteHeader(http.StatusNotFound)
 		}
@@ -151,8 +153,29 @@ func TestTheCertificateIsCheckedUnlessToldOtherwise(t *testing.T) {
 func TestFactsAreThoseOfTheConfigurationInForce(t *testing.T) {
 	s := serve(t)
 	facts, err := s.open(t, "right", nil).Facts(context.Background())
-	if want := (Facts{CgroupDriver: "systemd", CgroupRoot: "/", CPUManagerPolicy: "static"}); err != nil || facts != want {
+	want := Facts{CgroupDriver: "systemd", CgroupRoot: "/", CPUManagerPolicy: "static"}
+	if err != nil || facts != want {
 		t.Errorf("%+v, %v", facts, err)
+	}
+	// Without the option pods may have the CPUs that are reserved.
+	for more, reserved := range map[string]string{
+		`,"reservedSystemCPUs":"0-1"`: "",
+		`,"reservedSystemCPUs":"0-1","cpuManagerPolicyOptions":{"strict-cpu-reservation":"false"}`: "",
+		`,"reservedSystemCPUs":"0-1","cpuManagerPolicyOptions":{"strict-cpu-reservation":"true"}`:  "0-1",
+	} {
+		s.more.Store(&more)
+		want.ReservedCPUs = reserved
+		if facts, err := s.open(t, "right", nil).Facts(context.Background()); err != nil || facts != want {
+			t.Errorf("%s: %+v, %v", more, facts, err)
+		}
+	}
+	want.ReservedCPUs = ""
+	for more, none := range map[string]bool{`,"cpuCFSQuota":true`: false, `,"cpuCFSQuota":false`: true} {
+		s.more.Store(&more)
+		want.NoQuotas = none
+		if facts, err := s.open(t, "right", nil).Facts(context.Background()); err != nil || facts != want {
+			t.Errorf("%s: %+v, %v", more, facts, err)
+		}
 	}
 }
 
@@ -211,5 +234,27 @@ func TestAResizeThatIsNotAgreedToDoesNotCount(t *testing.T) {
 		if got := p.Spec.Containers[0].Resources.Limits.Cpu().Value(); got != want {
 			t.Errorf("%s: %d, want %d", condition, got, want)
 		}
+	}
+}
+
+// TestTheTokenGoesToNobodyElse: what listens at the kubelet's port may not be it.
+func TestTheTokenGoesToNobodyElse(t *testing.T) {
+	var got atomic.Pointer[string]
+	other := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		token := r.Header.Get("Authorization")
+		got.Store(&token)
+	}))
+	defer other.Close()
+	points := httptest.NewTLSServer(http.RedirectHandler(other.URL+"/pods", http.StatusFound))
+	defer points.Close()
+	c, err := Open(Options{URL: points.URL, Insecure: true, As: &rest.Config{Host: points.URL, BearerToken: "secret"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := c.Pods(t.Context()); err == nil || !strings.Contains(err.Error(), "302") {
+		t.Errorf("the answer of somebody else is taken: %v", err)
+	}
+	if token := got.Load(); token != nil {
+		t.Errorf("somebody else was asked, with %q", *token)
 	}
 }

@@ -15,6 +15,9 @@ const (
 	// leastRest is how long the kubelet is left alone after a question, however
 	// many cgroups come and go.
 	leastRest = 500 * time.Millisecond
+	// hurriedRest is the same where a container waits for the answer: the container
+	// runtime gets no more than a fraction of a second for it.
+	hurriedRest = 50 * time.Millisecond
 	// askAtLatest bounds the wait before a kubelet that did not answer is asked
 	// again.
 	askAtLatest = 10 * time.Second
@@ -68,6 +71,7 @@ type Source struct {
 	log     *slog.Logger
 	changed func()
 	ask     chan struct{}
+	hurry   chan struct{}
 
 	mu    sync.Mutex // guards known
 	known Known
@@ -85,13 +89,19 @@ type Source struct {
 // Changed is called, from another goroutine, when the pods or the facts are
 // others. Other makes what stands in for the kubelet; nil: nothing does.
 func NewSource(k Kubelet, other func(changed func()) StandIn, every time.Duration, log *slog.Logger, changed func()) *Source {
-	return &Source{kubelet: k, other: other, every: every, log: log, changed: changed, ask: make(chan struct{}, 1)}
+	return &Source{kubelet: k, other: other, every: every, log: log, changed: changed, ask: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
 }
 
 // Look has the pods asked for soon. It never waits.
-func (s *Source) Look() {
+func (s *Source) Look() { wake(s.ask) }
+
+// Hurry has the pods asked for at once: somebody waits for what they say. It never
+// waits itself.
+func (s *Source) Hurry() { wake(s.hurry) }
+
+func wake(c chan<- struct{}) {
 	select {
-	case s.ask <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -114,12 +124,21 @@ func (s *Source) Run(ctx context.Context) {
 			wait = min(wait, onceMore)
 		}
 		asked = false
-		rest := time.NewTimer(min(leastRest, wait))
+		rest, answered := time.NewTimer(min(leastRest, wait)), time.Now()
 		select {
 		case <-ctx.Done():
 			rest.Stop()
 			return
 		case <-rest.C:
+		case <-s.hurry:
+			rest.Stop()
+			asked = true
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(hurriedRest - time.Since(answered)):
+			}
+			continue
 		}
 		next := time.NewTimer(wait - min(leastRest, wait))
 		select {
@@ -127,6 +146,9 @@ func (s *Source) Run(ctx context.Context) {
 			next.Stop()
 			return
 		case <-s.ask:
+			next.Stop()
+			asked = true
+		case <-s.hurry:
 			next.Stop()
 			asked = true
 		case <-next.C:

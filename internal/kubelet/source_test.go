@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -198,5 +200,53 @@ func TestAConfigurationThatWasNotToldIsAskedForSoon(t *testing.T) {
 		if next := s.facts.Add(factsEvery).Sub(now); next != c.wait {
 			t.Errorf("%s is asked again after %v, want %v", name, next, c.wait)
 		}
+	}
+}
+
+// asking notes when it is asked.
+type asking struct {
+	mu    sync.Mutex
+	begun time.Time
+	at    []time.Duration
+}
+
+func (a *asking) Pods(context.Context) ([]corev1.Pod, bool, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.at = append(a.at, time.Since(a.begun))
+	return nil, false, nil
+}
+
+func (a *asking) Facts(context.Context) (Facts, error) { return Facts{CgroupDriver: "cgroupfs"}, nil }
+
+// TestWhoWaitsForAPodIsAnsweredSoon also where the kubelet has just been asked:
+// the container runtime waits for a fraction of a second.
+func TestWhoWaitsForAPodIsAnsweredSoon(t *testing.T) {
+	for name, x := range map[string]struct {
+		when  time.Duration
+		ask   func(*Source)
+		asked []time.Duration
+	}{
+		"a look just after a question":         {10 * time.Millisecond, (*Source).Look, []time.Duration{0, leastRest}},
+		"somebody waits just after a question": {10 * time.Millisecond, (*Source).Hurry, []time.Duration{0, hurriedRest}},
+		"somebody waits a little later":        {200 * time.Millisecond, (*Source).Hurry, []time.Duration{0, 200 * time.Millisecond}},
+		"somebody waits much later":            {900 * time.Millisecond, (*Source).Hurry, []time.Duration{0, 900 * time.Millisecond}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := &asking{begun: time.Now()}
+				s := NewSource(k, nil, time.Minute, slog.New(slog.DiscardHandler), func() {})
+				ctx, stop := context.WithCancel(t.Context())
+				over := start(s, ctx)
+				time.Sleep(x.when)
+				x.ask(s)
+				time.Sleep(time.Second)
+				stop()
+				<-over
+				if !slices.Equal(k.at, x.asked) {
+					t.Errorf("asked at %v, want %v", k.at, x.asked)
+				}
+			})
+		})
 	}
 }

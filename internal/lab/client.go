@@ -121,7 +121,7 @@ func (b *bench) connections() int {
 func (s *site) await(ctx context.Context, c child) ([]byte, error) {
 	var out bytes.Buffer
 	c.stdout = &out
-	p, err := start(s.host, c)
+	p, err := start(s.groups(), c)
 	if err != nil {
 		return nil, err
 	}

@@ -72,12 +72,16 @@ func (m *Marks) Follow(r io.Reader, now func() time.Time) error {
 			}
 		case "progress":
 			at.At = now()
-			m.mu.Lock()
-			m.marks = append(m.marks, at)
-			m.mu.Unlock()
+			m.add(at)
 		}
 	}
 	return lines.Err()
+}
+
+func (m *Marks) add(at Mark) {
+	m.mu.Lock()
+	m.marks = append(m.marks, at)
+	m.mu.Unlock()
 }
 
 // Started reports whether a frame has been encoded.

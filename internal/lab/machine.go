@@ -14,14 +14,14 @@ import (
 
 // describe says where the experiment runs. What cannot be read stays empty.
 func describe(fs proc.FS, t node.Topology, can node.Capabilities, version int) report.Machine {
-	m := report.Machine{
-		CPUs:          len(t.CPUs),
-		SMT:           t.SMT(),
-		CgroupVersion: version,
-		OS:            osName("/"),
-		Governor:      line(filepath.Join(fs.Sys, "devices/system/cpu/cpu0/cpufreq/scaling_governor")),
-		Mechanisms:    mechanisms(can),
-	}
+	m := thisMachine(fs)
+	m.CPUs, m.SMT, m.CgroupVersion, m.Mechanisms = len(t.CPUs), t.SMT(), version, mechanisms(can)
+	return m
+}
+
+// thisMachine is the machine that the lab runs on.
+func thisMachine(fs proc.FS) report.Machine {
+	m := report.Machine{OS: osName("/"), Governor: line(filepath.Join(fs.Sys, "devices/system/cpu/cpu0/cpufreq/scaling_governor"))}
 	m.Kernel, _ = fs.KernelRelease()
 	if info, err := fs.CPUInfo(); err == nil {
 		m.CPUModel = info.Model

@@ -350,7 +350,7 @@ func (b *memoryBench) run(ctx context.Context, mode report.Mode, index, block in
 		}
 		runtime.GC() // what this run has piled up is not the next one's
 	}()
-	m, err := st.sampler.watch(ctx, st.nginx, func(ctx context.Context) (measurement, error) {
+	m, err := watch(ctx, st.sampler, st.nginx, func(ctx context.Context) (measurement, error) {
 		return b.loadOpen(ctx, b.order(block))
 	})
 	if err != nil {

@@ -1,8 +1,10 @@
 package lab
 
 import (
+	"fmt"
 	"math"
 
+	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/unit"
 )
 
@@ -68,6 +70,21 @@ func (p *pacer) ObservePaced(total, be float64) {
 
 // Equal reports whether total percent is equal use.
 func (p *pacer) Equal(total float64) bool { return math.Abs(total-p.Target()) <= equalPoints }
+
+// judge learns from a run, and voids one that is not at the use that it was
+// paced to.
+func (p *pacer) judge(r *report.Run, t traits) {
+	if t.paced {
+		if !p.Equal(r.CPUPercent) {
+			r.Void = append(r.Void, fmt.Sprintf("not at equal utilisation: %.1f %% of the tested CPUs, %s uses %.1f %%",
+				r.CPUPercent, report.Tenon65, p.Target()))
+		}
+		p.ObservePaced(r.CPUPercent, r.BECPU)
+	}
+	if t.suppress && len(r.Void) == 0 {
+		p.ObserveTarget(r.CPUPercent)
+	}
+}
 
 // Batch scales the published experiment, 30 processes of 2 threads on 104
 // CPUs, to n tested CPUs; there are always at least 1.5 runnable threads per

@@ -206,7 +206,7 @@ func (b *reactionBench) build() error {
 // usage reads what the tested CPUs have been used for. It is read twice in a
 // run, before and after the steps: reading between them would disturb them.
 func (b *reactionBench) usage() (reading, error) {
-	s := sampler{tree: b.tree, fs: b.fs, tested: b.place.Tested, service: b.service(), batch: b.job(), meet: b.job(), noPSI: true}
+	s := sampler{tree: b.tree, fs: b.fs, tested: b.place.Tested, service: b.service(), batch: b.job(), meet: b.job(), recording: recording{noPSI: true}}
 	return s.reading()
 }
 

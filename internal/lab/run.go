@@ -153,7 +153,7 @@ func disturbed(r *report.Run, m measurement, stealPercent float64) {
 		r.Void = append(r.Void, fmt.Sprintf("the hypervisor kept %s of the tested CPUs' time (steal), more than %s", percent(r.StealRatio), percent(limit)))
 	}
 	if share := m.used.foreign / m.used.capacity; share > foreignMost {
-		r.Void = append(r.Void, fmt.Sprintf("other work used %s of the tested CPUs: stop it, or test other CPUs with --cpus", percent(share)))
+		r.Void = append(r.Void, fmt.Sprintf("other work used %s of the tested CPUs: stop it, or test elsewhere (--cpus; on a cluster --node)", percent(share)))
 	}
 	if m.drifts {
 		r.Warnings = append(r.Warnings, "latency still drifted at the end of the warm-up")
@@ -171,16 +171,7 @@ func (b *bench) judge(r *report.Run, m measurement, t traits) {
 	if r.Length < b.Duration/2 {
 		r.Void = append(r.Void, tooShort(*r))
 	}
-	if t.paced {
-		if !b.pacer.Equal(r.CPUPercent) {
-			r.Void = append(r.Void, fmt.Sprintf("not at equal utilisation: %.1f %% of the tested CPUs, %s uses %.1f %%",
-				r.CPUPercent, report.Tenon65, b.pacer.Target()))
-		}
-		b.pacer.ObservePaced(r.CPUPercent, r.BECPU)
-	}
-	if t.suppress && len(r.Void) == 0 {
-		b.pacer.ObserveTarget(r.CPUPercent)
-	}
+	b.pacer.judge(r, t)
 	if t.tenon && len(r.Writes) == 0 {
 		r.Warnings = append(r.Warnings, "Tenon changed nothing: the cgroups already had what it wants, so this mode is the same as "+string(report.Default))
 	}

@@ -43,8 +43,43 @@ type reading struct {
 	hold  holdings
 }
 
+// A recording is what a sampler has read along the course of a run.
+type recording struct {
+	mu       sync.Mutex
+	readings []reading
+	err      error // the first that makes the run useless
+	noPSI    bool
+}
+
+// follow forgets what was read before, and reads each period until ctx ends,
+// and once more then.
+func (r *recording) follow(ctx context.Context, period time.Duration, read func()) {
+	r.mu.Lock()
+	r.readings = nil
+	r.mu.Unlock()
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	for {
+		read()
+		select {
+		case <-ctx.Done():
+			read()
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// course returns the readings so far.
+func (r *recording) course() ([]reading, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.readings, r.err
+}
+
 // A sampler reads the counters of a run along its course.
 type sampler struct {
+	recording
 	tree   *cgroup.Tree
 	fs     proc.FS
 	tested unit.CPUSet
@@ -53,27 +88,9 @@ type sampler struct {
 	service, batch, meet, spinner node.CgroupPath
 	ls                            []int // processes of the service
 	memory                        bool  // memory is counted, too
-
-	mu       sync.Mutex
-	readings []reading
-	err      error // the first that makes the run useless
-	noPSI    bool
 }
 
-// run reads until ctx ends, and once more then.
-func (s *sampler) run(ctx context.Context) {
-	ticker := time.NewTicker(samplePeriod)
-	defer ticker.Stop()
-	for {
-		s.read()
-		select {
-		case <-ctx.Done():
-			s.read()
-			return
-		case <-ticker.C:
-		}
-	}
-}
+func (s *sampler) run(ctx context.Context) { s.follow(ctx, samplePeriod, s.read) }
 
 func (s *sampler) read() {
 	r, err := s.reading()
@@ -157,12 +174,7 @@ func (s *sampler) reading() (reading, error) {
 	return r, nil
 }
 
-// course returns the readings so far.
-func (s *sampler) course() ([]reading, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.readings, s.err
-}
+func (s *sampler) capacity() int { return s.tested.Len() }
 
 // readingAt interpolates the counters at t.
 func readingAt(course []reading, t time.Time) reading {

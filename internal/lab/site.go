@@ -97,6 +97,21 @@ func (s *site) takeOver(ctx context.Context) error {
 	return nil
 }
 
+// groups makes the cgroups of children. Where the lab only sends load, it has
+// none.
+func (s *site) groups() groups {
+	if s.host == nil {
+		return noGroups{}
+	}
+	return s.host
+}
+
+type noGroups struct{}
+
+func (noGroups) Attach(node.CgroupPath, int) error { return errors.New("there are no cgroups here") }
+func (noGroups) Spawned(int) error                 { return nil }
+func (noGroups) Reaped(int) error                  { return nil }
+
 // child is the argv of this program in one of the roles of Child.
 func (s *site) child(args ...string) []string {
 	return append(append([]string{}, s.setting.Self...), args...)

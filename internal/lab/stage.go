@@ -103,7 +103,7 @@ type measurement struct {
 
 // measure puts the load on the stage.
 func (st *stage) measure(ctx context.Context, order load.Config) (measurement, error) {
-	return st.sampler.watch(ctx, st.nginx, func(ctx context.Context) (measurement, error) {
+	return watch(ctx, st.sampler, st.nginx, func(ctx context.Context) (measurement, error) {
 		if st.b.Client == ClientWrk {
 			return st.loadWrk(ctx, order)
 		}
@@ -111,15 +111,24 @@ func (st *stage) measure(ctx context.Context, order load.Config) (measurement, e
 	})
 }
 
+// A counter takes readings of a run along its course.
+type counter interface {
+	// run forgets earlier readings, and reads until ctx ends and once more then.
+	run(ctx context.Context)
+	// course returns the readings so far.
+	course() ([]reading, error)
+	// capacity is the number of CPUs that are tested.
+	capacity() int
+}
+
 // watch takes readings while load runs, and ends load if the service ends.
-func (s *sampler) watch(ctx context.Context, service *Process, load func(context.Context) (measurement, error)) (m measurement, err error) {
+func watch(ctx context.Context, s counter, service *Process, load func(context.Context) (measurement, error)) (m measurement, err error) {
 	// A collection of the lab's own garbage would disturb the client.
 	runtime.GC()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(512 << 20))
 	sampling, stopSampling := context.WithCancel(ctx)
 	done := make(chan struct{})
-	s.readings = nil
 	go func() {
 		defer close(done)
 		s.run(sampling)
@@ -142,18 +151,28 @@ func (s *sampler) watch(ctx context.Context, service *Process, load func(context
 	if err != nil {
 		return m, err
 	}
+	return m, m.count(s)
+}
+
+// count takes from the course what falls into the measurement.
+func (m *measurement) count(s counter) (err error) {
 	if m.course, err = s.course(); err != nil {
-		return m, fmt.Errorf("read the counters of a run: %w", err)
+		return fmt.Errorf("read the counters of a run: %w", err)
 	}
-	m.used = between(readingAt(m.course, m.from), readingAt(m.course, m.to), s.tested.Len())
+	m.used = between(readingAt(m.course, m.from), readingAt(m.course, m.to), s.capacity())
 	if m.used.wall <= 0 {
-		return m, errors.New("read the counters of a run: no reading falls into it")
+		return errors.New("read the counters of a run: no reading falls into it")
 	}
-	return m, nil
+	return nil
 }
 
 // measureAlone watches the stage without any load on it.
-func (st *stage) measureAlone(ctx context.Context, warmup, length time.Duration) (m measurement, err error) {
+func (st *stage) measureAlone(ctx context.Context, warmup, length time.Duration) (measurement, error) {
+	return watchAlone(ctx, st.sampler, warmup, length)
+}
+
+// watchAlone takes readings of batch work without a service.
+func watchAlone(ctx context.Context, s counter, warmup, length time.Duration) (m measurement, err error) {
 	m.warmup = warmup
 	wait := func(d time.Duration) error {
 		select {
@@ -168,18 +187,19 @@ func (st *stage) measureAlone(ctx context.Context, warmup, length time.Duration)
 	}
 	sampling, stop := context.WithTimeout(ctx, length)
 	defer stop()
-	st.sampler.readings = nil
-	st.sampler.run(sampling)
-	if m.course, err = st.sampler.course(); err != nil {
-		return m, fmt.Errorf("read the counters of a run: %w", err)
-	}
+	s.run(sampling)
 	if err := ctx.Err(); err != nil {
 		return m, err
 	}
-	from, to := m.course[0], m.course[len(m.course)-1]
-	m.from, m.to = from.at, to.at
-	m.used = between(from, to, st.b.place.Tested.Len())
-	return m, nil
+	course, err := s.course()
+	if err == nil && len(course) == 0 {
+		err = errors.New("there is none")
+	}
+	if err != nil {
+		return m, fmt.Errorf("read the counters of a run: %w", err)
+	}
+	m.from, m.to = course[0].at, course[len(course)-1].at
+	return m, m.count(s)
 }
 
 // loadOpen puts an open load on the service.

@@ -21,6 +21,9 @@ const (
 	// retry is how often it looks once the lease has expired, and how soon it
 	// tries again what failed. What keeps failing it tries ever less often.
 	retry = 200 * time.Millisecond
+	// leaving is how long a watchdog that is told to end, and is the last, takes at
+	// most.
+	leaving = 5 * time.Second
 	// recheck is how often at least it reads the knobs again: somebody else
 	// may have widened one.
 	recheck = time.Second
@@ -41,6 +44,11 @@ type Options struct {
 	// Apply performs a step on behalf of a holder that has fallen silent. It
 	// journals as the holder would.
 	Apply func(context.Context, Holder, plan.Step) error
+	// Last says that nobody guards after this watchdog, as where it ends together
+	// with the holder: when ctx ends it waits, for as long as the lease has been
+	// renewed, to see whether the holder lives. If that has announced its stop, or
+	// is silent, best-effort work gets its safe bounds at once.
+	Last bool
 	// Log gets a line for each change of state. Nil: nothing is logged.
 	Log *slog.Logger
 
@@ -75,9 +83,48 @@ func Watch(ctx context.Context, o Options) error {
 		w.awake = w.clock() + wait
 		select {
 		case <-ctx.Done():
+			if w.Last {
+				w.leave(context.WithoutCancel(ctx))
+			}
 			return ctx.Err()
 		case <-time.After(wait):
 		}
+	}
+}
+
+// leave is what is left to do for a watchdog after which nobody guards.
+func (w *watchdog) leave(ctx context.Context) {
+	told, knew := w.last.head.deadline, w.known
+	for end := w.clock() + leaving; w.clock() < end; {
+		c, err := read(w.Dir, w.last)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return
+		case err == nil:
+			w.last, w.known = c, true
+		}
+		h := w.last.head
+		if !w.known || h.boot != w.Boot {
+			return
+		}
+		left := h.deadline - w.clock()
+		wait := retry
+		switch alive := left > 0 && left <= MaxAnnounce && !h.announced; {
+		case alive && knew && h.deadline != told:
+			w.Log.Info("the watchdog ends, and the holder of the lease lives", "pid", h.holder.PID)
+			return
+		case alive:
+			wait = min(wait, left)
+		default:
+			w.say(seen{stateLast, h.holder}, slog.LevelWarn, "nobody guards any more, best-effort work gets its safe bounds", "pid", h.holder.PID, "bounds", len(w.last.bounds))
+			if w.narrow(ctx) {
+				return
+			}
+		}
+		if !knew {
+			told, knew = h.deadline, true
+		}
+		time.Sleep(wait)
 	}
 }
 
@@ -106,6 +153,7 @@ const (
 	stateGuarding  = "guarding"
 	stateAnnounced = "announced"
 	stateExpired   = "expired"
+	stateLast      = "last"
 )
 
 // look reads the lease once and does what it asks for. It returns when to look

@@ -60,13 +60,16 @@ func (w *world) clock() time.Duration {
 }
 
 // watch starts a watchdog that ends with the test.
-func (w *world) watch() {
+func (w *world) watch() { w.watchAs(false) }
+
+// watchAs starts one that is the last or not, and returns what tells it to end.
+func (w *world) watchAs(last bool) context.CancelFunc {
 	w.t.Helper()
 	ctx, stop := context.WithCancel(w.t.Context())
 	w.ended = make(chan error, 1)
 	done := make(chan struct{})
 	begun := time.Now()
-	o := Options{Dir: w.dir, Boot: boot, Kernel: kernel(2), clock: w.clock, Read: w.read,
+	o := Options{Dir: w.dir, Boot: boot, Kernel: kernel(2), clock: w.clock, Read: w.read, Last: last,
 		Log: slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}
@@ -94,6 +97,7 @@ func (w *world) watch() {
 		stop()
 		<-done
 	})
+	return stop
 }
 
 func (w *world) read(k node.Knob) (node.Value, uint64, error) {
@@ -238,6 +242,40 @@ func TestAnAnnouncedStopLeavesTimeForASuccessor(t *testing.T) {
 		time.Sleep(TTL)
 		w.want("2m1.9s be cpu.max for 8")
 	})
+}
+
+// TestTheLastWatchdogLeavesNobodyUnbounded: it ends with the pod of its agent.
+func TestTheLastWatchdogLeavesNobodyUnbounded(t *testing.T) {
+	for _, x := range []struct {
+		name string
+		last bool
+		end  func(*world, *Lease) // of the agent
+		want []string
+	}{
+		{"the agent has announced its stop", true, func(_ *world, l *Lease) { do(t, l.Announce(time.Minute), l.Close()) }, []string{"2s be cpu.max for 7"}},
+		{"the agent was killed", true, func(_ *world, l *Lease) { do(t, l.Close()) }, []string{"3s be cpu.max for 7"}},
+		{"the agent goes on", true, func(w *world, l *Lease) { go w.renew(l, 10*time.Second, quota) }, nil},
+		{"the agent has put everything back", true, func(w *world, l *Lease) { do(t, l.Close(), Disarm(w.t.Context(), w.dir)) }, nil},
+		{"another one guards", false, func(_ *world, l *Lease) { do(t, l.Announce(time.Minute), l.Close()) }, nil},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				l := take(t, w.dir, agent, w.clock)
+				do(t, l.Renew([]Bound{quota}))
+				stop := w.watchAs(x.last)
+				w.renew(l, 2*time.Second, quota)
+				x.end(w, l)
+				stop()
+				if err := <-w.ended; err != nil && !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+				if got := w.written(); !slices.Equal(got, x.want) {
+					t.Errorf("got the writes %q, want %q\n%s", got, x.want, w.logged())
+				}
+				time.Sleep(20 * time.Second)
+			})
+		})
+	}
 }
 
 func TestAnAnnouncedStopWithoutASuccessorEndsInTheBounds(t *testing.T) {

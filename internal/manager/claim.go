@@ -22,6 +22,9 @@ type claim struct {
 	// held says that it waits.
 	formula int64
 	held    bool
+	// requested is what running pods request of it; 0 also where the agent does
+	// not say.
+	requested int64
 }
 
 // A report is bounded where its author is not trusted to be.
@@ -94,5 +97,13 @@ func (k kind) claim(a *v1alpha1.BatchAmount) (claim, error) {
 		return c, fmt.Errorf("formula: %w", err)
 	}
 	c.degraded, c.held = a.Degraded, a.Held != ""
+	if a.Requested != nil {
+		if c.requested, err = k.count(*a.Requested); err != nil {
+			return c, fmt.Errorf("requested: %w", err)
+		}
+		if c.requested < 0 {
+			return c, fmt.Errorf("requested %s is below 0", k.readable(c.requested))
+		}
+	}
 	return c, nil
 }

@@ -89,6 +89,7 @@ func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.
 	beCreate.ObjectSelector = be
 	otherCreate := validating("pods.validate", pathValidatePod, open, quick, rule("", "v1", "pods", create))
 	otherCreate.ObjectSelector, otherCreate.NamespaceSelector = others, elsewhere
+	otherCreate.MatchConditions = []admissionv1.MatchCondition{{Name: "words-of-the-protocol", Expression: speaks}}
 	class := validating("class.validate", pathValidatePod, closed, patient, rule("", "v1", "pods", update))
 	class.MatchConditions = []admissionv1.MatchCondition{{Name: "class-changes", Expression: changes(
 		"labels", kube.LabelQOSClass, kube.LabelPriorityClass, kube.LabelSubPriority) + " || " + changes("annotations", kube.AnnotationACKQOSClass, kube.AnnotationExtended)}}
@@ -105,6 +106,15 @@ func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.
 	}
 	return m, v
 }
+
+// speaks is an expression that is true for a pod of which validation could say
+// anything: one with a label, an annotation or a resource of the protocol. Pods of
+// others do not wait for a manager that does not answer.
+const speaks = "[object.metadata.?labels.orValue({}), object.metadata.?annotations.orValue({})]." +
+	"exists(m, m.exists(k, k.contains('koordinator.sh/') || k.startsWith('alibabacloud.com/'))) || " +
+	"(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c, " +
+	"[c.?resources.?requests.orValue({}), c.?resources.?limits.orValue({})].exists(l, l.exists(n, " +
+	"n.contains('koordinator.sh/') || n.startsWith('alibabacloud.com/') || n.startsWith('kubernetes.io/batch-') || n.startsWith('kubernetes.io/mid-'))))"
 
 // bestEffortUnlabelled is an expression that is true for a new pod that asks for
 // batch work by other means than the label.

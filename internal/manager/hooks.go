@@ -11,6 +11,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -33,6 +34,7 @@ const podConfigName = "ack-slo-pod-config"
 // package admission, and print its answer.
 type hooks struct {
 	client client.Reader // cached
+	live   client.Reader // where the cache does not know a namespace yet
 	config client.ObjectKey
 	log    *slog.Logger
 }
@@ -48,7 +50,12 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 	}
 	asked := rules.Request{Pod: &pod, PriorityClasses: map[string]schedulingv1.PriorityClass{}, Draw: rand.Float64}
 	var namespace corev1.Namespace
-	if err := h.client.Get(ctx, client.ObjectKey{Name: req.Namespace}, &namespace); err == nil {
+	err := h.client.Get(ctx, client.ObjectKey{Name: req.Namespace}, &namespace)
+	if apierrors.IsNotFound(err) {
+		// One that was just made, with its first pods.
+		err = h.live.Get(ctx, client.ObjectKey{Name: req.Namespace}, &namespace)
+	}
+	if err == nil {
 		asked.Namespace = &namespace
 	}
 	var profiles configv1alpha1.ClusterColocationProfileList

@@ -66,7 +66,7 @@ type remembered struct {
 func (r *nodes) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	cluster := r.settings.cluster()
 	if cluster == nil {
-		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil // soon
+		return reconcile.Result{RequeueAfter: 10 * time.Second}, nil // they wake it
 	}
 	var n corev1.Node
 	if err := r.client.Get(ctx, request.NamespacedName, &n); err != nil {
@@ -266,7 +266,7 @@ func (r *nodes) explain(ctx context.Context, report *v1alpha1.NodeReport, m *rem
 	if m.said.Reason == p.Reason && same(p, m.said) && c.At.Sub(m.told) < Pause {
 		return 0, nil // the cache may not have it yet
 	}
-	fine := v.State == Published || v.State == Waiting || v.State == Bounded || v.State == Starting
+	fine := v.State == Published || v.State == Waiting || v.State == Bounded || v.State == Held || v.State == Starting
 	if o := report.Status.Published; o != nil && same(p, *o) {
 		age := c.At.Sub(m.told)
 		switch {

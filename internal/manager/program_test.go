@@ -10,8 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,9 +57,9 @@ type process struct {
 	metrics string
 }
 
-// run starts the program without webhooks and without a lease, until the test
-// ends.
-func (p program) run(t testing.TB, config client.ObjectKey) *process {
+// run starts the program without webhooks and, unless more arguments say so,
+// without a lease, until the test ends.
+func (p program) run(t testing.TB, config client.ObjectKey, more ...string) *process {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -70,8 +72,9 @@ func (p program) run(t testing.TB, config client.ObjectKey) *process {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	run := &process{exec.Command(p.bin, "--kubeconfig", p.kubeconfig, "--namespace", config.Namespace, "--slo-config-name", config.Name, "--config-namespace", config.Namespace,
-		"--leader-elect=false", "--webhook-port", "0", "--metrics", address, "--health", ""), "http://" + address + "/metrics"}
+	args := append([]string{"--kubeconfig", p.kubeconfig, "--namespace", config.Namespace, "--slo-config-name", config.Name, "--config-namespace", config.Namespace,
+		"--leader-elect=false", "--webhook-port", "0", "--metrics", address, "--health", ""}, more...)
+	run := &process{exec.Command(p.bin, args...), "http://" + address + "/metrics"}
 	run.command.Stderr = log
 	if err := run.command.Start(); err != nil {
 		t.Fatal(err)
@@ -182,5 +185,127 @@ func TestAManagerThatIsKilledAgainAndAgainLeavesWholeNodes(t *testing.T) {
 			p := s.published(name(i))
 			return p.CPU != nil && p.CPU.MilliValue() == 9200-uses
 		})
+	}
+}
+
+// TestTheNextLeaderCompletesWhatAKilledOneBegan: of two replicas the one that
+// leads is ended with SIGKILL while it writes. No node has half of a write at any
+// time, and when the lease is over the other brings all to what is reported.
+func TestTheNextLeaderCompletesWhatAKilledOneBegan(t *testing.T) {
+	s := newScene(t)
+	p := s.build()
+	const nodes = 20
+	name := func(i int) string { return fmt.Sprintf("led-%d", i) }
+	for i := range nodes {
+		s.node(name(i))
+	}
+	leader := p.run(t, s.config, "--leader-elect=true")
+	for i := range nodes {
+		s.report(name(i), batchOf(0, 4))
+	}
+	for i := range nodes {
+		s.becomes(name(i), "9200m "+mem4, soon)
+	}
+	other := p.run(t, s.config, "--leader-elect=true")
+	killed := make(chan struct{})
+	uses := int64(0)
+	for round := range 4 {
+		uses += 700 // much less each time: written at once
+		for i := range nodes {
+			if round == 1 && i == nodes/2 {
+				go func() {
+					leader.kill()
+					close(killed)
+				}()
+			}
+			s.report(name(i), batchOf(uses, 4))
+			s.has(name(i)) // fails for half of a write
+		}
+	}
+	<-killed
+	behind := 0
+	for i := range nodes {
+		if s.has(name(i)) != fmt.Sprintf("%dm %s", 9200-uses, mem4) {
+			behind++
+		}
+	}
+	if behind == 0 {
+		t.Error("the killed one has left nothing to do")
+	}
+	begun := time.Now()
+	for i := range nodes {
+		s.becomes(name(i), fmt.Sprintf("%dm %s", 9200-uses, mem4), 2*time.Minute)
+	}
+	t.Logf("%d of %d nodes were behind; the next leader had seen to all after %.1f s, %s", behind, nodes, time.Since(begun).Seconds(), other.scraped(t, "tenon_manager_node_writes_total"))
+}
+
+// TestAManagerWaitsForItsAPIServer starts the program while nothing answers at the
+// API server's address, as after an outage that ended the one before: it must not
+// end, since the kubelet waits longer each time before it starts the next.
+func TestAManagerWaitsForItsAPIServer(t *testing.T) {
+	s := newScene(t)
+	const name = "waited-for"
+	s.node(name)
+	s.report(name, batchOf(0, 4))
+	p := s.build()
+	text, err := os.ReadFile(p.kubeconfig)
+	s.must(err)
+	server := regexp.MustCompile(`127\.0\.0\.1:\d+`)
+	there := string(server.Find(text))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	s.must(err)
+	t.Cleanup(func() { l.Close() })
+	s.must(os.WriteFile(p.kubeconfig, server.ReplaceAll(text, []byte(l.Addr().String())), 0o600))
+	var up atomic.Bool
+	go forward(l, there, &up)
+
+	health, err := net.Listen("tcp", "127.0.0.1:0")
+	s.must(err)
+	health.Close()
+	ready := func() string {
+		r, err := http.Get("http://" + health.Addr().String() + "/readyz?verbose")
+		if err != nil {
+			return err.Error()
+		}
+		defer r.Body.Close()
+		text, _ := io.ReadAll(r.Body)
+		return fmt.Sprint(r.StatusCode, " ", string(text))
+	}
+	run := p.run(t, s.config, "--health", health.Addr().String())
+	time.Sleep(3 * time.Second)
+	run.scraped(t, "tenon_manager") // fails if it has ended
+	s.has(name)
+	if is := ready(); !strings.HasPrefix(is, "500") {
+		t.Errorf("without an API server: ready: %s", is)
+	}
+	up.Store(true)
+	s.becomes(name, "9200m "+mem4, 2*soon)
+	s.eventually("it is ready", soon, func() bool { return strings.HasPrefix(ready(), "200") })
+}
+
+// forward passes connections on until the listener is closed, and ends them at
+// once as long as nothing is up.
+func forward(l net.Listener, address string, up *atomic.Bool) {
+	for {
+		from, err := l.Accept()
+		if err != nil {
+			return
+		}
+		if !up.Load() {
+			from.Close()
+			continue
+		}
+		to, err := net.Dial("tcp", address)
+		if err != nil {
+			from.Close()
+			continue
+		}
+		for _, pair := range [][2]net.Conn{{from, to}, {to, from}} {
+			go func() {
+				_, _ = io.Copy(pair[0], pair[1]) // the end of one is the end of both
+				from.Close()
+				to.Close()
+			}()
+		}
 	}
 }

@@ -52,6 +52,7 @@ const (
 	Unreported State = "unreported" // there is no report
 	Published  State = "published"  // the node has what is reported
 	Bounded    State = "bounded"    // it has less, because the manager knows better
+	Held       State = "held"       // it has more, because running pods request it
 	Waiting    State = "waiting"    // it has less, because more is promised slowly
 	Starting   State = "starting"   // the agent has only just started: what was there stays
 	Doubtful   State = "doubtful"   // it has no more than before, until an input is known
@@ -77,19 +78,75 @@ type Verdict struct {
 
 // Decide says what a node's status should have of batch resources.
 //
-// It never promises more than the report does. It promises less where the node
-// reserves more than the agent knew of, where the owner's threshold is lower,
-// and where other schedulers have given away a part. Less is written at once;
-// more at most every Pause, and if it is worth it.
+// It never promises more than the report does, unless that was promised before
+// and running pods request it. It promises less where the node reserves more than
+// the agent knew of, where the owner's threshold is lower, and where other
+// schedulers have given away a part. Less is written at once; more at most every
+// Pause, and if it is worth it.
 func Decide(c Case) Verdict {
 	v := Verdict{Memory: c.Memory}
-	target, origin := v.target(c)
-	v.Want = v.settle(c, target)
+	target, origin, all := v.target(c)
+	raised := v.hold(c, target, all)
+	v.Want = v.settle(c, raised)
 	if c.Node.Shared && origin != nothing {
-		v.Origin = originOf(before(origin, v.Want, c.Node.Elsewhere))
+		// What is held for pods is not there for other schedulers: these are told
+		// what there would be without it, so that they give way.
+		theirs := v.Want
+		for k := range kinds {
+			if raised[k] != target[k] {
+				theirs[k] = target[k]
+			}
+		}
+		v.Origin = originOf(before(origin, theirs, c.Node.Elsewhere))
 	}
-	v.Write = v.Want != c.Node.Present || v.Want != c.Node.Capped || v.Origin != c.Node.Origin
+	v.Write = v.Want != c.Node.Present || v.Want != c.Node.Capped
+	if v.Origin != c.Node.Origin && !v.Write {
+		// While an amount is held, the annotation alone follows each report.
+		rest := Pause - c.At.Sub(c.Memory.Wrote)
+		if v.Write = raised == target || rest <= 0; !v.Write {
+			v.Again = min(v.Again, rest)
+		}
+	}
 	return v
+}
+
+// hold raises a target to what running pods request, and never above what the
+// node has. A kubelet that starts admits all pods of its node anew, also those
+// that run, and ends those for which the node has less.
+//
+// This lets no other pod in: to the scheduler nothing is left of a resource that
+// pods request in full. Where one ends another may come before the amount has
+// followed; but that one is not counted as requested, so that the amount falls
+// as pods end. It protects no service less: what the agent does for them goes by
+// what is used, and not by what is published. And as no more is held than there
+// is, a false report gains nothing; it makes a fall late.
+//
+// A target that is absent stays so: where the owner does not want colocation, or
+// nobody looks after the node, nothing is promised, and a kubelet that starts then
+// ends batch work. A report that is refused for what it promises may hold, too:
+// what there was stays but for the owner's threshold, and that is no reason to
+// end work.
+func (v *Verdict) hold(c Case, target [kinds]node.Maybe[int64], all [kinds]claim) [kinds]node.Maybe[int64] {
+	var notes []string
+	for k := range kinds {
+		next, has := target[k].Value()
+		floor := min(all[k].requested, c.Node.Present[k].Or(0), k.bounded(c))
+		if !has || floor <= next {
+			continue
+		}
+		target[k] = node.Some(floor)
+		notes = append(notes, fmt.Sprintf("%v: running pods request %s: with less, a kubelet that restarts ends them", k, k.readable(all[k].requested)))
+	}
+	switch {
+	case len(notes) == 0:
+	case v.State == Published:
+		v.say(Held, "%s", strings.Join(notes, "; "))
+	case v.State == Bounded:
+		v.say(Held, "%s; %s", v.Reason, strings.Join(notes, "; "))
+	default:
+		v.say(v.State, "%s; %s", v.Reason, strings.Join(notes, "; "))
+	}
+	return target
 }
 
 // nothing is no batch resource at all.
@@ -101,15 +158,16 @@ func (v *Verdict) say(s State, format string, args ...any) {
 }
 
 // target is what should be promised if nothing had to be slow, after and before
-// what other schedulers gave away is taken from it.
-func (v *Verdict) target(c Case) (target, origin [kinds]node.Maybe[int64]) {
+// what other schedulers gave away is taken from it. All is what the report says,
+// as far as it can be read.
+func (v *Verdict) target(c Case) (target, origin [kinds]node.Maybe[int64], all [kinds]claim) {
 	switch {
 	case !c.Rules.Enable:
 		v.say(Off, "colocation is not enabled for this node")
-		return nothing, nothing
+		return nothing, nothing, all
 	case c.Report.Batch == nil:
 		v.say(Unreported, "the node's agent has not reported")
-		return nothing, nothing
+		return nothing, nothing, all
 	}
 	all, err := v.judge(c)
 	since, starting := c.Report.Seen, startingUp(all)
@@ -126,18 +184,18 @@ func (v *Verdict) target(c Case) (target, origin [kinds]node.Maybe[int64]) {
 	left := c.Rules.DegradeAfter - c.At.Sub(since)
 	if left <= 0 {
 		v.say(Stale, "no good report for %v (degradeTimeMinutes)", c.Rules.DegradeAfter)
-		return nothing, nothing
+		return nothing, nothing, all
 	}
 	v.Again = max(left, time.Millisecond)
 	v.say(Published, "as the agent reports")
 	switch {
 	case err != nil:
 		v.say(Refused, "the report is refused: %v", err)
-		return v.keep(c), v.keep(c)
+		return v.keep(c), v.keep(c), all
 	case starting:
 		v.say(Starting, "the agent has just started: what it promised before stays until it has measured")
 		target = v.soFar(c, all)
-		return target, target
+		return target, target, all
 	}
 	var notes []string
 	for k := range kinds {
@@ -166,9 +224,9 @@ func (v *Verdict) target(c Case) (target, origin [kinds]node.Maybe[int64]) {
 	case !c.Report.Fresh:
 		v.say(Doubtful, "more is promised when the agent reports again: nobody knows how old its report is")
 	default:
-		return target, origin
+		return target, origin, all
 	}
-	return lower(target, v.keep(c)), origin
+	return lower(target, v.keep(c)), origin, all
 }
 
 // before is what there would be if other schedulers had given away nothing.
@@ -188,16 +246,13 @@ func before(origin, want [kinds]node.Maybe[int64], elsewhere [kinds]int64) [kind
 func startingUp(all [kinds]claim) bool {
 	any := false
 	for _, c := range all {
-		if c.promised && (c.amount > 0 || c.sum || !c.held && !strings.HasPrefix(c.degraded, unmeasured)) {
+		if c.promised && (c.amount > 0 || c.sum || !c.held && c.degraded != node.Unmeasured) {
 			return false
 		}
 		any = any || c.promised
 	}
 	return any
 }
-
-// unmeasured is how policy.Overcommit says that nothing is known yet.
-const unmeasured = "no use was measured yet"
 
 // soFar is what the node has, and no more than an agent has measured that has
 // just started.
@@ -218,12 +273,16 @@ func (v *Verdict) judge(c Case) ([kinds]claim, error) {
 		return all, err
 	}
 	for k := range kinds {
-		bound := percent(c.Node.Capacity[k], max(100, k.reclaim(c.Rules).ThresholdPercent))
-		if all[k].amount > bound {
+		if all[k].amount > k.bounded(c) {
 			return all, fmt.Errorf("%v: %s are reported of a node that has %s", k, k.readable(all[k].amount), k.readable(c.Node.Capacity[k]))
 		}
 	}
 	return all, nil
+}
+
+// bounded is more than any promise of a node can be.
+func (k kind) bounded(c Case) int64 {
+	return percent(c.Node.Capacity[k], max(100, k.reclaim(c.Rules).ThresholdPercent))
 }
 
 // bound works a claim out again with what the manager knows of the node, and

@@ -193,6 +193,48 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 		"the owner's limit holds for what was promised before": {
 			node: has(machineOf(4, 64), 3000, mem), batch: batchOf(4000, 4), want: "2400m 37478Mi", state: Refused, again: 15 * time.Minute,
 		},
+		"what running pods request is not taken away": {
+			node: has(machineOf(16, 64), 5200, mem), batch: running(batchOf(8000, 4), 2500, 0), want: "2500m 37478Mi", state: Held, again: 15 * time.Minute,
+			reason: "batch-cpu: running pods request 2500m: with less, a kubelet that restarts ends them",
+		},
+		"nor where nothing is left": {
+			node: has(machineOf(16, 64), 2500, 1<<30), batch: running(batchOf(9600, 41), 2500, 1<<30), want: "2500m 1024Mi", state: Held, quiet: true, again: 15 * time.Minute,
+		},
+		"running pods that request more than there is keep what there is": {
+			node: has(machineOf(16, 64), 2500, mem), batch: running(batchOf(8000, 4), 99_000, 0), want: "2500m 37478Mi", state: Held, quiet: true, again: 15 * time.Minute,
+			reason: "batch-cpu: running pods request 99000m: with less, a kubelet that restarts ends them",
+		},
+		"what running pods request is not given to a node that has nothing": {
+			node: machineOf(16, 64), batch: running(batchOf(8000, 4), 2500, 0), want: "1200m 37478Mi", state: Published, again: 15 * time.Minute,
+		},
+		"running pods keep what they request from an owner's lower threshold": {
+			node: has(machineOf(16, 64), 5200, mem), batch: running(batchOf(4000, 4), 3000, 0), change: func(c *Case) { c.Rules.CPU.ThresholdPercent = 40 },
+			want: "3000m 37478Mi", state: Held, again: 15 * time.Minute,
+			reason: "batch-cpu: the owner's threshold is 40% now, the agent goes by another; batch-cpu: running pods request 3000m: with less, a kubelet that restarts ends them",
+		},
+		"and from other schedulers": {
+			node: noted(has(machineOf(16, 64), 5200, mem), thirdPartyKey, `{"allocations":[{"resources":{"kubernetes.io/batch-cpu":"3000"}}]}`), batch: running(batchOf(4000, 4), 3000, 0),
+			want: "3000m 37478Mi", state: Held, again: 15 * time.Minute,
+		},
+		"and from an agent that has just started": {
+			node: has(machineOf(16, 64), 5200, mem), batch: running(starting(1000), 3000, 0), want: "3000m 37478Mi", state: Starting, again: 15 * time.Minute,
+			reason: "the agent has just started: what it promised before stays until it has measured; batch-cpu: running pods request 3000m: with less, a kubelet that restarts ends them",
+		},
+		"and from a report of unknown age": {
+			node: has(machineOf(16, 64), 5200, mem), batch: running(batchOf(8000, 4), 3000, 0), change: func(c *Case) { c.Report.Fresh = false },
+			want: "3000m 37478Mi", state: Doubtful, again: 15 * time.Minute,
+		},
+		"and from a threshold so much lower that the report is refused": {
+			node: has(machineOf(4, 64), 5200, mem), batch: running(batchOf(4000, 4), 3000, 0), change: func(c *Case) { c.Rules.CPU.ThresholdPercent = 0 },
+			want: "3000m 37478Mi", state: Refused, again: 15 * time.Minute,
+			reason: "the report is refused: batch-cpu: 5200m are reported of a node that has 4000m; batch-cpu: running pods request 3000m: with less, a kubelet that restarts ends them",
+		},
+		"running pods keep nothing where colocation is off": {
+			node: has(machineOf(16, 64), 5200, mem), batch: running(batchOf(8000, 4), 3000, 0), change: func(c *Case) { c.Rules.Enable = false }, want: "none none", state: Off,
+		},
+		"nor where the report is too old": {
+			node: has(machineOf(16, 64), 5200, mem), batch: running(batchOf(8000, 4), 3000, 0), change: func(c *Case) { c.Report.Seen = epoch.Add(-15 * time.Minute) }, want: "none none", state: Stale,
+		},
 		"half of a write is made whole": {
 			node: func() *corev1.Node {
 				n := has(machineOf(16, 64), 5200, mem)
@@ -220,6 +262,23 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 	}
 }
 
+// running adds what running pods request to a report.
+func running(b *v1alpha1.Batch, milli, bytes int64) *v1alpha1.Batch {
+	c, m := cpu.reported(milli), memory.reported(bytes)
+	b.CPU.Requested, b.Memory.Requested = &c, &m
+	return b
+}
+
+// starting is the report of an agent that has measured and not promised yet.
+func starting(milli int64) *v1alpha1.Batch {
+	b := batchOf(0, 4)
+	for k, a := range [kinds]*v1alpha1.BatchAmount{b.CPU, b.Memory} {
+		*a = v1alpha1.BatchAmount{Policy: "usage", Held: "more is promised every 1m0s", Formula: a.Formula, Amount: kind(k).reported(0)}
+	}
+	b.CPU.Formula = cpu.reported(milli)
+	return b
+}
+
 func noted(n *corev1.Node, key, value string) *corev1.Node {
 	n.Annotations = map[string]string{key: value}
 	return n
@@ -237,6 +296,28 @@ func TestOriginSaysWhatThereWouldBeWithoutOthers(t *testing.T) {
 	}
 }
 
+// TestOthersGiveWayToRunningPods: what is held for pods is not there for other
+// schedulers, and that they are told so makes no write at each report.
+func TestOthersGiveWayToRunningPods(t *testing.T) {
+	n := noted(has(machineOf(16, 64), 3000, 40<<30), thirdPartyKey, `{"allocations":[{"resources":{"kubernetes.io/batch-cpu":"3000"}}]}`)
+	given := caseOf(n, running(batchOf(4000, 4), 3000, 0))
+	v := Decide(given)
+	if want := `{"resources":{"kubernetes.io/batch-cpu":"5200","kubernetes.io/batch-memory":"39298950758"}}`; v.Origin != want || !v.Write {
+		t.Errorf("origin is %s, want %s; write %v", v.Origin, want, v.Write)
+	}
+	has(n, v.Want[cpu].Or(0), v.Want[memory].Or(0))
+	n.Annotations[originKey] = v.Origin
+	given = caseOf(n, running(batchOf(4100, 4), 3000, 0))
+	given.Memory.Wrote = epoch.Add(-4 * time.Second)
+	if v := Decide(given); v.Write || v.Again != 6*time.Second {
+		t.Errorf("another report: write %v, looks again in %v: %s", v.Write, v.Again, v.Origin)
+	}
+	given.Memory.Wrote = epoch.Add(-Pause)
+	if v := Decide(given); !v.Write || !strings.Contains(v.Origin, `batch-cpu":"5100"`) {
+		t.Errorf("after the pause: write %v, origin %s", v.Write, v.Origin)
+	}
+}
+
 func TestGarbageIsRefusedWithTheValue(t *testing.T) {
 	for want, change := range map[string]func(*v1alpha1.BatchAmount){
 		"batch-cpu: amount -1m is below 0": func(a *v1alpha1.BatchAmount) {
@@ -251,8 +332,11 @@ func TestGarbageIsRefusedWithTheValue(t *testing.T) {
 		"batch-cpu: the terms add up to more than can be counted": func(a *v1alpha1.BatchAmount) {
 			a.Terms[0].Amount, a.Terms[1].Amount = *resource.NewScaledQuantity(most, -3), *resource.NewScaledQuantity(most, -3)
 		},
-		"batch-cpu: there are 65 terms, more than 64":  func(a *v1alpha1.BatchAmount) { a.Terms = make([]v1alpha1.BatchTerm, 65) },
-		"batch-cpu: a reason has more than 1024 bytes": func(a *v1alpha1.BatchAmount) { a.Held = strings.Repeat("a", 1025) },
+		"batch-cpu: there are 65 terms, more than 64":                         func(a *v1alpha1.BatchAmount) { a.Terms = make([]v1alpha1.BatchTerm, 65) },
+		"batch-cpu: requested -1m is below 0":                                 func(a *v1alpha1.BatchAmount) { a.Requested = resource.NewMilliQuantity(-1, resource.DecimalSI) },
+		"batch-cpu: requested: 9E is beyond what can be counted":              func(a *v1alpha1.BatchAmount) { a.Requested = resource.NewQuantity(9e18, resource.DecimalSI) },
+		"batch-cpu: requested: 1u is not a whole number of the smallest unit": func(a *v1alpha1.BatchAmount) { a.Requested = resource.NewScaledQuantity(1, resource.Micro) },
+		"batch-cpu: a reason has more than 1024 bytes":                        func(a *v1alpha1.BatchAmount) { a.Held = strings.Repeat("a", 1025) },
 	} {
 		b := batchOf(4000, 4)
 		change(b.CPU)
@@ -313,7 +397,12 @@ func history(rnd *rand.Rand, s *Case, n *corev1.Node) string {
 	f := factsOf(n)
 	some := func(k kind) *v1alpha1.BatchAmount {
 		c := f.Capacity[k]
-		return promise(k, percent(c, k.reclaim(s.Rules).ThresholdPercent), rnd.Int64N(1+c/8), rnd.Int64N(1+c))
+		a := promise(k, percent(c, k.reclaim(s.Rules).ThresholdPercent), rnd.Int64N(1+c/8), rnd.Int64N(1+c))
+		if rnd.IntN(4) > 0 { // an old agent says nothing of pods
+			requested := k.reported(rnd.Int64N(1 + c))
+			a.Requested = &requested
+		}
+		return a
 	}
 	switch rnd.IntN(12) {
 	case 0:
@@ -353,7 +442,14 @@ func broken(c Case, v Verdict, raised *time.Time) string {
 			all, err = claims(*c.Report.Batch)
 		}
 		old := c.At.Sub(c.Report.Seen) >= c.Rules.DegradeAfter
-		switch most := max(0, percent(c.Node.Capacity[k], k.reclaim(c.Rules).ThresholdPercent)-k.reserved(c)); {
+		floor := int64(0)
+		switch v.State {
+		case Published, Bounded, Held, Waiting, Starting, Doubtful, Refused:
+			floor = min(all[k].requested, present) // of what cannot be read, 0
+		}
+		switch most := max(floor, percent(c.Node.Capacity[k], k.reclaim(c.Rules).ThresholdPercent)-k.reserved(c)); {
+		case floor > 0 && all[k].promised && want < floor:
+			return fmt.Sprintf("%v is %s, running pods have %s", k, k.readable(want), k.readable(floor))
 		case has && (want < 0 || want > most && (want != present || c.At.Sub(c.Memory.Wrote) >= Pause || want-most > want/10)):
 			return fmt.Sprintf("%v is %s, the owner allows up to %s", k, k.readable(want), k.readable(most))
 		case has && (!c.Rules.Enable || c.Report.Batch == nil || old):
@@ -362,7 +458,7 @@ func broken(c Case, v Verdict, raised *time.Time) string {
 			return fmt.Sprintf("%v rises by a bad report: %v", k, err)
 		case up && want > present && want > all[k].amount:
 			return fmt.Sprintf("%v is more than is reported: %s", k, k.readable(all[k].amount))
-		case err == nil && has && had && v.State == Published && all[k].amount < present-present/10-1 && want > all[k].amount:
+		case err == nil && has && had && (v.State == Published || v.State == Held) && max(floor, all[k].amount) < present-present/10-1 && want > max(floor, all[k].amount):
 			return fmt.Sprintf("%v falls to %s only, %s are reported", k, k.readable(want), k.readable(all[k].amount))
 		}
 	}

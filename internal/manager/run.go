@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -62,6 +63,10 @@ type Options struct {
 	now      func() time.Time
 }
 
+// forever is how long a manager waits for the API server when it starts: to end
+// would only make it come later.
+const forever = 100 * 365 * 24 * time.Hour
+
 // newScheme knows all types that the manager reads and writes.
 func newScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
@@ -104,10 +109,26 @@ func Run(ctx context.Context, rc *rest.Config, o Options) error {
 	if err := m.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("add the health check: %w", err)
 	}
+	if err := m.AddReadyzCheck("cache", knows(m.GetCache())); err != nil {
+		return fmt.Errorf("add the readiness check: %w", err)
+	}
 	if err := m.Start(ctx); err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
 	return nil
+}
+
+// knows is the readiness check of a manager that knows what the API server has.
+// As none ends for want of that, this is where it shows.
+func knows(c cache.Cache) healthz.Checker {
+	return func(r *http.Request) error {
+		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+		defer cancel()
+		if !c.WaitForCacheSync(ctx) {
+			return errors.New("not all is known of the cluster: the API server does not answer, a right is missing, or a CRD is (crds/ of the chart); the log says which")
+		}
+		return nil
+	}
 }
 
 // runtime translates the options for controller-runtime.
@@ -130,11 +151,11 @@ func (o Options) runtime(types *runtime.Scheme, logger logr.Logger, cert *servin
 		}
 	}
 	options := manager.Options{
-		Scheme: types, Logger: logger,
+		Scheme: types, Logger: logger, MapperProvider: mapper,
 		LeaderElection: o.Elect && !o.DryRun, LeaderElectionID: o.Name, LeaderElectionNamespace: o.Namespace,
 		LeaseDuration: &lease, RenewDeadline: &renew, RetryPeriod: &retry, LeaderElectionReleaseOnCancel: true,
 		Metrics: metricsserver.Options{BindAddress: unset(o.Metrics)}, HealthProbeBindAddress: unset(o.Health),
-		Controller: config.Controller{SkipNameValidation: &yes},
+		Controller: config.Controller{SkipNameValidation: &yes, CacheSyncTimeout: forever},
 		Client:     client.Options{},
 		Cache: cache.Options{
 			DefaultTransform: withoutManagers,

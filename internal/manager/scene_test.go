@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -76,7 +77,12 @@ func TestSettingsHoldAsTheyAreWritten(t *testing.T) {
 		return false
 	})
 	s.must(s.client.Delete(s.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.config.Namespace, Name: s.config.Name}}))
-	s.eventually("defaults hold", now, func() bool { return r.log.count("no such ConfigMap") > 0 })
+	s.eventually("it is missed", now, func() bool { return r.log.count("what held before holds") > 0 })
+	s.eventually("an event says so", soon, func() bool {
+		var list eventsv1.EventList
+		s.must(s.client.List(s.ctx, &list))
+		return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool { return e.Reason == "ConfigMissing" && e.Regarding.Namespace == s.name })
+	})
 }
 
 // aClock is the true time, moved on at will.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -19,14 +20,25 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 )
 
-// looks is how often it is looked whether the agents have ended.
-const looks = 500 * time.Millisecond
+const (
+	// looks is how often it is looked whether the agents have ended.
+	looks = 500 * time.Millisecond
+	// lostAfter is how long agents on nodes that are not ready are waited for: of
+	// those that are lost, nobody can say that they end.
+	lostAfter = 30 * time.Second
+)
 
 // Uninstall takes Tenon off the nodes: it deletes the agents' DaemonSet, upon
 // which each agent puts back what it has changed, waits until they have all
 // ended, deletes the reports, and takes the batch resources off the nodes. It
-// may be run again; what is gone is no error.
+// may be run again; what is gone is no error. Agents on nodes that are not ready
+// are named, and not waited for any longer than others need: when such a node comes
+// back, its agent ends and puts back what it can.
 func Uninstall(ctx context.Context, rc *rest.Config, agents client.ObjectKey, log *slog.Logger) error {
+	return uninstall(ctx, rc, agents, lostAfter, log)
+}
+
+func uninstall(ctx context.Context, rc *rest.Config, agents client.ObjectKey, lost time.Duration, log *slog.Logger) error {
 	known, err := newScheme()
 	if err != nil {
 		return fmt.Errorf("make the list of types: %w", err)
@@ -35,7 +47,7 @@ func Uninstall(ctx context.Context, rc *rest.Config, agents client.ObjectKey, lo
 	if err != nil {
 		return fmt.Errorf("connect to the API server: %w", err)
 	}
-	if err := endAgents(ctx, c, agents, log); err != nil {
+	if err := endAgents(ctx, c, agents, lost, log); err != nil {
 		return err
 	}
 	// Without reports a manager that still runs publishes nothing any more.
@@ -43,8 +55,8 @@ func Uninstall(ctx context.Context, rc *rest.Config, agents client.ObjectKey, lo
 }
 
 // endAgents returns when the DaemonSet is gone, which in the foreground it is
-// after its pods.
-func endAgents(ctx context.Context, c client.Client, agents client.ObjectKey, log *slog.Logger) error {
+// after its pods, or when the pods that are left are on nodes that are not ready.
+func endAgents(ctx context.Context, c client.Client, agents client.ObjectKey, lost time.Duration, log *slog.Logger) error {
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: agents.Namespace, Name: agents.Name}}
 	err := c.Delete(ctx, set, client.PropagationPolicy(metav1.DeletePropagationForeground))
 	if client.IgnoreNotFound(err) != nil {
@@ -58,6 +70,13 @@ func endAgents(ctx context.Context, c client.Client, agents client.ObjectKey, lo
 			return nil
 		case err != nil && ctx.Err() == nil:
 			log.Warn("whether the agents have ended is not known yet", "error", err)
+		case err == nil && time.Since(begun) >= lost:
+			if nodes, err := onLostNodes(ctx, c, set); err != nil {
+				log.Warn("on which nodes agents are left is not known", "error", err)
+			} else if len(nodes) > 0 {
+				log.Warn("agents on nodes that are not ready are not waited for: what they have changed there stays until the node comes back", "nodes", nodes)
+				return nil
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -65,6 +84,40 @@ func endAgents(ctx context.Context, c client.Client, agents client.ObjectKey, lo
 		case <-time.After(looks):
 		}
 	}
+}
+
+// onLostNodes names the nodes of the pods that are left of a DaemonSet, if none of
+// these nodes is ready.
+func onLostNodes(ctx context.Context, c client.Client, set *appsv1.DaemonSet) (nodes []string, err error) {
+	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+	if err != nil {
+		return nil, err
+	}
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods, client.InNamespace(set.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("list the pods of DaemonSet %s/%s: %w", set.Namespace, set.Name, err)
+	}
+	for i := range pods.Items {
+		name := pods.Items[i].Spec.NodeName
+		var n corev1.Node
+		err := c.Get(ctx, client.ObjectKey{Name: name}, &n)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("read node %s: %w", name, err)
+		}
+		if ready(&n) {
+			return nil, nil
+		}
+		nodes = append(nodes, name)
+	}
+	return nodes, nil
+}
+
+// ready reports whether a node's kubelet says that it works. A node that is gone
+// has none.
+func ready(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 func deleteReports(ctx context.Context, c client.Client, log *slog.Logger) error {

@@ -69,3 +69,42 @@ func TestUninstallWaitsForTheAgentsAndThenClearsTheNodes(t *testing.T) {
 		}
 	}
 }
+
+// TestUninstallDoesNotWaitForLostNodes for ever: a pod on a node without a kubelet
+// does not end.
+func TestUninstallDoesNotWaitForLostNodes(t *testing.T) {
+	s := newScene(t)
+	key, gone := s.agents()
+	defer gone()
+	batch := corev1.ResourceList{kube.BatchCPU: resource.MustParse("1500"), kube.BatchMemory: resource.MustParse("4Gi")}
+	for name, state := range map[string]corev1.ConditionStatus{"lost": corev1.ConditionUnknown, "works": corev1.ConditionTrue} {
+		s.must(
+			s.client.Create(s.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{
+				Capacity: batch, Allocatable: batch, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: state}}}}),
+			s.client.Create(s.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: name, Labels: map[string]string{"app": "tenond"}},
+				Spec: corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "tenond", Image: "tenond"}}}}))
+	}
+	log := &watchedLog{}
+	run := func(limit time.Duration) error {
+		ctx, stop := context.WithTimeout(s.ctx, limit)
+		defer stop()
+		return uninstall(ctx, s.rc, key, 0, slog.New(slog.NewTextHandler(log, nil)))
+	}
+	if err := run(2 * looks); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("with an agent on a node that works: %v", err)
+	}
+	none := int64(0)
+	s.must(s.client.Delete(s.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "works"}}, &client.DeleteOptions{GracePeriodSeconds: &none}))
+	s.must(run(soon))
+	if log.count("nodes=[lost]") != 1 {
+		t.Error("it does not name the node")
+	}
+	for _, name := range []string{"lost", "works"} {
+		var n corev1.Node
+		s.must(s.client.Get(s.ctx, client.ObjectKey{Name: name}, &n))
+		if promises(&n) {
+			t.Errorf("node %s is left with %v", name, n.Status.Allocatable)
+		}
+	}
+	s.must(s.client.Delete(s.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "lost"}}, &client.DeleteOptions{GracePeriodSeconds: &none}))
+}

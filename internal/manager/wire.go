@@ -37,7 +37,7 @@ const workers = 32
 func (o Options) publish(m manager.Manager) error {
 	wake := make(chan event.GenericEvent, 1)
 	set := &settings{
-		client: m.GetCache(), name: o.Config, log: o.Log, events: m.GetEventRecorder(Owner), leads: o.leads(m),
+		client: m.GetCache(), name: o.Config, log: o.Log, events: m.GetEventRecorder(Owner), leads: o.leads(m), now: o.now,
 		changed: func(ctx context.Context) {
 			select {
 			case wake <- event.GenericEvent{Object: &corev1.Node{}}:
@@ -147,7 +147,7 @@ var nodeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 
 // serve adds the webhooks and their certificates.
 func (o Options) serve(m manager.Manager, cert *serving) error {
-	h := &hooks{client: m.GetCache(), config: o.Config, log: o.Log}
+	h := &hooks{client: m.GetCache(), live: m.GetAPIReader(), config: o.Config, log: o.Log}
 	server := m.GetWebhookServer()
 	for path, handle := range map[string]admission.HandlerFunc{
 		pathMutatePod: h.mutatePod, pathValidatePod: h.validatePod, pathValidateConfig: h.validateConfig, pathValidateProfile: h.validateProfile,

@@ -36,6 +36,10 @@ type Amount[T unit.MilliCPU | unit.Bytes] struct {
 	Degraded string `json:"degraded,omitempty"`
 }
 
+// Unmeasured is why an Amount is degraded of which nothing has been found yet: its
+// 0 is no finding.
+const Unmeasured = "no use was measured yet: nothing is promised"
+
 // A Term is one part of an Amount: above 0 what adds to it, below 0 what is
 // taken away.
 type Term[T unit.MilliCPU | unit.Bytes] struct {

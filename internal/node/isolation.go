@@ -53,7 +53,14 @@ const (
 	// FileCookie is the core-scheduling cookie of the threads in and below a
 	// cgroup.
 	FileCookie File = "cookie"
+	// FileSlice is the time slice of the threads in and below a cgroup. It is
+	// of no rung: it stands in where the cgroup itself cannot be idle.
+	FileSlice File = "slice"
 )
+
+// OfThreads reports whether a file stands for something that single threads
+// have, and is read and written thread by thread.
+func (f File) OfThreads() bool { return f == FilePolicy || f == FileCookie || f == FileSlice }
 
 // Identity is how a vendor's kernel treats a group: IdentityBE yields to all
 // others, IdentityHigh goes first, and IdentityExpels also keeps BE off the
@@ -188,13 +195,13 @@ func parseScheduler(text string) (Value, error) {
 // read: some are in, some are not.
 type Threads string
 
-// The values of FilePolicy and FileCookie.
+// The values of FilePolicy, FileCookie and FileSlice.
 const (
-	// ThreadsNormal have no policy (FilePolicy) or no cookie (FileCookie) of
-	// Tenon's.
+	// ThreadsNormal have no policy (FilePolicy), no cookie (FileCookie) or no
+	// slice (FileSlice) of Tenon's.
 	ThreadsNormal Threads = "normal"
-	// ThreadsBE have SCHED_EXT (FilePolicy), or the cookie of best-effort
-	// threads (FileCookie).
+	// ThreadsBE have SCHED_EXT (FilePolicy), the cookie of best-effort threads
+	// (FileCookie), or the longest slice that there is (FileSlice).
 	ThreadsBE Threads = "best-effort"
 	// ThreadsMixed are some of both.
 	ThreadsMixed Threads = "mixed"

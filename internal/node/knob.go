@@ -177,7 +177,7 @@ func ParseValue(f File, text string) (Value, error) {
 		return parseIdentity(text)
 	case FileScheduler:
 		return parseScheduler(text)
-	case FilePolicy, FileCookie:
+	case FilePolicy, FileCookie, FileSlice:
 		return parseThreads(text)
 	}
 	return nil, fmt.Errorf("unknown knob %q: want one of %v", f, Files)

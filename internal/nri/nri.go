@@ -18,6 +18,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -34,6 +35,11 @@ const (
 	// soonest and latest bound the wait before a lost connection is made
 	// again.
 	soonest, latest = 100 * time.Millisecond, 5 * time.Second
+	// A runtime that takes the connection and does not answer costs what a stub
+	// leaves behind each time: the wait goes up to muteLatest then, and after
+	// mostMute times it ends only when the runtime makes its socket anew.
+	muteLatest = 5 * time.Minute
+	mostMute   = 10
 	// registering is how long the runtime may take to configure a plugin. How
 	// long it takes to tell what runs then is not bounded: containerd waits for
 	// any container that is just being stopped.
@@ -52,9 +58,9 @@ type Pod struct {
 func (p Pod) String() string { return p.Namespace + "/" + p.Name }
 
 // Limits are the values of a container's cgroup in the words of the container
-// runtime interface. What is nil stays as the kubelet wants it.
+// runtime interface. What is nil stays as the kubelet wants it, and so does the
+// weight: the kubelet takes what a pod has for what it asked for.
 type Limits struct {
-	Shares *uint64 // cpu.shares; the runtime makes cpu.weight of them on v2
 	Quota  *int64  // µs in a period; -1: none
 	Period *uint64 // µs
 	Memory *int64  // bytes; -1: none
@@ -124,10 +130,11 @@ func (o Options) filled() Options {
 // containers the kubelet's values again, as Leaves has asked for.
 func Run(ctx context.Context, o Options) error {
 	o = o.filled()
-	wait, said := soonest, ""
+	wait, said, mute := soonest, "", 0
 	for {
+		socket := socketAt(o.Socket)
 		err := session(ctx, newPlugin(o), func(l Link) {
-			wait, said = soonest, ""
+			wait, said, mute = soonest, "", 0
 			o.Log.Info("NRI: connected: containers get their values before they start", "runtime", l.Runtime)
 			o.Changed(l)
 		})
@@ -137,18 +144,64 @@ func Run(ctx context.Context, o Options) error {
 			}
 			return ctx.Err()
 		}
+		if errors.Is(err, errMute) {
+			if mute++; mute == mostMute {
+				err = fmt.Errorf("%w, %d times: it is tried again when the runtime has started anew", err, mute)
+			}
+		}
 		if text := err.Error(); text != said {
 			o.Log.Warn("NRI: not connected: containers get their values after they have started", "error", err)
 			o.Changed(Link{Err: err})
 			said = text
 		}
+		if err := rest(ctx, o.Socket, socket, wait, mute >= mostMute); err != nil {
+			return err
+		}
+		if mute >= mostMute {
+			wait, mute = soonest, 0
+			continue
+		}
+		most := latest
+		if mute > 0 {
+			most = muteLatest
+		}
+		wait = min(2*wait, most)
+	}
+}
+
+// rest waits before the next connection, and for one without an end until the
+// runtime has made its socket anew; ctx's error: it has ended.
+func rest(ctx context.Context, path string, socket socketID, wait time.Duration, endless bool) error {
+	for end := time.Now().Add(wait); endless || time.Now().Before(end); {
+		step := latest
+		if !endless {
+			step = min(time.Until(end), latest)
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(wait):
+		case <-time.After(step):
 		}
-		wait = min(2*wait, latest)
+		if now := socketAt(path); now != (socketID{}) && now != socket {
+			return nil
+		}
 	}
+	return nil
+}
+
+// A socketID tells one socket from the next at the same path, whose inode may have
+// the same number. The zero one: there is none.
+type socketID struct {
+	inode uint64
+	made  unix.Timespec
+}
+
+func socketAt(path string) socketID {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return socketID{}
+	}
+	return socketID{st.Ino, st.Ctim}
 }
 
 var (
@@ -180,6 +233,9 @@ func session(ctx context.Context, p *plugin, connected func(Link)) error {
 	p.stub = s
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(life) }()
+	if !p.release {
+		go p.catchUp(life)
+	}
 	// Until it is configured, a stub waits without end, also on a connection
 	// that is no more, and cannot be stopped: it is left alone then.
 	select {

@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
@@ -18,8 +22,8 @@ func TestAContainerOfBatchWorkHasItsValuesWhenItIsMade(t *testing.T) {
 	r := start(t, nil, nil)
 	plug(t, Options{Socket: r.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batch()}}, Deadline: time.Minute})
 	got := r.create(t, sandbox("ffmpeg"), besteffort("ffmpeg", "main"))
-	if s := got.GetCpu().GetShares().GetValue(); s != 1024 {
-		t.Errorf("shares %d, want 1024", s)
+	if s := got.GetCpu().GetShares(); s != nil {
+		t.Errorf("shares %v, want those of the kubelet", s)
 	}
 	if q, p := got.GetCpu().GetQuota().GetValue(), got.GetCpu().GetPeriod(); q != 100_000 || p != nil && p.GetValue() != 100_000 {
 		t.Errorf("quota %d in %v, want 100000 in 100000", q, p)
@@ -39,8 +43,8 @@ func TestOnCgroupV1AContainerHasNoQuotaThatStandsInTheWayOfSuppress(t *testing.T
 	r := start(t, nil, nil)
 	plug(t, Options{Socket: r.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batch()}}, Deadline: time.Minute, V1: true})
 	got := r.create(t, sandbox("ffmpeg"), besteffort("ffmpeg", "main"))
-	if got.GetCpu().GetShares().GetValue() != 1024 || got.GetMemory().GetLimit().GetValue() != 1<<30 {
-		t.Errorf("shares and memory limit are missing: %v", got)
+	if got.GetMemory().GetLimit().GetValue() != 1<<30 {
+		t.Errorf("the memory limit is missing: %v", got)
 	}
 	if q, u := got.GetCpu().GetQuota(), keys(got.GetUnified()); q != nil || len(u) > 0 {
 		t.Errorf("quota %v and files of cgroup v2 %v, want none", q, u)
@@ -122,7 +126,7 @@ func TestAFloodOfUnansweredQuestionsIsBounded(t *testing.T) {
 func TestWhatRunsAlreadyIsBroughtToItsValuesOnce(t *testing.T) {
 	done := besteffort("done", "main")
 	done.Linux.Resources = &api.LinuxResources{
-		Cpu: &api.LinuxCPU{Shares: api.UInt64(uint64(1024)), Quota: api.Int64(int64(100_000)), Period: api.UInt64(uint64(100_000))}, Memory: &api.LinuxMemory{Limit: api.Int64(int64(1 << 30))},
+		Cpu: &api.LinuxCPU{Shares: api.UInt64(uint64(2)), Quota: api.Int64(int64(100_000)), Period: api.UInt64(uint64(100_000))}, Memory: &api.LinuxMemory{Limit: api.Int64(int64(1 << 30))},
 		Unified: map[string]string{"memory.high": "1000000000"},
 	}
 	r := start(t, []*api.PodSandbox{sandbox("ffmpeg"), sandbox("web"), sandbox("done")}, []*api.Container{besteffort("ffmpeg", "main"), besteffort("web", "main"), done, besteffort("unknown", "main")})
@@ -130,9 +134,61 @@ func TestWhatRunsAlreadyIsBroughtToItsValuesOnce(t *testing.T) {
 	r.BlockPluginSync().Unblock() // when the synchronization is over
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.updates) != 1 || r.updates[0].GetContainerId() != "ffmpeg-main" || r.updates[0].GetLinux().GetResources().GetCpu().GetShares().GetValue() != 1024 {
+	if len(r.updates) != 1 || r.updates[0].GetContainerId() != "ffmpeg-main" || r.updates[0].GetLinux().GetResources().GetCpu().GetQuota().GetValue() != 100_000 {
 		t.Errorf("updates %v, want that of ffmpeg alone", r.updates)
 	}
+}
+
+// TestOneContainerThatNobodyKnowsCostsNobodyElse: many that wait for an answer in
+// vain take no time from those that are known, and get their values once they are
+// known, too.
+func TestOneContainerThatNobodyKnowsCostsNobodyElse(t *testing.T) {
+	var pods []*api.PodSandbox
+	var has []*api.Container
+	known := map[string]Limits{"z/main": batch()}
+	for i := range 20 {
+		name := fmt.Sprint("unknown", i)
+		pods, has = append(pods, sandbox(name)), append(has, besteffort(name, "main"))
+		known[name+"/main"] = batch()
+	}
+	r := start(t, append(pods, sandbox("z")), append(has, besteffort("z", "main")))
+	values := &forgetful{asked: asked{of: known}, told: make(chan struct{})}
+	plug(t, Options{Socket: r.socket, Values: values, Deadline: 100 * time.Millisecond})
+	r.BlockPluginSync().Unblock()
+	r.mu.Lock()
+	if len(r.updates) != 1 || r.updates[0].GetContainerId() != "z-main" {
+		t.Errorf("updates %v, want that of z", r.updates)
+	}
+	r.mu.Unlock()
+	close(values.told)
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		r.mu.Lock()
+		n := len(r.asked)
+		r.mu.Unlock()
+		if n == 20 {
+			break
+		}
+		if n > 20 || time.Since(begun) > 30*time.Second {
+			t.Fatalf("%d containers were updated once they were known, want 20", n)
+		}
+	}
+}
+
+// forgetful knows of z alone until the others are told.
+type forgetful struct {
+	asked
+	told chan struct{}
+}
+
+func (f *forgetful) Container(ctx context.Context, p Pod, container string) (Limits, bool, error) {
+	if p.Name != "z" {
+		select {
+		case <-f.told:
+		case <-ctx.Done():
+			return Limits{}, false, ctx.Err()
+		}
+	}
+	return f.asked.Container(ctx, p, container)
 }
 
 func TestWhatTheKubeletWritesIsPutRightAndTheRestIsLeftAlone(t *testing.T) {
@@ -151,8 +207,8 @@ func TestWhatTheKubeletWritesIsPutRightAndTheRestIsLeftAlone(t *testing.T) {
 		}
 		return nil
 	}
-	if got := update(&api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(uint64(2))}}); got.GetCpu().GetShares().GetValue() != 1024 || got.GetMemory().GetLimit() != nil {
-		t.Errorf("the kubelet's 2 shares become %v, want 1024 shares and nothing else", got)
+	if got := update(&api.LinuxResources{Cpu: &api.LinuxCPU{Quota: api.Int64(int64(-1))}}); got.GetCpu().GetQuota().GetValue() != 100_000 || got.GetMemory().GetLimit() != nil {
+		t.Errorf("the kubelet's lack of a quota becomes %v, want a quota and nothing else", got)
 	}
 	// The CPU manager moves the container.
 	if got := update(&api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: "1-3"}}); got != nil {
@@ -175,7 +231,7 @@ func TestALostConnectionIsMadeAgain(t *testing.T) {
 		if l := await(t, "next link", links); l.Runtime == "" {
 			t.Errorf("after the wire was cut: %+v", l)
 		}
-		if got := r.create(t, sandbox("ffmpeg"), besteffort("ffmpeg", "main")); got.GetCpu().GetShares().GetValue() != 1024 {
+		if got := r.create(t, sandbox("ffmpeg"), besteffort("ffmpeg", "main")); got.GetCpu().GetQuota().GetValue() != 100_000 {
 			t.Errorf("on the next link: %v", got)
 		}
 	}
@@ -202,7 +258,7 @@ func TestWithoutNRIThePluginWaitsForItAndEndsWhenTold(t *testing.T) {
 
 func TestReleaseGivesTheKubeletsValuesBack(t *testing.T) {
 	set := besteffort("ffmpeg", "main")
-	set.Linux.Resources = &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(uint64(1024)), Quota: api.Int64(int64(100_000)), Period: api.UInt64(uint64(100_000))}, Memory: &api.LinuxMemory{Limit: api.Int64(int64(1 << 30))}}
+	set.Linux.Resources = &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(uint64(2)), Quota: api.Int64(int64(100_000)), Period: api.UInt64(uint64(100_000))}, Memory: &api.LinuxMemory{Limit: api.Int64(int64(1 << 30))}}
 	r := start(t, []*api.PodSandbox{sandbox("ffmpeg"), sandbox("web"), sandbox("new")}, []*api.Container{set, besteffort("web", "main"), besteffort("new", "main")})
 	o := Options{Socket: r.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batch(), "new/main": batch()}}, Deadline: time.Minute}
 	if err := Release(t.Context(), o); err != nil {
@@ -214,14 +270,14 @@ func TestReleaseGivesTheKubeletsValuesBack(t *testing.T) {
 		t.Fatalf("updates %v, want those of ffmpeg and new", r.asked)
 	}
 	got := r.asked[0].GetLinux().GetResources()
-	if got.GetCpu().GetShares().GetValue() != 2 || got.GetCpu().GetQuota().GetValue() != -1 || got.GetMemory().GetLimit().GetValue() != -1 {
-		t.Errorf("given back %v, want 2 shares, no quota, no limit", got)
+	if got.GetCpu().GetShares() != nil || got.GetCpu().GetQuota().GetValue() != -1 || got.GetMemory().GetLimit().GetValue() != -1 {
+		t.Errorf("given back %v, want no quota and no limit", got)
 	}
 }
 
 func TestReleaseSaysWhichContainersKeepTheirValues(t *testing.T) {
 	set := besteffort("ffmpeg", "main")
-	set.Linux.Resources.Cpu.Shares = api.UInt64(uint64(1024))
+	set.Linux.Resources.Cpu.Quota = api.Int64(int64(100_000))
 	r := start(t, []*api.PodSandbox{sandbox("ffmpeg")}, []*api.Container{set})
 	r.refuse = true
 	err := Release(t.Context(), Options{Socket: r.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batch()}}, Deadline: time.Minute})
@@ -293,7 +349,8 @@ func TestWhatWasNotKnownAtFirstIsGivenBackToo(t *testing.T) {
 	if err := await(t, "end", ended); !errors.Is(err, ErrReleased) {
 		t.Error(err)
 	}
-	if len(r.asked) != 1 || r.asked[0].GetContainerId() != "old-main" {
+	// It may have been brought to its values before.
+	if n := len(r.asked); n == 0 || r.asked[n-1].GetContainerId() != "old-main" || r.asked[n-1].GetLinux().GetResources().GetCpu().GetQuota().GetValue() != -1 {
 		t.Errorf("given back: %v", r.asked)
 	}
 }
@@ -314,4 +371,44 @@ func (l *locked) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.String()
+}
+
+// TestARuntimeThatNeverAnswersIsLeftAloneUntilItStartsAnew: each try leaves
+// something behind.
+func TestARuntimeThatNeverAnswersIsLeftAloneUntilItStartsAnew(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "nri.sock")
+	bind := func() {
+		t.Helper()
+		if err := errors.Join(os.RemoveAll(path), os.WriteFile(path, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		for name, x := range map[string]struct {
+			endless bool
+			anew    time.Duration // 0: never
+			gone    bool
+			want    time.Duration
+		}{
+			"a wait has an end":                        {false, 0, false, time.Minute},
+			"a wait ends early with a new runtime":     {false, 12 * time.Second, false, 15 * time.Second},
+			"one without end goes on":                  {true, 100 * time.Hour, false, 100 * time.Hour},
+			"a socket that is only gone is no new one": {true, 0, true, -1},
+		} {
+			bind()
+			socket, begun := socketAt(path), time.Now()
+			ctx, stop := context.WithTimeout(t.Context(), 200*time.Hour)
+			if x.gone {
+				_ = os.Remove(path)
+			}
+			if x.anew > 0 {
+				time.AfterFunc(x.anew, bind)
+			}
+			err := rest(ctx, path, socket, time.Minute, x.endless)
+			stop()
+			if took := time.Since(begun); x.want < 0 && err == nil || x.want >= 0 && (err != nil || took < x.want || took > x.want+latest) {
+				t.Errorf("%s: %v after %v", name, err, took)
+			}
+		}
+	})
 }

@@ -14,9 +14,10 @@ import (
 // runtime is answered at once.
 const waiting = 256
 
-// synchronizing is how many deadlines all questions of a synchronization may
-// take together: less than the runtime waits.
-const synchronizing = 5
+// together is how many questions of a synchronization are asked at once, so that
+// those which nobody can answer take no time from the others, and synchronizing
+// how many deadlines all of them may take: less than the runtime waits.
+const together, synchronizing = 64, 5
 
 // A plugin answers the runtime on one connection. None of its answers is an
 // error: that would fail the pod.
@@ -34,18 +35,21 @@ type plugin struct {
 	mu   sync.Mutex
 	ours map[string]Limits // by container; what Tenon has set of it
 	open map[string]query  // by container; asked about and not answered
+
+	catching chan struct{} // held by who updates containers of Tenon's own will
 }
 
-// A query is about a container.
+// A query is about a container, and was asked so many times.
 type query struct {
 	pod       Pod
-	container string
+	container *api.Container
+	times     int
 }
 
 func newPlugin(o Options) *plugin {
 	return &plugin{
 		Options: o, configured: make(chan struct{}), synchronized: make(chan string, 1), finished: make(chan error, 1),
-		slots: make(chan struct{}, waiting), ours: map[string]Limits{}, open: map[string]query{},
+		slots: make(chan struct{}, waiting), ours: map[string]Limits{}, open: map[string]query{}, catching: make(chan struct{}, 1),
 	}
 }
 
@@ -59,7 +63,7 @@ func (p *plugin) Configure(_ context.Context, _, runtime, version string) (api.E
 }
 
 // Synchronize comes next, and then the requests. It brings the containers that
-// run already to their values.
+// run already to their values, but for those whose values nobody knows yet.
 func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	defer func() {
 		select {
@@ -71,24 +75,45 @@ func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 	for _, s := range pods {
 		of[s.GetId()] = s
 	}
-	var updates []*api.ContainerUpdate
-	soon, cancel := context.WithTimeout(ctx, synchronizing*p.Deadline)
-	defer cancel()
+	var queries []query
 	for _, c := range containers {
-		s := of[c.GetPodSandboxId()]
-		if s == nil || c.GetState() == api.ContainerState_CONTAINER_STOPPED {
-			continue
-		}
-		if l, ok := p.limits(soon, "Synchronize", podOf(s), c); ok {
-			updates = appendUpdate(updates, c, l)
+		if s := of[c.GetPodSandboxId()]; s != nil && c.GetState() != api.ContainerState_CONTAINER_STOPPED {
+			queries = append(queries, query{pod: podOf(s), container: c})
 		}
 	}
+	soon, cancel := context.WithTimeout(ctx, synchronizing*p.Deadline)
+	defer cancel()
+	updates := p.updates(soon, "Synchronize", queries)
 	if p.release {
 		// The runtime takes what it is not asked for only after this.
 		go func() { p.finished <- p.leave() }()
 		return nil, nil
 	}
 	return updates, nil
+}
+
+// updates asks for the values of containers, and returns what is to change, in
+// their order.
+func (p *plugin) updates(ctx context.Context, what string, queries []query) (updates []*api.ContainerUpdate) {
+	answers := make([]*Limits, len(queries))
+	var asked sync.WaitGroup
+	turns := make(chan struct{}, together)
+	for i, q := range queries {
+		turns <- struct{}{}
+		asked.Go(func() {
+			defer func() { <-turns }()
+			if l, ok := p.limits(ctx, what, q.pod, q.container); ok {
+				answers[i] = &l
+			}
+		})
+	}
+	asked.Wait()
+	for i, l := range answers {
+		if l != nil {
+			updates = appendUpdate(updates, queries[i].container, *l)
+		}
+	}
+	return updates
 }
 
 // RunPodSandbox comes when the kubelet has made the pod's cgroup, before there
@@ -139,10 +164,11 @@ func (p *plugin) limits(ctx context.Context, what string, pod Pod, c *api.Contai
 	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	times := p.open[c.GetId()].times
 	delete(p.open, c.GetId())
 	switch {
 	case !answered:
-		p.open[c.GetId()] = query{pod, c.GetName()}
+		p.open[c.GetId()] = query{pod, c, times + 1}
 		return Limits{}, false
 	case l == nil:
 		return Limits{}, false

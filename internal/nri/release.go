@@ -14,8 +14,8 @@ import (
 
 // kubelet are the values that the kubelet gives a container which asks for no
 // CPU and no memory of its own, as one does that asks for batch resources
-// (pkg/kubelet/cm: MinShares, no quota, no limit).
-var kubelet = Limits{Shares: new(uint64(2)), Quota: new(int64(-1)), Memory: new(int64(-1))}
+// (pkg/kubelet/cm: no quota, no limit).
+var kubelet = Limits{Quota: new(int64(-1)), Memory: new(int64(-1))}
 
 // ErrReleased ends what has given the containers the kubelet's values again.
 var ErrReleased = errors.New("the containers have the kubelet's values again")
@@ -40,11 +40,15 @@ func Release(ctx context.Context, o Options) error {
 // leave updates all containers of which Tenon has set something. It returns
 // ErrReleased when that is done.
 func (p *plugin) leave() error {
+	select {
+	case p.catching <- struct{}{}: // and nobody catches up any more
+	case <-time.After(releasing):
+	}
 	p.mu.Lock()
 	open := maps.Clone(p.open)
 	p.mu.Unlock()
-	for id, q := range open { // by now it may be known
-		p.limits(context.Background(), "release", q.pod, &api.Container{Id: id, Name: q.container})
+	for _, q := range open { // by now it may be known
+		p.limits(context.Background(), "release", q.pod, q.container)
 	}
 	p.mu.Lock()
 	ours := maps.Clone(p.ours)
@@ -93,9 +97,6 @@ func (p *plugin) leave() error {
 
 // back are the kubelet's values for what Tenon has set.
 func back(l Limits) (values Limits) {
-	if l.Shares != nil {
-		values.Shares = kubelet.Shares
-	}
 	if l.Quota != nil {
 		values.Quota = kubelet.Quota
 	}

@@ -210,7 +210,7 @@ func besteffort(pod, name string) *api.Container {
 
 // batch are the values of a container that asks for a CPU and a gibibyte.
 func batch() Limits {
-	return Limits{Shares: new(uint64(1024)), Quota: new(int64(100_000)), Period: new(uint64(100_000)), Memory: new(int64(1 << 30)), Unified: map[string]string{"memory.high": "1000000000"}}
+	return Limits{Quota: new(int64(100_000)), Period: new(uint64(100_000)), Memory: new(int64(1 << 30)), Unified: map[string]string{"memory.high": "1000000000"}}
 }
 
 func keys(u map[string]string) []string { return slices.Sorted(maps.Keys(u)) }

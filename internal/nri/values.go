@@ -32,9 +32,6 @@ func appendUpdate(updates []*api.ContainerUpdate, c *api.Container, want Limits)
 // missing are those of the wanted values that are not there.
 func missing(have *api.LinuxResources, want Limits) Limits {
 	cpu, memory := have.GetCpu(), have.GetMemory()
-	if want.Shares != nil && cpu.GetShares().Get() != nil && cpu.GetShares().GetValue() == *want.Shares {
-		want.Shares = nil
-	}
 	if sameQuota(cpu, want) {
 		want.Quota, want.Period = nil, nil
 	}
@@ -63,9 +60,6 @@ func sameQuota(cpu *api.LinuxCPU, want Limits) bool {
 // are not its business, and stay.
 func touched(want Limits, asked *api.LinuxResources) Limits {
 	cpu := asked.GetCpu()
-	if cpu.GetShares() == nil {
-		want.Shares = nil
-	}
 	if cpu.GetQuota() == nil && cpu.GetPeriod() == nil {
 		want.Quota, want.Period = nil, nil
 	}
@@ -82,7 +76,6 @@ func touched(want Limits, asked *api.LinuxResources) Limits {
 
 // A change is an adjustment or an update.
 type change interface {
-	SetLinuxCPUShares(uint64)
 	SetLinuxCPUQuota(int64)
 	SetLinuxCPUPeriod(int64)
 	SetLinuxMemoryLimit(int64)
@@ -91,9 +84,6 @@ type change interface {
 
 // set puts values into a change, and reports whether there were any.
 func set(c change, l Limits) bool {
-	if l.Shares != nil {
-		c.SetLinuxCPUShares(*l.Shares)
-	}
 	if l.Quota != nil {
 		c.SetLinuxCPUQuota(*l.Quota)
 	}
@@ -106,5 +96,5 @@ func set(c change, l Limits) bool {
 	for _, file := range slices.Sorted(maps.Keys(l.Unified)) {
 		c.AddLinuxUnified(file, l.Unified[file])
 	}
-	return l.Shares != nil || l.Quota != nil || l.Period != nil || l.Memory != nil || len(l.Unified) > 0
+	return l.Quota != nil || l.Period != nil || l.Memory != nil || len(l.Unified) > 0
 }

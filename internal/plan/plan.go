@@ -98,8 +98,9 @@ func (s Step) upward() bool {
 // which no child ever exceeds its parent: what narrows goes first, deepest
 // cgroup first; what widens follows, highest cgroup first; and no cgroup is
 // marked below one whose mark is yet to come. Narrowing of best-effort work
-// comes before everything else. A value that the kernel would
-// show no different makes no step. Two wants for the same knob are a fault of
+// comes before everything else. On cgroup v1 a quota that narrows to more than
+// a cgroup above has yet comes after that one is widened. A value that
+// the kernel would show no different makes no step. Two wants for the same knob are a fault of
 // the caller: Diff keeps the first.
 func Diff(have node.Knobs, wants []Want) []Step {
 	var steps []Step
@@ -129,18 +130,46 @@ func Diff(have node.Knobs, wants []Want) []Step {
 		}
 		steps = append(steps, s)
 	}
-	slices.SortStableFunc(steps, compareSteps)
+	late := afterParent(have, steps)
+	slices.SortStableFunc(steps, func(a, b Step) int { return compareSteps(a, b, late) })
 	return steps
 }
 
-func compareSteps(a, b Step) int {
-	if a.narrows() != b.narrows() {
-		if a.narrows() {
+// afterParent are the quotas that narrow to more than a cgroup above has now,
+// which is to be widened: cgroup v1 refuses them until that is done.
+func afterParent(have node.Knobs, steps []Step) map[node.Knob]bool {
+	if have.Kernel.CgroupVersion != 1 {
+		return nil
+	}
+	widen := map[node.Knob]bool{}
+	for _, s := range steps {
+		widen[s.Knob] = s.Knob.File == node.FileCPUMax && !s.narrows()
+	}
+	late := map[node.Knob]bool{}
+	for _, s := range steps {
+		if s.Knob.File != node.FileCPUMax || !s.narrows() {
+			continue
+		}
+		for up := s.Knob; up.Cgroup != ""; {
+			up.Cgroup = up.Cgroup.Parent()
+			if v, known := have.Now[up]; known && widen[up] && v.Narrower(s.To) < 0 {
+				late[s.Knob] = true
+			}
+		}
+	}
+	return late
+}
+
+func compareSteps(a, b Step, late map[node.Knob]bool) int {
+	narrows := func(s Step) bool { return s.narrows() && !late[s.Knob] }
+	upward := func(s Step) bool { return s.upward() && !late[s.Knob] }
+	if narrows(a) != narrows(b) {
+		if narrows(a) {
 			return -1
 		}
 		return 1
 	}
-	if a.narrows() {
+	if narrows(a) {
 		if a.BE != b.BE {
 			if a.BE {
 				return -1
@@ -148,14 +177,14 @@ func compareSteps(a, b Step) int {
 			return 1
 		}
 	}
-	if a.upward() != b.upward() {
-		if a.upward() {
+	if upward(a) != upward(b) {
+		if upward(a) {
 			return -1
 		}
 		return 1
 	}
 	depth := cmp.Compare(a.Knob.Cgroup.Depth(), b.Knob.Cgroup.Depth())
-	if a.upward() {
+	if upward(a) {
 		depth = -depth
 	}
 	return cmp.Or(depth, a.Knob.Compare(b.Knob))

@@ -47,6 +47,29 @@ func TestChildrenShrinkBeforeParentsAndParentsWidenBeforeChildren(t *testing.T) 
 	}
 }
 
+// TestAQuotaWaitsForRoomAbove: on cgroup v1 a first quota may be no more than
+// what is above it, even where that goes in the same turn.
+func TestAQuotaWaitsForRoomAbove(t *testing.T) {
+	parent, child := node.Knob{Cgroup: "be", File: node.FileCPUMax}, node.Knob{Cgroup: "be/pod/job", File: node.FileCPUMax}
+	none := node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod}
+	for _, tc := range []struct {
+		kernel node.Kernel
+		quota  unit.MilliCPU
+		first  node.Knob
+	}{
+		{v1, 1500, parent}, {v1, 400, child},
+		{node.Kernel{CgroupVersion: 2, PageSize: 4096}, 1500, child}, // where it would be in force at once
+	} {
+		have := node.Knobs{
+			Kernel: tc.kernel, Now: map[node.Knob]node.Value{parent: node.Limit(500), child: none}, Before: map[node.Knob]node.Value{parent: none},
+		}
+		steps := Diff(have, []Want{{Intent: Release, Knob: parent, BE: true}, {Intent: Set, Knob: child, Value: node.Limit(tc.quota), BE: true}})
+		if len(steps) != 2 || steps[0].Knob != tc.first {
+			t.Errorf("v%d, %v:\n%swant %v first", tc.kernel.CgroupVersion, tc.quota, lines(steps), tc.first)
+		}
+	}
+}
+
 func TestEqualAsTheKernelRoundsMakesNoStep(t *testing.T) {
 	k := node.Knob{Cgroup: "ls", File: node.FileMemory}
 	have := node.Knobs{Kernel: v1, Now: map[node.Knob]node.Value{k: node.Memory{High: unit.MaxBytes, Max: 999424}}}

@@ -39,8 +39,10 @@ type budget struct {
 //	capacity × threshold − use of all other work,
 //
 // with the use of the system taken as what the CPUs were busy with beside the
-// workloads, or what is reserved for it if that is more. Work that is so new that it has no rate yet counts as the
-// system's. Where an input is missing, best-effort work gets its least.
+// workloads, or what is reserved for it if that is more. Work that is so new that
+// it has no rate yet counts as the system's. CPUs that are reserved have no part
+// in it, but for the work of others there, which counts as if it were on the rest.
+// Where an input is missing, best-effort work gets its least.
 func budgetOf(c Suppress, u use, s node.Snapshot, cpus unit.CPUSet) budget {
 	b := budget{capacity: unit.CPUs(cpus.Len())}
 	b.least = max(b.capacity.Percent(c.MinPercent), smallest)
@@ -111,6 +113,9 @@ func (b budget) beside(c Suppress, u use, s node.Snapshot, cpus unit.CPUSet, own
 
 // unknown says which input of the budget is missing; empty: none.
 func unknown(u use, s node.Snapshot, cpus unit.CPUSet) string {
+	if cpus.Empty() {
+		return "every CPU is reserved"
+	}
 	rated := unit.CPUSet{}
 	for cpu := range cpus.All() {
 		if _, known := u.CPU[cpu]; known {

@@ -27,6 +27,10 @@ type CPUQOS struct {
 	// latency-sensitive ones, those below node.IdentityExpels do not have their
 	// siblings kept clean.
 	Identity map[node.Class]node.Identity `json:"identity,omitempty"`
+	// SlicesKept: the slices of threads stay as they are.
+	SlicesKept bool `json:"slices_kept,omitempty"`
+	// SetsKept is as in Suppress: a rung that works by sets of CPUs is none.
+	SetsKept bool `json:"sets_kept,omitempty"`
 }
 
 // cpuQOS owns cpu.weight of the cgroups at which best-effort work meets the

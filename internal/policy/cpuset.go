@@ -110,7 +110,7 @@ func countCPUs(n int) string {
 
 // squeeze finds the least for a meeting point that gets nothing of what all
 // get: free CPUs of its own room, or else LSR's. The set is empty if there is
-// none: never LSE's.
+// none: never LSE's, nor what is reserved.
 func (x suppressor) squeeze(d pick.Demand, room unit.CPUSet, p places) (unit.CPUSet, string) {
 	d.CPUs = x.fewest()
 	for _, from := range []struct {
@@ -118,7 +118,7 @@ func (x suppressor) squeeze(d pick.Demand, room unit.CPUSet, p places) (unit.CPU
 		reason string
 	}{
 		{room.Intersect(p.free), "none of the CPUs that all BE has is allowed here"},
-		{room.Intersect(p.lsr), "every CPU here is LSE's, or LSR's and not lent"},
+		{room.Intersect(p.lsr), x.taken() + ", or LSR's and not lent"},
 	} {
 		if !from.cpus.Empty() {
 			d.Allowed = from.cpus
@@ -127,11 +127,19 @@ func (x suppressor) squeeze(d pick.Demand, room unit.CPUSet, p places) (unit.CPU
 	}
 	switch {
 	case !x.Enable:
-		return unit.CPUSet{}, "every CPU here is LSE's, and CPU suppress is off: nothing bounds BE"
-	case x.capacity == 0:
-		return unit.CPUSet{}, "every CPU here is LSE's: " + noRate
+		return unit.CPUSet{}, x.taken() + ", and CPU suppress is off: nothing bounds BE"
+	case x.use.Elapsed <= 0:
+		return unit.CPUSet{}, x.taken() + ": " + noRate
 	}
-	return unit.CPUSet{}, "every CPU here is LSE's: BE keeps its least by quota"
+	return unit.CPUSet{}, x.taken() + ": BE keeps its least by quota"
+}
+
+// taken says whose the CPUs are where best-effort work may have none.
+func (x suppressor) taken() string {
+	if x.ReservedCPUs.Empty() {
+		return "every CPU here is LSE's"
+	}
+	return "every CPU here is reserved or LSE's"
 }
 
 // quotaBeside bounds by quota what a set of CPUs cannot bound.
@@ -152,7 +160,7 @@ func (x suppressor) quotaBeside(chosen map[node.CgroupPath]unit.CPUSet) (spent u
 }
 
 // corner bounds by quota, to its least, best-effort work for which no CPU but
-// LSE's was found. The wants are those of the quotas of all meeting points.
+// LSE's, and those that are reserved, was found. The wants are those of the quotas of all meeting points.
 func (x suppressor) corner(wants []plan.Want, chosen map[node.CgroupPath]unit.CPUSet) {
 	for i, m := range x.meets {
 		if set, asked := chosen[m]; asked && set.Empty() {
@@ -161,7 +169,7 @@ func (x suppressor) corner(wants []plan.Want, chosen map[node.CgroupPath]unit.CP
 				least = min(least, t.most)
 			}
 			wants[i].Intent, wants[i].Value = plan.Set, node.Limit(least)
-			wants[i].Reason = "every CPU here is LSE's: BE keeps its least"
+			wants[i].Reason = x.taken() + ": BE keeps its least"
 		}
 	}
 }

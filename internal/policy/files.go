@@ -16,7 +16,7 @@ func Files(c Config, workloads []node.Workload) []node.File {
 	if c.CPUQOS.Enable {
 		// Any rung may come into use. What the node has no mechanism for, no
 		// snapshot can show.
-		files = append(files, node.FileIdentity, node.FileScheduler, node.FilePolicy, node.FileCookie)
+		files = append(files, node.FileIdentity, node.FileScheduler, node.FilePolicy, node.FileCookie, node.FileSlice)
 	}
 	limited := func(w node.Workload) bool {
 		return w.MemoryLimit.Known() && !w.MemoryKept || w.Asks.Memory != node.MemoryAsk{}

@@ -38,6 +38,9 @@ func carries(r node.Rung, c CPUQOS, s node.Snapshot) node.Answer {
 		if why := noSiblings(c, s.Can); why != "" {
 			return no("%s", why)
 		}
+		if c.SetsKept {
+			return no("sets of CPUs are somebody else's to write here")
+		}
 		if sets := answerOf(s.Can, node.MechCPUSets); sets.Verdict != node.Yes || s.Isolation.LSOn != nil {
 			return sets
 		}

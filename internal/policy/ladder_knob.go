@@ -44,20 +44,43 @@ func (st ladder) wants(c CPUQOS, l layout, s node.Snapshot) []plan.Want {
 		wants = ofThreads(node.FileCookie, l)
 	}
 	reason := fmt.Sprintf("%s: %s", st.Status.Rung, st.Status.Why)
+	waits := st.waits(s)
+	for i := range wants {
+		wants[i].Owner, wants[i].Reason = "ladder", reason
+		if waits != "" {
+			wants[i].Intent, wants[i].Value = plan.Abstain, nil
+			wants[i].Reason = fmt.Sprintf("%s waits until %s given up", st.Status.Rung, waits)
+		}
+	}
+	wants = append(wants, st.slices(c, l, s)...)
+	return append(wants, giveBack(wants, l, s, reason)...)
+}
+
+// waits says what must be given up before the rung acts; empty: nothing.
+func (st ladder) waits(s node.Snapshot) string {
 	other := node.Rung("")
 	for k := range s.Knobs.Before {
 		if r := rungOf(k.File); r != "" && r != st.Status.Rung && r > other {
 			other = r
 		}
 	}
-	for i := range wants {
-		wants[i].Owner, wants[i].Reason = "ladder", reason
-		if other != "" {
-			wants[i].Intent, wants[i].Value = plan.Abstain, nil
-			wants[i].Reason = fmt.Sprintf("%s waits until %s is given up", st.Status.Rung, other)
+	switch {
+	case other != "":
+		return string(other) + " is"
+	case st.Status.Rung == node.RungSchedExt && turned(s, node.FileSlice):
+		return "the long slices are" // a thread of sched_ext keeps the one that it has
+	}
+	return ""
+}
+
+// turned reports whether Tenon has turned a file anywhere.
+func turned(s node.Snapshot, f node.File) bool {
+	for k := range s.Knobs.Before {
+		if k.File == f {
+			return true
 		}
 	}
-	return append(wants, giveBack(wants, l, s, reason)...)
+	return false
 }
 
 // giveBack releases the knobs of isolation that were turned and that nothing is
@@ -69,7 +92,7 @@ func giveBack(wants []plan.Want, l layout, s node.Snapshot, reason string) []pla
 	}
 	var left []node.Knob
 	for k := range s.Knobs.Before {
-		if rungOf(k.File) != "" && !wanted[k] {
+		if (rungOf(k.File) != "" || k.File == node.FileSlice) && !wanted[k] {
 			left = append(left, k)
 		}
 	}

@@ -103,8 +103,8 @@ func (b batch) offer(c Overcommit, elapsed time.Duration, s node.Snapshot) batch
 	if next.Demand, sampled = b.Demand.observe(c, elapsed, s); sampled == 0 {
 		if !b.Offer.On() {
 			next.Offer = node.Batch{
-				CPU:    node.Amount[unit.MilliCPU]{Policy: string(c.CPU.Policy), Degraded: unwatchedYet},
-				Memory: node.Amount[unit.Bytes]{Policy: string(c.Memory.Policy), Degraded: unwatchedYet},
+				CPU:    node.Amount[unit.MilliCPU]{Policy: string(c.CPU.Policy), Degraded: node.Unmeasured},
+				Memory: node.Amount[unit.Bytes]{Policy: string(c.Memory.Policy), Degraded: node.Unmeasured},
 			}
 		}
 		return next
@@ -118,8 +118,6 @@ func (b batch) offer(c Overcommit, elapsed time.Duration, s node.Snapshot) batch
 	next.Offer.Memory, next.Memory = settle(c, b.Offer.Memory, b.Memory.after(sampled), formula(bytesOf(c, s), c, next.Demand, s), look, s.At)
 	return next
 }
-
-const unwatchedYet = "no use was measured yet: nothing is promised"
 
 func (a age) after(elapsed time.Duration) age {
 	return age{Renewed: a.Renewed + elapsed, Blind: a.Blind + elapsed}

@@ -31,7 +31,7 @@ func (n *scene) everything(t testing.TB) {
 		n.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileControl}] = node.ControlOf(node.DefaultControl)
 	}
 	n.showRuns()
-	for _, m := range []node.Mechanism{node.MechHardwareSMT, node.MechGroupIdentity, node.MechSchedExt, node.MechCoreSched, node.MechCPUSets, node.MechBPF} {
+	for _, m := range []node.Mechanism{node.MechHardwareSMT, node.MechGroupIdentity, node.MechSchedExt, node.MechCoreSched, node.MechCPUSets, node.MechBPF, node.MechEEVDFSlice} {
 		n.snap.Can[m] = node.Answer{Verdict: node.Yes}
 	}
 	n.snap.Isolation.LSOn = map[unit.CPU]time.Duration{}
@@ -117,7 +117,7 @@ func TestEveryKnobHasOneOwner(t *testing.T) {
 	for file, want := range map[node.File][]string{
 		node.FileCPUWeight: {"cpuqos"}, node.FileCPUMax: {"limit", "suppress"}, node.FileCPUs: {"pin", "suppress"}, node.FileMems: {"pin"},
 		node.FileRun: {"evict"}, node.FileIOMax: {"io"}, node.FileBFQWeight: {"io"}, node.FileL3: {"cache"}, node.FileMB: {"cache"}, node.FileControl: {"cache"},
-		node.FileMemory: {"memory"}, node.FileIdentity: {"ladder"}, node.FileScheduler: {"ladder"}, node.FilePolicy: {"ladder"}, node.FileCookie: {"ladder"},
+		node.FileMemory: {"memory"}, node.FileIdentity: {"ladder"}, node.FileScheduler: {"ladder"}, node.FilePolicy: {"ladder"}, node.FileCookie: {"ladder"}, node.FileSlice: {"ladder"},
 	} {
 		if len(owners[file]) != len(want) {
 			t.Errorf("%s is wanted by %v; want %v", file, owners[file], want)

@@ -48,7 +48,7 @@ func placesOf(c Suppress, u use, s node.Snapshot, cpus unit.CPUSet, own grants) 
 		}
 		p.bound = p.bound.Union(set)
 	}
-	p.free, p.lsr = cpus.Minus(lse), p.lsr.Minus(lse)
+	p.free, p.lsr = cpus.Minus(lse).Minus(c.ReservedCPUs), p.lsr.Minus(lse).Minus(c.ReservedCPUs)
 	if c.LendLSR {
 		p.lsr = unit.CPUSet{}
 	}
@@ -92,7 +92,10 @@ func roomOf(k node.Knobs, m node.CgroupPath, cpus unit.CPUSet) unit.CPUSet {
 // The first result is what each meeting point gets; nil: nothing is kept from
 // them.
 func (x suppressor) keepOff(i plan.Intent, reason string) (map[node.CgroupPath]unit.CPUSet, []plan.Want) {
-	if len(x.beside) == 0 && !slices.ContainsFunc(x.snap.Workloads, func(w node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR }) {
+	if x.SetsKept {
+		return nil, x.anyCPU(plan.Release, "sets of CPUs are somebody else's to write here")
+	}
+	if len(x.beside) == 0 && x.ReservedCPUs.Empty() && !slices.ContainsFunc(x.snap.Workloads, func(w node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR }) {
 		return nil, x.anyCPU(i, reason)
 	}
 	all := x.snap.Topology.All()
@@ -106,8 +109,11 @@ func (x suppressor) keepOff(i plan.Intent, reason string) (map[node.CgroupPath]u
 	for _, m := range x.meets {
 		room := roomOf(x.snap.Knobs, m, all)
 		to, why := room.Intersect(p.free), ""
-		if to != room {
-			why = fmt.Sprintf("; %s LSE's, or LSR's and not lent", areCPUs(room.Minus(to).Len()))
+		if n := room.Intersect(x.ReservedCPUs).Len(); n > 0 {
+			why = fmt.Sprintf("; %s reserved", areCPUs(n))
+		}
+		if n := room.Minus(x.ReservedCPUs).Minus(to).Len(); n > 0 {
+			why += fmt.Sprintf("; %s LSE's, or LSR's and not lent", areCPUs(n))
 		}
 		left := x.clear(to)
 		why += keptOff(to, left)

@@ -152,6 +152,11 @@ func TestBudgetHolds(t *testing.T) {
 		if try%3 == 0 {
 			n.owners(rnd)
 		}
+		if try%4 == 1 {
+			if set := anySet(rnd, n.snap.Topology.All()); set != n.snap.Topology.All() {
+				n.config.Suppress.ReservedCPUs = set
+			}
+		}
 		n.pass(n.anySpell(rnd))
 		n.decide(t)
 		for turn := range 12 {
@@ -162,7 +167,7 @@ func TestBudgetHolds(t *testing.T) {
 			n.checkWants(t)
 			n.decide(t)
 			has, cpus := n.allowance()
-			b := budgetOf(n.config.Suppress, n.state.Use, n.snap, n.snap.Topology.All())
+			b := budgetOf(n.config.Suppress, n.state.Use, n.snap, counted(n.config.Suppress, n.snap))
 			slack := b.capacity.Percent(deadband) + smallest*4
 			if version == 1 && hadCPUs.Len() == 1 && cpus.Len() == 2 {
 				slack += unit.CPUs(1) // cgroup v1 exchanges one CPU for another over both
@@ -196,7 +201,7 @@ func (n *scene) checkWants(t *testing.T) {
 	if diff := cmp.Diff(st, again, cmpopts.EquateEmpty(), cmp.Comparer(sameSet), cmp.AllowUnexported(node.Maybe[time.Duration]{}, node.Maybe[int64]{})); diff != "" {
 		t.Fatalf("the same input gave another state:\n%s", diff)
 	}
-	lse := n.lse(st.Pins)
+	lse := n.lse(st.Pins).Union(n.config.Suppress.ReservedCPUs)
 	owner := map[node.Knob]string{}
 	for _, w := range wants {
 		if other, twice := owner[w.Knob]; twice {
@@ -218,7 +223,7 @@ func (n *scene) checkWants(t *testing.T) {
 		// one may some of LSE's stay, for one tick: cgroup v1 leaves no choice.
 		onTheWay := !had.Empty() && !had.Contains(set) && set.Contains(had)
 		if got := set.Intersect(lse); !got.Empty() && !(onTheWay && had.Contains(got)) {
-			t.Fatalf("%v gets %v of LSE's %v", w.Knob, got, lse)
+			t.Fatalf("%v gets %v of what is LSE's or reserved: %v", w.Knob, got, lse)
 		}
 	}
 }

@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "rewrite the scenarios and the compariso
 //
 //	# comments say what the story shows
 //	node cpus=4 [smt=2] [numa=1] [l3=1] [v=1] [idle=no] [protect=no] [bursts=no] [CONFIG] [job=700m] [empty]
-//	config CONFIG, which is any of: qos qos=cpu.weight target=65% min=10% policy=cpuset lend burst=auto [save=1000%] [borrow=300%] [for=60s] off
+//	config CONFIG, which is any of: qos qos=cpu.weight target=65% min=10% policy=cpuset reserved=0-1 sets=kept lend burst=auto [save=1000%] [borrow=300%] [for=60s] off
 //	class LS [min=50%] [low=50%] [high=50%]       memory QoS of a class
 //	workload ID CLASS CGROUP [meet=CGROUP] [cpus=0-3] [cpu=2] [limit=700m] [request=1Gi] [memory=2Gi] [priority=5] [weight=512] [yields=CGROUP] [kept]
 //	part ID NAME [limit=700m] [request=1Gi] [memory=2Gi] [weight=512]     a container of a pod
@@ -239,6 +239,10 @@ func (n *scene) configure(t *testing.T, w word) {
 		n.config.Suppress.MinPercent = must(t, w, percent)
 	case "policy":
 		n.config.Suppress.Policy = SuppressPolicy(w.val)
+	case "reserved":
+		n.config.Suppress.ReservedCPUs = must(t, w, unit.ParseCPUSet)
+	case "sets": // kept: they are somebody else's
+		n.config.Suppress.SetsKept = w.val == "kept"
 	case "lend":
 		n.config.Suppress.LendLSR = true
 	case "burst":

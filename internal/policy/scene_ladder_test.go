@@ -66,7 +66,7 @@ func (n *scene) sees() {
 }
 
 // configureLadder reads the words of the configuration about isolation:
-// rung=sched_ext hold=50µs headroom=2 identity=LS:1.
+// rung=sched_ext hold=50µs headroom=2 identity=LS:1 slices=kept.
 func (n *scene) configureLadder(t *testing.T, w word) bool {
 	t.Helper()
 	c := &n.config.CPUQOS
@@ -77,6 +77,8 @@ func (n *scene) configureLadder(t *testing.T, w word) bool {
 		c.Hold = node.Some(must(t, w, time.ParseDuration))
 	case "headroom":
 		c.Headroom = node.Some(must(t, w, number))
+	case "slices":
+		c.SlicesKept = w.val == "kept"
 	case "identity":
 		class, level, _ := strings.Cut(w.val, ":")
 		if c.Identity == nil {
@@ -115,6 +117,7 @@ func (n *scene) showIsolation() {
 		show(node.Knob{Cgroup: k.Cgroup, File: node.FileIdentity}, node.IdentityNone, slices.ContainsFunc(marks, can.Can))
 		show(node.Knob{Cgroup: k.Cgroup, File: node.FilePolicy}, node.ThreadsNormal, can.Can(node.MechSchedExt))
 		show(node.Knob{Cgroup: k.Cgroup, File: node.FileCookie}, node.ThreadsNormal, can.Can(node.MechCoreSched))
+		show(node.Knob{Cgroup: k.Cgroup, File: node.FileSlice}, node.ThreadsNormal, can.Can(node.MechEEVDFSlice))
 	}
 }
 
@@ -145,6 +148,19 @@ func (n *scene) yields(p node.CgroupPath) bool {
 	return false
 }
 
+// wrongSlices says what is wrong with long slices in a cgroup; empty: nothing.
+func (n *scene) wrongSlices(p node.CgroupPath) string {
+	for _, w := range n.snap.Workloads {
+		if w.Class != node.BE && p.Contains(w.Cgroup) {
+			return fmt.Sprintf("the %s work %s is in it", w.Class, w.ID)
+		}
+	}
+	if r := n.state.Ladder.Status.Rung; r == node.RungVendor || r == node.RungSchedExt || r == "" {
+		return fmt.Sprintf("the rung is %q", r)
+	}
+	return ""
+}
+
 // wrongLadder says what is wrong with the knobs of isolation as they are now,
 // given what is wanted of them.
 func (n *scene) wrongLadder() string {
@@ -152,6 +168,11 @@ func (n *scene) wrongLadder() string {
 	var using []node.Rung
 	for k, v := range now {
 		r := rungOf(k.File)
+		if k.File == node.FileSlice && v == node.Value(node.ThreadsBE) && n.fails == nil {
+			if why := n.wrongSlices(k.Cgroup); why != "" {
+				return fmt.Sprintf("%v is %v: %s", k, v, why)
+			}
+		}
 		if r == "" || v == node.Value(node.IdentityNone) || v == node.Value(node.ThreadsNormal) || v == node.Value(node.Scheduler{}) {
 			continue
 		}
@@ -171,8 +192,10 @@ func (n *scene) wrongLadder() string {
 				return fmt.Sprintf("%v is %v with the best-effort work %s in it", k, v, w.ID)
 			}
 		}
-		if v == node.Value(node.ThreadsBE) && !n.yields(k.Cgroup) {
-			return fmt.Sprintf("%v is %v, and neither it nor a cgroup above it is idle", k, v)
+		for _, w := range n.snap.Workloads {
+			if v == node.Value(node.ThreadsBE) && k.Cgroup.Contains(w.Cgroup) && !n.yields(w.Cgroup) {
+				return fmt.Sprintf("%v is %v, and neither %s nor a cgroup above it is idle", k, v, w.Cgroup)
+			}
 		}
 	}
 	if slices.Sort(using); len(slices.Compact(using)) > 1 {

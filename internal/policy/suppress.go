@@ -30,6 +30,14 @@ type Suppress struct {
 	// Reserved is kept for the node's own work, if it uses less: that use
 	// counts as at least so much.
 	Reserved unit.MilliCPU `json:"reserved_mcpu,omitempty"`
+	// ReservedCPUs are the node's own work's: best-effort work never has them, and
+	// no work has them alone. They are not part of the capacity. It holds whether
+	// or not Enable is set.
+	ReservedCPUs unit.CPUSet `json:"reserved_cpus,omitzero"`
+	// SetsKept means that somebody else, such as a kubelet that binds CPUs, writes
+	// the sets of CPUs: best-effort work is bounded by quota alone, whatever Policy
+	// says, and nothing keeps it off any CPU.
+	SetsKept bool `json:"sets_kept,omitempty"`
 }
 
 // SuppressPolicy says by which knob best-effort work is bounded.
@@ -49,7 +57,8 @@ const cpusetFrom = 20
 // others, and cpuset.cpus there and, on cgroup v1, below. It bounds best-effort
 // work to its budget, less what it gives up for objectives, by quota or by a
 // set of CPUs. Off the CPUs in beside, the siblings of latency-sensitive work, it
-// keeps best-effort work in any case, as long as that has its least. The first
+// keeps best-effort work in any case, as long as that has its least, and off
+// those that are reserved always. The first
 // result is how much growth is left for the next call.
 func suppress(c Suppress, saved unit.MilliCPU, l layout, u use, g giving, own grants, beside []unit.CPU, s node.Snapshot) (unit.MilliCPU, []plan.Want) {
 	if len(l.meets) == 0 {
@@ -113,7 +122,7 @@ type suppressor struct {
 
 // counted returns the CPUs that make the capacity.
 func counted(c Suppress, s node.Snapshot) unit.CPUSet {
-	all := s.Topology.All()
+	all := s.Topology.All().Minus(c.ReservedCPUs)
 	if c.CPUs.Empty() {
 		return all
 	}
@@ -122,7 +131,7 @@ func counted(c Suppress, s node.Snapshot) unit.CPUSet {
 
 // bySet reports whether best-effort work is bounded by a set of CPUs.
 func (x suppressor) bySet() bool {
-	if x.Policy == SuppressQuota || (x.Policy != SuppressCPUSet && x.cpus.Len() < cpusetFrom) {
+	if x.SetsKept || x.Policy == SuppressQuota || (x.Policy != SuppressCPUSet && x.cpus.Len() < cpusetFrom) {
 		return false
 	}
 	for _, m := range x.meets {

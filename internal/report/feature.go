@@ -1,6 +1,7 @@
 package report
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -11,6 +12,9 @@ import (
 	"tenon.sh/tenon/internal/plan"
 	"tenon.sh/tenon/internal/policy"
 )
+
+// ErrContested means that a knob is left for a while as somebody else wrote it.
+var ErrContested = errors.New("somebody else keeps writing it")
 
 // The types of conditions, beside one of each feature that is asked for.
 const (
@@ -111,6 +115,9 @@ func suppressedBy(v View) (by, why string) {
 		if w.Intent == plan.Abstain && why == "" {
 			why = w.Reason
 		}
+	}
+	if v.Policy.Suppress.SetsKept && len(has) > 0 && why == "" {
+		why = "by quota alone: the kubelet binds CPUs here (cpuManagerPolicy: static)"
 	}
 	if len(has) == 0 && why == "" {
 		why = "there is no best-effort work"
@@ -213,7 +220,7 @@ func theOf(from string) string { return "the " + from }
 func knobsCondition(v View) metav1.Condition {
 	var refused []string
 	for _, o := range v.Tick.Done {
-		if o.Err != nil {
+		if o.Err != nil && !errors.Is(o.Err, ErrContested) {
 			refused = append(refused, o.Err.Error())
 		}
 	}

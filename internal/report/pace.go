@@ -44,7 +44,8 @@ func (p *Pace) Due(at time.Time, next v1alpha1.NodeReportStatus) bool {
 		return true
 	case p.Rests(at):
 		return false
-	case passed >= heartbeat || falls(p.last.Batch.CPU, next.Batch.CPU) || falls(p.last.Batch.Memory, next.Batch.Memory):
+	case passed >= heartbeat || falls(p.last.Batch.CPU, next.Batch.CPU) || falls(p.last.Batch.Memory, next.Batch.Memory),
+		frees(p.last.Batch.CPU, next.Batch.CPU), frees(p.last.Batch.Memory, next.Batch.Memory):
 		return true
 	}
 	return passed >= changeGap && differ(p.last, next)
@@ -68,6 +69,13 @@ func falls(before, now *v1alpha1.BatchAmount) bool {
 	return was-is > was*fallPercent/100
 }
 
+// frees reports whether less is requested of what is promised for that reason
+// alone: until it is told, the scheduler takes what is free for promised.
+func frees(before, now *v1alpha1.BatchAmount) bool {
+	return before != nil && before.Requested != nil && before.Requested.Cmp(before.Amount) > 0 &&
+		now != nil && now.Requested != nil && now.Requested.Cmp(*before.Requested) < 0
+}
+
 // milli is an amount in thousandths: a node's memory is far from the largest.
 func milli(q resource.Quantity) float64 { return q.AsApproximateFloat64() * 1000 }
 
@@ -86,5 +94,10 @@ func sameAmount(a, b *v1alpha1.BatchAmount) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.Amount.Cmp(b.Amount) == 0 && a.Policy == b.Policy && (a.Degraded == "") == (b.Degraded == "")
+	return a.Amount.Cmp(b.Amount) == 0 && a.Policy == b.Policy && (a.Degraded == "") == (b.Degraded == "") &&
+		sameQuantity(a.Requested, b.Requested)
+}
+
+func sameQuantity(a, b *resource.Quantity) bool {
+	return (a == nil) == (b == nil) && (a == nil || a.Cmp(*b) == 0)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -48,6 +49,11 @@ type Pods struct {
 	Trouble string
 	// Unmanaged counts those that are left alone.
 	Unmanaged int
+	// BatchCPU and BatchMemory are what those that run request of batch
+	// resources, as a kubelet counts that starts and admits them anew, but for
+	// those that came when the others requested all that there is.
+	BatchCPU    unit.MilliCPU
+	BatchMemory unit.Bytes
 	// Remarks are about single pods.
 	Remarks []string
 }
@@ -78,7 +84,7 @@ func Status(v View, before []metav1.Condition) v1alpha1.NodeReportStatus {
 		Pods:      countPods(s.Workloads, v.Pods.Unmanaged),
 		Isolation: string(v.Tick.Ladder.Rung),
 		Means:     meansOf(v),
-		Batch:     v1alpha1.Batch{CPU: amountOf(v.Tick.Batch.CPU, cpuQuantity), Memory: amountOf(v.Tick.Batch.Memory, memoryQuantity)},
+		Batch:     v1alpha1.Batch{CPU: amountOf(v.Tick.Batch.CPU, v.Pods.BatchCPU, cpuQuantity), Memory: amountOf(v.Tick.Batch.Memory, v.Pods.BatchMemory, memoryQuantity)},
 	}
 	status.Conditions = since(conditionsOf(v), before, s.At)
 	return status
@@ -96,13 +102,14 @@ func countPods(all []node.Workload, left int) map[string]int32 {
 }
 
 // amountOf is nil for what is not promised at all.
-func amountOf[T unit.MilliCPU | unit.Bytes](a node.Amount[T], quantity func(T) resource.Quantity) *v1alpha1.BatchAmount {
+func amountOf[T unit.MilliCPU | unit.Bytes](a node.Amount[T], requested T, quantity func(T) resource.Quantity) *v1alpha1.BatchAmount {
 	if a.Policy == "" {
 		return nil
 	}
+	running := quantity(requested)
 	b := &v1alpha1.BatchAmount{
 		Amount: quantity(a.Value), Policy: a.Policy, Over: metav1.Duration{Duration: a.Over},
-		Formula: quantity(a.Formula), Held: a.Held, Degraded: a.Degraded,
+		Formula: quantity(a.Formula), Held: a.Held, Degraded: a.Degraded, Requested: &running,
 	}
 	for _, t := range a.Terms {
 		b.Terms = append(b.Terms, v1alpha1.BatchTerm{Name: string(t.Name), Amount: quantity(t.Amount), Text: t.Text})
@@ -153,7 +160,7 @@ func clip(s string) string {
 	if len(s) <= mostMessage {
 		return s
 	}
-	return s[:mostMessage-4] + " ..."
+	return strings.ToValidUTF8(s[:mostMessage-4], "") + " ..."
 }
 
 // list joins the first of some phrases, and says how many more there are.

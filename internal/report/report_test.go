@@ -4,14 +4,19 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"tenon.sh/tenon/api/v1alpha1"
@@ -94,6 +99,35 @@ func TestAFallIsToldAtOnceAndARiseIsNot(t *testing.T) {
 			t.Fatal("the first report is not due")
 		}
 		p.Sent(noon, offer(4000))
+		if due := p.Due(noon.Add(c.after), c.next); due != c.due {
+			t.Errorf("%s: due %v", name, due)
+		}
+	}
+}
+
+func TestWhatRunningPodsRequestIsNews(t *testing.T) {
+	request := func(amount, milli int64) v1alpha1.NodeReportStatus {
+		s := offer(amount)
+		s.Batch.CPU.Requested = resource.NewMilliQuantity(milli, resource.DecimalSI)
+		return s
+	}
+	for name, c := range map[string]struct {
+		before, next v1alpha1.NodeReportStatus
+		after        time.Duration
+		due          bool
+	}{
+		"more after nine seconds":                               {request(4000, 2000), request(4000, 3000), 9 * time.Second, false},
+		"more after ten seconds":                                {request(4000, 2000), request(4000, 3000), 10 * time.Second, true},
+		"less after nine seconds":                               {request(4000, 2000), request(4000, 1000), 9 * time.Second, false},
+		"less after ten seconds":                                {request(4000, 2000), request(4000, 1000), 10 * time.Second, true},
+		"less of more than there is after a second":             {request(4000, 5000), request(4000, 4500), time.Second, true},
+		"more of more than there is after nine seconds":         {request(4000, 5000), request(4000, 5500), 9 * time.Second, false},
+		"the same of more than there is after nine seconds":     {request(4000, 5000), request(4000, 5000), 9 * time.Second, false},
+		"for the first time after ten seconds":                  {offer(4000), request(4000, 1000), 10 * time.Second, true},
+		"for the first time, after as long as nothing is other": {offer(4000), offer(4000), 10 * time.Second, false},
+	} {
+		var p Pace
+		p.Sent(noon, c.before)
 		if due := p.Due(noon.Add(c.after), c.next); due != c.due {
 			t.Errorf("%s: due %v", name, due)
 		}
@@ -293,5 +327,78 @@ func TestTheLatestReportIsSentWhenTheServerIsBack(t *testing.T) {
 			_, last := a.said()
 			t.Fatal(last)
 		}
+	}
+}
+
+// TestAServerThatIsBackIsAskedAgainSoon: it refuses at first what it allows a
+// moment later, and the agent must not wait half a minute because of that.
+func TestAServerThatIsBackIsAskedAgainSoon(t *testing.T) {
+	away := errors.New("connection refused")
+	refused := fmt.Errorf("apply: %w", apierrors.NewForbidden(schema.GroupResource{Resource: "nodereports"}, "node-1", errors.New("not yet")))
+	var p patience
+	var got []float64
+	for _, err := range []error{away, away, away, away, away, away, away, refused, refused, refused, away, away} {
+		got = append(got, p.after(err).Seconds())
+	}
+	if want := []float64{1, 2, 4, 8, 16, 30, 30, 1, 2, 4, 8, 16}; !slices.Equal(got, want) {
+		t.Errorf("waits of %v s, want %v", got, want)
+	}
+}
+
+// TestSetsOfCPUsThatSomebodyElseWritesAreSaid: a quota alone is less than what was
+// asked for.
+func TestSetsOfCPUsThatSomebodyElseWritesAreSaid(t *testing.T) {
+	quota := plan.Want{Owner: "suppress", Intent: plan.Set, Knob: node.Knob{Cgroup: "be", File: node.FileCPUMax}}
+	for kept, want := range map[bool]string{false: "", true: "by quota alone: the kubelet binds CPUs here (cpuManagerPolicy: static)"} {
+		v := View{Policy: policy.Config{Suppress: policy.Suppress{Enable: true, SetsKept: kept}}, Tick: tick.Tick{Wants: []plan.Want{quota}}}
+		if by, why := suppressedBy(v); by != "cpu.max" || why != want {
+			t.Errorf("sets kept %v: %q, %q; want cpu.max, %q", kept, by, why, want)
+		}
+	}
+}
+
+// TestAContestedKnobThatRestsIsNoRefusal: the condition would come and go with the
+// rest, and each change is a write to the API server.
+func TestAContestedKnobThatRestsIsNoRefusal(t *testing.T) {
+	v := view()
+	v.Fights = []string{"somebody else wrote a cpu.weight 3 times in 10m0s"}
+	rests := tick.Outcome{Err: fmt.Errorf("a cpu.weight is left so for 5s: %w", ErrContested)}
+	for name, x := range map[string]struct {
+		done   []tick.Outcome
+		status metav1.ConditionStatus
+		reason string
+	}{
+		"it rests":            {[]tick.Outcome{rests}, "True", reasonContested},
+		"it is written":       {[]tick.Outcome{{}}, "True", reasonContested},
+		"another was refused": {[]tick.Outcome{rests, {Err: errors.New("permission denied")}}, "False", reasonRefused},
+	} {
+		v.Tick.Done = x.done
+		c := find(Status(v, nil).Conditions, KnobsWritten)
+		if c.Status != x.status || c.Reason != x.reason || x.reason == reasonRefused && strings.Contains(c.Message, "left so") {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+}
+
+func TestALongMessageIsCutBetweenCharacters(t *testing.T) {
+	for shift := range 4 {
+		got := clip(strings.Repeat("x", shift) + strings.Repeat("µ€", mostMessage))
+		if !utf8.ValidString(got) || len(got) > mostMessage || len(got) < mostMessage-8 {
+			t.Errorf("%d bytes, valid %v", len(got), utf8.ValidString(got))
+		}
+	}
+}
+
+func TestAgentsDoNotComeBackTogether(t *testing.T) {
+	waits := map[time.Duration]bool{}
+	for range 100 {
+		w := jittered(10 * time.Second)
+		if w < 8*time.Second || w > 12*time.Second {
+			t.Errorf("%v", w)
+		}
+		waits[w] = true
+	}
+	if len(waits) < 90 {
+		t.Errorf("%d different waits of 100", len(waits))
 	}
 }

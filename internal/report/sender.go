@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,7 +63,7 @@ func (s *Sender) Run(ctx context.Context) {
 			return
 		case status = <-s.next:
 		}
-		for wait := time.Second; ; wait = min(2*wait, longestWait) {
+		for p := (patience{}); ; {
 			err := s.send(ctx, status)
 			if ctx.Err() != nil {
 				return
@@ -77,7 +78,7 @@ func (s *Sender) Run(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(wait):
+			case <-time.After(jittered(p.after(err))):
 			}
 			select {
 			case status = <-s.next: // newer
@@ -89,6 +90,30 @@ func (s *Sender) Run(ctx context.Context) {
 			failed = ""
 		}
 	}
+}
+
+// A patience is how long is waited between two attempts: longer each time.
+type patience struct {
+	wait   time.Duration
+	denied bool
+}
+
+// after returns the wait after an attempt that failed with err. It begins anew
+// when the agent is denied for the first time: in its first seconds an API server
+// that was away refuses what it will soon allow, because it has not yet read who
+// may do what.
+func (p *patience) after(err error) time.Duration {
+	if apiserver.Denied(err) && !p.denied {
+		p.wait, p.denied = 0, true
+	}
+	p.wait = min(max(2*p.wait, time.Second), longestWait)
+	return p.wait
+}
+
+// jittered is a wait with a fifth more or less: after an outage of the API server
+// the agents of all nodes are not to come in the same second.
+func jittered(wait time.Duration) time.Duration {
+	return time.Duration(float64(wait) * (0.8 + 0.4*rand.Float64()))
 }
 
 // An applied is a report as it is declared: with the fields alone that are the

@@ -22,6 +22,8 @@ type Isolation struct {
 	MarksOff  bool
 	SchedExt  bool
 	CoreSched bool
+	// Slices: threads have slices of their own.
+	Slices bool
 	// Foreign is the scheduler that somebody else has loaded.
 	Foreign string
 	// Cookies is how many threads of others have a core-scheduling cookie.
@@ -60,7 +62,7 @@ func newIsolated(i Isolation, without []string) *isolated {
 func (i *isolated) obeys(rule string) bool { return !slices.Contains(i.without, rule) }
 
 // isolationFiles are the knobs of isolation that every group has.
-var isolationFiles = []node.File{node.FileIdentity, node.FilePolicy, node.FileCookie}
+var isolationFiles = []node.File{node.FileIdentity, node.FilePolicy, node.FileCookie, node.FileSlice}
 
 // isIsolation reports whether a knob is one of isolation.
 func isIsolation(k node.Knob) bool {
@@ -96,6 +98,7 @@ func (n *Node) fillIsolation(s *node.Snapshot) {
 	}
 	answer(node.MechSchedExt, i.SchedExt)
 	answer(node.MechCoreSched, i.CoreSched && (n.topology.SMT() || !i.obeys(cookieSiblings)))
+	answer(node.MechEEVDFSlice, i.Slices)
 	answer(node.MechHardwareSMT, n.topology.SMT())
 	i.falls = slices.DeleteFunc(i.falls, func(f node.Fall) bool { return n.now.Sub(f.At) >= time.Hour })
 	s.Isolation = node.Isolation{Falls: slices.Clone(i.falls), Foreign: i.Foreign, Cookies: i.Cookies}
@@ -121,9 +124,9 @@ func (n *Node) readIsolation(k node.Knob) (node.Value, error) {
 	}
 	be, others := 0, 0
 	for _, t := range n.tasks {
-		switch given := k.File == node.FilePolicy && t.extended || k.File == node.FileCookie && t.tagged; {
+		switch {
 		case !k.Cgroup.Contains(t.at):
-		case given || !i.obeys(lateComers) && i.turned[k] == node.Value(node.ThreadsBE):
+		case *t.given(k.File) || !i.obeys(lateComers) && i.turned[k] == node.Value(node.ThreadsBE):
 			be++
 		default:
 			others++
@@ -149,6 +152,8 @@ func (i *isolated) lacks(f node.File) string {
 		return "this kernel has no sched_ext"
 	case f == node.FileCookie && !i.CoreSched:
 		return "this kernel has no core scheduling"
+	case f == node.FileSlice && !i.Slices:
+		return "this kernel has no slices of threads"
 	}
 	return ""
 }
@@ -164,7 +169,7 @@ func (n *Node) applyIsolation(s plan.Step) error {
 	}
 	if err := n.writeIsolation(s.Knob, s.To); err != nil {
 		err = fmt.Errorf("apply %v: %w", s, err)
-		if i := n.isolated; i.obeys(fallIsTold) && !s.Release {
+		if i := n.isolated; i.obeys(fallIsTold) && !s.Release && s.Knob.File != node.FileSlice {
 			i.falls = append(i.falls, node.Fall{At: n.now, Rung: fallenOf(s.Knob.File), Why: err.Error(), Refused: true})
 		}
 		return err
@@ -186,6 +191,17 @@ func fallenOf(f node.File) node.Rung {
 		return node.RungCoreSched
 	}
 	return node.RungSchedExt
+}
+
+// given is whether a task has what a file of threads is about.
+func (t *task) given(f node.File) *bool {
+	switch f {
+	case node.FilePolicy:
+		return &t.extended
+	case node.FileCookie:
+		return &t.tagged
+	}
+	return &t.lengthened
 }
 
 func (n *Node) writeIsolation(k node.Knob, v node.Value) error {
@@ -216,12 +232,8 @@ func (n *Node) writeIsolation(k node.Knob, v node.Value) error {
 		}
 		i.turned[k] = v
 		for _, t := range n.tasks {
-			switch {
-			case !k.Cgroup.Contains(t.at):
-			case k.File == node.FilePolicy:
-				t.extended = v == node.ThreadsBE
-			default:
-				t.tagged = v == node.ThreadsBE
+			if k.Cgroup.Contains(t.at) {
+				*t.given(k.File) = v == node.ThreadsBE
 			}
 		}
 		return nil

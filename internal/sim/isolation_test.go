@@ -17,9 +17,9 @@ import (
 
 // isolators are kernels of the kinds that there are.
 var isolators = map[string]sim.Options{
-	"mainline":       {Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{SchedExt: true, CoreSched: true}},
+	"mainline":       {Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{SchedExt: true, CoreSched: true, Slices: true}},
 	"scheduler busy": {Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{SchedExt: true, CoreSched: true, Foreign: "scx_other"}},
-	"without SMT":    {Topology: conformance.Flat(4), Isolation: &sim.Isolation{SchedExt: true, CoreSched: true}},
+	"without SMT":    {Topology: conformance.Flat(4), Isolation: &sim.Isolation{SchedExt: true, CoreSched: true, Slices: true}},
 	"Group Identity": {Version: 1, Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{Marks: node.MechGroupIdentity, CoreSched: true}},
 	"its successor":  {Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{Marks: node.MechGroupPriority, CoreSched: true}},
 	"QoS levels":     {Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{Marks: node.MechQOSLevel}},

@@ -54,7 +54,7 @@ func (n *Node) readKnob(p node.CgroupPath, f node.File) (node.Value, error) {
 			return node.Frozen, nil
 		}
 		return node.Running, nil
-	case node.FileIdentity, node.FilePolicy, node.FileCookie:
+	case node.FileIdentity, node.FilePolicy, node.FileCookie, node.FileSlice:
 		return n.readIsolation(node.Knob{Cgroup: p, File: f})
 	}
 	return nil, fmt.Errorf("unknown knob %q: want one of %v", f, node.Files)

@@ -71,8 +71,9 @@ type task struct {
 	// control is its control group; "": the default one.
 	control string
 	dying   bool // it got a signal that ends it
-	// extended: it has the policy of best-effort threads; tagged: their cookie.
-	extended, tagged bool
+	// extended: it has the policy of best-effort threads; tagged: their cookie;
+	// lengthened: their slice.
+	extended, tagged, lengthened bool
 }
 
 // New makes a node.

@@ -78,6 +78,13 @@ func amount(b *strings.Builder, name string, a *v1alpha1.BatchAmount, show func(
 	if a.Degraded != "" {
 		fmt.Fprintf(b, "  because %s\n", a.Degraded)
 	}
+	if q := a.Requested; q != nil && q.Sign() > 0 {
+		text := "requested by running pods"
+		if q.Cmp(a.Amount) > 0 {
+			text += ": what is published does not fall below that while they run"
+		}
+		fmt.Fprintf(b, "  pods    %s %s\n", show(q), text)
+	}
 	b.WriteString("\n")
 }
 

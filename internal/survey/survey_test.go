@@ -37,6 +37,7 @@ status:
       over: 5m0s
       formula: 7500m
       held: more is promised every 1m0s
+      requested: "3"
       terms:
       - {name: capacity, amount: 9600m, text: 60% of 16000m}
       - {name: node, amount: -400m, text: used by the system}
@@ -90,6 +91,7 @@ batch-cpu 7200m: what batch work may count on, by usage over 5m0s
   -      2000m  used by LS
   =      7200m
   now     the formula gives 7500m: more is promised every 1m0s
+  pods    3000m requested by running pods
 
 batch-memory 0Mi: what batch work may count on, by request
   because how much memory the node has is unknown
@@ -102,6 +104,14 @@ func TestANodeWithoutAReportSaysWhatToLookAt(t *testing.T) {
 	alike(t, Explain(scene(t)[0], noon), `
 node-0 has no report, so batch work is promised nothing there: does tenond run on it? (kubectl -n tenon-system get pods -o wide)
 `)
+}
+
+func TestWhatIsHeldForPodsIsSaid(t *testing.T) {
+	n := scene(t)[1]
+	n.Report.Status.Batch.CPU.Requested.Set(8)
+	if text, want := Explain(n, noon), "\n  pods    8000m requested by running pods: what is published does not fall below that while they run\n"; !strings.Contains(text, want) {
+		t.Errorf("want %q in\n%s", want, text)
+	}
 }
 
 func TestWhatDoesNotAddUpIsSaid(t *testing.T) {

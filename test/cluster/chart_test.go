@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/task"
 )
 
 const (
@@ -27,7 +29,7 @@ const firstLines = `{apiVersion: v1, kind: Pod, metadata: {name: first, labels: 
 initContainers: [{name: init, image: "busybox:1", command: [sh, -c, "SAY"], resources: {limits: {kubernetes.io/batch-cpu: "250", kubernetes.io/batch-memory: 64Mi}}}],
 containers: [{name: main, image: "busybox:1", command: [sh, -c, "SAY; sleep 10000"], resources: {limits: {kubernetes.io/batch-cpu: "500", kubernetes.io/batch-memory: 128Mi}}}]}}`
 
-const say = "cat /sys/fs/cgroup/cpu/cpu.shares /sys/fs/cgroup/memory/memory.limit_in_bytes"
+const say = "cat /sys/fs/cgroup/memory/memory.limit_in_bytes"
 
 // A chart is Tenon as a cluster's owner has it: by Helm, from its images.
 type chart struct {
@@ -109,7 +111,8 @@ func (h *chart) batch() (found map[string]string, err error) {
 // chart is installed, a best-effort pod has its values before its first
 // instruction, the agents are replaced, and all is taken away again.
 func TestHelmInstallsAndUninstallsWithoutATrace(t *testing.T) {
-	c, n := up(t, "chart")
+	// CPU 0 is for what is no pod, such as the client of the lab.
+	c, n := upWith(t, "chart", NodeOptions{Kubelet: "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\ncpuManagerPolicyOptions: {strict-cpu-reservation: \"true\"}\n"})
 	h := newChart(t, c, n)
 	h.kubectl("create", "namespace", home)
 	h.run(append([]string{"install", release, chartDir, "--dry-run=server"}, h.args...)...)
@@ -131,6 +134,7 @@ func TestHelmInstallsAndUninstallsWithoutATrace(t *testing.T) {
 	h.agentsWriteTheirOwnReports()
 	h.firstInstruction()
 	h.replaceAgents()
+	h.experiment()
 	h.uninstall()
 }
 
@@ -190,22 +194,27 @@ func (h *chart) firstInstruction() {
 		return err
 	})
 	eventually(h.t, time.Minute, "the pod runs", func() error { return phase(h.t, h.c, "first", "Running") })
-	for container, want := range map[string]string{"init": "256\n67108864", "main": "512\n134217728"} {
+	for container, want := range map[string]string{"init": "67108864", "main": "134217728"} {
 		if got := h.kubectl("logs", "first", "-c", container); got != want {
-			h.t.Errorf("container %s began with shares and memory limit %q, want %q", container, got, want)
+			h.t.Errorf("container %s began with memory limit %q, want %q", container, got, want)
 		}
 	}
+}
+
+// pod is the directory of the pod's cgroup.
+func (h *chart) pod(controller string) string {
+	return h.n.Cgroup(controller, "kubepods/besteffort/pod"+uid(h.t, h.c, "first"))
 }
 
 // knob reads a file of the pod's cgroup, or of its main container's.
 func (h *chart) knob(controller, file string, container bool) string {
 	h.t.Helper()
-	dir := "kubepods/besteffort/pod" + uid(h.t, h.c, "first")
+	dir := h.pod(controller)
 	if container {
 		id := h.kubectl("get", "pod", "first", "-o", "jsonpath={.status.containerStatuses[0].containerID}")
-		dir += "/" + strings.TrimPrefix(id, "containerd://")
+		dir = filepath.Join(dir, strings.TrimPrefix(id, "containerd://"))
 	}
-	text, err := os.ReadFile(filepath.Join(h.n.Cgroup(controller, dir), file))
+	text, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -219,8 +228,9 @@ func (h *chart) replaceAgents() {
 		if idle, limit := h.knob("cpu", "cpu.idle", false), h.knob("memory", "memory.limit_in_bytes", false); idle != "1" || limit != "134217728" {
 			return fmt.Errorf("cpu.idle is %s, memory.limit_in_bytes is %s", idle, limit)
 		}
-		return nil
+		return haveSlices(h.pod("cpu"), task.SliceLong)
 	})
+	h.besideProxy()
 	h.kubectl("rollout", "restart", "daemonset/tenond", "-n", home)
 	eventually(h.t, time.Minute, "another agent runs", func() error {
 		if idle := h.knob("cpu", "cpu.idle", false); idle != "1" {
@@ -228,6 +238,35 @@ func (h *chart) replaceAgents() {
 		}
 		return h.ready()
 	})
+}
+
+// proxyPod is a pod as kube-proxy is: in the best-effort class of the kubelet, and
+// no best-effort work.
+const proxyPod = `{apiVersion: v1, kind: Pod, metadata: {name: proxy, namespace: kube-system}, spec: {priorityClassName: system-node-critical,
+terminationGracePeriodSeconds: 1, containers: [{name: c, image: "busybox:1", command: [sleep, "10000"]}]}}`
+
+// besideProxy: a node has such a pod in the cgroup of the class, and batch pods
+// go on asking for long slices, but that one does not.
+func (h *chart) besideProxy() {
+	h.t.Helper()
+	if _, err := h.c.KubectlApply(h.t.Context(), proxyPod, "apply", "-f", "-"); err != nil {
+		h.t.Fatal(err)
+	}
+	get := func(field string) string {
+		return h.kubectl("get", "pod", "proxy", "-n", "kube-system", "-o", "jsonpath={"+field+"}")
+	}
+	eventually(h.t, time.Minute, "the pod beside it runs", func() error {
+		if phase := get(".status.phase"); phase != "Running" {
+			return errors.New("it is " + phase)
+		}
+		return nil
+	})
+	time.Sleep(3 * time.Second) // the agent takes the slices from the class, and gives them to the pod
+	eventually(h.t, 20*time.Second, "the batch pod alone has long slices", func() error {
+		proxy := h.n.Cgroup("cpu", "kubepods/besteffort/pod"+get(".metadata.uid"))
+		return errors.Join(haveSlices(h.pod("cpu"), task.SliceLong), haveSlices(proxy, task.SliceDefault))
+	})
+	h.kubectl("delete", "pod", "proxy", "-n", "kube-system")
 }
 
 // uninstall leaves no value of Tenon's behind, of pods and of nodes.
@@ -248,6 +287,9 @@ func (h *chart) uninstall() {
 		if got := h.knob(k.controller, k.file, k.container); got != k.want {
 			h.t.Errorf("%s (of the container: %v) is left at %s, want the kubelet's %s", k.file, k.container, got, k.want)
 		}
+	}
+	if err := haveSlices(h.pod("cpu"), task.SliceDefault); err != nil {
+		h.t.Error(err)
 	}
 	if found, err := h.batch(); err != nil || len(found) > 0 {
 		h.t.Errorf("the node is left with %v (%v)", found, err)

@@ -20,10 +20,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
 
+	"tenon.sh/tenon/internal/task"
+	"tenon.sh/tenon/internal/unit"
 	"tenon.sh/tenon/test/cluster/image"
 )
 
@@ -44,6 +47,14 @@ type Options struct {
 	// NoScheduler leaves the scheduler to the caller; its kubeconfig is that
 	// of the user system:kube-scheduler.
 	NoScheduler bool
+	// NoMetrics leaves out the metrics API, and with it kubectl top.
+	NoMetrics bool
+	// Images is a folder of images that were made before, where the programs
+	// that they are made of are not. Default: those of [image.Build].
+	Images string
+	// SystemCPUs are where everything runs that is not in a pod: control plane,
+	// registry, kubelets, containerd and its shims. Default: all.
+	SystemCPUs unit.CPUSet
 	// Further arguments of the programs.
 	APIServer, Controllers, Scheduler []string
 	// Log is told what is done and how long it took. May be nil.
@@ -64,6 +75,8 @@ type Cluster struct {
 	Born string
 	// Made lists folders of the machine that were made to mount over.
 	Made []string
+	// SystemCPUs: see [Options].
+	SystemCPUs unit.CPUSet
 
 	log      func(format string, args ...any)
 	lifeline *os.File // its end ends the init
@@ -126,7 +139,7 @@ func Up(ctx context.Context, o Options) (c *Cluster, err error) {
 		}
 	}
 	begun := time.Now()
-	c = &Cluster{Name: o.Name, Dir: Dir(o.Name), Bin: filepath.Join(Cache(), "cluster", "bin"), log: o.Log}
+	c = &Cluster{Name: o.Name, Dir: Dir(o.Name), Bin: filepath.Join(Cache(), "cluster", "bin"), SystemCPUs: o.SystemCPUs, log: o.Log}
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("start cluster %s: %w", o.Name, err)
@@ -135,9 +148,11 @@ func Up(ctx context.Context, o Options) (c *Cluster, err error) {
 			}
 		}
 	}()
-	images, err := image.Build(ctx, Cache())
-	if err != nil {
-		return nil, err
+	images := image.Layout{Dir: o.Images}
+	if o.Images == "" {
+		if images, err = image.Build(ctx, Cache()); err != nil {
+			return nil, err
+		}
 	}
 	for _, dir := range []string{"pki", "log", "run", "images"} {
 		if err := os.MkdirAll(filepath.Join(c.Dir, dir), 0o755); err != nil {
@@ -177,6 +192,28 @@ func (c *Cluster) save() error {
 		return err
 	}
 	return os.WriteFile(c.file("cluster.json"), text, 0o644)
+}
+
+// onSystemCPUs calls start such that the processes that it starts are bound to
+// the system's CPUs, and theirs after them. A container is not: runc binds it to
+// the CPUs of its control group.
+func (c *Cluster) onSystemCPUs(start func() error) error {
+	if c.SystemCPUs.Empty() {
+		return start()
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before, err := task.Affinity(0)
+	if err != nil {
+		return err
+	}
+	if missing := c.SystemCPUs.Minus(before); !missing.Empty() {
+		return fmt.Errorf("SystemCPUs %v: CPU %v is not online or not allowed here; usable are %v", c.SystemCPUs, missing, before)
+	}
+	if err := task.SetAffinity(0, c.SystemCPUs); err != nil {
+		return err
+	}
+	return errors.Join(start(), task.SetAffinity(0, before))
 }
 
 // alive says whether the cluster's init is there, and not another process that
@@ -248,9 +285,17 @@ func (c *Cluster) file(parts ...string) string {
 	return filepath.Join(append([]string{c.Dir}, parts...)...)
 }
 
+// patient is limit, or longer where the machine is slower than others
+// (TENON_TEST_PATIENCE).
+func patient(limit time.Duration) time.Duration {
+	d, _ := time.ParseDuration(os.Getenv("TENON_TEST_PATIENCE"))
+	return max(limit, d)
+}
+
 // until calls f until it succeeds, less and less often, and returns its last
 // error when the time is over.
 func until(ctx context.Context, limit time.Duration, f func() error) error {
+	limit = patient(limit)
 	end := time.Now().Add(limit)
 	for pause := 20 * time.Millisecond; ; pause = min(pause*5/4, time.Second/2) {
 		err := f()

@@ -100,7 +100,7 @@ func (c *Cluster) daemon(inner int, name string, argv ...string) (*daemon, error
 	cmd := c.within(context.Background(), inner, "setsid", append([]string{"--fork", "sh", "-c", script, name}, argv...)...)
 	cmd.Args = withoutDeathSignal(cmd.Args)
 	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Run(); err != nil {
+	if err := c.onSystemCPUs(cmd.Run); err != nil {
 		return nil, fmt.Errorf("start %s: %w: %s", argv[0], err, tail(d.name+".log"))
 	}
 	return d, nil

@@ -90,6 +90,9 @@ func (c *Cluster) startControlPlane(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if o.NoMetrics {
+		return nil
+	}
 	manifest := strings.ReplaceAll(metricsManifest, "CA_BUNDLE", base64.StdEncoding.EncodeToString(authority))
 	if _, err := c.KubectlApply(ctx, manifest, "apply", "--validate=false", "-f", "-"); err != nil {
 		return fmt.Errorf("register the metrics API: %w", err)
@@ -137,7 +140,7 @@ func adminClient(dir string) (*http.Client, error) {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(authority)
 	return &http.Client{
-		Timeout:   10 * time.Second,
+		Timeout:   patient(10 * time.Second),
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool}},
 	}, nil
 }

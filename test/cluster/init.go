@@ -83,7 +83,7 @@ func (c *Cluster) startInit(ctx context.Context, keep bool, images image.Layout)
 		defer read.Close()
 		cmd.Stdin, c.lifeline = read, write
 	}
-	if err := cmd.Start(); err != nil {
+	if err := c.onSystemCPUs(cmd.Start); err != nil {
 		return fmt.Errorf("start the init: %w", err)
 	}
 	c.Init, c.Born = cmd.Process.Pid, born(fmt.Sprintf("/proc/%d", cmd.Process.Pid))

@@ -34,6 +34,11 @@ func needsCluster(t *testing.T) {
 // up starts a cluster of one node for a test.
 func up(t *testing.T, name string) (*Cluster, *Node) {
 	t.Helper()
+	return upWith(t, name, NodeOptions{})
+}
+
+func upWith(t *testing.T, name string, o NodeOptions) (*Cluster, *Node) {
+	t.Helper()
 	needsCluster(t)
 	c, err := Up(t.Context(), Options{Name: name, Log: t.Logf})
 	if err != nil {
@@ -47,7 +52,7 @@ func up(t *testing.T, name string) (*Cluster, *Node) {
 			t.Error(err)
 		}
 	})
-	n, err := c.AddNode(t.Context(), 0, NodeOptions{})
+	n, err := c.AddNode(t.Context(), 0, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -127,11 +127,32 @@ func (s *metricsServer) scrape() {
 					continue
 				}
 				s.mu.Lock()
-				s.old[node.Metadata.Name], s.last[node.Metadata.Name] = s.last[node.Metadata.Name], parseReading(string(text))
+				s.take(node.Metadata.Name, parseReading(string(text)))
 				s.mu.Unlock()
 			}
 		}
 	}
+}
+
+// take keeps the two last samples of each thing: a kubelet that has not measured
+// since says the last again.
+func (s *metricsServer) take(node string, now reading) {
+	last, old := make(reading), make(reading)
+	for name, v := range now {
+		before, ok := s.last[node][name]
+		switch {
+		case !ok:
+			last[name] = v
+		case v.at.After(before.at):
+			last[name], old[name] = v, before
+		default:
+			last[name] = before
+			if first, ok := s.old[node][name]; ok {
+				old[name] = first
+			}
+		}
+	}
+	s.last[node], s.old[node] = last, old
 }
 
 func (s *metricsServer) get(ctx context.Context, url string, into any) error {

@@ -30,7 +30,15 @@ func TestUsageIsTheRateBetweenTwoReadings(t *testing.T) {
 	if _, _, _, ok := s.usage("n", "scrape_error", ""); ok {
 		t.Error("a metric without a time has a rate")
 	}
-	s.old["n"] = second
+	s.take("n", second)
+	if _, now, window, ok := s.usage("n", "node_cpu_usage_seconds_total", ""); !ok || window != 4*time.Second || now.at != time.UnixMilli(5000) {
+		t.Errorf("the node's old reading again: over %v at %v, %v", window, now.at, ok)
+	}
+	s.take("n", parseReading("node_cpu_usage_seconds_total 15.5 8000\n"))
+	if use, _, window, ok := s.usage("n", "node_cpu_usage_seconds_total", ""); !ok || use["cpu"] != "1000000000n" || window != 3*time.Second {
+		t.Errorf("a new one: %v over %v, %v", use, window, ok)
+	}
+	s.last["n"], s.old["n"] = second, second
 	if _, _, _, ok := s.usage("n", "node_cpu_usage_seconds_total", ""); ok {
 		t.Error("the same reading twice has a rate")
 	}

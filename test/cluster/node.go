@@ -24,6 +24,9 @@ type NodeOptions struct {
 	KubeletArgs []string
 	// NoNRI switches containerd's node resource interface off.
 	NoNRI bool
+	// Bare is for a kernel that has no bridge and no overlay file system: pods
+	// have the host's network or none, and each container a copy of its image.
+	Bare bool
 }
 
 // A Node is a node of a cluster. Inside its mount namespace, which
@@ -61,8 +64,12 @@ func (c *Cluster) AddNode(ctx context.Context, i int, o NodeOptions) (*Node, err
 	if err := n.configure(o); err != nil {
 		return fail(err)
 	}
+	link := fmt.Sprintf("tenon%d", i)
+	if o.Bare {
+		link = "lo"
+	}
 	holder, err := c.daemon(0, n.file("holder"), "unshare", "-m", "--propagation", "slave",
-		"sh", "-ec", setup, "setup", n.Dir, fmt.Sprintf("tenon%d", i), n.IP)
+		"sh", "-ec", setup, "setup", n.Dir, link, n.IP)
 	if err != nil {
 		return fail(err)
 	}
@@ -88,7 +95,8 @@ func (c *Cluster) AddNode(ctx context.Context, i int, o NodeOptions) (*Node, err
 	return n, nil
 }
 
-// setup runs in the node's mount namespace, arguments: folder, bridge, address.
+// setup runs in the node's mount namespace, arguments: folder, interface (a
+// bridge to make, or lo), address.
 // The kubelet insists on three kernel settings: it is shown files that have
 // them, and the machine's own are left alone. The last process holds the
 // namespace.
@@ -103,7 +111,7 @@ for pair in kubelet:/var/lib/kubelet containerd:/var/lib/containerd run:/run var
 	mount --bind $1/${pair%%:*} ${pair#*:}
 	mount --make-shared ${pair#*:}
 done
-ip link add $2 type bridge
+[ $2 = lo ] || ip link add $2 type bridge
 ip address add $3/24 dev $2
 ip link set $2 up
 touch $1/furnished

@@ -30,7 +30,11 @@ func (n *Node) configure(o NodeOptions) error {
 	if err != nil {
 		return err
 	}
-	fill := strings.NewReplacer("DIR", n.Dir, "BIN", c.Bin, "PKI", c.file("pki"), "NODE", n.Name, "ADDRESS", n.IP,
+	snapshotter := "overlayfs"
+	if o.Bare {
+		snapshotter = "native"
+	}
+	fill := strings.NewReplacer("SNAPSHOTTER", snapshotter, "DIR", n.Dir, "BIN", c.Bin, "PKI", c.file("pki"), "NODE", n.Name, "ADDRESS", n.IP,
 		"SUBNET", fmt.Sprintf("10.88.%d.0/24", n.index), "BRIDGE", fmt.Sprintf("tenon%d", n.index),
 		"CGROUP", n.CgroupRoot, "PAUSE", image.Pause, "NONRI", fmt.Sprint(o.NoNRI), "REGISTRY", registryAddress)
 	for file, text := range map[string]string{
@@ -66,6 +70,11 @@ const networkConfig = `{"cniVersion": "1.0.0", "name": "tenon", "plugins": [{
 // containerdConfig: without restrict_oom_score_adj, a containerd that lacks
 // CAP_SYS_RESOURCE cannot start a pod.
 const containerdConfig = `version = 3
+[plugins.'io.containerd.cri.v1.images']
+  snapshotter = 'SNAPSHOTTER'
+[[plugins.'io.containerd.transfer.v1.local'.unpack_config]]
+  platform = 'linux'
+  snapshotter = 'SNAPSHOTTER'
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
   sandbox = 'PAUSE'
 [plugins.'io.containerd.cri.v1.images'.registry]

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -51,12 +52,7 @@ type agent struct {
 // newAgent prepares a node for tenond, and starts none.
 func newAgent(t *testing.T, c *Cluster, n *Node) *agent {
 	t.Helper()
-	a := &agent{t: t, c: c, n: n, bin: t.TempDir(), state: filepath.Join(t.TempDir(), "state")}
-	build := exec.Command("go", "build", "-o", a.bin+"/", "tenon.sh/tenon/cmd/tenon", "tenon.sh/tenon/cmd/tenond")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
+	a := &agent{t: t, c: c, n: n, bin: programs(t), state: filepath.Join(t.TempDir(), "state")}
 	kubectl(t, c, "apply", "-f", "../../deploy/crds/tenon.sh_nodereports.yaml", "-f", "testdata/tenond.yaml")
 	a.configure("")
 	t.Cleanup(func() {
@@ -64,6 +60,22 @@ func newAgent(t *testing.T, c *Cluster, n *Node) *agent {
 		_ = exec.Command(filepath.Join(a.bin, "tenon"), "--state-dir", a.state, "restore").Run()
 	})
 	return a
+}
+
+// programs builds tenon and tenond, or takes them from TENON_TEST_BIN: where the
+// tests run there may be no compiler.
+func programs(t *testing.T) string {
+	t.Helper()
+	if dir := os.Getenv("TENON_TEST_BIN"); dir != "" {
+		return dir
+	}
+	dir := t.TempDir()
+	build := exec.Command("go", "build", "-o", dir+"/", "tenon.sh/tenon/cmd/tenon", "tenon.sh/tenon/cmd/tenond")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	return dir
 }
 
 // configure writes the ConfigMap.
@@ -197,6 +209,29 @@ func (a *agent) values() map[string]string {
 	return all
 }
 
+// settled returns the values once only bounds move: what tenond sets by the
+// kubelet's word comes seconds after what it sets by the runtime's.
+func (a *agent) settled() map[string]string {
+	a.t.Helper()
+	last, since := a.values(), time.Now()
+	eventually(a.t, time.Minute, "for 3 s only bounds move", func() error {
+		now := a.values()
+		moves := func(file, _ string) bool { return bound(file) }
+		fixed := maps.Clone(now)
+		maps.DeleteFunc(fixed, moves)
+		maps.DeleteFunc(last, moves)
+		if !maps.Equal(fixed, last) {
+			last, since = now, time.Now()
+		}
+		if d := time.Since(since); d < 3*time.Second {
+			return fmt.Errorf("only for %v", d)
+		}
+		last = now
+		return nil
+	})
+	return last
+}
+
 // read reads a number of a cgroup of the node, below kubepods.
 func (a *agent) read(controller, group, file string) int {
 	a.t.Helper()
@@ -224,10 +259,12 @@ func (a *agent) is(within time.Duration, claim, controller, group, file string, 
 
 func (a *agent) report() v1alpha1.NodeReport {
 	a.t.Helper()
-	text, err := a.c.Get(a.t.Context(), "/apis/tenon.sh/v1alpha1/nodereports/"+a.n.Name)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	var text []byte
+	// The first report comes after the first turn.
+	eventually(a.t, 30*time.Second, "there is a report", func() (err error) {
+		text, err = a.c.Get(a.t.Context(), "/apis/tenon.sh/v1alpha1/nodereports/"+a.n.Name)
+		return err
+	})
 	var r v1alpha1.NodeReport
 	if err := json.Unmarshal(text, &r); err != nil {
 		a.t.Fatal(err)
@@ -327,8 +364,9 @@ func TestTenondKeepsTheNodeOfACluster(t *testing.T) {
 	a.restore(before)
 }
 
-// TestARestartOfTenondWritesNothing where nothing has changed: neither a killed
-// nor a stopped one is noticed by the kernel.
+// TestARestartOfTenondWritesNothing where nothing has changed: of a killed and of
+// a stopped one the kernel sees no write to a control group, not even of the
+// value that is there, neither by tenond nor by the runtime.
 func TestARestartOfTenondWritesNothing(t *testing.T) {
 	c, n := up(t, "restart")
 	offer(t, c, n, 4000, "4Gi")
@@ -336,16 +374,26 @@ func TestARestartOfTenondWritesNothing(t *testing.T) {
 	// Suppress would follow the use of this machine.
 	a.apply(strings.Replace(strings.Replace(strategies, "THRESHOLD", "", 1), `"enable": true, "cpuSuppressPolicy"`, `"enable": false, "cpuSuppressPolicy"`, 1))
 	group := a.pod(batchPod, "job", "besteffort")
+	writes := witnessWrites(t, n)
 	a.start()
 	a.is(10*time.Second, "the pod has the quota of its batch-cpu", "cpu", group, "cpu.cfs_quota_us", 100000)
 	time.Sleep(3 * time.Second)
+	if !slices.ContainsFunc(writes.since(time.Time{}), func(w cgroupWrite) bool { return w.by == "tenond" }) {
+		t.Fatal("the witness has not seen that tenond wrote")
+	}
 	for _, end := range []func(){a.kill, a.stop, a.kill} {
+		seen := time.Now()
 		end()
 		begun, held := a.intends(), a.values()
 		a.start()
 		time.Sleep(4 * time.Second)
 		if now := a.intends(); now != begun {
 			t.Errorf("%d writes were begun after a restart", now-begun)
+		}
+		for _, w := range writes.since(seen) {
+			if w.by != "kubelet" {
+				t.Errorf("after a restart %s wrote %s", w.by, w.file)
+			}
 		}
 		if now := a.values(); !maps.Equal(held, now) {
 			t.Errorf("values changed: %v, before %v", now, held)
@@ -438,9 +486,11 @@ func TestTenondPutsBackWhatItChangedWhenItsDaemonSetGoes(t *testing.T) {
 	c, n := up(t, "leave")
 	offer(t, c, n, 4000, "4Gi")
 	a := newAgent(t, c, n)
-	// No node has the label: the pods of this DaemonSet are the test's.
+	// No node fits: the pods of this DaemonSet are the test's. A selector that does
+	// not choose the node would be a reason to leave.
 	a.apply(`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: tenond, namespace: tenon-system}, spec: {selector: {matchLabels: {app: tenond}},
-template: {metadata: {labels: {app: tenond}}, spec: {nodeSelector: {none: none}, containers: [{name: a, image: "busybox:1"}]}}}}`)
+template: {metadata: {labels: {app: tenond}}, spec: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: none, operator: Exists}]}]}}},
+containers: [{name: a, image: "busybox:1"}]}}}}`)
 	a.args = []string{"--daemonset", "tenon-system/tenond"}
 	old := a.pod(batchPod, "old", "besteffort")
 	before := a.values()

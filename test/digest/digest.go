@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -18,8 +19,13 @@ type event struct {
 	Elapsed float64 // seconds
 }
 
-// tail is how many of the last lines of a failed test are shown.
-const tail = 15
+const (
+	// tail is how many of the last lines of a failed test are shown, and of what
+	// it said itself before them.
+	tail = 15
+	// slow is from how many seconds on a test that passed has a line of its own.
+	slow = 1
+)
 
 // A failure is a test that failed, or a package without one that did.
 type failure struct {
@@ -27,12 +33,15 @@ type failure struct {
 	lines []string
 }
 
+// A place is a test of a package, or "", the package itself.
+type place struct{ pkg, test string }
+
 // A digest collects what is worth saying.
 type digest struct {
 	out, whole io.Writer
-	lines      map[string][]string // the last lines of the tests that run
-	inner      map[string]bool     // tests with a failed subtest
-	noting     map[string]bool     // tests whose note is not yet at its end
+	lines      map[place][]string // the last lines of the tests that run
+	inner      map[place]bool     // tests with a failed subtest
+	noting     map[place]bool     // tests whose note is not yet at its end
 	notes      [][]string
 	failures   []failure
 	passed     int
@@ -40,7 +49,7 @@ type digest struct {
 }
 
 func newDigest(out, whole io.Writer) *digest {
-	return &digest{out: out, whole: whole, lines: make(map[string][]string), inner: make(map[string]bool), noting: make(map[string]bool)}
+	return &digest{out: out, whole: whole, lines: make(map[place][]string), inner: make(map[place]bool), noting: make(map[place]bool)}
 }
 
 func (d *digest) read(in io.Reader) error {
@@ -64,7 +73,7 @@ func (d *digest) take(e event) {
 		if e.Action == "build-output" {
 			fmt.Fprint(d.out, e.Output)
 		}
-		d.line(e.Test, e.Output)
+		d.line(place{e.Package, e.Test}, e.Output)
 	case "pass", "fail", "skip":
 		d.end(e)
 	}
@@ -78,7 +87,7 @@ var (
 )
 
 // line keeps a line of a test.
-func (d *digest) line(test, text string) {
+func (d *digest) line(test place, text string) {
 	text = strings.TrimRight(text, "\r\n")
 	if begun.MatchString(text) {
 		return
@@ -104,14 +113,19 @@ func (d *digest) line(test, text string) {
 	case strings.HasPrefix(text, "panic: "):
 		kept = []string{text}
 	case len(kept) > 4*tail:
-		kept = kept[len(kept)-2*tail:]
+		old, recent := kept[:len(kept)-2*tail], kept[len(kept)-2*tail:]
+		kept = append(complaints(old), recent...)
 	}
 	d.lines[test] = kept
 }
 
 func (d *digest) end(e event) {
-	lines := d.lines[e.Test]
-	delete(d.lines, e.Test)
+	at := place{e.Package, e.Test}
+	if e.Test == "" && e.Action == "fail" {
+		d.unfinished(e.Package)
+	}
+	lines := d.lines[at]
+	delete(d.lines, at)
 	parent, isPart := parentOf(e.Test)
 	switch e.Action {
 	case "pass":
@@ -119,26 +133,47 @@ func (d *digest) end(e event) {
 			d.passed++
 		}
 	case "skip":
+		if e.Test == "" {
+			return // a package without tests
+		}
 		d.skipped++
 	case "fail":
 		switch {
-		case d.inner[e.Test]: // its own complaints, without the log that led to those of its parts
+		case d.inner[at]: // its own complaints, without the log that led to those of its parts
 			if own := complaints(lines); len(own) > 0 && e.Test != "" {
 				d.failures = append(d.failures, failure{e.Test, own})
 			}
 		case e.Test == "":
-			d.failures = append(d.failures, failure{"package " + e.Package, last(lines)})
+			d.failures = append(d.failures, failure{"package " + e.Package, ending(lines)})
 		default:
-			d.failures = append(d.failures, failure{e.Test, last(lines)})
+			d.failures = append(d.failures, failure{e.Test, ending(lines)})
 		}
-		d.inner[parent] = true
+		d.inner[place{e.Package, parent}] = true
 	}
 	switch {
 	case e.Test == "":
-		delete(d.inner, "")
+		delete(d.inner, at)
 		fmt.Fprintf(d.out, "%-4s %s in %.0f s\n", e.Action, e.Package, e.Elapsed)
-	case e.Action == "fail" || !isPart:
+	case e.Action == "fail" || e.Action == "skip" && !isPart || e.Elapsed >= slow && !isPart:
 		fmt.Fprintf(d.out, "%-4s %-60s %6.1f s\n", e.Action, e.Test, e.Elapsed)
+	}
+}
+
+// unfinished counts the tests of a package that were not over when it ended: go
+// test says nothing more of one that hung, or that took the whole program along.
+func (d *digest) unfinished(pkg string) {
+	var left []string
+	for at := range d.lines {
+		if at.pkg == pkg && at.test != "" {
+			left = append(left, at.test)
+		}
+	}
+	slices.Sort(left)
+	for _, test := range left {
+		at := place{pkg, test}
+		d.failures = append(d.failures, failure{test + " (did not end)", ending(d.lines[at])})
+		delete(d.lines, at)
+		d.inner[place{pkg, ""}] = true
 	}
 }
 
@@ -167,6 +202,13 @@ func complaints(lines []string) []string {
 		}
 	}
 	return last(own)
+}
+
+// ending is how a test that failed ends: what it said itself, though logs may
+// follow it, and its last lines.
+func ending(lines []string) []string {
+	end := last(lines)
+	return append(complaints(lines[:len(lines)-len(end)]), end...)
 }
 
 func last(lines []string) []string { return lines[max(0, len(lines)-tail):] }

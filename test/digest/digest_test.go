@@ -55,10 +55,13 @@ func TestTheEndTellsWhatCameOfIt(t *testing.T) {
 			many + "TestA/one:     a_test.go:3: broken\nFAIL TestA/one\nTestA:     boot\nTestA:     a_test.go:9: and this\nFAIL TestA\nPASS TestB\nFAIL ",
 			"FAIL TestA/one\n" + strings.Repeat("    | @@noise\n", 14) + "    | a_test.go:3: broken\n" +
 				"FAIL TestA\n    | a_test.go:9: and this\n1 passed, 0 skipped, 2 failed\n", false},
+		"logs follow what it said": {
+			"TestA:     a_test.go:3: broken\nTestA:     a_test.go:9: the agent said:\n" + strings.Repeat("TestA:         @@noise\n", 200) + "FAIL TestA\nFAIL ",
+			"FAIL TestA\n    | a_test.go:3: broken\n    | a_test.go:9: the agent said:\n" + strings.Repeat("    | @@noise\n", 15) + "0 passed, 0 skipped, 1 failed\n", false},
 		"a package failed by itself": {": exit status 2\nFAIL ", "FAIL package p\n    | exit status 2\n0 passed, 0 skipped, 1 failed\n", false},
 		"a panic": {
-			"TestA:     boot\nTestA: panic: test timed out after 1m\n" + strings.Repeat("TestA: goroutine\n", 500) + "FAIL TestA\nFAIL ",
-			"FAIL TestA\n    | panic: test timed out after 1m\n" + strings.Repeat("    | goroutine\n", 14) + "0 passed, 0 skipped, 1 failed\n", false},
+			"TestA:     boot\nTestA: panic: test timed out after 1m\n" + strings.Repeat("TestA: goroutine\n", 500) + "FAIL ",
+			"FAIL TestA (did not end)\n    | panic: test timed out after 1m\n" + strings.Repeat("    | goroutine\n", 14) + "0 passed, 0 skipped, 1 failed\n", false},
 		"a note": {
 			"TestA:     a_test.go:3: NOTE: passed only when repeated\nTestA:         first:\nTestA:         broken\nTestA:     noise\nTestA:         more\nPASS TestA\nPASS ",
 			"NOTE passed only when repeated\n    | first:\n    | broken\n1 passed, 0 skipped, 0 failed\n", true},

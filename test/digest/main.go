@@ -1,7 +1,8 @@
 // Digest reads what go test -json prints and says it shorter: a line for each
-// test that is over, and at the end each failure with the last lines that it
-// logged, and the notes of the tests (lines that begin with NOTE:). So the last
-// lines of a long run tell what came of it.
+// test that is over, but for those that passed within a second, and at the end
+// each failure with what the test said and its last lines, and the notes of the
+// tests (lines that begin with NOTE:). So the last lines of a long run tell what
+// came of it.
 //
 //	go test -json ./test/vm | digest LOG
 //

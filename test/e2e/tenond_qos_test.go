@@ -39,7 +39,9 @@ func (s *site) choose(rung node.Rung, args ...string) control.QOS {
 	cmd := exec.Command(filepath.Join(s.bin, "tenon"), append([]string{"qos", "--state-dir", s.state}, args...)...)
 	if text, err := cmd.CombinedOutput(); err != nil {
 		s.t.Logf("tenon qos %v: %v\n%s", args, err, text)
-		if rung != node.RungSchedExt || !strings.Contains(string(text), "tenond has followed it yet") && !strings.Contains(string(text), "not in use yet") {
+		// On a slow machine a rung is loaded, or the one before it given up, later
+		// than tenon waits: both answers are right, and it must come all the same.
+		if !strings.Contains(string(text), "tenond has followed it yet") && !strings.Contains(string(text), "not in use yet") {
 			s.t.FailNow()
 		}
 	}

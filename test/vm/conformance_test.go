@@ -42,6 +42,8 @@ var skipsOnKernel = map[string]map[string]string{
 	"6.1": {
 		noLatency: "CONFIG_BLK_CGROUP_IOLATENCY is off",
 		"internal/task.TestSliceIsKeptAndZeroMeansDefault": "threads have a slice of their own from 6.12 on",
+		"internal/task.TestSlicesAreLengthenedAndRestored": "the same",
+		"internal/task.TestSlicesOfStrangersComeBack":      "the same",
 		noCookies: "CONFIG_SCHED_CORE is off",
 	},
 	"6.12": {},

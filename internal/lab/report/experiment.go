@@ -84,10 +84,19 @@ type Experiment struct {
 	Tenond map[Mode]string `json:"tenond,omitempty"`
 	// Memory is how memory is divided in the memory experiment.
 	Memory *MemorySetup `json:"memory,omitempty"`
+	// Kubernetes says that the experiment ran on a node of a cluster.
+	Kubernetes *KubernetesSetup `json:"kubernetes,omitempty"`
 	// Skipped are the modes that this node cannot run, and why.
 	Skipped []Skipped `json:"skipped,omitempty"`
 	// Siblings says that tested CPUs share a core (SMT).
 	Siblings bool `json:"tested_siblings,omitempty"`
+}
+
+// A KubernetesSetup is where in a cluster an experiment ran, and with which
+// images.
+type KubernetesSetup struct {
+	Node   string            `json:"node"`
+	Images map[string]string `json:"images"` // of nginx and ffmpeg
 }
 
 // A Skipped mode is one that the node cannot run.
@@ -125,25 +134,28 @@ type Run struct {
 	// Warnings do not void the run.
 	Warnings []string `json:"warnings,omitempty"`
 
-	Latency     Latency        `json:"latency"`
-	Requests    int64          `json:"requests"`
-	Errors      map[string]int `json:"errors,omitempty"`
-	ClientLag   Latency        `json:"client_lag"`
-	Spoiled     float64        `json:"spoiled_ratio"`    // of the requests: left out, the client did not run
-	ClientCPU   float64        `json:"client_cpu_ratio"` // busy share of the client's CPUs
-	CPUPercent  float64        `json:"cpu_percent"`      // of the tested CPUs, all users
-	LSCPU       float64        `json:"ls_cpus_used"`
-	BECPU       float64        `json:"be_cpus_used"`
-	OtherCPU    float64        `json:"other_cpus_used"`
-	StealRatio  float64        `json:"steal_ratio"`
-	Frames      float64        `json:"be_frames"`
-	FramesPerS  float64        `json:"be_frames_per_second"`
-	RunDelay    time.Duration  `json:"ls_run_delay_ns"`      // Δrun_delay over all LS threads
-	Timeslices  int64          `json:"ls_timeslices"`        // Δpcount over all LS threads
-	DelayPerRun float64        `json:"ls_runqueue_delay_us"` // RunDelay / Timeslices
-	LSThrottled time.Duration  `json:"ls_throttled_ns"`
-	BEThrottled time.Duration  `json:"be_throttled_ns"`
-	PSICPU      float64        `json:"psi_cpu_some_ratio"` // share of the run; -1: not available
+	Latency    Latency        `json:"latency"`
+	Requests   int64          `json:"requests"`
+	Errors     map[string]int `json:"errors,omitempty"`
+	ClientLag  Latency        `json:"client_lag"`
+	Spoiled    float64        `json:"spoiled_ratio"`    // of the requests: left out, the client did not run
+	ClientCPU  float64        `json:"client_cpu_ratio"` // busy share of the client's CPUs
+	CPUPercent float64        `json:"cpu_percent"`      // of the tested CPUs, all users
+	LSCPU      float64        `json:"ls_cpus_used"`
+	BECPU      float64        `json:"be_cpus_used"`
+	OtherCPU   float64        `json:"other_cpus_used"`
+	// NodeMetricsCPU is the use of the whole node by the cluster's metrics API;
+	// 0: unknown.
+	NodeMetricsCPU float64       `json:"node_metrics_cpus_used,omitempty"`
+	StealRatio     float64       `json:"steal_ratio"`
+	Frames         float64       `json:"be_frames"`
+	FramesPerS     float64       `json:"be_frames_per_second"`
+	RunDelay       time.Duration `json:"ls_run_delay_ns"`      // Δrun_delay over all LS threads
+	Timeslices     int64         `json:"ls_timeslices"`        // Δpcount over all LS threads
+	DelayPerRun    float64       `json:"ls_runqueue_delay_us"` // RunDelay / Timeslices
+	LSThrottled    time.Duration `json:"ls_throttled_ns"`
+	BEThrottled    time.Duration `json:"be_throttled_ns"`
+	PSICPU         float64       `json:"psi_cpu_some_ratio"` // share of the run; -1: not available
 	// Series is sampled along the run, for the picture of CPU over time.
 	Series []Sample `json:"series,omitempty"`
 	// Writes are the kernel writes of the run's mode, with their reasons.

@@ -53,12 +53,14 @@ type ModeResult struct {
 	// null where a client gave no histograms.
 	Pooled *Latency `json:"pooled"`
 
-	CPUPercent   Number `json:"cpu_percent"` // of the tested CPUs
-	LSCPU        Number `json:"ls_cpus_used"`
-	BECPU        Number `json:"be_cpus_used"`
-	OtherCPU     Number `json:"other_cpus_used"`
-	FramesPerS   Number `json:"be_frames_per_second"`
-	FramesPerCPU Number `json:"be_frames_per_cpu_second"`
+	CPUPercent Number `json:"cpu_percent"` // of the tested CPUs
+	LSCPU      Number `json:"ls_cpus_used"`
+	BECPU      Number `json:"be_cpus_used"`
+	OtherCPU   Number `json:"other_cpus_used"`
+	// NodeMetricsCPU is the use of the whole node by a cluster's metrics API.
+	NodeMetricsCPU Number `json:"node_metrics_cpus_used"`
+	FramesPerS     Number `json:"be_frames_per_second"`
+	FramesPerCPU   Number `json:"be_frames_per_cpu_second"`
 	// Goodput is BE's frame rate as a share of what the CPU that exclusive
 	// leaves idle would give at the solo rate.
 	Goodput     Number `json:"be_goodput_ratio"`

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -55,7 +56,11 @@ func viewOf(e Experiment) view {
 	case e.Kind == KindKernelQOS:
 		return ladderView(e)
 	}
-	return view{title: "What colocation cost and won", tables: withRungs(e), rows: rows}
+	v := view{title: "What colocation cost and won", tables: withRungs(e), rows: rows}
+	if e.Kubernetes != nil {
+		v.rows = append(slices.Clone(rows), row{"node's CPUs", "", func(r Result, m Mode) string { return number(r.Modes[m].NodeMetricsCPU, 2) }})
+	}
+	return v
 }
 
 // A row of the table: absolute and relative.
@@ -170,9 +175,16 @@ func legend(r Result) string {
 	case r.Experiment.Kind == KindKernelQOS:
 		return ladderLegend(r)
 	}
+	nodes := ""
+	if r.Experiment.Kubernetes != nil {
+		nodes = " Node's CPUs: those in use by the metrics API of the cluster in a window of it that lies in the run; they include CPUs that are not tested."
+		if !slices.ContainsFunc(slices.Collect(maps.Values(r.Modes)), func(m ModeResult) bool { return m.NodeMetricsCPU.Known() }) {
+			nodes += fmt.Sprintf(" None is known: the cluster has no metrics API, or no window of it, which are ten seconds to a minute long, lies in a run of %v.", r.Experiment.Duration)
+		}
+	}
 	return latencyLegend(r.Experiment) + ", median over blocks; run-queue delay in µs, the service's mean wait for a CPU per timeslice. " +
 		"In brackets: change to exclusive, as the geometric mean of the ratios within blocks (not the quotient of the cells); " +
-		"for BE frames/s: share of what the CPU left idle by exclusive would give at the solo rate."
+		"for BE frames/s: share of what the CPU left idle by exclusive would give at the solo rate." + nodes
 }
 
 // latencyLegend says from when latency counts.

@@ -75,6 +75,26 @@ func TestTableReadsAsTheGoldenFiles(t *testing.T) {
 	}
 }
 
+// TestTableSaysWhyTheNodesCPUsAreUnknown, and only then.
+func TestTableSaysWhyTheNodesCPUsAreUnknown(t *testing.T) {
+	for cpus, want := range map[float64]string{0: "lies in a run of 20s", 1.25: "1.25"} {
+		e := syntheticExperiment(2, Exclusive, Default)
+		e.Kubernetes = &KubernetesSetup{Node: "worker-1"}
+		runs := syntheticRuns(e, 0.05)
+		for i := range runs {
+			runs[i].NodeMetricsCPU = cpus
+		}
+		var b bytes.Buffer
+		if err := WriteTable(&b, Analyse(e, runs)); err != nil {
+			t.Fatal(err)
+		}
+		text := strings.Join(strings.Fields(b.String()), " ")
+		if !strings.Contains(text, want) || strings.Contains(text, "None is known") != (cpus == 0) {
+			t.Errorf("%v CPUs: no %q, or a reason too many:\n%s", cpus, want, &b)
+		}
+	}
+}
+
 func TestResultReadsAsTheGoldenFile(t *testing.T) {
 	data, err := json.MarshalIndent(Analyse(goldenCases["quick"]()), "", "  ")
 	if err != nil {

@@ -14,12 +14,15 @@ import (
 	"strings"
 	"syscall"
 
+	"tenon.sh/tenon/internal/unit"
 	"tenon.sh/tenon/test/cluster"
 	"tenon.sh/tenon/test/cluster/image"
 )
 
 const usage = `usage: cluster [-name NAME] COMMAND
   up [-nodes N]         start a cluster, with that many nodes
+     [-system-cpus CPUS]  on these CPUs, such as 0 or 0-1; the kubelets of
+                        these nodes keep pods off them
   node I [LINE...]      start node I, with more lines of its KubeletConfiguration
   run COMMAND...        run a command in the cluster's namespaces, KUBECONFIG set
   on I COMMAND...       the same in the mount namespace of node I too
@@ -147,19 +150,30 @@ func attached(command func(context.Context, string, ...string) *exec.Cmd, ctx co
 func up(ctx context.Context, name string, args []string) error {
 	flags := flag.NewFlagSet("up", flag.ExitOnError)
 	nodes := flags.Int("nodes", 1, "")
+	var system unit.CPUSet
+	flags.TextVar(&system, "system-cpus", system, "")
 	_ = flags.Parse(args) // exits
 	say := func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
-	c, err := cluster.Up(ctx, cluster.Options{Name: name, Keep: true, Log: say})
+	c, err := cluster.Up(ctx, cluster.Options{Name: name, Keep: true, SystemCPUs: system, Log: say})
 	if err != nil {
 		return err
 	}
 	for i := range *nodes {
-		if _, err := c.AddNode(ctx, i, cluster.NodeOptions{}); err != nil {
+		if _, err := c.AddNode(ctx, i, cluster.NodeOptions{Kubelet: keepOff(system)}); err != nil {
 			return errors.Join(err, c.Down())
 		}
 	}
 	fmt.Printf(hints, os.Args[0], c.Name)
 	return nil
+}
+
+// keepOff is the kubelet's configuration for a node whose pods may not use some
+// CPUs.
+func keepOff(cpus unit.CPUSet) string {
+	if cpus.Empty() {
+		return ""
+	}
+	return fmt.Sprintf("cpuManagerPolicy: static\ncpuManagerPolicyOptions: {strict-cpu-reservation: \"true\"}\nreservedSystemCPUs: %q", cpus)
 }
 
 const hints = `

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"tenon.sh/tenon/internal/apiserver"
+	"tenon.sh/tenon/internal/daemon"
+)
+
+// TestTenondLeavesOnlyWhereItIsTakenAway: a stop for any other reason changes
+// nothing, for the next tenond goes on.
+func TestTenondLeavesOnlyWhereItIsTakenAway(t *testing.T) {
+	const (
+		set  = "/apis/apps/v1/namespaces/tenon-system/daemonsets/tenond"
+		node = "/api/v1/nodes/n1"
+		home = "/api/v1/namespaces/tenon-system"
+
+		linux   = `{"metadata":{"name":"tenond"},"spec":{"template":{"spec":{"nodeSelector":{"os":"linux"}}}}}`
+		anyNode = `{"metadata":{"name":"tenond"}}`
+		going   = `{"metadata":{"name":"tenond","deletionTimestamp":"2026-11-22T12:00:00Z"}}`
+	)
+	denied := func(code int) string { return fmt.Sprint(code) }
+	for _, x := range []struct {
+		name          string
+		before, after map[string]string // what the API server answers, by path: text or a code
+		leaves        bool
+	}{
+		{"it stays", map[string]string{set: linux, home: anyNode, node: `{"metadata":{"labels":{"os":"linux"}}}`}, nil, false},
+		{"it stays on every node", map[string]string{set: anyNode, home: anyNode}, nil, false},
+		{"it stays, and an older release may not ask for the namespace", map[string]string{set: anyNode, home: denied(403)}, nil, false},
+		{"the namespace ends, pods first", map[string]string{set: anyNode}, map[string]string{home: going}, true},
+		{"it is being deleted", map[string]string{set: anyNode}, map[string]string{set: going}, true},
+		{"it is gone", map[string]string{set: anyNode}, map[string]string{set: denied(404)}, true},
+		{"the node has lost its label", map[string]string{set: linux, node: `{"metadata":{"labels":{"os":"linux"}}}`}, map[string]string{node: `{"metadata":{}}`}, true},
+		{"the node has another value", map[string]string{set: linux, node: `{"metadata":{"labels":{"os":"linux"}}}`}, map[string]string{node: `{"metadata":{"labels":{"os":"x"}}}`}, true},
+		{"nobody answers", map[string]string{set: anyNode}, map[string]string{set: denied(503), home: denied(503)}, false},
+		{"all rights are gone", map[string]string{set: anyNode}, map[string]string{set: denied(403), home: denied(403)}, true},
+		{"nobody knows the account any more", map[string]string{set: anyNode}, map[string]string{set: denied(401), home: denied(401)}, true},
+		{"the namespace ends", map[string]string{set: anyNode}, map[string]string{set: denied(403), home: going}, true},
+		{"one right is gone, and the namespace stays", map[string]string{set: anyNode}, map[string]string{set: denied(403), home: anyNode}, false},
+		{"a right is gone, and nobody says more", map[string]string{set: anyNode}, map[string]string{set: denied(403), home: denied(503)}, false},
+		{"it was never allowed to ask", map[string]string{set: denied(403), home: denied(403)}, nil, false},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			var mu sync.Mutex
+			now := x.before
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				mu.Lock()
+				text, is := now[r.URL.Path]
+				mu.Unlock()
+				code := http.StatusNotFound
+				if is {
+					if n, _ := fmt.Sscan(text, &code); n == 0 {
+						w.Header().Set("Content-Type", "application/json")
+						fmt.Fprint(w, text)
+						return
+					}
+				}
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(code)
+				fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q}`, code,
+					map[int]string{401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 503: "ServiceUnavailable"}[code])
+			}))
+			defer server.Close()
+			api, err := apiserver.Open(&rest.Config{Host: server.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := clusterFlags{daemonSet: "tenon-system/tenond"}
+			s := f.stayOf(&daemon.Kubernetes{Node: "n1", API: api}, slog.New(slog.DiscardHandler))
+			_, err = s.ask(t.Context())
+			if (err == nil) != s.known.Load() {
+				t.Errorf("known: %v, %v", s.known.Load(), err)
+			}
+			mu.Lock()
+			now = maps.Clone(x.before)
+			maps.Copy(now, x.after)
+			mu.Unlock()
+			if got := s.ends(); got != x.leaves {
+				t.Errorf("it leaves: %v, want %v", got, x.leaves)
+			}
+		})
+	}
+}

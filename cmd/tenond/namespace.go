@@ -1,0 +1,73 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/cgroup"
+	"tenon.sh/tenon/internal/proc"
+)
+
+// enterCgroups starts this program again in the cgroup namespace of a process if
+// the groups that it is to keep begin above its own: on cgroup v2 a container
+// gets a namespace unless it is privileged, and would be told neither its own
+// group nor those of others as they are called on the node. It returns if there
+// is nothing to do, or with the error that is in the way: CAP_SYS_ADMIN and
+// CAP_SYS_PTRACE are needed, and for the node's process 1 its process ids.
+func enterCgroups(pid int) error {
+	fs := proc.Default()
+	tree, err := cgroup.Detect(fs.Proc)
+	if err != nil || !tree.Above() {
+		return nil // the daemon says what is wrong
+	}
+	if err := restartIn(fmt.Sprintf("%s/%d/ns/cgroup", fs.Proc, pid)); err != nil {
+		return fmt.Errorf("enter the cgroup namespace of process %d: %w", pid, err)
+	}
+	return nil
+}
+
+// restartIn executes this program in a cgroup namespace, as the same process. A
+// namespace is that of a thread, and this one becomes the whole process.
+func restartIn(namespace string) error {
+	there, err := os.Open(namespace)
+	if err != nil {
+		return err
+	}
+	defer there.Close()
+	theirs, err := there.Stat()
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	here, err := os.Open("/proc/thread-self/ns/cgroup")
+	if err != nil {
+		return err
+	}
+	defer here.Close()
+	ours, err := here.Stat()
+	if err != nil {
+		return err
+	}
+	if os.SameFile(ours, theirs) {
+		return errors.New("it is in the same: its process ids are not the node's (hostPID), or the groups begin above that, too")
+	}
+	if err := unix.Setns(int(there.Fd()), unix.CLONE_NEWCGROUP); err != nil {
+		return err
+	}
+	err = syscall.Exec(self, os.Args, os.Environ())
+	if back := unix.Setns(int(here.Fd()), unix.CLONE_NEWCGROUP); back != nil {
+		// One thread would be in another namespace than the rest.
+		panic(fmt.Sprintf("return to the cgroup namespace, after %v: %v", err, back))
+	}
+	return err
+}

@@ -1,0 +1,47 @@
+package host
+
+import (
+	"errors"
+
+	"tenon.sh/tenon/internal/task"
+)
+
+// countSlices counts the threads that have the long slice and those that have
+// the kernel's. Those that have ended, or have a slice of their own, are in
+// neither.
+func countSlices(tids []int) (long, usual int, err error) {
+	s, err := task.NewSlices()
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, tid := range tids {
+		switch kind, err := s.Kind(tid); {
+		case errors.Is(err, task.ErrGone):
+		case err != nil:
+			return 0, 0, err
+		case kind == task.SliceLong:
+			long++
+		case kind == task.SliceDefault:
+			usual++
+		}
+	}
+	return long, usual, nil
+}
+
+// lengthen gives threads the long slice.
+func lengthen(list task.List) (int, error) {
+	s, err := task.NewSlices()
+	if err != nil {
+		return 0, err
+	}
+	return s.Lengthen(list)
+}
+
+// unlengthen gives those that have it the kernel's, and returns how many had.
+func unlengthen(list task.List) (int, error) {
+	s, err := task.NewSlices()
+	if err != nil {
+		return 0, err
+	}
+	return s.Restore(list)
+}

@@ -1,0 +1,135 @@
+package lab
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"tenon.sh/tenon/internal/unit"
+)
+
+// The pods of the experiment.
+const (
+	nginxPod = "nginx"
+	batchPod = "batch"
+)
+
+// object is a JSON object of the Kubernetes API.
+type object = map[string]any
+
+// requestOf is the share of the tested CPUs that nginx requests and may use:
+// 80 of 104, as in the published experiment. It is no whole number of CPUs:
+// a kubelet with the static CPU manager would reserve those for nginx.
+func requestOf(tested int) unit.MilliCPU {
+	m := unit.CPUs(tested) * 80 / 104 / 10 * 10
+	if m%1000 == 0 {
+		m -= 10
+	}
+	return m
+}
+
+// nginxManifest is the service of the published experiment: its configuration
+// and its pod.
+func (b *clusterBench) nginxManifest(tested int) []object {
+	conf := NGINX{Workers: tested, Connections: b.connections()}.podConfig(b.Port)
+	cpu := fmt.Sprintf("%dm", requestOf(tested))
+	amounts := object{"cpu": cpu, "memory": "512Mi"}
+	return []object{
+		{
+			"apiVersion": "v1", "kind": "ConfigMap",
+			"metadata": object{"name": "nginx-conf"},
+			"data":     object{"nginx.conf": conf},
+		},
+		b.pod(nginxPod, object{qosLabel: "LS"}, object{
+			"image": b.cluster.NGINX, "ports": []object{{"containerPort": b.Port, "hostPort": b.Port}},
+			"resources":    object{"requests": amounts, "limits": amounts},
+			"volumeMounts": []object{{"name": "conf", "mountPath": "/apps/nginx/conf"}},
+		}, object{"name": "conf", "configMap": object{"name": "nginx-conf"}}),
+	}
+}
+
+// podConfig is nginx.conf of the published experiment, and what Config adds to
+// it.
+func (n NGINX) podConfig(port int) string {
+	connections := max(1024, n.Connections+128)
+	return fmt.Sprintf(`user nginx;
+worker_processes %d;
+worker_rlimit_nofile %d;
+events {
+    worker_connections %d;
+}
+http {
+    access_log off;
+    keepalive_requests 1000000000;
+    keepalive_timeout 3600s;
+    server {
+        listen %d;
+        gzip off;
+    }
+}
+`, n.Workers, 2*connections, connections, port)
+}
+
+// qosLabel is the label of the protocol that says the QoS class of a pod.
+const qosLabel = "koordinator.sh/qosClass"
+
+// batchManifest is the batch work, or the spinner that keeps the CPUs awake.
+// With Tenon it is BE and asks for batch resources, without it is a pod that
+// asks for nothing.
+func (b *clusterBench) batchManifest(t traits, rate float64) []object {
+	work := Transcode{Input: b.cluster.Input, Threads: b.threads, ReadRate: rate, Period: samplePeriod}
+	command := append([]string{"sh", "-c", fmt.Sprintf(`for i in $(seq %d); do "$@" > %s$i & done; wait`, b.processes, progressFiles), "sh", "ffmpeg"}, work.Args()...)
+	if t.spinner {
+		command = []string{"sh", "-c", fmt.Sprintf(`for i in $(seq %d); do while :; do :; done & done; wait`, b.place.Tested.Len())}
+	}
+	container, labels := object{"image": b.cluster.FFmpeg, "command": command}, object{}
+	if t.isolates() {
+		labels[qosLabel] = "BE"
+		amounts := object{batchCPU: strconv.Itoa(int(b.batch)), batchMemory: strconv.Itoa(int(b.batchMemory()))}
+		container["resources"] = object{"requests": amounts, "limits": amounts}
+	}
+	return []object{b.pod(batchPod, labels, container)}
+}
+
+// isolates reports whether tenond must isolate something in the mode: the
+// spinner, too, is worth something only if it is below everything else.
+func (t traits) isolates() bool { return t.tenon || t.spinner }
+
+// The overcommitted resources of the protocol.
+const (
+	batchCPU    = "kubernetes.io/batch-cpu"
+	batchMemory = "kubernetes.io/batch-memory"
+)
+
+// batchMemory is what ffmpeg may use.
+func (b *clusterBench) batchMemory() unit.Bytes { return unit.Bytes(b.processes) * 512 << 20 }
+
+// pod is a pod on the tested node, in its network, with one container.
+func (b *clusterBench) pod(name string, labels object, container object, volumes ...object) object {
+	container["name"], container["imagePullPolicy"] = name, "IfNotPresent"
+	labels["app"] = name
+	return object{
+		"apiVersion": "v1", "kind": "Pod",
+		"metadata": object{"name": name, "labels": labels},
+		"spec": object{
+			"nodeName": b.node.name, "hostNetwork": true, "restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
+			"tolerations": []object{{"operator": "Exists"}},
+			"containers":  []object{container}, "volumes": volumes,
+		},
+	}
+}
+
+// manifest is what kubectl apply reads.
+func manifest(objects []object) string {
+	var text strings.Builder
+	for _, o := range objects {
+		line, err := json.Marshal(o)
+		if err != nil {
+			panic(err) // made of strings and numbers
+		}
+		text.Write(line)
+		text.WriteString("\n")
+	}
+	return text.String()
+}

@@ -1,0 +1,218 @@
+package lab
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"tenon.sh/tenon/internal/unit"
+)
+
+// askPeriod is the time between two readings from inside the pods. Each costs
+// the service's CPU a millisecond or two.
+const askPeriod = 2 * time.Second
+
+// groupFiles are what a container sees of its own cgroup: in v2, and in v1.
+const groupFiles = "/sys/fs/cgroup/cpu.stat /sys/fs/cgroup/cpuacct/cpuacct.usage /sys/fs/cgroup/cpu/cpu.stat"
+
+// serviceScript answers with the node's counters, the waits of all nginx
+// threads and the cgroup of the container. /proc/stat and /proc/pressure are
+// the node's in a container, too.
+const serviceScript = `t=
+for p in /proc/[0-9]*; do
+	read -r name < $p/comm && [ "$name" = nginx ] && t="$t $p/task/*/schedstat"
+done 2>/dev/null
+grep Cpus_allowed_list /proc/self/status
+echo .
+while read -r _; do
+	cat /proc/stat /proc/pressure/cpu $t ` + groupFiles + ` 2>/dev/null
+	echo .
+done`
+
+// batchScript answers with the cgroup of the container and the last report of
+// each ffmpeg.
+const batchScript = `while read -r _; do
+	cat ` + groupFiles + ` 2>/dev/null
+	for f in ` + progressFiles + `*; do tail -n 14 $f; echo ,; done 2>/dev/null
+	echo .
+done`
+
+// progressFiles is where the ffmpegs of the pod write how far they are.
+const progressFiles = "/tmp/tenon-progress-"
+
+// counters is what one answer holds.
+type counters struct {
+	idle, steal      map[unit.CPU]time.Duration
+	delay            time.Duration // of the threads of the service
+	slices           int64
+	usage, throttled time.Duration // of the container's cgroup
+	hasUsage         bool
+	stalled          time.Duration // of the node
+	hasStalled       bool
+	progress         []Mark // of each ffmpeg; no time
+}
+
+// userHZ is the unit of /proc/stat, the same on every architecture that
+// Kubernetes runs on (proc_stat(5)).
+const userHZ = 100
+
+// parseCounters tells the files of an answer by the shape of their lines.
+func parseCounters(lines []string) (c counters, err error) {
+	c.idle, c.steal = map[unit.CPU]time.Duration{}, map[unit.CPU]time.Duration{}
+	var last Mark
+	for _, l := range lines {
+		f := strings.Fields(l)
+		switch key, value, _ := strings.Cut(l, "="); {
+		case l == ",":
+			c.progress = append(c.progress, last)
+			last = Mark{}
+		case key == "frame":
+			last.Frames, err = strconv.ParseFloat(strings.TrimSpace(value), 64)
+		case key == "out_time_us" && strings.TrimSpace(value) != "N/A":
+			var us int64
+			us, err = strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+			last.Media = time.Duration(us) * time.Microsecond
+		case len(f) >= 9 && strings.HasPrefix(f[0], "cpu") && f[0] != "cpu":
+			err = c.cpu(f)
+		case len(f) == 5 && f[0] == "some":
+			c.hasStalled = true
+			c.stalled, err = scaledCount(strings.TrimPrefix(f[4], "total="), time.Microsecond)
+		case len(f) == 3 && isNumber(f[0]) && isNumber(f[1]) && isNumber(f[2]): // schedstat
+			var wait time.Duration
+			wait, err = scaledCount(f[1], time.Nanosecond)
+			n, _ := strconv.ParseInt(f[2], 10, 64)
+			c.delay, c.slices = c.delay+wait, c.slices+n
+		case len(f) == 1 && isNumber(f[0]): // cpuacct.usage
+			c.hasUsage = true
+			c.usage, err = scaledCount(f[0], time.Nanosecond)
+		case len(f) == 2 && f[0] == "usage_usec":
+			c.hasUsage = true
+			c.usage, err = scaledCount(f[1], time.Microsecond)
+		case len(f) == 2 && f[0] == "throttled_usec":
+			c.throttled, err = scaledCount(f[1], time.Microsecond)
+		case len(f) == 2 && f[0] == "throttled_time":
+			c.throttled, err = scaledCount(f[1], time.Nanosecond)
+		}
+		if err != nil {
+			return c, fmt.Errorf("read the counters of a pod: %q: %w", l, err)
+		}
+	}
+	if !c.hasUsage {
+		return c, fmt.Errorf("read the counters of a pod: it sees none of %s", groupFiles)
+	}
+	return c, nil
+}
+
+// cpu reads a line of /proc/stat: cpuN user nice system idle iowait irq
+// softirq steal …
+func (c *counters) cpu(f []string) error {
+	n, err := strconv.Atoi(f[0][len("cpu"):])
+	if err != nil {
+		return err
+	}
+	var ticks [2]time.Duration
+	for i, column := range [][]string{{f[4], f[5]}, {f[8]}} {
+		for _, text := range column {
+			t, err := scaledCount(text, time.Second/userHZ)
+			if err != nil {
+				return err
+			}
+			ticks[i] += t
+		}
+	}
+	c.idle[unit.CPU(n)], c.steal[unit.CPU(n)] = ticks[0], ticks[1]
+	return nil
+}
+
+func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
+func scaledCount(s string, scale time.Duration) (time.Duration, error) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	return time.Duration(n) * scale, err
+}
+
+// A podSampler reads the counters of a run from inside its pods.
+type podSampler struct {
+	recording
+	service, batch *shell // batch may be nil
+	spins          bool   // batch is the spinner
+	tested         unit.CPUSet
+	marks          []*Marks // of each ffmpeg; mu guards them, too
+}
+
+func (s *podSampler) capacity() int { return s.tested.Len() }
+
+func (s *podSampler) run(ctx context.Context) { s.follow(ctx, askPeriod, s.read) }
+
+// read asks both pods at once, so that their answers are of one moment.
+func (s *podSampler) read() {
+	var service, batch counters
+	var at time.Time
+	var errService, errBatch error
+	var asked sync.WaitGroup
+	asked.Go(func() {
+		before := time.Now()
+		service, errService = s.service.counters()
+		at = before.Add(time.Since(before) / 2)
+	})
+	if s.batch != nil {
+		asked.Go(func() { batch, errBatch = s.batch.counters() })
+	}
+	asked.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := cmp.Or(errService, errBatch); err != nil {
+		s.err = cmp.Or(s.err, err)
+		return
+	}
+	s.add(at, service, batch)
+}
+
+func (s *shell) counters() (counters, error) {
+	lines, err := s.ask()
+	if err != nil {
+		return counters{}, err
+	}
+	return parseCounters(lines)
+}
+
+// add appends a reading.
+func (s *podSampler) add(at time.Time, service, batch counters) {
+	r := reading{at: at}
+	for cpu := range s.tested.All() {
+		r.count[idle] += service.idle[cpu].Seconds()
+		r.count[steal] += service.steal[cpu].Seconds()
+	}
+	s.noPSI = !service.hasStalled
+	r.count[stalled] = service.stalled.Seconds()
+	r.count[runDelay], r.count[timeslices] = service.delay.Seconds(), float64(service.slices)
+	r.count[lsUsage], r.count[lsThrottled] = service.usage.Seconds(), service.throttled.Seconds()
+	if s.spins {
+		r.count[spinUsage] = batch.usage.Seconds()
+	} else {
+		r.count[beUsage], r.count[beThrottled] = batch.usage.Seconds(), batch.throttled.Seconds()
+	}
+	s.readings = append(s.readings, r)
+	for i, m := range batch.progress {
+		if i == len(s.marks) {
+			s.marks = append(s.marks, &Marks{})
+		}
+		m.At = at
+		s.marks[i].add(m)
+	}
+}
+
+// encoded is the progress of all ffmpegs between two moments.
+func (s *podSampler) encoded(from, to time.Time) (frames float64, media time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.marks {
+		f, d := m.Between(from, to)
+		frames, media = frames+f, media+d
+	}
+	return frames, media
+}

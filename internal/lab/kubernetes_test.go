@@ -1,0 +1,302 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/config"
+	"tenon.sh/tenon/internal/unit"
+)
+
+func TestCountersOfPods(t *testing.T) {
+	const stat = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 1 1 700 1 1 1 4 0 0\ncpu1 10 0 10 1200 34 0 1 6 0 0\nintr 5 4 3\nctxt 12\nbtime 1\nprocesses 7\nsoftirq 1 2 3\n"
+	const ls = "some avg10=0.00 avg60=0.00 avg300=0.00 total=2500000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=1\n12 3000000 40\n5 1000000 2\n"
+	for name, c := range map[string]struct {
+		text             string
+		usage, throttled time.Duration
+	}{
+		"v1": {stat + ls + "1500000000\nnr_periods 3\nnr_throttled 2\nthrottled_time 70000000\n", 1500 * time.Millisecond, 70 * time.Millisecond},
+		"v2": {stat + ls + "usage_usec 1500000\nuser_usec 1\nsystem_usec 2\nnr_periods 3\nnr_throttled 2\nthrottled_usec 70000\n", 1500 * time.Millisecond, 70 * time.Millisecond},
+	} {
+		got, err := parseCounters(strings.Split(strings.TrimSpace(c.text), "\n"))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got.usage != c.usage || got.throttled != c.throttled {
+			t.Errorf("%s: used %v, throttled %v; want %v, %v", name, got.usage, got.throttled, c.usage, c.throttled)
+		}
+		if got.idle[1] != 12340*time.Millisecond || got.steal[1] != 60*time.Millisecond || got.idle[0] != 7010*time.Millisecond {
+			t.Errorf("%s: idle %v, stolen %v", name, got.idle, got.steal)
+		}
+		if got.delay != 4*time.Millisecond || got.slices != 42 {
+			t.Errorf("%s: waits of %v in %d slices", name, got.delay, got.slices)
+		}
+		if !got.hasStalled || got.stalled != 2500*time.Millisecond {
+			t.Errorf("%s: stalled %v", name, got.stalled)
+		}
+	}
+	batch := "usage_usec 5\n" +
+		"frame=10\nfps=1\nout_time_us=400000\nprogress=continue\nframe=25\nout_time_us=1000000\nprogress=continue\n,\n" +
+		"frame=0\nout_time_us=N/A\nprogress=continue\n,\n"
+	got, err := parseCounters(strings.Split(strings.TrimSpace(batch), "\n"))
+	if err != nil || len(got.progress) != 2 || got.progress[0].Frames != 25 || got.progress[0].Media != time.Second || got.progress[1].Frames != 0 {
+		t.Errorf("progress %v, %v", got.progress, err)
+	}
+	for _, bad := range []string{"", stat, "usage_usec x", "usage_usec 5\ncpuX 1 1 1 1 1 1 1 1", "usage_usec 5\nframe=many"} {
+		if c, err := parseCounters(strings.Split(bad, "\n")); err == nil {
+			t.Errorf("%q is read as %+v", bad, c)
+		}
+	}
+}
+
+func TestReadingsOfPodsAddUp(t *testing.T) {
+	s := &podSampler{tested: unit.CPUSetOf(1)}
+	at := time.Unix(1000, 0)
+	for i := range 3 {
+		n := time.Duration(i)
+		s.add(at.Add(n*10*time.Second), counters{
+			idle: map[unit.CPU]time.Duration{0: n * time.Hour, 1: n * 2 * time.Second}, usage: n * 3 * time.Second, delay: n * time.Millisecond, slices: 10 * int64(i),
+		}, counters{usage: n * 5 * time.Second, progress: []Mark{{Frames: 100 * float64(i)}, {Frames: 50 * float64(i)}}})
+	}
+	used := between(readingAt(s.readings, at.Add(5*time.Second)), readingAt(s.readings, at.Add(15*time.Second)), s.capacity())
+	if used.busy != 0.8 || used.ls != 0.3 || used.be != 0.5 || used.count[timeslices] != 10 {
+		t.Errorf("%+v", used)
+	}
+	if frames, _ := s.encoded(at.Add(5*time.Second), at.Add(15*time.Second)); frames != 150 {
+		t.Errorf("%v frames, want 150", frames)
+	}
+}
+
+// TestStrategiesAreTenons lets Tenon itself read the ConfigMap with the lab's
+// entries.
+func TestStrategiesAreTenons(t *testing.T) {
+	theirs := map[string]string{
+		"colocation-config":         `{"enable": true, "nodeConfigs": [{"name": "big", "nodeSelector": {"matchLabels": {"a": "b"}}, "cpuReclaimThresholdPercent": 70}]}`,
+		"resource-threshold-config": `{"clusterStrategy": {"enable": true, "cpuSuppressThresholdPercent": 80}}`,
+	}
+	for _, mode := range KubernetesModes {
+		s := strategyOf(traitsOf(mode))
+		data := maps.Clone(theirs)
+		for key, entry := range s {
+			text, err := withEntry(key, data[key], entry)
+			if err != nil {
+				t.Fatal(err)
+			}
+			data[key] = text
+		}
+		cluster, faults := config.ParseConfigMap(data)
+		if len(faults) > 0 {
+			t.Errorf("%s: %v", mode, faults)
+			continue
+		}
+		here, _ := cluster.Node(map[string]string{strategyLabel: strategyName, "a": "b"}, nil)
+		traits := traitsOf(mode)
+		if on := here.Strategies.Threshold.Enable.Or(false); on != traits.suppress {
+			t.Errorf("%s: suppress is %v", mode, on)
+		}
+		if percent := here.Strategies.Threshold.CPUSuppressThresholdPercent.Or(0); traits.suppress && percent != watermark {
+			t.Errorf("%s: suppress at %v", mode, percent)
+		}
+		elsewhere, _ := cluster.Node(map[string]string{"a": "b"}, nil)
+		plain, _ := config.ParseConfigMap(theirs)
+		if as, _ := plain.Node(map[string]string{"a": "b"}, nil); !reflect.DeepEqual(elsewhere.Strategies, as.Strategies) {
+			t.Errorf("%s: other nodes have %+v, not %+v", mode, elsewhere.Strategies, as.Strategies)
+		}
+
+		// And back.
+		for key := range s {
+			text, err := withEntry(key, data[key], nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text == "" {
+				delete(data, key)
+			} else {
+				data[key] = text
+			}
+		}
+		if !slices.Equal(slices.Sorted(maps.Keys(data)), slices.Sorted(maps.Keys(theirs))) {
+			t.Errorf("%s: left %v", mode, data)
+		}
+		for key, text := range data {
+			if !sameJSON(t, text, theirs[key]) {
+				t.Errorf("%s: %s is %s, was %s", mode, key, text, theirs[key])
+			}
+		}
+	}
+	if _, err := withEntry("colocation-config", "{enable", nil); err == nil || !strings.Contains(err.Error(), "colocation-config") {
+		t.Errorf("a ConfigMap that is no JSON: %v", err)
+	}
+	untouched := "{ \"enable\":  true }"
+	if text, err := withEntry("colocation-config", untouched, nil); err != nil || text != untouched {
+		t.Errorf("without entries of ours %q became %q, %v", untouched, text, err)
+	}
+}
+
+func sameJSON(t *testing.T, a, b string) bool {
+	t.Helper()
+	var x, y any
+	if err := json.Unmarshal([]byte(a), &x); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(b), &y); err != nil {
+		t.Fatal(err)
+	}
+	xs, _ := json.Marshal(x)
+	ys, _ := json.Marshal(y)
+	return string(xs) == string(ys)
+}
+
+func TestWrongOrdersForACluster(t *testing.T) {
+	for name, c := range map[string]struct {
+		config  Config
+		cluster Kubernetes
+		says    string
+	}{
+		"wrk":       {Config{Client: ClientWrk}, Kubernetes{}, "--client wrk"},
+		"CPUs":      {Config{Setting: Setting{CPUs: unit.CPUSetOf(1)}}, Kubernetes{}, "--cpus 1"},
+		"ConfigMap": {Config{}, Kubernetes{ConfigMap: "slo"}, `--cluster-config "slo": want NAMESPACE/NAME`},
+		"load":      {Config{LoadPercent: 200}, Kubernetes{}, "--load 200"},
+	} {
+		if _, err := ColocateKubernetes(t.Context(), c.config, c.cluster); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v; want %q in it", name, err, c.says)
+		}
+	}
+}
+
+// TestShellsAnswer speaks with a kubectl that runs the script here.
+func TestShellsAnswer(t *testing.T) {
+	k := kubectl{path: fakeKubectl(t, `shift 4; exec "$@"`)}
+	s, err := k.open("nginx", `echo here; echo .; while read -r _; do cat /proc/stat /proc/self/schedstat; echo usage_usec 7; echo .; done`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	if lines, err := s.answer(); err != nil || len(lines) != 1 || lines[0] != "here" {
+		t.Fatalf("greeting %q, %v", lines, err)
+	}
+	for range 2 {
+		c, err := s.counters()
+		if err != nil || c.usage != 7*time.Microsecond || len(c.idle) == 0 {
+			t.Errorf("%+v, %v", c, err)
+		}
+	}
+	gone, err := k.open("nginx", "echo it is full >&2; exit 3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gone.close()
+	if _, err := gone.counters(); err == nil || !strings.Contains(err.Error(), "the shell in pod nginx") {
+		t.Errorf("a shell that has ended: %v", err)
+	}
+}
+
+func fakeKubectl(t *testing.T, script string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubectl")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestKubectlComplains(t *testing.T) {
+	k := kubectl{path: fakeKubectl(t, "echo no such node >&2; exit 1")}
+	var v any
+	if err := k.get(t.Context(), &v, "node", "x"); err == nil || !strings.Contains(err.Error(), "kubectl get") || !strings.Contains(err.Error(), "no such node") {
+		t.Errorf("%v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := k.get(ctx, &v, "node", "x"); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: %v", err)
+	}
+}
+
+func TestAmountsOfTheMetricsAPI(t *testing.T) {
+	for text, want := range map[string]float64{"2": 2, "1250m": 1.25, "500000u": 0.5, "83000000n": 0.083, "": 0, "x": 0} {
+		if got := cpusOf(text); got < want-1e-9 || got > want+1e-9 {
+			t.Errorf("%q is %v CPUs, want %v", text, got, want)
+		}
+	}
+}
+
+// TestNodeMetricsAreOfTheRun: the use counts whose window lies in the run. It is
+// waited for where one must come, and nowhere else.
+func TestNodeMetricsAreOfTheRun(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
+	metrics := func(end time.Duration) string {
+		return fmt.Sprintf(`{"timestamp": %q, "window": "10s", "usage": {"cpu": "1250m"}}`, at.Add(end).Format(time.RFC3339))
+	}
+	for name, c := range map[string]struct {
+		length  time.Duration
+		answers []string // the last again and again
+		want    float64
+		asked   int
+	}{
+		"lies in it":               {30 * time.Second, []string{metrics(25 * time.Second)}, 1.25, 1},
+		"comes":                    {30 * time.Second, []string{metrics(5 * time.Second), metrics(15 * time.Second)}, 1.25, 2},
+		"comes after the run only": {30 * time.Second, []string{metrics(5 * time.Second), metrics(31 * time.Second)}, 0, 2},
+		"happens to fit":           {10 * time.Second, []string{metrics(10 * time.Second)}, 1.25, 1},
+		"need not fit":             {19 * time.Second, []string{metrics(5 * time.Second)}, 0, 1},
+		"there is none":            {30 * time.Second, []string{""}, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			for i, a := range c.answers {
+				if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(i+1)), []byte(a), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			path := fakeKubectl(t, fmt.Sprintf("cd %s; echo >> asked; n=$(wc -l < asked); [ $n -gt %d ] && n=%[2]d; [ -s $n ] && cat $n", dir, len(c.answers)))
+			b := &clusterBench{kubectl: kubectl{path: path}, node: testedNode{name: "x"}}
+			if got := b.nodeMetrics(t.Context(), at, at.Add(c.length), time.Hour); got != c.want {
+				t.Errorf("%v CPUs, want %v", got, c.want)
+			}
+			if asked, err := os.ReadFile(filepath.Join(dir, "asked")); err != nil || len(asked) != c.asked {
+				t.Errorf("asked %d times (%v), want %d", len(asked), err, c.asked)
+			}
+		})
+	}
+}
+
+func TestNginxRequestsNoWholeCPU(t *testing.T) {
+	for n := 1; n <= 208; n++ {
+		m := requestOf(n)
+		if m%1000 == 0 || m <= 0 || m >= unit.CPUs(n) {
+			t.Errorf("on %d CPUs nginx requests %v", n, m)
+		}
+	}
+}
+
+// TestAManagerOutOfReachIsWaitedFor: its webhook fails once, and then answers;
+// any other refusal is an error at once.
+func TestAManagerOutOfReachIsWaitedFor(t *testing.T) {
+	count := filepath.Join(t.TempDir(), "count")
+	path := fakeKubectl(t, `echo >> `+count+`; [ $(wc -l < `+count+`) = 2 ] || { echo 'failed calling webhook "be.mutate.tenon.sh": no endpoints' >&2; exit 1; }`)
+	b := &clusterBench{site: &site{status: &status{w: io.Discard}}, kubectl: kubectl{path: path}}
+	if err := b.create(t.Context(), []object{{}}); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(count); err != nil || len(text) != 2 {
+		t.Errorf("asked %d times, %v; want 2", len(text), err)
+	}
+	b.kubectl.path = fakeKubectl(t, `echo >> `+count+`; echo 'denied the request: want either' >&2; exit 1`)
+	if err := b.create(t.Context(), []object{{}}); err == nil || !strings.Contains(err.Error(), "want either") {
+		t.Errorf("a refusal: %v", err)
+	}
+}

@@ -1,0 +1,42 @@
+package manager
+
+import (
+	"net/http"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
+	"tenon.sh/tenon/api/v1alpha1"
+)
+
+// mapper knows where the API server has what the manager reads and writes.
+// Asking for it, as is usual, ends a manager that starts while no API server
+// answers, and the kubelet waits longer each time before it starts the next.
+func mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+	m := meta.NewDefaultRESTMapper(nil)
+	for scope, kinds := range map[meta.RESTScope][]schema.GroupVersionKind{
+		meta.RESTScopeRoot: {
+			corev1.SchemeGroupVersion.WithKind("Node"),
+			corev1.SchemeGroupVersion.WithKind("Namespace"),
+			schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"),
+			admissionv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration"),
+			admissionv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"),
+			v1alpha1.GroupVersion.WithKind("NodeReport"),
+			configv1alpha1.GroupVersion.WithKind("ClusterColocationProfile"),
+		},
+		meta.RESTScopeNamespace: {
+			corev1.SchemeGroupVersion.WithKind("ConfigMap"),
+			corev1.SchemeGroupVersion.WithKind("Secret"),
+		},
+	} {
+		for _, k := range kinds {
+			m.Add(k, scope)
+		}
+	}
+	return m, nil
+}

@@ -1,0 +1,80 @@
+package task
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// kernelSlices learns the kernel's, or skips where threads have none.
+func kernelSlices(t *testing.T) Slices {
+	t.Helper()
+	s, err := NewSlices()
+	if errors.Is(err, ErrUnsupported) {
+		t.Skip("kernel before 6.12: threads have no slice of their own")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestSlicesAreLengthenedAndRestored(t *testing.T) {
+	s := kernelSlices(t)
+	usual, batch, own, idle := sleeper(t), sleeper(t), sleeper(t), sleeper(t)
+	fresh := mustAttr(t, usual)
+	for tid, a := range map[int]SchedAttr{batch: {Policy: Batch, Nice: 7}, own: {Slice: 20 * time.Millisecond}, idle: {Policy: Idle}} {
+		if err := SetAttr(tid, a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := Fixed(usual, batch, own, idle)
+	check := func(when string, of map[int]SliceKind) {
+		t.Helper()
+		for tid, want := range of {
+			if got, err := s.Kind(tid); got != want || err != nil {
+				t.Errorf("%s: the slice of %+v is of kind %d, %v, want %d", when, mustAttr(t, tid), got, err, want)
+			}
+		}
+	}
+	check("before", map[int]SliceKind{usual: SliceDefault, batch: SliceDefault, own: SliceKept, idle: SliceKept})
+	if n, err := s.Lengthen(list); n != 2 || err != nil {
+		t.Errorf("lengthened %d, %v, want 2", n, err)
+	}
+	check("after", map[int]SliceKind{usual: SliceLong, batch: SliceLong, own: SliceKept, idle: SliceKept})
+	if a := mustAttr(t, batch); a != (SchedAttr{Policy: Batch, Nice: 7, Slice: LongSlice}) {
+		t.Errorf("with it, all else has become %+v", a)
+	}
+	if n, err := s.Lengthen(list); n != 0 || err != nil {
+		t.Errorf("lengthened %d once more, %v", n, err)
+	}
+	if n, err := s.Restore(list); n != 2 || err != nil {
+		t.Errorf("restored %d, %v, want 2", n, err)
+	}
+	check("in the end", map[int]SliceKind{usual: SliceDefault, batch: SliceDefault, own: SliceKept, idle: SliceKept})
+	if got := mustAttr(t, usual); got != fresh {
+		t.Errorf("restored to %+v, was %+v", got, fresh)
+	}
+	if mine := mustAttr(t, 0); mine.Slice == LongSlice {
+		t.Error("this process has the long slice itself")
+	}
+}
+
+// TestSlicesOfStrangersComeBack: a thread that ended after it was listed, whose
+// number somebody else has now.
+func TestSlicesOfStrangersComeBack(t *testing.T) {
+	s := kernelSlices(t)
+	tid := sleeper(t)
+	looks := 0
+	list := func() ([]int, error) {
+		if looks++; looks == 1 {
+			return []int{tid}, nil
+		}
+		return nil, nil
+	}
+	if n, err := s.Lengthen(list); n != 0 || err != nil {
+		t.Errorf("lengthened %d, %v, want nobody", n, err)
+	}
+	if kind, err := s.Kind(tid); kind != SliceDefault || err != nil {
+		t.Errorf("the slice of who is not in the group is of kind %d, %v", kind, err)
+	}
+}

@@ -1,0 +1,398 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"tenon.sh/tenon/api/v1alpha1"
+)
+
+// generous is a ConfigMap by which something is promised on a busy machine, too.
+const generous = `{"enable": true, "metricAggregateDurationSeconds": 60, "cpuReclaimThresholdPercent": 1000, "memoryReclaimThresholdPercent": 95}`
+
+// A watched node is one whose values are looked at each second while something
+// happens to it.
+type watched struct {
+	*agent
+	be    []string // the best-effort pods' cgroups
+	ls    string
+	begun time.Time
+
+	mu    sync.Mutex // guards the rest
+	now   string     // what happens
+	lines []string
+	wrong map[string]int // how often each promise was not kept
+	first map[string]string
+}
+
+// happens begins a part of the time line.
+func (w *watched) happens(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now = what
+	w.t.Logf("%5.1f s: %s", time.Since(w.begun).Seconds(), what)
+}
+
+func (w *watched) keeps(promise string, holds bool, got any) {
+	if holds {
+		return
+	}
+	if w.wrong[promise]++; w.wrong[promise] == 1 {
+		w.first[promise] = fmt.Sprintf("%.1f s, %s: %v", time.Since(w.begun).Seconds(), w.now, got)
+	}
+}
+
+// look takes a line of the time line.
+func (w *watched) look(client *http.Client) {
+	number := func(controller, group, file string) int {
+		text, err := os.ReadFile(filepath.Join(w.n.Cgroup(controller, filepath.Join("kubepods", group)), file))
+		if err != nil {
+			return -2 // it is gone
+		}
+		var n int
+		if _, err := fmt.Sscan(string(text), &n); err != nil {
+			return -3
+		}
+		return n
+	}
+	body, served := get(w.t.Context(), client, "http://127.0.0.1:8000/")
+	answers := "yes"
+	if _, err := w.c.Get(w.t.Context(), "/readyz"); err != nil {
+		answers = "no"
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	most := number("cpu", "besteffort", "cpu.cfs_quota_us")
+	line := []any{fmt.Sprintf("%.1f", time.Since(w.begun).Seconds()), w.now, answers, most}
+	w.keeps("the best-effort class has a bound", most > 0, most)
+	for _, g := range w.be {
+		idle, shares, quota, memory := number("cpu", g, "cpu.idle"), number("cpu", g, "cpu.shares"), number("cpu", g, "cpu.cfs_quota_us"), number("memory", g, "memory.limit_in_bytes")
+		line = append(line, idle, shares, quota, memory)
+		// The kubelet makes the groups of a pod that it ends once more, and empty.
+		if idle == -2 || !w.runs(g) {
+			continue
+		}
+		w.keeps("a best-effort pod is idle", idle == 1, fmt.Sprint(g, " ", idle))
+		w.keeps("a best-effort pod's memory is bounded", memory > 0 && memory <= 2<<30, fmt.Sprint(g, " ", memory))
+	}
+	lsIdle, lsShares, lsQuota, lsMemory := number("cpu", w.ls, "cpu.idle"), number("cpu", w.ls, "cpu.shares"), number("cpu", w.ls, "cpu.cfs_quota_us"), number("memory", w.ls, "memory.limit_in_bytes")
+	w.keeps("the service has what it had", lsIdle == 0 && lsShares == 1536 && (lsQuota < 0 || lsQuota >= 150000) && lsMemory == 1<<30, fmt.Sprint(lsIdle, lsShares, lsQuota, lsMemory))
+	w.keeps("nginx answers", served == nil && len(body) == 612, served)
+	rss, anon := memoryOf(w.pid)
+	w.keeps("tenond runs", rss > 0, rss)
+	said := w.said()
+	line = append(line, lsShares, lsQuota, lsMemory, rss, anon, strings.Count(said, "\n"), w.intends())
+	w.lines = append(w.lines, strings.TrimRight(fmt.Sprintln(line...), "\n"))
+}
+
+// runs reports whether a process is in a pod's groups.
+func (w *watched) runs(group string) bool {
+	all, err := groupsBelow(w.n.Cgroup("cpu", filepath.Join("kubepods", group)))
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(all, func(dir string) bool {
+		procs, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs")) // one that is gone has none
+		return len(procs) > 0
+	})
+}
+
+// watch looks each second until the returned function is called.
+func (w *watched) watch() (stop func()) {
+	end, done := make(chan struct{}), make(chan struct{})
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DialContext: w.c.Dial}}
+	w.begun, w.wrong, w.first = time.Now(), map[string]int{}, map[string]string{}
+	go func() {
+		defer close(done)
+		for tick := time.NewTicker(time.Second); ; {
+			w.look(client)
+			select {
+			case <-end:
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return sync.OnceFunc(func() { close(end); <-done })
+}
+
+// judge fails the test for each promise that was not kept at all times.
+func (w *watched) judge() {
+	w.t.Helper()
+	for _, p := range slices.Sorted(maps.Keys(w.wrong)) {
+		w.t.Errorf("%d of %d times it was not so that %s; at first at %s", w.wrong[p], len(w.lines), p, w.first[p])
+	}
+}
+
+// batch is what the node has of batch resources.
+func (w *watched) batch() (cpu, memory int64) {
+	w.t.Helper()
+	text, err := w.c.Get(w.t.Context(), "/api/v1/nodes/"+w.n.Name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var n corev1.Node
+	if err := json.Unmarshal(text, &n); err != nil {
+		w.t.Fatal(err)
+	}
+	c, m := n.Status.Allocatable["kubernetes.io/batch-cpu"], n.Status.Allocatable["kubernetes.io/batch-memory"]
+	return c.Value(), m.Value()
+}
+
+// leader is who holds the managers' lease, and since when it was renewed.
+func (w *watched) leader() (string, time.Time) {
+	w.t.Helper()
+	out, _ := w.c.Kubectl(w.t.Context(), "get", "lease", "tenon-manager", "-n", "tenon-system", "-o", "jsonpath={.spec.holderIdentity} {.spec.renewTime}")
+	holder, at, _ := strings.Cut(out, " ")
+	renewed, _ := time.Parse(time.RFC3339Nano, at)
+	return holder, renewed
+}
+
+// TestTheAPIServerGoesAway for 20 s (TENON_TEST_LONG=1: ten minutes) while nginx
+// and ffmpeg fill the node, and meanwhile the kubelet is restarted: it knows no
+// pod then. Best-effort work keeps its bounds, also a pod that was deleted in the
+// last moment; the service keeps what it has; nothing of Tenon's ends but the
+// manager that leads. When the API server is back the node is Ready, reports and
+// a leader are there again, and a new pod is bounded.
+func TestTheAPIServerGoesAway(t *testing.T) {
+	// A kubelet that asks the API server whom to let in answers 500 meanwhile,
+	// and with an empty list for some seconds afterwards, or for none. One that
+	// lets all in answers with the empty list all the time.
+	lets := NodeOptions{KubeletArgs: long([]string{"--authorization-mode=AlwaysAllow"}, nil)}
+	c, n := upWith(t, "no-api", lets)
+	offer(t, c, n, 4000, "6Gi")
+	a := newAgent(t, c, n)
+	a.apply(strings.Replace(strings.Replace(strategies, "THRESHOLD", "", 1), `{"enable": true}`, generous, 1))
+	kubectl(t, c, "apply", "-f", "testdata/seeds/ls-nginx.yaml", "-f", "testdata/seeds/besteffort-ffmpeg.yaml")
+	// A shell without a trap does not end of SIGTERM, however long that is.
+	deleted := a.pod(strings.Replace(batchPod, "terminationGracePeriodSeconds: 1", "terminationGracePeriodSeconds: 3600", 1), "deleted", "besteffort")
+	pods := []string{"nginx", "besteffort-ffmpeg"}
+	for _, p := range pods {
+		eventually(t, time.Minute, p+" runs", func() error { return phase(t, c, p, "Running") })
+	}
+	w := &watched{agent: a, be: []string{"besteffort/pod" + uid(t, c, "besteffort-ffmpeg"), deleted}, ls: "pod" + uid(t, c, "nginx")}
+	a.start()
+	for _, group := range w.be {
+		a.is(20*time.Second, "a best-effort pod is idle", "cpu", group, "cpu.idle", 1)
+	}
+	a.is(20*time.Second, "the kubelet's pods are bounded", "memory", w.be[0], "memory.limit_in_bytes", 2<<30)
+	replicas := managers(t, c)
+	eventually(t, 30*time.Second, "the managers have a leader, which has published", func() error {
+		holder, _ := w.leader()
+		if p := a.report().Status.Published; holder == "" || p == nil || p.Memory == nil {
+			return fmt.Errorf("leader %q, published %+v", holder, p)
+		}
+		return nil
+	})
+	eventually(t, 20*time.Second, "the class is bounded", func() error {
+		if q := a.read("cpu", "besteffort", "cpu.cfs_quota_us"); q <= 0 {
+			return fmt.Errorf("its quota is %d", q)
+		}
+		return nil
+	})
+	ids := map[string]string{}
+	for _, p := range append(pods, "deleted") {
+		ids[p] = containers(t, c, p)
+	}
+	before, reportBefore := a.settled(), a.report().Status
+	cpuBefore, memoryBefore := w.batch()
+	leaderBefore, _ := w.leader()
+	writes := witnessWrites(t, n)
+	api := newServer(t, c)
+	rawLog(t, "tenond.log", a.log)
+	rawLog(t, "kubelet.log", filepath.Join(n.Dir, "kubelet.log"))
+	for i, r := range replicas {
+		rawLog(t, fmt.Sprintf("manager-%d.log", i), r.log)
+	}
+
+	stop := w.watch()
+	defer stop()
+	rss, anon := memoryOf(a.pid)
+	w.happens("all-is-well")
+	time.Sleep(long(2*time.Second, 30*time.Second))
+	kubectl(t, c, "delete", "pod", "deleted", "--wait=false")
+	w.happens("api-gone")
+	away := time.Now()
+	api.kill()
+	outage := long(20*time.Second, 10*time.Minute)
+	time.Sleep(outage / 3)
+	restartWithoutServer(t, n)
+	w.happens("api-gone-kubelet-new")
+	if rest := time.Until(away.Add(outage)); rest > 0 {
+		time.Sleep(rest)
+	}
+	if err := n.daemon("kubelet").running(); err != nil {
+		t.Error(err)
+	}
+	if long(true, false) && !strings.Contains(a.said(), "is not among those of the kubelet and still has processes") {
+		t.Error("the kubelet did not tell an empty list, or tenond did not say so")
+	}
+	held := a.values()
+	api.start()
+	back := time.Now()
+	w.happens("api-back")
+	t.Logf("the API server was away for %.0f s", back.Sub(away).Seconds())
+	for file, v := range held {
+		if !bound(file) && before[file] != v {
+			t.Errorf("without API server %s became %q of %q", file, v, before[file])
+		}
+	}
+	for file := range before {
+		if _, is := held[file]; !is {
+			t.Errorf("without API server %s went", file)
+		}
+	}
+
+	cpuAfter, memoryAfter := w.batch()
+	var reportAfter v1alpha1.NodeReportStatus
+	eventually(t, time.Minute, "tenond reports again", func() error {
+		if reportAfter = a.report().Status; !reportAfter.Reported.After(back) {
+			return fmt.Errorf("its report is of %v", reportAfter.Reported)
+		}
+		return nil
+	})
+	reported := time.Since(back)
+	if reportAfter.Run != reportBefore.Run || reportAfter.Sequence <= reportBefore.Sequence {
+		t.Errorf("report %s %d, before %s %d", reportAfter.Run, reportAfter.Sequence, reportBefore.Run, reportBefore.Sequence)
+	}
+	eventually(t, time.Minute, "the managers have a leader again", func() error {
+		if holder, renewed := w.leader(); holder == "" || !renewed.After(back) {
+			return fmt.Errorf("%q of %v", holder, renewed)
+		}
+		return nil
+	})
+	led := time.Since(back)
+	leaderAfter, _ := w.leader()
+	eventually(t, 90*time.Second, "the node is Ready", func() error { return n.AwaitReady(t.Context()) })
+	ready := time.Since(back)
+	eventually(t, time.Minute, "the pods are told again", func() error {
+		if r := a.report().Status; r.Pods["BE"] != 2 || trouble(r) != "" {
+			return fmt.Errorf("%v %s", r.Pods, trouble(r))
+		}
+		return nil
+	})
+	w.happens("pods-told")
+	told := time.Since(back)
+	eventually(t, time.Minute, "the node has what is published", func() error {
+		r := a.report().Status
+		gotCPU, gotMemory := w.batch()
+		if p := r.Published; p == nil || p.CPU == nil || p.Memory == nil || p.CPU.MilliValue() != gotCPU || p.Memory.Value() != gotMemory {
+			return fmt.Errorf("%d %d, published %+v", gotCPU, gotMemory, r.Published)
+		}
+		return nil
+	})
+
+	for _, p := range pods {
+		if got := containers(t, c, p); got != ids[p] {
+			t.Errorf("the containers of %s are %q and were %q", p, got, ids[p])
+		}
+	}
+	kill(t, n, deleted)
+	eventually(t, 40*time.Second, "the deleted pod goes", func() error {
+		if _, err := os.Stat(n.Cgroup("cpu", "kubepods/"+deleted)); err == nil {
+			return errors.New("its cgroup is there")
+		}
+		return nil
+	})
+	fresh := a.pod(strings.ReplaceAll(batchPod, "1k", "500"), "fresh", "besteffort")
+	a.is(20*time.Second, "a pod that comes then is bounded", "memory", fresh, "memory.limit_in_bytes", 256<<20)
+	a.is(20*time.Second, "and idle", "cpu", fresh, "cpu.idle", 1)
+	a.apply(strings.Replace(strings.Replace(strategies, "THRESHOLD", "", 1), `{"enable": true}`, `{"enable": false}`, 1))
+	// Who watches asks an API server that was away at most each minute.
+	switched := time.Now()
+	eventually(t, 90*time.Second, "the leader acts", func() error {
+		if cpu, memory := w.batch(); cpu != 0 || memory != 0 {
+			return fmt.Errorf("the node still has %dm and %d bytes", cpu, memory)
+		}
+		return nil
+	})
+	acted, actedAt := time.Since(switched), time.Since(back)
+	stop()
+	w.judge()
+
+	gone := 0
+	for i, r := range replicas {
+		if r.ended() > 0 {
+			gone++
+		}
+		t.Logf("manager %d ended %d times", i, r.ended())
+		if r.ended() > 1 {
+			t.Errorf("manager %d ended once more while it waited for the API server", i)
+		}
+		if strings.Contains(r.said(), "panic") {
+			t.Errorf("manager %d panicked", i)
+		}
+	}
+	if gone > 1 {
+		t.Errorf("%d of 2 managers ended: webhooks would have been silent", gone)
+	}
+	rssAfter, anonAfter := memoryOf(a.pid)
+	if anonAfter > anon+32<<10 {
+		t.Errorf("tenond has %d KiB and had %d", anonAfter, anon)
+	}
+	by := map[string]int{}
+	for _, x := range writes.since(away) {
+		if x.at.Before(back) {
+			by[x.by+" "+strings.Replace(x.file, "pod", "pod ", 1)]++
+		}
+	}
+	summary := fmt.Sprintf("API server away for %.1f s\nreport again after %.1f s, leader %.1f s, node Ready %.1f s, pods told %.1f s, a switch that was set %.1f s after the return on the node %.1f s later\n"+
+		"batch before %dm %d bytes, at the return %dm %d bytes\nleader before %s, after %s; managers ended %d and %d times\n"+
+		"tenond VmRSS %d -> %d KiB, RssAnon %d -> %d KiB\nreport before: %d of run %s at %s; after: %d of run %s at %s\n",
+		back.Sub(away).Seconds(), reported.Seconds(), led.Seconds(), ready.Seconds(), told.Seconds(), (actedAt - acted).Seconds(), acted.Seconds(),
+		cpuBefore, memoryBefore, cpuAfter, memoryAfter, leaderBefore, leaderAfter, replicas[0].ended(), replicas[1].ended(), rss, rssAfter, anon, anonAfter,
+		reportBefore.Sequence, reportBefore.Run, reportBefore.Reported, reportAfter.Sequence, reportAfter.Run, reportAfter.Reported)
+	t.Log(summary)
+	for _, k := range slices.Sorted(maps.Keys(by)) {
+		summary += fmt.Sprintf("writes while it was away: %4d %s\n", by[k], k)
+	}
+	raw(t, "summary.txt", summary)
+	raw(t, "timeline.txt", "seconds part api be_quota_us ffmpeg_idle ffmpeg_shares ffmpeg_quota_us ffmpeg_memory deleted_idle deleted_shares deleted_quota_us deleted_memory nginx_shares nginx_quota_us nginx_memory tenond_rss_kib tenond_anon_kib tenond_log_lines intends\n"+strings.Join(w.lines, "\n")+"\n")
+	for name, r := range map[string]v1alpha1.NodeReportStatus{"report-before.json": reportBefore, "report-after.json": reportAfter} {
+		text, err := json.MarshalIndent(r, "", " ")
+		if err != nil {
+			t.Error(err)
+		}
+		raw(t, name, string(text)+"\n")
+	}
+}
+
+// kill ends what runs in a pod.
+func kill(t *testing.T, n *Node, group string) {
+	t.Helper()
+	groups, err := groupsBelow(n.Cgroup("cpu", filepath.Join("kubepods", group)))
+	must(t, err)
+	for _, dir := range groups {
+		procs, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		must(t, err)
+		for _, pid := range strings.Fields(string(procs)) {
+			n, err := strconv.Atoi(pid)
+			must(t, err)
+			must(t, syscall.Kill(n, syscall.SIGKILL))
+		}
+	}
+}
+
+// trouble is what a report says of the pods that are not told.
+func trouble(r v1alpha1.NodeReportStatus) string {
+	for _, c := range r.Conditions {
+		if c.Type == "PodsKnown" && c.Status != "True" {
+			return c.Message
+		}
+	}
+	return ""
+}

@@ -1,0 +1,237 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"tenon.sh/tenon/internal/unit"
+)
+
+// TestReservedCPUsAreNotBestEffortWorks: on a node whose kubelet binds CPUs itself
+// and keeps pods off CPU 0, Tenon writes no set of CPUs, and the watermark is that
+// of the CPUs that pods have. On a node whose kubelet binds none, the annotation
+// reservedCPUs keeps best-effort work off, that which is there and that which
+// comes, until the end of Tenon. The cluster's own programs are on CPU 0, and
+// what they start in containers is not.
+func TestReservedCPUsAreNotBestEffortWorks(t *testing.T) {
+	needsCluster(t)
+	left := runtime.NumCPU() - 1
+	if left < 1 {
+		t.Skip("one CPU cannot be shared between the node and its pods")
+	}
+	c, err := Up(t.Context(), Options{Name: "cpus", SystemCPUs: unit.CPUSetOf(0), Log: t.Logf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Down(); err != nil {
+			t.Error(err)
+		}
+	})
+	binding, err := c.AddNode(t.Context(), 0, NodeOptions{Kubelet: "cpuManagerPolicy: static\ncpuManagerPolicyOptions: {strict-cpu-reservation: \"true\"}\nreservedSystemCPUs: \"0\""})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := c.AddNode(t.Context(), 1, NodeOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, rest := fmt.Sprintf("0-%d", left), fmt.Sprintf("1-%d", left)
+	if left == 1 {
+		rest = "1"
+	}
+	a := newAgent(t, c, binding)
+	a.args = []string{"--nri", ""}
+
+	t.Run("the kubelet binds", func(t *testing.T) {
+		a.t = t
+		offer(t, c, binding, 4000, "4Gi")
+		job := a.pod(batchPod, "bound", "besteffort")
+		id := kubectl(t, c, "get", "pod", "bound", "-o", "jsonpath={.status.containerStatuses[0].containerID}")
+		container := filepath.Join(job, strings.TrimPrefix(id, "containerd://")) // the sandbox is not bound
+		a.awaitCPUs("the kubelet keeps a container off CPU 0", container, rest)
+		a.runsOn(container, rest)
+		systemRunsOn(t, c, "0")
+		before := a.values()
+		a.start()
+		a.suppressedOver(left)
+		time.Sleep(15 * time.Second) // the kubelet writes the sets of its containers each 10 s
+		a.awaitCPUs("Tenon leaves the sets of CPUs alone", container, rest)
+		a.awaitCPUs("Tenon leaves the class's set alone", "besteffort", all)
+		if journal := a.journal(); strings.Contains(journal, "cpuset") {
+			t.Errorf("the journal has sets of CPUs:\n%s", journal)
+		}
+		if r := a.report(); !holds(r.Status.Conditions, "KnobsWritten", "True", "") {
+			t.Errorf("%+v", r.Status.Conditions)
+		}
+		a.stop()
+		a.restore(before)
+	})
+
+	t.Run("by annotation", func(t *testing.T) {
+		a.t, a.n, a.state = t, plain, filepath.Join(t.TempDir(), "state")
+		a.args = append(a.args, "--kubelet", "https://10.88.1.1:10250")
+		offer(t, c, plain, 4000, "4Gi")
+		kubectl(t, c, "annotate", "node", plain.Name, `node.koordinator.sh/reservation={"reservedCPUs":"0"}`)
+		pod := strings.Replace(batchPod, "node-0", plain.Name, 1)
+		old := a.pod(pod, "old", "besteffort")
+		a.runsOn(filepath.Join(old, "*"), all)
+		before := a.values()
+		a.start()
+		a.awaitCPUs("best-effort work leaves CPU 0", "besteffort", rest)
+		young := a.pod(pod, "young", "besteffort")
+		for _, job := range []string{old, young} {
+			a.awaitCPUs("so do its pods", job, rest)
+			a.awaitCPUs("and their containers", filepath.Join(job, "*"), rest)
+		}
+		a.suppressedOver(left)
+		kubectl(t, c, "annotate", "node", plain.Name, "node.koordinator.sh/reservation-")
+		a.awaitCPUs("without the annotation it may have all CPUs", "besteffort", all)
+		a.stop()
+		a.restore(before)
+	})
+}
+
+// holds reports whether a condition has a status, and a text in its message.
+func holds(all []metav1.Condition, kind, status, text string) bool {
+	return slices.ContainsFunc(all, func(c metav1.Condition) bool {
+		return c.Type == kind && string(c.Status) == status && strings.Contains(c.Message, text)
+	})
+}
+
+// suppressedOver waits until suppress says that its watermark is that of so many
+// CPUs, and that best-effort work has no more.
+func (a *agent) suppressedOver(cpus int) {
+	a.t.Helper()
+	eventually(a.t, time.Minute, "the watermark is that of the CPUs of pods", func() error {
+		r := a.report()
+		if !holds(r.Status.Conditions, "Suppressing", "True", fmt.Sprintf("65%% of %d000m", cpus)) {
+			return fmt.Errorf("%+v", r.Status.Conditions)
+		}
+		return nil
+	})
+	if q := a.read("cpu", "besteffort", "cpu.cfs_quota_us"); q <= 0 || q > cpus*65000 {
+		a.t.Errorf("best-effort work may use %d µs of %d", q, cpus*100000)
+	}
+}
+
+// awaitCPUs waits until the sets of CPUs of cgroups below kubepods, of which there
+// is one at least, are such a list.
+func (a *agent) awaitCPUs(claim, pattern, want string) {
+	a.t.Helper()
+	eventually(a.t, 30*time.Second, claim, func() error {
+		files, err := filepath.Glob(filepath.Join(a.n.Cgroup("cpuset", "kubepods"), pattern, "cpuset.cpus"))
+		if err != nil || len(files) == 0 {
+			return errors.Join(fmt.Errorf("%s: there are no such files", pattern), err)
+		}
+		for _, f := range files {
+			text, err := os.ReadFile(f)
+			if err != nil {
+				return err
+			}
+			if got := strings.TrimSpace(string(text)); got != want {
+				return fmt.Errorf("%s is %s, not %s", f, got, want)
+			}
+		}
+		return nil
+	})
+}
+
+// runsOn checks which CPUs the processes of cgroups below kubepods may use.
+func (a *agent) runsOn(pattern, want string) {
+	a.t.Helper()
+	files, err := filepath.Glob(filepath.Join(a.n.Cgroup("cpuset", "kubepods"), pattern, "cgroup.procs"))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	seen := 0
+	for _, f := range files {
+		pids, _ := os.ReadFile(f)
+		for _, pid := range strings.Fields(string(pids)) {
+			if name, got := allowed(pid); got != "" {
+				seen++
+				if got != want {
+					a.t.Errorf("%s in %s may use CPUs %s, want %s", name, f, got, want)
+				}
+			}
+		}
+	}
+	if seen == 0 {
+		a.t.Errorf("%s: no process", pattern)
+	}
+}
+
+// systemRunsOn checks which CPUs the programs of the cluster itself may use:
+// those in its namespace of processes, where containers have their own.
+func systemRunsOn(t *testing.T, c *Cluster, want string) {
+	t.Helper()
+	namespace := func(pid string) string {
+		target, _ := os.Readlink("/proc/" + pid + "/ns/pid")
+		return target
+	}
+	cluster, seen := namespace(strconv.Itoa(c.Init)), map[string]bool{}
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range processes {
+		pid := filepath.Base(p)
+		if namespace(pid) != cluster {
+			continue
+		}
+		name, got := allowed(pid)
+		seen[name] = true
+		if got != want && got != "" {
+			t.Errorf("%s, process %s, may use CPUs %s, want %s", name, pid, got, want)
+		}
+	}
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller", "kube-scheduler", "kubelet", "containerd", "containerd-shim"} {
+		if !seen[name] {
+			t.Errorf("no %s among %v", name, slices.Sorted(maps.Keys(seen)))
+		}
+	}
+}
+
+// allowed is the name of a process and the CPUs that it may use, empty if it has
+// ended.
+func allowed(pid string) (name, cpus string) {
+	status, _ := os.ReadFile("/proc/" + pid + "/status")
+	for line := range strings.Lines(string(status)) {
+		switch key, value, _ := strings.Cut(strings.TrimSpace(line), ":\t"); key {
+		case "Name":
+			name = value
+		case "Cpus_allowed_list":
+			cpus = value
+		}
+	}
+	return name, cpus
+}
+
+// journal is all that was journaled.
+func (a *agent) journal() string {
+	a.t.Helper()
+	files, err := filepath.Glob(filepath.Join(a.state, "journal-*.jsonl"))
+	if err != nil || len(files) == 0 {
+		a.t.Fatalf("%d journals, %v", len(files), err)
+	}
+	var all strings.Builder
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		all.Write(text)
+	}
+	return all.String()
+}

@@ -1,0 +1,107 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/api/v1alpha1"
+)
+
+// promptly is colocation-config by which an agent promises at once what it finds.
+const promptly = `{"enable": true, "metricReportIntervalSeconds": 1, "metricAggregateDurationSeconds": 5, "updateTimeThresholdSeconds": 1, "cpuReclaimThresholdPercent": PERCENT, "memoryReclaimThresholdPercent": 100}`
+
+// TestARestartedKubeletKeepsBatchPods that run, when their node may promise nothing
+// any more: the manager publishes no less than they request, so that the kubelet
+// admits them again. When one ends, what is published falls.
+func TestARestartedKubeletKeepsBatchPods(t *testing.T) {
+	c, n := up(t, "held")
+	offer(t, c, n, 4000, "4Gi")
+	a := newAgent(t, c, n)
+	w := &watched{agent: a}
+	share := func(percent string) {
+		t.Helper()
+		a.apply(strings.Replace(strings.Replace(strategies, "THRESHOLD", "", 1), `{"enable": true}`, strings.Replace(promptly, "PERCENT", percent, 1), 1))
+	}
+	share("300") // of a machine on which other things run
+	pods, ids := []string{"first", "second"}, map[string]string{}
+	for _, p := range pods {
+		a.pod(strings.Replace(batchPod, "while :; do :; done", "sleep 3600", 1), p, "besteffort")
+		ids[p] = containers(t, c, p)
+	}
+	a.start()
+	replicas := managers(t, c)
+	for i, r := range replicas {
+		rawLog(t, fmt.Sprintf("manager-%d.log", i), r.log)
+	}
+	var table strings.Builder
+	begun := time.Now()
+	published := func(claim string, good func(cpu int64, b v1alpha1.BatchAmount, reason string) bool) {
+		t.Helper()
+		eventually(t, 40*time.Second, claim, func() error {
+			cpu, memory := w.batch()
+			status := a.report().Status
+			b, p := status.Batch.CPU, status.Published
+			if b == nil || p == nil || !good(cpu, *b, p.Reason) {
+				return fmt.Errorf("batch-cpu is %d, batch-memory %d, published %+v of %+v", cpu, memory, p, b)
+			}
+			fmt.Fprintf(&table, "%.1f s: %s: batch-cpu %d, batch-memory %d (%s): reported %s, requested %s\n", time.Since(begun).Seconds(), claim, cpu, memory, p.Reason, b.Amount.String(), b.Requested.String())
+			return nil
+		})
+	}
+	published("there is more than the pods request", func(cpu int64, b v1alpha1.BatchAmount, _ string) bool {
+		return cpu > 2000 && b.Amount.MilliValue() > 2000 && b.Requested != nil && b.Requested.MilliValue() == 2000
+	})
+	share("0")
+	published("what the pods request stays", func(cpu int64, b v1alpha1.BatchAmount, _ string) bool {
+		return cpu == 2000 && b.Amount.IsZero() && b.Requested != nil && b.Requested.MilliValue() == 2000
+	})
+
+	admitted := func() int {
+		text, err := os.ReadFile(filepath.Join(n.Dir, "kubelet.log"))
+		must(t, err)
+		return strings.Count(string(text), `"SyncLoop ADD" source="api"`)
+	}
+	before := admitted()
+	fmt.Fprintf(&table, "%.1f s: the kubelet is killed\n", time.Since(begun).Seconds())
+	restart(t, n)
+	must(t, n.AwaitReady(t.Context()))
+	eventually(t, 20*time.Second, "the kubelet has its pods again", func() error {
+		if admitted() == before {
+			return errors.New("it has none")
+		}
+		return nil
+	})
+	// Longer than the agent's report of what the kubelet says takes.
+	for range 8 {
+		if cpu, _ := w.batch(); cpu != 2000 {
+			t.Errorf("after the restart batch-cpu is %d", cpu)
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+	for _, p := range pods {
+		if err := phase(t, c, p, "Running"); err != nil {
+			t.Error(err)
+		}
+		if got := containers(t, c, p); got != ids[p] {
+			t.Errorf("the containers of %s are %s and were %s", p, got, ids[p])
+		}
+	}
+	fmt.Fprintf(&table, "%.1f s: both pods run, with the containers of before\n", time.Since(begun).Seconds())
+	events := kubectl(t, c, "get", "events", "-o", "jsonpath={range .items[*]}{.reason}{\"\\n\"}{end}")
+	if slices.ContainsFunc(strings.Fields(events), func(reason string) bool { return strings.HasPrefix(reason, "OutOf") }) {
+		t.Errorf("the kubelet refused pods: %s", events)
+	}
+
+	kubectl(t, c, "delete", "pod", "first")
+	published("what a pod requested that has ended goes", func(cpu int64, _ v1alpha1.BatchAmount, reason string) bool {
+		return cpu == 1000 && strings.HasPrefix(reason, "batch-cpu: running pods request 1000m")
+	})
+	t.Logf("\n%s", table.String())
+	raw(t, "published.txt", table.String())
+}

@@ -1,0 +1,118 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// experiment runs the colocation experiment of the lab on the cluster, a
+// second a mode: what it measures means nothing, that it measures and what it
+// leaves does.
+func (h *chart) experiment() {
+	h.t.Run("lab", func(t *testing.T) {
+		bin := filepath.Join(t.TempDir(), "tenon")
+		build := exec.Command("go", "build", "-o", bin, "tenon.sh/tenon/cmd/tenon")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("build: %v\n%s", err, out)
+		}
+		before := h.strategies(t)
+		out := filepath.Join(t.TempDir(), "results")
+		lab := h.c.Command(t.Context(), bin, "lab", "colocation", "--kubernetes", "--client-cpus", "0", "--blocks", "1", "--once",
+			"--duration", "2s", "--load", "5", "--modes", "exclusive,exclusive-warm,default-65,tenon-65", "--out", out)
+		said, err := lab.CombinedOutput()
+		t.Logf("%s", said)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var result struct {
+			Experiment struct {
+				TestedCPUs string `json:"tested_cpus"`
+				Kubernetes struct {
+					Node string `json:"node"`
+				} `json:"kubernetes"`
+				Versions map[string]string `json:"versions"`
+			} `json:"experiment"`
+		}
+		read(t, filepath.Join(out, "result.json"), &result)
+		if e := result.Experiment; e.TestedCPUs != "1" || e.Kubernetes.Node != h.n.Name || e.Versions["kubelet"] == "" || e.Versions["tenond"] == "" {
+			t.Errorf("the experiment was on %+v", e)
+		}
+		for _, mode := range []string{"exclusive", "exclusive-warm", "default-65", "tenon-65"} {
+			files, _ := filepath.Glob(filepath.Join(out, "runs", "???-"+mode+".json"))
+			if len(files) != 1 {
+				t.Errorf("%d runs of %s", len(files), mode)
+				continue
+			}
+			var r struct {
+				Void       []string `json:"void"`
+				Requests   int      `json:"requests"`
+				LSCPU      float64  `json:"ls_cpus_used"`
+				BECPU      float64  `json:"be_cpus_used"`
+				OtherCPU   float64  `json:"other_cpus_used"`
+				Frames     float64  `json:"be_frames"`
+				Timeslices int      `json:"ls_timeslices"`
+			}
+			read(t, files[0], &r)
+			if r.Requests == 0 || r.LSCPU <= 0 || r.Timeslices == 0 {
+				t.Errorf("%s: of the service it counted %+v", mode, r)
+			}
+			if beside := strings.HasSuffix(mode, "-65"); beside != (r.BECPU > 0) || beside != (r.Frames > 0) {
+				t.Errorf("%s: of the batch work it counted %+v", mode, r)
+			}
+			for _, why := range r.Void {
+				if strings.Contains(why, "tenond") {
+					t.Errorf("%s: %s", mode, why)
+				}
+			}
+		}
+		if after := h.strategies(t); !reflect.DeepEqual(after, before) {
+			t.Errorf("the ConfigMap says %v, said %v", after, before)
+		}
+		// A batch pod is no request for CPU, whatever held on the node meanwhile.
+		if cpu := h.kubectl("get", "pod", "first", "-o", "jsonpath={.status.resources.requests.cpu}"); cpu != "" && cpu != "2m" && cpu != "3m" {
+			t.Errorf("the kubelet counts a request of %s CPUs for a batch pod", cpu)
+		}
+		if labels := h.kubectl("get", "node", h.n.Name, "-o", "jsonpath={.metadata.labels}"); strings.Contains(labels, "tenon.sh/lab") {
+			t.Errorf("the node is still labelled: %s", labels)
+		}
+		if left := h.kubectl("get", "pods,configmaps", "-n", "tenon-lab", "-o", "name"); strings.Contains(left, "pod/") || strings.Contains(left, "nginx-conf") {
+			t.Errorf("left: %s", left)
+		}
+	})
+}
+
+// strategies is what the ConfigMap says, however it is written.
+func (h *chart) strategies(t *testing.T) map[string]any {
+	t.Helper()
+	var data map[string]string
+	text := h.kubectl("get", "configmap", "-n", home, "slo-controller-config", "-o", "jsonpath={.data}")
+	err := json.Unmarshal([]byte(text), &data)
+	says := map[string]any{}
+	for key, value := range data {
+		var v any
+		err = errors.Join(err, json.Unmarshal([]byte(value), &v))
+		says[key] = v
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return says
+}
+
+func read(t *testing.T, file string, v any) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(text, v)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

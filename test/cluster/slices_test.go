@@ -1,0 +1,48 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"tenon.sh/tenon/internal/task"
+)
+
+// haveSlices says which threads in and below a cgroup have another slice than
+// the wanted one; nil: none, or the kernel has no slices of threads.
+func haveSlices(dir string, want task.SliceKind) error {
+	slices, err := task.NewSlices()
+	if errors.Is(err, task.ErrUnsupported) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	groups, err := groupsBelow(dir)
+	seen := 0
+	for _, g := range groups {
+		procs, _ := os.ReadFile(filepath.Join(g, "cgroup.procs")) // a group that is gone has none
+		for _, pid := range strings.Fields(string(procs)) {
+			threads, _ := os.ReadDir(filepath.Join("/proc", pid, "task"))
+			for _, entry := range threads {
+				tid, _ := strconv.Atoi(entry.Name())
+				kind, failed := slices.Kind(tid)
+				switch {
+				case errors.Is(failed, task.ErrGone):
+				case failed != nil:
+					err = errors.Join(err, failed)
+				case kind != want:
+					err = errors.Join(err, fmt.Errorf("the slice of thread %d in %s is of kind %d, want %d", tid, g, kind, want))
+				default:
+					seen++
+				}
+			}
+		}
+	}
+	if err == nil && seen == 0 {
+		err = fmt.Errorf("no thread is in %s", dir)
+	}
+	return err
+}

@@ -1,0 +1,82 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// steppedPod is a service that works, one CPU's worth, as long as /busy is there.
+const steppedPod = `{apiVersion: v1, kind: Pod, metadata: {name: stepped, labels: {koordinator.sh/qosClass: LS}}, spec: {nodeName: node-0, terminationGracePeriodSeconds: 1,
+containers: [{name: web, image: "busybox:1", command: [sh, -c, "while :; do if [ -e /busy ]; then i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; else sleep 0.05; fi; done"],
+resources: {requests: {cpu: 100m, memory: 32Mi}, limits: {cpu: 1, memory: 64Mi}}}]}}`
+
+// quick is a ConfigMap by which amounts also rise within a test. How they fall does
+// not depend on it.
+const quick = `{"enable": true, "metricAggregateDurationSeconds": 10, "metricReportIntervalSeconds": 5, "resourceDiffThreshold": 0.05, "cpuReclaimThresholdPercent": 400, "memoryReclaimThresholdPercent": 95}`
+
+// TestAStepOfLoadLowersAllocatable: a service begins to use a CPU, and the
+// kubelet and the schedulers see so much less of batch-cpu on the node. The way
+// goes from the kernel's account of CPU time over tenond's report, the API server
+// and the manager that leads to the status of the node. TENON_TEST_LONG=1: 20 steps.
+func TestAStepOfLoadLowersAllocatable(t *testing.T) {
+	c, n := up(t, "step")
+	a := newAgent(t, c, n)
+	a.apply(strings.Replace(strings.Replace(strategies, "THRESHOLD", "", 1), `{"enable": true}`, quick, 1))
+	a.pod(steppedPod, "stepped", "burstable")
+	a.start()
+	managers(t, c)
+	rawLog(t, "tenond.log", a.log)
+	batch := func() int64 {
+		text, err := c.Get(t.Context(), "/api/v1/nodes/"+n.Name)
+		must(t, err)
+		var node corev1.Node
+		must(t, json.Unmarshal(text, &node))
+		return node.Status.Allocatable.Name("kubernetes.io/batch-cpu", "DecimalSI").Value()
+	}
+
+	full := int64(runtime.NumCPU()) * (4000 - 1000) // what quick leaves if all CPUs are in use
+	var table, line strings.Builder
+	fmt.Fprintln(&table, "before_milli after_milli half_s most_s")
+	fmt.Fprintln(&line, "step seconds batch_cpu_milli")
+	for i := range long(1, 20) {
+		var before int64
+		// Where the machine is full, a service only takes the place of others.
+		eventually(t, 3*time.Minute, "more than a CPU is idle", func() error {
+			first := batch()
+			time.Sleep(3 * time.Second)
+			if before = batch(); before < full+1100 || max(first-before, before-first) > 100 {
+				return fmt.Errorf("batch-cpu is %d, then %d", first, before)
+			}
+			return nil
+		})
+		kubectl(t, c, "exec", "stepped", "--", "touch", "/busy")
+		begun := time.Now()
+		var at []time.Duration
+		var is []int64
+		for time.Since(begun) < 15*time.Second {
+			is, at = append(is, batch()), append(at, time.Since(begun))
+			fmt.Fprintf(&line, "%d %.2f %d\n", i, at[len(at)-1].Seconds(), is[len(is)-1])
+			time.Sleep(100 * time.Millisecond)
+		}
+		kubectl(t, c, "exec", "stepped", "--", "rm", "/busy")
+		after := slices.Min(is)
+		if before-after < 300 { // something else may have begun to work
+			t.Errorf("batch-cpu is still %d and was %d when a service began to use a CPU", after, before)
+			continue
+		}
+		passed := func(percent int64) float64 {
+			return at[slices.IndexFunc(is, func(v int64) bool { return v <= before-(before-after)*percent/100 })].Seconds()
+		}
+		fmt.Fprintf(&table, "%d %d %.2f %.2f\n", before, after, passed(50), passed(90))
+	}
+	t.Logf("\n%s", table.String())
+	raw(t, "steps.txt", table.String())
+	raw(t, "timeline.txt", line.String())
+}

@@ -1,0 +1,475 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"tenon.sh/tenon/internal/task"
+)
+
+// unifiedStrategies is the ConfigMap: all that cgroup v2 has and v1 has not.
+const unifiedStrategies = `{apiVersion: v1, kind: ConfigMap, metadata: {name: slo-controller-config, namespace: koordinator-system}, data: {
+colocation-config: '{"enable": true}',
+resource-threshold-config: '{"clusterStrategy": {"enable": true, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": 65, "cpuSuppressMinPercent": 10}}',
+resource-qos-config: '{"clusterStrategy": {"policies": {"cpuIsolation": "cpu.idle"},
+  "lsClass": {"cpuQOS": {"enable": true}, "memoryQOS": {"enable": true, "minLimitPercent": 10, "lowLimitPercent": 50, "throttlingPercent": 80}},
+  "beClass": {"cpuQOS": {"enable": true}}}}'}}
+`
+
+// firstWords is a pod of batch work whose first instructions print the values of
+// its own cgroup, which on cgroup v2 is the root of what a container sees.
+const firstWords = `{apiVersion: v1, kind: Pod, metadata: {name: first-words, labels: {koordinator.sh/qosClass: BE}}, spec: {nodeName: node-0, hostNetwork: true, restartPolicy: Never, terminationGracePeriodSeconds: 0,
+containers: [{name: c, image: "busybox:1", command: [sh, -c, "cd /sys/fs/cgroup; echo $(cat cpu.max) $(cat memory.max) $(cat cpu.weight) >/dev/termination-log; exec sleep 100000"],
+resources: {requests: {kubernetes.io/batch-cpu: 500, kubernetes.io/batch-memory: 64Mi}, limits: {kubernetes.io/batch-cpu: 500, kubernetes.io/batch-memory: 64Mi}}}]}}
+`
+
+// roomy is a service that may use more memory than it counts on.
+const roomy = `{apiVersion: v1, kind: Pod, metadata: {name: roomy, labels: {koordinator.sh/qosClass: LS}}, spec: {nodeName: node-0, hostNetwork: true, terminationGracePeriodSeconds: 0,
+containers: [{name: c, image: "busybox:1", command: [sleep, "100000"], resources: {requests: {cpu: 100m, memory: 32Mi}, limits: {cpu: 200m, memory: 64Mi}}}]}}
+`
+
+// TestSeedsOnCgroupV2: the published manifests run beside tenond on a kubelet
+// with cgroup v2; containers of batch work have their values when they start; the
+// memory of services is protected up to the node's root; best-effort work is
+// idle and bounded; what a kubelet that starts again clears is put back; and when
+// all is deleted the node is as it was. tenond starts in a cgroup namespace of its
+// own, as in a container.
+//
+// One cluster carries it all, as it runs in emulation (test/vm), where a command
+// of kubectl takes seconds.
+func TestSeedsOnCgroupV2(t *testing.T) {
+	needsCluster(t)
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err != nil {
+		t.Skip("this machine has cgroup v1: TestKubeletOnCgroupV2 of test/vm runs it")
+	}
+	c, n := upBare(t)
+	u := &unified{t: t, c: c, n: n}
+	contained := u.container(programs(t))
+	empty := u.values()
+	offer(t, c, n, 3200, "5Gi")
+	u.apply("", "../../deploy/crds/tenon.sh_nodereports.yaml", "testdata/tenond.yaml")
+	u.apply(unifiedStrategies+"---\n"+roomy, "testdata/seeds/ls-nginx.yaml")
+	u.running("nginx", "roomy")
+	a := &agent{t: t, c: c, n: n, bin: contained, state: filepath.Join(t.TempDir(), "state")}
+	a.args = []string{"--metrics", unifiedMetrics}
+	t.Cleanup(a.kill)
+	a.start()
+	u.outside(a)
+	u.apply(firstWords)
+	u.running("first-words")
+	u.startedWithItsValues()
+	u.protected()
+	u.apply("", "testdata/seeds/be-ffmpeg.yaml", "testdata/seeds/besteffort-ffmpeg.yaml")
+	u.running("be-ffmpeg", "besteffort-ffmpeg")
+	u.yields()
+	u.suppressed()
+	u.pressed()
+	u.keptBy(func() { restart(t, n) })
+	u.idleLevel()
+
+	kubectl(t, c, "delete", "pod", "--all", "--grace-period=1", "--wait=false")
+	eventually(t, time.Minute, "no pod's group is left", func() error {
+		groups, err := groupsBelow(n.Cgroup("", "kubepods"))
+		for _, dir := range groups {
+			if strings.HasPrefix(filepath.Base(dir), "pod") {
+				err = errors.Join(err, errors.New(dir+" is left"))
+			}
+		}
+		return err
+	})
+	a.stop()
+	a.restore(nil)
+	left := u.values()
+	for file, v := range left {
+		if was := empty[file]; was != v && !countedAnew(file) {
+			t.Errorf("%s is %q, and was %q before Tenon and the pods came", file, v, was)
+		}
+	}
+	t.Logf("all is deleted and put back: %d files were compared with what they held before", len(left))
+}
+
+// upBare starts a cluster of one node on a kernel without bridges and overlays.
+func upBare(t *testing.T) (*Cluster, *Node) {
+	t.Helper()
+	c, err := Up(t.Context(), Options{
+		Name: "unified", Images: os.Getenv("TENON_TEST_IMAGES"), NoScheduler: true, NoMetrics: true, Log: t.Logf,
+		// Those without which no pod with a node's name can run.
+		Controllers: []string{"--controllers=serviceaccount-controller,root-ca-certificate-publisher-controller,node-lifecycle-controller"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("kubelet:\n%s", grep(filepath.Join(c.Dir, "node-0", "kubelet.log"), "E1", "E0"))
+		}
+		if err := c.Down(); err != nil {
+			t.Error(err)
+		}
+	})
+	n, err := c.AddNode(t.Context(), 0, NodeOptions{Bare: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, n
+}
+
+// unifiedMetrics is where tenond tells its metrics, in the cluster's network.
+const unifiedMetrics = "127.0.0.1:9909"
+
+// unified is a node with cgroup v2.
+type unified struct {
+	t *testing.T
+	c *Cluster
+	n *Node
+}
+
+// unifiedFiles are what Tenon may write there.
+var unifiedFiles = []string{"cpu.max", "cpu.max.burst", "cpu.weight", "cpu.idle", "cpuset.cpus", "memory.min", "memory.low", "memory.high", "memory.max"}
+
+// container makes a directory of programs whose tenond starts in a group and a
+// cgroup namespace of its own, as in a container.
+func (u *unified) container(bin string) (dir string) {
+	u.t.Helper()
+	unshare, err := exec.LookPath("unshare") // not that of busybox, whose shell would take it
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	dir = u.t.TempDir()
+	group := u.n.Cgroup("", "agent")
+	script := fmt.Sprintf("#!/bin/sh\necho $$ >%s/cgroup.procs && exec %s --cgroup %s/tenond \"$@\"\n", group, unshare, bin)
+	if err := errors.Join(
+		os.Mkdir(group, 0o755),
+		os.WriteFile(filepath.Join(dir, "tenond"), []byte(script), 0o755),
+		os.Symlink(filepath.Join(bin, "tenon"), filepath.Join(dir, "tenon")),
+	); err != nil {
+		u.t.Fatal(err)
+	}
+	return dir
+}
+
+// outside: tenond has left the cgroup namespace of its container for the node's,
+// in which paths are as they are mounted.
+func (u *unified) outside(a *agent) {
+	u.t.Helper()
+	theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/cgroup", a.pid))
+	ours, err2 := os.Readlink("/proc/self/ns/cgroup")
+	own, err3 := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", a.pid))
+	if err := errors.Join(err, err2, err3); err != nil {
+		u.t.Fatal(err)
+	}
+	if theirs != ours {
+		u.t.Errorf("tenond is in the cgroup namespace %s, want the node's, %s:\n%s", theirs, ours, a.said())
+	}
+	u.t.Logf("tenond was started in a cgroup namespace of its own, is in the node's and in the group %s", strings.TrimSpace(string(own)))
+}
+
+// values are those of the node's groups but the pods', and of its root.
+func (u *unified) values() map[string]string {
+	u.t.Helper()
+	groups, err := groupsBelow(u.n.Cgroup("", ""))
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, dir := range groups {
+		for _, file := range unifiedFiles {
+			text, err := os.ReadFile(filepath.Join(dir, file))
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				u.t.Fatal(err)
+			}
+			all[filepath.Join(dir, file)] = strings.TrimSpace(string(text))
+		}
+	}
+	return all
+}
+
+func (u *unified) read(group, file string) string {
+	u.t.Helper()
+	text, err := os.ReadFile(filepath.Join(u.n.Cgroup("", filepath.Join("kubepods", group)), file))
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// is waits until a file of a group below kubepods has a value, and shows it.
+func (u *unified) is(claim, group, file, want string) {
+	u.t.Helper()
+	if err := until(u.t.Context(), 20*time.Second, func() error {
+		if got := u.read(group, file); got != want {
+			return fmt.Errorf("%s/%s is %q, not %q", group, file, got, want)
+		}
+		return nil
+	}); err != nil {
+		u.t.Errorf("not so: %s: %v", claim, err)
+		return
+	}
+	u.t.Logf("%s: kubepods/%s/%s = %s", claim, group, file, want)
+}
+
+// apply is kubectl apply of some files and of a text. The API server is not asked
+// whether they are right, for which it would work out the types of all it has.
+func (u *unified) apply(text string, files ...string) {
+	u.t.Helper()
+	args := []string{"apply", "--validate=false"}
+	for _, f := range files {
+		args = append(args, "-f", f)
+	}
+	if text != "" {
+		args = append(args, "-f", "-")
+	}
+	if _, err := u.c.KubectlApply(u.t.Context(), text, args...); err != nil {
+		u.t.Fatal(err)
+	}
+}
+
+// pod is what the API server knows of a pod, without the start of a kubectl.
+func (u *unified) pod(name string) (p corev1.Pod) {
+	u.t.Helper()
+	text, err := u.c.Get(u.t.Context(), "/api/v1/namespaces/default/pods/"+name)
+	if err == nil {
+		err = json.Unmarshal(text, &p)
+	}
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	return p
+}
+
+func (u *unified) running(names ...string) {
+	u.t.Helper()
+	for _, name := range names {
+		begun := time.Now()
+		eventually(u.t, 2*time.Minute, name+" runs", func() error {
+			p := u.pod(name)
+			if p.Status.Phase != corev1.PodRunning {
+				return fmt.Errorf("it is %s: %s %s %+v", p.Status.Phase, p.Status.Reason, p.Status.Message, p.Status.ContainerStatuses)
+			}
+			return nil
+		})
+		u.t.Logf("%s runs %.0f s later", name, time.Since(begun).Seconds())
+	}
+}
+
+// group is the pod's below kubepods, and container that of its first container.
+func (u *unified) group(name string) (pod, container string) {
+	u.t.Helper()
+	p := u.pod(name)
+	level := map[corev1.PodQOSClass]string{corev1.PodQOSBestEffort: "besteffort", corev1.PodQOSBurstable: "burstable"}[p.Status.QOSClass]
+	pod = filepath.Join(level, "pod"+string(p.UID))
+	if len(p.Status.ContainerStatuses) != 1 {
+		u.t.Fatalf("containers of %s: %+v", name, p.Status.ContainerStatuses)
+	}
+	_, id, _ := strings.Cut(p.Status.ContainerStatuses[0].ContainerID, "://")
+	return pod, filepath.Join(pod, id)
+}
+
+// startedWithItsValues: a container of batch work had its values before its
+// first instruction, and its pod has them too.
+func (u *unified) startedWithItsValues() {
+	u.t.Helper()
+	pod, container := u.group("first-words")
+	eventually(u.t, time.Minute, "the first instructions have run", func() error {
+		text, err := os.ReadFile(u.terminationLog("first-words"))
+		if err == nil && len(text) == 0 {
+			err = errors.New("nothing was said")
+		}
+		return err
+	})
+	said, _ := os.ReadFile(u.terminationLog("first-words"))
+	u.t.Logf("the container's first words (cpu.max memory.max cpu.weight): %s", said)
+	// The runtime is told no weight: the kubelet would count it as a request.
+	f := strings.Fields(string(said))
+	if len(f) != 4 || f[0] != "50000" || f[1] != "100000" || f[2] != strconv.Itoa(64<<20) || f[3] != "1" {
+		u.t.Errorf("the container began with cpu.max, memory.max and cpu.weight %q, want 50000 100000 %d 1", f, 64<<20)
+	}
+	for _, g := range []string{container, pod} {
+		u.is("batch work is bounded", g, "cpu.max", "50000 100000")
+		u.is("its memory too", g, "memory.max", strconv.Itoa(64<<20))
+	}
+}
+
+// yields: the transcoding has the limits of its batch resources, and batch work
+// is idle, services are not.
+func (u *unified) yields() {
+	u.t.Helper()
+	for _, name := range []string{"first-words", "be-ffmpeg", "besteffort-ffmpeg"} {
+		pod, _ := u.group(name)
+		u.is(name+" is idle", pod, "cpu.idle", "1")
+		eventually(u.t, 20*time.Second, name+" asks for long slices", func() error { return haveSlices(u.n.Cgroup("", "kubepods/"+pod), task.SliceLong) })
+	}
+	for _, name := range []string{"be-ffmpeg", "besteffort-ffmpeg"} {
+		pod, container := u.group(name)
+		for _, g := range []string{container, pod} {
+			u.is(name+" is bounded", g, "cpu.max", "130000 100000")
+			u.is(name+" is bounded", g, "memory.max", strconv.Itoa(2<<30))
+		}
+	}
+	for _, name := range []string{"nginx", "roomy"} {
+		pod, _ := u.group(name)
+		u.is(name+" is not idle", pod, "cpu.idle", "0")
+	}
+}
+
+// terminationLog is the host's file of what a pod's container has written to
+// /dev/termination-log.
+func (u *unified) terminationLog(name string) string {
+	files, _ := filepath.Glob(filepath.Join(u.n.Dir, "kubelet", "pods", string(u.pod(name).UID), "containers", "c", "*"))
+	slices.Sort(files)
+	if len(files) == 0 {
+		return filepath.Join(u.n.Dir, "none")
+	}
+	return files[0]
+}
+
+// protected: services keep a tenth of what they count on, half of it is
+// reclaimed last, and each group above keeps the sum of those below.
+func (u *unified) protected() {
+	u.t.Helper()
+	page := func(n int) string { return strconv.Itoa(n / 4096 * 4096) }
+	nginx, _ := u.group("nginx")
+	busy, container := u.group("roomy")
+	u.is("a tenth of its request is protected", nginx, "memory.min", page((1<<30)/10))
+	u.is("half of its request is reclaimed last", nginx, "memory.low", page((1<<30)/2))
+	u.is("a tenth of its request is protected", busy, "memory.min", page((32<<20)/10))
+	u.is("half of its request is reclaimed last", busy, "memory.low", page((32<<20)/2))
+	u.is("it is throttled at four fifths of what it may use beyond its request", container, "memory.high", page(32<<20+(32<<20)*80/100))
+	for group, low := range map[string]int{"burstable": (32 << 20) / 2, "": (1<<30)/2 + (32<<20)/2} {
+		u.is("what is above keeps as much", group, "memory.low", page(low))
+	}
+	root, _ := os.ReadFile(filepath.Join(u.n.Cgroup("", ""), "memory.low"))
+	if strings.TrimSpace(string(root)) != page((1<<30)/2+(32<<20)/2) {
+		u.t.Errorf("the node's root has memory.low %q", root)
+	}
+}
+
+// suppressed: with a service that does nothing and two that transcode, the class
+// is bounded to what the node leaves.
+func (u *unified) suppressed() {
+	u.t.Helper()
+	eventually(u.t, time.Minute, "the best-effort class has a quota", func() error {
+		if v := u.read("besteffort", "cpu.max"); strings.HasPrefix(v, "max") {
+			return fmt.Errorf("cpu.max is %q", v)
+		}
+		return nil
+	})
+	u.t.Logf("suppressed: kubepods/besteffort/cpu.max = %s", u.read("besteffort", "cpu.max"))
+}
+
+// pressed: tenond reads the pressure of each group, which cgroup v1 has not.
+func (u *unified) pressed() {
+	u.t.Helper()
+	client := http.Client{Transport: &http.Transport{DialContext: u.c.Dial}}
+	defer client.CloseIdleConnections()
+	var said []string
+	eventually(u.t, time.Minute, "tenond knows the pressure of the transcoding", func() error {
+		text, err := get(u.t.Context(), &client, "http://"+unifiedMetrics+"/metrics")
+		if err != nil {
+			return err
+		}
+		said = nil
+		for line := range strings.Lines(string(text)) {
+			if strings.HasPrefix(line, "tenon_workload_pressure_seconds_total{") && strings.Contains(line, "besteffort-ffmpeg") {
+				said = append(said, strings.TrimSpace(line))
+			}
+		}
+		waited := func(line string) bool {
+			return strings.Contains(line, `resource="cpu"`) && !strings.HasSuffix(line, " 0")
+		}
+		if len(said) < 2 || !slices.ContainsFunc(said, waited) {
+			return fmt.Errorf("it says %q, want memory, and that it waited for a CPU", said)
+		}
+		return nil
+	})
+	u.t.Logf("tenond says: %s", strings.Join(said, "\n"))
+	pod, _ := u.group("besteffort-ffmpeg")
+	for _, file := range []string{"cpu.pressure", "memory.pressure"} {
+		u.t.Logf("%s: %s", file, strings.Join(strings.Fields(u.read(pod, file)), " "))
+	}
+}
+
+// keptBy: a kubelet that starts again leaves pods and their containers as they
+// are. Above them it clears memory protection that it did not ask for
+// (kubernetes/kubernetes#138903), and Tenon puts it back.
+func (u *unified) keptBy(restart func()) {
+	u.t.Helper()
+	before := u.values()
+	restart()
+	if err := u.n.AwaitReady(u.t.Context()); err != nil {
+		u.t.Fatal(err)
+	}
+	// others are what is not as it was, of pods or of what is above them.
+	others := func(ofPods bool) error {
+		var errs []error
+		for file, v := range u.values() {
+			if was := before[file]; was != v && strings.Contains(file, "/pod") == ofPods && !moves(file) {
+				errs = append(errs, fmt.Errorf("%s is %q, and was %q", file, v, was))
+			}
+		}
+		return errors.Join(errs...)
+	}
+	if err := others(true); err != nil {
+		u.t.Errorf("the kubelet's restart: %v", err)
+	}
+	begun := time.Now()
+	u.t.Logf("what the kubelet cleared and Tenon has not put back yet: %v", others(false))
+	if err := until(u.t.Context(), 20*time.Second, func() error { return others(false) }); err != nil {
+		u.t.Errorf("not so: Tenon puts back what the kubelet clears: %v", err)
+	}
+	if says(u.n, "cpu.weight", "invalid argument") == nil {
+		u.t.Errorf("the kubelet complains:\n%s", grep(filepath.Join(u.n.Dir, "kubelet.log"), "E"))
+	}
+	u.t.Logf("the kubelet has started again with idle pods, and %.1f s after it is ready all values are as before", time.Since(begun).Seconds())
+}
+
+// moves are values of the levels that follow the node's use and the pods.
+func moves(file string) bool {
+	return strings.HasSuffix(file, "/besteffort/cpu.max") || countedAnew(file)
+}
+
+// countedAnew is the weight of the burstable level, which the kubelet works out
+// from the pods that there are, every minute.
+func countedAnew(file string) bool { return strings.HasSuffix(file, "/burstable/cpu.weight") }
+
+// idleLevel is why Tenon makes pods idle, and not the best-effort level above
+// them, on cgroup v2 as on v1: a kubelet cannot start there.
+func (u *unified) idleLevel() {
+	u.t.Helper()
+	level := u.n.Cgroup("", "kubepods/besteffort")
+	idle(u.t, level, "1")
+	restart(u.t, u.n)
+	eventually(u.t, 30*time.Second, "a kubelet over an idle level ends", func() error {
+		if u.n.daemon("kubelet").running() == nil {
+			return errors.New("it runs")
+		}
+		return nil
+	})
+	if err := says(u.n, "Failed to start ContainerManager", "kubepods/besteffort/cpu.weight: invalid argument"); err != nil {
+		u.t.Error(err)
+	}
+	u.t.Logf("with cpu.idle on kubepods/besteffort the kubelet ends: %s", tail(filepath.Join(u.n.Dir, "kubelet.log")))
+	idle(u.t, level, "0")
+	if err := u.n.StartKubelet(u.t.Context()); err != nil {
+		u.t.Fatal(err)
+	}
+	if err := u.n.AwaitReady(u.t.Context()); err != nil {
+		u.t.Error(err)
+	}
+}

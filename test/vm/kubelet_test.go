@@ -1,0 +1,133 @@
+package vm
+
+import (
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/test/cluster"
+	"tenon.sh/tenon/test/cluster/image"
+)
+
+// TestKubeletOnCgroupV2 runs a Kubernetes of one node in a guest: test/cluster
+// has the test itself. Time is counted, as the programs of Kubernetes give up
+// what takes long by the clock, and the machine at hand may be busy.
+func TestKubeletOnCgroupV2(t *testing.T) {
+	t.Parallel() // it uses one CPU of the host
+	m := counting(t, machine(t))
+	m.Topology = Topology{Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 1}
+	m.MiBPerNode = 4096
+	// Half the time of other tests for an instruction: with less the guest would
+	// be too slow for Kubernetes, with more each second of waiting would cost more.
+	m.ShorterTicks = true
+	// Images are known by their checksums, which are slow to work out otherwise.
+	m.CPU = "Skylake-Server-v4,level=0xb,+sha-ni"
+	m.Disk = clusterDisk(t)
+	boot := new(Image)
+	boot.Text("/on-disk.sh", onDisk)
+	const pkg = "test/cluster"
+	report := runOn(t, m, boot, 15*time.Minute, Command{
+		Name: pkg,
+		Args: []string{"sh", "/on-disk.sh", "/tests/cluster", "-test.v", "-test.run=^TestSeedsOnCgroupV2$", "-test.timeout=20m"},
+		Env: []string{
+			"TENON_CACHE=/cache", "TENON_TEST_BIN=/usr/bin", "TENON_TEST_IMAGES=/cache/cluster/images",
+			"TENON_TEST_CLUSTER=1", "TENON_TEST_STRICT=1", "TENON_TEST_PATIENCE=3m",
+			"GOGC=400", // there is memory, and time is short
+		},
+	})
+	for _, o := range report.Outcomes {
+		t.Run(o.Name, func(t *testing.T) { judge(t, report, o) })
+	}
+}
+
+// onDisk mounts the disk in the place of the guest's first file system, on
+// which no container could be started (pivot_root(2)), and goes on there.
+const onDisk = `mkdir /disk && mount -t ext4 /dev/nvme0n1 /disk || exit
+for d in proc sys dev run; do mount -o rbind /$d /disk/$d || exit; done
+hostname guest
+cd /disk && mount -o move . / || exit
+exec chroot . /usr/bin/env -C /src/test/cluster "$@"
+`
+
+// clusterDisk packs the programs of the test cluster, its images, the tests and
+// the programs of Tenon.
+func clusterDisk(t *testing.T) string {
+	t.Helper()
+	root := new(Image)
+	for _, dir := range []string{"/proc", "/sys", "/dev", "/run", "/tmp", "/var/lib", "/var/log", "/root"} {
+		root.Dir(dir)
+	}
+	root.Text("/etc/hosts", "127.0.0.1 localhost\n")
+	root.Text("/etc/passwd", "root:x:0:0:root:/root:/bin/sh\n")
+	root.Text("/etc/group", "root:x:0:\n")
+	root.Text("/etc/resolv.conf", "")
+	// Those of busybox lack options that the cluster needs.
+	for _, name := range []string{"nsenter", "unshare", "setpriv", "setsid", "mount", "umount", "ip", "env"} {
+		host, err := exec.LookPath(name)
+		if err != nil {
+			missing(t, "needs %s: run scripts/install-deps.sh test", name)
+		}
+		if err := root.Program("/usr/bin/"+name, host); err != nil {
+			t.Fatal(err)
+		}
+	}
+	busybox, err := exec.LookPath("busybox")
+	if err == nil {
+		err = root.Program("/bin/busybox", busybox)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"sh", "sleep", "kill", "touch", "mkdir", "mv", "cat"} {
+		if err := root.File("/bin/"+name, busybox); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, there := filepath.Join(cluster.Cache(), "cluster"), "/cache/cluster"
+	for _, dir := range []string{"bin", "bin/cni"} {
+		programs, err := os.ReadDir(filepath.Join(have, dir))
+		if err != nil {
+			missing(t, "%v: run make cluster-build", err)
+		}
+		for _, p := range programs {
+			if p.IsDir() || p.Name()[0] == '.' {
+				continue
+			}
+			if err := root.File(path.Join(there, dir, p.Name()), filepath.Join(have, dir, p.Name())); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// An encoder's libraries would take a third of the test to be copied.
+	images, err := image.BuildSmall(t.Context(), t.TempDir())
+	if err != nil {
+		missing(t, "%v", err)
+	}
+	if err := root.Tree(path.Join(there, "images"), images.Dir); err != nil {
+		t.Fatal(err)
+	}
+	for name, pkg := range map[string]string{"tenon": "./cmd/tenon", "tenond": "./cmd/tenond"} {
+		if err := root.File("/usr/bin/"+name, build(t, []string{"build"}, pkg)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const source = "/src/test/cluster"
+	if err := root.Tree(path.Join(source, "testdata"), "../cluster/testdata"); err != nil {
+		t.Fatal(err)
+	}
+	const crd = "deploy/crds/tenon.sh_nodereports.yaml"
+	if err := root.File(path.Join("/src", crd), filepath.Join("../..", crd)); err != nil {
+		t.Fatal(err)
+	}
+	if err := root.File("/tests/cluster", build(t, []string{"test", "-c"}, "./test/cluster")); err != nil {
+		t.Fatal(err)
+	}
+	disk := filepath.Join(t.TempDir(), "disk.ext4")
+	if err := root.Disk(disk, 6<<30); err != nil {
+		t.Fatal(err)
+	}
+	return disk
+}
