@@ -42,11 +42,11 @@ vm-kernel: ## fetch the kernels and the emulator of the VM tests, and build the 
 # One package goes after the other (-p 1): they share the machine's cgroups.
 .PHONY: root-test
 root-test: ## the tests as root; bin/root.log has all that they print
-	set -o pipefail; $(SUDO) env TENON_TEST_STRICT=1 $(GO) test -json -p 1 -count=1 -timeout 10m ./... | $(GO) run ./test/digest bin/root.log
+	$(GO) run ./test/digest bin/root.log ./... -- $(SUDO) env TENON_TEST_STRICT=1 $(GO) test -json -p 1 -count=1 -timeout 10m
 
 .PHONY: vm
 vm: ## the tests in virtual machines; bin/vm.log has all that they print
-	set -o pipefail; TENON_TEST_STRICT=1 TENON_TEST_VM=1 $(GO) test -json -count=1 -timeout 39m ./test/vm | $(GO) run ./test/digest bin/vm.log
+	$(GO) run ./test/digest bin/vm.log ./test/vm -- env TENON_TEST_STRICT=1 TENON_TEST_VM=1 $(GO) test -json -count=1 -timeout 39m
 
 .PHONY: cluster-build
 cluster-build: ## build the programs of the test cluster: Kubernetes, etcd, containerd, runc (once; takes long)
@@ -63,7 +63,7 @@ cluster-down: ## end that cluster and remove every trace
 
 .PHONY: cluster-test
 cluster-test: ## the tests on a real Kubernetes; bin/cluster.log has all that they print
-	set -o pipefail; $(SUDO) env TENON_TEST_STRICT=1 TENON_TEST_CLUSTER=1 $(GO) test -json -count=1 -timeout 19m ./test/cluster/... | $(GO) run ./test/digest bin/cluster.log
+	$(GO) run ./test/digest bin/cluster.log ./test/cluster/... -- $(SUDO) env TENON_TEST_STRICT=1 TENON_TEST_CLUSTER=1 $(GO) test -json -count=1 -timeout 19m
 
 .PHONY: unit
 unit: ## the fast tests: no root, no VM

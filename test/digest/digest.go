@@ -22,14 +22,17 @@ type event struct {
 const (
 	// tail is how many of the last lines of a failed test are shown, and of what
 	// it said itself before them.
-	tail = 15
+	tail = 8
+	// wide is how much of a line of a failure is shown.
+	wide = 300
 	// slow is from how many seconds on a test that passed has a line of its own.
 	slow = 1
 )
 
 // A failure is a test that failed, or a package without one that did.
 type failure struct {
-	name  string
+	place
+	name  string // for people
 	lines []string
 }
 
@@ -42,6 +45,7 @@ type digest struct {
 	lines      map[place][]string // the last lines of the tests that run
 	inner      map[place]bool     // tests with a failed subtest
 	noting     map[place]bool     // tests whose note is not yet at its end
+	over       map[string]bool    // packages whose tests have come to their end
 	notes      [][]string
 	failures   []failure
 	passed     int
@@ -49,7 +53,7 @@ type digest struct {
 }
 
 func newDigest(out, whole io.Writer) *digest {
-	return &digest{out: out, whole: whole, lines: make(map[place][]string), inner: make(map[place]bool), noting: make(map[place]bool)}
+	return &digest{out: out, whole: whole, lines: make(map[place][]string), inner: make(map[place]bool), noting: make(map[place]bool), over: make(map[string]bool)}
 }
 
 func (d *digest) read(in io.Reader) error {
@@ -89,6 +93,9 @@ var (
 // line keeps a line of a test.
 func (d *digest) line(test place, text string) {
 	text = strings.TrimRight(text, "\r\n")
+	if test.test == "" && (text == "PASS" || text == "FAIL") {
+		d.over[test.pkg] = true
+	}
 	if begun.MatchString(text) {
 		return
 	}
@@ -112,8 +119,8 @@ func (d *digest) line(test place, text string) {
 		return // the goroutines that follow are without end
 	case strings.HasPrefix(text, "panic: "):
 		kept = []string{text}
-	case len(kept) > 4*tail:
-		old, recent := kept[:len(kept)-2*tail], kept[len(kept)-2*tail:]
+	case len(kept) > 8*tail:
+		old, recent := kept[:len(kept)-4*tail], kept[len(kept)-4*tail:]
 		kept = append(complaints(old), recent...)
 	}
 	d.lines[test] = kept
@@ -141,12 +148,12 @@ func (d *digest) end(e event) {
 		switch {
 		case d.inner[at]: // its own complaints, without the log that led to those of its parts
 			if own := complaints(lines); len(own) > 0 && e.Test != "" {
-				d.failures = append(d.failures, failure{e.Test, own})
+				d.failures = append(d.failures, failure{place: at, name: e.Test, lines: own})
 			}
 		case e.Test == "":
-			d.failures = append(d.failures, failure{"package " + e.Package, ending(lines)})
+			d.failures = append(d.failures, failure{place: at, name: "package " + e.Package, lines: ending(lines)})
 		default:
-			d.failures = append(d.failures, failure{e.Test, ending(lines)})
+			d.failures = append(d.failures, failure{place: at, name: e.Test, lines: ending(lines)})
 		}
 		d.inner[place{e.Package, parent}] = true
 	}
@@ -171,7 +178,7 @@ func (d *digest) unfinished(pkg string) {
 	slices.Sort(left)
 	for _, test := range left {
 		at := place{pkg, test}
-		d.failures = append(d.failures, failure{test + " (did not end)", ending(d.lines[at])})
+		d.failures = append(d.failures, failure{place: at, name: test + " (did not end)", lines: ending(d.lines[at])})
 		delete(d.lines, at)
 		d.inner[place{pkg, ""}] = true
 	}
@@ -182,11 +189,11 @@ func (d *digest) summary(w io.Writer) {
 	for _, f := range d.failures {
 		fmt.Fprintf(w, "FAIL %s\n", f.name)
 		for _, line := range f.lines {
-			fmt.Fprintf(w, "    | %s\n", strings.TrimSpace(line))
+			fmt.Fprintf(w, "    | %.*s\n", wide, strings.TrimSpace(line))
 		}
 	}
 	for _, note := range d.notes {
-		fmt.Fprintln(w, strings.Join(note[:min(len(note), 3*tail)], "\n"))
+		fmt.Fprintln(w, strings.Join(note[:min(len(note), 4*tail)], "\n"))
 	}
 	fmt.Fprintf(w, "%d passed, %d skipped, %d failed\n", d.passed, d.skipped, len(d.failures))
 }

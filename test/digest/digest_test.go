@@ -2,18 +2,21 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-// digestOf runs the digest over the output of tests, as go test -json tells it:
-// "TestA/part: what it printed", "FAIL TestA".
-func digestOf(t *testing.T, story string) (summary string, ok bool) {
+// told is what go test -json prints for a story: "TestA/part: what it printed",
+// "FAIL TestA".
+func told(t *testing.T, story string) io.Reader {
 	t.Helper()
 	var in strings.Builder
 	for line := range strings.Lines(story) {
@@ -33,10 +36,39 @@ func digestOf(t *testing.T, story string) (summary string, ok bool) {
 		}
 		fmt.Fprintln(&in, string(encoded))
 	}
+	return strings.NewReader(in.String())
+}
+
+// digestOf runs the digest over tests of which the first run has a story, and
+// each test that is repeated another.
+func digestOf(t *testing.T, first string, again map[string]string) (summary string, ok bool) {
+	t.Helper()
+	test := func(read func(io.Reader) error, more ...string) error {
+		story := first
+		if len(more) == 2 {
+			var known bool
+			if story, known = again[more[0]]; !known || more[1] != "p" {
+				t.Errorf("repeated %q", more)
+			}
+			delete(again, more[0])
+		} else if !slices.Equal(more, []string{"./..."}) {
+			t.Errorf("run with %q", more)
+		}
+		if err := read(told(t, story)); err != nil {
+			return err
+		}
+		if strings.Contains(story, "FAIL") {
+			return errors.New("exit status 1")
+		}
+		return nil
+	}
 	var out strings.Builder
-	ok, err := run(strings.NewReader(in.String()), &out, filepath.Join(t.TempDir(), "log"))
+	ok, err := run(test, []string{"./..."}, &out, filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(again) > 0 {
+		t.Errorf("not repeated: %v", again)
 	}
 	_, summary, _ = strings.Cut("\n"+out.String(), "\n\n")
 	summary, _, _ = strings.Cut(summary, "all of it: ")
@@ -53,21 +85,21 @@ func TestTheEndTellsWhatCameOfIt(t *testing.T) {
 		"nothing ran": {"", "0 passed, 0 skipped, 0 failed\n", false},
 		"a part failed": {
 			many + "TestA/one:     a_test.go:3: broken\nFAIL TestA/one\nTestA:     boot\nTestA:     a_test.go:9: and this\nFAIL TestA\nPASS TestB\nFAIL ",
-			"FAIL TestA/one\n" + strings.Repeat("    | @@noise\n", 14) + "    | a_test.go:3: broken\n" +
+			"FAIL TestA/one\n" + strings.Repeat("    | @@noise\n", tail-1) + "    | a_test.go:3: broken\n" +
 				"FAIL TestA\n    | a_test.go:9: and this\n1 passed, 0 skipped, 2 failed\n", false},
 		"logs follow what it said": {
 			"TestA:     a_test.go:3: broken\nTestA:     a_test.go:9: the agent said:\n" + strings.Repeat("TestA:         @@noise\n", 200) + "FAIL TestA\nFAIL ",
-			"FAIL TestA\n    | a_test.go:3: broken\n    | a_test.go:9: the agent said:\n" + strings.Repeat("    | @@noise\n", 15) + "0 passed, 0 skipped, 1 failed\n", false},
+			"FAIL TestA\n    | a_test.go:3: broken\n    | a_test.go:9: the agent said:\n" + strings.Repeat("    | @@noise\n", tail) + "0 passed, 0 skipped, 1 failed\n", false},
 		"a package failed by itself": {": exit status 2\nFAIL ", "FAIL package p\n    | exit status 2\n0 passed, 0 skipped, 1 failed\n", false},
 		"a panic": {
 			"TestA:     boot\nTestA: panic: test timed out after 1m\n" + strings.Repeat("TestA: goroutine\n", 500) + "FAIL ",
-			"FAIL TestA (did not end)\n    | panic: test timed out after 1m\n" + strings.Repeat("    | goroutine\n", 14) + "0 passed, 0 skipped, 1 failed\n", false},
+			"FAIL TestA (did not end)\n    | panic: test timed out after 1m\n" + strings.Repeat("    | goroutine\n", tail-1) + "0 passed, 0 skipped, 1 failed\n", false},
 		"a note": {
 			"TestA:     a_test.go:3: NOTE: passed only when repeated\nTestA:         first:\nTestA:         broken\nTestA:     noise\nTestA:         more\nPASS TestA\nPASS ",
 			"NOTE passed only when repeated\n    | first:\n    | broken\n1 passed, 0 skipped, 0 failed\n", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, ok := digestOf(t, c.story)
+			got, ok := digestOf(t, c.story, nil)
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("summary (-want +got):\n%s", diff)
 			}
@@ -78,10 +110,87 @@ func TestTheEndTellsWhatCameOfIt(t *testing.T) {
 	}
 }
 
+func TestWhatFailedIsRunOnceMore(t *testing.T) {
+	const first = "TestA/one:     a_test.go:3: broken\nFAIL TestA/one\nFAIL TestA\nPASS TestB\n: FAIL\nFAIL "
+	for name, c := range map[string]struct {
+		first string
+		again map[string]string
+		want  string
+		ok    bool
+	}{
+		"passes alone": {
+			first, map[string]string{"-run=^TestA$": "PASS TestA/one\nPASS TestA\n: PASS\nPASS "},
+			"NOTE TestA passed only when repeated; at first:\n    | TestA/one\n    | a_test.go:3: broken\n2 passed, 0 skipped, 0 failed\n", true},
+		"fails twice": {
+			first, map[string]string{"-run=^TestA$": "TestA/one:     a_test.go:3: still\nFAIL TestA/one\nFAIL TestA\n: FAIL\nFAIL "},
+			"FAIL TestA/one\n    | a_test.go:3: broken\nFAIL TestA/one (repeated)\n    | a_test.go:3: still\n1 passed, 0 skipped, 2 failed\n", false},
+		"is skipped alone": {
+			first, map[string]string{"-run=^TestA$": "SKIP TestA\n: PASS\nPASS "},
+			"FAIL TestA/one\n    | a_test.go:3: broken\n1 passed, 0 skipped, 1 failed\n", false},
+		"is gone": {
+			first, map[string]string{"-run=^TestA$": ": PASS\nPASS "},
+			"FAIL TestA/one\n    | a_test.go:3: broken\n1 passed, 0 skipped, 1 failed\n", false},
+		"one of two": {
+			"FAIL TestA\nFAIL TestB\n: FAIL\nFAIL ", map[string]string{"-run=^TestA$": "PASS TestA\n: PASS\nPASS ", "-run=^TestB$": "FAIL TestB\n: FAIL\nFAIL "},
+			"FAIL TestB\nFAIL TestB (repeated)\nNOTE TestA passed only when repeated; at first:\n    | TestA\n1 passed, 0 skipped, 2 failed\n", false},
+		"too many": {
+			"FAIL TestA\nFAIL TestB\nFAIL TestC\nFAIL TestD\n: FAIL\nFAIL ", nil,
+			"FAIL TestA\nFAIL TestB\nFAIL TestC\nFAIL TestD\n0 passed, 0 skipped, 4 failed\n", false},
+		"a panic leaves the rest unrun": {
+			"PASS TestB\nTestA: panic: boom\nFAIL TestA\nFAIL ", nil,
+			"FAIL TestA\n    | panic: boom\n1 passed, 0 skipped, 1 failed\n", false},
+		"a package that does not build": {": FAIL p [build failed]\nFAIL ", nil, "FAIL package p\n    | FAIL p [build failed]\n0 passed, 0 skipped, 1 failed\n", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, ok := digestOf(t, c.first, c.again)
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("summary (-want +got):\n%s", diff)
+			}
+			if ok != c.ok {
+				t.Errorf("ok %v, want %v", ok, c.ok)
+			}
+		})
+	}
+}
+
+func TestACommandThatDiesFails(t *testing.T) {
+	var out strings.Builder
+	died := func(read func(io.Reader) error, _ ...string) error {
+		if err := read(told(t, "PASS TestA\n: PASS\nPASS ")); err != nil {
+			return err
+		}
+		return errors.New("signal: killed")
+	}
+	ok, err := run(died, []string{"./..."}, &out, filepath.Join(t.TempDir(), "log"))
+	if ok || err != nil || !strings.Contains(out.String(), "signal: killed") {
+		t.Errorf("ok %v, error %v:\n%s", ok, err, out.String())
+	}
+}
+
+func TestAfterAnInterruptNothingIsRun(t *testing.T) {
+	interrupted := make(chan os.Signal, 1)
+	command := []string{"sh", "-c", "echo $*", "sh", "first"}
+	read := func(in io.Reader) error {
+		got, err := io.ReadAll(in)
+		if string(got) != "first second\n" {
+			t.Errorf("printed %q", got)
+		}
+		return err
+	}
+	if err := goTest(command, interrupted)(read, "second"); err != nil {
+		t.Error(err)
+	}
+	interrupted <- os.Interrupt
+	if err := goTest(command, interrupted)(read, "second"); err == nil {
+		t.Error("no error after an interrupt")
+	}
+}
+
 func TestTheLogHasAllOfIt(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "sub", "log")
 	in := `{"Action":"output","Test":"TestA","Output":"=== RUN TestA\n"}` + "\n" + `{"Action":"output","Test":"TestA","Output":"one\n"}` + "\n"
-	if _, err := run(strings.NewReader(in), new(strings.Builder), log); err != nil {
+	test := func(read func(io.Reader) error, _ ...string) error { return read(strings.NewReader(in)) }
+	if _, err := run(test, nil, new(strings.Builder), log); err != nil {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile(log)

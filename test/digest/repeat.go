@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// accidents is the number of tests that may fail by accident. When more do,
+// something is broken, and nothing is repeated.
+const accidents = 3
+
+// repeat runs each failed test once more, alone. What passes is no failure then,
+// but a note.
+func (d *digest) repeat(test tester) {
+	failed := d.failed()
+	if len(failed) > accidents {
+		fmt.Fprintf(d.out, "%d tests failed, which is no accident: not repeated\n", len(failed))
+		return
+	}
+	for _, at := range failed {
+		fmt.Fprintf(d.out, "once more: %s\n", at.test)
+		again := newDigest(d.out, d.whole)
+		err := test(again.read, "-run=^"+at.test+"$", at.pkg)
+		d.notes = append(d.notes, again.notes...)
+		if err != nil || !again.ok() {
+			for _, f := range again.failures {
+				f.name += " (repeated)"
+				d.failures = append(d.failures, f)
+			}
+			continue
+		}
+		note := []string{"NOTE " + at.test + " passed only when repeated; at first:"}
+		d.failures = slices.DeleteFunc(d.failures, func(f failure) bool {
+			if f.top() != at {
+				return false
+			}
+			note = append(note, "    | "+f.name)
+			for _, line := range f.lines {
+				note = append(note, "    | "+strings.TrimSpace(line))
+			}
+			d.passed++
+			return true
+		})
+		d.notes = append(d.notes, note)
+	}
+}
+
+// failed returns the tests that failed and can be repeated: not those of a
+// package whose tests did not come to their end, as some may not have run at all.
+func (d *digest) failed() []place {
+	var tests []place
+	for _, f := range d.failures {
+		if at := f.top(); d.over[at.pkg] && at.test != "" && !slices.Contains(tests, at) {
+			tests = append(tests, at)
+		}
+	}
+	return tests
+}
+
+// top is the test that the failed one is part of.
+func (f failure) top() place {
+	name, _, _ := strings.Cut(f.test, "/")
+	return place{f.pkg, name}
+}
