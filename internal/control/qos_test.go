@@ -54,7 +54,7 @@ func isolated(after time.Duration, inUse node.Rung) tick.Tick {
 	t.Snapshot.Knobs.Now[scheduler] = loaded
 	t.Wants = append(t.Wants, plan.Want{Intent: plan.Set, Knob: scheduler, Value: loaded, Owner: "ladder", Reason: "the strongest that this node can carry", BE: true})
 	t.Isolation = node.IsolationStatus{
-		Loads: 2, Exits: map[node.ExitKind]uint64{node.ExitStall: 1}, Strays: 3, Converted: 2, Realtime: 1, Spills: 4, Spilled: 1,
+		Loads: 2, Exits: map[node.ExitKind]uint64{node.ExitStall: 1}, Strays: 3, Converted: 2, Realtime: 1, OwnSlices: 6, Spills: 4, Spilled: 1,
 		LastExit: node.SchedulerExit{At: noon.Add(-time.Minute), Kind: node.ExitStall, Code: 7, Reason: "runnable task stall", Message: "cc1[42] failed to run for 30.0s"},
 		Scheduler: &node.SchedulerStatus{
 			At: t.Snapshot.At, State: "enabled", Running: true, Variant: "6.12", Since: noon,
@@ -99,6 +99,7 @@ kicks      20 to expel, 21 to wake (9 by timer)
 repairs    12 records of CPUs were wrong, 13 events were lost
 progress   oldest wait 12ms; 5 let run in relief; 4 spilled, 1 of them now
 strays     3 found, 2 converted, 1 real-time left alone
+slices     6 threads keep their own, or are of SCHED_IDLE: on their CPU the long slice does nothing
 fall       11:59:00 sched_ext: runnable task stall
 knob       / scheduler: loaded siblings hold 200µs headroom 1
 `

@@ -161,6 +161,9 @@ func describeMeans(w *tabwriter.Writer, m node.IsolationStatus) {
 	if s != nil || m.Strays > 0 {
 		fmt.Fprintf(w, "strays\t%d found, %d converted, %d real-time left alone\n", m.Strays, m.Converted, m.Realtime)
 	}
+	if m.OwnSlices > 0 {
+		fmt.Fprintf(w, "slices\t%d threads keep their own, or are of SCHED_IDLE: on their CPU the long slice does nothing\n", m.OwnSlices)
+	}
 }
 
 // exited prints an exit.

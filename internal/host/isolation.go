@@ -40,7 +40,7 @@ type isolation struct {
 	own    map[node.CgroupPath]node.Class
 	given  map[node.Knob]bool             // of threads, that are best-effort by our doing
 	seen   map[node.Knob]node.Value       // of these, as read in their turn
-	real   map[node.CgroupPath]int        // real-time threads, by the cgroup of a FilePolicy
+	apart  map[node.Knob]int              // threads left as they are: real-time, or with a slice of their own
 	spared map[node.CgroupPath]sparing    // whose threads stay normal: frozen, or about to end
 	safe   map[node.CgroupPath]node.Class // of other classes, whose threads were looked at
 	rounds lap                            // of these
@@ -74,7 +74,7 @@ func newIsolation() isolation {
 		ext: kernelExt{}, core: kernelCore{}, bore: map[uint64]bool{}, wakes: make(chan RungEvent, rungEventsKept),
 		wanted: map[node.File]bool{node.FileIdentity: true, node.FileScheduler: true, node.FilePolicy: true, node.FileCookie: true, node.FileSlice: true},
 		own:    map[node.CgroupPath]node.Class{}, given: map[node.Knob]bool{}, seen: map[node.Knob]node.Value{},
-		real: map[node.CgroupPath]int{}, spared: map[node.CgroupPath]sparing{}, spills: map[int]time.Time{},
+		apart: map[node.Knob]int{}, spared: map[node.CgroupPath]sparing{}, spills: map[int]time.Time{},
 		asked: map[node.CgroupPath]asked{}, status: node.IsolationStatus{Exits: map[node.ExitKind]uint64{}},
 		late: map[node.File]time.Time{},
 	}

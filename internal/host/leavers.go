@@ -155,11 +155,8 @@ func (h *Host) unconvert(k node.Knob) error {
 		}
 		return err
 	}
-	switch k.File {
-	case node.FilePolicy:
-		delete(i.real, k.Cgroup)
-		return nil
-	case node.FileSlice:
+	delete(i.apart, k)
+	if k.File != node.FileCookie {
 		return nil
 	}
 	last := !slices.ContainsFunc(slices.Collect(maps.Keys(i.given)), func(g node.Knob) bool { return g.File == node.FileCookie })

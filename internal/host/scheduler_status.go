@@ -28,8 +28,13 @@ func (h *Host) IsolationStatus() node.IsolationStatus {
 	all := i.status
 	all.Exits = maps.Clone(i.status.Exits)
 	all.Spilled = len(i.spills)
-	for _, n := range i.real {
-		all.Realtime += n
+	for k, n := range i.apart {
+		switch k.File {
+		case node.FilePolicy:
+			all.Realtime += n
+		case node.FileSlice:
+			all.OwnSlices += n
+		}
 	}
 	return all
 }

@@ -6,26 +6,27 @@ import (
 	"tenon.sh/tenon/internal/task"
 )
 
-// countSlices counts the threads that have the long slice and those that have
-// the kernel's. Those that have ended, or have a slice of their own, are in
-// neither.
-func countSlices(tids []int) (long, usual int, err error) {
+// countSlices counts the threads of the fair class: those that have the long
+// slice, the kernel's, and one of their own.
+func countSlices(tids []int) (long, usual, own int, err error) {
 	s, err := task.NewSlices()
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, 0, err
 	}
 	for _, tid := range tids {
 		switch kind, err := s.Kind(tid); {
 		case errors.Is(err, task.ErrGone):
 		case err != nil:
-			return 0, 0, err
+			return 0, 0, 0, err
 		case kind == task.SliceLong:
 			long++
 		case kind == task.SliceDefault:
 			usual++
+		case kind == task.SliceKept:
+			own++
 		}
 	}
-	return long, usual, nil
+	return long, usual, own, nil
 }
 
 // lengthen gives threads the long slice.

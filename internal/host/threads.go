@@ -85,21 +85,16 @@ func (h *Host) readThreads(k node.Knob) (node.Value, error) {
 	given, cookies := i.given[k], i.cookies
 	tids = slices.DeleteFunc(tids, func(tid int) bool { _, is := i.spills[tid]; return is })
 	i.mu.Unlock()
-	var be, others int
+	var be, others, left int
 	switch k.File {
 	case node.FilePolicy:
 		n, err := h.isolation.ext.count(tids)
 		if err != nil {
 			return nil, err
 		}
-		be, others = n.Ext, n.Fair
-		i.mu.Lock()
-		if i.real[k.Cgroup] = n.RealTime; n.RealTime == 0 {
-			delete(i.real, k.Cgroup)
-		}
-		i.mu.Unlock()
+		be, others, left = n.Ext, n.Fair, n.RealTime
 	case node.FileSlice:
-		if be, others, err = countSlices(tids); err != nil {
+		if be, others, left, err = countSlices(tids); err != nil {
 			return nil, err
 		}
 	default:
@@ -117,6 +112,11 @@ func (h *Host) readThreads(k node.Knob) (node.Value, error) {
 			}
 		}
 	}
+	i.mu.Lock()
+	if i.apart[k] = left; left == 0 {
+		delete(i.apart, k)
+	}
+	i.mu.Unlock()
 	switch {
 	case be > 0 && others > 0:
 		return node.ThreadsMixed, nil
@@ -258,7 +258,7 @@ func (h *Host) verifyThreads(at time.Time, into map[node.Knob]node.Value) {
 	i.mu.Lock()
 	knobs := slices.SortedFunc(maps.Keys(i.given), node.Knob.Compare)
 	maps.DeleteFunc(i.seen, func(k node.Knob, _ node.Value) bool { return !i.given[k] })
-	maps.DeleteFunc(i.real, func(p node.CgroupPath, _ int) bool { return !i.given[node.Knob{Cgroup: p, File: node.FilePolicy}] })
+	maps.DeleteFunc(i.apart, func(k node.Knob, _ int) bool { return !i.given[k] })
 	all := i.stale || h.sight == nil
 	i.stale = false
 	due := map[node.Knob]bool{}

@@ -18,6 +18,10 @@ type IsolationStatus struct {
 	// Realtime is how many threads of best-effort work have a real-time policy
 	// now. They are left as they are.
 	Realtime int `json:"realtime,omitempty"`
+	// OwnSlices is how many threads that should have the long slice have one of
+	// their own, or are of SCHED_IDLE. They are left as they are, and on their CPU
+	// the others have nothing of theirs.
+	OwnSlices int `json:"own_slices,omitempty"`
 	// Spills is how often a thread that had waited too long was given to the
 	// kernel's own scheduler for a while, and Spilled how many are there now.
 	Spills  uint64 `json:"spills,omitempty"`

@@ -3,6 +3,8 @@ package task
 import (
 	"fmt"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // LongSlice is nearly the longest slice that the kernel gives a fair thread, 100
@@ -16,8 +18,10 @@ type SliceKind int
 
 // The kinds.
 const (
-	// SliceKept: its own, or its policy has none.
-	SliceKept SliceKind = iota
+	// SliceNone: its policy is not of the fair class.
+	SliceNone SliceKind = iota
+	// SliceKept: its own, or its policy is Idle.
+	SliceKept
 	// SliceDefault: the kernel's.
 	SliceDefault
 	// SliceLong: LongSlice.
@@ -67,9 +71,11 @@ func (s Slices) Kind(tid int) (SliceKind, error) {
 	a, err := Attr(tid)
 	switch {
 	case err != nil:
-		return SliceKept, err
-	case a.Policy != Normal && a.Policy != Batch:
+		return SliceNone, err
+	case a.Policy == Idle:
 		return SliceKept, nil
+	case a.Policy != Normal && a.Policy != Batch:
+		return SliceNone, nil
 	case a.Slice == LongSlice:
 		return SliceLong, nil
 	case a.Slice == s.usual:
@@ -114,12 +120,13 @@ func (s Slices) unset(tid int) error {
 	return setSlice(tid, 0)
 }
 
-// setSlice keeps all else that the thread has.
+// setSlice keeps all else that the thread has: also a policy that somebody gives
+// it at this moment.
 func setSlice(tid int, slice time.Duration) error {
 	a, err := Attr(tid)
 	if err != nil {
 		return err
 	}
 	a.Slice = slice
-	return SetAttr(tid, a)
+	return setAttr(tid, a, unix.SCHED_FLAG_KEEP_POLICY)
 }

@@ -93,8 +93,11 @@ func Attr(tid int) (SchedAttr, error) {
 // SetAttr writes all attributes of a thread. Without privileges a thread may
 // only be made less important: EPERM. Values out of range give EINVAL.
 // Deadline needs parameters that SchedAttr does not have: EINVAL.
-func SetAttr(tid int, s SchedAttr) error {
+func SetAttr(tid int, s SchedAttr) error { return setAttr(tid, s, 0) }
+
+func setAttr(tid int, s SchedAttr, flags uint64) error {
 	a := unix.SchedAttr{
+		Flags:  flags,
 		Policy: uint32(s.Policy), Nice: int32(s.Nice), Priority: uint32(s.Priority), Runtime: uint64(s.Slice),
 	}
 	if s.ResetOnFork {

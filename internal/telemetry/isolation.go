@@ -17,6 +17,7 @@ var (
 	descStrays   = desc("tenon_isolation_strays_total", "Threads of best-effort work that were found outside of the means.")
 	descConvert  = desc("tenon_isolation_strays_converted_total", "Of them: those that were taken in.")
 	descRealtime = desc("tenon_isolation_realtime_threads", "Threads of best-effort work with a real-time policy, which are left alone.")
+	descOwnSlice = desc("tenon_isolation_own_slice_threads", "Threads of best-effort work that keep a slice of their own, or SCHED_IDLE, where all should have the long one.")
 	descSpills   = desc("tenon_isolation_spills_total", "Threads that were given to the kernel's own scheduler for a while because they had waited too long.")
 	descSpilled  = desc("tenon_isolation_spilled_threads", "Threads that are given to the kernel's own scheduler now.")
 
@@ -93,6 +94,7 @@ func (e emitter) isolation(l node.LadderStatus, i node.IsolationStatus) {
 	e.count(descStrays, i.Strays)
 	e.count(descConvert, i.Converted)
 	e.gauge(descRealtime, float64(i.Realtime))
+	e.gauge(descOwnSlice, float64(i.OwnSlices))
 	e.count(descLoads, i.Loads)
 	s := i.Scheduler
 	e.gauge(descRunning, oneIf(s != nil && s.Running))

@@ -29,7 +29,7 @@ func isolated() (node.LadderStatus, node.IsolationStatus) {
 		counts.Field(i).SetUint(uint64(100 + i))
 	}
 	return l, node.IsolationStatus{
-		Loads: 3, Exits: map[node.ExitKind]uint64{node.ExitStall: 2, node.ExitSysrq: 1}, Strays: 5, Converted: 4, Realtime: 1, Spills: 9, Spilled: 2, Untold: "the table is full", Scheduler: s,
+		Loads: 3, Exits: map[node.ExitKind]uint64{node.ExitStall: 2, node.ExitSysrq: 1}, Strays: 5, Converted: 4, Realtime: 1, OwnSlices: 6, Spills: 9, Spilled: 2, Untold: "the table is full", Scheduler: s,
 	}
 }
 
@@ -44,7 +44,7 @@ func TestTheMeansOfIsolationAndItsFallsAreShown(t *testing.T) {
 		`tenon_isolation_possible{rung="sched_ext"} 1`, `tenon_isolation_possible{rung="core_sched"} 0`,
 		`tenon_isolation_falls{rung="sched_ext"} 3`, `tenon_isolation_down{rung="sched_ext"} 1`, `tenon_isolation_down{rung="cpu.idle"} 0`,
 		"tenon_isolation_pinned_by_hand 1", "tenon_isolation_strays_total 5", "tenon_isolation_strays_converted_total 4",
-		"tenon_isolation_spills_total 9", "tenon_isolation_spilled_threads 2", "tenon_isolation_realtime_threads 1",
+		"tenon_isolation_spills_total 9", "tenon_isolation_spilled_threads 2", "tenon_isolation_realtime_threads 1", "tenon_isolation_own_slice_threads 6",
 		"tenon_scheduler_loads_total 3", `tenon_scheduler_exits_total{kind="stall"} 2`, `tenon_scheduler_exits_total{kind="error"} 0`, "tenon_scheduler_running 0", "tenon_scheduler_untold 1",
 		`tenon_scheduler_run_seconds_total{class="LSX"} 3`, `tenon_scheduler_run_seconds_total{class="BE"} 1.5`, `tenon_scheduler_run_seconds_total{class="NORMAL"} 0`,
 		"tenon_scheduler_expel_idle_seconds_total 2", "tenon_scheduler_hold_idle_seconds_total 0.25", "tenon_scheduler_oldest_wait_seconds 0.5",

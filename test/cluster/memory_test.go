@@ -1,0 +1,101 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// sleepingPod does nothing. CLASS and RESOURCES go on.
+const sleepingPod = `{apiVersion: v1, kind: Pod, metadata: {name: NAME, labels: {crowd: "true", koordinator.sh/qosClass: CLASS}}, spec: {nodeName: node-0, hostNetwork: true, terminationGracePeriodSeconds: 0,
+containers: [{name: sleep, image: "busybox:1", command: [sleep, "1000000"], resources: {requests: RESOURCES, limits: RESOURCES}}]}}
+---
+`
+
+// mostAnonymous is what an agent with a Kubernetes client may have in memory of
+// its own, KiB.
+const mostAnonymous = 45 << 10
+
+// TestAgentTakesLittleMemory: a third of the pods of a node are services, the
+// rest is batch work, and tenond controls them all. TENON_TEST_LONG=1: a hundred
+// pods, which is nearly what a kubelet takes, for five minutes.
+func TestAgentTakesLittleMemory(t *testing.T) {
+	c, n := up(t, "memory")
+	offer(t, c, n, 8000, "8Gi")
+	a := newAgent(t, c, n)
+	a.start()
+	rawLog(t, "tenond.log", a.log)
+	crowd, watch := long(6, 100), long(5*time.Second, 5*time.Minute)
+	var table strings.Builder
+	fmt.Fprintln(&table, "pods cpu_percent rss_kib rss_anon_kib_least rss_anon_kib_most")
+	for _, pods := range []int{0, crowd} {
+		var text strings.Builder
+		for i := range pods {
+			class, resources := "BE", `{kubernetes.io/batch-cpu: 20, kubernetes.io/batch-memory: 16Mi}`
+			if i%3 == 0 {
+				class, resources = "LS", `{cpu: 5m, memory: 16Mi}`
+			}
+			text.WriteString(strings.NewReplacer("NAME", fmt.Sprintf("sleeping-%d", i), "CLASS", class, "RESOURCES", resources).Replace(sleepingPod))
+		}
+		if pods > 0 {
+			a.apply(text.String())
+		}
+		eventually(t, 10*time.Minute, "all pods run", func() error {
+			running := strings.Fields(kubectl(t, c, "get", "pods", "-l", "crowd", "--field-selector=status.phase=Running", "-o", "name"))
+			if len(running) != pods {
+				return fmt.Errorf("%d of %d", len(running), pods)
+			}
+			return nil
+		})
+		services := int32(pods+2) / 3
+		want := map[string]int32{"LS": services, "BE": int32(pods) - services}
+		eventually(t, time.Minute, "the agent knows them all", func() error {
+			got := a.report().Status.Pods
+			for class, n := range want {
+				if got[class] != n {
+					return fmt.Errorf("it knows %v, want %v", got, want)
+				}
+			}
+			return nil
+		})
+		begun, used := time.Now(), cpuOf(t, a.pid)
+		rss, least := memoryOf(a.pid)
+		most := least
+		for time.Since(begun) < watch {
+			time.Sleep(100 * time.Millisecond)
+			var anon int
+			rss, anon = memoryOf(a.pid)
+			least, most = min(least, anon), max(most, anon)
+		}
+		share := 100 * (cpuOf(t, a.pid) - used).Seconds() / time.Since(begun).Seconds()
+		fmt.Fprintf(&table, "%d %.2f %d %d %d\n", pods, share, rss, least, most)
+		if least == 0 || most > mostAnonymous {
+			t.Errorf("with %d pods the agent has %d to %d KiB of its own, want at most %d", pods, least, most, mostAnonymous)
+		}
+	}
+	t.Logf("\n%s", table.String())
+	raw(t, "memory.txt", table.String())
+}
+
+// cpuOf is the time that the threads of a process have run. Those that have ended
+// are missing: tenond keeps its own.
+func cpuOf(t *testing.T, pid int) (used time.Duration) {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	if err != nil || len(threads) == 0 {
+		t.Fatalf("process %d has no threads, %v", pid, err)
+	}
+	for _, file := range threads {
+		text, err := os.ReadFile(file)
+		must(t, err)
+		var ran time.Duration
+		if _, err := fmt.Sscan(string(text), (*int64)(&ran)); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		used += ran
+	}
+	return used
+}
