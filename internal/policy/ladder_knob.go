@@ -53,7 +53,13 @@ func (st ladder) wants(c CPUQOS, l layout, s node.Snapshot) []plan.Want {
 		}
 	}
 	wants = append(wants, st.slices(c, l, s)...)
-	return append(wants, giveBack(wants, l, s, reason)...)
+	released := giveBack(wants, l, s, reason)
+	for i := range released {
+		if released[i].Knob.File == node.FileSlice {
+			released[i].Reason = st.noSlices(c, reason)
+		}
+	}
+	return append(wants, released...)
 }
 
 // waits says what must be given up before the rung acts; empty: nothing.

@@ -47,6 +47,17 @@ func (st ladder) slices(c CPUQOS, l layout, s node.Snapshot) []plan.Want {
 	return wants
 }
 
+// noSlices says why long slices are given up; rung is why the rung is what it is.
+func (st ladder) noSlices(c CPUQOS, rung string) string {
+	switch {
+	case c.SlicesKept:
+		return "cpuIsolationLongSlices is false"
+	case st.Status.Rung == node.RungVendor || st.Status.Rung == node.RungSchedExt:
+		return rung
+	}
+	return "BE meets no other work here in a cgroup that is not idle"
+}
+
 // handsOver reports whether the long slices of a cgroup above or below are being
 // given up: that takes them from the threads here, too, so these wait a turn.
 func handsOver(s node.Snapshot, m node.CgroupPath) bool {
