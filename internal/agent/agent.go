@@ -112,7 +112,7 @@ func (a *Agent) Run(ctx context.Context, wake <-chan tick.Event, observe func(ti
 				return ctx.Err()
 			case e := <-wake:
 				waiting = tick.Join(waiting, e)
-				resting = e.Kind != tick.EventPin // somebody waits for the answer
+				resting = !atOnce(e)
 			case <-rest.C:
 				resting = false
 			}
@@ -139,6 +139,11 @@ func again(events []tick.Event) []tick.Event {
 	}
 	return same
 }
+
+// atOnce reports whether an event has its turn in a storm, too: an operator waits
+// for the answer, or best-effort work has less isolation until then. Neither can be
+// a storm by itself.
+func atOnce(e tick.Event) bool { return e.Kind == tick.EventPin || e.Kind == tick.EventHandover }
 
 // woke reports whether an event, or one that is counted in it, had no turn yet.
 func woke(e tick.Event) bool { return !e.Again || e.More > 0 }

@@ -296,25 +296,30 @@ func TestATurnKnowsWhetherAServiceWaits(t *testing.T) {
 	}
 }
 
-// TestAnOperatorsWordEndsTheGap: in a storm of long turns the loop rests for
-// seconds, and who has pinned a rung waits for the turn that follows it.
-func TestAnOperatorsWordEndsTheGap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := colocated()
-		h.slow = 300 * time.Millisecond
-		turns, begun := beat(t, h, time.Minute, func(wake chan<- tick.Event) {
-			for range 3 {
-				wake <- delayOf("web")
-				time.Sleep(400 * time.Millisecond)
-			}
-			wake <- tick.Event{At: time.Now(), Kind: tick.EventPin, Text: "weight is pinned by hand"}
-			time.Sleep(time.Second)
+// TestSomeEventsEndTheGap: in a storm of long turns the loop rests for seconds.
+// Who has pinned a rung waits for the turn that follows it, and batch work waits
+// for the rung that takes over.
+func TestSomeEventsEndTheGap(t *testing.T) {
+	for kind, ends := range map[tick.EventKind]bool{tick.EventPin: true, tick.EventHandover: true, tick.EventRung: false} {
+		t.Run(string(kind), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := colocated()
+				h.slow = 300 * time.Millisecond
+				turns, begun := beat(t, h, time.Minute, func(wake chan<- tick.Event) {
+					for range 3 {
+						wake <- delayOf("web")
+						time.Sleep(400 * time.Millisecond)
+					}
+					wake <- tick.Event{At: time.Now(), Kind: kind}
+					time.Sleep(time.Second)
+				})
+				soon := slices.ContainsFunc(turns, func(turn tick.Tick) bool {
+					return turn.Begun.Sub(begun) <= 1600*time.Millisecond && slices.ContainsFunc(turn.Events, func(e tick.Event) bool { return e.Kind == kind })
+				})
+				if soon != ends {
+					t.Errorf("of %d turns in a storm, one is for it: %v, want %v", len(turns), soon, ends)
+				}
+			})
 		})
-		pinned := slices.IndexFunc(turns, func(turn tick.Tick) bool {
-			return slices.ContainsFunc(turn.Events, func(e tick.Event) bool { return e.Kind == tick.EventPin })
-		})
-		if pinned < 0 || turns[pinned].Begun.Sub(begun) > 1600*time.Millisecond {
-			t.Errorf("of %d turns, that of the pin is number %d", len(turns), pinned)
-		}
-	})
+	}
 }

@@ -227,7 +227,7 @@ func (d *daemon) observe(t tick.Tick, err error) {
 	d.guard.end(!t.Snapshot.At.IsZero(), d.agent.Period)
 	d.show.turn(t, err, d.agent.Config, d.before, d.agent.Period)
 	if handsOver(t) {
-		d.signals.nudge(tick.Event{At: time.Now(), Kind: tick.EventRung, Text: "a means of isolation was given up for another"})
+		d.signals.nudge(tick.Event{At: time.Now(), Kind: tick.EventHandover, Text: "a means of isolation was given up for another"})
 	}
 	d.rungs.end(!t.Snapshot.At.IsZero())
 	if d.cluster != nil {

@@ -44,10 +44,11 @@ const (
 	EventConfig   EventKind = "config"   // the configuration shall be read again
 	EventPin      EventKind = "pin"      // an operator has chosen how to isolate on the CPU
 	EventRung     EventKind = "rung"     // the means that isolates on the CPU has failed, or finds strays
+	EventHandover EventKind = "handover" // a means was given up for another, which waited for it
 )
 
 // EventKinds lists the kinds.
-var EventKinds = []EventKind{EventDelay, EventPressure, EventCgroups, EventConfig, EventPin, EventRung}
+var EventKinds = []EventKind{EventDelay, EventPressure, EventCgroups, EventConfig, EventPin, EventRung, EventHandover}
 
 // String prints the event as one phrase.
 func (e Event) String() string {

@@ -273,8 +273,13 @@ func judgeWake(t *testing.T, by map[string]isolationCase, mode string, factor fl
 		return
 	}
 	for name, d := range map[string][2]time.Duration{"p50": {c.wake().P50, base.wake().P50}, "p90": {c.wake().P90, base.wake().P90}} {
-		// A delay is that of a whole number of rounds.
-		if d[0] > time.Duration(factor*float64(d[1]))+finest.round {
+		// A delay is that of a whole number of rounds, and the last tenth of some 200
+		// wakes is another by a few of them from run to run.
+		slack := finest.round
+		if name == "p90" {
+			slack *= 4
+		}
+		if d[0] > time.Duration(factor*float64(d[1]))+slack {
 			t.Errorf("wake-up delay %s of LS is %v with %s and %v with %s: %.2f times as long, want at most %.2f", name, d[0], mode, d[1], than,
 				float64(d[0])/float64(d[1]), factor)
 		}
