@@ -45,10 +45,11 @@ It needs root (for cgroups), nginx and ffmpeg, and two CPUs.
 
 With --kubernetes, nginx and ffmpeg are pods of one node of a cluster that runs
 Tenon, the lab only sends the load and counts from inside the pods; it needs
-kubectl, and of the modes above it knows exclusive, exclusive-aa, default,
-default-65, tenon and tenon-65. While it runs, entries named tenon-lab in Tenon's
-ConfigMap switch Tenon's strategies on the tested node, and nowhere else. Pods
-and entries are taken away at the end, and what a killed run left by the next.`,
+kubectl, and of the modes above it knows exclusive, exclusive-aa,
+exclusive-warm, default, default-65, tenon and tenon-65. While it runs, entries
+named tenon-lab in Tenon's ConfigMap switch Tenon's strategies on the tested
+node, and nowhere else. Pods and entries are taken away at the end, and what a
+killed run left by the next.`,
 		Example: `  sudo tenon lab colocation
   sudo tenon lab colocation --modes exclusive,default,tenon --blocks 2 --duration 3s
   sudo tenon lab colocation --until-resolved --max-time 90m --seed 7

@@ -128,11 +128,11 @@ func run(ctx context.Context, g *global, stderr io.Writer) error {
 	if errors.As(err, &invalid) {
 		return faultsError{err}
 	}
-	if err == nil && leaves() {
+	if ctx.Err() != nil && leaves() { // also where something failed on the way: nobody tries again
 		// What the journal does not know comes first: the runtime may be slow, and
 		// what is in the journal is not lost when this process is killed.
 		if !released.Load() {
-			err = within(releasesWithin, func(ctx context.Context) error { return cluster.ReleaseContainers(ctx, g.stateDir, log) })
+			err = errors.Join(err, within(releasesWithin, func(ctx context.Context) error { return cluster.ReleaseContainers(ctx, g.stateDir, log) }))
 		}
 		err = errors.Join(err, within(putsBackWithin, func(ctx context.Context) error { return putBack(ctx, stderr, g.stateDir) }))
 	}

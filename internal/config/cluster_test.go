@@ -190,9 +190,10 @@ func TestConfigMapKeysOfLaterAreReadAndNoticed(t *testing.T) {
 		keyAmplification: `{"enable": true, "resourceAmplificationRatio": {"cpu": 1.5}}`,
 		keyHostApps:      `{"applications": [{"name": "agent", "qos": "LS", "priority": "koord-prod", "cgroupPath": {"base": "CgroupRoot", "parentDir": "sys", "relativePath": "agent"}, "strategy": {}}]}`,
 		keyColocation:    `{"enable": true, "midCPUThresholdPercent": 50, "extensions": {"a": 1}}`,
+		keyQOS:           `{"clusterStrategy": {"lsClass": {"networkQOS": {"enable": true, "ingressRequest": 10}}}}`,
 	})
 	n := on(t, c, nil, nil)
-	for _, want := range []string{"system-config.minFreeKbytesFactor", "system-config.schedFeatures", "cpu-normalization-config", "resource-amplification-config", "colocation-config.midCPUThresholdPercent"} {
+	for _, want := range []string{"system-config.minFreeKbytesFactor", "system-config.schedFeatures", "cpu-normalization-config", "resource-amplification-config", "colocation-config.midCPUThresholdPercent", "resource-qos-config.lsClass.networkQOS"} {
 		if !slices.Contains(n.Notices, want+" "+notActedOn) {
 			t.Errorf("no notice of %s in %q", want, n.Notices)
 		}

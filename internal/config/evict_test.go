@@ -12,9 +12,15 @@ import (
 
 // TestAllocatableEndsNothingAndSaysSo: no other measure takes its place.
 func TestAllocatableEndsNothingAndSaysSo(t *testing.T) {
-	c := parsed(t, header+"resource-threshold-config: {enable: true, cpuEvictPolicy: evictByAllocatable}\n")
-	if len(c.Notices) != 1 || !strings.Contains(c.Notices[0], "evictByAllocatable is not acted on by this version: no work is ended") {
-		t.Errorf("notices: %q", c.Notices)
+	for keys, want := range map[string]string{
+		"cpuEvictPolicy: evictByAllocatable":      "evictByAllocatable is not acted on by this version: no work is ended",
+		"cpuAllocatableEvictThresholdPercent: 90": "cpuAllocatableEvictThresholdPercent is not acted on by this version",
+		"memoryAllocatableEvictLowerPercent: 80":  "memoryAllocatableEvictLowerPercent is not acted on by this version",
+	} {
+		c := parsed(t, header+"resource-threshold-config: {enable: true, "+keys+"}\n")
+		if len(c.Notices) != 1 || !strings.Contains(c.Notices[0], want) {
+			t.Errorf("%s: notices: %q", keys, c.Notices)
+		}
 	}
 }
 

@@ -54,6 +54,8 @@ type remembered struct {
 	// written is the version of the node that the last write started from: what
 	// is in the cache still has not seen that write.
 	written string
+	// degraded: an event said so, and none yet that it is over.
+	degraded bool
 
 	// What the settings say, and of what.
 	cluster *config.Cluster
@@ -175,7 +177,7 @@ func (r *nodes) apply(ctx context.Context, n *corev1.Node, report *v1alpha1.Node
 		r.log.Debug("wrote", "node", n.Name, "batch-cpu", show(cpu, v), "batch-memory", show(memory, v), "state", v.State, "reason", v.Reason)
 	}
 	m.timed = c.Report.Seen
-	r.announce(n, before, v)
+	r.announce(n, m, before, v)
 	return r.explain(ctx, report, m, c, v)
 }
 
@@ -229,16 +231,18 @@ func direction(c Case, v Verdict) string {
 
 // announce makes an event where something ended or began that people should
 // know of.
-func (r *nodes) announce(n *corev1.Node, before State, v Verdict) {
+func (r *nodes) announce(n *corev1.Node, m *remembered, before State, v Verdict) {
 	if before == v.State {
 		return
 	}
 	bad := v.State == Refused || v.State == Stale || v.State == Doubtful && before != ""
 	switch {
 	case bad:
+		m.degraded = true
 		r.events.Eventf(n, nil, corev1.EventTypeWarning, "BatchResourcesDegraded", "Publish", "%s", clip(v.Reason))
 		r.log.Warn("degraded", "node", n.Name, "state", v.State, "reason", v.Reason)
-	case before == Refused || before == Stale:
+	case m.degraded && v.State != Doubtful:
+		m.degraded = false
 		r.events.Eventf(n, nil, corev1.EventTypeNormal, "BatchResourcesRestored", "Publish", "%s", clip(v.Reason))
 		r.log.Info("restored", "node", n.Name, "state", v.State, "reason", v.Reason)
 	}

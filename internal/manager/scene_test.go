@@ -338,6 +338,31 @@ func gauge(t *testing.T, r *replica, state string) float64 {
 	return 0
 }
 
+// TestADoubtMakesAnEventAndItsEndAnother: an annotation that nobody can read.
+func TestADoubtMakesAnEventAndItsEndAnother(t *testing.T) {
+	s := newScene(t)
+	r := s.start()
+	s.node("doubted")
+	s.report("doubted", batchOf(4000, 4))
+	s.becomes("doubted", "5200m "+mem4, soon)
+	note := func(value string) {
+		n := &corev1.Node{}
+		n.Name = "doubted"
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, thirdPartyKey, value)
+		s.must(s.client.Patch(s.ctx, n, client.RawPatch(types.MergePatchType, []byte(patch))))
+	}
+	note(`"{\"allocations\":[{\"resources\":{\"kubernetes.io/batch-cpu\":\"many\"}}]}"`)
+	s.eventually("an event says that it is degraded", soon, func() bool { return s.event("doubted", "BatchResourcesDegraded", thirdPartyKey) })
+	if s.event("doubted", "BatchResourcesRestored", "") {
+		t.Error("an event says that it is restored")
+	}
+	note("null")
+	s.eventually("an event says that it is restored", soon, func() bool { return s.event("doubted", "BatchResourcesRestored", "") })
+	if n := r.log.count("msg=restored"); n != 1 {
+		t.Errorf("%d lines of the log say that it is restored", n)
+	}
+}
+
 // TestOthersSharesAreTakenOffInTheSameWrite: the annotation that says what there
 // was before is written with the amounts.
 func TestOthersSharesAreTakenOffInTheSameWrite(t *testing.T) {

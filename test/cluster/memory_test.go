@@ -27,7 +27,6 @@ func TestAgentTakesLittleMemory(t *testing.T) {
 	offer(t, c, n, 8000, "8Gi")
 	a := newAgent(t, c, n)
 	a.start()
-	rawLog(t, "tenond.log", a.log)
 	crowd, watch := long(6, 100), long(5*time.Second, 5*time.Minute)
 	var table strings.Builder
 	fmt.Fprintln(&table, "pods cpu_percent rss_kib rss_anon_kib_least rss_anon_kib_most")
