@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"tenon.sh/tenon/internal/node"
 	"tenon.sh/tenon/internal/scx"
 )
@@ -91,6 +93,43 @@ func TestWhatTheSchedulerDoesNotTakeIsSaid(t *testing.T) {
 	}
 	if g := b.ext.now.groups; g[0].Class != scx.LSX || !slices.IsSortedFunc(g, func(a, b scx.Group) int { return int(b.Class) - int(a.Class) }) {
 		t.Errorf("%v: a full table would lose those to be protected", g)
+	}
+}
+
+// TestAWorkloadsOwnRankGoesBeforeItsClass: with LSR told to expel nobody.
+func TestAWorkloadsOwnRankGoesBeforeItsClass(t *testing.T) {
+	b := newBench(t, true)
+	want := map[uint64]scx.Class{}
+	for name, w := range map[string]struct {
+		class node.Class
+		rank  node.Maybe[node.Identity]
+		want  scx.Class
+	}{
+		"nothing is asked":        {node.LS, node.Maybe[node.Identity]{}, scx.LSX},
+		"it is nothing special":   {node.LS, node.Some(node.IdentityNone), scx.Normal},
+		"it expels nobody":        {node.LS, node.Some(node.IdentityHigh), scx.LS},
+		"of a class that expels":  {node.LS, node.Some(node.IdentityExpels), scx.LSX},
+		"its class expels nobody": {node.LSR, node.Maybe[node.Identity]{}, scx.LS},
+		"but it does":             {node.LSR, node.Some(node.IdentityExpels), scx.LSX},
+	} {
+		cgroup := node.CgroupPath("ls/" + strings.ReplaceAll(name, " ", "-"))
+		b.group(t, string(cgroup))
+		b.Manage(node.Workload{ID: node.WorkloadID(name), Class: w.class, Cgroup: cgroup, Meet: cgroup, Asks: node.Asks{Identity: w.rank}})
+		inode, err := b.Inode(cgroup)
+		do(t, err)
+		want[inode] = w.want
+	}
+	b.snapshot(t)
+	do(t, b.set(t, schedulerKnob, loaded))
+	b.snapshot(t)
+	got := map[uint64]scx.Class{}
+	for _, g := range b.ext.now.groups {
+		if _, ours := want[g.Cgroup]; ours {
+			got[g.Cgroup] = g.Class
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("classes by inode (-want +got):\n%s", diff)
 	}
 }
 

@@ -109,10 +109,12 @@ func (h *chart) batch() (found map[string]string, err error) {
 
 // TestHelmInstallsAndUninstallsWithoutATrace is what a cluster's owner does: the
 // chart is installed, a best-effort pod has its values before its first
-// instruction, the agents are replaced, and all is taken away again.
+// instruction, the agents are replaced, and all is taken away again. The roles of
+// the chart let nobody do more than was needed for it.
 func TestHelmInstallsAndUninstallsWithoutATrace(t *testing.T) {
+	audit, log := auditing(t)
 	// CPU 0 is for what is no pod, such as the client of the lab.
-	c, n := upWith(t, "chart", NodeOptions{Kubelet: "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\ncpuManagerPolicyOptions: {strict-cpu-reservation: \"true\"}\n"})
+	c, n := upWith(t, "chart", NodeOptions{Kubelet: "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\ncpuManagerPolicyOptions: {strict-cpu-reservation: \"true\"}\n"}, audit...)
 	h := newChart(t, c, n)
 	h.kubectl("create", "namespace", home)
 	h.run(append([]string{"install", release, chartDir, "--dry-run=server"}, h.args...)...)
@@ -135,7 +137,9 @@ func TestHelmInstallsAndUninstallsWithoutATrace(t *testing.T) {
 	h.firstInstruction()
 	h.replaceAgents()
 	h.experiment()
+	granted := h.granted()
 	h.uninstall()
+	h.grantsNoMore(granted, log)
 }
 
 func (h *chart) ready() error {

@@ -120,7 +120,7 @@ func Missing() error {
 // Up starts a cluster without nodes and returns when pods can be created. What
 // an earlier cluster of that name left behind is removed first; if it still
 // runs, that is an error.
-func Up(ctx context.Context, o Options) (c *Cluster, err error) {
+func Up(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if err := Missing(); err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func Up(ctx context.Context, o Options) (c *Cluster, err error) {
 		}
 	}
 	begun := time.Now()
-	c = &Cluster{Name: o.Name, Dir: Dir(o.Name), Bin: filepath.Join(Cache(), "cluster", "bin"), SystemCPUs: o.SystemCPUs, log: o.Log}
+	c := &Cluster{Name: o.Name, Dir: Dir(o.Name), Bin: filepath.Join(Cache(), "cluster", "bin"), SystemCPUs: o.SystemCPUs, log: o.Log}
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("start cluster %s: %w", o.Name, err)

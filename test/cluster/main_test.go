@@ -37,10 +37,10 @@ func up(t *testing.T, name string) (*Cluster, *Node) {
 	return upWith(t, name, NodeOptions{})
 }
 
-func upWith(t *testing.T, name string, o NodeOptions) (*Cluster, *Node) {
+func upWith(t *testing.T, name string, o NodeOptions, apiServer ...string) (*Cluster, *Node) {
 	t.Helper()
 	needsCluster(t)
-	c, err := Up(t.Context(), Options{Name: name, Log: t.Logf})
+	c, err := Up(t.Context(), Options{Name: name, APIServer: apiServer, Log: t.Logf})
 	if err != nil {
 		t.Fatal(err)
 	}

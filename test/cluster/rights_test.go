@@ -1,0 +1,167 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// auditPolicy has the API server note what Tenon's service accounts ask of it.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+  users:
+  - system:serviceaccount:tenon-system:tenond
+  - system:serviceaccount:tenon-system:tenon-manager
+  - system:serviceaccount:tenon-system:tenon-uninstall
+- level: None
+`
+
+// A right is what a role lets an account do, and what a request does. The resource
+// is pods, or pods/eviction.
+type right struct{ account, verb, group, resource string }
+
+// seldom are rights that installing, using and uninstalling Tenon does not need
+// when all is well, with who needs them.
+var seldom = map[right]string{
+	{"tenond", "get", "", "nodes/pods"}:                    "the kubelet asks whether tenond may ask it",
+	{"tenond", "get", "", "nodes/configz"}:                 "the kubelet asks whether tenond may ask it",
+	{"tenond", "list", "", "pods"}:                         "TestTheAPIServerStandsInForAKubeletThatRefuses",
+	{"tenond", "watch", "", "pods"}:                        "TestTheAPIServerStandsInForAKubeletThatRefuses",
+	{"tenond", "create", "", "pods/eviction"}:              "TestTenondEvictsByTheAPI",
+	{"tenond", "create", "", "events"}:                     "TestTenondEvictsByTheAPI",
+	{"tenond", "create", "tenon.sh", "nodereports"}:        "the first report, which is a patch",
+	{"tenon-manager", "get", "", "namespaces"}:             "a pod in a namespace that its cache does not have yet",
+	{"tenon-manager", "create", "events.k8s.io", "events"}: "TestADoubtMakesAnEventAndItsEndAnother",
+	{"tenon-manager", "patch", "", "events"}:               "the same event again",
+	{"tenon-manager", "patch", "events.k8s.io", "events"}:  "the same event again",
+	{"tenon-manager", "update", "", "secrets"}:             "TestCertificatesChangeUnderLoad",
+	{"tenon-uninstall", "get", "", "nodes"}:                "agents on nodes that are lost",
+	{"tenon-uninstall", "list", "", "pods"}:                "agents on nodes that are lost",
+}
+
+// auditing makes the API server note them, in a file that it returns.
+func auditing(t *testing.T) (args []string, log string) {
+	t.Helper()
+	dir := t.TempDir()
+	policy, log := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
+	if err := os.WriteFile(policy, []byte(auditPolicy), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"--audit-policy-file=" + policy, "--audit-log-path=" + log}, log
+}
+
+// granted are the rights that the chart gives, once it is installed.
+func (h *chart) granted() map[right]bool {
+	h.t.Helper()
+	type role struct{ kind, name string }
+	rules, bound := map[role][]rbacv1.PolicyRule{}, map[role][]string{}
+	text := h.run("get", "manifest", release, "--namespace", home) + "\n---\n" + h.run("get", "hooks", release, "--namespace", home)
+	for d := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096); ; {
+		var o struct {
+			Kind     string
+			Metadata struct{ Name string }
+			Rules    json.RawMessage // webhooks have such, too
+			RoleRef  struct{ Kind, Name string }
+			Subjects []struct{ Name string }
+		}
+		err := d.Decode(&o)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		switch o.Kind {
+		case "Role", "ClusterRole":
+			var list []rbacv1.PolicyRule
+			if err := json.Unmarshal(o.Rules, &list); err != nil {
+				h.t.Fatal(err)
+			}
+			rules[role{o.Kind, o.Metadata.Name}] = list
+		case "RoleBinding", "ClusterRoleBinding":
+			for _, s := range o.Subjects {
+				of := role{o.RoleRef.Kind, o.RoleRef.Name}
+				bound[of] = append(bound[of], s.Name)
+			}
+		}
+	}
+	all := map[right]bool{}
+	for of, list := range rules {
+		for _, account := range bound[of] {
+			for _, rule := range list {
+				for _, group := range rule.APIGroups {
+					for _, resource := range rule.Resources {
+						for _, verb := range rule.Verbs {
+							all[right{account, verb, group, resource}] = true
+						}
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// used are the rights that requests took which the API server has noted.
+func used(t *testing.T, log string) map[right]bool {
+	t.Helper()
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[right]bool{}
+	for line := range strings.Lines(string(text)) {
+		var e struct {
+			Verb      string
+			User      struct{ Username string }
+			ObjectRef *struct{ APIGroup, Resource, Subresource string }
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil || e.ObjectRef == nil {
+			continue // a line that is being written, or a path that is no resource
+		}
+		resource := e.ObjectRef.Resource
+		if e.ObjectRef.Subresource != "" {
+			resource += "/" + e.ObjectRef.Subresource
+		}
+		all[right{e.User.Username[strings.LastIndex(e.User.Username, ":")+1:], e.Verb, e.ObjectRef.APIGroup, resource}] = true
+	}
+	return all
+}
+
+// grantsNoMore requires that somebody needs each right that was granted.
+func (h *chart) grantsNoMore(granted map[right]bool, log string) {
+	h.t.Helper()
+	needed := used(h.t, log)
+	if len(needed) < 10 { // not the log of an installation
+		h.t.Fatalf("the API server noted no more than %v", needed)
+	}
+	var idle []string
+	for r := range granted {
+		// Who follows objects lists them where the server does not stream them.
+		streamed := r.verb == "list" && needed[right{r.account, "watch", r.group, r.resource}]
+		if !needed[r] && !streamed && seldom[r] == "" {
+			idle = append(idle, fmt.Sprintf("%s: %s %s %s", r.account, r.verb, r.group, r.resource))
+		}
+	}
+	slices.Sort(idle)
+	if len(idle) > 0 {
+		h.t.Errorf("the chart grants what nobody needs:\n%s", strings.Join(idle, "\n"))
+	}
+	for r := range seldom {
+		if !granted[r] {
+			h.t.Errorf("not granted, and said to be needed: %v", r)
+		}
+	}
+}
