@@ -29,6 +29,9 @@ var scenes = map[string]scene{
 	"cores": {ls: "0,2", be: "-1,-1,-1,-1,-1,-1,-1,-1", apart: "1,3"},
 	// Nobody is bound: the kernel places LS.
 	"free": {ls: "-1,-1", be: "-1,-1,-1,-1,-1,-1,-1,-1", apart: "1,3"},
+	// As many workers of a service as there are CPUs: now and then two of them are
+	// on one CPU, while another runs hogs.
+	"crowded": {ls: "-1,-1,-1,-1", be: "-1,-1,-1,-1,-1,-1,-1,-1", apart: "1,3"},
 }
 
 // A mode is a means of isolation.
