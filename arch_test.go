@@ -3,11 +3,16 @@
 package tenon_test
 
 import (
+	"bytes"
+	"flag"
+	"fmt"
 	"go/ast"
+	"go/doc"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,234 +20,467 @@ import (
 	"testing"
 )
 
-// arch is the architecture of this repository: each package under internal,
-// whether it is pure, and which packages of this module it may import. It is
-// the table of ARCHITECTURE.md as a test.
+var update = flag.Bool("update", false, "rewrite the table of ARCHITECTURE.md and the list of avoided words")
+
+// effects says whether a package may touch anything but its arguments.
+type effects bool
+
+const (
+	// pure packages have no effects: no files, no network, no goroutines, no
+	// channels, no clock, no package variable that is assigned to.
+	pure    effects = false
+	affects effects = true
+)
+
+// arch is the architecture: every package of this repository with Go sources,
+// and exactly the packages of this repository that it imports. An import that
+// is not in its row fails, and so does a row that allows more than is used.
 //
-// A pure package has no effects. It may import only what its row names and the
-// part of the standard library in pureStd, and it may not ask for the time: no
-// files, no network, no goroutines, no logs.
+// Folders below internal are named without that prefix. They stand in order:
+// a package imports only packages that stand above it. ARCHITECTURE.md's table
+// is generated from this one (make golden).
 var arch = []struct {
-	pkg  string
-	pure bool
-	uses string
+	pkg     string
+	effects effects
+	uses    string
 }{
-	// Words.
-	{"unit", true, ""},
-	{"node", true, "unit"},
-	// Thought.
-	{"trend", true, "unit"},
-	{"pick", true, "unit node"},
-	{"plan", true, "unit node"},
-	{"policy", true, "unit node trend pick plan"},
-	{"match", true, "unit node"},
-	{"tick", true, "unit node plan"},
-	// Formats.
-	{"proc", false, "unit"},
-	{"cgroup", false, "unit"},
-	{"task", false, "unit"},
-	{"probe", false, "unit"},
-	{"scx", false, "unit"},
-	{"trace", false, "unit"},
-	{"container", false, ""},
-	{"resctrl", false, "unit"},
-	{"nri", false, ""},
-	{"apiserver", false, ""},
-	{"kubelet", false, ""},
-	// Adapters.
-	{"journal", false, "unit node plan"},
-	{"host", false, "unit node plan proc cgroup task resctrl probe scx journal"},
-	{"sim", false, "unit node trend plan"},
-	{"lease", false, "unit node plan task"},
-	{"config", false, "unit node match policy"},
-	{"kube", true, "unit node config"},
-	{"admission", true, "unit node config kube"},
-	{"survey", false, "unit node kube"},
-	{"record", false, "unit node plan policy tick"},
-	{"control", false, "unit node trend plan tick record"},
-	{"telemetry", false, "unit node plan tick"},
-	{"report", false, "unit node plan policy tick apiserver"},
-	{"top", false, "unit node record control"},
-	// Loops.
-	{"agent", false, "unit node plan policy tick"},
-	{"daemon", false, "unit node plan policy match config agent tick host cgroup proc container journal lease launch record control telemetry kube kubelet apiserver nri report"},
-	{"launch", false, "unit node plan policy agent tick host cgroup proc task"},
-	{"manager", false, "unit node policy config kube admission"},
-	// Around.
-	{"lab", false, "unit node plan policy agent tick host cgroup proc task trace record lab/load lab/stat lab/report"},
-	{"lab/load", false, "unit"},
-	{"lab/stat", true, ""},
-	{"lab/report", false, "unit lab/load lab/stat"},
-	// Tests.
-	{"apiserver/apitest", false, ""},
-	{"conformance", false, "unit node plan"},
+	// model
+	{"model/unit", pure, ""},
+	{"model/valuetext", pure, "model/unit"},
+	{"model/node", pure, "model/unit model/valuetext"},
+	// decide
+	{"decide/limit", pure, "model/unit model/node"},
+	{"decide/match", pure, "model/unit model/node"},
+	{"decide/pick", pure, "model/unit model/node"},
+	{"decide/plan", pure, "model/node"},
+	{"decide/contest", pure, "model/node decide/plan"},
+	{"decide/tick", pure, "model/node decide/plan"},
+	{"decide/trend", pure, "model/unit"},
+	{"decide/facts", pure, "model/unit model/node decide/trend"},
+	{"decide/slo", pure, "model/node"},
+	{"decide/memory", pure, "model/unit model/node decide/limit decide/plan decide/facts"},
+	{"decide/blockio", pure, "model/unit model/node decide/plan decide/facts"},
+	{"decide/cache", pure, "model/unit model/node decide/pick decide/plan decide/slo"},
+	{"decide/evict", pure, "model/unit model/node decide/plan decide/facts"},
+	{"decide/isolation", pure, "model/unit model/node decide/plan"},
+	{"decide/policy", pure, "model/unit model/node decide/limit decide/pick decide/plan decide/contest decide/trend decide/facts decide/slo decide/memory decide/blockio decide/cache decide/evict decide/isolation"},
+	// kernel
+	{"kernel/cgroup", affects, "model/unit"},
+	{"kernel/proc", affects, "model/unit"},
+	{"kernel/resctrl", affects, "model/unit"},
+	{"kernel/rqdelay", affects, "model/unit"},
+	{"kernel/schedtrace", affects, "model/unit"},
+	{"kernel/scx", affects, "model/unit"},
+	{"kernel/task", affects, "model/unit"},
+	// machine
+	{"machine/conformance", affects, "model/unit model/node decide/plan"},
+	{"machine/knob", pure, "model/unit model/node"},
+	{"machine/journal", affects, "model/node"},
+	{"machine/blockio", affects, "model/unit model/node kernel/cgroup kernel/proc machine/knob"},
+	{"machine/host", affects, "model/unit model/node decide/plan kernel/cgroup kernel/proc kernel/resctrl kernel/rqdelay kernel/scx kernel/task machine/knob machine/journal machine/blockio"},
+	{"machine/launch", affects, "model/unit model/node decide/match kernel/cgroup kernel/proc machine/host"},
+	{"machine/lease", affects, "model/node decide/plan kernel/task"},
+	{"machine/sim", affects, "model/unit model/node decide/plan machine/knob"},
+	// runtimes
+	{"runtimes/container", affects, ""},
+	{"runtimes/inventory", affects, "decide/match kernel/proc runtimes/container"},
+	{"runtimes/nri", affects, ""},
+	// config
+	{"config", affects, "model/unit model/node decide/match decide/facts decide/memory decide/blockio decide/cache decide/evict decide/policy"},
+	// api
+	{"api/config/v1alpha1", affects, ""},
+	{"api/v1alpha1", affects, ""},
+	// cluster
+	{"cluster/apiserver", affects, ""},
+	{"cluster/apiserver/apitest", affects, ""},
+	{"cluster/kube", pure, "model/unit model/node config"},
+	{"cluster/admission", pure, "model/unit model/node config api/config/v1alpha1 cluster/kube"},
+	{"cluster/kubelet", affects, ""},
+	{"cluster/manager", affects, "model/unit model/node decide/policy config api/config/v1alpha1 api/v1alpha1 cluster/kube cluster/admission"},
+	{"cluster/nodepages", affects, "model/unit model/node api/v1alpha1 cluster/kube"},
+	{"cluster/nodereport", affects, "model/unit model/node decide/plan decide/contest decide/tick decide/policy api/v1alpha1 cluster/apiserver"},
+	// agent
+	{"agent/loop", affects, "model/node decide/plan decide/tick decide/policy"},
+	{"agent/record", affects, "model/unit model/node decide/plan decide/tick decide/policy"},
+	{"agent/control", affects, "model/unit model/node decide/plan decide/tick decide/trend agent/record"},
+	{"agent/telemetry", affects, "model/unit model/node decide/plan decide/tick"},
+	{"agent/daemon", affects, "model/unit model/node decide/limit decide/match decide/plan decide/contest decide/tick decide/policy kernel/cgroup kernel/proc machine/journal machine/host machine/launch machine/lease runtimes/container runtimes/inventory runtimes/nri config cluster/apiserver cluster/kube cluster/kubelet cluster/nodereport agent/loop agent/record agent/control agent/telemetry"},
+	{"agent/top", affects, "model/unit model/node agent/record agent/control"},
+	// lab
+	{"lab/load", affects, "model/unit"},
+	{"lab/stat", pure, ""},
+	{"lab/draw", affects, "lab/stat"},
+	{"lab/archive", affects, ""},
+	{"lab/report", affects, "model/unit model/node lab/load lab/stat lab/draw lab/archive"},
+	{"lab/report/synthetic", affects, "model/unit lab/report"},
+	{"lab/colocation", affects, "lab/stat lab/draw lab/report"},
+	{"lab/memory", affects, "model/unit lab/stat lab/draw lab/report"},
+	{"lab/reaction", affects, "model/unit lab/stat lab/draw lab/archive lab/report"},
+	{"lab/site", affects, "model/unit model/node decide/tick decide/memory decide/policy kernel/cgroup kernel/proc kernel/task machine/host agent/loop lab/archive lab/report"},
+	{"lab/frame", affects, "model/unit model/node kernel/cgroup kernel/proc lab/load lab/stat lab/report lab/site"},
+	{"lab/work", affects, "model/unit model/node kernel/task lab/site"},
+	{"lab", affects, "model/unit model/node decide/tick decide/facts decide/memory decide/policy kernel/cgroup kernel/schedtrace kernel/task agent/record lab/load lab/report lab/colocation lab/memory lab/reaction lab/site lab/frame lab/work"},
+	// cmd
+	{"cmd/kubectl-tenon", affects, "api/v1alpha1 cluster/nodepages"},
+	{"cmd/tenon/labflag", affects, "model/unit"},
+	{"cmd/tenon", affects, "model/unit model/node decide/plan decide/tick decide/policy kernel/cgroup kernel/proc machine/journal machine/host machine/launch machine/lease runtimes/inventory config agent/loop agent/record agent/control agent/top lab/load lab/archive lab/report lab/site lab/frame lab cmd/tenon/labflag"},
+	{"cmd/tenon-manager", affects, "cluster/manager"},
+	{"cmd/tenond", affects, "kernel/cgroup kernel/proc machine/journal machine/host machine/lease runtimes/nri config cluster/apiserver cluster/kubelet agent/telemetry agent/daemon"},
+	// deploy
+	{"deploy/image", affects, ""},
+	// test
+	{"test/chart", affects, ""},
+	{"test/cluster/image", affects, ""},
+	{"test/cluster", affects, "model/unit kernel/task api/v1alpha1 test/cluster/image"},
+	{"test/cluster/cmd", affects, "model/unit test/cluster/image test/cluster"},
+	{"test/digest", affects, ""},
+	{"test/e2e", affects, "model/unit model/node decide/policy kernel/cgroup kernel/proc kernel/task machine/journal machine/host machine/lease cluster/apiserver/apitest agent/loop agent/record agent/control"},
+	{"test/scheduler", affects, ""},
+	{"test/vm", affects, "kernel/schedtrace test/cluster/image test/cluster"},
+	{"test/vm/isolation", affects, "model/unit kernel/schedtrace kernel/scx kernel/task"},
+}
+
+// outside lists the modules of others that only some packages may use, and
+// exactly those that do: a privileged agent must not link plots or load
+// generators, and a tool for one machine must not link a Kubernetes client.
+var outside = map[string]string{
+	"charm.land/":                      "agent/top",
+	"github.com/HdrHistogram/":         "lab/load lab/report lab/report/synthetic",
+	"github.com/charmbracelet/":        "agent/top",
+	"github.com/cilium/ebpf":           "kernel/rqdelay kernel/scx machine/host",
+	"github.com/containerd/containerd": "runtimes/container",
+	"github.com/containerd/nri":        "runtimes/nri",
+	"github.com/coreos/":               "cmd/tenond",
+	"github.com/go-logr/":              "cluster/apiserver cluster/manager",
+	"github.com/klauspost/compress/":   "lab/archive",
+	"github.com/opencontainers/":       "deploy/image",
+	"github.com/prometheus/":           "cluster/manager agent/telemetry",
+	"github.com/spf13/":                "cmd/kubectl-tenon cmd/tenon cmd/tenon-manager cmd/tenond",
+	"go.yaml.in/yaml/":                 "config",
+	"gonum.org/":                       "lab/stat",
+	"google.golang.org/":               "runtimes/container",
+	"k8s.io/":                          "api/config/v1alpha1 api/v1alpha1 cluster/apiserver cluster/apiserver/apitest cluster/kube cluster/admission cluster/kubelet cluster/manager cluster/nodepages cluster/nodereport agent/daemon cmd/kubectl-tenon cmd/tenon-manager cmd/tenond",
+	"sigs.k8s.io/":                     "cluster/manager cmd/kubectl-tenon cmd/tenon-manager",
+}
+
+// pureStd is the part of the standard library that has no effects, and pureUse
+// what single pure packages may import besides: values, no clients.
+const pureStd = "cmp encoding/json errors fmt iter maps math math/bits math/rand/v2 slices sort strconv strings time"
+
+var pureUse = map[string]string{
+	"lab/stat":          "gonum.org/v1/gonum/",
+	"cluster/kube":      "k8s.io/api/ k8s.io/apimachinery/pkg/api/",
+	"cluster/admission": "k8s.io/api/ k8s.io/apimachinery/pkg/",
 }
 
 const (
-	module  = "tenon.sh/tenon/internal/"
-	pureStd = "cmp encoding/json errors fmt iter maps math math/bits math/rand/v2 slices sort strconv strings time"
+	ourModule = "tenon.sh/tenon/"
+	internal  = "internal/"
 )
 
-// outside lists the modules that only some packages may use. A privileged
-// agent must not link plots or load generators.
-var outside = map[string]string{
-	"github.com/HdrHistogram/":  "lab lab/load lab/report",
-	"gonum.org/":                "lab/stat lab/report",
-	"github.com/spf13/cobra":    "",
-	"github.com/cilium/ebpf":    "host probe scx",
-	"go.yaml.in/yaml/":          "config",
-	"github.com/coreos/":        "",
-	"github.com/prometheus/":    "telemetry manager",
-	"charm.land/":               "top",
-	"github.com/charmbracelet/": "top",
-	"github.com/containerd/":    "container nri",
-	"google.golang.org/":        "container",
-	"k8s.io/":                   "kube admission survey apiserver kubelet report daemon apiserver/apitest manager",
-	"sigs.k8s.io/":              "manager",
-}
+// roots are the folders with Go sources. Their nested modules count, too, save
+// the modules that only pin the versions of other projects' programs.
+var roots = []string{"internal", "api", "cmd", "deploy", "test"}
 
-type source struct {
-	imports    []string
-	documented bool
-	clock      []string // where it asks for the time
+// A room is one package as its sources show it.
+type room struct {
+	synopsis string   // first sentence of the package comment
+	imports  []string // as written
+	impure   []string // what a pure package may not do, and where
 }
 
 // TestArchitecture reads the sources itself instead of running go list: the
 // test cache sees files that a test opens, but not those that a child opens.
 func TestArchitecture(t *testing.T) {
-	tree := read(t, "internal")
-	for _, rule := range arch {
-		src := tree[rule.pkg]
-		if src == nil {
-			t.Errorf("%s stands in the table but not in the tree", rule.pkg)
+	rooms := readRooms(t)
+	above := map[string]bool{}
+	usedOutside := map[string]map[string]bool{}
+	for _, row := range arch {
+		r := rooms[row.pkg]
+		if r == nil {
+			t.Errorf("%s stands in the table but not in the tree", row.pkg)
 			continue
 		}
-		delete(tree, rule.pkg)
-		if !src.documented {
-			t.Errorf("%s has no package comment", rule.pkg)
+		delete(rooms, row.pkg)
+		if r.synopsis == "" {
+			t.Errorf("%s has no package comment", row.pkg)
 		}
-		if rule.pure && len(src.clock) > 0 {
-			t.Errorf("%s is pure and must not ask for the time: %v", rule.pkg, src.clock)
-		}
-		for _, imp := range src.imports {
-			checkImport(t, rule.pkg, rule.pure, strings.Fields(rule.uses), imp)
-		}
-	}
-	for pkg := range tree {
-		t.Errorf("%s stands in the tree but not in the table", pkg)
-	}
-}
-
-func checkImport(t *testing.T, pkg string, pure bool, uses []string, imp string) {
-	t.Helper()
-	own, isOwn := strings.CutPrefix(imp, module)
-	gonum := strings.HasPrefix(imp, "gonum.org/v1/gonum/") && pkg == "lab/stat"
-	api := pkg == "kube" && (strings.HasPrefix(imp, "k8s.io/api/") || strings.HasPrefix(imp, "k8s.io/apimachinery/pkg/api/")) // values
-	api = api || pkg == "admission" && (strings.HasPrefix(imp, "k8s.io/api/") || strings.HasPrefix(imp, "k8s.io/apimachinery/pkg/") || strings.HasPrefix(imp, "tenon.sh/tenon/api/"))
-	switch {
-	case isOwn && !slices.Contains(uses, own):
-		t.Errorf("%s must not import %s", pkg, own)
-	case !isOwn && pure && !gonum && !api && !slices.Contains(strings.Fields(pureStd), imp):
-		t.Errorf("%s is pure and must not import %s", pkg, imp)
-	}
-	for prefix, who := range outside {
-		if strings.HasPrefix(imp, prefix) && !slices.Contains(strings.Fields(who), pkg) {
-			t.Errorf("%s must not import %s", pkg, imp)
-		}
-	}
-}
-
-// read parses every package below root that has sources other than tests.
-func read(t *testing.T, root string) map[string]*source {
-	t.Helper()
-	tree := map[string]*source{}
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(root, filepath.Dir(path))
-		if err != nil {
-			return err
-		}
-		pkg := filepath.ToSlash(rel)
-		if tree[pkg] == nil {
-			tree[pkg] = &source{}
-		}
-		src := tree[pkg]
-		src.documented = src.documented || f.Doc != nil
-		for _, spec := range f.Imports {
-			imp, err := strconv.Unquote(spec.Path.Value)
-			if err != nil {
-				return err
+		allowed := strings.Fields(row.uses)
+		var used []string
+		for _, imp := range r.imports {
+			own, isOwn := strings.CutPrefix(imp, ourModule)
+			if isOwn {
+				own = strings.TrimPrefix(own, internal)
+				used = append(used, own)
+				if !slices.Contains(allowed, own) {
+					t.Errorf("%s must not import %s", row.pkg, own)
+				}
+				if !above[own] {
+					t.Errorf("%s imports %s, which does not stand above it", row.pkg, own)
+				}
+				continue
 			}
-			src.imports = append(src.imports, imp)
-		}
-		ast.Inspect(f, func(n ast.Node) bool {
-			if sel, ok := n.(*ast.SelectorExpr); ok {
-				if x, ok := sel.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains([]string{"Now", "Since", "Until", "Sleep", "After", "Tick", "NewTimer", "NewTicker", "AfterFunc"}, sel.Sel.Name) {
-					src.clock = append(src.clock, filepath.Base(path))
+			if row.effects == pure && !pureImport(row.pkg, imp) {
+				t.Errorf("%s is pure and must not import %s", row.pkg, imp)
+			}
+			for prefix := range outside {
+				if strings.HasPrefix(imp, prefix) {
+					if usedOutside[prefix] == nil {
+						usedOutside[prefix] = map[string]bool{}
+					}
+					usedOutside[prefix][row.pkg] = true
 				}
 			}
+		}
+		for _, own := range allowed {
+			if !slices.Contains(used, own) {
+				t.Errorf("%s may import %s and does not: take it out of the table", row.pkg, own)
+			}
+		}
+		if row.effects == pure {
+			for _, why := range r.impure {
+				t.Errorf("%s is pure: %s", row.pkg, why)
+			}
+		}
+		above[row.pkg] = true
+	}
+	for pkg := range rooms {
+		t.Errorf("%s stands in the tree but not in the table", pkg)
+	}
+	checkOutside(t, usedOutside)
+}
+
+func checkOutside(t *testing.T, used map[string]map[string]bool) {
+	t.Helper()
+	for prefix, who := range outside {
+		allowed := strings.Fields(who)
+		for pkg := range used[prefix] {
+			if !slices.Contains(allowed, pkg) && !strings.HasPrefix(pkg, "test/") {
+				t.Errorf("%s must not import %s", pkg, prefix)
+			}
+		}
+		for _, pkg := range allowed {
+			if !used[prefix][pkg] {
+				t.Errorf("%s may import %s and does not: take it out of the table", pkg, prefix)
+			}
+		}
+	}
+}
+
+func pureImport(pkg, imp string) bool {
+	if slices.Contains(strings.Fields(pureStd), imp) {
+		return true
+	}
+	for _, prefix := range strings.Fields(pureUse[pkg]) {
+		if strings.HasPrefix(imp, prefix) {
 			return true
+		}
+	}
+	return false
+}
+
+// TestFoldersStandTogether keeps the rows of a folder together, so that the
+// order of the rows is an order of the folders as well.
+func TestFoldersStandTogether(t *testing.T) {
+	var seen []string
+	for _, row := range arch {
+		folder, _, _ := strings.Cut(row.pkg, "/")
+		switch {
+		case len(seen) > 0 && seen[len(seen)-1] == folder:
+		case slices.Contains(seen, folder):
+			t.Errorf("%s stands apart from the other rows of %s", row.pkg, folder)
+		default:
+			seen = append(seen, folder)
+		}
+	}
+}
+
+// readRooms parses every package below roots that has Go sources. Of a test
+// program's folder the test files count, too: they are what imports there.
+func readRooms(t *testing.T) map[string]*room {
+	t.Helper()
+	rooms := map[string]*room{}
+	for _, root := range roots {
+		eachGoFile(t, root, func(name string, f *ast.File, _ *token.FileSet) {
+			isTest := strings.HasSuffix(name, "_test.go")
+			if isTest && root != "test" {
+				return
+			}
+			pkg := strings.TrimPrefix(path.Dir(filepath.ToSlash(name)), internal)
+			r := rooms[pkg]
+			if r == nil {
+				r = &room{}
+				rooms[pkg] = r
+			}
+			if f.Doc != nil && (r.synopsis == "" || !isTest) {
+				r.synopsis = new(doc.Package).Synopsis(f.Doc.Text())
+			}
+			for _, spec := range f.Imports {
+				imp, err := strconv.Unquote(spec.Path.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if self := strings.TrimPrefix(strings.TrimPrefix(imp, ourModule), internal); self == pkg {
+					continue // a test outside its package
+				}
+				r.imports = append(r.imports, imp)
+			}
+			if !isTest {
+				r.impure = append(r.impure, effectsOf(filepath.Base(name), f)...)
+			}
 		})
+	}
+	return rooms
+}
+
+// effectsOf lists what f does that a pure package may not.
+func effectsOf(name string, f *ast.File) []string {
+	var found []string
+	clock := []string{"Now", "Since", "Until", "Sleep", "After", "Tick", "NewTimer", "NewTicker", "AfterFunc"}
+	vars := map[string]bool{}
+	for _, decl := range f.Decls {
+		gen, ok := decl.(*ast.GenDecl)
+		if !ok || gen.Tok != token.VAR {
+			continue
+		}
+		for _, spec := range gen.Specs {
+			for _, id := range spec.(*ast.ValueSpec).Names {
+				vars[id.Name] = true
+			}
+		}
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			found = append(found, name+" starts a goroutine")
+		case *ast.ChanType:
+			found = append(found, name+" has a channel")
+		case *ast.SelectorExpr:
+			if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains(clock, n.Sel.Name) {
+				found = append(found, name+" asks for the time with time."+n.Sel.Name)
+			}
+		}
+		return true
+	})
+	for _, decl := range f.Decls {
+		if fn, ok := decl.(*ast.FuncDecl); ok {
+			for _, v := range assigned(fn) {
+				if vars[v] {
+					found = append(found, name+" assigns to the package variable "+v)
+				}
+			}
+		}
+	}
+	return found
+}
+
+// assigned lists the names that a function assigns to and does not declare.
+func assigned(fn *ast.FuncDecl) []string {
+	local, all := map[string]bool{}, []string{}
+	ast.Inspect(fn, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.Field:
+			for _, id := range n.Names {
+				local[id.Name] = true
+			}
+		case *ast.ValueSpec:
+			for _, id := range n.Names {
+				local[id.Name] = true
+			}
+		case *ast.RangeStmt:
+			for _, e := range []ast.Expr{n.Key, n.Value} {
+				if id, ok := e.(*ast.Ident); ok && n.Tok == token.DEFINE {
+					local[id.Name] = true
+				}
+			}
+		case *ast.AssignStmt:
+			for _, left := range n.Lhs {
+				if id, ok := left.(*ast.Ident); ok {
+					if n.Tok == token.DEFINE {
+						local[id.Name] = true
+					} else {
+						all = append(all, id.Name)
+					}
+				}
+			}
+		}
+		return true
+	})
+	return slices.DeleteFunc(all, func(name string) bool { return local[name] })
+}
+
+// eachGoFile parses every Go file below root, nested modules and all, but not
+// what a folder named testdata holds.
+func eachGoFile(t *testing.T, root string, use func(name string, f *ast.File, fset *token.FileSet)) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "testdata" || name == filepath.FromSlash("test/cluster/build")) {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(name, ".go") {
+			return nil
+		}
+		fset := token.NewFileSet()
+		f, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		use(name, f, fset)
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tree
 }
 
-// TestNamesThatSayNothing keeps out the folder names under which anything can
-// be put and nothing be found.
-func TestNamesThatSayNothing(t *testing.T) {
-	banned := []string{"util", "utils", "common", "helpers", "types", "base", "core", "framework", "misc", "shared"}
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && slices.Contains(banned, d.Name()) {
-			t.Errorf("folder %s says nothing about what is in it", path)
-		}
-		return err
-	})
+// TestArchitecturePageIsGenerated keeps the table of ARCHITECTURE.md what this
+// file says.
+func TestArchitecturePageIsGenerated(t *testing.T) {
+	const file, begin, end = "ARCHITECTURE.md", "<!-- packages: make golden -->\n", "<!-- packages end -->\n"
+	page, err := os.ReadFile(file)
 	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(page), begin)
+	old, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no place for the table: %s … %s", file, begin, end)
+	}
+	table := packageTable(readRooms(t))
+	if old == table {
+		return
+	}
+	if !*update {
+		t.Fatalf("the table of %s is not that of arch_test.go: run make golden", file)
+	}
+	if err := os.WriteFile(file, []byte(before+begin+table+end+after), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestFilesStayReadable keeps a file to one topic. Split by meaning, not by
-// length, when this fails.
-func TestFilesStayReadable(t *testing.T) {
-	const most = 420
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return err
+func packageTable(rooms map[string]*room) string {
+	var b bytes.Buffer
+	b.WriteString("| package | what it is | imports (ours) |\n| --- | --- | --- |\n")
+	for _, row := range arch {
+		uses := row.uses
+		if uses == "" {
+			uses = "–"
 		}
-		text, err := os.ReadFile(path)
-		if strings.HasPrefix(string(text), "// Code generated ") {
-			return err // nobody reads it
+		what := ""
+		if r := rooms[row.pkg]; r != nil {
+			what = r.synopsis
+			if rest, ok := strings.CutPrefix(what, "Package "+path.Base(row.pkg)+" "); ok {
+				what = rest
+			}
+			what = strings.TrimSuffix(what, ".")
 		}
-		if n := strings.Count(string(text), "\n"); n > most {
-			t.Errorf("%s has %d lines, more than %d", path, n, most)
+		if row.effects == pure {
+			what += " (pure)"
 		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", row.pkg, what, uses)
 	}
-}
-
-// TestArchitecturePageNamesEveryPackage keeps ARCHITECTURE.md true.
-func TestArchitecturePageNamesEveryPackage(t *testing.T) {
-	page, err := os.ReadFile("ARCHITECTURE.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, rule := range arch {
-		if !strings.Contains(string(page), "`"+rule.pkg+"`") {
-			t.Errorf("ARCHITECTURE.md does not name %s", rule.pkg)
-		}
-	}
+	return b.String()
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // generated are the packages that make generate makes objects for.
-var generated = []string{"internal/probe", "internal/scx"}
+var generated = []string{"internal/kernel/rqdelay", "internal/kernel/scx"}
 
 // compiler is what that takes: scripts/install-deps.sh test installs it.
 var compiler = []string{"clang-19", "llvm-strip-19"}

@@ -1,9 +1,14 @@
 #!/bin/sh
 # Installs what is missing on a Debian or Ubuntu machine, and nothing else:
 #
-#	install-deps.sh demo   what building and the colocation lab need
-#	install-deps.sh test   also what the tests need, with the compilers of bpf/
-#	                       and of the kernel that virtual machines boot
+#	install-deps.sh build     what building needs, and the tests without root
+#	install-deps.sh demo      also what the colocation lab runs
+#	install-deps.sh cluster   also what the test cluster is built of, and runs
+#	install-deps.sh generate  what building needs, and the compilers of bpf/
+#	install-deps.sh vm-kernel what building needs, and what compiles a kernel
+#	install-deps.sh test      all of that, and what the other tests need
+#
+# With --missing before the set it prints what it would install, a line each.
 #
 # As root, or through sudo. No service is started or left enabled.
 set -eu
@@ -39,46 +44,83 @@ add() {
 # need PACKAGE when COMMAND is not there.
 need() { has "$2" || missing="$missing $1"; }
 
-case ${1-} in
-demo | test) ;;
-*) fail "usage: install-deps.sh demo|test" ;;
-esac
+# want PACKAGE when FILE is not there.
+want() { [ -s "$2" ] || missing="$missing $1"; }
 
+only_say=
+[ "${1-}" != --missing ] || { only_say=yes && shift; }
 begun=$(date +%s)
 missing=
-need nginx-light nginx
-need ffmpeg ffmpeg
-[ -s /etc/ssl/certs/ca-certificates.crt ] || missing="$missing ca-certificates"
-if [ "$1" = test ]; then
-	need wrk wrk
-	need qemu-system-x86 qemu-system-x86_64
-	need busybox-static busybox
-	need cpio cpio
-	need xz-utils xz
-	need prometheus promtool
-	need podman podman
-	need containerd containerd
-	need runc runc
+want ca-certificates /etc/ssl/certs/ca-certificates.crt
+set=${1-}
+
+programs() { # that the lab measures, and that images are made of
+	need nginx-light nginx
+	need ffmpeg ffmpeg
+}
+compiler() {
 	need gcc gcc
+	want libc6-dev /usr/include/stdio.h
+	need make make
+}
+cluster() {
+	programs
+	compiler # of runc, which is static
+	need pkg-config pkg-config
+	want libseccomp-dev /usr/include/seccomp.h
+	need busybox-static busybox
+	need iproute2 ip
+	need util-linux nsenter
+	need mount mount
+}
+bpf() {
+	need clang-19 clang-19
+	need llvm-19 llvm-strip-19
+	want libbpf-dev /usr/include/bpf/bpf_helpers.h
+	want libc6-dev /usr/include/stdio.h
+}
+kernel() {
+	compiler
 	need flex flex
 	need bison bison
 	need bc bc
 	need dwarves pahole
 	need lz4 lz4
 	need patch patch
-	need pkg-config pkg-config
-	need iproute2 ip
+	need perl perl
+	need cpio cpio
+	need xz-utils xz
+	want libelf-dev /usr/include/libelf.h
+}
+tests() {
+	cluster
+	bpf
+	kernel
+	need wrk wrk
+	need qemu-system-x86 qemu-system-x86_64
+	need prometheus promtool
+	need podman podman
+	need containerd containerd
+	need runc runc
 	need e2fsprogs mke2fs
-	need util-linux nsenter
-	[ -e /usr/include/seccomp.h ] || missing="$missing libseccomp-dev"
-	need clang-19 clang-19
-	need llvm-19 llvm-strip-19
-	[ -e /usr/include/bpf/bpf_helpers.h ] || missing="$missing libbpf-dev"
-	[ -e /usr/include/stdio.h ] || missing="$missing libc6-dev"
-	[ -e /usr/include/libelf.h ] || missing="$missing libelf-dev"
-fi
+	need git git # tells which files are the project's
+}
+case $set in
+build) ;;
+demo) programs ;;
+cluster) cluster ;;
+generate) bpf ;;
+vm-kernel) kernel ;;
+test) tests ;;
+*) fail "usage: install-deps.sh [--missing] build|demo|cluster|generate|vm-kernel|test" ;;
+esac
+missing=$(echo "$missing" | tr ' ' '\n' | awk 'NF && !seen[$0]++ { printf " %s", $0 }')
 go=$("$here/find-go.sh" 2>/dev/null) || missing="$missing Go"
 
+if [ -n "$only_say" ]; then
+	echo "$missing" | tr ' ' '\n' | sed '/^$/d'
+	exit
+fi
 scratch=$(mktemp -d)
 made_policy=
 cleanup() {
@@ -153,7 +195,5 @@ if [ -n "$missing" ]; then
 		go=$("$here/find-go.sh")
 	fi
 	say "installed:$missing, in $(($(date +%s) - begun)) s"
-else
-	say "nothing is missing"
+	say "Go is $go, $(cd / && GOTOOLCHAIN=local "$go" env GOVERSION)"
 fi
-say "Go is $go, $(cd / && GOTOOLCHAIN=local "$go" env GOVERSION)"

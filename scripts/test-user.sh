@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs the tests as a plain user would: without root. When called by root it
-# builds as root and runs every test binary as nobody, on a copy of the sources
+# Runs go test -json as a plain user would: without root. Arguments are packages
+# and flags. When called by root it builds as root and runs every test binary as nobody, on a copy of the sources
 # that nobody may read.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 go=$(scripts/find-go.sh)
 if [ "$(id -u)" != 0 ]; then
-	exec "$go" test "$@" ./...
+	exec "$go" test -json "$@"
 fi
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
@@ -24,4 +24,4 @@ exit $status
 EOF
 chmod 755 "$copy/as-nobody"
 cd "$copy"
-env -u TENON_TEST_STRICT "$go" test -exec "$copy/as-nobody" "$@" ./...
+env -u TENON_TEST_STRICT "$go" test -json -exec "$copy/as-nobody" "$@"

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"tenon.sh/tenon/api/v1alpha1"
-	"tenon.sh/tenon/internal/survey"
+	"tenon.sh/tenon/internal/cluster/nodepages"
 )
 
 // access is how the cluster is found: as kubectl does.
@@ -60,7 +60,7 @@ func topCommand(a *access, now func() time.Time) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprint(cmd.OutOrStdout(), survey.Top(nodes, now()))
+			_, err = fmt.Fprint(cmd.OutOrStdout(), nodepages.Top(nodes, now()))
 			return err
 		},
 	}
@@ -80,7 +80,7 @@ func explainCommand(a *access, now func() time.Time) *cobra.Command {
 			var known []string
 			for _, n := range nodes {
 				if n.Name == args[0] {
-					_, err = fmt.Fprint(cmd.OutOrStdout(), survey.Explain(n, now()))
+					_, err = fmt.Fprint(cmd.OutOrStdout(), nodepages.Explain(n, now()))
 					return err
 				}
 				known = append(known, n.Name)
@@ -104,7 +104,7 @@ func doctorCommand(a *access, now func() time.Time) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			text, healthy := survey.Doctor(nodes, now())
+			text, healthy := nodepages.Doctor(nodes, now())
 			if _, err := fmt.Fprint(cmd.OutOrStdout(), text); err != nil {
 				return err
 			}
@@ -117,7 +117,7 @@ func doctorCommand(a *access, now func() time.Time) *cobra.Command {
 }
 
 // nodes reads all nodes and their reports.
-func (a *access) nodes(ctx context.Context) ([]survey.Node, error) {
+func (a *access) nodes(ctx context.Context) ([]nodepages.Node, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = a.kubeconfig
 	found, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: a.context}).ClientConfig()
@@ -144,7 +144,7 @@ func (a *access) nodes(ctx context.Context) ([]survey.Node, error) {
 	if err := c.List(ctx, &reports); err != nil {
 		return nil, fmt.Errorf("list nodereports.tenon.sh, which Tenon's chart brings: %w", err)
 	}
-	return survey.Nodes(nodes.Items, reports.Items), nil
+	return nodepages.Nodes(nodes.Items, reports.Items), nil
 }
 
 func listed(names []string) string {

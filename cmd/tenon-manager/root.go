@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 
-	"tenon.sh/tenon/internal/manager"
+	"tenon.sh/tenon/internal/cluster/manager"
 )
 
 // version is set by the build: -ldflags "-X main.version=v1.2.3".

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"tenon.sh/tenon/internal/manager"
+	"tenon.sh/tenon/internal/cluster/manager"
 )
 
 func newUninstallCommand(c *command) *cobra.Command {

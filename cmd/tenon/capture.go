@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tenon.sh/tenon/internal/record"
+	"tenon.sh/tenon/internal/agent/record"
 )
 
 func newCaptureCommand(g *global) *cobra.Command {

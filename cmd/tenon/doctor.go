@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tenon.sh/tenon/internal/cgroup"
-	"tenon.sh/tenon/internal/host"
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/proc"
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/host"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 // A diagnosis is what tenon doctor prints. Its JSON keys are stable.
@@ -44,27 +44,34 @@ type mechanism struct {
 }
 
 func newDoctorCommand(g *global) *cobra.Command {
-	return &cobra.Command{
+	try := false
+	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Show what this kernel and hardware offer, and what Tenon uses",
 		Long: `Show which mechanisms this kernel and hardware offer, how Tenon knows, and what
 it uses where one is missing. Everything is probed, nothing is guessed from a
-version. Without root some answers are "unknown".`,
+version. Without root some answers are "unknown".
+
+It writes nothing. Where no cgroup shows whether the kernel has a file, the answer
+is "unknown" unless --try is given: that makes a cgroup, and may turn a controller
+on for it, for a moment.`,
 		Example: `  sudo tenon doctor
   tenon doctor -o json | jq -r '.mechanisms[] | select(.available == "no") | .name'`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			d := diagnose(cmd.Context(), proc.Default(), g.stateDir)
+			d := diagnose(cmd.Context(), proc.Default(), g.stateDir, try)
 			return g.output.print(cmd.OutOrStdout(), d, d.String())
 		},
 	}
+	cmd.Flags().BoolVar(&try, "try", false, "make a cgroup for a moment where no existing one shows what the kernel has")
+	return cmd
 }
 
 // controllers are those that Tenon uses.
 var controllers = []string{"cpu", "cpuacct", "cpuset", "memory", "pids", "io"}
 
 // diagnose asks the node. What cannot be read is said in its place.
-func diagnose(ctx context.Context, fs proc.FS, stateDir string) diagnosis {
+func diagnose(ctx context.Context, fs proc.FS, stateDir string, try bool) diagnosis {
 	d := diagnosis{Kernel: "unknown", Cgroups: "none found", CgroupVersions: map[string]int{}}
 	if release, err := fs.KernelRelease(); err == nil {
 		d.Kernel = release
@@ -84,7 +91,7 @@ func diagnose(ctx context.Context, fs proc.FS, stateDir string) diagnosis {
 	} else {
 		d.sortControllers(tree)
 	}
-	h, err := host.Open(host.Options{Tree: tree, FS: fs, JournalDir: stateDir})
+	h, err := host.Open(host.Options{Tree: tree, FS: fs, JournalDir: stateDir, Try: try})
 	if err != nil {
 		d.Isolation = "unknown: " + err.Error()
 		return d

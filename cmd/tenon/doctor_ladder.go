@@ -5,9 +5,9 @@ import (
 	"io"
 	"text/tabwriter"
 
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/plan"
-	"tenon.sh/tenon/internal/policy"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 // A rung is what tenon doctor says of one means of isolation on the CPU.

@@ -9,7 +9,7 @@ import (
 	"github.com/agnivade/levenshtein"
 	"github.com/spf13/cobra"
 
-	"tenon.sh/tenon/internal/control"
+	"tenon.sh/tenon/internal/agent/control"
 )
 
 func newExplainCommand(g *global) *cobra.Command {

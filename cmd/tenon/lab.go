@@ -9,18 +9,18 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"tenon.sh/tenon/cmd/tenon/labflag"
 	"tenon.sh/tenon/internal/lab"
+	"tenon.sh/tenon/internal/lab/archive"
+	"tenon.sh/tenon/internal/lab/frame"
 	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/unit"
 )
 
 // exitInterrupted is the status after Ctrl-C, as of shells: 128 + SIGINT.
@@ -43,43 +43,84 @@ func newLabCommand(g *global) *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	cmd.AddCommand(newColocationCommand(g), newKernelQOSCommand(g), newMemoryCommand(g), newReactionCommand(g), newLoadCommand(g), newReportCommand(g), newChildCommand())
+	cmd.AddCommand(newColocationCommand(g), newKernelQOSCommand(g), newMemoryCommand(g), newReactionCommand(g), newLoadCommand(g), newReportCommand(g), newPackCommand(), newChildCommand())
 	return cmd
 }
 
 // experiment runs one until it ends or the user ends it, and prints what there
 // is in either case.
-func experiment(cmd *cobra.Command, g *global, run func(context.Context) (lab.Outcome, error)) error {
+func experiment(cmd *cobra.Command, g *global, run func(context.Context) (frame.Outcome, error)) error {
 	ctx, stop := untilSignal(cmd.Context())
 	defer stop()
 	o, err := run(ctx)
 	if o.Runs > 0 {
-		err = errors.Join(err, printResult(cmd, g, o.Result))
+		err = errors.Join(err, printFindings(cmd, g, o.Findings))
 		fmt.Fprintf(os.Stderr, "report: %s\n", o.Report())
 	}
 	return interruption(ctx, err)
 }
 
-func printResult(cmd *cobra.Command, g *global, r report.Result) error {
+func printFindings(cmd *cobra.Command, g *global, f report.Findings) error {
 	if g.output == jsonText {
-		return g.output.print(cmd.OutOrStdout(), r, "")
+		return g.output.print(cmd.OutOrStdout(), f.Result(), "")
 	}
-	return report.WriteTable(cmd.OutOrStdout(), r)
+	return f.WriteTable(cmd.OutOrStdout())
+}
+
+// interruption says what happened if the user ended the experiment.
+func interruption(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		fmt.Fprintln(os.Stderr, "tenon: interrupted: everything is stopped and put back")
+		return exitStatus(exitInterrupted)
+	}
+	return err
 }
 
 func newReportCommand(g *global) *cobra.Command {
 	return &cobra.Command{
-		Use:     "report DIR",
-		Short:   "Make table, result.json and report.html again from the raw data of an experiment",
+		Use:   "report DIR",
+		Short: "Make table, result.json and report.html again from the raw data of an experiment",
+		Long: `Make table, result.json and report.html again from the raw data of an experiment,
+which may be packed (see tenon lab pack).`,
 		Example: "  tenon lab report tenon-lab-20260102-150405",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usageError{fmt.Errorf("lab report wants one directory, got %d: see tenon lab report --help", len(args))}
 			}
-			if err := rebuild(cmd, g, args[0]); err != nil {
+			f, err := lab.Kinds.Rebuild(args[0])
+			if err != nil {
 				return err
 			}
-			fmt.Fprintf(os.Stderr, "report: %s\n", lab.Outcome{Dir: args[0]}.Report())
+			if err := printFindings(cmd, g, f); err != nil {
+				return err
+			}
+			fmt.Fprintf(os.Stderr, "report: %s\n", frame.Outcome{Dir: args[0]}.Report())
+			return nil
+		},
+	}
+}
+
+func newPackCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "pack DIR",
+		Short: "Put the raw data of an experiment into one file, raw.tar.zst",
+		Long: `Put the raw data of an experiment into one file, raw.tar.zst, in its directory.
+README.md, result.json and table.txt stay beside it, and so does every
+subdirectory that has a raw.tar.zst of its own. The archive is read back and
+compared before a packed file is removed. report.html is removed, too: tenon lab
+report makes it again, from the archive. The same files give the same archive.
+To unpack: tar --zstd -xf raw.tar.zst.`,
+		Example: "  tenon lab pack tenon-lab-20260102-150405",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError{fmt.Errorf("lab pack wants one directory, got %d: see tenon lab pack --help", len(args))}
+			}
+			p, err := archive.Pack(args[0])
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: %d files, %d bytes packed into %d\n",
+				filepath.Join(args[0], archive.Name), p.Files, p.RawBytes, p.Bytes)
 			return nil
 		},
 	}
@@ -114,7 +155,7 @@ exit status is 1.`,
 	flags.DurationVar(&c.Warmup, "warmup", time.Second, "what goes before it")
 	flags.IntVar(&c.Connections, "connections", 256, "keep-alive connections")
 	flags.StringVar((*string)(&c.Arrival), "arrivals", string(load.Poisson), "law of the times between requests: poisson or constant")
-	flags.Var((*cpusFlag)(&c.CPUs), "cpus", "CPUs to send from, one thread on each (default: all)")
+	flags.Var((*labflag.CPUs)(&c.CPUs), "cpus", "CPUs to send from, one thread on each (default: all)")
 	flags.Uint64Var(&c.Seed, "seed", 1, "seed of the arrivals")
 	complete(cmd, "arrivals", string(load.Poisson), string(load.Constant))
 	for _, name := range []string{"rate", "duration", "warmup", "connections", "cpus", "seed"} {
@@ -204,33 +245,3 @@ func isTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
 }
-
-// cpusFlag is a set of CPUs, percentFlag a share such as 30 or 30%.
-type (
-	cpusFlag    unit.CPUSet
-	percentFlag float64
-)
-
-func (f *cpusFlag) Set(s string) error {
-	set, err := unit.ParseCPUSet(s)
-	if err == nil && set.Empty() {
-		err = errors.New("want at least one CPU")
-	}
-	*f = cpusFlag(set)
-	return err
-}
-func (f *cpusFlag) String() string { return unit.CPUSet(*f).String() }
-func (f *cpusFlag) Type() string   { return "LIST" }
-
-func (f *percentFlag) Set(s string) error {
-	v, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(s), "%"), 64)
-	if err != nil {
-		return errors.New("want a percentage such as 30%")
-	}
-	*f = percentFlag(v)
-	return nil
-}
-func (f *percentFlag) String() string {
-	return strconv.FormatFloat(float64(*f), 'f', -1, 64) + "%"
-}
-func (f *percentFlag) Type() string { return "PERCENT" }

@@ -8,13 +8,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tenon.sh/tenon/cmd/tenon/labflag"
 	"tenon.sh/tenon/internal/lab"
+	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/report"
 )
 
 func newColocationCommand(g *global) *cobra.Command {
 	var c lab.Config
 	var modes string
-	var load percentFlag
+	var load labflag.Percent
 	var outside, onCluster bool
 	var k lab.Kubernetes
 	cmd := &cobra.Command{
@@ -23,16 +26,7 @@ func newColocationCommand(g *global) *cobra.Command {
 		Long: `Run nginx (latency-sensitive) and ffmpeg (best-effort) on the same CPUs in
 several modes, under the same load, and show what that did to nginx's latency.
 
-  exclusive       nginx alone: the baseline; exclusive-aa is the same once more,
-                  to show what this machine can tell apart at all
-  exclusive-warm  nginx and an idle-class spinner that keeps the CPUs awake: in
-                  a virtual machine that alone can make a service faster
-  default         nginx and ffmpeg as Kubernetes runs them (Burstable, BestEffort)
-  default-65      the same, ffmpeg paced to the CPU use of tenon-65
-  burstable       ffmpeg with CPU requests, as batch usually runs
-  tenon           Tenon's isolation; tenon-65 adds CPU suppress at 65 %
-  solo            ffmpeg alone: the yardstick of what the idle CPU can give
-
+` + report.ModeHelp(lab.AllModes) + `
 Mode tenon takes the strongest means of isolation that the node has.
 Modes that pin one, if they are named and the node has it: tenon-weight,
 tenon-idle, tenon-siblings, tenon-coresched, tenon-scx, tenon-vendor (see tenon
@@ -63,7 +57,7 @@ killed run left by the next.`,
 			if onCluster {
 				known = lab.KubernetesModes
 			}
-			if c.Modes, err = lab.ParseModes(modes, known); err != nil {
+			if c.Modes, err = frame.ParseModes(modes, known); err != nil {
 				return usageError{fmt.Errorf("--modes: %w", err)}
 			}
 			if err := onlyOn(cmd, onCluster, outside); err != nil {
@@ -73,7 +67,7 @@ killed run left by the next.`,
 				return err
 			}
 			c.LoadPercent = float64(load)
-			return experiment(cmd, g, func(ctx context.Context) (lab.Outcome, error) {
+			return experiment(cmd, g, func(ctx context.Context) (frame.Outcome, error) {
 				if onCluster {
 					return lab.ColocateKubernetes(ctx, c, k)
 				}
@@ -132,7 +126,7 @@ func onlyOn(cmd *cobra.Command, cluster, outside bool) error {
 }
 
 // colocationFlags are those of an experiment that runs nginx and ffmpeg.
-func colocationFlags(cmd *cobra.Command, c *lab.Config, load *percentFlag) {
+func colocationFlags(cmd *cobra.Command, c *lab.Config, load *labflag.Percent) {
 	*load = 30
 	flags := cmd.Flags()
 	flags.BoolVar(&c.UntilResolved, "until-resolved", false, "run until more blocks would not change a verdict")

@@ -7,13 +7,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tenon.sh/tenon/cmd/tenon/labflag"
 	"tenon.sh/tenon/internal/lab"
+	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/report"
 )
 
 func newKernelQOSCommand(g *global) *cobra.Command {
 	var c lab.Config
 	var modes string
-	var load percentFlag
+	var load labflag.Percent
 	var outside bool
 	cmd := &cobra.Command{
 		Use:   "kernel-qos [flags]",
@@ -23,18 +26,7 @@ ffmpeg with Tenon on one rung of the isolation ladder at a time, and show latenc
 (RT P50, P75, P90, P99), CPU use, nginx's run-queue delay, and for how much of
 nginx's time ffmpeg ran on the same core.
 
-  exclusive       nginx alone: the baseline; exclusive-aa is the same once more,
-                  to show what this machine can tell apart at all
-  default         nginx and ffmpeg with the shares that kubelet gives Burstable
-                  and BestEffort pods: the control
-  burstable       ffmpeg with CPU requests: without priorities at all
-  tenon-weight    the least CPU weight
-  tenon-idle      cpu.idle
-  tenon-siblings  and a CPU set that keeps ffmpeg off the siblings of nginx's CPUs
-  tenon-coresched and a core-scheduling cookie on ffmpeg's threads
-  tenon-scx       and Tenon's sched_ext scheduler for ffmpeg's threads
-  tenon-vendor    the marks of a vendor's kernel
-
+` + report.ModeHelp(lab.KernelQOSModes) + `
 Rungs that this node does not have are left out, and the report says why; one
 that is named with --modes and missing is an error. Every mode runs once in each
 block, in random order, with nginx restarted. After the measured part of a run the
@@ -47,14 +39,14 @@ It needs root (for cgroups), nginx and ffmpeg, and two CPUs. At most seven minut
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			if c.Modes, err = lab.ParseModes(modes, lab.KernelQOSModes); err != nil {
+			if c.Modes, err = frame.ParseModes(modes, lab.KernelQOSModes); err != nil {
 				return usageError{fmt.Errorf("--modes: %w", err)}
 			}
 			if err := prepare(g, &c.Setting, outside); err != nil {
 				return err
 			}
 			c.LoadPercent = float64(load)
-			return experiment(cmd, g, func(ctx context.Context) (lab.Outcome, error) { return lab.KernelQOS(ctx, c) })
+			return experiment(cmd, g, func(ctx context.Context) (frame.Outcome, error) { return lab.KernelQOS(ctx, c) })
 		},
 	}
 	flags := cmd.Flags()

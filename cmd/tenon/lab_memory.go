@@ -8,8 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tenon.sh/tenon/cmd/tenon/labflag"
 	"tenon.sh/tenon/internal/lab"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 func newMemoryCommand(g *global) *cobra.Command {
@@ -23,13 +27,7 @@ func newMemoryCommand(g *global) *cobra.Command {
 memory, in one cgroup with less memory than the two want together, and show what
 that did to nginx's latency and to its pages.
 
-  exclusive  nginx alone; exclusive-aa is the same once more, to show what this
-             machine can tell apart at all
-  default    nginx and the hog, and nobody cares
-  tenond     the same with Tenon's memory QoS: on cgroup v2 memory.min and low
-             for nginx and memory.high for the hog; cgroup v1 has none of these,
-             there the hog gets the limit that its rule names
-
+` + report.ModeHelp(lab.MemoryModes) + `
 Every mode runs once in each block, in random order, with nginx restarted and its
 pages read anew. Files of five times --set are written to --data, on a device,
 and removed at the end; nothing else is evicted from the page cache. The group is
@@ -41,13 +39,13 @@ It needs root (for cgroups), nginx, and two CPUs. About five minutes.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			if c.Modes, err = lab.ParseModes(modes, lab.MemoryModes); err != nil {
+			if c.Modes, err = frame.ParseModes(modes, lab.MemoryModes); err != nil {
 				return usageError{fmt.Errorf("--modes: %w", err)}
 			}
 			if err := prepare(g, &c.Setting, outside); err != nil {
 				return err
 			}
-			return experiment(cmd, g, func(ctx context.Context) (lab.Outcome, error) { return lab.Memory(ctx, c) })
+			return experiment(cmd, g, func(ctx context.Context) (frame.Outcome, error) { return lab.Memory(ctx, c) })
 		},
 	}
 	c.Set = 256 << 20
@@ -68,17 +66,17 @@ It needs root (for cgroups), nginx, and two CPUs. About five minutes.`,
 	return cmd
 }
 
-// settingFlags are the flags that every experiment has, and without outside
-// nil those about runs and modes.
-func settingFlags(cmd *cobra.Command, s *lab.Setting, outside *bool) {
+// settingFlags are the flags that every experiment has, and, unless outside is
+// nil, the one that chooses who does Tenon's work.
+func settingFlags(cmd *cobra.Command, s *site.Setting, outside *bool) {
 	flags := cmd.Flags()
 	flags.Uint64Var(&s.Seed, "seed", 1, "seed of all that is drawn")
+	flags.BoolVar(&s.Once, "once", false, "do not repeat void runs")
 	if outside != nil {
-		flags.BoolVar(&s.Once, "once", false, "do not repeat void runs")
 		flags.BoolVar(outside, "agent", false, "let tenond do the work in Tenon's modes: it finds the workloads by rules")
 	}
-	flags.Var((*cpusFlag)(&s.CPUs), "cpus", "CPUs to test, such as 0-5 (default: all but the client's)")
-	flags.Var((*cpusFlag)(&s.ClientCPUs), "client-cpus", "CPUs of the lab itself, of its client and of tenond (default: an eighth, whole cores)")
+	flags.Var((*labflag.CPUs)(&s.CPUs), "cpus", "CPUs to test, such as 0-5 (default: all but the client's)")
+	flags.Var((*labflag.CPUs)(&s.ClientCPUs), "client-cpus", "CPUs of the lab itself, of its client and of tenond (default: an eighth, whole cores)")
 	flags.StringVar(&s.Out, "out", "", "directory of the results (default ./tenon-lab-TIME)")
 	for _, name := range []string{"seed", "cpus", "client-cpus"} {
 		complete(cmd, name)
@@ -86,7 +84,7 @@ func settingFlags(cmd *cobra.Command, s *lab.Setting, outside *bool) {
 }
 
 // prepare fills in what the user need not say.
-func prepare(g *global, s *lab.Setting, outside bool) (err error) {
+func prepare(g *global, s *site.Setting, outside bool) (err error) {
 	if s.Self, err = labSelf(); err != nil {
 		return err
 	}

@@ -2,14 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/internal/lab"
+	"tenon.sh/tenon/internal/lab/frame"
 	"tenon.sh/tenon/internal/lab/report"
 )
 
@@ -24,14 +23,10 @@ beside spinners of equal weight that tenond bounds by CPU suppress. Show how lon
 it takes from the kernel's event to tenond's last write, from the step to the
 moment when the spinners are narrowed, and for how long the service had to wait.
 
-  events  the kernel's events wake tenond: BPF alarms, PSI triggers
-  psi     PSI triggers alone (cgroup v2)
-  tick    nothing wakes it: it turns once in a second
-  idle    events, and the spinners idle in the kernel (cpu.idle), which needs no
-          loop: for contrast
-
+` + report.ModeHelp(lab.ReactionModes) + `
 It measures a real tenond, the one beside this program or on the PATH, with a
-configuration and a state of its own. Modes run in random order in each block.
+configuration and a state of its own. Modes run in random order in each block;
+runs that something else disturbed are void and repeated.
 The results are a table here, and raw data (a JSON line for each step),
 result.json and report.html in the directory of --out.
 It needs root (for cgroups) and two CPUs. About a quarter of an hour with 500 steps.`,
@@ -41,13 +36,13 @@ It needs root (for cgroups) and two CPUs. About a quarter of an hour with 500 st
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			if c.Modes, err = lab.ParseModes(modes, lab.ReactionModes); err != nil {
+			if c.Modes, err = frame.ParseModes(modes, lab.ReactionModes); err != nil {
 				return usageError{fmt.Errorf("--modes: %w", err)}
 			}
 			if err := prepare(g, &c.Setting, true); err != nil {
 				return err
 			}
-			return react(cmd, g, c)
+			return experiment(cmd, g, func(ctx context.Context) (frame.Outcome, error) { return lab.React(ctx, c) })
 		},
 	}
 	flags := cmd.Flags()
@@ -66,53 +61,4 @@ It needs root (for cgroups) and two CPUs. About a quarter of an hour with 500 st
 		complete(cmd, name)
 	}
 	return cmd
-}
-
-// react runs the experiment until it ends or the user ends it, and prints what
-// there is in either case.
-func react(cmd *cobra.Command, g *global, c lab.ReactionConfig) error {
-	ctx, stop := untilSignal(cmd.Context())
-	defer stop()
-	o, err := lab.React(ctx, c)
-	if o.Steps > 0 {
-		err = errors.Join(err, printReaction(cmd, g, o.Result))
-		fmt.Fprintf(os.Stderr, "report: %s\n", o.Report())
-	}
-	return interruption(ctx, err)
-}
-
-// interruption says what happened if the user ended the experiment.
-func interruption(ctx context.Context, err error) error {
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		fmt.Fprintln(os.Stderr, "tenon: interrupted: everything is stopped and put back")
-		return exitStatus(exitInterrupted)
-	}
-	return err
-}
-
-func printReaction(cmd *cobra.Command, g *global, r report.ReactionResult) error {
-	if g.output == jsonText {
-		return g.output.print(cmd.OutOrStdout(), r, "")
-	}
-	return report.WriteReactionTable(cmd.OutOrStdout(), r)
-}
-
-// rebuild makes the report of the experiment in dir again.
-func rebuild(cmd *cobra.Command, g *global, dir string) error {
-	kind, err := report.Kind(dir)
-	if err != nil {
-		return err
-	}
-	if kind == report.KindReaction {
-		r, err := report.BuildReaction(dir)
-		if err != nil {
-			return err
-		}
-		return printReaction(cmd, g, r)
-	}
-	r, err := report.Build(dir)
-	if err != nil {
-		return err
-	}
-	return printResult(cmd, g, r)
 }

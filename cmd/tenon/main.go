@@ -8,7 +8,7 @@ import (
 	"os"
 	"strings"
 
-	"tenon.sh/tenon/internal/launch"
+	"tenon.sh/tenon/internal/machine/launch"
 )
 
 func main() {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"tenon.sh/tenon/internal/cgroup"
-	"tenon.sh/tenon/internal/launch"
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/machine/launch"
 )
 
 func TestMain(m *testing.M) {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // output is the value of -o.

@@ -11,17 +11,17 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tenon.sh/tenon/internal/agent"
-	"tenon.sh/tenon/internal/cgroup"
+	"tenon.sh/tenon/internal/agent/loop"
 	"tenon.sh/tenon/internal/config"
-	"tenon.sh/tenon/internal/daemon"
-	"tenon.sh/tenon/internal/host"
-	"tenon.sh/tenon/internal/launch"
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/policy"
-	"tenon.sh/tenon/internal/proc"
-	"tenon.sh/tenon/internal/tick"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/host"
+	"tenon.sh/tenon/internal/machine/launch"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+	"tenon.sh/tenon/internal/runtimes/inventory"
 )
 
 // ratePause lies between the two looks at the node that CPU suppress needs to
@@ -103,7 +103,7 @@ func dryRun(ctx context.Context, g *global, f planFlags, args []string) (tick.Ti
 		h.Manage(w)
 	}
 	h.Show(policy.Files(c, workloads))
-	a := &agent.Agent{Host: h, DryRun: true, Config: c}
+	a := &loop.Agent{Host: h, DryRun: true, Config: c}
 	if c.Suppress.Enable {
 		if _, err := a.Step(ctx); err != nil {
 			return none, err
@@ -130,11 +130,11 @@ func (f planFlags) asked(ctx context.Context, tree *cgroup.Tree, root node.Cgrou
 	if err != nil {
 		return nil, policy.Config{}, err
 	}
-	containers, err := daemon.Containers(ctx, c.Rules, c.ContainerSockets, paths)
+	groups, err := inventory.Once(ctx, c.Rules, c.ContainerSockets, paths, tree.Direct)
 	if err != nil {
 		return nil, policy.Config{}, err
 	}
-	all, remarks := daemon.Workloads(c.Rules, tree, paths, containers)
+	all, remarks := launch.Workloads(c.Rules, groups)
 	for _, r := range append(c.Notices, remarks...) {
 		fmt.Fprintln(os.Stderr, "tenon: "+r)
 	}
@@ -244,7 +244,7 @@ func planOf(t tick.Tick) planned {
 	for _, o := range t.Done {
 		s := plannedStep{
 			Cgroup: o.Step.Knob.Cgroup, File: o.Step.Knob.File, Control: o.Step.Knob.Control, To: o.Step.To.String(),
-			Policy: o.Step.Owner, Reason: o.Step.Reason, line: o.Step.String(),
+			Policy: o.Step.Owner.String(), Reason: o.Step.Reason, line: o.Step.String(),
 		}
 		if o.Step.From != nil {
 			from := o.Step.From.String()

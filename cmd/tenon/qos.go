@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tenon.sh/tenon/internal/control"
-	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/agent/control"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 func newQOSCommand(g *global) *cobra.Command {

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tenon.sh/tenon/internal/agent/record"
 	"tenon.sh/tenon/internal/config"
-	"tenon.sh/tenon/internal/policy"
-	"tenon.sh/tenon/internal/record"
+	"tenon.sh/tenon/internal/decide/policy"
 )
 
 func newReplayCommand(g *global) *cobra.Command {

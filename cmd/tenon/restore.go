@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tenon.sh/tenon/internal/host"
-	"tenon.sh/tenon/internal/journal"
-	"tenon.sh/tenon/internal/lease"
+	"tenon.sh/tenon/internal/machine/host"
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/lease"
 )
 
 func newRestoreCommand(g *global) *cobra.Command {

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"tenon.sh/tenon/internal/journal"
+	"tenon.sh/tenon/internal/machine/journal"
 )
 
 // version is set by the build: -ldflags "-X main.version=v1.2.3".

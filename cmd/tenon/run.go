@@ -8,13 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tenon.sh/tenon/internal/agent"
-	"tenon.sh/tenon/internal/cgroup"
-	"tenon.sh/tenon/internal/host"
-	"tenon.sh/tenon/internal/launch"
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/policy"
-	"tenon.sh/tenon/internal/proc"
+	"tenon.sh/tenon/internal/agent/loop"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/host"
+	"tenon.sh/tenon/internal/machine/launch"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 // commandFlags say what to launch; tenon plan has them too.
@@ -135,11 +135,11 @@ func openLauncher(l *launch.Launcher, g *global) error {
 	if l.Root, err = launchRoot(tree, l.FS); err != nil {
 		return err
 	}
-	if l.Host, err = host.Open(host.Options{Tree: tree, FS: l.FS, JournalDir: g.stateDir}); err != nil {
+	if l.Host, err = host.Open(host.Options{Tree: tree, FS: l.FS, JournalDir: g.stateDir, Try: true}); err != nil {
 		return err
 	}
 	// What isolates a whole node is tenond's business, not a command's.
-	a := &agent.Agent{Host: l.Host, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true, Rung: node.RungIdle}}}
+	a := &loop.Agent{Host: l.Host, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true, Rung: node.RungIdle}}}
 	l.Turn = g.turn(a)
 	return nil
 }

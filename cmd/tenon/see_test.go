@@ -14,13 +14,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tenon.sh/tenon/internal/control"
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/plan"
-	"tenon.sh/tenon/internal/policy"
-	"tenon.sh/tenon/internal/record"
-	"tenon.sh/tenon/internal/tick"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/agent/control"
+	"tenon.sh/tenon/internal/agent/record"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // kept is a turn of an agent that keeps one service and one job.

@@ -3,8 +3,8 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"tenon.sh/tenon/internal/control"
-	"tenon.sh/tenon/internal/journal"
+	"tenon.sh/tenon/internal/agent/control"
+	"tenon.sh/tenon/internal/machine/journal"
 )
 
 func newStatusCommand(g *global) *cobra.Command {

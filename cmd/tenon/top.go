@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tenon.sh/tenon/internal/top"
+	"tenon.sh/tenon/internal/agent/top"
 )
 
 func newTopCommand(g *global) *cobra.Command {

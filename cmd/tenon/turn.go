@@ -5,16 +5,16 @@ import (
 	"log/slog"
 	"os"
 
-	"tenon.sh/tenon/internal/agent"
+	"tenon.sh/tenon/internal/agent/loop"
 )
 
 // turn returns one turn of a's loop, logged if the user wants to see it.
-func (g *global) turn(a *agent.Agent) func(context.Context) error {
+func (g *global) turn(a *loop.Agent) func(context.Context) error {
 	return func(ctx context.Context) error {
 		t, err := a.Step(ctx)
 		log := g.log()
 		for _, o := range t.Done {
-			log.Info("write", "step", o.Step.String(), "by", o.Step.Owner, "error", o.Err)
+			log.Info("write", "step", o.Step.String(), "by", o.Step.Owner.String(), "error", o.Err)
 		}
 		log.Info("turn", "sense", t.Sense, "decide", t.Decide, "act", t.Act)
 		return err

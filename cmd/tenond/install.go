@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/internal/config"
-	"tenon.sh/tenon/internal/host"
-	"tenon.sh/tenon/internal/lease"
+	"tenon.sh/tenon/internal/machine/host"
+	"tenon.sh/tenon/internal/machine/lease"
 )
 
 //go:embed systemd/*.service

@@ -16,10 +16,10 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
-	"tenon.sh/tenon/internal/apiserver"
-	"tenon.sh/tenon/internal/daemon"
-	"tenon.sh/tenon/internal/kubelet"
-	"tenon.sh/tenon/internal/nri"
+	"tenon.sh/tenon/internal/agent/daemon"
+	"tenon.sh/tenon/internal/cluster/apiserver"
+	"tenon.sh/tenon/internal/cluster/kubelet"
+	"tenon.sh/tenon/internal/runtimes/nri"
 )
 
 // clusterFlags say which cluster the node is part of.
@@ -51,8 +51,8 @@ func (f *clusterFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.daemonSet, "daemonset", "", "the DaemonSet that this is a pod of, as NAMESPACE/NAME: if that is deleted, put everything back when asked to stop")
 }
 
-// open returns nil where the node is none of a cluster. What the client of the
-// API server has to say goes to log.
+// open returns nil if the node belongs to no cluster. The client of the API
+// server writes its messages to log.
 func (f *clusterFlags) open(log *slog.Logger) (*daemon.Kubernetes, error) {
 	if !f.on {
 		return nil, nil
@@ -104,11 +104,11 @@ func (f *clusterFlags) kubeletURL(ip string) string {
 	return "https://" + net.JoinHostPort(cmp.Or(ip, "127.0.0.1"), strconv.Itoa(int(f.port)))
 }
 
-// A stay is whether tenond is to stay on its node, as its DaemonSet says.
+// A stay asks whether the DaemonSet still wants tenond on its node.
 type stay struct {
 	api             *apiserver.Client
 	node            string
-	namespace, name string // of the DaemonSet; name is empty: nobody says
+	namespace, name string // of the DaemonSet; an empty name: it cannot be asked
 	log             *slog.Logger
 	// known: the DaemonSet could be read once, so that a denial is news.
 	known atomic.Bool
@@ -147,10 +147,10 @@ func (s *stay) ask(ctx context.Context) (bool, error) {
 	return leaves, err
 }
 
-// ends reports whether tenond was asked to stop because it is taken off the node
-// or the cluster, or all of its namespace is. Where nobody can say, it is not; but
-// where it may not ask any more what it could before, and its namespace is out of
-// its sight, too, somebody has deleted all that was its.
+// ends reports whether tenond was asked to stop because its DaemonSet, its node
+// or its whole namespace goes away. If the API server cannot answer, assume the
+// DaemonSet stays. But if both the DaemonSet and the namespace are now
+// forbidden although they were readable before, the release was uninstalled.
 func (s *stay) ends() bool {
 	if s.name == "" {
 		return false
@@ -176,10 +176,12 @@ func (s *stay) ends() bool {
 }
 
 const (
-	// asksWithin is how long the API server may take to say whether the
-	// DaemonSet stays, putsBackWithin how long it may take to put everything back,
-	// and releasesWithin how long the container runtime may take for the same: the
-	// pod has 90 s in all, with what the loop and the watchdog need.
+	// asksWithin bounds how long the API server may take to say whether the
+	// DaemonSet stays, putsBackWithin how long the agent may take to put
+	// everything back, and releasesWithin how long the container runtime may
+	// take to do the same. The pod has 90 s for all of it, with the end of the
+	// loop and of the watchdog. asksAgain is the time to the next question
+	// while the answer is unknown.
 	asksWithin     = 5 * time.Second
 	putsBackWithin = 30 * time.Second
 	releasesWithin = 20 * time.Second

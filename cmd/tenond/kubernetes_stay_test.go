@@ -11,8 +11,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"tenon.sh/tenon/internal/apiserver"
-	"tenon.sh/tenon/internal/daemon"
+	"tenon.sh/tenon/internal/agent/daemon"
+	"tenon.sh/tenon/internal/cluster/apiserver"
 )
 
 // TestTenondLeavesOnlyWhereItIsTakenAway: a stop for any other reason changes

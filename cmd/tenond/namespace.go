@@ -9,21 +9,22 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tenon.sh/tenon/internal/cgroup"
-	"tenon.sh/tenon/internal/proc"
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
 )
 
-// enterCgroups starts this program again in the cgroup namespace of a process if
-// the groups that it is to keep begin above its own: on cgroup v2 a container
-// gets a namespace unless it is privileged, and would be told neither its own
-// group nor those of others as they are called on the node. It returns if there
-// is nothing to do, or with the error that is in the way: CAP_SYS_ADMIN and
-// CAP_SYS_PTRACE are needed, and for the node's process 1 its process ids.
+// enterCgroups executes this program again in the cgroup namespace of a process
+// if the groups that it manages lie above its own. On cgroup v2 a container
+// gets a cgroup namespace unless it is privileged, and inside it the kernel
+// shows neither its own group nor those of others by their names on the node.
+// enterCgroups returns if there is nothing to do, or with an error: it needs
+// CAP_SYS_ADMIN and CAP_SYS_PTRACE, and for process 1 of the node the PID
+// namespace of the node.
 func enterCgroups(pid int) error {
 	fs := proc.Default()
 	tree, err := cgroup.Detect(fs.Proc)
 	if err != nil || !tree.Above() {
-		return nil // the daemon says what is wrong
+		return nil // the daemon reports this error itself
 	}
 	if err := restartIn(fmt.Sprintf("%s/%d/ns/cgroup", fs.Proc, pid)); err != nil {
 		return fmt.Errorf("enter the cgroup namespace of process %d: %w", pid, err)
@@ -32,7 +33,8 @@ func enterCgroups(pid int) error {
 }
 
 // restartIn executes this program in a cgroup namespace, as the same process. A
-// namespace is that of a thread, and this one becomes the whole process.
+// cgroup namespace belongs to a thread, and after exec this thread is the whole
+// process.
 func restartIn(namespace string) error {
 	there, err := os.Open(namespace)
 	if err != nil {

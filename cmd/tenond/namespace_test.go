@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"tenon.sh/tenon/internal/cgroup"
-	"tenon.sh/tenon/internal/proc"
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
 )
 
 // tellCgroup is a program that tells its cgroup before and after it enters the

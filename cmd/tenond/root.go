@@ -19,10 +19,10 @@ import (
 	systemd "github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 
+	"tenon.sh/tenon/internal/agent/daemon"
+	"tenon.sh/tenon/internal/agent/telemetry"
 	"tenon.sh/tenon/internal/config"
-	"tenon.sh/tenon/internal/daemon"
-	"tenon.sh/tenon/internal/journal"
-	"tenon.sh/tenon/internal/telemetry"
+	"tenon.sh/tenon/internal/machine/journal"
 )
 
 // version is set by the build: -ldflags "-X main.version=v1.2.3".
@@ -128,9 +128,10 @@ func run(ctx context.Context, g *global, stderr io.Writer) error {
 	if errors.As(err, &invalid) {
 		return faultsError{err}
 	}
-	if ctx.Err() != nil && leaves() { // also where something failed on the way: nobody tries again
-		// What the journal does not know comes first: the runtime may be slow, and
-		// what is in the journal is not lost when this process is killed.
+	if ctx.Err() != nil && leaves() { // also if an earlier step failed: there is no second attempt
+		// Changes that the journal does not record come first: the runtime may
+		// be slow, and journaled changes are not lost when this process is
+		// killed.
 		if !released.Load() {
 			err = errors.Join(err, within(releasesWithin, func(ctx context.Context) error { return cluster.ReleaseContainers(ctx, g.stateDir, log) }))
 		}
@@ -139,7 +140,7 @@ func run(ctx context.Context, g *global, stderr io.Writer) error {
 	return err
 }
 
-// within does what is left to do when tenond has been told to stop.
+// within does the remaining work after tenond was asked to stop.
 func within(limit time.Duration, do func(context.Context) error) error {
 	ctx, stop := context.WithTimeout(context.Background(), limit)
 	defer stop()

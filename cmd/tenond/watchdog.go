@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tenon.sh/tenon/internal/daemon"
+	"tenon.sh/tenon/internal/agent/daemon"
 )
 
 func newWatchdogCommand(g *global) *cobra.Command {

@@ -7,7 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // Bandwidth is a share of the node's network bandwidth in percent, written as

@@ -1,6 +1,6 @@
 package config
 
-import "tenon.sh/tenon/internal/policy"
+import "tenon.sh/tenon/internal/decide/policy"
 
 // burst returns what is done for bursts: nothing unless a policy asks for it, be
 // it only that of one pod, to which the numbers then apply.

@@ -3,7 +3,7 @@ package config
 import (
 	"testing"
 
-	"tenon.sh/tenon/internal/policy"
+	"tenon.sh/tenon/internal/decide/policy"
 )
 
 func TestBurstIsOffUnlessAPolicyIsNamed(t *testing.T) {
@@ -29,8 +29,8 @@ func TestLSRIsLentUnlessTheOwnerSaysOtherwise(t *testing.T) {
 		"resource-threshold-config: {enable: true, cpuSuppressLendLSR: false}":  false,
 		"resource-threshold-config: {enable: false, cpuSuppressLendLSR: false}": true, // the section is off
 	} {
-		if c := parsed(t, header+text+"\n"); c.Policy.Suppress.LendLSR != want {
-			t.Errorf("%s: lent %v, want %v", text, c.Policy.Suppress.LendLSR, want)
+		if c := parsed(t, header+text+"\n"); c.Policy.Pool.LendLSR != want {
+			t.Errorf("%s: lent %v, want %v", text, c.Policy.Pool.LendLSR, want)
 		}
 	}
 }

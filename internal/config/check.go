@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // Check returns what is wrong with s, wherever it was read from: values out of

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strconv"
 
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/policy"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // The annotations and labels of a node that say what holds on it.
@@ -160,7 +160,7 @@ func (n *NodeConfig) reserve(text string) []Fault {
 	if err != nil {
 		return []Fault{{Field: field + ".reservedCPUs", Problem: quoted(r.CPUs.Or("")) + ": want CPUs such as 0-1,8"}}
 	}
-	n.Policy.Suppress.ReservedCPUs = cpus
+	n.Policy.Pool.ReservedCPUs = cpus
 	if r.Policy.Or("") == "ReservedCPUsOnly" {
 		return nil
 	}
@@ -168,7 +168,7 @@ func (n *NodeConfig) reserve(text string) []Fault {
 	if !cpus.Empty() {
 		cpu = unit.CPUs(cpus.Len())
 	} else if n.Policy.Suppress.Enable {
-		n.Policy.Suppress.Reserved = cpu
+		n.Policy.Pool.Reserved = cpu
 	}
 	if n.Policy.Overcommit.Enable {
 		n.Policy.Overcommit.ReservedCPU, n.Policy.Overcommit.ReservedMemory = cpu, memory

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tenon.sh/tenon/internal/policy"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // cluster returns what a ConfigMap says that must have no fault.
@@ -269,8 +269,8 @@ func TestNodesReservationIsKeptFromBatchWork(t *testing.T) {
 		if strings.Contains(text, "reservedCPUs") { // CPUs as such are kept from it, and not their number
 			used, cpus = 0, unit.CPUSetOf(0, 1, 2, 3)
 		}
-		if policy.Suppress.Reserved != used || policy.Suppress.ReservedCPUs != cpus {
-			t.Errorf("%s keeps %v and CPUs %q from what batch work may use; want %v and %q", text, policy.Suppress.Reserved, policy.Suppress.ReservedCPUs, used, cpus)
+		if policy.Pool.Reserved != used || policy.Pool.ReservedCPUs != cpus {
+			t.Errorf("%s keeps %v and CPUs %q from what batch work may use; want %v and %q", text, policy.Pool.Reserved, policy.Pool.ReservedCPUs, used, cpus)
 		}
 		if o.ReservedCPU != want || want > 0 && o.ReservedMemory != 1<<30 {
 			t.Errorf("%s reserves %v and %v; want %v", text, o.ReservedCPU, o.ReservedMemory, want)

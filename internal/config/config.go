@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"tenon.sh/tenon/internal/match"
-	"tenon.sh/tenon/internal/policy"
+	"tenon.sh/tenon/internal/decide/match"
+	"tenon.sh/tenon/internal/decide/policy"
 )
 
 // MaxSize is the largest file that is read, in bytes. A node has some dozens
@@ -120,7 +120,7 @@ func Parse(data []byte) (Config, []Fault) {
 		ContainerSockets: f.ContainerSockets,
 		Notices:          slices.Concat(noticesOfRules(f.Rules), f.noticesOfObjectives(), f.Notices()),
 	}
-	c.Policy.Suppress.CPUs = f.cpus()
+	c.Policy.Pool.CPUs = f.cpus()
 	c.Policy.Cache.Peak = valueOf(f.MemoryBandwidth)
 	f.reserve(&c.Policy.Overcommit)
 	for _, r := range f.Rules {

@@ -16,10 +16,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tenon.sh/tenon/internal/match"
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/policy"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/match"
+	"tenon.sh/tenon/internal/decide/memory"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 var update = flag.Bool("update", false, "rewrite the messages of the wrong files")
@@ -83,9 +85,9 @@ var unasked = policy.Burst{CPUPercent: 1000, QuotaPercent: 300, PeriodSeconds: -
 func TestDefaultFileTurnsOnCPUQOSAndSuppress(t *testing.T) {
 	c := parsed(t, string(Default()))
 	want := policy.Config{
-		CPUQOS:   policy.CPUQOS{Enable: true, Hold: node.Some(200 * time.Microsecond)},
-		Suppress: policy.Suppress{Enable: true, ThresholdPercent: 65, Policy: policy.SuppressQuota, LendLSR: true},
-		Burst:    unasked,
+		CPUQOS: policy.CPUQOS{Enable: true, Hold: node.Some(200 * time.Microsecond)},
+		Pool:   facts.Pool{LendLSR: true}, Suppress: policy.Suppress{Enable: true, ThresholdPercent: 65, Policy: policy.SuppressQuota},
+		Burst: unasked,
 	}
 	if !reflect.DeepEqual(c.Policy, want) || c.Period != time.Second || len(c.Rules) == 0 || len(c.Notices) > 0 {
 		t.Errorf("the default file means %+v", c)
@@ -111,7 +113,7 @@ func TestMissingSectionsEnableNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := parsed(t, text)
-			want := policy.Config{Suppress: policy.Suppress{ThresholdPercent: 65, Policy: policy.SuppressCPUSet, LendLSR: true}, Burst: unasked}
+			want := policy.Config{Pool: facts.Pool{LendLSR: true}, Suppress: policy.Suppress{ThresholdPercent: 65, Policy: policy.SuppressCPUSet}, Burst: unasked}
 			if !reflect.DeepEqual(c.Policy, want) || c.Period != time.Second || len(c.Notices) > 0 {
 				t.Errorf("got %+v", c)
 			}
@@ -155,10 +157,10 @@ rules:
 // Kubernetes side does, is the same.
 func TestStrategiesMeanTheSameInEveryNotation(t *testing.T) {
 	want := policy.Config{
-		CPUQOS:   policy.CPUQOS{Enable: true, Hold: node.Some(200 * time.Microsecond)},
-		Suppress: policy.Suppress{Enable: true, ThresholdPercent: 70, MinPercent: 5, Policy: policy.SuppressCPUSet, LendLSR: true},
-		Memory:   policy.MemoryQOS{Classes: map[node.Class]policy.MemoryShares{node.BE: {ThrottlingPercent: 80}}},
-		Burst:    unasked,
+		CPUQOS: policy.CPUQOS{Enable: true, Hold: node.Some(200 * time.Microsecond)},
+		Pool:   facts.Pool{LendLSR: true}, Suppress: policy.Suppress{Enable: true, ThresholdPercent: 70, MinPercent: 5, Policy: policy.SuppressCPUSet},
+		Memory: memory.Config{Classes: map[node.Class]memory.Shares{node.BE: {ThrottlingPercent: 80}}},
+		Burst:  unasked,
 	}
 	const threshold = `{"enable": true, "cpuSuppressThresholdPercent": 70, "cpuSuppressMinPercent": 5}`
 	const qos = `{"beClass": {"cpuQOS": {"enable": true}, "memoryQOS": {"enable": true, "throttlingPercent": 80}}}`
@@ -237,12 +239,12 @@ resource-qos-config:
   beClass: {memoryQOS: {enable: true}}
   systemClass: {memoryQOS: {enable: true, lowLimitPercent: 10}}
 `)
-	want := map[node.Class]policy.MemoryShares{
+	want := map[node.Class]memory.Shares{
 		node.LSR:    {MinPercent: 30, LowPercent: 90},
 		node.LSE:    {MinPercent: 30, LowPercent: 90},
 		node.System: {LowPercent: 10},
 	}
-	if off := c.Policy.Memory.Off; len(off) != 1 || off[node.LS] != (policy.MemoryShares{LowPercent: 50}) {
+	if off := c.Policy.Memory.Off; len(off) != 1 || off[node.LS] != (memory.Shares{LowPercent: 50}) {
 		t.Errorf("switched off, but set: %v", off)
 	}
 	if !reflect.DeepEqual(c.Policy.Memory.Classes, want) {

@@ -4,8 +4,8 @@ import (
 	"reflect"
 	"time"
 
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // defaults is what a key that is not set means: Koordinator's values

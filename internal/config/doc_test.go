@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 // TestEveryKeyIsDocumented holds docs/configuration.md to the schema: each key

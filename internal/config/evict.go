@@ -3,8 +3,8 @@ package config
 import (
 	"time"
 
-	"tenon.sh/tenon/internal/policy"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/decide/evict"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // lowerBy is how far below a threshold of an eviction its lower end lies that
@@ -14,13 +14,13 @@ const lowerBy unit.Percent = 2
 // evict returns which best-effort work is to be ended, and when. Koordinator
 // puts evictions behind a gate of the agent; here it is the key of a threshold
 // that switches one on, so none of these has a default.
-func (t Threshold) evict() policy.Evict {
+func (t Threshold) evict() evict.Config {
 	if !t.Enable.Or(false) {
-		return policy.Evict{}
+		return evict.Config{}
 	}
-	var e policy.Evict
+	var e evict.Config
 	if over := t.MemoryEvictThresholdPercent.Or(0); over > 0 {
-		e.Memory = policy.MemoryEvict{ThresholdPercent: over, LowerPercent: t.MemoryEvictLowerPercent.Or(max(over-lowerBy, 0))}
+		e.Memory = evict.MemoryConfig{ThresholdPercent: over, LowerPercent: t.MemoryEvictLowerPercent.Or(max(over-lowerBy, 0))}
 	}
 	lower, upper := t.CPUEvictBESatisfactionLowerPercent.Or(0), t.CPUEvictBESatisfactionUpperPercent.Or(0)
 	if lower > 0 && upper > 0 && !t.evictsByAllocatable() {
@@ -30,10 +30,10 @@ func (t Threshold) evict() policy.Evict {
 	if over := t.CPUEvictThresholdPercent.Or(0); over > 0 {
 		e.CPU.ThresholdPercent, e.CPU.LowerPercent = over, t.CPUEvictLowerPercent.Or(max(over-lowerBy, 0))
 	}
-	if e == (policy.Evict{}) {
+	if e == (evict.Config{}) {
 		return e
 	}
-	if e.CPU != (policy.CPUEvict{}) {
+	if e.CPU != (evict.CPUConfig{}) {
 		e.CPU.Window = time.Duration(valueOf(t.CPUEvictTimeWindowSeconds)) * time.Second
 	}
 	e.Grace = time.Duration(valueOf(t.EvictGracePeriodSeconds)) * time.Second

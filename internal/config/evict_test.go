@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/policy"
+	"tenon.sh/tenon/internal/decide/evict"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 // TestAllocatableEndsNothingAndSaysSo: no other measure takes its place.
@@ -43,7 +43,7 @@ func TestAnObjectiveThatNothingActsOnIsNoticed(t *testing.T) {
 // TestNothingIsEndedUnlessAKeySaysSo: neither enable alone nor the keys beside
 // the thresholds end any work.
 func TestNothingIsEndedUnlessAKeySaysSo(t *testing.T) {
-	for text, want := range map[string]policy.Evict{
+	for text, want := range map[string]evict.Config{
 		"{}":                                {},
 		"{enable: true}":                    {},
 		"{memoryEvictThresholdPercent: 80}": {},
@@ -51,14 +51,14 @@ func TestNothingIsEndedUnlessAKeySaysSo(t *testing.T) {
 		"{enable: true, memoryEvictLowerPercent: 60, cpuEvictTimeWindowSeconds: 5, evictGracePeriodSeconds: 1}": {},
 		"{enable: true, cpuEvictBESatisfactionLowerPercent: 30}":                                                {},
 		"{enable: true, memoryEvictThresholdPercent: 80}": {
-			Memory: policy.MemoryEvict{ThresholdPercent: 80, LowerPercent: 78}, Grace: 10 * time.Second},
+			Memory: evict.MemoryConfig{ThresholdPercent: 80, LowerPercent: 78}, Grace: 10 * time.Second},
 		"{enable: true, memoryEvictThresholdPercent: 80, memoryEvictLowerPercent: 60, evictGracePeriodSeconds: 0, evictEnabledPriorityThreshold: -3}": {
-			Memory: policy.MemoryEvict{ThresholdPercent: 80, LowerPercent: 60}, MostPriority: node.Some[int64](-3)},
+			Memory: evict.MemoryConfig{ThresholdPercent: 80, LowerPercent: 60}, MostPriority: node.Some[int64](-3)},
 		"{enable: true, cpuEvictBESatisfactionLowerPercent: 30, cpuEvictBESatisfactionUpperPercent: 60}": {
-			CPU: policy.CPUEvict{SatisfactionLower: 30, SatisfactionUpper: 60, UsageThreshold: 90, Window: time.Minute}, Grace: 10 * time.Second},
+			CPU: evict.CPUConfig{SatisfactionLower: 30, SatisfactionUpper: 60, UsageThreshold: 90, Window: time.Minute}, Grace: 10 * time.Second},
 		"{enable: true, cpuEvictBESatisfactionLowerPercent: 30, cpuEvictBESatisfactionUpperPercent: 60, cpuEvictPolicy: evictByAllocatable}": {},
 		"{enable: true, cpuEvictThresholdPercent: 85, cpuEvictTimeWindowSeconds: 5}": {
-			CPU: policy.CPUEvict{ThresholdPercent: 85, LowerPercent: 83, Window: 5 * time.Second}, Grace: 10 * time.Second},
+			CPU: evict.CPUConfig{ThresholdPercent: 85, LowerPercent: 83, Window: 5 * time.Second}, Grace: 10 * time.Second},
 	} {
 		if got := parsed(t, header+"resource-threshold-config: "+text+"\n").Policy.Evict; got != want {
 			t.Errorf("%s: %+v, want %+v", text, got, want)

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"tenon.sh/tenon/internal/match"
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/decide/match"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // A file is the whole configuration file as its keys stand in it.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // FuzzParse: no text makes the parser panic or loop; a file has either faults

@@ -7,16 +7,16 @@ import (
 	"strings"
 	"time"
 
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/policy"
+	"tenon.sh/tenon/internal/decide/blockio"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 const podVolume = "podvolume"
 
 // io returns what the classes whose blkioQOS is enabled get of block devices.
 // LSE gets what LSR gets, each for itself.
-func (q QOS) io() policy.IO {
-	var c policy.IO
+func (q QOS) io() blockio.Config {
+	var c blockio.Config
 	for _, class := range q.classes() {
 		if !class.BlkIO.Enable.Or(false) {
 			continue
@@ -27,7 +27,7 @@ func (q QOS) io() policy.IO {
 			}
 			for _, name := range class.names {
 				if c.Classes == nil {
-					c.Classes = map[node.Class][]policy.BlockIO{}
+					c.Classes = map[node.Class][]blockio.Device{}
 				}
 				c.Classes[name] = append(c.Classes[name], block.block(name))
 			}
@@ -36,8 +36,8 @@ func (q QOS) io() policy.IO {
 	return c
 }
 
-func (b Block) block(class node.Class) policy.BlockIO {
-	io := policy.BlockIO{
+func (b Block) block(class node.Class) blockio.Device {
+	io := blockio.Device{
 		Name:          valueOf(b.Name),
 		VolumeGroup:   valueOf(b.Type) == "volumegroup",
 		ReadBPS:       valueOf(b.IO.ReadBPS),

@@ -7,8 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/policy"
+	"tenon.sh/tenon/internal/decide/blockio"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 func TestBlockIOIsByClass(t *testing.T) {
@@ -26,8 +27,8 @@ resource-qos-config:
   lsClass:
     blkioQOS: {blocks: [{name: sdb, ioCfg: {writeBPS: 4}}]}
 `)
-	target := []policy.BlockIO{{Name: "sdb", Latency: 2 * time.Millisecond}}
-	want := policy.IO{Classes: map[node.Class][]policy.BlockIO{
+	target := []blockio.Device{{Name: "sdb", Latency: 2 * time.Millisecond}}
+	want := blockio.Config{Classes: map[node.Class][]blockio.Device{
 		node.BE: {
 			{Name: "/dev/vda", ReadIOPS: 1, WriteIOPS: 2, ReadBPS: 3, WeightPercent: 50},
 			{Name: "vg0", VolumeGroup: true, WriteBPS: 4},

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/policy"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 // cpuQOS reports whether latency-sensitive work gets the CPU first. That is one

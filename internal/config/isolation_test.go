@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 func TestTheLadderBeginsWhereItIsAsked(t *testing.T) {

@@ -3,7 +3,7 @@ package config
 import (
 	"testing"
 
-	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 func TestJSONHasTheKeysAndRangesOfTheFile(t *testing.T) {

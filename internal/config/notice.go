@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"strings"
 
-	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 const notActedOn = "is not acted on by this version"

@@ -4,9 +4,9 @@ import (
 	"math"
 	"time"
 
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/policy"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // reserved is what a node keeps for its own work.
@@ -15,10 +15,9 @@ type reserved struct {
 	Memory node.Maybe[unit.Bytes]    `json:"memory"`
 }
 
-// overcommit returns how batch work is promised something, LSR's CPUs where they
-// are lent. Switched off, it is
-// the zero value.
-func (c Colocation) overcommit(lendLSR bool) policy.Overcommit {
+// overcommit returns how much batch work may request. Switched off, it is the zero
+// value.
+func (c Colocation) overcommit() policy.Overcommit {
 	if !valueOf(c.Enable) {
 		return policy.Overcommit{}
 	}
@@ -40,7 +39,6 @@ func (c Colocation) overcommit(lendLSR bool) policy.Overcommit {
 		RenewAfter:    times(c.UpdateTimeThresholdSeconds, time.Second),
 		WorthPPM:      int64(math.Round(valueOf(c.ResourceDiffThreshold) * 1e6)),
 		WithPageCache: valueOf(c.MetricMemoryCollectPolicy) == "usageWithPageCache",
-		KeepLSR:       !lendLSR,
 		Peak:          c.Peak.prediction(),
 	}
 }
@@ -68,6 +66,5 @@ func (f file) reserve(c *policy.Overcommit) {
 	if !c.Enable {
 		return
 	}
-	c.CPUs = f.cpus()
 	c.ReservedCPU, c.ReservedMemory = valueOf(f.Reserved.CPU), valueOf(f.Reserved.Memory)
 }

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/policy"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 func TestColocationByDefaultIsKoordinators(t *testing.T) {
@@ -54,8 +54,11 @@ colocation-config:
 		CPU:    policy.Reclaim{ThresholdPercent: 70, LimitPercent: node.Some[unit.Percent](50), Policy: policy.ByMaxUsageRequest},
 		Memory: policy.Reclaim{ThresholdPercent: 80, LimitPercent: node.Some[unit.Percent](0), Policy: policy.ByRequest},
 		Window: time.Minute, Look: 30 * time.Second, DegradeAfter: 5 * time.Minute, RenewAfter: 2 * time.Minute, WorthPPM: 50_000,
-		WithPageCache: true, CPUs: unit.CPUSetOf(0, 1, 2, 3), ReservedCPU: 500, ReservedMemory: 1 << 30,
+		WithPageCache: true, ReservedCPU: 500, ReservedMemory: 1 << 30,
 		Peak: policy.PeakPrediction{Enable: true, MarginPercent: 20, ColdStart: time.Hour},
+	}
+	if got := c.Policy.Pool.CPUs; got != unit.CPUSetOf(0, 1, 2, 3) {
+		t.Errorf("CPUs %v are counted, want 0-3", got)
 	}
 	if !reflect.DeepEqual(c.Policy.Overcommit, want) || len(c.Notices) > 0 {
 		t.Errorf("got %+v with the notices %q, want %+v", c.Policy.Overcommit, c.Notices, want)

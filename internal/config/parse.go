@@ -9,8 +9,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // maxFaults is how many faults are listed. Who sent the wrong file altogether

@@ -3,8 +3,8 @@ package config
 import (
 	"fmt"
 
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // lendsLSR reports whether best-effort work may have the CPUs of LSR work. The

@@ -1,42 +1,44 @@
 package config
 
 import (
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/policy"
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/memory"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 // Policy returns what the policies of this version are to do.
 func (s Strategies) Policy() policy.Config {
 	s = s.orDefaults()
 	return policy.Config{
+		Pool:   facts.Pool{LendLSR: s.Threshold.lendsLSR()},
 		CPUQOS: s.QOS.isolation(),
 		Suppress: policy.Suppress{
 			Enable:           valueOf(s.Threshold.Enable),
 			ThresholdPercent: valueOf(s.Threshold.CPUSuppressThresholdPercent),
 			MinPercent:       valueOf(s.Threshold.CPUSuppressMinPercent),
 			Policy:           policy.SuppressPolicy(valueOf(s.Threshold.CPUSuppressPolicy)),
-			LendLSR:          s.Threshold.lendsLSR(),
 		},
 		Burst:      s.Burst.burst(),
 		Memory:     s.QOS.memory(),
 		IO:         s.QOS.io(),
 		Cache:      s.QOS.cache(),
-		Overcommit: s.Colocation.overcommit(s.Threshold.lendsLSR()),
+		Overcommit: s.Colocation.overcommit(),
 		Evict:      s.Threshold.evict(),
 	}
 }
 
 // memory returns the shares of the classes whose memoryQOS asks for any, those
 // that are switched off apart. LSE has the shares of LSR.
-func (q QOS) memory() policy.MemoryQOS {
-	var m policy.MemoryQOS
+func (q QOS) memory() memory.Config {
+	var m memory.Config
 	for _, class := range q.classes() {
-		shares := policy.MemoryShares{
+		shares := memory.Shares{
 			MinPercent:        valueOf(class.Memory.MinLimitPercent),
 			LowPercent:        valueOf(class.Memory.LowLimitPercent),
 			ThrottlingPercent: valueOf(class.Memory.ThrottlingPercent),
 		}
-		if shares == (policy.MemoryShares{}) {
+		if shares == (memory.Shares{}) {
 			continue
 		}
 		to := &m.Off
@@ -44,7 +46,7 @@ func (q QOS) memory() policy.MemoryQOS {
 			to = &m.Classes
 		}
 		if *to == nil {
-			*to = map[node.Class]policy.MemoryShares{}
+			*to = map[node.Class]memory.Shares{}
 		}
 		for _, name := range class.names {
 			(*to)[name] = shares

@@ -3,15 +3,15 @@ package config
 import (
 	"fmt"
 
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/policy"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/decide/cache"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // cache returns the shares of the classes whose resctrlQOS is enabled. LSE has
 // the share of LSR; work of the class SYSTEM stays in the default group.
-func (q QOS) cache() policy.CacheQOS {
-	var c policy.CacheQOS
+func (q QOS) cache() cache.Config {
+	var c cache.Config
 	for _, class := range q.classes() {
 		if !class.Resctrl.Enable.Or(false) {
 			continue
@@ -21,9 +21,9 @@ func (q QOS) cache() policy.CacheQOS {
 				continue
 			}
 			if c.Classes == nil {
-				c.Classes = map[node.Class]policy.CacheShare{}
+				c.Classes = map[node.Class]cache.Share{}
 			}
-			c.Classes[name] = policy.CacheShare{
+			c.Classes[name] = cache.Share{
 				Start:     valueOf(class.Resctrl.CATRangeStartPercent),
 				End:       valueOf(class.Resctrl.CATRangeEndPercent),
 				Bandwidth: valueOf(class.Resctrl.MBAPercent),

@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/policy"
+	"tenon.sh/tenon/internal/decide/cache"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 func TestSharesOfCacheAreOfClassesThatEnableThem(t *testing.T) {
@@ -18,7 +18,7 @@ resource-qos-config:
   beClass: {resctrlQOS: {enable: true, mbaPercent: 20}}
   systemClass: {resctrlQOS: {enable: true}}
 `)
-	want := policy.CacheQOS{Peak: 200e9, Classes: map[node.Class]policy.CacheShare{
+	want := cache.Config{Peak: 200e9, Classes: map[node.Class]cache.Share{
 		node.LSE: {Start: 30, End: 100, Bandwidth: 100},
 		node.LSR: {Start: 30, End: 100, Bandwidth: 100},
 		node.BE:  {Start: 0, End: 30, Bandwidth: 20},

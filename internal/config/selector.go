@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 // A selector selects nodes by their labels, as the field nodeSelector of a

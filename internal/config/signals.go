@@ -1,6 +1,6 @@
 package config
 
-import "tenon.sh/tenon/internal/node"
+import "tenon.sh/tenon/internal/model/node"
 
 // Signals says which of the kernel's signals are used where the kernel has
 // them. Without one the loop still turns in each period.

@@ -1,8 +1,8 @@
 package config
 
 import (
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // Strategies is what the owner asks of the policies: the strategies of

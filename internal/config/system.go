@@ -1,8 +1,8 @@
 package config
 
 import (
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // System is system-config: settings of a node's kernel as a whole. They are

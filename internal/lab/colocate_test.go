@@ -14,10 +14,14 @@ import (
 	"testing"
 	"time"
 
-	"tenon.sh/tenon/internal/cgroup"
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/lab/colocation"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/proc"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/work"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // TestMain lets the test binary be its own lab child.
@@ -34,7 +38,7 @@ func TestMain(m *testing.M) {
 
 // real skips a test on a machine that cannot run the experiment, and fails it
 // where it must be able to.
-func real(t *testing.T, needs ...program) {
+func real(t *testing.T, needs ...work.Program) {
 	t.Helper()
 	skip := t.Skipf
 	if os.Getenv("TENON_TEST_STRICT") == "1" {
@@ -47,7 +51,7 @@ func real(t *testing.T, needs ...program) {
 		t.Skip("needs root to make cgroups")
 	}
 	for _, p := range needs {
-		if _, err := p.find(); err != nil {
+		if _, err := p.Find(); err != nil {
 			skip("%v", err)
 		}
 	}
@@ -84,8 +88,8 @@ func small(t *testing.T, modes ...report.Mode) Config {
 }
 
 // setting is that of a short experiment under a root of its own.
-func setting(t *testing.T) Setting {
-	return Setting{
+func setting(t *testing.T) site.Setting {
+	return site.Setting{
 		Seed: 1, Out: filepath.Join(t.TempDir(), "out"), JournalDir: filepath.Join(t.TempDir(), "journal"),
 		Root: node.CgroupPath(fmt.Sprintf("tenon-test-%d", os.Getpid())),
 		Self: []string{os.Args[0], "lab-child"},
@@ -93,7 +97,7 @@ func setting(t *testing.T) Setting {
 	}
 }
 
-func nothingLeft(t *testing.T, c Setting) {
+func nothingLeft(t *testing.T, c site.Setting) {
 	t.Helper()
 	tree, err := cgroup.Detect("/proc")
 	if err != nil {
@@ -119,7 +123,7 @@ func nothingLeft(t *testing.T, c Setting) {
 }
 
 func TestColocationRunsAndLeavesNothing(t *testing.T) {
-	real(t, nginxProgram, ffmpegProgram)
+	real(t, work.NGINXProgram, work.FFmpegProgram)
 	t.Setenv("TMPDIR", openDir(t))
 	c := small(t, report.Exclusive, report.ExclusiveWarm, report.Burstable, report.Tenon, report.Tenon65)
 	var notices strings.Builder
@@ -129,17 +133,17 @@ func TestColocationRunsAndLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, runs, err := report.Load(o.Dir)
+	_, runs, err := report.Load[colocation.Experiment, colocation.Run](o.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := map[report.Mode]report.Run{}
+	seen := map[report.Mode]colocation.Run{}
 	for _, r := range runs {
 		seen[r.Mode] = r
 		if r.Latency.P50 <= 0 || r.Requests == 0 || r.LSCPU <= 0 || r.Timeslices == 0 || len(r.Series) == 0 || r.Histogram == nil {
 			t.Errorf("%s: %+v", r.Mode, r)
 		}
-		if batch := traitsOf(r.Mode).batch; batch != (r.Frames > 0) || batch != (r.BECPU > 0) {
+		if batch := r.Mode.Spec().Batch; batch != (r.Frames > 0) || batch != (r.BECPU > 0) {
 			t.Errorf("%s: %v frames on %v CPUs", r.Mode, r.Frames, r.BECPU)
 		}
 	}
@@ -188,7 +192,7 @@ func (w *trigger) Write(b []byte) (int, error) {
 }
 
 func TestInterruptKeepsFinishedRuns(t *testing.T) {
-	real(t, nginxProgram, ffmpegProgram)
+	real(t, work.NGINXProgram, work.FFmpegProgram)
 	t.Setenv("TMPDIR", openDir(t))
 	c := small(t, report.Tenon)
 	c.Blocks = 50
@@ -208,7 +212,7 @@ func TestInterruptKeepsFinishedRuns(t *testing.T) {
 }
 
 func TestFaultsAreFoundBeforeAnythingRuns(t *testing.T) {
-	real(t, nginxProgram, ffmpegProgram)
+	real(t, work.NGINXProgram, work.FFmpegProgram)
 	t.Setenv("TMPDIR", openDir(t))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -222,7 +226,7 @@ func TestFaultsAreFoundBeforeAnythingRuns(t *testing.T) {
 		"occupied port":    {func(c *Config) { c.Port = l.Addr().(*net.TCPAddr).Port }, "is in use by another program"},
 		"no such film":     {func(c *Config) { c.Input = "/no/such/film.mp4" }, "--input"},
 		"not a film":       {func(c *Config) { c.Input = os.Args[0] }, "ffmpeg 1 ended"},
-		"no such CPU":      {func(c *Config) { c.CPUs = set1(t, "1000") }, "CPU 1000 is not online"},
+		"no such CPU":      {func(c *Config) { c.CPUs = unit.CPUSetOf(1000) }, "CPU 1000 is not online"},
 		"results exist":    {func(c *Config) { os.MkdirAll(c.Out, 0o755); os.WriteFile(c.Out+"/experiment.json", nil, 0o644) }, "choose another directory"},
 		"out is no folder": {func(c *Config) { c.Out = "/dev/null/x" }, "--out"},
 		"missing ffmpeg":   {func(*Config) { t.Setenv("PATH", t.TempDir()) }, "ffmpeg is not installed: apt install"},
@@ -241,31 +245,5 @@ func TestFaultsAreFoundBeforeAnythingRuns(t *testing.T) {
 				t.Errorf("more than one error: %v", err)
 			}
 		})
-	}
-}
-
-func TestFailingNGINXSaysWhy(t *testing.T) {
-	path, err := nginxProgram.find()
-	if err != nil {
-		t.Skip(err)
-	}
-	port, err := freePort()
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := NGINX{Path: path, Dir: openDir(t), Address: fmt.Sprintf("127.0.0.1:%d", port), Workers: 1}
-	if err := n.Prepare(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(n.file("nginx.conf"), []byte("worker_processes many;"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	m := &memory{}
-	_, err = n.Start(context.Background(), m, "g", set1(t, ""))
-	if err == nil || !strings.Contains(err.Error(), `"worker_processes"`) && !strings.Contains(err.Error(), "invalid value") {
-		t.Errorf("error %v", err)
-	}
-	if len(m.live) != 0 {
-		t.Errorf("processes %v are left", m.live)
 	}
 }

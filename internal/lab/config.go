@@ -7,7 +7,10 @@ import (
 	"path/filepath"
 	"time"
 
+	"tenon.sh/tenon/internal/lab/frame"
 	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/work"
 )
 
 // The clients that can make the load.
@@ -20,7 +23,7 @@ const (
 // zero value of a field stands for the default named beside it; where there are
 // two, the second is that of kernel-qos.
 type Config struct {
-	Setting
+	site.Setting
 	Modes    []report.Mode // AllModes; baseline, control and the rungs that the node has
 	Blocks   int           // 5, 8; unbounded with UntilResolved
 	Duration time.Duration // of the measured part of a run; 10 s, 5 s
@@ -101,9 +104,9 @@ func (c Config) orDefaults() (Config, error) {
 		fault("--port %d: want 1 to 65535", c.Port)
 	}
 	if c.CacheDir == "" {
-		c.CacheDir = CacheDir()
+		c.CacheDir = work.CacheDir()
 	}
-	c.Setting = c.Setting.orDefaults(fault)
+	c.Setting = c.Setting.OrDefaults(fault)
 	if c.Input != "" {
 		path, err := filepath.Abs(c.Input)
 		if err == nil {
@@ -119,6 +122,4 @@ func (c Config) orDefaults() (Config, error) {
 
 // warmup is how much of a run goes before the measured part at least; the
 // stationarity check may discard more.
-func (c Config) warmup() time.Duration {
-	return min(max(c.Duration/5, 500*time.Millisecond), 5*time.Second)
-}
+func (c Config) warmup() time.Duration { return frame.WarmupOf(c.Duration) }

@@ -11,7 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // pageBytes is the size of a page of the service in the memory experiment:
@@ -113,7 +114,7 @@ func roomFor(dir string, want unit.Bytes) error {
 		return fmt.Errorf("--data %s: %w", dir, err)
 	}
 	if free := unit.Bytes(st.Bavail) * unit.Bytes(st.Bsize); free < want {
-		return fmt.Errorf("--data %s: %s are free, the experiment writes %s: choose another directory, or a smaller --set", dir, mebibytes(free), mebibytes(want))
+		return fmt.Errorf("--data %s: %s are free, the experiment writes %s: choose another directory, or a smaller --set", dir, site.Mebibytes(free), site.Mebibytes(want))
 	}
 	return nil
 }
@@ -136,5 +137,3 @@ func openToAll(dir string) error {
 	}
 	return err
 }
-
-func mebibytes(b unit.Bytes) string { return fmt.Sprintf("%d MiB", b>>20) }

@@ -12,9 +12,12 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/work"
 )
 
-var kubectlProgram = program{"kubectl", "see https://kubernetes.io/docs/tasks/tools", nil}
+var kubectlProgram = work.Program{Name: "kubectl", Packages: "see https://kubernetes.io/docs/tasks/tools", Version: nil}
 
 // A kubectl is how the lab speaks to a cluster: the program, so that whatever
 // logs its user in works here, too.
@@ -33,7 +36,7 @@ func (k kubectl) do(ctx context.Context, in string, args ...string) ([]byte, err
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, fmt.Errorf("kubectl %s: %w%s", strings.Join(args, " "), err, quoteOutput(complaint.Bytes()))
+		return nil, fmt.Errorf("kubectl %s: %w%s", strings.Join(args, " "), err, site.QuoteOutput(complaint.Bytes()))
 	}
 	return out.Bytes(), nil
 }
@@ -65,7 +68,7 @@ const shellPatience = 15 * time.Second
 // A shell runs a script in a container, which answers each line that it is
 // sent with some lines and a line of a full stop.
 type shell struct {
-	*Process
+	*site.Process
 	in, out *os.File
 	lines   *bufio.Scanner
 }
@@ -86,7 +89,7 @@ func (k kubectl) open(pod, script string) (_ *shell, err error) {
 	s := &shell{in: in, out: out, lines: bufio.NewScanner(out)}
 	s.lines.Buffer(nil, 1<<20) // /proc/stat has a line of all interrupts
 	argv := append(append([]string{k.path}, k.args...), "exec", "-i", pod, "--", "sh", "-c", script)
-	if s.Process, err = start(noGroups{}, child{name: "the shell in pod " + pod, argv: argv, stdin: inRead, stdout: outWrite}); err != nil {
+	if s.Process, err = site.Start(site.NoGroups{}, site.Child{Name: "the shell in pod " + pod, Argv: argv, Stdin: inRead, Stdout: outWrite}); err != nil {
 		in.Close()
 		out.Close()
 		return nil, err
@@ -116,7 +119,7 @@ func (s *shell) answer() (answer []string, err error) {
 }
 
 func (s *shell) lost(err error) error {
-	return fmt.Errorf("%s: %w%s", s.Name, err, quoteOutput(s.stderr.Bytes()))
+	return fmt.Errorf("%s: %w%s", s.Name, err, site.QuoteOutput(s.Stderr.Bytes()))
 }
 
 // close ends the script: it reads the end of its input.

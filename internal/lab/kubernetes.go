@@ -11,10 +11,11 @@ import (
 	"strings"
 	"time"
 
+	"tenon.sh/tenon/internal/lab/colocation"
+	"tenon.sh/tenon/internal/lab/frame"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/proc"
-	"tenon.sh/tenon/internal/task"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // A Kubernetes value says on which node of which cluster the colocation
@@ -34,9 +35,7 @@ type Kubernetes struct {
 const clusterPort = 8000
 
 // KubernetesModes lists every mode of the colocation experiment on a cluster.
-var KubernetesModes = []report.Mode{
-	report.Exclusive, report.ExclusiveAA, report.ExclusiveWarm, report.Default, report.Default65, report.Tenon, report.Tenon65,
-}
+var KubernetesModes = slices.DeleteFunc(slices.Clone(AllModes), func(m report.Mode) bool { return !m.Spec().Cluster })
 
 func (k Kubernetes) orDefaults(fault func(format string, args ...any)) Kubernetes {
 	for _, f := range []struct {
@@ -63,13 +62,14 @@ func (k Kubernetes) orDefaults(fault func(format string, args ...any)) Kubernete
 // Close leaves the cluster as it was.
 type clusterBench struct {
 	Config
-	*site
+	*site.Site
 	cluster Kubernetes
 	kubectl kubectl
 	node    testedNode
 
 	processes, threads int
-	rate               float64 // offered, requests per second
+	load               frame.LoadSpec
+	record             colocation.Experiment
 	batch              unit.MilliCPU
 	pacer              pacer
 	versions           map[string]string
@@ -87,12 +87,14 @@ type testedNode struct {
 // and switches Tenon's strategies for that node. When it returns, neither pods
 // nor strategies of the experiment are left, whatever the error. Outcome and
 // error are as those of Colocate.
-func ColocateKubernetes(ctx context.Context, c Config, k Kubernetes) (Outcome, error) {
+func ColocateKubernetes(ctx context.Context, c Config, k Kubernetes) (frame.Outcome, error) {
 	b, err := setCluster(ctx, c, k)
 	if err != nil {
-		return Outcome{}, interrupted(ctx, err)
+		return frame.Outcome{}, site.Interrupted(ctx, err)
 	}
-	return conduct(ctx, b)
+	s := colocated(b.Config, b.Site, &b.record)
+	s.First, s.Calibrate, s.Run = b.Duration+b.warmup()+12*time.Second, b.calibrate, b.run
+	return s.Conduct(ctx)
 }
 
 // setCluster makes a bench. Every fault that can be seen beforehand is an
@@ -121,14 +123,14 @@ func setCluster(ctx context.Context, c Config, k Kubernetes) (_ *clusterBench, e
 		return nil, err
 	}
 	b := &clusterBench{Config: c, cluster: k, versions: map[string]string{}}
-	if b.kubectl.path, err = kubectlProgram.find(); err != nil {
+	if b.kubectl.path, err = kubectlProgram.Find(); err != nil {
 		return nil, err
 	}
 	if k.Context != "" {
 		b.kubectl.args = append(b.kubectl.args, "--context", k.Context)
 	}
 	b.kubectl.args = append(b.kubectl.args, "--namespace", k.Namespace)
-	if b.site, err = away(c.Setting); err != nil {
+	if b.Site, err = site.Away(c.Setting); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -142,30 +144,9 @@ func setCluster(ctx context.Context, c Config, k Kubernetes) (_ *clusterBench, e
 	return b, b.settleIn(ctx)
 }
 
-// away is a site without anything but a client: what is tested is elsewhere.
-func away(c Setting) (_ *site, err error) {
-	s := &site{setting: c, status: &status{w: c.Notices, terminal: c.Terminal}, fs: proc.Default()}
-	if len(s.setting.Self) == 0 {
-		if s.setting.Self, err = self(); err != nil {
-			return nil, err
-		}
-	}
-	allowed, err := task.Affinity(0)
-	if err != nil {
-		return nil, err
-	}
-	if missing := c.ClientCPUs.Minus(allowed); !missing.Empty() {
-		return nil, fmt.Errorf("--client-cpus %v: CPU %v is not online or not allowed here; usable are %v", c.ClientCPUs, missing, allowed)
-	}
-	if s.place.Client = c.ClientCPUs; c.ClientCPUs.Empty() {
-		s.place.Client = allowed
-	}
-	return s, s.stepAside()
-}
-
 // findNode chooses the tested node and asks the cluster about it.
 func (b *clusterBench) findNode(ctx context.Context) error {
-	b.status.Now("looking at the cluster")
+	b.Status.Now("looking at the cluster")
 	name := b.cluster.Node
 	if name == "" {
 		var reports struct{ Items []nodeReport }
@@ -205,7 +186,7 @@ func (b *clusterBench) findNode(ctx context.Context) error {
 		return fmt.Errorf("node %s has no internal address", name)
 	}
 	if b.node.here {
-		b.node.machine = thisMachine(b.fs)
+		b.node.machine = site.ThisMachine(b.FS)
 		b.node.machine.CPUs = cpus
 	}
 	b.versions["kubelet"], b.versions["container runtime"] = info.KubeletVersion, info.ContainerRuntimeVersion
@@ -224,7 +205,7 @@ func (b *clusterBench) settleIn(ctx context.Context) error {
 	if _, err := b.kubectl.do(ctx, manifest([]object{{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": b.cluster.Namespace}}}), "apply", "-f", "-"); err != nil {
 		return err
 	}
-	b.undo = append(b.undo, func() error {
+	b.Undo = append(b.Undo, func() error {
 		// The experiment may have been interrupted: this must not be.
 		ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 		defer stop()
@@ -244,118 +225,101 @@ func (b *clusterBench) clear(ctx context.Context) error {
 	return err
 }
 
-// open calibrates and makes the directory of the results.
-func (b *clusterBench) open(ctx context.Context) (*series, error) {
-	s := &series{
-		site: b.site, blocks: b.Blocks, first: b.Duration + b.warmup() + 12*time.Second,
-		untilResolved: b.UntilResolved, run: b.run, tell: tell,
-	}
-	if b.MaxTime > 0 {
-		s.end = time.Now().Add(b.MaxTime)
-	}
-	if err := b.Setting.claim(); err != nil {
-		return s, err
-	}
-	solo, lines, caveats, err := b.calibrate(ctx)
-	if err != nil {
-		os.Remove(b.Out) // if it is empty
-		return s, err
-	}
-	for _, l := range lines {
-		b.status.Keep("%s", l)
-	}
-	s.exp = b.experiment(solo, lines, caveats)
-	return s, report.Create(b.Out, s.exp)
-}
-
-func (b *clusterBench) experiment(s solo, calibration, caveats []string) report.Experiment {
+func (b *clusterBench) experiment(s solo, calibration, caveats []string) colocation.Experiment {
 	if b.node.here {
 		caveats = append(caveats, "the client runs on the tested machine, on CPUs that the node's pods may not use: no network card, no network")
 	}
 	caveats = append(caveats,
 		"batch-cpu was offered without regard to use (cpuReclaimThresholdPercent 1000): means of isolation are compared, not amounts",
 		fmt.Sprintf("counters are read from inside the pods every %v, which takes a CPU of the service a millisecond or two each time, alike in all modes", askPeriod))
-	return report.Experiment{
-		Schema: report.Schema, Kind: report.KindColocation, Started: time.Now(), Command: b.Command, Version: b.Version,
+	return colocation.Experiment{Experiment: report.Experiment{
+		Schema: report.Schema, Kind: colocation.Kind, Started: time.Now(), Command: b.Command, Version: b.Version,
 		Modes: b.Modes, Blocks: b.Blocks, Duration: b.Duration, Seed: b.Seed, Margin: b.Margin,
-		TestedCPUs: b.place.Tested, ClientCPUs: b.place.Client, Client: b.Client,
-		OfferedRate: b.rate, LoadPercent: b.LoadPercent,
+		TestedCPUs: b.Place.Tested, ClientCPUs: b.Place.Client, Client: b.Client,
+		OfferedRate: b.load.Rate, LoadPercent: b.LoadPercent,
 		BEProcesses: b.processes, BEThreads: b.threads, Input: b.cluster.Input,
 		SoloFramesPerSecond: s.frames, SoloCPU: s.cpus,
 		Machine: b.node.machine, Calibration: calibration, Caveats: caveats, Versions: b.versions,
-		Kubernetes: &report.KubernetesSetup{Node: b.node.name, Images: map[string]string{"nginx": b.cluster.NGINX, "ffmpeg": b.cluster.FFmpeg}},
-	}
+	}, Kubernetes: &colocation.KubernetesSetup{Node: b.node.name, Images: map[string]string{"nginx": b.cluster.NGINX, "ffmpeg": b.cluster.FFmpeg}}}
 }
 
 // calibrate finds the batch work's solo rate and the offered rate.
-func (b *clusterBench) calibrate(ctx context.Context) (s solo, lines, caveats []string, err error) {
-	b.status.Now("calibrating: the service")
+func (b *clusterBench) calibrate(ctx context.Context, caveats []string) (experiment any, lines []string, err error) {
+	b.load = frame.LoadSpec{URL: b.url(), Duration: b.Duration, Warmup: b.warmup(), Seed: b.Seed, Connections: b.connections()}
+	s, lines, more, err := b.calibrateAll(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	b.record = b.experiment(s, lines, append(caveats, more...))
+	return b.record, lines, nil
+}
+
+func (b *clusterBench) calibrateAll(ctx context.Context) (s solo, lines, caveats []string, err error) {
+	b.Status.Now("calibrating: the service")
 	// How large the service must be is known when its pod says what it may use.
-	st, err := b.stage(ctx, traits{}, 0)
-	if err == nil && b.place.Tested.Len() > 1 {
+	st, err := b.stage(ctx, report.ModeSpec{}, 0)
+	if err == nil && b.Place.Tested.Len() > 1 {
 		if err = st.close(ctx, nil); err == nil {
-			st, err = b.stage(ctx, traits{}, 0)
+			st, err = b.stage(ctx, report.ModeSpec{}, 0)
 		}
 	}
 	if err != nil {
 		return s, nil, nil, err
 	}
 	defer func() { err = st.close(ctx, err) }()
-	b.processes, b.threads = Batch(b.place.Tested.Len())
+	b.processes, b.threads = Batch(b.Place.Tested.Len())
 	if b.BEProcesses > 0 {
 		b.processes = b.BEProcesses
 	}
 	if b.BEThreads > 0 {
 		b.threads = b.BEThreads
 	}
-	tested := float64(b.place.Tested.Len())
+	tested := float64(b.Place.Tested.Len())
 	length := min(max(b.Duration/4, 4*askPeriod/2), 8*time.Second)
 	var ls float64
-	rate, limited, lines, err := findRate(b.LoadPercent/100*tested, 3000*tested, func(rate float64) (trial, error) {
-		order := b.order(0, length)
-		order.Rate, order.Warmup = rate, 300*time.Millisecond
-		m, err := st.measure(ctx, order)
+	rate, limited, lines, err := frame.FindRate(b.LoadPercent/100*tested, 3000*tested, func(rate float64) (frame.Trial, error) {
+		m, err := st.measure(ctx, b.load.Trial(rate, length))
 		if err != nil {
-			return trial{}, err
+			return frame.Trial{}, err
 		}
-		ls = m.used.ls
-		return trial{answered: m.client.AchievedRate, ls: ls, busy: m.client.BusyRatio}, nil
+		ls = m.Used.LS
+		return frame.Trial{Answered: m.Client.AchievedRate, LS: ls, Busy: m.Client.BusyRatio}, nil
 	})
 	if err != nil {
 		return s, nil, nil, err
 	}
-	b.rate = rate
+	b.load.Rate = rate
 	lines = append(lines, fmt.Sprintf("offered in every mode: %g requests/s, for %g %% of the tested CPUs", rate, b.LoadPercent))
 	if limited {
-		caveats = append(caveats, fmt.Sprintf("the client's CPUs %v cannot offer %g %% load: %g requests/s is what they can", b.place.Client, b.LoadPercent, rate))
+		caveats = append(caveats, fmt.Sprintf("the client's CPUs %v cannot offer %g %% load: %g requests/s is what they can", b.Place.Client, b.LoadPercent, rate))
 	}
-	some := func(has func(traits) bool) bool {
-		return slices.ContainsFunc(b.Modes, func(m report.Mode) bool { return has(traitsOf(m)) })
+	some := func(has func(report.ModeSpec) bool) bool {
+		return slices.ContainsFunc(b.Modes, func(m report.Mode) bool { return has(m.Spec()) })
 	}
-	if some(traits.isolates) {
+	if some(report.ModeSpec.Isolates) {
 		if err := b.awaitBatch(ctx); err != nil {
 			return s, nil, nil, err
 		}
 	}
-	if !some(func(t traits) bool { return t.batch }) {
+	if !some(func(t report.ModeSpec) bool { return t.Batch }) {
 		return s, lines, caveats, nil
 	}
-	b.status.Now("calibrating: ffmpeg alone")
-	if err := st.startBeside(ctx, traits{batch: true}, 0); err != nil {
+	b.Status.Now("calibrating: ffmpeg alone")
+	if err := st.startBeside(ctx, report.ModeSpec{Batch: true}, 0); err != nil {
 		return s, nil, nil, err
 	}
-	m, err := watchAlone(ctx, st.sampler, 0, min(max(b.Duration, 3*askPeriod), 10*time.Second))
+	m, err := frame.WatchAlone(ctx, st.sampler, 0, min(max(b.Duration, 3*askPeriod), 10*time.Second))
 	if err != nil {
 		return s, nil, nil, err
 	}
-	frames, media := st.sampler.encoded(m.from, m.to)
+	frames, media := st.sampler.encoded(m.From, m.To)
 	if !(frames > 0 && media > 0) {
-		return s, nil, nil, fmt.Errorf("ffmpeg alone encoded nothing in %v", m.to.Sub(m.from))
+		return s, nil, nil, fmt.Errorf("ffmpeg alone encoded nothing in %v", m.To.Sub(m.From))
 	}
-	s = solo{frames: frames / m.used.wall, cpus: m.used.be, perMedia: m.used.count[beUsage] / media.Seconds()}
+	s = solo{frames: frames / m.Used.Wall, cpus: m.Used.BE, perMedia: m.Used.Count[frame.BEUsage] / media.Seconds()}
 	lines = append(lines, fmt.Sprintf("ffmpeg beside an idle nginx (%d processes of %d threads): %.1f frames/s on %.2f CPUs, %.2f CPU seconds per second of film",
 		b.processes, b.threads, s.frames, s.cpus, s.perMedia))
-	b.pacer = pacer{Tested: b.place.Tested.Len(), Processes: b.processes, PerMedia: s.perMedia, LSCPUs: ls}
+	b.pacer = pacer{Tested: b.Place.Tested.Len(), Processes: b.processes, PerMedia: s.perMedia, LSCPUs: ls}
 	return s, lines, caveats, nil
 }
 

@@ -6,7 +6,10 @@ import (
 	"strconv"
 	"strings"
 
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/work"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // The pods of the experiment.
@@ -32,7 +35,7 @@ func requestOf(tested int) unit.MilliCPU {
 // nginxManifest is the service of the published experiment: its configuration
 // and its pod.
 func (b *clusterBench) nginxManifest(tested int) []object {
-	conf := NGINX{Workers: tested, Connections: b.connections()}.podConfig(b.Port)
+	conf := podConfig(work.NGINX{Workers: tested, Connections: b.connections()}, b.Port)
 	cpu := fmt.Sprintf("%dm", requestOf(tested))
 	amounts := object{"cpu": cpu, "memory": "512Mi"}
 	return []object{
@@ -51,7 +54,7 @@ func (b *clusterBench) nginxManifest(tested int) []object {
 
 // podConfig is nginx.conf of the published experiment, and what Config adds to
 // it.
-func (n NGINX) podConfig(port int) string {
+func podConfig(n work.NGINX, port int) string {
 	connections := max(1024, n.Connections+128)
 	return fmt.Sprintf(`user nginx;
 worker_processes %d;
@@ -77,24 +80,20 @@ const qosLabel = "koordinator.sh/qosClass"
 // batchManifest is the batch work, or the spinner that keeps the CPUs awake.
 // With Tenon it is BE and asks for batch resources, without it is a pod that
 // asks for nothing.
-func (b *clusterBench) batchManifest(t traits, rate float64) []object {
-	work := Transcode{Input: b.cluster.Input, Threads: b.threads, ReadRate: rate, Period: samplePeriod}
+func (b *clusterBench) batchManifest(t report.ModeSpec, rate float64) []object {
+	work := work.Transcode{Input: b.cluster.Input, Threads: b.threads, ReadRate: rate, Period: frame.SamplePeriod}
 	command := append([]string{"sh", "-c", fmt.Sprintf(`for i in $(seq %d); do "$@" > %s$i & done; wait`, b.processes, progressFiles), "sh", "ffmpeg"}, work.Args()...)
-	if t.spinner {
-		command = []string{"sh", "-c", fmt.Sprintf(`for i in $(seq %d); do while :; do :; done & done; wait`, b.place.Tested.Len())}
+	if t.Spinner {
+		command = []string{"sh", "-c", fmt.Sprintf(`for i in $(seq %d); do while :; do :; done & done; wait`, b.Place.Tested.Len())}
 	}
 	container, labels := object{"image": b.cluster.FFmpeg, "command": command}, object{}
-	if t.isolates() {
+	if t.Isolates() {
 		labels[qosLabel] = "BE"
 		amounts := object{batchCPU: strconv.Itoa(int(b.batch)), batchMemory: strconv.Itoa(int(b.batchMemory()))}
 		container["resources"] = object{"requests": amounts, "limits": amounts}
 	}
 	return []object{b.pod(batchPod, labels, container)}
 }
-
-// isolates reports whether tenond must isolate something in the mode: the
-// spinner, too, is worth something only if it is below everything else.
-func (t traits) isolates() bool { return t.tenon || t.spinner }
 
 // The overcommitted resources of the protocol.
 const (

@@ -9,7 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/work"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // askPeriod is the time between two readings from inside the pods. Each costs
@@ -53,7 +55,7 @@ type counters struct {
 	hasUsage         bool
 	stalled          time.Duration // of the node
 	hasStalled       bool
-	progress         []Mark // of each ffmpeg; no time
+	progress         []work.Mark // of each ffmpeg; no time
 }
 
 // userHZ is the unit of /proc/stat, the same on every architecture that
@@ -63,13 +65,13 @@ const userHZ = 100
 // parseCounters tells the files of an answer by the shape of their lines.
 func parseCounters(lines []string) (c counters, err error) {
 	c.idle, c.steal = map[unit.CPU]time.Duration{}, map[unit.CPU]time.Duration{}
-	var last Mark
+	var last work.Mark
 	for _, l := range lines {
 		f := strings.Fields(l)
 		switch key, value, _ := strings.Cut(l, "="); {
 		case l == ",":
 			c.progress = append(c.progress, last)
-			last = Mark{}
+			last = work.Mark{}
 		case key == "frame":
 			last.Frames, err = strconv.ParseFloat(strings.TrimSpace(value), 64)
 		case key == "out_time_us" && strings.TrimSpace(value) != "N/A":
@@ -137,16 +139,16 @@ func scaledCount(s string, scale time.Duration) (time.Duration, error) {
 
 // A podSampler reads the counters of a run from inside its pods.
 type podSampler struct {
-	recording
+	frame.Recording
 	service, batch *shell // batch may be nil
 	spins          bool   // batch is the spinner
 	tested         unit.CPUSet
-	marks          []*Marks // of each ffmpeg; mu guards them, too
+	marks          []*work.Marks // of each ffmpeg; mu guards them, too
 }
 
-func (s *podSampler) capacity() int { return s.tested.Len() }
+func (s *podSampler) Capacity() int { return s.tested.Len() }
 
-func (s *podSampler) run(ctx context.Context) { s.follow(ctx, askPeriod, s.read) }
+func (s *podSampler) Run(ctx context.Context) { s.Follow(ctx, askPeriod, s.read) }
 
 // read asks both pods at once, so that their answers are of one moment.
 func (s *podSampler) read() {
@@ -163,10 +165,10 @@ func (s *podSampler) read() {
 		asked.Go(func() { batch, errBatch = s.batch.counters() })
 	}
 	asked.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
 	if err := cmp.Or(errService, errBatch); err != nil {
-		s.err = cmp.Or(s.err, err)
+		s.Err = cmp.Or(s.Err, err)
 		return
 	}
 	s.add(at, service, batch)
@@ -182,34 +184,34 @@ func (s *shell) counters() (counters, error) {
 
 // add appends a reading.
 func (s *podSampler) add(at time.Time, service, batch counters) {
-	r := reading{at: at}
+	r := frame.Reading{At: at}
 	for cpu := range s.tested.All() {
-		r.count[idle] += service.idle[cpu].Seconds()
-		r.count[steal] += service.steal[cpu].Seconds()
+		r.Count[frame.Idle] += service.idle[cpu].Seconds()
+		r.Count[frame.Steal] += service.steal[cpu].Seconds()
 	}
-	s.noPSI = !service.hasStalled
-	r.count[stalled] = service.stalled.Seconds()
-	r.count[runDelay], r.count[timeslices] = service.delay.Seconds(), float64(service.slices)
-	r.count[lsUsage], r.count[lsThrottled] = service.usage.Seconds(), service.throttled.Seconds()
+	s.NoPSI = !service.hasStalled
+	r.Count[frame.Stalled] = service.stalled.Seconds()
+	r.Count[frame.RunDelay], r.Count[frame.Timeslices] = service.delay.Seconds(), float64(service.slices)
+	r.Count[frame.LSUsage], r.Count[frame.LSThrottled] = service.usage.Seconds(), service.throttled.Seconds()
 	if s.spins {
-		r.count[spinUsage] = batch.usage.Seconds()
+		r.Count[frame.SpinUsage] = batch.usage.Seconds()
 	} else {
-		r.count[beUsage], r.count[beThrottled] = batch.usage.Seconds(), batch.throttled.Seconds()
+		r.Count[frame.BEUsage], r.Count[frame.BEThrottled] = batch.usage.Seconds(), batch.throttled.Seconds()
 	}
-	s.readings = append(s.readings, r)
+	s.Readings = append(s.Readings, r)
 	for i, m := range batch.progress {
 		if i == len(s.marks) {
-			s.marks = append(s.marks, &Marks{})
+			s.marks = append(s.marks, &work.Marks{})
 		}
 		m.At = at
-		s.marks[i].add(m)
+		s.marks[i].Add(m)
 	}
 }
 
 // encoded is the progress of all ffmpegs between two moments.
 func (s *podSampler) encoded(from, to time.Time) (frames float64, media time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
 	for _, m := range s.marks {
 		f, d := m.Between(from, to)
 		frames, media = frames+f, media+d

@@ -8,9 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"tenon.sh/tenon/internal/lab/colocation"
+	"tenon.sh/tenon/internal/lab/frame"
 	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 const (
@@ -29,7 +32,7 @@ type clusterStage struct {
 
 // stage makes Tenon do what the mode wants, starts the pods and returns when
 // nginx answers and every ffmpeg encodes.
-func (b *clusterBench) stage(ctx context.Context, t traits, rate float64) (st *clusterStage, err error) {
+func (b *clusterBench) stage(ctx context.Context, t report.ModeSpec, rate float64) (st *clusterStage, err error) {
 	st = &clusterStage{b: b, sampler: &podSampler{}}
 	defer func() {
 		if err != nil {
@@ -39,7 +42,7 @@ func (b *clusterBench) stage(ctx context.Context, t traits, rate float64) (st *c
 	if err := b.apply(ctx, strategyOf(t)); err != nil {
 		return st, err
 	}
-	if err := b.start(ctx, nginxPod, b.nginxManifest(max(b.place.Tested.Len(), 1))); err != nil {
+	if err := b.start(ctx, nginxPod, b.nginxManifest(max(b.Place.Tested.Len(), 1))); err != nil {
 		return st, err
 	}
 	if err := b.answers(ctx); err != nil {
@@ -55,8 +58,8 @@ func (b *clusterBench) stage(ctx context.Context, t traits, rate float64) (st *c
 	if err := b.tests(lines); err != nil {
 		return st, err
 	}
-	st.sampler.tested = b.place.Tested
-	if t.batch || t.spinner {
+	st.sampler.tested = b.Place.Tested
+	if t.Batch || t.Spinner {
 		err = st.startBeside(ctx, t, rate)
 	}
 	return st, err
@@ -69,25 +72,25 @@ func (b *clusterBench) tests(lines []string) error {
 	if err != nil || cpus.Empty() {
 		return fmt.Errorf("learn from pod %s which CPUs it may use: it says %q", nginxPod, lines)
 	}
-	if both := cpus.Intersect(b.place.Client); b.node.here && !both.Empty() {
+	if both := cpus.Intersect(b.Place.Client); b.node.here && !both.Empty() {
 		return fmt.Errorf("the lab runs on node %s itself, whose pods may use CPUs %v: give the lab CPUs of its own with --client-cpus, "+
 			"and keep the pods off them (reservedSystemCPUs and strict-cpu-reservation of the kubelet)", b.node.name, cpus)
 	}
-	if !b.place.Tested.Empty() && b.place.Tested != cpus {
-		return fmt.Errorf("pod %s may use CPUs %v, and could use %v before: somebody changes them", nginxPod, cpus, b.place.Tested)
+	if !b.Place.Tested.Empty() && b.Place.Tested != cpus {
+		return fmt.Errorf("pod %s may use CPUs %v, and could use %v before: somebody changes them", nginxPod, cpus, b.Place.Tested)
 	}
-	b.place.Tested = cpus
+	b.Place.Tested = cpus
 	return nil
 }
 
 // startBeside starts the batch work, paced to rate (0: unpaced), or the spinner.
-func (st *clusterStage) startBeside(ctx context.Context, t traits, rate float64) (err error) {
+func (st *clusterStage) startBeside(ctx context.Context, t report.ModeSpec, rate float64) (err error) {
 	b := st.b
 	if err := b.start(ctx, batchPod, b.batchManifest(t, rate)); err != nil {
 		return err
 	}
-	if st.sampler.batch, err = b.kubectl.open(batchPod, batchScript); err != nil || t.spinner {
-		st.sampler.spins = t.spinner
+	if st.sampler.batch, err = b.kubectl.open(batchPod, batchScript); err != nil || t.Spinner {
+		st.sampler.spins = t.Spinner
 		return err
 	}
 	for deadline := time.Now().Add(time.Minute); ; {
@@ -157,7 +160,7 @@ func (b *clusterBench) start(ctx context.Context, pod string, objects []object) 
 			return fmt.Errorf("pod %s/%s does not run after %v: %s", b.cluster.Namespace, pod, podPatience, why)
 		}
 		if now := p.Status.Phase + why; now != said {
-			b.status.Now("waiting for pod %s: %s %s", pod, p.Status.Phase, why)
+			b.Status.Now("waiting for pod %s: %s %s", pod, p.Status.Phase, why)
 			said = now
 		}
 		if err := pause(ctx, 300*time.Millisecond); err != nil {
@@ -177,7 +180,7 @@ func (b *clusterBench) create(ctx context.Context, objects []object) error {
 		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") || time.Now().After(deadline) {
 			return err
 		}
-		b.status.Now("waiting for tenon-manager: %v", err)
+		b.Status.Now("waiting for tenon-manager: %v", err)
 		if err := pause(ctx, 2*time.Second); err != nil {
 			return err
 		}
@@ -190,7 +193,7 @@ func (b *clusterBench) complaint(ctx context.Context, pod string) error {
 	if err != nil {
 		return errors.New("")
 	}
-	return errors.New(quoteOutput(out))
+	return errors.New(site.QuoteOutput(out))
 }
 
 // url is where nginx answers.
@@ -225,29 +228,21 @@ func (st *clusterStage) close(ctx context.Context, err error) error {
 	return errors.Join(err, st.b.clear(ctx))
 }
 
-// order is the load of a run of block, the same in all its modes.
-func (b *clusterBench) order(block int, length time.Duration) load.Config {
-	return load.Config{
-		URL: b.url(), Rate: b.rate, Duration: length, Warmup: b.warmup(),
-		Seed: b.Seed + uint64(block)<<32, Connections: b.connections(),
-	}
-}
-
-func (st *clusterStage) measure(ctx context.Context, order load.Config) (measurement, error) {
-	return watch(ctx, st.sampler, st.sampler.service.Process, func(ctx context.Context) (measurement, error) {
-		return st.b.loadOpen(ctx, order)
+func (st *clusterStage) measure(ctx context.Context, order load.Config) (frame.Measurement, error) {
+	return frame.Watch(ctx, st.sampler, st.sampler.service.Process, func(ctx context.Context) (frame.Measurement, error) {
+		return frame.LoadOpen(ctx, st.b.Site, order)
 	})
 }
 
 // run measures one mode once.
-func (b *clusterBench) run(ctx context.Context, mode report.Mode, index, block int) (r report.Run, err error) {
-	r = report.Run{Index: index, Block: block, Mode: mode, Started: time.Now(), PSICPU: -1}
-	t := traitsOf(mode)
+func (b *clusterBench) run(ctx context.Context, mode report.Mode, index, block int) (r colocation.Run, err error) {
+	r.Run = report.Run{Index: index, Block: block, Mode: mode, Started: time.Now(), PSICPU: -1}
+	t := mode.Spec()
 	var rate float64
-	if t.paced {
+	if t.Paced {
 		rate = b.pacer.Rate()
 	}
-	if t.isolates() {
+	if t.Isolates() {
 		if err := b.awaitBatch(ctx); err != nil {
 			return r, err
 		}
@@ -261,28 +256,25 @@ func (b *clusterBench) run(ctx context.Context, mode report.Mode, index, block i
 			err = fmt.Errorf("mode %s: %w", mode, err)
 		}
 	}()
-	m, err := st.measure(ctx, b.order(block, b.Duration))
+	m, err := st.measure(ctx, b.load.Of(block))
 	if err != nil {
 		return r, err
 	}
-	r.Frames, _ = st.sampler.encoded(m.from, m.to)
-	r.FramesPerS = r.Frames / m.used.wall
-	r.NodeMetricsCPU = b.nodeMetrics(ctx, m.from, m.to, metricsPatience)
+	r.Frames, _ = st.sampler.encoded(m.From, m.To)
+	r.FramesPerS = r.Frames / m.Used.Wall
+	r.NodeMetricsCPU = b.nodeMetrics(ctx, m.From, m.To, metricsPatience)
 	if why := b.agrees(ctx, t); why != "" {
 		r.Void = append(r.Void, why)
 	}
-	fill(&r, m, !st.sampler.noPSI, b.place.Tested.Len())
-	b.judge(&r, m, t)
+	frame.Fill(&r.Run, m, !st.sampler.NoPSI, b.Place.Tested.Len())
+	b.judge(&r.Run, m, t)
 	return r, ctx.Err()
 }
 
 // judge adds what voids the run, beside what the client found, and what is
 // only worth a warning.
-func (b *clusterBench) judge(r *report.Run, m measurement, t traits) {
-	disturbed(r, m, b.StealPercent)
-	if r.Length < b.Duration/2 {
-		r.Void = append(r.Void, tooShort(*r))
-	}
+func (b *clusterBench) judge(r *report.Run, m frame.Measurement, t report.ModeSpec) {
+	m.Judge(r, b.StealPercent, b.Duration)
 	b.pacer.judge(r, t)
 }
 
@@ -305,7 +297,7 @@ const reportPatience = 15 * time.Second
 
 // agrees asks tenond whether it does what the mode wants of it, and returns
 // what it does not.
-func (b *clusterBench) agrees(ctx context.Context, t traits) (why string) {
+func (b *clusterBench) agrees(ctx context.Context, t report.ModeSpec) (why string) {
 	for deadline := time.Now().Add(reportPatience); ; {
 		r, err := b.nodeReport(ctx)
 		if err != nil {
@@ -316,10 +308,10 @@ func (b *clusterBench) agrees(ctx context.Context, t traits) (why string) {
 			is[c.Type] = c.Status == "True"
 		}
 		switch {
-		case is["CPUQOS"] != t.isolates():
-			why = fmt.Sprintf("tenond reports CPUQOS %v, the mode wants %v", is["CPUQOS"], t.isolates())
-		case is["Suppressing"] != t.suppress:
-			why = fmt.Sprintf("tenond reports Suppressing %v, the mode wants %v", is["Suppressing"], t.suppress)
+		case is["CPUQOS"] != t.Isolates():
+			why = fmt.Sprintf("tenond reports CPUQOS %v, the mode wants %v", is["CPUQOS"], t.Isolates())
+		case is["Suppressing"] != t.Suppress:
+			why = fmt.Sprintf("tenond reports Suppressing %v, the mode wants %v", is["Suppressing"], t.Suppress)
 		default:
 			return ""
 		}
@@ -331,7 +323,7 @@ func (b *clusterBench) agrees(ctx context.Context, t traits) (why string) {
 
 // awaitBatch waits until the node offers batch resources for ffmpeg.
 func (b *clusterBench) awaitBatch(ctx context.Context) error {
-	want := unit.CPUs(b.place.Tested.Len())
+	want := unit.CPUs(b.Place.Tested.Len())
 	said := int64(-1)
 	for deadline := time.Now().Add(offerPatience); ; {
 		var n struct {
@@ -354,8 +346,8 @@ func (b *clusterBench) awaitBatch(ctx context.Context) error {
 				b.node.name, cpu, batchCPU, memory, batchMemory, offerPatience, want, b.batchMemory(), b.node.name)
 		}
 		if cpu != said {
-			b.status.Now("waiting until node %s offers batch resources: %d of %d milli-CPUs, %s of %s",
-				b.node.name, cpu, want, mebibytes(unit.Bytes(memory)), mebibytes(b.batchMemory()))
+			b.Status.Now("waiting until node %s offers batch resources: %d of %d milli-CPUs, %s of %s",
+				b.node.name, cpu, want, site.Mebibytes(unit.Bytes(memory)), site.Mebibytes(b.batchMemory()))
 			said = cpu
 		}
 		if err := pause(ctx, time.Second); err != nil {

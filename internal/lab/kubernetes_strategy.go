@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"tenon.sh/tenon/internal/lab/report"
 )
 
 const (
@@ -29,7 +31,7 @@ func entriesOf(key string) string {
 
 // strategyOf is what a mode wants of Tenon: nothing where Tenon is compared
 // with, and everything else as the cluster has it.
-func strategyOf(t traits) strategy {
+func strategyOf(t report.ModeSpec) strategy {
 	off := object{"enable": false}
 	classes := func(qos object) object {
 		entry := object{}
@@ -46,10 +48,10 @@ func strategyOf(t traits) strategy {
 		"resource-qos-config":       classes(object{"cpuQOS": off, "memoryQOS": off, "resctrlQOS": off, "blkioQOS": off}),
 		"cpu-burst-config":          {"policy": "none"},
 	}
-	if t.isolates() {
+	if t.Isolates() {
 		s["resource-qos-config"] = classes(object{"cpuQOS": object{"enable": true}})
 	}
-	if t.suppress {
+	if t.Suppress {
 		s["resource-threshold-config"] = object{"enable": true, "cpuSuppressThresholdPercent": watermark, "cpuSuppressPolicy": "cfsQuota"}
 	}
 	return s
@@ -104,7 +106,7 @@ func (b *clusterBench) apply(ctx context.Context, s strategy) error {
 		return fmt.Errorf("read Tenon's configuration (--cluster-config): %w", err)
 	}
 	changed := map[string]any{}
-	for key := range strategyOf(traits{}) {
+	for key := range strategyOf(report.ModeSpec{}) {
 		before, exists := now.Data[key]
 		text, err := withEntry(key, before, s[key])
 		switch {

@@ -13,11 +13,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"tenon.sh/tenon/internal/config"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/work"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 func TestCountersOfPods(t *testing.T) {
@@ -69,10 +73,10 @@ func TestReadingsOfPodsAddUp(t *testing.T) {
 		n := time.Duration(i)
 		s.add(at.Add(n*10*time.Second), counters{
 			idle: map[unit.CPU]time.Duration{0: n * time.Hour, 1: n * 2 * time.Second}, usage: n * 3 * time.Second, delay: n * time.Millisecond, slices: 10 * int64(i),
-		}, counters{usage: n * 5 * time.Second, progress: []Mark{{Frames: 100 * float64(i)}, {Frames: 50 * float64(i)}}})
+		}, counters{usage: n * 5 * time.Second, progress: []work.Mark{{Frames: 100 * float64(i)}, {Frames: 50 * float64(i)}}})
 	}
-	used := between(readingAt(s.readings, at.Add(5*time.Second)), readingAt(s.readings, at.Add(15*time.Second)), s.capacity())
-	if used.busy != 0.8 || used.ls != 0.3 || used.be != 0.5 || used.count[timeslices] != 10 {
+	used := frame.Between(frame.ReadingAt(s.Readings, at.Add(5*time.Second)), frame.ReadingAt(s.Readings, at.Add(15*time.Second)), s.Capacity())
+	if used.Busy != 0.8 || used.LS != 0.3 || used.BE != 0.5 || used.Count[frame.Timeslices] != 10 {
 		t.Errorf("%+v", used)
 	}
 	if frames, _ := s.encoded(at.Add(5*time.Second), at.Add(15*time.Second)); frames != 150 {
@@ -88,7 +92,7 @@ func TestStrategiesAreTenons(t *testing.T) {
 		"resource-threshold-config": `{"clusterStrategy": {"enable": true, "cpuSuppressThresholdPercent": 80}}`,
 	}
 	for _, mode := range KubernetesModes {
-		s := strategyOf(traitsOf(mode))
+		s := strategyOf(mode.Spec())
 		data := maps.Clone(theirs)
 		for key, entry := range s {
 			text, err := withEntry(key, data[key], entry)
@@ -103,11 +107,11 @@ func TestStrategiesAreTenons(t *testing.T) {
 			continue
 		}
 		here, _ := cluster.Node(map[string]string{strategyLabel: strategyName, "a": "b"}, nil)
-		traits := traitsOf(mode)
-		if on := here.Strategies.Threshold.Enable.Or(false); on != traits.suppress {
+		traits := mode.Spec()
+		if on := here.Strategies.Threshold.Enable.Or(false); on != traits.Suppress {
 			t.Errorf("%s: suppress is %v", mode, on)
 		}
-		if percent := here.Strategies.Threshold.CPUSuppressThresholdPercent.Or(0); traits.suppress && percent != watermark {
+		if percent := here.Strategies.Threshold.CPUSuppressThresholdPercent.Or(0); traits.Suppress && percent != watermark {
 			t.Errorf("%s: suppress at %v", mode, percent)
 		}
 		elsewhere, _ := cluster.Node(map[string]string{"a": "b"}, nil)
@@ -167,7 +171,7 @@ func TestWrongOrdersForACluster(t *testing.T) {
 		says    string
 	}{
 		"wrk":       {Config{Client: ClientWrk}, Kubernetes{}, "--client wrk"},
-		"CPUs":      {Config{Setting: Setting{CPUs: unit.CPUSetOf(1)}}, Kubernetes{}, "--cpus 1"},
+		"CPUs":      {Config{Setting: site.Setting{CPUs: unit.CPUSetOf(1)}}, Kubernetes{}, "--cpus 1"},
 		"ConfigMap": {Config{}, Kubernetes{ConfigMap: "slo"}, `--cluster-config "slo": want NAMESPACE/NAME`},
 		"load":      {Config{LoadPercent: 200}, Kubernetes{}, "--load 200"},
 	} {
@@ -207,6 +211,10 @@ func TestShellsAnswer(t *testing.T) {
 func fakeKubectl(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubectl")
+	// A process that another test forks meanwhile would hold the file open for
+	// writing, and the kernel would not execute it (ETXTBSY).
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +296,7 @@ func TestNginxRequestsNoWholeCPU(t *testing.T) {
 func TestAManagerOutOfReachIsWaitedFor(t *testing.T) {
 	count := filepath.Join(t.TempDir(), "count")
 	path := fakeKubectl(t, `echo >> `+count+`; [ $(wc -l < `+count+`) = 2 ] || { echo 'failed calling webhook "be.mutate.tenon.sh": no endpoints' >&2; exit 1; }`)
-	b := &clusterBench{site: &site{status: &status{w: io.Discard}}, kubectl: kubectl{path: path}}
+	b := &clusterBench{Site: &site.Site{Status: &site.Status{W: io.Discard}}, kubectl: kubectl{path: path}}
 	if err := b.create(t.Context(), []object{{}}); err != nil {
 		t.Error(err)
 	}

@@ -10,20 +10,25 @@ import (
 	"runtime"
 	"time"
 
-	"tenon.sh/tenon/internal/cgroup"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/lab/frame"
 	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/memory"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/policy"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/work"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // A memoryBench is the memory experiment set up.
 type memoryBench struct {
 	MemoryConfig
-	*site
-	sizes   report.MemorySetup
-	nginx   NGINX
+	*site.Site
+	sizes   memory.Setup
+	load    frame.LoadSpec
+	nginx   work.NGINX
 	data    string // directory of the files that are read
 	version string // of nginx
 }
@@ -32,21 +37,26 @@ type memoryBench struct {
 // beside a program that is greedy for memory, both in one group with less
 // memory than they want together. What it leaves and returns is as with
 // Colocate.
-func Memory(ctx context.Context, c MemoryConfig) (Outcome, error) {
+func Memory(ctx context.Context, c MemoryConfig) (frame.Outcome, error) {
 	c, err := c.orDefaults()
 	if err != nil {
-		return Outcome{}, err
+		return frame.Outcome{}, err
 	}
 	b, err := setMemory(ctx, c)
 	if err != nil {
-		return Outcome{}, interrupted(ctx, err)
+		return frame.Outcome{}, site.Interrupted(ctx, err)
 	}
-	return conduct(ctx, b)
+	return (&frame.Series[report.Mode, memory.Run]{
+		Site: b.Site, Cells: b.Modes, Blocks: b.Blocks, First: b.Duration + b.warmup() + 4*time.Second,
+		Calibrate: b.calibrate, Run: b.run, Tell: tellMemory, Open: memory.Open,
+		Save: func(r memory.Run) error { return report.SaveRun(b.Out, &r) },
+		Void: func(r memory.Run) []string { return r.Void },
+	}).Conduct(ctx)
 }
 
 func setMemory(ctx context.Context, c MemoryConfig) (_ *memoryBench, err error) {
 	b := &memoryBench{MemoryConfig: c}
-	if b.site, err = enter(ctx, c.Setting); err != nil {
+	if b.Site, err = site.Enter(ctx, c.Setting); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -54,16 +64,16 @@ func setMemory(ctx context.Context, c MemoryConfig) (_ *memoryBench, err error) 
 			err = errors.Join(err, b.Close())
 		}
 	}()
-	if !b.tree.Has("memory") {
+	if !b.Tree.Has("memory") {
 		return nil, errors.New("this machine has no memory controller of cgroups")
 	}
-	if b.nginx.Path, err = nginxProgram.find(); err != nil {
+	if b.nginx.Path, err = work.NGINXProgram.Find(); err != nil {
 		return nil, err
 	}
-	if b.nginx.Version, b.version, err = nginxProgram.ask(ctx, b.nginx.Path); err != nil {
+	if b.nginx.Version, b.version, err = work.NGINXProgram.Ask(ctx, b.nginx.Path); err != nil {
 		return nil, err
 	}
-	b.sizes = sizesOf(c.Set, b.tree.VersionOf("memory"))
+	b.sizes = sizesOf(c.Set, b.Tree.VersionOf("memory"))
 	if err := b.bounded(); err != nil {
 		return nil, err
 	}
@@ -72,11 +82,17 @@ func setMemory(ctx context.Context, c MemoryConfig) (_ *memoryBench, err error) 
 	}
 	// A worker that waits for the disk answers nobody: a few share the load,
 	// as they do where pages do not fit into memory.
-	b.nginx.Workers, b.nginx.Pages = 4*b.place.Tested.Len(), b.pages()
-	if b.nginx, err = b.prepareNGINX(b.nginx, c.Port, memoryConnections); err != nil {
+	b.nginx.Workers, b.nginx.Pages = 4*b.Place.Tested.Len(), b.pages()
+	if b.nginx, err = work.PrepareNGINX(b.Site, b.nginx, c.Port, memoryConnections); err != nil {
 		return nil, err
 	}
-	return b, b.stepAside()
+	// A service that answers late, or not at all, is what may be seen here, and
+	// no fault of the measurement.
+	b.load = frame.LoadSpec{
+		URL: b.nginx.URL(), Pages: b.sizes.Pages, Rate: b.Rate, Duration: b.Duration, Warmup: b.warmup(), Seed: b.Seed,
+		Connections: memoryConnections, Limits: load.Limits{AchievedRatio: 0.01, ErrorRatio: 0.5},
+	}
+	return b, b.StepAside()
 }
 
 // memoryConnections is how many the client opens.
@@ -84,12 +100,12 @@ const memoryConnections = 64
 
 // bounded fails if the machine could be in danger.
 func (b *memoryBench) bounded() error {
-	info, err := b.fs.MemInfo()
+	info, err := b.FS.MemInfo()
 	if err != nil {
 		return err
 	}
 	if info.Available < b.sizes.Parent/2*3 {
-		return fmt.Errorf("--set %s: the experiment uses %s of memory, and only %s are available here", mebibytes(b.Set), mebibytes(b.sizes.Parent), mebibytes(info.Available))
+		return fmt.Errorf("--set %s: the experiment uses %s of memory, and only %s are available here", site.Mebibytes(b.Set), site.Mebibytes(b.sizes.Parent), site.Mebibytes(info.Available))
 	}
 	return nil
 }
@@ -103,8 +119,8 @@ func (b *memoryBench) writeData() error {
 	if err := roomFor(b.Data, b.sizes.Set+b.sizes.HogFile+64<<20); err != nil {
 		return err
 	}
-	b.status.Now("writing %s of files to %s", mebibytes(b.sizes.Set+b.sizes.HogFile), b.Data)
-	dir, err := b.directory(b.Data)
+	b.Status.Now("writing %s of files to %s", site.Mebibytes(b.sizes.Set+b.sizes.HogFile), b.Data)
+	dir, err := b.Directory(b.Data)
 	if err != nil {
 		return fmt.Errorf("--data: %w", err)
 	}
@@ -132,52 +148,35 @@ func (b *memoryBench) writeData() error {
 func (b *memoryBench) pages() string   { return filepath.Join(b.data, "pages") }
 func (b *memoryBench) hogFile() string { return filepath.Join(b.data, "hog") }
 
-// open makes the directory of the results.
-func (b *memoryBench) open(ctx context.Context) (*series, error) {
-	s := &series{
-		site: b.site, blocks: b.Blocks, first: b.Duration + b.warmup() + 4*time.Second,
-		run: b.run, tell: tellMemory,
-	}
-	if err := b.Setting.claim(); err != nil {
-		return s, err
-	}
-	b.status.Now("is the machine quiet")
-	caveats, err := b.watch(ctx)
-	if err != nil {
-		os.Remove(b.Out) // if it is empty
-		return s, err
-	}
-	for _, c := range caveats {
-		b.status.Keep("%s", c)
-	}
-	s.exp = b.experiment(append(caveats, b.caveats()...))
-	return s, report.Create(b.Out, s.exp)
+// calibrate has nothing to find: the rate is given.
+func (b *memoryBench) calibrate(_ context.Context, caveats []string) (any, []string, error) {
+	return b.experiment(append(caveats, b.caveats()...)), nil, nil
 }
 
-func (b *memoryBench) experiment(caveats []string) report.Experiment {
-	machine := describe(b.fs, b.topology, b.host.Capabilities(), b.tree.Version())
+func (b *memoryBench) experiment(caveats []string) memory.Experiment {
+	machine := site.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version())
 	machine.Mechanisms = []string{"memory.min", "memory.low", "memory.high", "memory.max"}
-	if b.tree.VersionOf("memory") == 1 {
+	if b.Tree.VersionOf("memory") == 1 {
 		machine.Mechanisms = []string{"memory.limit_in_bytes"}
 	}
-	return report.Experiment{
-		Schema: report.Schema, Kind: report.KindMemory, Started: time.Now(), Command: b.Command, Version: b.Version,
+	return memory.Experiment{Experiment: report.Experiment{
+		Schema: report.Schema, Kind: memory.Kind, Started: time.Now(), Command: b.Command, Version: b.Version,
 		Modes: b.Modes, Blocks: b.Blocks, Duration: b.Duration, Seed: b.Seed, Margin: memoryMargin,
-		TestedCPUs: b.place.Tested, ClientCPUs: b.place.Client, Client: ClientTenon, OfferedRate: b.Rate,
+		TestedCPUs: b.Place.Tested, ClientCPUs: b.Place.Client, Client: ClientTenon, OfferedRate: b.Rate,
 		Machine: machine, Caveats: caveats, Versions: map[string]string{"nginx": b.version},
-		Memory: &b.sizes, Tenond: b.agentRecord(),
-	}
+		Tenond: b.agentRecord(),
+	}, Memory: b.sizes}
 }
 
 // memoryMargin is the difference between two modes that is worth a word.
 const memoryMargin = 1.1
 
 func (b *memoryBench) caveats() []string {
-	list := append(b.site.caveats(), "all modes give the batch work the CPU weight of a BestEffort pod: what is compared is memory")
-	if b.tree.VersionOf("memory") == 1 {
+	list := append(b.Site.Caveats(), "all modes give the batch work the CPU weight of a BestEffort pod: what is compared is memory")
+	if b.Tree.VersionOf("memory") == 1 {
 		list = append(list, "the memory controller here is cgroup v1, which has neither memory.low nor memory.high: all that Tenon can do is the limit that the rule of the batch work names")
 	}
-	if info, err := b.fs.MemInfo(); err == nil && info.SwapTotal > 0 {
+	if info, err := b.FS.MemInfo(); err == nil && info.SwapTotal > 0 {
 		list = append(list, "this machine has swap: memory of the batch work may have gone there")
 	}
 	return list
@@ -188,24 +187,22 @@ func (b *memoryBench) agentRecord() map[report.Mode]string {
 	if b.Agent == "" {
 		return nil
 	}
-	return map[report.Mode]string{report.Tenond: b.tenondConfig(b.podsOf()).record(b.Agent)}
+	return map[report.Mode]string{report.Tenond: b.tenondConfig(b.podsOf()).Record(b.Agent)}
 }
 
-func (b *memoryBench) podsOf() pods {
-	return pods{root: b.Root, job: "hog", tested: b.place.Tested}
+func (b *memoryBench) podsOf() site.Pods {
+	return site.Pods{Root: b.Root, Job: "hog", Tested: b.Place.Tested}
 }
 
-func (b *memoryBench) tenondConfig(p pods) tenondConfig {
-	return tenondConfig{Period: governPeriod, CPUs: p.tested, Rules: memoryRules(p, b.sizes), Memory: memoryPolicy(b.sizes)}
+func (b *memoryBench) tenondConfig(p site.Pods) site.TenondConfig {
+	return site.TenondConfig{Period: site.GovernPeriod, CPUs: p.Tested, Rules: memoryRules(p, b.sizes), Memory: memoryPolicy(b.sizes)}
 }
 
-func tellMemory(r report.Run) string {
+func tellMemory(r memory.Run) string {
 	text := fmt.Sprintf("P50 %5.0f µs  P99 %6.0f µs", r.Latency.P50, r.Latency.P99)
-	if m := r.Memory; m != nil {
-		text += fmt.Sprintf("  %7.0f refaults/s", float64(m.LSRefaults)/r.Length.Seconds())
-		if m.BEBytes > 0 {
-			text += fmt.Sprintf("  BE %5.0f MiB/s", float64(m.BEBytes)/(1<<20)/r.Length.Seconds())
-		}
+	text += fmt.Sprintf("  %7.0f refaults/s", float64(r.Memory.LSRefaults)/r.Length.Seconds())
+	if r.Memory.BEBytes > 0 {
+		text += fmt.Sprintf("  BE %5.0f MiB/s", float64(r.Memory.BEBytes)/(1<<20)/r.Length.Seconds())
 	}
 	return text
 }
@@ -213,12 +210,12 @@ func tellMemory(r report.Run) string {
 // A memoryStage is everything that runs in one mode.
 type memoryStage struct {
 	b        *memoryBench
-	pods     pods
-	nginx    *Process
-	hog      *Process
+	pods     site.Pods
+	nginx    *site.Process
+	hog      *site.Process
 	meter    *meter
-	governor *governor
-	sampler  *sampler
+	governor *site.AgentRunner
+	sampler  *frame.Sampler
 }
 
 // stage sets a mode up. It returns when the service's pages are in memory, and
@@ -235,26 +232,26 @@ func (b *memoryBench) stage(ctx context.Context, mode report.Mode) (st *memorySt
 	if err := evict(b.data); err != nil {
 		return st, err
 	}
-	if err := st.pods.build(b.host, b.tree); err != nil {
+	if err := st.pods.Build(b.Host, b.Tree); err != nil {
 		return st, err
 	}
-	if err := b.tree.WriteMemory(string(b.Root), cgroup.Memory{High: unit.MaxBytes, Max: b.sizes.Parent}); err != nil {
+	if err := b.Tree.WriteMemory(string(b.Root), cgroup.Memory{High: unit.MaxBytes, Max: b.sizes.Parent}); err != nil {
 		return st, err
 	}
-	st.sampler = &sampler{tree: b.tree, fs: b.fs, tested: b.place.Tested, service: st.pods.nginxPod(), memory: true}
-	if st.nginx, err = b.nginx.Start(ctx, b.host, st.pods.nginx(), b.place.Tested); err != nil {
+	st.sampler = &frame.Sampler{Tree: b.Tree, FS: b.FS, Tested: b.Place.Tested, Service: st.pods.NGINXPod(), Memory: true}
+	if st.nginx, err = b.nginx.Start(ctx, b.Host, st.pods.NGINX(), b.Place.Tested); err != nil {
 		return st, err
 	}
-	if st.sampler.ls, err = b.tree.Procs(string(st.pods.nginx())); err != nil {
+	if st.sampler.LSProcesses, err = b.Tree.Procs(string(st.pods.NGINX())); err != nil {
 		return st, err
 	}
-	if _, err := b.await(ctx, child{name: "the reader that warms the cache", argv: b.child("warm", b.pages()), group: st.pods.nginx(), cpus: b.place.Tested}); err != nil {
+	if _, err := b.Await(ctx, site.Child{Name: "the reader that warms the cache", Argv: b.Child("warm", b.pages()), Group: st.pods.NGINX(), CPUs: b.Place.Tested}); err != nil {
 		return st, err
 	}
 	if mode != report.Default && mode != report.Tenond {
 		return st, nil
 	}
-	st.sampler.batch, st.sampler.meet = st.pods.jobPod(), st.pods.batch()
+	st.sampler.Batch, st.sampler.Meet = st.pods.JobPod(), st.pods.Batch()
 	if mode == report.Tenond {
 		if st.governor, err = b.govern(ctx, st.pods); err != nil {
 			return st, err
@@ -264,11 +261,11 @@ func (b *memoryBench) stage(ctx context.Context, mode report.Mode) (st *memorySt
 }
 
 // govern lets Tenon write the knobs of memory.
-func (b *memoryBench) govern(ctx context.Context, p pods) (*governor, error) {
+func (b *memoryBench) govern(ctx context.Context, p site.Pods) (*site.AgentRunner, error) {
 	if b.Agent != "" {
-		return b.tenond(ctx, b.tenondConfig(p))
+		return b.Tenond(ctx, b.tenondConfig(p))
 	}
-	work := p.workloads()
+	work := p.Workloads()
 	for i, rule := range memoryRules(p, b.sizes) {
 		if rule.Request > 0 {
 			work[i].MemoryRequest = node.Some(rule.Request)
@@ -277,7 +274,7 @@ func (b *memoryBench) govern(ctx context.Context, p pods) (*governor, error) {
 			work[i].MemoryLimit = node.Some(rule.Limit)
 		}
 	}
-	return b.site.govern(ctx, work, policy.Config{Memory: memoryPolicy(b.sizes)}, false)
+	return b.Site.Govern(ctx, work, policy.Config{Memory: memoryPolicy(b.sizes)}, false)
 }
 
 // hogPatience is how long the batch work may take to go through its file once:
@@ -287,9 +284,9 @@ const hogPatience = 15 * time.Second
 func (st *memoryStage) startHog(ctx context.Context) error {
 	r, out := io.Pipe()
 	var err error
-	st.hog, err = start(st.b.host, child{
-		name: "the memory hog", argv: st.b.child("hog", st.b.hogFile(), st.b.sizes.HogHeld.String()),
-		group: st.pods.jobGroup(), cpus: st.b.place.Tested, stdout: out,
+	st.hog, err = site.Start(st.b.Host, site.Child{
+		Name: "the memory hog", Argv: st.b.Child("hog", st.b.hogFile(), st.b.sizes.HogHeld.String()),
+		Group: st.pods.JobGroup(), CPUs: st.b.Place.Tested, Stdout: out,
 	})
 	if err != nil {
 		out.Close()
@@ -308,7 +305,7 @@ func (st *memoryStage) startHog(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-st.hog.Done():
-			return fmt.Errorf("%w (was --set %s too small for it?)", errors.Join(st.hog.Err(), st.hog.endedEarly()), mebibytes(st.b.Set))
+			return fmt.Errorf("%w (was --set %s too small for it?)", errors.Join(st.hog.Err(), st.hog.EndedEarly()), site.Mebibytes(st.b.Set))
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
@@ -316,30 +313,19 @@ func (st *memoryStage) startHog(ctx context.Context) error {
 }
 
 func (st *memoryStage) close(err error) error {
-	err = errors.Join(err, st.governor.stop())
+	err = errors.Join(err, st.governor.Stop())
 	if st.hog != nil {
 		st.hog.Kill()
 	}
 	if st.nginx != nil {
 		st.b.nginx.Stop(st.nginx)
 	}
-	return errors.Join(err, clear(st.b.Root, st.b.host, st.b.tree))
-}
-
-// order is the load of a run of block, the same in all its modes. A service
-// that answers late, or not at all, is what may be seen here, and no fault of
-// the measurement.
-func (b *memoryBench) order(block int) load.Config {
-	return load.Config{
-		URL: b.nginx.URL(), Pages: b.sizes.Pages, Rate: b.Rate, Duration: b.Duration, Warmup: b.warmup(),
-		Seed: b.Seed + uint64(block)<<32, Connections: memoryConnections,
-		Limits: load.Limits{AchievedRatio: 0.01, ErrorRatio: 0.5},
-	}
+	return errors.Join(err, site.Clear(st.b.Root, st.b.Host, st.b.Tree))
 }
 
 // run measures one mode once.
-func (b *memoryBench) run(ctx context.Context, mode report.Mode, index, block int) (r report.Run, err error) {
-	r = report.Run{Index: index, Block: block, Mode: mode, Started: time.Now(), PSICPU: -1, Memory: &report.MemoryUse{}}
+func (b *memoryBench) run(ctx context.Context, mode report.Mode, index, block int) (r memory.Run, err error) {
+	r.Run = report.Run{Index: index, Block: block, Mode: mode, Started: time.Now(), PSICPU: -1}
 	st, err := b.stage(ctx, mode)
 	if err != nil {
 		return r, fmt.Errorf("mode %s: %w", mode, err)
@@ -350,23 +336,23 @@ func (b *memoryBench) run(ctx context.Context, mode report.Mode, index, block in
 		}
 		runtime.GC() // what this run has piled up is not the next one's
 	}()
-	m, err := watch(ctx, st.sampler, st.nginx, func(ctx context.Context) (measurement, error) {
-		return b.loadOpen(ctx, b.order(block))
+	m, err := frame.Watch(ctx, st.sampler, st.nginx, func(ctx context.Context) (frame.Measurement, error) {
+		return frame.LoadOpen(ctx, b.Site, b.load.Of(block))
 	})
 	if err != nil {
 		return r, err
 	}
 	if st.hog != nil {
 		if st.hog.Ended() {
-			r.Void = append(r.Void, errors.Join(st.hog.Err(), st.hog.endedEarly()).Error())
+			r.Void = append(r.Void, errors.Join(st.hog.Err(), st.hog.EndedEarly()).Error())
 		}
 		time.Sleep(hogReport) // one more line, so that the end is interpolated
-		r.Memory.BEBytes = int64(st.meter.between(m.from, m.to))
+		r.Memory.BEBytes = int64(st.meter.between(m.From, m.To))
 	}
 	var faults []string
-	r.Writes, faults = st.governor.report()
+	r.Writes, faults = st.governor.Report()
 	r.Void = append(r.Void, faults...)
-	fill(&r, m, !st.sampler.noPSI, b.place.Tested.Len())
+	frame.Fill(&r.Run, m, !st.sampler.NoPSI, b.Place.Tested.Len())
 	fillMemory(&r, m)
 	b.judge(&r, m)
 	return r, nil

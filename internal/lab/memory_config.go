@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"time"
 
+	memoryqos "tenon.sh/tenon/internal/decide/memory"
+	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/memory"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/policy"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // MemoryModes lists every mode of the memory experiment, in the order of the
@@ -18,7 +21,7 @@ var MemoryModes = []report.Mode{report.Exclusive, report.ExclusiveAA, report.Def
 // MemoryConfig is what a memory experiment is asked to do. The zero value of a
 // field stands for the default named beside it.
 type MemoryConfig struct {
-	Setting
+	site.Setting
 	Modes    []report.Mode // MemoryModes
 	Blocks   int           // 6
 	Duration time.Duration // of the measured part of a run; 6 s
@@ -78,12 +81,12 @@ func (c MemoryConfig) orDefaults() (MemoryConfig, error) {
 	if c.Port < 0 || c.Port > 65535 {
 		fault("--port %d: want 1 to 65535", c.Port)
 	}
-	c.Setting = c.Setting.orDefaults(fault)
+	c.Setting = c.Setting.OrDefaults(fault)
 	return c, errors.Join(faults...)
 }
 
 // warmup is as that of the colocation experiment.
-func (c MemoryConfig) warmup() time.Duration { return Config{Duration: c.Duration}.warmup() }
+func (c MemoryConfig) warmup() time.Duration { return frame.WarmupOf(c.Duration) }
 
 // sizesOf divides memory for a working set. Together the two want more than
 // two and a half times what there is:
@@ -96,8 +99,8 @@ func (c MemoryConfig) warmup() time.Duration { return Config{Duration: c.Duratio
 // memory.high comes from throttlingPercent of that. On v1 its limit is the
 // only thing that there is to be set, so the owner has to choose it: what the
 // service leaves.
-func sizesOf(set unit.Bytes, version int) report.MemorySetup {
-	s := report.MemorySetup{
+func sizesOf(set unit.Bytes, version int) memory.Setup {
+	s := memory.Setup{
 		Set: set, Pages: int(set / pageBytes), PageBytes: pageBytes,
 		Parent: 2 * set, Request: set / 4 * 5,
 		HogFile: 4 * set, HogHeld: set / 4, HogLimit: 4 * set,
@@ -114,20 +117,20 @@ func sizesOf(set unit.Bytes, version int) report.MemorySetup {
 
 // memoryPolicy is what the policies are asked in mode tenond, the same on each
 // kernel: what cgroup v1 does not have, they leave out.
-func memoryPolicy(s report.MemorySetup) policy.MemoryQOS {
-	m := policy.MemoryQOS{Classes: map[node.Class]policy.MemoryShares{
+func memoryPolicy(s memory.Setup) memoryqos.Config {
+	m := memoryqos.Config{Classes: map[node.Class]memoryqos.Shares{
 		node.LS: {MinPercent: unit.Percent(s.MinPercent), LowPercent: unit.Percent(s.LowPercent)},
 	}}
 	if s.ThrottlingPercent > 0 {
-		m.Classes[node.BE] = policy.MemoryShares{ThrottlingPercent: unit.Percent(s.ThrottlingPercent)}
+		m.Classes[node.BE] = memoryqos.Shares{ThrottlingPercent: unit.Percent(s.ThrottlingPercent)}
 	}
 	return m
 }
 
 // memoryRules are the rules of the two pods in mode tenond.
-func memoryRules(p pods, s report.MemorySetup) []tenondRule {
-	return []tenondRule{
-		{Name: "nginx", Class: node.LS, Cgroup: p.nginxPod(), Request: s.Request},
-		{Name: "hog", Class: node.BE, Cgroup: p.jobPod(), Limit: s.HogLimit},
+func memoryRules(p site.Pods, s memory.Setup) []site.TenondRule {
+	return []site.TenondRule{
+		{Name: "nginx", Class: node.LS, Cgroup: p.NGINXPod(), Request: s.Request},
+		{Name: "hog", Class: node.BE, Cgroup: p.JobPod(), Limit: s.HogLimit},
 	}
 }

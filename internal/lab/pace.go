@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/unit"
 )
 
 // equalPoints is how far, in points of CPU use, a paced run may be from what
@@ -73,15 +72,15 @@ func (p *pacer) Equal(total float64) bool { return math.Abs(total-p.Target()) <=
 
 // judge learns from a run, and voids one that is not at the use that it was
 // paced to.
-func (p *pacer) judge(r *report.Run, t traits) {
-	if t.paced {
+func (p *pacer) judge(r *report.Run, t report.ModeSpec) {
+	if t.Paced {
 		if !p.Equal(r.CPUPercent) {
 			r.Void = append(r.Void, fmt.Sprintf("not at equal utilisation: %.1f %% of the tested CPUs, %s uses %.1f %%",
 				r.CPUPercent, report.Tenon65, p.Target()))
 		}
 		p.ObservePaced(r.CPUPercent, r.BECPU)
 	}
-	if t.suppress && len(r.Void) == 0 {
+	if t.Suppress && len(r.Void) == 0 {
 		p.ObserveTarget(r.CPUPercent)
 	}
 }
@@ -94,7 +93,3 @@ func Batch(n int) (processes, threads int) {
 	processes = max((n*30+103)/104, (3*n+2*threads-1)/(2*threads), 1)
 	return processes, threads
 }
-
-// batchRequest is what the burstable batch pod requests: 50 CPUs beside a
-// service of 80, as in the published experiment without priorities.
-func batchRequest(tested int) unit.MilliCPU { return unit.CPUs(tested) * 50 / 80 }

@@ -6,146 +6,109 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
+	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/reaction"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 // A reactionBench is the reaction experiment set up.
 type reactionBench struct {
 	ReactionConfig
-	*site
+	*site.Site
 	saved int // steps
-	time  eta
 }
-
-// A ReactionOutcome is where a reaction experiment's data is, and what it
-// showed.
-type ReactionOutcome struct {
-	Dir    string
-	Steps  int
-	Result report.ReactionResult
-}
-
-// Report is the path of the HTML page.
-func (o ReactionOutcome) Report() string { return filepath.Join(o.Dir, "report.html") }
 
 // React runs the reaction experiment: a service that is quiet and then, at
 // random times, works hard for a moment, beside spinners of equal weight that
 // tenond bounds by CPU suppress. How soon tenond narrows them, and for how long
 // the service waits, is measured. What it leaves and returns is as with
 // Colocate.
-func React(ctx context.Context, c ReactionConfig) (o ReactionOutcome, err error) {
-	if c, err = c.orDefaults(); err != nil {
-		return o, err
+func React(ctx context.Context, c ReactionConfig) (frame.Outcome, error) {
+	c, err := c.orDefaults()
+	if err != nil {
+		return frame.Outcome{}, err
 	}
 	b := &reactionBench{ReactionConfig: c}
-	if b.site, err = enter(ctx, c.Setting); err != nil {
-		return o, interrupted(ctx, err)
+	if b.Site, err = site.Enter(ctx, c.Setting); err != nil {
+		return frame.Outcome{}, site.Interrupted(ctx, err)
 	}
-	err = interrupted(ctx, b.experiment(ctx))
-	err = errors.Join(err, b.Close())
-	if b.saved == 0 {
-		return o, err
+	if err := b.settle(); err != nil {
+		return frame.Outcome{}, errors.Join(err, b.Close())
 	}
-	o = ReactionOutcome{Dir: b.Out, Steps: b.saved}
-	var buildErr error
-	o.Result, buildErr = report.BuildReaction(b.Out)
-	return o, errors.Join(err, buildErr)
+	return (&frame.Series[report.Mode, []reaction.Step]{
+		Site: b.Site, Cells: b.Modes, Blocks: b.Blocks, Whole: b.estimate(),
+		Calibrate: b.calibrate, Run: b.run, Tell: reaction.Summary, Open: reaction.Open,
+		Save: func(steps []reaction.Step) error { return reaction.AddSteps(b.Out, steps) },
+		Void: func(steps []reaction.Step) []string { return steps[0].Void }, // of all alike
+	}).Conduct(ctx)
 }
 
-func (b *reactionBench) experiment(ctx context.Context) error {
-	v2 := b.tree.Version() == 2
+// settle chooses the modes that this kernel can run.
+func (b *reactionBench) settle() error {
+	v2 := b.Tree.Version() == 2
 	if len(b.Modes) == 0 {
 		b.Modes = slices.DeleteFunc(slices.Clone(ReactionModes), func(m report.Mode) bool { return m == report.PSI && !v2 })
 	}
 	if slices.Contains(b.Modes, report.PSI) && !v2 {
 		return errors.New("mode psi needs cgroup v2: cgroup v1 counts no pressure of groups")
 	}
-	if err := b.Setting.claim(); err != nil {
-		return err
-	}
-	b.status.Now("is the machine quiet")
-	caveats, err := b.watch(ctx)
-	if err != nil {
-		os.Remove(b.Out) // if it is empty
-		return err
-	}
-	for _, c := range caveats {
-		b.status.Keep("%s", c)
-	}
-	if err := report.CreateReaction(b.Out, b.record(caveats)); err != nil {
-		return err
-	}
-	if err := b.stepAside(); err != nil {
-		return err
-	}
-	b.time.begun = time.Now()
-	for block := 1; block <= b.Blocks; block++ {
-		for _, mode := range Block(b.Modes, b.Seed, block) {
-			left := b.estimate() - time.Since(b.time.begun)
-			b.status.Now("block %d of %d: %s, %d steps, about %s left", block, b.Blocks, mode, b.inBlock(mode, block), clock(max(left, 0)))
-			steps, err := b.run(ctx, mode, block)
-			if err == nil {
-				err = report.AddSteps(b.Out, steps)
-			}
-			if err != nil {
-				return err
-			}
-			b.saved += len(steps)
-			b.status.Keep("block %d %-7s %s", block, mode, report.Summary(steps))
-		}
-	}
-	return nil
+	return b.StepAside()
 }
 
-func (b *reactionBench) record(caveats []string) report.Reaction {
-	e := report.Reaction{
+// calibrate has nothing to find.
+func (b *reactionBench) calibrate(_ context.Context, caveats []string) (any, []string, error) {
+	return b.record(caveats), nil, nil
+}
+
+func (b *reactionBench) record(caveats []string) reaction.Experiment {
+	e := reaction.Experiment{
+		Schema: report.Schema, Kind: reaction.Kind,
 		Started: time.Now(), Command: b.Command, Version: b.Version, Modes: b.Modes, Blocks: b.Blocks,
 		Steps: map[report.Mode]int{}, Lengths: map[report.Mode]time.Duration{}, Tenond: map[report.Mode]string{},
 		LeastPause: b.LeastPause, MostPause: b.MostPause, Seed: b.Seed,
-		TestedCPUs: b.place.Tested, ClientCPUs: b.place.Client, CyclePeriod: cyclePeriod, CycleWork: cycleWork,
+		TestedCPUs: b.Place.Tested, ClientCPUs: b.Place.Client, CyclePeriod: cyclePeriod, CycleWork: cycleWork,
 		Threshold: b.threshold(), Objective: b.Objective,
-		Machine: describe(b.fs, b.topology, b.host.Capabilities(), b.tree.Version()), Caveats: caveats,
+		Machine: site.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version()), Caveats: caveats,
 	}
 	e.Machine.Mechanisms = []string{"cpu.max"}
 	for _, m := range b.Modes {
 		e.Steps[m], e.Lengths[m] = b.steps(m), b.length(m)
-		e.Tenond[m] = b.tenondConfig(m).record(b.Agent)
+		e.Tenond[m] = b.tenondConfig(m).Record(b.Agent)
 	}
-	if b.place.SharesCore(b.topology) {
+	if b.Place.SharesCore(b.Topology) {
 		e.Caveats = append(slices.Clone(caveats), "tenond and the tested CPUs share a core")
 	}
 	return e
 }
 
 // run makes the steps of one mode in one block.
-func (b *reactionBench) run(ctx context.Context, mode report.Mode, block int) (steps []report.Step, err error) {
+func (b *reactionBench) run(ctx context.Context, mode report.Mode, _, block int) (steps []reaction.Step, err error) {
 	defer func() {
-		if err = errors.Join(err, clear(b.Root, b.host, b.tree)); err != nil {
+		if err = errors.Join(err, site.Clear(b.Root, b.Host, b.Tree)); err != nil {
 			steps, err = nil, fmt.Errorf("mode %s: %w", mode, err)
 		}
 	}()
 	if err := b.build(); err != nil {
 		return nil, err
 	}
-	spinners, err := start(b.host, child{
-		name: "the spinners", argv: b.child("burn", b.place.Tested.String()), group: b.job(), cpus: b.place.Tested,
+	spinners, err := site.Start(b.Host, site.Child{
+		Name: "the spinners", Argv: b.Child("burn", b.Place.Tested.String()), Group: b.job(), CPUs: b.Place.Tested,
 	})
 	if err != nil {
 		return nil, err
 	}
 	defer spinners.Kill()
-	g, err := b.tenond(ctx, b.tenondConfig(mode))
+	g, err := b.Tenond(ctx, b.tenondConfig(mode))
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, g.stop()) }()
-	plan := stepPlan{CPUs: b.place.Tested, Period: cyclePeriod, Work: cycleWork}
+	defer func() { err = errors.Join(err, g.Stop()) }()
+	plan := stepPlan{CPUs: b.Place.Tested, Period: cyclePeriod, Work: cycleWork}
 	n := b.inBlock(mode, block)
 	plan.Steps = stepSchedule(b.Seed+uint64(block)<<32, n, b.lead, b.length(mode), b.LeastPause, b.MostPause)
 	order, err := json.Marshal(plan)
@@ -156,8 +119,8 @@ func (b *reactionBench) run(ctx context.Context, mode report.Mode, block int) (s
 	if err != nil {
 		return nil, err
 	}
-	out, err := b.await(ctx, child{
-		name: "the service", argv: b.child("step"), group: b.service(), cpus: b.place.Tested, stdin: bytes.NewReader(order),
+	out, err := b.Await(ctx, site.Child{
+		Name: "the service", Argv: b.Child("step"), Group: b.service(), CPUs: b.Place.Tested, Stdin: bytes.NewReader(order),
 	})
 	if err != nil {
 		return nil, err
@@ -170,33 +133,34 @@ func (b *reactionBench) run(ctx context.Context, mode report.Mode, block int) (s
 	if err != nil {
 		return nil, err
 	}
-	turns, err := g.turns()
+	turns, err := turns(g)
 	if err != nil {
 		return nil, err
 	}
-	_, faults := g.report()
+	_, faults := g.Report()
 	void := append(faults, b.disturbedBy(before, after)...)
 	if spinners.Ended() {
-		void = append(void, errors.Join(spinners.Err(), spinners.endedEarly()).Error())
+		void = append(void, errors.Join(spinners.Err(), spinners.EndedEarly()).Error())
 	}
 	for i, c := range courses {
 		s := stepOf(c, turns, b.job(), plan.Steps[i].Length)
 		s.Index, s.Block, s.Mode, s.Void = b.saved+i+1, block, mode, void
 		steps = append(steps, s)
 	}
+	b.saved += len(steps)
 	return steps, nil
 }
 
 // build makes the two groups, of equal weight as every new group is.
 func (b *reactionBench) build() error {
-	if err := b.host.MakeGroup(b.Root); err != nil {
+	if err := b.Host.MakeGroup(b.Root); err != nil {
 		return err
 	}
-	if err := b.tree.WriteCPUs(string(b.Root), b.place.Tested); err != nil {
+	if err := b.Tree.WriteCPUs(string(b.Root), b.Place.Tested); err != nil {
 		return err
 	}
 	for _, p := range []node.CgroupPath{b.service(), b.job()} {
-		if err := b.host.MakeGroup(p); err != nil {
+		if err := b.Host.MakeGroup(p); err != nil {
 			return err
 		}
 	}
@@ -205,17 +169,17 @@ func (b *reactionBench) build() error {
 
 // usage reads what the tested CPUs have been used for. It is read twice in a
 // run, before and after the steps: reading between them would disturb them.
-func (b *reactionBench) usage() (reading, error) {
-	s := sampler{tree: b.tree, fs: b.fs, tested: b.place.Tested, service: b.service(), batch: b.job(), meet: b.job(), recording: recording{noPSI: true}}
-	return s.reading()
+func (b *reactionBench) usage() (frame.Reading, error) {
+	s := frame.Sampler{Tree: b.Tree, FS: b.FS, Tested: b.Place.Tested, Service: b.service(), Batch: b.job(), Meet: b.job(), Recording: frame.Recording{NoPSI: true}}
+	return s.Reading()
 }
 
 // disturbedBy says what makes the steps of a run useless.
-func (b *reactionBench) disturbedBy(before, after reading) []string {
+func (b *reactionBench) disturbedBy(before, after frame.Reading) []string {
 	var r report.Run
-	used := between(before, after, b.place.Tested.Len())
-	r.StealRatio = used.stealRatio
-	disturbed(&r, measurement{used: used}, b.StealPercent)
+	used := frame.Between(before, after, b.Place.Tested.Len())
+	r.StealRatio = used.StealRatio
+	frame.Disturbed(&r, frame.Measurement{Used: used}, b.StealPercent)
 	return r.Void
 }
 

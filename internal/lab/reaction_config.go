@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 // ReactionModes lists the modes of the reaction experiment, in the order of
@@ -17,7 +18,7 @@ var ReactionModes = []report.Mode{report.Events, report.PSI, report.Ticks, repor
 // of a field stands for the default named beside it. Agent must be named: the
 // loop is that of a real tenond.
 type ReactionConfig struct {
-	Setting
+	site.Setting
 	Modes  []report.Mode // all that this kernel can
 	Blocks int           // 5: every mode makes its part of the steps in each
 	Steps  int           // of load in mode events; 500
@@ -92,7 +93,7 @@ func (c ReactionConfig) orDefaults() (ReactionConfig, error) {
 	if c.Agent == "" {
 		fault("no tenond: the reaction experiment measures a real one")
 	}
-	c.Setting = c.Setting.orDefaults(fault)
+	c.Setting = c.Setting.OrDefaults(fault)
 	return c, errors.Join(faults...)
 }
 
@@ -132,16 +133,16 @@ func (c ReactionConfig) estimate() time.Duration {
 
 // threshold is stepMark of the tested CPUs as a share of all.
 func (b *reactionBench) threshold() int {
-	return max(stepMark*b.place.Tested.Len()/max(len(b.topology.CPUs), 1), 1)
+	return max(stepMark*b.Place.Tested.Len()/max(len(b.Topology.CPUs), 1), 1)
 }
 
 // tenondConfig is what tenond is told in a mode. The batch work has the same
 // weight as the service, but in mode idle.
-func (b *reactionBench) tenondConfig(m report.Mode) tenondConfig {
-	return tenondConfig{
+func (b *reactionBench) tenondConfig(m report.Mode) site.TenondConfig {
+	return site.TenondConfig{
 		Period: reactionPeriod, Suppress: true, Threshold: b.threshold(), Isolate: m == report.IdleBE,
 		NoDelays: m == report.Ticks || m == report.PSI, NoPressure: m == report.Ticks,
-		Rules: []tenondRule{
+		Rules: []site.TenondRule{
 			{Name: "stepper", Class: node.LS, Cgroup: b.service(), Objective: b.Objective},
 			{Name: "spinner", Class: node.BE, Cgroup: b.job()},
 		},

@@ -2,25 +2,21 @@ package lab
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/plan"
-	"tenon.sh/tenon/internal/task"
-	"tenon.sh/tenon/internal/tick"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/lab/reaction"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 const ms = time.Millisecond
@@ -80,11 +76,11 @@ func TestFaultsOfTheReactionExperimentAreToldAtOnce(t *testing.T) {
 			t.Errorf("error %v lacks %q", err, want)
 		}
 	}
-	c, err := ReactionConfig{Setting: Setting{Agent: "/bin/sh"}}.orDefaults()
+	c, err := ReactionConfig{Setting: site.Setting{Agent: "/bin/sh"}}.orDefaults()
 	if err != nil || c.Steps != 500 || c.Contrast != 50 || c.Blocks != 5 {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if few, _ := (ReactionConfig{Setting: Setting{Agent: "/bin/sh"}, Steps: 3}).orDefaults(); few.Blocks != 1 {
+	if few, _ := (ReactionConfig{Setting: site.Setting{Agent: "/bin/sh"}, Steps: 3}).orDefaults(); few.Blocks != 1 {
 		t.Errorf("three steps, one of each other mode, in %d blocks", few.Blocks)
 	}
 }
@@ -113,10 +109,10 @@ func TestTurnsAreJoinedToTheirStep(t *testing.T) {
 	c := stepCourse{Began: began, Due: []time.Duration{2 * ms, 0, ms}, Delays: []time.Duration{-5, 7 * ms, 8 * ms}, Undone: 4}
 	got := stepOf(c, turns, "batch", 300*ms)
 	d := func(v time.Duration) *time.Duration { return &v }
-	want := report.Step{
+	want := reaction.Step{
 		Began: began, Length: 300 * ms, Quota: 450,
-		Events: []report.StepEvent{{At: 8 * ms, Kind: "delay", Text: "3 waits"}, {At: 39 * ms, Kind: "delay", Text: "3 waits"}, {At: 294 * ms, Kind: "delay", Text: "3 waits"}},
-		Turns: []report.StepTurn{
+		Events: []reaction.StepEvent{{At: 8 * ms, Kind: "delay", Text: "3 waits"}, {At: 39 * ms, Kind: "delay", Text: "3 waits"}, {At: 294 * ms, Kind: "delay", Text: "3 waits"}},
+		Turns: []reaction.StepTurn{
 			{Began: 10 * ms, Ended: 12 * ms, Woken: d(8 * ms), Writes: 1},
 			{Began: 40 * ms, Ended: 43 * ms, Woken: d(39 * ms), Writes: 1, Failed: 1, Narrowed: true},
 		},
@@ -172,72 +168,5 @@ func TestServiceMakesEveryCycleOfEveryStep(t *testing.T) {
 	}
 	if _, err := parseCourses(nil, 1); err == nil {
 		t.Error("a missing step is taken")
-	}
-}
-
-// agentBuilt compiles tenond.
-func agentBuilt(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "tenond")
-	if out, err := exec.Command("go", "build", "-o", path, "../../cmd/tenond").CombinedOutput(); err != nil {
-		t.Fatalf("build tenond: %v\n%s", err, out)
-	}
-	return path
-}
-
-func littleReaction(t *testing.T, modes ...report.Mode) ReactionConfig {
-	t.Helper()
-	real(t)
-	c := ReactionConfig{
-		Setting: setting(t), Modes: modes, Blocks: 1, Steps: 3, Contrast: 1, Step: 100 * ms,
-		LeastPause: 100 * ms, MostPause: 200 * ms, StealPercent: 100, lead: 1200 * ms, // the first turn that knows rates comes after a period
-	}
-	c.Agent = agentBuilt(t)
-	t.Cleanup(func() { nothingLeft(t, c.Setting) })
-	return c
-}
-
-func TestReactionRunsAndLeavesNothing(t *testing.T) {
-	t.Setenv("TMPDIR", openDir(t))
-	c := littleReaction(t, report.Events, report.IdleBE)
-	var notices strings.Builder
-	c.Notices = &notices
-	o, err := React(t.Context(), c)
-	t.Log(notices.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, steps, err := report.LoadReaction(o.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	byMode := map[report.Mode]int{}
-	for _, s := range steps {
-		byMode[s.Mode]++
-		if len(s.Delays)+s.Undone != 50 || s.Quota <= 0 {
-			t.Errorf("step %d: %d cycles, %d undone, quota %v", s.Index, len(s.Delays), s.Undone, s.Quota)
-		}
-	}
-	if byMode[report.Events] != 3 || byMode[report.IdleBE] != 1 || o.Steps != 4 {
-		t.Errorf("steps %v", byMode)
-	}
-	if _, err := os.Stat(o.Report()); err != nil {
-		t.Error(err)
-	}
-	if left, _ := filepath.Glob(filepath.Join(stateHome(), fmt.Sprintf("%s%d-*", prefix, os.Getpid()))); len(left) > 0 {
-		t.Errorf("the state of tenond is left: %v", left)
-	}
-}
-
-func TestInterruptedReactionKeepsItsFinishedRuns(t *testing.T) {
-	t.Setenv("TMPDIR", openDir(t))
-	c := littleReaction(t, report.Events)
-	c.Steps, c.Contrast, c.Blocks = 40, 40, 40
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	c.Notices = &trigger{word: "block 2 of", act: func() { time.AfterFunc(200*ms, cancel) }}
-	o, err := React(ctx, c)
-	if !errors.Is(err, context.Canceled) || o.Steps != 1 {
-		t.Errorf("%d steps, %v", o.Steps, err)
 	}
 }

@@ -6,20 +6,22 @@ import (
 	"slices"
 	"time"
 
+	"tenon.sh/tenon/internal/lab/colocation"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/policy"
+	"tenon.sh/tenon/internal/model/node"
 )
 
-// rungOf is the rung that a mode pins.
-var rungOf = map[report.Mode]node.Rung{
-	report.TenonWeight:    node.RungWeight,
-	report.TenonIdle:      node.RungIdle,
-	report.TenonSiblings:  node.RungSiblings,
-	report.TenonCoreSched: node.RungCoreSched,
-	report.TenonSCX:       node.RungSchedExt,
-	report.TenonVendor:    node.RungVendor,
+// AllModes lists every mode of the colocation experiment that it runs unasked,
+// in the order of the tables.
+var AllModes = []report.Mode{
+	report.Exclusive, report.ExclusiveAA, report.ExclusiveWarm,
+	report.Default, report.Default65, report.Burstable,
+	report.Tenon, report.Tenon65, report.Solo,
 }
+
+// ColocationModes lists every mode of the colocation experiment: those that it
+// runs unasked, and those that pin a rung.
+var ColocationModes = slices.Concat(AllModes, report.RungModes)
 
 // controls are the modes of the kernel-qos experiment beside those of the
 // rungs, as it runs them unasked.
@@ -41,9 +43,9 @@ func (c Config) ladderDefaults() Config {
 // modesHere returns the modes to run: those asked for, or, without any, those
 // of the kernel-qos experiment that the node can run, and why it skips the
 // others. A mode that was asked for and cannot run is an error.
-func modesHere(asked []report.Mode, carries func(node.Rung) node.Answer) (modes []report.Mode, skipped []report.Skipped, err error) {
+func modesHere(asked []report.Mode, carries func(node.Rung) node.Answer) (modes []report.Mode, skipped []colocation.Skipped, err error) {
 	for _, m := range asked {
-		if rung, pinned := rungOf[m]; pinned {
+		if rung := m.Spec().Mechanism; rung != "" {
 			if a := carries(rung); a.Verdict != node.Yes {
 				return nil, nil, fmt.Errorf("mode %s: this node does not carry the rung %s: %s", m, rung, a.Why)
 			}
@@ -54,43 +56,15 @@ func modesHere(asked []report.Mode, carries func(node.Rung) node.Answer) (modes 
 	}
 	modes = slices.Clone(controls)
 	for _, m := range report.RungModes {
-		a := carries(rungOf[m])
+		a := carries(m.Spec().Mechanism)
 		switch {
 		case a.Verdict != node.Yes:
-			skipped = append(skipped, report.Skipped{Mode: m, Why: a.Why})
+			skipped = append(skipped, colocation.Skipped{Mode: m, Why: a.Why})
 		case m == report.TenonWeight && carries(node.RungIdle).Verdict == node.Yes:
-			skipped = append(skipped, report.Skipped{Mode: m, Why: fmt.Sprintf("it is what %s has: kubelet gives pods without CPU requests the least weight itself; name it with --modes to run it", report.Default)})
+			skipped = append(skipped, colocation.Skipped{Mode: m, Why: fmt.Sprintf("it is what %s has: kubelet gives pods without CPU requests the least weight itself; name it with --modes to run it", report.Default)})
 		default:
 			modes = append(modes, m)
 		}
 	}
 	return modes, skipped, nil
-}
-
-// pinned is what CPU QoS is asked in a mode with a rung; without one it takes
-// the strongest that the node has.
-func pinned(rung node.Rung) policy.CPUQOS {
-	return policy.CPUQOS{Enable: true, Rung: rung}
-}
-
-// carries says whether this node can carry a rung, as the policy sees it.
-func (s *site) carries(rung node.Rung) node.Answer {
-	for _, r := range policy.Ladder(pinned(""), s.host.Capabilities(), s.isolation).Rungs {
-		if r.Rung == rung {
-			return node.Answer{Verdict: r.Can, Why: r.Why}
-		}
-	}
-	return node.Answer{Verdict: node.No, Why: fmt.Sprintf("%q is no rung", rung)}
-}
-
-// attended are the rungs that need the loop to go on: threads come and go, the
-// service moves, the scheduler wants to be told that its owner lives.
-var attended = map[node.Rung]bool{node.RungSchedExt: true, node.RungCoreSched: true, node.RungSiblings: true}
-
-// rungHere is the rung that a policy will take on this node; empty: none.
-func (s *site) rungHere(c policy.CPUQOS) node.Rung {
-	if !c.Enable {
-		return ""
-	}
-	return policy.Ladder(c, s.host.Capabilities(), s.isolation).Rung
 }

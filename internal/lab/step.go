@@ -14,8 +14,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tenon.sh/tenon/internal/task"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/work"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // A stepPlan is what the service of the reaction experiment does: it sleeps,
@@ -70,7 +72,7 @@ func runSteps(ctx context.Context, in io.Reader, out io.Writer) error {
 	// A collection would stop the threads; the process is short-lived.
 	debug.SetGCPercent(-1)
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + p.CPUs.Len())
-	begun, zero := time.Now(), monotonicNow()
+	begun, zero := time.Now(), site.MonotonicNow()
 	var mu sync.Mutex
 	var done sync.WaitGroup
 	var failed error
@@ -121,36 +123,27 @@ func (p stepPlan) onCPU(ctx context.Context, cpu unit.CPU, zero time.Duration) (
 			if ctx.Err() != nil {
 				return nil, nil
 			}
-			if now := monotonicNow() - zero; now >= s.At+s.Length {
+			if now := site.MonotonicNow() - zero; now >= s.At+s.Length {
 				c.Undone += int((s.Length - due + p.Period - 1) / p.Period)
 				break
 			}
 			sleepUntil(ctx, zero+s.At+due)
 			burn(p.Work)
 			c.Due = append(c.Due, due)
-			c.Delays = append(c.Delays, monotonicNow()-zero-s.At-due-p.Work)
+			c.Delays = append(c.Delays, site.MonotonicNow()-zero-s.At-due-p.Work)
 		}
 	}
 	return all, nil
 }
 
 // burn uses so much CPU time of this thread.
-func burn(work time.Duration) {
-	end := threadTime() + work
+func burn(length time.Duration) {
+	end := site.ThreadTime() + length
 	var x uint64
-	for threadTime() < end {
-		x += turn(5000)
+	for site.ThreadTime() < end {
+		x += work.Spend(5000)
 	}
 	runtime.KeepAlive(x)
-}
-
-func monotonicNow() time.Duration { return clockNow(unix.CLOCK_MONOTONIC) }
-func threadTime() time.Duration   { return clockNow(unix.CLOCK_THREAD_CPUTIME_ID) }
-
-func clockNow(clock int32) time.Duration {
-	var t unix.Timespec
-	_ = unix.ClockGettime(clock, &t) // cannot fail: the clocks exist and t is ours
-	return time.Duration(t.Nano())
 }
 
 // longestNap bounds how late the end of ctx is noticed.
@@ -159,7 +152,7 @@ const longestNap = 200 * time.Millisecond
 // sleepUntil sleeps in this very thread: a sleep of Go's runtime would wake
 // another one first.
 func sleepUntil(ctx context.Context, at time.Duration) {
-	for now := monotonicNow(); now < at && ctx.Err() == nil; now = monotonicNow() {
+	for now := site.MonotonicNow(); now < at && ctx.Err() == nil; now = site.MonotonicNow() {
 		until := unix.NsecToTimespec(int64(min(at, now+longestNap)))
 		// EINTR: a signal of the runtime; the loop goes on.
 		_ = unix.ClockNanosleep(unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, &until, nil)

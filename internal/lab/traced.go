@@ -12,10 +12,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/trace"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/kernel/schedtrace"
+	"tenon.sh/tenon/internal/lab/colocation"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 const (
@@ -30,23 +31,23 @@ const (
 
 // trace puts the load on the stage once more, and records meanwhile what the
 // kernel's scheduler does on the tested CPUs.
-func (st *stage) trace(ctx context.Context, block int) (_ *report.Traced, err error) {
+func (st *stage) trace(ctx context.Context, block int) (_ *colocation.Traced, err error) {
 	root, unmount, err := tracefs()
 	if err != nil {
 		return nil, err
 	}
 	defer unmount()
 	sweepTraces(root)
-	recorder, err := trace.Open(root, traceBuffer)
+	recorder, err := schedtrace.Open(root, traceBuffer)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, recorder.Close()) }()
-	classes := map[int]trace.Class{}
+	classes := map[int]schedtrace.Class{}
 	if err := st.classify(classes); err != nil {
 		return nil, err
 	}
-	order := st.b.order(block, traceLength)
+	order := st.b.load.For(block, traceLength)
 	order.Warmup = 200 * time.Millisecond
 	if err := recorder.Start(); err != nil {
 		return nil, err
@@ -59,16 +60,16 @@ func (st *stage) trace(ctx context.Context, block int) (_ *report.Traced, err er
 	if err := st.classify(classes); err != nil { // threads that came meanwhile
 		return nil, err
 	}
-	rules := trace.Rules{
-		Cores: map[unit.CPU]int{}, Epsilon: besideRace, From: sinceBoot(m.from), To: sinceBoot(m.to),
-		ClassOf: func(t trace.Thread) trace.Class { return classes[t.TID] },
+	rules := schedtrace.Rules{
+		Cores: map[unit.CPU]int{}, Epsilon: besideRace, From: sinceBoot(m.From), To: sinceBoot(m.To),
+		ClassOf: func(t schedtrace.Thread) schedtrace.Class { return classes[t.TID] },
 	}
-	for _, c := range st.b.topology.CPUs {
-		if st.b.place.Tested.Has(c.ID) {
+	for _, c := range st.b.Topology.CPUs {
+		if st.b.Place.Tested.Has(c.ID) {
 			rules.Cores[c.ID] = int(c.Core)
 		}
 	}
-	verdict, err := trace.Judge(events, rules)
+	verdict, err := schedtrace.Judge(events, rules)
 	if err != nil {
 		return nil, err
 	}
@@ -78,8 +79,8 @@ func (st *stage) trace(ctx context.Context, block int) (_ *report.Traced, err er
 // tracefs finds tracefs, and where nobody has mounted it, mounts it for this
 // process alone: at no place, so that nothing is left to unmount (fsmount(2)).
 func tracefs() (root string, unmount func(), err error) {
-	root, err = trace.Root()
-	if err == nil || !errors.Is(err, trace.ErrUnsupported) {
+	root, err = schedtrace.Root()
+	if err == nil || !errors.Is(err, schedtrace.ErrUnsupported) {
 		return root, func() {}, err
 	}
 	system, openErr := unix.Fsopen("tracefs", unix.FSOPEN_CLOEXEC)
@@ -98,26 +99,26 @@ func tracefs() (root string, unmount func(), err error) {
 }
 
 // sinceBoot is a moment on the clock of the trace.
-func sinceBoot(t time.Time) time.Duration { return monotonicNow() - time.Since(t) }
+func sinceBoot(t time.Time) time.Duration { return site.MonotonicNow() - time.Since(t) }
 
 // tracedOf keeps what the report shows of a verdict.
-func tracedOf(v trace.Report) *report.Traced {
+func tracedOf(v schedtrace.Report) *colocation.Traced {
 	us := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
-	return &report.Traced{
+	return &colocation.Traced{
 		Length: v.To - v.From, LSTime: v.LSTime, BETime: v.BETime, Beside: v.BesideTime, Starts: v.BEStartsBesideLS,
 		Wakes: v.LSWake.Count, WakeP50: us(v.LSWake.P50), WakeP90: us(v.LSWake.P90), WakeP99: us(v.LSWake.P99),
 	}
 }
 
 // classify adds the threads that there are now.
-func (st *stage) classify(classes map[int]trace.Class) error {
-	for class, group := range map[trace.Class]node.CgroupPath{trace.LS: st.pods.nginx(), trace.BE: st.pods.jobGroup()} {
-		pids, err := st.b.tree.Procs(string(group))
+func (st *stage) classify(classes map[int]schedtrace.Class) error {
+	for class, group := range map[schedtrace.Class]node.CgroupPath{schedtrace.LS: st.pods.NGINX(), schedtrace.BE: st.pods.JobGroup()} {
+		pids, err := st.b.Tree.Procs(string(group))
 		if err != nil {
 			return fmt.Errorf("list the threads of %s: %w", group, err)
 		}
 		for _, pid := range pids {
-			threads, err := st.b.fs.Threads(pid)
+			threads, err := st.b.FS.Threads(pid)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("list the threads of %s: %w", group, err)
 			}

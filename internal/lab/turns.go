@@ -7,11 +7,12 @@ import (
 	"slices"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/record"
-	"tenon.sh/tenon/internal/tick"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/agent/record"
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/lab/reaction"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // A reply is what the lab needs to know of a turn of tenond.
@@ -30,9 +31,9 @@ type bound struct {
 }
 
 // turns reads what tenond has recorded since it was started.
-func (g *governor) turns() ([]reply, error) {
+func turns(g *site.AgentRunner) ([]reply, error) {
 	var saved bytes.Buffer
-	if _, err := record.Capture(g.state, &saved); err != nil {
+	if _, err := record.Capture(g.State, &saved); err != nil {
 		return nil, fmt.Errorf("read the turns of tenond: %w", err)
 	}
 	var all []reply
@@ -71,8 +72,8 @@ func milli(v node.CPUMax) unit.MilliCPU {
 
 // stepOf joins what the service noted of a step with the turns of tenond in
 // it. Turns must be in order.
-func stepOf(c stepCourse, turns []reply, job node.CgroupPath, length time.Duration) report.Step {
-	s := report.Step{Began: c.Began, Length: length, Undone: c.Undone}
+func stepOf(c stepCourse, turns []reply, job node.CgroupPath, length time.Duration) reaction.Step {
+	s := reaction.Step{Began: c.Began, Length: length, Undone: c.Undone}
 	order := make([]int, len(c.Due)) // of the cycles of all threads
 	for i := range order {
 		order[i] = i
@@ -103,13 +104,13 @@ func stepOf(c stepCourse, turns []reply, job node.CgroupPath, length time.Durati
 				woken = &at
 			}
 			if at >= 0 && at < length {
-				s.Events = append(s.Events, report.StepEvent{At: at, Kind: string(e.Kind), Text: e.Text})
+				s.Events = append(s.Events, reaction.StepEvent{At: at, Kind: string(e.Kind), Text: e.Text})
 			}
 		}
 		if t.ended.After(end) {
 			continue
 		}
-		r := report.StepTurn{Began: began, Ended: ended, Woken: woken, Writes: t.writes, Failed: t.failed}
+		r := reaction.StepTurn{Began: began, Ended: ended, Woken: woken, Writes: t.writes, Failed: t.failed}
 		for _, b := range t.bounds {
 			r.Narrowed = r.Narrowed || b.cgroup == job && b.to < b.from
 		}

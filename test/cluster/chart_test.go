@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tenon.sh/tenon/internal/task"
+	"tenon.sh/tenon/internal/kernel/task"
 )
 
 const (
@@ -131,7 +131,7 @@ func TestHelmInstallsAndUninstallsWithoutATrace(t *testing.T) {
 		}
 		return err
 	})
-	t.Logf("NOTE: %.1f s from helm install to the first batch resource, with the images to be pulled", time.Since(begun).Seconds())
+	t.Logf("%.1f s from helm install to the first batch resource, with the images to be pulled", time.Since(begun).Seconds())
 	eventually(t, time.Minute, "all of Tenon is ready", func() error { return h.ready() })
 	if warnings := h.kubectl("get", "validatingadmissionpolicy", "tenon-own-report", "-o", "jsonpath={.status.typeChecking.expressionWarnings}"); warnings != "" {
 		t.Errorf("the policy's expressions: %s", warnings)
@@ -299,7 +299,7 @@ func (h *chart) uninstall() {
 	h.t.Helper()
 	begun := time.Now()
 	h.run("uninstall", release, "--namespace", home)
-	h.t.Logf("NOTE: helm uninstall took %.1f s", time.Since(begun).Seconds())
+	h.t.Logf("helm uninstall took %.1f s", time.Since(begun).Seconds())
 	for _, k := range []struct {
 		controller, file string
 		container        bool

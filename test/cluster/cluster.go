@@ -25,8 +25,8 @@ import (
 	"syscall"
 	"time"
 
-	"tenon.sh/tenon/internal/task"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/model/unit"
 	"tenon.sh/tenon/test/cluster/image"
 )
 

@@ -236,6 +236,7 @@ func must(t *testing.T, err error) {
 // than they ask for. While less is published than running pods have, which the
 // formula allows, a restart of the kubelet costs such pods their work.
 func TestAKubeletThatRestartsEndsWhatBatchResourcesDoNotCover(t *testing.T) {
+	t.Parallel() // with others that have a kubelet and no agent
 	c, n := up(t, "below")
 	offer(t, c, n, 4000, "4Gi")
 	for _, name := range []string{"first", "second"} {

@@ -19,6 +19,7 @@ const refused = "kubepods/besteffort/cpu.shares: invalid argument"
 // each minute and when it starts, and the kernel refuses the shares of an idle
 // group. A running kubelet only complains; one that starts gives up.
 func TestKubeletCannotRestartOverAnIdleLevel(t *testing.T) {
+	t.Parallel() // it waits for the kubelet's minute
 	c, n := up(t, "idle-level")
 	level := n.Cgroup("cpu", "kubepods/besteffort")
 	idle(t, level, "1")
@@ -50,6 +51,7 @@ func TestKubeletCannotRestartOverAnIdleLevel(t *testing.T) {
 // business. It writes no error, its restart leaves them as they are, and they
 // can be entered and deleted.
 func TestKubeletSurvivesIdlePods(t *testing.T) {
+	t.Parallel() // as above
 	c, n := up(t, "idle-pods")
 	runs(t, c, "one")
 	pod := n.Cgroup("cpu", "kubepods/besteffort/pod"+uid(t, c, "one"))

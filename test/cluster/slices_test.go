@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tenon.sh/tenon/internal/task"
+	"tenon.sh/tenon/internal/kernel/task"
 )
 
 // haveSlices says which threads in and below a cgroup have another slice than

@@ -17,7 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"tenon.sh/tenon/internal/task"
+	"tenon.sh/tenon/internal/kernel/task"
 )
 
 // unifiedStrategies is the ConfigMap: all that cgroup v2 has and v1 has not.

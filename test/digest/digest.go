@@ -46,14 +46,16 @@ type digest struct {
 	inner      map[place]bool     // tests with a failed subtest
 	noting     map[place]bool     // tests whose note is not yet at its end
 	over       map[string]bool    // packages whose tests have come to their end
-	notes      [][]string
+	notes      []note
+	toAdd      []string // lines that notes.txt lacks
 	failures   []failure
 	passed     int
 	skipped    int
+	skips      map[string]bool // packages with a test that was skipped
 }
 
 func newDigest(out, whole io.Writer) *digest {
-	return &digest{out: out, whole: whole, lines: make(map[place][]string), inner: make(map[place]bool), noting: make(map[place]bool), over: make(map[string]bool)}
+	return &digest{out: out, whole: whole, lines: make(map[place][]string), inner: make(map[place]bool), noting: make(map[place]bool), over: make(map[string]bool), skips: make(map[string]bool)}
 }
 
 func (d *digest) read(in io.Reader) error {
@@ -103,12 +105,13 @@ func (d *digest) line(test place, text string) {
 	case noted.MatchString(text):
 		d.noting[test] = true
 		_, text, _ := strings.Cut(text, "NOTE: ")
-		d.notes = append(d.notes, []string{"NOTE " + text})
+		subject, _, _ := strings.Cut(text, ": ")
+		d.notes = append(d.notes, note{nameOf(test.pkg, subject), []string{"NOTE " + text}})
 	case said.MatchString(text) || !strings.HasPrefix(text, "        "):
 		d.noting[test] = false
 	case d.noting[test]:
 		n := len(d.notes) - 1
-		d.notes[n] = append(d.notes[n], "    | "+strings.TrimSpace(text))
+		d.notes[n].lines = append(d.notes[n].lines, "    | "+strings.TrimSpace(text))
 	}
 	if strings.TrimSpace(text) == "" {
 		return
@@ -144,6 +147,7 @@ func (d *digest) end(e event) {
 			return // a package without tests
 		}
 		d.skipped++
+		d.skips[e.Package] = true
 	case "fail":
 		switch {
 		case d.inner[at]: // its own complaints, without the log that led to those of its parts
@@ -193,7 +197,10 @@ func (d *digest) summary(w io.Writer) {
 		}
 	}
 	for _, note := range d.notes {
-		fmt.Fprintln(w, strings.Join(note[:min(len(note), 4*tail)], "\n"))
+		fmt.Fprintln(w, strings.Join(note.lines[:min(len(note.lines), 4*tail)], "\n"))
+	}
+	for _, line := range d.toAdd {
+		fmt.Fprintf(w, "add to test/digest/notes.txt: %s\n", line)
 	}
 	fmt.Fprintf(w, "%d passed, %d skipped, %d failed\n", d.passed, d.skipped, len(d.failures))
 }

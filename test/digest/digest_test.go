@@ -41,7 +41,7 @@ func told(t *testing.T, story string) io.Reader {
 
 // digestOf runs the digest over tests of which the first run has a story, and
 // each test that is repeated another.
-func digestOf(t *testing.T, first string, again map[string]string) (summary string, ok bool) {
+func digestOf(t *testing.T, first string, again, known map[string]string) (summary string, ok bool) {
 	t.Helper()
 	test := func(read func(io.Reader) error, more ...string) error {
 		story := first
@@ -63,7 +63,7 @@ func digestOf(t *testing.T, first string, again map[string]string) (summary stri
 		return nil
 	}
 	var out strings.Builder
-	ok, err := run(test, []string{"./..."}, &out, filepath.Join(t.TempDir(), "log"))
+	ok, err := run(test, []string{"./..."}, options{known: known}, &out, filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func digestOf(t *testing.T, first string, again map[string]string) (summary stri
 	}
 	_, summary, _ = strings.Cut("\n"+out.String(), "\n\n")
 	summary, _, _ = strings.Cut(summary, "all of it: ")
-	return summary, ok
+	return strings.ReplaceAll(summary, today(), "TODAY"), ok
 }
 
 func TestTheEndTellsWhatCameOfIt(t *testing.T) {
@@ -95,11 +95,11 @@ func TestTheEndTellsWhatCameOfIt(t *testing.T) {
 			"TestA:     boot\nTestA: panic: test timed out after 1m\n" + strings.Repeat("TestA: goroutine\n", 500) + "FAIL ",
 			"FAIL TestA (did not end)\n    | panic: test timed out after 1m\n" + strings.Repeat("    | goroutine\n", tail-1) + "0 passed, 0 skipped, 1 failed\n", false},
 		"a note": {
-			"TestA:     a_test.go:3: NOTE: passed only when repeated\nTestA:         first:\nTestA:         broken\nTestA:     noise\nTestA:         more\nPASS TestA\nPASS ",
-			"NOTE passed only when repeated\n    | first:\n    | broken\n1 passed, 0 skipped, 0 failed\n", true},
+			"TestA:     a_test.go:3: NOTE: TestA/b: passed only when repeated\nTestA:         first:\nTestA:         broken\nTestA:     noise\nTestA:         more\nPASS TestA\nPASS ",
+			"NOTE TestA/b: passed only when repeated\n    | first:\n    | broken\nadd to test/digest/notes.txt: TODAY p TestA/b\n1 passed, 0 skipped, 0 failed\n", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, ok := digestOf(t, c.story, nil)
+			got, ok := digestOf(t, c.story, nil, nil)
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("summary (-want +got):\n%s", diff)
 			}
@@ -120,7 +120,7 @@ func TestWhatFailedIsRunOnceMore(t *testing.T) {
 	}{
 		"passes alone": {
 			first, map[string]string{"-run=^TestA$": "PASS TestA/one\nPASS TestA\n: PASS\nPASS "},
-			"NOTE TestA passed only when repeated; at first:\n    | TestA/one\n    | a_test.go:3: broken\n2 passed, 0 skipped, 0 failed\n", true},
+			"NOTE TestA passed only when repeated; at first:\n    | TestA/one\n    | a_test.go:3: broken\nadd to test/digest/notes.txt: TODAY p TestA\n2 passed, 0 skipped, 0 failed\n", true},
 		"fails twice": {
 			first, map[string]string{"-run=^TestA$": "TestA/one:     a_test.go:3: still\nFAIL TestA/one\nFAIL TestA\n: FAIL\nFAIL "},
 			"FAIL TestA/one\n    | a_test.go:3: broken\nFAIL TestA/one (repeated)\n    | a_test.go:3: still\n1 passed, 0 skipped, 2 failed\n", false},
@@ -132,7 +132,7 @@ func TestWhatFailedIsRunOnceMore(t *testing.T) {
 			"FAIL TestA/one\n    | a_test.go:3: broken\n1 passed, 0 skipped, 1 failed\n", false},
 		"one of two": {
 			"FAIL TestA\nFAIL TestB\n: FAIL\nFAIL ", map[string]string{"-run=^TestA$": "PASS TestA\n: PASS\nPASS ", "-run=^TestB$": "FAIL TestB\n: FAIL\nFAIL "},
-			"FAIL TestB\nFAIL TestB (repeated)\nNOTE TestA passed only when repeated; at first:\n    | TestA\n1 passed, 0 skipped, 2 failed\n", false},
+			"FAIL TestB\nFAIL TestB (repeated)\nNOTE TestA passed only when repeated; at first:\n    | TestA\nadd to test/digest/notes.txt: TODAY p TestA\n1 passed, 0 skipped, 2 failed\n", false},
 		"too many": {
 			"FAIL TestA\nFAIL TestB\nFAIL TestC\nFAIL TestD\n: FAIL\nFAIL ", nil,
 			"FAIL TestA\nFAIL TestB\nFAIL TestC\nFAIL TestD\n0 passed, 0 skipped, 4 failed\n", false},
@@ -142,7 +142,7 @@ func TestWhatFailedIsRunOnceMore(t *testing.T) {
 		"a package that does not build": {": FAIL p [build failed]\nFAIL ", nil, "FAIL package p\n    | FAIL p [build failed]\n0 passed, 0 skipped, 1 failed\n", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, ok := digestOf(t, c.first, c.again)
+			got, ok := digestOf(t, c.first, c.again, nil)
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("summary (-want +got):\n%s", diff)
 			}
@@ -161,7 +161,7 @@ func TestACommandThatDiesFails(t *testing.T) {
 		}
 		return errors.New("signal: killed")
 	}
-	ok, err := run(died, []string{"./..."}, &out, filepath.Join(t.TempDir(), "log"))
+	ok, err := run(died, []string{"./..."}, options{}, &out, filepath.Join(t.TempDir(), "log"))
 	if ok || err != nil || !strings.Contains(out.String(), "signal: killed") {
 		t.Errorf("ok %v, error %v:\n%s", ok, err, out.String())
 	}
@@ -190,11 +190,48 @@ func TestTheLogHasAllOfIt(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "sub", "log")
 	in := `{"Action":"output","Test":"TestA","Output":"=== RUN TestA\n"}` + "\n" + `{"Action":"output","Test":"TestA","Output":"one\n"}` + "\n"
 	test := func(read func(io.Reader) error, _ ...string) error { return read(strings.NewReader(in)) }
-	if _, err := run(test, nil, new(strings.Builder), log); err != nil {
+	if _, err := run(test, nil, options{}, new(strings.Builder), log); err != nil {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile(log)
 	if want := "=== RUN TestA\none\n"; err != nil || string(got) != want {
 		t.Errorf("log %q, error %v; want %q", got, err, want)
+	}
+}
+
+func TestPackagesThatSkipAreListed(t *testing.T) {
+	const story = `{"Action":"pass","Package":"a","Test":"TestA"}
+{"Action":"skip","Package":"b","Test":"TestA/part"}
+{"Action":"skip","Package":"none"}
+{"Action":"skip","Package":"a/b","Test":"TestB"}
+`
+	dir := t.TempDir()
+	list := filepath.Join(dir, "skipped")
+	test := func(end error) tester {
+		return func(read func(io.Reader) error, _ ...string) error {
+			return errors.Join(read(strings.NewReader(story)), end)
+		}
+	}
+	if ok, err := run(test(errors.New("exit status 1")), nil, options{once: true, skipped: list}, io.Discard, filepath.Join(dir, "log")); ok || err != nil {
+		t.Errorf("ok %v, error %v of tests that failed", ok, err)
+	}
+	if _, err := os.Stat(list); err == nil {
+		t.Error("there is a list although the tests failed")
+	}
+	ok, err := run(test(nil), nil, options{once: true, skipped: list}, io.Discard, filepath.Join(dir, "log"))
+	got, _ := os.ReadFile(list)
+	if !ok || err != nil || string(got) != "a/b\nb\n" {
+		t.Errorf("ok %v, error %v, list %q", ok, err, got)
+	}
+}
+
+func TestOnceIsOnce(t *testing.T) {
+	var runs int
+	test := func(read func(io.Reader) error, _ ...string) error {
+		runs++
+		return errors.Join(read(told(t, "FAIL TestA\n: FAIL\nFAIL ")), errors.New("exit status 1"))
+	}
+	if ok, err := run(test, nil, options{once: true}, io.Discard, filepath.Join(t.TempDir(), "log")); ok || err != nil || runs != 1 {
+		t.Errorf("ok %v, error %v after %d runs, want one", ok, err, runs)
 	}
 }

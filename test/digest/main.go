@@ -1,39 +1,62 @@
 // Digest runs tests and says what came of them: a line for each test that is
 // over, but for those that passed within a second, and at the end each failure
 // with what the test said and its last lines, and the notes of the tests (lines
-// that begin with NOTE:). So the last lines of a long run tell what came of it.
+// that begin with NOTE: and the name of the test). So the last lines of a long run tell what came of it.
 //
-//	digest LOG ./test/vm -- go test -json -count=1
+//	digest [-once] [-skipped FILE] LOG ./test/vm -- go test -json -count=1
 //
 // LOG gets all of it, as go test -v prints it. The packages are those of the
 // first run: a test that failed is run once more, alone, in its package. Failing
 // twice fails; passing the second time passes and is said in a note, with what
-// was wrong at first. (Decision 7 has the reasons.)
+// was wrong at first. (Decision 7 has the reasons.) A test may do so once:
+// notes.txt lists those that have, and the second note of a test fails.
+//
+// -once gives each test one chance: for those that wait for nothing. -skipped
+// writes the packages in which a test was skipped, if nothing failed.
 //
 // The exit status is 1 if anything failed or nothing ran.
 package main
 
 import (
+	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 )
 
+// options are the flags of the command line.
+type options struct {
+	once    bool
+	skipped string            // file; "": none
+	known   map[string]string // the tests that have had their one note; see [parseNotes]
+}
+
 func main() {
-	split := slices.Index(os.Args, "--")
-	if split < 3 || split == len(os.Args)-1 {
-		fmt.Fprintln(os.Stderr, "usage: digest LOG PACKAGE... -- go test -json [FLAG...]")
+	var o options
+	flag.BoolVar(&o.once, "once", false, "repeat nothing")
+	flag.StringVar(&o.skipped, "skipped", "", "file for the packages in which a test was skipped")
+	flag.Parse()
+	args := flag.Args()
+	split := slices.Index(args, "--")
+	if split < 2 || split == len(args)-1 {
+		fmt.Fprintln(os.Stderr, "usage: digest [-once] [-skipped FILE] LOG PACKAGE... -- go test -json [FLAG...]")
 		os.Exit(2)
 	}
 	// Whoever interrupts means the tests; what they said until then is wanted.
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
-	ok, err := run(goTest(os.Args[split+1:], interrupted), os.Args[2:split], os.Stdout, os.Args[1])
+	var err error
+	ok := false
+	if o.known, err = parseNotes(notedBefore); err == nil {
+		ok, err = run(goTest(args[split+1:], interrupted), args[1:split], o, os.Stdout, args[0])
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "digest:", err)
 	}
@@ -69,7 +92,7 @@ func goTest(command []string, interrupted <-chan os.Signal) tester {
 }
 
 // run writes the digest of tests to out, and all of it to the file log.
-func run(test tester, packages []string, out io.Writer, log string) (ok bool, err error) {
+func run(test tester, packages []string, o options, out io.Writer, log string) (ok bool, err error) {
 	if err := os.MkdirAll(filepath.Dir(log), 0o755); err != nil {
 		return false, err
 	}
@@ -82,9 +105,17 @@ func run(test tester, packages []string, out io.Writer, log string) (ok bool, er
 	if err := test(d.read, packages...); err != nil && len(d.failures) == 0 {
 		d.failures = append(d.failures, failure{name: "go test", lines: []string{err.Error()}})
 	}
-	d.repeat(test)
+	if !o.once {
+		d.repeat(test)
+	}
+	d.judgeNotes(o.known, today())
 	fmt.Fprintln(out)
 	d.summary(out)
 	fmt.Fprintf(out, "all of it: %s\n", log)
+	if o.skipped != "" && d.ok() {
+		if err := os.WriteFile(o.skipped, []byte(strings.Join(slices.Sorted(maps.Keys(d.skips)), "\n")+"\n"), 0o644); err != nil {
+			return false, err
+		}
+	}
 	return d.ok(), file.Close()
 }

@@ -30,19 +30,19 @@ func (d *digest) repeat(test tester) {
 			}
 			continue
 		}
-		note := []string{"NOTE " + at.test + " passed only when repeated; at first:"}
+		lines := []string{"NOTE " + at.test + " passed only when repeated; at first:"}
 		d.failures = slices.DeleteFunc(d.failures, func(f failure) bool {
 			if f.top() != at {
 				return false
 			}
-			note = append(note, "    | "+f.name)
+			lines = append(lines, "    | "+f.name)
 			for _, line := range f.lines {
-				note = append(note, "    | "+strings.TrimSpace(line))
+				lines = append(lines, "    | "+strings.TrimSpace(line))
 			}
 			d.passed++
 			return true
 		})
-		d.notes = append(d.notes, note)
+		d.notes = append(d.notes, note{nameOf(at.pkg, at.test), lines})
 	}
 }
 

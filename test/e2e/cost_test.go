@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"tenon.sh/tenon/internal/cgroup"
-	"tenon.sh/tenon/internal/proc"
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
 )
 
 // costSpan is how long tenond is watched at work.

@@ -17,14 +17,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tenon.sh/tenon/internal/agent"
-	"tenon.sh/tenon/internal/cgroup"
-	"tenon.sh/tenon/internal/host"
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/policy"
-	"tenon.sh/tenon/internal/proc"
-	"tenon.sh/tenon/internal/task"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/agent/loop"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/machine/host"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // TestRestoreAfterKillLeavesNothing kills everything of Tenon with SIGKILL at
@@ -42,14 +42,14 @@ func TestRestoreAfterKillLeavesNothing(t *testing.T) {
 	topBefore := topLevel(t, tree)
 
 	// An agent that changes the foreign tree, and is then gone.
-	h, err := host.Open(host.Options{JournalDir: state})
+	h, err := host.Open(host.Options{JournalDir: state, Try: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.Manage(node.Workload{ID: "web", Class: node.LS, Cgroup: f.path("kubepods/burstable/pod-web"), Meet: f.path("kubepods/burstable")})
 	h.Manage(node.Workload{ID: "job", Class: node.BE, Cgroup: f.path("kubepods/besteffort/pod-job"), Meet: f.path("kubepods/besteffort"),
 		CPULimit: node.Some(unit.MilliCPU(700)), MemoryLimit: node.Some(unit.Bytes(300 << 20))})
-	a := agent.Agent{Host: h, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}, Suppress: policy.Suppress{Enable: true, ThresholdPercent: 40}}}
+	a := loop.Agent{Host: h, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}, Suppress: policy.Suppress{Enable: true, ThresholdPercent: 40}}}
 	for range 3 {
 		if turn, err := a.Step(t.Context()); err != nil {
 			t.Fatalf("%v\n%v", err, turn)

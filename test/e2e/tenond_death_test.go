@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 func TestTenondKilledLeavesBEInItsSafeBound(t *testing.T) {
@@ -73,7 +73,7 @@ func TestTenondsWatchdogIsASessionOfItsOwn(t *testing.T) {
 
 // TestTenondAnnouncesItsStop: for a minute nothing is narrowed, and the next
 // one goes on from there. The full minute is tested on a virtual clock, in
-// internal/lease.
+// internal/machine/lease.
 func TestTenondAnnouncesItsStop(t *testing.T) {
 	s := plantSite(t, generous)
 	d := s.tenond()

@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/record"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/agent/record"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // evicting ends batch work from 60 % of the memory on, down to 50 %; not the job

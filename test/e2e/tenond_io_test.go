@@ -7,9 +7,9 @@ import (
 	"syscall"
 	"testing"
 
-	"tenon.sh/tenon/internal/cgroup"
-	"tenon.sh/tenon/internal/proc"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // bounded lets batch work read 1 MB and write 100 times a second on a disk.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"tenon.sh/tenon/internal/cgroup"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // own gives one of the services a CPU of its own, and the other a limit under

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"tenon.sh/tenon/internal/control"
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/task"
+	"tenon.sh/tenon/internal/agent/control"
+	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 // qos runs tenon qos with -o json and returns what it says.

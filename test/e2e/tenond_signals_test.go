@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tenon.sh/tenon/internal/control"
-	"tenon.sh/tenon/internal/record"
+	"tenon.sh/tenon/internal/agent/control"
+	"tenon.sh/tenon/internal/agent/record"
 )
 
 // patient turns the loop so seldom that only an event can be what narrows BE.

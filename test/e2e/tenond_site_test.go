@@ -16,11 +16,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tenon.sh/tenon/internal/cgroup"
-	"tenon.sh/tenon/internal/journal"
-	"tenon.sh/tenon/internal/lease"
-	"tenon.sh/tenon/internal/node"
-	"tenon.sh/tenon/internal/proc"
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/lease"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 // The groups of a site. The batch group is where BE meets the service.

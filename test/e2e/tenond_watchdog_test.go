@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"tenon.sh/tenon/internal/cgroup"
-	"tenon.sh/tenon/internal/lease"
-	"tenon.sh/tenon/internal/node"
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/machine/lease"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 // TestTheWatchdogMayBeAContainerOfItsOwn: one that nobody of tenond's started

@@ -234,7 +234,7 @@ func TestProtocolCheckCanFail(t *testing.T) {
 // TestObjectsOrderTheirBits reads the compiled scheduler: BPF orders memory only
 // at atomics that return the old value, and the protocol rests on that.
 func TestObjectsOrderTheirBits(t *testing.T) {
-	objects, err := filepath.Glob("../../internal/scx/*_bpfel.o")
+	objects, err := filepath.Glob("../../internal/kernel/scx/*_bpfel.o")
 	if err != nil || len(objects) == 0 {
 		t.Fatalf("find the compiled scheduler: %v, %v", objects, err)
 	}

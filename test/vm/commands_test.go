@@ -35,10 +35,11 @@ const contend = `
 	wait`
 
 func TestCommandsOnCgroupV2(t *testing.T) {
+	t.Parallel()
 	machine(t)
 	const be = "/sys/fs/cgroup/tenon-be"
 	commands := []Command{
-		Shell("doctor", "tenon doctor -o json"),
+		Shell("doctor", "tenon doctor --try -o json"),
 		Shell("doctor-text", "tenon doctor"),
 		Shell("plan", "tenon plan --qos BE --name probe && test ! -e "+be),
 		Shell("run-be", "tenon run --qos BE --quiet --name probe -- sh -c 'cat /proc/self/cgroup "+be+"/cpu.idle; exit 5'"),

@@ -20,19 +20,12 @@ const (
 
 // A console reads what the guest prints, as an io.Writer, and cuts it into
 // outcomes.
-//
-// It also knows a fault of the emulator. When the kernel rewrites its own code
-// (static keys), it puts a breakpoint over the place for a moment. QEMU 7.2
-// with a thread per CPU now and then goes on running the breakpoint on another
-// CPU when it is gone: an "Oops: int3", in about one boot of ten on a busy
-// host. Without a thread per CPU it does not happen, but all is slower by half.
 type console struct {
 	copy     io.Writer
 	begun    time.Time
 	boot     time.Duration
 	outcomes []Outcome
 	done     bool
-	torn     bool // the emulator's fault: an int3 that nobody put there
 
 	line    []byte // not yet ended
 	name    string // the command that runs; "": none
@@ -67,9 +60,6 @@ func (c *console) read(line string) {
 	c.history = append(c.history, line)
 	if len(c.history) > 30 {
 		c.history = c.history[1:]
-	}
-	if strings.Contains(line, "] Oops: int3:") {
-		c.torn = true
 	}
 	switch {
 	case line == markReady:

@@ -34,18 +34,6 @@ func TestConsoleKnowsWhereTheGuestStopped(t *testing.T) {
 	}
 }
 
-func TestOnlyAnUnexpectedBreakpointIsTheEmulatorsFault(t *testing.T) {
-	for line, torn := range map[string]bool{
-		"[    8.195345] Oops: int3: 0000 [#1] SMP NOPTI":                          true,
-		"[    8.195345] Oops: invalid opcode: 0000 [#1] SMP NOPTI":                false,
-		"[    8.202745] Kernel panic - not syncing: Fatal exception in interrupt": false,
-	} {
-		if c := read(line + "\r\n"); c.torn != torn {
-			t.Errorf("%s: the emulator's fault: %v, want %v", line, c.torn, torn)
-		}
-	}
-}
-
 func TestInnerTestsAreReadWithTheirLogs(t *testing.T) {
 	got := ParseGoTest(`=== RUN   TestA
 === RUN   TestA/sub

@@ -15,13 +15,8 @@ mount -t tmpfs tmp /tmp
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 chmod 1777 /tmp /var/tmp /dev/shm
 ip link set lo up
-# When the first CPU quota of all appears and when the last one goes, the
-# kernel rewrites its own code, which the emulator does not always survive (see
-# console.go). So one quota is held throughout. The controllers are those that
-# systemd turns on; cpuset is not among them.
+# The controllers are those that systemd turns on; cpuset is not among them.
 echo "+cpu +memory +pids" >/sys/fs/cgroup/cgroup.subtree_control
-mkdir /sys/fs/cgroup/held-quota
-echo "1000000 100000" >/sys/fs/cgroup/held-quota/cpu.max
 # The one block device of the guest.
 if [ -e /etc/one-disk ]; then
 	[ ! -e /lib/loop.ko ] || insmod /lib/loop.ko

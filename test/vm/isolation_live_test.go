@@ -31,7 +31,7 @@ func TestSchedulerComesAndGoes(t *testing.T) {
 			t.Fatalf("TENON_TEST_CYCLES: %v", err)
 		}
 	}
-	for _, series := range []string{"6.12", "6.18", "7.3"} {
+	for _, series := range inTurn(t, "cycles") {
 		t.Run(series, func(t *testing.T) {
 			t.Parallel()
 			report := runOn(t, twoCores(t, series, lively), image, 4*time.Minute+time.Duration(count)*6*time.Second,
@@ -73,7 +73,7 @@ func TestSchedulerComesAndGoes(t *testing.T) {
 func TestSaturatedByLS(t *testing.T) {
 	t.Parallel()
 	image := withIsolation(t)
-	for _, series := range []string{"6.12", "6.18", "7.3"} {
+	for _, series := range inTurn(t, "saturated") {
 		t.Run(series, func(t *testing.T) {
 			t.Parallel()
 			m := twoCores(t, series, slow)

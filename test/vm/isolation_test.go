@@ -13,7 +13,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"tenon.sh/tenon/internal/trace"
+	"tenon.sh/tenon/internal/kernel/schedtrace"
 )
 
 // isolationCases are what TestIsolation runs on each kernel; see the guest
@@ -31,7 +31,7 @@ var (
 		"cores:10ms:alone,equal,shares,idle,scx",
 		"free:200us:alone,shares,idle,scx", "free:1ms:alone,shares,idle,scx", "free:10ms:alone,shares,idle,scx",
 	}
-	// For the kernels that can schedule cores.
+	// For the kernel that can schedule cores.
 	cookieCases = []string{"pinned:1ms:cookie", "cores:200us:cookie", "cores:1ms:cookie", "cores:10ms:cookie"}
 )
 
@@ -40,10 +40,10 @@ type isolationCase struct {
 	Scene string        `json:"scene"`
 	Mode  string        `json:"mode"`
 	Burst time.Duration `json:"burst_ns"`
-	trace.Report
+	schedtrace.Report
 	LS []struct {
-		Wake trace.Quantiles `json:"wake"`
-		Done trace.Quantiles `json:"done"`
+		Wake schedtrace.Quantiles `json:"wake"`
+		Done schedtrace.Quantiles `json:"done"`
 	} `json:"ls"`
 	BE []struct {
 		Policy int `json:"policy"`
@@ -56,14 +56,14 @@ type isolationCase struct {
 
 // wake is the delay of the first LS thread from the moment for which it had
 // asked to be woken.
-func (c isolationCase) wake() trace.Quantiles { return c.LS[0].Wake }
+func (c isolationCase) wake() schedtrace.Quantiles { return c.LS[0].Wake }
 
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	image := withIsolation(t)
 	// The judge's own tests, on each kernel whose trace it reads.
-	tests := testsOf(t, image, "internal/trace", "-test.run=TheKernels|SmallBuffer")
-	for series, cookies := range map[string]bool{"6.12": true, "6.18": false, "7.3": false} {
+	tests := testsOf(t, image, "internal/kernel/schedtrace", "-test.run=TheKernels|SmallBuffer")
+	for _, series := range inTurn(t, "isolation") {
 		t.Run(series, func(t *testing.T) {
 			t.Parallel()
 			args := []string{"isolation", "cases"}
@@ -71,7 +71,7 @@ func TestIsolation(t *testing.T) {
 			if os.Getenv("TENON_TEST_RAW") != "" {
 				args, cases = append(args, "-for", "2s"), isolationCasesRaw
 			}
-			if cookies {
+			if series == "6.12" { // which can schedule cores
 				cases = slices.Concat(cases, cookieCases)
 			}
 			if some := os.Getenv("TENON_TEST_ISOLATION"); some != "" { // to look at one more closely

@@ -38,9 +38,14 @@ func withFileSystem(t *testing.T, m Machine, mebibytes int64) Machine {
 
 // The experiments about memory and reaction with a real tenond, for what they
 // do and not for their times, which mean nothing under emulation. What happens
-// to pages is the kernel's doing, and is as real as anywhere.
+// to pages is the kernel's doing, and is as real as anywhere. In counted time,
+// because tenond must be ready within a limit however busy the host is.
 func TestMemoryAndReactionOnCgroupV2(t *testing.T) {
-	m := withFileSystem(t, machine(t), 512)
+	t.Parallel()
+	m := withFileSystem(t, counting(t, machine(t)), 512)
+	m.ShorterTicks = true
+	m.Topology = Topology{Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 2}
+	m.MiBPerNode = 2048
 	image := withTenon(t, realPrograms(t))
 	if err := image.File("/usr/bin/tenond", build(t, []string{"build"}, "./cmd/tenond")); err != nil {
 		t.Fatal(err)

@@ -10,9 +10,6 @@ import (
 func TestQOSByHandInKernels(t *testing.T) {
 	t.Parallel()
 	m := machine(t)
-	// To attach a program rewrites the kernel's code, which the emulator bears
-	// in one thread only.
-	m.OneThread = true
 	m.Topology = Topology{Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 2}
 	for _, series := range []string{"6.1", "6.12", "6.18", "7.3"} {
 		t.Run(series, func(t *testing.T) {

@@ -16,17 +16,10 @@ import (
 // a note, with both logs: it may be an accident of time, or a rare bug. (Decision
 // 7 has the reasons.)
 
-// note logs what the summary of the whole run must say; see test/digest.
-func note(t testing.TB, what, first, second string) {
+// note logs what the summary of the whole run must say of a test; see test/digest.
+func note(t testing.TB, test, what, first, second string) {
 	t.Helper()
-	t.Logf("NOTE: %s: %s\nfirst:\n%s\nrepeated:\n%s", t.Name(), what, lastLines(first, 15), lastLines(second, 15))
-}
-
-func noteRestarts(t testing.TB, r Report) {
-	t.Helper()
-	if r.Restarts > 0 {
-		t.Logf("NOTE: %s: the emulator was started again %d times (Oops: int3)", t.Name(), r.Restarts)
-	}
+	t.Logf("NOTE: %s: %s\nfirst:\n%s\nrepeated:\n%s", test, what, lastLines(first, 15), lastLines(second, 15))
 }
 
 // accidents is the number of tests of one binary that may fail by accident.
@@ -42,7 +35,6 @@ func repeatIn(t *testing.T, r Report, name string) repeater {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		again, err := r.Again(ctx, t.Output(), name, args...)
-		noteRestarts(t, again)
 		o, ok := again.Outcome(name)
 		if err == nil && !ok {
 			err = fmt.Errorf("%s has not ended", name)
@@ -65,7 +57,7 @@ func secondChance(t testing.TB, o Outcome, repeat repeater) (Outcome, []TestResu
 		case second.Exit != 0:
 			t.Logf("repeated: exit %d:\n%s", second.Exit, second.Output)
 		default:
-			note(t, o.Name+" passed only when repeated", o.Output, second.Output)
+			note(t, t.Name(), "passed only when repeated", o.Output, second.Output)
 			return second, ParseGoTest(second.Output)
 		}
 		return o, results
@@ -82,7 +74,7 @@ func secondChance(t testing.TB, o Outcome, repeat repeater) (Outcome, []TestResu
 			t.Logf("%s, repeated alone: exit %d, error %v:\n%s", name, second.Exit, err, second.Output)
 			continue
 		}
-		note(t, name+" passed only when repeated", log, second.Output)
+		note(t, t.Name()+"/"+name, "passed only when repeated", log, second.Output)
 		results = slices.DeleteFunc(results, func(r TestResult) bool { return top(r.Name) == name })
 		results = append(results, again...)
 	}
@@ -178,7 +170,7 @@ func runChecked(t *testing.T, m Machine, image *Image, limit time.Duration, chec
 	second := new(findings)
 	check(second, report)
 	if len(second.faults()) == 0 {
-		note(t, "passed only when repeated", wrong, strings.Join(second.said, "\n"))
+		note(t, t.Name(), "passed only when repeated", wrong, strings.Join(second.said, "\n"))
 	}
 	second.report(t)
 	return report

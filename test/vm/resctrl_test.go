@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +30,11 @@ const (
 	monitoring = ",cqm,cqm_llc,cqm_occup_llc,cqm_mbm_total,cqm_mbm_local"
 	monitored  = ",cmt,mbmtotal,mbmlocal"
 )
+
+// alwaysDividing are the dividers of which each alone shows something: groups
+// for code and data, tenond, and bandwidth beside caches. Of the others, one
+// after the other has its turn.
+var alwaysDividing, dividingInTurn = []string{"8 groups", "bandwidth in amounts"}, []string{"16 groups", "1 group", "bandwidth alone"}
 
 var dividers = map[string]divider{
 	"8 groups": {
@@ -67,20 +73,21 @@ const (
 // thing: with different numbers of groups, with cache and bandwidth alone, and
 // with code and data divided apart.
 func TestResctrl(t *testing.T) {
+	t.Parallel()
 	m := machine(t)
 	var image Image
-	tests := testsOf(t, &image, "internal/host", "-test.run=^TestResctrl")
+	tests := testsOf(t, &image, "internal/machine/host", "-test.run=^TestResctrl")
 	withTenon(t, &image)
 	if err := image.File("/usr/bin/tenond", build(t, []string{"build"}, "./cmd/tenond")); err != nil {
 		t.Fatal(err)
 	}
 	image.Text("/etc/divide.yaml", divideConfig)
-	for name, d := range dividers {
+	for _, name := range slices.Concat(alwaysDividing, turn(t, 0, dividingInTurn)) {
+		d := dividers[name]
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // each uses one CPU of the host
 			m := m
 			m.CPU = d.cpu
-			m.OneThread = true // a mount rewrites the kernel's code, see console.go
 			if d.topology != (Topology{}) {
 				m.Topology = d.topology
 			}
@@ -118,7 +125,7 @@ func checkDivision(t *findings, report Report, mounted string) {
 			t.Errorf("%s: exit %d, output\n%s\nwant %s", name, o.Exit, o.Output, want)
 		}
 	}
-	for _, name := range []string{"internal/host", "code-and-data"} {
+	for _, name := range []string{"internal/machine/host", "code-and-data"} {
 		if o, ran := report.Outcome(name); ran {
 			allRun(t, o)
 		}

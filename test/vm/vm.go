@@ -60,11 +60,6 @@ type Machine struct {
 	// ShorterTicks counts 2 ns for an instruction instead of 4: programs that
 	// do much have twice as much done in a second of the guest.
 	ShorterTicks bool
-	// OneThread emulates all CPUs in one thread of the emulator. It is slow, and
-	// needed where the guest patches its own code while it runs, as attaching
-	// a tracing program does: with several threads the emulator can show a CPU
-	// half of a patch (Oops: int3).
-	OneThread bool
 	// Disk is a file that the guest has as /dev/nvme0n1, whose driver Debian's
 	// cloud kernel has built in; what it writes is lost. "": no disk.
 	Disk string
@@ -112,7 +107,7 @@ type Report struct {
 	Boot     time.Duration // from starting the emulator to the first command
 	Total    time.Duration // until the emulator had exited
 	Outcomes []Outcome     // in the order of the commands
-	Restarts int           // how often the emulator failed before; see [Machine.Run]
+	CPU      time.Duration // that the emulator used on the host
 
 	machine  Machine
 	image    *Image
@@ -146,10 +141,6 @@ func (r Report) Again(ctx context.Context, console io.Writer, name string, args 
 // another whatever their exit status, and powers off. Everything the guest
 // prints is copied to console as it comes. The error says that the machine
 // did not get to the end: a command that fails is an Outcome.
-//
-// When the emulator itself fails (see [console]), Run starts over with a fresh
-// machine that is emulated in one thread, in which that cannot happen;
-// Report.Restarts counts it.
 func (m Machine) Run(ctx context.Context, image *Image, commands []Command, console io.Writer) (Report, error) {
 	dir, err := os.MkdirTemp("", "tenon-vm-")
 	if err != nil {
@@ -161,19 +152,10 @@ func (m Machine) Run(ctx context.Context, image *Image, commands []Command, cons
 	if err := image.write(initrd, commands); err != nil {
 		return Report{}, fmt.Errorf("pack the image of the virtual machine: %w", err)
 	}
-	for restarts := 0; ; restarts++ {
-		report, err := m.boot(ctx, initrd, console)
-		report.Restarts = restarts
-		report.machine, report.image, report.commands = m, image, commands
-		if !errors.Is(err, errEmulator) || restarts == 2 {
-			return report, err
-		}
-		m.OneThread = true
-	}
+	report, err := m.boot(ctx, initrd, console)
+	report.machine, report.image, report.commands = m, image, commands
+	return report, err
 }
-
-// errEmulator is a death that the emulator is to blame for.
-var errEmulator = errors.New("the emulator ran code that the guest was rewriting (Oops: int3)")
 
 // boot runs the emulator once.
 func (m Machine) boot(ctx context.Context, initrd string, w io.Writer) (Report, error) {
@@ -192,6 +174,9 @@ func (m Machine) boot(ctx context.Context, initrd string, w io.Writer) (Report, 
 	err := qemu.Run()
 
 	report := Report{Boot: log.boot, Total: time.Since(begun), Outcomes: log.outcomes}
+	if p := qemu.ProcessState; p != nil {
+		report.CPU = p.UserTime() + p.SystemTime()
+	}
 	switch {
 	case ctx.Err() != nil:
 		return report, fmt.Errorf("virtual machine stopped after %.0f s in %s: %w", report.Total.Seconds(), log.where(), ctx.Err())
@@ -199,8 +184,6 @@ func (m Machine) boot(ctx context.Context, initrd string, w io.Writer) (Report, 
 		return report, fmt.Errorf("%s: %w: %s", qemu.Path, err, strings.TrimSpace(complaints.String()))
 	case log.done:
 		return report, nil
-	case log.torn:
-		return report, fmt.Errorf("virtual machine died in %s: %w", log.where(), errEmulator)
 	}
 	return report, errors.Join(fmt.Errorf("virtual machine died in %s", log.where()), errors.New(log.tail()))
 }
@@ -211,13 +194,13 @@ const emulator = "qemu-system-x86_64"
 // arguments returns the emulator's command line.
 func (m Machine) arguments(initrd string) []string {
 	t := m.Topology
-	accel := "tcg,thread=multi"
-	if m.OneThread || m.ICount {
-		accel = "tcg,thread=single"
-	}
 	caches := cmp.Or(t.CachesPerSocket, 1)
 	args := []string{
-		"-accel", accel,
+		// One thread emulates all CPUs. With a thread for each, a CPU now and then
+		// runs half of what another one writes when the kernel rewrites its own code
+		// (Oops: int3), as it does where a program is attached or the first quota
+		// appears; and two guests of one thread are as fast as one of several.
+		"-accel", "tcg,thread=single",
 		// Without leaf 0xd there is no XSAVE, whose emulation slows each switch.
 		"-cpu", cmp.Or(m.CPU, "Skylake-Server-v4,level=0xb"),
 		// The emulator gives each die an L3. Without leaf 0x1f the guest knows of no dies.

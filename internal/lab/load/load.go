@@ -22,7 +22,7 @@ import (
 	"strconv"
 	"time"
 
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // An Arrival is the law of the times between requests.

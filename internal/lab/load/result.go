@@ -3,7 +3,7 @@ package load
 import (
 	"time"
 
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // IntervalLength is the length of one Interval of a Result.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // record is what a thread would have noted: one request every millisecond,

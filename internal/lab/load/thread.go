@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 type loop int

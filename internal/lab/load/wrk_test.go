@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // The outputs in testdata/wrk are wrk 4.1's own, but for original.txt, which

@@ -12,44 +12,47 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// Order in which modes are shown; others follow by name.
-var presentation = []Mode{Exclusive, ExclusiveAA, ExclusiveWarm, Default65, Tenon65, Default, Burstable, Tenon,
-	TenonWeight, TenonIdle, TenonSiblings, TenonCoreSched, TenonSCX, TenonVendor, Tenond, Solo}
+// A Metric is one number of a run; NaN where the run does not have it.
+type Metric func(Run) float64
 
-// A metric is one number of a run; NaN where the run does not have it.
-type metric func(Run) float64
+// RunDelay is the service's mean wait for a CPU per timeslice, in µs.
+func RunDelay(r Run) float64 { return Known(r.DelayPerRun, r.Timeslices > 0) }
 
-func runDelay(r Run) float64   { return known(r.DelayPerRun, r.Timeslices > 0) }
-func cpuPercent(r Run) float64 { return r.CPUPercent }
+// CPUPercent is the use of the tested CPUs.
+func CPUPercent(r Run) float64 { return r.CPUPercent }
 
-var percentiles = map[string]metric{
-	"p50":  func(r Run) float64 { return positive(r.Latency.P50) },
-	"p75":  func(r Run) float64 { return positive(r.Latency.P75) },
-	"p90":  func(r Run) float64 { return positive(r.Latency.P90) },
-	"p99":  func(r Run) float64 { return positive(r.Latency.P99) },
-	"p999": func(r Run) float64 { return positive(r.Latency.P999) },
-	"max":  func(r Run) float64 { return positive(r.Latency.Max) },
-	"mean": func(r Run) float64 { return positive(r.Latency.Mean) },
+// Percentiles are those of the latency, in µs, by their key in result.json.
+var Percentiles = map[string]Metric{
+	"p50":  func(r Run) float64 { return Positive(r.Latency.P50) },
+	"p75":  func(r Run) float64 { return Positive(r.Latency.P75) },
+	"p90":  func(r Run) float64 { return Positive(r.Latency.P90) },
+	"p99":  func(r Run) float64 { return Positive(r.Latency.P99) },
+	"p999": func(r Run) float64 { return Positive(r.Latency.P999) },
+	"max":  func(r Run) float64 { return Positive(r.Latency.Max) },
+	"mean": func(r Run) float64 { return Positive(r.Latency.Mean) },
 }
 
-func positive(v float64) float64 { return known(v, v > 0) }
+// Positive is v, or NaN if it is not above 0.
+func Positive(v float64) float64 { return Known(v, v > 0) }
 
-func known(v float64, ok bool) float64 {
+// Known is v if ok, or else NaN.
+func Known(v float64, ok bool) float64 {
 	if !ok {
 		return math.NaN()
 	}
 	return v
 }
 
-// evidence is an experiment with the runs that count: the last valid run of
+// Evidence is an experiment with the runs that count: the last valid run of
 // each mode in each block (a void run may have been repeated).
-type evidence struct {
+type Evidence struct {
 	Experiment
 	used map[Mode]map[int]Run
 }
 
-func gather(e Experiment, runs []Run) evidence {
-	ev := evidence{e, make(map[Mode]map[int]Run)}
+// Gather takes the runs that count.
+func Gather(e Experiment, runs []Run) Evidence {
+	ev := Evidence{e, make(map[Mode]map[int]Run)}
 	for _, r := range runs {
 		if len(r.Void) > 0 {
 			continue
@@ -62,8 +65,8 @@ func gather(e Experiment, runs []Run) evidence {
 	return ev
 }
 
-// sample collects m of each block in which mode has a valid run.
-func (ev evidence) sample(mode Mode, m metric) stat.Sample {
+// Sample collects m of each block in which mode has a valid run.
+func (ev Evidence) Sample(mode Mode, m Metric) stat.Sample {
 	s := make(stat.Sample)
 	for block, r := range ev.used[mode] {
 		if v := m(r); !math.IsNaN(v) {
@@ -73,20 +76,21 @@ func (ev evidence) sample(mode Mode, m metric) stat.Sample {
 	return s
 }
 
-func (ev evidence) ratio(num, den Mode, m metric) stat.Estimate {
-	return stat.Ratio(ev.sample(num, m), ev.sample(den, m))
+// Ratio compares two modes within blocks.
+func (ev Evidence) Ratio(num, den Mode, m Metric) stat.Estimate {
+	return stat.Ratio(ev.Sample(num, m), ev.Sample(den, m))
 }
 
-// runs returns the used runs of mode in the order of their blocks.
-func (ev evidence) runs(mode Mode) []Run {
+// Runs returns the used runs of mode in the order of their blocks.
+func (ev Evidence) Runs(mode Mode) []Run {
 	return slices.SortedFunc(maps.Values(ev.used[mode]), func(a, b Run) int { return cmp.Compare(a.Block, b.Block) })
 }
 
 // pooled adds the histograms of the used runs of mode: percentiles of several runs
 // come from added counts, never from averaged percentiles. Nil without any.
-func (ev evidence) pooled(mode Mode) *hdrhistogram.Histogram {
+func (ev Evidence) pooled(mode Mode) *hdrhistogram.Histogram {
 	var total *hdrhistogram.Histogram
-	for _, r := range ev.runs(mode) {
+	for _, r := range ev.Runs(mode) {
 		switch {
 		case r.Histogram == nil:
 		case total == nil:
@@ -98,30 +102,30 @@ func (ev evidence) pooled(mode Mode) *hdrhistogram.Histogram {
 	return total
 }
 
-// idleCapacity is the frame rate that the CPU left idle by the service in a
+// IdleCapacity is the frame rate that the CPU left idle by the service in a
 // mode without batch work would give in each block, at the rate that a CPU
 // gives to BE alone: in the block's own solo run, because a shared machine is
 // not equally fast all the time, or in the calibration where the experiment
 // has no such mode.
-func (ev evidence) idleCapacity(without Mode) stat.Sample {
-	solo := ev.sample(Solo, func(r Run) float64 { return positive(r.FramesPerS / r.BECPU) })
+func (ev Evidence) IdleCapacity(without Mode) stat.Sample {
+	solo := ev.Sample(Solo, func(r Run) float64 { return Positive(r.FramesPerS / r.BECPU) })
 	calibrated := ev.SoloFramesPerSecond / ev.SoloCPU
-	return ev.sample(without, func(r Run) float64 {
+	return ev.Sample(without, func(r Run) float64 {
 		perCPU := calibrated
-		if ev.asked(Solo) {
+		if ev.Asked(Solo) {
 			perCPU = solo[r.Block] // 0 without a valid run: the block does not count
 		}
 		if math.IsInf(perCPU, 0) {
 			perCPU = 0
 		}
-		return positive((float64(ev.TestedCPUs.Len()) - r.LSCPU) * perCPU)
+		return Positive((float64(ev.TestedCPUs.Len()) - r.LSCPU) * perCPU)
 	})
 }
 
-// Analyse turns the runs of an experiment into its result. It is pure and
-// deterministic: the same runs give the same result, bit for bit.
-func Analyse(e Experiment, runs []Run) Result {
-	ev := gather(e, runs)
+// Analyse turns the runs of an experiment into what a study makes of them. It
+// is pure and deterministic: the same runs give the same result, bit for bit.
+func Analyse(e Experiment, runs []Run, s Study) Analysis {
+	ev := Gather(e, runs)
 	r := Result{
 		Schema: Schema, Experiment: e,
 		Modes: make(map[Mode]ModeResult), Ratios: make(map[Mode]Ratios), RatiosWarm: make(map[Mode]Ratios),
@@ -143,86 +147,67 @@ func Analyse(e Experiment, runs []Run) Result {
 			r.RatiosWarm[mode] = ev.ratios(mode, ExclusiveWarm)
 		}
 		r.RunDelay[mode] = DelayRatio{
-			ToExclusive:     intervalOf(ev.ratio(mode, Exclusive, runDelay)),
-			ToExclusiveWarm: intervalOf(ev.ratio(mode, ExclusiveWarm, runDelay)),
+			ToExclusive:     IntervalOf(ev.Ratio(mode, Exclusive, RunDelay)),
+			ToExclusiveWarm: IntervalOf(ev.Ratio(mode, ExclusiveWarm, RunDelay)),
 		}
 	}
 	r.Blocks = len(blocks)
-	r.Order = slices.SortedFunc(maps.Keys(r.Modes), func(a, b Mode) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
+	r.Order = slices.SortedFunc(maps.Keys(r.Modes), func(a, b Mode) int { return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a, b)) })
 	for _, run := range runs {
 		if len(run.Void) > 0 {
 			r.VoidRuns = append(r.VoidRuns, VoidRun{run.Index, run.Block, run.Mode, run.Void})
 		}
 	}
-	resolution := ev.resolution()
+	resolution := ev.Resolution()
 	if ev.used[ExclusiveAA] != nil && ev.used[Exclusive] != nil {
 		r.Control = &Control{
-			P99: intervalOf(resolution.Control), RunDelay: intervalOf(ev.ratio(ExclusiveAA, Exclusive, runDelay)),
+			P99: IntervalOf(resolution.Control), RunDelay: IntervalOf(ev.Ratio(ExclusiveAA, Exclusive, RunDelay)),
 			HalfWidth: Number(resolution.HalfWidth), Bias: Number(resolution.Bias), Resolves: resolution.Fine,
 		}
 	}
-	switch {
-	case e.isMemory():
-		r.Claims = append(r.Claims, ev.memoryClaims(resolution)...)
-	case e.Kind == KindKernelQOS:
-		r.Claims = append(r.Claims, ev.rungClaims(resolution)...)
-	default:
-		r.Claims = append(r.Claims, ev.claims(resolution)...)
-		r.Claims = append(r.Claims, ev.rungClaims(resolution)...)
-	}
+	r.Claims = append(r.Claims, s.claims(ev, resolution)...)
 	r.Warnings = append(r.Warnings, ev.warnings(r, runs)...)
-	return r
+	return Analysis{Base: r, study: s, evidence: ev, all: len(runs), doc: r}
 }
 
-// resolution judges the A/A control.
-func (ev evidence) resolution() stat.Resolution {
-	return stat.ResolutionOf(ev.ratio(ExclusiveAA, Exclusive, percentiles["p99"]), ev.Margin)
+// Resolution judges the A/A control.
+func (ev Evidence) Resolution() stat.Resolution {
+	return stat.ResolutionOf(ev.Ratio(ExclusiveAA, Exclusive, Percentiles["p99"]), ev.Margin)
 }
 
-func rank(m Mode) int {
-	if i := slices.Index(presentation, m); i >= 0 {
-		return i
-	}
-	return len(presentation)
-}
-
-func (ev evidence) ratios(mode, baseline Mode) Ratios {
+func (ev Evidence) ratios(mode, baseline Mode) Ratios {
 	out := make(Ratios)
-	for name, m := range percentiles {
-		out[name] = intervalOf(ev.ratio(mode, baseline, m))
+	for name, m := range Percentiles {
+		out[name] = IntervalOf(ev.Ratio(mode, baseline, m))
 	}
 	return out
 }
 
-func (ev evidence) summary(mode Mode, runs []Run) ModeResult {
-	median := func(m metric) Number { return Number(stat.Median(ev.sample(mode, m))) }
-	share := func(part, whole float64) float64 { return known(part/whole, whole > 0) }
+func (ev Evidence) summary(mode Mode, runs []Run) ModeResult {
+	median := func(m Metric) Number { return Number(stat.Median(ev.Sample(mode, m))) }
+	share := func(part, whole float64) float64 { return Known(part/whole, whole > 0) }
 	m := ModeResult{
 		Runs: len(ev.used[mode]),
-		P50:  median(percentiles["p50"]), P75: median(percentiles["p75"]), P90: median(percentiles["p90"]),
-		P99: median(percentiles["p99"]), P999: median(percentiles["p999"]),
-		Max: median(percentiles["max"]), Mean: median(percentiles["mean"]),
+		P50:  median(Percentiles["p50"]), P75: median(Percentiles["p75"]), P90: median(Percentiles["p90"]),
+		P99: median(Percentiles["p99"]), P999: median(Percentiles["p999"]),
+		Max: median(Percentiles["max"]), Mean: median(Percentiles["mean"]),
 
-		CPUPercent:     median(cpuPercent),
+		CPUPercent:     median(CPUPercent),
 		LSCPU:          median(func(r Run) float64 { return r.LSCPU }),
 		BECPU:          median(func(r Run) float64 { return r.BECPU }),
 		OtherCPU:       median(func(r Run) float64 { return r.OtherCPU }),
-		NodeMetricsCPU: median(func(r Run) float64 { return positive(r.NodeMetricsCPU) }),
+		NodeMetricsCPU: median(func(r Run) float64 { return Positive(r.NodeMetricsCPU) }),
 		FramesPerS:     median(func(r Run) float64 { return r.FramesPerS }),
 		FramesPerCPU:   median(func(r Run) float64 { return share(r.FramesPerS, r.BECPU) }),
-		DelayPerRun:    median(runDelay),
+		DelayPerRun:    median(RunDelay),
 		LSThrottled:    median(func(r Run) float64 { return share(r.LSThrottled.Seconds(), r.Length.Seconds()) }),
 		BEThrottled:    median(func(r Run) float64 { return share(r.BEThrottled.Seconds(), r.Length.Seconds()) }),
-		PSICPU:         median(func(r Run) float64 { return known(r.PSICPU, r.PSICPU >= 0) }),
+		PSICPU:         median(func(r Run) float64 { return Known(r.PSICPU, r.PSICPU >= 0) }),
 		Steal:          median(func(r Run) float64 { return r.StealRatio }),
 		ClientLag:      median(func(r Run) float64 { return r.ClientLag.P99 }),
 		ClientCPU:      median(func(r Run) float64 { return r.ClientCPU }),
 	}
-	m.Goodput = Number(stat.Ratio(ev.sample(mode, func(r Run) float64 { return positive(r.FramesPerS) }), ev.idleCapacity(Exclusive)).Value)
-	if ev.isMemory() {
-		m.Memory = ev.memorySummary(mode)
-	}
-	m.Traced = ev.tracedSummary(mode)
+	m.Goodput = Number(stat.Ratio(ev.Sample(mode, func(r Run) float64 { return Positive(r.FramesPerS) }), ev.IdleCapacity(Exclusive)).Value)
 	for _, r := range ev.used[mode] {
 		m.Requests += r.Requests
 		for kind, n := range r.Errors {
@@ -245,13 +230,13 @@ func (ev evidence) summary(mode Mode, runs []Run) ModeResult {
 }
 
 // warnings lists what a reader should know before trusting a number.
-func (ev evidence) warnings(r Result, runs []Run) []string {
+func (ev Evidence) warnings(r Result, runs []Run) []string {
 	var out []string
 	if ev.Machine.Emulated {
 		out = append(out, "this machine is emulated by a program: what was run and written is real, but how long requests took means nothing")
 	}
 	if r.Blocks < stat.MinBlocks {
-		out = append(out, fmt.Sprintf("only %s: intervals from fewer than %d rest on assumptions that so few cannot check", plural(r.Blocks, "block", "blocks"), stat.MinBlocks))
+		out = append(out, fmt.Sprintf("only %s: intervals from fewer than %d rest on assumptions that so few cannot check", Plural(r.Blocks, "block", "blocks"), stat.MinBlocks))
 	}
 	for _, mode := range r.Order {
 		m := r.Modes[mode]
@@ -265,7 +250,7 @@ func (ev evidence) warnings(r Result, runs []Run) []string {
 	for _, c := range r.Claims {
 		for _, what := range slices.Sorted(maps.Keys(c.Numbers)) {
 			if n := c.Numbers[what].Dropped; n > 0 {
-				out = append(out, fmt.Sprintf("claim %s, %s: %s left out, because a value was not positive", c.Name, what, plural(n, "block", "blocks")))
+				out = append(out, fmt.Sprintf("claim %s, %s: %s left out, because a value was not positive", c.Name, what, Plural(n, "block", "blocks")))
 			}
 		}
 	}
@@ -290,6 +275,6 @@ func (ev evidence) warnings(r Result, runs []Run) []string {
 // expected to change: the stop rule of --until-resolved. It looks at bounds of
 // 99.5 %, so that looking often does not buy claims (stat.StopLevel). Without
 // a single claim nothing is resolved.
-func Resolved(r Result) bool {
-	return len(r.Claims) > 0 && !slices.ContainsFunc(r.Claims, func(c Claim) bool { return !c.Final })
+func (a Analysis) Resolved() bool {
+	return len(a.Base.Claims) > 0 && !slices.ContainsFunc(a.Base.Claims, func(c Claim) bool { return !c.Final })
 }

@@ -6,6 +6,8 @@ import (
 	"math"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"tenon.sh/tenon/internal/lab/draw"
 )
 
 // Percentiles that the axis of the CDF names.
@@ -16,10 +18,10 @@ func tail(percentile float64) float64 { return -math.Log10(1 - percentile/100) }
 
 // drawCDF shows the distribution of latency of each mode: time to the right on
 // a log scale, percentiles upwards, stretched towards the tail.
-func drawCDF(ev evidence, modes []Mode) template.HTML {
+func drawCDF(ev Evidence, modes []Mode) template.HTML {
 	type curve struct {
 		mode   Mode
-		points []point // µs, percentile
+		points []draw.Point // µs, percentile
 	}
 	var curves []curve
 	var all []float64
@@ -30,47 +32,47 @@ func drawCDF(ev evidence, modes []Mode) template.HTML {
 		}
 		c := curve{mode: m, points: cdfPoints(h)}
 		for _, p := range c.points {
-			all = append(all, p.x)
+			all = append(all, p.X)
 		}
 		curves = append(curves, c)
 	}
-	lo, hi, ok := around(all, true)
+	lo, hi, ok := draw.Range(all, true)
 	if !ok {
 		return ""
 	}
 	const width, height, left, right, top, bottom = 920, 460, 64, 20, 14, 46
-	d := newDrawing(width, height, "Cumulative distribution of latency by mode")
-	x := axis{lo: lo, hi: hi, begin: left, end: width - right, log: true}
-	y := axis{lo: tail(0), hi: tail(99.99), begin: height - bottom, end: top}
+	d := draw.New(width, height, "Cumulative distribution of latency by mode")
+	x := draw.Axis{Low: lo, High: hi, Begin: left, End: width - right, Log: true}
+	y := draw.Axis{Low: tail(0), High: tail(99.99), Begin: height - bottom, End: top}
 	for _, p := range cdfTicks {
-		at := y.at(tail(p))
-		d.line(left, at, width-right, at, "grid")
-		d.text(left-8, at+4, "tick end", fmt.Sprintf("%g %%", p))
+		at := y.At(tail(p))
+		d.Line(left, at, width-right, at, "grid")
+		d.Text(left-8, at+4, "tick end", fmt.Sprintf("%g %%", p))
 	}
-	for _, v := range x.ticks(10) {
-		d.line(x.at(v), top, x.at(v), height-bottom, "grid")
-		d.text(x.at(v), height-bottom+18, "tick middle", microseconds(v))
+	for _, v := range x.Ticks(10) {
+		d.Line(x.At(v), top, x.At(v), height-bottom, "grid")
+		d.Text(x.At(v), height-bottom+18, "tick middle", Microseconds(v))
 	}
-	d.line(left, height-bottom, width-right, height-bottom, "axis")
-	d.text((left+width-right)/2, height-6, "label middle", "latency, from the intended send time to the last byte (log scale)")
+	d.Line(left, height-bottom, width-right, height-bottom, "axis")
+	d.Text((left+width-right)/2, height-6, "label middle", "latency, from the intended send time to the last byte (log scale)")
 	for _, c := range curves {
-		px := make([]point, len(c.points))
+		px := make([]draw.Point, len(c.points))
 		for i, p := range c.points {
-			px[i] = point{x.at(p.x), y.at(tail(p.y))}
+			px[i] = draw.Point{X: x.At(p.X), Y: y.At(tail(p.Y))}
 		}
-		d.path(px, "curve"+dashed(c.mode), colour(c.mode))
+		d.Path(px, "curve"+dashed(c.mode), Colour(c.mode))
 	}
-	return d.html()
+	return d.HTML()
 }
 
 // cdfPoints walks up the axis in even steps, as far as ten requests lie above.
-func cdfPoints(h *hdrhistogram.Histogram) []point {
+func cdfPoints(h *hdrhistogram.Histogram) []draw.Point {
 	const steps = 240
 	top := min(tail(99.99), math.Log10(max(float64(h.TotalCount())/10, 1.1)))
-	points := make([]point, 0, steps+1)
+	points := make([]draw.Point, 0, steps+1)
 	for i := 0; i <= steps; i++ {
 		p := 100 * (1 - math.Pow(10, -top*float64(i)/steps))
-		points = append(points, point{max(float64(h.ValueAtPercentile(p)), 1), p})
+		points = append(points, draw.Point{X: max(float64(h.ValueAtPercentile(p)), 1), Y: p})
 	}
 	return points
 }

@@ -9,49 +9,11 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Mode is one way of sharing the tested CPUs between the service and the
-// batch work.
-type Mode string
-
-// The modes of the colocation experiment.
-const (
-	Exclusive     Mode = "exclusive"
-	ExclusiveAA   Mode = "exclusive-aa"   // exclusive once more in each block: the A/A control
-	ExclusiveWarm Mode = "exclusive-warm" // exclusive plus an idle-class spinner
-	Default       Mode = "default"        // what Kubernetes does
-	Default65     Mode = "default-65"     // the same, paced to the CPU use of Tenon65
-	Burstable     Mode = "burstable"      // batch with CPU requests
-	Tenon         Mode = "tenon"          // kernel isolation, no watermark
-	Tenon65       Mode = "tenon-65"       // plus CPU suppress at 65 %
-	Solo          Mode = "solo"           // the batch work alone: the yardstick of its goodput
-)
-
-// The modes that pin a rung of the isolation ladder: as Tenon, with that rung
-// and no other. RungModes lists them.
-const (
-	TenonWeight    Mode = "tenon-weight"    // the least CPU weight
-	TenonIdle      Mode = "tenon-idle"      // cpu.idle
-	TenonSiblings  Mode = "tenon-siblings"  // and a CPU set off the siblings of LS
-	TenonCoreSched Mode = "tenon-coresched" // and a core-scheduling cookie
-	TenonSCX       Mode = "tenon-scx"       // and the sched_ext scheduler
-	TenonVendor    Mode = "tenon-vendor"    // the marks of a vendor's kernel
-)
-
-// The mode of the memory experiment that the colocation experiment lacks.
-const Tenond Mode = "tenond" // Tenon's memory QoS
-
-// The kinds of experiments. That of colocation has no name in its files.
-const (
-	KindColocation = ""
-	KindMemory     = "memory"
-	KindReaction   = "reaction"
-	KindKernelQOS  = "kernel-qos"
-)
-
-// An Experiment is what was asked for and where it ran: experiment.json.
+// An Experiment is what was asked for and where it ran: experiment.json. Kinds
+// of experiments that need more embed it in a record of their own.
 type Experiment struct {
 	Schema      int           `json:"schema"` // 1
 	Kind        string        `json:"kind,omitempty"`
@@ -82,27 +44,6 @@ type Experiment struct {
 	// Tenond is what the tenond of a mode was started with and told; without
 	// it the lab's own loop did the work.
 	Tenond map[Mode]string `json:"tenond,omitempty"`
-	// Memory is how memory is divided in the memory experiment.
-	Memory *MemorySetup `json:"memory,omitempty"`
-	// Kubernetes says that the experiment ran on a node of a cluster.
-	Kubernetes *KubernetesSetup `json:"kubernetes,omitempty"`
-	// Skipped are the modes that this node cannot run, and why.
-	Skipped []Skipped `json:"skipped,omitempty"`
-	// Siblings says that tested CPUs share a core (SMT).
-	Siblings bool `json:"tested_siblings,omitempty"`
-}
-
-// A KubernetesSetup is where in a cluster an experiment ran, and with which
-// images.
-type KubernetesSetup struct {
-	Node   string            `json:"node"`
-	Images map[string]string `json:"images"` // of nginx and ffmpeg
-}
-
-// A Skipped mode is one that the node cannot run.
-type Skipped struct {
-	Mode Mode   `json:"mode"`
-	Why  string `json:"why"`
 }
 
 // Machine describes where the experiment ran.
@@ -121,7 +62,8 @@ type Machine struct {
 }
 
 // A Run is one mode in one block: runs/NNN-MODE.json. The latency histogram
-// stands beside it as runs/NNN-MODE.hlog.
+// stands beside it as runs/NNN-MODE.hlog. Kinds of experiments that count more
+// embed it in a record of their own.
 type Run struct {
 	Index   int           `json:"index"`
 	Block   int           `json:"block"`
@@ -161,17 +103,30 @@ type Run struct {
 	// Writes are the kernel writes of the run's mode, with their reasons.
 	Writes []string `json:"writes,omitempty"`
 
-	// Memory is what the memory experiment counts beside all that.
-	Memory *MemoryUse `json:"memory,omitempty"`
-	// Traced is what the kernel's scheduler recorded after the measured part,
-	// under the same load.
-	Traced *Traced `json:"traced,omitempty"`
-
 	// Histogram is read from the .hlog beside the run; µs, 3 digits.
 	Histogram *hdrhistogram.Histogram `json:"-"`
 	// Log writes that .hlog (load.WriteLog); only SaveRun calls it. Nil: the
 	// client gave no histogram.
 	Log func(io.Writer) error `json:"-"`
+}
+
+// Common is the part of a record that all kinds of experiments have.
+func (r *Run) Common() *Run { return r }
+
+// A Record is a run of one kind of experiment: a Run, or a pointer to a struct
+// that embeds one.
+type Record interface{ Common() *Run }
+
+// Commons are the common parts of records.
+func Commons[R any, P interface {
+	*R
+	Record
+}](records []R) []Run {
+	runs := make([]Run, len(records))
+	for i := range records {
+		runs[i] = *P(&records[i]).Common()
+	}
+	return runs
 }
 
 // Latency is a distribution in microseconds.

@@ -9,13 +9,14 @@ import (
 	"strings"
 )
 
-const unknown = "–"
+// Unknown is shown for a number that is not known.
+const Unknown = "–"
 
 // change prints a ratio as the seeds do: "+2.8 %", or "×24.3" from ten on.
 func change(ratio Number) string {
 	switch {
 	case !ratio.Known():
-		return unknown
+		return Unknown
 	case ratio >= 1000:
 		return fmt.Sprintf("×%.0f", float64(ratio))
 	case ratio >= 10:
@@ -35,8 +36,8 @@ func signed(v float64, prec int) string {
 	return strings.Replace(s, "-", "−", 1)
 }
 
-// limit prints a margin such as 1.03 as "3 %".
-func limit(ratio float64) string {
+// Limit prints a margin such as 1.03 as "3 %".
+func Limit(ratio float64) string {
 	return strconv.FormatFloat(round(100*(ratio-1), 2), 'f', -1, 64) + " %"
 }
 
@@ -44,7 +45,7 @@ func limit(ratio float64) string {
 func span(i Interval) string {
 	switch {
 	case !i.Low.Known() || !i.High.Known():
-		return unknown
+		return Unknown
 	case i.High >= 1000:
 		return fmt.Sprintf("×%.2g … ×%.1e", float64(i.Low), float64(i.High))
 	case i.High >= 10:
@@ -55,8 +56,8 @@ func span(i Interval) string {
 	return percent(float64(i.Low-1)) + " … " + percent(float64(i.High-1)) + " %"
 }
 
-// ratio prints an estimate with its interval for a sentence.
-func ratio(i Interval) string {
+// FormatRatio prints an estimate with its interval for a sentence.
+func FormatRatio(i Interval) string {
 	switch {
 	case i.Blocks == 0:
 		return "not measured"
@@ -66,30 +67,30 @@ func ratio(i Interval) string {
 	return fmt.Sprintf("%s (95 %%: %s)", change(i.Estimate), span(i))
 }
 
-// quantity prints an estimate with its interval: "96.3 % (95 %: 95.6 … 96.9)".
-func quantity(i Interval, factor float64, unit string) string {
+// Quantity prints an estimate with its interval: "96.3 % (95 %: 95.6 … 96.9)".
+func Quantity(i Interval, factor float64, unit string) string {
 	switch {
 	case i.Blocks == 0:
 		return "not measured"
 	case i.Blocks == 1:
-		return scaled(i.Estimate, factor, 1) + unit + " (one block: no interval)"
+		return Scaled(i.Estimate, factor, 1) + unit + " (one block: no interval)"
 	}
-	return fmt.Sprintf("%s%s (95 %%: %s … %s)", scaled(i.Estimate, factor, 1), unit, scaled(i.Low, factor, 1), scaled(i.High, factor, 1))
+	return fmt.Sprintf("%s%s (95 %%: %s … %s)", Scaled(i.Estimate, factor, 1), unit, Scaled(i.Low, factor, 1), Scaled(i.High, factor, 1))
 }
 
-// number prints v with prec decimals, or a dash.
-func number(v Number, prec int) string {
+// FormatNumber prints v with prec decimals, or a dash.
+func FormatNumber(v Number, prec int) string {
 	if !v.Known() {
-		return unknown
+		return Unknown
 	}
 	return fmt.Sprintf("%.*f", prec, float64(v))
 }
 
-// scaled prints factor·v.
-func scaled(v Number, factor float64, prec int) string { return number(v*Number(factor), prec) }
+// Scaled prints factor·v.
+func Scaled(v Number, factor float64, prec int) string { return FormatNumber(v*Number(factor), prec) }
 
-// microseconds prints a latency with a fitting unit.
-func microseconds(us float64) string {
+// Microseconds prints a latency with a fitting unit.
+func Microseconds(us float64) string {
 	switch {
 	case us < 1:
 		return fmt.Sprintf("%.2g µs", us)
@@ -126,7 +127,7 @@ func wrap(text string, width int) []string {
 		switch {
 		case line == "":
 			line = word
-		case runes(line)+1+runes(word) > width:
+		case Runes(line)+1+Runes(word) > width:
 			lines = append(lines, line)
 			line = word
 		default:
@@ -136,14 +137,16 @@ func wrap(text string, width int) []string {
 	return append(lines, line)
 }
 
-func runes(s string) int { return len([]rune(s)) }
+// Runes is how many characters s has.
+func Runes(s string) int { return len([]rune(s)) }
 
 func round(v float64, decimals int) float64 {
 	p := math.Pow(10, float64(decimals))
 	return math.Round(v*p) / p
 }
 
-func plural(n int, one, many string) string {
+// Plural prints a number with its noun.
+func Plural(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}

@@ -19,12 +19,15 @@ import (
 //
 // Ratios pair the runs of one block (stat.Ratio); they are not quotients of
 // the medians in modes.
-type Result struct {
+type Result = ResultOf[Experiment, ModeResult]
+
+// A ResultOf is a Result whose experiment and modes are those of one kind.
+type ResultOf[E, M any] struct {
 	Schema     int                 `json:"schema"` // 1
-	Experiment Experiment          `json:"experiment"`
+	Experiment E                   `json:"experiment"`
 	Blocks     int                 `json:"blocks"` // with at least one valid run
 	Order      []Mode              `json:"mode_order"`
-	Modes      map[Mode]ModeResult `json:"modes"`
+	Modes      map[Mode]M          `json:"modes"`
 	Ratios     map[Mode]Ratios     `json:"ratios"`
 	RatiosWarm map[Mode]Ratios     `json:"ratios_warm"`
 	RunDelay   map[Mode]DelayRatio `json:"runqueue_delay_ratios"`
@@ -32,6 +35,19 @@ type Result struct {
 	Claims     []Claim             `json:"claims"`
 	VoidRuns   []VoidRun           `json:"void_runs"`
 	Warnings   []string            `json:"warnings"`
+}
+
+// Extend makes the result of one kind of experiment from what all kinds have.
+func Extend[E, M any](r Result, e E, mode func(Mode, ModeResult) M) ResultOf[E, M] {
+	out := ResultOf[E, M]{
+		Schema: r.Schema, Experiment: e, Blocks: r.Blocks, Order: r.Order, Modes: map[Mode]M{},
+		Ratios: r.Ratios, RatiosWarm: r.RatiosWarm, RunDelay: r.RunDelay, Control: r.Control,
+		Claims: r.Claims, VoidRuns: r.VoidRuns, Warnings: r.Warnings,
+	}
+	for m, result := range r.Modes {
+		out.Modes[m] = mode(m, result)
+	}
+	return out
 }
 
 // A ModeResult is what one mode showed. All but Pooled, Runs, Void, Requests
@@ -71,10 +87,6 @@ type ModeResult struct {
 	Steal       Number `json:"steal_ratio"`
 	ClientLag   Number `json:"client_lag_p99_us"`
 	ClientCPU   Number `json:"client_cpu_ratio"`
-	// Memory is what the memory experiment counts beside all that.
-	Memory *MemoryResult `json:"memory,omitempty"`
-	// Traced is what the kernel's scheduler recorded, where it was asked.
-	Traced *TracedResult `json:"traced,omitempty"`
 }
 
 // Ratios are the ratios of a mode's percentiles to a baseline; the keys are
@@ -98,7 +110,8 @@ type Interval struct {
 	Dropped  int    `json:"dropped_blocks,omitempty"` // a value was zero or missing
 }
 
-func intervalOf(e stat.Estimate) Interval {
+// IntervalOf is an estimate as result.json has it.
+func IntervalOf(e stat.Estimate) Interval {
 	return Interval{Number(e.Value), Number(e.Low), Number(e.High), Number(e.Lower), Number(e.Upper), e.Blocks, e.Dropped}
 }
 

@@ -9,11 +9,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"tenon.sh/tenon/internal/lab/archive"
 	"tenon.sh/tenon/internal/lab/load"
 )
 
@@ -22,25 +24,26 @@ const Schema = 1
 
 // The files of an experiment's directory.
 const (
-	experimentFile = "experiment.json"
+	ExperimentFile = archive.ExperimentFile
 	resultFile     = "result.json"
 	pageFile       = "report.html"
 	runsDir        = "runs"
 )
 
-// Create makes the directory of an experiment and writes experiment.json.
+// Create makes the directory of an experiment and writes experiment.json: an
+// Experiment, or the record of one kind that embeds it.
 // Calling it again replaces that file and keeps the runs.
-func Create(dir string, e Experiment) error {
-	e.Schema = Schema
-	if err := os.MkdirAll(filepath.Join(dir, runsDir), 0o755); err != nil {
-		return fmt.Errorf("make the directory of the experiment: %w", err)
+func Create(dir string, e any) error {
+	if err := archive.MakeFolder(dir, runsDir); err != nil {
+		return err
 	}
-	return writeJSON(filepath.Join(dir, experimentFile), e)
+	return WriteJSON(filepath.Join(dir, ExperimentFile), e)
 }
 
 // SaveRun writes runs/NNN-MODE.hlog and then runs/NNN-MODE.json. Both appear
 // whole or not at all, and a run whose JSON exists is complete.
-func SaveRun(dir string, r Run) error {
+func SaveRun(dir string, whole Record) error {
+	r := whole.Common()
 	if err := r.check(); err != nil {
 		return fmt.Errorf("save run %d: %w", r.Index, err)
 	}
@@ -50,96 +53,81 @@ func SaveRun(dir string, r Run) error {
 			return err
 		}
 	}
-	return writeJSON(base+".json", r)
+	return WriteJSON(base+".json", whole)
 }
 
-// Load reads an experiment and its finished runs in the order of their index.
-// What an interrupted experiment left unfinished is skipped; a file that is
-// there but cannot be read is an error.
-func Load(dir string) (Experiment, []Run, error) {
-	var e Experiment
-	data, err := os.ReadFile(filepath.Join(dir, experimentFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return e, nil, fmt.Errorf("load experiment: %s has no %s; is it the directory of an experiment?", dir, experimentFile)
+// Load reads an experiment and its finished runs in the order of their index,
+// from its archive or from its folder. What an interrupted experiment left
+// unfinished is skipped; a file that is there but cannot be read is an error.
+func Load[E, R any, P interface {
+	*R
+	Record
+}](dir string) (E, []R, error) {
+	var e E
+	raw, data, err := archive.OpenExperiment(dir)
+	if err != nil {
+		return e, nil, err
 	}
+	if e, err = ParseExperiment[E](data); err != nil {
+		return e, nil, fmt.Errorf("load %s: %w", filepath.Join(dir, ExperimentFile), err)
+	}
+	names, err := fs.Glob(raw, path.Join(runsDir, "*.json"))
 	if err != nil {
 		return e, nil, fmt.Errorf("load experiment: %w", err)
 	}
-	if e, err = parseExperiment(data); err != nil {
-		return e, nil, fmt.Errorf("load %s: %w", filepath.Join(dir, experimentFile), err)
-	}
-	names, err := filepath.Glob(filepath.Join(dir, runsDir, "*.json"))
-	if err != nil {
-		return e, nil, fmt.Errorf("load experiment: %w", err)
-	}
-	var runs []Run
+	var runs []R
 	for _, name := range names {
-		r, err := loadRun(name)
-		if err != nil {
-			return e, nil, fmt.Errorf("load %s: %w", name, err)
+		var r R
+		if err := loadRun(raw, name, P(&r)); err != nil {
+			return e, nil, fmt.Errorf("load %s: %w", filepath.Join(dir, name), err)
 		}
 		runs = append(runs, r)
 	}
-	slices.SortStableFunc(runs, func(a, b Run) int { return cmp.Compare(a.Index, b.Index) })
+	slices.SortStableFunc(runs, func(a, b R) int { return cmp.Compare(P(&a).Common().Index, P(&b).Common().Index) })
 	return e, runs, nil
 }
 
-func loadRun(name string) (Run, error) {
-	data, err := os.ReadFile(name)
+func loadRun(raw fs.FS, name string, whole Record) error {
+	data, err := fs.ReadFile(raw, name)
 	if err != nil {
-		return Run{}, err
+		return err
 	}
-	r, err := parseRun(data)
-	if err != nil {
-		return Run{}, err
+	if err := ParseRun(data, whole); err != nil {
+		return err
 	}
-	log, err := os.Open(strings.TrimSuffix(name, ".json") + ".hlog")
+	log, err := raw.Open(strings.TrimSuffix(name, ".json") + ".hlog")
 	if errors.Is(err, fs.ErrNotExist) {
-		return r, nil // wrk gives percentiles but no histogram
+		return nil // wrk gives percentiles but no histogram
 	}
 	if err != nil {
-		return Run{}, err
+		return err
 	}
 	defer log.Close()
-	r.Histogram, _, err = load.ReadLog(log)
-	return r, err
+	whole.Common().Histogram, _, err = load.ReadLog(log)
+	return err
 }
 
-// Build analyses the experiment in dir, and writes result.json and
-// report.html into it. It needs nothing but the raw data.
-func Build(dir string) (Result, error) { return build(dir, Load, Analyse, WriteHTML) }
-
-// build analyses what load finds in dir, and writes the result and the page.
-func build[E, D, R any](dir string, load func(string) (E, D, error), analyse func(E, D) R, page func(io.Writer, R, D) error) (R, error) {
-	e, data, err := load(dir)
-	if err != nil {
-		var none R
-		return none, err
+// ParseExperiment reads an experiment.json of this schema.
+func ParseExperiment[E any](data []byte) (E, error) {
+	var e E
+	var head struct {
+		Schema int `json:"schema"`
 	}
-	r := analyse(e, data)
-	if err := writeJSON(filepath.Join(dir, resultFile), r); err != nil {
-		return r, err
-	}
-	return r, writeFile(filepath.Join(dir, pageFile), func(w io.Writer) error { return page(w, r, data) })
-}
-
-func parseExperiment(data []byte) (Experiment, error) {
-	var e Experiment
-	if err := json.Unmarshal(data, &e); err != nil {
+	if err := json.Unmarshal(data, &head); err != nil {
 		return e, err
 	}
-	if e.Schema != Schema {
-		return e, fmt.Errorf("schema %d: this version of tenon reads schema %d", e.Schema, Schema)
+	if head.Schema != Schema {
+		return e, fmt.Errorf("schema %d: this version of tenon reads schema %d", head.Schema, Schema)
 	}
-	return e, nil
+	return e, json.Unmarshal(data, &e)
 }
 
-func parseRun(data []byte) (Run, error) {
-	var r Run
-	if err := json.Unmarshal(data, &r); err != nil {
-		return r, err
+// ParseRun reads the JSON of a run into a record.
+func ParseRun(data []byte, whole Record) error {
+	if err := json.Unmarshal(data, whole); err != nil {
+		return err
 	}
-	return r, r.check()
+	return whole.Common().check()
 }
 
 // check refuses what would make a strange file name or an empty comparison.
@@ -156,7 +144,8 @@ func (r Run) check() error {
 	return nil
 }
 
-func writeJSON(path string, v any) error {
+// WriteJSON writes a file whole or not at all.
+func WriteJSON(path string, v any) error {
 	return writeFile(path, func(w io.Writer) error {
 		var b bytes.Buffer
 		enc := json.NewEncoder(&b)

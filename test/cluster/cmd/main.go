@@ -14,7 +14,7 @@ import (
 	"strings"
 	"syscall"
 
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/model/unit"
 	"tenon.sh/tenon/test/cluster"
 	"tenon.sh/tenon/test/cluster/image"
 )

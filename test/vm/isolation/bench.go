@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tenon.sh/tenon/internal/trace"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/kernel/schedtrace"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // Programs and groups of the guest.
@@ -34,7 +34,7 @@ const (
 
 // A bench runs cases.
 type bench struct {
-	recorder        *trace.Recorder
+	recorder        *schedtrace.Recorder
 	settle, measure time.Duration
 	loops           uint64 // that take a millisecond
 }
@@ -46,7 +46,7 @@ func newBench(ctx context.Context, settle, measure time.Duration) (*bench, error
 		return nil, err
 	}
 	// Once: to make a buffer is work for all CPUs.
-	if b.recorder, err = trace.Open(root, perCPU); err != nil {
+	if b.recorder, err = schedtrace.Open(root, perCPU); err != nil {
 		return nil, err
 	}
 	if err := makeGroups(); err != nil {
@@ -103,14 +103,14 @@ func busyTime() (time.Duration, error) {
 
 // mountTracefs mounts what nobody else mounts in a bare guest.
 func mountTracefs() (string, error) {
-	root, err := trace.Root()
-	if !errors.Is(err, trace.ErrUnsupported) {
+	root, err := schedtrace.Root()
+	if !errors.Is(err, schedtrace.ErrUnsupported) {
 		return root, err
 	}
 	if err := unix.Mount("tracefs", "/sys/kernel/tracing", "tracefs", 0, ""); err != nil {
 		return "", fmt.Errorf("mount tracefs: %w", err)
 	}
-	return trace.Root()
+	return schedtrace.Root()
 }
 
 // calibrate measures the speed of a CPU beside two others that are busy, which
@@ -209,14 +209,14 @@ func cores() (map[unit.CPU]int, error) {
 }
 
 // classOf knows the workers of the load by their names.
-func classOf(t trace.Thread) trace.Class {
+func classOf(t schedtrace.Thread) schedtrace.Class {
 	switch t.Comm {
 	case "load-ls":
-		return trace.LS
+		return schedtrace.LS
 	case "load-be":
-		return trace.BE
+		return schedtrace.BE
 	}
-	return trace.Other
+	return schedtrace.Other
 }
 
 func write(file, value string) error {

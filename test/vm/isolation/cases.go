@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"tenon.sh/tenon/internal/scx"
-	"tenon.sh/tenon/internal/trace"
+	"tenon.sh/tenon/internal/kernel/schedtrace"
+	"tenon.sh/tenon/internal/kernel/scx"
 )
 
 // A scene is where the workers of the two loads are bound: a CPU for each, -1
@@ -70,7 +70,7 @@ type result struct {
 	Epsilon time.Duration `json:"epsilon_ns"`
 	Hold    time.Duration `json:"hold_ns"`
 	Events  int           `json:"events"`
-	trace.Report
+	schedtrace.Report
 	LS        []json.RawMessage `json:"ls"`
 	BE        []json.RawMessage `json:"be,omitempty"`
 	Scheduler *scheduled        `json:"scheduler,omitempty"`
@@ -161,12 +161,12 @@ func (b *bench) judge(r *result, from, to time.Duration, s *scx.Scheduler) (err 
 			r.Scheduler.Exit = fmt.Sprintf("%+v", after.Exit)
 		}
 	}
-	rules := trace.Rules{ClassOf: classOf, Epsilon: epsilon, Hold: r.Hold, From: from, To: to}
+	rules := schedtrace.Rules{ClassOf: classOf, Epsilon: epsilon, Hold: r.Hold, From: from, To: to}
 	if rules.Cores, err = cores(); err != nil {
 		return err
 	}
 	r.Epsilon, r.Events = epsilon, len(events)
-	r.Report, err = trace.Judge(events, rules)
+	r.Report, err = schedtrace.Judge(events, rules)
 	return err
 }
 

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"tenon.sh/tenon/internal/task"
+	"tenon.sh/tenon/internal/kernel/task"
 )
 
 // An attachment is what attaching and detaching the scheduler a number of times

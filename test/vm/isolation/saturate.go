@@ -8,8 +8,8 @@ import (
 	"math"
 	"time"
 
-	"tenon.sh/tenon/internal/scx"
-	"tenon.sh/tenon/internal/task"
+	"tenon.sh/tenon/internal/kernel/scx"
+	"tenon.sh/tenon/internal/kernel/task"
 )
 
 // A saturation is what became of BE and of the scheduler while LS kept all CPUs

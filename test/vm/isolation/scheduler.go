@@ -6,8 +6,8 @@ import (
 	"reflect"
 	"syscall"
 
-	"tenon.sh/tenon/internal/scx"
-	"tenon.sh/tenon/internal/unit"
+	"tenon.sh/tenon/internal/kernel/scx"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // loadScheduler loads Tenon's scheduler for the groups of the two loads. smtRule

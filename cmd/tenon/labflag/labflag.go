@@ -1,0 +1,48 @@
+// Package labflag has the types of the flags of tenon lab.
+package labflag
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// CPUs is a set of CPUs with at least one in it, such as 0-3,6.
+type CPUs unit.CPUSet
+
+// Set implements pflag.Value.
+func (f *CPUs) Set(s string) error {
+	set, err := unit.ParseCPUSet(s)
+	if err == nil && set.Empty() {
+		err = errors.New("want at least one CPU")
+	}
+	*f = CPUs(set)
+	return err
+}
+
+func (f *CPUs) String() string { return unit.CPUSet(*f).String() }
+
+// Type implements pflag.Value: the word for the value in the help text.
+func (f *CPUs) Type() string { return "LIST" }
+
+// Percent is a share such as 30 or 30%.
+type Percent float64
+
+// Set implements pflag.Value.
+func (f *Percent) Set(s string) error {
+	v, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(s), "%"), 64)
+	if err != nil {
+		return errors.New("want a percentage such as 30%")
+	}
+	*f = Percent(v)
+	return nil
+}
+
+func (f *Percent) String() string {
+	return strconv.FormatFloat(float64(*f), 'f', -1, 64) + "%"
+}
+
+// Type implements pflag.Value: the word for the value in the help text.
+func (f *Percent) Type() string { return "PERCENT" }

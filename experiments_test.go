@@ -1,0 +1,92 @@
+package tenon_test
+
+import (
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// experiments is the folder of what was measured.
+const experiments = "docs/experiments"
+
+// The most that experiments may weigh, in bytes. What is larger and cannot be
+// smaller stands in largeExperiments with its size: histograms are compressed
+// already, and base64.
+const (
+	mostExperimentBytes = 200_000
+	mostTextBytes       = 8 << 10 // raw data as text; more goes into the archive
+)
+
+var largeExperiments = map[string]int{
+	"2026-11-21-colocation-rule-corrected": 355_000,
+	"2026-11-21-colocation-two-cpus":       1_240_000,
+	"2026-11-22-colocation-long-slices":    927_000,
+	"2026-11-22-colocation-ninety-minutes": 3_550_000,
+	"2026-11-22-colocation-on-kubernetes":  352_000,
+	"2026-11-22-hour-replayed":             625_000,
+	"2026-11-22-reaction":                  247_000,
+	"2026-11-22-tenond-beside-the-lab":     290_000,
+}
+
+// TestExperimentsAreLight keeps raw data in archives, each folder small, and
+// each experiment in the index.
+func TestExperimentsAreLight(t *testing.T) {
+	sizes, text := map[string]int{}, map[string]int{}
+	var pages []string
+	err := filepath.WalkDir(experiments, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		inside := strings.TrimPrefix(filepath.ToSlash(name), experiments+"/")
+		folder, _, isInside := strings.Cut(inside, "/")
+		if !isInside {
+			if inside != "README.md" {
+				t.Errorf("%s: only the index stands beside the experiments", name)
+			}
+			return nil
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		switch base := path.Base(inside); {
+		case base == "report.html":
+			return nil // made by tenon lab report, and not tracked (.gitignore)
+		case base == "README.md":
+			pages = append(pages, folder)
+		case base == "result.json", base == "table.txt", base == "raw.tar.zst":
+		case path.Ext(base) == ".txt":
+			text[folder] += int(info.Size())
+		default:
+			t.Errorf("%s: raw data belong into raw.tar.zst (tenon lab pack)", name)
+		}
+		sizes[folder] += int(info.Size())
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keepWithin(t, "experiment", "bytes", sizes, mostExperimentBytes, largeExperiments)
+	for folder, n := range text {
+		if n > mostTextBytes {
+			t.Errorf("%s: %d bytes of text files beside table.txt, more than %d: pack them (tenon lab pack)", folder, n, mostTextBytes)
+		}
+	}
+	index, err := os.ReadFile(filepath.Join(experiments, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range slices.Sorted(maps.Keys(sizes)) {
+		if !slices.Contains(pages, folder) {
+			t.Errorf("%s has no README.md", folder)
+		}
+		if n := strings.Count(string(index), "("+folder+"/README.md)"); n != 1 {
+			t.Errorf("%s is linked %d times from the index, want once", folder, n)
+		}
+	}
+}

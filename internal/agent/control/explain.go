@@ -1,0 +1,156 @@
+package control
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// mostInputs bounds the workloads that an explanation of a knob lists.
+const mostInputs = 20
+
+// An Unknown is the error for a name that nothing here has.
+type Unknown struct {
+	Name string
+	// Known are the names that there are: workloads, and cgroups with knobs.
+	Known []string
+}
+
+func (e *Unknown) Error() string { return fmt.Sprintf("tenond knows no workload or cgroup %q", e.Name) }
+
+// ExplainWorkload explains a workload, by its ID or the last part of it if no
+// other has that, or a cgroup that holds workloads, or what batch work may count
+// on, by one of batchNames.
+func (l *Ledger) ExplainWorkload(name string) (Explanation, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	name = strings.Trim(name, "/")
+	all := l.workloads()
+	e := Explanation{At: l.last.Snapshot.At}
+	w, found := find(all, name)
+	switch {
+	case found:
+		e.Workload, e.Cgroup = &w, w.Cgroup
+	case l.hasKnobs(node.CgroupPath(name)):
+		e.Cgroup = node.CgroupPath(name)
+		e.Inputs, e.More = inputs(all, e.Cgroup)
+	case isBatch(name):
+		b := l.last.Batch
+		e.Batch, e.Knobs = &b, []Knob{}
+		return e, nil
+	default:
+		return e, &Unknown{Name: name, Known: l.names()}
+	}
+	var knobs []node.Knob
+	for k := range l.knobs {
+		if k.Cgroup == e.Cgroup || found && w.Meet.Contains(k.Cgroup) && k.Cgroup.Contains(w.Cgroup) {
+			knobs = append(knobs, k)
+		}
+	}
+	slices.SortFunc(knobs, func(a, b node.Knob) int {
+		return cmp.Or(cmp.Compare(b.Cgroup.Depth(), a.Cgroup.Depth()), a.Compare(b))
+	})
+	e.Knobs = []Knob{}
+	for _, k := range knobs {
+		e.Knobs = append(e.Knobs, l.knob(k))
+	}
+	return e, nil
+}
+
+// ExplainKnob explains one knob, by what it is about.
+func (l *Ledger) ExplainKnob(k node.Knob) (Explanation, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k.Cgroup = node.CgroupPath(strings.Trim(string(k.Cgroup), "/"))
+	all := l.workloads()
+	if w, found := find(all, string(k.Cgroup)); found && k.Control == "" {
+		k.Cgroup = w.Cgroup
+	}
+	_, seen := l.last.Snapshot.Knobs.Now[k]
+	_, asked := l.knobs[k]
+	laddered := slices.Contains(isolating, k.File) && l.last.Ladder.Rung != "" && (k.Cgroup == "" || l.hasKnobs(k.Cgroup))
+	if !asked && !seen && !laddered {
+		if k.Control == "" && l.hasKnobs(k.Cgroup) {
+			return Explanation{}, &Unknown{Name: k.String(), Known: filesOf(k.Cgroup)}
+		}
+		return Explanation{}, &Unknown{Name: k.Where(), Known: l.names()}
+	}
+	e := Explanation{At: l.last.Snapshot.At, Cgroup: k.Cgroup, Knobs: []Knob{}}
+	if asked || seen {
+		e.Knobs = append(e.Knobs, l.knob(k))
+	}
+	if laddered {
+		ladder := l.last.Ladder
+		e.Ladder = &ladder
+	}
+	e.Inputs, e.More = inputs(all, k.Cgroup)
+	if k.Control != "" {
+		all = slices.DeleteFunc(all, func(w Workload) bool { return w.Class.Control() != k.Control })
+		e.Inputs, e.More = inputs(all, "")
+	}
+	return e, nil
+}
+
+// find returns the workload of that name.
+func find(all []Workload, name string) (Workload, bool) {
+	var last []Workload
+	for _, w := range all {
+		if string(w.ID) == name {
+			return w, true
+		}
+		if strings.HasSuffix(string(w.ID), "/"+name) {
+			last = append(last, w)
+		}
+	}
+	if len(last) == 1 {
+		return last[0], true
+	}
+	return Workload{}, false
+}
+
+// inputs lists the work in and below a cgroup.
+func inputs(all []Workload, p node.CgroupPath) (in []Workload, more int) {
+	for _, w := range all {
+		if p.Contains(w.Cgroup) {
+			in = append(in, w)
+		}
+	}
+	slices.SortFunc(in, busiestFirst)
+	if len(in) > mostInputs {
+		in, more = in[:mostInputs], len(in)-mostInputs
+	}
+	return in, more
+}
+
+func (l *Ledger) hasKnobs(p node.CgroupPath) bool {
+	for k := range l.knobs {
+		if k.Cgroup == p {
+			return true
+		}
+	}
+	return false
+}
+
+// names lists what can be explained.
+func (l *Ledger) names() []string {
+	known := map[string]bool{}
+	for _, w := range l.last.Snapshot.Workloads {
+		known[string(w.ID)] = true
+	}
+	for k := range l.knobs {
+		known[k.Where()] = true
+	}
+	return slices.Sorted(maps.Keys(known))
+}
+
+func filesOf(p node.CgroupPath) []string {
+	var all []string
+	for _, f := range node.Files {
+		all = append(all, node.Knob{Cgroup: p, File: f}.String())
+	}
+	return all
+}

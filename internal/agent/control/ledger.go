@@ -1,0 +1,187 @@
+package control
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"tenon.sh/tenon/internal/agent/record"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+const (
+	// window is the least time over which use is measured. Turns that events
+	// start may be closer together than a rate means anything.
+	window = 900 * time.Millisecond
+	// recent is how many writes are remembered.
+	recent = 20
+)
+
+// A Ledger is what a running agent knows of itself. It takes each turn and
+// answers questions at any time; the answers are made when they are asked for.
+type Ledger struct {
+	version string
+	started time.Time
+
+	mu    sync.Mutex
+	turns uint64
+	last  tick.Tick // that could read the node
+	blind string
+	// older and newer are two readings for rates, without knobs.
+	older, newer node.Snapshot
+	// olderScheduler and newerScheduler were read with them; nil: there is none.
+	olderScheduler, newerScheduler *node.SchedulerStatus
+
+	knobs  map[node.Knob]*account
+	recent []record.Write // newest last
+	next   chan struct{}  // closed by the next turn
+}
+
+// An account is what was asked of one knob, and done.
+type account struct {
+	want  plan.Want
+	since time.Time
+	turn  uint64 // the last that asked
+	wrote record.Write
+	did   uint64 // the turn that wrote; 0: none did
+}
+
+// NewLedger starts the ledger of an agent of the given version.
+func NewLedger(version string) *Ledger {
+	return &Ledger{version: version, started: time.Now(), knobs: map[node.Knob]*account{}, next: make(chan struct{})}
+}
+
+// Observe takes a turn, and the error of one that could not read the node.
+func (l *Ledger) Observe(t tick.Tick, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.turns++
+	close(l.next)
+	l.next = make(chan struct{})
+	if t.Snapshot.At.IsZero() {
+		if err != nil {
+			l.blind = err.Error()
+		}
+		return
+	}
+	l.blind, l.last = "", t
+	l.measure(t)
+	for _, w := range t.Wants {
+		l.want(w, t.Snapshot.At)
+	}
+	for _, o := range t.Done {
+		l.done(record.WriteOf(t, o))
+	}
+	for k, a := range l.knobs {
+		if a.turn != l.turns {
+			delete(l.knobs, k)
+		}
+	}
+}
+
+// measure keeps the two last readings that are far enough apart.
+func (l *Ledger) measure(t tick.Tick) {
+	s := t.Snapshot
+	passed := s.At.Sub(l.newer.At)
+	if passed >= 0 && passed < window {
+		return
+	}
+	s.Knobs = node.Knobs{}
+	l.older, l.newer = l.newer, s
+	l.olderScheduler, l.newerScheduler = l.newerScheduler, t.Isolation.Scheduler
+}
+
+func (l *Ledger) want(w plan.Want, at time.Time) {
+	a := l.knobs[w.Knob]
+	switch {
+	case a == nil:
+		a = &account{since: at}
+		l.knobs[w.Knob] = a
+	case a.turn == l.turns:
+		return // the first want for a knob is the one that counts
+	case a.want.Intent != w.Intent || a.want.Value != w.Value:
+		a.since = at
+	}
+	a.want, a.turn = w, l.turns
+}
+
+func (l *Ledger) done(w record.Write) {
+	if a := l.knobs[w.Knob]; a != nil {
+		a.wrote, a.did = w, l.turns
+	}
+	if n := len(l.recent); w.Outcome == record.Failed && n > 0 {
+		// What fails in every turn must not push out all else.
+		i := slices.IndexFunc(l.recent, func(r record.Write) bool { return r.Knob == w.Knob && r.Error == w.Error })
+		if i >= 0 {
+			l.recent = slices.Delete(l.recent, i, i+1)
+		}
+	}
+	if len(l.recent) == recent {
+		l.recent = slices.Delete(l.recent, 0, 1)
+	}
+	l.recent = append(l.recent, w)
+}
+
+// knob tells all about one knob. The snapshot of a turn is from before its
+// writes. l.mu is held.
+func (l *Ledger) knob(k node.Knob) Knob {
+	now, before := l.last.Snapshot.Knobs.Now[k], l.last.Snapshot.Knobs.Before[k]
+	all := Knob{Knob: k, Now: text(now), Before: text(before)}
+	a := l.knobs[k]
+	if a == nil {
+		return all
+	}
+	all.Intent, all.Policy, all.Reason, all.Since = a.want.Intent, a.want.Owner.String(), a.want.Reason, a.since
+	if (a.want.Intent == plan.Set || a.want.Intent == plan.Hold) && a.want.Value != nil {
+		all.Want = a.want.Value.String()
+	}
+	if a.did == 0 {
+		return all
+	}
+	wrote := a.wrote
+	all.Wrote = &wrote
+	if a.did == l.turns && wrote.Outcome == record.Applied {
+		all.Now = &wrote.New
+		switch {
+		case wrote.Release:
+			all.Before = nil
+		case all.Before == nil:
+			all.Before = &wrote.Old
+		}
+	}
+	return all
+}
+
+// text prints a value; nil where there is none.
+func text(v node.Value) *string {
+	if v == nil {
+		return nil
+	}
+	s := v.String()
+	return &s
+}
+
+// held counts the knobs that Tenon has changed, after the writes of the last
+// turn. l.mu is held.
+func (l *Ledger) held() int {
+	before := l.last.Snapshot.Knobs.Before
+	n := len(before)
+	for _, o := range l.last.Done {
+		if o.Err != nil {
+			continue
+		}
+		_, was := before[o.Step.Knob]
+		switch {
+		case o.Step.Release && was:
+			n--
+		case !o.Step.Release && !was:
+			n++
+		}
+	}
+	return n
+}
+
+func compareIDs(a, b Workload) int { return strings.Compare(string(a.ID), string(b.ID)) }

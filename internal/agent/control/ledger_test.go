@@ -1,0 +1,199 @@
+package control
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+var quota = node.Knob{Cgroup: "batch.slice", File: node.FileCPUMax}
+
+func noLimit() node.Value { return node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod} }
+
+// seen is a turn at noon plus after, in which web uses 500m and the job 1200m
+// since noon, and be is asked to keep within limit.
+func seen(after time.Duration, limit unit.MilliCPU) tick.Tick {
+	used := func(m unit.MilliCPU) node.Maybe[time.Duration] {
+		return node.Some(time.Hour + time.Duration(m)*after/1000)
+	}
+	t := tick.Tick{Sense: 300 * time.Microsecond, Decide: 100 * time.Microsecond, Act: time.Millisecond}
+	t.Snapshot = node.Snapshot{
+		At:          noon.Add(after),
+		Topology:    node.Topology{CPUs: []node.LogicalCPU{{ID: 0}, {ID: 1, Core: 1}}},
+		Usage:       node.Usage{CPU: used(1700), Memory: node.Some[unit.Bytes](3 << 30)},
+		MemoryTotal: node.Some[unit.Bytes](8 << 30),
+		Busy:        map[unit.CPU]time.Duration{0: time.Hour + after*9/10, 1: time.Hour + after*8/10},
+		Workloads: []node.Workload{
+			{
+				ID: "batch.slice/job.service", Class: node.BE, Rule: "batch", Cgroup: "batch.slice/job.service", Meet: "batch.slice",
+				Usage:    node.Usage{CPU: used(1200), Throttled: used(250), Memory: node.Some[unit.Bytes](300 << 20)},
+				CPULimit: node.Some(unit.CPUs(2)),
+			},
+			{
+				ID: "system.slice/web.service", Class: node.LS, Rule: "web", Cgroup: "system.slice/web.service", Meet: "system.slice/web.service",
+				Usage:         node.Usage{CPU: used(500), Memory: node.Some[unit.Bytes](1 << 30), PerCPU: map[unit.CPU]time.Duration{0: time.Hour + after/2}},
+				MemoryRequest: node.Some[unit.Bytes](2 << 30),
+			},
+		},
+		Knobs: node.Knobs{
+			Kernel: node.Kernel{CgroupVersion: 2, PageSize: 4096},
+			Now:    map[node.Knob]node.Value{quota: noLimit(), {Cgroup: "batch.slice/job.service", File: node.FileCPUMax}: noLimit()},
+			Before: map[node.Knob]node.Value{},
+		},
+	}
+	t.Wants = []plan.Want{
+		{Intent: plan.Set, Knob: quota, Value: node.Limit(limit), Owner: plan.OwnerSuppress, Reason: "65% of 2000m - 500m in use by others", BE: true},
+		{Intent: plan.Release, Knob: node.Knob{Cgroup: "batch.slice/job.service", File: node.FileMemory}, Owner: plan.OwnerLimit, Reason: "no memory limit was asked for"},
+	}
+	return t
+}
+
+// wrote adds the step that t's first want calls for.
+func wrote(t tick.Tick, err error) tick.Tick {
+	w := t.Wants[0]
+	t.Done = append(t.Done, tick.Outcome{
+		Step: plan.Step{Knob: w.Knob, From: t.Snapshot.Knobs.Now[w.Knob], To: w.Value, Owner: w.Owner, Reason: w.Reason, BE: true}, Err: err,
+	})
+	return t
+}
+
+// after says that the knob has the value since, and that Tenon changed it.
+func after(t tick.Tick, v node.Value) tick.Tick {
+	t.Snapshot.Knobs.Now[quota], t.Snapshot.Knobs.Before[quota] = v, noLimit()
+	return t
+}
+
+func TestTheStatusSaysWhatIsUsedAndWhatHoldsIt(t *testing.T) {
+	l := NewLedger("v1")
+	l.started = noon
+	l.Observe(seen(time.Second, 800), nil)
+	if s := l.Status(); s.Workloads[0].CPU.Known() || s.Node.CPU.Known() || len(s.Node.Busy) > 0 {
+		t.Errorf("one reading makes no rate: %+v", s)
+	}
+	l.Observe(wrote(seen(2*time.Second, 800), nil), nil)
+	l.Observe(seen(2*time.Second+20*time.Millisecond, 800), nil) // an event: too close for a rate
+	s := l.Status()
+	if s.Turns != 3 || s.Held != 0 || s.Version != "v1" || len(s.Recent) != 1 || len(s.Failing) != 0 {
+		t.Errorf("%+v", s)
+	}
+	if got := s.Workloads[0].CPU.Or(0); got != 1200 {
+		t.Errorf("the job uses %v", got)
+	}
+	if got := s.Workloads[0].Throttled.Or(0); got != 25 {
+		t.Errorf("the job is throttled %v", got)
+	}
+	if s.Node.CPU.Or(0) != 1700 || len(s.Node.Busy) != 2 || s.Node.Busy[0].Busy != 900 || s.Node.Busy[0].Class[node.LS] != 500 {
+		t.Errorf("%+v", s.Node)
+	}
+	if len(s.Classes) != 2 || s.Classes[0].Class != node.LS || s.Classes[1].CPU != 1200 || s.Classes[1].Memory != 300<<20 {
+		t.Errorf("%+v", s.Classes)
+	}
+	if len(s.Bounds) != 1 || s.Bounds[0].Knob != quota || s.Bounds[0].Want != "80000 100000" {
+		t.Errorf("%+v", s.Bounds)
+	}
+}
+
+func TestAWriteShowsInTheTurnThatMadeIt(t *testing.T) {
+	l := NewLedger("v1")
+	l.Observe(wrote(seen(time.Second, 800), nil), nil)
+	e, err := l.ExplainKnob(quota)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := e.Knobs[0]
+	if k.Now == nil || *k.Now != "80000 100000" || k.Before == nil || *k.Before != "max 100000" || l.Status().Held != 1 {
+		t.Errorf("%+v", k)
+	}
+	l.Observe(after(seen(2*time.Second, 800), node.Limit(800)), nil)
+	if e, err = l.ExplainKnob(quota); err != nil || *e.Knobs[0].Now != "80000 100000" || *e.Knobs[0].Before != "max 100000" {
+		t.Errorf("%+v, %v", e.Knobs[0], err)
+	}
+}
+
+func TestAFailedWriteShowsTheValueThatIs(t *testing.T) {
+	l := NewLedger("v1")
+	for i := range 3 {
+		l.Observe(wrote(seen(time.Duration(i+1)*time.Second, 800), errors.New("read-only file system")), nil)
+	}
+	e, err := l.ExplainKnob(quota)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k := e.Knobs[0]; *k.Now != "max 100000" || k.Before != nil || k.Wrote == nil || k.Wrote.Error != "read-only file system" {
+		t.Errorf("%+v", k)
+	}
+	s := l.Status()
+	if len(s.Failing) != 1 || len(s.Recent) != 1 || s.Held != 0 {
+		t.Errorf("what fails in every turn must show once: %+v", s)
+	}
+}
+
+func TestSinceIsWhenTheDecisionBecameWhatItIs(t *testing.T) {
+	l := NewLedger("v1")
+	for i, limit := range []unit.MilliCPU{800, 800, 700, 700, 700} {
+		l.Observe(seen(time.Duration(i)*time.Second, limit), nil)
+	}
+	e, err := l.ExplainKnob(quota)
+	if err != nil || !e.Knobs[0].Since.Equal(noon.Add(2*time.Second)) {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+func TestABlindTurnKeepsWhatWasSeen(t *testing.T) {
+	l := NewLedger("v1")
+	l.Observe(tick.Tick{}, errors.New("no topology"))
+	if s := l.Status(); s.Blind != "no topology" || !s.At.IsZero() {
+		t.Errorf("%+v", s)
+	}
+	l.Observe(seen(time.Second, 800), nil)
+	l.Observe(tick.Tick{}, errors.New("no topology"))
+	if s := l.Status(); s.Blind != "no topology" || len(s.Workloads) != 2 || s.Turns != 3 {
+		t.Errorf("%+v", s)
+	}
+	l.Observe(seen(2*time.Second, 800), nil)
+	if s := l.Status(); s.Blind != "" {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestWorkloadsAreFoundByTheirLastName(t *testing.T) {
+	l := NewLedger("v1")
+	l.Observe(seen(time.Second, 800), nil)
+	for _, name := range []string{"batch.slice/job.service", "job.service", "/batch.slice/job.service/"} {
+		e, err := l.ExplainWorkload(name)
+		if err != nil || e.Workload == nil || e.Workload.ID != "batch.slice/job.service" || len(e.Knobs) != 2 {
+			t.Errorf("%s: %+v, %v", name, e, err)
+		}
+	}
+	e, err := l.ExplainWorkload("batch.slice")
+	if err != nil || e.Workload != nil || len(e.Inputs) != 1 || len(e.Knobs) != 1 {
+		t.Errorf("a cgroup: %+v, %v", e, err)
+	}
+	var unknown *Unknown
+	if _, err = l.ExplainWorkload("jop.service"); !errors.As(err, &unknown) || strings.Join(unknown.Known, " ") !=
+		"batch.slice batch.slice/job.service system.slice/web.service" {
+		t.Errorf("%v", err)
+	}
+	if _, err = l.ExplainKnob(node.Knob{Cgroup: "batch.slice", File: "cpu.color"}); !errors.As(err, &unknown) || unknown.Known[0] != "batch.slice cpu.weight" {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestAKnobNobodyAsksForIsForgotten(t *testing.T) {
+	l := NewLedger("v1")
+	l.Observe(seen(time.Second, 800), nil)
+	gone := seen(2*time.Second, 800)
+	gone.Wants = gone.Wants[:1]
+	l.Observe(gone, nil)
+	if len(l.knobs) != 1 {
+		t.Errorf("%v", l.knobs)
+	}
+}

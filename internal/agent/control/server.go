@@ -1,0 +1,149 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+const (
+	// patience is how long a client may take to send a request, or to take a
+	// line of the answer.
+	patience = 5 * time.Second
+	// streams is how many clients may follow the turns at the same time.
+	streams = 8
+)
+
+// Serve answers on the socket in stateDir until ctx ends, from the ledger and,
+// where somebody asks for something to be done, by o. A socket that is there
+// already is one that a dead agent left: only the holder of the node's lease may
+// call Serve.
+func Serve(ctx context.Context, stateDir string, l *Ledger, o Operator, log *slog.Logger) error {
+	path := SocketPath(stateDir)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("serve %s: %w", path, err)
+	}
+	// Linux gives the file of a socket the mode that the socket has when it is
+	// bound: there is no moment in which others may connect.
+	private := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var refused error
+		err := c.Control(func(fd uintptr) { refused = unix.Fchmod(int(fd), 0o600) })
+		return errors.Join(err, refused)
+	}}
+	socket, err := private.Listen(ctx, "unix", path)
+	if err != nil {
+		return fmt.Errorf("serve %s: %w", path, err)
+	}
+	server := &http.Server{
+		Handler: handler(l, o), ReadHeaderTimeout: patience, IdleTimeout: patience, MaxHeaderBytes: 16 << 10,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	if err := server.Serve(socket); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", path, err)
+	}
+	return nil
+}
+
+// handler answers.
+func handler(l *Ledger, o Operator) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { answer(w, l.Status()) })
+	mux.HandleFunc("GET /v1/explain", func(w http.ResponseWriter, r *http.Request) {
+		var e Explanation
+		var err error
+		if knob := r.FormValue("knob"); knob != "" {
+			var k node.Knob
+			if k, err = ParseKnob(knob); err == nil {
+				e, err = l.ExplainKnob(k)
+			}
+		} else {
+			e, err = l.ExplainWorkload(r.FormValue("workload"))
+		}
+		if err != nil {
+			refuse(w, err)
+			return
+		}
+		answer(w, e)
+	})
+	handleQOS(mux, l, o)
+	free := make(chan struct{}, streams)
+	mux.HandleFunc("GET /v1/ticks", func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case free <- struct{}{}:
+			defer func() { <-free }()
+			stream(w, r, l)
+		default:
+			http.Error(w, fmt.Sprintf("%d clients follow the turns already", streams), http.StatusTooManyRequests)
+		}
+	})
+	return mux
+}
+
+// ParseKnob reads a knob as it prints itself: "batch.slice cpu.max".
+func ParseKnob(text string) (node.Knob, error) {
+	f := strings.Fields(text)
+	if len(f) != 2 {
+		return node.Knob{}, fmt.Errorf("knob %q: want a cgroup and a file, such as batch.slice cpu.max", text)
+	}
+	return node.KnobAt(f[0], node.File(f[1])), nil
+}
+
+func answer(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v) // the error is the client's going away
+}
+
+// A refusal is the body of an answer that is not 200.
+type refusal struct {
+	Error string   `json:"error"`
+	Name  string   `json:"name,omitempty"`
+	Known []string `json:"known,omitempty"`
+}
+
+func refuse(w http.ResponseWriter, err error) {
+	body, status := refusal{Error: err.Error()}, http.StatusBadRequest
+	var unknown *Unknown
+	if errors.As(err, &unknown) {
+		body.Name, body.Known, status = unknown.Name, unknown.Known, http.StatusNotFound
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+// stream sends the status after each turn, one line each, to a client that
+// takes them fast enough; one that does not misses some.
+func stream(w http.ResponseWriter, r *http.Request, l *Ledger) {
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	c := http.NewResponseController(w)
+	for {
+		status, next := l.follow()
+		if err := c.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+			return
+		}
+		if err := json.NewEncoder(w).Encode(status); err != nil || c.Flush() != nil {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-next:
+		}
+	}
+}

@@ -1,0 +1,249 @@
+package control
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"tenon.sh/tenon/internal/agent/record"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// Size prints an amount of memory for people: "1.5Gi".
+func Size(b unit.Bytes) string {
+	if b == unit.MaxBytes {
+		return "max"
+	}
+	f, suffixes := float64(b), []string{"", "Ki", "Mi", "Gi", "Ti"}
+	i := 0
+	for ; f >= 1024 && i < len(suffixes)-1; i++ {
+		f /= 1024
+	}
+	if i == 0 || f >= 100 {
+		return fmt.Sprintf("%.0f%s", f, suffixes[i])
+	}
+	return fmt.Sprintf("%.1f%s", f, suffixes[i])
+}
+
+// Shown prints a value that may be missing.
+func Shown[T any](m node.Maybe[T], text func(T) string) string {
+	if v, known := m.Value(); known {
+		return text(v)
+	}
+	return "?"
+}
+
+// Ago prints how long ago something was, in the largest unit that fits.
+func Ago(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+// Printable replaces what a terminal would obey instead of print: whoever may
+// make cgroups chooses their names.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || unicode.IsPrint(r) {
+			return r
+		}
+		return '\uFFFD'
+	}, text)
+}
+
+// String prints the status as tenon status does.
+func (s Status) String() string {
+	var b strings.Builder
+	s.describe(&b)
+	return Printable(b.String())
+}
+
+func (s Status) describe(b *strings.Builder) {
+	if s.At.IsZero() {
+		fmt.Fprintf(b, "tenond %s has started and has not turned once.\n", s.Version)
+		if s.Blind != "" {
+			fmt.Fprintf(b, "The node cannot be read: %s\n", s.Blind)
+		}
+		return
+	}
+	head := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(head, "tenond\t%s, up %s, %d turns\n", s.Version, Ago(s.At.Sub(s.Started)), s.Turns)
+	fmt.Fprintf(head, "last turn\t%s: sense %v, decide %v, act %v\n", s.At.Format(time.TimeOnly),
+		s.Took.Sense.Round(time.Microsecond), s.Took.Decide.Round(time.Microsecond), s.Took.Act.Round(time.Microsecond))
+	fmt.Fprintf(head, "node\t%d CPUs, %s in use; %s of %s memory in use\n", s.Node.CPUs,
+		Shown(s.Node.CPU, unit.MilliCPU.String), Shown(s.Node.Memory, Size), Shown(s.Node.MemoryTotal, Size))
+	fmt.Fprintf(head, "knobs\t%d not as they were before Tenon, %d cannot be written\n", s.Held, len(s.Failing))
+	if s.Isolation.Rung != "" || s.Isolation.Falls > 0 {
+		fmt.Fprintf(head, "isolation\t%s\n", s.Isolation.describe(s.At))
+	}
+	for _, k := range s.Bounds {
+		fmt.Fprintf(head, "BE bound\t%v %s  # %s\n", k.Knob, quoted(k.Want), k.Reason)
+	}
+	if s.Batch.On() {
+		fmt.Fprintf(head, "batch\t%s\n", promised(s.Batch))
+	}
+	_ = head.Flush() // to memory
+	if s.Blind != "" {
+		fmt.Fprintf(b, "\nThe node cannot be read now; this is from before: %s\n", s.Blind)
+	}
+	b.WriteByte('\n')
+	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "CLASS\tWORKLOADS\tCPU\tMEMORY")
+	for _, c := range s.Classes {
+		fmt.Fprintf(table, "%s\t%d\t%v\t%s\n", c.Class, c.Workloads, c.CPU, Size(c.Memory))
+	}
+	_ = table.Flush()
+	if len(s.Classes) == 0 {
+		b.WriteString("No cgroup matches a rule.\n")
+	}
+	for _, w := range s.Failing {
+		fmt.Fprintf(b, "\nfailing: %v %q -> %q: %s\n", w.Knob, w.Old, w.New, w.Error)
+	}
+	if len(s.Recent) > 0 {
+		b.WriteString("\nLast writes:\n")
+		for _, w := range s.Recent[:min(len(s.Recent), 5)] {
+			fmt.Fprintln(b, Line(w))
+		}
+	}
+}
+
+// Line prints a write in one line.
+func Line(w record.Write) string {
+	s := fmt.Sprintf("%s %v %s -> %s  # %s", w.At.Format(time.TimeOnly), w.Knob, quoted(w.Old), quoted(w.New), w.Why)
+	if w.Woken != "" {
+		s += " (woken by " + w.Woken + ")"
+	}
+	if w.Outcome == record.Failed {
+		s += " (failed: " + w.Error + ")"
+	}
+	return Printable(s)
+}
+
+func quoted(value string) string {
+	if value == "" {
+		return `""`
+	}
+	return value
+}
+
+// String prints the explanation as tenon explain does.
+func (e Explanation) String() string {
+	var b strings.Builder
+	if e.Batch != nil {
+		describeBatch(&b, *e.Batch, e.At)
+		return Printable(b.String())
+	}
+	if w := e.Workload; w != nil {
+		w.describe(&b)
+	} else {
+		fmt.Fprintf(&b, "%s: a cgroup\n", node.Knob{Cgroup: e.Cgroup}.Where())
+	}
+	if len(e.Inputs) > 0 {
+		b.WriteString("\nIn it:\n")
+		table := tabwriter.NewWriter(&b, 2, 0, 2, ' ', 0)
+		for _, w := range e.Inputs {
+			fmt.Fprintf(table, "  %s\t%s\tCPU %s\tmemory %s\t%s\n", w.ID, w.Class,
+				Shown(w.CPU, unit.MilliCPU.String), Shown(w.Memory, Size), ruled(w))
+		}
+		_ = table.Flush()
+		if e.More > 0 {
+			fmt.Fprintf(&b, "  and %d more\n", e.More)
+		}
+	}
+	for _, k := range e.Knobs {
+		b.WriteByte('\n')
+		k.describe(&b, e.At)
+	}
+	if e.Ladder != nil {
+		b.WriteByte('\n')
+		describeLadder(&b, *e.Ladder, e.At)
+	}
+	if len(e.Knobs) == 0 {
+		b.WriteString("\nNo policy asks for anything here.\n")
+	}
+	return Printable(b.String())
+}
+
+func ruled(w Workload) string {
+	if w.Rule == "" {
+		return "no rule"
+	}
+	return "rule " + w.Rule
+}
+
+func (w Workload) describe(b *strings.Builder) {
+	fmt.Fprintf(b, "%s: a workload of class %s, by %s\n", w.Named(), w.Class, ruled(w))
+	fmt.Fprintf(b, "  uses       CPU %s, memory %s", Shown(w.CPU, unit.MilliCPU.String), Shown(w.Memory, Size))
+	if held, known := w.Throttled.Value(); known && held > 0 {
+		fmt.Fprintf(b, ", held back by its own quota %v of the time", held)
+	}
+	b.WriteByte('\n')
+	if p99, known := w.DelayP99.Value(); known {
+		fmt.Fprintf(b, "  waits      P99 < %v", p99)
+		if want, is := w.Objective.Value(); is {
+			fmt.Fprintf(b, ", of %v wanted", want)
+		}
+		if who := WaitedFor(w.Waits); who != "" {
+			fmt.Fprintf(b, "; in a second it waited %s", who)
+		}
+		b.WriteByte('\n')
+	}
+	var asked []string
+	if v, is := w.CPULimit.Value(); is {
+		asked = append(asked, "at most "+v.String()+" of CPU")
+	}
+	if v, is := w.MemoryLimit.Value(); is {
+		asked = append(asked, "at most "+Size(v)+" of memory")
+	}
+	if v, is := w.MemoryRequest.Value(); is {
+		asked = append(asked, Size(v)+" of memory requested")
+	}
+	if len(asked) > 0 {
+		fmt.Fprintf(b, "  asked for  %s\n", strings.Join(asked, ", "))
+	}
+	fmt.Fprintf(b, "  cgroup     %s", w.Cgroup)
+	if w.Meet != w.Cgroup {
+		fmt.Fprintf(b, ", which meets the other classes at %s", w.Meet)
+	}
+	b.WriteByte('\n')
+}
+
+func (k Knob) describe(b *strings.Builder, at time.Time) {
+	fmt.Fprintf(b, "%v\n", k.Knob)
+	value := func(name string, v *string, missing string) {
+		if v != nil {
+			missing = quoted(*v)
+		}
+		fmt.Fprintf(b, "  %-7s %s\n", name, missing)
+	}
+	value("now", k.Now, "cannot be read")
+	value("before", k.Before, "the same: Tenon has not changed it")
+	switch k.Intent {
+	case plan.Set:
+		fmt.Fprintf(b, "  wanted  %s", quoted(k.Want))
+	case plan.Release:
+		b.WriteString("  wanted  what it was before")
+	case plan.Hold:
+		fmt.Fprintf(b, "  wanted  %s, held back for a while", quoted(k.Want))
+	case plan.Abstain:
+		b.WriteString("  wanted  left alone, an input is missing")
+	default:
+		b.WriteString("  wanted  nothing: no policy owns it now\n")
+		return
+	}
+	fmt.Fprintf(b, ", by %s, since %s (%s)\n", k.Policy, k.Since.Format(time.DateTime), Ago(at.Sub(k.Since)))
+	fmt.Fprintf(b, "  because %s\n", k.Reason)
+	if k.Wrote != nil {
+		fmt.Fprintf(b, "  last    %s\n", Line(*k.Wrote))
+	}
+}

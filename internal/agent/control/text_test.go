@@ -1,0 +1,110 @@
+package control
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+func TestTheStatusAsText(t *testing.T) {
+	l := NewLedger("v1")
+	l.started = noon.Add(-3 * time.Hour)
+	l.Observe(wrote(seen(time.Second, 800), nil), nil)
+	l.Observe(wrote(seen(2*time.Second, 700), errors.New("read-only file system")), nil)
+	const want = `tenond     v1, up 3h00m, 2 turns
+last turn  12:00:02: sense 300µs, decide 100µs, act 1ms
+node       2 CPUs, 1700m in use; 3.0Gi of 8.0Gi memory in use
+knobs      0 not as they were before Tenon, 1 cannot be written
+BE bound   batch.slice cpu.max 70000 100000  # 65% of 2000m - 500m in use by others
+
+CLASS  WORKLOADS  CPU    MEMORY
+LS     1          500m   1.0Gi
+BE     1          1200m  300Mi
+
+failing: batch.slice cpu.max "max 100000" -> "70000 100000": read-only file system
+
+Last writes:
+12:00:02 batch.slice cpu.max max 100000 -> 70000 100000  # 65% of 2000m - 500m in use by others (failed: read-only file system)
+12:00:01 batch.slice cpu.max max 100000 -> 80000 100000  # 65% of 2000m - 500m in use by others
+`
+	if got := l.Status().String(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got := NewLedger("v1").Status().String(); got != "tenond v1 has started and has not turned once.\n" {
+		t.Errorf("before the first turn: %s", got)
+	}
+}
+
+func TestAnExplanationAsText(t *testing.T) {
+	l := NewLedger("v1")
+	l.Observe(wrote(seen(time.Second, 800), nil), nil)
+	l.Observe(seen(64*time.Second, 800), nil)
+	e, err := l.ExplainWorkload("job.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `batch.slice/job.service: a workload of class BE, by rule batch
+  uses       CPU 1200m, memory 300Mi, held back by its own quota 25% of the time
+  asked for  at most 2000m of CPU
+  cgroup     batch.slice/job.service, which meets the other classes at batch.slice
+
+batch.slice/job.service memory
+  now     cannot be read
+  before  the same: Tenon has not changed it
+  wanted  what it was before, by limit, since 2026-03-01 12:00:01 (1m03s)
+  because no memory limit was asked for
+
+batch.slice cpu.max
+  now     max 100000
+  before  the same: Tenon has not changed it
+  wanted  80000 100000, by suppress, since 2026-03-01 12:00:01 (1m03s)
+  because 65% of 2000m - 500m in use by others
+  last    12:00:01 batch.slice cpu.max max 100000 -> 80000 100000  # 65% of 2000m - 500m in use by others
+`
+	if got := e.String(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if e, err = l.ExplainKnob(quota); err != nil {
+		t.Fatal(err)
+	}
+	const wantKnob = `batch.slice: a cgroup
+
+In it:
+  batch.slice/job.service  BE  CPU 1200m  memory 300Mi  rule batch
+
+batch.slice cpu.max
+`
+	if got := e.String(); got[:min(len(got), len(wantKnob))] != wantKnob {
+		t.Errorf("got\n%s\nwant it to start with\n%s", got, wantKnob)
+	}
+}
+
+func TestSizesAndTimesAreShort(t *testing.T) {
+	for b, want := range map[unit.Bytes]string{0: "0", 1023: "1023", 1536: "1.5Ki", 300 << 20: "300Mi", 3 << 30: "3.0Gi", unit.MaxBytes: "max"} {
+		if got := Size(b); got != want {
+			t.Errorf("%d: %s, want %s", int64(b), got, want)
+		}
+	}
+	for d, want := range map[time.Duration]string{
+		0: "0s", 59900 * time.Millisecond: "59s", 61 * time.Second: "1m01s", 90 * time.Minute: "1h30m", 72 * time.Hour: "3d",
+	} {
+		if got := Ago(d); got != want {
+			t.Errorf("%v: %s, want %s", d, got, want)
+		}
+	}
+}
+
+// TestNamesDoNotReachTheTerminal: whoever may make cgroups chooses their names.
+func TestNamesDoNotReachTheTerminal(t *testing.T) {
+	l := NewLedger("v1")
+	turn := seen(time.Second, 800)
+	turn.Snapshot.Workloads[0].ID = "batch.slice/\x1b]0;owned\a"
+	l.Observe(turn, nil)
+	e, err := l.ExplainWorkload("batch.slice/\x1b]0;owned\a")
+	if err != nil || strings.ContainsAny(e.String(), "\x1b\a") {
+		t.Errorf("%q, %v", e.String(), err)
+	}
+}

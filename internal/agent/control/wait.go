@@ -1,0 +1,68 @@
+package control
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// mostWaits is for how many runners a workload's waits are told.
+const mostWaits = 5
+
+// waitsOf tells for whom a workload waited between the two readings.
+func (l *Ledger) waitsOf(id node.WorkloadID) []Wait {
+	elapsed := l.elapsed()
+	now := waiting(l.newer.Waits, id)
+	if elapsed <= 0 || len(now) == 0 {
+		return nil
+	}
+	before := map[node.WorkloadID]time.Duration{}
+	for _, w := range waiting(l.older.Waits, id) {
+		before[w.Runner] = w.Time
+	}
+	var all []Wait
+	for _, w := range now {
+		if t := time.Duration(float64(w.Time-before[w.Runner]) / elapsed.Seconds()); t > 0 {
+			all = append(all, Wait{w.Runner, t})
+		}
+	}
+	slices.SortFunc(all, func(a, b Wait) int {
+		return cmp.Or(cmp.Compare(b.Time, a.Time), strings.Compare(string(a.Runner), string(b.Runner)))
+	})
+	return all[:min(len(all), mostWaits)]
+}
+
+// waiting is the part of a list of waits, which is in order, of one waiter.
+func waiting(all []node.Wait, id node.WorkloadID) []node.Wait {
+	first, _ := slices.BinarySearchFunc(all, id, func(w node.Wait, id node.WorkloadID) int {
+		return strings.Compare(string(w.Waiter), string(id))
+	})
+	last := first
+	for last < len(all) && all[last].Waiter == id {
+		last++
+	}
+	return all[first:last]
+}
+
+// WaitedFor prints waits for people: "120ms for batch/job, 1.5ms for (kernel)".
+func WaitedFor(waits []Wait) string {
+	var all []string
+	for _, w := range waits {
+		all = append(all, fmt.Sprintf("%v for %s", Brief(w.Time), w.Runner))
+	}
+	return strings.Join(all, ", ")
+}
+
+// Brief rounds a time to two or three figures.
+func Brief(d time.Duration) time.Duration {
+	for unit := time.Second; unit > time.Nanosecond; unit /= 10 {
+		if d >= 10*unit {
+			return d.Round(unit)
+		}
+	}
+	return d
+}

@@ -1,0 +1,47 @@
+package daemon
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/config"
+	"tenon.sh/tenon/internal/decide/match"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// rulesOf are rules for the programs of host-application-config, which run
+// outside of Kubernetes. One without a class, or without a cgroup of its own, is
+// left alone.
+func rulesOf(applications []config.HostApplication, l kube.Layout) []match.Rule {
+	var rules []match.Rule
+	for _, a := range applications {
+		path := groupOfApplication(a.Cgroup, l)
+		if class := node.Class(a.Class.Or("")); class != "" && path != "" {
+			band := kube.Bands[kube.PriorityClass(a.Priority.Or(""))]
+			rules = append(rules, match.Rule{Name: a.Name.Or(""), Class: class, Cgroups: []string{literal(path)}, Priority: int(band.Default)})
+		}
+	}
+	return rules
+}
+
+// groupOfApplication is the cgroup of such a program.
+func groupOfApplication(c config.HostCgroup, l kube.Layout) string {
+	base := map[string]node.CgroupPath{
+		"Kubepods":           l.QOS(corev1.PodQOSGuaranteed),
+		"KubepodsBurstable":  l.QOS(corev1.PodQOSBurstable),
+		"KubepodsBesteffort": l.QOS(corev1.PodQOSBestEffort),
+	}[c.Base.Or("CgroupRoot")]
+	own := strings.FieldsFunc(c.ParentDir.Or("")+"/"+c.RelativePath.Or(""), func(r rune) bool { return r == '/' })
+	if len(own) == 0 || slices.Contains(own, "..") || slices.Contains(own, ".") {
+		return "" // it would be that of others, too
+	}
+	return string(base.Join(strings.Join(own, "/")))
+}
+
+// literal is a glob that matches nothing but a path.
+func literal(path string) string {
+	return strings.NewReplacer("*", "[*]", "?", "[?]", "[", "[[]").Replace(path)
+}

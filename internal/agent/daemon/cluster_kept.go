@@ -1,0 +1,83 @@
+package daemon
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"tenon.sh/tenon/internal/cluster/kubelet"
+	"tenon.sh/tenon/internal/kernel/proc"
+)
+
+// clusterFile is where what is known of the cluster waits for the next daemon,
+// which may find neither API server nor kubelet.
+const clusterFile = "kubernetes.json"
+
+// kept is what is known of the cluster.
+type kept struct {
+	Boot string `json:"boot_id"`
+	// ConfigKnown: Config is what the ConfigMap said last, as far as it was good;
+	// HasConfig: it exists. Labels and Annotations are the node's, and UID is its
+	// identity.
+	ConfigKnown bool              `json:"config_known,omitempty"`
+	HasConfig   bool              `json:"has_config,omitempty"`
+	Config      map[string]string `json:"config,omitempty"`
+	ByNamespace map[string]string `json:"by_namespace,omitempty"` // of kube.PodConfigMap
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+	UID         types.UID         `json:"uid,omitempty"`
+	// Facts are the kubelet's.
+	Facts kubelet.Facts `json:"facts,omitzero"`
+	// PodsKnown: Pods are those of the node, as they were told last.
+	PodsKnown bool         `json:"pods_known,omitempty"`
+	Pods      []corev1.Pod `json:"pods,omitempty"`
+}
+
+// loadKept takes what an earlier daemon knew: nothing where there was none. The
+// pods of another boot are none: what they hold, the kernel has forgotten.
+func loadKept(dir string, from proc.FS) (kept, error) {
+	boot, err := from.BootID()
+	if err != nil {
+		return kept{}, err
+	}
+	fresh := kept{Boot: boot}
+	data, err := os.ReadFile(filepath.Join(dir, clusterFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fresh, nil
+	}
+	if err != nil {
+		return fresh, err
+	}
+	var k kept
+	if err := json.Unmarshal(data, &k); err != nil {
+		return fresh, fmt.Errorf("%s: %w", clusterFile, err)
+	}
+	if k.Boot != boot {
+		k.Boot, k.PodsKnown, k.Pods = boot, false, nil
+	}
+	return k, nil
+}
+
+// keep leaves what is known for the next daemon.
+func (c *cluster) keep() {
+	data, err := json.Marshal(c.kept)
+	if err != nil || bytes.Equal(data, c.saved) {
+		return
+	}
+	path := filepath.Join(c.dir, clusterFile)
+	if err = os.WriteFile(path+".next", data, 0o600); err == nil {
+		err = os.Rename(path+".next", path)
+	}
+	if err != nil {
+		c.log.Warn("what is known of the cluster is not kept for the next tenond", "error", err)
+		return
+	}
+	c.saved = data
+}

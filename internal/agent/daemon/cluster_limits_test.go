@@ -1,0 +1,177 @@
+package daemon
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/decide/limit"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+	"tenon.sh/tenon/internal/runtimes/nri"
+)
+
+// containerLimits are the limits of a container's cgroup.
+type containerLimits struct {
+	quota  time.Duration
+	memory unit.Bytes
+}
+
+// randomPod is a pod of any class whose containers ask for batch resources, for
+// native ones, for both or for nothing.
+func randomPod(r *rand.Rand) corev1.Pod {
+	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "p", UID: types.UID("u"), Labels: map[string]string{}}}
+	if class := []string{"", "BE", "BE", "BE", "LS", "LSR", "SYSTEM"}[r.IntN(7)]; class != "" {
+		p.Labels[kube.LabelQOSClass] = class
+	}
+	p.Status.Phase = corev1.PodRunning
+	amount := func(l corev1.ResourceList, name corev1.ResourceName, unit int64) {
+		if r.IntN(2) == 0 {
+			l[name] = *resource.NewQuantity(unit*r.Int64N(40), resource.DecimalSI)
+		}
+	}
+	for i := range 1 + r.IntN(3) {
+		c := corev1.Container{Name: fmt.Sprint("c", i)}
+		c.Resources.Requests, c.Resources.Limits = corev1.ResourceList{}, corev1.ResourceList{}
+		kind := r.IntN(6)
+		if kind != 0 && kind != 1 { // batch
+			for _, l := range []corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
+				amount(l, kube.BatchCPU, 117)
+				amount(l, kube.BatchMemory, 1<<20)
+			}
+		}
+		if kind == 1 || kind == 2 { // native
+			for _, l := range []corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
+				amount(l, corev1.ResourceCPU, 1)
+				amount(l, corev1.ResourceMemory, 1<<20)
+			}
+		}
+		p.Spec.Containers = append(p.Spec.Containers, c)
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, ContainerID: "containerd://" + c.Name})
+	}
+	return p
+}
+
+// TestTheRuntimeSetsWhatTheFirstTickWants holds NRI and the policies to one
+// rule: a container has the same limits whether the container runtime set them
+// before its first instruction, or the first tick sets them afterwards.
+func TestTheRuntimeSetsWhatTheFirstTickWants(t *testing.T) {
+	r := rand.New(rand.NewPCG(14, 6))
+	bounded := 0
+	for range 3000 {
+		p := randomPod(r)
+		text, err := json.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var l kube.Layout
+		native := kube.Natives(&p, l)
+		ticks := afterFirstTick(p, l, native)
+		for _, c := range p.Status.ContainerStatuses {
+			path := l.Container(l.Pod(&p), c.ContainerID)
+			own := containerLimits{limit.Quota(native[path].CPULimit, node.DefaultPeriod), native[path].MemoryLimit.Or(unit.MaxBytes)}
+			set, ours, err := limits(kube.Starting(&p, c.Name, true))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ours {
+				bounded++
+			}
+			if got, want := withLimits(own, set), ticks[path]; got != want {
+				t.Fatalf("container %s: NRI sets %+v, the first tick wants %+v, the kubelet %+v\n%s", c.Name, got, want, own, text)
+			}
+			checkWithoutSpec(t, p, c.Name, set)
+		}
+	}
+	if bounded < 1000 {
+		t.Errorf("Tenon bounds %d of the containers only: the test shows little", bounded)
+	}
+}
+
+// afterFirstTick are the limits of the pod's containers when the first tick has
+// written what it wants over the kubelet's values.
+func afterFirstTick(p corev1.Pod, l kube.Layout, native map[node.CgroupPath]kube.Amounts) map[node.CgroupPath]containerLimits {
+	workloads, _ := kube.Workloads([]corev1.Pod{p}, l, func(node.CgroupPath) bool { return true })
+	s := node.Snapshot{At: time.Unix(1, 0), Workloads: workloads, Knobs: node.Knobs{Kernel: node.Kernel{CgroupVersion: 2, PageSize: 4096}, Now: map[node.Knob]node.Value{}}}
+	for path, a := range native {
+		memory := node.NoMemoryLimit
+		memory.Max = a.MemoryLimit.Or(unit.MaxBytes)
+		s.Knobs.Now[node.Knob{Cgroup: path, File: node.FileMemory}] = memory
+		s.Knobs.Now[node.Knob{Cgroup: path, File: node.FileCPUMax}] = node.CPUMax{Quota: limit.Quota(a.CPULimit, node.DefaultPeriod), Period: node.DefaultPeriod}
+	}
+	_, wants := policy.Decide(policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}, policy.State{}, s)
+	for _, w := range wants {
+		if w.Intent == plan.Set {
+			s.Knobs.Now[w.Knob] = w.Value
+		}
+	}
+	all := map[node.CgroupPath]containerLimits{}
+	for path := range native {
+		cpu, _ := s.Knobs.Now[node.Knob{Cgroup: path, File: node.FileCPUMax}].(node.CPUMax)
+		memory, _ := s.Knobs.Now[node.Knob{Cgroup: path, File: node.FileMemory}].(node.Memory)
+		all[path] = containerLimits{cpu.Quota, memory.Max}
+	}
+	return all
+}
+
+// withLimits are the limits of a container that the runtime makes.
+func withLimits(own containerLimits, set nri.Limits) containerLimits {
+	if set.Quota != nil {
+		if own.quota = node.NoQuota; *set.Quota >= 0 {
+			own.quota = time.Duration(*set.Quota) * time.Microsecond * node.DefaultPeriod / (time.Duration(*set.Period) * time.Microsecond)
+		}
+	}
+	if set.Memory != nil {
+		if own.memory = unit.MaxBytes; *set.Memory >= 0 {
+			own.memory = unit.Bytes(*set.Memory)
+		}
+	}
+	return own
+}
+
+// checkWithoutSpec has the limits set from what the webhook writes into a pod's
+// annotations, before the kubelet has told of the pod: each that is set so is the
+// one that the spec gives.
+func checkWithoutSpec(t *testing.T, p corev1.Pod, name string, want nri.Limits) {
+	t.Helper()
+	spec := map[string]map[string]corev1.ResourceRequirements{"containers": {}}
+	for _, c := range p.Spec.Containers {
+		batch := corev1.ResourceRequirements{Requests: batchOf(c.Resources.Requests), Limits: batchOf(c.Resources.Limits)}
+		if len(batch.Requests)+len(batch.Limits) > 0 {
+			spec["containers"][c.Name] = batch
+		}
+	}
+	if len(spec["containers"]) == 0 || kube.Class(&p) != node.BE {
+		return
+	}
+	text, err := json.Marshal(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := string(text)
+	known := podOf(nri.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Labels: p.Labels, Annotations: map[string]string{kube.AnnotationExtended: said}})
+	got, _, _ := limits(kube.Starting(known, name, false))
+	if got.Quota != nil && (want.Quota == nil || *got.Quota != *want.Quota) || got.Memory != nil && (want.Memory == nil || *got.Memory != *want.Memory) {
+		t.Fatalf("container %s: by the annotation %s NRI sets %+v, by the spec %+v", name, said, got, want)
+	}
+}
+
+func batchOf(l corev1.ResourceList) corev1.ResourceList {
+	batch := corev1.ResourceList{}
+	for _, name := range kube.BatchNames() {
+		if v, is := l[name]; is {
+			batch[name] = v
+		}
+	}
+	return batch
+}

@@ -1,0 +1,121 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/kubelet"
+	"tenon.sh/tenon/internal/decide/limit"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+	"tenon.sh/tenon/internal/runtimes/nri"
+)
+
+// newPod is how often it is looked whether the kubelet has told of a pod that
+// the runtime already makes.
+const newPod = 10 * time.Millisecond
+
+// A starts answers the container runtime, which asks before it starts a
+// container. It is the loop's forerunner and writes nothing itself: the pods'
+// own cgroups are the loop's, which is woken.
+type starts struct {
+	pods interface {
+		Look()
+		Hurry()
+		Known() kubelet.Known
+	}
+}
+
+// nri answers the runtime until ctx ends.
+func (c *cluster) nri(ctx context.Context) {
+	o := c.nriOptions()
+	o.Changed = func(l nri.Link) { c.link.Store(&l) }
+	o.Leaves = c.Leaves
+	if err := nri.Run(ctx, o); errors.Is(err, nri.ErrReleased) && c.Released != nil {
+		c.Released()
+	}
+}
+
+func (c *cluster) nriOptions() nri.Options {
+	return nri.Options{Socket: c.NRI, Values: starts{c.pods}, V1: c.tree.VersionOf("cpu") == 1, Log: c.log}
+}
+
+// Sandbox has the kubelet asked for the pod. By the time its image is there and
+// its first container is made, the loop has seen to the pod's cgroup.
+func (s starts) Sandbox(_ context.Context, p nri.Pod) error {
+	if kube.Class(podOf(p)) == node.BE {
+		s.pods.Hurry()
+	} else {
+		s.pods.Look()
+	}
+	return nil
+}
+
+// podOf is what the runtime knows of a pod.
+func podOf(p nri.Pod) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID), Labels: p.Labels, Annotations: p.Annotations}}
+}
+
+// Container goes by the spec of the pod, or before the kubelet has told it by
+// what the webhook has written into its annotations. Where that says nothing
+// the answer waits for the kubelet.
+func (s starts) Container(ctx context.Context, p nri.Pod, name string) (nri.Limits, bool, error) {
+	if pod := s.find(p); pod != nil {
+		return limits(kube.Starting(pod, name, true))
+	}
+	known := podOf(p)
+	if w, c, ours := kube.Starting(known, name, false); ours {
+		return limits(w, c, true)
+	}
+	if kube.Class(known) != node.BE {
+		return nri.Limits{}, false, nil
+	}
+	s.pods.Hurry()
+	for {
+		select {
+		case <-ctx.Done():
+			return nri.Limits{}, false, ctx.Err()
+		case <-time.After(newPod):
+		}
+		if pod := s.find(p); pod != nil {
+			return limits(kube.Starting(pod, name, true))
+		}
+	}
+}
+
+func (s starts) find(p nri.Pod) *corev1.Pod {
+	pods := s.pods.Known().Pods
+	i := slices.IndexFunc(pods, func(o corev1.Pod) bool { return kube.UID(&o) == p.UID })
+	if i < 0 {
+		return nil
+	}
+	return &pods[i]
+}
+
+// limits says in the runtime's words what decide/limit sets for a container,
+// without the weight: the kubelet reads what the runtime was told of it as a
+// request for CPU. The runtime and the kubelet write -1 for no limit.
+func limits(w node.Workload, c node.Part, ours bool) (nri.Limits, bool, error) {
+	var l nri.Limits
+	if v, cpu := limit.CPU(w, c); cpu && ours {
+		quota := int64(-1)
+		if v.Quota != node.NoQuota {
+			quota = v.Quota.Microseconds()
+		}
+		l.Quota, l.Period = &quota, new(uint64(v.Period.Microseconds()))
+	}
+	if most, memory := limit.Memory(w, c); memory && ours {
+		l.Memory = new(int64(-1))
+		if most != unit.MaxBytes {
+			*l.Memory = int64(most)
+		}
+	}
+	return l, ours, nil
+}

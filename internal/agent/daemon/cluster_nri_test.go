@@ -1,0 +1,88 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/kubelet"
+	"tenon.sh/tenon/internal/runtimes/nri"
+)
+
+// A teller is a source of pods that tells of them when it is asked to look.
+type teller struct {
+	mu     sync.Mutex
+	known  []corev1.Pod
+	secret []corev1.Pod // known after the first look
+	looks  int
+}
+
+func (s *teller) Look() { s.Hurry() }
+
+func (s *teller) Hurry() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.looks++
+	s.known = append(s.known, s.secret...)
+	s.secret = nil
+}
+
+func (s *teller) Known() kubelet.Known {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return kubelet.Known{Pods: s.known}
+}
+
+func batchPod() corev1.Pod {
+	list := corev1.ResourceList{kube.BatchCPU: resource.MustParse("1500"), kube.BatchMemory: resource.MustParse("1Gi")}
+	return corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ffmpeg", UID: "u", Labels: map[string]string{kube.LabelQOSClass: "BE"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Requests: list, Limits: list}}}},
+	}
+}
+
+func TestTheRuntimeIsToldTheKubeletsWordsForBatchResources(t *testing.T) {
+	asked := nri.Pod{Namespace: "default", Name: "ffmpeg", UID: "u", Labels: map[string]string{kube.LabelQOSClass: "BE"}}
+	written := asked
+	written.Annotations = map[string]string{kube.AnnotationExtended: `{"containers":{"main":{"requests":{"kubernetes.io/batch-cpu":"1500"},"limits":{"kubernetes.io/batch-cpu":"1500","kubernetes.io/batch-memory":"1Gi"}}}}`}
+	for name, c := range map[string]struct {
+		pods  *teller
+		pod   nri.Pod
+		looks int
+	}{
+		"the kubelet has told of the pod":          {&teller{known: []corev1.Pod{batchPod()}}, asked, 0},
+		"the kubelet tells of it when it is asked": {&teller{secret: []corev1.Pod{batchPod()}}, asked, 1},
+		"only the webhook has":                     {&teller{}, written, 0},
+	} {
+		l, ok, err := starts{c.pods}.Container(t.Context(), c.pod, "main")
+		if err != nil || !ok || *l.Quota != 150_000 || *l.Period != 100_000 || *l.Memory != 1<<30 {
+			t.Errorf("%s: %+v %v %v", name, l, ok, err)
+		}
+		if c.pods.looks != c.looks {
+			t.Errorf("%s: the kubelet was asked %d times, want %d", name, c.pods.looks, c.looks)
+		}
+	}
+}
+
+func TestAPodThatIsNoBatchWorkIsNotWaitedFor(t *testing.T) {
+	pods := &teller{}
+	if l, ok, err := (starts{pods}).Container(t.Context(), nri.Pod{UID: "w", Labels: map[string]string{kube.LabelQOSClass: "LS"}}, "main"); ok || err != nil || pods.looks > 0 {
+		t.Errorf("%+v %v %v, %d questions", l, ok, err, pods.looks)
+	}
+}
+
+func TestAPodThatNobodyKnowsIsGivenUp(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	_, ok, err := starts{&teller{}}.Container(ctx, nri.Pod{UID: "w", Labels: map[string]string{kube.LabelQOSClass: "BE"}}, "main")
+	if ok || !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(ok, err)
+	}
+}

@@ -1,0 +1,154 @@
+package daemon
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"tenon.sh/tenon/internal/cluster/apiserver"
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/kubelet"
+	"tenon.sh/tenon/internal/cluster/nodereport"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A podView is the pods of the node as the loop sees them.
+type podView struct {
+	workloads []node.Workload
+	status    nodereport.Pods
+	// running are the pods that were started and have not ended, of whatever class.
+	running []*corev1.Pod
+	// pods are those that the API server can evict, by their cgroup.
+	pods map[node.CgroupPath]endable
+	// native is what the kubelet enforces of each pod and container.
+	native map[node.CgroupPath]kube.Amounts
+	// before is what it did when the journal was right.
+	before map[node.CgroupPath]kube.Amounts
+	// change is what that makes of the values from before Tenon.
+	change func(node.Knob, node.Value) node.Value
+}
+
+// natives is what the kubelet enforces of each pod and container.
+func natives(pods []corev1.Pod, l kube.Layout) map[node.CgroupPath]kube.Amounts {
+	all := make(map[node.CgroupPath]kube.Amounts, len(pods))
+	for i := range pods {
+		if p := &pods[i]; !kube.Ended(p) {
+			maps.Copy(all, kube.Natives(p, l))
+		}
+	}
+	return all
+}
+
+// rebased takes the outcome of a rebase by view.change. The pods are kept for the
+// next daemon only after it, for that one would see no difference any more; after
+// an error the difference is there the next time.
+func (c *cluster) rebased(err error) {
+	if err == nil {
+		c.keep()
+		return
+	}
+	c.log.Warn("a release of knobs gives back what the kubelet wrote before pods were resized", "error", err)
+	maps.Copy(c.view.native, c.view.before)
+}
+
+// workloads makes workloads of the pods that are known now.
+func (c *cluster) workloads() []node.Workload {
+	known := c.pods.Known()
+	before := c.view.native
+	if before == nil { // what an earlier daemon knew
+		before = natives(c.kept.Pods, c.layout())
+	}
+	c.take(known)
+	l := c.layout()
+	exists := func(p node.CgroupPath) bool { return c.tree.Exists(string(p)) }
+	v := podView{pods: map[node.CgroupPath]endable{}, native: natives(c.kept.Pods, l), before: before}
+	var remarks []string
+	v.workloads, remarks = kube.Workloads(c.kept.Pods, l, exists)
+	c.cfg.spaces.Apply(v.workloads)
+	remarks = append(remarks, unbind(v.workloads, c.kept.Facts)...)
+	remarks = append(remarks, c.untold...)
+	of := map[node.CgroupPath]*corev1.Pod{}
+	living := 0
+	for i := range c.kept.Pods {
+		p := &c.kept.Pods[i]
+		if kube.Ended(p) {
+			continue
+		}
+		living++
+		of[l.Pod(p)] = p
+	}
+	for i := range v.workloads {
+		w := &v.workloads[i]
+		p := of[w.Cgroup]
+		if p == nil {
+			continue
+		}
+		v.running = append(v.running, p)
+		if !evictable(p) {
+			continue
+		}
+		grace := graceOf(p)
+		v.pods[w.Cgroup] = endable{apiserver.PodName{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, grace}
+		w.Grace, w.Spared = node.Some(grace), c.ends.spared(p.UID)
+	}
+	v.status = nodereport.Pods{From: known.From, At: known.At, Trouble: known.Trouble, Unmanaged: living - len(v.workloads), Remarks: remarks}
+	c.resized = resized(c.resized, before, v.native, time.Now())
+	v.change = rebase(before, v.native, c.resized, c.kept.Facts.NoQuotas)
+	c.view = v
+	c.ends.follow(v.pods)
+	return v.workloads
+}
+
+// binds reports whether a kubelet binds the CPUs of containers itself.
+func binds(f kubelet.Facts) bool { return f.CPUManagerPolicy == "static" }
+
+// unbind leaves the CPUs of pods to a kubelet that binds them itself: two who do
+// would each undo what the other does.
+func unbind(workloads []node.Workload, f kubelet.Facts) (remarks []string) {
+	if !binds(f) {
+		return nil
+	}
+	for i := range workloads {
+		if w := &workloads[i]; w.Class == node.LSE || w.Class == node.LSR {
+			remarks = append(remarks, fmt.Sprintf("pod %s is %s and is kept as LS: the kubelet binds CPUs here (cpuManagerPolicy: static)", w.ID, w.Class))
+			w.Class = node.LS
+		}
+	}
+	return remarks
+}
+
+// graceMargin is what a pod gets on top of its grace before Tenon itself ends
+// what is left of it: the kubelet needs some of it to do the same.
+const graceMargin = 5 * time.Second
+
+func graceOf(p *corev1.Pod) time.Duration {
+	seconds := int64(corev1.DefaultTerminationGracePeriodSeconds)
+	if s := p.Spec.TerminationGracePeriodSeconds; s != nil {
+		seconds = *s
+	}
+	return time.Duration(seconds)*time.Second + graceMargin
+}
+
+// evictable reports whether the API server can evict a pod. A pod of a file is
+// the kubelet's alone.
+func evictable(p *corev1.Pod) bool {
+	source := p.Annotations["kubernetes.io/config.source"]
+	return p.UID != "" && p.Annotations[corev1.MirrorPodAnnotationKey] == "" && (source == "" || source == "api")
+}
+
+// beside drops the workloads of rules that have cgroups of pods in or around
+// them: those are what their pods say.
+func beside(rules, pods []node.Workload) (left []node.Workload, remarks []string) {
+	for _, w := range rules {
+		i := slices.IndexFunc(pods, func(p node.Workload) bool { return p.Cgroup.Contains(w.Cgroup) || w.Cgroup.Contains(p.Cgroup) })
+		if i < 0 {
+			left = append(left, w)
+			continue
+		}
+		remarks = append(remarks, fmt.Sprintf("rule %q takes %s, which belongs to pod %s: pods are of the class that they say", w.Rule, w.Cgroup, pods[i].ID))
+	}
+	return left, remarks
+}

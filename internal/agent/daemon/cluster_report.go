@@ -1,0 +1,90 @@
+package daemon
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"tenon.sh/tenon/internal/cluster/nodereport"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/tick"
+)
+
+// A clusterReporter sends what the cluster should know of each turn.
+type clusterReporter struct {
+	sender   *nodereport.Sender
+	uid      atomic.Pointer[types.UID] // of the node
+	meter    nodereport.Meter
+	pace     nodereport.Pace
+	version  string
+	run      string // names this run
+	sequence int64
+	// requested is what running pods request of batch resources.
+	requested requested
+}
+
+func newClusterReporter(api nodereport.Applier, node, version string, log *slog.Logger) *clusterReporter {
+	r := &clusterReporter{version: version, run: rand.Text()}
+	r.sender = nodereport.NewSender(api, node, func() types.UID {
+		if uid := r.uid.Load(); uid != nil {
+			return *uid
+		}
+		return ""
+	}, log)
+	return r
+}
+
+// start sends until ctx ends.
+func (r *clusterReporter) start(ctx context.Context, background *sync.WaitGroup) {
+	background.Go(func() { r.sender.Run(ctx) })
+}
+
+// turn takes a turn that was decided by a policy.
+func (c *cluster) turn(t tick.Tick, by policy.Config) {
+	r := c.reporter
+	if t.Snapshot.At.IsZero() {
+		return
+	}
+	uid := c.kept.UID
+	r.uid.Store(&uid)
+	r.meter.Observe(t.Snapshot)
+	cpu, memory := r.requested.take(t.Snapshot.At, t.Batch, c.view.running)
+	if r.pace.Rests(t.Snapshot.At) {
+		return
+	}
+	known, status := c.pods.Known(), c.cfg.status
+	pods := c.view.status
+	pods.From, pods.At, pods.Trouble = known.From, known.At, known.Trouble
+	pods.BatchCPU, pods.BatchMemory = cpu, memory
+	status.Trouble = c.configTrouble()
+	next := nodereport.Status(nodereport.View{
+		Tick: t, Policy: by, Agent: r.version, Run: r.run, Pods: pods, Config: status, NRI: c.nriState(),
+	}, r.pace.Conditions())
+	if !r.pace.Due(t.Snapshot.At, next) {
+		return
+	}
+	r.sequence++
+	next.Sequence = r.sequence
+	next.Usage, next.Percentiles = r.meter.Usage(), r.meter.Percentiles()
+	r.pace.Sent(t.Snapshot.At, next)
+	r.sender.Offer(next)
+}
+
+// nriState says by which runtime containers have their values before they
+// start, or why they have not.
+func (c *cluster) nriState() nodereport.Means {
+	l := c.link.Load()
+	switch {
+	case c.NRI == "":
+		return nodereport.Means{Why: "it is switched off: containers get their values after they have started"}
+	case l == nil:
+		return nodereport.Means{Why: "the runtime has not answered yet"}
+	case l.Err != nil:
+		return nodereport.Means{Why: l.Err.Error()}
+	}
+	return nodereport.Means{By: l.Runtime}
+}

@@ -1,0 +1,65 @@
+package daemon
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// jobOf is a pod that requests so much batch-cpu, and as many MiB.
+func jobOf(name string, milli int64) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: name, UID: types.UID(name)}}
+	p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+		kube.BatchCPU: *resource.NewQuantity(milli, resource.DecimalSI), kube.BatchMemory: *resource.NewQuantity(milli<<20, resource.BinarySI),
+	}}}}
+	return p
+}
+
+// TestAPodThatComesWhenNothingIsLeftDoesNotCount: else a queue of work would keep
+// what is published above the formula for ever.
+func TestAPodThatComesWhenNothingIsLeftDoesNotCount(t *testing.T) {
+	a, b, c, d := jobOf("a", 1000), jobOf("b", 1000), jobOf("c", 1000), jobOf("d", 500)
+	noon := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	amount := func(milli int64) node.Batch {
+		return node.Batch{CPU: node.Amount[unit.MilliCPU]{Value: unit.MilliCPU(milli), Policy: "usage"}, Memory: node.Amount[unit.Bytes]{Value: unit.Bytes(milli << 20), Policy: "usage"}}
+	}
+	degraded, unmeasured := amount(0), amount(0)
+	degraded.CPU.Degraded, degraded.Memory.Degraded = "not known", "not known"
+	unmeasured.CPU.Degraded, unmeasured.Memory.Degraded = node.Unmeasured, node.Unmeasured
+	var r requested
+	for _, turn := range []struct {
+		claim string
+		at    time.Duration
+		batch node.Batch
+		pods  []*corev1.Pod
+		want  unit.MilliCPU
+	}{
+		{"who starts believes what it finds", 0, amount(500), []*corev1.Pod{a, b}, 2000},
+		{"a pod that was on its way when the amount fell counts", time.Minute, amount(3000), []*corev1.Pod{a, b}, 2000},
+		{"it comes", time.Minute + 20*time.Second, amount(1500), []*corev1.Pod{a, b, c}, 3000},
+		{"those that were there go on counting", 2 * time.Minute, amount(1500), []*corev1.Pod{a, b, c}, 3000},
+		{"one ends and another comes in its place", 3 * time.Minute, amount(1500), []*corev1.Pod{b, c, d}, 2000},
+		{"and another ends", 4 * time.Minute, amount(1500), []*corev1.Pod{c, d}, 1500},
+		{"that was enough for all, so it goes on counting", 5 * time.Minute, amount(100), []*corev1.Pod{d}, 500},
+		{"an amount that is degraded lets nobody in", 6 * time.Minute, degraded, []*corev1.Pod{a, d}, 500},
+		{"one that nobody has worked out yet says nothing", 6*time.Minute + time.Second, unmeasured, []*corev1.Pod{a, d}, 1500},
+		{"nor does none at all", 7 * time.Minute, node.Batch{}, []*corev1.Pod{a, b, d}, 2500},
+		{"nobody is left", 8 * time.Minute, amount(100), nil, 0},
+	} {
+		cpu, memory := r.take(noon.Add(turn.at), turn.batch, turn.pods)
+		if cpu != turn.want || memory != unit.Bytes(turn.want)<<20 {
+			t.Errorf("%s: %v %v, want %v", turn.claim, cpu, memory, turn.want)
+		}
+	}
+	if cpu, _ := new(requested).take(noon, amount(1), []*corev1.Pod{jobOf("x", 1<<62), jobOf("y", 1<<62)}); cpu != mostRequested {
+		t.Errorf("more than can be counted: %v", cpu)
+	}
+}

@@ -1,0 +1,457 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"tenon.sh/tenon/internal/cluster/apiserver"
+	"tenon.sh/tenon/internal/cluster/apiserver/apitest"
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/kubelet"
+	"tenon.sh/tenon/internal/config"
+	"tenon.sh/tenon/internal/decide/limit"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// deafKubelet does not answer.
+type deafKubelet struct{}
+
+func (deafKubelet) Pods(context.Context) ([]corev1.Pod, bool, error) {
+	return nil, false, errors.New("connection refused")
+}
+func (deafKubelet) Facts(context.Context) (kubelet.Facts, error) {
+	return kubelet.Facts{}, errors.New("connection refused")
+}
+
+// openTestCluster opens a cluster for an API server, and runs it.
+func openTestCluster(t *testing.T, s *apitest.Server, dir string) *cluster {
+	t.Helper()
+	api, err := apiserver.Open(s.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := openCluster(Kubernetes{Node: "node-1", API: api, Kubelet: deafKubelet{}, Poll: time.Second, Namespace: "koordinator-system", ConfigMap: "slo-controller-config"},
+		"v0", dir, nil, proc.Default(), slog.New(slog.DiscardHandler), func() {}, func(tick.Event) {})
+	ctx, stop := context.WithCancel(context.Background())
+	over := make(chan struct{})
+	go func() { defer close(over); c.self.Run(ctx) }()
+	go c.configs.Run(ctx)
+	go c.byspace.Run(ctx)
+	t.Cleanup(func() { stop(); <-over })
+	return c
+}
+
+func configMap(data map[string]string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "koordinator-system", Name: "slo-controller-config"}, Data: data}
+}
+
+func suppressAt(percent string) map[string]string {
+	return map[string]string{"resource-threshold-config": `{"clusterStrategy":{"enable":true,"cpuSuppressThresholdPercent":` + percent + `},
+"nodeStrategies":[{"nodeSelector":{"matchLabels":{"pool":"small"}},"enable":true,"cpuSuppressThresholdPercent":40}]}`}
+}
+
+// threshold follows the configuration until suppress has a threshold.
+func threshold(t *testing.T, c *cluster, want unit.Percent) {
+	t.Helper()
+	soon(t, "the threshold", func() bool {
+		c.followConfig()
+		return c.over(config.Config{}).Policy.Suppress.ThresholdPercent == want
+	})
+}
+
+func TestTheConfigMapAndTheLabelsOfTheNodeMakeItsConfiguration(t *testing.T) {
+	s := apitest.New(t)
+	self := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "u"}}
+	s.Put(self)
+	s.Put(configMap(suppressAt("70")))
+	c := openTestCluster(t, s, t.TempDir())
+	threshold(t, c, 70)
+	s.Put(configMap(suppressAt("55")))
+	threshold(t, c, 55)
+	self.Labels = map[string]string{"pool": "small"}
+	s.Put(self)
+	threshold(t, c, 40)
+	self.Labels = nil
+	s.Put(self)
+	threshold(t, c, 55)
+
+	s.Put(configMap(suppressAt("550")))
+	soon(t, "the fault", func() bool { c.followConfig(); return len(c.cfg.status.Faults) > 0 })
+	if got := c.over(config.Config{}).Policy.Suppress.ThresholdPercent; got != 55 {
+		t.Errorf("a bad value took the place of 55: %v", got)
+	}
+	if !strings.Contains(c.cfg.status.Faults[0], "550") {
+		t.Errorf("the fault names no value: %v", c.cfg.status.Faults)
+	}
+}
+
+// TestADeletedConfigMapHoldsForAWhile: it is made anew by kubectl replace --force,
+// and by a chart that moves it.
+func TestADeletedConfigMapHoldsForAWhile(t *testing.T) {
+	s := apitest.New(t)
+	s.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "u"}})
+	byspace := configMap(map[string]string{"cpu-burst": `{"disabledNamespaces": ["test"]}`})
+	byspace.Name = kube.PodConfigMap
+	s.Put(configMap(suppressAt("70")))
+	s.Put(byspace)
+	c := openTestCluster(t, s, t.TempDir())
+	threshold(t, c, 70)
+	soon(t, "what namespaces ask for", func() bool { c.followConfig(); return c.kept.ByNamespace != nil })
+	missing := func() (n int) {
+		for _, notice := range c.cfg.status.Notices {
+			if strings.Contains(notice, "what it said last holds until") {
+				n++
+			}
+		}
+		return n
+	}
+	begun := time.Now()
+	s.Remove(configMap(nil))
+	s.Remove(byspace)
+	soon(t, "both are missed", func() bool { c.followConfig(); return missing() == 2 })
+	now := func() unit.Percent { return c.over(config.Config{}).Policy.Suppress.ThresholdPercent }
+	if now() != 70 || !c.kept.HasConfig || c.kept.ByNamespace == nil {
+		t.Errorf("as soon as they are gone, %+v holds", c.kept)
+	}
+	s.Put(configMap(suppressAt("55")))
+	threshold(t, c, 55)
+	if missing() != 1 {
+		t.Errorf("one is there again: %q", c.cfg.status.Notices)
+	}
+	s.Remove(configMap(nil))
+	soon(t, "it is missed again", func() bool { c.followConfig(); return missing() == 2 })
+	if c.followConfigAt(begun.Add(config.GoneAfter - time.Second)) {
+		t.Error("too early")
+	}
+	if !c.followConfigAt(time.Now().Add(config.GoneAfter)) || now() != 0 || c.kept.HasConfig || c.kept.ByNamespace != nil || missing() != 0 {
+		t.Errorf("for so long they have been deleted: %+v, %q", c.kept, c.cfg.status.Notices)
+	}
+	s.Put(configMap(suppressAt("60")))
+	threshold(t, c, 60)
+}
+
+func TestWithoutConfigMapTheFileHolds(t *testing.T) {
+	c := &cluster{}
+	file := config.Config{Period: time.Second}
+	file.Policy.Suppress.ThresholdPercent = 33
+	file.Policy.Pool.CPUs = unit.CPUSetOf(1)
+	if got := c.over(file); got.Policy.Suppress.ThresholdPercent != 33 {
+		t.Errorf("%+v", got.Policy.Suppress)
+	}
+	c.kept.HasConfig = true
+	c.cfg.node.Policy.Suppress.ThresholdPercent = 70
+	if got := c.over(file).Policy; got.Suppress.ThresholdPercent != 70 || got.Pool.CPUs != file.Policy.Pool.CPUs {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestARestartWithoutAPIServerGoesOnWithWhatWasKnown(t *testing.T) {
+	s := apitest.New(t)
+	s.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "u", Labels: map[string]string{"pool": "small"}}})
+	s.Put(configMap(suppressAt("70")))
+	dir := t.TempDir()
+	first := openTestCluster(t, s, dir)
+	if !first.unknown() {
+		t.Error("it knows something before anybody has told it")
+	}
+	threshold(t, first, 40)
+	s.Put(configMap(suppressAt("550")))
+	soon(t, "the fault", func() bool { first.followConfig(); return len(first.cfg.status.Faults) > 0 })
+	first.take(kubelet.Known{At: time.Now(), Pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}, Facts: kubelet.Facts{CgroupDriver: "systemd", CgroupRoot: "/x"}})
+	first.keep()
+
+	s.Away(true)
+	second := openTestCluster(t, s, dir)
+	second.followConfig()
+	if got := second.over(config.Config{}).Policy.Suppress.ThresholdPercent; got != 40 {
+		t.Errorf("the threshold is %v and was 40", got)
+	}
+	if second.unknown() || len(second.kept.Pods) != 1 || second.layout() != (kube.Layout{Systemd: true, Root: "/x"}) {
+		t.Errorf("%+v", second.kept)
+	}
+	soon(t, "the trouble is told", func() bool { return second.configTrouble() != "" })
+}
+
+func TestPodsOfAnotherBootAreNone(t *testing.T) {
+	dir := t.TempDir()
+	text := `{"boot_id":"another","config_known":true,"labels":{"a":"b"},"pods_known":true,"pods":[{}]}`
+	if err := os.WriteFile(filepath.Join(dir, clusterFile), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k, err := loadKept(dir, proc.Default())
+	if err != nil || k.PodsKnown || len(k.Pods) > 0 || !k.ConfigKnown || k.Labels["a"] != "b" {
+		t.Errorf("%+v, %v", k, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, clusterFile), []byte(`{"boot`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if k, err = loadKept(dir, proc.Default()); err == nil || k.PodsKnown || k.Boot == "" {
+		t.Errorf("a torn file: %+v, %v", k, err)
+	}
+}
+
+func TestRulesLeavePodsAlone(t *testing.T) {
+	pods := []node.Workload{{ID: "a/web", Cgroup: "kubepods/burstable/podx"}}
+	left, remarks := beside([]node.Workload{
+		{ID: "1", Rule: "r", Cgroup: "kubepods/burstable/podx/c"}, {ID: "2", Rule: "r", Cgroup: "kubepods"}, {ID: "3", Rule: "r", Cgroup: "system.slice/cron.service"},
+	}, pods)
+	if len(left) != 1 || left[0].ID != "3" || len(remarks) != 2 {
+		t.Errorf("%v, %q", left, remarks)
+	}
+}
+
+func TestAReleaseGivesWhatTheKubeletWouldHaveWritten(t *testing.T) {
+	const group = node.CgroupPath("kubepods/burstable/podx")
+	of := func(request, limit unit.MilliCPU, memory unit.Bytes) map[node.CgroupPath]kube.Amounts {
+		a := kube.Amounts{CPURequest: node.Some(request)}
+		if limit > 0 {
+			a.CPULimit = node.Some(limit)
+		}
+		if memory > 0 {
+			a.MemoryLimit = node.Some(memory)
+		}
+		return map[node.CgroupPath]kube.Amounts{group: a}
+	}
+	quota := func(m int64) node.CPUMax {
+		return node.CPUMax{Quota: time.Duration(m) * 100 * time.Microsecond, Period: 100 * time.Millisecond}
+	}
+	for name, c := range map[string]struct {
+		was, is      map[node.CgroupPath]kube.Amounts
+		before, want node.Value // want nil: unchanged
+	}{
+		"a smaller limit":                  {of(100, 500, 0), of(100, 250, 0), quota(500), quota(250)},
+		"no limit any more":                {of(100, 500, 0), of(100, 0, 0), quota(500), node.CPUMax{Quota: node.NoQuota, Period: 100 * time.Millisecond}},
+		"a first limit":                    {of(100, 0, 0), of(100, 500, 0), node.CPUMax{Quota: node.NoQuota, Period: 100 * time.Millisecond}, quota(500)},
+		"quotas are off in the kubelet":    {of(100, 500, 0), of(100, 250, 0), node.CPUMax{Quota: node.NoQuota, Period: 100 * time.Millisecond}, nil},
+		"the same limit":                   {of(100, 500, 0), of(200, 500, 0), quota(500), nil},
+		"another request":                  {of(100, 0, 0), of(1000, 0, 0), node.CPUWeight{Weight: unit.WeightOfShares(102)}, node.CPUWeight{Weight: unit.WeightOfShares(1024)}},
+		"more memory":                      {of(100, 0, 1<<28), of(100, 0, 1<<29), node.Memory{High: unit.MaxBytes, Max: 1 << 28}, node.Memory{High: unit.MaxBytes, Max: 1 << 29}},
+		"a pod of which nothing was known": {nil, of(100, 500, 0), quota(700), nil},
+	} {
+		if got := rebase(c.was, c.is, nil, false)(node.Knob{Cgroup: group}, c.before); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+	none := node.CPUMax{Quota: node.NoQuota, Period: 100 * time.Millisecond}
+	if got := rebase(of(100, 0, 0), of(100, 500, 0), nil, true)(node.Knob{Cgroup: group}, none); got != nil {
+		t.Errorf("a first limit under a kubelet without quotas: %v", got)
+	}
+	pod := corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("500m")}}}}}}
+	pod.UID, pod.Status.QOSClass = "x", corev1.PodQOSBurstable
+	pod.Spec.Containers[0].Name = "main"
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", ContainerID: "containerd://abc"}}
+	was := natives([]corev1.Pod{pod}, kube.Layout{})
+	resized := *pod.DeepCopy()
+	resized.Spec.Containers[0].Resources.Limits["cpu"] = resource.MustParse("250m")
+	in := node.Knob{Cgroup: group.Join("abc")}
+	if got := rebase(was, natives([]corev1.Pod{resized}, kube.Layout{}), nil, false)(in, quota(500)); got != quota(250) {
+		t.Errorf("a container that was resized from 500m to 250m: %v", got)
+	}
+	if got := limit.Quota(kube.Native(&pod).CPULimit, 100*time.Millisecond); got != 50*time.Millisecond {
+		t.Errorf("500m make %v", got)
+	}
+}
+
+// TestAKnobTouchedInTheMidstOfAResizeIsGivenBackResized: the kubelet tells of a
+// resize before it writes it.
+func TestAKnobTouchedInTheMidstOfAResizeIsGivenBackResized(t *testing.T) {
+	const group = node.CgroupPath("kubepods/burstable/podx")
+	knob := node.Knob{Cgroup: group}
+	of := func(cpu unit.MilliCPU, memory unit.Bytes) map[node.CgroupPath]kube.Amounts {
+		return map[node.CgroupPath]kube.Amounts{group: {CPULimit: node.Some(cpu), MemoryLimit: node.Some(memory)}}
+	}
+	quota := func(ms time.Duration) node.CPUMax {
+		return node.CPUMax{Quota: ms * time.Millisecond, Period: 100 * time.Millisecond}
+	}
+	at := time.Now()
+	old, now := of(1000, 1<<30), of(500, 1<<29)
+	recent := resized(nil, old, now, at)
+	// The next look finds no difference any more.
+	recent = resized(recent, now, now, at.Add(time.Second))
+	for name, c := range map[string]struct{ before, want node.Value }{
+		"touched before the kubelet wrote it": {quota(100), quota(50)},
+		"touched after that":                  {quota(50), nil},
+		"set by somebody else":                {quota(70), nil},
+		"not enforced":                        {node.CPUMax{Quota: node.NoQuota, Period: 100 * time.Millisecond}, nil},
+		"memory before":                       {node.Memory{High: unit.MaxBytes, Max: 1 << 30}, node.Memory{High: unit.MaxBytes, Max: 1 << 29}},
+		"memory after":                        {node.Memory{High: unit.MaxBytes, Max: 1 << 29}, nil},
+	} {
+		if got := rebase(now, now, recent, false)(knob, c.before); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+	if late := resized(recent, now, now, at.Add(resizing)); len(late) > 0 {
+		t.Errorf("a resize of long ago is remembered: %v", late)
+	}
+}
+
+func TestProgramsOutsideOfKubernetesHaveTheClassOfTheConfigMap(t *testing.T) {
+	c, faults := config.ParseConfigMap(map[string]string{"host-application-config": `{"applications":[
+{"name":"nginx","qos":"LS","priority":"koord-prod","cgroupPath":{"base":"CgroupRoot","parentDir":"host","relativePath":"nginx*"}},
+{"name":"hadoop","qos":"BE","priority":"koord-batch","cgroupPath":{"base":"KubepodsBesteffort","relativePath":"yarn"}},
+{"name":"nobody","qos":"LS","cgroupPath":{"base":"Kubepods"}},
+{"name":"climber","qos":"LS","cgroupPath":{"base":"Kubepods","relativePath":"../../x"}}]}`})
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	n, _ := c.Node(nil, nil)
+	rules := rulesOf(n.Applications, kube.Layout{Root: "/r"})
+	if len(rules) != 2 || rules[0].Cgroups[0] != "host/nginx[*]" || rules[0].Class != node.LS || rules[0].Priority != 9500 ||
+		rules[1].Cgroups[0] != "r/kubepods/besteffort/yarn" || rules[1].Class != node.BE {
+		t.Errorf("%+v", rules)
+	}
+}
+
+func TestCPUsAreBoundByOneOnly(t *testing.T) {
+	pods := func() []node.Workload {
+		return []node.Workload{{ID: "a/db", Class: node.LSR}, {ID: "a/rt", Class: node.LSE}, {ID: "a/web", Class: node.LS}, {ID: "a/job", Class: node.BE}}
+	}
+	all := pods()
+	if remarks := unbind(all, kubelet.Facts{CPUManagerPolicy: "static"}); len(remarks) != 2 || all[0].Class != node.LS || all[1].Class != node.LS || all[3].Class != node.BE {
+		t.Errorf("%v, %q", all, remarks)
+	}
+	all = pods()
+	if remarks := unbind(all, kubelet.Facts{CPUManagerPolicy: "none"}); len(remarks) != 0 || all[0].Class != node.LSR {
+		t.Errorf("%v, %q", all, remarks)
+	}
+}
+
+// TestAKubeletThatBindsCPUsHasThemToItself: best-effort work is bounded by quota
+// then, over the CPUs that pods may have.
+func TestAKubeletThatBindsCPUsHasThemToItself(t *testing.T) {
+	c := &cluster{}
+	c.kept.HasConfig = true
+	of := func(reserved string, f kubelet.Facts) (policy.Config, []string) {
+		var p policy.Config
+		p.Pool.ReservedCPUs, _ = unit.ParseCPUSet(reserved)
+		notices := shareCPUs(&p, f)
+		return p, notices
+	}
+	for _, x := range []struct {
+		reserved string
+		facts    kubelet.Facts
+		kept     bool
+		cpus     string
+		notice   string
+	}{
+		{"0", kubelet.Facts{}, false, "0", ""},
+		{"0", kubelet.Facts{CPUManagerPolicy: "none", ReservedCPUs: "1"}, false, "0", ""},
+		{"", kubelet.Facts{CPUManagerPolicy: "static"}, true, "", ""},
+		{"0-1", kubelet.Facts{CPUManagerPolicy: "static"}, true, "0-1", "CPUs 0-1 are reserved, and best-effort work may run there"},
+		{"0-1", kubelet.Facts{CPUManagerPolicy: "static", ReservedCPUs: "0,4"}, true, "0-1,4", "CPUs 1 are reserved"},
+		{"", kubelet.Facts{CPUManagerPolicy: "static", ReservedCPUs: "0"}, true, "0", ""},
+	} {
+		p, notices := of(x.reserved, x.facts)
+		if p.Pool.SetsKept != x.kept || p.CPUQOS.SetsKept != x.kept || p.Pool.ReservedCPUs.String() != x.cpus {
+			t.Errorf("%q on %+v: %+v; want CPUs %q", x.reserved, x.facts, p.Pool, x.cpus)
+		}
+		if text := strings.Join(notices, "; "); x.notice == "" && text != "" || !strings.HasPrefix(text, x.notice) {
+			t.Errorf("%q on %+v: notices %q; want %q", x.reserved, x.facts, text, x.notice)
+		}
+	}
+	// Without a ConfigMap the file's strategies leave the sets alone, too.
+	c.kept.HasConfig, c.cfg.facts = false, kubelet.Facts{CPUManagerPolicy: "static", ReservedCPUs: "0"}
+	if s := c.over(config.Config{}).Policy.Pool; !s.SetsKept || s.ReservedCPUs != unit.CPUSetOf(0) {
+		t.Errorf("without a ConfigMap: %+v", s)
+	}
+}
+
+// TestTheAnnotationAndTheKubeletTogetherReserveCPUs: what the kubelet tells later
+// counts from then on.
+func TestTheAnnotationAndTheKubeletTogetherReserveCPUs(t *testing.T) {
+	s := apitest.New(t)
+	s.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "u", Annotations: map[string]string{"node.koordinator.sh/reservation": `{"reservedCPUs":"0"}`}}})
+	s.Put(configMap(suppressAt("70")))
+	c := openTestCluster(t, s, t.TempDir())
+	threshold(t, c, 70)
+	soon(t, "the annotation", func() bool {
+		c.followConfig()
+		return c.over(config.Config{}).Policy.Pool.ReservedCPUs == unit.CPUSetOf(0)
+	})
+	if c.over(config.Config{}).Policy.Pool.SetsKept {
+		t.Error("the kubelet has not said that it binds CPUs")
+	}
+	c.kept.Facts = kubelet.Facts{CPUManagerPolicy: "static", ReservedCPUs: "3"}
+	if !c.followConfig() {
+		t.Fatal("what the kubelet says changes nothing")
+	}
+	if got := c.over(config.Config{}).Policy.Pool; !got.SetsKept || got.ReservedCPUs != unit.CPUSetOf(0, 3) {
+		t.Errorf("%+v", got)
+	}
+	if len(c.cfg.status.Notices) != 1 || !strings.Contains(c.cfg.status.Notices[0], "CPUs 0 are reserved") {
+		t.Errorf("notices %q", c.cfg.status.Notices)
+	}
+	soon(t, "nothing has changed any more", func() bool { return !c.followConfig() })
+}
+
+// A kubelet that has just started tells no pods until the API server has told
+// it, and nobody does while that is away: work goes on meanwhile.
+func TestAPodThatNobodyTellsIsLookedAfterWhileItLives(t *testing.T) {
+	lives := map[node.CgroupPath]bool{}
+	c := &cluster{lives: func(p node.CgroupPath) bool { return lives[p] }}
+	pod := func(name string) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name)}}
+	}
+	tell := func(pods ...corev1.Pod) (names string) {
+		c.take(kubelet.Known{At: time.Now(), From: "kubelet", Pods: pods})
+		for _, p := range c.kept.Pods {
+			names += p.Name + " "
+		}
+		return names
+	}
+	a, b, ended := pod("a"), pod("b"), pod("ended")
+	ended.Status.Phase = corev1.PodSucceeded
+	for _, p := range []corev1.Pod{a, b, ended} {
+		lives[c.layout().Pod(&p)] = true
+	}
+	if got := tell(a, b, ended); got != "a b ended " || len(c.untold) > 0 {
+		t.Errorf("%s, %q", got, c.untold)
+	}
+	if got := tell(); got != "a b " || len(c.untold) != 2 || !strings.Contains(c.untold[0], "shop/a") {
+		t.Errorf("after the kubelet's restart: %s, %q", got, c.untold)
+	}
+	if got := tell(b); got != "b a " || len(c.untold) != 1 {
+		t.Errorf("b is told again: %s, %q", got, c.untold)
+	}
+	delete(lives, c.layout().Pod(&a))
+	if got := tell(b); got != "b " || len(c.untold) > 0 {
+		t.Errorf("a is gone: %s, %q", got, c.untold)
+	}
+}
+
+func TestAResizeIsNotForgottenBeforeItIsJournaled(t *testing.T) {
+	of := func(limit unit.MilliCPU) map[node.CgroupPath]kube.Amounts {
+		return map[node.CgroupPath]kube.Amounts{"kubepods/podx": {CPULimit: node.Some(limit)}}
+	}
+	c := &cluster{log: slog.New(slog.DiscardHandler), dir: t.TempDir()}
+	c.view.before, c.view.native = of(500), of(2000)
+	c.rebased(errors.New("the journal is full"))
+	if _, err := os.Stat(filepath.Join(c.dir, clusterFile)); err == nil {
+		t.Error("the next daemon sees no difference")
+	}
+	quota := func(ms time.Duration) node.CPUMax {
+		return node.CPUMax{Quota: ms * time.Millisecond, Period: 100 * time.Millisecond}
+	}
+	if got := rebase(c.view.native, of(2000), nil, false)(node.Knob{Cgroup: "kubepods/podx"}, quota(50)); got != quota(200) {
+		t.Errorf("the next time a release gives %v", got)
+	}
+	c.rebased(nil)
+	if _, err := os.Stat(filepath.Join(c.dir, clusterFile)); err != nil {
+		t.Error(err)
+	}
+}

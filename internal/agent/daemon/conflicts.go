@@ -1,0 +1,99 @@
+package daemon
+
+import (
+	"slices"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/contest"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// writeConflicts remembers what Tenon wrote into the knobs and what was found in
+// them afterwards: the facts on which decide/contest decides. All times are those
+// of snapshots.
+type writeConflicts struct {
+	knobs map[node.Knob]*written
+	at    time.Time // of the last snapshot
+	swept time.Time
+}
+
+// written is Tenon's last write to a knob.
+type written struct {
+	value node.Value
+	at    time.Time
+	found []time.Time // when another value was found, the oldest first
+}
+
+// rewritten reports whether only a write changes the value of a knob. Processes
+// that start and end change the others by themselves.
+func rewritten(v node.Value) bool {
+	switch v.(type) {
+	case node.Run, node.Scheduler, node.Threads:
+		return false
+	}
+	return true
+}
+
+// see compares the knobs of a snapshot with what was written, and puts the
+// conflicts of the last minutes into it.
+func (c *writeConflicts) see(s *node.Snapshot) {
+	c.at = s.At
+	c.sweep()
+	for knob, w := range c.knobs {
+		now, there := s.Knobs.Now[knob]
+		if there && now != w.value && (len(w.found) == 0 || w.found[len(w.found)-1].Before(w.at)) {
+			w.found = append(w.found, s.At)
+		}
+		w.found = slices.DeleteFunc(w.found, func(at time.Time) bool { return s.At.Sub(at) > contest.Remembered })
+		if len(w.found) > 0 {
+			s.Conflicts = append(s.Conflicts, node.WriteConflict{Knob: knob, Wrote: w.at, Found: slices.Clone(w.found)})
+		}
+	}
+	slices.SortFunc(s.Conflicts, func(a, b node.WriteConflict) int { return a.Knob.Compare(b.Knob) })
+}
+
+// note notes that a step was written, and what the kernel made of it.
+func (c *writeConflicts) note(s plan.Step, became node.Value) {
+	if s.Release || !rewritten(became) {
+		delete(c.knobs, s.Knob)
+		return
+	}
+	if c.knobs == nil {
+		c.knobs = map[node.Knob]*written{}
+	}
+	w := c.knobs[s.Knob]
+	if w == nil {
+		w = &written{}
+		c.knobs[s.Knob] = w
+	}
+	w.value, w.at = became, c.at
+}
+
+// sweep forgets knobs that Tenon has not written for long.
+func (c *writeConflicts) sweep() {
+	if c.at.Sub(c.swept) < contest.Remembered {
+		return
+	}
+	c.swept = c.at
+	for knob, w := range c.knobs {
+		if c.at.Sub(w.at) > 6*contest.Remembered {
+			delete(c.knobs, knob)
+		}
+	}
+}
+
+// contested logs, once, that knobs are left as another component wrote them.
+func (r *reporter) contested(wants []plan.Want) {
+	held := map[node.Knob]bool{}
+	for _, w := range wants {
+		if w.Intent != plan.Hold {
+			continue
+		}
+		if held[w.Knob] = true; !r.held[w.Knob] {
+			r.log.Warn("a knob is left for a while as another component wrote it", "cgroup", w.Knob.Where(), "file", w.Knob.File,
+				"policy", w.Owner, "reason", w.Reason)
+		}
+	}
+	r.held = held
+}

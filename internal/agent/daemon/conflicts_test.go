@@ -1,0 +1,98 @@
+package daemon
+
+import (
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/contest"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+var contestedKnob = node.Knob{Cgroup: "kubepods/burstable/poda", File: node.FileCPUWeight}
+
+func weightOf(w unit.Weight) node.Value { return node.CPUWeight{Weight: w} }
+
+// play has Tenon want a weight of 100 in a tick each second, and another component
+// write 200 every so often; it counts Tenon's writes.
+func play(be bool, every, in time.Duration) (writes int, last node.Snapshot) {
+	var c writeConflicts
+	value := weightOf(51200)
+	start := time.Unix(1e9, 0)
+	for passed := time.Duration(0); passed < in; passed += time.Second {
+		if passed%every == 0 {
+			value = weightOf(51200)
+		}
+		last = node.Snapshot{At: start.Add(passed), Knobs: node.Knobs{Now: map[node.Knob]node.Value{contestedKnob: value}}}
+		c.see(&last)
+		wants := contest.Hold(last, []plan.Want{{Intent: plan.Set, Knob: contestedKnob, Value: weightOf(25600), BE: be}})
+		for _, s := range plan.Diff(last.Knobs, wants) {
+			value = s.To
+			c.note(s, s.To)
+			writes++
+		}
+	}
+	return writes, last
+}
+
+func TestTheKubeletsMinutelyWriteIsPutRightEachTime(t *testing.T) {
+	writes, last := play(false, time.Minute, 30*time.Minute)
+	if writes != 30 {
+		t.Errorf("%d of 30", writes)
+	}
+	if remarks := contest.Remarks(last); len(remarks) != 1 {
+		t.Errorf("%q", remarks)
+	}
+}
+
+func TestTwoAgentsDoNotWriteBackAndForthAllDay(t *testing.T) {
+	writes, _ := play(false, time.Second, time.Hour)
+	if writes < 50 || writes > 120 {
+		t.Errorf("%d writes in an hour against another that writes each second: want about one a minute", writes)
+	}
+}
+
+func TestNarrowingBestEffortWorkDoesNotWait(t *testing.T) {
+	if writes, _ := play(true, time.Second, time.Minute); writes != 60 {
+		t.Errorf("%d of 60", writes)
+	}
+}
+
+func TestAValueOfOursThatChangesIsNoConflict(t *testing.T) {
+	var c writeConflicts
+	now := time.Unix(1e9, 0)
+	for v := unit.Weight(100); v < 400; v++ {
+		s := node.Snapshot{At: now, Knobs: node.Knobs{Now: map[node.Knob]node.Value{contestedKnob: weightOf(v)}}}
+		c.see(&s)
+		if len(s.Conflicts) > 0 {
+			t.Fatalf("%+v", s.Conflicts)
+		}
+		c.note(plan.Step{Knob: contestedKnob, To: weightOf(v + 1)}, weightOf(v+1))
+		now = now.Add(time.Second)
+	}
+}
+
+func TestAReleaseEndsAConflict(t *testing.T) {
+	var c writeConflicts
+	c.note(plan.Step{Knob: contestedKnob, To: weightOf(25600)}, weightOf(25600))
+	c.note(plan.Step{Knob: contestedKnob, To: weightOf(51200), Release: true}, weightOf(51200))
+	if len(c.knobs) != 0 {
+		t.Error("it is remembered")
+	}
+}
+
+// TestWhatTheKernelMakesOfAWriteIsNoConflict: a set of CPUs loses those that are
+// offline, and threads come and go.
+func TestWhatTheKernelMakesOfAWriteIsNoConflict(t *testing.T) {
+	k := node.Knob{Cgroup: "kubepods/besteffort", File: node.FileCPUs}
+	run := node.Knob{Cgroup: "kubepods/besteffort", File: node.FileRun}
+	shown := node.CPUs{Set: unit.CPUSetOf(0, 1)}
+	var c writeConflicts
+	c.note(plan.Step{Knob: k, To: node.CPUs{Set: unit.CPUSetOf(0, 1, 2)}}, shown)
+	c.note(plan.Step{Knob: run, To: node.AskedToEnd}, node.AskedToEnd)
+	s := node.Snapshot{At: time.Unix(1e9, 0), Knobs: node.Knobs{Now: map[node.Knob]node.Value{k: shown, run: node.Running}}}
+	if c.see(&s); len(s.Conflicts) > 0 {
+		t.Errorf("%+v", s.Conflicts)
+	}
+}

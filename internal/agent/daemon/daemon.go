@@ -1,0 +1,241 @@
+// Package daemon is tenond at work: it keeps a node as the configuration file
+// says, follows that file and the cgroups that come and go, holds the lease
+// that keeps the watchdog quiet, and when it is asked to stop leaves
+// everything in place for the next one.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tenon.sh/tenon/internal/agent/loop"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/host"
+	"tenon.sh/tenon/internal/machine/lease"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/runtimes/inventory"
+)
+
+// maxSteps bounds the writes of one turn, so that a turn is never long; what
+// narrows best-effort work is not bounded.
+const maxSteps = 200
+
+// Options say what to keep, and how.
+type Options struct {
+	// Config is the path of the configuration file.
+	Config string
+	// StateDir holds the journal, the lease and what the policies remember.
+	// It must be on tmpfs: it is written in every turn.
+	StateDir string
+	// MachineLock is the file by which a second daemon is kept off this machine,
+	// whatever its StateDir; empty: nothing keeps it off.
+	MachineLock string
+	// Watchdog is the command that watches over this one; nil starts none.
+	Watchdog []string
+	// Reload makes the configuration be read again; nil never does.
+	Reload <-chan struct{}
+	// Ready is called when the first turn is done.
+	Ready func()
+	// Version is what tenon status and the metrics say this is.
+	Version string
+	// Kubernetes: the node is one of a cluster, which says what to keep; the file
+	// need not exist, and says how the node is looked at. Nil: it is not.
+	Kubernetes *Kubernetes
+	// Metrics is the address of the metrics; empty: there are none.
+	Metrics string
+	Log     *slog.Logger
+}
+
+// A daemon is a running tenond. One goroutine turns the loop and owns all but
+// the guard.
+type daemon struct {
+	Options
+	host     *host.Host
+	tree     *cgroup.Tree
+	agent    *loop.Agent
+	config   *configFile
+	watcher  *cgroup.Watcher
+	guard    *guard
+	reporter reporter
+	show     *show
+	before   policy.State // what the policies remembered before this turn
+	signals  *signals
+	rungs    *rungs
+
+	containers *inventory.Follower
+	cluster    *cluster // nil: this node is none of a cluster
+	conflicts  writeConflicts
+	home       node.CgroupPath // in which this process runs
+	changed    atomic.Bool     // cgroups have come or gone
+	rematch    bool            // the rules are others
+	ready      bool
+}
+
+// Run keeps the node until ctx ends. It then changes nothing: what works in
+// the kernel goes on, and the next daemon takes over. It fails at once if the
+// configuration has faults, if there are no cgroups to keep, or if another
+// daemon holds the node.
+func Run(ctx context.Context, o Options) (err error) {
+	letHeapGrow()
+	d := &daemon{Options: o, rematch: true}
+	if o.MachineLock != "" {
+		lock, err := lease.HoldMachine(o.MachineLock, o.StateDir)
+		if err != nil {
+			return fmt.Errorf("there is one tenond for a machine: %w", err)
+		}
+		defer lock.Close()
+	}
+	fs := proc.Default()
+	if d.home, err = home(fs); err != nil {
+		return err
+	}
+	if d.config, err = openConfig(o.Config, o.Kubernetes != nil); err != nil {
+		return err
+	}
+	if d.tree, err = cgroup.Detect(fs.Proc); err != nil {
+		return err
+	}
+	if d.host, err = host.Open(host.Options{Tree: d.tree, FS: fs, JournalDir: o.StateDir, Resident: true, Try: true, Spare: func() []int { return watchdogOf(o.StateDir) }}); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.host.Close()) }()
+	if d.guard, err = openGuard(o.StateDir, fs, d.host, o.Log); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.guard.close()) }()
+	if d.watcher, err = d.tree.Watch(ctx); err != nil {
+		return err
+	}
+	defer d.watcher.Close()
+	if err := d.host.Adopt(); err != nil {
+		return fmt.Errorf("take over from the last tenond: %w", err)
+	}
+	d.reporter, d.show = reporter{log: d.Log, rung: rungReport{seen: time.Now()}}, openShow(o)
+	defer func() { err = errors.Join(err, d.show.close()) }()
+	d.agent = &loop.Agent{Host: d, MaxSteps: maxSteps}
+	last, age, ok := loadState(o.StateDir, fs)
+	if ok {
+		d.agent.Resume(last.State)
+		d.Log.Info("going on where the last tenond stopped", "seconds_ago", age.Seconds())
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	d.signals = openSignals(ctx, d.host, d.tree, fs, d.Log)
+	if d.rungs, err = openRungs(o.StateDir, fs, d.signals.send); err != nil {
+		if d.rungs == nil {
+			return err
+		}
+		d.Log.Warn("no rung is pinned by hand any more, and no fall remembered", "error", err)
+	}
+	d.containers = inventory.Follow(d.Log, fs, func() {
+		d.changed.Store(true)
+		d.signals.send(tick.Event{At: time.Now(), Kind: tick.EventCgroups, Text: "containers have come or gone"})
+	})
+	var background, guarding sync.WaitGroup
+	if o.Kubernetes != nil {
+		d.cluster = openCluster(*o.Kubernetes, o.Version, o.StateDir, d.tree, fs, d.Log, func() { d.changed.Store(true) }, d.signals.nudge)
+		d.cluster.ends.signal, d.cluster.ends.prepare = d.host.Apply, d.host.Prepare
+		d.cluster.run(ctx, &background)
+		d.cluster.first(ctx)
+		d.cluster.followConfig()
+	}
+	d.takeConfig()
+	d.containers.First(ctx, last.Containers)
+	background.Go(func() { d.listen(ctx) })
+	background.Go(func() { d.containers.Run(ctx) })
+	background.Go(func() { tend(ctx, d.guard.ticks, d.guard, d.host, d.Log) })
+	d.show.serve(ctx, o, d.rungs, &background)
+	guarding.Go(func() { stop(d.guard.keep(ctx, o.Watchdog)) })
+	_ = d.agent.Run(ctx, d.signals.wake, d.observe) // the error is ctx's
+	guarding.Wait()
+	lost := context.Cause(ctx)
+	if errors.Is(lost, context.Canceled) {
+		lost = nil
+		if d.cluster != nil {
+			// The next tenond may be long in coming: its image cannot be pulled. What was
+			// frozen while memory was short is to outlast that.
+			err = d.host.Thaw()
+		}
+		// Before what may take longer than the lease holds.
+		err = errors.Join(err, d.guard.announce(), saveState(o.StateDir, fs, d.agent.State(), d.containers.Remembers()))
+		d.Log.Info("stopping: every knob stays as it is; best-effort work is narrowed unless tenond is back in time",
+			"seconds", announced.Seconds())
+	}
+	err = errors.Join(lost, err, d.signals.close())
+	background.Wait()
+	return err
+}
+
+// home is the cgroup of this process in the hierarchy that carries cpu.
+func home(fs proc.FS) (node.CgroupPath, error) {
+	entries, err := fs.SelfCgroup()
+	if err != nil {
+		return "", fmt.Errorf("find the cgroup of tenond: %w", err)
+	}
+	return node.CgroupPath(strings.Trim(proc.CPUPath(entries), "/")), nil
+}
+
+// settling is how long the loop waits for more when a cgroup has come or gone:
+// on a busy node they come in swarms, most of them of no interest.
+const settling = 100 * time.Millisecond
+
+// Snapshot reads the node after following what has changed since the last
+// one. It makes the daemon the agent's host.
+func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
+	d.guard.begin()
+	d.before = d.agent.State()
+	d.followConfig()
+	d.guard.begin() // again: a configuration may have had a BPF program loaded
+	d.followGroups()
+	if d.cluster != nil && d.cluster.unknown() {
+		return node.Snapshot{}, errUnknown
+	}
+	s, err := d.host.Snapshot(ctx)
+	asked, earlier := d.rungs.begin(s.At)
+	s.Isolation.Asked, s.Isolation.Falls = asked, append(earlier, s.Isolation.Falls...)
+	if err == nil {
+		d.conflicts.see(&s)
+	}
+	d.rematch = d.signals.check(time.Now()) || d.rematch
+	if err == nil {
+		err = d.guard.bind(policy.SafeBounds(d.agent.Config, s))
+	}
+	return s, err
+}
+
+// observe reports a turn and lets the guard know that the loop lives.
+func (d *daemon) observe(t tick.Tick, err error) {
+	t.Isolation = d.host.IsolationStatus()
+	d.host.SenseSiblings(t.Ladder.Rung == node.RungSiblings)
+	d.reporter.report(t, err)
+	d.guard.end(!t.Snapshot.At.IsZero(), d.agent.Period)
+	d.show.turn(t, err, d.agent.Config, d.before, d.agent.Period)
+	if handsOver(t) {
+		d.signals.nudge(tick.Event{At: time.Now(), Kind: tick.EventHandover, Text: "a means of isolation was given up for another"})
+	}
+	d.rungs.end(!t.Snapshot.At.IsZero())
+	if d.cluster != nil {
+		d.cluster.turn(t, d.agent.Config)
+	}
+	if !t.Snapshot.At.IsZero() {
+		if err := d.rungs.keep(t.Ladder.Falls); err != nil {
+			d.Log.Warn("a fall of isolation on the CPU is forgotten when tenond ends", "error", err)
+		}
+	}
+	if !d.ready && !t.Snapshot.At.IsZero() {
+		d.ready = true
+		d.Log.Info("ready", "workloads", len(t.Snapshot.Workloads), "config", d.Config)
+		if d.Ready != nil {
+			d.Ready()
+		}
+	}
+}

@@ -1,0 +1,197 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"tenon.sh/tenon/internal/config"
+	"tenon.sh/tenon/internal/decide/match"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/machine/launch"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A configFile is the configuration in force, and the file that it came from.
+type configFile struct {
+	path    string
+	current config.Config
+	seen    stamp       // the file as it was read last, good or bad
+	reload  atomic.Bool // read it again although it looks the same
+}
+
+// A stamp tells whether a file has changed.
+type stamp struct {
+	modified time.Time
+	size     int64
+}
+
+func stampOf(path string) stamp {
+	info, err := os.Stat(path)
+	if err != nil {
+		return stamp{}
+	}
+	return stamp{info.ModTime(), info.Size()}
+}
+
+// bare is the file of a node of a cluster that has none: everything is as the
+// cluster says.
+const bare = "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\n"
+
+// openConfig reads the file for the first time: then its faults are fatal. One
+// that is optional need not exist.
+func openConfig(path string, optional bool) (*configFile, error) {
+	f := &configFile{path: path, seen: stampOf(path)}
+	var err error
+	f.current, err = config.Load(path)
+	if optional && errors.Is(err, fs.ErrNotExist) {
+		f.current, _ = config.Parse([]byte(bare)) // which has no faults
+		f.current.Notices, err = nil, nil
+	}
+	return f, err
+}
+
+// followConfig reads the file again if it has changed. A bad file changes
+// nothing.
+func (d *daemon) followConfig() {
+	if d.cluster != nil && d.cluster.followConfig() {
+		d.takeConfig()
+	}
+	f := d.config
+	now, asked := stampOf(f.path), f.reload.Swap(false)
+	if !asked && now == f.seen {
+		return
+	}
+	f.seen = now
+	next, err := config.Load(f.path)
+	if err != nil {
+		d.Log.Error("the new configuration is refused; the old one stays in force", "config", f.path, "error", err)
+		return
+	}
+	f.current = next
+	d.takeConfig()
+	d.Log.Info("configuration read", "config", f.path, "rules", len(next.Rules))
+}
+
+// takeConfig puts the configuration in force.
+func (d *daemon) takeConfig() {
+	c := d.config.current
+	if d.cluster != nil {
+		c = d.cluster.over(c)
+	}
+	d.agent.Config, d.agent.Period = c.Policy, c.Period
+	d.signals.use(c.Signals)
+	d.containers.Use(c.Rules, c.ContainerSockets)
+	d.rematch = true
+	for _, n := range c.Notices {
+		d.Log.Warn("configuration: " + n)
+	}
+}
+
+// rules are those of the file, and before them those that the cluster gives for
+// programs outside of it.
+func (d *daemon) rules() []match.Rule {
+	own := d.config.current.Rules
+	if d.cluster == nil {
+		return own
+	}
+	return append(rulesOf(d.cluster.cfg.node.Applications, d.cluster.layout()), own...)
+}
+
+// followGroups applies the rules to the cgroups that exist, if either has
+// changed.
+func (d *daemon) followGroups() {
+	if changed := d.changed.Swap(false); !changed && !d.rematch {
+		return
+	}
+	d.rematch = false
+	paths := d.watcher.Groups()
+	d.containers.See(paths)
+	containers, trouble := d.containers.Groups(paths)
+	workloads, remarks := launch.Workloads(d.rules(), match.Groups(paths, containers, d.tree.Direct))
+	remarks = append(remarks, trouble...)
+	if err := d.watcher.Degraded(); err != nil {
+		remarks = append(remarks, err.Error())
+	}
+	workloads = slices.DeleteFunc(workloads, func(w node.Workload) bool {
+		if !w.Cgroup.Contains(d.home) {
+			return false
+		}
+		remarks = append(remarks, fmt.Sprintf("rule %q takes %s, in which tenond itself runs: it is left alone", w.Rule, w.Cgroup))
+		return true
+	})
+	if d.cluster != nil {
+		var more []string
+		workloads, more = d.pods(paths, workloads)
+		remarks = append(remarks, more...)
+	}
+	d.host.ManageOnly(workloads)
+	d.signals.follow(workloads)
+	d.host.Show(policy.Files(d.agent.Config, workloads))
+	if err := d.host.Sweep(); err != nil {
+		d.Log.Warn("forget what was changed in cgroups that are gone", "error", err)
+	}
+	d.reporter.workloads(workloads, remarks)
+}
+
+// Apply performs one step on the node.
+func (d *daemon) Apply(ctx context.Context, s plan.Step) error {
+	if long := takes(s); long > hung {
+		d.guard.allow(long)
+		defer d.guard.allow(hung)
+	}
+	if d.cluster == nil {
+		return d.host.Apply(ctx, s)
+	}
+	if taken, err := d.cluster.ends.take(s); taken {
+		return err
+	}
+	err := d.host.Apply(ctx, s)
+	if err == nil {
+		d.conflicts.note(s, d.became(s))
+	}
+	return err
+}
+
+// Guard does what is to be done between two snapshots beside steps.
+func (d *daemon) Guard() error { return d.host.Guard() }
+
+// became is what the kernel shows of a knob after a step: a set of CPUs loses
+// those that are offline.
+func (d *daemon) became(s plan.Step) node.Value {
+	if s.Knob.File == node.FileCPUs {
+		if now, err := d.host.Knob(s.Knob); err == nil {
+			return now
+		}
+	}
+	return s.To
+}
+
+// pods adds the pods of the node to the workloads of rules.
+func (d *daemon) pods(paths []string, rules []node.Workload) (all []node.Workload, remarks []string) {
+	d.cluster.look(paths)
+	pods := slices.DeleteFunc(d.cluster.workloads(), func(w node.Workload) bool { return w.Cgroup.Contains(d.home) })
+	d.cluster.rebased(d.host.Rebase(d.cluster.view.change))
+	left, remarks := beside(rules, pods)
+	return append(pods, left...), append(remarks, d.cluster.view.status.Remarks...)
+}
+
+// takes is how long a step may take: longer than the rest of a turn where the
+// kernel takes the scheduler down, or is told of each thread of a group.
+func takes(s plan.Step) time.Duration {
+	switch to := s.To.(type) {
+	case node.Scheduler:
+		if !to.Loaded {
+			return converting
+		}
+	case node.Threads:
+		return converting
+	}
+	return hung
+}

@@ -1,0 +1,105 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/host"
+	"tenon.sh/tenon/internal/machine/lease"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// starting calls start as often as keep does for some time, and returns the
+// log.
+func starting(t *testing.T, long time.Duration, watchdog string) string {
+	t.Helper()
+	var said bytes.Buffer
+	g := &guard{dir: t.TempDir(), log: slog.New(slog.NewTextHandler(&said, nil))}
+	for range long / lease.Renewal {
+		g.start([]string{watchdog})
+		g.failed = "" // as renew leaves it
+		time.Sleep(lease.Renewal)
+	}
+	return said.String()
+}
+
+func TestAWatchdogThatDiesAtOnceIsStartedEverMoreSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// After 0, 1, 3, 7, 15, 31, 63 and 123 s.
+		if said := starting(t, 150*time.Second, "true"); strings.Count(said, "watchdog started") != 8 {
+			t.Errorf("it said\n%s", said)
+		}
+	})
+}
+
+func TestThatThereIsNoWatchdogIsSaidOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		if said := starting(t, 30*time.Second, "/no/such/program"); strings.Count(said, "no watchdog") != 1 {
+			t.Errorf("it said\n%s", said)
+		}
+	})
+}
+
+func TestStepsThatTakeLongAreNoHang(t *testing.T) {
+	loaded, other := node.Scheduler{Loaded: true}, node.Scheduler{Loaded: true, Siblings: true}
+	for name, c := range map[string]struct {
+		step plan.Step
+		want time.Duration
+	}{
+		"load":        {plan.Step{From: node.Scheduler{}, To: loaded}, hung}, // by the way
+		"unknown now": {plan.Step{To: loaded}, hung},
+		"change":      {plan.Step{From: loaded, To: other}, hung},
+		"unload":      {plan.Step{From: loaded, To: node.Scheduler{}}, converting},
+		"convert":     {plan.Step{From: node.ThreadsNormal, To: node.ThreadsBE}, converting},
+		"give back":   {plan.Step{From: node.ThreadsBE, To: node.ThreadsNormal, Release: true}, converting},
+		"a quota":     {plan.Step{From: node.Limit(1), To: node.Limit(2)}, hung},
+	} {
+		if got := takes(c.step); got != c.want {
+			t.Errorf("%s: it may take %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// TestTheGuardTicksForOthers: what is to be done as often as it renews is done
+// then, also when nobody takes a tick for a while.
+func TestTheGuardTicksForOthers(t *testing.T) {
+	dir := t.TempDir()
+	h, err := host.Open(host.Options{JournalDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	g, err := openGuard(dir, proc.Default(), h, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = g.close() }()
+	ctx, stop := context.WithTimeout(t.Context(), 5*lease.Renewal+lease.Renewal/2)
+	defer stop()
+	kept := make(chan error, 1)
+	go func() { kept <- g.keep(ctx, nil) }()
+	time.Sleep(3*lease.Renewal + lease.Renewal/2)
+	n := 0
+	for waiting := true; waiting; {
+		select {
+		case <-g.ticks:
+			n++
+		case err := <-kept:
+			waiting = false
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("keep: %v", err)
+			}
+		}
+	}
+	if n == 0 {
+		t.Error("no tick")
+	}
+}

@@ -1,0 +1,185 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+const (
+	// pressureWindow is the shortest that all kernels take, and
+	// unprivilegedWindow that which is left without CAP_SYS_RESOURCE
+	// (Documentation/accounting/psi.rst).
+	pressureWindow     = 500 * time.Millisecond
+	unprivilegedWindow = 2 * time.Second
+	// stalled is the part of a window, as one in so many, for which some thread
+	// had to wait (docs/decisions/0016-wake-ups.md).
+	stalled = 10
+	// mostTriggered is how many workloads have triggers: the kernel keeps a
+	// thread of real-time priority for each group that has any.
+	mostTriggered = 32
+	// retryPause is how long it is from setting triggers that were lost to the
+	// next time.
+	retryPause = 10 * time.Second
+)
+
+// A watched is a resource of a workload; of none: of the node.
+type watched struct {
+	id       node.WorkloadID
+	cgroup   node.CgroupPath
+	resource string
+}
+
+// pressure keeps PSI triggers on the latency-sensitive workloads, for CPU and
+// memory. On cgroup v1 there is one for the node, and for memory alone: for a
+// CPU somebody waits on every node that best-effort work fills.
+type pressure struct {
+	tree *cgroup.Tree
+	proc string // a mount of procfs
+	log  *slog.Logger
+	send func(tick.Event)
+
+	triggers map[watched]*cgroup.Trigger
+	window   time.Duration
+	said     map[remark]bool // what was logged of triggers that cannot be
+	lost     atomic.Bool     // a trigger has ended by itself since the last follow
+	retried  time.Time
+	passing  sync.WaitGroup
+}
+
+// A remark is what was logged, and why.
+type remark struct {
+	what        string
+	errno       syscall.Errno
+	unsupported bool
+}
+
+func newPressure(tree *cgroup.Tree, proc string, log *slog.Logger, send func(tick.Event)) *pressure {
+	return &pressure{
+		tree: tree, proc: proc, log: log, send: send,
+		triggers: map[watched]*cgroup.Trigger{}, window: pressureWindow, said: map[remark]bool{},
+	}
+}
+
+// follow makes the triggers those of the given workloads; with cpu also those
+// for the CPU.
+func (p *pressure) follow(workloads []node.Workload, on, cpu bool) {
+	p.lost.Store(false)
+	want := map[watched]bool{}
+	if on {
+		want = p.wanted(workloads, cpu)
+	}
+	for w, tr := range p.triggers {
+		if !want[w] || tr.Err() != nil { // a group of the same name is another
+			tr.Close()
+			delete(p.triggers, w)
+		}
+	}
+	for w := range want {
+		if p.triggers[w] == nil {
+			p.watch(w)
+		}
+	}
+}
+
+func (p *pressure) wanted(workloads []node.Workload, cpu bool) map[watched]bool {
+	if p.tree.Version() == 1 {
+		return map[watched]bool{{resource: "memory"}: true}
+	}
+	want := map[watched]bool{}
+	n := 0
+	for _, w := range workloads {
+		if !w.Class.Sensitive() {
+			continue
+		}
+		if n++; n > mostTriggered {
+			p.sayOnce(fmt.Sprintf("pressure wakes the loop for the first %d latency-sensitive workloads only", mostTriggered), nil)
+			break
+		}
+		want[watched{w.ID, w.Cgroup, "memory"}] = true
+		if cpu {
+			want[watched{w.ID, w.Cgroup, "cpu"}] = true
+		}
+	}
+	return want
+}
+
+// retry reports whether it is time to follow again, because a trigger has
+// ended by itself: its group may be gone, or live on without.
+func (p *pressure) retry(now time.Time) bool {
+	if !p.lost.Load() || now.Sub(p.retried) < retryPause {
+		return false
+	}
+	p.retried = now
+	return true
+}
+
+// watch sets one trigger. What cannot be is logged once for each resource and
+// cause.
+func (p *pressure) watch(w watched) {
+	tr, err := p.trigger(w)
+	if errors.Is(err, cgroup.ErrGone) {
+		return // the next follow knows
+	}
+	if err != nil {
+		p.sayOnce(w.resource+" pressure does not wake the loop", err)
+		return
+	}
+	p.triggers[w] = tr
+	e := tick.Event{Kind: tick.EventPressure, Workload: w.id, Text: fmt.Sprintf("%s: some thread waited for %v in %v", w.resource, p.window/stalled, p.window)}
+	p.passing.Go(func() {
+		for range tr.Fired() {
+			e.At = time.Now()
+			p.send(e)
+		}
+		if tr.Err() != nil {
+			p.lost.Store(true)
+		}
+	})
+}
+
+func (p *pressure) trigger(w watched) (*cgroup.Trigger, error) {
+	set := func() (*cgroup.Trigger, error) {
+		if w.id == "" {
+			return cgroup.NodeTrigger(p.proc, w.resource, p.window/stalled, p.window)
+		}
+		return p.tree.Trigger(string(w.cgroup), w.resource, p.window/stalled, p.window)
+	}
+	tr, err := set()
+	refused := errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EPERM) // by kernel
+	if refused && p.window == pressureWindow {
+		p.window = unprivilegedWindow
+		tr, err = set()
+	}
+	return tr, err
+}
+
+func (p *pressure) sayOnce(what string, err error) {
+	r := remark{what: what, unsupported: errors.Is(err, cgroup.ErrUnsupported)}
+	_ = errors.As(err, &r.errno) // not of the kernel: none
+	if p.said[r] {
+		return
+	}
+	p.said[r] = true
+	if err != nil {
+		p.log.Warn(what, "error", err)
+		return
+	}
+	p.log.Warn(what)
+}
+
+func (p *pressure) close() {
+	for _, tr := range p.triggers {
+		tr.Close()
+	}
+	p.triggers = nil
+	p.passing.Wait()
+}

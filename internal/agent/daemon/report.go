@@ -1,0 +1,123 @@
+package daemon
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"syscall"
+
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/machine/host"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A reporter logs what changes: a fault is one line when it appears, one when
+// it becomes another, and one when it is over, however many turns it lasts.
+type reporter struct {
+	log     *slog.Logger
+	failing map[node.Knob]string // the cause for each knob whose last step failed
+	held    map[node.Knob]bool   // left as another component wrote it
+	loading bool                 // the scheduler is being loaded
+	blind   string               // why the node could not be read; empty: it could
+	known   map[node.WorkloadID]string
+	remarks []string
+	rung    rungReport
+	// notDivided is what cannot be done about caches and memory bandwidth.
+	notDivided string
+}
+
+// report logs a turn.
+func (r *reporter) report(t tick.Tick, err error) {
+	if t.Snapshot.At.IsZero() && err != nil {
+		if text := err.Error(); text != r.blind {
+			r.log.Error("the node cannot be read: best-effort work is narrowed until it can", "error", err)
+			r.blind = text
+		}
+		return
+	}
+	if r.blind != "" {
+		r.log.Info("the node can be read again")
+		r.blind = ""
+	}
+	r.undivided(t.Wants)
+	r.contested(t.Wants)
+	r.rung.report(r.log, t.Ladder)
+	failing := map[node.Knob]string{}
+	said := r.loading
+	r.loading = false
+	for _, o := range t.Done {
+		k := o.Step.Knob
+		switch {
+		case errors.Is(o.Err, cgroup.ErrGone): // between the snapshot and the write, or not yet whole
+			r.log.Debug("the cgroup is gone", "cgroup", k.Where(), "file", k.File)
+		case errors.Is(o.Err, host.ErrLoading):
+			if r.loading = true; !said {
+				r.log.Info("the scheduler of best-effort threads is being loaded; until it is, what is below it holds")
+			}
+		case o.Err != nil:
+			failing[k] = causeOf(o.Err)
+			if r.failing[k] != failing[k] {
+				r.log.Warn("a knob could not be written; tried again in each turn", "cgroup", k.Where(), "file", k.File,
+					"policy", o.Step.Owner.String(), "error", o.Err)
+			}
+		default:
+			r.log.Debug("written", "cgroup", k.Where(), "file", k.File, "from", text(o.Step.From), "to", text(o.Step.To),
+				"policy", o.Step.Owner.String(), "reason", o.Step.Reason)
+			r.stopped(o.Step)
+		}
+	}
+	r.undead(t.Wants, failing)
+	for k := range r.failing {
+		if _, still := failing[k]; !still {
+			r.log.Info("a knob that could not be written is as it should be, or gone", "cgroup", k.Where(), "file", k.File)
+		}
+	}
+	r.failing = failing
+}
+
+// workloads logs which workloads have come and gone, and what the rules have
+// to say about themselves.
+func (r *reporter) workloads(all []node.Workload, remarks []string) {
+	next := make(map[node.WorkloadID]string, len(all))
+	come := 0
+	for _, w := range all {
+		next[w.ID] = w.Rule
+		if _, had := r.known[w.ID]; !had {
+			come++
+			r.log.Debug("workload", "cgroup", w.Cgroup, "class", w.Class, "rule", w.Rule)
+		}
+	}
+	gone := len(r.known) + come - len(next)
+	if come > 0 || gone > 0 {
+		r.log.Info("workloads changed", "now", len(next), "come", come, "gone", gone)
+	}
+	r.known = next
+	if text := strings.Join(remarks, "\n"); text != strings.Join(r.remarks, "\n") {
+		for _, remark := range remarks {
+			r.log.Warn(remark)
+		}
+	}
+	r.remarks = remarks
+}
+
+// causeOf is what stays the same of an error while the value that could not be
+// written changes: the kernel's answer, or else the innermost error.
+func causeOf(err error) string {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno.Error()
+	}
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
+		err = inner
+	}
+	return err.Error()
+}
+
+// text prints a value that may be unknown.
+func text(v node.Value) string {
+	if v == nil {
+		return "?"
+	}
+	return v.String()
+}

@@ -1,0 +1,34 @@
+package daemon
+
+import (
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// stopped logs a step that freezes best-effort work, lets it go on, or ends it:
+// who runs batch work wants to know, at any level.
+func (r *reporter) stopped(s plan.Step) {
+	v, isRun := s.To.(node.Run)
+	if !isRun {
+		return
+	}
+	say := r.log.Info
+	if v.Ends() {
+		say = r.log.Warn
+	}
+	say("best-effort work is "+map[node.Run]string{
+		node.Running: "let go on", node.Frozen: "frozen", node.AskedToEnd: "asked to end", node.Ended: "killed",
+	}[v], "cgroup", s.Knob.Cgroup, "reason", s.Reason)
+}
+
+// undead keeps in failing what did not end and is not tried again in this turn.
+func (r *reporter) undead(wants []plan.Want, failing map[node.Knob]string) {
+	if len(r.failing) == 0 {
+		return
+	}
+	for _, w := range wants {
+		if cause, fails := r.failing[w.Knob]; fails && w.Knob.File == node.FileRun && w.Intent == plan.Abstain {
+			failing[w.Knob] = cause
+		}
+	}
+}

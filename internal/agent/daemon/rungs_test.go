@@ -1,0 +1,264 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// reopened are the rungs that a daemon in dir finds.
+func reopened(t *testing.T, dir string, send func(tick.Event)) *rungs {
+	t.Helper()
+	r, err := openRungs(dir, proc.Default(), send)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// keep keeps falls.
+func keep(t *testing.T, r *rungs, falls ...node.Fall) {
+	t.Helper()
+	if err := r.keep(falls); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAPinIsFollowedByATurnThatBeginsAfterIt(t *testing.T) {
+	woken := make(chan tick.Event, 1)
+	r := reopened(t, t.TempDir(), func(e tick.Event) { woken <- e })
+	if asked := follows(r); asked != (node.Asked{}) { // a turn goes on
+		t.Errorf("nothing was asked for: %+v", asked)
+	}
+	done := make(chan error, 1)
+	go func() { done <- r.Pin(t.Context(), node.RungIdle) }()
+	if e := <-woken; e.Kind != tick.EventPin || e.Text != "cpu.idle is pinned by hand" {
+		t.Errorf("%v", e)
+	}
+	r.end(true)
+	select {
+	case err := <-done:
+		t.Fatalf("it returned with the turn before: %v", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	if asked := follows(r); asked.Rung != node.RungIdle || time.Since(asked.At) > time.Minute {
+		t.Errorf("%+v", asked)
+	}
+	r.end(true)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAPinThatNoTurnFollowsIsSaidToBeOne(t *testing.T) {
+	r := reopened(t, t.TempDir(), func(tick.Event) {})
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer stop()
+	if err := r.Pin(ctx, node.RungIdle); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no turn of tenond has followed it yet") {
+		t.Errorf("%v", err)
+	}
+	if asked := follows(r); asked.Rung != node.RungIdle {
+		t.Errorf("it is not followed later: %+v", asked)
+	}
+}
+
+// follows begins a turn now.
+func follows(r *rungs) node.Asked {
+	asked, _ := r.begin(time.Now().Round(0))
+	return asked
+}
+
+// ask pins and turns at once.
+func ask(t *testing.T, r *rungs, rung node.Rung) node.Asked {
+	t.Helper()
+	var asked node.Asked
+	r.send = func(tick.Event) {
+		asked = follows(r)
+		r.end(true)
+	}
+	if err := r.Pin(t.Context(), rung); err != nil {
+		t.Fatal(err)
+	}
+	return asked
+}
+
+func TestAPinOutlivesTheDaemonButNotTheBoot(t *testing.T) {
+	dir := t.TempDir()
+	r := reopened(t, dir, nil)
+	pinned := ask(t, r, node.RungCoreSched)
+	if next := follows(reopened(t, dir, nil)); next.Rung != node.RungCoreSched || !next.At.Equal(pinned.At) {
+		t.Errorf("%+v, want %+v", next, pinned)
+	}
+	text, err := os.ReadFile(r.path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := strings.ReplaceAll(string(text), r.boot, "another-boot")
+	if other == string(text) {
+		t.Fatalf("no boot in %s", text)
+	}
+	if err := os.WriteFile(r.path(), []byte(other), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if next := follows(reopened(t, dir, nil)); next != (node.Asked{}) {
+		t.Errorf("after a boot: %+v", next)
+	}
+}
+
+// TestWhatIsTakenBackStaysForgiven: the falls that load forgave do not count
+// again because the choice is the configuration's.
+func TestWhatIsTakenBackStaysForgiven(t *testing.T) {
+	dir := t.TempDir()
+	r := reopened(t, dir, nil)
+	if asked := ask(t, r, ""); asked != (node.Asked{}) {
+		t.Errorf("nothing was pinned: %+v", asked)
+	}
+	pinned := ask(t, r, node.RungSchedExt)
+	if asked := ask(t, r, ""); asked.Rung != "" || !asked.At.Equal(pinned.At) {
+		t.Errorf("%+v, want the time of %+v", asked, pinned)
+	}
+	if next := follows(reopened(t, dir, nil)); next.Rung != "" || !next.At.Equal(pinned.At) {
+		t.Errorf("after a restart: %+v", next)
+	}
+}
+
+func TestAPinThatCannotBeKeptOrReadIsAnError(t *testing.T) {
+	dir := t.TempDir()
+	r := reopened(t, dir, nil)
+	r.dir = dir + "/gone"
+	if err := r.Pin(t.Context(), node.RungIdle); !errors.Is(err, os.ErrNotExist) || r.now != (node.Asked{}) {
+		t.Errorf("%v, %+v", err, r.now)
+	}
+	r.dir = dir
+	if err := os.WriteFile(r.path(), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := openRungs(dir, proc.Default(), nil); err == nil || !strings.Contains(err.Error(), "ladder.json") || r == nil || r.now != (node.Asked{}) {
+		t.Errorf("%v, %+v", err, r)
+	}
+}
+
+// TestFallsOutliveTheDaemon: three in an hour are too many, whoever saw them.
+func TestFallsOutliveTheDaemon(t *testing.T) {
+	dir := t.TempDir()
+	r := reopened(t, dir, nil)
+	fall := node.Fall{At: time.Now().Round(0), Rung: node.RungSchedExt, Why: "runnable task stall"}
+	keep(t, r, fall)
+	ask(t, r, node.RungIdle)
+	next := reopened(t, dir, nil)
+	if len(next.earlier) != 1 || next.earlier[0].Why != fall.Why || !next.earlier[0].At.Equal(fall.At) || next.now.Rung != node.RungIdle {
+		t.Errorf("%+v, %+v", next.earlier, next.now)
+	}
+	if err := os.Remove(r.path()); err != nil {
+		t.Fatal(err)
+	}
+	keep(t, r, fall)
+	if _, err := os.Stat(r.path()); err == nil {
+		t.Error("what has not changed was written again")
+	}
+	r.dir = dir + "/gone"
+	if err := r.keep(nil); err == nil {
+		t.Error("a fall that cannot be kept is no error")
+	}
+}
+
+func TestARungThatWaitsForAnotherIsNotKeptWaiting(t *testing.T) {
+	now := time.Unix(100, 0)
+	chosen := tick.Tick{Snapshot: node.Snapshot{At: now}, Ladder: node.LadderStatus{Rung: node.RungCoreSched, Since: now}}
+	if handsOver(chosen) || handsOver(tick.Tick{}) {
+		t.Error("nothing waits")
+	}
+	chosen.Wants = []plan.Want{{Owner: plan.OwnerSuppress, Intent: plan.Abstain}, {Owner: plan.OwnerLadder, Intent: plan.Abstain}}
+	if !handsOver(chosen) {
+		t.Error("it waits for the period")
+	}
+	chosen.Snapshot.At = now.Add(time.Second)
+	if handsOver(chosen) {
+		t.Error("what cannot be given up makes the loop spin")
+	}
+}
+
+// TestAChoiceHasTheTimeOfTheTurns: the node's clock may be an hour ahead of the
+// one that falls are counted by, or an hour behind; and a daemon may find a
+// choice of later than now. None of it may forgive what falls later.
+func TestAChoiceHasTheTimeOfTheTurns(t *testing.T) {
+	for name, off := range map[string]time.Duration{"ahead": -time.Hour, "behind": time.Hour} {
+		dir := t.TempDir()
+		at := time.Now().Add(off).Round(0)
+		r := reopened(t, dir, nil)
+		if err := r.set(node.RungSchedExt, make(chan struct{})); err != nil {
+			t.Fatal(err)
+		}
+		if asked, _ := r.begin(time.Time{}); asked.Rung != node.RungSchedExt {
+			t.Errorf("%s: a turn without a time has %+v", name, asked)
+		}
+		for turns := range 2 {
+			asked, _ := r.begin(at.Add(time.Duration(turns) * time.Minute))
+			if !asked.At.Equal(at) {
+				t.Errorf("%s: turn %d: asked at %v, want %v", name, turns, asked.At, at)
+			}
+		}
+		if next := reopened(t, dir, nil); !next.now.At.Equal(at) {
+			t.Errorf("%s: kept was %v, want %v", name, next.now.At, at)
+		}
+		next, earlier := reopened(t, dir, nil), at.Add(-time.Hour)
+		if asked, _ := next.begin(earlier); !asked.At.Equal(earlier) || !reopened(t, dir, nil).now.At.Equal(earlier) {
+			t.Errorf("%s: a daemon whose clock is behind has %v, want %v", name, asked.At, earlier)
+		}
+	}
+}
+
+// TestFallsOfEarlierDaemonsAreToldOnce, and not those of a clock that was ahead.
+func TestFallsOfEarlierDaemonsAreToldOnce(t *testing.T) {
+	dir, now := t.TempDir(), time.Now().Round(0)
+	keep(t, reopened(t, dir, nil), node.Fall{At: now.Add(-time.Minute), Why: "stall"}, node.Fall{At: now.Add(6 * time.Hour), Why: "ahead"})
+	r := reopened(t, dir, nil)
+	if _, falls := r.begin(time.Time{}); len(falls) != 0 {
+		t.Errorf("without a time: %v", falls)
+	}
+	r.end(false)
+	for n, want := range []int{1, 0} {
+		_, falls := r.begin(now)
+		if len(falls) != want || want == 1 && falls[0].Why != "stall" {
+			t.Errorf("turn %d: %v, want %d", n, falls, want)
+		}
+		r.end(true)
+	}
+}
+
+// TestATurnThatFailedFollowsNoChoice: it never decided anything.
+func TestATurnThatFailedFollowsNoChoice(t *testing.T) {
+	r := reopened(t, t.TempDir(), nil)
+	first, second := make(chan struct{}), make(chan struct{})
+	over := func(c chan struct{}) bool {
+		select {
+		case <-c:
+			return true
+		default:
+			return false
+		}
+	}
+	if err := r.set(node.RungIdle, first); err != nil {
+		t.Fatal(err)
+	}
+	r.begin(time.Time{})
+	r.end(false)
+	if over(first) {
+		t.Error("a turn that could not read the node followed the choice")
+	}
+	follows(r)
+	if err := r.set(node.RungIdle, second); err != nil {
+		t.Fatal(err)
+	}
+	if r.end(true); !over(first) || over(second) {
+		t.Errorf("followed: the first %v, the second %v", over(first), over(second))
+	}
+}

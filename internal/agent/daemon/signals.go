@@ -1,0 +1,149 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"tenon.sh/tenon/internal/config"
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/host"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// wakes is how many events may wait for the loop before those who send wait
+// too, for no longer than a turn takes.
+const wakes = 16
+
+// signals makes events of what the kernel tells. What the kernel cannot tell
+// is logged once, and the loop turns by its period.
+type signals struct {
+	host *host.Host
+	log  *slog.Logger
+	wake chan tick.Event
+	done <-chan struct{} // nobody takes events any more
+
+	on       config.Signals
+	delays   bool   // are counted
+	trouble  string // with the delays, as it was logged
+	pressure *pressure
+	passing  sync.WaitGroup
+}
+
+func openSignals(ctx context.Context, h *host.Host, tree *cgroup.Tree, fs proc.FS, log *slog.Logger) *signals {
+	s := &signals{host: h, log: log, wake: make(chan tick.Event, wakes), done: ctx.Done()}
+	s.pressure = newPressure(tree, fs.Proc, log, s.send)
+	return s
+}
+
+// send wakes the loop.
+func (s *signals) send(e tick.Event) {
+	select {
+	case <-s.done:
+	case s.wake <- e:
+	}
+}
+
+// nudge wakes the loop, unless it is about to turn anyway. The loop itself may
+// call it.
+func (s *signals) nudge(e tick.Event) {
+	select {
+	case s.wake <- e:
+	default:
+	}
+}
+
+// use switches the signals on and off. It is called again with every
+// configuration, which is when what failed is tried again.
+func (s *signals) use(on config.Signals) {
+	s.on = on
+	clear(s.pressure.said)
+	switch {
+	case !on.RunQueueDelay && s.delays:
+		if err := s.host.StopDelays(); err != nil {
+			s.log.Warn("stop counting run-queue delays", "error", err)
+		}
+		s.delays, s.trouble = false, ""
+	case on.RunQueueDelay && !s.delays:
+		alarms, err := s.host.CountDelays()
+		if err != nil {
+			s.say("run-queue delays are not counted by BPF: " + err.Error())
+			return
+		}
+		s.delays = true
+		s.say("")
+		s.passing.Go(func() {
+			for a := range alarms {
+				s.send(tick.Event{At: a.At, Kind: tick.EventDelay, Workload: a.Workload, Text: a.Text})
+			}
+		})
+	}
+}
+
+// follow puts triggers on the workloads that there are now.
+func (s *signals) follow(workloads []node.Workload) {
+	// Where BPF counts each wait, a trigger on their sum tells nothing new.
+	s.pressure.follow(workloads, s.on.Pressure, !s.delays)
+}
+
+// check looks after each reading of the node whether delays are still counted,
+// and reports whether the workloads are to be followed again: that has ended,
+// or a trigger was lost.
+func (s *signals) check(now time.Time) (again bool) {
+	again = s.pressure.retry(now)
+	if !s.delays {
+		return again
+	}
+	s.say(s.host.DelayTrouble())
+	s.delays = s.host.CountsDelays()
+	return again || !s.delays
+}
+
+// say logs trouble with the delays when it becomes another.
+func (s *signals) say(trouble string) {
+	switch {
+	case trouble == s.trouble:
+		return
+	case trouble == "":
+		s.log.Info("run-queue delays are counted in full")
+	default:
+		s.log.Warn(trouble)
+	}
+	s.trouble = trouble
+}
+
+// close ends the signals. Nobody may take events any more.
+func (s *signals) close() error {
+	s.pressure.close()
+	err := s.host.StopDelays()
+	s.passing.Wait()
+	return err
+}
+
+// listen makes events of what changes beside the signals, until ctx ends.
+func (d *daemon) listen(ctx context.Context) {
+	for {
+		e := tick.Event{Kind: tick.EventCgroups, Text: "cgroups have come or gone"}
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.watcher.Changed():
+			e.At = time.Now()
+			d.changed.Store(true)
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(settling):
+			}
+		case <-d.Reload:
+			d.config.reload.Store(true)
+			e = tick.Event{At: time.Now(), Kind: tick.EventConfig, Text: "asked to read the configuration again"}
+		case r := <-d.host.RungEvents():
+			e = tick.Event{At: r.At, Kind: tick.EventRung, Text: r.Text}
+		}
+		d.signals.send(e)
+	}
+}

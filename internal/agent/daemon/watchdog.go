@@ -1,0 +1,151 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/host"
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/lease"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// Watch is the watchdog: it narrows best-effort work when the daemon whose
+// lease is in stateDir falls silent. It ends with the lease; with stay it
+// waits for the next one instead. With last nobody guards after it, see
+// lease.Options. It returns ctx's error.
+func Watch(ctx context.Context, stateDir string, stay, last bool, log *slog.Logger) (err error) {
+	if err := lease.Steady(); err != nil {
+		log.Warn("the watchdog may be late on a node that is full", "error", err)
+	}
+	fs := proc.Default()
+	boot, err := fs.BootID()
+	if err != nil {
+		return err
+	}
+	h, err := host.Open(host.Options{FS: fs, JournalDir: stateDir})
+	if err != nil {
+		return err
+	}
+	w := watchdog{stateDir: stateDir, host: h, log: log, release: h.ReleaseExt}
+	defer func() { err = errors.Join(err, w.close()) }()
+	for {
+		for stay && !lease.Present(stateDir) {
+			if err := pause(ctx); err != nil {
+				return err
+			}
+		}
+		err = lease.Watch(ctx, lease.Options{
+			Dir: stateDir, Boot: boot, Kernel: h.Kernel(), Read: w.read, Apply: w.apply, Last: last, Log: log,
+		})
+		if err != nil && !errors.Is(err, lease.ErrHeld) || !stay {
+			return err
+		}
+		if err = pause(ctx); err != nil { // another one guards, or all is over
+			return err
+		}
+	}
+}
+
+// pause waits for the time between two renewals.
+func pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(lease.Renewal):
+		return nil
+	}
+}
+
+// A watchdog reads by a host of its own and writes by one that journals in the
+// name of the daemon that fell silent: the knobs stay that one's, and the next
+// daemon takes all of them over.
+type watchdog struct {
+	stateDir string
+	host     *host.Host
+	behalf   *host.Host // nil: nothing was written yet
+	log      *slog.Logger
+
+	release func(node.CgroupPath) (int, error) // gives threads back to the kernel's own scheduler
+	owed    map[node.CgroupPath]bool           // whose threads could not all be given back
+}
+
+// read reads a knob, once the lease has run out.
+func (w *watchdog) read(k node.Knob) (node.Value, uint64, error) {
+	v, err := w.host.Knob(k)
+	if err == nil {
+		var inode uint64
+		if inode, err = w.host.Inode(k.Cgroup); err == nil && w.owed[k.Cgroup] {
+			err = w.bind(k.Cgroup)
+		}
+		if err == nil {
+			return v, inode, nil
+		}
+	}
+	if errors.Is(err, cgroup.ErrGone) {
+		err = fmt.Errorf("%w: %w", lease.ErrGone, err)
+	}
+	return nil, 0, err
+}
+
+func (w *watchdog) apply(ctx context.Context, of lease.Holder, s plan.Step) error {
+	session := journal.Session{PID: of.PID, Start: of.Start}
+	if w.behalf == nil || w.behalf.Session() != session {
+		h, err := host.Open(host.Options{JournalDir: w.stateDir, Behalf: &session})
+		if err != nil {
+			return err
+		}
+		if w.behalf != nil {
+			_ = w.behalf.Close()
+		}
+		w.behalf = h
+	}
+	err := w.behalf.Apply(ctx, s)
+	if err == nil && s.Knob.File == node.FileCPUMax {
+		err = w.bind(s.Knob.Cgroup)
+	}
+	if errors.Is(err, cgroup.ErrGone) {
+		err = fmt.Errorf("%w: %w", lease.ErrGone, err)
+	}
+	return err
+}
+
+// bind makes the quota of a group hold. The kernel does not apply it to threads
+// of sched_ext, and the scheduler that does goes by what it was told last: they
+// become normal threads. What fails is tried again when the knob is read next.
+func (w *watchdog) bind(p node.CgroupPath) error {
+	n, err := w.release(p)
+	if n > 0 {
+		w.log.Warn("threads were given back to the kernel's own scheduler, which holds them to the quota", "cgroup", p, "threads", n)
+	}
+	if delete(w.owed, p); err != nil {
+		if w.owed == nil {
+			w.owed = map[node.CgroupPath]bool{}
+		}
+		w.owed[p] = true
+	}
+	return err
+}
+
+func (w *watchdog) close() error {
+	err := w.host.Close()
+	if w.behalf != nil {
+		err = errors.Join(err, w.behalf.Close())
+	}
+	return err
+}
+
+// watchdogOf is the process that guards the lease in stateDir, if any does. No
+// eviction may end it.
+func watchdogOf(stateDir string) []int {
+	if pid, guarded := lease.Guarded(stateDir); guarded {
+		return []int{pid}
+	}
+	return nil
+}

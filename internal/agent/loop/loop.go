@@ -1,0 +1,184 @@
+// Package loop is the loop: sense, decide, plan, act. It owns time and
+// nothing else; what it decides is in policy, what it writes is in plan.
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A Host is a node that can be read and changed: the real one, a simulated
+// one, or a recording.
+type Host interface {
+	// Snapshot reads the node once. What could not be read is absent from
+	// the snapshot; the error is for what makes the whole snapshot useless.
+	Snapshot(context.Context) (node.Snapshot, error)
+	// Apply performs one step.
+	Apply(context.Context, plan.Step) error
+}
+
+// A Guard is a Host that has more to do between two snapshots, which write
+// nothing, than single steps: what must be faster than a tick, by rules that do
+// not change, and signs that the agent lives.
+type Guard interface {
+	Guard() error
+}
+
+// An Agent keeps one node as the configuration wants it.
+type Agent struct {
+	Host   Host
+	Config policy.Config
+	// MaxSteps bounds the writes of one turn; 0 means no bound.
+	MaxSteps int
+	// Period is how often Run turns the loop when nothing happens.
+	Period time.Duration
+	// DryRun plans and writes nothing.
+	DryRun bool
+
+	state policy.State
+}
+
+// Step turns the loop once. A failed step does not stop the others: it is
+// reported, and the next snapshot tells the truth.
+func (a *Agent) Step(ctx context.Context) (tick.Tick, error) { return a.turn(ctx, nil) }
+
+// turn is a Step that does not come by its period, but for some events.
+func (a *Agent) turn(ctx context.Context, events []tick.Event) (tick.Tick, error) {
+	start := time.Now()
+	t := tick.Tick{Begun: start, Events: events}
+	s, err := a.Host.Snapshot(ctx)
+	if err != nil {
+		return t, fmt.Errorf("read the node: %w", err)
+	}
+	s.Hurt = slices.ContainsFunc(events, hurts)
+	t.Snapshot, t.Sense = s, time.Since(start)
+
+	start = time.Now()
+	a.state, t.Wants = policy.Decide(a.Config, a.state, s)
+	t.Batch, t.Ladder, t.Missed = a.state.Batch.Offer, a.state.Ladder.Status, a.state.Missed()
+	steps := plan.Bound(plan.Diff(s.Knobs, t.Wants), a.MaxSteps)
+	t.Decide = time.Since(start)
+
+	start = time.Now()
+	var errs []error
+	for _, st := range steps {
+		o := tick.Outcome{Step: st}
+		if !a.DryRun {
+			if o.Err = a.Host.Apply(ctx, st); o.Err != nil {
+				errs = append(errs, o.Err)
+			}
+		}
+		t.Done = append(t.Done, o)
+	}
+	if g, guards := a.Host.(Guard); guards && !a.DryRun {
+		errs = append(errs, g.Guard())
+	}
+	t.Act = time.Since(start)
+	return t, errors.Join(errs...)
+}
+
+// Run turns the loop every Period, and at once when wake says that something
+// happened, until ctx ends. Events that come during a turn or in the gap after
+// it are those of the next one, but an operator's word ends the gap; and one that
+// comes alone and says that work waits is looked at again soon. It hands each turn
+// to observe and returns ctx's error. A nil wake never fires; who sends must stop
+// with ctx.
+func (a *Agent) Run(ctx context.Context, wake <-chan tick.Event, observe func(tick.Tick, error)) error {
+	due := time.NewTimer(0)
+	defer due.Stop()
+	var waiting []tick.Event
+	var pace pace
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-due.C:
+		case e := <-wake:
+			waiting = tick.Join(waiting, e)
+		}
+		waiting = drain(wake, waiting)
+		t, err := a.turn(ctx, waiting)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		observe(t, err)
+		waiting = nil
+		gap := pace.turned(t.Begun, time.Since(t.Begun), a.Period, len(t.Done) > 0, slices.ContainsFunc(t.Events, woke))
+		if pace.storm == 0 {
+			waiting = again(t.Events)
+		}
+		rest := time.NewTimer(time.Until(t.Begun.Add(gap)))
+		for resting := true; resting; {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case e := <-wake:
+				waiting = tick.Join(waiting, e)
+				resting = !atOnce(e)
+			case <-rest.C:
+				resting = false
+			}
+		}
+		rest.Stop()
+		wait := time.Until(t.Begun.Add(a.Period))
+		if len(waiting) > 0 {
+			wait = 0
+		}
+		due.Reset(max(wait, 0))
+	}
+}
+
+// again returns the events of a turn that the next should look at too: the use
+// since the turn before was that of the time before the event, and the use
+// since this turn will be that of the moment.
+func again(events []tick.Event) []tick.Event {
+	var same []tick.Event
+	for _, e := range events {
+		if !e.Again && waits(e) {
+			e.More, e.Again = 0, true
+			same = append(same, e)
+		}
+	}
+	return same
+}
+
+// atOnce reports whether an event has its turn in a storm, too: an operator waits
+// for the answer, or best-effort work has less isolation until then. Neither can be
+// a storm by itself.
+func atOnce(e tick.Event) bool { return e.Kind == tick.EventPin || e.Kind == tick.EventHandover }
+
+// woke reports whether an event, or one that is counted in it, had no turn yet.
+func woke(e tick.Event) bool { return !e.Again || e.More > 0 }
+
+// waits reports whether an event says that work waits, and hurts whether that
+// is work of its own, and not the node as a whole.
+func waits(e tick.Event) bool { return e.Kind == tick.EventDelay || e.Kind == tick.EventPressure }
+func hurts(e tick.Event) bool { return waits(e) && e.Workload != "" }
+
+// drain takes what is there to be taken.
+func drain(wake <-chan tick.Event, waiting []tick.Event) []tick.Event {
+	for range cap(wake) {
+		select {
+		case e := <-wake:
+			waiting = tick.Join(waiting, e)
+		default:
+			return waiting
+		}
+	}
+	return waiting
+}
+
+// State is what the policies remember, and Resume hands it to the agent that
+// goes on: a restart then decides as if there had been none.
+func (a *Agent) State() policy.State { return a.state }
+
+// Resume continues from the State of an earlier agent.
+func (a *Agent) Resume(st policy.State) { a.state = st }

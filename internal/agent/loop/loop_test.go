@@ -1,0 +1,325 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// memory is a host that keeps knobs in a map and refuses what it is told to.
+type memory struct {
+	snap   node.Snapshot
+	refuse map[node.Knob]error
+	blind  error
+	slow   time.Duration // to read
+	writes int
+}
+
+func (m *memory) Snapshot(context.Context) (node.Snapshot, error) {
+	time.Sleep(m.slow)
+	m.snap.At = m.snap.At.Add(time.Second)
+	return m.snap, m.blind
+}
+
+func (m *memory) Apply(_ context.Context, s plan.Step) error {
+	if err := m.refuse[s.Knob]; err != nil {
+		return err
+	}
+	m.writes++
+	m.snap.Knobs.Now[s.Knob] = s.To
+	return nil
+}
+
+var beWeight = node.Knob{Cgroup: "be", File: node.FileCPUWeight}
+
+func colocated() *memory {
+	weight := node.CPUWeight{Weight: unit.WeightOf(100)}
+	return &memory{snap: node.Snapshot{
+		At:  time.Unix(0, 0),
+		Can: node.Capabilities{node.MechCPUIdle: {Verdict: node.Yes}},
+		Workloads: []node.Workload{
+			{ID: "web", Class: node.LS, Cgroup: "ls/web", Meet: "ls"},
+			{ID: "job", Class: node.BE, Cgroup: "be/job", Meet: "be", CPULimit: node.Some(unit.MilliCPU(500))},
+		},
+		Knobs: node.Knobs{Kernel: node.Kernel{CgroupVersion: 2, PageSize: 4096}, Now: map[node.Knob]node.Value{beWeight: weight}},
+	}}
+}
+
+func TestStepWritesWhatIsWantedOnce(t *testing.T) {
+	h := colocated()
+	a := Agent{Host: h, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}}
+	first, err := a.Step(t.Context())
+	if err != nil || len(first.Done) != 2 || h.snap.Knobs.Now[beWeight] != (node.CPUWeight{Idle: true}) {
+		t.Fatalf("%v, %v", first, err)
+	}
+	second, err := a.Step(t.Context())
+	if err != nil || len(second.Done) != 0 || h.writes != 2 {
+		t.Errorf("a second turn wrote again: %v, %v", second, err)
+	}
+}
+
+func TestDryRunPlansTheSameAndWritesNothing(t *testing.T) {
+	h := colocated()
+	dry, err := (&Agent{Host: h, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}, DryRun: true}).Step(t.Context())
+	if err != nil || h.writes != 0 {
+		t.Fatalf("%d writes, %v", h.writes, err)
+	}
+	wet, err := (&Agent{Host: h, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}}).Step(t.Context())
+	if err != nil || dry.String() != wet.String() {
+		t.Errorf("dry run:\n%s\nreal run:\n%s%v", dry, wet, err)
+	}
+}
+
+func TestARefusedWriteIsReportedAndTheOthersGoOn(t *testing.T) {
+	h := colocated()
+	refused := errors.New("invalid argument")
+	h.refuse = map[node.Knob]error{beWeight: refused}
+	got, err := (&Agent{Host: h, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}}).Step(t.Context())
+	if !errors.Is(err, refused) || h.writes != 1 || len(got.Done) != 2 {
+		t.Errorf("%v\n%v, %d writes", err, got, h.writes)
+	}
+}
+
+func TestAnUnreadableNodeIsAnErrorWithoutWrites(t *testing.T) {
+	h := colocated()
+	h.blind = errors.New("gone")
+	if _, err := (&Agent{Host: h, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}}).Step(t.Context()); !errors.Is(err, h.blind) || h.writes != 0 {
+		t.Errorf("%v, %d writes", err, h.writes)
+	}
+}
+
+func TestRunTurnsUntilItIsStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		begun, turns := time.Now(), 0
+		err := (&Agent{Host: colocated(), Period: time.Second}).Run(ctx, nil, func(tick.Tick, error) {
+			if turns++; turns == 3 {
+				stop()
+			}
+		})
+		if took := time.Since(begun); !errors.Is(err, context.Canceled) || turns != 3 || took != 2*time.Second {
+			t.Errorf("%d turns in %v, %v", turns, took, err)
+		}
+	})
+}
+
+// beat turns the loop of an agent with a long period until the given time, and
+// returns its turns. send is told when the loop has begun.
+func beat(t *testing.T, h *memory, until time.Duration, send func(wake chan<- tick.Event)) (turns []tick.Tick, begun time.Time) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), until)
+	defer stop()
+	wake := make(chan tick.Event, 16)
+	begun = time.Now()
+	go send(wake)
+	_ = (&Agent{Host: h, Period: time.Minute}).Run(ctx, wake, func(turn tick.Tick, _ error) { turns = append(turns, turn) })
+	return turns, begun
+}
+
+func delayOf(id node.WorkloadID) tick.Event {
+	return tick.Event{At: time.Now(), Kind: tick.EventDelay, Workload: id}
+}
+
+func TestAnEventTurnsTheLoopAtOnceAndAStormSharesATurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const storm = 10 * time.Second
+		sent := 0
+		turns, begun := beat(t, colocated(), 50*time.Second, func(wake chan<- tick.Event) {
+			time.Sleep(300 * time.Millisecond)
+			for range storm / time.Millisecond {
+				wake <- delayOf("web")
+				sent++
+				time.Sleep(time.Millisecond)
+			}
+			time.Sleep(20 * time.Second)
+			wake <- delayOf("web")
+			sent++
+		})
+		if len(turns) < 8 || len(turns[0].Events) != 0 || turns[1].Begun.Sub(begun) != 300*time.Millisecond {
+			t.Fatalf("%d turns, the second at %v", len(turns), turns[1].Begun.Sub(begun))
+		}
+		told := 0
+		for i, turn := range turns {
+			if len(turn.Events) > 1 {
+				t.Errorf("turn %d has %v", i, turn.Events)
+			}
+			for _, e := range turn.Events {
+				told += e.Count()
+				if wait := turn.Begun.Sub(e.At); wait > idleGap+minGap {
+					t.Errorf("an event waited %v", wait)
+				}
+			}
+			if i > 0 && turn.Begun.Sub(turns[i-1].Begun) < minGap {
+				t.Errorf("turns %v apart", turn.Begun.Sub(turns[i-1].Begun))
+			}
+		}
+		if told != sent {
+			t.Errorf("%d of %d events were told", told, sent)
+		}
+		// A storm in which nothing is to be done is looked at ever more seldom.
+		if most := int(storm/idleGap) + idleTurns + 3; len(turns) > most {
+			t.Errorf("%d turns, want at most %d", len(turns), most)
+		}
+		// One that comes alone is answered at once, and once more with rates of
+		// the moment.
+		last := turns[len(turns)-2:]
+		if at := last[0].Events[0].At; last[0].Begun != at || !last[1].Events[0].Again || last[1].Begun != at.Add(minGap) {
+			t.Errorf("after the storm an event of %v has turns at %v and %v", at, last[0].Begun, last[1].Begun)
+		}
+	})
+}
+
+// TestAnEventSoonAfterATurnIsLookedAtAgainToo: what was used since that turn is
+// still mostly from before the event.
+func TestAnEventSoonAfterATurnIsLookedAtAgainToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns, begun := beat(t, colocated(), time.Second, func(wake chan<- tick.Event) {
+			time.Sleep(40 * time.Millisecond)
+			wake <- delayOf("web")
+		})
+		var at []time.Duration
+		for _, turn := range turns {
+			at = append(at, turn.Begun.Sub(begun))
+		}
+		if len(at) != 3 || at[1] != 40*time.Millisecond || at[2] != 40*time.Millisecond+minGap {
+			t.Errorf("turns at %v", at)
+		}
+	})
+}
+
+func TestEventsOfATurnThatGoesOnAreThoseOfTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := colocated()
+		h.slow = 50 * time.Millisecond
+		turns, _ := beat(t, h, time.Second, func(wake chan<- tick.Event) {
+			time.Sleep(10 * time.Millisecond) // within the first turn
+			for _, id := range []node.WorkloadID{"web", "api", "web"} {
+				wake <- delayOf(id)
+			}
+		})
+		if len(turns) < 2 || len(turns[0].Events) != 0 {
+			t.Fatalf("%d turns", len(turns))
+		}
+		if got := turns[1].Events; len(got) != 2 || got[0].Workload != "web" || got[0].More+got[1].More != 1 {
+			t.Errorf("%d turns with %v", len(turns), got)
+		}
+	})
+}
+
+func TestTheTurnsOfAStormRestForLongerThanTheyTake(t *testing.T) {
+	last := time.Unix(1000, 0)
+	for name, c := range map[string]struct {
+		pace         pace
+		took, period time.Duration
+		wrote        bool
+		want         time.Duration
+	}{
+		"its second turn":               {pace{}, time.Millisecond, time.Second, false, 2 * minGap},
+		"later":                         {pace{storm: 50}, time.Millisecond, time.Second, true, maxGap},
+		"a big node":                    {pace{storm: 50}, 10 * time.Millisecond, time.Second, true, 210 * time.Millisecond},
+		"never later than the period":   {pace{storm: 50}, 90 * time.Millisecond, time.Second, true, time.Second},
+		"nothing to write for long":     {pace{storm: 50, idle: idleTurns}, time.Millisecond, time.Second, false, idleGap},
+		"nothing, but a shorter period": {pace{storm: 50, idle: idleTurns}, time.Millisecond, 100 * time.Millisecond, false, 100 * time.Millisecond},
+		"something to write again":      {pace{storm: 50, idle: idleTurns}, time.Millisecond, time.Second, true, maxGap},
+	} {
+		c.pace.last = last
+		if got := c.pace.turned(last.Add(50*time.Millisecond), c.took, c.period, c.wrote, true); got != c.want {
+			t.Errorf("%s: the gap is %v, want %v", name, got, c.want)
+		}
+	}
+	for name, c := range map[string]struct {
+		since, gap time.Duration
+		woken      bool
+		want       int
+	}{
+		"one close to the last":           {600 * time.Millisecond, minGap, true, 51},
+		"one alone":                       {700 * time.Millisecond, minGap, true, 0},
+		"one soon after so long a gap":    {700 * time.Millisecond, 400 * time.Millisecond, true, 51},
+		"a turn that came by its period":  {100 * time.Millisecond, minGap, false, 0},
+		"one that comes long after a gap": {900 * time.Millisecond, 400 * time.Millisecond, true, 0},
+	} {
+		p := pace{storm: 50, idle: idleTurns, last: last, gap: c.gap}
+		if p.turned(last.Add(c.since), time.Millisecond, time.Second, false, c.woken); p.storm != c.want {
+			t.Errorf("%s: turn %d of a storm, want %d", name, p.storm, c.want)
+		}
+	}
+}
+
+// TestAlarmsThatComeAfterEachGapAreAStorm, too: the kernel tells of a service
+// that waits for good once in 50 ms.
+func TestAlarmsThatComeAfterEachGapAreAStorm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const long = 10 * time.Second
+		h := colocated()
+		h.slow = 10 * time.Millisecond
+		turns, _ := beat(t, h, long, func(wake chan<- tick.Event) {
+			for range long/(50*time.Millisecond) - 1 {
+				time.Sleep(50 * time.Millisecond)
+				wake <- delayOf("web")
+			}
+		})
+		used := time.Duration(len(turns)) * h.slow
+		if bound := long / restShare; used > bound {
+			t.Errorf("%d turns take %v of %v, want at most %v", len(turns), used, long, bound)
+		}
+		if len(turns) < int(long/time.Second) {
+			t.Errorf("only %d turns in %v", len(turns), long)
+		}
+	})
+}
+
+// TestATurnKnowsWhetherAServiceWaits: policies see it in the snapshot. What is
+// nobody's event, and other events, hurt no service.
+func TestATurnKnowsWhetherAServiceWaits(t *testing.T) {
+	for _, c := range []struct {
+		events []tick.Event
+		hurt   bool
+	}{
+		{nil, false},
+		{[]tick.Event{{Kind: tick.EventCgroups}, {Kind: tick.EventPressure}}, false},
+		{[]tick.Event{{Kind: tick.EventConfig}, {Kind: tick.EventDelay, Workload: "web"}}, true},
+		{[]tick.Event{{Kind: tick.EventPressure, Workload: "web", Again: true}}, true},
+	} {
+		got, err := (&Agent{Host: colocated()}).turn(t.Context(), c.events)
+		if err != nil || got.Snapshot.Hurt != c.hurt || len(got.Events) != len(c.events) {
+			t.Errorf("%v: hurt %v, %v", c.events, got.Snapshot.Hurt, err)
+		}
+	}
+}
+
+// TestSomeEventsEndTheGap: in a storm of long turns the loop rests for seconds.
+// Who has pinned a rung waits for the turn that follows it, and batch work waits
+// for the rung that takes over.
+func TestSomeEventsEndTheGap(t *testing.T) {
+	for kind, ends := range map[tick.EventKind]bool{tick.EventPin: true, tick.EventHandover: true, tick.EventRung: false} {
+		t.Run(string(kind), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := colocated()
+				h.slow = 300 * time.Millisecond
+				turns, begun := beat(t, h, time.Minute, func(wake chan<- tick.Event) {
+					for range 3 {
+						wake <- delayOf("web")
+						time.Sleep(400 * time.Millisecond)
+					}
+					wake <- tick.Event{At: time.Now(), Kind: kind}
+					time.Sleep(time.Second)
+				})
+				soon := slices.ContainsFunc(turns, func(turn tick.Tick) bool {
+					return turn.Begun.Sub(begun) <= 1600*time.Millisecond && slices.ContainsFunc(turn.Events, func(e tick.Event) bool { return e.Kind == kind })
+				})
+				if soon != ends {
+					t.Errorf("of %d turns in a storm, one is for it: %v, want %v", len(turns), soon, ends)
+				}
+			})
+		})
+	}
+}

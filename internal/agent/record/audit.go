@@ -1,0 +1,209 @@
+package record
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+const (
+	// DefaultAuditSize is how long the audit log grows, in bytes, before it
+	// becomes the old one: some four thousand writes. There are two files.
+	DefaultAuditSize = 1 << 20
+	// AuditFile is the log, and AuditFileOld the one before it.
+	AuditFile    = "audit.jsonl"
+	AuditFileOld = "audit.1.jsonl"
+	// waiting is how many turns with writes may wait for a slow disk. Those
+	// that come then are lost, and counted.
+	waiting = 256
+)
+
+// A Write is a line of the audit log: who wrote what, and why. Its JSON keys
+// are stable.
+type Write struct {
+	At time.Time `json:"at"`
+	By string    `json:"by"` // the policy that owns the knob
+	node.Knob
+	Old string `json:"old"` // "?": it could not be read
+	New string `json:"new"`
+	Why string `json:"why"`
+	// Woken is what called for the turn before its time; empty: nothing did.
+	Woken string `json:"woken,omitempty"`
+	// Release: the knob was given back, and is no longer Tenon's.
+	Release bool   `json:"release,omitempty"`
+	Outcome string `json:"outcome"` // applied or failed
+	Error   string `json:"error,omitempty"`
+	// Repeated is how often the same write had failed in the same way since
+	// the last line about this knob.
+	Repeated int `json:"repeated,omitempty"`
+	// Lost is the number of turns before this line whose writes are missing:
+	// the disk was full or too slow.
+	Lost int `json:"lost,omitempty"`
+}
+
+// The outcomes of a write.
+const (
+	Applied = "applied"
+	Failed  = "failed"
+)
+
+// An Audit is the log of all writes, bounded in size. Recording never waits
+// for the disk.
+type Audit struct {
+	path, old string
+	size      int64
+	complain  func(error)
+	failing   map[node.Knob]failure
+
+	queue  chan []Write
+	mu     sync.Mutex // guards lost
+	lost   int
+	ended  chan struct{}
+	broken bool // the last line could not be written
+}
+
+// A failure is how the last write to a knob failed, and how often again.
+type failure struct {
+	text  string
+	times int
+}
+
+// OpenAudit opens the log in dir. A size of 0 means DefaultAuditSize. A log
+// that cannot be written is one call of complain, until it can be again.
+func OpenAudit(dir string, size int64, complain func(error)) *Audit {
+	a := &Audit{
+		path: filepath.Join(dir, AuditFile), old: filepath.Join(dir, AuditFileOld),
+		size: cmp.Or(size, DefaultAuditSize), complain: complain, failing: map[node.Knob]failure{},
+		queue: make(chan []Write, waiting), ended: make(chan struct{}),
+	}
+	go a.run()
+	return a
+}
+
+// Record adds the writes of a turn. It must not be called after Close.
+func (a *Audit) Record(t tick.Tick) {
+	writes := a.writesOf(t)
+	if len(writes) == 0 {
+		return
+	}
+	select {
+	case a.queue <- writes:
+	default:
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.lost++
+	}
+}
+
+// writesOf lists the writes of a turn, but not a failure that is the same as
+// in the turn before: a knob that refuses is tried in every turn.
+func (a *Audit) writesOf(t tick.Tick) []Write {
+	var writes []Write
+	failing := map[node.Knob]failure{}
+	for _, o := range t.Done {
+		w := WriteOf(t, o)
+		last, failed := a.failing[w.Knob]
+		if failed && last.text == w.Error {
+			last.times++
+			failing[w.Knob] = last
+			continue
+		}
+		w.Repeated = last.times
+		if w.Outcome == Failed {
+			failing[w.Knob] = failure{text: w.Error}
+		}
+		writes = append(writes, w)
+	}
+	a.failing = failing
+	return writes
+}
+
+// WriteOf is the line of one step of a turn.
+func WriteOf(t tick.Tick, o tick.Outcome) Write {
+	s := o.Step
+	w := Write{
+		At: t.Snapshot.At, By: s.Owner.String(), Knob: s.Knob, Old: textOf(s.From), New: textOf(s.To),
+		Why: s.Reason, Woken: tick.Woken(t.Events), Release: s.Release, Outcome: Applied,
+	}
+	if o.Err != nil {
+		w.Outcome, w.Error = Failed, errorOf(s, o.Err)
+	}
+	return w
+}
+
+// errorOf leaves out of an error the step that it starts with: it stands in
+// the line already, and its reason is other in every turn.
+func errorOf(s plan.Step, err error) string {
+	text := err.Error()
+	if inner := errors.Unwrap(err); inner != nil && text == fmt.Sprintf("apply %v: %v", s, inner) {
+		text = inner.Error()
+	}
+	return text
+}
+
+// run writes what waits, until Close.
+func (a *Audit) run() {
+	defer close(a.ended)
+	for writes := range a.queue {
+		a.mu.Lock()
+		writes[0].Lost, a.lost = a.lost, 0
+		a.mu.Unlock()
+		err := a.write(writes)
+		if err != nil {
+			a.mu.Lock()
+			a.lost += writes[0].Lost + 1
+			a.mu.Unlock()
+			if !a.broken {
+				a.complain(fmt.Errorf("audit log: writes are lost: %w", err))
+			}
+		}
+		a.broken = err != nil
+	}
+}
+
+// write appends the lines in one write.
+func (a *Audit) write(writes []Write) (err error) {
+	var text []byte
+	for _, w := range writes {
+		line, err := json.Marshal(w)
+		if err != nil {
+			return err
+		}
+		text = append(append(text, line...), '\n')
+	}
+	if info, err := os.Stat(a.path); err == nil && info.Size() > 0 && info.Size()+int64(len(text)) > a.size {
+		if err := os.Rename(a.path, a.old); err != nil {
+			return err
+		}
+	}
+	f, err := os.OpenFile(a.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	begin, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(text); err != nil {
+		// A full disk took a part: no line is left torn.
+		return errors.Join(err, f.Truncate(begin))
+	}
+	return nil
+}
+
+// Close writes what waits.
+func (a *Audit) Close() {
+	close(a.queue)
+	<-a.ended
+}

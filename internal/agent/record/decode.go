@@ -1,0 +1,207 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A decoder turns lines back into turns.
+type decoder struct {
+	turn  Turn
+	wants map[node.Knob]wantLine
+	last  int // the number of the line before; 0: there was none
+}
+
+// errNoKey means that a line needs those before it.
+var errNoKey = errors.New("it says what is new since a turn that is not in the record")
+
+// entry is a turn that was read.
+type entry struct {
+	Turn
+	key bool // it is a key line: Before is what stood in it
+	// follows says that the turn before it is in the record too.
+	follows bool
+}
+
+// next returns the turn of l. Of the wants those for one knob are one, in the
+// order of knobs. After an error the decoder wants a key line.
+func (d *decoder) next(l line) (e entry, err error) {
+	defer func() {
+		if err != nil {
+			d.last = 0
+		}
+	}()
+	e = entry{key: l.State != nil, follows: l.Turn == d.last+1 && d.last > 0}
+	switch {
+	case !e.key && !e.follows:
+		return e, errNoKey
+	case e.key && l.Version != version:
+		return e, fmt.Errorf("version %d of the record: this program reads version %d", l.Version, version)
+	case e.key && (l.Config == nil || l.MaxSteps == nil || l.Rest == nil || l.Usage == nil):
+		return e, errors.New("a key line must hold config, max_steps, rest and usage")
+	case e.key:
+		d.turn, d.wants = Turn{Before: *l.State}, map[node.Knob]wantLine{}
+	}
+	d.last = l.Turn
+	t := &d.turn
+	t.Begun, t.Events = l.Begun, l.Events
+	t.Sense, t.Decide, t.Act = l.Took.Sense, l.Took.Decide, l.Took.Act
+	if l.Config != nil {
+		t.Config = *l.Config
+	}
+	if l.MaxSteps != nil {
+		t.MaxSteps = *l.MaxSteps
+	}
+	if err := d.snapshot(l); err != nil {
+		return e, err
+	}
+	if err := d.decisions(l); err != nil {
+		return e, err
+	}
+	e.Turn = *t
+	return e, nil
+}
+
+// snapshot brings the snapshot up to date. Whatever may be kept by a policy's
+// State is made new.
+func (d *decoder) snapshot(l line) error {
+	old := d.turn.Snapshot
+	s := old
+	if l.Rest != nil {
+		s = *l.Rest
+		s.Workloads, s.Usage, s.Knobs.Now, s.Knobs.Before = old.Workloads, old.Usage, old.Knobs.Now, old.Knobs.Before
+	}
+	s.At, s.Hurt = l.At, l.Hurt
+	if s.Busy = l.Busy; l.Ran != nil {
+		s.Busy = l.Ran.after(old.Busy)
+	}
+	if s.Isolation.LSOn = l.LSOn; l.LSRan != nil {
+		s.Isolation.LSOn = l.LSRan.after(old.Isolation.LSOn)
+	}
+	if s.Waits = l.Waits; l.Waited != nil {
+		s.Waits = l.Waited.after(old.Waits)
+	}
+	if l.Usage != nil {
+		s.Usage = *l.Usage
+	}
+	var err error
+	if s.Workloads, err = l.applyWorkloads(s.Workloads); err != nil {
+		return err
+	}
+	if s.Knobs.Now, err = applyKnobs(s.Knobs.Now, l.Now); err != nil {
+		return err
+	}
+	if s.Knobs.Before, err = applyKnobs(s.Knobs.Before, l.Before); err != nil {
+		return err
+	}
+	d.turn.Snapshot = s
+	return checkCPUs(s)
+}
+
+func (l line) applyWorkloads(last []node.Workload) ([]node.Workload, error) {
+	gone := map[node.WorkloadID]bool{}
+	for _, id := range l.Gone {
+		gone[id] = true
+	}
+	for _, w := range l.Come {
+		gone[w.ID] = true
+	}
+	now := slices.Clone(l.Come)
+	for _, w := range last {
+		if !gone[w.ID] {
+			now = append(now, w)
+		}
+	}
+	slices.SortStableFunc(now, compareWorkloads)
+	if i := misplaced(now); i > 0 {
+		return nil, fmt.Errorf("workload %q is there twice", now[i].ID)
+	}
+	for i, u := range l.Used {
+		if i < 0 || i >= len(now) {
+			return nil, fmt.Errorf("use of workload %d: there are %d", i, len(now))
+		}
+		if u.Ran != nil {
+			u.PerCPU = u.Ran.after(now[i].Usage.PerCPU)
+		}
+		if u.Counted != nil {
+			u.Delay.Counts = u.Counted.after(now[i].Usage.Delay.Counts)
+		}
+		now[i].Usage = u.Usage
+	}
+	return now, nil
+}
+
+func applyKnobs(last map[node.Knob]node.Value, changes []knobLine) (map[node.Knob]node.Value, error) {
+	now := make(map[node.Knob]node.Value, len(last)+len(changes))
+	maps.Copy(now, last)
+	for _, l := range changes {
+		if l.Gone {
+			delete(now, l.Knob)
+			continue
+		}
+		v, err := node.ParseValue(l.File, l.Value)
+		if err != nil {
+			return nil, fmt.Errorf("value of %v: %w", l.Knob, err)
+		}
+		now[l.Knob] = v
+	}
+	return now, nil
+}
+
+// decisions brings the wants up to date and reads the steps.
+func (d *decoder) decisions(l line) error {
+	for _, w := range l.Wants {
+		if w.Gone {
+			delete(d.wants, w.Knob)
+		} else {
+			d.wants[w.Knob] = w
+		}
+	}
+	d.turn.Wants, d.turn.Done = nil, nil
+	for _, w := range slices.SortedFunc(maps.Values(d.wants), compareWants) {
+		want, err := w.want()
+		if err != nil {
+			return err
+		}
+		d.turn.Wants = append(d.turn.Wants, want)
+	}
+	for _, o := range l.Done {
+		outcome, err := o.outcome()
+		if err != nil {
+			return err
+		}
+		d.turn.Done = append(d.turn.Done, outcome)
+	}
+	return nil
+}
+
+// checkCPUs refuses what no node has: sets of CPUs end at unit.MaxCPUs.
+func checkCPUs(s node.Snapshot) error {
+	check := func(c unit.CPU) error {
+		if c < 0 || c >= unit.MaxCPUs {
+			return fmt.Errorf("cpu %d: want a number from 0 to %d", c, unit.MaxCPUs-1)
+		}
+		return nil
+	}
+	var errs []error
+	for _, c := range s.Topology.CPUs {
+		errs = append(errs, check(c.ID))
+	}
+	for c := range s.Busy {
+		errs = append(errs, check(c))
+	}
+	for c := range s.Isolation.LSOn {
+		errs = append(errs, check(c))
+	}
+	for _, w := range s.Workloads {
+		for c := range w.Usage.PerCPU {
+			errs = append(errs, check(c))
+		}
+	}
+	return errors.Join(errs...)
+}

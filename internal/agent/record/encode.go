@@ -1,0 +1,188 @@
+package record
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// An encoder turns turns into lines. It remembers the turn before and changes
+// nothing in it: hosts make new maps for each snapshot.
+type encoder struct {
+	last  Turn
+	rest  node.Snapshot
+	wants map[node.Knob]plan.Want
+	spare map[node.Knob]plan.Want // for those of the next turn
+}
+
+// line returns the line of the turn with the given number. With key it is a
+// key line, as it must be if the line of the turn before was not written.
+func (e *encoder) line(t Turn, number int, key bool) (line, error) {
+	s := &t.Snapshot
+	if i := misplaced(s.Workloads); i > 0 {
+		return line{}, fmt.Errorf("record a turn: workload %q follows %q: want each once, in order",
+			s.Workloads[i].ID, s.Workloads[i-1].ID)
+	}
+	l := line{Turn: number, At: s.At, Begun: t.Begun, Took: took{t.Sense, t.Decide, t.Act}, Events: t.Events, Hurt: s.Hurt}
+	if key {
+		e.last = Turn{}
+		clear(e.wants)
+		l.Version, l.State = version, &t.Before
+	}
+	if key || !reflect.DeepEqual(t.Config, e.last.Config) {
+		l.Config = &t.Config
+	}
+	if key || t.MaxSteps != e.last.MaxSteps {
+		l.MaxSteps = &t.MaxSteps
+	}
+	rest := restOf(*s)
+	if key || !reflect.DeepEqual(rest, e.rest) {
+		l.Rest = &rest
+	}
+	if key || !reflect.DeepEqual(s.Usage, e.last.Snapshot.Usage) {
+		l.Usage = &s.Usage
+	}
+	if l.Ran = ranSince(e.last.Snapshot.Busy, s.Busy); l.Ran == nil {
+		l.Busy = s.Busy
+	}
+	if l.LSRan = ranSince(e.last.Snapshot.Isolation.LSOn, s.Isolation.LSOn); l.LSRan == nil {
+		l.LSOn = s.Isolation.LSOn
+	}
+	if l.Waited = waitedSince(e.last.Snapshot.Waits, s.Waits); l.Waited == nil {
+		l.Waits = s.Waits
+	}
+	l.workloads(e.last.Snapshot.Workloads, s.Workloads)
+	l.Now = knobChanges(e.last.Snapshot.Knobs.Now, s.Knobs.Now)
+	l.Before = knobChanges(e.last.Snapshot.Knobs.Before, s.Knobs.Before)
+	var same bool
+	if l.Wants, same = e.sameKnobs(t.Wants); !same {
+		wants := firstByKnob(e.spare, t.Wants)
+		l.Wants = wantChanges(e.wants, wants)
+		e.wants, e.spare = wants, e.wants
+	}
+	for _, o := range t.Done {
+		l.Done = append(l.Done, lineOfOutcome(o))
+	}
+	e.last, e.rest = t, rest
+	return l, nil
+}
+
+// misplaced returns the place of the first workload that does not come after
+// the one before it; 0: there is none.
+func misplaced(all []node.Workload) int {
+	for i := 1; i < len(all); i++ {
+		if all[i].ID <= all[i-1].ID {
+			return i
+		}
+	}
+	return 0
+}
+
+// restOf is what of a snapshot has no field of its own in a line. What a
+// snapshot may hold one day is part of it: then it is recorded too.
+func restOf(s node.Snapshot) node.Snapshot {
+	s.At, s.Hurt, s.Usage, s.Busy, s.Workloads, s.Waits = node.Snapshot{}.At, false, node.Usage{}, nil, nil, nil
+	s.Knobs.Now, s.Knobs.Before, s.Isolation.LSOn = nil, nil, nil
+	return s
+}
+
+// workloads fills in how the list has changed. Both are in order.
+func (l *line) workloads(last, now []node.Workload) {
+	for i, w := range now {
+		for len(last) > 0 && last[0].ID < w.ID {
+			l.Gone, last = append(l.Gone, last[0].ID), last[1:]
+		}
+		had := len(last) > 0 && last[0].ID == w.ID
+		if had && sameButUse(&last[0], &w) {
+			if !sameUse(last[0].Usage, w.Usage) {
+				if l.Used == nil {
+					l.Used = map[int]usedLine{}
+				}
+				l.Used[i] = usedSince(last[0].Usage, w.Usage)
+			}
+		} else {
+			l.Come = append(l.Come, w)
+		}
+		if had {
+			last = last[1:]
+		}
+	}
+	for _, w := range last {
+		l.Gone = append(l.Gone, w.ID)
+	}
+}
+
+func knobChanges(last, now map[node.Knob]node.Value) []knobLine {
+	var changes []knobLine
+	for k, v := range now {
+		if v != nil && last[k] != v {
+			changes = append(changes, knobLine{Knob: k, Value: v.String()})
+		}
+	}
+	for k, v := range last {
+		if v != nil && now[k] == nil {
+			changes = append(changes, knobLine{Knob: k, Gone: true})
+		}
+	}
+	slices.SortFunc(changes, func(a, b knobLine) int { return a.Knob.Compare(b.Knob) })
+	return changes
+}
+
+// firstByKnob keeps the first want for each knob, as plan.Diff does. The order
+// of wants for different knobs has no meaning. It empties and reuses first,
+// which may be nil.
+func firstByKnob(first map[node.Knob]plan.Want, wants []plan.Want) map[node.Knob]plan.Want {
+	if first == nil {
+		first = make(map[node.Knob]plan.Want, len(wants))
+	}
+	clear(first)
+	for _, w := range wants {
+		if _, had := first[w.Knob]; !had {
+			first[w.Knob] = w
+		}
+	}
+	return first
+}
+
+// sameKnobs returns how wants have changed if they are for the same knobs as
+// those of the turn before, in the same order and each for one: most turns are
+// so, and need no map to tell.
+func (e *encoder) sameKnobs(wants []plan.Want) ([]wantLine, bool) {
+	last := e.last.Wants
+	if len(e.wants) != len(wants) || !slices.EqualFunc(last, wants, func(a, b plan.Want) bool { return a.Knob == b.Knob }) {
+		return nil, false
+	}
+	var changes []wantLine
+	for i, w := range wants {
+		if w != last[i] {
+			changes = append(changes, lineOfWant(w))
+			e.wants[w.Knob] = w
+		}
+	}
+	slices.SortFunc(changes, compareWants)
+	return changes, true
+}
+
+func wantChanges(last, now map[node.Knob]plan.Want) []wantLine {
+	var changes []wantLine
+	for k, w := range now {
+		if old, had := last[k]; !had || old != w {
+			changes = append(changes, lineOfWant(w))
+		}
+	}
+	for k := range last {
+		if _, still := now[k]; !still {
+			changes = append(changes, wantLine{Knob: k, Gone: true})
+		}
+	}
+	slices.SortFunc(changes, compareWants)
+	return changes
+}
+
+func compareWants(a, b wantLine) int { return a.Knob.Compare(b.Knob) }
+
+func compareWorkloads(a, b node.Workload) int { return strings.Compare(string(a.ID), string(b.ID)) }

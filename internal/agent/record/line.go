@@ -1,0 +1,165 @@
+package record
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// version is that of the lines below. A field that is new changes it: a record
+// that is read without one of its fields would replay to something else.
+const version = 4
+
+// A line is a turn as it stands in a record. A key line, which has a State,
+// holds everything; every other line holds what is not as in the line before
+// it. A turn of a quiet node is a short line.
+type line struct {
+	Version  int            `json:"version,omitempty"` // of key lines
+	Turn     int            `json:"turn"`              // counts from 1 since the recorder was opened
+	At       time.Time      `json:"at"`
+	Begun    time.Time      `json:"begun,omitzero"`
+	Took     took           `json:"took"`
+	Events   []tick.Event   `json:"events,omitempty"` // all of this turn
+	State    *policy.State  `json:"state,omitempty"`
+	Config   *policy.Config `json:"config,omitempty"`
+	MaxSteps *int           `json:"max_steps,omitempty"`
+	Hurt     bool           `json:"hurt,omitempty"` // the snapshot was taken because somebody waited
+	// Rest is the snapshot but for what stands here.
+	Rest  *node.Snapshot             `json:"rest,omitempty"`
+	Usage *node.Usage                `json:"usage,omitempty"`
+	Busy  map[unit.CPU]time.Duration `json:"busy,omitempty"`
+	Ran   ran                        `json:"ran,omitzero"` // of Busy
+	// LSOn is where latency-sensitive work ran.
+	LSOn  map[unit.CPU]time.Duration `json:"ls_on,omitempty"`
+	LSRan ran                        `json:"ls_ran,omitzero"` // of LSOn
+	// Waits is who waited for whom.
+	Waits  []node.Wait `json:"waits,omitempty"`
+	Waited waited      `json:"waited,omitzero"` // of Waits
+	// Gone left the node, and Come is new or other than before but for its
+	// use. Used is by place in the list of workloads that this makes.
+	Gone   []node.WorkloadID `json:"gone,omitempty"`
+	Come   []node.Workload   `json:"come,omitempty"`
+	Used   map[int]usedLine  `json:"used,omitempty"`
+	Now    []knobLine        `json:"now,omitempty"`
+	Before []knobLine        `json:"before,omitempty"`
+	Wants  []wantLine        `json:"wants,omitempty"`
+	Done   []doneLine        `json:"done,omitempty"` // all of this turn
+}
+
+// A usedLine is what a workload has used.
+type usedLine struct {
+	node.Usage
+	Ran     ran     `json:"ran,omitzero"`     // of PerCPU
+	Counted counted `json:"counted,omitzero"` // of Delay.Counts
+}
+
+// took is how long the parts of the turn took.
+type took struct {
+	Sense  time.Duration `json:"sense_ns"`
+	Decide time.Duration `json:"decide_ns"`
+	Act    time.Duration `json:"act_ns"`
+}
+
+// A knobLine is the value of a knob, or that it has none any more.
+type knobLine struct {
+	node.Knob
+	Value string `json:"value"`
+	Gone  bool   `json:"gone,omitempty"`
+}
+
+// A wantLine is a want, or that there is none for the knob any more.
+type wantLine struct {
+	node.Knob
+	Intent plan.Intent `json:"intent,omitempty"`
+	Value  string      `json:"value,omitempty"` // of Set
+	Owner  plan.Owner  `json:"owner,omitempty"`
+	Reason string      `json:"reason,omitempty"`
+	BE     bool        `json:"be,omitempty"`
+	Gone   bool        `json:"gone,omitempty"`
+}
+
+// A doneLine is a step and how it went.
+type doneLine struct {
+	node.Knob
+	From    string     `json:"from"`
+	To      string     `json:"to"`
+	Owner   plan.Owner `json:"owner"`
+	Reason  string     `json:"reason,omitempty"`
+	Release bool       `json:"release,omitempty"`
+	BE      bool       `json:"be,omitempty"`
+	Error   string     `json:"error,omitempty"`
+}
+
+// unknown stands for a value that could not be read. No knob prints so.
+const unknown = "?"
+
+func textOf(v node.Value) string {
+	if v == nil {
+		return unknown
+	}
+	return v.String()
+}
+
+func valueOf(f node.File, text string) (node.Value, error) {
+	if text == unknown {
+		return nil, nil
+	}
+	return node.ParseValue(f, text)
+}
+
+func lineOfWant(w plan.Want) wantLine {
+	l := wantLine{Knob: w.Knob, Intent: w.Intent, Owner: w.Owner, Reason: w.Reason, BE: w.BE}
+	if w.Intent == plan.Set || w.Intent == plan.Hold {
+		l.Value = textOf(w.Value)
+	}
+	return l
+}
+
+func (l wantLine) want() (plan.Want, error) {
+	w := plan.Want{Knob: l.Knob, Intent: l.Intent, Owner: l.Owner, Reason: l.Reason, BE: l.BE}
+	if l.Intent != plan.Set && l.Intent != plan.Hold {
+		return w, nil
+	}
+	var err error
+	if w.Value, err = valueOf(l.File, l.Value); err != nil {
+		return w, fmt.Errorf("want on %v: %w", l.Knob, err)
+	}
+	return w, nil
+}
+
+func lineOfStep(s plan.Step) doneLine {
+	return doneLine{
+		Knob: s.Knob, From: textOf(s.From), To: textOf(s.To),
+		Owner: s.Owner, Reason: s.Reason, Release: s.Release, BE: s.BE,
+	}
+}
+
+func lineOfOutcome(o tick.Outcome) doneLine {
+	l := lineOfStep(o.Step)
+	if o.Err != nil {
+		l.Error = cmp.Or(o.Err.Error(), "unnamed")
+	}
+	return l
+}
+
+func (l doneLine) outcome() (tick.Outcome, error) {
+	s := plan.Step{Knob: l.Knob, Owner: l.Owner, Reason: l.Reason, Release: l.Release, BE: l.BE}
+	var bad [2]error
+	s.From, bad[0] = valueOf(l.File, l.From)
+	s.To, bad[1] = valueOf(l.File, l.To)
+	if err := errors.Join(bad[:]...); err != nil {
+		return tick.Outcome{}, fmt.Errorf("step on %v: %w", l.Knob, err)
+	}
+	o := tick.Outcome{Step: s}
+	if l.Error != "" {
+		o.Err = errors.New(l.Error)
+	}
+	return o, nil
+}

@@ -1,0 +1,65 @@
+package record
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// ran is how long each CPU ran since the line before, in the order of CPUs, up
+// to the last that ran. A hundred workloads on a hundred CPUs are ten thousand
+// counters a turn, and few of them move. Nil: the counters stand in full.
+type ran []time.Duration
+
+// ranSince returns nil if the two readings are not of the same CPUs.
+func ranSince(last, now map[unit.CPU]time.Duration) ran {
+	if len(last) != len(now) || len(now) == 0 {
+		return nil
+	}
+	var spent [unit.MaxCPUs]time.Duration
+	var counted unit.CPUSet
+	for c, after := range now {
+		before, had := last[c]
+		if !had || c < 0 || c >= unit.MaxCPUs {
+			return nil
+		}
+		spent[c] = after - before
+		counted = counted.With(c)
+	}
+	all := ran{}
+	end := 0
+	for c := range counted.All() {
+		all = append(all, spent[c])
+		if spent[c] != 0 {
+			end = len(all)
+		}
+	}
+	return all[:end]
+}
+
+// after returns the counters that follow those of the line before.
+func (r ran) after(last map[unit.CPU]time.Duration) map[unit.CPU]time.Duration {
+	now := maps.Clone(last)
+	for i, c := range slices.Sorted(maps.Keys(last)) {
+		if i == len(r) {
+			break
+		}
+		now[c] += r[i]
+	}
+	return now
+}
+
+// usedSince is what stands in a line about a workload.
+func usedSince(last, now node.Usage) usedLine {
+	l := usedLine{Usage: now, Ran: ranSince(last.PerCPU, now.PerCPU)}
+	if l.Ran != nil {
+		l.PerCPU = nil
+	}
+	if l.Counted = countedSince(last.Delay.Counts, now.Delay.Counts); l.Counted != nil {
+		l.Delay.Counts = nil
+	}
+	return l
+}

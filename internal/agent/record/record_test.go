@@ -1,0 +1,454 @@
+package record
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// exactly compares values down to their unexported fields; a nil and an empty
+// map or slice are the same.
+func exactly(a, b any) string {
+	return cmp.Diff(a, b,
+		cmp.Exporter(func(reflect.Type) bool { return true }),
+		cmp.Comparer(func(x, y error) bool { return fmt.Sprint(x) == fmt.Sprint(y) }),
+		cmp.FilterValues(func(x, y any) bool { return empty(x) && empty(y) }, cmp.Ignore()))
+}
+
+func empty(x any) bool {
+	v := reflect.ValueOf(x)
+	return (v.Kind() == reflect.Map || v.Kind() == reflect.Slice) && v.Len() == 0
+}
+
+// linesOf records turns as text, with a key line every so often.
+func linesOf(t *testing.T, turns []Turn, every int) string {
+	t.Helper()
+	var b bytes.Buffer
+	var e encoder
+	for i, turn := range turns {
+		l, err := e.line(turn, i+1, i%every == 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Write(append(text, '\n'))
+	}
+	return b.String()
+}
+
+func TestTurnsReadAsTheyWereRecorded(t *testing.T) {
+	turns := lived(12, 300, time.Second)
+	r, err := newReader(strings.NewReader(linesOf(t, turns, 64)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range turns {
+		got, err := r.next()
+		if err != nil {
+			t.Fatalf("turn %d: %v", i+1, err)
+		}
+		if got.key != (i%64 == 0) || got.follows != (i > 0) {
+			t.Errorf("turn %d: key %v, follows %v", i+1, got.key, got.follows)
+		}
+		if !got.key {
+			want.Before = got.Before // stands in key lines only
+		}
+		byKnob := firstByKnob(nil, want.Wants)
+		want.Wants = nil
+		for _, k := range bothKeys(byKnob, nil) {
+			want.Wants = append(want.Wants, byKnob[k])
+		}
+		for j, w := range want.Wants {
+			if w.Intent != plan.Set {
+				want.Wants[j].Value = nil // it means nothing
+			}
+		}
+		if diff := exactly(want, got.Turn); diff != "" {
+			t.Fatalf("turn %d (-recorded +read):\n%s", i+1, diff)
+		}
+	}
+}
+
+// TestAnHourReplaysIdentically is the promise of the flight recorder, here of
+// an hour in which everything happens.
+func TestAnHourReplaysIdentically(t *testing.T) {
+	turns := lived(6, 3600, time.Second)
+	r, err := Replay(strings.NewReader(linesOf(t, turns, 500)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Identical() || r.Turns != 3600 || r.Stretches != 1 || r.Torn || r.RecordedSteps == 0 || r.ReplayedSteps != r.RecordedSteps {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestTheOrdersOfTheBESchedulerReplay: half an hour in which the BE scheduler
+// is loaded, ejected and loaded again, and work comes and goes, decides the same
+// orders, word for word.
+func TestTheOrdersOfTheBESchedulerReplay(t *testing.T) {
+	l := newLife(8)
+	l.isolates()
+	var turns []Turn
+	orders, slots, caps := 0, map[int]bool{}, 0
+	for range 1800 {
+		turns = append(turns, l.turn(time.Second))
+		for _, o := range turns[len(turns)-1].Done {
+			switch v := o.Step.To.(type) {
+			case node.SchedulerGroup:
+				orders, slots[v.Slot] = orders+1, true
+			case node.SchedulerCap:
+				caps++
+			}
+		}
+	}
+	if orders < 80 || len(slots) < 10 || caps < 100 {
+		t.Errorf("it has %d orders for cgroups, %d slots, %d caps", orders, len(slots), caps)
+	}
+	text := linesOf(t, turns, 500)
+	r, err := Replay(strings.NewReader(text), nil)
+	if err != nil || !r.Identical() || r.Turns != 1800 || r.ReplayedSteps != r.RecordedSteps {
+		t.Errorf("%v: %+v", err, r)
+	}
+	// The record that the replay would write is the same, byte for byte.
+	from, err := newReader(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again []Turn
+	var state policy.State
+	for i := range turns {
+		e, err := from.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Before = state
+		state, e.Wants, _ = e.decide(e.Config, state)
+		again = append(again, e.Turn)
+		if got := turns[i].Before; i > 0 && exactly(got.Ladder, e.Before.Ladder) != "" {
+			t.Fatalf("turn %d remembers something else", i+1)
+		}
+	}
+	if linesOf(t, again, 500) != text {
+		t.Error("the replay's record differs from the first")
+	}
+}
+
+// TestEveryFieldIsRecorded changes each field of a snapshot in turn and reads
+// it back: a field that is new in package node must not be lost here.
+func TestEveryFieldIsRecorded(t *testing.T) {
+	full := Turn{}
+	fill(reflect.ValueOf(&full.Config), 1)
+	full.Snapshot = newLife(0).snap
+	fill(reflect.ValueOf(&full.Snapshot.Topology), 1)
+	fill(reflect.ValueOf(&full.Snapshot.Usage), 1)
+	full.Snapshot.Workloads = make([]node.Workload, 1)
+	fill(reflect.ValueOf(&full.Snapshot.Workloads[0]), 1)
+	fill(reflect.ValueOf(&full.Snapshot.Waits), 1)
+	fill(reflect.ValueOf(&full.Snapshot.Resctrl), 1)
+	fill(reflect.ValueOf(&full.Snapshot.Cache), 1)
+	fill(reflect.ValueOf(&full.Snapshot.Devices), 1)
+	fill(reflect.ValueOf(&full.Snapshot.Isolation), 1)
+	full.Snapshot.Knobs.Before[node.Knob{Cgroup: "a", File: node.FilePIDs}] = node.PIDs{Max: 3}
+
+	n := leaves(reflect.ValueOf(&full).Elem(), "", nil)
+	if len(n) < 20 {
+		t.Fatalf("only %d fields: %v", len(n), n)
+	}
+	for _, path := range n {
+		changed := clone(t, full)
+		found := false
+		leaves(reflect.ValueOf(&changed).Elem(), "", func(p string, v reflect.Value) {
+			if p == path {
+				found = true
+				fill(v.Addr(), 2)
+			}
+		})
+		if !found {
+			t.Fatalf("%s was not found again", path)
+		}
+		changed.Snapshot.At = full.Snapshot.At.Add(time.Second)
+		text := linesOf(t, []Turn{full, changed}, 10)
+		r, err := newReader(strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.next(); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		got, err := r.next()
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		changed.Before = got.Before
+		if diff := exactly(changed, got.Turn); diff != "" {
+			t.Errorf("a change of %s is not recorded (-want +got):\n%s", path, diff)
+		}
+	}
+}
+
+// clone copies what fill may change.
+func clone(t *testing.T, from Turn) Turn {
+	t.Helper()
+	c := from
+	fill(reflect.ValueOf(&c.Config), 1)
+	fill(reflect.ValueOf(&c.Snapshot.Topology), 1)
+	fill(reflect.ValueOf(&c.Snapshot.Usage), 1)
+	c.Snapshot.Workloads = make([]node.Workload, 1)
+	fill(reflect.ValueOf(&c.Snapshot.Workloads[0]), 1)
+	fill(reflect.ValueOf(&c.Snapshot.Waits), 1)
+	fill(reflect.ValueOf(&c.Snapshot.Resctrl), 1)
+	fill(reflect.ValueOf(&c.Snapshot.Cache), 1)
+	fill(reflect.ValueOf(&c.Snapshot.Devices), 1)
+	fill(reflect.ValueOf(&c.Snapshot.Isolation), 1)
+	if diff := exactly(from, c); diff != "" {
+		t.Fatalf("fill is not repeatable:\n%s", diff)
+	}
+	return c
+}
+
+// fill gives the value that v points at, and all in it, values of kind n.
+func fill(v reflect.Value, n int64) {
+	if m, isMaybe := v.Interface().(json.Unmarshaler); isMaybe && strings.Contains(v.Type().String(), "Maybe") {
+		if err := m.UnmarshalJSON([]byte(fmt.Sprint(n))); err != nil {
+			panic(err)
+		}
+		return
+	}
+	if set, isSet := v.Interface().(*unit.CPUSet); isSet {
+		*set = unit.CPUSetOf(unit.CPU(n))
+		return
+	}
+	if at, isTime := v.Interface().(*time.Time); isTime {
+		*at = time.Unix(n, 0).UTC()
+		return
+	}
+	v = v.Elem()
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				fill(v.Field(i).Addr(), n)
+			}
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0).Addr(), n)
+	case reflect.Map:
+		key, elem := reflect.New(v.Type().Key()), reflect.New(v.Type().Elem())
+		fill(key, n)
+		fill(elem, n)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key.Elem(), elem.Elem())
+	case reflect.String:
+		v.SetString(fmt.Sprint("v", n))
+	case reflect.Bool:
+		v.SetBool(n%2 == 1)
+	case reflect.Float64:
+		v.SetFloat(float64(n) / 3)
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		v.SetUint(uint64(n))
+	default:
+		v.SetInt(n)
+	}
+}
+
+// leaves visits the fields of v that fill changes as one, and returns their
+// paths. What a Tick says of itself and not of the node is left out.
+func leaves(v reflect.Value, path string, visit func(string, reflect.Value)) []string {
+	switch path {
+	case ".Tick.Snapshot.At", ".Tick.Snapshot.Knobs", ".Tick.Wants", ".Tick.Missed", ".Tick.Batch", ".Tick.Ladder", ".Tick.Isolation", ".Tick.Done", ".Before", ".Tick.Snapshot.Workloads[].ID":
+		return nil
+	}
+	composite := v.Kind() == reflect.Struct && !strings.Contains(v.Type().String(), "Maybe") && v.Type() != reflect.TypeFor[unit.CPUSet]() && v.Type() != reflect.TypeFor[time.Time]()
+	var all []string
+	switch {
+	case composite:
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.IsExported() {
+				all = append(all, leaves(v.Field(i), path+"."+f.Name, visit)...)
+			}
+		}
+	case v.Kind() == reflect.Slice && v.Len() > 0 && v.Index(0).Kind() == reflect.Struct:
+		all = leaves(v.Index(0), path+"[]", visit)
+	default:
+		if visit != nil {
+			visit(path, v)
+		}
+		all = []string{path}
+	}
+	return all
+}
+
+func TestAnotherConfigurationShowsWhatItWouldHaveDone(t *testing.T) {
+	turns := lived(6, 300, time.Second)
+	text := linesOf(t, turns, 500)
+	r, err := Replay(strings.NewReader(text), &policy.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Identical() || !r.Other || r.Differ == 0 || len(r.Changes) == 0 {
+		t.Fatalf("%+v", r)
+	}
+	var quota *Change
+	for i, c := range r.Changes {
+		if c.Knob == (node.Knob{Cgroup: "be.slice", File: node.FileCPUMax}) {
+			quota = &r.Changes[i]
+		}
+	}
+	if quota == nil || quota.Replayed != "release" || quota.Reason != "CPU suppress is off" {
+		t.Errorf("cpu.max of be.slice: %+v", quota)
+	}
+	for _, want := range []string{"With this configuration: ", "KNOB", "be.slice cpu.max", "release"} {
+		if !strings.Contains(r.String(), want) {
+			t.Errorf("the report lacks %q:\n%s", want, r)
+		}
+	}
+	// A policy that is off releases once, and what it released stays so.
+	if r.ReplayedSteps >= r.RecordedSteps {
+		t.Errorf("%d writes instead of %d", r.ReplayedSteps, r.RecordedSteps)
+	}
+}
+
+func TestAChangedDecisionIsFound(t *testing.T) {
+	turns := lived(6, 120, time.Second)
+	text := linesOf(t, turns, 50)
+	for name, change := range map[string][2]string{
+		"a reason":   {" of 8000m - ", " of 8000m + "},
+		"an intent":  {`"file":"cpu.max","intent":"set"`, `"file":"cpu.max","intent":"abstain"`},
+		"a step":     {`"to":"`, `"to":"1000 1`},
+		"the owner":  {`"owner":"suppress"`, `"owner":"oppress"`},
+		"the memory": {`"counter":{"be.slice/unit-001.service":`, `"counter":{"be.slice/unit-001.service":1`},
+	} {
+		i := strings.LastIndex(text, change[0])
+		if i < 0 {
+			t.Errorf("%s: %q is not in the record", name, change[0])
+			continue
+		}
+		r, err := Replay(strings.NewReader(text[:i]+change[1]+text[i+len(change[0]):]), nil)
+		if err == nil && r.Identical() {
+			t.Errorf("%s was changed and the replay is identical", name)
+		}
+	}
+}
+
+func TestARecordThatStartsInTheMiddleReplays(t *testing.T) {
+	text := linesOf(t, lived(6, 120, time.Second), 50)
+	lines := strings.SplitAfter(text, "\n")
+	r, err := Replay(strings.NewReader(strings.Join(lines[20:], "")), nil)
+	if err != nil || !r.Identical() || r.Turns != 70 || r.Skipped != 30 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	r, err = Replay(strings.NewReader(strings.Join(lines[:20], "")+strings.Join(lines[50:], "")), nil)
+	if err != nil || !r.Identical() || r.Stretches != 2 {
+		t.Errorf("without turns 21 to 50: %+v, %v", r, err)
+	}
+	if _, err = Replay(strings.NewReader(strings.Join(lines[:20], "")+strings.Join(lines[25:], "")), nil); err == nil ||
+		!strings.Contains(err.Error(), "line 21") {
+		t.Errorf("without turns 21 to 25: %v", err)
+	}
+}
+
+func TestATornLastLineIsTolerated(t *testing.T) {
+	text := linesOf(t, lived(4, 20, time.Second), 50)
+	for cut := 1; cut < 400; cut += 7 {
+		r, err := Replay(strings.NewReader(text[:len(text)-cut]), nil)
+		if err != nil || !r.Identical() || !r.Torn || r.Turns < 17 {
+			t.Fatalf("%d bytes are missing: %+v, %v", cut, r, err)
+		}
+	}
+}
+
+func TestWhatIsNoRecordIsRefused(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"nothing":          {"", "no turn"},
+		"other text":       {"hello\n", "line 1"},
+		"a newer record":   {`{"version":5,"turn":1,"state":{}}` + "\n", "version 5"},
+		"a field too many": {`{"version":4,"turn":1,"state":{},"color":"red"}` + "\n", "color"},
+		"half a key":       {`{"version":4,"turn":1,"state":{}}` + "\n", "must hold"},
+		"no key":           {`{"turn":7}` + "\n", "no turn"},
+		"damaged":          {"\x1f\x8bxxxxxxxxxxxx", "gzip"},
+	} {
+		if _, err := Replay(strings.NewReader(c.text), nil); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestWorkloadsOutOfOrderAreRefused(t *testing.T) {
+	var e encoder
+	turn := Turn{}
+	turn.Snapshot.Workloads = []node.Workload{{ID: "b"}, {ID: "a"}}
+	if _, err := e.line(turn, 1, true); err == nil {
+		t.Error("a record of them would replay to something else")
+	}
+}
+
+func FuzzReplay(f *testing.F) {
+	l := newLife(3)
+	var e encoder
+	var text []byte
+	for i := range 3 {
+		line, err := e.line(l.turn(time.Second), i+1, i == 0)
+		if err != nil {
+			f.Fatal(err)
+		}
+		one, err := json.Marshal(line)
+		if err != nil {
+			f.Fatal(err)
+		}
+		text = append(append(text, one...), '\n')
+	}
+	f.Add(text)
+	f.Add([]byte(`{"version":4,"turn":1,"state":{},"config":{},"max_steps":0,"rest":{},"usage":{}}` + "\n"))
+	f.Add([]byte("\x1f\x8b"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r, err := Replay(bytes.NewReader(text), nil)
+		if err == nil && r.Turns == 0 {
+			t.Error("no turn and no error")
+		}
+		_ = r.String()
+		_, _ = Replay(bytes.NewReader(text), &policy.Config{})
+	})
+}
+
+func BenchmarkRecord(b *testing.B) {
+	for _, n := range []int{100, 1000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			r, err := Open(b.TempDir(), 0)
+			if err != nil {
+				b.Fatal(err)
+			}
+			l := newLife(n)
+			turns := make([]Turn, 64)
+			for i := range turns {
+				turns[i] = l.turn(time.Second)
+			}
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				at := i % (2 * len(turns)) // to and fro, so that no turn is far from the next
+				if err := r.Record(turns[min(at, 2*len(turns)-1-at)]); err != nil {
+					b.Fatal(err)
+				}
+				i++
+			}
+			if r.number == 1 { // the first file, with its key line
+				b.ReportMetric(float64(r.file.size)/float64(i), "B/turn")
+			}
+		})
+	}
+}

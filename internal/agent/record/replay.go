@@ -1,0 +1,225 @@
+package record
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// Replay decides all turns of a record again and compares. Without config
+// each turn has the configuration that it had, and every want and step should
+// be the same. With config the report says what that would have done; the
+// knobs are then as it would have left them, while the workloads use what they
+// used: how they would have answered is not known.
+//
+// A record that was torn by a crash is read as far as it goes. The error is
+// for what cannot be read; the report is then of the turns before.
+func Replay(r io.Reader, config *policy.Config) (Report, error) {
+	from, err := newReader(r)
+	if err != nil {
+		return Report{}, err
+	}
+	p := player{config: config, changes: map[node.Knob]*Change{}}
+	for {
+		e, err := from.next()
+		if err == nil {
+			err = p.play(e)
+		}
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			if err == nil && p.report.Turns == 0 {
+				err = errors.New("the record holds no turn")
+			}
+			return p.done(from), err
+		}
+	}
+}
+
+// A player replays turns one after the other.
+type player struct {
+	config  *policy.Config // nil: as recorded
+	state   policy.State
+	world   world
+	report  Report
+	changes map[node.Knob]*Change
+}
+
+func (p *player) play(e entry) error {
+	if e.key {
+		if err := p.checkpoint(e); err != nil {
+			return err
+		}
+	}
+	t := e.Turn
+	config := t.Config
+	if p.config != nil {
+		config = *p.config
+		t.Snapshot = p.world.see(t.Snapshot)
+	}
+	var wants []plan.Want
+	var steps []plan.Step
+	p.state, wants, steps = t.decide(config, p.state)
+	p.report.add(t, len(steps))
+	if p.config != nil {
+		p.world.turn(steps)
+		p.compareValues(t, wants)
+	} else {
+		p.compareAll(t, wants, steps)
+	}
+	return nil
+}
+
+// checkpoint takes the policies' memory from the record where the turn before
+// is not in it, and compares it where it is.
+func (p *player) checkpoint(e entry) error {
+	if !e.follows {
+		p.report.Stretches++
+		p.world = world{}
+		p.state = e.Before
+		return nil
+	}
+	if p.config != nil {
+		return nil
+	}
+	recorded, err := json.Marshal(e.Before)
+	if err != nil {
+		return err
+	}
+	replayed, err := json.Marshal(p.state)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(recorded, replayed) {
+		p.report.Drifted++
+		p.state = e.Before
+	}
+	return nil
+}
+
+// compareAll compares every want and every step, word for word.
+func (p *player) compareAll(t Turn, wants []plan.Want, steps []plan.Step) {
+	differ := false
+	recorded, replayed := firstByKnob(nil, t.Wants), firstByKnob(nil, wants)
+	for _, k := range bothKeys(recorded, replayed) {
+		a, had := recorded[k]
+		b, has := replayed[k]
+		if had == has && lineOfWant(a) == lineOfWant(b) {
+			continue
+		}
+		differ = true
+		p.change(k, t, Change{Recorded: saysOf(a, had), Replayed: saysOf(b, has)})
+	}
+	for i := range max(len(t.Done), len(steps)) {
+		var a, b doneLine
+		if i < len(t.Done) {
+			a = lineOfStep(t.Done[i].Step)
+		}
+		if i < len(steps) {
+			b = lineOfStep(steps[i])
+		}
+		if a == b {
+			continue
+		}
+		if !differ { // else the wants say it already
+			k := a.Knob
+			if k == (node.Knob{}) {
+				k = b.Knob
+			}
+			p.change(k, t, Change{Recorded: a.String(), Replayed: b.String()})
+		}
+		differ = true
+		break
+	}
+	if differ {
+		p.report.Differ++
+	}
+}
+
+// compareValues compares what the knobs are asked to be, whatever the reason.
+func (p *player) compareValues(t Turn, wants []plan.Want) {
+	differ := false
+	recorded, replayed := firstByKnob(nil, t.Wants), firstByKnob(nil, wants)
+	for _, k := range bothKeys(recorded, replayed) {
+		a, had := recorded[k]
+		b, has := replayed[k]
+		if x, y := askOf(a, had), askOf(b, has); x != y {
+			differ = true
+			p.change(k, t, Change{Recorded: x, Replayed: y, Reason: b.Reason})
+		}
+	}
+	if differ {
+		p.report.Differ++
+	}
+}
+
+// change counts a difference; what is shown of it is the first.
+func (p *player) change(k node.Knob, t Turn, c Change) {
+	known := p.changes[k]
+	if known == nil {
+		c.Knob, c.First = k, t.Snapshot.At
+		known = &c
+		p.changes[k] = known
+	}
+	known.Turns++
+}
+
+func (p *player) done(from *reader) Report {
+	r := p.report
+	r.Other, r.Torn, r.Skipped = p.config != nil, from.lines.torn, from.skipped
+	for _, k := range slices.SortedFunc(maps.Keys(p.changes), node.Knob.Compare) {
+		r.Changes = append(r.Changes, *p.changes[k])
+	}
+	return r
+}
+
+func bothKeys(a, b map[node.Knob]plan.Want) []node.Knob {
+	keys := slices.Collect(maps.Keys(a))
+	for k := range b {
+		if _, in := a[k]; !in {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, node.Knob.Compare)
+	return keys
+}
+
+// askOf prints what a want asks for.
+func askOf(w plan.Want, is bool) string {
+	switch {
+	case !is:
+		return "nothing"
+	case w.Intent == plan.Set:
+		return fmt.Sprintf("%q", textOf(w.Value))
+	case w.Intent == plan.Hold:
+		return fmt.Sprintf("%q, held back", textOf(w.Value))
+	default:
+		return string(w.Intent)
+	}
+}
+
+// saysOf prints all of a want.
+func saysOf(w plan.Want, is bool) string {
+	s := askOf(w, is)
+	if is {
+		s += fmt.Sprintf(" by %s: %s", w.Owner, w.Reason)
+	}
+	return s
+}
+
+// String prints the step, or that there is none.
+func (l doneLine) String() string {
+	if l == (doneLine{}) {
+		return "no step"
+	}
+	return fmt.Sprintf("%v %q -> %q by %s: %s", l.Knob, l.From, l.To, l.Owner, l.Reason)
+}

@@ -1,0 +1,104 @@
+package record
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A Report says how a replay compares with its record. Its JSON keys are
+// stable.
+type Report struct {
+	Turns int       `json:"turns"`
+	From  time.Time `json:"from"`
+	To    time.Time `json:"to"`
+	// Stretches is of how many parts without a gap it is: between them tenond
+	// was started again, or turns are missing. Each begins with what the
+	// policies remembered, from the record.
+	Stretches int `json:"stretches"`
+	// Skipped lines at the start say what is new since turns that are not in
+	// the record.
+	Skipped int `json:"skipped,omitempty"`
+	// Torn: the last line is not whole.
+	Torn bool `json:"torn,omitempty"`
+	// Other: the replay had another configuration than the record.
+	Other bool `json:"other_config,omitempty"`
+	// Differ is the number of turns in which anything differs, and Drifted
+	// that of the checkpoints at which the policies remember something else.
+	Differ  int `json:"differ"`
+	Drifted int `json:"drifted,omitempty"`
+	// RecordedSteps and ReplayedSteps are the numbers of writes.
+	RecordedSteps int      `json:"recorded_steps"`
+	ReplayedSteps int      `json:"replayed_steps"`
+	Changes       []Change `json:"changes,omitempty"`
+}
+
+// A Change is a knob for which the replay wants something else.
+type Change struct {
+	node.Knob
+	// Turns is the number of turns in which it does, and First the time of the
+	// first, of which the rest tells.
+	Turns    int       `json:"turns"`
+	First    time.Time `json:"first"`
+	Recorded string    `json:"recorded"`
+	Replayed string    `json:"replayed"`
+	// Reason is the replay's; empty where Recorded and Replayed hold theirs.
+	Reason string `json:"reason,omitempty"`
+}
+
+// Identical reports whether the replay decided as the record says.
+func (r Report) Identical() bool { return r.Differ == 0 && r.Drifted == 0 }
+
+func (r *Report) add(t Turn, steps int) {
+	if r.Turns == 0 {
+		r.From = t.Snapshot.At
+	}
+	r.To = t.Snapshot.At
+	r.Turns++
+	r.RecordedSteps += len(t.Done)
+	r.ReplayedSteps += steps
+}
+
+// String prints the report as tenon replay does.
+func (r Report) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Record: %d turns from %s to %s (%v), %d writes.\n", r.Turns, clock(r.From), clock(r.To),
+		r.To.Sub(r.From).Round(time.Second), r.RecordedSteps)
+	if r.Stretches > 1 {
+		fmt.Fprintf(&b, "It is of %d stretches: tenond was started again in between, or turns are missing.\n", r.Stretches)
+	}
+	if r.Skipped > 0 {
+		fmt.Fprintf(&b, "The first %d lines are skipped: they build on turns that are not in it.\n", r.Skipped)
+	}
+	if r.Torn {
+		b.WriteString("Its last line is torn and left out.\n")
+	}
+	switch {
+	case r.Identical() && r.Other:
+		b.WriteString("With this configuration: every knob would have been asked to be the same.\n")
+	case r.Identical():
+		b.WriteString("Replay: every want and every step is the same.\n")
+	case r.Other:
+		fmt.Fprintf(&b, "With this configuration: %d of %d turns differ, %d writes. What the workloads use is as recorded.\n",
+			r.Differ, r.Turns, r.ReplayedSteps)
+	default:
+		fmt.Fprintf(&b, "Replay: %d of %d turns differ; at %d checkpoints the policies remember something else.\n",
+			r.Differ, r.Turns, r.Drifted)
+	}
+	if len(r.Changes) == 0 {
+		return b.String()
+	}
+	b.WriteByte('\n')
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "KNOB\tTURNS\tFIRST AT\tRECORDED\tREPLAYED\tWHY")
+	for _, c := range r.Changes {
+		fmt.Fprintf(table, "%v\t%d\t%s\t%s\t%s\t%s\n", c.Knob, c.Turns, clock(c.First), c.Recorded, c.Replayed, c.Reason)
+	}
+	_ = table.Flush() // to memory
+	return b.String()
+}
+
+func clock(t time.Time) string { return t.Format("2006-01-02 15:04:05") }

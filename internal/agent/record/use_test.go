@@ -1,0 +1,68 @@
+package record
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// without calls visit for each part of a struct, with that part empty.
+func without(v reflect.Value, name string, visit func(name string)) {
+	_, isMaybe := v.Addr().Interface().(json.Unmarshaler)
+	if v.Kind() == reflect.Struct && !isMaybe {
+		for i := range v.NumField() {
+			without(v.Field(i), name+"."+v.Type().Field(i).Name, visit)
+		}
+		return
+	}
+	old := reflect.New(v.Type()).Elem()
+	old.Set(v)
+	v.SetZero()
+	visit(name)
+	v.Set(old)
+}
+
+// TestSameUseLooksAtEveryCounter empties each counter of Usage by itself: what
+// the comparison forgets would be missing in every record.
+func TestSameUseLooksAtEveryCounter(t *testing.T) {
+	var full, one node.Usage
+	fill(reflect.ValueOf(&full), 3)
+	fill(reflect.ValueOf(&one), 3)
+	if !sameUse(node.Usage{}, node.Usage{}) || !sameUse(full, one) {
+		t.Error("the same use is not the same")
+	}
+	counters := 0
+	without(reflect.ValueOf(&one).Elem(), "Usage", func(name string) {
+		counters++
+		if sameUse(full, one) {
+			t.Errorf("without %s it is the same", name)
+		}
+	})
+	if counters < 20 {
+		t.Errorf("only %d counters were found", counters)
+	}
+}
+
+// TestSameButUseLooksAtAllElse is the same for what a workload is.
+func TestSameButUseLooksAtAllElse(t *testing.T) {
+	var full, one node.Workload
+	fill(reflect.ValueOf(&full), 3)
+	fill(reflect.ValueOf(&one), 3)
+	one.Usage = node.Usage{}
+	if !sameButUse(&full, &one) {
+		t.Error("another use makes another workload")
+	}
+	v := reflect.ValueOf(&one).Elem()
+	for i := range v.NumField() {
+		if v.Type().Field(i).Name == "Usage" {
+			continue
+		}
+		without(v.Field(i), v.Type().Field(i).Name, func(name string) {
+			if sameButUse(&full, &one) {
+				t.Errorf("without %s it is the same", name)
+			}
+		})
+	}
+}

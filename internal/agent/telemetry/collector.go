@@ -1,0 +1,151 @@
+package telemetry
+
+import (
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+var (
+	descLastTurn    = desc("tenon_last_turn_timestamp_seconds", "When the node was read last, in seconds since 1970.")
+	descWorkloads   = desc("tenon_workloads", "Workloads that the rules match.", "class")
+	descClassMemory = desc("tenon_class_memory_bytes", "Memory charged to the workloads of each class, with page cache.", "class")
+	descLimit       = desc("tenon_be_cpu_limit_cores", "CPUs that best-effort work may use where it meets other work, by the knob that limits it.", "knob")
+	descHeld        = desc("tenon_knobs_held", "Knobs that were not as they were before Tenon when the last turn began.")
+	descFailing     = desc("tenon_knobs_failing", "Knobs that the last turn could not write.")
+
+	descNodeCPUs   = desc("tenon_node_cpus", "Online CPUs.")
+	descNodeCPU    = desc("tenon_node_cpu_seconds_total", "CPU time that was used on the node, by whomever.")
+	descNodeSteal  = desc("tenon_node_steal_seconds_total", "CPU time that a hypervisor kept from the node.")
+	descNodeMemory = desc("tenon_node_memory_used_bytes", "Memory of the node that is not available to new work.")
+	descNodeSize   = desc("tenon_node_memory_size_bytes", "Memory of the node.")
+
+	descWorkloadCPU       = desc("tenon_workload_cpu_seconds_total", "CPU time that a workload has used.", "workload", "class")
+	descWorkloadThrottled = desc("tenon_workload_throttled_seconds_total", "Time for which its own CPU quota has held a workload back.", "workload", "class")
+	descWorkloadMemory    = desc("tenon_workload_memory_bytes", "Memory charged to a workload, with page cache.", "workload", "class")
+	descOmitted           = desc("tenon_workloads_omitted", "Workloads that have no metrics of their own because there are too many.")
+)
+
+// lastTick collects what the last turn saw and wanted.
+type lastTick struct{ m *Metrics }
+
+// Describe names no metric: which of them there are depends on the node.
+func (lastTick) Describe(chan<- *prometheus.Desc) {}
+
+// Collect makes the metrics of the last turn that could read the node.
+func (c lastTick) Collect(to chan<- prometheus.Metric) {
+	c.m.mu.Lock()
+	t := c.m.last // hosts make a new snapshot for each turn: this one does not change
+	c.m.mu.Unlock()
+	if t.Snapshot.At.IsZero() {
+		return
+	}
+	s := t.Snapshot
+	e := emitter(to)
+	e.gauge(descLastTurn, float64(s.At.UnixNano())/1e9)
+	e.gauge(descNodeCPUs, float64(len(s.Topology.CPUs)))
+	e.seconds(descNodeCPU, s.Usage.CPU)
+	e.seconds(descNodeSteal, s.Usage.Steal)
+	e.bytes(descNodeMemory, s.Usage.Memory)
+	e.bytes(descNodeSize, s.MemoryTotal)
+	e.nodeStrain(s.Usage)
+	e.gauge(descHeld, float64(len(s.Knobs.Before)))
+	e.gauge(descFrozen, frozen(s))
+	failing := 0
+	for _, o := range t.Done {
+		if o.Err != nil {
+			failing++
+		}
+	}
+	e.gauge(descFailing, float64(failing))
+	e.batch(t.Batch)
+	e.cache(s.Cache)
+	e.isolation(t.Ladder, t.Isolation)
+	for file, cores := range limits(t) {
+		e.gauge(descLimit, cores, string(file))
+	}
+	for _, class := range node.Classes {
+		n, memory := 0, unit.Bytes(0)
+		for _, w := range s.Workloads {
+			if w.Class == class {
+				n, memory = n+1, memory+w.Usage.Memory.Or(0)
+			}
+		}
+		e.gauge(descWorkloads, float64(n), string(class))
+		e.gauge(descClassMemory, float64(memory), string(class))
+	}
+	shown, omitted := chosen(s.Workloads)
+	for _, w := range shown {
+		labels := []string{label(w.ID), string(w.Class)}
+		e.seconds(descWorkloadCPU, w.Usage.CPU, labels...)
+		e.seconds(descWorkloadThrottled, w.Usage.Throttled, labels...)
+		e.bytes(descWorkloadMemory, w.Usage.Memory, labels...)
+		e.delay(w.Usage.Delay, labels...)
+		e.strain(t, w, labels...)
+	}
+	e.waits(s, shown)
+	e.gauge(descOmitted, float64(omitted))
+}
+
+// label is the name of a workload: a cgroup may be named by any bytes, a label
+// may not.
+func label(id node.WorkloadID) string { return strings.ToValidUTF8(string(id), "\uFFFD") }
+
+// limits is how many CPUs best-effort work may use, all together, by the knob
+// that says so. A knob that does not limit it is absent.
+func limits(t tick.Tick) map[node.File]float64 {
+	meets := map[node.CgroupPath]bool{}
+	for _, w := range t.Snapshot.Workloads {
+		if w.Class == node.BE {
+			meets[w.Meet] = true
+		}
+	}
+	all := map[node.File]float64{}
+	var cpus unit.CPUSet
+	for _, w := range t.Wants {
+		if w.Intent != plan.Set || !w.BE || !meets[w.Knob.Cgroup] {
+			continue
+		}
+		switch v := w.Value.(type) {
+		case node.CPUMax:
+			if v.Quota != node.NoQuota {
+				all[node.FileCPUMax] += v.Cores()
+			}
+		case node.CPUs:
+			if w.Knob.File == node.FileCPUs {
+				cpus = cpus.Union(v.Set) // meeting points may share CPUs
+				all[node.FileCPUs] = float64(cpus.Len())
+			}
+		}
+	}
+	return all
+}
+
+// An emitter sends metrics; what is missing is not sent.
+type emitter chan<- prometheus.Metric
+
+func (e emitter) gauge(d *prometheus.Desc, v float64, labels ...string) {
+	e <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+func (e emitter) bytes(d *prometheus.Desc, v node.Maybe[unit.Bytes], labels ...string) {
+	if b, known := v.Value(); known {
+		e.gauge(d, float64(b), labels...)
+	}
+}
+
+func (e emitter) seconds(d *prometheus.Desc, v node.Maybe[time.Duration], labels ...string) {
+	if t, known := v.Value(); known {
+		e <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, t.Seconds(), labels...)
+	}
+}

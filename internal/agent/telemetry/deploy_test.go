@@ -1,0 +1,116 @@
+package telemetry
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const (
+	dashboard = "../../../deploy/grafana/tenon.json"
+	alerts    = "../../../deploy/prometheus/alerts.yaml"
+)
+
+// TestDashboardAndAlertsAskForMetricsThatExist finds a metric that was renamed
+// in one place only.
+func TestDashboardAndAlertsAskForMetricsThatExist(t *testing.T) {
+	exist := names(t)
+	for _, file := range []string{dashboard, alerts} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := regexp.MustCompile(`tenon_[a-z_]+`).FindAllString(string(text), -1)
+		if len(asked) < 5 {
+			t.Errorf("%s asks for %v", file, asked)
+		}
+		for _, name := range asked {
+			base := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_count"), "_sum")
+			if !exist[name] && !exist[base] {
+				t.Errorf("%s asks for %s, which does not exist", file, name)
+			}
+		}
+	}
+}
+
+// TestTheDashboardLoads checks what Grafana needs to load it: JSON with a
+// schema, and panels with ids of their own that lie beside one another.
+func TestTheDashboardLoads(t *testing.T) {
+	text, err := os.ReadFile(dashboard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d struct {
+		Title         string
+		UID           string
+		SchemaVersion int
+		Panels        []struct {
+			ID      int
+			Title   string
+			Type    string
+			GridPos struct{ X, Y, W, H int }
+			Targets []struct{ Expr, RefID string }
+		}
+	}
+	if err := json.Unmarshal(text, &d); err != nil {
+		t.Fatal(err)
+	}
+	if d.Title == "" || d.UID == "" || d.SchemaVersion < 36 || len(d.Panels) < 6 {
+		t.Errorf("%+v", d)
+	}
+	ids, taken := map[int]bool{}, map[[2]int]string{}
+	for _, p := range d.Panels {
+		if p.Title == "" || p.Type == "" || ids[p.ID] || p.Type != "row" && len(p.Targets) == 0 {
+			t.Errorf("panel %+v", p)
+		}
+		ids[p.ID] = true
+		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+				if other := taken[[2]int{x, y}]; other != "" || x >= 24 {
+					t.Fatalf("panel %q lies on %q or outside", p.Title, other)
+				}
+				taken[[2]int{x, y}] = p.Title
+			}
+		}
+		for _, target := range p.Targets {
+			if target.Expr == "" || target.RefID == "" {
+				t.Errorf("panel %q: target %+v", p.Title, target)
+			}
+		}
+	}
+}
+
+// TestTheAlertRulesLoad asks Prometheus's own checker.
+func TestTheAlertRulesLoad(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		if os.Getenv("TENON_TEST_STRICT") == "1" {
+			t.Fatal("strict: promtool must be installed (Debian: prometheus)")
+		}
+		t.Skip("there is no promtool here (Debian: prometheus)")
+	}
+	if out, err := exec.Command(promtool, "check", "rules", alerts).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	// Each expression of the dashboard stands as a rule of its own.
+	text, err := os.ReadFile(dashboard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := "groups:\n- name: dashboard\n  rules:\n"
+	for i, m := range regexp.MustCompile(`"expr": ("(?:[^"\\]|\\.)*")`).FindAllStringSubmatch(string(text), -1) {
+		rules += fmt.Sprintf("  - record: panel_%d\n    expr: %s\n", i, strings.ReplaceAll(m[1], "$__rate_interval", "1m"))
+	}
+	file := filepath.Join(t.TempDir(), "dashboard.yaml")
+	if err := os.WriteFile(file, []byte(rules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(promtool, "check", "rules", file).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

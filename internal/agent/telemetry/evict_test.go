@@ -1,0 +1,44 @@
+package telemetry
+
+import (
+	"errors"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// TestEvictionsAreCountedOnceEach: by their reason, when they were asked to
+// end; a step that failed is none, nor is the SIGKILL that follows one.
+func TestEvictionsAreCountedOnceEach(t *testing.T) {
+	m := New("test")
+	turn := turnAt(1)
+	run := func(group string) node.Knob {
+		return node.Knob{Cgroup: node.CgroupPath(group), File: node.FileRun}
+	}
+	step := func(group string, v node.Run, reason string, err error) {
+		turn.Done = append(turn.Done, tick.Outcome{Step: plan.Step{Knob: run(group), To: v, Owner: plan.OwnerEvict, Reason: reason}, Err: err})
+	}
+	step("a", node.AskedToEnd, "memory: 9 of 10 are in use", nil)
+	step("b", node.AskedToEnd, "memory: 9 of 10 are in use", nil)
+	step("c", node.AskedToEnd, "memory: 9 of 10 are in use", errors.New("refused"))
+	step("d", node.AskedToEnd, "cpu: BE starves", nil)
+	step("e", node.Ended, "memory: e is still there", nil)
+	turn.Snapshot.Knobs.Now = map[node.Knob]node.Value{run("f"): node.Frozen, run("g"): node.Frozen, run("h"): node.Running}
+	turn.Snapshot.Knobs.Before = map[node.Knob]node.Value{run("f"): node.Running}
+	m.Observe(turn, nil, time.Second)
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	for _, want := range []string{
+		`tenon_evictions_total{reason="memory"} 2`, `tenon_evictions_total{reason="cpu"} 1`,
+		"tenon_workloads_frozen 1",
+	} {
+		if !strings.Contains(w.Body.String(), want+"\n") {
+			t.Errorf("%s is missing", want)
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package telemetry
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+var (
+	descRung     = desc("tenon_isolation_rung", "1: this means keeps best-effort work out of the way on the CPU now, 0: another does.", "rung")
+	descCan      = desc("tenon_isolation_possible", "1: the node can carry this means, 0: it cannot, or that is unknown.", "rung")
+	descFalls    = desc("tenon_isolation_falls", "How often this means failed in the last hour although the node can carry it.", "rung")
+	descDown     = desc("tenon_isolation_down", "1: this means failed so often that it is left alone for now.", "rung")
+	descByHand   = desc("tenon_isolation_pinned_by_hand", "1: an operator has chosen the means, and not the configuration.")
+	descStrays   = desc("tenon_isolation_strays_total", "Threads of best-effort work that were found outside of the means.")
+	descConvert  = desc("tenon_isolation_strays_converted_total", "Of them: those that were taken in.")
+	descRealtime = desc("tenon_isolation_realtime_threads", "Threads of best-effort work with a real-time policy, which are left alone.")
+	descOwnSlice = desc("tenon_isolation_own_slice_threads", "Threads of best-effort work that keep a slice of their own, or SCHED_IDLE, where all should have the long one.")
+	descSpills   = desc("tenon_isolation_spills_total", "Threads that were given to the kernel's own scheduler for a while because they had waited too long.")
+	descSpilled  = desc("tenon_isolation_spilled_threads", "Threads that are given to the kernel's own scheduler now.")
+
+	descLoads      = desc("tenon_scheduler_loads_total", "How often tenond has loaded its scheduler.")
+	descExits      = desc("tenon_scheduler_exits_total", "How often it ended: unload, silent, kernel, sysrq, stall, error.", "kind")
+	descRunning    = desc("tenon_scheduler_running", "1: the scheduler is loaded and it is Tenon's.")
+	descUntold     = desc("tenon_scheduler_untold", "1: the loaded scheduler has not taken all of its orders, such as which work is latency-sensitive, or BE workloads share a slot.")
+	descRun        = desc("tenon_scheduler_run_seconds_total", "Time that threads ran, by how the scheduler looks at them.", "class")
+	descStrayed    = desc("tenon_scheduler_strayed_seconds_total", "Time that threads in best-effort groups ran outside of the scheduler.")
+	descIdle       = desc("tenon_scheduler_idle_seconds_total", "Time that CPUs were idle, for whatever reason.")
+	descBEWait     = desc("tenon_scheduler_wait_seconds_total", "Time that best-effort threads waited until they were put on a CPU.")
+	descExpelIdle  = desc("tenon_scheduler_expel_idle_seconds_total", "Time that CPUs were kept idle because latency-sensitive work ran beside them and best-effort work waited.")
+	descHoldIdle   = desc("tenon_scheduler_hold_idle_seconds_total", "Time that CPUs were kept idle for a while after latency-sensitive work beside them.")
+	descExpelDelay = desc("tenon_scheduler_expel_delay_seconds", "How long best-effort work was still there after latency-sensitive work had come beside it.")
+	descKicks      = desc("tenon_scheduler_kicks_total", "CPUs that were told to choose again: to expel, to wake them for best-effort work, or so by timer.", "kind")
+	descQueued     = desc("tenon_scheduler_queued_threads", "Best-effort threads that wait now: shared, urgent, pinned to one CPU, parked for their quota.", "queue")
+	descOldest     = desc("tenon_scheduler_oldest_wait_seconds", "For how long the first of them has waited.")
+)
+
+// schedulerCounts are the counters of the scheduler that count one thing each.
+var schedulerCounts = []struct {
+	desc *prometheus.Desc
+	of   func(node.SchedulerCounts) uint64
+}{
+	{desc("tenon_scheduler_switches_total", "Context switches that the scheduler has seen."),
+		func(c node.SchedulerCounts) uint64 { return c.Switches }},
+	{desc("tenon_scheduler_starts_total", "Best-effort threads that were put on a CPU."),
+		func(c node.SchedulerCounts) uint64 { return c.Starts }},
+	{desc("tenon_scheduler_expels_total", "Best-effort threads that were sent away because latency-sensitive work came beside them."),
+		func(c node.SchedulerCounts) uint64 { return c.Expels }},
+	{desc("tenon_scheduler_refusals_total", "Best-effort threads that were not let run beside latency-sensitive work."),
+		func(c node.SchedulerCounts) uint64 { return c.Refusals }},
+	{desc("tenon_scheduler_violations_total", "Best-effort threads that were started beside latency-sensitive work without leave, and stopped."),
+		func(c node.SchedulerCounts) uint64 { return c.Violations }},
+	{desc("tenon_scheduler_races_total", "Of them: latency-sensitive work came in the same moment."),
+		func(c node.SchedulerCounts) uint64 { return c.Races }},
+	{desc("tenon_scheduler_resumed_total", "Of them: they came back without asking after they had lost the CPU."),
+		func(c node.SchedulerCounts) uint64 { return c.Resumed }},
+	{desc("tenon_scheduler_relief_total", "Best-effort threads that were let run beside latency-sensitive work because they had waited too long."),
+		func(c node.SchedulerCounts) uint64 { return c.Relief }},
+	{desc("tenon_scheduler_preemptions_total", "Best-effort threads that lost their CPU to other work."),
+		func(c node.SchedulerCounts) uint64 { return c.Preempted }},
+	{desc("tenon_scheduler_reenqueued_total", "Best-effort threads that were taken back from a CPU that was lost."),
+		func(c node.SchedulerCounts) uint64 { return c.Reenqueued }},
+	{desc("tenon_scheduler_throttles_total", "Best-effort workloads that used up their CPU quota."),
+		func(c node.SchedulerCounts) uint64 { return c.Throttled }},
+	{desc("tenon_scheduler_capped_total", "Best-effort threads that were not let run by the cap of all best-effort work."),
+		func(c node.SchedulerCounts) uint64 { return c.Capped }},
+	{desc("tenon_scheduler_headroom_total", "Best-effort threads that were not put on an idle core that is left to latency-sensitive work."),
+		func(c node.SchedulerCounts) uint64 { return c.Headroom }},
+	{desc("tenon_scheduler_urgent_total", "Best-effort threads that were queued before the others: they may hold what others need."),
+		func(c node.SchedulerCounts) uint64 { return c.Urgent }},
+	{desc("tenon_scheduler_pinned_total", "Best-effort threads that were queued for one CPU."),
+		func(c node.SchedulerCounts) uint64 { return c.Pinned }},
+	{desc("tenon_scheduler_drift_total", "CPUs whose recorded class was wrong and was set right."),
+		func(c node.SchedulerCounts) uint64 { return c.Drift }},
+	{desc("tenon_scheduler_long_waits_total", "Reports of threads that waited long."),
+		func(c node.SchedulerCounts) uint64 { return c.LongWaits }},
+	{desc("tenon_scheduler_lost_total", "Reports that found no room."),
+		func(c node.SchedulerCounts) uint64 { return c.Lost }},
+}
+
+// isolation sends by which means best-effort work is kept out of the way on the
+// CPU, and what the means have done. Nothing of the scheduler is sent before it
+// was loaded, and its counters start again with each load.
+func (e emitter) isolation(l node.LadderStatus, i node.IsolationStatus) {
+	for _, r := range l.Rungs {
+		e.gauge(descRung, oneIf(r.Rung == l.Rung), string(r.Rung))
+		e.gauge(descCan, oneIf(r.Can == node.Yes), string(r.Rung))
+		e.gauge(descFalls, float64(r.Falls), string(r.Rung))
+		e.gauge(descDown, oneIf(r.Down), string(r.Rung))
+	}
+	e.gauge(descByHand, oneIf(l.ByHand))
+	e.count(descStrays, i.Strays)
+	e.count(descConvert, i.Converted)
+	e.gauge(descRealtime, float64(i.Realtime))
+	e.gauge(descOwnSlice, float64(i.OwnSlices))
+	e.count(descLoads, i.Loads)
+	s := i.Scheduler
+	e.gauge(descRunning, oneIf(s != nil && s.Running))
+	e.gauge(descUntold, oneIf(i.Untold != "" || l.Slotless > 0))
+	if s == nil {
+		return
+	}
+	for _, k := range node.ExitKinds {
+		e.count(descExits, i.Exits[k], string(k))
+	}
+	e.count(descSpills, i.Spills)
+	e.gauge(descSpilled, float64(i.Spilled))
+	e.scheduler(s)
+}
+
+func (e emitter) scheduler(s *node.SchedulerStatus) {
+	for _, c := range node.SchedulerClasses {
+		e.time(descRun, s.Run[c], string(c))
+	}
+	e.time(descStrayed, s.Strayed)
+	e.time(descIdle, s.Idle)
+	e.time(descBEWait, s.Wait)
+	e.time(descExpelIdle, s.ExpelIdle)
+	e.time(descHoldIdle, s.HoldIdle)
+	e.expelDelay(s.ExpelDelay)
+	for _, c := range schedulerCounts {
+		e.count(c.desc, c.of(s.SchedulerCounts))
+	}
+	e.count(descKicks, s.KicksExpel, "expel")
+	e.count(descKicks, s.KicksWake-min(s.KicksTimer, s.KicksWake), "wake")
+	e.count(descKicks, s.KicksTimer, "timer")
+	var waiting, urgent, pinned int
+	for _, q := range s.Queues {
+		waiting, urgent, pinned = waiting+q.Waiting, urgent+q.Urgent, pinned+q.Pinned
+	}
+	e.gauge(descQueued, float64(waiting), "shared")
+	e.gauge(descQueued, float64(urgent), "urgent")
+	e.gauge(descQueued, float64(pinned), "pinned")
+	e.gauge(descQueued, float64(s.Parked), "parked")
+	e.gauge(descOldest, s.OldestWait.Seconds())
+}
+
+// expelDelay sends the histogram. The scheduler counts by length only: the sum
+// takes each delay for three quarters of its bound, the middle of its bucket.
+func (e emitter) expelDelay(counts []uint64) {
+	if len(counts) == 0 {
+		return
+	}
+	buckets := map[float64]uint64{}
+	var n uint64
+	var sum float64
+	for i, count := range counts {
+		n += count
+		sum += float64(count) * node.DelayBound(i).Seconds() * 3 / 4
+		if i < len(counts)-1 { // what is longer than all counts in the last
+			buckets[node.DelayBound(i).Seconds()] = n
+		}
+	}
+	e <- prometheus.MustNewConstHistogram(descExpelDelay, n, sum, buckets)
+}
+
+func (e emitter) count(d *prometheus.Desc, n uint64, labels ...string) {
+	e <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+}
+
+func (e emitter) time(d *prometheus.Desc, t time.Duration, labels ...string) {
+	e.seconds(d, node.Some(t), labels...)
+}
+
+func oneIf(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,86 @@
+package telemetry
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// isolated is a node on which the scheduler has fallen three times, the last
+// time just now, and whose every counter of the scheduler is another number.
+func isolated() (node.LadderStatus, node.IsolationStatus) {
+	l := node.LadderStatus{Rung: node.RungIdle, ByHand: true, Rungs: []node.RungStatus{
+		{Rung: node.RungVendor, Can: node.No},
+		{Rung: node.RungSchedExt, Can: node.Yes, Falls: 3, Down: true},
+		{Rung: node.RungCoreSched, Can: node.Unknown},
+		{Rung: node.RungIdle, Can: node.Yes},
+	}}
+	s := &node.SchedulerStatus{
+		State: "disabled", Run: map[node.SchedulerClass]time.Duration{node.SchedulerLSX: 3 * time.Second, node.SchedulerBE: 1500 * time.Millisecond},
+		ExpelIdle: 2 * time.Second, HoldIdle: 250 * time.Millisecond, ExpelDelay: []uint64{1, 0, 2, 4}, OldestWait: time.Second / 2,
+		Queues: []node.SchedulerQueue{{Waiting: 1, Urgent: 2, Pinned: 3}, {Waiting: 10}}, Parked: 7,
+	}
+	counts := reflect.ValueOf(&s.SchedulerCounts).Elem()
+	for i := range counts.NumField() {
+		counts.Field(i).SetUint(uint64(100 + i))
+	}
+	return l, node.IsolationStatus{
+		Loads: 3, Exits: map[node.ExitKind]uint64{node.ExitStall: 2, node.ExitSysrq: 1}, Strays: 5, Converted: 4, Realtime: 1, OwnSlices: 6, Spills: 9, Spilled: 2, Untold: "the table is full", Scheduler: s,
+	}
+}
+
+func TestTheMeansOfIsolationAndItsFallsAreShown(t *testing.T) {
+	m := New("test")
+	turn := tick.Tick{Snapshot: node.Snapshot{At: time.Unix(5, 0)}}
+	turn.Ladder, turn.Isolation = isolated()
+	m.Observe(turn, nil, time.Second)
+	_, text := scrape(t, m, "/metrics")
+	for _, line := range []string{
+		`tenon_isolation_rung{rung="cpu.idle"} 1`, `tenon_isolation_rung{rung="sched_ext"} 0`,
+		`tenon_isolation_possible{rung="sched_ext"} 1`, `tenon_isolation_possible{rung="core_sched"} 0`,
+		`tenon_isolation_falls{rung="sched_ext"} 3`, `tenon_isolation_down{rung="sched_ext"} 1`, `tenon_isolation_down{rung="cpu.idle"} 0`,
+		"tenon_isolation_pinned_by_hand 1", "tenon_isolation_strays_total 5", "tenon_isolation_strays_converted_total 4",
+		"tenon_isolation_spills_total 9", "tenon_isolation_spilled_threads 2", "tenon_isolation_realtime_threads 1", "tenon_isolation_own_slice_threads 6",
+		"tenon_scheduler_loads_total 3", `tenon_scheduler_exits_total{kind="stall"} 2`, `tenon_scheduler_exits_total{kind="error"} 0`, "tenon_scheduler_running 0", "tenon_scheduler_untold 1",
+		`tenon_scheduler_run_seconds_total{class="LSX"} 3`, `tenon_scheduler_run_seconds_total{class="BE"} 1.5`, `tenon_scheduler_run_seconds_total{class="NORMAL"} 0`,
+		"tenon_scheduler_expel_idle_seconds_total 2", "tenon_scheduler_hold_idle_seconds_total 0.25", "tenon_scheduler_oldest_wait_seconds 0.5",
+		`tenon_scheduler_queued_threads{queue="shared"} 11`, `tenon_scheduler_queued_threads{queue="parked"} 7`,
+		`tenon_scheduler_expel_delay_seconds_bucket{le="2.56e-07"} 1`, `tenon_scheduler_expel_delay_seconds_bucket{le="1.024e-06"} 3`,
+		`tenon_scheduler_expel_delay_seconds_bucket{le="+Inf"} 7`, "tenon_scheduler_expel_delay_seconds_count 7",
+	} {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("no line %s", line)
+		}
+	}
+}
+
+// TestEachCountOfTheSchedulerHasAMetricOfItsOwn finds a count that was added
+// and is not shown, or is shown as another.
+func TestEachCountOfTheSchedulerHasAMetricOfItsOwn(t *testing.T) {
+	_, i := isolated()
+	shown := map[uint64]bool{}
+	for _, c := range schedulerCounts {
+		shown[c.of(i.Scheduler.SchedulerCounts)] = true
+	}
+	counts := reflect.TypeFor[node.SchedulerCounts]()
+	for f := range counts.NumField() {
+		kick := strings.HasPrefix(counts.Field(f).Name, "Kicks") // tenon_scheduler_kicks_total
+		if shown[uint64(100+f)] == kick {
+			t.Errorf("%s: shown by itself: %v", counts.Field(f).Name, !kick)
+		}
+	}
+}
+
+func TestNothingIsShownOfASchedulerThatWasNeverLoaded(t *testing.T) {
+	m := New("test")
+	turn := tick.Tick{Snapshot: node.Snapshot{At: time.Unix(5, 0)}}
+	m.Observe(turn, nil, time.Second)
+	_, text := scrape(t, m, "/metrics")
+	if strings.Contains(text, "tenon_scheduler_run_") || strings.Contains(text, "tenon_isolation_rung{") || !strings.Contains(text, "tenon_scheduler_running 0\n") || !strings.Contains(text, "tenon_scheduler_untold 0\n") {
+		t.Error(text)
+	}
+}

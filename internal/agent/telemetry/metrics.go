@@ -1,0 +1,156 @@
+// Package telemetry shows the agent's numbers to Prometheus and its health to
+// probes. All numbers come from the ticks of the loop; telemetry counts nothing
+// itself. docs/metrics.md lists them.
+package telemetry
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// MaxWorkloads bounds the workloads that have metrics of their own, and with
+// them the number of series: latency-sensitive work comes first, then the
+// rest, both by name. tenon_workloads_omitted counts the others.
+const MaxWorkloads = 200
+
+// Metrics takes each turn and is scraped at any time.
+type Metrics struct {
+	registry *prometheus.Registry
+	turns    *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	steps    *prometheus.CounterVec
+	classCPU *prometheus.CounterVec
+	evicted  *prometheus.CounterVec
+	signals  signals
+
+	mu   sync.Mutex
+	last tick.Tick // that could read the node
+	used map[node.WorkloadID]time.Duration
+	// at is when the last turn was over, and period how far apart turns are.
+	at     time.Time
+	period time.Duration
+	now    func() time.Time
+}
+
+// The outcomes of a turn, and of a step.
+const (
+	turnOK     = "ok"
+	turnFailed = "failed" // some step did
+	turnBlind  = "blind"  // the node could not be read
+
+	stepApplied = "applied"
+	stepFailed  = "failed"
+)
+
+// New returns the metrics of an agent of the given version.
+func New(version string) *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(),
+		turns: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tenon_turns_total", Help: "Turns of the loop: ok, failed (some write did), blind (the node could not be read).",
+		}, []string{"outcome"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "tenon_turn_duration_seconds", Help: "Time that each part of a turn took: sense, decide, act.",
+			Buckets: prometheus.ExponentialBuckets(50e-6, 2.5, 12), // 50 µs to 1.2 s
+		}, []string{"part"}),
+		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tenon_steps_total", Help: "Writes of knobs, by the policy that owns the knob: applied or failed.",
+		}, []string{"policy", "outcome"}),
+		evicted: newEvictions(),
+		classCPU: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tenon_class_cpu_seconds_total", Help: "CPU time that the workloads of each class have used while Tenon saw them.",
+		}, []string{"class"}),
+		signals: newSignals(),
+		used:    map[node.WorkloadID]time.Duration{}, now: time.Now,
+	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "tenon_build_info", Help: "1, with the version of the agent.", ConstLabels: prometheus.Labels{"version": version},
+	})
+	build.Set(1)
+	for _, o := range []string{turnOK, turnFailed, turnBlind} {
+		m.turns.WithLabelValues(o)
+	}
+	for _, c := range node.Classes {
+		m.classCPU.WithLabelValues(string(c))
+	}
+	m.registry.MustRegister(build, m.turns, m.duration, m.steps, m.classCPU, m.evicted, m.signals.events, m.signals.reaction, lastTick{m},
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
+	return m
+}
+
+// Observe takes a turn, its error, and the time after which the next is due if
+// nothing happens.
+func (m *Metrics) Observe(t tick.Tick, err error, period time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.at, m.period = m.now(), period
+	if t.Snapshot.At.IsZero() {
+		m.turns.WithLabelValues(turnBlind).Inc()
+		return
+	}
+	outcome := turnOK
+	if err != nil {
+		outcome = turnFailed
+	}
+	m.turns.WithLabelValues(outcome).Inc()
+	m.duration.WithLabelValues("sense").Observe(t.Sense.Seconds())
+	m.duration.WithLabelValues("decide").Observe(t.Decide.Seconds())
+	m.duration.WithLabelValues("act").Observe(t.Act.Seconds())
+	for _, o := range t.Done {
+		outcome := stepApplied
+		if o.Err != nil {
+			outcome = stepFailed
+		}
+		m.steps.WithLabelValues(o.Step.Owner.String(), outcome).Inc()
+	}
+	m.signals.observe(t)
+	countEvictions(m.evicted, t)
+	m.addClasses(t.Snapshot.Workloads)
+	m.last = t
+}
+
+// addClasses adds what each workload has used since the turn before.
+func (m *Metrics) addClasses(workloads []node.Workload) {
+	used := make(map[node.WorkloadID]time.Duration, len(workloads))
+	for _, w := range workloads {
+		now, known := w.Usage.CPU.Value()
+		if !known {
+			if now, known = m.used[w.ID]; known {
+				used[w.ID] = now
+			}
+			continue
+		}
+		if before, had := m.used[w.ID]; had && now > before {
+			m.classCPU.WithLabelValues(string(w.Class)).Add((now - before).Seconds())
+		}
+		used[w.ID] = now
+	}
+	m.used = used
+}
+
+// chosen returns the workloads that have metrics of their own, and how many
+// have none.
+func chosen(all []node.Workload) ([]node.Workload, int) {
+	if len(all) <= MaxWorkloads {
+		return all, 0
+	}
+	all = slices.Clone(all)
+	slices.SortFunc(all, func(a, b node.Workload) int {
+		if a.Class.Sensitive() != b.Class.Sensitive() {
+			if a.Class.Sensitive() {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(string(a.ID), string(b.ID))
+	})
+	return all[:MaxWorkloads], len(all) - MaxWorkloads
+}

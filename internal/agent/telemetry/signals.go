@@ -1,0 +1,100 @@
+package telemetry
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// delayBuckets are the buckets of node.RunQueueDelay whose ends are those of
+// tenon_run_queue_delay_seconds: 4 µs to 1 s, closest where objectives lie. All
+// 29 of a hundred services would be most of a scrape.
+var delayBuckets = []int{4, 6, 8, 10, 11, 12, 13, 14, 15, 16, 18, 20, 22}
+
+var (
+	descDelay = desc("tenon_run_queue_delay_seconds", "How long the threads of a latency-sensitive workload waited for a CPU.", "workload", "class")
+	descWait  = desc("tenon_run_queue_wait_seconds_total", "For how long a latency-sensitive workload waited while others ran, by the class of who ran.", "waiter", "runner_class")
+)
+
+// signals counts events and how soon they were acted on.
+type signals struct {
+	events   *prometheus.CounterVec
+	reaction *prometheus.HistogramVec
+}
+
+func newSignals() signals {
+	s := signals{
+		events: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tenon_events_total", Help: "Events that turned the loop before its time: delay, pressure, cgroups, config.",
+		}, []string{"kind"}),
+		reaction: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "tenon_reaction_seconds", Help: "Time from an event to the last write of each turn that it caused, where something was written.",
+			Buckets: prometheus.ExponentialBuckets(500e-6, 2, 12), // 0.5 ms to 1 s
+		}, []string{"kind"}),
+	}
+	for _, k := range tick.EventKinds {
+		s.events.WithLabelValues(string(k))
+	}
+	return s
+}
+
+func (s signals) observe(t tick.Tick) {
+	wrote := false
+	for _, o := range t.Done {
+		wrote = wrote || o.Err == nil
+	}
+	for _, e := range t.Events {
+		s.events.WithLabelValues(string(e.Kind)).Add(float64(e.Count()))
+		if wrote {
+			s.reaction.WithLabelValues(string(e.Kind)).Observe(t.Ended().Sub(e.At).Seconds())
+		}
+	}
+}
+
+// delay sends the histogram of a workload whose waits are counted by length.
+func (e emitter) delay(d node.RunQueueDelay, labels ...string) {
+	sum, known := d.Sum.Value()
+	if !known || len(d.Counts) == 0 {
+		return
+	}
+	buckets := make(map[float64]uint64, len(delayBuckets))
+	var count uint64
+	for i, at := 0, 0; i < len(d.Counts); i++ {
+		count += d.Counts[i]
+		if at < len(delayBuckets) && i == delayBuckets[at] {
+			buckets[node.DelayBound(i).Seconds()] = count
+			at++
+		}
+	}
+	e <- prometheus.MustNewConstHistogram(descDelay, count, sum.Seconds(), buckets, labels...)
+}
+
+// waits sends for which classes the workloads waited that have metrics of
+// their own, and who shares a name with others.
+func (e emitter) waits(s node.Snapshot, shown []node.Workload) {
+	has := make(map[node.WorkloadID]bool, len(shown))
+	for _, w := range shown {
+		has[w.ID] = true
+	}
+	classes := map[node.WorkloadID]string{
+		node.RunnerKernel: "kernel", node.RunnerIdle: "idle", node.RunnerOthers: "others", node.RunnerElsewhere: "elsewhere",
+	}
+	for _, c := range node.Classes {
+		classes[node.RestOf(c)], has[node.RestOf(c)] = string(c), true
+	}
+	for _, w := range s.Workloads {
+		classes[w.ID] = string(w.Class)
+	}
+	sums := map[[2]string]time.Duration{}
+	for _, w := range s.Waits {
+		if class := classes[w.Runner]; class != "" && has[w.Waiter] {
+			sums[[2]string{label(w.Waiter), class}] += w.Time
+		}
+	}
+	for labels, sum := range sums {
+		e.seconds(descWait, node.Some(sum), labels[:]...)
+	}
+}

@@ -1,0 +1,289 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// turnAt is a turn in which everything is known and one of two steps failed.
+func turnAt(second int) tick.Tick {
+	used := node.Some(time.Duration(second) * time.Second)
+	memory := node.Some[unit.Bytes](1 << 20)
+	t := tick.Tick{Sense: 300 * time.Microsecond, Decide: 100 * time.Microsecond, Act: 2 * time.Millisecond}
+	t.Snapshot = node.Snapshot{
+		At: time.Unix(1700000000+int64(second), 0), MemoryTotal: node.Some[unit.Bytes](8 << 30),
+		Topology: node.Topology{CPUs: []node.LogicalCPU{{ID: 0}, {ID: 1}}},
+		Usage:    node.Usage{CPU: used, Memory: memory, Steal: used},
+		Workloads: []node.Workload{
+			{ID: "be.slice/job", Class: node.BE, Meet: "be.slice", Usage: node.Usage{CPU: used, Memory: memory, Throttled: used}},
+			{ID: "web", Class: node.LS, Meet: "web", Usage: node.Usage{CPU: used, Memory: memory}},
+		},
+		Knobs: node.Knobs{Before: map[node.Knob]node.Value{{Cgroup: "be.slice", File: node.FileCPUMax}: node.Limit(1)}},
+	}
+	quota := node.Knob{Cgroup: "be.slice", File: node.FileCPUMax}
+	t.Wants = []plan.Want{
+		{Intent: plan.Set, Knob: quota, Value: node.Limit(1300), BE: true},
+		{Intent: plan.Set, Knob: node.Knob{Cgroup: "be.slice", File: node.FileCPUs}, Value: node.CPUs{Set: unit.CPUSetOf(1)}, BE: true},
+		{Intent: plan.Set, Knob: node.Knob{Cgroup: "be.slice/job", File: node.FileCPUMax}, Value: node.Limit(9000), BE: true},
+	}
+	t.Batch.CPU = node.Amount[unit.MilliCPU]{Policy: "usage", Value: 500, Terms: []node.Term[unit.MilliCPU]{{Name: node.TermCapacity, Amount: 1200}, {Name: "LS", Amount: -700}}}
+	t.Batch.Memory = node.Amount[unit.Bytes]{Policy: "usage", Value: 1 << 30, Terms: []node.Term[unit.Bytes]{{Name: node.TermCapacity, Amount: 1 << 30}}, Degraded: "unknown"}
+	t.Begun = t.Snapshot.At
+	t.Events = []tick.Event{{At: t.Begun.Add(-3 * time.Millisecond), Kind: tick.EventDelay, Workload: "web", More: 2}}
+	web := &t.Snapshot.Workloads[1]
+	web.Usage.Delay = node.RunQueueDelay{Sum: used, Counts: make([]uint64, 29)}
+	web.Usage.Delay.Counts[10], web.Usage.Delay.Counts[12], web.Usage.Delay.Counts[13], web.Usage.Delay.Counts[28] = 1, 3, 2, 1
+	web.Objective.RunQueueDelay, t.Missed = node.Some(time.Millisecond), map[node.WorkloadID]string{"web": "waits 2ms"}
+	web.Usage.Refaults, web.Usage.WorkingSet, web.Usage.Written, web.Usage.Read = node.Some[int64](7), memory, memory, memory
+	t.Snapshot.Usage.WorkingSet, t.Snapshot.Usage.Read, t.Snapshot.Usage.Written = memory, memory, memory
+	web.Usage.Periods, web.Usage.ThrottledPeriods = node.Some[int64](10), node.Some[int64](4)
+	web.Usage.Pressure.Memory.Some, t.Snapshot.Usage.Pressure.IO.Full, t.Snapshot.Usage.Refaults = used, used, node.Some[int64](9)
+	t.Snapshot.Waits = []node.Wait{
+		{Waiter: "web", Runner: "be.slice/job", Time: 3 * time.Second}, {Waiter: "web", Runner: node.RestOf(node.BE), Time: 2 * time.Second},
+		{Waiter: "web", Runner: node.RunnerKernel, Time: time.Second}, {Waiter: "gone", Runner: "web", Time: time.Second},
+	}
+	t.Snapshot.Cache = map[node.Class]node.CacheUse{node.BE: {Occupancy: memory, Traffic: memory}}
+	t.Ladder, t.Isolation = isolated()
+	t.Done = []tick.Outcome{
+		{Step: plan.Step{Knob: quota, To: node.Limit(1300), Owner: plan.OwnerSuppress}},
+		{Step: plan.Step{Knob: quota, To: node.Limit(1300), Owner: plan.OwnerLimit}, Err: errors.New("refused")},
+	}
+	return t
+}
+
+func scrape(t *testing.T, m *Metrics, path string) (int, string) {
+	t.Helper()
+	r := httptest.NewRecorder()
+	m.Handler().ServeHTTP(r, httptest.NewRequest(http.MethodGet, path, nil))
+	return r.Code, r.Body.String()
+}
+
+func TestMetricsAreReadFromTheTurns(t *testing.T) {
+	m := New("v1")
+	m.Observe(turnAt(1), errors.New("refused"), time.Second)
+	m.Observe(turnAt(3), nil, time.Second)
+	m.Observe(tick.Tick{}, errors.New("no topology"), time.Second)
+	code, text := scrape(t, m, "/metrics")
+	if code != http.StatusOK {
+		t.Fatalf("%d %s", code, text)
+	}
+	for _, want := range []string{
+		`tenon_build_info{version="v1"} 1`,
+		`tenon_turns_total{outcome="ok"} 1`,
+		`tenon_turns_total{outcome="failed"} 1`,
+		`tenon_turns_total{outcome="blind"} 1`,
+		`tenon_turn_duration_seconds_count{part="sense"} 2`,
+		`tenon_steps_total{outcome="applied",policy="suppress"} 2`,
+		`tenon_steps_total{outcome="failed",policy="limit"} 2`,
+		`tenon_class_cpu_seconds_total{class="BE"} 2`,
+		`tenon_class_cpu_seconds_total{class="LSE"} 0`,
+		`tenon_class_memory_bytes{class="LS"} 1.048576e+06`,
+		`tenon_workloads{class="BE"} 1`,
+		`tenon_workloads{class="LSR"} 0`,
+		`tenon_be_cpu_limit_cores{knob="cpu.max"} 1.3`,
+		`tenon_be_cpu_limit_cores{knob="cpuset.cpus"} 1`,
+		`tenon_knobs_held 1`,
+		`tenon_batch_cpu_cores 0.5`,
+		`tenon_batch_cpu_term_cores{term="capacity"} 1.2`,
+		`tenon_batch_cpu_term_cores{term="LS"} -0.7`,
+		`tenon_batch_memory_bytes 1.073741824e+09`,
+		`tenon_batch_memory_term_bytes{term="capacity"} 1.073741824e+09`,
+		`tenon_batch_degraded{resource="cpu"} 0`,
+		`tenon_batch_degraded{resource="memory"} 1`,
+		`tenon_knobs_failing 1`,
+		`tenon_node_cpus 2`,
+		`tenon_node_cpu_seconds_total 3`,
+		`tenon_last_turn_timestamp_seconds 1.700000003e+09`,
+		`tenon_workload_throttled_seconds_total{class="BE",workload="be.slice/job"} 3`,
+		`tenon_workloads_omitted 0`,
+		`tenon_events_total{kind="delay"} 6`,
+		`tenon_events_total{kind="config"} 0`,
+		`tenon_reaction_seconds_count{kind="delay"} 2`,
+		`tenon_reaction_seconds_bucket{kind="delay",le="0.008"} 2`,
+		`tenon_reaction_seconds_bucket{kind="delay",le="0.004"} 0`,
+		`tenon_run_queue_delay_seconds_bucket{class="LS",workload="web",le="0.001048576"} 4`,
+		`tenon_run_queue_delay_seconds_bucket{class="LS",workload="web",le="0.002097152"} 6`,
+		`tenon_run_queue_delay_seconds_bucket{class="LS",workload="web",le="+Inf"} 7`,
+		`tenon_run_queue_delay_seconds_sum{class="LS",workload="web"} 3`,
+		`tenon_run_queue_wait_seconds_total{runner_class="BE",waiter="web"} 5`,
+		`tenon_objective_missed{class="LS",workload="web"} 1`,
+		`tenon_node_pressure_seconds_total{resource="io",tasks="all"} 3`,
+		`tenon_node_refaults_total 9`,
+		`tenon_workload_pressure_seconds_total{class="LS",resource="memory",workload="web"} 3`,
+		`tenon_workload_working_set_bytes{class="LS",workload="web"} 1.048576e+06`,
+		`tenon_workload_refaults_total{class="LS",workload="web"} 7`,
+		`tenon_workload_written_bytes_total{class="LS",workload="web"} 1.048576e+06`,
+		`tenon_workload_quota_periods_total{class="LS",outcome="throttled",workload="web"} 4`,
+		`tenon_workload_quota_periods_total{class="LS",outcome="free",workload="web"} 6`,
+		`tenon_run_queue_wait_seconds_total{runner_class="kernel",waiter="web"} 1`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("%q is not among the metrics", want)
+		}
+	}
+	if strings.Contains(text, `throttled_seconds_total{class="LS"`) || strings.Contains(text, `tenon_objective_missed{class="BE"`) ||
+		strings.Contains(text, `quota_periods_total{class="BE"`) {
+		t.Error("a counter that is missing is shown")
+	}
+	if t.Failed() {
+		t.Log(text)
+	}
+}
+
+func TestTheNumberOfSeriesIsBounded(t *testing.T) {
+	m := New("v1")
+	turn := turnAt(1)
+	for i := range 10 * MaxWorkloads {
+		turn.Snapshot.Workloads = append(turn.Snapshot.Workloads, node.Workload{
+			ID: node.WorkloadID(fmt.Sprintf("a-%d", i)), Class: node.BE, Usage: node.Usage{CPU: node.Some(time.Second)},
+		})
+	}
+	m.Observe(turn, nil, time.Second)
+	_, text := scrape(t, m, "/metrics")
+	if n := strings.Count(text, "tenon_workload_cpu_seconds_total{"); n != MaxWorkloads {
+		t.Errorf("%d series", n)
+	}
+	for _, want := range []string{`workload="web"`, fmt.Sprintf("tenon_workloads_omitted %d\n", len(turn.Snapshot.Workloads)-MaxWorkloads)} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s is not there", want)
+		}
+	}
+}
+
+func TestANameThatIsNotTextHidesNothing(t *testing.T) {
+	m := New("v1")
+	turn := turnAt(1)
+	turn.Snapshot.Workloads[0].ID = "be.slice/\xff"
+	m.Observe(turn, nil, time.Second)
+	if code, text := scrape(t, m, "/metrics"); code != http.StatusOK || !strings.Contains(text, `workload="web"`) {
+		t.Errorf("%d %s", code, text)
+	}
+}
+
+func TestTheLoopIsAliveAsLongAsItTurns(t *testing.T) {
+	m := New("v1")
+	clock := time.Unix(1700000000, 0)
+	m.now = func() time.Time { return clock }
+	check := func(path string, want int) {
+		t.Helper()
+		if code, text := scrape(t, m, path); code != want {
+			t.Errorf("%s: %d %s", path, code, text)
+		}
+	}
+	check("/healthz", http.StatusOK)
+	check("/readyz", http.StatusServiceUnavailable)
+	m.Observe(tick.Tick{}, errors.New("no topology"), time.Second)
+	check("/readyz", http.StatusServiceUnavailable)
+	m.Observe(turnAt(1), nil, time.Second)
+	check("/readyz", http.StatusOK)
+	clock = clock.Add(8 * time.Second)
+	check("/healthz", http.StatusOK)
+	clock = clock.Add(time.Second)
+	check("/healthz", http.StatusServiceUnavailable)
+	m.Observe(tick.Tick{}, errors.New("no topology"), time.Second) // blind, but it turns
+	check("/healthz", http.StatusOK)
+}
+
+func TestATakenAddressIsOneLine(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	var log strings.Builder
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan bool)
+	go func() {
+		Serve(ctx, taken.Addr().String(), New("v1").Handler(), slog.New(slog.NewTextHandler(&log, nil)))
+		close(done)
+	}()
+	time.AfterFunc(20*time.Millisecond, cancel)
+	<-done
+	if strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "no metrics") {
+		t.Errorf("%s", log.String())
+	}
+}
+
+func TestMetricsAreServed(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	free.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan bool)
+	go func() {
+		Serve(ctx, address, New("v1").Handler(), slog.New(slog.DiscardHandler))
+		close(done)
+	}()
+	var response *http.Response
+	for range 1000 {
+		if response, err = http.Get("http://" + address + "/metrics"); err == nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(response.Body)
+	response.Body.Close()
+	if err != nil || !strings.Contains(string(text), "process_resident_memory_bytes") {
+		t.Errorf("%s, %v", text, err)
+	}
+	cancel()
+	<-done
+}
+
+// TestEveryMetricIsDocumented keeps docs/metrics.md complete and true.
+func TestEveryMetricIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(tenon_[a-z0-9_]+)`").FindAllStringSubmatch(string(page), -1) {
+		documented[row[1]] = true
+	}
+	real := slices.Sorted(maps.Keys(names(t)))
+	if got := slices.Sorted(maps.Keys(documented)); !slices.Equal(got, real) {
+		t.Errorf("docs/metrics.md lists\n%v\nthere are\n%v", got, real)
+	}
+}
+
+// names returns the names of all metrics of Tenon's own.
+func names(t *testing.T) map[string]bool {
+	t.Helper()
+	m := New("v1")
+	m.Observe(turnAt(1), errors.New("refused"), time.Second)
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]bool{}
+	for _, f := range families {
+		if strings.HasPrefix(f.GetName(), "tenon_") {
+			all[f.GetName()] = true
+		}
+	}
+	return all
+}

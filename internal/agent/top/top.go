@@ -1,0 +1,62 @@
+// Package top is the live view of a node in a terminal: which workloads use its
+// CPUs, by class, and what Tenon did last and why. The view is a pure function
+// of the agent's last answer and of the keys that were pressed.
+package top
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"tenon.sh/tenon/internal/agent/control"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// again is how long after the agent fell silent it is asked again.
+const again = 2 * time.Second
+
+// Run shows the node until the user ends it or ctx ends.
+func Run(ctx context.Context, c *control.Client, in io.Reader, out io.Writer) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	m := newModel(func(id node.WorkloadID) (control.Explanation, error) {
+		return c.ExplainWorkload(ctx, string(id))
+	})
+	p := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		follow(ctx, c, p.Send)
+	}()
+	_, err := p.Run()
+	interrupted := ctx.Err() != nil
+	stop()
+	<-done
+	if interrupted || errors.Is(err, tea.ErrInterrupted) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("tenon top: %w", err)
+	}
+	return nil
+}
+
+// follow sends every status, and why there is none for now, until ctx ends.
+func follow(ctx context.Context, c *control.Client, send func(tea.Msg)) {
+	for {
+		err := c.Follow(ctx, func(s control.Status) { send(s) })
+		if ctx.Err() != nil {
+			return
+		}
+		send(silence{err})
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(again):
+		}
+	}
+}

@@ -1,0 +1,236 @@
+package top
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"tenon.sh/tenon/internal/agent/control"
+	"tenon.sh/tenon/internal/agent/record"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// The styles. What they say, letters and words say too: NO_COLOR and a plain
+// terminal lose nothing.
+var (
+	bold     = ansi.Style{}.Bold()
+	faint    = ansi.Style{}.Faint()
+	chosen   = ansi.Style{}.Reverse(true)
+	alarming = ansi.Style{}.Bold().ForegroundColor(ansi.Red)
+	classes  = map[node.Class]ansi.Style{
+		node.LSE: ansi.Style{}.ForegroundColor(ansi.Green), node.LSR: ansi.Style{}.ForegroundColor(ansi.Green),
+		node.LS: ansi.Style{}.ForegroundColor(ansi.Green), node.System: ansi.Style{}.ForegroundColor(ansi.Cyan),
+		node.BE: ansi.Style{}.ForegroundColor(ansi.Yellow),
+	}
+)
+
+// View draws the screen.
+func (m model) View() tea.View {
+	v := tea.NewView(m.screen())
+	v.AltScreen = true
+	v.WindowTitle = "tenon top"
+	return v
+}
+
+// screen is the text of the screen: at most height lines of at most width.
+func (m model) screen() string {
+	var lines []string
+	switch {
+	case m.help:
+		lines = strings.Split(helpText, "\n")
+	case m.detail != "":
+		lines = m.details()
+	default:
+		lines = m.overview()
+	}
+	lines = lines[:min(len(lines), m.height)]
+	for i, l := range lines {
+		lines[i] = ansi.Truncate(l, m.width, "…")
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (m model) details() []string {
+	lines := m.wrapped()
+	lines = lines[min(m.scroll, len(lines)-1):]
+	lines = lines[:min(len(lines), max(m.height-1, 1))]
+	return append(lines, faint.Styled("up, down: scroll   any other key: back"))
+}
+
+// wrapped is the detail in lines that fit the screen.
+func (m model) wrapped() []string {
+	text := strings.TrimRight(m.detail, "\n")
+	return strings.Split(ansi.Wrap(text, m.width, "/-"), "\n")
+}
+
+// overview is the main screen: the node, the workloads, the last writes.
+func (m model) overview() []string {
+	keys := faint.Styled("q quit   s sort by " + orderNames[(m.order+1)%orders] + "   w waits   arrows move   enter explain   ? help")
+	if !m.seen || m.status.At.IsZero() {
+		lines := []string{"waiting for the first turn of tenond"}
+		if m.silent != nil {
+			lines = append(lines, alarming.Styled(control.Printable(m.silent.Error())))
+		}
+		return append(lines, keys)
+	}
+	lines := append(m.head(), m.use()...)
+	lines = append(lines, m.isolation()...)
+	lines = append(lines, m.bounds()...)
+	writes := m.writes()
+	room := max(m.height-len(lines)-len(writes)-1, 1)
+	if m.waits {
+		lines = append(lines, m.waiters(room)...)
+	} else {
+		lines = append(lines, m.table(room)...)
+	}
+	lines = append(lines, writes...)
+	return append(lines, keys)
+}
+
+func (m model) head() []string {
+	s := m.status
+	took := s.Took.Sense + s.Took.Decide + s.Took.Act
+	lines := []string{bold.Styled("tenon top") + fmt.Sprintf("  %s  up %s  %d workloads  %d knobs held  turn %v",
+		s.At.Format(time.TimeOnly), control.Ago(s.At.Sub(s.Started)), len(s.Workloads), s.Held, took.Round(10*time.Microsecond))}
+	switch {
+	case m.silent != nil:
+		lines = append(lines, alarming.Styled("no news: "+control.Printable(m.silent.Error())))
+	case s.Blind != "":
+		lines = append(lines, alarming.Styled("the node cannot be read: "+control.Printable(s.Blind)))
+	case len(s.Failing) > 0:
+		lines = append(lines, alarming.Styled(fmt.Sprintf("cannot be written (%d): %s", len(s.Failing), brief(s.Failing[0]))))
+	}
+	return lines
+}
+
+// isolation shows by which means best-effort work is kept out of the way on the
+// CPU, and what that costs.
+func (m model) isolation() []string {
+	i := m.status.Isolation
+	if i.Rung == "" {
+		return nil
+	}
+	s := "rung  " + string(i.Rung)
+	if i.ByHand {
+		s += " (by hand)"
+	}
+	if d := m.status.At.Sub(i.Since); !i.Since.IsZero() {
+		s += " for " + control.Ago(d)
+	}
+	if e, known := i.Expelled.Value(); known {
+		s += fmt.Sprintf("  expelled %v  held %v", e, i.Held.Or(0))
+	}
+	falls := fmt.Sprintf("falls %d", i.Falls)
+	if i.Falls > 0 {
+		falls = alarming.Styled(falls)
+	}
+	return []string{fmt.Sprintf("%s  %s  strays %d", s, falls, i.Strays)}
+}
+
+// bounds shows what holds best-effort work back, and why.
+func (m model) bounds() []string {
+	const most = 3
+	var lines []string
+	for i, k := range m.status.Bounds {
+		if i == most {
+			lines = append(lines, faint.Styled(fmt.Sprintf("      and %d more bounds", len(m.status.Bounds)-most)))
+			break
+		}
+		lines = append(lines, "bound "+knob(k.Knob)+" = "+k.Want+"  "+faint.Styled(control.Printable(k.Reason)))
+	}
+	return lines
+}
+
+// table shows as many workloads as there is room for, the cursor among them.
+func (m model) table(room int) []string {
+	name := max(m.width-51, 10)
+	lines := []string{"", bold.Styled(fmt.Sprintf("%-6s  %7s  %7s  %9s  %-12s  %s", "CLASS", "CPU", "MEMORY", "THROTTLED", "RULE", "WORKLOAD by "+orderNames[m.order]))}
+	room -= len(lines)
+	if len(m.rows) == 0 {
+		return append(lines, "no cgroup matches a rule")
+	}
+	cursor := m.cursor()
+	first := min(max(cursor-room/2, 0), max(len(m.rows)-room, 0))
+	for i, w := range m.rows[first:min(first+max(room, 1), len(m.rows))] {
+		class := fmt.Sprintf("%-6s", w.Class)
+		rest := fmt.Sprintf("  %7s  %7s  %9s  %-12s  %s", control.Shown(w.CPU, unit.MilliCPU.String), control.Shown(w.Memory, control.Size),
+			control.Shown(w.Throttled, unit.Percent.String), ansi.Truncate(control.Printable(w.Rule), 12, "…"), tail(control.Printable(w.Named()), name))
+		if first+i == cursor {
+			lines = append(lines, chosen.Styled(class+rest))
+		} else {
+			lines = append(lines, classes[w.Class].Styled(class)+rest)
+		}
+	}
+	return lines
+}
+
+// tail cuts a path in front: its end tells more.
+func tail(s string, width int) string {
+	over := ansi.StringWidth(s) - width
+	if over <= 0 {
+		return s
+	}
+	return ansi.TruncateLeft(s, over+1, "…")
+}
+
+// writes shows what Tenon did last, and why.
+func (m model) writes() []string {
+	n := min(max((m.height-14)/2, 1), len(m.status.Recent))
+	lines := []string{"", bold.Styled("LAST WRITES")}
+	if n == 0 {
+		return append(lines, "none")
+	}
+	for _, w := range m.status.Recent[:n] {
+		lines = append(lines, w.At.Format(time.TimeOnly)+" "+brief(w))
+	}
+	return lines
+}
+
+// brief prints a write so that in 80 columns there is room for why; explain
+// tells the rest.
+func brief(w record.Write) string {
+	why := w.Why
+	if w.Outcome == record.Failed {
+		why = "failed: " + w.Error
+	}
+	if w.Woken != "" {
+		kind, _, _ := strings.Cut(w.Woken, " ")
+		why = "[" + strings.TrimSuffix(kind, ":") + "] " + why
+	}
+	return fmt.Sprintf("%s = %s  %s", knob(w.Knob), w.New, control.Printable(why))
+}
+
+// knob prints a knob in a bounded width.
+func knob(k node.Knob) string {
+	const widest = 24
+	return tail(control.Printable(k.Where()), widest) + " " + string(k.File)
+}
+
+const helpText = `tenon top: who uses the CPUs, and what Tenon does about it
+
+  up, down, pgup, pgdown   move along the workloads
+  enter                    explain the workload: its knobs, why, and since when
+  s                        sort by cpu, memory, class or name
+  w                        the waits of services for a CPU, or all workloads
+  ? or h                   this help
+  q, esc or ctrl+c         quit
+The bars: L latency-sensitive (LSE, LSR, LS), S system, B best-effort,
+| in use by what no rule matches, or by a class that the kernel does not
+tell apart on that CPU, . idle. With many CPUs each is one figure, from 0
+(up to 10 % busy) to 9, or a dot where it is less than 1 % busy.
+
+CPU is in thousandths of one CPU: 1500m is one and a half. THROTTLED is the
+share of the time in which the workload's own CPU quota held it back. A
+question mark is a number that the kernel does not give, or not yet.
+RUNG: what keeps best-effort work off the CPUs of services. EXPELLED, HELD: CPU
+kept idle beside them, and for a while after. STRAYS: threads found outside of
+it. FALLS: how often it failed in the last hour. tenon qos status says more.
+WAIT P99: 99 of 100 waits ended sooner. WANTED: the objective. [delay],
+[pressure], …: the event for which the write did not wait for its period.
+
+tenon explain WORKLOAD prints what enter shows; tenon status -o json all.
+any key: back`

@@ -1,0 +1,41 @@
+package top
+
+import (
+	"fmt"
+	"time"
+
+	"tenon.sh/tenon/internal/agent/control"
+)
+
+// waiters shows how long the services wait for a CPU, and for whom.
+func (m model) waiters(room int) []string {
+	const name = 28
+	lines := []string{"", bold.Styled(fmt.Sprintf("%8s  %8s  %-*s  %s", "WAIT P99", "WANTED", name, "SERVICE by "+orderNames[m.order], "WAITED IN A SECOND"))}
+	room = max(room-len(lines), 1)
+	if len(m.rows) == 0 {
+		return append(lines, "no service matches a rule")
+	}
+	cursor := m.cursor()
+	first := min(max(cursor-room/2, 0), max(len(m.rows)-room, 0))
+	for i, w := range m.rows[first:min(first+room, len(m.rows))] {
+		p99, known := w.DelayP99.Value()
+		want, wanted := w.Objective.Value()
+		wait, most := fmt.Sprintf("%8s", control.Shown(w.DelayP99, rounded)), "-"
+		if wanted {
+			most = rounded(want)
+		}
+		rest := fmt.Sprintf("  %8s  %-*s  %s", most, name,
+			tail(control.Printable(string(w.ID)), name), control.Printable(control.WaitedFor(w.Waits)))
+		switch {
+		case first+i == cursor:
+			lines = append(lines, chosen.Styled(wait+rest))
+		case known && wanted && p99 > want:
+			lines = append(lines, alarming.Styled(wait)+rest)
+		default:
+			lines = append(lines, wait+rest)
+		}
+	}
+	return lines
+}
+
+func rounded(d time.Duration) string { return control.Brief(d).String() }

@@ -1,0 +1,111 @@
+package admission
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/kube"
+)
+
+func TestProfilesActOnceHoweverOftenTheAPIServerCalls(t *testing.T) {
+	half := intstr.FromString("50%")
+	calls, lots := 0, []float64{0.9, 0.1, 0.1, 0.1}
+	profiles := []configv1alpha1.ClusterColocationProfile{
+		profiled("suffix", func(s *configv1alpha1.ClusterColocationProfileSpec) {
+			s.LabelSuffixes, s.Labels = map[string]string{"app": "-colo"}, map[string]string{"colocated": "yes"}
+		}),
+		profiled("chain", func(s *configv1alpha1.ClusterColocationProfileSpec) {
+			s.LabelKeysMapping = map[string]string{"a": "b", "c": "a"}
+		}),
+		profiled("lots", func(s *configv1alpha1.ClusterColocationProfileSpec) {
+			s.Probability, s.Labels = &half, map[string]string{"drawn": "yes"}
+		}),
+		profiled("after", func(s *configv1alpha1.ClusterColocationProfileSpec) {
+			s.Selector, s.Labels = &metav1.LabelSelector{MatchLabels: map[string]string{"colocated": "yes"}}, map[string]string{"again": "yes"}
+		}),
+	}
+	draw := func() float64 { calls++; return lots[calls-1] }
+	once, _ := Mutate(Request{Pod: pod(t, "app: web, a: one, c: three", "", own), Profiles: profiles, Draw: draw})
+	twice, _ := Mutate(Request{Pod: once, Profiles: profiles, Draw: draw})
+	if once.Labels["app"] != "web-colo" || once.Labels["drawn"] != "" || once.Annotations[AnnotationProfiles] != "chain,-lots,suffix" {
+		t.Errorf("once: labels %v, annotations %v", once.Labels, once.Annotations)
+	}
+	a, _ := json.Marshal(once)
+	if b, _ := json.Marshal(twice); string(a) != string(b) || calls != 1 {
+		t.Errorf("lots drawn %d times; once\n%s\ntwice\n%s", calls, a, b)
+	}
+}
+
+func TestAServiceOfMiddlePriorityKeepsItsAmounts(t *testing.T) {
+	labelled := profiled("a", func(s *configv1alpha1.ClusterColocationProfileSpec) { s.Labels = map[string]string{"x": "y"} })
+	p, _ := Mutate(Request{Pod: pod(t, "koordinator.sh/priority-class: koord-mid", "", own), Profiles: []configv1alpha1.ClusterColocationProfile{labelled}})
+	if q := p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU]; q.String() != "1500m" {
+		t.Errorf("a profile that only adds a label made %v of it", p.Spec.Containers[0].Resources)
+	}
+}
+
+func TestReplacedResourcesAreInTheUnitOfTheNewName(t *testing.T) {
+	for _, tc := range []struct{ pairs, from, want string }{
+		{"cpu:kubernetes.io/batch-cpu", "cpu: 2", "kubernetes.io/batch-cpu 2k"},
+		{"cpu:koordinator.sh/batch-cpu", "cpu: 1500m", "kubernetes.io/batch-cpu 1500"},
+		{"cpu:alibabacloud.com/reclaimed", "cpu: 2", "kubernetes.io/batch-cpu 2k"},
+		{"cpu:koordinator.sh/batch-cpu,koordinator.sh/batch-cpu:kubernetes.io/batch-cpu", "cpu: 2", "kubernetes.io/batch-cpu 2k"},
+		{"memory:koordinator.sh/batch-memory", "memory: 1Gi", "kubernetes.io/batch-memory 1Gi"},
+	} {
+		once, v := admit(Request{Pod: pod(t, be, AnnotationReplace+": '"+tc.pairs+"'", "limits: {"+tc.from+"}")})
+		twice, _ := Mutate(Request{Pod: once})
+		name, amount, _ := strings.Cut(tc.want, " ")
+		for _, p := range []*corev1.Pod{once, twice} {
+			if q := p.Spec.Containers[0].Resources.Limits[corev1.ResourceName(name)]; q.String() != amount || !v.Allowed() {
+				t.Errorf("%s of %s: %v %s, want %s", tc.pairs, tc.from, p.Spec.Containers[0].Resources, v.Message(), tc.want)
+			}
+		}
+	}
+	p, _ := Mutate(Request{Pod: pod(t, "", AnnotationReplace+": 'kubernetes.io/batch-cpu:cpu'", "limits: {kubernetes.io/batch-cpu: 2500}")})
+	if q := p.Spec.Containers[0].Resources.Limits[corev1.ResourceCPU]; q.MilliValue() != 2500 {
+		t.Errorf("2500 thousandths are %s CPUs", q.String())
+	}
+}
+
+// The API server fills the name that became free with the namespace's default,
+// and calls again.
+func TestADefaultDoesNotReplaceWhatWasReplaced(t *testing.T) {
+	replaced := AnnotationReplace + ": 'cpu:kubernetes.io/batch-cpu'"
+	p, _ := Mutate(Request{Pod: pod(t, be, replaced, "requests: {cpu: 2}")})
+	p.Annotations[annotationLimitRange] = "LimitRanger plugin set: cpu request for container job"
+	p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("100m")
+	p, v := admit(Request{Pod: p})
+	r := p.Spec.Containers[0].Resources.Requests
+	cpu, left := r[kube.BatchCPU], r[corev1.ResourceCPU]
+	if cpu.String() != "2k" || !left.IsZero() || !v.Allowed() {
+		t.Errorf("%v, %s", r, v.Message())
+	}
+}
+
+func TestABestEffortPodThatKeepsItsAmountsNeedsLimitsInEachContainer(t *testing.T) {
+	const keep = `config.koordinator.sh/skip-update-resources: "true"`
+	beside := func(resources string) *corev1.Pod {
+		p := pod(t, be, keep, "limits: {cpu: 2, memory: 1Gi}, requests: {cpu: 2, memory: 1Gi}")
+		other := pod(t, be, keep, resources).Spec.Containers[0]
+		other.Name = "other"
+		p.Spec.Containers = append(p.Spec.Containers, other)
+		return p
+	}
+	for resources, want := range map[string]string{
+		"limits: {cpu: 1, memory: 1Gi}": "",
+		"":                              "spec.containers[other].resources.limits[cpu]: missing",
+		"limits: {cpu: 1}":              "spec.containers[other].resources.limits[memory]: missing",
+		"limits: {" + batch2 + "}":      "spec.containers[job].resources.limits[cpu]: another container of this pod asks for batch resources",
+	} {
+		if _, v := admit(Request{Pod: beside(resources)}); !strings.Contains(v.Message(), want) || v.Allowed() != (want == "") {
+			t.Errorf("beside %q: said %q, want %q", resources, v.Message(), want)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package admission
+
+import (
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/config"
+)
+
+// ValidateConfigMap checks the data of slo-controller-config or ack-slo-config
+// as it is written: a bad value is refused with key, value and range; a key that
+// nobody knows, or that this version does not act on, is a warning.
+func ValidateConfigMap(data map[string]string) Verdict {
+	var v Verdict
+	cluster, faults := config.ParseConfigMap(data)
+	for _, f := range faults {
+		v.refuseFault(f)
+	}
+	v.Warnings = append(v.Warnings, cluster.Notices()...)
+	if node, _ := cluster.Node(nil, nil); v.Allowed() {
+		v.Warnings = append(v.Warnings, node.Notices...)
+	}
+	return v
+}
+
+// ValidatePodConfigMap checks the data of ack-slo-pod-config.
+func ValidatePodConfigMap(data map[string]string) Verdict {
+	var v Verdict
+	_, faults := kube.ParseNamespaces(data)
+	for _, f := range faults {
+		field := f.Key
+		if f.Field != "" {
+			field += "." + f.Field
+		}
+		v.refuse(field, "%s", f.Problem)
+	}
+	return v
+}
+
+// refuseFault refuses what is wrong with a key. Its line is that of the key's
+// text, which matters where there are several.
+func (v *Verdict) refuseFault(f config.Fault) {
+	if f.Line > 1 {
+		v.refuse(f.Field, "%s (line %d of the text)", f.Problem, f.Line)
+		return
+	}
+	v.refuse(f.Field, "%s", f.Problem)
+}

@@ -1,0 +1,98 @@
+package admission
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"sigs.k8s.io/yaml"
+
+	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/config"
+)
+
+func page(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../../docs/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestEveryExampleOfThePageIsAccepted holds docs/kubernetes.md to the code: what
+// it shows is let in, without a warning.
+func TestEveryExampleOfThePageIsAccepted(t *testing.T) {
+	examples := strings.Split(page(t), "```yaml\n")[1:]
+	if len(examples) < 6 {
+		t.Fatalf("%d examples; want some", len(examples))
+	}
+	for _, rest := range examples {
+		text, _, _ := strings.Cut(rest, "```")
+		read := func(v any) {
+			if err := yaml.UnmarshalStrict([]byte(text), v); err != nil {
+				t.Errorf("%v in\n%s", err, text)
+			}
+		}
+		var v Verdict
+		var kind struct{ Kind string }
+		if err := yaml.Unmarshal([]byte(text), &kind); err != nil {
+			t.Fatalf("%v in\n%s", err, text)
+		}
+		switch kind.Kind {
+		case "Pod":
+			var p corev1.Pod
+			read(&p)
+			_, v = admit(Request{Pod: &p})
+		case "ConfigMap":
+			var m corev1.ConfigMap
+			read(&m)
+			if v = ValidateConfigMap(m.Data); m.Name == kube.PodConfigMap {
+				v = ValidatePodConfigMap(m.Data)
+			}
+		case "ClusterColocationProfile":
+			var p configv1alpha1.ClusterColocationProfile
+			read(&p)
+			v = ValidateProfile(&p, map[string]schedulingv1.PriorityClass{"koord-batch": {}})
+		case "Node":
+			var n corev1.Node
+			read(&n)
+			c, _ := config.ParseConfigMap(map[string]string{"colocation-config": `{"enable": true}`})
+			got, faults := c.Node(n.Labels, n.Annotations)
+			for _, f := range faults {
+				t.Errorf("%v in\n%s", f, text)
+			}
+			if o := got.Policy.Overcommit; o.CPU.ThresholdPercent != 70 || o.Memory.ThresholdPercent != 60 || o.ReservedCPU != 2000 {
+				t.Errorf("the node means %+v", o)
+			}
+		default:
+			t.Errorf("no reader for kind %q in\n%s", kind.Kind, text)
+		}
+		if !v.Allowed() || len(v.Warnings) > 0 {
+			t.Errorf("refused %q, warned %q, in\n%s", v.Message(), v.Warnings, text)
+		}
+	}
+}
+
+// TestEveryWordIsOnThePage: who meets one in a manifest finds what it does.
+func TestEveryWordIsOnThePage(t *testing.T) {
+	words := []string{
+		kube.LabelQOSClass, kube.LabelPriorityClass, kube.LabelSubPriority,
+		kube.AnnotationCPUBurst, kube.AnnotationCPUQOS, kube.AnnotationMemoryQOS, kube.AnnotationBlkIOQOS, kube.AnnotationNetworkQOS, kube.AnnotationEvictionPolicy,
+		kube.AnnotationEvictionPriority, kube.AnnotationExtended, kube.AnnotationResctrl, kube.AnnotationResourceSpec, kube.AnnotationResourceStatus,
+		kube.AnnotationACKQOSClass, kube.AnnotationACKCPUBurst, kube.AnnotationACKMemoryQOS, AnnotationReplace, configv1alpha1.SkipUpdateResources,
+		string(kube.BatchCPU), string(kube.BatchMemory), string(kube.MidCPU), string(kube.MidMemory),
+	}
+	for _, f := range former {
+		words = append(words, string(f.from))
+	}
+	text := page(t)
+	for _, w := range words {
+		if !strings.Contains(text, "`"+w+"`") && !strings.Contains(text, "`"+w+":") {
+			t.Errorf("docs/kubernetes.md does not name `%s`", w)
+		}
+	}
+}

@@ -1,0 +1,236 @@
+package admission
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// matching returns the profiles that change the pod, in the order of their
+// names. One of which it cannot be told whether it matches does not: to make a
+// service best-effort by mistake is worse than the other way. (Koordinator takes
+// it for a match.)
+//
+// What was decided is written into the pod: the names of the profiles, with a
+// minus in front of those that match and by their probability do not act.
+func (r Request) matching(pod *corev1.Pod, v *Verdict) []configv1alpha1.ClusterColocationProfile {
+	var all []configv1alpha1.ClusterColocationProfile
+	var words []string
+	for _, p := range sorted(r.Profiles) {
+		percent, err := r.matches(p)
+		switch {
+		case err != nil:
+			v.warn("ClusterColocationProfile %s is not applied: %v", p.Name, err)
+		case percent < 0:
+		case percent == 100 || r.draw()*100 < float64(percent):
+			all = append(all, p)
+			words = append(words, p.Name)
+		default:
+			words = append(words, notDrawn+p.Name)
+		}
+	}
+	if len(words) > 0 {
+		set(&pod.Annotations, map[string]string{AnnotationProfiles: strings.Join(words, ",")})
+	}
+	return all
+}
+
+// AnnotationProfiles says which profiles made a pod what it is.
+const AnnotationProfiles = "tenon.sh/colocation-profiles"
+
+const notDrawn = "-"
+
+// decided returns the profiles that acted on the pod already; false: it was not
+// decided yet.
+func (r Request) decided() ([]configv1alpha1.ClusterColocationProfile, bool) {
+	text, decided := r.Pod.Annotations[AnnotationProfiles]
+	words := strings.Split(text, ",")
+	all := sorted(r.Profiles)
+	return slices.DeleteFunc(all, func(p configv1alpha1.ClusterColocationProfile) bool { return !slices.Contains(words, p.Name) }), decided
+}
+
+func sorted(profiles []configv1alpha1.ClusterColocationProfile) []configv1alpha1.ClusterColocationProfile {
+	all := slices.Clone(profiles)
+	slices.SortStableFunc(all, func(a, b configv1alpha1.ClusterColocationProfile) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// matches returns on how many percent of such pods a profile acts; below 0: the
+// pod is none of those.
+func (r Request) matches(p configv1alpha1.ClusterColocationProfile) (int, error) {
+	inNamespace, err := selects(p.Spec.NamespaceSelector)
+	if err != nil {
+		return -1, fmt.Errorf("its namespaceSelector: %w", err)
+	}
+	selected, err := selects(p.Spec.Selector)
+	if err != nil {
+		return -1, fmt.Errorf("its selector: %w", err)
+	}
+	percent, err := percentOf(p.Spec.Probability)
+	switch {
+	case err != nil:
+		return -1, fmt.Errorf("its probability: %w", err)
+	case !selected.Matches(labels.Set(r.Pod.Labels)):
+		return -1, nil
+	case !inNamespace.Empty() && r.Namespace == nil:
+		return -1, fmt.Errorf("the labels of the pod's namespace are not known")
+	case !inNamespace.Empty() && !inNamespace.Matches(labels.Set(r.Namespace.Labels)):
+		return -1, nil
+	}
+	return percent, nil
+}
+
+func (r Request) draw() float64 {
+	if r.Draw == nil {
+		return 0
+	}
+	return r.Draw()
+}
+
+// selects returns what a selector of a profile selects. A missing one selects
+// all, as an empty one does.
+func selects(s *metav1.LabelSelector) (labels.Selector, error) {
+	if s == nil {
+		return labels.Everything(), nil
+	}
+	return metav1.LabelSelectorAsSelector(s)
+}
+
+// percentOf reads a probability: "30%", or 30; missing, it is 100.
+func percentOf(p *intstr.IntOrString) (int, error) {
+	if p == nil {
+		return 100, nil
+	}
+	n := p.IntValue()
+	if p.Type == intstr.String {
+		var err error
+		if n, err = strconv.Atoi(strings.TrimSuffix(p.StrVal, "%")); err != nil || !strings.HasSuffix(p.StrVal, "%") {
+			return 0, fmt.Errorf("%s: want a percentage such as 30%%", shown(p.StrVal))
+		}
+	}
+	if n < 0 || n > 100 {
+		return 0, fmt.Errorf("%d: want 0%% to 100%%", n)
+	}
+	return n, nil
+}
+
+// apply changes a pod as a profile says.
+func apply(p *corev1.Pod, profile configv1alpha1.ClusterColocationProfile, classes map[string]schedulingv1.PriorityClass, v *Verdict) {
+	s := profile.Spec
+	set(&p.Labels, s.Labels)
+	set(&p.Annotations, s.Annotations)
+	copyKeys(p.Labels, s.LabelKeysMapping)
+	copyKeys(p.Annotations, s.AnnotationKeysMapping)
+	for key, suffix := range s.LabelSuffixes {
+		if value, has := p.Labels[key]; has {
+			p.Labels[key] = value + suffix
+		}
+	}
+	if s.SchedulerName != "" {
+		p.Spec.SchedulerName = s.SchedulerName
+	}
+	if s.QoSClass != "" {
+		set(&p.Labels, map[string]string{kube.LabelQOSClass: s.QoSClass})
+	}
+	if name := s.PriorityClassName; name != "" {
+		class, known := classes[name]
+		if !known {
+			v.refuse("spec.priorityClassName", "ClusterColocationProfile %s gives the pod the priority class %s, which there is not: create it, or name another in the profile", profile.Name, shown(name))
+			return
+		}
+		// The API server works all three out of the class, and refuses others.
+		p.Spec.PriorityClassName, p.Spec.Priority = name, &class.Value
+		p.Spec.PreemptionPolicy = class.PreemptionPolicy
+	}
+	if s.KoordinatorPriority != nil {
+		set(&p.Labels, map[string]string{kube.LabelSubPriority: strconv.Itoa(int(*s.KoordinatorPriority))})
+	}
+	if profile.Annotations[configv1alpha1.SkipUpdateResources] == "true" {
+		set(&p.Annotations, map[string]string{configv1alpha1.SkipUpdateResources: "true"})
+	}
+	if len(s.Patch.Raw) > 0 {
+		if err := patch(p, s.Patch.Raw); err != nil {
+			v.refuse("metadata", "the patch of ClusterColocationProfile %s cannot be applied: %v: correct the profile", profile.Name, err)
+		}
+	}
+}
+
+// set puts entries into a map that may not be there yet.
+func set(to *map[string]string, entries map[string]string) {
+	if len(entries) > 0 && *to == nil {
+		*to = map[string]string{}
+	}
+	maps.Copy(*to, entries)
+}
+
+// copyKeys gives the value under one key to another. What is not there is not
+// copied.
+func copyKeys(of map[string]string, mapping map[string]string) {
+	for _, from := range slices.Sorted(maps.Keys(mapping)) {
+		if value, has := of[from]; has {
+			of[mapping[from]] = value
+		}
+	}
+}
+
+// patch applies a strategic merge patch. What a pod is called stays.
+func patch(p *corev1.Pod, raw []byte) error {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	patched, err := strategicpatch.StrategicMergePatch(text, raw, corev1.Pod{})
+	if err != nil {
+		return err
+	}
+	var after corev1.Pod
+	if err := json.Unmarshal(patched, &after); err != nil {
+		return err
+	}
+	after.Name, after.GenerateName, after.Namespace, after.UID = p.Name, p.GenerateName, p.Namespace, p.UID
+	*p = after
+	return nil
+}
+
+// ValidateProfile checks a profile as it is written. classes are the priority
+// classes of the cluster by name.
+func ValidateProfile(p *configv1alpha1.ClusterColocationProfile, classes map[string]schedulingv1.PriorityClass) Verdict {
+	var v Verdict
+	for field, s := range map[string]*metav1.LabelSelector{"spec.namespaceSelector": p.Spec.NamespaceSelector, "spec.selector": p.Spec.Selector} {
+		if _, err := selects(s); err != nil {
+			v.refuse(field, "%v", err)
+		}
+	}
+	if _, err := percentOf(p.Spec.Probability); err != nil {
+		v.refuse("spec.probability", "%v", err)
+	}
+	if c := p.Spec.QoSClass; c != "" && !slices.Contains(node.Classes, node.Class(c)) {
+		v.refuse("spec.qosClass", "%s: want one of LSE, LSR, LS, BE, SYSTEM", shown(c))
+	}
+	if name := p.Spec.PriorityClassName; name != "" {
+		if _, known := classes[name]; !known {
+			v.warn("there is no priority class %s yet: pods that match are refused until there is", shown(name))
+		}
+	}
+	if len(p.Spec.Patch.Raw) > 0 {
+		if err := patch(&corev1.Pod{}, p.Spec.Patch.Raw); err != nil {
+			v.refuse("spec.patch", "%v: want a strategic merge patch of a pod", err)
+		}
+	}
+	slices.SortFunc(v.Refusals, func(a, b Refusal) int { return strings.Compare(a.Field, b.Field) })
+	return v
+}

@@ -1,0 +1,91 @@
+package admission
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"tenon.sh/tenon/internal/cluster/kube"
+)
+
+// replace renames resources as the pod's annotation says.
+func replace(p *corev1.Pod, v *Verdict) {
+	text, asked := p.Annotations[AnnotationReplace]
+	if !asked {
+		return
+	}
+	defaults := givenByRange(p)
+	for pair := range strings.SplitSeq(text, ",") {
+		from, to, cut := strings.Cut(strings.TrimSpace(pair), ":")
+		if !cut || from == "" {
+			v.refuse(annotation(AnnotationReplace), "%s: want from:to pairs such as cpu:kubernetes.io/batch-cpu, with a comma between them", shown(pair))
+			return
+		}
+		for _, c := range places(p) {
+			for _, l := range c.lists() {
+				rename(l.of, corev1.ResourceName(from), corev1.ResourceName(to), defaults[given{l.name, c.Name, corev1.ResourceName(from)}])
+			}
+		}
+	}
+}
+
+// rename gives the amount of one resource to another, CPU in the unit of the
+// new name; without a new name it is taken away. What the new name has already
+// stays: the pod was renamed before, and the amount under the old name is a
+// default that the API server put there since. Such a default becomes 0 (see
+// without).
+func rename(of corev1.ResourceList, from, to corev1.ResourceName, isDefault bool) {
+	q, asked := of[from]
+	has, twice := of[to]
+	switch {
+	case !asked || from == to:
+		return
+	case to != "" && twice && !has.IsZero():
+		if isDefault {
+			of[from] = resource.Quantity{Format: resource.DecimalSI}
+			return
+		}
+	case to != "" && q.IsZero():
+		return // 0 is nothing
+	case to != "":
+		if q.Sign() < 0 || countsCPU(from) && q.Cmp(mostOf(from)) > 0 {
+			return // refused by name later
+		}
+		of[to] = inUnitOf(q, from, to)
+	}
+	delete(of, from)
+}
+
+// inMilli reports whether the number under a name is of thousandths of a CPU.
+func inMilli(n corev1.ResourceName) bool {
+	if n == batch.cpu || n == mid.cpu {
+		return true
+	}
+	for _, f := range former {
+		if f.from == n {
+			return f.to == batch.cpu
+		}
+	}
+	return false
+}
+
+func countsCPU(n corev1.ResourceName) bool { return n == native.cpu || inMilli(n) }
+
+func mostOf(cpu corev1.ResourceName) resource.Quantity {
+	if inMilli(cpu) {
+		return mostMilli
+	}
+	return mostCPUs
+}
+
+// inUnitOf is an amount under another name.
+func inUnitOf(q resource.Quantity, from, to corev1.ResourceName) resource.Quantity {
+	switch {
+	case from == native.cpu && inMilli(to):
+		return kube.CPUQuantity(milliOf(q))
+	case inMilli(from) && to == native.cpu:
+		return *resource.NewMilliQuantity(q.Value(), resource.DecimalSI)
+	}
+	return q
+}

@@ -1,0 +1,205 @@
+package admission
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// ValidateCreate says what stands against a pod that is to be created, as Mutate
+// and all others left it.
+func ValidateCreate(p *corev1.Pod) Verdict {
+	var v Verdict
+	if mirrors(p) {
+		return v
+	}
+	v.words(p, nil)
+	class := kube.Class(p)
+	v.priority(p, class)
+	switch class {
+	case node.BE:
+		v.Refusals = append(v.Refusals, Unbounded(p)...)
+		v.hints(p)
+	case node.LSR, node.LSE:
+		v.wholeCPUs(p, class)
+	}
+	if class != node.BE {
+		v.noBatch(p, class)
+	}
+	v.mid(p)
+	return v
+}
+
+// ValidateUpdate says what stands against a change of a pod. What was in the pod
+// before is not judged again: it may be older than the rule.
+func ValidateUpdate(old, p *corev1.Pod) Verdict {
+	var v Verdict
+	for _, key := range []string{kube.LabelQOSClass, kube.LabelPriorityClass, kube.LabelSubPriority} {
+		v.same(label(key), old.Labels, p.Labels, key)
+	}
+	for _, key := range []string{kube.AnnotationACKQOSClass, kube.AnnotationExtended} {
+		v.same(annotation(key), old.Annotations, p.Annotations, key)
+	}
+	if kube.Priority(old) != kube.Priority(p) && v.Allowed() {
+		v.refuse("spec.priority", "%s cannot become %s while the pod lives: create it anew", orNone(string(kube.Priority(old))), orNone(string(kube.Priority(p))))
+	}
+	v.words(p, old)
+	return v
+}
+
+// same refuses that a key changes that a node decides by when the pod starts.
+func (v *Verdict) same(field string, old, now map[string]string, key string) {
+	was, had := old[key]
+	is, has := now[key]
+	if was != is || had != has {
+		v.refuse(field, "%s cannot become %s while the pod lives: create it anew", quotedOrNone(was, had), quotedOrNone(is, has))
+	}
+}
+
+func quotedOrNone(s string, has bool) string {
+	if !has {
+		return "none"
+	}
+	return shown(s)
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}
+
+// words refuses labels and annotations that cannot be read; of a pod that was
+// there before, those that changed. What can be read and is not acted on is a
+// warning.
+func (v *Verdict) words(p, old *corev1.Pod) {
+	_, faults := kube.AsksOf(p)
+	for _, f := range slices.Concat(kube.Faults(p), faults) {
+		text, labelled := p.Labels[f.Key]
+		field := label(f.Key)
+		if !labelled {
+			text, field = p.Annotations[f.Key], annotation(f.Key)
+		}
+		if f.Key == kube.AnnotationExtended && field == annotation(f.Key) && old == nil && kube.Class(p) == node.BE {
+			continue // Unbounded says it
+		}
+		if old != nil && (old.Labels[f.Key] == text && labelled || old.Annotations[f.Key] == text && !labelled) {
+			continue
+		}
+		if f.Field != "" {
+			field += "." + f.Field
+		}
+		if f.Inert {
+			v.warn("%s: %s", field, f.Problem)
+			continue
+		}
+		v.refuse(field, "%s", f.Problem)
+	}
+}
+
+// priority refuses classes and priorities that contradict each other. A pod of
+// class BE without any priority is accepted: that is how ACK's manifests are.
+func (v *Verdict) priority(p *corev1.Pod, class node.Class) {
+	priority := kube.Priority(p)
+	switch {
+	case class == node.BE && priority == kube.PriorityProd:
+		v.refuse(priorityField(p), "koord-prod and class BE contradict each other: want koord-batch, or no priority class")
+	case class == node.LSR && priority != "" && priority != kube.PriorityProd:
+		v.refuse(priorityField(p), "%s and class %s contradict each other: want koord-prod, or no priority class", priority, class)
+	}
+}
+
+func priorityField(p *corev1.Pod) string {
+	if _, labelled := p.Labels[kube.LabelPriorityClass]; labelled {
+		return label(kube.LabelPriorityClass)
+	}
+	return "spec.priorityClassName"
+}
+
+// wholeCPUs refuses work that is to have CPUs of its own and asks for a part of
+// one, or for none.
+func (v *Verdict) wholeCPUs(p *corev1.Pod, class node.Class) {
+	asked := kube.Native(p).CPURequest.Or(0)
+	if asked <= 0 || asked%unit.CPUs(1) != 0 {
+		v.refuse("spec.containers.resources.requests[cpu]", "%v in all: a pod of class %s has CPUs of its own: want a whole number such as 2, or class LS", asked, class)
+	}
+}
+
+// noBatch refuses batch resources in a pod that is not best-effort. That a class
+// is named and not guessed from the amounts keeps a slip of the pen in a service
+// from making it best-effort.
+func (v *Verdict) noBatch(p *corev1.Pod, class node.Class) {
+	problem := "batch resources are for class BE, and this pod names no class: add the label " + kube.LabelQOSClass + ": BE, or ask for cpu and memory"
+	if class != "" {
+		problem = "batch resources are for class BE, and this pod is " + string(class) + ": write " + kube.LabelQOSClass + ": BE, or ask for cpu and memory"
+	}
+	for _, c := range places(p) {
+		said := map[corev1.ResourceName]bool{}
+		for _, l := range c.lists() {
+			for _, n := range l.names() {
+				if kube.IsBatch(n) && !said[n] {
+					v.refuse(l.field(n), "%s", problem)
+					said[n] = true
+				}
+			}
+		}
+	}
+}
+
+// mid warns that nobody offers mid resources, and refuses what means nothing.
+func (v *Verdict) mid(p *corev1.Pod) {
+	for _, c := range places(p) {
+		for _, l := range c.lists() {
+			for _, n := range l.names() {
+				if n == mid.cpu || n == mid.memory {
+					v.counted(l.field(n), n, l.of[n])
+					v.warn("no node offers %s with this version: the pod waits until one does", n)
+				}
+			}
+		}
+	}
+}
+
+// A batch-cpu below leastCPU is less than the kernel can give out: 1 ms of
+// 100 ms (Documentation/scheduler/sched-bwc.rst). A container runtime needs
+// leastMemory to start anything.
+var (
+	leastCPU    = resource.MustParse("10")
+	leastMemory = resource.MustParse("6Mi")
+)
+
+// hints warns of what is allowed and most likely not meant.
+func (v *Verdict) hints(p *corev1.Pod) {
+	if skipped(p) && kube.QOSClass(p) != corev1.PodQOSBestEffort {
+		v.warn("the pod keeps its own cpu and memory: it takes nothing from what is offered to batch work, and is not held with the best-effort work of its node")
+	}
+	none := 0
+	for _, c := range places(p) {
+		cpu, memory := c.Resources.Limits[batch.cpu], c.Resources.Limits[batch.memory]
+		if cpu.IsZero() && memory.IsZero() {
+			none++
+		}
+		if cpu.Sign() > 0 && cpu.Cmp(leastCPU) < 0 {
+			v.warn("%s.limits[%s]: %s thousandths of a CPU is less than can be given out: 1k is one CPU", c.field, batch.cpu, cpu.String())
+		}
+		if memory.Sign() > 0 && memory.Cmp(leastMemory) < 0 {
+			v.warn("%s.limits[%s]: %s bytes is too little to start anything: is a suffix such as Mi missing?", c.field, batch.memory, memory.String())
+		}
+		if (cpu.IsZero() || memory.IsZero()) && !(cpu.IsZero() && memory.IsZero()) {
+			n := batch.cpu
+			if memory.IsZero() {
+				n = batch.memory
+			}
+			v.warn("%s.limits[%s]: missing: only what holds all best-effort work together bounds it", c.field, n)
+		}
+	}
+	if none > 0 && !skipped(p) {
+		v.warn("%d of %d containers ask for no batch resources: the scheduler does not count them, and only what holds all best-effort work together bounds them", none, len(places(p)))
+	}
+}

@@ -1,0 +1,210 @@
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ErrAbsent means that the object, or the kind of object, does not exist.
+var ErrAbsent = errors.New("no such object")
+
+// ErrBudget means that a PodDisruptionBudget does not allow an eviction now.
+var ErrBudget = errors.New("a PodDisruptionBudget does not allow it now")
+
+// Apply declares, by server-side apply, the fields of the object at an absolute
+// path such as /apis/tenon.sh/v1alpha1/nodereports/a/status. It takes over
+// fields that another field manager owns.
+func (c *Client) Apply(ctx context.Context, path, owner string, object any) error {
+	body, err := json.Marshal(object)
+	if err != nil {
+		return fmt.Errorf("apply %s: %w", path, err)
+	}
+	err = c.rest.Patch(types.ApplyYAMLPatchType).AbsPath(path).Param("fieldManager", owner).Param("force", "true").
+		Timeout(patience).MaxRetries(0).Body(body).Do(ctx).Error()
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("apply %s: %w: %w", path, ErrAbsent, err)
+	}
+	if err != nil {
+		return fmt.Errorf("apply %s: %w", path, err)
+	}
+	return nil
+}
+
+// ErrDenied means that the API server does not know who asks, or that the one who
+// asks may not know.
+var ErrDenied = errors.New("denied")
+
+// Denied reports whether err says that the API server does not know who asks, or
+// that the one who asks may not.
+func Denied(err error) bool { return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) }
+
+// Leaves reports whether a DaemonSet is being deleted, is gone, or no longer
+// selects a node whose labels it selected before. With ErrDenied this cannot be
+// known.
+func (c *Client) Leaves(ctx context.Context, namespace, name, node string) (bool, error) {
+	var set struct {
+		metav1.PartialObjectMetadata
+		Spec struct {
+			Template struct {
+				Spec struct {
+					NodeSelector map[string]string `json:"nodeSelector"`
+				} `json:"spec"`
+			} `json:"template"`
+		} `json:"spec"`
+	}
+	what := fmt.Sprintf("whether DaemonSet %s/%s is to stay on node %s", namespace, name, node)
+	err := c.get(ctx, fmt.Sprintf("/apis/apps/v1/namespaces/%s/daemonsets/%s", namespace, name), &set)
+	switch {
+	case errors.Is(err, ErrAbsent):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("ask %s: %w", what, err)
+	case set.DeletionTimestamp != nil:
+		return true, nil
+	}
+	wants := set.Spec.Template.Spec.NodeSelector
+	if len(wants) == 0 {
+		return false, nil
+	}
+	var n metav1.PartialObjectMetadata
+	if err := c.get(ctx, "/api/v1/nodes/"+node, &n); err != nil {
+		return false, fmt.Errorf("ask %s: %w", what, err)
+	}
+	for key, value := range wants {
+		if has, labelled := n.Labels[key]; !labelled || has != value {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// Ends reports whether a namespace is on its way out, or gone.
+func (c *Client) Ends(ctx context.Context, namespace string) (bool, error) {
+	var n metav1.PartialObjectMetadata
+	switch err := c.get(ctx, "/api/v1/namespaces/"+namespace, &n); {
+	case errors.Is(err, ErrAbsent):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("ask whether namespace %s is to stay: %w", namespace, err)
+	}
+	return n.DeletionTimestamp != nil, nil
+}
+
+// get reads an object at an absolute path.
+func (c *Client) get(ctx context.Context, path string, into any) error {
+	text, err := c.rest.Get().AbsPath(path).SetHeader("Accept", "application/json").Timeout(patience).MaxRetries(0).Do(ctx).Raw()
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%w: %w", ErrAbsent, err)
+	case Denied(err):
+		return fmt.Errorf("%w: %w", ErrDenied, err)
+	case err != nil:
+		return err
+	}
+	return json.Unmarshal(text, into)
+}
+
+// A PodName names one pod, and not another of the same name.
+type PodName struct {
+	Namespace, Name string
+	UID             types.UID
+}
+
+// Evict asks for the eviction of a pod, which respects its disruption budget
+// and the grace that it asks for. ErrBudget: not now. A pod that is gone is no
+// error. A conflict is one: it may be that another pod has the name now, but
+// webhooks and the writing of the budget's status answer so, too.
+func (c *Client) Evict(ctx context.Context, p PodName) error {
+	eviction := policyv1.Eviction{
+		TypeMeta:      metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"},
+		ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}},
+	}
+	body, err := json.Marshal(eviction)
+	if err != nil {
+		return err
+	}
+	err = c.rest.Post().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("eviction").
+		SetHeader("Content-Type", "application/json").Timeout(evictPatience).MaxRetries(0).Body(body).Do(ctx).Error()
+	switch {
+	case err == nil || apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsTooManyRequests(err) && disrupts(err):
+		return fmt.Errorf("evict pod %s/%s: %w: %w", p.Namespace, p.Name, ErrBudget, err)
+	}
+	return fmt.Errorf("evict pod %s/%s: %w", p.Namespace, p.Name, err)
+}
+
+// disrupts tells the refusal of a disruption budget from that of a busy server,
+// which has the same code.
+func disrupts(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Code != http.StatusTooManyRequests {
+		return false
+	}
+	return apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause)
+}
+
+// An Occurrence is the text of an Event about a pod.
+type Occurrence struct {
+	Pod     PodName
+	Node    string
+	Warning bool
+	Reason  string // one word: Evicted
+	Message string
+	At      time.Time
+}
+
+// mostMessage is how long the message of an Event may be, in bytes.
+const mostMessage = 1024
+
+// Tell makes an Event of an occurrence.
+func (c *Client) Tell(ctx context.Context, o Occurrence) error {
+	at, kind := metav1.NewTime(o.At), corev1.EventTypeNormal
+	if o.Warning {
+		kind = corev1.EventTypeWarning
+	}
+	event := corev1.Event{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Event"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: o.Pod.Namespace, Name: fmt.Sprintf("%.200s.%x", o.Pod.Name, o.At.UnixNano()),
+		},
+		InvolvedObject: corev1.ObjectReference{
+			APIVersion: "v1", Kind: "Pod", Namespace: o.Pod.Namespace, Name: o.Pod.Name, UID: o.Pod.UID,
+		},
+		Type: kind, Reason: o.Reason, Message: clip(o.Message, mostMessage), Count: 1,
+		FirstTimestamp: at, LastTimestamp: at,
+		Source: corev1.EventSource{Component: "tenond", Host: o.Node},
+	}
+	body, err := json.Marshal(event)
+	if err != nil {
+		return err
+	}
+	err = c.rest.Post().Namespace(o.Pod.Namespace).Resource("events").SetHeader("Content-Type", "application/json").
+		Timeout(patience).Body(body).Do(ctx).Error()
+	if err != nil {
+		return fmt.Errorf("tell of %s of pod %s/%s in an event: %w", o.Reason, o.Pod.Namespace, o.Pod.Name, err)
+	}
+	return nil
+}
+
+// clip cuts a text to at most n bytes, between characters.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && s[n]&0xc0 == 0x80 {
+		n--
+	}
+	return s[:n]
+}

@@ -1,0 +1,215 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// An object is something that the API server has.
+type object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// A Watch knows some objects of the API server. While that is away it knows
+// them as they were last. It is safe for concurrent use.
+type Watch[T object] struct {
+	what    string
+	source  *cache.ListWatch
+	example T
+	keep    func(T) // drops the fields of an object that are not needed
+	same    func(a, b T) bool
+	changed func()
+
+	mu      sync.Mutex
+	objects map[string]T
+	known   bool
+	heard   time.Time // when the server was last heard
+	trouble error     // nil: all is well
+}
+
+// Pods watches the pods that are bound to a node. Changed is called, from
+// another goroutine, when they are others.
+func (c *Client) Pods(node string, keep func(*corev1.Pod), changed func()) *Watch[*corev1.Pod] {
+	w := newWatch(c, "pods", "", fields.OneTermEqualSelector("spec.nodeName", node), &corev1.Pod{}, changed)
+	w.keep = keep
+	return w
+}
+
+// Node watches the labels, annotations and identity of one node.
+func (c *Client) Node(name string, changed func()) *Watch[*corev1.Node] {
+	w := newWatch(c, "nodes", "", fields.OneTermEqualSelector("metadata.name", name), &corev1.Node{}, changed)
+	w.keep = func(n *corev1.Node) {
+		n.ManagedFields, n.Spec, n.Status = nil, corev1.NodeSpec{}, corev1.NodeStatus{}
+	}
+	// A kubelet writes the status of its node all day long.
+	w.same = func(a, b *corev1.Node) bool {
+		return a.UID == b.UID && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
+	}
+	return w
+}
+
+// ConfigMap watches one ConfigMap, which need not exist.
+func (c *Client) ConfigMap(namespace, name string, changed func()) *Watch[*corev1.ConfigMap] {
+	w := newWatch(c, "configmaps", namespace, fields.OneTermEqualSelector("metadata.name", name), &corev1.ConfigMap{}, changed)
+	w.keep = func(m *corev1.ConfigMap) { m.ManagedFields = nil }
+	w.same = func(a, b *corev1.ConfigMap) bool { return a.UID == b.UID && maps.Equal(a.Data, b.Data) }
+	return w
+}
+
+func newWatch[T object](c *Client, resource, namespace string, which fields.Selector, example T, changed func()) *Watch[T] {
+	return &Watch[T]{
+		what: resource, example: example, changed: changed,
+		source: cache.NewListWatchFromClient(c.rest, resource, namespace, which),
+		keep:   func(T) {},
+		same:   func(a, b T) bool { return a.GetUID() == b.GetUID() && a.GetResourceVersion() == b.GetResourceVersion() },
+	}
+}
+
+// Run watches until ctx ends.
+func (w *Watch[T]) Run(ctx context.Context) {
+	quiet := logr.Discard() // trouble is ours to tell
+	r := cache.NewReflectorWithOptions(noting[T]{w.source, w}, w.example, store[T]{w}, cache.ReflectorOptions{Name: w.what, Logger: &quiet})
+	r.RunWithContext(klog.NewContext(ctx, quiet))
+}
+
+// noting notes why the server does not answer.
+type noting[T object] struct {
+	*cache.ListWatch
+	w *Watch[T]
+}
+
+func (n noting[T]) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	all, err := n.ListWatch.ListWithContext(ctx, o)
+	n.note(ctx, err)
+	return all, err
+}
+
+func (n noting[T]) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	events, err := n.ListWatch.WatchWithContext(ctx, o)
+	n.note(ctx, err)
+	return events, err
+}
+
+func (n noting[T]) note(ctx context.Context, err error) {
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	switch {
+	case err == nil:
+		n.w.heardNow()
+	// The server forgets old versions, and the objects are listed again.
+	case apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || ctx.Err() != nil:
+	default:
+		n.w.trouble = err
+	}
+}
+
+// Objects are the objects as they were known last, sorted by namespace and
+// name, and whether they were known at all. The caller changes none of them.
+func (w *Watch[T]) Objects() (all []T, known bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all = slices.Collect(maps.Values(w.objects))
+	slices.SortFunc(all, func(a, b T) int { return strings.Compare(keyOf(a), keyOf(b)) })
+	return all, w.known
+}
+
+// Trouble says when the server was last heard, and why not since; nil: it is
+// heard.
+func (w *Watch[T]) Trouble() (heard time.Time, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.heard, w.trouble
+}
+
+func keyOf(o metav1.Object) string { return o.GetNamespace() + "/" + o.GetName() }
+
+// A store receives the objects of the reflector.
+type store[T object] struct{ w *Watch[T] }
+
+func (s store[T]) Add(o any) error    { return s.put(o) }
+func (s store[T]) Update(o any) error { return s.put(o) }
+func (s store[T]) Resync() error      { return nil }
+
+// Bookmark says that nothing is new.
+func (s store[T]) Bookmark(string) error {
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	s.w.heardNow()
+	return nil
+}
+
+// heardNow notes that the server answers; w.mu is held.
+func (w *Watch[T]) heardNow() { w.heard, w.trouble = time.Now(), nil }
+
+func (s store[T]) put(o any) error {
+	next, is := o.(T)
+	if !is {
+		return errors.New("the API server sent another kind of object than was asked for")
+	}
+	s.w.keep(next)
+	s.w.mu.Lock()
+	s.w.heardNow()
+	before, had := s.w.objects[keyOf(next)]
+	if s.w.objects == nil {
+		s.w.objects = map[string]T{}
+	}
+	s.w.objects[keyOf(next)] = next
+	news := s.w.known && (!had || !s.w.same(before, next))
+	s.w.mu.Unlock()
+	if news {
+		s.w.changed()
+	}
+	return nil
+}
+
+func (s store[T]) Delete(o any) error {
+	gone, is := o.(metav1.Object)
+	if !is {
+		return nil
+	}
+	s.w.mu.Lock()
+	s.w.heardNow()
+	_, had := s.w.objects[keyOf(gone)]
+	delete(s.w.objects, keyOf(gone))
+	s.w.mu.Unlock()
+	if had {
+		s.w.changed()
+	}
+	return nil
+}
+
+// Replace takes all objects as a list showed them.
+func (s store[T]) Replace(all []any, _ string) error {
+	next := make(map[string]T, len(all))
+	for _, o := range all {
+		if v, is := o.(T); is {
+			s.w.keep(v)
+			next[keyOf(v)] = v
+		}
+	}
+	s.w.mu.Lock()
+	s.w.heardNow()
+	news := !s.w.known || !maps.EqualFunc(s.w.objects, next, s.w.same)
+	s.w.objects, s.w.known = next, true
+	s.w.mu.Unlock()
+	if news {
+		s.w.changed()
+	}
+	return nil
+}

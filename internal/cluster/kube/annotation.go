@@ -1,0 +1,265 @@
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"tenon.sh/tenon/internal/config"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// read reads the annotation under a key, or under its name of before; the first
+// that is there counts. It is nil if there is none, or one with faults. Keys that
+// nobody knows are inert: they may be a newer version's.
+func read[T any](p *corev1.Pod, keys ...string) (*T, string, []Fault) {
+	for _, key := range keys {
+		text, given := p.Annotations[key]
+		if !given {
+			continue
+		}
+		v, strange, faults := config.ReadLenientJSON[T](text)
+		if len(faults) > 0 {
+			return nil, key, faultsOf(key, faults)
+		}
+		var notices []Fault
+		for _, f := range strange {
+			notices = append(notices, inert(key, f.Field, f.Problem)...)
+		}
+		return &v, key, notices
+	}
+	return nil, "", nil
+}
+
+// burstOf is the annotation cpuBurst: the keys of cpu-burst-config that are about
+// one workload.
+func burstOf(p *corev1.Pod) (node.BurstAsk, []Fault) {
+	b, key, faults := read[config.Burst](p, AnnotationCPUBurst, AnnotationACKCPUBurst)
+	switch {
+	case b == nil:
+		return node.BurstAsk{}, faults
+	case b.SharePoolThresholdPercent.Known():
+		faults = append(faults, inert(key, "sharePoolThresholdPercent", "is not acted on: it is about the node as a whole, and stands in cpu-burst-config")...)
+	}
+	return node.BurstAsk{
+		Policy: b.Policy.Or(""), CPUPercent: b.CPUBurstPercent,
+		QuotaPercent: b.CFSQuotaBurstPercent, PeriodSeconds: b.CFSQuotaBurstPeriodSeconds,
+	}, faults
+}
+
+// podMemory is the annotation memoryQOS: a policy, and the keys of memoryQOS of
+// resource-qos-config.
+type podMemory struct {
+	Policy node.Maybe[string] `json:"policy" oneof:"default none auto"`
+	config.MemoryQOS
+}
+
+// memoryOf: with the policy none, or switched off, nothing is done, and with auto
+// only what stands in the annotation, whatever the class has.
+func memoryOf(p *corev1.Pod) (node.MemoryAsk, []Fault) {
+	m, _, faults := read[podMemory](p, AnnotationMemoryQOS, AnnotationACKMemoryQOS)
+	switch {
+	case m == nil:
+		return node.MemoryAsk{}, faults
+	case m.Policy.Or("") == "none" || !m.Enable.Or(true):
+		return node.MemoryAsk{Own: true}, faults
+	}
+	return node.MemoryAsk{
+		Own: m.Policy.Or("") == "auto", MinPercent: m.MinLimitPercent, LowPercent: m.LowLimitPercent, ThrottlingPercent: m.ThrottlingPercent,
+	}, faults
+}
+
+// identityOf is the annotation cpuQOS, which counts for LS pods only: others are
+// as all of their class. Where it does not say enable, the pod is nothing special.
+func identityOf(p *corev1.Pod, class node.Class) (node.Maybe[node.Identity], []Fault) {
+	none := node.Maybe[node.Identity]{}
+	q, key, faults := read[config.CPUQOS](p, AnnotationCPUQOS)
+	if q == nil {
+		return none, faults
+	}
+	identity, given := q.GroupIdentity.Value()
+	switch {
+	case class != node.LS:
+		return none, append(faults, inert(key, "", fmt.Sprintf("counts for LS pods only, and this one is %s", class))...)
+	case !q.Enable.Or(false):
+		return node.Some(node.IdentityNone), faults
+	case identity < 0:
+		return node.Some(node.IdentityNone), append(faults, inert(key, "groupIdentity", fmt.Sprintf("%d counts as 0 for this pod: only BE yields", identity))...)
+	case !given && !q.CoreExpeller.Known():
+		return none, faults
+	}
+	v := node.Identity(q.GroupIdentity.Or(int64(node.IdentityExpels)))
+	if !q.CoreExpeller.Or(true) {
+		v = min(v, node.IdentityHigh)
+	}
+	return node.Some(v), faults
+}
+
+// blockIOOf is the annotation blkioQOS.
+func blockIOOf(p *corev1.Pod, class node.Class) ([]node.BlockIO, []Fault) {
+	q, key, faults := read[config.BlkIOQOS](p, AnnotationBlkIOQOS)
+	if q == nil || !q.Enable.Or(true) {
+		return nil, faults
+	}
+	var all []node.BlockIO
+	for i, b := range q.Blocks {
+		at := fmt.Sprintf("blocks[%d]", i)
+		name, named := b.Name.Value()
+		switch {
+		case b.Type.Or("device") == "podvolume":
+			faults = append(faults, inert(key, at+".type", "podvolume is not acted on: want the device or volume group on which the volume lies")...)
+			continue
+		case !named || name == "":
+			faults = append(faults, fieldFault(key, at+".name", "missing: want a device such as /dev/vda, or a volume group")...)
+			continue
+		}
+		io := node.BlockIO{
+			Name: name, VolumeGroup: b.Type.Or("") == "volumegroup",
+			ReadBPS: b.IO.ReadBPS.Or(0), WriteBPS: b.IO.WriteBPS.Or(0), ReadIOPS: b.IO.ReadIOPS.Or(0), WriteIOPS: b.IO.WriteIOPS.Or(0),
+			WeightPercent: b.IO.WeightPercent.Or(0),
+		}
+		if class.Sensitive() {
+			io.Latency = shortest(b.IO.ReadLatency, b.IO.WriteLatency)
+		}
+		all = append(all, io)
+	}
+	if wrong(faults) {
+		return nil, faults
+	}
+	return all, faults
+}
+
+// wrong reports whether a value has a fault by which it does not count.
+func wrong(faults []Fault) bool {
+	return slices.ContainsFunc(faults, func(f Fault) bool { return !f.Inert })
+}
+
+// shortest is the shorter of two targets in microseconds: the kernel has one for
+// both directions.
+func shortest(targets ...node.Maybe[int64]) time.Duration {
+	const most = int64(time.Hour / time.Microsecond)
+	least := int64(0)
+	for _, m := range targets {
+		if us, set := m.Value(); set && (least == 0 || us < least) {
+			least = us
+		}
+	}
+	return time.Duration(min(least, most)) * time.Microsecond
+}
+
+// podResctrl is the annotation resctrl.
+type podResctrl struct {
+	LLC struct {
+		Schemata struct {
+			Range []node.Maybe[int64] `json:"range"`
+		} `json:"schemata"`
+		PerCache []struct {
+			ID    node.Maybe[int64]   `json:"cacheID" range:"0.."`
+			Range []node.Maybe[int64] `json:"range"`
+		} `json:"schemataPerCache"`
+	} `json:"llc"`
+	MB struct {
+		Schemata struct {
+			Percent node.Maybe[int64] `json:"percent" range:"1..100"`
+		} `json:"schemata"`
+		PerCache []struct {
+			ID      node.Maybe[int64] `json:"cacheID" range:"0.."`
+			Percent node.Maybe[int64] `json:"percent" range:"1..100"`
+		} `json:"schemataPerCache"`
+	} `json:"mb"`
+}
+
+// cacheOf is the annotation resctrl. A share of one cache alone is not told
+// apart: a control group of Tenon's has the same share of each.
+func cacheOf(p *corev1.Pod) (node.CacheAsk, []Fault) {
+	r, key, faults := read[podResctrl](p, AnnotationResctrl)
+	if r == nil {
+		return node.CacheAsk{}, faults
+	}
+	fault := func(field, problem string, a ...any) {
+		faults = append(faults, fieldFault(key, field, fmt.Sprintf(problem, a...))...)
+	}
+	span := func(field string, s []node.Maybe[int64]) (from, to node.Maybe[unit.Percent]) {
+		if len(s) == 0 {
+			return
+		}
+		if len(s) != 2 || s[0].Or(-1) < 0 || s[1].Or(-1) > 100 || s[0].Or(0) >= s[1].Or(0) {
+			fault(field, "want two whole numbers from 0 to 100, the smaller first")
+			return
+		}
+		return node.Some(unit.Percent(s[0].Or(0))), node.Some(unit.Percent(s[1].Or(0)))
+	}
+	var ask node.CacheAsk
+	ask.Start, ask.End = span("llc.schemata.range", r.LLC.Schemata.Range)
+	for i, c := range r.LLC.PerCache {
+		span(fmt.Sprintf("llc.schemataPerCache[%d].range", i), c.Range)
+	}
+	if n := len(r.LLC.PerCache) + len(r.MB.PerCache); n > 0 {
+		faults = append(faults, inert(key, "schemataPerCache", "is not acted on: every cache gets what schemata says")...)
+	}
+	if m, given := r.MB.Schemata.Percent.Value(); given {
+		ask.Bandwidth = node.Some(unit.Percent(m))
+	}
+	if wrong(faults) {
+		return node.CacheAsk{}, faults
+	}
+	if ask != (node.CacheAsk{}) {
+		ask.Control = node.ControlPrefix + UID(p)
+	}
+	return ask, faults
+}
+
+// The causes for which a pod may be evicted, and the names of the features of
+// the reference that do so.
+var evictors = map[string][]string{
+	"cpu":    {"BECPUEvict", "CPUEvict", "CPUAllocatableEvict"},
+	"memory": {"BEMemoryEvict", "MemoryEvict", "MemoryAllocatableEvict"},
+}
+
+// sparedFrom is the annotation eviction-policy: a list of the features that may
+// evict the pod; those that it does not name may not. Names of others' features
+// are others' business.
+func sparedFrom(p *corev1.Pod) ([]string, []Fault) {
+	text, given := p.Annotations[AnnotationEvictionPolicy]
+	if !given {
+		return nil, nil
+	}
+	var may []string
+	if err := json.Unmarshal([]byte(text), &may); err != nil {
+		return nil, faultOf(AnnotationEvictionPolicy, `%.64q: want a JSON list of names, such as ["BECPUEvict","BEMemoryEvict"]`, text)
+	}
+	var spared []string
+	for _, cause := range []string{"cpu", "memory"} {
+		if !slices.ContainsFunc(evictors[cause], func(name string) bool { return slices.Contains(may, name) }) {
+			spared = append(spared, cause)
+		}
+	}
+	return spared, nil
+}
+
+// Extended is the annotation extended-resource-spec: what the containers ask for
+// of batch resources, for those who cannot read the spec of the pod.
+func Extended(p *corev1.Pod) (map[string]corev1.ResourceRequirements, []Fault) {
+	text, given := p.Annotations[AnnotationExtended]
+	if !given {
+		return nil, nil
+	}
+	var spec struct {
+		Containers map[string]struct{ Requests, Limits corev1.ResourceList }
+	}
+	if err := json.Unmarshal([]byte(text), &spec); err != nil {
+		return nil, faultOf(AnnotationExtended, `not of the form {"containers":{"NAME":{"requests":{…},"limits":{…}}}}: %s`, oneLine(err))
+	}
+	of := make(map[string]corev1.ResourceRequirements, len(spec.Containers))
+	for name, c := range spec.Containers {
+		of[name] = corev1.ResourceRequirements{Requests: c.Requests, Limits: c.Limits}
+	}
+	return of, nil
+}
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

@@ -1,0 +1,62 @@
+package kube
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// Starting is a container of best-effort work that does not exist yet, and its
+// pod, as Workloads will tell them when it does: with the same limits, and with
+// the same limits left to the kubelet. Spec says whether p has a spec; what the
+// runtime knows of a pod has labels and annotations only, so what
+// extended-resource-spec does not say is not known then. Ours is false where Tenon
+// manages no limit of the container.
+func Starting(p *corev1.Pod, name string, spec bool) (w node.Workload, c node.Part, ours bool) {
+	if c := Class(p); c != node.BE && (c != "" || !spec || ClassWithDefault(p) != node.BE) {
+		return node.Workload{}, node.Part{}, false
+	}
+	said, faults := Extended(p)
+	if len(faults) > 0 && !spec {
+		return node.Workload{}, node.Part{}, false
+	}
+	of := corev1.Container{Name: name}
+	all := slices.Concat(p.Spec.InitContainers, p.Spec.Containers)
+	if i := slices.IndexFunc(all, func(c corev1.Container) bool { return c.Name == name }); i >= 0 {
+		of = all[i]
+	} else if _, known := said[name]; !known || spec {
+		return node.Workload{}, node.Part{}, false
+	}
+	own, whole := containerSum(of, batchCPU, batchMemory, said), Batch(p)
+	if !spec {
+		whole = own
+	}
+	// The kubelet enforces a limit under the native names. Without a limit of batch
+	// resources to put in its place it stays, and without the spec there may be one.
+	native := amountsOf(of.Resources, nativeCPU, nativeMem)
+	cpu := whole.CPURequest.Known() && (own.CPULimit.Known() || spec && native.CPULimit.Or(0) == 0)
+	memory := whole.MemoryRequest.Known() && (own.MemoryLimit.Known() || spec && native.MemoryLimit.Or(0) == 0)
+	w = node.Workload{ID: node.WorkloadID(NameOf(p)), Class: node.BE, CPUKept: !cpu, MemoryKept: !memory}
+	told := !spec && own != (Amounts{}) // nothing else has to be known of it
+	return w, partOf(of, cpu, memory, said), cpu || memory || told
+}
+
+// partOf is a container with what it asks for: batch resources where the pod
+// asks for these, and native ones where it does not.
+func partOf(c corev1.Container, batchOfCPU, batchOfMemory bool, said map[string]corev1.ResourceRequirements) node.Part {
+	each := choose(batchOfCPU, batchOfMemory, containerSum(c, batchCPU, batchMemory, said), containerSum(c, nativeCPU, nativeMem, nil))
+	return node.Part{
+		Name: c.Name, CPULimit: each.CPULimit, MemoryLimit: each.MemoryLimit,
+		CPURequest: each.CPURequest, MemoryRequest: each.MemoryRequest, Weight: weightOf(each.CPURequest, batchOfCPU),
+	}
+}
+
+// Shares are the CPU shares of cgroup v1 that a request stands for, as the
+// kubelet has it: 1024 for a CPU (k8s.io/kubernetes/pkg/kubelet/cm:
+// MilliCPUToShares).
+func Shares(request unit.MilliCPU) uint64 {
+	return uint64(min(max(int64(min(request, 1<<40))*1024/1000, unit.MinShares), unit.MaxShares))
+}

@@ -1,0 +1,95 @@
+package kube
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+func TestWhereTheKubeletPutsPods(t *testing.T) {
+	burstable, bestEffort, guaranteed := container("c", "cpu=1", ""), container("c", "", ""), container("c", "", "cpu=1 memory=1Gi")
+	systemd := Layout{Systemd: true}
+	for _, c := range []struct {
+		layout Layout
+		shape  making
+		id     string
+		want   node.CgroupPath
+	}{
+		{Layout{}, guaranteed, "", "kubepods/poda1-b2"},
+		{Layout{}, burstable, "containerd://0f", "kubepods/burstable/poda1-b2/0f"},
+		{Layout{Root: "/"}, bestEffort, "docker://0f", "kubepods/besteffort/poda1-b2/0f"},
+		{Layout{Root: "/k8s/node"}, bestEffort, "cri-o://0f", "k8s/node/kubepods/besteffort/poda1-b2/crio-0f"},
+		{systemd, guaranteed, "containerd://0f", "kubepods.slice/kubepods-poda1_b2.slice/cri-containerd-0f.scope"},
+		{systemd, burstable, "cri-o://0f", "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-poda1_b2.slice/crio-0f.scope"},
+		{systemd, bestEffort, "docker://0f", "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-poda1_b2.slice/docker-0f.scope"},
+		{Layout{Systemd: true, Root: "/kubelet"}, bestEffort, "containerd://0f", "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/kubelet-kubepods-besteffort-poda1_b2.slice/cri-containerd-0f.scope"},
+	} {
+		p := pod("p", c.shape)
+		p.UID = "a1-b2"
+		got := c.layout.Pod(&p)
+		if c.id != "" {
+			got = c.layout.Container(got, c.id)
+		}
+		if got != c.want {
+			t.Errorf("%+v %s: %s, want %s", c.layout, c.id, got, c.want)
+		}
+		place, ok := ParsePath(got)
+		if _, id, _ := strings.Cut(c.id, "://"); !ok || place != (Place{"a1-b2", id}) {
+			t.Errorf("%s is read back as %+v, %v", got, place, ok)
+		}
+	}
+}
+
+func TestPathsThatAreNoPods(t *testing.T) {
+	for _, p := range []node.CgroupPath{
+		"", "kubepods", "kubepods/besteffort", "kubepods/besteffort/pod", "system.slice/podman.service", "a/pod1", "kubepods.slice/kubepods-besteffort.slice",
+		"kubepods.slice/kubepods-pod.slice", "kubepods/poda/b/c", "kubepods.slice/kubepods-poda.slice/crio-conmon-b.scope", "kubepods.slice/other-poda.slice",
+		"user.slice/user-pod1.slice",
+	} {
+		if place, ok := ParsePath(p); ok {
+			t.Errorf("%s is read as %+v", p, place)
+		}
+	}
+}
+
+func TestContainerIDsThatAreNoNamesHaveNoPath(t *testing.T) {
+	for _, id := range []string{"", "containerd://", "0f", "containerd://../x", "containerd://a\x00"} {
+		if got := (Layout{}).Container("kubepods/poda", id); got != "" {
+			t.Errorf("%q: %s", id, got)
+		}
+	}
+}
+
+func FuzzParsePath(f *testing.F) {
+	for _, p := range []string{
+		"kubepods/besteffort/poda1-b2/0f", "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-poda1_b2.slice/cri-containerd-0f.scope",
+		"k/kubepods/pod1/crio-2", "/", "kubepods//pod1", "pod.slice/pod.slice-pod",
+	} {
+		f.Add(p)
+	}
+	f.Fuzz(func(t *testing.T, path string) {
+		place, ok := ParsePath(node.CgroupPath(path))
+		if !ok {
+			return
+		}
+		if place.UID == "" || strings.Contains(place.UID, "/") || strings.Contains(place.Container, "/") {
+			t.Errorf("%q is read as %+v", path, place)
+		}
+		if strings.ContainsAny(place.UID, "_.") {
+			return // systemd writes - as _, so this is no id of the kubelet's
+		}
+		for _, class := range []corev1.PodQOSClass{corev1.PodQOSGuaranteed, corev1.PodQOSBestEffort} {
+			for _, l := range []Layout{{}, {Systemd: true}} {
+				p := pod("p")
+				p.UID, p.Status.QOSClass = "", class
+				p.Annotations[annotationMirror] = place.UID
+				if again, ok := ParsePath(l.Pod(&p)); !ok || again.UID != place.UID {
+					t.Errorf("%q is at %s, which is read as %+v", place.UID, l.Pod(&p), again)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,289 @@
+package kube
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// Workloads makes workloads of the pods of a node, in the order of their names,
+// and remarks for the user: on what could not be read of a pod, and on pods that
+// cannot be had. exists says whether there is a cgroup; a pod without one has not
+// been started yet, or has ended.
+//
+// A pod is one workload. Best-effort work of a pod that asks for batch resources
+// is bounded by these, which the kubelet knows nothing of: the pod's cgroup, and
+// those of its containers, get weight, quota and memory limit from them. All
+// other limits are the kubelet's, and Tenon only adds to them. New containers get
+// their values when the runtime makes them, through NRI; where that is not there
+// or was missed, the loop puts them right, the pod before its containers where a
+// limit rises, and after them where it falls.
+func Workloads(pods []corev1.Pod, l Layout, exists func(node.CgroupPath) bool) ([]node.Workload, []string) {
+	s := scene{layout: l, exists: exists, names: map[string]int{}}
+	for i := range pods {
+		p := &pods[i]
+		if Ended(p) {
+			continue
+		}
+		s.names[NameOf(p)]++
+		if _, hash := p.Annotations[annotationMirror]; !hash || !slices.ContainsFunc(pods, func(o corev1.Pod) bool { return &o != p && string(o.UID) == UID(p) }) {
+			s.pods = append(s.pods, p)
+		}
+	}
+	slices.SortFunc(s.pods, func(a, b *corev1.Pod) int {
+		return cmp.Or(strings.Compare(NameOf(a), NameOf(b)), strings.Compare(UID(a), UID(b)))
+	})
+	s.look()
+	workloads := make([]node.Workload, 0, len(s.pods))
+	for _, p := range s.pods {
+		if w, there := s.workload(p); there {
+			workloads = append(workloads, w)
+		}
+	}
+	if len(workloads) == 0 && s.running > 0 {
+		s.remarks = append(s.remarks, fmt.Sprintf("%d pods run and none of their cgroups is where the kubelet's driver and root put it, such as %s", s.running, l.Pod(s.pods[0])))
+	}
+	return workloads, s.remarks
+}
+
+// A scene is the pods of a node.
+type scene struct {
+	layout  Layout
+	exists  func(node.CgroupPath) bool
+	pods    []*corev1.Pod
+	names   map[string]int // pods of one name: a new one may come while the old one ends
+	only    map[node.CgroupPath]side
+	running int
+	remarks []string
+}
+
+// A side is what pods have in common that share a cgroup without harm.
+type side string
+
+func sideOf(c node.Class) side {
+	switch {
+	case c == node.BE:
+		return "best-effort"
+	case c.Sensitive():
+		return "sensitive"
+	}
+	return "system"
+}
+
+// look finds on which side all pods of each QoS class are; "mixed" if on several.
+func (s *scene) look() {
+	s.only = map[node.CgroupPath]side{}
+	for _, p := range s.pods {
+		if !s.exists(s.layout.Pod(p)) {
+			continue
+		}
+		at := s.layout.QOS(QOSClass(p))
+		have, own := s.only[at], sideOf(ClassWithDefault(p))
+		if have != "" && have != own {
+			own = "mixed"
+		}
+		s.only[at] = own
+	}
+}
+
+func (s *scene) remark(p *corev1.Pod, text string) {
+	s.remarks = append(s.remarks, "pod "+NameOf(p)+": "+text)
+}
+
+func (s *scene) workload(p *corev1.Pod) (node.Workload, bool) {
+	running := p.Status.Phase == corev1.PodRunning
+	if running {
+		s.running++
+	}
+	w := node.Workload{ID: node.WorkloadID(NameOf(p)), Cgroup: s.layout.Pod(p)}
+	if !s.exists(w.Cgroup) {
+		return w, false
+	}
+	if s.names[NameOf(p)] > 1 {
+		w.ID += node.WorkloadID("/" + UID(p))
+	}
+	w.Class, w.Rule = classAndRule(p)
+	s.meet(p, &w)
+	s.amounts(p, &w)
+	w.Priority = priorityOf(p)
+	w.SubPriority, _ = SubPriority(p)
+	w.EvictionPriority, _ = EvictionPriority(p)
+	var faults []Fault
+	w.Asks, faults = AsksOf(p)
+	for _, f := range append(faults, Faults(p)...) {
+		s.remark(p, f.String())
+	}
+	return w, true
+}
+
+// meet says where the pod meets others. Best-effort pods that Kubernetes counts
+// as such, too, share a cgroup of their own as long as no other pod is in it.
+// Others lie among services: each meets these by itself.
+func (s *scene) meet(p *corev1.Pod, w *node.Workload) {
+	kube := QOSClass(p)
+	level := s.layout.QOS(kube)
+	w.Meet = w.Cgroup
+	alone := kube != corev1.PodQOSGuaranteed && s.only[level] == sideOf(w.Class)
+	if w.Class == node.BE {
+		alone = alone && kube == corev1.PodQOSBestEffort
+	}
+	if !alone {
+		return
+	}
+	w.Meet = level
+	if w.Class == node.BE && !s.layout.QOSYields {
+		w.Yields = w.Cgroup
+	}
+}
+
+// amounts says what the pod and its containers ask for, and who sees to it.
+func (s *scene) amounts(p *corev1.Pod, w *node.Workload) {
+	native, batch := Native(p), Batch(p)
+	said, _ := Extended(p)
+	asksCPU, asksMemory := batch.CPURequest.Known(), batch.MemoryRequest.Known()
+	if mixed := asksCPU && native.CPURequest.Or(0) > 0 || asksMemory && native.MemoryRequest.Or(0) > 0; mixed {
+		s.remark(p, "asks for batch resources and for cpu or memory of its own: want either")
+	}
+	if (asksCPU || asksMemory) && w.Class != node.BE {
+		s.remark(p, fmt.Sprintf("asks for batch resources and is %s: nobody enforces them", w.Class))
+		asksCPU, asksMemory = false, false
+	}
+	own := choose(asksCPU, asksMemory, batch, native)
+	if w.Class != node.BE {
+		own = orMid(own, Mid(p))
+	}
+	if w.Class == node.BE && !own.CPURequest.Known() {
+		own.CPURequest = node.Some[unit.MilliCPU](0) // it counts on nothing, which is something known
+	}
+	w.CPURequest, w.MemoryRequest = own.CPURequest, own.MemoryRequest
+	w.CPULimit, w.MemoryLimit = own.CPULimit, own.MemoryLimit
+	w.CPUKept, w.MemoryKept = !asksCPU, !asksMemory
+	// The pod itself keeps the kubelet's weight: since Kubernetes 1.36 the kubelet
+	// reads it back as a request for CPU, which would be taken from services.
+	for _, c := range statusesOf(p) {
+		path := s.layout.Container(w.Cgroup, c.id)
+		if path == "" || !s.exists(path) {
+			continue
+		}
+		part := partOf(c.spec, asksCPU, asksMemory, said)
+		part.Cgroup = path
+		w.Parts = append(w.Parts, part)
+	}
+	slices.SortFunc(w.Parts, func(a, b node.Part) int { return strings.Compare(string(a.Cgroup), string(b.Cgroup)) })
+}
+
+// Natives is what the kubelet enforces in each cgroup of a pod: in the pod's own
+// and in those of its containers that have been started.
+func Natives(p *corev1.Pod, l Layout) map[node.CgroupPath]Amounts {
+	pod := l.Pod(p)
+	all := map[node.CgroupPath]Amounts{pod: Native(p)}
+	for _, c := range statusesOf(p) {
+		if path := l.Container(pod, c.id); path != "" {
+			all[path] = containerSum(c.spec, nativeCPU, nativeMem, nil)
+		}
+	}
+	return all
+}
+
+// choose takes each resource from the batch amounts where the pod asks for them.
+func choose(cpu, memory bool, batch, native Amounts) Amounts {
+	if cpu {
+		native.CPURequest, native.CPULimit = batch.CPURequest, batch.CPULimit
+	}
+	if memory {
+		native.MemoryRequest, native.MemoryLimit = batch.MemoryRequest, batch.MemoryLimit
+	}
+	return native
+}
+
+// orMid fills in what a pod of the mid resources counts on. Their limits are not
+// enforced: a service is not limited by whom it did not ask.
+func orMid(a, mid Amounts) Amounts {
+	a.CPURequest, a.MemoryRequest = first(a.CPURequest, mid.CPURequest), first(a.MemoryRequest, mid.MemoryRequest)
+	return a
+}
+
+func weightOf(request node.Maybe[unit.MilliCPU], asked bool) node.Maybe[unit.Weight] {
+	if v, known := request.Value(); known && asked {
+		return node.Some(Weight(v))
+	}
+	return node.Maybe[unit.Weight]{}
+}
+
+// A started container is one that the runtime knows.
+type started struct {
+	spec corev1.Container
+	id   string
+}
+
+func statusesOf(p *corev1.Pod) []started {
+	var all []started
+	add := func(specs []corev1.Container, statuses []corev1.ContainerStatus) {
+		for _, st := range statuses {
+			i := slices.IndexFunc(specs, func(c corev1.Container) bool { return c.Name == st.Name })
+			if i >= 0 && st.State.Terminated == nil && st.ContainerID != "" {
+				all = append(all, started{specs[i], st.ContainerID})
+			}
+		}
+	}
+	add(p.Spec.InitContainers, p.Status.InitContainerStatuses)
+	add(p.Spec.Containers, p.Status.ContainerStatuses)
+	return all
+}
+
+// AsksOf is what the annotations of a pod ask for it, and what is wrong with them.
+// One that has a fault does not count; the others do.
+func AsksOf(p *corev1.Pod) (node.Asks, []Fault) {
+	var a node.Asks
+	var faults, more []Fault
+	class := ClassWithDefault(p)
+	a.Burst, faults = burstOf(p)
+	a.Memory, more = memoryOf(p)
+	faults = append(faults, more...)
+	a.Identity, more = identityOf(p, class)
+	faults = append(faults, more...)
+	a.IO, more = blockIOOf(p, class)
+	faults = append(faults, more...)
+	a.Cache, more = cacheOf(p)
+	faults = append(faults, more...)
+	a.SparedFrom, more = sparedFrom(p)
+	return a, append(faults, more...)
+}
+
+// Faults is what is wrong with the other labels and annotations of a pod.
+func Faults(p *corev1.Pod) []Fault {
+	var faults []Fault
+	classes := make([]string, len(node.Classes))
+	for i, c := range node.Classes {
+		classes[i] = string(c)
+	}
+	word, labelled := p.Labels[LabelQOSClass]
+	if labelled && word != "" { // without a word: as charts write a value that is not set
+		faults = wordFault(LabelQOSClass, "", word, classes)
+	} else if word, annotated := p.Annotations[AnnotationACKQOSClass]; annotated && !labelled {
+		faults = wordFault(AnnotationACKQOSClass, "", word, classes)
+	}
+	if word, labelled := p.Labels[LabelPriorityClass]; labelled {
+		var known []string
+		for _, c := range PriorityClasses {
+			known = append(known, string(c))
+		}
+		faults = append(faults, wordFault(LabelPriorityClass, "", word, known)...)
+	}
+	_, more := SubPriority(p)
+	faults = append(faults, more...)
+	_, more = EvictionPriority(p)
+	faults = append(faults, more...)
+	_, more = Extended(p)
+	faults = append(faults, more...)
+	_, more = ResourceSpecOf(p)
+	faults = append(faults, more...)
+	_, more = ResourceStatusOf(p)
+	return append(faults, more...)
+}

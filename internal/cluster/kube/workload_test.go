@@ -1,0 +1,222 @@
+package kube
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A pod in the making: what the tests say of one.
+type making func(*corev1.Pod)
+
+func pod(name string, made ...making) corev1.Pod {
+	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{}, Annotations: map[string]string{}}}
+	p.Status.Phase = corev1.PodRunning
+	for _, m := range made {
+		m(&p)
+	}
+	return p
+}
+
+func label(key, value string) making      { return func(p *corev1.Pod) { p.Labels[key] = value } }
+func annotation(key, value string) making { return func(p *corev1.Pod) { p.Annotations[key] = value } }
+func priority(n int32) making             { return func(p *corev1.Pod) { p.Spec.Priority = &n } }
+func be(p *corev1.Pod)                    { p.Labels[LabelQOSClass] = "BE" }
+
+// list reads "cpu=500m memory=1Gi".
+func list(text string) corev1.ResourceList {
+	l := corev1.ResourceList{}
+	for _, word := range strings.Fields(text) {
+		name, amount, _ := strings.Cut(word, "=")
+		if full := map[string]string{"batch-cpu": "kubernetes.io/batch-cpu", "batch-memory": "kubernetes.io/batch-memory", "mid-cpu": "kubernetes.io/mid-cpu", "mid-memory": "kubernetes.io/mid-memory"}[name]; full != "" {
+			name = full
+		}
+		l[corev1.ResourceName(name)] = resource.MustParse(amount)
+	}
+	return l
+}
+
+func container(name, requests, limits string) making {
+	return func(p *corev1.Pod) {
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Requests: list(requests), Limits: list(limits)}})
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: name, ContainerID: "containerd://" + p.Name + name})
+	}
+}
+
+func initContainer(name, requests, limits string, sidecar bool) making {
+	return func(p *corev1.Pod) {
+		c := corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Requests: list(requests), Limits: list(limits)}}
+		if sidecar {
+			c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+		}
+		p.Spec.InitContainers = append(p.Spec.InitContainers, c)
+	}
+}
+
+func overhead(text string) making { return func(p *corev1.Pod) { p.Spec.Overhead = list(text) } }
+
+func everywhere(node.CgroupPath) bool { return true }
+
+var exact = cmp.Options{cmpopts.EquateEmpty(), cmp.Exporter(func(reflect.Type) bool { return true })}
+
+// one makes the workload of the only pod.
+func one(t *testing.T, p corev1.Pod) node.Workload {
+	t.Helper()
+	all, remarks := Workloads([]corev1.Pod{p}, Layout{}, everywhere)
+	if len(all) != 1 || len(remarks) > 0 {
+		t.Fatalf("%d workloads, remarks %q; want one and none", len(all), remarks)
+	}
+	return all[0]
+}
+
+func TestABatchPodIsBoundedByItsBatchResources(t *testing.T) {
+	w := one(t, pod("encode", be, priority(5500), label(LabelSubPriority, "7"), annotation(AnnotationEvictionPriority, "-3"),
+		container("ffmpeg", "", "batch-cpu=2k batch-memory=4Gi"), container("upload", "", "batch-cpu=500 batch-memory=1Gi")))
+	want := node.Workload{
+		ID: "shop/encode", Class: node.BE, Rule: "koordinator.sh/qosClass=BE",
+		Cgroup: "kubepods/besteffort/poduid-encode", Meet: "kubepods/besteffort", Yields: "kubepods/besteffort/poduid-encode",
+		CPURequest: node.Some(unit.MilliCPU(2500)), CPULimit: node.Some(unit.MilliCPU(2500)),
+		MemoryRequest: node.Some(unit.Bytes(5 << 30)), MemoryLimit: node.Some(unit.Bytes(5 << 30)),
+		Priority: 5500, SubPriority: 7, EvictionPriority: -3,
+		Parts: []node.Part{
+			{
+				Name: "ffmpeg", Cgroup: "kubepods/besteffort/poduid-encode/encodeffmpeg",
+				CPURequest: node.Some(unit.MilliCPU(2000)), CPULimit: node.Some(unit.MilliCPU(2000)),
+				MemoryRequest: node.Some(unit.Bytes(4 << 30)), MemoryLimit: node.Some(unit.Bytes(4 << 30)), Weight: node.Some(unit.WeightOfShares(2048)),
+			},
+			{
+				Name: "upload", Cgroup: "kubepods/besteffort/poduid-encode/encodeupload",
+				CPURequest: node.Some(unit.MilliCPU(500)), CPULimit: node.Some(unit.MilliCPU(500)),
+				MemoryRequest: node.Some(unit.Bytes(1 << 30)), MemoryLimit: node.Some(unit.Bytes(1 << 30)), Weight: node.Some(unit.WeightOfShares(512)),
+			},
+		},
+	}
+	if diff := cmp.Diff(want, w, exact); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestLimitsOfServicesAreTheKubelets(t *testing.T) {
+	w := one(t, pod("web", container("nginx", "cpu=500m memory=1Gi", "cpu=2 memory=2Gi")))
+	if w.Class != node.LS || !w.CPUKept || !w.MemoryKept || w.Weight.Known() {
+		t.Errorf("class %s, kept %v %v, weight %v: want LS, whose limits the kubelet enforces", w.Class, w.CPUKept, w.MemoryKept, w.Weight)
+	}
+	if w.CPULimit != node.Some(unit.CPUs(2)) || w.CPURequest != node.Some(unit.MilliCPU(500)) || len(w.Parts) != 1 {
+		t.Errorf("limit %v, request %v, %d containers", w.CPULimit, w.CPURequest, len(w.Parts))
+	}
+}
+
+// A BE pod with cpu of its own lies among services, where the suppress of the
+// reference does not reach it.
+func TestABEPodWithNativeCPUMeetsServicesByItself(t *testing.T) {
+	w := one(t, pod("encode", be, container("ffmpeg", "cpu=1 memory=1Gi", "")))
+	if w.Cgroup != "kubepods/burstable/poduid-encode" || w.Meet != w.Cgroup || w.Yields != "" || !w.CPUKept {
+		t.Errorf("%s meets others at %s, yields at %q, CPU kept %v", w.Cgroup, w.Meet, w.Yields, w.CPUKept)
+	}
+}
+
+func TestWhereBestEffortPodsMeetServices(t *testing.T) {
+	encode, web := pod("encode", be, container("c", "", "batch-cpu=1k")), pod("web", container("c", "cpu=1", ""))
+	odd := pod("odd", label(LabelQOSClass, "LS"), container("c", "", ""))
+	proxy := pod("proxy", priority(2000001000), container("c", "", ""))
+	for name, c := range map[string]struct {
+		pods   []corev1.Pod
+		layout Layout
+		meet   node.CgroupPath
+		yields node.CgroupPath
+	}{
+		"alone in their cgroup":                           {[]corev1.Pod{encode, web}, Layout{}, "kubepods/besteffort", "kubepods/besteffort/poduid-encode"},
+		"and its weight may be changed":                   {[]corev1.Pod{encode, web}, Layout{QOSYields: true}, "kubepods/besteffort", ""},
+		"beside a service without requests":               {[]corev1.Pod{encode, odd}, Layout{}, "kubepods/besteffort/poduid-encode", ""},
+		"beside a pod that the cluster cannot do without": {[]corev1.Pod{encode, proxy}, Layout{}, "kubepods/besteffort/poduid-encode", ""},
+	} {
+		all, _ := Workloads(c.pods, c.layout, everywhere)
+		i := slices.IndexFunc(all, func(w node.Workload) bool { return w.ID == "shop/encode" })
+		if i < 0 || all[i].Meet != c.meet || all[i].Yields != c.yields {
+			t.Errorf("%s: %+v; want meet %s, yields %s", name, all[i], c.meet, c.yields)
+		}
+	}
+}
+
+// The reference forgets that pods end, and keeps their CPUs bound.
+func TestPodsThatHaveEndedAreNoWorkloads(t *testing.T) {
+	done, failed, run := pod("a"), pod("b"), pod("c")
+	done.Status.Phase, failed.Status.Phase = corev1.PodSucceeded, corev1.PodFailed
+	all, remarks := Workloads([]corev1.Pod{done, failed, run}, Layout{}, everywhere)
+	if len(all) != 1 || all[0].ID != "shop/c" || len(remarks) > 0 {
+		t.Errorf("%+v, %q", all, remarks)
+	}
+}
+
+func TestPodsWithoutACgroupAreNoWorkloadsYet(t *testing.T) {
+	pods := []corev1.Pod{pod("a"), pod("b")}
+	all, remarks := Workloads(pods, Layout{}, func(p node.CgroupPath) bool { return strings.Contains(string(p), "uid-b") })
+	if len(all) != 1 || all[0].ID != "shop/b" || len(remarks) > 0 {
+		t.Errorf("%+v, %q", all, remarks)
+	}
+	all, remarks = Workloads(pods, Layout{}, func(node.CgroupPath) bool { return false })
+	want := []string{"2 pods run and none of their cgroups is where the kubelet's driver and root put it, such as kubepods/besteffort/poduid-a"}
+	if len(all) != 0 || !slices.Equal(remarks, want) {
+		t.Errorf("no cgroup at all: %d workloads, remarks %q", len(all), remarks)
+	}
+}
+
+func TestTwoPodsOfOneNameAreTwoWorkloads(t *testing.T) {
+	old, young := pod("db"), pod("db")
+	young.UID = "uid-new"
+	all, _ := Workloads([]corev1.Pod{young, old}, Layout{}, everywhere)
+	if len(all) != 2 || all[0].ID != "shop/db/uid-db" || all[1].ID != "shop/db/uid-new" {
+		t.Errorf("got %+v", all)
+	}
+}
+
+// The kubelet lists the pod of a file with the id of its content, the API server
+// the pod that stands for it.
+func TestAStaticPodIsOneWorkloadUnderItsHash(t *testing.T) {
+	mirror := pod("kube-apiserver", annotation("kubernetes.io/config.mirror", "8f3e"), annotation("kubernetes.io/config.hash", "8f3e"), annotation("kubernetes.io/config.source", "file"))
+	file := pod("kube-apiserver", annotation("kubernetes.io/config.hash", "8f3e"), annotation("kubernetes.io/config.source", "file"))
+	file.UID = "8f3e"
+	for name, pods := range map[string][]corev1.Pod{"of the API server": {mirror}, "of the kubelet": {file}, "of both": {mirror, file}} {
+		all, _ := Workloads(pods, Layout{}, everywhere)
+		if len(all) != 1 || all[0].Cgroup != "kubepods/besteffort/pod8f3e" {
+			t.Errorf("%s: %+v", name, all)
+		}
+	}
+}
+
+func TestContainersThatTheRuntimeDoesNotKnowHaveNoCgroup(t *testing.T) {
+	p := pod("web", container("a", "cpu=1", ""), container("b", "cpu=1", ""), container("c", "cpu=1", ""))
+	p.Status.ContainerStatuses[0].ContainerID = ""
+	p.Status.ContainerStatuses[1].State.Terminated = &corev1.ContainerStateTerminated{}
+	if w := one(t, p); len(w.Parts) != 1 || w.Parts[0].Name != "c" {
+		t.Errorf("%+v", w.Parts)
+	}
+}
+
+func TestMixedResourcesAreRemarkedUpon(t *testing.T) {
+	for name, c := range map[string]struct {
+		pod  corev1.Pod
+		want string
+	}{
+		"batch and native":  {pod("p", be, container("c", "cpu=1 batch-cpu=1k", "")), "pod shop/p: asks for batch resources and for cpu or memory of its own: want either"},
+		"batch of services": {pod("p", label(LabelQOSClass, "LS"), container("c", "", "batch-cpu=1k")), "pod shop/p: asks for batch resources and is LS: nobody enforces them"},
+		"an unknown class":  {pod("p", label(LabelQOSClass, "be")), `pod shop/p: koordinator.sh/qosClass: "be": want one of LSE, LSR, LS, SYSTEM, BE`},
+		"a bad annotation":  {pod("p", annotation(AnnotationCPUBurst, `{"cpuBurstPercent":0}`)), "pod shop/p: koordinator.sh/cpuBurst: cpuBurstPercent: 0: want a whole number from 1 to 10000"},
+	} {
+		_, remarks := Workloads([]corev1.Pod{c.pod}, Layout{}, everywhere)
+		if !slices.Equal(remarks, []string{c.want}) {
+			t.Errorf("%s: %q; want %q", name, remarks, c.want)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package kubelet
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Slim keeps of a pod only what the node's agent reads: its identity, labels
+// and annotations, the requests and limits of its containers, and where they
+// run. Of a pod of some 15 KiB about one is left.
+func Slim(p *corev1.Pod) {
+	p.ManagedFields, p.Finalizers, p.GenerateName = nil, nil, ""
+	delete(p.Annotations, corev1.LastAppliedConfigAnnotation)
+	spec := &p.Spec
+	if pending(p) {
+		hold(spec.InitContainers, p.Status.InitContainerStatuses)
+		hold(spec.Containers, p.Status.ContainerStatuses)
+	}
+	p.Spec = corev1.PodSpec{
+		InitContainers: slimContainers(spec.InitContainers), Containers: slimContainers(spec.Containers),
+		RestartPolicy: spec.RestartPolicy, TerminationGracePeriodSeconds: spec.TerminationGracePeriodSeconds,
+		NodeName: spec.NodeName, HostNetwork: spec.HostNetwork, RuntimeClassName: spec.RuntimeClassName,
+		PriorityClassName: spec.PriorityClassName, Priority: spec.Priority, Overhead: spec.Overhead,
+		Resources: spec.Resources,
+	}
+	status := &p.Status
+	p.Status = corev1.PodStatus{
+		Phase: status.Phase, Reason: status.Reason, StartTime: status.StartTime, QOSClass: status.QOSClass,
+		InitContainerStatuses: slimStatuses(status.InitContainerStatuses),
+		ContainerStatuses:     slimStatuses(status.ContainerStatuses),
+	}
+}
+
+// SlimOfAPI is Slim for a pod of the API server. Any client may have written
+// the kubelet's own annotations there, from which the cgroup of a pod is
+// derived. Of these SlimOfAPI keeps only the mark of a static pod, and only on
+// a pod that belongs to a node, because the API server lets only a kubelet
+// write it there (admission plugin NodeRestriction).
+func SlimOfAPI(p *corev1.Pod) {
+	owner := metav1.GetControllerOf(p)
+	if owner == nil || owner.Kind != "Node" || owner.APIVersion != "v1" {
+		delete(p.Annotations, corev1.MirrorPodAnnotationKey)
+		delete(p.Annotations, "kubernetes.io/config.source")
+	}
+	delete(p.Annotations, "kubernetes.io/config.hash")
+	Slim(p)
+}
+
+// pending reports whether the kubelet has not agreed to a resize of a pod yet,
+// and may never do so: its spec then has the amounts that were requested, not
+// those that hold.
+func pending(p *corev1.Pod) bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodResizePending && c.Status == corev1.ConditionTrue {
+			return true
+		}
+	}
+	return false
+}
+
+// hold makes the resources of containers those that hold.
+func hold(all []corev1.Container, statuses []corev1.ContainerStatus) {
+	for _, s := range statuses {
+		for i := range all {
+			if all[i].Name == s.Name && s.Resources != nil {
+				all[i].Resources.Requests, all[i].Resources.Limits = s.Resources.Requests, s.Resources.Limits
+			}
+		}
+	}
+}
+
+func slimContainers(all []corev1.Container) []corev1.Container {
+	slim := make([]corev1.Container, len(all))
+	for i, c := range all {
+		slim[i] = corev1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy}
+	}
+	return slim
+}
+
+func slimStatuses(all []corev1.ContainerStatus) []corev1.ContainerStatus {
+	slim := make([]corev1.ContainerStatus, len(all))
+	for i, s := range all {
+		slim[i] = corev1.ContainerStatus{Name: s.Name, ContainerID: s.ContainerID, State: s.State}
+	}
+	return slim
+}

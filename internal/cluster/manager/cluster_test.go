@@ -1,0 +1,290 @@
+package manager
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"tenon.sh/tenon/api/v1alpha1"
+)
+
+// control is the control plane that all tests of this package share: a real API
+// server and its etcd, without kubelets.
+var control struct {
+	once sync.Once
+	env  *envtest.Environment
+	rc   *rest.Config
+	err  error
+}
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if control.env != nil && control.rc != nil {
+		if err := control.env.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "stop the control plane:", err)
+		}
+	}
+	os.Exit(status)
+}
+
+// binaries is a folder with kube-apiserver and etcd: KUBEBUILDER_ASSETS, or
+// where the tests of test/cluster build them.
+func binaries(t testing.TB) string {
+	t.Helper()
+	home, _ := os.UserCacheDir()
+	for _, dir := range []string{os.Getenv("KUBEBUILDER_ASSETS"), filepath.Join(home, "tenon", "cluster", "bin")} {
+		server, err := os.Stat(filepath.Join(dir, "kube-apiserver"))
+		_, none := os.Stat(filepath.Join(dir, "etcd"))
+		if dir != "" && err == nil && none == nil && !server.IsDir() {
+			return dir
+		}
+	}
+	const why = "there is no kube-apiserver and no etcd: set KUBEBUILDER_ASSETS to a folder with both (test/cluster builds them)"
+	if os.Getenv("TENON_TEST_STRICT") == "1" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+	return ""
+}
+
+// A scene is a cluster of one's own: no nodes, and settings by which colocation
+// is on.
+type scene struct {
+	t       testing.TB
+	rc      *rest.Config
+	client  client.WithWatch
+	name    string
+	config  client.ObjectKey
+	port    int
+	ctx     context.Context
+	serials atomic.Int64
+}
+
+var scenes atomic.Int64
+
+func newScene(t testing.TB) *scene {
+	t.Helper()
+	dir := binaries(t)
+	control.once.Do(func() {
+		os.Setenv("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", "60s")
+		control.env = &envtest.Environment{
+			BinaryAssetsDirectory: dir,
+			CRDInstallOptions:     envtest.CRDInstallOptions{Paths: []string{filepath.Join("..", "..", "..", "deploy", "crds")}, ErrorIfPathMissing: true},
+		}
+		// No service accounts: pods are created that nobody runs.
+		control.env.ControlPlane.GetAPIServer().Configure().Append("disable-admission-plugins", "ServiceAccount")
+		control.rc, control.err = control.env.Start()
+	})
+	if control.err != nil {
+		t.Fatalf("start a control plane from %s: %v", dir, control.err)
+	}
+	types, err := newScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rc := rest.CopyConfig(control.rc)
+	rc.QPS, rc.Burst = -1, 0
+	c, err := client.NewWithWatch(rc, client.Options{Scheme: types})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &scene{t: t, rc: control.rc, client: c, name: fmt.Sprintf("scene-%d", scenes.Add(1)), ctx: ctx}
+	s.config = client.ObjectKey{Namespace: s.name, Name: "slo-controller-config"}
+	t.Cleanup(func() {
+		s.must(c.DeleteAllOf(ctx, &corev1.Node{}), c.DeleteAllOf(ctx, &v1alpha1.NodeReport{}))
+		cancel()
+	})
+	s.must(c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name}}))
+	s.must(c.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: s.config.Name}, Data: map[string]string{"colocation-config": `{"enable":true}`}}))
+	return s
+}
+
+func (s *scene) must(errs ...error) {
+	s.t.Helper()
+	for _, err := range errs {
+		if err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// A replica is one manager that runs.
+type replica struct {
+	*scene
+	log      *watchedLog
+	registry *prometheus.Registry
+	stop     context.CancelFunc
+	done     chan struct{}
+	err      error
+}
+
+// start runs a manager, changed as the test wants, until the test ends or stops
+// it.
+func (s *scene) start(change ...func(*Options)) *replica {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.ctx)
+	r := &replica{scene: s, log: &watchedLog{}, registry: prometheus.NewRegistry(), stop: cancel, done: make(chan struct{})}
+	o := Options{
+		Namespace: s.name, Name: s.name, Config: s.config, Elect: true, Lease: 3 * time.Second, Lifetimes: DefaultLifetimes,
+		Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})), registry: r.registry,
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	go func() {
+		defer close(r.done)
+		r.err = Run(ctx, s.rc, o)
+	}()
+	s.t.Cleanup(func() {
+		r.end()
+		if s.t.Failed() {
+			s.t.Logf("log:\n%s", r.log.last(60))
+		}
+	})
+	return r
+}
+
+// end stops a replica and waits until it has.
+func (r *replica) end() {
+	r.stop()
+	<-r.done
+	if r.err != nil && !strings.Contains(r.err.Error(), "leader election lost") && !strings.Contains(r.err.Error(), "context canceled") {
+		r.t.Errorf("the manager ended: %v", r.err)
+	}
+}
+
+// webhooks makes a manager serve webhooks, and the API server ask it.
+func (s *scene) webhooks(o *Options) {
+	if s.port == 0 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		s.must(err)
+		s.port = l.Addr().(*net.TCPAddr).Port
+		s.must(l.Close())
+		service := Service{Namespace: s.name, URL: fmt.Sprintf("https://127.0.0.1:%d", s.port)}
+		m, v := HookConfigs(s.name, service, s.config)
+		s.must(s.client.Create(s.ctx, m), s.client.Create(s.ctx, v))
+		s.t.Cleanup(func() { s.must(s.client.Delete(s.ctx, m), s.client.Delete(s.ctx, v)) })
+	}
+	o.Host, o.Port = "127.0.0.1", s.port
+	o.Service = Service{Namespace: s.name, URL: fmt.Sprintf("https://127.0.0.1:%d", s.port)}
+}
+
+// node makes a node of 16 CPUs and 64 GiB.
+func (s *scene) node(name string) {
+	s.t.Helper()
+	n := machineOf(16, 64)
+	n.Name = name
+	status := n.Status
+	s.must(s.client.Create(s.ctx, n))
+	n.Status = status
+	s.must(s.client.Status().Update(s.ctx, n))
+}
+
+// report writes a report as an agent does: all of the status but what is the
+// manager's.
+func (s *scene) report(name string, b *v1alpha1.Batch) time.Time {
+	s.t.Helper()
+	n := s.serials.Add(1)
+	r := &v1alpha1.NodeReport{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if err := s.client.Create(s.ctx, r); err != nil && !apierrors.IsAlreadyExists(err) {
+		s.t.Fatal(err)
+	}
+	s.must(s.client.Get(s.ctx, client.ObjectKey{Name: name}, r))
+	old := r.DeepCopy()
+	r.Status.Reported, r.Status.Run, r.Status.Sequence, r.Status.Batch = metav1.NowMicro(), "test", n, *b
+	at := time.Now()
+	s.must(s.client.Status().Patch(s.ctx, r, client.MergeFrom(old), client.FieldOwner("tenond")))
+	return at
+}
+
+// has returns what a node's status has, and fails if capacity and allocatable
+// differ.
+func (s *scene) has(name string) string {
+	s.t.Helper()
+	var n corev1.Node
+	s.must(s.client.Get(s.ctx, client.ObjectKey{Name: name}, &n))
+	f := factsOf(&n)
+	if f.Present != f.Capped {
+		s.t.Errorf("half of a write: allocatable %s, capacity %s", amounts(f.Present), amounts(f.Capped))
+	}
+	return amounts(f.Present)
+}
+
+// published returns what the manager says in the report.
+func (s *scene) published(name string) v1alpha1.Published {
+	s.t.Helper()
+	var r v1alpha1.NodeReport
+	s.must(s.client.Get(s.ctx, client.ObjectKey{Name: name}, &r))
+	if r.Status.Published == nil {
+		return v1alpha1.Published{}
+	}
+	return *r.Status.Published
+}
+
+// becomes waits until a node has what is wanted, and returns for how long.
+func (s *scene) becomes(name, want string, within time.Duration) time.Duration {
+	s.t.Helper()
+	start, last := time.Now(), ""
+	for time.Since(start) < within {
+		if last = s.has(name); last == want {
+			return time.Since(start)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	s.t.Fatalf("after %v node %s has %s, want %s; %s", within, name, last, want, s.published(name).Reason)
+	return 0
+}
+
+// eventually waits until something holds.
+func (s *scene) eventually(what string, within time.Duration, holds func() bool) {
+	s.t.Helper()
+	for start := time.Now(); time.Since(start) < within; time.Sleep(10 * time.Millisecond) {
+		if holds() {
+			return
+		}
+	}
+	s.t.Fatalf("not within %v: %s", within, what)
+}
+
+// watchedLog is a log in memory.
+type watchedLog struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *watchedLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *watchedLog) count(what string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), what)
+}
+
+func (l *watchedLog) last(n int) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lines := strings.Split(l.text.String(), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}

@@ -1,0 +1,46 @@
+package manager
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestThePageNamesEveryStateMetricAndWebhook keeps docs/manager.md complete.
+func TestThePageNamesEveryStateMetricAndWebhook(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/manager.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := []string{"tenon_manager_nodes", "tenon_manager_certificate_expiry_timestamp_seconds"}
+	n := &nodes{metrics: newMetrics(), of: map[string]*remembered{}}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collector{n.metrics, n})
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		words = append(words, f.GetName())
+		for _, m := range f.Metric {
+			for _, l := range m.Label {
+				words = append(words, l.GetValue())
+			}
+		}
+	}
+	m, v := HookConfigs("x", Service{}, client.ObjectKey{})
+	for _, w := range m.Webhooks {
+		words = append(words, strings.TrimSuffix(w.Name, ".tenon.sh"))
+	}
+	for _, w := range v.Webhooks {
+		words = append(words, strings.TrimSuffix(w.Name, ".tenon.sh"))
+	}
+	for _, w := range words {
+		if !strings.Contains(string(text), "`"+w+"`") {
+			t.Errorf("docs/manager.md does not name %s", w)
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package manager
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// Annotations of a node that concern batch resources, beside those that are
+// settings. Koordinator: apis/extension.
+const (
+	thirdPartyKey = "node.koordinator.sh/thirdPartyAllocations"
+	originKey     = "node.koordinator.sh/originExtendedAllocatable"
+)
+
+// Facts is what the API server has of a node.
+type Facts struct {
+	Capacity [kinds]int64
+	// Reserved is what the kubelet keeps from all pods.
+	Reserved [kinds]int64
+	// Present is what its status has of batch resources, as allocatable and as
+	// capacity.
+	Present, Capped [kinds]node.Maybe[int64]
+	// Elsewhere is what other schedulers, as YARN's, have given away of batch
+	// resources (thirdPartyAllocations), and Shared says that there are such.
+	Elsewhere [kinds]int64
+	Shared    bool
+	// Origin is what the annotation originExtendedAllocatable says: batch
+	// resources before Elsewhere is taken away.
+	Origin string
+	// Faults name annotations and labels that cannot be read.
+	Faults []string
+}
+
+// concerns reports whether an annotation of a node decides about batch
+// resources.
+func concerns(key string) bool { return strings.HasPrefix(key, "node.koordinator.sh/") }
+
+// factsOf reads a node.
+func factsOf(n *corev1.Node) Facts {
+	f := Facts{Origin: n.Annotations[originKey]}
+	for k := range kinds {
+		capacity, _ := k.count(n.Status.Capacity[k.native()])
+		allocatable, _ := k.count(n.Status.Allocatable[k.native()])
+		f.Capacity[k], f.Reserved[k] = capacity, max(0, capacity-allocatable)
+		f.Present[k] = whole(n.Status.Allocatable, k)
+		f.Capped[k] = whole(n.Status.Capacity, k)
+	}
+	f.share(n.Annotations[thirdPartyKey])
+	return f
+}
+
+// whole returns what a status has of a batch resource.
+func whole(list corev1.ResourceList, k kind) node.Maybe[int64] {
+	q, has := list[k.batch()]
+	if !has {
+		return node.Maybe[int64]{}
+	}
+	return node.Some(q.Value())
+}
+
+// share reads {"allocations":[{"name":"yarn","priority":"koord-batch",
+// "resources":{"kubernetes.io/batch-cpu":"1000"}}]}.
+func (f *Facts) share(text string) {
+	if text == "" {
+		return
+	}
+	f.Shared = true
+	var a struct {
+		Allocations []struct {
+			Resources map[corev1.ResourceName]json.RawMessage `json:"resources"`
+		} `json:"allocations"`
+	}
+	if err := json.Unmarshal([]byte(text), &a); err != nil {
+		f.fault(thirdPartyKey, err)
+		return
+	}
+	for _, one := range a.Allocations {
+		for k := range kinds {
+			raw, has := one.Resources[k.batch()]
+			if !has {
+				continue
+			}
+			q, err := quantity(raw)
+			if err != nil {
+				f.fault(thirdPartyKey, fmt.Errorf("%v: %w", k, err))
+				return
+			}
+			if n := q.Value(); n > 0 {
+				f.Elsewhere[k] = min(most, f.Elsewhere[k]+min(most, n))
+			}
+		}
+	}
+}
+
+// quantity reads a quantity of an annotation. An exponent is refused: to read
+// 1e2147483647 takes hours, and a node may write its own annotations.
+func quantity(raw json.RawMessage) (resource.Quantity, error) {
+	text := strings.Trim(string(raw), `"`)
+	if !plain.MatchString(text) {
+		return resource.Quantity{}, fmt.Errorf("%.40q: want a quantity such as 1500 or 2Gi", text)
+	}
+	return resource.ParseQuantity(text)
+}
+
+var plain = regexp.MustCompile(`^[0-9.]{1,20}([KMGTPE]i|[numkMGTPE])?$`)
+
+func (f *Facts) fault(key string, err error) {
+	f.Faults = append(f.Faults, fmt.Sprintf("annotation %s: %v", key, err))
+}
+
+// originOf is the value of the annotation originExtendedAllocatable.
+func originOf(amounts [kinds]node.Maybe[int64]) string {
+	resources := map[corev1.ResourceName]string{}
+	for k := range kinds {
+		if v, has := amounts[k].Value(); has {
+			q := k.quantity(v)
+			resources[k.batch()] = q.String()
+		}
+	}
+	text, _ := json.Marshal(map[string]any{"resources": resources}) // maps of text always have JSON
+	return string(text)
+}

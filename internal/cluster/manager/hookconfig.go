@@ -1,0 +1,147 @@
+package manager
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A Service is where the API server finds the webhooks: a Service in the
+// cluster, or for tests a URL.
+type Service struct {
+	Namespace, Name string
+	Port            int32
+	URL             string // instead of all that
+}
+
+func (s Service) client(path string) admissionv1.WebhookClientConfig {
+	if s.URL != "" {
+		whole := s.URL + path
+		return admissionv1.WebhookClientConfig{URL: &whole}
+	}
+	return admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: s.Namespace, Name: s.Name, Path: &path, Port: &s.Port}}
+}
+
+// names are what the API server calls the service.
+func (s Service) names() []string {
+	if u, err := url.Parse(s.URL); err == nil && s.URL != "" {
+		return []string{u.Hostname()}
+	}
+	full := s.Name + "." + s.Namespace + ".svc"
+	return []string{full, full + ".cluster.local"}
+}
+
+// HookConfigs are the two webhook configurations, without the CA, which the
+// manager writes into them.
+//
+// With the manager down, a pod that is labelled BE, or is BE by ACK's annotation
+// of before, or asks for batch resources, is refused: without its limits
+// translated it would run unlimited. Everything else is let through, so
+// that the cluster never waits for Tenon: a pod that a profile would have made
+// BE starts as the ordinary pod that its manifest says.
+func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.MutatingWebhookConfiguration, *admissionv1.ValidatingWebhookConfiguration) {
+	be := &metav1.LabelSelector{MatchLabels: map[string]string{kube.LabelQOSClass: string(node.BE)}}
+	others := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: kube.LabelQOSClass, Operator: metav1.LabelSelectorOpNotIn, Values: []string{string(node.BE)}},
+	}}
+	create, update := []admissionv1.OperationType{admissionv1.Create}, []admissionv1.OperationType{admissionv1.Update}
+	both := []admissionv1.OperationType{admissionv1.Create, admissionv1.Update}
+	closed, open := admissionv1.Fail, admissionv1.Ignore
+	// The manager's own pods never wait for it.
+	elsewhere := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{s.Namespace}},
+	}}
+	equal, none, again := admissionv1.Equivalent, admissionv1.SideEffectClassNone, admissionv1.IfNeededReinvocationPolicy
+	quick, patient := int32(3), int32(10)
+
+	mutating := func(name string, policy admissionv1.FailurePolicyType, timeout int32, objects, namespaces *metav1.LabelSelector) admissionv1.MutatingWebhook {
+		return admissionv1.MutatingWebhook{
+			Name: name + ".tenon.sh", ClientConfig: s.client(pathMutatePod), Rules: rule("", "v1", "pods", create), FailurePolicy: &policy, MatchPolicy: &equal,
+			ObjectSelector: objects, NamespaceSelector: namespaces, SideEffects: &none, TimeoutSeconds: &timeout, AdmissionReviewVersions: []string{"v1"}, ReinvocationPolicy: &again,
+		}
+	}
+	validating := func(name, path string, policy admissionv1.FailurePolicyType, timeout int32, rules []admissionv1.RuleWithOperations) admissionv1.ValidatingWebhook {
+		return admissionv1.ValidatingWebhook{
+			Name: name + ".tenon.sh", ClientConfig: s.client(path), Rules: rules, FailurePolicy: &policy, MatchPolicy: &equal,
+			ObjectSelector: &metav1.LabelSelector{}, NamespaceSelector: &metav1.LabelSelector{}, SideEffects: &none, TimeoutSeconds: &timeout, AdmissionReviewVersions: []string{"v1"},
+		}
+	}
+	// What the node would take for BE without the label.
+	unnamed := mutating("unnamed.mutate", closed, patient, others, &metav1.LabelSelector{})
+	unnamed.MatchConditions = []admissionv1.MatchCondition{{Name: "best-effort-by-other-words", Expression: bestEffortUnlabelled()}}
+	m := &admissionv1.MutatingWebhookConfiguration{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration"}, ObjectMeta: metav1.ObjectMeta{Name: name},
+		Webhooks: []admissionv1.MutatingWebhook{
+			mutating("be.mutate", closed, patient, be, &metav1.LabelSelector{}),
+			unnamed,
+			mutating("pods.mutate", open, quick, others, elsewhere),
+		},
+	}
+	beCreate := validating("be.validate", pathValidatePod, closed, patient, rule("", "v1", "pods", create))
+	beCreate.ObjectSelector = be
+	otherCreate := validating("pods.validate", pathValidatePod, open, quick, rule("", "v1", "pods", create))
+	otherCreate.ObjectSelector, otherCreate.NamespaceSelector = others, elsewhere
+	otherCreate.MatchConditions = []admissionv1.MatchCondition{{Name: "words-of-the-protocol", Expression: speaks}}
+	class := validating("class.validate", pathValidatePod, closed, patient, rule("", "v1", "pods", update))
+	class.MatchConditions = []admissionv1.MatchCondition{{Name: "class-changes", Expression: changes(
+		"labels", kube.LabelQOSClass, kube.LabelPriorityClass, kube.LabelSubPriority) + " || " + changes("annotations", kube.AnnotationACKQOSClass, kube.AnnotationExtended)}}
+	annotations := validating("annotations.validate", pathValidatePod, open, quick, rule("", "v1", "pods", update))
+	annotations.NamespaceSelector = elsewhere
+	annotations.MatchConditions = []admissionv1.MatchCondition{{Name: "annotations-change", Expression: "object.metadata.?annotations.orValue({}) != oldObject.metadata.?annotations.orValue({})"}}
+	configs := validating("config.validate", pathValidateConfig, open, quick, rule("", "v1", "configmaps", both))
+	configs.MatchConditions = []admissionv1.MatchCondition{{Name: "settings", Expression: fmt.Sprintf(
+		"request.namespace == '%s' && (request.name == '%s' || request.name == '%s')", config.Namespace, config.Name, podConfigName)}}
+	profiles := validating("profile.validate", pathValidateProfile, open, quick, rule(configv1alpha1.GroupVersion.Group, configv1alpha1.GroupVersion.Version, "clustercolocationprofiles", both))
+	v := &admissionv1.ValidatingWebhookConfiguration{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "ValidatingWebhookConfiguration"}, ObjectMeta: metav1.ObjectMeta{Name: name},
+		Webhooks: []admissionv1.ValidatingWebhook{beCreate, otherCreate, class, annotations, configs, profiles},
+	}
+	return m, v
+}
+
+// speaks is an expression that is true for a pod of which validation could say
+// anything: one with a label, an annotation or a resource of the protocol. Pods of
+// others do not wait for a manager that does not answer.
+const speaks = "[object.metadata.?labels.orValue({}), object.metadata.?annotations.orValue({})]." +
+	"exists(m, m.exists(k, k.contains('koordinator.sh/') || k.startsWith('alibabacloud.com/'))) || " +
+	"(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c, " +
+	"[c.?resources.?requests.orValue({}), c.?resources.?limits.orValue({})].exists(l, l.exists(n, " +
+	"n.contains('koordinator.sh/') || n.startsWith('alibabacloud.com/') || n.startsWith('kubernetes.io/batch-') || n.startsWith('kubernetes.io/mid-'))))"
+
+// bestEffortUnlabelled is an expression that is true for a new pod that asks for
+// batch work by other means than the label.
+func bestEffortUnlabelled() string {
+	var names []string
+	for _, n := range kube.BatchNames() {
+		names = append(names, "'"+string(n)+"'")
+	}
+	return fmt.Sprintf("object.metadata.?annotations[?'%s'].orValue('') == '%s' || "+
+		"(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c, "+
+		"[c.?resources.?requests.orValue({}), c.?resources.?limits.orValue({})].exists(l, l.exists(n, n in [%s])))",
+		kube.AnnotationACKQOSClass, node.BE, strings.Join(names, ", "))
+}
+
+func rule(group, version, resource string, operations []admissionv1.OperationType) []admissionv1.RuleWithOperations {
+	return []admissionv1.RuleWithOperations{{Operations: operations, Rule: admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{version}, Resources: []string{resource}}}}
+}
+
+// changes is an expression that is true if one of the keys is changed, added or
+// removed.
+func changes(field string, keys ...string) string {
+	text := ""
+	for i, key := range keys {
+		if i > 0 {
+			text += " || "
+		}
+		text += fmt.Sprintf("object.metadata.?%[1]s[?'%[2]s'] != oldObject.metadata.?%[1]s[?'%[2]s']", field, key)
+	}
+	return text
+}

@@ -1,0 +1,142 @@
+package manager
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
+	rules "tenon.sh/tenon/internal/cluster/admission"
+)
+
+// The paths of the webhooks.
+const (
+	pathMutatePod       = "/mutate-pod"
+	pathValidatePod     = "/validate-pod"
+	pathValidateConfig  = "/validate-config"
+	pathValidateProfile = "/validate-profile"
+)
+
+// podConfigName is ACK's ConfigMap that turns features on and off by namespace.
+const podConfigName = "ack-slo-pod-config"
+
+// hooks answer the API server: they look up what a decision depends on, ask
+// package admission, and print its answer.
+type hooks struct {
+	client client.Reader // cached
+	live   client.Reader // where the cache does not know a namespace yet
+	config client.ObjectKey
+	log    *slog.Logger
+}
+
+// mutatePod answers with what a pod lacks to be bounded.
+func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.Response {
+	var pod corev1.Pod
+	if err := json.Unmarshal(req.Object.Raw, &pod); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the pod: %w", err))
+	}
+	if pod.Namespace == "" {
+		pod.Namespace = req.Namespace
+	}
+	asked := rules.Request{Pod: &pod, PriorityClasses: map[string]schedulingv1.PriorityClass{}, Draw: rand.Float64}
+	var namespace corev1.Namespace
+	err := h.client.Get(ctx, client.ObjectKey{Name: req.Namespace}, &namespace)
+	if apierrors.IsNotFound(err) {
+		// One that was just made, with its first pods.
+		err = h.live.Get(ctx, client.ObjectKey{Name: req.Namespace}, &namespace)
+	}
+	if err == nil {
+		asked.Namespace = &namespace
+	}
+	var profiles configv1alpha1.ClusterColocationProfileList
+	var classes schedulingv1.PriorityClassList
+	for _, list := range []client.ObjectList{&profiles, &classes} {
+		if err := h.client.List(ctx, list); err != nil {
+			return admission.Errored(http.StatusInternalServerError, fmt.Errorf("look up what the pod depends on: %w", err))
+		}
+	}
+	asked.Profiles = profiles.Items
+	for _, c := range classes.Items {
+		asked.PriorityClasses[c.Name] = c
+	}
+	changed, verdict := rules.Mutate(asked)
+	if !verdict.Allowed() {
+		return h.answer("pod", req, verdict)
+	}
+	// The difference is taken between two that went through the same types:
+	// fields that these do not know yet stay as they are.
+	before, err := json.Marshal(&pod)
+	if err == nil {
+		var after []byte
+		if after, err = json.Marshal(changed); err == nil {
+			return admission.PatchResponseFromRaw(before, after).WithWarnings(verdict.Warnings...)
+		}
+	}
+	return admission.Errored(http.StatusInternalServerError, fmt.Errorf("print the pod: %w", err))
+}
+
+// validatePod says what stands against a pod as all have left it.
+func (h *hooks) validatePod(_ context.Context, req admission.Request) admission.Response {
+	var pod, old corev1.Pod
+	if err := json.Unmarshal(req.Object.Raw, &pod); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the pod: %w", err))
+	}
+	if req.Operation != admissionv1.Update {
+		return h.answer("pod", req, rules.ValidateCreate(&pod))
+	}
+	if err := json.Unmarshal(req.OldObject.Raw, &old); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the pod as it was: %w", err))
+	}
+	return h.answer("pod", req, rules.ValidateUpdate(&old, &pod))
+}
+
+// validateConfig says what stands against a ConfigMap, if it is one of ours.
+func (h *hooks) validateConfig(_ context.Context, req admission.Request) admission.Response {
+	var m corev1.ConfigMap
+	if err := json.Unmarshal(req.Object.Raw, &m); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the ConfigMap: %w", err))
+	}
+	switch {
+	case req.Namespace == h.config.Namespace && req.Name == h.config.Name:
+		return h.answer("configmap", req, rules.ValidateConfigMap(m.Data))
+	case req.Name == podConfigName:
+		return h.answer("configmap", req, rules.ValidatePodConfigMap(m.Data))
+	}
+	return admission.Allowed("")
+}
+
+// validateProfile says what stands against a ClusterColocationProfile.
+func (h *hooks) validateProfile(ctx context.Context, req admission.Request) admission.Response {
+	var p configv1alpha1.ClusterColocationProfile
+	if err := json.Unmarshal(req.Object.Raw, &p); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the profile: %w", err))
+	}
+	var classes schedulingv1.PriorityClassList
+	if err := h.client.List(ctx, &classes); err != nil {
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("look up the priority classes: %w", err))
+	}
+	byName := map[string]schedulingv1.PriorityClass{}
+	for _, c := range classes.Items {
+		byName[c.Name] = c
+	}
+	return h.answer("profile", req, rules.ValidateProfile(&p, byName))
+}
+
+// answer prints a verdict.
+func (h *hooks) answer(what string, req admission.Request, v rules.Verdict) admission.Response {
+	if !v.Allowed() {
+		h.log.Info("refused", "kind", what, "namespace", req.Namespace, "name", req.Name, "operation", req.Operation, "reason", v.Message())
+		return admission.Denied(v.Message()).WithWarnings(v.Warnings...)
+	}
+	return admission.Allowed("").WithWarnings(v.Warnings...)
+}

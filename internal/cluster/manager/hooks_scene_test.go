@@ -1,0 +1,260 @@
+package manager
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/admission"
+	"tenon.sh/tenon/internal/cluster/kube"
+)
+
+// pod is a pod with one container that asks for and may have the same.
+func (s *scene) pod(class string, list corev1.ResourceList) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: s.name + "-"}}
+	p.Spec.Containers = []corev1.Container{{Name: "main", Image: "none", Resources: corev1.ResourceRequirements{Requests: list, Limits: list}}}
+	if class != "" {
+		p.Labels = map[string]string{kube.LabelQOSClass: class}
+	}
+	return p
+}
+
+func listOf(pairs ...string) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return list
+}
+
+// trusted waits until the API server takes the webhooks.
+func (s *scene) trusted() {
+	s.t.Helper()
+	s.eventually("the API server reaches the webhooks", soon, func() bool {
+		return s.client.Create(s.ctx, s.pod("BE", listOf("kubernetes.io/batch-cpu", "1k")), client.DryRunAll) == nil
+	})
+}
+
+func (s *scene) refused(err error, want string) {
+	s.t.Helper()
+	if err == nil || !strings.Contains(err.Error(), want) {
+		s.t.Errorf("got %v\nwant a refusal with %s", err, want)
+	}
+}
+
+func TestWebhooksBoundWhatIsBE(t *testing.T) {
+	s := newScene(t)
+	s.start(s.webhooks)
+	s.trusted()
+
+	be := s.pod("BE", listOf("cpu", "1500m", "memory", "2Gi"))
+	s.must(s.client.Create(s.ctx, be))
+	got := be.Spec.Containers[0].Resources.Limits
+	if cpu, memory := got[kube.BatchCPU], got[kube.BatchMemory]; cpu.Value() != 1500 || memory.Value() != 2<<30 || len(got) != 2 {
+		t.Errorf("the limits of the BE pod are %v", got)
+	}
+	if !strings.Contains(be.Annotations[kube.AnnotationExtended], `"kubernetes.io/batch-cpu":"1500"`) {
+		t.Errorf("the BE pod has the annotations %v", be.Annotations)
+	}
+	s.refused(s.client.Create(s.ctx, s.pod("BE", listOf("cpu", "1", "kubernetes.io/batch-memory", "2Gi"))), "this container asks for batch resources, too: want either")
+	s.refused(s.client.Create(s.ctx, s.pod("", listOf("kubernetes.io/batch-cpu", "1k"))), "batch resources are for class BE")
+	s.refused(s.client.Create(s.ctx, s.pod("LSR", listOf("cpu", "1500m", "memory", "1Gi"))), "want a whole number")
+
+	plain := s.pod("", listOf("cpu", "1"))
+	s.must(s.client.Create(s.ctx, plain))
+	if q := plain.Spec.Containers[0].Resources.Limits[corev1.ResourceCPU]; q.Value() != 1 || len(plain.Annotations) > 0 {
+		t.Errorf("a pod of no class was changed: %v %v", plain.Spec.Containers[0].Resources, plain.Annotations)
+	}
+	relabel := func(p *corev1.Pod, key, value string) error {
+		patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, key, value)
+		return s.client.Patch(s.ctx, p.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
+	}
+	s.refused(relabel(plain, kube.LabelQOSClass, "BE"), "none cannot become \"BE\" while the pod lives")
+	s.refused(relabel(be, kube.LabelQOSClass, "LS"), "\"BE\" cannot become \"LS\" while the pod lives")
+	s.must(relabel(be, "other", "label"))
+	bad := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"koordinator.sh/cpuBurst":"{\"cpuBurstPercent\":-5}"}}}`))
+	s.refused(s.client.Patch(s.ctx, plain.DeepCopy(), bad), "cpuBurstPercent")
+
+	s.must(s.client.Create(s.ctx, &configv1alpha1.ClusterColocationProfile{ObjectMeta: metav1.ObjectMeta{Name: s.name}, Spec: configv1alpha1.ClusterColocationProfileSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"job": "spark"}}, QoSClass: "BE",
+	}}))
+	defer func() { s.must(s.client.DeleteAllOf(s.ctx, &configv1alpha1.ClusterColocationProfile{})) }()
+	s.eventually("the profile holds", now, func() bool {
+		p := s.pod("", listOf("cpu", "2", "memory", "1Gi"))
+		p.Labels = map[string]string{"job": "spark"}
+		s.must(s.client.Create(s.ctx, p, client.DryRunAll))
+		q := p.Spec.Containers[0].Resources.Limits[kube.BatchCPU]
+		return q.Value() == 2000 && p.Labels[kube.LabelQOSClass] == "BE"
+	})
+
+	var m corev1.ConfigMap
+	s.must(s.client.Get(s.ctx, s.config, &m))
+	m.Data["colocation-config"] = `{"enable":true,"cpuReclaimThresholdPercent":-1}`
+	s.refused(s.client.Update(s.ctx, &m), "colocation-config.cpuReclaimThresholdPercent: -1")
+	s.must(s.client.Create(s.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "another"}, Data: map[string]string{"colocation-config": "x"}}))
+}
+
+// TestWithTheManagerDownNothingStartsUnlimitedAsBE and everything else starts.
+func TestWithTheManagerDownNothingStartsUnlimitedAsBE(t *testing.T) {
+	s := newScene(t)
+	var o Options
+	s.webhooks(&o) // asked, and nobody answers
+	s.refused(s.client.Create(s.ctx, s.pod("BE", listOf("cpu", "1"))), "failed calling webhook \"be.mutate.tenon.sh\"")
+	unnamed := "failed calling webhook \"unnamed.mutate.tenon.sh\""
+	s.refused(s.client.Create(s.ctx, s.pod("", listOf("kubernetes.io/batch-cpu", "1k"))), unnamed)
+	s.refused(s.client.Create(s.ctx, s.pod("LS", listOf("alibabacloud.com/reclaimed-memory", "1Gi"))), unnamed)
+	former := s.pod("", listOf("cpu", "1"))
+	former.Annotations = map[string]string{kube.AnnotationACKQOSClass: "BE"}
+	s.refused(s.client.Create(s.ctx, former), unnamed)
+	initial := s.pod("", listOf("cpu", "1"))
+	initial.Spec.InitContainers = s.pod("", listOf("kubernetes.io/batch-memory", "1Gi")).Spec.Containers
+	initial.Spec.InitContainers[0].Name = "first"
+	s.refused(s.client.Create(s.ctx, initial), unnamed)
+	s.must(s.client.Create(s.ctx, s.pod("", listOf("cpu", "1"))), s.client.Create(s.ctx, s.pod("LS", listOf("cpu", "1"))))
+	plain := s.pod("", listOf("cpu", "1"))
+	s.must(s.client.Create(s.ctx, plain))
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"koordinator.sh/qosClass":"BE"}}}`))
+	s.refused(s.client.Patch(s.ctx, plain.DeepCopy(), patch), "failed calling webhook \"class.validate.tenon.sh\"")
+	s.must(s.client.Patch(s.ctx, plain.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"},"annotations":{"c":"d"}}}`))))
+
+	r := s.start(s.webhooks)
+	s.trusted()
+	be := s.pod("BE", listOf("cpu", "1"))
+	s.must(s.client.Create(s.ctx, be))
+	r.end()
+	s.refused(s.client.Create(s.ctx, s.pod("BE", listOf("cpu", "1"))), "failed calling webhook")
+	s.must(s.client.Delete(s.ctx, be, client.GracePeriodSeconds(0)))
+}
+
+// TestCertificatesChangeUnderLoad: while pods are created one after the other,
+// certificates and CAs are renewed several times, and no call fails.
+func TestCertificatesChangeUnderLoad(t *testing.T) {
+	s := newScene(t)
+	r := s.start(s.webhooks, func(o *Options) {
+		o.Lifetimes = Lifetimes{CA: 18 * time.Second, Serving: 6 * time.Second, Settle: 2 * time.Second}
+	})
+	s.trusted()
+	ctx, cancel := context.WithTimeout(s.ctx, 30*time.Second)
+	defer cancel()
+	var calls, failed atomic.Int64
+	var load sync.WaitGroup
+	for range 4 {
+		load.Go(func() {
+			for ctx.Err() == nil {
+				err := s.client.Create(s.ctx, s.pod("BE", listOf("cpu", "1")), client.DryRunAll)
+				calls.Add(1)
+				if err != nil && failed.Add(1) < 5 {
+					t.Errorf("after %d calls: %v", calls.Load(), err)
+				}
+			}
+		})
+	}
+	load.Wait()
+	certificates, cas := r.log.count("serving with a new certificate"), r.log.count("made the next CA")
+	t.Logf("%d calls in 30 s, %d failed, %d certificates, %d further CAs", calls.Load(), failed.Load(), certificates, cas)
+	if certificates < 4 || cas < 2 {
+		t.Errorf("too little was renewed: %d certificates, %d CAs", certificates, cas)
+	}
+}
+
+// TestGarbageThroughTheWebhooksEndsNothing sends pods with random classes,
+// priorities, amounts and annotations. Each is refused with a sentence, or is
+// bounded.
+func TestGarbageThroughTheWebhooksEndsNothing(t *testing.T) {
+	s := newScene(t)
+	r := s.start(s.webhooks)
+	s.trusted()
+	rnd := rand.New(rand.NewPCG(41, 42))
+	let, refused, unread := 0, 0, 0
+	for range 500 {
+		p := s.garbage(rnd)
+		sent, _ := json.Marshal(p)
+		err := s.client.Create(s.ctx, p, client.DryRunAll)
+		switch {
+		case err == nil:
+			let++
+			if faults := admission.Unbounded(p); len(faults) > 0 {
+				t.Errorf("a BE pod without bounds is let in: %v\n%s", faults, sent)
+			}
+		case strings.Contains(err.Error(), "denied the request: "):
+			refused++
+			if message := err.Error()[strings.Index(err.Error(), "denied the request: ")+20:]; len(message) < 20 {
+				t.Errorf("a refusal says nothing: %q", message)
+			}
+		case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err):
+			unread++ // the API server itself refuses it
+		default:
+			t.Errorf("%v\n%s", err, sent)
+		}
+	}
+	t.Logf("of 500 pods %d were let in, %d refused by the webhooks, %d by the API server", let, refused, unread)
+	if let < 20 || refused < 50 {
+		t.Errorf("the garbage is too good or too bad")
+	}
+	if n := r.log.count("panic"); n > 0 {
+		t.Errorf("%d panics", n)
+	}
+}
+
+func (s *scene) garbage(rnd *rand.Rand) *corev1.Pod {
+	one := func(of ...string) string { return of[rnd.IntN(len(of))] }
+	amount := func() string {
+		return one("1", "1", "1k", "1k", "2Gi", "2Gi", "1500", "1500", "64Mi", "64Mi", "0", "500m", "-1", "7P", "0.5", "9223372036854775807", "1e3")
+	}
+	list := func() corev1.ResourceList {
+		l := corev1.ResourceList{}
+		for range rnd.IntN(3) {
+			name := one("cpu", "memory", "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory", "kubernetes.io/mid-cpu", "koordinator.sh/batch-cpu", "example.com/gpu", "alibabacloud.com/reclaimed-cpu")
+			l[corev1.ResourceName(name)] = resource.MustParse(amount())
+		}
+		return l
+	}
+	p := s.pod(one("BE", "BE", "BE", "LS", "LSR", "LSE", "SYSTEM", "best", ""), nil)
+	p.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
+	for range rnd.IntN(3) {
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: fmt.Sprintf("c%d", len(p.Spec.Containers)), Image: "none"})
+	}
+	for range rnd.IntN(2) {
+		p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{Name: fmt.Sprintf("i%d", rnd.IntN(4)), Image: "none"})
+	}
+	fill := func(all []corev1.Container) {
+		for i := range all {
+			all[i].Resources.Requests, all[i].Resources.Limits = list(), list()
+			if rnd.IntN(8) > 0 {
+				all[i].Resources.Requests = all[i].Resources.Limits.DeepCopy()
+			}
+		}
+	}
+	fill(p.Spec.Containers)
+	fill(p.Spec.InitContainers)
+	note := func(key string) {
+		p.Annotations[key] = one("", "{}", "null", "[]", `{"containers":{"main":{"limits":{"kubernetes.io/batch-cpu":"1"}}}}`, `{"enable":true}`, `{"cpuBurstPercent":1e9}`,
+			"true", strings.Repeat("[", 3000), `{"policy":"auto"}`, "\x00", "cpu:kubernetes.io/batch-cpu", "-5", `{"a":{"b":{}}}`)
+	}
+	p.Annotations = map[string]string{}
+	for range rnd.IntN(4) {
+		note(one(kube.AnnotationExtended, kube.AnnotationCPUBurst, kube.AnnotationCPUQOS, kube.AnnotationMemoryQOS, kube.AnnotationResctrl, kube.AnnotationEvictionPriority,
+			kube.AnnotationACKQOSClass, admission.AnnotationReplace, configv1alpha1.SkipUpdateResources, kube.AnnotationBlkIOQOS))
+	}
+	if rnd.IntN(4) == 0 {
+		if p.Labels == nil {
+			p.Labels = map[string]string{}
+		}
+		p.Labels[one(kube.LabelPriorityClass, kube.LabelSubPriority)] = one("koord-prod", "koord-batch", "koord-free", "7", "x", "")
+	}
+	return p
+}

@@ -1,0 +1,324 @@
+package manager
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/config"
+	"tenon.sh/tenon/internal/decide/policy"
+)
+
+// Owner is the field manager of all that the manager writes.
+const Owner = "tenon-manager"
+
+// nodes publishes batch resources: it fetches what Decide needs, and writes
+// what Decide says.
+type nodes struct {
+	client    client.Client // reads are cached
+	settings  interface{ cluster() *config.Cluster }
+	sightings *sightings
+	events    events.EventRecorder
+	log       *slog.Logger
+	metrics   *metrics
+	now       func() time.Time
+	dry       bool
+
+	mu sync.Mutex
+	of map[string]*remembered
+}
+
+// remembered is what is kept of a node between two looks. Only one look at a
+// node runs at a time.
+type remembered struct {
+	memory Memory
+	state  State
+	reason string
+	// said is what was last written into the report, and told when.
+	said v1alpha1.Published
+	told time.Time
+	// timed is the report whose effect was timed last.
+	timed time.Time
+	// written is the version of the node that the last write started from: what
+	// is in the cache still has not seen that write.
+	written string
+	// degraded: an event said so, and none yet that it is over.
+	degraded bool
+
+	// What the settings say, and of what.
+	cluster *config.Cluster
+	version string
+	rules   policy.Overcommit
+	faults  []string
+}
+
+// Reconcile looks at one node.
+func (r *nodes) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	cluster := r.settings.cluster()
+	if cluster == nil {
+		return reconcile.Result{RequeueAfter: 10 * time.Second}, nil // they wake it
+	}
+	var n corev1.Node
+	if err := r.client.Get(ctx, request.NamespacedName, &n); err != nil {
+		if !apierrors.IsNotFound(err) {
+			return reconcile.Result{}, fmt.Errorf("read node %s: %w", request.Name, err)
+		}
+		r.forget(request.Name)
+		return reconcile.Result{}, nil
+	}
+	if r.behind(&n) {
+		return reconcile.Result{RequeueAfter: 10 * time.Millisecond}, nil
+	}
+	var report v1alpha1.NodeReport
+	c := Case{Node: factsOf(&n)}
+	switch err := r.client.Get(ctx, request.NamespacedName, &report); {
+	case err == nil:
+		c.Report = r.sightings.see(&report)
+	case !apierrors.IsNotFound(err):
+		return reconcile.Result{}, fmt.Errorf("read the report of node %s: %w", request.Name, err)
+	default:
+		r.sightings.forget(request.Name)
+	}
+	c.At = r.now()
+	m := r.remember(&n, report.Status.Published, c.At)
+	m.consult(cluster, &n)
+	c.Rules, c.Memory = m.rules, m.memory
+	c.Node.Faults = append(c.Node.Faults, m.faults...)
+	v := Decide(c)
+	again, err := r.apply(ctx, &n, &report, m, c, v)
+	if again == 0 || v.Again > 0 && v.Again < again {
+		again = v.Again
+	}
+	return reconcile.Result{RequeueAfter: again}, err
+}
+
+// behind reports whether the cache has not seen yet what was just written of a
+// node. A write that changed nothing is never seen, so it stops waiting.
+func (r *nodes) behind(n *corev1.Node) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.of[n.Name]
+	return m != nil && m.written != "" && m.written == n.ResourceVersion && r.now().Sub(m.memory.Wrote) < time.Second
+}
+
+// remember returns what is kept of a node. A replica that has just begun to lead
+// takes from the report when the node was last written.
+func (r *nodes) remember(n *corev1.Node, p *v1alpha1.Published, now time.Time) *remembered {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.of[n.Name]
+	if m == nil {
+		m = &remembered{}
+		if p != nil && p.At.Time.Before(now) {
+			m.memory.Wrote = p.At.Time
+		}
+		r.of[n.Name] = m
+	}
+	return m
+}
+
+func (r *nodes) forget(name string) {
+	r.sightings.forget(name)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.of, name)
+}
+
+// consult works out what holds on the node, if anything has changed.
+func (m *remembered) consult(c *config.Cluster, n *corev1.Node) {
+	if m.cluster == c && m.version == n.ResourceVersion && n.ResourceVersion != "" {
+		return
+	}
+	own, faults := c.Node(n.Labels, n.Annotations)
+	m.cluster, m.version, m.rules, m.faults = c, n.ResourceVersion, own.Policy.Overcommit, nil
+	for _, f := range faults {
+		m.faults = append(m.faults, f.String())
+	}
+}
+
+// apply writes what was decided: first the node, then why. It returns when the
+// rest should be written, or 0.
+func (r *nodes) apply(ctx context.Context, n *corev1.Node, report *v1alpha1.NodeReport, m *remembered, c Case, v Verdict) (time.Duration, error) {
+	before := m.state
+	r.mu.Lock()
+	m.memory, m.state, m.reason = v.Memory, v.State, v.Reason
+	r.mu.Unlock()
+	if r.dry {
+		if v.Write {
+			r.log.Info("would write", "node", n.Name, "batch-cpu", show(cpu, v), "batch-memory", show(memory, v), "state", v.State, "reason", v.Reason)
+		}
+		return 0, nil
+	}
+	if v.Write {
+		object := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: n.Name}}
+		if err := r.client.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, patchOf(c.Node, v)), client.FieldOwner(Owner)); err != nil {
+			r.metrics.failed()
+			return 0, fmt.Errorf("write batch resources of node %s: %w", n.Name, err)
+		}
+		r.mu.Lock()
+		m.memory.Wrote, m.written = c.At, n.ResourceVersion
+		r.mu.Unlock()
+		r.metrics.wrote(direction(c, v))
+		if c.Report.Fresh && !c.Report.Seen.Equal(m.timed) {
+			r.metrics.delay.Observe(r.now().Sub(c.Report.Seen).Seconds())
+		}
+		r.log.Debug("wrote", "node", n.Name, "batch-cpu", show(cpu, v), "batch-memory", show(memory, v), "state", v.State, "reason", v.Reason)
+	}
+	m.timed = c.Report.Seen
+	r.announce(n, m, before, v)
+	return r.explain(ctx, report, m, c, v)
+}
+
+// show prints what is wanted of a resource.
+func show(k kind, v Verdict) string {
+	if amount, has := v.Want[k].Value(); has {
+		return k.readable(amount)
+	}
+	return "none"
+}
+
+// patchOf is the one write that makes a node's status and annotation as decided:
+// capacity and allocatable change together or not at all.
+func patchOf(f Facts, v Verdict) []byte {
+	amounts := map[corev1.ResourceName]any{}
+	for k := range kinds {
+		if amount, has := v.Want[k].Value(); has {
+			q := k.quantity(amount)
+			amounts[k.batch()] = q.String()
+		} else {
+			amounts[k.batch()] = nil
+		}
+	}
+	patch := map[string]any{"status": map[string]any{"capacity": amounts, "allocatable": amounts}}
+	if v.Origin != f.Origin {
+		var origin any
+		if v.Origin != "" {
+			origin = v.Origin
+		}
+		patch["metadata"] = map[string]any{"annotations": map[string]any{originKey: origin}}
+	}
+	text, _ := json.Marshal(patch) // text and maps always have JSON
+	return text
+}
+
+// direction says whether batch work gained or lost.
+func direction(c Case, v Verdict) string {
+	up := "less"
+	for k := range kinds {
+		want, has := v.Want[k].Value()
+		present, had := c.Node.Present[k].Value()
+		switch {
+		case had && !has:
+			return "removed"
+		case has && (!had || want > present):
+			up = "more"
+		}
+	}
+	return up
+}
+
+// announce makes an event where something ended or began that people should
+// know of.
+func (r *nodes) announce(n *corev1.Node, m *remembered, before State, v Verdict) {
+	if before == v.State {
+		return
+	}
+	bad := v.State == Refused || v.State == Stale || v.State == Doubtful && before != ""
+	switch {
+	case bad:
+		m.degraded = true
+		r.events.Eventf(n, nil, corev1.EventTypeWarning, "BatchResourcesDegraded", "Publish", "%s", clip(v.Reason))
+		r.log.Warn("degraded", "node", n.Name, "state", v.State, "reason", v.Reason)
+	case m.degraded && v.State != Doubtful:
+		m.degraded = false
+		r.events.Eventf(n, nil, corev1.EventTypeNormal, "BatchResourcesRestored", "Publish", "%s", clip(v.Reason))
+		r.log.Info("restored", "node", n.Name, "state", v.State, "reason", v.Reason)
+	}
+}
+
+// explain writes into the report what the node has, and why. Where only the
+// reason changes, and nothing is wrong, it waits for the pause and returns how
+// long.
+func (r *nodes) explain(ctx context.Context, report *v1alpha1.NodeReport, m *remembered, c Case, v Verdict) (time.Duration, error) {
+	if c.Report.Batch == nil {
+		return 0, nil
+	}
+	p := v1alpha1.Published{Reason: clip(v.Reason)}
+	if !m.memory.Wrote.IsZero() {
+		p.At = metav1.NewMicroTime(m.memory.Wrote)
+	}
+	if amount, has := v.Want[cpu].Value(); has {
+		q := cpu.reported(amount)
+		p.CPU = &q
+	}
+	if amount, has := v.Want[memory].Value(); has {
+		q := memory.reported(amount)
+		p.Memory = &q
+	}
+	if m.said.Reason == p.Reason && same(p, m.said) && c.At.Sub(m.told) < Pause {
+		return 0, nil // the cache may not have it yet
+	}
+	fine := v.State == Published || v.State == Waiting || v.State == Bounded || v.State == Held || v.State == Starting
+	if o := report.Status.Published; o != nil && same(p, *o) {
+		age := c.At.Sub(m.told)
+		switch {
+		case o.Reason == p.Reason:
+			return 0, nil
+		case fine && age < Pause:
+			return Pause - age, nil
+		}
+	}
+	said := map[string]any{"reason": p.Reason}
+	if p.CPU != nil {
+		said["cpu"] = p.CPU
+	}
+	if p.Memory != nil {
+		said["memory"] = p.Memory
+	}
+	if !p.At.IsZero() {
+		said["at"] = p.At
+	}
+	apply, err := json.Marshal(map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "NodeReport",
+		"metadata": map[string]any{"name": report.Name}, "status": map[string]any{"published": said},
+	})
+	if err != nil {
+		return 0, fmt.Errorf("print what was published of node %s: %w", report.Name, err)
+	}
+	object := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeReport"}, ObjectMeta: metav1.ObjectMeta{Name: report.Name}}
+	err = r.client.Status().Patch(ctx, object, client.RawPatch(types.ApplyPatchType, apply), client.FieldOwner(Owner), client.ForceOwnership)
+	if client.IgnoreNotFound(err) != nil {
+		return 0, fmt.Errorf("write what was published of node %s: %w", report.Name, err)
+	}
+	m.said, m.told = p, c.At
+	return 0, nil
+}
+
+// same reports whether both say the same of what the node has.
+func same(a, b v1alpha1.Published) bool {
+	return (a.CPU == nil) == (b.CPU == nil) && (a.CPU == nil || a.CPU.Cmp(*b.CPU) == 0) &&
+		(a.Memory == nil) == (b.Memory == nil) && (a.Memory == nil || a.Memory.Cmp(*b.Memory) == 0)
+}
+
+// states counts the nodes by what became of their reports.
+func (r *nodes) states() map[State]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	count := map[State]int{}
+	for _, m := range r.of {
+		count[m.state]++
+	}
+	return count
+}

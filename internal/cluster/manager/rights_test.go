@@ -1,0 +1,90 @@
+package manager
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestTheChartsRightsAreEnough runs the manager as the service account of the
+// chart, with the roles that the chart renders and nothing else.
+func TestTheChartsRightsAreEnough(t *testing.T) {
+	s := newScene(t)
+	const namespace, name = "tenon-system", "tenon-manager"
+	text, err := os.ReadFile("../../../test/chart/testdata/default.yaml")
+	s.must(err)
+	made := 0
+	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
+		var o unstructured.Unstructured
+		if decoder.Decode(&o) != nil {
+			break
+		}
+		switch o.GetKind() {
+		case "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
+		default:
+			continue
+		}
+		if n := o.GetNamespace(); n != "" {
+			err := s.client.Create(s.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n}})
+			if err != nil && !apierrors.IsAlreadyExists(err) {
+				t.Fatal(err)
+			}
+		}
+		if o.GetKind() == "RoleBinding" && o.GetName() == name+"-config" {
+			s.config.Namespace = o.GetNamespace()
+		}
+		s.must(s.client.Create(s.ctx, &o))
+		t.Cleanup(func() { s.must(s.client.Delete(s.ctx, &o)) })
+		made++
+	}
+	if made < 6 {
+		t.Fatalf("the chart renders %d roles and bindings", made)
+	}
+	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.config.Namespace, Name: s.config.Name}, Data: map[string]string{"colocation-config": `{"enable":true}`}}
+	s.must(s.client.Create(s.ctx, m))
+	t.Cleanup(func() { s.must(s.client.Delete(s.ctx, m)) })
+
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	s.must(err)
+	port := l.Addr().(*net.TCPAddr).Port
+	s.must(l.Close())
+	service := Service{Namespace: namespace, URL: fmt.Sprintf("https://127.0.0.1:%d", port)}
+	mutating, validating := HookConfigs(name, service, s.config)
+	s.must(s.client.Create(s.ctx, mutating), s.client.Create(s.ctx, validating))
+	t.Cleanup(func() { s.must(s.client.Delete(s.ctx, mutating), s.client.Delete(s.ctx, validating)) })
+	admin := s.rc
+	s.rc = rest.CopyConfig(admin)
+	s.rc.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + namespace + ":" + name, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}}
+	r := s.start(func(o *Options) {
+		o.Namespace, o.Name, o.Host, o.Port, o.Service = namespace, name, "127.0.0.1", port, service
+	})
+	s.node("n1")
+	s.report("n1", batchOf(4000, 4))
+	s.becomes("n1", "5200m "+mem4, soon)
+	s.eventually("the report says so", now, func() bool { return s.published("n1").CPU != nil })
+	s.trusted()
+	b := batchOf(4000, 4)
+	b.CPU.Amount = cpu.reported(9000)
+	s.report("n1", b)
+	s.eventually("an event says what is refused", soon, func() bool { return s.event("n1", "BatchResourcesDegraded", "refused: batch-cpu") })
+	if n := r.log.count("forbidden"); n > 0 {
+		t.Errorf("%d times a right was missing:\n%s", n, r.log.last(40))
+	}
+	var secret corev1.Secret
+	s.must(s.client.Get(s.ctx, client.ObjectKey{Namespace: namespace, Name: name}, &secret))
+	s.must(s.client.Delete(s.ctx, &secret))
+	s.eventually("the Secret is made anew", soon, func() bool {
+		return s.client.Get(s.ctx, client.ObjectKey{Namespace: namespace, Name: name}, &secret) == nil && len(secret.Data[keyCA]) > 0
+	})
+	s.trusted()
+}

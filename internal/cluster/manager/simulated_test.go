@@ -1,0 +1,159 @@
+package manager
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/nodereport"
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+const gib = unit.Bytes(1 << 30)
+
+// A simulated node is an agent without a kernel: its work uses what is said, and
+// its policy and its reports are the true ones.
+type simulated struct {
+	config policy.Config
+	state  policy.State
+	snap   node.Snapshot
+	system unit.MilliCPU
+	held   unit.Bytes // by the system
+	work   []job
+	pace   nodereport.Pace
+}
+
+// A job is a pod of a simulated node; below 0: it asks for nothing, or is not
+// measured.
+type job struct {
+	class       node.Class
+	asked, used unit.MilliCPU
+	wants, has  unit.Bytes
+	ran         time.Duration
+}
+
+func newSimulated(cpus int, memory unit.Bytes, c policy.Overcommit) *simulated {
+	s := &simulated{config: policy.Config{Pool: facts.Pool{LendLSR: true}, Overcommit: c}}
+	s.snap = node.Snapshot{At: epoch, MemoryTotal: node.Some(memory), Busy: map[unit.CPU]time.Duration{}}
+	for c := range cpus {
+		s.snap.Topology.CPUs = append(s.snap.Topology.CPUs, node.LogicalCPU{ID: unit.CPU(c), Core: node.CoreID(c)})
+		s.snap.Busy[unit.CPU(c)] = 0
+	}
+	return s
+}
+
+// pass lets work run for a time, and decides.
+func (s *simulated) pass(every time.Duration) {
+	s.snap.At = s.snap.At.Add(every)
+	busy := every * time.Duration(s.system) / 1000
+	used := s.held
+	s.snap.Workloads = nil
+	for i := range s.work {
+		j := &s.work[i]
+		w := node.Workload{ID: node.WorkloadID(string(rune('a' + i))), Class: j.class, Cgroup: node.CgroupPath(string(j.class) + "/" + string(rune('a'+i))), Meet: node.CgroupPath(j.class)}
+		if j.used >= 0 {
+			j.ran += every * time.Duration(j.used) / 1000
+			busy += every * time.Duration(j.used) / 1000
+			w.Usage.CPU = node.Some(j.ran)
+		}
+		if j.has >= 0 {
+			w.Usage.Memory, w.Usage.WorkingSet = node.Some(j.has), node.Some(j.has)
+			used += j.has
+		}
+		if j.asked >= 0 {
+			w.CPURequest = node.Some(j.asked)
+		}
+		if j.wants >= 0 {
+			w.MemoryRequest = node.Some(j.wants)
+		}
+		s.snap.Workloads = append(s.snap.Workloads, w)
+	}
+	all := map[unit.CPU]time.Duration{}
+	for c, t := range s.snap.Busy {
+		all[c] = t + busy/time.Duration(len(s.snap.Busy))
+	}
+	s.snap.Busy = all
+	s.snap.Usage = node.Usage{Memory: node.Some(used), WorkingSet: node.Some(used)}
+	s.state, _ = policy.Decide(s.config, s.state, s.snap)
+}
+
+// report is what its agent says now.
+func (s *simulated) report() v1alpha1.NodeReportStatus {
+	v := nodereport.View{Tick: tick.Tick{Snapshot: s.snap, Batch: s.state.Batch.Offer}, Policy: s.config}
+	for _, j := range s.work {
+		if j.class == node.BE {
+			v.Pods.BatchCPU, v.Pods.BatchMemory = v.Pods.BatchCPU+max(0, j.asked), v.Pods.BatchMemory+max(0, j.wants)
+		}
+	}
+	return nodereport.Status(v, s.pace.Conditions())
+}
+
+// node is how the API server has it, with what the kubelet keeps for itself.
+func (s *simulated) node(reservedCPU unit.MilliCPU, reservedMemory unit.Bytes) *corev1.Node {
+	total := s.snap.MemoryTotal.Or(0)
+	n := machineOf(int64(len(s.snap.Busy)), int64(total/gib))
+	n.Status.Allocatable[corev1.ResourceCPU] = cpu.reported(int64(len(s.snap.Busy))*1000 - int64(reservedCPU))
+	n.Status.Allocatable[corev1.ResourceMemory] = memory.reported(int64(total - reservedMemory))
+	return n
+}
+
+// reference is Koordinator's formula, written from its description, for steady
+// work: batchresource/plugin.go of the version that reference/koordinator.md
+// names. Pods without a metric count by their request also for maxUsageRequest,
+// which the reference leaves out by mistake.
+func (s *simulated) reference(k kind, n *corev1.Node) int64 {
+	r, c := k.reclaim(s.config.Overcommit), s.config.Overcommit
+	f := factsOf(n)
+	capacity, reserved, system := f.Capacity[k], max(f.Reserved[k], int64(c.ReservedCPU)), int64(s.system)
+	if k == memory {
+		reserved, system = max(f.Reserved[k], int64(c.ReservedMemory)), int64(s.held)
+	}
+	var used, asked, most int64
+	for _, j := range s.work {
+		if j.class == node.BE {
+			continue
+		}
+		u, a := int64(j.used), max(0, int64(j.asked))
+		if k == memory {
+			u, a = int64(j.has), max(0, int64(j.wants))
+		}
+		if u < 0 || k == cpu && j.class == node.LSE {
+			u = a
+		}
+		used, asked, most = used+u, asked+a, most+max(u, a)
+	}
+	margin := capacity * (100 - int64(r.ThresholdPercent)) / 100
+	batch := capacity - margin - max(system, reserved) - used
+	switch r.Policy {
+	case policy.ByRequest:
+		batch = capacity - margin - reserved - asked
+	case policy.ByMaxUsageRequest:
+		batch = capacity - margin - max(system, reserved) - most
+	}
+	if p, limited := r.LimitPercent.Value(); limited {
+		batch = min(batch, capacity*int64(p)/100)
+	}
+	return max(0, batch)
+}
+
+// TestAnHourOfRandomLoadIsCalm drives one node for an hour: load that jumps, an
+// agent that looks each second and reports as it does, a manager that publishes.
+// A node is written at most once in Pause, unless batch work loses more than the
+// difference that is worth it; what stands is never more than what is reported
+// and a ninth, but for what running pods request, which is never taken away; and
+// much more is promised no more often than the agent looks.
+func TestAnHourOfRandomLoadIsCalm(t *testing.T) {
+	for seed := range uint64(5) {
+		h := runAnHour(t, seed)
+		t.Logf("load %d: %d reports, %d writes (%d of them within %v of another, all because of a fall), %d times more, held in %d seconds", seed, h.reports, h.writes, h.early, Pause, h.raises, h.held)
+		if h.writes < 20 || h.writes > 360 || h.held == 0 {
+			t.Errorf("load %d: %d writes in an hour, held in %d seconds", seed, h.writes, h.held)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/kube"
+)
+
+// agents makes a DaemonSet that, as one with pods, is gone only when somebody
+// says so.
+func (s *scene) agents() (client.ObjectKey, func()) {
+	labels := map[string]string{"app": "tenond"}
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "tenond", Finalizers: []string{"tenon.sh/test"}}, Spec: appsv1.DaemonSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "tenond", Image: "tenond"}}}},
+	}}
+	s.must(s.client.Create(s.ctx, set))
+	key := client.ObjectKeyFromObject(set)
+	gone := func() {
+		s.must(s.client.Get(s.ctx, key, set))
+		set.Finalizers = nil
+		s.must(s.client.Update(s.ctx, set))
+	}
+	return key, gone
+}
+
+func TestUninstallWaitsForTheAgentsAndThenClearsTheNodes(t *testing.T) {
+	s := newScene(t)
+	key, gone := s.agents()
+	batch := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), kube.BatchCPU: resource.MustParse("1500"), kube.BatchMemory: resource.MustParse("4Gi")}
+	s.must(s.client.Create(s.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: corev1.NodeStatus{Capacity: batch, Allocatable: batch}}))
+	s.must(s.client.Create(s.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}}))
+	s.must(s.client.Create(s.ctx, &v1alpha1.NodeReport{ObjectMeta: metav1.ObjectMeta{Name: "a"}}))
+	log := slog.New(slog.DiscardHandler)
+
+	short, stop := context.WithTimeout(s.ctx, time.Second)
+	defer stop()
+	if err := Uninstall(short, s.rc, key, log); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("with agents that do not end: %v", err)
+	}
+	var set appsv1.DaemonSet
+	s.must(s.client.Get(s.ctx, key, &set))
+	if set.DeletionTimestamp == nil {
+		t.Fatal("the DaemonSet stays")
+	}
+	var report v1alpha1.NodeReport
+	s.must(s.client.Get(s.ctx, client.ObjectKey{Name: "a"}, &report)) // is left, as long as agents are
+	gone()
+	for range 2 { // the second time there is nothing to do
+		s.must(Uninstall(s.ctx, s.rc, key, log))
+		var n corev1.Node
+		s.must(s.client.Get(s.ctx, client.ObjectKey{Name: "a"}, &n))
+		if promises(&n) || n.Status.Capacity.Cpu().Value() != 4 {
+			t.Errorf("node a has %v of %v", n.Status.Allocatable, n.Status.Capacity)
+		}
+		if err := s.client.Get(s.ctx, client.ObjectKey{Name: "a"}, &report); client.IgnoreNotFound(err) != nil || err == nil {
+			t.Errorf("the report of node a: %v", err)
+		}
+	}
+}
+
+// TestUninstallDoesNotWaitForLostNodes for ever: a pod on a node without a kubelet
+// does not end.
+func TestUninstallDoesNotWaitForLostNodes(t *testing.T) {
+	s := newScene(t)
+	key, gone := s.agents()
+	defer gone()
+	batch := corev1.ResourceList{kube.BatchCPU: resource.MustParse("1500"), kube.BatchMemory: resource.MustParse("4Gi")}
+	for name, state := range map[string]corev1.ConditionStatus{"lost": corev1.ConditionUnknown, "works": corev1.ConditionTrue} {
+		s.must(
+			s.client.Create(s.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{
+				Capacity: batch, Allocatable: batch, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: state}}}}),
+			s.client.Create(s.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: name, Labels: map[string]string{"app": "tenond"}},
+				Spec: corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "tenond", Image: "tenond"}}}}))
+	}
+	log := &watchedLog{}
+	run := func(limit time.Duration) error {
+		ctx, stop := context.WithTimeout(s.ctx, limit)
+		defer stop()
+		return uninstall(ctx, s.rc, key, 0, slog.New(slog.NewTextHandler(log, nil)))
+	}
+	if err := run(2 * looks); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("with an agent on a node that works: %v", err)
+	}
+	none := int64(0)
+	s.must(s.client.Delete(s.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "works"}}, &client.DeleteOptions{GracePeriodSeconds: &none}))
+	s.must(run(soon))
+	if log.count("nodes=[lost]") != 1 {
+		t.Error("it does not name the node")
+	}
+	for _, name := range []string{"lost", "works"} {
+		var n corev1.Node
+		s.must(s.client.Get(s.ctx, client.ObjectKey{Name: name}, &n))
+		if promises(&n) {
+			t.Errorf("node %s is left with %v", name, n.Status.Allocatable)
+		}
+	}
+	s.must(s.client.Delete(s.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "lost"}}, &client.DeleteOptions{GracePeriodSeconds: &none}))
+}

@@ -1,0 +1,102 @@
+package nodepages
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// mostNamed is how many nodes are named in a line.
+const mostNamed = 5
+
+// Doctor prints by what each feature is done across the nodes, and what is wrong
+// with which of them. healthy: nothing is.
+func Doctor(nodes []Node, now time.Time) (text string, healthy bool) {
+	var b strings.Builder
+	silent, agents := map[string][]string{}, map[string][]string{}
+	var known []Node
+	for _, n := range nodes {
+		if why := n.silent(now); why != "" {
+			silent[why] = append(silent[why], n.Name)
+		}
+		if n.Report != nil {
+			known = append(known, n)
+			agents[n.Report.Status.Agent] = append(agents[n.Report.Status.Agent], n.Name)
+		}
+	}
+	plural := "s"
+	if len(nodes) == 1 {
+		plural = ""
+	}
+	fmt.Fprintf(&b, "%d node%s, %d with a report\n", len(nodes), plural, len(known))
+	healthy = len(silent) == 0 && len(known) > 0
+	for _, why := range sorted(silent) {
+		fmt.Fprintf(&b, "  %s: %s (%s)\n", why, named(silent[why]), lookForAgent)
+	}
+	if len(agents) > 1 {
+		for _, version := range sorted(agents) {
+			fmt.Fprintf(&b, "  tenond %s: %s\n", orDash(version), named(agents[version]))
+		}
+	}
+	means(&b, known)
+	right := conditions(&b, known)
+	return b.String(), right && healthy
+}
+
+// means prints by what each feature that is asked for is done, and where.
+func means(b *strings.Builder, nodes []Node) {
+	features := map[string]map[string][]string{} // feature, means: nodes
+	for _, n := range nodes {
+		for _, m := range n.Report.Status.Means {
+			how := m.By
+			switch {
+			case how == "":
+				how = "not done: " + orDash(m.Why)
+			case m.Why != "":
+				how += " (" + m.Why + ")"
+			}
+			if features[m.Feature] == nil {
+				features[m.Feature] = map[string][]string{}
+			}
+			features[m.Feature][how] = append(features[m.Feature][how], n.Name)
+		}
+	}
+	if len(features) > 0 {
+		b.WriteString("\nBy what each feature is done\n")
+	}
+	for _, f := range sorted(features) {
+		for _, how := range sorted(features[f]) {
+			fmt.Fprintf(b, "  %-12s %s: %s\n", f, how, named(features[f][how]))
+		}
+	}
+}
+
+// conditions prints what is wrong, alike things once, and reports whether
+// nothing is.
+func conditions(b *strings.Builder, nodes []Node) bool {
+	wrong := map[string][]string{}
+	for _, n := range nodes {
+		for _, c := range n.wrong() {
+			what := fmt.Sprintf("%s: %s: %s", c.Type, c.Reason, c.Message)
+			wrong[what] = append(wrong[what], n.Name)
+		}
+	}
+	if len(wrong) == 0 {
+		return true
+	}
+	b.WriteString("\nWhat is wrong\n")
+	for _, what := range sorted(wrong) {
+		fmt.Fprintf(b, "  %s: %s\n", named(wrong[what]), what)
+	}
+	return false
+}
+
+// named lists nodes, the first few by name.
+func named(nodes []string) string {
+	slices.Sort(nodes)
+	if len(nodes) <= mostNamed {
+		return strings.Join(nodes, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(nodes[:mostNamed], ", "), len(nodes)-mostNamed)
+}

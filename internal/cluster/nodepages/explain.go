@@ -1,0 +1,126 @@
+package nodepages
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/kube"
+)
+
+// Explain prints what batch work may count on on one node, term by term as its
+// agent worked it out, and what the manager made of it.
+func Explain(n Node, now time.Time) string {
+	var b strings.Builder
+	if n.Report == nil {
+		fmt.Fprintf(&b, "%s has no report, so batch work is promised nothing there: does tenond run on it? (%s)\n", n.Name, lookForAgent)
+		return b.String()
+	}
+	s := n.Report.Status
+	fmt.Fprintf(&b, "%s, as reported %s ago", n.Name, duration(n.age(now)))
+	if s.Agent != "" {
+		fmt.Fprintf(&b, " by tenond %s", s.Agent)
+	}
+	b.WriteString("\n")
+	if n.silent(now) != "" {
+		b.WriteString("  the agent is silent: what follows may not be true any more\n")
+	}
+	b.WriteString("\n")
+	if s.Batch.CPU == nil && s.Batch.Memory == nil {
+		b.WriteString("Batch work is promised nothing: colocation-config is not enabled for this node.\n")
+	}
+	amount(&b, "batch-cpu", s.Batch.CPU, cpu)
+	amount(&b, "batch-memory", s.Batch.Memory, memory)
+	published(&b, n, now)
+	return b.String()
+}
+
+// amount prints an amount as tenon explain batch does on the node.
+func amount(b *strings.Builder, name string, a *v1alpha1.BatchAmount, show func(*resource.Quantity) string) {
+	if a == nil {
+		return
+	}
+	fmt.Fprintf(b, "%s %s: what batch work may count on, by %s", name, show(&a.Amount), a.Policy)
+	if a.Over.Duration > 0 {
+		fmt.Fprintf(b, " over %v", a.Over.Duration)
+	}
+	b.WriteString("\n")
+	sum := resource.Quantity{}
+	for i, t := range a.Terms {
+		sum.Add(t.Amount)
+		sign, shown := " ", t.Amount.DeepCopy()
+		switch {
+		case i > 0 && shown.Sign() > 0:
+			sign = "+"
+		case i > 0:
+			shown.Neg()
+			sign = "-"
+		}
+		text := t.Text
+		if text == "" {
+			text = t.Name
+		}
+		fmt.Fprintf(b, "  %s %10s  %s\n", sign, show(&shown), text)
+	}
+	if len(a.Terms) > 0 {
+		fmt.Fprintf(b, "  = %10s\n", show(&a.Amount))
+		if sum.Cmp(a.Amount) != 0 {
+			fmt.Fprintf(b, "  wrong   the terms add up to %s\n", show(&sum))
+		}
+	}
+	if a.Held != "" {
+		fmt.Fprintf(b, "  now     the formula gives %s: %s\n", show(&a.Formula), a.Held)
+	}
+	if a.Degraded != "" {
+		fmt.Fprintf(b, "  because %s\n", a.Degraded)
+	}
+	if q := a.Requested; q != nil && q.Sign() > 0 {
+		text := "requested by running pods"
+		if q.Cmp(a.Amount) > 0 {
+			text += ": what is published does not fall below that while they run"
+		}
+		fmt.Fprintf(b, "  pods    %s %s\n", show(q), text)
+	}
+	b.WriteString("\n")
+}
+
+// published prints what the scheduler sees, and why that is so.
+func published(b *strings.Builder, n Node, now time.Time) {
+	fmt.Fprintf(b, "The scheduler sees batch-cpu %s, batch-memory %s", promised(n, kube.BatchCPU), promised(n, kube.BatchMemory))
+	p := n.Report.Status.Published
+	if p == nil {
+		b.WriteString(": the manager has not looked at this report (kubectl -n tenon-system get pods)\n")
+		return
+	}
+	if !p.At.IsZero() {
+		fmt.Fprintf(b, ", written %s ago", duration(max(now.Sub(p.At.Time), 0)))
+	}
+	if p.Reason != "" {
+		fmt.Fprintf(b, ": %s", p.Reason)
+	}
+	b.WriteString("\n")
+	for _, k := range []struct {
+		name corev1.ResourceName
+		is   *resource.Quantity
+	}{{kube.BatchCPU, p.CPU}, {kube.BatchMemory, p.Memory}} {
+		q, has := n.Status.Allocatable[k.name]
+		if k.is != nil && has && q.Sign() >= 0 && !same(k.name, *k.is, q) {
+			fmt.Fprintf(b, "  but the manager wrote %s of %s: somebody else writes the status of this node, too\n", k.is.String(), k.name)
+		}
+	}
+}
+
+// same reports whether what the manager says it wrote is what stands on the
+// node: CPU as CPUs there, as thousandths here.
+func same(name corev1.ResourceName, wrote, stands resource.Quantity) bool {
+	if name == kube.BatchCPU {
+		return wrote.MilliValue() == stands.Value()
+	}
+	return wrote.Cmp(stands) == 0
+}
+
+const lookForAgent = "kubectl -n tenon-system get pods -o wide"

@@ -1,0 +1,180 @@
+// Package nodepages prints what the reports of a cluster's nodes say: the pages of
+// kubectl tenon. It is pure: whoever calls it reads the API.
+package nodepages
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A Node is a node of the cluster with its report; without one, Report is nil.
+type Node struct {
+	*corev1.Node
+	Report *v1alpha1.NodeReport
+}
+
+// silentFor is how old a report is that should have been followed by others: an
+// agent that has nothing to tell sends one every minute.
+const silentFor = 3 * time.Minute
+
+// Nodes puts nodes and reports together, in the order of their names.
+func Nodes(nodes []corev1.Node, reports []v1alpha1.NodeReport) []Node {
+	all := make([]Node, 0, len(nodes))
+	for i := range nodes {
+		n := Node{Node: &nodes[i]}
+		for j := range reports {
+			if reports[j].Name == nodes[i].Name {
+				n.Report = &reports[j]
+			}
+		}
+		all = append(all, n)
+	}
+	slices.SortFunc(all, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// age is how long ago the agent wrote the report, by its own clock.
+func (n Node) age(now time.Time) time.Duration {
+	return max(now.Sub(n.Report.Status.Reported.Time), 0).Truncate(time.Second)
+}
+
+// silent says why nothing is known of the node at present; empty: it is known.
+func (n Node) silent(now time.Time) string {
+	switch {
+	case n.Report == nil:
+		return "no report"
+	case n.age(now) > silentFor:
+		return "silent for " + duration(n.age(now))
+	}
+	return ""
+}
+
+// wrong are the conditions of a node that say that something asked for is not
+// done. That nothing need be bounded is nothing wrong.
+func (n Node) wrong() []metav1.Condition {
+	var all []metav1.Condition
+	for _, c := range n.Report.Status.Conditions {
+		if c.Status == metav1.ConditionFalse && c.Type != "Suppressing" {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// Top prints a line for each node.
+func Top(nodes []Node, now time.Time) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "NODE\tCPU\tCPU%\tMEMORY\tMEMORY%\tBATCH-CPU\tBATCH-MEMORY\tPODS\tISOLATION\tREPORTED\tTROUBLE")
+	for _, n := range nodes {
+		batchCPU, batchMemory := promised(n, kube.BatchCPU), promised(n, kube.BatchMemory)
+		if n.Report == nil {
+			fmt.Fprintf(w, "%s\t-\t-\t-\t-\t%s\t%s\t-\t-\t-\tno report\n", n.Name, batchCPU, batchMemory)
+			continue
+		}
+		s := n.Report.Status
+		var trouble []string
+		if n.age(now) > silentFor {
+			trouble = append(trouble, "silent")
+		}
+		for _, c := range n.wrong() {
+			trouble = append(trouble, c.Type)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", n.Name,
+			cpu(s.Usage.CPU), percent(s.Usage.CPU, n.Status.Capacity[corev1.ResourceCPU]),
+			memory(s.Usage.Memory), percent(s.Usage.Memory, n.Status.Capacity[corev1.ResourceMemory]),
+			batchCPU, batchMemory, pods(s.Pods), orDash(s.Isolation), duration(n.age(now)), orDash(strings.Join(trouble, ", ")))
+	}
+	w.Flush() // into memory: it cannot fail
+	return b.String()
+}
+
+// promised is what the status of a node has of a batch resource.
+func promised(n Node, name corev1.ResourceName) string {
+	q, has := n.Status.Allocatable[name]
+	switch {
+	case !has:
+		return "-"
+	case name == kube.BatchCPU:
+		return node.Readable(unit.MilliCPU(q.Value()))
+	}
+	return memory(&q)
+}
+
+func cpu(q *resource.Quantity) string {
+	if q == nil {
+		return "-"
+	}
+	return node.Readable(unit.MilliCPU(q.MilliValue()))
+}
+
+func memory(q *resource.Quantity) string {
+	if q == nil {
+		return "-"
+	}
+	return node.Readable(unit.Bytes(q.Value()))
+}
+
+func percent(used *resource.Quantity, of resource.Quantity) string {
+	if used == nil || of.Sign() <= 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f%%", 100*used.AsApproximateFloat64()/of.AsApproximateFloat64())
+}
+
+// pods prints how many pods there are of each class that has any.
+func pods(counts map[string]int32) string {
+	var all []string
+	for _, class := range node.Classes {
+		if n := counts[string(class)]; n > 0 {
+			all = append(all, fmt.Sprintf("%d %s", n, class))
+		}
+	}
+	for _, name := range sorted(counts) {
+		if !slices.Contains(node.Classes, node.Class(name)) && counts[name] > 0 {
+			all = append(all, fmt.Sprintf("%d %s", counts[name], strings.ToLower(name)))
+		}
+	}
+	return orDash(strings.Join(all, ", "))
+}
+
+func sorted[T any](m map[string]T) []string {
+	var names []string
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// duration prints a time with its two largest units.
+func duration(d time.Duration) string {
+	switch {
+	case d >= 48*time.Hour:
+		return fmt.Sprintf("%dd", int(d.Hours())/24)
+	case d >= time.Hour:
+		return fmt.Sprintf("%dh%dm", int(d.Hours()), int(d.Minutes())%60)
+	case d >= time.Minute:
+		return fmt.Sprintf("%dm%ds", int(d.Minutes()), int(d.Seconds())%60)
+	}
+	return fmt.Sprintf("%ds", int(d.Seconds()))
+}

@@ -1,0 +1,164 @@
+package nodepages
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"tenon.sh/tenon/api/v1alpha1"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+const (
+	nodeText = `
+metadata: {name: node-1}
+status:
+  capacity: {cpu: "16", memory: 32Gi}
+  allocatable: {cpu: "16", memory: 32Gi, kubernetes.io/batch-cpu: "7200", kubernetes.io/batch-memory: 8Gi}
+`
+	reportText = `
+metadata: {name: node-1}
+status:
+  reported: "2026-03-01T11:59:56.000000Z"
+  agent: v1
+  usage: {cpu: 2400m, memory: 8Gi}
+  pods: {LS: 2, BE: 3, Unmanaged: 1}
+  isolation: core_sched
+  batch:
+    cpu:
+      amount: 7200m
+      policy: usage
+      over: 5m0s
+      formula: 7500m
+      held: more is promised every 1m0s
+      requested: "3"
+      terms:
+      - {name: capacity, amount: 9600m, text: 60% of 16000m}
+      - {name: node, amount: -400m, text: used by the system}
+      - {name: LS, amount: "-2", text: used by LS}
+    memory: {amount: "0", policy: request, formula: "0", degraded: how much memory the node has is unknown}
+  published: {cpu: 7200m, memory: 8Gi, at: "2026-03-01T11:59:30.000000Z", reason: as the agent reports}
+  means:
+  - {feature: cpuQOS, by: core_sched}
+  - {feature: memoryQOS, why: cgroup v1 has no memory.min}
+  conditions:
+  - {type: ConfigAccepted, status: "True", reason: AsAsked}
+  - {type: MemoryQOS, status: "False", reason: Unsupported, message: cgroup v1 has no memory.min}
+  - {type: Suppressing, status: "False", reason: Nothing, message: there is no best-effort work}
+`
+)
+
+func scene(t *testing.T) []Node {
+	t.Helper()
+	var n corev1.Node
+	var r v1alpha1.NodeReport
+	for text, v := range map[string]any{nodeText: &n, reportText: &r} {
+		if err := yaml.UnmarshalStrict([]byte(text), v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := *n.DeepCopy()
+	other.Name = "node-0"
+	other.Status.Allocatable = nil
+	return Nodes([]corev1.Node{n, other}, []v1alpha1.NodeReport{r})
+}
+
+func alike(t *testing.T, got, want string) {
+	t.Helper()
+	if diff := cmp.Diff(strings.TrimLeft(want, "\n"), got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The page for users shows this text.
+func TestANodesPromiseIsExplainedTermByTerm(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/kubernetes.md")
+	if err != nil || !strings.Contains(string(page), Explain(scene(t)[1], noon)) {
+		t.Errorf("docs/kubernetes.md shows another text (%v)", err)
+	}
+	alike(t, Explain(scene(t)[1], noon), `
+node-1, as reported 4s ago by tenond v1
+
+batch-cpu 7200m: what batch work may count on, by usage over 5m0s
+         9600m  60% of 16000m
+  -       400m  used by the system
+  -      2000m  used by LS
+  =      7200m
+  now     the formula gives 7500m: more is promised every 1m0s
+  pods    3000m requested by running pods
+
+batch-memory 0Mi: what batch work may count on, by request
+  because how much memory the node has is unknown
+
+The scheduler sees batch-cpu 7200m, batch-memory 8192Mi, written 30s ago: as the agent reports
+`)
+}
+
+func TestANodeWithoutAReportSaysWhatToLookAt(t *testing.T) {
+	alike(t, Explain(scene(t)[0], noon), `
+node-0 has no report, so batch work is promised nothing there: does tenond run on it? (kubectl -n tenon-system get pods -o wide)
+`)
+}
+
+func TestWhatIsHeldForPodsIsSaid(t *testing.T) {
+	n := scene(t)[1]
+	n.Report.Status.Batch.CPU.Requested.Set(8)
+	if text, want := Explain(n, noon), "\n  pods    8000m requested by running pods: what is published does not fall below that while they run\n"; !strings.Contains(text, want) {
+		t.Errorf("want %q in\n%s", want, text)
+	}
+}
+
+func TestWhatDoesNotAddUpIsSaid(t *testing.T) {
+	n := scene(t)[1]
+	n.Report.Status.Batch.CPU.Terms = n.Report.Status.Batch.CPU.Terms[:2]
+	n.Report.Status.Published.CPU.Set(5)
+	text := Explain(n, noon.Add(time.Hour))
+	for _, want := range []string{"wrong   the terms add up to 9200m", "somebody else writes the status of this node, too", "the agent is silent"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("want %q in\n%s", want, text)
+		}
+	}
+}
+
+func TestTopHasALineForEachNode(t *testing.T) {
+	alike(t, Top(scene(t), noon), `
+NODE    CPU    CPU%  MEMORY  MEMORY%  BATCH-CPU  BATCH-MEMORY  PODS                     ISOLATION   REPORTED  TROUBLE
+node-0  -      -     -       -        -          -             -                        -           -         no report
+node-1  2400m  15%   8192Mi  25%      7200m      8192Mi        2 LS, 3 BE, 1 unmanaged  core_sched  4s        MemoryQOS
+`)
+}
+
+func TestDoctorSaysWhereAFeatureIsNotDoneAndWhy(t *testing.T) {
+	text, healthy := Doctor(scene(t), noon)
+	alike(t, text, `
+2 nodes, 1 with a report
+  no report: node-0 (kubectl -n tenon-system get pods -o wide)
+
+By what each feature is done
+  cpuQOS       core_sched: node-1
+  memoryQOS    not done: cgroup v1 has no memory.min: node-1
+
+What is wrong
+  node-1: MemoryQOS: Unsupported: cgroup v1 has no memory.min
+`)
+	if healthy {
+		t.Error("it calls that healthy")
+	}
+}
+
+func TestDoctorIsContentWithNodesThatDoWhatIsAsked(t *testing.T) {
+	n := scene(t)[1:]
+	n[0].Report.Status.Conditions = n[0].Report.Status.Conditions[:1]
+	if text, healthy := Doctor(n, noon); !healthy || strings.Contains(text, "wrong") {
+		t.Errorf("healthy %v:\n%s", healthy, text)
+	}
+	if text, healthy := Doctor(n, noon.Add(time.Hour)); healthy || !strings.Contains(text, "silent for 1h0m") {
+		t.Errorf("an hour later: healthy %v:\n%s", healthy, text)
+	}
+}

@@ -1,0 +1,247 @@
+package nodereport
+
+import (
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/decide/contest"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// The types of conditions, beside one of each feature that is asked for.
+const (
+	ConfigAccepted = "ConfigAccepted"
+	PodsKnown      = "PodsKnown"
+	Suppressing    = "Suppressing"
+	KnobsWritten   = "KnobsWritten"
+)
+
+// A feature is something that the configuration can ask for.
+type feature struct {
+	name string // of the means, as the configuration calls it
+	cond string // of the condition
+	// asked reports whether a configuration asks for it, and by is by what this
+	// node does it: the mechanisms in use, and why it does not do all of it.
+	asked func(policy.Config) bool
+	by    func(View) (by, why string)
+}
+
+var features = []feature{
+	{"cpuQOS", "CPUQOS", func(c policy.Config) bool { return c.CPUQOS.Enable }, func(v View) (string, string) {
+		return string(v.Tick.Ladder.Rung), v.Tick.Ladder.Why
+	}},
+	{"cpuSuppress", "CPUSuppress", func(c policy.Config) bool { return c.Suppress.Enable }, suppressedBy},
+	{"cpuBurst", "CPUBurst", func(c policy.Config) bool { return c.Burst.Policy != "" }, burstsBy},
+	{"memoryQOS", "MemoryQOS", func(c policy.Config) bool { return len(c.Memory.Classes) > 0 }, func(v View) (string, string) {
+		if v.Tick.Snapshot.Knobs.Kernel.CgroupVersion == 1 {
+			return "", "cgroup v1 has no memory.min, low and high"
+		}
+		return available(v, "memory.min, memory.low, memory.high", node.MechMemoryProtect)
+	}},
+	{"resctrl", "Resctrl", func(c policy.Config) bool { return len(c.Cache.Classes) > 0 }, func(v View) (string, string) {
+		return either(v, node.MechResctrlL3, node.MechResctrlMB)
+	}},
+	{"blkioQOS", "BlockIO", func(c policy.Config) bool { return len(c.IO.Classes) > 0 }, func(v View) (string, string) {
+		return either(v, node.MechIOMax, node.MechIOWeight, node.MechBFQWeight, node.MechIOLatency)
+	}},
+	{"eviction", "Eviction", evicts, func(v View) (string, string) {
+		if !v.Tick.Snapshot.Can.Can(node.MechCgroupFreezer) {
+			return "Eviction API", "what grows while memory is short is not held: " + v.Tick.Snapshot.Can[node.MechCgroupFreezer].Why
+		}
+		return "Eviction API, " + string(node.MechCgroupFreezer), ""
+	}},
+}
+
+func evicts(c policy.Config) bool {
+	return c.Evict.Memory.ThresholdPercent > 0 || c.Evict.CPU.ThresholdPercent > 0 || c.Evict.CPU.SatisfactionLower > 0
+}
+
+// available says by what something is done if the node has a mechanism.
+func available(v View, by string, m node.Mechanism) (string, string) {
+	a := v.Tick.Snapshot.Can[m]
+	if a.Verdict == node.Yes {
+		return by, ""
+	}
+	return "", a.Why
+}
+
+// either says which of some mechanisms the node has, and why not the others.
+func either(v View, all ...node.Mechanism) (by, why string) {
+	var has, lacks []string
+	for _, m := range all {
+		if a := v.Tick.Snapshot.Can[m]; a.Verdict == node.Yes {
+			has = append(has, string(m))
+		} else {
+			lacks = append(lacks, fmt.Sprintf("%s: %s", m, a.Why))
+		}
+	}
+	return list(has, len(has)), list(lacks, len(lacks))
+}
+
+func burstsBy(v View) (by, why string) {
+	c := v.Policy.Burst.Policy
+	var has []string
+	if c != policy.BurstQuota {
+		if a := v.Tick.Snapshot.Can[node.MechCPUBurst]; a.Verdict == node.Yes {
+			has = append(has, string(node.MechCPUBurst))
+		} else {
+			why = a.Why
+		}
+	}
+	if c != policy.BurstCPU {
+		has = append(has, "a larger quota for a time")
+	}
+	return list(has, len(has)), why
+}
+
+// suppressedBy says which knobs bound best-effort work.
+func suppressedBy(v View) (by, why string) {
+	var has []string
+	for _, w := range v.Tick.Wants {
+		if w.Owner != plan.OwnerSuppress {
+			continue
+		}
+		if file := string(w.Knob.File); (w.Intent == plan.Set || w.Intent == plan.Hold) && !slices.Contains(has, file) {
+			has = append(has, file)
+		}
+		if w.Intent == plan.Abstain && why == "" {
+			why = w.Reason
+		}
+	}
+	if v.Policy.Pool.SetsKept && len(has) > 0 && why == "" {
+		why = "by quota alone: the kubelet binds CPUs here (cpuManagerPolicy: static)"
+	}
+	if len(has) == 0 && why == "" {
+		why = "there is no best-effort work"
+	}
+	return list(has, len(has)), why
+}
+
+// meansOf lists how each feature that is asked for is done.
+func meansOf(v View) []v1alpha1.Means {
+	all := []v1alpha1.Means{{Feature: "nri", By: v.NRI.By, Why: clip(v.NRI.Why)}}
+	for _, f := range features {
+		if f.asked(v.Policy) {
+			by, why := f.by(v)
+			all = append(all, v1alpha1.Means{Feature: f.name, By: by, Why: clip(why)})
+		}
+	}
+	slices.SortFunc(all, func(a, b v1alpha1.Means) int { return compare(a.Feature, b.Feature) })
+	return all
+}
+
+// The reasons of conditions.
+const (
+	reasonAsAsked     = "AsAsked"
+	reasonPartly      = "Partly"
+	reasonUnsupported = "Unsupported"
+	reasonFaults      = "Faults"
+	reasonNotRead     = "NotRead"
+	reasonTold        = "Told"
+	reasonNotTold     = "NotTold"
+	reasonNothing     = "Nothing"
+	reasonBounded     = "Bounded"
+	reasonRefused     = "Refused"
+	reasonContested   = "Contested"
+)
+
+const mostListed = 5
+
+// conditionsOf are the conditions of a report, in no order.
+func conditionsOf(v View) []metav1.Condition {
+	all := []metav1.Condition{configCondition(v.Config), podsCondition(v.Pods), knobsCondition(v)}
+	if v.Policy.Suppress.Enable {
+		all = append(all, suppressCondition(v))
+	}
+	for _, f := range features {
+		if !f.asked(v.Policy) || f.cond == "CPUSuppress" { // of which Suppressing tells
+			continue
+		}
+		by, why := f.by(v)
+		switch {
+		case by == "":
+			all = append(all, condition(f.cond, false, reasonUnsupported, why))
+		case why != "" && f.cond != "CPUQOS":
+			all = append(all, condition(f.cond, true, reasonPartly, by+"; "+why))
+		default:
+			text := by
+			if why != "" {
+				text += ": " + why
+			}
+			all = append(all, condition(f.cond, true, reasonAsAsked, text))
+		}
+	}
+	return all
+}
+
+func condition(kind string, is bool, reason, message string) metav1.Condition {
+	c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+	if is {
+		c.Status = metav1.ConditionTrue
+	}
+	return c
+}
+
+func configCondition(c Config) metav1.Condition {
+	switch {
+	case len(c.Faults) > 0:
+		return condition(ConfigAccepted, false, reasonFaults, c.From+": "+list(c.Faults, mostListed)+"; the values from before hold")
+	case c.Trouble != "":
+		return condition(ConfigAccepted, true, reasonNotRead, c.From+" is not read now, and what was read last holds: "+c.Trouble)
+	case len(c.Notices) > 0:
+		return condition(ConfigAccepted, true, reasonPartly, c.From+": "+list(c.Notices, mostListed))
+	}
+	return condition(ConfigAccepted, true, reasonAsAsked, c.From)
+}
+
+func podsCondition(p Pods) metav1.Condition {
+	switch {
+	case p.Trouble != "":
+		return condition(PodsKnown, false, reasonNotTold, p.Trouble)
+	case p.From == "":
+		return condition(PodsKnown, false, reasonNotTold, "nobody has told the pods of this node since the agent began: those that an earlier one knew hold")
+	case len(p.Remarks) > 0:
+		return condition(PodsKnown, true, reasonPartly, fmt.Sprintf("by %s: %s", theOf(p.From), list(p.Remarks, mostListed)))
+	}
+	return condition(PodsKnown, true, reasonTold, "by "+theOf(p.From))
+}
+
+func theOf(from string) string { return "the " + from }
+
+// knobsCondition tells what could not be written, and what others overwrite.
+func knobsCondition(v View) metav1.Condition {
+	var refused []string
+	for _, o := range v.Tick.Done {
+		if o.Err != nil {
+			refused = append(refused, o.Err.Error())
+		}
+	}
+	contested := contest.Remarks(v.Tick.Snapshot)
+	switch {
+	case len(refused) > 0:
+		return condition(KnobsWritten, false, reasonRefused, list(refused, mostListed))
+	case len(contested) > 0:
+		return condition(KnobsWritten, true, reasonContested, list(contested, mostListed))
+	}
+	return condition(KnobsWritten, true, reasonAsAsked, "")
+}
+
+// suppressCondition says whether best-effort work is held to a bound.
+func suppressCondition(v View) metav1.Condition {
+	why := "there is no best-effort work"
+	for _, w := range v.Tick.Wants {
+		if w.Owner != plan.OwnerSuppress {
+			continue
+		}
+		if w.Intent == plan.Set {
+			return condition(Suppressing, true, reasonBounded, fmt.Sprintf("%v: %v: %s", w.Knob, w.Value, w.Reason))
+		}
+		why = w.Reason
+	}
+	return condition(Suppressing, false, reasonNothing, why)
+}

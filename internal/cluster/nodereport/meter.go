@@ -1,0 +1,109 @@
+package nodereport
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+const (
+	// sampleEvery is over how long use is averaged to one sample.
+	sampleEvery = 5 * time.Second
+	// mostGap is the longest time between two snapshots that still makes a
+	// sample: nobody knows what happened in a longer one.
+	mostGap = 30 * time.Second
+)
+
+// windows are the times over which percentiles are told.
+var windows = []time.Duration{5 * time.Minute, 10 * time.Minute, 30 * time.Minute}
+
+// mostSamples is how many samples the longest window has.
+var mostSamples = int(windows[len(windows)-1] / sampleEvery)
+
+// A sample is the use of the node in one stretch of time.
+type sample struct {
+	length time.Duration
+	cpu    unit.MilliCPU
+	memory unit.Bytes
+}
+
+// A Meter keeps the use of the node over the longest window. The zero Meter has
+// seen nothing.
+type Meter struct {
+	at      time.Time     // of the snapshot that the next sample begins with
+	used    time.Duration // its counter of CPU time
+	samples []sample      // the oldest first
+}
+
+// Observe adds a snapshot.
+func (m *Meter) Observe(s node.Snapshot) {
+	used, known := s.Usage.CPU.Value()
+	memory, sized := s.Usage.WorkingSet.Value()
+	if !known || !sized {
+		return
+	}
+	elapsed := s.At.Sub(m.at)
+	switch {
+	case m.at.IsZero() || elapsed < 0 || elapsed > mostGap || used < m.used:
+	case elapsed < sampleEvery:
+		return
+	default:
+		m.samples = append(m.samples, sample{elapsed, unit.MilliCPU((used - m.used) * 1000 / elapsed), memory})
+		if len(m.samples) > mostSamples {
+			m.samples = slices.Delete(m.samples, 0, len(m.samples)-mostSamples)
+		}
+	}
+	m.at, m.used = s.At, used
+}
+
+// Usage is that of the last stretch of time; empty where there is none yet.
+func (m *Meter) Usage() v1alpha1.Usage {
+	if len(m.samples) == 0 {
+		return v1alpha1.Usage{}
+	}
+	last := m.samples[len(m.samples)-1]
+	return usage(last.cpu, last.memory)
+}
+
+func usage(c unit.MilliCPU, b unit.Bytes) v1alpha1.Usage {
+	cpu, memory := cpuQuantity(c), memoryQuantity(b)
+	return v1alpha1.Usage{CPU: &cpu, Memory: &memory}
+}
+
+// Percentiles are those of each window that has been seen as a whole.
+func (m *Meter) Percentiles() []v1alpha1.Percentiles {
+	var all []v1alpha1.Percentiles
+	for _, w := range windows {
+		var length time.Duration
+		first := len(m.samples)
+		for first > 0 && length < w {
+			first--
+			length += m.samples[first].length
+		}
+		if length < w-sampleEvery {
+			return all
+		}
+		var cpu []unit.MilliCPU
+		var memory []unit.Bytes
+		for _, s := range m.samples[first:] {
+			cpu, memory = append(cpu, s.cpu), append(memory, s.memory)
+		}
+		slices.Sort(cpu)
+		slices.Sort(memory)
+		at := func(percent int) v1alpha1.Usage { return usage(rank(cpu, percent), rank(memory, percent)) }
+		all = append(all, v1alpha1.Percentiles{
+			Window: metav1.Duration{Duration: w}, P50: at(50), P90: at(90), P95: at(95), P99: at(99),
+		})
+	}
+	return all
+}
+
+// rank is the least of some sorted values that so many percent do not exceed.
+func rank[T any](sorted []T, percent int) T {
+	return sorted[max((len(sorted)*percent+99)/100-1, 0)]
+}

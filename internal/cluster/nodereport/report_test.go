@@ -1,0 +1,408 @@
+package nodereport
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/apiserver"
+	"tenon.sh/tenon/internal/decide/cache"
+	"tenon.sh/tenon/internal/decide/evict"
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/memory"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+func snapshot(at time.Time, used time.Duration, memory unit.Bytes) node.Snapshot {
+	return node.Snapshot{At: at, Usage: node.Usage{CPU: node.Some(used), WorkingSet: node.Some(memory)}}
+}
+
+func TestUseIsAMeanAndPercentilesNeedTheirWholeWindow(t *testing.T) {
+	var m Meter
+	used := time.Duration(0)
+	for i := range 6*60 + 1 { // six minutes at 1 CPU and then 2 in each fourth minute
+		at := noon.Add(time.Duration(i) * time.Second)
+		m.Observe(snapshot(at, used, unit.Bytes(i)<<20))
+		rate := time.Second
+		if i/60 == 3 {
+			rate = 2 * time.Second
+		}
+		used += rate
+	}
+	if u := m.Usage(); u.CPU.MilliValue() != 1000 || u.Memory.Value() != 360<<20 {
+		t.Errorf("use %v %v", u.CPU, u.Memory)
+	}
+	all := m.Percentiles()
+	if len(all) != 1 || all[0].Window.Duration != 5*time.Minute {
+		t.Fatalf("after six minutes: %+v", all)
+	}
+	if p := all[0]; p.P50.CPU.MilliValue() != 1000 || p.P90.CPU.MilliValue() != 2000 || p.P99.Memory.Value() != 360<<20 {
+		t.Errorf("p50 %v p90 %v p99 memory %v", p.P50.CPU, p.P90.CPU, p.P99.Memory)
+	}
+}
+
+func TestNoRateIsMadeOfAPause(t *testing.T) {
+	var m Meter
+	m.Observe(snapshot(noon, 0, 1))
+	m.Observe(snapshot(noon.Add(time.Hour), time.Hour, 1))
+	if u := m.Usage(); u.CPU != nil {
+		t.Errorf("use %v was made of an hour in which nobody looked", u.CPU)
+	}
+	m.Observe(snapshot(noon.Add(time.Hour+5*time.Second), time.Hour+time.Second, 1))
+	if u := m.Usage(); u.CPU == nil || u.CPU.MilliValue() != 200 {
+		t.Errorf("use %v", u.CPU)
+	}
+}
+
+func offer(cpu int64) v1alpha1.NodeReportStatus {
+	return v1alpha1.NodeReportStatus{Batch: v1alpha1.Batch{CPU: &v1alpha1.BatchAmount{Amount: *resource.NewMilliQuantity(cpu, resource.DecimalSI), Policy: "usage"}}}
+}
+
+func TestAFallIsToldAtOnceAndARiseIsNot(t *testing.T) {
+	cases := map[string]struct {
+		after time.Duration
+		next  v1alpha1.NodeReportStatus
+		due   bool
+	}{
+		"a fall by a tenth after a second":         {time.Second, offer(3600), true},
+		"a fall by a tenth sooner":                 {900 * time.Millisecond, offer(3600), false},
+		"nothing is promised any more":             {time.Second, v1alpha1.NodeReportStatus{}, true},
+		"a fall to nothing":                        {time.Second, offer(0), true},
+		"a fall by a hundredth after nine seconds": {9 * time.Second, offer(3960), false},
+		"a fall by a hundredth after ten seconds":  {10 * time.Second, offer(3960), true},
+		"a rise after nine seconds":                {9 * time.Second, offer(8000), false},
+		"a rise after ten seconds":                 {10 * time.Second, offer(8000), true},
+		"the same after a minute":                  {time.Minute, offer(4000), true},
+		"the same after 59 seconds":                {59 * time.Second, offer(4000), false},
+		"the clock was set back":                   {-time.Hour, offer(4000), true},
+	}
+	for name, c := range cases {
+		var p Pace
+		if !p.Due(noon, offer(4000)) {
+			t.Fatal("the first report is not due")
+		}
+		p.Sent(noon, offer(4000))
+		if due := p.Due(noon.Add(c.after), c.next); due != c.due {
+			t.Errorf("%s: due %v", name, due)
+		}
+	}
+}
+
+func TestWhatRunningPodsRequestIsNews(t *testing.T) {
+	request := func(amount, milli int64) v1alpha1.NodeReportStatus {
+		s := offer(amount)
+		s.Batch.CPU.Requested = resource.NewMilliQuantity(milli, resource.DecimalSI)
+		return s
+	}
+	for name, c := range map[string]struct {
+		before, next v1alpha1.NodeReportStatus
+		after        time.Duration
+		due          bool
+	}{
+		"more after nine seconds":                               {request(4000, 2000), request(4000, 3000), 9 * time.Second, false},
+		"more after ten seconds":                                {request(4000, 2000), request(4000, 3000), 10 * time.Second, true},
+		"less after nine seconds":                               {request(4000, 2000), request(4000, 1000), 9 * time.Second, false},
+		"less after ten seconds":                                {request(4000, 2000), request(4000, 1000), 10 * time.Second, true},
+		"less of more than there is after a second":             {request(4000, 5000), request(4000, 4500), time.Second, true},
+		"more of more than there is after nine seconds":         {request(4000, 5000), request(4000, 5500), 9 * time.Second, false},
+		"the same of more than there is after nine seconds":     {request(4000, 5000), request(4000, 5000), 9 * time.Second, false},
+		"for the first time after ten seconds":                  {offer(4000), request(4000, 1000), 10 * time.Second, true},
+		"for the first time, after as long as nothing is other": {offer(4000), offer(4000), 10 * time.Second, false},
+	} {
+		var p Pace
+		p.Sent(noon, c.before)
+		if due := p.Due(noon.Add(c.after), c.next); due != c.due {
+			t.Errorf("%s: due %v", name, due)
+		}
+	}
+}
+
+func TestUseAloneIsNoNews(t *testing.T) {
+	var p Pace
+	p.Sent(noon, offer(4000))
+	next := offer(4000)
+	cpu := *resource.NewMilliQuantity(700, resource.DecimalSI)
+	next.Usage.CPU = &cpu
+	next.Conditions = []metav1.Condition{}
+	if p.Due(noon.Add(30*time.Second), next) {
+		t.Error("use is sent between two heartbeats")
+	}
+	next.Conditions = []metav1.Condition{{Type: PodsKnown, Status: metav1.ConditionFalse, Reason: reasonNotTold}}
+	if !p.Due(noon.Add(30*time.Second), next) {
+		t.Error("a condition that changed is not sent")
+	}
+}
+
+func view() View {
+	s := snapshot(noon, time.Second, 1<<30)
+	s.Can = node.Capabilities{
+		node.MechCPUBurst: {Verdict: node.No, Why: "this kernel has no cpu.max.burst"}, node.MechCgroupFreezer: {Verdict: node.Yes},
+		node.MechResctrlL3: {Verdict: node.No, Why: "no L3 in cpuinfo"}, node.MechResctrlMB: {Verdict: node.No, Why: "no MB in cpuinfo"},
+	}
+	s.Knobs.Kernel.CgroupVersion = 1
+	s.Workloads = []node.Workload{{ID: "a/web", Class: node.LS}, {ID: "b/job", Class: node.BE}, {ID: "b/job2", Class: node.BE}}
+	v := View{Agent: "v1", Run: "r", Pods: Pods{From: "kubelet", Unmanaged: 2}, Config: Config{From: "ConfigMap a/b"}}
+	v.Tick = tick.Tick{Snapshot: s, Ladder: node.LadderStatus{Rung: node.RungIdle, Why: "the strongest"}}
+	v.Tick.Wants = []plan.Want{{Intent: plan.Set, Knob: node.Knob{Cgroup: "kubepods/besteffort", File: node.FileCPUMax}, Value: node.CPUMax{Quota: 50 * time.Millisecond, Period: 100 * time.Millisecond}, Owner: plan.OwnerSuppress, Reason: "65% of 2000m"}}
+	v.Policy = policy.Config{
+		CPUQOS: policy.CPUQOS{Enable: true}, Suppress: policy.Suppress{Enable: true}, Burst: policy.Burst{Policy: policy.BurstCPU},
+		Memory: memory.Config{Classes: map[node.Class]memory.Shares{node.LS: {}}}, Cache: cache.Config{Classes: map[node.Class]cache.Share{node.BE: {}}},
+		Evict: evict.Config{Memory: evict.MemoryConfig{ThresholdPercent: 70}},
+	}
+	return v
+}
+
+func find(all []metav1.Condition, kind string) metav1.Condition {
+	for _, c := range all {
+		if c.Type == kind {
+			return c
+		}
+	}
+	return metav1.Condition{}
+}
+
+func TestWhatTheNodeCannotDoIsSaidAndWhy(t *testing.T) {
+	st := Status(view(), nil)
+	for kind, want := range map[string]struct {
+		status metav1.ConditionStatus
+		reason string
+		text   string
+	}{
+		"CPUQOS":       {"True", reasonAsAsked, "cpu.idle: the strongest"},
+		"CPUBurst":     {"False", reasonUnsupported, "no cpu.max.burst"},
+		"MemoryQOS":    {"False", reasonUnsupported, "cgroup v1"},
+		"Resctrl":      {"False", reasonUnsupported, "no L3 in cpuinfo"},
+		"Eviction":     {"True", reasonAsAsked, "Eviction API"},
+		Suppressing:    {"True", reasonBounded, "kubepods/besteffort cpu.max"},
+		ConfigAccepted: {"True", reasonAsAsked, "ConfigMap a/b"},
+		PodsKnown:      {"True", reasonTold, "kubelet"},
+		KnobsWritten:   {"True", reasonAsAsked, ""},
+	} {
+		c := find(st.Conditions, kind)
+		if c.Status != want.status || c.Reason != want.reason || !strings.Contains(c.Message, want.text) {
+			t.Errorf("%s: %+v", kind, c)
+		}
+	}
+	if c := find(st.Conditions, "BlockIO"); c.Type != "" {
+		t.Error("a feature that nobody asked for has a condition")
+	}
+	if st.Pods["BE"] != 2 || st.Pods["LS"] != 1 || st.Pods["Unmanaged"] != 2 {
+		t.Errorf("pods %v", st.Pods)
+	}
+}
+
+func TestTroubleIsACondition(t *testing.T) {
+	v := view()
+	v.Pods.Trouble = "connection refused"
+	v.Config.Faults = []string{"resource-qos-config: not JSON"}
+	v.Tick.Done = []tick.Outcome{{Err: errors.New("write x: busy")}}
+	st := Status(v, nil)
+	for kind, text := range map[string]string{PodsKnown: "connection refused", ConfigAccepted: "not JSON", KnobsWritten: "busy"} {
+		if c := find(st.Conditions, kind); c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, text) {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+func TestAConditionKeepsItsTimeUntilItTurns(t *testing.T) {
+	v := view()
+	first := Status(v, nil)
+	v.Tick.Snapshot.At = noon.Add(time.Hour)
+	v.Pods.Trouble = "gone"
+	second := Status(v, first.Conditions)
+	if c := find(second.Conditions, "CPUQOS"); !c.LastTransitionTime.Time.Equal(noon) {
+		t.Errorf("%v", c.LastTransitionTime)
+	}
+	if c := find(second.Conditions, PodsKnown); !c.LastTransitionTime.Time.Equal(noon.Add(time.Hour)) {
+		t.Errorf("%v", c.LastTransitionTime)
+	}
+}
+
+func TestTermsOfTheReportAddUp(t *testing.T) {
+	v := view()
+	v.Tick.Batch.CPU = node.Amount[unit.MilliCPU]{Value: 700, Policy: "usage", Formula: 800, Held: "later", Terms: []node.Term[unit.MilliCPU]{
+		{Name: node.TermCapacity, Amount: 1200, Text: "60% of 2000m"}, {Name: "LS", Amount: -500, Text: "used by LS"}}}
+	b := Status(v, nil).Batch
+	var sum int64
+	for _, term := range b.CPU.Terms {
+		sum += term.Amount.MilliValue()
+	}
+	if sum != b.CPU.Amount.MilliValue() || sum != 700 || b.CPU.Held != "later" || b.Memory != nil {
+		t.Errorf("%+v", b)
+	}
+}
+
+// An api takes applies, or refuses them.
+type api struct {
+	mu     sync.Mutex
+	exists bool
+	fail   error
+	paths  []string
+	last   []byte
+}
+
+func (a *api) Apply(_ context.Context, path, owner string, object any) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.paths = append(a.paths, path)
+	if a.fail != nil {
+		return a.fail
+	}
+	if strings.HasSuffix(path, "/status") && !a.exists {
+		return apiserver.ErrAbsent
+	}
+	a.exists = true
+	a.last, _ = json.Marshal(object)
+	return nil
+}
+
+func (a *api) said() (paths []string, last string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return append([]string(nil), a.paths...), string(a.last)
+}
+
+func TestTheReportIsMadeWhereThereIsNone(t *testing.T) {
+	a := &api{}
+	s := NewSender(a, "node-1", func() types.UID { return "u" }, slog.New(slog.DiscardHandler))
+	st := offer(100)
+	st.Reported = metav1.NewMicroTime(noon)
+	if err := s.send(context.Background(), st); err != nil {
+		t.Fatal(err)
+	}
+	const path = "/apis/tenon.sh/v1alpha1/nodereports/node-1"
+	paths, last := a.said()
+	if strings.Join(paths, " ") != path+"/status "+path+" "+path+"/status" {
+		t.Errorf("%v", paths)
+	}
+	for _, never := range []string{"null", "published", `"usage":{}`, "ownerReferences"} {
+		if strings.Contains(last, never) {
+			t.Errorf("%s is in what was declared: %s", never, last)
+		}
+	}
+	if !strings.Contains(last, `"amount":"100m"`) {
+		t.Error(last)
+	}
+}
+
+func TestTheLatestReportIsSentWhenTheServerIsBack(t *testing.T) {
+	a := &api{exists: true, fail: errors.New("no route to host")}
+	s := NewSender(a, "node-1", func() types.UID { return "" }, slog.New(slog.DiscardHandler))
+	ctx, stop := context.WithCancel(context.Background())
+	over := make(chan struct{})
+	go func() { defer close(over); s.Run(ctx) }()
+	defer func() { stop(); <-over }()
+	begun := time.Now()
+	for n := range int64(50) {
+		s.Offer(offer(1000 + n))
+	}
+	if took := time.Since(begun); took > time.Second {
+		t.Errorf("offering took %v", took)
+	}
+	a.mu.Lock()
+	a.fail = nil
+	a.mu.Unlock()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if _, last := a.said(); strings.Contains(last, `"1049m"`) {
+			break
+		}
+		if time.Now().After(deadline) {
+			_, last := a.said()
+			t.Fatal(last)
+		}
+	}
+}
+
+// TestAServerThatIsBackIsAskedAgainSoon: it refuses at first what it allows a
+// moment later, and the agent must not wait half a minute because of that.
+func TestAServerThatIsBackIsAskedAgainSoon(t *testing.T) {
+	away := errors.New("connection refused")
+	refused := fmt.Errorf("apply: %w", apierrors.NewForbidden(schema.GroupResource{Resource: "nodereports"}, "node-1", errors.New("not yet")))
+	var p patience
+	var got []float64
+	for _, err := range []error{away, away, away, away, away, away, away, refused, refused, refused, away, away} {
+		got = append(got, p.after(err).Seconds())
+	}
+	if want := []float64{1, 2, 4, 8, 16, 30, 30, 1, 2, 4, 8, 16}; !slices.Equal(got, want) {
+		t.Errorf("waits of %v s, want %v", got, want)
+	}
+}
+
+// TestSetsOfCPUsThatSomebodyElseWritesAreSaid: a quota alone is less than what was
+// asked for.
+func TestSetsOfCPUsThatSomebodyElseWritesAreSaid(t *testing.T) {
+	quota := plan.Want{Owner: plan.OwnerSuppress, Intent: plan.Set, Knob: node.Knob{Cgroup: "be", File: node.FileCPUMax}}
+	for kept, want := range map[bool]string{false: "", true: "by quota alone: the kubelet binds CPUs here (cpuManagerPolicy: static)"} {
+		v := View{Policy: policy.Config{Pool: facts.Pool{SetsKept: kept}, Suppress: policy.Suppress{Enable: true}}, Tick: tick.Tick{Wants: []plan.Want{quota}}}
+		if by, why := suppressedBy(v); by != "cpu.max" || why != want {
+			t.Errorf("sets kept %v: %q, %q; want cpu.max, %q", kept, by, why, want)
+		}
+	}
+}
+
+// TestAContestedKnobThatRestsIsNoRefusal: the condition would come and go with the
+// rest, and each change is a write to the API server.
+func TestAContestedKnobThatRestsIsNoRefusal(t *testing.T) {
+	v := view()
+	at := v.Tick.Snapshot.At
+	v.Tick.Snapshot.Conflicts = []node.WriteConflict{{Knob: node.Knob{Cgroup: "a", File: node.FileCPUWeight}, Wrote: at, Found: []time.Time{at, at, at}}}
+	for name, x := range map[string]struct {
+		done   []tick.Outcome
+		status metav1.ConditionStatus
+		reason string
+	}{
+		"it rests":            {nil, "True", reasonContested},
+		"it is written":       {[]tick.Outcome{{}}, "True", reasonContested},
+		"another was refused": {[]tick.Outcome{{Err: errors.New("permission denied")}}, "False", reasonRefused},
+	} {
+		v.Tick.Done = x.done
+		c := find(Status(v, nil).Conditions, KnobsWritten)
+		if c.Status != x.status || c.Reason != x.reason || x.reason == reasonRefused && strings.Contains(c.Message, "left so") {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+}
+
+func TestALongMessageIsCutBetweenCharacters(t *testing.T) {
+	for shift := range 4 {
+		got := clip(strings.Repeat("x", shift) + strings.Repeat("µ€", mostMessage))
+		if !utf8.ValidString(got) || len(got) > mostMessage || len(got) < mostMessage-8 {
+			t.Errorf("%d bytes, valid %v", len(got), utf8.ValidString(got))
+		}
+	}
+}
+
+func TestAgentsDoNotComeBackTogether(t *testing.T) {
+	waits := map[time.Duration]bool{}
+	for range 100 {
+		w := jittered(10 * time.Second)
+		if w < 8*time.Second || w > 12*time.Second {
+			t.Errorf("%v", w)
+		}
+		waits[w] = true
+	}
+	if len(waits) < 90 {
+		t.Errorf("%d different waits of 100", len(waits))
+	}
+}

@@ -1,0 +1,187 @@
+package nodereport
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/apiserver"
+)
+
+const (
+	// Owner is the field manager of the agent's part of a report.
+	Owner = "tenond"
+	// longestWait bounds the wait between two attempts to send.
+	longestWait = 30 * time.Second
+)
+
+// An Applier declares fields of objects: apiserver.Client.
+type Applier interface {
+	Apply(ctx context.Context, path, owner string, object any) error
+}
+
+// A Sender sends the reports of one node. What waits to be sent is the latest
+// one only. It never makes who offers one wait.
+type Sender struct {
+	api  Applier
+	node string
+	uid  func() types.UID // of the node; empty: not known
+	log  *slog.Logger
+	next chan v1alpha1.NodeReportStatus
+}
+
+// NewSender makes the sender of a node's reports. Uid tells the identity of the
+// node, whose end is then that of the report.
+func NewSender(api Applier, node string, uid func() types.UID, log *slog.Logger) *Sender {
+	return &Sender{api: api, node: node, uid: uid, log: log, next: make(chan v1alpha1.NodeReportStatus, 1)}
+}
+
+// Offer makes a report the one that is sent next. One goroutine may call it.
+func (s *Sender) Offer(status v1alpha1.NodeReportStatus) {
+	select {
+	case <-s.next:
+	default:
+	}
+	s.next <- status
+}
+
+// Run sends until ctx ends.
+func (s *Sender) Run(ctx context.Context) {
+	failed := ""
+	for {
+		var status v1alpha1.NodeReportStatus
+		select {
+		case <-ctx.Done():
+			return
+		case status = <-s.next:
+		}
+		for p := (patience{}); ; {
+			err := s.send(ctx, status)
+			if ctx.Err() != nil {
+				return
+			}
+			if err == nil {
+				break
+			}
+			if text := err.Error(); text != failed {
+				s.log.Warn("the report of this node is not sent; tried again", "error", err)
+				failed = text
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(jittered(p.after(err))):
+			}
+			select {
+			case status = <-s.next: // newer
+			default:
+			}
+		}
+		if failed != "" {
+			s.log.Info("the report of this node is sent again")
+			failed = ""
+		}
+	}
+}
+
+// A patience is how long is waited between two attempts: longer each time.
+type patience struct {
+	wait   time.Duration
+	denied bool
+}
+
+// after returns the wait after an attempt that failed with err. It begins anew
+// when the agent is denied for the first time: in its first seconds an API server
+// that was away refuses what it will soon allow, because it has not yet read who
+// may do what.
+func (p *patience) after(err error) time.Duration {
+	if apiserver.Denied(err) && !p.denied {
+		p.wait, p.denied = 0, true
+	}
+	p.wait = min(max(2*p.wait, time.Second), longestWait)
+	return p.wait
+}
+
+// jittered is a wait with a fifth more or less: after an outage of the API server
+// the agents of all nodes are not to come in the same second.
+func jittered(wait time.Duration) time.Duration {
+	return time.Duration(float64(wait) * (0.8 + 0.4*rand.Float64()))
+}
+
+// An applied is a report as it is declared: with the fields alone that are the
+// agent's.
+type applied struct {
+	APIVersion string         `json:"apiVersion"`
+	Kind       string         `json:"kind"`
+	Metadata   appliedMeta    `json:"metadata"`
+	Status     map[string]any `json:"status,omitempty"`
+}
+
+type appliedMeta struct {
+	Name            string                  `json:"name"`
+	OwnerReferences []metav1.OwnerReference `json:"ownerReferences,omitempty"`
+}
+
+// send declares the status, and first the report where there is none.
+func (s *Sender) send(ctx context.Context, status v1alpha1.NodeReportStatus) error {
+	path := fmt.Sprintf("/apis/%s/nodereports/%s", v1alpha1.GroupVersion, s.node)
+	report := applied{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeReport", Metadata: appliedMeta{Name: s.node}}
+	fields, err := declared(status)
+	if err != nil {
+		return fmt.Errorf("apply %s: %w", path, err)
+	}
+	declare := func() error {
+		report.Status = fields
+		return s.api.Apply(ctx, path+"/status", Owner, report)
+	}
+	err = declare()
+	if !errors.Is(err, apiserver.ErrAbsent) {
+		return err
+	}
+	report.Status = nil
+	if uid := s.uid(); uid != "" {
+		report.Metadata.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: s.node, UID: uid}}
+	}
+	if err := s.api.Apply(ctx, path, Owner, report); err != nil {
+		return err
+	}
+	report.Metadata.OwnerReferences = nil
+	return declare()
+}
+
+// declared is a status without what is empty. What an earlier report had inside
+// of an object and this one has not, the API server takes away, and would leave
+// null in the place of an object that is declared empty.
+func declared(status v1alpha1.NodeReportStatus) (map[string]any, error) {
+	text, err := json.Marshal(status)
+	if err != nil {
+		return nil, err
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return nil, err
+	}
+	prune(fields)
+	return fields, nil
+}
+
+// prune removes null and empty objects, and objects of nothing else.
+func prune(fields map[string]any) {
+	for key, v := range fields {
+		inner, is := v.(map[string]any)
+		if is {
+			prune(inner)
+		}
+		if v == nil || is && len(inner) == 0 {
+			delete(fields, key)
+		}
+	}
+}

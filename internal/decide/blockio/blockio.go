@@ -1,0 +1,361 @@
+// Package blockio decides the limits, weights and latency targets of block I/O: for
+// the work of a class together, and for single workloads.
+package blockio
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// Config is blkioQOS of resource-qos-config. The zero value asks for nothing.
+type Config struct {
+	// Classes holds what the work of each class gets of block devices. A class
+	// that is not in it is not limited.
+	Classes map[node.Class][]Device `json:"classes,omitempty"`
+}
+
+// A Device says what all work of a class together gets of one block device, or of
+// the disks of a volume group together.
+type Device node.BlockIO
+
+func (b Device) limits() node.IOLimits {
+	l := node.IOLimits{ReadBPS: b.ReadBPS, WriteBPS: b.WriteBPS, ReadIOPS: b.ReadIOPS, WriteIOPS: b.WriteIOPS}
+	for _, v := range []*int64{&l.ReadBPS, &l.WriteBPS, &l.ReadIOPS, &l.WriteIOPS} {
+		if *v <= 0 {
+			*v = node.NoIORate
+		}
+	}
+	return l
+}
+
+func (b Device) limited() bool  { return b.limits() != node.NoIOLimits }
+func (b Device) weighted() bool { return b.WeightPercent > 0 && b.WeightPercent < 100 }
+
+// Files lists the knobs that c may want to set for these workloads.
+func (c Config) Files(workloads []node.Workload) []node.File {
+	var files []node.File
+	some := func(asks func(Device) bool, knobs ...node.File) {
+		for _, blocks := range c.Classes {
+			if slices.ContainsFunc(blocks, asks) {
+				files = append(files, knobs...)
+				return
+			}
+		}
+		if slices.ContainsFunc(workloads, func(w node.Workload) bool { return slices.ContainsFunc(blocksOf(w), asks) }) {
+			files = append(files, knobs...)
+		}
+	}
+	some(Device.limited, node.FileIOMax)
+	some(Device.weighted, node.FileIOWeight, node.FileBFQWeight)
+	some(func(b Device) bool { return b.Latency > 0 }, node.FileIOLatency)
+	return files
+}
+
+// Decide returns what io.max, io.weight, io.bfq.weight and io.latency should be. The
+// settings of a class are for all its work together, so they go into its contention
+// roots, each with an equal part of the limits; the work below one shares its part
+// freely. On cgroup v1 the kernel limits the tasks of a cgroup but not the cgroups
+// below it, so there limits go into every cgroup of the class. The values from
+// before Tenon's first write are a ceiling. Settings of a single workload come on
+// top, in its own cgroup.
+func Decide(c Config, s node.Snapshot) []plan.Want {
+	var wants []plan.Want
+	for _, class := range node.Classes {
+		if blocks := c.Classes[class]; len(blocks) > 0 {
+			x := ioClass{class: class, who: fmt.Sprintf("all %s work together", class), Layout: facts.LayoutFor(class, s), snap: s}
+			x.resolve(blocks)
+			wants = append(wants, x.wants()...)
+		}
+	}
+	for i, w := range s.Workloads {
+		if blocks := blocksOf(w); len(blocks) > 0 {
+			wants = ownIO(wants, i, blocks, s)
+		}
+	}
+	return wants
+}
+
+// blocksOf is what the annotations of a workload ask for.
+func blocksOf(w node.Workload) []Device {
+	blocks := make([]Device, len(w.Asks.IO))
+	for i, b := range w.Asks.IO {
+		blocks[i] = Device(b)
+	}
+	return blocks
+}
+
+// ownIO adds the wants of one workload for itself. Where its class has a want for
+// the same knob already, they become one.
+func ownIO(wants []plan.Want, i int, blocks []Device, s node.Snapshot) []plan.Want {
+	w := s.Workloads[i]
+	at := map[node.Knob]int{}
+	for j, want := range wants {
+		at[want.Knob] = j
+	}
+	x := ioClass{class: w.Class, who: string(w.ID), Layout: facts.LayoutOfOne(i, s), snap: s}
+	x.prior = func(k node.Knob) (plan.Want, bool) {
+		j, said := at[k]
+		if !said || wants[j].Intent != plan.Set {
+			return plan.Want{}, false
+		}
+		return wants[j], true
+	}
+	x.resolve(blocks)
+	for _, own := range x.wants() {
+		if j, said := at[own.Knob]; said {
+			wants[j] = own
+			continue
+		}
+		wants = append(wants, own)
+	}
+	return wants
+}
+
+// An ioClass is what one class, or one workload by itself, gets of block I/O.
+type ioClass struct {
+	facts.Layout
+	class node.Class
+	who   string // gets it
+	snap  node.Snapshot
+	// prior is what is wanted of a knob already; nil: nothing is.
+	prior func(node.Knob) (plan.Want, bool)
+	// limits, weights and latency are what is asked of each device, and why
+	// some of what is asked cannot be had.
+	limits  asked[node.IOLimits]
+	weights map[node.File]*asked[unit.Percent]
+	latency asked[time.Duration]
+}
+
+// asked is what is asked of each device of one kind of knob.
+type asked[T any] struct {
+	of      map[unit.Device]T
+	names   map[unit.Device]string
+	missing []string
+}
+
+func (a asked[T]) nothing() bool { return len(a.of) == 0 && len(a.missing) == 0 }
+
+// add asks v of a device; pick decides where more than one is asked.
+func (a *asked[T]) add(d Target, v T, pick func(a, b T) T) {
+	if a.of == nil {
+		a.of, a.names = map[unit.Device]T{}, map[unit.Device]string{}
+	}
+	if other, twice := a.of[d.ID]; twice {
+		v = pick(v, other)
+	}
+	a.of[d.ID], a.names[d.ID] = v, d.Name
+}
+
+// each returns a sentence for each device, in the order of their numbers.
+func (a asked[T]) each(say func(v T, name string) string) []string {
+	var s []string
+	for _, d := range sortedDevices(a.of) {
+		s = append(s, say(a.of[d], a.names[d]))
+	}
+	return s
+}
+
+func (x *ioClass) resolve(blocks []Device) {
+	x.weights = map[node.File]*asked[unit.Percent]{node.FileIOWeight: {}, node.FileBFQWeight: {}}
+	for _, b := range blocks {
+		targets, why := Targets(b, x.snap.Devices)
+		if b.limited() {
+			x.limits.missing = append(x.limits.missing, why...)
+		}
+		if b.Latency > 0 {
+			x.latency.missing = append(x.latency.missing, why...)
+		}
+		if b.weighted() {
+			x.weightless(why...)
+		}
+		for _, d := range targets {
+			if b.limited() {
+				x.limits.add(d, partOf(b.limits(), len(targets)), node.IOLimits.Within)
+			}
+			if b.Latency > 0 {
+				x.latency.add(d, b.Latency, func(a, b time.Duration) time.Duration { return min(a, b) })
+			}
+			switch {
+			case !b.weighted():
+			case d.weighs == "":
+				x.weightless("nothing weighs I/O on " + d.Name + ": neither iocost nor the scheduler bfq is on there")
+			default:
+				x.weights[d.weighs].add(d, b.WeightPercent, func(a, b unit.Percent) unit.Percent { return min(a, b) })
+			}
+		}
+	}
+}
+
+// weightless notes why a weight cannot be set.
+func (x *ioClass) weightless(why ...string) {
+	file := node.FileIOWeight
+	if x.snap.Knobs.Kernel.CgroupVersion == 1 {
+		file = node.FileBFQWeight
+	}
+	x.weights[file].missing = append(x.weights[file].missing, why...)
+}
+
+func (x *ioClass) wants() []plan.Want {
+	var wants []plan.Want
+	if !x.limits.nothing() {
+		groups, n := x.limitedGroups()
+		for _, p := range groups {
+			wants = append(wants, x.limitWant(p, n))
+		}
+	}
+	for _, f := range []node.File{node.FileIOWeight, node.FileBFQWeight} {
+		for _, m := range x.Roots {
+			if a := x.weights[f]; !a.nothing() {
+				wants = append(wants, x.weightWant(m, f, *a))
+			}
+		}
+	}
+	for _, m := range x.Roots {
+		if !x.latency.nothing() {
+			wants = append(wants, x.latencyWant(m))
+		}
+	}
+	return append(wants, x.hands()...)
+}
+
+// limitWant is the want for the limits of p, one of n cgroups that share them.
+func (x *ioClass) limitWant(p node.CgroupPath, n int) plan.Want {
+	w := x.want(p, node.FileIOMax)
+	own, _ := x.before(w.Knob).(node.IOMax)
+	now, _ := x.snap.Knobs.Now[w.Knob].(node.IOMax)
+	lines := linesOf(x, w.Knob, own.Limits(), now.Limits())
+	for d, l := range x.limits.of {
+		before, had := lines[d]
+		if !had {
+			before = node.NoIOLimits
+		}
+		lines[d] = before.Within(partOf(l, n))
+	}
+	reasons := x.limits.each(func(l node.IOLimits, name string) string {
+		s := fmt.Sprintf("%s gets %v of %s", x.who, l, name)
+		if n > 1 {
+			s += fmt.Sprintf(", in %d equal parts", n)
+		}
+		return s
+	})
+	return x.settle(w, node.IOMaxOf(lines), reasons, x.limits.missing)
+}
+
+func (x *ioClass) weightWant(m node.CgroupPath, f node.File, a asked[unit.Percent]) plan.Want {
+	w := x.want(m, f)
+	own, _ := x.before(w.Knob).(node.IOWeight)
+	now, _ := x.snap.Knobs.Now[w.Knob].(node.IOWeight)
+	lines := linesOf(x, w.Knob, own.Weights(), now.Weights())
+	for d, p := range a.of {
+		before, had := lines[d]
+		if !had {
+			before = own.Default
+		}
+		lines[d] = max(before*int64(p)/100, 1)
+	}
+	by := map[node.File]string{node.FileIOWeight: "iocost", node.FileBFQWeight: "bfq"}[f]
+	reasons := a.each(func(p unit.Percent, name string) string {
+		return fmt.Sprintf("%s has %v of its weight on %s, by %s%s", x.short(), p, name, by, x.Reach(m))
+	})
+	return x.settle(w, node.IOWeightOf(own.Default, lines), reasons, a.missing)
+}
+
+func (x *ioClass) latencyWant(m node.CgroupPath) plan.Want {
+	w := x.want(m, node.FileIOLatency)
+	own, _ := x.before(w.Knob).(node.IOLatency)
+	now, _ := x.snap.Knobs.Now[w.Knob].(node.IOLatency)
+	lines := linesOf(x, w.Knob, own.Targets(), now.Targets())
+	for d, t := range x.latency.of {
+		if before, had := lines[d]; !had || t < before {
+			lines[d] = t
+		}
+	}
+	reasons := x.latency.each(func(t time.Duration, name string) string {
+		return fmt.Sprintf("other work yields while I/O of %s on %s takes longer than %v", x.short(), name, t)
+	})
+	return x.settle(w, node.IOLatencyOf(lines), reasons, x.latency.missing)
+}
+
+// before is the value that a knob has without what x asks for.
+func (x *ioClass) before(k node.Knob) node.Value {
+	if x.prior != nil {
+		if w, said := x.prior(k); said {
+			return w.Value
+		}
+	}
+	return facts.Original(x.snap.Knobs, k)
+}
+
+// linesOf is the lines of a knob without what x asks for. The value of an earlier
+// want need not have been written yet.
+func linesOf[T any](x *ioClass, k node.Knob, before, now map[unit.Device]T) map[unit.Device]T {
+	if x.prior != nil {
+		if _, said := x.prior(k); said {
+			return before
+		}
+	}
+	return kept(before, now)
+}
+
+// short names the work of x in reasons.
+func (x *ioClass) short() string {
+	if x.prior != nil {
+		return x.who
+	}
+	return string(x.class)
+}
+
+func (x *ioClass) want(p node.CgroupPath, f node.File) plan.Want {
+	return plan.Want{Knob: node.Knob{Cgroup: p, File: f}, Owner: plan.OwnerIO, BE: x.class == node.BE}
+}
+
+// settle makes w ask for v if there is a reason for it, and otherwise releases the
+// knob. While the list of devices, or the value of the knob, is unknown, the knob
+// stays as it is.
+func (x *ioClass) settle(w plan.Want, v node.Value, reasons, missing []string) plan.Want {
+	if x.prior != nil {
+		if before, said := x.prior(w.Knob); said {
+			reasons = append([]string{before.Reason}, reasons...)
+		}
+	}
+	_, touched := x.snap.Knobs.Before[w.Knob]
+	_, known := x.snap.Knobs.Now[w.Knob]
+	w.Intent, w.Reason = plan.Abstain, strings.Join(append(reasons, missing...), "; ")
+	switch {
+	case !known:
+		w.Reason = fmt.Sprintf("the controller io does not reach %s: it has no %s", w.Knob.Cgroup, w.Knob.File)
+		if a := x.snap.Can[node.Mechanism(w.Knob.File)]; a.Verdict == node.No {
+			w.Reason = fmt.Sprintf("no %s here: %s", w.Knob.File, a.Why)
+		}
+	case len(reasons) > 0:
+		w.Intent, w.Value = plan.Set, v
+	case touched && len(x.snap.Devices) > 0:
+		w.Intent = plan.Release
+	}
+	return w
+}
+
+// hands releases the knobs of cgroups that hold work of other classes, too.
+func (x *ioClass) hands() []plan.Want {
+	var wants []plan.Want
+	for _, p := range x.Shared {
+		if x.IsRoot(p) {
+			continue
+		}
+		for _, f := range node.IOFiles {
+			w := x.want(p, f)
+			if _, touched := x.snap.Knobs.Before[w.Knob]; touched {
+				w.Intent, w.Reason = plan.Release, "what bounds it would bound other work, too"
+				wants = append(wants, w)
+			}
+		}
+	}
+	return wants
+}

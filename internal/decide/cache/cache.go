@@ -1,0 +1,339 @@
+// Package cache decides how L3 caches and memory bandwidth are divided between the
+// classes, and which workloads are in which control group of resctrl.
+package cache
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// Config is resctrlQOS of resource-qos-config. The zero value asks for nothing.
+type Config struct {
+	// Classes holds the share of each class that has one. LSE has LSR's.
+	Classes map[node.Class]Share `json:"classes,omitempty"`
+	// Peak is the memory bandwidth behind one L3 cache, in bytes a second; 0: not
+	// configured. Machines that take amounts instead of percent need it.
+	Peak unit.Bytes `json:"peak,omitempty"`
+}
+
+// A Share is the part of each L3 cache, and of the memory bandwidth behind it, that a
+// class may use, in percent.
+type Share struct {
+	Start     unit.Percent `json:"catRangeStartPercent"`
+	End       unit.Percent `json:"catRangeEndPercent"`
+	Bandwidth unit.Percent `json:"mbaPercent"`
+}
+
+// whole reports whether the share limits nothing.
+func (c Share) whole() bool { return c.Start <= 0 && c.End >= 100 && c.Bandwidth >= 100 }
+
+// Decide returns what the control groups LSR, LS and BE of resctrl (their L3 and MB)
+// should be, and in which of them the tasks of each workload belong. BE gets no more
+// than its share, rounded down, less the back-off; other classes get no less than
+// theirs, rounded up, and are limited only where their share is not the whole. Work
+// without a control group stays in the default one, which is not limited. A workload
+// that asks for its own share has its own control group, as long as the hardware has
+// any left.
+func Decide(c Config, q BackOff, s node.Snapshot) []plan.Want {
+	d := divider{Config: c, backOff: q, snap: s}
+	d.grant()
+	wants := make([]plan.Want, 0, 2*len(node.Controls)+len(s.Workloads))
+	for _, name := range d.names() {
+		share, asked := d.shareOf(name)
+		if !asked || !d.lives(name) {
+			continue
+		}
+		if why := d.refused[name]; why != "" {
+			wants = append(wants, d.without(name, why)...)
+			continue
+		}
+		wants = append(wants, d.ways(name, share), d.bandwidth(name, share))
+	}
+	for _, w := range s.Workloads {
+		if want, any := d.join(w); any {
+			wants = append(wants, want)
+		}
+	}
+	return slices.DeleteFunc(wants, func(w plan.Want) bool { return w.Intent == "" })
+}
+
+// A divider is one decision: its input and the control groups it has given away.
+type divider struct {
+	Config
+	backOff BackOff
+	snap    node.Snapshot
+	granted map[string]node.Value // what puts tasks into the group
+	refused map[string]string     // why a group cannot be had
+}
+
+// OwnsControl reports whether a workload asks for its own control group.
+func OwnsControl(w node.Workload) bool {
+	return strings.HasPrefix(w.Asks.Cache.Control, node.ControlPrefix) && w.Class.Control() != ""
+}
+
+// names lists the control groups of classes, and then those of single workloads,
+// sorted.
+func (d divider) names() []string {
+	var own []string
+	for _, w := range d.snap.Workloads {
+		if OwnsControl(w) {
+			own = append(own, w.Asks.Cache.Control)
+		}
+	}
+	slices.Sort(own)
+	return append(slices.Clone(node.Controls), slices.Compact(own)...)
+}
+
+// owner is the workload that a control group is for; nil for that of a class.
+func (d divider) owner(control string) *node.Workload {
+	i := slices.IndexFunc(d.snap.Workloads, func(w node.Workload) bool { return OwnsControl(w) && w.Asks.Cache.Control == control })
+	if i < 0 {
+		return nil
+	}
+	return &d.snap.Workloads[i]
+}
+
+// shareOf is the share of the classes that use a control group, or of the one
+// workload that does.
+func (d divider) shareOf(control string) (Share, bool) {
+	w := d.owner(control)
+	if w == nil {
+		share, asked := d.Classes[node.Class(control)]
+		return share, asked
+	}
+	share, asked := d.Classes[node.Class(w.Class.Control())]
+	if !asked {
+		share = Share{End: 100, Bandwidth: 100}
+	}
+	ask := w.Asks.Cache
+	return Share{ask.Start.Or(share.Start), ask.End.Or(share.End), ask.Bandwidth.Or(share.Bandwidth)}, true
+}
+
+// lives reports whether there is work for a control group.
+func (d divider) lives(control string) bool {
+	return d.owner(control) != nil || slices.ContainsFunc(d.snap.Workloads, func(w node.Workload) bool { return w.Class.Control() == control && !OwnsControl(w) })
+}
+
+// grant gives the control groups away, of which the hardware has few: first to BE,
+// because all others are protected from it; then to work with a limit; then to work
+// that would only be measured.
+func (d *divider) grant() {
+	d.granted, d.refused = map[string]node.Value{}, map[string]string{}
+	r := d.snap.Resctrl
+	free := r.Groups - 1 - r.Others
+	order := d.names()
+	slices.SortStableFunc(order, func(a, b string) int { return d.rank(a) - d.rank(b) })
+	for _, name := range order {
+		if _, asked := d.shareOf(name); !asked || !d.lives(name) {
+			continue
+		}
+		switch {
+		case r.Missing != "":
+			d.refused[name] = "nothing can be divided: " + r.Missing
+		case r.Groups == 0:
+			d.refused[name] = "whether caches can be divided here is not known yet"
+		case r.Groups == 1:
+			d.refused[name] = "nothing can be divided: this processor keeps no two control groups apart (1 CLOSID)"
+		case slices.Contains(r.Taken, name):
+			d.refused[name] = fmt.Sprintf("control group %s was made by somebody else, who uses it", name)
+		case free <= 0:
+			d.refused[name] = fmt.Sprintf("no control group is left of %d (CLOSIDs): it stays in the default one", r.Groups)
+			if d.owner(name) != nil {
+				d.refused[name] = fmt.Sprintf("no control group is left of %d (CLOSIDs): it has that of its class", r.Groups)
+			}
+		default:
+			d.granted[name] = node.ControlOf(name)
+			free--
+		}
+	}
+}
+
+func (d divider) rank(control string) int {
+	share, _ := d.shareOf(control)
+	switch {
+	case control == string(node.BE):
+		return 0
+	case !share.whole():
+		return 1
+	}
+	return 2
+}
+
+// without says why a control group cannot be had, and releases the one that was made
+// before: the hardware may need its CLOSID for another.
+func (d divider) without(control, why string) []plan.Want {
+	var wants []plan.Want
+	for _, f := range []node.File{node.FileL3, node.FileMB} {
+		w := d.want(control, f)
+		if _, touched := d.snap.Knobs.Before[w.Knob]; touched {
+			w.Intent, w.Reason = plan.Release, why
+			wants = append(wants, w.Want)
+		}
+	}
+	if len(wants) == 0 {
+		wants = append(wants, d.want(control, node.FileL3).abstain(why))
+	}
+	return wants
+}
+
+// A cacheWant is a want that is not complete yet.
+type cacheWant struct{ plan.Want }
+
+func (d divider) want(control string, f node.File) cacheWant {
+	w := d.owner(control)
+	be := w == nil && control == string(node.BE) || w != nil && w.Class == node.BE
+	return cacheWant{plan.Want{Knob: node.Knob{Control: control, File: f}, Owner: plan.OwnerCache, BE: be}}
+}
+
+func (w cacheWant) abstain(why string) plan.Want {
+	w.Intent, w.Reason = plan.Abstain, why
+	return w.Want
+}
+
+func (w cacheWant) set(v node.Value, reason string) plan.Want {
+	w.Intent, w.Value, w.Reason = plan.Set, v, reason
+	return w.Want
+}
+
+// ways is the want for the part of each L3 cache that a control group may fill.
+func (d divider) ways(control string, share Share) plan.Want {
+	w := d.want(control, node.FileL3)
+	l3 := d.snap.Resctrl.L3
+	if len(l3.Domains) == 0 || l3.Mask == 0 {
+		if share.Start <= 0 && share.End >= 100 {
+			return plan.Want{}
+		}
+		return w.abstain("this machine does not divide its L3 caches")
+	}
+	of := pick.Ways{Mask: l3.Mask, Least: l3.Least, Sparse: l3.Sparse}
+	asked := of.Part(share.Start, share.End, w.BE)
+	mask := asked
+	if w.BE && d.backOff.Cut > 0 {
+		mask = of.Part(share.Start, share.Start+d.backOff.of(share.End-share.Start), true)
+	}
+	by := node.Ways{}
+	for _, id := range l3.Domains {
+		by[id] = mask
+	}
+	reason := fmt.Sprintf("%s may fill %d of the %d ways of each L3 cache, from %d%% to %d%%",
+		control, bits.OnesCount64(asked), bits.OnesCount64(l3.Mask), int(share.Start), int(share.End))
+	if asked == l3.Mask {
+		reason = fmt.Sprintf("%s may fill all %d ways of each L3 cache", control, bits.OnesCount64(l3.Mask))
+	}
+	if mask != asked {
+		reason += d.backOff.because(fmt.Sprintf("%d of them", bits.OnesCount64(mask)))
+	}
+	return w.set(node.L3Of(by), reason)
+}
+
+// bandwidth is the want for the memory bandwidth of a control group.
+func (d divider) bandwidth(control string, share Share) plan.Want {
+	w := d.want(control, node.FileMB)
+	rule := d.snap.Knobs.Kernel.MB
+	if len(d.snap.Resctrl.MBDomains) == 0 || rule.Unit == "" {
+		if share.Bandwidth >= 100 {
+			return plan.Want{}
+		}
+		return w.abstain("this machine does not divide its memory bandwidth")
+	}
+	left := share.Bandwidth
+	if w.BE {
+		left = d.backOff.of(share.Bandwidth)
+	}
+	asked, known := d.amount(rule, share.Bandwidth, w.BE)
+	if !known {
+		return w.abstain(fmt.Sprintf("this machine divides memory bandwidth in %s: memoryBandwidth must say how much %d%% are of", rule.Unit, int(share.Bandwidth)))
+	}
+	n, known := d.amount(rule, left, w.BE)
+	if !known {
+		n = asked
+	}
+	by := map[node.CacheID]uint64{}
+	for _, id := range d.snap.Resctrl.MBDomains {
+		by[id] = n
+	}
+	reason := fmt.Sprintf("%s gets %d%% of the memory bandwidth", control, int(share.Bandwidth))
+	if rule.Unit != node.BandwidthPercent && asked != rule.Most {
+		reason += fmt.Sprintf(" of %.4g GB/s", float64(d.Peak)/1e9)
+	}
+	if n != asked {
+		reason += d.backOff.because(fmt.Sprintf("%d%%", int(left)))
+	}
+	return w.set(node.MBOf(by), reason)
+}
+
+// amount is a share of the memory bandwidth in the unit of this machine, rounded down
+// if small and up if not; false if it cannot be worked out.
+func (d divider) amount(rule node.Bandwidth, share unit.Percent, small bool) (uint64, bool) {
+	if share >= 100 {
+		return rule.Most, true
+	}
+	step := max(rule.Step, 1)
+	n, whole := uint64(max(share, 0)), uint64(1) // percent, as the kernel takes them
+	switch rule.Unit {
+	case node.BandwidthEighths:
+		n, whole = n*uint64(d.Peak), 100*1e9/8
+	case node.BandwidthMegabytes:
+		n, whole = n*uint64(d.Peak), 100<<20
+	}
+	if rule.Unit != node.BandwidthPercent && d.Peak <= 0 {
+		return 0, false
+	}
+	whole *= step
+	steps := n / whole
+	if n%whole > 0 && !small {
+		steps++
+	}
+	// Some machines take 0, which would stop the tasks at every access.
+	return min(max(steps*step, rule.Least, step), rule.Most), true
+}
+
+// join says in which control group the tasks of a workload belong. Tasks that another
+// tool put into its own control group stay there.
+func (d divider) join(w node.Workload) (plan.Want, bool) {
+	control := w.Class.Control()
+	if OwnsControl(w) && d.granted[w.Asks.Cache.Control] != nil {
+		control = w.Asks.Cache.Control
+	}
+	knob := node.Knob{Cgroup: w.Cgroup, File: node.FileControl}
+	now, known := d.snap.Knobs.Now[knob].(node.Control)
+	if control == "" || !known {
+		return plan.Want{}, false
+	}
+	want := plan.Want{Knob: knob, Owner: plan.OwnerCache, BE: w.Class == node.BE}
+	foreign, ours := "", false
+	for g := range strings.SplitSeq(now.Groups, ",") {
+		switch {
+		case g == node.DefaultControl:
+		case node.IsControl(g) && !slices.Contains(d.snap.Resctrl.Taken, g):
+			ours = true
+		default:
+			foreign = g
+		}
+	}
+	switch {
+	case foreign != "":
+		want.Intent, want.Reason = plan.Abstain, "somebody else put its tasks into control group "+foreign
+		_, asked := d.shareOf(control)
+		return want, asked
+	case d.granted[control] != nil:
+		want.Intent, want.Value = plan.Set, d.granted[control]
+		want.Reason = "the tasks of its class share a control group"
+		if control != w.Class.Control() {
+			want.Reason = "its owner asks for a share of its own"
+		}
+		return want, true
+	case ours:
+		want.Intent, want.Value = plan.Set, node.ControlOf(node.DefaultControl)
+		want.Reason = "its class has no control group of its own"
+		return want, true
+	}
+	return want, false
+}

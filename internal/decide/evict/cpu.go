@@ -1,0 +1,138 @@
+package evict
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// CPUConfig ends BE work when there is too little CPU for it.
+type CPUConfig struct {
+	// BE starves if its bound allows SatisfactionLower of its CPU requests or
+	// less (cpuEvictBESatisfactionLowerPercent). Workloads end until the bound
+	// allows the others SatisfactionUpper of theirs
+	// (cpuEvictBESatisfactionUpperPercent). Both are 0, or neither.
+	SatisfactionLower unit.Percent `json:"cpuEvictBESatisfactionLowerPercent,omitempty"`
+	SatisfactionUpper unit.Percent `json:"cpuEvictBESatisfactionUpperPercent,omitempty"`
+	// UsageThreshold is the part of its bound that BE must use to count as
+	// starving (cpuEvictBEUsageThresholdPercent).
+	UsageThreshold unit.Percent `json:"cpuEvictBEUsageThresholdPercent,omitempty"`
+	// ThresholdPercent of the node's CPUs in use start an eviction by use,
+	// down to LowerPercent (cpuEvictThresholdPercent, cpuEvictLowerPercent);
+	// 0: never.
+	ThresholdPercent unit.Percent `json:"cpuEvictThresholdPercent,omitempty"`
+	LowerPercent     unit.Percent `json:"cpuEvictLowerPercent,omitempty"`
+	// Window is for how long either condition must hold without a break
+	// (cpuEvictTimeWindowSeconds).
+	Window time.Duration `json:"window_ns,omitempty"`
+}
+
+func (c CPUConfig) satisfies() bool { return c.SatisfactionLower > 0 && c.SatisfactionUpper > 0 }
+func (c CPUConfig) bounds() bool    { return c.ThresholdPercent > 0 }
+
+// satisfy evicts when BE gets too little of the CPU that it requests: fewer
+// workloads then make progress.
+func (x *evictor) satisfy() {
+	c := x.CPU
+	if !c.satisfies() {
+		return
+	}
+	var request, used unit.MilliCPU
+	var missing []string
+	for _, w := range x.snap.Workloads {
+		if w.Class != node.BE || x.ended(w) {
+			continue
+		}
+		asks, known := w.CPURequest.Value()
+		if !known || !w.Usage.CPU.Known() {
+			missing = append(missing, string(w.ID))
+		}
+		request += asks
+		used += x.use.Workload[w.ID]
+	}
+	if len(missing) > 0 {
+		const most = 3
+		x.leave("cpu: no satisfaction without requests.cpu and the use of " + strings.Join(missing[:min(len(missing), most)], ", "))
+		return
+	}
+	limit := allowance(x.Layout, x.snap)
+	near := limit < unit.CPUs(1) || used*100 >= limit*unit.MilliCPU(c.UsageThreshold)
+	starved := request > 0 && near && limit*100 <= request*unit.MilliCPU(c.SatisfactionLower)
+	x.next.Starved = x.was.Starved.next(starved, x.elapsed)
+	// What is left must be so little that the bound is the upper part of it.
+	// Koordinator's request × upper − limit falls short of that.
+	need := request - limit*100/unit.MilliCPU(c.SatisfactionUpper)
+	if x.held || !starved || x.next.Starved.For < c.Window || need <= 0 {
+		return
+	}
+	reason := fmt.Sprintf("BE may use %v of the %v that it counts on, %v or less for %v: %v must go", limit, request, c.SatisfactionLower, c.Window, need)
+	x.choose(CauseCPU, reason, int64(need),
+		func(w node.Workload) int64 { return int64(w.CPURequest.Or(0)) },
+		func(w node.Workload) int64 { return int64(x.use.Workload[w.ID]) }, milli)
+	x.next.Starved = lasting{}
+}
+
+// unload evicts when the CPUs of the node are used too much.
+func (x *evictor) unload() {
+	c := x.CPU
+	if !c.bounds() {
+		return
+	}
+	all := x.snap.Topology.All()
+	var busy unit.MilliCPU
+	known := !all.Empty()
+	for cpu := range all.All() {
+		m, rated := x.use.CPU[cpu]
+		busy, known = busy+m, known && rated
+	}
+	if !known {
+		x.leave("cpu: how busy the CPUs are is unknown")
+		return
+	}
+	capacity := unit.CPUs(all.Len())
+	over := busy*100 >= capacity*unit.MilliCPU(c.ThresholdPercent)
+	x.next.Busy = x.was.Busy.next(over, x.elapsed)
+	if x.held || !over || x.next.Busy.For < c.Window {
+		return
+	}
+	need := busy - capacity.Percent(c.LowerPercent)
+	used := func(w node.Workload) int64 { return int64(x.use.Workload[w.ID]) }
+	reason := fmt.Sprintf("%v of %v are in use, %v or more for %v: %v must go", busy, capacity, c.ThresholdPercent, c.Window, need)
+	x.choose(CauseCPU, reason, int64(need), used, used, milli)
+	x.next.Busy = lasting{}
+}
+
+func milli(n int64) string { return unit.MilliCPU(n).String() }
+
+// allowance is how much CPU all BE work together may use, by its quotas and CPU
+// sets.
+func allowance(l facts.Layout, s node.Snapshot) unit.MilliCPU {
+	all := s.Topology.All()
+	free := len(l.Shared) > 0 || len(l.Roots) == 0
+	cpus := unit.CPUSet{}
+	var quota unit.MilliCPU
+	for _, m := range l.Roots {
+		q, known := s.Knobs.Now[node.Knob{Cgroup: m, File: node.FileCPUMax}].(node.CPUMax)
+		if known && facts.IsQuota(q) {
+			quota += facts.MilliOf(q)
+		} else {
+			free = true
+		}
+		set, _ := s.Knobs.Now[node.Knob{Cgroup: m, File: node.FileCPUs}].(node.CPUs)
+		if set.Set.Empty() {
+			set.Set = all
+		}
+		cpus = cpus.Union(set.Set.Intersect(all))
+	}
+	if len(l.Shared) > 0 || len(l.Roots) == 0 {
+		cpus = all
+	}
+	if free {
+		return unit.CPUs(cpus.Len())
+	}
+	return min(quota, unit.CPUs(cpus.Len()))
+}

@@ -1,0 +1,166 @@
+package evict
+
+import (
+	"fmt"
+	"slices"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// MemoryConfig ends BE work when the memory of the node runs short.
+type MemoryConfig struct {
+	// ThresholdPercent of the node's memory in use start evictions
+	// (memoryEvictThresholdPercent, 0 to 100); 0: never.
+	ThresholdPercent unit.Percent `json:"memoryEvictThresholdPercent"`
+	// LowerPercent is the use at which they stop (memoryEvictLowerPercent).
+	LowerPercent unit.Percent `json:"memoryEvictLowerPercent"`
+}
+
+func (c MemoryConfig) on() bool { return c.ThresholdPercent > 0 }
+
+// hasGrown is the growth, as one part in so many of the node's memory, from which on
+// a workload is frozen, or killed, for it.
+const hasGrown = 200
+
+// memoryRelief is what is remembered while memory is short.
+type memoryRelief struct {
+	// Short reports whether it is. Base is the use of each workload when that
+	// began.
+	Short bool                           `json:"short,omitempty"`
+	Base  map[node.WorkloadID]unit.Bytes `json:"base,omitempty"`
+	// Cached are those of them whose amount counts all page cache.
+	Cached map[node.WorkloadID]bool `json:"cached,omitempty"`
+	// Frozen are the workloads that were frozen since then.
+	Frozen map[node.WorkloadID]bool `json:"frozen,omitempty"`
+	// Then is the node's use when the last victims were chosen, and Expected
+	// the memory that their end should free.
+	Then     unit.Bytes `json:"then,omitempty"`
+	Expected unit.Bytes `json:"expected,omitempty"`
+}
+
+// cached reports whether facts.MemoryOf counts all page cache of a workload.
+func cached(w node.Workload) bool { return !w.Usage.WorkingSet.Known() }
+
+// grown reports whether a workload uses clearly more than it did, if both amounts
+// were measured with page cache or both without.
+func (x *evictor) grown(w node.Workload, than unit.Bytes, withCache bool) bool {
+	total, known := x.snap.MemoryTotal.Value()
+	now, measured := facts.MemoryOf(w).Value()
+	return known && measured && cached(w) == withCache && now-than > total/hasGrown
+}
+
+// freed returns a function for the memory that the end of a workload frees: 0 where
+// that cannot be compared with the use of the others.
+func (x *evictor) freed() func(node.Workload) int64 {
+	apart := slices.ContainsFunc(x.snap.Workloads, func(w node.Workload) bool { return w.Class == node.BE && !cached(w) })
+	return func(w node.Workload) int64 {
+		if apart && cached(w) {
+			return 0
+		}
+		return int64(facts.MemoryOf(w).Or(0))
+	}
+}
+
+// relieve evicts by memory. It freezes workloads that grow while memory is short:
+// that frees nothing, but the memory that the end of others frees stays free.
+// Reclaiming page cache of BE would not help: the kernel counts it as available.
+func (x *evictor) relieve() {
+	c := x.Memory
+	if !c.on() {
+		x.thaw("memory eviction is off")
+		return
+	}
+	total, sized := x.snap.MemoryTotal.Value()
+	used, known := x.snap.Usage.Memory.Value()
+	if !sized || !known || total <= 0 {
+		x.next.Memory = x.was.Memory
+		x.leave("memory: how much of the node's memory is in use is unknown")
+		return
+	}
+	over, low := total.Percent(c.ThresholdPercent), total.Percent(c.LowerPercent)
+	state := fmt.Sprintf("%v of %v are in use", facts.MiB(used), facts.MiB(total))
+	switch {
+	case used >= over:
+	case used > low && x.was.Memory.Short && x.pursues(CauseMemory):
+		x.keep(state)
+		return
+	default:
+		x.thaw(fmt.Sprintf("memory: %s, less than %v: it may go on", state, c.ThresholdPercent))
+		return
+	}
+	if !x.held {
+		need := used - low
+		reason := fmt.Sprintf("%s, which is %v or more: %v must go", state, c.ThresholdPercent, facts.MiB(need))
+		if x.was.Memory.Expected > 0 {
+			reason += fmt.Sprintf(" (the last eviction freed %v of %v)", facts.MiB(max(x.was.Memory.Then-used, 0)), facts.MiB(x.was.Memory.Expected))
+		}
+		bytes := x.freed()
+		expected, chosen := x.choose(CauseMemory, reason, int64(need), bytes, bytes, func(n int64) string { return facts.MiB(unit.Bytes(n)) })
+		if chosen > 0 {
+			x.was.Memory.Then, x.was.Memory.Expected = used, unit.Bytes(expected)
+		}
+	}
+	x.keep(state)
+}
+
+// pursues reports whether a victim for the given cause is about to end.
+func (x *evictor) pursues(cause string) bool {
+	for _, v := range x.next.Victims {
+		if v.Cause == cause && v.holds() {
+			return true
+		}
+	}
+	return false
+}
+
+// keep freezes the workloads that have grown since memory ran short.
+func (x *evictor) keep(state string) {
+	next := x.was.Memory
+	next.Short, next.Base, next.Frozen = true, map[node.WorkloadID]unit.Bytes{}, map[node.WorkloadID]bool{}
+	next.Cached = map[node.WorkloadID]bool{}
+	for _, w := range x.candidates(CauseMemory) {
+		now, known := facts.MemoryOf(w).Value()
+		if !known {
+			continue
+		}
+		base, had := x.was.Memory.Base[w.ID]
+		if !had || !x.was.Memory.Short || x.was.Memory.Cached[w.ID] != cached(w) {
+			base = now
+		}
+		next.Base[w.ID] = base
+		if cached(w) {
+			next.Cached[w.ID] = true
+		}
+		standing := x.snap.Knobs.Now[RunKnob(w)] == node.Frozen
+		_, ours := x.snap.Knobs.Before[RunKnob(w)]
+		switch frozen := x.was.Memory.Frozen[w.ID]; {
+		case frozen && standing:
+			next.Frozen[w.ID] = true
+			x.want(w, plan.Set, node.Frozen, fmt.Sprintf("memory: %s: what grew stands still until less is", state))
+		case frozen:
+			// It cannot be frozen, or another tool thawed it.
+			next.Frozen[w.ID] = true
+		case ours && standing:
+			next.Frozen[w.ID] = true
+			x.want(w, plan.Set, node.Frozen, fmt.Sprintf("memory: %s: it stands still until less is", state))
+		case !standing && x.snap.Can.Can(node.MechCgroupFreezer) && x.grown(w, base, cached(w)):
+			next.Frozen[w.ID] = true
+			x.want(w, plan.Set, node.Frozen, fmt.Sprintf("memory: %s, and %s has grown by %v meanwhile: it stands still until less is", state, w.ID, facts.MiB(now-base)))
+		}
+	}
+	x.next.Memory = next
+}
+
+// thaw lets frozen workloads go on.
+func (x *evictor) thaw(reason string) {
+	for _, w := range x.snap.Workloads {
+		_, ours := x.snap.Knobs.Before[RunKnob(w)]
+		_, chosen := x.next.Victims[w.ID]
+		if w.Class == node.BE && ours && !chosen {
+			x.want(w, plan.Release, nil, reason)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package facts
+
+import (
+	"time"
+
+	"tenon.sh/tenon/internal/decide/trend"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+const (
+	// useTau is how long a sample of CPU use counts: the mean follows a change
+	// of load in about this time. Koordinator decides on samples of one second.
+	useTau = time.Second
+	// placeTau is the same for the CPUs on which LS runs. The scheduler moves
+	// threads all the time; BE should follow only moves that last.
+	placeTau = 5 * time.Second
+)
+
+// Use is the CPU use of workloads and CPUs, as means over about useTau.
+type Use struct {
+	At       time.Time                         `json:"at,omitzero"`
+	Elapsed  time.Duration                     `json:"elapsed_ns,omitempty"` // between the last two snapshots
+	Counter  map[node.WorkloadID]time.Duration `json:"counter,omitempty"`
+	Workload map[node.WorkloadID]unit.MilliCPU `json:"workload,omitempty"`
+	Latest   map[node.WorkloadID]unit.MilliCPU `json:"latest,omitempty"` // of the last sample alone
+	Busy     map[unit.CPU]time.Duration        `json:"busy,omitempty"`
+	CPU      map[unit.CPU]unit.MilliCPU        `json:"cpu,omitempty"`
+	// PerCPU are the counters of LS workloads on each CPU, and Sensitive is
+	// their use of each CPU together, as a mean over about placeTau.
+	PerCPU    map[node.WorkloadID]map[unit.CPU]time.Duration `json:"per_cpu,omitempty"`
+	Sensitive map[unit.CPU]unit.MilliCPU                     `json:"sensitive,omitempty"`
+}
+
+// Observe adds the counters of s. A workload or CPU has no mean before its second
+// counter, nor after it has lost its counter.
+func (u Use) Observe(s node.Snapshot) Use {
+	var elapsed time.Duration
+	if !u.At.IsZero() {
+		elapsed = s.At.Sub(u.At)
+	}
+	next := Use{
+		At:      s.At,
+		Elapsed: elapsed,
+		Counter: make(map[node.WorkloadID]time.Duration, len(s.Workloads)),
+		Busy:    s.Busy,
+		PerCPU:  map[node.WorkloadID]map[unit.CPU]time.Duration{},
+	}
+	for _, w := range s.Workloads {
+		if now, known := w.Usage.CPU.Value(); known {
+			next.Counter[w.ID] = now
+		}
+		if w.Class.Sensitive() && len(w.Usage.PerCPU) > 0 {
+			next.PerCPU[w.ID] = w.Usage.PerCPU
+		}
+	}
+	next.Latest = trend.Follow(nil, u.Counter, next.Counter, elapsed, 0)
+	next.Workload = trend.Follow(u.Workload, u.Counter, next.Counter, elapsed, useTau)
+	next.CPU = trend.Follow(u.CPU, u.Busy, next.Busy, elapsed, useTau)
+	next.Sensitive = u.sensitive(next.PerCPU, elapsed)
+	return next
+}
+
+// sensitive moves the means of LS use of each CPU by the sample between the
+// counters of u and perCPU.
+func (u Use) sensitive(perCPU map[node.WorkloadID]map[unit.CPU]time.Duration, elapsed time.Duration) map[unit.CPU]unit.MilliCPU {
+	// A hundred workloads on a hundred CPUs are ten thousand counters in each
+	// tick: they are summed in an array and not in a map.
+	var spent [unit.MaxCPUs]time.Duration
+	var counted [unit.MaxCPUs]bool
+	for id, after := range perCPU {
+		before, had := u.PerCPU[id]
+		if !had {
+			continue
+		}
+		for cpu, now := range after {
+			then, known := before[cpu]
+			if known && now >= then && cpu >= 0 && cpu < unit.MaxCPUs {
+				spent[cpu] += now - then
+				counted[cpu] = true
+			}
+		}
+	}
+	next := map[unit.CPU]unit.MilliCPU{}
+	for cpu := range unit.CPU(unit.MaxCPUs) {
+		sample, ok := trend.Rate(0, spent[cpu], elapsed)
+		if !counted[cpu] || !ok {
+			continue
+		}
+		if mean, seen := u.Sensitive[cpu]; seen {
+			sample = trend.Decay(mean, sample, elapsed, placeTau)
+		}
+		next[cpu] = sample
+	}
+	return next
+}

@@ -1,0 +1,337 @@
+// Package isolation decides how best-effort (BE) work is kept out of the way of
+// latency-sensitive (LS) work on the CPU. So far these are the orders that the BE
+// scheduler gets.
+package isolation
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// Orders returns what the BE scheduler is to be told of each cgroup, and how many
+// workloads have no slot of their own because all are taken.
+//
+// The kernel applies neither cpu.weight nor cpu.max to threads in the BE
+// scheduler, so the orders carry both. They follow from what wants asks for in
+// this tick, and where wants says nothing from what the snapshot shows: a quota
+// and the order that repeats it are in one plan. meets has for each workload of
+// the snapshot the highest cgroup that holds BE work only; "" where there is none.
+//
+// Without a want for the scheduler there are no orders: those that it had end
+// with it.
+func Orders(s node.Snapshot, meets []node.CgroupPath, wants []plan.Want) (orders []plan.Want, slotless int) {
+	o := orderer{snap: s, meets: meets}
+	if !o.read(wants) {
+		return nil, 0
+	}
+	o.cap()
+	o.slots()
+	for i, w := range s.Workloads {
+		order, reason := o.of(i, w)
+		o.want(w.Cgroup, order, reason, w.Class == node.BE)
+	}
+	for _, p := range o.kept {
+		o.want(p, node.SchedulerGroup{Class: node.SchedulerBE}, "only BE is in it: threads outside of its workloads' cgroups are BE, too", true)
+	}
+	o.bound()
+	o.takeBack()
+	return o.orders, o.slotless
+}
+
+// An orderer works out the orders of one tick.
+type orderer struct {
+	snap  node.Snapshot
+	meets []node.CgroupPath
+
+	scheduler node.Scheduler
+	kept      []node.CgroupPath // cgroups whose threads are wanted in the BE scheduler
+	limits    map[node.Knob]plan.Want
+	class     map[node.CgroupPath]node.Class // of workloads
+	out       map[node.CgroupPath]string     // cgroups whose threads are out of the BE scheduler, and why
+
+	in       []bool                  // workloads whose threads are in it
+	at       map[node.CgroupPath]int // how many of these meet other work there
+	most     unit.MilliCPU           // of all together; 0: no limit
+	slot     []int                   // of each workload; 0: none of its own
+	slotless int
+
+	orders []plan.Want
+	said   map[node.CgroupPath]bool
+}
+
+// read takes what it needs from the other wants, and reports whether the
+// scheduler is among them.
+func (o *orderer) read(wants []plan.Want) bool {
+	for _, w := range wants {
+		if v, is := w.Value.(node.Scheduler); is && w.Knob.File == node.FileScheduler && v.Loaded {
+			o.scheduler = v
+		}
+	}
+	if !o.scheduler.Loaded {
+		return false
+	}
+	o.limits = map[node.Knob]plan.Want{}
+	for _, w := range wants {
+		switch w.Knob.File {
+		case node.FileCPUMax, node.FileCPUWeight:
+			o.limits[w.Knob] = w
+		case node.FilePolicy:
+			if w.Value == node.Value(node.ThreadsBE) {
+				o.kept = append(o.kept, w.Knob.Cgroup)
+			}
+		}
+	}
+	o.class = make(map[node.CgroupPath]node.Class, len(o.snap.Workloads))
+	o.said = make(map[node.CgroupPath]bool, len(o.snap.Workloads))
+	o.out = map[node.CgroupPath]string{}
+	for _, w := range o.snap.Workloads {
+		if c, twice := o.class[w.Cgroup]; !twice || c == node.BE {
+			o.class[w.Cgroup] = w.Class
+		}
+		run := node.Knob{Cgroup: w.Cgroup, File: node.FileRun}
+		_, ours := o.snap.Knobs.Before[run]
+		switch {
+		case w.Class != node.BE:
+		case w.Ending != "":
+			o.out[w.Cgroup] = "it is to end"
+		case ours && o.snap.Knobs.Now[run] == node.Value(node.Frozen):
+			o.out[w.Cgroup] = "it is frozen"
+		}
+	}
+	o.in, o.at = make([]bool, len(o.snap.Workloads)), map[node.CgroupPath]int{}
+	for i, w := range o.snap.Workloads {
+		if o.in[i] = w.Class == node.BE && o.schedules(w.Cgroup); o.in[i] {
+			o.at[o.meet(i)]++
+		}
+	}
+	return true
+}
+
+// schedules reports whether the threads of a cgroup are wanted in the BE scheduler.
+func (o *orderer) schedules(p node.CgroupPath) bool {
+	kept := false
+	for ; p != ""; p = p.Parent() {
+		if c, is := o.class[p]; is && c != node.BE {
+			break
+		}
+		if _, out := o.out[p]; out {
+			return false
+		}
+		kept = kept || slices.Contains(o.kept, p)
+	}
+	return kept
+}
+
+// meet is where a BE workload competes with other work.
+func (o *orderer) meet(i int) node.CgroupPath {
+	w := o.snap.Workloads[i]
+	return cmp.Or(o.meets[i], w.Meet, w.Cgroup)
+}
+
+// after is the value that a knob has when all that is wanted has been written;
+// nil: it is not known.
+func (o *orderer) after(k node.Knob) node.Value {
+	now := o.snap.Knobs.Now[k]
+	switch w := o.limits[k]; w.Intent {
+	case plan.Set:
+		return w.Value.Rounded(o.snap.Knobs.Kernel)
+	case plan.Release:
+		if before, touched := o.snap.Knobs.Before[k]; touched {
+			return before
+		}
+	}
+	return now
+}
+
+// quota is cpu.max of a cgroup; 0: no limit. Where it is not known, known is
+// false: a limit that cannot be read must not be lifted.
+func (o *orderer) quota(p node.CgroupPath) (most unit.MilliCPU, known bool) {
+	v, known := o.after(node.Knob{Cgroup: p, File: node.FileCPUMax}).(node.CPUMax)
+	if !known || v.Quota == node.NoQuota || v.Period <= 0 {
+		return 0, known
+	}
+	return max(unit.MilliCPU(int64(v.Quota)*int64(unit.CPUs(1))/int64(v.Period)), 1), true
+}
+
+// cap bounds all threads of the BE scheduler by the quotas of where BE work meets
+// other work, if each of these has one.
+func (o *orderer) cap() {
+	k := node.Knob{File: node.FileSchedulerCap}
+	reason := "cpu.max where BE meets other work"
+	for _, m := range sorted(o.at) {
+		most, known := o.quota(m)
+		if !known {
+			now, _ := o.snap.Knobs.Now[k].(node.SchedulerCap)
+			o.most = now.Most
+			o.add(plan.Want{Intent: plan.Abstain, Knob: k, Reason: fmt.Sprintf("cpu.max of %s cannot be read: the cap stays", m), BE: true})
+			return
+		}
+		if most == 0 {
+			o.most, reason = 0, fmt.Sprintf("%s has no cpu.max: no sum bounds all BE", m)
+			break
+		}
+		o.most += most
+	}
+	if len(o.at) == 0 {
+		reason = "no BE workload is in the BE scheduler"
+	}
+	o.add(plan.Want{Intent: plan.Set, Knob: k, Value: node.SchedulerCap{Most: o.most}, Reason: reason, BE: true})
+}
+
+// slots gives each workload in the BE scheduler a slot: the one that it has, or
+// the first that is free.
+func (o *orderer) slots() {
+	o.slot = make([]int, len(o.snap.Workloads))
+	var taken [node.SchedulerSlots]bool
+	has := func(p node.CgroupPath) int {
+		now, _ := o.snap.Knobs.Now[node.Knob{Cgroup: p, File: node.FileSchedulerGroup}].(node.SchedulerGroup)
+		if now.Slot < 0 || now.Slot >= node.SchedulerSlots {
+			return 0
+		}
+		return now.Slot
+	}
+	for i, w := range o.snap.Workloads {
+		if slot := has(w.Cgroup); o.in[i] && slot > 0 && !taken[slot] {
+			o.slot[i], taken[slot] = slot, true
+		}
+	}
+	next := 1
+	for i := range o.snap.Workloads {
+		if !o.in[i] || o.slot[i] > 0 {
+			continue
+		}
+		for next < node.SchedulerSlots && taken[next] {
+			next++
+		}
+		if next == node.SchedulerSlots {
+			o.slotless++
+			continue
+		}
+		o.slot[i], taken[next] = next, true
+	}
+}
+
+// of is the order for a workload, and its reason.
+func (o *orderer) of(i int, w node.Workload) (node.SchedulerGroup, string) {
+	if w.Class != node.BE {
+		return o.protects(w)
+	}
+	v := node.SchedulerGroup{Class: node.SchedulerNormal}
+	if !o.in[i] {
+		if why, out := o.out[w.Cgroup]; out {
+			return v, "BE outside of the BE scheduler: " + why
+		}
+		return v, "BE outside of the BE scheduler: no cgroup is known that holds it and no other class"
+	}
+	v = node.SchedulerGroup{Class: node.SchedulerBE}
+	if o.slot[i] == 0 {
+		return v, fmt.Sprintf("all %d slots are taken: it has no weight and no quota of its own", node.SchedulerSlots-1)
+	}
+	v.Slot, v.Weight = o.slot[i], node.DefaultSchedulerWeight
+	if weight, is := o.after(node.Knob{Cgroup: w.Cgroup, File: node.FileCPUWeight}).(node.CPUWeight); is && !weight.Idle {
+		v.Weight = min(max(int(weight.Weight.V2()), 1), node.MaxSchedulerWeight)
+	}
+	reason := "in the BE scheduler, which applies its cpu.weight and cpu.max"
+	most, known := o.quota(w.Cgroup)
+	m := o.meet(i)
+	all, allKnown := o.quota(m)
+	if !known || !allKnown && o.most == 0 {
+		now, _ := o.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileSchedulerGroup}].(node.SchedulerGroup)
+		v.Quota = now.Quota
+		return v, "in the BE scheduler; a cpu.max cannot be read: the quota stays"
+	}
+	v.Quota = most
+	if share := max(all/unit.MilliCPU(o.at[m]), 1); o.most == 0 && all > 0 && (most == 0 || share < most) {
+		v.Quota = share
+		reason = fmt.Sprintf("in the BE scheduler, which applies its cpu.weight, and its part of the %v of %s", all, m)
+	}
+	return v, reason
+}
+
+// protects is the order for work of another class than BE.
+func (o *orderer) protects(w node.Workload) (node.SchedulerGroup, string) {
+	asked, is := w.Asks.Identity.Value()
+	who := string(w.Class) + " work"
+	if is {
+		who = fmt.Sprintf("its owner asks for the identity %v", asked)
+	}
+	expels := o.scheduler.Expels(w.Class)
+	if is {
+		expels = o.scheduler.Siblings && w.Class.Sensitive() && asked >= node.IdentityExpels
+	}
+	switch {
+	case is && asked == node.IdentityNone, !expels && !w.Class.Sensitive():
+		return node.SchedulerGroup{Class: node.SchedulerNormal}, who + ": BE runs beside it"
+	case expels:
+		return node.SchedulerGroup{Class: node.SchedulerLSX}, who + ": BE keeps off its CPUs and their siblings"
+	}
+	return node.SchedulerGroup{Class: node.SchedulerLS}, who + ": BE keeps off its CPUs, and runs beside them"
+}
+
+// want adds the order for a cgroup, unless there is one.
+func (o *orderer) want(p node.CgroupPath, v node.SchedulerGroup, reason string, be bool) {
+	if o.said[p] || p == "" {
+		return
+	}
+	o.said[p] = true
+	o.add(plan.Want{Intent: plan.Set, Knob: node.Knob{Cgroup: p, File: node.FileSchedulerGroup}, Value: v, Reason: reason, BE: be})
+}
+
+func (o *orderer) add(w plan.Want) {
+	w.Owner = plan.OwnerIsolation
+	o.orders = append(o.orders, w)
+}
+
+// bound leaves out what finds no room: there is an order for the work to be
+// protected first.
+func (o *orderer) bound() {
+	const room = node.SchedulerGroups
+	if len(o.said) <= room {
+		return
+	}
+	rank := func(w plan.Want) int {
+		v, is := w.Value.(node.SchedulerGroup)
+		if !is {
+			return -1
+		}
+		return slices.Index(node.SchedulerClasses, v.Class)
+	}
+	slices.SortStableFunc(o.orders, func(a, b plan.Want) int { return cmp.Compare(rank(a), rank(b)) })
+	for i := range o.orders[1+room:] {
+		w := &o.orders[1+room+i]
+		w.Intent, w.Value = plan.Abstain, nil
+		if now := o.snap.Knobs.Now[w.Knob]; now != nil && now != node.Value(node.SchedulerGroup{}) {
+			w.Intent, w.Value = plan.Set, node.SchedulerGroup{}
+		}
+		w.Reason = fmt.Sprintf("the BE scheduler has room for %d cgroups", room)
+	}
+}
+
+// takeBack takes the orders back that nothing asks for any more.
+func (o *orderer) takeBack() {
+	var left []node.Knob
+	for k, v := range o.snap.Knobs.Now {
+		if k.File == node.FileSchedulerGroup && !o.said[k.Cgroup] && v != node.Value(node.SchedulerGroup{}) {
+			left = append(left, k)
+		}
+	}
+	slices.SortFunc(left, node.Knob.Compare)
+	for _, k := range left {
+		o.add(plan.Want{Intent: plan.Set, Knob: k, Value: node.SchedulerGroup{}, Reason: "no workload is there any more", BE: true})
+	}
+}
+
+// sorted lists the keys of a map in order.
+func sorted(m map[node.CgroupPath]int) []node.CgroupPath {
+	keys := make([]node.CgroupPath, 0, len(m))
+	for p := range m {
+		keys = append(keys, p)
+	}
+	slices.Sort(keys)
+	return keys
+}

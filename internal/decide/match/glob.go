@@ -1,0 +1,203 @@
+package match
+
+import (
+	"slices"
+	"strings"
+)
+
+// A glob is one pattern of a rule, made ready for many paths.
+type glob struct {
+	rule  int
+	of    subject
+	fixed string   // the literal text with which every match begins
+	parts []string // its components; of a label, key and value
+}
+
+// A subject is the kind of thing that a glob matches.
+type subject int8
+
+const (
+	aPath  subject = iota
+	aUnit          // the last component, wherever that is
+	aName          // of a container
+	aLabel         // of a container
+)
+
+// globsOf returns the patterns of all rules, in the order of the rules.
+func globsOf(rules []Rule) []glob {
+	var all []glob
+	for i, r := range rules {
+		for _, pattern := range r.Cgroups {
+			all = append(all, pathGlob(i, pattern))
+		}
+		for _, pattern := range r.Units {
+			all = append(all, unitGlob(i, pattern))
+		}
+		for _, pattern := range r.Containers {
+			all = append(all, containerGlob(i, pattern))
+		}
+	}
+	return all
+}
+
+func pathGlob(rule int, pattern string) glob {
+	pattern = strings.TrimPrefix(pattern, "/")
+	return glob{rule: rule, fixed: fixed(pattern), parts: strings.Split(pattern, "/")}
+}
+
+func unitGlob(rule int, pattern string) glob {
+	pattern = unitName(pattern)
+	return glob{rule: rule, of: aUnit, fixed: fixed(pattern), parts: []string{pattern}}
+}
+
+func containerGlob(rule int, pattern string) glob {
+	key, value, isLabel := strings.Cut(pattern, "=")
+	if isLabel {
+		return glob{rule: rule, of: aLabel, fixed: fixed(key), parts: []string{key, value}}
+	}
+	return glob{rule: rule, of: aName, fixed: fixed(pattern), parts: []string{pattern}}
+}
+
+// fixed returns the beginning of a pattern that stands for itself.
+func fixed(pattern string) string {
+	if i := strings.IndexAny(pattern, "*?["); i >= 0 {
+		return pattern[:i]
+	}
+	return pattern
+}
+
+// matchesGroup reports whether the glob matches a group, whose last component
+// is name.
+func (g glob) matchesGroup(e *entry, name string) bool {
+	switch g.of {
+	case aName:
+		return e.container != nil && matchName(g.parts[0], e.container.Name)
+	case aLabel:
+		return e.container != nil && g.matchesLabel(e.container.Labels)
+	}
+	return g.matches(string(e.path), name)
+}
+
+// matches is matchesGroup for globs over other things than containers.
+func (g glob) matches(path, name string) bool {
+	if g.of == aUnit {
+		return strings.HasPrefix(name, g.fixed) && matchName(g.parts[0], name)
+	}
+	return strings.HasPrefix(path, g.fixed) && matchPath(g.parts, path)
+}
+
+func (g glob) matchesLabel(all map[string]string) bool {
+	for key, value := range all {
+		if strings.HasPrefix(key, g.fixed) && matchName(g.parts[0], key) && matchName(g.parts[1], value) {
+			return true
+		}
+	}
+	return false
+}
+
+// matchPath goes back to the last ** only: where the components before it
+// match at all, matching them as early as possible loses nothing. So the time
+// grows with the product of the lengths and no faster.
+func matchPath(parts []string, path string) bool {
+	var again []string // the pattern behind the last **
+	var from string    // the path at which it has been tried
+	for {
+		switch {
+		case len(parts) == 1 && parts[0] == "**":
+			return path != ""
+		case len(parts) > 0 && parts[0] == "**":
+			parts = parts[1:]
+			again, from = parts, path
+			continue
+		case len(parts) == 0 && path == "":
+			return true
+		case len(parts) > 0 && path != "":
+			name, rest, _ := strings.Cut(path, "/")
+			if matchName(parts[0], name) {
+				parts, path = parts[1:], rest
+				continue
+			}
+		}
+		if from == "" {
+			return false
+		}
+		_, from, _ = strings.Cut(from, "/")
+		parts, path = again, from
+	}
+}
+
+// matchName does for characters and * what matchPath does for components and
+// **.
+func matchName(pattern, name string) bool {
+	var again, from string
+	for {
+		switch {
+		case pattern == "*":
+			return true
+		case pattern != "" && pattern[0] == '*':
+			pattern = pattern[1:]
+			again, from = pattern, name
+			continue
+		case pattern == "" && name == "":
+			return true
+		case pattern != "" && name != "":
+			if p, n, ok := matchCharacter(pattern, name); ok {
+				pattern, name = pattern[p:], name[n:]
+				continue
+			}
+		}
+		if from == "" {
+			return false
+		}
+		_, n := character(from)
+		from = from[n:]
+		pattern, name = again, from
+	}
+}
+
+// matchCharacter matches the first character of a name, and returns how many
+// bytes of the pattern and of the name it has used.
+func matchCharacter(pattern, name string) (p, n int, ok bool) {
+	switch pattern[0] {
+	case '?':
+		_, n = character(name)
+		return 1, n, true
+	case '[':
+		c, n := character(name)
+		s, p, err := parseSet(pattern)
+		return p, n, err == nil && s.has(c)
+	}
+	return 1, 1, pattern[0] == name[0]
+}
+
+// character returns the first character of a text that is not empty, and its
+// length. A byte that is no UTF-8 is a character, too.
+func character(text string) (c rune, length int) {
+	for i, r := range text {
+		if i > 0 {
+			return c, i
+		}
+		c = r
+	}
+	return c, len(text)
+}
+
+// The units that have processes, and the others (systemd.unit(5)). Sockets,
+// mounts and swaps have some as well, for moments; what they start are
+// services.
+var (
+	unitSuffixes  = []string{".service", ".slice", ".scope"}
+	otherSuffixes = []string{".socket", ".mount", ".swap", ".timer", ".target", ".path", ".device", ".automount"}
+)
+
+// unitName adds the ending that systemctl would add.
+func unitName(pattern string) string {
+	if hasSuffix(pattern, unitSuffixes) {
+		return pattern
+	}
+	return pattern + ".service"
+}
+
+func hasSuffix(text string, suffixes []string) bool {
+	return slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(text, s) })
+}

@@ -1,0 +1,68 @@
+// Package match gives workloads their class: it makes the workloads of a node
+// from the rules of a configuration and the cgroups that exist, and reports
+// where the kernel cannot do with them what the rules intend.
+package match
+
+import "tenon.sh/tenon/internal/model/node"
+
+// A Group is a cgroup that exists.
+type Group struct {
+	Path node.CgroupPath
+	// Direct says that it has processes of its own, not only below it. It
+	// matters for groups that have others below them, and for no others.
+	Direct bool
+	// Container is the container to which the cgroup belongs; nil if it belongs
+	// to none.
+	Container *Container
+}
+
+// A Container is what the container's runtime reports of it.
+type Container struct {
+	Name   string
+	Labels map[string]string
+}
+
+func (c *Container) name() string {
+	if c == nil {
+		return ""
+	}
+	return c.Name
+}
+
+// Workloads returns the workloads that the rules make of the groups, in the
+// order of their paths with parents first, and remarks for the user.
+//
+// A rule takes every group below those it matches. A workload is the highest
+// group that belongs to one rule as a whole. If an earlier rule has a part of a
+// group, that group is split: the groups beside the part become workloads of
+// their own, and the groups on the path between belong to no workload. The root
+// is never a workload. The order of the groups does not matter.
+func Workloads(rules []Rule, groups []Group) (workloads []node.Workload, remarks []string) {
+	t := treeOf(groups)
+	t.apply(rules)
+	t.weigh(rules)
+	workloads = make([]node.Workload, 0, t.wholes())
+	for i, e := range t {
+		if !e.whole {
+			continue
+		}
+		r := rules[e.rule]
+		workloads = append(workloads, node.Workload{
+			ID:            node.WorkloadID(e.path),
+			Class:         r.Class,
+			Rule:          r.Name,
+			Container:     e.container.name(),
+			Cgroup:        e.path,
+			Meet:          t[t.meet(i)].path,
+			CPULimit:      r.CPULimit,
+			CPURequest:    r.CPURequest,
+			MemoryLimit:   r.MemoryLimit,
+			MemoryRequest: r.MemoryRequest,
+			Priority:      r.Priority,
+			Objective:     r.Objective,
+		})
+	}
+	remarks = append(remarks, t.idleRules(rules)...)
+	remarks = append(remarks, t.leftBetween(rules)...)
+	return workloads, append(remarks, t.unprotected(rules)...)
+}

@@ -1,0 +1,68 @@
+package match
+
+import (
+	"slices"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// Groups makes groups of the paths of all cgroups that exist. Containers says
+// which of them are those of containers; direct, which is called only for groups
+// that have others below them, whether a group has processes of its own. A group
+// about which it returns an error is gone, and has none.
+func Groups(paths []string, containers map[string]*Container, direct func(path string) (bool, error)) []Group {
+	parents := map[node.CgroupPath]bool{}
+	for _, p := range paths {
+		parents[node.CgroupPath(p).Parent()] = true
+	}
+	groups := make([]Group, 0, len(paths))
+	for _, p := range paths {
+		g := Group{Path: node.CgroupPath(p), Container: containers[p]}
+		if parents[g.Path] {
+			has, err := direct(p)
+			g.Direct = has && err == nil
+		}
+		groups = append(groups, g)
+	}
+	return groups
+}
+
+// WithMatching returns the rules and, after them, those of the optional rules
+// that match any group: a rule that matches nothing earns a remark, which an
+// optional rule must not.
+func WithMatching(rules, optional []Rule, groups []Group) []Rule {
+	all := slices.Clip(rules)
+	for _, r := range optional {
+		if found, _ := Workloads([]Rule{r}, groups); len(found) > 0 {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// NameContainers reports whether any of the rules goes by the names or labels of
+// containers, so that the runtimes have to be asked.
+func NameContainers(rules []Rule) bool {
+	return slices.ContainsFunc(rules, func(r Rule) bool { return len(r.Containers) > 0 })
+}
+
+// Differ reports whether a path that counts is in only one of two sorted lists.
+func Differ(a, b []string, counts func(string) bool) bool {
+	for len(a) > 0 || len(b) > 0 {
+		switch {
+		case len(b) == 0 || len(a) > 0 && a[0] < b[0]:
+			if counts(a[0]) {
+				return true
+			}
+			a = a[1:]
+		case len(a) == 0 || b[0] < a[0]:
+			if counts(b[0]) {
+				return true
+			}
+			b = b[1:]
+		default:
+			a, b = a[1:], b[1:]
+		}
+	}
+	return false
+}

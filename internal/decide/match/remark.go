@@ -1,0 +1,137 @@
+package match
+
+import (
+	"fmt"
+	"slices"
+)
+
+// idleRules names the rules that have no workload, and why.
+func (t tree) idleRules(rules []Rule) []string {
+	has := make([]bool, len(rules))
+	for _, e := range t {
+		if e.whole {
+			has[e.rule] = true
+		}
+	}
+	var remarks []string
+	for i, r := range rules {
+		if has[i] {
+			continue
+		}
+		globs := globsOf(rules[i : i+1])
+		at := slices.IndexFunc(t, func(e entry) bool {
+			_, ok := firstMatch(globs, &e, 1)
+			return ok
+		})
+		if at < 0 {
+			what := "cgroup"
+			if len(r.Containers) > 0 {
+				what = "cgroup and no container that runs"
+			}
+			remarks = append(remarks, fmt.Sprintf("rule %q matches no %s", r.Name, what))
+			continue
+		}
+		remarks = append(remarks, fmt.Sprintf("rule %q has no workload: what it matches, such as %s, belongs to rules before it, such as %q",
+			r.Name, t[at].path, rules[t[at].least].Name))
+	}
+	return remarks
+}
+
+// leftBetween names the groups that a rule matches and cannot take whole, and
+// that have processes of their own: those are in no workload.
+func (t tree) leftBetween(rules []Rule) []string {
+	var remarks []string
+	for i := 0; i < len(t); i++ {
+		e := t[i]
+		if e.whole {
+			i = e.end - 1
+			continue
+		}
+		if e.rule == len(rules) || !e.direct {
+			continue
+		}
+		other := i
+		for t[other].rule != e.least {
+			other++
+		}
+		remarks = append(remarks, fmt.Sprintf("the processes directly in %s are in no workload: rule %q matches it, but %s below it belongs to rule %q",
+			e.path, rules[e.rule].Name, t[other].path, rules[e.least].Name))
+	}
+	return remarks
+}
+
+// unprotected names best-effort work that no weight keeps from
+// latency-sensitive work. The kernel shares the CPU level by level: at each
+// level the children of one group, and its own tasks, compete by weight
+// (Documentation/scheduler/sched-design-CFS.rst, section 7). Two workloads
+// compete as the two children of the lowest group above both, with the weights
+// of these children. cpu.idle further down changes nothing there.
+//
+// So a contention root protects every group that shares its parent. It does not
+// protect groups outside its parent: against those the parent's branch competes
+// with a weight that Tenon does not set, because the branch holds other work,
+// too.
+func (t tree) unprotected(rules []Rule) []string {
+	var services []int // the workloads to protect
+	meets := map[int][]int{}
+	var parents []int // of meets, in the order of the tree
+	for i, e := range t {
+		switch {
+		case !e.whole:
+		case e.side == sensitive:
+			services = append(services, i)
+		case e.side == bestEffort:
+			m := t.meet(i)
+			p := t[m].parent
+			if p < 0 {
+				continue
+			}
+			if len(meets[p]) == 0 {
+				parents = append(parents, p)
+			}
+			if n := len(meets[p]); n == 0 || meets[p][n-1] != m {
+				meets[p] = append(meets[p], m)
+			}
+		}
+	}
+	slices.Sort(parents)
+	var remarks []string
+	for _, p := range parents {
+		far := slices.IndexFunc(services, func(i int) bool { return !t.holds(p, i) })
+		if far < 0 {
+			continue
+		}
+		service := services[far]
+		branch := p
+		for up := t[p].parent; up >= 0 && !t.holds(up, service); up = t[up].parent {
+			branch = up
+		}
+		others := ""
+		if n := len(meets[p]) - 1; n > 0 {
+			others = fmt.Sprintf(" and %d more", n)
+		}
+		what, remedy := t.intruder(p, rules)
+		remarks = append(remarks, fmt.Sprintf("BE in %s%s does not yield to %s in %s: weights act between siblings only, and there BE has the weight of %s, which also holds %s; %s",
+			t[meets[p][0]].path, others, rules[t[service].rule].Class, t[service].path, t[branch].path, what, remedy))
+	}
+	return remarks
+}
+
+// intruder names the cause why a group does not hold best-effort work only, and
+// what the user can do about it.
+func (t tree) intruder(p int, rules []Rule) (what, remedy string) {
+	const move = "give BE a slice of its own"
+	for {
+		e := t[p]
+		switch {
+		case e.whole:
+			return fmt.Sprintf("%s (%s by rule %q)", e.path, rules[e.rule].Class, rules[e.rule].Name), move
+		case e.end == p+1:
+			return fmt.Sprintf("%s (no rule)", e.path), fmt.Sprintf("give %s a BE rule, or BE a slice of its own", e.path)
+		case e.direct:
+			return fmt.Sprintf("processes directly in %s", e.path), move
+		}
+		for p++; t[p].side == bestEffort; p = t[p].end {
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package match
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A Rule gives a class to the cgroups that it matches, each with all that is
+// below it.
+type Rule struct {
+	// Name is what remarks, explanations and metrics call the rule.
+	Name  string
+	Class node.Class
+	// Cgroups are globs over paths below the root:
+	//
+	//	*      any characters of one component
+	//	?      one character
+	//	[a-z]  one character of a set; [!a-z]: one that is not in it
+	//	**     alone between slashes: any number of components, also none;
+	//	       at the end at least one, so that a/** is all below a, not a
+	//
+	// Nothing escapes, because systemd has backslashes in the names of
+	// cgroups. A star itself is [*].
+	Cgroups []string
+	// Units are globs over the names of systemd's services, slices and
+	// scopes, wherever they are in the tree: the cgroup of a unit has its
+	// name as the last component. A name without such an ending is a service.
+	Units []string
+	// Containers are globs over the names of containers, or over their labels:
+	// KEY=VALUE, both of them globs, is a container with such a label.
+	Containers []string
+	// The limits and requests hold for each workload of the rule, not for their
+	// sum.
+	CPULimit      node.Maybe[unit.MilliCPU]
+	CPURequest    node.Maybe[unit.MilliCPU]
+	MemoryLimit   node.Maybe[unit.Bytes]
+	MemoryRequest node.Maybe[unit.Bytes]
+	// Priority orders the workloads of one class, also across rules: a lower
+	// one gives way first. It has the range of a pod's priority in Kubernetes,
+	// int32.
+	Priority int
+	// Objective is what each workload of the rule should get.
+	Objective node.Objective
+}
+
+// The shortest and the longest objective. Linux switches threads in a few
+// microseconds, and who may wait for a second is not latency-sensitive.
+const (
+	leastDelay = 10 * time.Microsecond
+	mostDelay  = time.Second
+)
+
+// Check returns all that is wrong with the rule, joined. Each error begins
+// with the field that it is about. Workloads takes rules as they are and does
+// not check them.
+func (r Rule) Check() error {
+	var faults []error
+	add := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if r.Name == "" {
+		add("name: want a name")
+	}
+	if !slices.Contains(node.Classes, r.Class) {
+		add("class: %q: want one of %v", r.Class, node.Classes)
+	}
+	if len(r.Cgroups)+len(r.Units)+len(r.Containers) == 0 {
+		add("cgroups, units, containers: want at least one of them")
+	}
+	for i, pattern := range r.Cgroups {
+		if err := checkPath(pattern); err != nil {
+			add("cgroups[%d]: %q: %w", i, pattern, err)
+		}
+	}
+	for i, pattern := range r.Units {
+		if err := checkUnit(pattern); err != nil {
+			add("units[%d]: %q: %w", i, pattern, err)
+		}
+	}
+	for i, pattern := range r.Containers {
+		if err := checkContainer(pattern); err != nil {
+			add("containers[%d]: %q: %w", i, pattern, err)
+		}
+	}
+	faults = append(faults, checkAmounts("cpu", r.CPURequest, r.CPULimit), checkAmounts("memory", r.MemoryRequest, r.MemoryLimit))
+	if r.Priority < math.MinInt32 || r.Priority > math.MaxInt32 {
+		add("priority: %d: want a whole number from %d to %d", r.Priority, math.MinInt32, math.MaxInt32)
+	}
+	if err := checkObjective(r.Class, r.Objective); err != nil {
+		faults = append(faults, err)
+	}
+	return errors.Join(faults...)
+}
+
+func checkObjective(class node.Class, o node.Objective) error {
+	delay, wanted := o.RunQueueDelay.Value()
+	switch {
+	case !wanted:
+		return nil
+	case delay < leastDelay || delay > mostDelay:
+		return fmt.Errorf("objective.runQueueDelay: %v: want %v to %v", delay, leastDelay, mostDelay)
+	case !class.Sensitive():
+		return fmt.Errorf("objective.runQueueDelay: %v: want it for LSE, LSR or LS only: work of class %s is promised no delay", delay, class)
+	}
+	return nil
+}
+
+func checkAmounts[T unit.MilliCPU | unit.Bytes](resource string, request, limit node.Maybe[T]) error {
+	asked, hasRequest := request.Value()
+	most, hasLimit := limit.Value()
+	switch {
+	case hasLimit && most <= 0:
+		return fmt.Errorf("limits.%s: %v: want more than 0", resource, most)
+	case hasRequest && asked < 0:
+		return fmt.Errorf("requests.%s: %v: want 0 or more", resource, asked)
+	case hasRequest && hasLimit && asked > most:
+		return fmt.Errorf("requests.%s: %v: want no more than limits.%s, %v", resource, asked, resource, most)
+	}
+	return nil
+}

@@ -1,0 +1,285 @@
+// Package memory decides how much memory of each workload is protected from reclaim,
+// where it is throttled, and where its limit is.
+package memory
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	limits "tenon.sh/tenon/internal/decide/limit"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// Config is memoryQOS of resource-qos-config. The zero value asks for nothing.
+type Config struct {
+	// Classes holds the shares of the workloads of each class. A class that is
+	// not in it has none.
+	Classes map[node.Class]Shares `json:"classes,omitempty"`
+	// Off holds shares that are set for a class and switched off. They count for
+	// the workloads of the class that ask for them (node.MemoryAsk.Enabled).
+	Off map[node.Class]Shares `json:"off,omitempty"`
+}
+
+// MemoryShares says how much of what a workload counts on is protected, and
+// where it is throttled. Each is 0 to 100; 0 asks for nothing.
+type Shares struct {
+	// MinPercent of the request is never reclaimed (memory.min).
+	MinPercent unit.Percent `json:"minLimitPercent"`
+	// LowPercent of the request is reclaimed last (memory.low). It is never
+	// less than what MinPercent makes.
+	LowPercent unit.Percent `json:"lowLimitPercent"`
+	// ThrottlingPercent of what lies between request and limit may be used
+	// before the workload is throttled (memory.high). Without a limit, the
+	// memory of the node takes its place.
+	ThrottlingPercent unit.Percent `json:"throttlingPercent"`
+}
+
+// Decide returns what memory (min, low, high and max) of the workloads' cgroups, and
+// of those above them, should be. Above the workloads only protection counts: the
+// kernel protects a cgroup no more than each cgroup above it
+// (Documentation/admin-guide/cgroup-v2.rst, "memory.low"), so these get the sum of
+// what is protected below them. The values from before Tenon's first write are the
+// floor of protection and the ceiling of memory.high.
+func Decide(c Config, s node.Snapshot) []plan.Want {
+	refusal := refusalOfProtection(s)
+	holders := holdersOf(c, s)
+	asks := make([]memoryAsk, len(holders))
+	leaves := make(map[node.CgroupPath]protection, len(holders))
+	own := make(map[node.CgroupPath]bool, len(holders))
+	for i, h := range holders {
+		asks[i] = askOf(h, s).unless(refusal)
+		own[h.Cgroup] = true
+		if asks[i].protection != (protection{}) {
+			leaves[h.Cgroup] = asks[i].protection
+		}
+	}
+	needs, paths := protectAbove(leaves)
+	var wants []plan.Want
+	for i, h := range holders {
+		wants = append(wants, asks[i].want(h, s, needs[h.Cgroup]))
+	}
+	for _, p := range paths {
+		if !own[p] {
+			wants = append(wants, protectionWant(p, s, needs[p]))
+		}
+	}
+	return wants
+}
+
+// refusalOfProtection says why this node cannot write memory.min, low and high;
+// empty: it can.
+func refusalOfProtection(s node.Snapshot) string {
+	switch a := s.Can[node.MechMemoryProtect]; {
+	case s.Knobs.Kernel.CgroupVersion == 1:
+		return "cgroup v1 has no memory.min, low and high"
+	case a.Verdict == node.Yes:
+		return ""
+	case a.Why != "":
+		return "no memory.min, low and high: " + a.Why
+	}
+	return "no memory.min, low and high here"
+}
+
+// A holder is a workload or a container of one.
+type holder struct {
+	node.Part
+	Shares
+	kept, be bool
+}
+
+// holdersOf lists the workloads and their containers with their shares. A workload
+// with containers is throttled in these, each by its own request.
+func holdersOf(c Config, s node.Snapshot) []holder {
+	all := make([]holder, 0, len(s.Workloads))
+	for _, w := range s.Workloads {
+		shares, on := c.Classes[w.Class]
+		if !on && w.Asks.Memory.Enabled {
+			shares = c.Off[w.Class]
+		}
+		shares = shares.with(w.Asks.Memory)
+		whole := holder{
+			Part:   node.Part{Name: string(w.ID), Cgroup: w.Cgroup, MemoryRequest: w.MemoryRequest, MemoryLimit: w.MemoryLimit},
+			Shares: shares, kept: w.MemoryKept, be: w.Class == node.BE,
+		}
+		if len(w.Parts) > 0 {
+			whole.ThrottlingPercent = 0
+		}
+		all = append(all, whole)
+		for _, p := range w.Parts {
+			p.Name = facts.PartName(w, p)
+			all = append(all, holder{p, shares, w.MemoryKept, w.Class == node.BE})
+		}
+	}
+	return all
+}
+
+// with returns the shares of a workload that overrides some of its class.
+func (c Shares) with(ask node.MemoryAsk) Shares {
+	if ask.Own {
+		c = Shares{}
+	}
+	return Shares{ask.MinPercent.Or(c.MinPercent), ask.LowPercent.Or(c.LowPercent), ask.ThrottlingPercent.Or(c.ThrottlingPercent)}
+}
+
+// A memoryAsk is what the shares ask for a workload's memory, beside its limit.
+type memoryAsk struct {
+	protection
+	high    unit.Bytes // 0: none
+	reasons []string
+	missing []string // why something that is asked for cannot be had
+}
+
+func askOf(w holder, s node.Snapshot) memoryAsk {
+	var a memoryAsk
+	c := w.Shares
+	request, known := w.MemoryRequest.Value()
+	switch {
+	case c.MinPercent <= 0 && c.LowPercent <= 0:
+	case !known:
+		a.missing = append(a.missing, "no protection: no rule says how much memory it counts on")
+	default:
+		a.min = request.Percent(c.MinPercent)
+		a.low = max(a.min, request.Percent(c.LowPercent))
+		a.reasons = append(a.reasons, fmt.Sprintf("%s counts on %v bytes: %v are its min, %v its low", w.Name, request, c.MinPercent, c.LowPercent))
+	}
+	if c.ThrottlingPercent <= 0 {
+		return a
+	}
+	limit := w.MemoryLimit
+	if limit.Or(unit.MaxBytes) == unit.MaxBytes {
+		limit = s.MemoryTotal
+	}
+	most, known := limit.Value()
+	if !known {
+		a.missing = append(a.missing, "no memory.high: the memory of the node is unknown")
+		return a
+	}
+	if room := most - request; room > 0 {
+		page := max(s.Knobs.Kernel.PageSize, 1)
+		a.high = (request + room.Percent(c.ThrottlingPercent)) / page * page
+	}
+	if a.high > 0 {
+		a.reasons = append(a.reasons, fmt.Sprintf("%s is throttled above %v bytes", w.Name, a.high))
+	}
+	return a
+}
+
+// unless returns a without the values that this node cannot write.
+func (a memoryAsk) unless(refusal string) memoryAsk {
+	if refusal == "" || (a.protection == protection{} && a.high == 0) {
+		return a
+	}
+	return memoryAsk{missing: append(a.missing, refusal)}
+}
+
+// want is the want for a workload's own cgroup. need is the protection that it and
+// all cgroups below it ask for. A limit that another manager writes is followed
+// when that manager changes it.
+func (a memoryAsk) want(w holder, s node.Snapshot, need protection) plan.Want {
+	knob := node.Knob{Cgroup: w.Cgroup, File: node.FileMemory}
+	v, known := facts.Original(s.Knobs, knob).(node.Memory)
+	if !known {
+		v = node.NoMemoryLimit
+	}
+	reasons := a.reasons
+	_, touched := s.Knobs.Before[knob]
+	own, ours := limits.Memory(node.Workload{MemoryKept: w.kept}, w.Part)
+	switch b, asked := w.MemoryLimit.Value(); {
+	case !asked:
+	case ours:
+		v.Max = own
+		reasons = append([]string{fmt.Sprintf("%s asked for at most %v bytes of memory", w.Name, b)}, reasons...)
+	case v.Max != unit.MaxBytes && touched && b != v.Max:
+		v.Max = b
+		reasons = append([]string{fmt.Sprintf("the limit of %s is %v bytes now", w.Name, b)}, reasons...)
+	}
+	if a.high > 0 {
+		v.High = min(v.High, a.high)
+	}
+	if need != a.protection {
+		reasons = append(reasons, "it holds protected work")
+	}
+	want := plan.Want{
+		Intent: plan.Set, Knob: knob, Value: need.on(v), Owner: plan.OwnerMemory,
+		Reason: strings.Join(append(reasons, a.missing...), "; "), BE: w.be,
+	}
+	if len(reasons) > 0 {
+		return want
+	}
+	want.Value = nil
+	switch {
+	case len(a.missing) > 0 && !touched:
+		want.Intent = plan.Abstain
+	case len(a.missing) > 0:
+		want.Intent = plan.Release
+	default:
+		want.Intent, want.Reason = plan.Release, "no memory protection or limit was asked for"
+	}
+	return want
+}
+
+// protectionWant is the want for a cgroup that only contains protected work. Its
+// limits stay as they are now: the kubelet changes those of its cgroups when the
+// share of the node that is for pods changes.
+func protectionWant(p node.CgroupPath, s node.Snapshot, need protection) plan.Want {
+	knob := node.Knob{Cgroup: p, File: node.FileMemory}
+	want := plan.Want{Intent: plan.Set, Knob: knob, Owner: plan.OwnerMemory, Reason: "protection below it works only as far as it is protected itself"}
+	v, known := facts.Original(s.Knobs, knob).(node.Memory)
+	if !known {
+		want.Intent, want.Reason = plan.Abstain, "what it had before is unknown"
+		return want
+	}
+	if now, read := s.Knobs.Now[knob].(node.Memory); read {
+		v.High, v.Max = now.High, now.Max
+	}
+	want.Value = need.on(v)
+	return want
+}
+
+// A protection is the memory that the kernel does not reclaim, and reclaims last.
+type protection struct{ min, low unit.Bytes }
+
+// on returns v with at least this protection.
+func (p protection) on(v node.Memory) node.Memory {
+	v.Min, v.Low = max(v.Min, p.min), max(v.Low, p.low)
+	return v
+}
+
+// protectAbove returns the protection that every cgroup needs so that that of the
+// leaves works: its own, or the sum of those directly below it, whichever is more.
+// The paths are sorted.
+func protectAbove(leaves map[node.CgroupPath]protection) (map[node.CgroupPath]protection, []node.CgroupPath) {
+	needs := map[node.CgroupPath]protection{}
+	var paths []node.CgroupPath
+	for leaf := range leaves {
+		for p := leaf; p != ""; p = p.Parent() {
+			if _, seen := needs[p]; seen {
+				break
+			}
+			needs[p] = leaves[p]
+			paths = append(paths, p)
+		}
+	}
+	// A path sorts before all below it: backwards, children come first.
+	slices.Sort(paths)
+	sums := make(map[node.CgroupPath]protection, len(paths))
+	for _, p := range slices.Backward(paths) {
+		sum := sums[p]
+		needs[p] = protection{max(needs[p].min, sum.min), max(needs[p].low, sum.low)}
+		up := sums[p.Parent()]
+		sums[p.Parent()] = protection{plus(up.min, needs[p].min), plus(up.low, needs[p].low)}
+	}
+	return needs, paths
+}
+
+// plus adds without overflow: a sum beyond MaxBytes is no limit.
+func plus(a, b unit.Bytes) unit.Bytes {
+	if a > unit.MaxBytes-b {
+		return unit.MaxBytes
+	}
+	return a + b
+}

@@ -1,0 +1,112 @@
+package pick
+
+import (
+	"cmp"
+	"math"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A level says how bad a core is for best-effort work: 0 is a core without
+// latency-sensitive work. Cores of one level count as equal, so that a small
+// change of load changes no choice.
+type level int
+
+const (
+	// quiet is the load below which a core counts as free of
+	// latency-sensitive work: 5 % of a CPU, what housekeeping takes.
+	quiet unit.MilliCPU = 50
+	// grain is the load between two levels.
+	grain unit.MilliCPU = 250
+	// margin is by how much a core that best-effort work has may be busier
+	// than a free one of the same level. It is more than quiet, so that a core
+	// which was given up does not look better again at once.
+	margin unit.MilliCPU = 100
+	// worst is the level of a core where latency-sensitive work is bound.
+	worst level = math.MaxInt
+)
+
+// A core is the CPUs of one physical core.
+type core struct {
+	held, free []unit.CPU // what best-effort work has, and what else it may get
+	size       int        // with CPUs that the claim may not have
+	load       unit.MilliCPU
+	bound      bool
+	cache      int // orders the L3 caches so that neighbours are on different NUMA nodes
+}
+
+// busy reports whether latency-sensitive work uses the core.
+func (c *core) busy() bool { return c.bound || c.load >= quiet }
+
+func (c *core) level() level       { return c.levelAt(c.load) }
+func (c *core) levelIfHeld() level { return c.levelAt(c.load - margin) }
+
+func (c *core) levelAt(load unit.MilliCPU) level {
+	switch {
+	case c.bound:
+		return worst
+	case load < quiet:
+		return 0
+	}
+	return 1 + level((load-quiet)/grain)
+}
+
+// compare puts the better part first.
+func (p part) compare(o part) int {
+	return cmp.Or(cmp.Compare(p.level, o.level), cmp.Compare(p.flaw, o.flaw),
+		cmp.Compare(p.turn, o.turn), cmp.Compare(p.core.cache, o.core.cache))
+}
+
+// coresOf sorts the CPUs of t into cores, in the order of t.
+func coresOf(t node.Topology, d Demand) []core {
+	caches := cachesOf(t)
+	index := make(map[node.CoreID]int, len(t.CPUs))
+	all := make([]core, 0, len(t.CPUs))
+	for _, c := range t.CPUs {
+		i, known := index[c.Core]
+		if !known {
+			i = len(all)
+			index[c.Core] = i
+			all = append(all, core{cache: caches[cache{c.NUMA, c.L3}]})
+		}
+		it := &all[i]
+		it.size++
+		it.load += d.Load[c.ID]
+		it.bound = it.bound || d.Bound.Has(c.ID)
+		switch {
+		case !d.Allowed.Has(c.ID):
+		case d.Have.Has(c.ID):
+			it.held = append(it.held, c.ID)
+		default:
+			it.free = append(it.free, c.ID)
+		}
+	}
+	return all
+}
+
+// A cache is an L3 cache, or the part of one that belongs to a NUMA node.
+type cache struct {
+	numa node.NUMANode
+	l3   node.CacheID
+}
+
+// cachesOf numbers the caches: first the first of each NUMA node, then the
+// second of each, and so on.
+func cachesOf(t node.Topology) map[cache]int {
+	number := map[cache]int{}
+	nodes := map[node.NUMANode]int{}
+	in := map[node.NUMANode]int{}
+	for _, c := range t.CPUs {
+		k := cache{c.NUMA, c.L3}
+		if _, known := number[k]; known {
+			continue
+		}
+		if _, known := nodes[c.NUMA]; !known {
+			nodes[c.NUMA] = len(nodes)
+		}
+		number[k] = in[c.NUMA]*unit.MaxCPUs + nodes[c.NUMA]
+		in[c.NUMA]++
+	}
+	return number
+}

@@ -1,0 +1,24 @@
+package plan
+
+import "testing"
+
+// TestOwner has one name for each owner, which reads back.
+func TestOwner(t *testing.T) {
+	if len(ownerNames) != int(OwnerConformance)+1 {
+		t.Fatalf("%d names for %d owners", len(ownerNames)-1, OwnerConformance)
+	}
+	seen := map[string]bool{}
+	for o := Owner(0); o <= OwnerConformance; o++ {
+		text := o.String()
+		if seen[text] || (text == "") != (o == 0) {
+			t.Errorf("owner %d is %q", uint8(o), text)
+		}
+		seen[text] = true
+		if back, err := ParseOwner(text); back != o || err != nil {
+			t.Errorf("%q reads as %v: %v", text, back, err)
+		}
+	}
+	if o, err := ParseOwner("oppress"); err == nil {
+		t.Errorf("a misspelt owner reads as %v", o)
+	}
+}

@@ -1,0 +1,73 @@
+package policy
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// busyNode has as many workloads, half of them best-effort, with every policy
+// on and all counters there.
+func busyNode(b *testing.B, workloads, cpus, version int) *scene {
+	n := newScene(machine(cpus, 2, cpus/26+1, 2), version)
+	n.config = Config{
+		CPUQOS:     CPUQOS{Enable: true},
+		Suppress:   Suppress{Enable: true, ThresholdPercent: 65, Policy: SuppressCPUSet},
+		Overcommit: colocation(),
+	}
+	for i := range workloads {
+		w := node.Workload{ID: node.WorkloadID(fmt.Sprint(i)), Class: node.LS, Meet: "ls", MemoryRequest: node.Some(unit.Bytes(1 << 30))}
+		if i%2 == 1 {
+			w.Class, w.Meet = node.BE, "be"
+		}
+		w.Cgroup = w.Meet.Join("pod" + string(w.ID)).Join("container")
+		if w.Class == node.LS {
+			w.CPULimit = node.Some(unit.CPUs(2))
+			w.Objective.RunQueueDelay = node.Some(2 * time.Millisecond)
+		} else {
+			w.CPURequest = node.Some(unit.MilliCPU(100))
+		}
+		n.add(w)
+	}
+	n.everything(b)
+	n.memory = map[node.WorkloadID]unit.Bytes{"node": 10 * gib}
+	return n
+}
+
+// BenchmarkDecide is one turn of thought: Decide and plan.Diff, in a node that
+// has come to rest.
+func BenchmarkDecide(b *testing.B) {
+	for _, version := range []int{1, 2} {
+		for _, workloads := range []int{100, 1000} {
+			for _, cpus := range []int{104, 1024} {
+				b.Run(fmt.Sprintf("v%d/workloads=%d/cpus=%d", version, workloads, cpus), func(b *testing.B) {
+					n := busyNode(b, workloads, cpus, version)
+					p := spell{every: time.Second, use: map[node.WorkloadID]unit.MilliCPU{}, on: map[node.WorkloadID]unit.CPUSet{}}
+					for _, w := range n.snap.Workloads {
+						p.use[w.ID] = unit.MilliCPU(cpus * 500 / workloads)
+						if w.Class == node.LS {
+							p.waits = append(p.waits, waiting{id: w.ID, kind: "waits", counts: map[time.Duration]uint64{100 * time.Microsecond: 500}})
+						}
+						if version == 1 {
+							p.on[w.ID] = n.snap.Topology.All()
+						}
+					}
+					for range 20 {
+						n.pass(p)
+						n.decide(b)
+					}
+					n.pass(p)
+					b.ReportAllocs()
+					for b.Loop() {
+						_, wants := Decide(n.config, n.state, n.snap)
+						plan.Diff(n.snap.Knobs, wants)
+					}
+				})
+			}
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+const (
+	// growth is how much of the capacity best-effort work may gain in a
+	// second. Giving way is never limited.
+	growth unit.Percent = 10
+
+	// deadband is the change, in percent of the capacity, that is not worth a
+	// write.
+	deadband unit.Percent = 1
+	// smallest is the least quota of the kernel in Tenon's period.
+	smallest = unit.MilliCPU(node.MinQuota * 1000 / node.DefaultPeriod)
+)
+
+// A budget is what best-effort work may use, and how that came about.
+type budget struct {
+	capacity unit.MilliCPU
+	least    unit.MilliCPU // what it keeps whatever the others use
+	may      unit.MilliCPU
+	gain     unit.MilliCPU // how much more than now it may get in this tick
+	system   unit.MilliCPU // what no workload uses
+	reason   string
+}
+
+// budgetOf is the formula of the field,
+//
+//	capacity × threshold − use of all other work,
+//
+// with the use of the system taken as what the CPUs were busy with beside the
+// workloads, or what is reserved for it if that is more. Work that is so new that
+// it has no rate yet counts as the system's. CPUs that are reserved have no part
+// in it, but for the work of others there, which counts as if it were on the rest.
+// Where an input is missing, best-effort work gets its least.
+func budgetOf(c Suppress, pool facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet) budget {
+	b := budget{capacity: unit.CPUs(cpus.Len())}
+	b.least = max(b.capacity.Percent(c.MinPercent), smallest)
+	if why := unknown(u, s, cpus); why != "" {
+		b.may, b.reason = b.least, why+": BE keeps its least"
+		return b
+	}
+	var others, mean, be, busy unit.MilliCPU
+	for _, w := range s.Workloads {
+		used := u.Workload[w.ID]
+		if w.Class == node.BE {
+			be += used
+			continue
+		}
+		// A service that needs more gets it at once; that it needs less is
+		// believed only as the mean follows.
+		others += max(used, u.Latest[w.ID])
+		mean += used
+	}
+	for cpu := range cpus.All() {
+		busy += u.CPU[cpu]
+	}
+	b.system = max(busy-mean-be, pool.Reserved, 0)
+	b.may = b.capacity.Percent(c.ThresholdPercent) - others - b.system
+	b.reason = fmt.Sprintf("%v of %v - %v in use by others - %v by the system", c.ThresholdPercent, b.capacity, others, b.system)
+	if pool.Reserved > 0 && b.system == pool.Reserved {
+		b.reason += ", for which that is reserved"
+	}
+	if b.may < b.least {
+		b.may = b.least
+		b.reason += ": BE keeps its least"
+	}
+	return b
+}
+
+// beside bounds the budget by the same formula for the CPUs alone that
+// best-effort work may have at all: what LSE work leaves idle of its own is no
+// room. Work that is bound to CPUs that it may not have uses none of these.
+func (b budget) beside(c Suppress, shared facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet, own grants) budget {
+	apart := func(w node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR && !shared.LendLSR }
+	if b.may <= b.least || !slices.ContainsFunc(s.Workloads, apart) {
+		return b
+	}
+	free := placesOf(shared, u, s, cpus, own).free
+	if free == cpus {
+		return b
+	}
+	var others unit.MilliCPU
+	for _, w := range s.Workloads {
+		_, bound := own.of[w.ID]
+		if !bound {
+			_, bound = boundTo(s, w, cpus)
+		}
+		if w.Class != node.BE && !(apart(w) && bound) {
+			others += max(u.Workload[w.ID], u.Latest[w.ID])
+		}
+	}
+	pool := unit.CPUs(free.Len())
+	if may := max(pool.Percent(c.ThresholdPercent)-others-b.system, b.least); may < b.may {
+		b.may = may
+		b.reason = fmt.Sprintf("%v of the %v that BE may have - %v in use by others there - %v by the system", c.ThresholdPercent, pool, others, b.system)
+		if b.may == b.least {
+			b.reason += ": BE keeps its least"
+		}
+	}
+	return b
+}
+
+// unknown says which input of the budget is missing; empty: none.
+func unknown(u facts.Use, s node.Snapshot, cpus unit.CPUSet) string {
+	if cpus.Empty() {
+		return "every CPU is reserved"
+	}
+	rated := unit.CPUSet{}
+	for cpu := range cpus.All() {
+		if _, known := u.CPU[cpu]; known {
+			rated = rated.With(cpu)
+		}
+	}
+	switch left := cpus.Minus(rated); {
+	case rated.Empty():
+		return "how busy the CPUs are is unknown"
+	case !left.Empty():
+		return fmt.Sprintf("how busy CPU %v is, is unknown", left)
+	}
+	var missing []string
+	for _, w := range s.Workloads {
+		if w.Class != node.BE && !w.Usage.CPU.Known() {
+			missing = append(missing, string(w.ID))
+		}
+	}
+	const most = 3
+	switch n := len(missing) - most; {
+	case len(missing) == 0:
+		return ""
+	case n > 0:
+		return fmt.Sprintf("the CPU use of %s and %d more is unknown", strings.Join(missing[:most], ", "), n)
+	}
+	return "the CPU use of " + strings.Join(missing, ", ") + " is unknown"
+}
+
+// save adds what may be gained in the elapsed time to what was saved, up to
+// what may be gained in a second, or one CPU where only whole CPUs can be
+// given.
+func (b budget) save(saved unit.MilliCPU, elapsed time.Duration, whole bool) unit.MilliCPU {
+	second := b.capacity.Percent(growth)
+	now := max(unit.MilliCPU(float64(second)*min(elapsed, facts.LongestGap).Seconds()), 1)
+	most := max(second, now)
+	if whole {
+		most = max(most, unit.CPUs(1))
+	}
+	return min(saved+now, most)
+}

@@ -1,0 +1,222 @@
+package policy
+
+import (
+	"fmt"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/trend"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+const (
+	// lendEvery is how often a quota changes at most: in each turn of the usual
+	// second, as in the reference. Each step is a factor of 1.2 or 0.8.
+	lendEvery = 900 * time.Millisecond
+	// poolTau is over what time the use of the shared CPUs is averaged.
+	poolTau = 5 * time.Second
+	// calmLoan is for how long a workload must not have been throttled before
+	// it gives back what it has borrowed, if it needs no more than its limit.
+	calmLoan = 30 * time.Second
+	// cooling is the part of the threshold, in percent, from which on quotas
+	// grow no more.
+	cooling = 90
+	// thrifty is the part of its limit, in percent, below which a workload
+	// saves up time for borrowing.
+	thrifty = 60
+	// firstSavings is how much of what it can save a workload has at first,
+	// as one in so many. The reference draws it by lot, from none to half.
+	firstSavings = 4
+)
+
+// lending is what is remembered of quota burst.
+type lending struct {
+	// Pool is the use of the shared CPUs in thousandths of them, as a mean
+	// over about poolTau; without meaning unless Known.
+	Pool  unit.MilliCPU `json:"pool_permille,omitempty"`
+	Known bool          `json:"known,omitempty"`
+	// Work are the workloads that have a limit.
+	Work map[node.WorkloadID]loan `json:"work,omitempty"`
+}
+
+// A loan is what is remembered of one workload.
+type loan struct {
+	// At is when its quota was last thought about; the counters are of then.
+	At        time.Time         `json:"at,omitzero"`
+	Periods   node.Maybe[int64] `json:"periods,omitzero"`
+	Throttled node.Maybe[int64] `json:"throttled,omitzero"`
+	// Felt is when it was last throttled, or first seen.
+	Felt time.Time `json:"felt,omitzero"`
+	// Savings is the CPU time that it may still borrow, where borrowing has
+	// an end, in thousandths of a CPU for a millisecond.
+	Savings int64 `json:"savings,omitempty"`
+}
+
+// poolNow moves the mean of how busy the CPUs are that are nobody's own, with
+// what neither best-effort work nor the owners of CPUs use. It is false if that
+// is not known.
+func (m lending) poolNow(u facts.Use, own grants, s node.Snapshot) (unit.MilliCPU, bool) {
+	var used unit.MilliCPU
+	cpus := 0
+	for _, c := range s.Topology.CPUs {
+		rate, known := u.CPU[c.ID]
+		if !known {
+			return 0, false
+		}
+		used += rate
+		cpus++
+	}
+	for _, w := range s.Workloads {
+		set, owner := own.of[w.ID]
+		if owner {
+			cpus -= set.Len()
+		}
+		if owner || w.Class == node.BE {
+			used -= u.Workload[w.ID]
+		}
+	}
+	if cpus <= 0 {
+		return 0, false
+	}
+	share := max(used, 0) / unit.MilliCPU(cpus)
+	if m.Known {
+		share = trend.Decay(m.Pool, share, u.Elapsed, poolTau)
+	}
+	return share, true
+}
+
+// lend returns the quota that a workload has now, between that of its limit
+// and as many percent of it, and why it is what it is, if that has changed. It
+// grows step by step while the workload is throttled and the shared CPUs are
+// idle, and shrinks step by step when they are not, when what was saved is used
+// up, or when the workload needs it no more.
+// now is what it has at the moment.
+func (x *burster) lend(b Burst, w node.Workload, base node.CPUMax, now time.Duration) (time.Duration, string) {
+	most := x.mostFor(b, w, base)
+	quota := min(max(now, base.Quota), most)
+	l, known := x.had.Work[w.ID]
+	elapsed := x.snap.At.Sub(l.At)
+	if known && elapsed < lendEvery && elapsed >= 0 {
+		x.next.Work[w.ID] = l
+		return quota, ""
+	}
+	elapsed = max(elapsed, 0) // the clock of another boot
+	next := loan{At: x.snap.At, Felt: l.Felt, Periods: later(l.Periods, w.Usage.Periods), Throttled: later(l.Throttled, w.Usage.ThrottledPeriods)}
+	if next.Felt.After(x.snap.At) {
+		next.Felt = x.snap.At
+	}
+	if !known {
+		next.Felt, next.Savings = x.snap.At, b.mostSavings(base)/firstSavings
+		x.next.Work[w.ID] = next
+		return quota, ""
+	}
+	used, rated := x.use.Workload[w.ID]
+	next.Savings = b.savings(l, base, used, elapsed, rated)
+	throttled, periods := passed(l.Throttled, next.Throttled), passed(l.Periods, next.Periods)
+	felt := throttled > 0
+	if felt {
+		next.Felt = x.snap.At
+	}
+	x.next.Work[w.ID] = next
+
+	busy := fmt.Sprintf("the shared CPUs are %d%% busy", x.next.Pool/10)
+	limit := unit.MilliCPU(b.PoolPercent) * 10
+	more, less := quota/5*6, quota/5*4
+	var why string
+	switch {
+	case x.next.Known && x.next.Pool >= limit:
+		quota, why = less, busy+", so it gives back"
+	case b.PeriodSeconds > 0 && next.Savings <= 0:
+		quota, why = less, "it has borrowed all that it had saved"
+	case felt && !x.next.Known:
+		why = "how busy the CPUs are is unknown, so it grows no more"
+	case felt && x.next.Pool >= limit*cooling/100:
+		why = busy + ", so it grows no more"
+	case felt:
+		quota, why = more, fmt.Sprintf("throttled in %d of %d periods", throttled, max(periods, throttled))
+	case rated && used < facts.MilliOf(base) && x.snap.At.Sub(next.Felt) >= calmLoan:
+		quota, why = less, "no longer throttled, so it gives back"
+	}
+	quota = min(max(quota.Truncate(time.Microsecond), base.Quota), most)
+	return quota, why
+}
+
+// later is the newer of two readings of a counter, if there is one.
+func later(before, now node.Maybe[int64]) node.Maybe[int64] {
+	if now.Known() {
+		return now
+	}
+	return before
+}
+
+// passed is by how much a counter has grown; 0 where it was not read twice.
+func passed(before, now node.Maybe[int64]) int64 {
+	return now.Or(0) - before.Or(now.Or(0))
+}
+
+// mostFor is how far the quota of a workload may grow: cgroup v1 takes no more
+// than the parents have, and v2 gives no more.
+func (x *burster) mostFor(b Burst, w node.Workload, base node.CPUMax) time.Duration {
+	most := base.Quota
+	switch percent := time.Duration(b.QuotaPercent); {
+	case percent <= 100:
+	case base.Quota > mostBandwidth/2/percent*100:
+		most = mostBandwidth / 2
+	default:
+		most = base.Quota * percent / 100
+	}
+	for p := w.Cgroup.Parent(); p != ""; p = p.Parent() {
+		up, _ := x.snap.Knobs.Now[node.Knob{Cgroup: p, File: node.FileCPUMax}].(node.CPUMax)
+		if facts.IsQuota(up) {
+			most = min(most, base.Period*time.Duration(up.Quota.Microseconds())/time.Duration(max(up.Period.Microseconds(), 1)))
+		}
+	}
+	return max(most.Truncate(time.Microsecond), base.Quota)
+}
+
+// partLimits is what the limited parts of a workload may use together, and what
+// they have at the moment. Without any the quota is 0.
+func (x *burster) partLimits(w node.Workload) (base node.CPUMax, now time.Duration) {
+	base.Period = node.DefaultPeriod
+	for _, p := range w.Parts {
+		_, own, limited := ownLimit(x.snap.Knobs, w, p)
+		if !limited {
+			continue
+		}
+		of := func(quota time.Duration) time.Duration {
+			return min(time.Duration(float64(quota)/float64(own.Period)*float64(base.Period)), mostBandwidth/8)
+		}
+		base.Quota = min(base.Quota+of(own.Quota), mostBandwidth/2)
+		now = min(now+of(x.quotaNow(p.Cgroup, own)), mostBandwidth/2)
+	}
+	return base, now
+}
+
+// quotaNow is the quota that Tenon has given to a cgroup, in periods of base.
+func (x *burster) quotaNow(at node.CgroupPath, base node.CPUMax) time.Duration {
+	knob := node.Knob{Cgroup: at, File: node.FileCPUMax}
+	now, _ := x.snap.Knobs.Now[knob].(node.CPUMax)
+	if _, touched := x.snap.Knobs.Before[knob]; !touched || !facts.IsQuota(now) || now.Period != base.Period {
+		return base.Quota
+	}
+	return now.Quota
+}
+
+// mostSavings is what a workload can save: all that it may borrow, for the
+// whole period.
+func (b Burst) mostSavings(base node.CPUMax) int64 {
+	const longest, largest = 1e7, 1e4 // above these it makes no difference, but for the arithmetic
+	percent, seconds := min(max(int64(b.QuotaPercent)-100, 0), largest), min(max(b.PeriodSeconds, 0), longest)
+	return min(int64(facts.MilliOf(base)), 1e6) * percent / 100 * seconds * 1000
+}
+
+// savings is what is left after some time: a workload that uses more than its
+// limit has borrowed that, and one that uses clearly less saves the rest.
+func (b Burst) savings(l loan, base node.CPUMax, used unit.MilliCPU, elapsed time.Duration, rated bool) int64 {
+	limit := facts.MilliOf(base)
+	if over := used - limit; rated && (over >= 0 || used < limit*thrifty/100) {
+		l.Savings -= int64(over) * elapsed.Milliseconds()
+	}
+	return min(max(l.Savings, 0), b.mostSavings(base))
+}

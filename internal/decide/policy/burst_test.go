@@ -1,0 +1,173 @@
+package policy
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// anyLimits is a node whose LS workloads have limits, from a rule or from
+// before Tenon, some of them below a cgroup with a quota.
+func anyLimits(rnd *rand.Rand, version int) (*scene, map[node.WorkloadID]node.CPUMax) {
+	n := newScene(machine(1+rnd.IntN(16), 1, 1, 1), version)
+	n.config.Burst = Burst{
+		Policy:     []BurstPolicy{BurstCPU, BurstQuota, BurstAuto, BurstAuto}[rnd.IntN(4)],
+		CPUPercent: unit.Percent(1 + rnd.IntN(1000)), QuotaPercent: unit.Percent(100 + rnd.IntN(400)),
+		PeriodSeconds: int64(rnd.IntN(20) - 5), PoolPercent: unit.Percent(rnd.IntN(101)),
+	}
+	bases := map[node.WorkloadID]node.CPUMax{}
+	var most node.CPUMax
+	for i := range 1 + rnd.IntN(5) {
+		w := node.Workload{ID: node.WorkloadID(fmt.Sprint("w", i)), Class: []node.Class{node.LS, node.LS, node.LS, node.LSR, node.System}[rnd.IntN(5)], Meet: "up"}
+		w.Cgroup = w.Meet.Join(string(w.ID))
+		base := node.Limit(unit.MilliCPU(1 + rnd.IntN(5000)))
+		if rnd.IntN(3) > 0 {
+			w.CPULimit = node.Some(facts.MilliOf(base))
+			base = node.Limit(facts.MilliOf(base))
+		}
+		n.add(w)
+		if !w.CPULimit.Known() {
+			base.Period = time.Duration(1+rnd.IntN(1000)) * time.Millisecond
+			base.Burst = min(time.Duration(rnd.IntN(100))*time.Millisecond, base.Quota)
+			n.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUMax}] = base
+		}
+		bases[w.ID] = base
+		if most.Period == 0 || base.Narrower(most) > 0 {
+			most = base
+		}
+	}
+	if rnd.IntN(2) == 0 {
+		up := node.CPUMax{Quota: most.Quota + time.Duration(rnd.IntN(300))*time.Millisecond, Period: most.Period}
+		n.snap.Knobs.Now[node.Knob{Cgroup: "up", File: node.FileCPUMax}] = up
+	}
+	return n, bases
+}
+
+// TestBurstsStayInTheirBounds lets services with limits live for some time:
+// none ever has less than its limit, or more than the percentage of it; a
+// burst is never more than its quota; nothing grows while the shared CPUs are
+// busy; only LS has any; the kernel refuses nothing; and with the policy off
+// all is as it was.
+func TestBurstsStayInTheirBounds(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(41, 42))
+	grown := 0
+	for try := range 80 {
+		n, bases := anyLimits(rnd, 1+try%2)
+		knob := func(w node.Workload) node.CPUMax {
+			return n.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUMax}].(node.CPUMax)
+		}
+		for turn := range 15 {
+			p := n.anySpell(rnd)
+			p.throttled = map[node.WorkloadID][2]int64{}
+			for _, w := range n.snap.Workloads {
+				if rnd.IntN(3) > 0 {
+					p.throttled[w.ID] = [2]int64{int64(rnd.IntN(5)), int64(5 + rnd.IntN(5))}
+				}
+			}
+			before := map[node.WorkloadID]node.CPUMax{}
+			for _, w := range n.snap.Workloads {
+				before[w.ID] = knob(w)
+			}
+			if rnd.IntN(8) == 0 {
+				n.state = State{}
+			}
+			n.pass(p)
+			n.checkWants(t)
+			n.decide(t)
+			b := n.config.Burst
+			for _, w := range n.snap.Workloads {
+				now, base := knob(w), bases[w.ID]
+				what := fmt.Sprintf("try %d, turn %d, %+v: %s %s, which has %v of %v before %v", try, turn, b, w.Class, w.ID, now, base, before[w.ID])
+				most := base.Quota * time.Duration(b.QuotaPercent) / 100
+				switch {
+				case now.Period != base.Period || now.Quota < base.Quota || now.Quota > most:
+					t.Fatalf("%s: not from the limit to %d%% of it", what, b.QuotaPercent)
+				case now.Burst > now.Quota || now.Burst > max(base.Quota*time.Duration(b.CPUPercent)/100, base.Burst):
+					t.Fatalf("%s: more burst than can be", what)
+				case (w.Class != node.LS || !b.borrows()) && now.Quota != base.Quota:
+					t.Fatalf("%s: may not borrow", what)
+				case (w.Class != node.LS || !b.saves()) && now.Burst != base.Burst:
+					t.Fatalf("%s: may not save up", what)
+				case turn > 0 && n.state.Lending.Pool >= unit.MilliCPU(b.PoolPercent)*10 && now.Quota > before[w.ID].Quota:
+					t.Fatalf("%s: grows, and the shared CPUs are %d‰ busy", what, n.state.Lending.Pool)
+				case now.Quota > base.Quota:
+					grown++
+				}
+			}
+			if t.Failed() {
+				t.Fatalf("try %d, turn %d", try, turn)
+			}
+		}
+		n.config = Config{}
+		n.pass(n.anySpell(rnd))
+		n.decide(t)
+		for _, w := range n.snap.Workloads {
+			if now := knob(w); now != bases[w.ID] {
+				t.Fatalf("try %d: %s has %v after the policy was switched off, want %v", try, w.ID, now, bases[w.ID])
+			}
+		}
+	}
+	if grown == 0 {
+		t.Error("nobody has ever borrowed anything")
+	}
+}
+
+// TestHugeNumbersDoNotOverflow: the largest quota of the kernel, the largest
+// percentages and periods that the configuration takes.
+func TestHugeNumbersDoNotOverflow(t *testing.T) {
+	for _, percent := range []unit.Percent{100, 101, 10000, 1 << 40, 1<<63 - 1} {
+		for _, quota := range []time.Duration{node.MinQuota, time.Second, mostBandwidth} {
+			base := node.CPUMax{Quota: quota, Period: node.DefaultPeriod}
+			x := burster{Burst: Burst{Policy: BurstAuto, CPUPercent: percent, QuotaPercent: percent, PeriodSeconds: 1<<63 - 1}}
+			x.snap.Can = node.Capabilities{node.MechCPUBurst: {Verdict: node.Yes}}
+			w := node.Workload{ID: "web", Cgroup: "web"}
+			if most := x.mostFor(x.Burst, w, base); most < base.Quota || most > mostBandwidth {
+				t.Errorf("%v of %v: up to %v", percent, base, most)
+			}
+			if s := x.mostSavings(base); s < 0 {
+				t.Errorf("%v of %v: savings up to %d", percent, base, s)
+			}
+			v := base
+			x.save(x.Burst, &v, base)
+			if v.Burst < 0 || v.Burst > v.Quota || v.Burst+v.Quota > mostBandwidth {
+				t.Errorf("%v of %v: burst %v", percent, base, v.Burst)
+			}
+		}
+	}
+}
+
+// TestMissingCountersAreNoThrottling: a counter that could not be read is not
+// 0, so what it was before is not new.
+func TestMissingCountersAreNoThrottling(t *testing.T) {
+	n := newScene(machine(4, 1, 1, 1), 2)
+	n.config.Burst = Burst{BurstQuota, 1000, 300, -1, 50}
+	n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", Meet: "ls", CPULimit: node.Some(unit.CPUs(1))})
+	n.ran["web"] = [2]int64{4000, 10000}
+	for turn := range 6 {
+		n.pass(spell{every: time.Second, use: map[node.WorkloadID]unit.MilliCPU{"web": 1000}, unthrottled: turn%2 == 0})
+		n.decide(t)
+		if q, _ := n.snap.Knobs.Now[node.Knob{Cgroup: "ls/web", File: node.FileCPUMax}].(node.CPUMax); facts.MilliOf(q) > unit.CPUs(1) {
+			t.Fatalf("turn %d: it borrows up to %v and was never throttled", turn, facts.MilliOf(q))
+		}
+	}
+}
+
+// TestALoanOutlivesAClockThatWasSetBack: nothing is saved in a time that did
+// not pass, and what was borrowed is given back.
+func TestALoanOutlivesAClockThatWasSetBack(t *testing.T) {
+	future := time.Unix(1e6, 0)
+	x := burster{Burst: Burst{BurstQuota, 1000, 300, 60, 50}, next: lending{Work: map[node.WorkloadID]loan{}},
+		had: lending{Work: map[node.WorkloadID]loan{"web": {At: future, Felt: future, Savings: 1000}}}}
+	x.use.Workload = map[node.WorkloadID]unit.MilliCPU{"web": 0}
+	x.snap.At = time.Unix(1000, 0)
+	base := node.Limit(unit.CPUs(1))
+	x.lend(x.Burst, node.Workload{ID: "web", Cgroup: "ls/web"}, base, base.Quota)
+	if l := x.next.Work["web"]; l.Felt.After(x.snap.At) || l.Savings != 1000 {
+		t.Errorf("after the clock was set back: %+v", l)
+	}
+}

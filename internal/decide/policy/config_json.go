@@ -1,0 +1,47 @@
+package policy
+
+import (
+	"encoding/json"
+
+	"tenon.sh/tenon/internal/decide/blockio"
+	"tenon.sh/tenon/internal/decide/cache"
+	"tenon.sh/tenon/internal/decide/evict"
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/memory"
+)
+
+// configForm is the JSON form of a Config. The pool stands among the keys of
+// suppress, as it did in the first captures, so that these can be replayed.
+type configForm struct {
+	CPUQOS     CPUQOS         `json:"cpu_qos,omitzero"`
+	Suppress   suppressForm   `json:"suppress,omitzero"`
+	Memory     memory.Config  `json:"memory_qos,omitzero"`
+	Cache      cache.Config   `json:"cache_qos,omitzero"`
+	IO         blockio.Config `json:"io,omitzero"`
+	Burst      Burst          `json:"burst,omitzero"`
+	Overcommit Overcommit     `json:"overcommit,omitzero"`
+	Evict      evict.Config   `json:"evict,omitzero"`
+}
+
+type suppressForm struct {
+	Suppress
+	facts.Pool
+}
+
+// MarshalJSON writes the form that captures hold.
+func (c Config) MarshalJSON() ([]byte, error) {
+	return json.Marshal(configForm{c.CPUQOS, suppressForm{c.Suppress, c.Pool}, c.Memory, c.Cache, c.IO, c.Burst, c.Overcommit, c.Evict})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (c *Config) UnmarshalJSON(text []byte) error {
+	f := configForm{c.CPUQOS, suppressForm{c.Suppress, c.Pool}, c.Memory, c.Cache, c.IO, c.Burst, c.Overcommit, c.Evict}
+	if err := json.Unmarshal(text, &f); err != nil {
+		return err
+	}
+	*c = Config{
+		Pool: f.Suppress.Pool, CPUQOS: f.CPUQOS, Suppress: f.Suppress.Suppress, Memory: f.Memory,
+		Cache: f.Cache, IO: f.IO, Burst: f.Burst, Overcommit: f.Overcommit, Evict: f.Evict,
+	}
+	return nil
+}

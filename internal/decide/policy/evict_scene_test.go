@@ -1,0 +1,91 @@
+package policy
+
+import (
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/evict"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// readEvict does what the lines about evictions say:
+//
+//	evict [memory=70%] [lower=68%] [grace=10s] [priority=5]
+//	evict [satisfaction=30%] [upto=60%] [near=90%] [busy=80%] [downto=70%] [window=60s] [unfreezable]
+//	ends ID     all its processes have ended
+//	starts ID   its group was made again, with new processes
+//
+// A workload that is asked to end, or killed, goes on until the story says that
+// it ends.
+func (n *scene) readEvict(t *testing.T, verb string, f []string) {
+	t.Helper()
+	switch verb {
+	case "ends", "starts":
+		id := node.WorkloadID(f[0])
+		for _, w := range n.snap.Workloads {
+			if w.ID == id {
+				n.snap.Knobs.Now[evict.RunKnob(w)] = map[string]node.Value{"ends": node.Ended, "starts": node.Running}[verb]
+				n.used[id] = 0
+			}
+		}
+		return
+	}
+	c := &n.config.Evict
+	n.snap.Can[node.MechCgroupFreezer] = node.Answer{Verdict: node.Yes}
+	for _, line := range f {
+		w := words(line)[0]
+		switch w.key {
+		case "memory":
+			c.Memory.ThresholdPercent = must(t, w, percent)
+			c.Memory.LowerPercent = c.Memory.ThresholdPercent - 2
+		case "lower":
+			c.Memory.LowerPercent = must(t, w, percent)
+		case "grace":
+			c.Grace = must(t, w, time.ParseDuration)
+		case "priority":
+			c.MostPriority = node.Some(int64(must(t, w, number)))
+		case "satisfaction":
+			c.CPU.SatisfactionLower = must(t, w, percent)
+		case "upto":
+			c.CPU.SatisfactionUpper = must(t, w, percent)
+		case "near":
+			c.CPU.UsageThreshold = must(t, w, percent)
+		case "busy":
+			c.CPU.ThresholdPercent = must(t, w, percent)
+			c.CPU.LowerPercent = c.CPU.ThresholdPercent - 2
+		case "downto":
+			c.CPU.LowerPercent = must(t, w, percent)
+		case "window":
+			c.CPU.Window = must(t, w, time.ParseDuration)
+		case "unfreezable":
+			n.snap.Can[node.MechCgroupFreezer] = node.Answer{Verdict: node.No}
+		case "off":
+			*c = evict.Config{}
+		default:
+			t.Fatalf("scenario word %q: unknown", w.key)
+		}
+	}
+	n.showRuns()
+}
+
+// showRuns gives each best-effort workload the knob by which it stops.
+func (n *scene) showRuns() {
+	for _, w := range n.snap.Workloads {
+		if _, shown := n.snap.Knobs.Now[evict.RunKnob(w)]; w.Class == node.BE && !shown {
+			n.snap.Knobs.Now[evict.RunKnob(w)] = node.Running
+		}
+	}
+}
+
+// stops lets a step end processes: that leaves no value behind, thaws what was
+// frozen, and takes its time.
+func (n *scene) stops(s plan.Step) bool {
+	v, isRun := s.To.(node.Run)
+	if !isRun || !v.Ends() {
+		return false
+	}
+	n.snap.Knobs.Now[s.Knob] = node.Running
+	delete(n.snap.Knobs.Before, s.Knob)
+	return true
+}

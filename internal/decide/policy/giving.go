@@ -1,0 +1,74 @@
+package policy
+
+import (
+	"fmt"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/slo"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// growBack is the time in which best-effort work gets a thousandth of its
+// budget back: all of it in 50 s.
+const growBack = 50 * time.Millisecond
+
+// giving is how much of its budget best-effort work gives up because an
+// objective is missed: half of what it has in each window in which one is, and
+// less, slowly, when none is any more.
+type giving struct {
+	Permille int64     `json:"permille,omitempty"`
+	At       time.Time `json:"at,omitzero"`  // up to when it is accounted
+	Cut      time.Time `json:"cut,omitzero"` // when half was given up last
+	// Reason is which objective is missed; empty: none any more.
+	Reason string `json:"reason,omitempty"`
+}
+
+// follow gives more up, or takes back what was given up, at the given time.
+// Work whose waits best-effort work hardly causes is not given way to.
+// What one objective cost shows in the others a window later: many together
+// take no more than one.
+func (g giving) follow(x slo.Tracker, at time.Time) giving {
+	if g.At.After(at) { // the clock of another boot
+		g.At, g.Cut = at, at
+	}
+	missing := false
+	for _, m := range x.Missed() {
+		if m.Helpless {
+			continue
+		}
+		if x.Work[m.Workload].At.Equal(at) && at.Sub(g.Cut) >= slo.LeastWindow {
+			return giving{Permille: 1000 - (1000-g.Permille)/2, At: at, Cut: at, Reason: m.Reason}
+		}
+		missing = true
+	}
+	switch {
+	case missing:
+		g.At = at
+	case g.Permille > 0:
+		n := min(max(at.Sub(g.At), 0), facts.LongestGap) / growBack
+		g.Permille -= int64(n)
+		if g.At = g.At.Add(n * growBack); at.Sub(g.At) >= growBack {
+			g.At = at
+		}
+		g.Reason = ""
+	}
+	if g.Permille <= 0 {
+		return giving{}
+	}
+	return g
+}
+
+// less takes from the budget what is given up, down to the least.
+func (b budget) less(g giving) budget {
+	if g.Permille == 0 || b.may <= b.least {
+		return b
+	}
+	b.may = max(b.may*unit.MilliCPU(1000-g.Permille)/1000, b.least)
+	if g.Reason == "" {
+		b.reason += fmt.Sprintf("; no objective is missed any more: BE grows back slowly, to %v", b.may)
+		return b
+	}
+	b.reason += fmt.Sprintf("; %s: BE gives way, down to %v", g.Reason, b.may)
+	return b
+}

@@ -1,0 +1,130 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// carries says whether a node can carry a rung, whatever became of it before.
+func carries(r node.Rung, c CPUQOS, s node.Snapshot) node.Answer {
+	no := func(format string, a ...any) node.Answer {
+		return node.Answer{Verdict: node.No, Why: fmt.Sprintf(format, a...)}
+	}
+	switch r {
+	case node.RungVendor:
+		return carriesMarks(c, s)
+	case node.RungSchedExt:
+		if s.Isolation.Foreign != "" {
+			return no("another sched_ext scheduler is loaded: %s", s.Isolation.Foreign)
+		}
+		return answerOf(s.Can, node.MechSchedExt)
+	case node.RungCoreSched:
+		if why := noSiblings(c, s.Can); why != "" {
+			return no("%s", why)
+		}
+		if n := s.Isolation.Cookies; n > 0 {
+			return no("%s", othersHave(n))
+		}
+		if p, marked := marked(s); marked {
+			return no("somebody marks %s, and a vendor's kernel can hang if core scheduling is on too", p)
+		}
+		return answerOf(s.Can, node.MechCoreSched)
+	case node.RungSiblings:
+		if why := noSiblings(c, s.Can); why != "" {
+			return no("%s", why)
+		}
+		if c.SetsKept {
+			return no("sets of CPUs are somebody else's to write here")
+		}
+		if sets := answerOf(s.Can, node.MechCPUSets); sets.Verdict != node.Yes || s.Isolation.LSOn != nil {
+			return sets
+		}
+		return answerOf(s.Can, node.MechBPF) // which shows where latency-sensitive work runs
+	case node.RungIdle:
+		if c.Means == node.MechCPUWeight {
+			return no("schedIdle is 0")
+		}
+		return answerOf(s.Can, node.MechCPUIdle)
+	}
+	return node.Answer{Verdict: node.Yes, Why: "every kernel has weights"}
+}
+
+// markNames names the marks of vendors' kernels: "a, b and c".
+func markNames() string {
+	var names []string
+	for _, m := range node.VendorMarks {
+		names = append(names, string(m.Can))
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " and " + names[last]
+}
+
+// carriesMarks says whether the kernel knows marks of a vendor.
+func carriesMarks(c CPUQOS, s node.Snapshot) node.Answer {
+	if v := c.identity(node.BE); v >= node.IdentityNone {
+		return node.Answer{Verdict: node.No, Why: fmt.Sprintf("groupIdentity of beClass is %v: BE would not yield", v)}
+	}
+	best := node.Answer{Verdict: node.No, Why: "this kernel has none of " + markNames()}
+	for _, m := range node.VendorMarks {
+		switch a := s.Can[m.Can]; {
+		case a.Verdict == node.Yes && s.Isolation.Cookies > 0:
+			return node.Answer{Verdict: node.No, Why: othersHave(s.Isolation.Cookies) +
+				", and this kernel can hang if there are marks too"}
+		case a.Verdict == node.Yes:
+			return a
+		case a.Verdict == node.Unknown && best.Verdict == node.No:
+			best = a
+		}
+	}
+	return best
+}
+
+// answerOf is what the node answered about a mechanism.
+func answerOf(can node.Capabilities, m node.Mechanism) node.Answer {
+	if a, probed := can[m]; probed {
+		return a
+	}
+	return node.Answer{Verdict: node.Unknown, Why: string(m) + " was not probed"}
+}
+
+// noSiblings says why there is nothing to gain from rungs that keep siblings
+// clean and do no more; empty: there is.
+func noSiblings(c CPUQOS, can node.Capabilities) string {
+	switch smt := answerOf(can, node.MechHardwareSMT); {
+	case smt.Verdict == node.No:
+		return "no CPU has a sibling"
+	case smt.Verdict == node.Unknown:
+		return "whether CPUs have siblings is unknown: " + smt.Why
+	case !c.expels():
+		return "no class is to have its siblings kept clean"
+	}
+	return ""
+}
+
+// othersHave says how many processes have a cookie that is not Tenon's.
+func othersHave(n int) string {
+	if n == 1 {
+		return "1 process has somebody else's core-scheduling cookie"
+	}
+	return fmt.Sprintf("%d processes have somebody else's core-scheduling cookie", n)
+}
+
+// marked returns a cgroup that somebody other than Tenon has marked as
+// best-effort for a vendor's kernel.
+func marked(s node.Snapshot) (first node.CgroupPath, found bool) {
+	if !s.Can.CanMark() {
+		return "", false
+	}
+	for knob := range s.Knobs.Now {
+		if knob.File != node.FileIdentity {
+			continue
+		}
+		if v, is := facts.Original(s.Knobs, knob).(node.Identity); is && v < node.IdentityNone && (!found || knob.Cgroup < first) {
+			first, found = knob.Cgroup, true
+		}
+	}
+	return first, found
+}

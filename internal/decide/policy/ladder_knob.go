@@ -1,0 +1,229 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// schedulerHold is for how long best-effort threads stay off a sibling by
+// default after latency-sensitive ones have left: services that answer requests
+// run for less, and come back.
+const schedulerHold = 200 * time.Microsecond
+
+// rungOf is the rung whose knob a file is; empty: of none.
+func rungOf(f node.File) node.Rung {
+	switch f {
+	case node.FileIdentity:
+		return node.RungVendor
+	case node.FileScheduler, node.FilePolicy:
+		return node.RungSchedExt
+	case node.FileCookie:
+		return node.RungCoreSched
+	}
+	return ""
+}
+
+// wants returns what the rung in use wants of its knobs, and gives back those
+// of other rungs. It waits for that to be done: two rungs never act at once, so
+// no kernel ever has marks and cookies, or cookies and another scheduler.
+func (st ladder) wants(c CPUQOS, l facts.Layout, s node.Snapshot) []plan.Want {
+	var wants []plan.Want
+	switch st.Status.Rung {
+	case node.RungVendor:
+		wants = c.identities(s)
+	case node.RungSchedExt:
+		wants = append(ofThreads(node.FilePolicy, l), plan.Want{
+			Intent: plan.Set, Knob: node.Knob{File: node.FileScheduler}, Value: c.scheduler(s.Can), BE: true,
+		})
+	case node.RungCoreSched:
+		wants = ofThreads(node.FileCookie, l)
+	}
+	reason := fmt.Sprintf("%s: %s", st.Status.Rung, st.Status.Why)
+	waits := st.waits(s)
+	for i := range wants {
+		wants[i].Owner, wants[i].Reason = plan.OwnerLadder, reason
+		if waits != "" {
+			wants[i].Intent, wants[i].Value = plan.Abstain, nil
+			wants[i].Reason = fmt.Sprintf("%s waits until %s given up", st.Status.Rung, waits)
+		}
+	}
+	wants = append(wants, st.slices(c, l, s)...)
+	released := giveBack(wants, l, s, reason)
+	for i := range released {
+		if released[i].Knob.File == node.FileSlice {
+			released[i].Reason = st.noSlices(c, reason)
+		}
+	}
+	return append(wants, released...)
+}
+
+// waits says what must be given up before the rung acts; empty: nothing.
+func (st ladder) waits(s node.Snapshot) string {
+	other := node.Rung("")
+	for k := range s.Knobs.Before {
+		if r := rungOf(k.File); r != "" && r != st.Status.Rung && r > other {
+			other = r
+		}
+	}
+	switch {
+	case other != "":
+		return string(other) + " is"
+	case st.Status.Rung == node.RungSchedExt && turned(s, node.FileSlice):
+		return "the long slices are" // a thread of sched_ext keeps the one that it has
+	}
+	return ""
+}
+
+// turned reports whether Tenon has turned a file anywhere.
+func turned(s node.Snapshot, f node.File) bool {
+	for k := range s.Knobs.Before {
+		if k.File == f {
+			return true
+		}
+	}
+	return false
+}
+
+// giveBack releases the knobs of isolation that were turned and that nothing is
+// wanted of any more.
+func giveBack(wants []plan.Want, l facts.Layout, s node.Snapshot, reason string) []plan.Want {
+	wanted := make(map[node.Knob]bool, len(wants))
+	for _, w := range wants {
+		wanted[w.Knob] = true
+	}
+	var left []node.Knob
+	for k := range s.Knobs.Before {
+		if (rungOf(k.File) != "" || k.File == node.FileSlice) && !wanted[k] {
+			left = append(left, k)
+		}
+	}
+	slices.SortFunc(left, node.Knob.Compare)
+	var released []plan.Want
+	for _, k := range left {
+		_, inBE := l.RootAbove(k.Cgroup)
+		released = append(released, plan.Want{Intent: plan.Release, Knob: k, Owner: plan.OwnerLadder, Reason: reason, BE: inBE || k.File != node.FileIdentity})
+	}
+	return released
+}
+
+// ofThreads makes all threads of best-effort work best-effort ones by a file,
+// where it meets other work. Elsewhere its weight stays as it is: with the end of
+// the rung, which may be at any moment, such threads would run like all others.
+func ofThreads(f node.File, l facts.Layout) []plan.Want {
+	var wants []plan.Want
+	for _, p := range highest(l.Roots) {
+		wants = append(wants, plan.Want{Intent: plan.Set, Knob: node.Knob{Cgroup: p, File: f}, Value: node.ThreadsBE, BE: true})
+	}
+	return wants
+}
+
+// alone lists the highest cgroups that hold work of the class and no other,
+// sorted: the meets, and where these are not known the workloads' own.
+func alone(l facts.Layout) []node.CgroupPath {
+	all := slices.Clone(l.Roots)
+	for _, p := range l.Shared {
+		if p != "" && l.Others[p] == 0 {
+			all = append(all, p)
+		}
+	}
+	return highest(all)
+}
+
+// highest sorts cgroups and leaves out those below another.
+func highest(all []node.CgroupPath) []node.CgroupPath {
+	within := func(p node.CgroupPath) bool {
+		return slices.ContainsFunc(all, func(q node.CgroupPath) bool { return q != p && q.Contains(p) })
+	}
+	top := slices.DeleteFunc(slices.Clone(all), within)
+	slices.Sort(top)
+	return slices.Compact(top)
+}
+
+// scheduler is what the scheduler is told.
+func (c CPUQOS) scheduler(can node.Capabilities) node.Scheduler {
+	v := node.Scheduler{
+		Loaded: true, Siblings: can.Can(node.MechHardwareSMT) && c.expels(),
+		Hold: c.Hold.Or(schedulerHold), Headroom: c.Headroom.Or(node.SchedulerHeadroom),
+	}
+	if !v.Siblings {
+		return v
+	}
+	var gentle []string
+	for _, class := range node.Classes {
+		if class.Sensitive() && c.identity(class) < node.IdentityExpels {
+			gentle = append(gentle, string(class))
+		}
+	}
+	v.Gentle = strings.Join(gentle, ",")
+	return v
+}
+
+// identity is how a class is treated: as the owner says, or by default as in
+// Koordinator.
+func (c CPUQOS) identity(class node.Class) node.Identity {
+	if v, said := c.Identity[class]; said {
+		if class != node.BE {
+			v = max(v, node.IdentityNone) // it never yields
+		}
+		return v
+	}
+	switch {
+	case class == node.BE:
+		return node.IdentityBE
+	case class.Sensitive():
+		return node.IdentityExpels
+	}
+	return node.IdentityNone
+}
+
+// expels reports whether any class is to have its siblings kept clean.
+func (c CPUQOS) expels() bool {
+	return slices.ContainsFunc(node.Classes, func(class node.Class) bool {
+		return class.Sensitive() && c.identity(class) >= node.IdentityExpels
+	})
+}
+
+// identities marks all work for a vendor's kernel, from the highest cgroup that
+// holds only its class down to its own: a group is compared with its siblings
+// at each level, and a level without a mark would take the mark away.
+func (c CPUQOS) identities(s node.Snapshot) []plan.Want {
+	var wants []plan.Want
+	seen := map[node.CgroupPath]bool{}
+	for _, class := range node.Classes {
+		v := c.identity(class)
+		if v == node.IdentityNone {
+			continue
+		}
+		l := facts.LayoutFor(class, s)
+		tops := alone(l)
+		for _, w := range s.Workloads {
+			if w.Class != class {
+				continue
+			}
+			top := slices.IndexFunc(tops, func(p node.CgroupPath) bool { return p.Contains(w.Cgroup) })
+			if top < 0 {
+				continue // it holds other work, which must not have its mark
+			}
+			for p := w.Cgroup; tops[top].Contains(p) && !seen[p]; p = p.Parent() {
+				seen[p] = true
+				mark := v
+				if p == w.Cgroup && class.Sensitive() {
+					mark = w.Asks.Identity.Or(v)
+				}
+				if mark == node.IdentityNone {
+					continue
+				}
+				wants = append(wants, plan.Want{
+					Intent: plan.Set, Knob: node.Knob{Cgroup: p, File: node.FileIdentity}, Value: mark, BE: class == node.BE,
+				})
+			}
+		}
+	}
+	return wants
+}

@@ -1,0 +1,71 @@
+package policy
+
+import (
+	"slices"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// slices gives best-effort threads the longest slice where they meet any other
+// work in a cgroup that is not idle: somebody else keeps its weight, it holds
+// other work, too, or it has the least weight.
+//
+// The kernel compares two threads where their cgroups meet, and since Linux 6.6
+// one that is not idle there may finish the slice that it has begun. So work that
+// has just become runnable (it woke, or its quota came) holds up whoever wakes
+// after it, for its slice, rounded up to ticks. A cgroup has the shortest slice
+// of its threads, and since Linux 6.12 who asks for less goes first at once.
+//
+// The two upper rungs do not need it: marks of a vendor reach over cgroups, and
+// threads of sched_ext are below all others.
+func (st ladder) slices(c CPUQOS, l facts.Layout, s node.Snapshot) []plan.Want {
+	rung := st.Status.Rung
+	if c.SlicesKept || rung == node.RungVendor || rung == node.RungSchedExt || !s.Can.Can(node.MechEEVDFSlice) {
+		return nil
+	}
+	if turned(s, node.FilePolicy) {
+		return nil // until they are given up: no slice acts on threads of sched_ext
+	}
+	var idle []node.CgroupPath
+	if c.Means != node.MechCPUWeight && rung != node.RungWeight && s.Can.Can(node.MechCPUIdle) {
+		idle = l.IdleCgroups(s)
+	}
+	var wants []plan.Want
+	for _, m := range highest(l.Roots) {
+		if slices.Contains(idle, m) && l.Reach(m) == "" {
+			continue
+		}
+		if handsOver(s, m) {
+			continue
+		}
+		wants = append(wants, plan.Want{
+			Intent: plan.Set, Knob: node.Knob{Cgroup: m, File: node.FileSlice}, Value: node.ThreadsBE, BE: true, Owner: plan.OwnerLadder,
+			Reason: "BE meets other work in a cgroup that is not idle: what wakes beside it asks for a shorter slice, and goes first",
+		})
+	}
+	return wants
+}
+
+// noSlices says why long slices are given up; rung is why the rung is what it is.
+func (st ladder) noSlices(c CPUQOS, rung string) string {
+	switch {
+	case c.SlicesKept:
+		return "cpuIsolationLongSlices is false"
+	case st.Status.Rung == node.RungVendor || st.Status.Rung == node.RungSchedExt:
+		return rung
+	}
+	return "BE meets no other work here in a cgroup that is not idle"
+}
+
+// handsOver reports whether the long slices of a cgroup above or below are being
+// given up: that takes them from the threads here, too, so these wait a turn.
+func handsOver(s node.Snapshot, m node.CgroupPath) bool {
+	for k := range s.Knobs.Before {
+		if k.File == node.FileSlice && k.Cgroup != m && (k.Cgroup.Contains(m) || m.Contains(k.Cgroup)) {
+			return true
+		}
+	}
+	return false
+}

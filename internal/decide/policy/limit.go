@@ -1,0 +1,141 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	limits "tenon.sh/tenon/internal/decide/limit"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// limit owns cpu.max of a workload's own cgroup, and sets what the workload's
+// owner asked for, with what latency-sensitive work may save up and borrow on
+// top. Who has CPUs of its own is bounded by these, and no quota throttles it.
+// Where LS and BE meet at the workload's own cgroup, cpu.max belongs to suppress.
+//
+// On cgroup v1 it also owns the other quotas below such a place: the kernel
+// refuses to lower a parent's quota below a child's (kernel/sched/core.c:
+// tg_cfs_schedulable_down), so the child gives way first. Cgroup v2 takes the
+// smaller of the two by itself.
+func limit(x *burster, l facts.Layout, s node.Snapshot, own grants, bounds []plan.Want) []plan.Want {
+	var wants []plan.Want
+	seen := make(map[node.CgroupPath]bool, len(s.Workloads))
+	for _, w := range s.Workloads {
+		mine := x.wants(w)
+		if _, pinned := own.of[w.ID]; pinned {
+			for i := range mine {
+				mine[i].Intent, mine[i].Value, mine[i].Reason = plan.Release, nil, "its own CPUs bound it"
+			}
+		}
+		for _, want := range mine {
+			if p := want.Knob.Cgroup; !l.IsRoot(p) && !seen[p] {
+				wants = append(wants, want)
+			}
+			seen[want.Knob.Cgroup] = true
+		}
+	}
+	if s.Knobs.Kernel.CgroupVersion != 1 {
+		return wants
+	}
+	above := map[node.CgroupPath]node.CPUMax{}
+	for _, b := range bounds {
+		if v, known := outcome(s.Knobs, b).(node.CPUMax); known && facts.IsQuota(v) {
+			above[b.Knob.Cgroup] = v
+		}
+	}
+	for i := range wants {
+		wants[i] = within(s.Knobs, l, above, wants[i])
+	}
+	for _, p := range quotasBelow(l, s) {
+		if seen[p] {
+			continue
+		}
+		w := plan.Want{Intent: plan.Release, Knob: node.Knob{Cgroup: p, File: node.FileCPUMax}, Owner: plan.OwnerLimit, Reason: "no CPU limit was asked for", BE: true}
+		if w = within(s.Knobs, l, above, w); w.Intent == plan.Set {
+			wants = append(wants, w)
+		}
+	}
+	return wants
+}
+
+// outcome returns the value that a knob has once its want is fulfilled; nil if
+// that is not known.
+func outcome(k node.Knobs, w plan.Want) node.Value {
+	switch w.Intent {
+	case plan.Set:
+		return w.Value
+	case plan.Release:
+		return facts.Original(k, w.Knob)
+	}
+	return k.Now[w.Knob]
+}
+
+// ownLimit is the limit that decide/limit gives; base holds without bursts. A
+// limit that another component manages is released, unless that component changed
+// it after Tenon's first write: to restore the journaled value would revert that.
+func ownLimit(k node.Knobs, w node.Workload, p node.Part) (want plan.Want, base node.CPUMax, limited bool) {
+	want = plan.Want{
+		Intent: plan.Release, Knob: node.Knob{Cgroup: p.Cgroup, File: node.FileCPUMax}, Owner: plan.OwnerLimit,
+		Reason: "no CPU limit was asked for", BE: w.Class == node.BE,
+	}
+	m, asked := p.CPULimit.Value()
+	before, _ := facts.Original(k, want.Knob).(node.CPUMax)
+	switch own, ours := limits.CPU(w, p); {
+	case ours && facts.IsQuota(own):
+		base = own
+		want.Intent, want.Value = plan.Set, base
+		want.Reason = fmt.Sprintf("%s asked for at most %v of CPU", p.Name, m)
+		return want, base, true
+	case !facts.IsQuota(before):
+		return want, base, false
+	}
+	base = before
+	want.Reason = fmt.Sprintf("%s had at most %v of CPU before Tenon", p.Name, facts.MilliOf(before))
+	if asked {
+		base.Quota = limits.Quota(p.CPULimit, before.Period)
+		want.Reason = fmt.Sprintf("%s has at most %v of CPU", p.Name, m)
+	}
+	if _, touched := k.Before[want.Knob]; touched && base != before {
+		want.Intent, want.Value = plan.Set, base
+	}
+	return want, base, true
+}
+
+// within keeps what a quota will be within that of the meeting point above it.
+func within(k node.Knobs, l facts.Layout, above map[node.CgroupPath]node.CPUMax, want plan.Want) plan.Want {
+	meet, below := l.RootAbove(want.Knob.Cgroup)
+	bound, bounded := above[meet]
+	own, known := outcome(k, want).(node.CPUMax)
+	if below && bounded && known && facts.IsQuota(own) && bound.Narrower(own) < 0 {
+		want.Intent, want.Value = plan.Set, bound
+		want.Reason = fmt.Sprintf("cgroup v1: %s may have no more than %s above it", want.Knob.Cgroup, meet)
+	}
+	return want
+}
+
+// quotasBelow lists the cgroups in sight below the meeting points that have a
+// quota, had one before Tenon, or are about to get one, sorted.
+func quotasBelow(l facts.Layout, s node.Snapshot) []node.CgroupPath {
+	asked := map[node.CgroupPath]bool{}
+	for _, w := range s.Workloads {
+		asked[w.Cgroup] = w.CPULimit.Known()
+		for _, p := range w.Parts {
+			asked[p.Cgroup] = p.CPULimit.Known()
+		}
+	}
+	var all []node.CgroupPath
+	for k, v := range s.Knobs.Now {
+		if k.File != node.FileCPUMax || l.IsRoot(k.Cgroup) {
+			continue
+		}
+		now, _ := v.(node.CPUMax)
+		was, _ := facts.Original(s.Knobs, k).(node.CPUMax)
+		if _, below := l.RootAbove(k.Cgroup); below && (facts.IsQuota(now) || facts.IsQuota(was) || asked[k.Cgroup]) {
+			all = append(all, k.Cgroup)
+		}
+	}
+	slices.Sort(all)
+	return all
+}

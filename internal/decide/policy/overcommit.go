@@ -1,0 +1,171 @@
+package policy
+
+import (
+	"fmt"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// Overcommit is colocation-config: how much CPU and memory batch work may
+// count on. It turns no knob; its answer is State.Batch.Offer.
+type Overcommit struct {
+	Enable bool    `json:"enable"`
+	CPU    Reclaim `json:"cpu,omitzero"`
+	Memory Reclaim `json:"memory,omitzero"`
+	// Window is the time over which use is averaged before more is promised
+	// (metricAggregateDurationSeconds).
+	Window time.Duration `json:"window_ns,omitempty"`
+	// Look is how often it is decided whether to promise more, and for how
+	// long a node is watched before it is promised anything
+	// (metricReportIntervalSeconds).
+	Look time.Duration `json:"look_ns,omitempty"`
+	// DegradeAfter is for how long an input may be missing before nothing is
+	// promised any more (degradeTimeMinutes).
+	DegradeAfter time.Duration `json:"degrade_after_ns,omitempty"`
+	// RenewAfter is the age from which on any increase is worth an update
+	// (updateTimeThresholdSeconds), and WorthPPM the increase, in millionths
+	// of what is promised, that is worth one at any age
+	// (resourceDiffThreshold).
+	RenewAfter time.Duration `json:"renew_after_ns,omitempty"`
+	WorthPPM   int64         `json:"worth_ppm,omitempty"`
+	// WithPageCache counts page cache as use of memory
+	// (metricMemoryCollectPolicy: usageWithPageCache). Without it, use is the
+	// working set.
+	WithPageCache bool `json:"with_page_cache,omitempty"`
+	// ReservedCPU and ReservedMemory are kept for the node's own work, if it
+	// uses less.
+	ReservedCPU    unit.MilliCPU `json:"reserved_cpu_mcpu,omitempty"`
+	ReservedMemory unit.Bytes    `json:"reserved_memory_bytes,omitempty"`
+	// Peak counts work by what it is expected to use at most.
+	Peak PeakPrediction `json:"peak,omitzero"`
+}
+
+// Reclaim is how a resource is divided between batch work and the others.
+type Reclaim struct {
+	// ThresholdPercent is the share of the capacity that others and batch work
+	// may use together (cpuReclaimThresholdPercent, at least 0).
+	ThresholdPercent unit.Percent `json:"threshold_percent"`
+	// LimitPercent is the share of it that is promised at most
+	// (batchCPUThresholdPercent, at least 0); absent: no such limit.
+	LimitPercent node.Maybe[unit.Percent] `json:"limit_percent,omitzero"`
+	// Policy says what the others are counted with.
+	Policy ReclaimPolicy `json:"policy,omitempty"`
+}
+
+// ReclaimPolicy says what work that does not give way is counted with.
+type ReclaimPolicy string
+
+// The reclaim policies, named as in colocation-config.
+const (
+	ByUsage           ReclaimPolicy = "usage"
+	ByRequest         ReclaimPolicy = "request"
+	ByMaxUsageRequest ReclaimPolicy = "maxUsageRequest"
+)
+
+// batch is what is remembered of what batch work is promised.
+type batch struct {
+	Offer  node.Batch `json:"offer,omitzero"`
+	Demand demand     `json:"demand,omitzero"`
+	// Looked is how long ago it was decided whether to promise more. CPU and
+	// Memory say how old the two amounts are.
+	Looked time.Duration `json:"looked_ns,omitempty"`
+	CPU    age           `json:"cpu,omitzero"`
+	Memory age           `json:"memory,omitzero"`
+}
+
+// An age says for how long an amount stands. Ages are added up from the time
+// between snapshots, because a clock that is set must not make an amount old.
+type age struct {
+	Renewed time.Duration `json:"renewed_ns,omitempty"` // since it was found
+	Blind   time.Duration `json:"blind_ns,omitempty"`   // for which an input has been missing
+}
+
+// offer returns what batch work may count on, and all that was remembered of
+// it, moved on by a snapshot that came elapsed after the one before.
+//
+// The formula is Koordinator's. It is worked out twice: with what work used in
+// the window, and in the last 5 s. The smaller of the two counts, and a smaller
+// amount holds at once; a larger one waits for the next look, and must be worth
+// it.
+func (b batch) offer(c Overcommit, p facts.Pool, elapsed time.Duration, s node.Snapshot) batch {
+	if !c.Enable {
+		return batch{}
+	}
+	next := b
+	var sampled time.Duration
+	if next.Demand, sampled = b.Demand.observe(c, p, elapsed, s); sampled == 0 {
+		if !b.Offer.On() {
+			next.Offer = node.Batch{
+				CPU:    node.Amount[unit.MilliCPU]{Policy: string(c.CPU.Policy), Degraded: node.Unmeasured},
+				Memory: node.Amount[unit.Bytes]{Policy: string(c.Memory.Policy), Degraded: node.Unmeasured},
+			}
+		}
+		return next
+	}
+	next.Looked += sampled
+	look := next.Looked >= c.Look
+	if look {
+		next.Looked = 0
+	}
+	next.Offer.CPU, next.CPU = settle(c, b.Offer.CPU, b.CPU.after(sampled), formula(cpuOf(c, p, s), c, next.Demand, s), look, s.At)
+	next.Offer.Memory, next.Memory = settle(c, b.Offer.Memory, b.Memory.after(sampled), formula(bytesOf(c, s), c, next.Demand, s), look, s.At)
+	return next
+}
+
+func (a age) after(elapsed time.Duration) age {
+	return age{Renewed: a.Renewed + elapsed, Blind: a.Blind + elapsed}
+}
+
+// A finding is what the formula gives, with all that explains it.
+type finding[T unit.MilliCPU | unit.Bytes] struct {
+	value   T
+	terms   []node.Term[T]
+	policy  ReclaimPolicy
+	over    time.Duration
+	missing string // which input is; empty: none
+}
+
+// settle decides between what is promised and what the formula gives now.
+func settle[T unit.MilliCPU | unit.Bytes](c Overcommit, old node.Amount[T], a age, f finding[T], look bool, at time.Time) (node.Amount[T], age) {
+	next := old
+	next.Policy, next.Formula, next.Held, next.Degraded = string(f.policy), f.value, "", ""
+	take := func() {
+		next.Value, next.Terms, next.Over, next.Since = f.value, f.terms, f.over, at
+		a.Renewed = 0
+	}
+	if f.missing != "" {
+		switch {
+		case a.Blind > c.DegradeAfter:
+			next.Value, next.Terms, next.Over, next.Since = 0, nil, 0, at
+			if old.Value == 0 {
+				next.Since = old.Since
+			}
+			next.Degraded = fmt.Sprintf("%s for more than %v: nothing is promised", f.missing, c.DegradeAfter)
+		default:
+			if f.value < old.Value {
+				take()
+			}
+			next.Degraded = fmt.Sprintf("%s: the amount may fall and does not rise, and after %v nothing is promised", f.missing, c.DegradeAfter)
+		}
+		next.Formula = next.Value // what it would be is not known
+		return next, a
+	}
+	a.Blind = 0
+	worth := old.Value/1_000_000*T(c.WorthPPM) + old.Value%1_000_000*T(c.WorthPPM)/1_000_000
+	switch more := f.value - old.Value; {
+	case more < 0:
+		take()
+	case more == 0:
+		next.Terms, next.Over = f.terms, f.over
+	case look && (more > worth || a.Renewed >= c.RenewAfter):
+		take()
+	case more > worth || a.Renewed >= c.RenewAfter:
+		next.Held = fmt.Sprintf("more is promised every %v", c.Look)
+	default:
+		next.Held = fmt.Sprintf("less than %s more is not worth an update before %v have passed", node.Readable(worth), c.RenewAfter)
+	}
+	return next, a
+}

@@ -1,0 +1,234 @@
+package policy
+
+import (
+	"time"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+const (
+	// sampleEvery is the least time between two samples of use: turns that
+	// events start may be closer together than a rate means anything. It is
+	// less than a second because the turns of every second are not exact.
+	sampleEvery = 900 * time.Millisecond
+	// lastly is the time whose use lowers what batch work is promised.
+	lastly = 5 * time.Second
+	// spans is in how many parts each of the two times is kept.
+	spans = 5
+)
+
+// demand is what the node and its workloads have used: sums over parts of the
+// last few seconds and of a longer window, the newest part first. All of it is
+// whole numbers of milliseconds, of CPU milliseconds and of KiB seconds.
+type demand struct {
+	Began  bool          `json:"began,omitempty"`     // the counters were read once
+	Waited time.Duration `json:"waited_ns,omitempty"` // since the last sample
+	Short  parts         `json:"short_ms,omitzero"`   // how long each part lasted
+	Long   parts         `json:"long_ms,omitzero"`
+	// Busy is the reading of the counters of Counted CPUs.
+	Busy    int64     `json:"busy_ms,omitempty"`
+	Counted int       `json:"counted,omitempty"`
+	System  account   `json:"system,omitzero"`
+	Work    []account `json:"work,omitempty"` // in the order of the snapshot
+	Peaks   peaks     `json:"peaks,omitzero"`
+}
+
+// An account is what one workload has used. Of best-effort work only the
+// counter is kept, because what it uses is promised to it.
+type account struct {
+	ID node.WorkloadID `json:"id,omitempty"`
+	// Counter is the last reading, in milliseconds; below 0: there was none.
+	Counter int64  `json:"counter,omitempty"`
+	CPU     series `json:"cpu,omitzero"`
+	Memory  series `json:"memory,omitzero"`
+	Peak    peak   `json:"peak,omitzero"`
+}
+
+// parts are amounts in each part of a time, the newest first.
+type parts [spans]int64
+
+// A series is the use of one resource in each part. Seen is for how long it was
+// counted.
+type series struct {
+	Seen  int64 `json:"seen_ms,omitempty"`
+	Short parts `json:"short,omitzero"`
+	Long  parts `json:"long,omitzero"`
+}
+
+// observe adds what was used since the last sample. The second result is how
+// long ago that was; 0: it is too early for another.
+func (d demand) observe(c Overcommit, pool facts.Pool, elapsed time.Duration, s node.Snapshot) (demand, time.Duration) {
+	next := d
+	next.Waited += max(elapsed, 0)
+	if !d.Began {
+		next.Waited = 0
+	} else if next.Waited < sampleEvery {
+		return next, 0
+	}
+	sampled := next.Waited
+	next.Began, next.Waited = true, 0
+	p := part{lasted: sampled.Milliseconds(), before: d.Short}
+	if sampled > 0 {
+		p.pushed = next.extend(p.lasted, c.Window)
+	}
+	next.Work = make([]account, len(s.Workloads))
+	at := d.index()
+	var spent int64
+	var charged unit.Bytes
+	for i := range s.Workloads {
+		w, a := &s.Workloads[i], &next.Work[i]
+		if had := at(i, w.ID); had >= 0 {
+			*a = d.Work[had]
+		} else {
+			*a = account{ID: w.ID, Counter: -1, Peak: d.Peaks.of(w.ID, c.Peak)}
+		}
+		used, rated := a.read(w.Usage.CPU)
+		spent += used
+		charged += memoryUsed(w.Usage, false).Or(0)
+		if w.Class == node.BE {
+			*a = account{ID: a.ID, Counter: a.Counter}
+		} else {
+			a.CPU.add(used, rated, p)
+			held, known := memoryUsed(w.Usage, c.WithPageCache).Value()
+			a.Memory.add(int64(held>>10)*p.lasted/1000, known, p)
+		}
+	}
+	next.system(pool, s, spent, charged, p)
+	next.predict(c.Peak, sampled, s.Workloads)
+	return next, sampled
+}
+
+// memoryUsed is the memory that counts as used: with all page cache, or where
+// that is known without the part of it that was not used lately.
+func memoryUsed(u node.Usage, withPageCache bool) node.Maybe[unit.Bytes] {
+	if withPageCache || !u.WorkingSet.Known() {
+		return u.Memory
+	}
+	return u.WorkingSet
+}
+
+// A part is the newest part of the two times.
+type part struct {
+	lasted int64
+	before parts // how long the parts of the short time were before it
+	pushed bool  // it begins a part of the long time, too
+}
+
+// extend begins a part, and reports whether the long time got one, too.
+func (d *demand) extend(lasted int64, window time.Duration) bool {
+	d.Short.push()
+	d.Short[0] = lasted
+	push := d.Long[0]*spans >= window.Milliseconds() || d.Long[0]+lasted > window.Milliseconds()
+	if push {
+		d.Long.push()
+	}
+	d.Long[0] += lasted
+	d.Short.trim(lastly)
+	d.Long.trim(window)
+	return push
+}
+
+func (p *parts) push() {
+	copy(p[1:], p[:spans-1])
+	p[0] = 0
+}
+
+// trim forgets the parts that reach further back than window.
+func (p *parts) trim(window time.Duration) {
+	var back int64
+	for i, lasted := range p {
+		if back += lasted; i > 0 && back > window.Milliseconds() {
+			p[i] = 0
+		}
+	}
+}
+
+// index returns a way to find the place of a workload's account, or -1: the
+// same place, as long as the list of workloads does not change.
+func (d demand) index() func(place int, id node.WorkloadID) int {
+	var all map[node.WorkloadID]int
+	return func(place int, id node.WorkloadID) int {
+		if place < len(d.Work) && d.Work[place].ID == id {
+			return place
+		}
+		if all == nil {
+			all = make(map[node.WorkloadID]int, len(d.Work))
+			for i := range d.Work {
+				all[d.Work[i].ID] = i
+			}
+		}
+		if at, had := all[id]; had {
+			return at
+		}
+		return -1
+	}
+}
+
+// read returns what was spent since the last reading, and whether there are two
+// that make a rate.
+func (a *account) read(counter node.Maybe[time.Duration]) (spent int64, rated bool) {
+	then := a.Counter
+	a.Counter = -1
+	if now, known := counter.Value(); known {
+		a.Counter = now.Milliseconds()
+	}
+	if then < 0 || a.Counter < then {
+		return 0, false
+	}
+	return a.Counter - then, true
+}
+
+// add adds what was used in the newest part. What was counted before, and could
+// not be in this part, goes on as it did.
+func (u *series) add(sum int64, counted bool, p part) {
+	if !counted {
+		sum = mean(u.Short, p.before, u.Seen) * p.lasted / 1000
+	}
+	u.Short.push()
+	if p.pushed {
+		u.Long.push()
+	}
+	if counted || u.Seen > 0 {
+		u.Short[0] = sum
+		u.Long[0] += sum
+		u.Seen += p.lasted
+	}
+}
+
+// mean is the sum in a second, of those parts that are not forgotten and in
+// which the use was counted.
+func mean(sums, lasted parts, seen int64) int64 {
+	var sum, over int64
+	for i := range sums {
+		if lasted[i] > 0 {
+			sum, over = sum+sums[i], over+lasted[i]
+		}
+	}
+	if over = min(over, seen); over <= 0 {
+		return 0
+	}
+	return (sum*1000 + over/2) / over
+}
+
+// system adds what the node used beside its workloads.
+func (d *demand) system(pool facts.Pool, s node.Snapshot, spent int64, charged unit.Bytes, p part) {
+	then, were := d.Busy, d.Counted
+	d.Busy, d.Counted = 0, 0
+	var busy time.Duration
+	for cpu := range pool.Online(s).All() {
+		if t, known := s.Busy[cpu]; known {
+			busy += t
+			d.Counted++
+		}
+	}
+	d.Busy = busy.Milliseconds()
+	// What makes a CPU offline takes its counter out of the sum.
+	rated := d.Counted > 0 && d.Counted == were && d.Busy >= then
+	d.System.CPU.add(max(d.Busy-then-spent, 0), rated, p)
+	// Measured as the workloads are: what is not available to new work would
+	// leave out the page cache that the workloads' working sets have.
+	used, known := memoryUsed(s.Usage, false).Value()
+	d.System.Memory.add(int64(max(used-charged, 0)>>10)*p.lasted/1000, known, p)
+}

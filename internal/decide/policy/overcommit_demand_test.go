@@ -1,0 +1,133 @@
+package policy
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// watched is a scene with one service, after some ticks of a second.
+func watched(t *testing.T, c Overcommit, ticks int, use unit.MilliCPU) *scene {
+	t.Helper()
+	n := newScene(machine(16, 1, 1, 1), 2)
+	n.config.Overcommit = c
+	n.memory = map[node.WorkloadID]unit.Bytes{"node": 0}
+	n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "web", Meet: "web"})
+	n.spend(t, ticks, time.Second, map[node.WorkloadID]unit.MilliCPU{"web": use})
+	return n
+}
+
+func (n *scene) spend(t *testing.T, ticks int, every time.Duration, use map[node.WorkloadID]unit.MilliCPU) {
+	t.Helper()
+	for range ticks {
+		n.pass(spell{every: every, use: use})
+		n.decide(t)
+	}
+}
+
+// taken is what the terms of a class take from batch-cpu.
+func (n *scene) taken(name node.TermName) unit.MilliCPU {
+	for _, t := range n.state.Batch.Offer.CPU.Terms {
+		if t.Name == name {
+			return -t.Amount
+		}
+	}
+	return 0
+}
+
+// TestANewServiceCountsInFull: its mean is over its own time, not over a window
+// in most of which it was not there.
+func TestANewServiceCountsInFull(t *testing.T) {
+	n := watched(t, colocation(), 200, 0)
+	n.add(node.Workload{ID: "api", Class: node.LSR, Cgroup: "api", Meet: "api"})
+	n.spend(t, 12, time.Second, map[node.WorkloadID]unit.MilliCPU{"api": 3000})
+	w := n.state.Batch.Demand.Work[1]
+	if got := mean(w.CPU.Long, n.state.Batch.Demand.Long, w.CPU.Seen); got != 3000 || n.taken("LSR") != 3000 {
+		t.Errorf("after 12 s at 3000m its mean is %d, and it counts as %v", got, n.taken("LSR"))
+	}
+}
+
+// TestAPauseIsForgotten: after a pause longer than the window only what came
+// since counts.
+func TestAPauseIsForgotten(t *testing.T) {
+	n := watched(t, colocation(), 100, 8000)
+	n.spend(t, 1, 10*time.Minute, map[node.WorkloadID]unit.MilliCPU{"web": 1000})
+	d := n.state.Batch.Demand
+	if got := mean(d.Work[0].CPU.Long, d.Long, d.Work[0].CPU.Seen); got != 1000 {
+		t.Errorf("the mean of the window is %dm, want 1000m: of the last ten minutes alone", got)
+	}
+	if got := mean(d.Work[0].CPU.Short, d.Short, d.Work[0].CPU.Seen); got != 1000 {
+		t.Errorf("the mean of the last 5 s is %dm, want 1000m", got)
+	}
+	n.spend(t, 6, 4*time.Second, map[node.WorkloadID]unit.MilliCPU{"web": 2000})
+	if d = n.state.Batch.Demand; d.Short != (parts{4000}) {
+		t.Errorf("with a sample every 4 s the last 5 s are %v ms, want the last sample", d.Short)
+	}
+}
+
+// TestACPUThatGoesOfflineMakesNoRate: its counter leaves the sum, and comes
+// back with all that it ever counted.
+func TestACPUThatGoesOfflineMakesNoRate(t *testing.T) {
+	n := watched(t, colocation(), 70, 1000)
+	all := n.snap.Topology
+	n.snap.Topology.CPUs = all.CPUs[:12]
+	n.spend(t, 3, time.Second, map[node.WorkloadID]unit.MilliCPU{"web": 1000})
+	if got := n.taken(node.TermNode); got > 10 {
+		t.Errorf("after four CPUs went offline the system uses %v", got)
+	}
+	n.snap.Topology = all
+	n.busy[15] += 10 * time.Second // it worked while nobody counted it
+	n.spend(t, 70, time.Second, map[node.WorkloadID]unit.MilliCPU{"web": 1000})
+	if got := n.taken(node.TermNode); got > 10 {
+		t.Errorf("after they came back the system uses %v", got)
+	}
+}
+
+// TestAServiceThatStartsAnewKeepsItsPast for half an hour.
+func TestAServiceThatStartsAnewKeepsItsPast(t *testing.T) {
+	c := colocation()
+	c.Peak = PeakPrediction{Enable: true, ColdStart: time.Minute}
+	busy, quiet := map[node.WorkloadID]unit.MilliCPU{"web": 4000}, map[node.WorkloadID]unit.MilliCPU{}
+	for gone, want := range map[time.Duration]bool{10 * time.Minute: true, 40 * time.Minute: false} {
+		n := watched(t, c, 1, 0)
+		n.spend(t, 30, time.Minute, busy)
+		web := n.snap.Workloads
+		n.snap.Workloads = nil
+		n.spend(t, int(gone/time.Minute), time.Minute, quiet)
+		n.snap.Workloads = web
+		n.used["web"] = 0
+		n.spend(t, 3, time.Minute, quiet)
+		if got := n.taken("LS") > 4000; got != want {
+			t.Errorf("gone for %v, it counts as %v", gone, n.taken("LS"))
+		}
+		if h, known := n.state.Batch.Demand.Peaks.Past["web"]; !known || h.Gone != 0 || h.Watched > 40*time.Minute {
+			t.Errorf("back again after %v, its past is %+v", gone, h)
+		}
+	}
+}
+
+// TestThePastIsBounded: a thousand workloads that come and go each minute do not
+// fill the memory, and do not push out who stays.
+func TestThePastIsBounded(t *testing.T) {
+	c := colocation()
+	c.Peak = PeakPrediction{Enable: true, ColdStart: time.Hour}
+	n := watched(t, c, 3, 500)
+	web := n.snap.Workloads[0]
+	for minute, jobs := range []int{700, 700, 700, 1500} {
+		n.snap.Workloads = nil
+		for i := range jobs {
+			id := node.WorkloadID(fmt.Sprintf("job-%d-%d", minute, i))
+			n.snap.Workloads = append(n.snap.Workloads, node.Workload{ID: id, Class: node.LS, Cgroup: node.CgroupPath(id), Meet: node.CgroupPath(id)})
+		}
+		n.snap.Workloads = append(n.snap.Workloads, web)
+		n.pass(spell{every: time.Minute, use: map[node.WorkloadID]unit.MilliCPU{"web": 500}})
+		n.state.Batch = n.state.Batch.offer(c, n.config.Pool, time.Minute, n.snap)
+	}
+	past := n.state.Batch.Demand.Peaks.Past
+	if len(past) > mostPeaks || past["web"].Watched < 4*time.Minute {
+		t.Errorf("%d workloads are remembered, web for %v", len(past), past["web"].Watched)
+	}
+}

@@ -1,0 +1,139 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A resource is how the formula gets at CPU or memory.
+type resource[T unit.MilliCPU | unit.Bytes] struct {
+	Reclaim
+	capacity T
+	reserved T
+	unknown  string // the input that is missing whatever the work does; empty: none
+	name     string
+	limitKey string
+	// alone are the classes that are counted by their request, because they
+	// have their CPUs alone, however little they use of them.
+	alone    []node.Class
+	request  func(*node.Workload) node.Maybe[T]
+	measured func(*node.Workload) bool
+	series   func(*account) *series
+	peak     func(*peak) *int64
+	scale    T // what one unit of a series in a second is
+}
+
+func cpuOf(c Overcommit, p facts.Pool, s node.Snapshot) resource[unit.MilliCPU] {
+	cpus := p.Online(s)
+	r := resource[unit.MilliCPU]{
+		Reclaim: c.CPU, capacity: unit.CPUs(cpus.Len()), reserved: c.ReservedCPU,
+		name: "CPU", limitKey: "batchCPUThresholdPercent", alone: aloneOn(p), scale: 1,
+		request:  func(w *node.Workload) node.Maybe[unit.MilliCPU] { return w.CPURequest },
+		measured: func(w *node.Workload) bool { return w.Usage.CPU.Known() },
+		series:   func(a *account) *series { return &a.CPU },
+		peak:     func(p *peak) *int64 { return &p.CPU },
+	}
+	busy := false
+	for cpu := range cpus.All() {
+		if _, busy = s.Busy[cpu]; busy {
+			break
+		}
+	}
+	if !busy {
+		r.unknown = "how busy the CPUs are is unknown"
+	}
+	return r
+}
+
+// aloneOn are the classes on whose CPUs best-effort work never is.
+func aloneOn(p facts.Pool) []node.Class {
+	if !p.LendLSR {
+		return []node.Class{node.LSE, node.LSR}
+	}
+	return []node.Class{node.LSE}
+}
+
+func bytesOf(c Overcommit, s node.Snapshot) resource[unit.Bytes] {
+	r := resource[unit.Bytes]{
+		Reclaim: c.Memory, capacity: s.MemoryTotal.Or(0), reserved: c.ReservedMemory,
+		name: "memory", limitKey: "batchMemoryThresholdPercent", scale: 1 << 10,
+		request:  func(w *node.Workload) node.Maybe[unit.Bytes] { return w.MemoryRequest },
+		measured: func(w *node.Workload) bool { return memoryUsed(w.Usage, c.WithPageCache).Known() },
+		series:   func(a *account) *series { return &a.Memory },
+		peak:     func(p *peak) *int64 { return &p.Memory },
+	}
+	switch {
+	case !s.MemoryTotal.Known():
+		r.unknown = "how much memory the node has is unknown"
+	case !memoryUsed(s.Usage, false).Known() && c.Memory.Policy != ByRequest:
+		r.unknown = "how much memory of the node is in use is unknown"
+	}
+	return r
+}
+
+// formula works out
+//
+//	capacity × threshold − max(use of the system, reservation) − what the others count for
+//
+// with what was used in the window and lately, and returns the smaller of both.
+// Koordinator: pkg/slo-controller/noderesource/plugins/batchresource.
+func formula[T unit.MilliCPU | unit.Bytes](r resource[T], c Overcommit, d demand, s node.Snapshot) finding[T] {
+	f := r.sum(c, d, s, d.Long, func(u *series) *parts { return &u.Long })
+	f.over = c.Window
+	lately := r.sum(c, d, s, d.Short, func(u *series) *parts { return &u.Short })
+	if lately.value < f.value {
+		f, f.over = lately, lastly
+	}
+	if r.unknown != "" {
+		f.missing = r.unknown
+	}
+	return f
+}
+
+// sum is the formula over one time.
+func (r resource[T]) sum(c Overcommit, d demand, s node.Snapshot, lasted parts, of func(*series) *parts) finding[T] {
+	var all [len(sides)]share[T]
+	var missing []string
+	for i := range s.Workloads {
+		w, a := &s.Workloads[i], &d.Work[i]
+		side := slices.Index(sides[:], w.Class)
+		if side < 0 {
+			continue
+		}
+		u := r.series(a)
+		used := node.Maybe[T]{}
+		if u.Seen > 0 {
+			used = node.Some(T(mean(*of(u), lasted, u.Seen)) * r.scale)
+		}
+		if !all[side].add(r, c.Peak, w, &a.Peak, used) {
+			missing = append(missing, string(w.ID))
+		}
+	}
+	u := r.series(&d.System)
+	system := T(mean(*of(u), lasted, u.Seen)) * r.scale
+	if c.Peak.Enable {
+		system = max(system, T(*r.peak(&d.System.Peak))*r.scale)
+	}
+	f := finding[T]{policy: r.Policy, terms: r.terms(c.Peak, all, system), missing: r.missing(missing)}
+	for _, t := range f.terms {
+		f.value += t.Amount
+	}
+	return f
+}
+
+// missing says whose use is unknown; empty: nobody's.
+func (r resource[T]) missing(ids []string) string {
+	const most = 3
+	switch n := len(ids) - most; {
+	case len(ids) == 0:
+		return ""
+	case n > 0:
+		return fmt.Sprintf("the %s use of %s and %d more is unknown", r.name, strings.Join(ids[:most], ", "), n)
+	}
+	return fmt.Sprintf("the %s use of %s is unknown", r.name, strings.Join(ids, ", "))
+}

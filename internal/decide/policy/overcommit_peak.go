@@ -1,0 +1,153 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/trend"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// PeakPrediction counts work by the peak that its past lets expect, and not
+// only by what it uses now: batch work is then not promised at night what
+// services need in the morning.
+type PeakPrediction struct {
+	Enable bool `json:"enable"`
+	// MarginPercent is added to each peak.
+	MarginPercent unit.Percent `json:"margin_percent,omitempty"`
+	// ColdStart is for how long a workload counts by its request, too, because
+	// too little of its past is known.
+	ColdStart time.Duration `json:"cold_start_ns,omitempty"`
+}
+
+// The model is that of Koordinator's peak prediction (pkg/koordlet/prediction):
+// a histogram for each workload and the system, with a sample every minute.
+const (
+	peakEvery      = time.Minute
+	cpuHalfLife    = 12 * time.Hour
+	memoryHalfLife = 24 * time.Hour
+	cpuPercentile  = 95
+	memPercentile  = 98
+	// keepPeaks is for how long the past of a workload that left is kept: a
+	// service that starts anew has the cgroup of the same name again.
+	keepPeaks = 30 * time.Minute
+	// mostPeaks bounds the memory. Work beyond it has no past and counts by
+	// its request.
+	mostPeaks = 1024
+)
+
+var (
+	cpuScale    = trend.ScaleOf(25, 1024_000, 5)         // thousandths of a CPU
+	memoryScale = trend.ScaleOf(5<<20>>10, 2<<40>>10, 5) // KiB
+)
+
+// A peak is the most that a workload used in the minute that has begun, and
+// what it is expected to use at most, in the units of its series.
+type peak struct {
+	MaxCPU    int64         `json:"max_cpu,omitempty"`
+	MaxMemory int64         `json:"max_memory,omitempty"`
+	CPU       int64         `json:"cpu,omitempty"`
+	Memory    int64         `json:"memory,omitempty"`
+	Watched   time.Duration `json:"watched_ns,omitempty"`
+}
+
+// peaks is the past of all workloads. The system's has no name.
+type peaks struct {
+	Waited time.Duration            `json:"waited_ns,omitempty"` // since the last sample
+	Past   map[node.WorkloadID]past `json:"past,omitempty"`
+}
+
+// A past is what is remembered of one workload.
+type past struct {
+	Watched time.Duration   `json:"watched_ns"`
+	Gone    time.Duration   `json:"gone_ns,omitempty"` // for how long it has not been there
+	CPU     trend.Histogram `json:"cpu"`
+	Memory  trend.Histogram `json:"memory"`
+}
+
+// of returns the peak of a workload that comes.
+func (p peaks) of(id node.WorkloadID, c PeakPrediction) peak { return p.Past[id].peak(c) }
+
+// peak is what the past lets expect.
+func (h past) peak(c PeakPrediction) peak {
+	cpu, _ := h.CPU.Percentile(cpuScale, cpuPercentile)
+	memory, _ := h.Memory.Percentile(memoryScale, memPercentile)
+	margin := 100 + int64(c.MarginPercent)
+	return peak{CPU: cpu * margin / 100, Memory: memory * margin / 100, Watched: h.Watched}
+}
+
+// predict takes the sample that observe has made. The accounts are its own.
+func (d *demand) predict(c PeakPrediction, sampled time.Duration, workloads []node.Workload) {
+	if !c.Enable {
+		d.Peaks = peaks{}
+		d.System.Peak = peak{}
+		for i := range d.Work {
+			d.Work[i].Peak = peak{}
+		}
+		return
+	}
+	d.System.top(d.Short)
+	for i := range d.Work {
+		if workloads[i].Class != node.BE {
+			d.Work[i].top(d.Short)
+		}
+	}
+	if d.Peaks.Waited += sampled; d.Peaks.Waited < peakEvery {
+		return
+	}
+	elapsed := d.Peaks.Waited
+	all := make(map[node.WorkloadID]past, len(d.Peaks.Past))
+	d.System.learn(d.Peaks.Past, all, c, elapsed)
+	for _, known := range []bool{true, false} { // who has a past keeps it
+		for i := range d.Work {
+			_, has := d.Peaks.Past[d.Work[i].ID]
+			if workloads[i].Class != node.BE && has == known && len(all) < mostPeaks {
+				d.Work[i].learn(d.Peaks.Past, all, c, elapsed)
+			}
+		}
+	}
+	d.Peaks.keep(all, elapsed)
+	d.Peaks = peaks{Past: all}
+}
+
+// top raises the peak of this minute to what was used lately.
+func (a *account) top(lasted parts) {
+	a.Peak.MaxCPU = max(a.Peak.MaxCPU, mean(a.CPU.Short, lasted, a.CPU.Seen))
+	a.Peak.MaxMemory = max(a.Peak.MaxMemory, mean(a.Memory.Short, lasted, a.Memory.Seen))
+}
+
+// learn adds the minute that is over to the past of a workload.
+func (a *account) learn(before, all map[node.WorkloadID]past, c PeakPrediction, elapsed time.Duration) {
+	h := before[a.ID]
+	unseen := elapsed + h.Gone
+	if a.CPU.Seen > 0 {
+		h.CPU = h.CPU.Add(cpuScale, a.Peak.MaxCPU, unseen, cpuHalfLife)
+	}
+	if a.Memory.Seen > 0 {
+		h.Memory = h.Memory.Add(memoryScale, a.Peak.MaxMemory, unseen, memoryHalfLife)
+	}
+	h.Watched += elapsed
+	h.Gone = 0
+	all[a.ID] = h
+	a.Peak = h.peak(c)
+}
+
+// keep adds to all what is remembered of work that has left, the latest first.
+func (p peaks) keep(all map[node.WorkloadID]past, elapsed time.Duration) {
+	var gone []node.WorkloadID
+	for id, h := range p.Past {
+		if _, here := all[id]; !here && h.Gone+elapsed <= keepPeaks {
+			gone = append(gone, id)
+		}
+	}
+	slices.SortFunc(gone, func(a, b node.WorkloadID) int {
+		return cmp.Or(cmp.Compare(p.Past[a].Gone, p.Past[b].Gone), cmp.Compare(a, b))
+	})
+	for _, id := range gone[:min(len(gone), max(mostPeaks-len(all), 0))] {
+		h := p.Past[id]
+		h.Gone += elapsed
+		all[id] = h
+	}
+}

@@ -1,0 +1,147 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// addsUp reports whether the terms make the amount, which is in its bounds.
+func addsUp[T unit.MilliCPU | unit.Bytes](a node.Amount[T], capacity T, r Reclaim) string {
+	var sum T
+	for _, term := range a.Terms {
+		sum += term.Amount
+	}
+	switch {
+	case sum != a.Value:
+		return fmt.Sprintf("the terms add up to %v", sum)
+	case a.Value < 0:
+		return "it is below 0"
+	case a.Value > portion(capacity, r.ThresholdPercent):
+		return "it is above the threshold"
+	}
+	return ""
+}
+
+// TestPromisesHoldTheirBounds lets any crew live with any use and any gaps. The
+// terms always add up; an amount is never below 0 nor above its threshold;
+// what is promised never is more than the formula gives now; and it grows only
+// at a look.
+func TestPromisesHoldTheirBounds(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(31, 32))
+	for range 60 {
+		n := anyScene(rnd, 48, 2)
+		n.config.Suppress.Enable = false
+		n.config.Overcommit = anyCrew(rnd).config
+		if rnd.IntN(3) == 0 {
+			n.config.Overcommit.Peak = PeakPrediction{Enable: true, MarginPercent: 10, ColdStart: 5 * time.Minute}
+		}
+		n.memory = map[node.WorkloadID]unit.Bytes{"node": 64 * gi}
+		for range 150 {
+			for _, w := range n.snap.Workloads {
+				if n.memory[w.ID] = unit.Bytes(rnd.IntN(8192)) << 20; rnd.IntN(40) == 0 {
+					delete(n.memory, w.ID)
+				}
+			}
+			p := n.anySpell(rnd)
+			p.every = time.Duration(rnd.IntN(6000)) * time.Millisecond
+			before := n.state
+			n.pass(p)
+			n.decide(t)
+			sinceLook := before.Batch.Looked + before.Batch.Demand.Waited + p.every
+			was, is := before.Batch.Offer, n.state.Batch.Offer
+			if why := addsUp(is.CPU, unit.CPUs(len(n.snap.Topology.CPUs)), n.config.Overcommit.CPU); why != "" {
+				t.Fatalf("batch-cpu %v: %s", is.CPU, why)
+			}
+			if why := addsUp(is.Memory, 64*gi, n.config.Overcommit.Memory); why != "" {
+				t.Fatalf("batch-memory %v: %s", is.Memory, why)
+			}
+			if is.CPU.Value > is.CPU.Formula || is.Memory.Value > is.Memory.Formula {
+				t.Fatalf("more is promised than the formula gives: %v", is)
+			}
+			if is.CPU.Value > was.CPU.Value || is.Memory.Value > was.Memory.Value {
+				if sinceLook < n.config.Overcommit.Look && was.On() {
+					t.Fatalf("more is promised %v after the last look: %v", sinceLook, is)
+				}
+				if is.CPU.Degraded != "" && is.CPU.Value > was.CPU.Value {
+					t.Fatalf("more is promised with an input missing: %v", is)
+				}
+			}
+			checkState(t, n.state)
+		}
+	}
+}
+
+// checkState: what is remembered survives being written down.
+func checkState(t *testing.T, st State) {
+	t.Helper()
+	text, err := json.Marshal(st.Batch)
+	var back batch
+	if err != nil || json.Unmarshal(text, &back) != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	again, err := json.Marshal(back)
+	if err != nil || string(again) != string(text) {
+		t.Fatalf("%v\n%s", err, cmp.Diff(string(text), string(again)))
+	}
+}
+
+// TestMoreUseNeverPromisesMore raises the use, the request or the memory of one
+// workload of any crew.
+func TestMoreUseNeverPromisesMore(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(41, 42))
+	for range 200 {
+		c := anyCrew(rnd)
+		if len(c.work) == 0 {
+			continue
+		}
+		less := c.promise(t)
+		c.work = append([]hand(nil), c.work...)
+		h := &c.work[rnd.IntN(len(c.work))]
+		switch k := rnd.IntN(4); {
+		case k == 0 && h.used >= 0:
+			h.used += unit.MilliCPU(rnd.IntN(500))
+		case k == 1:
+			h.asked += unit.MilliCPU(rnd.IntN(500))
+		case k == 2 && h.has >= 0:
+			h.has += unit.Bytes(rnd.IntN(1<<10)) << 20
+		default:
+			h.wants += unit.Bytes(rnd.IntN(1<<10)) << 20
+		}
+		more := c.promise(t)
+		if more.CPU.Value > less.CPU.Value+1 || more.Memory.Value > less.Memory.Value+1<<10 {
+			t.Fatalf("with more use or request of %+v\n%v\nbecame\n%v", *h, less, more)
+		}
+	}
+}
+
+// TestLessIsPromisedAtOnce: whatever the window remembers, five seconds of more
+// use take it away.
+func TestLessIsPromisedAtOnce(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(51, 52))
+	for range 30 {
+		n := newScene(machine(16, 1, 1, 1), 2)
+		n.config.Overcommit = colocation()
+		n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "web", Meet: "web"})
+		p := spell{every: time.Second, use: map[node.WorkloadID]unit.MilliCPU{"web": unit.MilliCPU(rnd.IntN(4000))}}
+		for range 61 + rnd.IntN(300) {
+			n.pass(p)
+			n.decide(t)
+		}
+		p.use["web"] += unit.MilliCPU(1 + rnd.IntN(9000))
+		for range 5 {
+			n.pass(p)
+			n.decide(t)
+		}
+		if got, most := n.state.Batch.Offer.CPU.Value, max(9600-p.use["web"], 0); got > most+1 {
+			t.Errorf("with %v in use for 5 s, %v are promised; want at most %v", p.use["web"], got, most)
+		}
+	}
+}

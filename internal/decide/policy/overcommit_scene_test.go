@@ -1,0 +1,103 @@
+package policy
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// colocation is colocation-config with its defaults.
+func colocation() Overcommit {
+	return Overcommit{
+		Enable: true,
+		CPU:    Reclaim{ThresholdPercent: 60, Policy: ByUsage}, Memory: Reclaim{ThresholdPercent: 65, Policy: ByUsage},
+		Window: 5 * time.Minute, Look: time.Minute, DegradeAfter: 15 * time.Minute, RenewAfter: 5 * time.Minute, WorthPPM: 100_000,
+	}
+}
+
+// configureBatch reads the words of what batch work is promised:
+//
+//	batch [batch.cpu=60%] [batch.memory=65%] [batch.by=maxUsageRequest] [batch.memoryby=request]
+//	[batch.keep] [batch.cap=50%] [batch.reserve=500m,2Gi] [batch.peak=24h]
+func (n *scene) configureBatch(t *testing.T, w word) {
+	t.Helper()
+	c := &n.config.Overcommit
+	switch w.key {
+	case "batch":
+		*c, n.config.Pool.LendLSR = colocation(), true
+	case "batch.cpu":
+		c.CPU.ThresholdPercent = must(t, w, percent)
+	case "batch.memory":
+		c.Memory.ThresholdPercent = must(t, w, percent)
+	case "batch.by":
+		c.CPU.Policy, c.Memory.Policy = ReclaimPolicy(w.val), ReclaimPolicy(w.val)
+	case "batch.memoryby":
+		c.Memory.Policy = ReclaimPolicy(w.val)
+	case "batch.keep":
+		n.config.Pool.LendLSR = false
+	case "batch.cap":
+		p := node.Some(must(t, w, percent))
+		c.CPU.LimitPercent, c.Memory.LimitPercent = p, p
+	case "batch.reserve":
+		cpu, memory, _ := strings.Cut(w.val, ",")
+		c.ReservedCPU = must(t, word{w.key, cpu}, unit.ParseMilliCPU)
+		c.ReservedMemory = must(t, word{w.key, memory}, unit.ParseBytes)
+	case "batch.peak":
+		c.Peak = PeakPrediction{Enable: true, MarginPercent: 10, ColdStart: must(t, w, time.ParseDuration)}
+	default:
+		t.Fatalf("scenario word %q: unknown", w.key)
+	}
+}
+
+// charge reads "web=2Gi node=5Gi be=?": what memory work uses from now on, and
+// all of the node.
+func (n *scene) charge(t *testing.T, line string) {
+	t.Helper()
+	if n.memory == nil {
+		n.memory = map[node.WorkloadID]unit.Bytes{}
+	}
+	for _, w := range words(line) {
+		if w.val == "?" {
+			delete(n.memory, node.WorkloadID(w.key))
+			continue
+		}
+		n.memory[node.WorkloadID(w.key)] = must(t, w, unit.ParseBytes)
+	}
+}
+
+// charged puts the memory into the snapshot. What was never said is unknown.
+func (n *scene) charged() {
+	for i, w := range n.snap.Workloads {
+		if b, known := n.memory[w.ID]; known {
+			n.snap.Workloads[i].Usage.Memory, n.snap.Workloads[i].Usage.WorkingSet = node.Some(b), node.Some(b)
+		}
+	}
+	n.snap.Usage.Memory, n.snap.Usage.WorkingSet = node.Maybe[unit.Bytes]{}, node.Maybe[unit.Bytes]{}
+	if b, known := n.memory["node"]; known {
+		n.snap.Usage.Memory, n.snap.Usage.WorkingSet = node.Some(b), node.Some(b)
+	}
+}
+
+// live reads "300 web=1500m": so many ticks, and what is used in each.
+func (n *scene) live(t *testing.T, line string) {
+	t.Helper()
+	times, rest, _ := strings.Cut(line, " ")
+	count, err := strconv.Atoi(times)
+	if err != nil {
+		t.Fatalf("scenario line \"live %s\": want a number of ticks first", line)
+	}
+	p := readSpell(t, rest)
+	for range count {
+		n.pass(p)
+		n.decide(t)
+	}
+}
+
+// promised prints what batch work may count on.
+func (n *scene) promised() []string {
+	return strings.Split(n.state.Batch.Offer.String(), "\n")
+}

@@ -1,0 +1,137 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// sides are the classes that do not give way, in the order of their terms.
+var sides = [...]node.Class{node.LSE, node.LSR, node.LS, node.System}
+
+// A share is what the work of one class counts for, and how it was counted.
+type share[T unit.MilliCPU | unit.Bytes] struct {
+	sum        T
+	works      int
+	unasked    int // counted by use, for want of a request
+	unmeasured int // counted by request, because its use is not known
+	cold       int // watched for too short a time to trust its peak
+}
+
+// add counts a workload whose use was measured, or was before and is held. It
+// is false if nothing says what it uses.
+func (h *share[T]) add(r resource[T], c PeakPrediction, w *node.Workload, p *peak, used node.Maybe[T]) bool {
+	h.works++
+	asked, has := r.request(w).Value()
+	counts, seen := used.Value()
+	byUse := r.Policy == ByUsage && !slices.Contains(r.alone, w.Class)
+	known := true
+	switch {
+	case has && r.Policy == ByRequest:
+		counts = asked
+	case has && (!byUse || !seen || !r.measured(w)):
+		// Such work that uses more than it asked for is not bound to the CPUs
+		// that it asked for: then its use counts.
+		counts = max(counts, asked)
+		if byUse {
+			h.unmeasured++
+		}
+	case !r.measured(w):
+		known = false
+	case !byUse && seen:
+		h.unasked++
+	}
+	if c.Enable && r.Policy != ByRequest {
+		counts = max(counts, T(*r.peak(p))*r.scale)
+		if p.Watched < c.ColdStart {
+			counts = max(counts, asked)
+			h.cold++
+		}
+	}
+	h.sum += counts
+	return known
+}
+
+// terms are the parts of the sum: they add up to what batch work may count on.
+func (r resource[T]) terms(c PeakPrediction, all [len(sides)]share[T], system T) []node.Term[T] {
+	terms := make([]node.Term[T], 0, len(sides)+4)
+	add := func(name node.TermName, amount T, format string, args ...any) {
+		terms = append(terms, node.Term[T]{Name: name, Amount: amount, Text: fmt.Sprintf(format, args...)})
+	}
+	sum := portion(r.capacity, r.ThresholdPercent)
+	add(node.TermCapacity, sum, "%v of %s", r.ThresholdPercent, node.Readable(r.capacity))
+	switch {
+	case r.Policy == ByRequest || r.reserved > system:
+		sum -= r.reserved
+		add(node.TermReserved, -r.reserved, "reserved for the node")
+	default:
+		sum -= system
+		add(node.TermNode, -system, "used by the system")
+	}
+	for i, h := range all {
+		if h.works > 0 {
+			sum -= h.sum
+			add(node.TermName(sides[i]), -h.sum, "%s%s", r.how(sides[i], c), h.notes(c))
+		}
+	}
+	if p, limited := r.LimitPercent.Value(); limited {
+		if most := portion(r.capacity, p); sum > most {
+			add(node.TermLimit, most-sum, "above %s, %v of %s", r.limitKey, p, node.Readable(r.capacity))
+			sum = most
+		}
+	}
+	if sum < 0 {
+		add(node.TermFloor, -sum, "that are not there: nothing is left")
+	}
+	return terms
+}
+
+// how says by what a class is counted.
+func (r resource[T]) how(class node.Class, c PeakPrediction) string {
+	by := []string{"use"}
+	switch {
+	case r.Policy == ByRequest:
+		return fmt.Sprintf("requested by %s", class)
+	case r.Policy == ByUsage && slices.Contains(r.alone, class):
+		by[0] = "request"
+	case r.Policy == ByMaxUsageRequest:
+		by = append(by, "request")
+	}
+	if c.Enable {
+		by = append(by, "peak")
+	}
+	switch {
+	case len(by) > 1:
+		return fmt.Sprintf("of %s, the most of %s", class, strings.Join(by, ", "))
+	case by[0] == "request":
+		return fmt.Sprintf("requested by %s", class)
+	}
+	return fmt.Sprintf("used by %s", class)
+}
+
+// notes says what was counted in another way.
+func (h share[T]) notes(c PeakPrediction) string {
+	var notes []string
+	note := func(n int, format string, args ...any) {
+		if n > 0 {
+			notes = append(notes, fmt.Sprintf("%d of %d ", n, h.works)+fmt.Sprintf(format, args...))
+		}
+	}
+	note(h.unasked, "by use, without a request")
+	note(h.unmeasured, "by request, not measured")
+	note(h.cold, "watched for less than %v, by request, too, if there is one", c.ColdStart)
+	if len(notes) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(notes, "; ") + ")"
+}
+
+// portion is p percent of v, rounded down. A thousand times all that there is
+// is as good as more.
+func portion[T unit.MilliCPU | unit.Bytes](v T, p unit.Percent) T {
+	p = min(p, 100_000)
+	return v/100*T(p) + v%100*T(p)/100
+}

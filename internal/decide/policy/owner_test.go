@@ -1,0 +1,138 @@
+package policy
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/blockio"
+	"tenon.sh/tenon/internal/decide/cache"
+	"tenon.sh/tenon/internal/decide/evict"
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/memory"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// everything switches on, in a scene, all that turns knobs beside CPU suppress
+// and CPU QoS, on a machine that can all of it.
+func (n *scene) everything(t testing.TB) {
+	t.Helper()
+	n.config.Burst = Burst{BurstAuto, 1000, 300, -1, 50}
+	n.config.Memory.Classes = map[node.Class]memory.Shares{node.LS: {MinPercent: 20, LowPercent: 50}, node.BE: {ThrottlingPercent: 50}}
+	n.config.Cache.Classes = map[node.Class]cache.Share{node.LS: {End: 100, Bandwidth: 100}, node.BE: {End: 30, Bandwidth: 50}}
+	n.config.IO.Classes = map[node.Class][]blockio.Device{node.BE: {{Name: "vda", ReadBPS: 10 << 20, WeightPercent: 50}}, node.LS: {{Name: "vda", Latency: time.Millisecond}}}
+	n.config.Evict = evict.Config{
+		Memory: evict.MemoryConfig{ThresholdPercent: 80, LowerPercent: 78}, Grace: 2 * time.Second,
+		CPU: evict.CPUConfig{SatisfactionLower: 10, SatisfactionUpper: 40, UsageThreshold: 90, ThresholdPercent: 98, LowerPercent: 95, Window: 10 * time.Second},
+	}
+	n.snap.Can[node.MechCgroupFreezer] = node.Answer{Verdict: node.Yes}
+	disk := unit.Device{Major: 8}
+	n.snap.Devices = []node.BlockDevice{{Name: "vda", ID: disk, Disk: disk, Weighs: node.FileBFQWeight}}
+	n.snap.Resctrl = node.Resctrl{Groups: 8, L3: node.CacheWays{Mask: 1<<11 - 1, Least: 1, Domains: []node.CacheID{0}}, MBDomains: []node.CacheID{0}}
+	n.snap.Knobs.Kernel.MB = node.Bandwidth{Unit: node.BandwidthPercent, Least: 10, Step: 10, Most: 100}
+	for _, w := range n.snap.Workloads {
+		n.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileControl}] = node.ControlOf(node.DefaultControl)
+	}
+	n.showRuns()
+	for _, m := range []node.Mechanism{node.MechHardwareSMT, node.MechGroupIdentity, node.MechSchedExt, node.MechCoreSched, node.MechCPUSets, node.MechBPF, node.MechEEVDFSlice} {
+		n.snap.Can[m] = node.Answer{Verdict: node.Yes}
+	}
+	n.snap.Isolation.LSOn = map[unit.CPU]time.Duration{}
+	n.showIsolation()
+}
+
+// owners makes all work pods: with containers, and with anything that their
+// owners may ask for.
+func (n *scene) owners(rnd *rand.Rand) {
+	maybe := func(m unit.Percent) node.Maybe[unit.Percent] {
+		if rnd.IntN(2) == 0 {
+			return node.Maybe[unit.Percent]{}
+		}
+		return node.Some(unit.Percent(rnd.IntN(int(m) + 1)))
+	}
+	for i := range n.snap.Workloads {
+		w := &n.snap.Workloads[i]
+		for p := range rnd.IntN(3) {
+			part := node.Part{Name: fmt.Sprint("c", p), Cgroup: w.Cgroup.Join(fmt.Sprint("c", p))}
+			if rnd.IntN(2) == 0 {
+				part.CPULimit, part.Weight = node.Some(w.CPULimit.Or(1000)/2), node.Some(unit.WeightOfShares(512))
+				part.MemoryLimit, part.MemoryRequest = node.Some(unit.Bytes(1<<30)), node.Some(unit.Bytes(1<<29))
+			}
+			w.Parts = append(w.Parts, part)
+			n.makeGroup(part.Cgroup)
+		}
+		w.CPUKept, w.MemoryKept = rnd.IntN(2) == 0, rnd.IntN(2) == 0
+		if w.Class == node.BE && rnd.IntN(2) == 0 {
+			w.Yields, w.Weight = w.Cgroup, node.Some(unit.WeightOfShares(2048))
+			// The kubelet gives the cgroup of a class the least weight.
+			n.snap.Knobs.Now[node.Knob{Cgroup: w.Meet, File: node.FileCPUWeight}] = node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}.Rounded(n.snap.Knobs.Kernel)
+		}
+		w.Asks = node.Asks{
+			Burst:    node.BurstAsk{Policy: []string{"", node.BurstNone, "auto"}[rnd.IntN(3)], CPUPercent: maybe(1000), QuotaPercent: maybe(300)},
+			Memory:   node.MemoryAsk{Own: rnd.IntN(3) == 0, MinPercent: maybe(100), LowPercent: maybe(100), ThrottlingPercent: maybe(100)},
+			IO:       []node.BlockIO{{Name: "vda", WriteBPS: 1 << 20, WeightPercent: maybe(99).Or(0)}},
+			Identity: node.Some(node.Identity(rnd.IntN(3))),
+		}
+		if rnd.IntN(2) == 0 {
+			w.Asks.Cache = node.CacheAsk{Control: fmt.Sprint(node.ControlPrefix, i), Start: maybe(40), End: node.Some(unit.Percent(50)), Bandwidth: maybe(90)}
+		}
+		w.Asks.SparedFrom = [][]string{nil, {evict.CauseCPU}, {evict.CauseMemory}}[rnd.IntN(3)]
+	}
+}
+
+// TestEveryKnobHasOneOwner lets any work live under all policies at once. Each
+// knob is wanted by one policy in a turn, and by the same in all turns as long
+// as no work comes or goes.
+func TestEveryKnobHasOneOwner(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(51, 52))
+	owners := map[node.File]map[plan.Owner]bool{}
+	for try := range 30 {
+		n := anyScene(rnd, 48, 1+try%2)
+		for i := range 3 {
+			n.anyClaim(rnd, fmt.Sprint("own", i))
+		}
+		n.add(node.Workload{ID: "limited", Class: node.LS, Cgroup: "LS/limited", Meet: "LS", CPULimit: node.Some(unit.MilliCPU(700))})
+		n.owners(rnd)
+		n.everything(t)
+		n.config.CPUQOS = CPUQOS{Enable: true, Rung: node.Rungs[try%4]}
+		n.memory = map[node.WorkloadID]unit.Bytes{"node": 60 * gib, "b0": 20 * gib}
+		ownerOf := map[node.Knob]plan.Owner{}
+		for range 6 {
+			n.pass(n.anySpell(rnd))
+			n.checkWants(t)
+			n.decide(t)
+			for _, w := range n.wants {
+				if owners[w.Knob.File] == nil {
+					owners[w.Knob.File] = map[plan.Owner]bool{}
+				}
+				owners[w.Knob.File][w.Owner] = true
+				if before, known := ownerOf[w.Knob]; known && before != w.Owner {
+					t.Fatalf("try %d: %v was %s's and is %s's", try, w.Knob, before, w.Owner)
+				}
+				ownerOf[w.Knob] = w.Owner
+				_, inBE := facts.LayoutOf(n.snap).RootAbove(w.Knob.Cgroup)
+				if set := w.Knob.File == node.FileCPUs || w.Knob.File == node.FileMems; set && inBE == (w.Owner == plan.OwnerPin) {
+					t.Fatalf("try %d: %v, best-effort: %v, is %s's", try, w.Knob, inBE, w.Owner)
+				}
+			}
+		}
+	}
+	for file, want := range map[node.File][]plan.Owner{
+		node.FileCPUWeight: {plan.OwnerCPUQOS}, node.FileCPUMax: {plan.OwnerLimit, plan.OwnerSuppress}, node.FileCPUs: {plan.OwnerPin, plan.OwnerSuppress}, node.FileMems: {plan.OwnerPin},
+		node.FileRun: {plan.OwnerEvict}, node.FileIOMax: {plan.OwnerIO}, node.FileBFQWeight: {plan.OwnerIO}, node.FileL3: {plan.OwnerCache}, node.FileMB: {plan.OwnerCache}, node.FileControl: {plan.OwnerCache},
+		node.FileMemory: {plan.OwnerMemory}, node.FileIdentity: {plan.OwnerLadder}, node.FileScheduler: {plan.OwnerLadder}, node.FilePolicy: {plan.OwnerLadder}, node.FileCookie: {plan.OwnerLadder}, node.FileSlice: {plan.OwnerLadder},
+		node.FileSchedulerGroup: {plan.OwnerIsolation}, node.FileSchedulerCap: {plan.OwnerIsolation},
+	} {
+		if len(owners[file]) != len(want) {
+			t.Errorf("%s is wanted by %v; want %v", file, owners[file], want)
+		}
+		for _, o := range want {
+			if !owners[file][o] {
+				t.Errorf("%s is wanted by %v; want %v", file, owners[file], want)
+			}
+		}
+	}
+}

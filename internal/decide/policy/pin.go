@@ -1,0 +1,221 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// grants says which CPUs are whose own: those of LSR and LSE workloads that
+// ask for whole CPUs. No other managed latency-sensitive work runs there;
+// best-effort work never on LSE's, and on LSR's only where they are lent.
+type grants struct {
+	of map[node.WorkloadID]unit.CPUSet
+	// how says of each grant what it is, and why says of each LSR or LSE
+	// workload without one why it has none.
+	how, why map[node.WorkloadID]string
+}
+
+// A claim is what one workload asks for.
+type claim struct {
+	work node.Workload
+	cpus int
+	had  unit.CPUSet
+}
+
+// pin grants CPUs. Who has CPUs keeps them as long as it asks for as many:
+// nobody is moved for a newcomer. Of those that have none the higher priority
+// comes first, then LSE, then the name. What a grant leaves over is never less
+// than what the system and best-effort work need, nor a new one's less than
+// what services without CPUs of their own count on: who comes too late then
+// acts as LS.
+func pin(shared facts.Pool, keep unit.Percent, had map[node.WorkloadID]unit.CPUSet, s node.Snapshot) grants {
+	var g grants
+	var asked []claim
+	pool := shared.Counted(s)
+	free := pool
+	for _, w := range s.Workloads {
+		if w.Class != node.LSE && w.Class != node.LSR {
+			continue
+		}
+		if g.of == nil {
+			g = grants{map[node.WorkloadID]unit.CPUSet{}, map[node.WorkloadID]string{}, map[node.WorkloadID]string{}}
+		}
+		knob := node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}
+		n, why := claimed(w)
+		if _, shown := s.Knobs.Now[knob]; why == "" && !shown {
+			why = "is in a cgroup without the controller cpuset"
+			if set := had[w.ID].Intersect(pool); !set.Empty() { // for the moment: they stay its own
+				g.of[w.ID], g.how[w.ID] = set, "it keeps the CPUs that it has"
+				free = free.Minus(set)
+				continue
+			}
+		}
+		if why != "" {
+			g.why[w.ID] = fmt.Sprintf("%s %s: it acts as LS", w.ID, why)
+			if set, bound := boundTo(s, w, pool); bound {
+				g.why[w.ID] = fmt.Sprintf("%s %s: it keeps those to which it was bound", w.ID, why)
+				free = free.Minus(set)
+			}
+			continue
+		}
+		asked = append(asked, claim{w, n, hadBy(had, s, w, n)})
+	}
+	slices.SortFunc(asked, claim.compare)
+	least, counted := leastShared(keep, pool), countedOn(s)
+	for _, cl := range asked {
+		g.grant(s, cl, &free, least, counted)
+	}
+	return g
+}
+
+// claims reports whether a workload asks for CPUs of its own.
+func claims(w node.Workload) bool {
+	n, _ := claimed(w)
+	return n > 0 && (w.Class == node.LSE || w.Class == node.LSR)
+}
+
+// claimed is how many CPUs a workload asks for, or why that is none.
+func claimed(w node.Workload) (int, string) {
+	amount, asked := w.CPURequest.Value()
+	if !asked {
+		amount, asked = w.CPULimit.Value()
+	}
+	switch {
+	case !asked:
+		return 0, "asks for no number of CPUs"
+	case amount <= 0 || amount%unit.CPUs(1) != 0:
+		return 0, fmt.Sprintf("asks for %v of CPU, which is no whole number of CPUs", amount)
+	}
+	return int(amount / unit.CPUs(1)), ""
+}
+
+// hadBy returns the CPUs that a workload has as its own: as remembered, or
+// where all memory was lost, as they stand in its knob. There the set of a
+// workload that acted as LS looks the same, but others have it too.
+func hadBy(had map[node.WorkloadID]unit.CPUSet, s node.Snapshot, w node.Workload, n int) unit.CPUSet {
+	if had != nil {
+		return had[w.ID]
+	}
+	written := func(w node.Workload) unit.CPUSet {
+		knob := node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}
+		now, _ := s.Knobs.Now[knob].(node.CPUs)
+		if _, touched := s.Knobs.Before[knob]; !touched {
+			return unit.CPUSet{}
+		}
+		return now.Set
+	}
+	set := written(w)
+	if set.Len() != n {
+		return unit.CPUSet{}
+	}
+	for _, other := range s.Workloads {
+		if other.ID != w.ID && other.Class.Sensitive() && !written(other).Intersect(set).Empty() {
+			return unit.CPUSet{}
+		}
+	}
+	return set
+}
+
+// compare puts first who is served first.
+func (c claim) compare(o claim) int {
+	if c.had.Empty() != o.had.Empty() {
+		if o.had.Empty() {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(
+		cmp.Compare(o.work.Priority, c.work.Priority),
+		cmp.Compare(slices.Index(node.Classes, c.work.Class), slices.Index(node.Classes, o.work.Class)),
+		strings.Compare(string(c.work.ID), string(o.work.ID)))
+}
+
+// leastShared is how many CPUs must be nobody's own: one for the system, and
+// best-effort work's least, whether or not there is any now: a job that comes
+// takes no service's CPUs away.
+func leastShared(keep unit.Percent, pool unit.CPUSet) int {
+	share := unit.CPUs(pool.Len()).Percent(keep)
+	return max(1, int((share+999)/unit.CPUs(1)))
+}
+
+// countedOn is how many CPUs the latency-sensitive work counts on that asks for
+// none of its own.
+func countedOn(s node.Snapshot) int {
+	var sum unit.MilliCPU
+	for _, w := range s.Workloads {
+		if w.Class.Sensitive() && !claims(w) {
+			sum += w.CPURequest.Or(0)
+		}
+	}
+	return int((sum + 999) / unit.CPUs(1))
+}
+
+// grant gives a workload CPUs out of free, so that some are left: least, and
+// where it has none, or asks for more than it has, as many as others count on.
+func (g grants) grant(s node.Snapshot, c claim, free *unit.CPUSet, least, counted int) {
+	id := c.work.ID
+	room := roomBefore(s, c.work.Cgroup, s.Topology.All())
+	had := c.had.Intersect(*free).Intersect(room)
+	spare := free.Len() - least
+	more := spare
+	if c.cpus > had.Len() {
+		more = free.Len() - max(least, counted)
+	}
+	if c.cpus <= more {
+		if o, ok := pick.Exclusive(s.Topology, pick.Claim{CPUs: c.cpus, Free: free.Intersect(room), Have: had}); ok {
+			g.of[id], g.how[id] = o.CPUs, describe(c.work, o)
+			*free = free.Minus(o.CPUs)
+			return
+		}
+	}
+	if n := had.Len(); n > 0 && n <= spare { // it asks for more than there is: no reason to lose what it has
+		g.of[id] = had
+		g.how[id] = fmt.Sprintf("%s asks for %s of its own, and no more can be given", id, facts.CountCPUs(c.cpus))
+		*free = free.Minus(had)
+		return
+	}
+	beside := ""
+	if more < spare {
+		beside = fmt.Sprintf(" beside the %d that other services count on", counted)
+	}
+	g.why[id] = fmt.Sprintf("%s asks for %s of its own, and %s can be given%s: it acts as LS", id, facts.CountCPUs(c.cpus), atMost(free.Intersect(room).Len(), more), beside)
+}
+
+func atMost(free, spare int) string {
+	switch n := max(min(free, spare), 0); n {
+	case 0:
+		return "none"
+	default:
+		return fmt.Sprint(n)
+	}
+}
+
+// describe says what a grant is like.
+func describe(w node.Workload, o pick.Offer) string {
+	text := fmt.Sprintf("%s has %s of its own", w.ID, facts.CountCPUs(o.CPUs.Len()))
+	if o.Split > 0 {
+		text += fmt.Sprintf(", %d beside others on a core", o.Split)
+	}
+	if o.Nodes > 1 {
+		text += fmt.Sprintf(", on %d NUMA nodes", o.Nodes)
+	}
+	return text
+}
+
+// roomBefore returns which of all CPUs a cgroup could have before Tenon: by its
+// own set, and by that of every cgroup above it.
+func roomBefore(s node.Snapshot, p node.CgroupPath, all unit.CPUSet) unit.CPUSet {
+	for ; p != ""; p = p.Parent() {
+		if own, _ := facts.Original(s.Knobs, node.Knob{Cgroup: p, File: node.FileCPUs}).(node.CPUs); !own.Set.Empty() {
+			all = all.Intersect(own.Set)
+		}
+	}
+	return all
+}

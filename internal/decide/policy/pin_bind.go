@@ -1,0 +1,279 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// bind owns cpuset.cpus and cpuset.mems of latency-sensitive workloads, and on
+// cgroup v1 of all below them. It binds who has CPUs of its own to these, and
+// to the memory beside them, and all others to the CPUs that are nobody's own.
+// As long as nobody has any, nobody is bound.
+func bind(g grants, l facts.Layout, s node.Snapshot) []plan.Want {
+	if g.of == nil && !bindsNow(s.Knobs) {
+		return nil
+	}
+	b := binder{grants: g, Layout: l, snap: s, all: s.Topology.All(), promised: map[unit.CPU]unit.Bytes{}}
+	for _, w := range s.Workloads {
+		if set, own := g.of[w.ID]; own {
+			b.owners = append(b.owners, owner{w.Cgroup, set})
+			b.taken = b.taken.Union(set)
+		}
+	}
+	var wants []plan.Want
+	for _, t := range b.trees() {
+		w := s.Workloads[t.work]
+		cpus := seating{file: node.FileCPUs, intent: plan.Release, reason: "no workload has CPUs of its own any more"}
+		mems := seating{file: node.FileMems, intent: plan.Release, reason: "it has no CPUs of its own"}
+		if set, own := g.of[w.ID]; own {
+			cpus.intent, cpus.to, cpus.reason = plan.Set, set, g.how[w.ID]
+			mems = b.memory(w, set)
+		} else if !b.taken.Empty() {
+			cpus = b.share(w)
+		}
+		if why := g.why[w.ID]; why != "" {
+			cpus.reason, cpus.say = why, true
+		}
+		wants = append(wants, b.want(t, cpus)...)
+		wants = append(wants, b.want(t, mems)...)
+	}
+	return wants
+}
+
+// bindsNow reports whether any set of CPUs or memory nodes was changed.
+func bindsNow(k node.Knobs) bool {
+	for knob := range k.Before {
+		if knob.File == node.FileCPUs || knob.File == node.FileMems {
+			return true
+		}
+	}
+	return false
+}
+
+// A binder is one decision of bind: what it decides on.
+type binder struct {
+	grants
+	facts.Layout
+	snap   node.Snapshot
+	all    unit.CPUSet
+	owners []owner
+	taken  unit.CPUSet // by all owners together
+	// promised is the memory of each NUMA node that those need who are bound to
+	// it.
+	promised map[unit.CPU]unit.Bytes
+}
+
+// What is bound to a NUMA node may need so many percent of its memory. Between
+// the two, who is bound stays so, and nobody else is.
+const (
+	bindUpTo unit.Percent = 75
+	stayUpTo unit.Percent = 90
+)
+
+// An owner is a cgroup that has CPUs of its own.
+type owner struct {
+	cgroup node.CgroupPath
+	cpus   unit.CPUSet
+}
+
+// A seating is what one file of a workload's cgroups should be.
+type seating struct {
+	file   node.File
+	intent plan.Intent
+	to     unit.CPUSet
+	reason string
+	say    bool // the reason is worth a want, also where there is nothing to do
+}
+
+// share is the set of a workload without CPUs of its own: all that it could
+// have but those that others have. What a cgroup holds is not kept from the
+// cgroup itself.
+func (b binder) share(w node.Workload) seating {
+	to := seating{file: node.FileCPUs, intent: plan.Release}
+	room := roomBefore(b.snap, w.Cgroup, b.all)
+	if n, _ := claimed(w); n == 0 && w.Class != node.LS && room != b.all {
+		return to // its owner bound it, and did not ask for CPUs of its own
+	}
+	others := b.taken
+	for _, o := range b.owners {
+		if w.Cgroup.Contains(o.cgroup) {
+			others = others.Minus(o.cpus)
+		}
+	}
+	to.to = room.Minus(others)
+	switch {
+	case to.to.Empty():
+		to.reason = "all CPUs that it may use are others' own: it shares them"
+	case to.to == room:
+		to.reason = "no CPU that it may use is another's own"
+	default:
+		to.intent, to.reason = plan.Set, fmt.Sprintf("%s others' own", facts.AreCPUs(room.Intersect(others).Len()))
+	}
+	return to
+}
+
+// memory binds a workload to the memory of the NUMA nodes on which it has its
+// CPUs. What needs more of them than the others that are bound leave is not
+// bound: it would be killed for lack of memory while other nodes have plenty.
+// Neither is what needs nobody knows how much. It is to be called for one
+// workload after the other, in the same order in each turn.
+func (b binder) memory(w node.Workload, cpus unit.CPUSet) seating {
+	m := seating{file: node.FileMems, intent: plan.Release}
+	var all unit.CPUSet // NUMA nodes
+	for _, c := range b.snap.Topology.CPUs {
+		if c.NUMA < 0 || c.NUMA >= unit.MaxCPUs {
+			m.reason = "the NUMA nodes are not known"
+			return m
+		}
+		all = all.With(unit.CPU(c.NUMA))
+		if cpus.Has(c.ID) {
+			m.to = m.to.With(unit.CPU(c.NUMA))
+		}
+	}
+	total, known := b.snap.MemoryTotal.Value()
+	part := total / unit.Bytes(max(all.Len(), 1))
+	for p := w.Cgroup; p != ""; p = p.Parent() {
+		if own, _ := facts.Original(b.snap.Knobs, node.Knob{Cgroup: p, File: node.FileMems}).(node.CPUs); !own.Set.Empty() {
+			all, m.to = all.Intersect(own.Set), m.to.Intersect(own.Set)
+		}
+	}
+	if m.to.Empty() || m.to == all {
+		m.reason = "its CPUs are on every NUMA node that it may use"
+		return m
+	}
+	used, measured := facts.MemoryOf(w).Value()
+	if !known || !measured {
+		m.say, m.reason = true, fmt.Sprintf("how much memory %s uses of how much is unknown: it may use all NUMA nodes", w.ID)
+		return m
+	}
+	most := part.Percent(bindUpTo)
+	if _, bound := b.snap.Knobs.Before[node.Knob{Cgroup: w.Cgroup, File: node.FileMems}]; bound {
+		most = part.Percent(stayUpTo)
+	}
+	need := max(w.MemoryRequest.Or(0), used)
+	each := need / unit.Bytes(m.to.Len())
+	for n := range m.to.All() {
+		if left := most - b.promised[n]; each > left {
+			m.say, m.reason = true, fmt.Sprintf("%s needs %s of memory, and NUMA node %v has about %s for it", w.ID, facts.MiB(need), n, facts.MiB(max(left, 0)))
+			return m
+		}
+	}
+	for n := range m.to.All() {
+		b.promised[n] += each
+	}
+	m.intent, m.reason = plan.Set, "memory beside its CPUs"
+	return m
+}
+
+// A tree is the cgroups that are bound together: a workload's own and, on
+// cgroup v1, where a set must lie within the parent's, all in sight below it.
+type tree struct {
+	work   int // index of the workload
+	groups []node.CgroupPath
+}
+
+// trees lists the latency-sensitive workloads with their cgroups, parents
+// first. Best-effort work among the cgroups is not part of them.
+func (b binder) trees() []tree {
+	at := map[node.CgroupPath]int{}
+	trees := make([]tree, 0, len(b.snap.Workloads))
+	for i, w := range b.snap.Workloads {
+		if _, twice := at[w.Cgroup]; w.Class.Sensitive() && !twice && w.Cgroup != "" {
+			at[w.Cgroup] = len(trees)
+			trees = append(trees, tree{i, []node.CgroupPath{w.Cgroup}})
+		}
+	}
+	if b.snap.Knobs.Kernel.CgroupVersion != 1 {
+		return trees
+	}
+	for k := range b.snap.Knobs.Now {
+		if _, is := at[k.Cgroup]; is || k.File != node.FileCPUs {
+			continue
+		}
+		if _, inBE := b.RootAbove(k.Cgroup); inBE {
+			continue
+		}
+		for p := k.Cgroup.Parent(); p != ""; p = p.Parent() {
+			if i, is := at[p]; is {
+				trees[i].groups = append(trees[i].groups, k.Cgroup)
+				break
+			}
+		}
+	}
+	for _, t := range trees {
+		slices.SortFunc(t.groups, func(a, b node.CgroupPath) int { return strings.Compare(string(a), string(b)) })
+	}
+	return trees
+}
+
+// want turns a seating into wants for all cgroups of a tree. On cgroup v1 a
+// parent must hold its children at every moment: where a set is exchanged for
+// one that neither holds it nor is held by it, all sets of the tree hold both
+// for one turn.
+func (b binder) want(t tree, to seating) []plan.Want {
+	knobs := b.snap.Knobs
+	next := make(map[node.CgroupPath]unit.CPUSet, len(t.groups))
+	exchange := false
+	var wants []plan.Want
+	for _, p := range t.groups {
+		knob := node.Knob{Cgroup: p, File: to.file}
+		w := plan.Want{Intent: to.intent, Knob: knob, Owner: plan.OwnerPin, Reason: to.reason}
+		now, shown := knobs.Now[knob].(node.CPUs)
+		_, touched := knobs.Before[knob]
+		said := to.say && p == t.groups[0]
+		if !shown {
+			w.Intent = plan.Release
+		}
+		if w.Intent == plan.Release && !touched && !said {
+			continue
+		}
+		if w.Intent == plan.Set {
+			set := to.to
+			if own, _ := facts.Original(knobs, knob).(node.CPUs); !set.Intersect(own.Set).Empty() {
+				set = set.Intersect(own.Set)
+			}
+			if up, above := next[p.Parent()]; above && !set.Intersect(up).Empty() {
+				set = set.Intersect(up)
+			} else if above {
+				set = up
+			}
+			set = set.Union(b.lodgers(knob))
+			next[p] = set
+			exchange = exchange || !set.Contains(now.Set) && !now.Set.Contains(set)
+			w.Value = node.CPUs{Set: set}
+		}
+		wants = append(wants, w)
+	}
+	if exchange && knobs.Kernel.CgroupVersion == 1 {
+		for i := range wants {
+			if wants[i].Intent != plan.Set {
+				continue
+			}
+			now := knobs.Now[wants[i].Knob].(node.CPUs)
+			wants[i].Value = node.CPUs{Set: now.Set.Union(wants[i].Value.(node.CPUs).Set)}
+		}
+	}
+	return wants
+}
+
+// lodgers is what best-effort work below a cgroup has of a file: on cgroup v1
+// its parent must hold it.
+func (b binder) lodgers(k node.Knob) unit.CPUSet {
+	var set unit.CPUSet
+	if b.snap.Knobs.Kernel.CgroupVersion != 1 {
+		return set
+	}
+	for _, m := range b.Roots {
+		if k.Cgroup.Contains(m) {
+			now, _ := b.snap.Knobs.Now[node.Knob{Cgroup: m, File: k.File}].(node.CPUs)
+			set = set.Union(now.Set)
+		}
+	}
+	return set
+}

@@ -1,0 +1,139 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// places says whose the CPUs are.
+type places struct {
+	free  unit.CPUSet // that best-effort work may have
+	lsr   unit.CPUSet // of LSR work alone, not lent
+	bound unit.CPUSet // to which latency-sensitive work is bound
+}
+
+// placesOf looks for work that is bound to some of the CPUs. Where LS work
+// really runs is better known from its counters for each CPU, where there are
+// any; LSE and LSR work keep their CPUs however idle they are, those that Tenon
+// has given to them and those that they were bound to before.
+func placesOf(c facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet, own grants) places {
+	var p places
+	var lse unit.CPUSet
+	for _, w := range s.Workloads {
+		if !w.Class.Sensitive() {
+			continue
+		}
+		set, bound := own.of[w.ID]
+		if set = set.Intersect(cpus); !bound {
+			set, bound = boundTo(s, w, cpus)
+		}
+		if !bound {
+			continue
+		}
+		switch w.Class {
+		case node.LSE:
+			lse = lse.Union(set)
+		case node.LSR:
+			p.lsr = p.lsr.Union(set)
+		default:
+			if _, counted := u.PerCPU[w.ID]; counted {
+				continue
+			}
+		}
+		p.bound = p.bound.Union(set)
+	}
+	p.free, p.lsr = cpus.Minus(lse).Minus(c.ReservedCPUs), p.lsr.Minus(lse).Minus(c.ReservedCPUs)
+	if c.LendLSR {
+		p.lsr = unit.CPUSet{}
+	}
+	p.free = p.free.Minus(p.lsr)
+	return p
+}
+
+// boundTo returns the CPUs to which a workload was bound before Tenon: the set
+// of its cgroup, or of the nearest above that is its kind's alone. A set that
+// holds all of cpus binds to nothing.
+func boundTo(s node.Snapshot, w node.Workload, cpus unit.CPUSet) (unit.CPUSet, bool) {
+	for p := w.Cgroup; ; p = p.Parent() {
+		v, _ := facts.Original(s.Knobs, node.Knob{Cgroup: p, File: node.FileCPUs}).(node.CPUs)
+		if !v.Set.Empty() {
+			set := v.Set.Intersect(cpus)
+			return set, !set.Empty() && set != cpus
+		}
+		if p == w.Meet || w.Meet == "" || !w.Meet.Contains(p) {
+			return unit.CPUSet{}, false
+		}
+	}
+}
+
+// roomOf returns the CPUs of cpus that a meeting point may have at all: those
+// of every cgroup above it, and those that it had before Tenon.
+func roomOf(k node.Knobs, m node.CgroupPath, cpus unit.CPUSet) unit.CPUSet {
+	narrow := func(v node.Value) {
+		if own, _ := v.(node.CPUs); !own.Set.Empty() {
+			cpus = cpus.Intersect(own.Set)
+		}
+	}
+	narrow(facts.Original(k, node.Knob{Cgroup: m, File: node.FileCPUs}))
+	for p := m.Parent(); p != ""; p = p.Parent() {
+		narrow(k.Now[node.Knob{Cgroup: p, File: node.FileCPUs}])
+	}
+	return cpus
+}
+
+// keepOff keeps best-effort work off the CPUs that it may never have, where no
+// budget says which it has. Where it may have all, its sets get the intent i.
+// The first result is what each meeting point gets; nil: nothing is kept from
+// them.
+func (x suppressor) keepOff(i plan.Intent, reason string) (map[node.CgroupPath]unit.CPUSet, []plan.Want) {
+	if x.SetsKept {
+		return nil, x.anyCPU(plan.Release, "sets of CPUs are somebody else's to write here")
+	}
+	if len(x.beside) == 0 && x.ReservedCPUs.Empty() && !slices.ContainsFunc(x.snap.Workloads, func(w node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR }) {
+		return nil, x.anyCPU(i, reason)
+	}
+	all := x.snap.Topology.All()
+	p := placesOf(x.Pool, x.use, x.snap, all, x.own)
+	if p.free == all && len(x.beside) == 0 {
+		return nil, x.anyCPU(i, reason)
+	}
+	free := make(map[node.CgroupPath]bool, len(x.Roots))
+	chosen := make(map[node.CgroupPath]unit.CPUSet, len(x.Roots))
+	reasons := make(map[node.CgroupPath]string, len(x.Roots))
+	for _, m := range x.Roots {
+		room := roomOf(x.snap.Knobs, m, all)
+		to, why := room.Intersect(p.free), ""
+		if n := room.Intersect(x.ReservedCPUs).Len(); n > 0 {
+			why = fmt.Sprintf("; %s reserved", facts.AreCPUs(n))
+		}
+		if n := room.Minus(x.ReservedCPUs).Minus(to).Len(); n > 0 {
+			why += fmt.Sprintf("; %s LSE's, or LSR's and not lent", facts.AreCPUs(n))
+		}
+		left := x.clear(to)
+		why += keptOff(to, left)
+		to = left
+		chosen[m], reasons[m] = to, strings.TrimPrefix(why, "; ")
+		free[m] = to == room
+		now, _ := x.snap.Knobs.Now[node.Knob{Cgroup: m, File: node.FileCPUs}].(node.CPUs)
+		switch kept := now.Set.Intersect(to); {
+		case to.Empty():
+			chosen[m], reasons[m] = x.squeeze(pick.Demand{}, room, p)
+		case i == plan.Abstain && !kept.Empty():
+			chosen[m], free[m] = kept, kept == now.Set
+		}
+	}
+	wants := x.setsOf(chosen, reasons)
+	for n, k := range x.chain {
+		if free[k.meet] {
+			wants[n].Intent, wants[n].Value, wants[n].Reason = i, nil, reason
+		}
+	}
+	return chosen, wants
+}

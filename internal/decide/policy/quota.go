@@ -1,0 +1,116 @@
+package policy
+
+import (
+	"fmt"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// giveQuota shares the budget over the meeting points by quota, and returns by
+// how much they have grown together.
+func (x suppressor) giveQuota() (spent unit.MilliCPU, wants []plan.Want) {
+	var has, gets unit.MilliCPU
+	bounded := false
+	for _, m := range x.Roots {
+		if now, finite := x.quotaNow(m); finite {
+			has, bounded = has+facts.MilliOf(now), true
+		}
+	}
+	may := x.may
+	if bounded {
+		may = max(min(may, has+x.gain), x.least)
+	}
+	for i, share := range x.share(may) {
+		w := x.quotaWant(x.Roots[i])
+		w.Intent, w.Reason = plan.Set, x.reason
+		if len(x.Roots) > 1 {
+			w.Reason += fmt.Sprintf("; %v of %v by use", share, may)
+		}
+		if may < x.may {
+			w.Reason += x.held()
+		}
+		t := x.tops[x.Roots[i]]
+		if t.limited && share > t.most {
+			share, w.Reason = t.most, t.reason
+		}
+		w.Value = node.Limit(share)
+		now, finite := x.quotaNow(x.Roots[i])
+		hold := finite && x.snap.Hurt && share > facts.MilliOf(now)
+		if hold || finite && x.near(facts.MilliOf(now), share) && (!t.limited || facts.MilliOf(now) <= t.most) {
+			w.Value = now
+		}
+		gets += facts.MilliOf(w.Value.(node.CPUMax))
+		wants = append(wants, w)
+	}
+	if bounded {
+		spent = max(gets-has, 0)
+	}
+	return spent, wants
+}
+
+// near reports whether a change of quota is not worth a write. What is at its
+// least gets exactly that.
+func (x suppressor) near(now, to unit.MilliCPU) bool {
+	small := x.capacity.Percent(deadband) / unit.MilliCPU(len(x.Roots))
+	return x.may > x.least && to-now <= small && now-to <= small
+}
+
+// share splits an amount over the meeting points: a quarter evenly, so that
+// none starves and one that wakes up can show what it needs, and the rest by
+// what each of them uses, so that an idle one does not hold what others need.
+func (x suppressor) share(may unit.MilliCPU) []unit.MilliCPU {
+	used := make(map[node.CgroupPath]unit.MilliCPU, len(x.Roots))
+	var total unit.MilliCPU
+	for i, w := range x.snap.Workloads {
+		if m := x.RootOf[i]; m != "" {
+			u := max(x.use.Workload[w.ID], x.use.Latest[w.ID])
+			used[m] += u
+			total += u
+		}
+	}
+	even := may / unit.MilliCPU(len(x.Roots))
+	shares := make([]unit.MilliCPU, len(x.Roots))
+	for i, m := range x.Roots {
+		shares[i] = even
+		if total > 0 {
+			shares[i] = even/4 + (may-may/4)*used[m]/total
+		}
+	}
+	return shares
+}
+
+// quotaNow returns the present quota of a meeting point, and whether there is
+// one.
+func (x suppressor) quotaNow(m node.CgroupPath) (node.CPUMax, bool) {
+	now, known := x.snap.Knobs.Now[node.Knob{Cgroup: m, File: node.FileCPUMax}].(node.CPUMax)
+	return now, known && facts.IsQuota(now)
+}
+
+// A top is the most that a meeting point may have in any case.
+type top struct {
+	most    unit.MilliCPU
+	limited bool // most counts
+	asked   bool // most is what the workload's owner asked for
+	reason  string
+}
+
+// topsOf returns what each meeting point had before Tenon, and for one that is
+// itself a workload's cgroup what the workload's owner asked for.
+func topsOf(l facts.Layout, s node.Snapshot) map[node.CgroupPath]top {
+	tops := map[node.CgroupPath]top{}
+	for _, m := range l.Roots {
+		knob := node.Knob{Cgroup: m, File: node.FileCPUMax}
+		if own, known := facts.Original(s.Knobs, knob).(node.CPUMax); known && facts.IsQuota(own) {
+			tops[m] = top{most: facts.MilliOf(own), limited: true, reason: fmt.Sprintf("%s had no more than %v before Tenon", m, facts.MilliOf(own))}
+		}
+	}
+	for _, w := range s.Workloads {
+		if m, asked := w.CPULimit.Value(); asked && l.IsRoot(w.Cgroup) {
+			tops[w.Cgroup] = top{most: m, limited: true, asked: true, reason: fmt.Sprintf("%s asked for at most %v of CPU", w.ID, m)}
+		}
+	}
+	return tops
+}

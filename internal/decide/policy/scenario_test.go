@@ -1,0 +1,415 @@
+package policy
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tenon.sh/tenon/internal/decide/memory"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+var update = flag.Bool("update", false, "rewrite the scenarios and the comparison with what the policies do now")
+
+// TestScenarios plays every story in testdata. A story is text:
+//
+//	# comments say what the story shows
+//	node cpus=4 [smt=2] [numa=1] [l3=1] [v=1] [idle=no] [protect=no] [bursts=no] [CONFIG] [job=700m] [empty]
+//	config CONFIG, which is any of: qos qos=cpu.weight target=65% min=10% policy=cpuset reserved=0-1 sets=kept lend burst=auto [save=1000%] [borrow=300%] [for=60s] off
+//	class LS [min=50%] [low=50%] [high=50%]       memory QoS of a class
+//	workload ID CLASS CGROUP [meet=CGROUP] [cpus=0-3] [cpu=2] [limit=700m] [request=1Gi] [memory=2Gi] [priority=5] [weight=512] [yields=CGROUP] [kept]
+//	part ID NAME [limit=700m] [request=1Gi] [memory=2Gi] [weight=512]     a container of a pod
+//	owner ID …                                    what its owner asks for it: see readOwner
+//	gone ID                                       no rule matches it any more
+//	was CGROUP FILE VALUE                         a value from before Tenon
+//	objective ID 2ms                              what it wants of its waits; -: nothing
+//	memory web=2Gi node=5Gi be=?                  what work uses from now on, and all of the node
+//	live 300 web=1500m                            as many ticks, with their steps, unseen
+//	device NAME 8:0 [of=8:0] [mapped=vg0-data] [on=8:0,8:16] [bfq] [iocost]
+//	unplug NAME                                   a device goes
+//	lacks CGROUP FILE                             a knob cannot be read
+//	block CLASS NAME [group] [rbps=1] [wbps=1] [riops=1] [wiops=1] [weight=50%] [latency=3ms]
+//	resctrl, share, peak, tasks                   see readCache
+//	evict, ends, starts                           see readEvict
+//	can, falls, foreign, cookies, ask, sees, …    see readLadder
+//	restart                                       the agent loses its memory
+//	tick [every=1s] [hurt] [throttled=?] web=1500m web=1500m@0-3 web=? [system=100m] [web.waits=1000*100us,30*5ms] [web.throttled=3/10]
+//	----
+//	the steps that follow, one a line
+//
+// Every tick adds the given use to the counters (with @ to those of the CPUs,
+// too; "?" removes a counter), decides, and applies all steps. A node that is
+// not empty has "web", which is LS, and "be", which is BE; job is the CPU limit
+// of "be". Two more lines show what the policies think and do not do:
+//
+//	---- left alone    the knobs on which a policy abstained in the last tick
+//	---- unwatched     the safe bounds
+//	---- batch         what batch work may count on
+//	---- ladder        what isolates on the CPU
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := play(t, string(text))
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(string(text), got); diff != "" {
+				t.Errorf("the story changed (-told +seen):\n%s", diff)
+			}
+		})
+	}
+}
+
+// play returns the story with what the policies do in it.
+func play(t *testing.T, text string) string {
+	t.Helper()
+	var out strings.Builder
+	var n *scene
+	lines := bufio.NewScanner(strings.NewReader(text))
+	skipping := false
+	for lines.Scan() {
+		line := lines.Text()
+		verb, rest, _ := strings.Cut(line, " ")
+		switch {
+		case line == "":
+			skipping = false
+		case skipping:
+			continue
+		case strings.HasPrefix(line, "#"):
+		case verb == "node":
+			n = readNode(t, rest)
+		case n == nil:
+			t.Fatalf("scenario line %q: want a node first", line)
+		case verb == "----":
+			skipping = true
+			fmt.Fprintln(&out, line)
+			seen := n.see(t, rest)
+			if len(seen) == 0 {
+				seen = []string{"nothing"}
+			}
+			for _, s := range seen {
+				fmt.Fprintln(&out, s)
+			}
+			continue
+		default:
+			n.read(t, line)
+		}
+		fmt.Fprintln(&out, line)
+	}
+	return out.String()
+}
+
+// see returns what follows a line of dashes.
+func (n *scene) see(t *testing.T, what string) []string {
+	t.Helper()
+	var lines []string
+	switch what {
+	case "":
+		for _, s := range n.decide(t) {
+			lines = append(lines, s.String())
+		}
+	case "left alone":
+		for _, w := range n.wants {
+			if w.Intent == plan.Abstain {
+				lines = append(lines, fmt.Sprintf("%v  # %s", w.Knob, w.Reason))
+			}
+		}
+		slices.Sort(lines)
+	case "batch":
+		lines = n.promised()
+	case "ladder":
+		lines = n.ladder()
+	case "unwatched":
+		for _, w := range SafeBounds(n.config, n.snap) {
+			lines = append(lines, fmt.Sprintf("%v at most %v  # %s", w.Knob, w.Value, w.Reason))
+		}
+	default:
+		t.Fatalf("scenario line \"---- %s\": want left alone, unwatched or nothing", what)
+	}
+	return lines
+}
+
+// word is one word of a scenario line: KEY or KEY=VALUE.
+type word struct{ key, val string }
+
+func words(line string) []word {
+	var all []word
+	for _, w := range strings.Fields(line) {
+		key, val, _ := strings.Cut(w, "=")
+		all = append(all, word{key, val})
+	}
+	return all
+}
+
+// must reads the value of a word, or ends the test.
+func must[T any](t *testing.T, w word, parse func(string) (T, error)) T {
+	t.Helper()
+	v, err := parse(w.val)
+	if err != nil {
+		t.Fatalf("scenario word %s=%s: %v", w.key, w.val, err)
+	}
+	return v
+}
+
+func number(s string) (n int, err error) {
+	_, err = fmt.Sscanf(s, "%d", &n)
+	return n, err
+}
+
+func percent(s string) (unit.Percent, error) {
+	n, err := number(strings.TrimSuffix(s, "%"))
+	return unit.Percent(n), err
+}
+
+func readNode(t *testing.T, line string) *scene {
+	t.Helper()
+	var config []word
+	shape := map[string]int{"smt": 2, "numa": 1, "l3": 0, "v": 2}
+	can := node.Capabilities{node.MechCPUIdle: {Verdict: node.Yes}, node.MechMemoryProtect: {Verdict: node.Yes}, node.MechCPUBurst: {Verdict: node.Yes}}
+	job := node.Maybe[unit.MilliCPU]{}
+	empty := false
+	for _, w := range words(line) {
+		switch w.key {
+		case "cpus", "smt", "numa", "l3", "v":
+			shape[w.key] = must(t, w, number)
+		case "idle":
+			can[node.MechCPUIdle] = node.Answer{Verdict: node.No}
+		case "bursts":
+			can[node.MechCPUBurst] = node.Answer{Verdict: node.No}
+		case "protect":
+			can[node.MechMemoryProtect] = node.Answer{Verdict: node.No, Why: "memory.low does not exist"}
+		case "job":
+			job = node.Some(must(t, w, unit.ParseMilliCPU))
+		case "empty":
+			empty = true
+		default:
+			config = append(config, w)
+		}
+	}
+	if shape["l3"] == 0 {
+		shape["l3"] = max(shape["cpus"]/8, 1)
+	}
+	n := newScene(machine(shape["cpus"], shape["smt"], shape["l3"], shape["numa"]), shape["v"])
+	smt := node.Answer{Verdict: node.No, Why: "one thread a core"}
+	if n.snap.Topology.SMT() {
+		smt = node.Answer{Verdict: node.Yes, Why: "several threads a core"}
+	}
+	can[node.MechHardwareSMT] = smt
+	n.snap.Can = can
+	for _, w := range config {
+		n.configure(t, w)
+	}
+	if !empty {
+		n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", Meet: "ls"})
+		n.add(node.Workload{ID: "be", Class: node.BE, Cgroup: "be/job", Meet: "be", CPULimit: job})
+	}
+	return n
+}
+
+func (n *scene) configure(t *testing.T, w word) {
+	t.Helper()
+	switch w.key {
+	case "off":
+		n.config = Config{}
+	case "qos":
+		n.config.CPUQOS = CPUQOS{Enable: true, Means: node.Mechanism(w.val)}
+	case "target":
+		n.config.Suppress.Enable, n.config.Suppress.ThresholdPercent = true, must(t, w, percent)
+	case "min":
+		n.config.Suppress.MinPercent = must(t, w, percent)
+	case "policy":
+		n.config.Suppress.Policy = SuppressPolicy(w.val)
+	case "reserved":
+		n.config.Pool.ReservedCPUs = must(t, w, unit.ParseCPUSet)
+	case "sets": // kept: they are somebody else's
+		n.config.Pool.SetsKept = w.val == "kept"
+	case "lend":
+		n.config.Pool.LendLSR = true
+	case "burst":
+		n.config.Burst = Burst{BurstPolicy(w.val), 1000, 300, -1, 50}
+	case "save":
+		n.config.Burst.CPUPercent = must(t, w, percent)
+	case "borrow":
+		n.config.Burst.QuotaPercent = must(t, w, percent)
+	case "for":
+		n.config.Burst.PeriodSeconds = int64(must(t, w, time.ParseDuration) / time.Second)
+	default:
+		if !n.configureLadder(t, w) {
+			n.configureBatch(t, w)
+		}
+	}
+}
+
+// read does what one line of a story says.
+func (n *scene) read(t *testing.T, line string) {
+	t.Helper()
+	verb, rest, _ := strings.Cut(line, " ")
+	f := strings.Fields(rest)
+	switch verb {
+	case "tick":
+		n.pass(readSpell(t, rest))
+	case "config":
+		for _, w := range words(rest) {
+			n.configure(t, w)
+		}
+	case "objective":
+		n.setObjective(t, line, f)
+	case "memory":
+		n.charge(t, rest)
+	case "live":
+		n.live(t, rest)
+	case "device":
+		n.readDevice(t, f)
+	case "lacks":
+		delete(n.snap.Knobs.Now, node.Knob{Cgroup: node.CgroupPath(f[0]), File: node.File(f[1])})
+	case "unplug":
+		n.unplug(rest, true)
+	case "block":
+		n.readBlock(t, f)
+	case "resctrl", "share", "peak", "tasks":
+		n.readCache(t, verb, f)
+	case "evict", "ends", "starts":
+		n.readEvict(t, verb, f)
+	case "can", "cannot", "unsure", "falls", "refused", "foreign", "cookies", "ask", "sees":
+		n.readLadder(t, verb, rest)
+	case "restart":
+		n.state = State{}
+	case "gone":
+		n.snap.Workloads = slices.DeleteFunc(slices.Clone(n.snap.Workloads), func(w node.Workload) bool { return string(w.ID) == rest })
+	case "was":
+		if len(f) < 3 {
+			t.Fatalf("scenario line %q: want a cgroup, a file and a value", line)
+		}
+		n.makeGroup(node.CgroupPath(f[0]))
+		v, err := node.ParseValue(node.File(f[1]), strings.Join(f[2:], " "))
+		if err != nil {
+			t.Fatalf("scenario line %q: %v", line, err)
+		}
+		n.snap.Knobs.Now[node.Knob{Cgroup: node.CgroupPath(f[0]), File: node.File(f[1])}] = v
+	case "class":
+		var m memory.Shares
+		for _, w := range words(rest)[1:] {
+			to := map[string]*unit.Percent{"min": &m.MinPercent, "low": &m.LowPercent, "high": &m.ThrottlingPercent}[w.key]
+			*to = must(t, w, percent)
+		}
+		if n.config.Memory.Classes == nil {
+			n.config.Memory.Classes = map[node.Class]memory.Shares{}
+		}
+		n.config.Memory.Classes[node.Class(f[0])] = m
+	case "workload":
+		n.readWorkload(t, line, f)
+	case "part":
+		n.readPart(t, line, f)
+	case "owner":
+		n.readOwner(t, line, f)
+	default:
+		t.Fatalf("scenario line %q: unknown", line)
+	}
+}
+
+func (n *scene) readWorkload(t *testing.T, line string, f []string) {
+	t.Helper()
+	if len(f) < 3 {
+		t.Fatalf("scenario line %q: want an id, a class and a cgroup", line)
+	}
+	w := node.Workload{ID: node.WorkloadID(f[0]), Class: node.Class(f[1]), Cgroup: node.CgroupPath(f[2])}
+	top, _, _ := strings.Cut(f[2], "/")
+	w.Meet = node.CgroupPath(top)
+	var cpus node.CPUs
+	for _, v := range words(strings.Join(f[3:], " ")) {
+		switch v.key {
+		case "meet":
+			w.Meet = node.CgroupPath(v.val)
+		case "cpus":
+			cpus.Set = must(t, v, unit.ParseCPUSet)
+		case "cpu":
+			w.CPURequest = node.Some(must(t, v, unit.ParseMilliCPU))
+		case "priority":
+			w.Priority = must(t, v, number)
+		case "limit":
+			w.CPULimit = node.Some(must(t, v, unit.ParseMilliCPU))
+		case "cpurequest":
+			w.CPURequest = node.Some(must(t, v, unit.ParseMilliCPU))
+		case "weight":
+			w.Weight = node.Some(must(t, v, shares))
+		case "yields":
+			w.Yields = node.CgroupPath(v.val)
+		case "kept":
+			w.CPUKept, w.MemoryKept = true, true
+		case "request":
+			w.MemoryRequest = node.Some(must(t, v, unit.ParseBytes))
+		case "memory":
+			w.MemoryLimit = node.Some(must(t, v, unit.ParseBytes))
+		default:
+			t.Fatalf("scenario word %q: unknown", v.key)
+		}
+	}
+	n.add(w)
+	if !cpus.Set.Empty() {
+		n.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}] = cpus
+	}
+}
+
+func readSpell(t *testing.T, line string) spell {
+	t.Helper()
+	p := spell{
+		every: time.Second, use: map[node.WorkloadID]unit.MilliCPU{},
+		on: map[node.WorkloadID]unit.CPUSet{}, missing: map[node.WorkloadID]bool{},
+	}
+	for _, w := range words(line) {
+		id := node.WorkloadID(w.key)
+		amount, list, placed := strings.Cut(w.val, "@")
+		switch {
+		case w.key == "every":
+			p.every = must(t, w, time.ParseDuration)
+		case strings.HasSuffix(w.key, ".throttled"):
+			var ran [2]int64
+			if _, err := fmt.Sscanf(w.val, "%d/%d", &ran[0], &ran[1]); err != nil {
+				t.Fatalf("scenario word %s=%s: want PERIODS/PERIODS", w.key, w.val)
+			}
+			if p.throttled == nil {
+				p.throttled = map[node.WorkloadID][2]int64{}
+			}
+			p.throttled[node.WorkloadID(strings.TrimSuffix(w.key, ".throttled"))] = ran
+		case strings.Contains(w.key, "."):
+			p.waits = append(p.waits, readWaiting(t, w))
+		case w.key == "busy" && w.val == "?":
+			p.blind = true
+		case w.key == "throttled" && w.val == "?":
+			p.unthrottled = true
+		case w.key == "hurt":
+			p.hurt = true
+		case w.val == "?":
+			p.missing[id] = true
+		case w.key == "system":
+			p.system = must(t, w, unit.ParseMilliCPU)
+		default:
+			p.use[id] = must(t, word{w.key, amount}, unit.ParseMilliCPU)
+			if placed {
+				p.on[id] = must(t, word{w.key, list}, unit.ParseCPUSet)
+			}
+		}
+	}
+	return p
+}

@@ -1,0 +1,113 @@
+package policy
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+func shares(s string) (unit.Weight, error) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	return unit.WeightOfShares(n), err
+}
+
+// work returns a copy of the workload of the given name to be changed.
+func (n *scene) work(t *testing.T, line, id string) *node.Workload {
+	t.Helper()
+	n.snap.Workloads = slices.Clone(n.snap.Workloads)
+	i := slices.IndexFunc(n.snap.Workloads, func(w node.Workload) bool { return string(w.ID) == id })
+	if i < 0 {
+		t.Fatalf("scenario line %q: there is no %s", line, id)
+	}
+	return &n.snap.Workloads[i]
+}
+
+// readPart adds a part to a workload, or replaces that of its name.
+func (n *scene) readPart(t *testing.T, line string, f []string) {
+	t.Helper()
+	w := n.work(t, line, f[0])
+	p := node.Part{Name: f[1], Cgroup: w.Cgroup.Join(f[1])}
+	for _, v := range words(strings.Join(f[2:], " ")) {
+		switch v.key {
+		case "limit":
+			p.CPULimit = node.Some(must(t, v, unit.ParseMilliCPU))
+		case "request":
+			p.MemoryRequest = node.Some(must(t, v, unit.ParseBytes))
+		case "memory":
+			p.MemoryLimit = node.Some(must(t, v, unit.ParseBytes))
+		case "weight":
+			p.Weight = node.Some(must(t, v, shares))
+		default:
+			t.Fatalf("scenario word %q: unknown", v.key)
+		}
+	}
+	w.Parts = append(slices.DeleteFunc(slices.Clone(w.Parts), func(o node.Part) bool { return o.Name == p.Name }), p)
+	n.makeGroup(p.Cgroup)
+}
+
+// readOwner says what the owner of a workload asks for it, instead of what was
+// asked before:
+//
+//	owner ID [burst=auto] [save=200%] [borrow=150%] [for=60s] [own] [min=10%] [low=20%] [high=80%]
+//	         [l3=0-30] [mb=20%] [identity=1] [spared=memory] [rank=-3] [sub=2] [block=vda:rbps=1,weight=50%]
+//	owner ID limit=2 memory=1Gi             its limits are others now
+func (n *scene) readOwner(t *testing.T, line string, f []string) {
+	t.Helper()
+	w := n.work(t, line, f[0])
+	w.Asks = node.Asks{}
+	b, m := &w.Asks.Burst, &w.Asks.Memory
+	for _, v := range words(strings.Join(f[1:], " ")) {
+		switch v.key {
+		case "burst":
+			b.Policy = v.val
+		case "save":
+			b.CPUPercent = node.Some(must(t, v, percent))
+		case "borrow":
+			b.QuotaPercent = node.Some(must(t, v, percent))
+		case "for":
+			b.PeriodSeconds = node.Some(int64(must(t, v, time.ParseDuration) / time.Second))
+		case "own":
+			m.Own = true
+		case "min":
+			m.MinPercent = node.Some(must(t, v, percent))
+		case "low":
+			m.LowPercent = node.Some(must(t, v, percent))
+		case "high":
+			m.ThrottlingPercent = node.Some(must(t, v, percent))
+		case "identity":
+			w.Asks.Identity = node.Some(node.Identity(must(t, v, number)))
+		case "spared":
+			w.Asks.SparedFrom = strings.Split(v.val, ",")
+		case "rank":
+			w.EvictionPriority = must(t, v, number)
+		case "sub":
+			w.SubPriority = must(t, v, number)
+		case "limit":
+			w.CPULimit = node.Some(must(t, v, unit.ParseMilliCPU))
+		case "memory":
+			w.MemoryLimit = node.Some(must(t, v, unit.ParseBytes))
+		case "l3":
+			from, to, _ := strings.Cut(v.val, "-")
+			w.Asks.Cache.Start, w.Asks.Cache.End = node.Some(must(t, word{"l3", from}, percent)), node.Some(must(t, word{"l3", to}, percent))
+		case "mb":
+			w.Asks.Cache.Bandwidth = node.Some(must(t, v, percent))
+		case "block":
+			name, of, _ := strings.Cut(v.val, ":")
+			n.readBlock(t, append([]string{"?", name}, strings.Split(of, ",")...))
+			for _, block := range n.config.IO.Classes["?"] {
+				w.Asks.IO = append(w.Asks.IO, node.BlockIO(block))
+			}
+			delete(n.config.IO.Classes, "?")
+		default:
+			t.Fatalf("scenario word %q: unknown", v.key)
+		}
+	}
+	if w.Asks.Cache != (node.CacheAsk{}) {
+		w.Asks.Cache.Control = node.ControlPrefix + f[0]
+	}
+}

@@ -1,0 +1,238 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A scene is a node in memory: counters that go up, knobs that are set, and a
+// kernel that refuses what cgroup v1 refuses.
+type scene struct {
+	config Config
+	state  State
+	snap   node.Snapshot
+	wants  []plan.Want // of the last decision
+	// fails says which steps fail; nil: none does.
+	fails func(plan.Step) bool
+
+	busy   map[unit.CPU]time.Duration
+	used   map[node.WorkloadID]time.Duration
+	perCPU map[node.WorkloadID]map[unit.CPU]time.Duration
+	ran    map[node.WorkloadID][2]int64 // in all spells together
+	delay  map[node.WorkloadID]node.RunQueueDelay
+	memory map[node.WorkloadID]unit.Bytes // what work uses; of the node: "node"
+}
+
+func newScene(topo node.Topology, version int) *scene {
+	n := &scene{
+		busy:   map[unit.CPU]time.Duration{},
+		used:   map[node.WorkloadID]time.Duration{},
+		perCPU: map[node.WorkloadID]map[unit.CPU]time.Duration{},
+		ran:    map[node.WorkloadID][2]int64{},
+	}
+	for _, c := range topo.CPUs {
+		n.busy[c.ID] = 0
+	}
+	n.snap = node.Snapshot{
+		At:          time.Unix(0, 0),
+		Topology:    topo,
+		MemoryTotal: node.Some(unit.Bytes(64 << 30)),
+		Can:         node.Capabilities{node.MechCPUIdle: {Verdict: node.Yes}, node.MechMemoryProtect: {Verdict: node.Yes}, node.MechCPUBurst: {Verdict: node.Yes}},
+		Knobs: node.Knobs{
+			Kernel: node.Kernel{CgroupVersion: version, PageSize: 4096},
+			Now:    map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{},
+		},
+	}
+	return n
+}
+
+// machine is numa × caches × CPUs, with threads of a core side by side.
+func machine(cpus, smt, caches, numa int) node.Topology {
+	var t node.Topology
+	for c := range cpus {
+		t.CPUs = append(t.CPUs, node.LogicalCPU{
+			ID: unit.CPU(c), Core: node.CoreID(c / smt), L3: node.CacheID(c * caches / cpus),
+			NUMA: node.NUMANode(c * numa / cpus), Socket: node.SocketID(c * numa / cpus),
+		})
+	}
+	return t
+}
+
+// add starts to manage a workload. Its cgroup and those above it come to be,
+// as the kernel makes them: on v1 with the CPUs of the parent.
+func (n *scene) add(w node.Workload) {
+	n.snap.Workloads = append(n.snap.Workloads, w)
+	n.makeGroup(w.Cgroup)
+	n.makeGroup(w.Meet)
+}
+
+func (n *scene) makeGroup(p node.CgroupPath) {
+	now := n.snap.Knobs.Now
+	if _, exists := now[node.Knob{Cgroup: p, File: node.FileCPUWeight}]; exists || p == "" {
+		return
+	}
+	n.makeGroup(p.Parent())
+	now[node.Knob{Cgroup: p, File: node.FileCPUWeight}] = node.CPUWeight{Weight: unit.WeightOf(100)}
+	now[node.Knob{Cgroup: p, File: node.FileCPUMax}] = node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod}
+	now[node.Knob{Cgroup: p, File: node.FileMemory}] = node.NoMemoryLimit
+	n.makeIO(p)
+	n.showIsolation()
+	set, mems := node.CPUs{}, node.CPUs{}
+	if n.snap.Knobs.Kernel.CgroupVersion == 1 {
+		set.Set = n.snap.Topology.All()
+		for _, c := range n.snap.Topology.CPUs {
+			mems.Set = mems.Set.With(unit.CPU(c.NUMA))
+		}
+		if up, ok := now[node.Knob{Cgroup: p.Parent(), File: node.FileCPUs}].(node.CPUs); ok {
+			set = up
+		}
+	}
+	now[node.Knob{Cgroup: p, File: node.FileCPUs}] = set
+	now[node.Knob{Cgroup: p, File: node.FileMems}] = mems
+}
+
+// A spell is some time in which work runs.
+type spell struct {
+	every   time.Duration
+	use     map[node.WorkloadID]unit.MilliCPU
+	on      map[node.WorkloadID]unit.CPUSet // where; not in it: nobody counts where
+	system  unit.MilliCPU
+	missing map[node.WorkloadID]bool // workloads without counter
+	waits   []waiting
+	// throttled is in how many periods of its quota a workload was throttled,
+	// and in how many it ran.
+	throttled map[node.WorkloadID][2]int64
+	blind     bool // nobody knows how busy the CPUs are
+	// unthrottled: nobody knows who was throttled.
+	unthrottled bool
+	hurt        bool // a service was seen waiting
+}
+
+// pass lets a spell pass, and reads the counters.
+func (n *scene) pass(p spell) {
+	n.snap.At, n.snap.Hurt = n.snap.At.Add(p.every), p.hurt
+	n.busy = maps.Clone(n.busy)
+	n.wait(p.waits)
+	for id, more := range p.throttled {
+		n.ran[id] = [2]int64{n.ran[id][0] + more[0], n.ran[id][1] + more[1]}
+	}
+	spend := func(m unit.MilliCPU, on unit.CPUSet, counter map[unit.CPU]time.Duration) {
+		if on.Empty() {
+			return
+		}
+		each := time.Duration(float64(p.every) * m.Cores() / float64(on.Len()))
+		for c := range on.All() {
+			n.busy[c] += each
+			if counter != nil {
+				counter[c] += each
+			}
+		}
+	}
+	all := n.snap.Topology.All()
+	var anywhere unit.MilliCPU
+	for id, m := range p.use {
+		n.used[id] += time.Duration(float64(p.every) * m.Cores())
+		if on, known := p.on[id]; known {
+			n.perCPU[id] = maps.Clone(n.perCPU[id])
+			if n.perCPU[id] == nil {
+				n.perCPU[id] = map[unit.CPU]time.Duration{}
+				for c := range all.All() {
+					n.perCPU[id][c] = 0
+				}
+			}
+			spend(m, on, n.perCPU[id])
+		} else {
+			anywhere += m
+		}
+	}
+	spend(anywhere+p.system, all, nil)
+	n.snap.Busy = n.busy
+	if p.blind {
+		n.snap.Busy = nil
+	}
+	workloads := n.snap.Workloads
+	n.snap.Workloads = make([]node.Workload, len(workloads))
+	for i, w := range workloads {
+		w.Usage = node.Usage{PerCPU: n.perCPU[w.ID], Delay: n.delay[w.ID]}
+		if !p.missing[w.ID] {
+			w.Usage.CPU = node.Some(n.used[w.ID])
+		}
+		if ran := n.ran[w.ID]; !p.unthrottled {
+			w.Usage.ThrottledPeriods, w.Usage.Periods = node.Some(ran[0]), node.Some(ran[1])
+		}
+		n.snap.Workloads[i] = w
+	}
+	n.charged()
+	n.sees()
+}
+
+// decide decides, and applies all steps.
+func (n *scene) decide(t testing.TB) []plan.Step {
+	t.Helper()
+	n.state, n.wants = Decide(n.config, n.state, n.snap)
+	steps := plan.Diff(n.snap.Knobs, n.wants)
+	for _, s := range steps {
+		if why := n.refusal(s); why != "" {
+			t.Errorf("the kernel refuses %v: %s", s, why)
+			continue
+		}
+		if n.stops(s) || n.fails != nil && n.fails(s) {
+			continue
+		}
+		if _, touched := n.snap.Knobs.Before[s.Knob]; !touched && !s.Knob.File.OrdersScheduler() {
+			n.snap.Knobs.Before[s.Knob] = s.From
+		}
+		if s.Knob.File == node.FileScheduler && !s.To.(node.Scheduler).Loaded {
+			n.forgetOrders()
+		}
+		if s.Release {
+			delete(n.snap.Knobs.Before, s.Knob)
+		}
+		n.snap.Knobs.Now[s.Knob] = s.To
+		n.divided(s)
+	}
+	if wrong := n.wrongLadder(); wrong != "" {
+		t.Error(wrong)
+	}
+	return steps
+}
+
+// refusal says why cgroup v1 refuses a step: a child may never have more than
+// its parent.
+func (n *scene) refusal(s plan.Step) string {
+	if n.snap.Knobs.Kernel.CgroupVersion != 1 {
+		return ""
+	}
+	for k, v := range n.snap.Knobs.Now {
+		if k.File != s.Knob.File || k == s.Knob {
+			continue
+		}
+		parent, child := node.Value(nil), node.Value(nil)
+		switch {
+		case k.Cgroup == s.Knob.Cgroup.Parent():
+			parent, child = v, s.To
+		case k.Cgroup.Parent() == s.Knob.Cgroup:
+			parent, child = s.To, v
+		default:
+			continue
+		}
+		switch p := parent.(type) {
+		case node.CPUs:
+			if c := child.(node.CPUs); c.Set.Empty() || !p.Set.Contains(c.Set) {
+				return fmt.Sprintf("%v is not within %v", c, p)
+			}
+		case node.CPUMax:
+			if c := child.(node.CPUMax); facts.IsQuota(c) && facts.IsQuota(p) && c.Narrower(p) > 0 {
+				return fmt.Sprintf("%v is more than %v", c, p)
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,124 @@
+package slo
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// kernelBuckets is the number of buckets of the kernel's histogram of waits.
+const kernelBuckets = 29
+
+func spreadOf(waits map[time.Duration]uint64) spread {
+	d := node.RunQueueDelay{Sum: node.Some(time.Duration(0)), Counts: make([]uint64, kernelBuckets)}
+	for length, count := range waits {
+		b := 0
+		for b < kernelBuckets-1 && length >= node.DelayBound(b) {
+			b++
+		}
+		d.Counts[b] += count
+	}
+	waited, ok := since(node.RunQueueDelay{Counts: make([]uint64, kernelBuckets)}, d)
+	if !ok {
+		panic("the readings do not fit together")
+	}
+	return waited
+}
+
+// TestTheHistogramDoesNotFlatter: whenever more than 1 of 100 waits, and some
+// for chance, is longer than wanted, the objective is missed, wherever in its
+// bucket the wait lies; and never when all waits are shorter than half of it.
+func TestTheHistogramDoesNotFlatter(t *testing.T) {
+	for want := 10 * time.Microsecond; want < time.Second; want = want * 11 / 10 {
+		longer := want + want/8
+		for _, c := range []struct {
+			waits  map[time.Duration]uint64
+			missed bool
+		}{
+			{map[time.Duration]uint64{want / 4: 1000, longer: 13}, true},
+			{map[time.Duration]uint64{want / 4: 1000, longer: 12}, false},
+			{map[time.Duration]uint64{want/2 - 1: 100000}, false},
+			{map[time.Duration]uint64{longer: 3}, true},
+			{map[time.Duration]uint64{longer: 2}, false},
+			{nil, false},
+		} {
+			d := spreadOf(c.waits)
+			if got := d.missed(want); got != c.missed {
+				t.Errorf("wants %v: waits %v are missed: %v", want, c.waits, got)
+			}
+			if c.missed && d.tail() <= want {
+				t.Errorf("wants %v: waits %v miss it with a p99 of %v", want, c.waits, d.tail())
+			}
+		}
+	}
+	if got := spreadOf(map[time.Duration]uint64{100 * time.Hour: 3}); !got.missed(time.Hour) {
+		t.Error("waits beyond the last bucket are short")
+	}
+}
+
+// TestAMeanIsJudgedByItsTail: of a mean of 1 ms, 5 ms is what 99 of 100 waits
+// may take.
+func TestAMeanIsJudgedByItsTail(t *testing.T) {
+	d := spread{waits: 1000, sum: time.Second}
+	if d.missed(5*time.Millisecond) || !d.missed(5*time.Millisecond-1) {
+		t.Errorf("a mean of 1 ms has a tail of %v", d.tail())
+	}
+	if few := (spread{waits: enoughWaits - 1, sum: time.Hour}); few.missed(1) {
+		t.Error("a few waits make a mean")
+	}
+}
+
+// TestCountersThatWentBackBeginAnew: a window is never made of readings that
+// do not fit together.
+func TestCountersThatWentBackBeginAnew(t *testing.T) {
+	full := node.RunQueueDelay{Sum: node.Some(time.Second), Counts: []uint64{5, 5}}
+	for name, now := range map[string]node.RunQueueDelay{
+		"a sum that fell":    {Sum: node.Some(time.Millisecond), Counts: []uint64{6, 6}},
+		"a count that fell":  {Sum: node.Some(time.Minute), Counts: []uint64{4, 9}},
+		"no histogram":       {Sum: node.Some(time.Minute)},
+		"more buckets":       {Sum: node.Some(time.Minute), Counts: []uint64{9, 9, 9}},
+		"turns in its place": {Sum: node.Some(time.Minute), Turns: node.Some[int64](7)},
+	} {
+		if d, ok := since(full, now); ok {
+			t.Errorf("%s makes a window: %+v", name, d)
+		}
+		f := State{Since: time.Unix(1, 0), Delay: full}.observe(time.Unix(2, 0), node.Workload{Usage: node.Usage{Delay: now}}, 1, blamed{})
+		if f.Missed || !f.Since.Equal(time.Unix(2, 0)) {
+			t.Errorf("%s: the window began at %v", name, f.Since)
+		}
+	}
+}
+
+// TestWorstMissFirst: who waits longest for its objective is named first.
+func TestWorstMissFirst(t *testing.T) {
+	x := Tracker{Work: map[node.WorkloadID]State{
+		"a": {Missed: true, Percent: 150}, "b": {Missed: true, Percent: 900}, "c": {Percent: 9000}, "d": {Missed: true, Percent: 150},
+	}}
+	var got []node.WorkloadID
+	for _, m := range x.Missed() {
+		got = append(got, m.Workload)
+	}
+	if want := fmt.Sprint([]node.WorkloadID{"b", "a", "d"}); fmt.Sprint(got) != want {
+		t.Errorf("missed are %v, want %v", got, want)
+	}
+}
+
+// TestAClockThatWasSetBackEndsNoMiss: an SLO that was violated under a later clock
+// is met again after the usual time.
+func TestAClockThatWasSetBackEndsNoMiss(t *testing.T) {
+	now, future := time.Unix(1000, 0), time.Unix(1e6, 0)
+	w := node.Workload{ID: "web"}
+	w.Usage.Delay = node.RunQueueDelay{Sum: node.Some(time.Duration(0)), Counts: make([]uint64, kernelBuckets)}
+	f := State{Missed: true, At: future, Since: future, Delay: w.Usage.Delay}.observe(now, w, time.Millisecond, blamed{})
+	if f.At.After(now) || f.At.Equal(now) {
+		t.Errorf("the last miss is of %v, now it is %v", f.At, now)
+	}
+	for i := range 3 {
+		f = f.observe(now.Add(time.Duration(i+1)*longestWindow), w, time.Millisecond, blamed{})
+	}
+	if f.Missed {
+		t.Error("the objective counts as missed for ever")
+	}
+}

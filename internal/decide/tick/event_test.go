@@ -1,0 +1,39 @@
+package tick
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+func TestEventsThatWaitAreBounded(t *testing.T) {
+	var waiting []Event
+	first := time.Unix(1, 0)
+	for i := range 1000 {
+		for _, id := range []node.WorkloadID{"web", "api"} {
+			waiting = Join(waiting, Event{At: first.Add(time.Duration(i)), Kind: EventDelay, Workload: id})
+		}
+		waiting = Join(waiting, Event{At: first, Kind: EventCgroups})
+	}
+	if len(waiting) != 3 || waiting[0].Workload != "web" || !waiting[0].At.Equal(first) || waiting[0].More != 999 {
+		t.Errorf("%+v", waiting)
+	}
+}
+
+func TestWokenIsOnePhrase(t *testing.T) {
+	events := []Event{{Kind: EventDelay, Workload: "web", Text: "3 waits", More: 2}, {Kind: EventConfig}}
+	if got, want := Woken(events), "delay web: 3 waits (and 2 more); config"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for i := range 10 {
+		events = append(events, Event{Kind: EventPressure, Workload: node.WorkloadID(fmt.Sprint(i))})
+	}
+	if got, want := Woken(events), "delay web: 3 waits (and 2 more); config; pressure 0; and 9 other events"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if Woken(nil) != "" {
+		t.Error("nothing has woken a turn and it says so")
+	}
+}

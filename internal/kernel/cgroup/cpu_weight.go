@@ -1,0 +1,63 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// CPUWeight is the share of contended CPU among siblings: a weight, or idle
+// (SCHED_IDLE for the whole group, Linux 5.15).
+type CPUWeight struct {
+	Idle   bool
+	Weight unit.Weight // 0 if Idle
+}
+
+// ReadCPUWeight reads cpu.idle and cpu.weight (v1: cpu.shares). A kernel
+// without cpu.idle has no idle groups. The root has no weight: ErrUnsupported.
+func (t *Tree) ReadCPUWeight(path string) (CPUWeight, error) {
+	idle, err := t.readIdle(path)
+	if err != nil && !errors.Is(err, ErrUnsupported) {
+		return CPUWeight{}, err
+	}
+	if idle {
+		return CPUWeight{Idle: true}, nil
+	}
+	if t.VersionOf(cpu) == 1 {
+		w, err := t.v1ReadShares(path)
+		return CPUWeight{Weight: w}, err
+	}
+	w, err := read(t, cpu, path, "cpu.weight", parseCount)
+	return CPUWeight{Weight: unit.WeightOf(w)}, err
+}
+
+// WriteCPUWeight writes cpu.idle and cpu.weight (v1: cpu.shares), rounded to
+// what the kernel can hold. The kernel refuses a weight while a group is idle
+// (EINVAL) and resets it to the default when idle is cleared; therefore idle
+// is cleared first and the weight written after. Idle on a kernel without
+// cpu.idle gives ErrUnsupported.
+func (t *Tree) WriteCPUWeight(path string, v CPUWeight) error {
+	idle, err := t.readIdle(path)
+	switch {
+	case err != nil && (v.Idle || !errors.Is(err, ErrUnsupported)):
+		return fmt.Errorf("write cpu weight %+v in %s: %w", v, shown(path), err)
+	case v.Idle && idle:
+		return nil
+	case v.Idle:
+		return t.write(cpu, path, "cpu.idle", "1")
+	case idle:
+		if err := t.write(cpu, path, "cpu.idle", "0"); err != nil {
+			return err
+		}
+	}
+	if t.VersionOf(cpu) == 1 {
+		return t.v1WriteShares(path, v.Weight)
+	}
+	return t.write(cpu, path, "cpu.weight", count(v.Weight.V2()))
+}
+
+func (t *Tree) readIdle(path string) (bool, error) {
+	n, err := read(t, cpu, path, "cpu.idle", parseCount)
+	return n == 1, err
+}

@@ -1,0 +1,46 @@
+package cgroup
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+const ioLatency = "io.latency"
+
+// ReadIOLatency reads io.latency (Linux 4.19, with CONFIG_BLK_CGROUP_IOLATENCY):
+// the devices on which the I/O of the group has a target. v1 and the root do
+// not have it: ErrUnsupported.
+func (t *Tree) ReadIOLatency(path string) (map[unit.Device]time.Duration, error) {
+	if t.VersionOf(block) == 1 {
+		return nil, fmt.Errorf("read %s in %s: cgroup v1 does not have it: %w", ioLatency, shown(path), ErrUnsupported)
+	}
+	return read(t, block, path, ioLatency, parseIOLatency)
+}
+
+// WriteIOLatency makes the given targets, in whole microseconds, those of the
+// group. A partition or a device that does not exist gives ENODEV, and then the
+// others are still written.
+func (t *Tree) WriteIOLatency(path string, targets map[unit.Device]time.Duration) error {
+	now, err := t.ReadIOLatency(path)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", ioLatency, err)
+	}
+	return eachLine(now, targets, 0, func(d unit.Device, _, to time.Duration) error {
+		return t.write(block, path, ioLatency, fmt.Sprintf("%v target=%d", d, to.Microseconds()))
+	})
+}
+
+// parseIOLatency reads lines such as "254:0 target=75000".
+func parseIOLatency(text string) (map[unit.Device]time.Duration, error) {
+	return parseDevices(text, func(words []string) (time.Duration, error) {
+		for _, w := range words {
+			if value, is := strings.CutPrefix(w, "target="); is {
+				return parseMicroseconds(value)
+			}
+		}
+		return 0, fmt.Errorf("%q: want target=MICROSECONDS", words)
+	})
+}

@@ -1,0 +1,134 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// IOLimits is how much a group may read and write on one device in a second, in
+// bytes and in operations.
+type IOLimits struct{ ReadBPS, WriteBPS, ReadIOPS, WriteIOPS int64 }
+
+// NoIORate means no limit: "max" on v2, 0 on v1.
+const NoIORate int64 = math.MaxInt64
+
+var noIOLimits = IOLimits{NoIORate, NoIORate, NoIORate, NoIORate}
+
+// A rate is one of the limits: its key in io.max, its file on v1, and its place
+// in IOLimits.
+type rate struct {
+	key, v1File string
+	of          func(*IOLimits) *int64
+}
+
+var rates = [...]rate{
+	{"rbps", "blkio.throttle.read_bps_device", func(l *IOLimits) *int64 { return &l.ReadBPS }},
+	{"wbps", "blkio.throttle.write_bps_device", func(l *IOLimits) *int64 { return &l.WriteBPS }},
+	{"riops", "blkio.throttle.read_iops_device", func(l *IOLimits) *int64 { return &l.ReadIOPS }},
+	{"wiops", "blkio.throttle.write_iops_device", func(l *IOLimits) *int64 { return &l.WriteIOPS }},
+}
+
+// ReadIOMax reads io.max (v1: blkio.throttle.*_device): the devices on which
+// the group has limits. The root of v2 does not have it: ErrUnsupported.
+func (t *Tree) ReadIOMax(path string) (map[unit.Device]IOLimits, error) {
+	if t.VersionOf(block) == 1 {
+		return t.v1ReadIOMax(path)
+	}
+	return read(t, block, path, "io.max", parseIOMax)
+}
+
+// WriteIOMax makes the given lines those of io.max: devices that are not among
+// them lose their limits. The kernel takes one device at a time and whole disks
+// only: a partition or a device that does not exist gives ENODEV, and then the
+// other devices are still written. On v1 the limits of a group do not bound the
+// groups below it.
+func (t *Tree) WriteIOMax(path string, limits map[unit.Device]IOLimits) error {
+	now, err := t.ReadIOMax(path)
+	if err != nil {
+		return fmt.Errorf("write io.max: %w", err)
+	}
+	return eachLine(now, limits, noIOLimits, func(d unit.Device, from, to IOLimits) error {
+		if t.VersionOf(block) == 1 {
+			return t.v1ChangeIOMax(path, d, from, to)
+		}
+		line := d.String()
+		for _, r := range rates {
+			line += " " + r.key + "=" + count(*r.of(&to))
+		}
+		return t.write(block, path, "io.max", line)
+	})
+}
+
+// parseIOMax reads lines such as "254:0 rbps=1048576 wbps=max riops=max
+// wiops=max". Keys that are not known are left out.
+func parseIOMax(text string) (map[unit.Device]IOLimits, error) {
+	return parseDevices(text, func(words []string) (IOLimits, error) {
+		l := noIOLimits
+		for _, word := range words {
+			key, value, _ := strings.Cut(word, "=")
+			i := slices.IndexFunc(rates[:], func(r rate) bool { return r.key == key })
+			if i < 0 {
+				continue
+			}
+			n, err := parseCount(value)
+			if err != nil {
+				return l, err
+			}
+			*rates[i].of(&l) = n
+		}
+		return l, nil
+	})
+}
+
+// parseDevices reads a file that has a line for each of some devices: its
+// number, and what parse reads. The line of the default is left out.
+func parseDevices[T any](text string, parse func(words []string) (T, error)) (map[unit.Device]T, error) {
+	m := map[unit.Device]T{}
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if len(words) == 0 || words[0] == "default" {
+			continue
+		}
+		d, err := unit.ParseDevice(words[0])
+		if err != nil {
+			return nil, err
+		}
+		if m[d], err = parse(words[1:]); err != nil {
+			return nil, fmt.Errorf("device %v: %w", d, err)
+		}
+	}
+	return m, nil
+}
+
+// eachLine calls write for every device whose line in from is not that in to,
+// in the order of their numbers; none stands for a line that is not there.
+func eachLine[T comparable](from, to map[unit.Device]T, none T, write func(d unit.Device, from, to T) error) error {
+	var changed []unit.Device
+	lineOf := func(m map[unit.Device]T, d unit.Device) T {
+		if v, has := m[d]; has {
+			return v
+		}
+		return none
+	}
+	for d := range from {
+		if lineOf(to, d) != from[d] {
+			changed = append(changed, d)
+		}
+	}
+	for d := range to {
+		if _, had := from[d]; !had && to[d] != none {
+			changed = append(changed, d)
+		}
+	}
+	slices.SortFunc(changed, unit.Device.Compare)
+	var errs []error
+	for _, d := range changed {
+		errs = append(errs, write(d, lineOf(from, d), lineOf(to, d)))
+	}
+	return errors.Join(errs...)
+}

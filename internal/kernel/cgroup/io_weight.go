@@ -1,0 +1,115 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// IOWeight is the share of contended block I/O among siblings: a weight, and
+// others for single devices.
+type IOWeight struct {
+	Default int64
+	Devices map[unit.Device]int64
+}
+
+// A Weigher is one of the two things in the kernel that weigh block I/O. Each
+// has files of its own, and acts only on the devices for which it is switched
+// on.
+type Weigher struct{ v1, v1Devices, v2 string }
+
+var (
+	// IOCost is the controller iocost: io.weight, 1 to 10000, v2 only. The root's
+	// io.cost.qos switches it on for a device
+	// (Documentation/admin-guide/cgroup-v2.rst, "io.weight", "io.cost.qos").
+	IOCost = Weigher{v2: "io.weight"}
+	// BFQ is the I/O scheduler bfq: io.bfq.weight (v1: blkio.bfq.weight and
+	// blkio.bfq.weight_device), 1 to 1000. The file scheduler of a device
+	// switches it on (Documentation/block/bfq-iosched.rst, section 4; weights of
+	// single devices from Linux 5.4).
+	BFQ = Weigher{v1: "blkio.bfq.weight", v1Devices: "blkio.bfq.weight_device", v2: "io.bfq.weight"}
+)
+
+// ReadIOWeight reads the weights of a group. The root has none: ErrUnsupported.
+func (t *Tree) ReadIOWeight(w Weigher, path string) (IOWeight, error) {
+	file, devices := w.v2, w.v2
+	if t.VersionOf(block) == 1 {
+		if file, devices = w.v1, w.v1Devices; file == "" {
+			return IOWeight{}, fmt.Errorf("read %s in %s: cgroup v1 does not have it: %w", w.v2, shown(path), ErrUnsupported)
+		}
+	}
+	v, err := read(t, block, path, file, parseIOWeight)
+	if err != nil || file == devices {
+		return v, err
+	}
+	of, err := read(t, block, path, devices, parseIOWeights)
+	if errors.Is(err, ErrUnsupported) {
+		return v, nil // a kernel without weights of single devices
+	}
+	v.Devices = of
+	return v, err
+}
+
+// WriteIOWeight writes the weights that differ. The kernel refuses a weight
+// out of range (EINVAL or ERANGE) and one for a device on which it does not act
+// (EOPNOTSUPP, which is ErrUnsupported); the others are still written.
+func (t *Tree) WriteIOWeight(w Weigher, path string, v IOWeight) error {
+	now, err := t.ReadIOWeight(w, path)
+	if err != nil {
+		return fmt.Errorf("write I/O weight %+v: %w", v, err)
+	}
+	file, devices := w.v2, w.v2
+	if t.VersionOf(block) == 1 {
+		file, devices = w.v1, w.v1Devices
+	}
+	var errs []error
+	if v.Default != now.Default {
+		errs = append(errs, t.write(block, path, file, count(v.Default)))
+	}
+	errs = append(errs, eachLine(now.Devices, v.Devices, 0, func(d unit.Device, _, to int64) error {
+		weight := "default"
+		if to != 0 {
+			weight = count(to)
+		}
+		return t.write(block, path, devices, d.String()+" "+weight)
+	}))
+	return errors.Join(errs...)
+}
+
+// parseIOWeight reads "100", or "default 100" with lines such as "254:0 50".
+func parseIOWeight(text string) (IOWeight, error) {
+	first, _, _ := strings.Cut(text, "\n")
+	n, err := strconv.ParseUint(strings.TrimPrefix(first, "default "), 10, 31)
+	if err != nil {
+		return IOWeight{}, fmt.Errorf("%q: want a weight, or default and a weight", first)
+	}
+	v := IOWeight{Default: int64(n)}
+	if strings.HasPrefix(first, "default ") {
+		v.Devices, err = parseIOWeights(text)
+	}
+	return v, err
+}
+
+func parseIOWeights(text string) (map[unit.Device]int64, error) { return parseDevices(text, oneCount) }
+
+// IOCostDevices reads io.cost.qos of the root: the devices that iocost knows,
+// and whether it is switched on for them. On v1 there is none.
+func (t *Tree) IOCostDevices() (map[unit.Device]bool, error) {
+	if t.VersionOf(block) == 1 {
+		return nil, nil
+	}
+	return read(t, block, "", "io.cost.qos", func(text string) (map[unit.Device]bool, error) {
+		on, err := parseDevices(text, func(words []string) (bool, error) {
+			for _, w := range words {
+				if w == "enable=1" {
+					return true, nil
+				}
+			}
+			return false, nil
+		})
+		return on, err
+	})
+}

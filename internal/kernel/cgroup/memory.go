@@ -1,0 +1,171 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// Memory is the memory protection and limit of a group. The kernel rounds
+// down to whole pages.
+type Memory struct {
+	Min, Low  unit.Bytes // protected: never reclaimed, reclaimed last
+	High, Max unit.Bytes // throttled above, killed above; MaxBytes: no limit
+}
+
+// noMemoryLimit is the value of a fresh group, and of what v1 does not have.
+var noMemoryLimit = Memory{High: unit.MaxBytes, Max: unit.MaxBytes}
+
+// A memoryFile is one of the coupled files and its place in Memory.
+type memoryFile struct {
+	name string
+	of   func(*Memory) *unit.Bytes
+}
+
+var (
+	memoryMin  = memoryFile{"memory.min", func(v *Memory) *unit.Bytes { return &v.Min }}
+	memoryLow  = memoryFile{"memory.low", func(v *Memory) *unit.Bytes { return &v.Low }}
+	memoryHigh = memoryFile{"memory.high", func(v *Memory) *unit.Bytes { return &v.High }}
+	memoryMax  = memoryFile{"memory.max", func(v *Memory) *unit.Bytes { return &v.Max }}
+)
+
+// ReadMemory reads memory.min, low, high and max (v1: memory.limit_in_bytes
+// is max, and the others are as in a fresh group). The root of v2 has none:
+// ErrUnsupported.
+func (t *Tree) ReadMemory(path string) (Memory, error) {
+	if t.VersionOf(memory) == 1 {
+		return t.v1ReadMemory(path)
+	}
+	var v Memory
+	for _, f := range []memoryFile{memoryMin, memoryLow, memoryHigh, memoryMax} {
+		b, err := read(t, memory, path, f.name, parseBytes)
+		if err != nil {
+			return Memory{}, err
+		}
+		*f.of(&v) = b
+	}
+	return v, nil
+}
+
+// WriteMemory writes what differs from the present value. Limits that widen
+// come first, then protection. Limits that narrow come last, high before max:
+// high only reclaims, while a max below what the group uses reclaims and then
+// kills. On v1, protection and high give ErrUnsupported, and a max that
+// reclaim cannot reach gives EBUSY.
+func (t *Tree) WriteMemory(path string, v Memory) error {
+	if t.VersionOf(memory) == 1 {
+		return t.v1WriteMemory(path, v)
+	}
+	old, err := t.ReadMemory(path)
+	if err != nil {
+		return fmt.Errorf("write memory %+v: %w", v, err)
+	}
+	write := func(f memoryFile) error {
+		b := *f.of(&v)
+		if b == *f.of(&old) {
+			return nil
+		}
+		return t.write(memory, path, f.name, b.String())
+	}
+	order := []memoryFile{memoryMin, memoryLow, memoryHigh, memoryMax}
+	if v.Max > old.Max {
+		order = []memoryFile{memoryMax, memoryMin, memoryLow, memoryHigh}
+	}
+	if v.High > old.High {
+		order = append([]memoryFile{memoryHigh}, order...)
+	}
+	for _, f := range order {
+		if err := write(f); err != nil {
+			return err
+		}
+		*f.of(&old) = *f.of(&v)
+	}
+	return nil
+}
+
+// MemoryCurrent reads the memory charged to the group and all below it, with
+// page cache (memory.current; v1: memory.usage_in_bytes).
+func (t *Tree) MemoryCurrent(path string) (unit.Bytes, error) {
+	file := "memory.current"
+	if t.VersionOf(memory) == 1 {
+		file = "memory.usage_in_bytes"
+	}
+	text, err := t.counter(memory, path, file)
+	if err != nil {
+		return 0, err
+	}
+	b, err := parseBytes(strings.TrimSpace(text))
+	if err != nil {
+		return 0, fmt.Errorf("parse %s in %s: %w", file, shown(path), err)
+	}
+	return b, nil
+}
+
+// MemoryStat is what the memory of a group and of all below it is used for.
+type MemoryStat struct {
+	Anon                     unit.Bytes // heap, stack, …
+	File                     unit.Bytes // page cache, with shared memory
+	ActiveFile, InactiveFile unit.Bytes // by how likely it is reclaimed
+	PageFaults, MajorFaults  int64
+	// Refaults is how many pages, of files and of anonymous memory, came back
+	// soon after they had been reclaimed (workingset_refault; by kind since
+	// Linux 5.9).
+	Refaults int64
+}
+
+// MemoryStat reads memory.stat. On v1 it reads the lines total_…, which hold
+// the groups below, too.
+func (t *Tree) MemoryStat(path string) (MemoryStat, error) {
+	parse := parseMemoryStat
+	if t.VersionOf(memory) == 1 {
+		parse = v1ParseMemoryStat
+	}
+	return read(t, memory, path, "memory.stat", parse)
+}
+
+func parseMemoryStat(text string) (MemoryStat, error) {
+	return memoryStat(text, "", "anon", "file")
+}
+
+func memoryStat(text, prefix, anon, file string) (MemoryStat, error) {
+	m, err := parseFlat(text)
+	if err != nil {
+		return MemoryStat{}, err
+	}
+	if _, ok := m[prefix+anon]; !ok {
+		return MemoryStat{}, errors.New("no " + prefix + anon)
+	}
+	return MemoryStat{
+		Anon: unit.Bytes(m[prefix+anon]), File: unit.Bytes(m[prefix+file]),
+		ActiveFile: unit.Bytes(m[prefix+"active_file"]), InactiveFile: unit.Bytes(m[prefix+"inactive_file"]),
+		PageFaults: m[prefix+"pgfault"], MajorFaults: m[prefix+"pgmajfault"],
+		Refaults: m[prefix+"workingset_refault"] + m[prefix+"workingset_refault_file"] + m[prefix+"workingset_refault_anon"],
+	}, nil
+}
+
+// MemoryEvents counts how often a group or one below it met its limits.
+type MemoryEvents struct {
+	Low     int64 // reclaimed in spite of memory.low
+	High    int64 // throttled at memory.high
+	Max     int64 // about to exceed memory.max
+	OOM     int64 // memory.max could not be met
+	OOMKill int64 // processes killed
+}
+
+// MemoryEvents reads memory.events. On v1, Max is memory.failcnt, OOMKill is
+// from memory.oom_control (Linux 4.13), both without the groups below; the
+// others are 0.
+func (t *Tree) MemoryEvents(path string) (MemoryEvents, error) {
+	if t.VersionOf(memory) == 1 {
+		return t.v1MemoryEvents(path)
+	}
+	m, err := read(t, memory, path, "memory.events", parseFlat)
+	return MemoryEvents{Low: m["low"], High: m["high"], Max: m["max"], OOM: m["oom"], OOMKill: m["oom_kill"]}, err
+}
+
+func parseBytes(text string) (unit.Bytes, error) {
+	n, err := parseCount(text)
+	return unit.Bytes(n), err
+}

@@ -1,0 +1,15 @@
+package cgroup
+
+import "tenon.sh/tenon/internal/model/unit"
+
+// v1ReadShares reads cpu.shares, of which 1024 are weight 100
+// (Documentation/scheduler/sched-design-CFS.rst, section 7).
+func (t *Tree) v1ReadShares(path string) (unit.Weight, error) {
+	n, err := read(t, cpu, path, "cpu.shares", parseCount)
+	// The kernel clamps to MaxShares on write, so no more can be read.
+	return unit.WeightOfShares(min(n, unit.MaxShares)), err
+}
+
+func (t *Tree) v1WriteShares(path string, w unit.Weight) error {
+	return t.write(cpu, path, "cpu.shares", count(w.Shares()))
+}

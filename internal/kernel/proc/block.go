@@ -1,0 +1,138 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A Partition is a line of /proc/partitions: a block device that has a size, be
+// it a whole disk or a part of one.
+type Partition struct {
+	ID   unit.Device
+	Name string
+	KiB  uint64
+}
+
+// Partitions reads /proc/partitions (Documentation/filesystems/proc.rst). It is
+// one small file, which changes whenever a device comes, goes or grows.
+func (fs FS) Partitions() ([]Partition, error) {
+	return procFile(fs, "partitions", parsePartitions)
+}
+
+// parsePartitions reads a heading, an empty line, and lines such as
+// " 254        0  268435456 vda".
+func parsePartitions(text string) ([]Partition, error) {
+	var all []Partition
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) == 0 || f[0] == "major" {
+			continue
+		}
+		if len(f) != 4 {
+			return nil, fmt.Errorf("line %q: want MAJOR MINOR BLOCKS NAME", strings.TrimSpace(line))
+		}
+		id, err := unit.ParseDevice(f[0] + ":" + f[1])
+		if err != nil {
+			return nil, err
+		}
+		blocks, err := strconv.ParseUint(f[2], 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("line %q: want a number of blocks", strings.TrimSpace(line))
+		}
+		all = append(all, Partition{id, f[3], blocks})
+	}
+	return all, nil
+}
+
+// A BlockDevice is what sysfs says of a block device.
+type BlockDevice struct {
+	// Disk is the whole disk of which a partition is a part, and otherwise the
+	// device itself.
+	Disk unit.Device
+	// Mapped is the name that device mapper gave it; empty for all others.
+	Mapped string
+	// Below are the devices on which it lies.
+	Below []unit.Device
+	// Scheduler is the I/O scheduler that is switched on; empty for what has
+	// none, as mapped devices.
+	Scheduler string
+}
+
+// BlockDevice reads /sys/class/block/NAME (Documentation/ABI/stable/sysfs-block).
+func (fs FS) BlockDevice(name string) (BlockDevice, error) {
+	if !filepath.IsLocal(name) {
+		return BlockDevice{}, fmt.Errorf("block device %q: want a name such as sda", name)
+	}
+	// Names such as "cciss/c0d0" stand in sysfs with an exclamation mark.
+	dir := filepath.Join(fs.Sys, "class/block", strings.ReplaceAll(name, "/", "!"))
+	disk := dir
+	if _, err := os.Stat(filepath.Join(dir, "partition")); err == nil {
+		real, err := filepath.EvalSymlinks(dir)
+		if err != nil {
+			return BlockDevice{}, err
+		}
+		disk = filepath.Dir(real)
+	}
+	var d BlockDevice
+	var err error
+	if d.Disk, err = parsed(filepath.Join(disk, "dev"), parseDevice); err != nil {
+		return BlockDevice{}, err
+	}
+	if d.Mapped, err = orEmpty(parsed(filepath.Join(dir, "dm/name"), word)); err != nil {
+		return BlockDevice{}, err
+	}
+	if d.Scheduler, err = orEmpty(parsed(filepath.Join(disk, "queue/scheduler"), parseScheduler)); err != nil {
+		return BlockDevice{}, err
+	}
+	below, err := filepath.Glob(filepath.Join(dir, "slaves/*/dev"))
+	if err != nil {
+		return BlockDevice{}, err
+	}
+	for _, file := range below {
+		id, err := parsed(file, parseDevice)
+		if err != nil {
+			return BlockDevice{}, err
+		}
+		d.Below = append(d.Below, id)
+	}
+	slices.SortFunc(d.Below, unit.Device.Compare)
+	return d, nil
+}
+
+// HasDevice reports whether there is a block device of this number, with a
+// size or without (/sys/dev/block/MAJOR:MINOR). Where it cannot be told, there is.
+func (fs FS) HasDevice(id unit.Device) bool {
+	_, err := os.Lstat(filepath.Join(fs.Sys, "dev/block", id.String()))
+	return !errors.Is(err, os.ErrNotExist)
+}
+
+// orEmpty takes a file that does not exist for an empty one.
+func orEmpty(text string, err error) (string, error) {
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	return text, err
+}
+
+func parseDevice(text string) (unit.Device, error) { return unit.ParseDevice(strings.TrimSpace(text)) }
+
+// parseScheduler reads "none [mq-deadline] kyber bfq", or the only word.
+func parseScheduler(text string) (string, error) {
+	words := strings.Fields(text)
+	for _, w := range words {
+		if name, on := strings.CutPrefix(w, "["); on {
+			return strings.TrimSuffix(name, "]"), nil
+		}
+	}
+	if len(words) == 1 {
+		return words[0], nil
+	}
+	return "", fmt.Errorf("%q: want one scheduler in brackets", strings.TrimSpace(text))
+}

@@ -1,0 +1,65 @@
+package proc
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A CgroupEntry is the place of a process in one cgroup hierarchy.
+type CgroupEntry struct {
+	Hierarchy int // 0 is cgroup v2
+	// Controllers of a v1 hierarchy, or "name=systemd" for a named one. Empty
+	// for v2.
+	Controllers []string
+	// Path has a leading slash and starts at the root of the reader's cgroup
+	// namespace.
+	Path string
+}
+
+// Cgroup reads /proc/PID/cgroup (cgroups(7)). A process that has ended gives
+// ErrGone.
+func (fs FS) Cgroup(pid int) ([]CgroupEntry, error) {
+	return taskFile(fs, pid, 0, "cgroup", parseCgroup)
+}
+
+// SelfCgroup reads /proc/self/cgroup.
+func (fs FS) SelfCgroup() ([]CgroupEntry, error) { return procFile(fs, "self/cgroup", parseCgroup) }
+
+// CPUPath is the path of a process in the hierarchy that carries the cpu
+// controller: the unified one where no hierarchy of cgroup v1 has it.
+func CPUPath(entries []CgroupEntry) (path string) {
+	for _, e := range entries {
+		if slices.Contains(e.Controllers, "cpu") || len(e.Controllers) == 0 && path == "" {
+			path = e.Path
+		}
+	}
+	return path
+}
+
+// parseCgroup reads
+//
+//	3:cpu,cpuacct:/system.slice
+//	1:name=systemd:/system.slice/ssh.service
+//	0::/
+func parseCgroup(text string) ([]CgroupEntry, error) {
+	var entries []CgroupEntry
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		f := strings.SplitN(line, ":", 3)
+		if len(f) != 3 || !strings.HasPrefix(f[2], "/") {
+			return nil, fmt.Errorf("line %q: want HIERARCHY:CONTROLLERS:/PATH", line)
+		}
+		n, err := strconv.ParseUint(f[0], 10, 31)
+		if err != nil {
+			return nil, fmt.Errorf("line %q: want a hierarchy number first", line)
+		}
+		e := CgroupEntry{Hierarchy: int(n), Path: f[2]}
+		if f[1] != "" {
+			e.Controllers = strings.Split(f[1], ",")
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
+}

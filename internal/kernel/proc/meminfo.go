@@ -1,0 +1,52 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// MemInfo is the memory of the node.
+type MemInfo struct {
+	Total, Free unit.Bytes
+	// Available is the kernel's estimate of what new work can have without
+	// swapping.
+	Available           unit.Bytes
+	Buffers, Cached     unit.Bytes
+	InactiveFile        unit.Bytes // page cache that was not used lately
+	SwapTotal, SwapFree unit.Bytes
+}
+
+// MemInfo reads /proc/meminfo (Documentation/filesystems/proc.rst, meminfo).
+func (fs FS) MemInfo() (MemInfo, error) { return procFile(fs, "meminfo", parseMemInfo) }
+
+// parseMemInfo reads lines such as "MemTotal:  24684084 kB"; kB is KiB.
+func parseMemInfo(text string) (MemInfo, error) {
+	var m MemInfo
+	to := map[string]*unit.Bytes{
+		"MemTotal": &m.Total, "MemFree": &m.Free, "MemAvailable": &m.Available,
+		"Buffers": &m.Buffers, "Cached": &m.Cached, "Inactive(file)": &m.InactiveFile,
+		"SwapTotal": &m.SwapTotal, "SwapFree": &m.SwapFree,
+	}
+	for line := range strings.Lines(text) {
+		key, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		b, wanted := to[key]
+		if !wanted {
+			continue
+		}
+		digits, isKiB := strings.CutSuffix(strings.TrimSpace(rest), " kB")
+		n, err := strconv.ParseInt(digits, 10, 64)
+		if err != nil || !isKiB || n < 0 || n > math.MaxInt64/1024 {
+			return MemInfo{}, fmt.Errorf("line %q: want a number of kB", strings.TrimSpace(line))
+		}
+		*b = unit.Bytes(n) * 1024
+	}
+	if m.Total == 0 {
+		return MemInfo{}, errors.New("no MemTotal")
+	}
+	return m, nil
+}

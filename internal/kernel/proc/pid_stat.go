@@ -1,0 +1,116 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// PIDStat is the state of a process or a thread (/proc/PID/stat). A time of a
+// process is the sum over its threads, also of those that have ended.
+type PIDStat struct {
+	PID                      int
+	Comm                     string // file name of the program, at most 15 bytes
+	State                    byte   // R, S, D, T, Z, …
+	PPID, PGRP, Session      int
+	UserTime, SystemTime     time.Duration // in steps of 10 ms
+	ChildUserTime            time.Duration // of children waited for
+	ChildSystemTime          time.Duration
+	Nice, NumThreads         int
+	StartTime                time.Duration // since boot; with PID it names a process for good
+	Processor                unit.CPU      // where it last ran
+	Policy                   int           // number of its scheduling policy, see package task
+	MinorFaults, MajorFaults int64
+}
+
+// PIDStat reads /proc/PID/stat. A process that has ended gives ErrGone; one
+// that ended but was not waited for is in State Z.
+func (fs FS) PIDStat(pid int) (PIDStat, error) { return taskFile(fs, pid, 0, "stat", parsePIDStat) }
+
+// ThreadStat reads /proc/PID/task/TID/stat.
+func (fs FS) ThreadStat(pid, tid int) (PIDStat, error) {
+	return taskFile(fs, pid, tid, "stat", parsePIDStat)
+}
+
+// parsePIDStat reads the one line of the file. The second field is the
+// program's name in parentheses; it may itself hold spaces, newlines and
+// parentheses, so it ends at the last one.
+func parsePIDStat(text string) (PIDStat, error) {
+	open, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
+	if open < 0 || end < open {
+		return PIDStat{}, errors.New("no program name in parentheses")
+	}
+	s := PIDStat{Comm: text[open+1 : end]}
+	f := strings.Fields(text[end+1:])
+	const first = 3 // the number of f[0] in proc_pid_stat(5)
+	if len(f) < 41-first+1 || len(f[0]) != 1 {
+		return PIDStat{}, fmt.Errorf("%d fields: want at least 41", len(f)+first-1)
+	}
+	// Every state that a kernel has had is a letter (proc_pid_stat(5), field 3).
+	if s.State = f[0][0]; (s.State|0x20) < 'a' || (s.State|0x20) > 'z' {
+		return PIDStat{}, fmt.Errorf("state %q: want a letter", f[0])
+	}
+	var err error
+	integer := func(text string) int64 {
+		n, e := strconv.ParseInt(text, 10, 64)
+		if e != nil {
+			err = errors.Join(err, fmt.Errorf("%q: want a number", text))
+		}
+		return n
+	}
+	ticks := func(text string) time.Duration {
+		d, e := parseTicks(text)
+		err = errors.Join(err, e)
+		return d
+	}
+	s.PID = int(integer(strings.TrimSpace(text[:open])))
+	s.PPID, s.PGRP, s.Session = int(integer(f[4-first])), int(integer(f[5-first])), int(integer(f[6-first]))
+	s.MinorFaults, s.MajorFaults = integer(f[10-first]), integer(f[12-first])
+	s.UserTime, s.SystemTime = ticks(f[14-first]), ticks(f[15-first])
+	s.ChildUserTime, s.ChildSystemTime = ticks(f[16-first]), ticks(f[17-first])
+	s.Nice, s.NumThreads = int(integer(f[19-first])), int(integer(f[20-first]))
+	s.StartTime = ticks(f[22-first])
+	s.Processor, s.Policy = unit.CPU(integer(f[39-first])), int(integer(f[41-first]))
+	if err != nil {
+		return PIDStat{}, err
+	}
+	return s, nil
+}
+
+// PIDs lists the processes, ascending.
+func (fs FS) PIDs() ([]int, error) { return numericNames(fs.Proc) }
+
+// Threads lists the threads of a process, ascending (/proc/PID/task). A
+// process that has ended gives ErrGone.
+func (fs FS) Threads(pid int) ([]int, error) {
+	dir := filepath.Join(fs.Proc, strconv.Itoa(pid))
+	tids, err := numericNames(filepath.Join(dir, "task"))
+	return tids, goneIfAbsent(dir, err)
+}
+
+func numericNames(dir string) ([]int, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	var ids []int
+	for _, name := range names {
+		if n, err := strconv.ParseUint(name, 10, 31); err == nil {
+			ids = append(ids, int(n))
+		}
+	}
+	slices.Sort(ids)
+	return ids, nil
+}

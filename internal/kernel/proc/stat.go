@@ -1,0 +1,112 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// tick is the unit of CPU time in procfs: 1/USER_HZ, which is 10 ms on every
+// architecture that Go runs on (include/asm-generic/param.h).
+const tick = 10 * time.Millisecond
+
+// CPUTimes is how CPUs have spent their time since boot (/proc/stat). On
+// kernels with CONFIG_TICK_CPU_ACCOUNTING it is sampled once a tick and so
+// coarse; cgroup.CPUStat is exact.
+type CPUTimes struct {
+	User, Nice, System, Idle, IOWait, IRQ, SoftIRQ time.Duration
+	// Steal is the time that the hypervisor ran something else.
+	Steal time.Duration
+}
+
+// Busy is the time spent on work of this machine, without idle, iowait and
+// steal. (Guest time is part of User.)
+func (t CPUTimes) Busy() time.Duration {
+	return t.User + t.Nice + t.System + t.IRQ + t.SoftIRQ
+}
+
+// Total is the sum of all times.
+func (t CPUTimes) Total() time.Duration { return t.Busy() + t.Idle + t.IOWait + t.Steal }
+
+// Stat is the content of /proc/stat that Tenon uses.
+type Stat struct {
+	All      CPUTimes
+	PerCPU   map[unit.CPU]CPUTimes // online CPUs only
+	BootTime time.Time
+}
+
+// Stat reads /proc/stat (Documentation/filesystems/proc.rst, section 1.7).
+func (fs FS) Stat() (Stat, error) { return procFile(fs, "stat", parseStat) }
+
+// parseStat reads
+//
+//	cpu  4720 0 2479 187963 549 0 97 19 0 0
+//	cpu0 1966 0 949 94950 23 0 19 5 0 0
+//	btime 1700000000
+func parseStat(text string) (Stat, error) {
+	s := Stat{PerCPU: map[unit.CPU]CPUTimes{}}
+	all := false
+	for line := range strings.Lines(text) {
+		key, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		digits, isCPU := strings.CutPrefix(key, "cpu")
+		switch {
+		case key == "cpu":
+			t, err := parseCPUTimes(rest)
+			if err != nil {
+				return Stat{}, fmt.Errorf("line %s: %w", key, err)
+			}
+			s.All, all = t, true
+		case isCPU:
+			n, err := strconv.ParseUint(digits, 10, 31)
+			if err != nil || n >= unit.MaxCPUs {
+				return Stat{}, fmt.Errorf("line %s: want a CPU number below %d", key, unit.MaxCPUs)
+			}
+			t, err := parseCPUTimes(rest)
+			if err != nil {
+				return Stat{}, fmt.Errorf("line %s: %w", key, err)
+			}
+			s.PerCPU[unit.CPU(n)] = t
+		case key == "btime":
+			sec, err := strconv.ParseInt(rest, 10, 64)
+			if err != nil {
+				return Stat{}, fmt.Errorf("line btime: %q: want seconds", rest)
+			}
+			s.BootTime = time.Unix(sec, 0)
+		}
+	}
+	if !all {
+		return Stat{}, errors.New("no line that starts with cpu")
+	}
+	return s, nil
+}
+
+func parseCPUTimes(fields string) (CPUTimes, error) {
+	var t CPUTimes
+	f := strings.Fields(fields)
+	to := []*time.Duration{&t.User, &t.Nice, &t.System, &t.Idle, &t.IOWait, &t.IRQ, &t.SoftIRQ, &t.Steal}
+	if len(f) < len(to) {
+		return CPUTimes{}, fmt.Errorf("%d fields: want at least %d", len(f), len(to))
+	}
+	for i := range to {
+		d, err := parseTicks(f[i])
+		if err != nil {
+			return CPUTimes{}, err
+		}
+		*to[i] = d
+	}
+	return t, nil
+}
+
+func parseTicks(s string) (time.Duration, error) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	// A sixteenth leaves room to add the columns up.
+	if err != nil || n < 0 || n > math.MaxInt64/int64(tick)/16 {
+		return 0, fmt.Errorf("%q: want a number of ticks", s)
+	}
+	return time.Duration(n) * tick, nil
+}

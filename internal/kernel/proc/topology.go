@@ -1,0 +1,142 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A CPU is one online logical CPU and what it shares with others.
+type CPU struct {
+	ID unit.CPU
+	// CoreID is as in sysfs: unique only within its socket.
+	CoreID int
+	Socket int
+	// L3 is the lowest CPU that shares the level-3 cache; of the socket,
+	// where the kernel shows no such cache, as in many VMs.
+	L3   int
+	NUMA int
+	// Siblings are the CPUs of the same core, itself included.
+	Siblings unit.CPUSet
+}
+
+// OnlineCPUs reads /sys/devices/system/cpu/online.
+func (fs FS) OnlineCPUs() (unit.CPUSet, error) {
+	return parsed(filepath.Join(fs.Sys, "devices/system/cpu/online"), unit.ParseCPUSet)
+}
+
+// Topology reads the online CPUs, ascending, from
+// /sys/devices/system/cpu/cpuN/{topology,cache} and /sys/devices/system/node
+// (Documentation/admin-guide/cputopology.rst).
+func (fs FS) Topology() ([]CPU, error) {
+	online, err := fs.OnlineCPUs()
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := fs.numaNodes()
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(fs.Sys, "devices/system/cpu")
+	var cpus []CPU
+	for id := range online.All() {
+		c, err := readCPU(filepath.Join(dir, "cpu"+strconv.Itoa(int(id))), id)
+		if err != nil {
+			return nil, err
+		}
+		c.NUMA = nodes[id]
+		cpus = append(cpus, c)
+	}
+	return cpus, nil
+}
+
+func readCPU(dir string, id unit.CPU) (CPU, error) {
+	c := CPU{ID: id}
+	var err error
+	if c.CoreID, err = parsed(filepath.Join(dir, "topology/core_id"), number); err != nil {
+		return CPU{}, err
+	}
+	if c.Socket, err = parsed(filepath.Join(dir, "topology/physical_package_id"), number); err != nil {
+		return CPU{}, err
+	}
+	if c.Siblings, err = either(dir, "topology/core_cpus_list", "topology/thread_siblings_list"); err != nil {
+		return CPU{}, err
+	}
+	shared, err := sharedL3(dir)
+	if err != nil {
+		return CPU{}, err
+	}
+	if shared.Empty() {
+		if shared, err = either(dir, "topology/package_cpus_list", "topology/core_siblings_list"); err != nil {
+			return CPU{}, err
+		}
+	}
+	c.L3 = int(first(shared, id))
+	return c, nil
+}
+
+// either reads the list under its present name, or the one from before Linux
+// 5.3.
+func either(dir, name, oldName string) (unit.CPUSet, error) {
+	set, err := parsed(filepath.Join(dir, name), unit.ParseCPUSet)
+	if errors.Is(err, os.ErrNotExist) {
+		return parsed(filepath.Join(dir, oldName), unit.ParseCPUSet)
+	}
+	return set, err
+}
+
+// sharedL3 returns the CPUs that share the level-3 cache; none where there is
+// no such cache.
+func sharedL3(dir string) (unit.CPUSet, error) {
+	levels, err := filepath.Glob(filepath.Join(dir, "cache/index[0-9]*/level"))
+	if err != nil {
+		return unit.CPUSet{}, err
+	}
+	for _, file := range levels {
+		level, err := parsed(file, number)
+		if err != nil {
+			return unit.CPUSet{}, err
+		}
+		if level == 3 {
+			return parsed(filepath.Join(filepath.Dir(file), "shared_cpu_list"), unit.ParseCPUSet)
+		}
+	}
+	return unit.CPUSet{}, nil
+}
+
+func first(set unit.CPUSet, fallback unit.CPU) unit.CPU {
+	for c := range set.All() {
+		return c
+	}
+	return fallback
+}
+
+// numaNodes returns the NUMA node of each CPU; it is empty on kernels without
+// NUMA, where everything is on node 0.
+func (fs FS) numaNodes() (map[unit.CPU]int, error) {
+	lists, err := filepath.Glob(filepath.Join(fs.Sys, "devices/system/node/node[0-9]*/cpulist"))
+	if err != nil {
+		return nil, err
+	}
+	nodes := map[unit.CPU]int{}
+	for _, file := range lists {
+		name := filepath.Base(filepath.Dir(file))
+		n, err := strconv.Atoi(strings.TrimPrefix(name, "node"))
+		if err != nil {
+			return nil, fmt.Errorf("numa node %q: want a number after node", name)
+		}
+		cpus, err := parsed(file, unit.ParseCPUSet)
+		if err != nil {
+			return nil, err
+		}
+		for c := range cpus.All() {
+			nodes[c] = n
+		}
+	}
+	return nodes, nil
+}

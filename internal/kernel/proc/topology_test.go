@@ -1,0 +1,75 @@
+package proc
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A machine with 2 sockets × 2 cores × 2 threads, whose CPUs are numbered as
+// firmware likes to do it: first the first threads of all cores.
+func TestTopologyOfTwoSocketsWithSMT(t *testing.T) {
+	var archive strings.Builder
+	file := func(name, text string) { fmt.Fprintf(&archive, "-- sys/devices/system/%s --\n%s\n", name, text) }
+	file("cpu/online", "0-3,5-7") // CPU 4 is off
+	file("node/node0/cpulist", "0-1,5")
+	file("node/node1/cpulist", "2-3,6-7")
+	socketCPUs := []string{"0-1,5", "2-3,6-7"}
+	siblings := []string{"0", "1,5", "2,6", "3,7", "", "1,5", "2,6", "3,7"}
+	for cpu, list := range siblings {
+		if list == "" {
+			continue
+		}
+		core := cpu % 4
+		dir := fmt.Sprintf("cpu/cpu%d/", cpu)
+		file(dir+"topology/core_id", fmt.Sprint(core%2)) // repeats in each socket
+		file(dir+"topology/physical_package_id", fmt.Sprint(core/2))
+		file(dir+"topology/core_cpus_list", list)
+		file(dir+"cache/index0/level", "1")
+		file(dir+"cache/index0/shared_cpu_list", list)
+		file(dir+"cache/index3/level", "3")
+		file(dir+"cache/index3/shared_cpu_list", socketCPUs[core/2])
+	}
+	got, err := fixture(t, archive.String()).Topology()
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := unit.CPUSetOf
+	want := []CPU{
+		{ID: 0, CoreID: 0, Socket: 0, L3: 0, NUMA: 0, Siblings: set(0)},
+		{ID: 1, CoreID: 1, Socket: 0, L3: 0, NUMA: 0, Siblings: set(1, 5)},
+		{ID: 2, CoreID: 0, Socket: 1, L3: 2, NUMA: 1, Siblings: set(2, 6)},
+		{ID: 3, CoreID: 1, Socket: 1, L3: 2, NUMA: 1, Siblings: set(3, 7)},
+		{ID: 5, CoreID: 1, Socket: 0, L3: 0, NUMA: 0, Siblings: set(1, 5)},
+		{ID: 6, CoreID: 0, Socket: 1, L3: 2, NUMA: 1, Siblings: set(2, 6)},
+		{ID: 7, CoreID: 1, Socket: 1, L3: 2, NUMA: 1, Siblings: set(3, 7)},
+	}
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b unit.CPUSet) bool { return a == b })); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestOldKernelAndHiddenCachesFallBack(t *testing.T) {
+	got, err := fixture(t, `
+-- sys/devices/system/cpu/online --
+1
+-- sys/devices/system/cpu/cpu1/topology/core_id --
+0
+-- sys/devices/system/cpu/cpu1/topology/physical_package_id --
+0
+-- sys/devices/system/cpu/cpu1/topology/thread_siblings_list --
+1
+-- sys/devices/system/cpu/cpu1/topology/core_siblings_list --
+0-1
+`).Topology()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 1 || got[0].L3 != 0 || got[0].Siblings != unit.CPUSetOf(1) || got[0].NUMA != 0 {
+		t.Errorf("got %+v, want the socket in place of the L3, and node 0", got)
+	}
+}

@@ -1,0 +1,140 @@
+package resctrl
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Info is what this machine can divide and measure.
+type Info struct {
+	// Groups is how many control groups can exist at once, with the default
+	// one: the least num_closids of all resources. 0: the machine divides
+	// nothing.
+	Groups int
+	L3     Cache
+	MB     Bandwidth
+	// Events are the counters of mon_data: llc_occupancy, mbm_total_bytes, …
+	Events []string
+}
+
+// Cache is how the L3 caches can be divided. The zero Cache: they cannot be.
+type Cache struct {
+	Mask   uint64 // a bit for each way (cbm_mask); 0: the caches cannot be divided
+	Least  int    // the least number of ways of a group (min_cbm_bits)
+	Sparse bool   // the ways of a group need not be next to each other
+	// Apart: code and data are divided apart (mount option cdp).
+	Apart bool
+	// Shareable are the ways that other hardware fills, too, such as network
+	// cards.
+	Shareable uint64
+}
+
+// Bandwidth is how the memory bandwidth can be divided. The zero Bandwidth: it
+// cannot be.
+type Bandwidth struct {
+	Divisible bool
+	Least     uint64 // min_bandwidth
+	Step      uint64 // bandwidth_gran
+	// Absolute: the numbers are eighths of GB/s, as on AMD, not percent.
+	Absolute bool
+	// Megabytes: the numbers are MB/s (mount option mba_MBps).
+	Megabytes bool
+}
+
+// Info reads the folder info.
+func (f *FS) Info() (Info, error) {
+	var i Info
+	entries, err := os.ReadDir(f.path(Default, "info"))
+	if err != nil {
+		return i, fmt.Errorf("read resctrl's info: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		name := e.Name()
+		if n, err := f.number(name, "num_closids", 10); err == nil && (i.Groups == 0 || int(n) < i.Groups) {
+			i.Groups = int(n)
+		}
+		switch name {
+		case L3, L3Data:
+			i.L3, err = f.cache(name)
+			errs = append(errs, err)
+		case MB:
+			i.MB, err = f.bandwidth()
+			errs = append(errs, err)
+		case "L3_MON":
+			text, err := f.read(Default, "info", name, "mon_features")
+			i.Events = parseEvents(text)
+			errs = append(errs, err)
+		}
+	}
+	return i, errors.Join(errs...)
+}
+
+func (f *FS) cache(resource string) (Cache, error) {
+	c := Cache{Apart: resource != L3}
+	mask, err := f.number(resource, "cbm_mask", 16)
+	least, err2 := f.number(resource, "min_cbm_bits", 10)
+	c.Mask, c.Least = mask, int(least)
+	// Later kernels added these files: a kernel without them has none of the
+	// features.
+	sparse, _ := f.number(resource, "sparse_masks", 10)
+	c.Sparse = sparse == 1
+	c.Shareable, _ = f.number(resource, "shareable_bits", 16)
+	return c, errors.Join(err, err2)
+}
+
+// bandwidth tells percent from amounts by delay_linear. The kernel uses percent
+// only on hardware with linear delays (rdt_core.c: __get_mem_config_intel gives
+// up on the other kind), and shows 0 for AMD, whose amounts are no delay.
+func (f *FS) bandwidth() (Bandwidth, error) {
+	b := Bandwidth{Divisible: true, Megabytes: slices.Contains(f.Options, "mba_MBps")}
+	var errs [3]error
+	var linear uint64
+	b.Least, errs[0] = f.number(MB, "min_bandwidth", 10)
+	b.Step, errs[1] = f.number(MB, "bandwidth_gran", 10)
+	linear, errs[2] = f.number(MB, "delay_linear", 10)
+	b.Absolute = linear == 0 && errs[2] == nil && !b.Megabytes
+	if errors.Is(errs[2], fs.ErrNotExist) {
+		errs[2] = nil
+	}
+	return b, errors.Join(errs[:]...)
+}
+
+// number reads a file of info that holds one number.
+func (f *FS) number(resource, file string, base int) (uint64, error) {
+	text, err := f.read(Default, "info", resource, file)
+	if err != nil {
+		return 0, err
+	}
+	n, err := parseNumber(text, base)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", filepath.Join("info", resource, file), err)
+	}
+	return n, nil
+}
+
+func parseNumber(text string, base int) (uint64, error) {
+	n, err := strconv.ParseUint(strings.TrimSpace(text), base, 63)
+	if err != nil {
+		return 0, fmt.Errorf("%q: want a number to base %d", strings.TrimSpace(text), base)
+	}
+	return n, nil
+}
+
+// parseEvents reads one event a line, and skips settings
+// (mbm_total_bytes_config).
+func parseEvents(text string) []string {
+	var events []string
+	for e := range strings.FieldsSeq(text) {
+		if !strings.HasSuffix(e, "_config") {
+			events = append(events, e)
+		}
+	}
+	return events
+}

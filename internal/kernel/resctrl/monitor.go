@@ -1,0 +1,59 @@
+package resctrl
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// The events that Tenon reads.
+const (
+	// Occupancy is how many bytes of an L3 cache hold data of the group.
+	Occupancy = "llc_occupancy"
+	// Traffic is how many bytes went between the caches and memory.
+	Traffic = "mbm_total_bytes"
+)
+
+// Monitor reads the counters of a group, each summed up over all caches. An
+// event that one of the caches does not count ("Unavailable", "Error",
+// "Unassigned") is left out: a sum over fewer caches would look like a drop.
+// Each cache costs an interrupt on one of its CPUs.
+func (f *FS) Monitor(group string, events ...string) (map[string]unit.Bytes, error) {
+	if err := check(group); err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(f.path(group, "mon_data"))
+	if err != nil {
+		return nil, fmt.Errorf("monitor control group %s: %w", group, f.gone(group, err))
+	}
+	sums := map[string]unit.Bytes{}
+	missing := map[string]bool{}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), "mon_L3_") {
+			continue
+		}
+		for _, event := range events {
+			text, err := f.read(group, filepath.Join("mon_data", e.Name(), event))
+			n, known := parseCounter(text)
+			if err != nil || !known {
+				missing[event] = true
+				continue
+			}
+			sums[event] += n
+		}
+	}
+	for event := range missing {
+		delete(sums, event)
+	}
+	return sums, nil
+}
+
+// parseCounter reads a counter; it returns false for the words that stand for
+// no value.
+func parseCounter(text string) (unit.Bytes, bool) {
+	n, err := parseNumber(text, 10)
+	return unit.Bytes(n), err == nil
+}

@@ -1,0 +1,148 @@
+// Package resctrl reads and writes the kernel's resctrl file system, by which
+// L3 caches and memory bandwidth are divided among groups of tasks and measured
+// (Documentation/filesystems/resctrl.rst, Linux 4.10).
+//
+// A control group is a folder: its schemata say what its tasks may use. A task
+// is in the group of its parent when it is forked, until it is moved. The root
+// is the default group. This package mounts nothing.
+package resctrl
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// Default names the group of all tasks that were never moved.
+const Default = "/"
+
+// ErrNotMounted says that no resctrl file system is mounted.
+var ErrNotMounted = errors.New("resctrl is not mounted")
+
+// ErrGone says that a control group does not exist.
+var ErrGone = errors.New("no such control group")
+
+// A FS is a mounted resctrl file system. It is safe for concurrent use as far
+// as the kernel's is: the text about a refusal (last_cmd_status) belongs to the
+// last refused write.
+type FS struct {
+	// Root is where it is mounted, and Options are the options of the mount
+	// that change what the files mean: cdp, mba_MBps.
+	Root    string
+	Options []string
+
+	mu sync.Mutex // between a write and the reading of last_cmd_status
+}
+
+// Find returns the file system that /proc/mounts shows, or ErrNotMounted. There
+// is at most one on a machine; where it is mounted twice, the first is taken.
+func Find(procRoot string) (*FS, error) {
+	text, err := os.ReadFile(filepath.Join(procRoot, "mounts"))
+	if err != nil {
+		return nil, fmt.Errorf("find resctrl: %w", err)
+	}
+	root, options, found := parseMounts(string(text))
+	if !found {
+		return nil, ErrNotMounted
+	}
+	return &FS{Root: root, Options: options}, nil
+}
+
+// parseMounts looks for the line "resctrl /sys/fs/resctrl resctrl rw,cdp 0 0".
+func parseMounts(text string) (root string, options []string, found bool) {
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) >= 4 && f[2] == "resctrl" {
+			return unescape(f[1]), strings.Split(f[3], ","), true
+		}
+	}
+	return "", nil, false
+}
+
+// unescape undoes what the kernel does to spaces, tabs, newlines and
+// backslashes in a path (fs/proc_namespace.c: mangle).
+func unescape(path string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
+}
+
+// path is a file of a group, or the group's folder.
+func (f *FS) path(group string, file ...string) string {
+	if group == Default {
+		group = ""
+	}
+	return filepath.Join(append([]string{f.Root, group}, file...)...)
+}
+
+// check refuses a text that is no name of a group: it could be a path out of
+// the file system.
+func check(group string) error {
+	if group == Default {
+		return nil
+	}
+	if group == "" || group == "." || group == ".." || strings.ContainsAny(group, "/\n\x00") || slices.Contains(notGroups, group) {
+		return fmt.Errorf("control group %q: want a name", group)
+	}
+	return nil
+}
+
+// notGroups are the folders in the root that are not control groups.
+var notGroups = []string{"info", "mon_groups", "mon_data"}
+
+func (f *FS) read(group string, file ...string) (string, error) {
+	if err := check(group); err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(f.path(group, file...))
+	if err != nil {
+		return "", f.gone(group, err)
+	}
+	return string(text), nil
+}
+
+// write writes a text with one write(2), as the kernel wants it.
+func (f *FS) write(group, file, text string) error {
+	if err := check(group); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out, err := os.OpenFile(f.path(group, file), os.O_WRONLY|os.O_TRUNC, 0)
+	if err == nil {
+		_, err = out.WriteString(text)
+		_ = out.Close() // nothing is buffered
+	}
+	if err != nil {
+		return f.explain(fmt.Errorf("write %q: %w", strings.TrimSpace(text), f.gone(group, err)))
+	}
+	return nil
+}
+
+// gone tells a group that does not exist from other errors.
+func (f *FS) gone(group string, err error) error {
+	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENODEV) {
+		return err
+	}
+	if _, statErr := os.Stat(f.path(group)); errors.Is(statErr, fs.ErrNotExist) {
+		return fmt.Errorf("control group %s: %w: %w", group, ErrGone, err)
+	}
+	return err
+}
+
+// explain adds the kernel's text about its last refusal. f.mu is held.
+func (f *FS) explain(err error) error {
+	if errors.Is(err, ErrGone) {
+		return err
+	}
+	text, readErr := os.ReadFile(f.path(Default, "info", "last_cmd_status"))
+	status := strings.Join(strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' }), "; ")
+	if readErr != nil || status == "" || status == "ok" {
+		return err
+	}
+	return fmt.Errorf("%w (the kernel says: %s)", err, status)
+}

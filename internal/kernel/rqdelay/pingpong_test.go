@@ -1,0 +1,151 @@
+package rqdelay
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// pingpongCPUVar is the CPU of a process of role pingpong.
+const pingpongCPUVar = "TENON_PROBE_TEST_CPU"
+
+// pingpong passes a byte to and fro between two threads on one CPU. For each
+// number of rounds that it reads, it prints the nanoseconds that they took,
+// those that the process spent on a CPU meanwhile, and its context switches.
+// It goes around Go's scheduler: a read that blocks blocks its thread.
+func pingpong() {
+	debug.SetGCPercent(-1)
+	cpu, err := strconv.Atoi(os.Getenv(pingpongCPUVar))
+	if err != nil {
+		log.Fatal(err)
+	}
+	bind := func() {
+		runtime.LockOSThread()
+		if err := task.SetAffinity(0, unit.CPUSetOf(unit.CPU(cpu))); err != nil {
+			log.Fatal(err)
+		}
+	}
+	var there, back [2]int
+	if err := syscall.Pipe(there[:]); err != nil {
+		log.Fatal(err)
+	}
+	if err := syscall.Pipe(back[:]); err != nil {
+		log.Fatal(err)
+	}
+	go func() {
+		bind()
+		for {
+			pass(syscall.SYS_READ, there[0])
+			pass(syscall.SYS_WRITE, back[1])
+		}
+	}()
+	bind()
+	in := bufio.NewScanner(os.Stdin)
+	for in.Scan() {
+		rounds, err := strconv.Atoi(in.Text())
+		if err != nil {
+			log.Fatal(err)
+		}
+		switches, cpuTime, begin := ownSwitches(), processTime(), time.Now()
+		for range rounds {
+			pass(syscall.SYS_WRITE, there[1])
+			pass(syscall.SYS_READ, back[0])
+		}
+		fmt.Println(time.Since(begin).Nanoseconds(), (processTime() - cpuTime).Nanoseconds(), ownSwitches()-switches)
+	}
+	os.Exit(0)
+}
+
+// ownSwitches is the number of context switches of this process.
+func ownSwitches() int64 {
+	var r syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r)
+	return r.Nvcsw + r.Nivcsw
+}
+
+// processTime is the CPU time of this process.
+func processTime() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t)
+	return time.Duration(t.Nano())
+}
+
+// pass moves one byte through a pipe in a raw system call.
+func pass(call uintptr, fd int) {
+	var b [1]byte
+	for {
+		n, _, errno := syscall.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), 1)
+		switch {
+		case n == 1:
+			return
+		case errno != syscall.EINTR:
+			log.Fatal(errno)
+		}
+	}
+}
+
+// A pinger is a process of role pingpong.
+type pinger struct {
+	testing.TB
+	in  io.Writer
+	out *bufio.Reader
+}
+
+func startPingpong(s stage) pinger {
+	s.Helper()
+	last := unit.CPU(0)
+	for c := range s.cpus.All() {
+		last = c
+	}
+	cmd := s.command("pingpong")
+	// Two threads that never yield need Go processors of their own.
+	cmd.Env = append(cmd.Env, pingpongCPUVar+"="+strconv.Itoa(int(last)), "GOMAXPROCS=4")
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		s.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		s.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		s.Fatal(err)
+	}
+	s.endWithTest(cmd)
+	if err := s.tree.Attach(s.path+"/"+pingpongGroup, cmd.Process.Pid); err != nil {
+		s.Fatal(err)
+	}
+	return pinger{s.TB, in, bufio.NewReader(out)}
+}
+
+// A volley is what a number of rounds took.
+type volley struct{ ns, cpuNs, switches int64 }
+
+func (v volley) cpuNsPerSwitch() float64 { return float64(v.cpuNs) / float64(v.switches) }
+
+// run passes rounds to the process.
+func (p pinger) run(rounds int) (v volley) {
+	p.Helper()
+	if _, err := fmt.Fprintln(p.in, rounds); err != nil {
+		p.Fatal(err)
+	}
+	if _, err := fmt.Fscanln(p.out, &v.ns, &v.cpuNs, &v.switches); err != nil {
+		p.Fatal(err)
+	}
+	return v
+}

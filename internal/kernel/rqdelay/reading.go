@@ -1,0 +1,210 @@
+package rqdelay
+
+import (
+	"fmt"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+)
+
+// A Reading is what was counted since Open. All values only grow; the amount
+// in a time is the difference of two readings.
+type Reading struct {
+	// Switches is the number of context switches seen.
+	Switches uint64
+	// Delays has the waits of each slot that is LS or was, all CPUs together.
+	Delays map[Slot]Histogram
+	// Waits is how long a waiter waited while the runner had its CPU. Two
+	// threads that wait at the same time both count. The runners of a waiter
+	// sum up to the sum of its histogram. Pairs that never met are left out.
+	Waits map[Pair]time.Duration
+	// Run is how long each slot ran on each CPU, by CPU number; for Idle, how
+	// long the CPU was idle. A slot that never ran is left out.
+	Run map[Slot][]time.Duration
+	// RunByClass is the run time by class, without idle time. It does not
+	// change when a slot gets another class later.
+	RunByClass map[Class][]time.Duration
+}
+
+// A Pair is the slot that waited and the slot that ran meanwhile.
+type Pair struct{ Waiter, Runner Slot }
+
+// Read reads all counters: a copy of mapped memory, without a system call.
+//
+// A run that goes on counts up to the last context switch on any CPU. A wait
+// counts when it ends. Values are read one by one while the kernel counts on,
+// so sums over them agree only nearly.
+func (p *Probe) Read() (Reading, error) {
+	var r Reading
+	err := p.ReadInto(&r)
+	return r, err
+}
+
+// ReadInto is Read into an earlier reading of the same program. It reuses the
+// maps of that reading instead of making new ones. After an error the reading
+// must not be used.
+func (p *Probe) ReadInto(r *Reading) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return fmt.Errorf("read the run-queue delays: %w", ErrClosed)
+	}
+	if r.Delays == nil {
+		r.Delays, r.Waits = map[Slot]Histogram{}, map[Pair]time.Duration{}
+		r.Run, r.RunByClass = map[Slot][]time.Duration{}, map[Class][]time.Duration{}
+	}
+	r.Switches = 0
+	if err := p.view.readCPUs(r, p.epoch, p.hook != nil); err != nil {
+		return fmt.Errorf("read the run times: %w", err)
+	}
+	for slot, sensed := range p.sensed {
+		if !sensed {
+			continue
+		}
+		if err := p.view.readWaits(r, Slot(slot)); err != nil {
+			return fmt.Errorf("read the waits of %v: %w", Slot(slot), err)
+		}
+	}
+	return nil
+}
+
+// A view is the kernel's counters as mapped memory, with room for a copy.
+type view struct {
+	cpus, delays, matrix *ebpf.Memory
+
+	cpu []delayTenonCpu
+	row [Slots]uint64
+}
+
+func newView(m delayMaps, cpus int) (view, error) {
+	v := view{cpu: make([]delayTenonCpu, cpus)}
+	for _, part := range []struct {
+		of   *ebpf.Map
+		into **ebpf.Memory
+	}{{m.Cpus, &v.cpus}, {m.Delays, &v.delays}, {m.Matrix, &v.matrix}} {
+		memory, err := part.of.Memory()
+		if err != nil {
+			return view{}, fmt.Errorf("map the counters %v: %w", part.of, err)
+		}
+		*part.into = memory
+	}
+	return v, nil
+}
+
+// load copies the element of an array.
+func load[T any](from *ebpf.Memory, index int, into *T) error {
+	size := unsafe.Sizeof(*into)
+	_, err := from.ReadAt(unsafe.Slice((*byte)(unsafe.Pointer(into)), size), int64(index)*int64(size))
+	return err
+}
+
+func (v *view) readCPUs(r *Reading, epoch uint32, attached bool) error {
+	// The time of the latest switch on any CPU is the best estimate of the
+	// present time in the clock of the run queues.
+	var now uint64
+	for i := range v.cpu {
+		if err := load(v.cpus, i, &v.cpu[i]); err != nil {
+			return err
+		}
+		if v.cpu[i].Epoch == epoch {
+			now = max(now, v.cpu[i].Since)
+		}
+	}
+	for i := range v.cpu {
+		c := &v.cpu[i]
+		if attached && c.Epoch == epoch { // the thread that runs now has run since then
+			c.SlotNs[c.Slot] += now - c.Since
+			c.ClassNs[c.Class] += now - c.Since
+		}
+		r.Switches += c.Switches
+		for slot, ns := range c.SlotNs {
+			put(r.Run, Slot(slot), i, len(v.cpu), ns)
+		}
+		for class := Other; class <= BE; class++ {
+			put(r.RunByClass, class, i, len(v.cpu), c.ClassNs[class])
+		}
+	}
+	return nil
+}
+
+// put sets one value of a key that has one for each CPU.
+func put[K comparable](m map[K][]time.Duration, key K, cpu, cpus int, ns uint64) {
+	if ns == 0 {
+		return
+	}
+	if m[key] == nil {
+		m[key] = make([]time.Duration, cpus)
+	}
+	m[key][cpu] = nanoseconds(ns)
+}
+
+func (v *view) readWaits(r *Reading, waiter Slot) error {
+	var sum delayTenonDelay
+	for i := range v.cpu {
+		var d delayTenonDelay
+		if err := load(v.delays, i*Slots+int(waiter), &d); err != nil {
+			return err
+		}
+		for n, c := range d.Count {
+			sum.Count[n] += c
+		}
+		sum.SumNs += d.SumNs
+		sum.IdleNs += d.IdleNs
+		sum.ElsewhereNs += d.ElsewhereNs
+	}
+	r.Delays[waiter] = Histogram{Counts: sum.Count, Sum: nanoseconds(sum.SumNs)}
+
+	if err := load(v.matrix, int(waiter), &v.row); err != nil {
+		return err
+	}
+	// Each CPU keeps these two for itself, because they are frequent.
+	v.row[Idle], v.row[Elsewhere] = sum.IdleNs, sum.ElsewhereNs
+	for runner, ns := range v.row {
+		if ns > 0 {
+			r.Waits[Pair{waiter, Slot(runner)}] = nanoseconds(ns)
+		}
+	}
+	return nil
+}
+
+// Since returns what r counted beyond the earlier reading. Keys whose counters
+// have not grown are left out of the maps, except histograms.
+func (r Reading) Since(before Reading) Reading {
+	d := Reading{
+		Switches: grown(r.Switches, before.Switches), Delays: make(map[Slot]Histogram, len(r.Delays)), Waits: map[Pair]time.Duration{},
+		Run: grownByCPU(r.Run, before.Run), RunByClass: grownByCPU(r.RunByClass, before.RunByClass),
+	}
+	for slot, h := range r.Delays {
+		d.Delays[slot] = h.Since(before.Delays[slot])
+	}
+	for pair, t := range r.Waits {
+		if g := grown(t, before.Waits[pair]); g > 0 {
+			d.Waits[pair] = g
+		}
+	}
+	return d
+}
+
+func grownByCPU[K comparable](now, before map[K][]time.Duration) map[K][]time.Duration {
+	d := make(map[K][]time.Duration, len(now))
+	for key, times := range now {
+		was := before[key]
+		var diff []time.Duration
+		for cpu, t := range times {
+			if cpu < len(was) {
+				t = grown(t, was[cpu])
+			}
+			if t > 0 && diff == nil {
+				diff = make([]time.Duration, len(times))
+			}
+			if t > 0 {
+				diff[cpu] = t
+			}
+		}
+		if diff != nil {
+			d[key] = diff
+		}
+	}
+	return d
+}

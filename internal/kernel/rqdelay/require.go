@@ -1,0 +1,62 @@
+package rqdelay
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf/btf"
+)
+
+// required lists the fields of the kernel that the program reads and that some
+// kernels are built without.
+var required = []struct{ structure, field, config string }{
+	{"task_struct", "cgroups", "CONFIG_CGROUPS"},
+	{"task_struct", "sched_task_group", "CONFIG_CGROUP_SCHED"},
+	{"sched_entity", "cfs_rq", "CONFIG_FAIR_GROUP_SCHED"},
+	{"sched_info", "last_queued", "CONFIG_SCHED_INFO (by CONFIG_SCHEDSTATS or CONFIG_TASK_DELAY_ACCT)"},
+}
+
+// require reports a missing field in words; the loader would report it by an
+// instruction number.
+func require(types *btf.Cache) error {
+	kernel, err := types.Kernel()
+	if err != nil {
+		if errors.Is(err, btf.ErrNotSupported) {
+			return fmt.Errorf("read the kernel's types (CONFIG_DEBUG_INFO_BTF): %w: %w", ErrUnsupported, err)
+		}
+		return fmt.Errorf("read the kernel's types: %w", err)
+	}
+	for _, r := range required {
+		var s *btf.Struct
+		if err := kernel.TypeByName(r.structure, &s); err != nil {
+			return fmt.Errorf("find struct %s in the kernel's types: %w", r.structure, err)
+		}
+		if !has(s.Members, r.field) {
+			return fmt.Errorf("struct %s has no %s, which comes with %s: %w", r.structure, r.field, r.config, ErrUnsupported)
+		}
+	}
+	return nil
+}
+
+// has looks for a field, also in members without a name.
+func has(members []btf.Member, field string) bool {
+	for _, m := range members {
+		if m.Name == field {
+			return true
+		}
+		if m.Name != "" {
+			continue
+		}
+		switch inner := btf.UnderlyingType(m.Type).(type) {
+		case *btf.Struct:
+			if has(inner.Members, field) {
+				return true
+			}
+		case *btf.Union:
+			if has(inner.Members, field) {
+				return true
+			}
+		}
+	}
+	return false
+}

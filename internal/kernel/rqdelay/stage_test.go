@@ -1,0 +1,255 @@
+package rqdelay
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// roleVar makes this test binary a process of a test.
+const roleVar = "TENON_PROBE_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(roleVar) {
+	case "spin": // wants a whole CPU
+		for {
+			threadTime()
+		}
+	case "pulse": // wants two thirds of one
+		pulse(2*time.Millisecond, time.Millisecond)
+	case "pingpong":
+		pingpong()
+	}
+	os.Exit(m.Run())
+}
+
+// pulse works and naps in turn. It goes around Go's scheduler, whose own
+// threads would wait for each other beside it.
+func pulse(work, nap time.Duration) {
+	runtime.LockOSThread()
+	rest := unix.NsecToTimespec(int64(nap))
+	for {
+		for begin := threadTime(); threadTime()-begin < work; {
+		}
+		_, _, _ = syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&rest)), 0, 0)
+	}
+}
+
+// threadTime is the CPU time of this thread.
+func threadTime() time.Duration {
+	var t unix.Timespec
+	_, _, _ = syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, unix.CLOCK_THREAD_CPUTIME_ID, uintptr(unsafe.Pointer(&t)), 0)
+	return time.Duration(t.Nano())
+}
+
+// lacking ends a test for want of something of the kernel or of rights.
+func lacking(t testing.TB, why error) {
+	t.Helper()
+	if os.Getenv("TENON_TEST_STRICT") == "1" {
+		t.Fatalf("TENON_TEST_STRICT is set, and the kernel cannot be tested: %v", why)
+	}
+	t.Skipf("needs root, cgroups and BPF: %v", why)
+}
+
+// A stage is a cgroup of its own for one test.
+type stage struct {
+	testing.TB
+	tree *cgroup.Tree
+	path string
+	cpus unit.CPUSet
+}
+
+var stagesMade atomic.Int64
+
+func newStage(t testing.TB) stage {
+	t.Helper()
+	tree, err := cgroup.Detect("/proc")
+	if err != nil {
+		lacking(t, err)
+	}
+	s := stage{TB: t, tree: tree, path: fmt.Sprintf("tenon-test-probe-%d-%d", os.Getpid(), stagesMade.Add(1))}
+	err = tree.Make(s.path)
+	if errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS) {
+		lacking(t, err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := tree.RemoveAll(s.path); err != nil {
+			t.Error(err)
+		}
+	})
+	if s.cpus, err = tree.EffectiveCPUs(s.path); err != nil {
+		lacking(t, err)
+	}
+	return s
+}
+
+// narrow leaves the groups made from now on a single CPU.
+func (s *stage) narrow() unit.CPU {
+	s.Helper()
+	last := unit.CPU(-1)
+	for c := range s.cpus.All() {
+		last = c
+	}
+	s.cpus = unit.CPUSetOf(last)
+	if err := s.tree.WriteCPUs(s.path, s.cpus); err != nil {
+		s.Fatal(err)
+	}
+	return last
+}
+
+// group makes a group below the stage and returns its path and its id.
+func (s stage) group(name string) (path string, id uint64) {
+	s.Helper()
+	path = s.path + "/" + name
+	if err := s.tree.Make(path); err != nil {
+		s.Fatal(err)
+	}
+	id, err := s.tree.Inode(path)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return path, id
+}
+
+// start runs this test binary in a group until the test ends.
+func (s stage) start(role, group string) (pid int) {
+	s.Helper()
+	cmd := s.command(role)
+	if err := cmd.Start(); err != nil {
+		s.Fatal(err)
+	}
+	s.endWithTest(cmd)
+	if err := s.tree.Attach(group, cmd.Process.Pid); err != nil {
+		s.Fatal(err)
+	}
+	return cmd.Process.Pid
+}
+
+func (s stage) command(role string) *exec.Cmd {
+	s.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		s.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	// Signals that preempt goroutines would interrupt raw system calls.
+	cmd.Env = append(os.Environ(), roleVar+"="+role, "GODEBUG=asyncpreemptoff=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+func (s stage) endWithTest(cmd *exec.Cmd) {
+	s.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+}
+
+// open opens a probe that is closed with the test.
+func (s stage) open(alarm Alarm) *Probe {
+	s.Helper()
+	p, err := Open(Options{CgroupVersion: s.tree.VersionOf("cpu"), Alarm: alarm})
+	if errors.Is(err, os.ErrPermission) || errors.Is(err, ErrUnsupported) {
+		lacking(s, err)
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			s.Error(err)
+		}
+	})
+	return p
+}
+
+func (s stage) track(p *Probe, slot Slot, id uint64, class Class) {
+	s.Helper()
+	if err := p.Track(slot, id, class); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s stage) read(p *Probe) Reading {
+	s.Helper()
+	r, err := p.Read()
+	if err != nil {
+		s.Fatal(err)
+	}
+	return r
+}
+
+// schedStat sums the kernel's own counts over all threads of processes.
+func (s stage) schedStat(pids ...int) (sum proc.SchedStat) {
+	s.Helper()
+	for _, pid := range pids {
+		threads, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "task"))
+		if err != nil {
+			s.Fatal(err)
+		}
+		for _, thread := range threads {
+			tid, err := strconv.Atoi(thread.Name())
+			if err != nil {
+				s.Fatal(err)
+			}
+			stat, err := proc.Default().SchedStat(pid, tid)
+			if errors.Is(err, proc.ErrGone) {
+				continue
+			}
+			if err != nil {
+				s.Fatal(err)
+			}
+			sum.Run += stat.Run
+			sum.Delay += stat.Delay
+			sum.Slices += stat.Slices
+		}
+	}
+	return sum
+}
+
+// take reads both counts while the processes are stopped, so that they are of
+// one moment.
+func (s stage) take(p *Probe, pids ...int) (proc.SchedStat, Reading) {
+	s.Helper()
+	signal := func(sig syscall.Signal) {
+		for _, pid := range pids {
+			if err := syscall.Kill(pid, sig); err != nil {
+				s.Fatal(err)
+			}
+		}
+	}
+	signal(syscall.SIGSTOP)
+	defer signal(syscall.SIGCONT)
+	for range 500 {
+		time.Sleep(10 * time.Millisecond)
+		stat, r := s.schedStat(pids...), s.read(p)
+		if s.schedStat(pids...) == stat { // else a thread had not stopped yet
+			return stat, r
+		}
+	}
+	s.Fatalf("processes %v do not stop", pids)
+	panic("not reached")
+}
+
+// near reports whether two amounts differ by at most a share of the second.
+func near(got, want time.Duration, share float64) bool {
+	return (got - want).Abs() <= time.Duration(share*float64(want))
+}

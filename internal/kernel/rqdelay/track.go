@@ -1,0 +1,154 @@
+package rqdelay
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+)
+
+// tracked has the cgroups of each slot.
+type tracked struct {
+	groups map[uint64]owner
+	slots  map[Slot]Class
+	size   map[Slot]int // cgroups of the slot
+}
+
+type owner struct {
+	slot  Slot
+	class Class
+}
+
+func newTracked() tracked {
+	return tracked{groups: map[uint64]owner{}, slots: map[Slot]Class{}, size: map[Slot]int{}}
+}
+
+// check refuses what would make the counts of a slot meaningless.
+func (t tracked) check(id uint64, o owner) error {
+	if o.slot < First {
+		return fmt.Errorf("want a slot from %d to %d", uint8(First), uint8(Last))
+	}
+	if o.class < Other || o.class > BE {
+		return fmt.Errorf("want one of %v %v %v %v", Other, System, LS, BE)
+	}
+	others := t.size[o.slot]
+	if t.groups[id].slot == o.slot {
+		others--
+	}
+	if class := t.slots[o.slot]; others > 0 && class != o.class {
+		return fmt.Errorf("the slot is used for class %v", class)
+	}
+	return nil
+}
+
+func (t tracked) add(id uint64, o owner) {
+	t.remove(id)
+	t.groups[id] = o
+	t.slots[o.slot] = o.class
+	t.size[o.slot]++
+}
+
+func (t tracked) remove(id uint64) {
+	o, known := t.groups[id]
+	if !known {
+		return
+	}
+	delete(t.groups, id)
+	if t.size[o.slot]--; t.size[o.slot] == 0 {
+		delete(t.size, o.slot)
+		delete(t.slots, o.slot)
+	}
+}
+
+// sensitive reports whether there is an LS slot.
+func (t tracked) sensitive() bool {
+	for _, class := range t.slots {
+		if class == LS {
+			return true
+		}
+	}
+	return false
+}
+
+// Track counts a cgroup and all cgroups below it under a slot, except those
+// that are tracked themselves. The id is the inode number of its directory in
+// the hierarchy of the CPU controller. A later call for the same cgroup
+// replaces an earlier one. Several cgroups may share a slot if they share the
+// class.
+//
+// A thread that is running at this moment counts from its next switch on. The
+// counters of a slot continue from its last owner: take differences
+// (Reading.Since), and after Forget give the slot to another workload only
+// after a reading.
+func (p *Probe) Track(slot Slot, cgroupID uint64, class Class) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	o := owner{slot, class}
+	if err := p.track(cgroupID, o); err != nil {
+		return fmt.Errorf("track cgroup %d as %v, %v: %w", cgroupID, slot, class, err)
+	}
+	return nil
+}
+
+func (p *Probe) track(id uint64, o owner) error {
+	if p.closed {
+		return ErrClosed
+	}
+	if err := p.tracked.check(id, o); err != nil {
+		return err
+	}
+	if p.tracked.groups[id] == o {
+		return nil
+	}
+	value := delayTenonGroup{Slot: delayTenonSlot(o.slot), Class: delayTenonClass(o.class)}
+	if err := p.kernel.Groups.Put(id, value); err != nil {
+		return fmt.Errorf("add to the table of %d groups: %w", p.kernel.Groups.MaxEntries(), err)
+	}
+	if err := p.blame(o.slot, o.class == BE); err != nil {
+		return fmt.Errorf("mark the slot in the table of alarms: %w", err)
+	}
+	p.tracked.add(id, o)
+	p.sensed[o.slot] = p.sensed[o.slot] || o.class == LS
+	return p.changed()
+}
+
+// Forget stops counting a cgroup under its slot. A cgroup that is not tracked
+// is no error.
+func (p *Probe) Forget(cgroupID uint64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.forget(cgroupID); err != nil {
+		return fmt.Errorf("forget cgroup %d: %w", cgroupID, err)
+	}
+	return nil
+}
+
+func (p *Probe) forget(id uint64) error {
+	if p.closed {
+		return ErrClosed
+	}
+	if _, known := p.tracked.groups[id]; !known {
+		return nil
+	}
+	if err := p.kernel.Groups.Delete(id); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("remove from the table of groups: %w", err)
+	}
+	p.tracked.remove(id)
+	return p.changed()
+}
+
+// changed makes the CPUs look up their cgroups again, and keeps the program
+// attached as long as there is a wait to record.
+func (p *Probe) changed() error {
+	p.generation++
+	if err := p.kernel.Generation.Set(p.generation); err != nil {
+		return fmt.Errorf("begin generation %d: %w", p.generation, err)
+	}
+	switch {
+	case p.tracked.sensitive() && p.hook == nil:
+		return p.attach()
+	case !p.tracked.sensitive():
+		return p.detach()
+	}
+	return nil
+}

@@ -1,0 +1,32 @@
+package schedtrace
+
+import (
+	"time"
+
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A Kind says what an [Event] tells.
+type Kind uint8
+
+// The events of the scheduler that are recorded (include/trace/events/sched.h).
+const (
+	Switch Kind = iota + 1 // sched_switch: a CPU goes from one thread to another
+	Wake                   // sched_wakeup, sched_wakeup_new: a thread is ready to run
+)
+
+// A Thread is a thread as an event names it. TID 0 is the idle loop of the
+// CPU ("swapper").
+type Thread struct {
+	TID  int
+	Comm string // at most 15 bytes
+}
+
+// An Event is one event of the kernel's scheduler.
+type Event struct {
+	At   time.Duration // on the monotonic clock
+	CPU  unit.CPU      // where it happened
+	Kind Kind
+	// Thread is who was woken, or who came to the CPU; Prev is who left it.
+	Thread, Prev Thread
+}

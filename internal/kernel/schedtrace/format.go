@@ -1,0 +1,100 @@
+package schedtrace
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// A layout is where the fields of a record lie, as a format file of tracefs
+// tells (Documentation/trace/events.rst, "Event formats").
+type layout struct {
+	id     uint16
+	fields map[string]field
+}
+
+// A field is a run of bytes in a record. One that is dynamic (__data_loc)
+// holds offset and length of the real one, in the low and the high 16 bits.
+type field struct {
+	offset, size int
+	dynamic      bool
+}
+
+// parseLayout reads a format file. header_page has the same lines, but no id.
+func parseLayout(text string) (layout, error) {
+	l := layout{fields: map[string]field{}}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if id, ok := strings.CutPrefix(line, "ID:"); ok {
+			n, err := strconv.ParseUint(strings.TrimSpace(id), 10, 16)
+			if err != nil {
+				return layout{}, fmt.Errorf("trace format: %q: %w", line, err)
+			}
+			l.id = uint16(n)
+		}
+		if !strings.HasPrefix(line, "field:") {
+			continue
+		}
+		f, name := field{}, ""
+		for part := range strings.SplitSeq(line, ";") {
+			key, value, _ := strings.Cut(strings.TrimSpace(part), ":")
+			var err error
+			switch key {
+			case "field":
+				f.dynamic = strings.HasPrefix(value, "__data_loc ")
+				name = value[strings.LastIndexByte(value, ' ')+1:]
+				name, _, _ = strings.Cut(name, "[")
+			case "offset":
+				f.offset, err = strconv.Atoi(value)
+			case "size":
+				f.size, err = strconv.Atoi(value)
+			}
+			if err != nil {
+				return layout{}, fmt.Errorf("trace format: %q: %w", line, err)
+			}
+		}
+		l.fields[name] = f
+	}
+	return l, nil
+}
+
+// need returns an error if a field is not there or cannot be read as what it
+// should be.
+func (l layout) need(numbers, texts []string) error {
+	for _, name := range numbers {
+		if f, ok := l.fields[name]; !ok || f.size != 4 || f.dynamic {
+			return fmt.Errorf("trace format: field %s of event %d is %d bytes, want a number of 4: %w", name, l.id, f.size, ErrUnsupported)
+		}
+	}
+	for _, name := range texts {
+		if f, ok := l.fields[name]; !ok || (f.dynamic && f.size != 4) {
+			return fmt.Errorf("trace format: event %d has no text %s: %w", l.id, name, ErrUnsupported)
+		}
+	}
+	return nil
+}
+
+// number reads a field of 4 bytes; 0 where the record is too short.
+func (l layout) number(record []byte, name string) int {
+	f := l.fields[name]
+	if f.offset+4 > len(record) {
+		return 0
+	}
+	return int(int32(binary.NativeEndian.Uint32(record[f.offset:])))
+}
+
+// text reads a field that ends with a zero byte.
+func (l layout) text(record []byte, name string) []byte {
+	f := l.fields[name]
+	if f.dynamic {
+		at := uint32(l.number(record, name))
+		f.offset, f.size = int(at&0xffff), int(at>>16)
+	}
+	if f.offset+f.size > len(record) {
+		return nil
+	}
+	text, _, _ := bytes.Cut(record[f.offset:f.offset+f.size], []byte{0})
+	return text
+}

@@ -1,0 +1,297 @@
+package schedtrace
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// Class is what a thread is to the judgement.
+type Class uint8
+
+// The classes. Other is all that is neither of the two: kernel threads, the
+// system, the judge itself.
+const (
+	Other Class = iota
+	BE
+	LS
+	idle // the CPU's idle loop
+)
+
+// Rules say how events are judged.
+type Rules struct {
+	// Cores gives the core of each CPU that counts. Events of other CPUs only
+	// tell about wake-ups. A CPU that is offline must not be in it: it would
+	// count as one that BE has left idle.
+	Cores map[unit.CPU]int
+	// ClassOf gives the class of a thread. It is not asked about the idle loop.
+	ClassOf func(Thread) Class
+	// Epsilon is how long LS may have run on the sibling for a BE start to be
+	// put down to the race of two CPUs that switch at the same time.
+	Epsilon time.Duration
+	// Hold is how long after the end of LS no BE is expected on its siblings;
+	// see Report.BEIdeal.
+	Hold time.Duration
+	// From and To bound what is judged, on the clock of the events; zero: from
+	// the first event to the last. Events before From still tell who runs.
+	From, To time.Duration
+}
+
+// Judge says from a complete record who ran where beside whom, and how long
+// who waited. The events may come in any order; those of one CPU must be
+// complete from the first to the last of them. Who runs before a CPU's first
+// switch is who that switch takes off the CPU.
+func Judge(events []Event, rules Rules) (Report, error) {
+	if len(events) == 0 {
+		return Report{}, fmt.Errorf("judge a trace: no events: %w", ErrVoid)
+	}
+	sorted := slices.Clone(events)
+	slices.SortStableFunc(sorted, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
+	if rules.From == 0 {
+		rules.From = sorted[0].At
+	}
+	if rules.To == 0 {
+		rules.To = sorted[len(sorted)-1].At
+	}
+	if rules.To <= rules.From {
+		return Report{}, fmt.Errorf("judge a trace from %v to %v: no time in between: %w", rules.From, rules.To, ErrVoid)
+	}
+	c := newCourt(sorted, rules)
+	for i := range sorted {
+		c.hear(&sorted[i])
+	}
+	return c.verdict()
+}
+
+// A core is what is known about the threads of one core.
+type core struct {
+	threads []*hardwareThread
+	at      time.Duration // up to when its time is accounted
+}
+
+// A hardwareThread is a CPU, and who is on it.
+type hardwareThread struct {
+	id    unit.CPU
+	core  *core
+	class Class
+	since time.Duration // of class; before Rules.From if need be
+	// hold is until when its siblings wait for LS that ended here.
+	hold time.Duration
+	// expelling: LS began at expel beside the BE that runs here.
+	expelling bool
+	expel     time.Duration
+}
+
+// A court holds what the events so far have told.
+type court struct {
+	rules   Rules
+	cpus    map[unit.CPU]*hardwareThread
+	cores   []*core
+	running map[int]bool          // threads on a CPU
+	woken   map[int]time.Duration // threads that are ready and not yet on a CPU
+	report  Report
+
+	expels, starts []time.Duration
+	waits          map[Class][]time.Duration
+}
+
+func newCourt(sorted []Event, rules Rules) *court {
+	c := &court{
+		rules: rules, cpus: map[unit.CPU]*hardwareThread{},
+		running: map[int]bool{}, woken: map[int]time.Duration{}, waits: map[Class][]time.Duration{},
+	}
+	first := map[unit.CPU]Thread{}
+	for _, e := range sorted {
+		if _, seen := first[e.CPU]; e.Kind == Switch && !seen {
+			first[e.CPU] = e.Prev
+		}
+	}
+	cores := map[int]*core{}
+	for cpu, id := range rules.Cores {
+		who, seen := first[cpu]
+		if !seen {
+			c.report.Unseen = append(c.report.Unseen, cpu)
+			continue
+		}
+		if cores[id] == nil {
+			cores[id] = &core{at: rules.From}
+			c.cores = append(c.cores, cores[id])
+		}
+		h := &hardwareThread{id: cpu, core: cores[id], class: c.classOf(who), since: sorted[0].At}
+		h.core.threads = append(h.core.threads, h)
+		c.cpus[cpu] = h
+	}
+	for _, who := range first {
+		c.running[who.TID] = true
+	}
+	slices.Sort(c.report.Unseen)
+	return c
+}
+
+func (c *court) classOf(t Thread) Class {
+	if t.TID == 0 {
+		return idle
+	}
+	return c.rules.ClassOf(t)
+}
+
+// judged says whether a moment is within the bounds.
+func (c *court) judged(at time.Duration) bool { return at >= c.rules.From && at <= c.rules.To }
+
+func (c *court) hear(e *Event) {
+	switch e.Kind {
+	case Wake:
+		// A thread may be woken before it has gone to sleep, or twice.
+		if _, twice := c.woken[e.Thread.TID]; !twice && !c.running[e.Thread.TID] {
+			c.woken[e.Thread.TID] = e.At
+		}
+	case Switch:
+		delete(c.running, e.Prev.TID)
+		c.running[e.Thread.TID] = true
+		if woken, ok := c.woken[e.Thread.TID]; ok && e.Thread.TID != 0 {
+			delete(c.woken, e.Thread.TID)
+			if class := c.classOf(e.Thread); c.judged(woken) && c.judged(e.At) {
+				c.waits[class] = append(c.waits[class], e.At-woken)
+			}
+		}
+		if h := c.cpus[e.CPU]; h != nil {
+			c.change(h, c.classOf(e.Thread), e.At)
+		}
+	}
+}
+
+// change puts a thread of another class, or another thread of the same class,
+// on a CPU.
+func (c *court) change(h *hardwareThread, next Class, at time.Duration) {
+	c.account(h.core, min(at, c.rules.To))
+	if next == BE {
+		c.start(h, at)
+	}
+	if next == h.class {
+		return
+	}
+	prev := h.class
+	h.class, h.since = next, at
+	switch {
+	case prev == BE:
+		c.expelled(h, at, true)
+	case prev == LS:
+		h.hold = at + c.rules.Hold
+		for _, sibling := range h.core.threads {
+			if sibling != h && !c.besideLS(sibling) {
+				c.expelled(sibling, at, false)
+			}
+		}
+	}
+	if next == LS {
+		for _, sibling := range h.core.threads {
+			if sibling != h && sibling.class == BE && !sibling.expelling {
+				sibling.expelling, sibling.expel = true, at
+			}
+		}
+		if c.judged(at) {
+			c.report.Bursts++
+		}
+	}
+}
+
+// start notes that a BE thread came to a CPU, if LS runs beside it.
+func (c *court) start(h *hardwareThread, at time.Duration) {
+	if !c.judged(at) {
+		return
+	}
+	c.report.BEStarts++
+	after, beside := time.Duration(0), false
+	for _, sibling := range h.core.threads {
+		if sibling != h && sibling.class == LS {
+			after, beside = max(after, at-sibling.since), true
+		}
+	}
+	if !beside {
+		return
+	}
+	c.starts = append(c.starts, after)
+	if after > c.rules.Epsilon {
+		c.report.BEStartsBesideLS++
+	}
+}
+
+// expelled ends the measuring of how long BE stayed beside LS that had begun:
+// because BE left, or because LS ended first.
+func (c *court) expelled(h *hardwareThread, at time.Duration, left bool) {
+	if !h.expelling {
+		return
+	}
+	h.expelling = false
+	if !c.judged(h.expel) || !c.judged(at) {
+		return
+	}
+	c.expels = append(c.expels, at-h.expel)
+	if !left {
+		c.report.Unexpelled++
+	}
+}
+
+func (c *court) besideLS(h *hardwareThread) bool {
+	return slices.ContainsFunc(h.core.threads, func(s *hardwareThread) bool { return s != h && s.class == LS })
+}
+
+// account adds up the time of a core since the last change on it.
+func (c *court) account(k *core, now time.Duration) {
+	if now <= k.at {
+		return
+	}
+	spent := now - k.at
+	begun := k.at
+	k.at = now
+	running := slices.ContainsFunc(k.threads, func(h *hardwareThread) bool { return h.class == LS })
+	for _, h := range k.threads {
+		switch h.class {
+		case LS:
+			c.report.LSTime += spent
+			if slices.ContainsFunc(k.threads, func(s *hardwareThread) bool { return s != h && s.class == BE }) {
+				c.report.BesideTime += spent
+			}
+		case BE:
+			c.report.BETime += spent
+		case idle:
+			c.report.IdleTime += spent
+		default:
+			c.report.OtherTime += spent
+		}
+		if running {
+			continue
+		}
+		legal := begun
+		for _, sibling := range k.threads {
+			if sibling != h {
+				legal = max(legal, sibling.hold)
+			}
+		}
+		c.report.BEIdeal += max(0, now-legal)
+	}
+}
+
+// verdict closes the books.
+func (c *court) verdict() (Report, error) {
+	for _, k := range c.cores {
+		c.account(k, c.rules.To)
+	}
+	if len(c.cores) == 0 {
+		return Report{}, fmt.Errorf("judge a trace: none of the CPUs that count has switched: %w", ErrVoid)
+	}
+	r := c.report
+	r.From, r.To = c.rules.From, c.rules.To
+	r.Expel = quantilesOf(c.expels)
+	r.BEStartAfter = quantilesOf(c.starts)
+	r.LSWake, r.BEWake = quantilesOf(c.waits[LS]), quantilesOf(c.waits[BE])
+	for _, at := range c.woken {
+		if c.judged(at) {
+			r.LongestWait = max(r.LongestWait, c.rules.To-at)
+		}
+	}
+	return r, nil
+}

@@ -1,0 +1,124 @@
+package scx
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+)
+
+// A Class is how the scheduler treats the threads of a cgroup. A thread is
+// scheduled as BE when its policy is SCHED_EXT, whatever the class of its
+// cgroup; the class BE marks cgroups whose threads should be SCHED_EXT and
+// serves to find those that are not (Stray).
+type Class uint8
+
+// The classes. A cgroup that is in no classified group is Normal, and so are
+// kernel threads: they neither keep BE away nor are BE.
+const (
+	Normal Class = iota
+	BE
+	LS  // runs before BE on its CPU; BE may run beside it
+	LSX // runs before BE on its CPU, and BE leaves the sibling (Params.SMTRule)
+
+	classes = int(LSX) + 1
+)
+
+// String is the name of the class.
+func (c Class) String() string {
+	switch c {
+	case Normal:
+		return "NORMAL"
+	case BE:
+		return "BE"
+	case LS:
+		return "LS"
+	case LSX:
+		return "LSX"
+	}
+	return fmt.Sprintf("class %d", uint8(c))
+}
+
+// Slots is how many pods have weights, quotas and run times of their own. Slot
+// 0 is one of them: it is for all BE threads that belong to no pod.
+const Slots = 256
+
+// A Group is a cgroup and all cgroups below it, except those that are
+// classified themselves.
+type Group struct {
+	Cgroup uint64 // the inode number of its directory
+	Class  Class
+	Pod    int // slot of its pod, 0 to Slots-1; used only for BE
+}
+
+// kernel is the number that the BPF program gives to the class.
+func (c Class) kernel() scheduler613QosClass {
+	switch c {
+	case BE:
+		return scheduler613QosClassQOS_BE
+	case LS:
+		return scheduler613QosClassQOS_LS
+	case LSX:
+		return scheduler613QosClassQOS_LSX
+	}
+	return scheduler613QosClassQOS_NORMAL
+}
+
+// Classify replaces all groups that were classified before. It writes only the
+// differences, so it may be called often. Threads that run at this moment count
+// in their new class from their next context switch on. If the table is full,
+// the last groups stay Normal, and the error says so.
+func (s *Scheduler) Classify(groups []Group) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.classify(groups); err != nil {
+		return fmt.Errorf("classify %d groups: %w", len(groups), err)
+	}
+	return nil
+}
+
+func (s *Scheduler) classify(groups []Group) (err error) {
+	if s.closed {
+		return ErrClosed
+	}
+	wanted := make(map[uint64]scheduler613ScxGroup, len(groups))
+	for _, g := range groups {
+		if g.Class > LSX || g.Pod < 0 || g.Pod >= Slots {
+			return fmt.Errorf("cgroup %d: %v of pod %d: want a class and a slot below %d", g.Cgroup, g.Class, g.Pod, Slots)
+		}
+		wanted[g.Cgroup] = scheduler613ScxGroup{Class: g.Class.kernel(), Slot: uint32(g.Pod)}
+	}
+	table, changed := s.kernel.Maps[scheduler613MapGroups], false
+	defer func() { // also for a group that is added only in part
+		if changed {
+			s.generation++
+			err = errors.Join(err, s.kernel.Variables[scheduler613VarGeneration].Set(s.generation))
+		}
+	}()
+	for id := range s.known {
+		if _, stays := wanted[id]; stays {
+			continue
+		}
+		if err := table.Delete(id); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("remove cgroup %d: %w", id, err)
+		}
+		delete(s.known, id)
+		changed = true
+	}
+	var full error
+	for _, group := range groups { // in this order: the last groups find the table full
+		id, g := group.Cgroup, wanted[group.Cgroup]
+		if s.known[id] == g {
+			continue
+		}
+		// A group for which there is no room is Normal; the others should still
+		// be classified.
+		if err := table.Put(id, g); err != nil {
+			full = fmt.Errorf("add cgroup %d to the table of %d: %w", id, table.MaxEntries(), err)
+			continue
+		}
+		s.known[id] = g
+		changed = true
+	}
+	return full
+}

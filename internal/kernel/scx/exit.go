@@ -1,0 +1,66 @@
+package scx
+
+import (
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// An ExitKind is why a scheduler ended (enum scx_exit_kind of the kernel).
+type ExitKind int
+
+// The kinds.
+const (
+	ExitNone       ExitKind = 0    // it has not ended
+	ExitDone       ExitKind = 1    // it was being taken down
+	ExitUnload     ExitKind = 64   // its owner unloaded it, or its owner died
+	ExitSelf       ExitKind = 65   // it ended itself because Beat stayed away: Silence
+	ExitKernel     ExitKind = 66   // the kernel ended it: CPU hotplug
+	ExitSysrq      ExitKind = 67   // an operator pressed sysrq-S
+	ExitError      ExitKind = 1024 // the kernel found a fault
+	ExitErrorSelf  ExitKind = 1025 // the BPF program found a fault
+	ExitErrorStall ExitKind = 1026 // a thread waited longer than the watchdog allows
+)
+
+// An Exit is the end of a scheduler, as the kernel reports it.
+type Exit struct {
+	Kind    ExitKind
+	Code    int64  // of scx_bpf_exit, or of the kernel for ExitKernel
+	Reason  string // the kernel's message
+	Message string // further details of the kernel, may be empty
+}
+
+// restart is the bit of an exit code that asks for a new load:
+// SCX_ECODE_ACT_RESTART, after a CPU went online or offline.
+const restart = 1 << 48
+
+// Restart reports that there is no fault: load the scheduler again, with the
+// CPUs that are online now.
+func (e Exit) Restart() bool { return e.Kind == ExitKernel && e.Code&restart != 0 }
+
+// String is the end as a sentence.
+func (e Exit) String() string {
+	if e.Kind == ExitNone {
+		return "it runs"
+	}
+	text := fmt.Sprintf("exit kind %d, code %#x: %s", int(e.Kind), e.Code, e.Reason)
+	if e.Message != "" {
+		text += " (" + e.Message + ")"
+	}
+	return text
+}
+
+// readExit reads what ops.exit has written.
+func (s *Scheduler) readExit() (Exit, error) {
+	var end scheduler613ScxEnd
+	if err := s.kernel.Variables[scheduler613VarEnd].Get(&end); err != nil {
+		return Exit{}, fmt.Errorf("read why the scheduler ended: %w", err)
+	}
+	return Exit{Kind: ExitKind(end.Kind), Code: end.Code, Reason: text(end.Reason[:]), Message: text(end.Message[:])}, nil
+}
+
+// text is a C string of the kernel.
+func text(c []int8) string {
+	return unix.ByteSliceToString(unsafe.Slice((*byte)(unsafe.Pointer(&c[0])), len(c)))
+}

@@ -1,0 +1,98 @@
+package scx
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// name is the scheduler's name in /sys/kernel/sched_ext/root/ops. Kernels may
+// append to it.
+const name = "tenon"
+
+// sysfs is the kernel's directory about sched_ext
+// (Documentation/scheduler/sched-ext.rst).
+const sysfs = "/sys/kernel/sched_ext"
+
+// States of /sys/kernel/sched_ext/state.
+const (
+	enabled  = "enabled"
+	disabled = "disabled"
+)
+
+// A loaded is what the kernel's files say of sched_ext.
+type loaded struct {
+	state string // enabled, disabled, enabling, disabling
+	ops   string // the name of the scheduler; "" without one
+	// schedulers counts the schedulers that were ever loaded, hotplugs the CPUs
+	// that went online or offline, rejected the threads that were refused.
+	schedulers, hotplugs, rejected uint64
+}
+
+func (l loaded) ours() bool { return l.ops == name || strings.HasPrefix(l.ops, name+"_") }
+
+// readLoaded reads the files of dir. Kernels without sched_ext have none of
+// them: ErrUnsupported.
+func readLoaded(dir string) (loaded, error) {
+	var l loaded
+	for file, into := range map[string]func(string) error{
+		"state": set(&l.state), "enable_seq": number(&l.schedulers), "hotplug_seq": number(&l.hotplugs), "nr_rejected": number(&l.rejected),
+	} {
+		text, err := os.ReadFile(filepath.Join(dir, file))
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%w: %w", ErrUnsupported, err)
+		}
+		if err == nil {
+			err = into(strings.TrimSpace(string(text)))
+		}
+		if err != nil {
+			return loaded{}, fmt.Errorf("read the state of sched_ext: %w", err)
+		}
+	}
+	// The file comes and goes with the scheduler.
+	if ops, err := os.ReadFile(filepath.Join(dir, "root", "ops")); err == nil {
+		l.ops = strings.TrimSpace(string(ops))
+	}
+	return l, nil
+}
+
+func set(into *string) func(string) error {
+	return func(text string) error {
+		*into = text
+		return nil
+	}
+}
+
+func number(into *uint64) func(string) error {
+	return func(text string) (err error) {
+		*into, err = strconv.ParseUint(text, 10, 64)
+		return err
+	}
+}
+
+// switchEvery makes each CPU do a context switch, by running on it: the hook
+// knows which thread runs on a CPU only after a switch there. CPUs that this
+// thread may not use are left out; the reaper corrects their class later.
+func switchEvery(cpus []CPU) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with its changed affinity
+		for _, c := range cpus {
+			var one unix.CPUSet
+			one.Set(int(c.ID))
+			if err := unix.SchedSetaffinity(0, &one); err != nil && !errors.Is(err, unix.EINVAL) {
+				done <- fmt.Errorf("visit CPU %d: %w", c.ID, err)
+				return
+			}
+		}
+		done <- nil
+	}()
+	return <-done
+}

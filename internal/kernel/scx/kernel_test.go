@@ -1,0 +1,139 @@
+package scx
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/task"
+)
+
+// The tests of this file, and of those called …_kernel_test.go, run the scheduler
+// in the kernel at hand, which must have sched_ext, on a machine with two cores
+// of two threads: CPUs 0 and 1, 2 and 3. Tolerances are those of an emulated
+// machine.
+const watch = 3 * time.Second
+
+// Slots of the tests' pods.
+const (
+	podA = iota + 1
+	podB
+)
+
+// during returns what happened in a time.
+func (s stage) during(sched *Scheduler, d time.Duration) (before, after Status, took time.Duration) {
+	s.Helper()
+	before = s.status(sched)
+	begun := time.Now()
+	time.Sleep(d)
+	after = s.status(sched)
+	took = time.Since(begun)
+	if !after.Running {
+		s.Fatalf("thrown out: %v", after.Exit)
+	}
+	return before, after, took
+}
+
+func (s stage) classify(sched *Scheduler, groups ...Group) {
+	s.Helper()
+	if err := sched.Classify(groups); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// until waits for a condition and returns how long.
+func (s stage) until(what string, within time.Duration, is func() bool) time.Duration {
+	s.Helper()
+	begun := time.Now()
+	for !is() {
+		if time.Since(begun) > within {
+			s.Fatalf("not within %v: %s", within, what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return time.Since(begun)
+}
+
+// state is the letter of /proc/PID/stat; "": there is no such process.
+func state(pid int) string {
+	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return ""
+	}
+	return string(data[strings.LastIndexByte(string(data), ')')+2])
+}
+
+func TestBERunsInSchedExtAndLSStaysFair(t *testing.T) {
+	s := newStage(t)
+	be, beID := s.group("be")
+	ls, lsID := s.group("ls")
+	sched := s.load(Options{})
+	s.classify(sched, Group{Cgroup: beID, Class: BE, Pod: podA}, Group{Cgroup: lsID, Class: LS})
+	bePID := s.start("spin", be, task.Ext)
+	lsPID := s.start("pulse 20000 10000", ls, task.Normal)
+	time.Sleep(watch / 6)
+	used, lsUsed := s.used(bePID), s.used(lsPID)
+	before, after, took := s.during(sched, watch)
+	used, lsUsed = s.used(bePID)-used, s.used(lsPID)-lsUsed
+
+	run := after.Run[BE] - before.Run[BE]
+	pod := after.Pods[podA].Run - before.Pods[podA].Run
+	lsRun := after.Run[LS] - before.Run[LS]
+	t.Logf("in %v BE ran %v by its own count, %v by the hook's, %v by its pod's; LS %v and %v; %+v", took, used, run, pod, lsUsed, lsRun, after.Counts)
+	for what, got := range map[string]time.Duration{"hook": run, "pod": pod} {
+		if (got-used).Abs() > used/5 || used < watch/2 {
+			t.Errorf("BE used %v of %v, the %s counts %v", used, took, what, got)
+		}
+	}
+	// The kernel counts from the start of a switch, the hook from its end; between
+	// the two an emulated CPU can lose its turn, and LS switches a hundred times.
+	if (lsRun-lsUsed).Abs() > lsUsed/2 || lsUsed < watch/6 {
+		t.Errorf("LS used %v, the hook counts %v", lsUsed, lsRun)
+	}
+	attr, err := task.Attr(lsPID)
+	if err != nil || attr.Policy != task.Normal {
+		t.Errorf("LS has %v, %v", attr.Policy, err)
+	}
+	if after.Violations != 0 {
+		t.Errorf("%d violations without a rule", after.Violations)
+	}
+}
+
+// TestBENeverStartsBesideLSX goes by the scheduler's own counters. The judge
+// of the traces is elsewhere.
+func TestBENeverStartsBesideLSX(t *testing.T) {
+	s := newStage(t)
+	be, beID := s.group("be")
+	ls, lsID := s.group("ls")
+	sched := s.load(Options{Params: Params{SMTRule: true}})
+	s.classify(sched, Group{Cgroup: beID, Class: BE}, Group{Cgroup: lsID, Class: LSX})
+	for range 6 {
+		s.start("spin", be, task.Ext)
+	}
+	s.start("pulse 10000 10000", ls, task.Normal, 0)
+	time.Sleep(watch / 6)
+	before, after, took := s.during(sched, watch)
+	lsx, be1 := after.Run[LSX]-before.Run[LSX], after.Run[BE]-before.Run[BE]
+	idle := after.ExpelIdle - before.ExpelIdle
+	t.Logf("in %v LSX ran %v, BE %v, expelled idle %v, hold idle %v; %+v; delays %v", took, lsx, be1, idle, after.HoldIdle-before.HoldIdle, after.Counts, after.ExpelDelay)
+	if lsx < watch/6 {
+		t.Fatalf("LSX ran %v only: the stage is not set", lsx)
+	}
+	if after.Expels == before.Expels {
+		t.Error("nobody was expelled")
+	}
+	if v, r := after.Violations-before.Violations, after.Races-before.Races; v != r {
+		t.Errorf("%d violations, of which %d races", v, r)
+	}
+	// The emulator lets a CPU work on for milliseconds before it hears.
+	if idle < lsx*4/10 || idle > lsx*12/10 {
+		t.Errorf("the sibling was kept idle for %v, while LSX ran %v", idle, lsx)
+	}
+	// The other core is BE's, and its own at the naps.
+	if be1 < took*3/2 {
+		t.Errorf("BE ran %v in %v on four CPUs", be1, took)
+	}
+}

@@ -1,0 +1,144 @@
+package scx
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+)
+
+// SetGroup says how one cgroup is looked at, with all below it, and leaves the
+// others as they are. Threads that run at this moment count from their next
+// switch on. Where the table is full the cgroup stays as the one above it.
+func (s *Scheduler) SetGroup(g Group) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.setGroup(g); err != nil {
+		return fmt.Errorf("set the class of cgroup %d: %w", g.Cgroup, err)
+	}
+	return nil
+}
+
+func (s *Scheduler) setGroup(g Group) error {
+	switch {
+	case s.closed:
+		return ErrClosed
+	case g.Class > LSX || g.Pod < 0 || g.Pod >= Slots:
+		return fmt.Errorf("%v of pod %d: want a class and a slot below %d", g.Class, g.Pod, Slots)
+	}
+	v := scheduler613ScxGroup{Class: g.Class.kernel(), Slot: uint32(g.Pod)}
+	table := s.kernel.Maps[scheduler613MapGroups]
+	if err := table.Put(g.Cgroup, v); err != nil {
+		return fmt.Errorf("add it to the table of %d: %w", table.MaxEntries(), err)
+	}
+	s.known[g.Cgroup] = v
+	return s.turnGeneration()
+}
+
+// DropGroup takes back what SetGroup said of a cgroup. It is no error if that was
+// nothing.
+func (s *Scheduler) DropGroup(cgroup uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := ErrClosed
+	if !s.closed {
+		err = s.kernel.Maps[scheduler613MapGroups].Delete(cgroup)
+	}
+	switch {
+	case errors.Is(err, ebpf.ErrKeyNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("remove cgroup %d: %w", cgroup, err)
+	}
+	delete(s.known, cgroup)
+	return s.turnGeneration()
+}
+
+// turnGeneration makes CPUs look anew at the class of what they run.
+func (s *Scheduler) turnGeneration() error {
+	s.generation++
+	return s.kernel.Variables[scheduler613VarGeneration].Set(s.generation)
+}
+
+// Group reads from the kernel what it knows of a cgroup; false: nothing.
+func (s *Scheduler) Group(cgroup uint64) (Group, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var v scheduler613ScxGroup
+	err := ErrClosed
+	if !s.closed {
+		err = s.kernel.Maps[scheduler613MapGroups].Lookup(cgroup, &v)
+	}
+	switch {
+	case errors.Is(err, ebpf.ErrKeyNotExist):
+		return Group{}, false, nil
+	case err != nil:
+		return Group{}, false, fmt.Errorf("read the class of cgroup %d: %w", cgroup, err)
+	}
+	g := Group{Cgroup: cgroup, Pod: int(v.Slot)}
+	for c := Normal; c <= LSX; c++ {
+		if c.kernel() == v.Class {
+			g.Class = c
+		}
+	}
+	return g, true, nil
+}
+
+// SetPod sets the weight and the quota of one slot, and leaves the others as they
+// are.
+func (s *Scheduler) SetPod(p Pod) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := ErrClosed
+	if !s.closed {
+		err = s.setOnePod(p)
+	}
+	if err != nil {
+		return fmt.Errorf("set the weight and the quota of slot %d: %w", p.Slot, err)
+	}
+	return nil
+}
+
+func (s *Scheduler) setOnePod(p Pod) error {
+	if err := p.check(); err != nil {
+		return err
+	}
+	if p.Quota > 0 && uint32(p.Slot) >= s.quotaSlots {
+		// Before there is a quota; it never falls, as threads may still be parked.
+		s.quotaSlots = uint32(p.Slot) + 1
+		if err := s.kernel.Variables[scheduler613VarQuotaSlots].Set(s.quotaSlots); err != nil {
+			return fmt.Errorf("set how many slots may have quotas: %w", err)
+		}
+	}
+	return s.view.setPod(p.Slot, uint32(cmp.Or(p.Weight, usualWeight)), uint64(p.Quota))
+}
+
+// check says what is wrong with a pod.
+func (p Pod) check() error {
+	switch {
+	case p.Slot < 0 || p.Slot >= Slots:
+		return fmt.Errorf("slot %d: want one below %d", p.Slot, Slots)
+	case p.Weight < 0 || p.Weight > 10000 || p.Quota < 0:
+		return fmt.Errorf("slot %d: weight %d and quota %v: want a weight up to 10000 and a quota from 0 on", p.Slot, p.Weight, p.Quota)
+	}
+	return nil
+}
+
+// Pod reads from the kernel the weight and the quota of a slot.
+func (s *Scheduler) Pod(slot int) (Pod, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return Pod{}, fmt.Errorf("read the weight and the quota of slot %d: %w", slot, ErrClosed)
+	}
+	if err := (Pod{Slot: slot}).check(); err != nil {
+		return Pod{}, err
+	}
+	var p scheduler613QosPod
+	if err := element(s.view.pods, slot, &p); err != nil {
+		return Pod{}, fmt.Errorf("read the weight and the quota of slot %d: %w", slot, err)
+	}
+	return Pod{Slot: slot, Weight: int(p.Weight), Quota: time.Duration(p.QuotaNs)}, nil
+}

@@ -1,0 +1,63 @@
+package scx
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+)
+
+// QuotaPeriod is the period over which quotas are enforced.
+const QuotaPeriod = 100 * time.Millisecond
+
+// A Pod has the limits that all threads of one slot share.
+type Pod struct {
+	Slot int // 0 to Slots-1
+	// Weight is its share against other pods (cpu.weight, default 100); 0 means
+	// 100.
+	Weight int
+	// Quota is the CPU time in each QuotaPeriod; 0: no limit. A pod gets at
+	// least 1 ms, so that its threads never wait for ever.
+	Quota time.Duration
+}
+
+// usualWeight is the weight of a pod for which none is set.
+const usualWeight = 100
+
+// SetPods replaces the weights and quotas of all pods: slots that are not named
+// have weight 100 and no quota. The run time of a slot goes on counting.
+func (s *Scheduler) SetPods(pods []Pod) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := ErrClosed
+	if !s.closed {
+		err = s.setPods(pods)
+	}
+	if err != nil {
+		return fmt.Errorf("set weights and quotas of %d pods: %w", len(pods), err)
+	}
+	return nil
+}
+
+func (s *Scheduler) setPods(pods []Pod) error {
+	wanted := [Slots]Pod{}
+	for _, p := range pods {
+		if err := p.check(); err != nil {
+			return err
+		}
+		wanted[p.Slot] = p
+		if p.Quota > 0 {
+			s.quotaSlots = max(s.quotaSlots, uint32(p.Slot)+1)
+		}
+	}
+	// This comes before a quota does, and never falls, because threads may
+	// still be parked.
+	if err := s.kernel.Variables[scheduler613VarQuotaSlots].Set(s.quotaSlots); err != nil {
+		return fmt.Errorf("set how many slots may have quotas: %w", err)
+	}
+	for slot, p := range wanted {
+		if err := s.view.setPod(slot, uint32(cmp.Or(p.Weight, usualWeight)), uint64(p.Quota)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+package scx
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A room is the CPU time that was left for BE on each CPU.
+type room struct {
+	at   time.Time
+	free map[unit.CPU]time.Duration // idle or running BE, since Load
+	ok   map[unit.CPU]bool          // enough of it between the last two readings
+}
+
+// roomEvery is the least time between two readings. A CPU has room when at
+// least one part in roomPart of that time was left.
+const (
+	roomEvery = 500 * time.Millisecond
+	roomPart  = 10
+)
+
+// lookForRoom notes how much time each CPU had for BE since the last reading.
+func (s *Scheduler) lookForRoom(at time.Time) error {
+	passed := at.Sub(s.room.at)
+	if passed < roomEvery {
+		return nil
+	}
+	next := room{at: at, free: make(map[unit.CPU]time.Duration, len(s.topology)), ok: make(map[unit.CPU]bool, len(s.topology))}
+	for _, c := range s.topology {
+		cpu := &s.view.cpu
+		if err := element(s.view.cpus, int(c.ID), cpu); err != nil {
+			return fmt.Errorf("read the counters of CPU %d: %w", c.ID, err)
+		}
+		free := time.Duration(cpu.ClassNs[scheduler613QosClassQOS_NONE] + cpu.ClassNs[scheduler613QosClassQOS_BE])
+		before, known := s.room.free[c.ID]
+		next.free[c.ID] = free
+		// The program adds up times at a context switch: those of an idle CPU
+		// do not grow.
+		open := cpu.Stray == 0 && (cpu.Class == uint32(scheduler613QosClassQOS_NONE) || cpu.Class == uint32(scheduler613QosClassQOS_BE))
+		next.ok[c.ID] = open || known && free-before > passed/roomPart
+	}
+	s.room = next
+	return nil
+}
+
+// HasRoom reports whether a CPU that the thread may use had time for BE at the
+// last Beat. A thread that left sched_ext because of a LongWait should come
+// back only then: before Linux 7.1 the kernel's watchdog goes on from where it
+// was.
+func (s *Scheduler) HasRoom(tid int) bool {
+	var cpus unix.CPUSet
+	if err := unix.SchedGetaffinity(tid, &cpus); err != nil {
+		return true // the scheduler has ended: no thread waits for it
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for cpu, ok := range s.room.ok {
+		if ok && cpus.IsSet(int(cpu)) {
+			return true
+		}
+	}
+	return false
+}

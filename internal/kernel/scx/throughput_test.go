@@ -1,0 +1,163 @@
+package scx
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+)
+
+// TestHookLeavesThroughput runs nginx on one CPU and wrk on the other, with
+// the hook attached and not in random order, and gives the ratio of the two
+// throughputs of each pair. TENON_TEST_PAIRS is how many pairs: a few show that
+// it works, some fifty show a per cent. TENON_TEST_RAW keeps the raw data.
+func TestHookLeavesThroughput(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs nginx: not with -short")
+	}
+	for _, program := range []string{"nginx", "wrk", "taskset"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("needs %s: %v", program, err)
+		}
+	}
+	if len(topology(t)) < 2 {
+		t.Skip("needs two CPUs: one for nginx, one for its client")
+	}
+	s := hookOnly(t)
+	tree, err := cgroup.Detect("/proc")
+	if err != nil {
+		t.Skipf("needs cgroups: %v", err)
+	}
+	st := stage{TB: t, tree: tree, path: fmt.Sprintf("tenon-test-hook-%d", os.Getpid())}
+	if err := tree.Make(st.path); err != nil {
+		t.Skipf("needs cgroups: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := tree.RemoveAll(st.path); err != nil {
+			t.Error(err)
+		}
+	})
+	ls, id := st.group("ls")
+	st.classify(s, Group{Cgroup: id, Class: LSX})
+	url := startNginx(t, tree, ls)
+
+	type half struct {
+		Pair     int     `json:"pair"`
+		Hook     bool    `json:"hook"`
+		Requests float64 `json:"requests_per_second"`
+	}
+	pairs := 3
+	if n, err := strconv.Atoi(os.Getenv("TENON_TEST_PAIRS")); err == nil && n > 1 {
+		pairs = n
+	}
+	order := rand.New(rand.NewPCG(1, 2))
+	var raw []half
+	var logs []float64
+	wrk(t, url) // warm
+	for pair := range pairs {
+		var rate [2]float64
+		first := order.IntN(2)
+		for _, on := range []int{first, 1 - first} {
+			if on == 1 {
+				detach := attachHook(t, s)
+				rate[on] = wrk(t, url)
+				detach()
+			} else {
+				rate[on] = wrk(t, url)
+			}
+			raw = append(raw, half{pair, on == 1, rate[on]})
+		}
+		logs = append(logs, math.Log(rate[1]/rate[0]))
+	}
+	var mean, square float64
+	for _, l := range logs {
+		mean += l / float64(pairs)
+	}
+	for _, l := range logs {
+		square += (l - mean) * (l - mean)
+	}
+	// 2 standard errors: the 95 % interval of the mean from some thirty pairs on.
+	doubt := 2 * math.Sqrt(square/float64(pairs-1)/float64(pairs))
+	t.Logf("throughput with the hook is %.4f of that without (%.4f to %.4f), %d pairs", math.Exp(mean), math.Exp(mean-doubt), math.Exp(mean+doubt), pairs)
+	if math.Exp(mean+doubt) < 0.9 { // a broken program; what it costs is for the experiment to say
+		t.Error("the hook takes a tenth of the throughput")
+	}
+	if file := os.Getenv("TENON_TEST_RAW"); file != "" {
+		data, err := json.Marshal(raw)
+		if err == nil {
+			err = os.WriteFile(file, append(data, '\n'), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// startNginx serves a small answer from CPU 0, in a group.
+func startNginx(t *testing.T, tree *cgroup.Tree, group string) (url string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	_ = l.Close()
+	dir := t.TempDir()
+	conf := filepath.Join(dir, "nginx.conf")
+	text := fmt.Sprintf("daemon off; master_process off; pid %s/pid; error_log stderr;\nevents {}\n"+
+		"http { access_log off; server { listen %s; location / { return 200 \"hello\\n\"; } } }\n", dir, address)
+	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("taskset", "-c", "0", "nginx", "-p", dir, "-c", conf)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	if err := tree.Attach(group, cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		if c, err := net.Dial("tcp", address); err == nil {
+			_ = c.Close()
+			return "http://" + address + "/"
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Fatal("nginx does not answer")
+	return ""
+}
+
+// wrk loads CPU 1 for two seconds and returns the requests a second.
+func wrk(t *testing.T, url string) float64 {
+	t.Helper()
+	out, err := exec.Command("taskset", "-c", "1", "wrk", "-t1", "-c16", "-d2s", url).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for line := range strings.Lines(string(out)) {
+		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "Requests/sec:"); ok {
+			rate, err := strconv.ParseFloat(strings.TrimSpace(rest), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return rate
+		}
+	}
+	t.Fatalf("no rate in %s", out)
+	return 0
+}

@@ -1,0 +1,38 @@
+package task
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// Affinity reads the CPUs that a thread may use: those it set for itself,
+// within its cpuset and the online CPUs (sched_getaffinity(2)).
+func Affinity(tid int) (unit.CPUSet, error) {
+	var mask unix.CPUSet
+	if err := unix.SchedGetaffinity(tid, &mask); err != nil {
+		return unit.CPUSet{}, fmt.Errorf("read affinity of thread %d: %w", tid, cause(err))
+	}
+	var cpus unit.CPUSet
+	for c := range unit.MaxCPUs {
+		if mask.IsSet(c) {
+			cpus = cpus.With(unit.CPU(c))
+		}
+	}
+	return cpus, nil
+}
+
+// SetAffinity binds a thread to CPUs (sched_setaffinity(2)). The kernel takes
+// those that are in the thread's cpuset; if there is none it returns EINVAL.
+func SetAffinity(tid int, cpus unit.CPUSet) error {
+	var mask unix.CPUSet
+	for c := range cpus.All() {
+		mask.Set(int(c))
+	}
+	if err := unix.SchedSetaffinity(tid, &mask); err != nil {
+		return fmt.Errorf("set affinity %q on thread %d: %w", cpus, tid, cause(err))
+	}
+	return nil
+}

@@ -1,0 +1,202 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Cookies gives one core-scheduling cookie to threads. Threads with this cookie
+// share a core with each other and with no other thread. While any thread of
+// the machine has a cookie, the kernel chooses the next thread for a whole core
+// at once, which costs all threads of the machine a little.
+//
+// The kernel keeps the cookie as long as a thread has it. One thread of this
+// process holds it from NewCookies to Close.
+type Cookies struct {
+	bearer *osThread
+	id     uint64
+}
+
+// NewCookies makes a cookie, or adopts the cookie of the first thread named
+// that has one, so that the cookie of an earlier process stays in use. It
+// returns ErrUnsupported as CoreCookie does.
+func NewCookies(from ...int) (*Cookies, error) {
+	c := &Cookies{bearer: newOSThread()}
+	err := c.bearer.do(func() error {
+		for _, tid := range from {
+			if id, err := CoreCookie(tid); err != nil || id == 0 {
+				continue // it has ended, or has no cookie
+			}
+			if err := coreSched(unix.PR_SCHED_CORE_SHARE_FROM, tid); err == nil {
+				break
+			}
+		}
+		id, err := CoreCookie(0)
+		if err == nil && id == 0 {
+			if err = coreSched(unix.PR_SCHED_CORE_CREATE, 0); err == nil {
+				id, err = CoreCookie(0)
+			}
+		}
+		c.id = id
+		return err
+	})
+	if err != nil {
+		c.bearer.end()
+		return nil, fmt.Errorf("make a core-scheduling cookie: %w", err)
+	}
+	return c, nil
+}
+
+// ID is the cookie as CoreCookie reads it.
+func (c *Cookies) ID() uint64 { return c.id }
+
+// Share gives the cookie to threads until all threads of the list have it, and
+// returns how many it has changed. It replaces cookies of other owners. Threads
+// for which spare returns true keep theirs; a nil spare spares no thread.
+func (c *Cookies) Share(list List, spare func(tid int) bool) (n int, err error) {
+	clean, err := newClean()
+	if err != nil {
+		return 0, err
+	}
+	defer clean.end()
+	return settle(list, change{
+		name: "a core-scheduling cookie",
+		done: func(tid int) (bool, error) {
+			id, err := CoreCookie(tid)
+			return id == c.id || spare != nil && spare(tid), err
+		},
+		make: func(tid int) error {
+			return c.bearer.do(func() error { return coreSched(unix.PR_SCHED_CORE_SHARE_TO, tid) })
+		},
+		undo: func(tid int) error {
+			if id, err := CoreCookie(tid); err != nil || id != c.id {
+				return err
+			}
+			return clean.do(func() error { return coreSched(unix.PR_SCHED_CORE_SHARE_TO, tid) })
+		},
+	})
+}
+
+// Close ends the thread that holds the cookie. Threads that have the cookie
+// keep it.
+func (c *Cookies) Close() {
+	if clean, err := newClean(); err == nil {
+		tid := 0
+		_ = clean.do(func() error { tid = unix.Gettid(); return nil })
+		// If this fails the thread ends, and its cookie with it.
+		_ = c.bearer.do(func() error { return coreSched(unix.PR_SCHED_CORE_SHARE_FROM, tid) })
+		clean.end()
+	}
+	c.bearer.end()
+}
+
+// ClearCookies clears the cookies of threads, whichever process gave them out,
+// until no thread of the list has one, and returns how many it has changed.
+func ClearCookies(list List) (int, error) {
+	clean, err := newClean()
+	if err != nil {
+		return 0, err
+	}
+	defer clean.end()
+	return settle(list, change{
+		name: "no core-scheduling cookie",
+		done: func(tid int) (bool, error) {
+			id, err := CoreCookie(tid)
+			return id == 0, err
+		},
+		make: func(tid int) error {
+			return clean.do(func() error { return coreSched(unix.PR_SCHED_CORE_SHARE_TO, tid) })
+		},
+		undo: func(int) error { return nil }, // it may have been a cookie of another owner, who gives it out again
+	})
+}
+
+// coreSched does one operation for a thread; 0 is the calling one.
+func coreSched(op, tid int) error {
+	err := unix.PrctlArg5Ptr(unix.PR_SCHED_CORE, uintptr(op), uintptr(tid), unix.PR_SCHED_CORE_SCOPE_THREAD, unsafe.Pointer(nil))
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENODEV) {
+		err = fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
+	what := map[int]string{
+		unix.PR_SCHED_CORE_CREATE: "make a cookie for", unix.PR_SCHED_CORE_SHARE_TO: "share the cookie with",
+		unix.PR_SCHED_CORE_SHARE_FROM: "take the cookie of",
+	}[op]
+	return fmt.Errorf("%s thread %d: %w", what, tid, cause(err))
+}
+
+// newClean returns a thread without a cookie. The kernel cannot clear a cookie;
+// a thread without a cookie shares its empty one with the others
+// (PR_SCHED_CORE_SHARE_TO).
+func newClean() (*osThread, error) {
+	t := newOSThread()
+	err := t.do(func() error {
+		id, err := CoreCookie(0)
+		if err != nil || id == 0 {
+			return err
+		}
+		// A container runtime may have given this process a cookie.
+		for _, tid := range []int{1, 2} {
+			if id, err := CoreCookie(tid); err == nil && id == 0 && coreSched(unix.PR_SCHED_CORE_SHARE_FROM, tid) == nil {
+				return nil
+			}
+		}
+		return fmt.Errorf("this process has cookie %d itself, and finds no thread without one", id)
+	})
+	if err != nil {
+		t.end()
+		return nil, fmt.Errorf("clear core-scheduling cookies: %w", err)
+	}
+	return t, nil
+}
+
+// An osThread is a thread of this process that runs the functions handed to it.
+// No process is ever forked from it: the Go runtime makes new threads only from
+// threads that are not locked.
+type osThread struct{ work chan func() }
+
+func newOSThread() *osThread {
+	t := &osThread{work: make(chan func())}
+	go t.run(nil)
+	return t
+}
+
+// run works until end. A thread that has received another cookie ends with it.
+// One that has not goes on: the end of a thread kills the processes that it has
+// started with a parent-death signal. The first thread of a process cannot end,
+// and leaves the work to another.
+func (t *osThread) run(begun chan<- struct{}) {
+	runtime.LockOSThread()
+	if unix.Gettid() == os.Getpid() {
+		other := make(chan struct{})
+		go t.run(other)
+		<-other
+		runtime.UnlockOSThread()
+		return
+	}
+	if begun != nil {
+		close(begun)
+	}
+	before, _ := CoreCookie(0)
+	for f := range t.work {
+		f()
+	}
+	if after, _ := CoreCookie(0); after == before {
+		runtime.UnlockOSThread()
+	}
+}
+
+func (t *osThread) do(f func() error) error {
+	done := make(chan error)
+	t.work <- func() { done <- f() }
+	return <-done
+}
+
+func (t *osThread) end() { close(t.work) }

@@ -1,0 +1,102 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// resetOnFork is a flag beside the policy (SCHED_RESET_ON_FORK).
+const resetOnFork = 0x40000000
+
+// PolicyOf reads the policy of a thread (sched_getscheduler(2)). It costs less
+// than Attr.
+func PolicyOf(tid int) (Policy, error) {
+	p, _, errno := unix.RawSyscall(unix.SYS_SCHED_GETSCHEDULER, uintptr(tid), 0, 0)
+	if errno != 0 {
+		return 0, fmt.Errorf("read the policy of thread %d: %w", tid, cause(errno))
+	}
+	return Policy(p &^ resetOnFork), nil
+}
+
+// RealTime reports whether threads of this policy run before all fair threads.
+func (p Policy) RealTime() bool { return p == FIFO || p == RR || p == Deadline }
+
+// Policies counts threads by how Extend can change their policy.
+type Policies struct {
+	Ext      int // Ext
+	Fair     int // Normal, Batch and Idle: Extend makes them Ext
+	RealTime int // FIFO, RR and Deadline: Extend leaves them, because their owner chose real time
+}
+
+// CountPolicies counts the threads by policy. Threads that have ended are left
+// out.
+func CountPolicies(tids []int) (Policies, error) {
+	var n Policies
+	for _, tid := range tids {
+		p, err := PolicyOf(tid)
+		switch {
+		case errors.Is(err, ErrGone):
+		case err != nil:
+			return n, err
+		case p == Ext:
+			n.Ext++
+		case p.RealTime():
+			n.RealTime++
+		default:
+			n.Fair++
+		}
+	}
+	return n, nil
+}
+
+// Extend makes threads Ext until all threads of the list are, and returns how
+// many it has changed. Their nice values stay. It leaves real-time threads, and
+// threads for which spare returns true; a nil spare spares no thread. A thread
+// that was Batch or Idle is Normal after Shorten. Extend returns ErrUnsupported
+// on a kernel without sched_ext.
+func Extend(list List, spare func(tid int) bool) (int, error) { return convert(list, Ext, spare) }
+
+// Shorten makes the Ext threads of the list Normal until no thread is Ext, and
+// returns how many it has changed.
+func Shorten(list List) (int, error) { return convertBack(list, Ext) }
+
+func convert(list List, to Policy, spare func(tid int) bool) (int, error) {
+	return settle(list, change{
+		name: to.String(),
+		done: func(tid int) (bool, error) {
+			p, err := PolicyOf(tid)
+			return p == to || p.RealTime() || spare != nil && spare(tid), err
+		},
+		make: func(tid int) error {
+			err := SetPolicy(tid, to)
+			if errors.Is(err, unix.EINVAL) {
+				err = fmt.Errorf("%w: %w", ErrUnsupported, err)
+			}
+			return err
+		},
+		undo: func(tid int) error { return normal(tid, to) },
+	})
+}
+
+func convertBack(list List, from Policy) (int, error) {
+	return settle(list, change{
+		name: Normal.String(),
+		done: func(tid int) (bool, error) {
+			p, err := PolicyOf(tid)
+			return p != from, err
+		},
+		make: func(tid int) error { return normal(tid, from) },
+		undo: func(int) error { return nil }, // Normal is the default of every thread
+	})
+}
+
+// normal makes a thread Normal if it has a policy.
+func normal(tid int, from Policy) error {
+	p, err := PolicyOf(tid)
+	if err != nil || p != from {
+		return err
+	}
+	return SetPolicy(tid, Normal)
+}

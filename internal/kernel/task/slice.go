@@ -1,0 +1,132 @@
+package task
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// LongSlice is nearly the longest slice that the kernel gives a fair thread
+// (100 ms): the thread asks for a long run and the kernel serves it last
+// (EEVDF). The kernel keeps the odd value, so that it tells Tenon's threads
+// from those that ask for the longest slice themselves.
+const LongSlice = 99_997 * time.Microsecond
+
+// A SliceKind says who set the slice of a thread.
+type SliceKind int
+
+// The kinds of slices.
+const (
+	// SliceNone: the policy of the thread is not of the fair class.
+	SliceNone SliceKind = iota
+	// SliceKept: the thread has a slice of its own, or its policy is Idle.
+	SliceKept
+	// SliceDefault: the kernel's default.
+	SliceDefault
+	// SliceLong: LongSlice, which only Tenon sets.
+	SliceLong
+)
+
+// Slices tells the slices of threads apart. The kernel's default depends on the
+// number of CPUs, and an administrator may change it.
+type Slices struct{ usual time.Duration }
+
+// NewSlices reads the kernel's default. It returns ErrUnsupported on kernels
+// whose threads have no slices of their own (before Linux 6.12).
+func NewSlices() (Slices, error) {
+	var usual time.Duration
+	t := newOSThread()
+	defer t.end()
+	err := t.do(func() error {
+		before, err := Attr(0)
+		if err != nil {
+			return err
+		}
+		own := before
+		own.Policy, own.Priority, own.Slice = Normal, 0, 0
+		if err := SetAttr(0, own); err != nil {
+			return err
+		}
+		if own, err = Attr(0); err != nil {
+			return err
+		}
+		usual = own.Slice
+		if own != before {
+			return SetAttr(0, before)
+		}
+		return nil
+	})
+	if err == nil && usual == 0 {
+		err = fmt.Errorf("threads have no slices: %w", ErrUnsupported)
+	}
+	if err != nil {
+		return Slices{}, fmt.Errorf("learn the kernel's slice: %w", err)
+	}
+	return Slices{usual}, nil
+}
+
+// Kind reads which kind of slice a thread has.
+func (s Slices) Kind(tid int) (SliceKind, error) {
+	a, err := Attr(tid)
+	switch {
+	case err != nil:
+		return SliceNone, err
+	case a.Policy == Idle:
+		return SliceKept, nil
+	case a.Policy != Normal && a.Policy != Batch:
+		return SliceNone, nil
+	case a.Slice == LongSlice:
+		return SliceLong, nil
+	case a.Slice == s.usual:
+		return SliceDefault, nil
+	}
+	return SliceKept, nil
+}
+
+// Lengthen gives threads LongSlice until all threads of the list have it, and
+// returns how many it has changed. Threads with a slice of their own keep it,
+// and so do threads of policies other than Normal and Batch.
+func (s Slices) Lengthen(list List) (int, error) {
+	return settle(list, change{
+		name: "a long slice",
+		done: func(tid int) (bool, error) {
+			kind, err := s.Kind(tid)
+			return kind != SliceDefault, err
+		},
+		make: func(tid int) error { return setSlice(tid, LongSlice) },
+		undo: func(tid int) error { return s.unset(tid) },
+	})
+}
+
+// Restore gives the kernel's default slice to the threads of a list that have
+// LongSlice, until no thread has it, and returns how many it has changed.
+func (s Slices) Restore(list List) (int, error) {
+	return settle(list, change{
+		name: "the kernel's slice",
+		done: func(tid int) (bool, error) {
+			kind, err := s.Kind(tid)
+			return kind != SliceLong, err
+		},
+		make: s.unset,
+		undo: func(int) error { return nil }, // the kernel's default is safe for every thread
+	})
+}
+
+func (s Slices) unset(tid int) error {
+	if kind, err := s.Kind(tid); err != nil || kind != SliceLong {
+		return err
+	}
+	return setSlice(tid, 0)
+}
+
+// setSlice keeps every other attribute of the thread, also a policy that
+// another process sets at this moment.
+func setSlice(tid int, slice time.Duration) error {
+	a, err := Attr(tid)
+	if err != nil {
+		return err
+	}
+	a.Slice = slice
+	return setAttr(tid, a, unix.SCHED_FLAG_KEEP_POLICY)
+}

@@ -1,0 +1,169 @@
+// Package archive keeps the raw data of an experiment in one file, raw.tar.zst,
+// and reads the data from there or from the folder as the lab left it.
+package archive
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// Name is the name of the archive in the folder of an experiment: a tar file
+// (POSIX.1-2001) in one Zstandard frame (RFC 8878).
+const Name = "raw.tar.zst"
+
+// ExperimentFile says what was measured and where. A folder of the lab has it,
+// or an archive with it.
+const ExperimentFile = "experiment.json"
+
+// bounds are the largest archive that is read. A longer experiment than any so
+// far (ninety minutes: 8 MB, 809 files) fits a hundred times; an archive that
+// was made to fill the memory does not.
+type bounds struct {
+	bytes  int64 // of all files together, unpacked
+	files  int
+	window uint64 // of the decompressor, in bytes
+}
+
+var most = bounds{bytes: 1 << 30, files: 100_000, window: 128 << 20}
+
+// Exists reports whether the folder has an archive.
+func Exists(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, Name))
+	return err == nil
+}
+
+// Open gives the raw data of the experiment in dir: the content of its archive,
+// or the folder itself if it has no archive. The archive is read whole, into
+// memory, so that a damaged one is an error here and not in the middle of an
+// analysis. Errors name the archive.
+func Open(dir string) (fs.FS, error) {
+	f, err := os.Open(filepath.Join(dir, Name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return os.DirFS(dir), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the archive: %w", err)
+	}
+	defer f.Close()
+	raw, err := read(f, most)
+	if err != nil {
+		return nil, fmt.Errorf("read the archive %s: %w", f.Name(), err)
+	}
+	return raw, nil
+}
+
+// OpenExperiment is Open for an experiment of the lab: it also gives the text of
+// experiment.json.
+func OpenExperiment(dir string) (fs.FS, []byte, error) {
+	raw, err := Open(dir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("load experiment: %w", err)
+	}
+	data, err := fs.ReadFile(raw, ExperimentFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("load experiment: %s has no %s; is it the directory of an experiment?", dir, ExperimentFile)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("load experiment: %s: %w", dir, err)
+	}
+	return raw, data, nil
+}
+
+// Claim makes dir the folder of a new experiment. It must not have one, packed
+// or not.
+func Claim(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, ExperimentFile)); err == nil || Exists(dir) {
+		return errors.New("there is an experiment already, choose another directory")
+	}
+	return os.MkdirAll(dir, 0o755)
+}
+
+// MakeFolder makes the folder of an experiment with a subfolder. It refuses a
+// folder whose raw data are packed: new runs beside the archive would be
+// ignored.
+func MakeFolder(dir, sub string) error {
+	if Exists(dir) {
+		return fmt.Errorf("make the directory of the experiment: %s has the packed experiment %s: choose another directory", dir, Name)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
+		return fmt.Errorf("make the directory of the experiment: %w", err)
+	}
+	return nil
+}
+
+// read unpacks an archive. It takes regular files with relative paths and
+// nothing else: an archive of an experiment has no links and no devices.
+func read(from io.Reader, most bounds) (memory, error) {
+	unzip, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(most.window))
+	if err != nil {
+		return memory{}, err
+	}
+	defer unzip.Close()
+	m := newMemory()
+	left, unpacked := most.bytes, tar.NewReader(unzip)
+	for {
+		h, err := unpacked.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return memory{}, damaged(err)
+		}
+		if h.Typeflag == tar.TypeDir && fs.ValidPath(strings.TrimSuffix(h.Name, "/")) {
+			continue // GNU tar writes entries of folders, too
+		}
+		if h.Typeflag != tar.TypeReg {
+			return memory{}, fmt.Errorf("entry %q is no regular file (type %q)", h.Name, h.Typeflag)
+		}
+		if len(m.files) == most.files {
+			return memory{}, fmt.Errorf("more than %d files", most.files)
+		}
+		if h.Size > left {
+			return memory{}, fmt.Errorf("entry %q has %d bytes: more than %d bytes in all", h.Name, h.Size, most.bytes)
+		}
+		left -= h.Size
+		data, err := io.ReadAll(unpacked)
+		if err != nil {
+			return memory{}, fmt.Errorf("entry %q: %w", h.Name, damaged(err))
+		}
+		if err := m.add(h.Name, data, h.FileInfo().Mode().Perm()); err != nil {
+			return memory{}, err
+		}
+	}
+	// The decompressor compares its checksum where the frame ends, which is
+	// after the end of the tar file. GNU tar writes zeros up to there.
+	if rest, err := io.ReadAll(io.LimitReader(unzip, 1<<20)); err != nil {
+		return memory{}, damaged(err)
+	} else if len(rest) == 1<<20 || len(bytes.Trim(rest, "\x00")) > 0 {
+		return memory{}, errors.New("more data after the end of the tar file")
+	}
+	if len(m.files) == 0 {
+		return memory{}, errors.New("no file in it: is it a tar file compressed with zstd?")
+	}
+	m.list()
+	return m, nil
+}
+
+// damaged says what an error of the decompressor or of the tar reader means.
+func damaged(err error) error {
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("it ends too early (was the copy interrupted?): %w", err)
+	case errors.Is(err, zstd.ErrMagicMismatch):
+		return fmt.Errorf("it is not compressed with zstd: %w", err)
+	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
+		return fmt.Errorf("it needs more memory than an experiment: %w", err)
+	case errors.Is(err, tar.ErrHeader):
+		return fmt.Errorf("it is not a tar file: %w", err)
+	}
+	return fmt.Errorf("it is damaged: %w", err)
+}

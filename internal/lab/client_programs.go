@@ -1,0 +1,51 @@
+package lab
+
+import (
+	"context"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/site"
+)
+
+// wrk runs the real wrk for d.
+func (b *bench) wrk(ctx context.Context, d time.Duration) (*load.WrkResult, error) {
+	c := load.WrkConfig{
+		URL:         b.nginx.URL(),
+		Threads:     b.Place.Client.Len(),
+		Connections: b.connections(),
+		Duration:    d.Round(time.Second),
+	}
+	argv := append([]string{b.wrkPath}, c.Args()...)
+	out, err := b.Await(ctx, site.Child{Name: "wrk", Argv: argv, CPUs: b.Place.Client, Nice: frame.ClientNice})
+	if err != nil {
+		return nil, err
+	}
+	r, err := load.ParseWrk(string(out))
+	if err == nil {
+		r.Command = argv
+		r.Explain()
+	}
+	return r, err
+}
+
+// connections is how many the client opens.
+func (b *bench) connections() int {
+	switch {
+	case b.Connections > 0:
+		return b.Connections
+	case b.Client == ClientWrk:
+		// -c54 on 104 CPUs, and at least one for each of wrk's threads.
+		return max(54*b.Place.Tested.Len()/104, 2, b.Place.Client.Len())
+	}
+	return 256
+}
+
+// spin starts the spinner.
+func (b *bench) spin(p site.Pods) (*site.Process, error) {
+	return site.Start(b.Host, site.Child{
+		Name: "the spinner", Argv: b.Site.Child("spin", p.Tested.String()),
+		Group: p.Spinner(), CPUs: p.Tested,
+	})
+}

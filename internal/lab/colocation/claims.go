@@ -1,0 +1,184 @@
+package colocation
+
+import (
+	"fmt"
+
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/stat"
+)
+
+// What the experiment sets out to show, besides the margin of the tail, which is the experiment's.
+const (
+	goodputShare     = 0.90 // of idle CPU × solo rate, at least
+	burstableFactor  = 5.0  // run-queue delay of burstable to tenon, at least
+	fullCPUPercent   = 90.0 // CPU use in mode tenon, at least
+	equalUtilisation = 3.0  // points of CPU use between default-65 and tenon-65, at most
+)
+
+// claims judges what the modes of the experiment allow to judge. The order is
+// that of importance; the first claim about tenon's P99 and the one about
+// goodput were named before the measurement as the primary ones.
+func claims(ev report.Evidence, resolution stat.Resolution) []report.Claim {
+	var out []report.Claim
+	for _, mode := range []report.Mode{report.Tenon, report.Tenon65} {
+		if ev.Asked(mode) {
+			out = append(out, tailClaim(ev, mode, resolution))
+		}
+	}
+	if ev.Asked(report.Tenon) {
+		out = append(out, goodputClaim(ev), cpuClaim(ev), delayClaim(ev))
+		if ev.Asked(report.Burstable) {
+			out = append(out, burstableClaim(ev))
+		}
+	}
+	pair := func(plain, tenon report.Mode, note string) {
+		out = append(out,
+			ev.Comparison(plain, tenon, "P99", report.Percentiles["p99"], ev.Margin, &resolution, note),
+			ev.Comparison(plain, tenon, "run-queue delay", report.RunDelay, report.DelayMargin, nil, note))
+	}
+	if ev.Asked(report.Default65) && ev.Asked(report.Tenon65) {
+		equal := utilisationClaim(ev)
+		note := ""
+		if equal.Verdict != stat.Met {
+			note = "The two modes were not shown to use equally much CPU, so this is no comparison at equal utilisation. "
+		}
+		out = append(out, equal)
+		pair(report.Default65, report.Tenon65, note)
+	}
+	if ev.Asked(report.Default) && ev.Asked(report.Tenon) {
+		pair(report.Default, report.Tenon, "")
+	}
+	return ev.ExplainTies(out)
+}
+
+func tailClaim(ev report.Evidence, mode report.Mode, resolution stat.Resolution) report.Claim {
+	p99 := report.Percentiles["p99"]
+	cold, warm := ev.Ratio(mode, report.Exclusive, p99), ev.Ratio(mode, report.ExclusiveWarm, p99)
+	c := report.Claim{
+		Name:      string(mode) + "-p99",
+		Statement: fmt.Sprintf("%s raises P99 by at most %s, against the harder of %s and %s", mode, report.Limit(ev.Margin), report.Exclusive, report.ExclusiveWarm),
+		Numbers: map[string]report.Interval{
+			"to_exclusive": report.IntervalOf(cold), "to_exclusive_warm": report.IntervalOf(warm), "aa_control": report.IntervalOf(resolution.Control),
+		},
+	}
+	measured := report.Bounded("P99 to "+string(report.Exclusive), cold) + " " + report.Bounded("P99 to "+string(report.ExclusiveWarm), warm)
+	c.Explanation = measured
+	if lacking := ev.Lacking(report.Exclusive, report.ExclusiveWarm, report.ExclusiveAA); len(lacking) > 0 {
+		return c.Refuse(lacking)
+	}
+	c = c.With(worse(stat.NonInferior(cold, resolution, ev.Margin), stat.NonInferior(warm, resolution, ev.Margin)))
+	switch {
+	case c.Verdict == stat.Refused:
+		c.Explanation = ev.Refusal(resolution) + " " + measured
+	case cold.Upper > warm.Upper:
+		c.Explanation += fmt.Sprintf(" The harder baseline is %s.", report.Exclusive)
+	default:
+		c.Explanation += fmt.Sprintf(" The harder baseline is %s.", report.ExclusiveWarm)
+	}
+	if d := stat.NonInferior(cold, resolution, ev.Margin); d.Verdict == stat.Met && c.Verdict != stat.Met {
+		c.Explanation += fmt.Sprintf(" Against %s the claim is met; %s itself is to %s: %s, because the CPU of the latter never idles.",
+			report.Exclusive, report.Exclusive, report.ExclusiveWarm, report.FormatRatio(report.IntervalOf(ev.Ratio(report.Exclusive, report.ExclusiveWarm, p99))))
+	}
+	if cold.High < 1 {
+		c.Explanation += fmt.Sprintf(" That %s is faster than %s is no magic: a CPU that never idles need not be woken up; %s shows how much of the gain is only that.", mode, report.Exclusive, report.ExclusiveWarm)
+	}
+	return c
+}
+
+// worse joins the decisions against two baselines: both must be met.
+func worse(a, b stat.Decision) stat.Decision {
+	for _, v := range []stat.Verdict{stat.NotMet, stat.Refused, stat.Undecided} {
+		switch {
+		case a.Verdict == v && b.Verdict == v:
+			return stat.Decision{Verdict: v, Final: a.Final || b.Final}
+		case a.Verdict == v:
+			return a
+		case b.Verdict == v:
+			return b
+		}
+	}
+	return stat.Decision{Verdict: stat.Met, Final: a.Final && b.Final}
+}
+
+func delayClaim(ev report.Evidence) report.Claim {
+	e := ev.Ratio(report.Tenon, report.ExclusiveWarm, report.RunDelay)
+	i := report.IntervalOf(e)
+	c := report.Claim{
+		Name:        "tenon-runqueue-delay",
+		Statement:   fmt.Sprintf("%s raises the service's run-queue delay by at most %s against %s", report.Tenon, report.Limit(report.DelayMargin), report.ExclusiveWarm),
+		Numbers:     map[string]report.Interval{"to_exclusive_warm": i, "to_exclusive": report.IntervalOf(ev.Ratio(report.Tenon, report.Exclusive, report.RunDelay))},
+		Explanation: report.Bounded(fmt.Sprintf("Mean wait per timeslice of all service threads, %s to %s", report.Tenon, report.ExclusiveWarm), e),
+	}
+	if lacking := ev.Lacking(report.ExclusiveWarm); len(lacking) > 0 {
+		return c.Refuse(lacking)
+	}
+	return c.With(stat.AtMost(e, report.DelayMargin))
+}
+
+func goodputClaim(ev report.Evidence) report.Claim {
+	frames := ev.Sample(report.Tenon, func(r report.Run) float64 { return r.FramesPerS })
+	e := stat.Ratio(frames, ev.IdleCapacity(report.Exclusive))
+	i := report.IntervalOf(e)
+	c := report.Claim{
+		Name:        "tenon-goodput",
+		Statement:   fmt.Sprintf("In %s the batch work gets at least %.0f %% of what the idle CPU can give", report.Tenon, 100*goodputShare),
+		Numbers:     map[string]report.Interval{"share_of_idle_capacity": i},
+		Explanation: fmt.Sprintf("Frames per second as a share of idle CPU in %s × frame rate per CPU alone: %s.", report.Exclusive, report.Quantity(i, 100, " %")),
+	}
+	if len(ev.Lacking(report.ExclusiveWarm)) == 0 {
+		// What the service is charged for the same requests can depend on
+		// whether the CPU sleeps between them; that is not the batch work's.
+		warm := report.IntervalOf(stat.Ratio(frames, ev.IdleCapacity(report.ExclusiveWarm)))
+		service := func(r report.Run) float64 { return report.Positive(r.LSCPU) }
+		charged := report.IntervalOf(ev.Ratio(report.ExclusiveWarm, report.Exclusive, service))
+		c.Numbers["share_of_warm_idle_capacity"], c.Numbers["warm_service_cpu_ratio"] = warm, charged
+		c.Explanation += fmt.Sprintf(" Of what %s leaves idle: %s.", report.ExclusiveWarm, report.Quantity(warm, 100, " %"))
+		if charged.Low > 1 {
+			c.Explanation += fmt.Sprintf(" On a CPU that never sleeps the service itself is charged %s times the CPU for the same requests.", report.FormatNumber(charged.Estimate, 2))
+		}
+	}
+	if lacking := ev.Lacking(report.Exclusive); len(lacking) > 0 {
+		return c.Refuse(lacking)
+	}
+	if !ev.Asked(report.Solo) && !(ev.SoloFramesPerSecond > 0 && ev.SoloCPU > 0) {
+		c.Verdict, c.Final = stat.Refused, true
+		c.Explanation = "The rate of the batch work alone was not measured."
+		return c
+	}
+	return c.With(stat.AtLeast(e, goodputShare))
+}
+
+func cpuClaim(ev report.Evidence) report.Claim {
+	e := stat.Mean(ev.Sample(report.Tenon, report.CPUPercent))
+	i := report.IntervalOf(e)
+	i.High, i.Upper = min(i.High, 100), min(i.Upper, 100)
+	return report.Claim{
+		Name:        "tenon-cpu",
+		Statement:   fmt.Sprintf("In %s the tested CPUs are at least %.0f %% busy", report.Tenon, fullCPUPercent),
+		Numbers:     map[string]report.Interval{"cpu_percent": i},
+		Explanation: fmt.Sprintf("Busy share of the tested CPUs, mean over blocks: %s.", report.Quantity(i, 1, " %")),
+	}.With(stat.AtLeast(e, fullCPUPercent))
+}
+
+func burstableClaim(ev report.Evidence) report.Claim {
+	e := ev.Ratio(report.Burstable, report.Tenon, report.RunDelay)
+	i := report.IntervalOf(e)
+	return report.Claim{
+		Name:      "burstable-runqueue-delay",
+		Statement: fmt.Sprintf("Under %s the service waits more than %.0f times as long for a CPU as under %s", report.Burstable, burstableFactor, report.Tenon),
+		Numbers:   map[string]report.Interval{"burstable_to_tenon": i},
+		Explanation: fmt.Sprintf("Run-queue delay, %s to %s: %s, one-sided 95 %% lower bound %s.",
+			report.Burstable, report.Tenon, report.Quantity(i, 1, " times as long"), report.FormatNumber(i.Lower, 1)),
+	}.With(stat.AtLeast(e, burstableFactor))
+}
+
+func utilisationClaim(ev report.Evidence) report.Claim {
+	e := stat.Difference(ev.Sample(report.Default65, report.CPUPercent), ev.Sample(report.Tenon65, report.CPUPercent))
+	i := report.IntervalOf(e)
+	return report.Claim{
+		Name:        "equal-utilisation",
+		Statement:   fmt.Sprintf("%s and %s use equally much CPU, within %.0f points", report.Default65, report.Tenon65, equalUtilisation),
+		Numbers:     map[string]report.Interval{"points": i},
+		Explanation: fmt.Sprintf("CPU of the tested CPUs, %s − %s: %s.", report.Default65, report.Tenon65, report.Quantity(i, 1, " points")),
+	}.With(worse(stat.AtMost(e, equalUtilisation), stat.AtLeast(e, -equalUtilisation)))
+}

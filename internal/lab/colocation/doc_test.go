@@ -1,0 +1,23 @@
+package colocation
+
+import (
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// TestEveryKeyIsDocumented keeps docs/result.md complete.
+func TestEveryKeyIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/result.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	typ := reflect.TypeOf(TracedResult{})
+	for i := range typ.NumField() {
+		key, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+		if !strings.Contains(string(page), key) {
+			t.Errorf("docs/result.md does not name the key %s of %s", key, typ.Name())
+		}
+	}
+}

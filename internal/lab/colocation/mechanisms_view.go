@@ -1,0 +1,157 @@
+package colocation
+
+import (
+	_ "embed"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/draw"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/stat"
+)
+
+//go:embed mechanisms.html.tmpl
+var ladderMethod string
+
+// kernelQOSStudy is how the kernel-qos experiment is judged and shown: in as many tables as
+// the width needs, the stronger rungs later.
+func (c colocated) kernelQOSStudy() report.Study {
+	e := c.experiment
+	s := report.Study{
+		Title: "Kernel CPU QoS: a service beside batch work, rung by rung", Headline: ladderHeadline, Legend: c.ladderLegend,
+		Rows: c.ladderRows(), Heads: true, Claims: rungClaims, Figures: c.figures, Plots: c.ladderPlots, LeftOut: c.skippedTexts(),
+		Transcodes: true, Method: ladderMethod, Details: e,
+	}
+	in := func(modes ...report.Mode) []report.Mode {
+		return slices.DeleteFunc(modes, func(m report.Mode) bool { return !slices.Contains(e.Modes, m) })
+	}
+	const columns = (report.TableWidth - report.LabelWidth) / report.CellWidth
+	table, rungs := report.Section{Title: "Baseline, control, experiment", Modes: in(report.Exclusive, report.ExclusiveWarm, report.Default, report.Burstable)}, in(slices.Clone(report.RungModes)...)
+	for {
+		n := min(columns-len(table.Modes), len(rungs))
+		table.Modes = append(table.Modes, rungs[:n]...)
+		s.Tables = append(s.Tables, table)
+		if rungs = rungs[n:]; len(rungs) == 0 {
+			return s
+		}
+		table = report.Section{Title: "The same with the stronger rungs", Modes: in(report.Exclusive, report.Default)}
+	}
+}
+
+func (c colocated) ladderRows() []report.Row {
+	return slices.Concat(
+		[]report.Row{{Label: "mode", Unit: "", Cell: func(_ report.Result, m report.Mode) string { return string(m) }}},
+		ladderLatency("RT-P50", "p50", func(m report.ModeResult) report.Number { return m.P50 }),
+		ladderLatency("RT-P75", "p75", func(m report.ModeResult) report.Number { return m.P75 }),
+		ladderLatency("RT-P90", "p90", func(m report.ModeResult) report.Number { return m.P90 }),
+		ladderLatency("RT-P99", "p99", func(m report.ModeResult) report.Number { return m.P99 }),
+		rowsNamed(report.LatencyRows, "CPU %", "BE frames/s", "run-queue delay"),
+		[]report.Row{
+			{Label: "  95 % interval", Unit: "", Cell: func(r report.Result, m report.Mode) string { return report.IntervalCell(r.RunDelay[m].ToExclusive, m) }},
+			{Label: "wake-up P90", Unit: "µs", Cell: c.tracedCell(func(t TracedResult) string { return report.FormatNumber(t.WakeP90, 1) })},
+			{Label: "BE beside LS", Unit: "", Cell: c.tracedCell(c.besideCell)},
+		})
+}
+
+func ladderLatency(label, key string, median func(report.ModeResult) report.Number) []report.Row {
+	return []report.Row{
+		{Label: label, Unit: "ms", Cell: report.LatencyCell(key, median)},
+		{Label: "  95 % interval", Unit: "", Cell: func(r report.Result, m report.Mode) string { return report.IntervalCell(r.Ratios[m][key], m) }},
+	}
+}
+
+func rowsNamed(all []report.Row, labels ...string) []report.Row {
+	var some []report.Row
+	for _, label := range labels {
+		some = append(some, all[slices.IndexFunc(all, func(r report.Row) bool { return r.Label == label })])
+	}
+	return some
+}
+
+func (c colocated) tracedCell(text func(TracedResult) string) func(report.Result, report.Mode) string {
+	return func(_ report.Result, m report.Mode) string {
+		if t := c.summaries[m]; t != nil {
+			return text(*t)
+		}
+		return report.Unknown
+	}
+}
+
+// besideCell prints the share of the service's CPU time with BE on the same
+// core.
+func (c colocated) besideCell(t TracedResult) string {
+	if !c.experiment.Siblings {
+		return "no siblings"
+	}
+	return report.Scaled(t.Beside, 100, 2) + " %"
+}
+
+func (c colocated) ladderLegend(r report.Result) string {
+	text := report.LatencyLegend(r.Experiment) + ", median over blocks; in brackets and below: change to the baseline with its 95 % interval, " +
+		"as the geometric mean of the ratios within blocks (not the quotient of the cells). BE frames/s: with the share of what the CPU left idle by the baseline would give. Run-queue delay in µs: the service's mean wait for a CPU per timeslice. " +
+		"Wake-up P90 in µs: from being woken to running, from the kernel's record of its scheduler. "
+	if !c.experiment.Siblings {
+		return text + "BE beside LS: the tested CPUs share no core, so nothing can run beside the service."
+	}
+	return text + "BE beside LS: the share of the service's CPU time in which batch work ran on the same core, from the same record."
+}
+
+func ladderHeadline(r report.Result) string {
+	e := r.Experiment
+	return fmt.Sprintf("nginx on %s %s, %.0f requests/s offered (%.0f %% of capacity): alone (baseline), beside ffmpeg as a BestEffort pod with the shares of kubelet (control), and with Tenon on one rung of the ladder at a time; ffmpeg, %s of %s; %s, %s a run, %s.",
+		report.CPUWord(e), e.TestedCPUs, e.OfferedRate, e.LoadPercent, report.Plural(e.BEProcesses, "process", "processes"), report.Plural(e.BEThreads, "thread", "threads"),
+		report.Plural(r.Blocks, "block", "blocks"), e.Duration.Round(time.Second/10), report.Plural(len(r.VoidRuns), "void run", "void runs"))
+}
+
+// skippedTexts say which rungs were left out.
+func (c colocated) skippedTexts() []string {
+	var all []string
+	for _, s := range c.experiment.Skipped {
+		all = append(all, fmt.Sprintf("%s (%s): %s", s.Mode.Spec().Head, s.Mode, s.Why))
+	}
+	return all
+}
+
+// ladderPlots are two plots of the colocation experiment, the ratio of the
+// run-queue delay to the baseline, and what the scheduler recorded.
+func (c colocated) ladderPlots(ev report.Evidence, r report.Result, common report.CommonPlots) []report.Plot {
+	strips := ev.RatioStrips(r.Order, report.Exclusive, report.RunDelay)
+	ratioEnds := func(e stat.Estimate) string { return report.RatioEnd(report.IntervalOf(e)) }
+	valueEnds := func(format func(float64) string) func(stat.Estimate) string {
+		return func(e stat.Estimate) string { return format(e.Value) }
+	}
+	share := func(v float64) string { return strings.TrimSpace(fmt.Sprintf("%.3g %%", 100*v)) }
+	const besideTitle = "Share of the service’s CPU time with batch work on the same core"
+	return []report.Plot{
+		common.P99Ratio,
+		{
+			Title: "Run-queue delay, ratio to exclusive within each block", Text: "The dashed line is “no change”.",
+			Picture: draw.Dots(strips, draw.Scale{Title: "Ratio of run-queue delay to exclusive by block", Label: "change of run-queue delay to exclusive", Format: report.ByChange, Ends: ratioEnds, Mark: []float64{1}, Most: 8}),
+		},
+		common.P99, common.Delay,
+		{
+			Title: "Wake-up delay P90 of each block", Text: "From being woken to running, of the service’s threads, from the kernel’s record of its scheduler.",
+			Picture: draw.Dots(ev.LevelStrips(r.Order, c.wakeP90()), draw.Scale{Title: "Wake-up delay P90 by block", Label: "wake-up delay, P90", Format: report.Microseconds, Ends: valueEnds(report.Microseconds)}),
+		},
+		{
+			Title: besideTitle, Text: "Runs in which there was none have no dot on this logarithmic axis.",
+			Picture: draw.Dots(ev.LevelStrips(r.Order, c.beside()), draw.Scale{Title: besideTitle, Label: "share of the service’s CPU time", Format: share, Ends: valueEnds(share)}),
+		},
+	}
+}
+
+// figures adds what the record showed, if there is one.
+func (c colocated) figures(common []report.Row) []report.Row {
+	if len(c.summaries) == 0 {
+		return common
+	}
+	return append(common, []report.Row{
+		{Label: "wake-up P50", Unit: "µs", Cell: c.tracedCell(func(t TracedResult) string { return report.FormatNumber(t.WakeP50, 1) })},
+		{Label: "wake-up P90", Unit: "µs", Cell: c.tracedCell(func(t TracedResult) string { return report.FormatNumber(t.WakeP90, 1) })},
+		{Label: "wake-up P99", Unit: "µs", Cell: c.tracedCell(func(t TracedResult) string { return report.FormatNumber(t.WakeP99, 1) })},
+		{Label: "BE beside LS", Unit: "% of LS", Cell: c.tracedCell(func(t TracedResult) string { return report.Scaled(t.Beside, 100, 3) })},
+		{Label: "BE starts beside LS", Unit: "1/s", Cell: c.tracedCell(func(t TracedResult) string { return report.FormatNumber(t.StartsPerS, 1) })},
+	}...)
+}

@@ -1,0 +1,80 @@
+package colocation
+
+import (
+	"fmt"
+	"slices"
+
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/stat"
+)
+
+// metric makes a metric of what the record of a run says.
+func (c colocated) metric(value func(Traced) float64) report.Metric {
+	return func(r report.Run) float64 {
+		t := c.traced[r.Index]
+		if t == nil || t.Length <= 0 {
+			return report.Known(0, false)
+		}
+		return value(*t)
+	}
+}
+
+// beside is the share of the service's CPU time with BE on the same core.
+func (c colocated) beside() report.Metric {
+	return c.metric(func(t Traced) float64 {
+		return report.Known(t.Beside.Seconds()/t.LSTime.Seconds(), c.experiment.Siblings && t.LSTime > 0)
+	})
+}
+
+// wakes makes a metric of a percentile of the wake-up delay.
+func (c colocated) wakes(value func(Traced) float64) report.Metric {
+	return c.metric(func(t Traced) float64 { return report.Known(value(t), t.Wakes > 0) })
+}
+
+func (c colocated) wakeP90() report.Metric {
+	return c.wakes(func(t Traced) float64 { return t.WakeP90 })
+}
+
+// tracedSummary is what the record showed of a mode; nil: there is none.
+func (c colocated) tracedSummary(ev report.Evidence, mode report.Mode) *TracedResult {
+	if !slices.ContainsFunc(ev.Runs(mode), func(r report.Run) bool { return c.traced[r.Index] != nil }) {
+		return nil
+	}
+	median := func(m report.Metric) report.Number { return report.Number(stat.Median(ev.Sample(mode, m))) }
+	return &TracedResult{
+		Beside: median(c.beside()),
+		StartsPerS: median(c.metric(func(t Traced) float64 {
+			return report.Known(float64(t.Starts)/t.Length.Seconds(), c.experiment.Siblings)
+		})),
+		WakeP50: median(c.wakes(func(t Traced) float64 { return t.WakeP50 })),
+		WakeP90: median(c.wakeP90()),
+		WakeP99: median(c.wakes(func(t Traced) float64 { return t.WakeP99 })),
+	}
+}
+
+// rungsOf are the modes of the experiment that pin a rung, from the weakest up.
+func rungsOf(ev report.Evidence) []report.Mode {
+	return slices.DeleteFunc(slices.Clone(report.RungModes), func(m report.Mode) bool { return !ev.Asked(m) })
+}
+
+// rungClaims judges the modes that pin a rung: each against the service alone,
+// and the strongest against what Kubernetes does.
+func rungClaims(ev report.Evidence, resolution stat.Resolution) []report.Claim {
+	rungs := rungsOf(ev)
+	if len(rungs) == 0 {
+		return nil
+	}
+	var out []report.Claim
+	for _, mode := range rungs {
+		out = append(out, ev.AsAlone(mode, fmt.Sprintf("%s raises P99 by at most %s against %s", mode, report.Limit(ev.Margin), report.Exclusive), resolution))
+	}
+	strongest := rungs[len(rungs)-1]
+	for _, plain := range []report.Mode{report.Default, report.Burstable} {
+		if ev.Asked(plain) {
+			out = append(out,
+				ev.Comparison(plain, strongest, "P99", report.Percentiles["p99"], ev.Margin, &resolution, ""),
+				ev.Comparison(plain, strongest, "run-queue delay", report.RunDelay, report.DelayMargin, nil, ""))
+		}
+	}
+	return ev.ExplainTies(out)
+}

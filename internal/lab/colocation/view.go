@@ -1,0 +1,76 @@
+package colocation
+
+import (
+	_ "embed"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/stat"
+)
+
+//go:embed method.html.tmpl
+var method string
+
+// study is how the colocation experiment is judged and shown.
+func (c colocated) study() report.Study {
+	s := report.Study{
+		Title: "What colocation cost and won", Headline: headline, Legend: c.legend,
+		Tables: withRungs(c.experiment.Experiment), Rows: report.LatencyRows, LeftOut: c.skippedTexts(), Figures: c.figures,
+		Claims: func(ev report.Evidence, resolution stat.Resolution) []report.Claim {
+			return append(claims(ev, resolution), rungClaims(ev, resolution)...)
+		},
+		Transcodes: true, Method: method,
+	}
+	if c.experiment.Kubernetes != nil {
+		s.Rows = append(slices.Clone(report.LatencyRows), report.Row{Label: "node's CPUs", Unit: "", Cell: func(r report.Result, m report.Mode) string { return report.FormatNumber(r.Modes[m].NodeMetricsCPU, 2) }})
+	}
+	return s
+}
+
+// The two pairs of the seeds' experiment: modes are comparable in latency only
+// where they use the CPU equally.
+var tables = []report.Section{
+	{Title: "At equal utilisation", Modes: []report.Mode{report.Exclusive, report.Default65, report.Tenon65}},
+	{Title: "At full utilisation", Modes: []report.Mode{report.Exclusive, report.ExclusiveWarm, report.Default, report.Burstable, report.Tenon}},
+}
+
+// withRungs is the tables with those of the rungs that were asked for.
+func withRungs(e report.Experiment) []report.Section {
+	rungs := slices.DeleteFunc(slices.Clone(report.RungModes), func(m report.Mode) bool { return !slices.Contains(e.Modes, m) })
+	if len(rungs) == 0 {
+		return tables
+	}
+	return append(slices.Clone(tables), report.Section{Title: "One rung of the ladder at a time", Modes: append([]report.Mode{report.Exclusive, report.Default}, rungs...)})
+}
+
+// legend says how to read the table.
+func (c colocated) legend(r report.Result) string {
+	nodes := ""
+	if c.experiment.Kubernetes != nil {
+		nodes = " Node's CPUs: those in use by the metrics API of the cluster in a window of it that lies in the run; they include CPUs that are not tested."
+		if !slices.ContainsFunc(slices.Collect(maps.Values(r.Modes)), func(m report.ModeResult) bool { return m.NodeMetricsCPU.Known() }) {
+			nodes += fmt.Sprintf(" None is known: the cluster has no metrics API, or no window of it, which are ten seconds to a minute long, lies in a run of %v.", r.Experiment.Duration)
+		}
+	}
+	return report.LatencyLegend(r.Experiment) + ", median over blocks; run-queue delay in µs, the service's mean wait for a CPU per timeslice. " +
+		"In brackets: change to exclusive, as the geometric mean of the ratios within blocks (not the quotient of the cells); " +
+		"for BE frames/s: share of what the CPU left idle by exclusive would give at the solo rate." + nodes
+}
+
+// headline says in a sentence what was measured.
+func headline(r report.Result) string {
+	e := r.Experiment
+	cpus := report.CPUWord(e)
+	text := fmt.Sprintf("nginx on %s %s, %.0f requests/s offered", cpus, e.TestedCPUs, e.OfferedRate)
+	if e.LoadPercent > 0 {
+		text += fmt.Sprintf(" (%.0f %% of capacity)", e.LoadPercent)
+	}
+	if e.Client == "wrk" {
+		text = fmt.Sprintf("nginx on %s %s, closed loop (wrk)", cpus, e.TestedCPUs)
+	}
+	return text + fmt.Sprintf("; ffmpeg, %s of %s; %s, %s a run, %s.", report.Plural(e.BEProcesses, "process", "processes"),
+		report.Plural(e.BEThreads, "thread", "threads"), report.Plural(r.Blocks, "block", "blocks"), e.Duration.Round(time.Second/10), report.Plural(len(r.VoidRuns), "void run", "void runs"))
+}

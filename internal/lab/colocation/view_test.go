@@ -1,0 +1,107 @@
+package colocation
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/report/synthetic"
+)
+
+// invented and inventedRuns are those of package synthetic, as records of this
+// kind.
+func invented(blocks int, modes ...report.Mode) Experiment {
+	return Experiment{Experiment: synthetic.Experiment(blocks, modes...)}
+}
+
+func inventedRuns(e Experiment, noise float64) []Run {
+	var runs []Run
+	for _, r := range synthetic.Runs(e.Experiment, noise) {
+		runs = append(runs, Run{Run: r})
+	}
+	return runs
+}
+
+// analysis analyses by the kind of the experiment.
+func analysis(e Experiment, runs []Run) report.Analysis {
+	if e.Kind == KindKernelQOS {
+		return AnalyseKernelQOS(e, runs)
+	}
+	return Analyse(e, runs)
+}
+
+// analyse is the result.json of an analysis.
+func analyse(e Experiment, runs []Run) Result {
+	return analysis(e, runs).Result().(Result)
+}
+
+// Golden cases: what a reader gets from a good machine, from a noisy one, and
+// from the two quick blocks of a first try.
+var goldenCases = map[string]func() (Experiment, []Run){
+	"quiet": sync.OnceValues(func() (Experiment, []Run) {
+		e := invented(12, synthetic.AllModes...)
+		return e, inventedRuns(e, 0.005)
+	}),
+	"noisy": sync.OnceValues(func() (Experiment, []Run) {
+		e := invented(9, synthetic.AllModes...)
+		return e, inventedRuns(e, 0.15)
+	}),
+	"quick": func() (Experiment, []Run) {
+		e := invented(2, report.Exclusive, report.Default, report.Tenon)
+		e.Duration = 3 * time.Second
+		return e, inventedRuns(e, 0.05)
+	},
+	"one-block": func() (Experiment, []Run) {
+		e := invented(1, report.Exclusive, report.Tenon)
+		return e, inventedRuns(e, 0.05)
+	},
+	"ladder": sync.OnceValues(syntheticLadder),
+	"empty":  func() (Experiment, []Run) { return invented(0, report.Exclusive, report.Tenon), nil },
+}
+
+func TestTableReadsAsTheGoldenFiles(t *testing.T) {
+	for name, invent := range goldenCases {
+		var b bytes.Buffer
+		if err := analysis(invent()).WriteTable(&b); err != nil {
+			t.Fatal(err)
+		}
+		synthetic.CheckGolden(t, "synthetic-"+name+".table.txt", b.Bytes())
+		for l := range strings.Lines(b.String()) {
+			if n := report.Runes(strings.TrimSuffix(l, "\n")); n > report.TableWidth {
+				t.Errorf("%s: line of %d characters, want at most %d:\n%s", name, n, report.TableWidth, l)
+			}
+		}
+	}
+}
+
+// TestTableSaysWhyTheNodesCPUsAreUnknown, and only then.
+func TestTableSaysWhyTheNodesCPUsAreUnknown(t *testing.T) {
+	for cpus, want := range map[float64]string{0: "lies in a run of 20s", 1.25: "1.25"} {
+		e := invented(2, report.Exclusive, report.Default)
+		e.Kubernetes = &KubernetesSetup{Node: "worker-1"}
+		runs := inventedRuns(e, 0.05)
+		for i := range runs {
+			runs[i].NodeMetricsCPU = cpus
+		}
+		var b bytes.Buffer
+		if err := analysis(e, runs).WriteTable(&b); err != nil {
+			t.Fatal(err)
+		}
+		text := strings.Join(strings.Fields(b.String()), " ")
+		if !strings.Contains(text, want) || strings.Contains(text, "None is known") != (cpus == 0) {
+			t.Errorf("%v CPUs: no %q, or a reason too many:\n%s", cpus, want, &b)
+		}
+	}
+}
+
+func TestResultReadsAsTheGoldenFile(t *testing.T) {
+	data, err := json.MarshalIndent(analyse(goldenCases["quick"]()), "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	synthetic.CheckGolden(t, "synthetic-quick.result.json", append(data, '\n'))
+}

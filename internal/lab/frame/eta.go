@@ -1,0 +1,30 @@
+package frame
+
+import (
+	"fmt"
+	"time"
+)
+
+// An eta tells how long the rest will take, from how long runs took.
+type eta struct {
+	begun time.Time
+	done  int // runs
+}
+
+// left estimates the time for n more runs; first is the guess for one before
+// any has been timed.
+func (e eta) left(n int, first time.Duration) time.Duration {
+	if e.done > 0 {
+		first = time.Since(e.begun) / time.Duration(e.done)
+	}
+	return (time.Duration(n) * first).Round(time.Second)
+}
+
+// clock prints d as minutes and seconds.
+func clock(d time.Duration) string {
+	s := int(d.Round(time.Second).Seconds())
+	if s >= 3600 {
+		return fmt.Sprintf("%d:%02d:%02d", s/3600, s/60%60, s%60)
+	}
+	return fmt.Sprintf("%d:%02d", s/60, s%60)
+}

@@ -1,0 +1,74 @@
+package frame
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+)
+
+// clientMost is how busy the client's CPUs may be at the offered rate: half
+// of them voids a run, so calibration stays well below.
+const clientMost = 0.42
+
+// A Trial is one measurement on the way to the offered rate.
+type Trial struct {
+	Answered float64 // requests per second
+	LS       float64 // CPUs that the service used
+	Busy     float64 // share of the client's CPUs that was busy
+}
+
+// FindRate looks for the rate at which the service uses target CPUs, starting
+// at first. It stops when the next guess is within 5 % of what was measured,
+// and after six trials in any case. A trial whose requests were not answered
+// says nothing but "less". Where the client is the limit, the rate is what it
+// can offer, and limited is true. lines say how it went.
+func FindRate(target, first float64, measure func(rate float64) (Trial, error)) (rate float64, limited bool, lines []string, err error) {
+	rate = threeDigits(first)
+	good := 0.0 // the last rate that was answered
+	for range 6 {
+		t, err := measure(rate)
+		if err != nil {
+			return 0, false, lines, err
+		}
+		if t.Answered < 0.95*rate || t.LS <= 0 {
+			lines = append(lines, fmt.Sprintf("%g requests/s: only %.0f were answered", rate, t.Answered))
+			if good == 0 {
+				rate = threeDigits(rate / 2)
+			} else if rate > good {
+				rate = threeDigits((rate + good) / 2)
+			}
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("%g requests/s: nginx uses %.3f CPUs, the client %s of its own", rate, t.LS, percent(t.Busy)))
+		good = rate
+		factor := target / t.LS
+		limited = t.Busy*factor > clientMost
+		if limited {
+			factor = clientMost / t.Busy
+		}
+		// A busier server needs less for each request, so a small trial
+		// promises too little, and a disturbed one anything: go in steps.
+		next := threeDigits(rate * min(max(factor, 0.05), 4))
+		if math.Abs(next/rate-1) <= 0.05 {
+			return rate, limited, lines, nil
+		}
+		rate = next
+	}
+	if good == 0 {
+		return 0, false, lines, fmt.Errorf("calibrate the load: nginx answers not even %g requests/s in time: is something else using these CPUs?", 2*rate)
+	}
+	return threeDigits(min(rate, 1.5*good)), limited, lines, nil
+}
+
+func threeDigits(x float64) float64 {
+	if x <= 0 || math.IsInf(x, 0) || math.IsNaN(x) {
+		return 0
+	}
+	digits := 2 - math.Floor(math.Log10(x)) // behind the point
+	if digits > 0 {                         // a tenth is no binary fraction
+		return math.Round(x*math.Pow(10, digits)) / math.Pow(10, digits)
+	}
+	return math.Round(x/math.Pow(10, -digits)) * math.Pow(10, -digits)
+}
+
+func percent(ratio float64) string { return strconv.FormatFloat(100*ratio, 'f', 1, 64) + " %" }

@@ -1,0 +1,125 @@
+package frame
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/site"
+)
+
+// A Measurement is one load on a stage, and what it cost.
+type Measurement struct {
+	Client *load.Result    // nil with wrk
+	Wrk    *load.WrkResult // nil without
+	From   time.Time
+	To     time.Time
+	Warmup time.Duration
+	drifts bool // latency never became stationary
+	Used   Spent
+	Course []Reading
+}
+
+// A Counter takes readings of a run along its course.
+type Counter interface {
+	// Run forgets earlier readings, and reads until ctx ends and once more then.
+	Run(ctx context.Context)
+	// Course returns the readings so far.
+	Course() ([]Reading, error)
+	// Capacity is the number of CPUs that are tested.
+	Capacity() int
+}
+
+// Watch takes readings while load runs, and ends load if the service ends.
+func Watch(ctx context.Context, s Counter, service *site.Process, load func(context.Context) (Measurement, error)) (m Measurement, err error) {
+	// A collection of the lab's own garbage would disturb the client.
+	runtime.GC()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(512 << 20))
+	sampling, stopSampling := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Run(sampling)
+	}()
+	loading, stopLoading := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-loading.Done():
+		case <-service.Done():
+			stopLoading(fmt.Errorf("%s ended during a run: %w", service.Name, errors.Join(service.Err(), service.EndedEarly())))
+		}
+	}()
+	m, err = load(loading)
+	if errors.Is(err, context.Canceled) {
+		err = context.Cause(loading)
+	}
+	stopLoading(nil)
+	stopSampling()
+	<-done
+	if err != nil {
+		return m, err
+	}
+	return m, m.count(s)
+}
+
+// count takes from the course what falls into the measurement.
+func (m *Measurement) count(s Counter) (err error) {
+	if m.Course, err = s.Course(); err != nil {
+		return fmt.Errorf("read the counters of a run: %w", err)
+	}
+	m.Used = Between(ReadingAt(m.Course, m.From), ReadingAt(m.Course, m.To), s.Capacity())
+	if m.Used.Wall <= 0 {
+		return errors.New("read the counters of a run: no reading falls into it")
+	}
+	return nil
+}
+
+// WatchAlone takes readings of batch work without a service.
+func WatchAlone(ctx context.Context, s Counter, warmup, length time.Duration) (m Measurement, err error) {
+	m.Warmup = warmup
+	wait := func(d time.Duration) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(d):
+			return nil
+		}
+	}
+	if err := wait(warmup); err != nil {
+		return m, err
+	}
+	sampling, stop := context.WithTimeout(ctx, length)
+	defer stop()
+	s.Run(sampling)
+	if err := ctx.Err(); err != nil {
+		return m, err
+	}
+	course, err := s.Course()
+	if err == nil && len(course) == 0 {
+		err = errors.New("there is none")
+	}
+	if err != nil {
+		return m, fmt.Errorf("read the counters of a run: %w", err)
+	}
+	m.From, m.To = course[0].At, course[len(course)-1].At
+	return m, m.count(s)
+}
+
+// LoadOpen puts an open load on the service.
+func LoadOpen(ctx context.Context, s *site.Site, order load.Config) (m Measurement, err error) {
+	if m.Client, err = sendLoad(ctx, s, order); err != nil {
+		return m, err
+	}
+	if m.drifts, err = settle(m.Client, order.Warmup); err != nil {
+		return m, err
+	}
+	m.Warmup = m.Client.Warmup
+	m.From = m.Client.Started.Add(m.Client.Warmup)
+	m.To = m.From.Add(m.Client.Length)
+	return m, nil
+}

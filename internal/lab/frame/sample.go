@@ -1,0 +1,270 @@
+package frame
+
+import (
+	"context"
+	"sort"
+	"sync"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// SamplePeriod is the time between two readings. The lab shares the client's
+// CPUs, so it must not be often.
+const SamplePeriod = 200 * time.Millisecond
+
+// The counters of a reading: seconds, or a number of slices.
+const (
+	LSUsage = iota
+	BEUsage
+	SpinUsage
+	LSThrottled
+	BEThrottled
+	Idle
+	Steal
+	RunDelay
+	Timeslices
+	Stalled
+	LSRefaults
+	LSMajorFaults
+	BERefaults
+	numCounters
+)
+
+// A Reading is all counters at one moment.
+type Reading struct {
+	At    time.Time
+	Count [numCounters]float64
+	limit float64 // the batch work's quota in CPUs; 0: none
+	Hold  holdings
+}
+
+// A Recording is what a sampler has read along the course of a run.
+type Recording struct {
+	Mu       sync.Mutex
+	Readings []Reading
+	Err      error // the first that makes the run useless
+	NoPSI    bool
+}
+
+// Follow forgets what was read before, and reads each period until ctx ends,
+// and once more then.
+func (r *Recording) Follow(ctx context.Context, period time.Duration, read func()) {
+	r.Mu.Lock()
+	r.Readings = nil
+	r.Mu.Unlock()
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	for {
+		read()
+		select {
+		case <-ctx.Done():
+			read()
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// Course returns the readings so far.
+func (r *Recording) Course() ([]Reading, error) {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	return r.Readings, r.Err
+}
+
+// A Sampler reads the counters of a run along its course.
+type Sampler struct {
+	Recording
+	Tree   *cgroup.Tree
+	FS     proc.FS
+	Tested unit.CPUSet
+	// The groups of the service, of the batch work, of the place where the
+	// batch work meets the service, and of the spinner. Empty: there is none.
+	Service, Batch, Meet, Spinner node.CgroupPath
+	LSProcesses                   []int // processes of the service
+	Memory                        bool  // memory is counted, too
+}
+
+// Run forgets earlier readings, and reads until ctx ends and once more then.
+func (s *Sampler) Run(ctx context.Context) { s.Follow(ctx, SamplePeriod, s.read) }
+
+func (s *Sampler) read() {
+	r, err := s.Reading()
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	if err != nil {
+		if s.Err == nil {
+			s.Err = err
+		}
+		return
+	}
+	s.Readings = append(s.Readings, r)
+}
+
+// Reading reads the counters once.
+func (s *Sampler) Reading() (Reading, error) {
+	var r Reading
+	for _, pid := range s.LSProcesses {
+		threads, err := s.FS.Threads(pid)
+		if err != nil {
+			return r, err
+		}
+		for _, tid := range threads {
+			st, err := s.FS.SchedStat(pid, tid)
+			if err != nil {
+				return r, err
+			}
+			r.Count[RunDelay] += st.Delay.Seconds()
+			r.Count[Timeslices] += float64(st.Slices)
+		}
+	}
+	stat, err := s.FS.Stat()
+	if err != nil {
+		return r, err
+	}
+	for cpu := range s.Tested.All() {
+		t := stat.PerCPU[cpu]
+		// Idle time is measured even where the busy kinds are only sampled by
+		// the tick (kernel/time/tick-sched.c, get_cpu_idle_time_us).
+		r.Count[Idle] += (t.Idle + t.IOWait).Seconds()
+		r.Count[Steal] += t.Steal.Seconds()
+	}
+	ls, err := s.Tree.CPUStat(string(s.Service))
+	if err != nil {
+		return r, err
+	}
+	r.Count[LSUsage], r.Count[LSThrottled] = ls.Usage.Seconds(), ls.Throttled.Seconds()
+	r.At = time.Now()
+	if s.Batch != "" {
+		be, err := s.Tree.CPUStat(string(s.Batch))
+		if err != nil {
+			return r, err
+		}
+		r.Count[BEUsage], r.Count[BEThrottled] = be.Usage.Seconds(), be.Throttled.Seconds()
+		if !s.Meet.Contains(s.Service) {
+			// The quota is at the meeting point, and so is its throttling.
+			if at, err := s.Tree.CPUStat(string(s.Meet)); err == nil {
+				r.Count[BEThrottled] = at.Throttled.Seconds()
+			}
+		}
+		if limit, err := s.Tree.ReadCPUMax(string(s.Meet)); err == nil && limit.Quota != cgroup.NoQuota && limit.Period > 0 {
+			r.limit = float64(limit.Quota) / float64(limit.Period)
+		}
+	}
+	if s.Spinner != "" {
+		spin, err := s.Tree.CPUStat(string(s.Spinner))
+		if err != nil {
+			return r, err
+		}
+		r.Count[SpinUsage] = spin.Usage.Seconds()
+	}
+	if !s.NoPSI {
+		p, err := s.FS.Pressure("cpu")
+		if err != nil {
+			s.NoPSI = true
+		}
+		r.Count[Stalled] = p.Some.Total.Seconds()
+	}
+	if s.Memory {
+		return r, s.readMemory(&r)
+	}
+	return r, nil
+}
+
+// Capacity is the number of CPUs that are tested.
+func (s *Sampler) Capacity() int { return s.Tested.Len() }
+
+// ReadingAt interpolates the counters at t.
+func ReadingAt(course []Reading, t time.Time) Reading {
+	i := sort.Search(len(course), func(i int) bool { return !course[i].At.Before(t) })
+	switch {
+	case len(course) == 0:
+		return Reading{At: t}
+	case i == 0:
+		return course[0]
+	case i == len(course):
+		return course[i-1]
+	}
+	a, b := course[i-1], course[i]
+	r := Reading{At: t, limit: a.limit, Hold: a.Hold}
+	f := float64(t.Sub(a.At)) / float64(b.At.Sub(a.At))
+	for k := range r.Count {
+		r.Count[k] = a.Count[k] + f*(b.Count[k]-a.Count[k])
+	}
+	return r
+}
+
+// A Spent value is what happened between two readings; CPU as a number of
+// CPUs in use.
+type Spent struct {
+	Wall           float64 // seconds
+	LS, BE, other  float64 // other includes the spinner
+	foreign        float64 // what is not of the experiment
+	StealRatio     float64
+	Count          [numCounters]float64
+	Busy, capacity float64
+}
+
+// Between is what happened from one reading to a later one.
+func Between(a, b Reading, tested int) Spent {
+	s := Spent{Wall: b.At.Sub(a.At).Seconds(), capacity: float64(tested)}
+	if s.Wall <= 0 {
+		return Spent{capacity: s.capacity}
+	}
+	for k := range s.Count {
+		s.Count[k] = max(b.Count[k]-a.Count[k], 0)
+	}
+	s.LS, s.BE = s.Count[LSUsage]/s.Wall, s.Count[BEUsage]/s.Wall
+	s.StealRatio = s.Count[Steal] / s.Wall / s.capacity
+	s.Busy = s.capacity - (s.Count[Idle]+s.Count[Steal])/s.Wall
+	// The idle counter has steps of 10 ms; the groups' own counters do not.
+	s.Busy = min(max(s.Busy, s.LS+s.BE), s.capacity)
+	s.other = max(s.Busy-s.LS-s.BE, 0)
+	s.foreign = max(s.other-s.Count[SpinUsage]/s.Wall, 0)
+	return s
+}
+
+// samples is the course between two moments, for the picture.
+func samples(course []Reading, from, to time.Time, tested int) []report.Sample {
+	var out []report.Sample
+	for i := 1; i < len(course); i++ {
+		if course[i].At.Before(from) || course[i-1].At.After(to) {
+			continue
+		}
+		s := Between(course[i-1], course[i], tested)
+		out = append(out, report.Sample{
+			At: course[i].At.Sub(from), LS: s.LS, BE: s.BE, Other: s.other, Limit: course[i].limit,
+		})
+	}
+	return out
+}
+
+// holdings is the memory that the two sides hold at one moment.
+type holdings struct {
+	LSFile, BEFile, BEAnon unit.Bytes
+}
+
+// readMemory adds the counters of memory to a reading.
+func (s *Sampler) readMemory(r *Reading) error {
+	ls, err := s.Tree.MemoryStat(string(s.Service))
+	if err != nil {
+		return err
+	}
+	r.Hold.LSFile = ls.File
+	r.Count[LSRefaults], r.Count[LSMajorFaults] = float64(ls.Refaults), float64(ls.MajorFaults)
+	if s.Batch == "" {
+		return nil
+	}
+	be, err := s.Tree.MemoryStat(string(s.Batch))
+	if err != nil {
+		return err
+	}
+	r.Hold.BEFile, r.Hold.BEAnon = be.File, be.Anon
+	r.Count[BERefaults] = float64(be.Refaults)
+	return nil
+}

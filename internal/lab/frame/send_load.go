@@ -1,0 +1,36 @@
+package frame
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/site"
+)
+
+// sendLoad runs the client as a process on the client's CPUs and returns what it
+// measured. It ends early if ctx does.
+func sendLoad(ctx context.Context, s *site.Site, c load.Config) (*load.Result, error) {
+	c.CPUs = s.Place.Client
+	order, err := json.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("order the load: %w", err)
+	}
+	out, err := s.Await(ctx, site.Child{
+		Name: "the load generator", Argv: s.Child("client"),
+		CPUs: s.Place.Client, Nice: ClientNice, Stdin: bytes.NewReader(order),
+	})
+	if err != nil {
+		return nil, err
+	}
+	var r load.Result
+	if err := json.Unmarshal(out, &r); err != nil {
+		return nil, fmt.Errorf("read what the load generator measured: %w", err)
+	}
+	return &r, nil
+}
+
+// ClientNice puts the client before the lab itself, which shares its CPUs.
+const ClientNice = -10

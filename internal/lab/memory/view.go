@@ -1,0 +1,190 @@
+package memory
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/draw"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/stat"
+)
+
+// A Summary is what one mode of the memory experiment showed: medians
+// over the blocks with a valid run.
+type Summary struct {
+	Refaults    report.Number `json:"ls_refaults_per_second"`
+	MajorFaults report.Number `json:"ls_major_faults_per_second"`
+	LSHeld      report.Number `json:"ls_in_memory_ratio"` // of the working set
+	Processed   report.Number `json:"be_mib_per_second"`
+}
+
+func (m remembered) summary(ev report.Evidence, mode report.Mode) Summary {
+	median := func(of report.Metric) report.Number { return report.Number(stat.Median(ev.Sample(mode, of))) }
+	return Summary{
+		Refaults: median(m.refaults), MajorFaults: median(m.majorFaults),
+		LSHeld: median(m.held), Processed: median(m.processed),
+	}
+}
+
+// What the memory experiment sets out to show.
+const (
+	memoryBetter  = 1.2 // P99 of default to tenond, at least
+	fewerRefaults = 1.0 // a second
+	memoryKept    = 0.5 // what the batch work gets under tenond of what it gets under default, at least
+)
+
+// claims judges the memory experiment.
+func (m remembered) claims(ev report.Evidence, resolution stat.Resolution) []report.Claim {
+	if !ev.Asked(report.Default) || !ev.Asked(report.Tenond) {
+		return nil
+	}
+	p99 := report.Percentiles["p99"]
+	tail := ev.Ratio(report.Default, report.Tenond, p99)
+	back := stat.Difference(ev.Sample(report.Default, m.refaults), ev.Sample(report.Tenond, m.refaults))
+	work := ev.Ratio(report.Tenond, report.Default, m.processed)
+	claims := []report.Claim{
+		report.Claim{
+			Name:        "tenond-better-than-default",
+			Statement:   fmt.Sprintf("Without Tenon the service's P99 is at least %s higher than with it", report.Limit(memoryBetter)),
+			Numbers:     map[string]report.Interval{"default_to_tenond": report.IntervalOf(tail)},
+			Explanation: fmt.Sprintf("P99, %s to %s: %s.", report.Default, report.Tenond, report.FormatRatio(report.IntervalOf(tail))),
+		}.With(stat.AtLeast(tail, memoryBetter)),
+		report.Claim{
+			Name:        "tenond-fewer-refaults",
+			Statement:   "With Tenon fewer of the service's pages have to be read back, by one a second or more",
+			Numbers:     map[string]report.Interval{"refaults_per_second": report.IntervalOf(back)},
+			Explanation: fmt.Sprintf("Refaults of the service a second, %s − %s: %s.", report.Default, report.Tenond, report.Quantity(report.IntervalOf(back), 1, "")),
+		}.With(stat.AtLeast(back, fewerRefaults)),
+	}
+	if ev.Asked(report.Exclusive) {
+		statement := fmt.Sprintf("With Tenon the service's P99 is at most %s above that of the service alone", report.Limit(ev.Margin))
+		claims = append(claims, ev.AsAlone(report.Tenond, statement, resolution))
+	}
+	return append(claims, report.Claim{
+		Name:        "batch-goes-on",
+		Statement:   fmt.Sprintf("With Tenon the batch work gets through at least %.0f %% of the data that it gets through without", 100*memoryKept),
+		Numbers:     map[string]report.Interval{"tenond_to_default": report.IntervalOf(work)},
+		Explanation: fmt.Sprintf("Bytes gone through, %s to %s: %s.", report.Tenond, report.Default, report.FormatRatio(report.IntervalOf(work))),
+	}.With(stat.AtLeast(work, memoryKept)))
+}
+
+//go:embed method.html.tmpl
+var method string
+
+// study is how the experiment is judged and shown.
+func (m remembered) study() report.Study {
+	return report.Study{
+		Title: "Memory: a service beside a memory hog", Headline: m.headline, Legend: func(report.Result) string { return legend },
+		Tables: tables, Rows: m.rows(), Claims: m.claims, Figures: m.figures, Plots: m.plots,
+		Gallery: &report.Gallery{
+			Title: "Memory over time", Text: "One run of each mode: what each side holds of the memory that both may use.",
+			Legend: colours, Picture: m.picture,
+		},
+		Method: method, Details: m.experiment.Memory,
+	}
+}
+
+// colours is the legend of the pictures.
+const colours = `<li><svg viewBox="0 0 30 10"><rect class="ls" width="30" height="10"/></svg>pages of the service (LS)</li>
+<li><svg viewBox="0 0 30 10"><rect class="be" width="30" height="10"/></svg>page cache of the batch work (BE)</li>
+<li><svg viewBox="0 0 30 10"><rect class="anon" width="30" height="10"/></svg>its own memory</li>
+<li><svg viewBox="0 0 30 10"><path class="limit" d="M0 5H30"/></svg>what both may use</li>`
+
+var tables = []report.Section{{Title: "Memory", Modes: []report.Mode{report.Exclusive, report.ExclusiveAA, report.Default, report.Tenond}}}
+
+func (m remembered) rows() []report.Row {
+	return slices.Concat(
+		slices.DeleteFunc(slices.Clone(report.LatencyRows), func(r report.Row) bool { return r.Label == "BE frames/s" || r.Label == "RT-P75" || r.Label == "RT-P90" }),
+		[]report.Row{
+			{Label: "LS refaults/s", Unit: "", Cell: m.cell(func(m Summary) string { return report.FormatNumber(m.Refaults, 0) })},
+			{Label: "LS majflt/s", Unit: "", Cell: m.cell(func(m Summary) string { return report.FormatNumber(m.MajorFaults, 1) })},
+			{Label: "LS in memory", Unit: "%", Cell: m.cell(func(m Summary) string { return report.Scaled(m.LSHeld, 100, 0) })},
+			{Label: "BE MiB/s", Unit: "", Cell: m.cell(func(m Summary) string { return report.FormatNumber(m.Processed, 0) })},
+		})
+}
+
+func (m remembered) cell(text func(Summary) string) func(report.Result, report.Mode) string {
+	return func(_ report.Result, mode report.Mode) string {
+		if use, ok := m.summaries[mode]; ok {
+			return text(use)
+		}
+		return report.Unknown
+	}
+}
+
+const legend = "Latency in ms from the intended send time, without the requests that were due while the client's own CPU stood still, median over blocks; " +
+	"run-queue delay in µs, the service's mean wait for a CPU per timeslice; refaults: pages of the service that had to be read back. LS in memory: page cache of the service in percent of its pages. " +
+	"In brackets: change to exclusive, as the geometric mean of the ratios within blocks (not the quotient of the cells)."
+
+func (m remembered) headline(r report.Result) string {
+	e := m.experiment
+	return fmt.Sprintf("nginx with %d MiB of pages, %.0f requests/s at random; a memory hog that wants %d MiB; both may use %d MiB together; cgroup v%d; %s, %s a run, %s.",
+		e.Memory.Set>>20, e.OfferedRate, (e.Memory.HogFile+e.Memory.HogHeld)>>20, e.Memory.Parent>>20, e.Machine.CgroupVersion,
+		report.Plural(r.Blocks, "block", "blocks"), e.Duration.Round(time.Second/10), report.Plural(len(r.VoidRuns), "void run", "void runs"))
+}
+
+// figures are the common ones but those about frames, and those about memory.
+func (m remembered) figures(common []report.Row) []report.Row {
+	common = slices.DeleteFunc(common, func(r report.Row) bool {
+		return strings.HasPrefix(r.Label, "BE frames") || strings.HasPrefix(r.Label, "BE share")
+	})
+	return append(common, []report.Row{
+		{Label: "LS refaults", Unit: "1/s", Cell: m.cell(func(m Summary) string { return report.FormatNumber(m.Refaults, 1) })},
+		{Label: "LS major faults", Unit: "1/s", Cell: m.cell(func(m Summary) string { return report.FormatNumber(m.MajorFaults, 1) })},
+		{Label: "LS pages in memory", Unit: "%", Cell: m.cell(func(m Summary) string { return report.Scaled(m.LSHeld, 100, 1) })},
+		{Label: "BE MiB/s", Unit: "", Cell: m.cell(func(m Summary) string { return report.FormatNumber(m.Processed, 1) })},
+	}...)
+}
+
+// plots keeps two plots of the colocation experiment and adds its own.
+func (m remembered) plots(ev report.Evidence, r report.Result, common report.CommonPlots) []report.Plot {
+	ratios := common.P99Ratio
+	ratios.Text = fmt.Sprintf("The dashed lines are “no change” and the margin of %s.", report.Limit(r.Experiment.Margin))
+	level := func(title, text string, of report.Metric, format func(float64) string) report.Plot {
+		ends := func(e stat.Estimate) string { return format(e.Value) }
+		return report.Plot{Title: title, Text: text, Picture: draw.Dots(ev.LevelStrips(r.Order, of), draw.Scale{Title: title, Label: title, Format: format, Ends: ends})}
+	}
+	return []report.Plot{
+		ratios, common.P99,
+		level("Refaults of the service a second, by block", "Modes without a single refault have no dot on this logarithmic axis.", m.refaults, func(v float64) string { return fmt.Sprintf("%.3g", v) }),
+		level("MiB/s that the batch work goes through, by block", "", m.processed, func(v float64) string { return fmt.Sprintf("%.4g", v) }),
+	}
+}
+
+// picture shows who held how much memory in one run; empty: unknown.
+func (m remembered) picture(used []report.Run) template.HTML {
+	e := m.experiment
+	i := slices.IndexFunc(used, func(r report.Run) bool { return len(m.uses[r.Index].Course) > 1 })
+	if i < 0 {
+		return ""
+	}
+	course := m.uses[used[i].Index].Course
+	const mib = 1 << 20
+	length, most := max(course[len(course)-1].At, time.Millisecond).Seconds(), float64(e.Memory.Parent)/mib
+	for _, h := range course {
+		most = max(most, float64(h.LS+h.BEFile+h.BEAnon)/mib)
+	}
+	edge := func(upTo func(Held) float64) []draw.Point {
+		points := make([]draw.Point, len(course))
+		for i, h := range course {
+			points[i] = draw.Point{X: h.At.Seconds(), Y: upTo(h) / mib}
+		}
+		return points
+	}
+	parent := float64(e.Memory.Parent) / mib
+	return draw.Stack{
+		Title: "Memory over time in mode " + string(used[i].Mode), Label: fmt.Sprintf("run %03d, MiB", used[i].Index),
+		Length: length, Most: math.Max(most, 1),
+		Layers: []draw.Layer{
+			{Class: "be", Edge: edge(func(h Held) float64 { return float64(h.LS + h.BEFile + h.BEAnon) })},
+			{Class: "anon", Edge: edge(func(h Held) float64 { return float64(h.LS + h.BEAnon) })},
+			{Class: "ls", Edge: edge(func(h Held) float64 { return float64(h.LS) })},
+		},
+		Limit: []draw.Point{{X: 0, Y: parent}, {X: length, Y: parent}},
+	}.HTML()
+}

@@ -1,0 +1,34 @@
+package lab
+
+import (
+	"context"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// watermark is cpuSuppressThresholdPercent of the published experiment.
+const watermark = 65
+
+// govern lets Tenon's own loop and policies write the knobs of the mode, on
+// the real node: the lab writes none of them.
+func (b *bench) govern(ctx context.Context, p site.Pods, t report.ModeSpec) (*site.AgentRunner, error) {
+	if b.Agent != "" {
+		return b.Tenond(ctx, colocationTenond(p, t))
+	}
+	return b.Site.Govern(ctx, p.Workloads(), policy.Config{
+		CPUQOS: site.Pinned(t.Mechanism), Pool: facts.Pool{CPUs: p.Tested},
+		Suppress: policy.Suppress{Enable: t.Suppress, ThresholdPercent: watermark},
+	}, t.Suppress)
+}
+
+// colocationTenond is what tenond is told in the modes of colocation.
+func colocationTenond(p site.Pods, t report.ModeSpec) site.TenondConfig {
+	return site.TenondConfig{
+		CPUs: p.Tested, Suppress: t.Suppress, Threshold: watermark, Isolate: true, Rung: t.Mechanism, Period: site.GovernPeriod,
+		Rules: []site.TenondRule{{Name: "nginx", Class: node.LS, Cgroup: p.NGINXPod()}, {Name: "ffmpeg", Class: node.BE, Cgroup: p.JobPod()}},
+	}
+}

@@ -1,0 +1,76 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/colocation"
+	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/report"
+)
+
+// run measures one mode once.
+func (b *bench) run(ctx context.Context, mode report.Mode, index, block int) (r colocation.Run, err error) {
+	r.Run = report.Run{Index: index, Block: block, Mode: mode, Started: time.Now(), PSICPU: -1}
+	t := mode.Spec()
+	var rate float64
+	if t.Paced {
+		rate = b.pacer.Rate()
+	}
+	st, err := b.stage(ctx, t, rate)
+	if err != nil {
+		return r, fmt.Errorf("mode %s: %w", mode, err)
+	}
+	defer func() {
+		if err = st.close(err); err != nil {
+			err = fmt.Errorf("mode %s: %w", mode, err)
+		}
+	}()
+	var m frame.Measurement
+	if t.Alone {
+		m, err = st.measureAlone(ctx, b.warmup(), b.Duration)
+	} else {
+		m, err = st.measure(ctx, b.load.Of(block))
+	}
+	if err != nil {
+		return r, err
+	}
+	if b.ladder {
+		var why error
+		if r.Traced, why = st.trace(ctx, block); ctx.Err() != nil {
+			return r, ctx.Err()
+		} else if why != nil {
+			r.Warnings = append(r.Warnings, "the kernel's record of its scheduler is missing: "+why.Error())
+		}
+	}
+	if err := st.work.Died(); err != nil {
+		r.Void = append(r.Void, err.Error())
+	} else if st.work != nil {
+		// One more report, so that the end is interpolated and not guessed.
+		time.Sleep(frame.SamplePeriod)
+	}
+	r.Frames, _ = st.work.Between(m.From, m.To)
+	r.FramesPerS = r.Frames / m.Used.Wall
+	var faults []string
+	r.Writes, faults = st.governor.Report()
+	r.Void = append(r.Void, faults...)
+	if st.governor != nil {
+		if err := st.governor.On(t.Mechanism); err != nil {
+			r.Void = append(r.Void, err.Error())
+		}
+	}
+	frame.Fill(&r.Run, m, !st.sampler.NoPSI, b.Place.Tested.Len())
+	b.judge(&r.Run, m, t)
+	return r, nil
+}
+
+// judge adds what voids the run, beside what the client found, and what is
+// only worth a warning.
+func (b *bench) judge(r *report.Run, m frame.Measurement, t report.ModeSpec) {
+	m.Judge(r, b.StealPercent, b.Duration)
+	b.pacer.judge(r, t)
+	if t.Tenon && len(r.Writes) == 0 {
+		r.Warnings = append(r.Warnings, "Tenon changed nothing: the cgroups already had what it wants, so this mode is the same as "+string(report.Default))
+	}
+}

@@ -1,0 +1,307 @@
+package reaction
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/stat"
+)
+
+// A Result is what a reaction experiment showed: its result.json.
+// Times are in ms. A time that is not known, or longer than the steps, is null.
+type Result struct {
+	Schema     int                    `json:"schema"` // 1
+	Experiment Experiment             `json:"experiment"`
+	Order      []report.Mode          `json:"mode_order"`
+	Modes      map[report.Mode]Figure `json:"modes"`
+	Claims     []report.Claim         `json:"claims"`
+	Warnings   []string               `json:"warnings"`
+}
+
+// A Figure is what one mode showed.
+type Figure struct {
+	Steps    int `json:"steps"`      // used
+	Void     int `json:"void_steps"` // not used
+	WithTurn int `json:"steps_with_event_and_write"`
+	Narrowed int `json:"steps_narrowed"`
+	Cycles   int `json:"cycles"`
+	Undone   int `json:"undone_cycles"`
+	// EventToWrite is from the first of the kernel's signals that a turn
+	// answers, in user space, to the turn's last write: of the first turn in
+	// each step that has both.
+	EventToWrite Spread `json:"event_to_last_write_ms"`
+	StepToEvent  Spread `json:"step_to_event_ms"`
+	// EventToNarrowed is from the first of the kernel's signals in the step to
+	// the end of the first turn after it that made the bound of the batch work
+	// smaller. A step that ended before counts as longer than all; a signal in
+	// the last 100 ms of a step is not counted.
+	EventToNarrowed Spread `json:"event_to_narrowed_ms"`
+	// StepToNarrowed is from the begin of the step to the end of the first
+	// turn that made the bound of the batch work smaller. A step that ended
+	// before counts as longer than all.
+	StepToNarrowed Spread `json:"step_to_narrowed_ms"`
+	// Raised is from the begin of the step to the end of the last late cycle
+	// before the first 100 ms without one. A step that never calms counts as
+	// raised for as long as it is.
+	Raised Spread `json:"raised_ms"`
+	// Late is the share of cycles that were late or not begun.
+	Late       report.Number `json:"late_cycles_ratio"`
+	DelayP50   report.Number `json:"cycle_delay_p50_ms"`
+	DelayP99   report.Number `json:"cycle_delay_p99_ms"`
+	QuotaP50   report.Number `json:"be_quota_at_step_p50_mcpu"`
+	RaisedMean report.Number `json:"raised_mean_ms"` // over blocks
+}
+
+// A Spread is a distribution over steps, with intervals of its percentiles.
+type Spread struct {
+	Steps int             `json:"steps"`
+	P50   report.Interval `json:"p50"`
+	P99   report.Interval `json:"p99"`
+	Max   report.Number   `json:"max"`
+}
+
+const (
+	// lateCycle is the delay from which on a cycle counts as late: a period,
+	// so that two are due at once. The least bound of the batch work, a
+	// hundredth of a CPU, is a millisecond in each period of its quota: who
+	// waits for that is not late.
+	lateCycle = 2 * time.Millisecond
+	// calm is how long no cycle may be late for a step to count as calm: the
+	// period in which a CPU quota is given out.
+	calm = 100 * time.Millisecond
+	// answerLimit is how soon the batch work must be narrowed after the event,
+	// at p99.
+	answerLimit = 100.0 // ms
+	// tickFactor is how many times as long the service must wait with a clock
+	// alone as with events.
+	tickFactor = 2.0
+)
+
+// raised is for how long the delay of a step stayed raised; 0: it never was.
+// Cycles are in the order in which they were due.
+func (s Step) raised() time.Duration {
+	var last time.Duration
+	for i, due := range s.Due {
+		at := time.Duration(due) * time.Microsecond
+		if at-last >= calm {
+			return last
+		}
+		if delay := time.Duration(s.Delays[i]) * time.Microsecond; delay >= lateCycle {
+			last = max(last, at+delay)
+		}
+	}
+	if s.Undone > 0 || s.Length-last < calm {
+		return s.Length
+	}
+	return last
+}
+
+// answer is the first turn of the step that one of the kernel's signals woke
+// and that wrote something.
+func (s Step) answer() (StepTurn, bool) {
+	for _, t := range s.Turns {
+		if t.Woken != nil && *t.Woken >= 0 && t.Writes > 0 {
+			return t, true
+		}
+	}
+	return StepTurn{}, false
+}
+
+// narrowed is when the batch work was narrowed; infinite: not in the step.
+func (s Step) narrowed() float64 {
+	for _, t := range s.Turns {
+		if t.Narrowed {
+			return milliseconds(t.Ended)
+		}
+	}
+	return math.Inf(1)
+}
+
+// yielded is how long, in ms, after the first signal of the step the batch work
+// was narrowed; infinite: not in the step. False: there was no signal, or too
+// late a one for an answer within the step.
+func (s Step) yielded() (float64, bool) {
+	if len(s.Events) == 0 || milliseconds(s.Length-s.Events[0].At) < answerLimit {
+		return 0, false
+	}
+	for _, t := range s.Turns {
+		if t.Narrowed && t.Ended >= s.Events[0].At {
+			return milliseconds(t.Ended - s.Events[0].At), true
+		}
+	}
+	return math.Inf(1), true
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func spreadOf(values []float64) Spread {
+	s := Spread{Steps: len(values), P50: report.IntervalOf(stat.Quantile(values, 0.5)), P99: report.IntervalOf(stat.Quantile(values, 0.99)), Max: report.Number(math.NaN())}
+	if len(values) > 0 {
+		s.Max = report.Number(slices.Max(values))
+	}
+	return s
+}
+
+// A modeSteps value is the used steps of a mode, taken apart.
+type modeSteps struct {
+	answers, yielded, events, narrowed, raised, delays, quotas []float64
+	byBlock                                                    map[int][]float64 // raised
+}
+
+func takeApart(steps []Step) modeSteps {
+	m := modeSteps{byBlock: map[int][]float64{}}
+	for _, s := range steps {
+		if t, ok := s.answer(); ok {
+			m.answers = append(m.answers, milliseconds(t.Ended-*t.Woken))
+		}
+		if len(s.Events) > 0 {
+			m.events = append(m.events, milliseconds(s.Events[0].At))
+		}
+		if after, ok := s.yielded(); ok {
+			m.yielded = append(m.yielded, after)
+		}
+		m.narrowed = append(m.narrowed, s.narrowed())
+		raised := milliseconds(s.raised())
+		m.raised = append(m.raised, raised)
+		m.byBlock[s.Block] = append(m.byBlock[s.Block], raised)
+		if s.Quota > 0 {
+			m.quotas = append(m.quotas, float64(s.Quota))
+		}
+		for _, d := range s.Delays {
+			m.delays = append(m.delays, float64(d)/1000)
+		}
+	}
+	return m
+}
+
+// blockMeans are the means of each block, a sample.
+func (m modeSteps) blockMeans() stat.Sample {
+	s := stat.Sample{}
+	for block, values := range m.byBlock {
+		sum := 0.0
+		for _, v := range values {
+			sum += v
+		}
+		s[block] = sum / float64(len(values))
+	}
+	return s
+}
+
+// usedSteps are the steps of mode that count.
+func usedSteps(steps []Step, mode report.Mode) (used []Step, void int) {
+	for _, s := range steps {
+		switch {
+		case s.Mode != mode:
+		case len(s.Void) > 0:
+			void++
+		default:
+			used = append(used, s)
+		}
+	}
+	return used, void
+}
+
+// Analyse turns the steps of an experiment into its result. It is pure
+// and deterministic.
+func Analyse(e Experiment, steps []Step) Result {
+	r := Result{Schema: report.Schema, Experiment: e, Modes: map[report.Mode]Figure{}, Claims: []report.Claim{}, Warnings: []string{}}
+	apart := map[report.Mode]modeSteps{}
+	for _, mode := range e.Modes {
+		used, void := usedSteps(steps, mode)
+		m := takeApart(used)
+		apart[mode] = m
+		f := Figure{
+			Steps: len(used), Void: void, WithTurn: len(m.answers),
+			EventToWrite: spreadOf(m.answers), EventToNarrowed: spreadOf(m.yielded), StepToEvent: spreadOf(m.events), StepToNarrowed: spreadOf(m.narrowed), Raised: spreadOf(m.raised),
+			DelayP50: report.Number(stat.Quantile(m.delays, 0.5).Value), DelayP99: report.Number(stat.Quantile(m.delays, 0.99).Value),
+			QuotaP50: report.Number(stat.Quantile(m.quotas, 0.5).Value), RaisedMean: report.Number(stat.Mean(m.blockMeans()).Value),
+		}
+		late := 0
+		for _, s := range used {
+			f.Cycles += len(s.Delays)
+			f.Undone += s.Undone
+			for _, d := range s.Delays {
+				if time.Duration(d)*time.Microsecond >= lateCycle {
+					late++
+				}
+			}
+			if !math.IsInf(s.narrowed(), 1) {
+				f.Narrowed++
+			}
+		}
+		f.Late = report.Number(float64(late+f.Undone) / float64(f.Cycles+f.Undone))
+		r.Modes[mode] = f
+		r.Order = append(r.Order, mode)
+		r.Warnings = append(r.Warnings, f.warnings(mode)...)
+	}
+	r.Claims = append(r.Claims, claims(e, apart)...)
+	return r
+}
+
+func (f Figure) warnings(mode report.Mode) []string {
+	var out []string
+	if f.Steps == 0 {
+		out = append(out, fmt.Sprintf("%s: no valid step", mode))
+	}
+	if f.Void > 0 {
+		out = append(out, fmt.Sprintf("%s: %d of %d steps are void: something else disturbed the machine", mode, f.Void, f.Void+f.Steps))
+	}
+	if f.Steps > 0 && f.Steps < 100 {
+		out = append(out, fmt.Sprintf("%s: %d steps are too few for an upper bound of their p99", mode, f.Steps))
+	}
+	return out
+}
+
+// claims judges the experiment. The first claim is the requirement,
+// named before the measurement.
+func claims(e Experiment, apart map[report.Mode]modeSteps) []report.Claim {
+	var out []report.Claim
+	for _, mode := range []report.Mode{report.Events, report.PSI} {
+		if !slices.Contains(e.Modes, mode) {
+			continue
+		}
+		out = append(out,
+			answerClaim(string(mode)+"-to-narrowed", fmt.Sprintf("In mode %s the batch work is narrowed", mode), apart[mode].yielded),
+			answerClaim(string(mode)+"-to-last-write", fmt.Sprintf("In mode %s the last write of the turn that answers an event is over", mode), apart[mode].answers))
+	}
+	if slices.Contains(e.Modes, report.Events) && slices.Contains(e.Modes, report.Ticks) {
+		ratio := stat.Ratio(apart[report.Ticks].blockMeans(), apart[report.Events].blockMeans())
+		i := report.IntervalOf(ratio)
+		out = append(out, report.Claim{
+			Name:        "events-shorten-the-wait",
+			Statement:   fmt.Sprintf("With a clock alone the service's delay stays raised at least %.0f times as long as with events", tickFactor),
+			Numbers:     map[string]report.Interval{"tick_to_events": i},
+			Explanation: fmt.Sprintf("Mean time for which the delay stayed raised, %s to %s, by block: %s.", report.Ticks, report.Events, report.Quantity(i, 1, " times")),
+		}.With(stat.AtLeast(ratio, tickFactor)))
+	}
+	return out
+}
+
+// answerClaim judges how soon after an event something happens.
+func answerClaim(name, what string, after []float64) report.Claim {
+	p99 := stat.Quantile(after, 0.99)
+	return report.Claim{
+		Name:      name,
+		Statement: fmt.Sprintf("%s within %.0f ms of the event in user space, at p99", what, answerLimit),
+		Numbers:   map[string]report.Interval{"p99_ms": report.IntervalOf(p99)},
+		Explanation: fmt.Sprintf("p99 over %s: %s ms, one-sided 95 %% upper bound %s ms.",
+			report.Plural(len(after), "step", "steps"), millis(report.Number(p99.Value)), millis(report.Number(p99.Upper))),
+	}.With(stat.AtMost(p99, answerLimit))
+}
+
+// Summary describes the steps of a run in a line.
+func Summary(steps []Step) string {
+	m := takeApart(steps)
+	at := func(values []float64, q float64) string {
+		return report.FormatNumber(report.Number(stat.Quantile(values, q).Value), 1)
+	}
+	text := fmt.Sprintf("event to write p50 %s p99 %s ms (%d of %d steps)  narrowed p50 %s ms  raised p50 %s p99 %s ms",
+		at(m.answers, 0.5), at(m.answers, 0.99), len(m.answers), len(steps), at(m.narrowed, 0.5), at(m.raised, 0.5), at(m.raised, 0.99))
+	if len(steps) > 0 && len(steps[0].Void) > 0 {
+		text += "  void: " + steps[0].Void[0]
+	}
+	return text
+}

@@ -1,0 +1,194 @@
+// Package reaction is the record of the reaction experiment, how soon tenond
+// answers a step of load: what was asked for and counted, what it shows, and
+// how that is presented.
+package reaction
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/archive"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// Kind is the kind of the experiment.
+const Kind = "reaction"
+
+// A Experiment is what was asked for in a reaction experiment and where it ran:
+// its experiment.json.
+type Experiment struct {
+	Schema      int                           `json:"schema"` // 1
+	Kind        string                        `json:"kind"`   // reaction
+	Started     time.Time                     `json:"started"`
+	Command     []string                      `json:"command"`
+	Version     string                        `json:"tenon_version"`
+	Modes       []report.Mode                 `json:"modes"`
+	Blocks      int                           `json:"blocks"`
+	Steps       map[report.Mode]int           `json:"steps"`    // of all blocks together
+	Lengths     map[report.Mode]time.Duration `json:"steps_ns"` // of a step
+	LeastPause  time.Duration                 `json:"least_pause_ns"`
+	MostPause   time.Duration                 `json:"most_pause_ns"`
+	Seed        uint64                        `json:"seed"`
+	TestedCPUs  unit.CPUSet                   `json:"tested_cpus"`
+	ClientCPUs  unit.CPUSet                   `json:"client_cpus"` // of tenond and of the lab
+	CyclePeriod time.Duration                 `json:"cycle_period_ns"`
+	CycleWork   time.Duration                 `json:"cycle_work_ns"`
+	Threshold   int                           `json:"suppress_threshold_percent"` // of all CPUs
+	Objective   time.Duration                 `json:"objective_ns"`               // the longest wait that the service's rule accepts; 0: it names none
+	Tenond      map[report.Mode]string        `json:"tenond"`                     // what it was started with and told
+	Machine     report.Machine                `json:"machine"`
+	Caveats     []string                      `json:"caveats,omitempty"`
+}
+
+// A Step is one step of load: a line of steps.jsonl. Times in ns are since the
+// step began, which is when its first cycle was due.
+type Step struct {
+	Index  int           `json:"index"` // in the experiment, from 1
+	Block  int           `json:"block"`
+	Mode   report.Mode   `json:"mode"`
+	Began  time.Time     `json:"began"`
+	Length time.Duration `json:"length_ns"`
+	Void   []string      `json:"void,omitempty"`
+	// Quota is the CPU that the batch work might use when the step began, in
+	// thousandths; 0: not known.
+	Quota unit.MilliCPU `json:"be_quota_mcpu"`
+	// Events are those of the kernel's signals that tenond learned of during
+	// the step, and Turns its turns.
+	Events []StepEvent `json:"events,omitempty"`
+	Turns  []StepTurn  `json:"turns,omitempty"`
+	// Due and Delays are of the service's cycles in µs: when each was due, and
+	// how much later than in its work's time after that it was over.
+	Due    []int64 `json:"due_us"`
+	Delays []int64 `json:"delays_us"`
+	Undone int     `json:"undone"` // cycles that had not begun at the end
+}
+
+// A StepEvent is one event.
+type StepEvent struct {
+	At   time.Duration `json:"at_ns"`
+	Kind string        `json:"kind"`
+	Text string        `json:"text,omitempty"`
+}
+
+// A StepTurn is one turn of tenond that ended within the step.
+type StepTurn struct {
+	Began time.Duration `json:"began_ns"`
+	Ended time.Duration `json:"ended_ns"` // its last write was over
+	// Woken is when the first of the kernel's signals came that the turn
+	// answers; nil: the clock began it, or something else.
+	Woken    *time.Duration `json:"woken_ns,omitempty"`
+	Writes   int            `json:"writes"`
+	Narrowed bool           `json:"narrowed"` // a bound of the batch work became smaller
+	Failed   int            `json:"failed,omitempty"`
+}
+
+const stepsFile = "steps.jsonl"
+
+// Create makes the directory of a reaction experiment.
+func Create(dir string, e Experiment) error {
+	e.Schema, e.Kind = report.Schema, Kind
+	if err := archive.MakeFolder(dir, "."); err != nil {
+		return err
+	}
+	return report.WriteJSON(filepath.Join(dir, report.ExperimentFile), e)
+}
+
+// AddSteps appends steps to steps.jsonl.
+func AddSteps(dir string, steps []Step) error {
+	f, err := os.OpenFile(filepath.Join(dir, stepsFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	if err != nil {
+		return fmt.Errorf("save the steps: %w", err)
+	}
+	b := bufio.NewWriter(f)
+	lines := json.NewEncoder(b)
+	for _, s := range steps {
+		if err = lines.Encode(s); err != nil {
+			break
+		}
+	}
+	if err := errors.Join(err, b.Flush(), f.Close()); err != nil {
+		return fmt.Errorf("save the steps: %w", err)
+	}
+	return nil
+}
+
+// Load reads a reaction experiment and its steps. A last line that is
+// not whole is left out: the experiment was killed there.
+func Load(dir string) (Experiment, []Step, error) {
+	var e Experiment
+	raw, data, err := archive.OpenExperiment(dir)
+	if err != nil {
+		return e, nil, err
+	}
+	switch err := json.Unmarshal(data, &e); {
+	case err != nil:
+		return e, nil, fmt.Errorf("load %s: %w", filepath.Join(dir, report.ExperimentFile), err)
+	case e.Schema != report.Schema || e.Kind != Kind:
+		return e, nil, fmt.Errorf("load %s: schema %d, kind %q: want schema %d, kind %s", filepath.Join(dir, report.ExperimentFile), e.Schema, e.Kind, report.Schema, Kind)
+	}
+	f, err := raw.Open(stepsFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return e, nil, nil
+	}
+	if err != nil {
+		return e, nil, fmt.Errorf("load experiment: %w", err)
+	}
+	defer f.Close()
+	steps, err := parseSteps(f)
+	if err != nil {
+		return e, steps, fmt.Errorf("load %s: %w", filepath.Join(dir, stepsFile), err)
+	}
+	return e, steps, nil
+}
+
+func parseSteps(from io.Reader) ([]Step, error) {
+	var steps []Step
+	r := bufio.NewReader(from)
+	for n := 1; ; n++ {
+		line, err := r.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return steps, nil // what is left is no whole line
+		}
+		if err != nil {
+			return steps, err
+		}
+		var s Step
+		if err := json.Unmarshal(line, &s); err != nil {
+			return steps, fmt.Errorf("line %d: %w", n, err)
+		}
+		if s.Length <= 0 || len(s.Due) != len(s.Delays) || s.Mode == "" {
+			return steps, fmt.Errorf("line %d: mode %q, length %v, %d cycles with %d delays: want a mode, a length, and a delay for each cycle", n, s.Mode, s.Length, len(s.Due), len(s.Delays))
+		}
+		steps = append(steps, s)
+	}
+}
+
+// Open loads and analyses the reaction experiment in dir.
+func Open(dir string) (report.Findings, error) {
+	e, steps, err := Load(dir)
+	if err != nil {
+		return nil, err
+	}
+	return findings{Analyse(e, steps), steps}, nil
+}
+
+// findings are what the steps showed.
+type findings struct {
+	result Result
+	steps  []Step
+}
+
+// Result is the content of result.json.
+func (f findings) Result() any                  { return f.result }
+func (f findings) WriteTable(w io.Writer) error { return writeTable(w, f.result) }
+func (f findings) WritePage(w io.Writer) error {
+	return writePage(w, f.result, f.steps)
+}

@@ -1,0 +1,84 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/reaction"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/site"
+)
+
+// agentBuilt compiles tenond.
+func agentBuilt(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "tenond")
+	if out, err := exec.Command("go", "build", "-o", path, "../../cmd/tenond").CombinedOutput(); err != nil {
+		t.Fatalf("build tenond: %v\n%s", err, out)
+	}
+	return path
+}
+
+func littleReaction(t *testing.T, modes ...report.Mode) ReactionConfig {
+	t.Helper()
+	real(t)
+	c := ReactionConfig{
+		Setting: setting(t), Modes: modes, Blocks: 1, Steps: 3, Contrast: 1, Step: 100 * time.Millisecond,
+		LeastPause: 100 * time.Millisecond, MostPause: 200 * time.Millisecond, StealPercent: 100, lead: 1200 * time.Millisecond, // the first turn that knows rates comes after a period
+	}
+	c.Agent = agentBuilt(t)
+	t.Cleanup(func() { nothingLeft(t, c.Setting) })
+	return c
+}
+
+func TestReactionRunsAndLeavesNothing(t *testing.T) {
+	t.Setenv("TMPDIR", openDir(t))
+	c := littleReaction(t, report.Events, report.IdleBE)
+	var notices strings.Builder
+	c.Notices = &notices
+	o, err := React(t.Context(), c)
+	t.Log(notices.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, steps, err := reaction.Load(o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byMode := map[report.Mode]int{}
+	for _, s := range steps {
+		byMode[s.Mode]++
+		if len(s.Delays)+s.Undone != 50 || s.Quota <= 0 {
+			t.Errorf("step %d: %d cycles, %d undone, quota %v", s.Index, len(s.Delays), s.Undone, s.Quota)
+		}
+	}
+	if byMode[report.Events] != 3 || byMode[report.IdleBE] != 1 || o.Runs < 2 {
+		t.Errorf("steps %v", byMode)
+	}
+	if _, err := os.Stat(o.Report()); err != nil {
+		t.Error(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(site.StateHome(), fmt.Sprintf("%s%d-*", site.DirPrefix, os.Getpid()))); len(left) > 0 {
+		t.Errorf("the state of tenond is left: %v", left)
+	}
+}
+
+func TestInterruptedReactionKeepsItsFinishedRuns(t *testing.T) {
+	t.Setenv("TMPDIR", openDir(t))
+	c := littleReaction(t, report.Events)
+	c.Steps, c.Contrast, c.Blocks = 40, 40, 40
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c.Notices = &trigger{word: "block 2 of", act: func() { time.AfterFunc(200*time.Millisecond, cancel) }}
+	o, err := React(ctx, c)
+	if !errors.Is(err, context.Canceled) || o.Runs != 1 {
+		t.Errorf("%d runs, %v", o.Runs, err)
+	}
+}

@@ -1,0 +1,157 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A Mode is one way of sharing the tested CPUs between the service and the
+// batch work: the name of a row of the table of modes.
+type Mode string
+
+// The modes of the experiments. Their rows in modeTable say what they are.
+const (
+	Exclusive     Mode = "exclusive"
+	ExclusiveAA   Mode = "exclusive-aa"
+	ExclusiveWarm Mode = "exclusive-warm"
+	Default       Mode = "default"
+	Default65     Mode = "default-65"
+	Burstable     Mode = "burstable"
+	Tenon         Mode = "tenon"
+	Tenon65       Mode = "tenon-65"
+	Solo          Mode = "solo"
+
+	TenonWeight    Mode = "tenon-weight"
+	TenonIdle      Mode = "tenon-idle"
+	TenonSiblings  Mode = "tenon-siblings"
+	TenonCoreSched Mode = "tenon-coresched"
+	TenonSCX       Mode = "tenon-scx"
+	TenonVendor    Mode = "tenon-vendor"
+
+	Tenond Mode = "tenond"
+
+	Events Mode = "events"
+	Ticks  Mode = "tick"
+	PSI    Mode = "psi"
+	IdleBE Mode = "idle"
+)
+
+// A ModeSpec is all that there is to know of a mode: what runs in it, how it is
+// shown, and what the help says.
+type ModeSpec struct {
+	Mode Mode
+
+	// What runs in it beside the service.
+	Batch     bool      // the batch work
+	Alone     bool      // and the service does not
+	Burstable bool      // the batch work is in a pod with CPU requests
+	Spinner   bool      // an idle-class spinner keeps the CPUs awake
+	Paced     bool      // the batch work is paced to the CPU use of Tenon65
+	Tenon     bool      // Tenon's policies write the knobs
+	Suppress  bool      // with the watermark
+	Mechanism node.Rung // the isolation mechanism, pinned; empty: Tenon chooses
+	Cluster   bool      // a node of a cluster can run it
+
+	// How it is shown.
+	Head string // of its column in the kernel-qos experiment; empty: its name
+	Line string // class of its curve, where colour alone does not tell it apart
+
+	Help string
+}
+
+// modeTable has a row for each mode, in the order in which modes are shown. A
+// new mode is a row here and its colour in page.css.
+var modeTable = []ModeSpec{
+	{Mode: Exclusive, Cluster: true, Head: "baseline",
+		Help: "the service alone: the baseline"},
+	{Mode: ExclusiveAA, Cluster: true, Line: "dash",
+		Help: "the same once more in each block, the A/A control: it shows what this machine can tell apart at all"},
+	{Mode: ExclusiveWarm, Spinner: true, Cluster: true, Head: "baseline, awake", Line: "dots",
+		Help: "the service and an idle-class spinner that keeps the CPUs awake: in a virtual machine that alone can make a service faster"},
+	{Mode: Default65, Batch: true, Paced: true, Cluster: true, Line: "dash",
+		Help: "as default, with the batch work paced to the CPU use of tenon-65"},
+	{Mode: Tenon65, Batch: true, Tenon: true, Suppress: true, Cluster: true, Line: "dash",
+		Help: "as tenon, and CPU suppress at 65 %"},
+	{Mode: Default, Batch: true, Cluster: true, Head: "control",
+		Help: "both as Kubernetes runs them (Burstable, BestEffort)"},
+	{Mode: Burstable, Batch: true, Burstable: true, Head: "BE with requests",
+		Help: "the batch work with CPU requests, as batch usually runs"},
+	{Mode: Tenon, Batch: true, Tenon: true, Cluster: true,
+		Help: "Tenon's isolation, by the strongest mechanism that the node has"},
+	{Mode: TenonWeight, Batch: true, Tenon: true, Mechanism: node.RungWeight, Head: "least weight", Line: "dash",
+		Help: "the least CPU weight"},
+	{Mode: TenonIdle, Batch: true, Tenon: true, Mechanism: node.RungIdle, Head: "cpu.idle",
+		Help: "cpu.idle"},
+	{Mode: TenonSiblings, Batch: true, Tenon: true, Mechanism: node.RungSiblings, Head: "siblings",
+		Help: "and a CPU set that keeps the batch work off the siblings of the service's CPUs"},
+	{Mode: TenonCoreSched, Batch: true, Tenon: true, Mechanism: node.RungCoreSched, Head: "core scheduling",
+		Help: "and a core-scheduling cookie on the threads of the batch work"},
+	{Mode: TenonSCX, Batch: true, Tenon: true, Mechanism: node.RungSchedExt, Head: "sched_ext",
+		Help: "and Tenon's sched_ext scheduler for the threads of the batch work"},
+	{Mode: TenonVendor, Batch: true, Tenon: true, Mechanism: node.RungVendor, Head: "vendor kernel",
+		Help: "the QoS files of a vendor's kernel"},
+	{Mode: Tenond, Batch: true, Tenon: true,
+		Help: "Tenon's memory QoS: on cgroup v2 memory.min and low for the service and memory.high for the batch work; on cgroup v1, which has none of these, the limit that the rule of the batch work names"},
+	{Mode: Solo, Batch: true, Alone: true,
+		Help: "the batch work alone: the yardstick of what the idle CPU can give"},
+
+	{Mode: Events, Help: "the kernel's events wake tenond: BPF alarms, PSI triggers"},
+	{Mode: PSI, Help: "PSI triggers alone (cgroup v2)"},
+	{Mode: Ticks, Help: "no event wakes it: it ticks once in a second"},
+	{Mode: IdleBE, Help: "events, and the spinners idle in the kernel (cpu.idle), which needs no loop: for contrast"},
+}
+
+// RungModes are the modes that pin an isolation mechanism, from the weakest up.
+var RungModes = modesWhere(func(s ModeSpec) bool { return s.Mechanism != "" })
+
+func modesWhere(is func(ModeSpec) bool) []Mode {
+	var list []Mode
+	for _, s := range modeTable {
+		if is(s) {
+			list = append(list, s.Mode)
+		}
+	}
+	return list
+}
+
+// Spec is the row of a mode; of one that is not in the table, its name alone.
+func (m Mode) Spec() ModeSpec {
+	if i := m.rank(); i < len(modeTable) {
+		return modeTable[i]
+	}
+	return ModeSpec{Mode: m}
+}
+
+// rank is the place of a mode among others; those without a row come last.
+func (m Mode) rank() int {
+	i := slices.IndexFunc(modeTable, func(s ModeSpec) bool { return s.Mode == m })
+	if i < 0 {
+		return len(modeTable)
+	}
+	return i
+}
+
+// Isolates reports whether Tenon isolates batch work in the mode: the spinner
+// is one, too, since it serves only if everything else comes first.
+func (s ModeSpec) Isolates() bool { return s.Tenon || s.Spinner }
+
+// ModeHelp lists modes with their meaning, for the help of a command.
+func ModeHelp(modes []Mode) string {
+	const width = 78
+	longest := 0
+	for _, m := range modes {
+		longest = max(longest, len(m))
+	}
+	var b strings.Builder
+	for _, m := range modes {
+		head := fmt.Sprintf("  %-*s  ", longest, m)
+		for _, l := range wrap(m.Spec().Help, width-len(head)) {
+			b.WriteString(head + l + "\n")
+			head = strings.Repeat(" ", len(head))
+		}
+	}
+	return b.String()
+}

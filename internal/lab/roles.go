@@ -1,0 +1,56 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime/debug"
+
+	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/work"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// Child is the other side of Config.Self: the parts of the lab that must be
+// processes of their own. args are what follows Self.
+//
+//	client      reads a load.Config from in, writes a load.Result to out
+//	spin CPUS   keeps CPUS busy at the lowest priority
+//	burn CPUS   keeps CPUS busy at the usual priority
+//	step        reads a stepPlan from in, writes a line of its course for each step to out
+//	hog FILE N  goes through FILE and holds N bytes of it; writes its progress to out
+//	warm DIR    reads the files of DIR
+func Child(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
+	switch {
+	case len(args) == 1 && args[0] == "client":
+		var c load.Config
+		if err := json.NewDecoder(in).Decode(&c); err != nil {
+			return fmt.Errorf("read the load to make: %w", err)
+		}
+		// A collection stops the sending threads; the process is short-lived.
+		debug.SetGCPercent(-1)
+		r, err := load.Run(ctx, c)
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(out).Encode(r)
+	case len(args) == 2 && (args[0] == "spin" || args[0] == "burn"):
+		cpus, err := unit.ParseCPUSet(args[1])
+		if err != nil {
+			return err
+		}
+		return work.Spin(ctx, cpus, args[0] == "spin")
+	case len(args) == 1 && args[0] == "step":
+		return runSteps(ctx, in, out)
+	case len(args) == 3 && args[0] == "hog":
+		held, err := unit.ParseBytes(args[2])
+		if err != nil {
+			return err
+		}
+		return Hog(ctx, args[1], held, out)
+	case len(args) == 2 && args[0] == "warm":
+		return Warm(args[1])
+	}
+	return fmt.Errorf("lab child %q: want client, spin CPUS, burn CPUS, step, hog FILE BYTES or warm DIR", args)
+}

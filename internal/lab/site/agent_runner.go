@@ -1,0 +1,161 @@
+package site
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"tenon.sh/tenon/internal/agent/loop"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/machine/host"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// GovernPeriod is the time between two turns of Tenon's loop under the
+// watermark, half the span of policy's means. The loop shares the client's CPUs, and a
+// turn takes a millisecond or two: more often, and the client would send late.
+// Without the watermark one turn is enough: what it wrote works in the kernel.
+const GovernPeriod = 500 * time.Millisecond
+
+// A AgentRunner is Tenon at work during a run.
+type AgentRunner struct {
+	host      *host.Host
+	workloads []node.Workload
+	begun     time.Time
+	cancel    context.CancelFunc
+	done      chan struct{}
+	State     string       // the state directory of a tenond; empty: the loop is ours
+	release   func() error // undoes what does not go with the cgroups; nil: nothing
+
+	mu     sync.Mutex
+	writes []string
+	faults []string
+	ladder node.LadderStatus // after the last turn
+}
+
+// Govern turns Tenon's loop in this process: once, and then, with on or on a
+// rung that needs it, every governPeriod and when the rung calls for it.
+func (s *Site) Govern(ctx context.Context, work []node.Workload, config policy.Config, on bool) (*AgentRunner, error) {
+	for _, w := range work {
+		s.Host.Manage(w)
+	}
+	s.Host.Show(policy.Files(config, work))
+	rung := s.rungHere(config.CPUQOS)
+	var alarms <-chan host.Delayed
+	if rung == node.RungSiblings { // which follows where the service runs
+		var err error
+		if alarms, err = s.Host.CountDelays(); err != nil {
+			return nil, fmt.Errorf("isolate the batch work: %w", err)
+		}
+		s.Host.SenseSiblings(true)
+	}
+	g := &AgentRunner{host: s.Host, workloads: work, begun: time.Now(), done: make(chan struct{})}
+	ctx, g.cancel = context.WithCancel(ctx)
+	a := &loop.Agent{Host: s.Host, Period: GovernPeriod, Config: config}
+	t, err := a.Step(ctx)
+	g.observe(t, err)
+	if !on && !attended[rung] {
+		close(g.done)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("isolate the batch work: %w", err), g.Stop())
+		}
+		return g, nil
+	}
+	// What has failed is tried again in the next turn, and voids the run.
+	g.release = func() error {
+		a.Config = policy.Config{}
+		_, err := a.Step(context.Background())
+		s.Host.SenseSiblings(false)
+		return errors.Join(err, s.Host.StopDelays())
+	}
+	wake := make(chan tick.Event)
+	go s.wakeLoop(ctx, alarms, wake)
+	go func() {
+		defer close(g.done)
+		_ = a.Run(ctx, wake, g.observe)
+	}()
+	return g, nil
+}
+
+// wakeLoop passes on what the rungs and the alarms of siblings call for, until
+// ctx ends.
+func (s *Site) wakeLoop(ctx context.Context, alarms <-chan host.Delayed, wake chan<- tick.Event) {
+	for {
+		var e tick.Event
+		select {
+		case <-ctx.Done():
+			return
+		case r := <-s.Host.RungEvents():
+			e = tick.Event{At: r.At, Kind: tick.EventRung, Text: r.Text}
+		case a, ok := <-alarms:
+			if !ok {
+				alarms = nil
+				continue
+			}
+			e = tick.Event{At: a.At, Kind: tick.EventDelay, Workload: a.Workload, Text: a.Text}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case wake <- e:
+		}
+	}
+}
+
+func (g *AgentRunner) observe(t tick.Tick, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ladder = t.Ladder
+	for _, o := range t.Done {
+		text := fmt.Sprintf("%.2fs %v", time.Since(g.begun).Seconds(), o.Step)
+		if o.Err != nil {
+			text += fmt.Sprintf(" (failed: %v)", o.Err)
+		}
+		g.writes = append(g.writes, text)
+	}
+	if err != nil && len(g.faults) < 10 {
+		g.faults = append(g.faults, fmt.Sprintf("Tenon failed after %.2fs: %v", time.Since(g.begun).Seconds(), err))
+	}
+}
+
+// Report returns what has been written, and what went wrong.
+func (g *AgentRunner) Report() (writes, faults []string) {
+	if g == nil {
+		return nil, nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.writes, g.faults
+}
+
+// On says that the loop isolates with a rung; else the error says why not.
+func (g *AgentRunner) On(rung node.Rung) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if rung == "" || g.ladder.Rung == rung {
+		return nil
+	}
+	return fmt.Errorf("not isolated by %s but by %s: %s", rung, g.ladder.Rung, g.ladder.Why)
+}
+
+// Stop ends the loop, and undoes what does not go with the cgroups.
+func (g *AgentRunner) Stop() error {
+	if g == nil {
+		return nil
+	}
+	g.cancel()
+	<-g.done
+	var err error
+	if g.release != nil {
+		if err = g.release(); err != nil {
+			err = fmt.Errorf("end the isolation of the batch work: %w", err)
+		}
+	}
+	for _, w := range g.workloads {
+		g.host.Forget(w.ID)
+	}
+	return err
+}

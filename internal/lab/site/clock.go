@@ -1,0 +1,19 @@
+package site
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// MonotonicNow is the time of CLOCK_MONOTONIC.
+func MonotonicNow() time.Duration { return clockNow(unix.CLOCK_MONOTONIC) }
+
+// ThreadTime is the CPU time that this thread has used.
+func ThreadTime() time.Duration { return clockNow(unix.CLOCK_THREAD_CPUTIME_ID) }
+
+func clockNow(clock int32) time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(clock, &t) // cannot fail: the clocks exist and t is ours
+	return time.Duration(t.Nano())
+}

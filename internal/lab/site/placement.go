@@ -1,0 +1,105 @@
+package site
+
+import (
+	"errors"
+	"fmt"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A Placement divides the machine: service and batch work share Tested, the
+// load generator and the lab itself have Client to themselves. Utilisation is
+// counted on Tested.
+type Placement struct {
+	Tested, Client unit.CPUSet
+}
+
+// NoClient is given to Place by an experiment that sends no load: all CPUs are
+// tested, and the lab has none to itself.
+const NoClient = true
+
+// Place divides the CPUs that the lab may use. Either set may be given; what
+// is not given is chosen: the client gets an eighth of the CPUs, at least one
+// and in whole cores, from the end of the list, so that no core is shared
+// between client and tested CPUs as long as there is more than one core.
+func Place(t node.Topology, allowed, tested, client unit.CPUSet, noClient bool) (Placement, error) {
+	online := t.All().Intersect(allowed)
+	for _, given := range []struct {
+		flag string
+		set  unit.CPUSet
+	}{{"--cpus", tested}, {"--client-cpus", client}} {
+		if missing := given.set.Minus(online); !missing.Empty() {
+			return Placement{}, fmt.Errorf("%s %v: CPU %v is not online or not allowed here; usable are %v", given.flag, given.set, missing, online)
+		}
+	}
+	if both := tested.Intersect(client); !both.Empty() {
+		return Placement{}, fmt.Errorf("--cpus %v and --client-cpus %v share CPU %v: the client's CPUs must be its own", tested, client, both)
+	}
+	if noClient {
+		if !client.Empty() {
+			return Placement{}, fmt.Errorf("--client-cpus %v: this experiment has no client", client)
+		}
+		if tested.Empty() {
+			tested = online
+		}
+		return Placement{Tested: tested}, nil
+	}
+	if online.Len() < 2 {
+		return Placement{}, errors.New("the experiment needs two CPUs, one for the load generator and one to test: only CPU " + online.String() + " is usable")
+	}
+	if client.Empty() {
+		client = chooseClient(t, online.Minus(tested), online, !tested.Empty())
+		if client.Empty() {
+			return Placement{}, fmt.Errorf("--cpus %v leaves no CPU for the load generator", tested)
+		}
+	}
+	if tested.Empty() {
+		tested = online.Minus(client)
+		if tested.Empty() {
+			return Placement{}, fmt.Errorf("--client-cpus %v leaves no CPU to test", client)
+		}
+	}
+	return Placement{Tested: tested, Client: client}, nil
+}
+
+// chooseClient takes whole cores from the end of free until it has an eighth
+// of online. If free is not all there is, all of it may be taken; otherwise
+// at least one CPU remains.
+func chooseClient(t node.Topology, free, online unit.CPUSet, all bool) unit.CPUSet {
+	want := max(online.Len()/8, 1)
+	var client unit.CPUSet
+	for i := len(t.CPUs) - 1; i >= 0 && client.Len() < want; i-- {
+		c := t.CPUs[i].ID
+		if !free.Has(c) || client.Has(c) {
+			continue
+		}
+		core := t.Siblings(c).Intersect(free)
+		if rest := free.Minus(client).Minus(core); !all && rest.Empty() {
+			core = unit.CPUSetOf(c) // one core is all there is: share it
+		}
+		client = client.Union(core)
+	}
+	return client
+}
+
+// SharesCore reports whether a core runs tested and client CPUs at once: then
+// the client disturbs what it measures.
+func (p Placement) SharesCore(t node.Topology) bool {
+	for c := range p.Client.All() {
+		if !t.Siblings(c).Intersect(p.Tested).Empty() {
+			return true
+		}
+	}
+	return false
+}
+
+// Siblings reports whether tested CPUs share a core.
+func (p Placement) Siblings(t node.Topology) bool {
+	for c := range p.Tested.All() {
+		if t.Siblings(c).Intersect(p.Tested).Len() > 1 {
+			return true
+		}
+	}
+	return false
+}

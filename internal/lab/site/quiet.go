@@ -1,0 +1,63 @@
+package site
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+const (
+	// quietWatch is how long the machine is watched before anything starts.
+	quietWatch = 500 * time.Millisecond
+	// quietMost is the busy share of a set of CPUs that is still quiet.
+	quietMost = 0.1
+)
+
+// Watch looks how busy other work keeps the CPUs of the experiment before it
+// begins, and returns a caveat for each set that is not quiet. It does not
+// refuse: a user may want to see Tenon on a busy machine.
+func (s *Site) Watch(ctx context.Context) ([]string, error) {
+	before, err := s.FS.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("look whether the machine is quiet: %w", err)
+	}
+	begun := time.Now()
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(quietWatch):
+	}
+	after, err := s.FS.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("look whether the machine is quiet: %w", err)
+	}
+	elapsed := time.Since(begun)
+	var caveats []string
+	for _, part := range []struct {
+		name string
+		cpus unit.CPUSet
+	}{{"tested", s.Place.Tested}, {"client's", s.Place.Client}} {
+		idle := time.Duration(0)
+		for cpu := range part.cpus.All() {
+			x, y := before.PerCPU[cpu], after.PerCPU[cpu]
+			idle += y.Idle + y.IOWait - x.Idle - x.IOWait
+		}
+		busy := 1 - idle.Seconds()/elapsed.Seconds()/float64(part.cpus.Len())
+		if busy > quietMost {
+			caveats = append(caveats, fmt.Sprintf("the machine was not quiet: other work kept the %s CPUs %v busy for %.0f %% of the time before the experiment",
+				part.name, part.cpus, 100*busy))
+		}
+	}
+	return caveats, nil
+}
+
+// Caveats are what a reader must know about the division of the machine.
+func (s *Site) Caveats() []string {
+	list := []string{"the client runs on the same machine, on CPUs of its own, over the loopback device: no network card, no network"}
+	if s.Place.SharesCore(s.Topology) {
+		list = append(list, "client and tested CPUs share a core: the client's work slows the service down, alike in all modes")
+	}
+	return list
+}

@@ -1,0 +1,221 @@
+// Package site is the machine with an experiment on it: its CPUs divided, its
+// cgroups made under a journal, processes started inside them, and Tenon at
+// work, as the lab's own loop or as a tenond. Closing a site leaves the machine
+// as it was.
+package site
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/machine/host"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A Site is the machine with an experiment on it: its cgroups are the lab's,
+// its CPUs are divided. Close leaves it as it was.
+type Site struct {
+	Given    Setting
+	Status   *Status
+	Host     *host.Host
+	Tree     *cgroup.Tree
+	FS       proc.FS
+	Topology node.Topology
+	// isolation is what was known of the rungs when the experiment began.
+	isolation node.Isolation
+	Place     Placement
+
+	Undo []func() error // in reverse order
+}
+
+// Enter clears up after labs that were killed, makes sure that no other one is
+// at work, and divides the CPUs. It starts nothing.
+func Enter(ctx context.Context, c Setting) (_ *Site, err error) {
+	s := &Site{Given: c, Status: &Status{W: c.Notices, terminal: c.Terminal}, FS: proc.Default()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if os.Geteuid() != 0 {
+		return nil, errors.New("the experiment makes cgroups, which needs root: run it with sudo")
+	}
+	if len(s.Given.Self) == 0 {
+		if s.Given.Self, err = self(); err != nil {
+			return nil, err
+		}
+	}
+	if s.Tree, err = cgroup.Detect(s.FS.Proc); err != nil {
+		return nil, err
+	}
+	if s.Host, err = host.Open(host.Options{Tree: s.Tree, JournalDir: c.JournalDir, Disposable: true, Try: true}); err != nil {
+		return nil, err
+	}
+	s.Undo = append(s.Undo, s.Host.Close)
+	s.Host.Show(policy.Files(policy.Config{CPUQOS: Pinned("")}, nil))
+	if err := s.takeOver(ctx); err != nil {
+		return nil, err
+	}
+	snapshot, err := s.Host.Snapshot(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the node: %w", err)
+	}
+	s.Topology, s.isolation = snapshot.Topology, snapshot.Isolation
+	allowed, err := task.Affinity(0)
+	if err != nil {
+		return nil, err
+	}
+	s.Place, err = Place(s.Topology, allowed, c.CPUs, c.ClientCPUs, c.NoClient)
+	return s, err
+}
+
+// takeOver removes what a lab that was killed left behind, and makes sure
+// that no other lab is at work.
+func (s *Site) takeOver(ctx context.Context) error {
+	if _, err := s.Host.RestoreDeadLabs(ctx); err != nil {
+		return fmt.Errorf("clear up after an earlier experiment: %w", err)
+	}
+	sweep(os.TempDir())
+	sweep(StateHome())
+	root := s.Given.Root
+	if s.Tree.Exists(string(root)) {
+		return fmt.Errorf("cgroup %s exists: another experiment is at work here; if not, run tenon restore", root)
+	}
+	s.Undo = append(s.Undo, func() error {
+		err := Clear(root, s.Host, s.Tree)
+		_, restoreErr := s.Host.RestoreOwn(context.Background())
+		return errors.Join(err, restoreErr)
+	})
+	return nil
+}
+
+// Groups makes the cgroups of children. Where the lab only sends load, it has
+// none.
+func (s *Site) Groups() Groups {
+	if s.Host == nil {
+		return NoGroups{}
+	}
+	return s.Host
+}
+
+// NoGroups makes no cgroups: processes stay where they are.
+type NoGroups struct{}
+
+func (NoGroups) Attach(node.CgroupPath, int) error { return errors.New("there are no cgroups here") }
+func (NoGroups) Spawned(int) error                 { return nil }
+func (NoGroups) Reaped(int) error                  { return nil }
+
+// Child is the argv of this program in one of the roles of Child.
+func (s *Site) Child(args ...string) []string {
+	return append(append([]string{}, s.Given.Self...), args...)
+}
+
+// DirPrefix begins the name of a directory of the lab; its process id follows.
+const DirPrefix = "tenon-lab-"
+
+// Directory makes a directory in dir (empty: that for temporary files) that
+// goes with the site. Those of labs that were killed go at once.
+func (s *Site) Directory(dir string) (string, error) {
+	if dir == "" {
+		dir = os.TempDir()
+	}
+	sweep(dir)
+	made, err := os.MkdirTemp(dir, fmt.Sprintf("%s%d-", DirPrefix, os.Getpid()))
+	if err != nil {
+		return "", err
+	}
+	s.Undo = append(s.Undo, func() error { return os.RemoveAll(made) })
+	return made, nil
+}
+
+// sweep removes the directories of labs that were killed.
+func sweep(dir string) {
+	dirs, _ := filepath.Glob(filepath.Join(dir, DirPrefix+"*-*"))
+	for _, dir := range dirs {
+		id, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), DirPrefix), "-")
+		pid, err := strconv.Atoi(id)
+		if err == nil && pid > 0 && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+			os.RemoveAll(dir)
+		}
+	}
+}
+
+// StepAside moves the lab's own threads to the client's CPUs. Threads that
+// are made later follow their makers.
+func (s *Site) StepAside() error {
+	if s.Given.NoClient {
+		return nil // there is no place to step to
+	}
+	before, err := task.Affinity(0)
+	if err != nil {
+		return err
+	}
+	s.Undo = append(s.Undo, func() error { return s.moveSelf(before) })
+	return s.moveSelf(s.Place.Client)
+}
+
+func (s *Site) moveSelf(cpus unit.CPUSet) error {
+	threads, err := s.FS.Threads(os.Getpid())
+	if err != nil {
+		return err
+	}
+	for _, tid := range threads {
+		if err := task.SetAffinity(tid, cpus); err != nil {
+			return fmt.Errorf("move the lab to CPUs %v: %w", cpus, err)
+		}
+	}
+	return nil
+}
+
+// Close undoes what was done to the machine. It can be called again.
+func (s *Site) Close() error {
+	s.Status.Clear()
+	var errs []error
+	for len(s.Undo) > 0 {
+		last := len(s.Undo) - 1
+		errs = append(errs, s.Undo[last]())
+		s.Undo = s.Undo[:last]
+	}
+	return errors.Join(errs...)
+}
+
+// Interrupted makes ctx's error of whatever its end has caused.
+func Interrupted(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// Away is a site without anything but a client: what is tested is elsewhere.
+func Away(c Setting) (_ *Site, err error) {
+	s := &Site{Given: c, Status: &Status{W: c.Notices, terminal: c.Terminal}, FS: proc.Default()}
+	if len(s.Given.Self) == 0 {
+		if s.Given.Self, err = self(); err != nil {
+			return nil, err
+		}
+	}
+	allowed, err := task.Affinity(0)
+	if err != nil {
+		return nil, err
+	}
+	if missing := c.ClientCPUs.Minus(allowed); !missing.Empty() {
+		return nil, fmt.Errorf("--client-cpus %v: CPU %v is not online or not allowed here; usable are %v", c.ClientCPUs, missing, allowed)
+	}
+	if s.Place.Client = c.ClientCPUs; c.ClientCPUs.Empty() {
+		s.Place.Client = allowed
+	}
+	return s, s.StepAside()
+}

@@ -1,0 +1,222 @@
+package site
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"text/template"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	memoryqos "tenon.sh/tenon/internal/decide/memory"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// tenondPatience is how long tenond may take until its first turn is done.
+const tenondPatience = 10 * time.Second
+
+// A TenondConfig is what a user would write for an experiment.
+type TenondConfig struct {
+	Period    time.Duration
+	CPUs      unit.CPUSet // counted and shared; empty: all
+	Rules     []TenondRule
+	Suppress  bool
+	Threshold int       // percent, of Suppress
+	Isolate   bool      // cpuQOS
+	Rung      node.Rung // of the isolation ladder, pinned; empty: the strongest
+	// NoDelays and NoPressure switch the kernel's signals off.
+	NoDelays, NoPressure bool
+	// Memory is memoryQOS of the classes.
+	Memory memoryqos.Config
+}
+
+// A TenondRule gives a cgroup its class. Bytes of 0 ask for nothing.
+type TenondRule struct {
+	Name           string
+	Class          node.Class
+	Cgroup         node.CgroupPath
+	Request, Limit unit.Bytes    // of memory
+	Objective      time.Duration // the longest wait for a CPU that it accepts
+}
+
+var tenondText = template.Must(template.New("tenon.yaml").Parse(`apiVersion: tenon.sh/v1alpha1
+kind: NodeConfig
+period: {{.Period}}
+{{with .CPUs.String}}cpus: "{{.}}"
+{{end}}{{if or .NoDelays .NoPressure}}signals: {runQueueDelay: {{if .NoDelays}}off{{else}}auto{{end}}, pressure: {{if .NoPressure}}off{{else}}auto{{end}}}
+{{end}}rules:
+{{range .Rules}}- name: {{.Name}}
+  class: {{.Class}}
+  cgroups: ["{{.Cgroup}}"]
+{{if .Request}}  requests: {memory: "{{.Request}}"}
+{{end}}{{if .Limit}}  limits: {memory: "{{.Limit}}"}
+{{end}}{{if .Objective}}  objective: {runQueueDelay: {{.Objective}}}
+{{end}}{{end}}resource-threshold-config:
+  enable: {{.Suppress}}
+{{if .Suppress}}  cpuSuppressThresholdPercent: {{.Threshold}}
+  cpuSuppressPolicy: cfsQuota
+{{end}}resource-qos-config:
+{{with .Rung}}  policies: {cpuIsolation: "{{.}}"}
+{{end}}  lsClass:
+    cpuQOS: {enable: {{.Isolate}}}
+{{with .Of "LS"}}    memoryQOS: {enable: true, minLimitPercent: {{printf "%d" .MinPercent}}, lowLimitPercent: {{printf "%d" .LowPercent}}}
+{{end}}  beClass:
+    cpuQOS: {enable: {{.Isolate}}}
+{{with .Of "BE"}}    memoryQOS: {enable: true, throttlingPercent: {{printf "%d" .ThrottlingPercent}}}
+{{end}}`))
+
+// Of returns what a class gets of memory; nil: nothing.
+func (c TenondConfig) Of(class string) *memoryqos.Shares {
+	shares, asked := c.Memory.Classes[node.Class(class)]
+	if !asked {
+		return nil
+	}
+	return &shares
+}
+
+// Record is what tenond is started with and told, as a text for the record.
+func (c TenondConfig) Record(agent string) string {
+	text, err := c.Text()
+	if err != nil {
+		return err.Error()
+	}
+	command := tenondCommand(filepath.Base(agent), "tenon.yaml", "STATE")
+	return strings.Join(command, " ") + "\n\n" + string(text)
+}
+
+// Text is the configuration file.
+func (c TenondConfig) Text() ([]byte, error) {
+	var b bytes.Buffer
+	err := tenondText.Execute(&b, c)
+	return b.Bytes(), err
+}
+
+// Tenond lets a tenond do what govern does: it finds the work by its rules, as
+// it would find services that Tenon did not start. It runs on the client's
+// CPUs, where the lab's own loop runs too.
+func (s *Site) Tenond(ctx context.Context, c TenondConfig) (_ *AgentRunner, err error) {
+	dir, err := os.MkdirTemp(StateHome(), fmt.Sprintf("%s%d-", DirPrefix, os.Getpid()))
+	if err != nil {
+		return nil, fmt.Errorf("make the state directory of tenond: %w", err)
+	}
+	g := &AgentRunner{host: s.Host, begun: time.Now(), State: dir, cancel: func() {}, done: make(chan struct{})}
+	close(g.done)
+	var process *Process
+	g.cancel = func() {
+		if process != nil {
+			process.Stop(syscall.SIGTERM, 3*time.Second)
+		}
+		_ = os.RemoveAll(dir)
+	}
+	defer func() {
+		if err != nil {
+			g.cancel()
+		}
+	}()
+	config := filepath.Join(dir, "tenon.yaml")
+	text, err := c.Text()
+	if err == nil {
+		err = os.WriteFile(config, text, 0o600)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("write the configuration of tenond: %w", err)
+	}
+	ready := make(chan struct{})
+	process, err = Start(s.Host, Child{
+		Name: "tenond", CPUs: s.Place.Client,
+		Argv:   tenondCommand(s.Given.Agent, config, dir),
+		stderr: &logLines{each: func(l logLine) { g.observeLog(l, ready) }},
+	})
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-ready:
+		return g, nil
+	case <-process.Done():
+		return nil, errors.Join(process.Err(), process.EndedEarly())
+	case <-time.After(tenondPatience):
+		return nil, fmt.Errorf("tenond is not ready after %v%s", tenondPatience, QuoteOutput(process.Stderr.Bytes()))
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// StateHome is a directory on tmpfs, where tenond's state belongs: it is
+// written in every turn. Where there is none, it is that of temporary files.
+func StateHome() string {
+	for _, dir := range []string{"/run", "/dev/shm"} {
+		var st unix.Statfs_t
+		if unix.Statfs(dir, &st) == nil && st.Type == unix.TMPFS_MAGIC && unix.Access(dir, unix.W_OK) == nil {
+			return dir
+		}
+	}
+	return os.TempDir()
+}
+
+// tenondCommand is how the lab starts tenond. Its watchdog would outlive a lab
+// that is killed.
+func tenondCommand(agent, config, state string) []string {
+	return []string{agent, "--config", config, "--state-dir", state, "--no-watchdog", "--metrics", "", "--log-format", "json", "--log-level", "debug"}
+}
+
+// observeLog takes the writes, the rung, the faults and the readiness from
+// tenond's log.
+func (g *AgentRunner) observeLog(l logLine, ready chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	at := time.Since(g.begun).Seconds()
+	switch {
+	case l.Message == "ready":
+		close(ready)
+	case l.Message == "isolation on the CPU":
+		g.ladder = node.LadderStatus{Rung: l.Rung, Why: l.Reason}
+	case l.Message == "written":
+		g.writes = append(g.writes, fmt.Sprintf("%.2fs %s %s %s -> %s  # %s", at, l.Cgroup, l.File, l.From, l.To, l.Reason))
+	case l.Level == "ERROR" && len(g.faults) < 10:
+		g.faults = append(g.faults, fmt.Sprintf("tenond failed after %.2fs: %s: %s", at, l.Message, l.Error))
+	}
+}
+
+// A logLine is what the lab reads of a line of tenond's log.
+type logLine struct {
+	Level   string    `json:"level"`
+	Message string    `json:"msg"`
+	Cgroup  string    `json:"cgroup"`
+	File    string    `json:"file"`
+	From    string    `json:"from"`
+	To      string    `json:"to"`
+	Reason  string    `json:"reason"`
+	Rung    node.Rung `json:"rung"`
+	Error   string    `json:"error"`
+}
+
+// logLines calls each for every complete line that is written to it.
+type logLines struct {
+	each func(logLine)
+	rest []byte
+}
+
+// Write calls each for the lines that b completes.
+func (w *logLines) Write(b []byte) (int, error) {
+	w.rest = append(w.rest, b...)
+	for {
+		line, after, complete := bytes.Cut(w.rest, []byte{'\n'})
+		if !complete {
+			return len(b), nil
+		}
+		w.rest = after
+		var l logLine
+		if json.Unmarshal(line, &l) == nil {
+			w.each(l)
+		}
+	}
+}

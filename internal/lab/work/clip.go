@@ -1,0 +1,77 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+
+	"tenon.sh/tenon/internal/lab/site"
+)
+
+// clipName names the recipe below: another recipe gets another name, so a
+// stale cache is never used.
+const clipName = "tenon-clip-1080p-v1.mp4"
+
+// clipArgs renders six seconds of 1080p30 with steady cost per frame: moving
+// shapes, a zoom into the Mandelbrot set, and noise, with a tone. A flat or
+// still picture would cost an encoder almost nothing.
+func clipArgs(out string) []string {
+	return []string{
+		"-nostdin", "-hide_banner", "-loglevel", "error", "-y",
+		"-f", "lavfi", "-i", "testsrc2=size=1920x1080:rate=30",
+		"-f", "lavfi", "-i", "mandelbrot=size=480x270:rate=30:start_scale=0.5:end_scale=0.02:end_pts=400",
+		"-f", "lavfi", "-i", "sine=frequency=330:beep_factor=4",
+		"-filter_complex", "[1:v]scale=1920:1080:flags=bilinear,format=yuv420p[m];[0:v]format=yuv420p[t];" +
+			"[t][m]blend=all_mode=average,noise=alls=6:allf=t[v]",
+		"-map", "[v]", "-map", "2:a", "-t", "6",
+		"-c:v", "libx264", "-preset", "ultrafast", "-b:v", "8M", "-g", "30", "-pix_fmt", "yuv420p",
+		"-c:a", "aac", "-f", "mp4", out,
+	}
+}
+
+// CacheDir is where rendered clips are kept: the user's cache directory, or
+// the system's temporary one where there is no user.
+func CacheDir() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		dir = os.TempDir()
+	}
+	return filepath.Join(dir, "tenon")
+}
+
+// Clip returns the path of the lab's own clip in dir. If it is not there, it
+// calls rendering and renders it. The clip appears under its name only when it
+// is complete.
+func Clip(ctx context.Context, ffmpeg, dir string, rendering func()) (string, error) {
+	clip := filepath.Join(dir, clipName)
+	if info, err := os.Stat(clip); err == nil && info.Size() > 0 {
+		return clip, nil
+	}
+	rendering()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("render the clip: %w", err)
+	}
+	part, err := os.CreateTemp(dir, "."+clipName+".*")
+	if err != nil {
+		return "", fmt.Errorf("render the clip: %w", err)
+	}
+	part.Close()
+	defer os.Remove(part.Name()) // nothing, once it is renamed
+	cmd := exec.CommandContext(ctx, ffmpeg, clipArgs(part.Name())...)
+	runtime.LockOSThread() // whose end the kernel would take for ours
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("render the clip in %s: %w%s", dir, errors.Join(ctx.Err(), err), site.QuoteOutput(out))
+	}
+	if err := os.Rename(part.Name(), clip); err != nil {
+		return "", fmt.Errorf("render the clip: %w", err)
+	}
+	return clip, nil
+}

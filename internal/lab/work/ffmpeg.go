@@ -1,0 +1,143 @@
+package work
+
+import (
+	"bufio"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A Transcode is one ffmpeg process of the batch work: it transcodes Input to
+// H.264 and AAC over and over, and throws the result away.
+type Transcode struct {
+	Input   string
+	Threads int
+	// ReadRate paces the input, in seconds of media per second; 0: as fast as
+	// it goes. Needs ffmpeg 5.0.
+	ReadRate float64
+	// Period is how often progress is reported; needs ffmpeg 4.4, 0 keeps
+	// ffmpeg's half second.
+	Period time.Duration
+}
+
+// Args returns ffmpeg's arguments. Progress goes to standard output.
+func (t Transcode) Args() []string {
+	threads := strconv.Itoa(t.Threads)
+	args := []string{"-nostdin", "-hide_banner", "-loglevel", "error", "-y", "-nostats", "-progress", "pipe:1"}
+	if t.Period > 0 {
+		args = append(args, "-stats_period", strconv.FormatFloat(t.Period.Seconds(), 'f', -1, 64))
+	}
+	if t.ReadRate > 0 {
+		args = append(args, "-readrate", strconv.FormatFloat(t.ReadRate, 'f', 4, 64))
+	}
+	return append(args,
+		"-stream_loop", "-1", "-threads", threads, "-i", t.Input,
+		"-map", "0:v:0", "-map", "0:a:0?",
+		"-c:v", "libx264", "-preset", "veryfast", "-threads", threads, "-c:a", "aac",
+		"-f", "mpegts", "/dev/null")
+}
+
+// A Mark is how far a transcode was at one moment.
+type Mark struct {
+	At     time.Time
+	Frames float64       // encoded so far
+	Media  time.Duration // encoded so far, as time in the film
+}
+
+// Marks is the course of a transcode. It is safe for concurrent use.
+type Marks struct {
+	mu     sync.Mutex
+	marks  []Mark
+	before Mark // what processes that have ended have encoded
+}
+
+// Follow reads ffmpeg's progress reports until r ends. Each report is a block
+// of key=value lines that ends with progress=continue or progress=end
+// (ffmpeg(1), -progress).
+func (m *Marks) Follow(r io.Reader, now func() time.Time) error {
+	var at Mark
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		key, value, _ := strings.Cut(strings.TrimSpace(lines.Text()), "=")
+		value = strings.TrimSpace(value)
+		switch key {
+		case "frame":
+			if n, err := strconv.ParseInt(value, 10, 64); err == nil && n >= 0 {
+				at.Frames = float64(n)
+			}
+		case "out_time_us":
+			if us, err := strconv.ParseInt(value, 10, 64); err == nil && us >= 0 && us < 1<<50 {
+				at.Media = time.Duration(us) * time.Microsecond
+			}
+		case "progress":
+			at.At = now()
+			m.Add(at)
+		}
+	}
+	return lines.Err()
+}
+
+// Add adds a report.
+func (m *Marks) Add(at Mark) {
+	m.mu.Lock()
+	at.Frames, at.Media = at.Frames+m.before.Frames, at.Media+m.before.Media
+	m.marks = append(m.marks, at)
+	m.mu.Unlock()
+}
+
+// Restart says that the following reports are of a new process: they begin at
+// nothing, and its work adds to that of the process before.
+func (m *Marks) Restart() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n := len(m.marks); n > 0 {
+		m.before = m.marks[n-1]
+	}
+}
+
+// Started reports whether a frame has been encoded.
+func (m *Marks) Started() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.marks) > 0 && m.marks[len(m.marks)-1].Frames > 0
+}
+
+// Between returns the frames and the media time encoded between two moments,
+// interpolated between reports. After the last report the transcode is taken
+// to go on as between the last two.
+func (m *Marks) Between(from, to time.Time) (frames float64, media time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	a, b := at(m.marks, from), at(m.marks, to)
+	return max(b.Frames-a.Frames, 0), max(b.Media-a.Media, 0)
+}
+
+func at(marks []Mark, t time.Time) Mark {
+	n := len(marks)
+	if n == 0 || t.Before(marks[0].At) {
+		return Mark{At: t}
+	}
+	i := 1
+	for i < n && marks[i].At.Before(t) {
+		i++
+	}
+	if n == 1 {
+		return marks[0]
+	}
+	i = min(i, n-1)
+	a, b := marks[i-1], marks[i]
+	span := b.At.Sub(a.At)
+	if span <= 0 {
+		return b
+	}
+	// At most one report further than the last one: a process that hangs must
+	// not seem to go on.
+	f := min(float64(t.Sub(a.At))/float64(span), 2)
+	return Mark{
+		At:     t,
+		Frames: a.Frames + f*(b.Frames-a.Frames),
+		Media:  a.Media + time.Duration(f*float64(b.Media-a.Media)),
+	}
+}

@@ -1,0 +1,161 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A Job is batch work in slots: processes that do the same side by side.
+type Job struct {
+	Name  string // of the processes, with the number of their slot
+	Slots int
+	Argv  func(slot int) []string // slots count from 1
+	// Restart starts a process that ended well anew, for ever; without it, the
+	// end of a process is the end of its slot.
+	Restart bool
+}
+
+// A Batch is a job at work.
+type Batch struct {
+	job   Job
+	start func(slot int) (*site.Process, error)
+	marks []*Marks // of the slots
+
+	mu        sync.Mutex
+	processes []*site.Process // of the slots, the latest
+	stopped   bool
+}
+
+// StartBatch starts a job in its group, on the tested CPUs.
+func StartBatch(s *site.Site, j Job, group node.CgroupPath) (*Batch, error) {
+	w := &Batch{job: j}
+	for range j.Slots {
+		w.marks = append(w.marks, &Marks{})
+	}
+	w.start = func(slot int) (*site.Process, error) {
+		r, out := io.Pipe()
+		p, err := site.Start(s.Groups(), site.Child{
+			Name: fmt.Sprintf("%s %d", j.Name, slot), Argv: j.Argv(slot), Group: group, CPUs: s.Place.Tested, Stdout: out,
+		})
+		if err != nil {
+			out.Close()
+			return nil, err
+		}
+		m := w.marks[slot-1]
+		go func() {
+			_ = m.Follow(r, time.Now)
+			_, _ = io.Copy(io.Discard, r) // a report that cannot be read must not stop the work
+		}()
+		go func() {
+			<-p.Done()
+			out.Close()
+			w.again(slot, p)
+		}()
+		return p, nil
+	}
+	for slot := 1; slot <= j.Slots; slot++ {
+		w.mu.Lock() // a process that ends at once is started anew after this
+		p, err := w.start(slot)
+		if err == nil {
+			w.processes = append(w.processes, p)
+		}
+		w.mu.Unlock()
+		if err != nil {
+			w.Stop()
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// again starts a slot whose process has ended anew, where the job wants it.
+func (w *Batch) again(slot int, ended *site.Process) {
+	if !w.job.Restart || ended.Err() != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped {
+		return
+	}
+	w.marks[slot-1].Restart()
+	if p, err := w.start(slot); err == nil { // else died says that the slot is empty
+		ended.Kill() // forgets it
+		w.processes[slot-1] = p
+	}
+}
+
+// now are the processes of the slots.
+func (w *Batch) now() []*site.Process {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.processes)
+}
+
+// Encoding waits until every process has encoded a frame.
+func (w *Batch) Encoding(ctx context.Context) error {
+	deadline := time.Now().Add(60 * time.Second)
+	for i := 0; i < len(w.marks); {
+		switch {
+		case w.marks[i].Started():
+			i++
+			continue
+		case w.now()[i].Ended() && !w.job.Restart:
+			return errors.Join(w.now()[i].Err(), w.now()[i].EndedEarly())
+		case time.Now().After(deadline):
+			return fmt.Errorf("%s has not encoded a frame in a minute", w.now()[i].Name)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// Died is the error of the first process that has ended; nil while all run.
+func (w *Batch) Died() error {
+	if w == nil {
+		return nil
+	}
+	for _, p := range w.now() {
+		if p.Ended() && (!w.job.Restart || p.Err() != nil) {
+			return errors.Join(p.Err(), p.EndedEarly())
+		}
+	}
+	return nil
+}
+
+// Between is the progress of all processes together.
+func (w *Batch) Between(from, to time.Time) (frames float64, media time.Duration) {
+	if w == nil {
+		return 0, 0
+	}
+	for _, m := range w.marks {
+		f, d := m.Between(from, to)
+		frames, media = frames+f, media+d
+	}
+	return frames, media
+}
+
+// Stop ends the batch work. Nothing of it is worth keeping.
+func (w *Batch) Stop() {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	w.stopped = true
+	w.mu.Unlock()
+	for _, p := range w.now() {
+		p.Kill()
+	}
+}

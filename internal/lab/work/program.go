@@ -1,0 +1,92 @@
+// Package work is the programs that experiments run: nginx, ffmpeg with its
+// film, jobs of several processes, and spinners.
+package work
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"tenon.sh/tenon/internal/lab/site"
+)
+
+// A Program is a real program that the experiment runs.
+type Program struct {
+	Name     string
+	Packages string // how to get it
+	Version  []string
+}
+
+var (
+	NGINXProgram  = Program{"nginx", "apt install nginx-light | dnf install nginx | apk add nginx", []string{"-v"}}
+	FFmpegProgram = Program{"ffmpeg", "apt install ffmpeg | dnf install ffmpeg (from RPM Fusion, for libx264) | apk add ffmpeg", []string{"-version"}}
+	WrkProgram    = Program{"wrk", "apt install wrk | dnf install wrk | apk add wrk", nil}
+)
+
+// Find returns the path of the program. Servers live in sbin, which is not in
+// everybody's PATH.
+func (p Program) Find() (string, error) {
+	if path, err := exec.LookPath(p.Name); err == nil {
+		return filepath.Abs(path)
+	}
+	for _, dir := range []string{"/usr/sbin", "/usr/local/sbin", "/sbin"} {
+		path := filepath.Join(dir, p.Name)
+		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o111 != 0 {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s is not installed: %s", p.Name, p.Packages)
+}
+
+// A Version is the first two numbers of a program's version; the zero Version
+// is unknown, and taken for new.
+type Version struct{ Major, Minor int }
+
+// AtLeast reports whether v is major.minor or newer.
+func (v Version) AtLeast(major, minor int) bool {
+	return v == Version{} || v.Major > major || v.Major == major && v.Minor >= minor
+}
+
+var versionNumbers = regexp.MustCompile(`(?:version |nginx/|wrk )n?v?(\d+)\.(\d+)\S*`)
+
+// parseVersion finds the version in what a program prints about itself:
+// "nginx version: nginx/1.22.1", "ffmpeg version 5.1.6-0+deb12u1 Copyright …".
+func parseVersion(text string) (Version, string) {
+	m := versionNumbers.FindStringSubmatch(text)
+	if m == nil {
+		line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+		return Version{}, line
+	}
+	major, _ := strconv.Atoi(m[1])
+	minor, _ := strconv.Atoi(m[2])
+	words := strings.FieldsFunc(m[0], func(r rune) bool { return r == ' ' || r == '/' })
+	return Version{major, minor}, words[len(words)-1]
+}
+
+// Ask runs the program for its version.
+func (p Program) Ask(ctx context.Context, path string) (Version, string, error) {
+	out, err := exec.CommandContext(ctx, path, p.Version...).CombinedOutput()
+	if err != nil {
+		return Version{}, "", fmt.Errorf("ask %s for its version: %w%s", path, err, site.QuoteOutput(out))
+	}
+	v, text := parseVersion(string(out))
+	return v, text, nil
+}
+
+// CheckEncoder fails if ffmpeg cannot encode H.264 with libx264, as some
+// distributions' builds cannot.
+func CheckEncoder(ctx context.Context, ffmpeg string) error {
+	out, err := exec.CommandContext(ctx, ffmpeg, "-hide_banner", "-loglevel", "error", "-encoders").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("ask %s for its encoders: %w%s", ffmpeg, err, site.QuoteOutput(out))
+	}
+	if !strings.Contains(string(out), "libx264") {
+		return fmt.Errorf("%s cannot encode H.264 with libx264: %s", ffmpeg, FFmpegProgram.Packages)
+	}
+	return nil
+}

@@ -1,0 +1,68 @@
+package work
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+
+	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// Spin keeps every CPU of cpus busy with one thread that touches registers
+// only, until ctx ends; with lowest, of the lowest priority. A virtual CPU that never
+// sleeps avoids the exits and wake-ups of an idle one, without taking cache or
+// memory bandwidth from anybody: what a service gains from that alone is what
+// colocation seems to gain it in a virtual machine.
+func Spin(ctx context.Context, cpus unit.CPUSet, lowest bool) error {
+	var stop atomic.Bool
+	n := 0
+	failed := make(chan error, cpus.Len())
+	done := make(chan struct{}, cpus.Len())
+	for c := range cpus.All() {
+		n++
+		go func() {
+			defer func() { done <- struct{}{} }()
+			runtime.LockOSThread() // never unlocked: the thread ends with its policy
+			if err := task.SetAffinity(0, unit.CPUSetOf(c)); err != nil {
+				failed <- fmt.Errorf("spin on CPU %d: %w", c, err)
+				return
+			}
+			if lowest {
+				if err := task.SetIdle(0); err != nil {
+					failed <- fmt.Errorf("spin on CPU %d: %w", c, err)
+					return
+				}
+			}
+			var x uint64
+			for !stop.Load() {
+				x += Spend(1 << 20)
+			}
+			runtime.KeepAlive(x)
+		}()
+	}
+	// One more than the spinners, so that the runtime can still serve signals.
+	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), n+1))
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	stop.Store(true)
+	for range n {
+		<-done
+	}
+	return err
+}
+
+// Spend burns about n cycles in registers.
+//
+//go:noinline
+func Spend(n uint64) uint64 {
+	x := n
+	for range n {
+		x = x*6364136223846793005 + 1442695040888963407
+	}
+	return x
+}

@@ -1,0 +1,198 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A Bench is a node with a cgroup of its own to try a fact on. What it makes
+// it removes.
+type Bench struct {
+	Node
+	ctx    context.Context
+	kernel node.Kernel
+	all    unit.CPUSet
+	// at is the cgroup of the fact; it exists.
+	at     node.CgroupPath
+	groups []node.CgroupPath
+	pids   []int
+}
+
+// On checks the fact on n, in a fresh cgroup "root/fact".
+func (f Fact) On(ctx context.Context, n Node, root node.CgroupPath) (err error) {
+	s, err := n.Snapshot(ctx)
+	if err != nil {
+		return fmt.Errorf("read the node: %w", err)
+	}
+	b := &Bench{Node: n, ctx: ctx, kernel: s.Knobs.Kernel, all: s.Topology.All(), at: root.Join("fact")}
+	defer func() { err = errors.Join(err, b.clean(root)) }()
+	if err := b.group(b.at); err != nil {
+		return err
+	}
+	return f.Check(b)
+}
+
+func (b *Bench) clean(root node.CgroupPath) error {
+	var errs []error
+	for _, pid := range b.pids {
+		_ = b.Stop(pid) // often dead already
+	}
+	slices.Reverse(b.groups)
+	for _, g := range append(b.groups, root) {
+		if err := b.RemoveGroup(g); err != nil {
+			errs = append(errs, fmt.Errorf("clean up: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// group makes a cgroup and remembers to remove it.
+func (b *Bench) group(p node.CgroupPath) error {
+	if err := b.MakeGroup(p); err != nil {
+		return fmt.Errorf("set up %s: %w", p, err)
+	}
+	b.groups = append(b.groups, p)
+	return nil
+}
+
+// child makes a cgroup below that of the fact.
+func (b *Bench) child(name string) (node.CgroupPath, error) {
+	p := b.at.Join(name)
+	return p, b.group(p)
+}
+
+// task starts a process in p and remembers to stop it.
+func (b *Bench) task(p node.CgroupPath, memory unit.Bytes) (int, error) {
+	pid, err := b.Start(p, memory)
+	if err != nil {
+		return 0, fmt.Errorf("set up a task in %s: %w", p, err)
+	}
+	b.pids = append(b.pids, pid)
+	return pid, nil
+}
+
+// pick returns the first argument on cgroup v1 and the second on v2.
+func (b *Bench) pick(v1, v2 string) string {
+	if b.kernel.CgroupVersion == 1 {
+		return v1
+	}
+	return v2
+}
+
+// set writes values that must be accepted: file, text, file, text, …
+func (b *Bench) set(p node.CgroupPath, filesAndTexts ...string) error {
+	for pair := range slices.Chunk(filesAndTexts, 2) {
+		if err := b.WriteFile(p, pair[0], pair[1]); err != nil {
+			return fmt.Errorf("write %s %q in %s: must be accepted: %w", pair[0], pair[1], p, err)
+		}
+	}
+	return nil
+}
+
+// refused requires that each text is refused with one of the errors, and that
+// the file reads the same afterwards, where it can be read.
+func (b *Bench) refused(p node.CgroupPath, file string, texts []string, want ...error) error {
+	for _, text := range texts {
+		before, readable := b.ReadFile(p, file)
+		if err := mustFail(b.WriteFile(p, file, text), want...); err != nil {
+			return fmt.Errorf("write %s %q in %s: %w", file, text, p, err)
+		}
+		after, _ := b.ReadFile(p, file)
+		if readable == nil && before != after {
+			return fmt.Errorf("write %s %q in %s was refused, yet changed the value from %q to %q", file, text, p, before, after)
+		}
+	}
+	return nil
+}
+
+// shows requires that the file reads as want.
+func (b *Bench) shows(p node.CgroupPath, file, want string) error {
+	got, err := b.ReadFile(p, file)
+	if err != nil {
+		return fmt.Errorf("read %s in %s: %w", file, p, err)
+	}
+	if got = strings.TrimSpace(got); got != want {
+		return fmt.Errorf("%s of %s reads %q, want %q", file, p, got, want)
+	}
+	return nil
+}
+
+// becomes writes a text that must be accepted and read back as want.
+func (b *Bench) becomes(p node.CgroupPath, file, text, want string) error {
+	if err := b.set(p, file, text); err != nil {
+		return err
+	}
+	return b.shows(p, file, want)
+}
+
+// mustFail requires that err is one of the wanted errors.
+func mustFail(err error, want ...error) error {
+	if err == nil {
+		return fmt.Errorf("accepted, want %s", names(want))
+	}
+	for _, w := range want {
+		if errors.Is(err, w) {
+			return nil
+		}
+	}
+	return fmt.Errorf("refused with %w, want %s", err, names(want))
+}
+
+func names(errs []error) string {
+	words := make([]string, 0, len(errs))
+	for _, err := range errs {
+		words = append(words, err.Error())
+	}
+	return strings.Join(words, " or ")
+}
+
+// manage shows the group of the fact in snapshots until the fact is done.
+func (b *Bench) manage(p node.CgroupPath) func() {
+	id := node.WorkloadID(p)
+	b.Manage(node.Workload{ID: id, Class: node.BE, Cgroup: p, Meet: b.at})
+	return func() { b.Forget(id) }
+}
+
+// want applies wants as the agent does, and requires that every step is
+// accepted.
+func (b *Bench) want(wants ...plan.Want) error {
+	s, err := b.Snapshot(b.ctx)
+	if err != nil {
+		return err
+	}
+	for _, st := range plan.Diff(s.Knobs, wants) {
+		if err := b.Apply(b.ctx, st); err != nil {
+			return fmt.Errorf("apply %v: %w", st, err)
+		}
+	}
+	return nil
+}
+
+// now requires the value of a knob in a snapshot.
+func (b *Bench) now(k node.Knob, want node.Value) error {
+	s, err := b.Snapshot(b.ctx)
+	if err != nil {
+		return err
+	}
+	if got := s.Knobs.Now[k]; got != want {
+		return fmt.Errorf("%v is %v in the snapshot, want %v", k, got, want)
+	}
+	return nil
+}
+
+// firstOf returns the first error: facts read as a list of requirements.
+func firstOf(checks ...func() error) error {
+	for _, check := range checks {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

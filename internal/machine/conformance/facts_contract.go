@@ -1,0 +1,310 @@
+package conformance
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// contractFacts are what Tenon promises on top of the kernel: composite
+// knobs, the order of a plan, what a snapshot shows and what a release
+// restores.
+func contractFacts() []Fact {
+	return []Fact{
+		{Name: "an applied value shows as it was rounded", Check: appliedShowsRounded},
+		{Name: "a released knob is back and forgotten", Check: releaseRestores},
+		{Name: "a released set of CPUs gives tasks all of the parent's back", Check: releaseGivesTasksAllCPUs},
+		{Name: "an odd weight survives idle", Needs: node.MechCPUIdle, Check: oddWeightSurvivesIdle},
+		{Name: "a plan can move a tree in both directions", Check: planMovesTree},
+		{Name: "quota, period and burst change together", Needs: node.MechCPUBurst, Check: coupledCPUMax},
+		{Name: "a snapshot shows the knobs from the workload up to its top group", Check: snapshotShowsAncestors},
+		{Name: "a snapshot counts the use of a workload", Check: snapshotCountsUse},
+		{Name: "a step on a group that is gone fails", Check: stepOnGoneGroup},
+		{Name: "a value that the kernel refuses is an error and no change", Check: refusedValueIsNoChange},
+	}
+}
+
+func set(p node.CgroupPath, f node.File, v node.Value) plan.Want {
+	return plan.Want{Intent: plan.Set, Knob: node.Knob{Cgroup: p, File: f}, Value: v, Owner: plan.OwnerConformance, Reason: "fact"}
+}
+
+func release(k node.Knob) plan.Want {
+	return plan.Want{Intent: plan.Release, Knob: k, Owner: plan.OwnerConformance, Reason: "fact"}
+}
+
+// odd are values that no default has and that every kernel rounds.
+func (b *Bench) odd() map[node.File]node.Value {
+	first, _, _ := b.two()
+	cpu, _ := unit.ParseCPUSet(first)
+	memory := node.Memory{High: unit.MaxBytes, Max: 64<<20 + 1234}
+	if b.kernel.CgroupVersion == 2 {
+		memory = node.Memory{Min: 4096, Low: 1<<20 + 5, High: 32<<20 + 77, Max: 64<<20 + 1234}
+	}
+	return map[node.File]node.Value{
+		node.FileCPUWeight: node.CPUWeight{Weight: unit.WeightOfShares(333)},
+		node.FileCPUMax:    node.CPUMax{Quota: 34567 * time.Microsecond, Period: 123456 * time.Microsecond},
+		node.FileCPUs:      node.CPUs{Set: cpu},
+		node.FileMemory:    memory,
+		node.FilePIDs:      node.PIDs{Max: 77},
+	}
+}
+
+func appliedShowsRounded(b *Bench) error {
+	defer b.manage(b.at)()
+	odd := b.odd()
+	for _, f := range slices.Sorted(maps.Keys(odd)) {
+		if err := b.want(set(b.at, f, odd[f])); err != nil {
+			return err
+		}
+		if err := b.now(node.Knob{Cgroup: b.at, File: f}, odd[f].Rounded(b.kernel)); err != nil {
+			return err
+		}
+	}
+	s, err := b.Snapshot(b.ctx)
+	if err != nil {
+		return err
+	}
+	for f, v := range odd {
+		if steps := plan.Diff(s.Knobs, []plan.Want{set(b.at, f, v)}); len(steps) != 0 {
+			return fmt.Errorf("the value that was just applied makes a step: %v", steps)
+		}
+	}
+	return nil
+}
+
+func releaseGivesTasksAllCPUs(b *Bench) error {
+	child, err := b.child("child")
+	if err != nil {
+		return err
+	}
+	defer b.manage(child)()
+	if _, err := b.task(child, 0); err != nil {
+		return err
+	}
+	k := node.Knob{Cgroup: child, File: node.FileCPUs}
+	first, _, err := b.two()
+	if err != nil {
+		return err
+	}
+	one, err := unit.ParseCPUSet(first)
+	if err != nil {
+		return err
+	}
+	file := b.pick("cpuset.cpus", "cpuset.cpus.effective")
+	all, err := b.ReadFile(b.at, file)
+	if err != nil {
+		return err
+	}
+	if err := b.want(set(child, node.FileCPUs, node.CPUs{Set: one})); err != nil {
+		return err
+	}
+	if err := b.want(release(k)); err != nil {
+		return err
+	}
+	s, err := b.Snapshot(b.ctx)
+	if err != nil {
+		return err
+	}
+	if _, still := s.Knobs.Before[k]; still {
+		return fmt.Errorf("%v was released and is not forgotten", k)
+	}
+	return b.shows(child, file, strings.TrimSpace(all))
+}
+
+func releaseRestores(b *Bench) error {
+	defer b.manage(b.at)()
+	odd := b.odd()
+	before, err := b.Snapshot(b.ctx)
+	if err != nil {
+		return err
+	}
+	var releases []plan.Want
+	for _, f := range slices.Sorted(maps.Keys(odd)) {
+		k := node.Knob{Cgroup: b.at, File: f}
+		releases = append(releases, release(k))
+		if err := b.want(set(b.at, f, odd[f])); err != nil {
+			return err
+		}
+		s, err := b.Snapshot(b.ctx)
+		if err != nil {
+			return err
+		}
+		if got := s.Knobs.Before[k]; got != before.Knobs.Now[k] {
+			return fmt.Errorf("the snapshot says that %v was %v before, want %v", k, got, before.Knobs.Now[k])
+		}
+	}
+	if err := b.want(set(b.at, node.FilePIDs, node.PIDs{Max: 99})); err != nil { // a second touch changes no before
+		return err
+	}
+	if err := b.want(releases...); err != nil {
+		return err
+	}
+	after, err := b.Snapshot(b.ctx)
+	if err != nil {
+		return err
+	}
+	for f := range odd {
+		k := node.Knob{Cgroup: b.at, File: f}
+		if got, want := after.Knobs.Now[k], before.Knobs.Now[k]; got != want {
+			return fmt.Errorf("released %v is %v, was %v", k, got, want)
+		}
+		if v, kept := after.Knobs.Before[k]; kept {
+			return fmt.Errorf("released %v is still remembered as %v", k, v)
+		}
+	}
+	return nil
+}
+
+func oddWeightSurvivesIdle(b *Bench) error {
+	defer b.manage(b.at)()
+	k := node.Knob{Cgroup: b.at, File: node.FileCPUWeight}
+	odd, idle := b.odd()[node.FileCPUWeight], node.CPUWeight{Idle: true}
+	return firstOf(
+		func() error { return b.set(b.at, b.pick("cpu.shares", "cpu.weight"), b.pick("333", "33")) },
+		func() error { return b.want(set(b.at, k.File, idle)) },
+		func() error { return b.now(k, idle) },
+		func() error { return b.want(release(k)) },
+		func() error { return b.now(k, odd.Rounded(b.kernel)) },
+		// A weight can be asked for straight from idle.
+		func() error { return b.want(set(b.at, k.File, idle)) },
+		func() error { return b.want(set(b.at, k.File, node.CPUWeight{Weight: unit.WeightOf(7)})) },
+		func() error {
+			return b.now(k, node.CPUWeight{Weight: unit.WeightOf(7)}.Rounded(b.kernel))
+		},
+	)
+}
+
+// planMovesTree narrows and widens a parent with its child, limits and CPU
+// sets, in one plan each: the order must suit the kernel both ways.
+func planMovesTree(b *Bench) error {
+	first, second, err := b.two()
+	if err != nil {
+		return err
+	}
+	child, err := b.child("child")
+	if err != nil {
+		return err
+	}
+	defer b.manage(child)()
+	one, _ := unit.ParseCPUSet(first)
+	two, _ := unit.ParseCPUSet(first + "," + second)
+	tree := func(parent, inner unit.MilliCPU, cpus unit.CPUSet) []plan.Want {
+		return []plan.Want{
+			set(b.at, node.FileCPUMax, node.Limit(parent)), set(child, node.FileCPUMax, node.Limit(inner)),
+			set(b.at, node.FileCPUs, node.CPUs{Set: cpus}), set(child, node.FileCPUs, node.CPUs{Set: cpus}),
+		}
+	}
+	return firstOf(
+		func() error { return b.want(tree(1500, 1000, two)...) },
+		func() error { return b.want(tree(300, 200, one)...) },
+		func() error { return b.want(tree(1800, 1700, two)...) },
+		func() error { return b.now(node.Knob{Cgroup: child, File: node.FileCPUMax}, node.Limit(1700)) },
+		func() error { return b.now(node.Knob{Cgroup: child, File: node.FileCPUs}, node.CPUs{Set: two}) },
+	)
+}
+
+func coupledCPUMax(b *Bench) error {
+	defer b.manage(b.at)()
+	k := node.Knob{Cgroup: b.at, File: node.FileCPUMax}
+	ms := time.Millisecond
+	for _, v := range []node.CPUMax{
+		{Quota: 80 * ms, Period: 100 * ms, Burst: 80 * ms},
+		{Quota: 10 * ms, Period: 100 * ms, Burst: 10 * ms}, // quota and burst both shrink
+		{Quota: 500 * ms, Period: 1000 * ms, Burst: 400 * ms},
+		{Quota: 2 * ms, Period: 4 * ms}, // every file shrinks
+		{Quota: node.NoQuota, Period: 50 * ms},
+	} {
+		if err := b.want(set(b.at, k.File, v)); err != nil {
+			return err
+		}
+		if err := b.now(k, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func snapshotShowsAncestors(b *Bench) error {
+	child, err := b.child("child")
+	if err != nil {
+		return err
+	}
+	grandchild, err := b.child("child/grandchild")
+	if err != nil {
+		return err
+	}
+	defer b.manage(grandchild)()
+	s, err := b.Snapshot(b.ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range []node.CgroupPath{grandchild, child, b.at, b.at.Parent()} {
+		for _, f := range node.Files {
+			if k := (node.Knob{Cgroup: p, File: f}); s.Knobs.Now[k] == nil {
+				return fmt.Errorf("%v is missing in the snapshot", k)
+			}
+		}
+	}
+	for k := range s.Knobs.Now {
+		if k.Cgroup == "" {
+			return fmt.Errorf("the snapshot shows %v: the root is not Tenon's", k)
+		}
+	}
+	return nil
+}
+
+func snapshotCountsUse(b *Bench) error {
+	if _, err := b.task(b.at, 4<<20); err != nil {
+		return err
+	}
+	defer b.manage(b.at)()
+	s, err := b.Snapshot(b.ctx)
+	if err != nil {
+		return err
+	}
+	for _, w := range s.Workloads {
+		if w.Cgroup != b.at {
+			continue
+		}
+		if !w.Usage.CPU.Known() || !w.Usage.Throttled.Known() {
+			return fmt.Errorf("the usage of %s is unknown: %+v", b.at, w.Usage)
+		}
+		if m, _ := w.Usage.Memory.Value(); m < 4<<20 {
+			return fmt.Errorf("%s holds 4 MiB and shows %v", b.at, m)
+		}
+		return nil
+	}
+	return fmt.Errorf("%s is managed and not in the snapshot", b.at)
+}
+
+func stepOnGoneGroup(b *Bench) error {
+	if err := b.RemoveGroup(b.at); err != nil {
+		return err
+	}
+	err := b.Apply(b.ctx, plan.Step{Knob: node.Knob{Cgroup: b.at, File: node.FilePIDs}, To: node.PIDs{Max: 5}})
+	if err == nil {
+		return fmt.Errorf("a step on %s, which is gone, was accepted", b.at)
+	}
+	return nil
+}
+
+func refusedValueIsNoChange(b *Bench) error {
+	defer b.manage(b.at)()
+	k := node.Knob{Cgroup: b.at, File: node.FileCPUMax}
+	start := node.CPUMax{Quota: 30 * time.Millisecond, Period: 100 * time.Millisecond}
+	if err := b.want(set(b.at, k.File, start)); err != nil {
+		return err
+	}
+	bad := node.CPUMax{Quota: 40 * time.Millisecond, Period: 2 * time.Second}
+	if err := mustFail(b.Apply(b.ctx, plan.Step{Knob: k, From: start, To: bad}), syscall.EINVAL); err != nil {
+		return fmt.Errorf("apply %v: %w", bad, err)
+	}
+	return b.now(k, start)
+}

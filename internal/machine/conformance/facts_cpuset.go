@@ -1,0 +1,205 @@
+package conformance
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// nothing is what is written to empty a cpuset: a write of no bytes is not
+// seen by the kernel at all.
+const nothing = "\n"
+
+// two returns the first and the second online CPU.
+func (b *Bench) two() (first, second string, err error) {
+	var cpus []string
+	for c := range b.all.All() {
+		cpus = append(cpus, strconv.Itoa(int(c)))
+	}
+	if len(cpus) < 2 {
+		return "", "", fmt.Errorf("this node has %d CPU; the facts about CPU sets need 2", len(cpus))
+	}
+	return cpus[0], cpus[1], nil
+}
+
+// nested gives a group below that of the fact, which itself has two CPUs.
+func (b *Bench) nested(check func(child node.CgroupPath, first, second string) error) error {
+	first, second, err := b.two()
+	if err != nil {
+		return err
+	}
+	if err := b.set(b.at, "cpuset.cpus", first+","+second); err != nil {
+		return err
+	}
+	child, err := b.child("child")
+	if err != nil {
+		return err
+	}
+	return check(child, first, second)
+}
+
+func both(first, second string) string {
+	set, err := unit.ParseCPUSet(first + "," + second)
+	if err != nil {
+		return err.Error()
+	}
+	return set.String()
+}
+
+func cpusetFacts() []Fact {
+	return []Fact{
+		{
+			Name: "a CPU that does not exist is refused",
+			Check: func(b *Bench) error {
+				return b.refused(b.at, "cpuset.cpus", []string{strconv.Itoa(unit.MaxCPUs - 1)}, syscall.ERANGE, syscall.EINVAL)
+			},
+		},
+		{
+			Name: "a CPU list that is none is refused",
+			Check: func(b *Bench) error {
+				return b.refused(b.at, "cpuset.cpus", []string{"most", "1-0"}, syscall.EINVAL)
+			},
+		},
+		{
+			Name: "a CPU list reads back in its shortest form",
+			Check: func(b *Bench) error {
+				first, second, err := b.two()
+				if err != nil {
+					return err
+				}
+				return b.becomes(b.at, "cpuset.cpus", second+","+first+","+first, both(first, second))
+			},
+		},
+		{
+			Name: "a memory node that does not exist is refused",
+			Check: func(b *Bench) error {
+				return b.refused(b.at, "cpuset.mems", []string{"63"}, syscall.EINVAL, syscall.ERANGE)
+			},
+		},
+		{
+			Name: "a child's CPUs outside its parent's are refused", Version: 1,
+			Check: func(b *Bench) error {
+				return b.nested(func(child node.CgroupPath, first, second string) error {
+					return firstOf(
+						func() error { return b.set(child, "cpuset.cpus", first) },
+						func() error { return b.set(b.at, "cpuset.cpus", first) },
+						func() error {
+							return b.refused(child, "cpuset.cpus", []string{second, first + "," + second}, syscall.EACCES)
+						},
+					)
+				})
+			},
+		},
+		{
+			Name: "a parent cannot lose CPUs that a child has", Version: 1,
+			Check: func(b *Bench) error {
+				return b.nested(func(child node.CgroupPath, first, second string) error {
+					return firstOf(
+						func() error { return b.set(child, "cpuset.cpus", first) },
+						func() error { return b.refused(b.at, "cpuset.cpus", []string{second}, syscall.EBUSY) },
+					)
+				})
+			},
+		},
+		{
+			Name: "no task enters a group without CPUs", Version: 1,
+			Check: func(b *Bench) error {
+				pid, err := b.task("", 0)
+				if err != nil {
+					return err
+				}
+				return firstOf(
+					func() error { return b.set(b.at, "cpuset.cpus", nothing) },
+					func() error { return attachFails(b, b.at, pid, syscall.ENOSPC) },
+				)
+			},
+		},
+		{
+			Name: "a group with tasks keeps a CPU and a memory node",
+			Check: func(b *Bench) error {
+				return b.withMems(func(child node.CgroupPath, _, memory string) error {
+					first, _, err := b.two()
+					if err != nil {
+						return err
+					}
+					if err := b.set(child, "cpuset.cpus", first, "cpuset.mems", memory); err != nil {
+						return err
+					}
+					if _, err := b.task(child, 0); err != nil {
+						return err
+					}
+					return firstOf(
+						func() error { return b.keeps(child, "cpuset.cpus") },
+						func() error { return b.keeps(child, "cpuset.mems") },
+					)
+				})
+			},
+		},
+		{
+			Name: "an empty CPU set means the parent's CPUs", Version: 2,
+			Check: func(b *Bench) error {
+				return b.nested(func(child node.CgroupPath, first, second string) error {
+					return firstOf(
+						func() error { return b.shows(child, "cpuset.cpus", "") },
+						func() error { return b.shows(child, "cpuset.cpus.effective", both(first, second)) },
+						func() error { return b.becomes(child, "cpuset.cpus", first, first) },
+						func() error { return b.becomes(child, "cpuset.cpus", nothing, "") },
+						func() error { return b.shows(child, "cpuset.cpus.effective", both(first, second)) },
+					)
+				})
+			},
+		},
+		{
+			Name: "the effective CPUs follow the parent", Version: 2,
+			Check: func(b *Bench) error {
+				return b.nested(func(child node.CgroupPath, first, second string) error {
+					return firstOf(
+						func() error { return b.set(child, "cpuset.cpus", first+","+second) },
+						func() error { return b.set(b.at, "cpuset.cpus", second) },
+						func() error { return b.shows(child, "cpuset.cpus", both(first, second)) },
+						func() error { return b.shows(child, "cpuset.cpus.effective", second) },
+					)
+				})
+			},
+		},
+		{
+			Name: "CPUs that the parent has lost give way to the parent's", Version: 2,
+			Check: func(b *Bench) error {
+				return b.nested(func(child node.CgroupPath, first, second string) error {
+					return firstOf(
+						func() error { return b.set(child, "cpuset.cpus", first) },
+						func() error { return b.set(b.at, "cpuset.cpus", second) },
+						func() error { return b.shows(child, "cpuset.cpus.effective", second) },
+					)
+				})
+			},
+		},
+	}
+}
+
+func attachFails(b *Bench, p node.CgroupPath, pid int, want error) error {
+	if err := mustFail(b.Attach(p, pid), want); err != nil {
+		return fmt.Errorf("attach a task to %s: %w", p, err)
+	}
+	return nil
+}
+
+// keeps requires that the kernel refuses to leave a group with tasks without.
+// On cgroup v2 it takes an empty set for the parent's from 7.3 on: errNewer.
+func (b *Bench) keeps(child node.CgroupPath, file string) error {
+	if b.kernel.CgroupVersion == 1 || b.WriteFile(child, file, nothing) != nil {
+		return b.refused(child, file, []string{nothing}, syscall.ENOSPC)
+	}
+	parents, err := b.ReadFile(b.at, file+".effective")
+	if err != nil {
+		return err
+	}
+	if err := b.shows(child, file+".effective", strings.TrimSpace(parents)); err != nil {
+		return err
+	}
+	return fmt.Errorf("an empty %s is the parent's, with tasks too: %w", file, errNewer)
+}

@@ -1,0 +1,154 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// divisionFacts are what Tenon promises on top of the kernel.
+func divisionFacts() []ControlFact {
+	return []ControlFact{
+		{Name: "a part of the caches shows as it was applied", Needs: needsL3, Check: partOfCacheShows},
+		{Name: "a part of the bandwidth shows as it was rounded", Needs: needsMB, Check: partOfBandwidthShows},
+		{Name: "a control group is gone with its last knob", Check: groupGoesWithLastKnob},
+		{Name: "the tasks of a workload join its control group and leave it", Check: tasksJoinAndLeave},
+		{Name: "a control group that others use is left alone", Check: othersAreLeftAlone},
+		{Name: "an empty control group is adopted and given back", Needs: needsL3, Check: emptyGroupIsAdopted},
+	}
+}
+
+// be is the control group of best-effort work.
+const be = string(node.BE)
+
+func inControl(f node.File, v node.Value) plan.Want {
+	return plan.Want{Intent: plan.Set, Knob: node.Knob{Control: be, File: f}, Value: v, Owner: plan.OwnerConformance, Reason: "fact", BE: true}
+}
+
+// oneWay gives each cache the least that any machine takes.
+func (b *ControlBench) oneWay() node.L3 {
+	by := node.Ways{}
+	for _, id := range b.s.Resctrl.L3.Domains {
+		by[id] = 1<<max(b.s.Resctrl.L3.Least, 1) - 1
+	}
+	return node.L3Of(by)
+}
+
+// some is a value of a knob that this machine has.
+func (b *ControlBench) some() (node.File, node.Value) {
+	if len(b.s.Resctrl.L3.Domains) > 0 {
+		return node.FileL3, b.oneWay()
+	}
+	by := map[node.CacheID]uint64{}
+	for _, id := range b.s.Resctrl.MBDomains {
+		by[id] = max(b.s.Knobs.Kernel.MB.Least, 1)
+	}
+	return node.FileMB, node.MBOf(by)
+}
+
+func (b *ControlBench) give(f node.File) error {
+	return b.want(release(node.Knob{Control: be, File: f}))
+}
+
+func partOfCacheShows(b *ControlBench) error {
+	v := b.oneWay()
+	return firstOf(
+		func() error { return b.want(inControl(node.FileL3, v)) },
+		func() error { return b.now(node.Knob{Control: be, File: node.FileL3}, v) },
+		func() error { return b.reads(be, b.l3(), v.Schema) },
+		func() error { return b.give(node.FileL3) },
+	)
+}
+
+func partOfBandwidthShows(b *ControlBench) error {
+	by := map[node.CacheID]uint64{}
+	rule := b.s.Knobs.Kernel.MB
+	for _, id := range b.s.Resctrl.MBDomains {
+		by[id] = max(rule.Least, 1) + rule.Step/2
+	}
+	v := node.MBOf(by)
+	want := v.Rounded(b.s.Knobs.Kernel)
+	return firstOf(
+		func() error { return b.want(inControl(node.FileMB, v)) },
+		func() error { return b.now(node.Knob{Control: be, File: node.FileMB}, want) },
+		func() error { return b.reads(be, "MB", want.String()) },
+		func() error { return b.give(node.FileMB) },
+	)
+}
+
+func groupGoesWithLastKnob(b *ControlBench) error {
+	f, v := b.some()
+	return firstOf(
+		func() error { return b.want(inControl(f, v)) },
+		func() error { return b.give(f) },
+		func() error {
+			if _, err := b.ReadControl(be, "schemata"); err == nil {
+				return fmt.Errorf("the control group is still there")
+			}
+			s, err := b.Snapshot(b.ctx)
+			if before := s.Knobs.Before[node.Knob{Control: be, File: f}]; err == nil && before != nil {
+				err = fmt.Errorf("its knob is still remembered as %v", before)
+			}
+			return err
+		},
+	)
+}
+
+func tasksJoinAndLeave(b *ControlBench) error {
+	pid, forget, err := b.worker(node.BE)
+	if err != nil {
+		return err
+	}
+	defer forget()
+	f, v := b.some()
+	member := node.Knob{Cgroup: b.at, File: node.FileControl}
+	return firstOf(
+		func() error { return b.now(member, node.ControlOf(node.DefaultControl)) },
+		func() error { return b.want(inControl(f, v), set(b.at, node.FileControl, node.ControlOf(be))) },
+		func() error { return b.now(member, node.ControlOf(be)) },
+		func() error { return b.holds(be, pid) },
+		func() error { return b.want(release(member)) },
+		func() error { return b.now(member, node.ControlOf(node.DefaultControl)) },
+		func() error { return b.holds(node.DefaultControl, pid) },
+		func() error { return b.give(f) },
+	)
+}
+
+func othersAreLeftAlone(b *ControlBench) error {
+	pid, err := b.task(b.at, 0)
+	if err != nil {
+		return err
+	}
+	f, v := b.some()
+	return firstOf(
+		func() error { return b.control(be) },
+		func() error { return b.WriteControl(be, "tasks", fmt.Sprintln(pid)) },
+		func() error {
+			if err := b.want(inControl(f, v)); err == nil {
+				return errors.New("a control group that others use was written to")
+			}
+			return b.holds(be, pid)
+		},
+	)
+}
+
+func emptyGroupIsAdopted(b *ControlBench) error {
+	id, full := b.first()
+	part := fmt.Sprintf("%d=%x", id, 1)
+	before := strings.Replace(all(b.s.Resctrl.L3.Domains, full), fmt.Sprintf("%d=%s", id, full), part, 1)
+	by := node.Ways{}
+	for _, id := range b.s.Resctrl.L3.Domains {
+		by[id] = b.s.Resctrl.L3.Mask
+	}
+	return firstOf(
+		func() error { return b.control(be) },
+		func() error { return b.takes(be, b.l3(), part, before) },
+		func() error { return b.want(inControl(node.FileL3, node.L3Of(by))) },
+		func() error { return b.reads(be, b.l3(), all(b.s.Resctrl.L3.Domains, full)) },
+		func() error { return b.give(node.FileL3) },
+		func() error { return b.reads(be, b.l3(), before) },
+	)
+}

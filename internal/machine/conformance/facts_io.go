@@ -1,0 +1,173 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+var errNoDisk = errors.New("this node has no disk on which nothing weighs I/O")
+
+// disk returns a whole disk of the node on which nothing weighs I/O. What is
+// written for it concerns a group alone in which nobody reads or writes.
+func (b *Bench) disk() (unit.Device, error) {
+	s, err := b.Snapshot(b.ctx)
+	if err != nil {
+		return unit.Device{}, err
+	}
+	for _, d := range s.Devices {
+		if d.Disk == d.ID && d.Mapped == "" && d.Weighs == "" {
+			return d.ID, nil
+		}
+	}
+	return unit.Device{}, errNoDisk
+}
+
+// onDisk gives a fact the number of a disk.
+func onDisk(check func(b *Bench, disk string) error) func(*Bench) error {
+	return func(b *Bench) error {
+		d, err := b.disk()
+		if err != nil {
+			return err
+		}
+		return check(b, d.String())
+	}
+}
+
+func ioFacts() []Fact {
+	return []Fact{
+		{
+			Name: "an I/O limit on a device that does not exist is refused", Needs: node.MechIOMax,
+			Check: func(b *Bench) error {
+				return b.refused(b.at, b.readLimit(), []string{"4095:1 " + b.pick("1000", "rbps=1000")}, syscall.ENODEV)
+			},
+		},
+		{
+			Name: "an I/O limit that is no number is refused", Needs: node.MechIOMax,
+			Check: onDisk(func(b *Bench, disk string) error {
+				return b.refused(b.at, b.readLimit(), []string{disk + b.pick(" much", " rbps=much"), disk + b.pick(" max", " rbps=-1")}, syscall.EINVAL)
+			}),
+		},
+		{
+			Name: "an I/O limit of 0 is refused", Version: 2, Needs: node.MechIOMax,
+			Check: onDisk(func(b *Bench, disk string) error {
+				return b.refused(b.at, "io.max", []string{disk + " rbps=0", disk + " wiops=0"}, syscall.ERANGE)
+			}),
+		},
+		{
+			Name: "an I/O limit that is not written stays", Version: 2, Needs: node.MechIOMax,
+			Check: onDisk(func(b *Bench, disk string) error {
+				return firstOf(
+					func() error {
+						return b.becomes(b.at, "io.max", disk+" rbps=1000", disk+" rbps=1000 wbps=max riops=max wiops=max")
+					},
+					func() error {
+						return b.becomes(b.at, "io.max", disk+" wiops=7", disk+" rbps=1000 wbps=max riops=max wiops=7")
+					},
+				)
+			}),
+		},
+		{
+			Name: "a limit on more operations than 32 bits hold is none", Version: 2, Needs: node.MechIOMax,
+			Check: onDisk(func(b *Bench, disk string) error {
+				return b.becomes(b.at, "io.max", disk+" rbps=1000 riops=4294967295", disk+" rbps=1000 wbps=max riops=max wiops=max")
+			}),
+		},
+		{
+			Name: "a device without I/O limits has no line", Needs: node.MechIOMax,
+			Check: onDisk(func(b *Bench, disk string) error {
+				return firstOf(
+					func() error { return b.set(b.at, b.readLimit(), disk+b.pick(" 1000", " rbps=1000")) },
+					func() error { return b.becomes(b.at, b.readLimit(), disk+b.pick(" 0", " rbps=max"), "") },
+				)
+			}),
+		},
+		{
+			Name: "a weight of I/O outside 1 to 10000 is refused", Version: 2, Needs: node.MechIOWeight,
+			Check: func(b *Bench) error {
+				return b.refused(b.at, "io.weight", []string{"0", "default 10001"}, syscall.EINVAL)
+			},
+		},
+		{
+			Name: "a weight of bfq outside 1 to 1000 is refused", Version: 1, Needs: node.MechBFQWeight,
+			Check: func(b *Bench) error {
+				return b.refused(b.at, "blkio.bfq.weight", []string{"0", "1001"}, syscall.ERANGE)
+			},
+		},
+		{
+			Name: "a weight for a device on which nothing weighs is refused", Version: 2, Needs: node.MechIOWeight,
+			Check: onDisk(func(b *Bench, disk string) error {
+				return b.refused(b.at, "io.weight", []string{disk + " 50"}, syscall.EOPNOTSUPP)
+			}),
+		},
+		{
+			Name: "a weight for a device on which nothing weighs is refused", Version: 1, Needs: node.MechBFQWeight,
+			Check: onDisk(func(b *Bench, disk string) error {
+				return b.refused(b.at, "blkio.bfq.weight_device", []string{disk + " 50"}, syscall.EOPNOTSUPP)
+			}),
+		},
+		{
+			Name: "a weight of I/O is that of all devices", Version: 2, Needs: node.MechIOWeight,
+			Check: func(b *Bench) error { return b.becomes(b.at, "io.weight", "50", "default 50") },
+		},
+		{
+			Name: "a weight of I/O is that of all devices", Version: 1, Needs: node.MechBFQWeight,
+			Check: func(b *Bench) error {
+				return firstOf(
+					func() error { return b.becomes(b.at, "blkio.bfq.weight", "50", "50") },
+					func() error { return b.shows(b.at, "blkio.bfq.weight_device", "default 50") },
+				)
+			},
+		},
+		{
+			Name: "a target of 0 is none", Version: 2, Needs: node.MechIOLatency,
+			Check: onDisk(func(b *Bench, disk string) error {
+				return firstOf(
+					func() error { return b.becomes(b.at, "io.latency", disk+" target=3000", disk+" target=3000") },
+					func() error { return b.becomes(b.at, "io.latency", disk+" target=0", "") },
+				)
+			}),
+		},
+		{Name: "I/O limits change and come back", Needs: node.MechIOMax, Check: ioLimitsComeBack},
+	}
+}
+
+// readLimit is the file that limits the bytes read.
+func (b *Bench) readLimit() string { return b.pick("blkio.throttle.read_bps_device", "io.max") }
+
+// ioLimitsComeBack turns the composite knob of all limits, and gives it back.
+func ioLimitsComeBack(b *Bench) error {
+	disk, err := b.disk()
+	if err != nil {
+		return err
+	}
+	defer b.manage(b.at)()
+	k := node.Knob{Cgroup: b.at, File: node.FileIOMax}
+	of := func(readBPS, writeBPS, readIOPS, writeIOPS int64) node.IOMax {
+		return node.IOMaxOf(map[unit.Device]node.IOLimits{disk: {ReadBPS: readBPS, WriteBPS: writeBPS, ReadIOPS: readIOPS, WriteIOPS: writeIOPS}})
+	}
+	const none = node.NoIORate
+	first := of(1000, none, none, 1<<32)
+	if err := b.want(set(b.at, k.File, first)); err != nil {
+		return err
+	}
+	// Up to 6.12 at least, the kernel refuses a limit of 1.
+	for _, v := range []node.IOMax{first, of(2, 3, 4, 5), of(none, 1<<40, none, 7), {}, of(none, none, 5, none)} {
+		if err := b.want(set(b.at, k.File, v)); err != nil {
+			return err
+		}
+		if err := b.now(k, v.Rounded(b.kernel)); err != nil {
+			return err
+		}
+	}
+	if err := b.want(release(k)); err != nil {
+		return err
+	}
+	if err := b.now(k, node.IOMax{}); err != nil {
+		return fmt.Errorf("released: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package conformance
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// withMems gives a group below that of the fact, and the memory nodes that it
+// may use: all, and the first of them.
+func (b *Bench) withMems(check func(child node.CgroupPath, all, first string) error) error {
+	text, err := b.ReadFile(b.at, b.pick("cpuset.mems", "cpuset.mems.effective"))
+	if err != nil {
+		return err
+	}
+	set, err := unit.ParseCPUSet(text)
+	if err != nil {
+		return err
+	}
+	for n := range set.All() {
+		child, err := b.child("child")
+		if err != nil {
+			return err
+		}
+		return check(child, strings.TrimSpace(text), strconv.Itoa(int(n)))
+	}
+	return fmt.Errorf("%s may use no memory node", b.at)
+}
+
+func memsFacts() []Fact {
+	return []Fact{
+		{
+			Name: "a parent cannot lose memory nodes that a child has", Version: 1,
+			Check: func(b *Bench) error {
+				return b.withMems(func(child node.CgroupPath, all, first string) error {
+					return firstOf(
+						func() error { return b.set(child, "cpuset.mems", first) },
+						func() error { return b.refused(b.at, "cpuset.mems", []string{nothing}, syscall.EBUSY) },
+						func() error { return b.becomes(b.at, "cpuset.mems", first, first) },
+						func() error { return b.becomes(b.at, "cpuset.mems", all, all) },
+					)
+				})
+			},
+		},
+		{
+			Name: "no task enters a group without memory nodes", Version: 1,
+			Check: func(b *Bench) error {
+				pid, err := b.task("", 0)
+				if err != nil {
+					return err
+				}
+				return firstOf(
+					func() error { return b.set(b.at, "cpuset.mems", nothing) },
+					func() error { return attachFails(b, b.at, pid, syscall.ENOSPC) },
+				)
+			},
+		},
+		{
+			Name: "an empty set of memory nodes means the parent's", Version: 2,
+			Check: func(b *Bench) error {
+				return b.withMems(func(child node.CgroupPath, all, first string) error {
+					return firstOf(
+						func() error { return b.shows(child, "cpuset.mems", "") },
+						func() error { return b.shows(child, "cpuset.mems.effective", all) },
+						func() error { return b.becomes(b.at, "cpuset.mems", first, first) },
+						func() error { return b.shows(child, "cpuset.mems.effective", first) },
+						func() error { return b.becomes(child, "cpuset.mems", all, all) },
+						func() error { return b.shows(child, "cpuset.mems.effective", first) },
+						func() error { return b.becomes(b.at, "cpuset.mems", nothing, "") },
+						func() error { return b.becomes(child, "cpuset.mems", nothing, "") },
+						func() error { return b.shows(child, "cpuset.mems.effective", all) },
+					)
+				})
+			},
+		},
+	}
+}

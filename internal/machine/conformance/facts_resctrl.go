@@ -1,0 +1,263 @@
+package conformance
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+	"syscall"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// bench is the control group of the facts about the kernel. It is none of
+// those that Tenon makes.
+const bench = "tenon-bench"
+
+func needsL3(b *ControlBench) string {
+	if len(b.s.Resctrl.L3.Domains) == 0 {
+		return "this machine does not divide its L3 caches"
+	}
+	return ""
+}
+
+func needsMB(b *ControlBench) string {
+	if len(b.s.Resctrl.MBDomains) == 0 {
+		return "this machine does not divide its memory bandwidth"
+	}
+	return ""
+}
+
+// needsSteps is about machines that round.
+func needsSteps(b *ControlBench) string {
+	if b.s.Knobs.Kernel.MB.Step < 2 {
+		return "this machine takes every number of memory bandwidth"
+	}
+	return needsMB(b)
+}
+
+func needsNeighbours(b *ControlBench) string {
+	if b.s.Resctrl.L3.Sparse || bits.OnesCount64(b.s.Resctrl.L3.Mask) < 3 {
+		return "this machine takes any ways"
+	}
+	return needsL3(b)
+}
+
+func needsAWay(b *ControlBench) string {
+	if b.s.Resctrl.L3.Least < 1 {
+		return "this machine takes a group without ways"
+	}
+	return needsL3(b)
+}
+
+// all is a line that gives every cache the same.
+func all(ids []node.CacheID, value string) string {
+	var parts []string
+	for _, id := range ids {
+		parts = append(parts, fmt.Sprintf("%d=%s", id, value))
+	}
+	return strings.Join(parts, ";")
+}
+
+// first is the first L3 cache, and full the mask of all its ways.
+func (b *ControlBench) first() (id node.CacheID, full string) {
+	return b.s.Resctrl.L3.Domains[0], fmt.Sprintf("%x", b.s.Resctrl.L3.Mask)
+}
+
+// refusesL3 requires that a line about the first cache is refused.
+func refusesL3(value, status string) func(*ControlBench) error {
+	return func(b *ControlBench) error {
+		if err := b.control(bench); err != nil {
+			return err
+		}
+		id, _ := b.first()
+		return b.refuses(bench, "schemata", fmt.Sprintf("%s:%d=%s\n", b.l3(), id, value), status, syscall.EINVAL)
+	}
+}
+
+func schemataFacts() []ControlFact {
+	return []ControlFact{
+		{
+			Name: "ways that are not there are refused", Needs: needsL3,
+			Check: func(b *ControlBench) error {
+				return refusesL3(fmt.Sprintf("%x", b.s.Resctrl.L3.Mask+1), "Mask out of range")(b)
+			},
+		},
+		{Name: "ways apart from each other are refused", Needs: needsNeighbours, Check: refusesL3("5", "non-consecutive")},
+		{Name: "a group without ways is refused", Needs: needsAWay, Check: refusesL3("0", "Mask out of range")},
+		{Name: "a mask that is no number is refused", Needs: needsL3, Check: refusesL3("way", "Non-hex")},
+		{
+			Name: "a cache that comes twice is refused", Needs: needsL3,
+			Check: func(b *ControlBench) error {
+				id, full := b.first()
+				return refusesL3(fmt.Sprintf("%s;%d=%s", full, id, full), "Duplicate domain")(b)
+			},
+		},
+		{
+			Name: "a cache that is not there is refused", Needs: needsL3,
+			Check: func(b *ControlBench) error {
+				_, full := b.first()
+				return refusesL3(full+";999="+full, "")(b)
+			},
+		},
+		{
+			Name: "a resource that is not there is refused",
+			Check: func(b *ControlBench) error {
+				if err := b.control(bench); err != nil {
+					return err
+				}
+				return b.refuses(bench, "schemata", "XX:0=1\n", "Unknown or unsupported resource name", syscall.EINVAL)
+			},
+		},
+		{
+			Name: "a line without its end is refused", Needs: needsL3,
+			Check: func(b *ControlBench) error {
+				if err := b.control(bench); err != nil {
+					return err
+				}
+				id, full := b.first()
+				return b.refuses(bench, "schemata", fmt.Sprintf("%s:%d=%s", b.l3(), id, full), "", syscall.EINVAL)
+			},
+		},
+		{
+			Name: "a cache that is not named keeps its ways", Needs: needsL3,
+			Check: func(b *ControlBench) error {
+				if err := b.control(bench); err != nil {
+					return err
+				}
+				id, full := b.first()
+				one := fmt.Sprintf("%d=1", id)
+				want := strings.Replace(all(b.s.Resctrl.L3.Domains, full), fmt.Sprintf("%d=%s", id, full), one, 1)
+				return b.takes(bench, b.l3(), one, want)
+			},
+		},
+		{
+			Name: "bandwidth above the most is refused", Needs: needsMB,
+			Check: func(b *ControlBench) error {
+				if err := b.control(bench); err != nil {
+					return err
+				}
+				text := fmt.Sprintf("MB:%d=%d\n", b.s.Resctrl.MBDomains[0], b.s.Knobs.Kernel.MB.Most+1)
+				return b.refuses(bench, "schemata", text, "out of range", syscall.EINVAL)
+			},
+		},
+		{
+			Name: "bandwidth is rounded up to the next step", Needs: needsSteps,
+			Check: func(b *ControlBench) error {
+				if err := b.control(bench); err != nil {
+					return err
+				}
+				rule := b.s.Knobs.Kernel.MB
+				n := max(rule.Least, rule.Step) + 1
+				want := node.MBOf(map[node.CacheID]uint64{0: n}).Rounded(b.s.Knobs.Kernel).(node.MB)
+				return b.takes(bench, "MB", all(b.s.Resctrl.MBDomains, fmt.Sprint(n)),
+					all(b.s.Resctrl.MBDomains, strings.TrimPrefix(want.Schema, "0=")))
+			},
+		},
+		{
+			Name: "a new group has everything",
+			Check: func(b *ControlBench) error {
+				if err := b.control(bench); err != nil {
+					return err
+				}
+				if r := b.s.Resctrl; len(r.L3.Domains) > 0 {
+					_, full := b.first()
+					if err := b.reads(bench, b.l3(), all(r.L3.Domains, full)); err != nil {
+						return err
+					}
+				}
+				if r := b.s.Resctrl; len(r.MBDomains) > 0 {
+					return b.reads(bench, "MB", all(r.MBDomains, fmt.Sprint(b.s.Knobs.Kernel.MB.Most)))
+				}
+				return nil
+			},
+		},
+	}
+}
+
+func controlGroupFacts() []ControlFact {
+	return []ControlFact{
+		{
+			Name: "a control group that is there cannot be made",
+			Check: func(b *ControlBench) error {
+				if err := b.control(bench); err != nil {
+					return err
+				}
+				return mustFail(b.MakeControl(bench), syscall.EEXIST)
+			},
+		},
+		{
+			Name: "there are no more control groups than the hardware keeps apart",
+			Check: func(b *ControlBench) error {
+				for i := range b.s.Resctrl.Groups - 1 - b.s.Resctrl.Others {
+					if err := b.control(fmt.Sprint(bench, i)); err != nil {
+						return err
+					}
+				}
+				err := b.MakeControl(bench)
+				if err == nil {
+					b.made = append(b.made, bench)
+				}
+				return mustFail(err, syscall.ENOSPC)
+			},
+		},
+		{
+			Name: "a control group cannot be made in another",
+			Check: func(b *ControlBench) error {
+				if err := b.control(bench); err != nil {
+					return err
+				}
+				return mustFail(b.MakeControl(bench+"/inner"), syscall.EPERM)
+			},
+		},
+		{
+			Name: "a thread is in one control group",
+			Check: func(b *ControlBench) error {
+				pid, err := b.task(b.at, 0)
+				if err != nil {
+					return err
+				}
+				return firstOf(
+					func() error { return b.control(bench) },
+					func() error { return b.holds(node.DefaultControl, pid) },
+					func() error { return b.WriteControl(bench, "tasks", fmt.Sprintln(pid)) },
+					func() error { return b.holds(bench, pid) },
+					func() error {
+						if b.holds(node.DefaultControl, pid) == nil {
+							return fmt.Errorf("thread %d is in two control groups", pid)
+						}
+						return nil
+					},
+				)
+			},
+		},
+		{
+			Name: "a thread that has ended is refused",
+			Check: func(b *ControlBench) error {
+				pid, err := b.task(b.at, 0)
+				if err != nil {
+					return err
+				}
+				return firstOf(
+					func() error { return b.control(bench) },
+					func() error { return b.Stop(pid) },
+					func() error { return b.refuses(bench, "tasks", fmt.Sprintln(pid), "No task", syscall.ESRCH) },
+				)
+			},
+		},
+		{
+			Name: "the threads of a removed control group go to the default one",
+			Check: func(b *ControlBench) error {
+				pid, err := b.task(b.at, 0)
+				if err != nil {
+					return err
+				}
+				return firstOf(
+					func() error { return b.control(bench) },
+					func() error { return b.WriteControl(bench, "tasks", fmt.Sprintln(pid)) },
+					func() error { return b.RemoveControl(bench) },
+					func() error { return b.holds(node.DefaultControl, pid) },
+				)
+			},
+		},
+	}
+}

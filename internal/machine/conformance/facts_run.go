@@ -1,0 +1,253 @@
+package conformance
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// runFacts are about freezing and ending all processes of a group
+// (Documentation/admin-guide/cgroup-v2.rst, cgroup.freeze and cgroup.kill;
+// cgroup-v1/freezer-subsystem.rst).
+func runFacts() []Fact {
+	facts := []Fact{
+		{Name: "freeze is 0 or 1", Version: 2, Check: func(b *Bench) error {
+			return firstOf(
+				func() error { return b.refused(b.at, "cgroup.freeze", []string{"2", "-1"}, syscall.ERANGE) },
+				func() error { return b.refused(b.at, "cgroup.freeze", []string{"frozen"}, syscall.EINVAL) },
+				func() error { return b.becomes(b.at, "cgroup.freeze", "1", "1") },
+				func() error { return b.becomes(b.at, "cgroup.freeze", "0", "0") },
+			)
+		}},
+		{Name: "the freezer state is FROZEN or THAWED", Version: 1, Check: func(b *Bench) error {
+			return b.refused(b.at, "freezer.state", []string{"frozen", "1", "FREEZING"}, syscall.EINVAL)
+		}},
+		{Name: "a frozen group says so", Check: frozenGroupSaysSo},
+		{Name: "a child of a frozen group is frozen with it", Check: childIsFrozen},
+		{Name: "a frozen task does not die before it is thawed", Version: 1, Check: frozenTaskLives},
+		{Name: "a frozen task dies of a signal that ends it", Version: 2, Check: frozenTaskDies},
+		{Name: "a workload is frozen until it is released", Check: frozenUntilReleased},
+		{Name: "what is frozen and asked to end goes on for it", Check: frozenIsAskedToEnd},
+	}
+	for i := range facts {
+		facts[i].Needs = node.MechCgroupFreezer
+	}
+	return append(facts,
+		Fact{Name: "kill is 1", Version: 2, Check: func(b *Bench) error {
+			return b.refused(b.at, "cgroup.kill", []string{"0", "2", "-1"}, syscall.ERANGE)
+		}},
+		Fact{Name: "killing a group ends all in it and below it", Version: 2, Check: killEndsAll},
+		Fact{Name: "an empty group says so", Version: 2, Check: emptyGroupSaysSo},
+		Fact{Name: "a workload that is asked to end ends", Check: func(b *Bench) error { return endsBy(b, node.AskedToEnd) }},
+		Fact{Name: "a workload is ended with all below it, and no value is left to restore", Check: func(b *Bench) error { return endsBy(b, node.Ended) }},
+	)
+}
+
+// until waits for what the kernel does in its own time. On a node where all is
+// done when a call returns it does not wait.
+func (b *Bench) until(what string, so func() bool) error {
+	patience := 5 * time.Second
+	if n, tells := b.Node.(interface{ AtOnce() bool }); tells && n.AtOnce() {
+		patience = 0
+	}
+	for end := time.Now().Add(patience); !so(); time.Sleep(2 * time.Millisecond) {
+		if !time.Now().Before(end) {
+			return fmt.Errorf("%s: not so within %v", what, patience)
+		}
+	}
+	return nil
+}
+
+// freeze has a group stand still, by its file, until the fact is done.
+func (b *Bench) freeze(p node.CgroupPath, still bool) error {
+	file, on, off := b.pick("freezer.state", "cgroup.freeze"), b.pick("FROZEN", "1"), b.pick("THAWED", "0")
+	if !still {
+		return b.set(p, file, off)
+	}
+	return b.until(string(p)+" stands still", func() bool {
+		// Told again, v1 asks the tasks that it has missed.
+		return b.WriteFile(p, file, on) == nil && b.stands(p)
+	})
+}
+
+// stands reports whether a group says that it is frozen.
+func (b *Bench) stands(p node.CgroupPath) bool {
+	text, err := b.ReadFile(p, b.pick("freezer.state", "cgroup.events"))
+	return err == nil && strings.Contains(text, b.pick("FROZEN", "frozen 1"))
+}
+
+func frozenGroupSaysSo(b *Bench) error {
+	if _, err := b.task(b.at, 0); err != nil {
+		return err
+	}
+	return firstOf(
+		func() error { return b.freeze(b.at, true) },
+		func() error { return b.freeze(b.at, false) },
+		func() error { return b.until("it goes on", func() bool { return !b.stands(b.at) }) },
+	)
+}
+
+func childIsFrozen(b *Bench) error {
+	child, err := b.child("child")
+	if err != nil {
+		return err
+	}
+	if _, err := b.task(child, 0); err != nil {
+		return err
+	}
+	defer func() { _ = b.freeze(b.at, false) }()
+	return firstOf(
+		func() error { return b.freeze(b.at, true) },
+		func() error { return b.until("the child stands still", func() bool { return b.stands(child) }) },
+		// What it was told itself is another thing.
+		func() error { return b.shows(child, b.pick("freezer.self_freezing", "cgroup.freeze"), "0") },
+		func() error { return b.set(child, b.pick("freezer.state", "cgroup.freeze"), b.pick("THAWED", "0")) },
+		func() error {
+			if !b.stands(child) {
+				return fmt.Errorf("%s goes on below a frozen group", child)
+			}
+			return nil
+		},
+	)
+}
+
+func frozenTaskLives(b *Bench) error {
+	pid, err := b.task(b.at, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = b.freeze(b.at, false) }()
+	return firstOf(
+		func() error { return b.freeze(b.at, true) },
+		func() error { return b.Signal(pid, syscall.SIGKILL) },
+		func() error {
+			time.Sleep(20 * time.Millisecond)
+			if !b.Alive(pid) {
+				return fmt.Errorf("task %d died of SIGKILL in a frozen group", pid)
+			}
+			return nil
+		},
+		func() error { return b.freeze(b.at, false) },
+		func() error { return b.until("it dies", func() bool { return !b.Alive(pid) }) },
+	)
+}
+
+func frozenTaskDies(b *Bench) error {
+	pid, err := b.task(b.at, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = b.freeze(b.at, false) }()
+	return firstOf(
+		func() error { return b.freeze(b.at, true) },
+		func() error { return b.Signal(pid, syscall.SIGKILL) },
+		func() error { return b.until("it dies", func() bool { return !b.Alive(pid) }) },
+	)
+}
+
+func killEndsAll(b *Bench) error {
+	child, err := b.child("child")
+	if err != nil {
+		return err
+	}
+	pid, err := b.task(child, 0)
+	if err != nil {
+		return err
+	}
+	return firstOf(
+		func() error { return b.set(b.at, "cgroup.kill", "1") },
+		func() error { return b.until("it dies", func() bool { return !b.Alive(pid) }) },
+	)
+}
+
+func emptyGroupSaysSo(b *Bench) error {
+	says := func(want string) error {
+		return b.until(want, func() bool {
+			text, err := b.ReadFile(b.at, "cgroup.events")
+			return err == nil && strings.Contains(text, want)
+		})
+	}
+	if err := says("populated 0"); err != nil {
+		return err
+	}
+	if _, err := b.task(b.at, 0); err != nil {
+		return err
+	}
+	return says("populated 1")
+}
+
+func (b *Bench) run(p node.CgroupPath) node.Knob { return node.Knob{Cgroup: p, File: node.FileRun} }
+
+// becomesRun waits until a snapshot shows how a workload runs.
+func (b *Bench) becomesRun(p node.CgroupPath, want node.Run) error {
+	return b.until(fmt.Sprintf("%s is %v", p, want), func() bool { return b.now(b.run(p), want) == nil })
+}
+
+func frozenUntilReleased(b *Bench) error {
+	if _, err := b.task(b.at, 0); err != nil {
+		return err
+	}
+	defer b.manage(b.at)()
+	k := b.run(b.at)
+	return firstOf(
+		func() error { return b.now(k, node.Running) },
+		func() error { return b.want(set(b.at, k.File, node.Frozen)) },
+		func() error { return b.now(k, node.Frozen) },
+		func() error { return b.until("it stands still", func() bool { return b.stands(b.at) }) },
+		func() error { return b.want(release(k)) },
+		func() error { return b.now(k, node.Running) },
+		func() error { return b.until("it goes on", func() bool { return !b.stands(b.at) }) },
+		func() error { return b.forgotten(k) },
+	)
+}
+
+// forgotten requires that there is nothing to restore.
+func (b *Bench) forgotten(k node.Knob) error {
+	s, err := b.Snapshot(b.ctx)
+	if err != nil {
+		return err
+	}
+	if v, kept := s.Knobs.Before[k]; kept {
+		return fmt.Errorf("%v is remembered as %v", k, v)
+	}
+	return nil
+}
+
+func frozenIsAskedToEnd(b *Bench) error {
+	if _, err := b.task(b.at, 0); err != nil {
+		return err
+	}
+	defer b.manage(b.at)()
+	k := b.run(b.at)
+	return firstOf(
+		func() error { return b.want(set(b.at, k.File, node.Frozen)) },
+		func() error { return b.want(set(b.at, k.File, node.AskedToEnd)) },
+		func() error { return b.becomesRun(b.at, node.Ended) },
+		func() error { return b.forgotten(k) },
+		func() error {
+			return b.shows(b.at, b.pick("freezer.self_freezing", "cgroup.freeze"), "0")
+		},
+	)
+}
+
+func endsBy(b *Bench, v node.Run) error {
+	child, err := b.child("child")
+	if err != nil {
+		return err
+	}
+	for range 2 {
+		if _, err := b.task(child, 0); err != nil {
+			return err
+		}
+	}
+	defer b.manage(b.at)()
+	return firstOf(
+		func() error { return b.now(b.run(b.at), node.Running) },
+		func() error { return b.want(set(b.at, node.FileRun, v)) },
+		func() error { return b.becomesRun(b.at, node.Ended) },
+		func() error { return b.forgotten(b.run(b.at)) },
+	)
+}

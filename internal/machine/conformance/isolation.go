@@ -1,0 +1,237 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// An IsolationFact is one thing that a node with means of isolation on the CPU
+// does.
+type IsolationFact struct {
+	Name string
+	// Needs says what a node must have for the fact to have a meaning; "" if it
+	// has.
+	Needs func(node.Snapshot) string
+	Check func(*Bench) error
+}
+
+// IsolationFacts lists all facts about the knobs of the ladder's rungs.
+func IsolationFacts() []IsolationFact {
+	return []IsolationFact{
+		{Name: "a mark comes and goes without the weight", Needs: needsMarks, Check: markKeepsWeight},
+		{Name: "a group is marked with each identity", Needs: needsMarks, Check: eachIdentity},
+		{Name: "the scheduler comes and goes", Needs: needsOurScheduler, Check: schedulerComesAndGoes},
+		{Name: "a second scheduler is refused", Needs: needsForeign, Check: secondIsRefused},
+		{Name: "what the kernel refuses is told as a fall", Needs: needsForeign, Check: fallIsTold},
+		{Name: "orders end with the scheduler", Needs: needsOurScheduler, Check: ordersEnd},
+		{Name: "a cgroup that is not there gets no order", Needs: needsOurScheduler, Check: orderNeedsGroup},
+		{Name: "a slot that is not there is refused", Needs: needsOurScheduler, Check: orderIsValid},
+		{Name: "who comes into a group later is seen", Needs: needsThreads, Check: lateComers},
+		{Name: "without siblings there are no cookies", Needs: needsNoSiblings, Check: noCookies},
+	}
+}
+
+// RunIsolation checks every fact on the node that open returns, whose snapshots
+// show the knobs of isolation.
+func RunIsolation(t *testing.T, root node.CgroupPath, open func(*testing.T) Node) {
+	n := open(t)
+	for _, f := range IsolationFacts() {
+		t.Run(f.Name, func(t *testing.T) {
+			why, err := f.On(t.Context(), n, root)
+			switch {
+			case err != nil:
+				t.Error(err)
+			case why != "" && os.Getenv("TENON_TEST_STRICT") == "":
+				t.Skip(why)
+			case why != "": // what this machine lacks is said by another test
+				t.Log("without meaning here: " + why)
+			}
+		})
+	}
+}
+
+// On checks the fact on n, or says why it has no meaning there.
+func (f IsolationFact) On(ctx context.Context, n Node, root node.CgroupPath) (why string, err error) {
+	s, err := n.Snapshot(ctx)
+	if err != nil {
+		return "", fmt.Errorf("read the node: %w", err)
+	}
+	if why = f.Needs(s); why != "" {
+		return why, nil
+	}
+	return "", Fact{Check: f.Check}.On(ctx, n, root)
+}
+
+func needsMarks(s node.Snapshot) string {
+	if s.Can.CanMark() {
+		return ""
+	}
+	return "the kernel has no marks"
+}
+
+func needsOurScheduler(s node.Snapshot) string {
+	if s.Isolation.Foreign != "" {
+		return s.Isolation.Foreign + " is loaded"
+	}
+	return needs(s, node.MechSchedExt)
+}
+
+func needsForeign(s node.Snapshot) string {
+	if s.Isolation.Foreign == "" {
+		return "nobody else has a scheduler loaded"
+	}
+	return needs(s, node.MechSchedExt)
+}
+
+func needsThreads(s node.Snapshot) string {
+	if s.Can.Can(node.MechCoreSched) || s.Can.Can(node.MechEEVDFSlice) {
+		return ""
+	}
+	return needs(s, node.MechSchedExt)
+}
+
+func needsNoSiblings(s node.Snapshot) string {
+	if s.Topology.SMT() {
+		return "there is SMT"
+	}
+	return ""
+}
+
+func needs(s node.Snapshot, m node.Mechanism) string {
+	if s.Can.Can(m) {
+		return ""
+	}
+	return s.Can[m].Why
+}
+
+// markKeepsWeight: the kernels whose marks set and clear cpu.idle by themselves
+// leave it as it was wanted.
+func markKeepsWeight(b *Bench) error {
+	defer b.manage(b.at)()
+	weight, mark := node.Knob{Cgroup: b.at, File: node.FileCPUWeight}, node.Knob{Cgroup: b.at, File: node.FileIdentity}
+	idle := node.CPUWeight{Idle: true}
+	return firstOf(
+		func() error { return b.want(plan.Want{Intent: plan.Set, Knob: weight, Value: idle}) },
+		func() error { return b.want(plan.Want{Intent: plan.Set, Knob: mark, Value: node.IdentityBE}) },
+		func() error { return b.now(weight, idle) },
+		func() error { return b.now(mark, node.IdentityBE) },
+		func() error { return b.want(plan.Want{Intent: plan.Release, Knob: mark}) },
+		func() error { return b.now(mark, node.IdentityNone) },
+		func() error { return b.now(weight, idle) },
+		func() error { return b.want(plan.Want{Intent: plan.Release, Knob: weight}) },
+	)
+}
+
+// eachIdentity: whatever a kernel rounds, a snapshot shows what was asked for,
+// so that it is not written again in every turn.
+func eachIdentity(b *Bench) error {
+	defer b.manage(b.at)()
+	mark := node.Knob{Cgroup: b.at, File: node.FileIdentity}
+	for _, v := range []node.Identity{node.IdentityHigh, node.IdentityExpels, node.IdentityBE} {
+		err := firstOf(
+			func() error { return b.want(plan.Want{Intent: plan.Set, Knob: mark, Value: v}) },
+			func() error { return b.now(mark, v) },
+		)
+		if err != nil {
+			return err
+		}
+	}
+	return b.want(plan.Want{Intent: plan.Release, Knob: mark})
+}
+
+var (
+	scheduler = node.Knob{File: node.FileScheduler}
+	loaded    = node.Scheduler{Loaded: true, Hold: 200 * time.Microsecond, Headroom: node.SchedulerHeadroom}
+)
+
+func schedulerComesAndGoes(b *Bench) error {
+	defer b.manage(b.at)()
+	return firstOf(
+		func() error { return b.want(plan.Want{Intent: plan.Set, Knob: scheduler, Value: loaded}) },
+		func() error { return b.now(scheduler, loaded) },
+		func() error { return b.want(plan.Want{Intent: plan.Release, Knob: scheduler}) },
+		func() error { return b.now(scheduler, node.Scheduler{}) },
+	)
+}
+
+func secondIsRefused(b *Bench) error {
+	return firstOf(
+		func() error {
+			return mustFail(b.Apply(b.ctx, plan.Step{Knob: scheduler, From: node.Scheduler{}, To: loaded}), syscall.EBUSY)
+		},
+		func() error { return b.now(scheduler, node.Scheduler{}) },
+	)
+}
+
+func fallIsTold(b *Bench) error {
+	if err := b.Apply(b.ctx, plan.Step{Knob: scheduler, From: node.Scheduler{}, To: loaded}); err == nil {
+		return errors.New("a second scheduler was loaded")
+	}
+	s, err := b.Snapshot(b.ctx)
+	if err != nil {
+		return err
+	}
+	told := func(f node.Fall) bool {
+		return f.Rung == node.RungSchedExt && f.Refused && f.Why != "" && !f.At.After(s.At)
+	}
+	if !slices.ContainsFunc(s.Isolation.Falls, told) {
+		return fmt.Errorf("the falls are %+v, want one of %s that was refused", s.Isolation.Falls, node.RungSchedExt)
+	}
+	return nil
+}
+
+// lateComers: a process that is put into a group later has not what the others
+// were given, until it is given to it too.
+func lateComers(b *Bench) error {
+	s, err := b.Snapshot(b.ctx)
+	if err != nil {
+		return err
+	}
+	defer b.manage(b.at)()
+	for file, m := range map[node.File]node.Mechanism{
+		node.FilePolicy: node.MechSchedExt, node.FileCookie: node.MechCoreSched, node.FileSlice: node.MechEEVDFSlice,
+	} {
+		if !s.Can.Can(m) {
+			continue
+		}
+		k := node.Knob{Cgroup: b.at, File: file}
+		be := plan.Want{Intent: plan.Set, Knob: k, Value: node.ThreadsBE}
+		late := 0
+		err := firstOf(
+			func() error { _, err := b.task(b.at, 0); return err },
+			func() error { return b.want(be) },
+			func() error { return b.now(k, node.ThreadsBE) },
+			func() (err error) { late, err = b.task(b.at, 0); return err },
+			func() error { return b.now(k, node.ThreadsMixed) },
+			func() error { return b.want(be) },
+			func() error { return b.now(k, node.ThreadsBE) },
+			func() error { return b.want(plan.Want{Intent: plan.Release, Knob: k}) },
+			func() error { return b.Stop(late) },
+		)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func noCookies(b *Bench) error {
+	if _, err := b.task(b.at, 0); err != nil {
+		return err
+	}
+	k := node.Knob{Cgroup: b.at, File: node.FileCookie}
+	err := b.Apply(b.ctx, plan.Step{Knob: k, From: node.ThreadsNormal, To: node.ThreadsBE})
+	if err == nil {
+		return errors.New("threads were given a cookie that nothing heeds")
+	}
+	return nil
+}

@@ -1,0 +1,186 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// Controls makes, removes, reads and writes control groups of resctrl as they
+// are; the default one is node.DefaultControl. Files of info are below it.
+type Controls interface {
+	MakeControl(group string) error
+	RemoveControl(group string) error
+	ReadControl(group, file string) (string, error)
+	WriteControl(group, file, text string) error
+}
+
+// A DividedNode is a node with resctrl, whose snapshots show it.
+type DividedNode interface {
+	Node
+	Controls
+}
+
+// A ControlFact is one thing that a node with resctrl does.
+type ControlFact struct {
+	Name string
+	// Needs says what a machine must have for the fact to have a meaning; "" if
+	// it has.
+	Needs func(*ControlBench) string
+	Check func(*ControlBench) error
+}
+
+// A ControlBench is a Bench on a node with resctrl. The control groups that it
+// makes it removes.
+type ControlBench struct {
+	*Bench
+	Controls
+	s    node.Snapshot
+	made []string
+}
+
+// ControlFacts lists all facts about resctrl.
+func ControlFacts() []ControlFact {
+	return slices.Concat(schemataFacts(), controlGroupFacts(), divisionFacts())
+}
+
+// RunControls checks every fact on the node that open returns. The node must
+// have no control group.
+func RunControls(t *testing.T, root node.CgroupPath, open func(*testing.T) DividedNode) {
+	n := open(t)
+	for _, f := range ControlFacts() {
+		t.Run(f.Name, func(t *testing.T) {
+			why, err := f.On(t.Context(), n, root)
+			switch {
+			case err != nil:
+				t.Error(err)
+			case why != "" && os.Getenv("TENON_TEST_STRICT") == "":
+				t.Skip(why)
+			case why != "":
+				// A skip would be a failure there; what this machine lacks is
+				// said by another test.
+				t.Log("without meaning here: " + why)
+			}
+		})
+	}
+}
+
+// On checks the fact on n, or says why it has no meaning there.
+func (f ControlFact) On(ctx context.Context, n DividedNode, root node.CgroupPath) (why string, err error) {
+	err = Fact{Check: func(b *Bench) error {
+		c := &ControlBench{Bench: b, Controls: n}
+		if c.s, err = n.Snapshot(ctx); err != nil {
+			return err
+		}
+		if c.s.Resctrl.Missing != "" || c.s.Resctrl.Groups < 2 {
+			why = fmt.Sprintf("%d control groups: %s", c.s.Resctrl.Groups, c.s.Resctrl.Missing)
+			return nil
+		}
+		if f.Needs != nil {
+			if why = f.Needs(c); why != "" {
+				return nil
+			}
+		}
+		return errors.Join(f.Check(c), c.remove())
+	}}.On(ctx, n, root)
+	return why, err
+}
+
+// remove removes what the fact has made.
+func (b *ControlBench) remove() error {
+	var errs []error
+	for _, g := range b.made {
+		errs = append(errs, b.RemoveControl(g))
+	}
+	return errors.Join(errs...)
+}
+
+// control makes a control group and remembers to remove it.
+func (b *ControlBench) control(name string) error {
+	if err := b.MakeControl(name); err != nil {
+		return fmt.Errorf("set up control group %s: %w", name, err)
+	}
+	b.made = append(b.made, name)
+	return nil
+}
+
+// l3 is the resource of the L3 caches; that of data where code is apart.
+func (b *ControlBench) l3() string {
+	if b.s.Resctrl.L3.Apart {
+		return "L3DATA"
+	}
+	return "L3"
+}
+
+// line returns a line of a group's schemata, without what kernels pad it with.
+func (b *ControlBench) line(group, resource string) (string, error) {
+	text, err := b.ReadControl(group, "schemata")
+	for row := range strings.Lines(text) {
+		name, values, _ := strings.Cut(strings.ReplaceAll(strings.TrimSpace(row), " ", ""), ":")
+		if name == resource {
+			return values, nil
+		}
+	}
+	return "", errors.Join(err, fmt.Errorf("control group %s has no line %s in %q", group, resource, text))
+}
+
+// takes writes a line that must be taken, and requires how it reads then.
+func (b *ControlBench) takes(group, resource, values, want string) error {
+	if err := b.WriteControl(group, "schemata", resource+":"+values+"\n"); err != nil {
+		return fmt.Errorf("write %s:%s to %s: must be accepted: %w", resource, values, group, err)
+	}
+	return b.reads(group, resource, want)
+}
+
+func (b *ControlBench) reads(group, resource, want string) error {
+	got, err := b.line(group, resource)
+	if err == nil && got != want {
+		err = fmt.Errorf("%s of %s reads %q, want %q", resource, group, got, want)
+	}
+	return err
+}
+
+// refuses writes a text that must be refused with an error and the words of
+// last_cmd_status, and change nothing.
+func (b *ControlBench) refuses(group, file, text, status string, want ...error) error {
+	before, err := b.ReadControl(group, file)
+	if err != nil {
+		return err
+	}
+	if err := mustFail(b.WriteControl(group, file, text), want...); err != nil {
+		return fmt.Errorf("write %q to %s of %s: %w", text, file, group, err)
+	}
+	if after, _ := b.ReadControl(group, file); after != before {
+		return fmt.Errorf("write %q to %s of %s was refused, yet changed %q to %q", text, file, group, before, after)
+	}
+	said, err := b.ReadControl(node.DefaultControl, "info/last_cmd_status")
+	if err == nil && !strings.Contains(said, status) {
+		err = fmt.Errorf("write %q to %s of %s: the kernel says %q, want %q", text, file, group, said, status)
+	}
+	return err
+}
+
+// holds reports whether a thread is in a group.
+func (b *ControlBench) holds(group string, tid int) error {
+	text, err := b.ReadControl(group, "tasks")
+	if err == nil && !slices.Contains(strings.Fields(text), fmt.Sprint(tid)) {
+		err = fmt.Errorf("thread %d is not in control group %s", tid, group)
+	}
+	return err
+}
+
+// worker is a cgroup with a task in it, shown in snapshots.
+func (b *ControlBench) worker(class node.Class) (pid int, forget func(), err error) {
+	if pid, err = b.task(b.at, unit.Bytes(0)); err != nil {
+		return 0, nil, err
+	}
+	b.Manage(node.Workload{ID: "divided", Class: class, Cgroup: b.at, Meet: b.at})
+	return pid, func() { b.Forget("divided") }, nil
+}

@@ -1,0 +1,53 @@
+// Package conformance has what tests of nodes share: builders of topologies and
+// workloads, and the conformance suite, a list of named facts about what a
+// kernel refuses, rounds and derives. The simulator and the real node must
+// both show every fact, so that what is tested on the one holds on the other.
+package conformance
+
+import (
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// Topology builds a machine of sockets × cores × threads with one NUMA node
+// and one L3 cache a socket. CPUs are numbered as QEMU and most servers with
+// adjacent siblings do: the threads of a core have neighbouring numbers.
+func Topology(sockets, cores, threads int) node.Topology {
+	var t node.Topology
+	for s := range sockets {
+		for c := range cores {
+			for range threads {
+				t.CPUs = append(t.CPUs, node.LogicalCPU{
+					ID:     unit.CPU(len(t.CPUs)),
+					Core:   node.CoreID(s*cores + c),
+					L3:     node.CacheID(s),
+					NUMA:   node.NUMANode(s),
+					Socket: node.SocketID(s),
+				})
+			}
+		}
+	}
+	return t
+}
+
+// Flat builds a machine of n CPUs without SMT, in one socket.
+func Flat(n int) node.Topology { return Topology(1, n, 1) }
+
+// Split is Topology with the siblings half the machine apart, as most
+// firmware numbers them: with 4 cores, CPUs 0 and 4 share a core.
+func Split(sockets, cores, threads int) node.Topology {
+	var t node.Topology
+	for range threads {
+		for core := range sockets * cores {
+			s := core / cores
+			t.CPUs = append(t.CPUs, node.LogicalCPU{
+				ID:     unit.CPU(len(t.CPUs)),
+				Core:   node.CoreID(core),
+				L3:     node.CacheID(s),
+				NUMA:   node.NUMANode(s),
+				Socket: node.SocketID(s),
+			})
+		}
+	}
+	return t
+}

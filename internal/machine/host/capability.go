@@ -1,0 +1,126 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// probe asks the kernel what it can do. No answer is derived from a version:
+// each names the file, the system call or the error that decided.
+func (h *Host) probe() node.Capabilities {
+	can := node.Capabilities{}
+	h.probeCgroups(can)
+	h.probeIO(can)
+	h.probeNode(can)
+	h.probeTasks(can)
+	h.probeHardware(can)
+	h.probeResctrl(can)
+	h.withSwitches(can)
+	return can
+}
+
+func yes(format string, args ...any) node.Answer {
+	return node.Answer{Verdict: node.Yes, Why: fmt.Sprintf(format, args...)}
+}
+
+func no(format string, args ...any) node.Answer {
+	return node.Answer{Verdict: node.No, Why: fmt.Sprintf(format, args...)}
+}
+
+func unknown(format string, args ...any) node.Answer {
+	return node.Answer{Verdict: node.Unknown, Why: fmt.Sprintf(format, args...)}
+}
+
+// exists answers by the existence of a file or directory. Its absence is a
+// no; not being allowed to look is not.
+func exists(path string) node.Answer {
+	_, err := os.Stat(path)
+	switch {
+	case err == nil:
+		return yes("%s exists", path)
+	case errors.Is(err, fs.ErrNotExist):
+		return no("%s does not exist", path)
+	}
+	return unknown("%v", err)
+}
+
+// refused answers for an attempt that failed: some errors are a clear no.
+func refused(what string, err error, clear ...error) node.Answer {
+	for _, c := range clear {
+		if errors.Is(err, c) {
+			return no("%s: %v", what, err)
+		}
+	}
+	return unknown("%s: %v", what, err)
+}
+
+// probeNode asks for what the node has once.
+func (h *Host) probeNode(can node.Capabilities) {
+	psi := filepath.Join(h.fs.Proc, "pressure/cpu")
+	can[node.MechPSINode] = exists(psi)
+	// With psi=0 on the command line the file exists and cannot be read.
+	if f, err := os.Open(psi); err == nil {
+		if _, err := f.Read(make([]byte, 1)); err != nil {
+			can[node.MechPSINode] = refused("read "+psi, err, syscall.EOPNOTSUPP)
+		}
+		_ = f.Close()
+	}
+	can[node.MechSchedExt] = h.probeSchedExt()
+
+	self := os.Getpid()
+	switch s, err := h.fs.SchedStat(self, self); {
+	case errors.Is(err, fs.ErrNotExist):
+		can[node.MechSchedStat] = no("%v", err)
+	case err != nil:
+		can[node.MechSchedStat] = unknown("%v", err)
+	case s.Slices == 0 && s.Run == 0:
+		can[node.MechSchedStat] = no("/proc/PID/schedstat counts nothing")
+	default:
+		can[node.MechSchedStat] = yes("/proc/PID/schedstat counts run-queue delay")
+	}
+}
+
+// Instead says what Tenon uses where a mechanism is not available.
+func Instead(m node.Mechanism) string {
+	for _, v := range node.VendorMarks {
+		if v.Can == m {
+			return v.Instead
+		}
+	}
+	return instead[m]
+}
+
+var instead = map[node.Mechanism]string{
+	node.MechCPUIdle:        "the least CPU weight for BE (cpu.weight 1, cpu.shares 2)",
+	node.MechCPUWeight:      "SCHED_IDLE on each BE thread",
+	node.MechCPUMax:         "CPU sets for BE, in steps of one CPU",
+	node.MechCPUBurst:       "quota without burst",
+	node.MechCPUSets:        "affinity of each thread",
+	node.MechCPUPartition:   "plain CPU sets",
+	node.MechMemoryLimit:    "nothing: memory of BE is not bounded",
+	node.MechMemoryProtect:  "limits on BE only; LS memory is not protected from reclaim",
+	node.MechPSINode:        "run-queue delay of LS threads",
+	node.MechPSICgroup:      "the node's pressure and run-queue delay of LS threads",
+	node.MechEEVDFSlice:     "default slices: BE in an idle group is preempted at wake-up anyway, BE that just began in another may delay LS for a slice",
+	node.MechCoreSched:      "CPU sets that keep BE off the siblings of LS, where there is SMT",
+	node.MechSchedExt:       "core scheduling, or CPU sets beside LS, and cpu.idle",
+	node.MechSchedIdle:      "nice 19",
+	node.MechBPF:            "counters of /proc and of cgroups",
+	node.MechPerfCounters:   "run-queue delay; cycles and cache misses are not reported",
+	node.MechResctrlL3:      "CPU sets on another L3 cache, where there is one",
+	node.MechResctrlMB:      "CPU suppress, which bounds bandwidth only indirectly",
+	node.MechSchedStat:      "pressure of the LS cgroup, if there is PSI",
+	node.MechCgroupFreezer:  "SIGTERM and SIGKILL alone: what grows while memory is short is not held",
+	node.MechHardwareSMT:    "nothing needed: no thread shares a core",
+	node.MechIOMax:          "nothing: block I/O of BE is not limited",
+	node.MechIOWeight:       "the weights of the scheduler bfq, where it is on",
+	node.MechBFQWeight:      "the weights of iocost, where it is on",
+	node.MechIOLatency:      "limits on BE's block I/O",
+	node.MechCgroupDelegate: "SCHED_IDLE and nice on the command's own threads",
+}

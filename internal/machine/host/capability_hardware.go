@@ -1,0 +1,66 @@
+package host
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// probeHardware asks for what the processor has, and the ways to look into it.
+func (h *Host) probeHardware(can node.Capabilities) {
+	can[node.MechPerfCounters] = probePerf()
+	can[node.MechBPF] = h.probeBPF()
+	switch t, err := h.topology.read(h.fs); {
+	case err != nil:
+		can[node.MechHardwareSMT] = unknown("%v", err)
+	case t.SMT():
+		can[node.MechHardwareSMT] = yes("topology/thread_siblings_list shows cores with several threads")
+	default:
+		can[node.MechHardwareSMT] = no("topology/thread_siblings_list shows one thread a core")
+	}
+}
+
+// probePerf opens a counter of CPU cycles on itself (perf_event_open(2)).
+// ENOENT means that there is no such hardware event, as in most VMs.
+func probePerf() node.Answer {
+	attr := unix.PerfEventAttr{
+		Type: unix.PERF_TYPE_HARDWARE, Config: unix.PERF_COUNT_HW_CPU_CYCLES,
+		Bits: unix.PerfBitDisabled | unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv,
+	}
+	attr.Size = unix.PERF_ATTR_SIZE_VER5
+	fd, err := unix.PerfEventOpen(&attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err != nil {
+		return refused("perf_event_open of CPU cycles", err, unix.ENOENT, unix.EOPNOTSUPP, unix.ENOSYS)
+	}
+	_ = unix.Close(fd)
+	return yes("perf_event_open of CPU cycles succeeds")
+}
+
+// probeBPF asks for tracing programs, which need the kernel's type data.
+func (h *Host) probeBPF() node.Answer {
+	btf := filepath.Join(h.fs.Sys, "kernel/btf/vmlinux")
+	if a := exists(btf); a.Verdict != node.Yes {
+		return a
+	}
+	// The program does nothing, at the trace point that the run-queue delay
+	// needs. The library's own probe loads one without a target, which some
+	// kernels refuse as not permitted.
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: "sched_switch", License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	})
+	if err != nil {
+		if errors.Is(err, os.ErrPermission) {
+			return unknown("load a tracing program: %v", err)
+		}
+		return refused("load a tracing program", err, ebpf.ErrNotSupported)
+	}
+	_ = p.Close()
+	return yes("%s exists and a tracing program loads", btf)
+}

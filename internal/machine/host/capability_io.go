@@ -1,0 +1,48 @@
+package host
+
+import (
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// ioFiles are those by which a cgroup shows what it can do about block I/O.
+var ioFiles = []cgroupFile{
+	{node.MechIOMax, "io", "blkio.throttle.read_bps_device", "io.max"},
+	{node.MechIOWeight, "io", "", "io.weight"},
+	{node.MechBFQWeight, "io", "blkio.bfq.weight", "io.bfq.weight"},
+	{node.MechIOLatency, "io", "", "io.latency"},
+}
+
+// probeIO asks for the knobs of block I/O. A weight can be written wherever its
+// file exists, and acts only where something weighs: so the answer says on
+// which devices that is.
+func (h *Host) probeIO(can node.Capabilities) {
+	for _, f := range ioFiles {
+		can[f.mechanism] = h.probeFile(f)
+	}
+	devices := h.blocks.List()
+	for mechanism, file := range map[node.Mechanism]node.File{node.MechIOWeight: node.FileIOWeight, node.MechBFQWeight: node.FileBFQWeight} {
+		a := can[mechanism]
+		if a.Verdict != node.Yes {
+			continue
+		}
+		var acts []string
+		for _, d := range devices {
+			if d.Weighs == file && d.Disk == d.ID {
+				acts = append(acts, d.Name)
+			}
+		}
+		slices.Sort(acts)
+		a.Why += map[node.File]string{
+			node.FileIOWeight:  "; the root's io.cost.qos enables iocost for ",
+			node.FileBFQWeight: "; the scheduler bfq is on for ",
+		}[file]
+		if len(acts) == 0 {
+			a.Why += "no device, so weights act on none"
+		}
+		a.Why += strings.Join(acts, ", ")
+		can[mechanism] = a
+	}
+}

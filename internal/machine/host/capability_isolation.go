@@ -1,0 +1,52 @@
+package host
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"tenon.sh/tenon/internal/kernel/scx"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// probeSchedExt asks whether the scheduler of best-effort threads can be loaded
+// here, without loading it: that is the policy's to decide, and shows more.
+func (h *Host) probeSchedExt() node.Answer {
+	dir := filepath.Join(h.fs.Sys, "kernel/sched_ext")
+	if a := exists(dir); a.Verdict != node.Yes {
+		return a
+	}
+	variant, err := scx.Probe()
+	switch {
+	case errors.Is(err, scx.ErrUnsupported):
+		return no("%v", err)
+	case err != nil:
+		return unknown("%v", err)
+	}
+	return yes("%s exists, and the kernel has the interface of Linux %s", dir, variant)
+}
+
+// withSwitches says of the marks of a vendor's kernel, and of core scheduling,
+// how the switches around them stand. The one for marks Tenon turns on itself;
+// where core scheduling has a switch it is the owner's.
+func (h *Host) withSwitches(can node.Capabilities) {
+	on := func(name string) (value string, has bool) {
+		text, err := os.ReadFile(filepath.Join(h.fs.Proc, "sys/kernel", name))
+		return strings.TrimSpace(string(text)), err == nil
+	}
+	core, hasCore := on("sched_core")
+	if a := can[node.MechGroupIdentity]; a.Verdict == node.Yes {
+		heeded, has := on("sched_group_identity_enabled")
+		switch {
+		case hasCore && core != "0":
+			a = no("%s, but kernel.sched_core is %s, and both together lock up some kernels", a.Why, core)
+		case has && heeded != "1":
+			a.Why += "; kernel.sched_group_identity_enabled is " + heeded + " and will be turned on"
+		}
+		can[node.MechGroupIdentity] = a
+	}
+	if a := can[node.MechCoreSched]; a.Verdict == node.Yes && hasCore && core == "0" {
+		can[node.MechCoreSched] = no("%s, but kernel.sched_core is 0", a.Why)
+	}
+}

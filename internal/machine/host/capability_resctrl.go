@@ -1,0 +1,67 @@
+package host
+
+import (
+	"errors"
+	"math/bits"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"tenon.sh/tenon/internal/kernel/resctrl"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// probeResctrl asks for the division of L3 caches and of memory bandwidth
+// (Documentation/filesystems/resctrl.rst). The mounted file system knows; else
+// the processor and the kernel have it or do not.
+func (h *Host) probeResctrl(can node.Capabilities) {
+	fs, err := h.mounted()
+	if err != nil {
+		can[node.MechResctrlL3] = h.couldDivide("cat_l3", err)
+		can[node.MechResctrlMB] = h.couldDivide("mba", err)
+		return
+	}
+	info, err := fs.Info()
+	ask := func(divisible bool, resource, how string) node.Answer {
+		switch {
+		case err != nil:
+			return unknown("%v", err)
+		case !divisible:
+			return no("%s does not exist in the mounted resctrl", filepath.Join(fs.Root, "info", resource))
+		case info.Groups < 2:
+			return no("%s: the hardware keeps %s apart (CLOSIDs), the default one, so nothing can be given to another", fs.Root, count(info.Groups, "control group", "control groups"))
+		}
+		return yes("%s: %s, %s (CLOSIDs)", fs.Root, how, count(info.Groups, "control group", "control groups"))
+	}
+	ways := count(bits.OnesCount64(info.L3.Mask), "way", "ways")
+	if info.L3.Apart {
+		ways += " for code and for data"
+	}
+	unit := map[node.BandwidthUnit]string{
+		node.BandwidthPercent: "in percent", node.BandwidthEighths: "in eighths of GB/s", node.BandwidthMegabytes: "in MB/s",
+	}[bandwidthRule(info.MB).Unit]
+	can[node.MechResctrlL3] = ask(info.L3.Mask != 0, resctrl.L3, ways)
+	can[node.MechResctrlMB] = ask(info.MB.Divisible, resctrl.MB, unit)
+}
+
+// couldDivide answers where resctrl is not mounted.
+func (h *Host) couldDivide(flag string, notMounted error) node.Answer {
+	if !errors.Is(notMounted, resctrl.ErrNotMounted) {
+		return unknown("%v", notMounted)
+	}
+	filesystems, err := os.ReadFile(filepath.Join(h.fs.Proc, "filesystems"))
+	if err != nil {
+		return unknown("%v", err)
+	}
+	if !hasLine(filesystems, "resctrl") {
+		return no("/proc/filesystems does not list resctrl")
+	}
+	info, err := h.fs.CPUInfo()
+	switch {
+	case err != nil:
+		return unknown("%v", err)
+	case runtime.GOARCH == "amd64" && !info.Has(flag):
+		return no("/proc/cpuinfo does not list %s", flag)
+	}
+	return unknown("the kernel has resctrl, and whether it divides this shows once it is mounted: %s", mountCommand)
+}

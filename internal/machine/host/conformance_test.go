@@ -1,0 +1,27 @@
+package host_test
+
+import (
+	"slices"
+	"testing"
+
+	"tenon.sh/tenon/internal/machine/conformance"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// TestConformance asks of the running kernel what the simulator does.
+func TestConformance(t *testing.T) {
+	conformance.Run(t, node.CgroupPath(groupName("conformance")), func(t *testing.T) conformance.Node {
+		m := open(t, false)
+		m.Show(slices.Concat(node.Files, node.IOFiles))
+		return m
+	})
+}
+
+// TestIsolationConformance does so of the knobs of the ladder.
+func TestIsolationConformance(t *testing.T) {
+	conformance.RunIsolation(t, node.CgroupPath(groupName("isolation")), func(t *testing.T) conformance.Node {
+		m := careful{open(t, false)}
+		m.Show(append(slices.Clone(node.Files), node.FileIdentity, node.FileScheduler, node.FilePolicy, node.FileCookie))
+		return m
+	})
+}

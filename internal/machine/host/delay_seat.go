@@ -1,0 +1,252 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/rqdelay"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A seating gives each workload a slot of the probe: latency-sensitive ones
+// first, then the rest. When there are more workloads than slots, those of a
+// class share one, and are counted together.
+type seating struct {
+	seats map[node.WorkloadID]*seat
+	// names and classes are of the slots: of a workload, of several that share
+	// it, or of nobody's workload, which has no class. Empty: the slot is free.
+	names   [rqdelay.Slots]node.WorkloadID
+	classes [rqdelay.Slots]node.Class
+	free    []rqdelay.Slot // the next to be given out first
+	shared  map[rqdelay.Class]rqdelay.Slot
+	sharing map[rqdelay.Class]int // workloads in the shared slot
+	// base is what had been counted when a slot was given out last, and left
+	// what each waiter had waited for runners that have left their slot.
+	base  rqdelay.Reading
+	left  map[rqdelay.Slot]byClass
+	limit map[rqdelay.Slot]time.Duration // that was set
+	// refused is why some workloads are not counted, and how many.
+	refused  error
+	uncounts int
+}
+
+// A seat is a workload in its slot.
+type seat struct {
+	id     node.WorkloadID
+	of     node.Class
+	class  rqdelay.Class
+	inode  uint64
+	slot   rqdelay.Slot
+	shared bool
+}
+
+// byClass are times by the place of the class in node.Classes.
+type byClass [5]time.Duration
+
+func (b *byClass) add(c node.Class, t time.Duration) {
+	for i, class := range node.Classes {
+		if class == c {
+			b[i] += t
+		}
+	}
+}
+
+func newSeating() seating {
+	s := seating{
+		seats: map[node.WorkloadID]*seat{}, shared: map[rqdelay.Class]rqdelay.Slot{}, sharing: map[rqdelay.Class]int{},
+		left: map[rqdelay.Slot]byClass{}, limit: map[rqdelay.Slot]time.Duration{},
+		base: rqdelay.Reading{Delays: map[rqdelay.Slot]rqdelay.Histogram{}, Waits: map[rqdelay.Pair]time.Duration{}, Run: map[rqdelay.Slot][]time.Duration{}},
+	}
+	s.names[rqdelay.Untracked], s.names[rqdelay.Kernel] = node.RunnerOthers, node.RunnerKernel
+	s.names[rqdelay.Idle], s.names[rqdelay.Elsewhere] = node.RunnerIdle, node.RunnerElsewhere
+	next := rqdelay.First
+	for _, c := range []struct {
+		class rqdelay.Class
+		of    node.Class
+	}{{rqdelay.LS, node.LS}, {rqdelay.System, node.System}, {rqdelay.BE, node.BE}} {
+		s.shared[c.class], s.names[next], s.classes[next] = next, node.RestOf(c.of), c.of
+		next++
+	}
+	for ; next < rqdelay.Last; next++ {
+		s.free = append(s.free, next)
+	}
+	s.free = append(s.free, rqdelay.Last)
+	return s
+}
+
+// probeClass is how the probe looks at a class.
+func probeClass(c node.Class) rqdelay.Class {
+	switch {
+	case c.Sensitive():
+		return rqdelay.LS
+	case c == node.BE:
+		return rqdelay.BE
+	}
+	return rqdelay.System
+}
+
+// follow gives every workload its slot, and takes those of who has left. now
+// was just read. The error means that the counter is of no use any more.
+func (s *seating) follow(c delayCounter, now *rqdelay.Reading, all []node.Workload, inode func(node.CgroupPath) (uint64, error)) error {
+	inodes := make(map[node.WorkloadID]uint64, len(all))
+	classes := make(map[node.WorkloadID]node.Class, len(all))
+	for _, w := range all {
+		if id, err := inode(w.Cgroup); err == nil {
+			inodes[w.ID], classes[w.ID] = id, w.Class
+		}
+	}
+	for id, at := range s.seats {
+		if inodes[id] != at.inode || classes[id] != at.of {
+			if err := c.Forget(at.inode); err != nil {
+				return err
+			}
+			s.leave(at, now)
+		}
+	}
+	if len(s.free) > 0 {
+		for _, at := range s.seats {
+			if at.shared {
+				s.leave(at, now) // there may be a slot for it alone
+			}
+		}
+	}
+	s.refused, s.uncounts = nil, 0
+	limits := map[rqdelay.Slot]time.Duration{}
+	for _, sensitive := range []bool{true, false} {
+		for _, w := range all {
+			if w.Class.Sensitive() != sensitive || inodes[w.ID] == 0 {
+				continue
+			}
+			at, err := s.seat(c, now, w, inodes[w.ID])
+			if errors.Is(err, rqdelay.ErrClosed) {
+				return err
+			}
+			if err != nil {
+				s.refused, s.uncounts = err, s.uncounts+1
+				continue
+			}
+			if wait := limitOf(w); sensitive && (limits[at.slot] == 0 || wait < limits[at.slot]) {
+				limits[at.slot] = wait
+			}
+		}
+	}
+	for slot, wait := range limits {
+		if s.limit[slot] != wait {
+			if err := c.Limit(slot, wait); err != nil {
+				return err
+			}
+			s.limit[slot] = wait
+		}
+	}
+	return nil
+}
+
+// seat returns the seat of a workload; a new one if it has none.
+func (s *seating) seat(c delayCounter, now *rqdelay.Reading, w node.Workload, inode uint64) (*seat, error) {
+	if at := s.seats[w.ID]; at != nil {
+		return at, nil
+	}
+	at := &seat{id: w.ID, of: w.Class, class: probeClass(w.Class), inode: inode}
+	if err := s.room(c, now, at); err != nil {
+		return nil, err
+	}
+	if err := c.Track(at.slot, inode, at.class); err != nil {
+		s.unseat(at)
+		return nil, err
+	}
+	s.seats[w.ID] = at
+	return at, nil
+}
+
+// room finds a slot for a newcomer, and counts from now on.
+func (s *seating) room(c delayCounter, now *rqdelay.Reading, at *seat) error {
+	if len(s.free) == 0 && at.class == rqdelay.LS {
+		if err := s.join(c, now); err != nil {
+			return err
+		}
+	}
+	if len(s.free) == 0 {
+		at.slot, at.shared = s.shared[at.class], true
+		s.sharing[at.class]++
+		return nil
+	}
+	at.slot, s.free = s.free[0], s.free[1:]
+	s.names[at.slot], s.classes[at.slot] = at.id, at.of
+	s.base.Delays[at.slot] = now.Delays[at.slot]
+	s.base.Run[at.slot] = append([]time.Duration(nil), now.Run[at.slot]...)
+	for pair, t := range now.Waits {
+		if pair.Waiter == at.slot || pair.Runner == at.slot {
+			s.base.Waits[pair] = t
+		}
+	}
+	return nil
+}
+
+// join makes one that is not latency-sensitive share its class's slot, if
+// there is one, so that a slot is free.
+func (s *seating) join(c delayCounter, now *rqdelay.Reading) error {
+	for slot := rqdelay.Last; slot >= rqdelay.First; slot-- {
+		at := s.seats[s.names[slot]]
+		if at == nil || at.class == rqdelay.LS {
+			continue
+		}
+		if err := c.Track(s.shared[at.class], at.inode, at.class); err != nil {
+			return err
+		}
+		s.leave(at, now)
+		moved := *at
+		moved.slot, moved.shared = s.shared[at.class], true
+		s.sharing[at.class]++
+		s.seats[at.id] = &moved
+		return nil
+	}
+	return nil
+}
+
+// leave frees a seat. What others waited for its workload stays that of its
+// class.
+func (s *seating) leave(at *seat, now *rqdelay.Reading) {
+	delete(s.seats, at.id)
+	if !at.shared {
+		for pair, t := range now.Waits {
+			if pair.Runner == at.slot && pair.Waiter != at.slot && s.names[pair.Waiter] != "" {
+				sum := s.left[pair.Waiter]
+				sum.add(at.of, max(t-s.base.Waits[pair], 0))
+				s.left[pair.Waiter] = sum
+			}
+		}
+	}
+	s.unseat(at)
+}
+
+// unseat gives the slot back.
+func (s *seating) unseat(at *seat) {
+	if at.shared {
+		s.sharing[at.class]--
+		return
+	}
+	delete(s.left, at.slot)
+	delete(s.limit, at.slot)
+	s.names[at.slot], s.classes[at.slot] = "", ""
+	s.free = append(s.free, at.slot)
+}
+
+// trouble says who is not counted alone.
+func (s *seating) trouble() string {
+	var all []string
+	for _, c := range []rqdelay.Class{rqdelay.LS, rqdelay.System, rqdelay.BE} {
+		if n := s.sharing[c]; n > 1 {
+			all = append(all, fmt.Sprintf("%d workloads of class %v", n, c))
+		}
+	}
+	var text []string
+	if len(all) > 0 {
+		text = append(text, "more workloads than can be told apart: run-queue delays are counted together for "+strings.Join(all, ", "))
+	}
+	if s.refused != nil {
+		text = append(text, fmt.Sprintf("run-queue delays of %d workloads are not counted: %v", s.uncounts, s.refused))
+	}
+	return strings.Join(text, "; ")
+}

@@ -1,0 +1,75 @@
+package host
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// TestWhatTheKernelHasDroppedIsForgotten: a living group has lost a controller,
+// and resctrl was unmounted. There is nothing to put back, now or later.
+func TestWhatTheKernelHasDroppedIsForgotten(t *testing.T) {
+	for name, forget := range map[string]func(h *Host, lost []node.Knob) error{
+		"by a release": func(h *Host, lost []node.Knob) error {
+			var errs []error
+			for _, k := range lost {
+				errs = append(errs, h.Apply(t.Context(), plan.Step{Knob: k, To: node.PIDs{Max: 9}, Release: true}))
+			}
+			return errors.Join(errs...)
+		},
+		"by a restore": func(h *Host, lost []node.Knob) error {
+			planned, err := h.RestorePlan(t.Context())
+			done, restoreErr := h.Restore(t.Context())
+			for _, r := range []Report{planned, done} {
+				if len(r.Dropped) != len(lost) || len(r.Restored)+len(r.Left)+len(r.Gone) > 0 {
+					t.Errorf("the report is %+v, want %v dropped", r, lost)
+				}
+				for _, k := range lost {
+					if !slices.Contains(r.Dropped, k) {
+						t.Errorf("%v is not among the dropped %v", k, r.Dropped)
+					}
+				}
+			}
+			return errors.Join(err, restoreErr)
+		},
+	} {
+		h, _, procfs := counted(t, "job")
+		procfs("mounts", "") // no resctrl
+		j, err := journal.Open(t.TempDir(), "boot", journal.Session{PID: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = j.Close() })
+		h.journal = j
+		inode, err := h.tree.Inode("job")
+		if err != nil {
+			t.Fatal(err)
+		}
+		control := node.Knob{Cgroup: "job", File: node.FileControl}
+		err = errors.Join(
+			j.Intend(tasks("job"), inode, node.PIDs{Max: 9}, node.PIDs{Max: 5}), j.Wrote(tasks("job"), node.PIDs{Max: 5}),
+			j.Intend(control, inode, node.ControlOf(node.DefaultControl), node.ControlOf("BE")), j.Wrote(control, node.ControlOf("BE")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir, err := h.tree.Dir("pids", "job")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(filepath.Join(dir, "pids.max")); err != nil {
+			t.Fatal(err)
+		}
+		if err := forget(h, []node.Knob{tasks("job"), control}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if s, err := j.State(); err != nil || !s.Empty() {
+			t.Errorf("%s: the journal still has %v, %v", name, s.Touches, err)
+		}
+	}
+}

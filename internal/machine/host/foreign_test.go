@@ -1,0 +1,87 @@
+package host
+
+import (
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// newCookieBench is a bench whose kernel has core scheduling.
+func newCookieBench(t *testing.T) (*bench, *modelCore) {
+	t.Helper()
+	b := newBench(t, true)
+	core := &modelCore{cookies: map[int]uint64{}}
+	b.isolation.core = core
+	b.can = func() node.Capabilities { return node.Capabilities{node.MechCoreSched: yes("model")} }
+	return b, core
+}
+
+// others is how many cookies of others a snapshot shows that is so much later.
+func (b *bench) others(t *testing.T, d time.Duration) int {
+	t.Helper()
+	s := b.snapshot(t)
+	s.At = s.At.Add(d)
+	b.lookForOthers(&s)
+	return s.Isolation.Cookies
+}
+
+// TestCookiesOfOthersAreSeenWhereverTheyAre: core scheduling is the machine's, and
+// not that of the work that Tenon knows.
+func TestCookiesOfOthersAreSeenWhereverTheyAre(t *testing.T) {
+	b, core := newCookieBench(t)
+	nobody, be := b.thread(t, "be/b", task.Normal), b.thread(t, "be/a", task.Normal)
+	b.procOf(t, map[int]string{nobody: "elsewhere", be: "be/a"})
+	if n := b.snapshot(t).Isolation.Cookies; n != 0 {
+		t.Fatalf("%d cookies among nobody", n)
+	}
+	core.cookies[nobody], core.cookies[be] = 5, 6
+	if n := b.snapshot(t).Isolation.Cookies; n != 0 {
+		t.Error("all processes are looked at in each turn")
+	}
+	if n := b.others(t, glanceWithin); n != 2 {
+		t.Errorf("%d cookies of others, want 2: one on best-effort work, one on what no rule knows", n)
+	}
+	delete(core.cookies, nobody)
+	b.group(t, "new")
+	b.Manage(node.Workload{ID: "new", Class: node.LS, Cgroup: "new", Meet: "new"})
+	if n := b.snapshot(t).Isolation.Cookies; n != 1 {
+		t.Errorf("%d cookies with new work, want 1", n)
+	}
+}
+
+func TestCookiesOfAnEarlierAgentAreNotOthers(t *testing.T) {
+	b, core := newCookieBench(t)
+	old := b.thread(t, "be/a", task.Normal)
+	b.procOf(t, map[int]string{old: "be/a"})
+	b.snapshot(t)
+	do(t, b.set(t, cookieOf("be"), node.ThreadsBE))
+	core.cookies[old] = 3
+	b.isolation.cookies = nil // as the next process, that has given out none yet
+	if n := b.others(t, glanceWithin); n != 0 {
+		t.Errorf("%d cookies of others, want 0", n)
+	}
+}
+
+// TestCookieOfAnotherIsLeftToItsOwner also on best-effort work: a container
+// runtime keeps its containers apart with it.
+func TestCookieOfAnotherIsLeftToItsOwner(t *testing.T) {
+	b, core := newCookieBench(t)
+	ours, theirs := b.thread(t, "be/a", task.Normal), b.thread(t, "be/b", task.Normal)
+	b.procOf(t, map[int]string{ours: "be/a", theirs: "be/b"})
+	core.cookies[theirs] = 9
+	b.snapshot(t)
+	do(t, b.set(t, cookieOf("be"), node.ThreadsBE))
+	if core.cookies[ours] != 77 || core.cookies[theirs] != 9 {
+		t.Errorf("cookies %d and %d, want ours and theirs", core.cookies[ours], core.cookies[theirs])
+	}
+	b.isolation.expire()
+	if got := b.snapshot(t).Knobs.Now[cookieOf("be")]; got != node.ThreadsBE {
+		t.Errorf("shown as %v: it would be written in every turn", got)
+	}
+	do(t, b.release(t, cookieOf("be")))
+	if core.cookies[ours] != 0 || core.cookies[theirs] != 9 {
+		t.Errorf("after the release %d and %d, want none and theirs", core.cookies[ours], core.cookies[theirs])
+	}
+}

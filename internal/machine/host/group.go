@@ -1,0 +1,101 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// MakeGroup makes a cgroup and the ancestors that are missing. What did not
+// exist is journaled as Tenon's before it is made. An existing group is left
+// as it is.
+func (h *Host) MakeGroup(p node.CgroupPath) error {
+	if err := h.needTree(); err != nil {
+		return fmt.Errorf("make cgroup %s: %w", p, err)
+	}
+	var missing []node.CgroupPath
+	for q := p; q != "" && !h.tree.Exists(string(q)); q = q.Parent() {
+		missing = append(missing, q)
+	}
+	for _, q := range slices.Backward(missing) {
+		if err := h.journal.Made(q); err != nil {
+			return err
+		}
+	}
+	err := h.tree.Make(string(p))
+	if err != nil {
+		for _, q := range missing {
+			if !h.tree.Exists(string(q)) {
+				err = errors.Join(err, h.journal.Removed(q))
+			}
+		}
+	}
+	return err
+}
+
+// RemoveGroup removes one cgroup and forgets its knobs. It waits up to 2 s for
+// processes that are ending, and fails with EBUSY while there are processes
+// or groups in it. What does not exist is removed already.
+func (h *Host) RemoveGroup(p node.CgroupPath) error {
+	if err := h.needTree(); err != nil {
+		return fmt.Errorf("remove cgroup %s: %w", p, err)
+	}
+	if children, err := h.tree.Children(string(p)); err == nil && len(children) > 0 {
+		// Said before anything is tried: on v1 the group would else lose the
+		// hierarchies in which it happens to be empty.
+		return fmt.Errorf("remove cgroup %s: it holds %d groups: %w", p, len(children), syscall.EBUSY)
+	}
+	if err := h.tree.Remove(string(p)); err != nil {
+		return err
+	}
+	return h.journal.Removed(p)
+}
+
+// Attach moves a process with all its threads into a cgroup.
+func (h *Host) Attach(p node.CgroupPath, pid int) error {
+	if err := h.needTree(); err != nil {
+		return fmt.Errorf("attach %d to cgroup %s: %w", pid, p, err)
+	}
+	return h.tree.Attach(string(p), pid)
+}
+
+// Spawned journals a process that Tenon itself has started, so that a restore
+// ends it, with all its descendants, if Tenon dies first.
+func (h *Host) Spawned(pid int) error {
+	p, err := h.process(pid)
+	if err != nil {
+		return fmt.Errorf("journal process %d: %w", pid, err)
+	}
+	return h.journal.Spawned(p)
+}
+
+// Reaped forgets a process that has ended.
+func (h *Host) Reaped(pid int) error {
+	s, err := h.journal.State()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for p := range s.Processes {
+		if p.PID == pid {
+			errs = append(errs, h.journal.Reaped(p))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// process names a process so that its pid cannot be mistaken for a later one.
+func (h *Host) process(pid int) (journal.Process, error) {
+	s, err := h.fs.PIDStat(pid)
+	return journal.Process{PID: pid, Start: int64(s.StartTime)}, err
+}
+
+// alive reports whether the process still runs; a zombie does not.
+func (h *Host) alive(p journal.Process) bool {
+	s, err := h.fs.PIDStat(p.PID)
+	return err == nil && int64(s.StartTime) == p.Start && s.State != 'Z' && s.State != 'X'
+}

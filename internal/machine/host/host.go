@@ -1,0 +1,364 @@
+// Package host is the real node: it turns the kernel's files into a
+// node.Snapshot, performs plan.Steps on them, tells what the kernel can do,
+// and puts everything back from the journal, also after kill -9.
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/blockio"
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/knob"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// Options says which node to open. The zero Options is the running system.
+type Options struct {
+	Tree       *cgroup.Tree // nil: found in FS
+	FS         proc.FS      // zero: proc.Default()
+	JournalDir string       // "": journal.DefaultDir
+	// Disposable: the groups made and the processes started through this
+	// host are Tenon's own (the lab's), and a restore ends the processes.
+	// Otherwise they are a user's, and a restore leaves the processes alone.
+	Disposable bool
+	// Resident: this host lives for as long as the node does (tenond's). It
+	// keeps what it has read of the knobs and reads them again in turn, leaves
+	// out workloads whose cgroup is gone, and shows every knob that Tenon has
+	// changed and no living process answers for, so that none is forgotten.
+	Resident bool
+	// Try lets Capabilities make a cgroup for a moment where no existing one shows
+	// whether the kernel has a file. Without it nothing is written, and the answer
+	// is then that it is not known.
+	Try bool
+	// Spare lists processes that are never stopped or ended, beside this one,
+	// the first of the system and those of the journal: tenond's watchdog.
+	Spare func() []int
+	// Behalf is the process in whose name changes are journaled, if not this
+	// one: the watchdog's host acts for the agent that it watches.
+	Behalf *journal.Session
+}
+
+// Host is the running machine. It is safe for concurrent use, and several
+// processes may share one journal.
+type Host struct {
+	tree    *cgroup.Tree // nil: this machine has no cgroups that we can use
+	noTree  error
+	fs      proc.FS
+	journal *journal.Journal
+
+	opened time.Time
+	spare  func() []int // nil: nobody else
+	try    bool         // as in Options
+
+	can   func() node.Capabilities
+	knobs knob.Table // how each kind is read and written
+
+	blocks *blockio.Devices
+
+	mu        sync.Mutex // guards the rest
+	workloads map[node.WorkloadID]node.Workload
+	sorted    []node.Workload // of workloads; nil: to be made
+	topology  topologyCache
+	sight     *sight // nil unless resident
+	controls  controls
+	round     *round // nil unless resident
+
+	delays    delays
+	turns     turns
+	isolation isolation
+}
+
+// Open finds the node's parts. It writes nothing: the journal appears with
+// the first change. A machine without cgroups opens, and refuses what needs
+// them.
+func Open(o Options) (*Host, error) {
+	h := &Host{tree: o.Tree, fs: o.FS, opened: time.Now(), spare: o.Spare, try: o.Try, workloads: map[node.WorkloadID]node.Workload{}, isolation: newIsolation()}
+	if h.fs == (proc.FS{}) {
+		h.fs = proc.Default()
+	}
+	if h.tree == nil {
+		h.tree, h.noTree = cgroup.Detect(h.fs.Proc)
+		if h.noTree != nil {
+			h.tree = nil
+		}
+	}
+	if o.JournalDir == "" {
+		o.JournalDir = journal.DefaultDir
+	}
+	boot, err := h.fs.BootID()
+	if err != nil {
+		return nil, fmt.Errorf("open the node: %w", err)
+	}
+	self, err := h.fs.PIDStat(os.Getpid())
+	if err != nil {
+		return nil, fmt.Errorf("open the node: %w", err)
+	}
+	session := journal.Session{PID: self.PID, Start: int64(self.StartTime), Lab: o.Disposable}
+	if o.Behalf != nil {
+		session = *o.Behalf
+	}
+	if h.journal, err = journal.Open(o.JournalDir, boot, session); err != nil {
+		return nil, err
+	}
+	if o.Resident {
+		h.sight, h.round = newSight(), newRound()
+		if h.tree != nil {
+			h.tree = h.tree.KeepOpen()
+		}
+	}
+	h.blocks = blockio.New(h.fs, h.tree)
+	h.can, h.knobs = sync.OnceValue(h.probe), h.adapters()
+	return h, nil
+}
+
+// Close lets go of the journal, and unloads the scheduler of best-effort
+// threads. What else was changed stays changed; see RestoreOwn.
+func (h *Host) Close() error {
+	if h.sight != nil && h.tree != nil {
+		h.tree.CloseAll()
+	}
+	h.isolation.close()
+	return errors.Join(h.delays.stop(), h.journal.Close())
+}
+
+// Capabilities tells what this machine can do. It probes once.
+func (h *Host) Capabilities() node.Capabilities { return maps.Clone(h.can()) }
+
+// Manage adds a workload to the snapshots, or replaces the one of the same ID.
+func (h *Host) Manage(w node.Workload) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.workloads[w.ID], h.sorted = w, nil
+}
+
+// ManageOnly makes all the workloads of the snapshots.
+func (h *Host) ManageOnly(all []node.Workload) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.workloads, h.sorted = make(map[node.WorkloadID]node.Workload, len(all)), nil
+	for _, w := range all {
+		h.workloads[w.ID] = w
+	}
+	h.sight.expire()
+	h.delays.expire()
+	h.isolation.expire()
+}
+
+// Show makes the given knobs those that a resident host's snapshots show of
+// every cgroup; before the first call it is all of them. Reading what nobody
+// may want to turn is most of what an idle agent would cost.
+func (h *Host) Show(files []node.File) {
+	h.sight.show(h.isolation.show(h.controls.show(h.blocks.Show(files)), h.can()))
+}
+
+// Session is the process in whose name this host journals.
+func (h *Host) Session() journal.Session { return h.journal.Session() }
+
+// Kernel says how this kernel rounds what is written.
+func (h *Host) Kernel() node.Kernel { return h.kernel() }
+
+// Knob reads the present value of one knob.
+func (h *Host) Knob(k node.Knob) (node.Value, error) {
+	if err := h.needTree(); err != nil {
+		return nil, fmt.Errorf("read %v: %w", k, err)
+	}
+	return h.knobs.Read(k)
+}
+
+// Inode names the group that a path stands for: one that was made again is
+// another group.
+func (h *Host) Inode(p node.CgroupPath) (uint64, error) {
+	if err := h.needTree(); err != nil {
+		return 0, fmt.Errorf("inode of %s: %w", p, err)
+	}
+	return h.inode(p)
+}
+
+// Reread makes a resident host forget what it knows of the knobs: somebody
+// else may have written any of them.
+func (h *Host) Reread() { h.sight.forget() }
+
+// Forget drops a workload from the snapshots. It changes nothing on the node.
+func (h *Host) Forget(id node.WorkloadID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.workloads, id)
+	h.sorted = nil
+}
+
+// managed returns the workloads in a stable order. The caller does not change
+// the slice.
+func (h *Host) managed() []node.Workload {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.sorted == nil {
+		h.sorted = slices.AppendSeq(make([]node.Workload, 0, len(h.workloads)), maps.Values(h.workloads))
+		slices.SortFunc(h.sorted, func(a, b node.Workload) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	}
+	return h.sorted
+}
+
+func (h *Host) kernel() node.Kernel {
+	k := node.Kernel{PageSize: unit.Bytes(os.Getpagesize()), MB: h.controls.bandwidth()}
+	if h.tree != nil {
+		k.CgroupVersion = h.tree.Version()
+	}
+	return k
+}
+
+// needTree refuses what cannot be done without cgroups.
+func (h *Host) needTree() error {
+	if h.tree == nil {
+		return fmt.Errorf("this machine has no usable cgroups: %w", h.noTree)
+	}
+	return nil
+}
+
+// Apply performs one step. The value from before and the value to come are
+// journaled before the write, and the value as it reads back after it. A
+// release restores the value from before, unless somebody else has changed
+// the knob since, and forgets it. A step on a cgroup that is gone fails with
+// cgroup.ErrGone.
+func (h *Host) Apply(ctx context.Context, s plan.Step) error {
+	if err := errors.Join(ctx.Err(), h.needTree()); err != nil {
+		return fmt.Errorf("apply %v: %w", s, err)
+	}
+	if s.To == nil {
+		return fmt.Errorf("apply to %v: the step has no value", s.Knob)
+	}
+	var err error
+	if divides(s.Knob) {
+		defer h.controls.changed(s.Knob)
+	}
+	if s.Release {
+		err = h.release(s.Knob)
+		switch {
+		case err != nil:
+		case s.Knob.Control != "":
+			err = h.leaveControl(s.Knob.Control)
+		case s.Knob.File == node.FileIdentity:
+			err = h.leaveSwitch()
+		}
+	} else {
+		err = h.set(s.Knob, s.To.Rounded(h.kernel()))
+		switch {
+		case err == nil:
+		case s.Knob.Control != "":
+			err = errors.Join(err, h.leaveControl(s.Knob.Control))
+		case s.Knob.File == node.FileIdentity: // turned on for the mark that was refused
+			err = errors.Join(err, h.leaveSwitch())
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("apply %v: %w", s, err)
+	}
+	return nil
+}
+
+func (h *Host) set(k node.Knob, to node.Value) error {
+	if k.File.OrdersScheduler() {
+		return h.order(k, to)
+	}
+	if v, isRun := to.(node.Run); isRun && v.Ends() {
+		return h.end(k, v)
+	}
+	if k.Control != "" {
+		if err := h.makeControl(k.Control); err != nil {
+			return err
+		}
+	}
+	inode, err := h.knobInode(k)
+	if err != nil {
+		return err
+	}
+	before, err := h.knobs.Read(k)
+	if err != nil {
+		return err
+	}
+	if err := h.journal.Intend(k, inode, h.unmixed(before), to); err != nil {
+		return err
+	}
+	writeErr := h.knobs.Write(k, to)
+	now, err := h.knobs.Read(k)
+	h.sight.saw(k, now, err)
+	if errors.Is(writeErr, ErrLoading) {
+		return writeErr // its entry stays pending until it shows what is to come
+	}
+	if writeErr == nil && err == nil {
+		return h.journal.Wrote(k, now)
+	}
+	if err == nil && now == before { // refused, and nothing has changed
+		return errors.Join(writeErr, h.journal.Abandon(k))
+	}
+	// The knob is in between. Its entry stays pending, which tells a restore
+	// that any mix of the two values is ours.
+	return errors.Join(writeErr, err)
+}
+
+func (h *Host) release(k node.Knob) error {
+	s, err := h.journal.State()
+	if err != nil {
+		return err
+	}
+	t, touched := s.Touches[k]
+	if !touched {
+		return nil
+	}
+	t = h.attainable(k, t)
+	inode, err := h.knobInode(k)
+	if errors.Is(err, cgroup.ErrGone) || (err == nil && inode != t.Inode) {
+		return errors.Join(h.lastLeave(k), h.journal.Forget(k)) // that cgroup is gone, with its knobs
+	}
+	if err != nil {
+		return err
+	}
+	now, err := h.knobs.Read(k)
+	h.sight.saw(k, now, err)
+	if dropped(err) {
+		return h.journal.Forget(k)
+	}
+	if err != nil {
+		return err
+	}
+	if k == schedulerKnob {
+		h.isolation.unwant() // which it does not show while it is being loaded
+	}
+	if now != t.Before && h.ours(k, t, now) {
+		if err := h.journal.Intend(k, inode, t.Before, t.Before); err != nil {
+			return err
+		}
+		err := h.knobs.Write(k, t.Before)
+		if next := h.nextTo(k, t.Before, err); next != nil {
+			t.Before = next
+			if err = h.journal.Intend(k, inode, t.Before, t.Before); err == nil {
+				err = h.knobs.Write(k, t.Before)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		now, err = h.knobs.Read(k)
+		if h.sight.saw(k, now, err); err != nil {
+			return err
+		}
+		if now != t.Before {
+			return fmt.Errorf("%v was %v before and now reads %v", k, t.Before, now)
+		}
+	}
+	if err := h.lastLeave(k); err != nil {
+		return err
+	}
+	return h.journal.Forget(k)
+}

@@ -1,0 +1,437 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/kernel/scx"
+	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A modelExt is sched_ext in memory: the policies of threads, and one scheduler
+// at a time. It refuses what the kernel refuses.
+type modelExt struct {
+	mu       sync.Mutex
+	policies map[int]task.Policy
+	refuses  error // what load gives
+	loads    []scx.Options
+	now      *modelScheduler
+	lacks    bool          // SCHED_EXT
+	keeps    error         // what shorten gives
+	gate     chan struct{} // load waits for it; nil: for nothing
+	waits    int           // loads that have begun
+	changes  int           // of threads, tried
+}
+
+func (m *modelExt) load(o scx.Options) (extScheduler, error) {
+	m.mu.Lock()
+	m.waits++
+	gate := m.gate
+	m.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.loads = append(m.loads, o)
+	if m.refuses != nil {
+		return nil, m.refuses
+	}
+	if m.now != nil && !m.now.closed {
+		return nil, scx.ErrBusy
+	}
+	m.now = &modelScheduler{
+		events: make(chan scx.Event, 8), params: o.Params, groups: map[uint64]scx.Group{}, pods: map[int]scx.Pod{},
+	}
+	return m.now, nil
+}
+
+func (m *modelExt) change(list task.List, from func(task.Policy) bool, to task.Policy) (n int, err error) {
+	tids, err := list()
+	if err != nil {
+		return 0, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.changes++
+	for _, tid := range tids {
+		if p, lives := m.policies[tid]; lives && from(p) {
+			if m.lacks {
+				return n, task.ErrUnsupported
+			}
+			m.policies[tid] = to
+			n++
+		}
+	}
+	return n, nil
+}
+
+func (m *modelExt) extend(list task.List, spare func(int) bool) (int, error) {
+	but := func() ([]int, error) {
+		tids, err := list()
+		return slices.DeleteFunc(tids, func(tid int) bool { return spare != nil && spare(tid) }), err
+	}
+	return m.change(but, func(p task.Policy) bool { return p != task.Ext && !p.RealTime() }, task.Ext)
+}
+
+func (m *modelExt) shorten(list task.List) (int, error) {
+	m.mu.Lock()
+	keeps := m.keeps
+	m.mu.Unlock()
+	if keeps != nil {
+		return 0, keeps
+	}
+	return m.change(list, func(p task.Policy) bool { return p == task.Ext }, task.Normal)
+}
+
+func (m *modelExt) count(tids []int) (n task.Policies, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, tid := range tids {
+		switch p, lives := m.policies[tid]; {
+		case !lives:
+		case p == task.Ext:
+			n.Ext++
+		case p.RealTime():
+			n.RealTime++
+		default:
+			n.Fair++
+		}
+	}
+	return n, nil
+}
+
+// set makes a thread, or changes it behind our back.
+func (m *modelExt) set(tid int, p task.Policy) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.policies[tid] = p
+}
+
+func (m *modelExt) policy(tid int) task.Policy {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.policies[tid]
+}
+
+func (m *modelExt) loaded() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.loads)
+}
+
+// A modelScheduler remembers what it was told.
+type modelScheduler struct {
+	mu      sync.Mutex
+	events  chan scx.Event
+	groups  map[uint64]scx.Group
+	pods    map[int]scx.Pod
+	params  scx.Params
+	most    unit.MilliCPU
+	beats   int
+	writes  int // of orders
+	closed  bool
+	crowded bool  // no CPU has room
+	full    error // what Classify gives
+	uncaps  error // what SetCap gives
+}
+
+func (s *modelScheduler) do(f func()) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return scx.ErrClosed
+	}
+	f()
+	return nil
+}
+
+func (s *modelScheduler) SetGroup(g scx.Group) error {
+	err := s.do(func() {
+		if s.full == nil {
+			s.groups[g.Cgroup] = g
+			s.writes++
+		}
+	})
+	return errors.Join(err, s.full)
+}
+
+func (s *modelScheduler) DropGroup(id uint64) error {
+	return s.do(func() { delete(s.groups, id); s.writes++ })
+}
+
+func (s *modelScheduler) Group(id uint64) (g scx.Group, is bool, err error) {
+	err = s.do(func() { g, is = s.groups[id] })
+	return g, is, err
+}
+
+func (s *modelScheduler) SetPod(p scx.Pod) error {
+	return s.do(func() { s.pods[p.Slot] = p; s.writes++ })
+}
+
+func (s *modelScheduler) Pod(slot int) (p scx.Pod, err error) {
+	err = s.do(func() { p = s.pods[slot] })
+	return p, err
+}
+
+func (s *modelScheduler) SetParams(p scx.Params) error { return s.do(func() { s.params = p }) }
+
+func (s *modelScheduler) SetCap(c unit.MilliCPU) error {
+	err := s.do(func() {
+		if s.uncaps == nil {
+			s.most = c
+			s.writes++
+		}
+	})
+	return errors.Join(err, s.uncaps)
+}
+
+func (s *modelScheduler) HasRoom(int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.crowded
+}
+
+func (s *modelScheduler) Beat() error { return s.do(func() { s.beats++ }) }
+
+func (s *modelScheduler) Events() <-chan scx.Event { return s.events }
+
+func (s *modelScheduler) Status() (v scx.Status, err error) {
+	err = s.do(func() { v = scx.Status{State: "enabled", Running: true, Counts: scx.Counts{Expels: 7}} })
+	return v, err
+}
+
+func (s *modelScheduler) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.closed = true
+		close(s.events)
+	}
+	return nil
+}
+
+// A bench is a host on a cgroup tree of plain files, with sched_ext in memory.
+type bench struct {
+	*Host
+	ext  *modelExt
+	root string
+	next int // thread id
+}
+
+// newBench has the groups be (with be/a and be/b) and ls on cgroup v2.
+func newBench(t testing.TB, resident bool) *bench {
+	t.Helper()
+	dir := t.TempDir()
+	b := &bench{root: filepath.Join(dir, "v2"), next: 1 << 24} // no thread has such a number
+	mount := fmt.Sprintf("31 24 0:28 / %s rw - cgroup2 cgroup2 rw\n", b.root)
+	b.put(t, filepath.Join(dir, "proc/self/mountinfo"), mount)
+	b.put(t, filepath.Join(b.root, "cgroup.controllers"), "cpu cpuset memory pids\n")
+	b.put(t, filepath.Join(b.root, "cgroup.threads"), "")
+	for _, p := range []string{"be", "be/a", "be/b", "ls"} {
+		b.group(t, p)
+	}
+	b.open(t, resident, dir)
+	return b
+}
+
+// open opens the host, as another process would that finds the journal.
+func (b *bench) open(t testing.TB, resident bool, dir string) {
+	t.Helper()
+	tree, err := cgroup.Detect(filepath.Join(dir, "proc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := Open(Options{Tree: tree, JournalDir: filepath.Join(dir, "journal"), Resident: resident})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = h.Close() })
+	if b.ext == nil {
+		b.ext = &modelExt{policies: map[int]task.Policy{}}
+	}
+	h.isolation.ext = b.ext
+	h.can = func() node.Capabilities { return node.Capabilities{node.MechSchedExt: yes("model")} }
+	h.Show([]node.File{node.FileCPUWeight, node.FileCPUMax, node.FileScheduler, node.FilePolicy, node.FileCookie, node.FileIdentity})
+	for _, w := range []node.Workload{
+		{ID: "a", Class: node.BE, Cgroup: "be/a", Meet: "be"},
+		{ID: "b", Class: node.BE, Cgroup: "be/b", Meet: "be"},
+		{ID: "web", Class: node.LS, Cgroup: "ls", Meet: "ls"},
+	} {
+		h.Manage(w)
+	}
+	b.Host = h
+}
+
+func (b *bench) put(t testing.TB, file, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *bench) group(t testing.TB, p string) {
+	t.Helper()
+	for file, text := range map[string]string{
+		"cgroup.procs": "", "cgroup.threads": "", "cpu.weight": "100\n", "cpu.idle": "0\n", "cpu.max": "max 100000\n", "cpu.max.burst": "0\n",
+		"cgroup.freeze": "0\n", "cgroup.kill": "", "cgroup.events": "populated 1\nfrozen 0\n",
+	} {
+		b.put(t, filepath.Join(b.root, p, file), text)
+	}
+}
+
+// thread makes one in a group.
+func (b *bench) thread(t testing.TB, p string, policy task.Policy) int {
+	t.Helper()
+	b.next++
+	file := filepath.Join(b.root, p, "cgroup.threads")
+	old, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.put(t, file, string(old)+strconv.Itoa(b.next)+"\n")
+	b.ext.set(b.next, policy)
+	return b.next
+}
+
+func (b *bench) snapshot(t testing.TB) node.Snapshot {
+	t.Helper()
+	s, err := b.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Guard(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// order gives an order, as a plan does.
+func (b *bench) order(t testing.TB, p node.CgroupPath, text string) error {
+	t.Helper()
+	v, err := node.ParseValue(node.FileSchedulerGroup, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Apply(t.Context(), plan.Step{Knob: orderOf(p), To: v, Owner: plan.OwnerConformance})
+}
+
+func orderOf(p node.CgroupPath) node.Knob { return node.Knob{Cgroup: p, File: node.FileSchedulerGroup} }
+
+// has is what the scheduler's maps say of a cgroup.
+func (b *bench) has(t testing.TB, p node.CgroupPath) (scx.Group, bool) {
+	t.Helper()
+	inode, err := b.tree.Inode(string(p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, is, err := b.ext.now.Group(inode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Cgroup = 0
+	return g, is
+}
+
+// set applies a value, and waits for what goes on after that.
+func (b *bench) set(t testing.TB, k node.Knob, v node.Value) error {
+	t.Helper()
+	err := b.Apply(t.Context(), plan.Step{Knob: k, To: v, Owner: plan.OwnerConformance})
+	if !errors.Is(err, ErrLoading) {
+		return err
+	}
+	until(t, "the load has ended", func() bool { return !b.loads() })
+	until(t, "and is told", func() bool { return len(b.RungEvents()) > 0 })
+	<-b.RungEvents()
+	if b.scheduling() != nil {
+		return nil
+	}
+	return err
+}
+
+// loads reports whether a scheduler is being loaded.
+func (b *bench) loads() bool {
+	b.isolation.mu.Lock()
+	defer b.isolation.mu.Unlock()
+	return b.isolation.scheduler.loading
+}
+
+func (b *bench) release(t *testing.T, k node.Knob) error {
+	t.Helper()
+	return b.Apply(t.Context(), plan.Step{Knob: k, To: node.ThreadsNormal, Owner: plan.OwnerConformance, Release: true})
+}
+
+func policyOf(p node.CgroupPath) node.Knob { return node.Knob{Cgroup: p, File: node.FilePolicy} }
+
+// treeOf are the files of a tree and their texts.
+func treeOf(t testing.TB, root string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		all[file] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// until waits for what another goroutine does.
+func until(t testing.TB, what string, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); !so(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not so within 5 s", what)
+		}
+	}
+}
+
+func (b *bench) journaled(t *testing.T) journal.State {
+	t.Helper()
+	s, err := b.journal.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// procOf makes threads such of a group: /proc says where they are.
+func (b *bench) procOf(t *testing.T, tids map[int]string) {
+	t.Helper()
+	real := proc.Default()
+	dir := t.TempDir()
+	for _, name := range []string{"stat", "uptime", "meminfo", "sys", "self", strconv.Itoa(os.Getpid())} {
+		if err := os.Symlink(filepath.Join(real.Proc, name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for tid, p := range tids {
+		b.put(t, filepath.Join(dir, strconv.Itoa(tid), "cgroup"), "0::/"+strings.Trim(p, "/")+"\n")
+	}
+	b.fs.Proc = dir
+}
+
+var errBoom = errors.New("boom")

@@ -1,0 +1,366 @@
+package host
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/scx"
+	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+var loaded = node.Scheduler{Loaded: true, Siblings: true, Hold: 200 * time.Microsecond, Headroom: node.SchedulerHeadroom, Gentle: "LSR"}
+
+func TestThreadsOfAGroupAreConvertedAndRestored(t *testing.T) {
+	b := newBench(t, true)
+	meet, a, late := b.thread(t, "be", task.Normal), b.thread(t, "be/a", task.Batch), 0
+	realtime, web := b.thread(t, "be/b", task.FIFO), b.thread(t, "ls", task.Normal)
+	b.snapshot(t)
+	do(t, b.set(t, policyOf("be"), node.ThreadsBE))
+	if got := []task.Policy{b.ext.policy(meet), b.ext.policy(a), b.ext.policy(realtime), b.ext.policy(web)}; !slices.Equal(got, []task.Policy{task.Ext, task.Ext, task.FIFO, task.Normal}) {
+		t.Errorf("policies %v, want those of BE converted, and nobody else's", got)
+	}
+	s := b.snapshot(t)
+	if got := s.Knobs.Now[policyOf("be")]; got != node.ThreadsBE || s.Knobs.Before[policyOf("be")] != node.ThreadsNormal {
+		t.Errorf("shown as %v, before %v", got, s.Knobs.Before[policyOf("be")])
+	}
+	if n := b.IsolationStatus().Realtime; n != 1 {
+		t.Errorf("%d real-time threads are told, want 1", n)
+	}
+
+	late = b.thread(t, "be/b", task.Normal)
+	b.isolation.expire()
+	if got := b.snapshot(t).Knobs.Now[policyOf("be")]; got != node.ThreadsMixed {
+		t.Errorf("with a stray it shows %v, want mixed", got)
+	}
+	do(t, b.set(t, policyOf("be"), node.ThreadsBE))
+	if b.ext.policy(late) != task.Ext {
+		t.Error("a stray was not converted")
+	}
+	if st := b.IsolationStatus(); st.Strays != 1 || st.Converted != 1 {
+		t.Errorf("%d strays and %d converted are told, want 1 and 1", st.Strays, st.Converted)
+	}
+
+	do(t, b.Apply(t.Context(), plan.Step{Knob: policyOf("be"), To: node.ThreadsNormal, Release: true}))
+	for _, tid := range []int{meet, a, late} {
+		if p := b.ext.policy(tid); p != task.Normal {
+			t.Errorf("thread %d is %v after the release", tid, p)
+		}
+	}
+	if st := b.journaled(t); !st.Empty() {
+		t.Errorf("left to restore: %v", st)
+	}
+	if _, shown := b.snapshot(t).Knobs.Now[policyOf("be")]; shown {
+		t.Error("a knob that nobody has turned is read")
+	}
+}
+
+// TestRestoreAfterADeadAgent is what another process finds: threads with the
+// policy, and the journal.
+func TestRestoreAfterADeadAgent(t *testing.T) {
+	b := newBench(t, true)
+	a, inherited := b.thread(t, "be/a", task.Normal), 0
+	b.snapshot(t)
+	do(t, b.set(t, schedulerKnob, loaded), b.set(t, policyOf("be"), node.ThreadsBE))
+	inherited = b.thread(t, "be/b", task.Ext)
+
+	b.open(t, false, strings.TrimSuffix(b.root, "/v2"))
+	r, err := b.Restore(t.Context())
+	do(t, err)
+	if b.ext.policy(a) != task.Normal || b.ext.policy(inherited) != task.Normal {
+		t.Errorf("policies %v and %v after the restore", b.ext.policy(a), b.ext.policy(inherited))
+	}
+	if len(r.Left) > 0 || !b.journaled(t).Empty() {
+		t.Errorf("left: %v, %v", r, b.journaled(t))
+	}
+}
+
+func TestEmptyGroupIsWhatItWasMade(t *testing.T) {
+	b := newBench(t, true)
+	b.snapshot(t)
+	do(t, b.set(t, policyOf("be"), node.ThreadsBE))
+	if got := b.snapshot(t).Knobs.Now[policyOf("be")]; got != node.ThreadsBE {
+		t.Errorf("shown as %v: every turn would write it again", got)
+	}
+}
+
+func TestOnlyBestEffortWorkIsConverted(t *testing.T) {
+	b := newBench(t, true)
+	b.Manage(node.Workload{ID: "inner", Class: node.LS, Cgroup: "be/b", Meet: "be/b"})
+	b.Forget("b")
+	web, inner, a := b.thread(t, "ls", task.Normal), b.thread(t, "be/b", task.Normal), b.thread(t, "be/a", task.Normal)
+	b.snapshot(t)
+	if err := b.set(t, policyOf("ls"), node.ThreadsBE); !errors.Is(err, errNotBE) {
+		t.Errorf("latency-sensitive work: %v, want a refusal", err)
+	}
+	if err := b.set(t, policyOf(""), node.ThreadsBE); !errors.Is(err, ErrOwn) {
+		t.Errorf("the whole machine: %v, want a refusal", err)
+	}
+	do(t, b.set(t, policyOf("be"), node.ThreadsBE))
+	if b.ext.policy(web) != task.Normal || b.ext.policy(inner) != task.Normal || b.ext.policy(a) != task.Ext {
+		t.Errorf("policies %v %v %v, want the last converted only", b.ext.policy(web), b.ext.policy(inner), b.ext.policy(a))
+	}
+	if len(b.snapshot(t).Isolation.Falls) > 0 {
+		t.Error("a refusal of ours counts as a fall")
+	}
+}
+
+// TestWorkOfAnotherClassLosesThePolicy: it would not run in time, below all others.
+func TestWorkOfAnotherClassLosesThePolicy(t *testing.T) {
+	b := newBench(t, true)
+	promoted, stays := b.thread(t, "be/b", task.Normal), b.thread(t, "be/a", task.Normal)
+	b.snapshot(t)
+	do(t, b.set(t, policyOf("be"), node.ThreadsBE))
+	child := b.thread(t, "ls", task.Ext) // a best-effort thread has started it
+	b.Manage(node.Workload{ID: "b", Class: node.LS, Cgroup: "be/b", Meet: "be/b"})
+	s := b.snapshot(t)
+	if b.ext.policy(promoted) != task.Normal || b.ext.policy(child) != task.Normal || b.ext.policy(stays) != task.Ext {
+		t.Errorf("policies %v %v %v, want only the last kept", b.ext.policy(promoted), b.ext.policy(child), b.ext.policy(stays))
+	}
+	if got := s.Knobs.Now[policyOf("be")]; got != node.ThreadsBE {
+		t.Errorf("shown as %v", got)
+	}
+	late := b.thread(t, "ls", task.Ext)
+	s.At = s.At.Add(glanceWithin + time.Second)
+	b.guardOthers(&s)
+	if p := b.ext.policy(late); p != task.Normal {
+		t.Errorf("one that came later is %v after its turn", p)
+	}
+}
+
+// TestOthersKeepWhatNobodyGaveThem: with long slices alone in use, a policy of
+// work of other classes is somebody else's.
+func TestOthersKeepWhatNobodyGaveThem(t *testing.T) {
+	b := newBench(t, true)
+	slice := node.Knob{Cgroup: "be", File: node.FileSlice}
+	theirs := b.thread(t, "ls", task.Ext)
+	s := b.snapshot(t)
+	b.isolation.given[slice] = true
+	b.guardOthers(&s)
+	if p := b.ext.policy(theirs); p != task.Ext {
+		t.Errorf("a thread of a scheduler that is not ours is %v", p)
+	}
+	b.isolation.given[policyOf("be")] = true
+	s.At = s.At.Add(glanceWithin + time.Second)
+	b.guardOthers(&s)
+	if p := b.ext.policy(theirs); p != task.Normal {
+		t.Errorf("with the policy in use it is %v", p)
+	}
+}
+
+// TestWorkIsLookedAfterForAWhileAfterTheRung: a thread that was being made during
+// the release has a copy of what its parent had.
+func TestWorkIsLookedAfterForAWhileAfterTheRung(t *testing.T) {
+	b := newBench(t, true)
+	b.thread(t, "be/a", task.Normal)
+	b.snapshot(t)
+	do(t, b.set(t, policyOf("be"), node.ThreadsBE))
+	b.snapshot(t)
+	do(t, b.release(t, policyOf("be")))
+	be, ls := b.thread(t, "be/a", task.Ext), b.thread(t, "ls", task.Ext)
+	s := b.snapshot(t)
+	s.At = s.At.Add(glanceWithin + time.Second)
+	b.guardOthers(&s)
+	if b.ext.policy(be) != task.Normal || b.ext.policy(ls) != task.Normal {
+		t.Errorf("policies %v and %v after the rung was given up", b.ext.policy(be), b.ext.policy(ls))
+	}
+	b.isolation.foreign.name = "theirs"
+	b.ext.set(ls, task.Ext)
+	s.At = s.At.Add(glanceWithin + time.Second)
+	b.guardOthers(&s)
+	if b.ext.policy(ls) != task.Ext {
+		t.Error("a thread of somebody else's scheduler lost its policy")
+	}
+}
+
+// TestNewWorkInPlaceOfWhatEndedIsNotSpared: a unit that is started again has the
+// same cgroup by name.
+func TestNewWorkInPlaceOfWhatEndedIsNotSpared(t *testing.T) {
+	b := newBench(t, true)
+	b.thread(t, "be/a", task.Normal)
+	b.snapshot(t)
+	do(t, b.set(t, policyOf("be"), node.ThreadsBE))
+	do(t, b.set(t, node.Knob{Cgroup: "be/a", File: node.FileRun}, node.AskedToEnd))
+	next := b.thread(t, "be/a", task.Normal)
+	b.isolation.expire()
+	if got := b.snapshot(t).Knobs.Now[policyOf("be")]; got != node.ThreadsBE {
+		t.Fatalf("shown as %v while it ends", got)
+	}
+	b.put(t, filepath.Join(b.root, "be/a/cgroup.events"), "populated 0\nfrozen 0\n")
+	b.snapshot(t)
+	b.put(t, filepath.Join(b.root, "be/a/cgroup.events"), "populated 1\nfrozen 0\n")
+	b.isolation.expire()
+	if got := b.snapshot(t).Knobs.Now[policyOf("be")]; got == node.ThreadsBE {
+		t.Errorf("thread %d is not looked at", next)
+	}
+}
+
+func TestSchedulerIsLoadedChangedAndUnloaded(t *testing.T) {
+	b := newBench(t, true)
+	b.snapshot(t)
+	do(t, b.set(t, schedulerKnob, loaded), b.set(t, policyOf("be"), node.ThreadsBE))
+	if got := b.snapshot(t).Knobs.Now[schedulerKnob]; got != node.Value(loaded) {
+		t.Errorf("shown as %v, want %v", got, loaded)
+	}
+	s := b.ext.now
+	if p := s.params; !p.SMTRule || p.Hold != 200*time.Microsecond || p.Headroom != scx.DefaultHeadroom || len(b.ext.loads[0].Topology) == 0 || b.ext.loads[0].CgroupVersion != 2 {
+		t.Errorf("loaded with %+v", b.ext.loads[0])
+	}
+	if s.beats == 0 {
+		t.Error("no heartbeat")
+	}
+	strict := loaded
+	strict.Gentle, strict.Hold = "", 0
+	do(t, b.set(t, capKnob, node.SchedulerCap{Most: 1500}), b.set(t, schedulerKnob, strict))
+	if s.params.Hold >= 0 || s.params.Cap != 1500 {
+		t.Errorf("after a change: %+v", s.params)
+	}
+	if n := b.ext.loaded(); n != 1 {
+		t.Errorf("a change of parameters loaded it %d times", n)
+	}
+	if st := b.IsolationStatus(); st.Loads != 1 || st.Scheduler == nil || st.Scheduler.Expels != 7 || !st.Scheduler.Running {
+		t.Errorf("status %+v", st)
+	}
+	do(t, b.release(t, schedulerKnob))
+	if st := b.IsolationStatus(); !s.closed || st.Exits[node.ExitUnload] != 1 || st.Scheduler.Running || len(b.snapshot(t).Isolation.Falls) > 0 {
+		t.Errorf("closed %t, status %+v, falls %v", s.closed, st, b.snapshot(t).Isolation.Falls)
+	}
+}
+
+func TestEndOfTheSchedulerIsAFall(t *testing.T) {
+	b := newBench(t, true)
+	b.snapshot(t)
+	do(t, b.set(t, schedulerKnob, loaded))
+	b.ext.now.events <- scx.Exited{Exit: scx.Exit{Kind: scx.ExitErrorStall, Reason: "runnable task stall", Message: "sh[12] failed to run for 30.1s"}}
+	select {
+	case e := <-b.RungEvents():
+		if !strings.Contains(e.Text, "sched_ext fell") {
+			t.Errorf("event %q", e.Text)
+		}
+	case <-time.After(5 * time.Second):
+		t.Fatal("nobody was called")
+	}
+	s := b.snapshot(t)
+	want := []node.Fall{{Rung: node.RungSchedExt, Why: "the kernel ended the scheduler: runnable task stall: sh[12] failed to run for 30.1s"}}
+	if diff := cmp.Diff(want, s.Isolation.Falls, cmpopts.IgnoreFields(node.Fall{}, "At")); diff != "" {
+		t.Error(diff)
+	}
+	if age := s.At.Sub(s.Isolation.Falls[0].At); age < 0 || age > time.Minute {
+		t.Errorf("it fell %v ago by the clock of the snapshot", age)
+	}
+	if got := s.Knobs.Now[schedulerKnob]; got != node.Value(node.Scheduler{}) {
+		t.Errorf("shown as %v, want none", got)
+	}
+	if st := b.IsolationStatus(); st.Exits[node.ExitStall] != 1 || st.LastExit.Kind != node.ExitStall || st.Scheduler == nil || st.Scheduler.Running {
+		t.Errorf("status %+v", st)
+	}
+	do(t, b.set(t, schedulerKnob, loaded)) // the policy tries again
+	if got := b.snapshot(t).Knobs.Now[schedulerKnob]; got != node.Value(loaded) {
+		t.Errorf("after a retry %v", got)
+	}
+}
+
+func TestOtherCPUsLoadItAnew(t *testing.T) {
+	b := newBench(t, true)
+	b.snapshot(t)
+	do(t, b.set(t, schedulerKnob, loaded), b.order(t, "ls", "LSX"))
+	first := b.ext.now
+	first.events <- scx.Exited{Exit: scx.Exit{Kind: scx.ExitKernel, Code: 1 << 48, Reason: "cpu 3 going offline"}}
+	until(t, "it is loaded anew", func() bool { return b.ext.loaded() == 2 })
+	<-b.RungEvents()
+	if s := b.snapshot(t); len(s.Isolation.Falls) > 0 || s.Knobs.Now[schedulerKnob] != node.Value(loaded) {
+		t.Errorf("falls %v, shown as %v", s.Isolation.Falls, s.Knobs.Now[schedulerKnob])
+	}
+	if g, is := b.has(t, "ls"); b.ext.now == first || !is || g.Class != scx.LSX {
+		t.Error("the new one does not have the orders of the last")
+	}
+}
+
+func TestRefusedLoadIsAFall(t *testing.T) {
+	tests := map[string]struct {
+		refuses error
+		falls   int
+	}{
+		"the kernel cannot":     {scx.ErrUnsupported, 1},
+		"another is loaded":     {scx.ErrBusy, 1},
+		"the kernel refuses it": {errBoom, 1},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, true)
+			b.snapshot(t)
+			b.ext.refuses = tc.refuses
+			if err := b.set(t, schedulerKnob, loaded); !errors.Is(err, ErrLoading) {
+				t.Errorf("got %v", err)
+			}
+			s := b.snapshot(t)
+			if len(s.Isolation.Falls) != tc.falls || !s.Isolation.Falls[0].Refused {
+				t.Errorf("falls %v, want %d, refused", s.Isolation.Falls, tc.falls)
+			}
+			if _, shown := s.Knobs.Before[schedulerKnob]; !shown {
+				t.Error("nobody sees that it is to be given up")
+			}
+			if do(t, b.release(t, schedulerKnob)); !b.journaled(t).Empty() {
+				t.Errorf("journaled: %v", b.journaled(t))
+			}
+		})
+	}
+}
+
+func TestFrozenAndEndingWorkLeavesTheScheduler(t *testing.T) {
+	b := newBench(t, true)
+	a, other := b.thread(t, "be/a", task.Normal), b.thread(t, "be/b", task.Normal)
+	b.snapshot(t)
+	do(t, b.set(t, policyOf("be"), node.ThreadsBE))
+	run := node.Knob{Cgroup: "be/a", File: node.FileRun}
+	do(t, b.set(t, run, node.Frozen))
+	if b.ext.policy(a) != task.Normal || b.ext.policy(other) != task.Ext {
+		t.Errorf("frozen: policies %v and %v, want only the first normal", b.ext.policy(a), b.ext.policy(other))
+	}
+	b.isolation.expire()
+	if got := b.snapshot(t).Knobs.Now[policyOf("be")]; got != node.ThreadsBE {
+		t.Errorf("shown as %v: it would be converted while frozen", got)
+	}
+	do(t, b.release(t, run))
+	if got := b.snapshot(t).Knobs.Now[policyOf("be")]; got != node.ThreadsMixed {
+		t.Errorf("after the thaw shown as %v, want mixed", got)
+	}
+	do(t, b.set(t, policyOf("be"), node.ThreadsBE), b.set(t, run, node.AskedToEnd))
+	if b.ext.policy(a) != task.Normal {
+		t.Errorf("asked to end: policy %v", b.ext.policy(a))
+	}
+}
+
+func TestKernelWithoutThePolicyIsAFall(t *testing.T) {
+	b := newBench(t, true)
+	b.thread(t, "be/a", task.Normal)
+	b.ext.lacks = true
+	b.snapshot(t)
+	if err := b.set(t, policyOf("be"), node.ThreadsBE); !errors.Is(err, task.ErrUnsupported) {
+		t.Errorf("got %v", err)
+	}
+	if f := b.snapshot(t).Isolation.Falls; len(f) != 1 || f[0].Rung != node.RungSchedExt || !f[0].Refused {
+		t.Errorf("falls %v", f)
+	}
+	if err := b.set(t, policyOf("gone"), node.ThreadsBE); !errors.Is(err, cgroup.ErrGone) || len(b.snapshot(t).Isolation.Falls) != 1 {
+		t.Errorf("a group that is gone: %v, falls %v", err, b.snapshot(t).Isolation.Falls)
+	}
+}
+
+func do(t testing.TB, errs ...error) {
+	t.Helper()
+	for _, err := range errs {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

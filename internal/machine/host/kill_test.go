@@ -1,0 +1,87 @@
+package host
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// TestAGroupThatIsFrozenToBeKilledIsJournaled: whoever dies between the freezing
+// and the thawing leaves an entry by which a restore lets the group go on.
+// Where the kernel kills without freezing, there is nothing to write down.
+func TestAGroupThatIsFrozenToBeKilledIsJournaled(t *testing.T) {
+	for name, c := range map[string]struct {
+		kills bool
+		want  []string
+	}{
+		"before Linux 5.14": {false, []string{"intend", "forget"}},
+		"with cgroup.kill":  {true, nil},
+	} {
+		h, write, _ := counted(t, "job")
+		write("job", "cgroup.procs", "")
+		write("job", "cgroup.freeze", "0")
+		write("job", "cgroup.events", "populated 0\nfrozen 1")
+		if c.kills {
+			write("job", "cgroup.kill", "")
+		}
+		j, err := journal.Open(t.TempDir(), "boot", journal.Session{PID: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = j.Close() })
+		h.journal = j
+		k := node.Knob{Cgroup: "job", File: node.FileRun}
+		if err := h.Apply(t.Context(), plan.Step{Knob: k, To: node.Ended}); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		text, err := os.ReadFile(j.Path())
+		if err != nil && c.want != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+		for i, op := range c.want {
+			if i >= len(lines) || !strings.Contains(lines[i], `"op":"`+op+`"`) || !strings.Contains(lines[i], `"file":"run"`) {
+				t.Errorf("%s: the journal is\n%s\nwant %v", name, text, c.want)
+			}
+		}
+		if c.want == nil && len(text) > 0 {
+			t.Errorf("%s: the journal is\n%s", name, text)
+		}
+		if s, err := j.State(); err != nil || !s.Empty() {
+			t.Errorf("%s: %v is left, %v", name, s.Touches, err)
+		}
+	}
+}
+
+// TestWhoDiesAmidAKillLeavesNothingFrozen: the journal is as the one who was
+// killed just before the thaw has left it.
+func TestWhoDiesAmidAKillLeavesNothingFrozen(t *testing.T) {
+	h, write, _ := counted(t, "job")
+	write("job", "cgroup.freeze", "1")
+	j, err := journal.Open(t.TempDir(), "boot", journal.Session{PID: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = j.Close() })
+	h.journal = j
+	inode, err := h.tree.Inode("job")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Intend(node.Knob{Cgroup: "job", File: node.FileRun}, inode, node.Running, node.Frozen); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if frozen, err := h.tree.Frozen("job"); frozen || err != nil {
+		t.Errorf("frozen: %v, %v", frozen, err)
+	}
+	if s, err := j.State(); err != nil || !s.Empty() {
+		t.Errorf("%v is left, %v", s.Touches, err)
+	}
+}

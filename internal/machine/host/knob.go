@@ -1,0 +1,130 @@
+package host
+
+import (
+	"maps"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/knob"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// adapters is how this host reads and writes each kind of knob.
+func (h *Host) adapters() knob.Table {
+	isolation := knob.Adapter{Read: h.readIsolation, Write: h.writeIsolation}
+	table := knob.Table{
+		node.FileCPUWeight: {
+			Read: func(k node.Knob) (node.Value, error) {
+				v, err := h.tree.ReadCPUWeight(string(k.Cgroup))
+				return h.asked(k, node.CPUWeight(v)), err
+			},
+			Write: knob.Of(nil, func(k node.Knob, v node.CPUWeight) error {
+				h.isolation.uneased(k.Cgroup)
+				return h.tree.WriteCPUWeight(string(k.Cgroup), cgroup.CPUWeight(v))
+			}).Write,
+		},
+		node.FileCPUMax: knob.Of(
+			func(k node.Knob) (node.CPUMax, error) {
+				v, err := h.tree.ReadCPUMax(string(k.Cgroup))
+				return node.CPUMax(v), err
+			},
+			func(k node.Knob, v node.CPUMax) error { return h.tree.WriteCPUMax(string(k.Cgroup), cgroup.CPUMax(v)) }),
+		node.FileCPUs: knob.Of(
+			func(k node.Knob) (node.CPUs, error) {
+				v, err := h.tree.ReadCPUs(string(k.Cgroup))
+				return node.CPUs{Set: v}, err
+			},
+			func(k node.Knob, v node.CPUs) error { return h.tree.WriteCPUs(string(k.Cgroup), v.Set) }),
+		node.FileMems: knob.Of(
+			func(k node.Knob) (node.CPUs, error) {
+				v, err := h.tree.ReadMems(string(k.Cgroup))
+				return node.CPUs{Set: v}, err
+			},
+			func(k node.Knob, v node.CPUs) error { return h.tree.WriteMems(string(k.Cgroup), v.Set) }),
+		node.FileMemory: knob.Of(
+			func(k node.Knob) (node.Memory, error) {
+				v, err := h.tree.ReadMemory(string(k.Cgroup))
+				return node.Memory(v), err
+			},
+			func(k node.Knob, v node.Memory) error { return h.tree.WriteMemory(string(k.Cgroup), cgroup.Memory(v)) }),
+		node.FilePIDs: knob.Of(
+			func(k node.Knob) (node.PIDs, error) {
+				v, err := h.tree.ReadPIDs(string(k.Cgroup))
+				return node.PIDs(v), err
+			},
+			func(k node.Knob, v node.PIDs) error { return h.tree.WritePIDs(string(k.Cgroup), cgroup.PIDs(v)) }),
+		node.FileRun: knob.Of(
+			func(k node.Knob) (node.Run, error) { return h.readRun(string(k.Cgroup)) },
+			func(k node.Knob, v node.Run) error { return h.writeRun(k.Cgroup, v) }),
+		node.FileControl:   knob.Of(h.readMembership, h.writeMembership),
+		node.FileL3:        knob.Of(schemataOf[node.L3](h), h.writeL3),
+		node.FileMB:        knob.Of(schemataOf[node.MB](h), h.writeMB),
+		node.FileIdentity:  isolation,
+		node.FileScheduler: isolation,
+		node.FilePolicy:    isolation,
+		node.FileCookie:    isolation,
+		node.FileSlice:     isolation,
+
+		node.FileSchedulerGroup: {Read: h.readOrder, Write: h.order},
+		node.FileSchedulerCap:   {Read: h.readOrder, Write: h.order},
+	}
+	maps.Copy(table, h.blocks.Adapters())
+	return table
+}
+
+// ours reports whether a present value is one that Tenon wrote, or that the
+// kernel made from what Tenon wrote. Anything else is somebody else's.
+func (h *Host) ours(k node.Knob, t journal.Touch, now node.Value) bool {
+	if k.File.OfThreads() {
+		return true // nobody else gives them what that is about
+	}
+	if t.Written != nil && (now == t.Written || h.derived(t.Written, now)) || joined(t, now) {
+		return true
+	}
+	if k.File == node.FileMemory && t.Written != nil && knob.Between(k.File, t.Before, t.Written, now) {
+		return true // each file is Tenon's or as it was: a kubelet that starts puts some of them back
+	}
+	if t.Pending == nil {
+		return false
+	}
+	from := t.Written
+	if from == nil {
+		from = t.Before
+	}
+	return knob.Between(k.File, from, t.Pending, now)
+}
+
+// derived reports whether the kernel made now from written: on v1 it takes a
+// CPU that goes offline out of every set.
+func (h *Host) derived(written, now node.Value) bool {
+	w, ok1 := written.(node.CPUs)
+	n, ok2 := now.(node.CPUs)
+	if !ok1 || !ok2 || n.Set.Empty() || !w.Set.Contains(n.Set) {
+		return false
+	}
+	cpus, err := h.fs.Topology()
+	if err != nil {
+		return false
+	}
+	for _, c := range cpus {
+		if w.Set.Has(c.ID) && !n.Set.Has(c.ID) {
+			return false
+		}
+	}
+	return true
+}
+
+// attainable is what a touch means now: a journaled line of a device that is
+// gone can neither be found nor be put back.
+func (h *Host) attainable(k node.Knob, t journal.Touch) journal.Touch {
+	if k.File.Category() == node.CategoryIO {
+		t.Before = h.blocks.Possible(k, t.Before)
+		if t.Written != nil {
+			t.Written = h.blocks.Possible(k, t.Written)
+		}
+		if t.Pending != nil {
+			t.Pending = h.blocks.Possible(k, t.Pending)
+		}
+	}
+	return t
+}

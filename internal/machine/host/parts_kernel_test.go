@@ -1,0 +1,49 @@
+package host_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// TestAThrottledContainerIsCountedForItsPod: one container of two is held back by
+// its own limit, and the pod as a whole by none of its.
+func TestAThrottledContainerIsCountedForItsPod(t *testing.T) {
+	m := open(t, false)
+	if m.tree.VersionOf("cpu") == 0 {
+		skip(t, "no controller cpu")
+	}
+	pod := m.group(t, "pod")
+	t.Cleanup(func() { do(t, m.tree.RemoveAll(string(pod))) })
+	for _, c := range []string{"busy", "quiet"} {
+		do(t, m.tree.Make(string(pod.Join(c))))
+		do(t, m.tree.WriteCPUMax(string(pod.Join(c)), cgroup.CPUMax{Quota: 2 * time.Millisecond, Period: 100 * time.Millisecond}))
+	}
+	pid, err := m.Start(pod.Join("busy"), 0)
+	do(t, err)
+	t.Cleanup(func() { do(t, m.Stop(pid)) })
+	worked := make(chan error, 1)
+	go func() { worked <- m.tell(pid, fmt.Sprint("alloc ", 32<<20)) }() // takes CPU time
+	t.Cleanup(func() { <-worked })
+	limit := node.Some(unit.MilliCPU(20))
+	// Without a limit for one part there is none for the whole.
+	for _, of := range []node.Maybe[unit.MilliCPU]{limit, {}} {
+		m.Manage(node.Workload{
+			ID: "web", Class: node.LS, Cgroup: pod, CPULimit: of,
+			Parts: []node.Part{{Name: "busy", Cgroup: pod.Join("busy"), CPULimit: limit}, {Name: "quiet", Cgroup: pod.Join("quiet"), CPULimit: of}},
+		})
+		for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			s, err := m.Snapshot(t.Context())
+			do(t, err)
+			if u := s.Workloads[0].Usage; u.ThrottledPeriods.Or(0) > 0 && u.Periods.Or(0) >= u.ThrottledPeriods.Or(0) {
+				break
+			} else if time.Now().After(end) {
+				t.Fatalf("in 10 s it was throttled in %v of %v periods; the whole has the limit %v", u.ThrottledPeriods, u.Periods, of)
+			}
+		}
+	}
+}

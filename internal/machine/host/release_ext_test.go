@@ -1,0 +1,93 @@
+package host
+
+import (
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// TestThreadsAreReleasedBySomebodyElse: as the watchdog does for a tenond that
+// has fallen silent. The threads of other groups stay, and the next look of
+// their owner finds those that were moved.
+func TestThreadsAreReleasedBySomebodyElse(t *testing.T) {
+	b := newBench(t, true)
+	in, beside := b.thread(t, "be/a", task.Normal), b.thread(t, "ls", task.Ext)
+	fifo := b.thread(t, "be/b", task.FIFO)
+	if err := b.set(t, policyOf("be"), node.ThreadsBE); err != nil {
+		t.Fatal(err)
+	}
+	b.snapshot(t)
+	b.ext.set(beside, task.Ext) // the snapshot has freed it
+	other := Host{tree: b.tree}
+	other.isolation.ext = b.ext
+	if n, err := other.ReleaseExt("be"); n != 1 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	if b.ext.policy(in) != task.Normal || b.ext.policy(beside) != task.Ext || b.ext.policy(fifo) != task.FIFO {
+		t.Errorf("in the group %v, beside it %v, real-time %v", b.ext.policy(in), b.ext.policy(beside), b.ext.policy(fifo))
+	}
+	if n, err := other.ReleaseExt("gone"); n != 0 || err != nil {
+		t.Errorf("a group that is gone: %d, %v", n, err)
+	}
+	b.RereadThreads()
+	if v := b.snapshot(t).Knobs.Now[policyOf("be")]; v != node.ThreadsNormal {
+		t.Errorf("its owner sees %v", v)
+	}
+}
+
+// TestASchedulerIsTendedBetweenSnapshots: with a period of a minute there is no
+// other sign of life, and a spilled thread would stay out for as long.
+func TestASchedulerIsTendedBetweenSnapshots(t *testing.T) {
+	b := newBench(t, true)
+	if err := b.Tend(); err != nil {
+		t.Errorf("without a scheduler: %v", err)
+	}
+	tid := b.thread(t, "be/a", task.Normal)
+	b.procOf(t, map[int]string{tid: "be/a"})
+	for _, k := range []struct {
+		knob node.Knob
+		v    node.Value
+	}{{schedulerKnob, node.Scheduler{Loaded: true}}, {policyOf("be"), node.ThreadsBE}} {
+		if err := b.set(t, k.knob, k.v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.snapshot(t)
+	b.ext.set(tid, task.Normal)
+	b.isolation.mu.Lock()
+	b.isolation.spills[tid] = b.now().Add(-time.Second)
+	b.isolation.mu.Unlock()
+	before := b.ext.now.beats
+	if err := b.Tend(); err != nil || b.ext.now.beats != before+1 {
+		t.Errorf("%v, %d signs of life", err, b.ext.now.beats-before)
+	}
+	if p := b.ext.policy(tid); p != task.Ext {
+		t.Errorf("a thread whose time is over is still %v", p)
+	}
+	_ = b.ext.now.Close()
+	if err := b.Tend(); err != nil {
+		t.Errorf("of the end of a scheduler somebody else tells: %v", err)
+	}
+}
+
+func TestASchedulerIsTakenDownWithoutItsKnob(t *testing.T) {
+	b := newBench(t, true)
+	if was, err := b.Unload(); was || err != nil {
+		t.Errorf("there was none: %v, %v", was, err)
+	}
+	if err := b.set(t, schedulerKnob, node.Scheduler{Loaded: true}); err != nil {
+		t.Fatal(err)
+	}
+	if was, err := b.Unload(); !was || err != nil || !b.ext.now.closed {
+		t.Errorf("%v, %v, closed %v", was, err, b.ext.now.closed)
+	}
+	s := b.snapshot(t)
+	if v := s.Knobs.Now[schedulerKnob]; v != node.Value(node.Scheduler{}) {
+		t.Errorf("the snapshot shows %v", v)
+	}
+	if len(s.Isolation.Falls) != 0 {
+		t.Errorf("that is a fall: %v", s.Isolation.Falls)
+	}
+}

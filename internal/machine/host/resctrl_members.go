@@ -1,0 +1,114 @@
+package host
+
+import (
+	"slices"
+	"time"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// memberPause is how long it is after one verification of threads until the
+// next: each reads the threads of all control groups.
+const memberPause = time.Second
+
+// lookAtMembers adds in which control groups the threads of the workloads are:
+// as known, but for those that are new and those whose turn it is. Where there
+// are no threads there is no value, but for what was touched.
+func (h *Host) lookAtMembers(s *node.Snapshot, touched []node.Knob) {
+	c := &h.controls
+	c.mu.Lock()
+	groups := c.arrange(s.Workloads, touched)
+	due := c.due(s.At, groups)
+	c.mu.Unlock()
+	if len(due) > 0 {
+		found := h.lookUp(due)
+		c.mu.Lock()
+		for p, m := range found {
+			c.members[p] = m
+		}
+		c.mu.Unlock()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range groups {
+		if m, known := c.members[p]; known && (m.any || slices.Contains(touched, node.Knob{Cgroup: p, File: node.FileControl})) {
+			s.Knobs.Now[node.Knob{Cgroup: p, File: node.FileControl}] = m.Control
+		}
+	}
+}
+
+// arrange makes the workloads' cgroups, and those that were touched, the ones
+// in sight. c.mu is held.
+func (c *controls) arrange(workloads []node.Workload, touched []node.Knob) []node.CgroupPath {
+	own := make(map[node.CgroupPath]bool, len(workloads))
+	var order []node.CgroupPath
+	if c.wanted {
+		for _, w := range workloads {
+			if !own[w.Cgroup] && w.Class.Control() != "" {
+				order = append(order, w.Cgroup)
+			}
+			own[w.Cgroup] = true
+		}
+	}
+	for _, k := range touched {
+		if k.File == node.FileControl && !own[k.Cgroup] {
+			order = append(order, k.Cgroup)
+		}
+	}
+	slices.Sort(order)
+	c.own = own
+	if !slices.Equal(order, c.order) {
+		members := make(map[node.CgroupPath]membership, len(order))
+		for _, p := range order {
+			if m, known := c.members[p]; known {
+				members[p] = m
+			}
+		}
+		c.members, c.order, c.next = members, order, 0
+	}
+	return c.order
+}
+
+// due lists the cgroups that are to be looked at now. c.mu is held.
+func (c *controls) due(at time.Time, groups []node.CgroupPath) []node.CgroupPath {
+	var list []node.CgroupPath
+	for _, p := range groups {
+		if _, known := c.members[p]; !known {
+			list = append(list, p)
+		}
+	}
+	passed := at.Sub(c.looked)
+	if passed < 0 || c.looked.IsZero() {
+		passed = memberPause
+	}
+	if passed < memberPause && len(list) == 0 {
+		return nil
+	}
+	n := int(int64(len(groups)) * int64(min(passed, verifyWithin)) / int64(verifyWithin))
+	for range min(n+1, len(groups)) {
+		list = append(list, groups[c.next%len(groups)])
+		c.next = (c.next + 1) % len(groups)
+	}
+	c.looked = at
+	return list
+}
+
+// lookUp reads the membership of cgroups. What cannot be read is left out.
+func (h *Host) lookUp(list []node.CgroupPath) map[node.CgroupPath]membership {
+	fs, err := h.mounted()
+	if err != nil {
+		return nil
+	}
+	all, err := membersOf(fs)
+	if err != nil {
+		return nil
+	}
+	found := make(map[node.CgroupPath]membership, len(list))
+	for _, p := range list {
+		if threads, err := h.threads(p); err == nil {
+			v, any := all.of(threads)
+			found[p] = membership{v, any}
+		}
+	}
+	return found
+}

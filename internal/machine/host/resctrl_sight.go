@@ -1,0 +1,266 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/resctrl"
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// mountCommand is what an owner who wants caches divided types. Tenon does not
+// do it: a mount is a change of the machine that others would find, and its
+// options bind all who use it.
+const mountCommand = "mount -t resctrl resctrl /sys/fs/resctrl"
+
+// controls is what a host remembers of resctrl. Whole, it is read again within
+// verifyWithin and after a write.
+type controls struct {
+	mount sync.Mutex
+	fs    *resctrl.FS // nil: not found so far
+
+	mu     sync.Mutex
+	wanted bool // some policy divides caches or bandwidth
+	at     time.Time
+	seen   node.Resctrl
+	rule   node.Bandwidth
+	values map[node.Knob]node.Value // of control groups
+	use    map[node.Class]node.CacheUse
+
+	own     map[node.CgroupPath]bool       // cgroups of workloads
+	members map[node.CgroupPath]membership // of the threads of each
+	order   []node.CgroupPath              // in which they are verified
+	next    int
+	looked  time.Time // when the last one was
+}
+
+// A membership is in which control groups the threads of a cgroup are.
+type membership struct {
+	node.Control
+	any bool // there are threads
+}
+
+// show switches the reading of resctrl on if files need it, and returns the
+// other files.
+func (c *controls) show(files []node.File) []node.File {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if wanted := slices.Contains(files, node.FileControl); wanted != c.wanted {
+		c.wanted, c.at = wanted, time.Time{}
+	}
+	return slices.DeleteFunc(slices.Clone(files), func(f node.File) bool {
+		return f == node.FileControl || f == node.FileL3 || f == node.FileMB
+	})
+}
+
+func (c *controls) isWorkload(p node.CgroupPath) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.own[p]
+}
+
+// bandwidth says how memory bandwidth is rounded.
+func (c *controls) bandwidth() node.Bandwidth {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rule
+}
+
+// changed makes what was written be read again.
+func (c *controls) changed(k node.Knob) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k.Control != "" {
+		c.at = time.Time{}
+	} else {
+		delete(c.members, k.Cgroup)
+	}
+}
+
+// fillControls adds to a snapshot what resctrl divides, and its knobs: those of
+// the control groups of classes, in which groups the workloads are, and what
+// was touched.
+func (h *Host) fillControls(s *node.Snapshot, touches map[node.Knob]journal.Touch) {
+	c := &h.controls
+	var touched []node.Knob
+	for k := range touches {
+		if divides(k) {
+			touched = append(touched, k)
+		}
+	}
+	c.mu.Lock()
+	wanted, due := c.wanted, c.at.IsZero() || s.At.Sub(c.at) >= verifyWithin || s.At.Before(c.at)
+	c.mu.Unlock()
+	if !wanted && len(touched) == 0 {
+		return
+	}
+	if due {
+		h.lookAtControls(s.At, touched)
+	}
+	c.mu.Lock()
+	s.Resctrl, s.Cache, s.Knobs.Kernel.MB = c.seen, c.use, c.rule
+	for k, v := range c.values {
+		s.Knobs.Now[k] = v
+	}
+	missing := c.seen.Missing != ""
+	c.mu.Unlock()
+	if !missing && h.tree != nil {
+		h.lookAtMembers(s, touched)
+	}
+}
+
+// lookAtControls reads the control groups.
+func (h *Host) lookAtControls(at time.Time, touched []node.Knob) {
+	seen, rule, values, use, err := h.readControls(touched)
+	if err != nil {
+		seen, rule, values, use = node.Resctrl{Missing: err.Error()}, node.Bandwidth{}, nil, nil
+	}
+	c := &h.controls
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if rule.Unit == node.BandwidthEighths && rule.Unit == c.rule.Unit {
+		rule.Most = max(rule.Most, c.rule.Most)
+	}
+	c.at, c.seen, c.rule, c.values, c.use = at, seen, rule, values, use
+}
+
+func (h *Host) readControls(touched []node.Knob) (seen node.Resctrl, rule node.Bandwidth, values map[node.Knob]node.Value, use map[node.Class]node.CacheUse, err error) {
+	fs, err := h.findMount()
+	if errors.Is(err, resctrl.ErrNotMounted) {
+		err = fmt.Errorf("%w: %s", err, mountCommand)
+	}
+	if err != nil {
+		return
+	}
+	info, err := fs.Info()
+	if err != nil {
+		return
+	}
+	state, err := h.journal.State()
+	if err != nil {
+		return
+	}
+	groups, err := fs.Groups()
+	if err != nil {
+		return
+	}
+	root, err := fs.Schemata(resctrl.Default)
+	if err != nil {
+		return
+	}
+	seen = dividable(info, root)
+	rule = bandwidthRule(info.MB)
+	mosts := []resctrl.Schemata{root}
+	values, use = map[node.Knob]node.Value{}, map[node.Class]node.CacheUse{}
+	for _, g := range groups {
+		inode, err := fs.Inode(g)
+		if err != nil {
+			continue // it went meanwhile
+		}
+		taken, err := controlTaken(fs, state, g, inode)
+		mine := node.IsControl(g) && err == nil && !taken
+		if !mine {
+			seen.Others++
+			if node.IsControl(g) {
+				seen.Taken = append(seen.Taken, g)
+			}
+			if !slices.ContainsFunc(touched, func(k node.Knob) bool { return k.Control == g }) {
+				continue
+			}
+		}
+		s, err := fs.Schemata(g)
+		if err != nil {
+			continue
+		}
+		mosts = append(mosts, s)
+		for _, f := range []node.File{node.FileL3, node.FileMB} {
+			if v, known := schemataValue(s, f); known {
+				values[node.Knob{Control: g, File: f}] = v
+			}
+		}
+		if slices.Contains(node.Controls, g) && mine && len(info.Events) > 0 {
+			use[node.Class(g)] = cacheUse(fs, g, info.Events)
+		}
+	}
+	if rule.Unit == node.BandwidthEighths {
+		for _, s := range mosts {
+			for _, n := range s[resctrl.MB] {
+				rule.Most = max(rule.Most, n)
+			}
+		}
+	}
+	return seen, rule, values, use, nil
+}
+
+// dividable is what info says, in the words of a snapshot.
+func dividable(info resctrl.Info, root resctrl.Schemata) node.Resctrl {
+	r := node.Resctrl{Groups: info.Groups}
+	if info.L3.Mask != 0 {
+		resource := resctrl.L3
+		if info.L3.Apart {
+			resource = resctrl.L3Code
+		}
+		r.L3 = node.CacheWays{Domains: domains(root[resource]), Mask: info.L3.Mask, Least: info.L3.Least, Sparse: info.L3.Sparse, Apart: info.L3.Apart}
+	}
+	if info.MB.Divisible {
+		r.MBDomains = domains(root[resctrl.MB])
+	}
+	if r.L3.Mask == 0 && len(r.MBDomains) == 0 {
+		r.Missing = "this machine divides neither L3 caches nor memory bandwidth"
+	}
+	return r
+}
+
+func domains(by map[int]uint64) []node.CacheID {
+	var ids []node.CacheID
+	for id := range by {
+		ids = append(ids, node.CacheID(id))
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// bandwidthRule says how the kernel rounds. The most of an absolute amount
+// stands in no file: it is what a fresh group has.
+func bandwidthRule(b resctrl.Bandwidth) node.Bandwidth {
+	r := node.Bandwidth{Least: b.Least, Step: b.Step}
+	switch {
+	case !b.Divisible:
+		return node.Bandwidth{}
+	case b.Megabytes:
+		// Any number goes, and this one means no limit (MBA_MAX_MBPS).
+		r = node.Bandwidth{Unit: node.BandwidthMegabytes, Step: 1, Most: math.MaxUint32}
+	case b.Absolute:
+		r.Unit = node.BandwidthEighths
+	default:
+		r.Unit, r.Most = node.BandwidthPercent, 100
+	}
+	return r
+}
+
+func cacheUse(fs *resctrl.FS, group string, events []string) node.CacheUse {
+	var wanted []string
+	for _, e := range []string{resctrl.Occupancy, resctrl.Traffic} {
+		if slices.Contains(events, e) {
+			wanted = append(wanted, e)
+		}
+	}
+	sums, err := fs.Monitor(group, wanted...)
+	if err != nil {
+		return node.CacheUse{}
+	}
+	known := func(event string) node.Maybe[unit.Bytes] {
+		n, is := sums[event]
+		if !is {
+			return node.Maybe[unit.Bytes]{}
+		}
+		return node.Some(n)
+	}
+	return node.CacheUse{Occupancy: known(resctrl.Occupancy), Traffic: known(resctrl.Traffic)}
+}

@@ -1,0 +1,218 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// ErrOwn means that a group holds a process that must go on for Tenon or the
+// node to work.
+var ErrOwn = errors.New("it holds a process of Tenon or of the system")
+
+// readRun reads what a group was told: Running or Frozen. Where nothing can be
+// frozen, everything runs.
+func (h *Host) readRun(p string) (node.Run, error) {
+	frozen, err := h.tree.Frozen(p)
+	switch {
+	case frozen:
+		return node.Frozen, nil
+	case err == nil:
+		return node.Running, nil
+	case (errors.Is(err, cgroup.ErrUnsupported) || errors.Is(err, cgroup.ErrGone)) && h.tree.Exists(p):
+		return node.Running, nil
+	}
+	return "", err
+}
+
+// writeRun freezes a group or lets it go on.
+func (h *Host) writeRun(p node.CgroupPath, v node.Run) error {
+	if v == node.Frozen {
+		if err := h.mayStop(p); err != nil {
+			return fmt.Errorf("freeze %s: %w", p, err)
+		}
+		if err := h.boost(p, time.Time{}, ""); err != nil {
+			return fmt.Errorf("freeze %s: %w", p, err)
+		}
+	}
+	err := h.tree.Freeze(string(p), v == node.Frozen)
+	if v != node.Frozen || err != nil {
+		h.unboost(p)
+	}
+	return err
+}
+
+// end asks all processes in and below a group to end, or ends them. That
+// cannot be undone and is not journaled; a group that Tenon has frozen is let
+// go on first, and forgotten.
+func (h *Host) end(k node.Knob, v node.Run) error {
+	if err := h.mayStop(k.Cgroup); err != nil {
+		return err
+	}
+	if err := h.Prepare(k); err != nil {
+		return err
+	}
+	if v == node.Ended {
+		h.isolation.killed(k.Cgroup)
+		_ = h.ease(k.Cgroup)
+	}
+	killed := h.sight.follow(k, v)
+	if v == node.AskedToEnd {
+		_, err := h.tree.Signal(string(k.Cgroup), syscall.SIGTERM)
+		return err
+	}
+	if err := h.kill(k); err != nil {
+		return err
+	}
+	if lives, err := h.tree.Populated(string(k.Cgroup)); err == nil && lives && killed {
+		return fmt.Errorf("%s has processes that do not die of SIGKILL: they are in uninterruptible sleep, or fork faster than they can be ended", k.Cgroup)
+	}
+	return nil
+}
+
+// Prepare makes a group ready to end, whoever asks it to. It has to run in order
+// to end: what Tenon froze goes on, and is forgotten, and nothing else that Tenon
+// did may keep it from that. Where only the latter fails it ends later.
+func (h *Host) Prepare(k node.Knob) error {
+	if err := h.release(k); err != nil {
+		return err
+	}
+	_ = errors.Join(h.boost(k.Cgroup, h.now().Add(boostFor), node.AskedToEnd), h.unmark(k.Cgroup))
+	return nil
+}
+
+// Thaw lets go on what Tenon froze, for when nobody may be there to do so.
+func (h *Host) Thaw() error {
+	touches, err := h.ownTouches()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for k := range touches {
+		if k.File == node.FileRun {
+			errs = append(errs, h.release(k))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// kill ends all processes in and below a group. Where that takes freezing it
+// for a moment, a restore knows of it until it is thawed.
+func (h *Host) kill(k node.Knob) error {
+	p := string(k.Cgroup)
+	before, err := h.knobs.Read(k)
+	if err != nil {
+		return err
+	}
+	if before == node.Frozen || !h.tree.KillFreezes(p) { // frozen by somebody else
+		return h.tree.Kill(p)
+	}
+	inode, err := h.knobInode(k)
+	if err != nil {
+		return err
+	}
+	// What has to end ends also while the journal is full.
+	err = errors.Join(h.journal.Intend(k, inode, before, node.Frozen), h.tree.Kill(p))
+	if now, readErr := h.knobs.Read(k); readErr == nil && now == node.Frozen {
+		return err // a restore tries again to thaw it
+	}
+	return errors.Join(err, h.journal.Forget(k))
+}
+
+// mayStop refuses to stop or end groups in which somebody lives without whom
+// nobody would look after the node.
+func (h *Host) mayStop(p node.CgroupPath) error {
+	if p == "" {
+		return ErrOwn
+	}
+	pids, err := h.tree.ProcsBelow(string(p))
+	if err != nil {
+		return err
+	}
+	state, err := h.journal.State()
+	if err != nil {
+		return err
+	}
+	own := []int{1, os.Getpid()}
+	for _, s := range sessions(state) {
+		if h.alive(journal.Process{PID: s.PID, Start: s.Start}) {
+			own = append(own, s.PID)
+		}
+	}
+	if h.spare != nil {
+		own = append(own, h.spare()...)
+	}
+	for _, pid := range pids {
+		if slices.Contains(own, pid) {
+			return fmt.Errorf("process %d: %w", pid, ErrOwn)
+		}
+	}
+	return nil
+}
+
+// runKnobs lists the knobs by which the work of best-effort workloads stops.
+func runKnobs(workloads []node.Workload) []node.Knob {
+	var all []node.Knob
+	for _, w := range workloads {
+		if w.Class == node.BE && w.Cgroup != "" {
+			all = append(all, node.Knob{Cgroup: w.Cgroup, File: node.FileRun})
+		}
+	}
+	return all
+}
+
+// shownRun is what a snapshot shows: as readRun, but Ended where nobody is left.
+func (h *Host) shownRun(p string) node.Value {
+	v, err := h.readRun(p)
+	if err != nil {
+		return nil
+	}
+	if v == node.Running {
+		if lives, err := h.tree.Populated(p); err == nil && !lives {
+			return node.Ended
+		}
+	}
+	return v
+}
+
+// showsRuns reports whether snapshots show how best-effort workloads run.
+func (s *sight) showsRuns() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.runs
+}
+
+// follow makes the sight read a knob in every look until its group has ended,
+// and reports whether it was killed before.
+func (s *sight) follow(k node.Knob, v node.Run) (killed bool) {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	killed = s.ending[k] == node.Ended
+	if s.ending == nil {
+		s.ending = map[node.Knob]node.Run{}
+	}
+	s.ending[k] = v
+	return killed
+}
+
+// reread forgets the knobs of groups that are to end; s.mu is held.
+func (s *sight) reread() {
+	for k := range s.ending {
+		switch v, inSight := s.known[k]; {
+		case !inSight || v == node.Ended:
+			delete(s.ending, k)
+		default:
+			delete(s.known, k)
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package host
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// slowly makes the kernel take its time to check a scheduler, until the gate is
+// closed, and begins to load one.
+func (b *bench) slowly(t *testing.T) (gate chan struct{}) {
+	t.Helper()
+	gate = make(chan struct{})
+	b.ext.mu.Lock()
+	b.ext.gate = gate
+	b.ext.mu.Unlock()
+	b.snapshot(t)
+	b.ask(t, loaded)
+	until(t, "a load has begun", func() bool { return b.begun() == 1 })
+	return gate
+}
+
+// ask applies a value that cannot be in effect at once.
+func (b *bench) ask(t *testing.T, v node.Scheduler) {
+	t.Helper()
+	if err := b.Apply(t.Context(), plan.Step{Knob: schedulerKnob, To: v}); !errors.Is(err, ErrLoading) {
+		t.Fatalf("got %v, want that it is being loaded", err)
+	}
+}
+
+func (b *bench) begun() int {
+	b.ext.mu.Lock()
+	defer b.ext.mu.Unlock()
+	return b.ext.waits
+}
+
+// TestLoopTurnsOnWhileTheSchedulerIsLoaded: the check takes longer than
+// best-effort work may go unbounded.
+func TestLoopTurnsOnWhileTheSchedulerIsLoaded(t *testing.T) {
+	b := newBench(t, true)
+	gate := b.slowly(t)
+	for range 3 {
+		s := b.snapshot(t)
+		if got := s.Knobs.Now[schedulerKnob]; got != node.Value(node.Scheduler{}) || s.Knobs.Before[schedulerKnob] == nil || len(s.Isolation.Falls) > 0 {
+			t.Fatalf("shown as %v, before %v, falls %v", got, s.Knobs.Before[schedulerKnob], s.Isolation.Falls)
+		}
+		b.ask(t, loaded)
+	}
+	close(gate)
+	until(t, "the loop is called", func() bool { return len(b.RungEvents()) > 0 })
+	if got := b.snapshot(t).Knobs.Now[schedulerKnob]; got != node.Value(loaded) || b.begun() != 1 {
+		t.Errorf("shown as %v after %d loads", got, b.begun())
+	}
+	if do(t, b.release(t, schedulerKnob)); !b.ext.now.closed || !b.journaled(t).Empty() {
+		t.Errorf("after the release: closed %v, journaled %v", b.ext.now.closed, b.journaled(t))
+	}
+}
+
+// TestMindThatChangesWhileTheSchedulerIsLoaded holds for what is wanted when the
+// load ends.
+func TestMindThatChangesWhileTheSchedulerIsLoaded(t *testing.T) {
+	calmer := loaded
+	calmer.Hold = time.Millisecond
+	tests := map[string]struct {
+		change func(t *testing.T, b *bench)
+		want   node.Scheduler
+	}{
+		"it is given up": {func(t *testing.T, b *bench) { do(t, b.release(t, schedulerKnob)) }, node.Scheduler{}},
+		"the loop hangs": {func(t *testing.T, b *bench) {
+			if was, err := b.Unload(); !was || err != nil {
+				t.Errorf("%v, %v", was, err)
+			}
+		}, node.Scheduler{}},
+		"it is to work in another way": {func(t *testing.T, b *bench) { b.ask(t, calmer) }, calmer},
+		"it is given up and wanted again": {func(t *testing.T, b *bench) {
+			do(t, b.release(t, schedulerKnob))
+			b.ask(t, calmer)
+		}, calmer},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, true)
+			gate := b.slowly(t)
+			tc.change(t, b)
+			close(gate)
+			until(t, "the load has ended", func() bool { return !b.loads() && (!tc.want.Loaded || len(b.RungEvents()) > 0) })
+			s := b.snapshot(t)
+			if got := s.Knobs.Now[schedulerKnob]; got != node.Value(tc.want) || len(s.Isolation.Falls) > 0 || b.begun() != 1 {
+				t.Errorf("shown as %v, want %v; falls %v, %d loads", got, tc.want, s.Isolation.Falls, b.begun())
+			}
+			if tc.want.Loaded {
+				if got := b.ext.now.params.Hold; got != tc.want.Hold {
+					t.Errorf("it holds for %v, want %v", got, tc.want.Hold)
+				}
+				return
+			}
+			if st := b.IsolationStatus(); !b.ext.now.closed || st.Exits[node.ExitUnload] != 1 || st.Scheduler == nil || st.Scheduler.Running {
+				t.Errorf("closed %v, status %+v", b.ext.now.closed, st)
+			}
+		})
+	}
+}
+
+func TestLoadThatFailsLate(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(t *testing.T, b *bench)
+		falls  int
+	}{
+		"is a fall":                        {func(*testing.T, *bench) {}, 1},
+		"is none where nobody wants it":    {func(t *testing.T, b *bench) { do(t, b.release(t, schedulerKnob)) }, 0},
+		"is none where the host is closed": {func(t *testing.T, b *bench) { b.isolation.close() }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, true)
+			b.ext.refuses = errBoom
+			gate := b.slowly(t)
+			tc.change(t, b)
+			close(gate)
+			until(t, "the load has ended", func() bool { return !b.loads() })
+			if tc.falls > 0 {
+				until(t, "the loop is called", func() bool { return len(b.RungEvents()) > 0 })
+			}
+			falls := b.snapshot(t).Isolation.Falls
+			if len(falls) != tc.falls || tc.falls > 0 && (!falls[0].Refused || falls[0].Rung != node.RungSchedExt) {
+				t.Errorf("falls %v, want %d, refused", falls, tc.falls)
+			}
+		})
+	}
+}
+
+// TestClosingDoesNotWaitForALoad: a service that is asked to stop has to.
+func TestClosingDoesNotWaitForALoad(t *testing.T) {
+	b := newBench(t, true)
+	gate := b.slowly(t)
+	closed := make(chan error, 1)
+	go func() { closed <- b.Close() }()
+	select {
+	case err := <-closed:
+		do(t, err)
+	case <-time.After(5 * time.Second):
+		t.Fatal("it waits")
+	}
+	close(gate)
+	until(t, "the load has ended", func() bool { return !b.loads() })
+	if !b.ext.now.closed {
+		t.Error("it is loaded, and nobody is there to look after it")
+	}
+}
+
+// TestShortLivedHostWaitsForALoad: a lab measures with what it has set.
+func TestShortLivedHostWaitsForALoad(t *testing.T) {
+	b := newBench(t, false)
+	do(t, b.Apply(t.Context(), plan.Step{Knob: schedulerKnob, To: loaded}))
+	if got, _ := b.readScheduler(); got != node.Value(loaded) {
+		t.Errorf("shown as %v", got)
+	}
+}

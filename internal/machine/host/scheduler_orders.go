@@ -1,0 +1,288 @@
+package host
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/scx"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// orders are those that the BE scheduler has, or will be loaded with. What they
+// are is decided by package isolation; here they are written to the scheduler's
+// maps, and read back.
+type orders struct {
+	groups  map[node.CgroupPath]order
+	cap     node.SchedulerCap
+	refused map[node.Knob]string // that the scheduler did not take, and why
+	reread  lap                  // round the groups
+}
+
+// An order is one for a cgroup: a cgroup that is made anew has another inode, and
+// no order.
+type order struct {
+	inode uint64
+	value node.SchedulerGroup
+}
+
+// capKnob is the cap of all threads of the BE scheduler.
+var capKnob = node.Knob{File: node.FileSchedulerCap}
+
+// classOf is the class of the scheduler's maps.
+var classOf = map[node.SchedulerClass]scx.Class{
+	node.SchedulerNormal: scx.Normal, node.SchedulerBE: scx.BE, node.SchedulerLS: scx.LS, node.SchedulerLSX: scx.LSX,
+}
+
+// fillOrders shows the orders of cgroups that exist. Each is read from the
+// scheduler's maps within verifyWithin.
+func (h *Host) fillOrders(at time.Time, into map[node.Knob]node.Value) {
+	i := &h.isolation
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	x := &i.scheduler
+	paths := slices.Sorted(maps.Keys(x.orders.groups))
+	if x.loaded != nil {
+		for n := range x.orders.reread.due(at, len(paths), verifyWithin) {
+			x.readBack(paths[n])
+		}
+	}
+	for _, p := range paths {
+		o, known := x.orders.groups[p]
+		if inode, err := h.inode(p); known && err == nil && inode == o.inode {
+			into[node.Knob{Cgroup: p, File: node.FileSchedulerGroup}] = o.value
+		}
+	}
+	into[capKnob] = x.orders.cap
+}
+
+// readBack takes over what the scheduler's maps say of a cgroup.
+func (x *scheduler) readBack(p node.CgroupPath) {
+	o := x.orders.groups[p]
+	g, known, err := x.loaded.Group(o.inode)
+	switch {
+	case err != nil:
+		return // of the end of a scheduler follow tells
+	case !known:
+		delete(x.orders.groups, p)
+		return
+	}
+	v := node.SchedulerGroup{Slot: g.Pod}
+	for name, class := range classOf {
+		if class == g.Class {
+			v.Class = name
+		}
+	}
+	if v.Slot > 0 {
+		pod, err := x.loaded.Pod(v.Slot)
+		if err != nil {
+			return
+		}
+		v.Weight, v.Quota = pod.Weight, unit.MilliCPU(int64(pod.Quota)*int64(unit.CPUs(1))/int64(scx.QuotaPeriod))
+	}
+	o.value = v
+	x.orders.groups[p] = o
+}
+
+// readOrder reads one order; the zero value: there is none.
+func (h *Host) readOrder(k node.Knob) (node.Value, error) {
+	inode, err := h.inode(k.Cgroup)
+	if err != nil {
+		return nil, err
+	}
+	i := &h.isolation
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if k == capKnob {
+		return i.scheduler.orders.cap, nil
+	}
+	if o := i.scheduler.orders.groups[k.Cgroup]; o.inode == inode {
+		return o.value, nil
+	}
+	return node.SchedulerGroup{}, nil
+}
+
+// order gives the scheduler an order, or keeps it for when one is loaded. It is
+// not journaled: it ends with the scheduler, and that with this process.
+func (h *Host) order(k node.Knob, v node.Value) error {
+	i := &h.isolation
+	switch v := v.(type) {
+	case node.SchedulerCap:
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		return i.scheduler.noteRefusal(k, i.scheduler.orderCap(v))
+	case node.SchedulerGroup:
+		if err := v.Valid(); err != nil {
+			return fmt.Errorf("order %v: %w", k, err)
+		}
+		inode, err := h.inode(k.Cgroup)
+		if gone := errors.Is(err, cgroup.ErrGone) && v == (node.SchedulerGroup{}); err != nil && !gone {
+			return err
+		}
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		return i.scheduler.noteRefusal(k, i.scheduler.orderGroup(k.Cgroup, order{inode, v}))
+	}
+	return fmt.Errorf("write %v: a %T is no value of this file", k, v)
+}
+
+// orderCap changes the cap; i.mu is held.
+func (x *scheduler) orderCap(v node.SchedulerCap) error {
+	if x.loaded != nil {
+		if err := x.loaded.SetCap(capOf(v)); err != nil {
+			return err
+		}
+	}
+	x.orders.cap = v
+	return nil
+}
+
+// orderGroup changes the order of a cgroup; i.mu is held.
+func (x *scheduler) orderGroup(p node.CgroupPath, o order) error {
+	before, had := x.orders.groups[p]
+	none := o.value == (node.SchedulerGroup{})
+	if x.loaded != nil {
+		if had && (none || before.inode != o.inode) {
+			if err := x.loaded.DropGroup(before.inode); err != nil {
+				return err
+			}
+			delete(x.orders.groups, p)
+		}
+		if !none {
+			if err := x.push(o); err != nil {
+				return err
+			}
+		}
+		if before.value.Slot > 0 && before.value.Slot != o.value.Slot && !x.taken(p, before.value.Slot) {
+			if err := x.loaded.SetPod(scx.Pod{Slot: before.value.Slot}); err != nil {
+				return err
+			}
+		}
+	}
+	if delete(x.orders.groups, p); none {
+		return nil
+	}
+	if x.orders.groups == nil {
+		x.orders.groups = map[node.CgroupPath]order{}
+	}
+	x.orders.groups[p] = o
+	return nil
+}
+
+// taken reports whether another cgroup has a slot; i.mu is held.
+func (x *scheduler) taken(p node.CgroupPath, slot int) bool {
+	for q, o := range x.orders.groups {
+		if q != p && o.value.Slot == slot {
+			return true
+		}
+	}
+	return false
+}
+
+// push writes an order to the scheduler's maps: the quota first, so that no thread
+// is in the slot without it. i.mu is held.
+func (x *scheduler) push(o order) error {
+	if v := o.value; v.Slot > 0 {
+		quota := time.Duration(int64(v.Quota) * int64(scx.QuotaPeriod) / int64(unit.CPUs(1)))
+		if err := x.loaded.SetPod(scx.Pod{Slot: v.Slot, Weight: v.Weight, Quota: quota}); err != nil {
+			return err
+		}
+	}
+	return x.loaded.SetGroup(scx.Group{Cgroup: o.inode, Class: classOf[o.value.Class], Pod: o.value.Slot})
+}
+
+// pushOrders gives a scheduler that was just loaded all orders: those first that
+// protect. What it does not take is not shown any more, so that it is wanted and
+// tried again.
+func (h *Host) pushOrders(s extScheduler) {
+	i := &h.isolation
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	x := &i.scheduler
+	if x.loaded != s {
+		return
+	}
+	paths := slices.SortedFunc(maps.Keys(x.orders.groups), func(a, b node.CgroupPath) int {
+		ca, cb := x.orders.groups[a].value.Class, x.orders.groups[b].value.Class
+		return cmp.Or(cmp.Compare(slices.Index(node.SchedulerClasses, ca), slices.Index(node.SchedulerClasses, cb)), strings.Compare(string(a), string(b)))
+	})
+	for _, p := range paths {
+		k := node.Knob{Cgroup: p, File: node.FileSchedulerGroup}
+		if x.noteRefusal(k, x.push(x.orders.groups[p])) != nil {
+			delete(x.orders.groups, p)
+		}
+	}
+	if x.noteRefusal(capKnob, x.loaded.SetCap(capOf(x.orders.cap))) != nil {
+		x.orders.cap = node.SchedulerCap{}
+	}
+}
+
+// noteRefusal notes whether the scheduler took an order, and returns why not. What
+// fails because the scheduler has ended is no refusal. i.mu is held.
+func (x *scheduler) noteRefusal(k node.Knob, err error) error {
+	if delete(x.orders.refused, k); err == nil || errors.Is(err, scx.ErrClosed) {
+		return err
+	}
+	if x.orders.refused == nil {
+		x.orders.refused = map[node.Knob]string{}
+	}
+	x.orders.refused[k] = strings.Join(strings.Fields(err.Error()), " ")
+	return err
+}
+
+// refusals says which orders the scheduler did not take; empty: it took all. i.mu
+// is held.
+func (x *scheduler) refusals() string {
+	n := len(x.orders.refused)
+	if n == 0 {
+		return ""
+	}
+	first := slices.SortedFunc(maps.Keys(x.orders.refused), node.Knob.Compare)[0]
+	text := fmt.Sprintf("%v: %s", first, x.orders.refused[first])
+	if n > 1 {
+		text += fmt.Sprintf("; and %d more", n-1)
+	}
+	return text
+}
+
+// forgetOrders drops all orders: they ended with their scheduler.
+func (i *isolation) forgetOrders() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.scheduler.orders = orders{}
+}
+
+// sweepOrders drops the orders of cgroups that are gone.
+func (h *Host) sweepOrders() error {
+	i := &h.isolation
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var errs []error
+	for p, o := range i.scheduler.orders.groups {
+		if inode, err := h.tree.Inode(string(p)); errors.Is(err, cgroup.ErrGone) || err == nil && inode != o.inode {
+			errs = append(errs, i.scheduler.orderGroup(p, order{inode: o.inode}))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// cap is the present cap.
+func (i *isolation) cap() node.SchedulerCap {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.scheduler.orders.cap
+}
+
+// capOf is the cap in the words of the scheduler.
+func capOf(v node.SchedulerCap) unit.MilliCPU {
+	if v.Most == 0 {
+		return scx.NoCap
+	}
+	return v.Most
+}

@@ -1,0 +1,272 @@
+package host
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tenon.sh/tenon/internal/kernel/scx"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// TestSchedulerIsNotLoadedAnewForNobody: the CPUs change, and while it is being
+// loaded anew it is to go.
+func TestSchedulerIsNotLoadedAnewForNobody(t *testing.T) {
+	gone := scx.Exited{Exit: scx.Exit{Kind: scx.ExitKernel, Code: 1 << 48, Reason: "cpu 3 going offline"}}
+	t.Run("while it is loaded", func(t *testing.T) {
+		b := newBench(t, true)
+		b.snapshot(t)
+		do(t, b.set(t, schedulerKnob, loaded))
+		b.ext.mu.Lock()
+		b.ext.gate = make(chan struct{})
+		b.ext.mu.Unlock()
+		b.ext.now.events <- gone
+		until(t, "a load has begun", func() bool { b.ext.mu.Lock(); defer b.ext.mu.Unlock(); return b.ext.waits == 2 })
+		done := make(chan error, 1)
+		go func() { done <- b.writeScheduler(node.Scheduler{}) }()
+		time.Sleep(10 * time.Millisecond) // it finds none, and would be done
+		close(b.ext.gate)
+		do(t, <-done)
+		until(t, "the load has ended", func() bool { return b.ext.loaded() == 2 })
+		until(t, "and was noted", func() bool { return !b.loads() })
+		if now, _ := b.readScheduler(); now != node.Value(node.Scheduler{}) || !b.ext.now.closed {
+			t.Errorf("after the unload %v is loaded, that nobody owns", now)
+		}
+	})
+	t.Run("before it is tried again", func(t *testing.T) {
+		b := newBench(t, true)
+		b.snapshot(t)
+		do(t, b.set(t, schedulerKnob, loaded))
+		b.isolation.left(b.ext.now)
+		do(t, b.ext.now.Close(), b.writeScheduler(node.Scheduler{}), b.reload())
+		if n := b.ext.loaded(); n != 1 {
+			t.Errorf("it was loaded %d times", n)
+		}
+	})
+}
+
+// ordered are the orders that a snapshot shows.
+func ordered(s node.Snapshot) map[string]string {
+	all := map[string]string{}
+	for k, v := range s.Knobs.Now {
+		if k.File.OrdersScheduler() {
+			all[k.Where()] = v.String()
+		}
+	}
+	return all
+}
+
+// TestOrdersReachTheSchedulerAndReadBack: what the snapshot shows is what the
+// maps hold.
+func TestOrdersReachTheSchedulerAndReadBack(t *testing.T) {
+	b := newBench(t, true)
+	b.snapshot(t)
+	do(t, b.set(t, schedulerKnob, loaded),
+		b.order(t, "ls", "LSX"), b.order(t, "be", "BE"), b.order(t, "be/a", "BE slot 3 weight 300 quota 1500m"),
+		b.set(t, capKnob, node.SchedulerCap{Most: 2500}),
+	)
+	s := b.ext.now
+	for p, want := range map[node.CgroupPath]scx.Group{"ls": {Class: scx.LSX}, "be": {Class: scx.BE}, "be/a": {Class: scx.BE, Pod: 3}} {
+		if g, is := b.has(t, p); !is || g != want {
+			t.Errorf("the maps have of %s %v, %t, want %v", p, g, is, want)
+		}
+	}
+	if want := (scx.Pod{Slot: 3, Weight: 300, Quota: 150 * time.Millisecond}); s.pods[3] != want || s.most != 2500 {
+		t.Errorf("slot 3 has %v and the cap is %v, want %v and 2500m", s.pods[3], s.most, want)
+	}
+	want := map[string]string{"ls": "LSX", "be": "BE", "be/a": "BE slot 3 weight 300 quota 1500m", "/": "2500m"}
+	if diff := cmp.Diff(want, ordered(b.snapshot(t))); diff != "" {
+		t.Errorf("shown (-want +got):\n%s", diff)
+	}
+	if st := b.journaled(t); len(st.Touches) != 1 {
+		t.Errorf("journaled: %v, want the scheduler alone: orders end with it", st.Touches)
+	}
+
+	// Somebody with access to the maps changes them.
+	inode, err := b.Inode("be/a")
+	do(t, err, s.DropGroup(inode), s.SetPod(scx.Pod{Slot: 3}))
+	late := node.Snapshot{}
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
+		late.Knobs.Now = map[node.Knob]node.Value{}
+		late.At = late.At.Add(verifyWithin / 2)
+		b.fillOrders(late.At, late.Knobs.Now)
+		if _, shown := late.Knobs.Now[orderOf("be/a")]; !shown {
+			break
+		}
+	}
+	if got := ordered(late); got["be/a"] != "" || got["ls"] != "LSX" {
+		t.Errorf("shown after the maps have changed: %v", got)
+	}
+
+	// An order is taken back, and the weight of its slot with it.
+	do(t, b.order(t, "be/b", "BE slot 4 weight 50"), b.order(t, "be/b", "NORMAL"), b.order(t, "ls", "none"))
+	if g, _ := b.has(t, "be/b"); g.Class != scx.Normal || s.pods[4] != (scx.Pod{Slot: 4}) {
+		t.Errorf("be/b is %v, slot 4 has %v", g, s.pods[4])
+	}
+	if _, is := b.has(t, "ls"); is {
+		t.Error("ls is in the maps after its order was taken back")
+	}
+	do(t, b.release(t, schedulerKnob))
+	if got := ordered(b.snapshot(t)); len(got) != 1 || got["/"] != "max" {
+		t.Errorf("after the scheduler is gone: %v", got)
+	}
+}
+
+// TestOrdersWaitForTheScheduler: the kernel checks it for a second or more, and
+// best-effort work is in its bounds as soon as it acts.
+func TestOrdersWaitForTheScheduler(t *testing.T) {
+	b := newBench(t, true)
+	gate := b.slowly(t)
+	do(t, b.order(t, "ls", "LSX"), b.order(t, "be/a", "BE slot 1 weight 100 quota 500m"), b.set(t, capKnob, node.SchedulerCap{Most: 500}))
+	if got := ordered(b.snapshot(t)); got["ls"] != "LSX" || got["/"] != "500m" {
+		t.Errorf("while it is loaded: %v", got)
+	}
+	close(gate)
+	until(t, "the loop is called", func() bool { return len(b.RungEvents()) > 0 })
+	if g, is := b.has(t, "ls"); !is || g.Class != scx.LSX || b.ext.now.most != 500 || b.ext.now.pods[1].Quota != 50*time.Millisecond {
+		t.Errorf("loaded with %v, cap %v, pods %v", b.ext.now.groups, b.ext.now.most, b.ext.now.pods)
+	}
+}
+
+func TestWhatTheSchedulerDoesNotTakeIsSaid(t *testing.T) {
+	b := newBench(t, true)
+	b.snapshot(t)
+	do(t, b.set(t, schedulerKnob, loaded))
+	full := fmt.Errorf("the table is full: %w", errBoom)
+	for name, set := range map[string]func(error){
+		"groups": func(err error) { b.ext.now.full = err },
+		"cap":    func(err error) { b.ext.now.uncaps = err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			give := func() error {
+				if name == "cap" {
+					return b.set(t, capKnob, node.SchedulerCap{Most: 700})
+				}
+				return b.order(t, "ls", "LSX")
+			}
+			set(full)
+			if err := give(); err == nil || !strings.Contains(err.Error(), full.Error()) {
+				t.Errorf("the step says %v", err)
+			}
+			if got := b.IsolationStatus().Untold; !strings.Contains(got, full.Error()) {
+				t.Errorf("status %q", got)
+			}
+			if got := ordered(b.snapshot(t)); got["ls"] == "LSX" || got["/"] == "700m" {
+				t.Errorf("shown as if it had been taken: %v", got)
+			}
+			set(nil)
+			do(t, give())
+			if got := b.IsolationStatus().Untold; got != "" {
+				t.Errorf("when it has taken all: %q", got)
+			}
+			do(t, b.order(t, "ls", "none"), b.set(t, capKnob, node.SchedulerCap{}))
+		})
+	}
+}
+
+func TestOrdersThatMakeNoSenseAreRefused(t *testing.T) {
+	b := newBench(t, true)
+	b.snapshot(t)
+	do(t, b.set(t, schedulerKnob, loaded))
+	if err := b.order(t, "gone", "LSX"); err == nil {
+		t.Error("a cgroup that is not there has an order")
+	}
+	if err := b.set(t, orderOf("ls"), node.SchedulerGroup{Class: node.SchedulerBE, Slot: node.SchedulerSlots, Weight: 100}); err == nil {
+		t.Error("a slot that is not there is taken")
+	}
+	if err := b.set(t, orderOf("ls"), node.PIDs{}); err == nil {
+		t.Error("a number of processes is an order")
+	}
+	if node.SchedulerSlots != scx.Slots {
+		t.Errorf("node knows %d slots, the scheduler has %d", node.SchedulerSlots, scx.Slots)
+	}
+}
+
+// TestOrderOfACgroupThatIsMadeAnewIsGone: it is another cgroup by inode.
+func TestOrderOfACgroupThatIsMadeAnewIsGone(t *testing.T) {
+	b := newBench(t, true)
+	b.snapshot(t)
+	do(t, b.set(t, schedulerKnob, loaded), b.order(t, "ls", "LSX"))
+	i := &b.isolation.scheduler.orders
+	o := i.groups["ls"]
+	o.inode++ // as if ls were another one now
+	b.ext.now.groups[o.inode] = scx.Group{Cgroup: o.inode, Class: scx.LSX}
+	i.groups["ls"] = o
+	if got := ordered(b.snapshot(t)); got["ls"] != "" {
+		t.Errorf("shown: %v", got)
+	}
+	do(t, b.Sweep())
+	if _, is := b.ext.now.groups[o.inode]; is {
+		t.Error("the maps still have the cgroup that is gone")
+	}
+}
+
+// TestSnapshotWritesNothing: neither to the scheduler nor to threads, not even
+// where something is to be put right.
+func TestSnapshotWritesNothing(t *testing.T) {
+	b := newBench(t, true)
+	b.thread(t, "be/a", 0)
+	b.snapshot(t)
+	do(t, b.set(t, policyOf("be"), node.ThreadsBE), b.set(t, schedulerKnob, loaded), b.order(t, "ls", "LSX"))
+	astray := b.thread(t, "ls", 7) // SCHED_EXT, in work of another class
+	b.Manage(node.Workload{ID: "new", Class: node.LS, Cgroup: "be/b", Meet: "be/b"})
+	before, written := b.ext.now.beats, b.ext.now.writes
+	calls := b.ext.changes
+	at := treeOf(t, b.root)
+	for range 3 {
+		b.isolation.expire()
+		b.Reread()
+		if _, err := b.Snapshot(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b.ext.now.beats != before || b.ext.now.writes != written || b.ext.changes != calls {
+		t.Errorf("%d heartbeats, %d orders, %d changes of threads", b.ext.now.beats-before, b.ext.now.writes-written, b.ext.changes-calls)
+	}
+	if diff := cmp.Diff(at, treeOf(t, b.root)); diff != "" {
+		t.Errorf("files of cgroups have changed:\n%s", diff)
+	}
+	if p := b.ext.policy(astray); p != 7 {
+		t.Errorf("the policy of thread %d is %v", astray, p)
+	}
+	do(t, b.Guard())
+	if p := b.ext.policy(astray); p == 7 || b.ext.now.beats == before {
+		t.Errorf("after Guard it is %v; %d heartbeats", p, b.ext.now.beats-before)
+	}
+}
+
+// TestAWorkloadThatEndsIsShownAsSuch until it counts as called off.
+func TestAWorkloadThatEndsIsShownAsSuch(t *testing.T) {
+	b := newBench(t, true)
+	run := node.Knob{Cgroup: "be/a", File: node.FileRun}
+	ending := func(s node.Snapshot) node.Run {
+		for _, w := range s.Workloads {
+			if w.ID == "a" {
+				return w.Ending
+			}
+		}
+		t.Fatal("there is no workload a")
+		return ""
+	}
+	if got := ending(b.snapshot(t)); got != "" {
+		t.Errorf("at first: %q", got)
+	}
+	do(t, b.set(t, run, node.Frozen))
+	if got := ending(b.snapshot(t)); got != "" {
+		t.Errorf("frozen: %q", got)
+	}
+	do(t, b.set(t, run, node.AskedToEnd))
+	if got := ending(b.snapshot(t)); got != node.AskedToEnd {
+		t.Errorf("asked to end: %q", got)
+	}
+	do(t, b.set(t, run, node.Ended))
+	if got := ending(b.snapshot(t)); got != node.Ended {
+		t.Errorf("killed: %q", got)
+	}
+	if got := ending(b.later(t, boostFor)); got != "" {
+		t.Errorf("when it has not ended for long: %q", got)
+	}
+}

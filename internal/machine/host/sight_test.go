@@ -1,0 +1,129 @@
+package host
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// drawn is a host over files in a directory, as a v2 hierarchy shows them.
+func drawn(t *testing.T, groups ...string) (*Host, func(group, file, text string)) {
+	t.Helper()
+	root := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("proc/self/mountinfo", "31 24 0:28 / "+root+"/v2 rw - cgroup2 cgroup2 rw")
+	write("v2/cgroup.controllers", "cpu cpuset memory pids")
+	for _, g := range groups {
+		write("v2/"+g+"/pids.max", "max")
+	}
+	tree, err := cgroup.Detect(filepath.Join(root, "proc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return withKnobs(&Host{tree: tree.KeepOpen(), sight: newSight(), isolation: newIsolation()}), func(group, file, text string) { write("v2/"+group+"/"+file, text) }
+}
+
+func tasks(group node.CgroupPath) node.Knob { return node.Knob{Cgroup: group, File: node.FilePIDs} }
+
+func TestEveryKnobIsReadAgainWithinItsTime(t *testing.T) {
+	for within, touched := range map[time.Duration][]node.Knob{
+		verifyWithin: {tasks("a"), tasks("b"), tasks("c")},
+		glanceWithin: nil,
+	} {
+		readAgain(t, within, touched)
+	}
+}
+
+func readAgain(t *testing.T, within time.Duration, touched []node.Knob) {
+	t.Helper()
+	groups := []node.CgroupPath{"a", "b", "c"}
+	h, write := drawn(t, "a", "b", "c")
+	at := time.Unix(0, 0)
+	h.sight.look(at, groups, slices.Clone(touched), h)
+	for _, g := range groups {
+		write(string(g), "pids.max", "7") // somebody else
+	}
+	read := 0
+	for range 10 { // turns
+		at = at.Add(within / 10)
+		seen := 0
+		for k, v := range h.sight.look(at, groups, slices.Clone(touched), h) {
+			if k.File == node.FilePIDs && v == (node.PIDs{Max: 7}) {
+				seen++
+			}
+		}
+		if seen < read {
+			t.Errorf("%d of the new values are seen, and %d were before", seen, read)
+		}
+		read = seen
+	}
+	if read != len(groups) {
+		t.Errorf("after %v %d of %d new values are seen", within, read, len(groups))
+	}
+}
+
+func TestAGlanceReadsNothingThatIsKnown(t *testing.T) {
+	h, write := drawn(t, "a")
+	at := time.Unix(0, 0)
+	h.sight.look(at, []node.CgroupPath{"a"}, nil, h)
+	write("a", "pids.max", "7")
+	now := h.sight.look(at.Add(time.Millisecond), []node.CgroupPath{"a"}, nil, h)
+	if v := now[tasks("a")]; v != (node.PIDs{Max: node.MaxPIDs}) {
+		t.Errorf("after a millisecond pids.max is %v: it was read again", v)
+	}
+	h.Reread()
+	now = h.sight.look(at.Add(2*time.Millisecond), []node.CgroupPath{"a"}, nil, h)
+	if v := now[tasks("a")]; v != (node.PIDs{Max: 7}) {
+		t.Errorf("after Reread pids.max is %v, want 7", v)
+	}
+}
+
+func TestWhatWasWrittenIsKnownAtOnce(t *testing.T) {
+	h, _ := drawn(t, "a")
+	at := time.Unix(0, 0)
+	h.sight.look(at, []node.CgroupPath{"a"}, nil, h)
+	h.sight.saw(tasks("a"), node.PIDs{Max: 9}, nil)
+	if v := h.sight.look(at, []node.CgroupPath{"a"}, nil, h)[tasks("a")]; v != (node.PIDs{Max: 9}) {
+		t.Errorf("pids.max is %v, want the 9 that was written", v)
+	}
+	h.sight.saw(tasks("a"), nil, os.ErrPermission)
+	if v := h.sight.look(at, []node.CgroupPath{"a"}, nil, h)[tasks("a")]; v != (node.PIDs{Max: node.MaxPIDs}) {
+		t.Errorf("after a failed write pids.max is %v, want what is there", v)
+	}
+}
+
+func TestAGroupMadeAnewIsReadAnew(t *testing.T) {
+	h, write := drawn(t, "a", "b")
+	groups := []node.CgroupPath{"a", "b"}
+	at := time.Unix(0, 0)
+	h.sight.look(at, groups, nil, h)
+	dir, err := h.tree.Dir("pids", "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(dir, dir+".old"); err != nil {
+		t.Fatal(err)
+	}
+	write("a", "pids.max", "5")
+	h.sight.expire() // what Sweep does
+	if v := h.sight.look(at, groups, nil, h)[tasks("a")]; v != (node.PIDs{Max: 5}) {
+		t.Errorf("pids.max of the new group is %v, want 5", v)
+	}
+	if _, inSight := h.sight.look(at, []node.CgroupPath{"a"}, nil, h)[tasks("b")]; inSight {
+		t.Error("a group that left is still in sight")
+	}
+}

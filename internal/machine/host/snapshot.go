@@ -1,0 +1,229 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// Snapshot reads the managed workloads; the knobs of their cgroup, of the
+// cgroup where they meet others, and of all above these but the root; and the
+// use of the node. What cannot be read is absent.
+func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
+	if err := ctx.Err(); err != nil {
+		return node.Snapshot{}, err
+	}
+	s := node.Snapshot{
+		// The wall clock of the start plus the time that has passed: a clock
+		// that is set meanwhile makes no rate wrong, and differences are the
+		// same when a record of the snapshots is replayed.
+		At:  h.opened.Add(time.Since(h.opened)).Round(0),
+		Can: h.can(), // that nobody changes
+		Knobs: node.Knobs{
+			Kernel: h.kernel(), Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{},
+		},
+	}
+	var err error
+	if s.Topology, err = h.topology.read(h.fs); err != nil {
+		return node.Snapshot{}, fmt.Errorf("read the topology: %w", err)
+	}
+	scarce := h.readUsage(&s)
+	if h.tree == nil {
+		s.Workloads = slices.Clone(h.managed())
+		return s, nil
+	}
+	h.endBoosts(s.At)
+	managed := h.managed()
+	s.Workloads = make([]node.Workload, 0, len(managed))
+	for _, w := range managed {
+		var gone bool
+		if w.Usage, gone = h.usageOf(w); gone && h.sight != nil {
+			continue
+		}
+		w.Ending = h.isolation.endOf(w.Cgroup)
+		s.Workloads = append(s.Workloads, w)
+	}
+	h.round.fill(&s, h, scarce)
+	touches, err := h.ownTouches()
+	if err != nil {
+		return s, err
+	}
+	h.hideIdle(touches)
+	groups := append(inSight(s.Workloads), h.below(s.Workloads)...)
+	if h.sight == nil {
+		for _, p := range groups {
+			for _, f := range slices.Concat(node.Files, h.blocks.Shown()) {
+				k := node.Knob{Cgroup: p, File: f}
+				if v := h.knobOrNil(k); v != nil {
+					s.Knobs.Now[k] = v
+				}
+			}
+		}
+		for _, k := range runKnobs(s.Workloads) {
+			if v := h.knobOrNil(k); v != nil {
+				s.Knobs.Now[k] = v
+			}
+		}
+	} else {
+		touched := slices.DeleteFunc(slices.Collect(maps.Keys(touches)), func(k node.Knob) bool { return divides(k) || isolates(k) })
+		for _, k := range touched {
+			groups = append(groups, k.Cgroup)
+		}
+		if h.sight.showsRuns() {
+			touched = append(touched, runKnobs(s.Workloads)...)
+		}
+		slices.Sort(groups)
+		s.Knobs.Now = h.sight.look(s.At, slices.Compact(groups), touched, h)
+	}
+	h.fillControls(&s, touches)
+	h.fillIsolation(&s, touches)
+	if len(h.blocks.Shown()) > 0 {
+		s.Devices = h.blocks.List()
+	}
+	for k, t := range touches {
+		if _, known := s.Knobs.Now[k]; !known {
+			continue
+		}
+		inodeOf := h.knobInode
+		if k.Control == "" {
+			inodeOf = func(k node.Knob) (uint64, error) { return h.inode(k.Cgroup) }
+		}
+		if inode, err := inodeOf(k); err == nil && inode == t.Inode {
+			s.Knobs.Before[k] = h.blocks.Possible(k, t.Before)
+		}
+	}
+	h.delays.fill(&s, h.inode)
+	if h.sight != nil {
+		h.turns.fill(&s, h)
+	}
+	return s, nil
+}
+
+// inode names a group; of a resident host, as the sight knows it.
+func (h *Host) inode(p node.CgroupPath) (uint64, error) {
+	if h.sight != nil {
+		if inode, known := h.sight.inode(p); known {
+			return inode, nil
+		}
+	}
+	return h.tree.Inode(string(p))
+}
+
+// inSight lists the cgroups of the workloads and of their parts, and all above
+// them but the root.
+func inSight(workloads []node.Workload) []node.CgroupPath {
+	var groups []node.CgroupPath
+	seen := map[node.CgroupPath]bool{"": true}
+	show := func(from node.CgroupPath) {
+		for p := from; !seen[p]; p = p.Parent() {
+			seen[p] = true
+			groups = append(groups, p)
+		}
+	}
+	for _, w := range workloads {
+		show(w.Cgroup)
+		show(w.Meet)
+		for _, part := range w.Parts {
+			show(part.Cgroup)
+		}
+	}
+	return groups
+}
+
+// below lists the cgroups inside best-effort workloads on cgroup v1, where a
+// group may not have less than those below it: what bounds such work must see
+// and move them all. Where some work is to have CPUs of its own, the same is
+// true of all latency-sensitive work.
+func (h *Host) below(workloads []node.Workload) []node.CgroupPath {
+	if h.tree.Version() != 1 {
+		return nil
+	}
+	list := func() []node.CgroupPath {
+		var all []node.CgroupPath
+		own := slices.ContainsFunc(workloads, func(w node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR })
+		for _, w := range workloads {
+			if w.Class == node.BE || own && w.Class.Sensitive() {
+				all = h.addBelow(all, w.Cgroup)
+			}
+		}
+		return all
+	}
+	if h.sight != nil {
+		return h.sight.inside(list)
+	}
+	return list()
+}
+
+func (h *Host) addBelow(all []node.CgroupPath, p node.CgroupPath) []node.CgroupPath {
+	children, _ := h.tree.Children(string(p)) // gone: none
+	for _, c := range children {
+		all = h.addBelow(append(all, p.Join(c)), p.Join(c))
+	}
+	return all
+}
+
+// ownTouches returns the journaled knobs that are this process's to release,
+// or nobody's: what another Tenon process that still lives has touched is
+// that one's.
+func (h *Host) ownTouches() (map[node.Knob]journal.Touch, error) {
+	state, err := h.journal.State()
+	if err != nil {
+		return nil, err
+	}
+	lives := map[journal.Session]bool{h.journal.Session(): false}
+	for k, t := range state.Touches {
+		others, known := lives[t.By]
+		if !known {
+			others = h.alive(journal.Process{PID: t.By.PID, Start: t.By.Start})
+			lives[t.By] = others
+		}
+		if others {
+			delete(state.Touches, k)
+		}
+	}
+	return state.Touches, nil
+}
+
+// Adopt makes this process answer for the knobs that Tenon processes which
+// have ended left changed: the next agent goes on where the last one stopped.
+// What a lab left is not adopted, but put back by a restore.
+func (h *Host) Adopt() error {
+	touches, err := h.ownTouches()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for k, t := range touches {
+		if !t.By.Lab {
+			errs = append(errs, h.journal.Adopt(k))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Sweep tells a resident host that cgroups have come or gone: it looks anew
+// whether each group in sight is still the one that it knew, and forgets what
+// it changed in groups that are gone.
+func (h *Host) Sweep() error {
+	h.sight.expire()
+	h.isolation.expire()
+	touches, err := h.ownTouches()
+	if err != nil || h.tree == nil {
+		return err
+	}
+	var errs []error
+	for k, t := range touches {
+		inode, err := h.knobInode(k)
+		if errors.Is(err, cgroup.ErrGone) || (err == nil && inode != t.Inode) {
+			errs = append(errs, h.journal.Forget(k))
+		}
+	}
+	return errors.Join(append(errs, h.sweepOrders())...)
+}

@@ -1,0 +1,107 @@
+package journal_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// tmpfs mounts a small file system and returns its directory and how to fill
+// it to the last byte.
+func tmpfs(t *testing.T, size string) (dir string, fill func() (free func())) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := syscall.Mount("tenon-test", dir, "tmpfs", 0, "size="+size); err != nil {
+		if os.Getenv("TENON_TEST_STRICT") != "" && os.Geteuid() == 0 {
+			t.Fatalf("mount a small tmpfs: %v", err)
+		}
+		t.Skipf("this test fills a tmpfs: mount: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir, func() func() {
+		f, err := os.CreateTemp(dir, "filler")
+		do(t, err)
+		defer f.Close()
+		for block := make([]byte, 4096); err == nil; {
+			_, err = f.Write(block)
+		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Fatal(err)
+		}
+		return func() { do(t, os.Remove(f.Name())) }
+	}
+}
+
+// TestAFullFileSystemStopsOnlyWhatIsNew: best-effort work has to give way, and
+// come back, on a full tmpfs too; what Tenon has never touched stays untouched.
+func TestAFullFileSystemStopsOnlyWhatIsNew(t *testing.T) {
+	dir, fill := tmpfs(t, "512k")
+	j := open(t, dir, me)
+	do(t, j.Intend(quota, 2, node.Limit(2000), node.Limit(1000)), j.Wrote(quota, node.Limit(1000)))
+	free := fill()
+	for i := range 3000 {
+		v := node.Limit(unit.MilliCPU(100 + i))
+		if err := errors.Join(j.Intend(quota, 2, node.Limit(2000), v), j.Wrote(quota, v)); err != nil {
+			t.Fatalf("write %d on a full file system: %v", i, err)
+		}
+	}
+	err := j.Intend(weight, 5, odd, idle)
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("a first touch on a full file system: %v", err)
+	}
+	do(t, j.Intend(quota, 2, node.Limit(2000), node.Limit(500)), j.Wrote(quota, node.Limit(500)))
+	want := map[node.Knob]journal.Touch{quota: {Inode: 2, Before: node.Limit(2000), Written: node.Limit(500), By: me}}
+	for name, got := range map[string]journal.State{"writer": state(t, j), "new reader": state(t, open(t, dir, me))} {
+		if d := cmp.Diff(want, got.Touches); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+
+	free()
+	do(t, j.Intend(weight, 5, odd, idle), j.Wrote(weight, idle), j.Forget(quota))
+	info, err := os.Stat(j.Path() + ".next")
+	if err != nil || info.Sys().(*syscall.Stat_t).Blocks == 0 {
+		t.Errorf("with space the reserve is not made again: %v, %v", info, err)
+	}
+	if len(state(t, j).Touches) != 1 {
+		t.Errorf("%v", state(t, j).Touches)
+	}
+}
+
+// TestAFullFileSystemAndAHolderThatStandsStill: what was begun goes on, and the
+// file that the holder of the lock may be writing is not used.
+func TestAFullFileSystemAndAHolderThatStandsStill(t *testing.T) {
+	dir, fill := tmpfs(t, "512k")
+	j := open(t, dir, me)
+	do(t, j.Intend(quota, 2, node.Limit(2000), node.Limit(1000)), j.Wrote(quota, node.Limit(1000)))
+	text, err := os.ReadFile(j.Path())
+	do(t, err)
+	fill()
+	f, err := os.OpenFile(j.Path(), os.O_WRONLY|os.O_APPEND, 0)
+	do(t, err)
+	for err == nil { // to the end of its last page
+		_, err = f.Write(text)
+	}
+	do(t, f.Close())
+	hold(t, dir)
+	do(t, j.Intend(quota, 2, node.Limit(2000), node.Limit(500)))
+	want := map[node.Knob]journal.Touch{quota: {Inode: 2, Before: node.Limit(2000), Written: node.Limit(1000), Pending: node.Limit(500), By: me}}
+	if d := cmp.Diff(want, state(t, open(t, dir, lab)).Touches); d != "" {
+		t.Error(d)
+	}
+	if left, _ := filepath.Glob(j.Path() + ".next.*"); len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
+}

@@ -1,0 +1,343 @@
+// Package journal remembers what Tenon changed on this machine since boot, so
+// that every knob can be put back without a daemon and after kill -9: the
+// value of each knob from before Tenon's first touch, the value Tenon wrote
+// last, the groups it made and the processes it started.
+//
+// The journal is one file of JSON lines on tmpfs, named by boot id: kernel
+// state does not survive a reboot, so its journal need not. Each line is one
+// write(2) with O_APPEND, so a writer that dies leaves at most one torn line,
+// the last; it is skipped and the rest is used. Several processes share the
+// file under flock(2), but none waits long for it. Nothing is fsynced: tmpfs
+// has no disk, and a machine that loses its memory has lost the cgroups too. On
+// a full file system a reserve keeps what was begun going.
+package journal
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// DefaultDir is where journals live on a real machine.
+const DefaultDir = "/run/tenon"
+
+// compactAbove is the size of the file, in bytes, above which it is rewritten
+// with only what still matters. A line is some 200 bytes, and each write of a
+// knob makes two.
+const compactAbove = 256 << 10
+
+// A Session is one Tenon process. It tells entries of living processes from
+// those of dead ones, and those of a lab from those of a user.
+type Session struct {
+	PID int `json:"pid"`
+	// Start is the start time of the process as in /proc/PID/stat, in
+	// nanoseconds after boot. PID and Start together are never reused.
+	Start int64 `json:"start"`
+	// Lab: the groups and processes of this session are Tenon's own, and may
+	// be ended by a restore. Otherwise they are a user's.
+	Lab bool `json:"lab,omitempty"`
+}
+
+// A Journal is one process's view of the shared file. It is safe for
+// concurrent use.
+type Journal struct {
+	dir, path string
+	session   Session
+
+	mu    sync.Mutex
+	lock  *os.File // nil until the first append
+	state State
+	read  fs.FileInfo // the file that state was read from; nil: none
+	off   int64       // how much of it
+	size  int64       // of the file, with torn lines
+	torn  bool        // the byte before off is not a newline
+}
+
+// Open returns the journal of the given boot in dir. It touches nothing: the
+// directory and the file appear with the first entry.
+func Open(dir, bootID string, s Session) (*Journal, error) {
+	if bootID == "" || bootID != filepath.Base(bootID) {
+		return nil, fmt.Errorf("open journal in %s: boot id %q is not a name", dir, bootID)
+	}
+	return &Journal{dir: dir, path: filepath.Join(dir, "journal-"+bootID+".jsonl"), session: s, state: newState()}, nil
+}
+
+// Path is the file of the journal.
+func (j *Journal) Path() string { return j.path }
+
+// Session is the process for which this Journal writes.
+func (j *Journal) Session() Session { return j.session }
+
+// State returns all that the journal knows now, other processes' entries
+// included. A missing file is an empty state.
+func (j *Journal) State() (State, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	// Without the lock a reader may see a line half written by another
+	// process: it stops before it and takes the rest next time.
+	if err := j.load(); err != nil {
+		return State{}, err
+	}
+	return j.state.clone(), nil
+}
+
+// Intend records that knob k of the cgroup with the given inode is about to be
+// written. The value from before is kept only if this is the first touch, by
+// any process, of this knob of this cgroup.
+func (j *Journal) Intend(k node.Knob, inode uint64, before, value node.Value) error {
+	return j.append(func(s State) *entry {
+		e := &entry{Op: opIntend, Knob: &k, Inode: inode, Value: value.String()}
+		if t, touched := s.Touches[k]; !touched || t.Inode != inode {
+			text := before.String()
+			e.Before = &text
+		}
+		return e
+	})
+}
+
+// Wrote records how the intended value read back.
+func (j *Journal) Wrote(k node.Knob, value node.Value) error {
+	return j.append(func(State) *entry { return &entry{Op: opWrote, Knob: &k, Value: value.String()} })
+}
+
+// Abandon records that the kernel refused the intended value and the knob is
+// unchanged. A knob of which no write was ever confirmed is forgotten.
+func (j *Journal) Abandon(k node.Knob) error {
+	return j.append(func(s State) *entry {
+		t, touched := s.Touches[k]
+		switch {
+		case !touched || t.Pending == nil:
+			return nil
+		case t.Written == nil:
+			return &entry{Op: opForget, Knob: &k}
+		}
+		return &entry{Op: opWrote, Knob: &k, Value: t.Written.String()}
+	})
+}
+
+// Forget drops knob k: it is no longer Tenon's.
+func (j *Journal) Forget(k node.Knob) error {
+	return j.append(func(s State) *entry {
+		if _, touched := s.Touches[k]; !touched {
+			return nil
+		}
+		return &entry{Op: opForget, Knob: &k}
+	})
+}
+
+// Adopt makes knob k this session's own: the process that touched it has
+// ended, and this one goes on where it stopped. The value from before stays.
+func (j *Journal) Adopt(k node.Knob) error {
+	return j.append(func(s State) *entry {
+		if t, touched := s.Touches[k]; !touched || t.By == j.session {
+			return nil
+		}
+		return &entry{Op: opAdopt, Knob: &k}
+	})
+}
+
+// Rebase changes the value from before of knob k: the owner of the knob would
+// have written this value by now, as the kubelet does when a pod is resized. A
+// knob that Tenon did not touch is left alone.
+func (j *Journal) Rebase(k node.Knob, before node.Value) error {
+	return j.append(func(s State) *entry {
+		if t, touched := s.Touches[k]; !touched || t.Before == before {
+			return nil
+		}
+		return &entry{Op: opRebase, Knob: &k, Value: before.String()}
+	})
+}
+
+// Made records a cgroup that Tenon is about to make. It comes before the
+// mkdir, so that no group is ever left unrecorded.
+func (j *Journal) Made(p node.CgroupPath) error {
+	return j.append(func(State) *entry { return &entry{Op: opMade, Cgroup: p} })
+}
+
+// Removed drops a cgroup that Tenon made, and the knobs that it had.
+func (j *Journal) Removed(p node.CgroupPath) error {
+	return j.append(func(s State) *entry {
+		if !s.mentions(p) {
+			return nil
+		}
+		return &entry{Op: opRemoved, Cgroup: p}
+	})
+}
+
+// Spawned records a process that Tenon started: its pid and its start time,
+// in nanoseconds after boot.
+func (j *Journal) Spawned(p Process) error {
+	return j.append(func(State) *entry { return &entry{Op: opSpawned, Process: &p} })
+}
+
+// Reaped drops a process that ended.
+func (j *Journal) Reaped(p Process) error {
+	return j.append(func(s State) *entry {
+		if _, known := s.Processes[p]; !known {
+			return nil
+		}
+		return &entry{Op: opReaped, Process: &p}
+	})
+}
+
+// append writes the entry that make returns for the present state, in one
+// write; nil writes nothing.
+func (j *Journal) append(decide func(State) *entry) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	locked, err := j.acquire()
+	if err != nil {
+		return fmt.Errorf("journal in %s: %w", j.dir, err)
+	}
+	defer j.release()
+	if err := j.load(); err != nil {
+		return err
+	}
+	e := decide(j.state)
+	if e == nil {
+		return nil
+	}
+	e.By = j.session
+	line, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("journal %v: %w", e.Op, err)
+	}
+	if err := j.write(append(line, '\n'), e.first(), locked); err != nil {
+		return err
+	}
+	if err := j.load(); err != nil {
+		return err
+	}
+	if locked && j.off > compactAbove {
+		return j.compact(j.nextPath())
+	}
+	return nil
+}
+
+// lockPatience is how long a writer waits for another one, which holds the
+// lock for some ten microseconds.
+const lockPatience = 250 * time.Millisecond
+
+// acquire takes the lock that all processes share. It is a file of its own,
+// because compaction replaces the journal.
+//
+// A process that was stopped while it held the lock must not stop the others,
+// least of all the watchdog, which acts when the agent stands still: after
+// lockPatience the writer goes on without the lock, and locked is false. The
+// lock only saves work; the journal is safe without it: each entry is one
+// write(2) with O_APPEND, a second first touch changes nothing, and a process
+// that compacts looks for entries that arrived meanwhile. A process without the
+// lock compacts only if the file system is full.
+func (j *Journal) acquire() (locked bool, err error) {
+	if j.lock == nil {
+		if err := os.MkdirAll(j.dir, 0o755); err != nil {
+			return false, err
+		}
+		j.removeOtherBoots()
+		f, err := os.OpenFile(filepath.Join(j.dir, "journal.lock"), os.O_RDWR|os.O_CREATE, 0o644)
+		if err != nil {
+			return false, err
+		}
+		j.lock = f
+	}
+	for deadline := time.Now().Add(lockPatience); ; time.Sleep(lockPoll) {
+		err := syscall.Flock(int(j.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		switch {
+		case err == nil:
+			return true, nil
+		case !errors.Is(err, syscall.EINTR) && !errors.Is(err, syscall.EWOULDBLOCK):
+			return false, err
+		case time.Now().After(deadline):
+			return false, nil
+		}
+	}
+}
+
+// lockPoll is how often it is asked for.
+const lockPoll = 200 * time.Microsecond
+
+func (j *Journal) release() { _ = syscall.Flock(int(j.lock.Fd()), syscall.LOCK_UN) }
+
+// removeOtherBoots deletes journals of earlier boots: a /run that is not tmpfs
+// keeps them. A failure is harmless, since they are never read.
+func (j *Journal) removeOtherBoots() {
+	files, _ := filepath.Glob(filepath.Join(j.dir, "journal-*.jsonl*"))
+	for _, f := range files {
+		if f != j.path && f != j.nextPath() {
+			_ = os.Remove(f)
+		}
+	}
+}
+
+// load reads the part of the file that was added since the last load, or all of
+// it if the file was replaced.
+func (j *Journal) load() error {
+	f, err := os.Open(j.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		j.state, j.read, j.off, j.size, j.torn = newState(), nil, 0, 0, false
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	if j.read == nil || !os.SameFile(j.read, info) || info.Size() < j.off {
+		j.state, j.off = newState(), 0
+	}
+	rest, err := io.ReadAll(io.NewSectionReader(f, j.off, 1<<40))
+	if err != nil {
+		return fmt.Errorf("read %s: %w", j.path, err)
+	}
+	n := j.state.replay(rest)
+	j.size = j.off + int64(len(rest))
+	j.read, j.off, j.torn = info, j.off+int64(n), n < len(rest)
+	return nil
+}
+
+// compact rewrites the file with one or two lines for each thing that still
+// matters, and replaces it by the file next in one rename.
+func (j *Journal) compact(next string) error {
+	var text []byte
+	for _, e := range j.state.entries() {
+		line, err := json.Marshal(e)
+		if err != nil {
+			return fmt.Errorf("compact %s: %w", j.path, err)
+		}
+		text = append(append(text, line...), '\n')
+	}
+	if err := writeNext(next, text); err != nil {
+		return errors.Join(fmt.Errorf("compact journal: %w", err), os.Remove(next))
+	}
+	if info, err := os.Stat(j.path); err != nil || info.Size() != j.size || !os.SameFile(info, j.read) {
+		return errors.Join(err, os.Remove(next)) // another process writes: try later
+	}
+	if err := os.Rename(next, j.path); err != nil {
+		return errors.Join(fmt.Errorf("compact journal: %w", err), os.Remove(next))
+	}
+	return j.load()
+}
+
+// Close lets go of the lock file. The entries stay.
+func (j *Journal) Close() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.lock == nil {
+		return nil
+	}
+	err := j.lock.Close()
+	j.lock = nil
+	return err
+}

@@ -1,0 +1,249 @@
+package journal
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// State is the sum of the journal's entries.
+type State struct {
+	Touches   map[node.Knob]Touch
+	Groups    map[node.CgroupPath]Session // groups that Tenon made, and who
+	Controls  map[string]MadeControl      // control groups of resctrl likewise
+	Processes map[Process]Session         // processes that Tenon started, and who
+	// Torn counts lines that could not be read, each the last word of a
+	// writer that was killed.
+	Torn int
+}
+
+// A Touch is a knob that Tenon has written, or was about to write.
+type Touch struct {
+	// Inode is the inode number of the cgroup's directory: a cgroup that was
+	// removed and made again under the same name is another one.
+	Inode  uint64
+	Before node.Value
+	// Written is the last value that Tenon wrote, as the kernel returned it;
+	// nil if no write was confirmed.
+	Written node.Value
+	// Pending is a value whose write was begun and not confirmed; nil if there
+	// is none.
+	Pending node.Value
+	// By is who touched the knob first, or adopted it since.
+	By Session
+}
+
+// A Process is named by its pid and its start time, in nanoseconds after
+// boot: together they are never reused.
+type Process struct {
+	PID   int   `json:"pid"`
+	Start int64 `json:"start"`
+}
+
+// The operations of entries.
+const (
+	opIntend  = "intend"
+	opWrote   = "wrote"
+	opForget  = "forget"
+	opAdopt   = "adopt"
+	opRebase  = "rebase"
+	opMade    = "made"
+	opRemoved = "removed"
+	opSpawned = "spawned"
+	opReaped  = "reaped"
+)
+
+// An entry is one line of the file.
+type entry struct {
+	Op      string          `json:"op"`
+	Knob    *node.Knob      `json:"knob,omitempty"`
+	Inode   uint64          `json:"inode,omitempty"`
+	Before  *string         `json:"before,omitempty"` // a pointer: "" is a value (an empty cpuset)
+	Value   string          `json:"value,omitempty"`
+	Cgroup  node.CgroupPath `json:"cgroup,omitempty"`
+	Control string          `json:"resctrl,omitempty"`
+	Process *Process        `json:"process,omitempty"`
+	By      Session         `json:"by"`
+}
+
+func newState() State {
+	return State{
+		Touches:   map[node.Knob]Touch{},
+		Groups:    map[node.CgroupPath]Session{},
+		Processes: map[Process]Session{},
+	}
+}
+
+func (s State) clone() State {
+	s.Touches, s.Groups, s.Processes = maps.Clone(s.Touches), maps.Clone(s.Groups), maps.Clone(s.Processes)
+	s.Controls = maps.Clone(s.Controls)
+	return s
+}
+
+// Empty reports that nothing is left to put back.
+func (s State) Empty() bool {
+	return len(s.Touches)+len(s.Groups)+len(s.Controls)+len(s.Processes) == 0
+}
+
+// replay applies the complete lines of text and returns how many bytes they
+// have. A line without its newline is left: its writer may be about to
+// finish it, or has died, and then the next append ends it.
+func (s *State) replay(text []byte) int {
+	n := 0
+	for {
+		line, _, complete := bytes.Cut(text[n:], []byte{'\n'})
+		if !complete {
+			return n
+		}
+		n += len(line) + 1
+		var e entry
+		if err := json.Unmarshal(line, &e); err != nil || s.apply(e) != nil {
+			s.Torn++
+		}
+	}
+}
+
+func (s *State) apply(e entry) error {
+	switch e.Op {
+	case opIntend, opWrote, opForget, opAdopt, opRebase:
+		if e.Knob == nil {
+			return fmt.Errorf("%s without a knob", e.Op)
+		}
+		return s.applyKnob(e)
+	case opMadeControl, opRemovedControl:
+		return s.applyControl(e)
+	case opMade:
+		s.Groups[e.Cgroup] = e.By
+	case opRemoved:
+		delete(s.Groups, e.Cgroup)
+		maps.DeleteFunc(s.Touches, func(k node.Knob, _ Touch) bool { return k.Cgroup == e.Cgroup })
+	case opSpawned, opReaped:
+		if e.Process == nil {
+			return fmt.Errorf("%s without a process", e.Op)
+		}
+		if e.Op == opSpawned {
+			s.Processes[*e.Process] = e.By
+		} else {
+			delete(s.Processes, *e.Process)
+		}
+	default:
+		return fmt.Errorf("unknown operation %q", e.Op)
+	}
+	return nil
+}
+
+func (s *State) applyKnob(e entry) error {
+	k := *e.Knob
+	t, touched := s.Touches[k]
+	switch {
+	case e.Op == opForget:
+		delete(s.Touches, k)
+		return nil
+	case e.Op == opAdopt && !touched:
+		return fmt.Errorf("%v was adopted without having been touched", k)
+	case e.Op == opAdopt:
+		t.By = e.By
+		s.Touches[k] = t
+		return nil
+	}
+	value, err := node.ParseValue(k.File, e.Value)
+	if err != nil {
+		return err
+	}
+	switch {
+	case e.Op == opRebase && !touched:
+		return fmt.Errorf("%v has another value from before without having been touched", k)
+	case e.Op == opRebase:
+		t.Before = value
+	case e.Op == opWrote && !touched:
+		return fmt.Errorf("%v was written without having been touched", k)
+	case e.Op == opWrote:
+		t.Written, t.Pending = value, nil
+	case e.Before != nil && touched && t.Inode == e.Inode:
+		t.Pending = value // two first touches at once: the first one was
+	case e.Before != nil:
+		before, err := node.ParseValue(k.File, *e.Before)
+		if err != nil {
+			return err
+		}
+		t = Touch{Inode: e.Inode, Before: before, Pending: value, By: e.By}
+	case !touched:
+		return fmt.Errorf("%v has no value from before", k)
+	default:
+		t.Pending = value
+	}
+	s.Touches[k] = t
+	return nil
+}
+
+// entries are the fewest lines that replay to s.
+func (s State) entries() []entry {
+	es := s.controlEntries()
+	for _, p := range slices.Sorted(maps.Keys(s.Groups)) {
+		es = append(es, entry{Op: opMade, Cgroup: p, By: s.Groups[p]})
+	}
+	knobs := slices.SortedFunc(maps.Keys(s.Touches), node.Knob.Compare)
+	for _, k := range knobs {
+		t := s.Touches[k]
+		before := t.Before.String()
+		intend := entry{Op: opIntend, Knob: &k, Inode: t.Inode, Before: &before, By: t.By}
+		if t.Written != nil {
+			intend.Value = t.Written.String()
+			es = append(es, intend, entry{Op: opWrote, Knob: &k, Value: t.Written.String(), By: t.By})
+			intend.Before = nil
+		}
+		if t.Pending != nil {
+			intend.Value = t.Pending.String()
+			es = append(es, intend)
+		}
+	}
+	processes := slices.SortedFunc(maps.Keys(s.Processes), func(a, b Process) int {
+		return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.Start, b.Start))
+	})
+	for _, p := range processes {
+		es = append(es, entry{Op: opSpawned, Process: &p, By: s.Processes[p]})
+	}
+	return es
+}
+
+func (s State) mentions(p node.CgroupPath) bool {
+	if _, made := s.Groups[p]; made {
+		return true
+	}
+	for k := range s.Touches {
+		if k.Cgroup == p {
+			return true
+		}
+	}
+	return false
+}
+
+// String prints one line for each thing that is to be put back.
+func (s State) String() string {
+	var b strings.Builder
+	for _, k := range slices.SortedFunc(maps.Keys(s.Touches), node.Knob.Compare) {
+		t := s.Touches[k]
+		fmt.Fprintf(&b, "%v before %q written %q pending %q\n", k, text(t.Before), text(t.Written), text(t.Pending))
+	}
+	for _, p := range slices.Sorted(maps.Keys(s.Groups)) {
+		fmt.Fprintf(&b, "made %s\n", p)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Controls)) {
+		fmt.Fprintf(&b, "made resctrl group %s\n", name)
+	}
+	fmt.Fprintf(&b, "%d processes\n", len(s.Processes))
+	return b.String()
+}
+
+func text(v node.Value) string {
+	if v == nil {
+		return "none"
+	}
+	return v.String()
+}

@@ -1,0 +1,122 @@
+package knob
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// DefaultWeight is the weight of a fresh cgroup, and of one whose idle was
+// cleared.
+const DefaultWeight = 100 * unit.Weight(256)
+
+// A betweenFunc reports whether now can be the state of a knob whose change
+// from one value to another was cut short, where it is neither of the two.
+type betweenFunc func(from, to, now node.Value) bool
+
+// whole is that of a knob that changes at once.
+func whole(_, _, _ node.Value) bool { return false }
+
+// betweens are these by file: the files that the kernel couples are written
+// one after the other, and some take a neutral value on the way.
+var betweens = map[node.File]betweenFunc{
+	node.FileCPUWeight: typed(func(from, _, now node.CPUWeight) bool {
+		// Clearing idle resets the weight, before the new one is written.
+		return from.Idle && now == node.CPUWeight{Weight: DefaultWeight}
+	}),
+	node.FileCPUMax: typed(func(f, t, n node.CPUMax) bool {
+		return oneOf(n.Quota, f.Quota, t.Quota, node.NoQuota) && oneOf(n.Period, f.Period, t.Period) && oneOf(n.Burst, f.Burst, t.Burst, 0)
+	}),
+	node.FileCPUs: whole,
+	node.FileMems: whole,
+	node.FileMemory: typed(func(f, t, n node.Memory) bool {
+		return oneOf(n.Min, f.Min, t.Min) && oneOf(n.Low, f.Low, t.Low) && oneOf(n.High, f.High, t.High) && oneOf(n.Max, f.Max, t.Max)
+	}),
+	node.FilePIDs:      whole,
+	node.FileRun:       whole,
+	node.FileIOMax:     typed(limitsBetween),
+	node.FileIOWeight:  typed(weightsBetween),
+	node.FileBFQWeight: typed(weightsBetween),
+	node.FileIOLatency: typed(func(f, t, n node.IOLatency) bool {
+		return linesBetween(f.Targets(), t.Targets(), n.Targets(), 0, func(f, t, n time.Duration) bool { return oneOf(n, f, t) })
+	}),
+	node.FileControl:   whole,
+	node.FileL3:        typed(waysBetween),
+	node.FileMB:        whole,
+	node.FileIdentity:  whole,
+	node.FileScheduler: whole,
+	node.FilePolicy:    whole,
+
+	node.FileSchedulerGroup: whole,
+	node.FileSchedulerCap:   whole,
+
+	node.FileCookie: whole,
+	node.FileSlice:  whole,
+}
+
+// Between reports whether now can be the state of a knob of a file whose change
+// from one value to another was cut short.
+func Between(f node.File, from, to, now node.Value) bool {
+	if now == from || now == to {
+		return true
+	}
+	between, known := betweens[f]
+	return known && between(from, to, now)
+}
+
+func typed[V node.Value](between func(from, to, now V) bool) betweenFunc {
+	return func(from, to, now node.Value) bool {
+		f, ok1 := from.(V)
+		t, ok2 := to.(V)
+		n, ok3 := now.(V)
+		return ok1 && ok2 && ok3 && between(f, t, n)
+	}
+}
+
+func oneOf[T comparable](v T, list ...T) bool { return slices.Contains(list, v) }
+
+// limitsBetween: the kernel takes one device at a time, and on v1 one rate.
+func limitsBetween(f, t, n node.IOMax) bool {
+	return linesBetween(f.Limits(), t.Limits(), n.Limits(), node.NoIOLimits, func(f, t, n node.IOLimits) bool {
+		return oneOf(n.ReadBPS, f.ReadBPS, t.ReadBPS) && oneOf(n.WriteBPS, f.WriteBPS, t.WriteBPS) &&
+			oneOf(n.ReadIOPS, f.ReadIOPS, t.ReadIOPS) && oneOf(n.WriteIOPS, f.WriteIOPS, t.WriteIOPS)
+	})
+}
+
+func weightsBetween(f, t, n node.IOWeight) bool {
+	return oneOf(n.Default, f.Default, t.Default) &&
+		linesBetween(f.Weights(), t.Weights(), n.Weights(), 0, func(f, t, n int64) bool { return oneOf(n, f, t) })
+}
+
+// waysBetween: of code and data, which have a line each, one was written and
+// the other was not.
+func waysBetween(from, to, now node.L3) bool {
+	code, data, err1 := now.Parts()
+	fromCode, fromData, err2 := from.Parts()
+	toCode, toData, err3 := to.Parts()
+	return errors.Join(err1, err2, err3) == nil &&
+		(maps.Equal(code, fromCode) || maps.Equal(code, toCode)) && (maps.Equal(data, fromData) || maps.Equal(data, toData))
+}
+
+// linesBetween reports whether every line of now is a mix of those of from and to;
+// none stands for a line that is not there.
+func linesBetween[T any](from, to, now map[unit.Device]T, none T, mixed func(from, to, now T) bool) bool {
+	lineOf := func(m map[unit.Device]T, d unit.Device) T {
+		if v, has := m[d]; has {
+			return v
+		}
+		return none
+	}
+	for _, m := range []map[unit.Device]T{from, to, now} {
+		for d := range m {
+			if !mixed(lineOf(from, d), lineOf(to, d), lineOf(now, d)) {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,141 @@
+package knob
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// Files are the files of a cgroup by name, as a version of cgroups has them:
+// what stands in them, and which of them a value is written to. A File of
+// package node may be several of them.
+type Files struct {
+	Version int
+	Text    map[string]string
+}
+
+// A Writing is a text and the file to write it to.
+type Writing struct{ File, Text string }
+
+// NoLimitV1 is how cgroup v1 shows that there is no memory limit, with pages of
+// 4 KiB.
+const NoLimitV1 = unit.MaxBytes / 4096 * 4096
+
+// Number reads a file that holds one number; "max" is the largest.
+func (f Files) Number(file string) int64 {
+	if text := f.Text[file]; text != "max" {
+		v, _ := strconv.ParseInt(text, 10, 64)
+		return v
+	}
+	return 1<<63 - 1
+}
+
+// Bandwidth is quota (-1: none) and period in µs, in either version.
+func (f Files) Bandwidth() (quota, period int64) {
+	if f.Version == 1 {
+		return f.Number("cpu.cfs_quota_us"), f.Number("cpu.cfs_period_us")
+	}
+	q, p, _ := strings.Cut(f.Text["cpu.max"], " ")
+	period, _ = strconv.ParseInt(p, 10, 64)
+	if q == "max" {
+		return -1, period
+	}
+	quota, _ = strconv.ParseInt(q, 10, 64)
+	return quota, period
+}
+
+// CPUs reads a file that holds a set of CPUs or memory nodes.
+func (f Files) CPUs(file string) unit.CPUSet {
+	s, _ := unit.ParseCPUSet(f.Text[file])
+	return s
+}
+
+// Weight reads the value of node.FileCPUWeight.
+func (f Files) Weight() node.CPUWeight {
+	switch {
+	case f.Text["cpu.idle"] == "1":
+		return node.CPUWeight{Idle: true}
+	case f.Version == 1:
+		return node.CPUWeight{Weight: unit.WeightOfShares(f.Number("cpu.shares"))}
+	}
+	return node.CPUWeight{Weight: unit.WeightOf(f.Number("cpu.weight"))}
+}
+
+// OfWeight lists the writes that make v the weight.
+func (f Files) OfWeight(v node.CPUWeight) []Writing {
+	if v.Idle {
+		return []Writing{{"cpu.idle", "1"}}
+	}
+	weight := Writing{"cpu.weight", strconv.FormatInt(v.Weight.V2(), 10)}
+	if f.Version == 1 {
+		weight = Writing{"cpu.shares", strconv.FormatInt(v.Weight.Shares(), 10)}
+	}
+	if f.Text["cpu.idle"] == "1" {
+		return []Writing{{"cpu.idle", "0"}, weight}
+	}
+	return []Writing{weight}
+}
+
+// Max reads the value of node.FileCPUMax.
+func (f Files) Max() node.CPUMax {
+	quota, period := f.Bandwidth()
+	v := node.CPUMax{Quota: node.NoQuota, Period: time.Duration(period) * time.Microsecond}
+	if quota >= 0 {
+		v.Quota = time.Duration(quota) * time.Microsecond
+	}
+	v.Burst = time.Duration(f.Number("cpu.cfs_burst_us")+f.Number("cpu.max.burst")) * time.Microsecond
+	return v
+}
+
+// OfMax lists the writes that make v the bandwidth limit, in an order that the
+// kernel takes whatever stood there before.
+func (f Files) OfMax(v node.CPUMax) []Writing {
+	micro := func(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
+	quota := map[int]string{1: "-1", 2: "max"}[f.Version]
+	if v.Quota != node.NoQuota {
+		quota = micro(v.Quota)
+	}
+	if f.Version == 1 {
+		return []Writing{
+			{"cpu.cfs_burst_us", "0"}, {"cpu.cfs_quota_us", "-1"},
+			{"cpu.cfs_period_us", micro(v.Period)}, {"cpu.cfs_quota_us", quota}, {"cpu.cfs_burst_us", micro(v.Burst)},
+		}
+	}
+	return []Writing{{"cpu.max.burst", "0"}, {"cpu.max", quota + " " + micro(v.Period)}, {"cpu.max.burst", micro(v.Burst)}}
+}
+
+// Memory reads the value of node.FileMemory.
+func (f Files) Memory() node.Memory {
+	bytes := func(file string) unit.Bytes {
+		if v := unit.Bytes(f.Number(file)); v < NoLimitV1 {
+			return v
+		}
+		return unit.MaxBytes
+	}
+	if f.Version == 1 {
+		return node.Memory{High: unit.MaxBytes, Max: bytes("memory.limit_in_bytes")}
+	}
+	return node.Memory{Min: bytes("memory.min"), Low: bytes("memory.low"), High: bytes("memory.high"), Max: bytes("memory.max")}
+}
+
+// OfMemory lists the writes that make v the protection and limit of memory; not
+// ok: cgroup v1 has no files for it.
+func (f Files) OfMemory(v node.Memory) (writes []Writing, ok bool) {
+	if f.Version == 2 {
+		return []Writing{
+			{"memory.min", v.Min.String()}, {"memory.low", v.Low.String()},
+			{"memory.high", v.High.String()}, {"memory.max", v.Max.String()},
+		}, true
+	}
+	if v.Min != 0 || v.Low != 0 || v.High != unit.MaxBytes {
+		return nil, false
+	}
+	limit := "-1"
+	if v.Max != unit.MaxBytes {
+		limit = v.Max.String()
+	}
+	return []Writing{{"memory.limit_in_bytes", limit}}, true
+}

@@ -1,0 +1,52 @@
+// Package knob says how each kind of knob is read, written and changed in
+// steps: a row for each file, on the real node as on the simulated one (pure).
+package knob
+
+import (
+	"fmt"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// An Adapter is how a node reads and writes one kind of knob.
+type Adapter struct {
+	Read func(node.Knob) (node.Value, error)
+	// Write writes a value, which must be of the type of the knob's file.
+	Write func(node.Knob, node.Value) error
+}
+
+// Of returns the adapter of a kind of knob with values of one type.
+func Of[V node.Value](read func(node.Knob) (V, error), write func(node.Knob, V) error) Adapter {
+	return Adapter{
+		Read: func(k node.Knob) (node.Value, error) {
+			v, err := read(k)
+			return v, err
+		},
+		Write: func(k node.Knob, v node.Value) error {
+			typed, is := v.(V)
+			if !is {
+				return fmt.Errorf("write %v: a %T is no value of this file", k, v)
+			}
+			return write(k, typed)
+		},
+	}
+}
+
+// A Table is the adapters of a node, one for each file.
+type Table map[node.File]Adapter
+
+// Read reads the present value of a knob.
+func (t Table) Read(k node.Knob) (node.Value, error) {
+	if a, known := t[k.File]; known {
+		return a.Read(k)
+	}
+	return nil, node.ErrUnknownFile(k.File)
+}
+
+// Write writes a knob. The value must be of the type of the knob's file.
+func (t Table) Write(k node.Knob, v node.Value) error {
+	if a, known := t[k.File]; known {
+		return a.Write(k, v)
+	}
+	return node.ErrUnknownFile(k.File)
+}

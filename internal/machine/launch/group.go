@@ -1,0 +1,160 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A run is one command and its group.
+type run struct {
+	*Launcher
+	Command
+	workload node.Workload
+	process  *os.Process
+	caught   <-chan os.Signal
+	made     bool // the group exists and is ours
+}
+
+// enter makes the group, sets its knobs and moves the waiting gate into it.
+func (r *run) enter(ctx context.Context) error {
+	r.Host.Capabilities() // probes once: not while others wait for the lock
+	unlock, err := lock(r.StateDir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	group := string(r.workload.Cgroup)
+	if r.Tree.Exists(group) {
+		pids, err := r.members()
+		if err != nil {
+			return err
+		}
+		if len(pids) > 0 {
+			return fmt.Errorf("cgroup %s is in use by %s: choose another --name", group, list(pids))
+		}
+		// A launcher that was killed left it, and its command has ended.
+		if err := r.removeTree(group); err != nil {
+			return err
+		}
+	}
+	if err := r.Host.MakeGroup(r.workload.Cgroup); err != nil {
+		return err
+	}
+	r.made = true
+	r.Host.Manage(r.workload)
+	// Knobs first, then the process: it must never stand in a group that is not
+	// set up yet.
+	if err := r.Turn(ctx); err != nil {
+		return err
+	}
+	return r.Host.Attach(r.workload.Cgroup, r.process.Pid)
+}
+
+// leave removes the group, and the class's group with it if this was the last
+// command in it.
+func (r *run) leave() error {
+	if !r.made {
+		return nil
+	}
+	unlock, err := lock(r.StateDir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	r.Host.Forget(r.workload.ID)
+	if err := r.removeTree(string(r.workload.Cgroup)); err != nil {
+		return fmt.Errorf("%w: see what is in it, then run tenon restore", err)
+	}
+	meet := r.workload.Meet
+	if children, err := r.Tree.Children(string(meet)); err != nil || len(children) > 0 {
+		return nil // gone already, or others are still in it
+	}
+	if err := r.Host.RemoveGroup(meet); err != nil && !errors.Is(err, syscall.EBUSY) {
+		return err
+	}
+	return nil
+}
+
+// removeTree removes a group and the groups that its command made in it.
+func (r *run) removeTree(group string) error {
+	children, _ := r.Tree.Children(group)
+	for _, c := range children {
+		if err := r.removeTree(group + "/" + c); err != nil {
+			return err
+		}
+	}
+	return r.Host.RemoveGroup(node.CgroupPath(group))
+}
+
+// members lists the processes in the group and below it.
+func (r *run) members() ([]int, error) { return r.below(string(r.workload.Cgroup)) }
+
+func (r *run) below(group string) ([]int, error) {
+	pids, err := r.Tree.Procs(group)
+	if err != nil {
+		return nil, err
+	}
+	children, _ := r.Tree.Children(group)
+	for _, c := range children {
+		more, err := r.below(group + "/" + c)
+		if err != nil {
+			continue // it went away meanwhile
+		}
+		pids = append(pids, more...)
+	}
+	return pids, nil
+}
+
+const (
+	lockName    = "launch.lock"
+	lockPatient = time.Minute
+	lockPoll    = 5 * time.Millisecond
+)
+
+// lock makes launchers on one node take turns while they make or remove groups:
+// the last launcher to leave removes a group that the next one needs. The
+// kernel releases the lock of a launcher that dies.
+func lock(dir string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make the state directory: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the launch lock: %w", err)
+	}
+	for deadline := time.Now().Add(lockPatient); ; time.Sleep(lockPoll) {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if time.Now().After(deadline) {
+			f.Close()
+			return nil, fmt.Errorf("lock %s for %v: %w: another tenon run hangs while it starts or ends", f.Name(), lockPatient, err)
+		}
+	}
+}
+
+// list prints a few process ids: "pids 12, 13, 14 and 5 more".
+func list(pids []int) string {
+	const most = 5
+	if len(pids) == 1 {
+		return fmt.Sprintf("pid %d", pids[0])
+	}
+	var words []string
+	for _, p := range pids[:min(most, len(pids))] {
+		words = append(words, fmt.Sprint(p))
+	}
+	s := "pids " + strings.Join(words, ", ")
+	if more := len(pids) - most; more > 0 {
+		s += fmt.Sprintf(" and %d more", more)
+	}
+	return s
+}

@@ -1,0 +1,156 @@
+// Package launch runs one command in its QoS class: in a cgroup of its own,
+// with the knobs of the class set before the command's first instruction,
+// with signals and exit status passed through, and nothing left behind.
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/host"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// The groups that hold launched commands, below Launcher.Root. Each class
+// side is one group, because best-effort work must yield where it meets the
+// others: on the parent of the commands' own groups.
+const (
+	SensitiveGroup  = "tenon-ls"
+	BestEffortGroup = "tenon-be"
+)
+
+// A Command is what to run and how.
+type Command struct {
+	Args  []string
+	Class node.Class
+	// Name names the command's cgroup; empty: the command's base name and
+	// Tenon's process id.
+	Name        string
+	CPULimit    node.Maybe[unit.MilliCPU]
+	MemoryLimit node.Maybe[unit.Bytes]
+}
+
+// Workload is the workload of c on a node whose groups lie below root.
+func (c Command) Workload(root node.CgroupPath) node.Workload {
+	meet := root.Join(SensitiveGroup)
+	if c.Class == node.BE {
+		meet = root.Join(BestEffortGroup)
+	}
+	return node.Workload{
+		ID: node.WorkloadID(c.Name), Class: c.Class, Cgroup: meet.Join(c.Name), Meet: meet,
+		CPULimit: c.CPULimit, MemoryLimit: c.MemoryLimit,
+	}
+}
+
+// Check fills in the name and reports the first fault of c.
+func (c *Command) Check() error {
+	if len(c.Args) == 0 {
+		return errors.New("no command: put it after --, as in tenon run --qos BE -- make -j4")
+	}
+	if c.Name == "" {
+		base := strings.Map(plainByte, filepath.Base(c.Args[0]))
+		c.Name = fmt.Sprintf("%s-%d", strings.TrimLeft(base, "."), os.Getpid())
+	}
+	// The kernel's own files stand beside the groups: cpu.max, cgroup.procs.
+	if len(c.Name) > 128 || strings.Map(plainByte, c.Name) != c.Name || strings.ContainsRune(c.Name, '.') && fileLike(c.Name) {
+		return fmt.Errorf("name %q: want up to 128 letters, digits and . _ -, not like a kernel file such as cpu.max", c.Name)
+	}
+	return nil
+}
+
+func plainByte(r rune) rune {
+	if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r) {
+		return r
+	}
+	return '_'
+}
+
+// fileLike reports whether name could be a kernel file in a cgroup.
+func fileLike(name string) bool {
+	prefix, _, _ := strings.Cut(name, ".")
+	switch prefix {
+	case "", "cgroup", "cpu", "cpuacct", "cpuset", "memory", "pids", "io", "blkio", "freezer", "hugetlb", "rdma", "misc", "irq", "devices", "notify_on_release", "tasks":
+		return true
+	}
+	return false
+}
+
+// A Launcher is where commands run.
+type Launcher struct {
+	Host *host.Host
+	Tree *cgroup.Tree
+	FS   proc.FS
+	// Root is the cgroup below which the groups are made: "" for the whole
+	// node, or a subtree that was delegated to the user.
+	Root node.CgroupPath
+	// Turn turns the agent's loop once: it sets the knobs of the workloads
+	// that Host manages.
+	Turn func(context.Context) error
+	// StateDir holds the lock that makes launches on one node take turns.
+	StateDir string
+	// Program is the argv prefix that starts this program again.
+	Program []string
+	// Note receives messages for the user, one line each.
+	Note func(string)
+	// Yield runs the command without a cgroup, as far as threads can yield by
+	// themselves. See Launcher.Run.
+	Yield bool
+}
+
+// Run runs c until it has ended and its group is empty. With Yield there is no
+// group: a best-effort command gets SCHED_IDLE, nice 19 and the idle I/O class,
+// any other runs as it is. The error is a *StartError if the command itself
+// could not be started, and satisfies Forbidden if Tenon lacks the rights to
+// make groups; the command has then not run.
+func (l *Launcher) Run(ctx context.Context, c Command) (Result, error) {
+	if err := c.Check(); err != nil {
+		return Result{}, err
+	}
+	path, err := find(c.Args[0])
+	if err != nil {
+		return Result{}, err
+	}
+	caught, stop := catchSignals()
+	defer stop()
+
+	gate, err := startGate(l.Program, gateOrder{Idle: l.Yield && c.Class == node.BE, Path: path, Args: c.Args})
+	if err != nil {
+		return Result{}, err
+	}
+	r := &run{Launcher: l, Command: c, workload: c.Workload(l.Root), process: gate.process, caught: caught}
+	if !l.Yield {
+		if err := r.enter(ctx); err != nil {
+			gate.refuse()
+			return Result{}, errors.Join(err, r.leave())
+		}
+	}
+	started := time.Now()
+	base, err := r.begin(gate)
+	if err != nil {
+		state, waitErr := r.process.Wait()
+		result := Result{Name: c.Name, Class: c.Class}
+		if waitErr == nil {
+			result.Status, result.Signal = statusOf(state)
+		}
+		var refused *StartError
+		switch {
+		case errors.As(err, &refused):
+			refused.Name = c.Args[0]
+		case result.Signal != "":
+			// Ended by a signal while it still waited for its first CPU time,
+			// as best-effort work may have to.
+			return result, r.leave()
+		}
+		return Result{}, errors.Join(err, r.leave())
+	}
+	result, err := r.wait(started, base)
+	return result, errors.Join(err, r.leave())
+}

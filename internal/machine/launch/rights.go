@@ -1,0 +1,92 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// Forbidden reports whether err says that Tenon lacks the rights, or the node
+// the means, to make cgroups.
+func Forbidden(err error) bool {
+	return errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, cgroup.ErrUnsupported)
+}
+
+// Lesser says in one line what c gets on a system where the error cause forbids
+// cgroups, what it does not get, and how to change that.
+func Lesser(c Command, cause error) string {
+	how := "sudo tenon run ..., or as a user of systemd: systemd-run --user --scope -p Delegate=yes tenon run ..."
+	if os.Geteuid() == 0 {
+		how = "a writable cgroup file system (in a container: --privileged, or cgroups of its own)"
+	}
+	gets := fmt.Sprintf("%s runs like any other command, not as %s", c.Args[0], c.Class)
+	if c.Class == node.BE {
+		gets = c.Args[0] + " gets SCHED_IDLE, nice 19 and idle I/O, but no cgroup: it yields only to work in the cgroup that it is in"
+	}
+	if c.CPULimit.Known() || c.MemoryLimit.Known() {
+		gets += ", and --cpus and --memory do not hold"
+	}
+	return fmt.Sprintf("%s (%s); for all of it: %s", gets, strings.ReplaceAll(cause.Error(), "\n", "; "), how)
+}
+
+// Delegated returns the highest cgroup v2 at or above this process in which an
+// unprivileged user may make groups and move processes. The error satisfies
+// Forbidden if there is none.
+// (Documentation/admin-guide/cgroup-v2.rst, "Delegation".)
+func Delegated(tree *cgroup.Tree, fs proc.FS) (node.CgroupPath, error) {
+	if tree.VersionOf("cpu") != 2 {
+		return "", fmt.Errorf("cgroup v1 is for root only: %w", os.ErrPermission)
+	}
+	entries, err := fs.SelfCgroup()
+	if err != nil {
+		return "", err
+	}
+	own, _ := entryOf(entries, "cpu", 2)
+	root, err := tree.Dir("cpu", "")
+	if err != nil {
+		return "", err
+	}
+	path, found := delegated(root, node.CgroupPath(strings.Trim(own.Path, "/")), writable)
+	if !found {
+		return "", fmt.Errorf("no cgroup is delegated to this user: %w", os.ErrPermission)
+	}
+	return path, nil
+}
+
+// delegated walks up from own. A group can be made where the directory and
+// its cgroup.procs are writable (the latter is what the kernel checks on the
+// common ancestor of a move), and where the cpu controller reaches children or
+// can be made to: a group other than the root may pass controllers on only if
+// no process is in it.
+func delegated(root string, own node.CgroupPath, writable func(string) bool) (highest node.CgroupPath, found bool) {
+	for p := own; ; p = p.Parent() {
+		dir := root + "/" + string(p)
+		if !writable(dir) || !writable(dir+"/cgroup.procs") || !writable(dir+"/cgroup.subtree_control") {
+			return highest, found
+		}
+		passes := slices.Contains(words(dir+"/cgroup.subtree_control"), "cpu")
+		could := slices.Contains(words(dir+"/cgroup.controllers"), "cpu") && len(words(dir+"/cgroup.procs")) == 0
+		if passes || could {
+			highest, found = p, true
+		}
+		if p == "" {
+			return highest, found
+		}
+	}
+}
+
+func words(file string) []string {
+	text, _ := os.ReadFile(file)
+	return strings.Fields(string(text))
+}
+
+func writable(path string) bool { return unix.Access(path, unix.W_OK) == nil }

@@ -1,0 +1,68 @@
+package launch
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// passed are the signals that go through to the command.
+var passed = []os.Signal{
+	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2,
+	unix.SIGWINCH, unix.SIGTSTP, unix.SIGCONT,
+}
+
+// catchSignals starts to collect the signals that go through. One that is
+// ignored, as SIGHUP under nohup, stays ignored: the command inherits that.
+func catchSignals() (<-chan os.Signal, func()) {
+	caught := make(chan os.Signal, 16)
+	for _, s := range passed {
+		if !signal.Ignored(s) {
+			signal.Notify(caught, s)
+		}
+	}
+	return caught, func() { signal.Stop(caught) }
+}
+
+// pass sends s to the command. The command shares this process group, so it has
+// already received signals of the terminal: sending them again would deliver
+// them twice.
+func pass(p *os.Process, s os.Signal) {
+	switch s {
+	case unix.SIGINT, unix.SIGQUIT, unix.SIGWINCH:
+		if !inForeground() {
+			_ = p.Signal(s)
+		}
+	case unix.SIGTSTP:
+		if !inForeground() {
+			_ = p.Signal(s)
+		}
+		_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
+	default:
+		_ = p.Signal(s)
+	}
+}
+
+// inForeground reports whether our process group is the one that the terminal
+// sends its signals to.
+func inForeground() bool {
+	tty, err := os.Open("/dev/tty")
+	if err != nil {
+		return false
+	}
+	defer tty.Close()
+	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
+}
+
+// statusOf returns the status to exit with, as shells count it, and the name
+// of the signal that ended the command, if one did.
+func statusOf(s *os.ProcessState) (int, string) {
+	ws, ok := s.Sys().(syscall.WaitStatus)
+	if ok && ws.Signaled() {
+		return 128 + int(ws.Signal()), unix.SignalName(ws.Signal())
+	}
+	return s.ExitCode(), ""
+}

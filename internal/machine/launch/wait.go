@@ -1,0 +1,148 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// lingerQuiet is how long the remaining processes of a command may take to
+	// end before the user learns that Tenon waits for them.
+	lingerQuiet = time.Second
+	lingerPoll  = 20 * time.Millisecond
+)
+
+// begin lets the command through its gate, and passes signals on meanwhile:
+// on a busy node a best-effort command may wait long for its first CPU time.
+func (r *run) begin(gate *gated) (base baseline, err error) {
+	begun := make(chan struct{})
+	go func() {
+		base, err = gate.release()
+		close(begun)
+	}()
+	for {
+		select {
+		case s := <-r.caught:
+			pass(r.process, s)
+		case <-begun:
+			return base, err
+		}
+	}
+}
+
+// wait passes signals on until the command has ended and its group is empty,
+// and returns the resources used.
+func (r *run) wait(started time.Time, base baseline) (Result, error) {
+	procs := r.members
+	if !r.made {
+		procs = func() ([]int, error) { return nil, nil }
+	}
+	meter := newDelayMeter(r.FS, procs, r.process.Pid, base.thread)
+	ended, metered := make(chan struct{}), make(chan struct{})
+	go func() {
+		untilZombie(r.process.Pid)
+		close(ended)
+	}()
+	go func() {
+		meter.run(ended) // the last sample reads the zombie, before it is reaped
+		close(metered)
+	}()
+	for done := false; !done; {
+		select {
+		case s := <-r.caught:
+			pass(r.process, s)
+		case <-metered:
+			done = true
+		}
+	}
+	state, err := r.process.Wait()
+	if err != nil {
+		return Result{Status: 125}, fmt.Errorf("wait for %s: %w", r.Args[0], err)
+	}
+	result := Result{Name: r.Name, Class: r.Class}
+	result.Status, result.Signal = statusOf(state)
+	if r.made {
+		err = r.linger()
+	}
+	result.WallSeconds = time.Since(started).Seconds()
+	r.account(&result, state.UserTime()+state.SystemTime()-base.cpu, meter.total())
+	return result, err
+}
+
+// untilZombie blocks until the child has ended, and leaves it to be reaped.
+func untilZombie(pid int) {
+	for {
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// linger waits until the processes that the command left running have ended
+// too: to remove their group earlier would take them out of their class. A
+// signal ends the waiting: the processes go on where tenon run was started, and
+// Tenon tells the user.
+func (r *run) linger() error {
+	told := time.Now().Add(lingerQuiet)
+	for {
+		pids, err := r.members()
+		if err != nil || len(pids) == 0 {
+			return nil // a group that is gone is empty
+		}
+		if !told.IsZero() && time.Now().After(told) {
+			told = time.Time{}
+			r.Note(fmt.Sprintf("%s has ended; %s that it started still %s in cgroup %s: waiting (Ctrl-C or a signal: the rest goes on outside the class)",
+				r.Args[0], list(pids), verb(pids, "runs", "run"), r.workload.Cgroup))
+		}
+		select {
+		case s := <-r.caught:
+			if s == unix.SIGTSTP {
+				_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
+			}
+			if s == unix.SIGWINCH || s == unix.SIGCONT || s == unix.SIGTSTP {
+				continue
+			}
+			r.Note(fmt.Sprintf("%s %s on outside the class %s", list(pids), verb(pids, "goes", "go"), r.Class))
+			return r.moveOut()
+		case <-time.After(lingerPoll):
+		}
+	}
+}
+
+func verb(pids []int, one, many string) string {
+	if len(pids) == 1 {
+		return one
+	}
+	return many
+}
+
+// moveOut moves the remaining processes of the group into the group of this
+// process.
+func (r *run) moveOut() error {
+	homes, err := r.homes()
+	if err != nil {
+		return err
+	}
+	// New children may appear while we move their parents.
+	for range 100 {
+		pids, err := r.members()
+		if err != nil || len(pids) == 0 {
+			return nil
+		}
+		for _, pid := range pids {
+			for _, dir := range homes {
+				err := os.WriteFile(dir+"/cgroup.procs", fmt.Appendln(nil, pid), 0)
+				if err != nil && !errors.Is(err, syscall.ESRCH) {
+					return fmt.Errorf("move pid %d out of %s: %w", pid, r.workload.Cgroup, err)
+				}
+			}
+		}
+	}
+	return fmt.Errorf("move processes out of %s: new ones keep appearing", r.workload.Cgroup)
+}

@@ -1,0 +1,73 @@
+package lease
+
+import (
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A Bound is the most that a knob of best-effort work may allow when the agent
+// is dead. A lease has at most one for each knob.
+type Bound struct {
+	Knob node.Knob
+	// Inode is the inode number of the cgroup's directory: a cgroup that was
+	// removed and made again under the same name is another one, about which
+	// nothing is known.
+	Inode uint64
+	Value node.Value
+	// Reason is one short sentence, for the step that writes the bound.
+	Reason string
+}
+
+// Narrow returns the steps that bring the present knobs within the bounds, in
+// the order of a plan. It never widens: a knob that allows as much as its
+// bound or less gets no step, one that allows less in some part keeps that
+// part, and one whose present value is unknown is left alone.
+func Narrow(now node.Knobs, bounds []Bound) []plan.Step {
+	var wants []plan.Want
+	for _, b := range bounds {
+		has := now.Now[b.Knob]
+		if has == nil || b.Value == nil {
+			continue
+		}
+		if to := within(now.Kernel, has, b.Value); to.Narrower(has) < 0 {
+			wants = append(wants, plan.Want{Intent: plan.Set, Knob: b.Knob, Value: to, Owner: plan.OwnerWatchdog, Reason: b.Reason, BE: true})
+		}
+	}
+	return plan.Diff(now, wants)
+}
+
+// within returns what both the present value and the bound allow, where the
+// two are of one type. Where nothing is within both it returns the present
+// value.
+func within(k node.Kernel, has, bound node.Value) node.Value {
+	bound = bound.Rounded(k)
+	switch h := has.(type) {
+	case node.CPUMax:
+		if b, ok := bound.(node.CPUMax); ok {
+			b.Burst = min(b.Burst, h.Burst)
+			return b
+		}
+	case node.CPUs:
+		if b, ok := bound.(node.CPUs); ok {
+			return commonCPUs(k, h, b)
+		}
+	case node.Memory:
+		if b, ok := bound.(node.Memory); ok {
+			return node.Memory{Min: min(h.Min, b.Min), Low: min(h.Low, b.Low), High: min(h.High, b.High), Max: min(h.Max, b.Max)}
+		}
+	}
+	return bound
+}
+
+// commonCPUs takes care of the empty set: on v2 it is all that the parent has,
+// on v1 it lets no task in and is as narrow as can be.
+func commonCPUs(k node.Kernel, has, bound node.CPUs) node.CPUs {
+	common := node.CPUs{Set: has.Set.Intersect(bound.Set)}
+	switch {
+	case has.Set.Empty() && k.CgroupVersion != 1:
+		return bound
+	case common.Set.Empty():
+		return has
+	}
+	return common
+}

@@ -1,0 +1,201 @@
+package lease
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// The files of a lease.
+const (
+	leaseFile    = "lease"
+	leaseLock    = "lease.lock"
+	watchdogLock = "watchdog.lock"
+)
+
+// bootWidth is the length of a boot id, a UUID.
+const bootWidth = 36
+
+// A head is the first line of the file. It has a fixed width, so that a
+// renewal can write it in place; the bounds follow, one JSON line each.
+type head struct {
+	boot      string
+	holder    Holder
+	deadline  time.Duration // on the clock of monotonic
+	announced bool
+	body      sum // of what follows
+}
+
+// A sum tells one text from another.
+type sum struct {
+	length int64
+	crc    uint32
+}
+
+func sumOf(text []byte) sum { return sum{int64(len(text)), crc32.ChecksumIEEE(text)} }
+
+// headSize is the length of every head.
+var headSize = len(head{}.append(nil))
+
+// append adds the line to b. Its own check sum is its last word.
+func (h head) append(b []byte) []byte {
+	announced := 0
+	if h.announced {
+		announced = 1
+	}
+	start := len(b)
+	b = fmt.Appendf(b, "tenon lease 1 boot %-*s pid %010d start %020d deadline %020d announced %d body %010d %08x",
+		bootWidth, h.boot, h.holder.PID, h.holder.Start, int64(h.deadline), announced, h.body.length, h.body.crc)
+	return fmt.Appendf(b, " sum %08x\n", crc32.ChecksumIEEE(b[start:]))
+}
+
+// errDamaged means that a text is not a lease, or only a part of one.
+var errDamaged = errors.New("torn or not a lease")
+
+func parseHead(line []byte) (head, error) {
+	f := strings.Fields(string(line))
+	if len(f) != 18 {
+		return head{}, errDamaged
+	}
+	number := func(s string, base int) int64 {
+		n, _ := strconv.ParseInt(s, base, 64)
+		return n
+	}
+	h := head{
+		boot:      f[4],
+		holder:    Holder{PID: int(number(f[6], 10)), Start: number(f[8], 10)},
+		deadline:  time.Duration(number(f[10], 10)),
+		announced: f[12] == "1",
+		body:      sum{number(f[14], 10), uint32(number(f[15], 16))},
+	}
+	// The check sum and whatever could not be parsed: the line must be the
+	// one that these values make.
+	if !bytes.Equal(h.append(nil), line) {
+		return head{}, errDamaged
+	}
+	return h, nil
+}
+
+// A boundLine is a Bound in the form of the file.
+type boundLine struct {
+	node.Knob
+	Inode  uint64 `json:"inode"`
+	Value  string `json:"value"`
+	Reason string `json:"reason,omitempty"`
+}
+
+func encode(bounds []Bound) ([]byte, error) {
+	var text []byte
+	for _, b := range bounds {
+		if b.Value == nil {
+			return nil, fmt.Errorf("bound on %v: no value", b.Knob)
+		}
+		line, err := json.Marshal(boundLine{Knob: b.Knob, Inode: b.Inode, Value: b.Value.String(), Reason: b.Reason})
+		if err != nil {
+			return nil, fmt.Errorf("bound on %v: %w", b.Knob, err)
+		}
+		text = append(append(text, line...), '\n')
+	}
+	return text, nil
+}
+
+func parseBody(text []byte, want sum) ([]Bound, error) {
+	if sumOf(text) != want {
+		return nil, errDamaged
+	}
+	var bounds []Bound
+	for line := range bytes.Lines(text) {
+		var l boundLine
+		if err := json.Unmarshal(line, &l); err != nil {
+			return nil, fmt.Errorf("bound %q: %w", line, err)
+		}
+		v, err := node.ParseValue(l.File, l.Value)
+		if err != nil {
+			return nil, fmt.Errorf("bound on %v: %w", l.Knob, err)
+		}
+		bounds = append(bounds, Bound{Knob: l.Knob, Inode: l.Inode, Value: v, Reason: l.Reason})
+	}
+	return bounds, nil
+}
+
+// content is all that a lease says.
+type content struct {
+	head   head
+	bounds []Bound
+}
+
+// read reads the lease in dir. If it has the same bounds as the last content,
+// only the first line is read. A missing lease gives fs.ErrNotExist.
+func read(dir string, last content) (content, error) {
+	path := filepath.Join(dir, leaseFile)
+	f, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return content{}, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer func() { _ = unix.Close(f) }()
+	c, err := readFrom(descriptor(f), last)
+	if err != nil {
+		return content{}, fmt.Errorf("read %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// A descriptor reads a file with one system call and no more: os.File makes six
+// others for a file that is read once, and a watchdog does little else.
+type descriptor int
+
+// ReadAt reads once. A file is read short at its end only.
+func (d descriptor) ReadAt(b []byte, at int64) (int, error) {
+	n, err := unix.Pread(int(d), b, at)
+	if err != nil {
+		return 0, err
+	}
+	if n < len(b) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// attempts bounds how often a head is read: one that is being written is whole
+// a moment later.
+const attempts = 3
+
+// readFrom reads a lease. The bounds in one file never change, only its head.
+func readFrom(r io.ReaderAt, last content) (content, error) {
+	line := make([]byte, headSize)
+	var h head
+	var err error
+	for range attempts {
+		if _, err = r.ReadAt(line, 0); err != nil && !errors.Is(err, io.EOF) {
+			return content{}, err
+		}
+		if h, err = parseHead(line); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return content{}, err
+	}
+	if h.body == last.head.body {
+		return content{h, last.bounds}, nil
+	}
+	// One byte more than there should be, so that a longer text is noticed.
+	text, err := io.ReadAll(io.NewSectionReader(r, int64(headSize), h.body.length+1))
+	if err != nil {
+		return content{}, err
+	}
+	bounds, err := parseBody(text, h.body)
+	return content{h, bounds}, err
+}

@@ -1,0 +1,98 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// acquire locks a file until the returned file is closed, at the latest when
+// the process ends. The lock belongs to the open file (F_OFD_SETLK, fcntl(2),
+// Linux 3.15), so it can be queried without being taken. The file names the
+// process, for messages.
+func acquire(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart}
+	err = unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock)
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+		err = fmt.Errorf("process %d has it: %w", pidIn(f), ErrHeld)
+	} else if err != nil {
+		err = fmt.Errorf("lock %s: %w", path, err)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	// On a full file system the name is missing, and the lock as good.
+	_, _ = f.WriteAt(fmt.Appendf(nil, "%-10d\n", os.Getpid()), 0)
+	return f, nil
+}
+
+// locked tells whether a process has the file locked, and which.
+func locked(path string) (pid int, ok bool) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, false
+	}
+	defer f.Close()
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lock); err != nil || lock.Type == unix.F_UNLCK {
+		return 0, false
+	}
+	return pidIn(f), true
+}
+
+// pidIn is the process that a lock file names, 0 for none.
+func pidIn(f *os.File) int {
+	text := make([]byte, noteAt)
+	n, _ := f.ReadAt(text, 0)
+	pid, _ := strconv.Atoi(strings.TrimSpace(string(text[:n])))
+	return pid
+}
+
+// Present tells whether there is a lease in dir, held or not.
+func Present(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, leaseFile))
+	return err == nil
+}
+
+// Held tells whether a living process holds the lease in dir, and which.
+func Held(dir string) (pid int, ok bool) { return locked(filepath.Join(dir, leaseLock)) }
+
+// Guarded tells whether a watchdog guards the lease in dir, and which process
+// it is. One that has just seen the last lease end may still count, so a
+// holder asks again now and then.
+func Guarded(dir string) (pid int, ok bool) { return locked(filepath.Join(dir, watchdogLock)) }
+
+// Disarm removes the lease in dir, whichever process holds it, and waits until
+// no watchdog guards it: later writes of the caller stay. If the holder lives,
+// its next Renew fails. ctx bounds the waiting.
+func Disarm(ctx context.Context, dir string) error {
+	const poll = 20 * time.Millisecond
+	for {
+		if err := os.Remove(filepath.Join(dir, leaseFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("take the lease away: %w", err)
+		}
+		pid, guarded := Guarded(dir)
+		if !guarded {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the lease in %s is gone and its watchdog, process %d, is not: %w", dir, pid, ctx.Err())
+		case <-time.After(poll):
+		}
+	}
+}

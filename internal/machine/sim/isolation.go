@@ -1,0 +1,271 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// An Isolation is what a simulated kernel has to isolate on the CPU. Whether
+// there are siblings to keep clean follows from the topology.
+type Isolation struct {
+	// Marks is which of node.VendorMarks the kernel has; empty: none.
+	Marks node.Mechanism
+	// MarksOff: the switch of all marks is off, and cannot be turned.
+	MarksOff  bool
+	SchedExt  bool
+	CoreSched bool
+	// Slices: threads have slices of their own.
+	Slices bool
+	// Foreign is the scheduler that somebody else has loaded.
+	Foreign string
+	// Cookies is how many threads of others have a core-scheduling cookie.
+	Cookies int
+	// Room is how many cgroups the BE scheduler can have orders for; 0: as many as
+	// the real one.
+	Room int
+}
+
+// isolated is an Isolation and what has become of it.
+type isolated struct {
+	Isolation
+	without []string
+	loaded  node.Scheduler
+	orders  orders
+	falls   []node.Fall
+	// turned are the marks that were asked for, which the kernel may round, and
+	// the groups whose threads were given something.
+	turned map[node.Knob]node.Value
+}
+
+// The rules of isolation, by the names that the conformance suite gives them.
+const (
+	markKeepsWeight = "a mark comes and goes without the weight"
+	lateComers      = "who comes into a group later is seen"
+	oneScheduler    = "a second scheduler is refused"
+	cookieSiblings  = "without siblings there are no cookies"
+	fallIsTold      = "what the kernel refuses is told as a fall"
+	ordersEnd       = "orders end with the scheduler"
+	orderNeedsGroup = "a cgroup that is not there gets no order"
+	orderIsValid    = "a slot that is not there is refused"
+)
+
+// IsolationRules names the rules of isolation.
+func IsolationRules() []string {
+	return []string{markKeepsWeight, lateComers, oneScheduler, cookieSiblings, fallIsTold, ordersEnd, orderNeedsGroup, orderIsValid}
+}
+
+func newIsolated(i Isolation, without []string) *isolated {
+	return &isolated{Isolation: i, without: without, turned: map[node.Knob]node.Value{}}
+}
+
+func (i *isolated) obeys(rule string) bool { return !slices.Contains(i.without, rule) }
+
+// Load has somebody else load a scheduler, or unload it.
+func (n *Node) Load(foreign string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.isolated.Foreign = foreign
+}
+
+// Eject has the kernel eject the scheduler.
+func (n *Node) Eject(why string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.isolated.unload()
+	n.isolated.falls = append(n.isolated.falls, node.Fall{At: n.now, Rung: node.RungSchedExt, Why: why})
+}
+
+// fillIsolation shows what there is, and what has become of it.
+func (n *Node) fillIsolation(s *node.Snapshot) {
+	i := n.isolated
+	if i == nil {
+		return
+	}
+	answer := func(m node.Mechanism, is bool) {
+		s.Can[m] = node.Answer{Verdict: map[bool]node.Verdict{true: node.Yes, false: node.No}[is], Why: "simulated"}
+	}
+	for _, v := range node.VendorMarks {
+		answer(v.Can, v.Can == i.Marks)
+	}
+	answer(node.MechSchedExt, i.SchedExt)
+	answer(node.MechCoreSched, i.CoreSched && (n.topology.SMT() || !i.obeys(cookieSiblings)))
+	answer(node.MechEEVDFSlice, i.Slices)
+	answer(node.MechHardwareSMT, n.topology.SMT())
+	i.falls = slices.DeleteFunc(i.falls, func(f node.Fall) bool { return n.now.Sub(f.At) >= time.Hour })
+	s.Isolation = node.Isolation{Falls: slices.Clone(i.falls), Foreign: i.Foreign, Cookies: i.Cookies}
+	if i.SchedExt {
+		s.Knobs.Now[node.Knob{File: node.FileScheduler}] = i.loaded
+		s.Knobs.Now[node.Knob{File: node.FileSchedulerCap}] = i.orders.cap
+	}
+}
+
+// readIsolation reads a knob of isolation.
+func (n *Node) readIsolation(k node.Knob) (node.Value, error) {
+	i := n.isolated
+	if why := i.lacks(k.File); why != "" {
+		return nil, fmt.Errorf("read %v: %s: %w", k, why, syscall.ENOENT)
+	}
+	switch k.File {
+	case node.FileScheduler:
+		return i.loaded, nil
+	case node.FileSchedulerCap:
+		if k.Cgroup != "" {
+			return nil, fmt.Errorf("read %v: the cap is of the node: %w", k, syscall.ENOENT)
+		}
+		return i.readOrder(k), nil
+	case node.FileSchedulerGroup:
+		return i.readOrder(k), nil
+	case node.FileIdentity:
+		if v, marked := i.turned[k]; marked {
+			return v, nil
+		}
+		return node.IdentityNone, nil
+	}
+	be, others := 0, 0
+	for _, t := range n.tasks {
+		switch {
+		case !k.Cgroup.Contains(t.at):
+		case *t.given(k.File) || !i.obeys(lateComers) && i.turned[k] == node.Value(node.ThreadsBE):
+			be++
+		default:
+			others++
+		}
+	}
+	switch {
+	case be > 0 && others > 0:
+		return node.ThreadsMixed, nil
+	case be > 0 || others == 0 && i.turned[k] == node.Value(node.ThreadsBE):
+		return node.ThreadsBE, nil
+	}
+	return node.ThreadsNormal, nil
+}
+
+// lacks says why the kernel does not have a knob; empty: it has it.
+func (i *isolated) lacks(f node.File) string {
+	switch {
+	case i == nil:
+		return "this kernel cannot isolate"
+	case f == node.FileIdentity && i.Marks == "":
+		return "this kernel has no marks"
+	case (f == node.FileScheduler || f == node.FilePolicy || f.OrdersScheduler()) && !i.SchedExt:
+		return "this kernel has no sched_ext"
+	case f == node.FileCookie && !i.CoreSched:
+		return "this kernel has no core scheduling"
+	case f == node.FileSlice && !i.Slices:
+		return "this kernel has no slices of threads"
+	}
+	return ""
+}
+
+// applyIsolation performs a step on a knob of isolation.
+func (n *Node) applyIsolation(s plan.Step) error {
+	if s.Knob.File.OrdersScheduler() {
+		return applyOrder(n, s)
+	}
+	found, err := n.readIsolation(s.Knob)
+	if err != nil {
+		return fmt.Errorf("apply %v: %w", s, err)
+	}
+	if n.groups[s.Knob.Cgroup] == nil {
+		return fmt.Errorf("apply %v: the cgroup is gone", s)
+	}
+	if err := n.writeIsolation(s.Knob, s.To); err != nil {
+		err = fmt.Errorf("apply %v: %w", s, err)
+		if i := n.isolated; i.obeys(fallIsTold) && !s.Release && s.Knob.File != node.FileSlice {
+			i.falls = append(i.falls, node.Fall{At: n.now, Rung: fallenOf(s.Knob.File), Why: err.Error(), Refused: true})
+		}
+		return err
+	}
+	if s.Release {
+		delete(n.before, s.Knob)
+	} else if _, touched := n.before[s.Knob]; !touched {
+		n.before[s.Knob] = found
+	}
+	return nil
+}
+
+// fallenOf is the rung that fails with a knob.
+func fallenOf(f node.File) node.Rung {
+	switch f {
+	case node.FileIdentity:
+		return node.RungVendor
+	case node.FileCookie:
+		return node.RungCoreSched
+	}
+	return node.RungSchedExt
+}
+
+// given is whether a task has what a file of threads is about.
+func (t *task) given(f node.File) *bool {
+	switch f {
+	case node.FilePolicy:
+		return &t.extended
+	case node.FileCookie:
+		return &t.tagged
+	}
+	return &t.lengthened
+}
+
+func (n *Node) writeIsolation(k node.Knob, v node.Value) error {
+	i := n.isolated
+	if n.hangs(k, v) { // some kernels of vendors do
+		return errors.New("the machine hangs: there are marks and core-scheduling cookies")
+	}
+	switch v := v.(type) {
+	case node.Identity:
+		if v != node.IdentityNone && i.MarksOff {
+			return fmt.Errorf("write %s %v: %w", i.Marks, v, syscall.EINVAL)
+		}
+		i.turned[k] = v
+		if i.marksIdle() && !i.obeys(markKeepsWeight) {
+			idle := map[bool]string{true: "1", false: "0"}[v < node.IdentityNone]
+			return n.write(k.Cgroup, "cpu.idle", idle) // as the kernel does by itself
+		}
+		return nil
+	case node.Scheduler:
+		if v.Loaded && i.Foreign != "" && i.obeys(oneScheduler) {
+			return fmt.Errorf("load the scheduler: %w", syscall.EBUSY)
+		}
+		if !v.Loaded {
+			i.unload()
+			return nil
+		}
+		i.loaded = v
+		return nil
+	case node.Threads:
+		if v == node.ThreadsBE && k.File == node.FileCookie && !n.topology.SMT() && i.obeys(cookieSiblings) {
+			return fmt.Errorf("prctl PR_SCHED_CORE: %w", syscall.ENODEV)
+		}
+		i.turned[k] = v
+		for _, t := range n.tasks {
+			if k.Cgroup.Contains(t.at) {
+				*t.given(k.File) = v == node.ThreadsBE
+			}
+		}
+		return nil
+	}
+	return fmt.Errorf("cannot write a value of type %T", v)
+}
+
+// marksIdle reports whether a mark of best-effort work makes a group idle.
+func (i *isolated) marksIdle() bool {
+	return slices.ContainsFunc(node.VendorMarks, func(v node.VendorMark) bool { return v.Can == i.Marks && v.Idles })
+}
+
+// hangs reports whether a value, once written, stands beside what it must not.
+func (n *Node) hangs(k node.Knob, v node.Value) bool {
+	marked := v.Narrower(node.IdentityNone) < 0
+	tagged := k.File == node.FileCookie && v == node.Value(node.ThreadsBE)
+	others := n.isolated.Cookies > 0
+	for at, was := range n.isolated.turned {
+		marked = marked || at != k && was.Narrower(node.IdentityNone) < 0
+		others = others || at != k && at.File == node.FileCookie && was == node.Value(node.ThreadsBE)
+	}
+	return marked && (tagged || others)
+}

@@ -1,0 +1,257 @@
+package sim_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/agent/loop"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/machine/conformance"
+	"tenon.sh/tenon/internal/machine/sim"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// isolators are kernels of the kinds that there are.
+var isolators = map[string]sim.Options{
+	"mainline":       {Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{SchedExt: true, CoreSched: true, Slices: true}},
+	"scheduler busy": {Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{SchedExt: true, CoreSched: true, Foreign: "scx_other"}},
+	"without SMT":    {Topology: conformance.Flat(4), Isolation: &sim.Isolation{SchedExt: true, CoreSched: true, Slices: true}},
+	"Group Identity": {Version: 1, Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{Marks: node.MechGroupIdentity, CoreSched: true}},
+	"its successor":  {Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{Marks: node.MechGroupPriority, CoreSched: true}},
+	"QoS levels":     {Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{Marks: node.MechQOSLevel}},
+}
+
+func TestIsolationConformance(t *testing.T) {
+	for name, o := range isolators {
+		t.Run(name, func(t *testing.T) {
+			conformance.RunIsolation(t, "tenon-test", func(*testing.T) conformance.Node { return sim.New(o) })
+		})
+	}
+}
+
+// TestEveryRuleOfIsolationIsNeeded takes each rule away in turn, and requires
+// that on some kernel the suite notices by the fact of the same name.
+func TestEveryRuleOfIsolationIsNeeded(t *testing.T) {
+	facts := conformance.IsolationFacts()
+	for _, rule := range sim.IsolationRules() {
+		t.Run(rule, func(t *testing.T) {
+			i := slices.IndexFunc(facts, func(f conformance.IsolationFact) bool { return f.Name == rule })
+			if i < 0 {
+				t.Fatalf("no fact of the suite is named %q", rule)
+			}
+			for _, o := range isolators {
+				o.Without = []string{rule}
+				if why, err := facts[i].On(t.Context(), sim.New(o), "tenon-test"); err != nil && why == "" {
+					return
+				}
+			}
+			t.Errorf("the suite passes on a simulator without the rule %q", rule)
+		})
+	}
+}
+
+// TestAFullTableTakesNoMoreOrders: what is in it stays, and the tick says what
+// found no room.
+func TestAFullTableTakesNoMoreOrders(t *testing.T) {
+	o := isolators["mainline"]
+	few := *o.Isolation
+	few.Room, o.Isolation = 2, &few
+	n := sim.New(o)
+	run(t, n, "ls/web", 1500)
+	run(t, n, "be/job", 8000)
+	n.Manage(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", Meet: "ls"})
+	n.Manage(node.Workload{ID: "job", Class: node.BE, Cgroup: "be/job", Meet: "be"})
+	a := &loop.Agent{Host: n, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}}
+	for range 2 {
+		done, err := a.Step(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "table of 2") {
+			t.Errorf("the tick says %v", err)
+		}
+		failed := 0
+		for _, o := range done.Done {
+			if o.Err != nil {
+				failed++
+			}
+		}
+		if failed != 1 {
+			t.Errorf("%d steps failed, want the one that found no room", failed)
+		}
+	}
+}
+
+// TestOrdersFollowLimitsInTheSameTick: threads in the BE scheduler never have
+// more than their cgroup, not for one tick.
+func TestOrdersFollowLimitsInTheSameTick(t *testing.T) {
+	n, a := working(t, isolators["mainline"])
+	a.Config.Suppress = policy.Suppress{Enable: true, ThresholdPercent: 65}
+	n.Advance(time.Second)
+	turn(t, a)
+	quota, _ := value(t, n, "be", node.FileCPUMax).(node.CPUMax)
+	want := node.SchedulerCap{Most: unit.MilliCPU(quota.Cores() * 1000)}
+	if got := value(t, n, "", node.FileSchedulerCap); got != node.Value(want) || want.Most == 0 {
+		t.Errorf("the cap is %v beside a quota of %v", got, quota)
+	}
+	n.Eject("runnable task stall")
+	if got := value(t, n, "be/job", node.FileSchedulerGroup); got != node.Value(node.SchedulerGroup{}) {
+		t.Errorf("the order is %v after the scheduler was ejected", got)
+	}
+}
+
+// working is a simulated node with a service and a job, and an agent on it that
+// has turned once.
+func working(t *testing.T, o sim.Options) (*sim.Node, *loop.Agent) {
+	t.Helper()
+	n := sim.New(o)
+	run(t, n, "ls/web", 1500)
+	run(t, n, "be/job", 8000)
+	n.Manage(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", Meet: "ls"})
+	n.Manage(node.Workload{ID: "job", Class: node.BE, Cgroup: "be/job", Meet: "be"})
+	a := &loop.Agent{Host: n, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}}
+	turn(t, a)
+	return n, a
+}
+
+func turn(t *testing.T, a *loop.Agent) {
+	t.Helper()
+	if _, err := a.Step(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// value is the present value of a knob.
+func value(t *testing.T, n *sim.Node, p node.CgroupPath, f node.File) node.Value {
+	t.Helper()
+	s, err := n.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Knobs.Now[node.Knob{Cgroup: p, File: f}]
+}
+
+// TestTheLadderClimbsDownAndUp is the whole flow on a stock kernel: the
+// scheduler is loaded, ejected, replaced and loaded again, and idle stays below
+// it all the time.
+func TestTheLadderClimbsDownAndUp(t *testing.T) {
+	n, a := working(t, isolators["mainline"])
+	expect := func(when string, rung node.Rung, loaded bool, policy, cookie node.Threads) {
+		t.Helper()
+		if got := a.State().Ladder.Status; got.Rung != rung {
+			t.Errorf("%s: in use is %s (%s), want %s", when, got.Rung, got.Why, rung)
+		}
+		if s, _ := value(t, n, "", node.FileScheduler).(node.Scheduler); s.Loaded != loaded || s.Siblings != loaded {
+			t.Errorf("%s: the scheduler is %v", when, s)
+		}
+		if p, c := value(t, n, "be", node.FilePolicy), value(t, n, "be", node.FileCookie); p != node.Value(policy) || c != node.Value(cookie) {
+			t.Errorf("%s: the threads of BE have the policy %v and the cookie %v, want %v and %v", when, p, c, policy, cookie)
+		}
+		if p := value(t, n, "ls", node.FilePolicy); p != node.Value(node.ThreadsNormal) {
+			t.Errorf("%s: the threads of LS have the policy %v", when, p)
+		}
+		if w := value(t, n, "be", node.FileCPUWeight); w != node.Value(node.CPUWeight{Idle: true}) {
+			t.Errorf("%s: BE has the weight %v", when, w)
+		}
+	}
+	const be, normal = node.ThreadsBE, node.ThreadsNormal
+	expect("at first", node.RungSchedExt, true, be, normal)
+
+	run(t, n, "be/job", 100) // a process that comes in from outside
+	expect("with a stray", node.RungSchedExt, true, node.ThreadsMixed, normal)
+	turn(t, a)
+	expect("after a turn", node.RungSchedExt, true, be, normal)
+
+	n.Advance(time.Second)
+	n.Eject("runnable task stall")
+	turn(t, a)
+	expect("ejected", node.RungCoreSched, false, normal, normal)
+	turn(t, a)
+	expect("replaced", node.RungCoreSched, false, normal, be)
+	n.Advance(time.Minute)
+	turn(t, a)
+	turn(t, a)
+	expect("loaded again", node.RungSchedExt, true, be, normal)
+
+	n.Load("scx_other") // and ours has gone for it
+	n.Eject("replaced by scx_other")
+	turn(t, a)
+	turn(t, a)
+	expect("beside another", node.RungCoreSched, false, normal, be)
+
+	a.Config = policy.Config{}
+	turn(t, a)
+	if s, _ := n.Snapshot(t.Context()); len(s.Knobs.Before) != 0 {
+		t.Errorf("a policy that is off still holds %v", s.Knobs.Before)
+	}
+}
+
+// TestARaceForTheSchedulerIsAFall: another one is loaded between the look and the
+// step. The step fails, the next turn uses the next rung and says why.
+func TestARaceForTheSchedulerIsAFall(t *testing.T) {
+	n := sim.New(isolators["mainline"])
+	run(t, n, "be/job", 8000)
+	n.Manage(node.Workload{ID: "job", Class: node.BE, Cgroup: "be/job", Meet: "be"})
+	a := &loop.Agent{Host: raced{n}, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}}
+	if _, err := a.Step(t.Context()); err == nil || !strings.Contains(err.Error(), "busy") {
+		t.Fatalf("error %v, want that the scheduler's place is taken", err)
+	}
+	turn(t, a)
+	if got := a.State().Ladder.Status; got.Rung != node.RungCoreSched || !strings.Contains(got.Why, "busy") || got.Rungs[1].Falls != 1 {
+		t.Errorf("in use is %s (%s) after %+v", got.Rung, got.Why, got.Falls)
+	}
+}
+
+// raced hides from its snapshots that somebody has loaded a scheduler.
+type raced struct{ *sim.Node }
+
+func (r raced) Snapshot(ctx context.Context) (node.Snapshot, error) {
+	r.Load("scx_other")
+	s, err := r.Node.Snapshot(ctx)
+	s.Isolation.Foreign = ""
+	return s, err
+}
+
+func TestMarksAreRefusedWhileTheirSwitchIsOff(t *testing.T) {
+	o := isolators["its successor"]
+	o.Isolation = &sim.Isolation{Marks: node.MechGroupPriority, MarksOff: true}
+	n := sim.New(o)
+	run(t, n, "be/job", 8000)
+	n.Manage(node.Workload{ID: "job", Class: node.BE, Cgroup: "be/job", Meet: "be"})
+	a := &loop.Agent{Host: n, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}}
+	if _, err := a.Step(t.Context()); err == nil || !strings.Contains(err.Error(), "invalid argument") {
+		t.Errorf("error %v, want that the mark is refused", err)
+	}
+	turn(t, a)
+	if got := a.State().Ladder.Status; got.Rung != node.RungIdle || got.Rungs[0].Falls == 0 {
+		t.Errorf("in use is %s (%s)", got.Rung, got.Why)
+	}
+}
+
+// TestMarksAndCookiesHangTheMachine: the simulator would notice if a policy ever
+// let both be there.
+func TestMarksAndCookiesHangTheMachine(t *testing.T) {
+	n, a := working(t, isolators["Group Identity"])
+	if v := value(t, n, "be", node.FileIdentity); v != node.Value(node.IdentityBE) {
+		t.Fatalf("BE is marked %v", v)
+	}
+	err := n.Apply(t.Context(), plan.Step{Knob: node.Knob{Cgroup: "be", File: node.FileCookie}, From: node.ThreadsNormal, To: node.ThreadsBE})
+	if err == nil || !strings.Contains(err.Error(), "hangs") {
+		t.Errorf("error %v, want that the machine hangs", err)
+	}
+	a.Config.CPUQOS.Rung = node.RungCoreSched
+	n.Advance(2 * time.Hour) // that was a fall
+	turn(t, a)
+	turn(t, a)
+	if m, c := value(t, n, "be", node.FileIdentity), value(t, n, "be", node.FileCookie); m != node.Value(node.IdentityNone) || c != node.Value(node.ThreadsBE) {
+		t.Errorf("BE is marked %v and has the cookie %v", m, c)
+	}
+	a.Config.CPUQOS.Rung = ""
+	turn(t, a)
+	turn(t, a)
+	if m, c := value(t, n, "be", node.FileIdentity), value(t, n, "be", node.FileCookie); m != node.Value(node.IdentityBE) || c != node.Value(node.ThreadsNormal) {
+		t.Errorf("BE is marked %v and has the cookie %v", m, c)
+	}
+}

@@ -1,0 +1,94 @@
+package sim
+
+import (
+	"fmt"
+	"syscall"
+
+	"tenon.sh/tenon/internal/machine/knob"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// adapters is how this node reads and writes each kind of knob. Those of
+// resctrl and of isolation are journaled by functions of their own.
+func (n *Node) adapters() knob.Table {
+	isolation := knob.Adapter{Read: n.readIsolation, Write: n.writeIsolation}
+	readSet := func(k node.Knob) (node.CPUs, error) { return node.CPUs{Set: n.files(k).CPUs(string(k.File))}, nil }
+	set := knob.Of(readSet, writeFiles(n, func(k node.Knob, v node.CPUs) ([]knob.Writing, error) {
+		return []knob.Writing{{File: string(k.File), Text: v.String()}}, nil
+	}))
+	io := func(k node.Knob) ioFiles { return ioFiles{n.files(k)} }
+	ioWeight := knob.Of(
+		func(k node.Knob) (node.IOWeight, error) { return io(k).weight(k.File) },
+		writeFiles(n, func(k node.Knob, v node.IOWeight) ([]knob.Writing, error) { return io(k).ofWeight(k.File, v), nil }))
+	return knob.Table{
+		node.FileCPUWeight: knob.Of(
+			func(k node.Knob) (node.CPUWeight, error) { return n.files(k).Weight(), nil },
+			writeFiles(n, func(k node.Knob, v node.CPUWeight) ([]knob.Writing, error) { return n.files(k).OfWeight(v), nil })),
+		node.FileCPUMax: knob.Of(
+			func(k node.Knob) (node.CPUMax, error) { return n.files(k).Max(), nil },
+			writeFiles(n, func(k node.Knob, v node.CPUMax) ([]knob.Writing, error) { return n.files(k).OfMax(v), nil })),
+		node.FileCPUs: set,
+		node.FileMems: set,
+		node.FileMemory: knob.Of(
+			func(k node.Knob) (node.Memory, error) { return n.files(k).Memory(), nil },
+			writeFiles(n, func(k node.Knob, v node.Memory) ([]knob.Writing, error) {
+				writes, ok := n.files(k).OfMemory(v)
+				if !ok {
+					return nil, fmt.Errorf("cgroup v1 has no memory.min, low and high: %w", syscall.ENOENT)
+				}
+				return writes, nil
+			})),
+		node.FilePIDs: knob.Of(
+			func(k node.Knob) (node.PIDs, error) { return node.PIDs{Max: n.files(k).Number("pids.max")}, nil },
+			writeFiles(n, func(_ node.Knob, v node.PIDs) ([]knob.Writing, error) {
+				return []knob.Writing{{File: "pids.max", Text: v.String()}}, nil
+			})),
+		node.FileRun: knob.Of(n.readFrozen, writeFiles(n, n.runFiles)),
+		node.FileIOMax: knob.Of(
+			func(k node.Knob) (node.IOMax, error) { return io(k).max() },
+			writeFiles(n, func(k node.Knob, v node.IOMax) ([]knob.Writing, error) { return io(k).ofMax(v), nil })),
+		node.FileIOWeight:  ioWeight,
+		node.FileBFQWeight: ioWeight,
+		node.FileIOLatency: knob.Of(
+			func(k node.Knob) (node.IOLatency, error) { return io(k).latency() },
+			writeFiles(n, func(k node.Knob, v node.IOLatency) ([]knob.Writing, error) { return io(k).ofLatency(v), nil })),
+		node.FileControl:   knob.Of(n.readMembership, n.moveTasks),
+		node.FileL3:        knob.Of(controlValue[node.L3](n), writeSchemata[node.L3](n)),
+		node.FileMB:        knob.Of(controlValue[node.MB](n), writeSchemata[node.MB](n)),
+		node.FileIdentity:  isolation,
+		node.FileScheduler: isolation,
+		node.FilePolicy:    isolation,
+		node.FileCookie:    isolation,
+		node.FileSlice:     isolation,
+
+		node.FileSchedulerGroup: isolation,
+		node.FileSchedulerCap:   isolation,
+	}
+}
+
+// files are the files of a knob's group.
+func (n *Node) files(k node.Knob) knob.Files { return n.groups[k.Cgroup].all(n.version) }
+
+// writeFiles writes the files that make up a value, one after the other.
+func writeFiles[V node.Value](n *Node, of func(node.Knob, V) ([]knob.Writing, error)) func(node.Knob, V) error {
+	return func(k node.Knob, v V) error {
+		files, err := of(k, v)
+		if err != nil {
+			return err
+		}
+		for _, f := range files {
+			if err := n.write(k.Cgroup, f.File, f.Text); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// readFrozen reads what a group was told, Running or Frozen.
+func (n *Node) readFrozen(k node.Knob) (node.Run, error) {
+	if n.toldToFreeze(k.Cgroup) {
+		return node.Frozen, nil
+	}
+	return node.Running, nil
+}

@@ -1,0 +1,144 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"tenon.sh/tenon/internal/machine/knob"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// canIO answers what the node can do about block I/O.
+func (n *Node) canIO(can node.Capabilities) {
+	verdicts := map[node.Mechanism]node.Verdict{
+		node.MechIOMax: node.Yes, node.MechIOWeight: node.Yes, node.MechIOLatency: node.Yes, node.MechBFQWeight: node.No,
+	}
+	if n.version == 1 {
+		verdicts[node.MechIOWeight], verdicts[node.MechIOLatency], verdicts[node.MechBFQWeight] = node.No, node.No, node.Yes
+	}
+	for m, v := range verdicts {
+		can[m] = node.Answer{Verdict: v, Why: "simulated"}
+	}
+}
+
+// ioFiles are the files of block I/O of a group.
+type ioFiles struct{ knob.Files }
+
+// text is the text of the file from which a knob is read.
+func (f ioFiles) text(file node.File) (string, error) {
+	name := string(file)
+	if f.Version == 1 {
+		name = map[node.File]string{node.FileIOMax: throttleFiles[0], node.FileBFQWeight: "blkio.bfq.weight_device"}[file]
+	}
+	text, exists := f.Text[name]
+	if !exists {
+		return "", fmt.Errorf("read %s: %w", file, syscall.ENOENT)
+	}
+	return text, nil
+}
+
+func (f ioFiles) max() (node.IOMax, error) {
+	_, err := f.text(node.FileIOMax)
+	return f.limits(), err
+}
+
+func (f ioFiles) latency() (node.IOLatency, error) {
+	text, err := f.text(node.FileIOLatency)
+	targets := map[unit.Device]time.Duration{}
+	for d, body := range linesIn(text) {
+		us, _ := strconv.ParseInt(strings.TrimPrefix(body, "target="), 10, 64)
+		targets[d] = time.Duration(us) * time.Microsecond
+	}
+	return node.IOLatencyOf(targets), err
+}
+
+func (f ioFiles) weight(file node.File) (node.IOWeight, error) {
+	text, err := f.text(file)
+	first, _, _ := strings.Cut(text, "\n")
+	other, _ := strconv.ParseInt(strings.TrimPrefix(first, "default "), 10, 64)
+	return node.IOWeightOf(other, nil), err // nothing weighs its disk
+}
+
+func (f ioFiles) limits() node.IOMax {
+	limits := map[unit.Device]node.IOLimits{}
+	set := func(d unit.Device, rate int, text string) {
+		l, has := limits[d]
+		if !has {
+			l = node.NoIOLimits
+		}
+		if v, err := strconv.ParseInt(text, 10, 64); err == nil {
+			*[]*int64{&l.ReadBPS, &l.WriteBPS, &l.ReadIOPS, &l.WriteIOPS}[rate] = v
+		}
+		limits[d] = l
+	}
+	if f.Version == 1 {
+		for i, file := range throttleFiles {
+			for d, body := range linesIn(f.Text[file]) {
+				set(d, i, body)
+			}
+		}
+		return node.IOMaxOf(limits)
+	}
+	for d, body := range linesIn(f.Text["io.max"]) {
+		for k, v := range ratesOf(body) {
+			set(d, slices.Index(limitKeys, k), v)
+		}
+	}
+	return node.IOMaxOf(limits)
+}
+
+func (f ioFiles) ofMax(v node.IOMax) (files []knob.Writing) {
+	now, to := f.limits().Limits(), v.Limits()
+	for d := range now {
+		if _, stays := to[d]; !stays {
+			to[d] = node.NoIOLimits
+		}
+	}
+	for d, l := range to {
+		line := d.String()
+		for i, r := range []int64{l.ReadBPS, l.WriteBPS, l.ReadIOPS, l.WriteIOPS} {
+			text := strconv.FormatInt(r, 10)
+			if r == node.NoIORate {
+				text = map[int]string{1: "0", 2: "max"}[f.Version]
+			}
+			if f.Version == 1 {
+				files = append(files, knob.Writing{File: throttleFiles[i], Text: d.String() + " " + text})
+			}
+			line += " " + limitKeys[i] + "=" + text
+		}
+		if f.Version == 2 {
+			files = append(files, knob.Writing{File: "io.max", Text: line})
+		}
+	}
+	return files
+}
+
+func (f ioFiles) ofLatency(v node.IOLatency) (files []knob.Writing) {
+	now, _ := f.latency()
+	targets := v.Targets()
+	for d := range now.Targets() {
+		targets[d] += 0 // one that does not stay is 0
+	}
+	for d, t := range targets {
+		files = append(files, knob.Writing{File: "io.latency", Text: fmt.Sprintf("%v target=%d", d, t.Microseconds())})
+	}
+	return files
+}
+
+func (f ioFiles) ofWeight(of node.File, v node.IOWeight) []knob.Writing {
+	file := string(of)
+	devices := file
+	if f.Version == 1 {
+		file, devices = "blkio.bfq.weight", "blkio.bfq.weight_device"
+	}
+	files := []knob.Writing{{File: file, Text: strconv.FormatInt(v.Default, 10)}}
+	for d, w := range v.Weights() {
+		files = append(files, knob.Writing{File: devices, Text: fmt.Sprintf("%v %d", d, w)})
+	}
+	return files
+}

@@ -1,0 +1,211 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// fillControls adds to a snapshot what the node's resctrl divides, and its
+// knobs.
+func (n *Node) fillControls(s *node.Snapshot) {
+	d := n.divided
+	if d == nil {
+		s.Resctrl.Missing = "this machine has no resctrl"
+		return
+	}
+	s.Resctrl = node.Resctrl{Groups: d.Groups, L3: d.Ways, MBDomains: d.MBDomains}
+	s.Knobs.Kernel.MB = d.MB
+	for name, c := range d.groups {
+		switch {
+		case name == node.DefaultControl:
+		case !node.IsControl(name):
+			s.Resctrl.Others++
+		case n.taken(name):
+			s.Resctrl.Others++
+			s.Resctrl.Taken = append(s.Resctrl.Taken, name)
+		default:
+			for _, f := range []node.File{node.FileL3, node.FileMB} {
+				if v := c.value(f); v != nil {
+					s.Knobs.Now[node.Knob{Control: name, File: f}] = v
+				}
+			}
+		}
+	}
+	slices.Sort(s.Resctrl.Taken)
+	for _, w := range s.Workloads {
+		if v, any := n.membership(w.Cgroup); any {
+			s.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileControl}] = v
+		}
+	}
+	for k := range n.before {
+		if k.File == node.FileControl && n.groups[k.Cgroup] != nil {
+			s.Knobs.Now[k], _ = n.membership(k.Cgroup)
+		}
+	}
+}
+
+// value is a knob of a control group; nil if the machine does not have it.
+func (c *control) value(f node.File) node.Value {
+	switch {
+	case f == node.FileL3 && len(c.l3) > 0:
+		return node.L3Of(c.l3)
+	case f == node.FileMB && len(c.mb) > 0:
+		return node.MBOf(c.mb)
+	}
+	return nil
+}
+
+// taken reports whether a control group is somebody else's, who uses it.
+func (n *Node) taken(name string) bool {
+	if n.divided.groups[name].mine {
+		return false
+	}
+	for k := range n.before {
+		if k.Control == name {
+			return false
+		}
+	}
+	return n.tasksOf(name) != ""
+}
+
+// membership is in which control groups the tasks in and below a cgroup are;
+// false if there are none.
+func (n *Node) membership(p node.CgroupPath) (node.Control, bool) {
+	var in []string
+	for _, t := range n.tasks {
+		if p.Contains(t.at) {
+			in = append(in, t.in())
+		}
+	}
+	if len(in) == 0 {
+		return node.ControlOf(node.DefaultControl), false
+	}
+	return node.ControlOf(in...), true
+}
+
+// in is the control group of a task.
+func (t *task) in() string {
+	if t.control == "" {
+		return node.DefaultControl
+	}
+	return t.control
+}
+
+// applyControl performs one step on a knob of resctrl.
+func (n *Node) applyControl(s plan.Step) error {
+	err := error(syscall.ENOENT)
+	if n.divided != nil {
+		err = n.turnControl(s)
+	}
+	if err != nil {
+		return fmt.Errorf("apply %v: %w", s, err)
+	}
+	if s.Release {
+		delete(n.before, s.Knob)
+		n.leaveControl(s.Knob.Control)
+	}
+	return nil
+}
+
+func (n *Node) turnControl(s plan.Step) error {
+	k := s.Knob
+	if k.File == node.FileControl {
+		return n.join(s)
+	}
+	name := k.Control
+	switch c := n.divided.groups[name]; {
+	case name == node.DefaultControl, c != nil && n.taken(name):
+		return fmt.Errorf("control group %s is not Tenon's", name)
+	case c == nil && s.Release:
+		return nil // gone, with its knobs
+	case c == nil:
+		if err := n.makeControl(name); err != nil {
+			return err
+		}
+		n.divided.groups[name].mine = true
+	}
+	was := n.divided.groups[name].clone()
+	if err := n.knobs.Write(k, s.To); err != nil {
+		n.leaveControl(name)
+		return err
+	}
+	if _, touched := n.before[k]; !touched && !s.Release {
+		n.before[k] = was.value(k.File)
+	}
+	return nil
+}
+
+// leaveControl removes a group that Apply made with its last knob.
+func (n *Node) leaveControl(name string) {
+	c := n.divided.groups[name]
+	if c == nil || !c.mine {
+		return
+	}
+	for k := range n.before {
+		if k.Control == name {
+			return
+		}
+	}
+	n.removeControl(name)
+}
+
+// join performs a step on the membership of a cgroup's tasks.
+func (n *Node) join(s plan.Step) error {
+	before := node.ControlOf(node.DefaultControl)
+	if v, any := n.membership(s.Knob.Cgroup); any && !slices.ContainsFunc(v.In(), node.IsControl) {
+		before = v
+	}
+	err := n.knobs.Write(s.Knob, s.To)
+	if _, touched := n.before[s.Knob]; !touched && !s.Release && !errors.Is(err, syscall.ENOENT) {
+		n.before[s.Knob] = before
+	}
+	return err
+}
+
+func (n *Node) readMembership(k node.Knob) (node.Control, error) {
+	if n.divided == nil {
+		return node.Control{}, fmt.Errorf("read %v: %w", k, syscall.ENOENT)
+	}
+	v, _ := n.membership(k.Cgroup)
+	return v, nil
+}
+
+func (n *Node) moveTasks(k node.Knob, to node.Control) error {
+	if strings.Contains(to.Groups, ",") || n.divided.groups[to.Groups] == nil {
+		return fmt.Errorf("no control group %q: %w", to, syscall.ENOENT)
+	}
+	for pid, t := range n.tasks {
+		if !k.Cgroup.Contains(t.at) {
+			continue
+		}
+		if err := n.writeControl(to.Groups, "tasks", fmt.Sprintln(pid)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// controlValue reads a knob of a control group.
+func controlValue[V node.Value](n *Node) func(node.Knob) (V, error) {
+	return func(k node.Knob) (v V, err error) {
+		if d := n.divided; d != nil && d.groups[k.Control] != nil {
+			if v, has := d.groups[k.Control].value(k.File).(V); has {
+				return v, nil
+			}
+		}
+		return v, fmt.Errorf("read %v: %w", k, syscall.ENOENT)
+	}
+}
+
+// writeSchemata writes a line of a control group.
+func writeSchemata[V node.Value](n *Node) func(node.Knob, V) error {
+	return func(k node.Knob, v V) error {
+		return n.writeControl(k.Control, "schemata", fmt.Sprintf("%s:%v\n", k.File, v))
+	}
+}

@@ -1,0 +1,239 @@
+// Package sim is a node in memory. It takes the same calls as the real node
+// and refuses what the kernel refuses, in either cgroup version: its rules are
+// a table of named facts, each of which the conformance suite checks on the
+// real kernel too. It also has a small model of who gets which CPU, so that a
+// policy can be watched over virtual time.
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/machine/knob"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// Options says what machine to simulate. The zero Options is a machine of
+// two CPUs with cgroup v2.
+type Options struct {
+	// Version is the cgroup version, 1 or 2; 0 means 2.
+	Version int
+	// Topology is the machine; zero means two CPUs in one socket.
+	Topology node.Topology
+	// Resctrl is how it divides L3 caches and memory bandwidth; nil: it does not.
+	Resctrl *Resctrl
+	// Isolation is what its kernel has to isolate on the CPU beside cpu.idle; nil:
+	// nothing.
+	Isolation *Isolation
+	// Without names rules of the kernel that this node does not have. It is
+	// for the test that proves each rule to be needed.
+	Without []string
+}
+
+// Node is a simulated node. It is safe for concurrent use.
+type Node struct {
+	mu       sync.Mutex
+	now      time.Time
+	version  int
+	topology node.Topology
+	rules    []rule
+
+	groups    map[node.CgroupPath]*group
+	tasks     map[int]*task
+	lastPID   int
+	workloads map[node.WorkloadID]node.Workload
+	before    map[node.Knob]node.Value
+	busy      map[unit.CPU]time.Duration
+	divided   *divided  // nil: there is no resctrl
+	isolated  *isolated // nil: nothing isolates
+	knobs     knob.Table
+}
+
+// A group is a cgroup: its files and what it has used.
+type group struct {
+	files     map[string]string
+	cpu       time.Duration
+	throttled time.Duration
+}
+
+// A task is a process; it is kept until it is reaped by Stop.
+type task struct {
+	at     node.CgroupPath
+	memory unit.Bytes
+	demand unit.MilliCPU
+	// control is its control group; "": the default one.
+	control string
+	dying   bool // it got a signal that ends it
+	// extended: it has the policy of best-effort threads; tagged: their cookie;
+	// lengthened: their slice.
+	extended, tagged, lengthened bool
+}
+
+// New makes a node.
+func New(o Options) *Node {
+	n := &Node{
+		now:      time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		version:  o.Version,
+		topology: o.Topology,
+		groups:   map[node.CgroupPath]*group{}, tasks: map[int]*task{}, lastPID: 1000,
+		workloads: map[node.WorkloadID]node.Workload{},
+		before:    map[node.Knob]node.Value{},
+		busy:      map[unit.CPU]time.Duration{},
+	}
+	n.knobs = n.adapters()
+	if n.version == 0 {
+		n.version = 2
+	}
+	if len(n.topology.CPUs) == 0 {
+		n.topology.CPUs = []node.LogicalCPU{{ID: 0, Core: 0}, {ID: 1, Core: 1}}
+	}
+	n.rules = slices.DeleteFunc(rulesOf(n.version), func(r rule) bool { return slices.Contains(o.Without, r.name) })
+	root := &group{files: maps.Clone(rootFiles[n.version])}
+	if n.version == 1 {
+		root.files["cpuset.cpus"], root.files["cpuset.mems"] = n.topology.All().String(), n.memoryNodes().String()
+	}
+	n.groups[""] = root
+	if o.Resctrl != nil {
+		n.divided = newDivided(*o.Resctrl, o.Without)
+	}
+	if o.Isolation != nil {
+		n.isolated = newIsolated(*o.Isolation, o.Without)
+	}
+	return n
+}
+
+// memoryNodes is the set of NUMA nodes.
+func (n *Node) memoryNodes() unit.CPUSet {
+	var s unit.CPUSet
+	for _, c := range n.topology.CPUs {
+		s = s.With(unit.CPU(c.NUMA))
+	}
+	return s
+}
+
+func (n *Node) kernel() node.Kernel { return node.Kernel{CgroupVersion: n.version, PageSize: pageSize} }
+
+// Manage adds a workload to the snapshots, or replaces the one of the same ID.
+func (n *Node) Manage(w node.Workload) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.workloads[w.ID] = w
+}
+
+// Forget drops a workload from the snapshots.
+func (n *Node) Forget(id node.WorkloadID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.workloads, id)
+}
+
+// Snapshot shows the managed workloads and the knobs of their cgroups.
+func (n *Node) Snapshot(context.Context) (node.Snapshot, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s := node.Snapshot{
+		At:       n.now,
+		Topology: n.topology,
+		Can:      node.Capabilities{},
+		Usage:    node.Usage{CPU: node.Some(n.groups[""].cpu), Memory: node.Some(n.memoryOf("")), Steal: node.Some(time.Duration(0))},
+		Busy:     maps.Clone(n.busy),
+		Devices:  []node.BlockDevice{disk},
+		Knobs:    node.Knobs{Kernel: n.kernel(), Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{}},
+	}
+	for _, m := range []node.Mechanism{
+		node.MechCPUIdle, node.MechCPUWeight, node.MechCPUMax, node.MechCPUBurst, node.MechCPUSets, node.MechMemoryLimit, node.MechCgroupFreezer,
+	} {
+		s.Can[m] = node.Answer{Verdict: node.Yes, Why: "simulated"}
+	}
+	protects := node.Yes
+	if n.version == 1 {
+		protects = node.No
+	}
+	s.Can[node.MechMemoryProtect] = node.Answer{Verdict: protects, Why: "simulated"}
+	n.canIO(s.Can)
+	for _, w := range n.workloads {
+		if g := n.groups[w.Cgroup]; g != nil {
+			w.Usage = node.Usage{CPU: node.Some(g.cpu), Throttled: node.Some(g.throttled), Memory: node.Some(n.memoryOf(w.Cgroup))}
+		}
+		s.Workloads = append(s.Workloads, w)
+		if w.Class == node.BE && n.groups[w.Cgroup] != nil {
+			s.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileRun}] = n.readRun(w.Cgroup)
+		}
+		for _, from := range []node.CgroupPath{w.Cgroup, w.Meet} {
+			for p := from; p != ""; p = p.Parent() {
+				n.readKnobs(p, s.Knobs.Now)
+			}
+		}
+	}
+	slices.SortFunc(s.Workloads, func(a, b node.Workload) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	n.fillControls(&s)
+	n.fillIsolation(&s)
+	for k, v := range n.before {
+		if n.groups[k.Cgroup] != nil {
+			s.Knobs.Before[k] = v
+		}
+	}
+	return s, nil
+}
+
+// shownFiles are the knobs that a snapshot shows of every group.
+var shownFiles = node.FilesOf(node.CategoryGroup, node.CategoryIO, node.CategoryMark, node.CategoryThreads, node.CategoryOrder)
+
+func (n *Node) readKnobs(p node.CgroupPath, to map[node.Knob]node.Value) {
+	if n.groups[p] == nil {
+		return
+	}
+	for _, f := range shownFiles {
+		k := node.Knob{Cgroup: p, File: f}
+		if v, err := n.knobs.Read(k); err == nil {
+			to[k] = v
+		}
+	}
+}
+
+// Apply performs one step: all of its files are written, or none.
+func (n *Node) Apply(_ context.Context, s plan.Step) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch s.Knob.File.Category() {
+	case node.CategoryResctrl:
+		return n.applyControl(s)
+	case node.CategoryMark, node.CategoryThreads, node.CategoryScheduler, node.CategoryOrder:
+		return n.applyIsolation(s)
+	}
+	g := n.groups[s.Knob.Cgroup]
+	if g == nil {
+		return fmt.Errorf("apply %v: the cgroup is gone", s)
+	}
+	found, err := n.knobs.Read(s.Knob)
+	if err != nil {
+		return fmt.Errorf("apply %v: %w", s, err)
+	}
+	if v, isRun := s.To.(node.Run); isRun && v.Ends() {
+		return n.end(s.Knob, v)
+	}
+	files := maps.Clone(g.files)
+	err = n.knobs.Write(s.Knob, s.To)
+	if empty := (node.CPUs{}); s.Release && s.To == empty && errors.Is(err, syscall.ENOSPC) {
+		err = n.knobs.Write(s.Knob, node.CPUs{Set: n.effective(s.Knob.Cgroup.Parent(), string(s.Knob.File))}) // as the real one does
+	}
+	if err != nil {
+		g.files = files
+		return fmt.Errorf("apply %v: %w", s, err)
+	}
+	if s.Release {
+		delete(n.before, s.Knob)
+	} else if _, touched := n.before[s.Knob]; !touched {
+		n.before[s.Knob] = found
+	}
+	return nil
+}

@@ -1,0 +1,243 @@
+package sim
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// Resctrl is a machine that divides its L3 caches or memory bandwidth.
+type Resctrl struct {
+	// Groups is how many control groups there can be, with the default one.
+	Groups int
+	// Ways of the L3 caches; without Domains they cannot be divided.
+	Ways node.CacheWays
+	// MB is how memory bandwidth is rounded, behind the caches MBDomains.
+	MB        node.Bandwidth
+	MBDomains []node.CacheID
+}
+
+// A control is a control group: what its tasks get.
+type control struct {
+	l3, mb map[node.CacheID]uint64
+	mine   bool // Apply made it
+}
+
+// A divided is the resctrl of a node.
+type divided struct {
+	Resctrl
+	groups map[string]*control
+	status string // last_cmd_status
+	rules  []controlRule
+}
+
+func newDivided(r Resctrl, without []string) *divided {
+	d := &divided{Resctrl: r, groups: map[string]*control{}, status: "ok"}
+	d.rules = slices.DeleteFunc(controlRules(), func(r controlRule) bool { return slices.Contains(without, r.name) })
+	d.groups[node.DefaultControl] = d.fresh()
+	return d
+}
+
+// fresh is a group that has everything.
+func (d *divided) fresh() *control {
+	c := &control{l3: map[node.CacheID]uint64{}, mb: map[node.CacheID]uint64{}}
+	for _, id := range d.Ways.Domains {
+		c.l3[id] = d.Ways.Mask
+	}
+	for _, id := range d.MBDomains {
+		c.mb[id] = d.MB.Most
+	}
+	return c
+}
+
+func (c *control) clone() *control {
+	return &control{l3: maps.Clone(c.l3), mb: maps.Clone(c.mb), mine: c.mine}
+}
+
+// A controlOp is something that is asked of resctrl, as its rules see it.
+type controlOp struct {
+	n     *Node
+	kind  string // make, schemata, tasks
+	group string
+	text  string
+}
+
+// askControls puts an operation to the rules: the first that refuses decides,
+// and its words are the status.
+func (n *Node) askControls(o controlOp) error {
+	d := n.divided
+	for _, r := range d.rules {
+		if r.on != o.kind || r.refuse == nil {
+			continue
+		}
+		if errno, status := r.refuse(o); errno != 0 {
+			d.status = status
+			return errno
+		}
+	}
+	d.status = "ok"
+	return nil
+}
+
+// has reports whether a rule is in force.
+func (d *divided) has(name string) bool {
+	return slices.ContainsFunc(d.rules, func(r controlRule) bool { return r.name == name })
+}
+
+// MakeControl makes a control group.
+func (n *Node) MakeControl(group string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.makeControl(group)
+}
+
+func (n *Node) makeControl(group string) error {
+	if err := n.askControls(controlOp{n: n, kind: "make", group: group}); err != nil {
+		return &fs.PathError{Op: "mkdir", Path: group, Err: err}
+	}
+	c := n.divided.fresh()
+	if !n.divided.has(newHasAll) {
+		c.l3, c.mb = map[node.CacheID]uint64{}, map[node.CacheID]uint64{}
+	}
+	n.divided.groups[group] = c
+	return nil
+}
+
+// RemoveControl removes a control group; what does not exist is removed
+// already.
+func (n *Node) RemoveControl(group string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.removeControl(group)
+	return nil
+}
+
+func (n *Node) removeControl(group string) {
+	delete(n.divided.groups, group)
+	for _, t := range n.tasks {
+		if t.control == group && n.divided.has(goBack) {
+			t.control = ""
+		}
+	}
+}
+
+// ReadControl reads a file of a control group.
+func (n *Node) ReadControl(group, file string) (string, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	d := n.divided
+	c := d.groups[group]
+	switch {
+	case file == "info/last_cmd_status":
+		return d.status + "\n", nil
+	case c != nil && file == "schemata":
+		return c.schemata(), nil
+	case c != nil && file == "tasks":
+		return n.tasksOf(group), nil
+	}
+	return "", &fs.PathError{Op: "read", Path: group + "/" + file, Err: syscall.ENOENT}
+}
+
+func (c *control) schemata() string {
+	text := ""
+	if len(c.mb) > 0 {
+		text += "MB:" + node.MBOf(c.mb).Schema + "\n"
+	}
+	if len(c.l3) > 0 {
+		text += "L3:" + node.L3Of(c.l3).Schema + "\n"
+	}
+	return text
+}
+
+func (n *Node) tasksOf(group string) string {
+	var b strings.Builder
+	for _, pid := range slices.Sorted(maps.Keys(n.tasks)) {
+		t := n.tasks[pid]
+		if t.control == group || group == node.DefaultControl && (t.control == "" || !n.divided.has(inOne)) {
+			fmt.Fprintln(&b, pid)
+		}
+	}
+	return b.String()
+}
+
+// WriteControl writes a file of a control group.
+func (n *Node) WriteControl(group, file, text string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.writeControl(group, file, text)
+}
+
+func (n *Node) writeControl(group, file, text string) error {
+	c := n.divided.groups[group]
+	err := error(syscall.ENOENT)
+	if c != nil && (file == "schemata" || file == "tasks") {
+		err = n.askControls(controlOp{n: n, kind: file, group: group, text: text})
+	}
+	if err != nil {
+		return &fs.PathError{Op: fmt.Sprintf("write %q to", text), Path: group + "/" + file, Err: err}
+	}
+	if file == "tasks" {
+		pid, _ := strconv.Atoi(strings.TrimSpace(text))
+		if t := n.tasks[pid]; t != nil {
+			if t.control = group; group == node.DefaultControl {
+				t.control = ""
+			}
+		}
+		return nil
+	}
+	resource, values := schemataLine(text)
+	by := c.l3
+	if resource == "MB" {
+		by = c.mb
+	}
+	if !n.divided.has(keepsOthers) {
+		clear(by)
+	}
+	for _, v := range values {
+		x, _ := v.number(resource)
+		if resource == "MB" && n.divided.has(roundsUp) {
+			x = n.divided.MB.Rounded(x)
+		}
+		by[v.id] = x
+	}
+	return nil
+}
+
+// A schemataValue is what a line gives to one cache.
+type schemataValue struct {
+	id   node.CacheID
+	text string
+}
+
+func (v schemataValue) number(resource string) (uint64, error) {
+	base := 16
+	if resource == "MB" {
+		base = 10
+	}
+	return strconv.ParseUint(v.text, base, 64)
+}
+
+func schemataLine(text string) (resource string, values []schemataValue) {
+	resource, list, _ := strings.Cut(strings.TrimSpace(text), ":")
+	for part := range strings.SplitSeq(list, ";") {
+		id, value, _ := strings.Cut(part, "=")
+		n, err := strconv.Atoi(id)
+		if err != nil {
+			n = -1
+		}
+		values = append(values, schemataValue{node.CacheID(n), value})
+	}
+	return resource, values
+}
+
+// neighbours reports whether the ways of a mask are next to each other.
+func neighbours(mask uint64) bool {
+	return mask == 0 || mask>>bits.TrailingZeros64(mask) == 1<<bits.OnesCount64(mask)-1
+}

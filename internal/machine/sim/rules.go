@@ -1,0 +1,160 @@
+package sim
+
+import (
+	"slices"
+	"syscall"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A rule is one fact about the kernel, under the name that the conformance
+// suite gives it. Without the rule the node takes what it is given.
+type rule struct {
+	name    string
+	version int // 1, 2, or 0 for both
+	// on is the kind of operation that refuse looks at: write, attach,
+	// remove or fork.
+	on string
+	// files are those that refuse and settle look at; "" is all.
+	files string
+	// refuse returns the error of the kernel, or 0.
+	refuse func(op) syscall.Errno
+	// settle returns what a written text reads back as, and writes what
+	// changes with it.
+	settle func(op) string
+	// derive returns the effective CPUs, or memory nodes, from a group's own and its parent's.
+	derive func(own, parent unit.CPUSet) unit.CPUSet
+}
+
+// Rules names the rules of a cgroup version.
+func Rules(version int) []string {
+	var names []string
+	for _, r := range rulesOf(version) {
+		names = append(names, r.name)
+	}
+	return names
+}
+
+func rulesOf(version int) []rule {
+	all := slices.Concat(existenceRules(), groupRules(), cpuRules(), cpusetRules(), memoryRules(), ioRules(), runRules())
+	return slices.DeleteFunc(all, func(r rule) bool { return r.version != 0 && r.version != version })
+}
+
+// existenceRules come first: what is not there cannot refuse.
+func existenceRules() []rule {
+	return []rule{
+		{
+			name: "the files of a removed group are gone", on: "write",
+			refuse: func(o op) syscall.Errno { return refuseIf(o.gone, syscall.ENOENT) },
+		},
+		{
+			name: "the root group has no weight, idle or limit", on: "write",
+			refuse: func(o op) syscall.Errno {
+				if o.path != "" || o.file == "cgroup.subtree_control" {
+					return 0
+				}
+				if _, exists := o.g.files[o.file]; exists {
+					return syscall.EINVAL
+				}
+				return syscall.ENOENT
+			},
+		},
+		{
+			name: "a file of the other cgroup version does not exist", on: "write",
+			refuse: func(o op) syscall.Errno {
+				_, exists := newFiles[o.n.version][o.file]
+				return refuseIf(!exists, syscall.ENOENT)
+			},
+		},
+	}
+}
+
+func groupRules() []rule {
+	return []rule{
+		{
+			name: "a group with tasks cannot be removed", on: "remove",
+			refuse: func(o op) syscall.Errno { return refuseIf(o.n.tasksIn(o.path, false) > 0, syscall.EBUSY) },
+		},
+		{
+			name: "a group with children cannot be removed", on: "remove",
+			refuse: func(o op) syscall.Errno { return refuseIf(len(o.n.children(o.path)) > 0, syscall.EBUSY) },
+		},
+		{
+			name: "a dead process cannot be attached", on: "attach",
+			refuse: func(o op) syscall.Errno { return refuseIf(o.n.tasks[o.pid] == nil, syscall.ESRCH) },
+		},
+		{
+			name: "no fork beyond pids.max", on: "fork",
+			refuse: func(o op) syscall.Errno {
+				for p := o.path; p != ""; p = p.Parent() {
+					if o.n.tasksIn(p, true)+1 > o.n.groups[p].number("pids.max") {
+						return syscall.EAGAIN
+					}
+				}
+				return 0
+			},
+		},
+		{
+			name: "a group with tasks cannot give memory to children", version: 2, on: "write", files: "cgroup.subtree_control",
+			refuse: func(o op) syscall.Errno {
+				return refuseIf(o.path != "" && has(o.text, "+memory") && o.n.tasksIn(o.path, false) > 0, syscall.EBUSY)
+			},
+		},
+		{
+			name: "no task enters a group that gives memory to children", version: 2, on: "attach",
+			refuse: func(o op) syscall.Errno {
+				return refuseIf(o.path != "" && has(o.g.files["cgroup.subtree_control"], "memory"), syscall.EBUSY)
+			},
+		},
+		{
+			name: "a controller that is off takes its files away", version: 2, on: "write",
+			refuse: func(o op) syscall.Errno {
+				c := controllerOf(o.file)
+				return refuseIf(c != "cgroup" && !has(o.n.given(o.path), c), syscall.ENOENT)
+			},
+		},
+		{
+			name: "a controller comes from the parent", version: 2, on: "write", files: "cgroup.subtree_control",
+			refuse: func(o op) syscall.Errno {
+				for _, c := range changes(o.text, '+') {
+					if !has(o.n.given(o.path), c) {
+						return syscall.ENOENT
+					}
+				}
+				return 0
+			},
+		},
+		{
+			name: "a controller that a child passes on cannot be taken", version: 2, on: "write", files: "cgroup.subtree_control",
+			refuse: func(o op) syscall.Errno {
+				for _, c := range changes(o.text, '-') {
+					for _, child := range o.n.children(o.path) {
+						if has(o.n.groups[child].files["cgroup.subtree_control"], c) {
+							return syscall.EBUSY
+						}
+					}
+				}
+				return 0
+			},
+		},
+	}
+}
+
+// given is the controllers that the parent of p turned on for it.
+func (n *Node) given(p node.CgroupPath) string {
+	if p == "" {
+		return controllers
+	}
+	if parent := n.groups[p.Parent()]; parent != nil {
+		return parent.files["cgroup.subtree_control"]
+	}
+	return controllers
+}
+
+func refuseIf(wrong bool, with syscall.Errno) syscall.Errno {
+	if wrong {
+		return with
+	}
+	return 0
+}

@@ -1,0 +1,73 @@
+package sim
+
+import (
+	"fmt"
+	"syscall"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// orders are those that the BE scheduler has, or will be loaded with.
+type orders struct {
+	groups map[node.CgroupPath]node.SchedulerGroup
+	cap    node.SchedulerCap
+}
+
+// room is how many cgroups the BE scheduler can have orders for.
+func (i *isolated) room() int {
+	if i.Room > 0 {
+		return i.Room
+	}
+	return node.SchedulerGroups
+}
+
+// readOrder reads one order; the zero value: there is none.
+func (i *isolated) readOrder(k node.Knob) node.Value {
+	if k.File == node.FileSchedulerCap {
+		return i.orders.cap
+	}
+	return i.orders.groups[k.Cgroup]
+}
+
+// applyOrder performs a step on an order. It has no value from before: it ends
+// with the scheduler.
+func applyOrder(n *Node, s plan.Step) error {
+	i := n.isolated
+	if _, err := n.readIsolation(s.Knob); err != nil {
+		return fmt.Errorf("apply %v: %w", s, err)
+	}
+	if v, is := s.To.(node.SchedulerCap); is {
+		i.orders.cap = v
+		return nil
+	}
+	v, is := s.To.(node.SchedulerGroup)
+	if !is {
+		return fmt.Errorf("apply %v: a %T is no order", s, s.To)
+	}
+	if err := v.Valid(); err != nil && i.obeys(orderIsValid) {
+		return fmt.Errorf("apply %v: %w", s, err)
+	}
+	if n.groups[s.Knob.Cgroup] == nil && i.obeys(orderNeedsGroup) {
+		return fmt.Errorf("apply %v: the cgroup is gone: %w", s, syscall.ENOENT)
+	}
+	_, had := i.orders.groups[s.Knob.Cgroup]
+	switch {
+	case v == (node.SchedulerGroup{}):
+		delete(i.orders.groups, s.Knob.Cgroup)
+		return nil
+	case !had && len(i.orders.groups) >= i.room():
+		return fmt.Errorf("apply %v: add it to the table of %d: %w", s, i.room(), syscall.E2BIG)
+	case i.orders.groups == nil:
+		i.orders.groups = map[node.CgroupPath]node.SchedulerGroup{}
+	}
+	i.orders.groups[s.Knob.Cgroup] = v
+	return nil
+}
+
+// unload ends the scheduler, and its orders with it.
+func (i *isolated) unload() {
+	if i.loaded = (node.Scheduler{}); i.obeys(ordersEnd) {
+		i.orders = orders{}
+	}
+}

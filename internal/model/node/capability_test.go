@@ -1,0 +1,21 @@
+package node
+
+import "testing"
+
+// TestVendorMarks: each row stands for a capability of its own and says what
+// is used without it.
+func TestVendorMarks(t *testing.T) {
+	seen := map[Mechanism]bool{}
+	for _, v := range VendorMarks {
+		if v.Can == "" || v.Instead == "" || seen[v.Can] {
+			t.Errorf("%+v", v)
+		}
+		seen[v.Can] = true
+		if !(Capabilities{v.Can: {Verdict: Yes}}).CanMark() {
+			t.Errorf("a kernel with %s cannot mark", v.Can)
+		}
+	}
+	if (Capabilities{MechSchedExt: {Verdict: Yes}, MechQOSLevel: {Verdict: Unknown}}).CanMark() {
+		t.Error("a kernel without marks can mark")
+	}
+}

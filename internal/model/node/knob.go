@@ -1,0 +1,141 @@
+package node
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// CgroupPath is a cgroup below the root of the hierarchy, without leading or
+// trailing slash: "kubepods/besteffort". "" is the root itself.
+type CgroupPath string
+
+// Parent returns the cgroup above p; the parent of the root is the root.
+func (p CgroupPath) Parent() CgroupPath {
+	if i := strings.LastIndexByte(string(p), '/'); i >= 0 {
+		return p[:i]
+	}
+	return ""
+}
+
+// Join returns the child of p with the given name.
+func (p CgroupPath) Join(name string) CgroupPath {
+	if p == "" {
+		return CgroupPath(name)
+	}
+	return p + "/" + CgroupPath(name)
+}
+
+// Depth is 0 for the root, 1 for its children, and so on.
+func (p CgroupPath) Depth() int {
+	if p == "" {
+		return 0
+	}
+	return strings.Count(string(p), "/") + 1
+}
+
+// Contains reports whether q is p or lies below p.
+func (p CgroupPath) Contains(q CgroupPath) bool {
+	return p == "" || len(q) >= len(p) && q[:len(p)] == p && (len(q) == len(p) || q[len(p)] == '/')
+}
+
+// File names a knob: one kernel file, or several that the kernel couples and
+// that are therefore read, written and restored as one.
+type File string
+
+// The knobs of a cgroup.
+const (
+	// FileCPUWeight couples cpu.weight (v1 cpu.shares) and cpu.idle: setting
+	// idle makes the weight unwritable, and clearing it resets the weight.
+	FileCPUWeight File = "cpu.weight"
+	// FileCPUMax couples quota, period and burst: a burst may not exceed its
+	// quota.
+	FileCPUMax File = "cpu.max"
+	// FileCPUs is cpuset.cpus.
+	FileCPUs File = "cpuset.cpus"
+	// FileMems is cpuset.mems.
+	FileMems File = "cpuset.mems"
+	// FileMemory couples memory.min, low, high and max.
+	FileMemory File = "memory"
+	// FilePIDs is pids.max.
+	FilePIDs File = "pids.max"
+	// FileRun is whether the processes of a group run at all: cgroup.freeze
+	// (v1 freezer.state), and the signals that end them. Only the groups of
+	// best-effort workloads have it.
+	FileRun File = "run"
+)
+
+// A Knob is something in the kernel that Tenon can turn: a File of a cgroup,
+// or of a control group of resctrl.
+type Knob struct {
+	Cgroup CgroupPath `json:"cgroup"`
+	File   File       `json:"file"`
+	// Control is a control group of resctrl; empty for a knob of a cgroup.
+	Control string `json:"resctrl,omitempty"`
+}
+
+// controlPrefix marks a control group where a cgroup could stand.
+const controlPrefix = "resctrl:"
+
+// KnobAt returns the knob of what Knob.String prints before the file: a
+// cgroup, or a control group such as "resctrl:BE".
+func KnobAt(where string, f File) Knob {
+	if name, is := strings.CutPrefix(where, controlPrefix); is {
+		return Knob{Control: name, File: f}
+	}
+	return Knob{Cgroup: CgroupPath(strings.Trim(where, "/")), File: f}
+}
+
+// Where is what the knob is of: a cgroup, "/" for the root, or a control group
+// such as "resctrl:BE".
+func (k Knob) Where() string {
+	switch {
+	case k.Control != "":
+		return controlPrefix + k.Control
+	case k.Cgroup == "":
+		return "/"
+	}
+	return string(k.Cgroup)
+}
+
+// String prints "kubepods/besteffort cpu.weight" or "resctrl:BE L3".
+func (k Knob) String() string { return k.Where() + " " + string(k.File) }
+
+// Compare orders knobs by cgroup, then file.
+func (k Knob) Compare(o Knob) int {
+	return cmp.Or(strings.Compare(string(k.Cgroup), string(o.Cgroup)), strings.Compare(k.Control, o.Control),
+		strings.Compare(string(k.File), string(o.File)))
+}
+
+// Kernel holds the facts that decide how a written value reads back.
+type Kernel struct {
+	// CgroupVersion is 1 or 2: which hierarchy carries the cpu controller.
+	CgroupVersion int `json:"cgroup_version"`
+	// PageSize rounds memory limits.
+	PageSize unit.Bytes `json:"page_size"`
+	// MB rounds memory bandwidth.
+	MB Bandwidth `json:"mb,omitzero"`
+}
+
+// Knobs is the present state of all knobs in sight.
+type Knobs struct {
+	Kernel Kernel `json:"kernel"`
+	// Now is the present value of each knob. A knob that could not be read
+	// is absent.
+	Now map[Knob]Value `json:"-"`
+	// Before is the value from before Tenon's first touch, from the journal.
+	// Only knobs that Tenon has touched are here.
+	Before map[Knob]Value `json:"-"`
+}
+
+// Sorted returns the knobs of m in a stable order.
+func Sorted(m map[Knob]Value) []Knob {
+	keys := make([]Knob, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, Knob.Compare)
+	return keys
+}

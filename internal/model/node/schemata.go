@@ -1,0 +1,286 @@
+package node
+
+import (
+	"cmp"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tenon.sh/tenon/internal/model/unit"
+	"tenon.sh/tenon/internal/model/valuetext"
+)
+
+// The knobs of resctrl (Documentation/filesystems/resctrl.rst).
+const (
+	// FileControl is the control group of resctrl in which the tasks of a
+	// cgroup are. It is a knob of the cgroup.
+	FileControl File = "resctrl"
+	// FileL3 is which ways of each L3 cache the tasks of a control group may
+	// fill. It is a knob of the control group.
+	FileL3 File = "L3"
+	// FileMB is how much memory bandwidth they get behind each L3 cache.
+	FileMB File = "MB"
+)
+
+// DefaultControl names the control group in which all tasks are that nobody
+// put into another.
+const DefaultControl = "/"
+
+// Resctrl is what the node's resctrl can divide, and who uses it. The zero
+// Resctrl was not looked at.
+type Resctrl struct {
+	// Missing says why nothing can be divided here; empty: it can.
+	Missing string `json:"missing,omitempty"`
+	// Groups is how many control groups the hardware holds apart (CLOSIDs),
+	// with the default one; Others of them were made by somebody else.
+	Groups int `json:"groups,omitempty"`
+	Others int `json:"others,omitempty"`
+	// Taken are the control groups with the name of a class that somebody
+	// else uses: they are left alone.
+	Taken []string  `json:"taken,omitempty"`
+	L3    CacheWays `json:"l3,omitzero"`
+	// MBDomains are the caches behind which memory bandwidth is divided. Nil:
+	// it is not. Kernel.MB says in which steps.
+	MBDomains []CacheID `json:"mb_domains,omitempty"`
+}
+
+// CacheWays is how the L3 caches of a node can be divided. The zero value:
+// they cannot.
+type CacheWays struct {
+	Domains []CacheID `json:"domains,omitempty"`
+	// Mask has a bit for each way that there is (cbm_mask).
+	Mask uint64 `json:"mask,omitempty"`
+	// Least is the least number of ways of a group (min_cbm_bits).
+	Least int `json:"least,omitempty"`
+	// Sparse: the ways of a group need not be next to each other.
+	Sparse bool `json:"sparse,omitempty"`
+	// Apart: code and data have ways of their own.
+	Apart bool `json:"apart,omitempty"`
+}
+
+// Bandwidth is how the kernel rounds a value of FileMB. The zero Bandwidth
+// rounds nothing: there is no such knob.
+type Bandwidth struct {
+	Unit BandwidthUnit `json:"unit,omitempty"`
+	// Values go from Least to Most, in Steps. Most is no limit.
+	Least uint64 `json:"least,omitempty"`
+	Step  uint64 `json:"step,omitempty"`
+	Most  uint64 `json:"most,omitempty"`
+}
+
+// BandwidthUnit is what the number in an MB line means.
+type BandwidthUnit string
+
+// The units of memory bandwidth.
+const (
+	// BandwidthPercent is a share of what there is, as the hardware's delays
+	// happen to make it (Intel).
+	BandwidthPercent BandwidthUnit = "percent"
+	// BandwidthEighths is an amount in eighths of a GB/s (AMD).
+	BandwidthEighths BandwidthUnit = "GB/s/8"
+	// BandwidthMegabytes is an amount in MB/s: resctrl was mounted with
+	// mba_MBps.
+	BandwidthMegabytes BandwidthUnit = "MB/s"
+)
+
+// CacheUse is what the tasks of a class have of caches and memory traffic.
+type CacheUse struct {
+	// Occupancy is how much of the L3 caches holds their data.
+	Occupancy Maybe[unit.Bytes] `json:"occupancy,omitzero"`
+	// Traffic is what they read from and wrote to memory, since some time.
+	Traffic Maybe[unit.Bytes] `json:"traffic,omitzero"`
+}
+
+// L3 is the ways of each L3 cache that a control group may fill, by the number
+// of the cache: "0=7;1=7". Where code and data are divided apart (mount option
+// cdp) both follow each other: "code 0=7;1=7 data 0=3;1=3".
+type L3 struct{ Schema string }
+
+// Ways is a mask of ways for each cache.
+type Ways map[CacheID]uint64
+
+// L3Of returns the value with which code and data fill the same ways.
+func L3Of(w Ways) L3 { return L3{w.String()} }
+
+// L3OfParts returns the value with ways for code and others for data.
+func L3OfParts(code, data Ways) L3 { return L3{"code " + code.String() + " data " + data.String()} }
+
+// String prints the masks in hexadecimal, by number of the cache.
+func (w Ways) String() string {
+	return valuetext.Schema(w, func(mask uint64) string { return strconv.FormatUint(mask, 16) })
+}
+
+// Parts returns the ways for code and for data; they are the same where the
+// two are not divided apart.
+func (v L3) Parts() (code, data Ways, err error) {
+	c, d := v.Schema, v.Schema
+	if rest, apart := strings.CutPrefix(v.Schema, "code "); apart {
+		if c, d, apart = strings.Cut(rest, " data "); !apart {
+			return nil, nil, fmt.Errorf("L3 %q: want MASKS, or code MASKS data MASKS", v.Schema)
+		}
+	}
+	if code, err = valuetext.ParseSchema[CacheID](c, 16); err != nil {
+		return nil, nil, fmt.Errorf("L3 %q: %w", v.Schema, err)
+	}
+	if data, err = valuetext.ParseSchema[CacheID](d, 16); err != nil {
+		return nil, nil, fmt.Errorf("L3 %q: %w", v.Schema, err)
+	}
+	return code, data, nil
+}
+
+// Apart reports whether code and data have ways of their own.
+func (v L3) Apart() bool { return strings.HasPrefix(v.Schema, "code ") }
+
+// String prints the schema.
+func (v L3) String() string { return v.Schema }
+
+// Rounded returns v: the kernel takes a mask as it is or not at all.
+func (v L3) Rounded(Kernel) Value { return v }
+
+// Narrower compares the number of ways of all caches.
+func (v L3) Narrower(o Value) int {
+	return against(o, func(w L3) int { return cmp.Compare(v.count(), w.count()) })
+}
+
+func (v L3) count() int {
+	code, data, _ := v.Parts()
+	n := 0
+	for _, part := range []Ways{code, data} {
+		for _, mask := range part {
+			n += bits.OnesCount64(mask)
+		}
+	}
+	return n
+}
+
+// MB is the memory bandwidth behind each L3 cache, in the unit of
+// Bandwidth.Unit: "0=50;1=100".
+type MB struct{ Schema string }
+
+// MBOf returns the value with the given bandwidth behind each cache.
+func MBOf(by map[CacheID]uint64) MB {
+	return MB{valuetext.Schema(by, func(n uint64) string { return strconv.FormatUint(n, 10) })}
+}
+
+// By returns the bandwidth behind each cache.
+func (v MB) By() (map[CacheID]uint64, error) {
+	by, err := valuetext.ParseSchema[CacheID](v.Schema, 10)
+	if err != nil {
+		return nil, fmt.Errorf("MB %q: %w", v.Schema, err)
+	}
+	return by, nil
+}
+
+// String prints the schema.
+func (v MB) String() string { return v.Schema }
+
+// Rounded brings each number into the bounds and up to the next step, as the
+// kernel does with numbers within the bounds.
+func (v MB) Rounded(k Kernel) Value {
+	by, err := v.By()
+	if err != nil || k.MB == (Bandwidth{}) {
+		return v
+	}
+	for id, n := range by {
+		by[id] = k.MB.Rounded(n)
+	}
+	return MBOf(by)
+}
+
+// Rounded brings a number into the bounds and up to the next step.
+func (b Bandwidth) Rounded(n uint64) uint64 {
+	n = min(max(n, b.Least), b.Most)
+	if over := n % max(b.Step, 1); over > 0 {
+		n += b.Step - over
+	}
+	return min(n, b.Most)
+}
+
+// Narrower compares the sums.
+func (v MB) Narrower(o Value) int {
+	return against(o, func(w MB) int { return cmp.Compare(v.sum(), w.sum()) })
+}
+
+func (v MB) sum() (sum uint64) {
+	by, _ := v.By()
+	for _, n := range by {
+		sum += min(n, 1<<32) // "no limit" of mba_MBps is a large number
+	}
+	return sum
+}
+
+// Control is the control groups in which the tasks of a cgroup are, sorted and
+// separated by commas: "BE", "/", or "/,BE" where it is not all in one.
+type Control struct{ Groups string }
+
+// ControlOf returns the value for tasks in the given groups.
+func ControlOf(groups ...string) Control {
+	groups = slices.Sorted(slices.Values(groups))
+	return Control{strings.Join(slices.Compact(groups), ",")}
+}
+
+// In lists the groups.
+func (v Control) In() []string { return strings.Split(v.Groups, ",") }
+
+// String prints the groups.
+func (v Control) String() string { return v.Groups }
+
+// Rounded returns v.
+func (v Control) Rounded(Kernel) Value { return v }
+
+// Narrower returns 0: which group allows more is not in their names.
+func (v Control) Narrower(Value) int { return 0 }
+
+func parseControl(text string) (Value, error) {
+	for name := range strings.SplitSeq(text, ",") {
+		if name == "" || strings.ContainsAny(name, " \n") || (strings.Contains(name, "/") && name != DefaultControl) {
+			return nil, fmt.Errorf("resctrl %q: want control groups such as BE or /,BE", text)
+		}
+	}
+	v := ControlOf(strings.Split(text, ",")...)
+	if v.Groups != text {
+		return nil, fmt.Errorf("resctrl %q: want each group once, sorted: %s", text, v)
+	}
+	return v, nil
+}
+
+func parseL3(text string) (Value, error) {
+	code, data, err := L3{text}.Parts()
+	if err != nil {
+		return nil, err
+	}
+	if v := (L3{text}); !v.Apart() {
+		return L3Of(code), nil
+	}
+	return L3OfParts(code, data), nil
+}
+
+func parseMB(text string) (Value, error) {
+	by, err := MB{text}.By()
+	return MBOf(by), err
+}
+
+// Control names the control group for the tasks of class c, as Koordinator
+// does; empty for a class that has none.
+func (c Class) Control() string {
+	switch c {
+	case LSE, LSR:
+		return string(LSR)
+	case LS, BE:
+		return string(c)
+	}
+	return ""
+}
+
+// Controls are the control groups of all classes.
+var Controls = []string{string(LSR), string(LS), string(BE)}
+
+// ControlPrefix begins the name of a control group that is one workload's own.
+const ControlPrefix = "tenon-"
+
+// IsControl reports whether a control group has a name that Tenon gives.
+func IsControl(name string) bool {
+	return slices.Contains(Controls, name) || strings.HasPrefix(name, ControlPrefix)
+}

@@ -1,0 +1,284 @@
+package node
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A Value is the composite value of a knob, in cgroup v2 words. Values are
+// comparable with ==.
+type Value interface {
+	// String prints the value as ParseValue reads it.
+	fmt.Stringer
+	// Rounded returns the value as the kernel will show it after the write.
+	Rounded(Kernel) Value
+	// Narrower orders values of one type by how much they allow: negative if
+	// the receiver allows less than the other, positive if more, 0 if equal
+	// or not comparable.
+	Narrower(Value) int
+}
+
+// against compares with a value of the same type; any other is not comparable.
+func against[V Value](o Value, compare func(V) int) int {
+	if w, same := o.(V); same {
+		return compare(w)
+	}
+	return 0
+}
+
+// CPUWeight is the share of contended CPU: a weight, or idle (SCHED_IDLE for
+// the whole group, Linux 5.15), under which the weight has no meaning.
+type CPUWeight struct {
+	Idle   bool
+	Weight unit.Weight // 0 if Idle
+}
+
+// String prints "idle" or the weight.
+func (v CPUWeight) String() string {
+	if v.Idle {
+		return "idle"
+	}
+	return v.Weight.String()
+}
+
+// Rounded rounds to whole weights (v2) or whole shares (v1).
+func (v CPUWeight) Rounded(k Kernel) Value {
+	switch {
+	case v.Idle:
+		return CPUWeight{Idle: true}
+	case k.CgroupVersion == 1:
+		return CPUWeight{Weight: unit.WeightOfShares(v.Weight.Shares())}
+	default:
+		return CPUWeight{Weight: unit.WeightOf(v.Weight.V2())}
+	}
+}
+
+// Narrower compares weights; idle is below every weight.
+func (v CPUWeight) Narrower(o Value) int {
+	w, ok := o.(CPUWeight)
+	if !ok {
+		return 0
+	}
+	if v.Idle != w.Idle {
+		if v.Idle {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Compare(v.Weight, w.Weight)
+}
+
+func parseCPUWeight(text string) (Value, error) {
+	if text == "idle" {
+		return CPUWeight{Idle: true}, nil
+	}
+	w, err := unit.ParseWeight(text)
+	return CPUWeight{Weight: w}, err
+}
+
+// CPUMax is the CFS bandwidth limit of a group: at most Quota of CPU time in
+// each Period, plus what Burst saved from earlier periods.
+// (Documentation/scheduler/sched-bwc.rst; burst from Linux 5.14.)
+type CPUMax struct {
+	Quota  time.Duration // NoQuota: unlimited
+	Period time.Duration
+	Burst  time.Duration
+}
+
+// NoQuota means no limit: "max" on v2, -1 on v1.
+const NoQuota time.Duration = math.MaxInt64
+
+// The kernel's bounds for CPUMax (kernel/sched/core.c: min_cfs_quota_period,
+// max_cfs_quota_period).
+const (
+	MinQuota      = time.Millisecond
+	MinPeriod     = time.Millisecond
+	MaxPeriod     = time.Second
+	DefaultPeriod = 100 * time.Millisecond
+)
+
+// Limit returns the CPUMax that allows m of CPU, with the default period.
+func Limit(m unit.MilliCPU) CPUMax {
+	return CPUMax{Quota: max(time.Duration(m)*DefaultPeriod/1000, MinQuota), Period: DefaultPeriod}
+}
+
+// String prints "max 100000" or "50000 100000", in µs as in cpu.max, followed
+// by " burst 20000" where there is a burst.
+func (v CPUMax) String() string {
+	s := "max"
+	if v.Quota != NoQuota {
+		s = strconv.FormatInt(v.Quota.Microseconds(), 10)
+	}
+	s += " " + strconv.FormatInt(v.Period.Microseconds(), 10)
+	if v.Burst != 0 {
+		s += " burst " + strconv.FormatInt(v.Burst.Microseconds(), 10)
+	}
+	return s
+}
+
+// Rounded rounds to whole microseconds, the unit of the kernel's files.
+func (v CPUMax) Rounded(Kernel) Value {
+	if v.Quota != NoQuota {
+		v.Quota = v.Quota.Truncate(time.Microsecond)
+	}
+	v.Period, v.Burst = v.Period.Truncate(time.Microsecond), v.Burst.Truncate(time.Microsecond)
+	return v
+}
+
+// Cores returns the limit as a number of CPUs; +Inf without a limit.
+func (v CPUMax) Cores() float64 {
+	if v.Quota == NoQuota || v.Period <= 0 {
+		return math.Inf(1)
+	}
+	return float64(v.Quota) / float64(v.Period)
+}
+
+// Narrower compares quota per period.
+func (v CPUMax) Narrower(o Value) int {
+	return against(o, func(w CPUMax) int { return cmp.Compare(v.Cores(), w.Cores()) })
+}
+
+func parseCPUMax(text string) (Value, error) {
+	bad := fmt.Errorf("cpu.max %q: want QUOTA PERIOD [burst BURST] in µs, such as 50000 100000 or max 100000", text)
+	f := strings.Fields(text)
+	if len(f) != 2 && (len(f) != 4 || f[2] != "burst") {
+		return nil, bad
+	}
+	micro := func(s string) (time.Duration, bool) {
+		n, err := strconv.ParseInt(s, 10, 64)
+		return time.Duration(n) * time.Microsecond, err == nil && n >= 0 && n <= math.MaxInt64/1000
+	}
+	v := CPUMax{Quota: NoQuota}
+	var ok bool
+	if f[0] != "max" {
+		if v.Quota, ok = micro(f[0]); !ok {
+			return nil, bad
+		}
+	}
+	if v.Period, ok = micro(f[1]); !ok {
+		return nil, bad
+	}
+	if len(f) == 4 {
+		if v.Burst, ok = micro(f[3]); !ok {
+			return nil, bad
+		}
+	}
+	return v, nil
+}
+
+// CPUs is a set of CPUs (cpuset.cpus) or NUMA nodes (cpuset.mems). Empty
+// means "as the parent" on v2; on v1 it means that no task may enter.
+type CPUs struct{ Set unit.CPUSet }
+
+// String prints the kernel's list format.
+func (v CPUs) String() string { return v.Set.String() }
+
+// Rounded returns v: the kernel keeps sets as they are.
+func (v CPUs) Rounded(Kernel) Value { return v }
+
+// Narrower is negative if v is a proper subset of the other set. The empty
+// set counts as the widest, since on v2 it means "all of the parent's".
+func (v CPUs) Narrower(o Value) int {
+	w, ok := o.(CPUs)
+	switch {
+	case !ok || v == w:
+		return 0
+	case w.Set.Empty() || (!v.Set.Empty() && w.Set.Contains(v.Set)):
+		return -1
+	case v.Set.Empty() || v.Set.Contains(w.Set):
+		return 1
+	}
+	return 0
+}
+
+func parseCPUs(text string) (Value, error) {
+	set, err := unit.ParseCPUSet(text)
+	return CPUs{set}, err
+}
+
+// Memory is the memory protection and limit of a group. On v1 only Max
+// exists; the others are then 0 and MaxBytes.
+type Memory struct {
+	Min, Low  unit.Bytes // protected: never reclaimed, reclaimed last
+	High, Max unit.Bytes // throttled above, killed above
+}
+
+// NoMemoryLimit is the value of a fresh cgroup.
+var NoMemoryLimit = Memory{High: unit.MaxBytes, Max: unit.MaxBytes}
+
+// String prints "min 0 low 0 high max max 1073741824".
+func (v Memory) String() string {
+	return fmt.Sprintf("min %v low %v high %v max %v", v.Min, v.Low, v.High, v.Max)
+}
+
+// Rounded rounds down to whole pages, as the kernel's page counters do.
+func (v Memory) Rounded(k Kernel) Value {
+	page := max(k.PageSize, 1)
+	round := func(b unit.Bytes) unit.Bytes {
+		if b == unit.MaxBytes {
+			return b
+		}
+		return b / page * page
+	}
+	return Memory{round(v.Min), round(v.Low), round(v.High), round(v.Max)}
+}
+
+// Narrower compares Max, then High.
+func (v Memory) Narrower(o Value) int {
+	return against(o, func(w Memory) int { return cmp.Or(cmp.Compare(v.Max, w.Max), cmp.Compare(v.High, w.High)) })
+}
+
+func parseMemory(text string) (Value, error) {
+	f := strings.Fields(text)
+	if len(f) != 8 || f[0] != "min" || f[2] != "low" || f[4] != "high" || f[6] != "max" {
+		return nil, fmt.Errorf("memory %q: want min N low N high N max N", text)
+	}
+	var v Memory
+	for i, to := range []*unit.Bytes{&v.Min, &v.Low, &v.High, &v.Max} {
+		b, err := unit.ParseBytes(f[2*i+1])
+		if err != nil {
+			return nil, err
+		}
+		*to = b
+	}
+	return v, nil
+}
+
+// PIDs is the limit on the number of tasks of a group.
+type PIDs struct{ Max int64 } // MaxPIDs: no limit
+
+// MaxPIDs means no limit.
+const MaxPIDs int64 = math.MaxInt64
+
+// String prints the number, or "max".
+func (v PIDs) String() string {
+	if v.Max == MaxPIDs {
+		return "max"
+	}
+	return strconv.FormatInt(v.Max, 10)
+}
+
+// Rounded returns v.
+func (v PIDs) Rounded(Kernel) Value { return v }
+
+// Narrower compares the limits.
+func (v PIDs) Narrower(o Value) int {
+	return against(o, func(w PIDs) int { return cmp.Compare(v.Max, w.Max) })
+}
+
+func parsePIDs(text string) (Value, error) {
+	if text == "max" {
+		return PIDs{MaxPIDs}, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return nil, fmt.Errorf("pids.max %q: want max or a number from 0", text)
+	}
+	return PIDs{n}, nil
+}

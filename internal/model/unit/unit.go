@@ -1,0 +1,147 @@
+// Package unit holds the typed quantities of Tenon: CPU in thousandths of a
+// CPU, memory in bytes, weights that are exact on both cgroup versions, and
+// sets of CPUs. Every quantity parses itself once at the entrance and prints
+// itself once at the exit, so that no bare number travels in between.
+package unit
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// MilliCPU is an amount of CPU in thousandths of one logical CPU.
+type MilliCPU int64
+
+// CPUs is n whole logical CPUs.
+func CPUs(n int) MilliCPU { return MilliCPU(n) * 1000 }
+
+// Cores returns m as a number of CPUs, for arithmetic with measured seconds.
+func (m MilliCPU) Cores() float64 { return float64(m) / 1000 }
+
+// Percent returns p percent of m, rounded towards zero.
+func (m MilliCPU) Percent(p Percent) MilliCPU { return m * MilliCPU(p) / 100 }
+
+// String prints m as Kubernetes does: "2500m".
+func (m MilliCPU) String() string { return strconv.FormatInt(int64(m), 10) + "m" }
+
+// ParseMilliCPU reads an amount of CPU: "2", "1.5" or "500m".
+func ParseMilliCPU(s string) (MilliCPU, error) {
+	digits, milli := strings.CutSuffix(s, "m")
+	f, err := strconv.ParseFloat(digits, 64)
+	if err != nil || f < 0 || math.IsNaN(f) || f > 1e9 {
+		return 0, fmt.Errorf("cpu amount %q: want a number of CPUs such as 2, 1.5 or 500m", s)
+	}
+	if milli {
+		return MilliCPU(math.Round(f)), nil
+	}
+	return MilliCPU(math.Round(f * 1000)), nil
+}
+
+// Percent is a share in hundredths.
+type Percent int64
+
+// String prints p with its sign: "65%".
+func (p Percent) String() string { return strconv.FormatInt(int64(p), 10) + "%" }
+
+// Bytes is an amount of memory. MaxBytes means "no limit".
+type Bytes int64
+
+// MaxBytes is the value that the kernel shows as "max" (cgroup v2) or as the
+// largest page-aligned number (v1): no limit.
+const MaxBytes Bytes = math.MaxInt64
+
+// Percent returns p percent of b, rounded down: 0 for p or b below 0, and
+// MaxBytes where the result would be more.
+func (b Bytes) Percent(p Percent) Bytes {
+	whole, rest := b/100, b%100
+	if p <= 0 || b <= 0 {
+		return 0
+	}
+	if whole > MaxBytes/Bytes(p)-1 {
+		return MaxBytes
+	}
+	return whole*Bytes(p) + rest*Bytes(p)/100
+}
+
+// String prints b as the kernel does: "max", or the number of bytes.
+func (b Bytes) String() string {
+	if b == MaxBytes {
+		return "max"
+	}
+	return strconv.FormatInt(int64(b), 10)
+}
+
+var byteSuffixes = map[string]Bytes{
+	"": 1, "k": 1000, "M": 1000 * 1000, "G": 1000 * 1000 * 1000, "T": 1e12, "P": 1e15, "E": 1e18,
+	"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60,
+}
+
+// ParseBytes reads an amount of memory as Kubernetes writes it: "512Mi",
+// "2G", "1000000", or "max".
+func ParseBytes(s string) (Bytes, error) {
+	if s == "max" {
+		return MaxBytes, nil
+	}
+	end := strings.LastIndexAny(s, "0123456789.") + 1
+	scale, known := byteSuffixes[s[end:]]
+	f, err := strconv.ParseFloat(s[:end], 64)
+	if s[end:] == "m" { // thousandths, as Kubernetes prints halves
+		scale, known, f = 1, true, math.Ceil(f/1000)
+	}
+	if err != nil || !known || f < 0 || math.IsNaN(f) || f*float64(scale) >= math.MaxInt64 {
+		return 0, fmt.Errorf("memory amount %q: want bytes with an optional suffix k M G T P E Ki Mi Gi Ti Pi Ei, such as 512Mi", s)
+	}
+	if i, err := strconv.ParseInt(s[:end], 10, 64); err == nil && s[end:] != "m" {
+		return Bytes(i) * scale, nil
+	}
+	return Bytes(f * float64(scale)), nil
+}
+
+// Weight is a share of contended CPU. It counts in 1/256 of a cgroup v2
+// weight because that makes both notations exact: cpu.weight w is 256·w, and
+// cpu.shares s of cgroup v1 is 25·s, by the kernel's own scale on which
+// weight 100 and shares 1024 are the same load weight
+// (kernel/sched/core.c: sched_weight_from_cgroup).
+type Weight int64
+
+// Bounds of what the kernel accepts; it clamps shares and refuses weights
+// outside them (Documentation/admin-guide/cgroup-v2.rst, cpu.weight).
+const (
+	MinWeight, MaxWeight = 1, 10000
+	MinShares, MaxShares = 2, 262144
+	weightUnit           = 256
+	sharesUnit           = 25
+)
+
+// WeightOf is the Weight of a cgroup v2 cpu.weight.
+func WeightOf(v2 int64) Weight { return Weight(v2) * weightUnit }
+
+// WeightOfShares is the Weight of a cgroup v1 cpu.shares.
+func WeightOfShares(v1 int64) Weight { return Weight(v1) * sharesUnit }
+
+// V2 returns the nearest cpu.weight that the kernel accepts.
+func (w Weight) V2() int64 {
+	return min(max((int64(w)+weightUnit/2)/weightUnit, MinWeight), MaxWeight)
+}
+
+// Shares returns the nearest cpu.shares that the kernel accepts.
+func (w Weight) Shares() int64 {
+	return min(max((int64(w)+sharesUnit/2)/sharesUnit, MinShares), MaxShares)
+}
+
+// String prints w in cgroup v2 words with as many decimals as it needs to be
+// exact: "100", "0.1953125".
+func (w Weight) String() string {
+	return strconv.FormatFloat(float64(w)/weightUnit, 'f', -1, 64)
+}
+
+// ParseWeight reads what String prints.
+func ParseWeight(s string) (Weight, error) {
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(f >= 0 && f <= 30000) {
+		return 0, fmt.Errorf("cpu weight %q: want a number from %d to %d", s, MinWeight, MaxWeight)
+	}
+	return Weight(math.Round(f * weightUnit)), nil
+}

@@ -1,0 +1,87 @@
+package container
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// docker is an engine that speaks Docker's Engine API, as Podman does too
+// (docs.docker.com/reference/api/engine, "List containers").
+type docker struct {
+	kind   string
+	client *http.Client
+}
+
+// listContainers names no version of the API, and so is answered in the newest
+// that the engine speaks: an engine refuses versions that are too old for it
+// (Docker 29 those below 1.44), and the fields read here are the same in all.
+// Podman serves this path, too.
+const listContainers = "http://local/containers/json?all=1"
+
+// mostSaid bounds the part of an engine's refusal that goes into the error, in
+// bytes.
+const mostSaid = 200
+
+func openDocker(kind, socket string) *docker {
+	transport := &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", socket)
+		},
+		MaxIdleConns: 1, IdleConnTimeout: 10 * time.Second,
+	}
+	return &docker{kind: kind, client: &http.Client{Transport: transport}}
+}
+
+// dockerContainer is a container in the answer.
+type dockerContainer struct {
+	ID     string `json:"Id"`
+	Names  []string
+	Labels map[string]string
+	State  string
+}
+
+func (d *docker) List(ctx context.Context) ([]Container, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, listContainers, nil)
+	if err != nil {
+		return nil, fmt.Errorf("list the containers of %s: %w", d.kind, err)
+	}
+	answer, err := d.client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("list the containers of %s: %w", d.kind, err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		said, _ := io.ReadAll(io.LimitReader(answer.Body, mostSaid)) // the status tells enough
+		return nil, fmt.Errorf("list the containers of %s: it answers %s: %s", d.kind, answer.Status, bytes.TrimSpace(said))
+	}
+	var found []dockerContainer
+	if err := json.NewDecoder(answer.Body).Decode(&found); err != nil {
+		return nil, fmt.Errorf("list the containers of %s: %w", d.kind, err)
+	}
+	var all []Container
+	for _, f := range found {
+		switch f.State {
+		case "exited", "dead", "removing", "stopped":
+			continue
+		}
+		c := Container{ID: f.ID, Name: f.ID, Labels: f.Labels}
+		if len(f.Names) > 0 {
+			c.Name = strings.TrimPrefix(f.Names[0], "/")
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+func (d *docker) Close() error {
+	d.client.CloseIdleConnections()
+	return nil
+}

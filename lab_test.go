@@ -1,0 +1,90 @@
+package tenon_test
+
+import (
+	"go/ast"
+	"go/token"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// labFrame are the folders of internal/lab that all experiments share. Every
+// other folder is an experiment.
+var labFrame = map[string]bool{"archive": true, "draw": true, "frame": true, "load": true, "report": true, "site": true, "stat": true, "work": true}
+
+// TestExperimentsDoNotImportEachOther keeps an experiment a folder of its own:
+// what two of them need belongs to the frame.
+func TestExperimentsDoNotImportEachOther(t *testing.T) {
+	experiment := func(path string) string {
+		rest, ok := strings.CutPrefix(path, "internal/lab/")
+		name, _, _ := strings.Cut(rest, "/")
+		if !ok || labFrame[name] || strings.HasSuffix(name, ".go") {
+			return ""
+		}
+		return name
+	}
+	seen := map[string]bool{}
+	eachGoFile(t, "internal/lab", func(name string, f *ast.File, _ *token.FileSet) {
+		from := experiment(name)
+		seen[from] = true
+		for _, spec := range f.Imports {
+			path, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			to := experiment(strings.TrimPrefix(path, ourModule))
+			if to == "" || to == from {
+				continue
+			}
+			frame := strings.TrimPrefix(name, "internal/lab/")
+			if from != "" || strings.Contains(frame, "/") {
+				t.Errorf("%s imports experiment %s", name, to)
+			}
+		}
+	})
+	if len(seen) < 4 {
+		t.Errorf("experiments %v: want three and the frame", seen)
+	}
+}
+
+// TestReportKnowsNoKinds keeps the report free of branches on the kind of an
+// experiment: what a kind does differently stands in its Study or in the table
+// of kinds.
+func TestReportKnowsNoKinds(t *testing.T) {
+	aKind := func(e ast.Expr) bool {
+		switch e := e.(type) {
+		case *ast.Ident:
+			return strings.EqualFold(e.Name, "kind") || strings.HasPrefix(e.Name, "Kind")
+		case *ast.SelectorExpr:
+			return strings.HasPrefix(e.Sel.Name, "Kind")
+		}
+		return false
+	}
+	files := 0
+	eachGoFile(t, "internal/lab/report", func(name string, f *ast.File, fset *token.FileSet) {
+		if strings.HasSuffix(name, "_test.go") {
+			return
+		}
+		files++
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.SwitchStmt:
+				if n.Tag != nil && aKind(n.Tag) {
+					t.Errorf("%v: switch on a kind of experiment", fset.Position(n.Pos()))
+				}
+			case *ast.BinaryExpr:
+				if (n.Op == token.EQL || n.Op == token.NEQ) && (aKind(n.X) || aKind(n.Y)) {
+					t.Errorf("%v: comparison of a kind of experiment", fset.Position(n.Pos()))
+				}
+			case *ast.FuncDecl:
+				if strings.HasPrefix(n.Name.Name, "isMemory") {
+					t.Errorf("%v: asks for a kind of experiment", fset.Position(n.Pos()))
+				}
+			}
+			return true
+		})
+	})
+	if files == 0 {
+		t.Error("no file of lab/report was read")
+	}
+}

@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# soak [STAGE...]: all that make test does, on every machine instead of those
+# whose turn it is, with the long form of each test, and the runs of an hour.
+# Without arguments every stage runs, one after another, also after one that
+# fails. Each leaves what it printed in bin/soak/STAGE.txt and a line for the
+# summary in bin/soak/STAGE.result, so a run that was broken off is completed by
+# naming the stages that are left. Exit status 1: a stage failed or has not run
+# on this commit.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+go=$(scripts/find-go.sh) || exit 1
+commit=$(git rev-parse --short HEAD)
+all="tools vet user chart cluster-build root cluster vm-kernel vm nodes fuzz colocation"
+sudo=
+[ "$(id -u)" = 0 ] || sudo="sudo -E env PATH=$PATH"
+export GOFLAGS=-trimpath CGO_ENABLED=0
+export TENON_TEST_KERNELS=all TENON_TEST_LONG=1 TENON_TEST_CYCLES=${TENON_TEST_CYCLES:-1000}
+
+# tests STAGE TIMEOUT PACKAGES -- COMMAND...: through the digest.
+tests() {
+	local stage=$1 timeout=$2 packages=$3
+	shift 4
+	"$go" run ./test/digest "bin/soak/$stage.log" $packages -- "$@" "$go" test -json -p 1 -count=1 -timeout "$timeout"
+}
+
+stage() {
+	case $1 in
+	tools) scripts/install-deps.sh test ;;
+	vet) make --no-print-directory vet lint ;;
+	user) make --no-print-directory user-test ;;
+	chart | cluster-build | vm-kernel) make --no-print-directory "$1" ;;
+	root) tests root 60m ./... -- $sudo env TENON_TEST_STRICT=1 ;;
+	cluster) tests cluster 120m ./test/cluster/... -- $sudo env TENON_TEST_STRICT=1 TENON_TEST_CLUSTER=1 ;;
+	vm) tests vm 540m ./test/vm -- env TENON_TEST_STRICT=1 TENON_TEST_VM=1 ;;
+	nodes) # 1000 and 5000 with a real API server, and 5000 replayed
+		$sudo "$go" test -run '^$' -bench '^Benchmark(Thousand|FiveThousand)Nodes$' -benchtime 1x -timeout 60m -v ./internal/cluster/manager &&
+			TENON_SCALE_NODES=5000 TENON_SCALE_PODS=10 TENON_SCALE_RATE=84 \
+				$sudo "$go" test -run '^$' -bench '^BenchmarkThousandNodes$' -benchtime 1x -timeout 60m -v ./internal/cluster/manager ;;
+	fuzz) scripts/fuzz.sh "${FUZZTIME:-1m}" ;;
+	colocation) # an hour of the experiment, with nginx and ffmpeg
+		make --no-print-directory build && $sudo bin/tenon lab colocation --until-resolved --max-time 60m --out bin/soak/colocation ;;
+	*)
+		echo "soak.sh: no stage $1: want some of $all" >&2
+		return 2
+		;;
+	esac
+}
+
+for name in "$@"; do
+	case " $all " in *" $name "*) ;; *) stage "$name" || exit ;; esac
+done
+mkdir -p bin/soak
+for name in ${*:-$all}; do
+	echo "== $name"
+	rm -f "bin/soak/$name.result"
+	begun=$SECONDS
+	stage "$name" 2>&1 | tee "bin/soak/$name.txt"
+	status=${PIPESTATUS[0]}
+	said=$(grep -aE '^[0-9]+ passed, [0-9]+ skipped, [0-9]+ failed$' "bin/soak/$name.txt" | tail -n 1)
+	notes=$(grep -ac '^NOTE ' "bin/soak/$name.txt")
+	printf '%-14s %-6s %6d s  %s%s\n' "$name" "$([ "$status" = 0 ] && echo ok || echo failed)" $((SECONDS - begun)) "$said" \
+		"$([ "$notes" = 0 ] || echo ", $notes notes")" >"bin/soak/$name.line"
+	{ echo "$commit $status" && cat "bin/soak/$name.line"; } >"bin/soak/$name.result"
+	rm "bin/soak/$name.line"
+	tail -n 1 "bin/soak/$name.result"
+done
+
+echo "== summary of $commit"
+failed=0
+for name in $all; do
+	at=none status=1
+	[ ! -e "bin/soak/$name.result" ] || read -r at status <"bin/soak/$name.result"
+	if [ "$at" != "$commit" ]; then
+		printf '%-14s %s\n' "$name" "has not run on this commit"
+		failed=1
+		continue
+	fi
+	tail -n 1 "bin/soak/$name.result"
+	[ "$status" = 0 ] || failed=1
+done
+exit $failed

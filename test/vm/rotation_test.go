@@ -1,0 +1,104 @@
+package vm
+
+import (
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A suite whose facts are the same on several machines runs on one of them for
+// each commit, and on all of them in make soak.
+
+// rotating are the suites that run on one kernel each, in an order that gives
+// all kernels with sched_ext a turn in every run.
+var rotating = []string{"isolation", "cycles", "saturated", "scheduler", "beside isolated CPUs"}
+
+// withSchedExt are the series of the kernels with sched_ext, of three forms of
+// its interface.
+var withSchedExt = []string{"6.12", "6.18", "7.3"}
+
+// everything reports whether suites run on all of their machines.
+func everything() bool { return os.Getenv("TENON_TEST_KERNELS") == "all" }
+
+// inTurn returns the kernels that a suite of rotating runs on.
+func inTurn(t *testing.T, suite string) []string {
+	t.Helper()
+	place := slices.Index(rotating, suite)
+	if place < 0 {
+		t.Fatalf("no place in the rotation for %q", suite)
+	}
+	return turn(t, place, withSchedExt)
+}
+
+// turn returns the one of all whose turn it is, place further than that of the
+// commit, or all of them. TENON_TEST_KERNELS is all, or the number of the turn.
+func turn(t *testing.T, place int, all []string) []string {
+	t.Helper()
+	if everything() {
+		return all
+	}
+	text := os.Getenv("TENON_TEST_KERNELS")
+	if text == "" {
+		commit, err := exec.Command("git", "rev-parse", "HEAD").Output()
+		if err != nil {
+			needMachines(t) // a copy of the sources without machines needs no commit
+			t.Fatalf("no commit, which chooses the machine: %v: set TENON_TEST_KERNELS to all, or to a number", err)
+		}
+		text = fmt.Sprint(turnOf(string(commit)))
+	}
+	var number uint
+	if n, err := fmt.Sscan(text, &number); n != 1 || err != nil {
+		t.Fatalf("TENON_TEST_KERNELS is %q: want all, or a number", text)
+	}
+	chosen := all[(int(number%uint(len(all)))+place)%len(all)]
+	t.Logf("turn %s: of %s, %s", text, strings.Join(all, ", "), chosen)
+	return []string{chosen}
+}
+
+// turnOf returns the turn of a commit.
+func turnOf(commit string) uint {
+	h := fnv.New32a()
+	h.Write([]byte(strings.TrimSpace(commit)))
+	return uint(h.Sum32() % 60)
+}
+
+func TestEveryKernelHasATurnInEveryRun(t *testing.T) {
+	for commit := range 60 {
+		t.Setenv("TENON_TEST_KERNELS", fmt.Sprint(commit))
+		var got []string
+		for _, suite := range rotating {
+			got = append(got, inTurn(t, suite)...)
+		}
+		slices.Sort(got)
+		if got = slices.Compact(got); !slices.Equal(got, withSchedExt) {
+			t.Errorf("in turn %d the suites run on %v, want on each of %v", commit, got, withSchedExt)
+		}
+	}
+	t.Setenv("TENON_TEST_KERNELS", "all")
+	if got := inTurn(t, "cycles"); !slices.Equal(got, withSchedExt) {
+		t.Errorf("all of them are %v, want %v", got, withSchedExt)
+	}
+}
+
+func TestEachSuiteComesToEachKernel(t *testing.T) {
+	seen := make(map[string]bool)
+	for i := range 200 {
+		t.Setenv("TENON_TEST_KERNELS", fmt.Sprint(turnOf(fmt.Sprintf("%040x", i))))
+		seen[inTurn(t, "cycles")[0]] = true
+	}
+	if len(seen) != len(withSchedExt) {
+		t.Errorf("of 200 commits all are for %v, want each of %v", seen, withSchedExt)
+	}
+}
+
+func TestNoDividerIsForgotten(t *testing.T) {
+	got := slices.Sorted(slices.Values(slices.Concat(alwaysDividing, dividingInTurn)))
+	if want := slices.Sorted(maps.Keys(dividers)); !slices.Equal(got, want) {
+		t.Errorf("the machines that run are %v, want %v", got, want)
+	}
+}

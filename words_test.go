@@ -1,0 +1,302 @@
+package tenon_test
+
+import (
+	"fmt"
+	"go/scanner"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+)
+
+// mostColumns is the limit of a line of Markdown outside tables and code: a
+// diff of a longer line shows nothing.
+const mostColumns = 120
+
+// avoided are the words that leave open who acts, and the private names that
+// docs/glossary.md replaces. Names that a user types or reads in output stand
+// in `code` and do not count.
+var avoided = regexp.MustCompile(`(?i)\b(nobody|somebody|anybody|whoever|whomever|rungs?|told|hurts?)\b`)
+
+// wordCounts is the number of avoided words in the comments and strings of
+// each folder of Go files. It may only fall.
+const wordCounts = "testdata/words.txt"
+
+// A page is a Markdown file: its lines as they are, and without code.
+type page struct {
+	name  string
+	lines []string
+	prose []string // as lines; lines of code blocks are empty, code spans cut out
+}
+
+var (
+	codeFence = regexp.MustCompile("^\\s*(```|~~~)")
+	codeSpan  = regexp.MustCompile("`[^`]*`")
+	aLink     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+)
+
+// pages returns the Markdown files of the repository. The published experiments
+// stay as they were written; their index has its own test.
+func pages(t *testing.T) map[string]page {
+	t.Helper()
+	all := map[string]page{}
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && name != "." && (strings.HasPrefix(d.Name(), ".") || slices.Contains([]string{"bin", "testdata"}, d.Name()) || name == filepath.FromSlash("docs/experiments")) {
+			return fs.SkipDir
+		}
+		if filepath.Ext(name) != ".md" {
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		p := page{name: filepath.ToSlash(name), lines: strings.Split(string(text), "\n")}
+		code := false
+		for _, line := range p.lines {
+			fence := codeFence.MatchString(line)
+			if fence {
+				code = !code
+			}
+			if fence || code {
+				line = ""
+			}
+			p.prose = append(p.prose, line)
+		}
+		all[p.name] = p
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 40 {
+		t.Fatalf("found %d pages: the test looks in the wrong place", len(all))
+	}
+	return all
+}
+
+// withoutTable cuts out what is made of Go comments, which are counted as such.
+func withoutTable(text string) string {
+	before, rest, found := strings.Cut(text, "<!-- packages: make golden -->")
+	if !found {
+		return text
+	}
+	_, after, _ := strings.Cut(rest, "<!-- packages end -->")
+	return before + after
+}
+
+func TestDocumentsAreWrapped(t *testing.T) {
+	for _, p := range pages(t) {
+		for i, line := range p.prose {
+			if n := utf8.RuneCountInString(line); n > mostColumns && !strings.HasPrefix(strings.TrimSpace(line), "|") {
+				t.Errorf("%s:%d has %d columns, at most %d", p.name, i+1, n, mostColumns)
+			}
+		}
+	}
+}
+
+func TestDocumentsNameWhoActs(t *testing.T) {
+	for _, p := range pages(t) {
+		prose := codeSpan.ReplaceAllString(withoutTable(strings.Join(p.prose, "\n")), "")
+		prose = aLink.ReplaceAllString(prose, "]")
+		for _, word := range avoided.FindAllString(prose, -1) {
+			t.Errorf("%s says %q: name who acts, or take the term of docs/glossary.md", p.name, word)
+		}
+	}
+}
+
+// TestEveryPageIsLinkedFromItsIndex: a page that no index names is not found.
+func TestEveryPageIsLinkedFromItsIndex(t *testing.T) {
+	for _, folder := range []string{"docs", "docs/decisions", "docs/experiments"} {
+		index, err := os.ReadFile(folder + "/README.md")
+		if os.IsNotExist(err) && folder == "docs/experiments" {
+			continue // comes with the index of the experiments
+		}
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		linked := map[string]bool{}
+		for _, link := range aLink.FindAllStringSubmatch(string(index), -1) {
+			target, _, _ := strings.Cut(link[1], "#")
+			linked[path.Clean(target)] = true
+			linked[path.Dir(target)] = true
+		}
+		entries, err := os.ReadDir(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			aPage := path.Ext(e.Name()) == ".md" && e.Name() != "README.md"
+			anExperiment := folder == "docs/experiments" && e.IsDir()
+			if (aPage || anExperiment) && !linked[e.Name()] {
+				t.Errorf("%s/README.md does not link %s", folder, e.Name())
+			}
+		}
+	}
+}
+
+// TestLinksOfDocumentsHaveTheirTargets: files of the repository, and headings
+// of pages.
+func TestLinksOfDocumentsHaveTheirTargets(t *testing.T) {
+	all, seen := pages(t), 0
+	for _, p := range all {
+		for _, link := range aLink.FindAllStringSubmatch(codeSpan.ReplaceAllString(strings.Join(p.prose, "\n"), "x"), -1) {
+			if strings.Contains(link[1], "://") {
+				continue
+			}
+			seen++
+			file, heading, _ := strings.Cut(link[1], "#")
+			target := p.name
+			if file != "" {
+				target = path.Join(path.Dir(p.name), file)
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s links %s, which does not exist", p.name, link[1])
+				continue
+			}
+			if to, ok := all[target]; ok && heading != "" && !slices.Contains(headings(to), heading) {
+				t.Errorf("%s links %s: %s has no such heading", p.name, link[1], target)
+			}
+		}
+	}
+	if seen < 100 {
+		t.Errorf("found %d links: the test looks in the wrong place", seen)
+	}
+}
+
+// headings returns the anchors of a page, as GitHub makes them: lower case,
+// hyphens for spaces, without punctuation.
+func headings(p page) (anchors []string) {
+	for _, line := range p.prose {
+		title := strings.TrimLeft(line, "#")
+		if title == line || !strings.HasPrefix(title, " ") {
+			continue
+		}
+		anchors = append(anchors, strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, strings.TrimSpace(title)))
+	}
+	return anchors
+}
+
+// TestGlossary: each term has one meaning, and its package exists.
+func TestGlossary(t *testing.T) {
+	terms := map[string]bool{}
+	for _, line := range pages(t)["docs/glossary.md"].lines {
+		cells := strings.Split(strings.Trim(line, "| "), " | ")
+		if !strings.HasPrefix(line, "| ") || len(cells) < 3 || cells[0] == "term" || strings.HasPrefix(cells[0], "---") {
+			continue
+		}
+		term := cells[0]
+		if terms[term] {
+			t.Errorf("%s has two meanings", term)
+		}
+		terms[term] = true
+		folder := strings.Trim(cells[2], "` ")
+		if sources, err := filepath.Glob(folder + "/*.go"); err != nil || len(sources) == 0 {
+			t.Errorf("%s is said to be in %s, where no Go files are", term, folder)
+		}
+	}
+	if len(terms) < 40 {
+		t.Errorf("found %d terms, want at least 40", len(terms))
+	}
+}
+
+// TestAvoidedWordsInGoGetFewer compares the avoided words in Go with the list
+// of testdata/words.txt, folder by folder. A change that removes some lowers the
+// number (go test . -update), as make test demands; no number may rise, and no
+// folder may be added.
+func TestAvoidedWordsInGoGetFewer(t *testing.T) {
+	found := wordsOfGo(t)
+	list := map[string]int{}
+	text, err := os.ReadFile(wordCounts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if folder, n, ok := strings.Cut(strings.TrimSpace(line), " "); ok && folder != "#" {
+			if list[folder], err = strconv.Atoi(strings.TrimSpace(n)); err != nil {
+				t.Fatalf("%s: %v", wordCounts, err)
+			}
+		}
+	}
+	for _, folder := range slices.Sorted(maps.Keys(found)) {
+		if found[folder] > list[folder] {
+			t.Errorf("%s has %d avoided words in comments and strings, at most %d: name who acts, or take the term of docs/glossary.md", folder, found[folder], list[folder])
+		}
+	}
+	if t.Failed() {
+		return
+	}
+	fewer := !maps.Equal(found, list)
+	if fewer && *update {
+		var b strings.Builder
+		b.WriteString("# Words that words_test.go avoids, in the comments and strings of Go files. Only fewer: go test . -update\n")
+		for _, folder := range slices.Sorted(maps.Keys(found)) {
+			fmt.Fprintf(&b, "%s %d\n", folder, found[folder])
+		}
+		if err := os.WriteFile(wordCounts, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if fewer && os.Getenv("TENON_TEST_STRICT") != "" {
+		t.Errorf("there are fewer avoided words than %s says: run go test . -update", wordCounts)
+	}
+}
+
+// wordsOfGo counts the avoided words in comments and strings, by folder.
+func wordsOfGo(t *testing.T) map[string]int {
+	t.Helper()
+	found := map[string]int{}
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || name == "words_test.go" {
+			return err
+		}
+		if d.IsDir() && name != "." && (strings.HasPrefix(d.Name(), ".") || name == "bin") {
+			return fs.SkipDir
+		}
+		if filepath.Ext(name) != ".go" {
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		files := token.NewFileSet()
+		var s scanner.Scanner
+		s.Init(files.AddFile(name, files.Base(), len(text)), text, nil, scanner.ScanComments)
+		for {
+			_, kind, literal := s.Scan()
+			if kind == token.EOF {
+				return nil
+			}
+			if kind == token.COMMENT || kind == token.STRING {
+				if n := len(avoided.FindAllString(literal, -1)); n > 0 {
+					found[filepath.ToSlash(filepath.Dir(name))] += n
+				}
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
