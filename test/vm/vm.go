@@ -211,8 +211,12 @@ func (m Machine) arguments(initrd string) []string {
 		// tsc=reliable: else the guest finds its TSCs out of step and falls
 		// back to the slow hpet. panic=-1 with -no-reboot ends the emulator.
 		// loglevel=3: complaints about slowness stay out of the outputs.
+		// transparent_hugepage=never: khugepaged, which has the least weight, holds
+		// the memory map of the test's process while it makes a huge page of it, for
+		// ten seconds and more where services keep every emulated CPU busy.
 		"-append", strings.Join(append([]string{
 			"console=ttyS0", "panic=-1", "oops=panic", "loglevel=3", "tsc=reliable", "mitigations=off",
+			"transparent_hugepage=never",
 		}, m.KernelArgs...), " "),
 	}
 	if m.ICount {

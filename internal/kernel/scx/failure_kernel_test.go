@@ -90,6 +90,7 @@ func TestKilledBEIsGoneWhileLSHasEveryCPU(t *testing.T) {
 			case <-time.After(50 * time.Millisecond):
 			}
 			if time.Since(begun) > 20*time.Second {
+				logStuck(t)
 				t.Fatalf("it is still there after %v: %+v", time.Since(begun), s.status(sched))
 			}
 		}
@@ -137,6 +138,7 @@ func TestUnansweredLongWaitEndsTheScheduler(t *testing.T) {
 				t.Logf("beat: %v", err)
 			}
 		case <-timeout:
+			logStuck(t)
 			t.Fatalf("nothing happened in %v, in which BE ran %v: %+v", time.Since(begun), s.used(pid)-used, s.status(sched))
 		}
 	}

@@ -1,0 +1,33 @@
+package scx
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// logStuck logs what a scheduler that does not end may wait for: the kernel
+// stacks of its helper, of the threads that sleep uninterruptibly and of BE's.
+func logStuck(t testing.TB) {
+	t.Helper()
+	stats, _ := filepath.Glob("/proc/[0-9]*/task/[0-9]*/stat") // cannot fail: the pattern is right
+	for _, file := range stats {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			continue // it is gone
+		}
+		name := string(data)[:strings.LastIndexByte(string(data), ')')+1]
+		fields := strings.Fields(string(data)[len(name):])
+		state, cpu, policy := fields[0], fields[36], fields[38] // proc(5)
+		if state != "D" && policy != "7" && !strings.Contains(name, "sched_ext") {
+			continue
+		}
+		stack, err := os.ReadFile(filepath.Join(filepath.Dir(file), "stack"))
+		if err != nil {
+			continue
+		}
+		trace := strings.NewReplacer("[<0>] ", "", "\n", " ").Replace(string(stack))
+		t.Logf("%s in state %s on CPU %s by policy %s: %s", name, state, cpu, policy, trace)
+	}
+}
