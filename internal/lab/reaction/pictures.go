@@ -3,6 +3,7 @@ package reaction
 import (
 	"fmt"
 	"html/template"
+	"maps"
 	"math"
 	"slices"
 
@@ -38,9 +39,9 @@ func drawHistogram(m report.Mode, values []float64) template.HTML {
 	y := draw.Axis{Low: 0, High: float64(most), Begin: pictureHeight - pictureBottom, End: pictureTop}
 	draw.Frame(d, x, y, func(v float64) string { return fmt.Sprintf("%g ms", v) }, func(v float64) string { return fmt.Sprintf("%g", v) }, "ms (log scale)")
 	d.Group(report.Colour(m))
-	for b, n := range counts {
+	for _, b := range slices.Sorted(maps.Keys(counts)) {
 		from, to := x.At(math.Pow(10, float64(b)/perDecade)), x.At(math.Pow(10, float64(b+1)/perDecade))
-		top := y.At(float64(n))
+		top := y.At(float64(counts[b]))
 		d.Path([]draw.Point{{X: from + 1, Y: y.Begin}, {X: from + 1, Y: top}, {X: to - 1, Y: top}, {X: to - 1, Y: y.Begin}}, "estimate", "")
 	}
 	d.End()

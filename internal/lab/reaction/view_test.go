@@ -86,6 +86,19 @@ func TestReactionTableReadsAsTheGoldenFiles(t *testing.T) {
 	}
 }
 
+func TestHistogramIsDrawnTheSameEachTime(t *testing.T) {
+	values := make([]float64, 100)
+	for i := range values {
+		values[i] = 0.1 * float64(i+1)
+	}
+	first := drawHistogram(report.Events, values)
+	for range 20 {
+		if again := drawHistogram(report.Events, values); again != first {
+			t.Fatalf("the same values gave another picture:\n%s\nand\n%s", first, again)
+		}
+	}
+}
+
 func TestRaisedEndsWithTheFirstCalm(t *testing.T) {
 	stray := func(at time.Duration, due, delays []int64) ([]int64, []int64) {
 		delays[at/(2*ms)] = 4000
