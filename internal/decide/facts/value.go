@@ -37,3 +37,17 @@ func MemoryOf(w node.Workload) node.Maybe[unit.Bytes] {
 	}
 	return w.Usage.Memory
 }
+
+// NUMAMemory returns the memory of a NUMA node: 0 of one without, and unknown
+// where the kernel shows no NUMA nodes.
+func NUMAMemory(t node.Topology, n node.NUMANode) node.Maybe[unit.Bytes] {
+	if len(t.Memory) == 0 {
+		return node.Maybe[unit.Bytes]{}
+	}
+	for _, m := range t.Memory {
+		if m.NUMA == n {
+			return node.Some(m.Size)
+		}
+	}
+	return node.Some(unit.Bytes(0))
+}

@@ -136,8 +136,6 @@ func (b binder) memory(w node.Workload, cpus unit.CPUSet) seating {
 			m.to = m.to.With(unit.CPU(c.NUMA))
 		}
 	}
-	total, known := b.snap.MemoryTotal.Value()
-	part := total / unit.Bytes(max(all.Len(), 1))
 	for p := w.Cgroup; p != ""; p = p.Parent() {
 		if own, _ := facts.Original(b.snap.Knobs, node.Knob{Cgroup: p, File: node.FileMems}).(node.CPUs); !own.Set.Empty() {
 			all, m.to = all.Intersect(own.Set), m.to.Intersect(own.Set)
@@ -148,18 +146,19 @@ func (b binder) memory(w node.Workload, cpus unit.CPUSet) seating {
 		return m
 	}
 	used, measured := facts.MemoryOf(w).Value()
-	if !known || !measured {
-		m.say, m.reason = true, fmt.Sprintf("how much memory %s uses of how much is unknown: it may use all NUMA nodes", w.ID)
-		return m
-	}
-	most := part.Percent(bindUpTo)
+	upTo := bindUpTo
 	if _, bound := b.snap.Knobs.Before[node.Knob{Cgroup: w.Cgroup, File: node.FileMems}]; bound {
-		most = part.Percent(stayUpTo)
+		upTo = stayUpTo
 	}
 	need := max(w.MemoryRequest.Or(0), used)
 	each := need / unit.Bytes(m.to.Len())
 	for n := range m.to.All() {
-		if left := most - b.promised[n]; each > left {
+		size, known := facts.NUMAMemory(b.snap.Topology, node.NUMANode(n)).Value()
+		if !known || !measured {
+			m.say, m.reason = true, fmt.Sprintf("how much memory %s uses of how much is unknown: it may use all NUMA nodes", w.ID)
+			return m
+		}
+		if left := size.Percent(upTo) - b.promised[n]; each > left {
 			m.say, m.reason = true, fmt.Sprintf("%s needs %s of memory, and NUMA node %v has about %s for it", w.ID, facts.MiB(need), n, facts.MiB(max(left, 0)))
 			return m
 		}

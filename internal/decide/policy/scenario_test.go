@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "rewrite the scenarios and the compariso
 // TestScenarios plays every story in testdata. A story is text:
 //
 //	# comments say what the story shows
-//	node cpus=4 [smt=2] [numa=1] [l3=1] [v=1] [idle=no] [protect=no] [bursts=no] [CONFIG] [job=700m] [empty]
+//	node cpus=4 [smt=2] [numa=1] [l3=1] [mem=16Gi,48Gi] [v=1] [idle=no] [protect=no] [bursts=no] [CONFIG] [job=700m] [empty]
 //	config CONFIG, which is any of: qos qos=cpu.weight target=65% min=10% policy=cpuset reserved=0-1 sets=kept lend burst=auto [save=1000%] [borrow=300%] [for=60s] off
 //	class LS [min=50%] [low=50%] [high=50%]       memory QoS of a class
 //	workload ID CLASS CGROUP [meet=CGROUP] [cpus=0-3] [cpu=2] [limit=700m] [request=1Gi] [memory=2Gi] [priority=5] [weight=512] [yields=CGROUP] [kept]
@@ -189,6 +189,7 @@ func readNode(t *testing.T, line string) *scene {
 	can := node.Capabilities{node.MechCPUIdle: {Verdict: node.Yes}, node.MechMemoryProtect: {Verdict: node.Yes}, node.MechCPUBurst: {Verdict: node.Yes}}
 	job := node.Maybe[unit.MilliCPU]{}
 	empty := false
+	var sizes []unit.Bytes // of the NUMA nodes
 	for _, w := range words(line) {
 		switch w.key {
 		case "cpus", "smt", "numa", "l3", "v":
@@ -203,6 +204,14 @@ func readNode(t *testing.T, line string) *scene {
 			job = node.Some(must(t, w, unit.ParseMilliCPU))
 		case "empty":
 			empty = true
+		case "mem":
+			for _, size := range strings.Split(w.val, ",") {
+				bytes, err := unit.ParseBytes(size)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sizes = append(sizes, bytes)
+			}
 		default:
 			config = append(config, w)
 		}
@@ -211,6 +220,12 @@ func readNode(t *testing.T, line string) *scene {
 		shape["l3"] = max(shape["cpus"]/8, 1)
 	}
 	n := newScene(machine(shape["cpus"], shape["smt"], shape["l3"], shape["numa"]), shape["v"])
+	if sizes != nil {
+		n.snap.Topology.Memory = nil
+	}
+	for i, size := range sizes {
+		n.snap.Topology.Memory = append(n.snap.Topology.Memory, node.NUMAMemory{NUMA: node.NUMANode(i), Size: size})
+	}
 	smt := node.Answer{Verdict: node.No, Why: "one thread a core"}
 	if n.snap.Topology.SMT() {
 		smt = node.Answer{Verdict: node.Yes, Why: "several threads a core"}

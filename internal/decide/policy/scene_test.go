@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -39,6 +40,13 @@ func newScene(topo node.Topology, version int) *scene {
 	}
 	for _, c := range topo.CPUs {
 		n.busy[c.ID] = 0
+	}
+	nodes := map[node.NUMANode]bool{}
+	for _, c := range topo.CPUs {
+		nodes[c.NUMA] = true
+	}
+	for _, n := range slices.Sorted(maps.Keys(nodes)) {
+		topo.Memory = append(topo.Memory, node.NUMAMemory{NUMA: n, Size: 64 << 30 / unit.Bytes(len(nodes))})
 	}
 	n.snap = node.Snapshot{
 		At:          time.Unix(0, 0),

@@ -24,8 +24,17 @@ type MemInfo struct {
 // MemInfo reads /proc/meminfo (Documentation/filesystems/proc.rst, meminfo).
 func (fs FS) MemInfo() (MemInfo, error) { return procFile(fs, "meminfo", parseMemInfo) }
 
-// parseMemInfo reads lines such as "MemTotal:  24684084 kB"; kB is KiB.
 func parseMemInfo(text string) (MemInfo, error) {
+	m, err := parseMemInfoOf("", text)
+	if err == nil && m.Total == 0 {
+		err = errors.New("no MemTotal")
+	}
+	return m, err
+}
+
+// parseMemInfoOf reads lines such as "MemTotal:  24684084 kB", each after the
+// prefix; kB is KiB.
+func parseMemInfoOf(prefix, text string) (MemInfo, error) {
 	var m MemInfo
 	to := map[string]*unit.Bytes{
 		"MemTotal": &m.Total, "MemFree": &m.Free, "MemAvailable": &m.Available,
@@ -33,7 +42,7 @@ func parseMemInfo(text string) (MemInfo, error) {
 		"SwapTotal": &m.SwapTotal, "SwapFree": &m.SwapFree,
 	}
 	for line := range strings.Lines(text) {
-		key, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		key, rest, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), prefix), ":")
 		b, wanted := to[key]
 		if !wanted {
 			continue
@@ -44,9 +53,6 @@ func parseMemInfo(text string) (MemInfo, error) {
 			return MemInfo{}, fmt.Errorf("line %q: want a number of kB", strings.TrimSpace(line))
 		}
 		*b = unit.Bytes(n) * 1024
-	}
-	if m.Total == 0 {
-		return MemInfo{}, errors.New("no MemTotal")
 	}
 	return m, nil
 }

@@ -13,15 +13,15 @@ import (
 
 // A CPU is one online logical CPU and what it shares with others.
 type CPU struct {
-	ID unit.CPU
-	// CoreID is as in sysfs: unique only within its socket.
-	CoreID int
+	ID     unit.CPU
 	Socket int
 	// L3 is the lowest CPU that shares the level-3 cache; of the socket,
 	// where the kernel shows no such cache, as in many VMs.
 	L3   int
 	NUMA int
-	// Siblings are the CPUs of the same core, itself included.
+	// Siblings are the online CPUs of the same core, itself included. The kernel's
+	// core_id does not tell cores: on some machines all cores of a die, or the same
+	// ones of two dies of a socket, have the same.
 	Siblings unit.CPUSet
 }
 
@@ -58,15 +58,13 @@ func (fs FS) Topology() ([]CPU, error) {
 func readCPU(dir string, id unit.CPU) (CPU, error) {
 	c := CPU{ID: id}
 	var err error
-	if c.CoreID, err = parsed(filepath.Join(dir, "topology/core_id"), number); err != nil {
-		return CPU{}, err
-	}
 	if c.Socket, err = parsed(filepath.Join(dir, "topology/physical_package_id"), number); err != nil {
 		return CPU{}, err
 	}
 	if c.Siblings, err = either(dir, "topology/core_cpus_list", "topology/thread_siblings_list"); err != nil {
 		return CPU{}, err
 	}
+	c.Siblings = c.Siblings.With(id)
 	shared, err := sharedL3(dir)
 	if err != nil {
 		return CPU{}, err
@@ -116,6 +114,43 @@ func first(set unit.CPUSet, fallback unit.CPU) unit.CPU {
 	return fallback
 }
 
+// NUMAMemory reads the memory of each NUMA node that has any, from
+// /sys/devices/system/node/nodeN/meminfo. It is empty on kernels without NUMA,
+// where all memory is on node 0. Nodes differ: one may have no memory, and one of
+// persistent or CXL memory has no CPUs.
+func (fs FS) NUMAMemory() (map[int]unit.Bytes, error) {
+	files, err := filepath.Glob(filepath.Join(fs.Sys, "devices/system/node/node[0-9]*/meminfo"))
+	if err != nil {
+		return nil, err
+	}
+	sizes := map[int]unit.Bytes{}
+	for _, file := range files {
+		n, err := numaNode(file)
+		if err != nil {
+			return nil, err
+		}
+		prefix := fmt.Sprintf("Node %d ", n)
+		m, err := parsed(file, func(text string) (MemInfo, error) { return parseMemInfoOf(prefix, text) })
+		if err != nil {
+			return nil, err
+		}
+		if m.Total > 0 {
+			sizes[n] = m.Total
+		}
+	}
+	return sizes, nil
+}
+
+// numaNode returns the number of the NUMA node whose directory a file is in.
+func numaNode(file string) (int, error) {
+	name := filepath.Base(filepath.Dir(file))
+	n, err := strconv.Atoi(strings.TrimPrefix(name, "node"))
+	if err != nil {
+		return 0, fmt.Errorf("numa node %q: want a number after node", name)
+	}
+	return n, nil
+}
+
 // numaNodes returns the NUMA node of each CPU; it is empty on kernels without
 // NUMA, where everything is on node 0.
 func (fs FS) numaNodes() (map[unit.CPU]int, error) {
@@ -125,10 +160,9 @@ func (fs FS) numaNodes() (map[unit.CPU]int, error) {
 	}
 	nodes := map[unit.CPU]int{}
 	for _, file := range lists {
-		name := filepath.Base(filepath.Dir(file))
-		n, err := strconv.Atoi(strings.TrimPrefix(name, "node"))
+		n, err := numaNode(file)
 		if err != nil {
-			return nil, fmt.Errorf("numa node %q: want a number after node", name)
+			return nil, err
 		}
 		cpus, err := parsed(file, unit.ParseCPUSet)
 		if err != nil {

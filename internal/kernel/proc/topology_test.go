@@ -12,6 +12,34 @@ import (
 
 // A machine with 2 sockets × 2 cores × 2 threads, whose CPUs are numbered as
 // firmware likes to do it: first the first threads of all cores.
+// TestNodesOfDifferentMemory is a machine with a node of CPUs without memory and
+// one of CXL memory without CPUs.
+func TestNodesOfDifferentMemory(t *testing.T) {
+	got, err := fixture(t, `
+-- sys/devices/system/node/node0/meminfo --
+Node 0 MemTotal:       32505856 kB
+Node 0 MemFree:         1048576 kB
+-- sys/devices/system/node/node1/meminfo --
+Node 1 MemTotal:              0 kB
+-- sys/devices/system/node/node2/meminfo --
+Node 2 MemTotal:      207618048 kB
+`).NUMAMemory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[int]unit.Bytes{0: 31 << 30, 2: 198 << 30}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestMemoryOfANodeThatIsNoNumberIsRefused(t *testing.T) {
+	_, err := fixture(t, "-- sys/devices/system/node/node0/meminfo --\nNode 0 MemTotal: much kB\n").NUMAMemory()
+	if err == nil || !strings.Contains(err.Error(), "node0/meminfo") {
+		t.Errorf("error %v, want one that names the file", err)
+	}
+}
+
 func TestTopologyOfTwoSocketsWithSMT(t *testing.T) {
 	var archive strings.Builder
 	file := func(name, text string) { fmt.Fprintf(&archive, "-- sys/devices/system/%s --\n%s\n", name, text) }
@@ -26,7 +54,6 @@ func TestTopologyOfTwoSocketsWithSMT(t *testing.T) {
 		}
 		core := cpu % 4
 		dir := fmt.Sprintf("cpu/cpu%d/", cpu)
-		file(dir+"topology/core_id", fmt.Sprint(core%2)) // repeats in each socket
 		file(dir+"topology/physical_package_id", fmt.Sprint(core/2))
 		file(dir+"topology/core_cpus_list", list)
 		file(dir+"cache/index0/level", "1")
@@ -40,13 +67,13 @@ func TestTopologyOfTwoSocketsWithSMT(t *testing.T) {
 	}
 	set := unit.CPUSetOf
 	want := []CPU{
-		{ID: 0, CoreID: 0, Socket: 0, L3: 0, NUMA: 0, Siblings: set(0)},
-		{ID: 1, CoreID: 1, Socket: 0, L3: 0, NUMA: 0, Siblings: set(1, 5)},
-		{ID: 2, CoreID: 0, Socket: 1, L3: 2, NUMA: 1, Siblings: set(2, 6)},
-		{ID: 3, CoreID: 1, Socket: 1, L3: 2, NUMA: 1, Siblings: set(3, 7)},
-		{ID: 5, CoreID: 1, Socket: 0, L3: 0, NUMA: 0, Siblings: set(1, 5)},
-		{ID: 6, CoreID: 0, Socket: 1, L3: 2, NUMA: 1, Siblings: set(2, 6)},
-		{ID: 7, CoreID: 1, Socket: 1, L3: 2, NUMA: 1, Siblings: set(3, 7)},
+		{ID: 0, Socket: 0, L3: 0, NUMA: 0, Siblings: set(0)},
+		{ID: 1, Socket: 0, L3: 0, NUMA: 0, Siblings: set(1, 5)},
+		{ID: 2, Socket: 1, L3: 2, NUMA: 1, Siblings: set(2, 6)},
+		{ID: 3, Socket: 1, L3: 2, NUMA: 1, Siblings: set(3, 7)},
+		{ID: 5, Socket: 0, L3: 0, NUMA: 0, Siblings: set(1, 5)},
+		{ID: 6, Socket: 1, L3: 2, NUMA: 1, Siblings: set(2, 6)},
+		{ID: 7, Socket: 1, L3: 2, NUMA: 1, Siblings: set(3, 7)},
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b unit.CPUSet) bool { return a == b })); diff != "" {
 		t.Error(diff)
@@ -57,8 +84,6 @@ func TestOldKernelAndHiddenCachesFallBack(t *testing.T) {
 	got, err := fixture(t, `
 -- sys/devices/system/cpu/online --
 1
--- sys/devices/system/cpu/cpu1/topology/core_id --
-0
 -- sys/devices/system/cpu/cpu1/topology/physical_package_id --
 0
 -- sys/devices/system/cpu/cpu1/topology/thread_siblings_list --

@@ -31,7 +31,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 		},
 	}
 	var err error
-	if s.Topology, err = h.topology.read(h.fs); err != nil {
+	if s.Topology, err = h.topology.read(h.fs, h.now()); err != nil {
 		return node.Snapshot{}, fmt.Errorf("read the topology: %w", err)
 	}
 	scarce := h.readUsage(&s)

@@ -1,23 +1,31 @@
 package host
 
 import (
+	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
+// sizedFor is for how long the sizes of NUMA nodes are taken as read: memory is
+// added to a running machine, too, but seldom.
+const sizedFor = time.Minute
+
 // A topologyCache reads the topology again only when the set of online CPUs
-// has changed: all of it takes a dozen files for each CPU.
+// has changed: all of it takes a dozen files for each CPU. Memory it also reads
+// again after sizedFor.
 type topologyCache struct {
 	mu     sync.Mutex
 	online unit.CPUSet
 	known  node.Topology
+	sized  time.Time
 }
 
-func (c *topologyCache) read(fs proc.FS) (node.Topology, error) {
+func (c *topologyCache) read(fs proc.FS, now time.Time) (node.Topology, error) {
 	online, err := fs.OnlineCPUs()
 	if err != nil {
 		return node.Topology{}, err
@@ -29,26 +37,46 @@ func (c *topologyCache) read(fs proc.FS) (node.Topology, error) {
 		if err != nil {
 			return node.Topology{}, err
 		}
-		c.online, c.known = online, t
+		c.online, c.known, c.sized = online, t, time.Time{}
 	}
-	return node.Topology{CPUs: slices.Clone(c.known.CPUs)}, nil
+	if now.Sub(c.sized) >= sizedFor {
+		memory, err := memoryOf(fs)
+		if err != nil {
+			return node.Topology{}, err
+		}
+		c.known.Memory, c.sized = memory, now
+	}
+	return node.Topology{CPUs: slices.Clone(c.known.CPUs), Memory: slices.Clone(c.known.Memory)}, nil
 }
 
-// topologyOf numbers cores so that they are unique on the node.
+// memoryOf returns the NUMA nodes with memory, ascending.
+func memoryOf(fs proc.FS) ([]node.NUMAMemory, error) {
+	sizes, err := fs.NUMAMemory()
+	if err != nil {
+		return nil, err
+	}
+	var memory []node.NUMAMemory
+	for _, n := range slices.Sorted(maps.Keys(sizes)) {
+		memory = append(memory, node.NUMAMemory{NUMA: node.NUMANode(n), Size: sizes[n]})
+	}
+	return memory, nil
+}
+
+// topologyOf numbers cores so that they are unique on the node. The CPUs of a
+// core are those that the kernel lists as siblings.
 func topologyOf(fs proc.FS) (node.Topology, error) {
 	cpus, err := fs.Topology()
 	if err != nil {
 		return node.Topology{}, err
 	}
 	var t node.Topology
-	cores := map[[2]int]node.CoreID{}
+	cores := map[unit.CPUSet]node.CoreID{}
 	for _, c := range cpus {
-		key := [2]int{c.Socket, c.CoreID}
-		if _, known := cores[key]; !known {
-			cores[key] = node.CoreID(len(cores))
+		if _, known := cores[c.Siblings]; !known {
+			cores[c.Siblings] = node.CoreID(len(cores))
 		}
 		t.CPUs = append(t.CPUs, node.LogicalCPU{
-			ID: c.ID, Core: cores[key], L3: node.CacheID(c.L3), NUMA: node.NUMANode(c.NUMA), Socket: node.SocketID(c.Socket),
+			ID: c.ID, Core: cores[c.Siblings], L3: node.CacheID(c.L3), NUMA: node.NUMANode(c.NUMA), Socket: node.SocketID(c.Socket),
 		})
 	}
 	return t, nil

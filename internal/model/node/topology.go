@@ -1,6 +1,10 @@
 package node
 
-import "tenon.sh/tenon/internal/model/unit"
+import (
+	"slices"
+
+	"tenon.sh/tenon/internal/model/unit"
+)
 
 // CoreID, CacheID, NUMANode and SocketID number the parts of a machine. A
 // CoreID is unique on the node (the kernel's core_id is so only in a socket).
@@ -20,9 +24,18 @@ type LogicalCPU struct {
 	Socket SocketID `json:"socket"`
 }
 
-// Topology is the online CPUs of a node, ascending by number.
+// A NUMAMemory is the memory of a NUMA node.
+type NUMAMemory struct {
+	NUMA NUMANode   `json:"numa"`
+	Size unit.Bytes `json:"bytes"` // MemTotal of the node
+}
+
+// Topology is the online CPUs of a node, ascending by number, and its memory.
 type Topology struct {
 	CPUs []LogicalCPU `json:"cpus"`
+	// Memory has the NUMA nodes with memory, ascending by number. It is empty if
+	// the kernel shows no NUMA nodes: then all memory is on one.
+	Memory []NUMAMemory `json:"memory,omitempty"`
 }
 
 // All returns the set of all online CPUs.
@@ -38,14 +51,10 @@ func (t Topology) All() unit.CPUSet {
 // is empty if c is not online.
 func (t Topology) Siblings(c unit.CPU) unit.CPUSet {
 	var s unit.CPUSet
-	for _, a := range t.CPUs {
-		if a.ID != c {
-			continue
-		}
-		for _, b := range t.CPUs {
-			if b.Core == a.Core {
-				s = s.With(b.ID)
-			}
+	i := slices.IndexFunc(t.CPUs, func(a LogicalCPU) bool { return a.ID == c })
+	for _, b := range t.CPUs {
+		if i >= 0 && b.Core == t.CPUs[i].Core {
+			s = s.With(b.ID)
 		}
 	}
 	return s
@@ -53,12 +62,5 @@ func (t Topology) Siblings(c unit.CPU) unit.CPUSet {
 
 // SMT reports whether any core has more than one online CPU.
 func (t Topology) SMT() bool {
-	seen := map[CoreID]bool{}
-	for _, c := range t.CPUs {
-		if seen[c.Core] {
-			return true
-		}
-		seen[c.Core] = true
-	}
-	return false
+	return slices.ContainsFunc(t.CPUs, func(c LogicalCPU) bool { return t.Siblings(c.ID).Len() > 1 })
 }
