@@ -86,7 +86,8 @@ var arch = []struct {
 	{"runtimes/inventory", affects, "decide/match kernel/proc runtimes/container"},
 	{"runtimes/nri", affects, ""},
 	// config
-	{"config", affects, "model/unit model/node decide/match decide/facts decide/memory decide/blockio decide/cache decide/evict decide/policy"},
+	{"config/textfile", affects, ""},
+	{"config", affects, "config/textfile model/unit model/node decide/match decide/facts decide/memory decide/blockio decide/cache decide/evict decide/policy"},
 	// api
 	{"api/config/v1alpha1", affects, ""},
 	{"api/v1alpha1", affects, ""},
@@ -125,7 +126,7 @@ var arch = []struct {
 	{"cmd/tenon/labflag", affects, "model/unit"},
 	{"cmd/tenon", affects, "model/unit model/node decide/plan decide/tick decide/policy kernel/cgroup kernel/proc machine/journal machine/host machine/launch machine/lease runtimes/inventory config agent/loop agent/record agent/control agent/top lab/load lab/archive lab/report lab/site lab/frame lab cmd/tenon/labflag"},
 	{"cmd/tenon-manager", affects, "cluster/manager"},
-	{"cmd/tenond", affects, "kernel/cgroup kernel/proc machine/journal machine/host machine/lease runtimes/nri config cluster/apiserver cluster/kubelet agent/telemetry agent/daemon"},
+	{"cmd/tenond", affects, "kernel/cgroup kernel/proc machine/journal machine/host machine/lease runtimes/nri config/textfile config cluster/apiserver cluster/kubelet agent/telemetry agent/daemon"},
 	// deploy
 	{"deploy/image", affects, ""},
 	// test

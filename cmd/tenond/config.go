@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/internal/config"
+	"tenon.sh/tenon/internal/config/textfile"
 )
 
 // A faultsError lists the faults of a configuration file, one a line.
@@ -61,7 +61,7 @@ func checkConfig(out io.Writer, in io.Reader, path string) error {
 		path = "standard input"
 		data, err = io.ReadAll(in)
 	} else {
-		data, err = os.ReadFile(path)
+		data, err = textfile.Read(path, config.MaxSize+1)
 	}
 	if err != nil {
 		return err

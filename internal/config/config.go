@@ -6,12 +6,11 @@ package config
 import (
 	_ "embed"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"tenon.sh/tenon/internal/config/textfile"
 	"tenon.sh/tenon/internal/decide/match"
 	"tenon.sh/tenon/internal/decide/policy"
 )
@@ -88,13 +87,14 @@ func (e *Invalid) Error() string {
 
 // Load reads the file at path. The error of a file that can be read but has
 // faults is *Invalid and lists all of them.
-func Load(path string) (Config, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return Config{}, fmt.Errorf("read config: %w", err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
+func Load(path string) (Config, error) { return load(path, textfile.Read) }
+
+// LoadRegular is Load for a loop that reads the file again and again: it refuses
+// all but regular files.
+func LoadRegular(path string) (Config, error) { return load(path, textfile.ReadRegular) }
+
+func load(path string, read func(string, int64) ([]byte, error)) (Config, error) {
+	data, err := read(path, MaxSize+1)
 	if err != nil {
 		return Config{}, fmt.Errorf("read config: %w", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/match"
@@ -307,6 +308,68 @@ func TestLoadNamesTheFileAndAllFaults(t *testing.T) {
 	}
 	if _, err := Load(path + ".absent"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error %v, want that the file does not exist", err)
+	}
+}
+
+func TestWhatIsNoFileDoesNotBlock(t *testing.T) {
+	dir := t.TempDir()
+	silent := filepath.Join(dir, "silent")
+	if err := unix.Mkfifo(silent, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	held := filepath.Join(dir, "held")
+	if err := unix.Mkfifo(held, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	writer, err := os.OpenFile(held, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	for path, want := range map[string]string{
+		silent:      "is a pipe that nothing writes to",
+		held:        "i/o timeout",
+		"/dev/zero": "is no regular file (Dc---------)",
+		dir:         "is no regular file (d---------)",
+	} {
+		if _, err := Load(path); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: error %v, want one that says %q and names the path", path, err, want)
+		}
+	}
+}
+
+func TestPipeWithAConfigurationIsRead(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := w.Write(Default()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(fmt.Sprintf("/proc/self/fd/%d", r.Fd())); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTextThatGrowsIsRefused has aliases of aliases, and lists in lists: a
+// megabyte of such text must not become more.
+func TestTextThatGrowsIsRefused(t *testing.T) {
+	bomb := "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n"
+	for i := range 12 {
+		bomb += fmt.Sprintf("a%d: &a%[1]d [%s]\n", i+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i), 10), ","))
+	}
+	for name, text := range map[string]string{
+		"aliases of aliases": bomb,
+		"lists in lists":     "rules: " + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000),
+		"half a file":        "rules:\n- {name: services, class: L",
+	} {
+		if _, faults := Parse([]byte(header + text)); len(faults) == 0 {
+			t.Errorf("%s: no fault", name)
+		}
 	}
 }
 

@@ -49,7 +49,7 @@ const bare = "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\n"
 func openConfig(path string, optional bool) (*configFile, error) {
 	f := &configFile{path: path, seen: stampOf(path)}
 	var err error
-	f.current, err = config.Load(path)
+	f.current, err = config.LoadRegular(path)
 	if optional && errors.Is(err, fs.ErrNotExist) {
 		f.current, _ = config.Parse([]byte(bare)) // which has no faults
 		f.current.Notices, err = nil, nil
@@ -69,7 +69,7 @@ func (d *daemon) followConfig() {
 		return
 	}
 	f.seen = now
-	next, err := config.Load(f.path)
+	next, err := config.LoadRegular(f.path)
 	if err != nil {
 		d.Log.Error("the new configuration is refused; the old one stays in force", "config", f.path, "error", err)
 		return
