@@ -167,6 +167,27 @@ func TestTenondWithABadNewConfigKeepsTheOldOne(t *testing.T) {
 	s.restore()
 }
 
+// TestTenondGoesOnWhenItsConfigBecomesAPipe: to open a pipe waits for its writer,
+// and the loop has no time for that.
+func TestTenondGoesOnWhenItsConfigBecomesAPipe(t *testing.T) {
+	s := plantSite(t, generous)
+	d := s.tenond()
+	s.roomy()
+	if err := os.Remove(s.config); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(s.config, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.await("is no regular file", 1)
+	s.roomy()
+	if !s.weight(batch).Idle {
+		t.Error("the old configuration is not in force")
+	}
+	d.stop()
+	s.restore()
+}
+
 func TestTenondWithABadFirstConfigTouchesNothing(t *testing.T) {
 	s := plantSite(t, strings.Replace(generous, "100ms", "7", 1))
 	d := s.launch()
