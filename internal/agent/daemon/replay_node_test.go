@@ -1,0 +1,411 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/agent/loop"
+	"tenon.sh/tenon/internal/decide/evict"
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/memory"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/machine/conformance"
+	"tenon.sh/tenon/internal/machine/sim"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A busyNode is the simulated node on which an hour is recorded: services come and
+// go, pods of batch work come, die and are renamed, other programs interfere. It
+// stands for the host and does at both ends of a tick what the daemon does there.
+// All that happens follows from the number of the second and from a seed.
+type busyNode struct {
+	*sim.Node
+	t      *testing.T
+	agent  *loop.Agent
+	before policy.State // what the policies remembered before this tick
+	wake   chan tick.Event
+	config policy.Config
+
+	random    *rand.Rand
+	begun     time.Time
+	second    int // that have passed
+	conflicts writeConflicts
+	asked     node.Asked
+	shown     time.Time // in the last snapshot
+
+	pods   []*pod // in the order in which they came
+	number int
+	ending map[node.CgroupPath]node.Run
+	waits  map[node.WorkloadID]node.RunQueueDelay
+	waited []node.Wait
+}
+
+// A pod is a workload of the hour, and its processes.
+type pod struct {
+	node.Workload
+	pids     []int
+	ends     int  // the second in which it ends by itself; 0: never
+	stubborn bool // it starts a process again when it is asked to end
+}
+
+const busyMemory = 32 << 30
+
+func newBusyNode(t *testing.T) *busyNode {
+	t.Helper()
+	n := &busyNode{
+		Node: sim.New(sim.Options{
+			Topology:  conformance.Topology(1, 6, 2),
+			Isolation: &sim.Isolation{SchedExt: true, CoreSched: true},
+		}),
+		t: t, wake: make(chan tick.Event, 16), begun: time.Now(), random: rand.New(rand.NewPCG(3, 4)),
+		ending: map[node.CgroupPath]node.Run{}, waits: map[node.WorkloadID]node.RunQueueDelay{},
+	}
+	n.config = policy.Config{
+		CPUQOS:   policy.CPUQOS{Enable: true},
+		Suppress: policy.Suppress{Enable: true, ThresholdPercent: 65, MinPercent: 5, Policy: policy.SuppressQuota},
+		Memory:   memory.Config{Classes: map[node.Class]memory.Shares{node.LS: {MinPercent: 50, LowPercent: 100}}},
+		Overcommit: policy.Overcommit{
+			Enable: true, CPU: policy.Reclaim{ThresholdPercent: 60, Policy: policy.ByUsage}, Memory: policy.Reclaim{ThresholdPercent: 65, Policy: policy.ByUsage},
+			Window: 5 * time.Minute, Look: time.Minute, DegradeAfter: 15 * time.Minute, RenewAfter: 5 * time.Minute, WorthPPM: 100_000,
+		},
+		Evict: evict.Config{Memory: evict.MemoryConfig{ThresholdPercent: 80, LowerPercent: 70}, Grace: 5 * time.Second},
+	}
+	for _, name := range []string{"web", "db", "search"} {
+		n.serve(name, node.LS)
+	}
+	n.serve("pinned", node.LSR)
+	for range 4 {
+		n.work(1 << 30)
+	}
+	return n
+}
+
+// must fails the test for what the script of the hour itself does wrong.
+func (n *busyNode) must(err error) {
+	n.t.Helper()
+	if err != nil {
+		n.t.Fatalf("second %d: %v", n.second, err)
+	}
+}
+
+// start begins a pod with one process.
+func (n *busyNode) start(p *pod, memory unit.Bytes, demand unit.MilliCPU) {
+	n.must(n.MakeGroup(p.Cgroup))
+	n.Manage(p.Workload)
+	n.pods = append(n.pods, p)
+	n.fork(p, memory, demand)
+}
+
+// fork starts a process in a pod.
+func (n *busyNode) fork(p *pod, memory unit.Bytes, demand unit.MilliCPU) {
+	pid, err := n.Start(p.Cgroup, memory)
+	n.must(err)
+	n.must(n.Demand(pid, demand))
+	p.pids = append(p.pids, pid)
+}
+
+// serve begins a service. One that is started again is in another cgroup.
+func (n *busyNode) serve(name string, class node.Class) {
+	n.number++
+	p := &pod{Workload: node.Workload{
+		ID: node.WorkloadID(name), Class: class, Rule: "services", Cgroup: node.CgroupPath(fmt.Sprintf("ls/%s-%d", name, n.number)), Meet: "ls",
+		MemoryRequest: node.Some[unit.Bytes](1 << 30),
+	}}
+	if class == node.LSR {
+		p.CPURequest = node.Some(unit.CPUs(1))
+	} else {
+		p.Objective.RunQueueDelay = node.Some(2 * time.Millisecond)
+	}
+	n.start(p, 1<<30, unit.MilliCPU(500+n.random.IntN(1500)))
+}
+
+// work begins a pod of batch work.
+func (n *busyNode) work(memory unit.Bytes) {
+	n.number++
+	name := fmt.Sprintf("job-%03d", n.number)
+	p := &pod{
+		Workload: node.Workload{
+			ID: node.WorkloadID(name), Class: node.BE, Rule: "batch", Cgroup: node.CgroupPath("be/" + name), Meet: "be",
+			Priority: n.random.IntN(3) * 100,
+		},
+		ends: n.second + 60 + n.random.IntN(300), stubborn: n.number%3 == 0,
+	}
+	if n.number%4 == 0 {
+		p.CPULimit = node.Some(unit.MilliCPU(500 + 100*n.random.IntN(10)))
+	}
+	if n.number%3 == 0 {
+		p.Weight = node.Some(unit.WeightOf(int64(20 + n.random.IntN(300))))
+	}
+	n.start(p, memory, unit.MilliCPU(500+n.random.IntN(4000)))
+}
+
+// end ends a pod: its processes, and then its cgroup.
+func (n *busyNode) end(p *pod) {
+	for _, pid := range p.pids {
+		if n.Alive(pid) {
+			n.must(n.Stop(pid))
+		}
+	}
+	n.must(n.RemoveGroup(p.Cgroup))
+	n.Forget(p.ID)
+	delete(n.ending, p.Cgroup)
+	n.pods = slices.DeleteFunc(n.pods, func(o *pod) bool { return o == p })
+}
+
+// of returns the pods of a class.
+func (n *busyNode) of(c node.Class) []*pod {
+	var all []*pod
+	for _, p := range n.pods {
+		if p.Class == c {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// service returns the pod of a service.
+func (n *busyNode) service(id node.WorkloadID) *pod {
+	return n.pods[slices.IndexFunc(n.pods, func(p *pod) bool { return p.ID == id })]
+}
+
+func (n *busyNode) send(e tick.Event) {
+	e.At = time.Now()
+	n.wake <- e
+}
+
+// Snapshot lets the time pass that has, and shows the node after it. What the
+// simulator does not have (waits, the memory of the machine) stands beside it.
+func (n *busyNode) Snapshot(ctx context.Context) (node.Snapshot, error) {
+	n.before = n.agent.State()
+	for int(time.Since(n.begun)/time.Second) > n.second {
+		n.second++
+		n.happen()
+		n.Advance(time.Second)
+	}
+	n.agent.Config = n.config
+	s, err := n.Node.Snapshot(ctx)
+	if err != nil {
+		return s, err
+	}
+	s.At = s.At.Add(time.Since(n.begun) % time.Second) // of a tick that an event woke
+	s.MemoryTotal = node.Some[unit.Bytes](busyMemory)
+	s.Isolation.Asked = n.asked
+	s.Isolation.LSOn = map[unit.CPU]time.Duration{}
+	for c := range s.Topology.All().All() {
+		s.Isolation.LSOn[c] = time.Duration(0)
+		if c%3 == 0 {
+			s.Isolation.LSOn[c] = time.Duration(n.second) * 200 * time.Millisecond
+		}
+	}
+	s.Waits = slices.Clone(n.waited)
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
+		w.Usage.Delay = n.waits[w.ID]
+		if n.ending[w.Cgroup] != "" && s.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileRun}] != node.Value(node.Ended) {
+			w.Ending = n.ending[w.Cgroup]
+		}
+		if (n.second+i)%97 == 0 { // counters that cannot be read
+			w.Usage.CPU, w.Usage.Memory = node.Maybe[time.Duration]{}, node.Maybe[unit.Bytes]{}
+		}
+	}
+	if n.second%113 == 0 {
+		s.Busy, s.Waits = nil, nil
+	}
+	n.shown = s.At
+	n.conflicts.see(&s)
+	return s, nil
+}
+
+// Apply performs a step. Now and then a pod of batch work dies just before one.
+func (n *busyNode) Apply(ctx context.Context, s plan.Step) error {
+	if s.Knob.File == node.FileSchedulerGroup && s.To != node.Value(node.SchedulerGroup{}) && n.random.IntN(40) == 0 {
+		for _, p := range n.of(node.BE) {
+			if p.Cgroup == s.Knob.Cgroup {
+				n.end(p)
+			}
+		}
+	}
+	if err := n.Node.Apply(ctx, s); err != nil {
+		return err
+	}
+	n.conflicts.note(s, s.To)
+	if v, is := s.To.(node.Run); is && v.Ends() {
+		for _, p := range n.pods {
+			if p.Cgroup != s.Knob.Cgroup {
+				continue
+			}
+			n.ending[p.Cgroup] = v
+			if p.stubborn && v == node.AskedToEnd {
+				n.fork(p, 3<<30, 200)
+			}
+		}
+	}
+	return nil
+}
+
+// happen is what happens in a second of the hour.
+func (n *busyNode) happen() {
+	n.load()
+	n.come()
+	n.wait()
+	n.interfere()
+	n.isolate()
+	n.configure()
+}
+
+// load changes what all work demands.
+func (n *busyNode) load() {
+	for _, p := range n.pods {
+		if p.Class == node.BE && n.second%5 != 0 {
+			continue
+		}
+		for _, pid := range p.pids {
+			if n.Alive(pid) {
+				n.must(n.Demand(pid, unit.MilliCPU(100+n.random.IntN(2500))))
+			}
+		}
+	}
+}
+
+// come has pods come and go. Those whose processes have ended are cleared away.
+func (n *busyNode) come() {
+	for _, p := range n.of(node.BE) {
+		dead := !slices.ContainsFunc(p.pids, n.Alive)
+		if dead || p.ends <= n.second {
+			n.end(p)
+		}
+	}
+	if n.second%15 == 0 && len(n.of(node.BE)) < 14 {
+		n.work(unit.Bytes(200+n.random.IntN(800)) << 20)
+		n.send(tick.Event{Kind: tick.EventCgroups})
+	}
+	if n.second%40 == 0 { // one is renamed
+		if all := n.of(node.BE); len(all) > 0 {
+			p := all[n.random.IntN(len(all))]
+			n.Forget(p.ID)
+			p.ID = node.WorkloadID(fmt.Sprintf("renamed-%d", n.second))
+			n.Manage(p.Workload)
+		}
+	}
+	if n.second%300 == 0 { // one of the services is started again
+		old := n.service("search")
+		n.end(old)
+		n.serve("search", node.LS)
+		n.send(tick.Event{Kind: tick.EventCgroups})
+	}
+	if n.second%700 == 0 {
+		n.serve(fmt.Sprintf("night-%d", n.second), node.LS)
+	}
+	if n.second%700 == 350 {
+		for _, p := range n.of(node.LS) {
+			if strings.HasPrefix(string(p.ID), "night-") {
+				n.end(p)
+			}
+		}
+	}
+	if at := n.second % 1500; at >= 500 && at < 560 && at%6 == 0 { // memory runs short
+		n.work(5 << 30)
+	}
+	if at := n.second % 1500; at >= 500 && at < 620 && at%7 == 0 {
+		if all := n.of(node.BE); len(all) > 0 {
+			n.fork(all[n.random.IntN(len(all))], 1<<30, 300)
+		}
+	}
+}
+
+// wait adds the waits of a second. From 600 to 840 services miss their objective
+// because of batch work.
+func (n *busyNode) wait() {
+	bad := n.second >= 600 && n.second < 840
+	n.waited = nil
+	for _, p := range n.of(node.LS) {
+		d := n.waits[p.ID]
+		counts := make([]uint64, 29)
+		copy(counts, d.Counts)
+		counts[4+n.random.IntN(4)] += 900
+		sum := 20 * time.Millisecond
+		if bad && p.ID != "db" {
+			counts[15] += 100 // 8 ms
+			sum += 800 * time.Millisecond
+		}
+		n.waits[p.ID] = node.RunQueueDelay{Sum: node.Some(d.Sum.Or(0) + sum), Counts: counts}
+		n.waited = append(n.waited, node.Wait{Waiter: p.ID, Runner: node.RestOf(node.BE), Time: n.waits[p.ID].Sum.Or(0) * 3 / 4})
+	}
+	if bad && n.second%2 == 0 {
+		n.send(tick.Event{Kind: tick.EventDelay, Workload: "web", Text: "3 waits of more than 6ms in 50ms"})
+	}
+}
+
+// interfere has another program write knobs that are Tenon's: of a service for
+// some minutes, and of batch work now and then.
+func (n *busyNode) interfere() {
+	if n.second >= 2000 && n.second < 2400 && n.second%2 == 0 {
+		n.must(n.WriteFile(n.service("db").Cgroup, "memory.low", "0"))
+	}
+	if n.second%200 == 50 {
+		n.must(n.WriteFile("be", "cpu.max", "max 100000"))
+	}
+}
+
+// isolate changes what the node can isolate with, by which Tenon changes from one
+// mechanism to another and back.
+func (n *busyNode) isolate() {
+	switch n.second {
+	case 300, 2500:
+		n.Eject("runnable task stall")
+		n.send(tick.Event{Kind: tick.EventRung, Text: "runnable task stall"})
+	case 1200:
+		n.Load("scx_other")
+	case 1290:
+		n.Load("")
+	case 1700, 3000:
+		n.asked = node.Asked{At: n.shown, Rung: node.RungCoreSched}
+		n.send(tick.Event{Kind: tick.EventPin, Text: "core_sched is pinned by hand"})
+	case 1780:
+		n.asked.Rung = node.RungSiblings
+		n.send(tick.Event{Kind: tick.EventPin})
+	case 1880, 3060:
+		n.asked.Rung = ""
+		n.send(tick.Event{Kind: tick.EventPin, Text: "the choice is the configuration's again"})
+	}
+}
+
+// configure changes the configuration.
+func (n *busyNode) configure() {
+	c := &n.config
+	switch n.second {
+	default:
+		return
+	case 420:
+		c.Suppress.ThresholdPercent = 45
+	case 1000:
+		c.Suppress.Policy = policy.SuppressCPUSet
+	case 1100:
+		c.Suppress.Policy = policy.SuppressQuota
+		c.CPUQOS.Hold = node.Some(time.Millisecond)
+	case 1400:
+		c.CPUQOS.Identity = map[node.Class]node.Identity{node.LS: node.IdentityHigh}
+	case 1450:
+		c.CPUQOS.Identity = nil
+	case 2600:
+		c.CPUQOS.Enable = false
+	case 2660:
+		c.CPUQOS.Enable = true
+	case 2800:
+		c.CPUQOS.Rung = node.RungSiblings
+	case 2880:
+		c.CPUQOS.Rung, c.Suppress.Enable = "", false
+	case 3200:
+		c.Suppress.Enable, c.Suppress.ThresholdPercent = true, 70
+		c.Pool = facts.Pool{Reserved: unit.CPUs(1), LendLSR: true}
+	}
+	n.send(tick.Event{Kind: tick.EventConfig})
+}
