@@ -40,8 +40,6 @@ func (d *decoder) next(l line) (e entry, err error) {
 	switch {
 	case !e.key && !e.follows:
 		return e, errNoKey
-	case e.key && l.Version != version:
-		return e, fmt.Errorf("version %d of the record: this program reads version %d", l.Version, version)
 	case e.key && (l.Config == nil || l.MaxSteps == nil || l.Rest == nil || l.Usage == nil):
 		return e, errors.New("a key line must hold config, max_steps, rest and usage")
 	case e.key:

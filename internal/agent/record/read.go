@@ -21,6 +21,10 @@ type reader struct {
 	number  int  // of the line, from 1
 	skipped int  // lines before the first key line
 	begun   bool // there was a key line
+	// foreign lines are of another version of the record, the last of which is
+	// other; inside: the line before was one.
+	foreign, other int
+	inside         bool
 }
 
 func newReader(r io.Reader) (*reader, error) {
@@ -28,18 +32,28 @@ func newReader(r io.Reader) (*reader, error) {
 	return &reader{lines: lines}, err
 }
 
-// next returns the next turn, io.EOF after the last.
+// next returns the next turn, io.EOF after the last. Turns of another version of
+// the record are left out: a tenond that was replaced by a newer one leaves them in
+// the ring, and those of the newer one can still be read.
 func (r *reader) next() (entry, error) {
 	for {
 		text, err := r.lines.next()
+		if errors.Is(err, io.EOF) && !r.begun && r.foreign > 0 {
+			return entry{}, fmt.Errorf("the record is of version %d, and this program reads version %d: the tenon of the release that recorded it reads it", r.other, version)
+		}
 		if err != nil {
 			return entry{}, err
 		}
 		r.number++
 		var l line
 		d := json.NewDecoder(bytes.NewReader(text))
-		d.DisallowUnknownFields() // a newer recorder's: it would not replay the same
-		if err := d.Decode(&l); err != nil {
+		d.DisallowUnknownFields() // they would not replay the same
+		err = d.Decode(&l)
+		// The version is the first field of a line and known whatever follows it.
+		if r.isForeign(l.Version) {
+			continue
+		}
+		if err != nil {
 			return entry{}, fmt.Errorf("line %d of the record: %w", r.number, err)
 		}
 		e, err := r.decoder.next(l)
@@ -53,6 +67,22 @@ func (r *reader) next() (entry, error) {
 		r.begun = true
 		return e, nil
 	}
+}
+
+// isForeign takes note of the version of a line, which only key lines have (0: none),
+// and reports whether the line is of another version than this program reads.
+func (r *reader) isForeign(v int) bool {
+	if v != 0 {
+		r.inside = v != version
+	}
+	if !r.inside {
+		return false
+	}
+	r.decoder.last = 0 // the turns on either side do not follow each other
+	if r.foreign++; v != 0 {
+		r.other = v
+	}
+	return true
 }
 
 // lines splits a text, compressed or not, into lines. A last line that is not

@@ -150,26 +150,13 @@ func TestTheOrdersOfTheBESchedulerReplay(t *testing.T) {
 // TestEveryFieldIsRecorded changes each field of a snapshot in turn and reads
 // it back: a field that is new in package node must not be lost here.
 func TestEveryFieldIsRecorded(t *testing.T) {
-	full := Turn{}
-	fill(reflect.ValueOf(&full.Config), 1)
-	full.Snapshot = newLife(0).snap
-	fill(reflect.ValueOf(&full.Snapshot.Topology), 1)
-	fill(reflect.ValueOf(&full.Snapshot.Usage), 1)
-	full.Snapshot.Workloads = make([]node.Workload, 1)
-	fill(reflect.ValueOf(&full.Snapshot.Workloads[0]), 1)
-	fill(reflect.ValueOf(&full.Snapshot.Waits), 1)
-	fill(reflect.ValueOf(&full.Snapshot.Resctrl), 1)
-	fill(reflect.ValueOf(&full.Snapshot.Cache), 1)
-	fill(reflect.ValueOf(&full.Snapshot.Devices), 1)
-	fill(reflect.ValueOf(&full.Snapshot.Isolation), 1)
-	full.Snapshot.Knobs.Before[node.Knob{Cgroup: "a", File: node.FilePIDs}] = node.PIDs{Max: 3}
-
+	full := filled()
 	n := leaves(reflect.ValueOf(&full).Elem(), "", nil)
-	if len(n) < 20 {
+	if len(n) < 200 {
 		t.Fatalf("only %d fields: %v", len(n), n)
 	}
 	for _, path := range n {
-		changed := clone(t, full)
+		changed := filled()
 		found := false
 		leaves(reflect.ValueOf(&changed).Elem(), "", func(p string, v reflect.Value) {
 			if p == path {
@@ -200,24 +187,23 @@ func TestEveryFieldIsRecorded(t *testing.T) {
 	}
 }
 
-// clone copies what fill may change.
-func clone(t *testing.T, from Turn) Turn {
-	t.Helper()
-	c := from
-	fill(reflect.ValueOf(&c.Config), 1)
-	fill(reflect.ValueOf(&c.Snapshot.Topology), 1)
-	fill(reflect.ValueOf(&c.Snapshot.Usage), 1)
-	c.Snapshot.Workloads = make([]node.Workload, 1)
-	fill(reflect.ValueOf(&c.Snapshot.Workloads[0]), 1)
-	fill(reflect.ValueOf(&c.Snapshot.Waits), 1)
-	fill(reflect.ValueOf(&c.Snapshot.Resctrl), 1)
-	fill(reflect.ValueOf(&c.Snapshot.Cache), 1)
-	fill(reflect.ValueOf(&c.Snapshot.Devices), 1)
-	fill(reflect.ValueOf(&c.Snapshot.Isolation), 1)
-	if diff := exactly(from, c); diff != "" {
-		t.Fatalf("fill is not repeatable:\n%s", diff)
+// filled is a turn in which every field has a value that is not zero, the same at
+// every call.
+func filled() Turn {
+	var t Turn
+	fill(reflect.ValueOf(&t.Config), 1)
+	t.Snapshot.Knobs = node.Knobs{ // values are of many types
+		Now:    map[node.Knob]node.Value{{Cgroup: "a", File: node.FilePIDs}: node.PIDs{Max: 4}},
+		Before: map[node.Knob]node.Value{{Cgroup: "a", File: node.FilePIDs}: node.PIDs{Max: 3}},
 	}
-	return c
+	s := reflect.ValueOf(&t.Snapshot).Elem()
+	for i := range s.NumField() {
+		if s.Type().Field(i).Name != "Knobs" {
+			fill(s.Field(i).Addr(), 1)
+		}
+	}
+	fill(reflect.ValueOf(&t.Snapshot.Knobs.Kernel), 1)
+	return t
 }
 
 // fill gives the value that v points at, and all in it, values of kind n.
@@ -247,6 +233,10 @@ func fill(v reflect.Value, n int64) {
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
 		fill(v.Index(0).Addr(), n)
+	case reflect.Array:
+		for i := range v.Len() {
+			fill(v.Index(i).Addr(), n)
+		}
 	case reflect.Map:
 		key, elem := reflect.New(v.Type().Key()), reflect.New(v.Type().Elem())
 		fill(key, n)
@@ -270,7 +260,7 @@ func fill(v reflect.Value, n int64) {
 // paths. What a Tick says of itself and not of the node is left out.
 func leaves(v reflect.Value, path string, visit func(string, reflect.Value)) []string {
 	switch path {
-	case ".Tick.Snapshot.At", ".Tick.Snapshot.Knobs", ".Tick.Wants", ".Tick.Missed", ".Tick.Batch", ".Tick.Ladder", ".Tick.Isolation", ".Tick.Done", ".Before", ".Tick.Snapshot.Workloads[].ID":
+	case ".Tick.Snapshot.At", ".Tick.Snapshot.Knobs.Now", ".Tick.Snapshot.Knobs.Before", ".Tick.Wants", ".Tick.Missed", ".Tick.Batch", ".Tick.Ladder", ".Tick.Isolation", ".Tick.Done", ".Before", ".Tick.Snapshot.Workloads[].ID":
 		return nil
 	}
 	composite := v.Kind() == reflect.Struct && !strings.Contains(v.Type().String(), "Maybe") && v.Type() != reflect.TypeFor[unit.CPUSet]() && v.Type() != reflect.TypeFor[time.Time]()
@@ -376,15 +366,39 @@ func TestWhatIsNoRecordIsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"nothing":          {"", "no turn"},
 		"other text":       {"hello\n", "line 1"},
-		"a newer record":   {`{"version":5,"turn":1,"state":{}}` + "\n", "version 5"},
-		"a field too many": {`{"version":4,"turn":1,"state":{},"color":"red"}` + "\n", "color"},
-		"half a key":       {`{"version":4,"turn":1,"state":{}}` + "\n", "must hold"},
+		"a newer record":   {`{"version":6,"turn":1,"state":{},"color":"red"}` + "\n" + `{"turn":2}` + "\n", "version 6, and this program reads version 5"},
+		"a field too many": {`{"version":5,"turn":1,"state":{},"color":"red"}` + "\n", "color"},
+		"half a key":       {`{"version":5,"turn":1,"state":{}}` + "\n", "must hold"},
 		"no key":           {`{"turn":7}` + "\n", "no turn"},
 		"damaged":          {"\x1f\x8bxxxxxxxxxxxx", "gzip"},
 	} {
 		if _, err := Replay(strings.NewReader(c.text), nil); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestTurnsOfAnotherVersionAreLeftOut: a tenond that was replaced leaves them in the
+// ring of the next one.
+func TestTurnsOfAnotherVersionAreLeftOut(t *testing.T) {
+	turns := lived(4, 30, time.Second)
+	old := strings.Replace(linesOf(t, turns[:10], 50), `{"version":5,`, `{"version":4,"color":"red",`, 1)
+	r, err := Replay(strings.NewReader(old+linesOf(t, turns[10:], 50)), nil)
+	if err != nil || !r.Identical() || r.Turns != 20 || r.Stretches != 1 || r.Foreign != 10 {
+		t.Errorf("an older one before: %v, %+v", err, r)
+	}
+	if want := "10 lines are left out: they are of version 4 of the record, and this program reads version 5.\n"; !strings.Contains(r.String(), want) {
+		t.Errorf("the report lacks %q:\n%v", want, r)
+	}
+	var own bytes.Buffer
+	for i, line := range strings.SplitAfter(linesOf(t, turns, 10), "\n") {
+		if i == 10 { // the second of three key lines
+			line = strings.Replace(line, `{"version":5,`, `{"version":6,`, 1)
+		}
+		own.WriteString(line)
+	}
+	if r, err = Replay(&own, nil); err != nil || !r.Identical() || r.Turns != 20 || r.Stretches != 2 || r.Foreign != 10 {
+		t.Errorf("a newer one between: %v, %+v", err, r)
 	}
 }
 
@@ -413,7 +427,7 @@ func FuzzReplay(f *testing.F) {
 		text = append(append(text, one...), '\n')
 	}
 	f.Add(text)
-	f.Add([]byte(`{"version":4,"turn":1,"state":{},"config":{},"max_steps":0,"rest":{},"usage":{}}` + "\n"))
+	f.Add([]byte(`{"version":5,"turn":1,"state":{},"config":{},"max_steps":0,"rest":{},"usage":{}}` + "\n"))
 	f.Add([]byte("\x1f\x8b"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, err := Replay(bytes.NewReader(text), nil)

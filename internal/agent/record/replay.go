@@ -176,6 +176,7 @@ func (p *player) change(k node.Knob, t Turn, c Change) {
 func (p *player) done(from *reader) Report {
 	r := p.report
 	r.Other, r.Torn, r.Skipped = p.config != nil, from.lines.torn, from.skipped
+	r.Foreign, r.OtherVersion = from.foreign, from.other
 	for _, k := range slices.SortedFunc(maps.Keys(p.changes), node.Knob.Compare) {
 		r.Changes = append(r.Changes, *p.changes[k])
 	}

@@ -22,6 +22,10 @@ type Report struct {
 	// Skipped lines at the start say what is new since turns that are not in
 	// the record.
 	Skipped int `json:"skipped,omitempty"`
+	// Foreign lines are of another version of the record and left out. OtherVersion
+	// is the version of the last of them.
+	Foreign      int `json:"foreign,omitempty"`
+	OtherVersion int `json:"other_version,omitempty"`
 	// Torn: the last line is not whole.
 	Torn bool `json:"torn,omitempty"`
 	// Other: the replay had another configuration than the record.
@@ -72,6 +76,10 @@ func (r Report) String() string {
 	}
 	if r.Skipped > 0 {
 		fmt.Fprintf(&b, "The first %d lines are skipped: they build on turns that are not in it.\n", r.Skipped)
+	}
+	if r.Foreign > 0 {
+		fmt.Fprintf(&b, "%d lines are left out: they are of version %d of the record, and this program reads version %d.\n",
+			r.Foreign, r.OtherVersion, version)
 	}
 	if r.Torn {
 		b.WriteString("Its last line is torn and left out.\n")

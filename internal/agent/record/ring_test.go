@@ -59,6 +59,46 @@ func TestTheRingIsBoundedAndWhatIsInItReplays(t *testing.T) {
 	}
 }
 
+// TestAnHourFitsIntoTheRing is the promise of tenon capture: an hour of turns of a
+// second with a hundred workloads, here with orders for the BE scheduler and with
+// waits that are counted, in which every file begins with a long line and the oldest
+// of them has just gone.
+func TestAnHourFitsIntoTheRing(t *testing.T) {
+	const turns = 400
+	dir := t.TempDir()
+	r, err := Open(dir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLife(100)
+	l.isolates()
+	var key int64
+	orders := 0
+	for i := range turns {
+		turn := l.turn(time.Second)
+		for _, w := range turn.Wants {
+			if w.Knob.File.OrdersScheduler() {
+				orders++
+			}
+		}
+		if err := r.Record(turn); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			key = r.file.size
+		}
+	}
+	sum, files := ringSize(t, dir)
+	each := (sum - int64(files)*key) / (turns - int64(files))
+	t.Logf("%d bytes a turn and %d for the first of a file, with %d orders a turn", each, key, orders/turns)
+	if orders/turns < 90 {
+		t.Errorf("%d orders a turn", orders/turns)
+	}
+	if hour := 3600*each + (segments-1)*key; hour > DefaultSize/segments*(segments-1) {
+		t.Errorf("an hour takes %d bytes of a ring that has %d for sure", hour, DefaultSize/segments*(segments-1))
+	}
+}
+
 // TestACrashLosesNothing never closes the recorder, as a killed agent.
 func TestACrashLosesNothing(t *testing.T) {
 	dir := t.TempDir()

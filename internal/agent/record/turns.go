@@ -6,8 +6,9 @@ import (
 )
 
 // Turns hands every turn of a record to each, the oldest first. A record that
-// was torn by a crash is read as far as it goes. What each is handed is good
-// until it returns.
+// was torn by a crash is read as far as it goes, and turns of another version of
+// the record are left out; it is an error if there are no others. What each is
+// handed is good until it returns.
 func Turns(r io.Reader, each func(Turn)) error {
 	from, err := newReader(r)
 	if err != nil {

@@ -1,0 +1,156 @@
+package record
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+var update = flag.Bool("update", false, "rewrite the fields of the record")
+
+// TestANewFieldIsANewVersion: the fields of a record and the kinds of knobs in it are
+// those of its version. Without this a program would read a record that another
+// version wrote, lose what it does not know, and decide something else.
+func TestANewFieldIsANewVersion(t *testing.T) {
+	const golden = "testdata/format.txt"
+	fields := fieldsOf(reflect.TypeFor[line](), "")
+	for _, f := range node.Files {
+		fields = append(fields, "knob "+string(f))
+	}
+	slices.Sort(fields)
+	now := fmt.Sprintf("version %d\n%s\n", version, strings.Join(slices.Compact(fields), "\n"))
+	text, err := os.ReadFile(golden)
+	if err != nil && !*update {
+		t.Fatal(err)
+	}
+	was := string(text)
+	if was == now {
+		return
+	}
+	first, _, _ := strings.Cut(was, "\n")
+	if first == fmt.Sprintf("version %d", version) {
+		t.Fatalf("the record has other fields and still the version %d: raise version in line.go, and rewrite %s with -update:\n%s",
+			version, golden, differ(was, now))
+	}
+	if !*update {
+		t.Fatalf("%s is of another version: rewrite it with -update (make golden)", golden)
+	}
+	if err := os.WriteFile(golden, []byte(now), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// differ lists the lines that only one of two texts has.
+func differ(was, now string) string {
+	a, b := strings.Split(was, "\n"), strings.Split(now, "\n")
+	var out []string
+	for _, l := range a {
+		if !slices.Contains(b, l) {
+			out = append(out, "-"+l)
+		}
+	}
+	for _, l := range b {
+		if !slices.Contains(a, l) {
+			out = append(out, "+"+l)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// fieldsOf lists the fields of a type as they stand in JSON, with what they hold.
+func fieldsOf(t reflect.Type, path string) []string {
+	switch {
+	case isMaybe(t):
+		value, _ := t.FieldByName("value")
+		return fieldsOf(value.Type, path)
+	case isText(t):
+		return []string{path + " text"}
+	}
+	var all []string
+	switch t.Kind() {
+	case reflect.Struct:
+		for i := range t.NumField() {
+			f := t.Field(i)
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			switch {
+			case f.Anonymous && name == "":
+				all = append(all, fieldsOf(f.Type, path)...)
+			case f.Type == reflect.TypeFor[[]node.Workload]() && path == "rest": // never there: see restOf
+			default:
+				if name == "" || name == "-" {
+					name = f.Name
+				}
+				all = append(all, fieldsOf(f.Type, strings.TrimPrefix(path+"."+name, "."))...)
+			}
+		}
+	case reflect.Pointer:
+		return fieldsOf(t.Elem(), path)
+	case reflect.Slice, reflect.Array:
+		return fieldsOf(t.Elem(), path+"[]")
+	case reflect.Map:
+		return fieldsOf(t.Elem(), path+"{}")
+	default:
+		return []string{path + " " + t.Kind().String()}
+	}
+	return all
+}
+
+func isMaybe(t reflect.Type) bool { return strings.HasPrefix(t.Name(), "Maybe[") }
+
+// isText reports whether a type prints and reads itself.
+func isText(t reflect.Type) bool {
+	return t == reflect.TypeFor[time.Time]() || t == reflect.TypeFor[unit.CPUSet]() || t.Kind() == reflect.Interface
+}
+
+// TestWhatThePoliciesRememberIsRecorded fills all that the policies remember and
+// reads it back. A field that JSON leaves out would not be in the record.
+func TestWhatThePoliciesRememberIsRecorded(t *testing.T) {
+	for _, f := range hiddenIn(reflect.TypeFor[policy.State](), "State", map[reflect.Type]bool{}) {
+		t.Errorf("%s is not in its JSON form: it is lost in a record", f)
+	}
+	turn := lived(2, 1, time.Second)[0]
+	fill(reflect.ValueOf(&turn.Before), 1)
+	r, err := newReader(strings.NewReader(linesOf(t, []Turn{turn}, 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := exactly(turn.Before, got.Before); diff != "" {
+		t.Errorf("what is remembered (-want +got):\n%s", diff)
+	}
+}
+
+// hiddenIn lists the fields of a type that JSON does not hold.
+func hiddenIn(t reflect.Type, path string, seen map[reflect.Type]bool) []string {
+	switch {
+	case isMaybe(t) || isText(t) || seen[t]:
+		return nil
+	case t.Kind() == reflect.Slice || t.Kind() == reflect.Array || t.Kind() == reflect.Map || t.Kind() == reflect.Pointer:
+		return hiddenIn(t.Elem(), path, seen)
+	case t.Kind() != reflect.Struct:
+		return nil
+	}
+	seen[t] = true
+	var all []string
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if name := path + "." + f.Name; !f.IsExported() || f.Tag.Get("json") == "-" {
+			all = append(all, name)
+		} else {
+			all = append(all, hiddenIn(f.Type, name, seen)...)
+		}
+	}
+	return all
+}
