@@ -17,10 +17,10 @@ func newCaptureCommand(g *global) *cobra.Command {
 		Use:   "capture [FILE]",
 		Short: "Save the last turns of tenond: all that it saw, wanted and did",
 		Long: `Save what the flight recorder of tenond holds: all that it saw, wanted and did in
-the last turns, an hour of them with a hundred workloads. It works also when
-tenond has crashed, but not across a reboot. FILE is compressed JSON lines, for
-tenon replay and zcat; the default is named after the time, and - is standard
-output. It names cgroups and holds no content of any process.`,
+the last turns, an hour of them with a hundred workloads and a turn a second. It
+works also when tenond has crashed, but not across a reboot. FILE is compressed
+JSON lines, for tenon replay and zcat; the default is named after the time, and -
+is standard output. It names cgroups and holds no content of any process.`,
 		Example: `  sudo tenon capture
   sudo tenon capture - | zcat | tail -1`,
 		RunE: func(cmd *cobra.Command, args []string) error {

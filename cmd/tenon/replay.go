@@ -18,8 +18,10 @@ func newReplayCommand(g *global) *cobra.Command {
 		Use:   "replay FILE",
 		Short: "Decide again what tenon capture has saved, as it was or by another configuration",
 		Long: `Decide every turn of a capture again and compare all wants and writes with what
-stands in it. They are the same unless Tenon itself has changed since; the exit
-status is 1 if they differ. - is standard input.
+stands in it, also the orders for the BE scheduler. They are the same unless Tenon
+itself has changed since; the exit status is 1 if they differ. Turns that a tenond
+with another version of the record has left are skipped, and their number is
+printed. - is standard input.
 
 With --config the strategies of that file decide instead, and the differences are
 listed: what would have been asked of which knob, in how many turns, and why. The
