@@ -414,6 +414,7 @@ func assigned(fn *ast.FuncDecl) []string {
 // what a folder named testdata holds.
 func eachGoFile(t *testing.T, root string, use func(name string, f *ast.File, fset *token.FileSet)) {
 	t.Helper()
+	fset := token.NewFileSet()
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -424,7 +425,6 @@ func eachGoFile(t *testing.T, root string, use func(name string, f *ast.File, fs
 		if d.IsDir() || !strings.HasSuffix(name, ".go") {
 			return nil
 		}
-		fset := token.NewFileSet()
 		f, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
 		if err != nil {
 			return err

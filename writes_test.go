@@ -1,0 +1,337 @@
+package tenon_test
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// An occasion is when Tenon writes to the kernel.
+type occasion string
+
+const (
+	applies    occasion = "apply"      // Apply performs a step of the plan, restore included
+	groups     occasion = "groups"     // the command that asks for a cgroup makes and removes it
+	reflex     occasion = "reflex"     // something cannot wait for the next turn: Guard, Tend, an event of the scheduler
+	counts     occasion = "counts"     // the kernel counts something, and nothing runs another way
+	tries      occasion = "tries"      // a capability is tried on something of the agent's own, and put back
+	own        occasion = "own"        // a process of Tenon arranges itself or a command that it started
+	experiment occasion = "experiment" // the lab arranges the machine for a run
+)
+
+// kernelWrites lists every function outside internal/kernel that changes the
+// kernel by a function of internal/kernel, and every function of
+// internal/machine that does so by itself. The list is exact: a new caller
+// fails, and so does a function that does not write any more.
+var kernelWrites = []struct {
+	when               occasion
+	in, functions, why string
+}{
+	{applies, "machine/host/knob.go", "adapters", "the table of the knobs of a cgroup"},
+	{applies, "machine/host/identity.go", "writeIdentity", "the mark of a vendor's kernel, and its switch"},
+	{applies, "machine/host/resctrl.go", "writeL3 writeMB writeMembership", "the knobs of resctrl"},
+	{applies, "machine/host/resctrl_group.go", "makeControl removeControl", "a control group exists as long as a knob of it is set"},
+	{applies, "machine/host/run.go", "writeRun end kill", "the end of best-effort work, and its freezing"},
+	{applies, "machine/host/identity.go", "unmark", "work that ends is not held back by its mark"},
+	{applies, "machine/host/boost.go", "boost ease", "work that ends is not held back by the scheduler or cpu.idle"},
+	{applies, "machine/host/threads.go", "convert cookie", "the knobs of threads"},
+	{applies, "machine/host/leavers.go", "takeBack unconvert leavers", "a release of the knobs of threads"},
+	{applies, "machine/host/scheduler.go", "unload", "a release of the scheduler"},
+	{applies, "machine/host/scheduler_load.go", "load change drop", "the knob of the scheduler; loading takes longer than a turn"},
+	{applies, "machine/host/scheduler_orders.go", "orderCap orderGroup push pushOrders", "the knobs of the scheduler's maps"},
+	{applies, "machine/host/isolation.go", "close", "the scheduler goes with the host that loaded it"},
+	{applies, "machine/blockio/knob.go", "writeMax writeLatency weights", "the knobs of block I/O"},
+	{groups, "machine/host/group.go", "MakeGroup RemoveGroup Attach", "a cgroup of tenon run, or of an experiment; journaled"},
+	{reflex, "machine/host/release_ext.go", "Tend", "the heartbeat of the scheduler"},
+	{reflex, "machine/host/release_ext.go", "ReleaseExt", "the watchdog takes threads out of a dead agent's scheduler"},
+	{reflex, "machine/host/scheduler.go", "exited", "what is left of a scheduler that ended by itself"},
+	{reflex, "machine/host/strays.go", "convertStray", "a thread that has not the policy of its group"},
+	{reflex, "machine/host/strays.go", "spill endSpills", "a thread that waits so long that the kernel would end the scheduler"},
+	{reflex, "machine/host/strays.go", "guardOthers clearOurs", "a latency-sensitive thread with what only best-effort ones have"},
+	{counts, "machine/host/delay.go", "CountDelays start end", "begin and end of counting"},
+	{counts, "machine/host/delay_seat.go", "follow seat join", "the workloads whose waits are counted"},
+	{counts, "machine/host/beside.go", "watchSiblings", "the CPUs on whose siblings best-effort work is counted"},
+	{counts, "agent/daemon/pressure.go", "trigger", "a PSI trigger, which ends with its file"},
+	{tries, "machine/host/capability_cgroup.go", "inAnyGroup probeEnabled", "a cgroup for the moment; not by reading commands"},
+	{tries, "machine/host/capability_task.go", "probeSlice probeSchedIdle", "a thread for the moment"},
+	{own, "machine/launch/group.go", "lock", "the lock file of launchers"},
+	{own, "machine/launch/signals.go", "pass", "signals for the command"},
+	{own, "machine/launch/wait.go", "linger moveOut", "what the command left"},
+	{own, "machine/launch/yield.go", "yieldSelf", "a best-effort command takes the least priority before it runs"},
+	{own, "machine/lease/guard.go", "Steady", "the watchdog is not starved by what it watches"},
+	{experiment, "lab/memory.go", "stage", "the memory of all that is measured"},
+	{experiment, "lab/reaction.go", "build", "the CPUs of all that is measured"},
+	{experiment, "lab/site/child.go", "enter", "the CPUs of a process that the lab started"},
+	{experiment, "lab/site/pods.go", "Build BuildSpinner", "cgroups with the values that a kubelet gives"},
+	{experiment, "lab/site/site.go", "moveSelf", "the CPUs of the lab itself"},
+	{experiment, "lab/step.go", "onCPU", "a load that begins on one CPU"},
+	{experiment, "lab/traced.go", "trace", "a trace of the kernel's scheduler"},
+	{experiment, "lab/work/spin.go", "Spin", "a load on given CPUs"},
+}
+
+// systemWrites are the calls by which packages change the kernel or files, as
+// they are written: of the standard library, and of a link to a BPF program.
+const systemWrites = "os.Mkdir os.MkdirAll os.MkdirTemp os.OpenFile os.Remove os.RemoveAll os.Rename os.WriteFile " +
+	"syscall.Kill syscall.Rmdir syscall.Syscall unix.Kill unix.PrctlArg5Ptr unix.SchedSetAttr unix.SchedSetaffinity unix.Setpriority unix.Syscall unix.Write " +
+	"link.AttachStructOps link.AttachTracing hook.Close ops.Close p.Signal"
+
+// mapWrites are the methods by which a package that uses BPF writes its maps.
+const mapWrites = "Delete Put Set WriteAt"
+
+// readsOnly are functions of internal/kernel that make one of those calls only
+// to read; NewSlices tries the kernel's default on a thread of its own.
+const readsOnly = "task.CoreCookie task.NewSlices"
+
+// adapters are the functions of machine/host, and the types with methods, that
+// only pass calls on to internal/kernel, so that tests can do without it. Who
+// calls them stands in the list, and they do not.
+const adapters = "kernelCore kernelExt lengthen unlengthen"
+
+// ownFiles are the packages of internal/machine that keep files of their own,
+// on tmpfs.
+const ownFiles = "internal/machine/journal internal/machine/lease"
+
+// A program is the sources below internal and cmd with their types. The types
+// of other modules and of the standard library are not loaded: a test that runs
+// without the go command does not find their sources.
+type program struct {
+	fset  *token.FileSet
+	files map[string][]*ast.File // by folder
+	done  map[string]*types.Package
+	info  *types.Info
+}
+
+func loadProgram(t *testing.T) *program {
+	t.Helper()
+	p := &program{
+		files: map[string][]*ast.File{}, done: map[string]*types.Package{},
+		info: &types.Info{Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}},
+	}
+	eachGoFile(t, ".", func(name string, f *ast.File, fset *token.FileSet) {
+		p.fset = fset
+		folder := path.Dir(filepath.ToSlash(name))
+		if root, _, _ := strings.Cut(folder, "/"); (root == "internal" || root == "cmd") && !strings.HasSuffix(name, "_test.go") {
+			p.files[folder] = append(p.files[folder], f)
+		}
+	})
+	for folder := range p.files {
+		if _, err := p.Import(ourModule + folder); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
+}
+
+// Import returns a package of this repository with its types, and an empty
+// package for any other: what comes from there has no type.
+func (p *program) Import(name string) (*types.Package, error) {
+	if pkg := p.done[name]; pkg != nil {
+		return pkg, nil
+	}
+	conf := types.Config{Importer: p, Error: func(error) {}} // of the types that are not loaded
+	pkg, _ := conf.Check(name, p.fset, p.files[strings.TrimPrefix(name, ourModule)], p.info)
+	p.done[name] = pkg
+	return pkg, nil
+}
+
+// eachFunction calls use for each function of a folder.
+func (p *program) eachFunction(folder string, use func(fn *ast.FuncDecl, self *types.Func)) {
+	for _, f := range p.files[folder] {
+		for _, decl := range f.Decls {
+			if fn, ok := decl.(*ast.FuncDecl); ok {
+				use(fn, p.info.Defs[fn.Name].(*types.Func))
+			}
+		}
+	}
+}
+
+// uses reports whether a function refers to one of the given functions, or to
+// one of the given selectors, such as "os.Mkdir", or ".Put" of anything, where
+// the test knows no type.
+func (p *program) uses(fn *ast.FuncDecl, known func(*types.Func) bool, unknown func(x, name string) bool) bool {
+	found := false
+	ast.Inspect(fn, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.Ident:
+			if o, is := p.info.Uses[n].(*types.Func); is {
+				found = found || known(o.Origin())
+			}
+		case *ast.SelectorExpr:
+			if p.info.Uses[n.Sel] == nil {
+				x := ""
+				switch of := n.X.(type) {
+				case *ast.Ident:
+					x = of.Name
+				case *ast.SelectorExpr:
+					x = of.Sel.Name
+				}
+				found = found || unknown(x, n.Sel.Name)
+			}
+		}
+		return !found
+	})
+	return found
+}
+
+func has(list, word string) bool { return slices.Contains(strings.Fields(list), word) }
+
+// writers returns the functions of internal/kernel that change the kernel, by
+// themselves or by another function of their package; and the methods of
+// interfaces that stand for such functions.
+func (p *program) writers() map[*types.Func]bool {
+	all := map[*types.Func]bool{}
+	for folder, files := range p.files {
+		if !strings.HasPrefix(folder, "internal/kernel/") {
+			continue
+		}
+		usesBPF := slices.ContainsFunc(files, func(f *ast.File) bool {
+			return slices.ContainsFunc(f.Imports, func(i *ast.ImportSpec) bool { return strings.Contains(i.Path.Value, "/cilium/ebpf") })
+		})
+		names := map[string]bool{} // of the functions that are not exported
+		for more := true; more; {
+			more = false
+			p.eachFunction(folder, func(fn *ast.FuncDecl, self *types.Func) {
+				if all[self] || has(readsOnly, path.Base(folder)+"."+self.Name()) || fn.Body == nil {
+					return
+				}
+				if p.uses(fn, func(o *types.Func) bool { return all[o] || ofInterface(o) && names[o.Name()] },
+					func(x, name string) bool {
+						return has(systemWrites, x+"."+name) || names[name] || usesBPF && has(mapWrites, name)
+					}) {
+					all[self], more = true, true
+					names[self.Name()] = names[self.Name()] || !self.Exported()
+				}
+			})
+		}
+	}
+	p.eachFunction("internal/machine/host", func(fn *ast.FuncDecl, self *types.Func) {
+		if isAdapter(fn) && p.uses(fn, func(o *types.Func) bool { return all[o] }, func(string, string) bool { return false }) {
+			all[self] = true
+		}
+	})
+	p.addInterfaces(all)
+	return all
+}
+
+func isAdapter(fn *ast.FuncDecl) bool {
+	if fn.Recv != nil {
+		return has(adapters, receiver(fn))
+	}
+	return has(adapters, fn.Name.Name)
+}
+
+func ofInterface(f *types.Func) bool {
+	recv := f.Signature().Recv()
+	return recv != nil && types.IsInterface(recv.Type())
+}
+
+// addInterfaces adds to the writers the methods of every interface that a type
+// with such writers fits, by the names of its methods.
+func (p *program) addInterfaces(writers map[*types.Func]bool) {
+	byType := map[types.Type]map[string]bool{} // whether a method writes
+	var interfaces []*types.Interface
+	for folder := range p.files {
+		scope := p.done[ourModule+folder].Scope()
+		for _, name := range scope.Names() {
+			named, is := scope.Lookup(name).Type().(*types.Named)
+			if !is {
+				continue
+			}
+			if i, is := named.Underlying().(*types.Interface); is {
+				interfaces = append(interfaces, i)
+				continue
+			}
+			methods, writes := map[string]bool{}, false
+			for m := range named.Methods() {
+				methods[m.Name()] = writers[m]
+				writes = writes || writers[m]
+			}
+			if writes {
+				byType[named] = methods
+			}
+		}
+	}
+	for _, i := range interfaces {
+		for _, methods := range byType {
+			if i.NumMethods() > 0 && slices.IndexFunc(slices.Collect(i.Methods()), func(m *types.Func) bool { _, has := methods[m.Name()]; return !has }) < 0 {
+				for m := range i.Methods() {
+					if methods[m.Name()] {
+						writers[m] = true
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestKernelIsWrittenFromOneList compares kernelWrites with the sources.
+func TestKernelIsWrittenFromOneList(t *testing.T) {
+	p := loadProgram(t)
+	writers := p.writers()
+	// The test is as good as what it takes for a writer: one function for each
+	// way to write.
+	names := map[string]bool{}
+	for f := range writers {
+		names[strings.ReplaceAll(f.FullName(), ourModule+"internal/", "")] = true
+	}
+	for _, want := range []string{
+		"(*kernel/cgroup.Tree).WriteCPUMax", "(*kernel/cgroup.Tree).Attach", "(*kernel/cgroup.Tree).Make", "(*kernel/cgroup.Tree).Kill",
+		"(*kernel/cgroup.Tree).Signal", "(kernel/cgroup.Vendor).Write", "(kernel/cgroup.Vendor).Switch", "(*kernel/resctrl.FS).SetSchemata",
+		"(*kernel/rqdelay.Probe).WatchSiblings", "(*kernel/rqdelay.Probe).Close", "(*kernel/scx.Scheduler).SetPods", "(*kernel/scx.Scheduler).Close",
+		"(*kernel/task.Cookies).Share", "kernel/task.SetPolicy", "kernel/task.SetAffinity", "(machine/host.extScheduler).SetGroup", "(machine/host.coreCookie).Share",
+	} {
+		if !names[want] {
+			t.Errorf("%s is not taken for a function that writes", want)
+		}
+	}
+	for _, want := range []string{"(*kernel/cgroup.Tree).ReadCPUMax", "(kernel/cgroup.Vendor).Read", "(*kernel/scx.Scheduler).Status", "kernel/task.Attr"} {
+		if names[want] {
+			t.Errorf("%s is taken for a function that writes", want)
+		}
+	}
+	found := map[string][]string{}
+	for folder := range p.files {
+		if strings.HasPrefix(folder, "internal/kernel/") {
+			continue
+		}
+		p.eachFunction(folder, func(fn *ast.FuncDecl, self *types.Func) {
+			if folder == "internal/machine/host" && isAdapter(fn) {
+				return
+			}
+			bySystem := strings.HasPrefix(folder, "internal/machine/") && !has(ownFiles, folder)
+			if p.uses(fn, func(o *types.Func) bool { return writers[o] }, func(x, name string) bool { return bySystem && has(systemWrites, x+"."+name) }) {
+				file := strings.TrimPrefix(filepath.ToSlash(p.fset.Position(fn.Pos()).Filename), internal)
+				found[file] = append(found[file], fn.Name.Name)
+			}
+		})
+	}
+	for _, row := range kernelWrites {
+		switch inMachine, isLab := strings.HasPrefix(row.in, "machine/"), strings.HasPrefix(row.in, "lab/"); {
+		case isLab != (row.when == experiment):
+			t.Errorf("%s writes on the occasion %q", row.in, row.when)
+		case !inMachine && !isLab && row.when != counts:
+			t.Errorf("%s writes to the kernel on the occasion %q, outside of machine", row.in, row.when)
+		case row.why == "":
+			t.Errorf("%s: %s write for no reason", row.in, row.functions)
+		}
+		for fn := range strings.FieldsSeq(row.functions) {
+			i := slices.Index(found[row.in], fn)
+			if i < 0 {
+				t.Errorf("%s: %s does not write to the kernel: take it out of the list", row.in, fn)
+				continue
+			}
+			found[row.in] = slices.Delete(found[row.in], i, i+1)
+		}
+	}
+	for _, file := range slices.Sorted(maps.Keys(found)) {
+		for _, fn := range found[file] {
+			t.Errorf("%s: %s writes to the kernel: see the list in writes_test.go", file, fn)
+		}
+	}
+}
