@@ -14,6 +14,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
+// Owned are the knobs that this package decides.
+var Owned = node.IOFiles
+
 // Config is blkioQOS of resource-qos-config. The zero value asks for nothing.
 type Config struct {
 	// Classes holds what the work of each class gets of block devices. A class
@@ -349,7 +352,7 @@ func (x *ioClass) hands() []plan.Want {
 		if x.IsRoot(p) {
 			continue
 		}
-		for _, f := range node.IOFiles {
+		for _, f := range Owned {
 			w := x.want(p, f)
 			if _, touched := x.snap.Knobs.Before[w.Knob]; touched {
 				w.Intent, w.Reason = plan.Release, "what bounds it would bound other work, too"

@@ -14,6 +14,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
+// Owned are the knobs that this package decides.
+var Owned = []node.File{node.FileControl, node.FileL3, node.FileMB}
+
 // Config is resctrlQOS of resource-qos-config. The zero value asks for nothing.
 type Config struct {
 	// Classes holds the share of each class that has one. LSE has LSR's.
@@ -21,6 +24,14 @@ type Config struct {
 	// Peak is the memory bandwidth behind one L3 cache, in bytes a second; 0: not
 	// configured. Machines that take amounts instead of percent need it.
 	Peak unit.Bytes `json:"peak,omitempty"`
+}
+
+// Files lists the knobs that c may want to set for these workloads.
+func (c Config) Files(workloads []node.Workload) []node.File {
+	if len(c.Classes) == 0 && !slices.ContainsFunc(workloads, OwnsControl) {
+		return nil
+	}
+	return Owned
 }
 
 // A Share is the part of each L3 cache, and of the memory bandwidth behind it, that a

@@ -16,6 +16,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
+// Owned are the knobs that this package decides.
+var Owned = []node.File{node.FileRun}
+
 // Config is the part of resource-threshold-config that ends BE work. The zero
 // value ends none.
 type Config struct {
@@ -30,6 +33,14 @@ type Config struct {
 
 // On reports whether any kind of eviction is switched on.
 func (c Config) On() bool { return c.Memory.on() || c.CPU.satisfies() || c.CPU.bounds() }
+
+// Files lists the knobs that c may want to set.
+func (c Config) Files() []node.File {
+	if !c.On() {
+		return nil
+	}
+	return Owned
+}
 
 // Causes are the words with which the reason of each eviction begins,
 // before a colon.

@@ -13,6 +13,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
+// Owned are the knobs that this package decides.
+var Owned = []node.File{node.FileSchedulerGroup, node.FileSchedulerCap}
+
 // Orders returns what the BE scheduler is to be told of each cgroup, and how many
 // workloads have no slot of their own because all are taken.
 //

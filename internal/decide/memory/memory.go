@@ -14,6 +14,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
+// Owned are the knobs that this package decides.
+var Owned = []node.File{node.FileMemory}
+
 // Config is memoryQOS of resource-qos-config. The zero value asks for nothing.
 type Config struct {
 	// Classes holds the shares of the workloads of each class. A class that is
@@ -22,6 +25,17 @@ type Config struct {
 	// Off holds shares that are set for a class and switched off. They count for
 	// the workloads of the class that ask for them (node.MemoryAsk.Enabled).
 	Off map[node.Class]Shares `json:"off,omitempty"`
+}
+
+// Files lists the knobs that c may want to set for these workloads.
+func (c Config) Files(workloads []node.Workload) []node.File {
+	limited := func(w node.Workload) bool {
+		return w.MemoryLimit.Known() && !w.MemoryKept || w.Asks.Memory != node.MemoryAsk{}
+	}
+	if len(c.Classes) == 0 && !slices.ContainsFunc(workloads, limited) {
+		return nil
+	}
+	return Owned
 }
 
 // MemoryShares says how much of what a workload counts on is protected, and
