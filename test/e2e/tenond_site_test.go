@@ -94,6 +94,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, without(capabilities))
 		os.Exit(1)
 	}
+	if probe := os.Getenv(readOnlyVar); probe != "" {
+		fmt.Fprintln(os.Stderr, readOnly(probe))
+		os.Exit(1)
+	}
 	if os.Getenv("TENON_TEST_ROLE") == "hog" {
 		hogs()
 		return
