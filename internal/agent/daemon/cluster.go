@@ -24,76 +24,77 @@ import (
 	"tenon.sh/tenon/internal/runtimes/nri"
 )
 
-// Kubernetes says how tenond finds its pods and its configuration where the
-// node is one of a cluster.
+// Kubernetes says how tenond finds its pods and its configuration on a node of
+// a cluster.
 type Kubernetes struct {
 	// Node is the name of the node.
 	Node string
 	// API is the API server.
 	API *apiserver.Client
-	// Kubelet tells the pods. It is asked every Poll, and when cgroups of pods
-	// come or go.
+	// Kubelet returns the pods of the node. The agent queries it every Poll,
+	// and when cgroups of pods appear or disappear.
 	Kubelet kubelet.Kubelet
 	Poll    time.Duration
 	// Namespace and ConfigMap name the ConfigMap with the configuration.
 	Namespace, ConfigMap string
-	// NRI is the socket at which the container runtime offers NRI; empty: it is
-	// not asked.
+	// NRI is the NRI socket of the container runtime; empty: the agent does not
+	// use NRI.
 	NRI string
-	// Leaves is asked when the daemon is told to end: whether the node leaves
-	// Tenon, so that containers get the kubelet's values back; nil: it does not.
-	// The runtime takes no new connection then if the daemon itself runs in a
-	// container. Released is called when they have got them; nil: it is not.
+	// Leaves reports, when the daemon has to stop, whether the node leaves
+	// Tenon for good; containers then get the kubelet's values back. Nil: the
+	// node stays. If the daemon itself runs in a container, the runtime accepts
+	// no new connection at that time. The daemon calls Released, unless nil,
+	// when the containers have their values back.
 	Leaves   func() bool
 	Released func()
 }
 
 const (
-	// firstWait is how long the first turn waits for pods and configuration
-	// where nothing is known of them, and againWait where an earlier daemon knew
-	// them: while nobody turns the loop, best-effort work is about to be
-	// narrowed.
+	// The first tick waits up to firstWait for pods and configuration if
+	// nothing is known of them, and up to againWait if an earlier daemon saved
+	// them. It must not wait longer: without ticks the watchdog narrows
+	// best-effort work.
 	firstWait = 3 * time.Second
 	againWait = 500 * time.Millisecond
 )
 
-// errUnknown keeps the loop from deciding while it knows neither from the
-// cluster nor from an earlier daemon what it is to look after: it would let go of
-// all that the last one holds.
+// errUnknown keeps the loop from deciding before it knows the pods and the
+// configuration, from the cluster or from an earlier daemon. A decision without
+// them would release every knob that the earlier daemon set.
 var errUnknown = errors.New("the pods or the configuration of this node are not known yet")
 
-// A cluster is what the daemon knows of the cluster that its node is part of.
-// What it knows outlasts the API server and the kubelet, and a restart.
+// A cluster is the daemon's knowledge of its cluster. It survives an outage of
+// the API server or the kubelet, and a restart of the daemon.
 type cluster struct {
 	Kubernetes
 	log     *slog.Logger
 	dir     string
 	tree    *cgroup.Tree
 	lives   func(node.CgroupPath) bool // there are processes in or below the group
-	changed func()                     // the workloads may be others
+	changed func()                     // the workloads may have changed
 	news    func(tick.Event)
 
 	pods    *kubelet.Source
 	self    *apiserver.Watch[*corev1.Node]
 	configs *apiserver.Watch[*corev1.ConfigMap]
 	byspace *apiserver.Watch[*corev1.ConfigMap] // kube.PodConfigMap
-	stale   atomic.Bool                         // the configuration may be another
+	stale   atomic.Bool                         // the configuration may have changed
 	ends    *ends
-	link    atomic.Pointer[nri.Link] // nil: nothing is known of it
+	link    atomic.Pointer[nri.Link] // nil: the state of NRI is not known
 
-	// The rest is the loop's own.
+	// Only the loop uses the fields below.
 	kept     kept
-	saved    []byte // kept, as it was written last
+	saved    []byte // kept, in the form last written to the file
 	cfg      clusterConfig
 	paths    []string
-	untold   []string // remarks on pods that live and that nobody tells
+	untold   []string // remarks on running pods that neither the kubelet nor the API server lists
 	view     podView
-	resized  map[node.CgroupPath]resize // lately
+	resized  map[node.CgroupPath]resize // recent resizes
 	reporter *clusterReporter
 }
 
-// openCluster takes what an earlier daemon knew. Changed is called when the
-// workloads may be others.
+// openCluster loads the state that an earlier daemon saved. The cluster calls
+// changed when the workloads may have changed.
 func openCluster(k Kubernetes, version, dir string, tree *cgroup.Tree, fs proc.FS, log *slog.Logger, changed func(), news func(tick.Event)) *cluster {
 	c := &cluster{Kubernetes: k, log: log, dir: dir, tree: tree, lives: livesIn(tree), changed: changed, news: news}
 	var err error
@@ -124,7 +125,7 @@ func (c *cluster) podsChanged() {
 	c.news(tick.Event{At: time.Now(), Kind: tick.EventCgroups, Text: "pods have come, gone or changed"})
 }
 
-// run keeps what is known up to date until ctx ends.
+// run watches the cluster until ctx ends.
 func (c *cluster) run(ctx context.Context, background *sync.WaitGroup) {
 	background.Go(func() { c.pods.Run(ctx) })
 	background.Go(func() { c.self.Run(ctx) })
@@ -137,7 +138,7 @@ func (c *cluster) run(ctx context.Context, background *sync.WaitGroup) {
 	}
 }
 
-// first waits until the pods and the configuration are known, but not for long.
+// first waits, with a limit, until the pods and the configuration are known.
 func (c *cluster) first(ctx context.Context) {
 	wait := firstWait
 	if !c.unknown() {
@@ -160,7 +161,8 @@ func (c *cluster) first(ctx context.Context) {
 	}
 }
 
-// look has the kubelet asked if a cgroup of a pod has come or gone.
+// look makes the kubelet client query again if a cgroup of a pod appeared or
+// disappeared.
 func (c *cluster) look(paths []string) {
 	before := c.paths
 	c.paths = paths
@@ -173,8 +175,8 @@ func (c *cluster) look(paths []string) {
 	}
 }
 
-// layout is where the kubelet puts the cgroups of pods: as it says, or has said
-// to an earlier daemon, or else as the cgroups look.
+// layout returns where the kubelet puts the cgroups of pods: from the kubelet,
+// else from the state of an earlier daemon, else from the cgroups that exist.
 func (c *cluster) layout() kube.Layout {
 	l := kube.Layout{Systemd: c.kept.Facts.CgroupDriver == "systemd", Root: c.kept.Facts.CgroupRoot}
 	if c.kept.Facts.CgroupDriver == "" {
@@ -183,19 +185,20 @@ func (c *cluster) layout() kube.Layout {
 	return l
 }
 
-// unknown reports that nobody has told of the pods or of the configuration yet.
+// unknown reports that the pods or the configuration are not known yet.
 func (c *cluster) unknown() bool { return !c.kept.PodsKnown || !c.kept.ConfigKnown }
 
-// take takes what the kubelet, or the API server, says of the pods. A kubelet
-// that has just started tells none, or those of files only, until the API server
-// has told it the others; and it does not tell a pod that was deleted by force
-// while processes of it are left. So a pod stays for as long as it lives.
+// take stores the pods that the kubelet, or the API server, lists. A kubelet
+// that has just started lists no pods, or only static ones, until it has
+// reached the API server; and it omits a pod that was deleted by force while
+// processes of it still run. A pod therefore stays until its cgroup has no
+// process.
 func (c *cluster) take(known kubelet.Known) {
 	if known.Facts != (kubelet.Facts{}) {
 		c.kept.Facts = known.Facts
 	}
 	if known.At.IsZero() {
-		return // those of an earlier daemon hold
+		return // the pods from an earlier daemon stay valid
 	}
 	told := make(map[string]bool, len(known.Pods))
 	for i := range known.Pods {
@@ -213,8 +216,8 @@ func (c *cluster) take(known kubelet.Known) {
 	c.kept.PodsKnown, c.kept.Pods = true, slices.Concat(known.Pods, untold)
 }
 
-// livesIn asks a tree whether groups have processes. One that cannot be told
-// has some while it is there.
+// livesIn returns a function that reports whether a cgroup contains processes.
+// A cgroup that exists but cannot be read counts as populated.
 func livesIn(tree *cgroup.Tree) func(node.CgroupPath) bool {
 	return func(p node.CgroupPath) bool {
 		lives, err := tree.Populated(string(p))

@@ -12,9 +12,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// rulesOf are rules for the programs of host-application-config, which run
-// outside of Kubernetes. One without a class, or without a cgroup of its own, is
-// left alone.
+// rulesOf returns rules for the programs of host-application-config, which run
+// outside Kubernetes. It skips a program without a class or without a cgroup of
+// its own.
 func rulesOf(applications []config.HostApplication, l kube.Layout) []match.Rule {
 	var rules []match.Rule
 	for _, a := range applications {
@@ -27,7 +27,7 @@ func rulesOf(applications []config.HostApplication, l kube.Layout) []match.Rule 
 	return rules
 }
 
-// groupOfApplication is the cgroup of such a program.
+// groupOfApplication returns the cgroup of such a program.
 func groupOfApplication(c config.HostCgroup, l kube.Layout) string {
 	base := map[string]node.CgroupPath{
 		"Kubepods":           l.QOS(corev1.PodQOSGuaranteed),
@@ -36,12 +36,12 @@ func groupOfApplication(c config.HostCgroup, l kube.Layout) string {
 	}[c.Base.Or("CgroupRoot")]
 	own := strings.FieldsFunc(c.ParentDir.Or("")+"/"+c.RelativePath.Or(""), func(r rune) bool { return r == '/' })
 	if len(own) == 0 || slices.Contains(own, "..") || slices.Contains(own, ".") {
-		return "" // it would be that of others, too
+		return "" // other programs share this cgroup
 	}
 	return string(base.Join(strings.Join(own, "/")))
 }
 
-// literal is a glob that matches nothing but a path.
+// literal returns a glob that matches only the given path.
 func literal(path string) string {
 	return strings.NewReplacer("*", "[*]", "?", "[?]", "[", "[[]").Replace(path)
 }

@@ -13,21 +13,22 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A clusterConfig is what the cluster asks of this node.
+// A clusterConfig is the configuration of this node from the cluster.
 type clusterConfig struct {
-	last   config.Cluster // with what held of each key before it got a fault
-	read   bool           // last is of kept.Config at least
+	last   config.Cluster // for a key with a fault: its last value without one
+	read   bool           // last was parsed at least from kept.Config
 	node   config.NodeConfig
-	spaces kube.Namespaces // what namespaces ask for their pods
-	facts  kubelet.Facts   // by which this was made
-	// missing is since when the ConfigMap is not there, and missingByspace the one
-	// with what namespaces ask for: while it is waited for, what it said last holds.
+	spaces kube.Namespaces // the overrides that namespaces set for their pods
+	facts  kubelet.Facts   // the kubelet's facts from which this was computed
+	// missing is the time since when the ConfigMap does not exist, and
+	// missingByspace the same for kube.PodConfigMap. For a while after its
+	// deletion the last content stays in force.
 	missing, missingByspace config.Missing
 	status                  nodereport.Config
 }
 
-// followConfig takes the ConfigMap, and the labels and annotations of the node,
-// if any has changed, and reports whether the configuration may be another.
+// followConfig reads the ConfigMap and the node's labels and annotations if one
+// of them changed, and reports whether the configuration may have changed.
 func (c *cluster) followConfig() bool { return c.followConfigAt(time.Now()) }
 
 func (c *cluster) followConfigAt(now time.Time) bool {
@@ -42,7 +43,7 @@ func (c *cluster) followConfigAt(now time.Time) bool {
 	}
 	c.cfg.facts = facts
 	if !c.cfg.read {
-		// What held when the last daemon ended is what a key with a fault keeps.
+		// A key with a fault keeps the value that the last daemon used.
 		c.cfg.last, _ = config.ParseConfigMap(k.Config)
 		c.cfg.read = true
 	}
@@ -81,13 +82,14 @@ func (c *cluster) followConfigAt(now time.Time) bool {
 	return true
 }
 
-// waits reports whether a ConfigMap that was there and is not is waited for, so
-// that what it said last holds.
+// waits reports whether a ConfigMap was deleted so recently that its last
+// content stays in force.
 func waits(m *config.Missing, there, was bool, now time.Time) bool {
 	return m.See(there || !was, now) > 0
 }
 
-// tellConfig makes the status of the configuration, and logs what is new in it.
+// tellConfig computes the status of the configuration, and logs what is new in
+// it.
 func (c *cluster) tellConfig(faults []config.Fault) {
 	name := fmt.Sprintf("ConfigMap %s/%s", c.Namespace, c.ConfigMap)
 	if !c.kept.HasConfig {
@@ -125,7 +127,8 @@ func (c *cluster) tellConfig(faults []config.Fault) {
 	c.cfg.status = next
 }
 
-// configTrouble says why the configuration is not read any more; empty: it is.
+// configTrouble returns why the watch cannot read the configuration; empty: it
+// can.
 func (c *cluster) configTrouble() string {
 	_, err := c.configs.Trouble()
 	if err == nil {
@@ -137,9 +140,9 @@ func (c *cluster) configTrouble() string {
 	return err.Error()
 }
 
-// over puts what the cluster asks for over the configuration of the file, which
-// is that of the node: its parts, its rules, how it is looked at. Where there is
-// no ConfigMap the strategies of the file hold.
+// over overlays the cluster's configuration on that of the node's file. The
+// parts, the rules and the intervals come from the file. Without a ConfigMap
+// the strategies of the file are in force, too.
 func (c *cluster) over(file config.Config) config.Config {
 	if !c.kept.HasConfig {
 		shareCPUs(&file.Policy, c.cfg.facts)
@@ -154,16 +157,16 @@ func (c *cluster) over(file config.Config) config.Config {
 	return next
 }
 
-// shareCPUs leaves the sets of CPUs to a kubelet that writes them itself, and
-// those CPUs on which it lets no pod run out of what pods share. The notices say
-// which CPUs are to be kept from best-effort work and are not.
+// shareCPUs leaves cpusets to a kubelet that writes them itself, and keeps the
+// kubelet's reserved CPUs out of the shared pool. The notices name the reserved
+// CPUs that best-effort work can still use.
 func shareCPUs(p *policy.Config, f kubelet.Facts) (notices []string) {
 	if !binds(f) {
 		return nil
 	}
 	p.Pool.SetsKept, p.CPUQOS.SetsKept = true, true
 	strict, err := unit.ParseCPUSet(f.ReservedCPUs)
-	if err != nil { // the kubelet itself would not have started
+	if err != nil { // the kubelet would not have started with this value
 		notices = append(notices, fmt.Sprintf("the kubelet's reservedSystemCPUs cannot be read: %v", err))
 	}
 	if open := p.Pool.ReservedCPUs.Minus(strict); !open.Empty() {

@@ -20,47 +20,50 @@ import (
 )
 
 const (
-	// refusedFor is for how long a pod is spared whose eviction was refused, and
-	// busyFor where the API server could not say: it did not get that far.
+	// refusedFor is how long a pod stays exempt after the API server refused
+	// its eviction, and busyFor after an answer that decided nothing, such as
+	// 429.
 	refusedFor = 30 * time.Second
 	busyFor    = 5 * time.Second
-	// attempts is how often an eviction is asked for before the API server
-	// counts as away, attemptEvery apart: memory does not wait for long.
+	// attempts is how often Tenon sends an eviction, attemptEvery apart, before
+	// it treats the API server as away. Both are small: a shortage of memory
+	// cannot wait.
 	attempts     = 2
 	attemptEvery = 500 * time.Millisecond
-	// awayAfter is for how long the API server must not have been heard before it
-	// counts as away without being asked.
+	// awayAfter: if the API server was silent for so long, Tenon treats it as
+	// away without sending the eviction.
 	awayAfter = 30 * time.Second
-	// mostEnds is how many evictions may wait to be asked for.
+	// mostEnds bounds the queue of evictions.
 	mostEnds = 64
 )
 
-// An evictor ends pods by the API server: apiserver.Client.
+// An evictor evicts pods through the API server: apiserver.Client.
 type evictor interface {
 	Evict(context.Context, apiserver.PodName) error
 	Tell(context.Context, apiserver.Occurrence) error
 }
 
-// ends ends pods that are to end: by the Eviction API, which respects disruption
-// budgets and graces, and while the API server is away as on a node without one.
-// It asks beside the loop, which never waits for an answer.
+// ends is the eviction queue. It uses the Eviction API, which respects
+// disruption budgets and grace periods, and signals while the API server is
+// away, as on a node without a cluster. It runs beside the loop, which never
+// waits for an answer.
 type ends struct {
 	api     evictor
 	node    string
 	log     *slog.Logger
 	changed func()
-	signal  func(context.Context, plan.Step) error // ends what the API server cannot
-	prepare func(node.Knob) error                  // lets a pod run, so that it can end
-	away    func() bool                            // nobody has heard the API server for long
+	signal  func(context.Context, plan.Step) error // ends the processes of a pod while the API server is away
+	prepare func(node.Knob) error                  // thaws a pod so that it can end
+	away    func() bool                            // the API server has been silent for awayAfter
 	queue   chan eviction
 
-	mu   sync.Mutex // guards the rest
+	mu   sync.Mutex // guards the fields below
 	pods map[node.CgroupPath]endable
 	of   map[types.UID]*end
-	told map[refusal]bool // in an event
+	told map[refusal]bool // reported in an event
 }
 
-// A refusal is why the API server did not evict a pod.
+// A refusal is the reason for which the API server did not evict a pod.
 type refusal struct {
 	uid    types.UID
 	reason metav1.StatusReason
@@ -69,26 +72,26 @@ type refusal struct {
 // An endable pod is one that the API server can evict.
 type endable struct {
 	apiserver.PodName
-	grace time.Duration // that it has then, with what the kubelet needs to see to it
+	grace time.Duration // the pod's grace period plus graceMargin
 }
 
-// An end is how far a pod is on its way to its end.
+// An end is the state of the eviction of a pod.
 type end struct {
 	state endState
-	until time.Time // accepted: then its grace is over; refused: until then it is spared
-	why   string    // refused
+	until time.Time // accepted: end of the grace period; refused: end of the exemption
+	why   string    // of a refusal
 }
 
 type endState int
 
 const (
-	endAsking   endState = iota // nobody has answered yet
-	endAccepted                 // the pod gets its grace from the kubelet
-	endRefused                  // by its budget, or by the API server's rules
+	endAsking   endState = iota // no answer yet
+	endAccepted                 // the kubelet waits for the pod's grace period
+	endRefused                  // a disruption budget or a rule of the API server refused
 	endAway                     // the API server does not answer
 )
 
-// An eviction is one that is to be asked for.
+// An eviction is an entry of the queue.
 type eviction struct {
 	pod  endable
 	step plan.Step
@@ -101,7 +104,7 @@ func newEnds(api evictor, name string, log *slog.Logger, changed func()) *ends {
 	}
 }
 
-// follow takes the pods that there are now.
+// follow takes the pods that exist now.
 func (e *ends) follow(pods map[node.CgroupPath]endable) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -118,7 +121,7 @@ func (e *ends) follow(pods map[node.CgroupPath]endable) {
 	maps.DeleteFunc(e.told, func(r refusal, _ bool) bool { return !there[r.uid] })
 }
 
-// spared says why a pod may not be evicted now; empty: it may.
+// spared returns why a pod is exempt from eviction now; empty: it is not.
 func (e *ends) spared(uid types.UID) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -133,8 +136,8 @@ func (e *ends) spared(uid types.UID) string {
 	return o.why
 }
 
-// take reports whether a step is to end a pod and was taken care of; the node
-// itself is to do it otherwise.
+// take handles a step that evicts or freezes a pod. If taken is false, the
+// caller performs the step on the node itself.
 func (e *ends) take(s plan.Step) (taken bool, err error) {
 	v, runs := s.To.(node.Run)
 	if !runs || !v.Ends() && v != node.Frozen {
@@ -169,11 +172,11 @@ func (e *ends) take(s plan.Step) (taken bool, err error) {
 	case o.state == endAccepted && time.Now().Before(o.until):
 		return true, fmt.Errorf("end pod %s/%s: it was evicted, and its grace is not over before %s", pod.Namespace, pod.Name, o.until.Format(time.TimeOnly))
 	}
-	// What is left after its grace, the kubelet has not ended.
+	// The grace period is over and the kubelet has not ended the rest.
 	return false, nil
 }
 
-// run asks for the evictions until ctx ends.
+// run sends the evictions until ctx ends.
 func (e *ends) run(ctx context.Context) {
 	var asking sync.WaitGroup
 	defer asking.Wait()
@@ -187,7 +190,7 @@ func (e *ends) run(ctx context.Context) {
 	}
 }
 
-// end asks for one eviction.
+// end sends one eviction.
 func (e *ends) end(ctx context.Context, x eviction) {
 	var err error
 	for n := range attempts {
@@ -213,7 +216,8 @@ func (e *ends) end(ctx context.Context, x eviction) {
 	case err == nil:
 		e.set(x.pod.UID, end{state: endAccepted, until: time.Now().Add(x.pod.grace)})
 		e.log.Warn("pod evicted", "pod", name, "reason", x.step.Reason)
-		// What the kubelet asks to end is frozen as yet, if it was what grew.
+		// A pod that grew is still frozen, and a frozen pod cannot handle
+		// SIGTERM.
 		if err := e.prepare(x.step.Knob); err != nil && !errors.Is(err, cgroup.ErrGone) {
 			e.log.Error("an evicted pod may not end by itself: it does not run", "pod", name, "error", err)
 		}
@@ -230,7 +234,7 @@ func (e *ends) end(ctx context.Context, x eviction) {
 			e.tell(ctx, x.pod.PodName, "EvictionRefused", why+"; asked for because: "+x.step.Reason)
 		}
 		e.changed()
-		// It may be asked again when that is over.
+		// Tenon may try the pod again after the exemption.
 		time.AfterFunc(spared+time.Second, e.changed)
 	default:
 		e.set(x.pod.UID, end{state: endAway})
@@ -241,24 +245,25 @@ func (e *ends) end(ctx context.Context, x eviction) {
 	}
 }
 
-// errAway means that the API server was not asked.
-var errAway = fmt.Errorf("it has not been heard for %v", awayAfter)
+// errAway: Tenon did not send the eviction.
+var errAway = fmt.Errorf("the API server has been silent for %v", awayAfter)
 
-// awayBy reports whether a watch has not heard the API server for long. One that
-// answers, whatever it says, is there.
+// awayBy reports whether a watch has had no answer from the API server for
+// awayAfter. Any answer counts, errors too.
 func awayBy(heard time.Time, trouble error, now time.Time) bool {
 	return trouble != nil && !answered(trouble) && !heard.IsZero() && now.Sub(heard) > awayAfter
 }
 
-// answered reports whether an error is an answer of the API server, whatever it
-// says: then it is there, and the pod's budget holds. It says 500 of a pod with
-// two budgets, and 429, 503 or 504 when it is busy.
+// answered reports whether an error is an answer of the API server. Any answer
+// means that the server is up and that the pod's disruption budget is in force:
+// the server returns 500 for a pod with two budgets, and 429, 503 or 504 when
+// it is busy.
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	return errors.Is(err, apiserver.ErrBudget) || errors.As(err, &status)
 }
 
-// sparedFor is for how long a pod is left alone after such an answer.
+// sparedFor returns how long a pod stays exempt after such an answer.
 func sparedFor(err error) time.Duration {
 	busy := apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsServerTimeout(err) || apierrors.IsConflict(err)
@@ -271,8 +276,8 @@ func sparedFor(err error) time.Duration {
 	return busyFor
 }
 
-// first reports whether a refusal is the first of its pod for that reason: a
-// budget may refuse for days, and each event is an object of its own.
+// first reports whether a refusal is the first of its pod with that reason: a
+// budget may refuse for days, and each event is an object in the API server.
 func (e *ends) first(r refusal) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -284,7 +289,7 @@ func (e *ends) first(r refusal) bool {
 func (e *ends) set(uid types.UID, next end) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.of[uid] != nil { // else it is gone
+	if e.of[uid] != nil { // else the pod is gone
 		*e.of[uid] = next
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A judge answers evictions.
+// A judge is an evictor with prepared answers.
 type judge struct {
 	mu     sync.Mutex
 	err    error
@@ -52,8 +52,8 @@ func endStep(v node.Run) plan.Step {
 	return plan.Step{Knob: node.Knob{Cgroup: jobGroup, File: node.FileRun}, From: node.Running, To: v, Owner: plan.OwnerEvict, Reason: "memory: 7000 MiB of 8000 MiB are in use", BE: true}
 }
 
-// court makes ends with one pod of the given grace. signalled counts the steps
-// that the node itself was to take.
+// court makes ends with one pod of the given grace period. signalled counts the
+// steps left to the node.
 func court(t *testing.T, j *judge, grace time.Duration) (e *ends, signalled func() int) {
 	t.Helper()
 	e = newEnds(j, "node-1", slog.New(slog.DiscardHandler), func() {})
@@ -138,7 +138,8 @@ func TestWithoutAPIServerPodsEndBySignals(t *testing.T) {
 	}
 }
 
-// TestAnAPIServerThatNobodyHearsIsNotWaitedFor: memory is short meanwhile.
+// TestAnAPIServerThatNobodyHearsIsNotWaitedFor: an eviction for lack of memory
+// is urgent.
 func TestAnAPIServerThatNobodyHearsIsNotWaitedFor(t *testing.T) {
 	j := &judge{}
 	e, signalled := court(t, j, time.Hour)
@@ -193,8 +194,9 @@ func TestAPodThatIsGoneIsForgotten(t *testing.T) {
 	}
 }
 
-// Whoever answers is there: a pod with two budgets is a 500, and a busy server a
-// 429, 503 or 504. Signals then would end what its budget protects.
+// Any answer means that the server is up: it returns 500 for a pod with two
+// budgets, and 429, 503 or 504 when it is busy. Signals would then end a pod
+// that its budget protects.
 func TestNoAnswerOfTheAPIServerLeadsToSignals(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	for name, c := range map[string]struct {
@@ -229,7 +231,7 @@ func TestARefusalIsToldOnceForEachReason(t *testing.T) {
 	e, _ := court(t, j, time.Hour)
 	refused := func(n int) {
 		e.mu.Lock()
-		delete(e.of, "u") // as when it is over
+		delete(e.of, "u") // as after the exemption
 		e.mu.Unlock()
 		_, _ = e.take(endStep(node.AskedToEnd))
 		soon(t, "the refusal", func() bool { asked, _ := j.told(); return asked == n && e.spared("u") != "" })
@@ -250,7 +252,7 @@ func TestARefusalIsToldOnceForEachReason(t *testing.T) {
 	}
 }
 
-// What memory eviction ends it has frozen before.
+// Memory eviction freezes a pod before it ends it.
 func TestAnEvictedPodRunsSoThatItCanEnd(t *testing.T) {
 	e, _ := court(t, &judge{}, time.Hour)
 	prepared := make(chan node.Knob, 1)

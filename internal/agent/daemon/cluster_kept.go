@@ -16,16 +16,16 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 )
 
-// clusterFile is where what is known of the cluster waits for the next daemon,
-// which may find neither API server nor kubelet.
+// clusterFile saves the state of the cluster for the next daemon, which may
+// start while both API server and kubelet are away.
 const clusterFile = "kubernetes.json"
 
-// kept is what is known of the cluster.
+// kept is the saved state of the cluster.
 type kept struct {
 	Boot string `json:"boot_id"`
-	// ConfigKnown: Config is what the ConfigMap said last, as far as it was good;
-	// HasConfig: it exists. Labels and Annotations are the node's, and UID is its
-	// identity.
+	// ConfigKnown: Config is the last content of the ConfigMap without its
+	// faulty keys. HasConfig: the ConfigMap exists. Labels and Annotations are
+	// the node's, UID is its identity.
 	ConfigKnown bool              `json:"config_known,omitempty"`
 	HasConfig   bool              `json:"has_config,omitempty"`
 	Config      map[string]string `json:"config,omitempty"`
@@ -33,15 +33,15 @@ type kept struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 	UID         types.UID         `json:"uid,omitempty"`
-	// Facts are the kubelet's.
+	// Facts come from the kubelet.
 	Facts kubelet.Facts `json:"facts,omitzero"`
-	// PodsKnown: Pods are those of the node, as they were told last.
+	// PodsKnown: Pods is the last list of the node's pods.
 	PodsKnown bool         `json:"pods_known,omitempty"`
 	Pods      []corev1.Pod `json:"pods,omitempty"`
 }
 
-// loadKept takes what an earlier daemon knew: nothing where there was none. The
-// pods of another boot are none: what they hold, the kernel has forgotten.
+// loadKept loads the state that an earlier daemon saved, if any. It drops the
+// pods of an earlier boot: their cgroups are gone.
 func loadKept(dir string, from proc.FS) (kept, error) {
 	boot, err := from.BootID()
 	if err != nil {
@@ -65,7 +65,7 @@ func loadKept(dir string, from proc.FS) (kept, error) {
 	return k, nil
 }
 
-// keep leaves what is known for the next daemon.
+// keep saves the state for the next daemon.
 func (c *cluster) keep() {
 	data, err := json.Marshal(c.kept)
 	if err != nil || bytes.Equal(data, c.saved) {

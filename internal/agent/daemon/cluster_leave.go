@@ -13,10 +13,9 @@ import (
 	"tenon.sh/tenon/internal/runtimes/nri"
 )
 
-// ReleaseContainers gives containers back the values that the kubelet has given
-// them, as far as a daemon that kept its state in stateDir has set others through
-// the container runtime: those the journal does not know. A runtime that offers
-// no NRI has none.
+// ReleaseContainers gives containers the kubelet's values back where a daemon
+// with state in stateDir set others through the container runtime; the journal
+// does not hold those. A runtime without NRI has none.
 func (k Kubernetes) ReleaseContainers(ctx context.Context, stateDir string, log *slog.Logger) error {
 	if k.NRI == "" {
 		return nil
@@ -36,12 +35,12 @@ func (k Kubernetes) ReleaseContainers(ctx context.Context, stateDir string, log 
 	return err
 }
 
-// recalled are pods of which an earlier daemon knew.
+// recalled is the pods that an earlier daemon saved.
 type recalled kept
 
-// Look and Hurry ask nobody: there is nobody to ask any more.
+// Look and Hurry do nothing: the list is complete.
 func (recalled) Look()  {}
 func (recalled) Hurry() {}
 
-// Known are the pods as they were known last.
+// Known returns the saved pods.
 func (r recalled) Known() kubelet.Known { return kubelet.Known{Pods: r.Pods, At: time.Now()} }

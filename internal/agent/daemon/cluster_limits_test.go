@@ -21,14 +21,14 @@ import (
 	"tenon.sh/tenon/internal/runtimes/nri"
 )
 
-// containerLimits are the limits of a container's cgroup.
+// containerLimits is the limits of a container's cgroup.
 type containerLimits struct {
 	quota  time.Duration
 	memory unit.Bytes
 }
 
-// randomPod is a pod of any class whose containers ask for batch resources, for
-// native ones, for both or for nothing.
+// randomPod returns a pod of any class whose containers request batch
+// resources, native ones, both or none.
 func randomPod(r *rand.Rand) corev1.Pod {
 	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "p", UID: types.UID("u"), Labels: map[string]string{}}}
 	if class := []string{"", "BE", "BE", "BE", "LS", "LSR", "SYSTEM"}[r.IntN(7)]; class != "" {
@@ -63,8 +63,8 @@ func randomPod(r *rand.Rand) corev1.Pod {
 }
 
 // TestTheRuntimeSetsWhatTheFirstTickWants holds NRI and the policies to one
-// rule: a container has the same limits whether the container runtime set them
-// before its first instruction, or the first tick sets them afterwards.
+// rule: a container has the same limits whether the container runtime sets them
+// before its first instruction, or the first tick sets them later.
 func TestTheRuntimeSetsWhatTheFirstTickWants(t *testing.T) {
 	r := rand.New(rand.NewPCG(14, 6))
 	bounded := 0
@@ -98,8 +98,8 @@ func TestTheRuntimeSetsWhatTheFirstTickWants(t *testing.T) {
 	}
 }
 
-// afterFirstTick are the limits of the pod's containers when the first tick has
-// written what it wants over the kubelet's values.
+// afterFirstTick returns the limits of the pod's containers after the first
+// tick has changed the kubelet's values.
 func afterFirstTick(p corev1.Pod, l kube.Layout, native map[node.CgroupPath]kube.Amounts) map[node.CgroupPath]containerLimits {
 	workloads, _ := kube.Workloads([]corev1.Pod{p}, l, func(node.CgroupPath) bool { return true })
 	s := node.Snapshot{At: time.Unix(1, 0), Workloads: workloads, Knobs: node.Knobs{Kernel: node.Kernel{CgroupVersion: 2, PageSize: 4096}, Now: map[node.Knob]node.Value{}}}
@@ -124,7 +124,7 @@ func afterFirstTick(p corev1.Pod, l kube.Layout, native map[node.CgroupPath]kube
 	return all
 }
 
-// withLimits are the limits of a container that the runtime makes.
+// withLimits returns the limits of a container that the runtime creates.
 func withLimits(own containerLimits, set nri.Limits) containerLimits {
 	if set.Quota != nil {
 		if own.quota = node.NoQuota; *set.Quota >= 0 {
@@ -139,9 +139,9 @@ func withLimits(own containerLimits, set nri.Limits) containerLimits {
 	return own
 }
 
-// checkWithoutSpec has the limits set from what the webhook writes into a pod's
-// annotations, before the kubelet has told of the pod: each that is set so is the
-// one that the spec gives.
+// checkWithoutSpec computes the limits from the annotations that the webhook
+// writes, before the kubelet lists the pod: each limit set so must equal the
+// one from the spec.
 func checkWithoutSpec(t *testing.T, p corev1.Pod, name string, want nri.Limits) {
 	t.Helper()
 	spec := map[string]map[string]corev1.ResourceRequirements{"containers": {}}

@@ -18,13 +18,13 @@ import (
 	"tenon.sh/tenon/internal/runtimes/nri"
 )
 
-// newPod is how often it is looked whether the kubelet has told of a pod that
-// the runtime already makes.
+// newPod is the interval at which Container checks whether the kubelet lists a
+// pod that the runtime is creating.
 const newPod = 10 * time.Millisecond
 
-// A starts answers the container runtime, which asks before it starts a
-// container. It is the loop's forerunner and writes nothing itself: the pods'
-// own cgroups are the loop's, which is woken.
+// A starts is the NRI resolver: it answers the container runtime before a
+// container starts. It writes no knob; it wakes the loop, which writes the
+// cgroups of pods.
 type starts struct {
 	pods interface {
 		Look()
@@ -33,7 +33,7 @@ type starts struct {
 	}
 }
 
-// nri answers the runtime until ctx ends.
+// nri serves the runtime until ctx ends.
 func (c *cluster) nri(ctx context.Context) {
 	o := c.nriOptions()
 	o.Changed = func(l nri.Link) { c.link.Store(&l) }
@@ -47,8 +47,8 @@ func (c *cluster) nriOptions() nri.Options {
 	return nri.Options{Socket: c.NRI, Values: starts{c.pods}, V1: c.tree.VersionOf("cpu") == 1, Log: c.log}
 }
 
-// Sandbox has the kubelet asked for the pod. By the time its image is there and
-// its first container is made, the loop has seen to the pod's cgroup.
+// Sandbox makes the kubelet client query the pod. Before its image is pulled
+// and its first container created, the loop has configured the pod's cgroup.
 func (s starts) Sandbox(_ context.Context, p nri.Pod) error {
 	if kube.Class(podOf(p)) == node.BE {
 		s.pods.Hurry()
@@ -58,14 +58,13 @@ func (s starts) Sandbox(_ context.Context, p nri.Pod) error {
 	return nil
 }
 
-// podOf is what the runtime knows of a pod.
+// podOf returns the pod as the runtime describes it.
 func podOf(p nri.Pod) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID), Labels: p.Labels, Annotations: p.Annotations}}
 }
 
-// Container goes by the spec of the pod, or before the kubelet has told it by
-// what the webhook has written into its annotations. Where that says nothing
-// the answer waits for the kubelet.
+// Container uses the pod's spec, or the webhook's annotations if the kubelet
+// does not list the pod yet. Without either it waits for the kubelet.
 func (s starts) Container(ctx context.Context, p nri.Pod, name string) (nri.Limits, bool, error) {
 	if pod := s.find(p); pod != nil {
 		return limits(kube.Starting(pod, name, true))
@@ -99,9 +98,9 @@ func (s starts) find(p nri.Pod) *corev1.Pod {
 	return &pods[i]
 }
 
-// limits says in the runtime's words what decide/limit sets for a container,
-// without the weight: the kubelet reads what the runtime was told of it as a
-// request for CPU. The runtime and the kubelet write -1 for no limit.
+// limits converts the limits of decide/limit to NRI. It omits the weight,
+// because the kubelet reads the runtime's weight as a request for CPU. The
+// runtime and the kubelet write -1 for no limit.
 func limits(w node.Workload, c node.Part, ours bool) (nri.Limits, bool, error) {
 	var l nri.Limits
 	if v, cpu := limit.CPU(w, c); cpu && ours {

@@ -16,11 +16,11 @@ import (
 	"tenon.sh/tenon/internal/runtimes/nri"
 )
 
-// A teller is a source of pods that tells of them when it is asked to look.
+// A teller is a source of pods that lists secret after Look.
 type teller struct {
 	mu     sync.Mutex
 	known  []corev1.Pod
-	secret []corev1.Pod // known after the first look
+	secret []corev1.Pod // listed after the first look
 	looks  int
 }
 

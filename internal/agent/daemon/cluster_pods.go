@@ -15,23 +15,25 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A podView is the pods of the node as the loop sees them.
+// A podView is the loop's view of the node's pods.
 type podView struct {
 	workloads []node.Workload
 	status    nodereport.Pods
-	// running are the pods that were started and have not ended, of whatever class.
+	// running is the pods of all classes that have started and not ended.
 	running []*corev1.Pod
-	// pods are those that the API server can evict, by their cgroup.
+	// pods is those that the API server can evict, by cgroup.
 	pods map[node.CgroupPath]endable
-	// native is what the kubelet enforces of each pod and container.
+	// native is the limits that the kubelet enforces for each pod and
+	// container.
 	native map[node.CgroupPath]kube.Amounts
-	// before is what it did when the journal was right.
+	// before is native at the time when the journal was last correct.
 	before map[node.CgroupPath]kube.Amounts
-	// change is what that makes of the values from before Tenon.
+	// change corrects a journaled value for resizes since then.
 	change func(node.Knob, node.Value) node.Value
 }
 
-// natives is what the kubelet enforces of each pod and container.
+// natives returns the limits that the kubelet enforces for each pod and
+// container.
 func natives(pods []corev1.Pod, l kube.Layout) map[node.CgroupPath]kube.Amounts {
 	all := make(map[node.CgroupPath]kube.Amounts, len(pods))
 	for i := range pods {
@@ -42,9 +44,9 @@ func natives(pods []corev1.Pod, l kube.Layout) map[node.CgroupPath]kube.Amounts 
 	return all
 }
 
-// rebased takes the outcome of a rebase by view.change. The pods are kept for the
-// next daemon only after it, for that one would see no difference any more; after
-// an error the difference is there the next time.
+// rebased takes the outcome of a rebase by view.change. It saves the pods for
+// the next daemon only after a success; after an error the difference between
+// saved and current pods must remain, so that the next rebase sees it.
 func (c *cluster) rebased(err error) {
 	if err == nil {
 		c.keep()
@@ -54,11 +56,11 @@ func (c *cluster) rebased(err error) {
 	maps.Copy(c.view.native, c.view.before)
 }
 
-// workloads makes workloads of the pods that are known now.
+// workloads returns the known pods as workloads.
 func (c *cluster) workloads() []node.Workload {
 	known := c.pods.Known()
 	before := c.view.native
-	if before == nil { // what an earlier daemon knew
+	if before == nil { // from an earlier daemon
 		before = natives(c.kept.Pods, c.layout())
 	}
 	c.take(known)
@@ -102,11 +104,11 @@ func (c *cluster) workloads() []node.Workload {
 	return v.workloads
 }
 
-// binds reports whether a kubelet binds the CPUs of containers itself.
+// binds reports whether a kubelet assigns CPUs to containers itself.
 func binds(f kubelet.Facts) bool { return f.CPUManagerPolicy == "static" }
 
-// unbind leaves the CPUs of pods to a kubelet that binds them itself: two who do
-// would each undo what the other does.
+// unbind leaves the CPUs of pods to a kubelet that assigns them itself: two
+// owners would overwrite each other.
 func unbind(workloads []node.Workload, f kubelet.Facts) (remarks []string) {
 	if !binds(f) {
 		return nil
@@ -120,8 +122,8 @@ func unbind(workloads []node.Workload, f kubelet.Facts) (remarks []string) {
 	return remarks
 }
 
-// graceMargin is what a pod gets on top of its grace before Tenon itself ends
-// what is left of it: the kubelet needs some of it to do the same.
+// graceMargin is how long after a pod's grace period Tenon ends its remaining
+// processes: the kubelet does the same, and needs a moment for it.
 const graceMargin = 5 * time.Second
 
 func graceOf(p *corev1.Pod) time.Duration {
@@ -132,15 +134,15 @@ func graceOf(p *corev1.Pod) time.Duration {
 	return time.Duration(seconds)*time.Second + graceMargin
 }
 
-// evictable reports whether the API server can evict a pod. A pod of a file is
-// the kubelet's alone.
+// evictable reports whether the API server can evict a pod. It cannot evict a
+// static pod.
 func evictable(p *corev1.Pod) bool {
 	source := p.Annotations["kubernetes.io/config.source"]
 	return p.UID != "" && p.Annotations[corev1.MirrorPodAnnotationKey] == "" && (source == "" || source == "api")
 }
 
-// beside drops the workloads of rules that have cgroups of pods in or around
-// them: those are what their pods say.
+// beside drops the workloads of rules whose cgroup contains, or lies in, the
+// cgroup of a pod: the pod sets the class there.
 func beside(rules, pods []node.Workload) (left []node.Workload, remarks []string) {
 	for _, w := range rules {
 		i := slices.IndexFunc(pods, func(p node.Workload) bool { return p.Cgroup.Contains(w.Cgroup) || w.Cgroup.Contains(p.Cgroup) })

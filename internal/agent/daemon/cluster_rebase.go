@@ -9,19 +9,19 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// resizing is for how long after a resize is known a value may still be that from
-// before it: the kubelet writes it when it gets to it.
+// resizing is how long after a resize a cgroup may still have its old value:
+// the kubelet writes the new one some time later.
 const resizing = 2 * time.Minute
 
-// A resize is what the owner of a pod asked for before, and when that was found to
-// have changed.
+// A resize is the amounts of a pod before a resize, and the time at which Tenon
+// noticed it.
 type resize struct {
 	was kube.Amounts
 	at  time.Time
 }
 
-// resized adds what has changed between two looks to the resizes of the last time,
-// and drops those that are long ago.
+// resized adds the changes between two looks to the recent resizes, and drops
+// those older than resizing.
 func resized(recent map[node.CgroupPath]resize, before, now map[node.CgroupPath]kube.Amounts, at time.Time) map[node.CgroupPath]resize {
 	next := map[node.CgroupPath]resize{}
 	for p, r := range recent {
@@ -37,13 +37,13 @@ func resized(recent map[node.CgroupPath]resize, before, now map[node.CgroupPath]
 	return next
 }
 
-// rebase sees to it that a release gives back what the kubelet would have
-// written by now, and not what stood there before Tenon: a pod may have been
-// resized since. What the kubelet did not enforce at first it does not enforce
-// after, nor any quota at all where it has them switched off; before is what the
-// owners of pods asked for when the journal was right. A knob that was touched
-// first between the resize and the kubelet's own write is found by recent: it was
-// then exactly as the pod was before the resize.
+// rebase corrects the journal after pods were resized, so that a release
+// restores the value that the kubelet would have written by now, not the one
+// from before Tenon. A value that the kubelet did not enforce at first stays;
+// so does a quota if the kubelet's quotas are off. before is the pods' amounts
+// when the journal was last correct. Tenon may also have journaled a knob
+// between a resize and the kubelet's write: its value then equals the amounts
+// before the resize, which recent holds.
 func rebase(before, now map[node.CgroupPath]kube.Amounts, recent map[node.CgroupPath]resize, noQuotas bool) func(node.Knob, node.Value) node.Value {
 	difference := differs(before, now, noQuotas)
 	return func(k node.Knob, v node.Value) node.Value {
@@ -58,7 +58,8 @@ func rebase(before, now map[node.CgroupPath]kube.Amounts, recent map[node.Cgroup
 	}
 }
 
-// stands reports whether a limit is exactly what the kubelet makes of amounts.
+// stands reports whether a limit is exactly the one that the kubelet writes for
+// amounts.
 func stands(v node.Value, of kube.Amounts) bool {
 	switch v := v.(type) {
 	case node.CPUMax:

@@ -14,16 +14,16 @@ import (
 	"tenon.sh/tenon/internal/decide/tick"
 )
 
-// A clusterReporter sends what the cluster should know of each turn.
+// A clusterReporter sends the NodeReport of each tick.
 type clusterReporter struct {
 	sender   *nodereport.Sender
 	uid      atomic.Pointer[types.UID] // of the node
 	meter    nodereport.Meter
 	pace     nodereport.Pace
 	version  string
-	run      string // names this run
+	run      string // identifies this run
 	sequence int64
-	// requested is what running pods request of batch resources.
+	// requested is the batch resources that running pods request.
 	requested requested
 }
 
@@ -38,12 +38,12 @@ func newClusterReporter(api nodereport.Applier, node, version string, log *slog.
 	return r
 }
 
-// start sends until ctx ends.
+// start sends reports until ctx ends.
 func (r *clusterReporter) start(ctx context.Context, background *sync.WaitGroup) {
 	background.Go(func() { r.sender.Run(ctx) })
 }
 
-// turn takes a turn that was decided by a policy.
+// turn takes a tick and the policy that decided it.
 func (c *cluster) turn(t tick.Tick, by policy.Config) {
 	r := c.reporter
 	if t.Snapshot.At.IsZero() {
@@ -74,8 +74,8 @@ func (c *cluster) turn(t tick.Tick, by policy.Config) {
 	r.sender.Offer(next)
 }
 
-// nriState says by which runtime containers have their values before they
-// start, or why they have not.
+// nriState returns which runtime applies limits before a container starts, or
+// why none does.
 func (c *cluster) nriState() nodereport.Means {
 	l := c.link.Load()
 	switch {

@@ -10,29 +10,29 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// onItsWay is for how long at least a pod may come that the scheduler chose by an
-// amount from before: that is told, published and seen by the scheduler seconds
-// later.
+// onItsWay is how long after an amount shrinks pods that were scheduled against
+// the old amount may still arrive: agent, manager and scheduler each add a
+// delay.
 const onItsWay = 30 * time.Second
 
-// mostRequested bounds what pods request together: far above what any machine
-// has, and countable wherever it is read.
+// mostRequested bounds the sum of the requests: far more than any machine has,
+// and small enough for every reader of the number.
 const mostRequested = 1 << 54
 
-// requested is what running pods request of batch resources and do not lose while
-// they run: no less is published (manager.Decide).
+// requested is the batch resources of the running pods that count; the manager
+// publishes no less (manager.Decide).
 //
-// A pod that comes when the others request all that there is does not count until
-// there is enough: where work waits in a queue the scheduler fills a gap within
-// milliseconds, and what pods request in sum would never fall to what the formula
-// gives.
+// A pod that starts when the others already request the whole amount does not
+// count until there is room. With a queue of work the scheduler fills a gap
+// within milliseconds, so that otherwise the sum of the requests would never
+// fall to the amount of the formula.
 type requested struct {
 	cpu    pledge[unit.MilliCPU]
 	memory pledge[unit.Bytes]
 }
 
-// take takes the amounts of a turn and the pods that run, and returns what those
-// that count request.
+// take takes the amounts of a tick and the running pods, and returns the
+// requests of those that count.
 func (r *requested) take(at time.Time, b node.Batch, running []*corev1.Pod) (unit.MilliCPU, unit.Bytes) {
 	cpu, memory := make([]unit.MilliCPU, len(running)), make([]unit.Bytes, len(running))
 	for i, p := range running {
@@ -41,13 +41,13 @@ func (r *requested) take(at time.Time, b node.Batch, running []*corev1.Pod) (uni
 	return r.cpu.take(at, b.CPU, running, cpu), r.memory.take(at, b.Memory, running, memory)
 }
 
-// A pledge is which pods count for one resource.
+// A pledge is the set of pods that count for one resource.
 type pledge[T unit.MilliCPU | unit.Bytes] struct {
-	// most is the largest amount since a time, and before that of the stretch of
-	// onItsWay before.
+	// most is the largest amount in the current interval of onItsWay, before
+	// that of the preceding one.
 	most, before T
 	since        time.Time
-	count        map[string]bool // by kube.UID; nil: nobody has looked yet
+	count        map[string]bool // by kube.UID; nil: no tick yet
 }
 
 func (g *pledge[T]) take(at time.Time, a node.Amount[T], running []*corev1.Pod, each []T) (sum T) {
@@ -56,9 +56,9 @@ func (g *pledge[T]) take(at time.Time, a node.Amount[T], running []*corev1.Pod, 
 	}
 	g.most = max(g.most, a.Value, a.Formula)
 	all := total(each, func(int) bool { return true })
-	// What nobody has worked out yet says nothing of the pods, and those that an
-	// agent finds when it starts came before it. A node that cannot see its services
-	// any more lets nobody in.
+	// An amount that is not computed yet excludes no pod, and pods found when
+	// an agent starts are older than the agent. A node that can no longer
+	// measure its services admits no pod.
 	enough := g.count == nil || a.Policy == "" || a.Degraded == node.Unmeasured || all <= max(g.before, g.most)
 	count := make(map[string]bool, len(running))
 	for _, p := range running {

@@ -14,7 +14,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// jobOf is a pod that requests so much batch-cpu, and as many MiB.
+// jobOf returns a pod that requests the given batch-cpu, and as many MiB.
 func jobOf(name string, milli int64) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: name, UID: types.UID(name)}}
 	p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
@@ -23,8 +23,8 @@ func jobOf(name string, milli int64) *corev1.Pod {
 	return p
 }
 
-// TestAPodThatComesWhenNothingIsLeftDoesNotCount: else a queue of work would keep
-// what is published above the formula for ever.
+// TestAPodThatComesWhenNothingIsLeftDoesNotCount: otherwise a queue of work
+// would keep the published amount above the formula for ever.
 func TestAPodThatComesWhenNothingIsLeftDoesNotCount(t *testing.T) {
 	a, b, c, d := jobOf("a", 1000), jobOf("b", 1000), jobOf("c", 1000), jobOf("d", 500)
 	noon := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -49,10 +49,10 @@ func TestAPodThatComesWhenNothingIsLeftDoesNotCount(t *testing.T) {
 		{"one ends and another comes in its place", 3 * time.Minute, amount(1500), []*corev1.Pod{b, c, d}, 2000},
 		{"and another ends", 4 * time.Minute, amount(1500), []*corev1.Pod{c, d}, 1500},
 		{"that was enough for all, so it goes on counting", 5 * time.Minute, amount(100), []*corev1.Pod{d}, 500},
-		{"an amount that is degraded lets nobody in", 6 * time.Minute, degraded, []*corev1.Pod{a, d}, 500},
-		{"one that nobody has worked out yet says nothing", 6*time.Minute + time.Second, unmeasured, []*corev1.Pod{a, d}, 1500},
+		{"an amount that is degraded admits no pod", 6 * time.Minute, degraded, []*corev1.Pod{a, d}, 500},
+		{"one that is not computed yet excludes no pod", 6*time.Minute + time.Second, unmeasured, []*corev1.Pod{a, d}, 1500},
 		{"nor does none at all", 7 * time.Minute, node.Batch{}, []*corev1.Pod{a, b, d}, 2500},
-		{"nobody is left", 8 * time.Minute, amount(100), nil, 0},
+		{"no pod is left", 8 * time.Minute, amount(100), nil, 0},
 	} {
 		cpu, memory := r.take(noon.Add(turn.at), turn.batch, turn.pods)
 		if cpu != turn.want || memory != unit.Bytes(turn.want)<<20 {

@@ -38,7 +38,7 @@ func (deafKubelet) Facts(context.Context) (kubelet.Facts, error) {
 	return kubelet.Facts{}, errors.New("connection refused")
 }
 
-// openTestCluster opens a cluster for an API server, and runs it.
+// openTestCluster opens and runs a cluster for an API server.
 func openTestCluster(t *testing.T, s *apitest.Server, dir string) *cluster {
 	t.Helper()
 	api, err := apiserver.Open(s.Config())
@@ -65,7 +65,7 @@ func suppressAt(percent string) map[string]string {
 "nodeStrategies":[{"nodeSelector":{"matchLabels":{"pool":"small"}},"enable":true,"cpuSuppressThresholdPercent":40}]}`}
 }
 
-// threshold follows the configuration until suppress has a threshold.
+// threshold calls followConfig until suppress has the threshold.
 func threshold(t *testing.T, c *cluster, want unit.Percent) {
 	t.Helper()
 	soon(t, "the threshold", func() bool {
@@ -100,8 +100,8 @@ func TestTheConfigMapAndTheLabelsOfTheNodeMakeItsConfiguration(t *testing.T) {
 	}
 }
 
-// TestADeletedConfigMapHoldsForAWhile: it is made anew by kubectl replace --force,
-// and by a chart that moves it.
+// TestADeletedConfigMapHoldsForAWhile: kubectl replace --force, and a chart
+// that moves the ConfigMap, delete and create it.
 func TestADeletedConfigMapHoldsForAWhile(t *testing.T) {
 	s := apitest.New(t)
 	s.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "u"}})
@@ -167,7 +167,7 @@ func TestARestartWithoutAPIServerGoesOnWithWhatWasKnown(t *testing.T) {
 	dir := t.TempDir()
 	first := openTestCluster(t, s, dir)
 	if !first.unknown() {
-		t.Error("it knows something before anybody has told it")
+		t.Error("it knows something before the first answer")
 	}
 	threshold(t, first, 40)
 	s.Put(configMap(suppressAt("550")))
@@ -184,7 +184,7 @@ func TestARestartWithoutAPIServerGoesOnWithWhatWasKnown(t *testing.T) {
 	if second.unknown() || len(second.kept.Pods) != 1 || second.layout() != (kube.Layout{Systemd: true, Root: "/x"}) {
 		t.Errorf("%+v", second.kept)
 	}
-	soon(t, "the trouble is told", func() bool { return second.configTrouble() != "" })
+	soon(t, "the trouble is reported", func() bool { return second.configTrouble() != "" })
 }
 
 func TestPodsOfAnotherBootAreNone(t *testing.T) {
@@ -267,8 +267,8 @@ func TestAReleaseGivesWhatTheKubeletWouldHaveWritten(t *testing.T) {
 	}
 }
 
-// TestAKnobTouchedInTheMidstOfAResizeIsGivenBackResized: the kubelet tells of a
-// resize before it writes it.
+// TestAKnobTouchedInTheMidstOfAResizeIsGivenBackResized: the kubelet lists a
+// resize before it writes the cgroup.
 func TestAKnobTouchedInTheMidstOfAResizeIsGivenBackResized(t *testing.T) {
 	const group = node.CgroupPath("kubepods/burstable/podx")
 	knob := node.Knob{Cgroup: group}
@@ -281,12 +281,12 @@ func TestAKnobTouchedInTheMidstOfAResizeIsGivenBackResized(t *testing.T) {
 	at := time.Now()
 	old, now := of(1000, 1<<30), of(500, 1<<29)
 	recent := resized(nil, old, now, at)
-	// The next look finds no difference any more.
+	// The next look finds no difference.
 	recent = resized(recent, now, now, at.Add(time.Second))
 	for name, c := range map[string]struct{ before, want node.Value }{
 		"touched before the kubelet wrote it": {quota(100), quota(50)},
 		"touched after that":                  {quota(50), nil},
-		"set by somebody else":                {quota(70), nil},
+		"set by another component":                {quota(70), nil},
 		"not enforced":                        {node.CPUMax{Quota: node.NoQuota, Period: 100 * time.Millisecond}, nil},
 		"memory before":                       {node.Memory{High: unit.MaxBytes, Max: 1 << 30}, node.Memory{High: unit.MaxBytes, Max: 1 << 29}},
 		"memory after":                        {node.Memory{High: unit.MaxBytes, Max: 1 << 29}, nil},
@@ -304,7 +304,7 @@ func TestProgramsOutsideOfKubernetesHaveTheClassOfTheConfigMap(t *testing.T) {
 	c, faults := config.ParseConfigMap(map[string]string{"host-application-config": `{"applications":[
 {"name":"nginx","qos":"LS","priority":"koord-prod","cgroupPath":{"base":"CgroupRoot","parentDir":"host","relativePath":"nginx*"}},
 {"name":"hadoop","qos":"BE","priority":"koord-batch","cgroupPath":{"base":"KubepodsBesteffort","relativePath":"yarn"}},
-{"name":"nobody","qos":"LS","cgroupPath":{"base":"Kubepods"}},
+{"name":"idler","qos":"LS","cgroupPath":{"base":"Kubepods"}},
 {"name":"climber","qos":"LS","cgroupPath":{"base":"Kubepods","relativePath":"../../x"}}]}`})
 	if len(faults) > 0 {
 		t.Fatal(faults)
@@ -331,8 +331,8 @@ func TestCPUsAreBoundByOneOnly(t *testing.T) {
 	}
 }
 
-// TestAKubeletThatBindsCPUsHasThemToItself: best-effort work is bounded by quota
-// then, over the CPUs that pods may have.
+// TestAKubeletThatBindsCPUsHasThemToItself: quota over the CPUs of pods then
+// bounds best-effort work.
 func TestAKubeletThatBindsCPUsHasThemToItself(t *testing.T) {
 	c := &cluster{}
 	c.kept.HasConfig = true
@@ -364,15 +364,15 @@ func TestAKubeletThatBindsCPUsHasThemToItself(t *testing.T) {
 			t.Errorf("%q on %+v: notices %q; want %q", x.reserved, x.facts, text, x.notice)
 		}
 	}
-	// Without a ConfigMap the file's strategies leave the sets alone, too.
+	// Without a ConfigMap the file's strategies leave cpusets alone, too.
 	c.kept.HasConfig, c.cfg.facts = false, kubelet.Facts{CPUManagerPolicy: "static", ReservedCPUs: "0"}
 	if s := c.over(config.Config{}).Policy.Pool; !s.SetsKept || s.ReservedCPUs != unit.CPUSetOf(0) {
 		t.Errorf("without a ConfigMap: %+v", s)
 	}
 }
 
-// TestTheAnnotationAndTheKubeletTogetherReserveCPUs: what the kubelet tells later
-// counts from then on.
+// TestTheAnnotationAndTheKubeletTogetherReserveCPUs: CPUs that the kubelet
+// reports later count from then on.
 func TestTheAnnotationAndTheKubeletTogetherReserveCPUs(t *testing.T) {
 	s := apitest.New(t)
 	s.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "u", Annotations: map[string]string{"node.koordinator.sh/reservation": `{"reservedCPUs":"0"}`}}})
@@ -399,8 +399,8 @@ func TestTheAnnotationAndTheKubeletTogetherReserveCPUs(t *testing.T) {
 	soon(t, "nothing has changed any more", func() bool { return !c.followConfig() })
 }
 
-// A kubelet that has just started tells no pods until the API server has told
-// it, and nobody does while that is away: work goes on meanwhile.
+// A kubelet that has just started lists no pods until it has reached the API
+// server. If that is away, the known pods stay under management.
 func TestAPodThatNobodyTellsIsLookedAfterWhileItLives(t *testing.T) {
 	lives := map[node.CgroupPath]bool{}
 	c := &cluster{lives: func(p node.CgroupPath) bool { return lives[p] }}
@@ -426,7 +426,7 @@ func TestAPodThatNobodyTellsIsLookedAfterWhileItLives(t *testing.T) {
 		t.Errorf("after the kubelet's restart: %s, %q", got, c.untold)
 	}
 	if got := tell(b); got != "b a " || len(c.untold) != 1 {
-		t.Errorf("b is told again: %s, %q", got, c.untold)
+		t.Errorf("b is remarked on again: %s, %q", got, c.untold)
 	}
 	delete(lives, c.layout().Pod(&a))
 	if got := tell(b); got != "b " || len(c.untold) > 0 {

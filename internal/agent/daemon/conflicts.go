@@ -9,12 +9,11 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// writeConflicts remembers what Tenon wrote into the knobs and what was found in
-// them afterwards: the facts on which decide/contest decides. All times are those
-// of snapshots.
+// writeConflicts records Tenon's last write to each knob and the values found
+// there later, as input for decide/contest. All times are those of snapshots.
 type writeConflicts struct {
 	knobs map[node.Knob]*written
-	at    time.Time // of the last snapshot
+	at    time.Time // the time of the last snapshot
 	swept time.Time
 }
 
@@ -22,11 +21,11 @@ type writeConflicts struct {
 type written struct {
 	value node.Value
 	at    time.Time
-	found []time.Time // when another value was found, the oldest first
+	found []time.Time // the times at which another value was found, the oldest first
 }
 
-// rewritten reports whether only a write changes the value of a knob. Processes
-// that start and end change the others by themselves.
+// rewritten reports whether only a write changes the knob. The others change
+// when processes start and end.
 func rewritten(v node.Value) bool {
 	switch v.(type) {
 	case node.Run, node.Scheduler, node.Threads:
@@ -35,8 +34,8 @@ func rewritten(v node.Value) bool {
 	return true
 }
 
-// see compares the knobs of a snapshot with what was written, and puts the
-// conflicts of the last minutes into it.
+// see compares the knobs of a snapshot with Tenon's writes, and puts the
+// conflicts of the last minutes into the snapshot.
 func (c *writeConflicts) see(s *node.Snapshot) {
 	c.at = s.At
 	c.sweep()
@@ -53,7 +52,7 @@ func (c *writeConflicts) see(s *node.Snapshot) {
 	slices.SortFunc(s.Conflicts, func(a, b node.WriteConflict) int { return a.Knob.Compare(b.Knob) })
 }
 
-// note notes that a step was written, and what the kernel made of it.
+// note records a written step, and the value that the kernel stored.
 func (c *writeConflicts) note(s plan.Step, became node.Value) {
 	if s.Release || !rewritten(became) {
 		delete(c.knobs, s.Knob)
@@ -70,7 +69,7 @@ func (c *writeConflicts) note(s plan.Step, became node.Value) {
 	w.value, w.at = became, c.at
 }
 
-// sweep forgets knobs that Tenon has not written for long.
+// sweep forgets knobs to which Tenon has not written for long.
 func (c *writeConflicts) sweep() {
 	if c.at.Sub(c.swept) < contest.Remembered {
 		return
@@ -83,7 +82,8 @@ func (c *writeConflicts) sweep() {
 	}
 }
 
-// contested logs, once, that knobs are left as another component wrote them.
+// contested logs, once, the knobs that Tenon leaves as another component wrote
+// them.
 func (r *reporter) contested(wants []plan.Want) {
 	held := map[node.Knob]bool{}
 	for _, w := range wants {

@@ -14,8 +14,8 @@ var contestedKnob = node.Knob{Cgroup: "kubepods/burstable/poda", File: node.File
 
 func weightOf(w unit.Weight) node.Value { return node.CPUWeight{Weight: w} }
 
-// play has Tenon want a weight of 100 in a tick each second, and another component
-// write 200 every so often; it counts Tenon's writes.
+// play wants a weight of 100 in a tick each second while another component
+// writes 200 at the given interval; it counts Tenon's writes.
 func play(be bool, every, in time.Duration) (writes int, last node.Snapshot) {
 	var c writeConflicts
 	value := weightOf(51200)
@@ -82,8 +82,8 @@ func TestAReleaseEndsAConflict(t *testing.T) {
 	}
 }
 
-// TestWhatTheKernelMakesOfAWriteIsNoConflict: a set of CPUs loses those that are
-// offline, and threads come and go.
+// TestWhatTheKernelMakesOfAWriteIsNoConflict: the kernel removes offline CPUs
+// from a cpuset, and threads start and end.
 func TestWhatTheKernelMakesOfAWriteIsNoConflict(t *testing.T) {
 	k := node.Knob{Cgroup: "kubepods/besteffort", File: node.FileCPUs}
 	run := node.Knob{Cgroup: "kubepods/besteffort", File: node.FileRun}

@@ -1,7 +1,7 @@
-// Package daemon is tenond at work: it keeps a node as the configuration file
-// says, follows that file and the cgroups that come and go, holds the lease
-// that keeps the watchdog quiet, and when it is asked to stop leaves
-// everything in place for the next one.
+// Package daemon implements tenond. It manages a node by the configuration
+// file, follows changes of that file and of the cgroups, and renews the lease
+// that keeps the watchdog passive. When it stops it changes nothing, so that
+// the next daemon can take over.
 package daemon
 
 import (
@@ -25,38 +25,39 @@ import (
 	"tenon.sh/tenon/internal/runtimes/inventory"
 )
 
-// maxSteps bounds the writes of one turn, so that a turn is never long; what
-// narrows best-effort work is not bounded.
+// maxSteps bounds the writes of one tick, so that a tick stays short. Steps
+// that narrow best-effort work have no bound.
 const maxSteps = 200
 
-// Options say what to keep, and how.
+// Options configure the daemon.
 type Options struct {
 	// Config is the path of the configuration file.
 	Config string
-	// StateDir holds the journal, the lease and what the policies remember.
-	// It must be on tmpfs: it is written in every turn.
+	// StateDir holds the journal, the lease and the state of the policies. It
+	// must be on tmpfs: every tick writes to it.
 	StateDir string
-	// MachineLock is the file by which a second daemon is kept off this machine,
-	// whatever its StateDir; empty: nothing keeps it off.
+	// MachineLock is a lock file that prevents a second daemon on this machine,
+	// whatever its StateDir; empty: no lock.
 	MachineLock string
-	// Watchdog is the command that watches over this one; nil starts none.
+	// Watchdog is the command that starts the watchdog; nil starts none.
 	Watchdog []string
-	// Reload makes the configuration be read again; nil never does.
+	// A value from Reload makes the daemon read its configuration again; nil:
+	// never.
 	Reload <-chan struct{}
-	// Ready is called when the first turn is done.
+	// Ready is called when the first tick is done.
 	Ready func()
-	// Version is what tenon status and the metrics say this is.
+	// Version stands in tenon status and in the metrics.
 	Version string
-	// Kubernetes: the node is one of a cluster, which says what to keep; the file
-	// need not exist, and says how the node is looked at. Nil: it is not.
+	// Kubernetes, unless nil, makes the node one of a cluster, whose ConfigMap
+	// has precedence over the file; the file is then optional.
 	Kubernetes *Kubernetes
-	// Metrics is the address of the metrics; empty: there are none.
+	// Metrics is the address on which metrics are served; empty: none.
 	Metrics string
 	Log     *slog.Logger
 }
 
-// A daemon is a running tenond. One goroutine turns the loop and owns all but
-// the guard.
+// A daemon is a running tenond. One goroutine runs the loop and owns everything
+// but the guard.
 type daemon struct {
 	Options
 	host     *host.Host
@@ -67,22 +68,22 @@ type daemon struct {
 	guard    *guard
 	reporter reporter
 	show     *show
-	before   policy.State // what the policies remembered before this turn
+	before   policy.State // the state of the policies before this tick
 	signals  *signals
 	rungs    *rungs
 
 	containers *inventory.Follower
-	cluster    *cluster // nil: this node is none of a cluster
+	cluster    *cluster // nil: this node is not in a cluster
 	conflicts  writeConflicts
-	home       node.CgroupPath // in which this process runs
-	changed    atomic.Bool     // cgroups have come or gone
-	rematch    bool            // the rules are others
+	home       node.CgroupPath // the cgroup of this process
+	changed    atomic.Bool     // cgroups appeared or disappeared
+	rematch    bool            // the rules changed
 	ready      bool
 }
 
-// Run keeps the node until ctx ends. It then changes nothing: what works in
-// the kernel goes on, and the next daemon takes over. It fails at once if the
-// configuration has faults, if there are no cgroups to keep, or if another
+// Run manages the node until ctx ends. It then changes nothing: the kernel
+// keeps all settings, and the next daemon takes over. It fails at once if the
+// configuration has faults, if there are no cgroups to manage, or if another
 // daemon holds the node.
 func Run(ctx context.Context, o Options) (err error) {
 	letHeapGrow()
@@ -134,7 +135,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		if d.rungs == nil {
 			return err
 		}
-		d.Log.Warn("no rung is pinned by hand any more, and no fall remembered", "error", err)
+		d.Log.Warn("the isolation mechanism pinned by hand and the mechanism failures are lost", "error", err)
 	}
 	d.containers = inventory.Follow(d.Log, fs, func() {
 		d.changed.Store(true)
@@ -155,17 +156,18 @@ func Run(ctx context.Context, o Options) (err error) {
 	background.Go(func() { tend(ctx, d.guard.ticks, d.guard, d.host, d.Log) })
 	d.show.serve(ctx, o, d.rungs, &background)
 	guarding.Go(func() { stop(d.guard.keep(ctx, o.Watchdog)) })
-	_ = d.agent.Run(ctx, d.signals.wake, d.observe) // the error is ctx's
+	_ = d.agent.Run(ctx, d.signals.wake, d.observe) // returns only ctx's error
 	guarding.Wait()
 	lost := context.Cause(ctx)
 	if errors.Is(lost, context.Canceled) {
 		lost = nil
 		if d.cluster != nil {
-			// The next tenond may be long in coming: its image cannot be pulled. What was
-			// frozen while memory was short is to outlast that.
+			// The next tenond may start late, for example if its image cannot
+			// be pulled. Work that was frozen for lack of memory must not stay
+			// frozen until then.
 			err = d.host.Thaw()
 		}
-		// Before what may take longer than the lease holds.
+		// First, because the rest may take longer than the lease lasts.
 		err = errors.Join(err, d.guard.announce(), saveState(o.StateDir, fs, d.agent.State(), d.containers.Remembers()))
 		d.Log.Info("stopping: every knob stays as it is; best-effort work is narrowed unless tenond is back in time",
 			"seconds", announced.Seconds())
@@ -175,7 +177,8 @@ func Run(ctx context.Context, o Options) (err error) {
 	return err
 }
 
-// home is the cgroup of this process in the hierarchy that carries cpu.
+// home returns the cgroup of this process in the hierarchy of the cpu
+// controller.
 func home(fs proc.FS) (node.CgroupPath, error) {
 	entries, err := fs.SelfCgroup()
 	if err != nil {
@@ -184,17 +187,17 @@ func home(fs proc.FS) (node.CgroupPath, error) {
 	return node.CgroupPath(strings.Trim(proc.CPUPath(entries), "/")), nil
 }
 
-// settling is how long the loop waits for more when a cgroup has come or gone:
-// on a busy node they come in swarms, most of them of no interest.
+// settling is how long the loop waits for more changes after a cgroup appeared
+// or disappeared: on a busy node many change at once, and most do not matter.
 const settling = 100 * time.Millisecond
 
-// Snapshot reads the node after following what has changed since the last
-// one. It makes the daemon the agent's host.
+// Snapshot takes over all changes since the last snapshot, then reads the node.
+// It implements the agent's host.
 func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	d.guard.begin()
 	d.before = d.agent.State()
 	d.followConfig()
-	d.guard.begin() // again: a configuration may have had a BPF program loaded
+	d.guard.begin() // again: a new configuration may have loaded a BPF program, which takes time
 	d.followGroups()
 	if d.cluster != nil && d.cluster.unknown() {
 		return node.Snapshot{}, errUnknown
@@ -212,7 +215,7 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	return s, err
 }
 
-// observe reports a turn and lets the guard know that the loop lives.
+// observe reports a tick, and notifies the guard that the loop is alive.
 func (d *daemon) observe(t tick.Tick, err error) {
 	t.Isolation = d.host.IsolationStatus()
 	d.host.SenseSiblings(t.Ladder.Rung == node.RungSiblings)
@@ -228,7 +231,7 @@ func (d *daemon) observe(t tick.Tick, err error) {
 	}
 	if !t.Snapshot.At.IsZero() {
 		if err := d.rungs.keep(t.Ladder.Falls); err != nil {
-			d.Log.Warn("a fall of isolation on the CPU is forgotten when tenond ends", "error", err)
+			d.Log.Warn("a mechanism failure is not saved for the next tenond", "error", err)
 		}
 	}
 	if !d.ready && !t.Snapshot.At.IsZero() {

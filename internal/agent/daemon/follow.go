@@ -18,15 +18,15 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A configFile is the configuration in force, and the file that it came from.
+// A configFile is the configuration in force, and its file.
 type configFile struct {
 	path    string
 	current config.Config
-	seen    stamp       // the file as it was read last, good or bad
-	reload  atomic.Bool // read it again although it looks the same
+	seen    stamp       // of the file when it was last read, good or bad
+	reload  atomic.Bool // read the file even if its stamp is the same
 }
 
-// A stamp tells whether a file has changed.
+// A stamp shows whether a file has changed.
 type stamp struct {
 	modified time.Time
 	size     int64
@@ -40,25 +40,25 @@ func stampOf(path string) stamp {
 	return stamp{info.ModTime(), info.Size()}
 }
 
-// bare is the file of a node of a cluster that has none: everything is as the
-// cluster says.
+// bare is the configuration of a node of a cluster without a file: the cluster
+// sets everything.
 const bare = "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\n"
 
-// openConfig reads the file for the first time: then its faults are fatal. One
-// that is optional need not exist.
+// openConfig reads the file for the first time; faults are then fatal. An
+// optional file may be absent.
 func openConfig(path string, optional bool) (*configFile, error) {
 	f := &configFile{path: path, seen: stampOf(path)}
 	var err error
 	f.current, err = config.LoadRegular(path)
 	if optional && errors.Is(err, fs.ErrNotExist) {
-		f.current, _ = config.Parse([]byte(bare)) // which has no faults
+		f.current, _ = config.Parse([]byte(bare)) // bare has no faults
 		f.current.Notices, err = nil, nil
 	}
 	return f, err
 }
 
-// followConfig reads the file again if it has changed. A bad file changes
-// nothing.
+// followConfig reads the file again if it has changed. A file with faults
+// changes nothing.
 func (d *daemon) followConfig() {
 	if d.cluster != nil && d.cluster.followConfig() {
 		d.takeConfig()
@@ -79,7 +79,7 @@ func (d *daemon) followConfig() {
 	d.Log.Info("configuration read", "config", f.path, "rules", len(next.Rules))
 }
 
-// takeConfig puts the configuration in force.
+// takeConfig applies the configuration.
 func (d *daemon) takeConfig() {
 	c := d.config.current
 	if d.cluster != nil {
@@ -94,8 +94,8 @@ func (d *daemon) takeConfig() {
 	}
 }
 
-// rules are those of the file, and before them those that the cluster gives for
-// programs outside of it.
+// rules returns the cluster's rules for programs outside it, then those of the
+// file.
 func (d *daemon) rules() []match.Rule {
 	own := d.config.current.Rules
 	if d.cluster == nil {
@@ -104,8 +104,7 @@ func (d *daemon) rules() []match.Rule {
 	return append(rulesOf(d.cluster.cfg.node.Applications, d.cluster.layout()), own...)
 }
 
-// followGroups applies the rules to the cgroups that exist, if either has
-// changed.
+// followGroups matches the rules with the existing cgroups, if either changed.
 func (d *daemon) followGroups() {
 	if changed := d.changed.Swap(false); !changed && !d.rematch {
 		return
@@ -159,11 +158,11 @@ func (d *daemon) Apply(ctx context.Context, s plan.Step) error {
 	return err
 }
 
-// Guard does what is to be done between two snapshots beside steps.
+// Guard does the host's work between two snapshots that is not a step.
 func (d *daemon) Guard() error { return d.host.Guard() }
 
-// became is what the kernel shows of a knob after a step: a set of CPUs loses
-// those that are offline.
+// became returns the value that the kernel shows after a step: it removes
+// offline CPUs from a cpuset, for example.
 func (d *daemon) became(s plan.Step) node.Value {
 	if s.Knob.File == node.FileCPUs {
 		if now, err := d.host.Knob(s.Knob); err == nil {
@@ -182,8 +181,8 @@ func (d *daemon) pods(paths []string, rules []node.Workload) (all []node.Workloa
 	return append(pods, left...), append(remarks, d.cluster.view.status.Remarks...)
 }
 
-// takes is how long a step may take: longer than the rest of a turn where the
-// kernel takes the scheduler down, or is told of each thread of a group.
+// takes returns how long a step may take. Taking down the scheduler, or
+// changing each thread of a group, takes longer than the rest of a tick.
 func takes(s plan.Step) time.Duration {
 	switch to := s.To.(type) {
 	case node.Scheduler:

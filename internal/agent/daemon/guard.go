@@ -16,20 +16,21 @@ import (
 )
 
 const (
-	// announced is how long best-effort work stays as it is after tenond was
-	// asked to stop: time enough for an upgrade.
+	// announced is how long best-effort work keeps its values after tenond was
+	// asked to stop: long enough for an upgrade.
 	announced = time.Minute
-	// hung is how late a turn may be, or how long it may take, before the
-	// loop counts as hung. With what a lease holds after its last renewal
-	// (lease.TTL) it stays within the 2 s in which best-effort work must be
+	// hung is how late or how long a tick may be before the loop counts as
+	// hung. Together with lease.TTL, the time that a lease lasts after its last
+	// renewal, it stays within the 2 s in which best-effort work must be
 	// narrowed.
 	hung = 400 * time.Millisecond
-	// converting is how long it may take to make thousands of threads
-	// best-effort ones, or normal ones, also by taking the scheduler down.
+	// converting is how long it may take to move thousands of threads to or
+	// from the best-effort scheduler, also when the scheduler is taken down.
 	converting = 5 * time.Second
 )
 
-// A guard tells the watchdog, by renewing the lease, that the loop turns.
+// A guard renews the lease while the loop is alive. The watchdog reads the
+// lease.
 type guard struct {
 	dir   string
 	host  *host.Host
@@ -37,33 +38,33 @@ type guard struct {
 	lease *lease.Lease
 
 	mu     sync.Mutex
-	busy   bool      // a turn goes on
-	by     time.Time // when it should be over, or the next have begun
-	good   bool      // the last turn could read the node
+	busy   bool      // a tick is running
+	by     time.Time // deadline for the end of this tick, or the start of the next
+	good   bool      // the last tick could read the node
 	bounds []lease.Bound
-	failed string // to renew, as it was logged last
+	failed string // the last logged error of a renewal
 
-	watchdog attempt // keep's own
-	// ticks are those at which keep renews. Who else has to do something so often
-	// needs no timer, and this process wakes up no more than it has to.
+	watchdog attempt // used only by keep
+	// ticks are the times at which keep renews. Other periodic work uses them
+	// instead of a timer of its own, so that this process wakes up less often.
 	ticks chan time.Time
 }
 
-// An attempt to start a watchdog, and when the next may be made.
+// An attempt is the last start of a watchdog, and the time of the next.
 type attempt struct {
-	failed string        // as it was logged last
-	waited time.Duration // after the attempt before; 0: there was a watchdog
+	failed string        // the last logged error
+	waited time.Duration // the wait before this attempt; 0: a watchdog was running
 	next   time.Time
 }
 
-// guardedFor is how long a watchdog that was there is believed to be.
+// guardedFor is how long a check that found a watchdog stays valid.
 const guardedFor = 2 * time.Second
 
-// restartAtLatest bounds the wait before a watchdog that dies at once is
+// restartAtLatest bounds the wait before a watchdog that exits at once is
 // started again.
 const restartAtLatest = time.Minute
 
-// openGuard takes the lease. It fails if another daemon has it.
+// openGuard acquires the lease. It fails if another daemon holds it.
 func openGuard(dir string, fs proc.FS, h *host.Host, log *slog.Logger) (*guard, error) {
 	boot, err := fs.BootID()
 	if err != nil {
@@ -72,7 +73,7 @@ func openGuard(dir string, fs proc.FS, h *host.Host, log *slog.Logger) (*guard, 
 	self := h.Session()
 	l, err := lease.Hold(dir, boot, lease.Holder{PID: self.PID, Start: self.Start})
 	if errors.Is(err, lease.ErrHeld) {
-		return nil, fmt.Errorf("another tenond keeps this node: %w", err)
+		return nil, fmt.Errorf("another tenond manages this node: %w", err)
 	}
 	if err != nil {
 		return nil, err
@@ -80,9 +81,9 @@ func openGuard(dir string, fs proc.FS, h *host.Host, log *slog.Logger) (*guard, 
 	return &guard{dir: dir, host: h, log: log, lease: l, ticks: make(chan time.Time, 1)}, nil
 }
 
-// begin notes that a turn begins. After the lease had run out, as when this
-// process was stopped, the watchdog may have written: nothing that the host
-// remembers of the knobs counts.
+// begin records that a tick begins. If the lease had expired, for example
+// because this process was stopped, the watchdog may have written: begin then
+// drops the knob cache of the host.
 func (g *guard) begin() {
 	if g.lease.Expired() {
 		g.host.Reread()
@@ -93,22 +94,22 @@ func (g *guard) begin() {
 	g.busy, g.by = true, time.Now().Add(hung)
 }
 
-// allow gives what comes next of the turn so much time.
+// allow sets the deadline of the next part of the tick.
 func (g *guard) allow(d time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.by = time.Now().Add(d)
 }
 
-// bind puts what must hold if the loop ends into the lease, before the turn
-// writes anything. After lease.ErrLost nothing may be written: the lease was
-// taken away to put everything back.
+// bind puts the safe bounds into the lease before the tick writes anything.
+// After lease.ErrLost nothing may be written: another process took the lease to
+// restore all knobs.
 func (g *guard) bind(wants []plan.Want) error {
 	bounds := make([]lease.Bound, 0, len(wants))
 	for _, w := range wants {
 		inode, err := g.host.Inode(w.Knob.Cgroup)
 		if err != nil {
-			continue // it is gone, and needs no bound
+			continue // the cgroup is gone, and needs no bound
 		}
 		bounds = append(bounds, lease.Bound{Knob: w.Knob, Inode: inode, Value: w.Value, Reason: w.Reason})
 	}
@@ -118,19 +119,18 @@ func (g *guard) bind(wants []plan.Want) error {
 	if err := g.renew(); errors.Is(err, lease.ErrLost) {
 		return err
 	}
-	return nil // anything else has been logged
+	return nil // renew has logged any other error
 }
 
-// end notes that a turn is over, and when the next one is due.
+// end records that a tick is over, and when the next one is due.
 func (g *guard) end(good bool, period time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.busy, g.good, g.by = false, good, time.Now().Add(period+hung)
 }
 
-// keep renews the lease between the turns, as long as they come, and sees to
-// it that there is a watchdog, until ctx ends. The error says that the lease
-// was taken away.
+// keep renews the lease while ticks are on time, and keeps a watchdog running,
+// until ctx ends. It returns an error if the lease was taken away.
 func (g *guard) keep(ctx context.Context, watchdog []string) error {
 	ticker := time.NewTicker(lease.Renewal)
 	defer ticker.Stop()
@@ -142,7 +142,7 @@ func (g *guard) keep(ctx context.Context, watchdog []string) error {
 		case at := <-ticker.C:
 			select {
 			case g.ticks <- at:
-			default: // the last is not done yet
+			default: // the receiver is still busy
 			}
 		}
 		g.mu.Lock()
@@ -157,18 +157,18 @@ func (g *guard) keep(ctx context.Context, watchdog []string) error {
 	}
 }
 
-// turns reports whether the loop turns as it should; g.mu is held.
+// turns reports whether ticks are on time; g.mu is held.
 func (g *guard) turns() bool { return time.Now().Before(g.by) && (g.good || g.busy) }
 
-// hangs reports that the loop does not turn, and for so long that the lease has
-// run out.
+// hangs reports that the loop has been late for so long that the lease has
+// expired.
 func (g *guard) hangs() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return !g.turns() && g.lease.Expired()
 }
 
-// renew renews the lease; g.mu is held. A failure is logged once.
+// renew renews the lease and logs a failure once; g.mu is held.
 func (g *guard) renew() error {
 	err := g.lease.Renew(g.bounds)
 	text := ""
@@ -182,7 +182,8 @@ func (g *guard) renew() error {
 	return err
 }
 
-// start starts a watchdog if there is none: soon if there was one, ever later if those that were started are gone.
+// start starts a watchdog if none runs. It waits longer after each attempt
+// whose watchdog exited.
 func (g *guard) start(watchdog []string) {
 	if len(watchdog) == 0 || time.Now().Before(g.watchdog.next) {
 		return
@@ -206,7 +207,7 @@ func (g *guard) start(watchdog []string) {
 	}
 }
 
-// announce leaves the lease to the next daemon.
+// announce announces in the lease that the next daemon will come.
 func (g *guard) announce() error { return g.lease.Announce(announced) }
 
 func (g *guard) close() error { return g.lease.Close() }

@@ -17,15 +17,15 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// starting calls start as often as keep does for some time, and returns the
-// log.
+// starting calls start as often as keep does within the given time, and returns
+// the log.
 func starting(t *testing.T, long time.Duration, watchdog string) string {
 	t.Helper()
 	var said bytes.Buffer
 	g := &guard{dir: t.TempDir(), log: slog.New(slog.NewTextHandler(&said, nil))}
 	for range long / lease.Renewal {
 		g.start([]string{watchdog})
-		g.failed = "" // as renew leaves it
+		g.failed = "" // as after a renewal
 		time.Sleep(lease.Renewal)
 	}
 	return said.String()
@@ -68,8 +68,8 @@ func TestStepsThatTakeLongAreNoHang(t *testing.T) {
 	}
 }
 
-// TestTheGuardTicksForOthers: what is to be done as often as it renews is done
-// then, also when nobody takes a tick for a while.
+// TestTheGuardTicksForOthers: other periodic work runs at each renewal, also
+// after its receiver was busy for a while.
 func TestTheGuardTicksForOthers(t *testing.T) {
 	dir := t.TempDir()
 	h, err := host.Open(host.Options{JournalDir: dir})

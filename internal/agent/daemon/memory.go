@@ -16,21 +16,21 @@ import (
 	"tenon.sh/tenon/internal/runtimes/container"
 )
 
-// memoryFile is where the policies' State and the containers wait for the
-// next daemon.
+// memoryFile saves the State of the policies and the containers for the next
+// daemon.
 const memoryFile = "memory.json"
 
-// remembered is a State with the moment at which it was saved, on a clock
-// that no one sets and that all processes of a boot share.
+// remembered is a State with the time at which it was saved, by a clock that
+// cannot be set and that all processes of a boot share.
 type remembered struct {
 	Boot   string        `json:"boot_id"`
 	Uptime time.Duration `json:"uptime_ns"` // CLOCK_BOOTTIME
 	State  policy.State  `json:"state"`
-	// Containers are those that were known, by the address of their runtime.
+	// Containers holds the known containers by the address of their runtime.
 	Containers map[string][]container.Container `json:"containers,omitempty"`
 }
 
-// saveState leaves the State and the containers for the next daemon.
+// saveState saves the State and the containers for the next daemon.
 func saveState(dir string, from proc.FS, st policy.State, known map[string][]container.Container) error {
 	boot, err := from.BootID()
 	if err != nil {
@@ -42,18 +42,17 @@ func saveState(dir string, from proc.FS, st policy.State, known map[string][]con
 	}
 	data, err := json.Marshal(remembered{Boot: boot, Uptime: now, State: st, Containers: known})
 	if err != nil {
-		return fmt.Errorf("save the policies' memory: %w", err)
+		return fmt.Errorf("save the state of the policies: %w", err)
 	}
 	next := filepath.Join(dir, memoryFile+".next")
 	if err := os.WriteFile(next, data, 0o600); err != nil {
-		return fmt.Errorf("save the policies' memory: %w", err)
+		return fmt.Errorf("save the state of the policies: %w", err)
 	}
 	return os.Rename(next, filepath.Join(dir, memoryFile))
 }
 
-// loadState takes what an earlier daemon left, if that is recent enough to
-// mean anything: within the time for which a stop is announced. It is taken
-// once.
+// loadState loads the state that an earlier daemon saved, and deletes it. It
+// ignores state older than announced.
 func loadState(dir string, from proc.FS) (r remembered, age time.Duration, ok bool) {
 	path := filepath.Join(dir, memoryFile)
 	data, err := os.ReadFile(path)
@@ -73,7 +72,7 @@ func loadState(dir string, from proc.FS) (r remembered, age time.Duration, ok bo
 	if err != nil || age < 0 || age > announced {
 		return remembered{}, 0, false
 	}
-	// Rates need the time that passed, and the wall clock may have been set.
+	// Rates depend on elapsed time, and the wall clock may have been set.
 	r.State.Use.At = time.Now().Add(-age)
 	return r, age, true
 }

@@ -15,23 +15,22 @@ import (
 )
 
 const (
-	// pressureWindow is the shortest that all kernels take, and
-	// unprivilegedWindow that which is left without CAP_SYS_RESOURCE
+	// pressureWindow is the shortest window that all kernels accept, and
+	// unprivilegedWindow the shortest without CAP_SYS_RESOURCE
 	// (Documentation/accounting/psi.rst).
 	pressureWindow     = 500 * time.Millisecond
 	unprivilegedWindow = 2 * time.Second
-	// stalled is the part of a window, as one in so many, for which some thread
-	// had to wait (docs/decisions/0016-wake-ups.md).
+	// A trigger fires when some thread waited for 1/stalled of the window
+	// (docs/decisions/0016-wake-ups.md).
 	stalled = 10
-	// mostTriggered is how many workloads have triggers: the kernel keeps a
-	// thread of real-time priority for each group that has any.
+	// mostTriggered bounds the workloads with triggers: the kernel runs a
+	// thread of real-time priority for each cgroup with a trigger.
 	mostTriggered = 32
-	// retryPause is how long it is from setting triggers that were lost to the
-	// next time.
+	// retryPause is the time before lost triggers are set again.
 	retryPause = 10 * time.Second
 )
 
-// A watched is a resource of a workload; of none: of the node.
+// A watched is a resource of a workload; an empty workload means the node.
 type watched struct {
 	id       node.WorkloadID
 	cgroup   node.CgroupPath
@@ -39,8 +38,9 @@ type watched struct {
 }
 
 // pressure keeps PSI triggers on the latency-sensitive workloads, for CPU and
-// memory. On cgroup v1 there is one for the node, and for memory alone: for a
-// CPU somebody waits on every node that best-effort work fills.
+// memory. cgroup v1 has pressure only for the node. There only memory has a
+// trigger: some thread always waits for CPU on a node that best-effort work
+// fills.
 type pressure struct {
 	tree *cgroup.Tree
 	proc string // a mount of procfs
@@ -49,13 +49,13 @@ type pressure struct {
 
 	triggers map[watched]*cgroup.Trigger
 	window   time.Duration
-	said     map[remark]bool // what was logged of triggers that cannot be
-	lost     atomic.Bool     // a trigger has ended by itself since the last follow
+	said     map[remark]bool // logged remarks on triggers that cannot be set
+	lost     atomic.Bool     // a trigger ended by itself since the last follow
 	retried  time.Time
 	passing  sync.WaitGroup
 }
 
-// A remark is what was logged, and why.
+// A remark is a logged fault of a trigger.
 type remark struct {
 	what        string
 	errno       syscall.Errno
@@ -69,8 +69,8 @@ func newPressure(tree *cgroup.Tree, proc string, log *slog.Logger, send func(tic
 	}
 }
 
-// follow makes the triggers those of the given workloads; with cpu also those
-// for the CPU.
+// follow sets triggers on exactly the given workloads, for memory and, with
+// cpu, for the CPU.
 func (p *pressure) follow(workloads []node.Workload, on, cpu bool) {
 	p.lost.Store(false)
 	want := map[watched]bool{}
@@ -78,7 +78,7 @@ func (p *pressure) follow(workloads []node.Workload, on, cpu bool) {
 		want = p.wanted(workloads, cpu)
 	}
 	for w, tr := range p.triggers {
-		if !want[w] || tr.Err() != nil { // a group of the same name is another
+		if !want[w] || tr.Err() != nil { // after an error: a new cgroup may have the same name
 			tr.Close()
 			delete(p.triggers, w)
 		}
@@ -112,8 +112,8 @@ func (p *pressure) wanted(workloads []node.Workload, cpu bool) map[watched]bool 
 	return want
 }
 
-// retry reports whether it is time to follow again, because a trigger has
-// ended by itself: its group may be gone, or live on without.
+// retry reports whether follow is due because a trigger ended by itself: its
+// cgroup may be gone, or exist without the trigger.
 func (p *pressure) retry(now time.Time) bool {
 	if !p.lost.Load() || now.Sub(p.retried) < retryPause {
 		return false
@@ -122,12 +122,11 @@ func (p *pressure) retry(now time.Time) bool {
 	return true
 }
 
-// watch sets one trigger. What cannot be is logged once for each resource and
-// cause.
+// watch sets one trigger. It logs a failure once for each resource and cause.
 func (p *pressure) watch(w watched) {
 	tr, err := p.trigger(w)
 	if errors.Is(err, cgroup.ErrGone) {
-		return // the next follow knows
+		return // the cgroup is gone: the next follow drops it
 	}
 	if err != nil {
 		p.sayOnce(w.resource+" pressure does not wake the loop", err)
@@ -154,7 +153,7 @@ func (p *pressure) trigger(w watched) (*cgroup.Trigger, error) {
 		return p.tree.Trigger(string(w.cgroup), w.resource, p.window/stalled, p.window)
 	}
 	tr, err := set()
-	refused := errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EPERM) // by kernel
+	refused := errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EPERM) // by the kernel
 	if refused && p.window == pressureWindow {
 		p.window = unprivilegedWindow
 		tr, err = set()
@@ -164,7 +163,7 @@ func (p *pressure) trigger(w watched) (*cgroup.Trigger, error) {
 
 func (p *pressure) sayOnce(what string, err error) {
 	r := remark{what: what, unsupported: errors.Is(err, cgroup.ErrUnsupported)}
-	_ = errors.As(err, &r.errno) // not of the kernel: none
+	_ = errors.As(err, &r.errno) // 0: the error is not the kernel's
 	if p.said[r] {
 		return
 	}

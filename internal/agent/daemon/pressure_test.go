@@ -17,8 +17,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// v2 is a tree of cgroup v2 in a folder, whose groups have FIFOs for pressure
-// files: what is written to them can be read.
+// v2 is a tree of cgroup v2 in a folder. Its pressure files are FIFOs, so that
+// a test can read the writes.
 type v2 struct {
 	*testing.T
 	mount string
@@ -50,8 +50,8 @@ func newV2(t *testing.T) *v2 {
 	return x
 }
 
-// group makes a group and returns a function that reads what was written to
-// one of its pressure files since the last call.
+// group makes a cgroup and returns a function that reads the writes to one of
+// its pressure files since the last call.
 func (x *v2) group(path string) (asked func(resource string) string) {
 	x.Helper()
 	files := map[string]*os.File{}
@@ -63,7 +63,7 @@ func (x *v2) group(path string) (asked func(resource string) string) {
 		if err := syscall.Mkfifo(name, 0o600); err != nil {
 			x.Fatal(err)
 		}
-		// Both ways, so that opening does not wait for the other side.
+		// O_RDWR: opening does not wait for a writer.
 		f, err := os.OpenFile(name, os.O_RDWR|syscall.O_NONBLOCK, 0)
 		if err != nil {
 			x.Fatal(err)
@@ -127,7 +127,7 @@ func TestTriggersFollowTheServices(t *testing.T) {
 func TestPressureThatCannotBeIsSaidOnce(t *testing.T) {
 	x := newV2(t)
 	var all []node.Workload
-	for i := range 2 * mostTriggered { // of groups without pressure files
+	for i := range 2 * mostTriggered { // cgroups without pressure files
 		path := node.CgroupPath(fmt.Sprintf("web-%d", i))
 		if err := os.Mkdir(filepath.Join(x.mount, string(path)), 0o755); err != nil {
 			t.Fatal(err)
@@ -161,7 +161,7 @@ func TestPressureIsSaidAgainForAnotherCauseAndConfiguration(t *testing.T) {
 	s := signals{pressure: x.pressure}
 	for i, turn := range []struct {
 		workloads []node.Workload
-		fresh     bool // with another configuration
+		fresh     bool // after another configuration
 		said      int
 	}{{old, false, 1}, {old, false, 1}, {odd, false, 2}, {odd, false, 2}, {old, true, 3}} {
 		if turn.fresh {
@@ -173,7 +173,7 @@ func TestPressureIsSaidAgainForAnotherCauseAndConfiguration(t *testing.T) {
 		}
 	}
 	if x.window != pressureWindow {
-		t.Errorf("the window is %v, and nobody refused the shorter one", x.window)
+		t.Errorf("the window is %v, and the kernel did not refuse the shorter one", x.window)
 	}
 }
 

@@ -12,22 +12,23 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A reporter logs what changes: a fault is one line when it appears, one when
-// it becomes another, and one when it is over, however many turns it lasts.
+// A reporter logs changes: one line when a fault appears, one when its cause
+// changes, and one when it is over, for any number of ticks.
 type reporter struct {
 	log     *slog.Logger
-	failing map[node.Knob]string // the cause for each knob whose last step failed
+	failing map[node.Knob]string // the cause of each knob whose last step failed
 	held    map[node.Knob]bool   // left as another component wrote it
 	loading bool                 // the scheduler is being loaded
-	blind   string               // why the node could not be read; empty: it could
+	blind   string               // why the node could not be read; empty: it was read
 	known   map[node.WorkloadID]string
 	remarks []string
 	rung    rungReport
-	// notDivided is what cannot be done about caches and memory bandwidth.
+	// notDivided lists the divisions of cache and memory bandwidth that this
+	// node cannot do.
 	notDivided string
 }
 
-// report logs a turn.
+// report logs a tick.
 func (r *reporter) report(t tick.Tick, err error) {
 	if t.Snapshot.At.IsZero() && err != nil {
 		if text := err.Error(); text != r.blind {
@@ -49,16 +50,16 @@ func (r *reporter) report(t tick.Tick, err error) {
 	for _, o := range t.Done {
 		k := o.Step.Knob
 		switch {
-		case errors.Is(o.Err, cgroup.ErrGone): // between the snapshot and the write, or not yet whole
+		case errors.Is(o.Err, cgroup.ErrGone): // since the snapshot, or not yet complete
 			r.log.Debug("the cgroup is gone", "cgroup", k.Where(), "file", k.File)
 		case errors.Is(o.Err, host.ErrLoading):
 			if r.loading = true; !said {
-				r.log.Info("the scheduler of best-effort threads is being loaded; until it is, what is below it holds")
+				r.log.Info("the scheduler of best-effort threads is being loaded; the next isolation mechanism holds until then")
 			}
 		case o.Err != nil:
 			failing[k] = causeOf(o.Err)
 			if r.failing[k] != failing[k] {
-				r.log.Warn("a knob could not be written; tried again in each turn", "cgroup", k.Where(), "file", k.File,
+				r.log.Warn("a knob could not be written; tried again in each tick", "cgroup", k.Where(), "file", k.File,
 					"policy", o.Step.Owner.String(), "error", o.Err)
 			}
 		default:
@@ -70,14 +71,13 @@ func (r *reporter) report(t tick.Tick, err error) {
 	r.undead(t.Wants, failing)
 	for k := range r.failing {
 		if _, still := failing[k]; !still {
-			r.log.Info("a knob that could not be written is as it should be, or gone", "cgroup", k.Where(), "file", k.File)
+			r.log.Info("a knob that could not be written has its value now, or is gone", "cgroup", k.Where(), "file", k.File)
 		}
 	}
 	r.failing = failing
 }
 
-// workloads logs which workloads have come and gone, and what the rules have
-// to say about themselves.
+// workloads logs new and removed workloads, and remarks of the rules.
 func (r *reporter) workloads(all []node.Workload, remarks []string) {
 	next := make(map[node.WorkloadID]string, len(all))
 	come := 0
@@ -101,8 +101,8 @@ func (r *reporter) workloads(all []node.Workload, remarks []string) {
 	r.remarks = remarks
 }
 
-// causeOf is what stays the same of an error while the value that could not be
-// written changes: the kernel's answer, or else the innermost error.
+// causeOf returns the part of an error that does not depend on the value: the
+// kernel's errno, or else the innermost error.
 func causeOf(err error) string {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {

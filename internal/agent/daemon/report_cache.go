@@ -7,8 +7,8 @@ import (
 	"tenon.sh/tenon/internal/decide/plan"
 )
 
-// undivided logs what was asked for of caches and memory bandwidth and cannot
-// be done here, once for each change.
+// undivided logs once, for each change, the configured divisions of cache and
+// memory bandwidth that this node cannot do.
 func (r *reporter) undivided(wants []plan.Want) {
 	var why []string
 	for _, w := range wants {

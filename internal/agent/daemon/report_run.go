@@ -5,8 +5,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// stopped logs a step that freezes best-effort work, lets it go on, or ends it:
-// who runs batch work wants to know, at any level.
+// stopped logs a step that freezes, thaws or ends best-effort work, at any log
+// level: its owner needs to know.
 func (r *reporter) stopped(s plan.Step) {
 	v, isRun := s.To.(node.Run)
 	if !isRun {
@@ -21,7 +21,8 @@ func (r *reporter) stopped(s plan.Step) {
 	}[v], "cgroup", s.Knob.Cgroup, "reason", s.Reason)
 }
 
-// undead keeps in failing what did not end and is not tried again in this turn.
+// undead adds to failing the victims that did not end and that this tick does
+// not try again.
 func (r *reporter) undead(wants []plan.Want, failing map[node.Knob]string) {
 	if len(r.failing) == 0 {
 		return

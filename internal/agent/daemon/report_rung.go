@@ -7,10 +7,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A rungReport logs what isolates on the CPU when that becomes another, and each
-// failure of it.
+// A rungReport logs each change of the isolation mechanism, and each mechanism
+// failure.
 type rungReport struct {
-	seen time.Time // the last fall that was logged
+	seen time.Time // the time of the last failure that was logged
 	last node.Rung
 }
 

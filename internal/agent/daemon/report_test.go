@@ -15,7 +15,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// logged returns a reporter and a function that takes what it has logged.
+// logged returns a reporter and a function that returns and clears its log.
 func logged() (*reporter, func() string) {
 	var b bytes.Buffer
 	options := &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -35,8 +35,8 @@ func turn(err error) tick.Tick {
 	return tick.Tick{Snapshot: node.Snapshot{At: time.Unix(1, 0)}, Done: []tick.Outcome{{Step: step, Err: err}}}
 }
 
-// TestALoadThatGoesOnIsNoFailure: it is said once, and is over without a word of
-// failures.
+// TestALoadThatGoesOnIsNoFailure: a load that is in progress is logged once,
+// and its end is not logged as the end of a failure.
 func TestALoadThatGoesOnIsNoFailure(t *testing.T) {
 	r, take := logged()
 	err := fmt.Errorf("apply: %w", host.ErrLoading)
@@ -75,7 +75,7 @@ func TestAKnobThatKeepsFailingIsLoggedOnce(t *testing.T) {
 		t.Errorf("another failure: %q", got)
 	}
 	r.report(turn(nil), nil)
-	if got := take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "as it should be") {
+	if got := take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "has its value now") {
 		t.Errorf("the end of it: %q", got)
 	}
 	r.report(turn(nil), nil)

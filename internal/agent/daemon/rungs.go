@@ -18,19 +18,20 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// ladderFile is where an operator's choice and the falls of rungs wait for the
-// next daemon, however this one ends.
+// ladderFile saves an operator's choice and the mechanism failures for the next
+// daemon, also if this one crashes.
 const ladderFile = "ladder.json"
 
-// A fate is what an operator has asked for since a boot, and how the rungs fared.
+// A fate is an operator's choice since boot, and the failures of the isolation
+// mechanisms.
 type fate struct {
 	Boot  string      `json:"boot_id"`
 	Asked node.Asked  `json:"asked,omitzero"`
 	Falls []node.Fall `json:"falls,omitempty"`
 }
 
-// rungs is which rung an operator has chosen, on the socket, for the loop to
-// follow; and what became of all of them.
+// rungs holds the isolation mechanism that an operator chose on the socket, and
+// the failures of all mechanisms.
 type rungs struct {
 	dir  string
 	boot string
@@ -38,15 +39,15 @@ type rungs struct {
 
 	mu      sync.Mutex
 	now     node.Asked
-	untimed bool        // no turn has said yet when now was asked for
-	earlier []node.Fall // under daemons before this one; nil: a turn has seen them
-	falls   []node.Fall // as they were kept last
-	// waiting are those whose choice no turn has followed yet, and turning those
-	// whose choice this turn follows.
+	untimed bool        // no tick has given now its time yet
+	earlier []node.Fall // failures under earlier daemons; nil: a tick has seen them
+	falls   []node.Fall // failures in the file
+	// waiting holds callers of Pin whose choice waits for a tick, turning those
+	// whose choice this tick applies.
 	waiting, turning []chan struct{}
 }
 
-// openRungs takes what was chosen under an earlier daemon since boot.
+// openRungs loads the choice made under an earlier daemon since boot.
 func openRungs(dir string, from proc.FS, send func(tick.Event)) (*rungs, error) {
 	boot, err := from.BootID()
 	if err != nil {
@@ -62,7 +63,7 @@ func openRungs(dir string, from proc.FS, send func(tick.Event)) (*rungs, error) 
 		err = json.Unmarshal(text, &last)
 	}
 	if err != nil {
-		return r, fmt.Errorf("read what became of the rungs from %s: %w", r.path(), err)
+		return r, fmt.Errorf("read the choice and the failures of isolation mechanisms from %s: %w", r.path(), err)
 	}
 	if last.Boot == boot {
 		r.now, r.falls, r.earlier = last.Asked, last.Falls, last.Falls
@@ -72,9 +73,8 @@ func openRungs(dir string, from proc.FS, send func(tick.Event)) (*rungs, error) 
 
 func (r *rungs) path() string { return filepath.Join(r.dir, ladderFile) }
 
-// Pin pins a rung, or with none leaves the choice to the configuration. It
-// returns when a turn has followed it. What is pinned is kept before anything
-// follows it.
+// Pin pins an isolation mechanism; an empty one returns the choice to the
+// configuration. Pin saves the choice, then waits until a tick has applied it.
 func (r *rungs) Pin(ctx context.Context, rung node.Rung) error {
 	followed := make(chan struct{})
 	if err := r.set(rung, followed); err != nil {
@@ -89,7 +89,7 @@ func (r *rungs) Pin(ctx context.Context, rung node.Rung) error {
 	case <-followed:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%s, but no turn of tenond has followed it yet: %w", text, ctx.Err())
+		return fmt.Errorf("%s, but no tick of tenond has applied it yet: %w", text, ctx.Err())
 	}
 }
 
@@ -98,10 +98,10 @@ func (r *rungs) set(rung node.Rung, followed chan struct{}) error {
 	defer r.mu.Unlock()
 	next := node.Asked{Rung: rung, At: time.Now().Round(0)}
 	if rung == "" {
-		next.At = r.now.At // what was forgiven stays so
+		next.At = r.now.At // failures before it stay forgiven
 	}
 	if err := r.save(next); err != nil {
-		return fmt.Errorf("keep what was asked for: %w", err)
+		return fmt.Errorf("save the choice of an isolation mechanism: %w", err)
 	}
 	r.now, r.untimed = next, r.untimed || rung != ""
 	r.waiting = append(r.waiting, followed)
@@ -119,12 +119,13 @@ func (r *rungs) save(asked node.Asked) error {
 	return os.Rename(r.path()+".next", r.path())
 }
 
-// begin says what was asked for, and which falls under earlier daemons count,
-// when a turn begins that has read the node at a time; zero: it could not.
+// begin returns the operator's choice, and the failures under earlier daemons
+// that still count. It is called when a tick begins; at is the time of its
+// snapshot, or zero if the node could not be read.
 //
-// Falls have the time of the clock of the turns. What is asked for gets it by
-// the first turn that follows it: the node's clock may have been set since this
-// daemon began, and a choice with a later time would forgive all falls up to it.
+// Failures are stamped with the tick's time, not the wall clock. A new choice
+// gets the time of the first tick that applies it: a later stamp would hide all
+// failures before it.
 func (r *rungs) begin(at time.Time) (asked node.Asked, earlier []node.Fall) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,17 +137,17 @@ func (r *rungs) begin(at time.Time) (asked node.Asked, earlier []node.Fall) {
 	if r.untimed || r.now.At.After(at) {
 		timed := r.now
 		timed.At = at
-		if r.save(timed) == nil { // if not, the next turn tries again
+		if r.save(timed) == nil { // after an error the next tick tries again
 			r.untimed = false
 		}
 		r.now = timed
 	}
-	later := func(f node.Fall) bool { return f.At.After(at) } // of a clock that was ahead
+	later := func(f node.Fall) bool { return f.At.After(at) } // stamped by a clock that was ahead
 	return r.now, slices.DeleteFunc(slices.Clone(r.earlier), later)
 }
 
-// end lets those know whose choice the turn has followed. After a turn that
-// could not read the node they go on waiting.
+// end wakes the callers whose choice the tick applied. After a tick that could
+// not read the node they keep waiting.
 func (r *rungs) end(followed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,10 +158,10 @@ func (r *rungs) end(followed bool) {
 	for _, done := range r.turning {
 		close(done)
 	}
-	r.turning, r.earlier = nil, nil // the policies remember them from now on
+	r.turning, r.earlier = nil, nil // from now on the state of the policies holds them
 }
 
-// keep keeps the falls of the last hour.
+// keep saves the failures of the last hour.
 func (r *rungs) keep(falls []node.Fall) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -171,8 +172,8 @@ func (r *rungs) keep(falls []node.Fall) error {
 	return r.save(r.now)
 }
 
-// handsOver reports that a turn has chosen a rung, which waits until the turn
-// has given up another.
+// handsOver reports that a tick has selected an isolation mechanism which
+// cannot start before another has ended.
 func handsOver(t tick.Tick) bool {
 	waits := func(w plan.Want) bool { return w.Owner == plan.OwnerLadder && w.Intent == plan.Abstain }
 	return t.Ladder.Since.Equal(t.Snapshot.At) && slices.ContainsFunc(t.Wants, waits)

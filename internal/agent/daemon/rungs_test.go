@@ -14,7 +14,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// reopened are the rungs that a daemon in dir finds.
+// reopened returns the rungs that a new daemon in dir loads.
 func reopened(t *testing.T, dir string, send func(tick.Event)) *rungs {
 	t.Helper()
 	r, err := openRungs(dir, proc.Default(), send)
@@ -24,7 +24,7 @@ func reopened(t *testing.T, dir string, send func(tick.Event)) *rungs {
 	return r
 }
 
-// keep keeps falls.
+// keep saves failures.
 func keep(t *testing.T, r *rungs, falls ...node.Fall) {
 	t.Helper()
 	if err := r.keep(falls); err != nil {
@@ -35,7 +35,7 @@ func keep(t *testing.T, r *rungs, falls ...node.Fall) {
 func TestAPinIsFollowedByATurnThatBeginsAfterIt(t *testing.T) {
 	woken := make(chan tick.Event, 1)
 	r := reopened(t, t.TempDir(), func(e tick.Event) { woken <- e })
-	if asked := follows(r); asked != (node.Asked{}) { // a turn goes on
+	if asked := follows(r); asked != (node.Asked{}) { // during a tick
 		t.Errorf("nothing was asked for: %+v", asked)
 	}
 	done := make(chan error, 1)
@@ -62,7 +62,7 @@ func TestAPinThatNoTurnFollowsIsSaidToBeOne(t *testing.T) {
 	r := reopened(t, t.TempDir(), func(tick.Event) {})
 	ctx, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer stop()
-	if err := r.Pin(ctx, node.RungIdle); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no turn of tenond has followed it yet") {
+	if err := r.Pin(ctx, node.RungIdle); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no tick of tenond has applied it yet") {
 		t.Errorf("%v", err)
 	}
 	if asked := follows(r); asked.Rung != node.RungIdle {
@@ -70,13 +70,13 @@ func TestAPinThatNoTurnFollowsIsSaidToBeOne(t *testing.T) {
 	}
 }
 
-// follows begins a turn now.
+// follows begins a tick now.
 func follows(r *rungs) node.Asked {
 	asked, _ := r.begin(time.Now().Round(0))
 	return asked
 }
 
-// ask pins and turns at once.
+// ask pins a mechanism and runs a tick at once.
 func ask(t *testing.T, r *rungs, rung node.Rung) node.Asked {
 	t.Helper()
 	var asked node.Asked
@@ -113,8 +113,8 @@ func TestAPinOutlivesTheDaemonButNotTheBoot(t *testing.T) {
 	}
 }
 
-// TestWhatIsTakenBackStaysForgiven: the falls that load forgave do not count
-// again because the choice is the configuration's.
+// TestWhatIsTakenBackStaysForgiven: failures that a pin forgave do not count
+// again when the pin is removed.
 func TestWhatIsTakenBackStaysForgiven(t *testing.T) {
 	dir := t.TempDir()
 	r := reopened(t, dir, nil)
@@ -146,7 +146,8 @@ func TestAPinThatCannotBeKeptOrReadIsAnError(t *testing.T) {
 	}
 }
 
-// TestFallsOutliveTheDaemon: three in an hour are too many, whoever saw them.
+// TestFallsOutliveTheDaemon: three failures in an hour are too many, also
+// across daemons.
 func TestFallsOutliveTheDaemon(t *testing.T) {
 	dir := t.TempDir()
 	r := reopened(t, dir, nil)
@@ -186,9 +187,9 @@ func TestARungThatWaitsForAnotherIsNotKeptWaiting(t *testing.T) {
 	}
 }
 
-// TestAChoiceHasTheTimeOfTheTurns: the node's clock may be an hour ahead of the
-// one that falls are counted by, or an hour behind; and a daemon may find a
-// choice of later than now. None of it may forgive what falls later.
+// TestAChoiceHasTheTimeOfTheTurns: the wall clock may be an hour ahead of the
+// clock that stamps failures, or an hour behind; and a daemon may load a choice
+// stamped later than now. In no case may a choice forgive later failures.
 func TestAChoiceHasTheTimeOfTheTurns(t *testing.T) {
 	for name, off := range map[string]time.Duration{"ahead": -time.Hour, "behind": time.Hour} {
 		dir := t.TempDir()
@@ -216,7 +217,8 @@ func TestAChoiceHasTheTimeOfTheTurns(t *testing.T) {
 	}
 }
 
-// TestFallsOfEarlierDaemonsAreToldOnce, and not those of a clock that was ahead.
+// TestFallsOfEarlierDaemonsAreToldOnce, and those of a clock that was ahead are
+// dropped.
 func TestFallsOfEarlierDaemonsAreToldOnce(t *testing.T) {
 	dir, now := t.TempDir(), time.Now().Round(0)
 	keep(t, reopened(t, dir, nil), node.Fall{At: now.Add(-time.Minute), Why: "stall"}, node.Fall{At: now.Add(6 * time.Hour), Why: "ahead"})
@@ -234,7 +236,8 @@ func TestFallsOfEarlierDaemonsAreToldOnce(t *testing.T) {
 	}
 }
 
-// TestATurnThatFailedFollowsNoChoice: it never decided anything.
+// TestATurnThatFailedFollowsNoChoice: a tick that could not read the node
+// decided nothing.
 func TestATurnThatFailedFollowsNoChoice(t *testing.T) {
 	r := reopened(t, t.TempDir(), nil)
 	first, second := make(chan struct{}), make(chan struct{})

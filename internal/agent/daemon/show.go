@@ -13,29 +13,30 @@ import (
 	"tenon.sh/tenon/internal/decide/tick"
 )
 
-// A show lets others see what the daemon does. None of it may stop the loop:
-// what fails is logged once, and the rest goes on.
+// A show publishes the work of the daemon: recorder, audit, metrics and socket.
+// Its failures never stop the loop; each is logged once.
 type show struct {
 	ledger   *control.Ledger
 	metrics  *telemetry.Metrics
 	recorder *record.Recorder // nil: it could not be opened
 	audit    *record.Audit
 	log      *slog.Logger
-	failed   string // the recorder's error that was logged last
+	failed   string // the last logged error of the recorder
 }
 
-// openShow opens the files. Only the holder of the lease may.
+// openShow opens the files. Only the holder of the lease may call it.
 func openShow(o Options) *show {
 	s := &show{ledger: control.NewLedger(o.Version), metrics: telemetry.New(o.Version), log: o.Log}
 	s.audit = record.OpenAudit(o.StateDir, 0, func(err error) { o.Log.Error("a log of writes is missing", "error", err) })
 	var err error
 	if s.recorder, err = record.Open(o.StateDir, 0); err != nil {
-		o.Log.Error("nothing is recorded for tenon capture", "error", err)
+		o.Log.Error("the flight recorder does not work, so tenon capture has nothing to save", "error", err)
 	}
 	return s
 }
 
-// turn takes a turn that was decided by config from what st remembered.
+// turn takes a tick, with the configuration that decided it and the state
+// before it.
 func (s *show) turn(t tick.Tick, err error, config policy.Config, st policy.State, period time.Duration) {
 	s.ledger.Observe(t, err)
 	s.metrics.Observe(t, err, period)
@@ -46,14 +47,14 @@ func (s *show) turn(t tick.Tick, err error, config policy.Config, st policy.Stat
 	text := ""
 	if err := s.recorder.Record(record.Turn{Tick: t, Config: config, Before: st, MaxSteps: maxSteps}); err != nil {
 		if text = err.Error(); text != s.failed {
-			s.log.Error("turns are missing from what tenon capture saves", "error", err)
+			s.log.Error("ticks are missing from the flight recorder", "error", err)
 		}
 	}
 	s.failed = text
 }
 
-// serve answers tenon and Prometheus until ctx ends. What tenon asks for is done
-// by operator.
+// serve serves the socket of tenon and the metrics until ctx ends. operator
+// performs the requests of tenon.
 func (s *show) serve(ctx context.Context, o Options, operator control.Operator, background *sync.WaitGroup) {
 	background.Go(func() {
 		if err := control.Serve(ctx, o.StateDir, s.ledger, operator, o.Log); err != nil {

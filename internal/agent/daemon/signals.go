@@ -14,21 +14,21 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// wakes is how many events may wait for the loop before those who send wait
-// too, for no longer than a turn takes.
+// wakes is how many events may wait for the loop before a sender blocks, for at
+// most one tick.
 const wakes = 16
 
-// signals makes events of what the kernel tells. What the kernel cannot tell
-// is logged once, and the loop turns by its period.
+// signals turns the kernel's notifications into events. If the kernel cannot
+// give one, that is logged once and the loop runs at its period.
 type signals struct {
 	host *host.Host
 	log  *slog.Logger
 	wake chan tick.Event
-	done <-chan struct{} // nobody takes events any more
+	done <-chan struct{} // closed when the loop no longer receives events
 
 	on       config.Signals
-	delays   bool   // are counted
-	trouble  string // with the delays, as it was logged
+	delays   bool   // run-queue delays are counted
+	trouble  string // the last logged trouble with the delays
 	pressure *pressure
 	passing  sync.WaitGroup
 }
@@ -47,8 +47,8 @@ func (s *signals) send(e tick.Event) {
 	}
 }
 
-// nudge wakes the loop, unless it is about to turn anyway. The loop itself may
-// call it.
+// nudge wakes the loop unless an event already waits. The loop itself may call
+// it.
 func (s *signals) nudge(e tick.Event) {
 	select {
 	case s.wake <- e:
@@ -56,8 +56,8 @@ func (s *signals) nudge(e tick.Event) {
 	}
 }
 
-// use switches the signals on and off. It is called again with every
-// configuration, which is when what failed is tried again.
+// use switches the signals on and off. Each new configuration calls it, and so
+// tries again after a failure.
 func (s *signals) use(on config.Signals) {
 	s.on = on
 	clear(s.pressure.said)
@@ -83,15 +83,14 @@ func (s *signals) use(on config.Signals) {
 	}
 }
 
-// follow puts triggers on the workloads that there are now.
+// follow sets triggers on the workloads that exist now.
 func (s *signals) follow(workloads []node.Workload) {
-	// Where BPF counts each wait, a trigger on their sum tells nothing new.
+	// Where BPF counts each wait, a trigger on their sum adds nothing.
 	s.pressure.follow(workloads, s.on.Pressure, !s.delays)
 }
 
-// check looks after each reading of the node whether delays are still counted,
-// and reports whether the workloads are to be followed again: that has ended,
-// or a trigger was lost.
+// check runs after each snapshot. It checks that delays are still counted, and
+// reports whether follow is due: because counting ended, or a trigger was lost.
 func (s *signals) check(now time.Time) (again bool) {
 	again = s.pressure.retry(now)
 	if !s.delays {
@@ -102,7 +101,7 @@ func (s *signals) check(now time.Time) (again bool) {
 	return again || !s.delays
 }
 
-// say logs trouble with the delays when it becomes another.
+// say logs trouble with the delays when it changes.
 func (s *signals) say(trouble string) {
 	switch {
 	case trouble == s.trouble:
@@ -115,7 +114,7 @@ func (s *signals) say(trouble string) {
 	s.trouble = trouble
 }
 
-// close ends the signals. Nobody may take events any more.
+// close ends the signals. The loop must not receive events any more.
 func (s *signals) close() error {
 	s.pressure.close()
 	err := s.host.StopDelays()
@@ -123,7 +122,8 @@ func (s *signals) close() error {
 	return err
 }
 
-// listen makes events of what changes beside the signals, until ctx ends.
+// listen sends an event for each change that signals does not cover, until ctx
+// ends.
 func (d *daemon) listen(ctx context.Context) {
 	for {
 		e := tick.Event{Kind: tick.EventCgroups, Text: "cgroups have come or gone"}

@@ -8,19 +8,20 @@ import (
 	"tenon.sh/tenon/internal/machine/lease"
 )
 
-// A tended scheduler is that of package host.
+// A tended scheduler is the one of package host.
 type tended interface {
 	Tend() error
 	Unload() (bool, error)
 }
 
-// tend looks after the scheduler of best-effort threads beside the loop, at each
-// tick, until ctx ends. While the loop turns it is told so, however long the period is: the
-// time of silence after which it ends itself may be shorter.
+// tend keeps the scheduler of best-effort threads alive beside the loop, at
+// each tick of the guard, until ctx ends. While the loop is alive tend sends
+// the heartbeat, because the period of the loop may be longer than the silence
+// after which the scheduler ends itself.
 //
-// When the loop hangs, and the watchdog holds best-effort work to its bound, the
-// scheduler goes: its threads are not held to it, and those that the watchdog
-// takes from it would be brought back.
+// If the loop hangs, the watchdog bounds best-effort work by quota, and tend
+// takes the scheduler down: its threads do not obey quotas, and it would take
+// back the threads that the watchdog moved to the fair class.
 func tend(ctx context.Context, ticks <-chan time.Time, g *guard, s tended, log *slog.Logger) {
 	said, last := "", time.Now()
 	for {
@@ -29,7 +30,7 @@ func tend(ctx context.Context, ticks <-chan time.Time, g *guard, s tended, log *
 			return
 		case <-ticks:
 		}
-		slept := time.Since(last) > 2*lease.Renewal // as the loop has, which begins its turn only now
+		slept := time.Since(last) > 2*lease.Renewal // the whole process slept, so the loop begins its tick only now
 		last = time.Now()
 		switch {
 		case !g.hangs():
@@ -38,7 +39,7 @@ func tend(ctx context.Context, ticks <-chan time.Time, g *guard, s tended, log *
 				text = err.Error()
 			}
 			if text != "" && text != said {
-				log.Warn("the scheduler of best-effort threads was not told that tenond lives", "error", text)
+				log.Warn("the heartbeat of the scheduler of best-effort threads failed", "error", text)
 			}
 			said = text
 		case !slept:

@@ -13,7 +13,7 @@ import (
 	"tenon.sh/tenon/internal/machine/lease"
 )
 
-// A fakeScheduler counts how often it was looked after.
+// A fakeScheduler counts heartbeats.
 type fakeScheduler struct {
 	mu             sync.Mutex
 	beats, unloads int
@@ -39,8 +39,9 @@ func (f *fakeScheduler) counts() (beats, unloads int) {
 	return f.beats, f.unloads
 }
 
-// TestASchedulerLivesByTheLoop: it hears of it between two turns of a long
-// period, and is taken down when the loop hangs for longer than the lease holds.
+// TestASchedulerLivesByTheLoop: it gets heartbeats between two ticks of a long
+// period, and is taken down when the loop hangs for longer than the lease
+// lasts.
 func TestASchedulerLivesByTheLoop(t *testing.T) {
 	dir := t.TempDir()
 	h, err := host.Open(host.Options{JournalDir: dir})
@@ -63,7 +64,7 @@ func TestASchedulerLivesByTheLoop(t *testing.T) {
 		tend(ctx, ticker.C, g, &s, slog.New(slog.DiscardHandler))
 		return s.counts()
 	}
-	g.end(true, time.Minute) // the next turn comes in a minute
+	g.end(true, time.Minute) // the next tick is due in a minute
 	if beats, unloads := watch(3 * lease.Renewal); beats < 1 || unloads != 0 {
 		t.Errorf("between two turns: %d signs of life, taken down %d times", beats, unloads)
 	}
@@ -71,7 +72,7 @@ func TestASchedulerLivesByTheLoop(t *testing.T) {
 	if err := g.bind(nil); err != nil {
 		t.Fatal(err)
 	}
-	g.allow(-time.Second) // it hangs
+	g.allow(-time.Second) // the loop hangs
 	if _, unloads := watch(lease.TTL / 2); unloads != 0 {
 		t.Errorf("taken down %d times while the lease holds", unloads)
 	}

@@ -17,9 +17,9 @@ import (
 )
 
 // Watch is the watchdog: it narrows best-effort work when the daemon whose
-// lease is in stateDir falls silent. It ends with the lease; with stay it
-// waits for the next one instead. With last nobody guards after it, see
-// lease.Options. It returns ctx's error.
+// lease is in stateDir stops renewing it. It ends with the lease; with stay it
+// waits for the next lease instead. For last see lease.Options. It returns
+// ctx's error.
 func Watch(ctx context.Context, stateDir string, stay, last bool, log *slog.Logger) (err error) {
 	if err := lease.Steady(); err != nil {
 		log.Warn("the watchdog may be late on a node that is full", "error", err)
@@ -47,7 +47,7 @@ func Watch(ctx context.Context, stateDir string, stay, last bool, log *slog.Logg
 		if err != nil && !errors.Is(err, lease.ErrHeld) || !stay {
 			return err
 		}
-		if err = pause(ctx); err != nil { // another one guards, or all is over
+		if err = pause(ctx); err != nil { // another watchdog holds the lease, or ctx ended
 			return err
 		}
 	}
@@ -63,20 +63,20 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// A watchdog reads by a host of its own and writes by one that journals in the
-// name of the daemon that fell silent: the knobs stay that one's, and the next
-// daemon takes all of them over.
+// A watchdog reads through a host of its own. It writes through one that
+// journals in the name of the daemon that stopped: the knobs stay that
+// daemon's, and the next daemon takes them over.
 type watchdog struct {
 	stateDir string
 	host     *host.Host
-	behalf   *host.Host // nil: nothing was written yet
+	behalf   *host.Host // nil: no write yet
 	log      *slog.Logger
 
-	release func(node.CgroupPath) (int, error) // gives threads back to the kernel's own scheduler
-	owed    map[node.CgroupPath]bool           // whose threads could not all be given back
+	release func(node.CgroupPath) (int, error) // moves threads back to the fair class
+	owed    map[node.CgroupPath]bool           // cgroups with threads that could not be moved back
 }
 
-// read reads a knob, once the lease has run out.
+// read reads a knob after the lease has expired.
 func (w *watchdog) read(k node.Knob) (node.Value, uint64, error) {
 	v, err := w.host.Knob(k)
 	if err == nil {
@@ -116,9 +116,10 @@ func (w *watchdog) apply(ctx context.Context, of lease.Holder, s plan.Step) erro
 	return err
 }
 
-// bind makes the quota of a group hold. The kernel does not apply it to threads
-// of sched_ext, and the scheduler that does goes by what it was told last: they
-// become normal threads. What fails is tried again when the knob is read next.
+// bind makes the quota of a cgroup effective. The kernel does not apply it to
+// threads of sched_ext, and their scheduler still uses the last quota that
+// tenond gave it; bind moves them to the fair class. After a failure the next
+// read of the knob tries again.
 func (w *watchdog) bind(p node.CgroupPath) error {
 	n, err := w.release(p)
 	if n > 0 {
@@ -141,8 +142,8 @@ func (w *watchdog) close() error {
 	return err
 }
 
-// watchdogOf is the process that guards the lease in stateDir, if any does. No
-// eviction may end it.
+// watchdogOf returns the process that guards the lease in stateDir, if there is
+// one. No eviction may end it.
 func watchdogOf(stateDir string) []int {
 	if pid, guarded := lease.Guarded(stateDir); guarded {
 		return []int{pid}
