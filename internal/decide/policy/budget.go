@@ -12,36 +12,36 @@ import (
 )
 
 const (
-	// growth is how much of the capacity best-effort work may gain in a
-	// second. Giving way is never limited.
+	// growth is how much of the capacity best-effort work may gain in a second.
+	// A reduction has no such limit.
 	growth unit.Percent = 10
 
 	// deadband is the change, in percent of the capacity, that is not worth a
 	// write.
 	deadband unit.Percent = 1
-	// smallest is the least quota of the kernel in Tenon's period.
+	// smallest is the least quota that the kernel accepts in Tenon's period.
 	smallest = unit.MilliCPU(node.MinQuota * 1000 / node.DefaultPeriod)
 )
 
-// A budget is what best-effort work may use, and how that came about.
+// A budget is the CPU that best-effort work may use, with its terms.
 type budget struct {
 	capacity unit.MilliCPU
-	least    unit.MilliCPU // what it keeps whatever the others use
+	least    unit.MilliCPU // a lower bound, whatever the others use
 	may      unit.MilliCPU
-	gain     unit.MilliCPU // how much more than now it may get in this tick
+	gain     unit.MilliCPU // the most that it may grow in this tick
 	system   unit.MilliCPU // what no workload uses
 	reason   string
 }
 
-// budgetOf is the formula of the field,
+// budgetOf computes Koordinator's formula,
 //
-//	capacity × threshold − use of all other work,
+//	capacity × threshold − use of all other work
 //
-// with the use of the system taken as what the CPUs were busy with beside the
-// workloads, or what is reserved for it if that is more. Work that is so new that
-// it has no rate yet counts as the system's. CPUs that are reserved have no part
-// in it, but for the work of others there, which counts as if it were on the rest.
-// Where an input is missing, best-effort work gets its least.
+// The use of the system is the busy time of the CPUs outside the workloads, or
+// its reservation if that is more. New work without a rate yet counts as the
+// system's. Reserved CPUs are no part of the capacity; the use of others there
+// counts as if it were on the rest. If an input is missing, best-effort work
+// gets its least.
 func budgetOf(c Suppress, pool facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet) budget {
 	b := budget{capacity: unit.CPUs(cpus.Len())}
 	b.least = max(b.capacity.Percent(c.MinPercent), smallest)
@@ -56,8 +56,8 @@ func budgetOf(c Suppress, pool facts.Pool, u facts.Use, s node.Snapshot, cpus un
 			be += used
 			continue
 		}
-		// A service that needs more gets it at once; that it needs less is
-		// believed only as the mean follows.
+		// A rise in the use of a service counts at once; a fall only as the
+		// mean follows.
 		others += max(used, u.Latest[w.ID])
 		mean += used
 	}
@@ -77,9 +77,9 @@ func budgetOf(c Suppress, pool facts.Pool, u facts.Use, s node.Snapshot, cpus un
 	return b
 }
 
-// beside bounds the budget by the same formula for the CPUs alone that
-// best-effort work may have at all: what LSE work leaves idle of its own is no
-// room. Work that is bound to CPUs that it may not have uses none of these.
+// beside bounds the budget by the same formula over only those CPUs that
+// best-effort work may use: idle CPUs of LSE work are no room for it. Work that
+// is bound to other CPUs uses none of these.
 func (b budget) beside(c Suppress, shared facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet, own grants) budget {
 	apart := func(w node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR && !shared.LendLSR }
 	if b.may <= b.least || !slices.ContainsFunc(s.Workloads, apart) {
@@ -110,7 +110,7 @@ func (b budget) beside(c Suppress, shared facts.Pool, u facts.Use, s node.Snapsh
 	return b
 }
 
-// unknown says which input of the budget is missing; empty: none.
+// unknown returns which input of the budget is missing; empty: none.
 func unknown(u facts.Use, s node.Snapshot, cpus unit.CPUSet) string {
 	if cpus.Empty() {
 		return "every CPU is reserved"
@@ -143,9 +143,8 @@ func unknown(u facts.Use, s node.Snapshot, cpus unit.CPUSet) string {
 	return "the CPU use of " + strings.Join(missing, ", ") + " is unknown"
 }
 
-// save adds what may be gained in the elapsed time to what was saved, up to
-// what may be gained in a second, or one CPU where only whole CPUs can be
-// given.
+// save adds the gain of the elapsed time to the saved gain, up to the gain of
+// one second, or up to one CPU if only whole CPUs can be given.
 func (b budget) save(saved unit.MilliCPU, elapsed time.Duration, whole bool) unit.MilliCPU {
 	second := b.capacity.Percent(growth)
 	now := max(unit.MilliCPU(float64(second)*min(elapsed, facts.LongestGap).Seconds()), 1)

@@ -10,8 +10,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestOneUnknownCPUIsEnough: a CPU of which nobody knows how busy it is may be
-// as busy as can be.
+// TestOneUnknownCPUIsEnough: a CPU without a known use may be fully busy.
 func TestOneUnknownCPUIsEnough(t *testing.T) {
 	s := node.Snapshot{Topology: machine(4, 1, 1, 1)}
 	u := facts.Use{Elapsed: time.Second, CPU: map[unit.CPU]unit.MilliCPU{0: 0, 1: 0, 3: 0}}

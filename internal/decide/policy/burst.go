@@ -12,28 +12,28 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Burst is the strategy cpu-burst-config: how much CPU time a
-// latency-sensitive workload that has a limit may save up and borrow, so that
-// the limit hurts it less. It is for LS alone: LSR and LSE work has CPUs of its
-// own and no quota to suffer from, and best-effort work is to have no bursts.
+// Burst is the strategy cpu-burst-config: how much CPU time a latency-sensitive
+// workload with a limit may save up and borrow, so that its limit throttles it
+// less. It applies to LS only: LSR and LSE work has exclusive CPUs and no
+// quota, and best-effort work must not burst.
 type Burst struct {
-	// Policy is which of the two is done; empty: neither.
+	// Policy selects saving, borrowing or both; empty: neither.
 	Policy BurstPolicy `json:"policy,omitempty"`
-	// CPUPercent is how much is saved up, in percent of what the limit
-	// allows in a period (cpuBurstPercent). The kernel takes no more than 100.
+	// CPUPercent is how much may be saved, in percent of the quota of a period
+	// (cpuBurstPercent). The kernel accepts at most 100.
 	CPUPercent unit.Percent `json:"cpuBurstPercent,omitempty"`
 	// QuotaPercent is how far the quota grows, in percent of the limit
 	// (cfsQuotaBurstPercent).
 	QuotaPercent unit.Percent `json:"cfsQuotaBurstPercent,omitempty"`
-	// PeriodSeconds is for how long all of that can be borrowed, after as
-	// much was saved; below 1: without end (cfsQuotaBurstPeriodSeconds).
+	// PeriodSeconds is for how long the largest quota can be borrowed from full
+	// savings; below 1: without end (cfsQuotaBurstPeriodSeconds).
 	PeriodSeconds int64 `json:"cfsQuotaBurstPeriodSeconds,omitempty"`
-	// PoolPercent is from which use of the CPUs that are nobody's own on
-	// quotas are not raised but lowered (sharePoolThresholdPercent).
+	// PoolPercent is the use of the shared CPUs above which quotas are lowered,
+	// not raised (sharePoolThresholdPercent).
 	PoolPercent unit.Percent `json:"sharePoolThresholdPercent,omitempty"`
 }
 
-// BurstPolicy says what is done for bursts.
+// BurstPolicy selects the kinds of burst.
 type BurstPolicy string
 
 // The burst policies, named as in cpu-burst-config.
@@ -46,8 +46,8 @@ const (
 func (b Burst) saves() bool   { return b.Policy == BurstCPU || b.Policy == BurstAuto }
 func (b Burst) borrows() bool { return b.Policy == BurstQuota || b.Policy == BurstAuto }
 
-// mostBandwidth is the most that quota and burst may be together
-// (kernel/sched/core.c: MAX_BW, 2^44-1 µs).
+// mostBandwidth is the largest sum of quota and burst (kernel/sched/core.c:
+// MAX_BW, 2^44-1 µs).
 const mostBandwidth = (1<<44 - 1) * time.Microsecond
 
 // A burster is one decision on the limits of workloads.
@@ -59,7 +59,7 @@ type burster struct {
 	next lending
 }
 
-// newBurster looks at the node: how busy the shared CPUs are.
+// newBurster reads from the node how busy the shared CPUs are.
 func newBurster(b Burst, had lending, u facts.Use, own grants, s node.Snapshot) burster {
 	x := burster{Burst: b, snap: s, use: u, had: had}
 	borrows := func(w node.Workload) bool { return b.of(w.Asks.Burst).borrows() }
@@ -70,16 +70,16 @@ func newBurster(b Burst, had lending, u facts.Use, own grants, s node.Snapshot) 
 	return x
 }
 
-// wants are the CPU limits of a workload and of its parts: what their owner asked
-// for, or what was there before Tenon, with what the workload may save up and
-// borrow on top. Without a limit there is nothing to do. Loans are the
-// workload's: its parts get their share of them.
+// wants returns the CPU limits of a workload and of its containers: the limit
+// of their owner, or else the one from before Tenon, plus savings and loans.
+// Without a limit it wants nothing. A loan belongs to the workload; its
+// containers get their share of it.
 func (x *burster) wants(w node.Workload) []plan.Want {
 	own := x.Burst.of(w.Asks.Burst)
 	whole := node.Part{Name: string(w.ID), Cgroup: w.Cgroup, CPULimit: w.CPULimit}
 	lent, why := 1.0, ""
-	// A pod has no limit where one of its containers has none. What the others
-	// have together then stands for it, and they alone borrow.
+	// A pod with an unlimited container has no limit. The sum of its limited
+	// containers then takes its place, and only they borrow.
 	base, now := x.partLimits(w)
 	if _, _, limited := ownLimit(x.snap.Knobs, w, whole); !limited && w.Class == node.LS && own.borrows() && base.Quota > 0 {
 		var quota time.Duration
@@ -121,7 +121,7 @@ func (x *burster) wants(w node.Workload) []plan.Want {
 	return wants
 }
 
-// of is what is done for the bursts of one workload.
+// of returns the strategy for one workload.
 func (b Burst) of(ask node.BurstAsk) Burst {
 	switch ask.Policy {
 	case "":
@@ -135,8 +135,8 @@ func (b Burst) of(ask node.BurstAsk) Burst {
 	return b
 }
 
-// save sets the burst of v: what the kernel accepts of what was asked for, and
-// never less than what was there.
+// save sets the burst of v: the largest value that the kernel accepts, and
+// never less than before Tenon.
 func (x *burster) save(b Burst, v *node.CPUMax, base node.CPUMax) string {
 	if !x.snap.Can.Can(node.MechCPUBurst) {
 		return "this kernel lets no CPU time be saved up"

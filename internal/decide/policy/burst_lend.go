@@ -11,51 +11,51 @@ import (
 )
 
 const (
-	// lendEvery is how often a quota changes at most: in each turn of the usual
-	// second, as in the reference. Each step is a factor of 1.2 or 0.8.
+	// lendEvery is the least time between two changes of a quota: about each
+	// tick of a second, as in the reference. Each step is a factor of 1.2 or
+	// 0.8.
 	lendEvery = 900 * time.Millisecond
-	// poolTau is over what time the use of the shared CPUs is averaged.
+	// poolTau is the time constant of the mean use of the shared CPUs.
 	poolTau = 5 * time.Second
-	// calmLoan is for how long a workload must not have been throttled before
-	// it gives back what it has borrowed, if it needs no more than its limit.
+	// calmLoan is how long a workload must run without throttling before it
+	// gives back a loan that it does not need.
 	calmLoan = 30 * time.Second
-	// cooling is the part of the threshold, in percent, from which on quotas
-	// grow no more.
+	// cooling is the part of the threshold, in percent, above which no quota
+	// grows.
 	cooling = 90
 	// thrifty is the part of its limit, in percent, below which a workload
-	// saves up time for borrowing.
+	// saves up CPU time.
 	thrifty = 60
 	// firstSavings is how much of what it can save a workload has at first,
 	// as one in so many. The reference draws it by lot, from none to half.
 	firstSavings = 4
 )
 
-// lending is what is remembered of quota burst.
+// lending is the state of quota burst.
 type lending struct {
 	// Pool is the use of the shared CPUs in thousandths of them, as a mean
 	// over about poolTau; without meaning unless Known.
 	Pool  unit.MilliCPU `json:"pool_permille,omitempty"`
 	Known bool          `json:"known,omitempty"`
-	// Work are the workloads that have a limit.
+	// Work holds the workloads with a limit.
 	Work map[node.WorkloadID]loan `json:"work,omitempty"`
 }
 
-// A loan is what is remembered of one workload.
+// A loan is the state of one workload.
 type loan struct {
-	// At is when its quota was last thought about; the counters are of then.
+	// At is when its quota was last decided; the counters are from then.
 	At        time.Time         `json:"at,omitzero"`
 	Periods   node.Maybe[int64] `json:"periods,omitzero"`
 	Throttled node.Maybe[int64] `json:"throttled,omitzero"`
-	// Felt is when it was last throttled, or first seen.
+	// Felt is when it was last throttled, or else first seen.
 	Felt time.Time `json:"felt,omitzero"`
 	// Savings is the CPU time that it may still borrow, where borrowing has
 	// an end, in thousandths of a CPU for a millisecond.
 	Savings int64 `json:"savings,omitempty"`
 }
 
-// poolNow moves the mean of how busy the CPUs are that are nobody's own, with
-// what neither best-effort work nor the owners of CPUs use. It is false if that
-// is not known.
+// poolNow updates the mean use of the shared CPUs by all but best-effort work.
+// It returns false if that use is not known.
 func (m lending) poolNow(u facts.Use, own grants, s node.Snapshot) (unit.MilliCPU, bool) {
 	var used unit.MilliCPU
 	cpus := 0
@@ -86,12 +86,11 @@ func (m lending) poolNow(u facts.Use, own grants, s node.Snapshot) (unit.MilliCP
 	return share, true
 }
 
-// lend returns the quota that a workload has now, between that of its limit
-// and as many percent of it, and why it is what it is, if that has changed. It
-// grows step by step while the workload is throttled and the shared CPUs are
-// idle, and shrinks step by step when they are not, when what was saved is used
-// up, or when the workload needs it no more.
-// now is what it has at the moment.
+// lend returns the present quota of a workload, between its limit and
+// QuotaPercent of it, and the reason if the quota changed. The quota grows step
+// by step while the workload is throttled and the shared CPUs are idle. It
+// shrinks step by step when they are busy, when the savings are used up, or
+// when the workload does not need it. now is the present value.
 func (x *burster) lend(b Burst, w node.Workload, base node.CPUMax, now time.Duration) (time.Duration, string) {
 	most := x.mostFor(b, w, base)
 	quota := min(max(now, base.Quota), most)
@@ -142,7 +141,7 @@ func (x *burster) lend(b Burst, w node.Workload, base node.CPUMax, now time.Dura
 	return quota, why
 }
 
-// later is the newer of two readings of a counter, if there is one.
+// later returns the newer of two readings of a counter, if there is one.
 func later(before, now node.Maybe[int64]) node.Maybe[int64] {
 	if now.Known() {
 		return now
@@ -150,13 +149,13 @@ func later(before, now node.Maybe[int64]) node.Maybe[int64] {
 	return before
 }
 
-// passed is by how much a counter has grown; 0 where it was not read twice.
+// passed returns the growth of a counter; 0 if it was not read twice.
 func passed(before, now node.Maybe[int64]) int64 {
 	return now.Or(0) - before.Or(now.Or(0))
 }
 
-// mostFor is how far the quota of a workload may grow: cgroup v1 takes no more
-// than the parents have, and v2 gives no more.
+// mostFor returns how far the quota of a workload may grow: on cgroup v1 the
+// kernel refuses more than the parent's quota, and on v2 more has no effect.
 func (x *burster) mostFor(b Burst, w node.Workload, base node.CPUMax) time.Duration {
 	most := base.Quota
 	switch percent := time.Duration(b.QuotaPercent); {
@@ -175,8 +174,8 @@ func (x *burster) mostFor(b Burst, w node.Workload, base node.CPUMax) time.Durat
 	return max(most.Truncate(time.Microsecond), base.Quota)
 }
 
-// partLimits is what the limited parts of a workload may use together, and what
-// they have at the moment. Without any the quota is 0.
+// partLimits returns the sum of the limits of the limited containers, and their
+// present sum. Without any the quota is 0.
 func (x *burster) partLimits(w node.Workload) (base node.CPUMax, now time.Duration) {
 	base.Period = node.DefaultPeriod
 	for _, p := range w.Parts {
@@ -193,7 +192,7 @@ func (x *burster) partLimits(w node.Workload) (base node.CPUMax, now time.Durati
 	return base, now
 }
 
-// quotaNow is the quota that Tenon has given to a cgroup, in periods of base.
+// quotaNow returns the quota that Tenon gave a cgroup, in periods of base.
 func (x *burster) quotaNow(at node.CgroupPath, base node.CPUMax) time.Duration {
 	knob := node.Knob{Cgroup: at, File: node.FileCPUMax}
 	now, _ := x.snap.Knobs.Now[knob].(node.CPUMax)
@@ -203,16 +202,16 @@ func (x *burster) quotaNow(at node.CgroupPath, base node.CPUMax) time.Duration {
 	return now.Quota
 }
 
-// mostSavings is what a workload can save: all that it may borrow, for the
-// whole period.
+// mostSavings returns the largest savings: the largest loan for the whole
+// period.
 func (b Burst) mostSavings(base node.CPUMax) int64 {
 	const longest, largest = 1e7, 1e4 // above these it makes no difference, but for the arithmetic
 	percent, seconds := min(max(int64(b.QuotaPercent)-100, 0), largest), min(max(b.PeriodSeconds, 0), longest)
 	return min(int64(facts.MilliOf(base)), 1e6) * percent / 100 * seconds * 1000
 }
 
-// savings is what is left after some time: a workload that uses more than its
-// limit has borrowed that, and one that uses clearly less saves the rest.
+// savings returns the savings after some time: use above the limit lowers them,
+// and use clearly below it raises them.
 func (b Burst) savings(l loan, base node.CPUMax, used unit.MilliCPU, elapsed time.Duration, rated bool) int64 {
 	limit := facts.MilliOf(base)
 	if over := used - limit; rated && (over >= 0 || used < limit*thrifty/100) {

@@ -113,7 +113,7 @@ func TestBurstsStayInTheirBounds(t *testing.T) {
 		}
 	}
 	if grown == 0 {
-		t.Error("nobody has ever borrowed anything")
+		t.Error("no workload has borrowed anything")
 	}
 }
 

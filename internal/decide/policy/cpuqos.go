@@ -17,36 +17,36 @@ type CPUQOS struct {
 	// Means is node.MechCPUIdle or node.MechCPUWeight, where the owner chose
 	// (schedIdle of beClass, 1 and 0). Empty: the strongest that the node has.
 	Means node.Mechanism `json:"means,omitempty"`
-	// Rung is where the ladder begins, where the owner chose: the strongest that
-	// is used. Empty: the strongest that the node can carry.
+	// Rung, unless empty, is the strongest isolation mechanism to use; the
+	// preference order begins there.
 	Rung node.Rung `json:"rung,omitempty"`
-	// Hold and Headroom are those of node.Scheduler, where the owner chose.
+	// Hold and Headroom are those of node.Scheduler, if the owner set them.
 	Hold     node.Maybe[time.Duration] `json:"hold_ns,omitzero"`
 	Headroom node.Maybe[int]           `json:"headroom,omitzero"`
-	// Identity is how each class is treated, where the owner chose: of the
-	// latency-sensitive ones, those below node.IdentityExpels do not have their
-	// siblings kept clean.
+	// Identity is the treatment of each class, if the owner set it. Tenon keeps
+	// no sibling clean for a class below node.IdentityExpels.
 	Identity map[node.Class]node.Identity `json:"identity,omitempty"`
-	// SlicesKept: the slices of threads stay as they are.
+	// SlicesKept: Tenon does not change the slices of threads.
 	SlicesKept bool `json:"slices_kept,omitempty"`
-	// SetsKept is as in Suppress: a rung that works by sets of CPUs is none.
+	// SetsKept is as in Suppress: mechanisms that use cpusets are not
+	// available.
 	SetsKept bool `json:"sets_kept,omitempty"`
 }
 
-// cpuQOS owns cpu.weight of the cgroups at which best-effort work meets the
-// others. It makes them idle: a waking task of any other group preempts them
-// at once, and CPUs that run only them count as idle when the kernel places a
-// waking task. Without cpu.idle the least weight is the next best thing.
+// cpuQOS owns cpu.weight of the contention roots of best-effort work. It makes
+// them idle: a waking thread of any other cgroup preempts their threads at
+// once, and the kernel counts CPUs that run only their threads as idle when it
+// places a waking thread. Without cpu.idle it sets the least weight.
 //
-// That holds below every rung of the ladder: whatever becomes of the rung in
-// use, best-effort work is harmless at once.
+// This holds below every isolation mechanism: if the mechanism fails,
+// best-effort work already gives way.
 //
-// Below these places it also owns the weights of workloads that ask for one, and
-// of their parts: how best-effort work shares what it gets.
+// Inside the contention roots it also owns the weights of workloads and
+// containers that request one. They divide the CPU of best-effort work.
 func cpuQOS(c CPUQOS, rung node.Rung, l facts.Layout, s node.Snapshot) []plan.Want {
 	var wants []plan.Want
 	yields := l.IdleCgroups(s)
-	if !c.Enable { // nothing yields: what shares inside has its own weight
+	if !c.Enable { // no cgroup is idle: the workloads have their own weights
 		yields = slices.Sorted(slices.Values(l.Roots))
 	}
 	for _, m := range yields {
@@ -73,7 +73,7 @@ func cpuQOS(c CPUQOS, rung node.Rung, l facts.Layout, s node.Snapshot) []plan.Wa
 		if l.IsRoot(p) {
 			continue
 		}
-		reason := "nobody knows where it meets other work: its weight stays"
+		reason := "its contention root is not known: its weight stays"
 		if l.Others[p] > 0 {
 			reason = "it holds other work, too, which must not yield: its weight stays"
 		}
@@ -84,8 +84,8 @@ func cpuQOS(c CPUQOS, rung node.Rung, l facts.Layout, s node.Snapshot) []plan.Wa
 	return append(wants, weights(l, yields, s)...)
 }
 
-// weights are those that best-effort workloads and their parts ask for, inside of
-// the places where they yield: there a weight decides among them alone.
+// weights returns the requested weights of best-effort workloads and containers
+// inside idle cgroups, where a weight divides only their CPU.
 func weights(l facts.Layout, yields []node.CgroupPath, s node.Snapshot) []plan.Want {
 	var wants []plan.Want
 	ask := func(m, p node.CgroupPath, name string, weight node.Maybe[unit.Weight]) {

@@ -12,10 +12,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// giveCPUs gives the whole CPUs of the budget to all meeting points alike,
-// and returns by how much their set has grown. A set holds at least one CPU, and
-// the whole of the least: where that is more than the budget, a quota bounds it
-// on top. So the minimum is the same for both policies.
+// giveCPUs gives the whole CPUs of the budget to all contention roots alike,
+// and returns by how much their set has grown. A set holds at least one CPU and
+// at least the minimum; if that is more than the budget, a quota bounds it
+// further. Both policies so have the same minimum.
 func (x suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
 	p := placesOf(x.Pool, x.use, x.snap, x.cpus, x.own)
 	rooms := make(map[node.CgroupPath]unit.CPUSet, len(x.Roots))
@@ -34,7 +34,7 @@ func (x suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
 		d.CPUs = min(d.CPUs, d.Have.Len())
 	}
 	if max(has, d.CPUs) > 1 && x.snap.Knobs.Kernel.CgroupVersion == 1 {
-		d.Swaps = min(d.Swaps, min(has, d.CPUs)-1) // one stays on the way: see toward
+		d.Swaps = min(d.Swaps, min(has, d.CPUs)-1) // one CPU stays in the set: see toward
 	}
 	all := pick.BestEffort(x.snap.Topology, d)
 	which := x.explain(d, all) + keptOff(room.Intersect(p.free), d.Allowed)
@@ -54,9 +54,9 @@ func (x suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
 	return spent + more, append(wants, x.setsOf(chosen, reasons)...)
 }
 
-// wholeCPUs is how many CPUs the budget makes, for best-effort work that has
-// some already. It grows only as far as is saved up, and keeps what it has if
-// the budget is less by no more than the deadband.
+// wholeCPUs returns the number of CPUs of the budget, given the present number.
+// It grows no further than the saved gain, and stays if the budget is lower by
+// no more than the deadband.
 func (x suppressor) wholeCPUs(has int) int {
 	n := int(x.may / unit.CPUs(1))
 	switch {
@@ -72,7 +72,7 @@ func (x suppressor) wholeCPUs(has int) int {
 func (x suppressor) fewest() int { return max(int((x.least+unit.CPUs(1)-1)/unit.CPUs(1)), 1) }
 
 // have returns the CPUs that Tenon has given to best-effort work: the largest
-// set, should they differ.
+// set if they differ.
 func (x suppressor) have() unit.CPUSet {
 	var most unit.CPUSet
 	for _, m := range x.Roots {
@@ -85,7 +85,7 @@ func (x suppressor) have() unit.CPUSet {
 	return most
 }
 
-// explain says which CPUs were chosen.
+// explain names the chosen CPUs.
 func (x suppressor) explain(d pick.Demand, c pick.Choice) string {
 	text := fmt.Sprintf("%s: %s", x.reason, facts.CountCPUs(c.CPUs.Len()))
 	switch {
@@ -102,9 +102,9 @@ func (x suppressor) explain(d pick.Demand, c pick.Choice) string {
 	return text
 }
 
-// squeeze finds the least for a meeting point that gets nothing of what all
-// get: free CPUs of its own room, or else LSR's. The set is empty if there is
-// none: never LSE's, nor what is reserved.
+// squeeze finds the minimum for a contention root that can use none of the
+// chosen CPUs: free CPUs that it may use, or else LSR's. It never takes LSE's
+// or reserved CPUs; the set may be empty.
 func (x suppressor) squeeze(d pick.Demand, room unit.CPUSet, p places) (unit.CPUSet, string) {
 	d.CPUs = x.fewest()
 	for _, from := range []struct {
@@ -128,7 +128,7 @@ func (x suppressor) squeeze(d pick.Demand, room unit.CPUSet, p places) (unit.CPU
 	return unit.CPUSet{}, x.taken() + ": BE keeps its least by quota"
 }
 
-// taken says whose the CPUs are where best-effort work may have none.
+// taken names the owners of the CPUs that best-effort work may not use.
 func (x suppressor) taken() string {
 	if x.ReservedCPUs.Empty() {
 		return "every CPU here is LSE's"
@@ -136,7 +136,7 @@ func (x suppressor) taken() string {
 	return "every CPU here is reserved or LSE's"
 }
 
-// quotaBeside bounds by quota what a set of CPUs cannot bound.
+// quotaBeside adds a quota where no cpuset can hold the bound.
 func (x suppressor) quotaBeside(chosen map[node.CgroupPath]unit.CPUSet) (spent unit.MilliCPU, wants []plan.Want) {
 	edge, bounded := unit.CPUs(x.fewest()), false
 	for _, m := range x.Roots {
@@ -153,8 +153,9 @@ func (x suppressor) quotaBeside(chosen map[node.CgroupPath]unit.CPUSet) (spent u
 	return spent, wants
 }
 
-// corner bounds by quota, to its least, best-effort work for which no CPU but
-// LSE's, and those that are reserved, was found. The wants are those of the quotas of all meeting points.
+// corner bounds best-effort work by quota to its minimum if only LSE's or
+// reserved CPUs are left for it. It changes the quota wants of the contention
+// roots.
 func (x suppressor) corner(wants []plan.Want, chosen map[node.CgroupPath]unit.CPUSet) {
 	for i, m := range x.Roots {
 		if set, asked := chosen[m]; asked && set.Empty() {
@@ -168,12 +169,13 @@ func (x suppressor) corner(wants []plan.Want, chosen map[node.CgroupPath]unit.CP
 	}
 }
 
-// A link is a cgroup whose set of CPUs moves with that of a meeting point.
+// A link is a cgroup whose cpuset follows that of a contention root.
 type link struct{ cgroup, meet node.CgroupPath }
 
-// chainOf lists the meeting points and, on cgroup v1, every cgroup in sight
-// below them, parents first: there a child's set must lie within its parent's,
-// so all of them move together. On v2 a child takes what its parent has.
+// chainOf lists the contention roots and, on cgroup v1, every known cgroup
+// below them, parents first: there the kernel refuses a child's cpuset outside
+// its parent's, so all of them change together. On v2 a child inherits from its
+// parent.
 func chainOf(l facts.Layout, s node.Snapshot) []link {
 	var chain []link
 	if s.Knobs.Kernel.CgroupVersion != 1 {
@@ -194,8 +196,8 @@ func chainOf(l facts.Layout, s node.Snapshot) []link {
 	return chain
 }
 
-// setsOf wants for every cgroup of the chain what was chosen for its meeting
-// point.
+// setsOf returns wants that give each cgroup of the chain the set of its
+// contention root.
 func (x suppressor) setsOf(chosen map[node.CgroupPath]unit.CPUSet, reasons map[node.CgroupPath]string) []plan.Want {
 	next := make(map[node.CgroupPath]unit.CPUSet, len(x.chain))
 	var wants []plan.Want
@@ -214,10 +216,10 @@ func (x suppressor) setsOf(chosen map[node.CgroupPath]unit.CPUSet, reasons map[n
 	return wants
 }
 
-// toward returns what a cgroup can have next on its way to a set. On cgroup v1
-// a parent must hold its children at every moment, so two sets of which none
-// holds the other are exchanged in two ticks: over what they have in common,
-// or over both where that is nothing.
+// toward returns the next set of a cgroup on its way to a set. On cgroup v1 a
+// parent must contain its children at every moment. Two sets of which neither
+// contains the other are therefore exchanged in two ticks: through their
+// intersection, or their union if that is empty.
 func (x suppressor) toward(p node.CgroupPath, to unit.CPUSet) unit.CPUSet {
 	now, _ := x.snap.Knobs.Now[node.Knob{Cgroup: p, File: node.FileCPUs}].(node.CPUs)
 	if x.snap.Knobs.Kernel.CgroupVersion != 1 || now.Set.Contains(to) || to.Contains(now.Set) {

@@ -71,10 +71,10 @@ func (n *scene) fill(rnd *rand.Rand) {
 	}
 }
 
-// TestOnlyAsLittleAsNeededEnds lets any node live for a while. Only best-effort
-// work that may be evicted is ever stopped; nobody is chosen for memory while
-// less than the threshold is in use, or the use is unknown; the lowest priority
-// goes first; and all victims but the last would not have been enough.
+// TestOnlyAsLittleAsNeededEnds runs random nodes for a while. Only best-effort
+// work that may be evicted is ever stopped. No workload is chosen for memory
+// while use is below the threshold or unknown. The lowest priority goes first.
+// All victims but the last would not have been enough.
 func TestOnlyAsLittleAsNeededEnds(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(41, 42))
 	chosen, killed, frozen := 0, 0, 0

@@ -9,18 +9,18 @@ import (
 
 // The knobs that the policies of this package own.
 var (
-	// CPU limits of rules, the CPUs to which work is bound, and the place
-	// where BE meets LS count whatever is switched on.
+	// Limits of rules, exclusive CPUs and contention roots matter whatever is
+	// enabled.
 	ownedAlways   = []node.File{node.FileCPUWeight, node.FileCPUMax, node.FileCPUs}
 	ownedByClaims = []node.File{node.FileMems}
-	// Any rung may come into use. What the node has no mechanism for, no
-	// snapshot can show.
+	// Any isolation mechanism may be selected. A snapshot cannot show knobs
+	// of mechanisms that the node lacks.
 	ownedByRungs = []node.File{node.FileIdentity, node.FileScheduler, node.FilePolicy, node.FileCookie, node.FileSlice}
 )
 
-// Files lists the knobs of a cgroup that the policies may want to turn under
-// c for such workloads, and that a snapshot must therefore show. What was
-// turned before is shown in any case, so that it can be given back.
+// Files lists the knobs of a cgroup that the policies may want under c for such
+// workloads, and that a snapshot must therefore show. A snapshot shows knobs
+// that Tenon has changed in any case, so that they can be released.
 func Files(c Config, workloads []node.Workload) []node.File {
 	files := slices.Clone(ownedAlways)
 	if c.CPUQOS.Enable {

@@ -13,21 +13,20 @@ import (
 // budget back: all of it in 50 s.
 const growBack = 50 * time.Millisecond
 
-// giving is how much of its budget best-effort work gives up because an
-// objective is missed: half of what it has in each window in which one is, and
-// less, slowly, when none is any more.
+// giving is the CPU back-off: the part of its budget that best-effort work
+// gives up because an objective is missed. It takes half of the rest in each
+// window in which one is missed, and returns it slowly afterwards.
 type giving struct {
 	Permille int64     `json:"permille,omitempty"`
-	At       time.Time `json:"at,omitzero"`  // up to when it is accounted
-	Cut      time.Time `json:"cut,omitzero"` // when half was given up last
-	// Reason is which objective is missed; empty: none any more.
+	At       time.Time `json:"at,omitzero"`  // accounted up to this time
+	Cut      time.Time `json:"cut,omitzero"` // the last halving
+	// Reason names the missed objective; empty: none.
 	Reason string `json:"reason,omitempty"`
 }
 
-// follow gives more up, or takes back what was given up, at the given time.
-// Work whose waits best-effort work hardly causes is not given way to.
-// What one objective cost shows in the others a window later: many together
-// take no more than one.
+// follow moves the back-off to the given time. It ignores services whose waits
+// best-effort work hardly causes. One halving shows in the other objectives
+// only a window later, so several missed objectives cost no more than one.
 func (g giving) follow(x slo.Tracker, at time.Time) giving {
 	if g.At.After(at) { // the clock of another boot
 		g.At, g.Cut = at, at
@@ -59,7 +58,7 @@ func (g giving) follow(x slo.Tracker, at time.Time) giving {
 	return g
 }
 
-// less takes from the budget what is given up, down to the least.
+// less subtracts the back-off from the budget, down to the least.
 func (b budget) less(g giving) budget {
 	if g.Permille == 0 || b.may <= b.least {
 		return b

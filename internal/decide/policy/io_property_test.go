@@ -40,10 +40,9 @@ func (n *scene) anyIO(rnd *rand.Rand) {
 	}
 }
 
-// TestBlockIOIsNeverMoreThanAsked plays any nodes and checks what the kernel is
-// told: a class of which nothing is asked is never touched, no limit is wider
-// than the one from before, and the limits of a class together are no more than
-// what it may have.
+// TestBlockIOIsNeverMoreThanAsked plays random nodes and checks the writes: a
+// class without configuration is never touched, no limit is wider than the one
+// from before, and the limits of a class add up to no more than its share.
 func TestBlockIOIsNeverMoreThanAsked(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(9, 9))
 	for range 300 {

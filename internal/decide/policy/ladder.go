@@ -10,25 +10,26 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// ladder chooses the rung that keeps best-effort work out of the way of
+// ladder selects the isolation mechanism between best-effort and
 // latency-sensitive work on the CPU: one at a time, the strongest that the node
-// can carry, from where the owner says that the ladder begins. Below every rung
-// cpuQOS keeps best-effort work idle, so a rung that fails leaves that.
+// supports, beginning where the owner says. Below each mechanism cpuQOS keeps
+// best-effort work idle, so that remains if the mechanism fails.
 type ladder struct {
-	// Status is the choice, and the falls of the last hour that led to it.
+	// Status is the selection, and the mechanism failures of the last hour.
 	Status node.LadderStatus `json:"status,omitzero"`
-	// LS is where latency-sensitive work ran lately; kept on RungSiblings only.
+	// LS is the CPUs on which latency-sensitive work ran lately; only on
+	// RungSiblings.
 	LS sightings `json:"ls,omitzero"`
 }
 
-// Ladder says of each rung whether a node with these capabilities can carry it,
-// and which one would be chosen there at a first look.
+// Ladder returns for each isolation mechanism whether a node with these
+// capabilities supports it, and which one would be selected first.
 func Ladder(c CPUQOS, can node.Capabilities, i node.Isolation) node.LadderStatus {
 	return ladder{}.choose(c, node.Snapshot{Can: can, Isolation: i}).Status
 }
 
-// choose takes the first rung, from where the ladder begins, that the node can
-// carry and that is not waiting after a fall.
+// choose selects the first mechanism of the preference order that the node
+// supports and that does not wait after a failure.
 func (st ladder) choose(c CPUQOS, s node.Snapshot) ladder {
 	now := st.Status
 	next := node.LadderStatus{
@@ -57,7 +58,7 @@ func (st ladder) choose(c CPUQOS, s node.Snapshot) ladder {
 	return ladder{Status: next, LS: st.LS}
 }
 
-// because says why a rung was chosen, and what became of those before it.
+// because returns why a mechanism was selected, and why not those before it.
 func because(v node.LadderStatus, begin, chosen int, at time.Time) string {
 	text := "the strongest that this node can carry"
 	switch first := v.Rungs[begin]; {
@@ -84,8 +85,8 @@ func because(v node.LadderStatus, begin, chosen int, at time.Time) string {
 	return text
 }
 
-// climb chooses a rung and returns what it wants of the knobs of isolation.
-// The CPUs that best-effort work avoids on RungSiblings are in the first result.
+// climb selects a mechanism and returns its wants. The first result holds the
+// CPUs that best-effort work avoids on RungSiblings.
 func (st ladder) climb(c CPUQOS, l facts.Layout, s node.Snapshot) (ladder, []plan.Want) {
 	if !c.Enable {
 		return ladder{}, giveBack(nil, l, s, "CPU QoS is off")
@@ -95,7 +96,7 @@ func (st ladder) climb(c CPUQOS, l facts.Layout, s node.Snapshot) (ladder, []pla
 		next.LS = sightings{}
 	} else if next.LS = st.LS.observe(s); next.LS.blind() {
 		next.Status.Falls = append(next.Status.Falls, node.Fall{
-			At: s.At, Rung: node.RungSiblings, Why: "nobody counts where latency-sensitive work runs", Refused: true,
+			At: s.At, Rung: node.RungSiblings, Why: "the CPUs of latency-sensitive work are not counted", Refused: true,
 		})
 	}
 	return next, next.wants(c, l, s)

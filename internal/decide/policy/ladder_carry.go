@@ -8,7 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// carries says whether a node can carry a rung, whatever became of it before.
+// carries returns whether a node supports an isolation mechanism, whatever its
+// failures.
 func carries(r node.Rung, c CPUQOS, s node.Snapshot) node.Answer {
 	no := func(format string, a ...any) node.Answer {
 		return node.Answer{Verdict: node.No, Why: fmt.Sprintf(format, a...)}
@@ -29,7 +30,7 @@ func carries(r node.Rung, c CPUQOS, s node.Snapshot) node.Answer {
 			return no("%s", othersHave(n))
 		}
 		if p, marked := marked(s); marked {
-			return no("somebody marks %s, and a vendor's kernel can hang if core scheduling is on too", p)
+			return no("another component marks %s, and a vendor's kernel can hang if core scheduling is on too", p)
 		}
 		return answerOf(s.Can, node.MechCoreSched)
 	case node.RungSiblings:
@@ -37,12 +38,12 @@ func carries(r node.Rung, c CPUQOS, s node.Snapshot) node.Answer {
 			return no("%s", why)
 		}
 		if c.SetsKept {
-			return no("sets of CPUs are somebody else's to write here")
+			return no("another component manages the cpusets here")
 		}
 		if sets := answerOf(s.Can, node.MechCPUSets); sets.Verdict != node.Yes || s.Isolation.LSOn != nil {
 			return sets
 		}
-		return answerOf(s.Can, node.MechBPF) // which shows where latency-sensitive work runs
+		return answerOf(s.Can, node.MechBPF) // BPF shows the CPUs of latency-sensitive work
 	case node.RungIdle:
 		if c.Means == node.MechCPUWeight {
 			return no("schedIdle is 0")
@@ -52,7 +53,7 @@ func carries(r node.Rung, c CPUQOS, s node.Snapshot) node.Answer {
 	return node.Answer{Verdict: node.Yes, Why: "every kernel has weights"}
 }
 
-// markNames names the marks of vendors' kernels: "a, b and c".
+// markNames returns the names of the vendor marks: "a, b and c".
 func markNames() string {
 	var names []string
 	for _, m := range node.VendorMarks {
@@ -62,7 +63,7 @@ func markNames() string {
 	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
 
-// carriesMarks says whether the kernel knows marks of a vendor.
+// carriesMarks returns whether the kernel has a vendor mark.
 func carriesMarks(c CPUQOS, s node.Snapshot) node.Answer {
 	if v := c.identity(node.BE); v >= node.IdentityNone {
 		return node.Answer{Verdict: node.No, Why: fmt.Sprintf("groupIdentity of beClass is %v: BE would not yield", v)}
@@ -82,7 +83,7 @@ func carriesMarks(c CPUQOS, s node.Snapshot) node.Answer {
 	return best
 }
 
-// answerOf is what the node answered about a mechanism.
+// answerOf returns the node's answer about a mechanism.
 func answerOf(can node.Capabilities, m node.Mechanism) node.Answer {
 	if a, probed := can[m]; probed {
 		return a
@@ -90,8 +91,8 @@ func answerOf(can node.Capabilities, m node.Mechanism) node.Answer {
 	return node.Answer{Verdict: node.Unknown, Why: string(m) + " was not probed"}
 }
 
-// noSiblings says why there is nothing to gain from rungs that keep siblings
-// clean and do no more; empty: there is.
+// noSiblings returns why mechanisms that only keep siblings clean gain nothing;
+// empty: they do.
 func noSiblings(c CPUQOS, can node.Capabilities) string {
 	switch smt := answerOf(can, node.MechHardwareSMT); {
 	case smt.Verdict == node.No:
@@ -104,16 +105,16 @@ func noSiblings(c CPUQOS, can node.Capabilities) string {
 	return ""
 }
 
-// othersHave says how many processes have a cookie that is not Tenon's.
+// othersHave returns how many processes have a cookie that is not Tenon's.
 func othersHave(n int) string {
 	if n == 1 {
-		return "1 process has somebody else's core-scheduling cookie"
+		return "1 process has a core-scheduling cookie of another component"
 	}
-	return fmt.Sprintf("%d processes have somebody else's core-scheduling cookie", n)
+	return fmt.Sprintf("%d processes have a core-scheduling cookie of another component", n)
 }
 
-// marked returns a cgroup that somebody other than Tenon has marked as
-// best-effort for a vendor's kernel.
+// marked returns a cgroup that another component marked as best-effort for a
+// vendor's kernel.
 func marked(s node.Snapshot) (first node.CgroupPath, found bool) {
 	if !s.Can.CanMark() {
 		return "", false

@@ -8,20 +8,20 @@ import (
 )
 
 const (
-	// fallsCount is for how long a fall counts.
+	// fallsCount is how long a mechanism failure counts.
 	fallsCount = time.Hour
-	// ejections is from how many ejections in that time on a rung stays down.
+	// ejections is the number of ejections within fallsCount after which a
+	// mechanism is not tried again.
 	ejections = 3
-	// firstRetry is how long a rung waits after a fall. Every further fall
-	// doubles that, up to lastRetry.
+	// firstRetry is the wait after a failure. Every further failure doubles it,
+	// up to lastRetry.
 	firstRetry = time.Minute
 	lastRetry  = 30 * time.Minute
 )
 
-// fallsOf adds the falls that are seen to those that are remembered, and drops
-// those that do not count any more, the oldest first. One that is remembered
-// and lies in the future comes from another boot with another clock; one that is
-// seen there is as good as now.
+// fallsOf adds new failures to the remembered ones, and drops expired ones, the
+// oldest first. A remembered failure in the future has another boot's clock and
+// is dropped; a new one gets the present time.
 func fallsOf(known, seen []node.Fall, at time.Time) []node.Fall {
 	var all []node.Fall
 	add := func(f node.Fall, future bool) {
@@ -41,7 +41,8 @@ func fallsOf(known, seen []node.Fall, at time.Time) []node.Fall {
 	return all
 }
 
-// lastOf is the index of the last fall of a rung; -1: there is none.
+// lastOf returns the index of the last failure of a mechanism; -1: there is
+// none.
 func lastOf(falls []node.Fall, r node.Rung) int {
 	for i := len(falls) - 1; i >= 0; i-- {
 		if falls[i].Rung == r {
@@ -51,8 +52,9 @@ func lastOf(falls []node.Fall, r node.Rung) int {
 	return -1
 }
 
-// waitsFor returns how often a rung fell since an operator asked, whether that
-// was too often, and when it is tried again; zero: it did not fall.
+// waitsFor returns how often a mechanism failed since an operator's last
+// choice, whether that was too often, and when it is tried again; zero: it did
+// not fail.
 func waitsFor(r node.Rung, falls []node.Fall, asked time.Time) (fell int, down bool, retry time.Time) {
 	var ejected []time.Time
 	for _, f := range falls {

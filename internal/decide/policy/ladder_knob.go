@@ -11,12 +11,12 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// schedulerHold is for how long best-effort threads stay off a sibling by
-// default after latency-sensitive ones have left: services that answer requests
-// run for less, and come back.
+// schedulerHold is how long best-effort threads stay off a sibling by default
+// after latency-sensitive threads left it: services run for less than that
+// between two requests.
 const schedulerHold = 200 * time.Microsecond
 
-// rungOf is the rung whose knob a file is; empty: of none.
+// rungOf returns the isolation mechanism to which a file belongs; empty: none.
 func rungOf(f node.File) node.Rung {
 	switch f {
 	case node.FileIdentity:
@@ -29,9 +29,9 @@ func rungOf(f node.File) node.Rung {
 	return ""
 }
 
-// wants returns what the rung in use wants of its knobs, and gives back those
-// of other rungs. It waits for that to be done: two rungs never act at once, so
-// no kernel ever has marks and cookies, or cookies and another scheduler.
+// wants returns the wants of the selected mechanism, and releases the knobs of
+// the others. It waits for these releases: two mechanisms never act at once, so
+// no kernel has both marks and cookies, or cookies and a BPF scheduler.
 func (st ladder) wants(c CPUQOS, l facts.Layout, s node.Snapshot) []plan.Want {
 	var wants []plan.Want
 	switch st.Status.Rung {
@@ -63,7 +63,8 @@ func (st ladder) wants(c CPUQOS, l facts.Layout, s node.Snapshot) []plan.Want {
 	return append(wants, released...)
 }
 
-// waits says what must be given up before the rung acts; empty: nothing.
+// waits returns which knobs must be released before the mechanism acts; empty:
+// none.
 func (st ladder) waits(s node.Snapshot) string {
 	other := node.Rung("")
 	for k := range s.Knobs.Before {
@@ -75,12 +76,12 @@ func (st ladder) waits(s node.Snapshot) string {
 	case other != "":
 		return string(other) + " is"
 	case st.Status.Rung == node.RungSchedExt && turned(s, node.FileSlice):
-		return "the long slices are" // a thread of sched_ext keeps the one that it has
+		return "the long slices are" // a thread of sched_ext keeps its slice
 	}
 	return ""
 }
 
-// turned reports whether Tenon has turned a file anywhere.
+// turned reports whether Tenon has changed a file in any cgroup.
 func turned(s node.Snapshot, f node.File) bool {
 	for k := range s.Knobs.Before {
 		if k.File == f {
@@ -90,8 +91,7 @@ func turned(s node.Snapshot, f node.File) bool {
 	return false
 }
 
-// giveBack releases the knobs of isolation that were turned and that nothing is
-// wanted of any more.
+// giveBack releases the changed isolation knobs that no want names.
 func giveBack(wants []plan.Want, l facts.Layout, s node.Snapshot, reason string) []plan.Want {
 	wanted := make(map[node.Knob]bool, len(wants))
 	for _, w := range wants {
@@ -112,9 +112,9 @@ func giveBack(wants []plan.Want, l facts.Layout, s node.Snapshot, reason string)
 	return released
 }
 
-// ofThreads makes all threads of best-effort work best-effort ones by a file,
-// where it meets other work. Elsewhere its weight stays as it is: with the end of
-// the rung, which may be at any moment, such threads would run like all others.
+// ofThreads makes all threads below contention roots best-effort by a file. It
+// leaves other cgroups alone: their weight is not the least, so their threads
+// would compete fully when the mechanism ends, which may be at any moment.
 func ofThreads(f node.File, l facts.Layout) []plan.Want {
 	var wants []plan.Want
 	for _, p := range highest(l.Roots) {
@@ -123,8 +123,8 @@ func ofThreads(f node.File, l facts.Layout) []plan.Want {
 	return wants
 }
 
-// alone lists the highest cgroups that hold work of the class and no other,
-// sorted: the meets, and where these are not known the workloads' own.
+// alone returns the highest cgroups that hold work of this class only, sorted:
+// the contention roots, or the workloads' own cgroups if these are not known.
 func alone(l facts.Layout) []node.CgroupPath {
 	all := slices.Clone(l.Roots)
 	for _, p := range l.Shared {
@@ -145,7 +145,7 @@ func highest(all []node.CgroupPath) []node.CgroupPath {
 	return slices.Compact(top)
 }
 
-// scheduler is what the scheduler is told.
+// scheduler returns the parameters of the BPF scheduler.
 func (c CPUQOS) scheduler(can node.Capabilities) node.Scheduler {
 	v := node.Scheduler{
 		Loaded: true, Siblings: can.Can(node.MechHardwareSMT) && c.expels(),
@@ -164,12 +164,12 @@ func (c CPUQOS) scheduler(can node.Capabilities) node.Scheduler {
 	return v
 }
 
-// identity is how a class is treated: as the owner says, or by default as in
-// Koordinator.
+// identity returns the treatment of a class: the owner's, or by default
+// Koordinator's.
 func (c CPUQOS) identity(class node.Class) node.Identity {
 	if v, said := c.Identity[class]; said {
 		if class != node.BE {
-			v = max(v, node.IdentityNone) // it never yields
+			v = max(v, node.IdentityNone) // never idle
 		}
 		return v
 	}
@@ -182,16 +182,16 @@ func (c CPUQOS) identity(class node.Class) node.Identity {
 	return node.IdentityNone
 }
 
-// expels reports whether any class is to have its siblings kept clean.
+// expels reports whether siblings are kept clean for any class.
 func (c CPUQOS) expels() bool {
 	return slices.ContainsFunc(node.Classes, func(class node.Class) bool {
 		return class.Sensitive() && c.identity(class) >= node.IdentityExpels
 	})
 }
 
-// identities marks all work for a vendor's kernel, from the highest cgroup that
-// holds only its class down to its own: a group is compared with its siblings
-// at each level, and a level without a mark would take the mark away.
+// identities marks all work for a vendor's kernel, from the highest cgroup of
+// one class down to the workload's own: the kernel compares cgroups with their
+// siblings at each level, and an unmarked level would cancel the mark.
 func (c CPUQOS) identities(s node.Snapshot) []plan.Want {
 	var wants []plan.Want
 	seen := map[node.CgroupPath]bool{}
@@ -208,7 +208,7 @@ func (c CPUQOS) identities(s node.Snapshot) []plan.Want {
 			}
 			top := slices.IndexFunc(tops, func(p node.CgroupPath) bool { return p.Contains(w.Cgroup) })
 			if top < 0 {
-				continue // it holds other work, which must not have its mark
+				continue // it holds other work, which must not get its mark
 			}
 			for p := w.Cgroup; tops[top].Contains(p) && !seen[p]; p = p.Parent() {
 				seen[p] = true

@@ -15,8 +15,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// anyLadder changes something about isolation: what the node can, what became
-// of the rungs, what the owner and an operator want.
+// anyLadder changes the isolation at random: capabilities, failures, the
+// owner's and the operator's choice.
 func (n *scene) anyLadder(t *testing.T, rnd *rand.Rand) {
 	t.Helper()
 	rung := node.Rungs[rnd.IntN(len(node.Rungs))]
@@ -49,24 +49,24 @@ func (n *scene) anyLadder(t *testing.T, rnd *rand.Rand) {
 		w := node.Workload{ID: node.WorkloadID(fmt.Sprint("guest", len(n.snap.Workloads))), Class: node.LS}
 		host := n.snap.Workloads[rnd.IntN(len(n.snap.Workloads))]
 		w.Cgroup = host.Cgroup.Join(string(w.ID))
-		if w.Meet = w.Cgroup; rnd.IntN(3) == 0 { // or BE work, and nobody knows where it meets other work
+		if w.Meet = w.Cgroup; rnd.IntN(3) == 0 { // or BE work, without a known contention root
 			w.Class, w.Meet = node.BE, ""
 		}
 		n.add(w)
 	}
 }
 
-// TestOneRungAtATime lets any node live with any fate of its means. The scene
-// itself checks after every turn that one rung is in use at most, that no
-// latency-sensitive work is in what is turned for best-effort work, and that
-// this keeps cpu.idle; here is checked what is wanted, and that it all holds
-// where every third step fails.
+// TestOneRungAtATime runs random nodes whose mechanisms fail at random. After
+// every tick the scene checks that at most one mechanism is active, that no
+// latency-sensitive work is in a cgroup changed for best-effort work, and that
+// this work keeps cpu.idle. The test checks the wants, and that all this holds
+// when every third step fails.
 func TestOneRungAtATime(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(71, 62))
 	used := map[node.Rung]int{}
 	for try := range 60 {
 		n := anyScene(rnd, 48, 1+try%2)
-		if try%2 == 0 { // somebody else keeps the weights above
+		if try%2 == 0 { // another component manages the weights above
 			for i, w := range n.snap.Workloads {
 				n.snap.Workloads[i].Yields = w.Cgroup
 			}
@@ -111,8 +111,8 @@ func TestOneRungAtATime(t *testing.T) {
 	}
 }
 
-// checkIsolationWants checks that nothing for best-effort work is wanted of a
-// cgroup with other work in it, and all that is set belongs to one rung.
+// checkIsolationWants checks that no want for best-effort work names a cgroup
+// with other work, and that all wants belong to one mechanism.
 func (n *scene) checkIsolationWants(t *testing.T) {
 	t.Helper()
 	for _, w := range n.wants {
@@ -139,9 +139,9 @@ func zeroOf(v node.Value) node.Value {
 	return node.ThreadsNormal
 }
 
-// TestBEKeepsOffSiblings: on the rung for it, whatever CPU suppress does,
-// best-effort work has no CPU beside latency-sensitive work, unless it has no
-// more than its least; and it always has one.
+// TestBEKeepsOffSiblings: on RungSiblings, whatever CPU suppress does,
+// best-effort work has no CPU beside latency-sensitive work unless it has only
+// its least; and it always has one CPU.
 func TestBEKeepsOffSiblings(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(63, 64))
 	kept := 0

@@ -12,29 +12,30 @@ import (
 )
 
 const (
-	// besideShare is the share of a CPU, in thousandths, from which on
-	// latency-sensitive work is seen to run there: timers and the odd wake-up
-	// are everywhere.
+	// besideShare is the share of a CPU, in thousandths, from which
+	// latency-sensitive work counts as running there: timers and rare wake-ups
+	// occur on every CPU.
 	besideShare = 10
-	// besideCalm is for how long best-effort work stays off the siblings of a
-	// CPU after that.
+	// besideCalm is how long best-effort work then avoids the siblings of that
+	// CPU.
 	besideCalm = 3 * time.Second
-	// blindFor is for how long nobody need count where latency-sensitive work
-	// runs before that is a fall: counting begins when the rung does.
+	// blindFor is how long the CPUs of latency-sensitive work may stay
+	// uncounted before that is a mechanism failure: counting starts with the
+	// mechanism.
 	blindFor = 10 * time.Second
 )
 
-// sightings is where latency-sensitive work ran lately.
+// sightings holds the CPUs on which latency-sensitive work ran lately.
 type sightings struct {
 	At      time.Time                  `json:"at,omitzero"`
 	Counter map[unit.CPU]time.Duration `json:"counter,omitempty"`
 	Last    map[unit.CPU]time.Time     `json:"last,omitempty"`
-	// Blind is since when nobody counts.
+	// Blind is the time since when the CPUs are not counted.
 	Blind time.Time `json:"blind,omitzero"`
 }
 
-// observe adds the counters of s. Where nothing was counted, what was seen
-// before stays for its time.
+// observe adds the counters of s. Without counters older sightings last until
+// they expire.
 func (x sightings) observe(s node.Snapshot) sightings {
 	switch {
 	case x.At.After(s.At): // the clock of another boot
@@ -55,7 +56,7 @@ func (x sightings) observe(s node.Snapshot) sightings {
 	return next
 }
 
-// blind reports whether nobody has counted for too long.
+// blind reports whether the CPUs were not counted for too long.
 func (x sightings) blind() bool { return !x.Blind.IsZero() && x.At.Sub(x.Blind) >= blindFor }
 
 // lately returns the CPUs whose siblings are still to be kept clean.
@@ -69,8 +70,8 @@ func (x sightings) lately(at time.Time) map[unit.CPU]time.Time {
 	return last
 }
 
-// siblings lists the CPUs beside which latency-sensitive work was seen, those
-// where that is longest ago first.
+// siblings lists the CPUs beside which latency-sensitive work ran, the oldest
+// sighting first.
 func (x sightings) siblings(t node.Topology) []unit.CPU {
 	if len(x.Last) == 0 {
 		return nil
@@ -98,8 +99,8 @@ func (x sightings) siblings(t node.Topology) []unit.CPU {
 	return all
 }
 
-// clear takes the CPUs beside latency-sensitive work from a set, as long as
-// the least stays: those that are needed for it are given back in their order.
+// clear removes the CPUs beside latency-sensitive work from a set, as far as
+// the least allows; it then returns CPUs in the order of siblings.
 func (x suppressor) clear(of unit.CPUSet) unit.CPUSet {
 	left := of.Minus(unit.CPUSetOf(x.beside...))
 	for _, cpu := range x.beside {
@@ -113,7 +114,7 @@ func (x suppressor) clear(of unit.CPUSet) unit.CPUSet {
 	return left
 }
 
-// keptOff says how many CPUs clear took; empty: none.
+// keptOff says how many CPUs clear removed; empty: none.
 func keptOff(of, left unit.CPUSet) string {
 	if n := of.Minus(left).Len(); n > 0 {
 		return fmt.Sprintf("; %s kept free beside LS", facts.AreCPUs(n))

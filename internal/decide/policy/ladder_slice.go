@@ -8,25 +8,27 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// slices gives best-effort threads the longest slice where they meet any other
-// work in a cgroup that is not idle: somebody else keeps its weight, it holds
-// other work, too, or it has the least weight.
+// slices gives best-effort threads the longest slice where they compete with
+// other work in a cgroup that is not idle: because another component manages
+// its weight, because it also holds other work, or because it has the least
+// weight.
 //
-// The kernel compares two threads where their cgroups meet, and since Linux 6.6
-// one that is not idle there may finish the slice that it has begun. So work that
-// has just become runnable (it woke, or its quota came) holds up whoever wakes
-// after it, for its slice, rounded up to ticks. A cgroup has the shortest slice
-// of its threads, and since Linux 6.12 who asks for less goes first at once.
+// The kernel compares two threads where their cgroups meet. Since Linux 6.6 a
+// thread that is not idle there may finish the slice that it has begun. A
+// best-effort thread that has just become runnable (it woke, or its quota was
+// refilled) so delays each thread that wakes later, by its slice, rounded up to
+// ticks. A cgroup has the shortest slice of its threads, and since Linux 6.12 a
+// waking thread with a shorter slice preempts at once.
 //
-// The two upper rungs do not need it: marks of a vendor reach over cgroups, and
-// threads of sched_ext are below all others.
+// The two strongest mechanisms do not need it: vendor marks act across cgroups,
+// and threads of sched_ext run below all others.
 func (st ladder) slices(c CPUQOS, l facts.Layout, s node.Snapshot) []plan.Want {
 	rung := st.Status.Rung
 	if c.SlicesKept || rung == node.RungVendor || rung == node.RungSchedExt || !s.Can.Can(node.MechEEVDFSlice) {
 		return nil
 	}
 	if turned(s, node.FilePolicy) {
-		return nil // until they are given up: no slice acts on threads of sched_ext
+		return nil // wait for their release: slices do not act on threads of sched_ext
 	}
 	var idle []node.CgroupPath
 	if c.Means != node.MechCPUWeight && rung != node.RungWeight && s.Can.Can(node.MechCPUIdle) {
@@ -48,7 +50,8 @@ func (st ladder) slices(c CPUQOS, l facts.Layout, s node.Snapshot) []plan.Want {
 	return wants
 }
 
-// noSlices says why long slices are given up; rung is why the rung is what it is.
+// noSlices returns why long slices are released; rung is the reason of the
+// selected mechanism.
 func (st ladder) noSlices(c CPUQOS, rung string) string {
 	switch {
 	case c.SlicesKept:
@@ -59,8 +62,8 @@ func (st ladder) noSlices(c CPUQOS, rung string) string {
 	return "BE meets no other work here in a cgroup that is not idle"
 }
 
-// handsOver reports whether the long slices of a cgroup above or below are being
-// given up: that takes them from the threads here, too, so these wait a turn.
+// handsOver reports whether the long slices of a cgroup above or below are
+// being released: that also resets the threads here, so this want waits a tick.
 func handsOver(s node.Snapshot, m node.CgroupPath) bool {
 	for k := range s.Knobs.Before {
 		if k.File == node.FileSlice && k.Cgroup != m && (k.Cgroup.Contains(m) || m.Contains(k.Cgroup)) {

@@ -31,7 +31,7 @@ func TestFallsCountForAnHour(t *testing.T) {
 	}
 }
 
-// TestARungWaitsAfterFalls: each fall counts, ejections more than refusals.
+// TestARungWaitsAfterFalls: each failure counts, ejections more than refusals.
 func TestARungWaitsAfterFalls(t *testing.T) {
 	start := time.Unix(100000, 0)
 	for name, c := range map[string]struct {

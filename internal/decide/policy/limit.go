@@ -10,15 +10,15 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// limit owns cpu.max of a workload's own cgroup, and sets what the workload's
-// owner asked for, with what latency-sensitive work may save up and borrow on
-// top. Who has CPUs of its own is bounded by these, and no quota throttles it.
-// Where LS and BE meet at the workload's own cgroup, cpu.max belongs to suppress.
+// limit owns cpu.max of a workload's own cgroup: the limit of its owner, plus
+// CPU burst for latency-sensitive work. Exclusive CPUs bound their owner by
+// themselves, so it has no quota. If the workload's cgroup is a contention
+// root, cpu.max belongs to suppress.
 //
-// On cgroup v1 it also owns the other quotas below such a place: the kernel
-// refuses to lower a parent's quota below a child's (kernel/sched/core.c:
-// tg_cfs_schedulable_down), so the child gives way first. Cgroup v2 takes the
-// smaller of the two by itself.
+// On cgroup v1 it also owns the other quotas below a contention root: the
+// kernel refuses to lower a parent's quota below a child's
+// (kernel/sched/core.c: tg_cfs_schedulable_down), so the child's quota is
+// lowered first. Cgroup v2 applies the smaller of the two by itself.
 func limit(x *burster, l facts.Layout, s node.Snapshot, own grants, bounds []plan.Want) []plan.Want {
 	var wants []plan.Want
 	seen := make(map[node.CgroupPath]bool, len(s.Workloads))
@@ -60,8 +60,8 @@ func limit(x *burster, l facts.Layout, s node.Snapshot, own grants, bounds []pla
 	return wants
 }
 
-// outcome returns the value that a knob has once its want is fulfilled; nil if
-// that is not known.
+// outcome returns the value that a knob has after its want; nil if that is not
+// known.
 func outcome(k node.Knobs, w plan.Want) node.Value {
 	switch w.Intent {
 	case plan.Set:
@@ -103,7 +103,7 @@ func ownLimit(k node.Knobs, w node.Workload, p node.Part) (want plan.Want, base 
 	return want, base, true
 }
 
-// within keeps what a quota will be within that of the meeting point above it.
+// within limits a future quota to that of the contention root above it.
 func within(k node.Knobs, l facts.Layout, above map[node.CgroupPath]node.CPUMax, want plan.Want) plan.Want {
 	meet, below := l.RootAbove(want.Knob.Cgroup)
 	bound, bounded := above[meet]
@@ -115,8 +115,8 @@ func within(k node.Knobs, l facts.Layout, above map[node.CgroupPath]node.CPUMax,
 	return want
 }
 
-// quotasBelow lists the cgroups in sight below the meeting points that have a
-// quota, had one before Tenon, or are about to get one, sorted.
+// quotasBelow lists the known cgroups below contention roots that have a quota,
+// had one before Tenon, or will get one, sorted.
 func quotasBelow(l facts.Layout, s node.Snapshot) []node.CgroupPath {
 	asked := map[node.CgroupPath]bool{}
 	for _, w := range s.Workloads {

@@ -9,53 +9,51 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Overcommit is colocation-config: how much CPU and memory batch work may
-// count on. It turns no knob; its answer is State.Batch.Offer.
+// Overcommit is colocation-config: how much CPU and memory Tenon offers as
+// batch resources. It has no knob; its result is State.Batch.Offer.
 type Overcommit struct {
 	Enable bool    `json:"enable"`
 	CPU    Reclaim `json:"cpu,omitzero"`
 	Memory Reclaim `json:"memory,omitzero"`
-	// Window is the time over which use is averaged before more is promised
+	// Window is the time over which use is averaged before the offer may grow
 	// (metricAggregateDurationSeconds).
 	Window time.Duration `json:"window_ns,omitempty"`
-	// Look is how often it is decided whether to promise more, and for how
-	// long a node is watched before it is promised anything
-	// (metricReportIntervalSeconds).
+	// Look is the interval of decisions to raise the offer, and how long a node
+	// is measured before the first one (metricReportIntervalSeconds).
 	Look time.Duration `json:"look_ns,omitempty"`
-	// DegradeAfter is for how long an input may be missing before nothing is
-	// promised any more (degradeTimeMinutes).
+	// DegradeAfter is how long an input may be missing before the offer is zero
+	// (degradeTimeMinutes).
 	DegradeAfter time.Duration `json:"degrade_after_ns,omitempty"`
-	// RenewAfter is the age from which on any increase is worth an update
-	// (updateTimeThresholdSeconds), and WorthPPM the increase, in millionths
-	// of what is promised, that is worth one at any age
-	// (resourceDiffThreshold).
+	// RenewAfter is the age from which any increase is worth an update
+	// (updateTimeThresholdSeconds), and WorthPPM the increase, in millionths of
+	// the present offer, that is worth one at any age (resourceDiffThreshold).
 	RenewAfter time.Duration `json:"renew_after_ns,omitempty"`
 	WorthPPM   int64         `json:"worth_ppm,omitempty"`
 	// WithPageCache counts page cache as use of memory
 	// (metricMemoryCollectPolicy: usageWithPageCache). Without it, use is the
 	// working set.
 	WithPageCache bool `json:"with_page_cache,omitempty"`
-	// ReservedCPU and ReservedMemory are kept for the node's own work, if it
-	// uses less.
+	// ReservedCPU and ReservedMemory are reserved for the node's own work even
+	// if it uses less.
 	ReservedCPU    unit.MilliCPU `json:"reserved_cpu_mcpu,omitempty"`
 	ReservedMemory unit.Bytes    `json:"reserved_memory_bytes,omitempty"`
-	// Peak counts work by what it is expected to use at most.
+	// Peak counts work by its predicted peak.
 	Peak PeakPrediction `json:"peak,omitzero"`
 }
 
-// Reclaim is how a resource is divided between batch work and the others.
+// Reclaim divides a resource between batch work and the others.
 type Reclaim struct {
 	// ThresholdPercent is the share of the capacity that others and batch work
 	// may use together (cpuReclaimThresholdPercent, at least 0).
 	ThresholdPercent unit.Percent `json:"threshold_percent"`
-	// LimitPercent is the share of it that is promised at most
+	// LimitPercent is the largest share of the capacity that is offered
 	// (batchCPUThresholdPercent, at least 0); absent: no such limit.
 	LimitPercent node.Maybe[unit.Percent] `json:"limit_percent,omitzero"`
-	// Policy says what the others are counted with.
+	// Policy selects how the other work is counted.
 	Policy ReclaimPolicy `json:"policy,omitempty"`
 }
 
-// ReclaimPolicy says what work that does not give way is counted with.
+// ReclaimPolicy selects how work of the other classes is counted.
 type ReclaimPolicy string
 
 // The reclaim policies, named as in colocation-config.
@@ -65,31 +63,31 @@ const (
 	ByMaxUsageRequest ReclaimPolicy = "maxUsageRequest"
 )
 
-// batch is what is remembered of what batch work is promised.
+// batch is the state of the batch resources.
 type batch struct {
 	Offer  node.Batch `json:"offer,omitzero"`
 	Demand demand     `json:"demand,omitzero"`
-	// Looked is how long ago it was decided whether to promise more. CPU and
-	// Memory say how old the two amounts are.
+	// Looked is the time since the last decision to raise the offer. CPU and
+	// Memory are the ages of the two amounts.
 	Looked time.Duration `json:"looked_ns,omitempty"`
 	CPU    age           `json:"cpu,omitzero"`
 	Memory age           `json:"memory,omitzero"`
 }
 
-// An age says for how long an amount stands. Ages are added up from the time
-// between snapshots, because a clock that is set must not make an amount old.
+// An age is how long an amount has been valid. It sums the times between
+// snapshots, because setting the clock must not make an amount old.
 type age struct {
-	Renewed time.Duration `json:"renewed_ns,omitempty"` // since it was found
-	Blind   time.Duration `json:"blind_ns,omitempty"`   // for which an input has been missing
+	Renewed time.Duration `json:"renewed_ns,omitempty"` // since it was computed
+	Blind   time.Duration `json:"blind_ns,omitempty"`   // how long an input has been missing
 }
 
-// offer returns what batch work may count on, and all that was remembered of
-// it, moved on by a snapshot that came elapsed after the one before.
+// offer returns the batch resources, and its state moved on by a snapshot that
+// came elapsed after the last one.
 //
-// The formula is Koordinator's. It is worked out twice: with what work used in
-// the window, and in the last 5 s. The smaller of the two counts, and a smaller
-// amount holds at once; a larger one waits for the next look, and must be worth
-// it.
+// The formula is Koordinator's. offer computes it twice: with the use in the
+// window, and with that of the last 5 s. The smaller result counts. A reduction
+// holds at once; an increase waits for the next look, and must be worth an
+// update.
 func (b batch) offer(c Overcommit, p facts.Pool, elapsed time.Duration, s node.Snapshot) batch {
 	if !c.Enable {
 		return batch{}
@@ -119,16 +117,16 @@ func (a age) after(elapsed time.Duration) age {
 	return age{Renewed: a.Renewed + elapsed, Blind: a.Blind + elapsed}
 }
 
-// A finding is what the formula gives, with all that explains it.
+// A finding is a result of the formula, with its explanation.
 type finding[T unit.MilliCPU | unit.Bytes] struct {
 	value   T
 	terms   []node.Term[T]
 	policy  ReclaimPolicy
 	over    time.Duration
-	missing string // which input is; empty: none
+	missing string // the missing input; empty: none
 }
 
-// settle decides between what is promised and what the formula gives now.
+// settle decides between the present offer and the new result.
 func settle[T unit.MilliCPU | unit.Bytes](c Overcommit, old node.Amount[T], a age, f finding[T], look bool, at time.Time) (node.Amount[T], age) {
 	next := old
 	next.Policy, next.Formula, next.Held, next.Degraded = string(f.policy), f.value, "", ""
@@ -150,7 +148,7 @@ func settle[T unit.MilliCPU | unit.Bytes](c Overcommit, old node.Amount[T], a ag
 			}
 			next.Degraded = fmt.Sprintf("%s: the amount may fall and does not rise, and after %v nothing is promised", f.missing, c.DegradeAfter)
 		}
-		next.Formula = next.Value // what it would be is not known
+		next.Formula = next.Value // the formula's result is not known
 		return next, a
 	}
 	a.Blind = 0

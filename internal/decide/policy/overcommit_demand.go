@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// sampleEvery is the least time between two samples of use: turns that
-	// events start may be closer together than a rate means anything. It is
-	// less than a second because the turns of every second are not exact.
+	// sampleEvery is the least time between two samples of use: ticks caused by
+	// events may be too close together for a rate. It is below a second because
+	// the period of the ticks varies.
 	sampleEvery = 900 * time.Millisecond
-	// lastly is the time whose use lowers what batch work is promised.
+	// lastly is the window whose use lowers the offer.
 	lastly = 5 * time.Second
-	// spans is in how many parts each of the two times is kept.
+	// spans is the number of parts in each of the two windows.
 	spans = 5
 )
 
-// demand is what the node and its workloads have used: sums over parts of the
-// last few seconds and of a longer window, the newest part first. All of it is
-// whole numbers of milliseconds, of CPU milliseconds and of KiB seconds.
+// demand is the use of the node and its workloads: sums over parts of the last
+// few seconds and of a longer window, the newest part first. All are whole
+// numbers of milliseconds, of CPU milliseconds and of KiB seconds.
 type demand struct {
 	Began  bool          `json:"began,omitempty"`     // the counters were read once
 	Waited time.Duration `json:"waited_ns,omitempty"` // since the last sample
@@ -35,8 +35,8 @@ type demand struct {
 	Peaks   peaks     `json:"peaks,omitzero"`
 }
 
-// An account is what one workload has used. Of best-effort work only the
-// counter is kept, because what it uses is promised to it.
+// An account is the use of one workload. For best-effort work it holds only the
+// counter, because its use is part of the offer.
 type account struct {
 	ID node.WorkloadID `json:"id,omitempty"`
 	// Counter is the last reading, in milliseconds; below 0: there was none.
@@ -46,19 +46,19 @@ type account struct {
 	Peak    peak   `json:"peak,omitzero"`
 }
 
-// parts are amounts in each part of a time, the newest first.
+// parts holds the amounts of each part of a window, the newest first.
 type parts [spans]int64
 
-// A series is the use of one resource in each part. Seen is for how long it was
-// counted.
+// A series is the use of one resource in each part. Seen is the time for which
+// it was counted.
 type series struct {
 	Seen  int64 `json:"seen_ms,omitempty"`
 	Short parts `json:"short,omitzero"`
 	Long  parts `json:"long,omitzero"`
 }
 
-// observe adds what was used since the last sample. The second result is how
-// long ago that was; 0: it is too early for another.
+// observe adds the use since the last sample. The second result is the time
+// since then; 0: too early for another sample.
 func (d demand) observe(c Overcommit, pool facts.Pool, elapsed time.Duration, s node.Snapshot) (demand, time.Duration) {
 	next := d
 	next.Waited += max(elapsed, 0)
@@ -100,8 +100,8 @@ func (d demand) observe(c Overcommit, pool facts.Pool, elapsed time.Duration, s 
 	return next, sampled
 }
 
-// memoryUsed is the memory that counts as used: with all page cache, or where
-// that is known without the part of it that was not used lately.
+// memoryUsed returns the memory that counts as used: with all page cache, or,
+// if known, without the page cache that was not used lately.
 func memoryUsed(u node.Usage, withPageCache bool) node.Maybe[unit.Bytes] {
 	if withPageCache || !u.WorkingSet.Known() {
 		return u.Memory
@@ -109,14 +109,14 @@ func memoryUsed(u node.Usage, withPageCache bool) node.Maybe[unit.Bytes] {
 	return u.WorkingSet
 }
 
-// A part is the newest part of the two times.
+// A part is the newest part of the two windows.
 type part struct {
 	lasted int64
 	before parts // how long the parts of the short time were before it
 	pushed bool  // it begins a part of the long time, too
 }
 
-// extend begins a part, and reports whether the long time got one, too.
+// extend begins a part, and reports whether the long window got one, too.
 func (d *demand) extend(lasted int64, window time.Duration) bool {
 	d.Short.push()
 	d.Short[0] = lasted
@@ -145,8 +145,8 @@ func (p *parts) trim(window time.Duration) {
 	}
 }
 
-// index returns a way to find the place of a workload's account, or -1: the
-// same place, as long as the list of workloads does not change.
+// index returns a function that finds a workload's account, or -1. As long as
+// the list of workloads does not change, it is at the same place.
 func (d demand) index() func(place int, id node.WorkloadID) int {
 	var all map[node.WorkloadID]int
 	return func(place int, id node.WorkloadID) int {
@@ -166,8 +166,8 @@ func (d demand) index() func(place int, id node.WorkloadID) int {
 	}
 }
 
-// read returns what was spent since the last reading, and whether there are two
-// that make a rate.
+// read returns the use since the last reading, and whether two readings make a
+// rate.
 func (a *account) read(counter node.Maybe[time.Duration]) (spent int64, rated bool) {
 	then := a.Counter
 	a.Counter = -1
@@ -180,8 +180,8 @@ func (a *account) read(counter node.Maybe[time.Duration]) (spent int64, rated bo
 	return a.Counter - then, true
 }
 
-// add adds what was used in the newest part. What was counted before, and could
-// not be in this part, goes on as it did.
+// add adds the use in the newest part. A workload that was counted before, but
+// not in this part, keeps its last rate.
 func (u *series) add(sum int64, counted bool, p part) {
 	if !counted {
 		sum = mean(u.Short, p.before, u.Seen) * p.lasted / 1000
@@ -197,8 +197,8 @@ func (u *series) add(sum int64, counted bool, p part) {
 	}
 }
 
-// mean is the sum in a second, of those parts that are not forgotten and in
-// which the use was counted.
+// mean returns the use per second, over the parts that are kept and were
+// counted.
 func mean(sums, lasted parts, seen int64) int64 {
 	var sum, over int64
 	for i := range sums {
@@ -212,7 +212,7 @@ func mean(sums, lasted parts, seen int64) int64 {
 	return (sum*1000 + over/2) / over
 }
 
-// system adds what the node used beside its workloads.
+// system adds the node's use outside its workloads.
 func (d *demand) system(pool facts.Pool, s node.Snapshot, spent int64, charged unit.Bytes, p part) {
 	then, were := d.Busy, d.Counted
 	d.Busy, d.Counted = 0, 0
@@ -224,11 +224,11 @@ func (d *demand) system(pool facts.Pool, s node.Snapshot, spent int64, charged u
 		}
 	}
 	d.Busy = busy.Milliseconds()
-	// What makes a CPU offline takes its counter out of the sum.
+	// A CPU that goes offline takes its counter out of the sum.
 	rated := d.Counted > 0 && d.Counted == were && d.Busy >= then
 	d.System.CPU.add(max(d.Busy-then-spent, 0), rated, p)
-	// Measured as the workloads are: what is not available to new work would
-	// leave out the page cache that the workloads' working sets have.
+	// The same measure as for workloads: MemAvailable would leave out the page
+	// cache in the workloads' working sets.
 	used, known := memoryUsed(s.Usage, false).Value()
 	d.System.Memory.add(int64(max(used-charged, 0)>>10)*p.lasted/1000, known, p)
 }

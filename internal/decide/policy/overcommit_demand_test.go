@@ -79,7 +79,7 @@ func TestACPUThatGoesOfflineMakesNoRate(t *testing.T) {
 		t.Errorf("after four CPUs went offline the system uses %v", got)
 	}
 	n.snap.Topology = all
-	n.busy[15] += 10 * time.Second // it worked while nobody counted it
+	n.busy[15] += 10 * time.Second // it worked while it was not counted
 	n.spend(t, 70, time.Second, map[node.WorkloadID]unit.MilliCPU{"web": 1000})
 	if got := n.taken(node.TermNode); got > 10 {
 		t.Errorf("after they came back the system uses %v", got)

@@ -10,22 +10,22 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A resource is how the formula gets at CPU or memory.
+// A resource is the formula's access to CPU or memory.
 type resource[T unit.MilliCPU | unit.Bytes] struct {
 	Reclaim
 	capacity T
 	reserved T
-	unknown  string // the input that is missing whatever the work does; empty: none
+	unknown  string // the missing input that concerns all work; empty: none
 	name     string
 	limitKey string
-	// alone are the classes that are counted by their request, because they
-	// have their CPUs alone, however little they use of them.
+	// alone is the classes that count by their request, because their CPUs are
+	// exclusive even when idle.
 	alone    []node.Class
 	request  func(*node.Workload) node.Maybe[T]
 	measured func(*node.Workload) bool
 	series   func(*account) *series
 	peak     func(*peak) *int64
-	scale    T // what one unit of a series in a second is
+	scale    T // one unit of a series per second
 }
 
 func cpuOf(c Overcommit, p facts.Pool, s node.Snapshot) resource[unit.MilliCPU] {
@@ -50,7 +50,7 @@ func cpuOf(c Overcommit, p facts.Pool, s node.Snapshot) resource[unit.MilliCPU] 
 	return r
 }
 
-// aloneOn are the classes on whose CPUs best-effort work never is.
+// aloneOn returns the classes whose CPUs best-effort work never uses.
 func aloneOn(p facts.Pool) []node.Class {
 	if !p.LendLSR {
 		return []node.Class{node.LSE, node.LSR}
@@ -76,12 +76,12 @@ func bytesOf(c Overcommit, s node.Snapshot) resource[unit.Bytes] {
 	return r
 }
 
-// formula works out
+// formula computes
 //
-//	capacity × threshold − max(use of the system, reservation) − what the others count for
+//	capacity × threshold − max(use of the system, reservation) − count of the others
 //
-// with what was used in the window and lately, and returns the smaller of both.
-// Koordinator: pkg/slo-controller/noderesource/plugins/batchresource.
+// with the use in the window and the latest use, and returns the smaller
+// result. Koordinator: pkg/slo-controller/noderesource/plugins/batchresource.
 func formula[T unit.MilliCPU | unit.Bytes](r resource[T], c Overcommit, d demand, s node.Snapshot) finding[T] {
 	f := r.sum(c, d, s, d.Long, func(u *series) *parts { return &u.Long })
 	f.over = c.Window
@@ -95,7 +95,7 @@ func formula[T unit.MilliCPU | unit.Bytes](r resource[T], c Overcommit, d demand
 	return f
 }
 
-// sum is the formula over one time.
+// sum computes the formula over one window.
 func (r resource[T]) sum(c Overcommit, d demand, s node.Snapshot, lasted parts, of func(*series) *parts) finding[T] {
 	var all [len(sides)]share[T]
 	var missing []string
@@ -126,7 +126,7 @@ func (r resource[T]) sum(c Overcommit, d demand, s node.Snapshot, lasted parts, 
 	return f
 }
 
-// missing says whose use is unknown; empty: nobody's.
+// missing names the workloads with unknown use; empty: none.
 func (r resource[T]) missing(ids []string) string {
 	const most = 3
 	switch n := len(ids) - most; {

@@ -10,15 +10,15 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// PeakPrediction counts work by the peak that its past lets expect, and not
-// only by what it uses now: batch work is then not promised at night what
-// services need in the morning.
+// PeakPrediction counts work by the peak that its history predicts, not only by
+// its present use: the offer at night then leaves room for the peak in the
+// morning.
 type PeakPrediction struct {
 	Enable bool `json:"enable"`
 	// MarginPercent is added to each peak.
 	MarginPercent unit.Percent `json:"margin_percent,omitempty"`
-	// ColdStart is for how long a workload counts by its request, too, because
-	// too little of its past is known.
+	// ColdStart is how long a workload also counts by its request, because its
+	// history is too short.
 	ColdStart time.Duration `json:"cold_start_ns,omitempty"`
 }
 
@@ -30,10 +30,10 @@ const (
 	memoryHalfLife = 24 * time.Hour
 	cpuPercentile  = 95
 	memPercentile  = 98
-	// keepPeaks is for how long the past of a workload that left is kept: a
-	// service that starts anew has the cgroup of the same name again.
+	// keepPeaks is how long the history of an ended workload is kept: a
+	// restarted service has a cgroup of the same name.
 	keepPeaks = 30 * time.Minute
-	// mostPeaks bounds the memory. Work beyond it has no past and counts by
+	// mostPeaks bounds the memory. Work beyond it has no history and counts by
 	// its request.
 	mostPeaks = 1024
 )
@@ -43,8 +43,8 @@ var (
 	memoryScale = trend.ScaleOf(5<<20>>10, 2<<40>>10, 5) // KiB
 )
 
-// A peak is the most that a workload used in the minute that has begun, and
-// what it is expected to use at most, in the units of its series.
+// A peak is the largest use in the present minute, and the predicted peak, in
+// the units of its series.
 type peak struct {
 	MaxCPU    int64         `json:"max_cpu,omitempty"`
 	MaxMemory int64         `json:"max_memory,omitempty"`
@@ -53,24 +53,24 @@ type peak struct {
 	Watched   time.Duration `json:"watched_ns,omitempty"`
 }
 
-// peaks is the past of all workloads. The system's has no name.
+// peaks is the history of all workloads. The system's has an empty name.
 type peaks struct {
 	Waited time.Duration            `json:"waited_ns,omitempty"` // since the last sample
 	Past   map[node.WorkloadID]past `json:"past,omitempty"`
 }
 
-// A past is what is remembered of one workload.
+// A past is the history of one workload.
 type past struct {
 	Watched time.Duration   `json:"watched_ns"`
-	Gone    time.Duration   `json:"gone_ns,omitempty"` // for how long it has not been there
+	Gone    time.Duration   `json:"gone_ns,omitempty"` // time since it ended
 	CPU     trend.Histogram `json:"cpu"`
 	Memory  trend.Histogram `json:"memory"`
 }
 
-// of returns the peak of a workload that comes.
+// of returns the peak of a new workload.
 func (p peaks) of(id node.WorkloadID, c PeakPrediction) peak { return p.Past[id].peak(c) }
 
-// peak is what the past lets expect.
+// peak returns the prediction of a history.
 func (h past) peak(c PeakPrediction) peak {
 	cpu, _ := h.CPU.Percentile(cpuScale, cpuPercentile)
 	memory, _ := h.Memory.Percentile(memoryScale, memPercentile)
@@ -100,7 +100,7 @@ func (d *demand) predict(c PeakPrediction, sampled time.Duration, workloads []no
 	elapsed := d.Peaks.Waited
 	all := make(map[node.WorkloadID]past, len(d.Peaks.Past))
 	d.System.learn(d.Peaks.Past, all, c, elapsed)
-	for _, known := range []bool{true, false} { // who has a past keeps it
+	for _, known := range []bool{true, false} { // work with a history first
 		for i := range d.Work {
 			_, has := d.Peaks.Past[d.Work[i].ID]
 			if workloads[i].Class != node.BE && has == known && len(all) < mostPeaks {
@@ -118,7 +118,7 @@ func (a *account) top(lasted parts) {
 	a.Peak.MaxMemory = max(a.Peak.MaxMemory, mean(a.Memory.Short, lasted, a.Memory.Seen))
 }
 
-// learn adds the minute that is over to the past of a workload.
+// learn adds the finished minute to the history of a workload.
 func (a *account) learn(before, all map[node.WorkloadID]past, c PeakPrediction, elapsed time.Duration) {
 	h := before[a.ID]
 	unseen := elapsed + h.Gone
@@ -134,7 +134,7 @@ func (a *account) learn(before, all map[node.WorkloadID]past, c PeakPrediction, 
 	a.Peak = h.peak(c)
 }
 
-// keep adds to all what is remembered of work that has left, the latest first.
+// keep adds the histories of ended work to all, the latest first.
 func (p peaks) keep(all map[node.WorkloadID]past, elapsed time.Duration) {
 	var gone []node.WorkloadID
 	for id, h := range p.Past {

@@ -9,20 +9,20 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// sides are the classes that do not give way, in the order of their terms.
+// sides is the classes other than BE, in the order of their terms.
 var sides = [...]node.Class{node.LSE, node.LSR, node.LS, node.System}
 
-// A share is what the work of one class counts for, and how it was counted.
+// A share is the sum counted for the work of one class, and how it was counted.
 type share[T unit.MilliCPU | unit.Bytes] struct {
 	sum        T
 	works      int
-	unasked    int // counted by use, for want of a request
+	unasked    int // counted by use, because it has no request
 	unmeasured int // counted by request, because its use is not known
-	cold       int // watched for too short a time to trust its peak
+	cold       int // its history is too short for a prediction
 }
 
-// add counts a workload whose use was measured, or was before and is held. It
-// is false if nothing says what it uses.
+// add counts a workload by its present or last known use. It returns false if
+// neither use nor request is known.
 func (h *share[T]) add(r resource[T], c PeakPrediction, w *node.Workload, p *peak, used node.Maybe[T]) bool {
 	h.works++
 	asked, has := r.request(w).Value()
@@ -33,8 +33,8 @@ func (h *share[T]) add(r resource[T], c PeakPrediction, w *node.Workload, p *pea
 	case has && r.Policy == ByRequest:
 		counts = asked
 	case has && (!byUse || !seen || !r.measured(w)):
-		// Such work that uses more than it asked for is not bound to the CPUs
-		// that it asked for: then its use counts.
+		// Work that uses more than its request is not bound to the requested
+		// CPUs: then its use counts.
 		counts = max(counts, asked)
 		if byUse {
 			h.unmeasured++
@@ -55,7 +55,7 @@ func (h *share[T]) add(r resource[T], c PeakPrediction, w *node.Workload, p *pea
 	return known
 }
 
-// terms are the parts of the sum: they add up to what batch work may count on.
+// terms returns the terms of the sum: they add up to the offer.
 func (r resource[T]) terms(c PeakPrediction, all [len(sides)]share[T], system T) []node.Term[T] {
 	terms := make([]node.Term[T], 0, len(sides)+4)
 	add := func(name node.TermName, amount T, format string, args ...any) {
@@ -89,7 +89,7 @@ func (r resource[T]) terms(c PeakPrediction, all [len(sides)]share[T], system T)
 	return terms
 }
 
-// how says by what a class is counted.
+// how says how a class is counted.
 func (r resource[T]) how(class node.Class, c PeakPrediction) string {
 	by := []string{"use"}
 	switch {
@@ -112,7 +112,7 @@ func (r resource[T]) how(class node.Class, c PeakPrediction) string {
 	return fmt.Sprintf("used by %s", class)
 }
 
-// notes says what was counted in another way.
+// notes lists work of the class that is counted in another way.
 func (h share[T]) notes(c PeakPrediction) string {
 	var notes []string
 	note := func(n int, format string, args ...any) {
@@ -129,8 +129,7 @@ func (h share[T]) notes(c PeakPrediction) string {
 	return " (" + strings.Join(notes, "; ") + ")"
 }
 
-// portion is p percent of v, rounded down. A thousand times all that there is
-// is as good as more.
+// portion returns p percent of v, rounded down; p is capped at 1000 times v.
 func portion[T unit.MilliCPU | unit.Bytes](v T, p unit.Percent) T {
 	p = min(p, 100_000)
 	return v/100*T(p) + v%100*T(p)/100

@@ -12,29 +12,28 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// grants says which CPUs are whose own: those of LSR and LSE workloads that
-// ask for whole CPUs. No other managed latency-sensitive work runs there;
-// best-effort work never on LSE's, and on LSR's only where they are lent.
+// grants is the exclusive CPUs: those of LSR and LSE workloads that request
+// whole CPUs. No other managed latency-sensitive work runs there; best-effort
+// work never runs on LSE's, and on LSR's only if they are lent.
 type grants struct {
 	of map[node.WorkloadID]unit.CPUSet
-	// how says of each grant what it is, and why says of each LSR or LSE
-	// workload without one why it has none.
+	// how describes each grant; why says why an LSR or LSE workload has none.
 	how, why map[node.WorkloadID]string
 }
 
-// A claim is what one workload asks for.
+// A claim is the request of one workload.
 type claim struct {
 	work node.Workload
 	cpus int
 	had  unit.CPUSet
 }
 
-// pin grants CPUs. Who has CPUs keeps them as long as it asks for as many:
-// nobody is moved for a newcomer. Of those that have none the higher priority
-// comes first, then LSE, then the name. What a grant leaves over is never less
-// than what the system and best-effort work need, nor a new one's less than
-// what services without CPUs of their own count on: who comes too late then
-// acts as LS.
+// pin grants exclusive CPUs. A workload keeps its CPUs while it requests the
+// same number: a new workload never moves another. Among workloads without CPUs
+// the higher priority comes first, then LSE, then the name. A grant always
+// leaves enough CPUs for the system and best-effort work; a new grant also
+// leaves those that services without exclusive CPUs request. A workload for
+// which too few are left acts as LS.
 func pin(shared facts.Pool, keep unit.Percent, had map[node.WorkloadID]unit.CPUSet, s node.Snapshot) grants {
 	var g grants
 	var asked []claim
@@ -51,7 +50,7 @@ func pin(shared facts.Pool, keep unit.Percent, had map[node.WorkloadID]unit.CPUS
 		n, why := claimed(w)
 		if _, shown := s.Knobs.Now[knob]; why == "" && !shown {
 			why = "is in a cgroup without the controller cpuset"
-			if set := had[w.ID].Intersect(pool); !set.Empty() { // for the moment: they stay its own
+			if set := had[w.ID].Intersect(pool); !set.Empty() { // it keeps these for now
 				g.of[w.ID], g.how[w.ID] = set, "it keeps the CPUs that it has"
 				free = free.Minus(set)
 				continue
@@ -75,13 +74,13 @@ func pin(shared facts.Pool, keep unit.Percent, had map[node.WorkloadID]unit.CPUS
 	return g
 }
 
-// claims reports whether a workload asks for CPUs of its own.
+// claims reports whether a workload requests exclusive CPUs.
 func claims(w node.Workload) bool {
 	n, _ := claimed(w)
 	return n > 0 && (w.Class == node.LSE || w.Class == node.LSR)
 }
 
-// claimed is how many CPUs a workload asks for, or why that is none.
+// claimed returns how many CPUs a workload requests, or why none.
 func claimed(w node.Workload) (int, string) {
 	amount, asked := w.CPURequest.Value()
 	if !asked {
@@ -96,9 +95,9 @@ func claimed(w node.Workload) (int, string) {
 	return int(amount / unit.CPUs(1)), ""
 }
 
-// hadBy returns the CPUs that a workload has as its own: as remembered, or
-// where all memory was lost, as they stand in its knob. There the set of a
-// workload that acted as LS looks the same, but others have it too.
+// hadBy returns the exclusive CPUs of a workload: from the state, or, if that
+// was lost, from its knob. There the set of a workload that acted as LS looks
+// the same, but other workloads have it too.
 func hadBy(had map[node.WorkloadID]unit.CPUSet, s node.Snapshot, w node.Workload, n int) unit.CPUSet {
 	if had != nil {
 		return had[w.ID]
@@ -123,7 +122,7 @@ func hadBy(had map[node.WorkloadID]unit.CPUSet, s node.Snapshot, w node.Workload
 	return set
 }
 
-// compare puts first who is served first.
+// compare orders claims; the first is granted first.
 func (c claim) compare(o claim) int {
 	if c.had.Empty() != o.had.Empty() {
 		if o.had.Empty() {
@@ -137,16 +136,16 @@ func (c claim) compare(o claim) int {
 		strings.Compare(string(c.work.ID), string(o.work.ID)))
 }
 
-// leastShared is how many CPUs must be nobody's own: one for the system, and
-// best-effort work's least, whether or not there is any now: a job that comes
+// leastShared returns how many CPUs must stay shared: one for the system, and
+// best-effort work's least even without such work, so that new best-effort work
 // takes no service's CPUs away.
 func leastShared(keep unit.Percent, pool unit.CPUSet) int {
 	share := unit.CPUs(pool.Len()).Percent(keep)
 	return max(1, int((share+999)/unit.CPUs(1)))
 }
 
-// countedOn is how many CPUs the latency-sensitive work counts on that asks for
-// none of its own.
+// countedOn returns the CPUs that latency-sensitive work without exclusive CPUs
+// requests.
 func countedOn(s node.Snapshot) int {
 	var sum unit.MilliCPU
 	for _, w := range s.Workloads {
@@ -157,8 +156,8 @@ func countedOn(s node.Snapshot) int {
 	return int((sum + 999) / unit.CPUs(1))
 }
 
-// grant gives a workload CPUs out of free, so that some are left: least, and
-// where it has none, or asks for more than it has, as many as others count on.
+// grant gives a workload CPUs out of free. It leaves least; for a new or larger
+// claim it also leaves the CPUs that others request.
 func (g grants) grant(s node.Snapshot, c claim, free *unit.CPUSet, least, counted int) {
 	id := c.work.ID
 	room := roomBefore(s, c.work.Cgroup, s.Topology.All())
@@ -175,7 +174,7 @@ func (g grants) grant(s node.Snapshot, c claim, free *unit.CPUSet, least, counte
 			return
 		}
 	}
-	if n := had.Len(); n > 0 && n <= spare { // it asks for more than there is: no reason to lose what it has
+	if n := had.Len(); n > 0 && n <= spare { // a larger claim that does not fit: it keeps its CPUs
 		g.of[id] = had
 		g.how[id] = fmt.Sprintf("%s asks for %s of its own, and no more can be given", id, facts.CountCPUs(c.cpus))
 		*free = free.Minus(had)
@@ -197,7 +196,7 @@ func atMost(free, spare int) string {
 	}
 }
 
-// describe says what a grant is like.
+// describe returns a short text for a grant.
 func describe(w node.Workload, o pick.Offer) string {
 	text := fmt.Sprintf("%s has %s of its own", w.ID, facts.CountCPUs(o.CPUs.Len()))
 	if o.Split > 0 {
@@ -209,8 +208,8 @@ func describe(w node.Workload, o pick.Offer) string {
 	return text
 }
 
-// roomBefore returns which of all CPUs a cgroup could have before Tenon: by its
-// own set, and by that of every cgroup above it.
+// roomBefore returns the CPUs that a cgroup could use before Tenon: by its own
+// cpuset, and by those of all cgroups above it.
 func roomBefore(s node.Snapshot, p node.CgroupPath, all unit.CPUSet) unit.CPUSet {
 	for ; p != ""; p = p.Parent() {
 		if own, _ := facts.Original(s.Knobs, node.Knob{Cgroup: p, File: node.FileCPUs}).(node.CPUs); !own.Set.Empty() {

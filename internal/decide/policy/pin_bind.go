@@ -12,9 +12,9 @@ import (
 )
 
 // bind owns cpuset.cpus and cpuset.mems of latency-sensitive workloads, and on
-// cgroup v1 of all below them. It binds who has CPUs of its own to these, and
-// to the memory beside them, and all others to the CPUs that are nobody's own.
-// As long as nobody has any, nobody is bound.
+// cgroup v1 of all cgroups below them. It binds workloads with exclusive CPUs
+// to these and to the memory beside them, and all others to the shared CPUs.
+// While no workload has exclusive CPUs, it binds none.
 func bind(g grants, l facts.Layout, s node.Snapshot) []plan.Want {
 	if g.of == nil && !bindsNow(s.Knobs) {
 		return nil
@@ -46,7 +46,7 @@ func bind(g grants, l facts.Layout, s node.Snapshot) []plan.Want {
 	return wants
 }
 
-// bindsNow reports whether any set of CPUs or memory nodes was changed.
+// bindsNow reports whether Tenon has changed any cpuset.
 func bindsNow(k node.Knobs) bool {
 	for knob := range k.Before {
 		if knob.File == node.FileCPUs || knob.File == node.FileMems {
@@ -56,7 +56,7 @@ func bindsNow(k node.Knobs) bool {
 	return false
 }
 
-// A binder is one decision of bind: what it decides on.
+// A binder is the input of one decision of bind.
 type binder struct {
 	grants
 	facts.Layout
@@ -64,41 +64,41 @@ type binder struct {
 	all    unit.CPUSet
 	owners []owner
 	taken  unit.CPUSet // by all owners together
-	// promised is the memory of each NUMA node that those need who are bound to
-	// it.
+	// promised is the memory of each NUMA node that the workloads bound to it
+	// need.
 	promised map[unit.CPU]unit.Bytes
 }
 
-// What is bound to a NUMA node may need so many percent of its memory. Between
-// the two, who is bound stays so, and nobody else is.
+// The workloads bound to a NUMA node may need so many percent of its memory.
+// Between the two limits bound workloads stay bound, and no further one is
+// bound.
 const (
 	bindUpTo unit.Percent = 75
 	stayUpTo unit.Percent = 90
 )
 
-// An owner is a cgroup that has CPUs of its own.
+// An owner is a cgroup with exclusive CPUs.
 type owner struct {
 	cgroup node.CgroupPath
 	cpus   unit.CPUSet
 }
 
-// A seating is what one file of a workload's cgroups should be.
+// A seating is the wanted value of one file in a workload's cgroups.
 type seating struct {
 	file   node.File
 	intent plan.Intent
 	to     unit.CPUSet
 	reason string
-	say    bool // the reason is worth a want, also where there is nothing to do
+	say    bool // state the reason even if there is nothing to change
 }
 
-// share is the set of a workload without CPUs of its own: all that it could
-// have but those that others have. What a cgroup holds is not kept from the
-// cgroup itself.
+// share returns the set of a workload without exclusive CPUs: its own set
+// without the exclusive CPUs of others. Owners inside its cgroup do not count.
 func (b binder) share(w node.Workload) seating {
 	to := seating{file: node.FileCPUs, intent: plan.Release}
 	room := roomBefore(b.snap, w.Cgroup, b.all)
 	if n, _ := claimed(w); n == 0 && w.Class != node.LS && room != b.all {
-		return to // its owner bound it, and did not ask for CPUs of its own
+		return to // its owner bound it, and requests no exclusive CPUs
 	}
 	others := b.taken
 	for _, o := range b.owners {
@@ -118,11 +118,11 @@ func (b binder) share(w node.Workload) seating {
 	return to
 }
 
-// memory binds a workload to the memory of the NUMA nodes on which it has its
-// CPUs. What needs more of them than the others that are bound leave is not
-// bound: it would be killed for lack of memory while other nodes have plenty.
-// Neither is what needs nobody knows how much. It is to be called for one
-// workload after the other, in the same order in each turn.
+// memory binds a workload to the memory of the NUMA nodes of its CPUs. A
+// workload is left unbound if its memory does not fit beside the workloads
+// already bound, or if its memory demand is unknown: it could run out of memory
+// while other nodes have plenty. Call it for one workload after the other, in
+// the same order in each tick.
 func (b binder) memory(w node.Workload, cpus unit.CPUSet) seating {
 	m := seating{file: node.FileMems, intent: plan.Release}
 	var all unit.CPUSet // NUMA nodes
@@ -171,14 +171,15 @@ func (b binder) memory(w node.Workload, cpus unit.CPUSet) seating {
 }
 
 // A tree is the cgroups that are bound together: a workload's own and, on
-// cgroup v1, where a set must lie within the parent's, all in sight below it.
+// cgroup v1, where a cpuset must lie within the parent's, all known cgroups
+// below it.
 type tree struct {
 	work   int // index of the workload
 	groups []node.CgroupPath
 }
 
 // trees lists the latency-sensitive workloads with their cgroups, parents
-// first. Best-effort work among the cgroups is not part of them.
+// first, without the best-effort work among them.
 func (b binder) trees() []tree {
 	at := map[node.CgroupPath]int{}
 	trees := make([]tree, 0, len(b.snap.Workloads))
@@ -212,9 +213,9 @@ func (b binder) trees() []tree {
 }
 
 // want turns a seating into wants for all cgroups of a tree. On cgroup v1 a
-// parent must hold its children at every moment: where a set is exchanged for
-// one that neither holds it nor is held by it, all sets of the tree hold both
-// for one turn.
+// parent must contain its children at every moment: if neither the old nor the
+// new set contains the other, all cpusets of the tree hold the union for one
+// tick.
 func (b binder) want(t tree, to seating) []plan.Want {
 	knobs := b.snap.Knobs
 	next := make(map[node.CgroupPath]unit.CPUSet, len(t.groups))
@@ -261,8 +262,8 @@ func (b binder) want(t tree, to seating) []plan.Want {
 	return wants
 }
 
-// lodgers is what best-effort work below a cgroup has of a file: on cgroup v1
-// its parent must hold it.
+// lodgers returns the CPUs or memory nodes of best-effort work below a cgroup:
+// on cgroup v1 its parent must contain them.
 func (b binder) lodgers(k node.Knob) unit.CPUSet {
 	var set unit.CPUSet
 	if b.snap.Knobs.Kernel.CgroupVersion != 1 {

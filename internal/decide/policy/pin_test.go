@@ -26,10 +26,10 @@ func (n *scene) anyClaim(rnd *rand.Rand, name string) {
 	}
 }
 
-// TestOwnCPUsAreExclusive lets workloads with CPUs of their own come and go on
-// any node. At every moment these never overlap and never change; no LS
-// workload has one of them, and best-effort work none of LSE's; somebody's none
-// is always left; the kernel refuses nothing; and what is over is given back.
+// TestOwnCPUsAreExclusive starts and ends workloads with exclusive CPUs on
+// random nodes. At every moment these sets do not overlap and do not change; no
+// LS workload has such a CPU, and best-effort work none of LSE's; some CPU is
+// always shared; the kernel refuses no write; and expired sets are released.
 func TestOwnCPUsAreExclusive(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(31, 32))
 	for try := range 100 {
@@ -128,7 +128,7 @@ func (n *scene) checkPins(t *testing.T, what string, had map[node.WorkloadID]uni
 		}
 	}
 	if n.snap.Topology.All().Minus(taken).Empty() {
-		t.Fatalf("%s: every CPU is somebody's own", what)
+		t.Fatalf("%s: no shared CPU is left", what)
 	}
 	for _, w := range n.snap.Workloads {
 		if _, own := n.state.Pins[w.ID]; own || w.Class != node.LS || taken.Empty() {

@@ -12,17 +12,17 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// places says whose the CPUs are.
+// places says who owns the CPUs.
 type places struct {
-	free  unit.CPUSet // that best-effort work may have
+	free  unit.CPUSet // for best-effort work
 	lsr   unit.CPUSet // of LSR work alone, not lent
-	bound unit.CPUSet // to which latency-sensitive work is bound
+	bound unit.CPUSet // latency-sensitive work is bound to these
 }
 
-// placesOf looks for work that is bound to some of the CPUs. Where LS work
-// really runs is better known from its counters for each CPU, where there are
-// any; LSE and LSR work keep their CPUs however idle they are, those that Tenon
-// has given to them and those that they were bound to before.
+// placesOf finds the work that is bound to some of the CPUs. For LS work the
+// per-CPU counters, if any, are the better source. LSE and LSR work keeps its
+// CPUs even when idle: those that Tenon gave it, and those to which it was
+// bound before.
 func placesOf(c facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet, own grants) places {
 	var p places
 	var lse unit.CPUSet
@@ -57,9 +57,9 @@ func placesOf(c facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet, own 
 	return p
 }
 
-// boundTo returns the CPUs to which a workload was bound before Tenon: the set
-// of its cgroup, or of the nearest above that is its kind's alone. A set that
-// holds all of cpus binds to nothing.
+// boundTo returns the CPUs to which a workload was bound before Tenon: the
+// cpuset of its cgroup, or of the nearest one above that holds only its class.
+// A set that contains all of cpus does not bind.
 func boundTo(s node.Snapshot, w node.Workload, cpus unit.CPUSet) (unit.CPUSet, bool) {
 	for p := w.Cgroup; ; p = p.Parent() {
 		v, _ := facts.Original(s.Knobs, node.Knob{Cgroup: p, File: node.FileCPUs}).(node.CPUs)
@@ -73,8 +73,8 @@ func boundTo(s node.Snapshot, w node.Workload, cpus unit.CPUSet) (unit.CPUSet, b
 	}
 }
 
-// roomOf returns the CPUs of cpus that a meeting point may have at all: those
-// of every cgroup above it, and those that it had before Tenon.
+// roomOf returns those of cpus that a contention root may use: in the sets of
+// every cgroup above it, and in its own from before Tenon.
 func roomOf(k node.Knobs, m node.CgroupPath, cpus unit.CPUSet) unit.CPUSet {
 	narrow := func(v node.Value) {
 		if own, _ := v.(node.CPUs); !own.Set.Empty() {
@@ -88,13 +88,12 @@ func roomOf(k node.Knobs, m node.CgroupPath, cpus unit.CPUSet) unit.CPUSet {
 	return cpus
 }
 
-// keepOff keeps best-effort work off the CPUs that it may never have, where no
-// budget says which it has. Where it may have all, its sets get the intent i.
-// The first result is what each meeting point gets; nil: nothing is kept from
-// them.
+// keepOff keeps best-effort work off forbidden CPUs when no budget chooses its
+// CPUs. If none are forbidden, its cpusets get the intent i. The first result
+// is the set of each contention root; nil: none are forbidden.
 func (x suppressor) keepOff(i plan.Intent, reason string) (map[node.CgroupPath]unit.CPUSet, []plan.Want) {
 	if x.SetsKept {
-		return nil, x.anyCPU(plan.Release, "sets of CPUs are somebody else's to write here")
+		return nil, x.anyCPU(plan.Release, "another component manages the cpusets here")
 	}
 	if len(x.beside) == 0 && x.ReservedCPUs.Empty() && !slices.ContainsFunc(x.snap.Workloads, func(w node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR }) {
 		return nil, x.anyCPU(i, reason)

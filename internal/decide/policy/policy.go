@@ -1,7 +1,6 @@
-// Package policy decides what a node's knobs should be. Decide is the whole
-// brain of a node: a pure function of configuration, memory and snapshot. Each
-// policy has a file of its own, owns its knobs alone, and gives a reason with
-// each want.
+// Package policy decides the values of a node's knobs. Decide is a pure
+// function of configuration, state and snapshot. Each policy has its own file,
+// owns its knobs alone, and gives a reason with each want.
 package policy
 
 import (
@@ -20,14 +19,14 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Config is what the owner of the node asks for. The zero Config asks for
-// nothing: every knob that Tenon touched is released.
+// Config is the configuration of the policies. The zero Config wants nothing:
+// every knob that Tenon changed is released.
 type Config struct {
-	// Pool is the CPUs that the policies share out.
+	// Pool is the CPUs that the policies divide.
 	Pool facts.Pool `json:"-"` // see configForm
 	// CPUQOS gives latency-sensitive work the CPU first.
 	CPUQOS CPUQOS `json:"cpu_qos,omitzero"`
-	// Suppress bounds the CPU of best-effort work by a watermark.
+	// Suppress bounds the CPU of best-effort work.
 	Suppress Suppress `json:"suppress,omitzero"`
 	// Memory protects and limits memory by class.
 	Memory memory.Config `json:"memory_qos,omitzero"`
@@ -37,38 +36,38 @@ type Config struct {
 	IO blockio.Config `json:"io,omitzero"`
 	// Burst lets latency-sensitive work exceed its CPU limit for a while.
 	Burst Burst `json:"burst,omitzero"`
-	// Overcommit says what batch work may count on.
+	// Overcommit computes the batch resources.
 	Overcommit Overcommit `json:"overcommit,omitzero"`
 	// Evict ends best-effort work when memory or CPU run short.
 	Evict evict.Config `json:"evict,omitzero"`
 }
 
-// State is what policies remember from tick to tick: plain data.
+// State is the state of the policies between ticks: plain data.
 type State struct {
 	Use facts.Use `json:"use"`
-	// Growth is how much more CPU best-effort work may get than it has: saved
-	// up over time, used up by growing.
+	// Growth is how much more CPU best-effort work may get: time adds to it,
+	// growth uses it up.
 	Growth unit.MilliCPU `json:"growth_mcpu,omitempty"`
-	// Ladder is which means isolates on the CPU.
+	// Ladder is the selected isolation mechanism.
 	Ladder ladder `json:"ladder,omitzero"`
-	// Strain is how latency-sensitive work fares, and Giving what best-effort
-	// work gives up for it.
+	// SLO tracks the objectives; Giving is the CPU back-off.
 	SLO        slo.Tracker `json:"strain,omitzero"`
 	CPUBackOff giving      `json:"giving,omitzero"`
-	// Squeeze is what best-effort work gives up of caches and memory bandwidth.
+	// CacheBackOff is the reduction of cache and memory bandwidth of
+	// best-effort work.
 	CacheBackOff cache.BackOff `json:"squeeze,omitzero"`
-	// Pins are the CPUs that LSR and LSE workloads have as their own.
+	// Pins is the exclusive CPUs of LSR and LSE workloads.
 	Pins map[node.WorkloadID]unit.CPUSet `json:"pins,omitempty"`
-	// Lending is what quota burst has lent.
+	// Lending is the loans of quota burst.
 	Lending lending `json:"lending,omitzero"`
-	// Batch is what batch work is promised.
+	// Batch is the state of the batch resources.
 	Batch batch `json:"batch,omitzero"`
-	// Evictions are the best-effort workloads that are to end, and what leads
-	// to more of them.
+	// Evictions is the best-effort workloads that are being evicted, and the
+	// state that leads to further evictions.
 	Evictions evict.State `json:"evictions,omitzero"`
 }
 
-// Missed are the workloads whose SLO is violated, and how.
+// Missed returns the workloads whose SLO is violated, and how.
 func (st State) Missed() map[node.WorkloadID]string {
 	var all map[node.WorkloadID]string
 	for _, m := range st.SLO.Missed() {
@@ -80,7 +79,8 @@ func (st State) Missed() map[node.WorkloadID]string {
 	return all
 }
 
-// Decide returns what every knob should be, and the memory for the next call.
+// Decide returns the wanted value of each knob, and the state for the next
+// call.
 func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	l := facts.LayoutOf(s)
 	next := State{Use: st.Use.Observe(s), SLO: st.SLO.Observe(s)}
@@ -99,7 +99,8 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 		shares = cache.Decide(c.Cache, next.CacheBackOff, s)
 	}
 	next.Evictions, ends = evict.Decide(c.Evict, st.Evictions, l, next.Use, s)
-	// In one piece: to grow it by and by would be a fifth of what a turn allocates.
+	// One allocation: appending step by step took a fifth of a tick's
+	// allocations.
 	wants := slices.Concat(rungs, cpuQOS(c.CPUQOS, next.Ladder.Status.Rung, l, s), bounds, bind(own, l, s), limits,
 		memory.Decide(c.Memory, s), shares, blockio.Decide(c.IO, s), ends)
 	wants = contest.Hold(s, append(wants, orphans(l, s, wants)...))
@@ -108,8 +109,8 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	return next, append(wants, orders...)
 }
 
-// orphans releases every knob that Tenon has touched and that no policy asks
-// for any more, such as those of a workload that left the rules.
+// orphans releases every knob that Tenon has changed and that no policy wants
+// any more, such as those of a workload that left the rules.
 func orphans(l facts.Layout, s node.Snapshot, wants []plan.Want) []plan.Want {
 	if len(s.Knobs.Before) == 0 {
 		return nil

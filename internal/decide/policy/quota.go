@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// giveQuota shares the budget over the meeting points by quota, and returns by
-// how much they have grown together.
+// giveQuota divides the budget among the contention roots by quota, and returns
+// the sum of their growth.
 func (x suppressor) giveQuota() (spent unit.MilliCPU, wants []plan.Want) {
 	var has, gets unit.MilliCPU
 	bounded := false
@@ -51,8 +51,8 @@ func (x suppressor) giveQuota() (spent unit.MilliCPU, wants []plan.Want) {
 	return spent, wants
 }
 
-// near reports whether a change of quota is not worth a write. What is at its
-// least gets exactly that.
+// near reports whether a change of quota is not worth a write. At the least the
+// quota is always exact.
 func (x suppressor) near(now, to unit.MilliCPU) bool {
 	small := x.capacity.Percent(deadband) / unit.MilliCPU(len(x.Roots))
 	return x.may > x.least && to-now <= small && now-to <= small

@@ -10,24 +10,23 @@ import (
 )
 
 const (
-	// unwatched is the share of the capacity that best-effort work may have
-	// when nobody watches the node and cpuSuppressMinPercent does not say it.
+	// unwatched is the share of the capacity that best-effort work may use
+	// while no agent runs, unless cpuSuppressMinPercent is set.
 	unwatched unit.Percent = 5
 	// unwatchedLeast is the least that unwatched comes to, so that on a small
 	// node best-effort work still ends what it holds locks for.
 	unwatchedLeast unit.MilliCPU = 100
 )
 
-// SafeBounds returns what best-effort work may have when nobody watches: a
-// quota for each place at which it meets the others, with
-// cpuSuppressMinPercent of the capacity, or 5 % where that is not set, for all
-// of them together. On cgroup v1 the quotas below these places come with them,
-// since a parent may not have less than its child. The bounds are the most
-// that a knob may allow: they are for where they narrow.
+// SafeBounds returns the safe bounds of best-effort work while no agent runs: a
+// quota for each contention root, in sum cpuSuppressMinPercent of the capacity,
+// or 5 % by default. On cgroup v1 the result includes the quotas below the
+// contention roots, since a parent's quota may not be smaller than its child's.
+// The bounds only ever narrow a knob.
 //
-// They exist only where CPU suppress is on. Without it, best-effort work at
-// full speed is what the owner wants with the agent alive, too; and what
-// protects the others then, cpu.idle, works in the kernel without an agent.
+// They exist only if CPU suppress is enabled. Without it the owner wants
+// best-effort work at full speed, with and without an agent; cpu.idle, which
+// then protects other work, acts in the kernel without an agent.
 func SafeBounds(c Config, s node.Snapshot) []plan.Want {
 	l := facts.LayoutOf(s)
 	if !c.Suppress.Enable || len(l.Roots) == 0 {
@@ -35,10 +34,10 @@ func SafeBounds(c Config, s node.Snapshot) []plan.Want {
 	}
 	capacity := unit.CPUs(c.Pool.Counted(s).Len())
 	share := max(capacity.Percent(unwatched), unwatchedLeast)
-	reason := fmt.Sprintf("nobody watches: BE keeps %v of %v", share, capacity)
+	reason := fmt.Sprintf("no agent runs: BE keeps %v of %v", share, capacity)
 	if c.Suppress.MinPercent > 0 {
 		share = capacity.Percent(c.Suppress.MinPercent)
-		reason = fmt.Sprintf("nobody watches: BE keeps %v of %v", c.Suppress.MinPercent, capacity)
+		reason = fmt.Sprintf("no agent runs: BE keeps %v of %v", c.Suppress.MinPercent, capacity)
 	}
 	share /= unit.MilliCPU(len(l.Roots))
 	tops := topsOf(l, s)

@@ -75,7 +75,7 @@ func TestScenarios(t *testing.T) {
 				return
 			}
 			if diff := cmp.Diff(string(text), got); diff != "" {
-				t.Errorf("the story changed (-told +seen):\n%s", diff)
+				t.Errorf("the story changed (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -257,7 +257,7 @@ func (n *scene) configure(t *testing.T, w word) {
 		n.config.Suppress.Policy = SuppressPolicy(w.val)
 	case "reserved":
 		n.config.Pool.ReservedCPUs = must(t, w, unit.ParseCPUSet)
-	case "sets": // kept: they are somebody else's
+	case "sets": // another component manages them
 		n.config.Pool.SetsKept = w.val == "kept"
 	case "lend":
 		n.config.Pool.LendLSR = true

@@ -15,9 +15,9 @@ import (
 // readLadder reads the lines of a story about isolation:
 //
 //	can MECHANISM …             the kernel has these
-//	cannot MECHANISM WHY        it has not;  unsure MECHANISM WHY: nobody knows
+//	cannot MECHANISM WHY        it has not;  unsure MECHANISM WHY: not known
 //	falls RUNG WHY              it was ejected;  refused RUNG WHY: it did not begin
-//	foreign NAME                somebody has loaded a scheduler; -: nobody
+//	foreign NAME                another component has loaded a scheduler; -: none
 //	cookies N                   threads of others have cookies
 //	ask RUNG                    an operator does; auto: what the configuration says
 //	sees                        where LS work runs (web=1500m@0-3) is counted
@@ -92,7 +92,7 @@ func (n *scene) configureLadder(t *testing.T, w word) bool {
 	return true
 }
 
-// fall has a rung fail now. A scheduler that falls is gone.
+// fall makes a mechanism fail now. A failed scheduler is unloaded.
 func (n *scene) fall(r node.Rung, why string, refused bool) {
 	i := &n.snap.Isolation
 	i.Falls = slices.DeleteFunc(slices.Clone(i.Falls), func(f node.Fall) bool { return n.snap.At.Sub(f.At) >= time.Hour })
@@ -138,7 +138,7 @@ func (n *scene) showIsolation() {
 	}
 }
 
-// ladder prints which rung is in use, and what is known of all.
+// ladder prints the selected mechanism, and the state of all.
 func (n *scene) ladder() []string {
 	v := n.state.Ladder.Status
 	lines := []string{fmt.Sprintf("in use: %s  # %s", v.Rung, v.Why)}

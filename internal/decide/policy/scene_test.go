@@ -110,15 +110,15 @@ func (n *scene) makeGroup(p node.CgroupPath) {
 type spell struct {
 	every   time.Duration
 	use     map[node.WorkloadID]unit.MilliCPU
-	on      map[node.WorkloadID]unit.CPUSet // where; not in it: nobody counts where
+	on      map[node.WorkloadID]unit.CPUSet // the CPUs; absent: not counted
 	system  unit.MilliCPU
 	missing map[node.WorkloadID]bool // workloads without counter
 	waits   []waiting
 	// throttled is in how many periods of its quota a workload was throttled,
 	// and in how many it ran.
 	throttled map[node.WorkloadID][2]int64
-	blind     bool // nobody knows how busy the CPUs are
-	// unthrottled: nobody knows who was throttled.
+	blind     bool // the use of the CPUs is not known
+	// unthrottled: throttling is not known.
 	unthrottled bool
 	hurt        bool // a service was seen waiting
 }

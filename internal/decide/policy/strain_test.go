@@ -16,7 +16,7 @@ import (
 //	web.waits=1000*100us,30*5ms    so many waits, each so long
 //	web.turns=1000*600us           so many turns on a CPU, after waits of this mean
 //	web.for=be:20ms,web:3ms        for whom it waited
-//	web.waits=?                    nobody knows any more
+//	web.waits=?                    not known any more
 type waiting struct {
 	id     node.WorkloadID
 	kind   string
