@@ -153,7 +153,7 @@ func (d *divider) grant() {
 		case r.Groups == 1:
 			d.refused[name] = "nothing can be divided: this processor keeps no two control groups apart (1 CLOSID)"
 		case slices.Contains(r.Taken, name):
-			d.refused[name] = fmt.Sprintf("control group %s was made by somebody else, who uses it", name)
+			d.refused[name] = fmt.Sprintf("control group %s was made by another component, which uses it", name)
 		case free <= 0:
 			d.refused[name] = fmt.Sprintf("no control group is left of %d (CLOSIDs): it stays in the default one", r.Groups)
 			if d.owner(name) != nil {

@@ -8,18 +8,19 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// SenseSiblings makes snapshots show, or not, where latency-sensitive work ran,
-// and makes it an alarm of CountDelays that it runs on a CPU while best-effort
-// work runs on its sibling: for the rung that keeps siblings clean by cpuset.
-// Others have no use for it.
+// SenseSiblings switches on or off that snapshots show the CPUs on which
+// latency-sensitive work ran, and that CountDelays raises an alarm when it runs
+// beside best-effort work on a sibling. Only the isolation mechanism siblings
+// needs this.
 func (h *Host) SenseSiblings(on bool) {
 	h.delays.mu.Lock()
 	defer h.delays.mu.Unlock()
 	h.delays.beside = on
 }
 
-// watchSiblings has the counter watch the siblings of these CPUs, or none; d.mu
-// is held. Of more than two threads in a core each watches the next.
+// watchSiblings makes the counter watch the siblings of these CPUs, or none;
+// d.mu is held. In a core with more than two threads each thread watches the
+// next.
 func (d *delays) watchSiblings(t node.Topology) error {
 	if !d.beside {
 		return d.counter.WatchSiblings(nil)
@@ -39,8 +40,8 @@ func (d *delays) watchSiblings(t node.Topology) error {
 	return d.counter.WatchSiblings(of)
 }
 
-// ranLS is where latency-sensitive work ran; nil: that is not counted, or of no
-// use to anybody. d.mu is held.
+// ranLS returns on which CPUs latency-sensitive work ran; nil: not counted, or
+// not needed. d.mu is held.
 func (d *delays) ranLS(t node.Topology) map[unit.CPU]time.Duration {
 	if !d.beside {
 		return nil

@@ -41,7 +41,7 @@ func TestWhereLSRanIsShownForItsRungOnly(t *testing.T) {
 	h := newHall(t)
 	h.tally.read.RunByClass = map[rqdelay.Class][]time.Duration{rqdelay.LS: {time.Second}, rqdelay.BE: {0, time.Second}}
 	if got := h.look(web, batch).Isolation.LSOn; got != nil {
-		t.Errorf("nobody needs it, and it shows %v", got)
+		t.Errorf("it is not needed, and it shows %v", got)
 	}
 	h.beside = true
 	if diff := cmp.Diff(map[unit.CPU]time.Duration{0: time.Second, 1: 0}, h.look(web, batch).Isolation.LSOn); diff != "" {

@@ -9,36 +9,36 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// boostFor is for how long a group that was asked to end, or killed, is treated
-// so that it can. Nobody says when an eviction is called off: what is still
-// there then is best-effort work again, and what is killed again gets as long
-// again.
+// boostFor is how long a cgroup that was asked to end, or killed, is exempt
+// from isolation so that it can end. A cancelled eviction is not announced:
+// after boostFor the remaining threads are best-effort again. A further kill
+// starts the time again.
 const boostFor = 30 * time.Second
 
-// A sparing is for how long the threads of a group stay normal.
+// A sparing is the exemption of a cgroup's threads from isolation.
 type sparing struct {
 	inode uint64
-	until time.Time // zero: as long as it is frozen
-	ends  node.Run  // node.AskedToEnd or node.Ended; empty: it is frozen
-	// eased: its own cpu.idle was cleared, and the knob shows what was asked for.
+	until time.Time // zero: while the cgroup is frozen
+	ends  node.Run  // node.AskedToEnd or node.Ended; empty: frozen
+	// eased: Tenon cleared cpu.idle of the cgroup, and reports the policy's
+	// value for its weight.
 	eased bool
 }
 
-// spares reports whether the threads of exactly this group are spared; i.mu is
-// held.
+// spares reports whether exactly this cgroup is exempt; i.mu is held.
 func (i *isolation) spares(p node.CgroupPath) bool {
 	_, is := i.spared[p]
 	return is
 }
 
-// endOf says how a group was last told to end; empty: its end is not under way.
+// endOf returns the last request to end a cgroup; empty: it is not ending.
 func (i *isolation) endOf(p node.CgroupPath) node.Run {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.spared[p].ends
 }
 
-// killed notes that a group that was told to end is killed.
+// killed records that an ending cgroup is killed.
 func (i *isolation) killed(p node.CgroupPath) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -48,10 +48,9 @@ func (i *isolation) killed(p node.CgroupPath) {
 	}
 }
 
-// boost gives a group's threads, that are about to end or to stand still, to
-// the kernel's own scheduler until then: a thread has to run for both, and one
-// that waits for its turn in ours would do so later, or be mistaken for a
-// stalled one.
+// boost moves the threads of a cgroup to the fair class until the given time: a
+// thread has to run in order to exit or to freeze. In the BPF scheduler it
+// would run later, or be reported as stalled.
 func (h *Host) boost(p node.CgroupPath, until time.Time, ends node.Run) error {
 	inode, err := h.tree.Inode(string(p))
 	if err != nil {
@@ -71,10 +70,10 @@ func (h *Host) boost(p node.CgroupPath, until time.Time, ends node.Run) error {
 	return err
 }
 
-// ease clears cpu.idle of a killed group's own where Tenon has set it: with what
-// an idle group gets beside busy services, a large process takes long to give
-// its memory back. One that was only asked to end stays idle, since nobody knows
-// what it does until it does end.
+// ease clears cpu.idle of a killed cgroup if Tenon has set it: with the CPU
+// time of an idle cgroup beside busy services, a large process frees its memory
+// only slowly. A cgroup that was only asked to end stays idle, because its
+// processes may still do other work.
 func (h *Host) ease(p node.CgroupPath) error {
 	k := node.Knob{Cgroup: p, File: node.FileCPUWeight}
 	s, err := h.journal.State()
@@ -94,13 +93,14 @@ func (h *Host) ease(p node.CgroupPath) error {
 	}
 	i.mu.Unlock()
 	if !boosted {
-		return nil // it is gone
+		return nil // the cgroup is gone
 	}
 	return h.tree.WriteCPUWeight(string(p), cgroup.CPUWeight(before))
 }
 
-// asked is what the weight of a group shows: of one that was eased what was
-// asked for, so that nobody takes back what it needs in order to end.
+// asked returns the weight to report for a cgroup. While a dying cgroup is not
+// idle, it reports the policy's value, so that the next tick does not undo the
+// change.
 func (h *Host) asked(k node.Knob, now node.CPUWeight) node.Value {
 	i := &h.isolation
 	i.mu.Lock()
@@ -115,7 +115,7 @@ func (h *Host) asked(k node.Knob, now node.CPUWeight) node.Value {
 	return node.CPUWeight{Idle: true}
 }
 
-// uneased notes that somebody has another use for the weight of a group.
+// uneased records that a step has set the weight of a cgroup.
 func (i *isolation) uneased(p node.CgroupPath) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -125,8 +125,8 @@ func (i *isolation) uneased(p node.CgroupPath) {
 	}
 }
 
-// unboost ends that for a group that goes on: its knobs show again what they
-// are, and get what they should have.
+// unboost ends the exemption of a cgroup that did not end: its knobs show their
+// real values again, and the next tick sets them.
 func (h *Host) unboost(p node.CgroupPath) {
 	i := &h.isolation
 	i.mu.Lock()
@@ -153,8 +153,8 @@ func (h *Host) unboost(p node.CgroupPath) {
 	}
 }
 
-// endBoosts ends the boosts of groups that have ended, and of those that should
-// have by now. What is there later is new work.
+// endBoosts ends the exemptions of cgroups that have ended, and those that have
+// expired: later processes there are new work.
 func (h *Host) endBoosts(at time.Time) {
 	i := &h.isolation
 	i.mu.Lock()

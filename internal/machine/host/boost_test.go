@@ -76,8 +76,8 @@ func TestWhoWasIdleByItsOwnerStaysSo(t *testing.T) {
 	}
 }
 
-// TestWorkThatWasAskedToEndAndStaysIsBestEffortAgain: the eviction was called
-// off, which nobody says.
+// TestWorkThatWasAskedToEndAndStaysIsBestEffortAgain: a cancelled eviction is
+// not announced.
 func TestWorkThatWasAskedToEndAndStaysIsBestEffortAgain(t *testing.T) {
 	t.Run("threads", func(t *testing.T) {
 		b := newBench(t, true)

@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// probe asks the kernel what it can do. No answer is derived from a version:
-// each names the file, the system call or the error that decided.
+// probe asks the kernel for its capabilities. No answer depends on a version:
+// each names the file, the system call or the error that decided it.
 func (h *Host) probe() node.Capabilities {
 	can := node.Capabilities{}
 	h.probeCgroups(can)
@@ -37,8 +37,8 @@ func unknown(format string, args ...any) node.Answer {
 	return node.Answer{Verdict: node.Unknown, Why: fmt.Sprintf(format, args...)}
 }
 
-// exists answers by the existence of a file or directory. Its absence is a
-// no; not being allowed to look is not.
+// exists answers by the existence of a file or directory. Absence is a no; a
+// permission error is not.
 func exists(path string) node.Answer {
 	_, err := os.Stat(path)
 	switch {
@@ -50,7 +50,7 @@ func exists(path string) node.Answer {
 	return unknown("%v", err)
 }
 
-// refused answers for an attempt that failed: some errors are a clear no.
+// refused returns the answer for a failed attempt: some errors are a clear no.
 func refused(what string, err error, clear ...error) node.Answer {
 	for _, c := range clear {
 		if errors.Is(err, c) {
@@ -60,7 +60,7 @@ func refused(what string, err error, clear ...error) node.Answer {
 	return unknown("%s: %v", what, err)
 }
 
-// probeNode asks for what the node has once.
+// probeNode probes capabilities of the whole node.
 func (h *Host) probeNode(can node.Capabilities) {
 	psi := filepath.Join(h.fs.Proc, "pressure/cpu")
 	can[node.MechPSINode] = exists(psi)
@@ -86,7 +86,7 @@ func (h *Host) probeNode(can node.Capabilities) {
 	}
 }
 
-// Instead says what Tenon uses where a mechanism is not available.
+// Instead returns what Tenon uses if a mechanism is not available.
 func Instead(m node.Mechanism) string {
 	for _, v := range node.VendorMarks {
 		if v.Can == m {

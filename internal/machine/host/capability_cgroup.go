@@ -14,11 +14,11 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A cgroupFile is a file by which a cgroup shows that it has a mechanism.
+// A cgroupFile is a cgroup file whose existence shows a mechanism.
 type cgroupFile struct {
 	mechanism  node.Mechanism
 	controller string
-	v1, v2     string // "": that version has no such mechanism
+	v1, v2     string // empty: that version does not have the mechanism
 }
 
 var cgroupFiles = []cgroupFile{
@@ -32,8 +32,8 @@ var cgroupFiles = []cgroupFile{
 	{node.MechMemoryProtect, "memory", "", "memory.low"},
 }
 
-// probeCgroups looks for files in a cgroup that is not the root, since the
-// root lacks most of them.
+// probeCgroups looks for files in a cgroup below the root, because the root
+// lacks most of them.
 func (h *Host) probeCgroups(can node.Capabilities) {
 	for _, f := range cgroupFiles {
 		can[f.mechanism] = h.probeFile(f)
@@ -66,8 +66,8 @@ func (h *Host) probeFile(f cgroupFile) node.Answer {
 	return inAnyGroup(dir, name, h.try)
 }
 
-// inAnyGroup looks for a file in the groups below a root. Where they do not tell
-// whether the kernel has it, it makes one for the moment, if it is to try.
+// inAnyGroup looks for a file in the cgroups below a root. If these do not
+// decide it and try is set, it makes a temporary cgroup.
 func inAnyGroup(root, name string, try bool) node.Answer {
 	groups, err := groupsIn(root)
 	if err != nil {
@@ -80,8 +80,8 @@ func inAnyGroup(root, name string, try bool) node.Answer {
 	}
 	controller, _, _ := strings.Cut(name, ".")
 	for _, g := range groups {
-		// On v2 a group lacks the file too if its parent has not turned the
-		// controller on.
+		// On v2 the file is also missing if the parent has not enabled the
+		// controller.
 		if !onV2(root) || controller == "cgroup" || listed(filepath.Join(filepath.Dir(g), "cgroup.subtree_control"), controller) {
 			return no("%s does not exist in %s", name, g)
 		}
@@ -103,8 +103,8 @@ func inAnyGroup(root, name string, try bool) node.Answer {
 	return no("%s does not exist in a new cgroup", name)
 }
 
-// probeEnabled turns a controller on for the groups of the root, looks, and
-// turns it off again.
+// probeEnabled enables a controller for the children of the root, looks, and
+// disables it again.
 func probeEnabled(root, group, controller, name string) node.Answer {
 	control := filepath.Join(root, "cgroup.subtree_control")
 	if !listed(filepath.Join(root, "cgroup.controllers"), controller) {
@@ -130,8 +130,8 @@ func listed(file, word string) bool {
 	return err == nil && slices.Contains(strings.Fields(string(text)), word)
 }
 
-// groupsIn lists the groups right below a root and below these, which is
-// where systemd and kubelet have the controllers on.
+// groupsIn lists two levels of cgroups below a root, where systemd and the
+// kubelet enable the controllers.
 func groupsIn(root string) ([]string, error) {
 	top, err := filepath.Glob(filepath.Join(root, "*", "cgroup.procs"))
 	if err != nil {
@@ -149,7 +149,7 @@ func groupsIn(root string) ([]string, error) {
 }
 
 // probeUnused looks for a file of a controller that package cgroup does not
-// use: v1 beside the others, v2 in its only tree.
+// use: v1 in its own hierarchy, v2 in the unified one.
 func (h *Host) probeUnused(v1Controller, v1, v2 string) node.Answer {
 	if h.tree == nil {
 		return unknown("no cgroups: %v", h.noTree)
@@ -189,8 +189,8 @@ func (h *Host) probePressure() node.Answer {
 	return a
 }
 
-// probeDelegation tells whether this user may make groups: root everywhere,
-// others below a cgroup that was given to them.
+// probeDelegation reports whether this user may make cgroups: root everywhere,
+// other users below a delegated cgroup.
 func (h *Host) probeDelegation() node.Answer {
 	if h.tree == nil {
 		return unknown("no cgroups: %v", h.noTree)
@@ -226,7 +226,7 @@ func (h *Host) probeDelegation() node.Answer {
 	return no("%s", why)
 }
 
-// writable asks without writing.
+// writable checks the permission without writing.
 func writable(dir string) error {
 	const writeOK, searchOK = 2, 1
 	return syscall.Access(dir, writeOK|searchOK)

@@ -12,7 +12,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// probeHardware asks for what the processor has, and the ways to look into it.
+// probeHardware probes the processor and its counters.
 func (h *Host) probeHardware(can node.Capabilities) {
 	can[node.MechPerfCounters] = probePerf()
 	can[node.MechBPF] = h.probeBPF()
@@ -42,15 +42,15 @@ func probePerf() node.Answer {
 	return yes("perf_event_open of CPU cycles succeeds")
 }
 
-// probeBPF asks for tracing programs, which need the kernel's type data.
+// probeBPF probes tracing programs, which need the kernel's BTF.
 func (h *Host) probeBPF() node.Answer {
 	btf := filepath.Join(h.fs.Sys, "kernel/btf/vmlinux")
 	if a := exists(btf); a.Verdict != node.Yes {
 		return a
 	}
-	// The program does nothing, at the trace point that the run-queue delay
-	// needs. The library's own probe loads one without a target, which some
-	// kernels refuse as not permitted.
+	// The program does nothing, at the tracepoint that run-queue delay uses.
+	// The library's own probe loads a program without a target, which some
+	// kernels refuse with a permission error.
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: "sched_switch", License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},

@@ -7,7 +7,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// ioFiles are those by which a cgroup shows what it can do about block I/O.
+// ioFiles are the cgroup files that show the block I/O mechanisms.
 var ioFiles = []cgroupFile{
 	{node.MechIOMax, "io", "blkio.throttle.read_bps_device", "io.max"},
 	{node.MechIOWeight, "io", "", "io.weight"},
@@ -15,9 +15,9 @@ var ioFiles = []cgroupFile{
 	{node.MechIOLatency, "io", "", "io.latency"},
 }
 
-// probeIO asks for the knobs of block I/O. A weight can be written wherever its
-// file exists, and acts only where something weighs: so the answer says on
-// which devices that is.
+// probeIO probes the knobs of block I/O. A weight can be written wherever its
+// file exists, but acts only on devices whose scheduler or controller uses
+// weights: the answer names these.
 func (h *Host) probeIO(can node.Capabilities) {
 	for _, f := range ioFiles {
 		can[f.mechanism] = h.probeFile(f)

@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// probeSchedExt asks whether the scheduler of best-effort threads can be loaded
-// here, without loading it: that is the policy's to decide, and shows more.
+// probeSchedExt answers whether the BPF scheduler can be loaded, without
+// loading it: the policy decides whether to, and a load shows more.
 func (h *Host) probeSchedExt() node.Answer {
 	dir := filepath.Join(h.fs.Sys, "kernel/sched_ext")
 	if a := exists(dir); a.Verdict != node.Yes {
@@ -27,9 +27,9 @@ func (h *Host) probeSchedExt() node.Answer {
 	return yes("%s exists, and the kernel has the interface of Linux %s", dir, variant)
 }
 
-// withSwitches says of the marks of a vendor's kernel, and of core scheduling,
-// how the switches around them stand. The one for marks Tenon turns on itself;
-// where core scheduling has a switch it is the owner's.
+// withSwitches adds the state of the switches to the answers for vendor marks
+// and core scheduling. Tenon turns the switch of the marks on itself; a switch
+// of core scheduling belongs to the owner.
 func (h *Host) withSwitches(can node.Capabilities) {
 	on := func(name string) (value string, has bool) {
 		text, err := os.ReadFile(filepath.Join(h.fs.Proc, "sys/kernel", name))

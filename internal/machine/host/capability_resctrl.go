@@ -11,9 +11,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// probeResctrl asks for the division of L3 caches and of memory bandwidth
-// (Documentation/filesystems/resctrl.rst). The mounted file system knows; else
-// the processor and the kernel have it or do not.
+// probeResctrl answers whether L3 caches and memory bandwidth can be divided
+// (Documentation/filesystems/resctrl.rst): from the mounted file system, or
+// else from the processor and the kernel.
 func (h *Host) probeResctrl(can node.Capabilities) {
 	fs, err := h.mounted()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// probeTasks asks for what single threads can have.
+// probeTasks probes the attributes of single threads.
 func (h *Host) probeTasks(can node.Capabilities) {
 	can[node.MechEEVDFSlice] = probeSlice()
 	can[node.MechSchedIdle] = probeSchedIdle()
@@ -22,20 +22,19 @@ func (h *Host) probeTasks(can node.Capabilities) {
 	}
 }
 
-// onOwnThread runs f on a thread that ends with it, so that f may change the
+// onOwnThread runs f on a thread that then exits, so that f may change the
 // thread's attributes.
 func onOwnThread(f func() node.Answer) node.Answer {
 	answer := make(chan node.Answer)
 	go func() {
-		// Never unlocked: the runtime ends the thread with the goroutine.
+		// Not unlocked: the runtime ends the thread with the goroutine.
 		runtime.LockOSThread()
 		answer <- f()
 	}()
 	return <-answer
 }
 
-// probeSlice sets a slice that no default has, and reads it back: older
-// kernels ignore it.
+// probeSlice sets an unusual slice and reads it back: older kernels ignore it.
 func probeSlice() node.Answer {
 	return onOwnThread(func() node.Answer {
 		const odd = 3210 * time.Microsecond

@@ -9,7 +9,7 @@ type coreCookie interface {
 	Close()
 }
 
-// coreMeans is what core scheduling takes: package task.
+// coreMeans is the access to core scheduling: package task.
 type coreMeans interface {
 	newCookie(from ...int) (coreCookie, error)
 	cookieOf(tid int) (uint64, error)
@@ -21,7 +21,7 @@ type kernelCore struct{}
 func (kernelCore) newCookie(from ...int) (coreCookie, error) {
 	c, err := task.NewCookies(from...)
 	if err != nil {
-		return nil, err // and no pointer to nothing
+		return nil, err // not a typed nil pointer
 	}
 	return c, nil
 }

@@ -7,11 +7,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// nextTo returns what comes next to the value v, which the kernel refused with
-// err: on cgroup v2 a set of CPUs or memory nodes that was empty, all of the
-// parent's, cannot be emptied again while tasks run in the group. The whole
-// set of the parent, by name, lets them run where they could before. It is nil
-// where nothing comes next to v.
+// nextTo returns the value to try after the kernel refused v with err. On
+// cgroup v2 an empty cpuset means the parent's whole set, and cannot be emptied
+// again while tasks run in the cgroup. The parent's set, written explicitly,
+// has the same effect. nil: there is no such value.
 func (h *Host) nextTo(k node.Knob, v node.Value, err error) node.Value {
 	set, isSet := v.(node.CPUs)
 	if !isSet || !set.Set.Empty() || !errors.Is(err, syscall.ENOSPC) || h.tree.Version() != 2 {

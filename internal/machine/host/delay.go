@@ -14,12 +14,12 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// namedRunners is how many workloads are named of those for which one waited,
-// the longest waits first. A matrix of all with all would be most of a
-// snapshot, and of its record.
+// namedRunners bounds the workloads that a snapshot names for each waiter, the
+// longest waits first. The full matrix would be most of a snapshot and of its
+// record.
 const namedRunners = 8
 
-// A delayCounter counts run-queue delays: package probe.
+// A delayCounter counts run-queue delays: package rqdelay.
 type delayCounter interface {
 	Track(slot rqdelay.Slot, cgroupID uint64, class rqdelay.Class) error
 	Forget(cgroupID uint64) error
@@ -30,31 +30,32 @@ type delayCounter interface {
 	Close() error
 }
 
-// delays gives the workloads to a delayCounter and what it counts to the
+// delays registers the workloads with a delayCounter and adds its counts to the
 // snapshots. The zero delays counts nothing.
 type delays struct {
 	mu      sync.Mutex
-	counter delayCounter // nil: nothing is counted
-	why     error        // counting was ended by this
-	stale   bool         // the workloads may be others
-	beside  bool         // siblings are watched, as long as something counts
+	counter delayCounter // nil: counting is off
+	why     error        // the error that ended counting
+	stale   bool         // the workloads may have changed
+	beside  bool         // watch siblings while counting
 	seating
 	now   rqdelay.Reading
-	parts [rqdelay.Slots][]part // by waiter; for the next list of waits
+	parts [rqdelay.Slots][]part // by waiter; reused by the next list of waits
 }
 
-// A part is what one runner has of the waits of another.
+// A part is the share of one runner in the waits of a workload.
 type part struct {
 	runner rqdelay.Slot
 	time   time.Duration
 }
 
-// CountDelays begins to count by BPF how long the threads of latency-sensitive
-// workloads wait for a CPU and who runs there meanwhile, and says at once when
-// their waits become too long. From then on the snapshots of a resident host
-// hold it. It costs every context switch of the node some 50 ns
-// (docs/experiments/2026-11-22-bpf-hook-cost). The channel is closed when it
-// ends. The error is probe.ErrUnsupported if the kernel cannot.
+// CountDelays starts to count by BPF how long the threads of latency-sensitive
+// workloads wait for a CPU and which workload runs there meanwhile, and raises
+// an alarm when the waits become too long. The snapshots of a resident host
+// then contain the counts. The cost is some 50 ns for each context switch of
+// the node (docs/experiments/2026-11-22-bpf-hook-cost). The channel is closed
+// when counting ends. The error is rqdelay.ErrUnsupported if the kernel cannot
+// count.
 func (h *Host) CountDelays() (<-chan Delayed, error) {
 	if err := h.needTree(); err != nil {
 		return nil, fmt.Errorf("count run-queue delays: %w", err)
@@ -66,18 +67,18 @@ func (h *Host) CountDelays() (<-chan Delayed, error) {
 	return h.delays.start(p)
 }
 
-// StopDelays ends what CountDelays began, if it did.
+// StopDelays stops the counting.
 func (h *Host) StopDelays() error { return h.delays.stop() }
 
-// CountsDelays reports whether they are counted.
+// CountsDelays reports whether delays are counted.
 func (h *Host) CountsDelays() bool {
 	h.delays.mu.Lock()
 	defer h.delays.mu.Unlock()
 	return h.delays.counter != nil
 }
 
-// DelayTrouble says what keeps delays from being counted in full, in a form
-// that stays the same as long as that does; empty: nothing.
+// DelayTrouble returns why delays are not counted in full; empty: they are. The
+// text stays the same as long as the reason does.
 func (h *Host) DelayTrouble() string { return h.delays.trouble() }
 
 func (d *delays) start(c delayCounter) (<-chan Delayed, error) {
@@ -99,7 +100,7 @@ func (d *delays) stop() error {
 	return d.end()
 }
 
-// end ends counting; d.mu is held.
+// end stops counting; d.mu is held.
 func (d *delays) end() error {
 	c := d.counter
 	if d.counter = nil; c == nil {
@@ -121,16 +122,16 @@ func (d *delays) trouble() string {
 	return d.seating.trouble()
 }
 
-// expire makes the next snapshot look whether the workloads are still those
-// that are counted.
+// expire makes the next snapshot compare the registered workloads with the
+// present ones.
 func (d *delays) expire() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.stale = true
 }
 
-// fill adds to a snapshot what was counted. Whatever fails is for trouble to
-// tell: the snapshot then holds less.
+// fill adds the counts to a snapshot. After a failure, which trouble reports,
+// the snapshot contains less.
 func (d *delays) fill(s *node.Snapshot, inode func(node.CgroupPath) (uint64, error)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -165,7 +166,7 @@ func (d *delays) fill(s *node.Snapshot, inode func(node.CgroupPath) (uint64, err
 	s.Waits = d.waits()
 }
 
-// ranOn is how long a slot ran on each CPU of the node.
+// ranOn returns how long a slot ran on each CPU of the node.
 func (d *delays) ranOn(slot rqdelay.Slot, t node.Topology) map[unit.CPU]time.Duration {
 	now, base := d.now.Run[slot], d.base.Run[slot]
 	all := make(map[unit.CPU]time.Duration, len(t.CPUs))
@@ -182,7 +183,7 @@ func (d *delays) ranOn(slot rqdelay.Slot, t node.Topology) map[unit.CPU]time.Dur
 	return all
 }
 
-// waits lists who waited for whom, by name.
+// waits lists waiters and runners by name.
 func (d *delays) waits() []node.Wait {
 	for pair, t := range d.now.Waits {
 		if t -= d.base.Waits[pair]; t > 0 && d.names[pair.Waiter] != "" && d.names[pair.Runner] != "" {

@@ -8,35 +8,35 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// alarm is when waits are worth a look at once; the length of a wait that is
-// too long is each workload's own (docs/decisions/0016-wake-ups.md).
+// alarm is the rate of long waits that raises an alarm; each workload has its
+// own limit for a wait (docs/decisions/0016-wake-ups.md).
 var alarm = rqdelay.Alarm{Waits: 3, Window: 50 * time.Millisecond, Gap: 50 * time.Millisecond, Beside: besideLong}
 
 const (
-	// tooLong is that length for a workload that names no objective: about the
-	// slice of a thread that nobody preempts on a machine of many CPUs.
+	// tooLong is that limit for a workload without an objective: about the
+	// slice of a thread on a machine with many CPUs.
 	tooLong = 2 * time.Millisecond
-	// besideLong is for how long latency-sensitive work may run beside
-	// best-effort work in a window of the alarm, where that is watched.
+	// besideLong is how long latency-sensitive work may run beside best-effort
+	// work in a window of the alarm, if siblings are watched.
 	besideLong = 2 * time.Millisecond
-	// alarmsKept is how many alarms wait for their reader; more say nothing new.
+	// alarmsKept bounds the queue of alarms; further ones add nothing.
 	alarmsKept = 16
 )
 
-// limitOf is the length of a wait of a workload that is too long.
+// limitOf returns the wait above which a workload has waited too long.
 func limitOf(w node.Workload) time.Duration { return w.Objective.RunQueueDelay.Or(tooLong) }
 
-// A Delayed says that a latency-sensitive workload waited for best-effort
-// work, too often and for too long, or ran beside it.
+// A Delayed is an alarm: a latency-sensitive workload waited too often and too
+// long for best-effort work, or ran beside it.
 type Delayed struct {
-	At       time.Time // when this was learnt
+	At       time.Time // when the alarm was read
 	Workload node.WorkloadID
 	Text     string // "waited 3 times its 2ms in 50ms, the last 4.1ms for batch"
 }
 
-// tell passes alarms on until the counter ends. Waits for others than
-// best-effort work are no alarm, also if it has just left its slot: they end no
-// sooner if that is narrowed.
+// tell forwards alarms until the counter ends. It drops waits for other work
+// than best-effort, even if that has just left its slot: narrowing best-effort
+// work would not shorten them.
 func (d *delays) tell(from <-chan rqdelay.Event, to chan<- Delayed) {
 	defer close(to)
 	for e := range from {
@@ -55,7 +55,7 @@ func (d *delays) alarmOf(e rqdelay.Event) (Delayed, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	waiter, runner := d.names[e.Slot], d.names[e.Runner]
-	// Whom a thread waited for that was moved is not known.
+	// The runner of a thread that was moved is not known.
 	if waiter == "" || runner == "" || d.classes[e.Runner] != node.BE && e.Runner != rqdelay.Elsewhere {
 		return Delayed{}, false
 	}

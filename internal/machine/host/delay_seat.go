@@ -10,29 +10,30 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A seating gives each workload a slot of the probe: latency-sensitive ones
-// first, then the rest. When there are more workloads than slots, those of a
-// class share one, and are counted together.
+// A seating assigns each workload a slot of the counter, latency-sensitive
+// workloads first. If there are more workloads than slots, some of a class
+// share one slot and are counted together.
 type seating struct {
 	seats map[node.WorkloadID]*seat
-	// names and classes are of the slots: of a workload, of several that share
-	// it, or of nobody's workload, which has no class. Empty: the slot is free.
+	// names and classes describe the slots: of a workload, of several that
+	// share it, or of threads outside any workload, which have no class. Empty:
+	// the slot is free.
 	names   [rqdelay.Slots]node.WorkloadID
 	classes [rqdelay.Slots]node.Class
-	free    []rqdelay.Slot // the next to be given out first
+	free    []rqdelay.Slot // in the order of use
 	shared  map[rqdelay.Class]rqdelay.Slot
 	sharing map[rqdelay.Class]int // workloads in the shared slot
-	// base is what had been counted when a slot was given out last, and left
-	// what each waiter had waited for runners that have left their slot.
+	// base is the reading when a slot was last assigned, and left the waits of
+	// each waiter for runners that have left their slots.
 	base  rqdelay.Reading
 	left  map[rqdelay.Slot]byClass
-	limit map[rqdelay.Slot]time.Duration // that was set
+	limit map[rqdelay.Slot]time.Duration // the limits that were set
 	// refused is why some workloads are not counted, and how many.
 	refused  error
 	uncounts int
 }
 
-// A seat is a workload in its slot.
+// A seat is a workload with its slot.
 type seat struct {
 	id     node.WorkloadID
 	of     node.Class
@@ -42,7 +43,7 @@ type seat struct {
 	shared bool
 }
 
-// byClass are times by the place of the class in node.Classes.
+// byClass holds times by the index of the class in node.Classes.
 type byClass [5]time.Duration
 
 func (b *byClass) add(c node.Class, t time.Duration) {
@@ -76,7 +77,7 @@ func newSeating() seating {
 	return s
 }
 
-// probeClass is how the probe looks at a class.
+// probeClass returns the counter's class for a class.
 func probeClass(c node.Class) rqdelay.Class {
 	switch {
 	case c.Sensitive():
@@ -87,8 +88,9 @@ func probeClass(c node.Class) rqdelay.Class {
 	return rqdelay.System
 }
 
-// follow gives every workload its slot, and takes those of who has left. now
-// was just read. The error means that the counter is of no use any more.
+// follow assigns a slot to every workload, and frees those of workloads that
+// have gone. now is a fresh reading. After an error the counter must not be
+// used any more.
 func (s *seating) follow(c delayCounter, now *rqdelay.Reading, all []node.Workload, inode func(node.CgroupPath) (uint64, error)) error {
 	inodes := make(map[node.WorkloadID]uint64, len(all))
 	classes := make(map[node.WorkloadID]node.Class, len(all))
@@ -108,7 +110,7 @@ func (s *seating) follow(c delayCounter, now *rqdelay.Reading, all []node.Worklo
 	if len(s.free) > 0 {
 		for _, at := range s.seats {
 			if at.shared {
-				s.leave(at, now) // there may be a slot for it alone
+				s.leave(at, now) // a slot of its own may be free
 			}
 		}
 	}
@@ -143,7 +145,7 @@ func (s *seating) follow(c delayCounter, now *rqdelay.Reading, all []node.Worklo
 	return nil
 }
 
-// seat returns the seat of a workload; a new one if it has none.
+// seat returns the seat of a workload, if necessary a new one.
 func (s *seating) seat(c delayCounter, now *rqdelay.Reading, w node.Workload, inode uint64) (*seat, error) {
 	if at := s.seats[w.ID]; at != nil {
 		return at, nil
@@ -160,7 +162,7 @@ func (s *seating) seat(c delayCounter, now *rqdelay.Reading, w node.Workload, in
 	return at, nil
 }
 
-// room finds a slot for a newcomer, and counts from now on.
+// room finds a slot for a new workload, and starts its counts.
 func (s *seating) room(c delayCounter, now *rqdelay.Reading, at *seat) error {
 	if len(s.free) == 0 && at.class == rqdelay.LS {
 		if err := s.join(c, now); err != nil {
@@ -184,8 +186,8 @@ func (s *seating) room(c delayCounter, now *rqdelay.Reading, at *seat) error {
 	return nil
 }
 
-// join makes one that is not latency-sensitive share its class's slot, if
-// there is one, so that a slot is free.
+// join frees a slot: it moves a workload that is not latency-sensitive to the
+// shared slot of its class, if there is one.
 func (s *seating) join(c delayCounter, now *rqdelay.Reading) error {
 	for slot := rqdelay.Last; slot >= rqdelay.First; slot-- {
 		at := s.seats[s.names[slot]]
@@ -205,7 +207,7 @@ func (s *seating) join(c delayCounter, now *rqdelay.Reading) error {
 	return nil
 }
 
-// leave frees a seat. What others waited for its workload stays that of its
+// leave frees a seat. The waits for its workload stay in the counts of the
 // class.
 func (s *seating) leave(at *seat, now *rqdelay.Reading) {
 	delete(s.seats, at.id)
@@ -221,7 +223,7 @@ func (s *seating) leave(at *seat, now *rqdelay.Reading) {
 	s.unseat(at)
 }
 
-// unseat gives the slot back.
+// unseat frees the slot.
 func (s *seating) unseat(at *seat) {
 	if at.shared {
 		s.sharing[at.class]--
@@ -233,7 +235,7 @@ func (s *seating) unseat(at *seat) {
 	s.free = append(s.free, at.slot)
 }
 
-// trouble says who is not counted alone.
+// trouble names the workloads that share a slot.
 func (s *seating) trouble() string {
 	var all []string
 	for _, c := range []rqdelay.Class{rqdelay.LS, rqdelay.System, rqdelay.BE} {

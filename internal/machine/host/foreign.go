@@ -10,20 +10,20 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// foreign is what others do with the means of the ladder.
+// foreign is the use of sched_ext and core scheduling by other components.
 type foreign struct {
 	at      time.Time
-	name    string // of a scheduler
+	name    string // of the loaded scheduler
 	scanned time.Time
-	seen    map[node.WorkloadID]bool // by then
-	cookies int                      // processes that have one which is not ours
+	seen    map[node.WorkloadID]bool // workloads at the last look
+	cookies int                      // processes with a cookie that is not Tenon's
 }
 
-// lookForOthers looks who else uses sched_ext and core scheduling: seldom,
-// since both are set up once, and when there is new work, since a container
-// runtime can give each container a cookie.
-// Only the loop of snapshots does so, hence nothing waits for it: i.mu is held
-// for what others see alone.
+// lookForOthers checks whether other components use sched_ext and core
+// scheduling. It does so rarely, since both are set up once, and when there is
+// a new workload, since a container runtime can give each container a cookie.
+// Only the loop of snapshots calls it; it holds i.mu only for the fields that
+// other goroutines read.
 func (h *Host) lookForOthers(s *node.Snapshot) {
 	i := &h.isolation
 	i.mu.Lock()
@@ -53,13 +53,13 @@ func (h *Host) lookForOthers(s *node.Snapshot) {
 	i.foreign = f
 }
 
-// foreignCookies counts the processes of the machine that have another cookie
-// than ours. Of each the first thread stands for all.
+// foreignCookies counts the processes with a cookie that is not Tenon's. It
+// reads the first thread of each process.
 func (h *Host) foreignCookies() (n int) {
 	i := &h.isolation
 	pids, err := h.fs.PIDs()
 	if err != nil {
-		return 0 // without /proc there is nothing to decide on
+		return 0 // without /proc no decision is possible
 	}
 	i.mu.Lock()
 	given := i.cookies != nil
@@ -70,7 +70,7 @@ func (h *Host) foreignCookies() (n int) {
 			continue
 		}
 		strange := i.strange(id)
-		if !given { // what an earlier agent has given out is in its groups
+		if !given { // an earlier agent's cookies are in the best-effort cgroups
 			ours, _ := h.belongs(pid, node.FileCookie)
 			strange = !ours
 		}
@@ -81,8 +81,8 @@ func (h *Host) foreignCookies() (n int) {
 	return n
 }
 
-// strange reports whether a cookie is somebody else's, as far as that can be
-// told: once this process knows its own.
+// strange reports whether a cookie is not Tenon's. It can tell only after this
+// process has its own cookie.
 func (i *isolation) strange(id uint64) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -90,23 +90,24 @@ func (i *isolation) strange(id uint64) bool {
 	return id != 0 && known && (i.cookies == nil || id != i.cookies.ID()) && !i.bore[id]
 }
 
-// hasStrange reports whether a thread has a cookie of somebody else.
+// hasStrange reports whether a thread has a cookie that is not Tenon's.
 func (i *isolation) hasStrange(tid int) bool {
 	id, err := i.core.cookieOf(tid)
 	return err == nil && i.strange(id)
 }
 
-// foreignScheduler names the loaded sched_ext scheduler; empty: there is none.
+// foreignScheduler returns the name of the loaded sched_ext scheduler; empty:
+// none.
 func foreignScheduler(sys string) string {
 	dir := filepath.Join(sys, "kernel/sched_ext")
 	state, err := os.ReadFile(filepath.Join(dir, "state"))
 	switch strings.TrimSpace(string(state)) {
-	case "", "disabled", "disabling": // one that is going, maybe ours, keeps nobody out for long
+	case "", "disabled", "disabling": // a scheduler that ends, perhaps Tenon's own, blocks a load only for a moment
 		return ""
 	}
 	name, nameErr := os.ReadFile(filepath.Join(dir, "root/ops"))
 	if err != nil || nameErr != nil {
-		return "" // there is no sched_ext, or it ended this moment
+		return "" // no sched_ext, or the scheduler just ended
 	}
 	return strings.TrimSpace(string(name))
 }

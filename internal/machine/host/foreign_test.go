@@ -34,7 +34,7 @@ func TestCookiesOfOthersAreSeenWhereverTheyAre(t *testing.T) {
 	nobody, be := b.thread(t, "be/b", task.Normal), b.thread(t, "be/a", task.Normal)
 	b.procOf(t, map[int]string{nobody: "elsewhere", be: "be/a"})
 	if n := b.snapshot(t).Isolation.Cookies; n != 0 {
-		t.Fatalf("%d cookies among nobody", n)
+		t.Fatalf("%d cookies without a process", n)
 	}
 	core.cookies[nobody], core.cookies[be] = 5, 6
 	if n := b.snapshot(t).Isolation.Cookies; n != 0 {

@@ -10,9 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// MakeGroup makes a cgroup and the ancestors that are missing. What did not
-// exist is journaled as Tenon's before it is made. An existing group is left
-// as it is.
+// MakeGroup makes a cgroup and its missing ancestors, and journals each one
+// before it makes it. It leaves an existing cgroup as it is.
 func (h *Host) MakeGroup(p node.CgroupPath) error {
 	if err := h.needTree(); err != nil {
 		return fmt.Errorf("make cgroup %s: %w", p, err)
@@ -38,14 +37,14 @@ func (h *Host) MakeGroup(p node.CgroupPath) error {
 }
 
 // RemoveGroup removes one cgroup and forgets its knobs. It waits up to 2 s for
-// processes that are ending, and fails with EBUSY while there are processes
-// or groups in it. What does not exist is removed already.
+// ending processes, and fails with EBUSY while the cgroup contains processes or
+// cgroups. A cgroup that does not exist counts as removed.
 func (h *Host) RemoveGroup(p node.CgroupPath) error {
 	if err := h.needTree(); err != nil {
 		return fmt.Errorf("remove cgroup %s: %w", p, err)
 	}
 	if children, err := h.tree.Children(string(p)); err == nil && len(children) > 0 {
-		// Said before anything is tried: on v1 the group would else lose the
+		// Checked first: on v1 the cgroup would otherwise be removed from the
 		// hierarchies in which it happens to be empty.
 		return fmt.Errorf("remove cgroup %s: it holds %d groups: %w", p, len(children), syscall.EBUSY)
 	}
@@ -63,8 +62,8 @@ func (h *Host) Attach(p node.CgroupPath, pid int) error {
 	return h.tree.Attach(string(p), pid)
 }
 
-// Spawned journals a process that Tenon itself has started, so that a restore
-// ends it, with all its descendants, if Tenon dies first.
+// Spawned journals a process that Tenon has started, so that a restore ends it
+// with all descendants if Tenon dies first.
 func (h *Host) Spawned(pid int) error {
 	p, err := h.process(pid)
 	if err != nil {
@@ -73,7 +72,7 @@ func (h *Host) Spawned(pid int) error {
 	return h.journal.Spawned(p)
 }
 
-// Reaped forgets a process that has ended.
+// Reaped removes an ended process from the journal.
 func (h *Host) Reaped(pid int) error {
 	s, err := h.journal.State()
 	if err != nil {
@@ -88,7 +87,8 @@ func (h *Host) Reaped(pid int) error {
 	return errors.Join(errs...)
 }
 
-// process names a process so that its pid cannot be mistaken for a later one.
+// process identifies a process by pid and start time, since a pid may be
+// reused.
 func (h *Host) process(pid int) (journal.Process, error) {
 	s, err := h.fs.PIDStat(pid)
 	return journal.Process{PID: pid, Start: int64(s.StartTime)}, err

@@ -1,6 +1,6 @@
-// Package host is the real node: it turns the kernel's files into a
-// node.Snapshot, performs plan.Steps on them, tells what the kernel can do,
-// and puts everything back from the journal, also after kill -9.
+// Package host is the real node: it reads kernel files into a node.Snapshot,
+// performs plan.Steps, reports the node's capabilities, and restores all knobs
+// from the journal, also after kill -9.
 package host
 
 import (
@@ -24,52 +24,52 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Options says which node to open. The zero Options is the running system.
+// Options select the node to open. The zero Options is the running system.
 type Options struct {
 	Tree       *cgroup.Tree // nil: found in FS
 	FS         proc.FS      // zero: proc.Default()
 	JournalDir string       // "": journal.DefaultDir
-	// Disposable: the groups made and the processes started through this
-	// host are Tenon's own (the lab's), and a restore ends the processes.
-	// Otherwise they are a user's, and a restore leaves the processes alone.
+	// Disposable: cgroups and processes of this host belong to Tenon (the
+	// lab's), and a restore ends the processes. Otherwise they are a user's,
+	// and a restore leaves the processes alone.
 	Disposable bool
-	// Resident: this host lives for as long as the node does (tenond's). It
-	// keeps what it has read of the knobs and reads them again in turn, leaves
-	// out workloads whose cgroup is gone, and shows every knob that Tenon has
-	// changed and no living process answers for, so that none is forgotten.
+	// Resident: this host exists for as long as the node does (tenond's). It
+	// caches knobs and reads them again in turn, leaves out workloads whose
+	// cgroup is gone, and shows every knob that Tenon has changed and whose
+	// process has ended, so that no change is forgotten.
 	Resident bool
-	// Try lets Capabilities make a cgroup for a moment where no existing one shows
-	// whether the kernel has a file. Without it nothing is written, and the answer
-	// is then that it is not known.
+	// Try lets Capabilities make a temporary cgroup if no existing one shows
+	// whether the kernel has a file. Without Try it writes nothing and answers
+	// not known.
 	Try bool
-	// Spare lists processes that are never stopped or ended, beside this one,
-	// the first of the system and those of the journal: tenond's watchdog.
+	// Spare lists further processes that Tenon must never stop or end, such as
+	// tenond's watchdog, beside this process, PID 1 and those of the journal.
 	Spare func() []int
-	// Behalf is the process in whose name changes are journaled, if not this
-	// one: the watchdog's host acts for the agent that it watches.
+	// Behalf is the process in whose name this host journals, if not this one:
+	// the watchdog's host acts for its agent.
 	Behalf *journal.Session
 }
 
 // Host is the running machine. It is safe for concurrent use, and several
 // processes may share one journal.
 type Host struct {
-	tree    *cgroup.Tree // nil: this machine has no cgroups that we can use
+	tree    *cgroup.Tree // nil: no usable cgroups
 	noTree  error
 	fs      proc.FS
 	journal *journal.Journal
 
 	opened time.Time
-	spare  func() []int // nil: nobody else
+	spare  func() []int // nil: no further processes
 	try    bool         // as in Options
 
 	can   func() node.Capabilities
-	knobs knob.Table // how each kind is read and written
+	knobs knob.Table // the adapters of each kind of knob
 
 	blocks *blockio.Devices
 
-	mu        sync.Mutex // guards the rest
+	mu        sync.Mutex // guards the fields below
 	workloads map[node.WorkloadID]node.Workload
-	sorted    []node.Workload // of workloads; nil: to be made
+	sorted    []node.Workload // of workloads; nil: stale
 	topology  topologyCache
 	sight     *sight // nil unless resident
 	controls  controls
@@ -80,9 +80,9 @@ type Host struct {
 	isolation isolation
 }
 
-// Open finds the node's parts. It writes nothing: the journal appears with
-// the first change. A machine without cgroups opens, and refuses what needs
-// them.
+// Open finds the parts of the node. It writes nothing: the first change creates
+// the journal. A machine without cgroups opens, and refuses operations that
+// need them.
 func Open(o Options) (*Host, error) {
 	h := &Host{tree: o.Tree, fs: o.FS, opened: time.Now(), spare: o.Spare, try: o.Try, workloads: map[node.WorkloadID]node.Workload{}, isolation: newIsolation()}
 	if h.fs == (proc.FS{}) {
@@ -123,8 +123,8 @@ func Open(o Options) (*Host, error) {
 	return h, nil
 }
 
-// Close lets go of the journal, and unloads the scheduler of best-effort
-// threads. What else was changed stays changed; see RestoreOwn.
+// Close closes the journal, and unloads the BPF scheduler. All other changes
+// stay; see RestoreOwn.
 func (h *Host) Close() error {
 	if h.sight != nil && h.tree != nil {
 		h.tree.CloseAll()
@@ -133,7 +133,7 @@ func (h *Host) Close() error {
 	return errors.Join(h.delays.stop(), h.journal.Close())
 }
 
-// Capabilities tells what this machine can do. It probes once.
+// Capabilities returns the node's capabilities. It probes once.
 func (h *Host) Capabilities() node.Capabilities { return maps.Clone(h.can()) }
 
 // Manage adds a workload to the snapshots, or replaces the one of the same ID.
@@ -143,7 +143,7 @@ func (h *Host) Manage(w node.Workload) {
 	h.workloads[w.ID], h.sorted = w, nil
 }
 
-// ManageOnly makes all the workloads of the snapshots.
+// ManageOnly sets the workloads of the snapshots.
 func (h *Host) ManageOnly(all []node.Workload) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -156,9 +156,9 @@ func (h *Host) ManageOnly(all []node.Workload) {
 	h.isolation.expire()
 }
 
-// Show makes the given knobs those that a resident host's snapshots show of
-// every cgroup; before the first call it is all of them. Reading what nobody
-// may want to turn is most of what an idle agent would cost.
+// Show sets the knobs that a resident host's snapshots show for every cgroup;
+// before the first call that is all of them. Reading unneeded knobs would be
+// most of the cost of an idle agent.
 func (h *Host) Show(files []node.File) {
 	h.sight.show(h.isolation.show(h.controls.show(h.blocks.Show(files)), h.can()))
 }
@@ -166,7 +166,7 @@ func (h *Host) Show(files []node.File) {
 // Session is the process in whose name this host journals.
 func (h *Host) Session() journal.Session { return h.journal.Session() }
 
-// Kernel says how this kernel rounds what is written.
+// Kernel returns how this kernel rounds written values.
 func (h *Host) Kernel() node.Kernel { return h.kernel() }
 
 // Knob reads the present value of one knob.
@@ -177,8 +177,8 @@ func (h *Host) Knob(k node.Knob) (node.Value, error) {
 	return h.knobs.Read(k)
 }
 
-// Inode names the group that a path stands for: one that was made again is
-// another group.
+// Inode identifies the cgroup at a path: a cgroup that was made again has
+// another inode.
 func (h *Host) Inode(p node.CgroupPath) (uint64, error) {
 	if err := h.needTree(); err != nil {
 		return 0, fmt.Errorf("inode of %s: %w", p, err)
@@ -186,8 +186,8 @@ func (h *Host) Inode(p node.CgroupPath) (uint64, error) {
 	return h.inode(p)
 }
 
-// Reread makes a resident host forget what it knows of the knobs: somebody
-// else may have written any of them.
+// Reread drops the knob cache of a resident host, because another process may
+// have written to any knob.
 func (h *Host) Reread() { h.sight.forget() }
 
 // Forget drops a workload from the snapshots. It changes nothing on the node.
@@ -218,7 +218,7 @@ func (h *Host) kernel() node.Kernel {
 	return k
 }
 
-// needTree refuses what cannot be done without cgroups.
+// needTree returns an error if there are no usable cgroups.
 func (h *Host) needTree() error {
 	if h.tree == nil {
 		return fmt.Errorf("this machine has no usable cgroups: %w", h.noTree)
@@ -226,10 +226,10 @@ func (h *Host) needTree() error {
 	return nil
 }
 
-// Apply performs one step. The value from before and the value to come are
-// journaled before the write, and the value as it reads back after it. A
-// release restores the value from before, unless somebody else has changed
-// the knob since, and forgets it. A step on a cgroup that is gone fails with
+// Apply performs one step. It journals the value from before and the new value
+// before the write, and afterwards the value that the kernel shows. A release
+// restores the value from before, unless another component has changed the knob
+// since, and then forgets the knob. A step on a cgroup that is gone fails with
 // cgroup.ErrGone.
 func (h *Host) Apply(ctx context.Context, s plan.Step) error {
 	if err := errors.Join(ctx.Err(), h.needTree()); err != nil {
@@ -294,16 +294,16 @@ func (h *Host) set(k node.Knob, to node.Value) error {
 	now, err := h.knobs.Read(k)
 	h.sight.saw(k, now, err)
 	if errors.Is(writeErr, ErrLoading) {
-		return writeErr // its entry stays pending until it shows what is to come
+		return writeErr // the entry stays pending with the new value
 	}
 	if writeErr == nil && err == nil {
 		return h.journal.Wrote(k, now)
 	}
-	if err == nil && now == before { // refused, and nothing has changed
+	if err == nil && now == before { // refused without any change
 		return errors.Join(writeErr, h.journal.Abandon(k))
 	}
-	// The knob is in between. Its entry stays pending, which tells a restore
-	// that any mix of the two values is ours.
+	// The knob is between the two values. Its entry stays pending, so that a
+	// restore accepts any mix of them as Tenon's.
 	return errors.Join(writeErr, err)
 }
 
@@ -319,7 +319,7 @@ func (h *Host) release(k node.Knob) error {
 	t = h.attainable(k, t)
 	inode, err := h.knobInode(k)
 	if errors.Is(err, cgroup.ErrGone) || (err == nil && inode != t.Inode) {
-		return errors.Join(h.lastLeave(k), h.journal.Forget(k)) // that cgroup is gone, with its knobs
+		return errors.Join(h.lastLeave(k), h.journal.Forget(k)) // the cgroup and its knobs are gone
 	}
 	if err != nil {
 		return err
@@ -333,7 +333,7 @@ func (h *Host) release(k node.Knob) error {
 		return err
 	}
 	if k == schedulerKnob {
-		h.isolation.unwant() // which it does not show while it is being loaded
+		h.isolation.unwant() // the knob does not show it while it is being loaded
 	}
 	if now != t.Before && h.ours(k, t, now) {
 		if err := h.journal.Intend(k, inode, t.Before, t.Before); err != nil {

@@ -8,14 +8,14 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// An asked is a mark of a group that the kernel shows as another: it knows fewer
-// levels.
+// An asked is a requested mark that the kernel rounds to another, because it
+// has fewer levels.
 type asked struct {
 	inode       uint64
 	want, shown node.Identity
 }
 
-// readIdentity reads the mark of a group, or the switch of all.
+// readIdentity reads the mark of a cgroup, or the global switch.
 func (h *Host) readIdentity(k node.Knob) (node.Value, error) {
 	vendor := h.tree.Vendor(h.fs.Proc)
 	if k == switchKnob {
@@ -41,8 +41,8 @@ func (h *Host) readIdentity(k node.Knob) (node.Value, error) {
 	return shown, nil
 }
 
-// writeIdentity marks a group. The first mark may need the switch to be turned
-// on, and that of nothing the last one leaves it for leaveSwitch.
+// writeIdentity marks a cgroup. The first mark may turn on the switch; after
+// the removal of the last mark leaveSwitch restores the switch.
 func (h *Host) writeIdentity(k node.Knob, v node.Identity) error {
 	vendor := h.tree.Vendor(h.fs.Proc)
 	if k == switchKnob {
@@ -68,7 +68,8 @@ func (h *Host) writeIdentity(k node.Knob, v node.Identity) error {
 	return h.remember(k.Cgroup, v, node.Identity(id))
 }
 
-// remember notes what a group was to be marked, and how that shows.
+// remember records the requested mark of a cgroup, and the mark that the kernel
+// shows.
 func (h *Host) remember(p node.CgroupPath, want, shown node.Identity) error {
 	inode, err := h.tree.Inode(string(p))
 	i := &h.isolation
@@ -80,11 +81,11 @@ func (h *Host) remember(p node.CgroupPath, want, shown node.Identity) error {
 	return err
 }
 
-// turnOn turns the switch of all marks on, journaled like every change.
+// turnOn turns the global switch on, and journals the change.
 func (h *Host) turnOn(vendor cgroup.Vendor) error {
 	on, err := vendor.Switched()
 	if errors.Is(err, cgroup.ErrUnsupported) {
-		return nil // there is none: marks are always heeded
+		return nil // there is no switch: marks always act
 	}
 	if err != nil || on {
 		return err
@@ -92,22 +93,22 @@ func (h *Host) turnOn(vendor cgroup.Vendor) error {
 	return h.set(switchKnob, node.IdentityHigh)
 }
 
-// makeIdle makes a group idle where its mark would do so by itself: as a change
-// of its own, journaled, so that its weight comes back.
+// makeIdle makes a cgroup idle before its mark does so implicitly: as a
+// journaled change, so that a release restores its weight.
 func (h *Host) makeIdle(vendor cgroup.Vendor, p node.CgroupPath) error {
 	if !vendor.Idles(string(p)) {
 		return nil
 	}
 	err := h.set(node.Knob{Cgroup: p, File: node.FileCPUWeight}, node.CPUWeight{Idle: true})
 	if errors.Is(err, cgroup.ErrUnsupported) {
-		return nil // no group can be idle, so no mark makes it so
+		return nil // this kernel has no cpu.idle, so the mark has no such effect
 	}
 	return err
 }
 
-// hideIdle leaves out the weights of groups that are idle because they are
-// marked. To give one back before its mark would undo half of what the mark
-// means; once that is gone, the weight is shown, and released unless wanted.
+// hideIdle leaves out the weights of cgroups that a mark has made idle. A
+// release of the weight before that of the mark would undo half of the mark.
+// After the mark is released, the weight is shown, and released unless wanted.
 func (h *Host) hideIdle(touches map[node.Knob]journal.Touch) {
 	for k, t := range touches {
 		mark, marked := touches[node.Knob{Cgroup: k.Cgroup, File: node.FileIdentity}]
@@ -121,7 +122,7 @@ func (h *Host) hideIdle(touches map[node.Knob]journal.Touch) {
 	}
 }
 
-// leaveSwitch gives the switch back once no mark is left.
+// leaveSwitch restores the switch once no mark is left.
 func (h *Host) leaveSwitch() error {
 	s, err := h.journal.State()
 	if err != nil {
@@ -135,9 +136,9 @@ func (h *Host) leaveSwitch() error {
 	return h.release(switchKnob)
 }
 
-// unmark takes the marks of best-effort work from a group that is about to end
-// and from all below it, so that nothing keeps it from the CPU. The knobs show
-// what was asked for until they are gone with their groups.
+// unmark removes the best-effort marks from a dying cgroup and from all below
+// it, so that it gets CPU. The knobs show the requested marks until the cgroups
+// are gone.
 func (h *Host) unmark(p node.CgroupPath) error {
 	s, err := h.journal.State()
 	if err != nil {

@@ -161,7 +161,7 @@ func TestMarkThatIdlesGivesTheWeightBack(t *testing.T) {
 		}
 		do(t, b.release(t, mark("be/a")))
 		if _, shown := b.snapshot(t).Knobs.Before[weight]; !shown {
-			t.Fatal("nobody sees that the weight is to be given back")
+			t.Fatal("it does not show that the weight must be released")
 		}
 		do(t, b.release(t, weight))
 		check(t, b)
@@ -185,7 +185,7 @@ func TestRoundedMarkShowsWhatWasAsked(t *testing.T) {
 	b.put(t, filepath.Join(b.root, "ls/cpu.priority"), "-1\n")
 	b.Reread()
 	if got := b.snapshot(t).Knobs.Now[mark("ls")]; got != node.IdentityBE {
-		t.Errorf("what somebody else wrote is shown as %v", got)
+		t.Errorf("another component's value is shown as %v", got)
 	}
 }
 

@@ -308,7 +308,7 @@ func TestDevicesComeIntoTheSnapshotAndGo(t *testing.T) {
 		return found
 	}
 	if len(devices()) > 0 {
-		t.Error("devices are looked at, and nobody may want to limit them")
+		t.Error("devices are looked at, and no policy limits them")
 	}
 	h.Show(append([]node.File{node.FileIOMax}, node.Files...))
 	before := len(devices())

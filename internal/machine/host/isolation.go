@@ -17,56 +17,56 @@ import (
 )
 
 const (
-	// fallsKept is for how long a fall is told, and fallsTold how many are.
+	// fallsKept is how long a mechanism failure is reported, and fallsTold how
+	// many are.
 	fallsKept = time.Hour
 	fallsTold = 32
-	// rungEventsKept is how many wait for their reader; more say nothing new.
+	// rungEventsKept bounds the queue of events; further ones add nothing.
 	rungEventsKept = 16
-	// sameFall is for how long after a refusal further ones are the same fall:
-	// one turn writes many knobs.
+	// sameFall is how long after a refusal further ones count as the same
+	// failure: one tick writes many knobs.
 	sameFall = 5 * time.Second
 )
 
-// isolation is what a host does and remembers of the ladder's knobs. Knobs of
-// threads that nobody has turned are not read: walking threads is what these
-// rungs cost.
+// isolation is the state of the isolation knobs. The host does not read thread
+// knobs that Tenon has not set: reading all threads is the main cost of these
+// mechanisms.
 type isolation struct {
 	ext   extMeans
 	core  coreMeans
 	wakes chan RungEvent
 
 	mu     sync.Mutex
-	wanted map[node.File]bool // that snapshots show; before the first Show all are
+	wanted map[node.File]bool // knobs that snapshots show; before the first Show all
 	own    map[node.CgroupPath]node.Class
-	given  map[node.Knob]bool             // of threads, that are best-effort by our doing
-	seen   map[node.Knob]node.Value       // of these, as read in their turn
+	given  map[node.Knob]bool             // thread knobs that Tenon has set
+	seen   map[node.Knob]node.Value       // values of given, as last read
 	apart  map[node.Knob]int              // threads left as they are: real-time, or with a slice of their own
-	spared map[node.CgroupPath]sparing    // whose threads stay normal: frozen, or about to end
-	safe   map[node.CgroupPath]node.Class // of other classes, whose threads were looked at
-	rounds lap                            // of these
-	spills map[int]time.Time              // threads that are normal until then
-	turn   lap                            // round seen
-	stale  bool                           // all of seen is to be read anew
+	spared map[node.CgroupPath]sparing    // cgroups exempt from isolation: frozen, or ending
+	safe   map[node.CgroupPath]node.Class // cgroups of other classes whose threads were checked
+	rounds lap                            // of the checks of safe
+	spills map[int]time.Time              // demoted threads, and until when
+	turn   lap                            // of the reads of seen
+	stale  bool                           // read all of seen again
 	asked  map[node.CgroupPath]asked      // marks that the kernel rounds
 
 	scheduler scheduler
-	cookies   coreCookie              // nil: no thread has ours
-	bore      map[uint64]bool         // cookies of ours that best-effort threads had, since any was given
-	late      map[node.File]time.Time // when all threads are looked at once more, after the last release
+	cookies   coreCookie              // nil: no thread has our cookie
+	bore      map[uint64]bool         // our cookies, since the first was set
+	late      map[node.File]time.Time // when to check all threads once more after the last release
 	foreign   foreign
 	falls     []node.Fall
 	status    node.IsolationStatus
 }
 
-// A RungEvent says that something has become of a rung which the loop should
-// see at once: it failed, or threads strayed.
+// A RungEvent wakes the loop for a mechanism failure or stray threads.
 type RungEvent struct {
 	At   time.Time
 	Text string
 }
 
-// RungEvents delivers them as long as the host is open. Those that nobody reads
-// are dropped.
+// RungEvents returns the channel of these events while the host is open. Events
+// that are not received are dropped.
 func (h *Host) RungEvents() <-chan RungEvent { return h.isolation.wakes }
 
 func newIsolation() isolation {
@@ -80,20 +80,20 @@ func newIsolation() isolation {
 	}
 }
 
-// switchKnob stands for the switch of all marks, beside those of groups. No
-// snapshot shows it: it follows from them.
+// switchKnob is the global switch of the marks. No snapshot shows it: it
+// follows from the marks.
 var switchKnob = node.Knob{File: node.FileIdentity}
 
-// schedulerKnob is the scheduler's.
+// schedulerKnob is the knob of the BPF scheduler.
 var schedulerKnob = node.Knob{File: node.FileScheduler}
 
-// isolates reports whether a knob is one that the sight knows nothing of.
+// isolates reports whether a knob is outside the knob cache.
 func isolates(k node.Knob) bool {
 	return k == switchKnob || k.File == node.FileScheduler || k.File.OfThreads() || k.File.OrdersScheduler()
 }
 
-// show notes which of the ladder's knobs are wanted, and returns the other
-// files, with the marks if this kernel has them.
+// show stores which isolation knobs are wanted, and returns the other files,
+// plus the marks if this kernel has them.
 func (i *isolation) show(files []node.File, can node.Capabilities) []node.File {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -111,16 +111,16 @@ func (i *isolation) show(files []node.File, can node.Capabilities) []node.File {
 	})
 }
 
-// expire makes the next snapshot look at all threads whose turn it is not: new
-// work may have come, with threads that are as no best-effort ones should be.
+// expire makes the next snapshot check all threads at once: new threads may
+// lack the best-effort attributes.
 func (i *isolation) expire() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.stale = true
 }
 
-// close unloads the scheduler. It does not wait for one that is being loaded,
-// which may take a minute: that one is dropped when it is there, or goes with
+// close unloads the scheduler. It does not wait for a load in progress, which
+// may take a minute: that scheduler is dropped after its load, or ends with
 // this process.
 func (i *isolation) close() {
 	i.mu.Lock()
@@ -135,10 +135,10 @@ func (i *isolation) close() {
 	}
 }
 
-// now is the time as snapshots have it.
+// now returns the time on the clock of the snapshots.
 func (h *Host) now() time.Time { return h.opened.Add(time.Since(h.opened)).Round(0) }
 
-// fall notes that a rung failed, and calls for the loop.
+// fall records a mechanism failure, and wakes the loop.
 func (h *Host) fall(r node.Rung, refused bool, why error) {
 	i := &h.isolation
 	text := strings.Join(strings.Fields(why.Error()), " ")
@@ -161,8 +161,8 @@ func (h *Host) wake(text string) {
 	}
 }
 
-// fillIsolation adds the ladder's knobs to a snapshot and what became of its
-// rungs. It writes nothing.
+// fillIsolation adds the isolation knobs and the mechanism failures to a
+// snapshot. It writes nothing.
 func (h *Host) fillIsolation(s *node.Snapshot, touches map[node.Knob]journal.Touch) {
 	i := &h.isolation
 	i.mu.Lock()
@@ -204,7 +204,7 @@ func (h *Host) fillIsolation(s *node.Snapshot, touches map[node.Knob]journal.Tou
 	}
 }
 
-// readIsolation reads one of the ladder's knobs.
+// readIsolation reads an isolation knob.
 func (h *Host) readIsolation(k node.Knob) (node.Value, error) {
 	switch {
 	case k.File == node.FileScheduler:
@@ -217,8 +217,8 @@ func (h *Host) readIsolation(k node.Knob) (node.Value, error) {
 	return h.readIdentity(k)
 }
 
-// writeIsolation writes one of the ladder's knobs. What the kernel refuses is a
-// fall of the rung, if the knob is of one, unless the group is gone.
+// writeIsolation writes an isolation knob. If the kernel refuses the write and
+// the cgroup still exists, that is a mechanism failure.
 func (h *Host) writeIsolation(k node.Knob, v node.Value) error {
 	var err error
 	rung := node.RungVendor
@@ -241,21 +241,21 @@ func (h *Host) writeIsolation(k node.Knob, v node.Value) error {
 	return err
 }
 
-// falls reports whether an error is the kernel's refusal to carry a rung, and
-// not the trouble of one group or thread, which the next turn may find gone.
+// falls reports whether an error is the kernel's refusal of a mechanism, and
+// not a problem of one cgroup or thread that the next tick may find gone.
 func (h *Host) falls(v node.Value, err error) bool {
 	if err == nil || errors.Is(err, cgroup.ErrGone) {
 		return false
 	}
 	switch v := v.(type) {
 	case node.Scheduler:
-		// Of the end of one that was loaded follow tells.
+		// follow reports the end of a loaded scheduler.
 		now, _ := h.readScheduler()
 		return v.Loaded && now == node.Value(node.Scheduler{}) && !errors.Is(err, scx.ErrClosed) && !errors.Is(err, ErrLoading)
 	case node.Threads:
 		return v == node.ThreadsBE && errors.Is(err, task.ErrUnsupported)
 	case node.Identity:
-		return v != node.IdentityNone && !errors.Is(err, cgroup.ErrUnsupported) // one group may have no file
+		return v != node.IdentityNone && !errors.Is(err, cgroup.ErrUnsupported) // one cgroup may lack the file
 	}
 	return false
 }

@@ -135,7 +135,7 @@ func (m *modelExt) loaded() int {
 	return len(m.loads)
 }
 
-// A modelScheduler remembers what it was told.
+// A modelScheduler records its orders.
 type modelScheduler struct {
 	mu      sync.Mutex
 	events  chan scx.Event
@@ -359,7 +359,7 @@ func (b *bench) set(t testing.TB, k node.Knob, v node.Value) error {
 		return err
 	}
 	until(t, "the load has ended", func() bool { return !b.loads() })
-	until(t, "and is told", func() bool { return len(b.RungEvents()) > 0 })
+	until(t, "and is reported", func() bool { return len(b.RungEvents()) > 0 })
 	<-b.RungEvents()
 	if b.scheduling() != nil {
 		return nil

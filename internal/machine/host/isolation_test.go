@@ -27,14 +27,14 @@ func TestThreadsOfAGroupAreConvertedAndRestored(t *testing.T) {
 	b.snapshot(t)
 	do(t, b.set(t, policyOf("be"), node.ThreadsBE))
 	if got := []task.Policy{b.ext.policy(meet), b.ext.policy(a), b.ext.policy(realtime), b.ext.policy(web)}; !slices.Equal(got, []task.Policy{task.Ext, task.Ext, task.FIFO, task.Normal}) {
-		t.Errorf("policies %v, want those of BE converted, and nobody else's", got)
+		t.Errorf("policies %v, want those of BE converted, and no others", got)
 	}
 	s := b.snapshot(t)
 	if got := s.Knobs.Now[policyOf("be")]; got != node.ThreadsBE || s.Knobs.Before[policyOf("be")] != node.ThreadsNormal {
 		t.Errorf("shown as %v, before %v", got, s.Knobs.Before[policyOf("be")])
 	}
 	if n := b.IsolationStatus().Realtime; n != 1 {
-		t.Errorf("%d real-time threads are told, want 1", n)
+		t.Errorf("%d real-time threads are reported, want 1", n)
 	}
 
 	late = b.thread(t, "be/b", task.Normal)
@@ -47,7 +47,7 @@ func TestThreadsOfAGroupAreConvertedAndRestored(t *testing.T) {
 		t.Error("a stray was not converted")
 	}
 	if st := b.IsolationStatus(); st.Strays != 1 || st.Converted != 1 {
-		t.Errorf("%d strays and %d converted are told, want 1 and 1", st.Strays, st.Converted)
+		t.Errorf("%d strays and %d converted are reported, want 1 and 1", st.Strays, st.Converted)
 	}
 
 	do(t, b.Apply(t.Context(), plan.Step{Knob: policyOf("be"), To: node.ThreadsNormal, Release: true}))
@@ -60,7 +60,7 @@ func TestThreadsOfAGroupAreConvertedAndRestored(t *testing.T) {
 		t.Errorf("left to restore: %v", st)
 	}
 	if _, shown := b.snapshot(t).Knobs.Now[policyOf("be")]; shown {
-		t.Error("a knob that nobody has turned is read")
+		t.Error("a knob that Tenon has not set is read")
 	}
 }
 
@@ -137,8 +137,8 @@ func TestWorkOfAnotherClassLosesThePolicy(t *testing.T) {
 	}
 }
 
-// TestOthersKeepWhatNobodyGaveThem: with long slices alone in use, a policy of
-// work of other classes is somebody else's.
+// TestOthersKeepWhatNobodyGaveThem: while only long slices are in use, the
+// policy of other work was set by another component.
 func TestOthersKeepWhatNobodyGaveThem(t *testing.T) {
 	b := newBench(t, true)
 	slice := node.Knob{Cgroup: "be", File: node.FileSlice}
@@ -157,8 +157,8 @@ func TestOthersKeepWhatNobodyGaveThem(t *testing.T) {
 	}
 }
 
-// TestWorkIsLookedAfterForAWhileAfterTheRung: a thread that was being made during
-// the release has a copy of what its parent had.
+// TestWorkIsLookedAfterForAWhileAfterTheRung: a thread created during the
+// release has a copy of its parent's attributes.
 func TestWorkIsLookedAfterForAWhileAfterTheRung(t *testing.T) {
 	b := newBench(t, true)
 	b.thread(t, "be/a", task.Normal)
@@ -178,7 +178,7 @@ func TestWorkIsLookedAfterForAWhileAfterTheRung(t *testing.T) {
 	s.At = s.At.Add(glanceWithin + time.Second)
 	b.guardOthers(&s)
 	if b.ext.policy(ls) != task.Ext {
-		t.Error("a thread of somebody else's scheduler lost its policy")
+		t.Error("a thread of another component's scheduler lost its policy")
 	}
 }
 
@@ -247,7 +247,7 @@ func TestEndOfTheSchedulerIsAFall(t *testing.T) {
 			t.Errorf("event %q", e.Text)
 		}
 	case <-time.After(5 * time.Second):
-		t.Fatal("nobody was called")
+		t.Fatal("the loop was not woken")
 	}
 	s := b.snapshot(t)
 	want := []node.Fall{{Rung: node.RungSchedExt, Why: "the kernel ended the scheduler: runnable task stall: sh[12] failed to run for 30.1s"}}
@@ -307,7 +307,7 @@ func TestRefusedLoadIsAFall(t *testing.T) {
 				t.Errorf("falls %v, want %d, refused", s.Isolation.Falls, tc.falls)
 			}
 			if _, shown := s.Knobs.Before[schedulerKnob]; !shown {
-				t.Error("nobody sees that it is to be given up")
+				t.Error("it does not show that it must be released")
 			}
 			if do(t, b.release(t, schedulerKnob)); !b.journaled(t).Empty() {
 				t.Errorf("journaled: %v", b.journaled(t))

@@ -10,9 +10,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestAGroupThatIsFrozenToBeKilledIsJournaled: whoever dies between the freezing
-// and the thawing leaves an entry by which a restore lets the group go on.
-// Where the kernel kills without freezing, there is nothing to write down.
+// TestAGroupThatIsFrozenToBeKilledIsJournaled: if Tenon dies between freezing
+// and thawing, the journal entry lets a restore thaw the cgroup. Where the
+// kernel kills without freezing, no entry is needed.
 func TestAGroupThatIsFrozenToBeKilledIsJournaled(t *testing.T) {
 	for name, c := range map[string]struct {
 		kills bool

@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// adapters is how this host reads and writes each kind of knob.
+// adapters returns how this host reads and writes each kind of knob.
 func (h *Host) adapters() knob.Table {
 	isolation := knob.Adapter{Read: h.readIsolation, Write: h.writeIsolation}
 	table := knob.Table{
@@ -72,17 +72,17 @@ func (h *Host) adapters() knob.Table {
 	return table
 }
 
-// ours reports whether a present value is one that Tenon wrote, or that the
-// kernel made from what Tenon wrote. Anything else is somebody else's.
+// ours reports whether a present value is Tenon's, or the kernel's variant of
+// it. Any other value was written by another component.
 func (h *Host) ours(k node.Knob, t journal.Touch, now node.Value) bool {
 	if k.File.OfThreads() {
-		return true // nobody else gives them what that is about
+		return true // only Tenon sets these attributes
 	}
 	if t.Written != nil && (now == t.Written || h.derived(t.Written, now)) || joined(t, now) {
 		return true
 	}
 	if k.File == node.FileMemory && t.Written != nil && knob.Between(k.File, t.Before, t.Written, now) {
-		return true // each file is Tenon's or as it was: a kubelet that starts puts some of them back
+		return true // each file is Tenon's or as before: a kubelet that starts restores some of them
 	}
 	if t.Pending == nil {
 		return false
@@ -94,8 +94,8 @@ func (h *Host) ours(k node.Knob, t journal.Touch, now node.Value) bool {
 	return knob.Between(k.File, from, t.Pending, now)
 }
 
-// derived reports whether the kernel made now from written: on v1 it takes a
-// CPU that goes offline out of every set.
+// derived reports whether the kernel made now from written: on v1 it removes an
+// offline CPU from every cpuset.
 func (h *Host) derived(written, now node.Value) bool {
 	w, ok1 := written.(node.CPUs)
 	n, ok2 := now.(node.CPUs)
@@ -114,8 +114,8 @@ func (h *Host) derived(written, now node.Value) bool {
 	return true
 }
 
-// attainable is what a touch means now: a journaled line of a device that is
-// gone can neither be found nor be put back.
+// attainable returns a touch without the lines of devices that are gone, which
+// can be neither read nor restored.
 func (h *Host) attainable(k node.Knob, t journal.Touch) journal.Touch {
 	if k.File.Category() == node.CategoryIO {
 		t.Before = h.blocks.Possible(k, t.Before)

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// A lap goes round things that are read in turn, each once within some time.
+// A lap cycles through items so that each is read once within some time.
 type lap struct {
 	at   time.Time     // of the last call
-	owed time.Duration // since then and before, not yet spent on reading
+	owed time.Duration // time since the last call and before that was not yet used for reading
 	next int
 }
 
-// due lists whose turn has come at the given time, of n things that are each
-// to be read within some time. The first call begins the lap: nobody's has.
+// due returns the items to read at the given time, out of n that are each to be
+// read within some time. The first call starts the lap and returns none.
 func (l *lap) due(at time.Time, n int, within time.Duration) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		if !l.at.IsZero() {

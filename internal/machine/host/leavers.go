@@ -11,15 +11,15 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// mayHave reports whether threads may still have what a journaled knob gave
-// them: also while it is being taken back, and after that has failed.
+// mayHave reports whether threads may still have the attribute of a journaled
+// knob: also during its release, and after a release that failed.
 func mayHave(t journal.Touch) bool {
 	return t.Written != node.Value(node.ThreadsNormal) || t.Pending != nil && t.Pending != node.Value(node.ThreadsNormal)
 }
 
-// lastLeave does what is left to do with the last knob of threads that is
-// journaled for its file, by whatever process: what is not taken with it, nothing
-// takes. Of other knobs it does nothing.
+// lastLeave cleans up after the release of the last journaled knob of a thread
+// attribute, in any process: it removes the attribute from threads that left
+// their cgroups. For other knobs it does nothing.
 func (h *Host) lastLeave(k node.Knob) error {
 	if !k.File.OfThreads() {
 		return nil
@@ -47,14 +47,14 @@ func (h *Host) lastLeave(k node.Knob) error {
 	return nil
 }
 
-// leaveLate does it once more, a while later: who was being made while all
-// threads were looked at has a copy of what was taken from its parent.
+// leaveLate repeats that once, a while later: a thread that was created while
+// lastLeave listed all threads has a copy of its parent's attributes.
 func (h *Host) leaveLate(at time.Time) {
 	i := &h.isolation
 	i.mu.Lock()
 	due := maps.Clone(i.late)
 	for k := range i.given {
-		delete(i.late, k.File) // it is in use again
+		delete(i.late, k.File) // in use again
 	}
 	maps.DeleteFunc(due, func(f node.File, t time.Time) bool {
 		_, left := i.late[f]
@@ -73,11 +73,11 @@ func (h *Host) leaveLate(at time.Time) {
 	}
 }
 
-// leavers takes from all threads of the machine what only best-effort ones got:
-// whoever was moved out of a best-effort group has kept it, and is in no group
-// that anybody looks after. It is for after the last release, since it looks at
-// every thread. Threads that have the policy while somebody else's scheduler is loaded
-// are that one's.
+// leavers removes a best-effort attribute from all threads of the machine: a
+// thread that was moved out of a best-effort cgroup keeps it, and is in no
+// managed cgroup. leavers runs after the last release only, since it reads
+// every thread. While another component's scheduler is loaded, threads with the
+// policy belong to that.
 func (h *Host) leavers(f node.File) error {
 	i := &h.isolation
 	i.mu.Lock()
@@ -104,8 +104,8 @@ func (h *Host) leavers(f node.File) error {
 	return nil
 }
 
-// allThreads lists those of the machine. Kernel threads have nothing of ours,
-// and do not matter.
+// allThreads lists all threads of the machine but kernel threads, which never
+// have these attributes.
 func (h *Host) allThreads() ([]int, error) {
 	pids, err := h.fs.PIDs()
 	if err != nil {
@@ -113,18 +113,18 @@ func (h *Host) allThreads() ([]int, error) {
 	}
 	var all []int
 	for _, pid := range pids {
-		tids, _ := h.fs.Threads(pid) // it has ended: none
+		tids, _ := h.fs.Threads(pid) // empty: the process has ended
 		all = append(all, tids...)
 	}
 	return all, nil
 }
 
-// noteCookies remembers the cookies of threads that are about to lose them. Where
-// this process has given none, those in a best-effort group are an earlier
+// noteCookies records the cookies of threads before they are cleared. If this
+// process has set none, the cookies in a best-effort cgroup are an earlier
 // agent's.
 func (h *Host) noteCookies(list task.List) {
 	i := &h.isolation
-	tids, _ := list() // who cannot be listed cannot be cleared either, which is told
+	tids, _ := list() // clearing them fails likewise, and reports it
 	ids := map[uint64]bool{}
 	for _, tid := range tids {
 		if id, err := i.core.cookieOf(tid); err == nil && id != 0 && !i.strange(id) {
@@ -139,7 +139,7 @@ func (h *Host) noteCookies(list task.List) {
 	maps.Copy(i.bore, ids)
 }
 
-// unconvert takes from the threads of a knob what it gave.
+// unconvert removes the attribute of a knob from its threads.
 func (h *Host) unconvert(k node.Knob) error {
 	i := &h.isolation
 	i.mu.Lock()
@@ -151,7 +151,7 @@ func (h *Host) unconvert(k node.Knob) error {
 	defer i.mu.Unlock()
 	if err != nil {
 		if given {
-			i.given[k] = true // some have it, and it is to be tried again
+			i.given[k] = true // some threads still have it: try again
 		}
 		return err
 	}
@@ -161,14 +161,14 @@ func (h *Host) unconvert(k node.Knob) error {
 	}
 	last := !slices.ContainsFunc(slices.Collect(maps.Keys(i.given)), func(g node.Knob) bool { return g.File == node.FileCookie })
 	if last && i.cookies != nil {
-		i.cookies.Close() // with the last bearer core scheduling ends, and what it costs
+		i.cookies.Close() // without a cookie left, core scheduling and its cost end
 		i.cookies = nil
 	}
 	return nil
 }
 
-// takeBack takes from the threads in and below the cgroup of a knob what it is
-// about.
+// takeBack removes the attribute of a knob from the threads in and below its
+// cgroup.
 func (h *Host) takeBack(k node.Knob) error {
 	list := func() ([]int, error) { return h.everyThread(k.Cgroup) }
 	switch k.File {

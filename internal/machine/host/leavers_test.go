@@ -63,8 +63,8 @@ func (c modelCookie) Close() { c.of.lasts++ }
 
 func cookieOf(p node.CgroupPath) node.Knob { return node.Knob{Cgroup: p, File: node.FileCookie} }
 
-// TestReleaseThatFailsIsTriedAgain: forgotten, the threads would keep what they
-// have beside the next rung.
+// TestReleaseThatFailsIsTriedAgain: otherwise the threads would keep the
+// attribute beside the next mechanism.
 func TestReleaseThatFailsIsTriedAgain(t *testing.T) {
 	tests := map[string]struct {
 		knob node.Knob
@@ -88,7 +88,7 @@ func TestReleaseThatFailsIsTriedAgain(t *testing.T) {
 			b.isolation.expire()
 			s := b.snapshot(t)
 			if s.Knobs.Now[tc.knob] != node.ThreadsBE || s.Knobs.Before[tc.knob] != node.ThreadsNormal {
-				t.Errorf("shown as %v, before %v: nobody would try again", s.Knobs.Now[tc.knob], s.Knobs.Before[tc.knob])
+				t.Errorf("shown as %v, before %v: the release would not be tried again", s.Knobs.Now[tc.knob], s.Knobs.Before[tc.knob])
 			}
 			if core.lasts != 0 {
 				t.Error("the cookie was let go of while threads have it")
@@ -105,8 +105,8 @@ func TestReleaseThatFailsIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestWhoLeftTheGroupLosesItToo: moved out of a best-effort group, a thread is in
-// none that anybody looks after.
+// TestWhoLeftTheGroupLosesItToo: a thread that was moved out of a best-effort
+// cgroup is in no managed cgroup.
 func TestWhoLeftTheGroupLosesItToo(t *testing.T) {
 	scene := func(t *testing.T) (*bench, *modelCore, int, int) {
 		b := newBench(t, true)
@@ -117,7 +117,7 @@ func TestWhoLeftTheGroupLosesItToo(t *testing.T) {
 		do(t, b.set(t, policyOf("be"), node.ThreadsBE), b.set(t, policyOf("be/b"), node.ThreadsBE), b.set(t, cookieOf("be"), node.ThreadsBE))
 		b.thread(t, "be/a", task.Ext) // one bears the cookie on
 		core.cookies[b.next] = 77
-		other := b.next + 100 // in no group of ours, with a cookie of somebody else
+		other := b.next + 100 // in no managed cgroup, with another component's cookie
 		core.cookies[other] = 5
 		b.procOf(t, map[int]string{left: "elsewhere", other: "elsewhere"})
 		for _, tid := range []int{left, other} {
@@ -154,7 +154,7 @@ func TestWhoLeftTheGroupLosesItToo(t *testing.T) {
 		b.ext.set(left, task.Ext) // its own choice now
 		b.leaveLate(b.now().Add(glanceWithin))
 		if b.ext.policy(left) != task.Ext {
-			t.Error("nobody is left alone for good")
+			t.Error("no thread stays exempt for good")
 		}
 	})
 	t.Run("with a restore", func(t *testing.T) {

@@ -116,7 +116,7 @@ func TestPodsGetTheirKnobsFromTheRunningKernel(t *testing.T) {
 	is(ls, node.FileCPUMax, burst)
 	is(ls.Join("nginx"), node.FileCPUMax, burst)
 
-	// The pods are nobody's any more.
+	// No policy manages the pods any more.
 	c, pods = policy.Config{}, nil
 	m.ManageOnly(nil)
 	if _, err := m.Restore(t.Context()); err != nil {

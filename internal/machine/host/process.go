@@ -18,15 +18,15 @@ import (
 const (
 	// grace is how long a process has to end by itself after SIGTERM.
 	grace = 2 * time.Second
-	// patience is how long a restore waits in all.
+	// patience is how long a restore waits in total.
 	patience = 10 * time.Second
-	// poll is how often it looks.
+	// poll is the interval of these checks.
 	poll = 10 * time.Millisecond
 )
 
-// endProcesses ends what labs in scope have started: SIGTERM, and SIGKILL for
-// what is still there after the grace. It looks again until nothing is left,
-// because a process may have started another meanwhile.
+// endProcesses ends the processes that labs in scope have started: SIGTERM, and
+// SIGKILL after the grace period. It repeats until none is left, because a
+// process may have started another meanwhile.
 func (h *Host) endProcesses(ctx context.Context, state journal.State, in scope, r *Report) error {
 	ended := map[int]bool{}
 	start := time.Now()
@@ -65,9 +65,9 @@ func (h *Host) endProcesses(ctx context.Context, state journal.State, in scope, 
 	return errors.Join(errs...)
 }
 
-// signal sends a signal to exactly this process: the handle is opened first
-// and the start time compared after, so the pid cannot change hands between.
-// That it has ended is fine.
+// signal sends a signal to exactly this process: it opens a pidfd first and
+// then compares the start time, so that a reused pid is not hit. An ended
+// process is no error.
 func (h *Host) signal(p journal.Process, s syscall.Signal) {
 	handle, err := os.FindProcess(p.PID)
 	if err != nil {
@@ -79,9 +79,9 @@ func (h *Host) signal(p journal.Process, s syscall.Signal) {
 	}
 }
 
-// victims are the processes that a restore ends: those that labs in scope
-// journaled, their descendants, and all that are in the labs' groups. Tenon's
-// own processes are not among them, wherever they are.
+// victims returns the processes that a restore ends: those that labs in scope
+// journaled, their descendants, and all in the labs' cgroups, but never Tenon's
+// own.
 func (h *Host) victims(state journal.State, in scope) map[int]journal.Process {
 	found := map[int]journal.Process{}
 	add := func(pid int) {
@@ -122,7 +122,7 @@ func (h *Host) everyoneIn(p node.CgroupPath, do func(pid int)) {
 	}
 }
 
-// addDescendants adds the children of the found, and theirs.
+// addDescendants adds all descendants of the found processes.
 func (h *Host) addDescendants(found map[int]journal.Process) {
 	pids, err := h.fs.PIDs()
 	if err != nil {
@@ -147,7 +147,7 @@ func (h *Host) addDescendants(found map[int]journal.Process) {
 	}
 }
 
-// sessions are the Tenon processes that the journal knows.
+// sessions returns the Tenon processes in the journal.
 func sessions(state journal.State) []journal.Session {
 	all := map[journal.Session]bool{}
 	for _, t := range state.Touches {

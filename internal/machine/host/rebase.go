@@ -6,11 +6,11 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Rebase changes what a release of knobs gives back: change gets the value from
-// before Tenon's first touch and returns what their owner would have written by
-// now, or the same value, or nil for the same. It is for knobs that somebody
-// else keeps according to what a user may change meanwhile, as the kubelet keeps
-// those of pods. Only the journal is written.
+// Rebase changes the values that a release restores. change gets the value from
+// before Tenon's first write; it returns the value that the owner of the knob
+// would have written by now, or nil for no change. It is for knobs that another
+// component derives from a user's settings, as the kubelet does for pods.
+// Rebase writes only the journal.
 func (h *Host) Rebase(change func(k node.Knob, before node.Value) node.Value) error {
 	touches, err := h.ownTouches()
 	if err != nil {

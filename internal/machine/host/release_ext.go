@@ -9,11 +9,11 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// ReleaseExt gives the threads in and below a cgroup, and no others, back to the
-// kernel's own scheduler, whoever loaded the one they are in, and returns how
-// many there were. From then on the kernel applies cpu.max to them, which it
-// does not to threads of sched_ext. The journal is not told: whoever keeps
-// FilePolicy of the group finds them astray. A group that is gone has none.
+// ReleaseExt moves the threads in and below a cgroup, and no others, to the
+// fair class, whichever scheduler they are in, and returns their number. The
+// kernel then applies cpu.max to them, which it does not for threads of
+// sched_ext. The journal does not change: the owner of the cgroup's FilePolicy
+// finds these threads as strays. A cgroup that is gone has no threads.
 func (h *Host) ReleaseExt(p node.CgroupPath) (int, error) {
 	n, err := h.isolation.ext.shorten(func() ([]int, error) { return h.everyThread(p) })
 	if err == nil || errors.Is(err, cgroup.ErrGone) {
@@ -22,25 +22,23 @@ func (h *Host) ReleaseExt(p node.CgroupPath) (int, error) {
 	return n, fmt.Errorf("give the threads of %s back to the kernel's own scheduler: %w", p, err)
 }
 
-// Tend does what the loaded scheduler needs between two snapshots, however far
-// these are apart: it hears that this process lives, and threads that were
-// spilled come back in time. Without a scheduler it does nothing.
+// Tend serves the loaded scheduler between two snapshots: it sends the
+// heartbeat, and ends demotions in time. Without a scheduler it does nothing.
 func (h *Host) Tend() error {
 	s := h.scheduling()
 	if s == nil {
 		return nil
 	}
 	h.endSpills(h.now())
-	if err := s.Beat(); !errors.Is(err, scx.ErrClosed) { // of its end follow tells
+	if err := s.Beat(); !errors.Is(err, scx.ErrClosed) { // follow reports its end
 		return err
 	}
 	return nil
 }
 
-// Guard does what must be done about threads between two snapshots, which write
-// nothing: it takes from threads of other work what only best-effort ones should
-// have, and lets the scheduler know that this process lives. The loop calls it
-// after the steps of each tick.
+// Guard does the writes about threads that snapshots must not do: it removes
+// best-effort attributes from threads of other work, and sends the scheduler's
+// heartbeat. The loop calls it after the steps of each tick.
 func (h *Host) Guard() error {
 	if h.tree == nil {
 		return nil
@@ -51,10 +49,10 @@ func (h *Host) Guard() error {
 	return h.Tend()
 }
 
-// Unload takes the scheduler of best-effort threads down, if this host has
-// loaded one or is about to, and says whether it had. It is for when nobody can
-// tell any more what the scheduler should do: the next snapshot shows that it
-// is gone.
+// Unload takes down the BPF scheduler if this host has loaded one or is loading
+// one, and reports whether it had. It is for a loop that hangs and cannot give
+// the scheduler orders any more; the next snapshot shows that the scheduler is
+// gone.
 func (h *Host) Unload() (bool, error) {
 	s, loading := h.isolation.unwant()
 	if s == nil {
@@ -63,13 +61,13 @@ func (h *Host) Unload() (bool, error) {
 	return true, h.unload(s)
 }
 
-// scheduling is the scheduler that this host has loaded; nil: none.
+// scheduling returns the scheduler that this host has loaded; nil: none.
 func (h *Host) scheduling() extScheduler {
 	h.isolation.mu.Lock()
 	defer h.isolation.mu.Unlock()
 	return h.isolation.scheduler.loaded
 }
 
-// RereadThreads makes the next snapshot look at the threads of all groups whose
-// threads were given something: somebody else may have taken it from them.
+// RereadThreads makes the next snapshot read the threads of all cgroups with
+// thread attributes: another process may have removed some.
 func (h *Host) RereadThreads() { h.isolation.expire() }

@@ -8,9 +8,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestThreadsAreReleasedBySomebodyElse: as the watchdog does for a tenond that
-// has fallen silent. The threads of other groups stay, and the next look of
-// their owner finds those that were moved.
+// TestThreadsAreReleasedBySomebodyElse: as by the watchdog of a tenond that
+// hangs. The threads of other cgroups stay, and the next read by the owner
+// finds those that were moved.
 func TestThreadsAreReleasedBySomebodyElse(t *testing.T) {
 	b := newBench(t, true)
 	in, beside := b.thread(t, "be/a", task.Normal), b.thread(t, "ls", task.Ext)
@@ -68,7 +68,7 @@ func TestASchedulerIsTendedBetweenSnapshots(t *testing.T) {
 	}
 	_ = b.ext.now.Close()
 	if err := b.Tend(); err != nil {
-		t.Errorf("of the end of a scheduler somebody else tells: %v", err)
+		t.Errorf("follow reports the end of a scheduler, not this: %v", err)
 	}
 }
 

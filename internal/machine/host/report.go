@@ -8,15 +8,15 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Report says what a restore did, or would do.
+// A Report lists what a restore did, or would do.
 type Report struct {
 	Restored []Change          `json:"restored,omitempty"` // knobs that were written back
-	Left     []Change          `json:"left,omitempty"`     // knobs that somebody else has changed since
+	Left     []Change          `json:"left,omitempty"`     // knobs that another component has changed since
 	Removed  []node.CgroupPath `json:"removed,omitempty"`  // groups that Tenon had made
 	Busy     []Busy            `json:"busy,omitempty"`     // groups that Tenon had made and that are in use
 	Killed   []int             `json:"killed,omitempty"`   // processes that a lab had started
 	Gone     []node.CgroupPath `json:"gone,omitempty"`     // groups that no longer existed
-	Dropped  []node.Knob       `json:"dropped,omitempty"`  // knobs that their living groups no longer have
+	Dropped  []node.Knob       `json:"dropped,omitempty"`  // knobs that their cgroups no longer have
 	Controls []string          `json:"resctrl,omitempty"`  // control groups of resctrl that Tenon had made, removed
 }
 
@@ -28,8 +28,8 @@ type Change struct {
 	To   string    `json:"to"`
 }
 
-// Busy is a group that stays, and the processes in it. Without processes it
-// holds groups that Tenon did not make or that are busy themselves.
+// Busy is a cgroup that stays, with its processes. Without processes it
+// contains cgroups that Tenon did not make or that are busy.
 type Busy struct {
 	Cgroup node.CgroupPath `json:"cgroup"`
 	PIDs   []int           `json:"pids,omitempty"`

@@ -15,7 +15,8 @@ import (
 // divides reports whether a knob is one of resctrl.
 func divides(k node.Knob) bool { return k.Control != "" || k.File.Category() == node.CategoryResctrl }
 
-// mounted returns the resctrl file system, looking for it where none was found.
+// mounted returns the resctrl file system, and looks for it again if it was not
+// found.
 func (h *Host) mounted() (*resctrl.FS, error) {
 	c := &h.controls
 	c.mount.Lock()
@@ -27,8 +28,8 @@ func (h *Host) mounted() (*resctrl.FS, error) {
 	return h.findMount()
 }
 
-// findMount looks for the resctrl file system: it may have come, gone, or be
-// mounted anew with other options.
+// findMount looks for the resctrl file system: it may have been mounted,
+// unmounted, or mounted again with other options.
 func (h *Host) findMount() (*resctrl.FS, error) {
 	c := &h.controls
 	c.mount.Lock()
@@ -39,7 +40,7 @@ func (h *Host) findMount() (*resctrl.FS, error) {
 		return nil, err
 	}
 	if c.fs == nil || c.fs.Root != fs.Root || !slices.Equal(c.fs.Options, fs.Options) {
-		c.fs = fs // else the old one goes on, with its lock
+		c.fs = fs // otherwise keep the old one with its lock
 	}
 	return c.fs, nil
 }
@@ -62,8 +63,8 @@ func schemataOf[V node.Value](h *Host) func(node.Knob) (V, error) {
 	}
 }
 
-// readMembership reads in which control groups the threads in and below a
-// cgroup are. Where there are no threads none is outside the default group.
+// readMembership reads the control groups of the threads in and below a cgroup.
+// Without threads it is the default group.
 func (h *Host) readMembership(k node.Knob) (node.Control, error) {
 	fs, err := h.mounted()
 	if err != nil {
@@ -81,7 +82,7 @@ func (h *Host) readMembership(k node.Knob) (node.Control, error) {
 	return v, nil
 }
 
-// threads lists the threads in a cgroup and below it, but for those of other
+// threads lists the threads in and below a cgroup, without those of other
 // workloads there.
 func (h *Host) threads(p node.CgroupPath) ([]int, error) {
 	all, err := h.tree.Threads(string(p))
@@ -106,7 +107,7 @@ func (h *Host) threads(p node.CgroupPath) ([]int, error) {
 	return all, nil
 }
 
-// members are the threads that are in another control group than the default.
+// members maps the threads outside the default control group to their group.
 type members map[int]string
 
 func membersOf(fs *resctrl.FS) (members, error) {
@@ -127,7 +128,7 @@ func membersOf(fs *resctrl.FS) (members, error) {
 	return m, nil
 }
 
-// of returns in which groups the threads are; false if there are none.
+// of returns the control groups of threads; false if there are no threads.
 func (m members) of(threads []int) (node.Control, bool) {
 	in := map[string]bool{}
 	for _, tid := range threads {
@@ -204,7 +205,7 @@ func schemataLine(by map[node.CacheID]uint64) map[int]uint64 {
 	return line
 }
 
-// schemataValue is a line of schemata as the value of a knob.
+// schemataValue returns a line of schemata as the value of a knob.
 func schemataValue(s resctrl.Schemata, f node.File) (node.Value, bool) {
 	by := func(resource string) map[node.CacheID]uint64 {
 		m := make(map[node.CacheID]uint64, len(s[resource]))
@@ -228,11 +229,12 @@ func schemataValue(s resctrl.Schemata, f node.File) (node.Value, bool) {
 	return nil, false
 }
 
-// unmixed is the value from before Tenon of a knob that reads as v: nothing was
-// in a control group that Tenon has made since, or found empty.
+// unmixed returns the value from before Tenon of a knob that reads as v: no
+// thread was in a control group that Tenon has made since, or adopted empty.
 func (h *Host) unmixed(v node.Value) node.Value {
 	if _, threads := v.(node.Threads); threads {
-		// Who had it before, had it of an earlier Tenon, or of a parent of ours.
+		// A thread that had it before had it from an earlier Tenon, or from its
+		// parent.
 		return node.ThreadsNormal
 	}
 	c, is := v.(node.Control)
@@ -262,8 +264,8 @@ func (h *Host) unmixed(v node.Value) node.Value {
 	return node.ControlOf(before...)
 }
 
-// joined reports whether a cgroup's control groups are what Tenon wrote, and
-// those of threads that came in from outside since.
+// joined reports whether a cgroup's control groups are Tenon's value plus those
+// of threads that were moved in since.
 func joined(t journal.Touch, now node.Value) bool {
 	n, is := now.(node.Control)
 	if !is {

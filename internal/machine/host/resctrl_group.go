@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// makeControl makes a control group that is missing, journaled as Tenon's
-// before it is made. One that somebody else uses is refused.
+// makeControl makes a missing control group, and journals it first. It refuses
+// a group that another component uses.
 func (h *Host) makeControl(group string) error {
 	if group == node.DefaultControl {
 		return fmt.Errorf("the default control group is everybody's: it stays as it is")
@@ -30,7 +30,7 @@ func (h *Host) makeControl(group string) error {
 		}
 		taken, err := controlTaken(fs, state, group, inode)
 		if err == nil && taken {
-			err = fmt.Errorf("control group %s was made by somebody else, who uses it", group)
+			err = fmt.Errorf("control group %s was made by another component, which uses it", group)
 		}
 		return err
 	}
@@ -49,9 +49,9 @@ func (h *Host) makeControl(group string) error {
 	return h.journal.MadeControl(group, inode)
 }
 
-// controlTaken reports whether a group that exists is somebody else's: Tenon
-// neither made nor touched it, and it holds tasks or something for itself
-// alone. What is empty and shared may be adopted.
+// controlTaken reports whether an existing group belongs to another component:
+// Tenon neither made nor changed it, and it has tasks or exclusive resources.
+// Tenon may adopt an empty, shared group.
 func controlTaken(fs *resctrl.FS, state journal.State, group string, inode uint64) (bool, error) {
 	if c, made := state.Controls[group]; made && (c.Inode == inode || c.Inode == 0) {
 		return false, nil
@@ -69,8 +69,8 @@ func controlTaken(fs *resctrl.FS, state journal.State, group string, inode uint6
 	return len(tasks) > 0, err
 }
 
-// leaveControl removes a control group that Tenon made and that none of its
-// knobs needs any more.
+// leaveControl removes a control group that Tenon made and that no knob of
+// Tenon needs any more.
 func (h *Host) leaveControl(group string) error {
 	state, err := h.journal.State()
 	if err != nil {
@@ -91,7 +91,7 @@ func (h *Host) removeControl(state journal.State, group string) error {
 	}
 	fs, err := h.mounted()
 	switch {
-	case errors.Is(err, resctrl.ErrNotMounted): // all groups are gone with it
+	case errors.Is(err, resctrl.ErrNotMounted): // the groups are gone with the mount
 		return h.journal.RemovedControl(group)
 	case err != nil:
 		return err
@@ -108,8 +108,8 @@ func (h *Host) removeControl(state journal.State, group string) error {
 	return h.journal.RemovedControl(group)
 }
 
-// knobInode names the group that a knob is of: a cgroup's, or a control
-// group's. It fails with cgroup.ErrGone if there is none.
+// knobInode returns the inode of a knob's cgroup or control group. It fails
+// with cgroup.ErrGone if there is none.
 func (h *Host) knobInode(k node.Knob) (uint64, error) {
 	if k.Control == "" {
 		return h.tree.Inode(string(k.Cgroup))

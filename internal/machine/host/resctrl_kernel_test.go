@@ -28,7 +28,7 @@ type divided struct {
 
 var showControls = []node.File{node.FileControl, node.FileL3, node.FileMB}
 
-// openDivided opens a node on which resctrl is mounted and nobody uses it.
+// openDivided opens a node on which resctrl is mounted and unused.
 func openDivided(t *testing.T) divided {
 	t.Helper()
 	fs, err := resctrl.Find("/proc")

@@ -7,13 +7,13 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// memberPause is how long it is after one verification of threads until the
-// next: each reads the threads of all control groups.
+// memberPause is the least time between two checks of threads: each reads the
+// threads of all control groups.
 const memberPause = time.Second
 
-// lookAtMembers adds in which control groups the threads of the workloads are:
-// as known, but for those that are new and those whose turn it is. Where there
-// are no threads there is no value, but for what was touched.
+// lookAtMembers adds the control groups of the workloads' threads: from the
+// cache, except for new workloads and those due for a check. A cgroup without
+// threads has no value unless Tenon changed it.
 func (h *Host) lookAtMembers(s *node.Snapshot, touched []node.Knob) {
 	c := &h.controls
 	c.mu.Lock()
@@ -37,8 +37,8 @@ func (h *Host) lookAtMembers(s *node.Snapshot, touched []node.Knob) {
 	}
 }
 
-// arrange makes the workloads' cgroups, and those that were touched, the ones
-// in sight. c.mu is held.
+// arrange sets the cgroups to show: those of the workloads, and those that
+// Tenon changed. c.mu is held.
 func (c *controls) arrange(workloads []node.Workload, touched []node.Knob) []node.CgroupPath {
 	own := make(map[node.CgroupPath]bool, len(workloads))
 	var order []node.CgroupPath
@@ -69,7 +69,7 @@ func (c *controls) arrange(workloads []node.Workload, touched []node.Knob) []nod
 	return c.order
 }
 
-// due lists the cgroups that are to be looked at now. c.mu is held.
+// due lists the cgroups to check now. c.mu is held.
 func (c *controls) due(at time.Time, groups []node.CgroupPath) []node.CgroupPath {
 	var list []node.CgroupPath
 	for _, p := range groups {
@@ -93,7 +93,8 @@ func (c *controls) due(at time.Time, groups []node.CgroupPath) []node.CgroupPath
 	return list
 }
 
-// lookUp reads the membership of cgroups. What cannot be read is left out.
+// lookUp reads the membership of cgroups, and leaves out those that cannot be
+// read.
 func (h *Host) lookUp(list []node.CgroupPath) map[node.CgroupPath]membership {
 	fs, err := h.mounted()
 	if err != nil {

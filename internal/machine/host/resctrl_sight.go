@@ -14,19 +14,19 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// mountCommand is what an owner who wants caches divided types. Tenon does not
-// do it: a mount is a change of the machine that others would find, and its
-// options bind all who use it.
+// mountCommand is the command for an owner who wants to divide caches. Tenon
+// does not mount resctrl itself: a mount changes the machine for all, and its
+// options bind all users.
 const mountCommand = "mount -t resctrl resctrl /sys/fs/resctrl"
 
-// controls is what a host remembers of resctrl. Whole, it is read again within
-// verifyWithin and after a write.
+// controls is the cache of resctrl. All of it is read again within verifyWithin
+// and after a write.
 type controls struct {
 	mount sync.Mutex
-	fs    *resctrl.FS // nil: not found so far
+	fs    *resctrl.FS // nil: not found yet
 
 	mu     sync.Mutex
-	wanted bool // some policy divides caches or bandwidth
+	wanted bool // a policy divides caches or bandwidth
 	at     time.Time
 	seen   node.Resctrl
 	rule   node.Bandwidth
@@ -35,19 +35,19 @@ type controls struct {
 
 	own     map[node.CgroupPath]bool       // cgroups of workloads
 	members map[node.CgroupPath]membership // of the threads of each
-	order   []node.CgroupPath              // in which they are verified
+	order   []node.CgroupPath              // of the checks
 	next    int
-	looked  time.Time // when the last one was
+	looked  time.Time // time of the last check
 }
 
-// A membership is in which control groups the threads of a cgroup are.
+// A membership is the control groups of a cgroup's threads.
 type membership struct {
 	node.Control
 	any bool // there are threads
 }
 
-// show switches the reading of resctrl on if files need it, and returns the
-// other files.
+// show enables the reading of resctrl if files need it, and returns the other
+// files.
 func (c *controls) show(files []node.File) []node.File {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,14 +65,14 @@ func (c *controls) isWorkload(p node.CgroupPath) bool {
 	return c.own[p]
 }
 
-// bandwidth says how memory bandwidth is rounded.
+// bandwidth returns how the kernel rounds memory bandwidth.
 func (c *controls) bandwidth() node.Bandwidth {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.rule
 }
 
-// changed makes what was written be read again.
+// changed makes the next look read a written knob again.
 func (c *controls) changed(k node.Knob) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,9 +83,9 @@ func (c *controls) changed(k node.Knob) {
 	}
 }
 
-// fillControls adds to a snapshot what resctrl divides, and its knobs: those of
-// the control groups of classes, in which groups the workloads are, and what
-// was touched.
+// fillControls adds resctrl to a snapshot: its resources, the knobs of the
+// classes' control groups, the membership of the workloads, and all knobs that
+// Tenon changed.
 func (h *Host) fillControls(s *node.Snapshot, touches map[node.Knob]journal.Touch) {
 	c := &h.controls
 	var touched []node.Knob
@@ -161,7 +161,7 @@ func (h *Host) readControls(touched []node.Knob) (seen node.Resctrl, rule node.B
 	for _, g := range groups {
 		inode, err := fs.Inode(g)
 		if err != nil {
-			continue // it went meanwhile
+			continue // it was removed meanwhile
 		}
 		taken, err := controlTaken(fs, state, g, inode)
 		mine := node.IsControl(g) && err == nil && !taken
@@ -198,7 +198,7 @@ func (h *Host) readControls(touched []node.Knob) (seen node.Resctrl, rule node.B
 	return seen, rule, values, use, nil
 }
 
-// dividable is what info says, in the words of a snapshot.
+// dividable converts info to the form of a snapshot.
 func dividable(info resctrl.Info, root resctrl.Schemata) node.Resctrl {
 	r := node.Resctrl{Groups: info.Groups}
 	if info.L3.Mask != 0 {
@@ -226,15 +226,16 @@ func domains(by map[int]uint64) []node.CacheID {
 	return ids
 }
 
-// bandwidthRule says how the kernel rounds. The most of an absolute amount
-// stands in no file: it is what a fresh group has.
+// bandwidthRule returns how the kernel rounds. No file shows the maximum of an
+// absolute amount: it is the value of a new group.
 func bandwidthRule(b resctrl.Bandwidth) node.Bandwidth {
 	r := node.Bandwidth{Least: b.Least, Step: b.Step}
 	switch {
 	case !b.Divisible:
 		return node.Bandwidth{}
 	case b.Megabytes:
-		// Any number goes, and this one means no limit (MBA_MAX_MBPS).
+		// The kernel accepts any number; this one means no limit
+		// (MBA_MAX_MBPS).
 		r = node.Bandwidth{Unit: node.BandwidthMegabytes, Step: 1, Most: math.MaxUint32}
 	case b.Absolute:
 		r.Unit = node.BandwidthEighths

@@ -123,7 +123,7 @@ func TestWhatOthersUseIsNotWritten(t *testing.T) {
 	control(files, "BE", "L3:0=ff;1=ff\n", "77\n")
 	h, root := fakeResctrl(t, files)
 	step := plan.Step{Knob: node.Knob{Control: "BE", File: node.FileL3}, To: node.L3{Schema: "0=1;1=1"}}
-	if err := h.set(step.Knob, step.To); err == nil || !strings.Contains(err.Error(), "somebody else") {
+	if err := h.set(step.Knob, step.To); err == nil || !strings.Contains(err.Error(), "another component") {
 		t.Errorf("%v", err)
 	}
 	if text, _ := os.ReadFile(filepath.Join(root, "BE/schemata")); string(text) != files["BE/schemata"] {

@@ -90,7 +90,7 @@ func TestTheNextTenondTakesOverWhatADeadOneChanged(t *testing.T) {
 
 	next := resident(t, dir, nil)
 	do(t, next.Adopt())
-	// Another Tenon process sees that somebody who lives answers for it.
+	// Another Tenon process sees that a living process answers for the knob.
 	self, err := proc.Default().PIDStat(os.Getppid())
 	do(t, err)
 	other := resident(t, dir, &journal.Session{PID: os.Getppid(), Start: int64(self.StartTime)})

@@ -16,17 +16,17 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Restore puts back all that any Tenon process has journaled since boot, those
-// that still run included. It ends the processes that a lab started, removes
-// the groups that Tenon made and in which nobody lives, and writes back each
-// knob whose present value is Tenon's. A user's command is never ended: its
-// group stays and is reported. It needs no daemon, and a second call does
-// nothing. ctx bounds the waiting for processes to end.
+// Restore undoes all changes that any Tenon process, running or not, has
+// journaled since boot. It ends the processes that a lab started, removes the
+// cgroups without processes that Tenon made, and writes back each knob whose
+// present value is Tenon's. It never ends a user's command: its cgroup stays
+// and is reported. It needs no daemon, and a second call does nothing. ctx
+// bounds the wait for processes to end.
 func (h *Host) Restore(ctx context.Context) (Report, error) {
 	return h.restore(ctx, everything)
 }
 
-// RestorePlan says what Restore would do, and does nothing.
+// RestorePlan returns what Restore would do, and changes nothing.
 func (h *Host) RestorePlan(ctx context.Context) (Report, error) {
 	state, err := h.journal.State()
 	if err != nil || state.Empty() {
@@ -62,19 +62,19 @@ func (h *Host) RestorePlan(ctx context.Context) (Report, error) {
 	return r, nil
 }
 
-// RestoreOwn puts back what this process changed: for the normal end of a
-// lab. What other Tenon processes did stays.
+// RestoreOwn undoes the changes of this process, for the normal end of a lab.
+// Those of other Tenon processes stay.
 func (h *Host) RestoreOwn(ctx context.Context) (Report, error) {
 	me := h.journal.Session()
 	return h.restore(ctx, func(s journal.Session) bool { return s == me })
 }
 
-// RestoreDeadLabs puts back what labs that were killed left behind.
+// RestoreDeadLabs undoes the changes of labs that were killed.
 func (h *Host) RestoreDeadLabs(ctx context.Context) (Report, error) {
 	return h.restore(ctx, func(s journal.Session) bool { return s.Lab && !h.alive(journal.Process{PID: s.PID, Start: s.Start}) })
 }
 
-// A scope chooses whose changes a restore undoes.
+// A scope selects the processes whose changes a restore undoes.
 type scope func(journal.Session) bool
 
 func everything(journal.Session) bool { return true }
@@ -90,14 +90,14 @@ func (h *Host) restore(ctx context.Context, in scope) (Report, error) {
 	var r Report
 	var errs []error
 	errs = append(errs, h.endProcesses(ctx, state, in, &r))
-	// Groups before knobs: the knobs of a group that goes need no restoring.
+	// Cgroups before knobs: the knobs of a removed cgroup need no restore.
 	errs = append(errs, h.removeGroups(state, in, &r))
 	errs = append(errs, h.restoreKnobs(in, &r))
 	errs = append(errs, h.removeControls(state, in, &r))
 	return r, errors.Join(errs...)
 }
 
-// removeGroups removes the groups in scope in which nobody lives.
+// removeGroups removes the cgroups in scope that contain no process.
 func (h *Host) removeGroups(state journal.State, in scope, r *Report) error {
 	var errs []error
 	for _, p := range deepestFirst(state.Groups) {
@@ -122,8 +122,8 @@ func (h *Host) removeGroups(state journal.State, in scope, r *Report) error {
 	return errors.Join(errs...)
 }
 
-// occupants lists who is in a group, apart from those who are about to end,
-// and whether it holds groups that stay.
+// occupants lists the processes in a cgroup that are not about to end, and
+// whether it contains cgroups that stay.
 func (h *Host) occupants(p node.CgroupPath, ending map[int]journal.Process, removed map[node.CgroupPath]bool) (users []int, below bool) {
 	pids, _ := h.tree.Procs(string(p))
 	for _, pid := range pids {
@@ -141,9 +141,9 @@ func (h *Host) occupants(p node.CgroupPath, ending map[int]journal.Process, remo
 	return users, below
 }
 
-// restoreKnobs writes back the knobs in scope, in the order of a plan. What
-// the kernel refuses is tried again after the others, as long as that helps:
-// somebody else's groups can stand in the way of the order.
+// restoreKnobs writes back the knobs in scope, in the order of a plan. It tries
+// refused writes again after the others, as long as some succeed: cgroups of
+// other components can invalidate the order.
 func (h *Host) restoreKnobs(in scope, r *Report) error {
 	state, err := h.journal.State()
 	if err != nil {
@@ -193,10 +193,10 @@ func (h *Host) restoreKnobs(in scope, r *Report) error {
 	return errors.Join(errs...)
 }
 
-// undo sorts the journaled knobs in scope: steps that restore, in the order of
-// a plan; knobs whose present value is somebody else's; knobs whose cgroup is
-// gone; knobs that the kernel has dropped. The knobs of a group that others
-// have made are theirs to give back.
+// undo sorts the journaled knobs in scope: restoring steps, in the order of a
+// plan; knobs that another component changed; knobs whose cgroup is gone; knobs
+// that the kernel has dropped. It ignores the knobs of a cgroup that others
+// have made in its place.
 func (h *Host) undo(state journal.State, in scope) (steps []plan.Step, left []Change, gone, lost []node.Knob) {
 	have := node.Knobs{Kernel: h.kernel(), Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{}}
 	var wants []plan.Want
@@ -220,7 +220,7 @@ func (h *Host) undo(state journal.State, in scope) (steps []plan.Step, left []Ch
 			continue
 		}
 		if err != nil {
-			now = nil // the write will say why
+			now = nil // the write will return the reason
 		}
 		if now != nil && now != t.Before && !h.ours(k, t, now) {
 			left = append(left, Change{Knob: k, From: now.String(), To: t.Before.String()})
@@ -235,11 +235,10 @@ func (h *Host) undo(state journal.State, in scope) (steps []plan.Step, left []Ch
 	return plan.Diff(have, wants), left, gone, lost
 }
 
-// dropped reports whether a knob of a living cgroup cannot be read because the
-// kernel has dropped it with its value: its controller was taken away from the
-// cgroup, resctrl was unmounted, or the module that had the file was unloaded.
-// A controller that is not mounted anywhere is another matter: it may go on
-// where we cannot see it.
+// dropped reports whether a knob of an existing cgroup cannot be read because
+// the kernel has dropped it with its value: its controller was disabled for the
+// cgroup, resctrl was unmounted, or its module was unloaded. An unmounted
+// controller is different: it may still act where Tenon cannot see it.
 func dropped(err error) bool {
 	file := errors.Is(err, cgroup.ErrUnsupported) && errors.Is(err, fs.ErrNotExist)
 	return file || errors.Is(err, cgroup.ErrGone) || errors.Is(err, resctrl.ErrNotMounted)

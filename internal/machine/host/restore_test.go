@@ -183,7 +183,7 @@ func TestRestoreAfterKill9LeavesNoTrace(t *testing.T) {
 			t.Errorf("after %v\n%s", report, d)
 		}
 		if len(report.Left) > 0 {
-			t.Errorf("Tenon's own values were taken for somebody else's: %v", report)
+			t.Errorf("Tenon's own values were taken for another component's: %v", report)
 		}
 		if !slices.Equal(planned.Removed, report.Removed) || !slices.Equal(planned.Restored, report.Restored) {
 			t.Errorf("planned\n%v\ndone\n%v", planned, report)
@@ -214,7 +214,7 @@ func TestRestoreLeavesWhatOthersChanged(t *testing.T) {
 	weight := node.Knob{Cgroup: be, File: node.FileCPUWeight}
 	do(t, m.Apply(t.Context(), plan.Step{Knob: k, To: node.PIDs{Max: 600}}),
 		m.Apply(t.Context(), plan.Step{Knob: weight, To: node.CPUWeight{Weight: unit.WeightOf(50)}}))
-	do(t, m.WriteFile(be, "pids.max", "650")) // somebody else
+	do(t, m.WriteFile(be, "pids.max", "650")) // another component
 	r, err := m.Restore(t.Context())
 	do(t, err)
 	want := []host.Change{{Knob: k, From: "650", To: "777"}}

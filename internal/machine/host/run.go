@@ -13,12 +13,11 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// ErrOwn means that a group holds a process that must go on for Tenon or the
-// node to work.
+// ErrOwn means that a cgroup contains a process that Tenon or the node needs.
 var ErrOwn = errors.New("it holds a process of Tenon or of the system")
 
-// readRun reads what a group was told: Running or Frozen. Where nothing can be
-// frozen, everything runs.
+// readRun reads whether a cgroup is Running or Frozen. Without a freezer it is
+// Running.
 func (h *Host) readRun(p string) (node.Run, error) {
 	frozen, err := h.tree.Frozen(p)
 	switch {
@@ -32,7 +31,7 @@ func (h *Host) readRun(p string) (node.Run, error) {
 	return "", err
 }
 
-// writeRun freezes a group or lets it go on.
+// writeRun freezes or thaws a cgroup.
 func (h *Host) writeRun(p node.CgroupPath, v node.Run) error {
 	if v == node.Frozen {
 		if err := h.mayStop(p); err != nil {
@@ -49,9 +48,9 @@ func (h *Host) writeRun(p node.CgroupPath, v node.Run) error {
 	return err
 }
 
-// end asks all processes in and below a group to end, or ends them. That
-// cannot be undone and is not journaled; a group that Tenon has frozen is let
-// go on first, and forgotten.
+// end asks all processes in and below a cgroup to end, or kills them. That
+// cannot be undone and is not journaled. It first thaws a cgroup that Tenon has
+// frozen, and forgets the freeze.
 func (h *Host) end(k node.Knob, v node.Run) error {
 	if err := h.mayStop(k.Cgroup); err != nil {
 		return err
@@ -77,9 +76,10 @@ func (h *Host) end(k node.Knob, v node.Run) error {
 	return nil
 }
 
-// Prepare makes a group ready to end, whoever asks it to. It has to run in order
-// to end: what Tenon froze goes on, and is forgotten, and nothing else that Tenon
-// did may keep it from that. Where only the latter fails it ends later.
+// Prepare makes a cgroup ready to end, by any sender's request: a process has
+// to run in order to end. It thaws a cgroup that Tenon froze, forgets the
+// freeze, and exempts the cgroup from isolation. If only the last part fails,
+// the cgroup ends later.
 func (h *Host) Prepare(k node.Knob) error {
 	if err := h.release(k); err != nil {
 		return err
@@ -88,7 +88,7 @@ func (h *Host) Prepare(k node.Knob) error {
 	return nil
 }
 
-// Thaw lets go on what Tenon froze, for when nobody may be there to do so.
+// Thaw thaws all that Tenon froze, before a time without an agent.
 func (h *Host) Thaw() error {
 	touches, err := h.ownTouches()
 	if err != nil {
@@ -103,31 +103,31 @@ func (h *Host) Thaw() error {
 	return errors.Join(errs...)
 }
 
-// kill ends all processes in and below a group. Where that takes freezing it
-// for a moment, a restore knows of it until it is thawed.
+// kill kills all processes in and below a cgroup. If that needs a short freeze,
+// the journal holds it until the thaw.
 func (h *Host) kill(k node.Knob) error {
 	p := string(k.Cgroup)
 	before, err := h.knobs.Read(k)
 	if err != nil {
 		return err
 	}
-	if before == node.Frozen || !h.tree.KillFreezes(p) { // frozen by somebody else
+	if before == node.Frozen || !h.tree.KillFreezes(p) { // frozen by another component
 		return h.tree.Kill(p)
 	}
 	inode, err := h.knobInode(k)
 	if err != nil {
 		return err
 	}
-	// What has to end ends also while the journal is full.
+	// The kill must also work while the journal is full.
 	err = errors.Join(h.journal.Intend(k, inode, before, node.Frozen), h.tree.Kill(p))
 	if now, readErr := h.knobs.Read(k); readErr == nil && now == node.Frozen {
-		return err // a restore tries again to thaw it
+		return err // a restore tries the thaw again
 	}
 	return errors.Join(err, h.journal.Forget(k))
 }
 
-// mayStop refuses to stop or end groups in which somebody lives without whom
-// nobody would look after the node.
+// mayStop refuses cgroups that contain PID 1, this process, a live Tenon
+// session or its watchdog.
 func (h *Host) mayStop(p node.CgroupPath) error {
 	if p == "" {
 		return ErrOwn
@@ -157,7 +157,7 @@ func (h *Host) mayStop(p node.CgroupPath) error {
 	return nil
 }
 
-// runKnobs lists the knobs by which the work of best-effort workloads stops.
+// runKnobs lists the knobs that stop best-effort workloads.
 func runKnobs(workloads []node.Workload) []node.Knob {
 	var all []node.Knob
 	for _, w := range workloads {
@@ -168,7 +168,8 @@ func runKnobs(workloads []node.Workload) []node.Knob {
 	return all
 }
 
-// shownRun is what a snapshot shows: as readRun, but Ended where nobody is left.
+// shownRun returns the value for a snapshot: as readRun, but Ended if no
+// process is left.
 func (h *Host) shownRun(p string) node.Value {
 	v, err := h.readRun(p)
 	if err != nil {
@@ -189,7 +190,7 @@ func (s *sight) showsRuns() bool {
 	return s.runs
 }
 
-// follow makes the sight read a knob in every look until its group has ended,
+// follow makes the cache read a knob in every look until its cgroup has ended,
 // and reports whether it was killed before.
 func (s *sight) follow(k node.Knob, v node.Run) (killed bool) {
 	if s == nil {
@@ -205,7 +206,7 @@ func (s *sight) follow(k node.Knob, v node.Run) (killed bool) {
 	return killed
 }
 
-// reread forgets the knobs of groups that are to end; s.mu is held.
+// reread drops the knobs of ending cgroups; s.mu is held.
 func (s *sight) reread() {
 	for k := range s.ending {
 		switch v, inSight := s.known[k]; {

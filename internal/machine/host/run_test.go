@@ -97,7 +97,7 @@ func freezer() {
 	time.Sleep(time.Minute)
 }
 
-// TestNobodyStopsTenon: a group in which the watchdog or a Tenon process lives
+// TestNobodyStopsTenon: a cgroup that contains the watchdog or a Tenon process
 // is neither frozen nor ended, nor is the root.
 func TestNobodyStopsTenon(t *testing.T) {
 	m := open(t, false)
@@ -138,7 +138,7 @@ func TestTheEndOfAWorkloadIsSeenAtOnce(t *testing.T) {
 	}
 	h.Show([]node.File{node.FileCPUMax})
 	if v := see(); v != nil {
-		t.Errorf("nobody turns it, and it shows %v", v)
+		t.Errorf("no policy uses it, and it shows %v", v)
 	}
 	h.Show([]node.File{node.FileCPUMax, node.FileRun})
 	do(t, h.Apply(t.Context(), plan.Step{Knob: runOf(p), From: see(), To: node.AskedToEnd}))
@@ -149,8 +149,8 @@ func TestTheEndOfAWorkloadIsSeenAtOnce(t *testing.T) {
 	}
 }
 
-// TestWhatDoesNotDieIsSaid kills a group that is frozen from above, in which on
-// cgroup v1 nobody dies, as in uninterruptible sleep: the second time it is an
+// TestWhatDoesNotDieIsSaid kills a cgroup below a frozen one, where on cgroup
+// v1 no process dies, as in uninterruptible sleep: the second attempt is an
 // error.
 func TestWhatDoesNotDieIsSaid(t *testing.T) {
 	m := open(t, false)
@@ -182,7 +182,8 @@ func TestWhatDoesNotDieIsSaid(t *testing.T) {
 	}
 }
 
-// TestAGroupThatSomebodyElseEndsRuns: what the kubelet asks to end has to run.
+// TestAGroupThatSomebodyElseEndsRuns: a cgroup that the kubelet ends has to
+// run.
 func TestAGroupThatSomebodyElseEndsRuns(t *testing.T) {
 	m := open(t, false)
 	if !m.Capabilities().Can(node.MechCgroupFreezer) {

@@ -13,8 +13,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// reloadsAtOnce is how often the scheduler is loaded anew after one change of
-// the CPUs: each that goes may end it again.
+// reloadsAtOnce bounds the loads after a change of the CPUs: each CPU that goes
+// offline may end the scheduler again.
 const (
 	reloadsAtOnce = 5
 	reloadPause   = 200 * time.Millisecond
@@ -36,7 +36,7 @@ type extScheduler interface {
 	Close() error
 }
 
-// extMeans is what sched_ext takes: packages scx and task.
+// extMeans is the access to sched_ext: packages scx and task.
 type extMeans interface {
 	load(scx.Options) (extScheduler, error)
 	extend(list task.List, spare func(tid int) bool) (int, error)
@@ -49,7 +49,7 @@ type kernelExt struct{}
 func (kernelExt) load(o scx.Options) (extScheduler, error) {
 	s, err := scx.Load(o)
 	if err != nil {
-		return nil, err // and no pointer to nothing
+		return nil, err // not a typed nil pointer
 	}
 	return s, nil
 }
@@ -60,17 +60,18 @@ func (kernelExt) shorten(l task.List) (int, error) { return task.Shorten(l) }
 
 func (kernelExt) count(tids []int) (task.Policies, error) { return task.CountPolicies(tids) }
 
-// scheduler is the one that this process has loaded, and its orders.
+// scheduler is the BPF scheduler that this process has loaded, with its orders.
 type scheduler struct {
-	loading bool         // one is being loaded, or dropped again
+	loading bool         // a load, or the drop of an unwanted one, is in progress
 	loaded  extScheduler // nil: none
 	want    node.Scheduler
-	closed  bool // none is loaded any more
+	closed  bool // no further loads
 	as      node.Scheduler
 	orders  orders
 }
 
-// readScheduler says what this process has loaded. Others' is not ours.
+// readScheduler returns what this process has loaded, not another component's
+// scheduler.
 func (h *Host) readScheduler() (node.Value, error) {
 	i := &h.isolation
 	i.mu.Lock()
@@ -81,13 +82,12 @@ func (h *Host) readScheduler() (node.Value, error) {
 	return i.scheduler.as, nil
 }
 
-// writeScheduler loads the scheduler, changes how it works, or unloads it. For
-// a resident host, whose loop must not stand still, it is loaded by the way: see
-// ErrLoading.
+// writeScheduler loads the scheduler, changes its parameters, or unloads it. A
+// resident host loads it beside its loop: see ErrLoading.
 func (h *Host) writeScheduler(v node.Scheduler) error {
 	i := &h.isolation
 	i.mu.Lock()
-	i.scheduler.want = v // of which also those learn who load it at this moment
+	i.scheduler.want = v // a load in progress also reads this
 	s, as := i.scheduler.loaded, i.scheduler.as
 	i.mu.Unlock()
 	switch {
@@ -108,7 +108,7 @@ func (h *Host) writeScheduler(v node.Scheduler) error {
 func (h *Host) params(v node.Scheduler) scx.Params {
 	p := scx.Params{SMTRule: v.Siblings, Hold: v.Hold, Headroom: v.Headroom, Cap: capOf(h.isolation.cap())}
 	if v.Hold == 0 {
-		p.Hold = -1 // none, and not the default
+		p.Hold = -1 // none, not the default
 	}
 	return p
 }
@@ -137,7 +137,7 @@ func place[K comparable](of map[K]int, k K) int {
 	return n
 }
 
-// unload takes the scheduler down. Its threads go on in the fair class.
+// unload takes the scheduler down. Its threads continue in the fair class.
 func (h *Host) unload(s extScheduler) error {
 	last := h.lastStatus(s)
 	if !h.isolation.left(s) {
@@ -149,7 +149,7 @@ func (h *Host) unload(s extScheduler) error {
 	return err
 }
 
-// left notes that a scheduler is no more, if it was the one.
+// left records the end of a scheduler, if it was the loaded one.
 func (i *isolation) left(s extScheduler) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -160,8 +160,7 @@ func (i *isolation) left(s extScheduler) bool {
 	return true
 }
 
-// follow does what the scheduler asks for between the turns of the loop, until
-// it ends.
+// follow serves the scheduler's requests beside the loop, until it ends.
 func (h *Host) follow(s extScheduler) {
 	for e := range s.Events() {
 		switch e := e.(type) {
@@ -175,13 +174,13 @@ func (h *Host) follow(s extScheduler) {
 	}
 }
 
-// exited notes the end of a scheduler that was not asked for. Where only the
-// CPUs are others now it is loaded anew, with the orders that it had.
+// exited records an unexpected end of a scheduler. If only the set of CPUs
+// changed, the scheduler is loaded again with its orders.
 func (h *Host) exited(s extScheduler, e scx.Exit) {
 	i := &h.isolation
 	last := h.lastStatus(s)
 	if !i.left(s) {
-		return // it was asked for
+		return // the end was requested
 	}
 	i.ended(e, h.now(), last)
 	why := reasonOf(e)
@@ -200,8 +199,8 @@ func (h *Host) exited(s extScheduler, e scx.Exit) {
 	h.fall(node.RungSchedExt, false, errors.New(why))
 }
 
-// reload loads the scheduler for the CPUs that there are now, if it is still
-// wanted. While they still come and go the kernel does not take it.
+// reload loads the scheduler for the present CPUs if it is still wanted. While
+// CPUs go on- or offline the kernel refuses it.
 func (h *Host) reload() (err error) {
 	for range reloadsAtOnce {
 		_, err = h.loadWanted()
@@ -213,7 +212,7 @@ func (h *Host) reload() (err error) {
 	return err
 }
 
-// reasonOf says why it ended, in one line.
+// reasonOf returns in one line why the scheduler ended.
 func reasonOf(e scx.Exit) string {
 	text := "the kernel ended the scheduler"
 	if e.Kind == scx.ExitSelf {

@@ -9,14 +9,13 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// ErrLoading means that the scheduler is being loaded: the kernel checks its
-// programs first, which takes a second, and many where the machine is slow. Its
-// knob shows none until then. What keeps best-effort work out of the way below
-// it holds meanwhile.
+// ErrLoading means that the scheduler is being loaded. The kernel verifies its
+// programs first, which takes a second, or many on a slow machine. Its knob is
+// empty until then, and the next isolation mechanism holds.
 var ErrLoading = errors.New("the scheduler is being loaded: the kernel checks it")
 
-// startLoading has the scheduler loaded that is wanted, while the loop turns on.
-// A failure is a fall, as if it had been refused at once.
+// startLoading loads the wanted scheduler beside the loop. A failure is a
+// mechanism failure, as if it had been refused at once.
 func (h *Host) startLoading() {
 	v, begun := h.isolation.beginLoad()
 	if !begun {
@@ -34,7 +33,7 @@ func (h *Host) startLoading() {
 }
 
 // loadWanted loads the scheduler if it is wanted and not loaded, and reports
-// whether it has. If somebody else does so at this moment, it leaves that to them.
+// whether it did. If another goroutine is loading it, it does nothing.
 func (h *Host) loadWanted() (bool, error) {
 	v, begun := h.isolation.beginLoad()
 	if !begun {
@@ -43,7 +42,7 @@ func (h *Host) loadWanted() (bool, error) {
 	return h.loadAs(v)
 }
 
-// beginLoad says what to load, if anything, and keeps others from doing so.
+// beginLoad returns what to load, if anything, and prevents other loads.
 func (i *isolation) beginLoad() (v node.Scheduler, begun bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -55,9 +54,9 @@ func (i *isolation) beginLoad() (v node.Scheduler, begun bool) {
 	return x.want, true
 }
 
-// loadAs loads the scheduler and has it followed. If minds have changed meanwhile
-// it is dropped, or made to work as it is wanted now; a failure is nobody's
-// concern then.
+// loadAs loads the scheduler and starts follow. If the wanted scheduler has
+// changed meanwhile, it drops the loaded one or changes its parameters; a
+// failure is then ignored.
 func (h *Host) loadAs(v node.Scheduler) (bool, error) {
 	for begun := true; begun; v, begun = h.isolation.beginLoad() {
 		s, err := h.load(v)
@@ -92,8 +91,9 @@ func (h *Host) load(v node.Scheduler) (extScheduler, error) {
 	return s, err
 }
 
-// endLoad takes over what was loaded, and says what is wanted now. What is not
-// wanted is still to be dropped, and until then no other can be loaded.
+// endLoad stores the loaded scheduler, and returns what is wanted now. An
+// unwanted scheduler must still be dropped, and until then no other can be
+// loaded.
 func (i *isolation) endLoad(s extScheduler, v node.Scheduler, err error) (want node.Scheduler) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -107,13 +107,13 @@ func (i *isolation) endLoad(s extScheduler, v node.Scheduler, err error) (want n
 		return want
 	case want.Loaded:
 		x.loading, x.loaded, x.as = false, s, v
-		i.stale = true // who became a stray without it is one no more, and the other way round
+		i.stale = true // the set of strays changes with the scheduler
 	}
 	i.status.Loads++
 	return want
 }
 
-// drop takes down what nobody wanted any more when it was loaded.
+// drop takes down a scheduler that was no longer wanted when its load ended.
 func (h *Host) drop(s extScheduler) {
 	i := &h.isolation
 	last := h.lastStatus(s)
@@ -126,8 +126,8 @@ func (h *Host) drop(s extScheduler) {
 	i.scheduler.loading = false
 }
 
-// unwant says that no scheduler is wanted, also to those who load one at this
-// moment, and returns the one that is loaded, if any, or whether one will be.
+// unwant records, also for a load in progress, that no scheduler is wanted. It
+// returns the loaded scheduler, if any, and whether a load is in progress.
 func (i *isolation) unwant() (s extScheduler, loading bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -138,8 +138,8 @@ func (i *isolation) unwant() (s extScheduler, loading bool) {
 	return i.scheduler.loaded, i.scheduler.loading
 }
 
-// change makes a loaded scheduler work as it is wanted now, if that is another
-// way.
+// change sets the parameters of a loaded scheduler to the wanted ones, if they
+// differ.
 func (h *Host) change(s extScheduler, from, to node.Scheduler) error {
 	if to == from {
 		return nil

@@ -110,7 +110,7 @@ func TestLoadThatFailsLate(t *testing.T) {
 		falls  int
 	}{
 		"is a fall":                        {func(*testing.T, *bench) {}, 1},
-		"is none where nobody wants it":    {func(t *testing.T, b *bench) { do(t, b.release(t, schedulerKnob)) }, 0},
+		"is none where it is not wanted":   {func(t *testing.T, b *bench) { do(t, b.release(t, schedulerKnob)) }, 0},
 		"is none where the host is closed": {func(t *testing.T, b *bench) { b.isolation.close() }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestClosingDoesNotWaitForALoad(t *testing.T) {
 	close(gate)
 	until(t, "the load has ended", func() bool { return !b.loads() })
 	if !b.ext.now.closed {
-		t.Error("it is loaded, and nobody is there to look after it")
+		t.Error("it is loaded, and its host is closed")
 	}
 }
 

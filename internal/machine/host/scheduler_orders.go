@@ -15,27 +15,27 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// orders are those that the BE scheduler has, or will be loaded with. What they
-// are is decided by package isolation; here they are written to the scheduler's
-// maps, and read back.
+// orders are those that the BPF scheduler has, or will be loaded with. Package
+// isolation decides them; this file writes them to the scheduler's maps and
+// reads them back.
 type orders struct {
 	groups  map[node.CgroupPath]order
 	cap     node.SchedulerCap
-	refused map[node.Knob]string // that the scheduler did not take, and why
+	refused map[node.Knob]string // orders that the scheduler refused, with the reason
 	reread  lap                  // round the groups
 }
 
-// An order is one for a cgroup: a cgroup that is made anew has another inode, and
-// no order.
+// An order is for one cgroup: a cgroup that is made again has another inode,
+// and no order.
 type order struct {
 	inode uint64
 	value node.SchedulerGroup
 }
 
-// capKnob is the cap of all threads of the BE scheduler.
+// capKnob is the cap of all threads of the BPF scheduler.
 var capKnob = node.Knob{File: node.FileSchedulerCap}
 
-// classOf is the class of the scheduler's maps.
+// classOf maps to the classes in the scheduler's maps.
 var classOf = map[node.SchedulerClass]scx.Class{
 	node.SchedulerNormal: scx.Normal, node.SchedulerBE: scx.BE, node.SchedulerLS: scx.LS, node.SchedulerLSX: scx.LSX,
 }
@@ -62,13 +62,13 @@ func (h *Host) fillOrders(at time.Time, into map[node.Knob]node.Value) {
 	into[capKnob] = x.orders.cap
 }
 
-// readBack takes over what the scheduler's maps say of a cgroup.
+// readBack reads the orders of a cgroup from the scheduler's maps.
 func (x *scheduler) readBack(p node.CgroupPath) {
 	o := x.orders.groups[p]
 	g, known, err := x.loaded.Group(o.inode)
 	switch {
 	case err != nil:
-		return // of the end of a scheduler follow tells
+		return // follow reports the end of a scheduler
 	case !known:
 		delete(x.orders.groups, p)
 		return
@@ -90,7 +90,7 @@ func (x *scheduler) readBack(p node.CgroupPath) {
 	x.orders.groups[p] = o
 }
 
-// readOrder reads one order; the zero value: there is none.
+// readOrder returns one order; the zero value: none.
 func (h *Host) readOrder(k node.Knob) (node.Value, error) {
 	inode, err := h.inode(k.Cgroup)
 	if err != nil {
@@ -108,8 +108,8 @@ func (h *Host) readOrder(k node.Knob) (node.Value, error) {
 	return node.SchedulerGroup{}, nil
 }
 
-// order gives the scheduler an order, or keeps it for when one is loaded. It is
-// not journaled: it ends with the scheduler, and that with this process.
+// order gives the scheduler an order, or keeps it for the next load. It is not
+// journaled: it ends with the scheduler, which ends with this process.
 func (h *Host) order(k node.Knob, v node.Value) error {
 	i := &h.isolation
 	switch v := v.(type) {
@@ -185,8 +185,8 @@ func (x *scheduler) taken(p node.CgroupPath, slot int) bool {
 	return false
 }
 
-// push writes an order to the scheduler's maps: the quota first, so that no thread
-// is in the slot without it. i.mu is held.
+// push writes an order to the scheduler's maps: the quota first, so that no
+// thread is in the slot without it. i.mu is held.
 func (x *scheduler) push(o order) error {
 	if v := o.value; v.Slot > 0 {
 		quota := time.Duration(int64(v.Quota) * int64(scx.QuotaPeriod) / int64(unit.CPUs(1)))
@@ -197,9 +197,9 @@ func (x *scheduler) push(o order) error {
 	return x.loaded.SetGroup(scx.Group{Cgroup: o.inode, Class: classOf[o.value.Class], Pod: o.value.Slot})
 }
 
-// pushOrders gives a scheduler that was just loaded all orders: those first that
-// protect. What it does not take is not shown any more, so that it is wanted and
-// tried again.
+// pushOrders gives a newly loaded scheduler all orders, protecting ones first.
+// Refused orders are not shown any more, so that they are wanted and tried
+// again.
 func (h *Host) pushOrders(s extScheduler) {
 	i := &h.isolation
 	i.mu.Lock()
@@ -223,8 +223,8 @@ func (h *Host) pushOrders(s extScheduler) {
 	}
 }
 
-// noteRefusal notes whether the scheduler took an order, and returns why not. What
-// fails because the scheduler has ended is no refusal. i.mu is held.
+// noteRefusal records whether the scheduler accepted an order, and returns why
+// not. A failure because the scheduler has ended is no refusal. i.mu is held.
 func (x *scheduler) noteRefusal(k node.Knob, err error) error {
 	if delete(x.orders.refused, k); err == nil || errors.Is(err, scx.ErrClosed) {
 		return err
@@ -236,8 +236,8 @@ func (x *scheduler) noteRefusal(k node.Knob, err error) error {
 	return err
 }
 
-// refusals says which orders the scheduler did not take; empty: it took all. i.mu
-// is held.
+// refusals lists the orders that the scheduler refused; empty: none. i.mu is
+// held.
 func (x *scheduler) refusals() string {
 	n := len(x.orders.refused)
 	if n == 0 {
@@ -251,7 +251,7 @@ func (x *scheduler) refusals() string {
 	return text
 }
 
-// forgetOrders drops all orders: they ended with their scheduler.
+// forgetOrders drops all orders after the end of their scheduler.
 func (i *isolation) forgetOrders() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -272,14 +272,14 @@ func (h *Host) sweepOrders() error {
 	return errors.Join(errs...)
 }
 
-// cap is the present cap.
+// cap returns the present cap.
 func (i *isolation) cap() node.SchedulerCap {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.scheduler.orders.cap
 }
 
-// capOf is the cap in the words of the scheduler.
+// capOf converts the cap for the scheduler.
 func capOf(v node.SchedulerCap) unit.MilliCPU {
 	if v.Most == 0 {
 		return scx.NoCap

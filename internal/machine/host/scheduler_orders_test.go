@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestSchedulerIsNotLoadedAnewForNobody: the CPUs change, and while it is being
-// loaded anew it is to go.
+// TestSchedulerIsNotLoadedAnewForNobody: the CPUs change, and during the reload
+// the scheduler becomes unwanted.
 func TestSchedulerIsNotLoadedAnewForNobody(t *testing.T) {
 	gone := scx.Exited{Exit: scx.Exit{Kind: scx.ExitKernel, Code: 1 << 48, Reason: "cpu 3 going offline"}}
 	t.Run("while it is loaded", func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestSchedulerIsNotLoadedAnewForNobody(t *testing.T) {
 		until(t, "the load has ended", func() bool { return b.ext.loaded() == 2 })
 		until(t, "and was noted", func() bool { return !b.loads() })
 		if now, _ := b.readScheduler(); now != node.Value(node.Scheduler{}) || !b.ext.now.closed {
-			t.Errorf("after the unload %v is loaded, that nobody owns", now)
+			t.Errorf("after the unload %v is loaded without an owner", now)
 		}
 	})
 	t.Run("before it is tried again", func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestOrdersReachTheSchedulerAndReadBack(t *testing.T) {
 		t.Errorf("journaled: %v, want the scheduler alone: orders end with it", st.Touches)
 	}
 
-	// Somebody with access to the maps changes them.
+	// Another process with access to the maps changes them.
 	inode, err := b.Inode("be/a")
 	do(t, err, s.DropGroup(inode), s.SetPod(scx.Pod{Slot: 3}))
 	late := node.Snapshot{}

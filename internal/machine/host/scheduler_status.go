@@ -9,8 +9,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// IsolationStatus says what the means of isolation do and have done since this
-// host was opened. It reads the counters of the scheduler, if one is loaded.
+// IsolationStatus returns the state and the counters of the isolation
+// mechanisms since this host was opened. It reads the counters of a loaded
+// scheduler.
 func (h *Host) IsolationStatus() node.IsolationStatus {
 	i := &h.isolation
 	i.mu.Lock()
@@ -39,7 +40,7 @@ func (h *Host) IsolationStatus() node.IsolationStatus {
 	return all
 }
 
-// lastStatus reads the counters of a scheduler; nil: it cannot tell.
+// lastStatus reads the counters of a scheduler; nil: it cannot be read.
 func (h *Host) lastStatus(s extScheduler) *node.SchedulerStatus {
 	raw, err := s.Status()
 	if err != nil {
@@ -48,7 +49,7 @@ func (h *Host) lastStatus(s extScheduler) *node.SchedulerStatus {
 	return schedulerStatus(raw, h.now())
 }
 
-// ended notes the end of a scheduler, and what it had counted by then.
+// ended records the end of a scheduler, and its last counters.
 func (i *isolation) ended(e scx.Exit, at time.Time, last *node.SchedulerStatus) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -85,7 +86,7 @@ var schedulerClasses = map[scx.Class]node.SchedulerClass{
 	scx.Normal: node.SchedulerNormal, scx.BE: node.SchedulerBE, scx.LS: node.SchedulerLS, scx.LSX: node.SchedulerLSX,
 }
 
-// schedulerStatus is a status in the words of package node.
+// schedulerStatus converts a status to package node.
 func schedulerStatus(s scx.Status, at time.Time) *node.SchedulerStatus {
 	v := &node.SchedulerStatus{
 		At: at, State: s.State, Running: s.Running, Variant: string(s.Variant), Since: s.Since,

@@ -9,45 +9,44 @@ import (
 )
 
 const (
-	// verifyWithin is how long the value of a knob that Tenon has changed is
-	// believed without being read again. What somebody else writes to such a
-	// knob is seen, and put right, within this time.
+	// verifyWithin is how long the cache keeps the value of a knob that Tenon
+	// has changed. Within this time Tenon sees and corrects another component's
+	// write.
 	verifyWithin = 5 * time.Second
-	// glanceWithin is the same for the other knobs in sight, of which there
-	// are many more.
+	// glanceWithin is the same for the other cached knobs, of which there are
+	// many more.
 	glanceWithin = 15 * time.Second
 )
 
-// A sight is what a resident host remembers of the knobs that its snapshots
-// show. Reading all knobs of a hundred workloads in every turn would be most
-// of what the agent costs.
+// A sight is the knob cache of a resident host. Reading all knobs of a hundred
+// workloads in every tick would be most of the agent's cost.
 type sight struct {
 	mu     sync.Mutex
-	files  []node.File       // the knobs that every group in sight shows
-	runs   bool              // best-effort workloads show how they run
-	groups []node.CgroupPath // whose knobs are in sight
-	extra  []node.Knob       // others in sight
+	files  []node.File       // the knobs that every cached cgroup shows
+	runs   bool              // best-effort workloads show whether they run
+	groups []node.CgroupPath // the cached cgroups
+	extra  []node.Knob       // further cached knobs
 	inodes map[node.CgroupPath]uint64
-	known  map[node.Knob]node.Value // nil: it could not be read
-	order  []node.Knob              // that are in sight
-	stale  bool                     // groups may have been made anew
+	known  map[node.Knob]node.Value // nil: could not be read
+	order  []node.Knob              // the cached knobs
+	stale  bool                     // cgroups may have been made again
 
-	touched        []node.Knob // that Tenon has changed
-	ours, others   []node.Knob // of order: these, and the rest
+	touched        []node.Knob // knobs that Tenon has changed
+	ours, others   []node.Knob // of order: Tenon's, and the rest
 	verify, glance lap         // round ours, and round others
 
 	inner      []node.CgroupPath // inside best-effort workloads
 	innerStale bool
 
-	ending map[node.Knob]node.Run // groups that were asked to end, or killed
+	ending map[node.Knob]node.Run // cgroups that were asked to end, or killed
 }
 
 func newSight() *sight {
 	return &sight{files: node.Files, runs: true, inodes: map[node.CgroupPath]uint64{}, known: map[node.Knob]node.Value{}, innerStale: true}
 }
 
-// look returns the knobs of groups, sorted, and those that were touched: from
-// memory, but for those that are new, and for those whose turn it is.
+// look returns the knobs of cgroups, sorted, and those that Tenon changed: from
+// the cache, except for new ones and those due for a read.
 func (s *sight) look(at time.Time, groups []node.CgroupPath, touched []node.Knob, h *Host) map[node.Knob]node.Value {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +86,7 @@ func (s *sight) look(at time.Time, groups []node.CgroupPath, touched []node.Knob
 	return now
 }
 
-// divide tells the knobs in sight that Tenon has changed from the others.
+// divide separates the cached knobs that Tenon has changed from the others.
 func (s *sight) divide(touched []node.Knob) {
 	s.touched, s.ours, s.others = touched, nil, nil
 	for _, k := range s.order {
@@ -99,7 +98,7 @@ func (s *sight) divide(touched []node.Knob) {
 	}
 }
 
-// turnTo forgets what left the sight and what is no longer the same group.
+// turnTo drops cgroups that are no longer shown, or were made again.
 func (s *sight) turnTo(groups []node.CgroupPath, extra []node.Knob, h *Host) {
 	known, inodes := s.known, s.inodes
 	s.known, s.inodes = make(map[node.Knob]node.Value, len(known)), make(map[node.CgroupPath]uint64, len(groups))
@@ -137,7 +136,8 @@ func (s *sight) turnTo(groups []node.CgroupPath, extra []node.Knob, h *Host) {
 	s.groups, s.extra, s.stale = groups, extra, false
 }
 
-// saw notes what a write read back; after an error the knob is read anew.
+// saw stores the value read after a write; after an error the knob is read
+// again.
 func (s *sight) saw(k node.Knob, v node.Value, err error) {
 	if s == nil {
 		return
@@ -164,7 +164,7 @@ func (s *sight) anew(k node.Knob) {
 	delete(s.known, k)
 }
 
-// forget drops all that is known of the knobs.
+// forget clears the cache.
 func (s *sight) forget() {
 	if s == nil {
 		return
@@ -181,7 +181,7 @@ func (s *sight) inode(p node.CgroupPath) (uint64, bool) {
 	return inode, known
 }
 
-// show makes files the knobs that every group in sight shows.
+// show sets the files that every cached cgroup shows.
 func (s *sight) show(files []node.File) {
 	if s == nil {
 		return
@@ -195,7 +195,7 @@ func (s *sight) show(files []node.File) {
 	}
 }
 
-// expire makes the next look compare every group with the one that it knew.
+// expire makes the next look compare the inode of every cgroup.
 func (s *sight) expire() {
 	if s == nil {
 		return
@@ -205,7 +205,7 @@ func (s *sight) expire() {
 	s.stale, s.innerStale = true, true
 }
 
-// inside returns what list found last, and lists anew after expire.
+// inside returns the last result of list, or a new one after expire.
 func (s *sight) inside(list func() []node.CgroupPath) []node.CgroupPath {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -55,7 +55,7 @@ func readAgain(t *testing.T, within time.Duration, touched []node.Knob) {
 	at := time.Unix(0, 0)
 	h.sight.look(at, groups, slices.Clone(touched), h)
 	for _, g := range groups {
-		write(string(g), "pids.max", "7") // somebody else
+		write(string(g), "pids.max", "7") // another component
 	}
 	read := 0
 	for range 10 { // turns

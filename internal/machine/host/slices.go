@@ -6,8 +6,8 @@ import (
 	"tenon.sh/tenon/internal/kernel/task"
 )
 
-// countSlices counts the threads of the fair class: those that have the long
-// slice, the kernel's, and one of their own.
+// countSlices counts the threads of the fair class with the long slice, with
+// the kernel's default, and with one of their own.
 func countSlices(tids []int) (long, usual, own int, err error) {
 	s, err := task.NewSlices()
 	if err != nil {
@@ -29,7 +29,7 @@ func countSlices(tids []int) (long, usual, own int, err error) {
 	return long, usual, own, nil
 }
 
-// lengthen gives threads the long slice.
+// lengthen sets the long slice.
 func lengthen(list task.List) (int, error) {
 	s, err := task.NewSlices()
 	if err != nil {
@@ -38,7 +38,7 @@ func lengthen(list task.List) (int, error) {
 	return s.Lengthen(list)
 }
 
-// unlengthen gives those that have it the kernel's, and returns how many had.
+// unlengthen resets long slices to the kernel's default, and returns how many.
 func unlengthen(list task.List) (int, error) {
 	s, err := task.NewSlices()
 	if err != nil {

@@ -57,7 +57,7 @@ func TestLongSlicesAreGivenAndTakenBack(t *testing.T) {
 	check("given", task.SliceLong)
 	now(node.ThreadsBE)
 	if n := m.IsolationStatus().OwnSlices; n != 1 {
-		t.Errorf("%d threads with a slice of their own are told, want 1", n)
+		t.Errorf("%d threads with a slice of their own are reported, want 1", n)
 	}
 
 	r, err := m.Restore(t.Context())

@@ -13,19 +13,19 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Snapshot reads the managed workloads; the knobs of their cgroup, of the
-// cgroup where they meet others, and of all above these but the root; and the
-// use of the node. What cannot be read is absent.
+// Snapshot reads the managed workloads; the knobs of their cgroup, of their
+// contention root, and of all cgroups above these but the root; and the use of
+// the node. Values that cannot be read are absent.
 func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	if err := ctx.Err(); err != nil {
 		return node.Snapshot{}, err
 	}
 	s := node.Snapshot{
-		// The wall clock of the start plus the time that has passed: a clock
-		// that is set meanwhile makes no rate wrong, and differences are the
-		// same when a record of the snapshots is replayed.
+		// The wall clock at the start plus the elapsed time: setting the clock
+		// makes no rate wrong, and a replay of the snapshots sees the same
+		// differences.
 		At:  h.opened.Add(time.Since(h.opened)).Round(0),
-		Can: h.can(), // that nobody changes
+		Can: h.can(), // shared, never changed
 		Knobs: node.Knobs{
 			Kernel: h.kernel(), Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{},
 		},
@@ -106,7 +106,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	return s, nil
 }
 
-// inode names a group; of a resident host, as the sight knows it.
+// inode returns the inode of a cgroup; a resident host uses its cache.
 func (h *Host) inode(p node.CgroupPath) (uint64, error) {
 	if h.sight != nil {
 		if inode, known := h.sight.inode(p); known {
@@ -116,8 +116,8 @@ func (h *Host) inode(p node.CgroupPath) (uint64, error) {
 	return h.tree.Inode(string(p))
 }
 
-// inSight lists the cgroups of the workloads and of their parts, and all above
-// them but the root.
+// inSight lists the cgroups of the workloads and of their containers, and all
+// above them but the root.
 func inSight(workloads []node.Workload) []node.CgroupPath {
 	var groups []node.CgroupPath
 	seen := map[node.CgroupPath]bool{"": true}
@@ -138,9 +138,9 @@ func inSight(workloads []node.Workload) []node.CgroupPath {
 }
 
 // below lists the cgroups inside best-effort workloads on cgroup v1, where a
-// group may not have less than those below it: what bounds such work must see
-// and move them all. Where some work is to have CPUs of its own, the same is
-// true of all latency-sensitive work.
+// parent's limit may not be below its children's: a policy that bounds such
+// work must see and change them all. If some work has exclusive CPUs, the same
+// holds for latency-sensitive work.
 func (h *Host) below(workloads []node.Workload) []node.CgroupPath {
 	if h.tree.Version() != 1 {
 		return nil
@@ -162,16 +162,15 @@ func (h *Host) below(workloads []node.Workload) []node.CgroupPath {
 }
 
 func (h *Host) addBelow(all []node.CgroupPath, p node.CgroupPath) []node.CgroupPath {
-	children, _ := h.tree.Children(string(p)) // gone: none
+	children, _ := h.tree.Children(string(p)) // empty: the cgroup is gone
 	for _, c := range children {
 		all = h.addBelow(append(all, p.Join(c)), p.Join(c))
 	}
 	return all
 }
 
-// ownTouches returns the journaled knobs that are this process's to release,
-// or nobody's: what another Tenon process that still lives has touched is
-// that one's.
+// ownTouches returns the journaled knobs that this process may release: not
+// those of another live Tenon process.
 func (h *Host) ownTouches() (map[node.Knob]journal.Touch, error) {
 	state, err := h.journal.State()
 	if err != nil {
@@ -191,9 +190,9 @@ func (h *Host) ownTouches() (map[node.Knob]journal.Touch, error) {
 	return state.Touches, nil
 }
 
-// Adopt makes this process answer for the knobs that Tenon processes which
-// have ended left changed: the next agent goes on where the last one stopped.
-// What a lab left is not adopted, but put back by a restore.
+// Adopt makes this process responsible for the knobs that ended Tenon processes
+// left changed: the next agent continues where the last one stopped. It does
+// not adopt a lab's changes, which a restore undoes.
 func (h *Host) Adopt() error {
 	touches, err := h.ownTouches()
 	if err != nil {
@@ -208,9 +207,9 @@ func (h *Host) Adopt() error {
 	return errors.Join(errs...)
 }
 
-// Sweep tells a resident host that cgroups have come or gone: it looks anew
-// whether each group in sight is still the one that it knew, and forgets what
-// it changed in groups that are gone.
+// Sweep notifies a resident host that cgroups appeared or disappeared: it
+// compares the inode of each cached cgroup, and forgets its changes in cgroups
+// that are gone.
 func (h *Host) Sweep() error {
 	h.sight.expire()
 	h.isolation.expire()

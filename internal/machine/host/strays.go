@@ -11,7 +11,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// convertStray gives a thread the policy that its group has.
+// convertStray gives a thread the policy of its cgroup.
 func (h *Host) convertStray(e scx.Stray) {
 	i := &h.isolation
 	i.mu.Lock()
@@ -22,7 +22,7 @@ func (h *Host) convertStray(e scx.Stray) {
 		return
 	}
 	switch belongs, known := h.belongs(e.TID, node.FilePolicy); {
-	case !known: // its group may have a name that we do not see: look at all
+	case !known: // its cgroup may be invisible from here: check all
 		i.mu.Lock()
 		i.stale = true
 		i.mu.Unlock()
@@ -39,12 +39,12 @@ func (h *Host) convertStray(e scx.Stray) {
 	}
 }
 
-// belongs reports whether a thread is in a group whose threads were given what a
-// file is about, the policy or the cookie, and whether that can be told.
+// belongs reports whether a thread is in a cgroup with the thread attribute of
+// a file, the policy or the cookie, and whether that is known.
 func (h *Host) belongs(tid int, f node.File) (belongs, known bool) {
 	entries, err := h.fs.Cgroup(tid)
 	if err != nil {
-		return false, true // it has ended
+		return false, true // the thread has ended
 	}
 	i := &h.isolation
 	i.mu.Lock()
@@ -66,9 +66,8 @@ func (h *Host) belongs(tid int, f node.File) (belongs, known bool) {
 	return false, false
 }
 
-// spill gives a thread that waits for too long to the kernel's own scheduler,
-// where its group is idle, for some seconds: else the kernel would in the end
-// throw the scheduler out.
+// spill demotes a thread of an idle cgroup that has waited too long to the fair
+// class for some seconds: otherwise the kernel would eject the scheduler.
 func (h *Host) spill(e scx.LongWait) {
 	i := &h.isolation
 	i.mu.Lock()
@@ -83,14 +82,15 @@ func (h *Host) spill(e scx.LongWait) {
 	}
 }
 
-// endSpills takes threads back whose time is over, when there is a CPU for them.
+// endSpills ends the demotions whose time is over, when a CPU is free for the
+// thread.
 func (h *Host) endSpills(at time.Time) {
 	i := &h.isolation
 	i.mu.Lock()
 	s := i.scheduler.loaded
 	var over []int
 	for tid, until := range i.spills {
-		// Without room it would wait on, where it was.
+		// Without a free CPU the thread would go on waiting.
 		if at.Before(until) || s != nil && !s.HasRoom(tid) {
 			continue
 		}
@@ -100,16 +100,16 @@ func (h *Host) endSpills(at time.Time) {
 	i.mu.Unlock()
 	for _, tid := range over {
 		if belongs, _ := h.belongs(tid, node.FilePolicy); belongs {
-			_, _ = h.isolation.ext.extend(task.Fixed(tid), nil) // if not, the next look at its group finds it
+			_, _ = h.isolation.ext.extend(task.Fixed(tid), nil) // after an error the next check of its cgroup finds it
 		}
 	}
 }
 
-// guardOthers takes from threads of work of other classes what only best-effort
-// ones should have: below all others, such work would not run in time. Its
-// class may be new, or a best-effort thread may have started it. New work is
-// looked at in the next snapshot, all in turn, as long as a rung is in use that
-// is about threads; and for a while after, when nobody should have it.
+// guardOthers removes best-effort attributes from threads of other classes,
+// which with them would run only after all other threads. The class of the work
+// may be new, or a best-effort thread may have started it. It checks new work
+// at once and all work in turn, while a mechanism with thread attributes is in
+// use and for a while after.
 func (h *Host) guardOthers(s *node.Snapshot) {
 	i := &h.isolation
 	i.mu.Lock()
@@ -124,7 +124,7 @@ func (h *Host) guardOthers(s *node.Snapshot) {
 	}
 	late := maps.Clone(i.late)
 	own, known := i.own, i.safe
-	theirs := i.scheduler.loaded == nil && i.foreign.name != "" // the policy is
+	theirs := i.scheduler.loaded == nil && i.foreign.name != "" // the policy belongs to another component's scheduler
 	i.safe = make(map[node.CgroupPath]node.Class, len(s.Workloads))
 	due := map[node.CgroupPath]bool{}
 	for n := range i.rounds.due(s.At, len(s.Workloads), glanceWithin) {
@@ -137,7 +137,7 @@ func (h *Host) guardOthers(s *node.Snapshot) {
 	}
 	i.mu.Unlock()
 	for p := range due {
-		// What we have given nobody is nothing of ours.
+		// Undo only attributes that Tenon itself sets on this node.
 		ours := func(f node.File) bool {
 			_, left := late[f]
 			return given[f] && own[p] != node.BE || !given[f] && left
@@ -147,7 +147,7 @@ func (h *Host) guardOthers(s *node.Snapshot) {
 		}
 		n := 0
 		if ours(node.FilePolicy) && !theirs {
-			n, _ = i.ext.shorten(list) // a group that is gone needs none
+			n, _ = i.ext.shorten(list) // without an error for a cgroup that is gone
 		}
 		if ours(node.FileSlice) {
 			restored, _ := unlengthen(list)
@@ -157,12 +157,12 @@ func (h *Host) guardOthers(s *node.Snapshot) {
 			n += i.clearOurs(list)
 		}
 		if n > 0 {
-			h.wake(count(n, "thread", "threads") + " of " + string(p) + " had what only best-effort ones should have")
+			h.wake(count(n, "thread", "threads") + " of " + string(p) + " had attributes of best-effort threads")
 		}
 	}
 }
 
-// clearOurs takes our cookies from threads, and returns from how many.
+// clearOurs clears our cookies of threads, and returns of how many.
 func (i *isolation) clearOurs(list task.List) int {
 	i.mu.Lock()
 	ours := maps.Clone(i.bore)

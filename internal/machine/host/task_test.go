@@ -21,8 +21,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestMain lets the test binary be its own helper: a task that sleeps in a
-// cgroup and does what it is told, or a Tenon process that is to be killed.
+// TestMain makes the test binary its own helper: a task that sleeps in a cgroup
+// and obeys commands, or a Tenon process for a test to kill.
 func TestMain(m *testing.M) {
 	switch os.Getenv("TENON_TEST_ROLE") {
 	case "task":

@@ -13,18 +13,18 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// spillFor is for how long a thread that has waited too long for the scheduler
-// is given to the kernel's own.
+// spillFor is how long a demoted thread stays in the fair class.
 const spillFor = 5 * time.Second
 
-// latePause is after how long a restore looks for threads that were being made.
+// latePause is the time after which a restore looks for threads created
+// meanwhile.
 const latePause = 50 * time.Millisecond
 
-// errNotBE means that a cgroup is that of work of another class.
+// errNotBE means that a cgroup contains work of another class.
 var errNotBE = errors.New("it is not best-effort work")
 
-// bestEffort lists the threads in and below a cgroup, but for those of work of
-// other classes, and for groups that are spared.
+// bestEffort lists the threads in and below a cgroup, without those of other
+// classes and of exempt cgroups.
 func (h *Host) bestEffort(p node.CgroupPath) ([]int, error) {
 	i := &h.isolation
 	i.mu.Lock()
@@ -47,7 +47,7 @@ func (h *Host) everyThread(p node.CgroupPath) ([]int, error) {
 	return h.threadsBut(p, func(node.CgroupPath) bool { return false })
 }
 
-// threadsBut lists the threads in and below a cgroup, but not in those that
+// threadsBut lists the threads in and below a cgroup, without the cgroups that
 // skip names.
 func (h *Host) threadsBut(p node.CgroupPath, skip func(node.CgroupPath) bool) ([]int, error) {
 	if skip(p) {
@@ -71,10 +71,9 @@ func (h *Host) threadsBut(p node.CgroupPath, skip func(node.CgroupPath) bool) ([
 	return found, nil
 }
 
-// readThreads reads what the threads in and below a cgroup have in common. Those
-// that are real-time, spared or spilled do not count, nor do those with a slice of
-// their own. Where nobody counts it is
-// what was given.
+// readThreads reads the common attribute of the threads in and below a cgroup.
+// Threads that are real-time, exempt, demoted or with a slice of their own do
+// not count. If no thread counts, it returns the value that Tenon last set.
 func (h *Host) readThreads(k node.Knob) (node.Value, error) {
 	tids, err := h.bestEffort(k.Cgroup)
 	if err != nil {
@@ -126,8 +125,7 @@ func (h *Host) readThreads(k node.Knob) (node.Value, error) {
 	return node.ThreadsNormal, nil
 }
 
-// writeThreads makes the threads in and below a cgroup best-effort ones, or
-// normal ones.
+// writeThreads makes the threads in and below a cgroup best-effort, or normal.
 func (h *Host) writeThreads(k node.Knob, v node.Threads) error {
 	i := &h.isolation
 	defer func() {
@@ -145,7 +143,7 @@ func (h *Host) writeThreads(k node.Knob, v node.Threads) error {
 		i.given[k] = true
 		i.mu.Unlock()
 		n, err := h.convert(k)
-		if again && k.File != node.FileSlice { // they came in since
+		if again && k.File != node.FileSlice { // threads created or moved in since
 			i.mu.Lock()
 			i.status.Strays += uint64(n)
 			i.status.Converted += uint64(n)
@@ -158,9 +156,8 @@ func (h *Host) writeThreads(k node.Knob, v node.Threads) error {
 	return fmt.Errorf("write %v: threads are made %s or %s", k, node.ThreadsBE, node.ThreadsNormal)
 }
 
-// mayConvert refuses groups with those in them who keep the node going, and
-// work that is not best-effort: below it, no thread of such work would ever run
-// in time.
+// mayConvert refuses cgroups that contain processes which Tenon or the node
+// needs, and work of other classes: no thread of such work would run in time.
 func (h *Host) mayConvert(p node.CgroupPath) error {
 	h.isolation.mu.Lock()
 	class, is := h.isolation.own[p]
@@ -183,7 +180,7 @@ func (h *Host) mayConvert(p node.CgroupPath) error {
 	return nil
 }
 
-// convert gives the threads of a knob what it is about.
+// convert sets the attribute of a knob on its threads.
 func (h *Host) convert(k node.Knob) (int, error) {
 	list := func() ([]int, error) { return h.bestEffort(k.Cgroup) }
 	switch k.File {
@@ -206,8 +203,8 @@ func (h *Host) spilled(tid int) bool {
 	return is
 }
 
-// cookie is the one of best-effort threads. An earlier agent may have given it
-// out already.
+// cookie returns the cookie of best-effort threads, possibly an earlier
+// agent's.
 func (h *Host) cookie() (coreCookie, error) {
 	i := &h.isolation
 	i.mu.Lock()
@@ -218,7 +215,7 @@ func (h *Host) cookie() (coreCookie, error) {
 	var from []int
 	for k := range i.given {
 		if k.File == node.FileCookie {
-			tids, _ := h.tree.Threads(string(k.Cgroup)) // those below come with the next look
+			tids, _ := h.tree.Threads(string(k.Cgroup)) // the next look finds those in cgroups below
 			from = append(from, tids...)
 			h.everyoneIn(k.Cgroup, func(pid int) { from = append(from, pid) })
 		}
@@ -230,9 +227,9 @@ func (h *Host) cookie() (coreCookie, error) {
 	return c, err
 }
 
-// lateThreads takes from threads what a restore has taken from those that it
-// saw. A thread that is being made has a copy of what its parent had before, and
-// can be listed later: where best-effort work gets little CPU, much later.
+// lateThreads removes attributes from threads that a restore has missed. A
+// thread that is being created copies its parent's attributes and may be listed
+// later: much later if best-effort work gets little CPU.
 func (h *Host) lateThreads(knobs []node.Knob) error {
 	if len(knobs) == 0 {
 		return nil
@@ -247,8 +244,8 @@ func (h *Host) lateThreads(knobs []node.Knob) error {
 	return errors.Join(errs...)
 }
 
-// verifyThreads adds the knobs of threads that were given: as known, but for
-// those whose turn it is.
+// verifyThreads adds the thread knobs that Tenon has set: from the cache,
+// except for those due for a read.
 func (h *Host) verifyThreads(at time.Time, into map[node.Knob]node.Value) {
 	i := &h.isolation
 	i.mu.Lock()

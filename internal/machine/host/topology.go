@@ -16,8 +16,8 @@ import (
 const sizedFor = time.Minute
 
 // A topologyCache reads the topology again only when the set of online CPUs
-// has changed: all of it takes a dozen files for each CPU. Memory it also reads
-// again after sizedFor.
+// changes, because that takes a dozen files for each CPU. It reads the sizes of
+// the NUMA nodes again after sizedFor.
 type topologyCache struct {
 	mu     sync.Mutex
 	online unit.CPUSet

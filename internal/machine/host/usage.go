@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// readUsage fills in the counters of the whole node that are fresh in every
-// snapshot, and reports whether its memory is scarce.
+// readUsage reads the node's counters that every snapshot needs fresh, and
+// reports whether memory is scarce.
 func (h *Host) readUsage(s *node.Snapshot) (scarce bool) {
 	if stat, err := h.fs.Stat(); err == nil {
 		s.Usage.CPU, s.Usage.Steal = node.Some(stat.All.Busy()), node.Some(stat.All.Steal)
@@ -21,8 +21,8 @@ func (h *Host) readUsage(s *node.Snapshot) (scarce bool) {
 	}
 	if m, err := h.fs.MemInfo(); err == nil {
 		s.Usage.Memory, s.MemoryTotal = node.Some(m.Total-m.Available), node.Some(m.Total)
-		// What kubelet makes of the root cgroup: all that is charged or used
-		// by the kernel, without the page cache that was not used lately.
+		// The kubelet's formula for the root cgroup: memory charged or used by
+		// the kernel, without the page cache that was not used lately.
 		s.Usage.WorkingSet = node.Some(max(m.Total-m.Free-m.InactiveFile, 0))
 		scarce = m.Available < m.Total/scarcePart
 	}
@@ -31,7 +31,7 @@ func (h *Host) readUsage(s *node.Snapshot) (scarce bool) {
 			*r.of(&s.Usage.Pressure) = stallOf(p)
 		}
 	}
-	// That all tasks of a node wait for a CPU cannot be; the kernel shows a
+	// All tasks of a node cannot wait for a CPU at once; the kernel shows a
 	// line of zeros.
 	s.Usage.Pressure.CPU.Full = node.Maybe[time.Duration]{}
 	if h.tree == nil {
@@ -47,7 +47,7 @@ func (h *Host) readUsage(s *node.Snapshot) (scarce bool) {
 	return scarce
 }
 
-// resources are what a pressure file can be about, as the kernel names them.
+// resources are the pressure files, by the kernel's names.
 var resources = []struct {
 	name string
 	of   func(*node.Pressure) *node.Stall
@@ -61,8 +61,8 @@ func stallOf(p unit.Pressure) node.Stall {
 	return node.Stall{Some: node.Some(p.Some.Total), Full: node.Some(p.Full.Total)}
 }
 
-// usageOf reads the counters of a workload that are fresh in every snapshot,
-// and tells whether its cgroup is gone.
+// usageOf reads the counters of a workload that every snapshot needs fresh, and
+// reports whether its cgroup is gone.
 func (h *Host) usageOf(w node.Workload) (u node.Usage, gone bool) {
 	p := string(w.Cgroup)
 	var err error
@@ -76,7 +76,7 @@ func (h *Host) usageOf(w node.Workload) (u node.Usage, gone bool) {
 		h.addThrottling(&u, w)
 	}
 	if errors.Is(err, cgroup.ErrGone) && !h.tree.Exists(p) {
-		return u, true // and not only in one of v1's hierarchies
+		return u, true // in all v1 hierarchies
 	}
 	if m, err := h.tree.MemoryCurrent(p); err == nil {
 		u.Memory = node.Some(m)
@@ -87,10 +87,10 @@ func (h *Host) usageOf(w node.Workload) (u node.Usage, gone bool) {
 	return u, false
 }
 
-// addThrottling adds how the quotas of its parts held a service back: one of
-// several parts that is throttled need not throttle the whole. A single part has
-// the limit of the whole, which tells of it. Where the whole has none because one
-// part has none, the others tell of theirs.
+// addThrottling adds the throttling of a service's containers: one of several
+// throttled containers need not throttle the whole. A single container has the
+// limit of the workload, whose counters suffice. If the workload has no limit
+// because one container has none, the others count.
 func (h *Host) addThrottling(u *node.Usage, w node.Workload) {
 	if w.Class != node.LS || len(w.Parts) < 2 || !u.Periods.Known() {
 		return
@@ -107,9 +107,9 @@ func (h *Host) addThrottling(u *node.Usage, w node.Workload) {
 	}
 }
 
-// throttlingIsSeldom reports whether it is read in turn how a quota held a
-// workload back. On cgroup v2 it comes with the CPU time; on v1 it is a file of
-// its own, and of interest at once only where latency-sensitive work waits.
+// throttlingIsSeldom reports whether throttling is a slow counter. On cgroup v2
+// it comes with the CPU time; on v1 it is a file of its own, and needed at once
+// only if latency-sensitive work waits.
 func (h *Host) throttlingIsSeldom(w node.Workload) bool {
 	return h.round != nil && !w.Class.Sensitive() && h.tree.VersionOf("cpu") == 1
 }

@@ -9,50 +9,49 @@ import (
 )
 
 const (
-	// roundWithin is how old counters may be that cost too much for every
-	// turn, and scarceWithin how old while memory is scarce
+	// roundWithin is the largest age of slow counters, and scarceWithin the
+	// same while memory is scarce
 	// (docs/decisions/0024-counters-read-in-turn.md).
 	roundWithin  = 10 * time.Second
 	scarceWithin = 2 * time.Second
 	// scarcePart: memory is scarce when less than this part of it is available.
 	scarcePart = 4
-	// mostFirst is how many new workloads one snapshot reads.
+	// mostFirst bounds the new workloads that one snapshot reads.
 	mostFirst = 64
-	// hasMoved is by how much, as one part in so many of the node's memory, the
-	// memory charged to a workload must have moved since its page cache was
-	// read for that to be read again before its turn, and mostMoved of how many
-	// workloads one snapshot does so. Else a job that goes through files would
-	// seem to grow until its turn; it is half of what counts as growth.
+	// hasMoved: if the charged memory of a workload has changed by this part of
+	// the node's memory since its page cache was read, it is read again before
+	// its turn; mostMoved bounds these reads for one snapshot. Otherwise a job
+	// that reads many files would seem to grow until its turn. The limit is
+	// half of what counts as growth.
 	hasMoved  = 400
 	mostMoved = 64
 )
 
-// A round is what a resident host remembers of the counters that it reads in
-// turn.
+// A round is the cache of the slow counters of a resident host.
 type round struct {
 	mu    sync.Mutex
 	known map[node.WorkloadID]seldom
 	node  *seldom
-	lap   lap // round the workloads, and past the last of them the node
+	lap   lap // of the workloads, then the node
 }
 
-// seldom are the counters that are not read for every snapshot.
+// seldom is the slow counters of a workload or of the node.
 type seldom struct {
-	cpu           time.Duration // used when they were read: less means another group
-	charged       unit.Bytes    // to it when they were read
+	cpu           time.Duration // CPU time at that read: a smaller value means another cgroup
+	charged       unit.Bytes    // memory charged at that read
 	cold          node.Maybe[unit.Bytes]
 	refaults      node.Maybe[int64]
 	read, written node.Maybe[unit.Bytes]
 	pressure      node.Pressure
-	// What a quota did; absent where that is fresh.
+	// The effect of a quota; absent if it is read fresh.
 	throttled                 node.Maybe[time.Duration]
 	periods, throttledPeriods node.Maybe[int64]
 }
 
 func newRound() *round { return &round{known: map[node.WorkloadID]seldom{}} }
 
-// fill adds to s what is known of these counters, and reads those whose turn
-// it is and those of new workloads. Without a round all are read.
+// fill adds the slow counters to s, and reads those of new workloads and those
+// due for a read. Without a round it reads all.
 func (r *round) fill(s *node.Snapshot, h *Host, scarce bool) {
 	if r == nil {
 		h.nodeSeldom().addToNode(&s.Usage)
@@ -101,7 +100,7 @@ func (r *round) fill(s *node.Snapshot, h *Host, scarce bool) {
 	r.forget(s.Workloads)
 }
 
-// forget drops what is known of workloads that are gone.
+// forget drops the counters of workloads that are gone.
 func (r *round) forget(workloads []node.Workload) {
 	if len(r.known) <= len(workloads) {
 		return
@@ -117,7 +116,7 @@ func (r *round) forget(workloads []node.Workload) {
 	}
 }
 
-// workloadSeldom reads the counters of a workload.
+// workloadSeldom reads the slow counters of a workload.
 func (h *Host) workloadSeldom(w node.Workload) seldom {
 	p := string(w.Cgroup)
 	known := h.ioSeldom(p)
@@ -130,7 +129,7 @@ func (h *Host) workloadSeldom(w node.Workload) seldom {
 	}
 	if h.throttlingIsSeldom(w) {
 		var u node.Usage
-		_ = h.readCPUUse(&u, p) // it is absent then
+		_ = h.readCPUUse(&u, p) // absent after an error
 		known.throttled, known.periods, known.throttledPeriods = u.Throttled, u.Periods, u.ThrottledPeriods
 	}
 	return known
@@ -144,15 +143,15 @@ func (x *seldom) readMemory(h *Host, w node.Workload) {
 	}
 }
 
-// moved reports whether the memory charged to a workload is no longer what it
-// was when its page cache was read.
+// moved reports whether the charged memory of a workload has changed much since
+// its page cache was read.
 func (x seldom) moved(charged, total node.Maybe[unit.Bytes]) bool {
 	now, known := charged.Value()
 	all, sized := total.Value()
 	return known && sized && max(now-x.charged, x.charged-now) > all/hasMoved
 }
 
-// nodeSeldom reads the counters of the node.
+// nodeSeldom reads the slow counters of the node.
 func (h *Host) nodeSeldom() seldom {
 	known := h.ioSeldom("")
 	if v, err := h.fs.VMStat(); err == nil {

@@ -9,27 +9,26 @@ import (
 )
 
 const (
-	// threadsAtOnce is how many threads a snapshot asks how long they waited,
-	// and threadsKnown how many of one workload are ever asked.
+	// threadsAtOnce bounds the threads that a snapshot reads, and threadsKnown
+	// those of one workload.
 	threadsAtOnce = 128
 	threadsKnown  = 512
-	// listWithin is how old the list of a workload's threads may be.
+	// listWithin is the largest age of the list of a workload's threads.
 	listWithin = 10 * time.Second
 )
 
-// turns counts how long threads waited for a CPU where nothing counts every
-// wait: /proc/PID/task/TID/schedstat of the workloads that have an objective,
-// of so many threads for each snapshot. What it counts is a sample: the ratio
-// of its waits to its turns is that of the workload, the sum is less. The zero
-// turns has counted nothing.
+// turns samples how long threads waited for a CPU if BPF does not count every
+// wait: it reads /proc/PID/task/TID/schedstat of workloads with an objective,
+// for a limited number of threads in each snapshot. The ratio of waits to turns
+// is that of the workload; the sum is less. The zero turns has counted nothing.
 type turns struct {
 	mu   sync.Mutex
 	work map[node.WorkloadID]*sample
-	next int // of the workloads that have to wait for the next snapshot
+	next int // of the workloads left for the next snapshot
 }
 
-// A sample is the threads of a workload, and what those that were asked have
-// waited since they were asked first.
+// A sample is the threads of a workload, and the waits of the sampled threads
+// since their first read.
 type sample struct {
 	threads []thread
 	listed  time.Time
@@ -41,8 +40,8 @@ type sample struct {
 
 type thread struct{ pid, tid int }
 
-// fill adds to s the waits of workloads that have an objective and whose waits
-// nobody else has counted.
+// fill adds to s the waits of workloads with an objective that BPF does not
+// count.
 func (t *turns) fill(s *node.Snapshot, h *Host) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,7 +75,7 @@ func (t *turns) fill(s *node.Snapshot, h *Host) {
 	}
 }
 
-// ask asks so many of the threads, each after all others.
+// ask reads so many of the threads, each in its turn.
 func (x *sample) ask(h *Host, group node.CgroupPath, at time.Time, threads int) {
 	if x.listed.IsZero() || at.Sub(x.listed) >= listWithin {
 		x.list(h, group, at)
@@ -86,7 +85,7 @@ func (x *sample) ask(h *Host, group node.CgroupPath, at time.Time, threads int) 
 		id := x.threads[x.next]
 		now, err := h.fs.SchedStat(id.pid, id.tid)
 		if err != nil {
-			delete(x.seen, id) // it has ended, and with it what it waited last
+			delete(x.seen, id) // the thread has ended, and its last waits are lost
 			continue
 		}
 		before, had := x.seen[id]
@@ -98,14 +97,14 @@ func (x *sample) ask(h *Host, group node.CgroupPath, at time.Time, threads int) 
 	}
 }
 
-// list looks which threads the workload has.
+// list reads the list of the workload's threads.
 func (x *sample) list(h *Host, group node.CgroupPath, at time.Time) {
 	x.threads, x.listed = x.threads[:0], at
 	h.everyoneIn(group, func(pid int) {
 		if len(x.threads) >= threadsKnown {
 			return
 		}
-		tids, _ := h.fs.Threads(pid) // it has ended: none
+		tids, _ := h.fs.Threads(pid) // empty: the process has ended
 		for _, tid := range tids[:min(len(tids), threadsKnown-len(x.threads))] {
 			x.threads = append(x.threads, thread{pid, tid})
 		}
