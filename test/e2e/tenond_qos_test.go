@@ -41,7 +41,7 @@ func (s *site) choose(rung node.Rung, args ...string) control.QOS {
 		s.t.Logf("tenon qos %v: %v\n%s", args, err, text)
 		// On a slow machine a rung is loaded, or the one before it given up, later
 		// than tenon waits: both answers are right, and it must come all the same.
-		if !strings.Contains(string(text), "tenond has followed it yet") && !strings.Contains(string(text), "not in use yet") {
+		if !strings.Contains(string(text), "tenond has applied it yet") && !strings.Contains(string(text), "not in use yet") {
 			s.t.FailNow()
 		}
 	}

@@ -10,13 +10,13 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// batchNames are what tenon explain takes for the resources of batch work. A
-// workload or cgroup of such a name comes first.
+// batchNames are the names by which tenon explain finds the batch resources. A
+// workload or cgroup of such a name has precedence.
 var batchNames = []string{"batch", "batch-cpu", "batch-memory"}
 
 func isBatch(name string) bool { return slices.Contains(batchNames, name) }
 
-// promised prints what batch work may count on in a line.
+// promised prints the batch resources in one line.
 func promised(b node.Batch) string {
 	s := fmt.Sprintf("batch-cpu %s, batch-memory %s", node.Readable(b.CPU.Value), node.Readable(b.Memory.Value))
 	if why := b.CPU.Degraded; why != "" {

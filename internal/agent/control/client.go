@@ -19,14 +19,14 @@ import (
 // ErrNotRunning means that no agent answers.
 var ErrNotRunning = errors.New("tenond is not running: start it with sudo systemctl start tenond, or sudo tenond --config FILE")
 
-// A Client asks the agent whose state directory is given.
+// A Client queries the agent of a state directory.
 type Client struct {
 	path string
 	http http.Client
-	wait time.Duration // for what was asked to happen
+	wait time.Duration // for a request to take effect
 }
 
-// NewClient returns a client. It connects with each question.
+// NewClient returns a client. It opens a connection for each request.
 func NewClient(stateDir string) *Client {
 	path := SocketPath(stateDir)
 	return &Client{path: path, wait: mostWait, http: http.Client{Transport: &http.Transport{
@@ -37,24 +37,23 @@ func NewClient(stateDir string) *Client {
 	}}}
 }
 
-// Status asks how things are.
+// Status returns the agent's status.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	return ask[Status](ctx, c, http.MethodGet, "status", nil)
 }
 
-// ExplainWorkload asks about a workload or a cgroup. The error is *Unknown if
+// ExplainWorkload explains a workload or a cgroup. The error is *Unknown if
 // there is none of that name.
 func (c *Client) ExplainWorkload(ctx context.Context, name string) (Explanation, error) {
 	return ask[Explanation](ctx, c, http.MethodGet, "explain", url.Values{"workload": {name}})
 }
 
-// ExplainKnob asks about a knob, named as ParseKnob reads it.
+// ExplainKnob explains a knob, named as for ParseKnob.
 func (c *Client) ExplainKnob(ctx context.Context, knob string) (Explanation, error) {
 	return ask[Explanation](ctx, c, http.MethodGet, "explain", url.Values{"knob": {knob}})
 }
 
-// Follow hands the status after each turn to see, until ctx ends or the agent
-// does.
+// Follow passes the status after each tick to see, until ctx or the agent ends.
 func (c *Client) Follow(ctx context.Context, see func(Status)) error {
 	body, err := c.do(ctx, http.MethodGet, "ticks", nil)
 	if err != nil {
@@ -90,7 +89,7 @@ func ask[T any](ctx context.Context, c *Client, method, what string, about url.V
 	return to, nil
 }
 
-// do returns the body of a good answer.
+// do returns the body of a successful answer.
 func (c *Client) do(ctx context.Context, method, what string, about url.Values) (io.ReadCloser, error) {
 	// The host is not used: the connection goes to the socket.
 	u := url.URL{Scheme: "http", Host: "tenond", Path: "/v1/" + what, RawQuery: about.Encode()}

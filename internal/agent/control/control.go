@@ -1,5 +1,5 @@
 // Package control is the local socket between tenon and tenond: what the agent
-// sees, wants and does now, why, and since when. The agent records this in a
+// senses, wants and writes, with reasons and times. The agent records this in a
 // Ledger and serves it; tenon status, explain and top are the clients.
 package control
 
@@ -18,35 +18,34 @@ import (
 func SocketPath(stateDir string) string { return filepath.Join(stateDir, "tenond.sock") }
 
 // A Status is the agent and its node at one moment. Its JSON keys are stable.
-// Use is a mean over about a second; what is not known is absent.
+// Use is a mean over about a second; unknown values are absent.
 type Status struct {
 	Version string    `json:"version"`
 	Started time.Time `json:"started"`
-	// At is when the node was read last; absent before the first turn.
+	// At is the time of the last snapshot; absent before the first tick.
 	At    time.Time `json:"at,omitzero"`
 	Turns uint64    `json:"turns"`
-	// Blind says why the node could not be read in the last turn.
+	// Blind says why the last tick could not read the node.
 	Blind     string     `json:"blind,omitempty"`
 	Took      Took       `json:"took"`
 	Node      Node       `json:"node"`
 	Classes   []Class    `json:"classes"`
 	Workloads []Workload `json:"workloads"`
-	// Bounds are the knobs that hold best-effort work back where it meets the
-	// others.
+	// Bounds are the knobs that bound best-effort work at its contention roots.
 	Bounds []Knob `json:"bounds"`
-	// Batch is what batch work may count on.
+	// Batch is the batch resources.
 	Batch node.Batch `json:"batch,omitzero"`
-	// Isolation is how best-effort work is kept out of the way on the CPU.
+	// Isolation is the isolation of best-effort work on the CPU.
 	Isolation Isolation `json:"isolation"`
-	// Held is the number of knobs that are not as they were before Tenon.
+	// Held is the number of knobs that Tenon has changed.
 	Held int `json:"held"`
-	// Failing are the last tries of what could not be written.
+	// Failing are the last failed writes.
 	Failing []record.Write `json:"failing,omitempty"`
 	// Recent are the last writes, the newest first.
 	Recent []record.Write `json:"recent,omitempty"`
 }
 
-// Took is how long the parts of the last turn took.
+// Took is the duration of each part of the last tick.
 type Took struct {
 	Sense  time.Duration `json:"sense_ns"`
 	Decide time.Duration `json:"decide_ns"`
@@ -63,8 +62,8 @@ type Node struct {
 	Busy        []CPU                     `json:"busy,omitempty"`
 }
 
-// CPU is how busy one CPU is, and for which classes, as far as the kernel
-// counts that by CPU (cgroup v1 does, for latency-sensitive work).
+// CPU is the use of one CPU, by class if the kernel counts it by CPU (cgroup v1
+// does, for latency-sensitive work).
 type CPU struct {
 	ID    unit.CPU                     `json:"id"`
 	Busy  unit.MilliCPU                `json:"busy_mcpu"`
@@ -88,61 +87,61 @@ type Workload struct {
 	Meet   node.CgroupPath           `json:"meet,omitempty"`
 	CPU    node.Maybe[unit.MilliCPU] `json:"cpu_mcpu,omitzero"`
 	Memory node.Maybe[unit.Bytes]    `json:"memory_bytes,omitzero"`
-	// Throttled is the share of the time in which its own quota, and not one
-	// above it, held it back.
+	// Throttled is the share of the time in which its own quota, not that of a
+	// parent, throttled it.
 	Throttled     node.Maybe[unit.Percent]  `json:"throttled_percent,omitzero"`
 	CPULimit      node.Maybe[unit.MilliCPU] `json:"cpu_limit_mcpu,omitzero"`
 	MemoryLimit   node.Maybe[unit.Bytes]    `json:"memory_limit_bytes,omitzero"`
 	MemoryRequest node.Maybe[unit.Bytes]    `json:"memory_request_bytes,omitzero"`
 	// DelayP99 is the time within which 99 of 100 waits of its threads for a
-	// CPU ended, and Objective that within which they should.
+	// CPU ended, and Objective the time within which they should.
 	DelayP99  node.Maybe[time.Duration] `json:"run_queue_delay_p99_ns,omitzero"`
 	Objective node.Maybe[time.Duration] `json:"run_queue_delay_objective_ns,omitzero"`
-	// Waits are for whom it waited, the longest first.
+	// Waits lists the workloads for which it waited, the longest wait first.
 	Waits []Wait `json:"waits,omitempty"`
-	// Run is how it runs where it does not simply run: frozen, or ended, when
-	// no process of it is left. It is known while evictions are switched on.
+	// Run is Frozen or Ended, or else absent. It is known while eviction is
+	// enabled.
 	Run node.Run `json:"run,omitempty"`
 }
 
-// A Wait is for how long a workload waited in a second while a runner had the
-// CPU. Runners are named as in node.Wait.
+// A Wait is how long, per second, a workload waited while a runner had the CPU.
+// Runners are named as in node.Wait.
 type Wait struct {
 	Runner node.WorkloadID `json:"runner"`
 	Time   time.Duration   `json:"wait_ns_per_s"`
 }
 
-// Knob is one knob: what it is, what it was, what it should be, and why.
+// Knob is one knob: its present value, the one from before Tenon, the wanted
+// one, and the reason.
 type Knob struct {
 	node.Knob
 	Now    *string `json:"now"`    // null: it could not be read
 	Before *string `json:"before"` // null: Tenon has not changed it
-	// Intent is what its policy asks for; empty: no policy asks for anything.
+	// Intent is the intent of its policy; empty: no policy wants it.
 	Intent plan.Intent `json:"intent,omitempty"`
 	Want   string      `json:"want,omitempty"` // the value, of an intent to set
 	Policy string      `json:"policy,omitempty"`
 	Reason string      `json:"reason,omitempty"`
-	// Since is when this was asked for first, as far back as the agent knows.
+	// Since is the first time of this want, as far as the agent knows.
 	Since time.Time `json:"since,omitzero"`
 	// Wrote is the last write.
 	Wrote *record.Write `json:"wrote,omitempty"`
 }
 
-// An Explanation says about a workload or a knob all that was decided.
+// An Explanation is all decisions about a workload or a knob.
 type Explanation struct {
 	At time.Time `json:"at"`
-	// Workload is the one that was asked for; nil if it was a cgroup or a
-	// knob.
+	// Workload is the explained one; nil for a cgroup or a knob.
 	Workload *Workload       `json:"workload,omitempty"`
 	Cgroup   node.CgroupPath `json:"cgroup"`
-	// Inputs is the work in that cgroup, if it was not a workload, the one
-	// that uses the most CPU first.
+	// Inputs is the work in the explained cgroup, the largest use of CPU first.
 	Inputs []Workload `json:"inputs,omitempty"`
-	// More is how many inputs are left out.
+	// More is how many inputs are omitted.
 	More int `json:"more_inputs,omitempty"`
-	// Batch is what batch work may count on, where that was asked for.
+	// Batch is the batch resources, if these are explained.
 	Batch *node.Batch `json:"batch,omitempty"`
-	// Ladder is what isolates on the CPU, where one of its knobs was asked for.
+	// Ladder is the selection of the isolation mechanism, if one of its knobs
+	// is explained.
 	Ladder *node.LadderStatus `json:"ladder,omitempty"`
 	Knobs  []Knob             `json:"knobs"`
 }

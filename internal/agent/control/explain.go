@@ -13,18 +13,17 @@ import (
 // mostInputs bounds the workloads that an explanation of a knob lists.
 const mostInputs = 20
 
-// An Unknown is the error for a name that nothing here has.
+// An Unknown is the error for an unknown name.
 type Unknown struct {
 	Name string
-	// Known are the names that there are: workloads, and cgroups with knobs.
+	// Known are the known names: workloads, and cgroups with knobs.
 	Known []string
 }
 
 func (e *Unknown) Error() string { return fmt.Sprintf("tenond knows no workload or cgroup %q", e.Name) }
 
-// ExplainWorkload explains a workload, by its ID or the last part of it if no
-// other has that, or a cgroup that holds workloads, or what batch work may count
-// on, by one of batchNames.
+// ExplainWorkload explains a workload, by its ID or a unique last part of it; a
+// cgroup that contains workloads; or the batch resources, by one of batchNames.
 func (l *Ledger) ExplainWorkload(name string) (Explanation, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,7 +60,7 @@ func (l *Ledger) ExplainWorkload(name string) (Explanation, error) {
 	return e, nil
 }
 
-// ExplainKnob explains one knob, by what it is about.
+// ExplainKnob explains one knob.
 func (l *Ledger) ExplainKnob(k node.Knob) (Explanation, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,24 +13,24 @@ import (
 )
 
 const (
-	// window is the least time over which use is measured. Turns that events
-	// start may be closer together than a rate means anything.
+	// window is the least time over which use is measured. Ticks caused by
+	// events may be too close together for a rate.
 	window = 900 * time.Millisecond
-	// recent is how many writes are remembered.
+	// recent is how many writes are kept.
 	recent = 20
 )
 
-// A Ledger is what a running agent knows of itself. It takes each turn and
-// answers questions at any time; the answers are made when they are asked for.
+// A Ledger is the record of a running agent. It takes each tick, and computes
+// answers on request at any time.
 type Ledger struct {
 	version string
 	started time.Time
 
 	mu    sync.Mutex
 	turns uint64
-	last  tick.Tick // that could read the node
+	last  tick.Tick // the last that could read the node
 	blind string
-	// older and newer are two readings for rates, without knobs.
+	// older and newer are two snapshots for rates, without knobs.
 	older, newer node.Snapshot
 	// olderScheduler and newerScheduler were read with them; nil: there is none.
 	olderScheduler, newerScheduler *node.SchedulerStatus
@@ -40,11 +40,11 @@ type Ledger struct {
 	next   chan struct{}  // closed by the next turn
 }
 
-// An account is what was asked of one knob, and done.
+// An account is the wants and writes of one knob.
 type account struct {
 	want  plan.Want
 	since time.Time
-	turn  uint64 // the last that asked
+	turn  uint64 // the last with a want
 	wrote record.Write
 	did   uint64 // the turn that wrote; 0: none did
 }
@@ -54,7 +54,7 @@ func NewLedger(version string) *Ledger {
 	return &Ledger{version: version, started: time.Now(), knobs: map[node.Knob]*account{}, next: make(chan struct{})}
 }
 
-// Observe takes a turn, and the error of one that could not read the node.
+// Observe takes a tick, or the error of a tick that could not read the node.
 func (l *Ledger) Observe(t tick.Tick, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,7 +82,7 @@ func (l *Ledger) Observe(t tick.Tick, err error) {
 	}
 }
 
-// measure keeps the two last readings that are far enough apart.
+// measure keeps the last two snapshots that are far enough apart.
 func (l *Ledger) measure(t tick.Tick) {
 	s := t.Snapshot
 	passed := s.At.Sub(l.newer.At)
@@ -101,7 +101,7 @@ func (l *Ledger) want(w plan.Want, at time.Time) {
 		a = &account{since: at}
 		l.knobs[w.Knob] = a
 	case a.turn == l.turns:
-		return // the first want for a knob is the one that counts
+		return // only the first want for a knob counts
 	case a.want.Intent != w.Intent || a.want.Value != w.Value:
 		a.since = at
 	}
@@ -113,7 +113,7 @@ func (l *Ledger) done(w record.Write) {
 		a.wrote, a.did = w, l.turns
 	}
 	if n := len(l.recent); w.Outcome == record.Failed && n > 0 {
-		// What fails in every turn must not push out all else.
+		// A failure in every tick must not displace all other writes.
 		i := slices.IndexFunc(l.recent, func(r record.Write) bool { return r.Knob == w.Knob && r.Error == w.Error })
 		if i >= 0 {
 			l.recent = slices.Delete(l.recent, i, i+1)
@@ -125,8 +125,8 @@ func (l *Ledger) done(w record.Write) {
 	l.recent = append(l.recent, w)
 }
 
-// knob tells all about one knob. The snapshot of a turn is from before its
-// writes. l.mu is held.
+// knob returns all about one knob. The snapshot of a tick precedes its writes.
+// l.mu is held.
 func (l *Ledger) knob(k node.Knob) Knob {
 	now, before := l.last.Snapshot.Knobs.Now[k], l.last.Snapshot.Knobs.Before[k]
 	all := Knob{Knob: k, Now: text(now), Before: text(before)}

@@ -17,42 +17,41 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Isolation is by which means best-effort work is kept out of the way on the
-// CPU, in short.
+// Isolation is the isolation of best-effort work on the CPU, in short.
 type Isolation struct {
-	Rung   node.Rung `json:"rung,omitempty"` // empty: by none
+	Rung   node.Rung `json:"rung,omitempty"` // the isolation mechanism; empty: none
 	Since  time.Time `json:"since,omitzero"`
 	Why    string    `json:"why,omitempty"`
-	Pinned node.Rung `json:"pinned,omitempty"` // empty: the strongest that there is
+	Pinned node.Rung `json:"pinned,omitempty"` // empty: the strongest that the node supports
 	ByHand bool      `json:"by_hand,omitempty"`
-	// Falls are those of the last hour.
+	// Falls is the number of mechanism failures in the last hour.
 	Falls int `json:"falls"`
-	// Strays are the threads that were found outside of the means since tenond
-	// started.
+	// Strays is the number of stray threads found since tenond started.
 	Strays uint64 `json:"strays"`
 	// Expelled is how much CPU is kept idle because latency-sensitive work runs
-	// beside it and best-effort work waits, Held how much for a while after that.
+	// on the sibling and best-effort work waits, Held how much for a while
+	// after that.
 	Expelled node.Maybe[unit.MilliCPU] `json:"expelled_mcpu,omitzero"`
 	Held     node.Maybe[unit.MilliCPU] `json:"held_mcpu,omitzero"`
 }
 
-// A QOS is all there is to tell about it. Its JSON keys are stable.
+// A QOS is all about this isolation. Its JSON keys are stable.
 type QOS struct {
-	// At is when the node was read last; absent before the first turn.
+	// At is the time of the last snapshot; absent before the first tick.
 	At     time.Time            `json:"at,omitzero"`
 	Ladder node.LadderStatus    `json:"ladder"`
 	Means  node.IsolationStatus `json:"means"`
-	// Knobs are those of the rungs, and what is asked of them.
+	// Knobs are those of the isolation mechanisms, with their wants.
 	Knobs []Knob `json:"knobs"`
-	// Failing are the last tries to write any of them.
+	// Failing are their last failed writes.
 	Failing []record.Write `json:"failing,omitempty"`
 }
 
-// isolating are the knobs of the rungs, and the slice that stands beside them, but
-// for the weight, which other policies need, too.
+// isolating are the knobs of the isolation mechanisms and the slice, without
+// the weight, which other policies use, too.
 var isolating = node.FilesOf(node.CategoryMark, node.CategoryScheduler, node.CategoryThreads)
 
-// QOS tells how best-effort work is kept out of the way on the CPU.
+// QOS returns the isolation of best-effort work on the CPU.
 func (l *Ledger) QOS() QOS {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,8 +95,8 @@ func (l *Ledger) isolation() Isolation {
 	return i
 }
 
-// Best is the strongest rung that the node can carry, whether or not it has
-// fallen. The error says what the node lacks for any above the base.
+// Best is the strongest isolation mechanism that the node supports, also after
+// failures. The error says what the node lacks for any above the base.
 func (q QOS) Best() (node.Rung, error) {
 	base, err := q.Base()
 	if err != nil {
@@ -116,7 +115,7 @@ func (q QOS) Best() (node.Rung, error) {
 	return base, nil
 }
 
-// Base is the rung that is left when all above it are unloaded.
+// Base is the isolation mechanism that is left when all above it are unloaded.
 func (q QOS) Base() (node.Rung, error) {
 	for _, base := range []node.Rung{node.RungIdle, node.RungWeight} {
 		if q.can(base) == nil {
@@ -126,7 +125,8 @@ func (q QOS) Base() (node.Rung, error) {
 	return "", q.can(node.RungWeight)
 }
 
-// can says why the node cannot carry a rung; nil: it can.
+// can returns why the node does not support an isolation mechanism; nil: it
+// does.
 func (q QOS) can(rung node.Rung) error {
 	if !slices.Contains(node.Rungs, rung) {
 		return fmt.Errorf("no rung is called %q: want one of %v", rung, node.Rungs)
@@ -144,20 +144,22 @@ func (q QOS) can(rung node.Rung) error {
 	return errors.New("CPU QoS is off: enable cpuQOS of beClass under resource-qos-config in tenond's configuration first")
 }
 
-// Pinnable says why a rung cannot be pinned now; nil: it can.
+// Pinnable returns why an isolation mechanism cannot be pinned now; nil: it
+// can.
 func (l *Ledger) Pinnable(rung node.Rung) error { return l.QOS().can(rung) }
 
-// An Operator does what somebody asks of a running agent.
+// An Operator performs requests to a running agent.
 type Operator interface {
-	// Pin pins a rung, until further notice, or with none leaves the choice to
-	// the configuration. It returns after a turn that followed it, or with ctx.
+	// Pin pins an isolation mechanism until the next call; an empty one returns
+	// the choice to the configuration. It returns after a tick that applied it,
+	// or with ctx.
 	Pin(ctx context.Context, rung node.Rung) error
 }
 
-// mostWait is how long an answer may wait for what was asked to happen.
+// mostWait is how long an answer may wait for a request to take effect.
 const mostWait = 5 * time.Second
 
-// handleQOS answers what is about QOS.
+// handleQOS serves the requests about QOS.
 func handleQOS(mux *http.ServeMux, l *Ledger, o Operator) {
 	mux.HandleFunc("GET /v1/qos", func(w http.ResponseWriter, _ *http.Request) { answer(w, l.QOS()) })
 	mux.HandleFunc("POST /v1/pin", func(w http.ResponseWriter, r *http.Request) {
@@ -178,13 +180,14 @@ func handleQOS(mux *http.ServeMux, l *Ledger, o Operator) {
 	})
 }
 
-// QOS asks how best-effort work is kept out of the way on the CPU.
+// QOS returns the isolation of best-effort work on the CPU.
 func (c *Client) QOS(ctx context.Context) (QOS, error) {
 	return ask[QOS](ctx, c, http.MethodGet, "qos", nil)
 }
 
-// Pin asks for a rung, or with none for that of the configuration, and waits up
-// to 5 s for the effect. The error says why the rung is not in use then.
+// Pin pins an isolation mechanism, or with an empty one that of the
+// configuration, and waits up to 5 s for the effect. The error then says why it
+// is not in use.
 func (c *Client) Pin(ctx context.Context, rung node.Rung) (QOS, error) {
 	deadline := time.Now().Add(c.wait)
 	q, err := c.QOS(ctx)
@@ -204,13 +207,13 @@ func (c *Client) Pin(ctx context.Context, rung node.Rung) (QOS, error) {
 	return q, err
 }
 
-// fallsOf are the falls of a rung in the last hour.
+// fallsOf returns the failures of a mechanism in the last hour.
 func (q QOS) fallsOf(rung node.Rung) []node.Fall {
 	return slices.DeleteFunc(slices.Clone(q.Ladder.Falls), func(f node.Fall) bool { return f.Rung != rung })
 }
 
-// settled says whether what became of a pin is known, and what speaks against
-// its being in effect. The rung had fallen so often before.
+// settled reports whether the outcome of a pin is known, and why it is not in
+// effect. before is the number of failures of the mechanism before the pin.
 func (q QOS) settled(rung node.Rung, before int) (known bool, fault error) {
 	if rung == "" {
 		return !q.Ladder.ByHand, nil

@@ -12,7 +12,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A fakeOperator follows at once: it turns the ledger as a test says.
+// A fakeOperator applies a pin at once: it passes a tick to the ledger.
 type fakeOperator struct {
 	asked  []node.Rung
 	follow func(node.Rung)
@@ -29,7 +29,7 @@ func (o *fakeOperator) Pin(_ context.Context, rung node.Rung) error {
 
 var scheduler = node.Knob{File: node.FileScheduler}
 
-// ladder is that of a node which can carry the scheduler and cpu.idle.
+// ladder is the selection on a node that supports the scheduler and cpu.idle.
 func ladder(inUse node.Rung) node.LadderStatus {
 	l := node.LadderStatus{Rung: inUse, Since: noon, Why: "the strongest that this node can carry"}
 	for _, r := range node.Rungs {
@@ -42,8 +42,8 @@ func ladder(inUse node.Rung) node.LadderStatus {
 	return l
 }
 
-// isolated is a turn at noon plus after with that rung in use, and with the
-// scheduler loaded at noon if that is the rung.
+// isolated is a tick at noon plus after with that mechanism in use, and with
+// the scheduler loaded at noon if that is the mechanism.
 func isolated(after time.Duration, inUse node.Rung) tick.Tick {
 	t := seen(after, 800)
 	t.Ladder = ladder(inUse)
@@ -113,7 +113,7 @@ func TestWhatTheSchedulerHasNotTakenIsSaid(t *testing.T) {
 	turn := isolated(time.Minute, node.RungSchedExt)
 	turn.Isolation.Untold = "classify 9000 groups: no room"
 	l.Observe(turn, nil)
-	if got, want := l.QOS().String(), "\nuntold     it has not taken all that it was told: classify 9000 groups: no room\n"; !strings.Contains(got, want) {
+	if got, want := l.QOS().String(), "\nuntold     it has not accepted all of its orders: classify 9000 groups: no room\n"; !strings.Contains(got, want) {
 		t.Errorf("%q is not in\n%s", want, got)
 	}
 }
@@ -133,7 +133,7 @@ func TestARungThatIsDownOrPinnedSaysSo(t *testing.T) {
 		}
 	}
 	if strings.Contains(got, "scheduler  ") {
-		t.Errorf("a scheduler that was never loaded is told of:\n%s", got)
+		t.Errorf("a scheduler that was never loaded is shown:\n%s", got)
 	}
 	if got := l.Status().String(); !strings.Contains(got, "isolation  cpu.idle for 1m00s, pinned by hand\n") {
 		t.Error(got)
@@ -185,7 +185,7 @@ func TestTheKnobsOfIsolationAreExplained(t *testing.T) {
 	if got := l.QOS().String(); !strings.Contains(got, "batch.slice policy: mixed, wanted best-effort") {
 		t.Error(got)
 	}
-	// Of a rung that is not in use there is no knob, but much to say.
+	// A mechanism that is not in use has no knob, but a status.
 	l.Observe(isolated(2*time.Second, node.RungIdle), nil)
 	for _, knob := range []node.Knob{scheduler, {Cgroup: "batch.slice", File: node.FileCookie}} {
 		e, err := l.ExplainKnob(knob)
@@ -194,11 +194,11 @@ func TestTheKnobsOfIsolationAreExplained(t *testing.T) {
 		}
 	}
 	if _, err := l.ExplainKnob(node.Knob{Cgroup: "nowhere", File: node.FileCookie}); err == nil {
-		t.Error("a cgroup that nobody knows is explained")
+		t.Error("an unknown cgroup is explained")
 	}
 }
 
-// TestAPinIsFollowedOrSaysWhyNot asks over the socket.
+// TestAPinIsFollowedOrSaysWhyNot queries over the socket.
 func TestAPinIsFollowedOrSaysWhyNot(t *testing.T) {
 	after := time.Second
 	turn := func(l *Ledger, change func(*tick.Tick), inUse, pinned node.Rung) {

@@ -11,7 +11,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// shownRung prints a rung that may be none.
+// shownRung prints a mechanism that may be empty.
 func shownRung(r node.Rung) string { return cmp.Or(string(r), "none") }
 
 // describe prints the isolation as one line of tenon status.
@@ -38,7 +38,7 @@ func (i Isolation) describe(at time.Time) string {
 	return s
 }
 
-// Outcome says in a line what isolates now, and by whose choice.
+// Outcome says in one line which mechanism isolates now, and why.
 func (q QOS) Outcome() string {
 	by := "the configuration leaves the choice to tenond"
 	switch {
@@ -93,7 +93,8 @@ func (q QOS) describe(b *strings.Builder) {
 	_ = rest.Flush()
 }
 
-// describeLadder prints which rung is in use, why, and how the others stand.
+// describeLadder prints the mechanism in use, the reason, and the state of the
+// others.
 func describeLadder(b *strings.Builder, l node.LadderStatus, at time.Time) {
 	head := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(head, "rung\t%s", shownRung(l.Rung))
@@ -117,7 +118,7 @@ func describeLadder(b *strings.Builder, l node.LadderStatus, at time.Time) {
 	_ = table.Flush()
 }
 
-// stands says how a rung stands.
+// stands returns the state of a mechanism.
 func stands(l node.LadderStatus, r node.RungStatus, at time.Time) string {
 	var s []string
 	if r.Rung == l.Rung {
@@ -157,7 +158,7 @@ func describeMeans(w *tabwriter.Writer, m node.IsolationStatus, slotless int) {
 		fmt.Fprintf(w, "slots\t%d BE workloads share one: there are %d, and they have no weight and no quota of their own\n", slotless, node.SchedulerSlots-1)
 	}
 	if m.Untold != "" {
-		fmt.Fprintf(w, "untold\tit has not taken all that it was told: %s\n", m.Untold)
+		fmt.Fprintf(w, "untold\tit has not accepted all of its orders: %s\n", m.Untold)
 	}
 	if s != nil {
 		describeCounts(w, s)

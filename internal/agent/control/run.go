@@ -2,7 +2,8 @@ package control
 
 import "tenon.sh/tenon/internal/model/node"
 
-// stoppedBy is how a workload runs; empty: it runs, or that is not known.
+// stoppedBy returns whether a workload is frozen or has ended; empty: it runs,
+// or that is not known.
 func stoppedBy(k node.Knobs, w node.Workload) node.Run {
 	v, _ := k.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileRun}].(node.Run)
 	if v == node.Running {
@@ -11,7 +12,7 @@ func stoppedBy(k node.Knobs, w node.Workload) node.Run {
 	return v
 }
 
-// Named is the name of a workload, after how it runs where it does not.
+// Named returns the name of a workload, with its state unless it runs.
 func (w Workload) Named() string {
 	if w.Run == "" {
 		return string(w.ID)

@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestAFrozenWorkloadIsShownAsSuch: with its name, where it is explained and in
-// the list; one that runs has nothing behind its name.
+// TestAFrozenWorkloadIsShownAsSuch: with its state after its name, in the
+// explanation and in the list.
 func TestAFrozenWorkloadIsShownAsSuch(t *testing.T) {
 	for v, want := range map[node.Value]string{nil: "", node.Running: "", node.Frozen: " (frozen)", node.Ended: " (ended)"} {
 		l := NewLedger("v1")

@@ -20,24 +20,23 @@ import (
 )
 
 const (
-	// patience is how long a client may take to send a request, or to take a
+	// patience is how long a client may take to send a request, or to read a
 	// line of the answer.
 	patience = 5 * time.Second
-	// streams is how many clients may follow the turns at the same time.
+	// streams bounds the clients that follow the ticks at the same time.
 	streams = 8
 )
 
-// Serve answers on the socket in stateDir until ctx ends, from the ledger and,
-// where somebody asks for something to be done, by o. A socket that is there
-// already is one that a dead agent left: only the holder of the node's lease may
-// call Serve.
+// Serve answers on the socket in stateDir until ctx ends, from the ledger; o
+// performs the requests. An existing socket is that of a dead agent: only the
+// holder of the node's lease may call Serve.
 func Serve(ctx context.Context, stateDir string, l *Ledger, o Operator, log *slog.Logger) error {
 	path := SocketPath(stateDir)
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("serve %s: %w", path, err)
 	}
-	// Linux gives the file of a socket the mode that the socket has when it is
-	// bound: there is no moment in which others may connect.
+	// Linux creates the file of a socket with the mode that the socket has at
+	// bind: other users can connect at no moment.
 	private := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var refused error
 		err := c.Control(func(fd uintptr) { refused = unix.Fchmod(int(fd), 0o600) })
@@ -60,7 +59,7 @@ func Serve(ctx context.Context, stateDir string, l *Ledger, o Operator, log *slo
 	return nil
 }
 
-// handler answers.
+// handler serves the requests.
 func handler(l *Ledger, o Operator) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { answer(w, l.Status()) })
@@ -95,7 +94,7 @@ func handler(l *Ledger, o Operator) http.Handler {
 	return mux
 }
 
-// ParseKnob reads a knob as it prints itself: "batch.slice cpu.max".
+// ParseKnob parses the text form of a knob: "batch.slice cpu.max".
 func ParseKnob(text string) (node.Knob, error) {
 	f := strings.Fields(text)
 	if len(f) != 2 {
@@ -106,7 +105,7 @@ func ParseKnob(text string) (node.Knob, error) {
 
 func answer(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // the error is the client's going away
+	_ = json.NewEncoder(w).Encode(v) // fails only if the client is gone
 }
 
 // A refusal is the body of an answer that is not 200.
@@ -127,8 +126,8 @@ func refuse(w http.ResponseWriter, err error) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// stream sends the status after each turn, one line each, to a client that
-// takes them fast enough; one that does not misses some.
+// stream sends the status after each tick, one line each. A slow client misses
+// some.
 func stream(w http.ResponseWriter, r *http.Request, l *Ledger) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	c := http.NewResponseController(w)

@@ -13,7 +13,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Status tells how things are after the last turn.
+// Status returns the status after the last tick.
 func (l *Ledger) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,8 +61,7 @@ func (l *Ledger) status() Status {
 	return s
 }
 
-// bounds lists the knobs that hold best-effort work back where it meets the
-// others.
+// bounds lists the knobs that bound best-effort work at its contention roots.
 func (l *Ledger) bounds() []node.Knob {
 	meets := map[node.CgroupPath]bool{}
 	for _, w := range l.last.Snapshot.Workloads {
@@ -98,7 +97,7 @@ func (l *Ledger) rate(before, after node.Maybe[time.Duration]) node.Maybe[unit.M
 	return node.Some(rate)
 }
 
-// workloads lists those of the last turn with what they use.
+// workloads lists the workloads of the last tick with their use.
 func (l *Ledger) workloads() []Workload {
 	older, newer := byID(l.older), byID(l.newer)
 	all := make([]Workload, 0, len(l.last.Snapshot.Workloads))
@@ -131,7 +130,7 @@ func byID(s node.Snapshot) map[node.WorkloadID]node.Usage {
 	return all
 }
 
-// node tells about the machine.
+// node describes the machine.
 func (l *Ledger) node() Node {
 	s := l.last.Snapshot
 	n := Node{
@@ -149,8 +148,8 @@ func (l *Ledger) node() Node {
 	return n
 }
 
-// classesByCPU says how much each class uses of each CPU, where the kernel
-// counts a workload's use by CPU.
+// classesByCPU returns the use of each CPU by class, if the kernel counts a
+// workload's use by CPU.
 func (l *Ledger) classesByCPU() map[unit.CPU]map[node.Class]unit.MilliCPU {
 	all := map[unit.CPU]map[node.Class]unit.MilliCPU{}
 	older := byID(l.older)

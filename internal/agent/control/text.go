@@ -50,8 +50,8 @@ func Ago(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// Printable replaces what a terminal would obey instead of print: whoever may
-// make cgroups chooses their names.
+// Printable replaces control characters: any user who may make cgroups chooses
+// their names.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || unicode.IsPrint(r) {

@@ -97,7 +97,8 @@ func TestSizesAndTimesAreShort(t *testing.T) {
 	}
 }
 
-// TestNamesDoNotReachTheTerminal: whoever may make cgroups chooses their names.
+// TestNamesDoNotReachTheTerminal: any user who may make cgroups chooses their
+// names.
 func TestNamesDoNotReachTheTerminal(t *testing.T) {
 	l := NewLedger("v1")
 	turn := seen(time.Second, 800)

@@ -10,10 +10,11 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// mostWaits is for how many runners a workload's waits are told.
+// mostWaits bounds the runners listed for a workload.
 const mostWaits = 5
 
-// waitsOf tells for whom a workload waited between the two readings.
+// waitsOf returns for which runners a workload waited between the two
+// snapshots.
 func (l *Ledger) waitsOf(id node.WorkloadID) []Wait {
 	elapsed := l.elapsed()
 	now := waiting(l.newer.Waits, id)
@@ -36,7 +37,7 @@ func (l *Ledger) waitsOf(id node.WorkloadID) []Wait {
 	return all[:min(len(all), mostWaits)]
 }
 
-// waiting is the part of a list of waits, which is in order, of one waiter.
+// waiting returns the waits of one waiter from a sorted list.
 func waiting(all []node.Wait, id node.WorkloadID) []node.Wait {
 	first, _ := slices.BinarySearchFunc(all, id, func(w node.Wait, id node.WorkloadID) int {
 		return strings.Compare(string(w.Waiter), string(id))

@@ -18,7 +18,7 @@ const (
 	scarcePart = 4
 	// mostFirst bounds the new workloads that one snapshot reads.
 	mostFirst = 64
-	// hasMoved: if the charged memory of a workload has changed by this part of
+	// hasMoved: if the charged memory of a workload has changed by 1/hasMoved of
 	// the node's memory since its page cache was read, it is read again before
 	// its turn; mostMoved bounds these reads for one snapshot. Otherwise a job
 	// that reads many files would seem to grow until its turn. The limit is
