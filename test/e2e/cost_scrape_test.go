@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// freeAddress is an address of loopback that nobody listens on.
+// freeAddress returns an unused address of loopback.
 func freeAddress(tb testing.TB) string {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -21,8 +21,8 @@ func freeAddress(tb testing.TB) string {
 	return l.Addr().String()
 }
 
-// scraped are metrics of an agent by name with labels, as they stand in the
-// text format.
+// scraped returns the metrics of an agent by name with labels, as in the text
+// format.
 func scraped(tb testing.TB, address string) map[string]float64 {
 	tb.Helper()
 	r, err := http.Get("http://" + address + "/metrics")
@@ -47,9 +47,9 @@ func scraped(tb testing.TB, address string) map[string]float64 {
 	return all
 }
 
-// reportTurns shows what a turn took between two scrapes: the time of each
-// part, and what was allocated. That time is by the clock, so work that the
-// machine does meanwhile shows in it.
+// reportTurns shows the cost of a tick between two scrapes: the time of each
+// part, and the allocations. The time is wall-clock time, so it includes waits
+// for other work on the machine.
 func reportTurns(b *testing.B, before, after map[string]float64) {
 	b.Helper()
 	grew := func(name string) float64 { return after[name] - before[name] }

@@ -17,13 +17,13 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 )
 
-// costSpan is how long tenond is watched at work.
+// costSpan is how long the benchmark measures tenond.
 const costSpan = 20 * time.Second
 
-// BenchmarkAgentCost shows what tenond costs while it keeps 100 and 1000
-// workloads, each a cgroup with a process, a quarter of them services, at the
-// default period: CPU as a share of one, memory that only it uses, and for a
-// turn the time of its parts and what it allocates. Run it with -benchtime 1x.
+// BenchmarkAgentCost shows the cost of tenond with 100 and 1000 workloads, each
+// a cgroup with a process, a quarter of them services, at the default period:
+// CPU as a share of one, private memory, and for a tick the time of its parts
+// and its allocations. Run it with -benchtime 1x.
 func BenchmarkAgentCost(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("needs root: it makes cgroups")
@@ -47,7 +47,7 @@ func BenchmarkAgentCost(b *testing.B) {
 	}
 }
 
-// plantJobs makes n groups with a sleeping process each.
+// plantJobs makes n cgroups with a sleeping process each.
 func plantJobs(b *testing.B, tree *cgroup.Tree, root string, n int) {
 	b.Helper()
 	var sleepers []*exec.Cmd
@@ -81,7 +81,7 @@ func plantJobs(b *testing.B, tree *cgroup.Tree, root string, n int) {
 	}
 }
 
-// keep runs tenond over the groups for costSpan and reports what that cost.
+// keep runs tenond on the cgroups for costSpan and reports the cost.
 func keep(b *testing.B, tenond, root string) {
 	b.Helper()
 	state := b.TempDir()
@@ -129,7 +129,7 @@ resource-qos-config: {beClass: {cpuQOS: {enable: true}}}
 	case <-time.After(30 * time.Second):
 		b.Fatal("tenond is not ready after 30 s")
 	}
-	time.Sleep(2 * time.Second) // past the first turns
+	time.Sleep(2 * time.Second) // past the first ticks
 	fs := proc.Default()
 	use := func() (sum time.Duration) {
 		threads, err := fs.Threads(cmd.Process.Pid)
@@ -143,7 +143,7 @@ resource-qos-config: {beClass: {cpuQOS: {enable: true}}}
 		}
 		return sum
 	}
-	turned := scraped(b, address) // which itself is not counted
+	turned := scraped(b, address) // the last scrape does not count itself
 	before := use()
 	time.Sleep(costSpan)
 	used := use() - before

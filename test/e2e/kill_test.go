@@ -27,11 +27,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestRestoreAfterKillLeavesNothing kills everything of Tenon with SIGKILL at
-// full load (the lab, tenon run, and an agent that manages a foreign tree full
-// of odd values), and then runs tenon restore. Every knob and every task
-// attribute of the foreign tree must be as before; no lab process may be left;
-// the user's command must not have noticed.
+// TestRestoreAfterKillLeavesNothing kills all Tenon processes with SIGKILL at
+// full load (the lab, tenon run, and an agent that manages a foreign tree with
+// odd values), and then runs tenon restore. Every knob and every task attribute
+// of the foreign tree must be as before; no lab process may be left; the user's
+// command must still run undisturbed.
 func TestRestoreAfterKillLeavesNothing(t *testing.T) {
 	tree := needRoot(t)
 	needPrograms(t, "nginx", "ffmpeg")
@@ -41,7 +41,7 @@ func TestRestoreAfterKillLeavesNothing(t *testing.T) {
 	before := f.dump(t)
 	topBefore := topLevel(t, tree)
 
-	// An agent that changes the foreign tree, and is then gone.
+	// An agent that changes the foreign tree and then dies.
 	h, err := host.Open(host.Options{JournalDir: state, Try: true})
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestRestoreAfterKillLeavesNothing(t *testing.T) {
 		t.Fatal("the agent changed nothing: the test would prove nothing")
 	}
 
-	// A user's command, and the lab in the middle of its run.
+	// A user's command, and the lab during its run.
 	name := fmt.Sprintf("kill-%d", os.Getpid())
 	run := start(t, tenon, "--state-dir", state, "run", "--qos", "BE", "--name", name, "--cpus", "0.5", "--", "sleep", "600")
 	user := waitForProc(t, tree, "tenon-be/"+name)
@@ -103,7 +103,7 @@ func TestRestoreAfterKillLeavesNothing(t *testing.T) {
 		t.Error("cgroup tenon-lab is left")
 	}
 
-	// The command ends; a second restore removes what it was in.
+	// The command ends; a second restore removes its cgroup.
 	_ = syscall.Kill(user, syscall.SIGKILL)
 	deadline := time.Now().Add(10 * time.Second)
 	for {
@@ -124,7 +124,7 @@ func TestRestoreAfterKillLeavesNothing(t *testing.T) {
 	}
 }
 
-// strict fails where a test that can run here would skip.
+// strict fails a test that would otherwise skip, if it can run here.
 func strict(t *testing.T, why string) {
 	t.Helper()
 	if os.Getenv("TENON_TEST_STRICT") == "1" {
@@ -173,7 +173,7 @@ func build(t *testing.T) string {
 func start(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(name, args...)
-	// A file and not a pipe: whoever survives the command may keep it open.
+	// A file, not a pipe: a process that survives the command may keep it open.
 	out, err := os.Create(filepath.Join(t.TempDir(), "output"))
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func start(t *testing.T, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// foreign is a cgroup tree as another manager would have made it.
+// foreign is a cgroup tree as another manager makes it.
 type foreign struct {
 	tree  *cgroup.Tree
 	root  string
@@ -291,7 +291,7 @@ func (f foreign) dump(t *testing.T) map[string]string {
 	return all
 }
 
-// volatile names files that are writable but show use, not settings.
+// volatile lists files that are writable but show use, not settings.
 func volatile(name string) bool {
 	for _, part := range []string{"usage", "failcnt", "pressure", "peak", "cgroup.procs", "cgroup.threads", "tasks", "event_control", "force_empty", "watermark", "reclaim"} {
 		if strings.Contains(name, part) {
@@ -301,7 +301,8 @@ func volatile(name string) bool {
 	return false
 }
 
-// attributes are what a task itself has: policy, nice value, affinity, groups.
+// attributes returns a task's own attributes: policy, nice value, affinity,
+// cgroups.
 func attributes(t *testing.T, pid int) map[string]string {
 	t.Helper()
 	a := map[string]string{}
@@ -327,7 +328,7 @@ func topLevel(t *testing.T, tree *cgroup.Tree) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A foreign tree of another test's run is none of ours.
+	// Ignore the foreign tree of another test run.
 	names = slices.DeleteFunc(names, func(n string) bool { return strings.HasPrefix(n, "tenon-test-") })
 	slices.Sort(names)
 	return names

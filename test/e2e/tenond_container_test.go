@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// labelled takes batch work by the labels of containers alone.
+// labelled selects batch work by the labels of containers alone.
 const labelled = `apiVersion: tenon.sh/v1alpha1
 kind: NodeConfig
 period: 100ms
@@ -43,9 +43,8 @@ func TestTenondTakesContainersByTheirLabels(t *testing.T) {
 	}
 }
 
-// TestTenondRestartedKeepsContainersByTheirLabels, although its first turn
-// comes before it has asked anything, and also when the runtime cannot be
-// asked at all.
+// TestTenondRestartedKeepsContainersByTheirLabels, although its first tick
+// precedes its first query, and also when the runtime does not answer.
 func TestTenondRestartedKeepsContainersByTheirLabels(t *testing.T) {
 	s, socket := plantContainerd(t)
 	d := s.tenond()
@@ -65,7 +64,7 @@ func TestTenondRestartedKeepsContainersByTheirLabels(t *testing.T) {
 			t.Fatal(err)
 		}
 		d = s.tenond()
-		time.Sleep(2 * time.Second) // some twenty turns
+		time.Sleep(2 * time.Second) // some twenty ticks
 		if n := s.intends(); n != begun {
 			t.Errorf("%s: the restart began %d writes", c.name, n-begun)
 		}
@@ -102,8 +101,8 @@ func plantContainerd(t *testing.T) (s *site, socket string) {
 	t.Cleanup(func() { _ = runtime.Process.Signal(syscall.SIGTERM) })
 	eventually(t, "containerd serves", func() bool { _, err := os.Stat(socket); return err == nil })
 	t.Cleanup(func() {
-		// The runtime makes groups in every hierarchy, the site in those that
-		// tenond uses: there it removes them itself.
+		// The runtime makes cgroups in every hierarchy; the site makes and
+		// removes them only in those that tenond uses.
 		for _, below := range []string{"/pods/*", "/pods", ""} {
 			dirs, _ := filepath.Glob("/sys/fs/cgroup/*/" + s.root + below)
 			for _, dir := range dirs {

@@ -55,8 +55,9 @@ func TestTenondStartsAnotherWatchdog(t *testing.T) {
 	s.restore()
 }
 
-// TestTenondsWatchdogIsASessionOfItsOwn: what ends tenond's session or
-// process group does not end the watchdog, and it holds none of tenond's files.
+// TestTenondsWatchdogIsASessionOfItsOwn: a signal to tenond's session or
+// process group does not end the watchdog, and the watchdog holds none of
+// tenond's files.
 func TestTenondsWatchdogIsASessionOfItsOwn(t *testing.T) {
 	s := plantSite(t, generous)
 	s.tenond()
@@ -72,8 +73,8 @@ func TestTenondsWatchdogIsASessionOfItsOwn(t *testing.T) {
 }
 
 // TestTenondAnnouncesItsStop: for a minute nothing is narrowed, and the next
-// one goes on from there. The full minute is tested on a virtual clock, in
-// internal/machine/lease.
+// daemon continues from there. internal/machine/lease tests the full minute on
+// a virtual clock.
 func TestTenondAnnouncesItsStop(t *testing.T) {
 	s := plantSite(t, generous)
 	d := s.tenond()
@@ -135,7 +136,7 @@ func TestTenondRefusesASecondOne(t *testing.T) {
 	if lines := strings.Count(second.said(), "\n"); lines != 1 {
 		t.Errorf("%d lines:\n%s", lines, second.said())
 	}
-	s.roomy() // the first goes on
+	s.roomy() // the first daemon continues
 	d.stop()
 	s.restore()
 }
@@ -150,8 +151,9 @@ func TestTenondWithABadNewConfigKeepsTheOldOne(t *testing.T) {
 	if !regexp.MustCompile(`line 6: .*class.*XX`).MatchString(d.said()) {
 		t.Errorf("the fault is not named:\n%s", d.said())
 	}
-	time.Sleep(time.Second) // ten turns
-	// Twice if a turn saw the change before the signal came, which asks for itself.
+	time.Sleep(time.Second) // ten ticks
+	// Twice if a tick saw the change before the signal, which makes tenond read
+	// it again.
 	if n := strings.Count(d.said(), "refused"); n > 2 {
 		t.Errorf("it is said %d times:\n%s", n, d.said())
 	}

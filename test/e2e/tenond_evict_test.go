@@ -22,8 +22,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// evicting ends batch work from 60 % of the memory on, down to 50 %; not the job
-// that spins, nor what tenon run has started meanwhile on this machine.
+// evicting evicts batch work above 60 % of the memory, down to 50 %; but not
+// the job that spins, nor processes that tenon run has started on this machine.
 const evicting = `apiVersion: tenon.sh/v1alpha1
 kind: NodeConfig
 period: 100ms
@@ -38,8 +38,8 @@ resource-threshold-config: {enable: true, cpuSuppressThresholdPercent: 100, cpuS
 
 const mib = unit.Bytes(1) << 20
 
-// A memory is what tenond takes for the node's: 512 MiB, of which the groups of
-// the site really use what they use, and others a given part.
+// A memory is the node's memory as tenond sees it: 512 MiB, of which the
+// cgroups of the site really use their part, and other work a given part.
 type memory struct {
 	s      *site
 	file   *os.File
@@ -59,8 +59,8 @@ func (s *site) memory(others unit.Bytes) *memory {
 	return m
 }
 
-// settle writes how much is available now. What is to be read in one go is
-// written in one go, and always as long.
+// settle writes how much is available now, in one write and always with the
+// same length, since tenond reads it at once.
 func (m *memory) settle() {
 	used, err := m.s.tree.MemoryCurrent(m.s.root)
 	if err != nil {
@@ -73,7 +73,7 @@ func (m *memory) settle() {
 	}
 }
 
-// until keeps the account while it waits.
+// until updates the available memory while it waits.
 func (m *memory) until(what string, is func() bool) {
 	m.s.t.Helper()
 	eventually(m.s.t, what, func() bool { m.settle(); return is() })
@@ -92,7 +92,7 @@ type hog struct {
 	in io.Writer
 }
 
-// hogs is the program: it takes as many bytes as each line says, until it ends.
+// hogs is the hog program: it allocates as many bytes as each line says.
 func hogs() {
 	if os.Getenv("TENON_TEST_STUBBORN") != "" {
 		signal.Ignore(syscall.SIGTERM)
@@ -133,7 +133,7 @@ func (s *site) hog(group string, env ...string) hog {
 	return h
 }
 
-// take makes it hold so much more.
+// take makes it allocate so much more.
 func (h hog) take(b unit.Bytes) { _, _ = fmt.Fprintln(h.in, int64(b)) }
 
 func (s *site) uses(group string, b unit.Bytes) bool {
@@ -162,8 +162,8 @@ func (s *site) written(group string) (all []record.Write) {
 	return all
 }
 
-// TestTenondEndsAsLittleBatchWorkAsNeeded: the job of the lowest priority does
-// not end when it is asked and is killed; the dear one goes on until memory runs
+// TestTenondEndsAsLittleBatchWorkAsNeeded: the job of the lowest priority
+// ignores SIGTERM and is killed; the job of high priority runs until memory is
 // short again, and then ends by itself.
 func TestTenondEndsAsLittleBatchWorkAsNeeded(t *testing.T) {
 	s := plantSite(t, strings.Replace(evicting, "GRACE", "1", 1))
@@ -216,16 +216,16 @@ func TestTenondEndsAsLittleBatchWorkAsNeeded(t *testing.T) {
 	s.restore()
 }
 
-// waitStatus waits for a command that the test has started, and tells how it
-// ended.
+// waitStatus waits for a command that the test has started, and returns its
+// status.
 func waitStatus(c hog) syscall.WaitStatus {
 	_ = c.Wait()
 	return c.ProcessState.Sys().(syscall.WaitStatus)
 }
 
-// TestTenondFreezesAJobThatGoesOnAfterRestore: while one job takes its time to end,
-// another that grows is frozen; tenond is killed, and tenon restore lets the
-// job go on.
+// TestTenondFreezesAJobThatGoesOnAfterRestore: while one job ends slowly,
+// another that grows is frozen; tenond is killed, and tenon restore thaws the
+// job.
 func TestTenondFreezesAJobThatGoesOnAfterRestore(t *testing.T) {
 	s := plantSite(t, strings.Replace(evicting, "GRACE", "600", 1))
 	if _, err := s.tree.Frozen(string(s.path(batch))); err != nil {

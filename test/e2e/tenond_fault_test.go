@@ -22,7 +22,7 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// limited also gives each job a limit, so that a new job means a new journal
+// limited also gives each job a limit, so that a new job needs a new journal
 // entry.
 var limited = strings.Replace(generous, `["ROOT/batch/*"]}`, `["ROOT/batch/*"], limits: {memory: 64Mi}}`, 1)
 
@@ -41,7 +41,7 @@ func (s *site) smallTmpfs(size string) {
 	})
 }
 
-// fill leaves no byte free, and returns what undoes it.
+// fill uses up all free bytes, and returns a function that frees them.
 func (s *site) fill() (free func()) {
 	s.t.Helper()
 	name := filepath.Join(s.state, "filler")
@@ -59,10 +59,10 @@ func (s *site) fill() (free func()) {
 	return func() { _ = os.Remove(name) }
 }
 
-// TestTenondWithAFullJournalTouchesNothingNew: what cannot be journaled is not
-// written, which is said once for each knob; what is in force stays, BE gives
-// way as before, the service is not touched, and with space tenond goes on by
-// itself.
+// TestTenondWithAFullJournalTouchesNothingNew: tenond does not write a change
+// that it cannot journal, and logs that once for each knob. Existing values
+// stay, BE gives way as before, the service is not touched, and once there is
+// space tenond continues by itself.
 func TestTenondWithAFullJournalTouchesNothingNew(t *testing.T) {
 	s := plantSite(t, limited)
 	s.smallTmpfs("512k")
@@ -113,8 +113,8 @@ func TestTenondWithAFullJournalTouchesNothingNew(t *testing.T) {
 	s.restore()
 }
 
-// TestTenondWithAFullJournalFromTheStartTouchesNothing: it says so and ends, or
-// waits; the node is as it was.
+// TestTenondWithAFullJournalFromTheStartTouchesNothing: tenond logs it and
+// ends, or waits; the node is as before.
 func TestTenondWithAFullJournalFromTheStartTouchesNothing(t *testing.T) {
 	s := plantSite(t, limited)
 	s.smallTmpfs("64k")
@@ -126,7 +126,7 @@ func TestTenondWithAFullJournalFromTheStartTouchesNothing(t *testing.T) {
 }
 
 // TestTenondGoesOnWithoutAFileThatRefuses gives tenond a mount namespace in
-// which one file is read-only: that knob is reported once, all others are kept.
+// which one file is read-only: it reports that knob once, and sets all others.
 func TestTenondGoesOnWithoutAFileThatRefuses(t *testing.T) {
 	needPrograms(t, "unshare", "mount")
 	s := plantSite(t, generous)
@@ -152,9 +152,9 @@ func TestTenondGoesOnWithoutAFileThatRefuses(t *testing.T) {
 	s.restore()
 }
 
-// TestTenondBoundsAJobThatBoundsAPartOfItself: cgroup v1 refuses to give a group
-// less than one of its children has, so the part, which no rule names, must
-// give way too, alive or dead, and get its own back.
+// TestTenondBoundsAJobThatBoundsAPartOfItself: cgroup v1 refuses a parent's
+// quota below that of a child. The child, which no rule names, must therefore
+// give way too, running or not, and get its own quota back.
 func TestTenondBoundsAJobThatBoundsAPartOfItself(t *testing.T) {
 	s := plantSite(t, limited)
 	part := string(s.path("batch/job/part"))
@@ -179,7 +179,7 @@ func TestTenondBoundsAJobThatBoundsAPartOfItself(t *testing.T) {
 }
 
 // TestTenondFollowsWorkloadsThatComeAndGo makes and removes jobs faster than
-// turns come, so that many vanish between the snapshot and the write. With
+// ticks come, so that many vanish between the snapshot and the write. With
 // TENON_TEST_LONG=1 it is a thousand in a minute.
 func TestTenondFollowsWorkloadsThatComeAndGo(t *testing.T) {
 	count, each := 200, 30*time.Millisecond
@@ -206,7 +206,7 @@ func TestTenondFollowsWorkloadsThatComeAndGo(t *testing.T) {
 			_ = cmd.Wait()
 		}
 		time.Sleep(each)
-		for len(alive) > i%20 { // they live from no time to some turns
+		for len(alive) > i%20 { // they live for up to some ticks
 			if err := s.tree.Remove(string(s.path(alive[0]))); err != nil {
 				t.Fatal(err)
 			}
@@ -255,7 +255,7 @@ func openFiles(t *testing.T, pid int) int {
 }
 
 // TestTenondDoesNotMindAWallClockThatJumps sets the clock of the machine, so it
-// runs only where that is the test's own: TENON_TEST_OWN_CLOCK=1.
+// runs only with TENON_TEST_OWN_CLOCK=1.
 func TestTenondDoesNotMindAWallClockThatJumps(t *testing.T) {
 	if os.Getenv("TENON_TEST_OWN_CLOCK") != "1" {
 		t.Skip("TENON_TEST_OWN_CLOCK is not 1: the clock of this machine is not the test's own")
@@ -289,8 +289,8 @@ func TestTenondDoesNotMindAWallClockThatJumps(t *testing.T) {
 	s.restore()
 }
 
-// TestASecondTenondIsRefusedWhateverItsDirectory: they would undo each other's
-// writes in every turn.
+// TestASecondTenondIsRefusedWhateverItsDirectory: two would undo each other's
+// writes in every tick.
 func TestASecondTenondIsRefusedWhateverItsDirectory(t *testing.T) {
 	s := plantSite(t, generous)
 	first := s.tenond()

@@ -40,8 +40,8 @@ func aDisk(t *testing.T) (name string, id unit.Device) {
 	return "", unit.Device{}
 }
 
-// TestTenondLimitsBlockIOOfTheClass: batch work has its limits together, however
-// many jobs there are; what it had before is its ceiling, and comes back.
+// TestTenondLimitsBlockIOOfTheClass: all batch work together has the limits,
+// for any number of jobs; a limit from before is its ceiling, and is restored.
 func TestTenondLimitsBlockIOOfTheClass(t *testing.T) {
 	disk, id := aDisk(t)
 	config := strings.ReplaceAll(bounded, "DISK", disk)
@@ -58,7 +58,8 @@ func TestTenondLimitsBlockIOOfTheClass(t *testing.T) {
 	}
 	const none = cgroup.NoIORate
 	own := map[unit.Device]cgroup.IOLimits{id: {ReadBPS: none, WriteBPS: 5000, ReadIOPS: none, WriteIOPS: 30}}
-	// On cgroup v1 a limit does not reach the groups below, and goes into each.
+	// On cgroup v1 a limit does not apply to the cgroups below, so Tenon writes
+	// it into each.
 	top, bound := batch, []string{batch}
 	if s.tree.VersionOf("io") == 1 {
 		top, bound = job, []string{job, "batch/more"}
@@ -82,14 +83,14 @@ func TestTenondLimitsBlockIOOfTheClass(t *testing.T) {
 		return sum == 1000000 && limits(bound[len(bound)-1]).ReadBPS == int64(1000000/len(bound))
 	})
 	if l := limits(service); l != (cgroup.IOLimits{}) {
-		t.Errorf("the service has the limits %+v, and nobody asked", l)
+		t.Errorf("the service has the limits %+v, and the configuration has none", l)
 	}
 	text, err := exec.Command(filepath.Join(s.bin, "tenon"), "--state-dir", s.state, "explain", string(s.path(top)), "io.max").CombinedOutput()
 	if err != nil || !strings.Contains(string(text), "all BE work together gets rbps=1000000 wiops=100 of "+disk) {
 		t.Errorf("tenon explain: %v\n%s", err, text)
 	}
 
-	// Without the key all is as it was, while tenond lives.
+	// Without the key Tenon restores the limits while it runs.
 	s.configure(strings.Replace(config, "blkioQOS: {enable: true", "blkioQOS: {enable: false", 1))
 	d.signal(syscall.SIGHUP)
 	eventually(t, "the limits are those from before", func() bool { return limits(top) == own[id] })

@@ -24,7 +24,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A kubelet tells pods, until it is away.
+// A kubelet lists pods, until it is away.
 type kubelet struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -45,7 +45,7 @@ func (k *kubelet) put(p corev1.Pod) {
 }
 
 // plantNode makes a site that is the node of a cluster: a kubelet and an API
-// server that answer what the test wants, and cgroups as a kubelet makes them.
+// server with the test's answers, and cgroups as a kubelet makes them.
 func plantNode(t *testing.T) (*site, *kubelet, *apitest.Server) {
 	t.Helper()
 	tree := needRoot(t)
@@ -82,7 +82,7 @@ func plantNode(t *testing.T) (*site, *kubelet, *apitest.Server) {
 	return s, k, api
 }
 
-// pod is a pod as a kubelet tells it, with much that nobody reads.
+// pod returns a pod as a kubelet lists it, with many unused fields.
 func pod(name, class string, i int, limits corev1.ResourceList) corev1.Pod {
 	uid := types.UID(fmt.Sprintf("aaaaaaaa-0000-4000-8000-%012d", i))
 	var env []corev1.EnvVar
@@ -110,8 +110,8 @@ func groupOf(p corev1.Pod) string {
 	return "kubepods/" + level + "/pod" + string(p.UID)
 }
 
-// start makes the cgroups of a pod, with a process in that of its container,
-// and has the kubelet tell of it.
+// admit makes the cgroups of a pod, with a process in that of its container,
+// and makes the kubelet list it.
 func (s *site) admit(k *kubelet, p corev1.Pod) (group string) {
 	s.t.Helper()
 	group = groupOf(p)
@@ -138,9 +138,9 @@ func (s *site) max(group string) node.CPUMax {
 	return node.CPUMax(v)
 }
 
-// TestTenondOfAClusterOutlastsAPIServerAndKubelet: with both away it holds what
-// it held, also when it is killed and started again; a pod whose cgroup comes is
-// found at once when they are there; and the ConfigMap is followed.
+// TestTenondOfAClusterOutlastsAPIServerAndKubelet: with both away tenond holds
+// its knobs, also after a kill and a restart; with both back it finds a new
+// pod's cgroup at once, and follows the ConfigMap.
 func TestTenondOfAClusterOutlastsAPIServerAndKubelet(t *testing.T) {
 	s, k, api := plantNode(t)
 	api.Put(isolate(true))
@@ -172,7 +172,7 @@ func TestTenondOfAClusterOutlastsAPIServerAndKubelet(t *testing.T) {
 		d = s.tenond()
 		time.Sleep(3 * time.Second)
 		if n := s.intends(); n != begun {
-			t.Errorf("after %v a restart without anybody to ask began %d writes:\n%s", end, n-begun, d.said())
+			t.Errorf("after %v a restart without kubelet and API server began %d writes:\n%s", end, n-begun, d.said())
 		}
 		if diff := cmp.Diff(held, s.dump(t)); diff != "" {
 			t.Errorf("after %v (-before +after):\n%s", end, diff)
@@ -182,7 +182,7 @@ func TestTenondOfAClusterOutlastsAPIServerAndKubelet(t *testing.T) {
 	api.Away(false)
 	api.Put(isolate(false))
 	eventually(t, "what the ConfigMap no longer asks for is given back", func() bool { return !s.weight(job).Idle })
-	eventually(t, "and told", func() bool {
+	eventually(t, "and listed", func() bool {
 		body, _ := api.Applied("/apis/tenon.sh/v1alpha1/nodereports/node-1/status")
 		return strings.Contains(string(body), `"PodsKnown"`) && !strings.Contains(string(body), `"CPUQOS"`)
 	})
@@ -190,8 +190,8 @@ func TestTenondOfAClusterOutlastsAPIServerAndKubelet(t *testing.T) {
 	s.restore()
 }
 
-// TestTenondThatKnowsNothingLetsGoOfNothing: a daemon whose predecessor left no
-// word of pods, and whom nobody tells any, does not take that for an empty node.
+// TestTenondThatKnowsNothingLetsGoOfNothing: a daemon without saved pods and
+// without an answer does not take the node for empty.
 func TestTenondThatKnowsNothingLetsGoOfNothing(t *testing.T) {
 	s, k, api := plantNode(t)
 	api.Put(isolate(true))

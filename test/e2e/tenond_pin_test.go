@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// own gives one of the services a CPU of its own, and the other a limit under
-// which it may have bursts.
+// own gives one of the services an exclusive CPU, and the other a limit with
+// CPU burst.
 const own = `apiVersion: tenon.sh/v1alpha1
 kind: NodeConfig
 period: 100ms
@@ -35,10 +35,10 @@ func (s *site) cpus(group string) unit.CPUSet {
 	return set
 }
 
-// wholeSets are the files of CPUs and memory nodes that are empty on cgroup v2,
-// which means all of the parent's, each with all of the parent's in words.
-// Once such a set was changed, the kernel does not take an empty one as long as
-// tasks run in the group: the words are what comes next to it.
+// wholeSets returns the files of CPUs and memory nodes that are empty on cgroup
+// v2, which means the parent's set, each with the parent's set written out.
+// After a change of such a set the kernel refuses an empty one while tasks run
+// in the cgroup; Tenon then writes the parent's set.
 func (s *site) wholeSets() map[string]string {
 	s.t.Helper()
 	sets := map[string]string{}
@@ -55,14 +55,14 @@ func (s *site) wholeSets() map[string]string {
 	return sets
 }
 
-// TestTenondGivesCPUsAndTakesThemBack: a service gets a CPU of its own, which
-// all other managed work leaves; it keeps it over the death of tenond; and it
-// is given back, with all else.
+// TestTenondGivesCPUsAndTakesThemBack: a service gets an exclusive CPU, which
+// all other managed work leaves; it keeps it when tenond dies; and the end of
+// Tenon restores everything.
 func TestTenondGivesCPUsAndTakesThemBack(t *testing.T) {
 	s := plantSite(t, own)
 	all := s.cpus("services")
 	if all.Len() < 2 {
-		t.Skipf("this machine has %d CPU: none can be anybody's own", all.Len())
+		t.Skipf("this machine has %d CPU: none can be exclusive", all.Len())
 	}
 	s.run("services/cache/worker", "sleep", "600")
 	s.run("services/pool/worker", "sleep", "600")
@@ -106,7 +106,7 @@ func TestTenondGivesCPUsAndTakesThemBack(t *testing.T) {
 		t.Error("something moved as tenond was started again")
 	}
 
-	// A service that is no more LSE gives its CPU back, while all live.
+	// A service that is not LSE any more gives its CPU back while all run.
 	s.configure(strings.Replace(own, "class: LSE", "class: LS", 1))
 	d.signal(syscall.SIGHUP)
 	eventually(t, "the CPU is everybody's again", func() bool {

@@ -14,7 +14,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// qos runs tenon qos with -o json and returns what it says.
+// qos runs tenon qos with -o json and returns its output.
 func (s *site) qos(args ...string) control.QOS {
 	s.t.Helper()
 	cmd := exec.Command(filepath.Join(s.bin, "tenon"), append([]string{"qos", "--state-dir", s.state, "-o", "json"}, args...)...)
@@ -31,16 +31,17 @@ func (s *site) qos(args ...string) control.QOS {
 	return q
 }
 
-// choose runs tenon qos and returns what came of it when it is in effect. In an
-// emulator the kernel takes longer to check a scheduler than tenon waits.
+// choose runs tenon qos and returns the output once it is in effect. In an
+// emulator the kernel needs longer to verify a scheduler than tenon waits.
 func (s *site) choose(rung node.Rung, args ...string) control.QOS {
 	s.t.Helper()
 	then := time.Now()
 	cmd := exec.Command(filepath.Join(s.bin, "tenon"), append([]string{"qos", "--state-dir", s.state}, args...)...)
 	if text, err := cmd.CombinedOutput(); err != nil {
 		s.t.Logf("tenon qos %v: %v\n%s", args, err, text)
-		// On a slow machine a rung is loaded, or the one before it given up, later
-		// than tenon waits: both answers are right, and it must come all the same.
+		// On a slow machine the mechanism is loaded, or the previous one
+		// released, after tenon has stopped waiting: both answers are right,
+		// and the mechanism must still come.
 		if !strings.Contains(string(text), "tenond has applied it yet") && !strings.Contains(string(text), "not in use yet") {
 			s.t.FailNow()
 		}
@@ -54,7 +55,7 @@ func (s *site) choose(rung node.Rung, args ...string) control.QOS {
 	return q
 }
 
-// refused runs tenon qos, which must fail, and returns what it says.
+// refused runs tenon qos, which must fail, and returns its error.
 func (s *site) refused(args ...string) string {
 	s.t.Helper()
 	cmd := exec.Command(filepath.Join(s.bin, "tenon"), append([]string{"qos", "--state-dir", s.state}, args...)...)
@@ -75,7 +76,7 @@ func (s *site) policy(pid int) task.Policy {
 	return p
 }
 
-// isolated requires that a rung is in use and has hold of the batch job.
+// isolated requires that a mechanism is in use and acts on the batch job.
 func (s *site) isolated(rung node.Rung, q control.QOS, job int) {
 	s.t.Helper()
 	if q.Ladder.Rung != rung || !q.Ladder.ByHand {
@@ -110,8 +111,8 @@ func (s *site) goesOn(job int) {
 	eventually(s.t, "the job goes on", func() bool { return used() > before+20*time.Millisecond })
 }
 
-// TestQOSIsLoadedAndUnloadedByHand uses each rung that this kernel can carry,
-// going from each to the next and to cpu.idle, while the job spins.
+// TestQOSIsLoadedAndUnloadedByHand uses each mechanism that this kernel
+// supports, from each to the next and to cpu.idle, while the job spins.
 func TestQOSIsLoadedAndUnloadedByHand(t *testing.T) {
 	s := plantSite(t, strings.Replace(generous, "period: 100ms", "period: 60s", 1))
 	job := s.tasks[len(s.tasks)-1]
@@ -148,10 +149,10 @@ func TestQOSIsLoadedAndUnloadedByHand(t *testing.T) {
 	}
 }
 
-// TestQOSIsChosenByHandAndKept pins the two rungs that every kernel of
+// TestQOSIsChosenByHandAndKept pins the two mechanisms that every kernel of
 // these tests has.
 func TestQOSIsChosenByHandAndKept(t *testing.T) {
-	// A long period: what comes sooner comes because of the pin.
+	// A long period: an earlier change is an effect of the pin.
 	s := plantSite(t, strings.Replace(generous, "period: 100ms", "period: 60s", 1))
 	d := s.tenond()
 	auto := s.qos("status").Ladder

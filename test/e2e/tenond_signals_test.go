@@ -21,8 +21,8 @@ import (
 	"tenon.sh/tenon/internal/agent/record"
 )
 
-// patient turns the loop so seldom that only an event can be what narrows BE.
-// BE has the weight of the service, so that the service waits.
+// patient has so long a period that only an event can make tenond narrow BE. BE
+// has the weight of the service, so that the service waits.
 const patient = `apiVersion: tenon.sh/v1alpha1
 kind: NodeConfig
 period: 60s
@@ -37,12 +37,14 @@ func withSignals(delay, pressure string) string {
 	return strings.NewReplacer("DELAY", delay, "PRESSURE", pressure).Replace(patient)
 }
 
-// early is by when what an event starts is done: long before the period.
+// early is the time limit for the effect of an event: much less than the
+// period.
 const early = 20 * time.Second
 
 // crowd makes BE, and on demand the service, want every CPU. Each thread stays
-// on one: the kernel may put two groups of equal weight on a CPU each, and then a
-// service waits for nobody but itself, which no event tells of.
+// on one CPU: otherwise the kernel may put two cgroups of equal weight on
+// different CPUs, and the service then waits only for itself, which is no
+// event.
 func (s *site) crowd(group string) {
 	s.t.Helper()
 	var may unix.CPUSet
@@ -62,8 +64,8 @@ func (s *site) crowd(group string) {
 	}
 }
 
-// settle waits until BE has a quota from a reading of rates. A group that
-// comes is what turns the loop, twice.
+// settle waits until BE has a quota from measured rates. A new cgroup starts a
+// tick, twice.
 func (s *site) settle() {
 	s.t.Helper()
 	for _, group := range []string{"batch/first", "batch/second"} {
@@ -74,7 +76,7 @@ func (s *site) settle() {
 }
 
 // woken returns the writes to BE's quota since then that an event of the given
-// kind called for.
+// kind caused.
 func (s *site) woken(kind string, since time.Time) []record.Write {
 	s.t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.state, record.AuditFile))
@@ -110,8 +112,8 @@ func (s *site) step(kind string) {
 	}
 }
 
-// TestSignalsOfDelayNarrowBEAtOnce also lets the service end and
-// begin again while it is looked at.
+// TestSignalsOfDelayNarrowBEAtOnce also ends and restarts the service while it
+// is watched.
 func TestSignalsOfDelayNarrowBEAtOnce(t *testing.T) {
 	s := plantSite(t, withSignals("auto", "off"))
 	s.crowd(job)
@@ -123,7 +125,7 @@ func TestSignalsOfDelayNarrowBEAtOnce(t *testing.T) {
 	s.step("delay")
 
 	s.remove(service)
-	s.run(service, "sleep", "600") // is another group by the same name
+	s.run(service, "sleep", "600") // another cgroup of the same name
 	s.settleAgain()
 	s.step("delay")
 	if text := d.said(); strings.Contains(text, "run-queue delays") || strings.Contains(text, "level=ERROR") {
@@ -133,8 +135,8 @@ func TestSignalsOfDelayNarrowBEAtOnce(t *testing.T) {
 	s.restore()
 }
 
-// TestSignalsOfPressureNarrowBEAtOnce is the same without BPF, where the
-// kernel tells of pressure by group.
+// TestSignalsOfPressureNarrowBEAtOnce is the same without BPF, on kernels with
+// pressure for each cgroup.
 func TestSignalsOfPressureNarrowBEAtOnce(t *testing.T) {
 	s := plantSite(t, withSignals("off", "auto"))
 	if s.tree.Version() == 1 {
@@ -148,8 +150,8 @@ func TestSignalsOfPressureNarrowBEAtOnce(t *testing.T) {
 	s.restore()
 }
 
-// TestAStormOfAlarmsCostsLittle: a service whose objective nothing can
-// meet waits all the time, for BE that may keep its share.
+// TestAStormOfAlarmsCostsLittle: a service with an impossible objective waits
+// all the time, for BE that keeps its minimum.
 func TestAStormOfAlarmsCostsLittle(t *testing.T) {
 	s := plantSite(t, strings.NewReplacer("500us", "10us", "MinPercent: 5", "MinPercent: 90").Replace(withSignals("auto", "off")))
 	s.crowd(job)
@@ -158,7 +160,7 @@ func TestAStormOfAlarmsCostsLittle(t *testing.T) {
 	if text := d.said(); strings.Contains(text, "not counted by BPF") {
 		strict(t, text)
 	}
-	time.Sleep(2 * time.Second) // to what BE keeps in any case
+	time.Sleep(2 * time.Second) // to the minimum of BE
 	turns, cpu, begun := s.turns(), cpuOf(t, d.Process.Pid), time.Now()
 	time.Sleep(5 * time.Second)
 	turned, used, took := s.turns()-turns, cpuOf(t, d.Process.Pid)-cpu, time.Since(begun)
@@ -174,7 +176,7 @@ func TestAStormOfAlarmsCostsLittle(t *testing.T) {
 	s.restore()
 }
 
-// turns is how often the loop has turned.
+// turns returns the number of ticks.
 func (s *site) turns() uint64 {
 	s.t.Helper()
 	text, err := exec.Command(filepath.Join(s.bin, "tenon"), "--state-dir", s.state, "status", "-o", "json").Output()
@@ -208,8 +210,8 @@ func cpuOf(t *testing.T, pid int) time.Duration {
 	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
-// TestSignalsThatCannotBeAreSaidOnce: who may not use it is told once, and the loop
-// turns by its period.
+// TestSignalsThatCannotBeAreSaidOnce: without the permission tenond logs it
+// once, and ticks at its period.
 func TestSignalsThatCannotBeAreSaidOnce(t *testing.T) {
 	s := plantSite(t, generous)
 	t.Setenv(withoutVar, strings.Join([]string{strconv.Itoa(unix.CAP_BPF), strconv.Itoa(unix.CAP_PERFMON), strconv.Itoa(unix.CAP_SYS_ADMIN)}, ","))
@@ -229,11 +231,11 @@ func TestSignalsThatCannotBeAreSaidOnce(t *testing.T) {
 	s.restore()
 }
 
-// withoutVar makes this test binary drop capabilities, by number, and become
-// the command that follows.
+// withoutVar makes this test binary drop capabilities, by number, and then
+// execute the command that follows.
 const withoutVar = "TENON_E2E_WITHOUT"
 
-// without does that.
+// without drops the capabilities and executes the command.
 func without(capabilities string) error {
 	runtime.LockOSThread()
 	for _, text := range strings.Split(capabilities, ",") {
@@ -251,7 +253,7 @@ func without(capabilities string) error {
 	return syscall.Exec(os.Args[1], os.Args[1:], os.Environ())
 }
 
-// remove ends a group with all that runs in it.
+// remove ends a cgroup with all its processes.
 func (s *site) remove(group string) {
 	s.t.Helper()
 	p := string(s.path(group))
@@ -267,7 +269,8 @@ func (s *site) remove(group string) {
 	eventually(s.t, "the group is removed", func() bool { return s.tree.Remove(p) == nil })
 }
 
-// settleAgain waits until BE has got back what the service no longer uses.
+// settleAgain waits until BE has got back the CPU that the service does not use
+// any more.
 func (s *site) settleAgain() {
 	s.t.Helper()
 	narrow := s.quota()

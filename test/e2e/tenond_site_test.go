@@ -23,15 +23,15 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// The groups of a site. The batch group is where BE meets the service.
+// The cgroups of a site. The batch cgroup is the contention root.
 const (
 	service = "services/web"
 	batch   = "batch"
 	job     = "batch/job"
 )
 
-// generous lets BE have nearly the whole node while the service sleeps, and a
-// twentieth of it when nobody looks after it. BE is idle and pinned to nothing.
+// generous gives BE nearly the whole node while the service sleeps, and a
+// twentieth of it while no agent runs. BE is idle and not bound to CPUs.
 const generous = `apiVersion: tenon.sh/v1alpha1
 kind: NodeConfig
 period: 100ms
@@ -43,19 +43,19 @@ resource-qos-config: {beClass: {cpuQOS: {enable: true}}}
 `
 
 // A site is a service that sleeps and a batch job that spins, each in a cgroup
-// that tenond's rules name, made by somebody else.
+// that tenond's rules name and that Tenon did not make.
 type site struct {
 	foreign
 	t      *testing.T
 	bin    string   // the directory of the programs
 	state  string   // tenond's state directory
 	config string   // its configuration file
-	args   []string // more of tenond's
+	args   []string // further arguments of tenond
 	before map[string]string
 }
 
-// plantSite makes a site. At the end of the test it must be as it was made,
-// without tenon restore having to be called twice, and without a watchdog.
+// plantSite makes a site. At the end of the test it must be as before, after at
+// most one tenon restore, and without a watchdog.
 func plantSite(t *testing.T, config string) *site {
 	t.Helper()
 	tree := needRoot(t)
@@ -77,7 +77,7 @@ func plantSite(t *testing.T, config string) *site {
 	return s
 }
 
-// disarm sends the watchdog away.
+// disarm ends the watchdog.
 func (s *site) disarm() {
 	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
 	defer stop()
@@ -86,7 +86,7 @@ func (s *site) disarm() {
 	}
 }
 
-// built is where programs has built them; "" if it has not.
+// built is the directory in which programs has built them; "" if it has not.
 var built string
 
 func TestMain(m *testing.M) {
@@ -109,8 +109,8 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// programs builds tenon and tenond once, or takes them from TENON_TEST_BIN:
-// where the tests run there may be no compiler.
+// programs builds tenon and tenond once, or takes them from TENON_TEST_BIN,
+// since a test machine may have no compiler.
 func programs(t *testing.T) string {
 	t.Helper()
 	if dir := os.Getenv("TENON_TEST_BIN"); dir != "" {
@@ -145,7 +145,7 @@ func (s *site) configure(text string) {
 	}
 }
 
-// run starts a program in a group of the site, which it makes.
+// run starts a program in a cgroup of the site, which it makes.
 func (s *site) run(group string, name string, args ...string) *exec.Cmd {
 	s.t.Helper()
 	p := string(s.path(group))
@@ -164,11 +164,11 @@ func (s *site) run(group string, name string, args ...string) *exec.Cmd {
 type daemon struct {
 	*exec.Cmd
 	t   *testing.T
-	log string // a file
+	log string // path of the log
 	end chan struct{}
 }
 
-// lock is not that of the machine: sites are apart from each other.
+// lock is not the machine's lock: sites are independent of each other.
 func (s *site) lock() string { return filepath.Join(s.state, "machine.lock") }
 
 // launch starts tenond on the site. wrap comes before its command line.
@@ -192,7 +192,7 @@ func (s *site) launch(wrap ...string) *daemon {
 	}()
 	s.t.Cleanup(func() {
 		if s.t.Failed() && !d.ended() {
-			_ = d.Process.Signal(syscall.SIGQUIT) // it says where it is
+			_ = d.Process.Signal(syscall.SIGQUIT) // prints its stacks
 			select {
 			case <-d.end:
 			case <-time.After(5 * time.Second):
@@ -207,7 +207,7 @@ func (s *site) launch(wrap ...string) *daemon {
 	return d
 }
 
-// tenond starts tenond and waits for its first turn.
+// tenond starts tenond and waits for its first tick.
 func (s *site) tenond(wrap ...string) *daemon {
 	s.t.Helper()
 	d := s.launch(wrap...)
@@ -260,8 +260,8 @@ func (d *daemon) stop() {
 	}
 }
 
-// patience is how long a test waits for what must come, on a machine that may
-// be busy with something else, or is an emulator's (TENON_TEST_PATIENCE).
+// patience is how long a test waits for an expected event on a machine that may
+// be busy or an emulator (TENON_TEST_PATIENCE).
 var patience = max(time.Minute, allowed())
 
 func allowed() time.Duration {
@@ -278,7 +278,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// quota is what BE may use now.
+// quota returns the present quota of BE.
 func (s *site) quota() node.CPUMax {
 	s.t.Helper()
 	v, err := s.tree.ReadCPUMax(string(s.path(batch)))
@@ -288,7 +288,7 @@ func (s *site) quota() node.CPUMax {
 	return node.CPUMax(v)
 }
 
-// bound is what BE may use when nobody looks after it, as the lease says.
+// bound returns the safe bound of BE from the lease.
 func (s *site) bound() node.CPUMax {
 	s.t.Helper()
 	want := node.Knob{Cgroup: s.path(batch), File: node.FileCPUMax}
@@ -323,7 +323,7 @@ func (s *site) roomy() {
 	})
 }
 
-// within2s requires that BE comes within its safe bound in 2 s from then.
+// within2s requires that BE is within its safe bound 2 s after then.
 func (s *site) within2s(then time.Time, bound node.CPUMax) {
 	s.t.Helper()
 	eventually(s.t, "BE is within its safe bound", func() bool { return s.quota().Narrower(bound) <= 0 })
@@ -334,7 +334,7 @@ func (s *site) within2s(then time.Time, bound node.CPUMax) {
 	}
 }
 
-// restore puts the site back and requires that nothing is left: no change, no
+// restore restores the site and requires that nothing is left: no change, no
 // lease, no watchdog.
 func (s *site) restore() {
 	s.t.Helper()
@@ -342,11 +342,11 @@ func (s *site) restore() {
 	if err != nil {
 		s.t.Fatalf("tenon restore: %v\n%s", err, text)
 	}
-	time.Sleep(1500 * time.Millisecond) // who still wanted to write has done it by then
+	time.Sleep(1500 * time.Millisecond) // all pending writes are done by then
 	after := s.dump(s.t)
 	for name := range after {
 		if _, had := s.before[name]; !had {
-			delete(after, name) // of a group that the test added
+			delete(after, name) // of a cgroup that the test added
 		}
 	}
 	if diff := cmp.Diff(s.before, after); diff != "" {
@@ -371,7 +371,7 @@ func (s *site) guarded() int {
 	return pid
 }
 
-// intends counts the writes that were begun, by whom ever.
+// intends counts the writes that any process began.
 func (s *site) intends() int {
 	s.t.Helper()
 	files, err := filepath.Glob(filepath.Join(s.state, "journal-*.jsonl"))
@@ -385,7 +385,7 @@ func (s *site) intends() int {
 	return strings.Count(string(text), `"op":"intend"`)
 }
 
-// journaled is what the journal holds.
+// journaled returns the content of the journal.
 func (s *site) journaled() journal.State {
 	s.t.Helper()
 	boot, err := proc.Default().BootID()
@@ -404,8 +404,8 @@ func (s *site) journaled() journal.State {
 	return state
 }
 
-// untouched requires that the group path ("": all) and those below are as
-// they were.
+// untouched requires that the cgroup path ("": all) and those below are as
+// before.
 func (s *site) untouched(path string, before map[string]string) {
 	s.t.Helper()
 	below := "/" + strings.TrimSuffix(string(s.path(path)), "/") + "/"

@@ -13,9 +13,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestTheWatchdogMayBeAContainerOfItsOwn: one that nobody of tenond's started
-// waits for a lease, guards that of each tenond that comes, narrows best-effort
-// work when one is lost, and stays.
+// TestTheWatchdogMayBeAContainerOfItsOwn: a watchdog that tenond did not start
+// waits for a lease, guards that of each tenond, narrows best-effort work when
+// one is lost, and stays.
 func TestTheWatchdogMayBeAContainerOfItsOwn(t *testing.T) {
 	s := plantSite(t, generous)
 	s.args = []string{"--no-watchdog"}
@@ -39,7 +39,7 @@ func TestTheWatchdogMayBeAContainerOfItsOwn(t *testing.T) {
 		then := time.Now()
 		d.signal(syscall.SIGKILL)
 		<-d.end
-		// On a full machine it has no more than its bound already.
+		// On a busy machine BE has no more than its bound already.
 		if err := s.tree.WriteCPUMax(string(s.path(batch)), cgroup.CPUMax{Quota: node.NoQuota, Period: bound.Period}); err != nil {
 			t.Fatal(err)
 		}
