@@ -123,7 +123,7 @@ func (b *bench) experiment(solo solo, calibration []string, caveats []string) co
 	}, Skipped: b.skipped, Siblings: b.Place.Siblings(b.Topology)}
 }
 
-// tenondRecord is what the tenond of each mode is told, for the record.
+// tenondRecord is the configuration of each mode's tenond, for the record.
 func (b *bench) tenondRecord() map[report.Mode]string {
 	if b.Agent == "" {
 		return nil
@@ -137,7 +137,7 @@ func (b *bench) tenondRecord() map[report.Mode]string {
 	return told
 }
 
-// caveats are what a reader must know about the set-up.
+// caveats returns notes on the set-up for the reader.
 func (b *bench) caveats() []string {
 	list := b.Site.Caveats()
 	if b.Client == ClientWrk {

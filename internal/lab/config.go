@@ -19,12 +19,12 @@ const (
 	ClientWrk   = "wrk"   // the closed-loop one of the published experiments
 )
 
-// Config is what one colocation or kernel-qos experiment is asked to do. The
-// zero value of a field stands for the default named beside it; where there are
-// two, the second is that of kernel-qos.
+// Config configures one colocation or kernel-qos experiment. The zero value of
+// a field stands for the default named beside it; of two, the second is that of
+// kernel-qos.
 type Config struct {
 	site.Setting
-	Modes    []report.Mode // AllModes; baseline, control and the rungs that the node has
+	Modes    []report.Mode // AllModes; baseline, control and the isolation mechanisms of the node
 	Blocks   int           // 5, 8; unbounded with UntilResolved
 	Duration time.Duration // of the measured part of a run; 10 s, 5 s
 	// UntilResolved goes on until more blocks would not change a verdict, or
@@ -49,7 +49,7 @@ type Config struct {
 	ladder bool // the experiment is kernel-qos
 }
 
-// orDefaults fills in what was not said and names every fault at once.
+// orDefaults fills in the defaults and returns all faults at once.
 func (c Config) orDefaults() (Config, error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
@@ -120,6 +120,6 @@ func (c Config) orDefaults() (Config, error) {
 	return c, errors.Join(faults...)
 }
 
-// warmup is how much of a run goes before the measured part at least; the
-// stationarity check may discard more.
+// warmup is the least time of a run before its measured part; the stationarity
+// check may discard more.
 func (c Config) warmup() time.Duration { return frame.WarmupOf(c.Duration) }

@@ -67,7 +67,7 @@ func Hog(ctx context.Context, path string, held unit.Bytes, out io.Writer) error
 		if time.Since(said) >= hogReport {
 			said = time.Now()
 			if _, err := fmt.Fprintln(out, (i+1)*hogChunk); err != nil {
-				return nil // nobody listens any more
+				return nil // the reader is gone
 			}
 		}
 	}

@@ -7,8 +7,8 @@ import (
 )
 
 // KernelQOS runs the kernel-qos experiment: the colocation experiment with one
-// rung of the isolation ladder at a time, the rungs that this node has, and a
-// look at who runs beside whom. What it leaves and returns is as with
+// isolation mechanism at a time, for each that this node supports, and with a
+// trace of the work that runs on siblings. Its files and its result are as with
 // Colocate.
 func KernelQOS(ctx context.Context, c Config) (frame.Outcome, error) {
 	c.ladder = true

@@ -75,7 +75,7 @@ type clusterBench struct {
 	versions           map[string]string
 }
 
-// A testedNode is what the cluster says of the node.
+// A testedNode is the cluster's description of the node.
 type testedNode struct {
 	name, address string
 	machine       report.Machine
@@ -144,7 +144,7 @@ func setCluster(ctx context.Context, c Config, k Kubernetes) (_ *clusterBench, e
 	return b, b.settleIn(ctx)
 }
 
-// findNode chooses the tested node and asks the cluster about it.
+// findNode chooses the tested node and reads its description.
 func (b *clusterBench) findNode(ctx context.Context) error {
 	b.Status.Now("looking at the cluster")
 	name := b.cluster.Node
@@ -199,8 +199,8 @@ func (b *clusterBench) findNode(ctx context.Context) error {
 	return nil
 }
 
-// settleIn takes the node for the experiment, and undoes what an earlier one
-// that was killed left.
+// settleIn prepares the node for the experiment, and undoes the changes of a
+// killed one.
 func (b *clusterBench) settleIn(ctx context.Context) error {
 	if _, err := b.kubectl.do(ctx, manifest([]object{{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": b.cluster.Namespace}}}), "apply", "-f", "-"); err != nil {
 		return err
@@ -256,7 +256,7 @@ func (b *clusterBench) calibrate(ctx context.Context, caveats []string) (experim
 
 func (b *clusterBench) calibrateAll(ctx context.Context) (s solo, lines, caveats []string, err error) {
 	b.Status.Now("calibrating: the service")
-	// How large the service must be is known when its pod says what it may use.
+	// The size of the service follows from the CPUs that its pod may use.
 	st, err := b.stage(ctx, report.ModeSpec{}, 0)
 	if err == nil && b.Place.Tested.Len() > 1 {
 		if err = st.close(ctx, nil); err == nil {

@@ -29,14 +29,15 @@ func (b *clusterBench) usageOf(ctx context.Context) (u nodeUsage, ok bool) {
 	return nodeUsage{from: m.Timestamp.Add(-window), to: m.Timestamp, cpus: cpusOf(m.Usage.CPU)}, err == nil && window > 0
 }
 
-// metricsPatience is how long after a run the metrics API may tell of it: the
-// kubelet measures each ten to fifteen seconds, and is asked as seldom.
+// metricsPatience is how long after a run its window may appear in the metrics
+// API: the kubelet measures every ten to fifteen seconds, and the metrics
+// server queries it as rarely.
 const metricsPatience = 45 * time.Second
 
-// nodeMetrics is the CPU use of the node in a window of the metrics API that
-// lies in the run, in CPUs; 0 if there is none. Windows follow one another, and
-// become known late: where the run is two of them long, one lies in it, and is
-// waited for.
+// nodeMetrics returns the CPU use of the node in a window of the metrics API
+// that lies in the run, in CPUs; 0 if there is none. Windows follow one
+// another, and appear late: a run of two windows contains one, and nodeMetrics
+// waits for it.
 func (b *clusterBench) nodeMetrics(ctx context.Context, from, to time.Time, patience time.Duration) float64 {
 	for deadline := time.Now().Add(patience); ; {
 		u, ok := b.usageOf(ctx)

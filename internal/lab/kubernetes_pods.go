@@ -52,8 +52,8 @@ func (b *clusterBench) nginxManifest(tested int) []object {
 	}
 }
 
-// podConfig is nginx.conf of the published experiment, and what Config adds to
-// it.
+// podConfig returns nginx.conf of the published experiment, with the additions
+// of Config.
 func podConfig(n work.NGINX, port int) string {
 	connections := max(1024, n.Connections+128)
 	return fmt.Sprintf(`user nginx;
@@ -77,9 +77,9 @@ http {
 // qosLabel is the label of the protocol that says the QoS class of a pod.
 const qosLabel = "koordinator.sh/qosClass"
 
-// batchManifest is the batch work, or the spinner that keeps the CPUs awake.
-// With Tenon it is BE and asks for batch resources, without it is a pod that
-// asks for nothing.
+// batchManifest returns the batch work, or the spinner that keeps the CPUs
+// awake. With Tenon it is BE and requests batch resources; without Tenon it
+// requests nothing.
 func (b *clusterBench) batchManifest(t report.ModeSpec, rate float64) []object {
 	work := work.Transcode{Input: b.cluster.Input, Threads: b.threads, ReadRate: rate, Period: frame.SamplePeriod}
 	command := append([]string{"sh", "-c", fmt.Sprintf(`for i in $(seq %d); do "$@" > %s$i & done; wait`, b.processes, progressFiles), "sh", "ffmpeg"}, work.Args()...)
@@ -101,7 +101,7 @@ const (
 	batchMemory = "kubernetes.io/batch-memory"
 )
 
-// batchMemory is what ffmpeg may use.
+// batchMemory is the memory limit of ffmpeg.
 func (b *clusterBench) batchMemory() unit.Bytes { return unit.Bytes(b.processes) * 512 << 20 }
 
 // pod is a pod on the tested node, in its network, with one container.
@@ -119,7 +119,7 @@ func (b *clusterBench) pod(name string, labels object, container object, volumes
 	}
 }
 
-// manifest is what kubectl apply reads.
+// manifest returns the input of kubectl apply.
 func manifest(objects []object) string {
 	var text strings.Builder
 	for _, o := range objects {

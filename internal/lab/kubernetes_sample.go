@@ -46,7 +46,7 @@ done`
 // progressFiles is where the ffmpegs of the pod write how far they are.
 const progressFiles = "/tmp/tenon-progress-"
 
-// counters is what one answer holds.
+// counters is the content of one answer.
 type counters struct {
 	idle, steal      map[unit.CPU]time.Duration
 	delay            time.Duration // of the threads of the service
@@ -150,7 +150,7 @@ func (s *podSampler) Capacity() int { return s.tested.Len() }
 
 func (s *podSampler) Run(ctx context.Context) { s.Follow(ctx, askPeriod, s.read) }
 
-// read asks both pods at once, so that their answers are of one moment.
+// read queries both pods at the same time, so that their answers match.
 func (s *podSampler) read() {
 	var service, batch counters
 	var at time.Time

@@ -30,8 +30,8 @@ type clusterStage struct {
 	sampler *podSampler
 }
 
-// stage makes Tenon do what the mode wants, starts the pods and returns when
-// nginx answers and every ffmpeg encodes.
+// stage configures Tenon for the mode, starts the pods and returns when nginx
+// answers and every ffmpeg encodes.
 func (b *clusterBench) stage(ctx context.Context, t report.ModeSpec, rate float64) (st *clusterStage, err error) {
 	st = &clusterStage{b: b, sampler: &podSampler{}}
 	defer func() {
@@ -77,7 +77,7 @@ func (b *clusterBench) tests(lines []string) error {
 			"and keep the pods off them (reservedSystemCPUs and strict-cpu-reservation of the kubelet)", b.node.name, cpus)
 	}
 	if !b.Place.Tested.Empty() && b.Place.Tested != cpus {
-		return fmt.Errorf("pod %s may use CPUs %v, and could use %v before: somebody changes them", nginxPod, cpus, b.Place.Tested)
+		return fmt.Errorf("pod %s may use CPUs %v, and could use %v before: another component changes them", nginxPod, cpus, b.Place.Tested)
 	}
 	b.Place.Tested = cpus
 	return nil
@@ -187,7 +187,7 @@ func (b *clusterBench) create(ctx context.Context, objects []object) error {
 	}
 }
 
-// complaint is what a pod has printed last, as the end of an error.
+// complaint returns the last output of a pod, as the end of an error.
 func (b *clusterBench) complaint(ctx context.Context, pod string) error {
 	out, err := b.kubectl.do(ctx, "", "logs", "--tail=5", pod)
 	if err != nil {
@@ -271,14 +271,14 @@ func (b *clusterBench) run(ctx context.Context, mode report.Mode, index, block i
 	return r, ctx.Err()
 }
 
-// judge adds what voids the run, beside what the client found, and what is
-// only worth a warning.
+// judge adds the reasons that void the run, beside the client's, and the
+// warnings.
 func (b *clusterBench) judge(r *report.Run, m frame.Measurement, t report.ModeSpec) {
 	m.Judge(r, b.StealPercent, b.Duration)
 	b.pacer.judge(r, t)
 }
 
-// A nodeReport is what the lab reads of tenond's report.
+// A nodeReport is the part of tenond's report that the lab reads.
 type nodeReport struct {
 	Metadata struct{ Name string }
 	Status   struct {
@@ -295,8 +295,7 @@ func (b *clusterBench) nodeReport(ctx context.Context) (r nodeReport, err error)
 // reportPatience is more than tenond lets pass before it reports a change.
 const reportPatience = 15 * time.Second
 
-// agrees asks tenond whether it does what the mode wants of it, and returns
-// what it does not.
+// agrees returns which settings of the mode tenond has not applied.
 func (b *clusterBench) agrees(ctx context.Context, t report.ModeSpec) (why string) {
 	for deadline := time.Now().Add(reportPatience); ; {
 		r, err := b.nodeReport(ctx)

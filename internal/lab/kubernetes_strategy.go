@@ -17,11 +17,12 @@ const (
 	strategyLabel = "tenon.sh/lab"
 )
 
-// A strategy is what holds on the tested node during a run: an entry for each
-// key of Tenon's ConfigMap.
+// A strategy is the configuration of the tested node during a run: an entry for
+// each key of Tenon's ConfigMap.
 type strategy map[string]object
 
-// entriesOf names the list of a key whose first match holds on a node.
+// entriesOf names the list of a key; its first entry that matches a node
+// applies.
 func entriesOf(key string) string {
 	if key == "colocation-config" {
 		return "nodeConfigs"
@@ -29,8 +30,8 @@ func entriesOf(key string) string {
 	return "nodeStrategies"
 }
 
-// strategyOf is what a mode wants of Tenon: nothing where Tenon is compared
-// with, and everything else as the cluster has it.
+// strategyOf returns a mode's configuration of Tenon: all off where Tenon is
+// compared with, and everything else as the cluster has it.
 func strategyOf(t report.ModeSpec) strategy {
 	off := object{"enable": false}
 	classes := func(qos object) object {
@@ -41,8 +42,8 @@ func strategyOf(t report.ModeSpec) strategy {
 		return entry
 	}
 	s := strategy{
-		// What batch work is offered is not what is compared: it must only be
-		// enough for it to fill the tested CPUs.
+		// The amount of batch resources is not under test: it must only be
+		// enough to fill the tested CPUs.
 		"colocation-config":         {"enable": true, "cpuReclaimThresholdPercent": 1000},
 		"resource-threshold-config": off,
 		"resource-qos-config":       classes(object{"cpuQOS": off, "memoryQOS": off, "resctrlQOS": off, "blkioQOS": off}),
@@ -58,7 +59,7 @@ func strategyOf(t report.ModeSpec) strategy {
 }
 
 // withEntry returns the text of a key of the ConfigMap with the lab's entry
-// before all others, and without it if entry is nil. What else it says stays.
+// first, or without it if entry is nil. The rest of the text stays.
 func withEntry(key, text string, entry object) (string, error) {
 	config := object{}
 	if strings.TrimSpace(text) != "" {

@@ -49,8 +49,8 @@ func (b *bench) series() *frame.Series[report.Mode, colocation.Run] {
 	return s
 }
 
-// colocated is what the experiment has in common with that on a cluster. record
-// is what stands in experiment.json, once it has been calibrated.
+// colocated is the part of the experiment that it shares with the one on a
+// cluster. record is the content of experiment.json after the calibration.
 func colocated(c Config, site *site.Site, record *colocation.Experiment) *frame.Series[report.Mode, colocation.Run] {
 	s := &frame.Series[report.Mode, colocation.Run]{
 		Site: site, Cells: c.Modes, Blocks: c.Blocks, Most: c.MaxTime, Tell: tell, Open: colocation.Open,

@@ -34,9 +34,8 @@ type memoryBench struct {
 }
 
 // Memory runs the memory experiment: nginx, whose pages fill its page cache,
-// beside a program that is greedy for memory, both in one group with less
-// memory than they want together. What it leaves and returns is as with
-// Colocate.
+// beside a program with a large demand for memory, both in one cgroup with less
+// memory than their sum. Its files and its result are as with Colocate.
 func Memory(ctx context.Context, c MemoryConfig) (frame.Outcome, error) {
 	c, err := c.orDefaults()
 	if err != nil {
@@ -80,14 +79,14 @@ func setMemory(ctx context.Context, c MemoryConfig) (_ *memoryBench, err error) 
 	if err := b.writeData(); err != nil {
 		return nil, err
 	}
-	// A worker that waits for the disk answers nobody: a few share the load,
-	// as they do where pages do not fit into memory.
+	// A worker that waits for the disk serves no request: several share the
+	// load, as they do where pages do not fit into memory.
 	b.nginx.Workers, b.nginx.Pages = 4*b.Place.Tested.Len(), b.pages()
 	if b.nginx, err = work.PrepareNGINX(b.Site, b.nginx, c.Port, memoryConnections); err != nil {
 		return nil, err
 	}
-	// A service that answers late, or not at all, is what may be seen here, and
-	// no fault of the measurement.
+	// Late or missing answers are a result here, not a fault of the
+	// measurement.
 	b.load = frame.LoadSpec{
 		URL: b.nginx.URL(), Pages: b.sizes.Pages, Rate: b.Rate, Duration: b.Duration, Warmup: b.warmup(), Seed: b.Seed,
 		Connections: memoryConnections, Limits: load.Limits{AchievedRatio: 0.01, ErrorRatio: 0.5},
@@ -140,7 +139,7 @@ func (b *memoryBench) writeData() error {
 		return fmt.Errorf("--data %s: %w", b.Data, err)
 	}
 	if held > all/2 {
-		return fmt.Errorf("--data %s: its file system keeps files in memory (%d of %d pages stay although nobody needs them): choose a directory on a device, such as /var/tmp", b.Data, held, all)
+		return fmt.Errorf("--data %s: its file system keeps files in memory (%d of %d pages stay although they are not needed): choose a directory on a device, such as /var/tmp", b.Data, held, all)
 	}
 	return nil
 }
@@ -182,7 +181,7 @@ func (b *memoryBench) caveats() []string {
 	return list
 }
 
-// agentRecord is what the tenond of mode tenond is told, for the record.
+// agentRecord is the configuration of mode tenond, for the record.
 func (b *memoryBench) agentRecord() map[report.Mode]string {
 	if b.Agent == "" {
 		return nil
@@ -227,8 +226,7 @@ func (b *memoryBench) stage(ctx context.Context, mode report.Mode) (st *memorySt
 			st, err = nil, st.close(err)
 		}
 	}()
-	// What an earlier run has left in the page cache is charged to a group
-	// that is gone.
+	// The page cache of an earlier run is charged to a cgroup that is gone.
 	if err := evict(b.data); err != nil {
 		return st, err
 	}
@@ -294,7 +292,7 @@ func (st *memoryStage) startHog(ctx context.Context) error {
 	}
 	go func() {
 		_ = st.meter.follow(r, time.Now)
-		_, _ = io.Copy(io.Discard, r) // what cannot be read must not stop it
+		_, _ = io.Copy(io.Discard, r) // an error must not stop it
 	}()
 	go func() {
 		<-st.hog.Done()
@@ -334,7 +332,7 @@ func (b *memoryBench) run(ctx context.Context, mode report.Mode, index, block in
 		if err = st.close(err); err != nil {
 			err = fmt.Errorf("mode %s: %w", mode, err)
 		}
-		runtime.GC() // what this run has piled up is not the next one's
+		runtime.GC() // the garbage of this run must not slow the next
 	}()
 	m, err := frame.Watch(ctx, st.sampler, st.nginx, func(ctx context.Context) (frame.Measurement, error) {
 		return frame.LoadOpen(ctx, b.Site, b.load.Of(block))

@@ -18,15 +18,15 @@ import (
 // tables.
 var MemoryModes = []report.Mode{report.Exclusive, report.ExclusiveAA, report.Default, report.Tenond}
 
-// MemoryConfig is what a memory experiment is asked to do. The zero value of a
-// field stands for the default named beside it.
+// MemoryConfig configures a memory experiment. The zero value of a field stands
+// for the default named beside it.
 type MemoryConfig struct {
 	site.Setting
 	Modes    []report.Mode // MemoryModes
 	Blocks   int           // 6
 	Duration time.Duration // of the measured part of a run; 6 s
-	// Set is what the service reads at random, and so its working set; all
-	// other sizes follow from it (see sizes). 256 MiB.
+	// Set is the size of the files that the service reads at random, and so its
+	// working set; all other sizes follow from it (see sizes). 256 MiB.
 	Set unit.Bytes
 	// Rate is the requests per second that are offered; 500.
 	Rate float64
@@ -38,8 +38,8 @@ type MemoryConfig struct {
 	Port         int // of 127.0.0.1; a free one
 }
 
-// leastSet is the smallest working set that makes sense: below it, what nginx
-// itself needs is no longer small beside it.
+// leastSet is the smallest useful working set: beside a smaller one the memory
+// of nginx itself matters.
 const leastSet = 32 << 20
 
 func (c MemoryConfig) orDefaults() (MemoryConfig, error) {
@@ -115,8 +115,8 @@ func sizesOf(set unit.Bytes, version int) memory.Setup {
 	return s
 }
 
-// memoryPolicy is what the policies are asked in mode tenond, the same on each
-// kernel: what cgroup v1 does not have, they leave out.
+// memoryPolicy is the policies' configuration in mode tenond, the same on each
+// kernel: the policies leave out what cgroup v1 lacks.
 func memoryPolicy(s memory.Setup) memoryqos.Config {
 	m := memoryqos.Config{Classes: map[node.Class]memoryqos.Shares{
 		node.LS: {MinPercent: unit.Percent(s.MinPercent), LowPercent: unit.Percent(s.LowPercent)},

@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// fillMemory copies what was counted of memory into r.
+// fillMemory copies the counters of memory into r.
 func fillMemory(r *memory.Run, m frame.Measurement) {
 	u := m.Used
 	r.Memory.LSRefaults, r.Memory.LSMajorFaults = int64(u.Count[frame.LSRefaults]), int64(u.Count[frame.LSMajorFaults])
@@ -32,7 +32,7 @@ func fillMemory(r *memory.Run, m frame.Measurement) {
 	}
 }
 
-// judge adds what voids the run, beside what the client found.
+// judge adds the reasons that void the run, beside the client's.
 func (b *memoryBench) judge(r *memory.Run, m frame.Measurement) {
 	if r.Mode == report.Tenond && len(r.Writes) == 0 {
 		r.Void = append(r.Void, "Tenon changed nothing: this is not the mode that it should be")

@@ -13,7 +13,7 @@ import (
 // watermark is cpuSuppressThresholdPercent of the published experiment.
 const watermark = 65
 
-// govern lets Tenon's own loop and policies write the knobs of the mode, on
+// govern makes Tenon's own loop and policies write the knobs of the mode, on
 // the real node: the lab writes none of them.
 func (b *bench) govern(ctx context.Context, p site.Pods, t report.ModeSpec) (*site.AgentRunner, error) {
 	if b.Agent != "" {
@@ -25,7 +25,7 @@ func (b *bench) govern(ctx context.Context, p site.Pods, t report.ModeSpec) (*si
 	}, t.Suppress)
 }
 
-// colocationTenond is what tenond is told in the modes of colocation.
+// colocationTenond is the configuration of tenond in the modes of colocation.
 func colocationTenond(p site.Pods, t report.ModeSpec) site.TenondConfig {
 	return site.TenondConfig{
 		CPUs: p.Tested, Suppress: t.Suppress, Threshold: watermark, Isolate: true, Rung: t.Mechanism, Period: site.GovernPeriod,

@@ -65,8 +65,8 @@ func (b *bench) run(ctx context.Context, mode report.Mode, index, block int) (r 
 	return r, nil
 }
 
-// judge adds what voids the run, beside what the client found, and what is
-// only worth a warning.
+// judge adds the reasons that void the run, beside the client's, and the
+// warnings.
 func (b *bench) judge(r *report.Run, m frame.Measurement, t report.ModeSpec) {
 	m.Judge(r, b.StealPercent, b.Duration)
 	b.pacer.judge(r, t)

@@ -7,8 +7,8 @@ import (
 	"tenon.sh/tenon/internal/lab/report"
 )
 
-// equalPoints is how far, in points of CPU use, a paced run may be from what
-// it is compared with. The published experiments compare at equal use.
+// equalPoints is how far, in points of CPU use, a paced run may be from the run
+// that it is compared with. The published experiments compare at equal use.
 const equalPoints = 3.0
 
 // firstTarget is the CPU use that a paced run aims at before the watermark
@@ -56,9 +56,9 @@ func (p *pacer) Rate() float64 {
 	return p.rate
 }
 
-// ObservePaced corrects the rate by what a paced run used: total percent of
+// ObservePaced corrects the rate by the use of a paced run: total percent of
 // the tested CPUs, and be CPUs of it by the batch work. The correction is
-// bounded, since the batch work may have been unable to reach its pace.
+// bounded, since the batch work may not have reached its pace.
 func (p *pacer) ObservePaced(total, be float64) {
 	wanted := (p.Target() - total) / 100 * float64(p.Tested)
 	if be <= 0 {

@@ -24,10 +24,9 @@ type reactionBench struct {
 }
 
 // React runs the reaction experiment: a service that is quiet and then, at
-// random times, works hard for a moment, beside spinners of equal weight that
-// tenond bounds by CPU suppress. How soon tenond narrows them, and for how long
-// the service waits, is measured. What it leaves and returns is as with
-// Colocate.
+// random times, busy for a moment, beside spinners of equal weight that tenond
+// bounds by CPU suppress. It measures how soon tenond narrows them, and how
+// long the service waits. Its files and its result are as with Colocate.
 func React(ctx context.Context, c ReactionConfig) (frame.Outcome, error) {
 	c, err := c.orDefaults()
 	if err != nil {
@@ -167,14 +166,14 @@ func (b *reactionBench) build() error {
 	return nil
 }
 
-// usage reads what the tested CPUs have been used for. It is read twice in a
-// run, before and after the steps: reading between them would disturb them.
+// usage reads the use of the tested CPUs, before and after the steps: a read
+// between them would disturb them.
 func (b *reactionBench) usage() (frame.Reading, error) {
 	s := frame.Sampler{Tree: b.Tree, FS: b.FS, Tested: b.Place.Tested, Service: b.service(), Batch: b.job(), Meet: b.job(), Recording: frame.Recording{NoPSI: true}}
 	return s.Reading()
 }
 
-// disturbedBy says what makes the steps of a run useless.
+// disturbedBy returns the disturbances that spoil the steps of a run.
 func (b *reactionBench) disturbedBy(before, after frame.Reading) []string {
 	var r report.Run
 	used := frame.Between(before, after, b.Place.Tested.Len())

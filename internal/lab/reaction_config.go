@@ -14,9 +14,9 @@ import (
 // the tables. Mode psi needs cgroup v2.
 var ReactionModes = []report.Mode{report.Events, report.PSI, report.Ticks, report.IdleBE}
 
-// ReactionConfig is what a reaction experiment is asked to do. The zero value
-// of a field stands for the default named beside it. Agent must be named: the
-// loop is that of a real tenond.
+// ReactionConfig configures a reaction experiment. The zero value of a field
+// stands for the default named beside it. Agent is required: the loop is that
+// of a real tenond.
 type ReactionConfig struct {
 	site.Setting
 	Modes  []report.Mode // all that this kernel can
@@ -27,12 +27,12 @@ type ReactionConfig struct {
 	Contrast int
 	Step     time.Duration // length of a step; 250 ms, and a period longer where the clock has to answer
 	// LeastPause and MostPause bound the time between two steps; 900 ms, 1.3 s.
-	// The bound of the batch work grows in turns of the clock, so a shorter
-	// pause would often leave nothing to narrow.
+	// The bound of the batch work grows only at periodic ticks, so after a
+	// shorter pause there would often be nothing to narrow.
 	LeastPause, MostPause time.Duration
 	// Objective is the longest wait for a CPU that the service's rule accepts;
-	// 0: it names none. With one, the batch work stays narrow for seconds
-	// after a step that missed it.
+	// 0: none. With one, the batch work stays narrow for seconds after a step
+	// that missed it.
 	Objective time.Duration
 	// StealPercent of the tested CPUs' time voids the steps of a run; 1.
 	StealPercent float64
@@ -136,8 +136,8 @@ func (b *reactionBench) threshold() int {
 	return max(stepMark*b.Place.Tested.Len()/max(len(b.Topology.CPUs), 1), 1)
 }
 
-// tenondConfig is what tenond is told in a mode. The batch work has the same
-// weight as the service, but in mode idle.
+// tenondConfig is the configuration of tenond in a mode. The batch work has the
+// weight of the service, except in mode idle.
 func (b *reactionBench) tenondConfig(m report.Mode) site.TenondConfig {
 	return site.TenondConfig{
 		Period: reactionPeriod, Suppress: true, Threshold: b.threshold(), Isolate: m == report.IdleBE,

@@ -19,12 +19,12 @@ var AllModes = []report.Mode{
 	report.Tenon, report.Tenon65, report.Solo,
 }
 
-// ColocationModes lists every mode of the colocation experiment: those that it
-// runs unasked, and those that pin a rung.
+// ColocationModes lists every mode of the colocation experiment: the default
+// modes, and those that pin an isolation mechanism.
 var ColocationModes = slices.Concat(AllModes, report.RungModes)
 
-// controls are the modes of the kernel-qos experiment beside those of the
-// rungs, as it runs them unasked.
+// controls are the default modes of the kernel-qos experiment without an
+// isolation mechanism.
 var controls = []report.Mode{report.Exclusive, report.ExclusiveAA, report.Default, report.Burstable}
 
 // KernelQOSModes lists every mode that the kernel-qos experiment knows.
@@ -40,9 +40,9 @@ func (c Config) ladderDefaults() Config {
 	return c
 }
 
-// modesHere returns the modes to run: those asked for, or, without any, those
-// of the kernel-qos experiment that the node can run, and why it skips the
-// others. A mode that was asked for and cannot run is an error.
+// modesHere returns the modes to run, and why it skips others: the given modes,
+// or by default those of the kernel-qos experiment that the node supports. A
+// given mode that the node does not support is an error.
 func modesHere(asked []report.Mode, carries func(node.Rung) node.Answer) (modes []report.Mode, skipped []colocation.Skipped, err error) {
 	for _, m := range asked {
 		if rung := m.Spec().Mechanism; rung != "" {

@@ -15,7 +15,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// carrying is a node that carries some rungs.
+// carrying is a node that supports some isolation mechanisms.
 func carrying(rungs ...node.Rung) func(node.Rung) node.Answer {
 	return func(r node.Rung) node.Answer {
 		if slices.Contains(rungs, r) {

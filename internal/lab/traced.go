@@ -76,8 +76,8 @@ func (st *stage) trace(ctx context.Context, block int) (_ *colocation.Traced, er
 	return tracedOf(verdict), nil
 }
 
-// tracefs finds tracefs, and where nobody has mounted it, mounts it for this
-// process alone: at no place, so that nothing is left to unmount (fsmount(2)).
+// tracefs finds tracefs. If it is not mounted, tracefs mounts it for this
+// process alone: at no path, so that nothing is left to unmount (fsmount(2)).
 func tracefs() (root string, unmount func(), err error) {
 	root, err = schedtrace.Root()
 	if err == nil || !errors.Is(err, schedtrace.ErrUnsupported) {

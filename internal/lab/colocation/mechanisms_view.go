@@ -15,8 +15,8 @@ import (
 //go:embed mechanisms.html.tmpl
 var ladderMethod string
 
-// kernelQOSStudy is how the kernel-qos experiment is judged and shown: in as many tables as
-// the width needs, the stronger rungs later.
+// kernelQOSStudy judges and shows the kernel-qos experiment: in as many tables
+// as the width needs, the stronger mechanisms later.
 func (c colocated) kernelQOSStudy() report.Study {
 	e := c.experiment
 	s := report.Study{
@@ -105,7 +105,7 @@ func ladderHeadline(r report.Result) string {
 		report.Plural(r.Blocks, "block", "blocks"), e.Duration.Round(time.Second/10), report.Plural(len(r.VoidRuns), "void run", "void runs"))
 }
 
-// skippedTexts say which rungs were left out.
+// skippedTexts lists the mechanisms that were left out.
 func (c colocated) skippedTexts() []string {
 	var all []string
 	for _, s := range c.experiment.Skipped {

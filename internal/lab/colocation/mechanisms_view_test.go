@@ -48,8 +48,8 @@ func tableText(t *testing.T, e Experiment, runs []Run) string {
 	return b.String()
 }
 
-// syntheticLadder invents an experiment on a machine with siblings that has all
-// rungs but the vendor's; no figure of it was measured.
+// syntheticLadder invents an experiment on a machine with siblings and all
+// mechanisms but the vendor's; no figure of it was measured.
 func syntheticLadder() (Experiment, []Run) {
 	e := invented(8, report.Exclusive, report.ExclusiveAA, report.Default, report.Burstable, report.TenonIdle, report.TenonSiblings, report.TenonCoreSched, report.TenonSCX)
 	e.Kind, e.Command, e.Duration = KindKernelQOS, []string{"tenon", "lab", "kernel-qos"}, 5*time.Second

@@ -52,13 +52,14 @@ func (c colocated) tracedSummary(ev report.Evidence, mode report.Mode) *TracedRe
 	}
 }
 
-// rungsOf are the modes of the experiment that pin a rung, from the weakest up.
+// rungsOf returns the modes of the experiment that pin a mechanism, the weakest
+// first.
 func rungsOf(ev report.Evidence) []report.Mode {
 	return slices.DeleteFunc(slices.Clone(report.RungModes), func(m report.Mode) bool { return !ev.Asked(m) })
 }
 
-// rungClaims judges the modes that pin a rung: each against the service alone,
-// and the strongest against what Kubernetes does.
+// rungClaims judges the modes that pin a mechanism: each against the service
+// alone, and the strongest against Kubernetes without Tenon.
 func rungClaims(ev report.Evidence, resolution stat.Resolution) []report.Claim {
 	rungs := rungsOf(ev)
 	if len(rungs) == 0 {

@@ -37,7 +37,7 @@ var tables = []report.Section{
 	{Title: "At full utilisation", Modes: []report.Mode{report.Exclusive, report.ExclusiveWarm, report.Default, report.Burstable, report.Tenon}},
 }
 
-// withRungs is the tables with those of the rungs that were asked for.
+// withRungs returns the tables, with one for the requested mechanisms.
 func withRungs(e report.Experiment) []report.Section {
 	rungs := slices.DeleteFunc(slices.Clone(report.RungModes), func(m report.Mode) bool { return !slices.Contains(e.Modes, m) })
 	if len(rungs) == 0 {

@@ -21,7 +21,7 @@ import (
 // maxRepeats is how often the void runs of a block are tried again.
 const maxRepeats = 2
 
-// An Outcome is where an experiment's data is, and what it showed.
+// An Outcome is the folder of an experiment's data, and its result.
 type Outcome struct {
 	Dir      string
 	Runs     int // finished, void ones included
@@ -38,8 +38,8 @@ type Series[C, R any] struct {
 	Site   *site.Site
 	Cells  []C
 	Blocks int           // 0: until resolved
-	First  time.Duration // what a run may take, before any has been timed
-	Whole  time.Duration // what all blocks take; 0: told from the runs
+	First  time.Duration // an estimate for a run before the first is timed
+	Whole  time.Duration // the time of all blocks; 0: estimated from the runs
 	Most   time.Duration // of the whole experiment, calibration included; 0: no limit
 
 	// calibrate makes what stands in experiment.json, from the caveats that

@@ -14,8 +14,8 @@ import (
 // experiment may use: interrupts and the kernel's own threads need some.
 const foreignMost = 0.15
 
-// settle finds the end of the warm-up in what the client measured, at least
-// asked, and discards it. drifts says that the latency had not become
+// settle finds the end of the warm-up in the client's measurement, at least
+// asked, and discards the warm-up. drifts: the latency had not become
 // stationary.
 func settle(r *load.Result, asked time.Duration) (drifts bool, err error) {
 	means := make([]float64, 0, len(r.Intervals))
@@ -28,7 +28,7 @@ func settle(r *load.Result, asked time.Duration) (drifts bool, err error) {
 	return !ok, r.Discard(max(asked, time.Duration(cut)*load.IntervalLength))
 }
 
-// Fill copies what was counted into r.
+// Fill copies the counters into r.
 func Fill(r *report.Run, m Measurement, psi bool, tested int) {
 	u := m.Used
 	seconds := func(counter int) time.Duration { return time.Duration(u.Count[counter] * float64(time.Second)) }
@@ -91,7 +91,7 @@ func errorCounts(all map[string]int64) map[string]int {
 	return some
 }
 
-// Judge adds what voids a run that was to last for a time.
+// Judge adds the reasons that void a run of the given length.
 func (m Measurement) Judge(r *report.Run, stealPercent float64, length time.Duration) {
 	Disturbed(r, m, stealPercent)
 	if r.Length < length/2 {
@@ -99,7 +99,7 @@ func (m Measurement) Judge(r *report.Run, stealPercent float64, length time.Dura
 	}
 }
 
-// Disturbed adds what other work on the machine did to the run.
+// Disturbed adds the disturbances of the run by other work on the machine.
 func Disturbed(r *report.Run, m Measurement, stealPercent float64) {
 	if limit := stealPercent / 100; r.StealRatio > limit {
 		r.Void = append(r.Void, fmt.Sprintf("the hypervisor kept %s of the tested CPUs' time (steal), more than %s", percent(r.StealRatio), percent(limit)))

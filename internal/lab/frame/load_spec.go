@@ -30,8 +30,8 @@ func (l LoadSpec) Trial(rate float64, length time.Duration) load.Config {
 	return c
 }
 
-// WarmupOf is how much of a run of a length goes before the measured part at
-// least; the stationarity check may discard more.
+// WarmupOf is the least time of a run before its measured part; the
+// stationarity check may discard more.
 func WarmupOf(length time.Duration) time.Duration {
 	return min(max(length/5, 500*time.Millisecond), 5*time.Second)
 }

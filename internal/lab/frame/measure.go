@@ -12,7 +12,7 @@ import (
 	"tenon.sh/tenon/internal/lab/site"
 )
 
-// A Measurement is one load on a stage, and what it cost.
+// A Measurement is one load on a run set-up, with its cost.
 type Measurement struct {
 	Client *load.Result    // nil with wrk
 	Wrk    *load.WrkResult // nil without
@@ -67,7 +67,7 @@ func Watch(ctx context.Context, s Counter, service *site.Process, load func(cont
 	return m, m.count(s)
 }
 
-// count takes from the course what falls into the measurement.
+// count adds the counters of the measured part.
 func (m *Measurement) count(s Counter) (err error) {
 	if m.Course, err = s.Course(); err != nil {
 		return fmt.Errorf("read the counters of a run: %w", err)

@@ -51,8 +51,8 @@ type Recording struct {
 	NoPSI    bool
 }
 
-// Follow forgets what was read before, and reads each period until ctx ends,
-// and once more then.
+// Follow drops older readings, and reads each period until ctx ends, and once
+// more then.
 func (r *Recording) Follow(ctx context.Context, period time.Duration, read func()) {
 	r.Mu.Lock()
 	r.Readings = nil
@@ -199,18 +199,17 @@ func ReadingAt(course []Reading, t time.Time) Reading {
 	return r
 }
 
-// A Spent value is what happened between two readings; CPU as a number of
-// CPUs in use.
+// A Spent is the difference of two readings; CPU as a number of CPUs in use.
 type Spent struct {
 	Wall           float64 // seconds
 	LS, BE, other  float64 // other includes the spinner
-	foreign        float64 // what is not of the experiment
+	foreign        float64 // of other work than the experiment's
 	StealRatio     float64
 	Count          [numCounters]float64
 	Busy, capacity float64
 }
 
-// Between is what happened from one reading to a later one.
+// Between returns the difference of two readings.
 func Between(a, b Reading, tested int) Spent {
 	s := Spent{Wall: b.At.Sub(a.At).Seconds(), capacity: float64(tested)}
 	if s.Wall <= 0 {

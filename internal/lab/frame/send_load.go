@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/lab/site"
 )
 
-// sendLoad runs the client as a process on the client's CPUs and returns what it
-// measured. It ends early if ctx does.
+// sendLoad runs the client as a process on the client's CPUs and returns its
+// measurement. It ends early if ctx does.
 func sendLoad(ctx context.Context, s *site.Site, c load.Config) (*load.Result, error) {
 	c.CPUs = s.Place.Client
 	order, err := json.Marshal(c)

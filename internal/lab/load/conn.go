@@ -99,8 +99,8 @@ func (t *thread) handle(k *conn, id int32, events uint32) {
 	switch {
 	case errno == unix.EAGAIN || errno == unix.EINTR:
 	case k.state == idle:
-		// The server ends an idle connection. (Or sends what nobody asked
-		// for: then the stream cannot be trusted either.)
+		// The server ends an idle connection. (Or it sends an answer without a
+		// request: then the stream is broken, too.)
 		t.reconnect(id)
 	case errno != 0:
 		t.fail(id, failedRead)

@@ -52,7 +52,7 @@ type Config struct {
 	// Warmup comes before the measured part. Its requests are in the
 	// Result's Intervals, and in nothing else.
 	Warmup time.Duration
-	// Arrival is Poisson unless told otherwise.
+	// Arrival is Poisson by default.
 	Arrival Arrival
 	// Seed makes a Poisson schedule repeatable: the same seed, rate, duration
 	// and number of threads give the same send times.

@@ -200,7 +200,7 @@ func (r *WrkResult) judge() {
 		void("socket errors: write %d: the service closed connections before the request was sent", e.Write)
 	}
 	if e.Timeout > 0 {
-		void("socket errors: timeout %d: requests had no answer within wrk's time-out (2 s unless told otherwise)", e.Timeout)
+		void("socket errors: timeout %d: requests had no answer within wrk's time-out (2 s by default)", e.Timeout)
 	}
 	if r.NonSuccess > 0 {
 		void("%d of %d answers had a status other than 2xx or 3xx", r.NonSuccess, r.Requests)

@@ -55,7 +55,7 @@ func TestParseWrkReadsTheWholeOutput(t *testing.T) {
 			ThreadRate: WrkStats{1, 0, 1, 100},
 			Requests:   12, Bytes: 480, RequestRate: 2.99, TransferRate: 119.70,
 			SocketErrors: WrkSocketErrors{Timeout: 12},
-			Void:         []string{"socket errors: timeout 12: requests had no answer within wrk's time-out (2 s unless told otherwise)"},
+			Void:         []string{"socket errors: timeout 12: requests had no answer within wrk's time-out (2 s by default)"},
 		},
 		"status": {
 			URL: "http://127.0.0.1:8000/e500", Length: 2 * time.Second, Threads: 1, Connections: 2,

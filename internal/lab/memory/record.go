@@ -13,7 +13,8 @@ import (
 // Kind is the kind of the experiment.
 const Kind = "memory"
 
-// A Experiment is what was asked for and where it ran: experiment.json.
+// A Experiment is the configuration of an experiment and its machine:
+// experiment.json.
 type Experiment struct {
 	report.Experiment
 	// Memory is how memory is divided.
@@ -26,16 +27,17 @@ type Run struct {
 	Memory Use `json:"memory"`
 }
 
-// A ModeResult is what one mode showed.
+// A ModeResult is the result of one mode.
 type ModeResult struct {
 	report.ModeResult
 	Memory Summary `json:"memory"`
 }
 
-// A Result is what an experiment showed: result.json.
+// A Result is the result of an experiment: result.json.
 type Result = report.ResultOf[Experiment, ModeResult]
 
-// A remembered experiment is one with what its runs used, by their index.
+// A remembered experiment is one with the memory use of its runs, by their
+// index.
 type remembered struct {
 	experiment Experiment
 	uses       map[int]Use
@@ -69,13 +71,13 @@ func Open(dir string) (report.Findings, error) {
 // A Setup is how memory is divided in the memory experiment. Sizes are
 // in bytes.
 type Setup struct {
-	Set       unit.Bytes `json:"set_bytes"` // what the service reads at random
+	Set       unit.Bytes `json:"set_bytes"` // the files that the service reads at random
 	Pages     int        `json:"pages"`     // it is divided into
 	PageBytes int        `json:"page_bytes"`
-	Parent    unit.Bytes `json:"parent_bytes"`   // what both sides may use together
-	HogFile   unit.Bytes `json:"be_file_bytes"`  // what the batch work goes through again and again
-	HogHeld   unit.Bytes `json:"be_anon_bytes"`  // what it holds of it in memory of its own
-	Request   unit.Bytes `json:"ls_request"`     // what the service's rule says that it counts on
+	Parent    unit.Bytes `json:"parent_bytes"`   // the limit of both sides together
+	HogFile   unit.Bytes `json:"be_file_bytes"`  // the file that the batch work reads again and again
+	HogHeld   unit.Bytes `json:"be_anon_bytes"`  // the anonymous memory of the batch work
+	Request   unit.Bytes `json:"ls_request"`     // the memory request in the service's rule
 	HogLimit  unit.Bytes `json:"be_limit_bytes"` // the limit of the batch work's rule
 	// The shares that mode tenond asks for; 0: none.
 	MinPercent        int `json:"ls_min_percent"`
@@ -83,7 +85,7 @@ type Setup struct {
 	ThrottlingPercent int `json:"be_throttling_percent"`
 }
 
-// A Use is what happened to memory in the measured part of a run.
+// A Use is the use of memory in the measured part of a run.
 type Use struct {
 	// LSRefaults are pages of the service that came back soon after they had
 	// been reclaimed, and LSMajorFaults the faults that waited for a device.
@@ -96,7 +98,7 @@ type Use struct {
 	Course        []Held     `json:"course,omitempty"`
 }
 
-// Held is who held how much memory at a moment.
+// Held is how much memory each side held at a moment.
 type Held struct {
 	At     time.Duration `json:"at_ns"` // since the run's measured part began
 	LS     unit.Bytes    `json:"ls_file_bytes"`

@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// A Summary is what one mode of the memory experiment showed: medians
-// over the blocks with a valid run.
+// A Summary is the result of one mode of the memory experiment: medians over
+// the blocks with a valid run.
 type Summary struct {
 	Refaults    report.Number `json:"ls_refaults_per_second"`
 	MajorFaults report.Number `json:"ls_major_faults_per_second"`
@@ -156,7 +156,7 @@ func (m remembered) plots(ev report.Evidence, r report.Result, common report.Com
 	}
 }
 
-// picture shows who held how much memory in one run; empty: unknown.
+// picture shows how much memory each side held in one run; empty: unknown.
 func (m remembered) picture(used []report.Run) template.HTML {
 	e := m.experiment
 	i := slices.IndexFunc(used, func(r report.Run) bool { return len(m.uses[r.Index].Course) > 1 })

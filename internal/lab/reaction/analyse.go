@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// A Result is what a reaction experiment showed: its result.json.
-// Times are in ms. A time that is not known, or longer than the steps, is null.
+// A Result is the result of a reaction experiment: its result.json. Times are
+// in ms. A time that is not known, or longer than the steps, is null.
 type Result struct {
 	Schema     int                    `json:"schema"` // 1
 	Experiment Experiment             `json:"experiment"`
@@ -21,7 +21,7 @@ type Result struct {
 	Warnings   []string               `json:"warnings"`
 }
 
-// A Figure is what one mode showed.
+// A Figure is the result of one mode.
 type Figure struct {
 	Steps    int `json:"steps"`      // used
 	Void     int `json:"void_steps"` // not used
@@ -64,10 +64,10 @@ type Spread struct {
 }
 
 const (
-	// lateCycle is the delay from which on a cycle counts as late: a period,
-	// so that two are due at once. The least bound of the batch work, a
-	// hundredth of a CPU, is a millisecond in each period of its quota: who
-	// waits for that is not late.
+	// lateCycle is the delay from which on a cycle counts as late: a period, so
+	// that two are due at once. The least bound of the batch work, a hundredth
+	// of a CPU, is a millisecond in each period of its quota: a wait for that
+	// is not late.
 	lateCycle = 2 * time.Millisecond
 	// calm is how long no cycle may be late for a step to count as calm: the
 	// period in which a CPU quota is given out.
@@ -80,7 +80,7 @@ const (
 	tickFactor = 2.0
 )
 
-// raised is for how long the delay of a step stayed raised; 0: it never was.
+// raised returns how long the delay of a step stayed raised; 0: it never was.
 // Cycles are in the order in which they were due.
 func (s Step) raised() time.Duration {
 	var last time.Duration

@@ -22,7 +22,7 @@ import (
 // Kind is the kind of the experiment.
 const Kind = "reaction"
 
-// A Experiment is what was asked for in a reaction experiment and where it ran:
+// A Experiment is the configuration of a reaction experiment and its machine:
 // its experiment.json.
 type Experiment struct {
 	Schema      int                           `json:"schema"` // 1
@@ -43,7 +43,7 @@ type Experiment struct {
 	CycleWork   time.Duration                 `json:"cycle_work_ns"`
 	Threshold   int                           `json:"suppress_threshold_percent"` // of all CPUs
 	Objective   time.Duration                 `json:"objective_ns"`               // the longest wait that the service's rule accepts; 0: it names none
-	Tenond      map[report.Mode]string        `json:"tenond"`                     // what it was started with and told
+	Tenond      map[report.Mode]string        `json:"tenond"`                     // its start and configuration
 	Machine     report.Machine                `json:"machine"`
 	Caveats     []string                      `json:"caveats,omitempty"`
 }
@@ -155,7 +155,7 @@ func parseSteps(from io.Reader) ([]Step, error) {
 	for n := 1; ; n++ {
 		line, err := r.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return steps, nil // what is left is no whole line
+			return steps, nil // the rest is not a whole line
 		}
 		if err != nil {
 			return steps, err
@@ -180,7 +180,7 @@ func Open(dir string) (report.Findings, error) {
 	return findings{Analyse(e, steps), steps}, nil
 }
 
-// findings are what the steps showed.
+// findings are the results of the steps.
 type findings struct {
 	result Result
 	steps  []Step

@@ -42,7 +42,7 @@ var rows = []row{
 	{"cycle delay", func(f Figure) string { return millis(f.DelayP50) + " / " + millis(f.DelayP99) }},
 }
 
-// millis prints ms, and ∞ for what did not happen.
+// millis prints ms, and ∞ for an event that did not happen.
 func millis(v report.Number) string {
 	switch {
 	case math.IsInf(float64(v), 1):
@@ -99,7 +99,7 @@ func writeTable(w io.Writer, r Result) error {
 	return err
 }
 
-// A page is what the template of the report shows.
+// A page is the data of the report's template.
 type page struct {
 	Result   Result
 	Headline string

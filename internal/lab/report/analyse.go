@@ -122,8 +122,8 @@ func (ev Evidence) IdleCapacity(without Mode) stat.Sample {
 	})
 }
 
-// Analyse turns the runs of an experiment into what a study makes of them. It
-// is pure and deterministic: the same runs give the same result, bit for bit.
+// Analyse computes the result of a study from the runs of an experiment. It is
+// pure and deterministic: the same runs give the same result, bit for bit.
 func Analyse(e Experiment, runs []Run, s Study) Analysis {
 	ev := Gather(e, runs)
 	r := Result{
@@ -229,7 +229,7 @@ func (ev Evidence) summary(mode Mode, runs []Run) ModeResult {
 	return m
 }
 
-// warnings lists what a reader should know before trusting a number.
+// warnings lists notes that a reader needs before trusting a number.
 func (ev Evidence) warnings(r Result, runs []Run) []string {
 	var out []string
 	if ev.Machine.Emulated {

@@ -12,8 +12,8 @@ import (
 // DelayMargin is the ratio of run-queue delays that counts as a difference.
 const DelayMargin = 1.10
 
-// Comparison sets what Kubernetes does beside what tenon does. Neither outcome
-// is "the right one": a tie is reported as a tie, with its reason. Where the
+// Comparison compares Kubernetes without Tenon with Tenon. Neither outcome is
+// "the right one": a tie is reported as a tie, with its reason. Where the
 // metric has an A/A control, equality finer than the control is not claimed.
 func (ev Evidence) Comparison(plain, tenon Mode, what string, m Metric, margin float64, control *stat.Resolution, note string) Claim {
 	e := ev.Ratio(plain, tenon, m)

@@ -12,8 +12,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// An Experiment is what was asked for and where it ran: experiment.json. Kinds
-// of experiments that need more embed it in a record of their own.
+// An Experiment is the configuration of an experiment and its machine:
+// experiment.json. Kinds of experiments that need more embed it in a record of
+// their own.
 type Experiment struct {
 	Schema      int           `json:"schema"` // 1
 	Kind        string        `json:"kind,omitempty"`
@@ -21,7 +22,7 @@ type Experiment struct {
 	Command     []string      `json:"command"`
 	Version     string        `json:"tenon_version"`
 	Modes       []Mode        `json:"modes"`
-	Blocks      int           `json:"blocks"` // asked for; 0: until resolved
+	Blocks      int           `json:"blocks"` // configured; 0: until resolved
 	Duration    time.Duration `json:"duration_ns"`
 	Seed        uint64        `json:"seed"`
 	Margin      float64       `json:"margin"` // 1.03
@@ -33,16 +34,16 @@ type Experiment struct {
 	BEProcesses int           `json:"be_processes"`
 	BEThreads   int           `json:"be_threads"`
 	Input       string        `json:"input"`
-	// SoloFramesPerSecond is what the batch work alone reached on the tested
-	// CPUs at the calibration, and SoloCPU the CPUs it then used.
+	// SoloFramesPerSecond is the frame rate of the batch work alone on the
+	// tested CPUs at the calibration, and SoloCPU the CPUs that it used.
 	SoloFramesPerSecond float64           `json:"solo_frames_per_second"`
 	SoloCPU             float64           `json:"solo_cpus_used"`
 	Machine             Machine           `json:"machine"`
 	Calibration         []string          `json:"calibration,omitempty"` // how rate and pace were found, a line each
 	Caveats             []string          `json:"caveats,omitempty"`
 	Versions            map[string]string `json:"versions"` // nginx, ffmpeg, …
-	// Tenond is what the tenond of a mode was started with and told; without
-	// it the lab's own loop did the work.
+	// Tenond is the start and the configuration of a mode's tenond; without it
+	// the lab's own loop did the work.
 	Tenond map[Mode]string `json:"tenond,omitempty"`
 }
 
@@ -58,7 +59,7 @@ type Machine struct {
 	CgroupVersion  int      `json:"cgroup_version"`
 	MemoryBytes    int64    `json:"memory_bytes"`
 	Governor       string   `json:"governor,omitempty"`
-	Mechanisms     []string `json:"mechanisms"` // what tenon used in the tenon modes
+	Mechanisms     []string `json:"mechanisms"` // that Tenon used in its modes
 }
 
 // A Run is one mode in one block: runs/NNN-MODE.json. The latency histogram

@@ -22,10 +22,10 @@ var pageText string
 //go:embed page.css
 var styleSheet string
 
-// Style is what all pages look like.
+// Style is the style sheet of all pages.
 func Style() template.CSS { return template.CSS(styleSheet) }
 
-// A page is what the template of the report shows.
+// A page is the data of the report's template.
 type page struct {
 	Result   Result
 	Title    string

@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/lab/archive"
 )
 
-// Findings are what an experiment showed: the analysed raw data.
+// Findings are the result of an experiment: the analysed raw data.
 type Findings interface {
 	// Result is the content of result.json.
 	Result() any
@@ -19,9 +19,9 @@ type Findings interface {
 	WritePage(io.Writer) error
 }
 
-// Kinds has, for each kind of experiment, what loads its raw data from a
-// directory and analyses it. The kind of a directory stands in its
-// experiment.json.
+// Kinds holds, for each kind of experiment, a function that loads and analyses
+// its raw data from a directory. The experiment.json of a directory names its
+// kind.
 type Kinds map[string]func(dir string) (Findings, error)
 
 // Rebuild analyses the experiment in dir, and writes result.json and

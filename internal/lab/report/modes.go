@@ -12,7 +12,7 @@ import (
 // batch work: the name of a row of the table of modes.
 type Mode string
 
-// The modes of the experiments. Their rows in modeTable say what they are.
+// The modes of the experiments. modeTable describes them.
 const (
 	Exclusive     Mode = "exclusive"
 	ExclusiveAA   Mode = "exclusive-aa"
@@ -39,12 +39,12 @@ const (
 	IdleBE Mode = "idle"
 )
 
-// A ModeSpec is all that there is to know of a mode: what runs in it, how it is
-// shown, and what the help says.
+// A ModeSpec describes a mode: its programs, its presentation, and its line in
+// the help.
 type ModeSpec struct {
 	Mode Mode
 
-	// What runs in it beside the service.
+	// The programs beside the service.
 	Batch     bool      // the batch work
 	Alone     bool      // and the service does not
 	Burstable bool      // the batch work is in a pod with CPU requests

@@ -6,9 +6,9 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// A Study is what one kind of experiment makes of runs of a service under load:
-// which claims it judges, and how it is shown. Its functions know the records
-// of the kind; this package knows the common parts alone.
+// A Study is the analysis of one kind of experiment with a service under load:
+// its claims and its presentation. Its functions know the records of the kind;
+// this package knows only the common parts.
 type Study struct {
 	Title    string
 	Headline func(Result) string // says in a sentence what was measured
@@ -46,7 +46,7 @@ type Section struct {
 // A Row of a table.
 type Row struct {
 	Label string // a leading space marks a row that belongs to the one above
-	Unit  string // told by the legend where there is no room for it
+	Unit  string // in the legend where there is no room for it
 	Cell  func(r Result, m Mode) string
 }
 
@@ -66,7 +66,7 @@ type Gallery struct {
 	Picture     func(used []Run) template.HTML // of the used runs of a mode; empty: there is none
 }
 
-// An Analysis is what the runs of a service under load showed.
+// An Analysis is the result of runs of a service under load.
 type Analysis struct {
 	Base     Result
 	study    Study
@@ -84,5 +84,5 @@ func (a Analysis) WithResult(doc any) Analysis {
 	return a
 }
 
-// Evidence is what the claims rest on.
+// Evidence returns the data on which the claims rest.
 func (a Analysis) Evidence() Evidence { return a.evidence }

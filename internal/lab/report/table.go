@@ -15,7 +15,7 @@ const (
 	CellWidth  = 17
 )
 
-// LatencyRows are what every study can show, absolute and relative.
+// LatencyRows are the rows of every study, absolute and relative.
 var LatencyRows = []Row{
 	{"RT-P50", "ms", LatencyCell("p50", func(m ModeResult) Number { return m.P50 })},
 	{"RT-P75", "ms", LatencyCell("p75", func(m ModeResult) Number { return m.P75 })},

@@ -14,10 +14,11 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// GovernPeriod is the time between two turns of Tenon's loop under the
-// watermark, half the span of policy's means. The loop shares the client's CPUs, and a
-// turn takes a millisecond or two: more often, and the client would send late.
-// Without the watermark one turn is enough: what it wrote works in the kernel.
+// GovernPeriod is the period of Tenon's loop in this process with CPU suppress
+// on: half the time constant of the policies' means. The loop shares the
+// client's CPUs, and a tick takes a millisecond or two; with a shorter period
+// the client would send late. Without CPU suppress one tick is enough, because
+// the kernel keeps its settings.
 const GovernPeriod = 500 * time.Millisecond
 
 // A AgentRunner is Tenon at work during a run.
@@ -28,16 +29,17 @@ type AgentRunner struct {
 	cancel    context.CancelFunc
 	done      chan struct{}
 	State     string       // the state directory of a tenond; empty: the loop is ours
-	release   func() error // undoes what does not go with the cgroups; nil: nothing
+	release   func() error // undoes changes outside the cgroups; nil: none
 
 	mu     sync.Mutex
 	writes []string
 	faults []string
-	ladder node.LadderStatus // after the last turn
+	ladder node.LadderStatus // after the last tick
 }
 
-// Govern turns Tenon's loop in this process: once, and then, with on or on a
-// rung that needs it, every governPeriod and when the rung calls for it.
+// Govern runs Tenon's loop in this process: one tick, and then, if CPU suppress
+// or the isolation mechanism needs it, one each GovernPeriod and for each event
+// of the mechanism.
 func (s *Site) Govern(ctx context.Context, work []node.Workload, config policy.Config, on bool) (*AgentRunner, error) {
 	for _, w := range work {
 		s.Host.Manage(w)
@@ -45,7 +47,7 @@ func (s *Site) Govern(ctx context.Context, work []node.Workload, config policy.C
 	s.Host.Show(policy.Files(config, work))
 	rung := s.rungHere(config.CPUQOS)
 	var alarms <-chan host.Delayed
-	if rung == node.RungSiblings { // which follows where the service runs
+	if rung == node.RungSiblings { // it follows the CPUs of the service
 		var err error
 		if alarms, err = s.Host.CountDelays(); err != nil {
 			return nil, fmt.Errorf("isolate the batch work: %w", err)
@@ -64,7 +66,7 @@ func (s *Site) Govern(ctx context.Context, work []node.Workload, config policy.C
 		}
 		return g, nil
 	}
-	// What has failed is tried again in the next turn, and voids the run.
+	// The next tick tries a failed step again; the run is void.
 	g.release = func() error {
 		a.Config = policy.Config{}
 		_, err := a.Step(context.Background())
@@ -80,8 +82,8 @@ func (s *Site) Govern(ctx context.Context, work []node.Workload, config policy.C
 	return g, nil
 }
 
-// wakeLoop passes on what the rungs and the alarms of siblings call for, until
-// ctx ends.
+// wakeLoop forwards the events of the isolation mechanisms and the alarms of
+// siblings, until ctx ends.
 func (s *Site) wakeLoop(ctx context.Context, alarms <-chan host.Delayed, wake chan<- tick.Event) {
 	for {
 		var e tick.Event
@@ -131,7 +133,7 @@ func (g *AgentRunner) Report() (writes, faults []string) {
 	return g.writes, g.faults
 }
 
-// On says that the loop isolates with a rung; else the error says why not.
+// On returns an error unless the loop isolates with this mechanism.
 func (g *AgentRunner) On(rung node.Rung) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -141,7 +143,7 @@ func (g *AgentRunner) On(rung node.Rung) error {
 	return fmt.Errorf("not isolated by %s but by %s: %s", rung, g.ladder.Rung, g.ladder.Why)
 }
 
-// Stop ends the loop, and undoes what does not go with the cgroups.
+// Stop ends the loop, and undoes changes outside the cgroups.
 func (g *AgentRunner) Stop() error {
 	if g == nil {
 		return nil

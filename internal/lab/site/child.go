@@ -28,7 +28,7 @@ type Groups interface {
 	Reaped(pid int) error
 }
 
-// A Child is what to start and where.
+// A Child describes a process to start.
 type Child struct {
 	Name   string // for errors
 	Argv   []string
@@ -99,10 +99,10 @@ func Start(in Groups, c Child) (*Process, error) {
 	return p, nil
 }
 
-// keep starts the process and waits for its end. The kernel takes the end of the
-// thread that has forked a process for the death of its parent (prctl(2),
-// PR_SET_PDEATHSIG), and a Go program's threads come and go: so this one is
-// kept until then.
+// keep starts the process and waits for its end. The kernel counts the end of
+// the thread that forked a process as the death of its parent (prctl(2),
+// PR_SET_PDEATHSIG), and threads of a Go program end: so keep locks its thread
+// until then.
 func (p *Process) keep(started chan<- error, entered <-chan struct{}) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -131,7 +131,8 @@ func (p *Process) enter(c Child) error {
 		}
 	}
 	if c.Nice != 0 {
-		// A better nice is a wish: without the privilege the run goes on.
+		// A better nice value is optional: without the privilege the run
+		// continues.
 		if err := unix.Setpriority(unix.PRIO_PROCESS, p.PID, c.Nice); err != nil && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) {
 			return fmt.Errorf("set nice %d: %w", c.Nice, err)
 		}
@@ -175,7 +176,7 @@ func (p *Process) Stop(sig syscall.Signal, grace time.Duration) {
 	p.Kill()
 }
 
-// Kill ends the process and what stands in its process group, and forgets it.
+// Kill ends the process and its process group, and forgets it.
 func (p *Process) Kill() {
 	// The group id is ours as long as its leader is not reaped; after that
 	// only the leader's own children could still hold it.

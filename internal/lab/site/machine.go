@@ -12,7 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Describe says where the experiment runs. What cannot be read stays empty.
+// Describe describes the machine of the experiment. Fields that cannot be read
+// stay empty.
 func Describe(fs proc.FS, t node.Topology, can node.Capabilities, version int) report.Machine {
 	m := ThisMachine(fs)
 	m.CPUs, m.SMT, m.CgroupVersion, m.Mechanisms = len(t.CPUs), t.SMT(), version, mechanisms(can)
@@ -34,7 +35,7 @@ func ThisMachine(fs proc.FS) report.Machine {
 	return m
 }
 
-// mechanisms says what Tenon uses in its modes, as policy chooses it.
+// mechanisms lists the mechanisms of Tenon's modes, as policy selects them.
 func mechanisms(can node.Capabilities) []string {
 	list := []string{string(policy.Ladder(Pinned(""), can, node.Isolation{}).Rung)}
 	switch list[0] {

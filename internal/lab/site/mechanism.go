@@ -7,13 +7,14 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Pinned is what CPU QoS is asked in a mode with a rung; without one it takes
-// the strongest that the node has.
+// Pinned is the CPU QoS of a mode with an isolation mechanism; without one it
+// selects the strongest that the node supports.
 func Pinned(rung node.Rung) policy.CPUQOS {
 	return policy.CPUQOS{Enable: true, Rung: rung}
 }
 
-// Carries says whether this node can carry a rung, as the policy sees it.
+// Carries returns whether this node supports an isolation mechanism, by the
+// policy's rules.
 func (s *Site) Carries(rung node.Rung) node.Answer {
 	for _, r := range policy.Ladder(Pinned(""), s.Host.Capabilities(), s.isolation).Rungs {
 		if r.Rung == rung {
@@ -23,11 +24,12 @@ func (s *Site) Carries(rung node.Rung) node.Answer {
 	return node.Answer{Verdict: node.No, Why: fmt.Sprintf("%q is no rung", rung)}
 }
 
-// attended are the rungs that need the loop to go on: threads come and go, the
-// service moves, the scheduler wants to be told that its owner lives.
+// attended are the mechanisms that need a running loop: for new threads, for a
+// service that moves, or for the scheduler's heartbeat.
 var attended = map[node.Rung]bool{node.RungSchedExt: true, node.RungCoreSched: true, node.RungSiblings: true}
 
-// rungHere is the rung that a policy will take on this node; empty: none.
+// rungHere is the isolation mechanism that a policy selects on this node;
+// empty: none.
 func (s *Site) rungHere(c policy.CPUQOS) node.Rung {
 	if !c.Enable {
 		return ""

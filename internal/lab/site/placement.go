@@ -15,14 +15,14 @@ type Placement struct {
 	Tested, Client unit.CPUSet
 }
 
-// NoClient is given to Place by an experiment that sends no load: all CPUs are
-// tested, and the lab has none to itself.
+// NoClient is passed to Place by an experiment without load: all CPUs are
+// tested.
 const NoClient = true
 
-// Place divides the CPUs that the lab may use. Either set may be given; what
-// is not given is chosen: the client gets an eighth of the CPUs, at least one
-// and in whole cores, from the end of the list, so that no core is shared
-// between client and tested CPUs as long as there is more than one core.
+// Place divides the CPUs that the lab may use. Either set may be given;
+// otherwise the client gets an eighth of the CPUs, at least one and in whole
+// cores, from the end of the list, so that client and tested CPUs share no core
+// if there is more than one.
 func Place(t node.Topology, allowed, tested, client unit.CPUSet, noClient bool) (Placement, error) {
 	online := t.All().Intersect(allowed)
 	for _, given := range []struct {

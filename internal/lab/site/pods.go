@@ -30,7 +30,7 @@ const Root node.CgroupPath = "tenon-lab"
 type Pods struct {
 	Root      node.CgroupPath
 	Burstable bool   // the batch pod has CPU requests
-	Job       string // what the batch work is called; empty: ffmpeg
+	Job       string // name of the batch work; empty: ffmpeg
 	Tested    unit.CPUSet
 }
 
@@ -102,7 +102,7 @@ func sharesOf(m unit.MilliCPU) int64 {
 	return min(max(int64(m)*1024/1000, unit.MinShares), unit.MaxShares)
 }
 
-// weightOf is what a group with these shares gets: on cgroup v2 kubelet maps
+// weightOf returns the weight for these shares: on cgroup v2 the kubelet maps
 // 2..262144 linearly to 1..10000 (CPUSharesToCPUWeight), which is not the
 // kernel's own scale.
 func weightOf(shares int64, version int) unit.Weight {
@@ -118,7 +118,7 @@ type maker interface {
 	RemoveGroup(p node.CgroupPath) error
 }
 
-// Build makes the tree and gives each group what kubelet would.
+// Build makes the tree with the kubelet's values.
 func (p Pods) Build(m maker, t *cgroup.Tree) error {
 	if err := m.MakeGroup(p.Root); err != nil {
 		return err
@@ -139,8 +139,8 @@ func (p Pods) Build(m maker, t *cgroup.Tree) error {
 	return nil
 }
 
-// BuildSpinner makes the group of the spinner beside kubepods: idle, so that
-// everything else comes first.
+// BuildSpinner makes the cgroup of the spinner beside kubepods: idle, so that
+// all other work precedes it.
 func (p Pods) BuildSpinner(m maker, t *cgroup.Tree) error {
 	if err := m.MakeGroup(p.Spinner()); err != nil {
 		return err

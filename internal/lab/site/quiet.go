@@ -53,7 +53,7 @@ func (s *Site) Watch(ctx context.Context) ([]string, error) {
 	return caveats, nil
 }
 
-// Caveats are what a reader must know about the division of the machine.
+// Caveats returns notes on the division of the machine for the reader.
 func (s *Site) Caveats() []string {
 	list := []string{"the client runs on the same machine, on CPUs of its own, over the loopback device: no network card, no network"}
 	if s.Place.SharesCore(s.Topology) {

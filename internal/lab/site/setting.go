@@ -11,12 +11,12 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Setting is what every experiment is told alike: where it runs, with which
-// seed, and where its results go. The zero value of a field stands for the
-// default named beside it.
+// A Setting is the part of a configuration that all experiments share: the
+// machine, the seed and the folder of the results. The zero value of a field
+// stands for the default named beside it.
 type Setting struct {
 	Seed       uint64 // of the order of modes and of all that is drawn
-	Agent      string // the tenond that does the work in Tenon's modes; none: the lab's own loop
+	Agent      string // the tenond of Tenon's modes; empty: the lab's own loop
 	CPUs       unit.CPUSet
 	ClientCPUs unit.CPUSet
 
@@ -38,7 +38,7 @@ type Setting struct {
 	Once bool
 }
 
-// OrDefaults fills in what was not said, and hands each fault to fault.
+// OrDefaults fills in the defaults, and passes each fault to fault.
 func (s Setting) OrDefaults(fault func(format string, args ...any)) Setting {
 	if s.Out == "" {
 		s.Out = "tenon-lab-" + time.Now().Format("20060102-150405")

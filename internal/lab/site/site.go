@@ -33,7 +33,8 @@ type Site struct {
 	Tree     *cgroup.Tree
 	FS       proc.FS
 	Topology node.Topology
-	// isolation is what was known of the rungs when the experiment began.
+	// isolation is the state of the isolation mechanisms when the experiment
+	// began.
 	isolation node.Isolation
 	Place     Placement
 
@@ -81,8 +82,8 @@ func Enter(ctx context.Context, c Setting) (_ *Site, err error) {
 	return s, err
 }
 
-// takeOver removes what a lab that was killed left behind, and makes sure
-// that no other lab is at work.
+// takeOver removes the remains of killed labs, and makes sure that no other lab
+// runs.
 func (s *Site) takeOver(ctx context.Context) error {
 	if _, err := s.Host.RestoreDeadLabs(ctx); err != nil {
 		return fmt.Errorf("clear up after an earlier experiment: %w", err)
@@ -126,7 +127,7 @@ func (s *Site) Child(args ...string) []string {
 const DirPrefix = "tenon-lab-"
 
 // Directory makes a directory in dir (empty: that for temporary files) that
-// goes with the site. Those of labs that were killed go at once.
+// Close removes. It removes those of killed labs at once.
 func (s *Site) Directory(dir string) (string, error) {
 	if dir == "" {
 		dir = os.TempDir()
@@ -179,7 +180,7 @@ func (s *Site) moveSelf(cpus unit.CPUSet) error {
 	return nil
 }
 
-// Close undoes what was done to the machine. It can be called again.
+// Close undoes the changes of the machine. It may be called again.
 func (s *Site) Close() error {
 	s.Status.Clear()
 	var errs []error
@@ -199,7 +200,7 @@ func Interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// Away is a site without anything but a client: what is tested is elsewhere.
+// Away returns a site with only a client: another machine is tested.
 func Away(c Setting) (_ *Site, err error) {
 	s := &Site{Given: c, Status: &Status{W: c.Notices, terminal: c.Terminal}, FS: proc.Default()}
 	if len(s.Given.Self) == 0 {

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// A Status tells the user what goes on: one line that is updated on a
-// terminal, plain lines elsewhere.
+// A Status shows progress to the user: one line that is updated on a terminal,
+// plain lines elsewhere.
 type Status struct {
 	W        io.Writer
 	terminal bool
@@ -16,7 +16,7 @@ type Status struct {
 	open bool // the terminal's line has text
 }
 
-// Now says what goes on at present; on a terminal the next one replaces it.
+// Now shows the present activity; on a terminal the next one replaces it.
 func (s *Status) Now(format string, args ...any) {
 	s.print(false, fmt.Sprintf(format, args...))
 }

@@ -20,10 +20,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// tenondPatience is how long tenond may take until its first turn is done.
+// tenondPatience is how long tenond may take until its first tick is done.
 const tenondPatience = 10 * time.Second
 
-// A TenondConfig is what a user would write for an experiment.
+// A TenondConfig is a user's configuration for an experiment.
 type TenondConfig struct {
 	Period    time.Duration
 	CPUs      unit.CPUSet // counted and shared; empty: all
@@ -31,14 +31,14 @@ type TenondConfig struct {
 	Suppress  bool
 	Threshold int       // percent, of Suppress
 	Isolate   bool      // cpuQOS
-	Rung      node.Rung // of the isolation ladder, pinned; empty: the strongest
+	Rung      node.Rung // the isolation mechanism, pinned; empty: the strongest
 	// NoDelays and NoPressure switch the kernel's signals off.
 	NoDelays, NoPressure bool
 	// Memory is memoryQOS of the classes.
 	Memory memoryqos.Config
 }
 
-// A TenondRule gives a cgroup its class. Bytes of 0 ask for nothing.
+// A TenondRule gives a cgroup its class. Bytes of 0 have no effect.
 type TenondRule struct {
 	Name           string
 	Class          node.Class
@@ -73,7 +73,7 @@ period: {{.Period}}
 {{with .Of "BE"}}    memoryQOS: {enable: true, throttlingPercent: {{printf "%d" .ThrottlingPercent}}}
 {{end}}`))
 
-// Of returns what a class gets of memory; nil: nothing.
+// Of returns the memory strategy of a class; nil: none.
 func (c TenondConfig) Of(class string) *memoryqos.Shares {
 	shares, asked := c.Memory.Classes[node.Class(class)]
 	if !asked {
@@ -82,7 +82,8 @@ func (c TenondConfig) Of(class string) *memoryqos.Shares {
 	return &shares
 }
 
-// Record is what tenond is started with and told, as a text for the record.
+// Record returns the start and the configuration of tenond, as a text for the
+// record.
 func (c TenondConfig) Record(agent string) string {
 	text, err := c.Text()
 	if err != nil {
@@ -99,9 +100,9 @@ func (c TenondConfig) Text() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Tenond lets a tenond do what govern does: it finds the work by its rules, as
-// it would find services that Tenon did not start. It runs on the client's
-// CPUs, where the lab's own loop runs too.
+// Tenond starts a tenond in place of Govern: it finds the work by its rules, as
+// it finds services that Tenon did not start. It runs on the client's CPUs,
+// like the lab's own loop.
 func (s *Site) Tenond(ctx context.Context, c TenondConfig) (_ *AgentRunner, err error) {
 	dir, err := os.MkdirTemp(StateHome(), fmt.Sprintf("%s%d-", DirPrefix, os.Getpid()))
 	if err != nil {
@@ -150,8 +151,8 @@ func (s *Site) Tenond(ctx context.Context, c TenondConfig) (_ *AgentRunner, err 
 	}
 }
 
-// StateHome is a directory on tmpfs, where tenond's state belongs: it is
-// written in every turn. Where there is none, it is that of temporary files.
+// StateHome is a directory on tmpfs for tenond's state, because every tick
+// writes it. Without one it is the directory for temporary files.
 func StateHome() string {
 	for _, dir := range []string{"/run", "/dev/shm"} {
 		var st unix.Statfs_t
@@ -168,8 +169,8 @@ func tenondCommand(agent, config, state string) []string {
 	return []string{agent, "--config", config, "--state-dir", state, "--no-watchdog", "--metrics", "", "--log-format", "json", "--log-level", "debug"}
 }
 
-// observeLog takes the writes, the rung, the faults and the readiness from
-// tenond's log.
+// observeLog reads the writes, the isolation mechanism, the faults and the
+// readiness from tenond's log.
 func (g *AgentRunner) observeLog(l logLine, ready chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -186,7 +187,7 @@ func (g *AgentRunner) observeLog(l logLine, ready chan struct{}) {
 	}
 }
 
-// A logLine is what the lab reads of a line of tenond's log.
+// A logLine is the part of a line of tenond's log that the lab reads.
 type logLine struct {
 	Level   string    `json:"level"`
 	Message string    `json:"msg"`

@@ -159,7 +159,7 @@ func portFree(address string) error {
 	return fmt.Errorf("listen on %s: %w", address, err)
 }
 
-// freePort returns a port of the loopback device that nobody listens on.
+// freePort returns a port of the loopback device that is not in use.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // Spin keeps every CPU of cpus busy with one thread that touches registers
 // only, until ctx ends; with lowest, of the lowest priority. A virtual CPU that never
 // sleeps avoids the exits and wake-ups of an idle one, without taking cache or
-// memory bandwidth from anybody: what a service gains from that alone is what
+// memory bandwidth from other work: what a service gains from that alone is what
 // colocation seems to gain it in a virtual machine.
 func Spin(ctx context.Context, cpus unit.CPUSet, lowest bool) error {
 	var stop atomic.Bool
