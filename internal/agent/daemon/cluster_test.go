@@ -286,7 +286,7 @@ func TestAKnobTouchedInTheMidstOfAResizeIsGivenBackResized(t *testing.T) {
 	for name, c := range map[string]struct{ before, want node.Value }{
 		"touched before the kubelet wrote it": {quota(100), quota(50)},
 		"touched after that":                  {quota(50), nil},
-		"set by another component":                {quota(70), nil},
+		"set by another component":            {quota(70), nil},
 		"not enforced":                        {node.CPUMax{Quota: node.NoQuota, Period: 100 * time.Millisecond}, nil},
 		"memory before":                       {node.Memory{High: unit.MaxBytes, Max: 1 << 30}, node.Memory{High: unit.MaxBytes, Max: 1 << 29}},
 		"memory after":                        {node.Memory{High: unit.MaxBytes, Max: 1 << 29}, nil},

@@ -1,7 +1,7 @@
-// Package daemon implements tenond. It manages a node by the configuration
-// file, follows changes of that file and of the cgroups, and renews the lease
-// that keeps the watchdog passive. When it stops it changes nothing, so that
-// the next daemon can take over.
+// Package daemon implements tenond: it manages a node by the configuration
+// file, follows changes of that file and of the cgroups, renews the lease that
+// keeps the watchdog passive, and changes nothing when it stops, so that the
+// next daemon can take over.
 package daemon
 
 import (

@@ -202,8 +202,7 @@ func (x *burster) quotaNow(at node.CgroupPath, base node.CPUMax) time.Duration {
 	return now.Quota
 }
 
-// mostSavings returns the largest savings: the largest loan for the whole
-// period.
+// mostSavings returns the largest savings: a full loan for the whole period.
 func (b Burst) mostSavings(base node.CPUMax) int64 {
 	const longest, largest = 1e7, 1e4 // above these it makes no difference, but for the arithmetic
 	percent, seconds := min(max(int64(b.QuotaPercent)-100, 0), largest), min(max(b.PeriodSeconds, 0), longest)

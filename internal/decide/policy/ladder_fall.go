@@ -41,8 +41,7 @@ func fallsOf(known, seen []node.Fall, at time.Time) []node.Fall {
 	return all
 }
 
-// lastOf returns the index of the last failure of a mechanism; -1: there is
-// none.
+// lastOf returns the index of the last failure of a mechanism, or -1.
 func lastOf(falls []node.Fall, r node.Rung) int {
 	for i := len(falls) - 1; i >= 0; i-- {
 		if falls[i].Rung == r {

@@ -63,8 +63,7 @@ func (st ladder) wants(c CPUQOS, l facts.Layout, s node.Snapshot) []plan.Want {
 	return append(wants, released...)
 }
 
-// waits returns which knobs must be released before the mechanism acts; empty:
-// none.
+// waits returns which knobs must be released first; empty: none.
 func (st ladder) waits(s node.Snapshot) string {
 	other := node.Rung("")
 	for k := range s.Knobs.Before {
@@ -164,8 +163,7 @@ func (c CPUQOS) scheduler(can node.Capabilities) node.Scheduler {
 	return v
 }
 
-// identity returns the treatment of a class: the owner's, or by default
-// Koordinator's.
+// identity returns the owner's treatment of a class, or Koordinator's.
 func (c CPUQOS) identity(class node.Class) node.Identity {
 	if v, said := c.Identity[class]; said {
 		if class != node.BE {

@@ -16,8 +16,7 @@ const (
 	// latency-sensitive work counts as running there: timers and rare wake-ups
 	// occur on every CPU.
 	besideShare = 10
-	// besideCalm is how long best-effort work then avoids the siblings of that
-	// CPU.
+	// besideCalm is how long best-effort work then avoids its siblings.
 	besideCalm = 3 * time.Second
 	// blindFor is how long the CPUs of latency-sensitive work may stay
 	// uncounted before that is a mechanism failure: counting starts with the
@@ -70,8 +69,7 @@ func (x sightings) lately(at time.Time) map[unit.CPU]time.Time {
 	return last
 }
 
-// siblings lists the CPUs beside which latency-sensitive work ran, the oldest
-// sighting first.
+// siblings lists the CPUs beside which LS work ran, the oldest first.
 func (x sightings) siblings(t node.Topology) []unit.CPU {
 	if len(x.Last) == 0 {
 		return nil

@@ -60,8 +60,7 @@ func limit(x *burster, l facts.Layout, s node.Snapshot, own grants, bounds []pla
 	return wants
 }
 
-// outcome returns the value that a knob has after its want; nil if that is not
-// known.
+// outcome returns the value of a knob after its want; nil if not known.
 func outcome(k node.Knobs, w plan.Want) node.Value {
 	switch w.Intent {
 	case plan.Set:

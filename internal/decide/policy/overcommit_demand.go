@@ -166,8 +166,7 @@ func (d demand) index() func(place int, id node.WorkloadID) int {
 	}
 }
 
-// read returns the use since the last reading, and whether two readings make a
-// rate.
+// read returns the use since the last reading; false without a rate.
 func (a *account) read(counter node.Maybe[time.Duration]) (spent int64, rated bool) {
 	then := a.Counter
 	a.Counter = -1
@@ -197,8 +196,7 @@ func (u *series) add(sum int64, counted bool, p part) {
 	}
 }
 
-// mean returns the use per second, over the parts that are kept and were
-// counted.
+// mean returns the use per second, over the kept and counted parts.
 func mean(sums, lasted parts, seen int64) int64 {
 	var sum, over int64
 	for i := range sums {

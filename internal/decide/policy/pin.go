@@ -144,8 +144,7 @@ func leastShared(keep unit.Percent, pool unit.CPUSet) int {
 	return max(1, int((share+999)/unit.CPUs(1)))
 }
 
-// countedOn returns the CPUs that latency-sensitive work without exclusive CPUs
-// requests.
+// countedOn returns the CPUs that LS work without exclusive CPUs requests.
 func countedOn(s node.Snapshot) int {
 	var sum unit.MilliCPU
 	for _, w := range s.Workloads {
