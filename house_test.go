@@ -38,21 +38,22 @@ func TestNamesThatSayNothing(t *testing.T) {
 	}
 }
 
-// largePackages are the packages of more than mostPackageLines lines.
+// largePackages are the packages of more than mostPackageLines lines. Each number
+// is rounded up to 50, so that a change of a few lines need not come here.
 var largePackages = map[string]int{
-	"agent/daemon":        3296,
-	"cluster/manager":     2704,
-	"cmd/tenon":           2237,
-	"config":              3290,
-	"decide/policy":       3856,
-	"kernel/cgroup":       3619,
-	"lab":                 4016,
-	"lab/load":            2298,
-	"lab/report":          2106,
-	"machine/conformance": 2746,
-	"machine/host":        7045,
-	"machine/sim":         2821,
-	"model/node":          2485,
+	"agent/daemon":        3300,
+	"cluster/manager":     2750,
+	"cmd/tenon":           2250,
+	"config":              3300,
+	"decide/policy":       3900,
+	"kernel/cgroup":       3650,
+	"lab":                 4050,
+	"lab/load":            2300,
+	"lab/report":          2150,
+	"machine/conformance": 2750,
+	"machine/host":        7050,
+	"machine/sim":         2850,
+	"model/node":          2500,
 }
 
 // largeTypes are the types of more than mostTypeMethods methods.
