@@ -55,7 +55,7 @@ type NodeReportStatus struct {
 	// Pods counts the pods of each QoS class, and Unmanaged those left alone.
 	Pods map[string]int32 `json:"pods,omitempty"`
 
-	// Batch is what batch work may count on, as the agent worked it out.
+	// Batch is the amount that BE work may request, as the agent computed it.
 	Batch Batch `json:"batch,omitempty"`
 	// Published is what the manager made of it.
 	Published *Published `json:"published,omitempty"`
@@ -99,7 +99,7 @@ type Percentiles struct {
 	P99    Usage           `json:"p99,omitempty"`
 }
 
-// Batch is what batch work may count on.
+// Batch is the amount that BE work may request.
 type Batch struct {
 	// CPU is in CPUs; kubernetes.io/batch-cpu counts thousandths of one.
 	CPU    *BatchAmount `json:"cpu,omitempty"`

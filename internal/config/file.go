@@ -175,8 +175,9 @@ func (c *checker) match(r rule, path string) {
 	}
 }
 
-// noticesOfObjectives names the rules whose objective nothing acts on: what is
-// given up for one is CPU, by CPU suppress, and caches, by resctrlQOS of BE.
+// noticesOfObjectives names the rules whose objective has no effect. To meet an
+// objective, Tenon can only take CPU (CPU suppress) and cache (resctrlQOS of
+// BE) from BE. If both are off, no objective has an effect.
 func (f file) noticesOfObjectives() []string {
 	if f.Threshold.Enable.Or(false) || f.QOS.BEClass.Resctrl.Enable.Or(false) {
 		return nil

@@ -15,9 +15,10 @@ import (
 //	range    the numbers it takes: "0..100", "1..", ">0..1", "100ms..60s"
 //	oneof    the words it takes
 //	later    it is read and checked, but this version does not act on it; the
-//	         tag's value, if any, is the one that asks for nothing
-//	section  it is a strategy that also stands in Koordinator's ConfigMap, where
-//	         the tag's value is the key that lists other nodes
+//	         tag's value, if any, is the key's neutral value: with it, the key
+//	         requests nothing
+//	section  it is a strategy that Koordinator's ConfigMap has too; the tag's
+//	         value is the key there that lists the exceptions of single nodes
 type key struct {
 	name    string
 	index   []int

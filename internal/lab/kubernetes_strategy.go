@@ -13,7 +13,8 @@ import (
 const (
 	// strategyName is that of the lab's entries in Tenon's ConfigMap.
 	strategyName = "tenon-lab"
-	// strategyLabel marks the tested node, so that they hold there alone.
+	// strategyLabel marks the tested node, so that the strategies of the
+	// experiment apply to no other node.
 	strategyLabel = "tenon.sh/lab"
 )
 

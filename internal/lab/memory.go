@@ -275,8 +275,8 @@ func (b *memoryBench) govern(ctx context.Context, p site.Pods) (*site.AgentRunne
 	return b.Site.Govern(ctx, work, policy.Config{Memory: memoryPolicy(b.sizes)}, false)
 }
 
-// hogPatience is how long the batch work may take to go through its file once:
-// on a slow disk the rest of the file has to do.
+// hogPatience is the time that the batch work has to read its file once. On a
+// slow disk the experiment goes on with the part that was read by then.
 const hogPatience = 15 * time.Second
 
 func (st *memoryStage) startHog(ctx context.Context) error {

@@ -53,9 +53,9 @@ type Machine struct {
 	// ICount makes the guest's clock count its instructions, 4 ns each, whatever
 	// else the host does: its times repeat within a few percent, and an idle guest
 	// costs nothing. All CPUs share one stream of instructions, so a busy CPU
-	// slows the others. Medians, shares and counts can be judged then, tails of
-	// some thousand samples not. It wants QEMU 10 (see qemu.sh): older ones run
-	// one CPU for whole ticks.
+	// slows the others. Then medians, shares and counts can be judged, but not
+	// the tails of some thousand samples. It wants QEMU 10 (see qemu.sh): older
+	// ones run one CPU for whole ticks.
 	ICount bool
 	// ShorterTicks counts 2 ns for an instruction instead of 4: programs that
 	// do much have twice as much done in a second of the guest.

@@ -12,8 +12,8 @@ import (
 const SkipUpdateResources = "config.koordinator.sh/skip-update-resources"
 
 // ClusterColocationProfile changes pods as they are created, so that workloads
-// become batch work without a change to their manifests. Those that match a pod
-// act in the order of their names.
+// become batch work without a change to their manifests. The profiles that
+// match a pod apply in the order of their names.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

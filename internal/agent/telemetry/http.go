@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// DefaultAddress is where the metrics are, on loopback: they name
-	// workloads.
+	// DefaultAddress is where the metrics are, only on loopback, because the
+	// metrics contain names of workloads.
 	DefaultAddress = "127.0.0.1:9847"
 	// late is how much later than due a turn may be before the loop counts
 	// as dead, beside three periods.

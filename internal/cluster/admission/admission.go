@@ -33,9 +33,10 @@ type Request struct {
 
 // A Verdict is what is said about an object.
 type Verdict struct {
-	// Refusals say why it may not be. Without any it may.
+	// Refusals are the reasons to reject the object. If there are none, it is
+	// admitted.
 	Refusals []Refusal
-	// Warnings are for whoever wrote it; it may be nevertheless.
+	// Warnings are shown to the author of the object. They do not reject it.
 	Warnings []string
 }
 

@@ -30,11 +30,11 @@ func replace(p *corev1.Pod, v *Verdict) {
 	}
 }
 
-// rename gives the amount of one resource to another, CPU in the unit of the
-// new name; without a new name it is taken away. What the new name has already
-// stays: the pod was renamed before, and the amount under the old name is a
-// default that the API server put there since. Such a default becomes 0 (see
-// without).
+// rename moves an amount from one resource to another, and converts CPU to the
+// unit of the latter. If to is empty, it deletes the amount. If to already has
+// an amount, rename keeps it, because the pod has been renamed before, and the
+// API server has filled in from with a default since. Such a default becomes 0
+// (see without).
 func rename(of corev1.ResourceList, from, to corev1.ResourceName, isDefault bool) {
 	q, asked := of[from]
 	has, twice := of[to]
@@ -57,7 +57,8 @@ func rename(of corev1.ResourceList, from, to corev1.ResourceName, isDefault bool
 	delete(of, from)
 }
 
-// inMilli reports whether the number under a name is of thousandths of a CPU.
+// inMilli reports whether amounts of the resource n are in thousandths of a
+// CPU.
 func inMilli(n corev1.ResourceName) bool {
 	if n == batch.cpu || n == mid.cpu {
 		return true

@@ -9,12 +9,12 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Starting is a container of best-effort work that does not exist yet, and its
-// pod, as Workloads will tell them when it does: with the same limits, and with
-// the same limits left to the kubelet. Spec says whether p has a spec; what the
-// runtime knows of a pod has labels and annotations only, so what
-// extended-resource-spec does not say is not known then. Ours is false where Tenon
-// manages no limit of the container.
+// Starting returns a BE container that is about to be created, and its pod, as
+// Workloads will return them later: Tenon sets the same limits, and leaves the
+// same limits to the kubelet. The parameter spec is false if p comes from the
+// runtime, which knows only labels and annotations. Then only the resources in
+// the annotation extended-resource-spec are known. The result ours is false if
+// Tenon manages no limit of the container.
 func Starting(p *corev1.Pod, name string, spec bool) (w node.Workload, c node.Part, ours bool) {
 	if c := Class(p); c != node.BE && (c != "" || !spec || ClassWithDefault(p) != node.BE) {
 		return node.Workload{}, node.Part{}, false

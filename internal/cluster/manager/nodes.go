@@ -312,7 +312,7 @@ func same(a, b v1alpha1.Published) bool {
 		(a.Memory == nil) == (b.Memory == nil) && (a.Memory == nil || a.Memory.Cmp(*b.Memory) == 0)
 }
 
-// states counts the nodes by what became of their reports.
+// states counts the nodes by the state of their reports.
 func (r *nodes) states() map[State]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 // batch work loses much: etcd and every scheduler get each of them.
 const Pause = 10 * time.Second
 
-// A Case is all that decides what a node's status has of batch resources.
+// A Case holds all inputs of the decision on a node's batch resources.
 type Case struct {
 	At     time.Time
 	Rules  policy.Overcommit

@@ -18,8 +18,9 @@ import (
 	"tenon.sh/tenon/internal/config"
 )
 
-// settings follows the owner's ConfigMap. Every replica does: those that do not
-// lead answer webhooks by it.
+// settings tracks slo-controller-config, the ConfigMap that the cluster's
+// administrator edits. Every replica follows it, because replicas that are not
+// the leader also answer webhooks and need these settings.
 type settings struct {
 	client  client.Reader
 	name    client.ObjectKey

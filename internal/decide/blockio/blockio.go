@@ -136,7 +136,7 @@ type ioClass struct {
 	latency asked[time.Duration]
 }
 
-// asked is what is asked of each device of one kind of knob.
+// asked holds, for one kind of knob, the requested value per device.
 type asked[T any] struct {
 	of      map[unit.Device]T
 	names   map[unit.Device]string

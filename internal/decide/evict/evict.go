@@ -153,7 +153,8 @@ func Decide(c Config, st State, l facts.Layout, u facts.Use, s node.Snapshot) (S
 // RunKnob is the knob that ends, freezes and thaws a workload.
 func RunKnob(w node.Workload) node.Knob { return node.Knob{Cgroup: w.Cgroup, File: node.FileRun} }
 
-// want wants v of the knob run of a workload, in place of an earlier want.
+// want adds the want that the knob run of workload w be v. It replaces an
+// earlier want for that knob.
 func (x *evictor) want(w node.Workload, i plan.Intent, v node.Value, reason string) {
 	k := RunKnob(w)
 	want := plan.Want{Intent: i, Knob: k, Value: v, Owner: plan.OwnerEvict, Reason: reason, BE: true}

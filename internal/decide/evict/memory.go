@@ -21,8 +21,8 @@ type MemoryConfig struct {
 
 func (c MemoryConfig) on() bool { return c.ThresholdPercent > 0 }
 
-// hasGrown is the growth, as one part in so many of the node's memory, from which on
-// a workload is frozen, or killed, for it.
+// hasGrown is the divisor of the growth limit: a workload that grew by more
+// than 1/hasGrown of the node's memory may be frozen or killed for its growth.
 const hasGrown = 200
 
 // memoryRelief is what is remembered while memory is short.

@@ -47,8 +47,8 @@ type Tracker struct {
 
 // A State is the SLO state of one workload.
 type State struct {
-	// Since is when the window began, and Delay, Waited and ByBE what the
-	// counters were then.
+	// Since is when the window began. Delay, Waited and ByBE are the counter
+	// values at that time.
 	Since  time.Time          `json:"since,omitzero"`
 	Delay  node.RunQueueDelay `json:"delay,omitzero"`
 	Waited time.Duration      `json:"waited_ns,omitempty"` // for whomever

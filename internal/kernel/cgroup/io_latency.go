@@ -20,9 +20,9 @@ func (t *Tree) ReadIOLatency(path string) (map[unit.Device]time.Duration, error)
 	return read(t, block, path, ioLatency, parseIOLatency)
 }
 
-// WriteIOLatency makes the given targets, in whole microseconds, those of the
-// group. A partition or a device that does not exist gives ENODEV, and then the
-// others are still written.
+// WriteIOLatency sets the group's latency targets, in whole microseconds. A
+// partition or a device that does not exist gives ENODEV, and then the others
+// are still written.
 func (t *Tree) WriteIOLatency(path string, targets map[unit.Device]time.Duration) error {
 	now, err := t.ReadIOLatency(path)
 	if err != nil {

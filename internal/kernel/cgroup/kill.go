@@ -111,9 +111,9 @@ func (t *Tree) Populated(path string) (bool, error) {
 }
 
 // Signal sends a signal to each process of ProcsBelow, and returns how many
-// got it. Handles are opened first and the list is read again before they are
-// used, so a number that has changed hands meanwhile is never signalled
-// outside the group. Processes that fork may leave children that got none.
+// got it. Signal opens a handle (pidfd) of each process and then reads the list
+// again, so that it never signals a process outside the group that has reused a
+// PID. A process that forks meanwhile may leave a child without the signal.
 func (t *Tree) Signal(path string, s syscall.Signal) (int, error) {
 	if path == "" {
 		return 0, fmt.Errorf("signal %v to %s: %w", s, shown(path), syscall.EINVAL)

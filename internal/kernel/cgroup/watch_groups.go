@@ -51,7 +51,7 @@ func (w *Watcher) shut() {
 	}
 }
 
-// take brings what is known in line with events.
+// take updates the watcher's state from events.
 func (w *Watcher) take(ctx context.Context, events []byte) {
 	for len(events) > 0 {
 		var e event

@@ -32,8 +32,8 @@ type Rules struct {
 	// Epsilon is how long LS may have run on the sibling for a BE start to be
 	// put down to the race of two CPUs that switch at the same time.
 	Epsilon time.Duration
-	// Hold is how long after the end of LS no BE is expected on its siblings;
-	// see Report.BEIdeal.
+	// Hold is the time, after an LS thread leaves a CPU, in which BE should
+	// still stay off the siblings of that CPU; see Report.BEIdeal.
 	Hold time.Duration
 	// From and To bound what is judged, on the clock of the events; zero: from
 	// the first event to the last. Events before From still tell who runs.

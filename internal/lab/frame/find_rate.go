@@ -6,8 +6,9 @@ import (
 	"strconv"
 )
 
-// clientMost is how busy the client's CPUs may be at the offered rate: half
-// of them voids a run, so calibration stays well below.
+// clientMost is the maximum busy share of the client's CPUs at the offered
+// rate. A run is void if its client uses more than half of its CPUs, so
+// calibration stays well below 50 %.
 const clientMost = 0.42
 
 // A Trial is one measurement on the way to the offered rate.

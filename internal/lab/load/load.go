@@ -41,8 +41,8 @@ const (
 type Config struct {
 	// URL is fetched with GET over plain HTTP/1.1.
 	URL string
-	// Pages above 0 makes every request one for a page drawn at random: URL
-	// is followed by its number, from 0 to Pages-1. Seed decides which.
+	// If Pages is above 0, each request is for a random page: URL is followed
+	// by its number, from 0 to Pages-1. Seed decides which.
 	Pages int
 	// Rate is the number of requests per second, over all threads. Saturate
 	// ignores it.

@@ -102,11 +102,11 @@ func (ev Evidence) pooled(mode Mode) *hdrhistogram.Histogram {
 	return total
 }
 
-// IdleCapacity is the frame rate that the CPU left idle by the service in a
-// mode without batch work would give in each block, at the rate that a CPU
-// gives to BE alone: in the block's own solo run, because a shared machine is
-// not equally fast all the time, or in the calibration where the experiment
-// has no such mode.
+// IdleCapacity is, for each block, the frame rate that BE could reach on the
+// CPU that the service leaves idle in the mode without. It is that idle CPU
+// times the frame rate per CPU of BE alone. The latter comes from the block's
+// solo run, because a shared machine is not equally fast all the time; if the
+// experiment has no solo mode, it comes from the calibration.
 func (ev Evidence) IdleCapacity(without Mode) stat.Sample {
 	solo := ev.Sample(Solo, func(r Run) float64 { return Positive(r.FramesPerS / r.BECPU) })
 	calibrated := ev.SoloFramesPerSecond / ev.SoloCPU

@@ -21,7 +21,8 @@ import (
 // the medians in modes.
 type Result = ResultOf[Experiment, ModeResult]
 
-// A ResultOf is a Result whose experiment and modes are those of one kind.
+// ResultOf is a Result with the concrete types of one kind of experiment: E for
+// the experiment, M for its modes.
 type ResultOf[E, M any] struct {
 	Schema     int                 `json:"schema"` // 1
 	Experiment E                   `json:"experiment"`

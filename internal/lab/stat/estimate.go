@@ -130,7 +130,7 @@ func (e Estimate) mapped(f func(float64) float64) Estimate {
 //     shows in the interval), but is too narrow for few blocks, by a factor
 //     of about sqrt((n-1)/n) and for want of the t distribution's tails: at
 //     n = 5 a nominal 95 % covers some 84 %;
-//   - Student's t, which knows how little few blocks say, but assumes symmetry.
+//   - Student's t, which is wide for few blocks, but assumes symmetry.
 //
 // The wider one errs to the side of "undecided". Below MinBlocks no method is
 // good: see Few.

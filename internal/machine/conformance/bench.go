@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Bench is a node with a cgroup of its own to try a fact on. What it makes
-// it removes.
+// A Bench is a node with a scratch cgroup, in which one fact is checked. It
+// removes everything that it creates.
 type Bench struct {
 	Node
 	ctx    context.Context

@@ -37,8 +37,8 @@ type ControlFact struct {
 	Check func(*ControlBench) error
 }
 
-// A ControlBench is a Bench on a node with resctrl. The control groups that it
-// makes it removes.
+// A ControlBench is a Bench on a node with resctrl. It removes the control
+// groups that it creates.
 type ControlBench struct {
 	*Bench
 	Controls

@@ -20,8 +20,9 @@ type Bound struct {
 
 // Narrow returns the steps that bring the present knobs within the bounds, in
 // the order of a plan. It never widens: a knob that allows as much as its
-// bound or less gets no step, one that allows less in some part keeps that
-// part, and one whose present value is unknown is left alone.
+// bound or less gets no step; of a value with several parts, a part that is
+// already tighter stays; and a knob whose present value is unknown is left
+// alone.
 func Narrow(now node.Knobs, bounds []Bound) []plan.Step {
 	var wants []plan.Want
 	for _, b := range bounds {

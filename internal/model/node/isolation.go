@@ -21,9 +21,9 @@ const (
 	// RungVendor marks cgroups for a vendor's kernel, which does the rest:
 	// Group Identity, or the QoS levels of openEuler.
 	RungVendor Rung = "vendor"
-	// RungSchedExt puts best-effort threads into the class of a sched_ext
-	// scheduler, below all others, that keeps the siblings of
-	// latency-sensitive threads clean (Linux 6.12).
+	// RungSchedExt moves BE threads to a sched_ext scheduler. Its scheduling
+	// class ranks below all others, and it runs no BE on siblings of CPUs that
+	// run LS threads (Linux 6.12).
 	RungSchedExt Rung = "sched_ext"
 	// RungCoreSched gives best-effort threads a core-scheduling cookie: they
 	// share no core with other threads (Linux 5.14).

@@ -78,9 +78,10 @@ type Workload struct {
 	// class and that competes with the others: the level at which a CPU
 	// weight decides between LS and BE. Weights act between siblings only.
 	Meet CgroupPath `json:"meet,omitempty"`
-	// Yields is where its weight is set if not at Meet: somebody else keeps the
-	// weight of Meet, as the kubelet does with its cgroups of a QoS class, which
-	// it writes each minute and cannot start without. It lies below Meet.
+	// Yields is the cgroup whose weight Tenon sets when it cannot set that of
+	// Meet because another program owns it. The kubelet, for example, rewrites
+	// the weights of its QoS cgroups every minute, and does not start without
+	// these cgroups. Yields lies below Meet.
 	Yields CgroupPath `json:"yields,omitempty"`
 	Usage  Usage      `json:"usage"`
 	// CPULimit and MemoryLimit are what its owner asked for; absent: none.

@@ -10,8 +10,8 @@ import (
 	"github.com/containerd/nri/pkg/stub"
 )
 
-// waiting bounds the questions that Values has not answered yet. Above it the
-// runtime is answered at once.
+// waiting is the maximum number of requests of the runtime that Values has not
+// answered yet. A further request gets an immediate answer without changes.
 const waiting = 256
 
 // together is how many questions of a synchronization are asked at once, so that

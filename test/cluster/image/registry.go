@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// A Registry serves layouts, the first that has an image, as a registry that
-// can be pulled from (OCI distribution specification, pull). It stands for
-// every registry at once: the query ns=HOST, which containerd adds when it asks
-// a mirror, is the first part of an image's name.
+// A Registry is a read-only image registry over several layouts (OCI
+// distribution specification, pull). It serves an image from the first layout
+// that has it. It stands for every registry at once: the query ns=HOST, which
+// containerd adds when it asks a mirror, is the first part of an image's name.
 type Registry []Layout
 
 // Handler returns the registry's HTTP side.

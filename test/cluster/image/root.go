@@ -131,8 +131,8 @@ func (r *Root) pack(w io.Writer) error {
 	return t.Close()
 }
 
-// Add puts an image of one layer into the layout. Without a command of its own
-// a container runs entry.
+// Add puts an image of one layer into the layout. A container that specifies no
+// command runs entry.
 func (l Layout) Add(name string, root *Root, entry ...string) error {
 	r, w := io.Pipe()
 	go func() { w.CloseWithError(root.pack(w)) }()

@@ -52,7 +52,8 @@ var modes = map[string]mode{
 	// busy as in the modes below.
 	"apart": {lsWeight: "100", beWeight: "100", apart: true},
 	"equal": {lsWeight: "100", beWeight: "100"},
-	// What kubelet gives a pod that requests two CPUs, and pods without requests.
+	// These are the weights that the kubelet gives a pod that requests two
+	// CPUs, and pods without requests.
 	"shares": {lsWeight: "79", beWeight: "1"},
 	"idle":   {lsWeight: "100", beWeight: "100", idle: true},
 	"cookie": {lsWeight: "100", beWeight: "100", idle: true, be: []string{"-k"}},
