@@ -39,8 +39,8 @@ type Cluster struct {
 // same Cluster, without what was wrong with the ConfigMap.
 func (c Cluster) Data() map[string]string { return maps.Clone(c.texts) }
 
-// Notices name the keys that nobody knows, and what was most likely meant.
-// They are no faults: all else holds.
+// Notices name the unknown keys, and the key that was most likely meant. They
+// are no faults: all other keys hold.
 func (c Cluster) Notices() []string { return c.notices }
 
 // layers are what one key of the ConfigMap says: what holds on all nodes, and

@@ -120,8 +120,8 @@ func overlaid(c Colocation, labels, annotations map[string]string) (Colocation, 
 	return c, faults
 }
 
-// annotation reads an annotation of a node. Keys that nobody knows are faults of
-// nobody: the annotation may be a newer version's.
+// annotation reads an annotation of a node. Unknown keys are no faults, because
+// the annotation may be a newer version's.
 func annotation[T any](text, name string) (T, []Fault) {
 	var zero T
 	root, err := fromJSON(text)
@@ -149,7 +149,7 @@ type reservation struct {
 // reserve takes the annotation into what batch work is promised, and its CPU into
 // what batch work may use. CPUs by number are the system's: best-effort work never
 // has them, nor has any work them alone, and what is promised is less by as many.
-// Under ReservedCPUsOnly no amount is taken away from anybody.
+// Under ReservedCPUsOnly no amount is taken away.
 func (n *NodeConfig) reserve(text string) []Fault {
 	const field = "annotation " + annotationReservation
 	r, faults := annotation[reservation](text, annotationReservation)

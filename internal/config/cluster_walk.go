@@ -7,9 +7,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// readMapping reads a mapping of JSON that stands at a path. Keys that nobody
-// knows are noticed: who wrote them may have a newer version in mind, and the
-// ConfigMap is not Tenon's alone.
+// readMapping reads a mapping of JSON that stands at a path. Unknown keys are
+// noticed, not refused: they may be a newer version's, and the ConfigMap is not
+// Tenon's alone.
 func readMapping[T any](n *yaml.Node, path string) (T, *parser) {
 	var v T
 	p := &parser{lines: map[string]int{path: n.Line}, lenient: true}

@@ -23,17 +23,17 @@ const MaxSize = 1 << 20
 // the reference runs at.
 const defaultPeriod = time.Second
 
-// Config is what the owner of a node asks for.
+// Config is the configuration of a node.
 type Config struct {
-	// Period is how often the loop turns when no event wakes it.
+	// Period is the time between two ticks when no event wakes the loop.
 	Period time.Duration
-	// Signals are what else may turn it.
+	// Signals are the events that wake it.
 	Signals Signals
 	// Rules say which cgroups are managed, and as what. The first that
 	// matches wins; what matches none is never touched.
 	Rules []match.Rule
-	// ContainerSockets are where the container runtimes of the machine answer,
-	// as package container names them; empty: the usual places.
+	// ContainerSockets are the sockets of the container runtimes, as package
+	// container names them; empty: the usual places.
 	ContainerSockets []string
 	// Policy is the strategies, as the policies read them.
 	Policy policy.Config

@@ -7,8 +7,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// lowerBy is how far below a threshold of an eviction its lower end lies that
-// is not set (Koordinator: memoryReleaseBufferPercent).
+// lowerBy is the default distance of the lower end from an eviction threshold
+// (Koordinator: memoryReleaseBufferPercent).
 const lowerBy unit.Percent = 2
 
 // evict returns which best-effort work is to be ended, and when. Koordinator

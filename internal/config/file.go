@@ -20,12 +20,12 @@ type file struct {
 	Kind       node.Maybe[string]        `json:"kind" oneof:"NodeConfig"`
 	Period     node.Maybe[time.Duration] `json:"period" range:"100ms..60s"`
 	CPUs       node.Maybe[string]        `json:"cpus"`
-	// MemoryBandwidth is what memory gives behind one L3 cache, in bytes a second.
+	// MemoryBandwidth is that behind one L3 cache, in bytes per second.
 	MemoryBandwidth node.Maybe[unit.Bytes] `json:"memoryBandwidth"`
 	Signals         signals                `json:"signals"`
 	Reserved        reserved               `json:"reserved"`
 	Rules           []rule                 `json:"rules"`
-	// ContainerSockets are where rules that name containers ask for them.
+	// ContainerSockets are those of the runtimes, for rules on containers.
 	ContainerSockets []string `json:"containerSockets"`
 	Strategies
 }
@@ -45,19 +45,19 @@ type rule struct {
 	Objective objective         `json:"objective"`
 }
 
-// requests is what a workload's owner counts on.
+// requests are the amounts that a workload requests.
 type requests struct {
 	CPU    node.Maybe[unit.MilliCPU] `json:"cpu"`
 	Memory node.Maybe[unit.Bytes]    `json:"memory"`
 }
 
-// limits is what a workload may use at most.
+// limits are the maximum amounts that a workload may use.
 type limits struct {
 	CPU    node.Maybe[unit.MilliCPU] `json:"cpu"`
 	Memory node.Maybe[unit.Bytes]    `json:"memory"`
 }
 
-// objective is what a workload's owner wants of it.
+// objective is the service that a workload should get.
 type objective struct {
 	RunQueueDelay node.Maybe[time.Duration] `json:"runQueueDelay" range:"10µs..1s"`
 }
@@ -93,7 +93,7 @@ func valueOf[T any](m node.Maybe[T]) T {
 	return v
 }
 
-// ruleName is what a rule may be called: its name shows in metrics, logs and
+// ruleName matches the valid names of rules. Names occur in metrics, logs and
 // on command lines.
 var ruleName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 
@@ -102,7 +102,7 @@ var ruleName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])
 // cause is a missing suffix (limits: {memory: 4}).
 const leastMemory unit.Bytes = 6 << 20
 
-// file checks what a struct tag cannot say of the file beside the strategies.
+// file checks the file except its strategies, beyond what struct tags can say.
 func (c *checker) file(f file) {
 	c.need("apiVersion", f.APIVersion.Known(), "tenon.sh/v1alpha1")
 	c.need("kind", f.Kind.Known(), "NodeConfig")
@@ -175,9 +175,8 @@ func (c *checker) match(r rule, path string) {
 	}
 }
 
-// noticesOfObjectives names the rules whose objective has no effect. To meet an
-// objective, Tenon can only take CPU (CPU suppress) and cache (resctrlQOS of
-// BE) from BE. If both are off, no objective has an effect.
+// noticesOfObjectives names the rules whose objective has no effect, because
+// neither CPU suppress nor resctrlQOS takes anything from BE.
 func (f file) noticesOfObjectives() []string {
 	if f.Threshold.Enable.Or(false) || f.QOS.BEClass.Resctrl.Enable.Or(false) {
 		return nil

@@ -44,8 +44,8 @@ func (q QOS) isolation() policy.CPUQOS {
 	return c
 }
 
-// rung returns where the ladder is to begin. The default of cpuPolicy stands for
-// no choice: what Group Identity does is what every rung is for.
+// rung returns the strongest isolation mechanism to use; empty: the node's. The
+// default of cpuPolicy makes no choice: all mechanisms do what it names.
 func (p Policies) rung() node.Rung {
 	switch pinned, given := p.CPUIsolation.Value(); {
 	case given && pinned == "auto":
@@ -58,7 +58,7 @@ func (p Policies) rung() node.Rung {
 	return ""
 }
 
-// means returns what BE is told to give way by, if it is told anything. The
+// means returns the mechanism by which BE yields, if one is configured. The
 // default of Koordinator is 0, because there another means does the work; here
 // that would be the weaker one, so a key that is not set chooses neither.
 func (c CPUQOS) means() node.Mechanism {
@@ -85,7 +85,7 @@ func (c CPUQOS) identity(usual CPUQOS) node.Identity {
 	return v
 }
 
-// identities checks that no class is told to do the opposite of what it is for:
+// identities checks that no class is configured against its purpose:
 // best-effort work yields to latency-sensitive work, and never the other way.
 func (c *checker) identities(q QOS) {
 	for _, class := range q.classes() {

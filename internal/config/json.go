@@ -16,8 +16,8 @@ func ReadJSON[T any](text string) (T, []Fault) {
 	return v, faults
 }
 
-// ReadLenientJSON is ReadJSON where a key that nobody knows is no fault. It is
-// among the notices, and all else counts.
+// ReadLenientJSON is ReadJSON, except that an unknown key is no fault: it is
+// among the notices, and all other keys count.
 func ReadLenientJSON[T any](text string) (v T, notices, faults []Fault) {
 	return readJSON[T](text, true)
 }

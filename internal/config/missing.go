@@ -2,13 +2,13 @@ package config
 
 import "time"
 
-// GoneAfter is how long a ConfigMap has to be missing before that means that its
-// owner wants none: it is made anew by `kubectl replace --force` and by updates of
-// charts, and without it nothing bounds best-effort work and nothing is promised.
+// GoneAfter is the time after which a missing ConfigMap counts as deleted on
+// purpose. Sooner it may be an update (`kubectl replace --force`, charts), and
+// without it nothing bounds BE and nothing is promised.
 const GoneAfter = 5 * time.Minute
 
-// Missing is since when a ConfigMap is not there. The zero Missing: it is, or
-// nobody has said anything else.
+// Missing tracks the time since a ConfigMap is missing. The zero Missing: it
+// exists, or See was not called yet.
 type Missing struct {
 	since time.Time
 	over  bool
@@ -36,7 +36,7 @@ func (m *Missing) Due(now time.Time) bool {
 	return !m.since.IsZero() && !m.over && now.Sub(m.since) >= GoneAfter
 }
 
-// Since is since when it is missing and waited for; zero: it is not.
+// Since returns the time since which it is missing and waited for, or zero.
 func (m *Missing) Since() time.Time {
 	if m.over {
 		return time.Time{}

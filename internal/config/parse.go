@@ -13,8 +13,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// maxFaults is how many faults are listed. Who sent the wrong file altogether
-// does not need a line for each of its lines.
+// maxFaults is the maximum number of faults listed: a file that is wrong
+// altogether needs no fault for each of its lines.
 const maxFaults = 100
 
 // A parser walks a YAML document along the struct that it fills. It keeps
@@ -24,8 +24,8 @@ type parser struct {
 	lines  map[string]int
 	meant  []string // the fields whose key was most likely misspelt
 	pinned int      // the line of a text in the file whose content is read; 0: none
-	// lenient: a ConfigMap is read. Keys that nobody knows are noticed, not
-	// refused, and null is how to leave a key unset.
+	// lenient: a ConfigMap is read. Unknown keys are noticed, not refused, and
+	// null leaves a key unset.
 	lenient bool
 	notices []Fault
 }

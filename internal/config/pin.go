@@ -8,7 +8,7 @@ import (
 )
 
 // lendsLSR reports whether best-effort work may have the CPUs of LSR work. The
-// field lends them always, so they are lent as long as nobody says otherwise.
+// default is true, because other agents always lend them.
 func (t Threshold) lendsLSR() bool { return !valueOf(t.Enable) || valueOf(t.CPUSuppressLendLSR) }
 
 // ownCPUs returns by which of its amounts a rule asks for CPUs of its own, and

@@ -13,8 +13,7 @@ import (
 const (
 	// strategyName is that of the lab's entries in Tenon's ConfigMap.
 	strategyName = "tenon-lab"
-	// strategyLabel marks the tested node, so that the strategies of the
-	// experiment apply to no other node.
+	// strategyLabel marks the tested node: strategies apply to no other node.
 	strategyLabel = "tenon.sh/lab"
 )
 

@@ -1,7 +1,7 @@
 // Package admission is what the webhooks say to pods, profiles and ConfigMaps
 // as they are written: what is changed, what is refused, and what to write
 // instead. Everything here is a pure function over the values of the Kubernetes
-// API. Whoever calls it looks up what a decision depends on, and draws the lots.
+// API. The caller looks up what a decision depends on, and draws the lots.
 package admission
 
 import (
@@ -31,7 +31,7 @@ type Request struct {
 	Draw func() float64
 }
 
-// A Verdict is what is said about an object.
+// A Verdict is the decision on an object.
 type Verdict struct {
 	// Refusals are the reasons to reject the object. If there are none, it is
 	// admitted.
@@ -42,7 +42,8 @@ type Verdict struct {
 
 // A Refusal is one reason against an object.
 type Refusal struct {
-	// Field is where it stands: "spec.containers[web].resources.limits[cpu]".
+	// Field is the path of the field:
+	// "spec.containers[web].resources.limits[cpu]".
 	Field string
 	// Problem names the value, and what to write instead.
 	Problem string
@@ -54,7 +55,7 @@ func (r Refusal) String() string { return r.Field + ": " + r.Problem }
 // Allowed reports whether nothing stands against the object.
 func (v Verdict) Allowed() bool { return len(v.Refusals) == 0 }
 
-// most is how many refusals a message lists.
+// most is the maximum number of refusals in a message.
 const most = 20
 
 // Message is all refusals in one sentence; empty if there are none.
@@ -80,7 +81,7 @@ func (v *Verdict) warn(problem string, a ...any) {
 	}
 }
 
-// label and annotation are how a field of the metadata is named.
+// label and annotation return the name of a field of the metadata.
 func label(key string) string      { return "metadata.labels[" + key + "]" }
 func annotation(key string) string { return "metadata.annotations[" + key + "]" }
 

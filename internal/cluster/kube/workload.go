@@ -122,9 +122,9 @@ func (s *scene) workload(p *corev1.Pod) (node.Workload, bool) {
 	return w, true
 }
 
-// meet says where the pod meets others. Best-effort pods that Kubernetes counts
-// as such, too, share a cgroup of their own as long as no other pod is in it.
-// Others lie among services: each meets these by itself.
+// meet sets the contention root of the pod. BE pods that Kubernetes also counts
+// as best-effort share a cgroup as long as no other pod is in it. Every other
+// pod lies among services, so its own cgroup is its contention root.
 func (s *scene) meet(p *corev1.Pod, w *node.Workload) {
 	kube := QOSClass(p)
 	level := s.layout.QOS(kube)
@@ -142,7 +142,8 @@ func (s *scene) meet(p *corev1.Pod, w *node.Workload) {
 	}
 }
 
-// amounts says what the pod and its containers ask for, and who sees to it.
+// amounts sets the requests and limits of the pod and its containers, and which
+// component enforces them.
 func (s *scene) amounts(p *corev1.Pod, w *node.Workload) {
 	native, batch := Native(p), Batch(p)
 	said, _ := Extended(p)

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// leastRest is how long the kubelet is left alone after a question, however
+	// leastRest is the least time between two requests to the kubelet, however
 	// many cgroups come and go.
 	leastRest = 500 * time.Millisecond
 	// hurriedRest is the same where a container waits for the answer: the container
@@ -21,26 +21,26 @@ const (
 	// askAtLatest bounds the wait before a kubelet that did not answer is asked
 	// again.
 	askAtLatest = 10 * time.Second
-	// onceMore is how long after an answer that Look asked for the kubelet is
-	// asked again: the cgroup of a container is there before its status.
+	// onceMore is the time from an answer that Look asked for to the next
+	// request, because the cgroup of a container exists before its status.
 	onceMore = 2 * time.Second
-	// standIn is for how long the kubelet may be silent before the API server
-	// is asked: it restarts in less.
+	// standIn is the silence of the kubelet after which the API server is
+	// asked. A restart of the kubelet takes less.
 	standIn = 30 * time.Second
-	// factsEvery is how often its configuration is read again: a restart may
-	// have changed it. One that could not tell it is asked sooner: until then
-	// pods may be looked for in the wrong place.
+	// factsEvery is the time between two reads of its configuration, because a
+	// restart may change it. After a failure it is factsAgain, because until
+	// then pods may be looked for in the wrong place.
 	factsEvery = 5 * time.Minute
 	factsAgain = 10 * time.Second
 )
 
-// A Kubelet tells the pods of its node. Client is the real one.
+// A Kubelet returns the pods of its node. Client is the real one.
 type Kubelet interface {
 	Pods(context.Context) (pods []corev1.Pod, same bool, err error)
 	Facts(context.Context) (Facts, error)
 }
 
-// A StandIn tells the pods of the node where the kubelet does not: the API
+// A StandIn returns the pods of the node when the kubelet does not: the API
 // server. It runs only while it is needed.
 type StandIn interface {
 	Run(context.Context)

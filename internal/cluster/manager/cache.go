@@ -13,8 +13,8 @@ import (
 // cluster has 20 KiB; 1 KiB of it stays. managedFields and the list of images
 // are half of the 20 KiB.
 
-// slimNode keeps what decides about batch resources. Labels are all kept: the
-// owner's selectors may name any of them.
+// slimNode keeps the fields that decide about batch resources. It keeps all
+// labels, because the administrator's selectors may name any of them.
 func slimNode(o any) (any, error) {
 	n, is := o.(*corev1.Node)
 	if !is {
@@ -50,7 +50,7 @@ func slimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion, CreationTimestamp: m.CreationTimestamp}
 }
 
-// slimReport keeps what is promised and what was published of it.
+// slimReport keeps the promised and the published amounts.
 func slimReport(o any) (any, error) {
 	r, is := o.(*v1alpha1.NodeReport)
 	if !is {
@@ -67,7 +67,7 @@ func slimReport(o any) (any, error) {
 	return slim, nil
 }
 
-// withoutManagers drops who set which field, of any object.
+// withoutManagers drops managedFields of any object.
 func withoutManagers(o any) (any, error) {
 	if m, is := o.(metav1.Object); is {
 		m.SetManagedFields(nil)

@@ -40,13 +40,13 @@ type nodes struct {
 	of map[string]*remembered
 }
 
-// remembered is what is kept of a node between two looks. Only one look at a
-// node runs at a time.
+// remembered is the state of a node between two calls of Reconcile. Only one
+// call for a node runs at a time.
 type remembered struct {
 	memory Memory
 	state  State
 	reason string
-	// said is what was last written into the report, and told when.
+	// said was last written into the report, at the time told.
 	said v1alpha1.Published
 	told time.Time
 	// timed is the report whose effect was timed last.

@@ -34,12 +34,12 @@ type Sighting struct {
 	Fresh bool
 }
 
-// Memory is what is remembered of a node between two cases.
+// Memory is the state of a node that is kept between two cases.
 type Memory struct {
 	// Wrote is when its amounts were last written. The zero time is long ago.
 	Wrote time.Time
-	// Refused is since when its reports have been refused or empty, and Good is
-	// when the last one that was neither was seen.
+	// Refused is the time since which its reports have been refused or empty,
+	// and Good the time of the last report that was neither.
 	Refused, Good time.Time
 }
 
@@ -60,18 +60,18 @@ const (
 	Stale      State = "stale"      // the report is too old: nothing is promised
 )
 
-// A Verdict is what a node's status should have, and why.
+// A Verdict is the decision on a node's batch resources, with its reason.
 type Verdict struct {
 	State  State
 	Reason string
-	// Want is what the status should have; absent: no such resource.
+	// Want is the amounts for the status; absent: no such resource.
 	Want [kinds]node.Maybe[int64]
-	// Origin is what the annotation originExtendedAllocatable should say; empty:
+	// Origin is the value for the annotation originExtendedAllocatable; empty:
 	// there should be none.
 	Origin string
 	// Write: the status or the annotation is not like that.
 	Write bool
-	// Again is when to look once more even if nothing happens; 0: never.
+	// Again is the time until the next look if nothing happens; 0: never.
 	Again  time.Duration
 	Memory Memory
 }
@@ -121,11 +121,11 @@ func Decide(c Case) Verdict {
 // what is used, and not by what is published. And as no more is held than there
 // is, a false report gains nothing; it makes a fall late.
 //
-// A target that is absent stays so: where the owner does not want colocation, or
-// nobody looks after the node, nothing is promised, and a kubelet that starts then
-// ends batch work. A report that is refused for what it promises may hold, too:
-// what there was stays but for the owner's threshold, and that is no reason to
-// end work.
+// A target that is absent stays so: where colocation is off, or no agent
+// manages the node, nothing is promised, and a kubelet that starts then ends
+// batch work. A report that is refused for what it promises may hold, too: what
+// there was stays but for the owner's threshold, and that is no reason to end
+// work.
 func (v *Verdict) hold(c Case, target [kinds]node.Maybe[int64], all [kinds]claim) [kinds]node.Maybe[int64] {
 	var notes []string
 	for k := range kinds {
@@ -310,8 +310,8 @@ func (k kind) bound(one claim, c Case) (int64, string) {
 	return amount, why
 }
 
-// reserved is what is kept from all pods, by the kubelet or by the node's
-// annotation.
+// reserved is the amount reserved from all pods, by the kubelet or by the
+// node's annotation.
 func (k kind) reserved(c Case) int64 {
 	if k == cpu {
 		return max(c.Node.Reserved[k], int64(c.Rules.ReservedCPU))

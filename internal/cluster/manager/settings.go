@@ -18,9 +18,8 @@ import (
 	"tenon.sh/tenon/internal/config"
 )
 
-// settings tracks slo-controller-config, the ConfigMap that the cluster's
-// administrator edits. Every replica follows it, because replicas that are not
-// the leader also answer webhooks and need these settings.
+// settings tracks slo-controller-config, the administrator's ConfigMap. Every
+// replica follows it, because all of them answer webhooks by these settings.
 type settings struct {
 	client  client.Reader
 	name    client.ObjectKey
@@ -35,7 +34,7 @@ type settings struct {
 	missing config.Missing
 }
 
-// cluster is what holds now; nil until the ConfigMap was read.
+// cluster returns the current settings; nil until the ConfigMap was read.
 func (s *settings) cluster() *config.Cluster { return s.current.Load() }
 
 // Reconcile reads the ConfigMap. A key with a fault keeps what it said before,

@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// sampleEvery is over how long use is averaged to one sample.
+	// sampleEvery is the time over which use is averaged to one sample.
 	sampleEvery = 5 * time.Second
 	// mostGap is the longest time between two snapshots that still makes a
-	// sample: nobody knows what happened in a longer one.
+	// sample, because the use within a longer one is unknown.
 	mostGap = 30 * time.Second
 )
 
-// windows are the times over which percentiles are told.
+// windows are the times over which percentiles are reported.
 var windows = []time.Duration{5 * time.Minute, 10 * time.Minute, 30 * time.Minute}
 
-// mostSamples is how many samples the longest window has.
+// mostSamples is the number of samples in the longest window.
 var mostSamples = int(windows[len(windows)-1] / sampleEvery)
 
 // A sample is the use of the node in one stretch of time.

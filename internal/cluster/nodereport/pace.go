@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// leastGap is the least time between two reports, whatever happens: a fall
-	// of what batch work may count on is told after that.
+	// leastGap is the least time between two reports, whatever happens. A fall
+	// of the batch resources is reported after it.
 	leastGap = time.Second
-	// changeGap is the least time before anything else that changed is told.
+	// changeGap is the least time before any other change is reported.
 	changeGap = 10 * time.Second
-	// heartbeat is when a report is sent in any case: it says that the node is
-	// looked after.
+	// heartbeat is the time after which a report is sent in any case, because
+	// it shows that the agent is alive.
 	heartbeat = time.Minute
-	// fallPercent is by how much an amount must have fallen to be told at once.
-	// A fall by less waits for changeGap: noise is not worth a patch a second.
+	// fallPercent is the least fall of an amount that is reported at once. A
+	// fall by less waits for changeGap: noise is not worth a patch a second.
 	fallPercent = 2
 )
 
@@ -70,7 +70,8 @@ func falls(before, now *v1alpha1.BatchAmount) bool {
 }
 
 // frees reports whether less is requested of what is promised for that reason
-// alone: until it is told, the scheduler takes what is free for promised.
+// alone. Until that is reported, the scheduler takes the free amount as
+// promised.
 func frees(before, now *v1alpha1.BatchAmount) bool {
 	return before != nil && before.Requested != nil && before.Requested.Cmp(before.Amount) > 0 &&
 		now != nil && now.Requested != nil && now.Requested.Cmp(*before.Requested) < 0

@@ -20,10 +20,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A View is what a report is made of.
+// A View is the input of a report.
 type View struct {
 	Tick tick.Tick
-	// Policy is what the turn was decided by.
+	// Policy is the configuration of the policies in that tick.
 	Policy policy.Config
 	// Agent is the agent's version, and Run names this run of it.
 	Agent, Run string
@@ -40,10 +40,10 @@ type Means struct{ By, Why string }
 
 // Pods is what is known of the pods of the node.
 type Pods struct {
-	// From is who told them: kubelet or API server; empty: nobody yet.
+	// From is their source, kubelet or API server; empty: none yet.
 	From string
 	At   time.Time
-	// Trouble says why they are not told any more; empty: they are.
+	// Trouble says why the source does not answer; empty: it answers.
 	Trouble string
 	// Unmanaged counts those that are left alone.
 	Unmanaged int

@@ -7,17 +7,17 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Asks is what the owner of one workload asks for it. It goes before what the
-// configuration says of the workload's class, key by key: what is missing here
-// is as for the class. The zero Asks asks for nothing of its own.
+// Asks are the overrides of one workload. They replace the strategy of the
+// workload's class key by key; a key that is missing here is as for the class.
+// The zero Asks overrides nothing.
 type Asks struct {
 	Burst  BurstAsk  `json:"burst,omitzero"`
 	Memory MemoryAsk `json:"memory,omitzero"`
 	// Identity is how a vendor's kernel and the scheduler of best-effort work
 	// treat it.
 	Identity Maybe[Identity] `json:"identity,omitzero"`
-	// IO is what it gets of block devices by itself, beside what it shares with
-	// all work of its class.
+	// IO is its own share of block devices, besides the share of all work of
+	// its class.
 	IO    []BlockIO `json:"io,omitempty"`
 	Cache CacheAsk  `json:"cache,omitzero"`
 	// SparedFrom are the causes for which it may not be evicted: the words of
@@ -54,8 +54,8 @@ type MemoryAsk struct {
 	ThrottlingPercent Maybe[unit.Percent] `json:"throttling_percent,omitzero"`
 }
 
-// BlockIO is what somebody gets of a block device, or of the disks of a volume
-// group together.
+// BlockIO is the share of a class or workload in a block device, or in the
+// disks of a volume group together.
 type BlockIO struct {
 	// Name is a device ("vda", "/dev/vg0/data", "254:0") or a volume group.
 	Name        string `json:"name"`

@@ -8,16 +8,16 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Batch is what batch work may count on: how much of the node's CPU and memory
-// may be promised to work that gives way. Its resources are Koordinator's
-// kubernetes.io/batch-cpu and kubernetes.io/batch-memory. The zero Batch
-// promises nothing because nobody asked for it.
+// Batch is the amount of the node's CPU and memory that BE work may request.
+// Its resources are Koordinator's kubernetes.io/batch-cpu and
+// kubernetes.io/batch-memory. The zero Batch promises nothing, because
+// colocation is off.
 type Batch struct {
 	CPU    Amount[unit.MilliCPU] `json:"cpu_mcpu,omitzero"`
 	Memory Amount[unit.Bytes]    `json:"memory_bytes,omitzero"`
 }
 
-// An Amount is how much of a resource is promised, and how that came about.
+// An Amount is the promised amount of a resource, with its explanation.
 type Amount[T unit.MilliCPU | unit.Bytes] struct {
 	Value T `json:"value"`
 	// Terms add up to Value. They are those of the time when it was found.
@@ -53,7 +53,7 @@ type Term[T unit.MilliCPU | unit.Bytes] struct {
 // name of the class.
 type TermName string
 
-// The names of terms beside the classes.
+// The names of terms besides the classes.
 const (
 	TermCapacity TermName = "capacity" // the share of the node that is divided at all
 	TermNode     TermName = "node"     // what the node uses beside the workloads

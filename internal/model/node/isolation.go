@@ -11,12 +11,12 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Rung is a means of keeping best-effort work out of the way of
-// latency-sensitive work on the CPU. Together the rungs make a ladder: each
-// isolates better than those below it, and needs more of the kernel.
+// A Rung is an isolation mechanism: a means by which the kernel keeps BE off
+// the CPUs of LS. Each mechanism isolates better than the next in the
+// preference order, and needs more of the kernel.
 type Rung string
 
-// The rungs.
+// The isolation mechanisms.
 const (
 	// RungVendor marks cgroups for a vendor's kernel, which does the rest:
 	// Group Identity, or the QoS levels of openEuler.
@@ -219,39 +219,39 @@ func parseThreads(text string) (Value, error) {
 	return nil, fmt.Errorf("threads %q: want one of %q", text, threads)
 }
 
-// Isolation is what is known of the rungs of the ladder at run time.
+// Isolation is the state of the isolation mechanisms at run time.
 type Isolation struct {
-	// Falls are the times that a rung failed although the node can carry it:
-	// the kernel ejected the scheduler, refused to load it, or a mark could
-	// not be written. The oldest first, at most an hour old.
+	// Falls are the failures of mechanisms that the node supports: the kernel
+	// ejected the scheduler, refused to load it, or a mark could not be
+	// written. The oldest first, at most an hour old.
 	Falls []Fall `json:"falls,omitempty"`
 	// Foreign is the name of another sched_ext scheduler that is loaded.
 	Foreign string `json:"foreign,omitempty"`
-	// Cookies counts the processes, best-effort or not, that have a
-	// core-scheduling cookie of somebody else than Tenon.
+	// Cookies is the number of processes, BE or not, with a core-scheduling
+	// cookie that another program made.
 	Cookies int `json:"cookies,omitempty"`
-	// LSOn is how long latency-sensitive work ran on each CPU, since some
-	// time. Nil: not counted.
+	// LSOn is the run time of LS on each CPU, as a counter. Nil: not counted.
 	LSOn map[unit.CPU]time.Duration `json:"ls_on,omitempty"`
-	// Asked is what an operator asked for while the agent runs.
+	// Asked is the request of an operator to the running agent.
 	Asked Asked `json:"asked,omitzero"`
 }
 
-// Asked is what an operator asked for at run time: it goes before the
-// configuration, and falls before it are forgiven. The zero Asked: nothing.
+// Asked is the request of an operator at run time. It overrides the
+// configuration, and earlier failures do not count any more. The zero Asked
+// requests nothing.
 type Asked struct {
 	At time.Time `json:"at"`
-	// Rung is the strongest to use; empty: what the configuration says.
+	// Rung is the strongest mechanism to use; empty: as configured.
 	Rung Rung `json:"rung,omitempty"`
 }
 
-// A Fall is a failure of a rung at run time, at a time of the clock of
-// Snapshot.At.
+// A Fall is a failure of an isolation mechanism at run time. At is on the clock
+// of Snapshot.At.
 type Fall struct {
 	At   time.Time `json:"at"`
 	Rung Rung      `json:"rung"`
 	Why  string    `json:"why"`
-	// Refused: the rung was never in use, the kernel did not take it. Any other
-	// fall is an ejection from use, of which three in an hour are too many.
+	// Refused: the mechanism was never in use, because the kernel refused it.
+	// Any other failure ended its use; three of these in an hour are too many.
 	Refused bool `json:"refused,omitempty"`
 }

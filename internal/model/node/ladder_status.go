@@ -2,39 +2,40 @@ package node
 
 import "time"
 
-// A LadderStatus says which rung is in use, and why no other is. It is what
-// the policy that owns the ladder tells of its decision.
+// LadderStatus is the isolation mechanism in use, and the reasons against all
+// others. The policy that selects the mechanism writes it.
 type LadderStatus struct {
-	// Rung is the one in use; empty: none, isolation is off.
+	// Rung is the mechanism in use; empty: isolation is off.
 	Rung  Rung      `json:"rung,omitempty"`
 	Since time.Time `json:"since,omitzero"`
 	// Why is the reason in one sentence.
 	Why string `json:"why,omitempty"`
-	// Pinned is the rung that the configuration or an operator has asked for;
-	// empty: the strongest that the node can carry.
+	// Pinned is the mechanism that the configuration or an operator requested;
+	// empty: the strongest that the node supports.
 	Pinned Rung `json:"pinned,omitempty"`
 	// ByHand: an operator has asked for it, and not the configuration.
 	ByHand bool `json:"by_hand,omitempty"`
-	// Rungs are all rungs, from the strongest down.
+	// Rungs lists all mechanisms in preference order.
 	Rungs []RungStatus `json:"rungs,omitempty"`
-	// Slotless is how many BE workloads share slot 0 of the BE scheduler, without
-	// a weight and a quota of their own, because all other slots are taken.
+	// Slotless is the number of BE workloads that share slot 0 of the BE
+	// scheduler, without a weight and a quota of their own, because all other
+	// slots are taken.
 	Slotless int `json:"slotless,omitempty"`
-	// Falls are those of the last hour, the oldest first.
+	// Falls are the mechanism failures of the last hour, the oldest first.
 	Falls []Fall `json:"falls,omitempty"`
 }
 
-// A RungStatus is what is to be said of one rung.
+// RungStatus is the state of one isolation mechanism.
 type RungStatus struct {
 	Rung Rung `json:"rung"`
-	// Can says whether this node can carry it; Why is the evidence.
+	// Can says whether this node supports it; Why is the evidence.
 	Can Verdict `json:"can"`
 	Why string  `json:"why,omitempty"`
-	// Falls is how often it fell in the last hour.
+	// Falls is the number of its failures in the last hour.
 	Falls int `json:"falls,omitempty"`
-	// Down: it fell too often, and is not tried before Retry unless an operator
-	// asks for it.
+	// Down: it failed too often, and is not tried before Retry unless an
+	// operator requests it.
 	Down bool `json:"down,omitempty"`
-	// Retry is when it is tried again after a fall; zero: it is not waiting.
+	// Retry is the time of the next try after a failure; zero: none is due.
 	Retry time.Time `json:"retry,omitzero"`
 }

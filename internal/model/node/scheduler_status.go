@@ -5,25 +5,25 @@ import "time"
 // An IsolationStatus is what the means of isolation do and have done since the
 // agent started. It is for people and for metrics: no decision depends on it.
 type IsolationStatus struct {
-	// Loads is how often the scheduler was loaded, and Exits how often it ended,
-	// by kind.
+	// Loads is the number of times that the scheduler was loaded, and Exits the
+	// number of its ends, by kind.
 	Loads uint64              `json:"loads,omitempty"`
 	Exits map[ExitKind]uint64 `json:"exits,omitempty"`
 	// LastExit is its last end; the zero SchedulerExit: it has not ended yet.
 	LastExit SchedulerExit `json:"last_exit,omitzero"`
-	// Strays are best-effort threads that were found without the policy or the
-	// cookie that they should have, and Converted those that were given it.
+	// Strays counts BE threads that were found without the policy or the cookie
+	// that they should have. Converted counts the threads that got it.
 	Strays    uint64 `json:"strays,omitempty"`
 	Converted uint64 `json:"converted,omitempty"`
-	// Realtime is how many threads of best-effort work have a real-time policy
-	// now. They are left as they are.
+	// Realtime is the number of BE threads with a real-time policy now. Tenon
+	// does not change them.
 	Realtime int `json:"realtime,omitempty"`
-	// OwnSlices is how many threads that should have the long slice have one of
-	// their own, or are of SCHED_IDLE. They are left as they are, and on their CPU
-	// the others have nothing of theirs.
+	// OwnSlices is the number of threads that should have the long slice, but
+	// have one of their own or are of SCHED_IDLE. Tenon does not change them,
+	// and on their CPU the long slice of other threads has no effect.
 	OwnSlices int `json:"own_slices,omitempty"`
-	// Spills is how often a thread that had waited too long was given to the
-	// kernel's own scheduler for a while, and Spilled how many are there now.
+	// Spills counts how often a thread had waited too long and went to the
+	// kernel's own scheduler for a while. Spilled is the number of those now.
 	Spills  uint64 `json:"spills,omitempty"`
 	Spilled int    `json:"spilled,omitempty"`
 	// Untold says which orders the loaded scheduler did not take: its table of
@@ -47,21 +47,21 @@ type SchedulerStatus struct {
 	Variant string    `json:"variant,omitempty"`
 	Since   time.Time `json:"since"` // loaded
 
-	// Run is the time that threads of each class ran, Strayed that of threads
-	// in best-effort groups outside of the scheduler, Idle that of nobody.
+	// Run is the run time of threads of each class. Strayed is the run time of
+	// BE threads outside of the scheduler, Idle the idle time of the CPUs.
 	Run     map[SchedulerClass]time.Duration `json:"run_ns,omitempty"`
 	Strayed time.Duration                    `json:"strayed_ns"`
 	Idle    time.Duration                    `json:"idle_ns"`
-	// Wait is how long its threads waited until they were put on a CPU.
+	// Wait is the time that its threads waited for a CPU.
 	Wait time.Duration `json:"wait_ns"`
-	// ExpelIdle is how long CPUs were kept idle because a thread that expels ran
-	// beside them and best-effort work waited; HoldIdle, for a while after it.
+	// ExpelIdle is the time that CPUs stayed idle, while BE waited, because a
+	// thread that expels ran on the sibling; HoldIdle, for a while after it.
 	ExpelIdle time.Duration `json:"expel_idle_ns"`
 	HoldIdle  time.Duration `json:"hold_idle_ns"`
 	// ExpelDelay counts how long best-effort work was still there after a thread
 	// that expels had come beside it, by length: see DelayBound.
 	ExpelDelay []uint64 `json:"expel_delay_counts,omitempty"`
-	// OldestWait is for how long the first of the threads waits that wait now.
+	// OldestWait is the longest present wait of a thread.
 	OldestWait time.Duration `json:"oldest_wait_ns"`
 
 	SchedulerCounts
@@ -91,14 +91,14 @@ type SchedulerCounts struct {
 	Drift      uint64 `json:"drift"`      // CPUs whose recorded class was wrong and was set right
 	LongWaits  uint64 `json:"long_waits"` // long waits reported
 	Lost       uint64 `json:"lost"`       // events that found no room
-	// Kicks are CPUs that were told to choose again: to send best-effort work
-	// away, to wake them for it, and those of the latter that a timer told.
+	// Kicks count CPUs that had to choose a thread again: to expel BE, to wake
+	// up for BE, and of the latter those that a timer woke.
 	KicksExpel uint64 `json:"kicks_expel"`
 	KicksWake  uint64 `json:"kicks_wake"`
 	KicksTimer uint64 `json:"kicks_timer"`
 }
 
-// A SchedulerQueue is how many threads wait on the CPUs that share a
+// A SchedulerQueue is the number of threads that wait on the CPUs of one
 // last-level cache.
 type SchedulerQueue struct {
 	Waiting int `json:"waiting"` // for any CPU

@@ -17,28 +17,28 @@ const (
 	// FileControl is the control group of resctrl in which the tasks of a
 	// cgroup are. It is a knob of the cgroup.
 	FileControl File = "resctrl"
-	// FileL3 is which ways of each L3 cache the tasks of a control group may
+	// FileL3 is the ways of each L3 cache that the tasks of a control group may
 	// fill. It is a knob of the control group.
 	FileL3 File = "L3"
-	// FileMB is how much memory bandwidth they get behind each L3 cache.
+	// FileMB is the memory bandwidth that they get behind each L3 cache.
 	FileMB File = "MB"
 )
 
-// DefaultControl names the control group in which all tasks are that nobody
-// put into another.
+// DefaultControl is the control group of all tasks that were not moved to
+// another.
 const DefaultControl = "/"
 
-// Resctrl is what the node's resctrl can divide, and who uses it. The zero
-// Resctrl was not looked at.
+// Resctrl is the resources that the node's resctrl can divide, and its users.
+// The zero Resctrl was not read.
 type Resctrl struct {
 	// Missing says why nothing can be divided here; empty: it can.
 	Missing string `json:"missing,omitempty"`
-	// Groups is how many control groups the hardware holds apart (CLOSIDs),
-	// with the default one; Others of them were made by somebody else.
+	// Groups is the number of control groups that the hardware supports
+	// (CLOSIDs), with the default one; other programs made Others of them.
 	Groups int `json:"groups,omitempty"`
 	Others int `json:"others,omitempty"`
-	// Taken are the control groups with the name of a class that somebody
-	// else uses: they are left alone.
+	// Taken are the control groups with the name of a class that another
+	// program uses. Tenon does not change them.
 	Taken []string  `json:"taken,omitempty"`
 	L3    CacheWays `json:"l3,omitzero"`
 	// MBDomains are the caches behind which memory bandwidth is divided. Nil:
@@ -46,8 +46,8 @@ type Resctrl struct {
 	MBDomains []CacheID `json:"mb_domains,omitempty"`
 }
 
-// CacheWays is how the L3 caches of a node can be divided. The zero value:
-// they cannot.
+// CacheWays describes the ways of the L3 caches of a node. The zero value: they
+// cannot be divided.
 type CacheWays struct {
 	Domains []CacheID `json:"domains,omitempty"`
 	// Mask has a bit for each way that there is (cbm_mask).
@@ -70,7 +70,7 @@ type Bandwidth struct {
 	Most  uint64 `json:"most,omitempty"`
 }
 
-// BandwidthUnit is what the number in an MB line means.
+// BandwidthUnit is the unit of the number in an MB line.
 type BandwidthUnit string
 
 // The units of memory bandwidth.
@@ -85,11 +85,12 @@ const (
 	BandwidthMegabytes BandwidthUnit = "MB/s"
 )
 
-// CacheUse is what the tasks of a class have of caches and memory traffic.
+// CacheUse is the cache occupancy and memory traffic of the tasks of a class.
 type CacheUse struct {
-	// Occupancy is how much of the L3 caches holds their data.
+	// Occupancy is the amount of their data in the L3 caches.
 	Occupancy Maybe[unit.Bytes] `json:"occupancy,omitzero"`
-	// Traffic is what they read from and wrote to memory, since some time.
+	// Traffic is the data that they read from and wrote to memory, as a
+	// counter.
 	Traffic Maybe[unit.Bytes] `json:"traffic,omitzero"`
 }
 

@@ -12,8 +12,8 @@ import (
 // A Snapshot is the node at one instant. Policies see nothing else, so what
 // is not in a Snapshot cannot influence a decision.
 type Snapshot struct {
-	// At is when it was taken. Differences are exact: a clock that is set
-	// between two snapshots of one host does not show in them.
+	// At is the time of the snapshot. Differences are exact: a clock that is
+	// set between two snapshots of one host does not show in them.
 	At       time.Time    `json:"at"`
 	Topology Topology     `json:"topology"`
 	Can      Capabilities `json:"can,omitempty"`
@@ -23,19 +23,18 @@ type Snapshot struct {
 	// Busy is the time that each online CPU was not idle since boot.
 	Busy      map[unit.CPU]time.Duration `json:"busy,omitempty"`
 	Workloads []Workload                 `json:"workloads,omitempty"`
-	// Hurt: it was taken because a latency-sensitive workload was seen waiting.
-	// Rates since the snapshot before then say little of the moment.
+	// Hurt: it was taken because an LS workload was seen waiting. Then rates
+	// since the previous snapshot say little about this moment.
 	Hurt bool `json:"hurt,omitempty"`
 	// Devices are the block devices, where a knob of block I/O is in sight.
 	Devices []BlockDevice `json:"devices,omitempty"`
-	// Waits says for whom latency-sensitive workloads waited, where that is
-	// counted.
+	// Waits says which runners LS workloads waited for, if that is counted.
 	Waits []Wait `json:"waits,omitempty"`
-	// Resctrl is how L3 caches and memory bandwidth can be divided, and Cache
-	// what each class that has a control group of its own has of them.
+	// Resctrl is the way in which L3 caches and memory bandwidth can be
+	// divided, and Cache the use of each class with a control group of its own.
 	Resctrl Resctrl            `json:"resctrl,omitzero"`
 	Cache   map[Class]CacheUse `json:"cache,omitempty"`
-	// Isolation is what is known of the means that isolate on the CPU.
+	// Isolation is the state of the isolation mechanisms.
 	Isolation Isolation `json:"isolation,omitzero"`
 	// Conflicts are the knobs that another component has written lately, too.
 	Conflicts []WriteConflict `json:"conflicts,omitempty"`
@@ -84,14 +83,14 @@ type Workload struct {
 	// these cgroups. Yields lies below Meet.
 	Yields CgroupPath `json:"yields,omitempty"`
 	Usage  Usage      `json:"usage"`
-	// CPULimit and MemoryLimit are what its owner asked for; absent: none.
+	// CPULimit and MemoryLimit are the limits that it specifies; absent: none.
 	CPULimit    Maybe[unit.MilliCPU] `json:"cpu_limit,omitzero"`
 	MemoryLimit Maybe[unit.Bytes]    `json:"memory_limit,omitzero"`
 	// CPUKept and MemoryKept: another component enforces these limits, as the
 	// kubelet does those of a pod. Tenon only adds to them.
 	CPUKept    bool `json:"cpu_kept,omitempty"`
 	MemoryKept bool `json:"memory_kept,omitempty"`
-	// CPURequest and MemoryRequest are what its owner counts on.
+	// CPURequest and MemoryRequest are the amounts that it requests.
 	CPURequest    Maybe[unit.MilliCPU] `json:"cpu_request,omitzero"`
 	MemoryRequest Maybe[unit.Bytes]    `json:"memory_request,omitzero"`
 	// Weight is its share of CPU against its siblings of the same class.
@@ -101,9 +100,9 @@ type Workload struct {
 	Priority         int `json:"priority,omitempty"`
 	EvictionPriority int `json:"eviction_priority,omitempty"`
 	SubPriority      int `json:"sub_priority,omitempty"`
-	// Objective is what its owner wants of it.
+	// Objective is the service that it should get.
 	Objective Objective `json:"objective,omitzero"`
-	// Grace is how long it has to end once asked; absent: as configured.
+	// Grace is its time to end after SIGTERM; absent: as configured.
 	Grace Maybe[time.Duration] `json:"grace,omitzero"`
 	// Ending is AskedToEnd or Ended while its processes were asked to end, or
 	// killed, and may still run, which they must in order to end. Empty: no end
@@ -113,7 +112,7 @@ type Workload struct {
 	Spared string `json:"spared,omitempty"`
 	// Parts are the cgroups inside Cgroup that have limits of their own.
 	Parts []Part `json:"parts,omitempty"`
-	// Asks is what its owner asks for it beside what its class gets.
+	// Asks are its overrides of the strategy of its class.
 	Asks Asks `json:"asks,omitzero"`
 }
 

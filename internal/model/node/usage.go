@@ -16,13 +16,13 @@ type Usage struct {
 	PerCPU map[unit.CPU]time.Duration `json:"per_cpu,omitempty"`
 	// Throttled is the time spent throttled by a CPU quota.
 	Throttled Maybe[time.Duration] `json:"throttled,omitzero"`
-	// Periods is in how many periods of its quota it ran, and
-	// ThrottledPeriods in how many of these it was throttled.
+	// Periods is the number of periods of its quota in which it ran, and
+	// ThrottledPeriods the number of these in which it was throttled.
 	Periods          Maybe[int64] `json:"periods,omitzero"`
 	ThrottledPeriods Maybe[int64] `json:"throttled_periods,omitzero"`
 	// Steal is the time that a hypervisor kept from the node's CPUs.
 	Steal Maybe[time.Duration] `json:"steal,omitzero"`
-	// Delay is how long threads waited for a CPU.
+	// Delay is the run-queue delay of its threads.
 	Delay RunQueueDelay `json:"delay,omitzero"`
 
 	// Memory is the memory charged, with page cache; of the node, what is not
@@ -31,8 +31,8 @@ type Usage struct {
 	// WorkingSet is Memory without the page cache that was not used lately
 	// (inactive_file), the measure of kubelet.
 	WorkingSet Maybe[unit.Bytes] `json:"working_set,omitzero"`
-	// Refaults is how many pages were read back soon after they had been
-	// reclaimed: the sign that a working set does not fit.
+	// Refaults is the number of pages that were read back soon after they had
+	// been reclaimed, which shows that a working set does not fit.
 	Refaults Maybe[int64] `json:"refaults,omitzero"`
 
 	// Read and Written are what went to and from block devices.
@@ -42,7 +42,7 @@ type Usage struct {
 	Pressure Pressure `json:"pressure,omitzero"`
 }
 
-// Pressure is for how long work stood still for lack of something
+// Pressure is the time in which tasks stood still for lack of a resource
 // (Documentation/accounting/psi.rst, Linux 4.20).
 type Pressure struct {
 	CPU    Stall `json:"cpu,omitzero"`
@@ -65,22 +65,22 @@ type RunQueueDelay struct {
 	// 256 ns << n that no earlier bucket counts, and the last one all the rest.
 	// Nil: the source knows the sum alone.
 	Counts []uint64 `json:"counts,omitempty"`
-	// Turns is how often a thread got a CPU, after a wait or without one: the
-	// number that Sum is shared by where there are no Counts.
+	// Turns is the number of times that a thread got a CPU, after a wait or
+	// without one. Without Counts, the mean is Sum divided by it.
 	Turns Maybe[int64] `json:"turns,omitzero"`
 }
 
-// A Wait is for how long a workload waited, since it was first watched, while
-// a runner had the CPU that it waited for.
+// A Wait is the time, since the workload was first watched, that it waited
+// while a runner had the CPU that it waited for.
 type Wait struct {
 	Waiter WorkloadID `json:"waiter"`
 	// Runner is another workload, the waiter itself, or one of the names below
-	// of who is no single workload.
+	// for a runner that is no single workload.
 	Runner WorkloadID    `json:"runner"`
 	Time   time.Duration `json:"time"`
 }
 
-// Runners that are nobody's workload. No cgroup has such a name.
+// Runners that are not workloads. No cgroup has such a name.
 const (
 	RunnerKernel    WorkloadID = "(kernel)"    // threads of the kernel
 	RunnerIdle      WorkloadID = "(idle)"      // nobody: the CPU was on its way out of idleness, or a quota kept the waiter away
@@ -88,6 +88,6 @@ const (
 	RunnerElsewhere WorkloadID = "(elsewhere)" // not known: the waiter was moved meanwhile
 )
 
-// RestOf names, as runner or waiter, the workloads of a class that are not
-// told apart, because there are too many, they ran least, or have ended.
+// RestOf names, as runner or waiter, the workloads of a class that have no name
+// of their own here, because there are too many, they ran least, or have ended.
 func RestOf(c Class) WorkloadID { return "(other " + WorkloadID(c) + ")" }
