@@ -115,7 +115,7 @@ type mark struct {
 	count float64
 }
 
-// follow reads counts until r ends; now tells when each came.
+// follow reads counts until r ends; now returns the time of each.
 func (m *meter) follow(r io.Reader, now func() time.Time) error {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
@@ -140,8 +140,8 @@ func (m *meter) last() float64 {
 	return m.marks[len(m.marks)-1].count
 }
 
-// between is how far the count rose from one moment to another, interpolated
-// between the lines.
+// between returns the rise of the count from one moment to another,
+// interpolated between the lines.
 func (m *meter) between(from, to time.Time) float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// strategyName is that of the lab's entries in Tenon's ConfigMap.
+	// strategyName is the name of the lab's entries in Tenon's ConfigMap.
 	strategyName = "tenon-lab"
 	// strategyLabel marks the tested node: strategies apply to no other node.
 	strategyLabel = "tenon.sh/lab"

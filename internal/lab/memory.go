@@ -94,7 +94,7 @@ func setMemory(ctx context.Context, c MemoryConfig) (_ *memoryBench, err error) 
 	return b, b.StepAside()
 }
 
-// memoryConnections is how many the client opens.
+// memoryConnections is the number of connections that the client opens.
 const memoryConnections = 64
 
 // bounded fails if the machine could be in danger.

@@ -46,8 +46,8 @@ const (
 	cyclePeriod    = 2 * time.Millisecond // of the service in a step
 	cycleWork      = cyclePeriod * 3 / 5
 	// stepMark is the percentage of the tested CPUs that all work may use
-	// before the batch work gives way: less than what the service uses in a
-	// step, so that a step leaves the batch work its least.
+	// before Tenon narrows BE: less than what the service uses in a step, so
+	// that a step leaves the batch work its least.
 	stepMark = 50
 )
 
@@ -112,8 +112,8 @@ func (c ReactionConfig) inBlock(m report.Mode, block int) int {
 	return n*block/c.Blocks - n*(block-1)/c.Blocks
 }
 
-// length is how long a step lasts. Where the clock has to answer, or a trigger
-// with a window of half a second, it gets the time to.
+// length returns the length of a step. It is longer where the clock has to
+// answer, or a trigger with a window of half a second.
 func (c ReactionConfig) length(m report.Mode) time.Duration {
 	if m == report.Ticks || m == report.PSI {
 		return c.Step + reactionPeriod
@@ -121,7 +121,7 @@ func (c ReactionConfig) length(m report.Mode) time.Duration {
 	return c.Step
 }
 
-// estimate is how long the experiment will take.
+// estimate returns the expected length of the experiment.
 func (c ReactionConfig) estimate() time.Duration {
 	var all time.Duration
 	for _, m := range c.Modes {

@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	// traceLength is how much of the scheduler's work is recorded in a run.
+	// traceLength is the time for which a run records the scheduler's work.
 	traceLength = time.Second
 	// traceBuffer holds that for one CPU, at 100 000 switches a second.
 	traceBuffer = unit.Bytes(12 << 20)
-	// besideRace is how long LS may have run before a start of BE beside it
+	// besideRace is the run time of LS from which a start of BE on its sibling
 	// is no race of two CPUs that switch at the same time.
 	besideRace = 20 * time.Microsecond
 )

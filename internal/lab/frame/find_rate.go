@@ -21,8 +21,8 @@ type Trial struct {
 // FindRate looks for the rate at which the service uses target CPUs, starting
 // at first. It stops when the next guess is within 5 % of what was measured,
 // and after six trials in any case. A trial whose requests were not answered
-// says nothing but "less". Where the client is the limit, the rate is what it
-// can offer, and limited is true. lines say how it went.
+// shows only that the rate must be lower. Where the client is the limit, the
+// rate is what it can offer, and limited is true. lines describe the trials.
 func FindRate(target, first float64, measure func(rate float64) (Trial, error)) (rate float64, limited bool, lines []string, err error) {
 	rate = threeDigits(first)
 	good := 0.0 // the last rate that was answered

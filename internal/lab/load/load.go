@@ -35,8 +35,8 @@ const (
 	Constant Arrival = "constant"
 )
 
-// Config says what to send where, and what may spoil the measurement. URL,
-// Rate and Duration are required; the zero value of every other field is a
+// Config is the requests to send, their target, and the limits of a valid run.
+// URL, Rate and Duration are required; the zero value of every other field is a
 // useful default.
 type Config struct {
 	// URL is fetched with GET over plain HTTP/1.1.
@@ -66,13 +66,13 @@ type Config struct {
 	Connections int
 	// Timeout bounds one request, from its actual send; 0: 10 s.
 	Timeout time.Duration
-	// Spin is how long before the next send a thread stops sleeping and
-	// watches the clock; 0: 50 µs. A thread also watches, without sleeping,
+	// Spin is the time before the next send at which a thread stops sleeping
+	// and watches the clock; 0: 50 µs. A thread also watches, without sleeping,
 	// while it has an answer outstanding: a sleeper would add its own wake-up
 	// to the latency. Time spent so does not count as busy. Negative: sleep
 	// whenever possible, for clients that share their CPUs.
 	Spin time.Duration
-	// Limits are what voids a run.
+	// Limits void a run that exceeds them.
 	Limits Limits
 }
 
@@ -109,9 +109,9 @@ type Limits struct {
 // The rule is about the part of P99, not about P99 of the lag itself: in a
 // Poisson stream one request in ten or so is due while the thread still sends
 // another (a send over loopback takes some µs, most of them to wake the
-// server), but a late send and a slow answer seldom meet, and only where they
-// do is the result spoiled. Fifty microseconds are what sending a few other
-// requests costs; with less, only the runs with the shortest P99 were void.
+// server), but a late send and a slow answer seldom coincide, and only then is
+// the result spoiled. Fifty microseconds are what sending a few other requests
+// costs; with less, only the runs with the shortest P99 were void.
 //
 // At half load a single-server queue, which the client is, doubles the time
 // that its customers take.

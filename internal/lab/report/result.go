@@ -7,7 +7,7 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// A Result is what an experiment showed: result.json. Its keys are stable:
+// A Result is the result of an experiment: result.json. Its keys are stable:
 // later versions add keys and keep these. A number that is not known is null.
 //
 //	modes.MODE.p50_us …          median over blocks of the run's percentile
@@ -51,7 +51,7 @@ func Extend[E, M any](r Result, e E, mode func(Mode, ModeResult) M) ResultOf[E, 
 	return out
 }
 
-// A ModeResult is what one mode showed. All but Pooled, Runs, Void, Requests
+// A ModeResult is the result of one mode. All but Pooled, Runs, Void, Requests
 // and Errors are medians over the blocks with a valid run.
 type ModeResult struct {
 	Runs     int            `json:"runs"`      // used: one in each block
