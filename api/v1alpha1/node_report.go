@@ -60,7 +60,7 @@ type NodeReportStatus struct {
 	// Published is what the manager made of it.
 	Published *Published `json:"published,omitempty"`
 
-	// Isolation is the rung of the isolation ladder that is in use.
+	// Isolation is the mechanism of the isolation ladder that is in use.
 	Isolation string `json:"isolation,omitempty"`
 	// Means says by what each feature is done on this node, or why it is not.
 	// +listType=map

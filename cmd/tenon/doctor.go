@@ -30,15 +30,15 @@ type diagnosis struct {
 	Virtualization string `json:"virtualization"`
 	// Isolation is how best-effort work would be kept out of the way, and Ladder
 	// what there is for that, from the strongest down.
-	Isolation  string      `json:"isolation"`
-	Ladder     []rung      `json:"ladder"`
-	Mechanisms []mechanism `json:"mechanisms"`
+	Isolation  string          `json:"isolation"`
+	Selection  []mechanismLine `json:"ladder"`
+	Mechanisms []mechanism     `json:"mechanisms"`
 }
 
 type mechanism struct {
-	Name      node.Mechanism `json:"name"`
-	Available node.Verdict   `json:"available"`
-	Why       string         `json:"why"`
+	Name      node.Feature `json:"name"`
+	Available node.Verdict `json:"available"`
+	Why       string       `json:"why"`
 	// Instead is what Tenon uses where the mechanism is missing.
 	Instead string `json:"instead,omitempty"`
 }
@@ -102,7 +102,7 @@ func diagnose(ctx context.Context, fs proc.FS, stateDir string, try bool) diagno
 	if s, err := h.Snapshot(ctx); err == nil {
 		seen = s.Isolation
 	}
-	d.climb(can, seen)
+	d.isolation(can, seen)
 	for _, name := range slices.Sorted(maps.Keys(can)) {
 		m := mechanism{Name: name, Available: can[name].Verdict, Why: can[name].Why}
 		if m.Available != node.Yes {
@@ -164,7 +164,7 @@ func (d diagnosis) String() string {
 	fmt.Fprintf(head, "isolation\t%s\n", d.Isolation)
 	head.Flush()
 	b.WriteByte('\n')
-	d.printLadder(&b)
+	d.printSelection(&b)
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "MECHANISM\tAVAILABLE\tWHY\tTENON USES INSTEAD")
 	for _, m := range d.Mechanisms {

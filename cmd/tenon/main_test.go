@@ -62,7 +62,7 @@ func TestCommandLine(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"group":    group,
 			"newgroup": newGroup,
-			"nobody":   nobody,
+			"nobody":   noOperator,
 			"waitfor":  waitFor,
 		},
 	})
@@ -119,9 +119,9 @@ func newGroup(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Defer(func() { ts.Check(tree.RemoveAll(args[0])) })
 }
 
-// nobody PROGRAM ARGS runs a program as an unprivileged user. The test's own
-// directories are closed to others, so it runs a copy.
-func nobody(ts *testscript.TestScript, neg bool, args []string) {
+// noOperator PROGRAM ARGS runs a program as an unprivileged user. The test's
+// own directories are closed to others, so it runs a copy.
+func noOperator(ts *testscript.TestScript, neg bool, args []string) {
 	const uid = 65534
 	dir, err := os.MkdirTemp("/tmp", "tenon-nobody-")
 	ts.Check(err)

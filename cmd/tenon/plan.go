@@ -183,15 +183,15 @@ func existing(tree *cgroup.Tree, class node.Class, path string) (node.Workload, 
 		return node.Workload{}, fmt.Errorf("no cgroup %q: give its path below the root of the hierarchy, as in /proc/PID/cgroup", path)
 	}
 	p := node.CgroupPath(path)
-	return withLimits(tree, node.Workload{ID: node.WorkloadID(path), Class: class, Cgroup: p, Meet: p}), nil
+	return withLimits(tree, node.Workload{ID: node.WorkloadID(path), Class: class, Cgroup: p, ContentionRoot: p}), nil
 }
 
 // launched lists the commands of tenon run that are here now.
 func launched(tree *cgroup.Tree, root node.CgroupPath) []node.Workload {
 	var all []node.Workload
 	for _, class := range []node.Class{node.LS, node.BE} {
-		meet := launch.Command{Class: class}.Workload(root).Meet
-		names, err := tree.Children(string(meet))
+		root := launch.Command{Class: class}.Workload(root).ContentionRoot
+		names, err := tree.Children(string(root))
 		if err != nil {
 			continue // no such group: nothing of this class runs
 		}
@@ -229,7 +229,7 @@ type planned struct {
 type plannedStep struct {
 	Cgroup node.CgroupPath `json:"cgroup"`
 	File   node.File       `json:"file"`
-	// Control is a control group of resctrl; empty for a cgroup.
+	// ControlGroup is a control group of resctrl; empty for a cgroup.
 	Control string  `json:"resctrl,omitempty"`
 	From    *string `json:"from"` // null: the cgroup does not exist yet, or cannot be read
 	To      string  `json:"to"`
@@ -243,7 +243,7 @@ func planOf(t tick.Tick) planned {
 	p := planned{Workloads: t.Snapshot.Workloads, Steps: []plannedStep{}}
 	for _, o := range t.Done {
 		s := plannedStep{
-			Cgroup: o.Step.Knob.Cgroup, File: o.Step.Knob.File, Control: o.Step.Knob.Control, To: o.Step.To.String(),
+			Cgroup: o.Step.Knob.Cgroup, File: o.Step.Knob.File, Control: o.Step.Knob.ControlGroup, To: o.Step.To.String(),
 			Policy: o.Step.Owner.String(), Reason: o.Step.Reason, line: o.Step.String(),
 		}
 		if o.Step.From != nil {

@@ -55,29 +55,29 @@ work, waits, strays, exits; and the falls of the last hour.`,
 	}
 }
 
-// rungFlag is a rung of the ladder.
-type rungFlag struct{ node.Rung }
+// mechanismFlag is an isolation mechanism.
+type mechanismFlag struct{ node.Mechanism }
 
-func rungNames() []string {
+func mechanismNames() []string {
 	var names []string
-	for _, r := range node.Rungs {
+	for _, r := range node.Mechanisms {
 		names = append(names, string(r))
 	}
 	return names
 }
 
-func (f *rungFlag) Set(s string) error {
-	if !slices.Contains(node.Rungs, node.Rung(s)) {
-		return fmt.Errorf("want one of %s", strings.Join(rungNames(), ", "))
+func (f *mechanismFlag) Set(s string) error {
+	if !slices.Contains(node.Mechanisms, node.Mechanism(s)) {
+		return fmt.Errorf("want one of %s", strings.Join(mechanismNames(), ", "))
 	}
-	f.Rung = node.Rung(s)
+	f.Mechanism = node.Mechanism(s)
 	return nil
 }
-func (f *rungFlag) String() string { return string(f.Rung) }
-func (f *rungFlag) Type() string   { return "RUNG" }
+func (f *mechanismFlag) String() string { return string(f.Mechanism) }
+func (f *mechanismFlag) Type() string   { return "RUNG" }
 
 func newQOSLoadCommand(g *global) *cobra.Command {
-	var rung rungFlag
+	var mechanism mechanismFlag
 	cmd := &cobra.Command{
 		Use:   "load",
 		Short: "Use a means now, whatever the configuration asks for",
@@ -91,16 +91,16 @@ Waits up to 5 s for the effect and prints what happened.`,
   sudo tenon qos load --rung core_sched`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return g.choose(cmd, func(q control.QOS) (node.Rung, error) {
-				if rung.Rung != "" {
-					return rung.Rung, nil
+			return g.choose(cmd, func(q control.QOS) (node.Mechanism, error) {
+				if mechanism.Mechanism != "" {
+					return mechanism.Mechanism, nil
 				}
 				return q.Best()
 			})
 		},
 	}
-	cmd.Flags().Var(&rung, "rung", "the means: one of vendor, sched_ext, core_sched, siblings, cpu.idle, weight (default the strongest)")
-	complete(cmd, "rung", rungNames()...)
+	cmd.Flags().Var(&mechanism, "rung", "the means: one of vendor, sched_ext, core_sched, siblings, cpu.idle, weight (default the strongest)")
+	complete(cmd, "rung", mechanismNames()...)
 	return cmd
 }
 
@@ -127,21 +127,21 @@ func newQOSAutoCommand(g *global) *cobra.Command {
 		Example: "  sudo tenon qos auto",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return g.choose(cmd, func(control.QOS) (node.Rung, error) { return "", nil })
+			return g.choose(cmd, func(control.QOS) (node.Mechanism, error) { return "", nil })
 		},
 	}
 }
 
-// choose asks tenond for the rung, none for that of the configuration, and
+// choose asks tenond for the mechanism, none for that of the configuration, and
 // prints what became of it.
-func (g *global) choose(cmd *cobra.Command, rung func(control.QOS) (node.Rung, error)) error {
+func (g *global) choose(cmd *cobra.Command, mechanism func(control.QOS) (node.Mechanism, error)) error {
 	refused := func(err error) error { return needRoot("qos "+cmd.Name(), err) }
 	agent := g.agent(cmd)
 	before, err := agent.QOS(cmd.Context())
 	if err != nil {
 		return refused(err)
 	}
-	want, err := rung(before)
+	want, err := mechanism(before)
 	if err != nil {
 		return refused(err)
 	}

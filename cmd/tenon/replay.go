@@ -42,7 +42,7 @@ are not used. Nothing is written, and no rights are needed.`,
 				other = &c.Policy
 			}
 			r, err := replay(cmd.InOrStdin(), args[0], other)
-			if r.Turns > 0 {
+			if r.Ticks > 0 {
 				if printed := g.output.print(cmd.OutOrStdout(), r, r.String()); printed != nil {
 					return printed
 				}

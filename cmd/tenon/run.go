@@ -139,8 +139,8 @@ func openLauncher(l *launch.Launcher, g *global) error {
 		return err
 	}
 	// What isolates a whole node is tenond's business, not a command's.
-	a := &loop.Agent{Host: l.Host, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true, Rung: node.RungIdle}}}
-	l.Turn = g.turn(a)
+	a := &loop.Agent{Host: l.Host, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true, Mechanism: node.MechanismIdle}}}
+	l.Turn = g.tick(a)
 	return nil
 }
 

@@ -23,15 +23,15 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// kept is a turn of an agent that keeps one service and one job.
+// kept is a tick of an agent that keeps one service and one job.
 func kept(second int) tick.Tick {
 	used := node.Usage{CPU: node.Some(time.Duration(second) * time.Second)}
 	s := node.Snapshot{
 		At:       time.Date(2026, 3, 1, 12, 0, second, 0, time.UTC),
 		Topology: node.Topology{CPUs: []node.LogicalCPU{{ID: 0}, {ID: 1, Core: 1}}},
 		Workloads: []node.Workload{
-			{ID: "batch.slice/job.service", Class: node.BE, Rule: "batch", Cgroup: "batch.slice/job.service", Meet: "batch.slice", Usage: used},
-			{ID: "system.slice/web.service", Class: node.LS, Rule: "web", Cgroup: "system.slice/web.service", Meet: "system.slice/web.service", Usage: used},
+			{ID: "batch.slice/job.service", Class: node.BE, Rule: "batch", Cgroup: "batch.slice/job.service", ContentionRoot: "batch.slice", Usage: used},
+			{ID: "system.slice/web.service", Class: node.LS, Rule: "web", Cgroup: "system.slice/web.service", ContentionRoot: "system.slice/web.service", Usage: used},
 		},
 		Knobs: node.Knobs{Kernel: node.Kernel{CgroupVersion: 2, PageSize: 4096}, Now: map[node.Knob]node.Value{
 			{Cgroup: "batch.slice", File: node.FileCPUWeight}: node.CPUWeight{Weight: unit.WeightOf(100)},
@@ -45,33 +45,33 @@ func kept(second int) tick.Tick {
 	return t
 }
 
-// laddered is a turn on a node that can carry cpu.idle and weights.
-func laddered(second int, pinned node.Rung) tick.Tick {
+// withMechanism is a turn on a node that can carry cpu.idle and weights.
+func withMechanism(second int, pinned node.Mechanism) tick.Tick {
 	t := kept(second)
-	t.Ladder = node.LadderStatus{Rung: cmp.Or(pinned, node.RungIdle), Why: "the strongest that this node can carry", Pinned: pinned, ByHand: pinned != ""}
-	for _, r := range node.Rungs {
-		s := node.RungStatus{Rung: r, Can: node.No, Why: "no " + string(r) + " here"}
-		if r == node.RungIdle || r == node.RungWeight {
+	t.Selection = node.Selection{Mechanism: cmp.Or(pinned, node.MechanismIdle), Why: "the strongest that this node can carry", Pinned: pinned, ByHand: pinned != ""}
+	for _, r := range node.Mechanisms {
+		s := node.MechanismStatus{Mechanism: r, Can: node.No, Why: "no " + string(r) + " here"}
+		if r == node.MechanismIdle || r == node.MechanismWeight {
 			s.Can, s.Why = node.Yes, "probed"
 		}
-		t.Ladder.Rungs = append(t.Ladder.Rungs, s)
+		t.Selection.Mechanisms = append(t.Selection.Mechanisms, s)
 	}
 	return t
 }
 
-// An obedient agent turns at once when something is asked for.
-type obedient struct {
+// An operator agent turns at once when something is asked for.
+type operator struct {
 	ledger *control.Ledger
 	second int
 }
 
-func (o *obedient) Pin(_ context.Context, rung node.Rung) error {
+func (o *operator) Pin(_ context.Context, mechanism node.Mechanism) error {
 	o.second++
-	o.ledger.Observe(laddered(o.second, rung), nil)
+	o.ledger.Observe(withMechanism(o.second, mechanism), nil)
 	return nil
 }
 
-// agentAt serves a ledger with two turns, and returns its state directory.
+// agentAt serves a ledger with two ticks, and returns its state directory.
 func agentAt(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "tenon-see-") // t.TempDir is too long for a socket
@@ -80,10 +80,10 @@ func agentAt(t *testing.T) string {
 	}
 	l := control.NewLedger("v1")
 	l.Observe(kept(1), nil)
-	l.Observe(laddered(2, ""), nil)
+	l.Observe(withMechanism(2, ""), nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- control.Serve(ctx, dir, l, &obedient{l, 2}, slog.New(slog.DiscardHandler)) }()
+	go func() { done <- control.Serve(ctx, dir, l, &operator{l, 2}, slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -177,7 +177,7 @@ func TestACaptureReplays(t *testing.T) {
 	}
 	var st policy.State
 	for second := range 3 {
-		turn := record.Turn{Tick: kept(second), Before: st}
+		turn := record.Tick{Tick: kept(second), Before: st}
 		st, turn.Wants = policy.Decide(turn.Config, st, turn.Snapshot)
 		if second == 2 {
 			turn.Wants[0].Reason = "something else"

@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/agent/loop"
 )
 
-// turn returns one turn of a's loop, logged if the user wants to see it.
-func (g *global) turn(a *loop.Agent) func(context.Context) error {
+// tick returns one tick of a's loop, logged if the user wants to see it.
+func (g *global) tick(a *loop.Agent) func(context.Context) error {
 	return func(ctx context.Context) error {
 		t, err := a.Step(ctx)
 		log := g.log()

@@ -215,10 +215,10 @@ func TestCPUQOSIsOnIfLSOrBEAsksForIt(t *testing.T) {
 }
 
 func TestSchedIdleOfBEChoosesTheMeans(t *testing.T) {
-	for classes, want := range map[string]node.Mechanism{
+	for classes, want := range map[string]node.Feature{
 		"beClass: {cpuQOS: {enable: true}}":                                                    "",
-		"beClass: {cpuQOS: {enable: true, schedIdle: 0}}":                                      node.MechCPUWeight,
-		"beClass: {cpuQOS: {enable: true, schedIdle: 1}}":                                      node.MechCPUIdle,
+		"beClass: {cpuQOS: {enable: true, schedIdle: 0}}":                                      node.FeatureCPUWeight,
+		"beClass: {cpuQOS: {enable: true, schedIdle: 1}}":                                      node.FeatureCPUIdle,
 		"{beClass: {cpuQOS: {schedIdle: 0}}, lsClass: {cpuQOS: {enable: true}}}":               "", // not enabled
 		"{lsClass: {cpuQOS: {enable: true, schedIdle: 1}}, beClass: {cpuQOS: {enable: true}}}": "",
 	} {

@@ -21,9 +21,9 @@ func (q QOS) isolation() policy.CPUQOS {
 		return policy.CPUQOS{}
 	}
 	c := policy.CPUQOS{
-		Enable: true, Means: q.BEClass.CPU.means(), Rung: q.Policies.rung(),
-		Hold:       node.Some(time.Duration(valueOf(q.Policies.HoldMicroseconds)) * time.Microsecond),
-		SlicesKept: !valueOf(q.Policies.LongSlices),
+		Enable: true, Means: q.BEClass.CPU.means(), Mechanism: q.Policies.rung(),
+		Hold:            node.Some(time.Duration(valueOf(q.Policies.HoldMicroseconds)) * time.Microsecond),
+		SlicesUnmanaged: !valueOf(q.Policies.LongSlices),
 	}
 	if n, given := q.Policies.HeadroomCores.Value(); given {
 		c.Headroom = node.Some(int(n))
@@ -44,16 +44,17 @@ func (q QOS) isolation() policy.CPUQOS {
 	return c
 }
 
-// rung returns the strongest isolation mechanism to use; empty: the node's. The
-// default of cpuPolicy makes no choice: all mechanisms do what it names.
-func (p Policies) rung() node.Rung {
+// mechanism returns the strongest isolation mechanism to use; empty: the
+// node's. The default of cpuPolicy makes no choice: all mechanisms do what it
+// names.
+func (p Policies) rung() node.Mechanism {
 	switch pinned, given := p.CPUIsolation.Value(); {
 	case given && pinned == "auto":
 		return ""
 	case given:
-		return node.Rung(pinned)
+		return node.Mechanism(pinned)
 	case valueOf(p.CPUPolicy) == "coreSched":
-		return node.RungCoreSched
+		return node.MechanismCoreSched
 	}
 	return ""
 }
@@ -61,15 +62,15 @@ func (p Policies) rung() node.Rung {
 // means returns the mechanism by which BE yields, if one is configured. The
 // default of Koordinator is 0, because there another means does the work; here
 // that would be the weaker one, so a key that is not set chooses neither.
-func (c CPUQOS) means() node.Mechanism {
+func (c CPUQOS) means() node.Feature {
 	idle, set := c.SchedIdle.Value()
 	switch {
 	case !set || !c.Enable.Or(false):
 		return ""
 	case idle == 0:
-		return node.MechCPUWeight
+		return node.FeatureCPUWeight
 	}
-	return node.MechCPUIdle
+	return node.FeatureCPUIdle
 }
 
 // identity returns how a class is treated. What does not expel with core

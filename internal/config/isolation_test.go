@@ -11,24 +11,25 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-func TestTheLadderBeginsWhereItIsAsked(t *testing.T) {
-	for policies, want := range map[string]node.Rung{
+func TestTheStrongestMechanismIsTheConfiguredOne(t *testing.T) {
+	for policies, want := range map[string]node.Mechanism{
 		"{}":                         "",
 		"{cpuPolicy: groupIdentity}": "", // Koordinator's default is no choice
-		"{cpuPolicy: coreSched}":     node.RungCoreSched,
+		"{cpuPolicy: coreSched}":     node.MechanismCoreSched,
 		"{cpuIsolation: auto, cpuPolicy: coreSched}":         "",
-		"{cpuIsolation: cpu.idle, cpuPolicy: groupIdentity}": node.RungIdle,
-		"{cpuIsolation: vendor}":                             node.RungVendor,
+		"{cpuIsolation: cpu.idle, cpuPolicy: groupIdentity}": node.MechanismIdle,
+		"{cpuIsolation: vendor}":                             node.MechanismVendor,
 	} {
 		c := parsed(t, header+"resource-qos-config: {policies: "+policies+", beClass: {cpuQOS: {enable: true}}}\n")
-		if got := c.Policy.CPUQOS.Rung; got != want || len(c.Notices) > 0 {
+		if got := c.Policy.CPUQOS.Mechanism; got != want || len(c.Notices) > 0 {
 			t.Errorf("%s: the ladder begins at %q, want %q; notices %q", policies, got, want, c.Notices)
 		}
 	}
 }
 
-// TestEveryRungCanBeAsked holds the words of the key to the ladder.
-func TestEveryRungCanBeAsked(t *testing.T) {
+// TestEveryMechanismCanBeConfigured holds the words of the key to the
+// preference order.
+func TestEveryMechanismCanBeConfigured(t *testing.T) {
 	var words []string
 	for _, k := range keysOf(reflect.TypeFor[Policies]()) {
 		if k.name == "cpuIsolation" {
@@ -36,7 +37,7 @@ func TestEveryRungCanBeAsked(t *testing.T) {
 		}
 	}
 	want := []string{"auto"}
-	for _, r := range node.Rungs {
+	for _, r := range node.Mechanisms {
 		want = append(want, string(r))
 	}
 	if !slices.Equal(words, want) {
@@ -72,8 +73,8 @@ func TestTheSchedulersParametersAreRead(t *testing.T) {
 func TestSlicesAreLongUnlessTheyAreKept(t *testing.T) {
 	for policies, kept := range map[string]bool{"{}": false, "{cpuIsolationLongSlices: true}": false, "{cpuIsolationLongSlices: false}": true} {
 		c := parsed(t, header+"resource-qos-config: {policies: "+policies+", beClass: {cpuQOS: {enable: true}}}\n").Policy.CPUQOS
-		if c.SlicesKept != kept {
-			t.Errorf("%s: slices kept: %t", policies, c.SlicesKept)
+		if c.SlicesUnmanaged != kept {
+			t.Errorf("%s: slices kept: %t", policies, c.SlicesUnmanaged)
 		}
 	}
 }

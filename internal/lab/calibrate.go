@@ -19,7 +19,7 @@ type solo struct {
 
 // calibrate finds the batch work's solo rate and the offered rate, once for
 // the experiment.
-func (b *bench) calibrate(ctx context.Context, caveats []string) (experiment any, lines []string, err error) {
+func (b *environment) calibrate(ctx context.Context, caveats []string) (experiment any, lines []string, err error) {
 	b.Status.Now("calibrating: ffmpeg alone")
 	s, err := b.calibrateSolo(ctx)
 	if err != nil {
@@ -42,8 +42,8 @@ func (b *bench) calibrate(ctx context.Context, caveats []string) (experiment any
 }
 
 // calibrateSolo runs the batch work alone.
-func (b *bench) calibrateSolo(ctx context.Context) (s solo, err error) {
-	st, err := b.stage(ctx, report.ModeSpec{Batch: true, Alone: true}, 0)
+func (b *environment) calibrateSolo(ctx context.Context) (s solo, err error) {
+	st, err := b.setUp(ctx, report.ModeSpec{Batch: true, Alone: true}, 0)
 	if err != nil {
 		return s, err
 	}
@@ -68,8 +68,8 @@ func (b *bench) calibrateSolo(ctx context.Context) (s solo, err error) {
 
 // calibrateRate runs the service alone under trial loads. It returns the CPUs
 // that the service then uses.
-func (b *bench) calibrateRate(ctx context.Context) (ls float64, lines []string, caveat string, err error) {
-	st, err := b.stage(ctx, report.ModeSpec{}, 0)
+func (b *environment) calibrateRate(ctx context.Context) (ls float64, lines []string, caveat string, err error) {
+	st, err := b.setUp(ctx, report.ModeSpec{}, 0)
 	if err != nil {
 		return 0, nil, "", err
 	}

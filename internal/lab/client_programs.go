@@ -10,7 +10,7 @@ import (
 )
 
 // wrk runs the real wrk for d.
-func (b *bench) wrk(ctx context.Context, d time.Duration) (*load.WrkResult, error) {
+func (b *environment) wrk(ctx context.Context, d time.Duration) (*load.WrkResult, error) {
 	c := load.WrkConfig{
 		URL:         b.nginx.URL(),
 		Threads:     b.Place.Client.Len(),
@@ -31,7 +31,7 @@ func (b *bench) wrk(ctx context.Context, d time.Duration) (*load.WrkResult, erro
 }
 
 // connections is how many the client opens.
-func (b *bench) connections() int {
+func (b *environment) connections() int {
 	switch {
 	case b.Connections > 0:
 		return b.Connections
@@ -43,7 +43,7 @@ func (b *bench) connections() int {
 }
 
 // spin starts the spinner.
-func (b *bench) spin(p site.Pods) (*site.Process, error) {
+func (b *environment) spin(p site.Pods) (*site.Process, error) {
 	return site.Start(b.Host, site.Child{
 		Name: "the spinner", Argv: b.Site.Child("spin", p.Tested.String()),
 		Group: p.Spinner(), CPUs: p.Tested,

@@ -46,15 +46,15 @@ type Config struct {
 	Port         int    // of 127.0.0.1; a free one
 	CacheDir     string // of the clip; CacheDir()
 
-	ladder bool // the experiment is kernel-qos
+	kernelQOS bool // the experiment is kernel-qos
 }
 
 // orDefaults fills in the defaults and returns all faults at once.
 func (c Config) orDefaults() (Config, error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if c.ladder {
-		c = c.ladderDefaults()
+	if c.kernelQOS {
+		c = c.kernelQOSDefaults()
 	} else if len(c.Modes) == 0 {
 		c.Modes = AllModes
 	}

@@ -11,6 +11,6 @@ import (
 // trace of the work that runs on siblings. Its files and its result are as with
 // Colocate.
 func KernelQOS(ctx context.Context, c Config) (frame.Outcome, error) {
-	c.ladder = true
+	c.kernelQOS = true
 	return Colocate(ctx, c)
 }

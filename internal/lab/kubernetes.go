@@ -58,9 +58,9 @@ func (k Kubernetes) orDefaults(fault func(format string, args ...any)) Kubernete
 	return k
 }
 
-// A clusterBench is the colocation experiment set up on a node of a cluster.
-// Close leaves the cluster as it was.
-type clusterBench struct {
+// A clusterEnvironment is the colocation experiment set up on a node of a
+// cluster. Close leaves the cluster as it was.
+type clusterEnvironment struct {
 	Config
 	*site.Site
 	cluster Kubernetes
@@ -99,7 +99,7 @@ func ColocateKubernetes(ctx context.Context, c Config, k Kubernetes) (frame.Outc
 
 // setCluster makes a bench. Every fault that can be seen beforehand is an
 // error here, before anything runs.
-func setCluster(ctx context.Context, c Config, k Kubernetes) (_ *clusterBench, err error) {
+func setCluster(ctx context.Context, c Config, k Kubernetes) (_ *clusterEnvironment, err error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if k.Input == "" {
@@ -122,7 +122,7 @@ func setCluster(ctx context.Context, c Config, k Kubernetes) (_ *clusterBench, e
 	if err = errors.Join(append(faults, err)...); err != nil {
 		return nil, err
 	}
-	b := &clusterBench{Config: c, cluster: k, versions: map[string]string{}}
+	b := &clusterEnvironment{Config: c, cluster: k, versions: map[string]string{}}
 	if b.kubectl.path, err = kubectlProgram.Find(); err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func setCluster(ctx context.Context, c Config, k Kubernetes) (_ *clusterBench, e
 }
 
 // findNode chooses the tested node and reads its description.
-func (b *clusterBench) findNode(ctx context.Context) error {
+func (b *clusterEnvironment) findNode(ctx context.Context) error {
 	b.Status.Now("looking at the cluster")
 	name := b.cluster.Node
 	if name == "" {
@@ -201,7 +201,7 @@ func (b *clusterBench) findNode(ctx context.Context) error {
 
 // settleIn prepares the node for the experiment, and undoes the changes of a
 // killed one.
-func (b *clusterBench) settleIn(ctx context.Context) error {
+func (b *clusterEnvironment) settleIn(ctx context.Context) error {
 	if _, err := b.kubectl.do(ctx, manifest([]object{{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": b.cluster.Namespace}}}), "apply", "-f", "-"); err != nil {
 		return err
 	}
@@ -220,12 +220,12 @@ func (b *clusterBench) settleIn(ctx context.Context) error {
 }
 
 // clear removes the pods of the experiment.
-func (b *clusterBench) clear(ctx context.Context) error {
+func (b *clusterEnvironment) clear(ctx context.Context) error {
 	_, err := b.kubectl.do(ctx, "", "delete", "pod/"+nginxPod, "pod/"+batchPod, "configmap/nginx-conf", "--ignore-not-found", "--wait", "--timeout=60s")
 	return err
 }
 
-func (b *clusterBench) experiment(s solo, calibration, caveats []string) colocation.Experiment {
+func (b *clusterEnvironment) experiment(s solo, calibration, caveats []string) colocation.Experiment {
 	if b.node.here {
 		caveats = append(caveats, "the client runs on the tested machine, on CPUs that the node's pods may not use: no network card, no network")
 	}
@@ -244,7 +244,7 @@ func (b *clusterBench) experiment(s solo, calibration, caveats []string) colocat
 }
 
 // calibrate finds the batch work's solo rate and the offered rate.
-func (b *clusterBench) calibrate(ctx context.Context, caveats []string) (experiment any, lines []string, err error) {
+func (b *clusterEnvironment) calibrate(ctx context.Context, caveats []string) (experiment any, lines []string, err error) {
 	b.load = frame.LoadSpec{URL: b.url(), Duration: b.Duration, Warmup: b.warmup(), Seed: b.Seed, Connections: b.connections()}
 	s, lines, more, err := b.calibrateAll(ctx)
 	if err != nil {
@@ -254,13 +254,13 @@ func (b *clusterBench) calibrate(ctx context.Context, caveats []string) (experim
 	return b.record, lines, nil
 }
 
-func (b *clusterBench) calibrateAll(ctx context.Context) (s solo, lines, caveats []string, err error) {
+func (b *clusterEnvironment) calibrateAll(ctx context.Context) (s solo, lines, caveats []string, err error) {
 	b.Status.Now("calibrating: the service")
 	// The size of the service follows from the CPUs that its pod may use.
-	st, err := b.stage(ctx, report.ModeSpec{}, 0)
+	st, err := b.setUp(ctx, report.ModeSpec{}, 0)
 	if err == nil && b.Place.Tested.Len() > 1 {
 		if err = st.close(ctx, nil); err == nil {
-			st, err = b.stage(ctx, report.ModeSpec{}, 0)
+			st, err = b.setUp(ctx, report.ModeSpec{}, 0)
 		}
 	}
 	if err != nil {
@@ -324,7 +324,7 @@ func (b *clusterBench) calibrateAll(ctx context.Context) (s solo, lines, caveats
 }
 
 // connections is how many the client opens.
-func (b *clusterBench) connections() int {
+func (b *clusterEnvironment) connections() int {
 	if b.Connections > 0 {
 		return b.Connections
 	}

@@ -15,7 +15,7 @@ type nodeUsage struct {
 
 // usageOf asks the metrics API, as kubectl top does, for the last window that
 // it knows.
-func (b *clusterBench) usageOf(ctx context.Context) (u nodeUsage, ok bool) {
+func (b *clusterEnvironment) usageOf(ctx context.Context) (u nodeUsage, ok bool) {
 	var m struct {
 		Timestamp time.Time
 		Window    string
@@ -38,7 +38,7 @@ const metricsPatience = 45 * time.Second
 // that lies in the run, in CPUs; 0 if there is none. Windows follow one
 // another, and appear late: a run of two windows contains one, and nodeMetrics
 // waits for it.
-func (b *clusterBench) nodeMetrics(ctx context.Context, from, to time.Time, patience time.Duration) float64 {
+func (b *clusterEnvironment) nodeMetrics(ctx context.Context, from, to time.Time, patience time.Duration) float64 {
 	for deadline := time.Now().Add(patience); ; {
 		u, ok := b.usageOf(ctx)
 		switch {

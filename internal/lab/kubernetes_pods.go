@@ -34,7 +34,7 @@ func requestOf(tested int) unit.MilliCPU {
 
 // nginxManifest is the service of the published experiment: its configuration
 // and its pod.
-func (b *clusterBench) nginxManifest(tested int) []object {
+func (b *clusterEnvironment) nginxManifest(tested int) []object {
 	conf := podConfig(work.NGINX{Workers: tested, Connections: b.connections()}, b.Port)
 	cpu := fmt.Sprintf("%dm", requestOf(tested))
 	amounts := object{"cpu": cpu, "memory": "512Mi"}
@@ -80,7 +80,7 @@ const qosLabel = "koordinator.sh/qosClass"
 // batchManifest returns the batch work, or the spinner that keeps the CPUs
 // awake. With Tenon it is BE and requests batch resources; without Tenon it
 // requests nothing.
-func (b *clusterBench) batchManifest(t report.ModeSpec, rate float64) []object {
+func (b *clusterEnvironment) batchManifest(t report.ModeSpec, rate float64) []object {
 	work := work.Transcode{Input: b.cluster.Input, Threads: b.threads, ReadRate: rate, Period: frame.SamplePeriod}
 	command := append([]string{"sh", "-c", fmt.Sprintf(`for i in $(seq %d); do "$@" > %s$i & done; wait`, b.processes, progressFiles), "sh", "ffmpeg"}, work.Args()...)
 	if t.Spinner {
@@ -102,10 +102,10 @@ const (
 )
 
 // batchMemory is the memory limit of ffmpeg.
-func (b *clusterBench) batchMemory() unit.Bytes { return unit.Bytes(b.processes) * 512 << 20 }
+func (b *clusterEnvironment) batchMemory() unit.Bytes { return unit.Bytes(b.processes) * 512 << 20 }
 
 // pod is a pod on the tested node, in its network, with one container.
-func (b *clusterBench) pod(name string, labels object, container object, volumes ...object) object {
+func (b *clusterEnvironment) pod(name string, labels object, container object, volumes ...object) object {
 	container["name"], container["imagePullPolicy"] = name, "IfNotPresent"
 	labels["app"] = name
 	return object{

@@ -98,7 +98,7 @@ func withEntry(key, text string, entry object) (string, error) {
 
 // apply makes the strategy hold on the tested node; nil takes the lab's entries
 // away.
-func (b *clusterBench) apply(ctx context.Context, s strategy) error {
+func (b *clusterEnvironment) apply(ctx context.Context, s strategy) error {
 	namespace, name, _ := strings.Cut(b.cluster.ConfigMap, "/")
 	var now struct {
 		Data map[string]string `json:"data"`

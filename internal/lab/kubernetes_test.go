@@ -271,7 +271,7 @@ func TestNodeMetricsAreOfTheRun(t *testing.T) {
 				}
 			}
 			path := fakeKubectl(t, fmt.Sprintf("cd %s; echo >> asked; n=$(wc -l < asked); [ $n -gt %d ] && n=%[2]d; [ -s $n ] && cat $n", dir, len(c.answers)))
-			b := &clusterBench{kubectl: kubectl{path: path}, node: testedNode{name: "x"}}
+			b := &clusterEnvironment{kubectl: kubectl{path: path}, node: testedNode{name: "x"}}
 			if got := b.nodeMetrics(t.Context(), at, at.Add(c.length), time.Hour); got != c.want {
 				t.Errorf("%v CPUs, want %v", got, c.want)
 			}
@@ -296,7 +296,7 @@ func TestNginxRequestsNoWholeCPU(t *testing.T) {
 func TestAManagerOutOfReachIsWaitedFor(t *testing.T) {
 	count := filepath.Join(t.TempDir(), "count")
 	path := fakeKubectl(t, `echo >> `+count+`; [ $(wc -l < `+count+`) = 2 ] || { echo 'failed calling webhook "be.mutate.tenon.sh": no endpoints' >&2; exit 1; }`)
-	b := &clusterBench{Site: &site.Site{Status: &site.Status{W: io.Discard}}, kubectl: kubectl{path: path}}
+	b := &clusterEnvironment{Site: &site.Site{Status: &site.Status{W: io.Discard}}, kubectl: kubectl{path: path}}
 	if err := b.create(t.Context(), []object{{}}); err != nil {
 		t.Error(err)
 	}

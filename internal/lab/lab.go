@@ -40,10 +40,10 @@ func Colocate(ctx context.Context, c Config) (frame.Outcome, error) {
 }
 
 // series is the experiment in blocks.
-func (b *bench) series() *frame.Series[report.Mode, colocation.Run] {
+func (b *environment) series() *frame.Series[report.Mode, colocation.Run] {
 	s := colocated(b.Config, b.Site, &b.record)
 	s.First, s.Calibrate, s.Run = b.Duration+b.warmup()+2*time.Second, b.calibrate, b.run
-	if b.ladder {
+	if b.kernelQOS {
 		s.First += traceLength
 	}
 	return s
@@ -58,7 +58,7 @@ func colocated(c Config, site *site.Site, record *colocation.Experiment) *frame.
 		Void: func(r colocation.Run) []string { return r.Void },
 	}
 	analyse := colocation.Analyse
-	if c.ladder {
+	if c.kernelQOS {
 		s.Open, analyse = colocation.OpenKernelQOS, colocation.AnalyseKernelQOS
 	}
 	if c.UntilResolved {

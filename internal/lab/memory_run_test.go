@@ -64,7 +64,7 @@ func TestMemoryRunsAndLeavesNothing(t *testing.T) {
 	seen := map[report.Mode]memory.Run{}
 	for _, r := range runs {
 		seen[r.Mode] = r
-		if r.Memory.BEBytes == 0 || r.Memory.LSHeld == 0 || len(r.Memory.Course) == 0 || r.Requests == 0 {
+		if r.Memory.BEBytes == 0 || r.Memory.LSHeld == 0 || len(r.Memory.Readings) == 0 || r.Requests == 0 {
 			t.Errorf("%s: %+v", r.Mode, r.Memory)
 			continue
 		}

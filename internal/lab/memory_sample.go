@@ -16,14 +16,14 @@ func fillMemory(r *memory.Run, m frame.Measurement) {
 	r.Memory.BERefaults = int64(u.Count[frame.BERefaults])
 	var ls, be float64
 	n := 0
-	for _, reading := range m.Course {
+	for _, reading := range m.Readings {
 		if reading.At.Before(m.From) || reading.At.After(m.To) {
 			continue
 		}
 		n++
 		ls += float64(reading.Hold.LSFile)
 		be += float64(reading.Hold.BEFile + reading.Hold.BEAnon)
-		r.Memory.Course = append(r.Memory.Course, memory.Held{
+		r.Memory.Readings = append(r.Memory.Readings, memory.Held{
 			At: reading.At.Sub(m.From).Round(time.Millisecond), LS: reading.Hold.LSFile, BEFile: reading.Hold.BEFile, BEAnon: reading.Hold.BEAnon,
 		})
 	}
@@ -33,7 +33,7 @@ func fillMemory(r *memory.Run, m frame.Measurement) {
 }
 
 // judge adds the reasons that void the run, beside the client's.
-func (b *memoryBench) judge(r *memory.Run, m frame.Measurement) {
+func (b *memoryEnvironment) judge(r *memory.Run, m frame.Measurement) {
 	if r.Mode == report.Tenond && len(r.Writes) == 0 {
 		r.Void = append(r.Void, "Tenon changed nothing: this is not the mode that it should be")
 	}

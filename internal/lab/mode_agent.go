@@ -15,11 +15,11 @@ const watermark = 65
 
 // govern makes Tenon's own loop and policies write the knobs of the mode, on
 // the real node: the lab writes none of them.
-func (b *bench) govern(ctx context.Context, p site.Pods, t report.ModeSpec) (*site.AgentRunner, error) {
+func (b *environment) govern(ctx context.Context, p site.Pods, t report.ModeSpec) (*site.AgentRunner, error) {
 	if b.Agent != "" {
 		return b.Tenond(ctx, colocationTenond(p, t))
 	}
-	return b.Site.Govern(ctx, p.Workloads(), policy.Config{
+	return b.Site.RunAgent(ctx, p.Workloads(), policy.Config{
 		CPUQOS: site.Pinned(t.Mechanism), Pool: facts.Pool{CPUs: p.Tested},
 		Suppress: policy.Suppress{Enable: t.Suppress, ThresholdPercent: watermark},
 	}, t.Suppress)
@@ -28,7 +28,7 @@ func (b *bench) govern(ctx context.Context, p site.Pods, t report.ModeSpec) (*si
 // colocationTenond is the configuration of tenond in the modes of colocation.
 func colocationTenond(p site.Pods, t report.ModeSpec) site.TenondConfig {
 	return site.TenondConfig{
-		CPUs: p.Tested, Suppress: t.Suppress, Threshold: watermark, Isolate: true, Rung: t.Mechanism, Period: site.GovernPeriod,
+		CPUs: p.Tested, Suppress: t.Suppress, Threshold: watermark, Isolate: true, Mechanism: t.Mechanism, Period: site.GovernPeriod,
 		Rules: []site.TenondRule{{Name: "nginx", Class: node.LS, Cgroup: p.NGINXPod()}, {Name: "ffmpeg", Class: node.BE, Cgroup: p.JobPod()}},
 	}
 }

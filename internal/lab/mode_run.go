@@ -11,14 +11,14 @@ import (
 )
 
 // run measures one mode once.
-func (b *bench) run(ctx context.Context, mode report.Mode, index, block int) (r colocation.Run, err error) {
+func (b *environment) run(ctx context.Context, mode report.Mode, index, block int) (r colocation.Run, err error) {
 	r.Run = report.Run{Index: index, Block: block, Mode: mode, Started: time.Now(), PSICPU: -1}
 	t := mode.Spec()
 	var rate float64
 	if t.Paced {
 		rate = b.pacer.Rate()
 	}
-	st, err := b.stage(ctx, t, rate)
+	st, err := b.setUp(ctx, t, rate)
 	if err != nil {
 		return r, fmt.Errorf("mode %s: %w", mode, err)
 	}
@@ -36,7 +36,7 @@ func (b *bench) run(ctx context.Context, mode report.Mode, index, block int) (r 
 	if err != nil {
 		return r, err
 	}
-	if b.ladder {
+	if b.kernelQOS {
 		var why error
 		if r.Traced, why = st.trace(ctx, block); ctx.Err() != nil {
 			return r, ctx.Err()
@@ -53,10 +53,10 @@ func (b *bench) run(ctx context.Context, mode report.Mode, index, block int) (r 
 	r.Frames, _ = st.work.Between(m.From, m.To)
 	r.FramesPerS = r.Frames / m.Used.Wall
 	var faults []string
-	r.Writes, faults = st.governor.Report()
+	r.Writes, faults = st.agentRunner.Report()
 	r.Void = append(r.Void, faults...)
-	if st.governor != nil {
-		if err := st.governor.On(t.Mechanism); err != nil {
+	if st.agentRunner != nil {
+		if err := st.agentRunner.On(t.Mechanism); err != nil {
 			r.Void = append(r.Void, err.Error())
 		}
 	}
@@ -67,7 +67,7 @@ func (b *bench) run(ctx context.Context, mode report.Mode, index, block int) (r 
 
 // judge adds the reasons that void the run, beside the client's, and the
 // warnings.
-func (b *bench) judge(r *report.Run, m frame.Measurement, t report.ModeSpec) {
+func (b *environment) judge(r *report.Run, m frame.Measurement, t report.ModeSpec) {
 	m.Judge(r, b.StealPercent, b.Duration)
 	b.pacer.judge(r, t)
 	if t.Tenon && len(r.Writes) == 0 {

@@ -132,13 +132,13 @@ func (c ReactionConfig) estimate() time.Duration {
 }
 
 // threshold is stepMark of the tested CPUs as a share of all.
-func (b *reactionBench) threshold() int {
+func (b *reactionEnvironment) threshold() int {
 	return max(stepMark*b.Place.Tested.Len()/max(len(b.Topology.CPUs), 1), 1)
 }
 
 // tenondConfig is the configuration of tenond in a mode. The batch work has the
 // weight of the service, except in mode idle.
-func (b *reactionBench) tenondConfig(m report.Mode) site.TenondConfig {
+func (b *reactionEnvironment) tenondConfig(m report.Mode) site.TenondConfig {
 	return site.TenondConfig{
 		Period: reactionPeriod, Suppress: true, Threshold: b.threshold(), Isolate: m == report.IdleBE,
 		NoDelays: m == report.Ticks || m == report.PSI, NoPressure: m == report.Ticks,
@@ -149,5 +149,5 @@ func (b *reactionBench) tenondConfig(m report.Mode) site.TenondConfig {
 	}
 }
 
-func (b *reactionBench) service() node.CgroupPath { return b.Root.Join("service") }
-func (b *reactionBench) job() node.CgroupPath     { return b.Root.Join("batch") }
+func (b *reactionEnvironment) service() node.CgroupPath { return b.Root.Join("service") }
+func (b *reactionEnvironment) job() node.CgroupPath     { return b.Root.Join("batch") }

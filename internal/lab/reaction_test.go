@@ -86,7 +86,7 @@ func TestFaultsOfTheReactionExperimentAreToldAtOnce(t *testing.T) {
 }
 
 // A step's line must say what tenond's turns did in it, and no other.
-func TestTurnsAreJoinedToTheirStep(t *testing.T) {
+func TestTicksAreJoinedToTheirStep(t *testing.T) {
 	began := time.Unix(1000, 0)
 	at := func(d time.Duration) time.Time { return began.Add(d) }
 	quota := func(mcpu unit.MilliCPU) node.CPUMax { return node.Limit(mcpu) }
@@ -106,13 +106,13 @@ func TestTurnsAreJoinedToTheirStep(t *testing.T) {
 		turn(40*ms, 3*ms, delay(39*ms), write("batch", quota(500), quota(20), nil), write("x", nil, nil, errors.New("gone"))),
 		turn(295*ms, 10*ms, delay(294*ms), write("batch", quota(20), quota(10), nil)), // ends after the step
 	}
-	c := stepCourse{Began: began, Due: []time.Duration{2 * ms, 0, ms}, Delays: []time.Duration{-5, 7 * ms, 8 * ms}, Undone: 4}
+	c := stepLatencies{Began: began, Due: []time.Duration{2 * ms, 0, ms}, Delays: []time.Duration{-5, 7 * ms, 8 * ms}, Undone: 4}
 	got := stepOf(c, turns, "batch", 300*ms)
 	d := func(v time.Duration) *time.Duration { return &v }
 	want := reaction.Step{
 		Began: began, Length: 300 * ms, Quota: 450,
 		Events: []reaction.StepEvent{{At: 8 * ms, Kind: "delay", Text: "3 waits"}, {At: 39 * ms, Kind: "delay", Text: "3 waits"}, {At: 294 * ms, Kind: "delay", Text: "3 waits"}},
-		Turns: []reaction.StepTurn{
+		Ticks: []reaction.StepTick{
 			{Began: 10 * ms, Ended: 12 * ms, Woken: d(8 * ms), Writes: 1},
 			{Began: 40 * ms, Ended: 43 * ms, Woken: d(39 * ms), Writes: 1, Failed: 1, Narrowed: true},
 		},
@@ -143,7 +143,7 @@ func TestServiceMakesEveryCycleOfEveryStep(t *testing.T) {
 	if err := runSteps(t.Context(), bytes.NewReader(order), &out); err != nil {
 		t.Fatal(err)
 	}
-	courses, err := parseCourses(out.Bytes(), 2)
+	courses, err := parseSteps(out.Bytes(), 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestServiceMakesEveryCycleOfEveryStep(t *testing.T) {
 	if err := runSteps(t.Context(), bytes.NewReader(order), &out); err == nil {
 		t.Error("work that fills its period is taken")
 	}
-	if _, err := parseCourses(nil, 1); err == nil {
+	if _, err := parseSteps(nil, 1); err == nil {
 		t.Error("a missing step is taken")
 	}
 }

@@ -49,10 +49,10 @@ func stepSchedule(seed uint64, steps int, lead, length, least, most time.Duratio
 	return all
 }
 
-// A stepCourse is how a step went. A cycle is due every Period; it is over
+// A stepLatencies is how a step went. A cycle is due every Period; it is over
 // when its Work is done. Delays are how much later than in Work after it was
 // due that was: what the thread waited for a CPU, before the cycle and within.
-type stepCourse struct {
+type stepLatencies struct {
 	Began  time.Time       `json:"began"`  // when the first cycle was due
 	Delays []time.Duration `json:"delays"` // of the cycles in order, all threads
 	Due    []time.Duration `json:"due"`    // since Began
@@ -76,7 +76,7 @@ func runSteps(ctx context.Context, in io.Reader, out io.Writer) error {
 	var mu sync.Mutex
 	var done sync.WaitGroup
 	var failed error
-	courses := make([]stepCourse, len(p.Steps))
+	courses := make([]stepLatencies, len(p.Steps))
 	for cpu := range p.CPUs.All() {
 		done.Go(func() {
 			mine, err := p.onCPU(ctx, cpu, zero)
@@ -105,7 +105,7 @@ func runSteps(ctx context.Context, in io.Reader, out io.Writer) error {
 }
 
 // onCPU makes the steps of one CPU. zero is the monotonic clock at the begin.
-func (p stepPlan) onCPU(ctx context.Context, cpu unit.CPU, zero time.Duration) ([]stepCourse, error) {
+func (p stepPlan) onCPU(ctx context.Context, cpu unit.CPU, zero time.Duration) ([]stepLatencies, error) {
 	runtime.LockOSThread() // never unlocked: the thread ends with its affinity
 	if err := task.SetAffinity(0, unit.CPUSetOf(cpu)); err != nil {
 		return nil, fmt.Errorf("make steps on CPU %d: %w", cpu, err)
@@ -114,7 +114,7 @@ func (p stepPlan) onCPU(ctx context.Context, cpu unit.CPU, zero time.Duration) (
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("set the timer slack to 1 ns: %w", err)
 	}
-	all := make([]stepCourse, len(p.Steps))
+	all := make([]stepLatencies, len(p.Steps))
 	for i, s := range p.Steps {
 		c := &all[i]
 		room := int(s.Length/p.Period) + 1

@@ -31,7 +31,7 @@ const (
 
 // trace puts the load on the stage once more, and records meanwhile what the
 // kernel's scheduler does on the tested CPUs.
-func (st *stage) trace(ctx context.Context, block int) (_ *colocation.Traced, err error) {
+func (st *runSetUp) trace(ctx context.Context, block int) (_ *colocation.Traced, err error) {
 	root, unmount, err := tracefs()
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func tracedOf(v schedtrace.Report) *colocation.Traced {
 }
 
 // classify adds the threads that there are now.
-func (st *stage) classify(classes map[int]schedtrace.Class) error {
+func (st *runSetUp) classify(classes map[int]schedtrace.Class) error {
 	for class, group := range map[schedtrace.Class]node.CgroupPath{schedtrace.LS: st.pods.NGINX(), schedtrace.BE: st.pods.JobGroup()} {
 		pids, err := st.b.Tree.Procs(string(group))
 		if err != nil {

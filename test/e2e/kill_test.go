@@ -46,8 +46,8 @@ func TestRestoreAfterKillLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.Manage(node.Workload{ID: "web", Class: node.LS, Cgroup: f.path("kubepods/burstable/pod-web"), Meet: f.path("kubepods/burstable")})
-	h.Manage(node.Workload{ID: "job", Class: node.BE, Cgroup: f.path("kubepods/besteffort/pod-job"), Meet: f.path("kubepods/besteffort"),
+	h.Manage(node.Workload{ID: "web", Class: node.LS, Cgroup: f.path("kubepods/burstable/pod-web"), ContentionRoot: f.path("kubepods/burstable")})
+	h.Manage(node.Workload{ID: "job", Class: node.BE, Cgroup: f.path("kubepods/besteffort/pod-job"), ContentionRoot: f.path("kubepods/besteffort"),
 		CPULimit: node.Some(unit.MilliCPU(700)), MemoryLimit: node.Some(unit.Bytes(300 << 20))})
 	a := loop.Agent{Host: h, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}, Suppress: policy.Suppress{Enable: true, ThresholdPercent: 40}}}
 	for range 3 {

@@ -33,7 +33,7 @@ func (s *site) qos(args ...string) control.QOS {
 
 // choose runs tenon qos and returns the output once it is in effect. In an
 // emulator the kernel needs longer to verify a scheduler than tenon waits.
-func (s *site) choose(rung node.Rung, args ...string) control.QOS {
+func (s *site) choose(mechanism node.Mechanism, args ...string) control.QOS {
 	s.t.Helper()
 	then := time.Now()
 	cmd := exec.Command(filepath.Join(s.bin, "tenon"), append([]string{"qos", "--state-dir", s.state}, args...)...)
@@ -47,11 +47,11 @@ func (s *site) choose(rung node.Rung, args ...string) control.QOS {
 		}
 	}
 	var q control.QOS
-	eventually(s.t, string(rung)+" is in use", func() bool {
+	eventually(s.t, string(mechanism)+" is in use", func() bool {
 		q = s.qos("status")
-		return q.Ladder.Rung == rung && len(q.Ladder.Falls) == 0 && (rung != node.RungSchedExt || q.Means.Scheduler != nil && q.Means.Scheduler.Running)
+		return q.Selection.Mechanism == mechanism && len(q.Selection.Failures) == 0 && (mechanism != node.MechanismSchedExt || q.Means.Scheduler != nil && q.Means.Scheduler.Running)
 	})
-	s.t.Logf("%s is in use after %v", rung, time.Since(then).Round(time.Millisecond))
+	s.t.Logf("%s is in use after %v", mechanism, time.Since(then).Round(time.Millisecond))
 	return q
 }
 
@@ -77,23 +77,23 @@ func (s *site) policy(pid int) task.Policy {
 }
 
 // isolated requires that a mechanism is in use and acts on the batch job.
-func (s *site) isolated(rung node.Rung, q control.QOS, job int) {
+func (s *site) isolated(mechanism node.Mechanism, q control.QOS, job int) {
 	s.t.Helper()
-	if q.Ladder.Rung != rung || !q.Ladder.ByHand {
-		s.t.Errorf("load --rung %s: %+v", rung, q.Ladder)
+	if q.Selection.Mechanism != mechanism || !q.Selection.ByHand {
+		s.t.Errorf("load --mechanism %s: %+v", mechanism, q.Selection)
 	}
 	cookie, err := task.CoreCookie(job)
-	if err != nil && rung == node.RungCoreSched {
-		s.t.Errorf("load --rung %s: the cookie of the job: %v", rung, err)
+	if err != nil && mechanism == node.MechanismCoreSched {
+		s.t.Errorf("load --mechanism %s: the cookie of the job: %v", mechanism, err)
 	}
-	if has := cookie != 0; has != (rung == node.RungCoreSched) {
-		s.t.Errorf("with %s the job has a cookie: %v", rung, has)
+	if has := cookie != 0; has != (mechanism == node.MechanismCoreSched) {
+		s.t.Errorf("with %s the job has a cookie: %v", mechanism, has)
 	}
-	if ext := s.policy(job) == task.Ext; ext != (rung == node.RungSchedExt) {
-		s.t.Errorf("with %s the job is SCHED_EXT: %v", rung, ext)
+	if ext := s.policy(job) == task.Ext; ext != (mechanism == node.MechanismSchedExt) {
+		s.t.Errorf("with %s the job is SCHED_EXT: %v", mechanism, ext)
 	}
-	if running := q.Means.Scheduler != nil && q.Means.Scheduler.Running; running != (rung == node.RungSchedExt) {
-		s.t.Errorf("with %s the scheduler runs: %v", rung, running)
+	if running := q.Means.Scheduler != nil && q.Means.Scheduler.Running; running != (mechanism == node.MechanismSchedExt) {
+		s.t.Errorf("with %s the scheduler runs: %v", mechanism, running)
 	}
 }
 
@@ -117,29 +117,29 @@ func TestQOSIsLoadedAndUnloadedByHand(t *testing.T) {
 	s := plantSite(t, strings.Replace(generous, "period: 100ms", "period: 60s", 1))
 	job := s.tasks[len(s.tasks)-1]
 	d := s.tenond()
-	var rungs []node.Rung
-	for _, r := range s.qos("status").Ladder.Rungs {
+	var mechanisms []node.Mechanism
+	for _, r := range s.qos("status").Selection.Mechanisms {
 		if r.Can == node.Yes {
-			rungs = append(rungs, r.Rung)
+			mechanisms = append(mechanisms, r.Mechanism)
 		}
-		t.Logf("%s: %s: %s", r.Rung, r.Can, r.Why)
+		t.Logf("%s: %s: %s", r.Mechanism, r.Can, r.Why)
 	}
-	for _, rung := range rungs {
-		s.isolated(rung, s.choose(rung, "load", "--rung", string(rung)), job)
+	for _, mechanism := range mechanisms {
+		s.isolated(mechanism, s.choose(mechanism, "load", "--rung", string(mechanism)), job)
 		s.goesOn(job)
-		s.isolated(node.RungIdle, s.qos("unload"), job)
+		s.isolated(node.MechanismIdle, s.qos("unload"), job)
 		s.goesOn(job)
 	}
-	for _, rung := range rungs {
-		s.isolated(rung, s.choose(rung, "load", "--rung", string(rung)), job)
+	for _, mechanism := range mechanisms {
+		s.isolated(mechanism, s.choose(mechanism, "load", "--rung", string(mechanism)), job)
 	}
-	for _, rung := range slices.Backward(rungs) {
-		s.isolated(rung, s.choose(rung, "load", "--rung", string(rung)), job)
+	for _, mechanism := range slices.Backward(mechanisms) {
+		s.isolated(mechanism, s.choose(mechanism, "load", "--rung", string(mechanism)), job)
 		s.goesOn(job)
 	}
 	q := s.qos("status")
-	if len(q.Ladder.Falls) > 0 || len(q.Failing) > 0 {
-		t.Errorf("falls %+v, failing %+v", q.Ladder.Falls, q.Failing)
+	if len(q.Selection.Failures) > 0 || len(q.Failing) > 0 {
+		t.Errorf("falls %+v, failing %+v", q.Selection.Failures, q.Failing)
 	}
 	d.stop()
 	s.goesOn(job)
@@ -155,52 +155,52 @@ func TestQOSIsChosenByHandAndKept(t *testing.T) {
 	// A long period: an earlier change is an effect of the pin.
 	s := plantSite(t, strings.Replace(generous, "period: 100ms", "period: 60s", 1))
 	d := s.tenond()
-	auto := s.qos("status").Ladder
-	if auto.Rung == "" || auto.Pinned != "" || len(auto.Rungs) != len(node.Rungs) {
+	auto := s.qos("status").Selection
+	if auto.Mechanism == "" || auto.Pinned != "" || len(auto.Mechanisms) != len(node.Mechanisms) {
 		t.Fatalf("before: %+v", auto)
 	}
-	idle := auto.Rungs[4]
-	if idle.Rung != node.RungIdle || idle.Can != node.Yes {
+	idle := auto.Mechanisms[4]
+	if idle.Mechanism != node.MechanismIdle || idle.Can != node.Yes {
 		t.Skipf("this kernel has no cpu.idle: %s", idle.Why)
 	}
 	then := time.Now()
-	if q := s.qos("load", "--rung", "weight"); q.Ladder.Rung != node.RungWeight || q.Ladder.Pinned != node.RungWeight || !q.Ladder.ByHand {
-		t.Errorf("load --rung weight: %+v", q.Ladder)
+	if q := s.qos("load", "--rung", "weight"); q.Selection.Mechanism != node.MechanismWeight || q.Selection.Pinned != node.MechanismWeight || !q.Selection.ByHand {
+		t.Errorf("load --mechanism weight: %+v", q.Selection)
 	}
 	t.Logf("the pin was in effect after %v", time.Since(then).Round(time.Millisecond))
 	if w := s.weight(batch); w.Idle {
 		t.Errorf("the weight of BE is %v", w)
 	}
-	if q := s.qos("unload"); q.Ladder.Rung != node.RungIdle || !q.Ladder.ByHand || !s.weight(batch).Idle {
-		t.Errorf("unload: %+v, weight %v", q.Ladder, s.weight(batch))
+	if q := s.qos("unload"); q.Selection.Mechanism != node.MechanismIdle || !q.Selection.ByHand || !s.weight(batch).Idle {
+		t.Errorf("unload: %+v, weight %v", q.Selection, s.weight(batch))
 	}
 	if took := time.Since(then); took > 30*time.Second {
 		t.Errorf("two pins took %v, as if they had waited for the period", took)
 	}
-	for _, r := range auto.Rungs {
+	for _, r := range auto.Mechanisms {
 		if r.Can != node.Yes {
-			if said := s.refused("load", "--rung", string(r.Rung)); !strings.Contains(said, "this node cannot carry "+string(r.Rung)+": "+r.Why) {
-				t.Errorf("load --rung %s: %s", r.Rung, said)
+			if said := s.refused("load", "--rung", string(r.Mechanism)); !strings.Contains(said, "this node cannot carry "+string(r.Mechanism)+": "+r.Why) {
+				t.Errorf("load --mechanism %s: %s", r.Mechanism, said)
 			}
 		}
 	}
 	q := s.qos("load", "--rung", "weight")
-	since := q.Ladder.Since
+	since := q.Selection.Since
 	d.stop()
 	d = s.tenond()
-	if q := s.qos("status"); q.Ladder.Rung != node.RungWeight || !q.Ladder.ByHand || !q.Ladder.Since.Equal(since) || s.weight(batch).Idle {
-		t.Errorf("after a restart: %+v, want since %v; weight %v", q.Ladder, since, s.weight(batch))
+	if q := s.qos("status"); q.Selection.Mechanism != node.MechanismWeight || !q.Selection.ByHand || !q.Selection.Since.Equal(since) || s.weight(batch).Idle {
+		t.Errorf("after a restart: %+v, want since %v; weight %v", q.Selection, since, s.weight(batch))
 	}
 	if err := d.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	<-d.end
 	d = s.tenond()
-	if q := s.qos("status"); q.Ladder.Rung != node.RungWeight || !q.Ladder.ByHand || s.weight(batch).Idle {
-		t.Errorf("after a kill: %+v; weight %v", q.Ladder, s.weight(batch))
+	if q := s.qos("status"); q.Selection.Mechanism != node.MechanismWeight || !q.Selection.ByHand || s.weight(batch).Idle {
+		t.Errorf("after a kill: %+v; weight %v", q.Selection, s.weight(batch))
 	}
-	if q := s.choose(auto.Rung, "auto"); q.Ladder.Rung != auto.Rung || q.Ladder.Pinned != "" || q.Ladder.ByHand {
-		t.Errorf("auto: %+v", q.Ladder)
+	if q := s.choose(auto.Mechanism, "auto"); q.Selection.Mechanism != auto.Mechanism || q.Selection.Pinned != "" || q.Selection.ByHand {
+		t.Errorf("auto: %+v", q.Selection)
 	}
 	d.stop()
 	s.restore()

@@ -187,7 +187,7 @@ func (s *site) turns() uint64 {
 	if err := json.Unmarshal(text, &status); err != nil {
 		s.t.Fatal(err)
 	}
-	return status.Turns
+	return status.Ticks
 }
 
 // cpuOf is the CPU time that a process has used.

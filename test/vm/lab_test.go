@@ -151,8 +151,8 @@ func smallClip(t *testing.T) string {
 	return clip
 }
 
-// The rungs that the kernel of most guests has, on cores with siblings: for
-// what they do and not for their latencies. In counted time as well.
+// The mechanisms that the kernel of most guests has, on cores with siblings:
+// for what they do and not for their latencies. In counted time as well.
 func TestKernelQOSOnCgroupV2(t *testing.T) {
 	t.Parallel()
 	m := counting(t, machine(t))

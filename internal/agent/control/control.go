@@ -24,7 +24,7 @@ type Status struct {
 	Started time.Time `json:"started"`
 	// At is the time of the last snapshot; absent before the first tick.
 	At    time.Time `json:"at,omitzero"`
-	Turns uint64    `json:"turns"`
+	Ticks uint64    `json:"turns"`
 	// Blind says why the last tick could not read the node.
 	Blind     string     `json:"blind,omitempty"`
 	Took      Took       `json:"took"`
@@ -80,13 +80,13 @@ type Class struct {
 
 // Workload is one workload and what it uses.
 type Workload struct {
-	ID     node.WorkloadID           `json:"id"`
-	Class  node.Class                `json:"class"`
-	Rule   string                    `json:"rule,omitempty"`
-	Cgroup node.CgroupPath           `json:"cgroup"`
-	Meet   node.CgroupPath           `json:"meet,omitempty"`
-	CPU    node.Maybe[unit.MilliCPU] `json:"cpu_mcpu,omitzero"`
-	Memory node.Maybe[unit.Bytes]    `json:"memory_bytes,omitzero"`
+	ID             node.WorkloadID           `json:"id"`
+	Class          node.Class                `json:"class"`
+	Rule           string                    `json:"rule,omitempty"`
+	Cgroup         node.CgroupPath           `json:"cgroup"`
+	ContentionRoot node.CgroupPath           `json:"meet,omitempty"`
+	CPU            node.Maybe[unit.MilliCPU] `json:"cpu_mcpu,omitzero"`
+	Memory         node.Maybe[unit.Bytes]    `json:"memory_bytes,omitzero"`
 	// Throttled is the share of the time in which its own quota, not that of a
 	// parent, throttled it.
 	Throttled     node.Maybe[unit.Percent]  `json:"throttled_percent,omitzero"`
@@ -140,8 +140,8 @@ type Explanation struct {
 	More int `json:"more_inputs,omitempty"`
 	// Batch is the batch resources, if these are explained.
 	Batch *node.Batch `json:"batch,omitempty"`
-	// Ladder is the selection of the isolation mechanism, if one of its knobs
+	// Selection is the selection of the isolation mechanism, if one of its knobs
 	// is explained.
-	Ladder *node.LadderStatus `json:"ladder,omitempty"`
-	Knobs  []Knob             `json:"knobs"`
+	Selection *node.Selection `json:"ladder,omitempty"`
+	Knobs     []Knob          `json:"knobs"`
 }

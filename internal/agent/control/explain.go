@@ -46,7 +46,7 @@ func (l *Ledger) ExplainWorkload(name string) (Explanation, error) {
 	}
 	var knobs []node.Knob
 	for k := range l.knobs {
-		if k.Cgroup == e.Cgroup || found && w.Meet.Contains(k.Cgroup) && k.Cgroup.Contains(w.Cgroup) {
+		if k.Cgroup == e.Cgroup || found && w.ContentionRoot.Contains(k.Cgroup) && k.Cgroup.Contains(w.Cgroup) {
 			knobs = append(knobs, k)
 		}
 	}
@@ -66,14 +66,14 @@ func (l *Ledger) ExplainKnob(k node.Knob) (Explanation, error) {
 	defer l.mu.Unlock()
 	k.Cgroup = node.CgroupPath(strings.Trim(string(k.Cgroup), "/"))
 	all := l.workloads()
-	if w, found := find(all, string(k.Cgroup)); found && k.Control == "" {
+	if w, found := find(all, string(k.Cgroup)); found && k.ControlGroup == "" {
 		k.Cgroup = w.Cgroup
 	}
 	_, seen := l.last.Snapshot.Knobs.Now[k]
 	_, asked := l.knobs[k]
-	laddered := slices.Contains(isolating, k.File) && l.last.Ladder.Rung != "" && (k.Cgroup == "" || l.hasKnobs(k.Cgroup))
+	laddered := slices.Contains(isolating, k.File) && l.last.Selection.Mechanism != "" && (k.Cgroup == "" || l.hasKnobs(k.Cgroup))
 	if !asked && !seen && !laddered {
-		if k.Control == "" && l.hasKnobs(k.Cgroup) {
+		if k.ControlGroup == "" && l.hasKnobs(k.Cgroup) {
 			return Explanation{}, &Unknown{Name: k.String(), Known: filesOf(k.Cgroup)}
 		}
 		return Explanation{}, &Unknown{Name: k.Where(), Known: l.names()}
@@ -83,12 +83,12 @@ func (l *Ledger) ExplainKnob(k node.Knob) (Explanation, error) {
 		e.Knobs = append(e.Knobs, l.knob(k))
 	}
 	if laddered {
-		ladder := l.last.Ladder
-		e.Ladder = &ladder
+		ladder := l.last.Selection
+		e.Selection = &ladder
 	}
 	e.Inputs, e.More = inputs(all, k.Cgroup)
-	if k.Control != "" {
-		all = slices.DeleteFunc(all, func(w Workload) bool { return w.Class.Control() != k.Control })
+	if k.ControlGroup != "" {
+		all = slices.DeleteFunc(all, func(w Workload) bool { return w.Class.Control() != k.ControlGroup })
 		e.Inputs, e.More = inputs(all, "")
 	}
 	return e, nil

@@ -27,7 +27,7 @@ type Ledger struct {
 	started time.Time
 
 	mu    sync.Mutex
-	turns uint64
+	ticks uint64
 	last  tick.Tick // the last that could read the node
 	blind string
 	// older and newer are two snapshots for rates, without knobs.
@@ -37,16 +37,16 @@ type Ledger struct {
 
 	knobs  map[node.Knob]*account
 	recent []record.Write // newest last
-	next   chan struct{}  // closed by the next turn
+	next   chan struct{}  // closed by the next tick
 }
 
 // An account is the wants and writes of one knob.
 type account struct {
 	want  plan.Want
 	since time.Time
-	turn  uint64 // the last with a want
+	tick  uint64 // the last with a want
 	wrote record.Write
-	did   uint64 // the turn that wrote; 0: none did
+	did   uint64 // the tick that wrote; 0: none did
 }
 
 // NewLedger starts the ledger of an agent of the given version.
@@ -58,7 +58,7 @@ func NewLedger(version string) *Ledger {
 func (l *Ledger) Observe(t tick.Tick, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.turns++
+	l.ticks++
 	close(l.next)
 	l.next = make(chan struct{})
 	if t.Snapshot.At.IsZero() {
@@ -76,7 +76,7 @@ func (l *Ledger) Observe(t tick.Tick, err error) {
 		l.done(record.WriteOf(t, o))
 	}
 	for k, a := range l.knobs {
-		if a.turn != l.turns {
+		if a.tick != l.ticks {
 			delete(l.knobs, k)
 		}
 	}
@@ -100,17 +100,17 @@ func (l *Ledger) want(w plan.Want, at time.Time) {
 	case a == nil:
 		a = &account{since: at}
 		l.knobs[w.Knob] = a
-	case a.turn == l.turns:
+	case a.tick == l.ticks:
 		return // only the first want for a knob counts
 	case a.want.Intent != w.Intent || a.want.Value != w.Value:
 		a.since = at
 	}
-	a.want, a.turn = w, l.turns
+	a.want, a.tick = w, l.ticks
 }
 
 func (l *Ledger) done(w record.Write) {
 	if a := l.knobs[w.Knob]; a != nil {
-		a.wrote, a.did = w, l.turns
+		a.wrote, a.did = w, l.ticks
 	}
 	if n := len(l.recent); w.Outcome == record.Failed && n > 0 {
 		// A failure in every tick must not displace all other writes.
@@ -143,7 +143,7 @@ func (l *Ledger) knob(k node.Knob) Knob {
 	}
 	wrote := a.wrote
 	all.Wrote = &wrote
-	if a.did == l.turns && wrote.Outcome == record.Applied {
+	if a.did == l.ticks && wrote.Outcome == record.Applied {
 		all.Now = &wrote.New
 		switch {
 		case wrote.Release:

@@ -18,7 +18,7 @@ var quota = node.Knob{Cgroup: "batch.slice", File: node.FileCPUMax}
 
 func noLimit() node.Value { return node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod} }
 
-// seen is a turn at noon plus after, in which web uses 500m and the job 1200m
+// seen is a tick at noon plus after, in which web uses 500m and the job 1200m
 // since noon, and be is asked to keep within limit.
 func seen(after time.Duration, limit unit.MilliCPU) tick.Tick {
 	used := func(m unit.MilliCPU) node.Maybe[time.Duration] {
@@ -33,12 +33,12 @@ func seen(after time.Duration, limit unit.MilliCPU) tick.Tick {
 		Busy:        map[unit.CPU]time.Duration{0: time.Hour + after*9/10, 1: time.Hour + after*8/10},
 		Workloads: []node.Workload{
 			{
-				ID: "batch.slice/job.service", Class: node.BE, Rule: "batch", Cgroup: "batch.slice/job.service", Meet: "batch.slice",
+				ID: "batch.slice/job.service", Class: node.BE, Rule: "batch", Cgroup: "batch.slice/job.service", ContentionRoot: "batch.slice",
 				Usage:    node.Usage{CPU: used(1200), Throttled: used(250), Memory: node.Some[unit.Bytes](300 << 20)},
 				CPULimit: node.Some(unit.CPUs(2)),
 			},
 			{
-				ID: "system.slice/web.service", Class: node.LS, Rule: "web", Cgroup: "system.slice/web.service", Meet: "system.slice/web.service",
+				ID: "system.slice/web.service", Class: node.LS, Rule: "web", Cgroup: "system.slice/web.service", ContentionRoot: "system.slice/web.service",
 				Usage:         node.Usage{CPU: used(500), Memory: node.Some[unit.Bytes](1 << 30), PerCPU: map[unit.CPU]time.Duration{0: time.Hour + after/2}},
 				MemoryRequest: node.Some[unit.Bytes](2 << 30),
 			},
@@ -81,7 +81,7 @@ func TestTheStatusSaysWhatIsUsedAndWhatHoldsIt(t *testing.T) {
 	l.Observe(wrote(seen(2*time.Second, 800), nil), nil)
 	l.Observe(seen(2*time.Second+20*time.Millisecond, 800), nil) // an event: too close for a rate
 	s := l.Status()
-	if s.Turns != 3 || s.Held != 0 || s.Version != "v1" || len(s.Recent) != 1 || len(s.Failing) != 0 {
+	if s.Ticks != 3 || s.Held != 0 || s.Version != "v1" || len(s.Recent) != 1 || len(s.Failing) != 0 {
 		t.Errorf("%+v", s)
 	}
 	if got := s.Workloads[0].CPU.Or(0); got != 1200 {
@@ -101,7 +101,7 @@ func TestTheStatusSaysWhatIsUsedAndWhatHoldsIt(t *testing.T) {
 	}
 }
 
-func TestAWriteShowsInTheTurnThatMadeIt(t *testing.T) {
+func TestAWriteShowsInTheTickThatMadeIt(t *testing.T) {
 	l := NewLedger("v1")
 	l.Observe(wrote(seen(time.Second, 800), nil), nil)
 	e, err := l.ExplainKnob(quota)
@@ -132,7 +132,7 @@ func TestAFailedWriteShowsTheValueThatIs(t *testing.T) {
 	}
 	s := l.Status()
 	if len(s.Failing) != 1 || len(s.Recent) != 1 || s.Held != 0 {
-		t.Errorf("what fails in every turn must show once: %+v", s)
+		t.Errorf("what fails in every tick must show once: %+v", s)
 	}
 }
 
@@ -147,7 +147,7 @@ func TestSinceIsWhenTheDecisionBecameWhatItIs(t *testing.T) {
 	}
 }
 
-func TestABlindTurnKeepsWhatWasSeen(t *testing.T) {
+func TestABlindTickKeepsWhatWasSeen(t *testing.T) {
 	l := NewLedger("v1")
 	l.Observe(tick.Tick{}, errors.New("no topology"))
 	if s := l.Status(); s.Blind != "no topology" || !s.At.IsZero() {
@@ -155,7 +155,7 @@ func TestABlindTurnKeepsWhatWasSeen(t *testing.T) {
 	}
 	l.Observe(seen(time.Second, 800), nil)
 	l.Observe(tick.Tick{}, errors.New("no topology"))
-	if s := l.Status(); s.Blind != "no topology" || len(s.Workloads) != 2 || s.Turns != 3 {
+	if s := l.Status(); s.Blind != "no topology" || len(s.Workloads) != 2 || s.Ticks != 3 {
 		t.Errorf("%+v", s)
 	}
 	l.Observe(seen(2*time.Second, 800), nil)

@@ -19,13 +19,13 @@ import (
 
 // Isolation is the isolation of best-effort work on the CPU, in short.
 type Isolation struct {
-	Rung   node.Rung `json:"rung,omitempty"` // the isolation mechanism; empty: none
-	Since  time.Time `json:"since,omitzero"`
-	Why    string    `json:"why,omitempty"`
-	Pinned node.Rung `json:"pinned,omitempty"` // empty: the strongest that the node supports
-	ByHand bool      `json:"by_hand,omitempty"`
-	// Falls is the number of mechanism failures in the last hour.
-	Falls int `json:"falls"`
+	Mechanism node.Mechanism `json:"rung,omitempty"` // the isolation mechanism; empty: none
+	Since     time.Time      `json:"since,omitzero"`
+	Why       string         `json:"why,omitempty"`
+	Pinned    node.Mechanism `json:"pinned,omitempty"` // empty: the strongest that the node supports
+	ByHand    bool           `json:"by_hand,omitempty"`
+	// Failures is the number of mechanism failures in the last hour.
+	Failures int `json:"falls"`
 	// Strays is the number of stray threads found since tenond started.
 	Strays uint64 `json:"strays"`
 	// Expelled is how much CPU is kept idle because latency-sensitive work runs
@@ -38,9 +38,9 @@ type Isolation struct {
 // A QOS is all about this isolation. Its JSON keys are stable.
 type QOS struct {
 	// At is the time of the last snapshot; absent before the first tick.
-	At     time.Time            `json:"at,omitzero"`
-	Ladder node.LadderStatus    `json:"ladder"`
-	Means  node.IsolationStatus `json:"means"`
+	At        time.Time            `json:"at,omitzero"`
+	Selection node.Selection       `json:"ladder"`
+	Means     node.IsolationStatus `json:"means"`
 	// Knobs are those of the isolation mechanisms, with their wants.
 	Knobs []Knob `json:"knobs"`
 	// Failing are their last failed writes.
@@ -56,7 +56,7 @@ func (l *Ledger) QOS() QOS {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t := l.last
-	q := QOS{At: t.Snapshot.At, Ladder: t.Ladder, Means: t.Isolation, Knobs: []Knob{}}
+	q := QOS{At: t.Snapshot.At, Selection: t.Selection, Means: t.Isolation, Knobs: []Knob{}}
 	var knobs []node.Knob
 	for k, a := range l.knobs {
 		if slices.Contains(isolating, k.File) && a.want.Intent != plan.Release {
@@ -79,8 +79,8 @@ func (l *Ledger) QOS() QOS {
 func (l *Ledger) isolation() Isolation {
 	t := l.last
 	i := Isolation{
-		Rung: t.Ladder.Rung, Since: t.Ladder.Since, Why: t.Ladder.Why, Pinned: t.Ladder.Pinned, ByHand: t.Ladder.ByHand,
-		Falls: len(t.Ladder.Falls), Strays: t.Isolation.Strays,
+		Mechanism: t.Selection.Mechanism, Since: t.Selection.Since, Why: t.Selection.Why, Pinned: t.Selection.Pinned, ByHand: t.Selection.ByHand,
+		Failures: len(t.Selection.Failures), Strays: t.Isolation.Strays,
 	}
 	now, then := l.newerScheduler, l.olderScheduler
 	if now == nil || then == nil || !now.Running || !now.Since.Equal(then.Since) {
@@ -97,45 +97,45 @@ func (l *Ledger) isolation() Isolation {
 
 // Best is the strongest isolation mechanism that the node supports, also after
 // failures. The error says what the node lacks for any above the base.
-func (q QOS) Best() (node.Rung, error) {
+func (q QOS) Best() (node.Mechanism, error) {
 	base, err := q.Base()
 	if err != nil {
 		return "", err
 	}
 	var lacks []string
-	for _, r := range q.Ladder.Rungs {
+	for _, r := range q.Selection.Mechanisms {
 		switch {
-		case r.Rung == base:
+		case r.Mechanism == base:
 			return "", fmt.Errorf("this node can carry no rung above %s: %s", base, strings.Join(lacks, "; "))
 		case r.Can == node.Yes:
-			return r.Rung, nil
+			return r.Mechanism, nil
 		}
-		lacks = append(lacks, fmt.Sprintf("%s: %s", r.Rung, r.Why))
+		lacks = append(lacks, fmt.Sprintf("%s: %s", r.Mechanism, r.Why))
 	}
 	return base, nil
 }
 
 // Base is the isolation mechanism that is left when all above it are unloaded.
-func (q QOS) Base() (node.Rung, error) {
-	for _, base := range []node.Rung{node.RungIdle, node.RungWeight} {
+func (q QOS) Base() (node.Mechanism, error) {
+	for _, base := range []node.Mechanism{node.MechanismIdle, node.MechanismWeight} {
 		if q.can(base) == nil {
 			return base, nil
 		}
 	}
-	return "", q.can(node.RungWeight)
+	return "", q.can(node.MechanismWeight)
 }
 
 // can returns why the node does not support an isolation mechanism; nil: it
 // does.
-func (q QOS) can(rung node.Rung) error {
-	if !slices.Contains(node.Rungs, rung) {
-		return fmt.Errorf("no rung is called %q: want one of %v", rung, node.Rungs)
+func (q QOS) can(mechanism node.Mechanism) error {
+	if !slices.Contains(node.Mechanisms, mechanism) {
+		return fmt.Errorf("no rung is called %q: want one of %v", mechanism, node.Mechanisms)
 	}
-	for _, r := range q.Ladder.Rungs {
-		if r.Rung == rung && r.Can == node.Yes {
+	for _, r := range q.Selection.Mechanisms {
+		if r.Mechanism == mechanism && r.Can == node.Yes {
 			return nil
-		} else if r.Rung == rung {
-			return fmt.Errorf("this node cannot carry %s: %s", rung, r.Why)
+		} else if r.Mechanism == mechanism {
+			return fmt.Errorf("this node cannot carry %s: %s", mechanism, r.Why)
 		}
 	}
 	if q.At.IsZero() {
@@ -146,14 +146,14 @@ func (q QOS) can(rung node.Rung) error {
 
 // Pinnable returns why an isolation mechanism cannot be pinned now; nil: it
 // can.
-func (l *Ledger) Pinnable(rung node.Rung) error { return l.QOS().can(rung) }
+func (l *Ledger) Pinnable(mechanism node.Mechanism) error { return l.QOS().can(mechanism) }
 
 // An Operator performs requests to a running agent.
 type Operator interface {
 	// Pin pins an isolation mechanism until the next call; an empty one returns
 	// the choice to the configuration. It returns after a tick that applied it,
 	// or with ctx.
-	Pin(ctx context.Context, rung node.Rung) error
+	Pin(ctx context.Context, rung node.Mechanism) error
 }
 
 // mostWait is how long an answer may wait for a request to take effect.
@@ -163,16 +163,16 @@ const mostWait = 5 * time.Second
 func handleQOS(mux *http.ServeMux, l *Ledger, o Operator) {
 	mux.HandleFunc("GET /v1/qos", func(w http.ResponseWriter, _ *http.Request) { answer(w, l.QOS()) })
 	mux.HandleFunc("POST /v1/pin", func(w http.ResponseWriter, r *http.Request) {
-		rung := node.Rung(r.FormValue("rung"))
-		if rung != "" {
-			if err := l.Pinnable(rung); err != nil {
+		mechanism := node.Mechanism(r.FormValue("rung"))
+		if mechanism != "" {
+			if err := l.Pinnable(mechanism); err != nil {
 				refuse(w, err)
 				return
 			}
 		}
 		ctx, stop := context.WithTimeout(r.Context(), mostWait)
 		defer stop()
-		if err := o.Pin(ctx, rung); err != nil {
+		if err := o.Pin(ctx, mechanism); err != nil {
 			refuse(w, err)
 			return
 		}
@@ -188,16 +188,16 @@ func (c *Client) QOS(ctx context.Context) (QOS, error) {
 // Pin pins an isolation mechanism, or with an empty one that of the
 // configuration, and waits up to 5 s for the effect. The error then says why it
 // is not in use.
-func (c *Client) Pin(ctx context.Context, rung node.Rung) (QOS, error) {
+func (c *Client) Pin(ctx context.Context, mechanism node.Mechanism) (QOS, error) {
 	deadline := time.Now().Add(c.wait)
 	q, err := c.QOS(ctx)
 	if err != nil {
 		return q, err
 	}
-	known := len(q.fallsOf(rung))
-	q, err = ask[QOS](ctx, c, http.MethodPost, "pin", url.Values{"rung": {string(rung)}})
+	known := len(q.failuresOf(mechanism))
+	q, err = ask[QOS](ctx, c, http.MethodPost, "pin", url.Values{"rung": {string(mechanism)}})
 	for err == nil {
-		settled, fault := q.settled(rung, known)
+		settled, fault := q.settled(mechanism, known)
 		if settled || time.Now().After(deadline) {
 			return q, fault
 		}
@@ -207,33 +207,33 @@ func (c *Client) Pin(ctx context.Context, rung node.Rung) (QOS, error) {
 	return q, err
 }
 
-// fallsOf returns the failures of a mechanism in the last hour.
-func (q QOS) fallsOf(rung node.Rung) []node.Fall {
-	return slices.DeleteFunc(slices.Clone(q.Ladder.Falls), func(f node.Fall) bool { return f.Rung != rung })
+// failuresOf returns the failures of a mechanism in the last hour.
+func (q QOS) failuresOf(mechanism node.Mechanism) []node.Failure {
+	return slices.DeleteFunc(slices.Clone(q.Selection.Failures), func(f node.Failure) bool { return f.Mechanism != mechanism })
 }
 
 // settled reports whether the outcome of a pin is known, and why it is not in
 // effect. before is the number of failures of the mechanism before the pin.
-func (q QOS) settled(rung node.Rung, before int) (known bool, fault error) {
-	if rung == "" {
-		return !q.Ladder.ByHand, nil
+func (q QOS) settled(mechanism node.Mechanism, before int) (known bool, fault error) {
+	if mechanism == "" {
+		return !q.Selection.ByHand, nil
 	}
-	if falls := q.fallsOf(rung); len(falls) > before {
-		return true, fmt.Errorf("%s was tried and fell: %s; in use: %s", rung, falls[len(falls)-1].Why, shownRung(q.Ladder.Rung))
+	if failures := q.failuresOf(mechanism); len(failures) > before {
+		return true, fmt.Errorf("%s was tried and fell: %s; in use: %s", mechanism, failures[len(failures)-1].Why, shownMechanism(q.Selection.Mechanism))
 	}
 	waits := slices.IndexFunc(q.Knobs, func(k Knob) bool { return k.Intent == plan.Abstain })
 	switch s := q.Means.Scheduler; {
 	case len(q.Failing) > 0 && q.Failing[0].Knob.File == node.FileScheduler && (s == nil || !s.Running):
-		return false, fmt.Errorf("%s is pinned, but not in use yet: %s", rung, q.Failing[0].Error)
+		return false, fmt.Errorf("%s is pinned, but not in use yet: %s", mechanism, q.Failing[0].Error)
 	case len(q.Failing) > 0:
 		w := q.Failing[0]
-		return false, fmt.Errorf("%s is pinned, but %v cannot be written: %s", rung, w.Knob, w.Error)
-	case q.Ladder.Rung != rung:
-		return false, fmt.Errorf("%s is pinned, but %s is in use: %s", rung, shownRung(q.Ladder.Rung), q.Ladder.Why)
+		return false, fmt.Errorf("%s is pinned, but %v cannot be written: %s", mechanism, w.Knob, w.Error)
+	case q.Selection.Mechanism != mechanism:
+		return false, fmt.Errorf("%s is pinned, but %s is in use: %s", mechanism, shownMechanism(q.Selection.Mechanism), q.Selection.Why)
 	case waits >= 0:
-		return false, fmt.Errorf("%s is pinned, but not in use yet: %s", rung, q.Knobs[waits].Reason)
-	case rung == node.RungSchedExt && (s == nil || !s.Running):
-		return false, fmt.Errorf("%s is pinned, but the scheduler does not run yet", rung)
+		return false, fmt.Errorf("%s is pinned, but not in use yet: %s", mechanism, q.Knobs[waits].Reason)
+	case mechanism == node.MechanismSchedExt && (s == nil || !s.Running):
+		return false, fmt.Errorf("%s is pinned, but the scheduler does not run yet", mechanism)
 	}
 	return true, nil
 }

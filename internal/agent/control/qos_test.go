@@ -14,47 +14,48 @@ import (
 
 // A fakeOperator applies a pin at once: it passes a tick to the ledger.
 type fakeOperator struct {
-	asked  []node.Rung
-	follow func(node.Rung)
+	asked  []node.Mechanism
+	follow func(node.Mechanism)
 	err    error
 }
 
-func (o *fakeOperator) Pin(_ context.Context, rung node.Rung) error {
-	o.asked = append(o.asked, rung)
+func (o *fakeOperator) Pin(_ context.Context, mechanism node.Mechanism) error {
+	o.asked = append(o.asked, mechanism)
 	if o.follow != nil {
-		o.follow(rung)
+		o.follow(mechanism)
 	}
 	return o.err
 }
 
 var scheduler = node.Knob{File: node.FileScheduler}
 
-// ladder is the selection on a node that supports the scheduler and cpu.idle.
-func ladder(inUse node.Rung) node.LadderStatus {
-	l := node.LadderStatus{Rung: inUse, Since: noon, Why: "the strongest that this node can carry"}
-	for _, r := range node.Rungs {
-		s := node.RungStatus{Rung: r, Can: node.No, Why: "it has no " + string(r)}
-		if r == node.RungSchedExt || r == node.RungIdle || r == node.RungWeight {
+// selection is the selection on a node that supports the scheduler and
+// cpu.idle.
+func selection(inUse node.Mechanism) node.Selection {
+	l := node.Selection{Mechanism: inUse, Since: noon, Why: "the strongest that this node can carry"}
+	for _, r := range node.Mechanisms {
+		s := node.MechanismStatus{Mechanism: r, Can: node.No, Why: "it has no " + string(r)}
+		if r == node.MechanismSchedExt || r == node.MechanismIdle || r == node.MechanismWeight {
 			s.Can, s.Why = node.Yes, "probed"
 		}
-		l.Rungs = append(l.Rungs, s)
+		l.Mechanisms = append(l.Mechanisms, s)
 	}
 	return l
 }
 
 // isolated is a tick at noon plus after with that mechanism in use, and with
 // the scheduler loaded at noon if that is the mechanism.
-func isolated(after time.Duration, inUse node.Rung) tick.Tick {
+func isolated(after time.Duration, inUse node.Mechanism) tick.Tick {
 	t := seen(after, 800)
-	t.Ladder = ladder(inUse)
-	if inUse != node.RungSchedExt {
+	t.Selection = selection(inUse)
+	if inUse != node.MechanismSchedExt {
 		return t
 	}
 	loaded := node.Scheduler{Loaded: true, Siblings: true, Hold: 200 * time.Microsecond, Headroom: 1}
 	t.Snapshot.Knobs.Now[scheduler] = loaded
-	t.Wants = append(t.Wants, plan.Want{Intent: plan.Set, Knob: scheduler, Value: loaded, Owner: plan.OwnerLadder, Reason: "the strongest that this node can carry", BE: true})
+	t.Wants = append(t.Wants, plan.Want{Intent: plan.Set, Knob: scheduler, Value: loaded, Owner: plan.OwnerMechanism, Reason: "the strongest that this node can carry", BE: true})
 	t.Isolation = node.IsolationStatus{
-		Loads: 2, Exits: map[node.ExitKind]uint64{node.ExitStall: 1}, Strays: 3, Converted: 2, Realtime: 1, OwnSlices: 6, Spills: 4, Spilled: 1,
+		Loads: 2, Exits: map[node.ExitKind]uint64{node.ExitStall: 1}, Strays: 3, Converted: 2, Realtime: 1, OwnSlices: 6, Demotions: 4, Demoted: 1,
 		LastExit: node.SchedulerExit{At: noon.Add(-time.Minute), Kind: node.ExitStall, Code: 7, Reason: "runnable task stall", Message: "cc1[42] failed to run for 30.0s"},
 		Scheduler: &node.SchedulerStatus{
 			At: t.Snapshot.At, State: "enabled", Running: true, Variant: "6.12", Since: noon,
@@ -71,11 +72,11 @@ func isolated(after time.Duration, inUse node.Rung) tick.Tick {
 func TestTheIsolationAsText(t *testing.T) {
 	l := NewLedger("v1")
 	if got := l.QOS().String(); got != "tenond has started and has not turned once.\n" {
-		t.Errorf("before the first turn: %s", got)
+		t.Errorf("before the first tick: %s", got)
 	}
-	turn := isolated(time.Minute, node.RungSchedExt)
-	turn.Ladder.Rungs[1].Retry = noon // it was
-	turn.Ladder.Rungs[1].Falls, turn.Ladder.Falls = 1, []node.Fall{{At: noon.Add(-time.Minute), Rung: node.RungSchedExt, Why: "runnable task stall"}}
+	turn := isolated(time.Minute, node.MechanismSchedExt)
+	turn.Selection.Mechanisms[1].Retry = noon // it was
+	turn.Selection.Mechanisms[1].Failures, turn.Selection.Failures = 1, []node.Failure{{At: noon.Add(-time.Minute), Mechanism: node.MechanismSchedExt, Why: "runnable task stall"}}
 	l.Observe(turn, nil)
 	const want = `rung     sched_ext, since 2026-03-01 12:00:00 (1m00s)
 because  the strongest that this node can carry
@@ -110,19 +111,19 @@ knob       / scheduler: loaded siblings hold 200µs headroom 1
 
 func TestWhatTheSchedulerHasNotTakenIsSaid(t *testing.T) {
 	l := NewLedger("v1")
-	turn := isolated(time.Minute, node.RungSchedExt)
-	turn.Isolation.Untold = "classify 9000 groups: no room"
+	turn := isolated(time.Minute, node.MechanismSchedExt)
+	turn.Isolation.Refused = "classify 9000 groups: no room"
 	l.Observe(turn, nil)
 	if got, want := l.QOS().String(), "\nuntold     it has not accepted all of its orders: classify 9000 groups: no room\n"; !strings.Contains(got, want) {
 		t.Errorf("%q is not in\n%s", want, got)
 	}
 }
 
-func TestARungThatIsDownOrPinnedSaysSo(t *testing.T) {
+func TestAMechanismThatIsDownOrPinnedSaysSo(t *testing.T) {
 	l := NewLedger("v1")
-	turn := isolated(time.Minute, node.RungIdle)
-	turn.Ladder.Rungs[1].Falls, turn.Ladder.Rungs[1].Down, turn.Ladder.Rungs[1].Retry = 3, true, noon.Add(time.Hour)
-	turn.Ladder.Pinned, turn.Ladder.ByHand = node.RungIdle, true
+	turn := isolated(time.Minute, node.MechanismIdle)
+	turn.Selection.Mechanisms[1].Failures, turn.Selection.Mechanisms[1].Down, turn.Selection.Mechanisms[1].Retry = 3, true, noon.Add(time.Hour)
+	turn.Selection.Pinned, turn.Selection.ByHand = node.MechanismIdle, true
 	l.Observe(turn, nil)
 	got := l.QOS().String()
 	for _, want := range []string{
@@ -138,7 +139,7 @@ func TestARungThatIsDownOrPinnedSaysSo(t *testing.T) {
 	if got := l.Status().String(); !strings.Contains(got, "isolation  cpu.idle for 1m00s, pinned by hand\n") {
 		t.Error(got)
 	}
-	turn.Ladder.ByHand, turn.Ladder.Rungs[1].Down, turn.Ladder.Rungs[1].Retry = false, false, turn.Snapshot.At.Add(90*time.Second)
+	turn.Selection.ByHand, turn.Selection.Mechanisms[1].Down, turn.Selection.Mechanisms[1].Retry = false, false, turn.Snapshot.At.Add(90*time.Second)
 	l.Observe(turn, nil)
 	got = l.QOS().String()
 	if !strings.Contains(got, "fell 3 times, tried again in 1m30s") || !strings.Contains(got, "pinned   cpu.idle, by the configuration\n") {
@@ -148,13 +149,13 @@ func TestARungThatIsDownOrPinnedSaysSo(t *testing.T) {
 
 func TestTheStatusSaysHowMuchCPUIsKeptIdle(t *testing.T) {
 	l := NewLedger("v1")
-	l.Observe(isolated(time.Second, node.RungSchedExt), nil)
-	l.Observe(isolated(3*time.Second, node.RungSchedExt), nil)
+	l.Observe(isolated(time.Second, node.MechanismSchedExt), nil)
+	l.Observe(isolated(3*time.Second, node.MechanismSchedExt), nil)
 	i := l.Status().Isolation
-	if i.Rung != node.RungSchedExt || i.Expelled.Or(0) != 100 || i.Held.Or(0) != 10 || i.Strays != 3 {
+	if i.Mechanism != node.MechanismSchedExt || i.Expelled.Or(0) != 100 || i.Held.Or(0) != 10 || i.Strays != 3 {
 		t.Errorf("%+v", i)
 	}
-	again := isolated(5*time.Second, node.RungSchedExt)
+	again := isolated(5*time.Second, node.MechanismSchedExt)
 	again.Isolation.Scheduler.Since = noon.Add(4 * time.Second)
 	l.Observe(again, nil)
 	if i := l.Status().Isolation; i.Expelled.Known() {
@@ -164,10 +165,10 @@ func TestTheStatusSaysHowMuchCPUIsKeptIdle(t *testing.T) {
 
 func TestTheKnobsOfIsolationAreExplained(t *testing.T) {
 	l := NewLedger("v1")
-	turn := isolated(time.Second, node.RungSchedExt)
+	turn := isolated(time.Second, node.MechanismSchedExt)
 	policy := node.Knob{Cgroup: "batch.slice", File: node.FilePolicy}
 	turn.Snapshot.Knobs.Now[policy] = node.ThreadsMixed
-	turn.Wants = append(turn.Wants, plan.Want{Intent: plan.Set, Knob: policy, Value: node.ThreadsBE, Owner: plan.OwnerLadder, Reason: "sched_ext", BE: true})
+	turn.Wants = append(turn.Wants, plan.Want{Intent: plan.Set, Knob: policy, Value: node.ThreadsBE, Owner: plan.OwnerMechanism, Reason: "sched_ext", BE: true})
 	l.Observe(turn, nil)
 	for knob, want := range map[string]string{
 		"/ scheduler":        "wanted  loaded siblings hold 200µs headroom 1, by ladder",
@@ -186,7 +187,7 @@ func TestTheKnobsOfIsolationAreExplained(t *testing.T) {
 		t.Error(got)
 	}
 	// A mechanism that is not in use has no knob, but a status.
-	l.Observe(isolated(2*time.Second, node.RungIdle), nil)
+	l.Observe(isolated(2*time.Second, node.MechanismIdle), nil)
 	for _, knob := range []node.Knob{scheduler, {Cgroup: "batch.slice", File: node.FileCookie}} {
 		e, err := l.ExplainKnob(knob)
 		if err != nil || !strings.Contains(e.String(), "rung     cpu.idle") || !strings.Contains(e.String(), "it has no core_sched") || !strings.Contains(e.String(), "No policy asks") {
@@ -201,51 +202,51 @@ func TestTheKnobsOfIsolationAreExplained(t *testing.T) {
 // TestAPinIsFollowedOrSaysWhyNot queries over the socket.
 func TestAPinIsFollowedOrSaysWhyNot(t *testing.T) {
 	after := time.Second
-	turn := func(l *Ledger, change func(*tick.Tick), inUse, pinned node.Rung) {
+	turn := func(l *Ledger, change func(*tick.Tick), inUse, pinned node.Mechanism) {
 		after += time.Second
 		t := isolated(after, inUse)
-		t.Ladder.Pinned, t.Ladder.ByHand = pinned, pinned != ""
+		t.Selection.Pinned, t.Selection.ByHand = pinned, pinned != ""
 		if change != nil {
 			change(&t)
 		}
 		l.Observe(t, nil)
 	}
 	for name, c := range map[string]struct {
-		rung   node.Rung
-		change func(*tick.Tick)
-		inUse  node.Rung
-		err    error // of the operator
-		want   string
-		asked  int
+		mechanism node.Mechanism
+		change    func(*tick.Tick)
+		inUse     node.Mechanism
+		err       error // of the operator
+		want      string
+		asked     int
 	}{
-		"followed": {rung: node.RungSchedExt, inUse: node.RungSchedExt, asked: 1},
-		"waits for another": {rung: node.RungSchedExt, inUse: node.RungSchedExt, asked: 1, want: "sched_ext is pinned, but not in use yet: sched_ext waits until vendor is given up", change: func(t *tick.Tick) {
+		"followed": {mechanism: node.MechanismSchedExt, inUse: node.MechanismSchedExt, asked: 1},
+		"waits for another": {mechanism: node.MechanismSchedExt, inUse: node.MechanismSchedExt, asked: 1, want: "sched_ext is pinned, but not in use yet: sched_ext waits until vendor is given up", change: func(t *tick.Tick) {
 			w := &t.Wants[len(t.Wants)-1]
 			w.Intent, w.Value, w.Reason = plan.Abstain, nil, "sched_ext waits until vendor is given up"
 		}},
-		"is being loaded": {rung: node.RungSchedExt, inUse: node.RungSchedExt, asked: 1, want: "sched_ext is pinned, but not in use yet: the kernel checks it", change: func(t *tick.Tick) {
+		"is being loaded": {mechanism: node.MechanismSchedExt, inUse: node.MechanismSchedExt, asked: 1, want: "sched_ext is pinned, but not in use yet: the kernel checks it", change: func(t *tick.Tick) {
 			t.Isolation.Scheduler = nil
 			t.Done = append(t.Done, tick.Outcome{Step: plan.Step{Knob: scheduler, To: node.Scheduler{Loaded: true}}, Err: errors.New("the kernel checks it")})
 		}},
-		"taken back":     {rung: "", inUse: node.RungIdle, asked: 1},
-		"cannot be":      {rung: node.RungCoreSched, want: "this node cannot carry core_sched: it has no core_sched"},
-		"no such rung":   {rung: "sched-ext", want: `no rung is called "sched-ext": want one of [vendor sched_ext`},
-		"the turn hangs": {rung: node.RungIdle, inUse: node.RungIdle, err: errors.New("no turn has followed"), want: "no turn has followed", asked: 1},
-		"fell": {rung: node.RungSchedExt, inUse: node.RungIdle, asked: 1, want: "sched_ext was tried and fell: no room; in use: cpu.idle", change: func(t *tick.Tick) {
-			t.Ladder.Falls = []node.Fall{{At: t.Snapshot.At, Rung: node.RungSchedExt, Why: "no room"}}
+		"taken back":     {mechanism: "", inUse: node.MechanismIdle, asked: 1},
+		"cannot be":      {mechanism: node.MechanismCoreSched, want: "this node cannot carry core_sched: it has no core_sched"},
+		"no such rung":   {mechanism: "sched-ext", want: `no rung is called "sched-ext": want one of [vendor sched_ext`},
+		"the turn hangs": {mechanism: node.MechanismIdle, inUse: node.MechanismIdle, err: errors.New("no turn has followed"), want: "no turn has followed", asked: 1},
+		"fell": {mechanism: node.MechanismSchedExt, inUse: node.MechanismIdle, asked: 1, want: "sched_ext was tried and fell: no room; in use: cpu.idle", change: func(t *tick.Tick) {
+			t.Selection.Failures = []node.Failure{{At: t.Snapshot.At, Mechanism: node.MechanismSchedExt, Why: "no room"}}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := NewLedger("v1")
-			turn(l, nil, node.RungIdle, "")
-			o := &fakeOperator{err: c.err, follow: func(rung node.Rung) { turn(l, c.change, c.inUse, rung) }}
+			turn(l, nil, node.MechanismIdle, "")
+			o := &fakeOperator{err: c.err, follow: func(mechanism node.Mechanism) { turn(l, c.change, c.inUse, mechanism) }}
 			client, stop := servedBy(t, l, o)
 			defer stop()
 			client.wait = 100 * time.Millisecond
-			q, err := client.Pin(t.Context(), c.rung)
+			q, err := client.Pin(t.Context(), c.mechanism)
 			switch {
-			case c.want == "" && (err != nil || q.Ladder.Rung != c.inUse):
-				t.Errorf("%+v, %v", q.Ladder, err)
+			case c.want == "" && (err != nil || q.Selection.Mechanism != c.inUse):
+				t.Errorf("%+v, %v", q.Selection, err)
 			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 				t.Errorf("%v", err)
 			}
@@ -258,19 +259,19 @@ func TestAPinIsFollowedOrSaysWhyNot(t *testing.T) {
 
 func TestASlowLoadIsWaitedFor(t *testing.T) {
 	l := NewLedger("v1")
-	l.Observe(isolated(time.Second, node.RungIdle), nil)
+	l.Observe(isolated(time.Second, node.MechanismIdle), nil)
 	late := func(d time.Duration, running bool) {
-		turn := isolated(d, node.RungSchedExt)
-		turn.Ladder.Pinned, turn.Ladder.ByHand, turn.Isolation.Scheduler.Running = node.RungSchedExt, true, running
+		turn := isolated(d, node.MechanismSchedExt)
+		turn.Selection.Pinned, turn.Selection.ByHand, turn.Isolation.Scheduler.Running = node.MechanismSchedExt, true, running
 		l.Observe(turn, nil)
 	}
-	o := &fakeOperator{follow: func(node.Rung) {
+	o := &fakeOperator{follow: func(node.Mechanism) {
 		late(2*time.Second, false)
 		time.AfterFunc(100*time.Millisecond, func() { late(3*time.Second, true) })
 	}}
 	client, stop := servedBy(t, l, o)
 	defer stop()
-	q, err := client.Pin(t.Context(), node.RungSchedExt)
+	q, err := client.Pin(t.Context(), node.MechanismSchedExt)
 	if err != nil || !q.Means.Scheduler.Running {
 		t.Errorf("%+v, %v", q, err)
 	}
@@ -280,19 +281,19 @@ func TestASlowLoadIsWaitedFor(t *testing.T) {
 }
 
 func TestTheBestAndTheBaseOfANode(t *testing.T) {
-	q := QOS{At: noon, Ladder: ladder(node.RungIdle)}
-	if best, err := q.Best(); best != node.RungSchedExt || err != nil {
+	q := QOS{At: noon, Selection: selection(node.MechanismIdle)}
+	if best, err := q.Best(); best != node.MechanismSchedExt || err != nil {
 		t.Errorf("%s, %v", best, err)
 	}
-	if base, err := q.Base(); base != node.RungIdle || err != nil {
+	if base, err := q.Base(); base != node.MechanismIdle || err != nil {
 		t.Errorf("%s, %v", base, err)
 	}
-	q.Ladder.Rungs[1].Can, q.Ladder.Rungs[1].Why = node.No, "no CONFIG_SCHED_CLASS_EXT"
+	q.Selection.Mechanisms[1].Can, q.Selection.Mechanisms[1].Why = node.No, "no CONFIG_SCHED_CLASS_EXT"
 	if _, err := q.Best(); err == nil || !strings.Contains(err.Error(), "no rung above cpu.idle: vendor: it has no vendor; sched_ext: no CONFIG_SCHED_CLASS_EXT; core_sched") {
 		t.Error(err)
 	}
-	q.Ladder.Rungs[4].Can = node.No
-	if base, err := q.Base(); base != node.RungWeight || err != nil {
+	q.Selection.Mechanisms[4].Can = node.No
+	if base, err := q.Base(); base != node.MechanismWeight || err != nil {
 		t.Errorf("%s, %v", base, err)
 	}
 	if _, err := (QOS{At: noon}).Base(); err == nil || !strings.Contains(err.Error(), "CPU QoS is off") {

@@ -11,12 +11,12 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// shownRung prints a mechanism that may be empty.
-func shownRung(r node.Rung) string { return cmp.Or(string(r), "none") }
+// shownMechanism prints a mechanism that may be empty.
+func shownMechanism(r node.Mechanism) string { return cmp.Or(string(r), "none") }
 
 // describe prints the isolation as one line of tenon status.
 func (i Isolation) describe(at time.Time) string {
-	s := shownRung(i.Rung)
+	s := shownMechanism(i.Mechanism)
 	if !i.Since.IsZero() {
 		s += " for " + Ago(at.Sub(i.Since))
 	}
@@ -32,8 +32,8 @@ func (i Isolation) describe(at time.Time) string {
 	if i.Strays > 0 {
 		s += fmt.Sprintf("; %d strays", i.Strays)
 	}
-	if i.Falls > 0 {
-		s += fmt.Sprintf("; %d falls in an hour", i.Falls)
+	if i.Failures > 0 {
+		s += fmt.Sprintf("; %d falls in an hour", i.Failures)
 	}
 	return s
 }
@@ -42,12 +42,12 @@ func (i Isolation) describe(at time.Time) string {
 func (q QOS) Outcome() string {
 	by := "the configuration leaves the choice to tenond"
 	switch {
-	case q.Ladder.ByHand:
+	case q.Selection.ByHand:
 		by = "pinned by hand, until tenon qos auto or the next boot"
-	case q.Ladder.Pinned != "":
+	case q.Selection.Pinned != "":
 		by = "pinned by the configuration"
 	}
-	return Printable(fmt.Sprintf("%s is in use: %s (%s)", shownRung(q.Ladder.Rung), q.Ladder.Why, by))
+	return Printable(fmt.Sprintf("%s is in use: %s (%s)", shownMechanism(q.Selection.Mechanism), q.Selection.Why, by))
 }
 
 // String prints all as tenon qos status does.
@@ -62,15 +62,15 @@ func (q QOS) describe(b *strings.Builder) {
 		b.WriteString("tenond has started and has not turned once.\n")
 		return
 	}
-	describeLadder(b, q.Ladder, q.At)
+	describeSelection(b, q.Selection, q.At)
 	b.WriteByte('\n')
 	rest := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	describeMeans(rest, q.Means, q.Ladder.Slotless)
-	if len(q.Ladder.Falls) == 0 {
+	describeMeans(rest, q.Means, q.Selection.Slotless)
+	if len(q.Selection.Failures) == 0 {
 		fmt.Fprintln(rest, "falls\tnone in the last hour")
 	}
-	for _, f := range q.Ladder.Falls {
-		fmt.Fprintf(rest, "fall\t%s %s: %s\n", f.At.Format(time.TimeOnly), f.Rung, f.Why)
+	for _, f := range q.Selection.Failures {
+		fmt.Fprintf(rest, "fall\t%s %s: %s\n", f.At.Format(time.TimeOnly), f.Mechanism, f.Why)
 	}
 	for _, k := range q.Knobs {
 		now := "?"
@@ -93,11 +93,11 @@ func (q QOS) describe(b *strings.Builder) {
 	_ = rest.Flush()
 }
 
-// describeLadder prints the mechanism in use, the reason, and the state of the
-// others.
-func describeLadder(b *strings.Builder, l node.LadderStatus, at time.Time) {
+// describeSelection prints the mechanism in use, the reason, and the state of
+// the others.
+func describeSelection(b *strings.Builder, l node.Selection, at time.Time) {
 	head := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(head, "rung\t%s", shownRung(l.Rung))
+	fmt.Fprintf(head, "rung\t%s", shownMechanism(l.Mechanism))
 	if !l.Since.IsZero() {
 		fmt.Fprintf(head, ", since %s (%s)", l.Since.Format(time.DateTime), Ago(at.Sub(l.Since)))
 	}
@@ -112,23 +112,23 @@ func describeLadder(b *strings.Builder, l node.LadderStatus, at time.Time) {
 	b.WriteByte('\n')
 	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "RUNG\tNODE CAN\tNOW\tWHY")
-	for _, r := range l.Rungs {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.Rung, r.Can, stands(l, r, at), r.Why)
+	for _, r := range l.Mechanisms {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.Mechanism, r.Can, stands(l, r, at), r.Why)
 	}
 	_ = table.Flush()
 }
 
 // stands returns the state of a mechanism.
-func stands(l node.LadderStatus, r node.RungStatus, at time.Time) string {
+func stands(l node.Selection, r node.MechanismStatus, at time.Time) string {
 	var s []string
-	if r.Rung == l.Rung {
+	if r.Mechanism == l.Mechanism {
 		s = append(s, "in use")
 	}
 	switch {
-	case r.Falls == 1:
+	case r.Failures == 1:
 		s = append(s, "fell once")
-	case r.Falls > 1:
-		s = append(s, fmt.Sprintf("fell %d times", r.Falls))
+	case r.Failures > 1:
+		s = append(s, fmt.Sprintf("fell %d times", r.Failures))
 	}
 	switch {
 	case !r.Retry.After(at): // it may be tried
@@ -157,12 +157,12 @@ func describeMeans(w *tabwriter.Writer, m node.IsolationStatus, slotless int) {
 	if slotless > 0 {
 		fmt.Fprintf(w, "slots\t%d BE workloads share one: there are %d, and they have no weight and no quota of their own\n", slotless, node.SchedulerSlots-1)
 	}
-	if m.Untold != "" {
-		fmt.Fprintf(w, "untold\tit has not accepted all of its orders: %s\n", m.Untold)
+	if m.Refused != "" {
+		fmt.Fprintf(w, "untold\tit has not accepted all of its orders: %s\n", m.Refused)
 	}
 	if s != nil {
 		describeCounts(w, s)
-		fmt.Fprintf(w, "progress\toldest wait %v; %d let run in relief; %d spilled, %d of them now\n", Brief(s.OldestWait), s.Relief, m.Spills, m.Spilled)
+		fmt.Fprintf(w, "progress\toldest wait %v; %d let run in relief; %d spilled, %d of them now\n", Brief(s.OldestWait), s.Relief, m.Demotions, m.Demoted)
 	}
 	if s != nil || m.Strays > 0 {
 		fmt.Fprintf(w, "strays\t%d found, %d converted, %d real-time left alone\n", m.Strays, m.Converted, m.Realtime)

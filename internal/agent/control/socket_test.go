@@ -76,12 +76,12 @@ func TestTheSocketAnswers(t *testing.T) {
 	}
 }
 
-func TestTurnsAreFollowedUntilTheAgentStops(t *testing.T) {
+func TestTicksAreFollowedUntilTheAgentStops(t *testing.T) {
 	l := NewLedger("v1")
 	c, stop := served(t, l)
 	seenTurns := make(chan uint64, 100)
 	ended := make(chan error, 1)
-	go func() { ended <- c.Follow(t.Context(), func(s Status) { seenTurns <- s.Turns }) }()
+	go func() { ended <- c.Follow(t.Context(), func(s Status) { seenTurns <- s.Ticks }) }()
 	if got := <-seenTurns; got != 0 {
 		t.Errorf("first the state as it is: turn %d", got)
 	}

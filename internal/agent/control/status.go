@@ -20,7 +20,7 @@ func (l *Ledger) Status() Status {
 	return l.status()
 }
 
-// follow returns the status and a channel that is closed by the next turn.
+// follow returns the status and a channel that is closed by the next tick.
 func (l *Ledger) follow() (Status, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -31,7 +31,7 @@ func (l *Ledger) follow() (Status, <-chan struct{}) {
 func (l *Ledger) status() Status {
 	t := l.last
 	s := Status{
-		Version: l.version, Started: l.started, At: t.Snapshot.At, Turns: l.turns, Blind: l.blind,
+		Version: l.version, Started: l.started, At: t.Snapshot.At, Ticks: l.ticks, Blind: l.blind,
 		Took: Took{t.Sense, t.Decide, t.Act}, Held: l.held(), Workloads: l.workloads(),
 		Batch: t.Batch, Isolation: l.isolation(), Classes: []Class{}, Bounds: []Knob{}, Recent: slices.Clone(l.recent),
 	}
@@ -66,7 +66,7 @@ func (l *Ledger) bounds() []node.Knob {
 	meets := map[node.CgroupPath]bool{}
 	for _, w := range l.last.Snapshot.Workloads {
 		if w.Class == node.BE {
-			meets[w.Meet] = true
+			meets[w.ContentionRoot] = true
 		}
 	}
 	var all []node.Knob
@@ -104,7 +104,7 @@ func (l *Ledger) workloads() []Workload {
 	for _, w := range l.last.Snapshot.Workloads {
 		then, now := older[w.ID], newer[w.ID]
 		c := Workload{
-			ID: w.ID, Class: w.Class, Rule: w.Rule, Cgroup: w.Cgroup, Meet: w.Meet,
+			ID: w.ID, Class: w.Class, Rule: w.Rule, Cgroup: w.Cgroup, ContentionRoot: w.ContentionRoot,
 			CPU: l.rate(then.CPU, now.CPU), Memory: w.Usage.Memory,
 			CPULimit: w.CPULimit, MemoryLimit: w.MemoryLimit, MemoryRequest: w.MemoryRequest,
 		}

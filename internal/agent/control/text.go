@@ -77,13 +77,13 @@ func (s Status) describe(b *strings.Builder) {
 		return
 	}
 	head := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(head, "tenond\t%s, up %s, %d turns\n", s.Version, Ago(s.At.Sub(s.Started)), s.Turns)
+	fmt.Fprintf(head, "tenond\t%s, up %s, %d turns\n", s.Version, Ago(s.At.Sub(s.Started)), s.Ticks)
 	fmt.Fprintf(head, "last turn\t%s: sense %v, decide %v, act %v\n", s.At.Format(time.TimeOnly),
 		s.Took.Sense.Round(time.Microsecond), s.Took.Decide.Round(time.Microsecond), s.Took.Act.Round(time.Microsecond))
 	fmt.Fprintf(head, "node\t%d CPUs, %s in use; %s of %s memory in use\n", s.Node.CPUs,
 		Shown(s.Node.CPU, unit.MilliCPU.String), Shown(s.Node.Memory, Size), Shown(s.Node.MemoryTotal, Size))
 	fmt.Fprintf(head, "knobs\t%d not as they were before Tenon, %d cannot be written\n", s.Held, len(s.Failing))
-	if s.Isolation.Rung != "" || s.Isolation.Falls > 0 {
+	if s.Isolation.Mechanism != "" || s.Isolation.Failures > 0 {
 		fmt.Fprintf(head, "isolation\t%s\n", s.Isolation.describe(s.At))
 	}
 	for _, k := range s.Bounds {
@@ -164,9 +164,9 @@ func (e Explanation) String() string {
 		b.WriteByte('\n')
 		k.describe(&b, e.At)
 	}
-	if e.Ladder != nil {
+	if e.Selection != nil {
 		b.WriteByte('\n')
-		describeLadder(&b, *e.Ladder, e.At)
+		describeSelection(&b, *e.Selection, e.At)
 	}
 	if len(e.Knobs) == 0 {
 		b.WriteString("\nNo policy asks for anything here.\n")
@@ -212,8 +212,8 @@ func (w Workload) describe(b *strings.Builder) {
 		fmt.Fprintf(b, "  asked for  %s\n", strings.Join(asked, ", "))
 	}
 	fmt.Fprintf(b, "  cgroup     %s", w.Cgroup)
-	if w.Meet != w.Cgroup {
-		fmt.Fprintf(b, ", which meets the other classes at %s", w.Meet)
+	if w.ContentionRoot != w.Cgroup {
+		fmt.Fprintf(b, ", which meets the other classes at %s", w.ContentionRoot)
 	}
 	b.WriteByte('\n')
 }

@@ -34,7 +34,7 @@ Last writes:
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	if got := NewLedger("v1").Status().String(); got != "tenond v1 has started and has not turned once.\n" {
-		t.Errorf("before the first turn: %s", got)
+		t.Errorf("before the first tick: %s", got)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// waited is a turn at noon plus after in which web, half of whose waits since
+// waited is a tick at noon plus after in which web, half of whose waits since
 // noon are short, has waited for the job and for the kernel.
 func waited(after time.Duration) tick.Tick {
 	t := seen(after, 800)
@@ -50,7 +50,7 @@ func TestTheStatusSaysForWhomAServiceWaited(t *testing.T) {
 	}
 }
 
-func TestAWriteSaysWhatWokeItsTurn(t *testing.T) {
+func TestAWriteSaysWhatWokeItsTick(t *testing.T) {
 	l := NewLedger("v1")
 	turn := wrote(seen(time.Second, 800), nil)
 	turn.Events = []tick.Event{{At: noon, Kind: tick.EventDelay, Workload: "web", Text: "waited"}}

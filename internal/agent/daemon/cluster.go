@@ -74,20 +74,20 @@ type cluster struct {
 	changed func()                     // the workloads may have changed
 	news    func(tick.Event)
 
-	pods    *kubelet.Source
-	self    *apiserver.Watch[*corev1.Node]
-	configs *apiserver.Watch[*corev1.ConfigMap]
-	byspace *apiserver.Watch[*corev1.ConfigMap] // kube.PodConfigMap
-	stale   atomic.Bool                         // the configuration may have changed
-	ends    *ends
-	link    atomic.Pointer[nri.Link] // nil: the state of NRI is not known
+	pods      *kubelet.Source
+	self      *apiserver.Watch[*corev1.Node]
+	configs   *apiserver.Watch[*corev1.ConfigMap]
+	byspace   *apiserver.Watch[*corev1.ConfigMap] // kube.PodConfigMap
+	stale     atomic.Bool                         // the configuration may have changed
+	evictions *evictionQueue
+	link      atomic.Pointer[nri.Link] // nil: the state of NRI is not known
 
 	// Only the loop uses the fields below.
-	kept     kept
+	last     savedCluster
 	saved    []byte // kept, in the form last written to the file
 	cfg      clusterConfig
 	paths    []string
-	untold   []string // remarks on running pods that neither the kubelet nor the API server lists
+	unsent   []string // remarks on running pods that neither the kubelet nor the API server lists
 	view     podView
 	resized  map[node.CgroupPath]resize // recent resizes
 	reporter *clusterReporter
@@ -98,7 +98,7 @@ type cluster struct {
 func openCluster(k Kubernetes, version, dir string, tree *cgroup.Tree, fs proc.FS, log *slog.Logger, changed func(), news func(tick.Event)) *cluster {
 	c := &cluster{Kubernetes: k, log: log, dir: dir, tree: tree, lives: livesIn(tree), changed: changed, news: news}
 	var err error
-	if c.kept, err = loadKept(dir, fs); err != nil {
+	if c.last, err = loadSavedCluster(dir, fs); err != nil {
 		log.Warn("what the last tenond knew of the cluster is not used", "error", err)
 	}
 	c.stale.Store(true)
@@ -111,8 +111,8 @@ func openCluster(k Kubernetes, version, dir string, tree *cgroup.Tree, fs proc.F
 	c.byspace = k.API.ConfigMap(k.Namespace, kube.PodConfigMap, config)
 	standIn := func(changed func()) kubelet.StandIn { return k.API.Pods(k.Node, kubelet.SlimOfAPI, changed) }
 	c.pods = kubelet.NewSource(k.Kubelet, standIn, k.Poll, log, c.podsChanged)
-	c.ends = newEnds(k.API, k.Node, log, c.podsChanged)
-	c.ends.away = func() bool {
+	c.evictions = newEnds(k.API, k.Node, log, c.podsChanged)
+	c.evictions.away = func() bool {
 		heard, err := c.self.Trouble()
 		return awayBy(heard, err, time.Now())
 	}
@@ -131,7 +131,7 @@ func (c *cluster) run(ctx context.Context, background *sync.WaitGroup) {
 	background.Go(func() { c.self.Run(ctx) })
 	background.Go(func() { c.configs.Run(ctx) })
 	background.Go(func() { c.byspace.Run(ctx) })
-	background.Go(func() { c.ends.run(ctx) })
+	background.Go(func() { c.evictions.run(ctx) })
 	c.reporter.start(ctx, background)
 	if c.NRI != "" {
 		background.Go(func() { c.nri(ctx) })
@@ -178,15 +178,15 @@ func (c *cluster) look(paths []string) {
 // layout returns where the kubelet puts the cgroups of pods: from the kubelet,
 // else from the state of an earlier daemon, else from the cgroups that exist.
 func (c *cluster) layout() kube.Layout {
-	l := kube.Layout{Systemd: c.kept.Facts.CgroupDriver == "systemd", Root: c.kept.Facts.CgroupRoot}
-	if c.kept.Facts.CgroupDriver == "" {
+	l := kube.Layout{Systemd: c.last.Facts.CgroupDriver == "systemd", Root: c.last.Facts.CgroupRoot}
+	if c.last.Facts.CgroupDriver == "" {
 		l.Systemd = slices.ContainsFunc(c.paths, func(p string) bool { return strings.HasSuffix(p, "kubepods.slice") })
 	}
 	return l
 }
 
 // unknown reports that the pods or the configuration are not known yet.
-func (c *cluster) unknown() bool { return !c.kept.PodsKnown || !c.kept.ConfigKnown }
+func (c *cluster) unknown() bool { return !c.last.PodsKnown || !c.last.ConfigKnown }
 
 // take stores the pods that the kubelet, or the API server, lists. A kubelet
 // that has just started lists no pods, or only static ones, until it has
@@ -195,7 +195,7 @@ func (c *cluster) unknown() bool { return !c.kept.PodsKnown || !c.kept.ConfigKno
 // process.
 func (c *cluster) take(known kubelet.Known) {
 	if known.Facts != (kubelet.Facts{}) {
-		c.kept.Facts = known.Facts
+		c.last.Facts = known.Facts
 	}
 	if known.At.IsZero() {
 		return // the pods from an earlier daemon stay valid
@@ -206,14 +206,14 @@ func (c *cluster) take(known kubelet.Known) {
 	}
 	l := c.layout()
 	var untold []corev1.Pod
-	c.untold = nil
-	for i := range c.kept.Pods {
-		if p := &c.kept.Pods[i]; !told[kube.UID(p)] && !kube.Ended(p) && c.lives(l.Pod(p)) {
+	c.unsent = nil
+	for i := range c.last.Pods {
+		if p := &c.last.Pods[i]; !told[kube.UID(p)] && !kube.Ended(p) && c.lives(l.Pod(p)) {
 			untold = append(untold, *p)
-			c.untold = append(c.untold, fmt.Sprintf("pod %s/%s is not among those of the %s and still has processes: it is looked after until they are gone", p.Namespace, p.Name, known.From))
+			c.unsent = append(c.unsent, fmt.Sprintf("pod %s/%s is not among those of the %s and still has processes: it is looked after until they are gone", p.Namespace, p.Name, known.From))
 		}
 	}
-	c.kept.PodsKnown, c.kept.Pods = true, slices.Concat(known.Pods, untold)
+	c.last.PodsKnown, c.last.Pods = true, slices.Concat(known.Pods, untold)
 }
 
 // livesIn returns a function that reports whether a cgroup contains processes.

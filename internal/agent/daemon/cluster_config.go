@@ -32,7 +32,7 @@ type clusterConfig struct {
 func (c *cluster) followConfig() bool { return c.followConfigAt(time.Now()) }
 
 func (c *cluster) followConfigAt(now time.Time) bool {
-	k := &c.kept
+	k := &c.last
 	facts := c.pods.Known().Facts
 	if facts == (kubelet.Facts{}) {
 		facts = k.Facts
@@ -92,7 +92,7 @@ func waits(m *config.Missing, there, was bool, now time.Time) bool {
 // it.
 func (c *cluster) tellConfig(faults []config.Fault) {
 	name := fmt.Sprintf("ConfigMap %s/%s", c.Namespace, c.ConfigMap)
-	if !c.kept.HasConfig {
+	if !c.last.HasConfig {
 		name += ", which does not exist"
 	}
 	next := nodereport.Config{From: name, Notices: slices.Concat(c.cfg.last.Notices(), c.cfg.node.Notices)}
@@ -144,7 +144,7 @@ func (c *cluster) configTrouble() string {
 // parts, the rules and the intervals come from the file. Without a ConfigMap
 // the strategies of the file are in force, too.
 func (c *cluster) over(file config.Config) config.Config {
-	if !c.kept.HasConfig {
+	if !c.last.HasConfig {
 		shareCPUs(&file.Policy, c.cfg.facts)
 		return file
 	}
@@ -164,7 +164,7 @@ func shareCPUs(p *policy.Config, f kubelet.Facts) (notices []string) {
 	if !binds(f) {
 		return nil
 	}
-	p.Pool.SetsKept, p.CPUQOS.SetsKept = true, true
+	p.Pool.CPUSetsManagedExternally, p.CPUQOS.CPUSetsManagedExternally = true, true
 	strict, err := unit.ParseCPUSet(f.ReservedCPUs)
 	if err != nil { // the kubelet would not have started with this value
 		notices = append(notices, fmt.Sprintf("the kubelet's reservedSystemCPUs cannot be read: %v", err))

@@ -20,7 +20,7 @@ func (k Kubernetes) ReleaseContainers(ctx context.Context, stateDir string, log 
 	if k.NRI == "" {
 		return nil
 	}
-	known, err := loadKept(stateDir, proc.Default())
+	known, err := loadSavedCluster(stateDir, proc.Default())
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func (k Kubernetes) ReleaseContainers(ctx context.Context, stateDir string, log 
 	if err != nil {
 		return err
 	}
-	err = nri.Release(ctx, nri.Options{Socket: k.NRI, Values: starts{recalled(known)}, V1: tree.VersionOf("cpu") == 1, Log: log})
+	err = nri.Release(ctx, nri.Options{Socket: k.NRI, Values: nriResolver{recalled(known)}, V1: tree.VersionOf("cpu") == 1, Log: log})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -36,7 +36,7 @@ func (k Kubernetes) ReleaseContainers(ctx context.Context, stateDir string, log 
 }
 
 // recalled is the pods that an earlier daemon saved.
-type recalled kept
+type recalled savedCluster
 
 // Look and Hurry do nothing: the list is complete.
 func (recalled) Look()  {}

@@ -22,10 +22,10 @@ import (
 // pod that the runtime is creating.
 const newPod = 10 * time.Millisecond
 
-// A starts is the NRI resolver: it answers the container runtime before a
+// A nriResolver is the NRI resolver: it answers the container runtime before a
 // container starts. It writes no knob; it wakes the loop, which writes the
 // cgroups of pods.
-type starts struct {
+type nriResolver struct {
 	pods interface {
 		Look()
 		Hurry()
@@ -44,12 +44,12 @@ func (c *cluster) nri(ctx context.Context) {
 }
 
 func (c *cluster) nriOptions() nri.Options {
-	return nri.Options{Socket: c.NRI, Values: starts{c.pods}, V1: c.tree.VersionOf("cpu") == 1, Log: c.log}
+	return nri.Options{Socket: c.NRI, Values: nriResolver{c.pods}, V1: c.tree.VersionOf("cpu") == 1, Log: c.log}
 }
 
 // Sandbox makes the kubelet client query the pod. Before its image is pulled
 // and its first container created, the loop has configured the pod's cgroup.
-func (s starts) Sandbox(_ context.Context, p nri.Pod) error {
+func (s nriResolver) Sandbox(_ context.Context, p nri.Pod) error {
 	if kube.Class(podOf(p)) == node.BE {
 		s.pods.Hurry()
 	} else {
@@ -65,7 +65,7 @@ func podOf(p nri.Pod) *corev1.Pod {
 
 // Container uses the pod's spec, or the webhook's annotations if the kubelet
 // does not list the pod yet. Without either it waits for the kubelet.
-func (s starts) Container(ctx context.Context, p nri.Pod, name string) (nri.Limits, bool, error) {
+func (s nriResolver) Container(ctx context.Context, p nri.Pod, name string) (nri.Limits, bool, error) {
 	if pod := s.find(p); pod != nil {
 		return limits(kube.Starting(pod, name, true))
 	}
@@ -89,7 +89,7 @@ func (s starts) Container(ctx context.Context, p nri.Pod, name string) (nri.Limi
 	}
 }
 
-func (s starts) find(p nri.Pod) *corev1.Pod {
+func (s nriResolver) find(p nri.Pod) *corev1.Pod {
 	pods := s.pods.Known().Pods
 	i := slices.IndexFunc(pods, func(o corev1.Pod) bool { return kube.UID(&o) == p.UID })
 	if i < 0 {
@@ -101,7 +101,7 @@ func (s starts) find(p nri.Pod) *corev1.Pod {
 // limits converts the limits of decide/limit to NRI. It omits the weight,
 // because the kubelet reads the runtime's weight as a request for CPU. The
 // runtime and the kubelet write -1 for no limit.
-func limits(w node.Workload, c node.Part, ours bool) (nri.Limits, bool, error) {
+func limits(w node.Workload, c node.Container, ours bool) (nri.Limits, bool, error) {
 	var l nri.Limits
 	if v, cpu := limit.CPU(w, c); cpu && ours {
 		quota := int64(-1)

@@ -61,7 +61,7 @@ func TestTheRuntimeIsToldTheKubeletsWordsForBatchResources(t *testing.T) {
 		"the kubelet tells of it when it is asked": {&teller{secret: []corev1.Pod{batchPod()}}, asked, 1},
 		"only the webhook has":                     {&teller{}, written, 0},
 	} {
-		l, ok, err := starts{c.pods}.Container(t.Context(), c.pod, "main")
+		l, ok, err := nriResolver{c.pods}.Container(t.Context(), c.pod, "main")
 		if err != nil || !ok || *l.Quota != 150_000 || *l.Period != 100_000 || *l.Memory != 1<<30 {
 			t.Errorf("%s: %+v %v %v", name, l, ok, err)
 		}
@@ -73,7 +73,7 @@ func TestTheRuntimeIsToldTheKubeletsWordsForBatchResources(t *testing.T) {
 
 func TestAPodThatIsNoBatchWorkIsNotWaitedFor(t *testing.T) {
 	pods := &teller{}
-	if l, ok, err := (starts{pods}).Container(t.Context(), nri.Pod{UID: "w", Labels: map[string]string{kube.LabelQOSClass: "LS"}}, "main"); ok || err != nil || pods.looks > 0 {
+	if l, ok, err := (nriResolver{pods}).Container(t.Context(), nri.Pod{UID: "w", Labels: map[string]string{kube.LabelQOSClass: "LS"}}, "main"); ok || err != nil || pods.looks > 0 {
 		t.Errorf("%+v %v %v, %d questions", l, ok, err, pods.looks)
 	}
 }
@@ -81,7 +81,7 @@ func TestAPodThatIsNoBatchWorkIsNotWaitedFor(t *testing.T) {
 func TestAPodThatNobodyKnowsIsGivenUp(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
-	_, ok, err := starts{&teller{}}.Container(ctx, nri.Pod{UID: "w", Labels: map[string]string{kube.LabelQOSClass: "BE"}}, "main")
+	_, ok, err := nriResolver{&teller{}}.Container(ctx, nri.Pod{UID: "w", Labels: map[string]string{kube.LabelQOSClass: "BE"}}, "main")
 	if ok || !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(ok, err)
 	}

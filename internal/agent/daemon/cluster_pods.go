@@ -61,21 +61,21 @@ func (c *cluster) workloads() []node.Workload {
 	known := c.pods.Known()
 	before := c.view.native
 	if before == nil { // from an earlier daemon
-		before = natives(c.kept.Pods, c.layout())
+		before = natives(c.last.Pods, c.layout())
 	}
 	c.take(known)
 	l := c.layout()
 	exists := func(p node.CgroupPath) bool { return c.tree.Exists(string(p)) }
-	v := podView{pods: map[node.CgroupPath]endable{}, native: natives(c.kept.Pods, l), before: before}
+	v := podView{pods: map[node.CgroupPath]endable{}, native: natives(c.last.Pods, l), before: before}
 	var remarks []string
-	v.workloads, remarks = kube.Workloads(c.kept.Pods, l, exists)
+	v.workloads, remarks = kube.Workloads(c.last.Pods, l, exists)
 	c.cfg.spaces.Apply(v.workloads)
-	remarks = append(remarks, unbind(v.workloads, c.kept.Facts)...)
-	remarks = append(remarks, c.untold...)
+	remarks = append(remarks, unbind(v.workloads, c.last.Facts)...)
+	remarks = append(remarks, c.unsent...)
 	of := map[node.CgroupPath]*corev1.Pod{}
 	living := 0
-	for i := range c.kept.Pods {
-		p := &c.kept.Pods[i]
+	for i := range c.last.Pods {
+		p := &c.last.Pods[i]
 		if kube.Ended(p) {
 			continue
 		}
@@ -94,13 +94,13 @@ func (c *cluster) workloads() []node.Workload {
 		}
 		grace := graceOf(p)
 		v.pods[w.Cgroup] = endable{apiserver.PodName{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, grace}
-		w.Grace, w.Spared = node.Some(grace), c.ends.spared(p.UID)
+		w.Grace, w.EvictionExempt = node.Some(grace), c.evictions.exempt(p.UID)
 	}
 	v.status = nodereport.Pods{From: known.From, At: known.At, Trouble: known.Trouble, Unmanaged: living - len(v.workloads), Remarks: remarks}
 	c.resized = resized(c.resized, before, v.native, time.Now())
-	v.change = rebase(before, v.native, c.resized, c.kept.Facts.NoQuotas)
+	v.change = rebase(before, v.native, c.resized, c.last.Facts.NoQuotas)
 	c.view = v
-	c.ends.follow(v.pods)
+	c.evictions.follow(v.pods)
 	return v.workloads
 }
 

@@ -43,13 +43,13 @@ func (r *clusterReporter) start(ctx context.Context, background *sync.WaitGroup)
 	background.Go(func() { r.sender.Run(ctx) })
 }
 
-// turn takes a tick and the policy that decided it.
-func (c *cluster) turn(t tick.Tick, by policy.Config) {
+// tick takes a tick and the policy that decided it.
+func (c *cluster) tick(t tick.Tick, by policy.Config) {
 	r := c.reporter
 	if t.Snapshot.At.IsZero() {
 		return
 	}
-	uid := c.kept.UID
+	uid := c.last.UID
 	r.uid.Store(&uid)
 	r.meter.Observe(t.Snapshot)
 	cpu, memory := r.requested.take(t.Snapshot.At, t.Batch, c.view.running)

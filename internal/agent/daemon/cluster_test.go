@@ -111,7 +111,7 @@ func TestADeletedConfigMapHoldsForAWhile(t *testing.T) {
 	s.Put(byspace)
 	c := openTestCluster(t, s, t.TempDir())
 	threshold(t, c, 70)
-	soon(t, "what namespaces ask for", func() bool { c.followConfig(); return c.kept.ByNamespace != nil })
+	soon(t, "what namespaces ask for", func() bool { c.followConfig(); return c.last.ByNamespace != nil })
 	missing := func() (n int) {
 		for _, notice := range c.cfg.status.Notices {
 			if strings.Contains(notice, "what it said last holds until") {
@@ -125,8 +125,8 @@ func TestADeletedConfigMapHoldsForAWhile(t *testing.T) {
 	s.Remove(byspace)
 	soon(t, "both are missed", func() bool { c.followConfig(); return missing() == 2 })
 	now := func() unit.Percent { return c.over(config.Config{}).Policy.Suppress.ThresholdPercent }
-	if now() != 70 || !c.kept.HasConfig || c.kept.ByNamespace == nil {
-		t.Errorf("as soon as they are gone, %+v holds", c.kept)
+	if now() != 70 || !c.last.HasConfig || c.last.ByNamespace == nil {
+		t.Errorf("as soon as they are gone, %+v holds", c.last)
 	}
 	s.Put(configMap(suppressAt("55")))
 	threshold(t, c, 55)
@@ -138,8 +138,8 @@ func TestADeletedConfigMapHoldsForAWhile(t *testing.T) {
 	if c.followConfigAt(begun.Add(config.GoneAfter - time.Second)) {
 		t.Error("too early")
 	}
-	if !c.followConfigAt(time.Now().Add(config.GoneAfter)) || now() != 0 || c.kept.HasConfig || c.kept.ByNamespace != nil || missing() != 0 {
-		t.Errorf("for so long they have been deleted: %+v, %q", c.kept, c.cfg.status.Notices)
+	if !c.followConfigAt(time.Now().Add(config.GoneAfter)) || now() != 0 || c.last.HasConfig || c.last.ByNamespace != nil || missing() != 0 {
+		t.Errorf("for so long they have been deleted: %+v, %q", c.last, c.cfg.status.Notices)
 	}
 	s.Put(configMap(suppressAt("60")))
 	threshold(t, c, 60)
@@ -153,7 +153,7 @@ func TestWithoutConfigMapTheFileHolds(t *testing.T) {
 	if got := c.over(file); got.Policy.Suppress.ThresholdPercent != 33 {
 		t.Errorf("%+v", got.Policy.Suppress)
 	}
-	c.kept.HasConfig = true
+	c.last.HasConfig = true
 	c.cfg.node.Policy.Suppress.ThresholdPercent = 70
 	if got := c.over(file).Policy; got.Suppress.ThresholdPercent != 70 || got.Pool.CPUs != file.Policy.Pool.CPUs {
 		t.Errorf("%+v", got)
@@ -181,8 +181,8 @@ func TestARestartWithoutAPIServerGoesOnWithWhatWasKnown(t *testing.T) {
 	if got := second.over(config.Config{}).Policy.Suppress.ThresholdPercent; got != 40 {
 		t.Errorf("the threshold is %v and was 40", got)
 	}
-	if second.unknown() || len(second.kept.Pods) != 1 || second.layout() != (kube.Layout{Systemd: true, Root: "/x"}) {
-		t.Errorf("%+v", second.kept)
+	if second.unknown() || len(second.last.Pods) != 1 || second.layout() != (kube.Layout{Systemd: true, Root: "/x"}) {
+		t.Errorf("%+v", second.last)
 	}
 	soon(t, "the trouble is reported", func() bool { return second.configTrouble() != "" })
 }
@@ -193,14 +193,14 @@ func TestPodsOfAnotherBootAreNone(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, clusterFile), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	k, err := loadKept(dir, proc.Default())
+	k, err := loadSavedCluster(dir, proc.Default())
 	if err != nil || k.PodsKnown || len(k.Pods) > 0 || !k.ConfigKnown || k.Labels["a"] != "b" {
 		t.Errorf("%+v, %v", k, err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, clusterFile), []byte(`{"boot`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if k, err = loadKept(dir, proc.Default()); err == nil || k.PodsKnown || k.Boot == "" {
+	if k, err = loadSavedCluster(dir, proc.Default()); err == nil || k.PodsKnown || k.Boot == "" {
 		t.Errorf("a torn file: %+v, %v", k, err)
 	}
 }
@@ -335,7 +335,7 @@ func TestCPUsAreBoundByOneOnly(t *testing.T) {
 // bounds best-effort work.
 func TestAKubeletThatBindsCPUsHasThemToItself(t *testing.T) {
 	c := &cluster{}
-	c.kept.HasConfig = true
+	c.last.HasConfig = true
 	of := func(reserved string, f kubelet.Facts) (policy.Config, []string) {
 		var p policy.Config
 		p.Pool.ReservedCPUs, _ = unit.ParseCPUSet(reserved)
@@ -357,7 +357,7 @@ func TestAKubeletThatBindsCPUsHasThemToItself(t *testing.T) {
 		{"", kubelet.Facts{CPUManagerPolicy: "static", ReservedCPUs: "0"}, true, "0", ""},
 	} {
 		p, notices := of(x.reserved, x.facts)
-		if p.Pool.SetsKept != x.kept || p.CPUQOS.SetsKept != x.kept || p.Pool.ReservedCPUs.String() != x.cpus {
+		if p.Pool.CPUSetsManagedExternally != x.kept || p.CPUQOS.CPUSetsManagedExternally != x.kept || p.Pool.ReservedCPUs.String() != x.cpus {
 			t.Errorf("%q on %+v: %+v; want CPUs %q", x.reserved, x.facts, p.Pool, x.cpus)
 		}
 		if text := strings.Join(notices, "; "); x.notice == "" && text != "" || !strings.HasPrefix(text, x.notice) {
@@ -365,8 +365,8 @@ func TestAKubeletThatBindsCPUsHasThemToItself(t *testing.T) {
 		}
 	}
 	// Without a ConfigMap the file's strategies leave cpusets alone, too.
-	c.kept.HasConfig, c.cfg.facts = false, kubelet.Facts{CPUManagerPolicy: "static", ReservedCPUs: "0"}
-	if s := c.over(config.Config{}).Policy.Pool; !s.SetsKept || s.ReservedCPUs != unit.CPUSetOf(0) {
+	c.last.HasConfig, c.cfg.facts = false, kubelet.Facts{CPUManagerPolicy: "static", ReservedCPUs: "0"}
+	if s := c.over(config.Config{}).Policy.Pool; !s.CPUSetsManagedExternally || s.ReservedCPUs != unit.CPUSetOf(0) {
 		t.Errorf("without a ConfigMap: %+v", s)
 	}
 }
@@ -383,14 +383,14 @@ func TestTheAnnotationAndTheKubeletTogetherReserveCPUs(t *testing.T) {
 		c.followConfig()
 		return c.over(config.Config{}).Policy.Pool.ReservedCPUs == unit.CPUSetOf(0)
 	})
-	if c.over(config.Config{}).Policy.Pool.SetsKept {
+	if c.over(config.Config{}).Policy.Pool.CPUSetsManagedExternally {
 		t.Error("the kubelet has not said that it binds CPUs")
 	}
-	c.kept.Facts = kubelet.Facts{CPUManagerPolicy: "static", ReservedCPUs: "3"}
+	c.last.Facts = kubelet.Facts{CPUManagerPolicy: "static", ReservedCPUs: "3"}
 	if !c.followConfig() {
 		t.Fatal("what the kubelet says changes nothing")
 	}
-	if got := c.over(config.Config{}).Policy.Pool; !got.SetsKept || got.ReservedCPUs != unit.CPUSetOf(0, 3) {
+	if got := c.over(config.Config{}).Policy.Pool; !got.CPUSetsManagedExternally || got.ReservedCPUs != unit.CPUSetOf(0, 3) {
 		t.Errorf("%+v", got)
 	}
 	if len(c.cfg.status.Notices) != 1 || !strings.Contains(c.cfg.status.Notices[0], "CPUs 0 are reserved") {
@@ -409,7 +409,7 @@ func TestAPodThatNobodyTellsIsLookedAfterWhileItLives(t *testing.T) {
 	}
 	tell := func(pods ...corev1.Pod) (names string) {
 		c.take(kubelet.Known{At: time.Now(), From: "kubelet", Pods: pods})
-		for _, p := range c.kept.Pods {
+		for _, p := range c.last.Pods {
 			names += p.Name + " "
 		}
 		return names
@@ -419,18 +419,18 @@ func TestAPodThatNobodyTellsIsLookedAfterWhileItLives(t *testing.T) {
 	for _, p := range []corev1.Pod{a, b, ended} {
 		lives[c.layout().Pod(&p)] = true
 	}
-	if got := tell(a, b, ended); got != "a b ended " || len(c.untold) > 0 {
-		t.Errorf("%s, %q", got, c.untold)
+	if got := tell(a, b, ended); got != "a b ended " || len(c.unsent) > 0 {
+		t.Errorf("%s, %q", got, c.unsent)
 	}
-	if got := tell(); got != "a b " || len(c.untold) != 2 || !strings.Contains(c.untold[0], "shop/a") {
-		t.Errorf("after the kubelet's restart: %s, %q", got, c.untold)
+	if got := tell(); got != "a b " || len(c.unsent) != 2 || !strings.Contains(c.unsent[0], "shop/a") {
+		t.Errorf("after the kubelet's restart: %s, %q", got, c.unsent)
 	}
-	if got := tell(b); got != "b a " || len(c.untold) != 1 {
-		t.Errorf("b is remarked on again: %s, %q", got, c.untold)
+	if got := tell(b); got != "b a " || len(c.unsent) != 1 {
+		t.Errorf("b is remarked on again: %s, %q", got, c.unsent)
 	}
 	delete(lives, c.layout().Pod(&a))
-	if got := tell(b); got != "b " || len(c.untold) > 0 {
-		t.Errorf("a is gone: %s, %q", got, c.untold)
+	if got := tell(b); got != "b " || len(c.unsent) > 0 {
+		t.Errorf("a is gone: %s, %q", got, c.unsent)
 	}
 }
 

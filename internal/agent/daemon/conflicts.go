@@ -84,7 +84,7 @@ func (c *writeConflicts) sweep() {
 
 // contested logs, once, the knobs that Tenon leaves as another component wrote
 // them.
-func (r *reporter) contested(wants []plan.Want) {
+func (r *changeLogger) contested(wants []plan.Want) {
 	held := map[node.Knob]bool{}
 	for _, w := range wants {
 		if w.Intent != plan.Hold {

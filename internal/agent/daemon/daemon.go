@@ -60,17 +60,17 @@ type Options struct {
 // but the guard.
 type daemon struct {
 	Options
-	host     *host.Host
-	tree     *cgroup.Tree
-	agent    *loop.Agent
-	config   *configFile
-	watcher  *cgroup.Watcher
-	guard    *guard
-	reporter reporter
-	show     *show
-	before   policy.State // the state of the policies before this tick
-	signals  *signals
-	rungs    *rungs
+	host       *host.Host
+	tree       *cgroup.Tree
+	agent      *loop.Agent
+	config     *configFile
+	watcher    *cgroup.Watcher
+	guard      *guard
+	reporter   changeLogger
+	show       *outputs
+	before     policy.State // the state of the policies before this tick
+	signals    *signals
+	mechanisms *mechanisms
 
 	containers *inventory.Follower
 	cluster    *cluster // nil: this node is not in a cluster
@@ -120,7 +120,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := d.host.Adopt(); err != nil {
 		return fmt.Errorf("take over from the last tenond: %w", err)
 	}
-	d.reporter, d.show = reporter{log: d.Log, rung: rungReport{seen: time.Now()}}, openShow(o)
+	d.reporter, d.show = changeLogger{log: d.Log, mechanism: mechanismReport{seen: time.Now()}}, openShow(o)
 	defer func() { err = errors.Join(err, d.show.close()) }()
 	d.agent = &loop.Agent{Host: d, MaxSteps: maxSteps}
 	last, age, ok := loadState(o.StateDir, fs)
@@ -131,8 +131,8 @@ func Run(ctx context.Context, o Options) (err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	d.signals = openSignals(ctx, d.host, d.tree, fs, d.Log)
-	if d.rungs, err = openRungs(o.StateDir, fs, d.signals.send); err != nil {
-		if d.rungs == nil {
+	if d.mechanisms, err = openMechanisms(o.StateDir, fs, d.signals.send); err != nil {
+		if d.mechanisms == nil {
 			return err
 		}
 		d.Log.Warn("the isolation mechanism pinned by hand and the mechanism failures are lost", "error", err)
@@ -144,7 +144,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	var background, guarding sync.WaitGroup
 	if o.Kubernetes != nil {
 		d.cluster = openCluster(*o.Kubernetes, o.Version, o.StateDir, d.tree, fs, d.Log, func() { d.changed.Store(true) }, d.signals.nudge)
-		d.cluster.ends.signal, d.cluster.ends.prepare = d.host.Apply, d.host.Prepare
+		d.cluster.evictions.signal, d.cluster.evictions.prepare = d.host.Apply, d.host.Prepare
 		d.cluster.run(ctx, &background)
 		d.cluster.first(ctx)
 		d.cluster.followConfig()
@@ -153,8 +153,8 @@ func Run(ctx context.Context, o Options) (err error) {
 	d.containers.First(ctx, last.Containers)
 	background.Go(func() { d.listen(ctx) })
 	background.Go(func() { d.containers.Run(ctx) })
-	background.Go(func() { tend(ctx, d.guard.ticks, d.guard, d.host, d.Log) })
-	d.show.serve(ctx, o, d.rungs, &background)
+	background.Go(func() { keepAlive(ctx, d.guard.ticks, d.guard, d.host, d.Log) })
+	d.show.serve(ctx, o, d.mechanisms, &background)
 	guarding.Go(func() { stop(d.guard.keep(ctx, o.Watchdog)) })
 	_ = d.agent.Run(ctx, d.signals.wake, d.observe) // returns only ctx's error
 	guarding.Wait()
@@ -203,8 +203,8 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 		return node.Snapshot{}, errUnknown
 	}
 	s, err := d.host.Snapshot(ctx)
-	asked, earlier := d.rungs.begin(s.At)
-	s.Isolation.Asked, s.Isolation.Falls = asked, append(earlier, s.Isolation.Falls...)
+	asked, earlier := d.mechanisms.begin(s.At)
+	s.Isolation.Request, s.Isolation.Failures = asked, append(earlier, s.Isolation.Failures...)
 	if err == nil {
 		d.conflicts.see(&s)
 	}
@@ -218,19 +218,19 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 // observe reports a tick, and notifies the guard that the loop is alive.
 func (d *daemon) observe(t tick.Tick, err error) {
 	t.Isolation = d.host.IsolationStatus()
-	d.host.SenseSiblings(t.Ladder.Rung == node.RungSiblings)
-	d.reporter.report(t, err)
+	d.host.SenseSiblings(t.Selection.Mechanism == node.MechanismSiblings)
+	d.reporter.tick(t, err)
 	d.guard.end(!t.Snapshot.At.IsZero(), d.agent.Period)
-	d.show.turn(t, err, d.agent.Config, d.before, d.agent.Period)
+	d.show.tick(t, err, d.agent.Config, d.before, d.agent.Period)
 	if handsOver(t) {
 		d.signals.nudge(tick.Event{At: time.Now(), Kind: tick.EventHandover, Text: "a means of isolation was given up for another"})
 	}
-	d.rungs.end(!t.Snapshot.At.IsZero())
+	d.mechanisms.end(!t.Snapshot.At.IsZero())
 	if d.cluster != nil {
-		d.cluster.turn(t, d.agent.Config)
+		d.cluster.tick(t, d.agent.Config)
 	}
 	if !t.Snapshot.At.IsZero() {
-		if err := d.rungs.keep(t.Ladder.Falls); err != nil {
+		if err := d.mechanisms.keep(t.Selection.Failures); err != nil {
 			d.Log.Warn("a mechanism failure is not saved for the next tenond", "error", err)
 		}
 	}

@@ -148,7 +148,7 @@ func (d *daemon) Apply(ctx context.Context, s plan.Step) error {
 	if d.cluster == nil {
 		return d.host.Apply(ctx, s)
 	}
-	if taken, err := d.cluster.ends.take(s); taken {
+	if taken, err := d.cluster.evictions.take(s); taken {
 		return err
 	}
 	err := d.host.Apply(ctx, s)

@@ -147,7 +147,7 @@ func (g *guard) keep(ctx context.Context, watchdog []string) error {
 		}
 		g.mu.Lock()
 		var err error
-		if g.turns() {
+		if g.onTime() {
 			err = g.renew()
 		}
 		g.mu.Unlock()
@@ -157,15 +157,15 @@ func (g *guard) keep(ctx context.Context, watchdog []string) error {
 	}
 }
 
-// turns reports whether ticks are on time; g.mu is held.
-func (g *guard) turns() bool { return time.Now().Before(g.by) && (g.good || g.busy) }
+// onTime reports whether ticks are on time; g.mu is held.
+func (g *guard) onTime() bool { return time.Now().Before(g.by) && (g.good || g.busy) }
 
 // hangs reports that the loop has been late for so long that the lease has
 // expired.
 func (g *guard) hangs() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !g.turns() && g.lease.Expired()
+	return !g.onTime() && g.lease.Expired()
 }
 
 // renew renews the lease and logs a failure once; g.mu is held.

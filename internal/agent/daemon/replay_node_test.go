@@ -38,7 +38,7 @@ type busyNode struct {
 	begun     time.Time
 	second    int // that have passed
 	conflicts writeConflicts
-	asked     node.Asked
+	asked     node.Request
 	shown     time.Time // in the last snapshot
 
 	pods   []*pod // in the order in which they came
@@ -116,7 +116,7 @@ func (n *busyNode) fork(p *pod, memory unit.Bytes, demand unit.MilliCPU) {
 func (n *busyNode) serve(name string, class node.Class) {
 	n.number++
 	p := &pod{Workload: node.Workload{
-		ID: node.WorkloadID(name), Class: class, Rule: "services", Cgroup: node.CgroupPath(fmt.Sprintf("ls/%s-%d", name, n.number)), Meet: "ls",
+		ID: node.WorkloadID(name), Class: class, Rule: "services", Cgroup: node.CgroupPath(fmt.Sprintf("ls/%s-%d", name, n.number)), ContentionRoot: "ls",
 		MemoryRequest: node.Some[unit.Bytes](1 << 30),
 	}}
 	if class == node.LSR {
@@ -133,7 +133,7 @@ func (n *busyNode) work(memory unit.Bytes) {
 	name := fmt.Sprintf("job-%03d", n.number)
 	p := &pod{
 		Workload: node.Workload{
-			ID: node.WorkloadID(name), Class: node.BE, Rule: "batch", Cgroup: node.CgroupPath("be/" + name), Meet: "be",
+			ID: node.WorkloadID(name), Class: node.BE, Rule: "batch", Cgroup: node.CgroupPath("be/" + name), ContentionRoot: "be",
 			Priority: n.random.IntN(3) * 100,
 		},
 		ends: n.second + 60 + n.random.IntN(300), stubborn: n.number%3 == 0,
@@ -197,7 +197,7 @@ func (n *busyNode) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	}
 	s.At = s.At.Add(time.Since(n.begun) % time.Second) // of a tick that an event woke
 	s.MemoryTotal = node.Some[unit.Bytes](busyMemory)
-	s.Isolation.Asked = n.asked
+	s.Isolation.Request = n.asked
 	s.Isolation.LSOn = map[unit.CPU]time.Duration{}
 	for c := range s.Topology.All().All() {
 		s.Isolation.LSOn[c] = time.Duration(0)
@@ -237,7 +237,7 @@ func (n *busyNode) Apply(ctx context.Context, s plan.Step) error {
 		return err
 	}
 	n.conflicts.note(s, s.To)
-	if v, is := s.To.(node.Run); is && v.Ends() {
+	if v, is := s.To.(node.Run); is && v.EndsProcesses() {
 		for _, p := range n.pods {
 			if p.Cgroup != s.Knob.Cgroup {
 				continue
@@ -361,19 +361,19 @@ func (n *busyNode) isolate() {
 	switch n.second {
 	case 300, 2500:
 		n.Eject("runnable task stall")
-		n.send(tick.Event{Kind: tick.EventRung, Text: "runnable task stall"})
+		n.send(tick.Event{Kind: tick.EventMechanism, Text: "runnable task stall"})
 	case 1200:
 		n.Load("scx_other")
 	case 1290:
 		n.Load("")
 	case 1700, 3000:
-		n.asked = node.Asked{At: n.shown, Rung: node.RungCoreSched}
+		n.asked = node.Request{At: n.shown, Mechanism: node.MechanismCoreSched}
 		n.send(tick.Event{Kind: tick.EventPin, Text: "core_sched is pinned by hand"})
 	case 1780:
-		n.asked.Rung = node.RungSiblings
+		n.asked.Mechanism = node.MechanismSiblings
 		n.send(tick.Event{Kind: tick.EventPin})
 	case 1880, 3060:
-		n.asked.Rung = ""
+		n.asked.Mechanism = ""
 		n.send(tick.Event{Kind: tick.EventPin, Text: "the choice is the configuration's again"})
 	}
 }
@@ -400,9 +400,9 @@ func (n *busyNode) configure() {
 	case 2660:
 		c.CPUQOS.Enable = true
 	case 2800:
-		c.CPUQOS.Rung = node.RungSiblings
+		c.CPUQOS.Mechanism = node.MechanismSiblings
 	case 2880:
-		c.CPUQOS.Rung, c.Suppress.Enable = "", false
+		c.CPUQOS.Mechanism, c.Suppress.Enable = "", false
 	case 3200:
 		c.Suppress.Enable, c.Suppress.ThresholdPercent = true, 70
 		c.Pool = facts.Pool{Reserved: unit.CPUs(1), LendLSR: true}

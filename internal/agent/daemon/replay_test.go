@@ -38,22 +38,22 @@ type tally struct {
 	orders                map[string]bool // different ones for cgroups
 	caps                  map[string]bool
 	slots                 map[int]bool
-	kept                  map[node.Rung]int // ticks with each mechanism
-	switches              int               // from one mechanism to another
+	kept                  map[node.Mechanism]int // ticks with each mechanism
+	switches              int                    // from one mechanism to another
 	asked, killed, frozen int
 	held                  int // ticks with a knob that is left to another program
-	missed, hurt          int // ticks with an objective missed, with a service that waits
+	missed, violated      int // ticks with an objective missed, with a service that waits
 	configs               int
 	failures              map[node.File]int
 }
 
-func (c *tally) add(t tick.Tick, last node.Rung) {
+func (c *tally) add(t tick.Tick, last node.Mechanism) {
 	c.ticks++
 	if len(t.Events) > 0 {
 		c.woken++
 	}
-	if t.Snapshot.Hurt {
-		c.hurt++
+	if t.Snapshot.SLOViolated {
+		c.violated++
 	}
 	if len(t.Missed) > 0 {
 		c.missed++
@@ -61,7 +61,7 @@ func (c *tally) add(t tick.Tick, last node.Rung) {
 	if slices.ContainsFunc(t.Wants, func(w plan.Want) bool { return w.Intent == plan.Hold }) {
 		c.held++
 	}
-	if r := t.Ladder.Rung; r != "" {
+	if r := t.Selection.Mechanism; r != "" {
 		if c.kept[r]++; last != "" && last != r {
 			c.switches++
 		}
@@ -99,7 +99,7 @@ func (c *tally) String() string {
 	return fmt.Sprintf("%d ticks, %d woken by an event, %d for a waiting service, %d with an objective missed; "+
 		"%d ticks with orders, %d different ones for cgroups in %d slots, %d caps; %d switches of the mechanism, ticks with each %v; "+
 		"%d asked to end, %d killed, %d frozen; %d ticks with a knob left to another program; %d configurations; %d steps failed %v",
-		c.ticks, c.woken, c.hurt, c.missed, c.withOrders, len(c.orders), len(c.slots), len(c.caps), c.switches, c.kept,
+		c.ticks, c.woken, c.violated, c.missed, c.withOrders, len(c.orders), len(c.slots), len(c.caps), c.switches, c.kept,
 		c.asked, c.killed, c.frozen, c.held, c.configs, c.failed, c.failures)
 }
 
@@ -133,12 +133,12 @@ func live(t *testing.T, dir string) ([]asking, policy.State, *tally) {
 	t.Helper()
 	var all []asking
 	count := &tally{
-		orders: map[string]bool{}, caps: map[string]bool{}, slots: map[int]bool{}, kept: map[node.Rung]int{}, failures: map[node.File]int{},
+		orders: map[string]bool{}, caps: map[string]bool{}, slots: map[int]bool{}, kept: map[node.Mechanism]int{}, failures: map[node.File]int{},
 	}
 	var state policy.State
 	synctest.Test(t, func(t *testing.T) {
 		n := newBusyNode(t)
-		var last node.Rung
+		var last node.Mechanism
 		var config policy.Config
 		for range 2 {
 			d := openShow(Options{StateDir: dir, Log: slog.New(slog.DiscardHandler)})
@@ -147,7 +147,7 @@ func live(t *testing.T, dir string) ([]asking, policy.State, *tally) {
 			n.agent.Resume(state)
 			first := true
 			_ = n.agent.Run(ctx, n.wake, func(turn tick.Tick, err error) {
-				d.turn(turn, err, n.agent.Config, n.before, n.agent.Period)
+				d.tick(turn, err, n.agent.Config, n.before, n.agent.Period)
 				if d.failed != "" {
 					t.Fatal(d.failed)
 				}
@@ -156,7 +156,7 @@ func live(t *testing.T, dir string) ([]asking, policy.State, *tally) {
 					count.configs++
 				}
 				count.add(turn, last)
-				last = turn.Ladder.Rung
+				last = turn.Selection.Mechanism
 				all = append(all, asking{turn.Snapshot.At, wantsText(turn.Wants), first})
 				first = false
 			})
@@ -188,7 +188,7 @@ func TestAnHourWithTheBESchedulerReplays(t *testing.T) {
 	t.Logf("the capture has %d bytes, %d a tick", capture.Len(), capture.Len()/ticks)
 
 	r, err := record.Replay(bytes.NewReader(capture.Bytes()), nil) // as tenon replay does
-	if err != nil || !r.Identical() || r.Turns != len(all) || r.Stretches != 2 || r.ReplayedSteps != r.RecordedSteps {
+	if err != nil || !r.Identical() || r.Ticks != len(all) || r.Stretches != 2 || r.ReplayedSteps != r.RecordedSteps {
 		t.Errorf("%v\n%v", err, r)
 	}
 	replayedApart(t, capture.Bytes(), all, remembered)
@@ -202,7 +202,7 @@ func replayedApart(t *testing.T, capture []byte, all []asking, remembered policy
 	t.Helper()
 	var state policy.State
 	i, differ := 0, 0
-	err := record.Turns(bytes.NewReader(capture), func(turn record.Turn) {
+	err := record.Ticks(bytes.NewReader(capture), func(turn record.Tick) {
 		live := all[i]
 		i++
 		if live.first {
@@ -294,16 +294,16 @@ func checkBusy(t *testing.T, c *tally) {
 		"different orders for cgroups":               len(c.orders) >= 100,
 		"different caps":                             len(c.caps) >= 50,
 		"slots":                                      len(c.slots) >= 10,
-		"ticks on sched_ext":                         c.kept[node.RungSchedExt] >= 1800,
-		"ticks on core_sched":                        c.kept[node.RungCoreSched] >= 60,
-		"ticks on siblings":                          c.kept[node.RungSiblings] >= 60,
+		"ticks on sched_ext":                         c.kept[node.MechanismSchedExt] >= 1800,
+		"ticks on core_sched":                        c.kept[node.MechanismCoreSched] >= 60,
+		"ticks on siblings":                          c.kept[node.MechanismSiblings] >= 60,
 		"switches of the isolation mechanism":        c.switches >= 8,
 		"evictions":                                  c.asked >= 5,
 		"victims that were killed":                   c.killed >= 1,
 		"workloads that were frozen":                 c.frozen >= 1,
 		"ticks with a knob left to another program":  c.held >= 60,
 		"ticks in which an objective is missed":      c.missed >= 120,
-		"ticks that a waiting service woke":          c.hurt >= 120,
+		"ticks that a waiting service woke":          c.violated >= 120,
 		"configurations":                             c.configs >= 6,
 		"steps that failed":                          c.failed >= 5,
 		"steps that failed for a cgroup that's gone": c.failures[node.FileSchedulerGroup] >= 1,

@@ -141,8 +141,8 @@ func (d *daemon) listen(ctx context.Context) {
 		case <-d.Reload:
 			d.config.reload.Store(true)
 			e = tick.Event{At: time.Now(), Kind: tick.EventConfig, Text: "asked to read the configuration again"}
-		case r := <-d.host.RungEvents():
-			e = tick.Event{At: r.At, Kind: tick.EventRung, Text: r.Text}
+		case r := <-d.host.MechanismEvents():
+			e = tick.Event{At: r.At, Kind: tick.EventMechanism, Text: r.Text}
 		}
 		d.signals.send(e)
 	}

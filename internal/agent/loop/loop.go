@@ -36,7 +36,7 @@ type Guard interface {
 type Agent struct {
 	Host   Host
 	Config policy.Config
-	// MaxSteps bounds the writes of one turn; 0 means no bound.
+	// MaxSteps bounds the writes of one tick; 0 means no bound.
 	MaxSteps int
 	// Period is how often Run turns the loop when nothing happens.
 	Period time.Duration
@@ -48,22 +48,22 @@ type Agent struct {
 
 // Step turns the loop once. A failed step does not stop the others: it is
 // reported, and the next snapshot tells the truth.
-func (a *Agent) Step(ctx context.Context) (tick.Tick, error) { return a.turn(ctx, nil) }
+func (a *Agent) Step(ctx context.Context) (tick.Tick, error) { return a.tickOnce(ctx, nil) }
 
-// turn is a Step that does not come by its period, but for some events.
-func (a *Agent) turn(ctx context.Context, events []tick.Event) (tick.Tick, error) {
+// tickOnce is a Step that does not come by its period, but for some events.
+func (a *Agent) tickOnce(ctx context.Context, events []tick.Event) (tick.Tick, error) {
 	start := time.Now()
 	t := tick.Tick{Begun: start, Events: events}
 	s, err := a.Host.Snapshot(ctx)
 	if err != nil {
 		return t, fmt.Errorf("read the node: %w", err)
 	}
-	s.Hurt = slices.ContainsFunc(events, hurts)
+	s.SLOViolated = slices.ContainsFunc(events, sloViolated)
 	t.Snapshot, t.Sense = s, time.Since(start)
 
 	start = time.Now()
 	a.state, t.Wants = policy.Decide(a.Config, a.state, s)
-	t.Batch, t.Ladder, t.Missed = a.state.Batch.Offer, a.state.Ladder.Status, a.state.Missed()
+	t.Batch, t.Selection, t.Missed = a.state.Batch.Offer, a.state.Selector.Status, a.state.Missed()
 	steps := plan.Bound(plan.Diff(s.Knobs, t.Wants), a.MaxSteps)
 	t.Decide = time.Since(start)
 
@@ -86,11 +86,11 @@ func (a *Agent) turn(ctx context.Context, events []tick.Event) (tick.Tick, error
 }
 
 // Run turns the loop every Period, and at once when wake says that something
-// happened, until ctx ends. Events that come during a turn or in the gap after
-// it are those of the next one, but an operator's word ends the gap; and one that
-// comes alone and says that work waits is looked at again soon. It hands each turn
-// to observe and returns ctx's error. A nil wake never fires; who sends must stop
-// with ctx.
+// happened, until ctx ends. Events that come during a tick or in the gap after
+// it are those of the next one, but an operator's word ends the gap; and one
+// that comes alone and says that work waits is looked at again soon. It hands
+// each tick to observe and returns ctx's error. A nil wake never fires; who
+// sends must stop with ctx.
 func (a *Agent) Run(ctx context.Context, wake <-chan tick.Event, observe func(tick.Tick, error)) error {
 	due := time.NewTimer(0)
 	defer due.Stop()
@@ -105,13 +105,13 @@ func (a *Agent) Run(ctx context.Context, wake <-chan tick.Event, observe func(ti
 			waiting = tick.Join(waiting, e)
 		}
 		waiting = drain(wake, waiting)
-		t, err := a.turn(ctx, waiting)
+		t, err := a.tickOnce(ctx, waiting)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		observe(t, err)
 		waiting = nil
-		gap := pace.turned(t.Begun, time.Since(t.Begun), a.Period, len(t.Done) > 0, slices.ContainsFunc(t.Events, woke))
+		gap := pace.ticked(t.Begun, time.Since(t.Begun), a.Period, len(t.Done) > 0, slices.ContainsFunc(t.Events, woke))
 		if pace.storm == 0 {
 			waiting = again(t.Events)
 		}
@@ -136,9 +136,9 @@ func (a *Agent) Run(ctx context.Context, wake <-chan tick.Event, observe func(ti
 	}
 }
 
-// again returns the events of a turn that the next should look at too: the use
-// since the turn before was that of the time before the event, and the use
-// since this turn will be that of the moment.
+// again returns the events of a tick that the next should look at too: the use
+// since the tick before was that of the time before the event, and the use
+// since this tick will be that of the moment.
 func again(events []tick.Event) []tick.Event {
 	var same []tick.Event
 	for _, e := range events {
@@ -150,18 +150,18 @@ func again(events []tick.Event) []tick.Event {
 	return same
 }
 
-// atOnce reports whether an event has its turn in a storm, too: an operator waits
-// for the answer, or best-effort work has less isolation until then. Neither can be
-// a storm by itself.
+// atOnce reports whether an event has its tick in a storm, too: an operator
+// waits for the answer, or best-effort work has less isolation until then.
+// Neither can be a storm by itself.
 func atOnce(e tick.Event) bool { return e.Kind == tick.EventPin || e.Kind == tick.EventHandover }
 
-// woke reports whether an event, or one that is counted in it, had no turn yet.
+// woke reports whether an event, or one that is counted in it, had no tick yet.
 func woke(e tick.Event) bool { return !e.Again || e.More > 0 }
 
 // waits reports whether an event says that work waits, and hurts whether that
 // is work of its own, and not the node as a whole.
-func waits(e tick.Event) bool { return e.Kind == tick.EventDelay || e.Kind == tick.EventPressure }
-func hurts(e tick.Event) bool { return waits(e) && e.Workload != "" }
+func waits(e tick.Event) bool       { return e.Kind == tick.EventDelay || e.Kind == tick.EventPressure }
+func sloViolated(e tick.Event) bool { return waits(e) && e.Workload != "" }
 
 // drain takes what is there to be taken.
 func drain(wake <-chan tick.Event, waiting []tick.Event) []tick.Event {

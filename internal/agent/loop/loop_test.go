@@ -44,11 +44,11 @@ var beWeight = node.Knob{Cgroup: "be", File: node.FileCPUWeight}
 func colocated() *memory {
 	weight := node.CPUWeight{Weight: unit.WeightOf(100)}
 	return &memory{snap: node.Snapshot{
-		At:  time.Unix(0, 0),
-		Can: node.Capabilities{node.MechCPUIdle: {Verdict: node.Yes}},
+		At:           time.Unix(0, 0),
+		Capabilities: node.Capabilities{node.FeatureCPUIdle: {Verdict: node.Yes}},
 		Workloads: []node.Workload{
-			{ID: "web", Class: node.LS, Cgroup: "ls/web", Meet: "ls"},
-			{ID: "job", Class: node.BE, Cgroup: "be/job", Meet: "be", CPULimit: node.Some(unit.MilliCPU(500))},
+			{ID: "web", Class: node.LS, Cgroup: "ls/web", ContentionRoot: "ls"},
+			{ID: "job", Class: node.BE, Cgroup: "be/job", ContentionRoot: "be", CPULimit: node.Some(unit.MilliCPU(500))},
 		},
 		Knobs: node.Knobs{Kernel: node.Kernel{CgroupVersion: 2, PageSize: 4096}, Now: map[node.Knob]node.Value{beWeight: weight}},
 	}}
@@ -97,7 +97,7 @@ func TestAnUnreadableNodeIsAnErrorWithoutWrites(t *testing.T) {
 	}
 }
 
-func TestRunTurnsUntilItIsStopped(t *testing.T) {
+func TestRunTicksUntilItIsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		begun, turns := time.Now(), 0
@@ -113,7 +113,7 @@ func TestRunTurnsUntilItIsStopped(t *testing.T) {
 }
 
 // beat turns the loop of an agent with a long period until the given time, and
-// returns its turns. send is told when the loop has begun.
+// returns its ticks. send is told when the loop has begun.
 func beat(t *testing.T, h *memory, until time.Duration, send func(wake chan<- tick.Event)) (turns []tick.Tick, begun time.Time) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), until)
@@ -129,7 +129,7 @@ func delayOf(id node.WorkloadID) tick.Event {
 	return tick.Event{At: time.Now(), Kind: tick.EventDelay, Workload: id}
 }
 
-func TestAnEventTurnsTheLoopAtOnceAndAStormSharesATurn(t *testing.T) {
+func TestAnEventStartsATickAtOnceAndAStormSharesATick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const storm = 10 * time.Second
 		sent := 0
@@ -166,7 +166,7 @@ func TestAnEventTurnsTheLoopAtOnceAndAStormSharesATurn(t *testing.T) {
 			t.Errorf("%d of %d events were told", told, sent)
 		}
 		// A storm in which nothing is to be done is looked at ever more seldom.
-		if most := int(storm/idleGap) + idleTurns + 3; len(turns) > most {
+		if most := int(storm/idleGap) + idleTicks + 3; len(turns) > most {
 			t.Errorf("%d turns, want at most %d", len(turns), most)
 		}
 		// One that comes alone is answered at once, and once more with rates of
@@ -178,9 +178,9 @@ func TestAnEventTurnsTheLoopAtOnceAndAStormSharesATurn(t *testing.T) {
 	})
 }
 
-// TestAnEventSoonAfterATurnIsLookedAtAgainToo: what was used since that turn is
+// TestAnEventSoonAfterATickIsLookedAtAgainToo: what was used since that tick is
 // still mostly from before the event.
-func TestAnEventSoonAfterATurnIsLookedAtAgainToo(t *testing.T) {
+func TestAnEventSoonAfterATickIsLookedAtAgainToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns, begun := beat(t, colocated(), time.Second, func(wake chan<- tick.Event) {
 			time.Sleep(40 * time.Millisecond)
@@ -196,12 +196,12 @@ func TestAnEventSoonAfterATurnIsLookedAtAgainToo(t *testing.T) {
 	})
 }
 
-func TestEventsOfATurnThatGoesOnAreThoseOfTheNext(t *testing.T) {
+func TestEventsOfATickThatGoesOnAreThoseOfTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := colocated()
 		h.slow = 50 * time.Millisecond
 		turns, _ := beat(t, h, time.Second, func(wake chan<- tick.Event) {
-			time.Sleep(10 * time.Millisecond) // within the first turn
+			time.Sleep(10 * time.Millisecond) // within the first tick
 			for _, id := range []node.WorkloadID{"web", "api", "web"} {
 				wake <- delayOf(id)
 			}
@@ -215,7 +215,7 @@ func TestEventsOfATurnThatGoesOnAreThoseOfTheNext(t *testing.T) {
 	})
 }
 
-func TestTheTurnsOfAStormRestForLongerThanTheyTake(t *testing.T) {
+func TestTheTicksOfAStormRestForLongerThanTheyTake(t *testing.T) {
 	last := time.Unix(1000, 0)
 	for name, c := range map[string]struct {
 		pace         pace
@@ -227,12 +227,12 @@ func TestTheTurnsOfAStormRestForLongerThanTheyTake(t *testing.T) {
 		"later":                         {pace{storm: 50}, time.Millisecond, time.Second, true, maxGap},
 		"a big node":                    {pace{storm: 50}, 10 * time.Millisecond, time.Second, true, 210 * time.Millisecond},
 		"never later than the period":   {pace{storm: 50}, 90 * time.Millisecond, time.Second, true, time.Second},
-		"nothing to write for long":     {pace{storm: 50, idle: idleTurns}, time.Millisecond, time.Second, false, idleGap},
-		"nothing, but a shorter period": {pace{storm: 50, idle: idleTurns}, time.Millisecond, 100 * time.Millisecond, false, 100 * time.Millisecond},
-		"something to write again":      {pace{storm: 50, idle: idleTurns}, time.Millisecond, time.Second, true, maxGap},
+		"nothing to write for long":     {pace{storm: 50, idle: idleTicks}, time.Millisecond, time.Second, false, idleGap},
+		"nothing, but a shorter period": {pace{storm: 50, idle: idleTicks}, time.Millisecond, 100 * time.Millisecond, false, 100 * time.Millisecond},
+		"something to write again":      {pace{storm: 50, idle: idleTicks}, time.Millisecond, time.Second, true, maxGap},
 	} {
 		c.pace.last = last
-		if got := c.pace.turned(last.Add(50*time.Millisecond), c.took, c.period, c.wrote, true); got != c.want {
+		if got := c.pace.ticked(last.Add(50*time.Millisecond), c.took, c.period, c.wrote, true); got != c.want {
 			t.Errorf("%s: the gap is %v, want %v", name, got, c.want)
 		}
 	}
@@ -247,8 +247,8 @@ func TestTheTurnsOfAStormRestForLongerThanTheyTake(t *testing.T) {
 		"a turn that came by its period":  {100 * time.Millisecond, minGap, false, 0},
 		"one that comes long after a gap": {900 * time.Millisecond, 400 * time.Millisecond, true, 0},
 	} {
-		p := pace{storm: 50, idle: idleTurns, last: last, gap: c.gap}
-		if p.turned(last.Add(c.since), time.Millisecond, time.Second, false, c.woken); p.storm != c.want {
+		p := pace{storm: 50, idle: idleTicks, last: last, gap: c.gap}
+		if p.ticked(last.Add(c.since), time.Millisecond, time.Second, false, c.woken); p.storm != c.want {
 			t.Errorf("%s: turn %d of a storm, want %d", name, p.storm, c.want)
 		}
 	}
@@ -277,9 +277,9 @@ func TestAlarmsThatComeAfterEachGapAreAStorm(t *testing.T) {
 	})
 }
 
-// TestATurnKnowsWhetherAServiceWaits: policies see it in the snapshot. What is
+// TestATickKnowsWhetherAServiceWaits: policies see it in the snapshot. What is
 // nobody's event, and other events, hurt no service.
-func TestATurnKnowsWhetherAServiceWaits(t *testing.T) {
+func TestATickKnowsWhetherAServiceWaits(t *testing.T) {
 	for _, c := range []struct {
 		events []tick.Event
 		hurt   bool
@@ -289,18 +289,18 @@ func TestATurnKnowsWhetherAServiceWaits(t *testing.T) {
 		{[]tick.Event{{Kind: tick.EventConfig}, {Kind: tick.EventDelay, Workload: "web"}}, true},
 		{[]tick.Event{{Kind: tick.EventPressure, Workload: "web", Again: true}}, true},
 	} {
-		got, err := (&Agent{Host: colocated()}).turn(t.Context(), c.events)
-		if err != nil || got.Snapshot.Hurt != c.hurt || len(got.Events) != len(c.events) {
-			t.Errorf("%v: hurt %v, %v", c.events, got.Snapshot.Hurt, err)
+		got, err := (&Agent{Host: colocated()}).tickOnce(t.Context(), c.events)
+		if err != nil || got.Snapshot.SLOViolated != c.hurt || len(got.Events) != len(c.events) {
+			t.Errorf("%v: hurt %v, %v", c.events, got.Snapshot.SLOViolated, err)
 		}
 	}
 }
 
 // TestSomeEventsEndTheGap: in a storm of long turns the loop rests for seconds.
-// Who has pinned a rung waits for the turn that follows it, and batch work waits
-// for the rung that takes over.
+// Who has pinned a mechanism waits for the tick that follows it, and batch work
+// waits for the mechanism that takes over.
 func TestSomeEventsEndTheGap(t *testing.T) {
-	for kind, ends := range map[tick.EventKind]bool{tick.EventPin: true, tick.EventHandover: true, tick.EventRung: false} {
+	for kind, ends := range map[tick.EventKind]bool{tick.EventPin: true, tick.EventHandover: true, tick.EventMechanism: false} {
 		t.Run(string(kind), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := colocated()

@@ -3,7 +3,7 @@ package loop
 import "time"
 
 const (
-	// minGap is the least time from the begin of a turn to that of the next.
+	// minGap is the least time from the begin of a tick to that of the next.
 	minGap = 20 * time.Millisecond
 	// maxGap is what a storm of events makes of it, in steps: what happens in
 	// a storm is still answered within 100 ms.
@@ -12,8 +12,8 @@ const (
 	// nothing to write, and idleTurns is how many of them it takes: what
 	// raises such events is not for the loop to end.
 	idleGap   = 320 * time.Millisecond
-	idleTurns = 8
-	// restShare bounds what the turns of a storm cost on a node of any size:
+	idleTicks = 8
+	// restShare bounds what the ticks of a storm cost on a node of any size:
 	// after each the loop rests for so many times its length.
 	restShare = 20
 )
@@ -24,13 +24,13 @@ const (
 type pace struct {
 	storm int           // turns of the storm before the last one; 0: there is none
 	idle  int           // the last of them that wrote nothing
-	last  time.Time     // when the last turn that events woke began
-	gap   time.Duration // after the last turn
+	last  time.Time     // when the last tick that events woke began
+	gap   time.Duration // after the last tick
 }
 
-// turned takes note of a turn, and returns the least time from its begin to
+// ticked takes note of a tick, and returns the least time from its begin to
 // that of the next, which is never later than the period asks for.
-func (p *pace) turned(begun time.Time, took, period time.Duration, wrote, woken bool) time.Duration {
+func (p *pace) ticked(begun time.Time, took, period time.Duration, wrote, woken bool) time.Duration {
 	if woken && begun.Sub(p.last) < max(2*idleGap, 2*p.gap) {
 		p.storm++
 	} else {
@@ -43,7 +43,7 @@ func (p *pace) turned(begun time.Time, took, period time.Duration, wrote, woken 
 	return p.gap
 }
 
-// rest is the gap after a turn.
+// rest is the gap after a tick.
 func (p *pace) rest(took, period time.Duration, wrote bool) time.Duration {
 	if p.storm == 0 {
 		return minGap
@@ -52,7 +52,7 @@ func (p *pace) rest(took, period time.Duration, wrote bool) time.Duration {
 		p.idle = 0
 	}
 	gap := min(minGap<<min(p.storm, 8), maxGap)
-	if p.idle >= idleTurns {
+	if p.idle >= idleTicks {
 		gap = idleGap
 	}
 	return max(minGap, min(max(gap, took*(1+restShare)), period))

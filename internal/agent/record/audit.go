@@ -23,7 +23,7 @@ const (
 	// AuditFile is the log, and AuditFileOld the one before it.
 	AuditFile    = "audit.jsonl"
 	AuditFileOld = "audit.1.jsonl"
-	// waiting is how many turns with writes may wait for a slow disk. Those
+	// waiting is how many ticks with writes may wait for a slow disk. Those
 	// that come then are lost, and counted.
 	waiting = 256
 )
@@ -37,7 +37,7 @@ type Write struct {
 	Old string `json:"old"` // "?": it could not be read
 	New string `json:"new"`
 	Why string `json:"why"`
-	// Woken is what called for the turn before its time; empty: nothing did.
+	// Woken is what called for the tick before its time; empty: nothing did.
 	Woken string `json:"woken,omitempty"`
 	// Release: the knob was given back, and is no longer Tenon's.
 	Release bool   `json:"release,omitempty"`
@@ -46,7 +46,7 @@ type Write struct {
 	// Repeated is how often the same write had failed in the same way since
 	// the last line about this knob.
 	Repeated int `json:"repeated,omitempty"`
-	// Lost is the number of turns before this line whose writes are missing:
+	// Lost is the number of ticks before this line whose writes are missing:
 	// the disk was full or too slow.
 	Lost int `json:"lost,omitempty"`
 }
@@ -90,7 +90,7 @@ func OpenAudit(dir string, size int64, complain func(error)) *Audit {
 	return a
 }
 
-// Record adds the writes of a turn. It must not be called after Close.
+// Record adds the writes of a tick. It must not be called after Close.
 func (a *Audit) Record(t tick.Tick) {
 	writes := a.writesOf(t)
 	if len(writes) == 0 {
@@ -105,7 +105,7 @@ func (a *Audit) Record(t tick.Tick) {
 	}
 }
 
-// writesOf lists the writes of a turn, but not a failure that is the same as
+// writesOf lists the writes of a tick, but not a failure that is the same as
 // in the turn before: a knob that refuses is tried in every turn.
 func (a *Audit) writesOf(t tick.Tick) []Write {
 	var writes []Write
@@ -128,7 +128,7 @@ func (a *Audit) writesOf(t tick.Tick) []Write {
 	return writes
 }
 
-// WriteOf is the line of one step of a turn.
+// WriteOf is the line of one step of a tick.
 func WriteOf(t tick.Tick, o tick.Outcome) Write {
 	s := o.Step
 	w := Write{

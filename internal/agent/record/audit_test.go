@@ -24,7 +24,7 @@ func narrow(reason string) plan.Step {
 	}
 }
 
-func turnWith(outcomes ...tick.Outcome) tick.Tick {
+func tickWith(outcomes ...tick.Outcome) tick.Tick {
 	return tick.Tick{Snapshot: node.Snapshot{At: time.Unix(1700000000, 0).UTC()}, Done: outcomes}
 }
 
@@ -53,11 +53,11 @@ func auditLines(t *testing.T, dir string) []Write {
 func TestEveryWriteIsInTheAuditLog(t *testing.T) {
 	dir := t.TempDir()
 	a := OpenAudit(dir, 0, func(err error) { t.Error(err) })
-	a.Record(turnWith(tick.Outcome{Step: narrow("65% of 4000m")}))
-	a.Record(turnWith()) // a turn without writes
+	a.Record(tickWith(tick.Outcome{Step: narrow("65% of 4000m")}))
+	a.Record(tickWith()) // a tick without writes
 	blind := narrow("lower still")
 	blind.From, blind.Release = nil, true
-	a.Record(turnWith(tick.Outcome{Step: blind}))
+	a.Record(tickWith(tick.Outcome{Step: blind}))
 	a.Close()
 	text, err := os.ReadFile(filepath.Join(dir, AuditFile))
 	if err != nil {
@@ -76,12 +76,12 @@ func TestAFailureThatRepeatsIsOneLine(t *testing.T) {
 	a := OpenAudit(dir, 0, func(err error) { t.Error(err) })
 	for i := range 10 {
 		s := narrow(fmt.Sprintf("65%% of 4000m - %dm", i)) // the reason is other in every turn
-		a.Record(turnWith(tick.Outcome{Step: s, Err: fmt.Errorf("apply %v: %w", s, errors.New("read-only file system"))}))
+		a.Record(tickWith(tick.Outcome{Step: s, Err: fmt.Errorf("apply %v: %w", s, errors.New("read-only file system"))}))
 	}
 	s := narrow("x")
-	a.Record(turnWith(tick.Outcome{Step: s, Err: fmt.Errorf("apply %v: %w", s, errors.New("device busy"))}))
-	a.Record(turnWith(tick.Outcome{Step: s}))
-	a.Record(turnWith(tick.Outcome{Step: s}))
+	a.Record(tickWith(tick.Outcome{Step: s, Err: fmt.Errorf("apply %v: %w", s, errors.New("device busy"))}))
+	a.Record(tickWith(tick.Outcome{Step: s}))
+	a.Record(tickWith(tick.Outcome{Step: s}))
 	a.Close()
 	var got []string
 	for _, w := range auditLines(t, dir) {
@@ -101,7 +101,7 @@ func TestTheAuditLogIsBounded(t *testing.T) {
 		for len(a.queue) == cap(a.queue) {
 			time.Sleep(time.Millisecond)
 		}
-		a.Record(turnWith(tick.Outcome{Step: narrow(fmt.Sprint("reason ", i))}))
+		a.Record(tickWith(tick.Outcome{Step: narrow(fmt.Sprint("reason ", i))}))
 	}
 	a.Close()
 	lines := auditLines(t, dir)
@@ -121,7 +121,7 @@ func TestALogThatCannotBeWrittenIsOneError(t *testing.T) {
 	complaints := make(chan error, 100)
 	a := OpenAudit(dir, 0, func(err error) { complaints <- err })
 	for range 5 {
-		a.Record(turnWith(tick.Outcome{Step: narrow("lost")}))
+		a.Record(tickWith(tick.Outcome{Step: narrow("lost")}))
 	}
 	for len(a.queue) > 0 {
 		time.Sleep(time.Millisecond)
@@ -130,7 +130,7 @@ func TestALogThatCannotBeWrittenIsOneError(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	a.Record(turnWith(tick.Outcome{Step: narrow("kept")}))
+	a.Record(tickWith(tick.Outcome{Step: narrow("kept")}))
 	a.Close()
 	if len(complaints) > 0 {
 		t.Errorf("more than one complaint: %v", <-complaints)

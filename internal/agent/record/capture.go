@@ -15,7 +15,7 @@ var ErrNone = errors.New("there is no record")
 
 // Capture copies what the ring in stateDir holds to w, the oldest turn first,
 // as one compressed file that Replay reads (and zcat). It returns the number
-// of turns. The recorder may go on meanwhile, or be dead.
+// of ticks. The recorder may go on meanwhile, or be dead.
 func Capture(stateDir string, w io.Writer) (int, error) {
 	dir := filepath.Join(stateDir, subdir)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {

@@ -12,7 +12,7 @@ import (
 
 // A decoder turns lines back into turns.
 type decoder struct {
-	turn  Turn
+	tick  Tick
 	wants map[node.Knob]wantLine
 	last  int // the number of the line before; 0: there was none
 }
@@ -20,15 +20,15 @@ type decoder struct {
 // errNoKey means that a line needs those before it.
 var errNoKey = errors.New("it says what is new since a turn that is not in the record")
 
-// entry is a turn that was read.
+// entry is a tick that was read.
 type entry struct {
-	Turn
+	Tick
 	key bool // it is a key line: Before is what stood in it
-	// follows says that the turn before it is in the record too.
+	// follows says that the tick before it is in the record too.
 	follows bool
 }
 
-// next returns the turn of l. Of the wants those for one knob are one, in the
+// next returns the tick of l. Of the wants those for one knob are one, in the
 // order of knobs. After an error the decoder wants a key line.
 func (d *decoder) next(l line) (e entry, err error) {
 	defer func() {
@@ -36,17 +36,17 @@ func (d *decoder) next(l line) (e entry, err error) {
 			d.last = 0
 		}
 	}()
-	e = entry{key: l.State != nil, follows: l.Turn == d.last+1 && d.last > 0}
+	e = entry{key: l.State != nil, follows: l.Tick == d.last+1 && d.last > 0}
 	switch {
 	case !e.key && !e.follows:
 		return e, errNoKey
 	case e.key && (l.Config == nil || l.MaxSteps == nil || l.Rest == nil || l.Usage == nil):
 		return e, errors.New("a key line must hold config, max_steps, rest and usage")
 	case e.key:
-		d.turn, d.wants = Turn{Before: *l.State}, map[node.Knob]wantLine{}
+		d.tick, d.wants = Tick{Before: *l.State}, map[node.Knob]wantLine{}
 	}
-	d.last = l.Turn
-	t := &d.turn
+	d.last = l.Tick
+	t := &d.tick
 	t.Begun, t.Events = l.Begun, l.Events
 	t.Sense, t.Decide, t.Act = l.Took.Sense, l.Took.Decide, l.Took.Act
 	if l.Config != nil {
@@ -61,20 +61,20 @@ func (d *decoder) next(l line) (e entry, err error) {
 	if err := d.decisions(l); err != nil {
 		return e, err
 	}
-	e.Turn = *t
+	e.Tick = *t
 	return e, nil
 }
 
 // snapshot brings the snapshot up to date. Whatever may be kept by a policy's
 // State is made new.
 func (d *decoder) snapshot(l line) error {
-	old := d.turn.Snapshot
+	old := d.tick.Snapshot
 	s := old
 	if l.Rest != nil {
 		s = *l.Rest
 		s.Workloads, s.Usage, s.Knobs.Now, s.Knobs.Before = old.Workloads, old.Usage, old.Knobs.Now, old.Knobs.Before
 	}
-	s.At, s.Hurt = l.At, l.Hurt
+	s.At, s.SLOViolated = l.At, l.SLOViolated
 	if s.Busy = l.Busy; l.Ran != nil {
 		s.Busy = l.Ran.after(old.Busy)
 	}
@@ -97,7 +97,7 @@ func (d *decoder) snapshot(l line) error {
 	if s.Knobs.Before, err = applyKnobs(s.Knobs.Before, l.Before); err != nil {
 		return err
 	}
-	d.turn.Snapshot = s
+	d.tick.Snapshot = s
 	return checkCPUs(s)
 }
 
@@ -160,20 +160,20 @@ func (d *decoder) decisions(l line) error {
 			d.wants[w.Knob] = w
 		}
 	}
-	d.turn.Wants, d.turn.Done = nil, nil
+	d.tick.Wants, d.tick.Done = nil, nil
 	for _, w := range slices.SortedFunc(maps.Values(d.wants), compareWants) {
 		want, err := w.want()
 		if err != nil {
 			return err
 		}
-		d.turn.Wants = append(d.turn.Wants, want)
+		d.tick.Wants = append(d.tick.Wants, want)
 	}
 	for _, o := range l.Done {
 		outcome, err := o.outcome()
 		if err != nil {
 			return err
 		}
-		d.turn.Done = append(d.turn.Done, outcome)
+		d.tick.Done = append(d.tick.Done, outcome)
 	}
 	return nil
 }

@@ -10,26 +10,26 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// An encoder turns turns into lines. It remembers the turn before and changes
+// An encoder turns turns into lines. It remembers the tick before and changes
 // nothing in it: hosts make new maps for each snapshot.
 type encoder struct {
-	last  Turn
+	last  Tick
 	rest  node.Snapshot
 	wants map[node.Knob]plan.Want
-	spare map[node.Knob]plan.Want // for those of the next turn
+	spare map[node.Knob]plan.Want // for those of the next tick
 }
 
-// line returns the line of the turn with the given number. With key it is a
-// key line, as it must be if the line of the turn before was not written.
-func (e *encoder) line(t Turn, number int, key bool) (line, error) {
+// line returns the line of the tick with the given number. With key it is a
+// key line, as it must be if the line of the tick before was not written.
+func (e *encoder) line(t Tick, number int, key bool) (line, error) {
 	s := &t.Snapshot
 	if i := misplaced(s.Workloads); i > 0 {
 		return line{}, fmt.Errorf("record a turn: workload %q follows %q: want each once, in order",
 			s.Workloads[i].ID, s.Workloads[i-1].ID)
 	}
-	l := line{Turn: number, At: s.At, Begun: t.Begun, Took: took{t.Sense, t.Decide, t.Act}, Events: t.Events, Hurt: s.Hurt}
+	l := line{Tick: number, At: s.At, Begun: t.Begun, Took: took{t.Sense, t.Decide, t.Act}, Events: t.Events, SLOViolated: s.SLOViolated}
 	if key {
-		e.last = Turn{}
+		e.last = Tick{}
 		clear(e.wants)
 		l.Version, l.State = version, &t.Before
 	}
@@ -85,7 +85,7 @@ func misplaced(all []node.Workload) int {
 // restOf is what of a snapshot has no field of its own in a line. What a
 // snapshot may hold one day is part of it: then it is recorded too.
 func restOf(s node.Snapshot) node.Snapshot {
-	s.At, s.Hurt, s.Usage, s.Busy, s.Workloads, s.Waits = node.Snapshot{}.At, false, node.Usage{}, nil, nil, nil
+	s.At, s.SLOViolated, s.Usage, s.Busy, s.Workloads, s.Waits = node.Snapshot{}.At, false, node.Usage{}, nil, nil, nil
 	s.Knobs.Now, s.Knobs.Before, s.Isolation.LSOn = nil, nil, nil
 	return s
 }
@@ -149,7 +149,7 @@ func firstByKnob(first map[node.Knob]plan.Want, wants []plan.Want) map[node.Knob
 }
 
 // sameKnobs returns how wants have changed if they are for the same knobs as
-// those of the turn before, in the same order and each for one: most turns are
+// those of the tick before, in the same order and each for one: most turns are
 // so, and need no map to tell.
 func (e *encoder) sameKnobs(wants []plan.Want) ([]wantLine, bool) {
 	last := e.last.Wants

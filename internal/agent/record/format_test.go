@@ -119,7 +119,7 @@ func TestWhatThePoliciesRememberIsRecorded(t *testing.T) {
 	}
 	turn := lived(2, 1, time.Second)[0]
 	fill(reflect.ValueOf(&turn.Before), 1)
-	r, err := newReader(strings.NewReader(linesOf(t, []Turn{turn}, 1)))
+	r, err := newReader(strings.NewReader(linesOf(t, []Tick{turn}, 1)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // A node that lives: services of changing load, batch jobs that come and go,
-// counters that cannot be read now and then, and a turn whose writes fail.
+// counters that cannot be read now and then, and a tick whose writes fail.
 type life struct {
 	config policy.Config
 	state  policy.State
@@ -34,10 +34,10 @@ func newLife(workloads int) *life {
 		Peak: policy.PeakPrediction{Enable: true, MarginPercent: 10, ColdStart: 20 * time.Minute},
 	}, Burst: policy.Burst{Policy: policy.BurstAuto, CPUPercent: 1000, QuotaPercent: 300, PeriodSeconds: 60, PoolPercent: 50}}
 	l.snap = node.Snapshot{
-		At:          time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC),
-		Can:         node.Capabilities{node.MechCPUIdle: {Verdict: node.Yes, Why: "tried"}, node.MechCPUBurst: {Verdict: node.Yes}, node.MechResctrlL3: {Verdict: node.No, Why: "no resctrl"}},
-		MemoryTotal: node.Some[unit.Bytes](8 << 30),
-		Busy:        map[unit.CPU]time.Duration{},
+		At:           time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC),
+		Capabilities: node.Capabilities{node.FeatureCPUIdle: {Verdict: node.Yes, Why: "tried"}, node.FeatureCPUBurst: {Verdict: node.Yes}, node.FeatureResctrlL3: {Verdict: node.No, Why: "no resctrl"}},
+		MemoryTotal:  node.Some[unit.Bytes](8 << 30),
+		Busy:         map[unit.CPU]time.Duration{},
 		Knobs: node.Knobs{
 			Kernel: node.Kernel{CgroupVersion: 2, PageSize: 4096},
 			Now:    map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{},
@@ -59,7 +59,7 @@ func newLife(workloads int) *life {
 func (l *life) add(class node.Class, i int) {
 	w := node.Workload{ID: node.WorkloadID(fmt.Sprintf("%s.slice/unit-%03d.service", strings.ToLower(string(class)), i)), Class: class, Rule: "all"}
 	w.Cgroup = node.CgroupPath(w.ID)
-	w.Meet = w.Cgroup.Parent()
+	w.ContentionRoot = w.Cgroup.Parent()
 	if i%5 == 0 {
 		w.MemoryLimit, w.CPULimit = node.Some[unit.Bytes](1<<30), node.Some[unit.MilliCPU](300)
 	}
@@ -71,7 +71,7 @@ func (l *life) add(class node.Class, i int) {
 		at++
 	}
 	l.snap.Workloads = append(l.snap.Workloads[:at:at], append([]node.Workload{w}, l.snap.Workloads[at:]...)...)
-	for _, p := range []node.CgroupPath{w.Cgroup, w.Meet} {
+	for _, p := range []node.CgroupPath{w.Cgroup, w.ContentionRoot} {
 		for f, v := range map[node.File]node.Value{
 			node.FileCPUWeight: node.CPUWeight{Weight: unit.WeightOf(100)},
 			node.FileCPUMax:    node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod},
@@ -89,8 +89,8 @@ func (l *life) add(class node.Class, i int) {
 	}
 }
 
-// turn lets a second pass, and turns the loop.
-func (l *life) turn(every time.Duration) Turn {
+// tick lets a second pass, and turns the loop.
+func (l *life) tick(every time.Duration) Tick {
 	l.number++
 	s := l.snap
 	s.At = s.At.Add(every + time.Duration(l.random.IntN(1000))*time.Microsecond)
@@ -104,10 +104,10 @@ func (l *life) turn(every time.Duration) Turn {
 		s.Isolation.LSOn[c] = l.snap.Isolation.LSOn[c] + time.Duration(l.random.Int64N(int64(every)))/2
 	}
 	if l.number%50 == 0 {
-		s.Isolation.Falls = append(slices.Clone(s.Isolation.Falls), node.Fall{At: s.At, Rung: node.RungSiblings, Why: "no room"})
+		s.Isolation.Failures = append(slices.Clone(s.Isolation.Failures), node.Failure{At: s.At, Mechanism: node.MechanismSiblings, Why: "no room"})
 	}
 	if l.number == 40 && !l.config.CPUQOS.Enable {
-		s.Isolation.Asked = node.Asked{At: s.At, Rung: node.RungIdle}
+		s.Isolation.Request = node.Request{At: s.At, Mechanism: node.MechanismIdle}
 	}
 	s.Workloads = nil
 	for i, w := range l.snap.Workloads {
@@ -138,7 +138,7 @@ func (l *life) turn(every time.Duration) Turn {
 	if l.number%23 == 0 {
 		shown.Waits, shown.Isolation.LSOn = nil, nil
 	}
-	t := Turn{Config: l.config, Before: l.state, MaxSteps: 200}
+	t := Tick{Config: l.config, Before: l.state, MaxSteps: 200}
 	t.Sense, t.Decide, t.Act = 300*time.Microsecond, 200*time.Microsecond, time.Millisecond
 	t.Begun = s.At.Add(time.Millisecond)
 	if l.number%7 == 0 {
@@ -194,8 +194,8 @@ func (l *life) turn(every time.Duration) Turn {
 // isolates gives the node a kernel with sched_ext.
 func (l *life) isolates() {
 	l.config.CPUQOS = policy.CPUQOS{Enable: true}
-	for _, m := range []node.Mechanism{node.MechSchedExt, node.MechHardwareSMT} {
-		l.snap.Can[m] = node.Answer{Verdict: node.Yes, Why: "tried"}
+	for _, m := range []node.Feature{node.FeatureSchedExt, node.FeatureHardwareSMT} {
+		l.snap.Capabilities[m] = node.Answer{Verdict: node.Yes, Why: "tried"}
 	}
 	for k := range l.snap.Knobs.Now {
 		if k.File == node.FileCPUWeight {
@@ -207,7 +207,7 @@ func (l *life) isolates() {
 
 // eject has the kernel eject the BE scheduler, and its orders with it.
 func (l *life) eject() {
-	l.snap.Isolation.Falls = append(slices.Clone(l.snap.Isolation.Falls), node.Fall{At: l.snap.At, Rung: node.RungSchedExt, Why: "runnable task stall"})
+	l.snap.Isolation.Failures = append(slices.Clone(l.snap.Isolation.Failures), node.Failure{At: l.snap.At, Mechanism: node.MechanismSchedExt, Why: "runnable task stall"})
 	l.snap.Knobs.Now[node.Knob{File: node.FileScheduler}] = node.Scheduler{}
 	for k := range l.snap.Knobs.Now {
 		if k.File.OrdersScheduler() {
@@ -240,11 +240,11 @@ func (l *life) waits() []node.Wait {
 	return all
 }
 
-func lived(workloads, turns int, every time.Duration) []Turn {
+func lived(workloads, turns int, every time.Duration) []Tick {
 	l := newLife(workloads)
-	var all []Turn
+	var all []Tick
 	for range turns {
-		all = append(all, l.turn(every))
+		all = append(all, l.tick(every))
 	}
 	return all
 }

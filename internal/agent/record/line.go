@@ -18,20 +18,20 @@ import (
 // fields of each version are those in testdata/format.txt.
 const version = 5
 
-// A line is a turn as it stands in a record. A key line, which has a State,
+// A line is a tick as it stands in a record. A key line, which has a State,
 // holds everything; every other line holds what is not as in the line before
-// it. A turn of a quiet node is a short line.
+// it. A tick of a quiet node is a short line.
 type line struct {
-	Version  int            `json:"version,omitempty"` // of key lines
-	Turn     int            `json:"turn"`              // counts from 1 since the recorder was opened
-	At       time.Time      `json:"at"`
-	Begun    time.Time      `json:"begun,omitzero"`
-	Took     took           `json:"took"`
-	Events   []tick.Event   `json:"events,omitempty"` // all of this turn
-	State    *policy.State  `json:"state,omitempty"`
-	Config   *policy.Config `json:"config,omitempty"`
-	MaxSteps *int           `json:"max_steps,omitempty"`
-	Hurt     bool           `json:"hurt,omitempty"` // the snapshot was taken because somebody waited
+	Version     int            `json:"version,omitempty"` // of key lines
+	Tick        int            `json:"turn"`              // counts from 1 since the recorder was opened
+	At          time.Time      `json:"at"`
+	Begun       time.Time      `json:"begun,omitzero"`
+	Took        took           `json:"took"`
+	Events      []tick.Event   `json:"events,omitempty"` // all of this turn
+	State       *policy.State  `json:"state,omitempty"`
+	Config      *policy.Config `json:"config,omitempty"`
+	MaxSteps    *int           `json:"max_steps,omitempty"`
+	SLOViolated bool           `json:"hurt,omitempty"` // the snapshot was taken because somebody waited
 	// Rest is the snapshot but for what stands here.
 	Rest  *node.Snapshot             `json:"rest,omitempty"`
 	Usage *node.Usage                `json:"usage,omitempty"`
@@ -61,7 +61,7 @@ type usedLine struct {
 	Counted counted `json:"counted,omitzero"` // of Delay.Counts
 }
 
-// took is how long the parts of the turn took.
+// took is how long the parts of the tick took.
 type took struct {
 	Sense  time.Duration `json:"sense_ns"`
 	Decide time.Duration `json:"decide_ns"`

@@ -11,7 +11,7 @@ import (
 
 // ran is how long each CPU ran since the line before, in the order of CPUs, up
 // to the last that ran. A hundred workloads on a hundred CPUs are ten thousand
-// counters a turn, and few of them move. Nil: the counters stand in full.
+// counters a tick, and few of them move. Nil: the counters stand in full.
 type ran []time.Duration
 
 // ranSince returns nil if the two readings are not of the same CPUs.

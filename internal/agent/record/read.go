@@ -14,7 +14,7 @@ import (
 // workloads is shorter.
 const maxLine = 64 << 20
 
-// A reader reads the turns of a record, compressed or not.
+// A reader reads the ticks of a record, compressed or not.
 type reader struct {
 	lines   lines
 	decoder decoder
@@ -32,9 +32,9 @@ func newReader(r io.Reader) (*reader, error) {
 	return &reader{lines: lines}, err
 }
 
-// next returns the next turn, io.EOF after the last. Turns of another version of
-// the record are left out: a tenond that was replaced by a newer one leaves them in
-// the ring, and those of the newer one can still be read.
+// next returns the next tick, io.EOF after the last. Turns of another version
+// of the record are left out: a tenond that was replaced by a newer one leaves
+// them in the ring, and those of the newer one can still be read.
 func (r *reader) next() (entry, error) {
 	for {
 		text, err := r.lines.next()
@@ -62,7 +62,7 @@ func (r *reader) next() (entry, error) {
 			continue
 		}
 		if err != nil {
-			return entry{}, fmt.Errorf("line %d of the record: turn %d: %w", r.number, l.Turn, err)
+			return entry{}, fmt.Errorf("line %d of the record: turn %d: %w", r.number, l.Tick, err)
 		}
 		r.begun = true
 		return e, nil

@@ -1,5 +1,5 @@
-// Package record is the flight recorder: all that each turn of the loop saw,
-// wanted and did, one JSON line a turn, in a bounded ring of files, and the
+// Package record is the flight recorder: all that each tick of the loop saw,
+// wanted and did, one JSON line a tick, in a bounded ring of files, and the
 // replay that decides the same again from it. Beside it stands the audit log:
 // one line for each write.
 //
@@ -14,18 +14,18 @@ import (
 	"tenon.sh/tenon/internal/decide/tick"
 )
 
-// A Turn is one turn of the loop, with all else that its decisions depend on.
-type Turn struct {
+// A Tick is one tick of the loop, with all else that its decisions depend on.
+type Tick struct {
 	tick.Tick
 	Config policy.Config
-	// Before is what the policies remembered when the turn began.
+	// Before is what the policies remembered when the tick began.
 	Before policy.State
-	// MaxSteps bounded the writes of the turn; 0: no bound.
+	// MaxSteps bounded the writes of the tick; 0: no bound.
 	MaxSteps int
 }
 
-// decide decides the turn again: by config, from what st remembers.
-func (t Turn) decide(config policy.Config, st policy.State) (policy.State, []plan.Want, []plan.Step) {
+// decide decides the tick again: by config, from what st remembers.
+func (t Tick) decide(config policy.Config, st policy.State) (policy.State, []plan.Want, []plan.Step) {
 	next, wants := policy.Decide(config, st, t.Snapshot)
 	return next, wants, plan.Bound(plan.Diff(t.Snapshot.Knobs, wants), t.MaxSteps)
 }

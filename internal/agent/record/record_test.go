@@ -32,7 +32,7 @@ func empty(x any) bool {
 }
 
 // linesOf records turns as text, with a key line every so often.
-func linesOf(t *testing.T, turns []Turn, every int) string {
+func linesOf(t *testing.T, turns []Tick, every int) string {
 	t.Helper()
 	var b bytes.Buffer
 	var e encoder
@@ -50,7 +50,7 @@ func linesOf(t *testing.T, turns []Turn, every int) string {
 	return b.String()
 }
 
-func TestTurnsReadAsTheyWereRecorded(t *testing.T) {
+func TestTicksReadAsTheyWereRecorded(t *testing.T) {
 	turns := lived(12, 300, time.Second)
 	r, err := newReader(strings.NewReader(linesOf(t, turns, 64)))
 	if err != nil {
@@ -77,7 +77,7 @@ func TestTurnsReadAsTheyWereRecorded(t *testing.T) {
 				want.Wants[j].Value = nil // it means nothing
 			}
 		}
-		if diff := exactly(want, got.Turn); diff != "" {
+		if diff := exactly(want, got.Tick); diff != "" {
 			t.Fatalf("turn %d (-recorded +read):\n%s", i+1, diff)
 		}
 	}
@@ -91,7 +91,7 @@ func TestAnHourReplaysIdentically(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !r.Identical() || r.Turns != 3600 || r.Stretches != 1 || r.Torn || r.RecordedSteps == 0 || r.ReplayedSteps != r.RecordedSteps {
+	if !r.Identical() || r.Ticks != 3600 || r.Stretches != 1 || r.Torn || r.RecordedSteps == 0 || r.ReplayedSteps != r.RecordedSteps {
 		t.Errorf("%+v", r)
 	}
 }
@@ -102,10 +102,10 @@ func TestAnHourReplaysIdentically(t *testing.T) {
 func TestTheOrdersOfTheBESchedulerReplay(t *testing.T) {
 	l := newLife(8)
 	l.isolates()
-	var turns []Turn
+	var turns []Tick
 	orders, slots, caps := 0, map[int]bool{}, 0
 	for range 1800 {
-		turns = append(turns, l.turn(time.Second))
+		turns = append(turns, l.tick(time.Second))
 		for _, o := range turns[len(turns)-1].Done {
 			switch v := o.Step.To.(type) {
 			case node.SchedulerGroup:
@@ -120,7 +120,7 @@ func TestTheOrdersOfTheBESchedulerReplay(t *testing.T) {
 	}
 	text := linesOf(t, turns, 500)
 	r, err := Replay(strings.NewReader(text), nil)
-	if err != nil || !r.Identical() || r.Turns != 1800 || r.ReplayedSteps != r.RecordedSteps {
+	if err != nil || !r.Identical() || r.Ticks != 1800 || r.ReplayedSteps != r.RecordedSteps {
 		t.Errorf("%v: %+v", err, r)
 	}
 	// The record that the replay would write is the same, byte for byte.
@@ -128,7 +128,7 @@ func TestTheOrdersOfTheBESchedulerReplay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var again []Turn
+	var again []Tick
 	var state policy.State
 	for i := range turns {
 		e, err := from.next()
@@ -137,8 +137,8 @@ func TestTheOrdersOfTheBESchedulerReplay(t *testing.T) {
 		}
 		e.Before = state
 		state, e.Wants, _ = e.decide(e.Config, state)
-		again = append(again, e.Turn)
-		if got := turns[i].Before; i > 0 && exactly(got.Ladder, e.Before.Ladder) != "" {
+		again = append(again, e.Tick)
+		if got := turns[i].Before; i > 0 && exactly(got.Selector, e.Before.Selector) != "" {
 			t.Fatalf("turn %d remembers something else", i+1)
 		}
 	}
@@ -168,7 +168,7 @@ func TestEveryFieldIsRecorded(t *testing.T) {
 			t.Fatalf("%s was not found again", path)
 		}
 		changed.Snapshot.At = full.Snapshot.At.Add(time.Second)
-		text := linesOf(t, []Turn{full, changed}, 10)
+		text := linesOf(t, []Tick{full, changed}, 10)
 		r, err := newReader(strings.NewReader(text))
 		if err != nil {
 			t.Fatal(err)
@@ -181,16 +181,16 @@ func TestEveryFieldIsRecorded(t *testing.T) {
 			t.Fatalf("%s: %v", path, err)
 		}
 		changed.Before = got.Before
-		if diff := exactly(changed, got.Turn); diff != "" {
+		if diff := exactly(changed, got.Tick); diff != "" {
 			t.Errorf("a change of %s is not recorded (-want +got):\n%s", path, diff)
 		}
 	}
 }
 
-// filled is a turn in which every field has a value that is not zero, the same at
-// every call.
-func filled() Turn {
-	var t Turn
+// filled is a tick in which every field has a value that is not zero, the same
+// at every call.
+func filled() Tick {
+	var t Tick
 	fill(reflect.ValueOf(&t.Config), 1)
 	t.Snapshot.Knobs = node.Knobs{ // values are of many types
 		Now:    map[node.Knob]node.Value{{Cgroup: "a", File: node.FilePIDs}: node.PIDs{Max: 4}},
@@ -260,7 +260,7 @@ func fill(v reflect.Value, n int64) {
 // paths. What a Tick says of itself and not of the node is left out.
 func leaves(v reflect.Value, path string, visit func(string, reflect.Value)) []string {
 	switch path {
-	case ".Tick.Snapshot.At", ".Tick.Snapshot.Knobs.Now", ".Tick.Snapshot.Knobs.Before", ".Tick.Wants", ".Tick.Missed", ".Tick.Batch", ".Tick.Ladder", ".Tick.Isolation", ".Tick.Done", ".Before", ".Tick.Snapshot.Workloads[].ID":
+	case ".Tick.Snapshot.At", ".Tick.Snapshot.Knobs.Now", ".Tick.Snapshot.Knobs.Before", ".Tick.Wants", ".Tick.Missed", ".Tick.Batch", ".Tick.Selection", ".Tick.Isolation", ".Tick.Done", ".Before", ".Tick.Snapshot.Workloads[].ID":
 		return nil
 	}
 	composite := v.Kind() == reflect.Struct && !strings.Contains(v.Type().String(), "Maybe") && v.Type() != reflect.TypeFor[unit.CPUSet]() && v.Type() != reflect.TypeFor[time.Time]()
@@ -339,7 +339,7 @@ func TestARecordThatStartsInTheMiddleReplays(t *testing.T) {
 	text := linesOf(t, lived(6, 120, time.Second), 50)
 	lines := strings.SplitAfter(text, "\n")
 	r, err := Replay(strings.NewReader(strings.Join(lines[20:], "")), nil)
-	if err != nil || !r.Identical() || r.Turns != 70 || r.Skipped != 30 {
+	if err != nil || !r.Identical() || r.Ticks != 70 || r.Skipped != 30 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	r, err = Replay(strings.NewReader(strings.Join(lines[:20], "")+strings.Join(lines[50:], "")), nil)
@@ -356,7 +356,7 @@ func TestATornLastLineIsTolerated(t *testing.T) {
 	text := linesOf(t, lived(4, 20, time.Second), 50)
 	for cut := 1; cut < 400; cut += 7 {
 		r, err := Replay(strings.NewReader(text[:len(text)-cut]), nil)
-		if err != nil || !r.Identical() || !r.Torn || r.Turns < 17 {
+		if err != nil || !r.Identical() || !r.Torn || r.Ticks < 17 {
 			t.Fatalf("%d bytes are missing: %+v, %v", cut, r, err)
 		}
 	}
@@ -378,13 +378,13 @@ func TestWhatIsNoRecordIsRefused(t *testing.T) {
 	}
 }
 
-// TestTurnsOfAnotherVersionAreLeftOut: a tenond that was replaced leaves them in the
-// ring of the next one.
-func TestTurnsOfAnotherVersionAreLeftOut(t *testing.T) {
+// TestTicksOfAnotherVersionAreLeftOut: a tenond that was replaced leaves them
+// in the ring of the next one.
+func TestTicksOfAnotherVersionAreLeftOut(t *testing.T) {
 	turns := lived(4, 30, time.Second)
 	old := strings.Replace(linesOf(t, turns[:10], 50), `{"version":5,`, `{"version":4,"color":"red",`, 1)
 	r, err := Replay(strings.NewReader(old+linesOf(t, turns[10:], 50)), nil)
-	if err != nil || !r.Identical() || r.Turns != 20 || r.Stretches != 1 || r.Foreign != 10 {
+	if err != nil || !r.Identical() || r.Ticks != 20 || r.Stretches != 1 || r.Foreign != 10 {
 		t.Errorf("an older one before: %v, %+v", err, r)
 	}
 	if want := "10 lines are left out: they are of version 4 of the record, and this program reads version 5.\n"; !strings.Contains(r.String(), want) {
@@ -397,14 +397,14 @@ func TestTurnsOfAnotherVersionAreLeftOut(t *testing.T) {
 		}
 		own.WriteString(line)
 	}
-	if r, err = Replay(&own, nil); err != nil || !r.Identical() || r.Turns != 20 || r.Stretches != 2 || r.Foreign != 10 {
+	if r, err = Replay(&own, nil); err != nil || !r.Identical() || r.Ticks != 20 || r.Stretches != 2 || r.Foreign != 10 {
 		t.Errorf("a newer one between: %v, %+v", err, r)
 	}
 }
 
 func TestWorkloadsOutOfOrderAreRefused(t *testing.T) {
 	var e encoder
-	turn := Turn{}
+	turn := Tick{}
 	turn.Snapshot.Workloads = []node.Workload{{ID: "b"}, {ID: "a"}}
 	if _, err := e.line(turn, 1, true); err == nil {
 		t.Error("a record of them would replay to something else")
@@ -416,7 +416,7 @@ func FuzzReplay(f *testing.F) {
 	var e encoder
 	var text []byte
 	for i := range 3 {
-		line, err := e.line(l.turn(time.Second), i+1, i == 0)
+		line, err := e.line(l.tick(time.Second), i+1, i == 0)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -431,7 +431,7 @@ func FuzzReplay(f *testing.F) {
 	f.Add([]byte("\x1f\x8b"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, err := Replay(bytes.NewReader(text), nil)
-		if err == nil && r.Turns == 0 {
+		if err == nil && r.Ticks == 0 {
 			t.Error("no turn and no error")
 		}
 		_ = r.String()
@@ -447,14 +447,14 @@ func BenchmarkRecord(b *testing.B) {
 				b.Fatal(err)
 			}
 			l := newLife(n)
-			turns := make([]Turn, 64)
+			turns := make([]Tick, 64)
 			for i := range turns {
-				turns[i] = l.turn(time.Second)
+				turns[i] = l.tick(time.Second)
 			}
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {
-				at := i % (2 * len(turns)) // to and fro, so that no turn is far from the next
+				at := i % (2 * len(turns)) // to and fro, so that no tick is far from the next
 				if err := r.Record(turns[min(at, 2*len(turns)-1-at)]); err != nil {
 					b.Fatal(err)
 				}

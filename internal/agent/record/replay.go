@@ -14,14 +14,14 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Replay decides all turns of a record again and compares. Without config
-// each turn has the configuration that it had, and every want and step should
+// Replay decides all ticks of a record again and compares. Without config
+// each tick has the configuration that it had, and every want and step should
 // be the same. With config the report says what that would have done; the
 // knobs are then as it would have left them, while the workloads use what they
 // used: how they would have answered is not known.
 //
 // A record that was torn by a crash is read as far as it goes. The error is
-// for what cannot be read; the report is then of the turns before.
+// for what cannot be read; the report is then of the ticks before.
 func Replay(r io.Reader, config *policy.Config) (Report, error) {
 	from, err := newReader(r)
 	if err != nil {
@@ -37,7 +37,7 @@ func Replay(r io.Reader, config *policy.Config) (Report, error) {
 			if errors.Is(err, io.EOF) {
 				err = nil
 			}
-			if err == nil && p.report.Turns == 0 {
+			if err == nil && p.report.Ticks == 0 {
 				err = errors.New("the record holds no turn")
 			}
 			return p.done(from), err
@@ -60,7 +60,7 @@ func (p *player) play(e entry) error {
 			return err
 		}
 	}
-	t := e.Turn
+	t := e.Tick
 	config := t.Config
 	if p.config != nil {
 		config = *p.config
@@ -71,7 +71,7 @@ func (p *player) play(e entry) error {
 	p.state, wants, steps = t.decide(config, p.state)
 	p.report.add(t, len(steps))
 	if p.config != nil {
-		p.world.turn(steps)
+		p.world.tick(steps)
 		p.compareValues(t, wants)
 	} else {
 		p.compareAll(t, wants, steps)
@@ -79,7 +79,7 @@ func (p *player) play(e entry) error {
 	return nil
 }
 
-// checkpoint takes the policies' memory from the record where the turn before
+// checkpoint takes the policies' memory from the record where the tick before
 // is not in it, and compares it where it is.
 func (p *player) checkpoint(e entry) error {
 	if !e.follows {
@@ -107,7 +107,7 @@ func (p *player) checkpoint(e entry) error {
 }
 
 // compareAll compares every want and every step, word for word.
-func (p *player) compareAll(t Turn, wants []plan.Want, steps []plan.Step) {
+func (p *player) compareAll(t Tick, wants []plan.Want, steps []plan.Step) {
 	differ := false
 	recorded, replayed := firstByKnob(nil, t.Wants), firstByKnob(nil, wants)
 	for _, k := range bothKeys(recorded, replayed) {
@@ -146,7 +146,7 @@ func (p *player) compareAll(t Turn, wants []plan.Want, steps []plan.Step) {
 }
 
 // compareValues compares what the knobs are asked to be, whatever the reason.
-func (p *player) compareValues(t Turn, wants []plan.Want) {
+func (p *player) compareValues(t Tick, wants []plan.Want) {
 	differ := false
 	recorded, replayed := firstByKnob(nil, t.Wants), firstByKnob(nil, wants)
 	for _, k := range bothKeys(recorded, replayed) {
@@ -163,14 +163,14 @@ func (p *player) compareValues(t Turn, wants []plan.Want) {
 }
 
 // change counts a difference; what is shown of it is the first.
-func (p *player) change(k node.Knob, t Turn, c Change) {
+func (p *player) change(k node.Knob, t Tick, c Change) {
 	known := p.changes[k]
 	if known == nil {
 		c.Knob, c.First = k, t.Snapshot.At
 		known = &c
 		p.changes[k] = known
 	}
-	known.Turns++
+	known.Ticks++
 }
 
 func (p *player) done(from *reader) Report {

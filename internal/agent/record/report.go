@@ -12,7 +12,7 @@ import (
 // A Report says how a replay compares with its record. Its JSON keys are
 // stable.
 type Report struct {
-	Turns int       `json:"turns"`
+	Ticks int       `json:"turns"`
 	From  time.Time `json:"from"`
 	To    time.Time `json:"to"`
 	// Stretches is of how many parts without a gap it is: between them tenond
@@ -30,7 +30,7 @@ type Report struct {
 	Torn bool `json:"torn,omitempty"`
 	// Other: the replay had another configuration than the record.
 	Other bool `json:"other_config,omitempty"`
-	// Differ is the number of turns in which anything differs, and Drifted
+	// Differ is the number of ticks in which anything differs, and Drifted
 	// that of the checkpoints at which the policies remember something else.
 	Differ  int `json:"differ"`
 	Drifted int `json:"drifted,omitempty"`
@@ -43,9 +43,9 @@ type Report struct {
 // A Change is a knob for which the replay wants something else.
 type Change struct {
 	node.Knob
-	// Turns is the number of turns in which it does, and First the time of the
+	// Ticks is the number of ticks in which it does, and First the time of the
 	// first, of which the rest tells.
-	Turns    int       `json:"turns"`
+	Ticks    int       `json:"turns"`
 	First    time.Time `json:"first"`
 	Recorded string    `json:"recorded"`
 	Replayed string    `json:"replayed"`
@@ -56,12 +56,12 @@ type Change struct {
 // Identical reports whether the replay decided as the record says.
 func (r Report) Identical() bool { return r.Differ == 0 && r.Drifted == 0 }
 
-func (r *Report) add(t Turn, steps int) {
-	if r.Turns == 0 {
+func (r *Report) add(t Tick, steps int) {
+	if r.Ticks == 0 {
 		r.From = t.Snapshot.At
 	}
 	r.To = t.Snapshot.At
-	r.Turns++
+	r.Ticks++
 	r.RecordedSteps += len(t.Done)
 	r.ReplayedSteps += steps
 }
@@ -69,7 +69,7 @@ func (r *Report) add(t Turn, steps int) {
 // String prints the report as tenon replay does.
 func (r Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Record: %d turns from %s to %s (%v), %d writes.\n", r.Turns, clock(r.From), clock(r.To),
+	fmt.Fprintf(&b, "Record: %d turns from %s to %s (%v), %d writes.\n", r.Ticks, clock(r.From), clock(r.To),
 		r.To.Sub(r.From).Round(time.Second), r.RecordedSteps)
 	if r.Stretches > 1 {
 		fmt.Fprintf(&b, "It is of %d stretches: tenond was started again in between, or turns are missing.\n", r.Stretches)
@@ -91,10 +91,10 @@ func (r Report) String() string {
 		b.WriteString("Replay: every want and every step is the same.\n")
 	case r.Other:
 		fmt.Fprintf(&b, "With this configuration: %d of %d turns differ, %d writes. What the workloads use is as recorded.\n",
-			r.Differ, r.Turns, r.ReplayedSteps)
+			r.Differ, r.Ticks, r.ReplayedSteps)
 	default:
 		fmt.Fprintf(&b, "Replay: %d of %d turns differ; at %d checkpoints the policies remember something else.\n",
-			r.Differ, r.Turns, r.Drifted)
+			r.Differ, r.Ticks, r.Drifted)
 	}
 	if len(r.Changes) == 0 {
 		return b.String()
@@ -103,7 +103,7 @@ func (r Report) String() string {
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "KNOB\tTURNS\tFIRST AT\tRECORDED\tREPLAYED\tWHY")
 	for _, c := range r.Changes {
-		fmt.Fprintf(table, "%v\t%d\t%s\t%s\t%s\t%s\n", c.Knob, c.Turns, clock(c.First), c.Recorded, c.Replayed, c.Reason)
+		fmt.Fprintf(table, "%v\t%d\t%s\t%s\t%s\t%s\n", c.Knob, c.Ticks, clock(c.First), c.Recorded, c.Replayed, c.Reason)
 	}
 	_ = table.Flush() // to memory
 	return b.String()

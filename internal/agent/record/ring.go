@@ -20,10 +20,10 @@ import (
 )
 
 const (
-	// DefaultSize is the room of the ring in bytes. A turn of a node with a
+	// DefaultSize is the room of the ring in bytes. A tick of a node with a
 	// hundred workloads that all change takes 3.1 KB; 3.7 KB where most of them
 	// wait for most others, that is counted, and the BE scheduler has orders for
-	// all. So an hour of turns of a second fits, also right after the oldest file
+	// all. So an hour of ticks of a second fits, also right after the oldest file
 	// has gone.
 	DefaultSize = 16 << 20
 	// segments is how many files share the room: what is lost at once when
@@ -37,8 +37,8 @@ const (
 // subdir holds the ring, below the state directory.
 const subdir = "record"
 
-// A Recorder keeps the last turns in files of compressed lines. Each file
-// begins with a key line, so that the oldest can go. What a turn has added is
+// A Recorder keeps the last ticks in files of compressed lines. Each file
+// begins with a key line, so that the oldest can go. What a tick has added is
 // there at once, for whoever reads after a crash. It is not safe for
 // concurrent use.
 type Recorder struct {
@@ -46,7 +46,7 @@ type Recorder struct {
 	size int64
 
 	encoder encoder
-	turn    int      // how many there were
+	ticks   int      // how many there were
 	file    *segment // nil: none is open
 	number  int      // of the file that was opened last
 	failed  error    // why there is no file
@@ -54,7 +54,7 @@ type Recorder struct {
 }
 
 // Open opens the ring in stateDir, which must be on tmpfs: it is written in
-// every turn. What an earlier recorder left there stays until the room is
+// every tick. What an earlier recorder left there stays until the room is
 // needed. A size of 0 means DefaultSize.
 func Open(stateDir string, size int64) (*Recorder, error) {
 	r := &Recorder{dir: filepath.Join(stateDir, subdir), size: cmp.Or(size, DefaultSize)}
@@ -71,15 +71,15 @@ func Open(stateDir string, size int64) (*Recorder, error) {
 	return r, nil
 }
 
-// Record adds a turn. Turns that could not read the node decide nothing, and
+// Record adds a tick. Turns that could not read the node decide nothing, and
 // are not recorded. After an error nothing is recorded for some seconds, and
 // the same error is returned again.
-func (r *Recorder) Record(t Turn) error {
+func (r *Recorder) Record(t Tick) error {
 	at := t.Snapshot.At
 	if at.IsZero() {
 		return nil
 	}
-	r.turn++
+	r.ticks++
 	if waited := at.Sub(r.retry); r.failed != nil && waited >= -again && waited < 0 {
 		return r.failed
 	}
@@ -94,7 +94,7 @@ func (r *Recorder) Record(t Turn) error {
 	return r.failed
 }
 
-func (r *Recorder) add(t Turn) error {
+func (r *Recorder) add(t Tick) error {
 	if r.file != nil && r.file.size >= r.size/segments {
 		err := r.file.close()
 		r.file = nil
@@ -103,7 +103,7 @@ func (r *Recorder) add(t Turn) error {
 		}
 	}
 	key := r.file == nil
-	l, err := r.encoder.line(t, r.turn, key)
+	l, err := r.encoder.line(t, r.ticks, key)
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func TestTheRingIsBoundedAndWhatIsInItReplays(t *testing.T) {
 	}
 	l := newLife(6)
 	for range 600 {
-		if err := r.Record(l.turn(time.Second)); err != nil {
+		if err := r.Record(l.tick(time.Second)); err != nil {
 			t.Fatal(err)
 		}
 		if sum, _ := ringSize(t, dir); sum > size+size/segments {
@@ -51,18 +51,18 @@ func TestTheRingIsBoundedAndWhatIsInItReplays(t *testing.T) {
 	if err != nil || !report.Identical() || report.Stretches != 1 {
 		t.Fatalf("%+v, %v", report, err)
 	}
-	if report.Turns == 600 || report.Turns < 30 || !report.To.Equal(l.snap.At) {
-		t.Errorf("%d turns up to %v: want the last of 600", report.Turns, report.To)
+	if report.Ticks == 600 || report.Ticks < 30 || !report.To.Equal(l.snap.At) {
+		t.Errorf("%d turns up to %v: want the last of 600", report.Ticks, report.To)
 	}
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestAnHourFitsIntoTheRing is the promise of tenon capture: an hour of turns of a
-// second with a hundred workloads, here with orders for the BE scheduler and with
-// waits that are counted, in which every file begins with a long line and the oldest
-// of them has just gone.
+// TestAnHourFitsIntoTheRing is the promise of tenon capture: an hour of ticks
+// of a second with a hundred workloads, here with orders for the BE scheduler
+// and with waits that are counted, in which every file begins with a long line
+// and the oldest of them has just gone.
 func TestAnHourFitsIntoTheRing(t *testing.T) {
 	const turns = 400
 	dir := t.TempDir()
@@ -75,7 +75,7 @@ func TestAnHourFitsIntoTheRing(t *testing.T) {
 	var key int64
 	orders := 0
 	for i := range turns {
-		turn := l.turn(time.Second)
+		turn := l.tick(time.Second)
 		for _, w := range turn.Wants {
 			if w.Knob.File.OrdersScheduler() {
 				orders++
@@ -90,9 +90,9 @@ func TestAnHourFitsIntoTheRing(t *testing.T) {
 	}
 	sum, files := ringSize(t, dir)
 	each := (sum - int64(files)*key) / (turns - int64(files))
-	t.Logf("%d bytes a turn and %d for the first of a file, with %d orders a turn", each, key, orders/turns)
+	t.Logf("%d bytes a tick and %d for the first of a file, with %d orders a tick", each, key, orders/turns)
 	if orders/turns < 90 {
-		t.Errorf("%d orders a turn", orders/turns)
+		t.Errorf("%d orders a tick", orders/turns)
 	}
 	if hour := 3600*each + (segments-1)*key; hour > DefaultSize/segments*(segments-1) {
 		t.Errorf("an hour takes %d bytes of a ring that has %d for sure", hour, DefaultSize/segments*(segments-1))
@@ -109,12 +109,12 @@ func TestACrashLosesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 10 {
-			if err := r.Record(l.turn(time.Second)); err != nil {
+			if err := r.Record(l.tick(time.Second)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		report, err := Replay(bytes.NewReader(captured(t, dir)), nil)
-		if err != nil || !report.Identical() || report.Turns != 10*(life+1) || report.Stretches != life+1 {
+		if err != nil || !report.Identical() || report.Ticks != 10*(life+1) || report.Stretches != life+1 {
 			t.Fatalf("after %d crashes: %+v, %v", life, report, err)
 		}
 	}
@@ -129,7 +129,7 @@ func TestATornFileInTheRingCostsItsTail(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 10 {
-			if err := r.Record(l.turn(time.Second)); err != nil {
+			if err := r.Record(l.tick(time.Second)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -143,14 +143,14 @@ func TestATornFileInTheRingCostsItsTail(t *testing.T) {
 		t.Fatal(err)
 	}
 	report, err := Replay(bytes.NewReader(captured(t, dir)), nil)
-	if err != nil || !report.Identical() || report.Turns < 18 || report.Stretches != 2 {
+	if err != nil || !report.Identical() || report.Ticks < 18 || report.Stretches != 2 {
 		t.Errorf("%+v, %v", report, err)
 	}
 	if err := os.WriteFile(path, nil, 0o600); err != nil { // a crash right after it was made
 		t.Fatal(err)
 	}
 	report, err = Replay(bytes.NewReader(captured(t, dir)), nil)
-	if err != nil || report.Turns != 10 {
+	if err != nil || report.Ticks != 10 {
 		t.Errorf("%+v, %v", report, err)
 	}
 }
@@ -162,7 +162,7 @@ func TestAFailureIsOneErrorAndThenAFreshStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := newLife(4)
-	record := func() error { return r.Record(l.turn(time.Second)) }
+	record := func() error { return r.Record(l.tick(time.Second)) }
 	if err := record(); err != nil {
 		t.Fatal(err)
 	}
@@ -193,18 +193,18 @@ func TestTheLastRoomIsLeftToTheJournal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Record(newLife(1).turn(time.Second)); err == nil || !strings.Contains(err.Error(), "stay free") {
+	if err := r.Record(newLife(1).tick(time.Second)); err == nil || !strings.Contains(err.Error(), "stay free") {
 		t.Errorf("%v", err)
 	}
 }
 
-func TestATurnThatCouldNotReadTheNodeIsNotRecorded(t *testing.T) {
+func TestATickThatCouldNotReadTheNodeIsNotRecorded(t *testing.T) {
 	dir := t.TempDir()
 	r, err := Open(dir, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Record(Turn{}); err != nil {
+	if err := r.Record(Tick{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, files := ringSize(t, dir); files != 0 {

@@ -5,11 +5,11 @@ import (
 	"io"
 )
 
-// Turns hands every turn of a record to each, the oldest first. A record that
-// was torn by a crash is read as far as it goes, and turns of another version of
-// the record are left out; it is an error if there are no others. What each is
-// handed is good until it returns.
-func Turns(r io.Reader, each func(Turn)) error {
+// Ticks hands every tick of a record to each, the oldest first. A record that
+// was torn by a crash is read as far as it goes, and turns of another version
+// of the record are left out; it is an error if there are no others. What each
+// is handed is good until it returns.
+func Ticks(r io.Reader, each func(Tick)) error {
 	from, err := newReader(r)
 	if err != nil {
 		return err
@@ -22,6 +22,6 @@ func Turns(r io.Reader, each func(Turn)) error {
 		if err != nil {
 			return err
 		}
-		each(e.Turn)
+		each(e.Tick)
 	}
 }

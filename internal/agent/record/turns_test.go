@@ -10,7 +10,7 @@ import (
 	"tenon.sh/tenon/internal/decide/tick"
 )
 
-func TestTurnsAreHandedOnAsTheyWere(t *testing.T) {
+func TestTicksAreHandedOnAsTheyWere(t *testing.T) {
 	dir := t.TempDir()
 	r, err := Open(dir, 0)
 	if err != nil {
@@ -19,7 +19,7 @@ func TestTurnsAreHandedOnAsTheyWere(t *testing.T) {
 	l := newLife(4)
 	var want []tick.Tick
 	for range 50 {
-		turn := l.turn(time.Second)
+		turn := l.tick(time.Second)
 		if err := r.Record(turn); err != nil {
 			t.Fatal(err)
 		}
@@ -29,7 +29,7 @@ func TestTurnsAreHandedOnAsTheyWere(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	err = Turns(bytes.NewReader(captured(t, dir)), func(got Turn) {
+	err = Ticks(bytes.NewReader(captured(t, dir)), func(got Tick) {
 		w := want[n]
 		n++
 		if !got.Begun.Equal(w.Begun) || got.Sense != w.Sense || got.Act != w.Act || len(got.Done) != len(w.Done) {
@@ -42,7 +42,7 @@ func TestTurnsAreHandedOnAsTheyWere(t *testing.T) {
 	if err != nil || n != len(want) {
 		t.Errorf("%d of %d turns, %v", n, len(want), err)
 	}
-	if err := Turns(bytes.NewReader([]byte("{\"turn\":\n")), func(Turn) {}); err == nil {
+	if err := Ticks(bytes.NewReader([]byte("{\"turn\":\n")), func(Tick) {}); err == nil {
 		t.Error("a damaged record is taken")
 	}
 }

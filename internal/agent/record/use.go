@@ -10,18 +10,18 @@ import (
 // sameButUse compares all that a workload is but for what it has used.
 func sameButUse(a, b *node.Workload) bool {
 	return a.ID == b.ID && a.Class == b.Class && a.Rule == b.Rule && a.Container == b.Container &&
-		a.Cgroup == b.Cgroup && a.Meet == b.Meet && a.Yields == b.Yields && a.CPULimit == b.CPULimit && a.MemoryLimit == b.MemoryLimit &&
-		a.CPUKept == b.CPUKept && a.MemoryKept == b.MemoryKept &&
+		a.Cgroup == b.Cgroup && a.ContentionRoot == b.ContentionRoot && a.IdleCgroup == b.IdleCgroup && a.CPULimit == b.CPULimit && a.MemoryLimit == b.MemoryLimit &&
+		a.CPUManagedExternally == b.CPUManagedExternally && a.MemoryManagedExternally == b.MemoryManagedExternally &&
 		a.CPURequest == b.CPURequest && a.MemoryRequest == b.MemoryRequest && a.Weight == b.Weight && a.Priority == b.Priority &&
 		a.EvictionPriority == b.EvictionPriority && a.SubPriority == b.SubPriority && a.Objective == b.Objective &&
-		a.Grace == b.Grace && a.Ending == b.Ending && a.Spared == b.Spared && slices.Equal(a.Parts, b.Parts) && a.Asks.Equal(b.Asks)
+		a.Grace == b.Grace && a.Ending == b.Ending && a.EvictionExempt == b.EvictionExempt && slices.Equal(a.Containers, b.Containers) && a.Overrides.Equal(b.Overrides)
 }
 
 // sameUse compares what a workload has used, for every workload in every turn:
 // reflection would be a tenth of what recording costs.
 func sameUse(a, b node.Usage) bool {
 	return a.CPU == b.CPU && a.Throttled == b.Throttled && a.Periods == b.Periods && a.ThrottledPeriods == b.ThrottledPeriods &&
-		a.Steal == b.Steal && a.Delay.Sum == b.Delay.Sum && a.Delay.Turns == b.Delay.Turns &&
+		a.Steal == b.Steal && a.Delay.Sum == b.Delay.Sum && a.Delay.Timeslices == b.Delay.Timeslices &&
 		a.Memory == b.Memory && a.WorkingSet == b.WorkingSet && a.Refaults == b.Refaults &&
 		a.Read == b.Read && a.Written == b.Written && a.Pressure == b.Pressure &&
 		slices.Equal(a.Delay.Counts, b.Delay.Counts) && maps.Equal(a.PerCPU, b.PerCPU)

@@ -38,8 +38,8 @@ func (w *world) see(s node.Snapshot) node.Snapshot {
 	return s
 }
 
-// turn performs the steps, none of which fails.
-func (w *world) turn(steps []plan.Step) {
+// tick performs the steps, none of which fails.
+func (w *world) tick(steps []plan.Step) {
 	for _, s := range steps {
 		if _, touched := w.before[s.Knob]; !touched && s.From != nil && !s.Knob.File.OrdersScheduler() {
 			w.before[s.Knob] = s.From

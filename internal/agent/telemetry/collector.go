@@ -17,7 +17,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	descLastTurn    = desc("tenon_last_turn_timestamp_seconds", "When the node was read last, in seconds since 1970.")
+	descLastTick    = desc("tenon_last_turn_timestamp_seconds", "When the node was read last, in seconds since 1970.")
 	descWorkloads   = desc("tenon_workloads", "Workloads that the rules match.", "class")
 	descClassMemory = desc("tenon_class_memory_bytes", "Memory charged to the workloads of each class, with page cache.", "class")
 	descLimit       = desc("tenon_be_cpu_limit_cores", "CPUs that best-effort work may use where it meets other work, by the knob that limits it.", "knob")
@@ -36,29 +36,29 @@ var (
 	descOmitted           = desc("tenon_workloads_omitted", "Workloads that have no metrics of their own because there are too many.")
 )
 
-// lastTick collects what the last turn saw and wanted.
+// lastTick collects what the last tick saw and wanted.
 type lastTick struct{ m *Metrics }
 
 // Describe names no metric: which of them there are depends on the node.
 func (lastTick) Describe(chan<- *prometheus.Desc) {}
 
-// Collect makes the metrics of the last turn that could read the node.
+// Collect makes the metrics of the last tick that could read the node.
 func (c lastTick) Collect(to chan<- prometheus.Metric) {
 	c.m.mu.Lock()
-	t := c.m.last // hosts make a new snapshot for each turn: this one does not change
+	t := c.m.last // hosts make a new snapshot for each tick: this one does not change
 	c.m.mu.Unlock()
 	if t.Snapshot.At.IsZero() {
 		return
 	}
 	s := t.Snapshot
 	e := emitter(to)
-	e.gauge(descLastTurn, float64(s.At.UnixNano())/1e9)
+	e.gauge(descLastTick, float64(s.At.UnixNano())/1e9)
 	e.gauge(descNodeCPUs, float64(len(s.Topology.CPUs)))
 	e.seconds(descNodeCPU, s.Usage.CPU)
 	e.seconds(descNodeSteal, s.Usage.Steal)
 	e.bytes(descNodeMemory, s.Usage.Memory)
 	e.bytes(descNodeSize, s.MemoryTotal)
-	e.nodeStrain(s.Usage)
+	e.nodeSLO(s.Usage)
 	e.gauge(descHeld, float64(len(s.Knobs.Before)))
 	e.gauge(descFrozen, frozen(s))
 	failing := 0
@@ -70,7 +70,7 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 	e.gauge(descFailing, float64(failing))
 	e.batch(t.Batch)
 	e.cache(s.Cache)
-	e.isolation(t.Ladder, t.Isolation)
+	e.isolation(t.Selection, t.Isolation)
 	for file, cores := range limits(t) {
 		e.gauge(descLimit, cores, string(file))
 	}
@@ -91,7 +91,7 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 		e.seconds(descWorkloadThrottled, w.Usage.Throttled, labels...)
 		e.bytes(descWorkloadMemory, w.Usage.Memory, labels...)
 		e.delay(w.Usage.Delay, labels...)
-		e.strain(t, w, labels...)
+		e.slo(t, w, labels...)
 	}
 	e.waits(s, shown)
 	e.gauge(descOmitted, float64(omitted))
@@ -107,7 +107,7 @@ func limits(t tick.Tick) map[node.File]float64 {
 	meets := map[node.CgroupPath]bool{}
 	for _, w := range t.Snapshot.Workloads {
 		if w.Class == node.BE {
-			meets[w.Meet] = true
+			meets[w.ContentionRoot] = true
 		}
 	}
 	all := map[node.File]float64{}

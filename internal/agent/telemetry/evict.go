@@ -26,7 +26,7 @@ func newEvictions() *prometheus.CounterVec {
 	return c
 }
 
-// countEvictions adds those of a turn.
+// countEvictions adds those of a tick.
 func countEvictions(c *prometheus.CounterVec, t tick.Tick) {
 	for _, o := range t.Done {
 		reason, _, _ := strings.Cut(o.Step.Reason, ":")

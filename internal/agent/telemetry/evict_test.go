@@ -16,7 +16,7 @@ import (
 // end; a step that failed is none, nor is the SIGKILL that follows one.
 func TestEvictionsAreCountedOnceEach(t *testing.T) {
 	m := New("test")
-	turn := turnAt(1)
+	turn := tickAt(1)
 	run := func(group string) node.Knob {
 		return node.Knob{Cgroup: node.CgroupPath(group), File: node.FileRun}
 	}

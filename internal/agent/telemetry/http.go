@@ -16,7 +16,7 @@ const (
 	// DefaultAddress is where the metrics are, only on loopback, because the
 	// metrics contain names of workloads.
 	DefaultAddress = "127.0.0.1:9847"
-	// late is how much later than due a turn may be before the loop counts
+	// late is how much later than due a tick may be before the loop counts
 	// as dead, beside three periods.
 	late = 5 * time.Second
 	// again is how long after a failure the address is tried again.
@@ -45,7 +45,7 @@ func say(w http.ResponseWriter, err error) {
 	fmt.Fprintln(w, "ok")
 }
 
-// Alive is nil if the loop turns. Before the first turn it is alive.
+// Alive is nil if the loop turns. Before the first tick it is alive.
 func (m *Metrics) Alive() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

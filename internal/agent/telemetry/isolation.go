@@ -9,22 +9,22 @@ import (
 )
 
 var (
-	descRung     = desc("tenon_isolation_rung", "1: this means keeps best-effort work out of the way on the CPU now, 0: another does.", "rung")
-	descCan      = desc("tenon_isolation_possible", "1: the node can carry this means, 0: it cannot, or that is unknown.", "rung")
-	descFalls    = desc("tenon_isolation_falls", "How often this means failed in the last hour although the node can carry it.", "rung")
-	descDown     = desc("tenon_isolation_down", "1: this means failed so often that it is left alone for now.", "rung")
-	descByHand   = desc("tenon_isolation_pinned_by_hand", "1: an operator has chosen the means, and not the configuration.")
-	descStrays   = desc("tenon_isolation_strays_total", "Threads of best-effort work that were found outside of the means.")
-	descConvert  = desc("tenon_isolation_strays_converted_total", "Of them: those that were taken in.")
-	descRealtime = desc("tenon_isolation_realtime_threads", "Threads of best-effort work with a real-time policy, which are left alone.")
-	descOwnSlice = desc("tenon_isolation_own_slice_threads", "Threads of best-effort work that keep a slice of their own, or SCHED_IDLE, where all should have the long one.")
-	descSpills   = desc("tenon_isolation_spills_total", "Threads that were given to the kernel's own scheduler for a while because they had waited too long.")
-	descSpilled  = desc("tenon_isolation_spilled_threads", "Threads that are given to the kernel's own scheduler now.")
+	descMechanism = desc("tenon_isolation_rung", "1: this means keeps best-effort work out of the way on the CPU now, 0: another does.", "rung")
+	descCan       = desc("tenon_isolation_possible", "1: the node can carry this means, 0: it cannot, or that is unknown.", "rung")
+	descFalls     = desc("tenon_isolation_falls", "How often this means failed in the last hour although the node can carry it.", "rung")
+	descDown      = desc("tenon_isolation_down", "1: this means failed so often that it is left alone for now.", "rung")
+	descByHand    = desc("tenon_isolation_pinned_by_hand", "1: an operator has chosen the means, and not the configuration.")
+	descStrays    = desc("tenon_isolation_strays_total", "Threads of best-effort work that were found outside of the means.")
+	descConvert   = desc("tenon_isolation_strays_converted_total", "Of them: those that were taken in.")
+	descRealtime  = desc("tenon_isolation_realtime_threads", "Threads of best-effort work with a real-time policy, which are left alone.")
+	descOwnSlice  = desc("tenon_isolation_own_slice_threads", "Threads of best-effort work that keep a slice of their own, or SCHED_IDLE, where all should have the long one.")
+	descDemotions = desc("tenon_isolation_spills_total", "Threads that were given to the kernel's own scheduler for a while because they had waited too long.")
+	descDemoted   = desc("tenon_isolation_spilled_threads", "Threads that are given to the kernel's own scheduler now.")
 
 	descLoads      = desc("tenon_scheduler_loads_total", "How often tenond has loaded its scheduler.")
 	descExits      = desc("tenon_scheduler_exits_total", "How often it ended: unload, silent, kernel, sysrq, stall, error.", "kind")
 	descRunning    = desc("tenon_scheduler_running", "1: the scheduler is loaded and it is Tenon's.")
-	descUntold     = desc("tenon_scheduler_untold", "1: the loaded scheduler has not taken all of its orders, such as which work is latency-sensitive, or BE workloads share a slot.")
+	descRefused    = desc("tenon_scheduler_untold", "1: the loaded scheduler has not taken all of its orders, such as which work is latency-sensitive, or BE workloads share a slot.")
 	descRun        = desc("tenon_scheduler_run_seconds_total", "Time that threads ran, by how the scheduler looks at them.", "class")
 	descStrayed    = desc("tenon_scheduler_strayed_seconds_total", "Time that threads in best-effort groups ran outside of the scheduler.")
 	descIdle       = desc("tenon_scheduler_idle_seconds_total", "Time that CPUs were idle, for whatever reason.")
@@ -83,12 +83,12 @@ var schedulerCounts = []struct {
 // isolation sends by which means best-effort work is kept out of the way on the
 // CPU, and what the means have done. Nothing of the scheduler is sent before it
 // was loaded, and its counters start again with each load.
-func (e emitter) isolation(l node.LadderStatus, i node.IsolationStatus) {
-	for _, r := range l.Rungs {
-		e.gauge(descRung, oneIf(r.Rung == l.Rung), string(r.Rung))
-		e.gauge(descCan, oneIf(r.Can == node.Yes), string(r.Rung))
-		e.gauge(descFalls, float64(r.Falls), string(r.Rung))
-		e.gauge(descDown, oneIf(r.Down), string(r.Rung))
+func (e emitter) isolation(l node.Selection, i node.IsolationStatus) {
+	for _, r := range l.Mechanisms {
+		e.gauge(descMechanism, oneIf(r.Mechanism == l.Mechanism), string(r.Mechanism))
+		e.gauge(descCan, oneIf(r.Can == node.Yes), string(r.Mechanism))
+		e.gauge(descFalls, float64(r.Failures), string(r.Mechanism))
+		e.gauge(descDown, oneIf(r.Down), string(r.Mechanism))
 	}
 	e.gauge(descByHand, oneIf(l.ByHand))
 	e.count(descStrays, i.Strays)
@@ -98,15 +98,15 @@ func (e emitter) isolation(l node.LadderStatus, i node.IsolationStatus) {
 	e.count(descLoads, i.Loads)
 	s := i.Scheduler
 	e.gauge(descRunning, oneIf(s != nil && s.Running))
-	e.gauge(descUntold, oneIf(i.Untold != "" || l.Slotless > 0))
+	e.gauge(descRefused, oneIf(i.Refused != "" || l.Slotless > 0))
 	if s == nil {
 		return
 	}
 	for _, k := range node.ExitKinds {
 		e.count(descExits, i.Exits[k], string(k))
 	}
-	e.count(descSpills, i.Spills)
-	e.gauge(descSpilled, float64(i.Spilled))
+	e.count(descDemotions, i.Demotions)
+	e.gauge(descDemoted, float64(i.Demoted))
 	e.scheduler(s)
 }
 

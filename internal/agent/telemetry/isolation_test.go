@@ -12,12 +12,12 @@ import (
 
 // isolated is a node on which the scheduler has fallen three times, the last
 // time just now, and whose every counter of the scheduler is another number.
-func isolated() (node.LadderStatus, node.IsolationStatus) {
-	l := node.LadderStatus{Rung: node.RungIdle, ByHand: true, Rungs: []node.RungStatus{
-		{Rung: node.RungVendor, Can: node.No},
-		{Rung: node.RungSchedExt, Can: node.Yes, Falls: 3, Down: true},
-		{Rung: node.RungCoreSched, Can: node.Unknown},
-		{Rung: node.RungIdle, Can: node.Yes},
+func isolated() (node.Selection, node.IsolationStatus) {
+	l := node.Selection{Mechanism: node.MechanismIdle, ByHand: true, Mechanisms: []node.MechanismStatus{
+		{Mechanism: node.MechanismVendor, Can: node.No},
+		{Mechanism: node.MechanismSchedExt, Can: node.Yes, Failures: 3, Down: true},
+		{Mechanism: node.MechanismCoreSched, Can: node.Unknown},
+		{Mechanism: node.MechanismIdle, Can: node.Yes},
 	}}
 	s := &node.SchedulerStatus{
 		State: "disabled", Run: map[node.SchedulerClass]time.Duration{node.SchedulerLSX: 3 * time.Second, node.SchedulerBE: 1500 * time.Millisecond},
@@ -29,14 +29,14 @@ func isolated() (node.LadderStatus, node.IsolationStatus) {
 		counts.Field(i).SetUint(uint64(100 + i))
 	}
 	return l, node.IsolationStatus{
-		Loads: 3, Exits: map[node.ExitKind]uint64{node.ExitStall: 2, node.ExitSysrq: 1}, Strays: 5, Converted: 4, Realtime: 1, OwnSlices: 6, Spills: 9, Spilled: 2, Untold: "the table is full", Scheduler: s,
+		Loads: 3, Exits: map[node.ExitKind]uint64{node.ExitStall: 2, node.ExitSysrq: 1}, Strays: 5, Converted: 4, Realtime: 1, OwnSlices: 6, Demotions: 9, Demoted: 2, Refused: "the table is full", Scheduler: s,
 	}
 }
 
 func TestTheMeansOfIsolationAndItsFallsAreShown(t *testing.T) {
 	m := New("test")
 	turn := tick.Tick{Snapshot: node.Snapshot{At: time.Unix(5, 0)}}
-	turn.Ladder, turn.Isolation = isolated()
+	turn.Selection, turn.Isolation = isolated()
 	m.Observe(turn, nil, time.Second)
 	_, text := scrape(t, m, "/metrics")
 	for _, line := range []string{

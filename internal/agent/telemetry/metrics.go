@@ -21,10 +21,10 @@ import (
 // rest, both by name. tenon_workloads_omitted counts the others.
 const MaxWorkloads = 200
 
-// Metrics takes each turn and is scraped at any time.
+// Metrics takes each tick and is scraped at any time.
 type Metrics struct {
 	registry *prometheus.Registry
-	turns    *prometheus.CounterVec
+	ticks    *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	steps    *prometheus.CounterVec
 	classCPU *prometheus.CounterVec
@@ -34,17 +34,17 @@ type Metrics struct {
 	mu   sync.Mutex
 	last tick.Tick // that could read the node
 	used map[node.WorkloadID]time.Duration
-	// at is when the last turn was over, and period how far apart turns are.
+	// at is when the last tick was over, and period how far apart turns are.
 	at     time.Time
 	period time.Duration
 	now    func() time.Time
 }
 
-// The outcomes of a turn, and of a step.
+// The outcomes of a tick, and of a step.
 const (
-	turnOK     = "ok"
-	turnFailed = "failed" // some step did
-	turnBlind  = "blind"  // the node could not be read
+	tickOK     = "ok"
+	tickFailed = "failed" // some step did
+	tickBlind  = "blind"  // the node could not be read
 
 	stepApplied = "applied"
 	stepFailed  = "failed"
@@ -54,7 +54,7 @@ const (
 func New(version string) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
-		turns: prometheus.NewCounterVec(prometheus.CounterOpts{
+		ticks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenon_turns_total", Help: "Turns of the loop: ok, failed (some write did), blind (the node could not be read).",
 		}, []string{"outcome"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -75,32 +75,32 @@ func New(version string) *Metrics {
 		Name: "tenon_build_info", Help: "1, with the version of the agent.", ConstLabels: prometheus.Labels{"version": version},
 	})
 	build.Set(1)
-	for _, o := range []string{turnOK, turnFailed, turnBlind} {
-		m.turns.WithLabelValues(o)
+	for _, o := range []string{tickOK, tickFailed, tickBlind} {
+		m.ticks.WithLabelValues(o)
 	}
 	for _, c := range node.Classes {
 		m.classCPU.WithLabelValues(string(c))
 	}
-	m.registry.MustRegister(build, m.turns, m.duration, m.steps, m.classCPU, m.evicted, m.signals.events, m.signals.reaction, lastTick{m},
+	m.registry.MustRegister(build, m.ticks, m.duration, m.steps, m.classCPU, m.evicted, m.signals.events, m.signals.reaction, lastTick{m},
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
 	return m
 }
 
-// Observe takes a turn, its error, and the time after which the next is due if
+// Observe takes a tick, its error, and the time after which the next is due if
 // nothing happens.
 func (m *Metrics) Observe(t tick.Tick, err error, period time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.at, m.period = m.now(), period
 	if t.Snapshot.At.IsZero() {
-		m.turns.WithLabelValues(turnBlind).Inc()
+		m.ticks.WithLabelValues(tickBlind).Inc()
 		return
 	}
-	outcome := turnOK
+	outcome := tickOK
 	if err != nil {
-		outcome = turnFailed
+		outcome = tickFailed
 	}
-	m.turns.WithLabelValues(outcome).Inc()
+	m.ticks.WithLabelValues(outcome).Inc()
 	m.duration.WithLabelValues("sense").Observe(t.Sense.Seconds())
 	m.duration.WithLabelValues("decide").Observe(t.Decide.Seconds())
 	m.duration.WithLabelValues("act").Observe(t.Act.Seconds())
@@ -117,7 +117,7 @@ func (m *Metrics) Observe(t tick.Tick, err error, period time.Duration) {
 	m.last = t
 }
 
-// addClasses adds what each workload has used since the turn before.
+// addClasses adds what each workload has used since the tick before.
 func (m *Metrics) addClasses(workloads []node.Workload) {
 	used := make(map[node.WorkloadID]time.Duration, len(workloads))
 	for _, w := range workloads {

@@ -24,8 +24,8 @@ var (
 	descWritten    = desc("tenon_workload_written_bytes_total", "What a workload has written to block devices.", "workload", "class")
 )
 
-// nodeStrain sends what the node lacks.
-func (e emitter) nodeStrain(u node.Usage) {
+// nodeSLO sends what the node lacks.
+func (e emitter) nodeSLO(u node.Usage) {
 	for resource, s := range stalls(u.Pressure) {
 		e.seconds(descNodePressure, s.Some, resource, "some")
 		e.seconds(descNodePressure, s.Full, resource, "all")
@@ -36,8 +36,8 @@ func (e emitter) nodeStrain(u node.Usage) {
 	count(e, descNodeWritten, u.Written)
 }
 
-// strain sends what a workload lacks, and whether it misses its objective.
-func (e emitter) strain(t tick.Tick, w node.Workload, labels ...string) {
+// slo sends what a workload lacks, and whether it misses its objective.
+func (e emitter) slo(t tick.Tick, w node.Workload, labels ...string) {
 	if w.Objective.RunQueueDelay.Known() {
 		missed := 0.0
 		if _, is := t.Missed[w.ID]; is {

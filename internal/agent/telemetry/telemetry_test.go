@@ -23,8 +23,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// turnAt is a turn in which everything is known and one of two steps failed.
-func turnAt(second int) tick.Tick {
+// tickAt is a tick in which everything is known and one of two steps failed.
+func tickAt(second int) tick.Tick {
 	used := node.Some(time.Duration(second) * time.Second)
 	memory := node.Some[unit.Bytes](1 << 20)
 	t := tick.Tick{Sense: 300 * time.Microsecond, Decide: 100 * time.Microsecond, Act: 2 * time.Millisecond}
@@ -33,8 +33,8 @@ func turnAt(second int) tick.Tick {
 		Topology: node.Topology{CPUs: []node.LogicalCPU{{ID: 0}, {ID: 1}}},
 		Usage:    node.Usage{CPU: used, Memory: memory, Steal: used},
 		Workloads: []node.Workload{
-			{ID: "be.slice/job", Class: node.BE, Meet: "be.slice", Usage: node.Usage{CPU: used, Memory: memory, Throttled: used}},
-			{ID: "web", Class: node.LS, Meet: "web", Usage: node.Usage{CPU: used, Memory: memory}},
+			{ID: "be.slice/job", Class: node.BE, ContentionRoot: "be.slice", Usage: node.Usage{CPU: used, Memory: memory, Throttled: used}},
+			{ID: "web", Class: node.LS, ContentionRoot: "web", Usage: node.Usage{CPU: used, Memory: memory}},
 		},
 		Knobs: node.Knobs{Before: map[node.Knob]node.Value{{Cgroup: "be.slice", File: node.FileCPUMax}: node.Limit(1)}},
 	}
@@ -61,7 +61,7 @@ func turnAt(second int) tick.Tick {
 		{Waiter: "web", Runner: node.RunnerKernel, Time: time.Second}, {Waiter: "gone", Runner: "web", Time: time.Second},
 	}
 	t.Snapshot.Cache = map[node.Class]node.CacheUse{node.BE: {Occupancy: memory, Traffic: memory}}
-	t.Ladder, t.Isolation = isolated()
+	t.Selection, t.Isolation = isolated()
 	t.Done = []tick.Outcome{
 		{Step: plan.Step{Knob: quota, To: node.Limit(1300), Owner: plan.OwnerSuppress}},
 		{Step: plan.Step{Knob: quota, To: node.Limit(1300), Owner: plan.OwnerLimit}, Err: errors.New("refused")},
@@ -76,10 +76,10 @@ func scrape(t *testing.T, m *Metrics, path string) (int, string) {
 	return r.Code, r.Body.String()
 }
 
-func TestMetricsAreReadFromTheTurns(t *testing.T) {
+func TestMetricsAreReadFromTheTicks(t *testing.T) {
 	m := New("v1")
-	m.Observe(turnAt(1), errors.New("refused"), time.Second)
-	m.Observe(turnAt(3), nil, time.Second)
+	m.Observe(tickAt(1), errors.New("refused"), time.Second)
+	m.Observe(tickAt(3), nil, time.Second)
 	m.Observe(tick.Tick{}, errors.New("no topology"), time.Second)
 	code, text := scrape(t, m, "/metrics")
 	if code != http.StatusOK {
@@ -150,7 +150,7 @@ func TestMetricsAreReadFromTheTurns(t *testing.T) {
 
 func TestTheNumberOfSeriesIsBounded(t *testing.T) {
 	m := New("v1")
-	turn := turnAt(1)
+	turn := tickAt(1)
 	for i := range 10 * MaxWorkloads {
 		turn.Snapshot.Workloads = append(turn.Snapshot.Workloads, node.Workload{
 			ID: node.WorkloadID(fmt.Sprintf("a-%d", i)), Class: node.BE, Usage: node.Usage{CPU: node.Some(time.Second)},
@@ -170,7 +170,7 @@ func TestTheNumberOfSeriesIsBounded(t *testing.T) {
 
 func TestANameThatIsNotTextHidesNothing(t *testing.T) {
 	m := New("v1")
-	turn := turnAt(1)
+	turn := tickAt(1)
 	turn.Snapshot.Workloads[0].ID = "be.slice/\xff"
 	m.Observe(turn, nil, time.Second)
 	if code, text := scrape(t, m, "/metrics"); code != http.StatusOK || !strings.Contains(text, `workload="web"`) {
@@ -178,7 +178,7 @@ func TestANameThatIsNotTextHidesNothing(t *testing.T) {
 	}
 }
 
-func TestTheLoopIsAliveAsLongAsItTurns(t *testing.T) {
+func TestTheLoopIsAliveAsLongAsItTicks(t *testing.T) {
 	m := New("v1")
 	clock := time.Unix(1700000000, 0)
 	m.now = func() time.Time { return clock }
@@ -192,7 +192,7 @@ func TestTheLoopIsAliveAsLongAsItTurns(t *testing.T) {
 	check("/readyz", http.StatusServiceUnavailable)
 	m.Observe(tick.Tick{}, errors.New("no topology"), time.Second)
 	check("/readyz", http.StatusServiceUnavailable)
-	m.Observe(turnAt(1), nil, time.Second)
+	m.Observe(tickAt(1), nil, time.Second)
 	check("/readyz", http.StatusOK)
 	clock = clock.Add(8 * time.Second)
 	check("/healthz", http.StatusOK)
@@ -274,7 +274,7 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 func names(t *testing.T) map[string]bool {
 	t.Helper()
 	m := New("v1")
-	m.Observe(turnAt(1), errors.New("refused"), time.Second)
+	m.Observe(tickAt(1), errors.New("refused"), time.Second)
 	families, err := m.registry.Gather()
 	if err != nil {
 		t.Fatal(err)

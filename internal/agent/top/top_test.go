@@ -30,7 +30,7 @@ func status(cpus int) control.Status {
 	mcpu := func(n int) node.Maybe[unit.MilliCPU] { return node.Some(unit.MilliCPU(n)) }
 	mib := func(n int) node.Maybe[unit.Bytes] { return node.Some(unit.Bytes(n) << 20) }
 	s := control.Status{
-		Version: "v1", Started: noon.Add(-3 * time.Hour), At: noon, Turns: 100, Held: 4,
+		Version: "v1", Started: noon.Add(-3 * time.Hour), At: noon, Ticks: 100, Held: 4,
 		Took: control.Took{Sense: 400 * time.Microsecond, Decide: 100 * time.Microsecond, Act: 20 * time.Microsecond},
 		Node: control.Node{CPUs: cpus, CPU: mcpu(cpus * 850), Memory: mib(3072), MemoryTotal: mib(8192)},
 		Classes: []control.Class{
@@ -104,9 +104,9 @@ func TestScreens(t *testing.T) {
 	empty.Workloads, empty.Classes, empty.Recent, empty.Bounds = nil, nil, nil, nil
 	busy, fallen := status(2), status(2)
 	busy.Isolation = control.Isolation{
-		Rung: node.RungSchedExt, Since: noon.Add(-182 * time.Second), Strays: 3, Expelled: node.Some[unit.MilliCPU](120), Held: node.Some[unit.MilliCPU](40),
+		Mechanism: node.MechanismSchedExt, Since: noon.Add(-182 * time.Second), Strays: 3, Expelled: node.Some[unit.MilliCPU](120), Held: node.Some[unit.MilliCPU](40),
 	}
-	fallen.Isolation = control.Isolation{Rung: node.RungIdle, Since: noon.Add(-time.Hour), Pinned: node.RungIdle, ByHand: true, Falls: 3}
+	fallen.Isolation = control.Isolation{Mechanism: node.MechanismIdle, Since: noon.Add(-time.Hour), Pinned: node.MechanismIdle, ByHand: true, Failures: 3}
 	blind := status(2)
 	blind.Blind = "read the topology: input/output error"
 	for name, msgs := range map[string][]any{

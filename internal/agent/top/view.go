@@ -111,10 +111,10 @@ func (m model) head() []string {
 // CPU, and what that costs.
 func (m model) isolation() []string {
 	i := m.status.Isolation
-	if i.Rung == "" {
+	if i.Mechanism == "" {
 		return nil
 	}
-	s := "rung  " + string(i.Rung)
+	s := "rung  " + string(i.Mechanism)
 	if i.ByHand {
 		s += " (by hand)"
 	}
@@ -124,11 +124,11 @@ func (m model) isolation() []string {
 	if e, known := i.Expelled.Value(); known {
 		s += fmt.Sprintf("  expelled %v  held %v", e, i.Held.Or(0))
 	}
-	falls := fmt.Sprintf("falls %d", i.Falls)
-	if i.Falls > 0 {
-		falls = alarming.Styled(falls)
+	failures := fmt.Sprintf("falls %d", i.Failures)
+	if i.Failures > 0 {
+		failures = alarming.Styled(failures)
 	}
-	return []string{fmt.Sprintf("%s  %s  strays %d", s, falls, i.Strays)}
+	return []string{fmt.Sprintf("%s  %s  strays %d", s, failures, i.Strays)}
 }
 
 // bounds shows what holds best-effort work back, and why.

@@ -46,7 +46,7 @@ func held(t *testing.T, p *corev1.Pod) {
 	for _, c := range append(slices.Clone(p.Spec.InitContainers), p.Spec.Containers...) {
 		w, b, ours := kube.Starting(p, c.Name, true)
 		cpu, memory := c.Resources.Limits[corev1.ResourceCPU], c.Resources.Limits[corev1.ResourceMemory]
-		if ours && (!w.CPUKept && !b.CPULimit.Known() && !cpu.IsZero() || !w.MemoryKept && !b.MemoryLimit.Known() && !memory.IsZero()) {
+		if ours && (!w.CPUManagedExternally && !b.CPULimit.Known() && !cpu.IsZero() || !w.MemoryManagedExternally && !b.MemoryLimit.Known() && !memory.IsZero()) {
 			fail("NRI takes the limits of " + c.Name + " away")
 		}
 	}

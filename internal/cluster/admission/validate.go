@@ -79,7 +79,7 @@ func orNone(s string) string {
 // there before, those that changed. What can be read and is not acted on is a
 // warning.
 func (v *Verdict) words(p, old *corev1.Pod) {
-	_, faults := kube.AsksOf(p)
+	_, faults := kube.OverridesOf(p)
 	for _, f := range slices.Concat(kube.Faults(p), faults) {
 		text, labelled := p.Labels[f.Key]
 		field := label(f.Key)

@@ -38,15 +38,15 @@ func read[T any](p *corev1.Pod, keys ...string) (*T, string, []Fault) {
 
 // burstOf is the annotation cpuBurst: the keys of cpu-burst-config that are about
 // one workload.
-func burstOf(p *corev1.Pod) (node.BurstAsk, []Fault) {
+func burstOf(p *corev1.Pod) (node.BurstOverride, []Fault) {
 	b, key, faults := read[config.Burst](p, AnnotationCPUBurst, AnnotationACKCPUBurst)
 	switch {
 	case b == nil:
-		return node.BurstAsk{}, faults
+		return node.BurstOverride{}, faults
 	case b.SharePoolThresholdPercent.Known():
 		faults = append(faults, inert(key, "sharePoolThresholdPercent", "is not acted on: it is about the node as a whole, and stands in cpu-burst-config")...)
 	}
-	return node.BurstAsk{
+	return node.BurstOverride{
 		Policy: b.Policy.Or(""), CPUPercent: b.CPUBurstPercent,
 		QuotaPercent: b.CFSQuotaBurstPercent, PeriodSeconds: b.CFSQuotaBurstPeriodSeconds,
 	}, faults
@@ -61,16 +61,16 @@ type podMemory struct {
 
 // memoryOf: with the policy none, or switched off, nothing is done, and with auto
 // only what stands in the annotation, whatever the class has.
-func memoryOf(p *corev1.Pod) (node.MemoryAsk, []Fault) {
+func memoryOf(p *corev1.Pod) (node.MemoryOverride, []Fault) {
 	m, _, faults := read[podMemory](p, AnnotationMemoryQOS, AnnotationACKMemoryQOS)
 	switch {
 	case m == nil:
-		return node.MemoryAsk{}, faults
+		return node.MemoryOverride{}, faults
 	case m.Policy.Or("") == "none" || !m.Enable.Or(true):
-		return node.MemoryAsk{Own: true}, faults
+		return node.MemoryOverride{OwnOnly: true}, faults
 	}
-	return node.MemoryAsk{
-		Own: m.Policy.Or("") == "auto", MinPercent: m.MinLimitPercent, LowPercent: m.LowLimitPercent, ThrottlingPercent: m.ThrottlingPercent,
+	return node.MemoryOverride{
+		OwnOnly: m.Policy.Or("") == "auto", MinPercent: m.MinLimitPercent, LowPercent: m.LowLimitPercent, ThrottlingPercent: m.ThrottlingPercent,
 	}, faults
 }
 
@@ -176,10 +176,10 @@ type podResctrl struct {
 
 // cacheOf is the annotation resctrl. A share of one cache alone is not told
 // apart: a control group of Tenon's has the same share of each.
-func cacheOf(p *corev1.Pod) (node.CacheAsk, []Fault) {
+func cacheOf(p *corev1.Pod) (node.CacheOverride, []Fault) {
 	r, key, faults := read[podResctrl](p, AnnotationResctrl)
 	if r == nil {
-		return node.CacheAsk{}, faults
+		return node.CacheOverride{}, faults
 	}
 	fault := func(field, problem string, a ...any) {
 		faults = append(faults, fieldFault(key, field, fmt.Sprintf(problem, a...))...)
@@ -194,7 +194,7 @@ func cacheOf(p *corev1.Pod) (node.CacheAsk, []Fault) {
 		}
 		return node.Some(unit.Percent(s[0].Or(0))), node.Some(unit.Percent(s[1].Or(0)))
 	}
-	var ask node.CacheAsk
+	var ask node.CacheOverride
 	ask.Start, ask.End = span("llc.schemata.range", r.LLC.Schemata.Range)
 	for i, c := range r.LLC.PerCache {
 		span(fmt.Sprintf("llc.schemataPerCache[%d].range", i), c.Range)
@@ -206,10 +206,10 @@ func cacheOf(p *corev1.Pod) (node.CacheAsk, []Fault) {
 		ask.Bandwidth = node.Some(unit.Percent(m))
 	}
 	if wrong(faults) {
-		return node.CacheAsk{}, faults
+		return node.CacheOverride{}, faults
 	}
-	if ask != (node.CacheAsk{}) {
-		ask.Control = node.ControlPrefix + UID(p)
+	if ask != (node.CacheOverride{}) {
+		ask.ControlGroup = node.ControlGroupPrefix + UID(p)
 	}
 	return ask, faults
 }
@@ -221,10 +221,10 @@ var evictors = map[string][]string{
 	"memory": {"BEMemoryEvict", "MemoryEvict", "MemoryAllocatableEvict"},
 }
 
-// sparedFrom is the annotation eviction-policy: a list of the features that may
+// exemptFrom is the annotation eviction-policy: a list of the features that may
 // evict the pod; those that it does not name may not. Names of others' features
 // are others' business.
-func sparedFrom(p *corev1.Pod) ([]string, []Fault) {
+func exemptFrom(p *corev1.Pod) ([]string, []Fault) {
 	text, given := p.Annotations[AnnotationEvictionPolicy]
 	if !given {
 		return nil, nil

@@ -15,13 +15,13 @@ import (
 
 func percent(n int) node.Maybe[unit.Percent] { return node.Some(unit.Percent(n)) }
 
-// asks reads the annotations of a pod of a class, and its faults.
-func asks(class node.Class, annotations ...string) (node.Asks, []string) {
+// overrides reads the annotations of a pod of a class, and its faults.
+func overrides(class node.Class, annotations ...string) (node.Overrides, []string) {
 	p := pod("p", label(LabelQOSClass, string(class)))
 	for i := 0; i < len(annotations); i += 2 {
 		p.Annotations[annotations[i]] = annotations[i+1]
 	}
-	a, faults := AsksOf(&p)
+	a, faults := OverridesOf(&p)
 	var lines []string
 	for _, f := range append(faults, Faults(&p)...) {
 		lines = append(lines, f.String())
@@ -29,7 +29,7 @@ func asks(class node.Class, annotations ...string) (node.Asks, []string) {
 	return a, lines
 }
 
-func checkAsks(t *testing.T, name string, want node.Asks, got node.Asks, faults []string) {
+func checkAsks(t *testing.T, name string, want node.Overrides, got node.Overrides, faults []string) {
 	t.Helper()
 	if diff := cmp.Diff(want, got, exact); diff != "" || len(faults) > 0 {
 		t.Errorf("%s: faults %q, -want +got:\n%s", name, faults, diff)
@@ -37,33 +37,33 @@ func checkAsks(t *testing.T, name string, want node.Asks, got node.Asks, faults 
 }
 
 func TestCPUBurstByAnnotation(t *testing.T) {
-	for text, want := range map[string]node.BurstAsk{
+	for text, want := range map[string]node.BurstOverride{
 		`{"policy":"auto","cpuBurstPercent":200,"cfsQuotaBurstPercent":150,"cfsQuotaBurstPeriodSeconds":60}`: {Policy: "auto", CPUPercent: percent(200), QuotaPercent: percent(150), PeriodSeconds: node.Some[int64](60)},
 		`{"policy":"none"}`: {Policy: node.BurstNone},
 		`{"policy":null,"cfsQuotaBurstPeriodSeconds":-1}`: {PeriodSeconds: node.Some[int64](-1)},
 		`{}`: {},
 	} {
 		for _, key := range []string{"koordinator.sh/cpuBurst", "alibabacloud.com/cpuBurst"} {
-			got, faults := asks(node.LS, key, text)
-			checkAsks(t, key+" "+text, node.Asks{Burst: want}, got, faults)
+			got, faults := overrides(node.LS, key, text)
+			checkAsks(t, key+" "+text, node.Overrides{Burst: want}, got, faults)
 		}
 	}
-	got, faults := asks(node.LS, AnnotationCPUBurst, `{"policy":"none"}`, AnnotationACKCPUBurst, `{"policy":"auto"}`)
-	checkAsks(t, "the key of today goes first", node.Asks{Burst: node.BurstAsk{Policy: node.BurstNone}}, got, faults)
+	got, faults := overrides(node.LS, AnnotationCPUBurst, `{"policy":"none"}`, AnnotationACKCPUBurst, `{"policy":"auto"}`)
+	checkAsks(t, "the key of today goes first", node.Overrides{Burst: node.BurstOverride{Policy: node.BurstNone}}, got, faults)
 }
 
 func TestMemoryQOSByAnnotation(t *testing.T) {
-	for text, want := range map[string]node.MemoryAsk{
+	for text, want := range map[string]node.MemoryOverride{
 		`{"policy":"default","minLimitPercent":10,"lowLimitPercent":20,"throttlingPercent":80}`: {MinPercent: percent(10), LowPercent: percent(20), ThrottlingPercent: percent(80)},
-		`{"policy":"none","minLimitPercent":10}`:                                                {Own: true},
-		`{"policy":"auto","lowLimitPercent":20}`:                                                {Own: true, LowPercent: percent(20)},
-		`{"enable":false,"minLimitPercent":10}`:                                                 {Own: true},
+		`{"policy":"none","minLimitPercent":10}`:                                                {OwnOnly: true},
+		`{"policy":"auto","lowLimitPercent":20}`:                                                {OwnOnly: true, LowPercent: percent(20)},
+		`{"enable":false,"minLimitPercent":10}`:                                                 {OwnOnly: true},
 		`{"enable":true,"minLimitPercent":10}`:                                                  {MinPercent: percent(10)},
 		`{"throttlingPercent":0}`:                                                               {ThrottlingPercent: percent(0)},
 	} {
 		for _, key := range []string{"koordinator.sh/memoryQOS", "alibabacloud.com/memoryQOS"} {
-			got, faults := asks(node.LS, key, text)
-			checkAsks(t, key+" "+text, node.Asks{Memory: want}, got, faults)
+			got, faults := overrides(node.LS, key, text)
+			checkAsks(t, key+" "+text, node.Overrides{Memory: want}, got, faults)
 		}
 	}
 }
@@ -79,18 +79,18 @@ func TestCPUQOSByAnnotation(t *testing.T) {
 		`{"enable":false,"groupIdentity":-1}`:                    node.Some(node.IdentityNone),
 		`{"enable":true}`:                                        {},
 	} {
-		got, faults := asks(node.LS, AnnotationCPUQOS, text)
-		checkAsks(t, text, node.Asks{Identity: want}, got, faults)
+		got, faults := overrides(node.LS, AnnotationCPUQOS, text)
+		checkAsks(t, text, node.Overrides{Identity: want}, got, faults)
 	}
-	if got, faults := asks(node.LS, AnnotationCPUQOS, `{"enable":true,"groupIdentity":3}`); got.Identity.Known() || !slices.Equal(faults, []string{"koordinator.sh/cpuQOS: groupIdentity: 3: want a whole number from -1 to 2"}) {
+	if got, faults := overrides(node.LS, AnnotationCPUQOS, `{"enable":true,"groupIdentity":3}`); got.Identity.Known() || !slices.Equal(faults, []string{"koordinator.sh/cpuQOS: groupIdentity: 3: want a whole number from -1 to 2"}) {
 		t.Errorf("3: %v, %q", got.Identity, faults)
 	}
 	// The reference takes -1 of any pod: it counts as 0, and nobody is refused.
-	if got, faults := asks(node.LS, AnnotationCPUQOS, `{"enable":true,"groupIdentity":-1}`); got.Identity != node.Some(node.IdentityNone) ||
+	if got, faults := overrides(node.LS, AnnotationCPUQOS, `{"enable":true,"groupIdentity":-1}`); got.Identity != node.Some(node.IdentityNone) ||
 		!slices.Equal(faults, []string{"koordinator.sh/cpuQOS: groupIdentity: -1 counts as 0 for this pod: only BE yields"}) {
 		t.Errorf("-1: %v, %q", got.Identity, faults)
 	}
-	if got, faults := asks(node.LSR, AnnotationCPUQOS, `{"enable":true,"groupIdentity":1}`); got.Identity.Known() || len(faults) != 1 {
+	if got, faults := overrides(node.LSR, AnnotationCPUQOS, `{"enable":true,"groupIdentity":1}`); got.Identity.Known() || len(faults) != 1 {
 		t.Errorf("an LSR pod: %v, %q", got.Identity, faults)
 	}
 }
@@ -107,11 +107,11 @@ func TestWhatNothingActsOnIsToldFromWhatIsWrong(t *testing.T) {
 		AnnotationACKCPUBurst: `{"policy":"auto","tomorrow":{"a":1}}`,
 	} {
 		p := pod("p", be, annotation(key, text))
-		if _, faults := AsksOf(&p); len(faults) != 1 || !faults[0].Inert {
+		if _, faults := OverridesOf(&p); len(faults) != 1 || !faults[0].Inert {
 			t.Errorf("%s %s: %+v", key, text, faults)
 		}
 		p.Annotations[key] = "wrong"
-		if _, faults := AsksOf(&p); len(faults) != 1 || faults[0].Inert {
+		if _, faults := OverridesOf(&p); len(faults) != 1 || faults[0].Inert {
 			t.Errorf("%s wrong: %+v", key, faults)
 		}
 	}
@@ -119,21 +119,21 @@ func TestWhatNothingActsOnIsToldFromWhatIsWrong(t *testing.T) {
 
 func TestBlkIOQOSByAnnotation(t *testing.T) {
 	const text = `{"blocks":[{"name":"/dev/vda","type":"device","ioCfg":{"readBPS":1048576,"writeIOPS":100,"ioWeightPercent":50,"readLatency":3000,"writeLatency":2000}},{"name":"vg0","type":"volumegroup","ioCfg":{"writeBPS":5}}]}`
-	got, faults := asks(node.BE, AnnotationBlkIOQOS, text)
+	got, faults := overrides(node.BE, AnnotationBlkIOQOS, text)
 	want := []node.BlockIO{{Name: "/dev/vda", ReadBPS: 1 << 20, WriteIOPS: 100, WeightPercent: 50}, {Name: "vg0", VolumeGroup: true, WriteBPS: 5}}
-	checkAsks(t, "BE", node.Asks{IO: want}, got, faults)
-	got, faults = asks(node.LS, AnnotationBlkIOQOS, text)
+	checkAsks(t, "BE", node.Overrides{IO: want}, got, faults)
+	got, faults = overrides(node.LS, AnnotationBlkIOQOS, text)
 	want[0].Latency = 2 * time.Millisecond
-	checkAsks(t, "LS", node.Asks{IO: want}, got, faults)
+	checkAsks(t, "LS", node.Overrides{IO: want}, got, faults)
 
-	got, faults = asks(node.BE, AnnotationBlkIOQOS, `{"enable":false,"blocks":[{"name":"vda","ioCfg":{"readBPS":1}}]}`)
-	checkAsks(t, "switched off", node.Asks{}, got, faults)
+	got, faults = overrides(node.BE, AnnotationBlkIOQOS, `{"enable":false,"blocks":[{"name":"vda","ioCfg":{"readBPS":1}}]}`)
+	checkAsks(t, "switched off", node.Overrides{}, got, faults)
 
-	got, _ = asks(node.BE, AnnotationBlkIOQOS, `{"blocks":[{"type":"podvolume","name":"data","ioCfg":{}},{"name":"sda","ioCfg":{"readBPS":1}}]}`)
+	got, _ = overrides(node.BE, AnnotationBlkIOQOS, `{"blocks":[{"type":"podvolume","name":"data","ioCfg":{}},{"name":"sda","ioCfg":{"readBPS":1}}]}`)
 	if len(got.IO) != 1 {
 		t.Errorf("a volume beside a device: %+v, want the device", got.IO)
 	}
-	got, faults = asks(node.BE, AnnotationBlkIOQOS, `{"blocks":[{"type":"podvolume","name":"data","ioCfg":{}},{"ioCfg":{"readBPS":1}},{"name":"sda","ioCfg":{"readBPS":1}}]}`)
+	got, faults = overrides(node.BE, AnnotationBlkIOQOS, `{"blocks":[{"type":"podvolume","name":"data","ioCfg":{}},{"ioCfg":{"readBPS":1}},{"name":"sda","ioCfg":{"readBPS":1}}]}`)
 	if len(got.IO) != 0 || !slices.Equal(faults, []string{
 		"koordinator.sh/blkioQOS: blocks[0].type: podvolume is not acted on: want the device or volume group on which the volume lies",
 		"koordinator.sh/blkioQOS: blocks[1].name: missing: want a device such as /dev/vda, or a volume group",
@@ -143,8 +143,8 @@ func TestBlkIOQOSByAnnotation(t *testing.T) {
 }
 
 func TestResctrlByAnnotation(t *testing.T) {
-	got, faults := asks(node.LS, AnnotationResctrl, `{"llc":{"schemata":{"range":[0,30]}},"mb":{"schemata":{"percent":20}}}`)
-	checkAsks(t, "all caches", node.Asks{Cache: node.CacheAsk{Control: "tenon-uid-p", Start: percent(0), End: percent(30), Bandwidth: percent(20)}}, got, faults)
+	got, faults := overrides(node.LS, AnnotationResctrl, `{"llc":{"schemata":{"range":[0,30]}},"mb":{"schemata":{"percent":20}}}`)
+	checkAsks(t, "all caches", node.Overrides{Cache: node.CacheOverride{ControlGroup: "tenon-uid-p", Start: percent(0), End: percent(30), Bandwidth: percent(20)}}, got, faults)
 	for text, want := range map[string]string{
 		`{"llc":{"schemata":{"range":[30,0]}}}`:                                  "llc.schemata.range: want two whole numbers from 0 to 100, the smaller first",
 		`{"llc":{"schemata":{"range":[0,101]}}}`:                                 "llc.schemata.range: want two whole numbers from 0 to 100, the smaller first",
@@ -154,11 +154,11 @@ func TestResctrlByAnnotation(t *testing.T) {
 		`{"mb":{"schemataPerCache":[{"cacheID":0,"percent":20}]}}`:               "schemataPerCache: is not acted on: every cache gets what schemata says",
 		`{"llc":{"schemataPerCache":[{"cacheID":-1,"range":[0,50]}]}}`:           "llc.schemataPerCache[0].cacheID: -1: want a whole number of at least 0",
 	} {
-		got, faults := asks(node.LS, AnnotationResctrl, text)
+		got, faults := overrides(node.LS, AnnotationResctrl, text)
 		if !slices.Equal(faults, []string{AnnotationResctrl + ": " + want}) {
 			t.Errorf("%s: %q, want %q", text, faults, want)
 		}
-		if got.Cache != (node.CacheAsk{}) {
+		if got.Cache != (node.CacheOverride{}) {
 			t.Errorf("%s counts in part: %+v", text, got.Cache)
 		}
 	}
@@ -172,8 +172,8 @@ func TestEvictionPolicyByAnnotation(t *testing.T) {
 		`["SomebodyElsesEvict"]`:         {"cpu", "memory"},
 		`[]`:                             {"cpu", "memory"},
 	} {
-		got, faults := asks(node.BE, AnnotationEvictionPolicy, text)
-		checkAsks(t, text, node.Asks{SparedFrom: want}, got, faults)
+		got, faults := overrides(node.BE, AnnotationEvictionPolicy, text)
+		checkAsks(t, text, node.Overrides{EvictionExemptFrom: want}, got, faults)
 	}
 }
 
@@ -218,7 +218,7 @@ func TestResourceSpecAndStatusAreRead(t *testing.T) {
 // An annotation with faults does not count, all its faults are named, and the
 // others count.
 func TestAllFaultsOfAnAnnotationAreNamed(t *testing.T) {
-	got, faults := asks(node.LS,
+	got, faults := overrides(node.LS,
 		AnnotationCPUBurst, `{"policy":"sometimes","cpuBurstPercent":0,"cfsQuotaBurstPercent":99,"cfsQuotaBurstPeriodSeconds":-2}`,
 		AnnotationMemoryQOS, `{"throttlingPercent":80}`,
 		AnnotationEvictionPolicy, `none`)
@@ -232,7 +232,7 @@ func TestAllFaultsOfAnAnnotationAreNamed(t *testing.T) {
 	if diff := cmp.Diff(want, faults); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if got.Burst != (node.BurstAsk{}) || got.Memory.ThrottlingPercent != percent(80) || got.SparedFrom != nil {
+	if got.Burst != (node.BurstOverride{}) || got.Memory.ThrottlingPercent != percent(80) || got.EvictionExemptFrom != nil {
 		t.Errorf("%+v", got)
 	}
 }
@@ -240,11 +240,11 @@ func TestAllFaultsOfAnAnnotationAreNamed(t *testing.T) {
 func TestTextThatIsNoJSONIsAFault(t *testing.T) {
 	for _, key := range []string{AnnotationCPUBurst, AnnotationMemoryQOS, AnnotationCPUQOS, AnnotationBlkIOQOS, AnnotationResctrl, AnnotationEvictionPolicy, AnnotationExtended, AnnotationResourceSpec, AnnotationResourceStatus} {
 		for _, text := range []string{"", "policy: auto", "{", `{"a":1} {}`, "[1]", "7", "\xff"} {
-			got, faults := asks(node.LS, key, text)
+			got, faults := overrides(node.LS, key, text)
 			if len(faults) == 0 || !strings.HasPrefix(faults[0], key+": ") || strings.Contains(strings.Join(faults, ""), "\n") {
 				t.Errorf("%s %q: %q", key, text, faults)
 			}
-			if !got.Equal(node.Asks{}) {
+			if !got.Equal(node.Overrides{}) {
 				t.Errorf("%s %q counts: %+v", key, text, got)
 			}
 		}
@@ -259,16 +259,16 @@ func TestNamespacesGoAfterAnnotationsAndBeforeTheCluster(t *testing.T) {
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
-	all := []node.Workload{{ID: "shop/web"}, {ID: "shop/db", Asks: node.Asks{Burst: node.BurstAsk{Policy: "none"}, Memory: node.MemoryAsk{MinPercent: percent(1)}}}, {ID: "batch/x"}, {ID: "other/y"}}
+	all := []node.Workload{{ID: "shop/web"}, {ID: "shop/db", Overrides: node.Overrides{Burst: node.BurstOverride{Policy: "none"}, Memory: node.MemoryOverride{MinPercent: percent(1)}}}, {ID: "batch/x"}, {ID: "other/y"}}
 	n.Apply(all)
-	want := []node.Asks{
-		{Burst: node.BurstAsk{Policy: "auto"}, Memory: node.MemoryAsk{Own: true}},
-		{Burst: node.BurstAsk{Policy: "none"}, Memory: node.MemoryAsk{MinPercent: percent(1)}},
-		{Burst: node.BurstAsk{Policy: "none"}, Memory: node.MemoryAsk{Enabled: true}}, {},
+	want := []node.Overrides{
+		{Burst: node.BurstOverride{Policy: "auto"}, Memory: node.MemoryOverride{OwnOnly: true}},
+		{Burst: node.BurstOverride{Policy: "none"}, Memory: node.MemoryOverride{MinPercent: percent(1)}},
+		{Burst: node.BurstOverride{Policy: "none"}, Memory: node.MemoryOverride{Enabled: true}}, {},
 	}
 	for i, w := range all {
-		if !w.Asks.Equal(want[i]) {
-			t.Errorf("%s: %+v, want %+v", w.ID, w.Asks, want[i])
+		if !w.Overrides.Equal(want[i]) {
+			t.Errorf("%s: %+v, want %+v", w.ID, w.Overrides, want[i])
 		}
 	}
 	for text, problem := range map[string]string{
@@ -291,7 +291,7 @@ func FuzzAnnotations(f *testing.F) {
 		p := pod("p", label(LabelQOSClass, class), annotation(AnnotationCPUBurst, burst), annotation(AnnotationMemoryQOS, memory), annotation(AnnotationCPUQOS, cpu),
 			annotation(AnnotationBlkIOQOS, io), annotation(AnnotationResctrl, cache), annotation(AnnotationEvictionPolicy, evict),
 			annotation(AnnotationExtended, burst), annotation(AnnotationResourceSpec, cpu), annotation(AnnotationResourceStatus, cache), annotation(AnnotationEvictionPriority, evict))
-		a, faults := AsksOf(&p)
+		a, faults := OverridesOf(&p)
 		for _, f := range append(faults, Faults(&p)...) {
 			if s := f.String(); strings.Contains(s, "\n") || !strings.HasPrefix(s, f.Key+": ") || f.Problem == "" {
 				t.Errorf("fault %q", s)
@@ -341,7 +341,7 @@ func FuzzPods(f *testing.F) {
 			if w.CPULimit.Or(0) < 0 || w.MemoryLimit.Or(0) < 0 || w.CPURequest.Or(0) < 0 || w.MemoryRequest.Or(0) < 0 {
 				t.Errorf("%+v", w)
 			}
-			for _, part := range w.Parts {
+			for _, part := range w.Containers {
 				if w.CPULimit.Known() && part.CPULimit.Or(0) > w.CPULimit.Or(0) || w.MemoryLimit.Known() && part.MemoryLimit.Or(0) > w.MemoryLimit.Or(0) {
 					t.Errorf("%+v is more than %+v", part, w)
 				}

@@ -15,20 +15,20 @@ import (
 // runtime, which knows only labels and annotations. Then only the resources in
 // the annotation extended-resource-spec are known. The result ours is false if
 // Tenon manages no limit of the container.
-func Starting(p *corev1.Pod, name string, spec bool) (w node.Workload, c node.Part, ours bool) {
+func Starting(p *corev1.Pod, name string, spec bool) (w node.Workload, c node.Container, ours bool) {
 	if c := Class(p); c != node.BE && (c != "" || !spec || ClassWithDefault(p) != node.BE) {
-		return node.Workload{}, node.Part{}, false
+		return node.Workload{}, node.Container{}, false
 	}
 	said, faults := Extended(p)
 	if len(faults) > 0 && !spec {
-		return node.Workload{}, node.Part{}, false
+		return node.Workload{}, node.Container{}, false
 	}
 	of := corev1.Container{Name: name}
 	all := slices.Concat(p.Spec.InitContainers, p.Spec.Containers)
 	if i := slices.IndexFunc(all, func(c corev1.Container) bool { return c.Name == name }); i >= 0 {
 		of = all[i]
 	} else if _, known := said[name]; !known || spec {
-		return node.Workload{}, node.Part{}, false
+		return node.Workload{}, node.Container{}, false
 	}
 	own, whole := containerSum(of, batchCPU, batchMemory, said), Batch(p)
 	if !spec {
@@ -39,16 +39,16 @@ func Starting(p *corev1.Pod, name string, spec bool) (w node.Workload, c node.Pa
 	native := amountsOf(of.Resources, nativeCPU, nativeMem)
 	cpu := whole.CPURequest.Known() && (own.CPULimit.Known() || spec && native.CPULimit.Or(0) == 0)
 	memory := whole.MemoryRequest.Known() && (own.MemoryLimit.Known() || spec && native.MemoryLimit.Or(0) == 0)
-	w = node.Workload{ID: node.WorkloadID(NameOf(p)), Class: node.BE, CPUKept: !cpu, MemoryKept: !memory}
+	w = node.Workload{ID: node.WorkloadID(NameOf(p)), Class: node.BE, CPUManagedExternally: !cpu, MemoryManagedExternally: !memory}
 	told := !spec && own != (Amounts{}) // nothing else has to be known of it
 	return w, partOf(of, cpu, memory, said), cpu || memory || told
 }
 
 // partOf is a container with what it asks for: batch resources where the pod
 // asks for these, and native ones where it does not.
-func partOf(c corev1.Container, batchOfCPU, batchOfMemory bool, said map[string]corev1.ResourceRequirements) node.Part {
+func partOf(c corev1.Container, batchOfCPU, batchOfMemory bool, said map[string]corev1.ResourceRequirements) node.Container {
 	each := choose(batchOfCPU, batchOfMemory, containerSum(c, batchCPU, batchMemory, said), containerSum(c, nativeCPU, nativeMem, nil))
-	return node.Part{
+	return node.Container{
 		Name: c.Name, CPULimit: each.CPULimit, MemoryLimit: each.MemoryLimit,
 		CPURequest: each.CPURequest, MemoryRequest: each.MemoryRequest, Weight: weightOf(each.CPURequest, batchOfCPU),
 	}

@@ -19,11 +19,11 @@ type bound struct {
 	MemoryLimit node.Maybe[unit.Bytes]
 }
 
-func boundOf(w node.Workload, c node.Part, ours bool) (b bound, is bool) {
-	if ours && !w.CPUKept {
+func boundOf(w node.Workload, c node.Container, ours bool) (b bound, is bool) {
+	if ours && !w.CPUManagedExternally {
 		b.CPU, b.CPURequest, b.CPULimit = true, c.CPURequest.Or(0), c.CPULimit
 	}
-	if ours && !w.MemoryKept {
+	if ours && !w.MemoryManagedExternally {
 		b.Memory, b.MemoryLimit = true, c.MemoryLimit
 	}
 	return b, ours

@@ -15,10 +15,10 @@ type Layout struct {
 	Systemd bool
 	// Root is the kubelet's cgroupRoot: "/" or empty for none.
 	Root string
-	// QOSYields: the weights of the cgroups of QoS classes are Tenon's to change,
+	// QOSIdle: the weights of the cgroups of QoS classes are Tenon's to change,
 	// cpu.idle too. The kubelet writes them at its start and each minute, and the
 	// kernel refuses it a weight where cpu.idle is set.
-	QOSYields bool
+	QOSIdle bool
 }
 
 // QOS is the cgroup that holds the pods of a QoS class; Guaranteed ones have

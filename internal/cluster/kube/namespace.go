@@ -56,14 +56,14 @@ func (n Namespaces) Apply(workloads []node.Workload) {
 		w := &workloads[i]
 		namespace, _, _ := strings.Cut(string(w.ID), "/")
 		switch on, said := n.CPUBurst.of(namespace); {
-		case !said || w.Asks.Burst.Policy != "":
+		case !said || w.Overrides.Burst.Policy != "":
 		case on:
-			w.Asks.Burst.Policy = "auto"
+			w.Overrides.Burst.Policy = "auto"
 		default:
-			w.Asks.Burst.Policy = node.BurstNone
+			w.Overrides.Burst.Policy = node.BurstNone
 		}
-		if on, said := n.MemoryQOS.of(namespace); said && w.Asks.Memory == (node.MemoryAsk{}) {
-			w.Asks.Memory.Own, w.Asks.Memory.Enabled = !on, on
+		if on, said := n.MemoryQOS.of(namespace); said && w.Overrides.Memory == (node.MemoryOverride{}) {
+			w.Overrides.Memory.OwnOnly, w.Overrides.Memory.Enabled = !on, on
 		}
 	}
 }

@@ -16,7 +16,7 @@ func TestWhatTheKubeletEnforcesIsKnownOfEachContainer(t *testing.T) {
 	if len(all) != 3 || all[path].CPURequest != node.Some(unit.MilliCPU(3500)) || all[path].CPULimit.Known() {
 		t.Errorf("the pod: %+v", all)
 	}
-	for _, part := range one(t, p).Parts {
+	for _, part := range one(t, p).Containers {
 		got := all[part.Cgroup]
 		if got.CPULimit != part.CPULimit || got.MemoryLimit != part.MemoryLimit || got.CPURequest != part.CPURequest || !got.CPURequest.Known() {
 			t.Errorf("container %s: %+v, want %+v", part.Name, got, part)

@@ -152,8 +152,8 @@ func TestExtendedResourceSpecStandsInForTheSpec(t *testing.T) {
 	p := pod("p", be, container("a", "", ""), container("b", "", "batch-cpu=5"),
 		annotation(AnnotationExtended, `{"containers":{"a":{"requests":{"kubernetes.io/batch-cpu":"1000"},"limits":{"kubernetes.io/batch-cpu":"1k","kubernetes.io/batch-memory":1048576}},"b":{"limits":{"kubernetes.io/batch-cpu":"999"}}}}`))
 	w := one(t, p)
-	if w.CPULimit != node.Some(unit.MilliCPU(1005)) || w.Parts[0].MemoryLimit != node.Some(unit.Bytes(1<<20)) {
-		t.Errorf("limit %v, of a %v: want 1005m and 1Mi", w.CPULimit, w.Parts[0].MemoryLimit)
+	if w.CPULimit != node.Some(unit.MilliCPU(1005)) || w.Containers[0].MemoryLimit != node.Some(unit.Bytes(1<<20)) {
+		t.Errorf("limit %v, of a %v: want 1005m and 1Mi", w.CPULimit, w.Containers[0].MemoryLimit)
 	}
 	p.Annotations[AnnotationExtended] = `{"containers":{"a":{"requests":"many"}}}`
 	if _, faults := Extended(&p); len(faults) != 1 {

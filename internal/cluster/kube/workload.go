@@ -109,26 +109,26 @@ func (s *scene) workload(p *corev1.Pod) (node.Workload, bool) {
 		w.ID += node.WorkloadID("/" + UID(p))
 	}
 	w.Class, w.Rule = classAndRule(p)
-	s.meet(p, &w)
+	s.root(p, &w)
 	s.amounts(p, &w)
 	w.Priority = priorityOf(p)
 	w.SubPriority, _ = SubPriority(p)
 	w.EvictionPriority, _ = EvictionPriority(p)
 	var faults []Fault
-	w.Asks, faults = AsksOf(p)
+	w.Overrides, faults = OverridesOf(p)
 	for _, f := range append(faults, Faults(p)...) {
 		s.remark(p, f.String())
 	}
 	return w, true
 }
 
-// meet sets the contention root of the pod. BE pods that Kubernetes also counts
+// root sets the contention root of the pod. BE pods that Kubernetes also counts
 // as best-effort share a cgroup as long as no other pod is in it. Every other
 // pod lies among services, so its own cgroup is its contention root.
-func (s *scene) meet(p *corev1.Pod, w *node.Workload) {
+func (s *scene) root(p *corev1.Pod, w *node.Workload) {
 	kube := QOSClass(p)
 	level := s.layout.QOS(kube)
-	w.Meet = w.Cgroup
+	w.ContentionRoot = w.Cgroup
 	alone := kube != corev1.PodQOSGuaranteed && s.only[level] == sideOf(w.Class)
 	if w.Class == node.BE {
 		alone = alone && kube == corev1.PodQOSBestEffort
@@ -136,9 +136,9 @@ func (s *scene) meet(p *corev1.Pod, w *node.Workload) {
 	if !alone {
 		return
 	}
-	w.Meet = level
-	if w.Class == node.BE && !s.layout.QOSYields {
-		w.Yields = w.Cgroup
+	w.ContentionRoot = level
+	if w.Class == node.BE && !s.layout.QOSIdle {
+		w.IdleCgroup = w.Cgroup
 	}
 }
 
@@ -164,7 +164,7 @@ func (s *scene) amounts(p *corev1.Pod, w *node.Workload) {
 	}
 	w.CPURequest, w.MemoryRequest = own.CPURequest, own.MemoryRequest
 	w.CPULimit, w.MemoryLimit = own.CPULimit, own.MemoryLimit
-	w.CPUKept, w.MemoryKept = !asksCPU, !asksMemory
+	w.CPUManagedExternally, w.MemoryManagedExternally = !asksCPU, !asksMemory
 	// The pod itself keeps the kubelet's weight: since Kubernetes 1.36 the kubelet
 	// reads it back as a request for CPU, which would be taken from services.
 	for _, c := range statusesOf(p) {
@@ -174,9 +174,9 @@ func (s *scene) amounts(p *corev1.Pod, w *node.Workload) {
 		}
 		part := partOf(c.spec, asksCPU, asksMemory, said)
 		part.Cgroup = path
-		w.Parts = append(w.Parts, part)
+		w.Containers = append(w.Containers, part)
 	}
-	slices.SortFunc(w.Parts, func(a, b node.Part) int { return strings.Compare(string(a.Cgroup), string(b.Cgroup)) })
+	slices.SortFunc(w.Containers, func(a, b node.Container) int { return strings.Compare(string(a.Cgroup), string(b.Cgroup)) })
 }
 
 // Natives is what the kubelet enforces in each cgroup of a pod: in the pod's own
@@ -238,10 +238,10 @@ func statusesOf(p *corev1.Pod) []started {
 	return all
 }
 
-// AsksOf is what the annotations of a pod ask for it, and what is wrong with them.
-// One that has a fault does not count; the others do.
-func AsksOf(p *corev1.Pod) (node.Asks, []Fault) {
-	var a node.Asks
+// OverridesOf is what the annotations of a pod ask for it, and what is wrong
+// with them. One that has a fault does not count; the others do.
+func OverridesOf(p *corev1.Pod) (node.Overrides, []Fault) {
+	var a node.Overrides
 	var faults, more []Fault
 	class := ClassWithDefault(p)
 	a.Burst, faults = burstOf(p)
@@ -253,7 +253,7 @@ func AsksOf(p *corev1.Pod) (node.Asks, []Fault) {
 	faults = append(faults, more...)
 	a.Cache, more = cacheOf(p)
 	faults = append(faults, more...)
-	a.SparedFrom, more = sparedFrom(p)
+	a.EvictionExemptFrom, more = exemptFrom(p)
 	return a, append(faults, more...)
 }
 

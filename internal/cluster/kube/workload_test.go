@@ -85,11 +85,11 @@ func TestABatchPodIsBoundedByItsBatchResources(t *testing.T) {
 		container("ffmpeg", "", "batch-cpu=2k batch-memory=4Gi"), container("upload", "", "batch-cpu=500 batch-memory=1Gi")))
 	want := node.Workload{
 		ID: "shop/encode", Class: node.BE, Rule: "koordinator.sh/qosClass=BE",
-		Cgroup: "kubepods/besteffort/poduid-encode", Meet: "kubepods/besteffort", Yields: "kubepods/besteffort/poduid-encode",
+		Cgroup: "kubepods/besteffort/poduid-encode", ContentionRoot: "kubepods/besteffort", IdleCgroup: "kubepods/besteffort/poduid-encode",
 		CPURequest: node.Some(unit.MilliCPU(2500)), CPULimit: node.Some(unit.MilliCPU(2500)),
 		MemoryRequest: node.Some(unit.Bytes(5 << 30)), MemoryLimit: node.Some(unit.Bytes(5 << 30)),
 		Priority: 5500, SubPriority: 7, EvictionPriority: -3,
-		Parts: []node.Part{
+		Containers: []node.Container{
 			{
 				Name: "ffmpeg", Cgroup: "kubepods/besteffort/poduid-encode/encodeffmpeg",
 				CPURequest: node.Some(unit.MilliCPU(2000)), CPULimit: node.Some(unit.MilliCPU(2000)),
@@ -109,11 +109,11 @@ func TestABatchPodIsBoundedByItsBatchResources(t *testing.T) {
 
 func TestLimitsOfServicesAreTheKubelets(t *testing.T) {
 	w := one(t, pod("web", container("nginx", "cpu=500m memory=1Gi", "cpu=2 memory=2Gi")))
-	if w.Class != node.LS || !w.CPUKept || !w.MemoryKept || w.Weight.Known() {
-		t.Errorf("class %s, kept %v %v, weight %v: want LS, whose limits the kubelet enforces", w.Class, w.CPUKept, w.MemoryKept, w.Weight)
+	if w.Class != node.LS || !w.CPUManagedExternally || !w.MemoryManagedExternally || w.Weight.Known() {
+		t.Errorf("class %s, kept %v %v, weight %v: want LS, whose limits the kubelet enforces", w.Class, w.CPUManagedExternally, w.MemoryManagedExternally, w.Weight)
 	}
-	if w.CPULimit != node.Some(unit.CPUs(2)) || w.CPURequest != node.Some(unit.MilliCPU(500)) || len(w.Parts) != 1 {
-		t.Errorf("limit %v, request %v, %d containers", w.CPULimit, w.CPURequest, len(w.Parts))
+	if w.CPULimit != node.Some(unit.CPUs(2)) || w.CPURequest != node.Some(unit.MilliCPU(500)) || len(w.Containers) != 1 {
+		t.Errorf("limit %v, request %v, %d containers", w.CPULimit, w.CPURequest, len(w.Containers))
 	}
 }
 
@@ -121,8 +121,8 @@ func TestLimitsOfServicesAreTheKubelets(t *testing.T) {
 // reference does not reach it.
 func TestABEPodWithNativeCPUMeetsServicesByItself(t *testing.T) {
 	w := one(t, pod("encode", be, container("ffmpeg", "cpu=1 memory=1Gi", "")))
-	if w.Cgroup != "kubepods/burstable/poduid-encode" || w.Meet != w.Cgroup || w.Yields != "" || !w.CPUKept {
-		t.Errorf("%s meets others at %s, yields at %q, CPU kept %v", w.Cgroup, w.Meet, w.Yields, w.CPUKept)
+	if w.Cgroup != "kubepods/burstable/poduid-encode" || w.ContentionRoot != w.Cgroup || w.IdleCgroup != "" || !w.CPUManagedExternally {
+		t.Errorf("%s meets others at %s, yields at %q, CPU kept %v", w.Cgroup, w.ContentionRoot, w.IdleCgroup, w.CPUManagedExternally)
 	}
 }
 
@@ -137,13 +137,13 @@ func TestWhereBestEffortPodsMeetServices(t *testing.T) {
 		yields node.CgroupPath
 	}{
 		"alone in their cgroup":                           {[]corev1.Pod{encode, web}, Layout{}, "kubepods/besteffort", "kubepods/besteffort/poduid-encode"},
-		"and its weight may be changed":                   {[]corev1.Pod{encode, web}, Layout{QOSYields: true}, "kubepods/besteffort", ""},
+		"and its weight may be changed":                   {[]corev1.Pod{encode, web}, Layout{QOSIdle: true}, "kubepods/besteffort", ""},
 		"beside a service without requests":               {[]corev1.Pod{encode, odd}, Layout{}, "kubepods/besteffort/poduid-encode", ""},
 		"beside a pod that the cluster cannot do without": {[]corev1.Pod{encode, proxy}, Layout{}, "kubepods/besteffort/poduid-encode", ""},
 	} {
 		all, _ := Workloads(c.pods, c.layout, everywhere)
 		i := slices.IndexFunc(all, func(w node.Workload) bool { return w.ID == "shop/encode" })
-		if i < 0 || all[i].Meet != c.meet || all[i].Yields != c.yields {
+		if i < 0 || all[i].ContentionRoot != c.meet || all[i].IdleCgroup != c.yields {
 			t.Errorf("%s: %+v; want meet %s, yields %s", name, all[i], c.meet, c.yields)
 		}
 	}
@@ -199,8 +199,8 @@ func TestContainersThatTheRuntimeDoesNotKnowHaveNoCgroup(t *testing.T) {
 	p := pod("web", container("a", "cpu=1", ""), container("b", "cpu=1", ""), container("c", "cpu=1", ""))
 	p.Status.ContainerStatuses[0].ContainerID = ""
 	p.Status.ContainerStatuses[1].State.Terminated = &corev1.ContainerStateTerminated{}
-	if w := one(t, p); len(w.Parts) != 1 || w.Parts[0].Name != "c" {
-		t.Errorf("%+v", w.Parts)
+	if w := one(t, p); len(w.Containers) != 1 || w.Containers[0].Name != "c" {
+		t.Errorf("%+v", w.Containers)
 	}
 }
 

@@ -27,7 +27,7 @@ const (
 	pathValidateProfile = "/validate-profile"
 )
 
-// podConfigName is ACK's ConfigMap that turns features on and off by namespace.
+// podConfigName is ACK's ConfigMap that ticks features on and off by namespace.
 const podConfigName = "ack-slo-pod-config"
 
 // hooks answer the API server: they look up what a decision depends on, ask

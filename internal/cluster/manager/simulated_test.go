@@ -56,7 +56,7 @@ func (s *simulated) pass(every time.Duration) {
 	s.snap.Workloads = nil
 	for i := range s.work {
 		j := &s.work[i]
-		w := node.Workload{ID: node.WorkloadID(string(rune('a' + i))), Class: j.class, Cgroup: node.CgroupPath(string(j.class) + "/" + string(rune('a'+i))), Meet: node.CgroupPath(j.class)}
+		w := node.Workload{ID: node.WorkloadID(string(rune('a' + i))), Class: j.class, Cgroup: node.CgroupPath(string(j.class) + "/" + string(rune('a'+i))), ContentionRoot: node.CgroupPath(j.class)}
 		if j.used >= 0 {
 			j.ran += every * time.Duration(j.used) / 1000
 			busy += every * time.Duration(j.used) / 1000

@@ -33,7 +33,7 @@ type feature struct {
 
 var features = []feature{
 	{"cpuQOS", "CPUQOS", func(c policy.Config) bool { return c.CPUQOS.Enable }, func(v View) (string, string) {
-		return string(v.Tick.Ladder.Rung), v.Tick.Ladder.Why
+		return string(v.Tick.Selection.Mechanism), v.Tick.Selection.Why
 	}},
 	{"cpuSuppress", "CPUSuppress", func(c policy.Config) bool { return c.Suppress.Enable }, suppressedBy},
 	{"cpuBurst", "CPUBurst", func(c policy.Config) bool { return c.Burst.Policy != "" }, burstsBy},
@@ -41,19 +41,19 @@ var features = []feature{
 		if v.Tick.Snapshot.Knobs.Kernel.CgroupVersion == 1 {
 			return "", "cgroup v1 has no memory.min, low and high"
 		}
-		return available(v, "memory.min, memory.low, memory.high", node.MechMemoryProtect)
+		return available(v, "memory.min, memory.low, memory.high", node.FeatureMemoryProtect)
 	}},
 	{"resctrl", "Resctrl", func(c policy.Config) bool { return len(c.Cache.Classes) > 0 }, func(v View) (string, string) {
-		return either(v, node.MechResctrlL3, node.MechResctrlMB)
+		return either(v, node.FeatureResctrlL3, node.FeatureResctrlMB)
 	}},
 	{"blkioQOS", "BlockIO", func(c policy.Config) bool { return len(c.IO.Classes) > 0 }, func(v View) (string, string) {
-		return either(v, node.MechIOMax, node.MechIOWeight, node.MechBFQWeight, node.MechIOLatency)
+		return either(v, node.FeatureIOMax, node.FeatureIOWeight, node.FeatureBFQWeight, node.FeatureIOLatency)
 	}},
 	{"eviction", "Eviction", evicts, func(v View) (string, string) {
-		if !v.Tick.Snapshot.Can.Can(node.MechCgroupFreezer) {
-			return "Eviction API", "what grows while memory is short is not held: " + v.Tick.Snapshot.Can[node.MechCgroupFreezer].Why
+		if !v.Tick.Snapshot.Capabilities.Can(node.FeatureCgroupFreezer) {
+			return "Eviction API", "what grows while memory is short is not held: " + v.Tick.Snapshot.Capabilities[node.FeatureCgroupFreezer].Why
 		}
-		return "Eviction API, " + string(node.MechCgroupFreezer), ""
+		return "Eviction API, " + string(node.FeatureCgroupFreezer), ""
 	}},
 }
 
@@ -62,8 +62,8 @@ func evicts(c policy.Config) bool {
 }
 
 // available says by what something is done if the node has a mechanism.
-func available(v View, by string, m node.Mechanism) (string, string) {
-	a := v.Tick.Snapshot.Can[m]
+func available(v View, by string, m node.Feature) (string, string) {
+	a := v.Tick.Snapshot.Capabilities[m]
 	if a.Verdict == node.Yes {
 		return by, ""
 	}
@@ -71,10 +71,10 @@ func available(v View, by string, m node.Mechanism) (string, string) {
 }
 
 // either says which of some mechanisms the node has, and why not the others.
-func either(v View, all ...node.Mechanism) (by, why string) {
+func either(v View, all ...node.Feature) (by, why string) {
 	var has, lacks []string
 	for _, m := range all {
-		if a := v.Tick.Snapshot.Can[m]; a.Verdict == node.Yes {
+		if a := v.Tick.Snapshot.Capabilities[m]; a.Verdict == node.Yes {
 			has = append(has, string(m))
 		} else {
 			lacks = append(lacks, fmt.Sprintf("%s: %s", m, a.Why))
@@ -87,8 +87,8 @@ func burstsBy(v View) (by, why string) {
 	c := v.Policy.Burst.Policy
 	var has []string
 	if c != policy.BurstQuota {
-		if a := v.Tick.Snapshot.Can[node.MechCPUBurst]; a.Verdict == node.Yes {
-			has = append(has, string(node.MechCPUBurst))
+		if a := v.Tick.Snapshot.Capabilities[node.FeatureCPUBurst]; a.Verdict == node.Yes {
+			has = append(has, string(node.FeatureCPUBurst))
 		} else {
 			why = a.Why
 		}
@@ -113,7 +113,7 @@ func suppressedBy(v View) (by, why string) {
 			why = w.Reason
 		}
 	}
-	if v.Policy.Pool.SetsKept && len(has) > 0 && why == "" {
+	if v.Policy.Pool.CPUSetsManagedExternally && len(has) > 0 && why == "" {
 		why = "by quota alone: the kubelet binds CPUs here (cpuManagerPolicy: static)"
 	}
 	if len(has) == 0 && why == "" {

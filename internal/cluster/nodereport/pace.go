@@ -44,7 +44,7 @@ func (p *Pace) Due(at time.Time, next v1alpha1.NodeReportStatus) bool {
 		return true
 	case p.Rests(at):
 		return false
-	case passed >= heartbeat || falls(p.last.Batch.CPU, next.Batch.CPU) || falls(p.last.Batch.Memory, next.Batch.Memory),
+	case passed >= heartbeat || failures(p.last.Batch.CPU, next.Batch.CPU) || failures(p.last.Batch.Memory, next.Batch.Memory),
 		frees(p.last.Batch.CPU, next.Batch.CPU), frees(p.last.Batch.Memory, next.Batch.Memory):
 		return true
 	}
@@ -57,8 +57,8 @@ func (p *Pace) Sent(at time.Time, status v1alpha1.NodeReportStatus) { p.sent, p.
 // Conditions are those of the report that was sent last.
 func (p *Pace) Conditions() []metav1.Condition { return p.last.Conditions }
 
-// falls reports whether an amount is clearly less than it was.
-func falls(before, now *v1alpha1.BatchAmount) bool {
+// failures reports whether an amount is clearly less than it was.
+func failures(before, now *v1alpha1.BatchAmount) bool {
 	if before == nil || before.Amount.Sign() <= 0 {
 		return false
 	}

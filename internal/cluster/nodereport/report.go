@@ -1,6 +1,6 @@
-// Package nodereport tells the cluster what the agent of a node found, decided and
-// can do: it makes a NodeReport of each turn, decides which of them are worth
-// sending, and sends those.
+// Package nodereport tells the cluster what the agent of a node found, decided
+// and can do: it makes a NodeReport of each tick, decides which of them are
+// worth sending, and sends those.
 package nodereport
 
 import (
@@ -80,7 +80,7 @@ func Status(v View, before []metav1.Condition) v1alpha1.NodeReportStatus {
 		Agent:     v.Agent,
 		Run:       v.Run,
 		Pods:      countPods(s.Workloads, v.Pods.Unmanaged),
-		Isolation: string(v.Tick.Ladder.Rung),
+		Isolation: string(v.Tick.Selection.Mechanism),
 		Means:     meansOf(v),
 		Batch:     v1alpha1.Batch{CPU: amountOf(v.Tick.Batch.CPU, v.Pods.BatchCPU, cpuQuantity), Memory: amountOf(v.Tick.Batch.Memory, v.Pods.BatchMemory, memoryQuantity)},
 	}

@@ -156,14 +156,14 @@ func TestUseAloneIsNoNews(t *testing.T) {
 
 func view() View {
 	s := snapshot(noon, time.Second, 1<<30)
-	s.Can = node.Capabilities{
-		node.MechCPUBurst: {Verdict: node.No, Why: "this kernel has no cpu.max.burst"}, node.MechCgroupFreezer: {Verdict: node.Yes},
-		node.MechResctrlL3: {Verdict: node.No, Why: "no L3 in cpuinfo"}, node.MechResctrlMB: {Verdict: node.No, Why: "no MB in cpuinfo"},
+	s.Capabilities = node.Capabilities{
+		node.FeatureCPUBurst: {Verdict: node.No, Why: "this kernel has no cpu.max.burst"}, node.FeatureCgroupFreezer: {Verdict: node.Yes},
+		node.FeatureResctrlL3: {Verdict: node.No, Why: "no L3 in cpuinfo"}, node.FeatureResctrlMB: {Verdict: node.No, Why: "no MB in cpuinfo"},
 	}
 	s.Knobs.Kernel.CgroupVersion = 1
 	s.Workloads = []node.Workload{{ID: "a/web", Class: node.LS}, {ID: "b/job", Class: node.BE}, {ID: "b/job2", Class: node.BE}}
 	v := View{Agent: "v1", Run: "r", Pods: Pods{From: "kubelet", Unmanaged: 2}, Config: Config{From: "ConfigMap a/b"}}
-	v.Tick = tick.Tick{Snapshot: s, Ladder: node.LadderStatus{Rung: node.RungIdle, Why: "the strongest"}}
+	v.Tick = tick.Tick{Snapshot: s, Selection: node.Selection{Mechanism: node.MechanismIdle, Why: "the strongest"}}
 	v.Tick.Wants = []plan.Want{{Intent: plan.Set, Knob: node.Knob{Cgroup: "kubepods/besteffort", File: node.FileCPUMax}, Value: node.CPUMax{Quota: 50 * time.Millisecond, Period: 100 * time.Millisecond}, Owner: plan.OwnerSuppress, Reason: "65% of 2000m"}}
 	v.Policy = policy.Config{
 		CPUQOS: policy.CPUQOS{Enable: true}, Suppress: policy.Suppress{Enable: true}, Burst: policy.Burst{Policy: policy.BurstCPU},
@@ -354,7 +354,7 @@ func TestAServerThatIsBackIsAskedAgainSoon(t *testing.T) {
 func TestSetsOfCPUsThatSomebodyElseWritesAreSaid(t *testing.T) {
 	quota := plan.Want{Owner: plan.OwnerSuppress, Intent: plan.Set, Knob: node.Knob{Cgroup: "be", File: node.FileCPUMax}}
 	for kept, want := range map[bool]string{false: "", true: "by quota alone: the kubelet binds CPUs here (cpuManagerPolicy: static)"} {
-		v := View{Policy: policy.Config{Pool: facts.Pool{SetsKept: kept}, Suppress: policy.Suppress{Enable: true}}, Tick: tick.Tick{Wants: []plan.Want{quota}}}
+		v := View{Policy: policy.Config{Pool: facts.Pool{CPUSetsManagedExternally: kept}, Suppress: policy.Suppress{Enable: true}}, Tick: tick.Tick{Wants: []plan.Want{quota}}}
 		if by, why := suppressedBy(v); by != "cpu.max" || why != want {
 			t.Errorf("sets kept %v: %q, %q; want cpu.max, %q", kept, by, why, want)
 		}

@@ -87,8 +87,8 @@ func Decide(c Config, s node.Snapshot) []plan.Want {
 
 // blocksOf is what the annotations of a workload ask for.
 func blocksOf(w node.Workload) []Device {
-	blocks := make([]Device, len(w.Asks.IO))
-	for i, b := range w.Asks.IO {
+	blocks := make([]Device, len(w.Overrides.IO))
+	for i, b := range w.Overrides.IO {
 		blocks[i] = Device(b)
 	}
 	return blocks
@@ -334,7 +334,7 @@ func (x *ioClass) settle(w plan.Want, v node.Value, reasons, missing []string) p
 	switch {
 	case !known:
 		w.Reason = fmt.Sprintf("the controller io does not reach %s: it has no %s", w.Knob.Cgroup, w.Knob.File)
-		if a := x.snap.Can[node.Mechanism(w.Knob.File)]; a.Verdict == node.No {
+		if a := x.snap.Capabilities[node.Feature(w.Knob.File)]; a.Verdict == node.No {
 			w.Reason = fmt.Sprintf("no %s here: %s", w.Knob.File, a.Why)
 		}
 	case len(reasons) > 0:

@@ -51,7 +51,7 @@ func (q BackOff) Follow(x slo.Tracker, s node.Snapshot) BackOff {
 		return BackOff{}
 	}
 	q.Reason = ""
-	if s.At.Sub(q.At) >= loosen && !s.Hurt {
+	if s.At.Sub(q.At) >= loosen && !s.SLOViolated {
 		q.Cut, q.At = q.Cut-1, s.At
 	}
 	if q.Cut == 0 {

@@ -15,7 +15,7 @@ import (
 )
 
 // Owned are the knobs that this package decides.
-var Owned = []node.File{node.FileControl, node.FileL3, node.FileMB}
+var Owned = []node.File{node.FileControlGroup, node.FileL3, node.FileMB}
 
 // Config is resctrlQOS of resource-qos-config. The zero value asks for nothing.
 type Config struct {
@@ -55,7 +55,7 @@ func (c Share) whole() bool { return c.Start <= 0 && c.End >= 100 && c.Bandwidth
 func Decide(c Config, q BackOff, s node.Snapshot) []plan.Want {
 	d := divider{Config: c, backOff: q, snap: s}
 	d.grant()
-	wants := make([]plan.Want, 0, 2*len(node.Controls)+len(s.Workloads))
+	wants := make([]plan.Want, 0, 2*len(node.ControlGroups)+len(s.Workloads))
 	for _, name := range d.names() {
 		share, asked := d.shareOf(name)
 		if !asked || !d.lives(name) {
@@ -86,7 +86,7 @@ type divider struct {
 
 // OwnsControl reports whether a workload asks for its own control group.
 func OwnsControl(w node.Workload) bool {
-	return strings.HasPrefix(w.Asks.Cache.Control, node.ControlPrefix) && w.Class.Control() != ""
+	return strings.HasPrefix(w.Overrides.Cache.ControlGroup, node.ControlGroupPrefix) && w.Class.Control() != ""
 }
 
 // names lists the control groups of classes, and then those of single workloads,
@@ -95,16 +95,16 @@ func (d divider) names() []string {
 	var own []string
 	for _, w := range d.snap.Workloads {
 		if OwnsControl(w) {
-			own = append(own, w.Asks.Cache.Control)
+			own = append(own, w.Overrides.Cache.ControlGroup)
 		}
 	}
 	slices.Sort(own)
-	return append(slices.Clone(node.Controls), slices.Compact(own)...)
+	return append(slices.Clone(node.ControlGroups), slices.Compact(own)...)
 }
 
 // owner is the workload that a control group is for; nil for that of a class.
 func (d divider) owner(control string) *node.Workload {
-	i := slices.IndexFunc(d.snap.Workloads, func(w node.Workload) bool { return OwnsControl(w) && w.Asks.Cache.Control == control })
+	i := slices.IndexFunc(d.snap.Workloads, func(w node.Workload) bool { return OwnsControl(w) && w.Overrides.Cache.ControlGroup == control })
 	if i < 0 {
 		return nil
 	}
@@ -123,7 +123,7 @@ func (d divider) shareOf(control string) (Share, bool) {
 	if !asked {
 		share = Share{End: 100, Bandwidth: 100}
 	}
-	ask := w.Asks.Cache
+	ask := w.Overrides.Cache
 	return Share{ask.Start.Or(share.Start), ask.End.Or(share.End), ask.Bandwidth.Or(share.Bandwidth)}, true
 }
 
@@ -160,7 +160,7 @@ func (d *divider) grant() {
 				d.refused[name] = fmt.Sprintf("no control group is left of %d (CLOSIDs): it has that of its class", r.Groups)
 			}
 		default:
-			d.granted[name] = node.ControlOf(name)
+			d.granted[name] = node.ControlGroupsOf(name)
 			free--
 		}
 	}
@@ -200,7 +200,7 @@ type cacheWant struct{ plan.Want }
 func (d divider) want(control string, f node.File) cacheWant {
 	w := d.owner(control)
 	be := w == nil && control == string(node.BE) || w != nil && w.Class == node.BE
-	return cacheWant{plan.Want{Knob: node.Knob{Control: control, File: f}, Owner: plan.OwnerCache, BE: be}}
+	return cacheWant{plan.Want{Knob: node.Knob{ControlGroup: control, File: f}, Owner: plan.OwnerCache, BE: be}}
 }
 
 func (w cacheWant) abstain(why string) plan.Want {
@@ -310,11 +310,11 @@ func (d divider) amount(rule node.Bandwidth, share unit.Percent, small bool) (ui
 // tool put into its own control group stay there.
 func (d divider) join(w node.Workload) (plan.Want, bool) {
 	control := w.Class.Control()
-	if OwnsControl(w) && d.granted[w.Asks.Cache.Control] != nil {
-		control = w.Asks.Cache.Control
+	if OwnsControl(w) && d.granted[w.Overrides.Cache.ControlGroup] != nil {
+		control = w.Overrides.Cache.ControlGroup
 	}
-	knob := node.Knob{Cgroup: w.Cgroup, File: node.FileControl}
-	now, known := d.snap.Knobs.Now[knob].(node.Control)
+	knob := node.Knob{Cgroup: w.Cgroup, File: node.FileControlGroup}
+	now, known := d.snap.Knobs.Now[knob].(node.ControlGroup)
 	if control == "" || !known {
 		return plan.Want{}, false
 	}
@@ -322,8 +322,8 @@ func (d divider) join(w node.Workload) (plan.Want, bool) {
 	foreign, ours := "", false
 	for g := range strings.SplitSeq(now.Groups, ",") {
 		switch {
-		case g == node.DefaultControl:
-		case node.IsControl(g) && !slices.Contains(d.snap.Resctrl.Taken, g):
+		case g == node.DefaultControlGroup:
+		case node.IsControlGroup(g) && !slices.Contains(d.snap.Resctrl.Taken, g):
 			ours = true
 		default:
 			foreign = g
@@ -342,7 +342,7 @@ func (d divider) join(w node.Workload) (plan.Want, bool) {
 		}
 		return want, true
 	case ours:
-		want.Intent, want.Value = plan.Set, node.ControlOf(node.DefaultControl)
+		want.Intent, want.Value = plan.Set, node.ControlGroupsOf(node.DefaultControlGroup)
 		want.Reason = "its class has no control group of its own"
 		return want, true
 	}

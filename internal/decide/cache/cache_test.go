@@ -49,7 +49,7 @@ func anyDivided(rnd *rand.Rand) (Config, BackOff, node.Snapshot) {
 	} else {
 		delete(c.Classes, node.LSE)
 	}
-	for _, name := range node.Controls {
+	for _, name := range node.ControlGroups {
 		if rnd.IntN(6) == 0 && s.Resctrl.Others > len(s.Resctrl.Taken) {
 			s.Resctrl.Taken = append(s.Resctrl.Taken, name)
 		}
@@ -59,7 +59,7 @@ func anyDivided(rnd *rand.Rand) (Config, BackOff, node.Snapshot) {
 		w := node.Workload{ID: node.WorkloadID(fmt.Sprint("w", i)), Class: node.Classes[rnd.IntN(len(node.Classes))], Cgroup: node.CgroupPath(fmt.Sprint("g", i))}
 		s.Workloads = append(s.Workloads, w)
 		if rnd.IntN(5) > 0 {
-			s.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileControl}] = node.ControlOf(groups[rnd.IntN(5)], groups[rnd.IntN(5)])
+			s.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileControlGroup}] = node.ControlGroupsOf(groups[rnd.IntN(5)], groups[rnd.IntN(5)])
 		}
 	}
 	return c, BackOff{Cut: rnd.IntN(parts + 1)}, s
@@ -90,19 +90,19 @@ func TestNoDivisionHurtsWhoItIsFor(t *testing.T) {
 				continue
 			}
 			sets++
-			if w.Knob.File == node.FileControl {
-				now := s.Knobs.Now[w.Knob].(node.Control)
-				to := w.Value.(node.Control).Groups
-				if to != node.DefaultControl && to != classes[w.Knob.Cgroup].Control() || slices.Contains(now.In(), "virt") || slices.Contains(s.Resctrl.Taken, to) {
+			if w.Knob.File == node.FileControlGroup {
+				now := s.Knobs.Now[w.Knob].(node.ControlGroup)
+				to := w.Value.(node.ControlGroup).Groups
+				if to != node.DefaultControlGroup && to != classes[w.Knob.Cgroup].Control() || slices.Contains(now.In(), "virt") || slices.Contains(s.Resctrl.Taken, to) {
 					t.Fatalf("%v of %s: %v -> %v", w.Knob, classes[w.Knob.Cgroup], now, to)
 				}
 				continue
 			}
-			groups[w.Knob.Control] = true
-			if slices.Contains(s.Resctrl.Taken, w.Knob.Control) {
+			groups[w.Knob.ControlGroup] = true
+			if slices.Contains(s.Resctrl.Taken, w.Knob.ControlGroup) {
 				t.Fatalf("%v is somebody else's", w.Knob)
 			}
-			checkShare(t, c.Classes[node.Class(w.Knob.Control)], q, s, w)
+			checkShare(t, c.Classes[node.Class(w.Knob.ControlGroup)], q, s, w)
 		}
 		if most := max(s.Resctrl.Groups-1-s.Resctrl.Others, 0); len(groups) > most {
 			t.Fatalf("%d groups of %d with %d others: %v", len(groups), s.Resctrl.Groups, s.Resctrl.Others, groups)
@@ -115,7 +115,7 @@ func TestNoDivisionHurtsWhoItIsFor(t *testing.T) {
 
 func checkShare(t *testing.T, share Share, q BackOff, s node.Snapshot, w plan.Want) {
 	t.Helper()
-	be := w.Knob.Control == "BE"
+	be := w.Knob.ControlGroup == "BE"
 	if w.BE != be {
 		t.Fatalf("%+v: best-effort work is %v", w, be)
 	}
@@ -131,7 +131,7 @@ func checkShare(t *testing.T, share Share, q BackOff, s node.Snapshot, w plan.Wa
 			case be && 100*n > asked && n > max(s.Resctrl.L3.Least, 1):
 				t.Fatalf("%+v: BE gets %d of %d ways, and %d%% were asked for", w, n, all, share.End-share.Start)
 			case !be && 100*n < asked:
-				t.Fatalf("%+v: %s gets %d of %d ways, and %d%% were asked for", w, w.Knob.Control, n, all, share.End-share.Start)
+				t.Fatalf("%+v: %s gets %d of %d ways, and %d%% were asked for", w, w.Knob.ControlGroup, n, all, share.End-share.Start)
 			}
 		}
 		return
@@ -143,7 +143,7 @@ func checkShare(t *testing.T, share Share, q BackOff, s node.Snapshot, w plan.Wa
 		case err != nil || n == 0 || w.Value.Rounded(s.Knobs.Kernel) != w.Value:
 			t.Fatalf("%+v is no value of this machine: %v", w, err)
 		case share.Bandwidth >= 100 && q.Cut == 0 && n != rule.Most, !be && share.Bandwidth >= 100 && n != rule.Most:
-			t.Fatalf("%+v: %s is limited and did not ask for it", w, w.Knob.Control)
+			t.Fatalf("%+v: %s is limited and did not ask for it", w, w.Knob.ControlGroup)
 		case rule.Unit == node.BandwidthPercent && be && n > max(uint64(share.Bandwidth), rule.Least),
 			rule.Unit == node.BandwidthPercent && !be && n < uint64(share.Bandwidth):
 			t.Fatalf("%+v: %d%% were asked for", w, share.Bandwidth)
@@ -188,7 +188,7 @@ func BenchmarkCacheOfAThousandWorkloads(b *testing.B) {
 	for i := range 1000 {
 		w := node.Workload{ID: node.WorkloadID(fmt.Sprint("w", i)), Class: []node.Class{node.LS, node.BE}[i%2], Cgroup: node.CgroupPath(fmt.Sprint("g", i))}
 		s.Workloads = append(s.Workloads, w)
-		s.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileControl}] = node.ControlOf(w.Class.Control())
+		s.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileControlGroup}] = node.ControlGroupsOf(w.Class.Control())
 	}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -178,7 +178,7 @@ func (x *evictor) follow() {
 			continue
 		}
 		left--
-		if why := x.spared(w, v.Cause); why != "" {
+		if why := x.exempt(w, v.Cause); why != "" {
 			x.want(w, plan.Release, nil, fmt.Sprintf("%s: %s was asked to end and may stay: %s", v.Cause, w.ID, why))
 			continue
 		}
@@ -282,15 +282,16 @@ func (x *evictor) candidates(cause string) []node.Workload {
 	for _, w := range x.snap.Workloads {
 		_, chosen := x.next.Victims[w.ID]
 		_, shown := x.snap.Knobs.Now[RunKnob(w)]
-		if w.Class == node.BE && shown && !chosen && !x.ended(w) && x.spared(w, cause) == "" {
+		if w.Class == node.BE && shown && !chosen && !x.ended(w) && x.exempt(w, cause) == "" {
 			all = append(all, w)
 		}
 	}
 	return all
 }
 
-// spared says why a workload is exempt from eviction for a cause; empty: it is not.
-func (x *evictor) spared(w node.Workload, cause string) string {
+// exempt says why a workload is exempt from eviction for a cause; empty: it is
+// not.
+func (x *evictor) exempt(w node.Workload, cause string) string {
 	if x.inside == nil {
 		x.inside = make(map[node.CgroupPath]int, len(x.snap.Workloads))
 		for _, o := range x.snap.Workloads {
@@ -301,15 +302,15 @@ func (x *evictor) spared(w node.Workload, cause string) string {
 	}
 	most, bounded := x.MostPriority.Value()
 	switch {
-	case w.Spared != "":
-		return w.Spared
+	case w.EvictionExempt != "":
+		return w.EvictionExempt
 	case w.Cgroup == "":
 		return "its cgroup is that of all"
 	case x.inside[w.Cgroup] > 1:
 		return "its cgroup holds other work, too"
 	case bounded && int64(w.Priority) > most:
 		return fmt.Sprintf("its priority %d is above %d", w.Priority, most)
-	case slices.Contains(w.Asks.SparedFrom, cause):
+	case slices.Contains(w.Overrides.EvictionExemptFrom, cause):
 		return "its owner does not let it be evicted for " + cause
 	}
 	return ""

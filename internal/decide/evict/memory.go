@@ -146,7 +146,7 @@ func (x *evictor) keep(state string) {
 		case ours && standing:
 			next.Frozen[w.ID] = true
 			x.want(w, plan.Set, node.Frozen, fmt.Sprintf("memory: %s: it stands still until less is", state))
-		case !standing && x.snap.Can.Can(node.MechCgroupFreezer) && x.grown(w, base, cached(w)):
+		case !standing && x.snap.Capabilities.Can(node.FeatureCgroupFreezer) && x.grown(w, base, cached(w)):
 			next.Frozen[w.ID] = true
 			x.want(w, plan.Set, node.Frozen, fmt.Sprintf("memory: %s, and %s has grown by %v meanwhile: it stands still until less is", state, w.ID, facts.MiB(now-base)))
 		}

@@ -72,11 +72,11 @@ func LayoutFor(c node.Class, s node.Snapshot) Layout {
 // rootOf returns w.Meet, or, where work of another class has come since that was
 // read, the highest cgroup between it and w's own that holds none.
 func (l Layout) rootOf(w node.Workload) node.CgroupPath {
-	if w.Meet == "" || l.Others[w.Cgroup] > 0 {
+	if w.ContentionRoot == "" || l.Others[w.Cgroup] > 0 {
 		return ""
 	}
 	m := w.Cgroup
-	for p := m.Parent(); p != "" && w.Meet.Contains(p) && l.Others[p] == 0; p = p.Parent() {
+	for p := m.Parent(); p != "" && w.ContentionRoot.Contains(p) && l.Others[p] == 0; p = p.Parent() {
 		m = p
 	}
 	return m
@@ -99,8 +99,8 @@ func (l Layout) IdleCgroups(s node.Snapshot) []node.CgroupPath {
 	for i, w := range s.Workloads {
 		switch m := l.RootOf[i]; {
 		case m == "":
-		case m != w.Yields && m.Contains(w.Yields) && w.Yields.Contains(w.Cgroup):
-			all = append(all, w.Yields)
+		case m != w.IdleCgroup && m.Contains(w.IdleCgroup) && w.IdleCgroup.Contains(w.Cgroup):
+			all = append(all, w.IdleCgroup)
 		default:
 			all = append(all, m)
 		}

@@ -21,10 +21,10 @@ type Pool struct {
 	// ReservedCPUs are for the node's own processes: BE never runs there, no
 	// workload has them as exclusive CPUs, and they are not part of the capacity.
 	ReservedCPUs unit.CPUSet `json:"reserved_cpus,omitzero"`
-	// SetsKept means that another manager, such as a kubelet with the static CPU
-	// manager policy, writes the CPU sets: BE is bounded by quota alone, and kept
-	// off no CPU.
-	SetsKept bool `json:"sets_kept,omitempty"`
+	// CPUSetsManagedExternally means that another manager, such as a kubelet
+	// with the static CPU manager policy, writes the CPU sets: BE is bounded by
+	// quota alone, and kept off no CPU.
+	CPUSetsManagedExternally bool `json:"sets_kept,omitempty"`
 }
 
 // Online returns the counted CPUs that are online, reserved ones included.

@@ -8,7 +8,7 @@ import (
 )
 
 // PartName is how reasons name a container of a workload.
-func PartName(w node.Workload, p node.Part) string { return string(w.ID) + " " + p.Name }
+func PartName(w node.Workload, p node.Container) string { return string(w.ID) + " " + p.Name }
 
 // CountCPUs is a number of CPUs in a sentence.
 func CountCPUs(n int) string {

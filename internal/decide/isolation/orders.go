@@ -28,7 +28,7 @@ var Owned = []node.File{node.FileSchedulerGroup, node.FileSchedulerCap}
 // Without a want for the scheduler there are no orders: those that it had end
 // with it.
 func Orders(s node.Snapshot, meets []node.CgroupPath, wants []plan.Want) (orders []plan.Want, slotless int) {
-	o := orderer{snap: s, meets: meets}
+	o := orderer{snap: s, roots: meets}
 	if !o.read(wants) {
 		return nil, 0
 	}
@@ -49,7 +49,7 @@ func Orders(s node.Snapshot, meets []node.CgroupPath, wants []plan.Want) (orders
 // An orderer works out the orders of one tick.
 type orderer struct {
 	snap  node.Snapshot
-	meets []node.CgroupPath
+	roots []node.CgroupPath
 
 	scheduler node.Scheduler
 	kept      []node.CgroupPath // cgroups whose threads are wanted in the BE scheduler
@@ -109,7 +109,7 @@ func (o *orderer) read(wants []plan.Want) bool {
 	o.in, o.at = make([]bool, len(o.snap.Workloads)), map[node.CgroupPath]int{}
 	for i, w := range o.snap.Workloads {
 		if o.in[i] = w.Class == node.BE && o.schedules(w.Cgroup); o.in[i] {
-			o.at[o.meet(i)]++
+			o.at[o.root(i)]++
 		}
 	}
 	return true
@@ -130,10 +130,10 @@ func (o *orderer) schedules(p node.CgroupPath) bool {
 	return kept
 }
 
-// meet is where a BE workload competes with other work.
-func (o *orderer) meet(i int) node.CgroupPath {
+// root is where a BE workload competes with other work.
+func (o *orderer) root(i int) node.CgroupPath {
 	w := o.snap.Workloads[i]
-	return cmp.Or(o.meets[i], w.Meet, w.Cgroup)
+	return cmp.Or(o.roots[i], w.ContentionRoot, w.Cgroup)
 }
 
 // after is the value that a knob has when all that is wanted has been written;
@@ -241,7 +241,7 @@ func (o *orderer) of(i int, w node.Workload) (node.SchedulerGroup, string) {
 	}
 	reason := "in the BE scheduler, which applies its cpu.weight and cpu.max"
 	most, known := o.quota(w.Cgroup)
-	m := o.meet(i)
+	m := o.root(i)
 	all, allKnown := o.quota(m)
 	if !known || !allKnown && o.most == 0 {
 		now, _ := o.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileSchedulerGroup}].(node.SchedulerGroup)
@@ -258,7 +258,7 @@ func (o *orderer) of(i int, w node.Workload) (node.SchedulerGroup, string) {
 
 // protects is the order for work of another class than BE.
 func (o *orderer) protects(w node.Workload) (node.SchedulerGroup, string) {
-	asked, is := w.Asks.Identity.Value()
+	asked, is := w.Overrides.Identity.Value()
 	who := string(w.Class) + " work"
 	if is {
 		who = fmt.Sprintf("its owner asks for the identity %v", asked)
@@ -286,7 +286,7 @@ func (o *orderer) want(p node.CgroupPath, v node.SchedulerGroup, reason string, 
 }
 
 func (o *orderer) add(w plan.Want) {
-	w.Owner = plan.OwnerIsolation
+	w.Owner = plan.OwnerOrders
 	o.orders = append(o.orders, w)
 }
 

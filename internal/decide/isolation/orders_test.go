@@ -18,7 +18,7 @@ import (
 // A scene is a snapshot with the wants of the policies that orders follow.
 type scene struct {
 	snap  node.Snapshot
-	meets []node.CgroupPath
+	roots []node.CgroupPath
 	wants []plan.Want
 }
 
@@ -29,9 +29,9 @@ func newScene() *scene {
 		Kernel: node.Kernel{CgroupVersion: 2}, Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{},
 	}}}
 	n.quota("be", 0)
-	n.add(node.Workload{ID: "a", Class: node.BE, Cgroup: "be/a", Meet: "be"}, "be")
-	n.add(node.Workload{ID: "b", Class: node.BE, Cgroup: "be/b", Meet: "be"}, "be")
-	n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", Meet: "ls"}, "")
+	n.add(node.Workload{ID: "a", Class: node.BE, Cgroup: "be/a", ContentionRoot: "be"}, "be")
+	n.add(node.Workload{ID: "b", Class: node.BE, Cgroup: "be/b", ContentionRoot: "be"}, "be")
+	n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", ContentionRoot: "ls"}, "")
 	n.want(node.Knob{File: node.FileScheduler}, node.Scheduler{Loaded: true, Siblings: true, Gentle: "LSR"})
 	n.want(node.Knob{Cgroup: "be", File: node.FilePolicy}, node.ThreadsBE)
 	return n
@@ -39,7 +39,7 @@ func newScene() *scene {
 
 func (n *scene) add(w node.Workload, meet node.CgroupPath) {
 	n.snap.Workloads = append(n.snap.Workloads, w)
-	n.meets = append(n.meets, meet)
+	n.roots = append(n.roots, meet)
 	n.quota(w.Cgroup, 0)
 	n.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUWeight}] = node.CPUWeight{Weight: unit.WeightOf(100)}
 }
@@ -64,10 +64,10 @@ func orderOf(p node.CgroupPath) node.Knob { return node.Knob{Cgroup: p, File: no
 // orders are what is wanted, by cgroup; of a want that is no value its intent.
 func (n *scene) orders(t *testing.T) map[string]string {
 	t.Helper()
-	wants, _ := Orders(n.snap, n.meets, n.wants)
+	wants, _ := Orders(n.snap, n.roots, n.wants)
 	all := map[string]string{}
 	for _, w := range wants {
-		if w.Owner != plan.OwnerIsolation || w.Reason == "" || (w.Intent == plan.Set) != (w.Value != nil) {
+		if w.Owner != plan.OwnerOrders || w.Reason == "" || (w.Intent == plan.Set) != (w.Value != nil) {
 			t.Errorf("incomplete: %+v", w)
 		}
 		if _, twice := all[w.Knob.Where()]; twice && w.Knob.Cgroup != "" {
@@ -88,7 +88,7 @@ func (n *scene) orders(t *testing.T) map[string]string {
 // obey brings about what is wanted.
 func (n *scene) obey(t *testing.T) {
 	t.Helper()
-	wants, _ := Orders(n.snap, n.meets, n.wants)
+	wants, _ := Orders(n.snap, n.roots, n.wants)
 	for _, s := range plan.Diff(n.snap.Knobs, wants) {
 		n.snap.Knobs.Now[s.Knob] = s.To
 	}
@@ -135,14 +135,14 @@ func TestOrdersCarryWeightsAndQuotas(t *testing.T) {
 	n.check(t, map[string]string{"/": "7000m"})
 }
 
-// TestOneMeetWithoutAQuotaLiftsNoOther: the cap is of all; what it cannot say the
-// quotas of the slots do.
-func TestOneMeetWithoutAQuotaLiftsNoOther(t *testing.T) {
+// TestOneRootWithoutAQuotaLiftsNoOther: the cap is of all; what it cannot say
+// the quotas of the slots do.
+func TestOneRootWithoutAQuotaLiftsNoOther(t *testing.T) {
 	n := newScene()
 	n.quota("be", 500)
 	n.quota("be/a", 100)
 	n.quota("free", 0)
-	n.add(node.Workload{ID: "c", Class: node.BE, Cgroup: "free/c", Meet: "free"}, "free")
+	n.add(node.Workload{ID: "c", Class: node.BE, Cgroup: "free/c", ContentionRoot: "free"}, "free")
 	n.want(node.Knob{Cgroup: "free", File: node.FilePolicy}, node.ThreadsBE)
 	n.check(t, map[string]string{
 		"/": "max", "be/a": "BE slot 1 weight 100 quota 100m", "be/b": "BE slot 2 weight 100 quota 250m", "free/c": "BE slot 3 weight 100",
@@ -177,7 +177,7 @@ func TestAWorkloadsOwnRankGoesBeforeItsClass(t *testing.T) {
 		"the-system":              {node.System, node.Maybe[node.Identity]{}, "NORMAL"},
 		"the-system-cannot-expel": {node.System, node.Some(node.IdentityExpels), "NORMAL"},
 	} {
-		n.add(node.Workload{ID: node.WorkloadID(name), Class: w.class, Cgroup: node.CgroupPath(name), Asks: node.Asks{Identity: w.rank}}, "")
+		n.add(node.Workload{ID: node.WorkloadID(name), Class: w.class, Cgroup: node.CgroupPath(name), Overrides: node.Overrides{Identity: w.rank}}, "")
 		want[name] = w.want
 	}
 	n.check(t, want)
@@ -188,7 +188,7 @@ func TestAWorkloadsOwnRankGoesBeforeItsClass(t *testing.T) {
 func TestOnlyThreadsOfTheSchedulerAreBEToIt(t *testing.T) {
 	n := newScene()
 	n.add(node.Workload{ID: "lone", Class: node.BE, Cgroup: "lone"}, "") // where it meets other work is not known
-	n.add(node.Workload{ID: "guest", Class: node.LS, Cgroup: "be/a/guest", Meet: "be/a/guest"}, "")
+	n.add(node.Workload{ID: "guest", Class: node.LS, Cgroup: "be/a/guest", ContentionRoot: "be/a/guest"}, "")
 	n.snap.Workloads[0].Ending = node.AskedToEnd
 	run := node.Knob{Cgroup: "be/b", File: node.FileRun}
 	n.snap.Knobs.Now[run] = node.Frozen
@@ -202,10 +202,10 @@ func TestOnlyThreadsOfTheSchedulerAreBEToIt(t *testing.T) {
 func TestASlotStaysWithItsCgroup(t *testing.T) {
 	n := newScene()
 	n.obey(t)
-	n.snap.Workloads, n.meets = n.snap.Workloads[1:], n.meets[1:] // a has ended
+	n.snap.Workloads, n.roots = n.snap.Workloads[1:], n.roots[1:] // a has ended
 	n.check(t, map[string]string{"be/a": "none", "be/b": "BE slot 2 weight 100"})
 	n.obey(t)
-	n.add(node.Workload{ID: "c", Class: node.BE, Cgroup: "be/c", Meet: "be"}, "be")
+	n.add(node.Workload{ID: "c", Class: node.BE, Cgroup: "be/c", ContentionRoot: "be"}, "be")
 	n.check(t, map[string]string{"be/c": "BE slot 1 weight 100", "be/b": "BE slot 2 weight 100"})
 }
 
@@ -213,9 +213,9 @@ func TestMoreWorkloadsThanSlots(t *testing.T) {
 	n := newScene()
 	for i := range node.SchedulerSlots {
 		p := node.CgroupPath(fmt.Sprintf("be/w%03d", i))
-		n.add(node.Workload{ID: node.WorkloadID(p), Class: node.BE, Cgroup: p, Meet: "be"}, "be")
+		n.add(node.Workload{ID: node.WorkloadID(p), Class: node.BE, Cgroup: p, ContentionRoot: "be"}, "be")
 	}
-	wants, slotless := Orders(n.snap, n.meets, n.wants)
+	wants, slotless := Orders(n.snap, n.roots, n.wants)
 	if slotless != 3 {
 		t.Errorf("%d workloads have no slot, want 3", slotless)
 	}
@@ -245,10 +245,10 @@ func TestWhatFindsNoRoomIsBE(t *testing.T) {
 	n := newScene()
 	for i := range node.SchedulerGroups {
 		p := node.CgroupPath(fmt.Sprintf("be/w%05d", i))
-		n.add(node.Workload{ID: node.WorkloadID(p), Class: node.BE, Cgroup: p, Meet: "be"}, "be")
+		n.add(node.Workload{ID: node.WorkloadID(p), Class: node.BE, Cgroup: p, ContentionRoot: "be"}, "be")
 	}
 	n.add(node.Workload{ID: "zz", Class: node.LS, Cgroup: "zz"}, "")
-	wants, _ := Orders(n.snap, n.meets, n.wants)
+	wants, _ := Orders(n.snap, n.roots, n.wants)
 	set := map[node.SchedulerClass]int{}
 	for _, w := range wants {
 		if v, is := w.Value.(node.SchedulerGroup); is {
@@ -267,13 +267,13 @@ func TestWhatFindsNoRoomIsBE(t *testing.T) {
 func TestOrdersAreTheSameForTheSameInput(t *testing.T) {
 	n := newScene()
 	n.quota("be", 500)
-	a, _ := Orders(n.snap, n.meets, n.wants)
-	b, _ := Orders(n.snap, n.meets, n.wants)
+	a, _ := Orders(n.snap, n.roots, n.wants)
+	b, _ := Orders(n.snap, n.roots, n.wants)
 	if !slices.Equal(a, b) {
 		t.Errorf("%v\nand then\n%v", a, b)
 	}
 	n.obey(t)
-	again, _ := Orders(n.snap, n.meets, n.wants)
+	again, _ := Orders(n.snap, n.roots, n.wants)
 	if steps := plan.Diff(n.snap.Knobs, again); len(steps) > 0 {
 		t.Errorf("left: %v", steps)
 	}

@@ -30,8 +30,8 @@ func Quota(limit node.Maybe[unit.MilliCPU], period time.Duration) time.Duration 
 // workload's own cgroup given as a container. It has no quota where the owner set
 // no limit. Ours is false where another component, such as the kubelet, manages
 // the limit.
-func CPU(w node.Workload, c node.Part) (v node.CPUMax, ours bool) {
-	if w.CPUKept {
+func CPU(w node.Workload, c node.Container) (v node.CPUMax, ours bool) {
+	if w.CPUManagedExternally {
 		return node.CPUMax{}, false
 	}
 	return node.CPUMax{Quota: Quota(c.CPULimit, node.DefaultPeriod), Period: node.DefaultPeriod}, true
@@ -39,8 +39,8 @@ func CPU(w node.Workload, c node.Part) (v node.CPUMax, ours bool) {
 
 // Memory is the memory.max that Tenon sets, as CPU is the cpu.max: unit.MaxBytes
 // without a limit.
-func Memory(w node.Workload, c node.Part) (most unit.Bytes, ours bool) {
-	if w.MemoryKept {
+func Memory(w node.Workload, c node.Container) (most unit.Bytes, ours bool) {
+	if w.MemoryManagedExternally {
 		return 0, false
 	}
 	return c.MemoryLimit.Or(unit.MaxBytes), true

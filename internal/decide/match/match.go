@@ -48,18 +48,18 @@ func Workloads(rules []Rule, groups []Group) (workloads []node.Workload, remarks
 		}
 		r := rules[e.rule]
 		workloads = append(workloads, node.Workload{
-			ID:            node.WorkloadID(e.path),
-			Class:         r.Class,
-			Rule:          r.Name,
-			Container:     e.container.name(),
-			Cgroup:        e.path,
-			Meet:          t[t.meet(i)].path,
-			CPULimit:      r.CPULimit,
-			CPURequest:    r.CPURequest,
-			MemoryLimit:   r.MemoryLimit,
-			MemoryRequest: r.MemoryRequest,
-			Priority:      r.Priority,
-			Objective:     r.Objective,
+			ID:             node.WorkloadID(e.path),
+			Class:          r.Class,
+			Rule:           r.Name,
+			Container:      e.container.name(),
+			Cgroup:         e.path,
+			ContentionRoot: t[t.contentionRoot(i)].path,
+			CPULimit:       r.CPULimit,
+			CPURequest:     r.CPURequest,
+			MemoryLimit:    r.MemoryLimit,
+			MemoryRequest:  r.MemoryRequest,
+			Priority:       r.Priority,
+			Objective:      r.Objective,
 		})
 	}
 	remarks = append(remarks, t.idleRules(rules)...)

@@ -51,8 +51,8 @@ func told(workloads []node.Workload) []string {
 	var lines []string
 	for _, w := range workloads {
 		line := fmt.Sprintf("%s %s %s", w.Cgroup, w.Class, w.Rule)
-		if w.Meet != w.Cgroup {
-			line += " @" + string(w.Meet)
+		if w.ContentionRoot != w.Cgroup {
+			line += " @" + string(w.ContentionRoot)
 		}
 		lines = append(lines, line)
 	}

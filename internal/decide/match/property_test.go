@@ -118,7 +118,7 @@ func TestWorkloadsAreAsHighAsTheyCanBe(t *testing.T) {
 	})
 }
 
-func TestMeetingPointsHoldOneSideAndAreAsHighAsTheyCanBe(t *testing.T) {
+func TestContentionRootsHoldOneSideAndAreAsHighAsTheyCanBe(t *testing.T) {
 	worlds(t, func(t *testing.T, w world, workloads []node.Workload) {
 		// pure: every group at or below p is in a workload of the side, or
 		// only stands above such.
@@ -137,11 +137,11 @@ func TestMeetingPointsHoldOneSideAndAreAsHighAsTheyCanBe(t *testing.T) {
 		}
 		for _, wl := range workloads {
 			s := sideOf(wl.Class)
-			if !wl.Meet.Contains(wl.Cgroup) || wl.Meet == "" || !pure(wl.Meet, s) {
-				t.Errorf("%s of %s meets in %q", wl.Cgroup, wl.Class, wl.Meet)
+			if !wl.ContentionRoot.Contains(wl.Cgroup) || wl.ContentionRoot == "" || !pure(wl.ContentionRoot, s) {
+				t.Errorf("%s of %s meets in %q", wl.Cgroup, wl.Class, wl.ContentionRoot)
 			}
-			if up := wl.Meet.Parent(); up != "" && pure(up, s) {
-				t.Errorf("%s of %s meets in %q and could in %q", wl.Cgroup, wl.Class, wl.Meet, up)
+			if up := wl.ContentionRoot.Parent(); up != "" && pure(up, s) {
+				t.Errorf("%s of %s meets in %q and could in %q", wl.Cgroup, wl.Class, wl.ContentionRoot, up)
 			}
 		}
 	})
@@ -172,7 +172,7 @@ func TestBEIsRemarkedWhereAServiceIsOutsideOfItsParent(t *testing.T) {
 		open := map[node.CgroupPath]bool{}
 		for _, be := range workloads {
 			for _, ls := range workloads {
-				p := be.Meet.Parent()
+				p := be.ContentionRoot.Parent()
 				if be.Class == node.BE && ls.Class.Sensitive() && p != "" && !p.Contains(ls.Cgroup) {
 					open[p] = true
 				}

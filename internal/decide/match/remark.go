@@ -81,7 +81,7 @@ func (t tree) unprotected(rules []Rule) []string {
 		case e.side == sensitive:
 			services = append(services, i)
 		case e.side == bestEffort:
-			m := t.meet(i)
+			m := t.contentionRoot(i)
 			p := t[m].parent
 			if p < 0 {
 				continue

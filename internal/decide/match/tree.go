@@ -187,9 +187,9 @@ func (t tree) wholes() int {
 	return n
 }
 
-// meet returns the highest group above a workload, or the workload itself,
-// that holds only workloads of its side.
-func (t tree) meet(i int) int {
+// contentionRoot returns the highest group above a workload, or the workload
+// itself, that holds only workloads of its side.
+func (t tree) contentionRoot(i int) int {
 	for s := t[i].side; t[i].parent >= 0 && t[t[i].parent].side == s; {
 		i = t[i].parent
 	}

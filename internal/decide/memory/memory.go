@@ -23,14 +23,14 @@ type Config struct {
 	// not in it has none.
 	Classes map[node.Class]Shares `json:"classes,omitempty"`
 	// Off holds shares that are set for a class and switched off. They count for
-	// the workloads of the class that ask for them (node.MemoryAsk.Enabled).
+	// the workloads of the class that ask for them (node.MemoryOverride.Enabled).
 	Off map[node.Class]Shares `json:"off,omitempty"`
 }
 
 // Files lists the knobs that c may want to set for these workloads.
 func (c Config) Files(workloads []node.Workload) []node.File {
 	limited := func(w node.Workload) bool {
-		return w.MemoryLimit.Known() && !w.MemoryKept || w.Asks.Memory != node.MemoryAsk{}
+		return w.MemoryLimit.Known() && !w.MemoryManagedExternally || w.Overrides.Memory != node.MemoryOverride{}
 	}
 	if len(c.Classes) == 0 && !slices.ContainsFunc(workloads, limited) {
 		return nil
@@ -87,7 +87,7 @@ func Decide(c Config, s node.Snapshot) []plan.Want {
 // refusalOfProtection says why this node cannot write memory.min, low and high;
 // empty: it can.
 func refusalOfProtection(s node.Snapshot) string {
-	switch a := s.Can[node.MechMemoryProtect]; {
+	switch a := s.Capabilities[node.FeatureMemoryProtect]; {
 	case s.Knobs.Kernel.CgroupVersion == 1:
 		return "cgroup v1 has no memory.min, low and high"
 	case a.Verdict == node.Yes:
@@ -100,7 +100,7 @@ func refusalOfProtection(s node.Snapshot) string {
 
 // A holder is a workload or a container of one.
 type holder struct {
-	node.Part
+	node.Container
 	Shares
 	kept, be bool
 }
@@ -111,29 +111,29 @@ func holdersOf(c Config, s node.Snapshot) []holder {
 	all := make([]holder, 0, len(s.Workloads))
 	for _, w := range s.Workloads {
 		shares, on := c.Classes[w.Class]
-		if !on && w.Asks.Memory.Enabled {
+		if !on && w.Overrides.Memory.Enabled {
 			shares = c.Off[w.Class]
 		}
-		shares = shares.with(w.Asks.Memory)
+		shares = shares.with(w.Overrides.Memory)
 		whole := holder{
-			Part:   node.Part{Name: string(w.ID), Cgroup: w.Cgroup, MemoryRequest: w.MemoryRequest, MemoryLimit: w.MemoryLimit},
-			Shares: shares, kept: w.MemoryKept, be: w.Class == node.BE,
+			Container: node.Container{Name: string(w.ID), Cgroup: w.Cgroup, MemoryRequest: w.MemoryRequest, MemoryLimit: w.MemoryLimit},
+			Shares:    shares, kept: w.MemoryManagedExternally, be: w.Class == node.BE,
 		}
-		if len(w.Parts) > 0 {
+		if len(w.Containers) > 0 {
 			whole.ThrottlingPercent = 0
 		}
 		all = append(all, whole)
-		for _, p := range w.Parts {
+		for _, p := range w.Containers {
 			p.Name = facts.PartName(w, p)
-			all = append(all, holder{p, shares, w.MemoryKept, w.Class == node.BE})
+			all = append(all, holder{p, shares, w.MemoryManagedExternally, w.Class == node.BE})
 		}
 	}
 	return all
 }
 
 // with returns the shares of a workload that overrides some of its class.
-func (c Shares) with(ask node.MemoryAsk) Shares {
-	if ask.Own {
+func (c Shares) with(ask node.MemoryOverride) Shares {
+	if ask.OwnOnly {
 		c = Shares{}
 	}
 	return Shares{ask.MinPercent.Or(c.MinPercent), ask.LowPercent.Or(c.LowPercent), ask.ThrottlingPercent.Or(c.ThrottlingPercent)}
@@ -201,7 +201,7 @@ func (a memoryAsk) want(w holder, s node.Snapshot, need protection) plan.Want {
 	}
 	reasons := a.reasons
 	_, touched := s.Knobs.Before[knob]
-	own, ours := limits.Memory(node.Workload{MemoryKept: w.kept}, w.Part)
+	own, ours := limits.Memory(node.Workload{MemoryManagedExternally: w.kept}, w.Container)
 	switch b, asked := w.MemoryLimit.Value(); {
 	case !asked:
 	case ours:

@@ -13,17 +13,17 @@ import (
 func TestMemorySharesOfAClassThatIsOffCountForWhoAsks(t *testing.T) {
 	off := Config{Off: map[node.Class]Shares{node.LS: {MinPercent: 100}}}
 	for _, tc := range []struct {
-		ask  node.MemoryAsk
+		ask  node.MemoryOverride
 		c    Config
 		want unit.Percent
 	}{
-		{node.MemoryAsk{}, off, 0},
-		{node.MemoryAsk{Enabled: true}, off, 100},
-		{node.MemoryAsk{Enabled: true}, Config{}, 0},
-		{node.MemoryAsk{Enabled: true}, Config{Classes: map[node.Class]Shares{node.LS: {MinPercent: 30}}, Off: off.Off}, 30},
-		{node.MemoryAsk{Own: true}, Config{Classes: off.Off}, 0},
+		{node.MemoryOverride{}, off, 0},
+		{node.MemoryOverride{Enabled: true}, off, 100},
+		{node.MemoryOverride{Enabled: true}, Config{}, 0},
+		{node.MemoryOverride{Enabled: true}, Config{Classes: map[node.Class]Shares{node.LS: {MinPercent: 30}}, Off: off.Off}, 30},
+		{node.MemoryOverride{OwnOnly: true}, Config{Classes: off.Off}, 0},
 	} {
-		s := node.Snapshot{Workloads: []node.Workload{{ID: "shop/web", Class: node.LS, Cgroup: "web", Asks: node.Asks{Memory: tc.ask}}}}
+		s := node.Snapshot{Workloads: []node.Workload{{ID: "shop/web", Class: node.LS, Cgroup: "web", Overrides: node.Overrides{Memory: tc.ask}}}}
 		if got := holdersOf(tc.c, s)[0].MinPercent; got != tc.want {
 			t.Errorf("%+v asks for %+v: min %v, want %v", tc.c, tc.ask, got, tc.want)
 		}

@@ -14,8 +14,8 @@ type Owner uint8
 // The owners.
 const (
 	OwnerCPUQOS      Owner = iota + 1 // weights of the classes
-	OwnerLadder                       // the isolation mechanism of the CPU
-	OwnerIsolation                    // the orders of the BE scheduler
+	OwnerMechanism                    // the isolation mechanism of the CPU
+	OwnerOrders                       // the orders of the BE scheduler
 	OwnerSuppress                     // quota or CPUs of best-effort work
 	OwnerLimit                        // CPU limits of workloads, and burst above them
 	OwnerPin                          // the CPUs of workloads that have some to themselves

@@ -20,11 +20,11 @@ func busyNode(b *testing.B, workloads, cpus, version int) *scene {
 		Overcommit: colocation(),
 	}
 	for i := range workloads {
-		w := node.Workload{ID: node.WorkloadID(fmt.Sprint(i)), Class: node.LS, Meet: "ls", MemoryRequest: node.Some(unit.Bytes(1 << 30))}
+		w := node.Workload{ID: node.WorkloadID(fmt.Sprint(i)), Class: node.LS, ContentionRoot: "ls", MemoryRequest: node.Some(unit.Bytes(1 << 30))}
 		if i%2 == 1 {
-			w.Class, w.Meet = node.BE, "be"
+			w.Class, w.ContentionRoot = node.BE, "be"
 		}
-		w.Cgroup = w.Meet.Join("pod" + string(w.ID)).Join("container")
+		w.Cgroup = w.ContentionRoot.Join("pod" + string(w.ID)).Join("container")
 		if w.Class == node.LS {
 			w.CPULimit = node.Some(unit.CPUs(2))
 			w.Objective.RunQueueDelay = node.Some(2 * time.Millisecond)
@@ -38,7 +38,7 @@ func busyNode(b *testing.B, workloads, cpus, version int) *scene {
 	return n
 }
 
-// BenchmarkDecide is one turn of thought: Decide and plan.Diff, in a node that
+// BenchmarkDecide is one tick of thought: Decide and plan.Diff, in a node that
 // has come to rest.
 func BenchmarkDecide(b *testing.B) {
 	for _, version := range []int{1, 2} {

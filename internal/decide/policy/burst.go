@@ -62,7 +62,7 @@ type burster struct {
 // newBurster reads from the node how busy the shared CPUs are.
 func newBurster(b Burst, had lending, u facts.Use, own grants, s node.Snapshot) burster {
 	x := burster{Burst: b, snap: s, use: u, had: had}
-	borrows := func(w node.Workload) bool { return b.of(w.Asks.Burst).borrows() }
+	borrows := func(w node.Workload) bool { return b.of(w.Overrides.Burst).borrows() }
 	if b.borrows() || slices.ContainsFunc(s.Workloads, borrows) {
 		x.next = lending{Work: make(map[node.WorkloadID]loan, len(had.Work))}
 		x.next.Pool, x.next.Known = had.poolNow(u, own, s)
@@ -75,8 +75,8 @@ func newBurster(b Burst, had lending, u facts.Use, own grants, s node.Snapshot) 
 // Without a limit it wants nothing. A loan belongs to the workload; its
 // containers get their share of it.
 func (x *burster) wants(w node.Workload) []plan.Want {
-	own := x.Burst.of(w.Asks.Burst)
-	whole := node.Part{Name: string(w.ID), Cgroup: w.Cgroup, CPULimit: w.CPULimit}
+	own := x.Burst.of(w.Overrides.Burst)
+	whole := node.Container{Name: string(w.ID), Cgroup: w.Cgroup, CPULimit: w.CPULimit}
 	lent, why := 1.0, ""
 	// A pod with an unlimited container has no limit. The sum of its limited
 	// containers then takes its place, and only they borrow.
@@ -86,8 +86,8 @@ func (x *burster) wants(w node.Workload) []plan.Want {
 		quota, why = x.lend(own, w, base, now)
 		lent = float64(quota) / float64(base.Quota)
 	}
-	wants := make([]plan.Want, 0, 1+len(w.Parts))
-	for i, p := range append([]node.Part{whole}, w.Parts...) {
+	wants := make([]plan.Want, 0, 1+len(w.Containers))
+	for i, p := range append([]node.Container{whole}, w.Containers...) {
 		if i > 0 {
 			p.Name = facts.PartName(w, p)
 		}
@@ -122,7 +122,7 @@ func (x *burster) wants(w node.Workload) []plan.Want {
 }
 
 // of returns the strategy for one workload.
-func (b Burst) of(ask node.BurstAsk) Burst {
+func (b Burst) of(ask node.BurstOverride) Burst {
 	switch ask.Policy {
 	case "":
 	case node.BurstNone:
@@ -138,7 +138,7 @@ func (b Burst) of(ask node.BurstAsk) Burst {
 // save sets the burst of v: the largest value that the kernel accepts, and
 // never less than before Tenon.
 func (x *burster) save(b Burst, v *node.CPUMax, base node.CPUMax) string {
-	if !x.snap.Can.Can(node.MechCPUBurst) {
+	if !x.snap.Capabilities.Can(node.FeatureCPUBurst) {
 		return "this kernel lets no CPU time be saved up"
 	}
 	most := min(v.Quota, max(mostBandwidth-v.Quota, 0))

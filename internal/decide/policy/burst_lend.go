@@ -178,7 +178,7 @@ func (x *burster) mostFor(b Burst, w node.Workload, base node.CPUMax) time.Durat
 // present sum. Without any the quota is 0.
 func (x *burster) partLimits(w node.Workload) (base node.CPUMax, now time.Duration) {
 	base.Period = node.DefaultPeriod
-	for _, p := range w.Parts {
+	for _, p := range w.Containers {
 		_, own, limited := ownLimit(x.snap.Knobs, w, p)
 		if !limited {
 			continue

@@ -23,8 +23,8 @@ func anyLimits(rnd *rand.Rand, version int) (*scene, map[node.WorkloadID]node.CP
 	bases := map[node.WorkloadID]node.CPUMax{}
 	var most node.CPUMax
 	for i := range 1 + rnd.IntN(5) {
-		w := node.Workload{ID: node.WorkloadID(fmt.Sprint("w", i)), Class: []node.Class{node.LS, node.LS, node.LS, node.LSR, node.System}[rnd.IntN(5)], Meet: "up"}
-		w.Cgroup = w.Meet.Join(string(w.ID))
+		w := node.Workload{ID: node.WorkloadID(fmt.Sprint("w", i)), Class: []node.Class{node.LS, node.LS, node.LS, node.LSR, node.System}[rnd.IntN(5)], ContentionRoot: "up"}
+		w.Cgroup = w.ContentionRoot.Join(string(w.ID))
 		base := node.Limit(unit.MilliCPU(1 + rnd.IntN(5000)))
 		if rnd.IntN(3) > 0 {
 			w.CPULimit = node.Some(facts.MilliOf(base))
@@ -124,7 +124,7 @@ func TestHugeNumbersDoNotOverflow(t *testing.T) {
 		for _, quota := range []time.Duration{node.MinQuota, time.Second, mostBandwidth} {
 			base := node.CPUMax{Quota: quota, Period: node.DefaultPeriod}
 			x := burster{Burst: Burst{Policy: BurstAuto, CPUPercent: percent, QuotaPercent: percent, PeriodSeconds: 1<<63 - 1}}
-			x.snap.Can = node.Capabilities{node.MechCPUBurst: {Verdict: node.Yes}}
+			x.snap.Capabilities = node.Capabilities{node.FeatureCPUBurst: {Verdict: node.Yes}}
 			w := node.Workload{ID: "web", Cgroup: "web"}
 			if most := x.mostFor(x.Burst, w, base); most < base.Quota || most > mostBandwidth {
 				t.Errorf("%v of %v: up to %v", percent, base, most)
@@ -146,7 +146,7 @@ func TestHugeNumbersDoNotOverflow(t *testing.T) {
 func TestMissingCountersAreNoThrottling(t *testing.T) {
 	n := newScene(machine(4, 1, 1, 1), 2)
 	n.config.Burst = Burst{BurstQuota, 1000, 300, -1, 50}
-	n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", Meet: "ls", CPULimit: node.Some(unit.CPUs(1))})
+	n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", ContentionRoot: "ls", CPULimit: node.Some(unit.CPUs(1))})
 	n.ran["web"] = [2]int64{4000, 10000}
 	for turn := range 6 {
 		n.pass(spell{every: time.Second, use: map[node.WorkloadID]unit.MilliCPU{"web": 1000}, unthrottled: turn%2 == 0})

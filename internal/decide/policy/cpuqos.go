@@ -14,23 +14,23 @@ import (
 // before best-effort work.
 type CPUQOS struct {
 	Enable bool `json:"enable"`
-	// Means is node.MechCPUIdle or node.MechCPUWeight, where the owner chose
+	// Means is node.FeatureCPUIdle or node.FeatureCPUWeight, where the owner chose
 	// (schedIdle of beClass, 1 and 0). Empty: the strongest that the node has.
-	Means node.Mechanism `json:"means,omitempty"`
-	// Rung, unless empty, is the strongest isolation mechanism to use; the
+	Means node.Feature `json:"means,omitempty"`
+	// Mechanism, unless empty, is the strongest isolation mechanism to use; the
 	// preference order begins there.
-	Rung node.Rung `json:"rung,omitempty"`
+	Mechanism node.Mechanism `json:"rung,omitempty"`
 	// Hold and Headroom are those of node.Scheduler, if the owner set them.
 	Hold     node.Maybe[time.Duration] `json:"hold_ns,omitzero"`
 	Headroom node.Maybe[int]           `json:"headroom,omitzero"`
 	// Identity is the treatment of each class, if the owner set it. Tenon keeps
 	// no sibling clean for a class below node.IdentityExpels.
 	Identity map[node.Class]node.Identity `json:"identity,omitempty"`
-	// SlicesKept: Tenon does not change the slices of threads.
-	SlicesKept bool `json:"slices_kept,omitempty"`
-	// SetsKept is as in Suppress: mechanisms that use cpusets are not
-	// available.
-	SetsKept bool `json:"sets_kept,omitempty"`
+	// SlicesUnmanaged: Tenon does not change the slices of threads.
+	SlicesUnmanaged bool `json:"slices_kept,omitempty"`
+	// CPUSetsManagedExternally is as in Suppress: mechanisms that use cpusets
+	// are not available.
+	CPUSetsManagedExternally bool `json:"sets_kept,omitempty"`
 }
 
 // cpuQOS owns cpu.weight of the contention roots of best-effort work. It makes
@@ -43,7 +43,7 @@ type CPUQOS struct {
 //
 // Inside the contention roots it also owns the weights of workloads and
 // containers that request one. They divide the CPU of best-effort work.
-func cpuQOS(c CPUQOS, rung node.Rung, l facts.Layout, s node.Snapshot) []plan.Want {
+func cpuQOS(c CPUQOS, mechanism node.Mechanism, l facts.Layout, s node.Snapshot) []plan.Want {
 	var wants []plan.Want
 	yields := l.IdleCgroups(s)
 	if !c.Enable { // no cgroup is idle: the workloads have their own weights
@@ -54,13 +54,13 @@ func cpuQOS(c CPUQOS, rung node.Rung, l facts.Layout, s node.Snapshot) []plan.Wa
 		switch {
 		case !c.Enable:
 			w.Intent, w.Reason = plan.Release, "CPU QoS is off"
-		case c.Means == node.MechCPUWeight:
+		case c.Means == node.FeatureCPUWeight:
 			w.Intent, w.Value = plan.Set, node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}
 			w.Reason = "BE gets the least weight: schedIdle is 0" + l.Reach(m)
-		case rung == node.RungWeight && s.Can.Can(node.MechCPUIdle):
+		case mechanism == node.MechanismWeight && s.Capabilities.Can(node.FeatureCPUIdle):
 			w.Intent, w.Value = plan.Set, node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}
 			w.Reason = "BE gets the least weight: that is asked for" + l.Reach(m)
-		case s.Can.Can(node.MechCPUIdle):
+		case s.Capabilities.Can(node.FeatureCPUIdle):
 			w.Intent, w.Value = plan.Set, node.CPUWeight{Idle: true}
 			w.Reason = "BE runs only where no other work wants the CPU" + l.Reach(m)
 		default:
@@ -100,7 +100,7 @@ func weights(l facts.Layout, yields []node.CgroupPath, s node.Snapshot) []plan.W
 	for i, w := range s.Workloads {
 		if m := l.RootOf[i]; m != "" {
 			ask(m, w.Cgroup, string(w.ID), w.Weight)
-			for _, p := range w.Parts {
+			for _, p := range w.Containers {
 				ask(m, p.Cgroup, facts.PartName(w, p), p.Weight)
 			}
 		}

@@ -30,7 +30,7 @@ func (x suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
 	}
 	has := d.Have.Intersect(d.Allowed).Len()
 	d.CPUs = x.wholeCPUs(has)
-	if x.snap.Hurt && !d.Have.Empty() {
+	if x.snap.SLOViolated && !d.Have.Empty() {
 		d.CPUs = min(d.CPUs, d.Have.Len())
 	}
 	if max(has, d.CPUs) > 1 && x.snap.Knobs.Kernel.CgroupVersion == 1 {
@@ -47,7 +47,7 @@ func (x suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
 	for _, m := range x.Roots {
 		chosen[m], reasons[m] = all.CPUs.Intersect(rooms[m]), which
 		if chosen[m].Empty() {
-			chosen[m], reasons[m] = x.squeeze(d, rooms[m], p)
+			chosen[m], reasons[m] = x.narrowSet(d, rooms[m], p)
 		}
 	}
 	more, wants := x.quotaBeside(chosen)
@@ -102,10 +102,10 @@ func (x suppressor) explain(d pick.Demand, c pick.Choice) string {
 	return text
 }
 
-// squeeze finds the minimum for a contention root that can use none of the
+// narrowSet finds the minimum for a contention root that can use none of the
 // chosen CPUs: free CPUs that it may use, or else LSR's. It never takes LSE's
 // or reserved CPUs; the set may be empty.
-func (x suppressor) squeeze(d pick.Demand, room unit.CPUSet, p places) (unit.CPUSet, string) {
+func (x suppressor) narrowSet(d pick.Demand, room unit.CPUSet, p places) (unit.CPUSet, string) {
 	d.CPUs = x.fewest()
 	for _, from := range []struct {
 		cpus   unit.CPUSet
@@ -144,7 +144,7 @@ func (x suppressor) quotaBeside(chosen map[node.CgroupPath]unit.CPUSet) (spent u
 			edge, bounded = unit.CPUs(x.fewest())+x.capacity.Percent(deadband), true
 		}
 	}
-	if x.may < edge || bounded && x.snap.Hurt {
+	if x.may < edge || bounded && x.snap.SLOViolated {
 		spent, wants = x.giveQuota()
 	} else {
 		wants = x.unbounded("CPU suppress works by cpuset here")
@@ -170,7 +170,7 @@ func (x suppressor) corner(wants []plan.Want, chosen map[node.CgroupPath]unit.CP
 }
 
 // A link is a cgroup whose cpuset follows that of a contention root.
-type link struct{ cgroup, meet node.CgroupPath }
+type link struct{ cgroup, root node.CgroupPath }
 
 // chainOf lists the contention roots and, on cgroup v1, every known cgroup
 // below them, parents first: there the kernel refuses a child's cpuset outside
@@ -203,8 +203,8 @@ func (x suppressor) setsOf(chosen map[node.CgroupPath]unit.CPUSet, reasons map[n
 	var wants []plan.Want
 	for _, k := range x.chain {
 		w := x.cpusWant(k.cgroup)
-		w.Intent, w.Reason = plan.Abstain, reasons[k.meet]
-		if to := chosen[k.meet]; !to.Empty() {
+		w.Intent, w.Reason = plan.Abstain, reasons[k.root]
+		if to := chosen[k.root]; !to.Empty() {
 			if up, above := next[k.cgroup.Parent()]; above {
 				to = to.Intersect(up)
 			}

@@ -20,7 +20,7 @@ const gib = unit.Bytes(1) << 30
 // of unknown size.
 func anyEvictor(rnd *rand.Rand) *scene {
 	n := newScene(machine(8, 2, 1, 1), 1+rnd.IntN(2))
-	n.snap.Can[node.MechCgroupFreezer] = node.Answer{Verdict: []node.Verdict{node.Yes, node.No}[rnd.IntN(2)]}
+	n.snap.Capabilities[node.FeatureCgroupFreezer] = node.Answer{Verdict: []node.Verdict{node.Yes, node.No}[rnd.IntN(2)]}
 	n.config.Evict = evict.Config{
 		Memory: evict.MemoryConfig{ThresholdPercent: 70, LowerPercent: unit.Percent(50 + rnd.IntN(20))},
 		CPU: evict.CPUConfig{SatisfactionLower: 30, SatisfactionUpper: 60, UsageThreshold: 90, Window: 5 * time.Second,
@@ -37,7 +37,7 @@ func anyEvictor(rnd *rand.Rand) *scene {
 		}
 		name := fmt.Sprintf("w%02d", i)
 		w := node.Workload{ID: node.WorkloadID(name), Class: class, Cgroup: node.CgroupPath(strings.ToLower(string(class)) + "/" + name), Priority: rnd.IntN(4)}
-		w.Meet = w.Cgroup.Parent()
+		w.ContentionRoot = w.Cgroup.Parent()
 		if rnd.IntN(8) == 0 && len(n.snap.Workloads) > 0 {
 			w.Cgroup = n.snap.Workloads[0].Cgroup.Join(name)
 		}
@@ -113,7 +113,7 @@ func TestOnlyAsLittleAsNeededEnds(t *testing.T) {
 				case node.Frozen:
 					frozen++
 				}
-				if cause, _, _ := strings.Cut(s.Reason, ":"); s.To.(node.Run).Ends() && cause != evict.CauseMemory && cause != evict.CauseCPU {
+				if cause, _, _ := strings.Cut(s.Reason, ":"); s.To.(node.Run).EndsProcesses() && cause != evict.CauseMemory && cause != evict.CauseCPU {
 					t.Fatalf("no cause: %q", s.Reason)
 				}
 			}
@@ -210,7 +210,7 @@ func TestACalmNodeWantsNothingOfRun(t *testing.T) {
 	n.config.Evict = evict.Config{Memory: evict.MemoryConfig{ThresholdPercent: 70, LowerPercent: 68}}
 	for i := range 1000 {
 		p := node.CgroupPath(fmt.Sprintf("be/job%d", i))
-		n.add(node.Workload{ID: node.WorkloadID(p), Class: node.BE, Cgroup: p, Meet: "be"})
+		n.add(node.Workload{ID: node.WorkloadID(p), Class: node.BE, Cgroup: p, ContentionRoot: "be"})
 	}
 	n.showRuns()
 	n.snap.Usage.Memory = node.Some(gib)
@@ -226,7 +226,7 @@ func TestACalmNodeWantsNothingOfRun(t *testing.T) {
 	}
 }
 
-// TestAGraceIsNeverShort: however time passes between turns, a victim that does
+// TestAGraceIsNeverShort: however time passes between ticks, a victim that does
 // not grow has all its grace before it is killed.
 func TestAGraceIsNeverShort(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(43, 44))
@@ -234,7 +234,7 @@ func TestAGraceIsNeverShort(t *testing.T) {
 		grace := time.Duration(rnd.IntN(20)) * time.Second
 		n := newScene(machine(4, 1, 1, 1), 2)
 		n.config.Evict = evict.Config{Memory: evict.MemoryConfig{ThresholdPercent: 70, LowerPercent: 68}, Grace: grace}
-		n.add(node.Workload{ID: "job", Class: node.BE, Cgroup: "be/job", Meet: "be"})
+		n.add(node.Workload{ID: "job", Class: node.BE, Cgroup: "be/job", ContentionRoot: "be"})
 		n.showRuns()
 		var asked, now time.Duration
 		for turn := 0; ; turn++ {

@@ -32,7 +32,7 @@ func (n *scene) readEvict(t *testing.T, verb string, f []string) {
 		return
 	}
 	c := &n.config.Evict
-	n.snap.Can[node.MechCgroupFreezer] = node.Answer{Verdict: node.Yes}
+	n.snap.Capabilities[node.FeatureCgroupFreezer] = node.Answer{Verdict: node.Yes}
 	for _, line := range f {
 		w := words(line)[0]
 		switch w.key {
@@ -59,7 +59,7 @@ func (n *scene) readEvict(t *testing.T, verb string, f []string) {
 		case "window":
 			c.CPU.Window = must(t, w, time.ParseDuration)
 		case "unfreezable":
-			n.snap.Can[node.MechCgroupFreezer] = node.Answer{Verdict: node.No}
+			n.snap.Capabilities[node.FeatureCgroupFreezer] = node.Answer{Verdict: node.No}
 		case "off":
 			*c = evict.Config{}
 		default:
@@ -82,7 +82,7 @@ func (n *scene) showRuns() {
 // frozen, and takes its time.
 func (n *scene) stops(s plan.Step) bool {
 	v, isRun := s.To.(node.Run)
-	if !isRun || !v.Ends() {
+	if !isRun || !v.EndsProcesses() {
 		return false
 	}
 	n.snap.Knobs.Now[s.Knob] = node.Running

@@ -59,7 +59,7 @@ func TestEvictionAtTheEdges(t *testing.T) {
 	c := Config{Evict: evict.Config{
 		Memory: evict.MemoryConfig{ThresholdPercent: 1}, CPU: evict.CPUConfig{SatisfactionLower: 60, SatisfactionUpper: 99, ThresholdPercent: 1},
 	}}
-	be := node.Workload{ID: "be", Class: node.BE, Cgroup: "be/job", Meet: "be"}
+	be := node.Workload{ID: "be", Class: node.BE, Cgroup: "be/job", ContentionRoot: "be"}
 	root := node.Workload{ID: "root", Class: node.BE, Usage: node.Usage{Memory: node.Some(unit.MaxBytes)}}
 	huge := be
 	huge.Usage.Memory, huge.CPURequest, huge.Usage.CPU = node.Some(unit.MaxBytes), node.Some(unit.MilliCPU(1<<40)), node.Some(time.Duration(0))
@@ -89,15 +89,15 @@ func TestEvictionAtTheEdges(t *testing.T) {
 }
 
 // TestPageCacheIsNeverTakenForGrowth: whether all page cache of a job counts
-// can change from one turn to the next, with no change of what it uses.
+// can change from one tick to the next, with no change of what it uses.
 func TestPageCacheIsNeverTakenForGrowth(t *testing.T) {
 	n := newScene(machine(4, 1, 1, 1), 2)
 	n.config.Evict = evict.Config{Memory: evict.MemoryConfig{ThresholdPercent: 70, LowerPercent: 68}, Grace: time.Minute}
 	for _, name := range []node.CgroupPath{"be/victim", "be/job"} {
-		n.add(node.Workload{ID: node.WorkloadID(name), Class: node.BE, Cgroup: name, Meet: "be"})
+		n.add(node.Workload{ID: node.WorkloadID(name), Class: node.BE, Cgroup: name, ContentionRoot: "be"})
 	}
 	n.showRuns()
-	n.snap.Can[node.MechCgroupFreezer] = node.Answer{Verdict: node.Yes}
+	n.snap.Capabilities[node.FeatureCgroupFreezer] = node.Answer{Verdict: node.Yes}
 	use := func(i int, set node.Maybe[unit.Bytes]) {
 		n.snap.Workloads[i].Usage.Memory, n.snap.Workloads[i].Usage.WorkingSet = node.Some(20*gib), set
 	}

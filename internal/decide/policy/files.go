@@ -15,7 +15,7 @@ var (
 	ownedByClaims = []node.File{node.FileMems}
 	// Any isolation mechanism may be selected. A snapshot cannot show knobs
 	// of mechanisms that the node lacks.
-	ownedByRungs = []node.File{node.FileIdentity, node.FileScheduler, node.FilePolicy, node.FileCookie, node.FileSlice}
+	ownedByMechanisms = []node.File{node.FileIdentity, node.FileScheduler, node.FilePolicy, node.FileCookie, node.FileSlice}
 )
 
 // Files lists the knobs of a cgroup that the policies may want under c for such
@@ -24,7 +24,7 @@ var (
 func Files(c Config, workloads []node.Workload) []node.File {
 	files := slices.Clone(ownedAlways)
 	if c.CPUQOS.Enable {
-		files = slices.Concat(files, ownedByRungs, isolation.Owned)
+		files = slices.Concat(files, ownedByMechanisms, isolation.Owned)
 	}
 	if slices.ContainsFunc(workloads, claims) {
 		files = append(files, ownedByClaims...)

@@ -74,7 +74,7 @@ func outcome(k node.Knobs, w plan.Want) node.Value {
 // ownLimit is the limit that decide/limit gives; base holds without bursts. A
 // limit that another component manages is released, unless that component changed
 // it after Tenon's first write: to restore the journaled value would revert that.
-func ownLimit(k node.Knobs, w node.Workload, p node.Part) (want plan.Want, base node.CPUMax, limited bool) {
+func ownLimit(k node.Knobs, w node.Workload, p node.Container) (want plan.Want, base node.CPUMax, limited bool) {
 	want = plan.Want{
 		Intent: plan.Release, Knob: node.Knob{Cgroup: p.Cgroup, File: node.FileCPUMax}, Owner: plan.OwnerLimit,
 		Reason: "no CPU limit was asked for", BE: w.Class == node.BE,
@@ -104,12 +104,12 @@ func ownLimit(k node.Knobs, w node.Workload, p node.Part) (want plan.Want, base 
 
 // within limits a future quota to that of the contention root above it.
 func within(k node.Knobs, l facts.Layout, above map[node.CgroupPath]node.CPUMax, want plan.Want) plan.Want {
-	meet, below := l.RootAbove(want.Knob.Cgroup)
-	bound, bounded := above[meet]
+	root, below := l.RootAbove(want.Knob.Cgroup)
+	bound, bounded := above[root]
 	own, known := outcome(k, want).(node.CPUMax)
 	if below && bounded && known && facts.IsQuota(own) && bound.Narrower(own) < 0 {
 		want.Intent, want.Value = plan.Set, bound
-		want.Reason = fmt.Sprintf("cgroup v1: %s may have no more than %s above it", want.Knob.Cgroup, meet)
+		want.Reason = fmt.Sprintf("cgroup v1: %s may have no more than %s above it", want.Knob.Cgroup, root)
 	}
 	return want
 }
@@ -120,7 +120,7 @@ func quotasBelow(l facts.Layout, s node.Snapshot) []node.CgroupPath {
 	asked := map[node.CgroupPath]bool{}
 	for _, w := range s.Workloads {
 		asked[w.Cgroup] = w.CPULimit.Known()
-		for _, p := range w.Parts {
+		for _, p := range w.Containers {
 			asked[p.Cgroup] = p.CPULimit.Known()
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// BenchmarkOvercommit is what batch work's amounts add to a turn, and to the
+// BenchmarkOvercommit is what batch work's amounts add to a tick, and to the
 // State that is saved: half of the workloads are best-effort. With peaks it is
 // after a day of changing load.
 func BenchmarkOvercommit(b *testing.B) {

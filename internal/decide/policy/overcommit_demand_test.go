@@ -15,7 +15,7 @@ func watched(t *testing.T, c Overcommit, ticks int, use unit.MilliCPU) *scene {
 	n := newScene(machine(16, 1, 1, 1), 2)
 	n.config.Overcommit = c
 	n.memory = map[node.WorkloadID]unit.Bytes{"node": 0}
-	n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "web", Meet: "web"})
+	n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "web", ContentionRoot: "web"})
 	n.spend(t, ticks, time.Second, map[node.WorkloadID]unit.MilliCPU{"web": use})
 	return n
 }
@@ -42,7 +42,7 @@ func (n *scene) taken(name node.TermName) unit.MilliCPU {
 // in most of which it was not there.
 func TestANewServiceCountsInFull(t *testing.T) {
 	n := watched(t, colocation(), 200, 0)
-	n.add(node.Workload{ID: "api", Class: node.LSR, Cgroup: "api", Meet: "api"})
+	n.add(node.Workload{ID: "api", Class: node.LSR, Cgroup: "api", ContentionRoot: "api"})
 	n.spend(t, 12, time.Second, map[node.WorkloadID]unit.MilliCPU{"api": 3000})
 	w := n.state.Batch.Demand.Work[1]
 	if got := mean(w.CPU.Long, n.state.Batch.Demand.Long, w.CPU.Seen); got != 3000 || n.taken("LSR") != 3000 {
@@ -120,7 +120,7 @@ func TestThePastIsBounded(t *testing.T) {
 		n.snap.Workloads = nil
 		for i := range jobs {
 			id := node.WorkloadID(fmt.Sprintf("job-%d-%d", minute, i))
-			n.snap.Workloads = append(n.snap.Workloads, node.Workload{ID: id, Class: node.LS, Cgroup: node.CgroupPath(id), Meet: node.CgroupPath(id)})
+			n.snap.Workloads = append(n.snap.Workloads, node.Workload{ID: id, Class: node.LS, Cgroup: node.CgroupPath(id), ContentionRoot: node.CgroupPath(id)})
 		}
 		n.snap.Workloads = append(n.snap.Workloads, web)
 		n.pass(spell{every: time.Minute, use: map[node.WorkloadID]unit.MilliCPU{"web": 500}})

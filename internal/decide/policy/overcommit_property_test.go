@@ -129,7 +129,7 @@ func TestLessIsPromisedAtOnce(t *testing.T) {
 	for range 30 {
 		n := newScene(machine(16, 1, 1, 1), 2)
 		n.config.Overcommit = colocation()
-		n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "web", Meet: "web"})
+		n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "web", ContentionRoot: "web"})
 		p := spell{every: time.Second, use: map[node.WorkloadID]unit.MilliCPU{"web": unit.MilliCPU(rnd.IntN(4000))}}
 		for range 61 + rnd.IntN(300) {
 			n.pass(p)

@@ -44,8 +44,8 @@ func (c crew) promise(t testing.TB) node.Batch {
 	n.memory = map[node.WorkloadID]unit.Bytes{"node": c.systemMemory}
 	p := spell{every: 20 * time.Second, use: map[node.WorkloadID]unit.MilliCPU{}, missing: map[node.WorkloadID]bool{}, system: c.system}
 	for i, h := range c.work {
-		w := node.Workload{ID: node.WorkloadID(fmt.Sprint(i)), Class: h.class, Meet: node.CgroupPath(h.class)}
-		w.Cgroup = w.Meet.Join(string(w.ID))
+		w := node.Workload{ID: node.WorkloadID(fmt.Sprint(i)), Class: h.class, ContentionRoot: node.CgroupPath(h.class)}
+		w.Cgroup = w.ContentionRoot.Join(string(w.ID))
 		if h.asked >= 0 {
 			w.CPURequest = node.Some(h.asked)
 		}
@@ -259,7 +259,7 @@ func TestAmountsAreTheReferences(t *testing.T) {
 func TestEventsDoNotMakeSamples(t *testing.T) {
 	n := newScene(machine(4, 1, 1, 1), 2)
 	n.config.Overcommit = colocation()
-	n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "web", Meet: "web"})
+	n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "web", ContentionRoot: "web"})
 	p := spell{every: time.Second, use: map[node.WorkloadID]unit.MilliCPU{"web": 500}}
 	for range 70 {
 		n.pass(p)
@@ -285,8 +285,8 @@ func TestPageCacheCountsOnlyIfTheOwnerSaysSo(t *testing.T) {
 		n := newScene(machine(4, 1, 1, 1), 2)
 		n.config.Overcommit = colocation()
 		n.config.Overcommit.WithPageCache = with
-		n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "web", Meet: "web"})
-		n.add(node.Workload{ID: "be", Class: node.BE, Cgroup: "be", Meet: "be"})
+		n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "web", ContentionRoot: "web"})
+		n.add(node.Workload{ID: "be", Class: node.BE, Cgroup: "be", ContentionRoot: "be"})
 		for range 62 {
 			n.pass(spell{every: time.Second})
 			n.snap.Usage.Memory, n.snap.Usage.WorkingSet = node.Some(5*gi), node.Some(16*gi)

@@ -21,7 +21,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// everything switches on, in a scene, all that turns knobs beside CPU suppress
+// everything switches on, in a scene, all that ticks knobs beside CPU suppress
 // and CPU QoS, on a machine that can all of it.
 func (n *scene) everything(t testing.TB) {
 	t.Helper()
@@ -33,17 +33,17 @@ func (n *scene) everything(t testing.TB) {
 		Memory: evict.MemoryConfig{ThresholdPercent: 80, LowerPercent: 78}, Grace: 2 * time.Second,
 		CPU: evict.CPUConfig{SatisfactionLower: 10, SatisfactionUpper: 40, UsageThreshold: 90, ThresholdPercent: 98, LowerPercent: 95, Window: 10 * time.Second},
 	}
-	n.snap.Can[node.MechCgroupFreezer] = node.Answer{Verdict: node.Yes}
+	n.snap.Capabilities[node.FeatureCgroupFreezer] = node.Answer{Verdict: node.Yes}
 	disk := unit.Device{Major: 8}
 	n.snap.Devices = []node.BlockDevice{{Name: "vda", ID: disk, Disk: disk, Weighs: node.FileBFQWeight}}
 	n.snap.Resctrl = node.Resctrl{Groups: 8, L3: node.CacheWays{Mask: 1<<11 - 1, Least: 1, Domains: []node.CacheID{0}}, MBDomains: []node.CacheID{0}}
 	n.snap.Knobs.Kernel.MB = node.Bandwidth{Unit: node.BandwidthPercent, Least: 10, Step: 10, Most: 100}
 	for _, w := range n.snap.Workloads {
-		n.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileControl}] = node.ControlOf(node.DefaultControl)
+		n.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileControlGroup}] = node.ControlGroupsOf(node.DefaultControlGroup)
 	}
 	n.showRuns()
-	for _, m := range []node.Mechanism{node.MechHardwareSMT, node.MechGroupIdentity, node.MechSchedExt, node.MechCoreSched, node.MechCPUSets, node.MechBPF, node.MechEEVDFSlice} {
-		n.snap.Can[m] = node.Answer{Verdict: node.Yes}
+	for _, m := range []node.Feature{node.FeatureHardwareSMT, node.FeatureGroupIdentity, node.FeatureSchedExt, node.FeatureCoreSched, node.FeatureCPUSets, node.FeatureBPF, node.FeatureEEVDFSlice} {
+		n.snap.Capabilities[m] = node.Answer{Verdict: node.Yes}
 	}
 	n.snap.Isolation.LSOn = map[unit.CPU]time.Duration{}
 	n.showIsolation()
@@ -61,30 +61,30 @@ func (n *scene) owners(rnd *rand.Rand) {
 	for i := range n.snap.Workloads {
 		w := &n.snap.Workloads[i]
 		for p := range rnd.IntN(3) {
-			part := node.Part{Name: fmt.Sprint("c", p), Cgroup: w.Cgroup.Join(fmt.Sprint("c", p))}
+			part := node.Container{Name: fmt.Sprint("c", p), Cgroup: w.Cgroup.Join(fmt.Sprint("c", p))}
 			if rnd.IntN(2) == 0 {
 				part.CPULimit, part.Weight = node.Some(w.CPULimit.Or(1000)/2), node.Some(unit.WeightOfShares(512))
 				part.MemoryLimit, part.MemoryRequest = node.Some(unit.Bytes(1<<30)), node.Some(unit.Bytes(1<<29))
 			}
-			w.Parts = append(w.Parts, part)
+			w.Containers = append(w.Containers, part)
 			n.makeGroup(part.Cgroup)
 		}
-		w.CPUKept, w.MemoryKept = rnd.IntN(2) == 0, rnd.IntN(2) == 0
+		w.CPUManagedExternally, w.MemoryManagedExternally = rnd.IntN(2) == 0, rnd.IntN(2) == 0
 		if w.Class == node.BE && rnd.IntN(2) == 0 {
-			w.Yields, w.Weight = w.Cgroup, node.Some(unit.WeightOfShares(2048))
+			w.IdleCgroup, w.Weight = w.Cgroup, node.Some(unit.WeightOfShares(2048))
 			// The kubelet gives the cgroup of a class the least weight.
-			n.snap.Knobs.Now[node.Knob{Cgroup: w.Meet, File: node.FileCPUWeight}] = node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}.Rounded(n.snap.Knobs.Kernel)
+			n.snap.Knobs.Now[node.Knob{Cgroup: w.ContentionRoot, File: node.FileCPUWeight}] = node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}.Rounded(n.snap.Knobs.Kernel)
 		}
-		w.Asks = node.Asks{
-			Burst:    node.BurstAsk{Policy: []string{"", node.BurstNone, "auto"}[rnd.IntN(3)], CPUPercent: maybe(1000), QuotaPercent: maybe(300)},
-			Memory:   node.MemoryAsk{Own: rnd.IntN(3) == 0, MinPercent: maybe(100), LowPercent: maybe(100), ThrottlingPercent: maybe(100)},
+		w.Overrides = node.Overrides{
+			Burst:    node.BurstOverride{Policy: []string{"", node.BurstNone, "auto"}[rnd.IntN(3)], CPUPercent: maybe(1000), QuotaPercent: maybe(300)},
+			Memory:   node.MemoryOverride{OwnOnly: rnd.IntN(3) == 0, MinPercent: maybe(100), LowPercent: maybe(100), ThrottlingPercent: maybe(100)},
 			IO:       []node.BlockIO{{Name: "vda", WriteBPS: 1 << 20, WeightPercent: maybe(99).Or(0)}},
 			Identity: node.Some(node.Identity(rnd.IntN(3))),
 		}
 		if rnd.IntN(2) == 0 {
-			w.Asks.Cache = node.CacheAsk{Control: fmt.Sprint(node.ControlPrefix, i), Start: maybe(40), End: node.Some(unit.Percent(50)), Bandwidth: maybe(90)}
+			w.Overrides.Cache = node.CacheOverride{ControlGroup: fmt.Sprint(node.ControlGroupPrefix, i), Start: maybe(40), End: node.Some(unit.Percent(50)), Bandwidth: maybe(90)}
 		}
-		w.Asks.SparedFrom = [][]string{nil, {evict.CauseCPU}, {evict.CauseMemory}}[rnd.IntN(3)]
+		w.Overrides.EvictionExemptFrom = [][]string{nil, {evict.CauseCPU}, {evict.CauseMemory}}[rnd.IntN(3)]
 	}
 }
 
@@ -93,11 +93,11 @@ func (n *scene) owners(rnd *rand.Rand) {
 // looks at.
 var owned = map[plan.Owner][]node.File{
 	plan.OwnerCPUQOS:    {node.FileCPUWeight},
-	plan.OwnerLadder:    ownedByRungs,
+	plan.OwnerMechanism: ownedByMechanisms,
 	plan.OwnerSuppress:  {node.FileCPUMax, node.FileCPUs},
 	plan.OwnerLimit:     {node.FileCPUMax},
 	plan.OwnerPin:       slices.Concat([]node.File{node.FileCPUs}, ownedByClaims),
-	plan.OwnerIsolation: isolation.Owned,
+	plan.OwnerOrders:    isolation.Owned,
 	plan.OwnerMemory:    memory.Owned,
 	plan.OwnerCache:     cache.Owned,
 	plan.OwnerIO:        blockio.Owned,
@@ -107,13 +107,13 @@ var owned = map[plan.Owner][]node.File{
 // TestEveryKnobHasOnePackage keeps the lists of the packages apart, and has
 // every knob in one of them. pids.max is in none: no policy sets it so far.
 func TestEveryKnobHasOnePackage(t *testing.T) {
-	ours := slices.Concat(ownedAlways, ownedByClaims, ownedByRungs)
+	ours := slices.Concat(ownedAlways, ownedByClaims, ownedByMechanisms)
 	all := slices.Concat(ours, isolation.Owned, memory.Owned, cache.Owned, blockio.Owned, evict.Owned, []node.File{node.FilePIDs})
 	if diff := cmp.Diff(slices.Sorted(slices.Values(node.AllFiles)), slices.Sorted(slices.Values(all))); diff != "" {
 		t.Errorf("the packages do not own each knob once (-knobs, +owned):\n%s", diff)
 	}
 	var byPolicy []node.File
-	for _, o := range []plan.Owner{plan.OwnerCPUQOS, plan.OwnerLadder, plan.OwnerSuppress, plan.OwnerLimit, plan.OwnerPin} {
+	for _, o := range []plan.Owner{plan.OwnerCPUQOS, plan.OwnerMechanism, plan.OwnerSuppress, plan.OwnerLimit, plan.OwnerPin} {
 		byPolicy = append(byPolicy, owned[o]...)
 	}
 	slices.Sort(byPolicy)
@@ -134,11 +134,11 @@ func TestEveryKnobHasOneOwner(t *testing.T) {
 		for i := range 3 {
 			n.anyClaim(rnd, fmt.Sprint("own", i))
 		}
-		n.add(node.Workload{ID: "limited", Class: node.LS, Cgroup: "LS/limited", Meet: "LS", CPULimit: node.Some(unit.MilliCPU(700))})
+		n.add(node.Workload{ID: "limited", Class: node.LS, Cgroup: "LS/limited", ContentionRoot: "LS", CPULimit: node.Some(unit.MilliCPU(700))})
 		n.owners(rnd)
 		n.everything(t)
 		n.snap.Devices[0].Weighs = []node.File{node.FileBFQWeight, node.FileIOWeight}[try%2]
-		n.config.CPUQOS = CPUQOS{Enable: true, Rung: node.Rungs[try%4]}
+		n.config.CPUQOS = CPUQOS{Enable: true, Mechanism: node.Mechanisms[try%4]}
 		n.memory = map[node.WorkloadID]unit.Bytes{"node": 60 * gib, "b0": 20 * gib}
 		ownerOf := map[node.Knob]plan.Owner{}
 		for range 6 {

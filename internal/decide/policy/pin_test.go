@@ -13,13 +13,13 @@ import (
 // others below it.
 func (n *scene) anyClaim(rnd *rand.Rand, name string) {
 	w := node.Workload{
-		ID: node.WorkloadID(name), Class: []node.Class{node.LSE, node.LSR}[rnd.IntN(2)], Meet: "ls",
+		ID: node.WorkloadID(name), Class: []node.Class{node.LSE, node.LSR}[rnd.IntN(2)], ContentionRoot: "ls",
 		Priority: rnd.IntN(3), CPURequest: node.Some(unit.CPUs(1 + rnd.IntN(max(len(n.snap.Topology.CPUs)/2, 1)))),
 	}
 	if rnd.IntN(8) == 0 {
 		w.CPURequest = node.Some(unit.MilliCPU(1 + rnd.IntN(4000)))
 	}
-	w.Cgroup = w.Meet.Join(name)
+	w.Cgroup = w.ContentionRoot.Join(name)
 	n.add(w)
 	for i := range rnd.IntN(3) {
 		n.makeGroup(w.Cgroup.Join(fmt.Sprint(i)))
@@ -70,7 +70,7 @@ func TestOwnCPUsAreExclusive(t *testing.T) {
 			}
 		}
 		n.config, n.snap.Workloads = Config{}, nil
-		for range 3 { // on cgroup v1 an exchange takes a turn more
+		for range 3 { // on cgroup v1 an exchange takes a tick more
 			n.pass(n.anySpell(rnd))
 			n.decide(t)
 		}

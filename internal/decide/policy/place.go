@@ -67,7 +67,7 @@ func boundTo(s node.Snapshot, w node.Workload, cpus unit.CPUSet) (unit.CPUSet, b
 			set := v.Set.Intersect(cpus)
 			return set, !set.Empty() && set != cpus
 		}
-		if p == w.Meet || w.Meet == "" || !w.Meet.Contains(p) {
+		if p == w.ContentionRoot || w.ContentionRoot == "" || !w.ContentionRoot.Contains(p) {
 			return unit.CPUSet{}, false
 		}
 	}
@@ -92,7 +92,7 @@ func roomOf(k node.Knobs, m node.CgroupPath, cpus unit.CPUSet) unit.CPUSet {
 // CPUs. If none are forbidden, its cpusets get the intent i. The first result
 // is the set of each contention root; nil: none are forbidden.
 func (x suppressor) keepOff(i plan.Intent, reason string) (map[node.CgroupPath]unit.CPUSet, []plan.Want) {
-	if x.SetsKept {
+	if x.CPUSetsManagedExternally {
 		return nil, x.anyCPU(plan.Release, "another component manages the cpusets here")
 	}
 	if len(x.beside) == 0 && x.ReservedCPUs.Empty() && !slices.ContainsFunc(x.snap.Workloads, func(w node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR }) {
@@ -123,14 +123,14 @@ func (x suppressor) keepOff(i plan.Intent, reason string) (map[node.CgroupPath]u
 		now, _ := x.snap.Knobs.Now[node.Knob{Cgroup: m, File: node.FileCPUs}].(node.CPUs)
 		switch kept := now.Set.Intersect(to); {
 		case to.Empty():
-			chosen[m], reasons[m] = x.squeeze(pick.Demand{}, room, p)
+			chosen[m], reasons[m] = x.narrowSet(pick.Demand{}, room, p)
 		case i == plan.Abstain && !kept.Empty():
 			chosen[m], free[m] = kept, kept == now.Set
 		}
 	}
 	wants := x.setsOf(chosen, reasons)
 	for n, k := range x.chain {
-		if free[k.meet] {
+		if free[k.root] {
 			wants[n].Intent, wants[n].Value, wants[n].Reason = i, nil, reason
 		}
 	}

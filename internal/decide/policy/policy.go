@@ -48,11 +48,11 @@ type State struct {
 	// Growth is how much more CPU best-effort work may get: time adds to it,
 	// growth uses it up.
 	Growth unit.MilliCPU `json:"growth_mcpu,omitempty"`
-	// Ladder is the selected isolation mechanism.
-	Ladder ladder `json:"ladder,omitzero"`
+	// Selector is the selected isolation mechanism.
+	Selector selector `json:"ladder,omitzero"`
 	// SLO tracks the objectives; Giving is the CPU back-off.
 	SLO        slo.Tracker `json:"strain,omitzero"`
-	CPUBackOff giving      `json:"giving,omitzero"`
+	CPUBackOff cpuBackOff  `json:"giving,omitzero"`
 	// CacheBackOff is the reduction of cache and memory bandwidth of
 	// best-effort work.
 	CacheBackOff cache.BackOff `json:"squeeze,omitzero"`
@@ -88,9 +88,9 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	next.Batch = st.Batch.offer(c.Overcommit, c.Pool, next.Use.Elapsed, s)
 	own := pin(c.Pool, c.Suppress.KeepPercent(), st.Pins, s)
 	next.Pins = own.of
-	var rungs, bounds, shares, ends []plan.Want
-	next.Ladder, rungs = st.Ladder.climb(c.CPUQOS, l, s)
-	next.Growth, bounds = suppress(c.Suppress, c.Pool, st.Growth, l, next.Use, next.CPUBackOff, own, next.Ladder.LS.siblings(s.Topology), s)
+	var selector, bounds, shares, ends []plan.Want
+	next.Selector, selector = st.Selector.selectMechanism(c.CPUQOS, l, s)
+	next.Growth, bounds = suppress(c.Suppress, c.Pool, st.Growth, l, next.Use, next.CPUBackOff, own, next.Selector.LS.siblings(s.Topology), s)
 	burst := newBurster(c.Burst, st.Lending, next.Use, own, s)
 	limits := limit(&burst, l, s, own, bounds)
 	next.Lending = burst.next
@@ -101,11 +101,11 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	next.Evictions, ends = evict.Decide(c.Evict, st.Evictions, l, next.Use, s)
 	// One allocation: appending step by step took a fifth of a tick's
 	// allocations.
-	wants := slices.Concat(rungs, cpuQOS(c.CPUQOS, next.Ladder.Status.Rung, l, s), bounds, bind(own, l, s), limits,
+	wants := slices.Concat(selector, cpuQOS(c.CPUQOS, next.Selector.Status.Mechanism, l, s), bounds, bind(own, l, s), limits,
 		memory.Decide(c.Memory, s), shares, blockio.Decide(c.IO, s), ends)
 	wants = contest.Hold(s, append(wants, orphans(l, s, wants)...))
 	orders, slotless := isolation.Orders(s, l.RootOf, wants)
-	next.Ladder.Status.Slotless = slotless
+	next.Selector.Status.Slotless = slotless
 	return next, append(wants, orders...)
 }
 

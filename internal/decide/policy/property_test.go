@@ -69,8 +69,8 @@ func anyScene(rnd *rand.Rand, most, version int) *scene {
 	}
 	for i := range rnd.IntN(6) {
 		w := node.Workload{ID: node.WorkloadID(fmt.Sprint("w", i)), Class: classes[rnd.IntN(len(classes))]}
-		w.Meet = node.CgroupPath(w.Class)
-		w.Cgroup = w.Meet.Join(string(w.ID))
+		w.ContentionRoot = node.CgroupPath(w.Class)
+		w.Cgroup = w.ContentionRoot.Join(string(w.ID))
 		if rnd.IntN(2) == 0 {
 			w.Objective.RunQueueDelay = node.Some(time.Duration(1+rnd.IntN(10000)) * time.Microsecond)
 		}
@@ -83,7 +83,7 @@ func anyScene(rnd *rand.Rand, most, version int) *scene {
 	}
 	for i := range 1 + rnd.IntN(3) {
 		meet := node.CgroupPath(fmt.Sprint("be", rnd.IntN(2)))
-		w := node.Workload{ID: node.WorkloadID(fmt.Sprint("b", i)), Class: node.BE, Cgroup: meet.Join(fmt.Sprint(i)), Meet: meet}
+		w := node.Workload{ID: node.WorkloadID(fmt.Sprint("b", i)), Class: node.BE, Cgroup: meet.Join(fmt.Sprint(i)), ContentionRoot: meet}
 		if rnd.IntN(4) == 0 {
 			w.CPULimit = node.Some(unit.MilliCPU(1 + rnd.IntN(4000)))
 		}
@@ -252,7 +252,7 @@ func TestMoreLSUseNeverGivesBEMore(t *testing.T) {
 		play := func(more unit.MilliCPU) (*scene, unit.MilliCPU) {
 			rnd := rand.New(rand.NewPCG(seed, 13))
 			n := anyScene(rnd, 104, 2)
-			n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", Meet: "ls"})
+			n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", ContentionRoot: "ls"})
 			for range 3 {
 				n.pass(n.anySpell(rnd))
 				n.decide(t)
@@ -281,8 +281,8 @@ func TestJitterMovesNothing(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		n := newScene(machine(104, 2, 4, 2), version)
 		n.config.Suppress = Suppress{Enable: true, ThresholdPercent: 65, Policy: SuppressCPUSet}
-		n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", Meet: "ls"})
-		n.add(node.Workload{ID: "job", Class: node.BE, Cgroup: "be/job", Meet: "be"})
+		n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", ContentionRoot: "ls"})
+		n.add(node.Workload{ID: "job", Class: node.BE, Cgroup: "be/job", ContentionRoot: "be"})
 		steps := 0
 		for turn := range 300 {
 			wave := unit.MilliCPU(rnd.IntN(400))
@@ -329,8 +329,8 @@ func TestFewCPUsChangeHands(t *testing.T) {
 // TestNothingPanicsAtTheEdges decides on snapshots in which everything that
 // may be missing is.
 func TestNothingPanicsAtTheEdges(t *testing.T) {
-	be := node.Workload{ID: "be", Class: node.BE, Cgroup: "be/job", Meet: "be"}
-	lse := node.Workload{ID: "lse", Class: node.LSE, Cgroup: "lse", Meet: "lse"}
+	be := node.Workload{ID: "be", Class: node.BE, Cgroup: "be/job", ContentionRoot: "be"}
+	lse := node.Workload{ID: "lse", Class: node.LSE, Cgroup: "lse", ContentionRoot: "lse"}
 	knob := func(p node.CgroupPath) node.Knob { return node.Knob{Cgroup: p, File: node.FileCPUs} }
 	for name, s := range map[string]node.Snapshot{
 		"nothing":          {},
@@ -338,7 +338,7 @@ func TestNothingPanicsAtTheEdges(t *testing.T) {
 		"no knob":          {Topology: machine(4, 2, 1, 1), Workloads: []node.Workload{be}},
 		"no meet":          {Topology: machine(4, 2, 1, 1), Workloads: []node.Workload{{ID: "x", Class: node.BE, Cgroup: "a/b"}}},
 		"the root":         {Topology: machine(4, 2, 1, 1), Workloads: []node.Workload{{ID: "x", Class: node.BE}, {ID: "y", Class: node.LS}}},
-		"a meet elsewhere": {Topology: machine(4, 2, 1, 1), Workloads: []node.Workload{{ID: "x", Class: node.BE, Cgroup: "a/b", Meet: "c"}}},
+		"a meet elsewhere": {Topology: machine(4, 2, 1, 1), Workloads: []node.Workload{{ID: "x", Class: node.BE, Cgroup: "a/b", ContentionRoot: "c"}}},
 		"a set of other CPUs": {Topology: machine(1, 1, 1, 1), Workloads: []node.Workload{be, lse}, Knobs: node.Knobs{Now: map[node.Knob]node.Value{
 			knob("be"): node.CPUs{Set: unit.CPUSetOf(9)}, knob("lse"): node.CPUs{Set: unit.CPUSetOf(9)}}}},
 		"one CPU, and it is LSE's": {Topology: machine(1, 1, 1, 1), Workloads: []node.Workload{be, lse}, Knobs: node.Knobs{Now: map[node.Knob]node.Value{
@@ -347,14 +347,14 @@ func TestNothingPanicsAtTheEdges(t *testing.T) {
 			Usage: node.Usage{PerCPU: map[unit.CPU]time.Duration{-1: 1, unit.MaxCPUs: 1}}}, be}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s.Can = node.Capabilities{}
-			for _, m := range []node.Mechanism{node.MechHardwareSMT, node.MechGroupIdentity, node.MechSchedExt, node.MechCoreSched, node.MechCPUSets, node.MechBPF} {
-				s.Can[m] = node.Answer{Verdict: node.Yes}
+			s.Capabilities = node.Capabilities{}
+			for _, m := range []node.Feature{node.FeatureHardwareSMT, node.FeatureGroupIdentity, node.FeatureSchedExt, node.FeatureCoreSched, node.FeatureCPUSets, node.FeatureBPF} {
+				s.Capabilities[m] = node.Answer{Verdict: node.Yes}
 			}
 			for i, version := range []int{0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2} {
-				rung := node.Rungs[i/3]
+				mechanism := node.Mechanisms[i/3]
 				for _, p := range []SuppressPolicy{SuppressQuota, SuppressCPUSet, ""} {
-					c := Config{CPUQOS: CPUQOS{Enable: true, Rung: rung}, Suppress: Suppress{Enable: true, ThresholdPercent: 65, Policy: p},
+					c := Config{CPUQOS: CPUQOS{Enable: true, Mechanism: mechanism}, Suppress: Suppress{Enable: true, ThresholdPercent: 65, Policy: p},
 						Memory: memory.Config{Classes: map[node.Class]memory.Shares{node.LS: {LowPercent: 100, ThrottlingPercent: 80}}}}
 					s.Knobs.Kernel.CgroupVersion = version
 					s.Busy = map[unit.CPU]time.Duration{0: 0}

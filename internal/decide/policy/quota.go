@@ -38,7 +38,7 @@ func (x suppressor) giveQuota() (spent unit.MilliCPU, wants []plan.Want) {
 		}
 		w.Value = node.Limit(share)
 		now, finite := x.quotaNow(x.Roots[i])
-		hold := finite && x.snap.Hurt && share > facts.MilliOf(now)
+		hold := finite && x.snap.SLOViolated && share > facts.MilliOf(now)
 		if hold || finite && x.near(facts.MilliOf(now), share) && (!t.limited || facts.MilliOf(now) <= t.most) {
 			w.Value = now
 		}

@@ -127,12 +127,12 @@ func tenon(t *testing.T, c nodeCase, version int, have unit.CPUSet) (unit.CPUSet
 	n := newScene(c.topo, version)
 	n.config.Suppress = Suppress{Enable: true, ThresholdPercent: c.threshold, MinPercent: c.min, Policy: SuppressCPUSet}
 	n.config.Pool.LendLSR = c.lend
-	n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", Meet: "ls"})
-	n.add(node.Workload{ID: "be", Class: node.BE, Cgroup: "be/job", Meet: "be"})
+	n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", ContentionRoot: "ls"})
+	n.add(node.Workload{ID: "be", Class: node.BE, Cgroup: "be/job", ContentionRoot: "be"})
 	for _, bound := range c.bound() {
 		for i, part := range strings.Split(bound.cpus, ",") {
-			w := node.Workload{ID: node.WorkloadID(fmt.Sprint(bound.class, i)), Class: bound.class, Meet: node.CgroupPath(bound.class)}
-			w.Cgroup = w.Meet.Join(string(w.ID))
+			w := node.Workload{ID: node.WorkloadID(fmt.Sprint(bound.class, i)), Class: bound.class, ContentionRoot: node.CgroupPath(bound.class)}
+			w.Cgroup = w.ContentionRoot.Join(string(w.ID))
 			n.add(w)
 			n.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}] = node.CPUs{Set: list(part)}
 		}

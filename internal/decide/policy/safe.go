@@ -41,9 +41,9 @@ func SafeBounds(c Config, s node.Snapshot) []plan.Want {
 	}
 	share /= unit.MilliCPU(len(l.Roots))
 	tops := topsOf(l, s)
-	bound := func(p, meet node.CgroupPath) plan.Want {
+	bound := func(p, root node.CgroupPath) plan.Want {
 		most := share
-		if t := tops[meet]; t.limited {
+		if t := tops[root]; t.limited {
 			most = min(most, t.most)
 		}
 		return plan.Want{

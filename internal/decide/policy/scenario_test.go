@@ -139,7 +139,7 @@ func (n *scene) see(t *testing.T, what string) []string {
 	case "batch":
 		lines = n.promised()
 	case "ladder":
-		lines = n.ladder()
+		lines = n.selection()
 	case "unwatched":
 		for _, w := range SafeBounds(n.config, n.snap) {
 			lines = append(lines, fmt.Sprintf("%v at most %v  # %s", w.Knob, w.Value, w.Reason))
@@ -186,7 +186,7 @@ func readNode(t *testing.T, line string) *scene {
 	t.Helper()
 	var config []word
 	shape := map[string]int{"smt": 2, "numa": 1, "l3": 0, "v": 2}
-	can := node.Capabilities{node.MechCPUIdle: {Verdict: node.Yes}, node.MechMemoryProtect: {Verdict: node.Yes}, node.MechCPUBurst: {Verdict: node.Yes}}
+	can := node.Capabilities{node.FeatureCPUIdle: {Verdict: node.Yes}, node.FeatureMemoryProtect: {Verdict: node.Yes}, node.FeatureCPUBurst: {Verdict: node.Yes}}
 	job := node.Maybe[unit.MilliCPU]{}
 	empty := false
 	var sizes []unit.Bytes // of the NUMA nodes
@@ -195,11 +195,11 @@ func readNode(t *testing.T, line string) *scene {
 		case "cpus", "smt", "numa", "l3", "v":
 			shape[w.key] = must(t, w, number)
 		case "idle":
-			can[node.MechCPUIdle] = node.Answer{Verdict: node.No}
+			can[node.FeatureCPUIdle] = node.Answer{Verdict: node.No}
 		case "bursts":
-			can[node.MechCPUBurst] = node.Answer{Verdict: node.No}
+			can[node.FeatureCPUBurst] = node.Answer{Verdict: node.No}
 		case "protect":
-			can[node.MechMemoryProtect] = node.Answer{Verdict: node.No, Why: "memory.low does not exist"}
+			can[node.FeatureMemoryProtect] = node.Answer{Verdict: node.No, Why: "memory.low does not exist"}
 		case "job":
 			job = node.Some(must(t, w, unit.ParseMilliCPU))
 		case "empty":
@@ -230,14 +230,14 @@ func readNode(t *testing.T, line string) *scene {
 	if n.snap.Topology.SMT() {
 		smt = node.Answer{Verdict: node.Yes, Why: "several threads a core"}
 	}
-	can[node.MechHardwareSMT] = smt
-	n.snap.Can = can
+	can[node.FeatureHardwareSMT] = smt
+	n.snap.Capabilities = can
 	for _, w := range config {
 		n.configure(t, w)
 	}
 	if !empty {
-		n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", Meet: "ls"})
-		n.add(node.Workload{ID: "be", Class: node.BE, Cgroup: "be/job", Meet: "be", CPULimit: job})
+		n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", ContentionRoot: "ls"})
+		n.add(node.Workload{ID: "be", Class: node.BE, Cgroup: "be/job", ContentionRoot: "be", CPULimit: job})
 	}
 	return n
 }
@@ -248,7 +248,7 @@ func (n *scene) configure(t *testing.T, w word) {
 	case "off":
 		n.config = Config{}
 	case "qos":
-		n.config.CPUQOS = CPUQOS{Enable: true, Means: node.Mechanism(w.val)}
+		n.config.CPUQOS = CPUQOS{Enable: true, Means: node.Feature(w.val)}
 	case "target":
 		n.config.Suppress.Enable, n.config.Suppress.ThresholdPercent = true, must(t, w, percent)
 	case "min":
@@ -258,7 +258,7 @@ func (n *scene) configure(t *testing.T, w word) {
 	case "reserved":
 		n.config.Pool.ReservedCPUs = must(t, w, unit.ParseCPUSet)
 	case "sets": // another component manages them
-		n.config.Pool.SetsKept = w.val == "kept"
+		n.config.Pool.CPUSetsManagedExternally = w.val == "kept"
 	case "lend":
 		n.config.Pool.LendLSR = true
 	case "burst":
@@ -270,7 +270,7 @@ func (n *scene) configure(t *testing.T, w word) {
 	case "for":
 		n.config.Burst.PeriodSeconds = int64(must(t, w, time.ParseDuration) / time.Second)
 	default:
-		if !n.configureLadder(t, w) {
+		if !n.configureIsolation(t, w) {
 			n.configureBatch(t, w)
 		}
 	}
@@ -307,7 +307,7 @@ func (n *scene) read(t *testing.T, line string) {
 	case "evict", "ends", "starts":
 		n.readEvict(t, verb, f)
 	case "can", "cannot", "unsure", "falls", "refused", "foreign", "cookies", "ask", "sees":
-		n.readLadder(t, verb, rest)
+		n.readIsolation(t, verb, rest)
 	case "restart":
 		n.state = State{}
 	case "gone":
@@ -350,12 +350,12 @@ func (n *scene) readWorkload(t *testing.T, line string, f []string) {
 	}
 	w := node.Workload{ID: node.WorkloadID(f[0]), Class: node.Class(f[1]), Cgroup: node.CgroupPath(f[2])}
 	top, _, _ := strings.Cut(f[2], "/")
-	w.Meet = node.CgroupPath(top)
+	w.ContentionRoot = node.CgroupPath(top)
 	var cpus node.CPUs
 	for _, v := range words(strings.Join(f[3:], " ")) {
 		switch v.key {
 		case "meet":
-			w.Meet = node.CgroupPath(v.val)
+			w.ContentionRoot = node.CgroupPath(v.val)
 		case "cpus":
 			cpus.Set = must(t, v, unit.ParseCPUSet)
 		case "cpu":
@@ -369,9 +369,9 @@ func (n *scene) readWorkload(t *testing.T, line string, f []string) {
 		case "weight":
 			w.Weight = node.Some(must(t, v, shares))
 		case "yields":
-			w.Yields = node.CgroupPath(v.val)
+			w.IdleCgroup = node.CgroupPath(v.val)
 		case "kept":
-			w.CPUKept, w.MemoryKept = true, true
+			w.CPUManagedExternally, w.MemoryManagedExternally = true, true
 		case "request":
 			w.MemoryRequest = node.Some(must(t, v, unit.ParseBytes))
 		case "memory":
@@ -414,7 +414,7 @@ func readSpell(t *testing.T, line string) spell {
 		case w.key == "throttled" && w.val == "?":
 			p.unthrottled = true
 		case w.key == "hurt":
-			p.hurt = true
+			p.violated = true
 		case w.val == "?":
 			p.missing[id] = true
 		case w.key == "system":

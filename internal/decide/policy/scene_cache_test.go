@@ -24,7 +24,7 @@ func (n *scene) readCache(t *testing.T, verb string, f []string) {
 	case "resctrl":
 		n.snap.Resctrl, n.snap.Knobs.Kernel.MB = readResctrl(t, f)
 		for _, w := range n.snap.Workloads {
-			n.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileControl}] = node.ControlOf(node.DefaultControl)
+			n.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileControlGroup}] = node.ControlGroupsOf(node.DefaultControlGroup)
 		}
 	case "peak":
 		n.config.Cache.Peak = must(t, word{"peak", f[0]}, unit.ParseBytes)
@@ -44,12 +44,12 @@ func (n *scene) readCache(t *testing.T, verb string, f []string) {
 		n.config.Cache.Classes[node.Class(f[0])] = share
 	case "tasks":
 		i := slices.IndexFunc(n.snap.Workloads, func(w node.Workload) bool { return string(w.ID) == f[0] })
-		knob := node.Knob{Cgroup: n.snap.Workloads[i].Cgroup, File: node.FileControl}
+		knob := node.Knob{Cgroup: n.snap.Workloads[i].Cgroup, File: node.FileControlGroup}
 		if f[1] == "-" {
 			delete(n.snap.Knobs.Now, knob)
 			return
 		}
-		n.snap.Knobs.Now[knob] = node.ControlOf(strings.Split(f[1], ",")...)
+		n.snap.Knobs.Now[knob] = node.ControlGroupsOf(strings.Split(f[1], ",")...)
 	}
 }
 
@@ -99,15 +99,15 @@ func readResctrl(t *testing.T, f []string) (node.Resctrl, node.Bandwidth) {
 // nothing was in a group that Tenon made.
 func (n *scene) divided(s plan.Step) {
 	now, before := n.snap.Knobs.Now, n.snap.Knobs.Before
-	if s.Knob.Control == "" {
-		if was, is := before[s.Knob].(node.Control); is && node.IsControl(was.Groups) {
-			before[s.Knob] = node.ControlOf(node.DefaultControl)
+	if s.Knob.ControlGroup == "" {
+		if was, is := before[s.Knob].(node.ControlGroup); is && node.IsControlGroup(was.Groups) {
+			before[s.Knob] = node.ControlGroupsOf(node.DefaultControlGroup)
 		}
 		return
 	}
 	if !s.Release {
 		for _, f := range []node.File{node.FileL3, node.FileMB} {
-			k := node.Knob{Control: s.Knob.Control, File: f}
+			k := node.Knob{ControlGroup: s.Knob.ControlGroup, File: f}
 			if v := n.fresh(f); now[k] == nil && v != nil {
 				now[k] = v
 			}
@@ -118,11 +118,11 @@ func (n *scene) divided(s plan.Step) {
 		return
 	}
 	for k := range before {
-		if k != s.Knob && k.Control == s.Knob.Control {
+		if k != s.Knob && k.ControlGroup == s.Knob.ControlGroup {
 			return
 		}
 	}
-	maps.DeleteFunc(now, func(k node.Knob, _ node.Value) bool { return k.Control == s.Knob.Control })
+	maps.DeleteFunc(now, func(k node.Knob, _ node.Value) bool { return k.ControlGroup == s.Knob.ControlGroup })
 }
 
 // fresh is the value of a new control group.

@@ -31,7 +31,7 @@ func (n *scene) work(t *testing.T, line, id string) *node.Workload {
 func (n *scene) readPart(t *testing.T, line string, f []string) {
 	t.Helper()
 	w := n.work(t, line, f[0])
-	p := node.Part{Name: f[1], Cgroup: w.Cgroup.Join(f[1])}
+	p := node.Container{Name: f[1], Cgroup: w.Cgroup.Join(f[1])}
 	for _, v := range words(strings.Join(f[2:], " ")) {
 		switch v.key {
 		case "limit":
@@ -46,7 +46,7 @@ func (n *scene) readPart(t *testing.T, line string, f []string) {
 			t.Fatalf("scenario word %q: unknown", v.key)
 		}
 	}
-	w.Parts = append(slices.DeleteFunc(slices.Clone(w.Parts), func(o node.Part) bool { return o.Name == p.Name }), p)
+	w.Containers = append(slices.DeleteFunc(slices.Clone(w.Containers), func(o node.Container) bool { return o.Name == p.Name }), p)
 	n.makeGroup(p.Cgroup)
 }
 
@@ -59,8 +59,8 @@ func (n *scene) readPart(t *testing.T, line string, f []string) {
 func (n *scene) readOwner(t *testing.T, line string, f []string) {
 	t.Helper()
 	w := n.work(t, line, f[0])
-	w.Asks = node.Asks{}
-	b, m := &w.Asks.Burst, &w.Asks.Memory
+	w.Overrides = node.Overrides{}
+	b, m := &w.Overrides.Burst, &w.Overrides.Memory
 	for _, v := range words(strings.Join(f[1:], " ")) {
 		switch v.key {
 		case "burst":
@@ -72,7 +72,7 @@ func (n *scene) readOwner(t *testing.T, line string, f []string) {
 		case "for":
 			b.PeriodSeconds = node.Some(int64(must(t, v, time.ParseDuration) / time.Second))
 		case "own":
-			m.Own = true
+			m.OwnOnly = true
 		case "min":
 			m.MinPercent = node.Some(must(t, v, percent))
 		case "low":
@@ -80,9 +80,9 @@ func (n *scene) readOwner(t *testing.T, line string, f []string) {
 		case "high":
 			m.ThrottlingPercent = node.Some(must(t, v, percent))
 		case "identity":
-			w.Asks.Identity = node.Some(node.Identity(must(t, v, number)))
+			w.Overrides.Identity = node.Some(node.Identity(must(t, v, number)))
 		case "spared":
-			w.Asks.SparedFrom = strings.Split(v.val, ",")
+			w.Overrides.EvictionExemptFrom = strings.Split(v.val, ",")
 		case "rank":
 			w.EvictionPriority = must(t, v, number)
 		case "sub":
@@ -93,21 +93,21 @@ func (n *scene) readOwner(t *testing.T, line string, f []string) {
 			w.MemoryLimit = node.Some(must(t, v, unit.ParseBytes))
 		case "l3":
 			from, to, _ := strings.Cut(v.val, "-")
-			w.Asks.Cache.Start, w.Asks.Cache.End = node.Some(must(t, word{"l3", from}, percent)), node.Some(must(t, word{"l3", to}, percent))
+			w.Overrides.Cache.Start, w.Overrides.Cache.End = node.Some(must(t, word{"l3", from}, percent)), node.Some(must(t, word{"l3", to}, percent))
 		case "mb":
-			w.Asks.Cache.Bandwidth = node.Some(must(t, v, percent))
+			w.Overrides.Cache.Bandwidth = node.Some(must(t, v, percent))
 		case "block":
 			name, of, _ := strings.Cut(v.val, ":")
 			n.readBlock(t, append([]string{"?", name}, strings.Split(of, ",")...))
 			for _, block := range n.config.IO.Classes["?"] {
-				w.Asks.IO = append(w.Asks.IO, node.BlockIO(block))
+				w.Overrides.IO = append(w.Overrides.IO, node.BlockIO(block))
 			}
 			delete(n.config.IO.Classes, "?")
 		default:
 			t.Fatalf("scenario word %q: unknown", v.key)
 		}
 	}
-	if w.Asks.Cache != (node.CacheAsk{}) {
-		w.Asks.Cache.Control = node.ControlPrefix + f[0]
+	if w.Overrides.Cache != (node.CacheOverride{}) {
+		w.Overrides.Cache.ControlGroup = node.ControlGroupPrefix + f[0]
 	}
 }

@@ -49,10 +49,10 @@ func newScene(topo node.Topology, version int) *scene {
 		topo.Memory = append(topo.Memory, node.NUMAMemory{NUMA: n, Size: 64 << 30 / unit.Bytes(len(nodes))})
 	}
 	n.snap = node.Snapshot{
-		At:          time.Unix(0, 0),
-		Topology:    topo,
-		MemoryTotal: node.Some(unit.Bytes(64 << 30)),
-		Can:         node.Capabilities{node.MechCPUIdle: {Verdict: node.Yes}, node.MechMemoryProtect: {Verdict: node.Yes}, node.MechCPUBurst: {Verdict: node.Yes}},
+		At:           time.Unix(0, 0),
+		Topology:     topo,
+		MemoryTotal:  node.Some(unit.Bytes(64 << 30)),
+		Capabilities: node.Capabilities{node.FeatureCPUIdle: {Verdict: node.Yes}, node.FeatureMemoryProtect: {Verdict: node.Yes}, node.FeatureCPUBurst: {Verdict: node.Yes}},
 		Knobs: node.Knobs{
 			Kernel: node.Kernel{CgroupVersion: version, PageSize: 4096},
 			Now:    map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{},
@@ -78,7 +78,7 @@ func machine(cpus, smt, caches, numa int) node.Topology {
 func (n *scene) add(w node.Workload) {
 	n.snap.Workloads = append(n.snap.Workloads, w)
 	n.makeGroup(w.Cgroup)
-	n.makeGroup(w.Meet)
+	n.makeGroup(w.ContentionRoot)
 }
 
 func (n *scene) makeGroup(p node.CgroupPath) {
@@ -120,12 +120,12 @@ type spell struct {
 	blind     bool // the use of the CPUs is not known
 	// unthrottled: throttling is not known.
 	unthrottled bool
-	hurt        bool // a service was seen waiting
+	violated    bool // a service was seen waiting
 }
 
 // pass lets a spell pass, and reads the counters.
 func (n *scene) pass(p spell) {
-	n.snap.At, n.snap.Hurt = n.snap.At.Add(p.every), p.hurt
+	n.snap.At, n.snap.SLOViolated = n.snap.At.Add(p.every), p.violated
 	n.busy = maps.Clone(n.busy)
 	n.wait(p.waits)
 	for id, more := range p.throttled {
@@ -206,7 +206,7 @@ func (n *scene) decide(t testing.TB) []plan.Step {
 		n.snap.Knobs.Now[s.Knob] = s.To
 		n.divided(s)
 	}
-	if wrong := n.wrongLadder(); wrong != "" {
+	if wrong := n.wrongIsolation(); wrong != "" {
 		t.Error(wrong)
 	}
 	return steps

@@ -51,7 +51,7 @@ const cpusetFrom = 20
 // keeps best-effort work in any case, as long as that has its least, and off
 // those that are reserved always. The first
 // result is how much growth is left for the next call.
-func suppress(c Suppress, pool facts.Pool, saved unit.MilliCPU, l facts.Layout, u facts.Use, g giving, own grants, beside []unit.CPU, s node.Snapshot) (unit.MilliCPU, []plan.Want) {
+func suppress(c Suppress, pool facts.Pool, saved unit.MilliCPU, l facts.Layout, u facts.Use, g cpuBackOff, own grants, beside []unit.CPU, s node.Snapshot) (unit.MilliCPU, []plan.Want) {
 	if len(l.Roots) == 0 {
 		return 0, nil
 	}
@@ -68,7 +68,7 @@ func suppress(c Suppress, pool facts.Pool, saved unit.MilliCPU, l facts.Layout, 
 	}
 	x.budget = budgetOf(c, pool, u, s, x.cpus).beside(c, pool, u, s, x.cpus, own).less(g)
 	whole := x.bySet()
-	if x.gain = x.save(saved, u.Elapsed, whole); s.Hurt {
+	if x.gain = x.save(saved, u.Elapsed, whole); s.SLOViolated {
 		// The rates are those of the quiet time before: best-effort work does
 		// not grow by them, and what was saved up for that is lost.
 		x.gain = 0
@@ -90,7 +90,7 @@ const noRate = "no rate yet"
 
 // held says why best-effort work gets less than its budget, or does not grow.
 func (x suppressor) held() string {
-	if x.snap.Hurt {
+	if x.snap.SLOViolated {
 		return "; a service waits: BE does not grow now"
 	}
 	return "; growing step by step"
@@ -114,7 +114,7 @@ type suppressor struct {
 
 // bySet reports whether best-effort work is bounded by a set of CPUs.
 func (x suppressor) bySet() bool {
-	if x.SetsKept || x.Policy == SuppressQuota || (x.Policy != SuppressCPUSet && x.cpus.Len() < cpusetFrom) {
+	if x.CPUSetsManagedExternally || x.Policy == SuppressQuota || (x.Policy != SuppressCPUSet && x.cpus.Len() < cpusetFrom) {
 		return false
 	}
 	for _, m := range x.Roots {

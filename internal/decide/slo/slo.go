@@ -186,7 +186,7 @@ func since(before, after node.RunQueueDelay) (spread, bool) {
 		return spread{}, false
 	}
 	if after.Counts == nil {
-		d.waits = after.Turns.Or(0) - before.Turns.Or(0)
+		d.waits = after.Timeslices.Or(0) - before.Timeslices.Or(0)
 		return d, d.waits >= 0
 	}
 	d.counts = make([]int64, len(after.Counts))

@@ -79,7 +79,7 @@ func TestCountersThatWentBackBeginAnew(t *testing.T) {
 		"a count that fell":  {Sum: node.Some(time.Minute), Counts: []uint64{4, 9}},
 		"no histogram":       {Sum: node.Some(time.Minute)},
 		"more buckets":       {Sum: node.Some(time.Minute), Counts: []uint64{9, 9, 9}},
-		"turns in its place": {Sum: node.Some(time.Minute), Turns: node.Some[int64](7)},
+		"turns in its place": {Sum: node.Some(time.Minute), Timeslices: node.Some[int64](7)},
 	} {
 		if d, ok := since(full, now); ok {
 			t.Errorf("%s makes a window: %+v", name, d)

@@ -8,7 +8,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// An Event is why a turn did not wait for its period.
+// An Event is why a tick did not wait for its period.
 type Event struct {
 	// At is when user space learned of it, comparable with Tick.Begun.
 	At   time.Time `json:"at"`
@@ -18,14 +18,14 @@ type Event struct {
 	// Text says what was seen: "3 waits of more than 2ms in 50ms".
 	Text string `json:"text,omitempty"`
 	// More is how many events of the same kind and workload followed before
-	// the turn began. They say nothing new, and are not kept.
+	// the tick began. They say nothing new, and are not kept.
 	More int `json:"more,omitempty"`
-	// Again: the turn before this one had the event too, and could tell little
+	// Again: the tick before this one had the event too, and could tell little
 	// of it.
 	Again bool `json:"again,omitempty"`
 }
 
-// Count is how many events it stands for that no turn before had.
+// Count is how many events it stands for that no tick before had.
 func (e Event) Count() int {
 	if e.Again {
 		return e.More
@@ -38,17 +38,17 @@ type EventKind string
 
 // The kinds of events.
 const (
-	EventDelay    EventKind = "delay"    // waits of a workload for a CPU crossed the alarm
-	EventPressure EventKind = "pressure" // a PSI trigger
-	EventCgroups  EventKind = "cgroups"  // cgroups have come or gone
-	EventConfig   EventKind = "config"   // the configuration shall be read again
-	EventPin      EventKind = "pin"      // an operator has chosen how to isolate on the CPU
-	EventRung     EventKind = "rung"     // the means that isolates on the CPU has failed, or finds strays
-	EventHandover EventKind = "handover" // a means was given up for another, which waited for it
+	EventDelay     EventKind = "delay"    // waits of a workload for a CPU crossed the alarm
+	EventPressure  EventKind = "pressure" // a PSI trigger
+	EventCgroups   EventKind = "cgroups"  // cgroups have come or gone
+	EventConfig    EventKind = "config"   // the configuration shall be read again
+	EventPin       EventKind = "pin"      // an operator has chosen how to isolate on the CPU
+	EventMechanism EventKind = "rung"     // the means that isolates on the CPU has failed, or finds strays
+	EventHandover  EventKind = "handover" // a means was given up for another, which waited for it
 )
 
 // EventKinds lists the kinds.
-var EventKinds = []EventKind{EventDelay, EventPressure, EventCgroups, EventConfig, EventPin, EventRung, EventHandover}
+var EventKinds = []EventKind{EventDelay, EventPressure, EventCgroups, EventConfig, EventPin, EventMechanism, EventHandover}
 
 // String prints the event as one phrase.
 func (e Event) String() string {
@@ -65,7 +65,7 @@ func (e Event) String() string {
 	return s
 }
 
-// Woken says in one phrase what woke a turn; empty: nothing did.
+// Woken says in one phrase what woke a tick; empty: nothing did.
 func Woken(events []Event) string {
 	const most = 3
 	var b strings.Builder
@@ -82,7 +82,7 @@ func Woken(events []Event) string {
 	return b.String()
 }
 
-// Join adds an event to those that wait for a turn. One of the same kind and
+// Join adds an event to those that wait for a tick. One of the same kind and
 // workload is counted in the first, so that the number stays bounded.
 func Join(waiting []Event, e Event) []Event {
 	for i := range waiting {

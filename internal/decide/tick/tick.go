@@ -1,4 +1,4 @@
-// Package tick is the record of one turn of the loop: what it saw, what it
+// Package tick is the record of one tick of the loop: what it saw, what it
 // wanted, what it did and what failed. Every view of the agent (dry run,
 // report, log) reads this value and nothing else.
 package tick
@@ -12,9 +12,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Tick is one turn of the loop.
+// A Tick is one tick of the loop.
 type Tick struct {
-	// Begun is when the turn began, by the clock of Event.At.
+	// Begun is when the tick began, by the clock of Event.At.
 	Begun time.Time
 	// Events are why it did not wait for its period; nil if it did.
 	Events   []Event
@@ -24,9 +24,9 @@ type Tick struct {
 	Missed map[node.WorkloadID]string
 	// Batch is what batch work may count on after it.
 	Batch node.Batch
-	// Ladder is which means isolates on the CPU after it, and Isolation what
+	// Selection is which means isolates on the CPU after it, and Isolation what
 	// the means have done until then.
-	Ladder    node.LadderStatus
+	Selection node.Selection
 	Isolation node.IsolationStatus
 	Done      []Outcome
 	// Sense, Decide and Act are the wall time of each part: the last write
@@ -34,7 +34,7 @@ type Tick struct {
 	Sense, Decide, Act time.Duration
 }
 
-// Ended is when the last write of the turn was over.
+// Ended is when the last write of the tick was over.
 func (t Tick) Ended() time.Time { return t.Begun.Add(t.Sense + t.Decide + t.Act) }
 
 // An Outcome is a step and how it went; Err is nil if it was applied.

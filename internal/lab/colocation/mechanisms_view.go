@@ -13,40 +13,40 @@ import (
 )
 
 //go:embed mechanisms.html.tmpl
-var ladderMethod string
+var kernelQOSMethod string
 
 // kernelQOSStudy judges and shows the kernel-qos experiment: in as many tables
 // as the width needs, the stronger mechanisms later.
 func (c colocated) kernelQOSStudy() report.Study {
 	e := c.experiment
 	s := report.Study{
-		Title: "Kernel CPU QoS: a service beside batch work, rung by rung", Headline: ladderHeadline, Legend: c.ladderLegend,
-		Rows: c.ladderRows(), Heads: true, Claims: rungClaims, Figures: c.figures, Plots: c.ladderPlots, LeftOut: c.skippedTexts(),
-		Transcodes: true, Method: ladderMethod, Details: e,
+		Title: "Kernel CPU QoS: a service beside batch work, rung by rung", Headline: kernelQOSHeadline, Legend: c.kernelQOSLegend,
+		Rows: c.kernelQOSRows(), Heads: true, Claims: mechanismClaims, Figures: c.figures, Plots: c.kernelQOSPlots, LeftOut: c.skippedTexts(),
+		Transcodes: true, Method: kernelQOSMethod, Details: e,
 	}
 	in := func(modes ...report.Mode) []report.Mode {
 		return slices.DeleteFunc(modes, func(m report.Mode) bool { return !slices.Contains(e.Modes, m) })
 	}
 	const columns = (report.TableWidth - report.LabelWidth) / report.CellWidth
-	table, rungs := report.Section{Title: "Baseline, control, experiment", Modes: in(report.Exclusive, report.ExclusiveWarm, report.Default, report.Burstable)}, in(slices.Clone(report.RungModes)...)
+	table, mechanisms := report.Section{Title: "Baseline, control, experiment", Modes: in(report.Exclusive, report.ExclusiveWarm, report.Default, report.Burstable)}, in(slices.Clone(report.MechanismModes)...)
 	for {
-		n := min(columns-len(table.Modes), len(rungs))
-		table.Modes = append(table.Modes, rungs[:n]...)
+		n := min(columns-len(table.Modes), len(mechanisms))
+		table.Modes = append(table.Modes, mechanisms[:n]...)
 		s.Tables = append(s.Tables, table)
-		if rungs = rungs[n:]; len(rungs) == 0 {
+		if mechanisms = mechanisms[n:]; len(mechanisms) == 0 {
 			return s
 		}
 		table = report.Section{Title: "The same with the stronger rungs", Modes: in(report.Exclusive, report.Default)}
 	}
 }
 
-func (c colocated) ladderRows() []report.Row {
+func (c colocated) kernelQOSRows() []report.Row {
 	return slices.Concat(
 		[]report.Row{{Label: "mode", Unit: "", Cell: func(_ report.Result, m report.Mode) string { return string(m) }}},
-		ladderLatency("RT-P50", "p50", func(m report.ModeResult) report.Number { return m.P50 }),
-		ladderLatency("RT-P75", "p75", func(m report.ModeResult) report.Number { return m.P75 }),
-		ladderLatency("RT-P90", "p90", func(m report.ModeResult) report.Number { return m.P90 }),
-		ladderLatency("RT-P99", "p99", func(m report.ModeResult) report.Number { return m.P99 }),
+		kernelQOSLatency("RT-P50", "p50", func(m report.ModeResult) report.Number { return m.P50 }),
+		kernelQOSLatency("RT-P75", "p75", func(m report.ModeResult) report.Number { return m.P75 }),
+		kernelQOSLatency("RT-P90", "p90", func(m report.ModeResult) report.Number { return m.P90 }),
+		kernelQOSLatency("RT-P99", "p99", func(m report.ModeResult) report.Number { return m.P99 }),
 		rowsNamed(report.LatencyRows, "CPU %", "BE frames/s", "run-queue delay"),
 		[]report.Row{
 			{Label: "  95 % interval", Unit: "", Cell: func(r report.Result, m report.Mode) string { return report.IntervalCell(r.RunDelay[m].ToExclusive, m) }},
@@ -55,7 +55,7 @@ func (c colocated) ladderRows() []report.Row {
 		})
 }
 
-func ladderLatency(label, key string, median func(report.ModeResult) report.Number) []report.Row {
+func kernelQOSLatency(label, key string, median func(report.ModeResult) report.Number) []report.Row {
 	return []report.Row{
 		{Label: label, Unit: "ms", Cell: report.LatencyCell(key, median)},
 		{Label: "  95 % interval", Unit: "", Cell: func(r report.Result, m report.Mode) string { return report.IntervalCell(r.Ratios[m][key], m) }},
@@ -88,7 +88,7 @@ func (c colocated) besideCell(t TracedResult) string {
 	return report.Scaled(t.Beside, 100, 2) + " %"
 }
 
-func (c colocated) ladderLegend(r report.Result) string {
+func (c colocated) kernelQOSLegend(r report.Result) string {
 	text := report.LatencyLegend(r.Experiment) + ", median over blocks; in brackets and below: change to the baseline with its 95 % interval, " +
 		"as the geometric mean of the ratios within blocks (not the quotient of the cells). BE frames/s: with the share of what the CPU left idle by the baseline would give. Run-queue delay in µs: the service's mean wait for a CPU per timeslice. " +
 		"Wake-up P90 in µs: from being woken to running, from the kernel's record of its scheduler. "
@@ -98,7 +98,7 @@ func (c colocated) ladderLegend(r report.Result) string {
 	return text + "BE beside LS: the share of the service's CPU time in which batch work ran on the same core, from the same record."
 }
 
-func ladderHeadline(r report.Result) string {
+func kernelQOSHeadline(r report.Result) string {
 	e := r.Experiment
 	return fmt.Sprintf("nginx on %s %s, %.0f requests/s offered (%.0f %% of capacity): alone (baseline), beside ffmpeg as a BestEffort pod with the shares of kubelet (control), and with Tenon on one rung of the ladder at a time; ffmpeg, %s of %s; %s, %s a run, %s.",
 		report.CPUWord(e), e.TestedCPUs, e.OfferedRate, e.LoadPercent, report.Plural(e.BEProcesses, "process", "processes"), report.Plural(e.BEThreads, "thread", "threads"),
@@ -114,9 +114,9 @@ func (c colocated) skippedTexts() []string {
 	return all
 }
 
-// ladderPlots are two plots of the colocation experiment, the ratio of the
+// kernelQOSPlots are two plots of the colocation experiment, the ratio of the
 // run-queue delay to the baseline, and what the scheduler recorded.
-func (c colocated) ladderPlots(ev report.Evidence, r report.Result, common report.CommonPlots) []report.Plot {
+func (c colocated) kernelQOSPlots(ev report.Evidence, r report.Result, common report.CommonPlots) []report.Plot {
 	strips := ev.RatioStrips(r.Order, report.Exclusive, report.RunDelay)
 	ratioEnds := func(e stat.Estimate) string { return report.RatioEnd(report.IntervalOf(e)) }
 	valueEnds := func(format func(float64) string) func(stat.Estimate) string {

@@ -11,9 +11,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// literalLadder is an experiment of three blocks with round numbers, so that
+// literalKernelQOS is an experiment of three blocks with round numbers, so that
 // the table can be checked by hand.
-func literalLadder() (Experiment, []Run) {
+func literalKernelQOS() (Experiment, []Run) {
 	e := invented(3, report.Exclusive, report.Default, report.TenonIdle, report.TenonSCX)
 	e.Kind, e.Command, e.Siblings = KindKernelQOS, []string{"tenon", "lab", "kernel-qos"}, true
 	e.TestedCPUs = unit.CPUSetOf(0, 1, 2, 3)
@@ -48,9 +48,9 @@ func tableText(t *testing.T, e Experiment, runs []Run) string {
 	return b.String()
 }
 
-// syntheticLadder invents an experiment on a machine with siblings and all
+// syntheticKernelQOS invents an experiment on a machine with siblings and all
 // mechanisms but the vendor's; no figure of it was measured.
-func syntheticLadder() (Experiment, []Run) {
+func syntheticKernelQOS() (Experiment, []Run) {
 	e := invented(8, report.Exclusive, report.ExclusiveAA, report.Default, report.Burstable, report.TenonIdle, report.TenonSiblings, report.TenonCoreSched, report.TenonSCX)
 	e.Kind, e.Command, e.Duration = KindKernelQOS, []string{"tenon", "lab", "kernel-qos"}, 5*time.Second
 	e.TestedCPUs, e.ClientCPUs, e.Siblings, e.Machine.SMT = unit.CPUSetOf(0, 1, 2, 3), unit.CPUSetOf(4, 5), true, true
@@ -86,7 +86,7 @@ func tableRow(text, label string) string {
 }
 
 func TestLadderTableHasThePublishedRows(t *testing.T) {
-	e, runs := literalLadder()
+	e, runs := literalKernelQOS()
 	text := tableText(t, e, runs)
 	for label, want := range map[string]string{
 		"mode":            "exclusive default tenon-idle tenon-scx",
@@ -119,7 +119,7 @@ func TestLadderTableHasThePublishedRows(t *testing.T) {
 }
 
 func TestLadderTableSaysThatThereAreNoSiblings(t *testing.T) {
-	e, runs := literalLadder()
+	e, runs := literalKernelQOS()
 	e.Siblings = false
 	text := tableText(t, e, runs)
 	if got := tableRow(text, "BE beside LS"); got != strings.TrimSpace(strings.Repeat("no siblings ", 4)) {
@@ -133,9 +133,9 @@ func TestLadderTableSaysThatThereAreNoSiblings(t *testing.T) {
 	}
 }
 
-func TestAllRungsFitIntoTables(t *testing.T) {
-	e, _ := literalLadder()
-	e.Modes = append([]report.Mode{report.Exclusive, report.ExclusiveAA, report.Default, report.Burstable}, report.RungModes...)
+func TestAllMechanismsFitIntoTables(t *testing.T) {
+	e, _ := literalKernelQOS()
+	e.Modes = append([]report.Mode{report.Exclusive, report.ExclusiveAA, report.Default, report.Burstable}, report.MechanismModes...)
 	seen := map[report.Mode]int{}
 	for _, s := range (colocated{experiment: e}).kernelQOSStudy().Tables {
 		if report.LabelWidth+report.CellWidth*len(s.Modes) > report.TableWidth {
@@ -145,7 +145,7 @@ func TestAllRungsFitIntoTables(t *testing.T) {
 			seen[m]++
 		}
 	}
-	for _, m := range report.RungModes {
+	for _, m := range report.MechanismModes {
 		if seen[m] != 1 {
 			t.Errorf("%s stands in %d tables", m, seen[m])
 		}
@@ -158,7 +158,7 @@ func TestAllRungsFitIntoTables(t *testing.T) {
 	}
 }
 
-func TestRungsAreJudgedAgainstTheServiceAlone(t *testing.T) {
+func TestMechanismsAreJudgedAgainstTheServiceAlone(t *testing.T) {
 	e := invented(8, report.Exclusive, report.ExclusiveAA, report.Default, report.TenonIdle, report.TenonSCX)
 	e.Kind, e.Margin = KindKernelQOS, 1.1
 	runs := inventedRuns(e, 0.01)
@@ -197,7 +197,7 @@ func TestRungsAreJudgedAgainstTheServiceAlone(t *testing.T) {
 }
 
 func TestLadderPageShowsTableAndPlots(t *testing.T) {
-	e, runs := literalLadder()
+	e, runs := literalKernelQOS()
 	page := htmlOf(t, e, runs)
 	for _, want := range []string{
 		"Kernel CPU QoS", "sched_ext</th>", "Rungs left out", "BE beside LS",
@@ -208,7 +208,7 @@ func TestLadderPageShowsTableAndPlots(t *testing.T) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}
-	for _, m := range report.RungModes {
+	for _, m := range report.MechanismModes {
 		if strings.Count(page, "--m-"+string(m)+": #") != 2 {
 			t.Errorf("the style sheet has no colours for %s", m)
 		}
@@ -219,7 +219,7 @@ func TestLadderPageShowsTableAndPlots(t *testing.T) {
 }
 
 func TestAnEmulatedMachineIsWarnedOf(t *testing.T) {
-	e, runs := literalLadder()
+	e, runs := literalKernelQOS()
 	e.Machine.Emulated = true
 	if text := tableText(t, e, runs); !strings.Contains(unwrapped(text), "how long requests took means nothing") {
 		t.Errorf("no warning:\n%s", text)
@@ -231,7 +231,7 @@ func TestAnEmulatedMachineIsWarnedOf(t *testing.T) {
 }
 
 func TestTracedRunsSurviveTheDisk(t *testing.T) {
-	e, runs := literalLadder()
+	e, runs := literalKernelQOS()
 	dir := t.TempDir()
 	if err := report.Create(dir, e); err != nil {
 		t.Fatal(err)

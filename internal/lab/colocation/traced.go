@@ -52,24 +52,24 @@ func (c colocated) tracedSummary(ev report.Evidence, mode report.Mode) *TracedRe
 	}
 }
 
-// rungsOf returns the modes of the experiment that pin a mechanism, the weakest
-// first.
-func rungsOf(ev report.Evidence) []report.Mode {
-	return slices.DeleteFunc(slices.Clone(report.RungModes), func(m report.Mode) bool { return !ev.Asked(m) })
+// mechanismsOf returns the modes of the experiment that pin a mechanism, the
+// weakest first.
+func mechanismsOf(ev report.Evidence) []report.Mode {
+	return slices.DeleteFunc(slices.Clone(report.MechanismModes), func(m report.Mode) bool { return !ev.Asked(m) })
 }
 
-// rungClaims judges the modes that pin a mechanism: each against the service
-// alone, and the strongest against Kubernetes without Tenon.
-func rungClaims(ev report.Evidence, resolution stat.Resolution) []report.Claim {
-	rungs := rungsOf(ev)
-	if len(rungs) == 0 {
+// mechanismClaims judges the modes that pin a mechanism: each against the
+// service alone, and the strongest against Kubernetes without Tenon.
+func mechanismClaims(ev report.Evidence, resolution stat.Resolution) []report.Claim {
+	mechanisms := mechanismsOf(ev)
+	if len(mechanisms) == 0 {
 		return nil
 	}
 	var out []report.Claim
-	for _, mode := range rungs {
+	for _, mode := range mechanisms {
 		out = append(out, ev.AsAlone(mode, fmt.Sprintf("%s raises P99 by at most %s against %s", mode, report.Limit(ev.Margin), report.Exclusive), resolution))
 	}
-	strongest := rungs[len(rungs)-1]
+	strongest := mechanisms[len(mechanisms)-1]
 	for _, plain := range []report.Mode{report.Default, report.Burstable} {
 		if ev.Asked(plain) {
 			out = append(out,

@@ -18,9 +18,9 @@ var method string
 func (c colocated) study() report.Study {
 	s := report.Study{
 		Title: "What colocation cost and won", Headline: headline, Legend: c.legend,
-		Tables: withRungs(c.experiment.Experiment), Rows: report.LatencyRows, LeftOut: c.skippedTexts(), Figures: c.figures,
+		Tables: withMechanisms(c.experiment.Experiment), Rows: report.LatencyRows, LeftOut: c.skippedTexts(), Figures: c.figures,
 		Claims: func(ev report.Evidence, resolution stat.Resolution) []report.Claim {
-			return append(claims(ev, resolution), rungClaims(ev, resolution)...)
+			return append(claims(ev, resolution), mechanismClaims(ev, resolution)...)
 		},
 		Transcodes: true, Method: method,
 	}
@@ -37,13 +37,13 @@ var tables = []report.Section{
 	{Title: "At full utilisation", Modes: []report.Mode{report.Exclusive, report.ExclusiveWarm, report.Default, report.Burstable, report.Tenon}},
 }
 
-// withRungs returns the tables, with one for the requested mechanisms.
-func withRungs(e report.Experiment) []report.Section {
-	rungs := slices.DeleteFunc(slices.Clone(report.RungModes), func(m report.Mode) bool { return !slices.Contains(e.Modes, m) })
-	if len(rungs) == 0 {
+// withMechanisms returns the tables, with one for the requested mechanisms.
+func withMechanisms(e report.Experiment) []report.Section {
+	mechanisms := slices.DeleteFunc(slices.Clone(report.MechanismModes), func(m report.Mode) bool { return !slices.Contains(e.Modes, m) })
+	if len(mechanisms) == 0 {
 		return tables
 	}
-	return append(slices.Clone(tables), report.Section{Title: "One rung of the ladder at a time", Modes: append([]report.Mode{report.Exclusive, report.Default}, rungs...)})
+	return append(slices.Clone(tables), report.Section{Title: "One rung of the ladder at a time", Modes: append([]report.Mode{report.Exclusive, report.Default}, mechanisms...)})
 }
 
 // legend says how to read the table.

@@ -59,7 +59,7 @@ var goldenCases = map[string]func() (Experiment, []Run){
 		e := invented(1, report.Exclusive, report.Tenon)
 		return e, inventedRuns(e, 0.05)
 	},
-	"ladder": sync.OnceValues(syntheticLadder),
+	"kernel-qos": sync.OnceValues(syntheticKernelQOS),
 	"empty":  func() (Experiment, []Run) { return invented(0, report.Exclusive, report.Tenon), nil },
 }
 

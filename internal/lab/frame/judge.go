@@ -43,7 +43,7 @@ func Fill(r *report.Run, m Measurement, psi bool, tested int) {
 	if psi {
 		r.PSICPU = u.Count[Stalled] / u.Wall
 	}
-	r.Series = samples(m.Course, m.From, m.To, tested)
+	r.Series = samples(m.Readings, m.From, m.To, tested)
 	switch {
 	case m.Client != nil:
 		fillOpen(r, m.Client)

@@ -14,22 +14,22 @@ import (
 
 // A Measurement is one load on a run set-up, with its cost.
 type Measurement struct {
-	Client *load.Result    // nil with wrk
-	Wrk    *load.WrkResult // nil without
-	From   time.Time
-	To     time.Time
-	Warmup time.Duration
-	drifts bool // latency never became stationary
-	Used   Spent
-	Course []Reading
+	Client   *load.Result    // nil with wrk
+	Wrk      *load.WrkResult // nil without
+	From     time.Time
+	To       time.Time
+	Warmup   time.Duration
+	drifts   bool // latency never became stationary
+	Used     Spent
+	Readings []Reading
 }
 
 // A Counter takes readings of a run along its course.
 type Counter interface {
 	// Run forgets earlier readings, and reads until ctx ends and once more then.
 	Run(ctx context.Context)
-	// Course returns the readings so far.
-	Course() ([]Reading, error)
+	// Taken returns the readings so far.
+	Taken() ([]Reading, error)
 	// Capacity is the number of CPUs that are tested.
 	Capacity() int
 }
@@ -69,10 +69,10 @@ func Watch(ctx context.Context, s Counter, service *site.Process, load func(cont
 
 // count adds the counters of the measured part.
 func (m *Measurement) count(s Counter) (err error) {
-	if m.Course, err = s.Course(); err != nil {
+	if m.Readings, err = s.Taken(); err != nil {
 		return fmt.Errorf("read the counters of a run: %w", err)
 	}
-	m.Used = Between(ReadingAt(m.Course, m.From), ReadingAt(m.Course, m.To), s.Capacity())
+	m.Used = Between(ReadingAt(m.Readings, m.From), ReadingAt(m.Readings, m.To), s.Capacity())
 	if m.Used.Wall <= 0 {
 		return errors.New("read the counters of a run: no reading falls into it")
 	}
@@ -99,7 +99,7 @@ func WatchAlone(ctx context.Context, s Counter, warmup, length time.Duration) (m
 	if err := ctx.Err(); err != nil {
 		return m, err
 	}
-	course, err := s.Course()
+	course, err := s.Taken()
 	if err == nil && len(course) == 0 {
 		err = errors.New("there is none")
 	}

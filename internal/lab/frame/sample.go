@@ -70,8 +70,8 @@ func (r *Recording) Follow(ctx context.Context, period time.Duration, read func(
 	}
 }
 
-// Course returns the readings so far.
-func (r *Recording) Course() ([]Reading, error) {
+// Taken returns the readings so far.
+func (r *Recording) Taken() ([]Reading, error) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	return r.Readings, r.Err
@@ -85,7 +85,7 @@ type Sampler struct {
 	Tested unit.CPUSet
 	// The groups of the service, of the batch work, of the place where the
 	// batch work meets the service, and of the spinner. Empty: there is none.
-	Service, Batch, Meet, Spinner node.CgroupPath
+	Service, Batch, Root, Spinner node.CgroupPath
 	LSProcesses                   []int // processes of the service
 	Memory                        bool  // memory is counted, too
 }
@@ -146,13 +146,13 @@ func (s *Sampler) Reading() (Reading, error) {
 			return r, err
 		}
 		r.Count[BEUsage], r.Count[BEThrottled] = be.Usage.Seconds(), be.Throttled.Seconds()
-		if !s.Meet.Contains(s.Service) {
+		if !s.Root.Contains(s.Service) {
 			// The quota is at the meeting point, and so is its throttling.
-			if at, err := s.Tree.CPUStat(string(s.Meet)); err == nil {
+			if at, err := s.Tree.CPUStat(string(s.Root)); err == nil {
 				r.Count[BEThrottled] = at.Throttled.Seconds()
 			}
 		}
-		if limit, err := s.Tree.ReadCPUMax(string(s.Meet)); err == nil && limit.Quota != cgroup.NoQuota && limit.Period > 0 {
+		if limit, err := s.Tree.ReadCPUMax(string(s.Root)); err == nil && limit.Quota != cgroup.NoQuota && limit.Period > 0 {
 			r.limit = float64(limit.Quota) / float64(limit.Period)
 		}
 	}

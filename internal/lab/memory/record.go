@@ -95,7 +95,7 @@ type Use struct {
 	LSHeld        unit.Bytes `json:"ls_file_bytes"` // page cache of the service, mean
 	BEHeld        unit.Bytes `json:"be_held_bytes"` // page cache and memory of the batch work, mean
 	BEBytes       int64      `json:"be_bytes_processed"`
-	Course        []Held     `json:"course,omitempty"`
+	Readings      []Held     `json:"course,omitempty"`
 }
 
 // Held is how much memory each side held at a moment.

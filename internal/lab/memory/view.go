@@ -159,11 +159,11 @@ func (m remembered) plots(ev report.Evidence, r report.Result, common report.Com
 // picture shows how much memory each side held in one run; empty: unknown.
 func (m remembered) picture(used []report.Run) template.HTML {
 	e := m.experiment
-	i := slices.IndexFunc(used, func(r report.Run) bool { return len(m.uses[r.Index].Course) > 1 })
+	i := slices.IndexFunc(used, func(r report.Run) bool { return len(m.uses[r.Index].Readings) > 1 })
 	if i < 0 {
 		return ""
 	}
-	course := m.uses[used[i].Index].Course
+	course := m.uses[used[i].Index].Readings
 	const mib = 1 << 20
 	length, most := max(course[len(course)-1].At, time.Millisecond).Seconds(), float64(e.Memory.Parent)/mib
 	for _, h := range course {

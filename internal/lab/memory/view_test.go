@@ -36,7 +36,7 @@ func invented(blocks int, better bool) (Experiment, []Run) {
 			r.Latency.P99, r.Latency.P999, r.Latency.Max = 9*r.Latency.P99, 12*r.Latency.P999, 12*r.Latency.Max
 		}
 		for at := time.Duration(0); at < e.Duration; at += e.Duration / 20 {
-			r.Memory.Course = append(r.Memory.Course, Held{At: at, LS: r.Memory.LSHeld, BEFile: r.Memory.BEHeld / 2, BEAnon: r.Memory.BEHeld / 2})
+			r.Memory.Readings = append(r.Memory.Readings, Held{At: at, LS: r.Memory.LSHeld, BEFile: r.Memory.BEHeld / 2, BEAnon: r.Memory.BEHeld / 2})
 		}
 	}
 	return e, runs

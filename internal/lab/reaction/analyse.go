@@ -25,7 +25,7 @@ type Result struct {
 type Figure struct {
 	Steps    int `json:"steps"`      // used
 	Void     int `json:"void_steps"` // not used
-	WithTurn int `json:"steps_with_event_and_write"`
+	WithTick int `json:"steps_with_event_and_write"`
 	Narrowed int `json:"steps_narrowed"`
 	Cycles   int `json:"cycles"`
 	Undone   int `json:"undone_cycles"`
@@ -101,18 +101,18 @@ func (s Step) raised() time.Duration {
 
 // answer is the first turn of the step that one of the kernel's signals woke
 // and that wrote something.
-func (s Step) answer() (StepTurn, bool) {
-	for _, t := range s.Turns {
+func (s Step) answer() (StepTick, bool) {
+	for _, t := range s.Ticks {
 		if t.Woken != nil && *t.Woken >= 0 && t.Writes > 0 {
 			return t, true
 		}
 	}
-	return StepTurn{}, false
+	return StepTick{}, false
 }
 
 // narrowed is when the batch work was narrowed; infinite: not in the step.
 func (s Step) narrowed() float64 {
-	for _, t := range s.Turns {
+	for _, t := range s.Ticks {
 		if t.Narrowed {
 			return milliseconds(t.Ended)
 		}
@@ -127,7 +127,7 @@ func (s Step) yielded() (float64, bool) {
 	if len(s.Events) == 0 || milliseconds(s.Length-s.Events[0].At) < answerLimit {
 		return 0, false
 	}
-	for _, t := range s.Turns {
+	for _, t := range s.Ticks {
 		if t.Narrowed && t.Ended >= s.Events[0].At {
 			return milliseconds(t.Ended - s.Events[0].At), true
 		}
@@ -214,7 +214,7 @@ func Analyse(e Experiment, steps []Step) Result {
 		m := takeApart(used)
 		apart[mode] = m
 		f := Figure{
-			Steps: len(used), Void: void, WithTurn: len(m.answers),
+			Steps: len(used), Void: void, WithTick: len(m.answers),
 			EventToWrite: spreadOf(m.answers), EventToNarrowed: spreadOf(m.yielded), StepToEvent: spreadOf(m.events), StepToNarrowed: spreadOf(m.narrowed), Raised: spreadOf(m.raised),
 			DelayP50: report.Number(stat.Quantile(m.delays, 0.5).Value), DelayP99: report.Number(stat.Quantile(m.delays, 0.99).Value),
 			QuotaP50: report.Number(stat.Quantile(m.quotas, 0.5).Value), RaisedMean: report.Number(stat.Mean(m.blockMeans()).Value),

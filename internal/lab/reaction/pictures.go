@@ -81,11 +81,11 @@ func drawShares(modes []report.Mode, of func(report.Mode) []float64) template.HT
 	return d.HTML()
 }
 
-// courseBin is the width, in µs, of what drawCourse takes together.
-const courseBin = 10_000
+// shareBin is the width, in µs, of what drawCourse takes together.
+const shareBin = 10_000
 
-// drawCourse draws the mean delay of the cycles by when they were due.
-func drawCourse(modes []report.Mode, used map[report.Mode][]Step) template.HTML {
+// drawShareOverTime draws the mean delay of the cycles by when they were due.
+func drawShareOverTime(modes []report.Mode, used map[report.Mode][]Step) template.HTML {
 	curves := map[report.Mode][]draw.Point{}
 	var long, most float64
 	for _, m := range modes {
@@ -93,7 +93,7 @@ func drawCourse(modes []report.Mode, used map[report.Mode][]Step) template.HTML 
 		var counts []int
 		for _, s := range used[m] {
 			for i, due := range s.Due {
-				b := int(due / courseBin)
+				b := int(due / shareBin)
 				for len(sums) <= b {
 					sums, counts = append(sums, 0), append(counts, 0)
 				}
@@ -105,7 +105,7 @@ func drawCourse(modes []report.Mode, used map[report.Mode][]Step) template.HTML 
 			if n == 0 {
 				continue
 			}
-			p := draw.Point{X: (float64(b) + 0.5) * courseBin / 1000, Y: sums[b] / float64(n)}
+			p := draw.Point{X: (float64(b) + 0.5) * shareBin / 1000, Y: sums[b] / float64(n)}
 			curves[m] = append(curves[m], p)
 			long, most = max(long, p.X), max(most, p.Y)
 		}

@@ -63,7 +63,7 @@ type Step struct {
 	// Events are those of the kernel's signals that tenond learned of during
 	// the step, and Turns its turns.
 	Events []StepEvent `json:"events,omitempty"`
-	Turns  []StepTurn  `json:"turns,omitempty"`
+	Ticks  []StepTick  `json:"turns,omitempty"`
 	// Due and Delays are of the service's cycles in µs: when each was due, and
 	// how much later than in its work's time after that it was over.
 	Due    []int64 `json:"due_us"`
@@ -78,8 +78,8 @@ type StepEvent struct {
 	Text string        `json:"text,omitempty"`
 }
 
-// A StepTurn is one turn of tenond that ended within the step.
-type StepTurn struct {
+// A StepTick is one turn of tenond that ended within the step.
+type StepTick struct {
 	Began time.Duration `json:"began_ns"`
 	Ended time.Duration `json:"ended_ns"` // its last write was over
 	// Woken is when the first of the kernel's signals came that the turn

@@ -29,7 +29,7 @@ var rows = []row{
 	{"step → event", func(f Figure) string { return f.StepToEvent.cell() }},
 	{"event → write", func(f Figure) string { return f.EventToWrite.cell() }},
 	{"  p99, 95 %", func(f Figure) string { return f.EventToWrite.tail() }},
-	{"  of steps", func(f Figure) string { return fmt.Sprint(f.WithTurn) }},
+	{"  of steps", func(f Figure) string { return fmt.Sprint(f.WithTick) }},
 	{"event→narrowed", func(f Figure) string { return f.EventToNarrowed.cell() }},
 	{"  p99, 95 %", func(f Figure) string { return f.EventToNarrowed.tail() }},
 	{"  of steps", func(f Figure) string { return fmt.Sprint(f.EventToNarrowed.Steps) }},
@@ -165,6 +165,6 @@ func plots(order []report.Mode, used map[report.Mode][]Step, apart map[report.Mo
 		report.Plot{Title: "How long the delay stayed raised", Text: "The share of steps in which the service was done in time again after so long.",
 			Picture: drawShares(order, func(m report.Mode) []float64 { return apart[m].raised })},
 		report.Plot{Title: "Delay along a step", Text: "The mean over steps of how late the cycles were that were due at this time after the step began.",
-			Picture: drawCourse(order, used)})
+			Picture: drawShareOverTime(order, used)})
 	return slices.DeleteFunc(all, func(p report.Plot) bool { return p.Picture == "" })
 }

@@ -56,12 +56,12 @@ func invented(steps int) (Experiment, []Step) {
 			switch m {
 			case report.Ticks:
 				raised = time.Duration(rng.Int64N(int64(time.Second)))
-				s.Turns = []StepTurn{{Began: raised - took, Ended: raised, Writes: 1, Narrowed: true}}
+				s.Ticks = []StepTick{{Began: raised - took, Ended: raised, Writes: 1, Narrowed: true}}
 			case report.IdleBE:
 				raised = 0
 			default:
 				s.Events = []StepEvent{{At: event, Kind: "delay", Text: "3 waits"}}
-				s.Turns = []StepTurn{{Began: event + ms, Ended: event + took, Woken: &event, Writes: 1, Narrowed: true}}
+				s.Ticks = []StepTick{{Began: event + ms, Ended: event + took, Woken: &event, Writes: 1, Narrowed: true}}
 			}
 			s.Due, s.Delays = cycles(s.Length, raised)
 			all = append(all, s)
@@ -128,9 +128,9 @@ func TestRaisedEndsWithTheFirstCalm(t *testing.T) {
 	}
 }
 
-func TestOnlyATurnThatAnEventOfTheStepWokeIsAnAnswer(t *testing.T) {
+func TestOnlyATickThatAnEventOfTheStepWokeIsAnAnswer(t *testing.T) {
 	at := func(d time.Duration) *time.Duration { return &d }
-	s := Step{Turns: []StepTurn{
+	s := Step{Ticks: []StepTick{
 		{Ended: 5 * ms, Woken: at(-2 * ms), Writes: 1},  // an event from before the step
 		{Ended: 10 * ms, Writes: 1, Narrowed: true},     // the clock's
 		{Ended: 20 * ms, Woken: at(15 * ms)},            // wrote nothing
@@ -147,7 +147,7 @@ func TestOnlyATurnThatAnEventOfTheStepWokeIsAnAnswer(t *testing.T) {
 	if got, ok := s.yielded(); !ok || !math.IsInf(got, 1) {
 		t.Errorf("narrowed before the event alone: %v, %v", got, ok)
 	}
-	s.Turns[4].Narrowed = true
+	s.Ticks[4].Narrowed = true
 	if got, ok := s.yielded(); !ok || got != 78 {
 		t.Errorf("narrowed %v ms after the event, want 78", got)
 	}
@@ -180,7 +180,7 @@ func TestRequirementIsJudgedByTheUpperBoundOfItsPercentile(t *testing.T) {
 	}
 	for i := range all {
 		if all[i].Mode == report.Events && i%60 == 0 { // one in twenty takes longer
-			all[i].Turns[0].Ended += 150 * ms
+			all[i].Ticks[0].Ended += 150 * ms
 		}
 	}
 	if c := Analyse(e, all).Claims[0]; c.Verdict != stat.NotMet {
@@ -251,7 +251,7 @@ func TestEveryKeyOfTheReactionIsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range []any{Result{}, Figure{}, Spread{}, Step{}, StepEvent{}, StepTurn{}} {
+	for _, v := range []any{Result{}, Figure{}, Spread{}, Step{}, StepEvent{}, StepTick{}} {
 		typ := reflect.TypeOf(v)
 		for i := range typ.NumField() {
 			key, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")

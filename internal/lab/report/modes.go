@@ -45,15 +45,15 @@ type ModeSpec struct {
 	Mode Mode
 
 	// The programs beside the service.
-	Batch     bool      // the batch work
-	Alone     bool      // and the service does not
-	Burstable bool      // the batch work is in a pod with CPU requests
-	Spinner   bool      // an idle-class spinner keeps the CPUs awake
-	Paced     bool      // the batch work is paced to the CPU use of Tenon65
-	Tenon     bool      // Tenon's policies write the knobs
-	Suppress  bool      // with the watermark
-	Mechanism node.Rung // the isolation mechanism, pinned; empty: Tenon chooses
-	Cluster   bool      // a node of a cluster can run it
+	Batch     bool           // the batch work
+	Alone     bool           // and the service does not
+	Burstable bool           // the batch work is in a pod with CPU requests
+	Spinner   bool           // an idle-class spinner keeps the CPUs awake
+	Paced     bool           // the batch work is paced to the CPU use of Tenon65
+	Tenon     bool           // Tenon's policies write the knobs
+	Suppress  bool           // with the watermark
+	Mechanism node.Mechanism // the isolation mechanism, pinned; empty: Tenon chooses
+	Cluster   bool           // a node of a cluster can run it
 
 	// How it is shown.
 	Head string // of its column in the kernel-qos experiment; empty: its name
@@ -81,17 +81,17 @@ var modeTable = []ModeSpec{
 		Help: "the batch work with CPU requests, as batch usually runs"},
 	{Mode: Tenon, Batch: true, Tenon: true, Cluster: true,
 		Help: "Tenon's isolation, by the strongest mechanism that the node has"},
-	{Mode: TenonWeight, Batch: true, Tenon: true, Mechanism: node.RungWeight, Head: "least weight", Line: "dash",
+	{Mode: TenonWeight, Batch: true, Tenon: true, Mechanism: node.MechanismWeight, Head: "least weight", Line: "dash",
 		Help: "the least CPU weight"},
-	{Mode: TenonIdle, Batch: true, Tenon: true, Mechanism: node.RungIdle, Head: "cpu.idle",
+	{Mode: TenonIdle, Batch: true, Tenon: true, Mechanism: node.MechanismIdle, Head: "cpu.idle",
 		Help: "cpu.idle"},
-	{Mode: TenonSiblings, Batch: true, Tenon: true, Mechanism: node.RungSiblings, Head: "siblings",
+	{Mode: TenonSiblings, Batch: true, Tenon: true, Mechanism: node.MechanismSiblings, Head: "siblings",
 		Help: "and a CPU set that keeps the batch work off the siblings of the service's CPUs"},
-	{Mode: TenonCoreSched, Batch: true, Tenon: true, Mechanism: node.RungCoreSched, Head: "core scheduling",
+	{Mode: TenonCoreSched, Batch: true, Tenon: true, Mechanism: node.MechanismCoreSched, Head: "core scheduling",
 		Help: "and a core-scheduling cookie on the threads of the batch work"},
-	{Mode: TenonSCX, Batch: true, Tenon: true, Mechanism: node.RungSchedExt, Head: "sched_ext",
+	{Mode: TenonSCX, Batch: true, Tenon: true, Mechanism: node.MechanismSchedExt, Head: "sched_ext",
 		Help: "and Tenon's sched_ext scheduler for the threads of the batch work"},
-	{Mode: TenonVendor, Batch: true, Tenon: true, Mechanism: node.RungVendor, Head: "vendor kernel",
+	{Mode: TenonVendor, Batch: true, Tenon: true, Mechanism: node.MechanismVendor, Head: "vendor kernel",
 		Help: "the QoS files of a vendor's kernel"},
 	{Mode: Tenond, Batch: true, Tenon: true,
 		Help: "Tenon's memory QoS: on cgroup v2 memory.min and low for the service and memory.high for the batch work; on cgroup v1, which has none of these, the limit that the rule of the batch work names"},
@@ -104,8 +104,9 @@ var modeTable = []ModeSpec{
 	{Mode: IdleBE, Help: "events, and the spinners idle in the kernel (cpu.idle), which needs no loop: for contrast"},
 }
 
-// RungModes are the modes that pin an isolation mechanism, from the weakest up.
-var RungModes = modesWhere(func(s ModeSpec) bool { return s.Mechanism != "" })
+// MechanismModes are the modes that pin an isolation mechanism, from the
+// weakest up.
+var MechanismModes = modesWhere(func(s ModeSpec) bool { return s.Mechanism != "" })
 
 func modesWhere(is func(ModeSpec) bool) []Mode {
 	var list []Mode

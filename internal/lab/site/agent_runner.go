@@ -31,23 +31,23 @@ type AgentRunner struct {
 	State     string       // the state directory of a tenond; empty: the loop is ours
 	release   func() error // undoes changes outside the cgroups; nil: none
 
-	mu     sync.Mutex
-	writes []string
-	faults []string
-	ladder node.LadderStatus // after the last tick
+	mu        sync.Mutex
+	writes    []string
+	faults    []string
+	selection node.Selection // after the last tick
 }
 
-// Govern runs Tenon's loop in this process: one tick, and then, if CPU suppress
-// or the isolation mechanism needs it, one each GovernPeriod and for each event
-// of the mechanism.
-func (s *Site) Govern(ctx context.Context, work []node.Workload, config policy.Config, on bool) (*AgentRunner, error) {
+// RunAgent runs Tenon's loop in this process: one tick, and then, if CPU
+// suppress or the isolation mechanism needs it, one each GovernPeriod and for
+// each event of the mechanism.
+func (s *Site) RunAgent(ctx context.Context, work []node.Workload, config policy.Config, on bool) (*AgentRunner, error) {
 	for _, w := range work {
 		s.Host.Manage(w)
 	}
 	s.Host.Show(policy.Files(config, work))
-	rung := s.rungHere(config.CPUQOS)
+	mechanism := s.mechanismHere(config.CPUQOS)
 	var alarms <-chan host.Delayed
-	if rung == node.RungSiblings { // it follows the CPUs of the service
+	if mechanism == node.MechanismSiblings { // it follows the CPUs of the service
 		var err error
 		if alarms, err = s.Host.CountDelays(); err != nil {
 			return nil, fmt.Errorf("isolate the batch work: %w", err)
@@ -59,7 +59,7 @@ func (s *Site) Govern(ctx context.Context, work []node.Workload, config policy.C
 	a := &loop.Agent{Host: s.Host, Period: GovernPeriod, Config: config}
 	t, err := a.Step(ctx)
 	g.observe(t, err)
-	if !on && !attended[rung] {
+	if !on && !attended[mechanism] {
 		close(g.done)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("isolate the batch work: %w", err), g.Stop())
@@ -90,8 +90,8 @@ func (s *Site) wakeLoop(ctx context.Context, alarms <-chan host.Delayed, wake ch
 		select {
 		case <-ctx.Done():
 			return
-		case r := <-s.Host.RungEvents():
-			e = tick.Event{At: r.At, Kind: tick.EventRung, Text: r.Text}
+		case r := <-s.Host.MechanismEvents():
+			e = tick.Event{At: r.At, Kind: tick.EventMechanism, Text: r.Text}
 		case a, ok := <-alarms:
 			if !ok {
 				alarms = nil
@@ -110,7 +110,7 @@ func (s *Site) wakeLoop(ctx context.Context, alarms <-chan host.Delayed, wake ch
 func (g *AgentRunner) observe(t tick.Tick, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.ladder = t.Ladder
+	g.selection = t.Selection
 	for _, o := range t.Done {
 		text := fmt.Sprintf("%.2fs %v", time.Since(g.begun).Seconds(), o.Step)
 		if o.Err != nil {
@@ -134,13 +134,13 @@ func (g *AgentRunner) Report() (writes, faults []string) {
 }
 
 // On returns an error unless the loop isolates with this mechanism.
-func (g *AgentRunner) On(rung node.Rung) error {
+func (g *AgentRunner) On(mechanism node.Mechanism) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if rung == "" || g.ladder.Rung == rung {
+	if mechanism == "" || g.selection.Mechanism == mechanism {
 		return nil
 	}
-	return fmt.Errorf("not isolated by %s but by %s: %s", rung, g.ladder.Rung, g.ladder.Why)
+	return fmt.Errorf("not isolated by %s but by %s: %s", mechanism, g.selection.Mechanism, g.selection.Why)
 }
 
 // Stop ends the loop, and undoes changes outside the cgroups.

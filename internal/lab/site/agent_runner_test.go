@@ -10,19 +10,19 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-func TestARunOnAnotherRungIsNoRunOfItsMode(t *testing.T) {
-	g := &AgentRunner{ladder: node.LadderStatus{Rung: node.RungIdle, Why: "sched_ext fell"}}
-	if err := g.On(node.RungSchedExt); err == nil || err.Error() != "not isolated by sched_ext but by cpu.idle: sched_ext fell" {
+func TestARunOnAnotherMechanismIsNoRunOfItsMode(t *testing.T) {
+	g := &AgentRunner{selection: node.Selection{Mechanism: node.MechanismIdle, Why: "sched_ext fell"}}
+	if err := g.On(node.MechanismSchedExt); err == nil || err.Error() != "not isolated by sched_ext but by cpu.idle: sched_ext fell" {
 		t.Errorf("error %v", err)
 	}
-	for _, r := range []node.Rung{"", node.RungIdle} {
+	for _, r := range []node.Mechanism{"", node.MechanismIdle} {
 		if err := g.On(r); err != nil {
 			t.Errorf("asked for %q: %v", r, err)
 		}
 	}
 }
 
-func TestTheRungIsTakenFromTenondsLog(t *testing.T) {
+func TestTheMechanismIsTakenFromTenondsLog(t *testing.T) {
 	g := &AgentRunner{State: "/run/x"}
 	ready := make(chan struct{})
 	log := &logLines{each: func(l logLine) { g.observeLog(l, ready) }}
@@ -34,7 +34,7 @@ func TestTheRungIsTakenFromTenondsLog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := g.On(node.RungSchedExt); err == nil || !strings.Contains(err.Error(), "sched_ext fell: stall") {
+	if err := g.On(node.MechanismSchedExt); err == nil || !strings.Contains(err.Error(), "sched_ext fell: stall") {
 		t.Errorf("error %v", err)
 	}
 }

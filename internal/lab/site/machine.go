@@ -37,11 +37,11 @@ func ThisMachine(fs proc.FS) report.Machine {
 
 // mechanisms lists the mechanisms of Tenon's modes, as policy selects them.
 func mechanisms(can node.Capabilities) []string {
-	list := []string{string(policy.Ladder(Pinned(""), can, node.Isolation{}).Rung)}
+	list := []string{string(policy.Mechanisms(Pinned(""), can, node.Isolation{}).Mechanism)}
 	switch list[0] {
-	case string(node.RungWeight):
-		list[0] = "cpu.weight, the least (no cpu.idle: " + can[node.MechCPUIdle].Why + ")"
-	case string(node.RungIdle):
+	case string(node.MechanismWeight):
+		list[0] = "cpu.weight, the least (no cpu.idle: " + can[node.FeatureCPUIdle].Why + ")"
+	case string(node.MechanismIdle):
 	default:
 		list = append(list, "cpu.idle below it")
 	}

@@ -9,30 +9,30 @@ import (
 
 // Pinned is the CPU QoS of a mode with an isolation mechanism; without one it
 // selects the strongest that the node supports.
-func Pinned(rung node.Rung) policy.CPUQOS {
-	return policy.CPUQOS{Enable: true, Rung: rung}
+func Pinned(mechanism node.Mechanism) policy.CPUQOS {
+	return policy.CPUQOS{Enable: true, Mechanism: mechanism}
 }
 
-// Carries returns whether this node supports an isolation mechanism, by the
+// Supports returns whether this node supports an isolation mechanism, by the
 // policy's rules.
-func (s *Site) Carries(rung node.Rung) node.Answer {
-	for _, r := range policy.Ladder(Pinned(""), s.Host.Capabilities(), s.isolation).Rungs {
-		if r.Rung == rung {
+func (s *Site) Supports(mechanism node.Mechanism) node.Answer {
+	for _, r := range policy.Mechanisms(Pinned(""), s.Host.Capabilities(), s.isolation).Mechanisms {
+		if r.Mechanism == mechanism {
 			return node.Answer{Verdict: r.Can, Why: r.Why}
 		}
 	}
-	return node.Answer{Verdict: node.No, Why: fmt.Sprintf("%q is no rung", rung)}
+	return node.Answer{Verdict: node.No, Why: fmt.Sprintf("%q is no rung", mechanism)}
 }
 
 // attended are the mechanisms that need a running loop: for new threads, for a
 // service that moves, or for the scheduler's heartbeat.
-var attended = map[node.Rung]bool{node.RungSchedExt: true, node.RungCoreSched: true, node.RungSiblings: true}
+var attended = map[node.Mechanism]bool{node.MechanismSchedExt: true, node.MechanismCoreSched: true, node.MechanismSiblings: true}
 
-// rungHere is the isolation mechanism that a policy selects on this node;
+// mechanismHere is the isolation mechanism that a policy selects on this node;
 // empty: none.
-func (s *Site) rungHere(c policy.CPUQOS) node.Rung {
+func (s *Site) mechanismHere(c policy.CPUQOS) node.Mechanism {
 	if !c.Enable {
 		return ""
 	}
-	return policy.Ladder(c, s.Host.Capabilities(), s.isolation).Rung
+	return policy.Mechanisms(c, s.Host.Capabilities(), s.isolation).Mechanism
 }

@@ -66,8 +66,8 @@ func (p Pods) jobName() string          { return cmp.Or(p.Job, "ffmpeg") }
 // Workloads describes the pods to Tenon as its Kubernetes adapter would.
 func (p Pods) Workloads() []node.Workload {
 	return []node.Workload{
-		{ID: "nginx", Class: node.LS, Cgroup: p.NGINXPod(), Meet: p.sensitive()},
-		{ID: node.WorkloadID(p.jobName()), Class: node.BE, Cgroup: p.JobPod(), Meet: p.Batch()},
+		{ID: "nginx", Class: node.LS, Cgroup: p.NGINXPod(), ContentionRoot: p.sensitive()},
+		{ID: node.WorkloadID(p.jobName()), Class: node.BE, Cgroup: p.JobPod(), ContentionRoot: p.Batch()},
 	}
 }
 

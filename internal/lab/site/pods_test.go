@@ -62,10 +62,10 @@ func TestWeightsAreKubelets(t *testing.T) {
 func TestTenonMeetsTheServiceBelowKubepods(t *testing.T) {
 	p := Pods{Root: "lab", Tested: unit.CPUSetOf(0)}
 	ls, be := p.Workloads()[0], p.Workloads()[1]
-	if ls.Meet.Parent() != be.Meet.Parent() || ls.Meet == be.Meet {
-		t.Errorf("%s and %s are no siblings", ls.Meet, be.Meet)
+	if ls.ContentionRoot.Parent() != be.ContentionRoot.Parent() || ls.ContentionRoot == be.ContentionRoot {
+		t.Errorf("%s and %s are no siblings", ls.ContentionRoot, be.ContentionRoot)
 	}
-	if !ls.Meet.Contains(p.NGINX()) || !be.Meet.Contains(p.JobGroup()) {
-		t.Errorf("the processes are not below %s and %s", ls.Meet, be.Meet)
+	if !ls.ContentionRoot.Contains(p.NGINX()) || !be.ContentionRoot.Contains(p.JobGroup()) {
+		t.Errorf("the processes are not below %s and %s", ls.ContentionRoot, be.ContentionRoot)
 	}
 }

@@ -29,9 +29,9 @@ type TenondConfig struct {
 	CPUs      unit.CPUSet // counted and shared; empty: all
 	Rules     []TenondRule
 	Suppress  bool
-	Threshold int       // percent, of Suppress
-	Isolate   bool      // cpuQOS
-	Rung      node.Rung // the isolation mechanism, pinned; empty: the strongest
+	Threshold int            // percent, of Suppress
+	Isolate   bool           // cpuQOS
+	Mechanism node.Mechanism // the isolation mechanism, pinned; empty: the strongest
 	// NoDelays and NoPressure switch the kernel's signals off.
 	NoDelays, NoPressure bool
 	// Memory is memoryQOS of the classes.
@@ -64,7 +64,7 @@ period: {{.Period}}
 {{if .Suppress}}  cpuSuppressThresholdPercent: {{.Threshold}}
   cpuSuppressPolicy: cfsQuota
 {{end}}resource-qos-config:
-{{with .Rung}}  policies: {cpuIsolation: "{{.}}"}
+{{with .Mechanism}}  policies: {cpuIsolation: "{{.}}"}
 {{end}}  lsClass:
     cpuQOS: {enable: {{.Isolate}}}
 {{with .Of "LS"}}    memoryQOS: {enable: true, minLimitPercent: {{printf "%d" .MinPercent}}, lowLimitPercent: {{printf "%d" .LowPercent}}}
@@ -179,7 +179,7 @@ func (g *AgentRunner) observeLog(l logLine, ready chan struct{}) {
 	case l.Message == "ready":
 		close(ready)
 	case l.Message == "isolation on the CPU":
-		g.ladder = node.LadderStatus{Rung: l.Rung, Why: l.Reason}
+		g.selection = node.Selection{Mechanism: l.Mechanism, Why: l.Reason}
 	case l.Message == "written":
 		g.writes = append(g.writes, fmt.Sprintf("%.2fs %s %s %s -> %s  # %s", at, l.Cgroup, l.File, l.From, l.To, l.Reason))
 	case l.Level == "ERROR" && len(g.faults) < 10:
@@ -189,15 +189,15 @@ func (g *AgentRunner) observeLog(l logLine, ready chan struct{}) {
 
 // A logLine is the part of a line of tenond's log that the lab reads.
 type logLine struct {
-	Level   string    `json:"level"`
-	Message string    `json:"msg"`
-	Cgroup  string    `json:"cgroup"`
-	File    string    `json:"file"`
-	From    string    `json:"from"`
-	To      string    `json:"to"`
-	Reason  string    `json:"reason"`
-	Rung    node.Rung `json:"rung"`
-	Error   string    `json:"error"`
+	Level     string         `json:"level"`
+	Message   string         `json:"msg"`
+	Cgroup    string         `json:"cgroup"`
+	File      string         `json:"file"`
+	From      string         `json:"from"`
+	To        string         `json:"to"`
+	Reason    string         `json:"reason"`
+	Mechanism node.Mechanism `json:"rung"`
+	Error     string         `json:"error"`
 }
 
 // logLines calls each for every complete line that is written to it.

@@ -156,7 +156,7 @@ func names(errs []error) string {
 // manage shows the group of the fact in snapshots until the fact is done.
 func (b *Bench) manage(p node.CgroupPath) func() {
 	id := node.WorkloadID(p)
-	b.Manage(node.Workload{ID: id, Class: node.BE, Cgroup: p, Meet: b.at})
+	b.Manage(node.Workload{ID: id, Class: node.BE, Cgroup: p, ContentionRoot: b.at})
 	return func() { b.Forget(id) }
 }
 

@@ -69,7 +69,7 @@ type Fact struct {
 	// Version is the cgroup version that has the fact: 1, 2, or 0 for both.
 	Version int
 	// Needs is a mechanism without which the fact has no meaning; "" if none.
-	Needs node.Mechanism
+	Needs node.Feature
 	// Check returns what speaks against the fact.
 	Check func(*Bench) error
 }
@@ -99,12 +99,12 @@ func Run(t *testing.T, root node.CgroupPath, open func(*testing.T) Node) {
 	}
 	for _, f := range Facts(s.Knobs.Kernel.CgroupVersion) {
 		t.Run(f.Name, func(t *testing.T) {
-			if f.Needs != "" && !s.Can.Can(f.Needs) {
+			if f.Needs != "" && !s.Capabilities.Can(f.Needs) {
 				// A clear no is the machine's; not being able to tell is ours.
-				if s.Can[f.Needs].Verdict != node.No && os.Getenv("TENON_TEST_STRICT") != "" {
-					t.Fatalf("cannot tell whether this node has %s: %s", f.Needs, s.Can[f.Needs].Why)
+				if s.Capabilities[f.Needs].Verdict != node.No && os.Getenv("TENON_TEST_STRICT") != "" {
+					t.Fatalf("cannot tell whether this node has %s: %s", f.Needs, s.Capabilities[f.Needs].Why)
 				}
-				t.Skipf("this node has no %s: %s", f.Needs, s.Can[f.Needs].Why)
+				t.Skipf("this node has no %s: %s", f.Needs, s.Capabilities[f.Needs].Why)
 			}
 			err := f.On(t.Context(), n, root)
 			if errors.Is(err, errNewer) {

@@ -25,11 +25,11 @@ func divisionFacts() []ControlFact {
 const be = string(node.BE)
 
 func inControl(f node.File, v node.Value) plan.Want {
-	return plan.Want{Intent: plan.Set, Knob: node.Knob{Control: be, File: f}, Value: v, Owner: plan.OwnerConformance, Reason: "fact", BE: true}
+	return plan.Want{Intent: plan.Set, Knob: node.Knob{ControlGroup: be, File: f}, Value: v, Owner: plan.OwnerConformance, Reason: "fact", BE: true}
 }
 
 // oneWay gives each cache the least that any machine takes.
-func (b *ControlBench) oneWay() node.L3 {
+func (b *ControlGroupBench) oneWay() node.L3 {
 	by := node.Ways{}
 	for _, id := range b.s.Resctrl.L3.Domains {
 		by[id] = 1<<max(b.s.Resctrl.L3.Least, 1) - 1
@@ -38,7 +38,7 @@ func (b *ControlBench) oneWay() node.L3 {
 }
 
 // some is a value of a knob that this machine has.
-func (b *ControlBench) some() (node.File, node.Value) {
+func (b *ControlGroupBench) some() (node.File, node.Value) {
 	if len(b.s.Resctrl.L3.Domains) > 0 {
 		return node.FileL3, b.oneWay()
 	}
@@ -49,21 +49,21 @@ func (b *ControlBench) some() (node.File, node.Value) {
 	return node.FileMB, node.MBOf(by)
 }
 
-func (b *ControlBench) give(f node.File) error {
-	return b.want(release(node.Knob{Control: be, File: f}))
+func (b *ControlGroupBench) give(f node.File) error {
+	return b.want(release(node.Knob{ControlGroup: be, File: f}))
 }
 
-func partOfCacheShows(b *ControlBench) error {
+func partOfCacheShows(b *ControlGroupBench) error {
 	v := b.oneWay()
 	return firstOf(
 		func() error { return b.want(inControl(node.FileL3, v)) },
-		func() error { return b.now(node.Knob{Control: be, File: node.FileL3}, v) },
+		func() error { return b.now(node.Knob{ControlGroup: be, File: node.FileL3}, v) },
 		func() error { return b.reads(be, b.l3(), v.Schema) },
 		func() error { return b.give(node.FileL3) },
 	)
 }
 
-func partOfBandwidthShows(b *ControlBench) error {
+func partOfBandwidthShows(b *ControlGroupBench) error {
 	by := map[node.CacheID]uint64{}
 	rule := b.s.Knobs.Kernel.MB
 	for _, id := range b.s.Resctrl.MBDomains {
@@ -73,13 +73,13 @@ func partOfBandwidthShows(b *ControlBench) error {
 	want := v.Rounded(b.s.Knobs.Kernel)
 	return firstOf(
 		func() error { return b.want(inControl(node.FileMB, v)) },
-		func() error { return b.now(node.Knob{Control: be, File: node.FileMB}, want) },
+		func() error { return b.now(node.Knob{ControlGroup: be, File: node.FileMB}, want) },
 		func() error { return b.reads(be, "MB", want.String()) },
 		func() error { return b.give(node.FileMB) },
 	)
 }
 
-func groupGoesWithLastKnob(b *ControlBench) error {
+func groupGoesWithLastKnob(b *ControlGroupBench) error {
 	f, v := b.some()
 	return firstOf(
 		func() error { return b.want(inControl(f, v)) },
@@ -89,7 +89,7 @@ func groupGoesWithLastKnob(b *ControlBench) error {
 				return fmt.Errorf("the control group is still there")
 			}
 			s, err := b.Snapshot(b.ctx)
-			if before := s.Knobs.Before[node.Knob{Control: be, File: f}]; err == nil && before != nil {
+			if before := s.Knobs.Before[node.Knob{ControlGroup: be, File: f}]; err == nil && before != nil {
 				err = fmt.Errorf("its knob is still remembered as %v", before)
 			}
 			return err
@@ -97,27 +97,29 @@ func groupGoesWithLastKnob(b *ControlBench) error {
 	)
 }
 
-func tasksJoinAndLeave(b *ControlBench) error {
+func tasksJoinAndLeave(b *ControlGroupBench) error {
 	pid, forget, err := b.worker(node.BE)
 	if err != nil {
 		return err
 	}
 	defer forget()
 	f, v := b.some()
-	member := node.Knob{Cgroup: b.at, File: node.FileControl}
+	member := node.Knob{Cgroup: b.at, File: node.FileControlGroup}
 	return firstOf(
-		func() error { return b.now(member, node.ControlOf(node.DefaultControl)) },
-		func() error { return b.want(inControl(f, v), set(b.at, node.FileControl, node.ControlOf(be))) },
-		func() error { return b.now(member, node.ControlOf(be)) },
+		func() error { return b.now(member, node.ControlGroupsOf(node.DefaultControlGroup)) },
+		func() error {
+			return b.want(inControl(f, v), set(b.at, node.FileControlGroup, node.ControlGroupsOf(be)))
+		},
+		func() error { return b.now(member, node.ControlGroupsOf(be)) },
 		func() error { return b.holds(be, pid) },
 		func() error { return b.want(release(member)) },
-		func() error { return b.now(member, node.ControlOf(node.DefaultControl)) },
-		func() error { return b.holds(node.DefaultControl, pid) },
+		func() error { return b.now(member, node.ControlGroupsOf(node.DefaultControlGroup)) },
+		func() error { return b.holds(node.DefaultControlGroup, pid) },
 		func() error { return b.give(f) },
 	)
 }
 
-func othersAreLeftAlone(b *ControlBench) error {
+func othersAreLeftAlone(b *ControlGroupBench) error {
 	pid, err := b.task(b.at, 0)
 	if err != nil {
 		return err
@@ -135,7 +137,7 @@ func othersAreLeftAlone(b *ControlBench) error {
 	)
 }
 
-func emptyGroupIsAdopted(b *ControlBench) error {
+func emptyGroupIsAdopted(b *ControlGroupBench) error {
 	id, full := b.first()
 	part := fmt.Sprintf("%d=%x", id, 1)
 	before := strings.Replace(all(b.s.Resctrl.L3.Domains, full), fmt.Sprintf("%d=%s", id, full), part, 1)

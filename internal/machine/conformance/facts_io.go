@@ -40,25 +40,25 @@ func onDisk(check func(b *Bench, disk string) error) func(*Bench) error {
 func ioFacts() []Fact {
 	return []Fact{
 		{
-			Name: "an I/O limit on a device that does not exist is refused", Needs: node.MechIOMax,
+			Name: "an I/O limit on a device that does not exist is refused", Needs: node.FeatureIOMax,
 			Check: func(b *Bench) error {
 				return b.refused(b.at, b.readLimit(), []string{"4095:1 " + b.pick("1000", "rbps=1000")}, syscall.ENODEV)
 			},
 		},
 		{
-			Name: "an I/O limit that is no number is refused", Needs: node.MechIOMax,
+			Name: "an I/O limit that is no number is refused", Needs: node.FeatureIOMax,
 			Check: onDisk(func(b *Bench, disk string) error {
 				return b.refused(b.at, b.readLimit(), []string{disk + b.pick(" much", " rbps=much"), disk + b.pick(" max", " rbps=-1")}, syscall.EINVAL)
 			}),
 		},
 		{
-			Name: "an I/O limit of 0 is refused", Version: 2, Needs: node.MechIOMax,
+			Name: "an I/O limit of 0 is refused", Version: 2, Needs: node.FeatureIOMax,
 			Check: onDisk(func(b *Bench, disk string) error {
 				return b.refused(b.at, "io.max", []string{disk + " rbps=0", disk + " wiops=0"}, syscall.ERANGE)
 			}),
 		},
 		{
-			Name: "an I/O limit that is not written stays", Version: 2, Needs: node.MechIOMax,
+			Name: "an I/O limit that is not written stays", Version: 2, Needs: node.FeatureIOMax,
 			Check: onDisk(func(b *Bench, disk string) error {
 				return firstOf(
 					func() error {
@@ -71,13 +71,13 @@ func ioFacts() []Fact {
 			}),
 		},
 		{
-			Name: "a limit on more operations than 32 bits hold is none", Version: 2, Needs: node.MechIOMax,
+			Name: "a limit on more operations than 32 bits hold is none", Version: 2, Needs: node.FeatureIOMax,
 			Check: onDisk(func(b *Bench, disk string) error {
 				return b.becomes(b.at, "io.max", disk+" rbps=1000 riops=4294967295", disk+" rbps=1000 wbps=max riops=max wiops=max")
 			}),
 		},
 		{
-			Name: "a device without I/O limits has no line", Needs: node.MechIOMax,
+			Name: "a device without I/O limits has no line", Needs: node.FeatureIOMax,
 			Check: onDisk(func(b *Bench, disk string) error {
 				return firstOf(
 					func() error { return b.set(b.at, b.readLimit(), disk+b.pick(" 1000", " rbps=1000")) },
@@ -86,35 +86,35 @@ func ioFacts() []Fact {
 			}),
 		},
 		{
-			Name: "a weight of I/O outside 1 to 10000 is refused", Version: 2, Needs: node.MechIOWeight,
+			Name: "a weight of I/O outside 1 to 10000 is refused", Version: 2, Needs: node.FeatureIOWeight,
 			Check: func(b *Bench) error {
 				return b.refused(b.at, "io.weight", []string{"0", "default 10001"}, syscall.EINVAL)
 			},
 		},
 		{
-			Name: "a weight of bfq outside 1 to 1000 is refused", Version: 1, Needs: node.MechBFQWeight,
+			Name: "a weight of bfq outside 1 to 1000 is refused", Version: 1, Needs: node.FeatureBFQWeight,
 			Check: func(b *Bench) error {
 				return b.refused(b.at, "blkio.bfq.weight", []string{"0", "1001"}, syscall.ERANGE)
 			},
 		},
 		{
-			Name: "a weight for a device on which nothing weighs is refused", Version: 2, Needs: node.MechIOWeight,
+			Name: "a weight for a device on which nothing weighs is refused", Version: 2, Needs: node.FeatureIOWeight,
 			Check: onDisk(func(b *Bench, disk string) error {
 				return b.refused(b.at, "io.weight", []string{disk + " 50"}, syscall.EOPNOTSUPP)
 			}),
 		},
 		{
-			Name: "a weight for a device on which nothing weighs is refused", Version: 1, Needs: node.MechBFQWeight,
+			Name: "a weight for a device on which nothing weighs is refused", Version: 1, Needs: node.FeatureBFQWeight,
 			Check: onDisk(func(b *Bench, disk string) error {
 				return b.refused(b.at, "blkio.bfq.weight_device", []string{disk + " 50"}, syscall.EOPNOTSUPP)
 			}),
 		},
 		{
-			Name: "a weight of I/O is that of all devices", Version: 2, Needs: node.MechIOWeight,
+			Name: "a weight of I/O is that of all devices", Version: 2, Needs: node.FeatureIOWeight,
 			Check: func(b *Bench) error { return b.becomes(b.at, "io.weight", "50", "default 50") },
 		},
 		{
-			Name: "a weight of I/O is that of all devices", Version: 1, Needs: node.MechBFQWeight,
+			Name: "a weight of I/O is that of all devices", Version: 1, Needs: node.FeatureBFQWeight,
 			Check: func(b *Bench) error {
 				return firstOf(
 					func() error { return b.becomes(b.at, "blkio.bfq.weight", "50", "50") },
@@ -123,7 +123,7 @@ func ioFacts() []Fact {
 			},
 		},
 		{
-			Name: "a target of 0 is none", Version: 2, Needs: node.MechIOLatency,
+			Name: "a target of 0 is none", Version: 2, Needs: node.FeatureIOLatency,
 			Check: onDisk(func(b *Bench, disk string) error {
 				return firstOf(
 					func() error { return b.becomes(b.at, "io.latency", disk+" target=3000", disk+" target=3000") },
@@ -131,7 +131,7 @@ func ioFacts() []Fact {
 				)
 			}),
 		},
-		{Name: "I/O limits change and come back", Needs: node.MechIOMax, Check: ioLimitsComeBack},
+		{Name: "I/O limits change and come back", Needs: node.FeatureIOMax, Check: ioLimitsComeBack},
 	}
 }
 

@@ -13,14 +13,14 @@ import (
 // those that Tenon makes.
 const bench = "tenon-bench"
 
-func needsL3(b *ControlBench) string {
+func needsL3(b *ControlGroupBench) string {
 	if len(b.s.Resctrl.L3.Domains) == 0 {
 		return "this machine does not divide its L3 caches"
 	}
 	return ""
 }
 
-func needsMB(b *ControlBench) string {
+func needsMB(b *ControlGroupBench) string {
 	if len(b.s.Resctrl.MBDomains) == 0 {
 		return "this machine does not divide its memory bandwidth"
 	}
@@ -28,21 +28,21 @@ func needsMB(b *ControlBench) string {
 }
 
 // needsSteps is about machines that round.
-func needsSteps(b *ControlBench) string {
+func needsSteps(b *ControlGroupBench) string {
 	if b.s.Knobs.Kernel.MB.Step < 2 {
 		return "this machine takes every number of memory bandwidth"
 	}
 	return needsMB(b)
 }
 
-func needsNeighbours(b *ControlBench) string {
+func needsNeighbours(b *ControlGroupBench) string {
 	if b.s.Resctrl.L3.Sparse || bits.OnesCount64(b.s.Resctrl.L3.Mask) < 3 {
 		return "this machine takes any ways"
 	}
 	return needsL3(b)
 }
 
-func needsAWay(b *ControlBench) string {
+func needsAWay(b *ControlGroupBench) string {
 	if b.s.Resctrl.L3.Least < 1 {
 		return "this machine takes a group without ways"
 	}
@@ -59,13 +59,13 @@ func all(ids []node.CacheID, value string) string {
 }
 
 // first is the first L3 cache, and full the mask of all its ways.
-func (b *ControlBench) first() (id node.CacheID, full string) {
+func (b *ControlGroupBench) first() (id node.CacheID, full string) {
 	return b.s.Resctrl.L3.Domains[0], fmt.Sprintf("%x", b.s.Resctrl.L3.Mask)
 }
 
 // refusesL3 requires that a line about the first cache is refused.
-func refusesL3(value, status string) func(*ControlBench) error {
-	return func(b *ControlBench) error {
+func refusesL3(value, status string) func(*ControlGroupBench) error {
+	return func(b *ControlGroupBench) error {
 		if err := b.control(bench); err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func schemataFacts() []ControlFact {
 	return []ControlFact{
 		{
 			Name: "ways that are not there are refused", Needs: needsL3,
-			Check: func(b *ControlBench) error {
+			Check: func(b *ControlGroupBench) error {
 				return refusesL3(fmt.Sprintf("%x", b.s.Resctrl.L3.Mask+1), "Mask out of range")(b)
 			},
 		},
@@ -87,21 +87,21 @@ func schemataFacts() []ControlFact {
 		{Name: "a mask that is no number is refused", Needs: needsL3, Check: refusesL3("way", "Non-hex")},
 		{
 			Name: "a cache that comes twice is refused", Needs: needsL3,
-			Check: func(b *ControlBench) error {
+			Check: func(b *ControlGroupBench) error {
 				id, full := b.first()
 				return refusesL3(fmt.Sprintf("%s;%d=%s", full, id, full), "Duplicate domain")(b)
 			},
 		},
 		{
 			Name: "a cache that is not there is refused", Needs: needsL3,
-			Check: func(b *ControlBench) error {
+			Check: func(b *ControlGroupBench) error {
 				_, full := b.first()
 				return refusesL3(full+";999="+full, "")(b)
 			},
 		},
 		{
 			Name: "a resource that is not there is refused",
-			Check: func(b *ControlBench) error {
+			Check: func(b *ControlGroupBench) error {
 				if err := b.control(bench); err != nil {
 					return err
 				}
@@ -110,7 +110,7 @@ func schemataFacts() []ControlFact {
 		},
 		{
 			Name: "a line without its end is refused", Needs: needsL3,
-			Check: func(b *ControlBench) error {
+			Check: func(b *ControlGroupBench) error {
 				if err := b.control(bench); err != nil {
 					return err
 				}
@@ -120,7 +120,7 @@ func schemataFacts() []ControlFact {
 		},
 		{
 			Name: "a cache that is not named keeps its ways", Needs: needsL3,
-			Check: func(b *ControlBench) error {
+			Check: func(b *ControlGroupBench) error {
 				if err := b.control(bench); err != nil {
 					return err
 				}
@@ -132,7 +132,7 @@ func schemataFacts() []ControlFact {
 		},
 		{
 			Name: "bandwidth above the most is refused", Needs: needsMB,
-			Check: func(b *ControlBench) error {
+			Check: func(b *ControlGroupBench) error {
 				if err := b.control(bench); err != nil {
 					return err
 				}
@@ -142,7 +142,7 @@ func schemataFacts() []ControlFact {
 		},
 		{
 			Name: "bandwidth is rounded up to the next step", Needs: needsSteps,
-			Check: func(b *ControlBench) error {
+			Check: func(b *ControlGroupBench) error {
 				if err := b.control(bench); err != nil {
 					return err
 				}
@@ -155,7 +155,7 @@ func schemataFacts() []ControlFact {
 		},
 		{
 			Name: "a new group has everything",
-			Check: func(b *ControlBench) error {
+			Check: func(b *ControlGroupBench) error {
 				if err := b.control(bench); err != nil {
 					return err
 				}
@@ -178,7 +178,7 @@ func controlGroupFacts() []ControlFact {
 	return []ControlFact{
 		{
 			Name: "a control group that is there cannot be made",
-			Check: func(b *ControlBench) error {
+			Check: func(b *ControlGroupBench) error {
 				if err := b.control(bench); err != nil {
 					return err
 				}
@@ -187,7 +187,7 @@ func controlGroupFacts() []ControlFact {
 		},
 		{
 			Name: "there are no more control groups than the hardware keeps apart",
-			Check: func(b *ControlBench) error {
+			Check: func(b *ControlGroupBench) error {
 				for i := range b.s.Resctrl.Groups - 1 - b.s.Resctrl.Others {
 					if err := b.control(fmt.Sprint(bench, i)); err != nil {
 						return err
@@ -202,7 +202,7 @@ func controlGroupFacts() []ControlFact {
 		},
 		{
 			Name: "a control group cannot be made in another",
-			Check: func(b *ControlBench) error {
+			Check: func(b *ControlGroupBench) error {
 				if err := b.control(bench); err != nil {
 					return err
 				}
@@ -211,18 +211,18 @@ func controlGroupFacts() []ControlFact {
 		},
 		{
 			Name: "a thread is in one control group",
-			Check: func(b *ControlBench) error {
+			Check: func(b *ControlGroupBench) error {
 				pid, err := b.task(b.at, 0)
 				if err != nil {
 					return err
 				}
 				return firstOf(
 					func() error { return b.control(bench) },
-					func() error { return b.holds(node.DefaultControl, pid) },
+					func() error { return b.holds(node.DefaultControlGroup, pid) },
 					func() error { return b.WriteControl(bench, "tasks", fmt.Sprintln(pid)) },
 					func() error { return b.holds(bench, pid) },
 					func() error {
-						if b.holds(node.DefaultControl, pid) == nil {
+						if b.holds(node.DefaultControlGroup, pid) == nil {
 							return fmt.Errorf("thread %d is in two control groups", pid)
 						}
 						return nil
@@ -232,7 +232,7 @@ func controlGroupFacts() []ControlFact {
 		},
 		{
 			Name: "a thread that has ended is refused",
-			Check: func(b *ControlBench) error {
+			Check: func(b *ControlGroupBench) error {
 				pid, err := b.task(b.at, 0)
 				if err != nil {
 					return err
@@ -246,7 +246,7 @@ func controlGroupFacts() []ControlFact {
 		},
 		{
 			Name: "the threads of a removed control group go to the default one",
-			Check: func(b *ControlBench) error {
+			Check: func(b *ControlGroupBench) error {
 				pid, err := b.task(b.at, 0)
 				if err != nil {
 					return err
@@ -255,7 +255,7 @@ func controlGroupFacts() []ControlFact {
 					func() error { return b.control(bench) },
 					func() error { return b.WriteControl(bench, "tasks", fmt.Sprintln(pid)) },
 					func() error { return b.RemoveControl(bench) },
-					func() error { return b.holds(node.DefaultControl, pid) },
+					func() error { return b.holds(node.DefaultControlGroup, pid) },
 				)
 			},
 		},

@@ -33,7 +33,7 @@ func runFacts() []Fact {
 		{Name: "what is frozen and asked to end goes on for it", Check: frozenIsAskedToEnd},
 	}
 	for i := range facts {
-		facts[i].Needs = node.MechCgroupFreezer
+		facts[i].Needs = node.FeatureCgroupFreezer
 	}
 	return append(facts,
 		Fact{Name: "kill is 1", Version: 2, Check: func(b *Bench) error {

@@ -24,14 +24,15 @@ type IsolationFact struct {
 	Check func(*Bench) error
 }
 
-// IsolationFacts lists all facts about the knobs of the ladder's rungs.
+// IsolationFacts lists all facts about the knobs of the preference order's
+// mechanisms.
 func IsolationFacts() []IsolationFact {
 	return []IsolationFact{
 		{Name: "a mark comes and goes without the weight", Needs: needsMarks, Check: markKeepsWeight},
 		{Name: "a group is marked with each identity", Needs: needsMarks, Check: eachIdentity},
 		{Name: "the scheduler comes and goes", Needs: needsOurScheduler, Check: schedulerComesAndGoes},
 		{Name: "a second scheduler is refused", Needs: needsForeign, Check: secondIsRefused},
-		{Name: "what the kernel refuses is told as a fall", Needs: needsForeign, Check: fallIsTold},
+		{Name: "what the kernel refuses is told as a fall", Needs: needsForeign, Check: failureIsReported},
 		{Name: "orders end with the scheduler", Needs: needsOurScheduler, Check: ordersEnd},
 		{Name: "a cgroup that is not there gets no order", Needs: needsOurScheduler, Check: orderNeedsGroup},
 		{Name: "a slot that is not there is refused", Needs: needsOurScheduler, Check: orderIsValid},
@@ -72,7 +73,7 @@ func (f IsolationFact) On(ctx context.Context, n Node, root node.CgroupPath) (wh
 }
 
 func needsMarks(s node.Snapshot) string {
-	if s.Can.CanMark() {
+	if s.Capabilities.CanMark() {
 		return ""
 	}
 	return "the kernel has no marks"
@@ -82,21 +83,21 @@ func needsOurScheduler(s node.Snapshot) string {
 	if s.Isolation.Foreign != "" {
 		return s.Isolation.Foreign + " is loaded"
 	}
-	return needs(s, node.MechSchedExt)
+	return needs(s, node.FeatureSchedExt)
 }
 
 func needsForeign(s node.Snapshot) string {
 	if s.Isolation.Foreign == "" {
 		return "nobody else has a scheduler loaded"
 	}
-	return needs(s, node.MechSchedExt)
+	return needs(s, node.FeatureSchedExt)
 }
 
 func needsThreads(s node.Snapshot) string {
-	if s.Can.Can(node.MechCoreSched) || s.Can.Can(node.MechEEVDFSlice) {
+	if s.Capabilities.Can(node.FeatureCoreSched) || s.Capabilities.Can(node.FeatureEEVDFSlice) {
 		return ""
 	}
-	return needs(s, node.MechSchedExt)
+	return needs(s, node.FeatureSchedExt)
 }
 
 func needsNoSiblings(s node.Snapshot) string {
@@ -106,11 +107,11 @@ func needsNoSiblings(s node.Snapshot) string {
 	return ""
 }
 
-func needs(s node.Snapshot, m node.Mechanism) string {
-	if s.Can.Can(m) {
+func needs(s node.Snapshot, m node.Feature) string {
+	if s.Capabilities.Can(m) {
 		return ""
 	}
-	return s.Can[m].Why
+	return s.Capabilities[m].Why
 }
 
 // markKeepsWeight: the kernels whose marks set and clear cpu.idle by themselves
@@ -172,7 +173,7 @@ func secondIsRefused(b *Bench) error {
 	)
 }
 
-func fallIsTold(b *Bench) error {
+func failureIsReported(b *Bench) error {
 	if err := b.Apply(b.ctx, plan.Step{Knob: scheduler, From: node.Scheduler{}, To: loaded}); err == nil {
 		return errors.New("a second scheduler was loaded")
 	}
@@ -180,11 +181,11 @@ func fallIsTold(b *Bench) error {
 	if err != nil {
 		return err
 	}
-	told := func(f node.Fall) bool {
-		return f.Rung == node.RungSchedExt && f.Refused && f.Why != "" && !f.At.After(s.At)
+	told := func(f node.Failure) bool {
+		return f.Mechanism == node.MechanismSchedExt && f.Refused && f.Why != "" && !f.At.After(s.At)
 	}
-	if !slices.ContainsFunc(s.Isolation.Falls, told) {
-		return fmt.Errorf("the falls are %+v, want one of %s that was refused", s.Isolation.Falls, node.RungSchedExt)
+	if !slices.ContainsFunc(s.Isolation.Failures, told) {
+		return fmt.Errorf("the falls are %+v, want one of %s that was refused", s.Isolation.Failures, node.MechanismSchedExt)
 	}
 	return nil
 }
@@ -197,10 +198,10 @@ func lateComers(b *Bench) error {
 		return err
 	}
 	defer b.manage(b.at)()
-	for file, m := range map[node.File]node.Mechanism{
-		node.FilePolicy: node.MechSchedExt, node.FileCookie: node.MechCoreSched, node.FileSlice: node.MechEEVDFSlice,
+	for file, m := range map[node.File]node.Feature{
+		node.FilePolicy: node.FeatureSchedExt, node.FileCookie: node.FeatureCoreSched, node.FileSlice: node.FeatureEEVDFSlice,
 	} {
-		if !s.Can.Can(m) {
+		if !s.Capabilities.Can(m) {
 			continue
 		}
 		k := node.Knob{Cgroup: b.at, File: file}

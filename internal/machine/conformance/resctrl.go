@@ -14,7 +14,7 @@ import (
 )
 
 // Controls makes, removes, reads and writes control groups of resctrl as they
-// are; the default one is node.DefaultControl. Files of info are below it.
+// are; the default one is node.DefaultControlGroup. Files of info are below it.
 type Controls interface {
 	MakeControl(group string) error
 	RemoveControl(group string) error
@@ -33,13 +33,13 @@ type ControlFact struct {
 	Name string
 	// Needs says what a machine must have for the fact to have a meaning; "" if
 	// it has.
-	Needs func(*ControlBench) string
-	Check func(*ControlBench) error
+	Needs func(*ControlGroupBench) string
+	Check func(*ControlGroupBench) error
 }
 
-// A ControlBench is a Bench on a node with resctrl. It removes the control
+// A ControlGroupBench is a Bench on a node with resctrl. It removes the control
 // groups that it creates.
-type ControlBench struct {
+type ControlGroupBench struct {
 	*Bench
 	Controls
 	s    node.Snapshot
@@ -75,7 +75,7 @@ func RunControls(t *testing.T, root node.CgroupPath, open func(*testing.T) Divid
 // On checks the fact on n, or says why it has no meaning there.
 func (f ControlFact) On(ctx context.Context, n DividedNode, root node.CgroupPath) (why string, err error) {
 	err = Fact{Check: func(b *Bench) error {
-		c := &ControlBench{Bench: b, Controls: n}
+		c := &ControlGroupBench{Bench: b, Controls: n}
 		if c.s, err = n.Snapshot(ctx); err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func (f ControlFact) On(ctx context.Context, n DividedNode, root node.CgroupPath
 }
 
 // remove removes what the fact has made.
-func (b *ControlBench) remove() error {
+func (b *ControlGroupBench) remove() error {
 	var errs []error
 	for _, g := range b.made {
 		errs = append(errs, b.RemoveControl(g))
@@ -103,7 +103,7 @@ func (b *ControlBench) remove() error {
 }
 
 // control makes a control group and remembers to remove it.
-func (b *ControlBench) control(name string) error {
+func (b *ControlGroupBench) control(name string) error {
 	if err := b.MakeControl(name); err != nil {
 		return fmt.Errorf("set up control group %s: %w", name, err)
 	}
@@ -112,7 +112,7 @@ func (b *ControlBench) control(name string) error {
 }
 
 // l3 is the resource of the L3 caches; that of data where code is apart.
-func (b *ControlBench) l3() string {
+func (b *ControlGroupBench) l3() string {
 	if b.s.Resctrl.L3.Apart {
 		return "L3DATA"
 	}
@@ -120,7 +120,7 @@ func (b *ControlBench) l3() string {
 }
 
 // line returns a line of a group's schemata, without what kernels pad it with.
-func (b *ControlBench) line(group, resource string) (string, error) {
+func (b *ControlGroupBench) line(group, resource string) (string, error) {
 	text, err := b.ReadControl(group, "schemata")
 	for row := range strings.Lines(text) {
 		name, values, _ := strings.Cut(strings.ReplaceAll(strings.TrimSpace(row), " ", ""), ":")
@@ -132,14 +132,14 @@ func (b *ControlBench) line(group, resource string) (string, error) {
 }
 
 // takes writes a line that must be taken, and requires how it reads then.
-func (b *ControlBench) takes(group, resource, values, want string) error {
+func (b *ControlGroupBench) takes(group, resource, values, want string) error {
 	if err := b.WriteControl(group, "schemata", resource+":"+values+"\n"); err != nil {
 		return fmt.Errorf("write %s:%s to %s: must be accepted: %w", resource, values, group, err)
 	}
 	return b.reads(group, resource, want)
 }
 
-func (b *ControlBench) reads(group, resource, want string) error {
+func (b *ControlGroupBench) reads(group, resource, want string) error {
 	got, err := b.line(group, resource)
 	if err == nil && got != want {
 		err = fmt.Errorf("%s of %s reads %q, want %q", resource, group, got, want)
@@ -149,7 +149,7 @@ func (b *ControlBench) reads(group, resource, want string) error {
 
 // refuses writes a text that must be refused with an error and the words of
 // last_cmd_status, and change nothing.
-func (b *ControlBench) refuses(group, file, text, status string, want ...error) error {
+func (b *ControlGroupBench) refuses(group, file, text, status string, want ...error) error {
 	before, err := b.ReadControl(group, file)
 	if err != nil {
 		return err
@@ -160,7 +160,7 @@ func (b *ControlBench) refuses(group, file, text, status string, want ...error) 
 	if after, _ := b.ReadControl(group, file); after != before {
 		return fmt.Errorf("write %q to %s of %s was refused, yet changed %q to %q", text, file, group, before, after)
 	}
-	said, err := b.ReadControl(node.DefaultControl, "info/last_cmd_status")
+	said, err := b.ReadControl(node.DefaultControlGroup, "info/last_cmd_status")
 	if err == nil && !strings.Contains(said, status) {
 		err = fmt.Errorf("write %q to %s of %s: the kernel says %q, want %q", text, file, group, said, status)
 	}
@@ -168,7 +168,7 @@ func (b *ControlBench) refuses(group, file, text, status string, want ...error) 
 }
 
 // holds reports whether a thread is in a group.
-func (b *ControlBench) holds(group string, tid int) error {
+func (b *ControlGroupBench) holds(group string, tid int) error {
 	text, err := b.ReadControl(group, "tasks")
 	if err == nil && !slices.Contains(strings.Fields(text), fmt.Sprint(tid)) {
 		err = fmt.Errorf("thread %d is not in control group %s", tid, group)
@@ -177,10 +177,10 @@ func (b *ControlBench) holds(group string, tid int) error {
 }
 
 // worker is a cgroup with a task in it, shown in snapshots.
-func (b *ControlBench) worker(class node.Class) (pid int, forget func(), err error) {
+func (b *ControlGroupBench) worker(class node.Class) (pid int, forget func(), err error) {
 	if pid, err = b.task(b.at, unit.Bytes(0)); err != nil {
 		return 0, nil, err
 	}
-	b.Manage(node.Workload{ID: "divided", Class: class, Cgroup: b.at, Meet: b.at})
+	b.Manage(node.Workload{ID: "divided", Class: class, Cgroup: b.at, ContentionRoot: b.at})
 	return pid, func() { b.Forget("divided") }, nil
 }

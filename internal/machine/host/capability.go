@@ -63,31 +63,31 @@ func refused(what string, err error, clear ...error) node.Answer {
 // probeNode probes capabilities of the whole node.
 func (h *Host) probeNode(can node.Capabilities) {
 	psi := filepath.Join(h.fs.Proc, "pressure/cpu")
-	can[node.MechPSINode] = exists(psi)
+	can[node.FeaturePSINode] = exists(psi)
 	// With psi=0 on the command line the file exists and cannot be read.
 	if f, err := os.Open(psi); err == nil {
 		if _, err := f.Read(make([]byte, 1)); err != nil {
-			can[node.MechPSINode] = refused("read "+psi, err, syscall.EOPNOTSUPP)
+			can[node.FeaturePSINode] = refused("read "+psi, err, syscall.EOPNOTSUPP)
 		}
 		_ = f.Close()
 	}
-	can[node.MechSchedExt] = h.probeSchedExt()
+	can[node.FeatureSchedExt] = h.probeSchedExt()
 
 	self := os.Getpid()
 	switch s, err := h.fs.SchedStat(self, self); {
 	case errors.Is(err, fs.ErrNotExist):
-		can[node.MechSchedStat] = no("%v", err)
+		can[node.FeatureSchedStat] = no("%v", err)
 	case err != nil:
-		can[node.MechSchedStat] = unknown("%v", err)
+		can[node.FeatureSchedStat] = unknown("%v", err)
 	case s.Slices == 0 && s.Run == 0:
-		can[node.MechSchedStat] = no("/proc/PID/schedstat counts nothing")
+		can[node.FeatureSchedStat] = no("/proc/PID/schedstat counts nothing")
 	default:
-		can[node.MechSchedStat] = yes("/proc/PID/schedstat counts run-queue delay")
+		can[node.FeatureSchedStat] = yes("/proc/PID/schedstat counts run-queue delay")
 	}
 }
 
 // Instead returns what Tenon uses if a mechanism is not available.
-func Instead(m node.Mechanism) string {
+func Instead(m node.Feature) string {
 	for _, v := range node.VendorMarks {
 		if v.Can == m {
 			return v.Instead
@@ -96,31 +96,31 @@ func Instead(m node.Mechanism) string {
 	return instead[m]
 }
 
-var instead = map[node.Mechanism]string{
-	node.MechCPUIdle:        "the least CPU weight for BE (cpu.weight 1, cpu.shares 2)",
-	node.MechCPUWeight:      "SCHED_IDLE on each BE thread",
-	node.MechCPUMax:         "CPU sets for BE, in steps of one CPU",
-	node.MechCPUBurst:       "quota without burst",
-	node.MechCPUSets:        "affinity of each thread",
-	node.MechCPUPartition:   "plain CPU sets",
-	node.MechMemoryLimit:    "nothing: memory of BE is not bounded",
-	node.MechMemoryProtect:  "limits on BE only; LS memory is not protected from reclaim",
-	node.MechPSINode:        "run-queue delay of LS threads",
-	node.MechPSICgroup:      "the node's pressure and run-queue delay of LS threads",
-	node.MechEEVDFSlice:     "default slices: BE in an idle group is preempted at wake-up anyway, BE that just began in another may delay LS for a slice",
-	node.MechCoreSched:      "CPU sets that keep BE off the siblings of LS, where there is SMT",
-	node.MechSchedExt:       "core scheduling, or CPU sets beside LS, and cpu.idle",
-	node.MechSchedIdle:      "nice 19",
-	node.MechBPF:            "counters of /proc and of cgroups",
-	node.MechPerfCounters:   "run-queue delay; cycles and cache misses are not reported",
-	node.MechResctrlL3:      "CPU sets on another L3 cache, where there is one",
-	node.MechResctrlMB:      "CPU suppress, which bounds bandwidth only indirectly",
-	node.MechSchedStat:      "pressure of the LS cgroup, if there is PSI",
-	node.MechCgroupFreezer:  "SIGTERM and SIGKILL alone: what grows while memory is short is not held",
-	node.MechHardwareSMT:    "nothing needed: no thread shares a core",
-	node.MechIOMax:          "nothing: block I/O of BE is not limited",
-	node.MechIOWeight:       "the weights of the scheduler bfq, where it is on",
-	node.MechBFQWeight:      "the weights of iocost, where it is on",
-	node.MechIOLatency:      "limits on BE's block I/O",
-	node.MechCgroupDelegate: "SCHED_IDLE and nice on the command's own threads",
+var instead = map[node.Feature]string{
+	node.FeatureCPUIdle:        "the least CPU weight for BE (cpu.weight 1, cpu.shares 2)",
+	node.FeatureCPUWeight:      "SCHED_IDLE on each BE thread",
+	node.FeatureCPUMax:         "CPU sets for BE, in steps of one CPU",
+	node.FeatureCPUBurst:       "quota without burst",
+	node.FeatureCPUSets:        "affinity of each thread",
+	node.FeatureCPUPartition:   "plain CPU sets",
+	node.FeatureMemoryLimit:    "nothing: memory of BE is not bounded",
+	node.FeatureMemoryProtect:  "limits on BE only; LS memory is not protected from reclaim",
+	node.FeaturePSINode:        "run-queue delay of LS threads",
+	node.FeaturePSICgroup:      "the node's pressure and run-queue delay of LS threads",
+	node.FeatureEEVDFSlice:     "default slices: BE in an idle group is preempted at wake-up anyway, BE that just began in another may delay LS for a slice",
+	node.FeatureCoreSched:      "CPU sets that keep BE off the siblings of LS, where there is SMT",
+	node.FeatureSchedExt:       "core scheduling, or CPU sets beside LS, and cpu.idle",
+	node.FeatureSchedIdle:      "nice 19",
+	node.FeatureBPF:            "counters of /proc and of cgroups",
+	node.FeaturePerfCounters:   "run-queue delay; cycles and cache misses are not reported",
+	node.FeatureResctrlL3:      "CPU sets on another L3 cache, where there is one",
+	node.FeatureResctrlMB:      "CPU suppress, which bounds bandwidth only indirectly",
+	node.FeatureSchedStat:      "pressure of the LS cgroup, if there is PSI",
+	node.FeatureCgroupFreezer:  "SIGTERM and SIGKILL alone: what grows while memory is short is not held",
+	node.FeatureHardwareSMT:    "nothing needed: no thread shares a core",
+	node.FeatureIOMax:          "nothing: block I/O of BE is not limited",
+	node.FeatureIOWeight:       "the weights of the scheduler bfq, where it is on",
+	node.FeatureBFQWeight:      "the weights of iocost, where it is on",
+	node.FeatureIOLatency:      "limits on BE's block I/O",
+	node.FeatureCgroupDelegate: "SCHED_IDLE and nice on the command's own threads",
 }

@@ -16,20 +16,20 @@ import (
 
 // A cgroupFile is a cgroup file whose existence shows a mechanism.
 type cgroupFile struct {
-	mechanism  node.Mechanism
+	mechanism  node.Feature
 	controller string
 	v1, v2     string // empty: that version does not have the mechanism
 }
 
 var cgroupFiles = []cgroupFile{
-	{node.MechCPUIdle, "cpu", "cpu.idle", "cpu.idle"},
-	{node.MechCPUWeight, "cpu", "cpu.shares", "cpu.weight"},
-	{node.MechCPUMax, "cpu", "cpu.cfs_quota_us", "cpu.max"},
-	{node.MechCPUBurst, "cpu", "cpu.cfs_burst_us", "cpu.max.burst"},
-	{node.MechCPUSets, "cpuset", "cpuset.cpus", "cpuset.cpus"},
-	{node.MechCPUPartition, "cpuset", "", "cpuset.cpus.partition"},
-	{node.MechMemoryLimit, "memory", "memory.limit_in_bytes", "memory.max"},
-	{node.MechMemoryProtect, "memory", "", "memory.low"},
+	{node.FeatureCPUIdle, "cpu", "cpu.idle", "cpu.idle"},
+	{node.FeatureCPUWeight, "cpu", "cpu.shares", "cpu.weight"},
+	{node.FeatureCPUMax, "cpu", "cpu.cfs_quota_us", "cpu.max"},
+	{node.FeatureCPUBurst, "cpu", "cpu.cfs_burst_us", "cpu.max.burst"},
+	{node.FeatureCPUSets, "cpuset", "cpuset.cpus", "cpuset.cpus"},
+	{node.FeatureCPUPartition, "cpuset", "", "cpuset.cpus.partition"},
+	{node.FeatureMemoryLimit, "memory", "memory.limit_in_bytes", "memory.max"},
+	{node.FeatureMemoryProtect, "memory", "", "memory.low"},
 }
 
 // probeCgroups looks for files in a cgroup below the root, because the root
@@ -41,9 +41,9 @@ func (h *Host) probeCgroups(can node.Capabilities) {
 	for _, v := range node.VendorMarks {
 		can[v.Can] = h.probeFile(cgroupFile{v.Can, "cpu", string(v.Can), string(v.Can)})
 	}
-	can[node.MechPSICgroup] = h.probePressure()
-	can[node.MechCgroupFreezer] = h.probeUnused("freezer", "freezer.state", "cgroup.freeze")
-	can[node.MechCgroupDelegate] = h.probeDelegation()
+	can[node.FeaturePSICgroup] = h.probePressure()
+	can[node.FeatureCgroupFreezer] = h.probeUnused("freezer", "freezer.state", "cgroup.freeze")
+	can[node.FeatureCgroupDelegate] = h.probeDelegation()
 }
 
 func (h *Host) probeFile(f cgroupFile) node.Answer {

@@ -14,15 +14,15 @@ import (
 
 // probeHardware probes the processor and its counters.
 func (h *Host) probeHardware(can node.Capabilities) {
-	can[node.MechPerfCounters] = probePerf()
-	can[node.MechBPF] = h.probeBPF()
+	can[node.FeaturePerfCounters] = probePerf()
+	can[node.FeatureBPF] = h.probeBPF()
 	switch t, err := h.topology.read(h.fs, h.now()); {
 	case err != nil:
-		can[node.MechHardwareSMT] = unknown("%v", err)
+		can[node.FeatureHardwareSMT] = unknown("%v", err)
 	case t.SMT():
-		can[node.MechHardwareSMT] = yes("topology/thread_siblings_list shows cores with several threads")
+		can[node.FeatureHardwareSMT] = yes("topology/thread_siblings_list shows cores with several threads")
 	default:
-		can[node.MechHardwareSMT] = no("topology/thread_siblings_list shows one thread a core")
+		can[node.FeatureHardwareSMT] = no("topology/thread_siblings_list shows one thread a core")
 	}
 }
 

@@ -9,10 +9,10 @@ import (
 
 // ioFiles are the cgroup files that show the block I/O mechanisms.
 var ioFiles = []cgroupFile{
-	{node.MechIOMax, "io", "blkio.throttle.read_bps_device", "io.max"},
-	{node.MechIOWeight, "io", "", "io.weight"},
-	{node.MechBFQWeight, "io", "blkio.bfq.weight", "io.bfq.weight"},
-	{node.MechIOLatency, "io", "", "io.latency"},
+	{node.FeatureIOMax, "io", "blkio.throttle.read_bps_device", "io.max"},
+	{node.FeatureIOWeight, "io", "", "io.weight"},
+	{node.FeatureBFQWeight, "io", "blkio.bfq.weight", "io.bfq.weight"},
+	{node.FeatureIOLatency, "io", "", "io.latency"},
 }
 
 // probeIO probes the knobs of block I/O. A weight can be written wherever its
@@ -23,7 +23,7 @@ func (h *Host) probeIO(can node.Capabilities) {
 		can[f.mechanism] = h.probeFile(f)
 	}
 	devices := h.blocks.List()
-	for mechanism, file := range map[node.Mechanism]node.File{node.MechIOWeight: node.FileIOWeight, node.MechBFQWeight: node.FileBFQWeight} {
+	for mechanism, file := range map[node.Feature]node.File{node.FeatureIOWeight: node.FileIOWeight, node.FeatureBFQWeight: node.FileBFQWeight} {
 		a := can[mechanism]
 		if a.Verdict != node.Yes {
 			continue

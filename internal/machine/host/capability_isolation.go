@@ -36,7 +36,7 @@ func (h *Host) withSwitches(can node.Capabilities) {
 		return strings.TrimSpace(string(text)), err == nil
 	}
 	core, hasCore := on("sched_core")
-	if a := can[node.MechGroupIdentity]; a.Verdict == node.Yes {
+	if a := can[node.FeatureGroupIdentity]; a.Verdict == node.Yes {
 		heeded, has := on("sched_group_identity_enabled")
 		switch {
 		case hasCore && core != "0":
@@ -44,9 +44,9 @@ func (h *Host) withSwitches(can node.Capabilities) {
 		case has && heeded != "1":
 			a.Why += "; kernel.sched_group_identity_enabled is " + heeded + " and will be turned on"
 		}
-		can[node.MechGroupIdentity] = a
+		can[node.FeatureGroupIdentity] = a
 	}
-	if a := can[node.MechCoreSched]; a.Verdict == node.Yes && hasCore && core == "0" {
-		can[node.MechCoreSched] = no("%s, but kernel.sched_core is 0", a.Why)
+	if a := can[node.FeatureCoreSched]; a.Verdict == node.Yes && hasCore && core == "0" {
+		can[node.FeatureCoreSched] = no("%s, but kernel.sched_core is 0", a.Why)
 	}
 }

@@ -17,8 +17,8 @@ import (
 func (h *Host) probeResctrl(can node.Capabilities) {
 	fs, err := h.mounted()
 	if err != nil {
-		can[node.MechResctrlL3] = h.couldDivide("cat_l3", err)
-		can[node.MechResctrlMB] = h.couldDivide("mba", err)
+		can[node.FeatureResctrlL3] = h.couldDivide("cat_l3", err)
+		can[node.FeatureResctrlMB] = h.couldDivide("mba", err)
 		return
 	}
 	info, err := fs.Info()
@@ -40,8 +40,8 @@ func (h *Host) probeResctrl(can node.Capabilities) {
 	unit := map[node.BandwidthUnit]string{
 		node.BandwidthPercent: "in percent", node.BandwidthEighths: "in eighths of GB/s", node.BandwidthMegabytes: "in MB/s",
 	}[bandwidthRule(info.MB).Unit]
-	can[node.MechResctrlL3] = ask(info.L3.Mask != 0, resctrl.L3, ways)
-	can[node.MechResctrlMB] = ask(info.MB.Divisible, resctrl.MB, unit)
+	can[node.FeatureResctrlL3] = ask(info.L3.Mask != 0, resctrl.L3, ways)
+	can[node.FeatureResctrlMB] = ask(info.MB.Divisible, resctrl.MB, unit)
 }
 
 // couldDivide answers where resctrl is not mounted.

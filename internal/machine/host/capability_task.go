@@ -12,13 +12,13 @@ import (
 
 // probeTasks probes the attributes of single threads.
 func (h *Host) probeTasks(can node.Capabilities) {
-	can[node.MechEEVDFSlice] = probeSlice()
-	can[node.MechSchedIdle] = probeSchedIdle()
+	can[node.FeatureEEVDFSlice] = probeSlice()
+	can[node.FeatureSchedIdle] = probeSchedIdle()
 	switch _, err := task.CoreCookie(0); {
 	case err == nil:
-		can[node.MechCoreSched] = yes("prctl(PR_SCHED_CORE) reads a cookie")
+		can[node.FeatureCoreSched] = yes("prctl(PR_SCHED_CORE) reads a cookie")
 	default:
-		can[node.MechCoreSched] = refused("prctl(PR_SCHED_CORE)", err, task.ErrUnsupported, syscall.EINVAL, syscall.ENODEV)
+		can[node.FeatureCoreSched] = refused("prctl(PR_SCHED_CORE)", err, task.ErrUnsupported, syscall.EINVAL, syscall.ENODEV)
 	}
 }
 

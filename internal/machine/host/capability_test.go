@@ -10,12 +10,12 @@ import (
 )
 
 // mechanisms are all that package node names.
-var mechanisms = []node.Mechanism{
-	node.MechCPUIdle, node.MechCPUWeight, node.MechCPUMax, node.MechCPUBurst, node.MechCPUSets, node.MechCPUPartition,
-	node.MechMemoryLimit, node.MechMemoryProtect, node.MechPSINode, node.MechPSICgroup, node.MechEEVDFSlice,
-	node.MechCoreSched, node.MechSchedExt, node.MechSchedIdle, node.MechBPF, node.MechPerfCounters, node.MechResctrlL3,
-	node.MechResctrlMB, node.MechGroupIdentity, node.MechGroupPriority, node.MechQOSLevel, node.MechSchedStat,
-	node.MechCgroupFreezer, node.MechHardwareSMT, node.MechIOMax, node.MechIOWeight, node.MechBFQWeight, node.MechIOLatency, node.MechCgroupDelegate,
+var mechanisms = []node.Feature{
+	node.FeatureCPUIdle, node.FeatureCPUWeight, node.FeatureCPUMax, node.FeatureCPUBurst, node.FeatureCPUSets, node.FeatureCPUPartition,
+	node.FeatureMemoryLimit, node.FeatureMemoryProtect, node.FeaturePSINode, node.FeaturePSICgroup, node.FeatureEEVDFSlice,
+	node.FeatureCoreSched, node.FeatureSchedExt, node.FeatureSchedIdle, node.FeatureBPF, node.FeaturePerfCounters, node.FeatureResctrlL3,
+	node.FeatureResctrlMB, node.FeatureGroupIdentity, node.FeatureGroupPriority, node.FeatureQOSLevel, node.FeatureSchedStat,
+	node.FeatureCgroupFreezer, node.FeatureHardwareSMT, node.FeatureIOMax, node.FeatureIOWeight, node.FeatureBFQWeight, node.FeatureIOLatency, node.FeatureCgroupDelegate,
 }
 
 func TestEveryMechanismHasAnAnswerAndAReason(t *testing.T) {

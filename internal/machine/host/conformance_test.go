@@ -17,7 +17,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestIsolationConformance does so of the knobs of the ladder.
+// TestIsolationConformance does so of the knobs of the preference order.
 func TestIsolationConformance(t *testing.T) {
 	conformance.RunIsolation(t, node.CgroupPath(groupName("isolation")), func(t *testing.T) conformance.Node {
 		m := careful{open(t, false)}

@@ -51,10 +51,10 @@ func TestWhatTheKernelHasDroppedIsForgotten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		control := node.Knob{Cgroup: "job", File: node.FileControl}
+		control := node.Knob{Cgroup: "job", File: node.FileControlGroup}
 		err = errors.Join(
 			j.Intend(tasks("job"), inode, node.PIDs{Max: 9}, node.PIDs{Max: 5}), j.Wrote(tasks("job"), node.PIDs{Max: 5}),
-			j.Intend(control, inode, node.ControlOf(node.DefaultControl), node.ControlOf("BE")), j.Wrote(control, node.ControlOf("BE")))
+			j.Intend(control, inode, node.ControlGroupsOf(node.DefaultControlGroup), node.ControlGroupsOf("BE")), j.Wrote(control, node.ControlGroupsOf("BE")))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,12 +35,12 @@ func (h *Host) lookForOthers(s *node.Snapshot) {
 	}
 	if due(f.at, verifyWithin) {
 		f.at, f.name = s.At, ""
-		if loaded == nil && s.Can.Can(node.MechSchedExt) {
+		if loaded == nil && s.Capabilities.Can(node.FeatureSchedExt) {
 			f.name = foreignScheduler(h.fs.Sys)
 		}
 	}
 	fresh := slices.ContainsFunc(s.Workloads, func(w node.Workload) bool { return !f.seen[w.ID] })
-	if s.Can.Can(node.MechCoreSched) && (fresh || due(f.scanned, glanceWithin)) {
+	if s.Capabilities.Can(node.FeatureCoreSched) && (fresh || due(f.scanned, glanceWithin)) {
 		f.scanned, f.cookies = s.At, h.foreignCookies()
 		f.seen = make(map[node.WorkloadID]bool, len(s.Workloads))
 		for _, w := range s.Workloads {

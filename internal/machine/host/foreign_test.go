@@ -14,7 +14,7 @@ func newCookieBench(t *testing.T) (*bench, *modelCore) {
 	b := newBench(t, true)
 	core := &modelCore{cookies: map[int]uint64{}}
 	b.isolation.core = core
-	b.can = func() node.Capabilities { return node.Capabilities{node.MechCoreSched: yes("model")} }
+	b.can = func() node.Capabilities { return node.Capabilities{node.FeatureCoreSched: yes("model")} }
 	return b, core
 }
 
@@ -45,7 +45,7 @@ func TestCookiesOfOthersAreSeenWhereverTheyAre(t *testing.T) {
 	}
 	delete(core.cookies, nobody)
 	b.group(t, "new")
-	b.Manage(node.Workload{ID: "new", Class: node.LS, Cgroup: "new", Meet: "new"})
+	b.Manage(node.Workload{ID: "new", Class: node.LS, Cgroup: "new", ContentionRoot: "new"})
 	if n := b.snapshot(t).Isolation.Cookies; n != 1 {
 		t.Errorf("%d cookies with new work, want 1", n)
 	}

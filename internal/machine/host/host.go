@@ -246,8 +246,8 @@ func (h *Host) Apply(ctx context.Context, s plan.Step) error {
 		err = h.release(s.Knob)
 		switch {
 		case err != nil:
-		case s.Knob.Control != "":
-			err = h.leaveControl(s.Knob.Control)
+		case s.Knob.ControlGroup != "":
+			err = h.leaveControl(s.Knob.ControlGroup)
 		case s.Knob.File == node.FileIdentity:
 			err = h.leaveSwitch()
 		}
@@ -255,8 +255,8 @@ func (h *Host) Apply(ctx context.Context, s plan.Step) error {
 		err = h.set(s.Knob, s.To.Rounded(h.kernel()))
 		switch {
 		case err == nil:
-		case s.Knob.Control != "":
-			err = errors.Join(err, h.leaveControl(s.Knob.Control))
+		case s.Knob.ControlGroup != "":
+			err = errors.Join(err, h.leaveControl(s.Knob.ControlGroup))
 		case s.Knob.File == node.FileIdentity: // turned on for the mark that was refused
 			err = errors.Join(err, h.leaveSwitch())
 		}
@@ -271,11 +271,11 @@ func (h *Host) set(k node.Knob, to node.Value) error {
 	if k.File.OrdersScheduler() {
 		return h.order(k, to)
 	}
-	if v, isRun := to.(node.Run); isRun && v.Ends() {
+	if v, isRun := to.(node.Run); isRun && v.EndsProcesses() {
 		return h.end(k, v)
 	}
-	if k.Control != "" {
-		if err := h.makeControl(k.Control); err != nil {
+	if k.ControlGroup != "" {
+		if err := h.makeControl(k.ControlGroup); err != nil {
 			return err
 		}
 	}

@@ -28,7 +28,7 @@ func newVendorBench(t *testing.T, sysctls map[string]string, files map[string]st
 	for name, text := range sysctls {
 		b.put(t, filepath.Join(sys, "kernel", name), text)
 	}
-	b.can = func() node.Capabilities { return node.Capabilities{node.MechGroupIdentity: yes("model")} }
+	b.can = func() node.Capabilities { return node.Capabilities{node.FeatureGroupIdentity: yes("model")} }
 	b.Show([]node.File{node.FileCPUWeight, node.FileIdentity})
 	return b
 }
@@ -91,7 +91,7 @@ func TestMarksAreNotMadeBesideCoreScheduling(t *testing.T) {
 	if err := b.set(t, mark("be"), node.IdentityBE); err == nil || !strings.Contains(err.Error(), "sched_core") {
 		t.Errorf("got %v, want a refusal that names sched_core", err)
 	}
-	if f := b.snapshot(t).Isolation.Falls; len(f) != 1 || f[0].Rung != node.RungVendor {
+	if f := b.snapshot(t).Isolation.Failures; len(f) != 1 || f[0].Mechanism != node.MechanismVendor {
 		t.Errorf("falls %v", f)
 	}
 	if !b.journaled(t).Empty() {
@@ -229,9 +229,9 @@ func TestSwitchesDecideWhatMarksAndCookiesCanDo(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := newVendorBench(t, tc.sysctls, nil)
-			can := node.Capabilities{node.MechGroupIdentity: yes("model"), node.MechCoreSched: yes("model")}
+			can := node.Capabilities{node.FeatureGroupIdentity: yes("model"), node.FeatureCoreSched: yes("model")}
 			b.withSwitches(can)
-			if can[node.MechGroupIdentity].Verdict != tc.marks || can[node.MechCoreSched].Verdict != tc.core || can[node.MechGroupIdentity].Why != tc.why {
+			if can[node.FeatureGroupIdentity].Verdict != tc.marks || can[node.FeatureCoreSched].Verdict != tc.core || can[node.FeatureGroupIdentity].Why != tc.why {
 				t.Errorf("got %v, want marks %s, %q, and core scheduling %s", can, tc.marks, tc.why, tc.core)
 			}
 		})

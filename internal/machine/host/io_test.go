@@ -202,7 +202,7 @@ func TestALimitOfADeviceThatIsGoneDoesNotBlockARestore(t *testing.T) {
 	}
 	do(t, m.WriteFile(p, file, l.id.String()+line))
 
-	m.Manage(node.Workload{ID: "be", Class: node.BE, Cgroup: p, Meet: p})
+	m.Manage(node.Workload{ID: "be", Class: node.BE, Cgroup: p, ContentionRoot: p})
 	m.Show(append([]node.File{node.FileIOMax}, node.Files...))
 	both := limitRead(l.id, 1000).Limits()
 	both[disk] = limitRead(disk, 2000).Limits()[disk]
@@ -254,7 +254,7 @@ func TestAWeightIsGivenBackWithoutWhatWeighs(t *testing.T) {
 		}
 	}
 	do(t, weigh(true))
-	m.Manage(node.Workload{ID: "be", Class: node.BE, Cgroup: p, Meet: p})
+	m.Manage(node.Workload{ID: "be", Class: node.BE, Cgroup: p, ContentionRoot: p})
 	m.Show([]node.File{k.File})
 	s, err := m.Snapshot(t.Context())
 	do(t, err)

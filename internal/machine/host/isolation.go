@@ -34,7 +34,7 @@ const (
 type isolation struct {
 	ext   extMeans
 	core  coreMeans
-	wakes chan RungEvent
+	wakes chan MechanismEvent
 
 	mu     sync.Mutex
 	wanted map[node.File]bool // knobs that snapshots show; before the first Show all
@@ -55,23 +55,23 @@ type isolation struct {
 	bore      map[uint64]bool         // our cookies, since the first was set
 	late      map[node.File]time.Time // when to check all threads once more after the last release
 	foreign   foreign
-	falls     []node.Fall
+	falls     []node.Failure
 	status    node.IsolationStatus
 }
 
-// A RungEvent wakes the loop for a mechanism failure or stray threads.
-type RungEvent struct {
+// A MechanismEvent wakes the loop for a mechanism failure or stray threads.
+type MechanismEvent struct {
 	At   time.Time
 	Text string
 }
 
-// RungEvents returns the channel of these events while the host is open. Events
-// that are not received are dropped.
-func (h *Host) RungEvents() <-chan RungEvent { return h.isolation.wakes }
+// MechanismEvents returns the channel of these events while the host is open.
+// Events that are not received are dropped.
+func (h *Host) MechanismEvents() <-chan MechanismEvent { return h.isolation.wakes }
 
 func newIsolation() isolation {
 	return isolation{
-		ext: kernelExt{}, core: kernelCore{}, bore: map[uint64]bool{}, wakes: make(chan RungEvent, rungEventsKept),
+		ext: kernelExt{}, core: kernelCore{}, bore: map[uint64]bool{}, wakes: make(chan MechanismEvent, rungEventsKept),
 		wanted: map[node.File]bool{node.FileIdentity: true, node.FileScheduler: true, node.FilePolicy: true, node.FileCookie: true, node.FileSlice: true},
 		own:    map[node.CgroupPath]node.Class{}, given: map[node.Knob]bool{}, seen: map[node.Knob]node.Value{},
 		apart: map[node.Knob]int{}, spared: map[node.CgroupPath]sparing{}, spills: map[int]time.Time{},
@@ -139,12 +139,12 @@ func (i *isolation) close() {
 func (h *Host) now() time.Time { return h.opened.Add(time.Since(h.opened)).Round(0) }
 
 // fall records a mechanism failure, and wakes the loop.
-func (h *Host) fall(r node.Rung, refused bool, why error) {
+func (h *Host) fall(r node.Mechanism, refused bool, why error) {
 	i := &h.isolation
 	text := strings.Join(strings.Fields(why.Error()), " ")
-	f := node.Fall{At: h.now(), Rung: r, Why: text, Refused: refused}
+	f := node.Failure{At: h.now(), Mechanism: r, Why: text, Refused: refused}
 	i.mu.Lock()
-	if n := len(i.falls); refused && n > 0 && i.falls[n-1].Rung == r && f.At.Sub(i.falls[n-1].At) < sameFall {
+	if n := len(i.falls); refused && n > 0 && i.falls[n-1].Mechanism == r && f.At.Sub(i.falls[n-1].At) < sameFall {
 		i.mu.Unlock()
 		return
 	}
@@ -156,7 +156,7 @@ func (h *Host) fall(r node.Rung, refused bool, why error) {
 
 func (h *Host) wake(text string) {
 	select {
-	case h.isolation.wakes <- RungEvent{At: time.Now(), Text: text}:
+	case h.isolation.wakes <- MechanismEvent{At: time.Now(), Text: text}:
 	default:
 	}
 }
@@ -189,9 +189,9 @@ func (h *Host) fillIsolation(s *node.Snapshot, touches map[node.Knob]journal.Tou
 			return err != nil || now != a.inode
 		})
 	}
-	i.falls = slices.DeleteFunc(i.falls, func(f node.Fall) bool { return s.At.Sub(f.At) > fallsKept })
-	s.Isolation.Falls = slices.Clone(i.falls)
-	showsScheduler := i.wanted[node.FileScheduler] && s.Can.Can(node.MechSchedExt)
+	i.falls = slices.DeleteFunc(i.falls, func(f node.Failure) bool { return s.At.Sub(f.At) > fallsKept })
+	s.Isolation.Failures = slices.Clone(i.falls)
+	showsScheduler := i.wanted[node.FileScheduler] && s.Capabilities.Can(node.FeatureSchedExt)
 	i.mu.Unlock()
 
 	if _, touched := touches[schedulerKnob]; showsScheduler || touched {
@@ -221,13 +221,13 @@ func (h *Host) readIsolation(k node.Knob) (node.Value, error) {
 // the cgroup still exists, that is a mechanism failure.
 func (h *Host) writeIsolation(k node.Knob, v node.Value) error {
 	var err error
-	rung := node.RungVendor
+	mechanism := node.MechanismVendor
 	switch v := v.(type) {
 	case node.Scheduler:
-		rung, err = node.RungSchedExt, h.writeScheduler(v)
+		mechanism, err = node.MechanismSchedExt, h.writeScheduler(v)
 	case node.Threads:
-		if rung = node.RungSchedExt; k.File == node.FileCookie {
-			rung = node.RungCoreSched
+		if mechanism = node.MechanismSchedExt; k.File == node.FileCookie {
+			mechanism = node.MechanismCoreSched
 		}
 		err = h.writeThreads(k, v)
 	case node.Identity:
@@ -236,7 +236,7 @@ func (h *Host) writeIsolation(k node.Knob, v node.Value) error {
 		return fmt.Errorf("write %v: a %T is no value of this file", k, v)
 	}
 	if k.File != node.FileSlice && h.falls(v, err) {
-		h.fall(rung, true, err)
+		h.fall(mechanism, true, err)
 	}
 	return err
 }

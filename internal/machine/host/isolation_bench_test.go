@@ -14,28 +14,28 @@ import (
 // three quarters of them best-effort, on a cgroup tree of plain files.
 func BenchmarkIsolation(b *testing.B) {
 	for _, n := range []int{100, 1000} {
-		for _, rung := range []string{"none", "cpu.idle", "sched_ext"} {
-			b.Run(fmt.Sprintf("workloads=%d/rung=%s", n, rung), func(b *testing.B) {
+		for _, mechanism := range []string{"none", "cpu.idle", "sched_ext"} {
+			b.Run(fmt.Sprintf("workloads=%d/rung=%s", n, mechanism), func(b *testing.B) {
 				x := newBench(b, true)
 				var all []node.Workload
 				for i := range n {
-					w := node.Workload{ID: node.WorkloadID(fmt.Sprintf("job-%04d", i)), Class: node.BE, Meet: "be"}
+					w := node.Workload{ID: node.WorkloadID(fmt.Sprintf("job-%04d", i)), Class: node.BE, ContentionRoot: "be"}
 					if i%4 == 0 {
-						w.Class, w.Meet = node.LS, "ls"
+						w.Class, w.ContentionRoot = node.LS, "ls"
 					}
-					w.Cgroup = w.Meet.Join(string(w.ID))
+					w.Cgroup = w.ContentionRoot.Join(string(w.ID))
 					x.group(b, string(w.Cgroup))
 					x.thread(b, string(w.Cgroup), task.Normal)
 					all = append(all, w)
 				}
 				x.ManageOnly(all)
 				files := []node.File{node.FileCPUWeight, node.FileCPUMax}
-				if rung != "none" {
+				if mechanism != "none" {
 					files = append(files, node.FileIdentity, node.FileScheduler, node.FilePolicy, node.FileCookie)
 				}
 				x.Show(files)
 				x.snapshot(b)
-				if rung == "sched_ext" {
+				if mechanism == "sched_ext" {
 					do(b, x.set(b, policyOf("be"), node.ThreadsBE), x.set(b, schedulerKnob, loaded))
 				}
 				x.snapshot(b)

@@ -266,12 +266,12 @@ func (b *bench) open(t testing.TB, resident bool, dir string) {
 		b.ext = &modelExt{policies: map[int]task.Policy{}}
 	}
 	h.isolation.ext = b.ext
-	h.can = func() node.Capabilities { return node.Capabilities{node.MechSchedExt: yes("model")} }
+	h.can = func() node.Capabilities { return node.Capabilities{node.FeatureSchedExt: yes("model")} }
 	h.Show([]node.File{node.FileCPUWeight, node.FileCPUMax, node.FileScheduler, node.FilePolicy, node.FileCookie, node.FileIdentity})
 	for _, w := range []node.Workload{
-		{ID: "a", Class: node.BE, Cgroup: "be/a", Meet: "be"},
-		{ID: "b", Class: node.BE, Cgroup: "be/b", Meet: "be"},
-		{ID: "web", Class: node.LS, Cgroup: "ls", Meet: "ls"},
+		{ID: "a", Class: node.BE, Cgroup: "be/a", ContentionRoot: "be"},
+		{ID: "b", Class: node.BE, Cgroup: "be/b", ContentionRoot: "be"},
+		{ID: "web", Class: node.LS, Cgroup: "ls", ContentionRoot: "ls"},
 	} {
 		h.Manage(w)
 	}
@@ -359,8 +359,8 @@ func (b *bench) set(t testing.TB, k node.Knob, v node.Value) error {
 		return err
 	}
 	until(t, "the load has ended", func() bool { return !b.loads() })
-	until(t, "and is reported", func() bool { return len(b.RungEvents()) > 0 })
-	<-b.RungEvents()
+	until(t, "and is reported", func() bool { return len(b.MechanismEvents()) > 0 })
+	<-b.MechanismEvents()
 	if b.scheduling() != nil {
 		return nil
 	}

@@ -27,14 +27,14 @@ type careful struct{ *machine }
 
 func (c careful) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	s, err := c.machine.Snapshot(ctx)
-	s.Can = carefully(s.Can)
+	s.Capabilities = carefully(s.Capabilities)
 	return s, err
 }
 
 func carefully(can node.Capabilities) node.Capabilities {
 	can = maps.Clone(can)
 	if os.Getenv("TENON_TEST_NO_BPF") == "1" {
-		can[node.MechSchedExt] = node.Answer{Verdict: node.No, Why: "TENON_TEST_NO_BPF is set"}
+		can[node.FeatureSchedExt] = node.Answer{Verdict: node.No, Why: "TENON_TEST_NO_BPF is set"}
 	}
 	return can
 }
@@ -52,7 +52,7 @@ func isolator() {
 	h, err := host.Open(host.Options{JournalDir: os.Getenv("ISOLATOR_JOURNAL"), Resident: true})
 	die(err)
 	be := node.CgroupPath(os.Getenv("ISOLATOR_GROUP"))
-	h.Manage(node.Workload{ID: "be", Class: node.BE, Cgroup: be, Meet: be})
+	h.Manage(node.Workload{ID: "be", Class: node.BE, Cgroup: be, ContentionRoot: be})
 	h.Show([]node.File{node.FileScheduler, node.FilePolicy, node.FileCookie})
 	ctx := context.Background()
 	turn := func() {
@@ -65,8 +65,8 @@ func isolator() {
 		for ; errors.Is(err, host.ErrLoading); err = h.Apply(ctx, s) {
 			time.Sleep(100 * time.Millisecond)
 			seen, err := h.Snapshot(ctx)
-			if die(err); len(seen.Isolation.Falls) > 0 {
-				die(errors.New(seen.Isolation.Falls[0].Why))
+			if die(err); len(seen.Isolation.Failures) > 0 {
+				die(errors.New(seen.Isolation.Failures[0].Why))
 			}
 		}
 		die(err)
@@ -82,15 +82,15 @@ func isolator() {
 // stepsOf are those that a kernel with these capabilities takes.
 func stepsOf(can node.Capabilities, be node.CgroupPath) []plan.Step {
 	var steps []plan.Step
-	if can.Can(node.MechSchedExt) { // or at least the policy
+	if can.Can(node.FeatureSchedExt) { // or at least the policy
 		steps = append(steps, plan.Step{Knob: node.Knob{Cgroup: be, File: node.FilePolicy}, To: node.ThreadsBE})
 	}
-	if carefully(can).Can(node.MechSchedExt) {
+	if carefully(can).Can(node.FeatureSchedExt) {
 		steps = append(steps, plan.Step{Knob: node.Knob{File: node.FileScheduler}, To: node.Scheduler{
-			Loaded: true, Siblings: can.Can(node.MechHardwareSMT), Hold: 200 * time.Microsecond, Headroom: node.SchedulerHeadroom,
+			Loaded: true, Siblings: can.Can(node.FeatureHardwareSMT), Hold: 200 * time.Microsecond, Headroom: node.SchedulerHeadroom,
 		}})
 	}
-	if can.Can(node.MechCoreSched) {
+	if can.Can(node.FeatureCoreSched) {
 		steps = append(steps, plan.Step{Knob: node.Knob{Cgroup: be, File: node.FileCookie}, To: node.ThreadsBE})
 	}
 	return steps
@@ -103,7 +103,7 @@ func TestKilledAgentLeavesNothingThatARestoreDoesNotTakeBack(t *testing.T) {
 	m := open(t, false)
 	can := m.Capabilities()
 	if len(stepsOf(can, "be")) == 0 {
-		t.Logf("this kernel has nothing of the kind: %s; %s", can[node.MechSchedExt].Why, can[node.MechCoreSched].Why)
+		t.Logf("this kernel has nothing of the kind: %s; %s", can[node.FeatureSchedExt].Why, can[node.FeatureCoreSched].Why)
 		return
 	}
 	be := node.CgroupPath(groupName("isolated"))
@@ -147,17 +147,17 @@ func TestKilledAgentLeavesNothingThatARestoreDoesNotTakeBack(t *testing.T) {
 			for _, dir := range tids {
 				var tid int
 				_, _ = fmt.Sscan(filepath.Base(dir), &tid)
-				if p, err := task.PolicyOf(tid); err != nil || can.Can(node.MechSchedExt) && p != policy {
+				if p, err := task.PolicyOf(tid); err != nil || can.Can(node.FeatureSchedExt) && p != policy {
 					t.Errorf("thread %d has %v, %v, want %v", tid, p, err, policy)
 				}
-				if id, err := task.CoreCookie(tid); can.Can(node.MechCoreSched) && (err != nil || (id != 0) != tagged) {
+				if id, err := task.CoreCookie(tid); can.Can(node.FeatureCoreSched) && (err != nil || (id != 0) != tagged) {
 					t.Errorf("thread %d has cookie %d, %v, want one: %t", tid, id, err, tagged)
 				}
 			}
 		}
 	}
 	all(task.Ext, true)
-	loads := carefully(can).Can(node.MechSchedExt)
+	loads := carefully(can).Can(node.FeatureSchedExt)
 	if loads && state() != "enabled" {
 		t.Errorf("sched_ext is %s beside the agent", state())
 	}

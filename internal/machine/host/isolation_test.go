@@ -95,7 +95,7 @@ func TestEmptyGroupIsWhatItWasMade(t *testing.T) {
 
 func TestOnlyBestEffortWorkIsConverted(t *testing.T) {
 	b := newBench(t, true)
-	b.Manage(node.Workload{ID: "inner", Class: node.LS, Cgroup: "be/b", Meet: "be/b"})
+	b.Manage(node.Workload{ID: "inner", Class: node.LS, Cgroup: "be/b", ContentionRoot: "be/b"})
 	b.Forget("b")
 	web, inner, a := b.thread(t, "ls", task.Normal), b.thread(t, "be/b", task.Normal), b.thread(t, "be/a", task.Normal)
 	b.snapshot(t)
@@ -109,7 +109,7 @@ func TestOnlyBestEffortWorkIsConverted(t *testing.T) {
 	if b.ext.policy(web) != task.Normal || b.ext.policy(inner) != task.Normal || b.ext.policy(a) != task.Ext {
 		t.Errorf("policies %v %v %v, want the last converted only", b.ext.policy(web), b.ext.policy(inner), b.ext.policy(a))
 	}
-	if len(b.snapshot(t).Isolation.Falls) > 0 {
+	if len(b.snapshot(t).Isolation.Failures) > 0 {
 		t.Error("a refusal of ours counts as a fall")
 	}
 }
@@ -121,7 +121,7 @@ func TestWorkOfAnotherClassLosesThePolicy(t *testing.T) {
 	b.snapshot(t)
 	do(t, b.set(t, policyOf("be"), node.ThreadsBE))
 	child := b.thread(t, "ls", task.Ext) // a best-effort thread has started it
-	b.Manage(node.Workload{ID: "b", Class: node.LS, Cgroup: "be/b", Meet: "be/b"})
+	b.Manage(node.Workload{ID: "b", Class: node.LS, Cgroup: "be/b", ContentionRoot: "be/b"})
 	s := b.snapshot(t)
 	if b.ext.policy(promoted) != task.Normal || b.ext.policy(child) != task.Normal || b.ext.policy(stays) != task.Ext {
 		t.Errorf("policies %v %v %v, want only the last kept", b.ext.policy(promoted), b.ext.policy(child), b.ext.policy(stays))
@@ -171,7 +171,7 @@ func TestWorkIsLookedAfterForAWhileAfterTheRung(t *testing.T) {
 	s.At = s.At.Add(glanceWithin + time.Second)
 	b.guardOthers(&s)
 	if b.ext.policy(be) != task.Normal || b.ext.policy(ls) != task.Normal {
-		t.Errorf("policies %v and %v after the rung was given up", b.ext.policy(be), b.ext.policy(ls))
+		t.Errorf("policies %v and %v after the mechanism was given up", b.ext.policy(be), b.ext.policy(ls))
 	}
 	b.isolation.foreign.name = "theirs"
 	b.ext.set(ls, task.Ext)
@@ -231,8 +231,8 @@ func TestSchedulerIsLoadedChangedAndUnloaded(t *testing.T) {
 		t.Errorf("status %+v", st)
 	}
 	do(t, b.release(t, schedulerKnob))
-	if st := b.IsolationStatus(); !s.closed || st.Exits[node.ExitUnload] != 1 || st.Scheduler.Running || len(b.snapshot(t).Isolation.Falls) > 0 {
-		t.Errorf("closed %t, status %+v, falls %v", s.closed, st, b.snapshot(t).Isolation.Falls)
+	if st := b.IsolationStatus(); !s.closed || st.Exits[node.ExitUnload] != 1 || st.Scheduler.Running || len(b.snapshot(t).Isolation.Failures) > 0 {
+		t.Errorf("closed %t, status %+v, falls %v", s.closed, st, b.snapshot(t).Isolation.Failures)
 	}
 }
 
@@ -242,7 +242,7 @@ func TestEndOfTheSchedulerIsAFall(t *testing.T) {
 	do(t, b.set(t, schedulerKnob, loaded))
 	b.ext.now.events <- scx.Exited{Exit: scx.Exit{Kind: scx.ExitErrorStall, Reason: "runnable task stall", Message: "sh[12] failed to run for 30.1s"}}
 	select {
-	case e := <-b.RungEvents():
+	case e := <-b.MechanismEvents():
 		if !strings.Contains(e.Text, "sched_ext fell") {
 			t.Errorf("event %q", e.Text)
 		}
@@ -250,11 +250,11 @@ func TestEndOfTheSchedulerIsAFall(t *testing.T) {
 		t.Fatal("the loop was not woken")
 	}
 	s := b.snapshot(t)
-	want := []node.Fall{{Rung: node.RungSchedExt, Why: "the kernel ended the scheduler: runnable task stall: sh[12] failed to run for 30.1s"}}
-	if diff := cmp.Diff(want, s.Isolation.Falls, cmpopts.IgnoreFields(node.Fall{}, "At")); diff != "" {
+	want := []node.Failure{{Mechanism: node.MechanismSchedExt, Why: "the kernel ended the scheduler: runnable task stall: sh[12] failed to run for 30.1s"}}
+	if diff := cmp.Diff(want, s.Isolation.Failures, cmpopts.IgnoreFields(node.Failure{}, "At")); diff != "" {
 		t.Error(diff)
 	}
-	if age := s.At.Sub(s.Isolation.Falls[0].At); age < 0 || age > time.Minute {
+	if age := s.At.Sub(s.Isolation.Failures[0].At); age < 0 || age > time.Minute {
 		t.Errorf("it fell %v ago by the clock of the snapshot", age)
 	}
 	if got := s.Knobs.Now[schedulerKnob]; got != node.Value(node.Scheduler{}) {
@@ -276,9 +276,9 @@ func TestOtherCPUsLoadItAnew(t *testing.T) {
 	first := b.ext.now
 	first.events <- scx.Exited{Exit: scx.Exit{Kind: scx.ExitKernel, Code: 1 << 48, Reason: "cpu 3 going offline"}}
 	until(t, "it is loaded anew", func() bool { return b.ext.loaded() == 2 })
-	<-b.RungEvents()
-	if s := b.snapshot(t); len(s.Isolation.Falls) > 0 || s.Knobs.Now[schedulerKnob] != node.Value(loaded) {
-		t.Errorf("falls %v, shown as %v", s.Isolation.Falls, s.Knobs.Now[schedulerKnob])
+	<-b.MechanismEvents()
+	if s := b.snapshot(t); len(s.Isolation.Failures) > 0 || s.Knobs.Now[schedulerKnob] != node.Value(loaded) {
+		t.Errorf("falls %v, shown as %v", s.Isolation.Failures, s.Knobs.Now[schedulerKnob])
 	}
 	if g, is := b.has(t, "ls"); b.ext.now == first || !is || g.Class != scx.LSX {
 		t.Error("the new one does not have the orders of the last")
@@ -287,8 +287,8 @@ func TestOtherCPUsLoadItAnew(t *testing.T) {
 
 func TestRefusedLoadIsAFall(t *testing.T) {
 	tests := map[string]struct {
-		refuses error
-		falls   int
+		refuses  error
+		failures int
 	}{
 		"the kernel cannot":     {scx.ErrUnsupported, 1},
 		"another is loaded":     {scx.ErrBusy, 1},
@@ -303,8 +303,8 @@ func TestRefusedLoadIsAFall(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			s := b.snapshot(t)
-			if len(s.Isolation.Falls) != tc.falls || !s.Isolation.Falls[0].Refused {
-				t.Errorf("falls %v, want %d, refused", s.Isolation.Falls, tc.falls)
+			if len(s.Isolation.Failures) != tc.failures || !s.Isolation.Failures[0].Refused {
+				t.Errorf("falls %v, want %d, refused", s.Isolation.Failures, tc.failures)
 			}
 			if _, shown := s.Knobs.Before[schedulerKnob]; !shown {
 				t.Error("it does not show that it must be released")
@@ -348,11 +348,11 @@ func TestKernelWithoutThePolicyIsAFall(t *testing.T) {
 	if err := b.set(t, policyOf("be"), node.ThreadsBE); !errors.Is(err, task.ErrUnsupported) {
 		t.Errorf("got %v", err)
 	}
-	if f := b.snapshot(t).Isolation.Falls; len(f) != 1 || f[0].Rung != node.RungSchedExt || !f[0].Refused {
+	if f := b.snapshot(t).Isolation.Failures; len(f) != 1 || f[0].Mechanism != node.MechanismSchedExt || !f[0].Refused {
 		t.Errorf("falls %v", f)
 	}
-	if err := b.set(t, policyOf("gone"), node.ThreadsBE); !errors.Is(err, cgroup.ErrGone) || len(b.snapshot(t).Isolation.Falls) != 1 {
-		t.Errorf("a group that is gone: %v, falls %v", err, b.snapshot(t).Isolation.Falls)
+	if err := b.set(t, policyOf("gone"), node.ThreadsBE); !errors.Is(err, cgroup.ErrGone) || len(b.snapshot(t).Isolation.Failures) != 1 {
+		t.Errorf("a group that is gone: %v, falls %v", err, b.snapshot(t).Isolation.Failures)
 	}
 }
 

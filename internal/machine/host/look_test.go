@@ -89,7 +89,7 @@ func TestOnlyWhoTriesMakesACgroup(t *testing.T) {
 			h, err := Open(Options{Tree: tree, FS: fs, JournalDir: filepath.Join(t.TempDir(), "journal"), Try: try})
 			do(t, err)
 			defer func() { do(t, h.Close()) }()
-			h.Manage(node.Workload{ID: "be", Class: node.BE, Cgroup: "be", Meet: "be"})
+			h.Manage(node.Workload{ID: "be", Class: node.BE, Cgroup: "be", ContentionRoot: "be"})
 			seen := changes(t, root)
 			can := h.Capabilities()
 			for range 2 {
@@ -104,10 +104,10 @@ func TestOnlyWhoTriesMakesACgroup(t *testing.T) {
 			if !try && len(what) > 0 {
 				t.Errorf("changed by looking:\n%s", strings.Join(what, "\n"))
 			}
-			if a := can[node.MechCPUIdle]; !try && (a.Verdict != node.Unknown || !strings.Contains(a.Why, "--try")) {
+			if a := can[node.FeatureCPUIdle]; !try && (a.Verdict != node.Unknown || !strings.Contains(a.Why, "--try")) {
 				t.Errorf("cpu.idle: %v", a)
 			}
-			if a := can[node.MechCgroupFreezer]; !try && a.Verdict != node.No {
+			if a := can[node.FeatureCgroupFreezer]; !try && a.Verdict != node.No {
 				t.Errorf("cgroup.freeze, which every group has or none: %v", a)
 			}
 		})

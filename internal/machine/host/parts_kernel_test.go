@@ -34,7 +34,7 @@ func TestAThrottledContainerIsCountedForItsPod(t *testing.T) {
 	for _, of := range []node.Maybe[unit.MilliCPU]{limit, {}} {
 		m.Manage(node.Workload{
 			ID: "web", Class: node.LS, Cgroup: pod, CPULimit: of,
-			Parts: []node.Part{{Name: "busy", Cgroup: pod.Join("busy"), CPULimit: limit}, {Name: "quiet", Cgroup: pod.Join("quiet"), CPULimit: of}},
+			Containers: []node.Container{{Name: "busy", Cgroup: pod.Join("busy"), CPULimit: limit}, {Name: "quiet", Cgroup: pod.Join("quiet"), CPULimit: of}},
 		})
 		for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 			s, err := m.Snapshot(t.Context())

@@ -54,7 +54,7 @@ func TestPodsGetTheirKnobsFromTheRunningKernel(t *testing.T) {
 	level := layout.QOS(corev1.PodQOSBestEffort)
 	do(t, m.tree.WriteCPUWeight(string(level), cgroup.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}))
 
-	c := policy.Config{CPUQOS: policy.CPUQOS{Enable: true, Rung: node.RungIdle}}
+	c := policy.Config{CPUQOS: policy.CPUQOS{Enable: true, Mechanism: node.MechanismIdle}}
 	var st policy.State
 	turn := func() {
 		t.Helper()
@@ -83,12 +83,12 @@ func TestPodsGetTheirKnobsFromTheRunningKernel(t *testing.T) {
 	}
 	memory := func(b unit.Bytes) node.Value { return node.Memory{High: unit.MaxBytes, Max: b} }
 	idle := node.CPUWeight{Idle: true}
-	if !m.Capabilities().Can(node.MechCPUIdle) {
+	if !m.Capabilities().Can(node.FeatureCPUIdle) {
 		idle = node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}
 	}
 	saved := node.CPUMax{Quota: 50 * time.Millisecond, Period: 100 * time.Millisecond}
 	burst := saved
-	if m.Capabilities().Can(node.MechCPUBurst) {
+	if m.Capabilities().Can(node.FeatureCPUBurst) {
 		burst.Burst = 25 * time.Millisecond
 	}
 	for range 3 {

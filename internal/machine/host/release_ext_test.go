@@ -87,7 +87,7 @@ func TestASchedulerIsTakenDownWithoutItsKnob(t *testing.T) {
 	if v := s.Knobs.Now[schedulerKnob]; v != node.Value(node.Scheduler{}) {
 		t.Errorf("the snapshot shows %v", v)
 	}
-	if len(s.Isolation.Falls) != 0 {
-		t.Errorf("that is a fall: %v", s.Isolation.Falls)
+	if len(s.Isolation.Failures) != 0 {
+		t.Errorf("that is a fall: %v", s.Isolation.Failures)
 	}
 }

@@ -13,7 +13,9 @@ import (
 )
 
 // divides reports whether a knob is one of resctrl.
-func divides(k node.Knob) bool { return k.Control != "" || k.File.Category() == node.CategoryResctrl }
+func divides(k node.Knob) bool {
+	return k.ControlGroup != "" || k.File.Category() == node.CategoryResctrl
+}
 
 // mounted returns the resctrl file system, and looks for it again if it was not
 // found.
@@ -52,7 +54,7 @@ func schemataOf[V node.Value](h *Host) func(node.Knob) (V, error) {
 		if err != nil {
 			return v, fmt.Errorf("read %v: %w", k, err)
 		}
-		s, err := fs.Schemata(k.Control)
+		s, err := fs.Schemata(k.ControlGroup)
 		if err != nil {
 			return v, err
 		}
@@ -65,18 +67,18 @@ func schemataOf[V node.Value](h *Host) func(node.Knob) (V, error) {
 
 // readMembership reads the control groups of the threads in and below a cgroup.
 // Without threads it is the default group.
-func (h *Host) readMembership(k node.Knob) (node.Control, error) {
+func (h *Host) readMembership(k node.Knob) (node.ControlGroup, error) {
 	fs, err := h.mounted()
 	if err != nil {
-		return node.Control{}, fmt.Errorf("read %v: %w", k, err)
+		return node.ControlGroup{}, fmt.Errorf("read %v: %w", k, err)
 	}
 	threads, err := h.threads(k.Cgroup)
 	if err != nil {
-		return node.Control{}, err
+		return node.ControlGroup{}, err
 	}
 	members, err := membersOf(fs)
 	if err != nil {
-		return node.Control{}, err
+		return node.ControlGroup{}, err
 	}
 	v, _ := members.of(threads)
 	return v, nil
@@ -129,27 +131,27 @@ func membersOf(fs *resctrl.FS) (members, error) {
 }
 
 // of returns the control groups of threads; false if there are no threads.
-func (m members) of(threads []int) (node.Control, bool) {
+func (m members) of(threads []int) (node.ControlGroup, bool) {
 	in := map[string]bool{}
 	for _, tid := range threads {
 		g, moved := m[tid]
 		if !moved {
-			g = node.DefaultControl
+			g = node.DefaultControlGroup
 		}
 		in[g] = true
 	}
 	if len(in) == 0 {
-		return node.ControlOf(node.DefaultControl), false
+		return node.ControlGroupsOf(node.DefaultControlGroup), false
 	}
 	groups := make([]string, 0, len(in))
 	for g := range maps.Keys(in) {
 		groups = append(groups, g)
 	}
-	return node.ControlOf(groups...), true
+	return node.ControlGroupsOf(groups...), true
 }
 
 // writeMembership moves the threads in and below a cgroup into a control group.
-func (h *Host) writeMembership(k node.Knob, v node.Control) error {
+func (h *Host) writeMembership(k node.Knob, v node.ControlGroup) error {
 	fs, err := h.mounted()
 	if err != nil {
 		return fmt.Errorf("write %v: %w", k, err)
@@ -170,7 +172,7 @@ func (h *Host) writeMB(k node.Knob, v node.MB) error {
 	if err != nil {
 		return err
 	}
-	return fs.SetSchemata(k.Control, resctrl.MB, schemataLine(by))
+	return fs.SetSchemata(k.ControlGroup, resctrl.MB, schemataLine(by))
 }
 
 // writeL3 writes the lines that the mount has: one, or one for code and one
@@ -184,17 +186,17 @@ func (h *Host) writeL3(k node.Knob, v node.L3) error {
 	if err != nil {
 		return err
 	}
-	now, err := fs.Schemata(k.Control)
+	now, err := fs.Schemata(k.ControlGroup)
 	if err != nil {
 		return err
 	}
 	if _, apart := now[resctrl.L3Code]; apart {
-		return errors.Join(fs.SetSchemata(k.Control, resctrl.L3Code, schemataLine(code)), fs.SetSchemata(k.Control, resctrl.L3Data, schemataLine(data)))
+		return errors.Join(fs.SetSchemata(k.ControlGroup, resctrl.L3Code, schemataLine(code)), fs.SetSchemata(k.ControlGroup, resctrl.L3Data, schemataLine(data)))
 	}
 	if v.Apart() {
 		return fmt.Errorf("write %v %q: code and data are not divided apart here", k, v)
 	}
-	return fs.SetSchemata(k.Control, resctrl.L3, schemataLine(code))
+	return fs.SetSchemata(k.ControlGroup, resctrl.L3, schemataLine(code))
 }
 
 func schemataLine(by map[node.CacheID]uint64) map[int]uint64 {
@@ -237,7 +239,7 @@ func (h *Host) unmixed(v node.Value) node.Value {
 		// parent.
 		return node.ThreadsNormal
 	}
-	c, is := v.(node.Control)
+	c, is := v.(node.ControlGroup)
 	if !is {
 		return v
 	}
@@ -250,7 +252,7 @@ func (h *Host) unmixed(v node.Value) node.Value {
 		used[g] = true
 	}
 	for k := range state.Touches {
-		used[k.Control] = true
+		used[k.ControlGroup] = true
 	}
 	var before []string
 	for _, g := range c.In() {
@@ -259,21 +261,21 @@ func (h *Host) unmixed(v node.Value) node.Value {
 		}
 	}
 	if len(before) == 0 {
-		before = []string{node.DefaultControl}
+		before = []string{node.DefaultControlGroup}
 	}
-	return node.ControlOf(before...)
+	return node.ControlGroupsOf(before...)
 }
 
 // joined reports whether a cgroup's control groups are Tenon's value plus those
 // of threads that were moved in since.
 func joined(t journal.Touch, now node.Value) bool {
-	n, is := now.(node.Control)
+	n, is := now.(node.ControlGroup)
 	if !is {
 		return false
 	}
-	ours := map[string]bool{node.DefaultControl: true}
+	ours := map[string]bool{node.DefaultControlGroup: true}
 	for _, v := range []node.Value{t.Before, t.Written, t.Pending} {
-		if c, is := v.(node.Control); is {
+		if c, is := v.(node.ControlGroup); is {
 			for _, g := range c.In() {
 				ours[g] = true
 			}

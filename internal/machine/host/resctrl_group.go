@@ -15,7 +15,7 @@ import (
 // makeControl makes a missing control group, and journals it first. It refuses
 // a group that another component uses.
 func (h *Host) makeControl(group string) error {
-	if group == node.DefaultControl {
+	if group == node.DefaultControlGroup {
 		return fmt.Errorf("the default control group is everybody's: it stays as it is")
 	}
 	fs, err := h.mounted()
@@ -57,7 +57,7 @@ func controlTaken(fs *resctrl.FS, state journal.State, group string, inode uint6
 		return false, nil
 	}
 	for k, t := range state.Touches {
-		if k.Control == group && t.Inode == inode {
+		if k.ControlGroup == group && t.Inode == inode {
 			return false, nil
 		}
 	}
@@ -77,7 +77,7 @@ func (h *Host) leaveControl(group string) error {
 		return err
 	}
 	for k := range state.Touches {
-		if k.Control == group {
+		if k.ControlGroup == group {
 			return nil
 		}
 	}
@@ -111,13 +111,13 @@ func (h *Host) removeControl(state journal.State, group string) error {
 // knobInode returns the inode of a knob's cgroup or control group. It fails
 // with cgroup.ErrGone if there is none.
 func (h *Host) knobInode(k node.Knob) (uint64, error) {
-	if k.Control == "" {
+	if k.ControlGroup == "" {
 		return h.tree.Inode(string(k.Cgroup))
 	}
 	fs, err := h.mounted()
 	if err == nil {
 		var inode uint64
-		if inode, err = fs.Inode(k.Control); err == nil {
+		if inode, err = fs.Inode(k.ControlGroup); err == nil {
 			return inode, nil
 		}
 	}

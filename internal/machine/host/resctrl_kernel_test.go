@@ -26,7 +26,7 @@ type divided struct {
 	root string
 }
 
-var showControls = []node.File{node.FileControl, node.FileL3, node.FileMB}
+var showControls = []node.File{node.FileControlGroup, node.FileL3, node.FileMB}
 
 // openDivided opens a node on which resctrl is mounted and unused.
 func openDivided(t *testing.T) divided {
@@ -47,7 +47,7 @@ func openDivided(t *testing.T) divided {
 }
 
 func (d divided) path(group string, file ...string) string {
-	return filepath.Join(append([]string{d.root, strings.TrimPrefix(group, node.DefaultControl)}, file...)...)
+	return filepath.Join(append([]string{d.root, strings.TrimPrefix(group, node.DefaultControlGroup)}, file...)...)
 }
 
 func (d divided) MakeControl(group string) error   { return os.Mkdir(d.path(group), 0o755) }
@@ -135,24 +135,24 @@ func TestResctrlIsRestoredAfterTheAgentDied(t *testing.T) {
 		t.Fatal(err)
 	}
 	dead.Show(showControls)
-	dead.Manage(node.Workload{ID: "be", Class: node.BE, Cgroup: group, Meet: group})
+	dead.Manage(node.Workload{ID: "be", Class: node.BE, Cgroup: group, ContentionRoot: group})
 	if s, err = dead.Snapshot(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	wants := []plan.Want{{Intent: plan.Set, Knob: node.Knob{Cgroup: group, File: node.FileControl}, Value: node.ControlOf("BE")}}
+	wants := []plan.Want{{Intent: plan.Set, Knob: node.Knob{Cgroup: group, File: node.FileControlGroup}, Value: node.ControlGroupsOf("BE")}}
 	if len(s.Resctrl.L3.Domains) > 0 {
 		by := node.Ways{}
 		for _, id := range s.Resctrl.L3.Domains {
 			by[id] = 1
 		}
-		wants = append(wants, plan.Want{Intent: plan.Set, Knob: node.Knob{Control: "BE", File: node.FileL3}, Value: node.L3Of(by)})
+		wants = append(wants, plan.Want{Intent: plan.Set, Knob: node.Knob{ControlGroup: "BE", File: node.FileL3}, Value: node.L3Of(by)})
 	}
 	if len(s.Resctrl.MBDomains) > 0 {
 		by := map[node.CacheID]uint64{}
 		for _, id := range s.Resctrl.MBDomains {
 			by[id] = max(s.Knobs.Kernel.MB.Least, 1)
 		}
-		wants = append(wants, plan.Want{Intent: plan.Set, Knob: node.Knob{Control: "BE", File: node.FileMB}, Value: node.MBOf(by)})
+		wants = append(wants, plan.Want{Intent: plan.Set, Knob: node.Knob{ControlGroup: "BE", File: node.FileMB}, Value: node.MBOf(by)})
 	}
 	for _, step := range plan.Diff(s.Knobs, wants) {
 		if err := dead.Apply(t.Context(), step); err != nil {
@@ -243,8 +243,8 @@ func TestResctrlCapabilities(t *testing.T) {
 		t.Fatal(err)
 	}
 	can := d.Capabilities()
-	for m, has := range map[node.Mechanism]bool{
-		node.MechResctrlL3: info.L3.Mask != 0 && info.Groups > 1, node.MechResctrlMB: info.MB.Divisible && info.Groups > 1,
+	for m, has := range map[node.Feature]bool{
+		node.FeatureResctrlL3: info.L3.Mask != 0 && info.Groups > 1, node.FeatureResctrlMB: info.MB.Divisible && info.Groups > 1,
 	} {
 		if a := can[m]; a.Verdict == node.Unknown || a.Verdict == node.Yes != has || !strings.Contains(a.Why, d.root) {
 			t.Errorf("%s: %s: %s; want %v", m, a.Verdict, a.Why, has)

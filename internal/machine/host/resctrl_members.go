@@ -31,8 +31,8 @@ func (h *Host) lookAtMembers(s *node.Snapshot, touched []node.Knob) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range groups {
-		if m, known := c.members[p]; known && (m.any || slices.Contains(touched, node.Knob{Cgroup: p, File: node.FileControl})) {
-			s.Knobs.Now[node.Knob{Cgroup: p, File: node.FileControl}] = m.Control
+		if m, known := c.members[p]; known && (m.any || slices.Contains(touched, node.Knob{Cgroup: p, File: node.FileControlGroup})) {
+			s.Knobs.Now[node.Knob{Cgroup: p, File: node.FileControlGroup}] = m.ControlGroup
 		}
 	}
 }
@@ -51,7 +51,7 @@ func (c *controls) arrange(workloads []node.Workload, touched []node.Knob) []nod
 		}
 	}
 	for _, k := range touched {
-		if k.File == node.FileControl && !own[k.Cgroup] {
+		if k.File == node.FileControlGroup && !own[k.Cgroup] {
 			order = append(order, k.Cgroup)
 		}
 	}

@@ -42,7 +42,7 @@ type controls struct {
 
 // A membership is the control groups of a cgroup's threads.
 type membership struct {
-	node.Control
+	node.ControlGroup
 	any bool // there are threads
 }
 
@@ -51,11 +51,11 @@ type membership struct {
 func (c *controls) show(files []node.File) []node.File {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if wanted := slices.Contains(files, node.FileControl); wanted != c.wanted {
+	if wanted := slices.Contains(files, node.FileControlGroup); wanted != c.wanted {
 		c.wanted, c.at = wanted, time.Time{}
 	}
 	return slices.DeleteFunc(slices.Clone(files), func(f node.File) bool {
-		return f == node.FileControl || f == node.FileL3 || f == node.FileMB
+		return f == node.FileControlGroup || f == node.FileL3 || f == node.FileMB
 	})
 }
 
@@ -76,7 +76,7 @@ func (c *controls) bandwidth() node.Bandwidth {
 func (c *controls) changed(k node.Knob) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k.Control != "" {
+	if k.ControlGroup != "" {
 		c.at = time.Time{}
 	} else {
 		delete(c.members, k.Cgroup)
@@ -164,13 +164,13 @@ func (h *Host) readControls(touched []node.Knob) (seen node.Resctrl, rule node.B
 			continue // it was removed meanwhile
 		}
 		taken, err := controlTaken(fs, state, g, inode)
-		mine := node.IsControl(g) && err == nil && !taken
+		mine := node.IsControlGroup(g) && err == nil && !taken
 		if !mine {
 			seen.Others++
-			if node.IsControl(g) {
+			if node.IsControlGroup(g) {
 				seen.Taken = append(seen.Taken, g)
 			}
-			if !slices.ContainsFunc(touched, func(k node.Knob) bool { return k.Control == g }) {
+			if !slices.ContainsFunc(touched, func(k node.Knob) bool { return k.ControlGroup == g }) {
 				continue
 			}
 		}
@@ -181,10 +181,10 @@ func (h *Host) readControls(touched []node.Knob) (seen node.Resctrl, rule node.B
 		mosts = append(mosts, s)
 		for _, f := range []node.File{node.FileL3, node.FileMB} {
 			if v, known := schemataValue(s, f); known {
-				values[node.Knob{Control: g, File: f}] = v
+				values[node.Knob{ControlGroup: g, File: f}] = v
 			}
 		}
-		if slices.Contains(node.Controls, g) && mine && len(info.Events) > 0 {
+		if slices.Contains(node.ControlGroups, g) && mine && len(info.Events) > 0 {
 			use[node.Class(g)] = cacheUse(fs, g, info.Events)
 		}
 	}

@@ -97,8 +97,8 @@ func TestASnapshotTellsWhoseControlGroupsThereAre(t *testing.T) {
 		t.Errorf("%+v, want %+v", s.Knobs.Kernel.MB, want)
 	}
 	knobs := map[node.Knob]node.Value{
-		{Control: "BE", File: node.FileL3}: node.L3{Schema: "0=ffff;1=ffff"},
-		{Control: "BE", File: node.FileMB}: node.MB{Schema: "0=2048;1=2048"},
+		{ControlGroup: "BE", File: node.FileL3}: node.L3{Schema: "0=ffff;1=ffff"},
+		{ControlGroup: "BE", File: node.FileMB}: node.MB{Schema: "0=2048;1=2048"},
 	}
 	if diff := cmp.Diff(knobs, s.Knobs.Now); diff != "" {
 		t.Errorf("what others use must not show (-want +got):\n%s", diff)
@@ -122,14 +122,14 @@ func TestWhatOthersUseIsNotWritten(t *testing.T) {
 	files := amd(map[string]string{})
 	control(files, "BE", "L3:0=ff;1=ff\n", "77\n")
 	h, root := fakeResctrl(t, files)
-	step := plan.Step{Knob: node.Knob{Control: "BE", File: node.FileL3}, To: node.L3{Schema: "0=1;1=1"}}
+	step := plan.Step{Knob: node.Knob{ControlGroup: "BE", File: node.FileL3}, To: node.L3{Schema: "0=1;1=1"}}
 	if err := h.set(step.Knob, step.To); err == nil || !strings.Contains(err.Error(), "another component") {
 		t.Errorf("%v", err)
 	}
 	if text, _ := os.ReadFile(filepath.Join(root, "BE/schemata")); string(text) != files["BE/schemata"] {
 		t.Errorf("schemata became %q", text)
 	}
-	if err := h.makeControl(node.DefaultControl); err == nil {
+	if err := h.makeControl(node.DefaultControlGroup); err == nil {
 		t.Error("the default group was given away")
 	}
 	if state, err := h.journal.State(); err != nil || !state.Empty() {
@@ -138,9 +138,9 @@ func TestWhatOthersUseIsNotWritten(t *testing.T) {
 }
 
 func TestThreadsFromOutsideDoNotMakeAGroupSomebodyElses(t *testing.T) {
-	touch := journal.Touch{Before: node.ControlOf("/"), Written: node.ControlOf("BE")}
+	touch := journal.Touch{Before: node.ControlGroupsOf("/"), Written: node.ControlGroupsOf("BE")}
 	for groups, want := range map[string]bool{"BE": true, "/,BE": true, "/": true, "virt": false, "BE,virt": false} {
-		if got := joined(touch, node.Control{Groups: groups}); got != want {
+		if got := joined(touch, node.ControlGroup{Groups: groups}); got != want {
 			t.Errorf("%s: %v", groups, got)
 		}
 	}

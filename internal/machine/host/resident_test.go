@@ -39,7 +39,7 @@ func (m *machine) group(t testing.TB, name string) node.CgroupPath {
 }
 
 func job(p node.CgroupPath) node.Workload {
-	return node.Workload{ID: node.WorkloadID(p), Class: node.BE, Cgroup: p, Meet: p}
+	return node.Workload{ID: node.WorkloadID(p), Class: node.BE, Cgroup: p, ContentionRoot: p}
 }
 
 func TestAWorkloadWhoseGroupIsGoneLeavesTheSnapshot(t *testing.T) {

@@ -152,7 +152,7 @@ func (h *Host) restoreKnobs(in scope, r *Report) error {
 	steps, left, gone, lost := h.undo(state, in)
 	var errs []error
 	for _, k := range gone {
-		if k.Control == "" {
+		if k.ControlGroup == "" {
 			r.gone(k.Cgroup)
 		}
 		errs = append(errs, h.journal.Forget(k))

@@ -46,8 +46,8 @@ func (m *machine) inhabited(t *testing.T, name string) (node.CgroupPath, int) {
 // killed with SIGKILL.
 func TestAFrozenWorkloadGoesOnAfterRestore(t *testing.T) {
 	m := open(t, false)
-	if !m.Capabilities().Can(node.MechCgroupFreezer) {
-		skip(t, "no freezer: %s", m.Capabilities()[node.MechCgroupFreezer].Why)
+	if !m.Capabilities().Can(node.FeatureCgroupFreezer) {
+		skip(t, "no freezer: %s", m.Capabilities()[node.FeatureCgroupFreezer].Why)
 	}
 	p, _ := m.inhabited(t, "frozen")
 	dir := t.TempDir()
@@ -186,8 +186,8 @@ func TestWhatDoesNotDieIsSaid(t *testing.T) {
 // run.
 func TestAGroupThatSomebodyElseEndsRuns(t *testing.T) {
 	m := open(t, false)
-	if !m.Capabilities().Can(node.MechCgroupFreezer) {
-		skip(t, "no freezer: %s", m.Capabilities()[node.MechCgroupFreezer].Why)
+	if !m.Capabilities().Can(node.FeatureCgroupFreezer) {
+		skip(t, "no freezer: %s", m.Capabilities()[node.FeatureCgroupFreezer].Why)
 	}
 	p, pid := m.inhabited(t, "evicted")
 	do(t, m.Apply(context.Background(), plan.Step{Knob: runOf(p), From: node.Running, To: node.Frozen}))
@@ -200,8 +200,8 @@ func TestAGroupThatSomebodyElseEndsRuns(t *testing.T) {
 // TestWhatTenonFrozeGoesOnWhenItIsThawed, and nothing else does.
 func TestWhatTenonFrozeGoesOnWhenItIsThawed(t *testing.T) {
 	m := open(t, false)
-	if !m.Capabilities().Can(node.MechCgroupFreezer) {
-		skip(t, "no freezer: %s", m.Capabilities()[node.MechCgroupFreezer].Why)
+	if !m.Capabilities().Can(node.FeatureCgroupFreezer) {
+		skip(t, "no freezer: %s", m.Capabilities()[node.FeatureCgroupFreezer].Why)
 	}
 	p, pid := m.inhabited(t, "frozen")
 	do(t, m.Apply(context.Background(), plan.Step{Knob: runOf(p), From: node.Running, To: node.Frozen}))

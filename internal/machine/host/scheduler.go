@@ -196,7 +196,7 @@ func (h *Host) exited(s extScheduler, e scx.Exit) {
 		why = fmt.Sprintf("%s, and it could not be loaded anew: %v", why, err)
 	}
 	i.forgetOrders()
-	h.fall(node.RungSchedExt, false, errors.New(why))
+	h.fall(node.MechanismSchedExt, false, errors.New(why))
 }
 
 // reload loads the scheduler for the present CPUs if it is still wanted. While

@@ -25,7 +25,7 @@ func (h *Host) startLoading() {
 		switch loaded, err := h.loadAs(v); {
 		case err != nil:
 			h.isolation.forgetOrders()
-			h.fall(node.RungSchedExt, true, err)
+			h.fall(node.MechanismSchedExt, true, err)
 		case loaded:
 			h.wake("the scheduler is loaded")
 		}

@@ -44,13 +44,13 @@ func TestLoopTurnsOnWhileTheSchedulerIsLoaded(t *testing.T) {
 	gate := b.slowly(t)
 	for range 3 {
 		s := b.snapshot(t)
-		if got := s.Knobs.Now[schedulerKnob]; got != node.Value(node.Scheduler{}) || s.Knobs.Before[schedulerKnob] == nil || len(s.Isolation.Falls) > 0 {
-			t.Fatalf("shown as %v, before %v, falls %v", got, s.Knobs.Before[schedulerKnob], s.Isolation.Falls)
+		if got := s.Knobs.Now[schedulerKnob]; got != node.Value(node.Scheduler{}) || s.Knobs.Before[schedulerKnob] == nil || len(s.Isolation.Failures) > 0 {
+			t.Fatalf("shown as %v, before %v, falls %v", got, s.Knobs.Before[schedulerKnob], s.Isolation.Failures)
 		}
 		b.ask(t, loaded)
 	}
 	close(gate)
-	until(t, "the loop is called", func() bool { return len(b.RungEvents()) > 0 })
+	until(t, "the loop is called", func() bool { return len(b.MechanismEvents()) > 0 })
 	if got := b.snapshot(t).Knobs.Now[schedulerKnob]; got != node.Value(loaded) || b.begun() != 1 {
 		t.Errorf("shown as %v after %d loads", got, b.begun())
 	}
@@ -86,10 +86,10 @@ func TestMindThatChangesWhileTheSchedulerIsLoaded(t *testing.T) {
 			gate := b.slowly(t)
 			tc.change(t, b)
 			close(gate)
-			until(t, "the load has ended", func() bool { return !b.loads() && (!tc.want.Loaded || len(b.RungEvents()) > 0) })
+			until(t, "the load has ended", func() bool { return !b.loads() && (!tc.want.Loaded || len(b.MechanismEvents()) > 0) })
 			s := b.snapshot(t)
-			if got := s.Knobs.Now[schedulerKnob]; got != node.Value(tc.want) || len(s.Isolation.Falls) > 0 || b.begun() != 1 {
-				t.Errorf("shown as %v, want %v; falls %v, %d loads", got, tc.want, s.Isolation.Falls, b.begun())
+			if got := s.Knobs.Now[schedulerKnob]; got != node.Value(tc.want) || len(s.Isolation.Failures) > 0 || b.begun() != 1 {
+				t.Errorf("shown as %v, want %v; falls %v, %d loads", got, tc.want, s.Isolation.Failures, b.begun())
 			}
 			if tc.want.Loaded {
 				if got := b.ext.now.params.Hold; got != tc.want.Hold {
@@ -106,8 +106,8 @@ func TestMindThatChangesWhileTheSchedulerIsLoaded(t *testing.T) {
 
 func TestLoadThatFailsLate(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change func(t *testing.T, b *bench)
-		falls  int
+		change   func(t *testing.T, b *bench)
+		failures int
 	}{
 		"is a fall":                        {func(*testing.T, *bench) {}, 1},
 		"is none where it is not wanted":   {func(t *testing.T, b *bench) { do(t, b.release(t, schedulerKnob)) }, 0},
@@ -120,12 +120,12 @@ func TestLoadThatFailsLate(t *testing.T) {
 			tc.change(t, b)
 			close(gate)
 			until(t, "the load has ended", func() bool { return !b.loads() })
-			if tc.falls > 0 {
-				until(t, "the loop is called", func() bool { return len(b.RungEvents()) > 0 })
+			if tc.failures > 0 {
+				until(t, "the loop is called", func() bool { return len(b.MechanismEvents()) > 0 })
 			}
-			falls := b.snapshot(t).Isolation.Falls
-			if len(falls) != tc.falls || tc.falls > 0 && (!falls[0].Refused || falls[0].Rung != node.RungSchedExt) {
-				t.Errorf("falls %v, want %d, refused", falls, tc.falls)
+			failures := b.snapshot(t).Isolation.Failures
+			if len(failures) != tc.failures || tc.failures > 0 && (!failures[0].Refused || failures[0].Mechanism != node.MechanismSchedExt) {
+				t.Errorf("falls %v, want %d, refused", failures, tc.failures)
 			}
 		})
 	}

@@ -125,7 +125,7 @@ func TestOrdersWaitForTheScheduler(t *testing.T) {
 		t.Errorf("while it is loaded: %v", got)
 	}
 	close(gate)
-	until(t, "the loop is called", func() bool { return len(b.RungEvents()) > 0 })
+	until(t, "the loop is called", func() bool { return len(b.MechanismEvents()) > 0 })
 	if g, is := b.has(t, "ls"); !is || g.Class != scx.LSX || b.ext.now.most != 500 || b.ext.now.pods[1].Quota != 50*time.Millisecond {
 		t.Errorf("loaded with %v, cap %v, pods %v", b.ext.now.groups, b.ext.now.most, b.ext.now.pods)
 	}
@@ -151,7 +151,7 @@ func TestWhatTheSchedulerDoesNotTakeIsSaid(t *testing.T) {
 			if err := give(); err == nil || !strings.Contains(err.Error(), full.Error()) {
 				t.Errorf("the step says %v", err)
 			}
-			if got := b.IsolationStatus().Untold; !strings.Contains(got, full.Error()) {
+			if got := b.IsolationStatus().Refused; !strings.Contains(got, full.Error()) {
 				t.Errorf("status %q", got)
 			}
 			if got := ordered(b.snapshot(t)); got["ls"] == "LSX" || got["/"] == "700m" {
@@ -159,7 +159,7 @@ func TestWhatTheSchedulerDoesNotTakeIsSaid(t *testing.T) {
 			}
 			set(nil)
 			do(t, give())
-			if got := b.IsolationStatus().Untold; got != "" {
+			if got := b.IsolationStatus().Refused; got != "" {
 				t.Errorf("when it has taken all: %q", got)
 			}
 			do(t, b.order(t, "ls", "none"), b.set(t, capKnob, node.SchedulerCap{}))
@@ -212,7 +212,7 @@ func TestSnapshotWritesNothing(t *testing.T) {
 	b.snapshot(t)
 	do(t, b.set(t, policyOf("be"), node.ThreadsBE), b.set(t, schedulerKnob, loaded), b.order(t, "ls", "LSX"))
 	astray := b.thread(t, "ls", 7) // SCHED_EXT, in work of another class
-	b.Manage(node.Workload{ID: "new", Class: node.LS, Cgroup: "be/b", Meet: "be/b"})
+	b.Manage(node.Workload{ID: "new", Class: node.LS, Cgroup: "be/b", ContentionRoot: "be/b"})
 	before, written := b.ext.now.beats, b.ext.now.writes
 	calls := b.ext.changes
 	at := treeOf(t, b.root)

@@ -28,7 +28,7 @@ func (h *Host) IsolationStatus() node.IsolationStatus {
 	}
 	all := i.status
 	all.Exits = maps.Clone(i.status.Exits)
-	all.Spilled, all.Untold = len(i.spills), i.scheduler.refusals()
+	all.Demoted, all.Refused = len(i.spills), i.scheduler.refusals()
 	for k, n := range i.apart {
 		switch k.File {
 		case node.FilePolicy:

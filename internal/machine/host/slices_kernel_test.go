@@ -15,7 +15,7 @@ import (
 // restore.
 func TestLongSlicesAreGivenAndTakenBack(t *testing.T) {
 	m := open(t, false)
-	if a := m.Capabilities()[node.MechEEVDFSlice]; a.Verdict != node.Yes {
+	if a := m.Capabilities()[node.FeatureEEVDFSlice]; a.Verdict != node.Yes {
 		t.Logf("this kernel has none: %s", a.Why)
 		return
 	}
@@ -30,8 +30,8 @@ func TestLongSlicesAreGivenAndTakenBack(t *testing.T) {
 		kinds[p] = pid
 	}
 	do(t, task.SetAttr(kinds[be.Join("own")], task.SchedAttr{Slice: 20 * time.Millisecond}))
-	m.Manage(node.Workload{ID: "be", Class: node.BE, Cgroup: be, Meet: be})
-	m.Manage(node.Workload{ID: "web", Class: node.LS, Cgroup: be.Join("web"), Meet: be.Join("web")})
+	m.Manage(node.Workload{ID: "be", Class: node.BE, Cgroup: be, ContentionRoot: be})
+	m.Manage(node.Workload{ID: "web", Class: node.LS, Cgroup: be.Join("web"), ContentionRoot: be.Join("web")})
 	m.Show([]node.File{node.FileSlice})
 	slices, err := task.NewSlices()
 	do(t, err)

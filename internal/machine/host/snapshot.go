@@ -24,8 +24,8 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 		// The wall clock at the start plus the elapsed time: setting the clock
 		// makes no rate wrong, and a replay of the snapshots sees the same
 		// differences.
-		At:  h.opened.Add(time.Since(h.opened)).Round(0),
-		Can: h.can(), // shared, never changed
+		At:           h.opened.Add(time.Since(h.opened)).Round(0),
+		Capabilities: h.can(), // shared, never changed
 		Knobs: node.Knobs{
 			Kernel: h.kernel(), Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{},
 		},
@@ -92,7 +92,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 			continue
 		}
 		inodeOf := h.knobInode
-		if k.Control == "" {
+		if k.ControlGroup == "" {
 			inodeOf = func(k node.Knob) (uint64, error) { return h.inode(k.Cgroup) }
 		}
 		if inode, err := inodeOf(k); err == nil && inode == t.Inode {
@@ -129,8 +129,8 @@ func inSight(workloads []node.Workload) []node.CgroupPath {
 	}
 	for _, w := range workloads {
 		show(w.Cgroup)
-		show(w.Meet)
-		for _, part := range w.Parts {
+		show(w.ContentionRoot)
+		for _, part := range w.Containers {
 			show(part.Cgroup)
 		}
 	}

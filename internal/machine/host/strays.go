@@ -74,7 +74,7 @@ func (h *Host) spill(e scx.LongWait) {
 	_, again := i.spills[e.TID]
 	i.spills[e.TID] = h.now().Add(spillFor)
 	if !again {
-		i.status.Spills++
+		i.status.Demotions++
 	}
 	i.mu.Unlock()
 	if _, err := h.isolation.ext.shorten(task.Fixed(e.TID)); err != nil {

@@ -40,17 +40,17 @@ func TestLongWaitIsSpilledForAWhile(t *testing.T) {
 	}
 	b.ext.now.events <- scx.Stray{TID: waiter} // which it is, and shall be
 	until(t, "the stray is counted", func() bool { return b.IsolationStatus().Strays == 1 })
-	if st := b.IsolationStatus(); b.ext.policy(waiter) != task.Normal || st.Spills != 1 || st.Spilled != 1 {
+	if st := b.IsolationStatus(); b.ext.policy(waiter) != task.Normal || st.Demotions != 1 || st.Demoted != 1 {
 		t.Errorf("policy %v, status %+v", b.ext.policy(waiter), st)
 	}
 	do(t, b.ext.now.do(func() { b.ext.now.crowded = true }))
 	b.endSpills(b.now().Add(spillFor))
-	if st := b.IsolationStatus(); b.ext.policy(waiter) != task.Normal || st.Spilled != 1 {
+	if st := b.IsolationStatus(); b.ext.policy(waiter) != task.Normal || st.Demoted != 1 {
 		t.Errorf("after its time, but without room: policy %v, status %+v", b.ext.policy(waiter), st)
 	}
 	do(t, b.ext.now.do(func() { b.ext.now.crowded = false }))
 	b.endSpills(b.now().Add(spillFor))
-	if st := b.IsolationStatus(); b.ext.policy(waiter) != task.Ext || st.Spilled != 0 {
+	if st := b.IsolationStatus(); b.ext.policy(waiter) != task.Ext || st.Demoted != 0 {
 		t.Errorf("after its time: policy %v, status %+v", b.ext.policy(waiter), st)
 	}
 }

@@ -92,10 +92,10 @@ func (h *Host) usageOf(w node.Workload) (u node.Usage, gone bool) {
 // limit of the workload, whose counters suffice. If the workload has no limit
 // because one container has none, the others count.
 func (h *Host) addThrottling(u *node.Usage, w node.Workload) {
-	if w.Class != node.LS || len(w.Parts) < 2 || !u.Periods.Known() {
+	if w.Class != node.LS || len(w.Containers) < 2 || !u.Periods.Known() {
 		return
 	}
-	for _, part := range w.Parts {
+	for _, part := range w.Containers {
 		if !w.CPULimit.Known() && !part.CPULimit.Known() {
 			continue
 		}

@@ -130,13 +130,13 @@ func TestWithoutTracingThreadsAreAskedHowLongTheyWaited(t *testing.T) {
 		procfs(fmt.Sprintf("10/task/%d/schedstat", tid), "1000 500 3")
 	}
 	at := time.Unix(0, 0)
-	if d := h.counters(at, false)["web"].Delay; d.Sum != node.Some(time.Duration(0)) || d.Turns != node.Some[int64](0) {
+	if d := h.counters(at, false)["web"].Delay; d.Sum != node.Some(time.Duration(0)) || d.Timeslices != node.Some[int64](0) {
 		t.Errorf("before anything is known web has waited %+v", d)
 	}
 	procfs("10/task/10/schedstat", "1000 700 5")
 	procfs("10/task/11/schedstat", "1000 600 4")
 	all := h.counters(at.Add(time.Second), false)
-	if d := all["web"].Delay; d.Sum != node.Some(time.Duration(300)) || d.Turns != node.Some[int64](3) || d.Counts != nil {
+	if d := all["web"].Delay; d.Sum != node.Some(time.Duration(300)) || d.Timeslices != node.Some[int64](3) || d.Counts != nil {
 		t.Errorf("web has waited %+v, want 300 ns in 3 turns", d)
 	}
 	if d := all["db"].Delay; d.Sum.Known() {
@@ -167,8 +167,8 @@ func TestOnlySoManyThreadsAreAsked(t *testing.T) {
 	}
 	for turn := 1; turn <= 3; turn++ {
 		d := h.counters(at, false)["web"].Delay
-		if want := int64(min(turn, 2) * threadsAtOnce); d.Turns != node.Some(want) {
-			t.Errorf("after %d snapshots the turns are %v, want %d", turn, d.Turns, want)
+		if want := int64(min(turn, 2) * threadsAtOnce); d.Timeslices != node.Some(want) {
+			t.Errorf("after %d snapshots the turns are %v, want %d", turn, d.Timeslices, want)
 		}
 	}
 }

@@ -71,7 +71,7 @@ func (t *turns) fill(s *node.Snapshot, h *Host) {
 	}
 	for _, i := range here {
 		x := work[s.Workloads[i].ID]
-		s.Workloads[i].Usage.Delay = node.RunQueueDelay{Sum: node.Some(x.waited), Turns: node.Some(x.turns)}
+		s.Workloads[i].Usage.Delay = node.RunQueueDelay{Sum: node.Some(x.waited), Timeslices: node.Some(x.turns)}
 	}
 }
 

@@ -39,7 +39,7 @@ func victim() {
 	tree, group := node.CgroupPath(os.Getenv("VICTIM_TREE")), node.CgroupPath(os.Getenv("VICTIM_GROUP"))
 	be := tree.Join("besteffort")
 	pod := be.Join("pod")
-	h.Manage(node.Workload{ID: "be", Class: node.BE, Cgroup: pod, Meet: be})
+	h.Manage(node.Workload{ID: "be", Class: node.BE, Cgroup: pod, ContentionRoot: be})
 	h.Show(append([]node.File{node.FileIOMax}, node.Files...))
 
 	die(h.MakeGroup(group.Join("ls")))

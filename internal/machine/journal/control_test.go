@@ -20,7 +20,7 @@ func TestControlGroupsAreRemembered(t *testing.T) {
 		return j
 	}
 	j := open()
-	knob := node.Knob{Control: "BE", File: node.FileL3}
+	knob := node.Knob{ControlGroup: "BE", File: node.FileL3}
 	for _, err := range []error{
 		j.MadeControl("LS", 0), j.MadeControl("BE", 0), j.MadeControl("BE", 33),
 		j.Intend(knob, 33, node.L3{Schema: "0=7"}, node.L3{Schema: "0=1"}),

@@ -44,12 +44,12 @@ var betweens = map[node.File]betweenFunc{
 	node.FileIOLatency: typed(func(f, t, n node.IOLatency) bool {
 		return linesBetween(f.Targets(), t.Targets(), n.Targets(), 0, func(f, t, n time.Duration) bool { return oneOf(n, f, t) })
 	}),
-	node.FileControl:   whole,
-	node.FileL3:        typed(waysBetween),
-	node.FileMB:        whole,
-	node.FileIdentity:  whole,
-	node.FileScheduler: whole,
-	node.FilePolicy:    whole,
+	node.FileControlGroup: whole,
+	node.FileL3:           typed(waysBetween),
+	node.FileMB:           whole,
+	node.FileIdentity:     whole,
+	node.FileScheduler:    whole,
+	node.FilePolicy:       whole,
 
 	node.FileSchedulerGroup: whole,
 	node.FileSchedulerCap:   whole,

@@ -133,7 +133,7 @@ func Gate(args []string) {
 		os.Exit(125) // the launcher gave up or died: the command must not run
 	}
 	if idle {
-		yieldSelf()
+		idleSelf()
 	}
 	path, argv := args[3], args[4:]
 	fmt.Fprintln(to, counters())

@@ -73,11 +73,11 @@ func (r *run) leave() error {
 	if err := r.removeTree(string(r.workload.Cgroup)); err != nil {
 		return fmt.Errorf("%w: see what is in it, then run tenon restore", err)
 	}
-	meet := r.workload.Meet
-	if children, err := r.Tree.Children(string(meet)); err != nil || len(children) > 0 {
+	top := r.workload.ContentionRoot
+	if children, err := r.Tree.Children(string(top)); err != nil || len(children) > 0 {
 		return nil // gone already, or others are still in it
 	}
-	if err := r.Host.RemoveGroup(meet); err != nil && !errors.Is(err, syscall.EBUSY) {
+	if err := r.Host.RemoveGroup(top); err != nil && !errors.Is(err, syscall.EBUSY) {
 		return err
 	}
 	return nil

@@ -135,7 +135,7 @@ func TestCommandRunsInItsGroupAndLeavesNone(t *testing.T) {
 
 func TestBEIsIdleWhereItMeetsOthersBeforeItRuns(t *testing.T) {
 	b := newBench(t)
-	if !b.Host.Capabilities().Can(node.MechCPUIdle) {
+	if !b.Host.Capabilities().Can(node.FeatureCPUIdle) {
 		t.Skip("this kernel has no cpu.idle")
 	}
 	dir, err := b.Tree.Dir("cpu", string(b.Root.Join(BestEffortGroup)))
@@ -339,7 +339,7 @@ func TestKill9LeavesTheCommandAndRestoreThePlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.Host.Capabilities().Can(node.MechCPUIdle) && !before.Idle || after.Idle {
+	if b.Host.Capabilities().Can(node.FeatureCPUIdle) && !before.Idle || after.Idle {
 		t.Errorf("idle was %v and is %v: want the command in its class until the restore, and no knob after", before.Idle, after.Idle)
 	}
 	if syscall.Kill(pid, 0) != nil || !strings.Contains(report.String(), strconv.Itoa(pid)) {

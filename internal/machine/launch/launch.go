@@ -40,12 +40,12 @@ type Command struct {
 
 // Workload is the workload of c on a node whose groups lie below root.
 func (c Command) Workload(root node.CgroupPath) node.Workload {
-	meet := root.Join(SensitiveGroup)
+	top := root.Join(SensitiveGroup)
 	if c.Class == node.BE {
-		meet = root.Join(BestEffortGroup)
+		top = root.Join(BestEffortGroup)
 	}
 	return node.Workload{
-		ID: node.WorkloadID(c.Name), Class: c.Class, Cgroup: meet.Join(c.Name), Meet: meet,
+		ID: node.WorkloadID(c.Name), Class: c.Class, Cgroup: top.Join(c.Name), ContentionRoot: top,
 		CPULimit: c.CPULimit, MemoryLimit: c.MemoryLimit,
 	}
 }

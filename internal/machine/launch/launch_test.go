@@ -65,9 +65,9 @@ func TestEachClassMeetsTheOthersAtItsParent(t *testing.T) {
 	got := map[node.Class]node.CgroupPath{}
 	for _, class := range node.Classes {
 		w := Command{Class: class, Name: "job"}.Workload("")
-		got[class] = w.Meet
-		if w.Cgroup != w.Meet+"/job" {
-			t.Errorf("%s: cgroup %s, want a child of %s", class, w.Cgroup, w.Meet)
+		got[class] = w.ContentionRoot
+		if w.Cgroup != w.ContentionRoot+"/job" {
+			t.Errorf("%s: cgroup %s, want a child of %s", class, w.Cgroup, w.ContentionRoot)
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

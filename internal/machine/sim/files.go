@@ -234,7 +234,7 @@ func (n *Node) RemoveGroup(p node.CgroupPath) error {
 	maps.DeleteFunc(n.before, func(k node.Knob, _ node.Value) bool { return p.Contains(k.Cgroup) })
 	if n.isolated != nil {
 		maps.DeleteFunc(n.isolated.orders.groups, func(q node.CgroupPath, _ node.SchedulerGroup) bool { return p.Contains(q) })
-		maps.DeleteFunc(n.isolated.turned, func(k node.Knob, _ node.Value) bool { return p.Contains(k.Cgroup) })
+		maps.DeleteFunc(n.isolated.ticked, func(k node.Knob, _ node.Value) bool { return p.Contains(k.Cgroup) })
 	}
 	return nil
 }

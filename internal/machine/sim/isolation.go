@@ -15,7 +15,7 @@ import (
 // there are siblings to keep clean follows from the topology.
 type Isolation struct {
 	// Marks is which of node.VendorMarks the kernel has; empty: none.
-	Marks node.Mechanism
+	Marks node.Feature
 	// MarksOff: the switch of all marks is off, and cannot be turned.
 	MarksOff  bool
 	SchedExt  bool
@@ -34,34 +34,34 @@ type Isolation struct {
 // isolated is an Isolation and what has become of it.
 type isolated struct {
 	Isolation
-	without []string
-	loaded  node.Scheduler
-	orders  orders
-	falls   []node.Fall
-	// turned are the marks that were asked for, which the kernel may round, and
+	without  []string
+	loaded   node.Scheduler
+	orders   orders
+	failures []node.Failure
+	// ticked are the marks that were asked for, which the kernel may round, and
 	// the groups whose threads were given something.
-	turned map[node.Knob]node.Value
+	ticked map[node.Knob]node.Value
 }
 
 // The rules of isolation, by the names that the conformance suite gives them.
 const (
-	markKeepsWeight = "a mark comes and goes without the weight"
-	lateComers      = "who comes into a group later is seen"
-	oneScheduler    = "a second scheduler is refused"
-	cookieSiblings  = "without siblings there are no cookies"
-	fallIsTold      = "what the kernel refuses is told as a fall"
-	ordersEnd       = "orders end with the scheduler"
-	orderNeedsGroup = "a cgroup that is not there gets no order"
-	orderIsValid    = "a slot that is not there is refused"
+	markKeepsWeight     = "a mark comes and goes without the weight"
+	lateComers          = "who comes into a group later is seen"
+	oneScheduler        = "a second scheduler is refused"
+	cookieSiblings      = "without siblings there are no cookies"
+	failuresAreReported = "what the kernel refuses is told as a fall"
+	ordersEnd           = "orders end with the scheduler"
+	orderNeedsGroup     = "a cgroup that is not there gets no order"
+	orderIsValid        = "a slot that is not there is refused"
 )
 
 // IsolationRules names the rules of isolation.
 func IsolationRules() []string {
-	return []string{markKeepsWeight, lateComers, oneScheduler, cookieSiblings, fallIsTold, ordersEnd, orderNeedsGroup, orderIsValid}
+	return []string{markKeepsWeight, lateComers, oneScheduler, cookieSiblings, failuresAreReported, ordersEnd, orderNeedsGroup, orderIsValid}
 }
 
 func newIsolated(i Isolation, without []string) *isolated {
-	return &isolated{Isolation: i, without: without, turned: map[node.Knob]node.Value{}}
+	return &isolated{Isolation: i, without: without, ticked: map[node.Knob]node.Value{}}
 }
 
 func (i *isolated) obeys(rule string) bool { return !slices.Contains(i.without, rule) }
@@ -78,7 +78,7 @@ func (n *Node) Eject(why string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.isolated.unload()
-	n.isolated.falls = append(n.isolated.falls, node.Fall{At: n.now, Rung: node.RungSchedExt, Why: why})
+	n.isolated.failures = append(n.isolated.failures, node.Failure{At: n.now, Mechanism: node.MechanismSchedExt, Why: why})
 }
 
 // fillIsolation shows what there is, and what has become of it.
@@ -87,18 +87,18 @@ func (n *Node) fillIsolation(s *node.Snapshot) {
 	if i == nil {
 		return
 	}
-	answer := func(m node.Mechanism, is bool) {
-		s.Can[m] = node.Answer{Verdict: map[bool]node.Verdict{true: node.Yes, false: node.No}[is], Why: "simulated"}
+	answer := func(m node.Feature, is bool) {
+		s.Capabilities[m] = node.Answer{Verdict: map[bool]node.Verdict{true: node.Yes, false: node.No}[is], Why: "simulated"}
 	}
 	for _, v := range node.VendorMarks {
 		answer(v.Can, v.Can == i.Marks)
 	}
-	answer(node.MechSchedExt, i.SchedExt)
-	answer(node.MechCoreSched, i.CoreSched && (n.topology.SMT() || !i.obeys(cookieSiblings)))
-	answer(node.MechEEVDFSlice, i.Slices)
-	answer(node.MechHardwareSMT, n.topology.SMT())
-	i.falls = slices.DeleteFunc(i.falls, func(f node.Fall) bool { return n.now.Sub(f.At) >= time.Hour })
-	s.Isolation = node.Isolation{Falls: slices.Clone(i.falls), Foreign: i.Foreign, Cookies: i.Cookies}
+	answer(node.FeatureSchedExt, i.SchedExt)
+	answer(node.FeatureCoreSched, i.CoreSched && (n.topology.SMT() || !i.obeys(cookieSiblings)))
+	answer(node.FeatureEEVDFSlice, i.Slices)
+	answer(node.FeatureHardwareSMT, n.topology.SMT())
+	i.failures = slices.DeleteFunc(i.failures, func(f node.Failure) bool { return n.now.Sub(f.At) >= time.Hour })
+	s.Isolation = node.Isolation{Failures: slices.Clone(i.failures), Foreign: i.Foreign, Cookies: i.Cookies}
 	if i.SchedExt {
 		s.Knobs.Now[node.Knob{File: node.FileScheduler}] = i.loaded
 		s.Knobs.Now[node.Knob{File: node.FileSchedulerCap}] = i.orders.cap
@@ -122,7 +122,7 @@ func (n *Node) readIsolation(k node.Knob) (node.Value, error) {
 	case node.FileSchedulerGroup:
 		return i.readOrder(k), nil
 	case node.FileIdentity:
-		if v, marked := i.turned[k]; marked {
+		if v, marked := i.ticked[k]; marked {
 			return v, nil
 		}
 		return node.IdentityNone, nil
@@ -131,7 +131,7 @@ func (n *Node) readIsolation(k node.Knob) (node.Value, error) {
 	for _, t := range n.tasks {
 		switch {
 		case !k.Cgroup.Contains(t.at):
-		case *t.given(k.File) || !i.obeys(lateComers) && i.turned[k] == node.Value(node.ThreadsBE):
+		case *t.given(k.File) || !i.obeys(lateComers) && i.ticked[k] == node.Value(node.ThreadsBE):
 			be++
 		default:
 			others++
@@ -140,7 +140,7 @@ func (n *Node) readIsolation(k node.Knob) (node.Value, error) {
 	switch {
 	case be > 0 && others > 0:
 		return node.ThreadsMixed, nil
-	case be > 0 || others == 0 && i.turned[k] == node.Value(node.ThreadsBE):
+	case be > 0 || others == 0 && i.ticked[k] == node.Value(node.ThreadsBE):
 		return node.ThreadsBE, nil
 	}
 	return node.ThreadsNormal, nil
@@ -177,8 +177,8 @@ func (n *Node) applyIsolation(s plan.Step) error {
 	}
 	if err := n.writeIsolation(s.Knob, s.To); err != nil {
 		err = fmt.Errorf("apply %v: %w", s, err)
-		if i := n.isolated; i.obeys(fallIsTold) && !s.Release && s.Knob.File != node.FileSlice {
-			i.falls = append(i.falls, node.Fall{At: n.now, Rung: fallenOf(s.Knob.File), Why: err.Error(), Refused: true})
+		if i := n.isolated; i.obeys(failuresAreReported) && !s.Release && s.Knob.File != node.FileSlice {
+			i.failures = append(i.failures, node.Failure{At: n.now, Mechanism: fallenOf(s.Knob.File), Why: err.Error(), Refused: true})
 		}
 		return err
 	}
@@ -190,15 +190,15 @@ func (n *Node) applyIsolation(s plan.Step) error {
 	return nil
 }
 
-// fallenOf is the rung that fails with a knob.
-func fallenOf(f node.File) node.Rung {
+// fallenOf is the mechanism that fails with a knob.
+func fallenOf(f node.File) node.Mechanism {
 	switch f {
 	case node.FileIdentity:
-		return node.RungVendor
+		return node.MechanismVendor
 	case node.FileCookie:
-		return node.RungCoreSched
+		return node.MechanismCoreSched
 	}
-	return node.RungSchedExt
+	return node.MechanismSchedExt
 }
 
 // given is whether a task has what a file of threads is about.
@@ -222,7 +222,7 @@ func (n *Node) writeIsolation(k node.Knob, v node.Value) error {
 		if v != node.IdentityNone && i.MarksOff {
 			return fmt.Errorf("write %s %v: %w", i.Marks, v, syscall.EINVAL)
 		}
-		i.turned[k] = v
+		i.ticked[k] = v
 		if i.marksIdle() && !i.obeys(markKeepsWeight) {
 			idle := map[bool]string{true: "1", false: "0"}[v < node.IdentityNone]
 			return n.write(k.Cgroup, "cpu.idle", idle) // as the kernel does by itself
@@ -242,7 +242,7 @@ func (n *Node) writeIsolation(k node.Knob, v node.Value) error {
 		if v == node.ThreadsBE && k.File == node.FileCookie && !n.topology.SMT() && i.obeys(cookieSiblings) {
 			return fmt.Errorf("prctl PR_SCHED_CORE: %w", syscall.ENODEV)
 		}
-		i.turned[k] = v
+		i.ticked[k] = v
 		for _, t := range n.tasks {
 			if k.Cgroup.Contains(t.at) {
 				*t.given(k.File) = v == node.ThreadsBE
@@ -263,7 +263,7 @@ func (n *Node) hangs(k node.Knob, v node.Value) bool {
 	marked := v.Narrower(node.IdentityNone) < 0
 	tagged := k.File == node.FileCookie && v == node.Value(node.ThreadsBE)
 	others := n.isolated.Cookies > 0
-	for at, was := range n.isolated.turned {
+	for at, was := range n.isolated.ticked {
 		marked = marked || at != k && was.Narrower(node.IdentityNone) < 0
 		others = others || at != k && at.File == node.FileCookie && was == node.Value(node.ThreadsBE)
 	}

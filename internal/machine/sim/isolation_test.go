@@ -21,9 +21,9 @@ var isolators = map[string]sim.Options{
 	"mainline":       {Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{SchedExt: true, CoreSched: true, Slices: true}},
 	"scheduler busy": {Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{SchedExt: true, CoreSched: true, Foreign: "scx_other"}},
 	"without SMT":    {Topology: conformance.Flat(4), Isolation: &sim.Isolation{SchedExt: true, CoreSched: true, Slices: true}},
-	"Group Identity": {Version: 1, Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{Marks: node.MechGroupIdentity, CoreSched: true}},
-	"its successor":  {Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{Marks: node.MechGroupPriority, CoreSched: true}},
-	"QoS levels":     {Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{Marks: node.MechQOSLevel}},
+	"Group Identity": {Version: 1, Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{Marks: node.FeatureGroupIdentity, CoreSched: true}},
+	"its successor":  {Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{Marks: node.FeatureGroupPriority, CoreSched: true}},
+	"QoS levels":     {Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{Marks: node.FeatureQOSLevel}},
 }
 
 func TestIsolationConformance(t *testing.T) {
@@ -64,8 +64,8 @@ func TestAFullTableTakesNoMoreOrders(t *testing.T) {
 	n := sim.New(o)
 	run(t, n, "ls/web", 1500)
 	run(t, n, "be/job", 8000)
-	n.Manage(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", Meet: "ls"})
-	n.Manage(node.Workload{ID: "job", Class: node.BE, Cgroup: "be/job", Meet: "be"})
+	n.Manage(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", ContentionRoot: "ls"})
+	n.Manage(node.Workload{ID: "job", Class: node.BE, Cgroup: "be/job", ContentionRoot: "be"})
 	a := &loop.Agent{Host: n, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}}
 	for range 2 {
 		done, err := a.Step(t.Context())
@@ -90,7 +90,7 @@ func TestOrdersFollowLimitsInTheSameTick(t *testing.T) {
 	n, a := working(t, isolators["mainline"])
 	a.Config.Suppress = policy.Suppress{Enable: true, ThresholdPercent: 65}
 	n.Advance(time.Second)
-	turn(t, a)
+	tickNumber(t, a)
 	quota, _ := value(t, n, "be", node.FileCPUMax).(node.CPUMax)
 	want := node.SchedulerCap{Most: unit.MilliCPU(quota.Cores() * 1000)}
 	if got := value(t, n, "", node.FileSchedulerCap); got != node.Value(want) || want.Most == 0 {
@@ -109,14 +109,14 @@ func working(t *testing.T, o sim.Options) (*sim.Node, *loop.Agent) {
 	n := sim.New(o)
 	run(t, n, "ls/web", 1500)
 	run(t, n, "be/job", 8000)
-	n.Manage(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", Meet: "ls"})
-	n.Manage(node.Workload{ID: "job", Class: node.BE, Cgroup: "be/job", Meet: "be"})
+	n.Manage(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", ContentionRoot: "ls"})
+	n.Manage(node.Workload{ID: "job", Class: node.BE, Cgroup: "be/job", ContentionRoot: "be"})
 	a := &loop.Agent{Host: n, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}}
-	turn(t, a)
+	tickNumber(t, a)
 	return n, a
 }
 
-func turn(t *testing.T, a *loop.Agent) {
+func tickNumber(t *testing.T, a *loop.Agent) {
 	t.Helper()
 	if _, err := a.Step(t.Context()); err != nil {
 		t.Fatal(err)
@@ -133,15 +133,15 @@ func value(t *testing.T, n *sim.Node, p node.CgroupPath, f node.File) node.Value
 	return s.Knobs.Now[node.Knob{Cgroup: p, File: f}]
 }
 
-// TestTheLadderClimbsDownAndUp is the whole flow on a stock kernel: the
+// TestTheSelectionGoesDownAndUp is the whole flow on a stock kernel: the
 // scheduler is loaded, ejected, replaced and loaded again, and idle stays below
 // it all the time.
-func TestTheLadderClimbsDownAndUp(t *testing.T) {
+func TestTheSelectionGoesDownAndUp(t *testing.T) {
 	n, a := working(t, isolators["mainline"])
-	expect := func(when string, rung node.Rung, loaded bool, policy, cookie node.Threads) {
+	expect := func(when string, mechanism node.Mechanism, loaded bool, policy, cookie node.Threads) {
 		t.Helper()
-		if got := a.State().Ladder.Status; got.Rung != rung {
-			t.Errorf("%s: in use is %s (%s), want %s", when, got.Rung, got.Why, rung)
+		if got := a.State().Selector.Status; got.Mechanism != mechanism {
+			t.Errorf("%s: in use is %s (%s), want %s", when, got.Mechanism, got.Why, mechanism)
 		}
 		if s, _ := value(t, n, "", node.FileScheduler).(node.Scheduler); s.Loaded != loaded || s.Siblings != loaded {
 			t.Errorf("%s: the scheduler is %v", when, s)
@@ -157,50 +157,50 @@ func TestTheLadderClimbsDownAndUp(t *testing.T) {
 		}
 	}
 	const be, normal = node.ThreadsBE, node.ThreadsNormal
-	expect("at first", node.RungSchedExt, true, be, normal)
+	expect("at first", node.MechanismSchedExt, true, be, normal)
 
 	run(t, n, "be/job", 100) // a process that comes in from outside
-	expect("with a stray", node.RungSchedExt, true, node.ThreadsMixed, normal)
-	turn(t, a)
-	expect("after a turn", node.RungSchedExt, true, be, normal)
+	expect("with a stray", node.MechanismSchedExt, true, node.ThreadsMixed, normal)
+	tickNumber(t, a)
+	expect("after a turn", node.MechanismSchedExt, true, be, normal)
 
 	n.Advance(time.Second)
 	n.Eject("runnable task stall")
-	turn(t, a)
-	expect("ejected", node.RungCoreSched, false, normal, normal)
-	turn(t, a)
-	expect("replaced", node.RungCoreSched, false, normal, be)
+	tickNumber(t, a)
+	expect("ejected", node.MechanismCoreSched, false, normal, normal)
+	tickNumber(t, a)
+	expect("replaced", node.MechanismCoreSched, false, normal, be)
 	n.Advance(time.Minute)
-	turn(t, a)
-	turn(t, a)
-	expect("loaded again", node.RungSchedExt, true, be, normal)
+	tickNumber(t, a)
+	tickNumber(t, a)
+	expect("loaded again", node.MechanismSchedExt, true, be, normal)
 
 	n.Load("scx_other") // and ours has gone for it
 	n.Eject("replaced by scx_other")
-	turn(t, a)
-	turn(t, a)
-	expect("beside another", node.RungCoreSched, false, normal, be)
+	tickNumber(t, a)
+	tickNumber(t, a)
+	expect("beside another", node.MechanismCoreSched, false, normal, be)
 
 	a.Config = policy.Config{}
-	turn(t, a)
+	tickNumber(t, a)
 	if s, _ := n.Snapshot(t.Context()); len(s.Knobs.Before) != 0 {
 		t.Errorf("a policy that is off still holds %v", s.Knobs.Before)
 	}
 }
 
-// TestARaceForTheSchedulerIsAFall: another one is loaded between the look and the
-// step. The step fails, the next turn uses the next rung and says why.
+// TestARaceForTheSchedulerIsAFall: another one is loaded between the look and
+// the step. The step fails, the next tick uses the next mechanism and says why.
 func TestARaceForTheSchedulerIsAFall(t *testing.T) {
 	n := sim.New(isolators["mainline"])
 	run(t, n, "be/job", 8000)
-	n.Manage(node.Workload{ID: "job", Class: node.BE, Cgroup: "be/job", Meet: "be"})
+	n.Manage(node.Workload{ID: "job", Class: node.BE, Cgroup: "be/job", ContentionRoot: "be"})
 	a := &loop.Agent{Host: raced{n}, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}}
 	if _, err := a.Step(t.Context()); err == nil || !strings.Contains(err.Error(), "busy") {
 		t.Fatalf("error %v, want that the scheduler's place is taken", err)
 	}
-	turn(t, a)
-	if got := a.State().Ladder.Status; got.Rung != node.RungCoreSched || !strings.Contains(got.Why, "busy") || got.Rungs[1].Falls != 1 {
-		t.Errorf("in use is %s (%s) after %+v", got.Rung, got.Why, got.Falls)
+	tickNumber(t, a)
+	if got := a.State().Selector.Status; got.Mechanism != node.MechanismCoreSched || !strings.Contains(got.Why, "busy") || got.Mechanisms[1].Failures != 1 {
+		t.Errorf("in use is %s (%s) after %+v", got.Mechanism, got.Why, got.Failures)
 	}
 }
 
@@ -216,17 +216,17 @@ func (r raced) Snapshot(ctx context.Context) (node.Snapshot, error) {
 
 func TestMarksAreRefusedWhileTheirSwitchIsOff(t *testing.T) {
 	o := isolators["its successor"]
-	o.Isolation = &sim.Isolation{Marks: node.MechGroupPriority, MarksOff: true}
+	o.Isolation = &sim.Isolation{Marks: node.FeatureGroupPriority, MarksOff: true}
 	n := sim.New(o)
 	run(t, n, "be/job", 8000)
-	n.Manage(node.Workload{ID: "job", Class: node.BE, Cgroup: "be/job", Meet: "be"})
+	n.Manage(node.Workload{ID: "job", Class: node.BE, Cgroup: "be/job", ContentionRoot: "be"})
 	a := &loop.Agent{Host: n, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}}
 	if _, err := a.Step(t.Context()); err == nil || !strings.Contains(err.Error(), "invalid argument") {
 		t.Errorf("error %v, want that the mark is refused", err)
 	}
-	turn(t, a)
-	if got := a.State().Ladder.Status; got.Rung != node.RungIdle || got.Rungs[0].Falls == 0 {
-		t.Errorf("in use is %s (%s)", got.Rung, got.Why)
+	tickNumber(t, a)
+	if got := a.State().Selector.Status; got.Mechanism != node.MechanismIdle || got.Mechanisms[0].Failures == 0 {
+		t.Errorf("in use is %s (%s)", got.Mechanism, got.Why)
 	}
 }
 
@@ -241,16 +241,16 @@ func TestMarksAndCookiesHangTheMachine(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "hangs") {
 		t.Errorf("error %v, want that the machine hangs", err)
 	}
-	a.Config.CPUQOS.Rung = node.RungCoreSched
+	a.Config.CPUQOS.Mechanism = node.MechanismCoreSched
 	n.Advance(2 * time.Hour) // that was a fall
-	turn(t, a)
-	turn(t, a)
+	tickNumber(t, a)
+	tickNumber(t, a)
 	if m, c := value(t, n, "be", node.FileIdentity), value(t, n, "be", node.FileCookie); m != node.Value(node.IdentityNone) || c != node.Value(node.ThreadsBE) {
 		t.Errorf("BE is marked %v and has the cookie %v", m, c)
 	}
-	a.Config.CPUQOS.Rung = ""
-	turn(t, a)
-	turn(t, a)
+	a.Config.CPUQOS.Mechanism = ""
+	tickNumber(t, a)
+	tickNumber(t, a)
 	if m, c := value(t, n, "be", node.FileIdentity), value(t, n, "be", node.FileCookie); m != node.Value(node.IdentityBE) || c != node.Value(node.ThreadsNormal) {
 		t.Errorf("BE is marked %v and has the cookie %v", m, c)
 	}

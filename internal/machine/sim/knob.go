@@ -52,14 +52,14 @@ func (n *Node) adapters() knob.Table {
 		node.FileIOLatency: knob.Of(
 			func(k node.Knob) (node.IOLatency, error) { return io(k).latency() },
 			writeFiles(n, func(k node.Knob, v node.IOLatency) ([]knob.Writing, error) { return io(k).ofLatency(v), nil })),
-		node.FileControl:   knob.Of(n.readMembership, n.moveTasks),
-		node.FileL3:        knob.Of(controlValue[node.L3](n), writeSchemata[node.L3](n)),
-		node.FileMB:        knob.Of(controlValue[node.MB](n), writeSchemata[node.MB](n)),
-		node.FileIdentity:  isolation,
-		node.FileScheduler: isolation,
-		node.FilePolicy:    isolation,
-		node.FileCookie:    isolation,
-		node.FileSlice:     isolation,
+		node.FileControlGroup: knob.Of(n.readMembership, n.moveTasks),
+		node.FileL3:           knob.Of(controlValue[node.L3](n), writeSchemata[node.L3](n)),
+		node.FileMB:           knob.Of(controlValue[node.MB](n), writeSchemata[node.MB](n)),
+		node.FileIdentity:     isolation,
+		node.FileScheduler:    isolation,
+		node.FilePolicy:       isolation,
+		node.FileCookie:       isolation,
+		node.FileSlice:        isolation,
 
 		node.FileSchedulerGroup: isolation,
 		node.FileSchedulerCap:   isolation,
@@ -87,7 +87,7 @@ func writeFiles[V node.Value](n *Node, of func(node.Knob, V) ([]knob.Writing, er
 
 // readFrozen reads what a group was told, Running or Frozen.
 func (n *Node) readFrozen(k node.Knob) (node.Run, error) {
-	if n.toldToFreeze(k.Cgroup) {
+	if n.frozenItself(k.Cgroup) {
 		return node.Frozen, nil
 	}
 	return node.Running, nil

@@ -15,11 +15,11 @@ import (
 
 // canIO answers what the node can do about block I/O.
 func (n *Node) canIO(can node.Capabilities) {
-	verdicts := map[node.Mechanism]node.Verdict{
-		node.MechIOMax: node.Yes, node.MechIOWeight: node.Yes, node.MechIOLatency: node.Yes, node.MechBFQWeight: node.No,
+	verdicts := map[node.Feature]node.Verdict{
+		node.FeatureIOMax: node.Yes, node.FeatureIOWeight: node.Yes, node.FeatureIOLatency: node.Yes, node.FeatureBFQWeight: node.No,
 	}
 	if n.version == 1 {
-		verdicts[node.MechIOWeight], verdicts[node.MechIOLatency], verdicts[node.MechBFQWeight] = node.No, node.No, node.Yes
+		verdicts[node.FeatureIOWeight], verdicts[node.FeatureIOLatency], verdicts[node.FeatureBFQWeight] = node.No, node.No, node.Yes
 	}
 	for m, v := range verdicts {
 		can[m] = node.Answer{Verdict: v, Why: "simulated"}

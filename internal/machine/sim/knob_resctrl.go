@@ -23,8 +23,8 @@ func (n *Node) fillControls(s *node.Snapshot) {
 	s.Knobs.Kernel.MB = d.MB
 	for name, c := range d.groups {
 		switch {
-		case name == node.DefaultControl:
-		case !node.IsControl(name):
+		case name == node.DefaultControlGroup:
+		case !node.IsControlGroup(name):
 			s.Resctrl.Others++
 		case n.taken(name):
 			s.Resctrl.Others++
@@ -32,7 +32,7 @@ func (n *Node) fillControls(s *node.Snapshot) {
 		default:
 			for _, f := range []node.File{node.FileL3, node.FileMB} {
 				if v := c.value(f); v != nil {
-					s.Knobs.Now[node.Knob{Control: name, File: f}] = v
+					s.Knobs.Now[node.Knob{ControlGroup: name, File: f}] = v
 				}
 			}
 		}
@@ -40,11 +40,11 @@ func (n *Node) fillControls(s *node.Snapshot) {
 	slices.Sort(s.Resctrl.Taken)
 	for _, w := range s.Workloads {
 		if v, any := n.membership(w.Cgroup); any {
-			s.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileControl}] = v
+			s.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileControlGroup}] = v
 		}
 	}
 	for k := range n.before {
-		if k.File == node.FileControl && n.groups[k.Cgroup] != nil {
+		if k.File == node.FileControlGroup && n.groups[k.Cgroup] != nil {
 			s.Knobs.Now[k], _ = n.membership(k.Cgroup)
 		}
 	}
@@ -67,7 +67,7 @@ func (n *Node) taken(name string) bool {
 		return false
 	}
 	for k := range n.before {
-		if k.Control == name {
+		if k.ControlGroup == name {
 			return false
 		}
 	}
@@ -76,7 +76,7 @@ func (n *Node) taken(name string) bool {
 
 // membership is in which control groups the tasks in and below a cgroup are;
 // false if there are none.
-func (n *Node) membership(p node.CgroupPath) (node.Control, bool) {
+func (n *Node) membership(p node.CgroupPath) (node.ControlGroup, bool) {
 	var in []string
 	for _, t := range n.tasks {
 		if p.Contains(t.at) {
@@ -84,15 +84,15 @@ func (n *Node) membership(p node.CgroupPath) (node.Control, bool) {
 		}
 	}
 	if len(in) == 0 {
-		return node.ControlOf(node.DefaultControl), false
+		return node.ControlGroupsOf(node.DefaultControlGroup), false
 	}
-	return node.ControlOf(in...), true
+	return node.ControlGroupsOf(in...), true
 }
 
 // in is the control group of a task.
 func (t *task) in() string {
 	if t.control == "" {
-		return node.DefaultControl
+		return node.DefaultControlGroup
 	}
 	return t.control
 }
@@ -101,26 +101,26 @@ func (t *task) in() string {
 func (n *Node) applyControl(s plan.Step) error {
 	err := error(syscall.ENOENT)
 	if n.divided != nil {
-		err = n.turnControl(s)
+		err = n.ageControlGroups(s)
 	}
 	if err != nil {
 		return fmt.Errorf("apply %v: %w", s, err)
 	}
 	if s.Release {
 		delete(n.before, s.Knob)
-		n.leaveControl(s.Knob.Control)
+		n.leaveControl(s.Knob.ControlGroup)
 	}
 	return nil
 }
 
-func (n *Node) turnControl(s plan.Step) error {
+func (n *Node) ageControlGroups(s plan.Step) error {
 	k := s.Knob
-	if k.File == node.FileControl {
+	if k.File == node.FileControlGroup {
 		return n.join(s)
 	}
-	name := k.Control
+	name := k.ControlGroup
 	switch c := n.divided.groups[name]; {
-	case name == node.DefaultControl, c != nil && n.taken(name):
+	case name == node.DefaultControlGroup, c != nil && n.taken(name):
 		return fmt.Errorf("control group %s is not Tenon's", name)
 	case c == nil && s.Release:
 		return nil // gone, with its knobs
@@ -148,7 +148,7 @@ func (n *Node) leaveControl(name string) {
 		return
 	}
 	for k := range n.before {
-		if k.Control == name {
+		if k.ControlGroup == name {
 			return
 		}
 	}
@@ -157,8 +157,8 @@ func (n *Node) leaveControl(name string) {
 
 // join performs a step on the membership of a cgroup's tasks.
 func (n *Node) join(s plan.Step) error {
-	before := node.ControlOf(node.DefaultControl)
-	if v, any := n.membership(s.Knob.Cgroup); any && !slices.ContainsFunc(v.In(), node.IsControl) {
+	before := node.ControlGroupsOf(node.DefaultControlGroup)
+	if v, any := n.membership(s.Knob.Cgroup); any && !slices.ContainsFunc(v.In(), node.IsControlGroup) {
 		before = v
 	}
 	err := n.knobs.Write(s.Knob, s.To)
@@ -168,15 +168,15 @@ func (n *Node) join(s plan.Step) error {
 	return err
 }
 
-func (n *Node) readMembership(k node.Knob) (node.Control, error) {
+func (n *Node) readMembership(k node.Knob) (node.ControlGroup, error) {
 	if n.divided == nil {
-		return node.Control{}, fmt.Errorf("read %v: %w", k, syscall.ENOENT)
+		return node.ControlGroup{}, fmt.Errorf("read %v: %w", k, syscall.ENOENT)
 	}
 	v, _ := n.membership(k.Cgroup)
 	return v, nil
 }
 
-func (n *Node) moveTasks(k node.Knob, to node.Control) error {
+func (n *Node) moveTasks(k node.Knob, to node.ControlGroup) error {
 	if strings.Contains(to.Groups, ",") || n.divided.groups[to.Groups] == nil {
 		return fmt.Errorf("no control group %q: %w", to, syscall.ENOENT)
 	}
@@ -194,8 +194,8 @@ func (n *Node) moveTasks(k node.Knob, to node.Control) error {
 // controlValue reads a knob of a control group.
 func controlValue[V node.Value](n *Node) func(node.Knob) (V, error) {
 	return func(k node.Knob) (v V, err error) {
-		if d := n.divided; d != nil && d.groups[k.Control] != nil {
-			if v, has := d.groups[k.Control].value(k.File).(V); has {
+		if d := n.divided; d != nil && d.groups[k.ControlGroup] != nil {
+			if v, has := d.groups[k.ControlGroup].value(k.File).(V); has {
 				return v, nil
 			}
 		}
@@ -206,6 +206,6 @@ func controlValue[V node.Value](n *Node) func(node.Knob) (V, error) {
 // writeSchemata writes a line of a control group.
 func writeSchemata[V node.Value](n *Node) func(node.Knob, V) error {
 	return func(k node.Knob, v V) error {
-		return n.writeControl(k.Control, "schemata", fmt.Sprintf("%s:%v\n", k.File, v))
+		return n.writeControl(k.ControlGroup, "schemata", fmt.Sprintf("%s:%v\n", k.File, v))
 	}
 }

@@ -91,8 +91,8 @@ func TestTheLoopRunsOnTheSimulator(t *testing.T) {
 		n := sim.New(sim.Options{Version: version, Topology: conformance.Flat(4)})
 		run(t, n, "ls/web", 1500)
 		run(t, n, "be/job", 8000)
-		n.Manage(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", Meet: "ls"})
-		n.Manage(node.Workload{ID: "job", Class: node.BE, Cgroup: "be/job", Meet: "be"})
+		n.Manage(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", ContentionRoot: "ls"})
+		n.Manage(node.Workload{ID: "job", Class: node.BE, Cgroup: "be/job", ContentionRoot: "be"})
 		a := loop.Agent{Host: n, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}}
 		if _, err := a.Step(t.Context()); err != nil {
 			t.Fatal(err)

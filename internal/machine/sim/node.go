@@ -141,25 +141,25 @@ func (n *Node) Snapshot(context.Context) (node.Snapshot, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s := node.Snapshot{
-		At:       n.now,
-		Topology: n.topology,
-		Can:      node.Capabilities{},
-		Usage:    node.Usage{CPU: node.Some(n.groups[""].cpu), Memory: node.Some(n.memoryOf("")), Steal: node.Some(time.Duration(0))},
-		Busy:     maps.Clone(n.busy),
-		Devices:  []node.BlockDevice{disk},
-		Knobs:    node.Knobs{Kernel: n.kernel(), Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{}},
+		At:           n.now,
+		Topology:     n.topology,
+		Capabilities: node.Capabilities{},
+		Usage:        node.Usage{CPU: node.Some(n.groups[""].cpu), Memory: node.Some(n.memoryOf("")), Steal: node.Some(time.Duration(0))},
+		Busy:         maps.Clone(n.busy),
+		Devices:      []node.BlockDevice{disk},
+		Knobs:        node.Knobs{Kernel: n.kernel(), Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{}},
 	}
-	for _, m := range []node.Mechanism{
-		node.MechCPUIdle, node.MechCPUWeight, node.MechCPUMax, node.MechCPUBurst, node.MechCPUSets, node.MechMemoryLimit, node.MechCgroupFreezer,
+	for _, m := range []node.Feature{
+		node.FeatureCPUIdle, node.FeatureCPUWeight, node.FeatureCPUMax, node.FeatureCPUBurst, node.FeatureCPUSets, node.FeatureMemoryLimit, node.FeatureCgroupFreezer,
 	} {
-		s.Can[m] = node.Answer{Verdict: node.Yes, Why: "simulated"}
+		s.Capabilities[m] = node.Answer{Verdict: node.Yes, Why: "simulated"}
 	}
 	protects := node.Yes
 	if n.version == 1 {
 		protects = node.No
 	}
-	s.Can[node.MechMemoryProtect] = node.Answer{Verdict: protects, Why: "simulated"}
-	n.canIO(s.Can)
+	s.Capabilities[node.FeatureMemoryProtect] = node.Answer{Verdict: protects, Why: "simulated"}
+	n.canIO(s.Capabilities)
 	for _, w := range n.workloads {
 		if g := n.groups[w.Cgroup]; g != nil {
 			w.Usage = node.Usage{CPU: node.Some(g.cpu), Throttled: node.Some(g.throttled), Memory: node.Some(n.memoryOf(w.Cgroup))}
@@ -168,7 +168,7 @@ func (n *Node) Snapshot(context.Context) (node.Snapshot, error) {
 		if w.Class == node.BE && n.groups[w.Cgroup] != nil {
 			s.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileRun}] = n.readRun(w.Cgroup)
 		}
-		for _, from := range []node.CgroupPath{w.Cgroup, w.Meet} {
+		for _, from := range []node.CgroupPath{w.Cgroup, w.ContentionRoot} {
 			for p := from; p != ""; p = p.Parent() {
 				n.readKnobs(p, s.Knobs.Now)
 			}
@@ -218,7 +218,7 @@ func (n *Node) Apply(_ context.Context, s plan.Step) error {
 	if err != nil {
 		return fmt.Errorf("apply %v: %w", s, err)
 	}
-	if v, isRun := s.To.(node.Run); isRun && v.Ends() {
+	if v, isRun := s.To.(node.Run); isRun && v.EndsProcesses() {
 		return n.end(s.Knob, v)
 	}
 	files := maps.Clone(g.files)

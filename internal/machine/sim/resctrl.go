@@ -41,7 +41,7 @@ type divided struct {
 func newDivided(r Resctrl, without []string) *divided {
 	d := &divided{Resctrl: r, groups: map[string]*control{}, status: "ok"}
 	d.rules = slices.DeleteFunc(controlRules(), func(r controlRule) bool { return slices.Contains(without, r.name) })
-	d.groups[node.DefaultControl] = d.fresh()
+	d.groups[node.DefaultControlGroup] = d.fresh()
 	return d
 }
 
@@ -160,7 +160,7 @@ func (n *Node) tasksOf(group string) string {
 	var b strings.Builder
 	for _, pid := range slices.Sorted(maps.Keys(n.tasks)) {
 		t := n.tasks[pid]
-		if t.control == group || group == node.DefaultControl && (t.control == "" || !n.divided.has(inOne)) {
+		if t.control == group || group == node.DefaultControlGroup && (t.control == "" || !n.divided.has(inOne)) {
 			fmt.Fprintln(&b, pid)
 		}
 	}
@@ -186,7 +186,7 @@ func (n *Node) writeControl(group, file, text string) error {
 	if file == "tasks" {
 		pid, _ := strconv.Atoi(strings.TrimSpace(text))
 		if t := n.tasks[pid]; t != nil {
-			if t.control = group; group == node.DefaultControl {
+			if t.control = group; group == node.DefaultControlGroup {
 				t.control = ""
 			}
 		}

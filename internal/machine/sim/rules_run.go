@@ -64,15 +64,15 @@ func (n *Node) obeys(name string) bool {
 	return slices.ContainsFunc(n.rules, func(r rule) bool { return r.name == name })
 }
 
-// toldToFreeze reports whether a group itself was told to stand still.
-func (n *Node) toldToFreeze(p node.CgroupPath) bool {
+// frozenItself reports whether a group itself was told to stand still.
+func (n *Node) frozenItself(p node.CgroupPath) bool {
 	g := n.groups[p]
 	return g != nil && (g.files["cgroup.freeze"] == "1" || g.files["freezer.state"] == "FROZEN")
 }
 
 // frozen reports whether a group stands still.
 func (n *Node) frozen(p node.CgroupPath) bool {
-	return n.toldToFreeze(p) || p != "" && n.obeys(frozenBelow) && n.frozen(p.Parent())
+	return n.frozenItself(p) || p != "" && n.obeys(frozenBelow) && n.frozen(p.Parent())
 }
 
 // showRun returns the files that tell how a group runs.
@@ -86,7 +86,7 @@ func (n *Node) showRun(p node.CgroupPath, file string) (string, bool) {
 	case "freezer.state":
 		return map[bool]string{true: "FROZEN", false: "THAWED"}[frozen], true
 	case "freezer.self_freezing":
-		return digit[n.toldToFreeze(p)], true
+		return digit[n.frozenItself(p)], true
 	case "freezer.parent_freezing":
 		return digit[p != "" && n.frozen(p.Parent())], true
 	}
@@ -130,7 +130,7 @@ func (n *Node) bury() {
 // readRun is how a workload's group runs, as a snapshot shows it.
 func (n *Node) readRun(p node.CgroupPath) node.Run {
 	switch {
-	case n.toldToFreeze(p):
+	case n.frozenItself(p):
 		return node.Frozen
 	case n.tasksIn(p, true) == 0:
 		return node.Ended
@@ -141,7 +141,7 @@ func (n *Node) readRun(p node.CgroupPath) node.Run {
 // runFiles are the files to write for how a group is to run.
 func (n *Node) runFiles(_ node.Knob, v node.Run) ([]knob.Writing, error) {
 	switch {
-	case v.Ends():
+	case v.EndsProcesses():
 		return nil, errors.New("a group is not ended by a file")
 	case n.version == 1:
 		return []knob.Writing{{File: "freezer.state", Text: map[bool]string{true: "FROZEN", false: "THAWED"}[v == node.Frozen]}}, nil

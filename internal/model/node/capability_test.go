@@ -5,7 +5,7 @@ import "testing"
 // TestVendorMarks: each row stands for a capability of its own and says what
 // is used without it.
 func TestVendorMarks(t *testing.T) {
-	seen := map[Mechanism]bool{}
+	seen := map[Feature]bool{}
 	for _, v := range VendorMarks {
 		if v.Can == "" || v.Instead == "" || seen[v.Can] {
 			t.Errorf("%+v", v)
@@ -15,7 +15,7 @@ func TestVendorMarks(t *testing.T) {
 			t.Errorf("a kernel with %s cannot mark", v.Can)
 		}
 	}
-	if (Capabilities{MechSchedExt: {Verdict: Yes}, MechQOSLevel: {Verdict: Unknown}}).CanMark() {
+	if (Capabilities{FeatureSchedExt: {Verdict: Yes}, FeatureQOSLevel: {Verdict: Unknown}}).CanMark() {
 		t.Error("a kernel without marks can mark")
 	}
 }

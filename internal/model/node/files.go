@@ -42,7 +42,7 @@ var fileRows = []fileRow{
 	{FileIOWeight, CategoryIO, parseIOWeight},
 	{FileBFQWeight, CategoryIO, parseIOWeight},
 	{FileIOLatency, CategoryIO, parseIOLatency},
-	{FileControl, CategoryResctrl, parseControl},
+	{FileControlGroup, CategoryResctrl, parseControl},
 	{FileL3, CategoryResctrl, parseL3},
 	{FileMB, CategoryResctrl, parseMB},
 	{FileIdentity, CategoryMark, parseIdentity},

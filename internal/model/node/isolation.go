@@ -11,34 +11,34 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Rung is an isolation mechanism: a means by which the kernel keeps BE off
-// the CPUs of LS. Each mechanism isolates better than the next in the
+// A Mechanism is an isolation mechanism: a means by which the kernel keeps BE
+// off the CPUs of LS. Each mechanism isolates better than the next in the
 // preference order, and needs more of the kernel.
-type Rung string
+type Mechanism string
 
 // The isolation mechanisms.
 const (
-	// RungVendor marks cgroups for a vendor's kernel, which does the rest:
+	// MechanismVendor marks cgroups for a vendor's kernel, which does the rest:
 	// Group Identity, or the QoS levels of openEuler.
-	RungVendor Rung = "vendor"
-	// RungSchedExt moves BE threads to a sched_ext scheduler. Its scheduling
+	MechanismVendor Mechanism = "vendor"
+	// MechanismSchedExt moves BE threads to a sched_ext scheduler. Its scheduling
 	// class ranks below all others, and it runs no BE on siblings of CPUs that
 	// run LS threads (Linux 6.12).
-	RungSchedExt Rung = "sched_ext"
-	// RungCoreSched gives best-effort threads a core-scheduling cookie: they
+	MechanismSchedExt Mechanism = "sched_ext"
+	// MechanismCoreSched gives best-effort threads a core-scheduling cookie: they
 	// share no core with other threads (Linux 5.14).
-	RungCoreSched Rung = "core_sched"
-	// RungSiblings keeps best-effort work, by cpuset, off the siblings of the
+	MechanismCoreSched Mechanism = "core_sched"
+	// MechanismSiblings keeps best-effort work, by cpuset, off the siblings of the
 	// CPUs on which latency-sensitive work was seen.
-	RungSiblings Rung = "siblings"
-	// RungIdle is cpu.idle alone (Linux 5.15).
-	RungIdle Rung = "cpu.idle"
-	// RungWeight is the least weight, on kernels without cpu.idle.
-	RungWeight Rung = "weight"
+	MechanismSiblings Mechanism = "siblings"
+	// MechanismIdle is cpu.idle alone (Linux 5.15).
+	MechanismIdle Mechanism = "cpu.idle"
+	// MechanismWeight is the least weight, on kernels without cpu.idle.
+	MechanismWeight Mechanism = "weight"
 )
 
-// Rungs is the ladder, from the strongest down.
-var Rungs = []Rung{RungVendor, RungSchedExt, RungCoreSched, RungSiblings, RungIdle, RungWeight}
+// Mechanisms is the preference order, from the strongest down.
+var Mechanisms = []Mechanism{MechanismVendor, MechanismSchedExt, MechanismCoreSched, MechanismSiblings, MechanismIdle, MechanismWeight}
 
 // The knobs of isolation.
 const (
@@ -54,7 +54,7 @@ const (
 	// cgroup.
 	FileCookie File = "cookie"
 	// FileSlice is the time slice of the threads in and below a cgroup. It is
-	// of no rung: it stands in where the cgroup itself cannot be idle.
+	// of no mechanism: it stands in where the cgroup itself cannot be idle.
 	FileSlice File = "slice"
 )
 
@@ -221,10 +221,10 @@ func parseThreads(text string) (Value, error) {
 
 // Isolation is the state of the isolation mechanisms at run time.
 type Isolation struct {
-	// Falls are the failures of mechanisms that the node supports: the kernel
+	// Failures are the failures of mechanisms that the node supports: the kernel
 	// ejected the scheduler, refused to load it, or a mark could not be
 	// written. The oldest first, at most an hour old.
-	Falls []Fall `json:"falls,omitempty"`
+	Failures []Failure `json:"falls,omitempty"`
 	// Foreign is the name of another sched_ext scheduler that is loaded.
 	Foreign string `json:"foreign,omitempty"`
 	// Cookies is the number of processes, BE or not, with a core-scheduling
@@ -232,25 +232,25 @@ type Isolation struct {
 	Cookies int `json:"cookies,omitempty"`
 	// LSOn is the run time of LS on each CPU, as a counter. Nil: not counted.
 	LSOn map[unit.CPU]time.Duration `json:"ls_on,omitempty"`
-	// Asked is the request of an operator to the running agent.
-	Asked Asked `json:"asked,omitzero"`
+	// Request is the request of an operator to the running agent.
+	Request Request `json:"asked,omitzero"`
 }
 
-// Asked is the request of an operator at run time. It overrides the
+// Request is the request of an operator at run time. It overrides the
 // configuration, and earlier failures do not count any more. The zero Asked
 // requests nothing.
-type Asked struct {
+type Request struct {
 	At time.Time `json:"at"`
-	// Rung is the strongest mechanism to use; empty: as configured.
-	Rung Rung `json:"rung,omitempty"`
+	// Mechanism is the strongest mechanism to use; empty: as configured.
+	Mechanism Mechanism `json:"rung,omitempty"`
 }
 
-// A Fall is a failure of an isolation mechanism at run time. At is on the clock
-// of Snapshot.At.
-type Fall struct {
-	At   time.Time `json:"at"`
-	Rung Rung      `json:"rung"`
-	Why  string    `json:"why"`
+// A Failure is a failure of an isolation mechanism at run time. At is on the
+// clock of Snapshot.At.
+type Failure struct {
+	At        time.Time `json:"at"`
+	Mechanism Mechanism `json:"rung"`
+	Why       string    `json:"why"`
 	// Refused: the mechanism was never in use, because the kernel refused it.
 	// Any other failure ended its use; three of these in an hour are too many.
 	Refused bool `json:"refused,omitempty"`

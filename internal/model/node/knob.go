@@ -72,8 +72,8 @@ const (
 type Knob struct {
 	Cgroup CgroupPath `json:"cgroup"`
 	File   File       `json:"file"`
-	// Control is a control group of resctrl; empty for a knob of a cgroup.
-	Control string `json:"resctrl,omitempty"`
+	// ControlGroup is a control group of resctrl; empty for a knob of a cgroup.
+	ControlGroup string `json:"resctrl,omitempty"`
 }
 
 // controlPrefix marks a control group where a cgroup could stand.
@@ -83,7 +83,7 @@ const controlPrefix = "resctrl:"
 // cgroup, or a control group such as "resctrl:BE".
 func KnobAt(where string, f File) Knob {
 	if name, is := strings.CutPrefix(where, controlPrefix); is {
-		return Knob{Control: name, File: f}
+		return Knob{ControlGroup: name, File: f}
 	}
 	return Knob{Cgroup: CgroupPath(strings.Trim(where, "/")), File: f}
 }
@@ -92,8 +92,8 @@ func KnobAt(where string, f File) Knob {
 // such as "resctrl:BE".
 func (k Knob) Where() string {
 	switch {
-	case k.Control != "":
-		return controlPrefix + k.Control
+	case k.ControlGroup != "":
+		return controlPrefix + k.ControlGroup
 	case k.Cgroup == "":
 		return "/"
 	}
@@ -105,7 +105,7 @@ func (k Knob) String() string { return k.Where() + " " + string(k.File) }
 
 // Compare orders knobs by cgroup, then file.
 func (k Knob) Compare(o Knob) int {
-	return cmp.Or(strings.Compare(string(k.Cgroup), string(o.Cgroup)), strings.Compare(k.Control, o.Control),
+	return cmp.Or(strings.Compare(string(k.Cgroup), string(o.Cgroup)), strings.Compare(k.ControlGroup, o.ControlGroup),
 		strings.Compare(string(k.File), string(o.File)))
 }
 

@@ -25,8 +25,8 @@ const (
 // runs lists the values of Run from the narrowest to the widest.
 var runs = []Run{Ended, AskedToEnd, Frozen, Running}
 
-// Ends reports whether v ends processes, which nothing can undo.
-func (v Run) Ends() bool { return v == AskedToEnd || v == Ended }
+// EndsProcesses reports whether v ends processes, which nothing can undo.
+func (v Run) EndsProcesses() bool { return v == AskedToEnd || v == Ended }
 
 // String prints "running", "frozen", "asked to end" or "ended".
 func (v Run) String() string { return string(v) }

@@ -13,8 +13,8 @@ func TestRunIsReadAsItPrintsAndOrderedByWhatIsLeft(t *testing.T) {
 				t.Errorf("%q is narrower than %q by %d", v, w, got)
 			}
 		}
-		if v.Ends() != (i < 2) || v.Narrower(PIDs{}) != 0 {
-			t.Errorf("%q ends: %v", v, v.Ends())
+		if v.EndsProcesses() != (i < 2) || v.Narrower(PIDs{}) != 0 {
+			t.Errorf("%q ends: %v", v, v.EndsProcesses())
 		}
 	}
 	if _, err := ParseValue(FileRun, "walking"); err == nil {

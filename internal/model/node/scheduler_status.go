@@ -22,13 +22,13 @@ type IsolationStatus struct {
 	// have one of their own or are of SCHED_IDLE. Tenon does not change them,
 	// and on their CPU the long slice of other threads has no effect.
 	OwnSlices int `json:"own_slices,omitempty"`
-	// Spills counts how often a thread had waited too long and went to the
-	// kernel's own scheduler for a while. Spilled is the number of those now.
-	Spills  uint64 `json:"spills,omitempty"`
-	Spilled int    `json:"spilled,omitempty"`
-	// Untold says which orders the loaded scheduler did not take: its table of
+	// Demotions counts how often a thread had waited too long and went to the
+	// kernel's own scheduler for a while. Demoted is the number of those now.
+	Demotions uint64 `json:"spills,omitempty"`
+	Demoted   int    `json:"spilled,omitempty"`
+	// Refused says which orders the loaded scheduler did not take: its table of
 	// groups may be full. Empty: it has taken all.
-	Untold string `json:"untold,omitempty"`
+	Refused string `json:"untold,omitempty"`
 	// Scheduler is what the scheduler has counted since it was loaded last. It
 	// stays after its end; nil: it was never loaded.
 	Scheduler *SchedulerStatus `json:"scheduler,omitempty"`

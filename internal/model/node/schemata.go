@@ -14,9 +14,9 @@ import (
 
 // The knobs of resctrl (Documentation/filesystems/resctrl.rst).
 const (
-	// FileControl is the control group of resctrl in which the tasks of a
+	// FileControlGroup is the control group of resctrl in which the tasks of a
 	// cgroup are. It is a knob of the cgroup.
-	FileControl File = "resctrl"
+	FileControlGroup File = "resctrl"
 	// FileL3 is the ways of each L3 cache that the tasks of a control group may
 	// fill. It is a knob of the control group.
 	FileL3 File = "L3"
@@ -24,9 +24,9 @@ const (
 	FileMB File = "MB"
 )
 
-// DefaultControl is the control group of all tasks that were not moved to
+// DefaultControlGroup is the control group of all tasks that were not moved to
 // another.
-const DefaultControl = "/"
+const DefaultControlGroup = "/"
 
 // Resctrl is the resources that the node's resctrl can divide, and its users.
 // The zero Resctrl was not read.
@@ -212,35 +212,35 @@ func (v MB) sum() (sum uint64) {
 	return sum
 }
 
-// Control is the control groups in which the tasks of a cgroup are, sorted and
-// separated by commas: "BE", "/", or "/,BE" where it is not all in one.
-type Control struct{ Groups string }
+// ControlGroup is the control groups in which the tasks of a cgroup are, sorted
+// and separated by commas: "BE", "/", or "/,BE" where it is not all in one.
+type ControlGroup struct{ Groups string }
 
-// ControlOf returns the value for tasks in the given groups.
-func ControlOf(groups ...string) Control {
+// ControlGroupsOf returns the value for tasks in the given groups.
+func ControlGroupsOf(groups ...string) ControlGroup {
 	groups = slices.Sorted(slices.Values(groups))
-	return Control{strings.Join(slices.Compact(groups), ",")}
+	return ControlGroup{strings.Join(slices.Compact(groups), ",")}
 }
 
 // In lists the groups.
-func (v Control) In() []string { return strings.Split(v.Groups, ",") }
+func (v ControlGroup) In() []string { return strings.Split(v.Groups, ",") }
 
 // String prints the groups.
-func (v Control) String() string { return v.Groups }
+func (v ControlGroup) String() string { return v.Groups }
 
 // Rounded returns v.
-func (v Control) Rounded(Kernel) Value { return v }
+func (v ControlGroup) Rounded(Kernel) Value { return v }
 
 // Narrower returns 0: which group allows more is not in their names.
-func (v Control) Narrower(Value) int { return 0 }
+func (v ControlGroup) Narrower(Value) int { return 0 }
 
 func parseControl(text string) (Value, error) {
 	for name := range strings.SplitSeq(text, ",") {
-		if name == "" || strings.ContainsAny(name, " \n") || (strings.Contains(name, "/") && name != DefaultControl) {
+		if name == "" || strings.ContainsAny(name, " \n") || (strings.Contains(name, "/") && name != DefaultControlGroup) {
 			return nil, fmt.Errorf("resctrl %q: want control groups such as BE or /,BE", text)
 		}
 	}
-	v := ControlOf(strings.Split(text, ",")...)
+	v := ControlGroupsOf(strings.Split(text, ",")...)
 	if v.Groups != text {
 		return nil, fmt.Errorf("resctrl %q: want each group once, sorted: %s", text, v)
 	}
@@ -263,7 +263,7 @@ func parseMB(text string) (Value, error) {
 	return MBOf(by), err
 }
 
-// Control names the control group for the tasks of class c, as Koordinator
+// ControlGroup names the control group for the tasks of class c, as Koordinator
 // does; empty for a class that has none.
 func (c Class) Control() string {
 	switch c {
@@ -275,13 +275,14 @@ func (c Class) Control() string {
 	return ""
 }
 
-// Controls are the control groups of all classes.
-var Controls = []string{string(LSR), string(LS), string(BE)}
+// ControlGroups are the control groups of all classes.
+var ControlGroups = []string{string(LSR), string(LS), string(BE)}
 
-// ControlPrefix begins the name of a control group that is one workload's own.
-const ControlPrefix = "tenon-"
+// ControlGroupPrefix begins the name of a control group that is one workload's
+// own.
+const ControlGroupPrefix = "tenon-"
 
-// IsControl reports whether a control group has a name that Tenon gives.
-func IsControl(name string) bool {
-	return slices.Contains(Controls, name) || strings.HasPrefix(name, ControlPrefix)
+// IsControlGroup reports whether a control group has a name that Tenon gives.
+func IsControlGroup(name string) bool {
+	return slices.Contains(ControlGroups, name) || strings.HasPrefix(name, ControlGroupPrefix)
 }

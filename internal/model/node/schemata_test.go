@@ -11,10 +11,10 @@ func TestSchemataPrintWhatTheyParse(t *testing.T) {
 		"out of order":       {FileL3, "8=0F;0=007", "0=7;8=f"},
 		"code and data":      {FileL3, "code 0=7;1=7 data 0=1;1=3", ""},
 		"bandwidth":          {FileMB, "0=100;1=2048", ""},
-		"in one group":       {FileControl, "BE", ""},
-		"in several":         {FileControl, "/,BE", ""},
-		"the default group":  {FileControl, "/", ""},
-		"a name with a dash": {FileControl, "kata-vm", ""},
+		"in one group":       {FileControlGroup, "BE", ""},
+		"in several":         {FileControlGroup, "/,BE", ""},
+		"the default group":  {FileControlGroup, "/", ""},
+		"a name with a dash": {FileControlGroup, "kata-vm", ""},
 	} {
 		v, err := ParseValue(c.file, c.text)
 		want := c.want
@@ -35,9 +35,9 @@ func TestSchemataPrintWhatTheyParse(t *testing.T) {
 		"no mask":               {FileL3, "0=ways"},
 		"code without data":     {FileL3, "code 0=7"},
 		"hexadecimal bandwidth": {FileMB, "0=ff"},
-		"no group":              {FileControl, ""},
-		"a path":                {FileControl, "a/b"},
-		"not sorted":            {FileControl, "BE,/"},
+		"no group":              {FileControlGroup, ""},
+		"a path":                {FileControlGroup, "a/b"},
+		"not sorted":            {FileControlGroup, "BE,/"},
 	} {
 		if v, err := ParseValue(c.file, c.text); err == nil {
 			t.Errorf("%s: %q reads as %v", name, c.text, v)
@@ -75,14 +75,14 @@ func TestFewerWaysAreNarrower(t *testing.T) {
 			t.Errorf("%s: %v against %v", name, c.narrow, c.wide)
 		}
 	}
-	if (L3{"0=1"}).Narrower(MB{"0=1"}) != 0 || ControlOf("BE").Narrower(ControlOf("/")) != 0 {
+	if (L3{"0=1"}).Narrower(MB{"0=1"}) != 0 || ControlGroupsOf("BE").Narrower(ControlGroupsOf("/")) != 0 {
 		t.Error("what cannot be compared must not be narrower")
 	}
 }
 
 func TestControlGroupsAreKnobs(t *testing.T) {
 	for text, k := range map[string]Knob{
-		"resctrl:BE L3":             {Control: "BE", File: FileL3},
+		"resctrl:BE L3":             {ControlGroup: "BE", File: FileL3},
 		"kubepods/burstable memory": {Cgroup: "kubepods/burstable", File: FileMemory},
 		"/ cpu.weight":              {File: FileCPUWeight},
 	} {
@@ -90,8 +90,8 @@ func TestControlGroupsAreKnobs(t *testing.T) {
 			t.Errorf("%s: %v, %v", text, k, KnobAt(k.Where(), k.File))
 		}
 	}
-	a, b := Knob{Control: "BE", File: FileL3}, Knob{Cgroup: "a", File: FileControl}
-	if a.Compare(b) >= 0 || b.Compare(a) <= 0 || a.Compare(Knob{Control: "LS", File: FileL3}) >= 0 || a.Compare(a) != 0 {
+	a, b := Knob{ControlGroup: "BE", File: FileL3}, Knob{Cgroup: "a", File: FileControlGroup}
+	if a.Compare(b) >= 0 || b.Compare(a) <= 0 || a.Compare(Knob{ControlGroup: "LS", File: FileL3}) >= 0 || a.Compare(a) != 0 {
 		t.Error("control groups come before cgroups, by name")
 	}
 }
@@ -101,7 +101,7 @@ func FuzzParseSchemata(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		for _, file := range []File{FileL3, FileMB, FileControl} {
+		for _, file := range []File{FileL3, FileMB, FileControlGroup} {
 			v, err := ParseValue(file, s)
 			if err != nil {
 				continue

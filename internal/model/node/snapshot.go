@@ -14,18 +14,18 @@ import (
 type Snapshot struct {
 	// At is the time of the snapshot. Differences are exact: a clock that is
 	// set between two snapshots of one host does not show in them.
-	At       time.Time    `json:"at"`
-	Topology Topology     `json:"topology"`
-	Can      Capabilities `json:"can,omitempty"`
-	Usage    Usage        `json:"usage"`
+	At           time.Time    `json:"at"`
+	Topology     Topology     `json:"topology"`
+	Capabilities Capabilities `json:"can,omitempty"`
+	Usage        Usage        `json:"usage"`
 	// MemoryTotal is the memory of the node (MemTotal of /proc/meminfo).
 	MemoryTotal Maybe[unit.Bytes] `json:"memory_total,omitzero"`
 	// Busy is the time that each online CPU was not idle since boot.
 	Busy      map[unit.CPU]time.Duration `json:"busy,omitempty"`
 	Workloads []Workload                 `json:"workloads,omitempty"`
-	// Hurt: it was taken because an LS workload was seen waiting. Then rates
+	// SLOViolated: it was taken because an LS workload was seen waiting. Then rates
 	// since the previous snapshot say little about this moment.
-	Hurt bool `json:"hurt,omitempty"`
+	SLOViolated bool `json:"hurt,omitempty"`
 	// Devices are the block devices, where a knob of block I/O is in sight.
 	Devices []BlockDevice `json:"devices,omitempty"`
 	// Waits says which runners LS workloads waited for, if that is counted.
@@ -73,23 +73,24 @@ type Workload struct {
 	// Container is the name of the container that it is, if it is one.
 	Container string     `json:"container,omitempty"`
 	Cgroup    CgroupPath `json:"cgroup"`
-	// Meet is the highest cgroup that holds only workloads of this one's
+	// ContentionRoot is the highest cgroup that holds only workloads of this one's
 	// class and that competes with the others: the level at which a CPU
 	// weight decides between LS and BE. Weights act between siblings only.
-	Meet CgroupPath `json:"meet,omitempty"`
-	// Yields is the cgroup whose weight Tenon sets when it cannot set that of
+	ContentionRoot CgroupPath `json:"meet,omitempty"`
+	// IdleCgroup is the cgroup whose weight Tenon sets when it cannot set that of
 	// Meet because another program owns it. The kubelet, for example, rewrites
 	// the weights of its QoS cgroups every minute, and does not start without
 	// these cgroups. Yields lies below Meet.
-	Yields CgroupPath `json:"yields,omitempty"`
-	Usage  Usage      `json:"usage"`
+	IdleCgroup CgroupPath `json:"yields,omitempty"`
+	Usage      Usage      `json:"usage"`
 	// CPULimit and MemoryLimit are the limits that it specifies; absent: none.
 	CPULimit    Maybe[unit.MilliCPU] `json:"cpu_limit,omitzero"`
 	MemoryLimit Maybe[unit.Bytes]    `json:"memory_limit,omitzero"`
-	// CPUKept and MemoryKept: another component enforces these limits, as the
-	// kubelet does those of a pod. Tenon only adds to them.
-	CPUKept    bool `json:"cpu_kept,omitempty"`
-	MemoryKept bool `json:"memory_kept,omitempty"`
+	// CPUManagedExternally and MemoryManagedExternally: another component
+	// enforces these limits, as the kubelet does those of a pod. Tenon only
+	// adds to them.
+	CPUManagedExternally    bool `json:"cpu_kept,omitempty"`
+	MemoryManagedExternally bool `json:"memory_kept,omitempty"`
 	// CPURequest and MemoryRequest are the amounts that it requests.
 	CPURequest    Maybe[unit.MilliCPU] `json:"cpu_request,omitzero"`
 	MemoryRequest Maybe[unit.Bytes]    `json:"memory_request,omitzero"`
@@ -108,12 +109,12 @@ type Workload struct {
 	// killed, and may still run, which they must in order to end. Empty: no end
 	// is under way, or it has taken so long that it counts as called off.
 	Ending Run `json:"ending,omitempty"`
-	// Spared says why it may not be evicted now; empty: it may.
-	Spared string `json:"spared,omitempty"`
-	// Parts are the cgroups inside Cgroup that have limits of their own.
-	Parts []Part `json:"parts,omitempty"`
-	// Asks are its overrides of the strategy of its class.
-	Asks Asks `json:"asks,omitzero"`
+	// EvictionExempt says why it may not be evicted now; empty: it may.
+	EvictionExempt string `json:"spared,omitempty"`
+	// Containers are the cgroups inside Cgroup that have limits of their own.
+	Containers []Container `json:"parts,omitempty"`
+	// Overrides are its overrides of the strategy of its class.
+	Overrides Overrides `json:"asks,omitzero"`
 }
 
 // An Objective is the service that a latency-sensitive workload should get.

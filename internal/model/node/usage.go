@@ -65,9 +65,9 @@ type RunQueueDelay struct {
 	// 256 ns << n that no earlier bucket counts, and the last one all the rest.
 	// Nil: the source knows the sum alone.
 	Counts []uint64 `json:"counts,omitempty"`
-	// Turns is the number of times that a thread got a CPU, after a wait or
+	// Timeslices is the number of times that a thread got a CPU, after a wait or
 	// without one. Without Counts, the mean is Sum divided by it.
-	Turns Maybe[int64] `json:"turns,omitzero"`
+	Timeslices Maybe[int64] `json:"turns,omitzero"`
 }
 
 // A Wait is the time, since the workload was first watched, that it waited

@@ -44,7 +44,8 @@ type mode struct {
 	beside             bool // the scheduler lets BE run beside LS
 }
 
-// modes are the rungs of the ladder and what they are compared with.
+// modes are the mechanisms of the preference order and what they are compared
+// with.
 var modes = map[string]mode{
 	"alone": {lsWeight: "100", beWeight: "100", alone: true},
 	// All CPUs of the emulator share one stream of instructions, so a busy CPU

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A mechanismLine is what tenon doctor says of one means of isolation on the
+// CPU.
+type mechanismLine struct {
+	Name      node.Mechanism `json:"name"`
+	Available node.Verdict   `json:"available"`
+	Why       string         `json:"why"`
+	// Chosen: Tenon takes it, unless the configuration says otherwise.
+	Chosen bool `json:"chosen,omitempty"`
+}
+
+// isolation asks the policy itself which mechanism it would take, and what it
+// does below every mechanism.
+func (d *diagnosis) isolation(can node.Capabilities, i node.Isolation) {
+	config := policy.CPUQOS{Enable: true}
+	ladder := policy.Mechanisms(config, can, i)
+	for _, r := range ladder.Mechanisms {
+		d.Selection = append(d.Selection, mechanismLine{Name: r.Mechanism, Available: r.Can, Why: r.Why, Chosen: r.Mechanism == ladder.Mechanism})
+	}
+	d.Isolation = fmt.Sprintf("%s: %s", ladder.Mechanism, ladder.Why)
+	_, wants := policy.Decide(policy.Config{CPUQOS: config}, policy.State{}, node.Snapshot{Capabilities: can, Workloads: []node.Workload{launchedBE()}})
+	for _, w := range wants {
+		if w.Intent == plan.Set && w.Knob.File == node.FileCPUWeight {
+			d.Isolation += fmt.Sprintf("; below it %s %v on %s: %s", w.Knob.File, w.Value, w.Knob.Cgroup, w.Reason)
+		}
+	}
+}
+
+// printSelection prints the mechanisms, from the strongest down.
+func (d diagnosis) printSelection(out io.Writer) {
+	if len(d.Selection) == 0 {
+		return
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "RUNG\tAVAILABLE\tTENON\tWHY")
+	for _, r := range d.Selection {
+		takes := ""
+		if r.Chosen {
+			takes = "takes it"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.Name, r.Available, takes, r.Why)
+	}
+	table.Flush()
+	fmt.Fprintln(out)
+}

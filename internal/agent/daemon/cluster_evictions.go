@@ -1,0 +1,302 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"tenon.sh/tenon/internal/cluster/apiserver"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+const (
+	// refusedFor is how long a pod stays exempt after the API server refused
+	// its eviction, and busyFor after an answer that decided nothing, such as
+	// 429.
+	refusedFor = 30 * time.Second
+	busyFor    = 5 * time.Second
+	// attempts is how often Tenon sends an eviction, attemptEvery apart, before
+	// it treats the API server as away. Both are small: a shortage of memory
+	// cannot wait.
+	attempts     = 2
+	attemptEvery = 500 * time.Millisecond
+	// awayAfter: if the API server was silent for so long, Tenon treats it as
+	// away without sending the eviction.
+	awayAfter = 30 * time.Second
+	// mostEnds bounds the queue of evictions.
+	mostEnds = 64
+)
+
+// An evictor evicts pods through the API server: apiserver.Client.
+type evictor interface {
+	Evict(context.Context, apiserver.PodName) error
+	Tell(context.Context, apiserver.Occurrence) error
+}
+
+// evictionQueue is the eviction queue. It uses the Eviction API, which respects
+// disruption budgets and grace periods, and signals while the API server is
+// away, as on a node without a cluster. It runs beside the loop, which never
+// waits for an answer.
+type evictionQueue struct {
+	api     evictor
+	node    string
+	log     *slog.Logger
+	changed func()
+	signal  func(context.Context, plan.Step) error // ends the processes of a pod while the API server is away
+	prepare func(node.Knob) error                  // thaws a pod so that it can end
+	away    func() bool                            // the API server has been silent for awayAfter
+	queue   chan eviction
+
+	mu   sync.Mutex // guards the fields below
+	pods map[node.CgroupPath]endable
+	of   map[types.UID]*end
+	told map[refusal]bool // reported in an event
+}
+
+// A refusal is the reason for which the API server did not evict a pod.
+type refusal struct {
+	uid    types.UID
+	reason metav1.StatusReason
+}
+
+// An endable pod is one that the API server can evict.
+type endable struct {
+	apiserver.PodName
+	grace time.Duration // the pod's grace period plus graceMargin
+}
+
+// An end is the state of the eviction of a pod.
+type end struct {
+	state endState
+	until time.Time // accepted: end of the grace period; refused: end of the exemption
+	why   string    // of a refusal
+}
+
+type endState int
+
+const (
+	endAsking   endState = iota // no answer yet
+	endAccepted                 // the kubelet waits for the pod's grace period
+	endRefused                  // a disruption budget or a rule of the API server refused
+	endAway                     // the API server does not answer
+)
+
+// An eviction is an entry of the queue.
+type eviction struct {
+	pod  endable
+	step plan.Step
+}
+
+func newEnds(api evictor, name string, log *slog.Logger, changed func()) *evictionQueue {
+	return &evictionQueue{
+		api: api, node: name, log: log, changed: changed, away: func() bool { return false }, queue: make(chan eviction, mostEnds),
+		of: map[types.UID]*end{}, told: map[refusal]bool{},
+	}
+}
+
+// follow takes the pods that exist now.
+func (e *evictionQueue) follow(pods map[node.CgroupPath]endable) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.pods = pods
+	there := make(map[types.UID]bool, len(pods))
+	for _, p := range pods {
+		there[p.UID] = true
+	}
+	for uid := range e.of {
+		if !there[uid] {
+			delete(e.of, uid)
+		}
+	}
+	maps.DeleteFunc(e.told, func(r refusal, _ bool) bool { return !there[r.uid] })
+}
+
+// exempt returns why a pod is exempt from eviction now; empty: it is not.
+func (e *evictionQueue) exempt(uid types.UID) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	o := e.of[uid]
+	if o == nil || o.state != endRefused {
+		return ""
+	}
+	if time.Now().After(o.until) {
+		delete(e.of, uid)
+		return ""
+	}
+	return o.why
+}
+
+// take handles a step that evicts or freezes a pod. If taken is false, the
+// caller performs the step on the node itself.
+func (e *evictionQueue) take(s plan.Step) (taken bool, err error) {
+	v, runs := s.To.(node.Run)
+	if !runs || !v.EndsProcesses() && v != node.Frozen {
+		return false, nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	pod, is := e.pods[s.Knob.Cgroup]
+	if !is {
+		return false, nil
+	}
+	o := e.of[pod.UID]
+	if v == node.Frozen {
+		if o == nil || o.state != endAccepted {
+			return false, nil
+		}
+		return true, fmt.Errorf("freeze pod %s/%s: it was evicted, and has to run in order to end", pod.Namespace, pod.Name)
+	}
+	switch {
+	case o == nil:
+		select {
+		case e.queue <- eviction{pod, s}:
+			e.of[pod.UID] = &end{}
+		default:
+			return true, fmt.Errorf("evict pod %s/%s: %d evictions wait for the API server", pod.Namespace, pod.Name, mostEnds)
+		}
+		return true, nil
+	case o.state == endRefused:
+		return true, fmt.Errorf("evict pod %s/%s: %s", pod.Namespace, pod.Name, o.why)
+	case o.state == endAsking:
+		return true, nil
+	case o.state == endAccepted && time.Now().Before(o.until):
+		return true, fmt.Errorf("end pod %s/%s: it was evicted, and its grace is not over before %s", pod.Namespace, pod.Name, o.until.Format(time.TimeOnly))
+	}
+	// The grace period is over and the kubelet has not ended the rest.
+	return false, nil
+}
+
+// run sends the evictions until ctx ends.
+func (e *evictionQueue) run(ctx context.Context) {
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case x := <-e.queue:
+			asking.Go(func() { e.end(ctx, x) })
+		}
+	}
+}
+
+// end sends one eviction.
+func (e *evictionQueue) end(ctx context.Context, x eviction) {
+	var err error
+	for n := range attempts {
+		if err = errAway; e.away() {
+			break
+		}
+		if n > 0 {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(attemptEvery):
+			}
+		}
+		if err = e.api.Evict(ctx, x.pod.PodName); err == nil || answered(err) {
+			break
+		}
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	name := x.pod.Namespace + "/" + x.pod.Name
+	switch {
+	case err == nil:
+		e.set(x.pod.UID, end{state: endAccepted, until: time.Now().Add(x.pod.grace)})
+		e.log.Warn("pod evicted", "pod", name, "reason", x.step.Reason)
+		// A pod that grew is still frozen, and a frozen pod cannot handle
+		// SIGTERM.
+		if err := e.prepare(x.step.Knob); err != nil && !errors.Is(err, cgroup.ErrGone) {
+			e.log.Error("an evicted pod may not end by itself: it does not run", "pod", name, "error", err)
+		}
+		e.tell(ctx, x.pod.PodName, "Evicted", x.step.Reason)
+	case answered(err):
+		why := "its eviction was refused: " + err.Error()
+		if errors.Is(err, apiserver.ErrBudget) {
+			why = "its PodDisruptionBudget allows no eviction now"
+		}
+		spared := exemptFor(err)
+		e.set(x.pod.UID, end{state: endRefused, until: time.Now().Add(spared), why: why})
+		e.log.Warn("a pod is not evicted", "pod", name, "why", why, "reason", x.step.Reason)
+		if e.first(refusal{x.pod.UID, apierrors.ReasonForError(err)}) {
+			e.tell(ctx, x.pod.PodName, "EvictionRefused", why+"; asked for because: "+x.step.Reason)
+		}
+		e.changed()
+		// Tenon may try the pod again after the exemption.
+		time.AfterFunc(spared+time.Second, e.changed)
+	default:
+		e.set(x.pod.UID, end{state: endAway})
+		e.log.Error("the API server does not answer: the pod is ended by signals", "pod", name, "error", err, "reason", x.step.Reason)
+		if err := e.signal(ctx, x.step); err != nil {
+			e.log.Error("end a pod by signals", "pod", name, "error", err)
+		}
+	}
+}
+
+// errAway: Tenon did not send the eviction.
+var errAway = fmt.Errorf("the API server has been silent for %v", awayAfter)
+
+// awayBy reports whether a watch has had no answer from the API server for
+// awayAfter. Any answer counts, errors too.
+func awayBy(heard time.Time, trouble error, now time.Time) bool {
+	return trouble != nil && !answered(trouble) && !heard.IsZero() && now.Sub(heard) > awayAfter
+}
+
+// answered reports whether an error is an answer of the API server. Any answer
+// means that the server is up and that the pod's disruption budget is in force:
+// the server returns 500 for a pod with two budgets, and 429, 503 or 504 when
+// it is busy.
+func answered(err error) bool {
+	var status apierrors.APIStatus
+	return errors.Is(err, apiserver.ErrBudget) || errors.As(err, &status)
+}
+
+// exemptFor returns how long a pod stays exempt after such an answer.
+func exemptFor(err error) time.Duration {
+	busy := apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) ||
+		apierrors.IsServerTimeout(err) || apierrors.IsConflict(err)
+	if errors.Is(err, apiserver.ErrBudget) || !busy {
+		return refusedFor
+	}
+	if seconds, says := apierrors.SuggestsClientDelay(err); says {
+		return min(max(time.Duration(seconds)*time.Second, busyFor), refusedFor)
+	}
+	return busyFor
+}
+
+// first reports whether a refusal is the first of its pod with that reason: a
+// budget may refuse for days, and each event is an object in the API server.
+func (e *evictionQueue) first(r refusal) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	before := e.told[r]
+	e.told[r] = true
+	return !before
+}
+
+func (e *evictionQueue) set(uid types.UID, next end) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.of[uid] != nil { // else the pod is gone
+		*e.of[uid] = next
+	}
+}
+
+func (e *evictionQueue) tell(ctx context.Context, pod apiserver.PodName, reason, message string) {
+	err := e.api.Tell(ctx, apiserver.Occurrence{Pod: pod, Node: e.node, Warning: true, Reason: reason, Message: message, At: time.Now()})
+	if err != nil && ctx.Err() == nil {
+		e.log.Warn("an event is missing", "error", err)
+	}
+}

@@ -1,0 +1,54 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"tenon.sh/tenon/internal/machine/lease"
+)
+
+// A keptScheduler scheduler is the one of package host.
+type keptScheduler interface {
+	Tend() error
+	Unload() (bool, error)
+}
+
+// keepAlive keeps the scheduler of best-effort threads alive beside the loop,
+// at each tick of the guard, until ctx ends. While the loop is alive tend sends
+// the heartbeat, because the period of the loop may be longer than the silence
+// after which the scheduler ends itself.
+//
+// If the loop hangs, the watchdog bounds best-effort work by quota, and tend
+// takes the scheduler down: its threads do not obey quotas, and it would take
+// back the threads that the watchdog moved to the fair class.
+func keepAlive(ctx context.Context, ticks <-chan time.Time, g *guard, s keptScheduler, log *slog.Logger) {
+	said, last := "", time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks:
+		}
+		slept := time.Since(last) > 2*lease.Renewal // the whole process slept, so the loop begins its tick only now
+		last = time.Now()
+		switch {
+		case !g.hangs():
+			text := ""
+			if err := s.Tend(); err != nil {
+				text = err.Error()
+			}
+			if text != "" && text != said {
+				log.Warn("the heartbeat of the scheduler of best-effort threads failed", "error", text)
+			}
+			said = text
+		case !slept:
+			switch was, err := s.Unload(); {
+			case err != nil:
+				log.Error("the loop hangs, and the scheduler of best-effort threads was not taken down", "error", err)
+			case was:
+				log.Error("the loop hangs: the scheduler of best-effort threads was taken down")
+			}
+		}
+	}
+}

@@ -1,0 +1,29 @@
+package daemon
+
+import (
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/decide/plan"
+)
+
+// undivided logs once, for each change, the configured divisions of cache and
+// memory bandwidth that this node cannot do.
+func (r *changeLogger) undivided(wants []plan.Want) {
+	var why []string
+	for _, w := range wants {
+		if w.Owner == plan.OwnerCache && w.Intent == plan.Abstain {
+			why = append(why, w.Knob.String()+": "+w.Reason)
+		}
+	}
+	slices.Sort(why)
+	switch text := strings.Join(why, "; "); {
+	case text == r.notDivided:
+	case text == "":
+		r.log.Info("caches and memory bandwidth are divided as the configuration says")
+		r.notDivided = text
+	default:
+		r.log.Warn("caches and memory bandwidth are not divided as the configuration says", "why", text)
+		r.notDivided = text
+	}
+}

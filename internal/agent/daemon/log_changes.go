@@ -1,0 +1,123 @@
+package daemon
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"syscall"
+
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/machine/host"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A changeLogger logs changes: one line when a fault appears, one when its
+// cause changes, and one when it is over, for any number of ticks.
+type changeLogger struct {
+	log       *slog.Logger
+	failing   map[node.Knob]string // the cause of each knob whose last step failed
+	held      map[node.Knob]bool   // left as another component wrote it
+	loading   bool                 // the scheduler is being loaded
+	blind     string               // why the node could not be read; empty: it was read
+	known     map[node.WorkloadID]string
+	remarks   []string
+	mechanism mechanismReport
+	// notDivided lists the divisions of cache and memory bandwidth that this
+	// node cannot do.
+	notDivided string
+}
+
+// tick logs a tick.
+func (r *changeLogger) tick(t tick.Tick, err error) {
+	if t.Snapshot.At.IsZero() && err != nil {
+		if text := err.Error(); text != r.blind {
+			r.log.Error("the node cannot be read: best-effort work is narrowed until it can", "error", err)
+			r.blind = text
+		}
+		return
+	}
+	if r.blind != "" {
+		r.log.Info("the node can be read again")
+		r.blind = ""
+	}
+	r.undivided(t.Wants)
+	r.contested(t.Wants)
+	r.mechanism.report(r.log, t.Selection)
+	failing := map[node.Knob]string{}
+	said := r.loading
+	r.loading = false
+	for _, o := range t.Done {
+		k := o.Step.Knob
+		switch {
+		case errors.Is(o.Err, cgroup.ErrGone): // since the snapshot, or not yet complete
+			r.log.Debug("the cgroup is gone", "cgroup", k.Where(), "file", k.File)
+		case errors.Is(o.Err, host.ErrLoading):
+			if r.loading = true; !said {
+				r.log.Info("the scheduler of best-effort threads is being loaded; the next isolation mechanism holds until then")
+			}
+		case o.Err != nil:
+			failing[k] = causeOf(o.Err)
+			if r.failing[k] != failing[k] {
+				r.log.Warn("a knob could not be written; tried again in each tick", "cgroup", k.Where(), "file", k.File,
+					"policy", o.Step.Owner.String(), "error", o.Err)
+			}
+		default:
+			r.log.Debug("written", "cgroup", k.Where(), "file", k.File, "from", text(o.Step.From), "to", text(o.Step.To),
+				"policy", o.Step.Owner.String(), "reason", o.Step.Reason)
+			r.stopped(o.Step)
+		}
+	}
+	r.undead(t.Wants, failing)
+	for k := range r.failing {
+		if _, still := failing[k]; !still {
+			r.log.Info("a knob that could not be written has its value now, or is gone", "cgroup", k.Where(), "file", k.File)
+		}
+	}
+	r.failing = failing
+}
+
+// workloads logs new and removed workloads, and remarks of the rules.
+func (r *changeLogger) workloads(all []node.Workload, remarks []string) {
+	next := make(map[node.WorkloadID]string, len(all))
+	come := 0
+	for _, w := range all {
+		next[w.ID] = w.Rule
+		if _, had := r.known[w.ID]; !had {
+			come++
+			r.log.Debug("workload", "cgroup", w.Cgroup, "class", w.Class, "rule", w.Rule)
+		}
+	}
+	gone := len(r.known) + come - len(next)
+	if come > 0 || gone > 0 {
+		r.log.Info("workloads changed", "now", len(next), "come", come, "gone", gone)
+	}
+	r.known = next
+	if text := strings.Join(remarks, "\n"); text != strings.Join(r.remarks, "\n") {
+		for _, remark := range remarks {
+			r.log.Warn(remark)
+		}
+	}
+	r.remarks = remarks
+}
+
+// causeOf returns the part of an error that does not depend on the value: the
+// kernel's errno, or else the innermost error.
+func causeOf(err error) string {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno.Error()
+	}
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
+		err = inner
+	}
+	return err.Error()
+}
+
+// text prints a value that may be unknown.
+func text(v node.Value) string {
+	if v == nil {
+		return "?"
+	}
+	return v.String()
+}

@@ -1,0 +1,35 @@
+package daemon
+
+import (
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// stopped logs a step that freezes, thaws or ends best-effort work, at any log
+// level: its owner needs to know.
+func (r *changeLogger) stopped(s plan.Step) {
+	v, isRun := s.To.(node.Run)
+	if !isRun {
+		return
+	}
+	say := r.log.Info
+	if v.EndsProcesses() {
+		say = r.log.Warn
+	}
+	say("best-effort work is "+map[node.Run]string{
+		node.Running: "let go on", node.Frozen: "frozen", node.AskedToEnd: "asked to end", node.Ended: "killed",
+	}[v], "cgroup", s.Knob.Cgroup, "reason", s.Reason)
+}
+
+// undead adds to failing the victims that did not end and that this tick does
+// not try again.
+func (r *changeLogger) undead(wants []plan.Want, failing map[node.Knob]string) {
+	if len(r.failing) == 0 {
+		return
+	}
+	for _, w := range wants {
+		if cause, fails := r.failing[w.Knob]; fails && w.Knob.File == node.FileRun && w.Intent == plan.Abstain {
+			failing[w.Knob] = cause
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// mechanismsFile saves an operator's choice and the mechanism failures for the
+// next daemon, also if this one crashes.
+const mechanismsFile = "ladder.json"
+
+// A savedMechanisms is an operator's choice since boot, and the failures of the
+// isolation mechanisms.
+type savedMechanisms struct {
+	Boot     string         `json:"boot_id"`
+	Asked    node.Request   `json:"asked,omitzero"`
+	Failures []node.Failure `json:"falls,omitempty"`
+}
+
+// mechanisms holds the isolation mechanism that an operator chose on the
+// socket, and the failures of all mechanisms.
+type mechanisms struct {
+	dir  string
+	boot string
+	send func(tick.Event)
+
+	mu       sync.Mutex
+	now      node.Request
+	untimed  bool           // no tick has given now its time yet
+	earlier  []node.Failure // failures under earlier daemons; nil: a tick has seen them
+	failures []node.Failure // failures in the file
+	// waiting holds callers of Pin whose choice waits for a tick, turning those
+	// whose choice this tick applies.
+	waiting, ticking []chan struct{}
+}
+
+// openMechanisms loads the choice made under an earlier daemon since boot.
+func openMechanisms(dir string, from proc.FS, send func(tick.Event)) (*mechanisms, error) {
+	boot, err := from.BootID()
+	if err != nil {
+		return nil, err
+	}
+	r := &mechanisms{dir: dir, boot: boot, send: send}
+	text, err := os.ReadFile(r.path())
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
+	}
+	var last savedMechanisms
+	if err == nil {
+		err = json.Unmarshal(text, &last)
+	}
+	if err != nil {
+		return r, fmt.Errorf("read the choice and the failures of isolation mechanisms from %s: %w", r.path(), err)
+	}
+	if last.Boot == boot {
+		r.now, r.failures, r.earlier = last.Asked, last.Failures, last.Failures
+	}
+	return r, nil
+}
+
+func (r *mechanisms) path() string { return filepath.Join(r.dir, mechanismsFile) }
+
+// Pin pins an isolation mechanism; an empty one returns the choice to the
+// configuration. Pin saves the choice, then waits until a tick has applied it.
+func (r *mechanisms) Pin(ctx context.Context, mechanism node.Mechanism) error {
+	followed := make(chan struct{})
+	if err := r.set(mechanism, followed); err != nil {
+		return err
+	}
+	text := "the choice is the configuration's again"
+	if mechanism != "" {
+		text = fmt.Sprintf("%s is pinned by hand", mechanism)
+	}
+	r.send(tick.Event{At: time.Now(), Kind: tick.EventPin, Text: text})
+	select {
+	case <-followed:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s, but no tick of tenond has applied it yet: %w", text, ctx.Err())
+	}
+}
+
+func (r *mechanisms) set(mechanism node.Mechanism, followed chan struct{}) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next := node.Request{Mechanism: mechanism, At: time.Now().Round(0)}
+	if mechanism == "" {
+		next.At = r.now.At // failures before it stay forgiven
+	}
+	if err := r.save(next); err != nil {
+		return fmt.Errorf("save the choice of an isolation mechanism: %w", err)
+	}
+	r.now, r.untimed = next, r.untimed || mechanism != ""
+	r.waiting = append(r.waiting, followed)
+	return nil
+}
+
+func (r *mechanisms) save(asked node.Request) error {
+	text, err := json.Marshal(savedMechanisms{Boot: r.boot, Asked: asked, Failures: r.failures})
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(r.path()+".next", text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(r.path()+".next", r.path())
+}
+
+// begin returns the operator's choice, and the failures under earlier daemons
+// that still count. It is called when a tick begins; at is the time of its
+// snapshot, or zero if the node could not be read.
+//
+// Failures are stamped with the tick's time, not the wall clock. A new choice
+// gets the time of the first tick that applies it: a later stamp would hide all
+// failures before it.
+func (r *mechanisms) begin(at time.Time) (asked node.Request, earlier []node.Failure) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ticking = append(r.ticking, r.waiting...)
+	r.waiting = nil
+	if at.IsZero() {
+		return r.now, nil
+	}
+	if r.untimed || r.now.At.After(at) {
+		timed := r.now
+		timed.At = at
+		if r.save(timed) == nil { // after an error the next tick tries again
+			r.untimed = false
+		}
+		r.now = timed
+	}
+	later := func(f node.Failure) bool { return f.At.After(at) } // stamped by a clock that was ahead
+	return r.now, slices.DeleteFunc(slices.Clone(r.earlier), later)
+}
+
+// end wakes the callers whose choice the tick applied. After a tick that could
+// not read the node they keep waiting.
+func (r *mechanisms) end(followed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !followed {
+		r.waiting, r.ticking = append(r.ticking, r.waiting...), nil
+		return
+	}
+	for _, done := range r.ticking {
+		close(done)
+	}
+	r.ticking, r.earlier = nil, nil // from now on the state of the policies holds them
+}
+
+// keep saves the failures of the last hour.
+func (r *mechanisms) keep(failures []node.Failure) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if slices.EqualFunc(failures, r.failures, func(a, b node.Failure) bool { return a.Mechanism == b.Mechanism && a.At.Equal(b.At) }) {
+		return nil
+	}
+	r.failures = failures
+	return r.save(r.now)
+}
+
+// handsOver reports that a tick has selected an isolation mechanism which
+// cannot start before another has ended.
+func handsOver(t tick.Tick) bool {
+	waits := func(w plan.Want) bool { return w.Owner == plan.OwnerMechanism && w.Intent == plan.Abstain }
+	return t.Selection.Since.Equal(t.Snapshot.At) && slices.ContainsFunc(t.Wants, waits)
+}

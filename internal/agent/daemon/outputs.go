@@ -1,0 +1,75 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"tenon.sh/tenon/internal/agent/control"
+	"tenon.sh/tenon/internal/agent/record"
+	"tenon.sh/tenon/internal/agent/telemetry"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/tick"
+)
+
+// A outputs publishes the work of the daemon: recorder, audit, metrics and
+// socket. Its failures never stop the loop; each is logged once.
+type outputs struct {
+	ledger   *control.Ledger
+	metrics  *telemetry.Metrics
+	recorder *record.Recorder // nil: it could not be opened
+	audit    *record.Audit
+	log      *slog.Logger
+	failed   string // the last logged error of the recorder
+}
+
+// openShow opens the files. Only the holder of the lease may call it.
+func openShow(o Options) *outputs {
+	s := &outputs{ledger: control.NewLedger(o.Version), metrics: telemetry.New(o.Version), log: o.Log}
+	s.audit = record.OpenAudit(o.StateDir, 0, func(err error) { o.Log.Error("a log of writes is missing", "error", err) })
+	var err error
+	if s.recorder, err = record.Open(o.StateDir, 0); err != nil {
+		o.Log.Error("the flight recorder does not work, so tenon capture has nothing to save", "error", err)
+	}
+	return s
+}
+
+// tick takes a tick, with the configuration that decided it and the state
+// before it.
+func (s *outputs) tick(t tick.Tick, err error, config policy.Config, st policy.State, period time.Duration) {
+	s.ledger.Observe(t, err)
+	s.metrics.Observe(t, err, period)
+	s.audit.Record(t)
+	if s.recorder == nil {
+		return
+	}
+	text := ""
+	if err := s.recorder.Record(record.Tick{Tick: t, Config: config, Before: st, MaxSteps: maxSteps}); err != nil {
+		if text = err.Error(); text != s.failed {
+			s.log.Error("ticks are missing from the flight recorder", "error", err)
+		}
+	}
+	s.failed = text
+}
+
+// serve serves the socket of tenon and the metrics until ctx ends. operator
+// performs the requests of tenon.
+func (s *outputs) serve(ctx context.Context, o Options, operator control.Operator, background *sync.WaitGroup) {
+	background.Go(func() {
+		if err := control.Serve(ctx, o.StateDir, s.ledger, operator, o.Log); err != nil {
+			o.Log.Error("tenon status, explain, top and qos are not served", "error", err)
+		}
+	})
+	if o.Metrics != "" {
+		background.Go(func() { telemetry.Serve(ctx, o.Metrics, s.metrics.Handler(), o.Log) })
+	}
+}
+
+func (s *outputs) close() error {
+	s.audit.Close()
+	if s.recorder == nil {
+		return nil
+	}
+	return s.recorder.Close()
+}

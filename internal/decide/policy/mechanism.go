@@ -1,0 +1,103 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// selector selects the isolation mechanism between best-effort and
+// latency-sensitive work on the CPU: one at a time, the strongest that the node
+// supports, beginning where the owner says. Below each mechanism cpuQOS keeps
+// best-effort work idle, so that remains if the mechanism fails.
+type selector struct {
+	// Status is the selection, and the mechanism failures of the last hour.
+	Status node.Selection `json:"status,omitzero"`
+	// LS is the CPUs on which latency-sensitive work ran lately; only on
+	// MechanismSiblings.
+	LS sightings `json:"ls,omitzero"`
+}
+
+// Mechanisms returns for each isolation mechanism whether a node with these
+// capabilities supports it, and which one would be selected first.
+func Mechanisms(c CPUQOS, can node.Capabilities, i node.Isolation) node.Selection {
+	return selector{}.choose(c, node.Snapshot{Capabilities: can, Isolation: i}).Status
+}
+
+// choose selects the first mechanism of the preference order that the node
+// supports and that does not wait after a failure.
+func (st selector) choose(c CPUQOS, s node.Snapshot) selector {
+	now := st.Status
+	next := node.Selection{
+		Pinned: c.Mechanism, Failures: fallsOf(now.Failures, s.Isolation.Failures, s.At), Mechanisms: make([]node.MechanismStatus, len(node.Mechanisms)),
+	}
+	if asked := s.Isolation.Request; asked.Mechanism != "" {
+		next.Pinned, next.ByHand = asked.Mechanism, true
+	}
+	begin, chosen := max(slices.Index(node.Mechanisms, next.Pinned), 0), -1
+	for i, r := range node.Mechanisms {
+		answer := carries(r, c, s)
+		v := node.MechanismStatus{Mechanism: r, Can: answer.Verdict, Why: answer.Why}
+		v.Failures, v.Down, v.Retry = waitsFor(r, next.Failures, s.Isolation.Request.At)
+		if next.Mechanisms[i] = v; chosen < 0 && i >= begin && v.Can == node.Yes && !s.At.Before(v.Retry) {
+			chosen = i
+		}
+	}
+	if chosen < 0 {
+		chosen = len(node.Mechanisms) - 1 // every kernel has weights
+	}
+	next.Mechanism, next.Since = node.Mechanisms[chosen], s.At
+	if next.Mechanism == now.Mechanism {
+		next.Since = now.Since
+	}
+	next.Why = because(next, begin, chosen, s.At)
+	return selector{Status: next, LS: st.LS}
+}
+
+// because returns why a mechanism was selected, and why not those before it.
+func because(v node.Selection, begin, chosen int, at time.Time) string {
+	text := "the strongest that this node can carry"
+	switch first := v.Mechanisms[begin]; {
+	case v.Pinned == "":
+	case first.Can != node.Yes:
+		text = fmt.Sprintf("%s is asked for and cannot be: %s", v.Pinned, first.Why)
+	case v.ByHand:
+		text = "an operator asked for " + string(v.Pinned)
+	default:
+		text = "the configuration asks for " + string(v.Pinned)
+	}
+	for _, r := range v.Mechanisms[begin:chosen] {
+		if r.Can != node.Yes || !at.Before(r.Retry) {
+			continue
+		}
+		last := v.Failures[lastOf(v.Failures, r.Mechanism)]
+		wait := r.Retry.Sub(at).Round(time.Second)
+		if r.Down {
+			text += fmt.Sprintf("; %s fell %d times in an hour, at last: %s: it stays down for %v", r.Mechanism, r.Failures, last.Why, wait)
+		} else {
+			text += fmt.Sprintf("; %s fell: %s: tried again in %v", r.Mechanism, last.Why, wait)
+		}
+	}
+	return text
+}
+
+// selectMechanism selects a mechanism and returns its wants. The first result
+// holds the CPUs that best-effort work avoids on MechanismSiblings.
+func (st selector) selectMechanism(c CPUQOS, l facts.Layout, s node.Snapshot) (selector, []plan.Want) {
+	if !c.Enable {
+		return selector{}, giveBack(nil, l, s, "CPU QoS is off")
+	}
+	next := st.choose(c, s)
+	if next.Status.Mechanism != node.MechanismSiblings {
+		next.LS = sightings{}
+	} else if next.LS = st.LS.observe(s); next.LS.blind() {
+		next.Status.Failures = append(next.Status.Failures, node.Failure{
+			At: s.At, Mechanism: node.MechanismSiblings, Why: "the CPUs of latency-sensitive work are not counted", Refused: true,
+		})
+	}
+	return next, next.wants(c, l, s)
+}

@@ -1,0 +1,75 @@
+package policy
+
+import (
+	"slices"
+	"time"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+const (
+	// fallsCount is how long a mechanism failure counts.
+	fallsCount = time.Hour
+	// ejections is the number of ejections within fallsCount after which a
+	// mechanism is not tried again.
+	ejections = 3
+	// firstRetry is the wait after a failure. Every further failure doubles it,
+	// up to lastRetry.
+	firstRetry = time.Minute
+	lastRetry  = 30 * time.Minute
+)
+
+// fallsOf adds new failures to the remembered ones, and drops expired ones, the
+// oldest first. A remembered failure in the future has another boot's clock and
+// is dropped; a new one gets the present time.
+func fallsOf(known, seen []node.Failure, at time.Time) []node.Failure {
+	var all []node.Failure
+	add := func(f node.Failure, future bool) {
+		age := at.Sub(f.At)
+		same := func(o node.Failure) bool { return o.Mechanism == f.Mechanism && o.At.Equal(f.At) }
+		if age < fallsCount && (age >= 0 || future) && !slices.ContainsFunc(all, same) {
+			all = append(all, f)
+		}
+	}
+	for _, f := range seen {
+		add(f, true)
+	}
+	for _, f := range known {
+		add(f, false)
+	}
+	slices.SortStableFunc(all, func(a, b node.Failure) int { return a.At.Compare(b.At) })
+	return all
+}
+
+// lastOf returns the index of the last failure of a mechanism, or -1.
+func lastOf(failures []node.Failure, r node.Mechanism) int {
+	for i := len(failures) - 1; i >= 0; i-- {
+		if failures[i].Mechanism == r {
+			return i
+		}
+	}
+	return -1
+}
+
+// waitsFor returns how often a mechanism failed since an operator's last
+// choice, whether that was too often, and when it is tried again; zero: it did
+// not fail.
+func waitsFor(r node.Mechanism, failures []node.Failure, asked time.Time) (fell int, down bool, retry time.Time) {
+	var ejected []time.Time
+	for _, f := range failures {
+		if f.Mechanism != r || !f.At.After(asked) {
+			continue
+		}
+		if fell++; !f.Refused {
+			ejected = append(ejected, f.At)
+		}
+		retry = f.At.Add(min(firstRetry<<(fell-1), lastRetry))
+	}
+	if n := len(ejected); n >= ejections {
+		if over := ejected[n-ejections].Add(fallsCount); over.After(retry) {
+			retry = over
+		}
+		return fell, true, retry
+	}
+	return fell, false, retry
+}

@@ -1,0 +1,228 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// schedulerHold is how long best-effort threads stay off a sibling by default
+// after latency-sensitive threads left it: services run for less than that
+// between two requests.
+const schedulerHold = 200 * time.Microsecond
+
+// mechanismOf returns the isolation mechanism to which a file belongs; empty:
+// none.
+func mechanismOf(f node.File) node.Mechanism {
+	switch f {
+	case node.FileIdentity:
+		return node.MechanismVendor
+	case node.FileScheduler, node.FilePolicy:
+		return node.MechanismSchedExt
+	case node.FileCookie:
+		return node.MechanismCoreSched
+	}
+	return ""
+}
+
+// wants returns the wants of the selected mechanism, and releases the knobs of
+// the others. It waits for these releases: two mechanisms never act at once, so
+// no kernel has both marks and cookies, or cookies and a BPF scheduler.
+func (st selector) wants(c CPUQOS, l facts.Layout, s node.Snapshot) []plan.Want {
+	var wants []plan.Want
+	switch st.Status.Mechanism {
+	case node.MechanismVendor:
+		wants = c.identities(s)
+	case node.MechanismSchedExt:
+		wants = append(ofThreads(node.FilePolicy, l), plan.Want{
+			Intent: plan.Set, Knob: node.Knob{File: node.FileScheduler}, Value: c.scheduler(s.Capabilities), BE: true,
+		})
+	case node.MechanismCoreSched:
+		wants = ofThreads(node.FileCookie, l)
+	}
+	reason := fmt.Sprintf("%s: %s", st.Status.Mechanism, st.Status.Why)
+	waits := st.waits(s)
+	for i := range wants {
+		wants[i].Owner, wants[i].Reason = plan.OwnerMechanism, reason
+		if waits != "" {
+			wants[i].Intent, wants[i].Value = plan.Abstain, nil
+			wants[i].Reason = fmt.Sprintf("%s waits until %s given up", st.Status.Mechanism, waits)
+		}
+	}
+	wants = append(wants, st.slices(c, l, s)...)
+	released := giveBack(wants, l, s, reason)
+	for i := range released {
+		if released[i].Knob.File == node.FileSlice {
+			released[i].Reason = st.noSlices(c, reason)
+		}
+	}
+	return append(wants, released...)
+}
+
+// waits returns which knobs must be released first; empty: none.
+func (st selector) waits(s node.Snapshot) string {
+	other := node.Mechanism("")
+	for k := range s.Knobs.Before {
+		if r := mechanismOf(k.File); r != "" && r != st.Status.Mechanism && r > other {
+			other = r
+		}
+	}
+	switch {
+	case other != "":
+		return string(other) + " is"
+	case st.Status.Mechanism == node.MechanismSchedExt && turned(s, node.FileSlice):
+		return "the long slices are" // a thread of sched_ext keeps its slice
+	}
+	return ""
+}
+
+// turned reports whether Tenon has changed a file in any cgroup.
+func turned(s node.Snapshot, f node.File) bool {
+	for k := range s.Knobs.Before {
+		if k.File == f {
+			return true
+		}
+	}
+	return false
+}
+
+// giveBack releases the changed isolation knobs that no want names.
+func giveBack(wants []plan.Want, l facts.Layout, s node.Snapshot, reason string) []plan.Want {
+	wanted := make(map[node.Knob]bool, len(wants))
+	for _, w := range wants {
+		wanted[w.Knob] = true
+	}
+	var left []node.Knob
+	for k := range s.Knobs.Before {
+		if (mechanismOf(k.File) != "" || k.File == node.FileSlice) && !wanted[k] {
+			left = append(left, k)
+		}
+	}
+	slices.SortFunc(left, node.Knob.Compare)
+	var released []plan.Want
+	for _, k := range left {
+		_, inBE := l.RootAbove(k.Cgroup)
+		released = append(released, plan.Want{Intent: plan.Release, Knob: k, Owner: plan.OwnerMechanism, Reason: reason, BE: inBE || k.File != node.FileIdentity})
+	}
+	return released
+}
+
+// ofThreads makes all threads below contention roots best-effort by a file. It
+// leaves other cgroups alone: their weight is not the least, so their threads
+// would compete fully when the mechanism ends, which may be at any moment.
+func ofThreads(f node.File, l facts.Layout) []plan.Want {
+	var wants []plan.Want
+	for _, p := range highest(l.Roots) {
+		wants = append(wants, plan.Want{Intent: plan.Set, Knob: node.Knob{Cgroup: p, File: f}, Value: node.ThreadsBE, BE: true})
+	}
+	return wants
+}
+
+// alone returns the highest cgroups that hold work of this class only, sorted:
+// the contention roots, or the workloads' own cgroups if these are not known.
+func alone(l facts.Layout) []node.CgroupPath {
+	all := slices.Clone(l.Roots)
+	for _, p := range l.Shared {
+		if p != "" && l.Others[p] == 0 {
+			all = append(all, p)
+		}
+	}
+	return highest(all)
+}
+
+// highest sorts cgroups and leaves out those below another.
+func highest(all []node.CgroupPath) []node.CgroupPath {
+	within := func(p node.CgroupPath) bool {
+		return slices.ContainsFunc(all, func(q node.CgroupPath) bool { return q != p && q.Contains(p) })
+	}
+	top := slices.DeleteFunc(slices.Clone(all), within)
+	slices.Sort(top)
+	return slices.Compact(top)
+}
+
+// scheduler returns the parameters of the BPF scheduler.
+func (c CPUQOS) scheduler(can node.Capabilities) node.Scheduler {
+	v := node.Scheduler{
+		Loaded: true, Siblings: can.Can(node.FeatureHardwareSMT) && c.expels(),
+		Hold: c.Hold.Or(schedulerHold), Headroom: c.Headroom.Or(node.SchedulerHeadroom),
+	}
+	if !v.Siblings {
+		return v
+	}
+	var gentle []string
+	for _, class := range node.Classes {
+		if class.Sensitive() && c.identity(class) < node.IdentityExpels {
+			gentle = append(gentle, string(class))
+		}
+	}
+	v.Gentle = strings.Join(gentle, ",")
+	return v
+}
+
+// identity returns the owner's treatment of a class, or Koordinator's.
+func (c CPUQOS) identity(class node.Class) node.Identity {
+	if v, said := c.Identity[class]; said {
+		if class != node.BE {
+			v = max(v, node.IdentityNone) // never idle
+		}
+		return v
+	}
+	switch {
+	case class == node.BE:
+		return node.IdentityBE
+	case class.Sensitive():
+		return node.IdentityExpels
+	}
+	return node.IdentityNone
+}
+
+// expels reports whether siblings are kept clean for any class.
+func (c CPUQOS) expels() bool {
+	return slices.ContainsFunc(node.Classes, func(class node.Class) bool {
+		return class.Sensitive() && c.identity(class) >= node.IdentityExpels
+	})
+}
+
+// identities marks all work for a vendor's kernel, from the highest cgroup of
+// one class down to the workload's own: the kernel compares cgroups with their
+// siblings at each level, and an unmarked level would cancel the mark.
+func (c CPUQOS) identities(s node.Snapshot) []plan.Want {
+	var wants []plan.Want
+	seen := map[node.CgroupPath]bool{}
+	for _, class := range node.Classes {
+		v := c.identity(class)
+		if v == node.IdentityNone {
+			continue
+		}
+		l := facts.LayoutFor(class, s)
+		tops := alone(l)
+		for _, w := range s.Workloads {
+			if w.Class != class {
+				continue
+			}
+			top := slices.IndexFunc(tops, func(p node.CgroupPath) bool { return p.Contains(w.Cgroup) })
+			if top < 0 {
+				continue // it holds other work, which must not get its mark
+			}
+			for p := w.Cgroup; tops[top].Contains(p) && !seen[p]; p = p.Parent() {
+				seen[p] = true
+				mark := v
+				if p == w.Cgroup && class.Sensitive() {
+					mark = w.Overrides.Identity.Or(v)
+				}
+				if mark == node.IdentityNone {
+					continue
+				}
+				wants = append(wants, plan.Want{
+					Intent: plan.Set, Knob: node.Knob{Cgroup: p, File: node.FileIdentity}, Value: mark, BE: class == node.BE,
+				})
+			}
+		}
+	}
+	return wants
+}

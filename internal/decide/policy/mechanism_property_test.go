@@ -1,0 +1,234 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// anyIsolation changes the isolation at random: capabilities, failures, the
+// owner's and the operator's choice.
+func (n *scene) anyIsolation(t *testing.T, rnd *rand.Rand) {
+	t.Helper()
+	mechanism := node.Mechanisms[rnd.IntN(len(node.Mechanisms))]
+	switch rnd.IntN(12) {
+	case 0:
+		n.failure(mechanism, "it fell", rnd.IntN(2) == 0)
+	case 1:
+		n.snap.Isolation.Foreign = []string{"", "scx_other"}[rnd.IntN(2)]
+	case 2:
+		n.snap.Isolation.Cookies = rnd.IntN(2)
+	case 3:
+		n.snap.Isolation.Request = node.Request{At: n.snap.At, Mechanism: []node.Mechanism{"", mechanism}[rnd.IntN(2)]}
+	case 4:
+		n.config.CPUQOS.Mechanism = []node.Mechanism{"", mechanism}[rnd.IntN(2)]
+	case 5:
+		n.config.CPUQOS.Enable = rnd.IntN(4) > 0
+	case 6:
+		n.config.CPUQOS.Identity = map[node.Class]node.Identity{node.LS: node.Identity(rnd.IntN(3)), node.BE: node.Identity(rnd.IntN(2) - 1)}
+	case 7:
+		m := []node.Feature{node.FeatureGroupIdentity, node.FeatureSchedExt, node.FeatureCoreSched, node.FeatureCPUSets, node.FeatureBPF, node.FeatureCPUIdle}[rnd.IntN(6)]
+		n.snap.Capabilities[m] = node.Answer{Verdict: []node.Verdict{node.Yes, node.Yes, node.No, node.Unknown}[rnd.IntN(4)], Why: "it is so"}
+		n.showIsolation()
+	case 8:
+		if n.snap.Isolation.LSOn == nil {
+			n.snap.Isolation.LSOn = map[unit.CPU]time.Duration{}
+		} else {
+			n.snap.Isolation.LSOn = nil
+		}
+	case 9: // LS work comes anywhere, also into cgroups of BE work
+		w := node.Workload{ID: node.WorkloadID(fmt.Sprint("guest", len(n.snap.Workloads))), Class: node.LS}
+		host := n.snap.Workloads[rnd.IntN(len(n.snap.Workloads))]
+		w.Cgroup = host.Cgroup.Join(string(w.ID))
+		if w.ContentionRoot = w.Cgroup; rnd.IntN(3) == 0 { // or BE work, without a known contention root
+			w.Class, w.ContentionRoot = node.BE, ""
+		}
+		n.add(w)
+	}
+}
+
+// TestOneMechanismAtATime runs random nodes whose mechanisms fail at random.
+// After every tick the scene checks that at most one mechanism is active, that
+// no latency-sensitive work is in a cgroup changed for best-effort work, and
+// that this work keeps cpu.idle. The test checks the wants, and that all this
+// holds when every third step fails.
+func TestOneMechanismAtATime(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(71, 62))
+	used := map[node.Mechanism]int{}
+	for try := range 60 {
+		n := anyScene(rnd, 48, 1+try%2)
+		if try%2 == 0 { // another component manages the weights above
+			for i, w := range n.snap.Workloads {
+				n.snap.Workloads[i].IdleCgroup = w.Cgroup
+			}
+		}
+		n.config.CPUQOS.Enable = true
+		n.snap.Capabilities[node.FeatureHardwareSMT] = node.Answer{Verdict: node.No}
+		if n.snap.Topology.SMT() {
+			n.snap.Capabilities[node.FeatureHardwareSMT] = node.Answer{Verdict: node.Yes}
+		}
+		for _, m := range []node.Feature{node.FeatureGroupIdentity, node.FeatureSchedExt, node.FeatureCoreSched, node.FeatureCPUSets, node.FeatureBPF} {
+			n.snap.Capabilities[m] = node.Answer{Verdict: []node.Verdict{node.Yes, node.No}[rnd.IntN(2)]}
+		}
+		n.snap.Capabilities[node.FeatureEEVDFSlice] = node.Answer{Verdict: node.Yes}
+		n.showIsolation()
+		if try%3 == 0 {
+			chance := rand.New(rand.NewPCG(67, uint64(try)))
+			n.fails = func(s plan.Step) bool { return mechanismOf(s.Knob.File) != "" && chance.IntN(3) == 0 }
+		}
+		for range 40 {
+			n.anyIsolation(t, rnd)
+			p := n.anySpell(rnd)
+			if rnd.IntN(10) == 0 {
+				p.every = time.Duration(rnd.IntN(40)) * time.Minute
+			}
+			n.pass(p)
+			n.checkWants(t)
+			n.decide(t)
+			used[n.state.Selector.Status.Mechanism]++
+			if n.config.CPUQOS.Enable == (n.state.Selector.Status.Mechanism == "") {
+				t.Fatalf("CPU QoS is on: %v, and in use is the mechanism %q", n.config.CPUQOS.Enable, n.state.Selector.Status.Mechanism)
+			}
+			n.checkIsolationWants(t)
+			if t.Failed() {
+				t.Fatalf("try %d: %+v", try, n.state.Selector.Status)
+			}
+		}
+	}
+	for _, r := range node.Mechanisms {
+		if used[r] == 0 {
+			t.Errorf("the mechanism %s was never in use: %v", r, used)
+		}
+	}
+}
+
+// checkIsolationWants checks that no want for best-effort work names a cgroup
+// with other work, and that all wants belong to one mechanism.
+func (n *scene) checkIsolationWants(t *testing.T) {
+	t.Helper()
+	for _, w := range n.wants {
+		r := mechanismOf(w.Knob.File)
+		if r == "" || w.Intent != plan.Set {
+			continue
+		}
+		if r != n.state.Selector.Status.Mechanism {
+			t.Errorf("%v is to be %v on the mechanism %q", w.Knob, w.Value, n.state.Selector.Status.Mechanism)
+		}
+		for _, x := range n.snap.Workloads {
+			if w.Knob.File != node.FileScheduler && w.Knob.Cgroup.Contains(x.Cgroup) && (x.Class == node.BE) != (w.Value.Narrower(zeroOf(w.Value)) < 0) {
+				t.Errorf("%v is to be %v with the %s work %s in it", w.Knob, w.Value, x.Class, x.ID)
+			}
+		}
+	}
+}
+
+// zeroOf is the value that a knob of isolation has when it is not turned.
+func zeroOf(v node.Value) node.Value {
+	if _, is := v.(node.Identity); is {
+		return node.IdentityNone
+	}
+	return node.ThreadsNormal
+}
+
+// TestBEKeepsOffSiblings: on MechanismSiblings, whatever CPU suppress does,
+// best-effort work has no CPU beside latency-sensitive work unless it has only
+// its least; and it always has one CPU.
+func TestBEKeepsOffSiblings(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(63, 64))
+	kept := 0
+	for try := range 60 {
+		n := newScene(machine(8<<rnd.IntN(4), 2, 2, 1), 1+try%2)
+		n.config = Config{CPUQOS: CPUQOS{Enable: true, Mechanism: node.MechanismSiblings}, Suppress: Suppress{
+			Enable: rnd.IntN(3) > 0, ThresholdPercent: 65, MinPercent: unit.Percent(rnd.IntN(50)),
+			Policy: []SuppressPolicy{SuppressQuota, SuppressCPUSet, ""}[rnd.IntN(3)],
+		}}
+		for _, m := range []node.Feature{node.FeatureHardwareSMT, node.FeatureCPUSets, node.FeatureBPF} {
+			n.snap.Capabilities[m] = node.Answer{Verdict: node.Yes}
+		}
+		n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", ContentionRoot: "ls"})
+		n.add(node.Workload{ID: "job", Class: node.BE, Cgroup: "be/job", ContentionRoot: "be"})
+		n.snap.Isolation.LSOn = map[unit.CPU]time.Duration{}
+		all := n.snap.Topology.All()
+		var on unit.CPUSet
+		for turn := range 20 {
+			if turn%6 == 0 {
+				on = anySet(rnd, all)
+			}
+			n.pass(spell{
+				every: time.Second, use: map[node.WorkloadID]unit.MilliCPU{"web": unit.CPUs(on.Len()).Percent(20), "job": 1000},
+				on: map[node.WorkloadID]unit.CPUSet{"web": on},
+			})
+			n.decide(t)
+			if turn%6 < 4 || n.state.Selector.Status.Mechanism != node.MechanismSiblings {
+				continue // what was seen before counts, too, and v1 needs two ticks
+			}
+			var beside unit.CPUSet
+			for _, c := range n.snap.Topology.CPUs {
+				if s := n.snap.Topology.Siblings(c.ID).Minus(unit.CPUSetOf(c.ID)); !s.Intersect(on).Empty() {
+					beside = beside.With(c.ID)
+				}
+			}
+			set := n.snap.Knobs.Now[node.Knob{Cgroup: "be", File: node.FileCPUs}].(node.CPUs).Set
+			if set.Empty() {
+				set = all
+			}
+			least := 1
+			if n.config.Suppress.Enable {
+				least = max(int((unit.CPUs(all.Len()).Percent(n.config.Suppress.MinPercent)+999)/1000), 1)
+			}
+			if bad := set.Intersect(beside); !bad.Empty() && set.Len() > least {
+				t.Fatalf("try %d, turn %d, %+v: BE has %v, LS ran on %v, and %v is beside it", try, turn, n.config.Suppress, set, on, bad)
+			}
+			if !beside.Empty() {
+				kept++
+			}
+		}
+	}
+	if kept < 50 {
+		t.Errorf("LS work had a sibling in %d turns only", kept)
+	}
+}
+
+// TestTheSelectionIsRememberedOverARestart: the memory is plain data, and an
+// agent that comes back with it does what the other would have done.
+func TestTheSelectionIsRememberedOverARestart(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(65, 66))
+	for range 40 {
+		n := anyScene(rnd, 16, 2)
+		n.config.CPUQOS.Enable = true
+		for _, m := range []node.Feature{node.FeatureHardwareSMT, node.FeatureSchedExt, node.FeatureCoreSched, node.FeatureCPUSets, node.FeatureBPF} {
+			n.snap.Capabilities[m] = node.Answer{Verdict: node.Yes}
+		}
+		n.showIsolation()
+		for range 10 {
+			n.anyIsolation(t, rnd)
+			n.pass(n.anySpell(rnd))
+			n.decide(t)
+		}
+		text, err := json.Marshal(n.state)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back State
+		if err := json.Unmarshal(text, &back); err != nil {
+			t.Fatal(err)
+		}
+		s := n.snap
+		s.At = s.At.Add(time.Minute)
+		s.Isolation.Failures = nil // the host has forgotten
+		_, want := Decide(n.config, n.state, s)
+		_, got := Decide(n.config, back, s)
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmp.Comparer(func(a, b plan.Want) bool { return a == b })); diff != "" {
+			t.Fatalf("what was remembered makes another decision:\n%s", diff)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// carries returns whether a node supports an isolation mechanism, whatever its
+// failures.
+func carries(r node.Mechanism, c CPUQOS, s node.Snapshot) node.Answer {
+	no := func(format string, a ...any) node.Answer {
+		return node.Answer{Verdict: node.No, Why: fmt.Sprintf(format, a...)}
+	}
+	switch r {
+	case node.MechanismVendor:
+		return carriesMarks(c, s)
+	case node.MechanismSchedExt:
+		if s.Isolation.Foreign != "" {
+			return no("another sched_ext scheduler is loaded: %s", s.Isolation.Foreign)
+		}
+		return answerOf(s.Capabilities, node.FeatureSchedExt)
+	case node.MechanismCoreSched:
+		if why := noSiblings(c, s.Capabilities); why != "" {
+			return no("%s", why)
+		}
+		if n := s.Isolation.Cookies; n > 0 {
+			return no("%s", othersHave(n))
+		}
+		if p, marked := marked(s); marked {
+			return no("another component marks %s, and a vendor's kernel can hang if core scheduling is on too", p)
+		}
+		return answerOf(s.Capabilities, node.FeatureCoreSched)
+	case node.MechanismSiblings:
+		if why := noSiblings(c, s.Capabilities); why != "" {
+			return no("%s", why)
+		}
+		if c.CPUSetsManagedExternally {
+			return no("another component manages the cpusets here")
+		}
+		if sets := answerOf(s.Capabilities, node.FeatureCPUSets); sets.Verdict != node.Yes || s.Isolation.LSOn != nil {
+			return sets
+		}
+		return answerOf(s.Capabilities, node.FeatureBPF) // BPF shows the CPUs of latency-sensitive work
+	case node.MechanismIdle:
+		if c.Means == node.FeatureCPUWeight {
+			return no("schedIdle is 0")
+		}
+		return answerOf(s.Capabilities, node.FeatureCPUIdle)
+	}
+	return node.Answer{Verdict: node.Yes, Why: "every kernel has weights"}
+}
+
+// markNames returns the names of the vendor marks: "a, b and c".
+func markNames() string {
+	var names []string
+	for _, m := range node.VendorMarks {
+		names = append(names, string(m.Can))
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " and " + names[last]
+}
+
+// carriesMarks returns whether the kernel has a vendor mark.
+func carriesMarks(c CPUQOS, s node.Snapshot) node.Answer {
+	if v := c.identity(node.BE); v >= node.IdentityNone {
+		return node.Answer{Verdict: node.No, Why: fmt.Sprintf("groupIdentity of beClass is %v: BE would not yield", v)}
+	}
+	best := node.Answer{Verdict: node.No, Why: "this kernel has none of " + markNames()}
+	for _, m := range node.VendorMarks {
+		switch a := s.Capabilities[m.Can]; {
+		case a.Verdict == node.Yes && s.Isolation.Cookies > 0:
+			return node.Answer{Verdict: node.No, Why: othersHave(s.Isolation.Cookies) +
+				", and this kernel can hang if there are marks too"}
+		case a.Verdict == node.Yes:
+			return a
+		case a.Verdict == node.Unknown && best.Verdict == node.No:
+			best = a
+		}
+	}
+	return best
+}
+
+// answerOf returns the node's answer about a mechanism.
+func answerOf(can node.Capabilities, m node.Feature) node.Answer {
+	if a, probed := can[m]; probed {
+		return a
+	}
+	return node.Answer{Verdict: node.Unknown, Why: string(m) + " was not probed"}
+}
+
+// noSiblings returns why mechanisms that only keep siblings clean gain nothing;
+// empty: they do.
+func noSiblings(c CPUQOS, can node.Capabilities) string {
+	switch smt := answerOf(can, node.FeatureHardwareSMT); {
+	case smt.Verdict == node.No:
+		return "no CPU has a sibling"
+	case smt.Verdict == node.Unknown:
+		return "whether CPUs have siblings is unknown: " + smt.Why
+	case !c.expels():
+		return "no class is to have its siblings kept clean"
+	}
+	return ""
+}
+
+// othersHave returns how many processes have a cookie that is not Tenon's.
+func othersHave(n int) string {
+	if n == 1 {
+		return "1 process has a core-scheduling cookie of another component"
+	}
+	return fmt.Sprintf("%d processes have a core-scheduling cookie of another component", n)
+}
+
+// marked returns a cgroup that another component marked as best-effort for a
+// vendor's kernel.
+func marked(s node.Snapshot) (first node.CgroupPath, found bool) {
+	if !s.Capabilities.CanMark() {
+		return "", false
+	}
+	for knob := range s.Knobs.Now {
+		if knob.File != node.FileIdentity {
+			continue
+		}
+		if v, is := facts.Original(s.Knobs, knob).(node.Identity); is && v < node.IdentityNone && (!found || knob.Cgroup < first) {
+			first, found = knob.Cgroup, true
+		}
+	}
+	return first, found
+}

@@ -1,0 +1,112 @@
+package policy
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// TestFallsCountForAnHour: what is remembered and what the host tells is one
+// list.
+func TestFallsCountForAnHour(t *testing.T) {
+	now := time.Unix(100000, 0)
+	at := func(ago time.Duration) node.Failure {
+		return node.Failure{At: now.Add(-ago), Mechanism: node.MechanismSchedExt}
+	}
+	vendor := node.Failure{At: now.Add(-time.Minute), Mechanism: node.MechanismVendor}
+	for name, c := range map[string]struct{ known, seen, want []node.Failure }{
+		"none":                        {},
+		"told twice":                  {[]node.Failure{at(2)}, []node.Failure{at(2), at(1)}, []node.Failure{at(2), at(1)}},
+		"of two rungs at once":        {[]node.Failure{at(time.Minute)}, []node.Failure{vendor}, []node.Failure{vendor, at(time.Minute)}},
+		"the host has forgotten":      {[]node.Failure{at(3), at(2)}, nil, []node.Failure{at(3), at(2)}},
+		"an hour ago":                 {[]node.Failure{at(time.Hour)}, []node.Failure{at(time.Hour)}, nil},
+		"almost an hour ago":          {[]node.Failure{at(time.Hour - 1)}, nil, []node.Failure{at(time.Hour - 1)}},
+		"of a boot with a later time": {[]node.Failure{at(-time.Minute)}, nil, nil},
+		"while the node was read":     {nil, []node.Failure{at(-1)}, []node.Failure{at(-1)}},
+	} {
+		if diff := cmp.Diff(c.want, fallsOf(c.known, c.seen, now)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestAMechanismWaitsAfterFailures: each failure counts, ejections more than
+// refusals.
+func TestAMechanismWaitsAfterFailures(t *testing.T) {
+	start := time.Unix(100000, 0)
+	for name, c := range map[string]struct {
+		after   []time.Duration // of start
+		refused bool
+		asked   time.Duration
+		fell    int
+		down    bool
+		retry   time.Duration
+	}{
+		"once":                                   {after: []time.Duration{1}, fell: 1, retry: 1 + time.Minute},
+		"twice":                                  {after: []time.Duration{1, 2}, fell: 2, retry: 2 + 2*time.Minute},
+		"three times":                            {after: []time.Duration{1, 2, 3}, fell: 3, down: true, retry: 1 + time.Hour},
+		"four times":                             {after: []time.Duration{1, 2, 3, 4}, fell: 4, down: true, retry: 2 + time.Hour},
+		"the third just before the hour is over": {after: []time.Duration{1, 2, time.Hour - time.Second}, fell: 3, down: true, retry: time.Hour - time.Second + 4*time.Minute},
+		"refused three times":                    {after: []time.Duration{1, 2, 3}, refused: true, fell: 3, retry: 3 + 4*time.Minute},
+		"refused very often":                     {after: []time.Duration{1, 2, 3, 4, 5, 6, 7}, refused: true, fell: 7, retry: 7 + 30*time.Minute},
+		"an operator has asked since":            {after: []time.Duration{1, 2, 3}, asked: 3},
+		"and it fell again":                      {after: []time.Duration{1, 2, 3, 5}, asked: 4, fell: 1, retry: 5 + time.Minute},
+	} {
+		failures := []node.Failure{{At: start, Mechanism: node.MechanismVendor}}
+		for _, d := range c.after {
+			failures = append(failures, node.Failure{At: start.Add(d), Mechanism: node.MechanismSchedExt, Refused: c.refused})
+		}
+		asked, want := time.Time{}, time.Time{}
+		if c.asked > 0 {
+			asked = start.Add(c.asked)
+		}
+		if c.retry > 0 {
+			want = start.Add(c.retry)
+		}
+		fell, down, retry := waitsFor(node.MechanismSchedExt, failures, asked)
+		if fell != c.fell || down != c.down || !retry.Equal(want) {
+			t.Errorf("%s: fell %d times, down %v, again at %v; want %d, %v, %v", name, fell, down, retry, c.fell, c.down, want)
+		}
+	}
+}
+
+func TestServicesNeverYield(t *testing.T) {
+	c := CPUQOS{Identity: map[node.Class]node.Identity{node.LS: node.IdentityBE, node.BE: node.IdentityBE, node.System: node.IdentityBE}}
+	for class, want := range map[node.Class]node.Identity{
+		node.LS: node.IdentityNone, node.LSE: node.IdentityExpels, node.BE: node.IdentityBE, node.System: node.IdentityNone,
+	} {
+		if got := c.identity(class); got != want {
+			t.Errorf("%s gets the identity %v, want %v", class, got, want)
+		}
+	}
+}
+
+// TestDoctorSeesTheSelection: the answer does not need a snapshot.
+func TestDoctorSeesTheSelection(t *testing.T) {
+	yes := node.Answer{Verdict: node.Yes, Why: "seen"}
+	can := node.Capabilities{node.FeatureSchedExt: yes, node.FeatureCPUIdle: yes}
+	for name, c := range map[string]struct {
+		c    CPUQOS
+		i    node.Isolation
+		want node.Mechanism
+	}{
+		"nothing against it":   {want: node.MechanismSchedExt},
+		"another one is there": {i: node.Isolation{Foreign: "scx_other"}, want: node.MechanismIdle},
+		"pinned":               {c: CPUQOS{Mechanism: node.MechanismIdle}, want: node.MechanismIdle},
+		"asked for by hand":    {c: CPUQOS{Mechanism: node.MechanismIdle}, i: node.Isolation{Request: node.Request{Mechanism: node.MechanismSchedExt}}, want: node.MechanismSchedExt},
+		"an unknown word":      {c: CPUQOS{Mechanism: "turbo"}, want: node.MechanismSchedExt},
+	} {
+		got := Mechanisms(c.c, can, c.i)
+		if got.Mechanism != c.want || got.Why == "" || len(got.Mechanisms) != len(node.Mechanisms) {
+			t.Errorf("%s: %+v, want %s", name, got, c.want)
+		}
+		for _, r := range got.Mechanisms {
+			if r.Why == "" {
+				t.Errorf("%s: nothing is said of %s", name, r.Mechanism)
+			}
+		}
+	}
+}

@@ -1,0 +1,238 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// readIsolation reads the lines of a story about isolation:
+//
+//	can MECHANISM …             the kernel has these
+//	cannot MECHANISM WHY        it has not;  unsure MECHANISM WHY: not known
+//	falls RUNG WHY              it was ejected;  refused RUNG WHY: it did not begin
+//	foreign NAME                another component has loaded a scheduler; -: none
+//	cookies N                   threads of others have cookies
+//	ask RUNG                    an operator does; auto: what the configuration says
+//	sees                        where LS work runs (web=1500m@0-3) is counted
+//
+// and "---- ladder" shows which mechanism is in use and what is known of all.
+func (n *scene) readIsolation(t *testing.T, verb, rest string) {
+	t.Helper()
+	what, why, _ := strings.Cut(rest, " ")
+	switch verb {
+	case "can":
+		for _, m := range strings.Fields(rest) {
+			n.snap.Capabilities[node.Feature(m)] = node.Answer{Verdict: node.Yes, Why: "seen"}
+		}
+		n.showIsolation()
+	case "cannot", "unsure":
+		n.snap.Capabilities[node.Feature(what)] = node.Answer{Verdict: map[string]node.Verdict{"cannot": node.No, "unsure": node.Unknown}[verb], Why: why}
+	case "falls", "refused":
+		n.failure(node.Mechanism(what), why, verb == "refused")
+	case "foreign":
+		n.snap.Isolation.Foreign = strings.TrimPrefix(what, "-")
+	case "cookies":
+		n.snap.Isolation.Cookies = must(t, word{verb, what}, number)
+	case "ask":
+		n.snap.Isolation.Request = node.Request{At: n.snap.At, Mechanism: node.Mechanism(strings.TrimPrefix(what, "auto"))}
+	case "sees":
+		n.snap.Isolation.LSOn = map[unit.CPU]time.Duration{}
+	}
+}
+
+// sees counts where latency-sensitive work ran, where that is counted.
+func (n *scene) sees() {
+	if n.snap.Isolation.LSOn == nil {
+		return
+	}
+	on := map[unit.CPU]time.Duration{}
+	for c := range n.snap.Topology.All().All() {
+		on[c] = 0
+	}
+	for _, w := range n.snap.Workloads {
+		for c, ran := range n.perCPU[w.ID] {
+			if w.Class.Sensitive() {
+				on[c] += ran
+			}
+		}
+	}
+	n.snap.Isolation.LSOn = on
+}
+
+// configureIsolation reads the words of the configuration about isolation:
+// rung=sched_ext hold=50µs headroom=2 identity=LS:1 slices=kept.
+func (n *scene) configureIsolation(t *testing.T, w word) bool {
+	t.Helper()
+	c := &n.config.CPUQOS
+	switch w.key {
+	case "rung":
+		c.Mechanism = node.Mechanism(strings.TrimPrefix(w.val, "auto"))
+	case "hold":
+		c.Hold = node.Some(must(t, w, time.ParseDuration))
+	case "headroom":
+		c.Headroom = node.Some(must(t, w, number))
+	case "slices":
+		c.SlicesUnmanaged = w.val == "kept"
+	case "identity":
+		class, level, _ := strings.Cut(w.val, ":")
+		if c.Identity == nil {
+			c.Identity = map[node.Class]node.Identity{}
+		}
+		c.Identity[node.Class(class)] = node.Identity(must(t, word{w.key, level}, number))
+	default:
+		return false
+	}
+	return true
+}
+
+// failure makes a mechanism fail now. A failed scheduler is unloaded.
+func (n *scene) failure(r node.Mechanism, why string, refused bool) {
+	i := &n.snap.Isolation
+	i.Failures = slices.DeleteFunc(slices.Clone(i.Failures), func(f node.Failure) bool { return n.snap.At.Sub(f.At) >= time.Hour })
+	i.Failures = append(i.Failures, node.Failure{At: n.snap.At, Mechanism: r, Why: why, Refused: refused})
+	if r == node.MechanismSchedExt {
+		n.snap.Knobs.Now[node.Knob{File: node.FileScheduler}] = node.Scheduler{}
+		n.forgetOrders()
+	}
+}
+
+// forgetOrders is what becomes of the orders of a scheduler that ends.
+func (n *scene) forgetOrders() {
+	for k := range n.snap.Knobs.Now {
+		switch k.File {
+		case node.FileSchedulerGroup:
+			delete(n.snap.Knobs.Now, k)
+		case node.FileSchedulerCap:
+			n.snap.Knobs.Now[k] = node.SchedulerCap{}
+		}
+	}
+	n.showIsolation()
+}
+
+// showIsolation gives every group the knobs that the kernel has for it.
+func (n *scene) showIsolation() {
+	now, can := n.snap.Knobs.Now, n.snap.Capabilities
+	show := func(k node.Knob, v node.Value, is bool) {
+		if _, shown := now[k]; is && !shown {
+			now[k] = v
+		}
+	}
+	show(node.Knob{File: node.FileScheduler}, node.Scheduler{}, can.Can(node.FeatureSchedExt))
+	show(node.Knob{File: node.FileSchedulerCap}, node.SchedulerCap{}, can.Can(node.FeatureSchedExt))
+	for k := range now {
+		if k.File != node.FileCPUWeight {
+			continue
+		}
+		show(node.Knob{Cgroup: k.Cgroup, File: node.FileIdentity}, node.IdentityNone, can.CanMark())
+		show(node.Knob{Cgroup: k.Cgroup, File: node.FilePolicy}, node.ThreadsNormal, can.Can(node.FeatureSchedExt))
+		show(node.Knob{Cgroup: k.Cgroup, File: node.FileSchedulerGroup}, node.SchedulerGroup{}, can.Can(node.FeatureSchedExt))
+		show(node.Knob{Cgroup: k.Cgroup, File: node.FileCookie}, node.ThreadsNormal, can.Can(node.FeatureCoreSched))
+		show(node.Knob{Cgroup: k.Cgroup, File: node.FileSlice}, node.ThreadsNormal, can.Can(node.FeatureEEVDFSlice))
+	}
+}
+
+// selection prints the selected mechanism, and the state of all.
+func (n *scene) selection() []string {
+	v := n.state.Selector.Status
+	lines := []string{fmt.Sprintf("in use: %s  # %s", v.Mechanism, v.Why)}
+	for _, r := range v.Mechanisms {
+		line := fmt.Sprintf("%s %s  # %s", r.Mechanism, r.Can, r.Why)
+		if r.Failures > 0 {
+			line += fmt.Sprintf("; falls: %d, down: %v, again in %v", r.Failures, r.Down, r.Retry.Sub(n.snap.At))
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// yields reports whether a cgroup or one above it is idle, or has the least
+// weight.
+func (n *scene) yields(p node.CgroupPath) bool {
+	least := node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}.Rounded(n.snap.Knobs.Kernel)
+	for ; p != ""; p = p.Parent() {
+		v, _ := n.snap.Knobs.Now[node.Knob{Cgroup: p, File: node.FileCPUWeight}].(node.CPUWeight)
+		if v.Idle || v == least {
+			return true
+		}
+	}
+	return false
+}
+
+// wrongSlices says what is wrong with long slices in a cgroup; empty: nothing.
+func (n *scene) wrongSlices(p node.CgroupPath) string {
+	for _, w := range n.snap.Workloads {
+		if w.Class != node.BE && p.Contains(w.Cgroup) {
+			return fmt.Sprintf("the %s work %s is in it", w.Class, w.ID)
+		}
+	}
+	if r := n.state.Selector.Status.Mechanism; r == node.MechanismVendor || r == node.MechanismSchedExt || r == "" {
+		return fmt.Sprintf("the rung is %q", r)
+	}
+	return ""
+}
+
+// wrongIsolation says what is wrong with the knobs of isolation as they are
+// now, given what is wanted of them.
+func (n *scene) wrongIsolation() string {
+	now := n.snap.Knobs.Now
+	var using []node.Mechanism
+	for k, v := range now {
+		r := mechanismOf(k.File)
+		if k.File == node.FileSlice && v == node.Value(node.ThreadsBE) && n.fails == nil {
+			if why := n.wrongSlices(k.Cgroup); why != "" {
+				return fmt.Sprintf("%v is %v: %s", k, v, why)
+			}
+		}
+		if r == "" || v == node.Value(node.IdentityNone) || v == node.Value(node.ThreadsNormal) || v == node.Value(node.Scheduler{}) {
+			continue
+		}
+		if _, ours := n.snap.Knobs.Before[k]; !ours {
+			continue
+		}
+		if using = append(using, r); n.fails != nil {
+			continue // what failed to be given back is still there
+		} else if r != n.state.Selector.Status.Mechanism {
+			return fmt.Sprintf("%v is %v on the rung %q", k, v, n.state.Selector.Status.Mechanism)
+		}
+		for _, w := range n.snap.Workloads {
+			switch inside := k.Cgroup != "" && k.Cgroup.Contains(w.Cgroup); {
+			case inside && w.Class != node.BE && (v == node.Value(node.ThreadsBE) || v == node.Value(node.IdentityBE)):
+				return fmt.Sprintf("%v is %v with the %s work %s in it", k, v, w.Class, w.ID)
+			case inside && w.Class == node.BE && v.Narrower(node.IdentityNone) > 0:
+				return fmt.Sprintf("%v is %v with the best-effort work %s in it", k, v, w.ID)
+			}
+		}
+		for _, w := range n.snap.Workloads {
+			if v == node.Value(node.ThreadsBE) && k.Cgroup.Contains(w.Cgroup) && !n.yields(w.Cgroup) {
+				return fmt.Sprintf("%v is %v, and neither %s nor a cgroup above it is idle", k, v, w.Cgroup)
+			}
+		}
+	}
+	if slices.Sort(using); len(slices.Compact(using)) > 1 {
+		return fmt.Sprintf("several rungs are in use: %v", using)
+	}
+	c := n.config.CPUQOS
+	if !c.Enable {
+		if len(using) > 0 && n.fails == nil {
+			return fmt.Sprintf("CPU QoS is off, and in use: %v", using)
+		}
+		return ""
+	}
+	if n.fails != nil {
+		return ""
+	}
+	for _, m := range facts.LayoutOf(n.snap).IdleCgroups(n.snap) {
+		idle := n.snap.Capabilities.Can(node.FeatureCPUIdle) && c.Means != node.FeatureCPUWeight && n.state.Selector.Status.Mechanism != node.MechanismWeight
+		if v := now[node.Knob{Cgroup: m, File: node.FileCPUWeight}].(node.CPUWeight); idle != v.Idle {
+			return fmt.Sprintf("%s has the weight %v on the rung %q", m, v, n.state.Selector.Status.Mechanism)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,111 @@
+package policy
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// waiting is how a workload waited in a spell. In a story it is one of
+//
+//	web.waits=1000*100us,30*5ms    so many waits, each so long
+//	web.turns=1000*600us           so many turns on a CPU, after waits of this mean
+//	web.for=be:20ms,web:3ms        for whom it waited
+//	web.waits=?                    not known any more
+type waiting struct {
+	id     node.WorkloadID
+	kind   string
+	counts map[time.Duration]uint64
+	whose  map[node.WorkloadID]time.Duration
+	lost   bool
+}
+
+// testBuckets are as many as a histogram of the kernel's has.
+const testBuckets = 29
+
+func readWaiting(t *testing.T, w word) waiting {
+	t.Helper()
+	id, kind, _ := strings.Cut(w.key, ".")
+	all := waiting{id: node.WorkloadID(id), kind: kind, lost: w.val == "?", counts: map[time.Duration]uint64{}, whose: map[node.WorkloadID]time.Duration{}}
+	if all.lost {
+		return all
+	}
+	for _, part := range strings.Split(w.val, ",") {
+		first, length, _ := strings.Cut(part, map[string]string{"waits": "*", "turns": "*", "for": ":"}[kind])
+		d := must(t, word{w.key, length}, time.ParseDuration)
+		if kind == "for" {
+			all.whose[node.WorkloadID(first)] = d
+		} else {
+			all.counts[d] = must(t, word{w.key, first}, func(s string) (uint64, error) { return strconv.ParseUint(s, 10, 64) })
+		}
+	}
+	return all
+}
+
+func (n *scene) setObjective(t *testing.T, line string, f []string) {
+	t.Helper()
+	if len(f) != 2 {
+		t.Fatalf("scenario line %q: want an id and a time", line)
+	}
+	want := node.Maybe[time.Duration]{}
+	if f[1] != "-" {
+		want = node.Some(must(t, word{f[0], f[1]}, time.ParseDuration))
+	}
+	for i, w := range n.snap.Workloads {
+		if string(w.ID) == f[0] {
+			n.snap.Workloads[i].Objective.RunQueueDelay = want
+		}
+	}
+}
+
+// wait adds waits to the counters.
+func (n *scene) wait(all []waiting) {
+	n.delay = maps.Clone(n.delay)
+	if n.delay == nil {
+		n.delay = map[node.WorkloadID]node.RunQueueDelay{}
+	}
+	n.snap.Waits = slices.Clone(n.snap.Waits)
+	for _, w := range all {
+		d := n.delay[w.id]
+		sum, turns := d.Sum.Or(0), d.Timeslices.Or(0)
+		for length, count := range w.counts {
+			sum += length * time.Duration(count)
+			turns += int64(count)
+		}
+		switch {
+		case w.lost:
+			delete(n.delay, w.id)
+			continue
+		case w.kind == "for":
+			for runner, length := range w.whose {
+				i := slices.IndexFunc(n.snap.Waits, func(x node.Wait) bool { return x.Waiter == w.id && x.Runner == runner })
+				if i < 0 {
+					i = len(n.snap.Waits)
+					n.snap.Waits = append(n.snap.Waits, node.Wait{Waiter: w.id, Runner: runner})
+				}
+				n.snap.Waits[i].Time += length
+			}
+			continue
+		case w.kind == "turns":
+			d.Timeslices = node.Some(turns)
+		default:
+			counts := make([]uint64, testBuckets)
+			copy(counts, d.Counts)
+			for length, count := range w.counts {
+				b := 0
+				for b < testBuckets-1 && length >= node.DelayBound(b) {
+					b++
+				}
+				counts[b] += count
+			}
+			d.Counts = counts
+		}
+		d.Sum = node.Some(sum)
+		n.delay[w.id] = d
+	}
+}

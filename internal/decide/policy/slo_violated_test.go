@@ -1,0 +1,42 @@
+package policy
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// TestATickThatAWaitWokeWidensNothing: whatever the rates of the time before
+// say, best-effort work gets no more than it has while a service waits.
+func TestATickThatAWaitWokeWidensNothing(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(61, 62))
+	held := 0
+	for range 100 {
+		n := anyScene(rnd, 104, 2)
+		for range 3 {
+			n.pass(n.anySpell(rnd))
+			n.decide(t)
+		}
+		for range 4 {
+			had, _ := n.allowance()
+			p := n.anySpell(rnd)
+			n.pass(p)
+			if st, _ := Decide(n.config, n.state, n.snap); st.Growth < n.state.Growth {
+				held++ // it would have grown
+			}
+			n.snap.SLOViolated = true
+			n.decide(t)
+			if has, _ := n.allowance(); has > had {
+				t.Fatalf("%+v: BE may use %v, and %v when a service waits", n.config.Suppress, had, has)
+			}
+			if n.state.Growth > 0 {
+				t.Fatalf("%v was saved up for growth", n.state.Growth)
+			}
+			n.snap.SLOViolated = false
+			n.pass(n.anySpell(rnd))
+			n.decide(t)
+		}
+	}
+	if held < 50 {
+		t.Errorf("only %d turns would have widened anything", held)
+	}
+}

@@ -1,0 +1,147 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/colocation"
+	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/work"
+)
+
+// A environment is the colocation experiment set up: programs found, film
+// ready. Close leaves the machine as it was.
+type environment struct {
+	Config
+	*site.Site
+
+	nginx    work.NGINX
+	versions map[string]string
+
+	ffmpegPath, wrkPath string
+	ffmpegVersion       work.Version
+	input               string
+	processes, threads  int
+
+	load    frame.LoadSpec
+	record  colocation.Experiment
+	pacer   pacer
+	skipped []colocation.Skipped
+}
+
+// set makes a bench. Every fault that can be seen beforehand is an error
+// here, before anything runs.
+func set(ctx context.Context, c Config) (_ *environment, err error) {
+	b := &environment{Config: c, versions: map[string]string{}}
+	if b.Site, err = site.Enter(ctx, c.Setting); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.Close())
+		}
+	}()
+	if b.Modes, b.skipped, err = modesHere(c.Modes, b.Supports); err != nil {
+		return nil, err
+	}
+	if err := b.find(ctx); err != nil {
+		return nil, err
+	}
+	b.processes, b.threads = Batch(b.Place.Tested.Len())
+	if b.BEProcesses > 0 {
+		b.processes = b.BEProcesses
+	}
+	if b.BEThreads > 0 {
+		b.threads = b.BEThreads
+	}
+	if b.nginx, err = work.PrepareNGINX(b.Site, b.nginx, b.Port, b.connections()); err != nil {
+		return nil, err
+	}
+	b.load = frame.LoadSpec{URL: b.nginx.URL(), Duration: b.Duration, Warmup: b.warmup(), Seed: b.Seed, Connections: b.connections()}
+	if b.input = c.Input; b.input == "" {
+		rendering := func() { b.Status.Now("rendering the clip, once for this machine") }
+		if b.input, err = work.Clip(ctx, b.ffmpegPath, c.CacheDir, rendering); err != nil {
+			return nil, err
+		}
+	}
+	return b, b.StepAside()
+}
+
+// find looks for the programs and asks for their versions.
+func (b *environment) find(ctx context.Context) error {
+	var err error
+	if b.nginx.Path, err = work.NGINXProgram.Find(); err != nil {
+		return err
+	}
+	if b.ffmpegPath, err = work.FFmpegProgram.Find(); err != nil {
+		return err
+	}
+	if b.Client == ClientWrk {
+		if b.wrkPath, err = work.WrkProgram.Find(); err != nil {
+			return err
+		}
+	}
+	if b.nginx.Version, b.versions["nginx"], err = work.NGINXProgram.Ask(ctx, b.nginx.Path); err != nil {
+		return err
+	}
+	if b.ffmpegVersion, b.versions["ffmpeg"], err = work.FFmpegProgram.Ask(ctx, b.ffmpegPath); err != nil {
+		return err
+	}
+	for _, m := range b.Modes {
+		if m.Spec().Paced && !b.ffmpegVersion.AtLeast(5, 0) {
+			return fmt.Errorf("mode %s needs ffmpeg 5.0 or newer for -readrate, this is %s: leave the mode out with --modes", m, b.versions["ffmpeg"])
+		}
+	}
+	return work.CheckEncoder(ctx, b.ffmpegPath)
+}
+
+// experiment is the record of the bench.
+func (b *environment) experiment(solo solo, calibration []string, caveats []string) colocation.Experiment {
+	kind, machine := colocation.Kind, site.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version())
+	if b.kernelQOS {
+		kind, machine.Mechanisms = colocation.KindKernelQOS, nil
+		for _, m := range b.Modes {
+			if mechanism := m.Spec().Mechanism; mechanism != "" {
+				machine.Mechanisms = append(machine.Mechanisms, string(mechanism))
+			}
+		}
+	}
+	return colocation.Experiment{Experiment: report.Experiment{
+		Schema: report.Schema, Kind: kind, Started: time.Now(), Command: b.Command, Version: b.Version,
+		Modes: b.Modes, Blocks: b.Blocks, Duration: b.Duration, Seed: b.Seed, Margin: b.Margin,
+		TestedCPUs: b.Place.Tested, ClientCPUs: b.Place.Client, Client: b.Client,
+		OfferedRate: b.load.Rate, LoadPercent: b.LoadPercent,
+		BEProcesses: b.processes, BEThreads: b.threads, Input: filepath.Base(b.input),
+		SoloFramesPerSecond: solo.frames, SoloCPU: solo.cpus,
+		Machine: machine, Tenond: b.tenondRecord(),
+		Calibration: calibration, Caveats: append(caveats, b.caveats()...), Versions: b.versions,
+	}, Skipped: b.skipped, Siblings: b.Place.Siblings(b.Topology)}
+}
+
+// tenondRecord is the configuration of each mode's tenond, for the record.
+func (b *environment) tenondRecord() map[report.Mode]string {
+	if b.Agent == "" {
+		return nil
+	}
+	told := map[report.Mode]string{}
+	for _, m := range b.Modes {
+		if t := m.Spec(); t.Tenon {
+			told[m] = colocationTenond(site.Pods{Root: b.Root, Tested: b.Place.Tested}, t).Record(b.Agent)
+		}
+	}
+	return told
+}
+
+// caveats returns notes on the set-up for the reader.
+func (b *environment) caveats() []string {
+	list := b.Site.Caveats()
+	if b.Client == ClientWrk {
+		list = append(list, "wrk is a closed-loop client: a stall hides the requests that it delays, so its percentiles are too low")
+	}
+	return list
+}

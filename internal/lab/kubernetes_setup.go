@@ -1,0 +1,365 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/colocation"
+	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+const (
+	// podPatience is how long a pod may take to run, its image's download included.
+	podPatience = 5 * time.Minute
+	// offerPatience is how long the node may take to offer batch resources: the
+	// first minute tenond only watches, and amounts grow slowly.
+	offerPatience = 5 * time.Minute
+)
+
+// A clusterSetUp is the pods of one mode, ready to be measured.
+type clusterSetUp struct {
+	b       *clusterEnvironment
+	sampler *podSampler
+}
+
+// setUp configures Tenon for the mode, starts the pods and returns when nginx
+// answers and every ffmpeg encodes.
+func (b *clusterEnvironment) setUp(ctx context.Context, t report.ModeSpec, rate float64) (st *clusterSetUp, err error) {
+	st = &clusterSetUp{b: b, sampler: &podSampler{}}
+	defer func() {
+		if err != nil {
+			st, err = nil, st.close(ctx, err)
+		}
+	}()
+	if err := b.apply(ctx, strategyOf(t)); err != nil {
+		return st, err
+	}
+	if err := b.start(ctx, nginxPod, b.nginxManifest(max(b.Place.Tested.Len(), 1))); err != nil {
+		return st, err
+	}
+	if err := b.answers(ctx); err != nil {
+		return st, err
+	}
+	if st.sampler.service, err = b.kubectl.open(nginxPod, serviceScript); err != nil {
+		return st, err
+	}
+	lines, err := st.sampler.service.answer()
+	if err != nil {
+		return st, err
+	}
+	if err := b.tests(lines); err != nil {
+		return st, err
+	}
+	st.sampler.tested = b.Place.Tested
+	if t.Batch || t.Spinner {
+		err = st.startBeside(ctx, t, rate)
+	}
+	return st, err
+}
+
+// tests learns from the service which CPUs its pod may use: those are tested.
+func (b *clusterEnvironment) tests(lines []string) error {
+	_, list, _ := strings.Cut(strings.Join(lines, ""), ":")
+	cpus, err := unit.ParseCPUSet(strings.TrimSpace(list))
+	if err != nil || cpus.Empty() {
+		return fmt.Errorf("learn from pod %s which CPUs it may use: it says %q", nginxPod, lines)
+	}
+	if both := cpus.Intersect(b.Place.Client); b.node.here && !both.Empty() {
+		return fmt.Errorf("the lab runs on node %s itself, whose pods may use CPUs %v: give the lab CPUs of its own with --client-cpus, "+
+			"and keep the pods off them (reservedSystemCPUs and strict-cpu-reservation of the kubelet)", b.node.name, cpus)
+	}
+	if !b.Place.Tested.Empty() && b.Place.Tested != cpus {
+		return fmt.Errorf("pod %s may use CPUs %v, and could use %v before: another component changes them", nginxPod, cpus, b.Place.Tested)
+	}
+	b.Place.Tested = cpus
+	return nil
+}
+
+// startBeside starts the batch work, paced to rate (0: unpaced), or the spinner.
+func (st *clusterSetUp) startBeside(ctx context.Context, t report.ModeSpec, rate float64) (err error) {
+	b := st.b
+	if err := b.start(ctx, batchPod, b.batchManifest(t, rate)); err != nil {
+		return err
+	}
+	if st.sampler.batch, err = b.kubectl.open(batchPod, batchScript); err != nil || t.Spinner {
+		st.sampler.spins = t.Spinner
+		return err
+	}
+	for deadline := time.Now().Add(time.Minute); ; {
+		c, err := st.sampler.batch.counters()
+		if err != nil {
+			return errors.Join(err, b.complaint(ctx, batchPod))
+		}
+		started := 0
+		for _, m := range c.progress {
+			if m.Frames > 0 {
+				started++
+			}
+		}
+		if started >= b.processes {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("of %d ffmpegs %d have encoded a frame after a minute%w", b.processes, started, b.complaint(ctx, batchPod))
+		}
+		if err := pause(ctx, 200*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// start makes the objects, and waits until the pod among them runs.
+func (b *clusterEnvironment) start(ctx context.Context, pod string, objects []object) error {
+	if err := b.create(ctx, objects); err != nil {
+		return err
+	}
+	said := ""
+	for deadline := time.Now().Add(podPatience); ; {
+		var p struct {
+			Status struct {
+				Phase, Reason, Message string
+				ContainerStatuses      []struct {
+					State struct {
+						Waiting *struct{ Reason, Message string }
+					}
+				}
+			}
+		}
+		if err := b.kubectl.get(ctx, &p, "pod", pod); err != nil {
+			return err
+		}
+		why := strings.TrimSpace(p.Status.Reason + " " + p.Status.Message)
+		for _, c := range p.Status.ContainerStatuses {
+			if w := c.State.Waiting; w != nil {
+				why += " " + strings.TrimSpace(w.Reason+" "+w.Message)
+			}
+		}
+		switch {
+		case p.Status.Phase == "Running":
+			return nil
+		case p.Status.Phase == "Failed" || p.Status.Phase == "Succeeded":
+			return fmt.Errorf("pod %s/%s ended (%s) %s%w", b.cluster.Namespace, pod, p.Status.Phase, why, b.complaint(ctx, pod))
+		case time.Now().After(deadline):
+			return fmt.Errorf("pod %s/%s does not run after %v: %s", b.cluster.Namespace, pod, podPatience, why)
+		}
+		if now := p.Status.Phase + why; now != said {
+			b.Status.Now("waiting for pod %s: %s %s", pod, p.Status.Phase, why)
+			said = now
+		}
+		if err := pause(ctx, 300*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// webhookPatience is how long tenon-manager may be out of reach: its pods may
+// run on the tested node, too, and be late there.
+const webhookPatience = time.Minute
+
+// create makes objects, and waits for tenon-manager where it must be asked.
+func (b *clusterEnvironment) create(ctx context.Context, objects []object) error {
+	for deadline := time.Now().Add(webhookPatience); ; {
+		_, err := b.kubectl.do(ctx, manifest(objects), "apply", "-f", "-")
+		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") || time.Now().After(deadline) {
+			return err
+		}
+		b.Status.Now("waiting for tenon-manager: %v", err)
+		if err := pause(ctx, 2*time.Second); err != nil {
+			return err
+		}
+	}
+}
+
+// complaint returns the last output of a pod, as the end of an error.
+func (b *clusterEnvironment) complaint(ctx context.Context, pod string) error {
+	out, err := b.kubectl.do(ctx, "", "logs", "--tail=5", pod)
+	if err != nil {
+		return errors.New("")
+	}
+	return errors.New(site.QuoteOutput(out))
+}
+
+// url is where nginx answers.
+func (b *clusterEnvironment) url() string { return "http://" + b.node.address + "/" }
+
+func (b *clusterEnvironment) answers(ctx context.Context) error {
+	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		resp, err := client.Get(b.url())
+		if err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return nil
+			}
+			err = errors.New("it answers " + resp.Status)
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("nginx at %s: %w%w", b.url(), err, b.complaint(ctx, nginxPod))
+		}
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// close removes the pods, whatever has become of ctx.
+func (st *clusterSetUp) close(ctx context.Context, err error) error {
+	st.sampler.service.close()
+	st.sampler.batch.close()
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), 90*time.Second)
+	defer stop()
+	return errors.Join(err, st.b.clear(ctx))
+}
+
+func (st *clusterSetUp) measure(ctx context.Context, order load.Config) (frame.Measurement, error) {
+	return frame.Watch(ctx, st.sampler, st.sampler.service.Process, func(ctx context.Context) (frame.Measurement, error) {
+		return frame.LoadOpen(ctx, st.b.Site, order)
+	})
+}
+
+// run measures one mode once.
+func (b *clusterEnvironment) run(ctx context.Context, mode report.Mode, index, block int) (r colocation.Run, err error) {
+	r.Run = report.Run{Index: index, Block: block, Mode: mode, Started: time.Now(), PSICPU: -1}
+	t := mode.Spec()
+	var rate float64
+	if t.Paced {
+		rate = b.pacer.Rate()
+	}
+	if t.Isolates() {
+		if err := b.awaitBatch(ctx); err != nil {
+			return r, err
+		}
+	}
+	st, err := b.setUp(ctx, t, rate)
+	if err != nil {
+		return r, fmt.Errorf("mode %s: %w", mode, err)
+	}
+	defer func() {
+		if err = st.close(ctx, err); err != nil {
+			err = fmt.Errorf("mode %s: %w", mode, err)
+		}
+	}()
+	m, err := st.measure(ctx, b.load.Of(block))
+	if err != nil {
+		return r, err
+	}
+	r.Frames, _ = st.sampler.encoded(m.From, m.To)
+	r.FramesPerS = r.Frames / m.Used.Wall
+	r.NodeMetricsCPU = b.nodeMetrics(ctx, m.From, m.To, metricsPatience)
+	if why := b.agrees(ctx, t); why != "" {
+		r.Void = append(r.Void, why)
+	}
+	frame.Fill(&r.Run, m, !st.sampler.NoPSI, b.Place.Tested.Len())
+	b.judge(&r.Run, m, t)
+	return r, ctx.Err()
+}
+
+// judge adds the reasons that void the run, beside the client's, and the
+// warnings.
+func (b *clusterEnvironment) judge(r *report.Run, m frame.Measurement, t report.ModeSpec) {
+	m.Judge(r, b.StealPercent, b.Duration)
+	b.pacer.judge(r, t)
+}
+
+// A nodeReport is the part of tenond's report that the lab reads.
+type nodeReport struct {
+	Metadata struct{ Name string }
+	Status   struct {
+		Agent, Isolation string
+		Reported         time.Time
+		Conditions       []struct{ Type, Status, Reason, Message string }
+	}
+}
+
+func (b *clusterEnvironment) nodeReport(ctx context.Context) (r nodeReport, err error) {
+	return r, b.kubectl.get(ctx, &r, "nodereports.tenon.sh", b.node.name)
+}
+
+// reportPatience is more than tenond lets pass before it reports a change.
+const reportPatience = 15 * time.Second
+
+// agrees returns which settings of the mode tenond has not applied.
+func (b *clusterEnvironment) agrees(ctx context.Context, t report.ModeSpec) (why string) {
+	for deadline := time.Now().Add(reportPatience); ; {
+		r, err := b.nodeReport(ctx)
+		if err != nil {
+			return err.Error()
+		}
+		is := map[string]bool{}
+		for _, c := range r.Status.Conditions {
+			is[c.Type] = c.Status == "True"
+		}
+		switch {
+		case is["CPUQOS"] != t.Isolates():
+			why = fmt.Sprintf("tenond reports CPUQOS %v, the mode wants %v", is["CPUQOS"], t.Isolates())
+		case is["Suppressing"] != t.Suppress:
+			why = fmt.Sprintf("tenond reports Suppressing %v, the mode wants %v", is["Suppressing"], t.Suppress)
+		default:
+			return ""
+		}
+		if time.Now().After(deadline) || pause(ctx, time.Second) != nil {
+			return why
+		}
+	}
+}
+
+// awaitBatch waits until the node offers batch resources for ffmpeg.
+func (b *clusterEnvironment) awaitBatch(ctx context.Context) error {
+	want := unit.CPUs(b.Place.Tested.Len())
+	said := int64(-1)
+	for deadline := time.Now().Add(offerPatience); ; {
+		var n struct {
+			Status struct{ Allocatable map[string]string }
+		}
+		if err := b.kubectl.get(ctx, &n, "node", b.node.name); err != nil {
+			return err
+		}
+		cpu, err := batchAmount(n.Status.Allocatable[batchCPU])
+		memory, err2 := batchAmount(n.Status.Allocatable[batchMemory])
+		if err := errors.Join(err, err2); err != nil {
+			return fmt.Errorf("node %s: %w", b.node.name, err)
+		}
+		if cpu >= int64(want) && memory >= int64(b.batchMemory()) {
+			b.batch = want
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("node %s offers %d of %s and %d of %s after %v, the experiment needs %d and %d: kubectl tenon explain node %s says why",
+				b.node.name, cpu, batchCPU, memory, batchMemory, offerPatience, want, b.batchMemory(), b.node.name)
+		}
+		if cpu != said {
+			b.Status.Now("waiting until node %s offers batch resources: %d of %d milli-CPUs, %s of %s",
+				b.node.name, cpu, want, site.Mebibytes(unit.Bytes(memory)), site.Mebibytes(b.batchMemory()))
+			said = cpu
+		}
+		if err := pause(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+}
+
+// batchAmount reads an amount of an extended resource.
+func batchAmount(text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	b, err := unit.ParseBytes(text)
+	return int64(b), err
+}

@@ -1,0 +1,70 @@
+package lab
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/colocation"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// AllModes lists every mode of the colocation experiment that it runs unasked,
+// in the order of the tables.
+var AllModes = []report.Mode{
+	report.Exclusive, report.ExclusiveAA, report.ExclusiveWarm,
+	report.Default, report.Default65, report.Burstable,
+	report.Tenon, report.Tenon65, report.Solo,
+}
+
+// ColocationModes lists every mode of the colocation experiment: the default
+// modes, and those that pin an isolation mechanism.
+var ColocationModes = slices.Concat(AllModes, report.MechanismModes)
+
+// controls are the default modes of the kernel-qos experiment without an
+// isolation mechanism.
+var controls = []report.Mode{report.Exclusive, report.ExclusiveAA, report.Default, report.Burstable}
+
+// KernelQOSModes lists every mode that the kernel-qos experiment knows.
+var KernelQOSModes = slices.Concat(controls, []report.Mode{report.ExclusiveWarm}, report.MechanismModes)
+
+// kernelQOSDefaults are those of the kernel-qos experiment: together they take
+// less than seven minutes.
+func (c Config) kernelQOSDefaults() Config {
+	if c.Blocks == 0 && !c.UntilResolved {
+		c.Blocks, c.MaxTime = 8, cmp.Or(c.MaxTime, 390*time.Second)
+	}
+	c.Duration = cmp.Or(c.Duration, 5*time.Second)
+	return c
+}
+
+// modesHere returns the modes to run, and why it skips others: the given modes,
+// or by default those of the kernel-qos experiment that the node supports. A
+// given mode that the node does not support is an error.
+func modesHere(asked []report.Mode, carries func(node.Mechanism) node.Answer) (modes []report.Mode, skipped []colocation.Skipped, err error) {
+	for _, m := range asked {
+		if mechanism := m.Spec().Mechanism; mechanism != "" {
+			if a := carries(mechanism); a.Verdict != node.Yes {
+				return nil, nil, fmt.Errorf("mode %s: this node does not carry the rung %s: %s", m, mechanism, a.Why)
+			}
+		}
+	}
+	if len(asked) > 0 {
+		return asked, nil, nil
+	}
+	modes = slices.Clone(controls)
+	for _, m := range report.MechanismModes {
+		a := carries(m.Spec().Mechanism)
+		switch {
+		case a.Verdict != node.Yes:
+			skipped = append(skipped, colocation.Skipped{Mode: m, Why: a.Why})
+		case m == report.TenonWeight && carries(node.MechanismIdle).Verdict == node.Yes:
+			skipped = append(skipped, colocation.Skipped{Mode: m, Why: fmt.Sprintf("it is what %s has: kubelet gives pods without CPU requests the least weight itself; name it with --modes to run it", report.Default)})
+		default:
+			modes = append(modes, m)
+		}
+	}
+	return modes, skipped, nil
+}

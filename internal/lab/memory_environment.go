@@ -1,0 +1,357 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/memory"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/work"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A memoryEnvironment is the memory experiment set up.
+type memoryEnvironment struct {
+	MemoryConfig
+	*site.Site
+	sizes   memory.Setup
+	load    frame.LoadSpec
+	nginx   work.NGINX
+	data    string // directory of the files that are read
+	version string // of nginx
+}
+
+// Memory runs the memory experiment: nginx, whose pages fill its page cache,
+// beside a program with a large demand for memory, both in one cgroup with less
+// memory than their sum. Its files and its result are as with Colocate.
+func Memory(ctx context.Context, c MemoryConfig) (frame.Outcome, error) {
+	c, err := c.orDefaults()
+	if err != nil {
+		return frame.Outcome{}, err
+	}
+	b, err := setMemory(ctx, c)
+	if err != nil {
+		return frame.Outcome{}, site.Interrupted(ctx, err)
+	}
+	return (&frame.Series[report.Mode, memory.Run]{
+		Site: b.Site, Cells: b.Modes, Blocks: b.Blocks, First: b.Duration + b.warmup() + 4*time.Second,
+		Calibrate: b.calibrate, Run: b.run, Tell: tellMemory, Open: memory.Open,
+		Save: func(r memory.Run) error { return report.SaveRun(b.Out, &r) },
+		Void: func(r memory.Run) []string { return r.Void },
+	}).Conduct(ctx)
+}
+
+func setMemory(ctx context.Context, c MemoryConfig) (_ *memoryEnvironment, err error) {
+	b := &memoryEnvironment{MemoryConfig: c}
+	if b.Site, err = site.Enter(ctx, c.Setting); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.Close())
+		}
+	}()
+	if !b.Tree.Has("memory") {
+		return nil, errors.New("this machine has no memory controller of cgroups")
+	}
+	if b.nginx.Path, err = work.NGINXProgram.Find(); err != nil {
+		return nil, err
+	}
+	if b.nginx.Version, b.version, err = work.NGINXProgram.Ask(ctx, b.nginx.Path); err != nil {
+		return nil, err
+	}
+	b.sizes = sizesOf(c.Set, b.Tree.VersionOf("memory"))
+	if err := b.bounded(); err != nil {
+		return nil, err
+	}
+	if err := b.writeData(); err != nil {
+		return nil, err
+	}
+	// A worker that waits for the disk serves no request: several share the
+	// load, as they do where pages do not fit into memory.
+	b.nginx.Workers, b.nginx.Pages = 4*b.Place.Tested.Len(), b.pages()
+	if b.nginx, err = work.PrepareNGINX(b.Site, b.nginx, c.Port, memoryConnections); err != nil {
+		return nil, err
+	}
+	// Late or missing answers are a result here, not a fault of the
+	// measurement.
+	b.load = frame.LoadSpec{
+		URL: b.nginx.URL(), Pages: b.sizes.Pages, Rate: b.Rate, Duration: b.Duration, Warmup: b.warmup(), Seed: b.Seed,
+		Connections: memoryConnections, Limits: load.Limits{AchievedRatio: 0.01, ErrorRatio: 0.5},
+	}
+	return b, b.StepAside()
+}
+
+// memoryConnections is the number of connections that the client opens.
+const memoryConnections = 64
+
+// bounded fails if the machine could be in danger.
+func (b *memoryEnvironment) bounded() error {
+	info, err := b.FS.MemInfo()
+	if err != nil {
+		return err
+	}
+	if info.Available < b.sizes.Parent/2*3 {
+		return fmt.Errorf("--set %s: the experiment uses %s of memory, and only %s are available here", site.Mebibytes(b.Set), site.Mebibytes(b.sizes.Parent), site.Mebibytes(info.Available))
+	}
+	return nil
+}
+
+// writeData writes the files of the service and of the batch work, and makes
+// sure that their pages can be reclaimed at all: on tmpfs they cannot.
+func (b *memoryEnvironment) writeData() error {
+	if err := openToAll(b.Data); err != nil {
+		return fmt.Errorf("--data %s: %w", b.Data, err)
+	}
+	if err := roomFor(b.Data, b.sizes.Set+b.sizes.HogFile+64<<20); err != nil {
+		return err
+	}
+	b.Status.Now("writing %s of files to %s", site.Mebibytes(b.sizes.Set+b.sizes.HogFile), b.Data)
+	dir, err := b.Directory(b.Data)
+	if err != nil {
+		return fmt.Errorf("--data: %w", err)
+	}
+	b.data = dir
+	err = errors.Join(
+		os.Chmod(dir, 0o755), // nginx's workers are nobody
+		writePages(b.pages(), b.sizes.Pages, b.Seed),
+		writeFile(b.hogFile(), b.sizes.HogFile, b.Seed+1))
+	if err == nil {
+		err = evict(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("--data %s: %w", b.Data, err)
+	}
+	held, all, err := cachedPages(b.hogFile())
+	if err != nil {
+		return fmt.Errorf("--data %s: %w", b.Data, err)
+	}
+	if held > all/2 {
+		return fmt.Errorf("--data %s: its file system keeps files in memory (%d of %d pages stay although they are not needed): choose a directory on a device, such as /var/tmp", b.Data, held, all)
+	}
+	return nil
+}
+
+func (b *memoryEnvironment) pages() string   { return filepath.Join(b.data, "pages") }
+func (b *memoryEnvironment) hogFile() string { return filepath.Join(b.data, "hog") }
+
+// calibrate has nothing to find: the rate is given.
+func (b *memoryEnvironment) calibrate(_ context.Context, caveats []string) (any, []string, error) {
+	return b.experiment(append(caveats, b.caveats()...)), nil, nil
+}
+
+func (b *memoryEnvironment) experiment(caveats []string) memory.Experiment {
+	machine := site.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version())
+	machine.Mechanisms = []string{"memory.min", "memory.low", "memory.high", "memory.max"}
+	if b.Tree.VersionOf("memory") == 1 {
+		machine.Mechanisms = []string{"memory.limit_in_bytes"}
+	}
+	return memory.Experiment{Experiment: report.Experiment{
+		Schema: report.Schema, Kind: memory.Kind, Started: time.Now(), Command: b.Command, Version: b.Version,
+		Modes: b.Modes, Blocks: b.Blocks, Duration: b.Duration, Seed: b.Seed, Margin: memoryMargin,
+		TestedCPUs: b.Place.Tested, ClientCPUs: b.Place.Client, Client: ClientTenon, OfferedRate: b.Rate,
+		Machine: machine, Caveats: caveats, Versions: map[string]string{"nginx": b.version},
+		Tenond: b.agentRecord(),
+	}, Memory: b.sizes}
+}
+
+// memoryMargin is the difference between two modes that is worth a word.
+const memoryMargin = 1.1
+
+func (b *memoryEnvironment) caveats() []string {
+	list := append(b.Site.Caveats(), "all modes give the batch work the CPU weight of a BestEffort pod: what is compared is memory")
+	if b.Tree.VersionOf("memory") == 1 {
+		list = append(list, "the memory controller here is cgroup v1, which has neither memory.low nor memory.high: all that Tenon can do is the limit that the rule of the batch work names")
+	}
+	if info, err := b.FS.MemInfo(); err == nil && info.SwapTotal > 0 {
+		list = append(list, "this machine has swap: memory of the batch work may have gone there")
+	}
+	return list
+}
+
+// agentRecord is the configuration of mode tenond, for the record.
+func (b *memoryEnvironment) agentRecord() map[report.Mode]string {
+	if b.Agent == "" {
+		return nil
+	}
+	return map[report.Mode]string{report.Tenond: b.tenondConfig(b.podsOf()).Record(b.Agent)}
+}
+
+func (b *memoryEnvironment) podsOf() site.Pods {
+	return site.Pods{Root: b.Root, Job: "hog", Tested: b.Place.Tested}
+}
+
+func (b *memoryEnvironment) tenondConfig(p site.Pods) site.TenondConfig {
+	return site.TenondConfig{Period: site.GovernPeriod, CPUs: p.Tested, Rules: memoryRules(p, b.sizes), Memory: memoryPolicy(b.sizes)}
+}
+
+func tellMemory(r memory.Run) string {
+	text := fmt.Sprintf("P50 %5.0f µs  P99 %6.0f µs", r.Latency.P50, r.Latency.P99)
+	text += fmt.Sprintf("  %7.0f refaults/s", float64(r.Memory.LSRefaults)/r.Length.Seconds())
+	if r.Memory.BEBytes > 0 {
+		text += fmt.Sprintf("  BE %5.0f MiB/s", float64(r.Memory.BEBytes)/(1<<20)/r.Length.Seconds())
+	}
+	return text
+}
+
+// A memorySetUp is everything that runs in one mode.
+type memorySetUp struct {
+	b           *memoryEnvironment
+	pods        site.Pods
+	nginx       *site.Process
+	hog         *site.Process
+	meter       *meter
+	agentRunner *site.AgentRunner
+	sampler     *frame.Sampler
+}
+
+// setUp sets a mode up. It returns when the service's pages are in memory, and
+// the batch work has gone through its file once.
+func (b *memoryEnvironment) setUp(ctx context.Context, mode report.Mode) (st *memorySetUp, err error) {
+	st = &memorySetUp{b: b, pods: b.podsOf(), meter: &meter{}}
+	defer func() {
+		if err != nil {
+			st, err = nil, st.close(err)
+		}
+	}()
+	// The page cache of an earlier run is charged to a cgroup that is gone.
+	if err := evict(b.data); err != nil {
+		return st, err
+	}
+	if err := st.pods.Build(b.Host, b.Tree); err != nil {
+		return st, err
+	}
+	if err := b.Tree.WriteMemory(string(b.Root), cgroup.Memory{High: unit.MaxBytes, Max: b.sizes.Parent}); err != nil {
+		return st, err
+	}
+	st.sampler = &frame.Sampler{Tree: b.Tree, FS: b.FS, Tested: b.Place.Tested, Service: st.pods.NGINXPod(), Memory: true}
+	if st.nginx, err = b.nginx.Start(ctx, b.Host, st.pods.NGINX(), b.Place.Tested); err != nil {
+		return st, err
+	}
+	if st.sampler.LSProcesses, err = b.Tree.Procs(string(st.pods.NGINX())); err != nil {
+		return st, err
+	}
+	if _, err := b.Await(ctx, site.Child{Name: "the reader that warms the cache", Argv: b.Child("warm", b.pages()), Group: st.pods.NGINX(), CPUs: b.Place.Tested}); err != nil {
+		return st, err
+	}
+	if mode != report.Default && mode != report.Tenond {
+		return st, nil
+	}
+	st.sampler.Batch, st.sampler.Root = st.pods.JobPod(), st.pods.Batch()
+	if mode == report.Tenond {
+		if st.agentRunner, err = b.govern(ctx, st.pods); err != nil {
+			return st, err
+		}
+	}
+	return st, st.startHog(ctx)
+}
+
+// govern lets Tenon write the knobs of memory.
+func (b *memoryEnvironment) govern(ctx context.Context, p site.Pods) (*site.AgentRunner, error) {
+	if b.Agent != "" {
+		return b.Tenond(ctx, b.tenondConfig(p))
+	}
+	work := p.Workloads()
+	for i, rule := range memoryRules(p, b.sizes) {
+		if rule.Request > 0 {
+			work[i].MemoryRequest = node.Some(rule.Request)
+		}
+		if rule.Limit > 0 {
+			work[i].MemoryLimit = node.Some(rule.Limit)
+		}
+	}
+	return b.Site.RunAgent(ctx, work, policy.Config{Memory: memoryPolicy(b.sizes)}, false)
+}
+
+// hogPatience is the time that the batch work has to read its file once. On a
+// slow disk the experiment goes on with the part that was read by then.
+const hogPatience = 15 * time.Second
+
+func (st *memorySetUp) startHog(ctx context.Context) error {
+	r, out := io.Pipe()
+	var err error
+	st.hog, err = site.Start(st.b.Host, site.Child{
+		Name: "the memory hog", Argv: st.b.Child("hog", st.b.hogFile(), st.b.sizes.HogHeld.String()),
+		Group: st.pods.JobGroup(), CPUs: st.b.Place.Tested, Stdout: out,
+	})
+	if err != nil {
+		out.Close()
+		return err
+	}
+	go func() {
+		_ = st.meter.follow(r, time.Now)
+		_, _ = io.Copy(io.Discard, r) // an error must not stop it
+	}()
+	go func() {
+		<-st.hog.Done()
+		out.Close()
+	}()
+	for deadline := time.Now().Add(hogPatience); st.meter.last() < float64(st.b.sizes.HogFile) && time.Now().Before(deadline); {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-st.hog.Done():
+			return fmt.Errorf("%w (was --set %s too small for it?)", errors.Join(st.hog.Err(), st.hog.EndedEarly()), site.Mebibytes(st.b.Set))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+func (st *memorySetUp) close(err error) error {
+	err = errors.Join(err, st.agentRunner.Stop())
+	if st.hog != nil {
+		st.hog.Kill()
+	}
+	if st.nginx != nil {
+		st.b.nginx.Stop(st.nginx)
+	}
+	return errors.Join(err, site.Clear(st.b.Root, st.b.Host, st.b.Tree))
+}
+
+// run measures one mode once.
+func (b *memoryEnvironment) run(ctx context.Context, mode report.Mode, index, block int) (r memory.Run, err error) {
+	r.Run = report.Run{Index: index, Block: block, Mode: mode, Started: time.Now(), PSICPU: -1}
+	st, err := b.setUp(ctx, mode)
+	if err != nil {
+		return r, fmt.Errorf("mode %s: %w", mode, err)
+	}
+	defer func() {
+		if err = st.close(err); err != nil {
+			err = fmt.Errorf("mode %s: %w", mode, err)
+		}
+		runtime.GC() // the garbage of this run must not slow the next
+	}()
+	m, err := frame.Watch(ctx, st.sampler, st.nginx, func(ctx context.Context) (frame.Measurement, error) {
+		return frame.LoadOpen(ctx, b.Site, b.load.Of(block))
+	})
+	if err != nil {
+		return r, err
+	}
+	if st.hog != nil {
+		if st.hog.Ended() {
+			r.Void = append(r.Void, errors.Join(st.hog.Err(), st.hog.EndedEarly()).Error())
+		}
+		time.Sleep(hogReport) // one more line, so that the end is interpolated
+		r.Memory.BEBytes = int64(st.meter.between(m.From, m.To))
+	}
+	var faults []string
+	r.Writes, faults = st.agentRunner.Report()
+	r.Void = append(r.Void, faults...)
+	frame.Fill(&r.Run, m, !st.sampler.NoPSI, b.Place.Tested.Len())
+	fillMemory(&r, m)
+	b.judge(&r, m)
+	return r, nil
+}

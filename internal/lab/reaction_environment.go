@@ -1,0 +1,198 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/reaction"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A reactionEnvironment is the reaction experiment set up.
+type reactionEnvironment struct {
+	ReactionConfig
+	*site.Site
+	saved int // steps
+}
+
+// React runs the reaction experiment: a service that is quiet and then, at
+// random times, busy for a moment, beside spinners of equal weight that tenond
+// bounds by CPU suppress. It measures how soon tenond narrows them, and how
+// long the service waits. Its files and its result are as with Colocate.
+func React(ctx context.Context, c ReactionConfig) (frame.Outcome, error) {
+	c, err := c.orDefaults()
+	if err != nil {
+		return frame.Outcome{}, err
+	}
+	b := &reactionEnvironment{ReactionConfig: c}
+	if b.Site, err = site.Enter(ctx, c.Setting); err != nil {
+		return frame.Outcome{}, site.Interrupted(ctx, err)
+	}
+	if err := b.settle(); err != nil {
+		return frame.Outcome{}, errors.Join(err, b.Close())
+	}
+	return (&frame.Series[report.Mode, []reaction.Step]{
+		Site: b.Site, Cells: b.Modes, Blocks: b.Blocks, Whole: b.estimate(),
+		Calibrate: b.calibrate, Run: b.run, Tell: reaction.Summary, Open: reaction.Open,
+		Save: func(steps []reaction.Step) error { return reaction.AddSteps(b.Out, steps) },
+		Void: func(steps []reaction.Step) []string { return steps[0].Void }, // of all alike
+	}).Conduct(ctx)
+}
+
+// settle chooses the modes that this kernel can run.
+func (b *reactionEnvironment) settle() error {
+	v2 := b.Tree.Version() == 2
+	if len(b.Modes) == 0 {
+		b.Modes = slices.DeleteFunc(slices.Clone(ReactionModes), func(m report.Mode) bool { return m == report.PSI && !v2 })
+	}
+	if slices.Contains(b.Modes, report.PSI) && !v2 {
+		return errors.New("mode psi needs cgroup v2: cgroup v1 counts no pressure of groups")
+	}
+	return b.StepAside()
+}
+
+// calibrate has nothing to find.
+func (b *reactionEnvironment) calibrate(_ context.Context, caveats []string) (any, []string, error) {
+	return b.record(caveats), nil, nil
+}
+
+func (b *reactionEnvironment) record(caveats []string) reaction.Experiment {
+	e := reaction.Experiment{
+		Schema: report.Schema, Kind: reaction.Kind,
+		Started: time.Now(), Command: b.Command, Version: b.Version, Modes: b.Modes, Blocks: b.Blocks,
+		Steps: map[report.Mode]int{}, Lengths: map[report.Mode]time.Duration{}, Tenond: map[report.Mode]string{},
+		LeastPause: b.LeastPause, MostPause: b.MostPause, Seed: b.Seed,
+		TestedCPUs: b.Place.Tested, ClientCPUs: b.Place.Client, CyclePeriod: cyclePeriod, CycleWork: cycleWork,
+		Threshold: b.threshold(), Objective: b.Objective,
+		Machine: site.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version()), Caveats: caveats,
+	}
+	e.Machine.Mechanisms = []string{"cpu.max"}
+	for _, m := range b.Modes {
+		e.Steps[m], e.Lengths[m] = b.steps(m), b.length(m)
+		e.Tenond[m] = b.tenondConfig(m).Record(b.Agent)
+	}
+	if b.Place.SharesCore(b.Topology) {
+		e.Caveats = append(slices.Clone(caveats), "tenond and the tested CPUs share a core")
+	}
+	return e
+}
+
+// run makes the steps of one mode in one block.
+func (b *reactionEnvironment) run(ctx context.Context, mode report.Mode, _, block int) (steps []reaction.Step, err error) {
+	defer func() {
+		if err = errors.Join(err, site.Clear(b.Root, b.Host, b.Tree)); err != nil {
+			steps, err = nil, fmt.Errorf("mode %s: %w", mode, err)
+		}
+	}()
+	if err := b.build(); err != nil {
+		return nil, err
+	}
+	spinners, err := site.Start(b.Host, site.Child{
+		Name: "the spinners", Argv: b.Child("burn", b.Place.Tested.String()), Group: b.job(), CPUs: b.Place.Tested,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer spinners.Kill()
+	g, err := b.Tenond(ctx, b.tenondConfig(mode))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, g.Stop()) }()
+	plan := stepPlan{CPUs: b.Place.Tested, Period: cyclePeriod, Work: cycleWork}
+	n := b.inBlock(mode, block)
+	plan.Steps = stepSchedule(b.Seed+uint64(block)<<32, n, b.lead, b.length(mode), b.LeastPause, b.MostPause)
+	order, err := json.Marshal(plan)
+	if err != nil {
+		return nil, fmt.Errorf("order the steps: %w", err)
+	}
+	before, err := b.usage()
+	if err != nil {
+		return nil, err
+	}
+	out, err := b.Await(ctx, site.Child{
+		Name: "the service", Argv: b.Child("step"), Group: b.service(), CPUs: b.Place.Tested, Stdin: bytes.NewReader(order),
+	})
+	if err != nil {
+		return nil, err
+	}
+	after, err := b.usage()
+	if err != nil {
+		return nil, err
+	}
+	courses, err := parseSteps(out, n)
+	if err != nil {
+		return nil, err
+	}
+	turns, err := stepTicks(g)
+	if err != nil {
+		return nil, err
+	}
+	_, faults := g.Report()
+	void := append(faults, b.disturbedBy(before, after)...)
+	if spinners.Ended() {
+		void = append(void, errors.Join(spinners.Err(), spinners.EndedEarly()).Error())
+	}
+	for i, c := range courses {
+		s := stepOf(c, turns, b.job(), plan.Steps[i].Length)
+		s.Index, s.Block, s.Mode, s.Void = b.saved+i+1, block, mode, void
+		steps = append(steps, s)
+	}
+	b.saved += len(steps)
+	return steps, nil
+}
+
+// build makes the two groups, of equal weight as every new group is.
+func (b *reactionEnvironment) build() error {
+	if err := b.Host.MakeGroup(b.Root); err != nil {
+		return err
+	}
+	if err := b.Tree.WriteCPUs(string(b.Root), b.Place.Tested); err != nil {
+		return err
+	}
+	for _, p := range []node.CgroupPath{b.service(), b.job()} {
+		if err := b.Host.MakeGroup(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// usage reads the use of the tested CPUs, before and after the steps: a read
+// between them would disturb them.
+func (b *reactionEnvironment) usage() (frame.Reading, error) {
+	s := frame.Sampler{Tree: b.Tree, FS: b.FS, Tested: b.Place.Tested, Service: b.service(), Batch: b.job(), Root: b.job(), Recording: frame.Recording{NoPSI: true}}
+	return s.Reading()
+}
+
+// disturbedBy returns the disturbances that spoil the steps of a run.
+func (b *reactionEnvironment) disturbedBy(before, after frame.Reading) []string {
+	var r report.Run
+	used := frame.Between(before, after, b.Place.Tested.Len())
+	r.StealRatio = used.StealRatio
+	frame.Disturbed(&r, frame.Measurement{Used: used}, b.StealPercent)
+	return r.Void
+}
+
+func parseSteps(out []byte, want int) ([]stepLatencies, error) {
+	var all []stepLatencies
+	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
+		var c stepLatencies
+		if err := d.Decode(&c); err != nil {
+			return nil, fmt.Errorf("read the course of the steps: %w", err)
+		}
+		all = append(all, c)
+	}
+	if len(all) != want {
+		return nil, fmt.Errorf("the service made %d of %d steps", len(all), want)
+	}
+	return all, nil
+}

@@ -1,0 +1,134 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/work"
+)
+
+// A runSetUp is everything that runs in one mode, ready to be measured.
+type runSetUp struct {
+	b           *environment
+	pods        site.Pods
+	spinner     *site.Process
+	nginx       *site.Process
+	work        *work.Batch
+	agentRunner *site.AgentRunner
+	sampler     *frame.Sampler
+}
+
+// setUp sets a mode up: cgroups as kubelet would make them, the service, the
+// batch work, and Tenon where the mode has it. It returns when the service
+// answers and every batch process encodes.
+func (b *environment) setUp(ctx context.Context, t report.ModeSpec, rate float64) (st *runSetUp, err error) {
+	st = &runSetUp{b: b, pods: site.Pods{Root: b.Root, Burstable: t.Burstable, Tested: b.Place.Tested}}
+	defer func() {
+		if err != nil {
+			st, err = nil, st.close(err)
+		}
+	}()
+	if err := st.pods.Build(b.Host, b.Tree); err != nil {
+		return st, err
+	}
+	if t.Spinner {
+		if err := st.pods.BuildSpinner(b.Host, b.Tree); err != nil {
+			return st, err
+		}
+		if st.spinner, err = b.spin(st.pods); err != nil {
+			return st, err
+		}
+	}
+	st.sampler = &frame.Sampler{Tree: b.Tree, FS: b.FS, Tested: b.Place.Tested, Service: st.pods.NGINXPod()}
+	if t.Batch {
+		st.sampler.Batch, st.sampler.Root = st.pods.JobPod(), st.pods.Batch()
+	}
+	if t.Spinner {
+		st.sampler.Spinner = st.pods.Spinner()
+	}
+	if !t.Alone {
+		if st.nginx, err = b.nginx.Start(ctx, b.Host, st.pods.NGINX(), b.Place.Tested); err != nil {
+			return st, err
+		}
+		if st.sampler.LSProcesses, err = b.Tree.Procs(string(st.pods.NGINX())); err != nil {
+			return st, err
+		}
+	}
+	if t.Batch {
+		if st.work, err = work.StartBatch(b.Site, b.transcode(rate), st.pods.JobGroup()); err != nil {
+			return st, err
+		}
+	}
+	if t.Tenon {
+		if st.agentRunner, err = b.govern(ctx, st.pods, t); err != nil {
+			return st, err
+		}
+	}
+	if st.work != nil {
+		if err := st.work.Encoding(ctx); err != nil {
+			return st, err
+		}
+	}
+	return st, nil
+}
+
+// close ends everything of the stage and removes its cgroups.
+func (st *runSetUp) close(err error) error {
+	err = errors.Join(err, st.agentRunner.Stop())
+	st.work.Stop()
+	if st.spinner != nil {
+		st.spinner.Kill()
+	}
+	if st.nginx != nil {
+		st.b.nginx.Stop(st.nginx)
+	}
+	return errors.Join(err, site.Clear(st.b.Root, st.b.Host, st.b.Tree))
+}
+
+// measure puts the load on the stage.
+func (st *runSetUp) measure(ctx context.Context, order load.Config) (frame.Measurement, error) {
+	return frame.Watch(ctx, st.sampler, st.nginx, func(ctx context.Context) (frame.Measurement, error) {
+		if st.b.Client == ClientWrk {
+			return st.loadWrk(ctx, order)
+		}
+		return frame.LoadOpen(ctx, st.b.Site, order)
+	})
+}
+
+// measureAlone watches the stage without any load on it.
+func (st *runSetUp) measureAlone(ctx context.Context, warmup, length time.Duration) (frame.Measurement, error) {
+	return frame.WatchAlone(ctx, st.sampler, warmup, length)
+}
+
+// loadWrk warms up with one wrk and measures with the next: wrk itself knows
+// no warm-up.
+func (st *runSetUp) loadWrk(ctx context.Context, order load.Config) (m frame.Measurement, err error) {
+	m.Warmup = max(order.Warmup.Round(time.Second), time.Second)
+	if _, err := st.b.wrk(ctx, m.Warmup); err != nil {
+		return m, err
+	}
+	m.From = time.Now()
+	if m.Wrk, err = st.b.wrk(ctx, max(order.Duration, time.Second)); err != nil {
+		return m, err
+	}
+	m.To = time.Now()
+	return m, nil
+}
+
+// transcode is the batch work, paced to rate seconds of media per second and
+// process; 0: unpaced. Each ffmpeg reads its film over and over.
+func (b *environment) transcode(rate float64) work.Job {
+	t := work.Transcode{Input: b.input, Threads: b.threads, ReadRate: rate}
+	if b.ffmpegVersion.AtLeast(4, 4) && b.Duration < 10*time.Second {
+		t.Period = frame.SamplePeriod
+	}
+	return work.Job{
+		Name: "ffmpeg", Slots: b.processes,
+		Argv: func(int) []string { return append([]string{b.ffmpegPath}, t.Args()...) },
+	}
+}

@@ -1,0 +1,16 @@
+package node
+
+import "tenon.sh/tenon/internal/model/unit"
+
+// A Container is a container of a workload, with limits of its own. The kernel
+// applies the workload's, too, and cgroup v1 refuses a part more CPU than the
+// whole has.
+type Container struct {
+	Name          string               `json:"name"`
+	Cgroup        CgroupPath           `json:"cgroup"`
+	CPULimit      Maybe[unit.MilliCPU] `json:"cpu_limit,omitzero"`
+	MemoryLimit   Maybe[unit.Bytes]    `json:"memory_limit,omitzero"`
+	CPURequest    Maybe[unit.MilliCPU] `json:"cpu_request,omitzero"`
+	MemoryRequest Maybe[unit.Bytes]    `json:"memory_request,omitzero"`
+	Weight        Maybe[unit.Weight]   `json:"weight,omitzero"`
+}
