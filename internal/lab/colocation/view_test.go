@@ -60,7 +60,7 @@ var goldenCases = map[string]func() (Experiment, []Run){
 		return e, inventedRuns(e, 0.05)
 	},
 	"kernel-qos": sync.OnceValues(syntheticKernelQOS),
-	"empty":  func() (Experiment, []Run) { return invented(0, report.Exclusive, report.Tenon), nil },
+	"empty":      func() (Experiment, []Run) { return invented(0, report.Exclusive, report.Tenon), nil },
 }
 
 func TestTableReadsAsTheGoldenFiles(t *testing.T) {
