@@ -35,8 +35,8 @@ var kernelWrites = []struct {
 }{
 	{applies, "machine/host/knob.go", "adapters", "the table of the knobs of a cgroup"},
 	{applies, "machine/host/identity.go", "writeIdentity", "the mark of a vendor's kernel, and its switch"},
-	{applies, "machine/host/resctrl.go", "writeL3 writeMB writeMembership", "the knobs of resctrl"},
-	{applies, "machine/host/resctrl_group.go", "makeControl removeControl", "a control group exists as long as a knob of it is set"},
+	{applies, "machine/cachectl/knob.go", "writeL3 writeMB writeMembership", "the knobs of resctrl"},
+	{applies, "machine/cachectl/group.go", "Make remove", "a control group exists as long as a knob of it is set"},
 	{applies, "machine/host/run.go", "writeRun end kill", "the end of best-effort work, and its freezing"},
 	{applies, "machine/host/identity.go", "unmark", "work that ends is not held back by its mark"},
 	{applies, "machine/host/boost.go", "boost ease", "work that ends is not held back by the scheduler or cpu.idle"},

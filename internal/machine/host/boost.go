@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/machine/subtree"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -66,7 +67,7 @@ func (h *Host) boost(p node.CgroupPath, until time.Time, ends node.Run) error {
 	if !governed {
 		return nil
 	}
-	_, err = i.ext.shorten(func() ([]int, error) { return h.everyThread(p) })
+	_, err = i.ext.shorten(func() ([]int, error) { return subtree.Threads(h.tree, p) })
 	return err
 }
 

@@ -16,7 +16,7 @@ import (
 func (h *Host) probeHardware(can node.Capabilities) {
 	can[node.MechPerfCounters] = probePerf()
 	can[node.MechBPF] = h.probeBPF()
-	switch t, err := h.topology.read(h.fs, h.now()); {
+	switch t, err := h.topology.Read(h.now()); {
 	case err != nil:
 		can[node.MechHardwareSMT] = unknown("%v", err)
 	case t.SMT():

@@ -8,6 +8,7 @@ import (
 	"runtime"
 
 	"tenon.sh/tenon/internal/kernel/resctrl"
+	"tenon.sh/tenon/internal/machine/cachectl"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -15,7 +16,7 @@ import (
 // (Documentation/filesystems/resctrl.rst): from the mounted file system, or
 // else from the processor and the kernel.
 func (h *Host) probeResctrl(can node.Capabilities) {
-	fs, err := h.mounted()
+	fs, err := h.controls.Mounted()
 	if err != nil {
 		can[node.MechResctrlL3] = h.couldDivide("cat_l3", err)
 		can[node.MechResctrlMB] = h.couldDivide("mba", err)
@@ -39,7 +40,7 @@ func (h *Host) probeResctrl(can node.Capabilities) {
 	}
 	unit := map[node.BandwidthUnit]string{
 		node.BandwidthPercent: "in percent", node.BandwidthEighths: "in eighths of GB/s", node.BandwidthMegabytes: "in MB/s",
-	}[bandwidthRule(info.MB).Unit]
+	}[cachectl.BandwidthRule(info.MB).Unit]
 	can[node.MechResctrlL3] = ask(info.L3.Mask != 0, resctrl.L3, ways)
 	can[node.MechResctrlMB] = ask(info.MB.Divisible, resctrl.MB, unit)
 }
@@ -63,5 +64,5 @@ func (h *Host) couldDivide(flag string, notMounted error) node.Answer {
 	case runtime.GOARCH == "amd64" && !info.Has(flag):
 		return no("/proc/cpuinfo does not list %s", flag)
 	}
-	return unknown("the kernel has resctrl, and whether it divides this shows once it is mounted: %s", mountCommand)
+	return unknown("the kernel has resctrl, and whether it divides this shows once it is mounted: %s", cachectl.MountCommand)
 }

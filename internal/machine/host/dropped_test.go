@@ -47,6 +47,7 @@ func TestWhatTheKernelHasDroppedIsForgotten(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = j.Close() })
 		h.journal = j
+		withKnobs(h)
 		inode, err := h.tree.Inode("job")
 		if err != nil {
 			t.Fatal(err)

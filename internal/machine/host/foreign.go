@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"tenon.sh/tenon/internal/machine/reread"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -33,14 +34,14 @@ func (h *Host) lookForOthers(s *node.Snapshot) {
 	due := func(last time.Time, within time.Duration) bool {
 		return last.IsZero() || s.At.Sub(last) >= within || s.At.Before(last)
 	}
-	if due(f.at, verifyWithin) {
+	if due(f.at, reread.Changed) {
 		f.at, f.name = s.At, ""
 		if loaded == nil && s.Can.Can(node.MechSchedExt) {
 			f.name = foreignScheduler(h.fs.Sys)
 		}
 	}
 	fresh := slices.ContainsFunc(s.Workloads, func(w node.Workload) bool { return !f.seen[w.ID] })
-	if s.Can.Can(node.MechCoreSched) && (fresh || due(f.scanned, glanceWithin)) {
+	if s.Can.Can(node.MechCoreSched) && (fresh || due(f.scanned, reread.Unchanged)) {
 		f.scanned, f.cookies = s.At, h.foreignCookies()
 		f.seen = make(map[node.WorkloadID]bool, len(s.Workloads))
 		for _, w := range s.Workloads {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/machine/reread"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -40,7 +41,7 @@ func TestCookiesOfOthersAreSeenWhereverTheyAre(t *testing.T) {
 	if n := b.snapshot(t).Isolation.Cookies; n != 0 {
 		t.Error("all processes are looked at in each turn")
 	}
-	if n := b.others(t, glanceWithin); n != 2 {
+	if n := b.others(t, reread.Unchanged); n != 2 {
 		t.Errorf("%d cookies of others, want 2: one on best-effort work, one on what no rule knows", n)
 	}
 	delete(core.cookies, nobody)
@@ -59,7 +60,7 @@ func TestCookiesOfAnEarlierAgentAreNotOthers(t *testing.T) {
 	do(t, b.set(t, cookieOf("be"), node.ThreadsBE))
 	core.cookies[old] = 3
 	b.isolation.cookies = nil // as the next process, that has given out none yet
-	if n := b.others(t, glanceWithin); n != 0 {
+	if n := b.others(t, reread.Unchanged); n != 0 {
 		t.Errorf("%d cookies of others, want 0", n)
 	}
 }

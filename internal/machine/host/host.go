@@ -18,8 +18,10 @@ import (
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/blockio"
+	"tenon.sh/tenon/internal/machine/cachectl"
 	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/machine/knob"
+	"tenon.sh/tenon/internal/machine/topology"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -65,14 +67,14 @@ type Host struct {
 	can   func() node.Capabilities
 	knobs knob.Table // the adapters of each kind of knob
 
-	blocks *blockio.Devices
+	blocks   *blockio.Devices
+	controls *cachectl.Groups
 
 	mu        sync.Mutex // guards the fields below
 	workloads map[node.WorkloadID]node.Workload
 	sorted    []node.Workload // of workloads; nil: stale
-	topology  topologyCache
+	topology  *topology.Cache
 	sight     *sight // nil unless resident
-	controls  controls
 	round     *round // nil unless resident
 
 	delays    delays
@@ -118,7 +120,9 @@ func Open(o Options) (*Host, error) {
 			h.tree = h.tree.KeepOpen()
 		}
 	}
+	h.topology = topology.New(h.fs)
 	h.blocks = blockio.New(h.fs, h.tree)
+	h.controls = cachectl.New(h.fs.Proc, h.tree, h.journal)
 	h.can, h.knobs = sync.OnceValue(h.probe), h.adapters()
 	return h, nil
 }
@@ -160,7 +164,7 @@ func (h *Host) ManageOnly(all []node.Workload) {
 // before the first call that is all of them. Reading unneeded knobs would be
 // most of the cost of an idle agent.
 func (h *Host) Show(files []node.File) {
-	h.sight.show(h.isolation.show(h.controls.show(h.blocks.Show(files)), h.can()))
+	h.sight.show(h.isolation.show(h.controls.Show(h.blocks.Show(files)), h.can()))
 }
 
 // Session is the process in whose name this host journals.
@@ -211,7 +215,7 @@ func (h *Host) managed() []node.Workload {
 }
 
 func (h *Host) kernel() node.Kernel {
-	k := node.Kernel{PageSize: unit.Bytes(os.Getpagesize()), MB: h.controls.bandwidth()}
+	k := node.Kernel{PageSize: unit.Bytes(os.Getpagesize()), MB: h.controls.Rounding()}
 	if h.tree != nil {
 		k.CgroupVersion = h.tree.Version()
 	}
@@ -239,15 +243,15 @@ func (h *Host) Apply(ctx context.Context, s plan.Step) error {
 		return fmt.Errorf("apply to %v: the step has no value", s.Knob)
 	}
 	var err error
-	if divides(s.Knob) {
-		defer h.controls.changed(s.Knob)
+	if cachectl.Has(s.Knob) {
+		defer h.controls.Written(s.Knob)
 	}
 	if s.Release {
 		err = h.release(s.Knob)
 		switch {
 		case err != nil:
 		case s.Knob.Control != "":
-			err = h.leaveControl(s.Knob.Control)
+			err = h.controls.Leave(s.Knob.Control)
 		case s.Knob.File == node.FileIdentity:
 			err = h.leaveSwitch()
 		}
@@ -256,7 +260,7 @@ func (h *Host) Apply(ctx context.Context, s plan.Step) error {
 		switch {
 		case err == nil:
 		case s.Knob.Control != "":
-			err = errors.Join(err, h.leaveControl(s.Knob.Control))
+			err = errors.Join(err, h.controls.Leave(s.Knob.Control))
 		case s.Knob.File == node.FileIdentity: // turned on for the mark that was refused
 			err = errors.Join(err, h.leaveSwitch())
 		}
@@ -275,7 +279,7 @@ func (h *Host) set(k node.Knob, to node.Value) error {
 		return h.end(k, v)
 	}
 	if k.Control != "" {
-		if err := h.makeControl(k.Control); err != nil {
+		if err := h.controls.Make(k.Control); err != nil {
 			return err
 		}
 	}
@@ -287,7 +291,7 @@ func (h *Host) set(k node.Knob, to node.Value) error {
 	if err != nil {
 		return err
 	}
-	if err := h.journal.Intend(k, inode, h.unmixed(before), to); err != nil {
+	if err := h.journal.Intend(k, inode, h.before(before), to); err != nil {
 		return err
 	}
 	writeErr := h.knobs.Write(k, to)
@@ -305,6 +309,25 @@ func (h *Host) set(k node.Knob, to node.Value) error {
 	// The knob is between the two values. Its entry stays pending, so that a
 	// restore accepts any mix of them as Tenon's.
 	return errors.Join(writeErr, err)
+}
+
+// before returns the value from before Tenon of a knob that reads as v.
+func (h *Host) before(v node.Value) node.Value {
+	if _, threads := v.(node.Threads); threads {
+		// A thread that had it before had it from an earlier Tenon, or from its
+		// parent.
+		return node.ThreadsNormal
+	}
+	return h.controls.Before(v)
+}
+
+// knobInode identifies the cgroup or the control group of a knob. It fails with
+// cgroup.ErrGone if there is none.
+func (h *Host) knobInode(k node.Knob) (uint64, error) {
+	if k.Control != "" {
+		return h.controls.Inode(k.Control)
+	}
+	return h.tree.Inode(string(k.Cgroup))
 }
 
 func (h *Host) release(k node.Knob) error {

@@ -13,6 +13,7 @@ import (
 	"tenon.sh/tenon/internal/kernel/scx"
 	"tenon.sh/tenon/internal/kernel/task"
 	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/reread"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -44,9 +45,9 @@ type isolation struct {
 	apart  map[node.Knob]int              // threads left as they are: real-time, or with a slice of their own
 	spared map[node.CgroupPath]sparing    // cgroups exempt from isolation: frozen, or ending
 	safe   map[node.CgroupPath]node.Class // cgroups of other classes whose threads were checked
-	rounds lap                            // of the checks of safe
+	rounds reread.Cycle                   // of the checks of safe
 	spills map[int]time.Time              // demoted threads, and until when
-	turn   lap                            // of the reads of seen
+	turn   reread.Cycle                   // of the reads of seen
 	stale  bool                           // read all of seen again
 	asked  map[node.CgroupPath]asked      // marks that the kernel rounds
 

@@ -15,6 +15,7 @@ import (
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/scx"
 	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/machine/reread"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -130,7 +131,7 @@ func TestWorkOfAnotherClassLosesThePolicy(t *testing.T) {
 		t.Errorf("shown as %v", got)
 	}
 	late := b.thread(t, "ls", task.Ext)
-	s.At = s.At.Add(glanceWithin + time.Second)
+	s.At = s.At.Add(reread.Unchanged + time.Second)
 	b.guardOthers(&s)
 	if p := b.ext.policy(late); p != task.Normal {
 		t.Errorf("one that came later is %v after its turn", p)
@@ -150,7 +151,7 @@ func TestOthersKeepWhatNobodyGaveThem(t *testing.T) {
 		t.Errorf("a thread of a scheduler that is not ours is %v", p)
 	}
 	b.isolation.given[policyOf("be")] = true
-	s.At = s.At.Add(glanceWithin + time.Second)
+	s.At = s.At.Add(reread.Unchanged + time.Second)
 	b.guardOthers(&s)
 	if p := b.ext.policy(theirs); p != task.Normal {
 		t.Errorf("with the policy in use it is %v", p)
@@ -168,14 +169,14 @@ func TestWorkIsLookedAfterForAWhileAfterTheRung(t *testing.T) {
 	do(t, b.release(t, policyOf("be")))
 	be, ls := b.thread(t, "be/a", task.Ext), b.thread(t, "ls", task.Ext)
 	s := b.snapshot(t)
-	s.At = s.At.Add(glanceWithin + time.Second)
+	s.At = s.At.Add(reread.Unchanged + time.Second)
 	b.guardOthers(&s)
 	if b.ext.policy(be) != task.Normal || b.ext.policy(ls) != task.Normal {
 		t.Errorf("policies %v and %v after the rung was given up", b.ext.policy(be), b.ext.policy(ls))
 	}
 	b.isolation.foreign.name = "theirs"
 	b.ext.set(ls, task.Ext)
-	s.At = s.At.Add(glanceWithin + time.Second)
+	s.At = s.At.Add(reread.Unchanged + time.Second)
 	b.guardOthers(&s)
 	if b.ext.policy(ls) != task.Ext {
 		t.Error("a thread of another component's scheduler lost its policy")

@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/machine/cachectl"
 	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/machine/knob"
 	"tenon.sh/tenon/internal/model/node"
@@ -56,9 +57,6 @@ func (h *Host) adapters() knob.Table {
 		node.FileRun: knob.Of(
 			func(k node.Knob) (node.Run, error) { return h.readRun(string(k.Cgroup)) },
 			func(k node.Knob, v node.Run) error { return h.writeRun(k.Cgroup, v) }),
-		node.FileControl:   knob.Of(h.readMembership, h.writeMembership),
-		node.FileL3:        knob.Of(schemataOf[node.L3](h), h.writeL3),
-		node.FileMB:        knob.Of(schemataOf[node.MB](h), h.writeMB),
 		node.FileIdentity:  isolation,
 		node.FileScheduler: isolation,
 		node.FilePolicy:    isolation,
@@ -69,6 +67,7 @@ func (h *Host) adapters() knob.Table {
 		node.FileSchedulerCap:   {Read: h.readOrder, Write: h.order},
 	}
 	maps.Copy(table, h.blocks.Adapters())
+	maps.Copy(table, h.controls.Adapters())
 	return table
 }
 
@@ -78,7 +77,7 @@ func (h *Host) ours(k node.Knob, t journal.Touch, now node.Value) bool {
 	if k.File.OfThreads() {
 		return true // only Tenon sets these attributes
 	}
-	if t.Written != nil && (now == t.Written || h.derived(t.Written, now)) || joined(t, now) {
+	if t.Written != nil && (now == t.Written || h.derived(t.Written, now)) || cachectl.IsOurs(t, now) {
 		return true
 	}
 	if k.File == node.FileMemory && t.Written != nil && knob.Between(k.File, t.Before, t.Written, now) {

@@ -3,6 +3,8 @@ package host
 import (
 	"testing"
 
+	"tenon.sh/tenon/internal/machine/blockio"
+	"tenon.sh/tenon/internal/machine/cachectl"
 	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -27,4 +29,11 @@ func TestEveryKnobHasAnAdapter(t *testing.T) {
 	if wrong := node.MissingFiles(withKnobs(new(Host)).knobs); wrong != "" {
 		t.Error(wrong)
 	}
+}
+
+// withKnobs gives a host that a test made its parts and its adapters.
+func withKnobs(h *Host) *Host {
+	h.blocks, h.controls = blockio.New(h.fs, h.tree), cachectl.New(h.fs.Proc, h.tree, h.journal)
+	h.knobs = h.adapters()
+	return h
 }

@@ -8,6 +8,8 @@ import (
 
 	"tenon.sh/tenon/internal/kernel/task"
 	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/reread"
+	"tenon.sh/tenon/internal/machine/subtree"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -40,7 +42,7 @@ func (h *Host) lastLeave(k node.Knob) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if h.sight != nil {
-		i.late[k.File] = h.now().Add(glanceWithin)
+		i.late[k.File] = h.now().Add(reread.Unchanged)
 	} else if k.File == node.FileCookie {
 		clear(i.bore)
 	}
@@ -170,7 +172,7 @@ func (h *Host) unconvert(k node.Knob) error {
 // takeBack removes the attribute of a knob from the threads in and below its
 // cgroup.
 func (h *Host) takeBack(k node.Knob) error {
-	list := func() ([]int, error) { return h.everyThread(k.Cgroup) }
+	list := func() ([]int, error) { return subtree.Threads(h.tree, k.Cgroup) }
 	switch k.File {
 	case node.FilePolicy:
 		_, err := h.isolation.ext.shorten(list)

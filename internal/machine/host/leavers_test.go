@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/machine/reread"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -143,16 +144,16 @@ func TestWhoLeftTheGroupLosesItToo(t *testing.T) {
 		do(t, b.release(t, policyOf("be")), b.release(t, policyOf("be/b")), b.release(t, cookieOf("be")))
 		b.ext.set(left, task.Ext) // it was being made, as a copy of what its parent had been
 		core.cookies[left] = 77
-		b.leaveLate(b.now().Add(glanceWithin / 2))
+		b.leaveLate(b.now().Add(reread.Unchanged / 2))
 		if b.ext.policy(left) != task.Ext {
 			t.Error("all threads are looked at in each turn")
 		}
-		b.leaveLate(b.now().Add(glanceWithin))
+		b.leaveLate(b.now().Add(reread.Unchanged))
 		if b.ext.policy(left) != task.Normal || core.cookies[left] != 0 || core.cookies[other] != 5 {
 			t.Errorf("policy %v, cookie %d, and a stranger's is %d", b.ext.policy(left), core.cookies[left], core.cookies[other])
 		}
 		b.ext.set(left, task.Ext) // its own choice now
-		b.leaveLate(b.now().Add(glanceWithin))
+		b.leaveLate(b.now().Add(reread.Unchanged))
 		if b.ext.policy(left) != task.Ext {
 			t.Error("no thread stays exempt for good")
 		}

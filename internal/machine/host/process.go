@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/machine/journal"
-	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/machine/subtree"
 )
 
 const (
@@ -96,7 +96,7 @@ func (h *Host) victims(state journal.State, in scope) map[int]journal.Process {
 	}
 	for p, by := range state.Groups {
 		if by.Lab && in(by) {
-			h.everyoneIn(p, add)
+			subtree.EachProcess(h.tree, p, add)
 		}
 	}
 	if len(found) > 0 {
@@ -109,17 +109,6 @@ func (h *Host) victims(state journal.State, in scope) map[int]journal.Process {
 	}
 	delete(found, os.Getpid())
 	return found
-}
-
-func (h *Host) everyoneIn(p node.CgroupPath, do func(pid int)) {
-	pids, _ := h.tree.Procs(string(p))
-	for _, pid := range pids {
-		do(pid)
-	}
-	children, _ := h.tree.Children(string(p))
-	for _, c := range children {
-		h.everyoneIn(p.Join(c), do)
-	}
 }
 
 // addDescendants adds all descendants of the found processes.

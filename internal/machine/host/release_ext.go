@@ -6,6 +6,7 @@ import (
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/scx"
+	"tenon.sh/tenon/internal/machine/subtree"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -15,7 +16,7 @@ import (
 // sched_ext. The journal does not change: the owner of the cgroup's FilePolicy
 // finds these threads as strays. A cgroup that is gone has no threads.
 func (h *Host) ReleaseExt(p node.CgroupPath) (int, error) {
-	n, err := h.isolation.ext.shorten(func() ([]int, error) { return h.everyThread(p) })
+	n, err := h.isolation.ext.shorten(func() ([]int, error) { return subtree.Threads(h.tree, p) })
 	if err == nil || errors.Is(err, cgroup.ErrGone) {
 		return n, nil
 	}

@@ -93,7 +93,8 @@ func (h *Host) restore(ctx context.Context, in scope) (Report, error) {
 	// Cgroups before knobs: the knobs of a removed cgroup need no restore.
 	errs = append(errs, h.removeGroups(state, in, &r))
 	errs = append(errs, h.restoreKnobs(in, &r))
-	errs = append(errs, h.removeControls(state, in, &r))
+	r.Controls, err = h.controls.RemoveMade(state, in)
+	errs = append(errs, err)
 	return r, errors.Join(errs...)
 }
 

@@ -206,8 +206,8 @@ func (s *sight) follow(k node.Knob, v node.Run) (killed bool) {
 	return killed
 }
 
-// reread drops the knobs of ending cgroups; s.mu is held.
-func (s *sight) reread() {
+// dropEnding drops the knobs of ending cgroups; s.mu is held.
+func (s *sight) dropEnding() {
 	for k := range s.ending {
 		switch v, inSight := s.known[k]; {
 		case !inSight || v == node.Ended:

@@ -80,7 +80,7 @@ func (h *Host) loadAs(v node.Scheduler) (bool, error) {
 }
 
 func (h *Host) load(v node.Scheduler) (extScheduler, error) {
-	t, err := h.topology.read(h.fs, h.now())
+	t, err := h.topology.Read(h.now())
 	if err != nil {
 		return nil, fmt.Errorf("load the scheduler: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/scx"
+	"tenon.sh/tenon/internal/machine/reread"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -19,10 +20,10 @@ import (
 // isolation decides them; this file writes them to the scheduler's maps and
 // reads them back.
 type orders struct {
-	groups  map[node.CgroupPath]order
-	cap     node.SchedulerCap
-	refused map[node.Knob]string // orders that the scheduler refused, with the reason
-	reread  lap                  // round the groups
+	groups   map[node.CgroupPath]order
+	cap      node.SchedulerCap
+	refused  map[node.Knob]string // orders that the scheduler refused, with the reason
+	readBack reread.Cycle         // of the groups
 }
 
 // An order is for one cgroup: a cgroup that is made again has another inode,
@@ -41,7 +42,7 @@ var classOf = map[node.SchedulerClass]scx.Class{
 }
 
 // fillOrders shows the orders of cgroups that exist. Each is read from the
-// scheduler's maps within verifyWithin.
+// scheduler's maps within reread.Changed.
 func (h *Host) fillOrders(at time.Time, into map[node.Knob]node.Value) {
 	i := &h.isolation
 	i.mu.Lock()
@@ -49,7 +50,7 @@ func (h *Host) fillOrders(at time.Time, into map[node.Knob]node.Value) {
 	x := &i.scheduler
 	paths := slices.Sorted(maps.Keys(x.orders.groups))
 	if x.loaded != nil {
-		for n := range x.orders.reread.due(at, len(paths), verifyWithin) {
+		for n := range x.orders.readBack.Due(at, len(paths), reread.Changed) {
 			x.readBack(paths[n])
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tenon.sh/tenon/internal/kernel/scx"
+	"tenon.sh/tenon/internal/machine/reread"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -91,7 +92,7 @@ func TestOrdersReachTheSchedulerAndReadBack(t *testing.T) {
 	late := node.Snapshot{}
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
 		late.Knobs.Now = map[node.Knob]node.Value{}
-		late.At = late.At.Add(verifyWithin / 2)
+		late.At = late.At.Add(reread.Changed / 2)
 		b.fillOrders(late.At, late.Knobs.Now)
 		if _, shown := late.Knobs.Now[orderOf("be/a")]; !shown {
 			break

@@ -5,17 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"tenon.sh/tenon/internal/machine/reread"
 	"tenon.sh/tenon/internal/model/node"
-)
-
-const (
-	// verifyWithin is how long the cache keeps the value of a knob that Tenon
-	// has changed. Within this time Tenon sees and corrects another component's
-	// write.
-	verifyWithin = 5 * time.Second
-	// glanceWithin is the same for the other cached knobs, of which there are
-	// many more.
-	glanceWithin = 15 * time.Second
 )
 
 // A sight is the knob cache of a resident host. Reading all knobs of a hundred
@@ -31,9 +22,9 @@ type sight struct {
 	order  []node.Knob              // the cached knobs
 	stale  bool                     // cgroups may have been made again
 
-	touched        []node.Knob // knobs that Tenon has changed
-	ours, others   []node.Knob // of order: Tenon's, and the rest
-	verify, glance lap         // round ours, and round others
+	touched        []node.Knob  // knobs that Tenon has changed
+	ours, others   []node.Knob  // of order: Tenon's, and the rest
+	verify, glance reread.Cycle // of ours, and of others
 
 	inner      []node.CgroupPath // inside best-effort workloads
 	innerStale bool
@@ -58,7 +49,7 @@ func (s *sight) look(at time.Time, groups []node.CgroupPath, touched []node.Knob
 			extra = append(extra, k)
 		}
 	}
-	s.reread()
+	s.dropEnding()
 	turned := s.stale || !slices.Equal(groups, s.groups) || !slices.Equal(extra, s.extra)
 	if turned {
 		s.turnTo(groups, extra, h)
@@ -71,10 +62,10 @@ func (s *sight) look(at time.Time, groups []node.CgroupPath, touched []node.Knob
 			s.known[k] = h.knobOrNil(k)
 		}
 	}
-	for i := range s.verify.due(at, len(s.ours), verifyWithin) {
+	for i := range s.verify.Due(at, len(s.ours), reread.Changed) {
 		s.known[s.ours[i]] = h.knobOrNil(s.ours[i])
 	}
-	for i := range s.glance.due(at, len(s.others), glanceWithin) {
+	for i := range s.glance.Due(at, len(s.others), reread.Unchanged) {
 		s.known[s.others[i]] = h.knobOrNil(s.others[i])
 	}
 	now := make(map[node.Knob]node.Value, len(s.known))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/machine/reread"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -41,8 +42,8 @@ func tasks(group node.CgroupPath) node.Knob { return node.Knob{Cgroup: group, Fi
 
 func TestEveryKnobIsReadAgainWithinItsTime(t *testing.T) {
 	for within, touched := range map[time.Duration][]node.Knob{
-		verifyWithin: {tasks("a"), tasks("b"), tasks("c")},
-		glanceWithin: nil,
+		reread.Changed:   {tasks("a"), tasks("b"), tasks("c")},
+		reread.Unchanged: nil,
 	} {
 		readAgain(t, within, touched)
 	}

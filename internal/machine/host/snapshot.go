@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/machine/cachectl"
 	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/subtree"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -31,7 +33,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 		},
 	}
 	var err error
-	if s.Topology, err = h.topology.read(h.fs, h.now()); err != nil {
+	if s.Topology, err = h.topology.Read(h.now()); err != nil {
 		return node.Snapshot{}, fmt.Errorf("read the topology: %w", err)
 	}
 	scarce := h.readUsage(&s)
@@ -72,7 +74,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 			}
 		}
 	} else {
-		touched := slices.DeleteFunc(slices.Collect(maps.Keys(touches)), func(k node.Knob) bool { return divides(k) || isolates(k) })
+		touched := slices.DeleteFunc(slices.Collect(maps.Keys(touches)), func(k node.Knob) bool { return cachectl.Has(k) || isolates(k) })
 		for _, k := range touched {
 			groups = append(groups, k.Cgroup)
 		}
@@ -82,7 +84,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 		slices.Sort(groups)
 		s.Knobs.Now = h.sight.look(s.At, slices.Compact(groups), touched, h)
 	}
-	h.fillControls(&s, touches)
+	h.controls.Fill(&s, touches)
 	h.fillIsolation(&s, touches)
 	if len(h.blocks.Shown()) > 0 {
 		s.Devices = h.blocks.List()
@@ -150,7 +152,7 @@ func (h *Host) below(workloads []node.Workload) []node.CgroupPath {
 		own := slices.ContainsFunc(workloads, func(w node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR })
 		for _, w := range workloads {
 			if w.Class == node.BE || own && w.Class.Sensitive() {
-				all = h.addBelow(all, w.Cgroup)
+				all = subtree.Cgroups(h.tree, all, w.Cgroup)
 			}
 		}
 		return all
@@ -159,14 +161,6 @@ func (h *Host) below(workloads []node.Workload) []node.CgroupPath {
 		return h.sight.inside(list)
 	}
 	return list()
-}
-
-func (h *Host) addBelow(all []node.CgroupPath, p node.CgroupPath) []node.CgroupPath {
-	children, _ := h.tree.Children(string(p)) // empty: the cgroup is gone
-	for _, c := range children {
-		all = h.addBelow(append(all, p.Join(c)), p.Join(c))
-	}
-	return all
 }
 
 // ownTouches returns the journaled knobs that this process may release: not

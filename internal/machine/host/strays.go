@@ -8,6 +8,8 @@ import (
 
 	"tenon.sh/tenon/internal/kernel/scx"
 	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/machine/reread"
+	"tenon.sh/tenon/internal/machine/subtree"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -127,7 +129,7 @@ func (h *Host) guardOthers(s *node.Snapshot) {
 	theirs := i.scheduler.loaded == nil && i.foreign.name != "" // the policy belongs to another component's scheduler
 	i.safe = make(map[node.CgroupPath]node.Class, len(s.Workloads))
 	due := map[node.CgroupPath]bool{}
-	for n := range i.rounds.due(s.At, len(s.Workloads), glanceWithin) {
+	for n := range i.rounds.Due(s.At, len(s.Workloads), reread.Unchanged) {
 		due[s.Workloads[n].Cgroup] = true
 	}
 	for _, w := range s.Workloads {
@@ -143,7 +145,7 @@ func (h *Host) guardOthers(s *node.Snapshot) {
 			return given[f] && own[p] != node.BE || !given[f] && left
 		}
 		list := func() ([]int, error) {
-			return h.threadsBut(p, func(q node.CgroupPath) bool { return q != p && own[q] == node.BE })
+			return subtree.ThreadsBut(h.tree, p, func(q node.CgroupPath) bool { return q != p && own[q] == node.BE })
 		}
 		n := 0
 		if ours(node.FilePolicy) && !theirs {

@@ -10,6 +10,8 @@ import (
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/machine/reread"
+	"tenon.sh/tenon/internal/machine/subtree"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -35,40 +37,11 @@ func (h *Host) bestEffort(p node.CgroupPath) ([]int, error) {
 			return nil, nil
 		}
 	}
-	return h.threadsBut(p, func(q node.CgroupPath) bool {
+	return subtree.ThreadsBut(h.tree, p, func(q node.CgroupPath) bool {
 		class, is := own[q]
 		_, spares := spared[q]
 		return is && class != node.BE || spares
 	})
-}
-
-// everyThread lists the threads in and below a cgroup.
-func (h *Host) everyThread(p node.CgroupPath) ([]int, error) {
-	return h.threadsBut(p, func(node.CgroupPath) bool { return false })
-}
-
-// threadsBut lists the threads in and below a cgroup, without the cgroups that
-// skip names.
-func (h *Host) threadsBut(p node.CgroupPath, skip func(node.CgroupPath) bool) ([]int, error) {
-	if skip(p) {
-		return nil, nil
-	}
-	found, err := h.tree.Threads(string(p))
-	if err != nil {
-		return nil, err
-	}
-	children, err := h.tree.Children(string(p))
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range children {
-		below, err := h.threadsBut(p.Join(name), skip)
-		if err != nil && !errors.Is(err, cgroup.ErrGone) {
-			return nil, err
-		}
-		found = append(found, below...)
-	}
-	return found, nil
 }
 
 // readThreads reads the common attribute of the threads in and below a cgroup.
@@ -168,7 +141,7 @@ func (h *Host) mayConvert(p node.CgroupPath) error {
 	if p == "" {
 		return ErrOwn
 	}
-	tids, err := h.everyThread(p)
+	tids, err := subtree.Threads(h.tree, p)
 	if err != nil {
 		return err
 	}
@@ -217,7 +190,7 @@ func (h *Host) cookie() (coreCookie, error) {
 		if k.File == node.FileCookie {
 			tids, _ := h.tree.Threads(string(k.Cgroup)) // the next look finds those in cgroups below
 			from = append(from, tids...)
-			h.everyoneIn(k.Cgroup, func(pid int) { from = append(from, pid) })
+			subtree.EachProcess(h.tree, k.Cgroup, func(pid int) { from = append(from, pid) })
 		}
 	}
 	c, err := i.core.newCookie(from...)
@@ -255,7 +228,7 @@ func (h *Host) verifyThreads(at time.Time, into map[node.Knob]node.Value) {
 	all := i.stale || h.sight == nil
 	i.stale = false
 	due := map[node.Knob]bool{}
-	for n := range i.turn.due(at, len(knobs), verifyWithin) {
+	for n := range i.turn.Due(at, len(knobs), reread.Changed) {
 		due[knobs[n]] = true
 	}
 	for _, k := range knobs {

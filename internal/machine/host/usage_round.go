@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"tenon.sh/tenon/internal/machine/reread"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -32,7 +33,7 @@ type round struct {
 	mu    sync.Mutex
 	known map[node.WorkloadID]seldom
 	node  *seldom
-	lap   lap // of the workloads, then the node
+	cycle reread.Cycle // of the workloads, then the node
 }
 
 // seldom is the slow counters of a workload or of the node.
@@ -70,7 +71,7 @@ func (r *round) fill(s *node.Snapshot, h *Host, scarce bool) {
 		known := h.nodeSeldom()
 		r.node = &known
 	}
-	for i := range r.lap.due(s.At, len(s.Workloads)+1, within) {
+	for i := range r.cycle.Due(s.At, len(s.Workloads)+1, within) {
 		if i < len(s.Workloads) {
 			r.known[s.Workloads[i].ID] = h.workloadSeldom(s.Workloads[i])
 		} else {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/subtree"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -100,7 +101,7 @@ func (x *sample) ask(h *Host, group node.CgroupPath, at time.Time, threads int) 
 // list reads the list of the workload's threads.
 func (x *sample) list(h *Host, group node.CgroupPath, at time.Time) {
 	x.threads, x.listed = x.threads[:0], at
-	h.everyoneIn(group, func(pid int) {
+	subtree.EachProcess(h.tree, group, func(pid int) {
 		if len(x.threads) >= threadsKnown {
 			return
 		}

@@ -1,4 +1,4 @@
-package host
+package cachectl
 
 import (
 	"os"
@@ -9,16 +9,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tenon.sh/tenon/internal/decide/plan"
-	"tenon.sh/tenon/internal/kernel/proc"
-	"tenon.sh/tenon/internal/machine/blockio"
 	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// fakeResctrl is a host whose resctrl is a tree of plain files.
-func fakeResctrl(t *testing.T, files map[string]string) (*Host, string) {
+// groupsOf is the groups of a resctrl that is a tree of plain files.
+func groupsOf(t *testing.T, files map[string]string) (*Groups, string) {
 	t.Helper()
 	root, procfs := t.TempDir(), t.TempDir()
 	files["tasks"] = ""
@@ -39,13 +36,7 @@ func fakeResctrl(t *testing.T, files map[string]string) (*Host, string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = j.Close() })
-	return withKnobs(&Host{fs: proc.FS{Proc: procfs, Sys: t.TempDir()}, journal: j}), root
-}
-
-func withKnobs(h *Host) *Host {
-	h.blocks = blockio.New(h.fs, h.tree)
-	h.knobs = h.adapters()
-	return h
+	return New(procfs, nil, j), root
 }
 
 func amd(files map[string]string) map[string]string {
@@ -64,16 +55,16 @@ func control(files map[string]string, name, schemata, tasks string) {
 	files[name+"/schemata"], files[name+"/tasks"], files[name+"/mode"] = schemata, tasks, "shareable\n"
 }
 
-func (h *Host) lookedAt(t *testing.T) node.Snapshot {
+func (c *Groups) lookedAt(t *testing.T) node.Snapshot {
 	t.Helper()
-	h.controls.wanted = true
+	c.wanted = true
 	s := node.Snapshot{At: time.Unix(100, 0), Knobs: node.Knobs{Now: map[node.Knob]node.Value{}}}
-	state, err := h.journal.State()
+	state, err := c.journal.State()
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.controls.at = time.Time{}
-	h.fillControls(&s, state.Touches)
+	c.at = time.Time{}
+	c.Fill(&s, state.Touches)
 	return s
 }
 
@@ -83,8 +74,8 @@ func TestASnapshotTellsWhoseControlGroupsThereAre(t *testing.T) {
 	control(files, "LS", "MB:0=16;1=16\nL3:0=ff;1=ff\n", "77\n")
 	control(files, "virt", "MB:0=16;1=16\nL3:0=ff;1=ff\n", "")
 	files["BE/mon_data/mon_L3_00/llc_occupancy"], files["BE/mon_data/mon_L3_00/mbm_total_bytes"] = "4096\n", "Unavailable\n"
-	h, _ := fakeResctrl(t, files)
-	s := h.lookedAt(t)
+	c, _ := groupsOf(t, files)
+	s := c.lookedAt(t)
 	domains := []node.CacheID{0, 1}
 	want := node.Resctrl{
 		Groups: 8, Others: 2, Taken: []string{"LS"}, MBDomains: domains,
@@ -109,42 +100,41 @@ func TestASnapshotTellsWhoseControlGroupsThereAre(t *testing.T) {
 }
 
 func TestWithoutAMountTheSnapshotSaysWhatToType(t *testing.T) {
-	h, _ := fakeResctrl(t, amd(map[string]string{}))
-	if err := os.WriteFile(filepath.Join(h.fs.Proc, "mounts"), nil, 0o644); err != nil {
+	c, _ := groupsOf(t, amd(map[string]string{}))
+	if err := os.WriteFile(filepath.Join(c.proc, "mounts"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if s := h.lookedAt(t); !strings.Contains(s.Resctrl.Missing, mountCommand) || s.Resctrl.Groups != 0 {
+	if s := c.lookedAt(t); !strings.Contains(s.Resctrl.Missing, MountCommand) || s.Resctrl.Groups != 0 {
 		t.Errorf("%+v", s.Resctrl)
 	}
 }
 
-func TestWhatOthersUseIsNotWritten(t *testing.T) {
+func TestAGroupThatOthersUseIsNotTaken(t *testing.T) {
 	files := amd(map[string]string{})
 	control(files, "BE", "L3:0=ff;1=ff\n", "77\n")
-	h, root := fakeResctrl(t, files)
-	step := plan.Step{Knob: node.Knob{Control: "BE", File: node.FileL3}, To: node.L3{Schema: "0=1;1=1"}}
-	if err := h.set(step.Knob, step.To); err == nil || !strings.Contains(err.Error(), "another component") {
+	c, root := groupsOf(t, files)
+	if err := c.Make("BE"); err == nil || !strings.Contains(err.Error(), "another component") {
 		t.Errorf("%v", err)
 	}
 	if text, _ := os.ReadFile(filepath.Join(root, "BE/schemata")); string(text) != files["BE/schemata"] {
 		t.Errorf("schemata became %q", text)
 	}
-	if err := h.makeControl(node.DefaultControl); err == nil {
+	if err := c.Make(node.DefaultControl); err == nil {
 		t.Error("the default group was given away")
 	}
-	if state, err := h.journal.State(); err != nil || !state.Empty() {
+	if state, err := c.journal.State(); err != nil || !state.Empty() {
 		t.Errorf("the journal holds %v, %v", state, err)
 	}
 }
 
-func TestThreadsFromOutsideDoNotMakeAGroupSomebodyElses(t *testing.T) {
+func TestThreadsFromOutsideDoNotMakeAGroupForeign(t *testing.T) {
 	touch := journal.Touch{Before: node.ControlOf("/"), Written: node.ControlOf("BE")}
 	for groups, want := range map[string]bool{"BE": true, "/,BE": true, "/": true, "virt": false, "BE,virt": false} {
-		if got := joined(touch, node.Control{Groups: groups}); got != want {
+		if got := IsOurs(touch, node.Control{Groups: groups}); got != want {
 			t.Errorf("%s: %v", groups, got)
 		}
 	}
-	if joined(journal.Touch{}, node.L3{Schema: "0=1"}) {
+	if IsOurs(journal.Touch{}, node.L3{Schema: "0=1"}) {
 		t.Error("a mask is no control group")
 	}
 }

@@ -1,4 +1,4 @@
-package host
+package topology
 
 import (
 	"fmt"
@@ -59,7 +59,7 @@ func TestCoresAreWhatTheKernelListsAsSiblings(t *testing.T) {
 		"siblings half of all apart":  {strings.Fields("0,2 1,3 0,2 1,3"), []int{0, 1, 0, 1}, []node.CoreID{0, 1, 0, 1}},
 		"a CPU that its list forgets": {strings.Fields("0-1 0-1 0-1 3"), []int{0, 0, 1, 1}, []node.CoreID{0, 0, 1, 2}},
 	} {
-		got, err := new(topologyCache).read(sysfs(t, c.siblings, c.coreIDs), time.Now())
+		got, err := New(sysfs(t, c.siblings, c.coreIDs)).Read(time.Now())
 		if err != nil {
 			t.Fatal(name, err)
 		}
@@ -73,11 +73,11 @@ func TestCoresAreWhatTheKernelListsAsSiblings(t *testing.T) {
 
 func TestMemoryThatIsAddedIsSeen(t *testing.T) {
 	fs := sysfs(t, []string{"0"}, []int{0}, 1024, 0)
-	var c topologyCache
+	c := New(fs)
 	now := time.Now()
 	is := func(after time.Duration, zero, one unit.Bytes) {
 		t.Helper()
-		got, err := c.read(fs, now.Add(after))
+		got, err := c.Read(now.Add(after))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,54 +1,33 @@
-package host
+package cachectl
 
 import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 
-	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/resctrl"
 	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/knob"
+	"tenon.sh/tenon/internal/machine/subtree"
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// divides reports whether a knob is one of resctrl.
-func divides(k node.Knob) bool { return k.Control != "" || k.File.Category() == node.CategoryResctrl }
+// Has reports whether a knob is one of resctrl.
+func Has(k node.Knob) bool { return k.Control != "" || k.File.Category() == node.CategoryResctrl }
 
-// mounted returns the resctrl file system, and looks for it again if it was not
-// found.
-func (h *Host) mounted() (*resctrl.FS, error) {
-	c := &h.controls
-	c.mount.Lock()
-	fs := c.fs
-	c.mount.Unlock()
-	if fs != nil {
-		return fs, nil
+// Adapters is how the knobs of resctrl are read and written.
+func (c *Groups) Adapters() knob.Table {
+	return knob.Table{
+		node.FileControl: knob.Of(c.readMembership, c.writeMembership),
+		node.FileL3:      knob.Of(schemataOf[node.L3](c), c.writeL3),
+		node.FileMB:      knob.Of(schemataOf[node.MB](c), c.writeMB),
 	}
-	return h.findMount()
-}
-
-// findMount looks for the resctrl file system: it may have been mounted,
-// unmounted, or mounted again with other options.
-func (h *Host) findMount() (*resctrl.FS, error) {
-	c := &h.controls
-	c.mount.Lock()
-	defer c.mount.Unlock()
-	fs, err := resctrl.Find(h.fs.Proc)
-	if err != nil {
-		c.fs = nil
-		return nil, err
-	}
-	if c.fs == nil || c.fs.Root != fs.Root || !slices.Equal(c.fs.Options, fs.Options) {
-		c.fs = fs // otherwise keep the old one with its lock
-	}
-	return c.fs, nil
 }
 
 // schemataOf reads a line of schemata.
-func schemataOf[V node.Value](h *Host) func(node.Knob) (V, error) {
+func schemataOf[V node.Value](c *Groups) func(node.Knob) (V, error) {
 	return func(k node.Knob) (v V, err error) {
-		fs, err := h.mounted()
+		fs, err := c.Mounted()
 		if err != nil {
 			return v, fmt.Errorf("read %v: %w", k, err)
 		}
@@ -65,12 +44,12 @@ func schemataOf[V node.Value](h *Host) func(node.Knob) (V, error) {
 
 // readMembership reads the control groups of the threads in and below a cgroup.
 // Without threads it is the default group.
-func (h *Host) readMembership(k node.Knob) (node.Control, error) {
-	fs, err := h.mounted()
+func (c *Groups) readMembership(k node.Knob) (node.Control, error) {
+	fs, err := c.Mounted()
 	if err != nil {
 		return node.Control{}, fmt.Errorf("read %v: %w", k, err)
 	}
-	threads, err := h.threads(k.Cgroup)
+	threads, err := c.threads(k.Cgroup)
 	if err != nil {
 		return node.Control{}, err
 	}
@@ -84,27 +63,8 @@ func (h *Host) readMembership(k node.Knob) (node.Control, error) {
 
 // threads lists the threads in and below a cgroup, without those of other
 // workloads there.
-func (h *Host) threads(p node.CgroupPath) ([]int, error) {
-	all, err := h.tree.Threads(string(p))
-	if err != nil {
-		return nil, err
-	}
-	children, err := h.tree.Children(string(p))
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range children {
-		child := p.Join(name)
-		if h.controls.isWorkload(child) {
-			continue
-		}
-		below, err := h.threads(child)
-		if err != nil && !errors.Is(err, cgroup.ErrGone) {
-			return nil, err
-		}
-		all = append(all, below...)
-	}
-	return all, nil
+func (c *Groups) threads(p node.CgroupPath) ([]int, error) {
+	return subtree.ThreadsBut(c.tree, p, func(q node.CgroupPath) bool { return q != p && c.isWorkload(q) })
 }
 
 // members maps the threads outside the default control group to their group.
@@ -149,8 +109,8 @@ func (m members) of(threads []int) (node.Control, bool) {
 }
 
 // writeMembership moves the threads in and below a cgroup into a control group.
-func (h *Host) writeMembership(k node.Knob, v node.Control) error {
-	fs, err := h.mounted()
+func (c *Groups) writeMembership(k node.Knob, v node.Control) error {
+	fs, err := c.Mounted()
 	if err != nil {
 		return fmt.Errorf("write %v: %w", k, err)
 	}
@@ -158,11 +118,11 @@ func (h *Host) writeMembership(k node.Knob, v node.Control) error {
 	if len(groups) != 1 {
 		return fmt.Errorf("write %v %q: want one control group", k, v)
 	}
-	return fs.Settle(groups[0], func() ([]int, error) { return h.threads(k.Cgroup) })
+	return fs.Settle(groups[0], func() ([]int, error) { return c.threads(k.Cgroup) })
 }
 
-func (h *Host) writeMB(k node.Knob, v node.MB) error {
-	fs, err := h.mounted()
+func (c *Groups) writeMB(k node.Knob, v node.MB) error {
+	fs, err := c.Mounted()
 	if err != nil {
 		return fmt.Errorf("write %v: %w", k, err)
 	}
@@ -175,8 +135,8 @@ func (h *Host) writeMB(k node.Knob, v node.MB) error {
 
 // writeL3 writes the lines that the mount has: one, or one for code and one
 // for data.
-func (h *Host) writeL3(k node.Knob, v node.L3) error {
-	fs, err := h.mounted()
+func (c *Groups) writeL3(k node.Knob, v node.L3) error {
+	fs, err := c.Mounted()
 	if err != nil {
 		return fmt.Errorf("write %v: %w", k, err)
 	}
@@ -229,19 +189,14 @@ func schemataValue(s resctrl.Schemata, f node.File) (node.Value, bool) {
 	return nil, false
 }
 
-// unmixed returns the value from before Tenon of a knob that reads as v: no
-// thread was in a control group that Tenon has made since, or adopted empty.
-func (h *Host) unmixed(v node.Value) node.Value {
-	if _, threads := v.(node.Threads); threads {
-		// A thread that had it before had it from an earlier Tenon, or from its
-		// parent.
-		return node.ThreadsNormal
-	}
-	c, is := v.(node.Control)
+// Before returns the value from before Tenon of a knob that reads as v: no thread
+// was in a control group that Tenon has made since, or adopted empty.
+func (c *Groups) Before(v node.Value) node.Value {
+	m, is := v.(node.Control)
 	if !is {
 		return v
 	}
-	state, err := h.journal.State()
+	state, err := c.journal.State()
 	if err != nil {
 		return v
 	}
@@ -253,7 +208,7 @@ func (h *Host) unmixed(v node.Value) node.Value {
 		used[k.Control] = true
 	}
 	var before []string
-	for _, g := range c.In() {
+	for _, g := range m.In() {
 		if !used[g] {
 			before = append(before, g)
 		}
@@ -264,17 +219,17 @@ func (h *Host) unmixed(v node.Value) node.Value {
 	return node.ControlOf(before...)
 }
 
-// joined reports whether a cgroup's control groups are Tenon's value plus those
+// IsOurs reports whether the control groups of a cgroup are Tenon's value plus those
 // of threads that were moved in since.
-func joined(t journal.Touch, now node.Value) bool {
+func IsOurs(t journal.Touch, now node.Value) bool {
 	n, is := now.(node.Control)
 	if !is {
 		return false
 	}
 	ours := map[string]bool{node.DefaultControl: true}
 	for _, v := range []node.Value{t.Before, t.Written, t.Pending} {
-		if c, is := v.(node.Control); is {
-			for _, g := range c.In() {
+		if m, is := v.(node.Control); is {
+			for _, g := range m.In() {
 				ours[g] = true
 			}
 		}

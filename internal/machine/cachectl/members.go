@@ -1,9 +1,10 @@
-package host
+package cachectl
 
 import (
 	"slices"
 	"time"
 
+	"tenon.sh/tenon/internal/machine/reread"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -11,17 +12,16 @@ import (
 // threads of all control groups.
 const memberPause = time.Second
 
-// lookAtMembers adds the control groups of the workloads' threads: from the
+// fillMembers adds the control groups of the workloads' threads: from the
 // cache, except for new workloads and those due for a check. A cgroup without
 // threads has no value unless Tenon changed it.
-func (h *Host) lookAtMembers(s *node.Snapshot, touched []node.Knob) {
-	c := &h.controls
+func (c *Groups) fillMembers(s *node.Snapshot, touched []node.Knob) {
 	c.mu.Lock()
 	groups := c.arrange(s.Workloads, touched)
 	due := c.due(s.At, groups)
 	c.mu.Unlock()
 	if len(due) > 0 {
-		found := h.lookUp(due)
+		found := c.readMembers(due)
 		c.mu.Lock()
 		for p, m := range found {
 			c.members[p] = m
@@ -39,7 +39,7 @@ func (h *Host) lookAtMembers(s *node.Snapshot, touched []node.Knob) {
 
 // arrange sets the cgroups to show: those of the workloads, and those that
 // Tenon changed. c.mu is held.
-func (c *controls) arrange(workloads []node.Workload, touched []node.Knob) []node.CgroupPath {
+func (c *Groups) arrange(workloads []node.Workload, touched []node.Knob) []node.CgroupPath {
 	own := make(map[node.CgroupPath]bool, len(workloads))
 	var order []node.CgroupPath
 	if c.wanted {
@@ -70,33 +70,33 @@ func (c *controls) arrange(workloads []node.Workload, touched []node.Knob) []nod
 }
 
 // due lists the cgroups to check now. c.mu is held.
-func (c *controls) due(at time.Time, groups []node.CgroupPath) []node.CgroupPath {
+func (c *Groups) due(at time.Time, groups []node.CgroupPath) []node.CgroupPath {
 	var list []node.CgroupPath
 	for _, p := range groups {
 		if _, known := c.members[p]; !known {
 			list = append(list, p)
 		}
 	}
-	passed := at.Sub(c.looked)
-	if passed < 0 || c.looked.IsZero() {
+	passed := at.Sub(c.checked)
+	if passed < 0 || c.checked.IsZero() {
 		passed = memberPause
 	}
 	if passed < memberPause && len(list) == 0 {
 		return nil
 	}
-	n := int(int64(len(groups)) * int64(min(passed, verifyWithin)) / int64(verifyWithin))
+	n := int(int64(len(groups)) * int64(min(passed, reread.Changed)) / int64(reread.Changed))
 	for range min(n+1, len(groups)) {
 		list = append(list, groups[c.next%len(groups)])
 		c.next = (c.next + 1) % len(groups)
 	}
-	c.looked = at
+	c.checked = at
 	return list
 }
 
-// lookUp reads the membership of cgroups, and leaves out those that cannot be
+// readMembers reads the membership of cgroups, and leaves out those that cannot be
 // read.
-func (h *Host) lookUp(list []node.CgroupPath) map[node.CgroupPath]membership {
-	fs, err := h.mounted()
+func (c *Groups) readMembers(list []node.CgroupPath) map[node.CgroupPath]membership {
+	fs, err := c.Mounted()
 	if err != nil {
 		return nil
 	}
@@ -106,7 +106,7 @@ func (h *Host) lookUp(list []node.CgroupPath) map[node.CgroupPath]membership {
 	}
 	found := make(map[node.CgroupPath]membership, len(list))
 	for _, p := range list {
-		if threads, err := h.threads(p); err == nil {
+		if threads, err := c.threads(p); err == nil {
 			v, any := all.of(threads)
 			found[p] = membership{v, any}
 		}

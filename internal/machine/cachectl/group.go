@@ -1,4 +1,4 @@
-package host
+package cachectl
 
 import (
 	"errors"
@@ -12,24 +12,24 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// makeControl makes a missing control group, and journals it first. It refuses
+// Make makes a missing control group, and journals it first. It refuses
 // a group that another component uses.
-func (h *Host) makeControl(group string) error {
+func (c *Groups) Make(group string) error {
 	if group == node.DefaultControl {
 		return fmt.Errorf("the default control group is everybody's: it stays as it is")
 	}
-	fs, err := h.mounted()
+	fs, err := c.Mounted()
 	if err != nil {
 		return err
 	}
 	inode, err := fs.Inode(group)
 	if err == nil {
-		state, err := h.journal.State()
+		state, err := c.journal.State()
 		if err != nil {
 			return err
 		}
-		taken, err := controlTaken(fs, state, group, inode)
-		if err == nil && taken {
+		used, err := taken(fs, state, group, inode)
+		if err == nil && used {
 			err = fmt.Errorf("control group %s was made by another component, which uses it", group)
 		}
 		return err
@@ -37,22 +37,22 @@ func (h *Host) makeControl(group string) error {
 	if !errors.Is(err, resctrl.ErrGone) {
 		return err
 	}
-	if err := h.journal.MadeControl(group, 0); err != nil {
+	if err := c.journal.MadeControl(group, 0); err != nil {
 		return err
 	}
 	if err := fs.Make(group); err != nil {
-		return errors.Join(err, h.journal.RemovedControl(group))
+		return errors.Join(err, c.journal.RemovedControl(group))
 	}
 	if inode, err = fs.Inode(group); err != nil {
 		return err
 	}
-	return h.journal.MadeControl(group, inode)
+	return c.journal.MadeControl(group, inode)
 }
 
-// controlTaken reports whether an existing group belongs to another component:
+// taken reports whether an existing group belongs to another component:
 // Tenon neither made nor changed it, and it has tasks or exclusive resources.
 // Tenon may adopt an empty, shared group.
-func controlTaken(fs *resctrl.FS, state journal.State, group string, inode uint64) (bool, error) {
+func taken(fs *resctrl.FS, state journal.State, group string, inode uint64) (bool, error) {
 	if c, made := state.Controls[group]; made && (c.Inode == inode || c.Inode == 0) {
 		return false, nil
 	}
@@ -69,10 +69,10 @@ func controlTaken(fs *resctrl.FS, state journal.State, group string, inode uint6
 	return len(tasks) > 0, err
 }
 
-// leaveControl removes a control group that Tenon made and that no knob of
+// Leave removes a control group that Tenon made and that no knob of
 // Tenon needs any more.
-func (h *Host) leaveControl(group string) error {
-	state, err := h.journal.State()
+func (c *Groups) Leave(group string) error {
+	state, err := c.journal.State()
 	if err != nil {
 		return err
 	}
@@ -81,18 +81,18 @@ func (h *Host) leaveControl(group string) error {
 			return nil
 		}
 	}
-	return h.removeControl(state, group)
+	return c.remove(state, group)
 }
 
-func (h *Host) removeControl(state journal.State, group string) error {
-	c, made := state.Controls[group]
+func (c *Groups) remove(state journal.State, group string) error {
+	known, made := state.Controls[group]
 	if !made {
 		return nil
 	}
-	fs, err := h.mounted()
+	fs, err := c.Mounted()
 	switch {
 	case errors.Is(err, resctrl.ErrNotMounted): // the groups are gone with the mount
-		return h.journal.RemovedControl(group)
+		return c.journal.RemovedControl(group)
 	case err != nil:
 		return err
 	}
@@ -100,24 +100,21 @@ func (h *Host) removeControl(state journal.State, group string) error {
 	if err != nil && !errors.Is(err, resctrl.ErrGone) {
 		return err
 	}
-	if err == nil && (c.Inode == inode || c.Inode == 0) {
+	if err == nil && (known.Inode == inode || known.Inode == 0) {
 		if err := fs.Remove(group); err != nil {
 			return err
 		}
 	}
-	return h.journal.RemovedControl(group)
+	return c.journal.RemovedControl(group)
 }
 
-// knobInode returns the inode of a knob's cgroup or control group. It fails
-// with cgroup.ErrGone if there is none.
-func (h *Host) knobInode(k node.Knob) (uint64, error) {
-	if k.Control == "" {
-		return h.tree.Inode(string(k.Cgroup))
-	}
-	fs, err := h.mounted()
+// Inode identifies a control group. It fails with cgroup.ErrGone if there is
+// none.
+func (c *Groups) Inode(group string) (uint64, error) {
+	fs, err := c.Mounted()
 	if err == nil {
 		var inode uint64
-		if inode, err = fs.Inode(k.Control); err == nil {
+		if inode, err = fs.Inode(group); err == nil {
 			return inode, nil
 		}
 	}
@@ -127,19 +124,19 @@ func (h *Host) knobInode(k node.Knob) (uint64, error) {
 	return 0, err
 }
 
-// removeControls removes the control groups in scope. Their tasks go to the
-// default group.
-func (h *Host) removeControls(state journal.State, in scope, r *Report) error {
+// RemoveMade removes the control groups that Tenon processes in scope made, and
+// returns them. Their tasks go to the default group.
+func (c *Groups) RemoveMade(state journal.State, in func(journal.Session) bool) (removed []string, err error) {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(state.Controls)) {
 		if !in(state.Controls[name].By) {
 			continue
 		}
-		if err := h.removeControl(state, name); err != nil {
+		if err := c.remove(state, name); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		r.Controls = append(r.Controls, name)
+		removed = append(removed, name)
 	}
-	return errors.Join(errs...)
+	return removed, errors.Join(errs...)
 }

@@ -1,4 +1,7 @@
-package host
+// Package cachectl is the division of L3 caches and memory bandwidth on the real
+// node: the control groups of resctrl that Tenon makes, changes and removes, which
+// threads are in them, and what a snapshot shows of them.
+package cachectl
 
 import (
 	"errors"
@@ -8,20 +11,22 @@ import (
 	"sync"
 	"time"
 
+	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/resctrl"
 	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/reread"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// mountCommand is the command for an owner who wants to divide caches. Tenon
-// does not mount resctrl itself: a mount changes the machine for all, and its
-// options bind all users.
-const mountCommand = "mount -t resctrl resctrl /sys/fs/resctrl"
+// Groups is the control groups of resctrl, and which threads are in them. It
+// caches what snapshots show: all of it is read again within reread.Changed and
+// after a write. It is safe for concurrent use.
+type Groups struct {
+	proc    string       // where procfs is mounted
+	tree    *cgroup.Tree // nil: this machine has no cgroups that we can use
+	journal *journal.Journal
 
-// controls is the cache of resctrl. All of it is read again within verifyWithin
-// and after a write.
-type controls struct {
 	mount sync.Mutex
 	fs    *resctrl.FS // nil: not found yet
 
@@ -37,7 +42,14 @@ type controls struct {
 	members map[node.CgroupPath]membership // of the threads of each
 	order   []node.CgroupPath              // of the checks
 	next    int
-	looked  time.Time // time of the last check
+	checked time.Time // time of the last check
+}
+
+// New returns the control groups of a node whose procfs is mounted at proc, and
+// whose cgroups are in tree; nil: it has no usable ones. Groups that Tenon makes
+// stand in the journal.
+func New(proc string, tree *cgroup.Tree, j *journal.Journal) *Groups {
+	return &Groups{proc: proc, tree: tree, journal: j}
 }
 
 // A membership is the control groups of a cgroup's threads.
@@ -46,9 +58,9 @@ type membership struct {
 	any bool // there are threads
 }
 
-// show enables the reading of resctrl if files need it, and returns the other
+// Show enables the reading of resctrl if files need it, and returns the other
 // files.
-func (c *controls) show(files []node.File) []node.File {
+func (c *Groups) Show(files []node.File) []node.File {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if wanted := slices.Contains(files, node.FileControl); wanted != c.wanted {
@@ -59,21 +71,21 @@ func (c *controls) show(files []node.File) []node.File {
 	})
 }
 
-func (c *controls) isWorkload(p node.CgroupPath) bool {
+func (c *Groups) isWorkload(p node.CgroupPath) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.own[p]
 }
 
-// bandwidth returns how the kernel rounds memory bandwidth.
-func (c *controls) bandwidth() node.Bandwidth {
+// Rounding returns how the kernel rounds memory bandwidth.
+func (c *Groups) Rounding() node.Bandwidth {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.rule
 }
 
-// changed makes the next look read a written knob again.
-func (c *controls) changed(k node.Knob) {
+// Written makes the next snapshot read a written knob again.
+func (c *Groups) Written(k node.Knob) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if k.Control != "" {
@@ -83,25 +95,24 @@ func (c *controls) changed(k node.Knob) {
 	}
 }
 
-// fillControls adds resctrl to a snapshot: its resources, the knobs of the
+// Fill adds resctrl to a snapshot: its resources, the knobs of the
 // classes' control groups, the membership of the workloads, and all knobs that
 // Tenon changed.
-func (h *Host) fillControls(s *node.Snapshot, touches map[node.Knob]journal.Touch) {
-	c := &h.controls
+func (c *Groups) Fill(s *node.Snapshot, touches map[node.Knob]journal.Touch) {
 	var touched []node.Knob
 	for k := range touches {
-		if divides(k) {
+		if Has(k) {
 			touched = append(touched, k)
 		}
 	}
 	c.mu.Lock()
-	wanted, due := c.wanted, c.at.IsZero() || s.At.Sub(c.at) >= verifyWithin || s.At.Before(c.at)
+	wanted, due := c.wanted, c.at.IsZero() || s.At.Sub(c.at) >= reread.Changed || s.At.Before(c.at)
 	c.mu.Unlock()
 	if !wanted && len(touched) == 0 {
 		return
 	}
 	if due {
-		h.lookAtControls(s.At, touched)
+		c.readAll(s.At, touched)
 	}
 	c.mu.Lock()
 	s.Resctrl, s.Cache, s.Knobs.Kernel.MB = c.seen, c.use, c.rule
@@ -110,18 +121,17 @@ func (h *Host) fillControls(s *node.Snapshot, touches map[node.Knob]journal.Touc
 	}
 	missing := c.seen.Missing != ""
 	c.mu.Unlock()
-	if !missing && h.tree != nil {
-		h.lookAtMembers(s, touched)
+	if !missing && c.tree != nil {
+		c.fillMembers(s, touched)
 	}
 }
 
-// lookAtControls reads the control groups.
-func (h *Host) lookAtControls(at time.Time, touched []node.Knob) {
-	seen, rule, values, use, err := h.readControls(touched)
+// readAll reads the control groups.
+func (c *Groups) readAll(at time.Time, touched []node.Knob) {
+	seen, rule, values, use, err := c.readGroups(touched)
 	if err != nil {
 		seen, rule, values, use = node.Resctrl{Missing: err.Error()}, node.Bandwidth{}, nil, nil
 	}
-	c := &h.controls
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if rule.Unit == node.BandwidthEighths && rule.Unit == c.rule.Unit {
@@ -130,10 +140,10 @@ func (h *Host) lookAtControls(at time.Time, touched []node.Knob) {
 	c.at, c.seen, c.rule, c.values, c.use = at, seen, rule, values, use
 }
 
-func (h *Host) readControls(touched []node.Knob) (seen node.Resctrl, rule node.Bandwidth, values map[node.Knob]node.Value, use map[node.Class]node.CacheUse, err error) {
-	fs, err := h.findMount()
+func (c *Groups) readGroups(touched []node.Knob) (seen node.Resctrl, rule node.Bandwidth, values map[node.Knob]node.Value, use map[node.Class]node.CacheUse, err error) {
+	fs, err := c.findMount()
 	if errors.Is(err, resctrl.ErrNotMounted) {
-		err = fmt.Errorf("%w: %s", err, mountCommand)
+		err = fmt.Errorf("%w: %s", err, MountCommand)
 	}
 	if err != nil {
 		return
@@ -142,7 +152,7 @@ func (h *Host) readControls(touched []node.Knob) (seen node.Resctrl, rule node.B
 	if err != nil {
 		return
 	}
-	state, err := h.journal.State()
+	state, err := c.journal.State()
 	if err != nil {
 		return
 	}
@@ -155,7 +165,7 @@ func (h *Host) readControls(touched []node.Knob) (seen node.Resctrl, rule node.B
 		return
 	}
 	seen = dividable(info, root)
-	rule = bandwidthRule(info.MB)
+	rule = BandwidthRule(info.MB)
 	mosts := []resctrl.Schemata{root}
 	values, use = map[node.Knob]node.Value{}, map[node.Class]node.CacheUse{}
 	for _, g := range groups {
@@ -163,8 +173,8 @@ func (h *Host) readControls(touched []node.Knob) (seen node.Resctrl, rule node.B
 		if err != nil {
 			continue // it was removed meanwhile
 		}
-		taken, err := controlTaken(fs, state, g, inode)
-		mine := node.IsControl(g) && err == nil && !taken
+		used, err := taken(fs, state, g, inode)
+		mine := node.IsControl(g) && err == nil && !used
 		if !mine {
 			seen.Others++
 			if node.IsControl(g) {
@@ -226,9 +236,9 @@ func domains(by map[int]uint64) []node.CacheID {
 	return ids
 }
 
-// bandwidthRule returns how the kernel rounds. No file shows the maximum of an
+// BandwidthRule returns how the kernel rounds. No file shows the maximum of an
 // absolute amount: it is the value of a new group.
-func bandwidthRule(b resctrl.Bandwidth) node.Bandwidth {
+func BandwidthRule(b resctrl.Bandwidth) node.Bandwidth {
 	r := node.Bandwidth{Least: b.Least, Step: b.Step}
 	switch {
 	case !b.Divisible:

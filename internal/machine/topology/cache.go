@@ -1,4 +1,6 @@
-package host
+// Package topology reads which CPUs, cores, caches and NUMA nodes this machine
+// has.
+package topology
 
 import (
 	"maps"
@@ -15,32 +17,38 @@ import (
 // added to a running machine, too, but seldom.
 const sizedFor = time.Minute
 
-// A topologyCache reads the topology again only when the set of online CPUs
-// changes, because that takes a dozen files for each CPU. It reads the sizes of
+// A Cache reads the topology again only when the set of online CPUs changes,
+// because that takes a dozen files for each CPU. It reads the sizes of
 // the NUMA nodes again after sizedFor.
-type topologyCache struct {
+type Cache struct {
+	fs proc.FS
+
 	mu     sync.Mutex
 	online unit.CPUSet
 	known  node.Topology
 	sized  time.Time
 }
 
-func (c *topologyCache) read(fs proc.FS, now time.Time) (node.Topology, error) {
-	online, err := fs.OnlineCPUs()
+// New returns a cache that has read nothing yet.
+func New(fs proc.FS) *Cache { return &Cache{fs: fs} }
+
+// Read returns the topology at a time. The caller may change it.
+func (c *Cache) Read(now time.Time) (node.Topology, error) {
+	online, err := c.fs.OnlineCPUs()
 	if err != nil {
 		return node.Topology{}, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if online != c.online || len(c.known.CPUs) == 0 {
-		t, err := topologyOf(fs)
+		t, err := read(c.fs)
 		if err != nil {
 			return node.Topology{}, err
 		}
 		c.online, c.known, c.sized = online, t, time.Time{}
 	}
 	if now.Sub(c.sized) >= sizedFor {
-		memory, err := memoryOf(fs)
+		memory, err := numaMemory(c.fs)
 		if err != nil {
 			return node.Topology{}, err
 		}
@@ -49,8 +57,8 @@ func (c *topologyCache) read(fs proc.FS, now time.Time) (node.Topology, error) {
 	return node.Topology{CPUs: slices.Clone(c.known.CPUs), Memory: slices.Clone(c.known.Memory)}, nil
 }
 
-// memoryOf returns the NUMA nodes with memory, ascending.
-func memoryOf(fs proc.FS) ([]node.NUMAMemory, error) {
+// numaMemory returns the NUMA nodes with memory, ascending.
+func numaMemory(fs proc.FS) ([]node.NUMAMemory, error) {
 	sizes, err := fs.NUMAMemory()
 	if err != nil {
 		return nil, err
@@ -62,9 +70,9 @@ func memoryOf(fs proc.FS) ([]node.NUMAMemory, error) {
 	return memory, nil
 }
 
-// topologyOf numbers cores so that they are unique on the node. The CPUs of a
+// read numbers cores so that they are unique on the node. The CPUs of a
 // core are those that the kernel lists as siblings.
-func topologyOf(fs proc.FS) (node.Topology, error) {
+func read(fs proc.FS) (node.Topology, error) {
 	cpus, err := fs.Topology()
 	if err != nil {
 		return node.Topology{}, err
