@@ -81,7 +81,8 @@ var arch = []struct {
 	{"machine/subtree", affects, "model/node kernel/cgroup"},
 	{"machine/topology", affects, "model/unit model/node kernel/proc"},
 	{"machine/cachectl", affects, "model/unit model/node kernel/cgroup kernel/resctrl machine/knob machine/journal machine/reread machine/subtree"},
-	{"machine/host", affects, "model/unit model/node decide/plan kernel/cgroup kernel/proc kernel/resctrl kernel/rqdelay kernel/scx kernel/task machine/knob machine/journal machine/blockio machine/reread machine/subtree machine/topology machine/cachectl"},
+	{"machine/capability", affects, "model/node kernel/cgroup kernel/proc kernel/resctrl kernel/scx kernel/task machine/blockio machine/topology machine/cachectl"},
+	{"machine/host", affects, "model/unit model/node decide/plan kernel/cgroup kernel/proc kernel/resctrl kernel/rqdelay kernel/scx kernel/task machine/knob machine/journal machine/blockio machine/reread machine/subtree machine/topology machine/cachectl machine/capability"},
 	{"machine/launch", affects, "model/unit model/node decide/match kernel/cgroup kernel/proc machine/host"},
 	{"machine/lease", affects, "model/node decide/plan kernel/task"},
 	{"machine/sim", affects, "model/unit model/node decide/plan machine/knob"},
@@ -128,7 +129,7 @@ var arch = []struct {
 	// cmd
 	{"cmd/kubectl-tenon", affects, "api/v1alpha1 cluster/nodepages"},
 	{"cmd/tenon/labflag", affects, "model/unit"},
-	{"cmd/tenon", affects, "model/unit model/node decide/plan decide/tick decide/policy kernel/cgroup kernel/proc machine/journal machine/host machine/launch machine/lease runtimes/inventory config agent/loop agent/record agent/control agent/top lab/load lab/archive lab/report lab/site lab/frame lab cmd/tenon/labflag"},
+	{"cmd/tenon", affects, "model/unit model/node decide/plan decide/tick decide/policy kernel/cgroup kernel/proc machine/journal machine/capability machine/host machine/launch machine/lease runtimes/inventory config agent/loop agent/record agent/control agent/top lab/load lab/archive lab/report lab/site lab/frame lab cmd/tenon/labflag"},
 	{"cmd/tenon-manager", affects, "cluster/manager"},
 	{"cmd/tenond", affects, "kernel/cgroup kernel/proc machine/journal machine/host machine/lease runtimes/nri config/textfile config cluster/apiserver cluster/kubelet agent/telemetry agent/daemon"},
 	// deploy
@@ -152,7 +153,7 @@ var outside = map[string]string{
 	"charm.land/":                      "agent/top",
 	"github.com/HdrHistogram/":         "lab/load lab/report lab/report/synthetic",
 	"github.com/charmbracelet/":        "agent/top",
-	"github.com/cilium/ebpf":           "kernel/rqdelay kernel/scx machine/host",
+	"github.com/cilium/ebpf":           "kernel/rqdelay kernel/scx machine/capability",
 	"github.com/containerd/containerd": "runtimes/container",
 	"github.com/containerd/nri":        "runtimes/nri",
 	"github.com/coreos/":               "cmd/tenond",

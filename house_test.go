@@ -51,7 +51,7 @@ var largePackages = map[string]int{
 	"lab/load":            2300,
 	"lab/report":          2150,
 	"machine/conformance": 2750,
-	"machine/host":        5850,
+	"machine/host":        5200,
 	"machine/sim":         2850,
 	"model/node":          2500,
 }

@@ -19,6 +19,7 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/blockio"
 	"tenon.sh/tenon/internal/machine/cachectl"
+	"tenon.sh/tenon/internal/machine/capability"
 	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/machine/knob"
 	"tenon.sh/tenon/internal/machine/topology"
@@ -62,7 +63,6 @@ type Host struct {
 
 	opened time.Time
 	spare  func() []int // nil: no further processes
-	try    bool         // as in Options
 
 	can   func() node.Capabilities
 	knobs knob.Table // the adapters of each kind of knob
@@ -86,7 +86,7 @@ type Host struct {
 // the journal. A machine without cgroups opens, and refuses operations that
 // need them.
 func Open(o Options) (*Host, error) {
-	h := &Host{tree: o.Tree, fs: o.FS, opened: time.Now(), spare: o.Spare, try: o.Try, workloads: map[node.WorkloadID]node.Workload{}, isolation: newIsolation()}
+	h := &Host{tree: o.Tree, fs: o.FS, opened: time.Now(), spare: o.Spare, workloads: map[node.WorkloadID]node.Workload{}, isolation: newIsolation()}
 	if h.fs == (proc.FS{}) {
 		h.fs = proc.Default()
 	}
@@ -123,7 +123,14 @@ func Open(o Options) (*Host, error) {
 	h.topology = topology.New(h.fs)
 	h.blocks = blockio.New(h.fs, h.tree)
 	h.controls = cachectl.New(h.fs.Proc, h.tree, h.journal)
-	h.can, h.knobs = sync.OnceValue(h.probe), h.adapters()
+	h.can = sync.OnceValue(func() node.Capabilities {
+		n := capability.Node{FS: h.fs, Tree: h.tree, NoTree: h.noTree, Topology: h.topology, Devices: h.blocks, Controls: h.controls}
+		if o.Try {
+			return capability.Try(n)
+		}
+		return capability.Look(n)
+	})
+	h.knobs = h.adapters()
 	return h, nil
 }
 

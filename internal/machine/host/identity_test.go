@@ -214,26 +214,3 @@ func TestKernelWithoutMarksShowsNone(t *testing.T) {
 		}
 	}
 }
-
-func TestSwitchesDecideWhatMarksAndCookiesCanDo(t *testing.T) {
-	tests := map[string]struct {
-		sysctls     map[string]string
-		marks, core node.Verdict
-		why         string // of marks
-	}{
-		"a kernel without switches": {nil, node.Yes, node.Yes, "model"},
-		"both on and off":           {map[string]string{"sched_group_identity_enabled": "1\n", "sched_core": "0\n"}, node.Yes, node.No, "model"},
-		"marks are not heeded yet":  {map[string]string{"sched_group_identity_enabled": "0\n"}, node.Yes, node.Yes, "model; kernel.sched_group_identity_enabled is 0 and will be turned on"},
-		"core scheduling is on":     {map[string]string{"sched_group_identity_enabled": "1\n", "sched_core": "1\n"}, node.No, node.Yes, "model, but kernel.sched_core is 1, and both together lock up some kernels"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			b := newVendorBench(t, tc.sysctls, nil)
-			can := node.Capabilities{node.MechGroupIdentity: yes("model"), node.MechCoreSched: yes("model")}
-			b.withSwitches(can)
-			if can[node.MechGroupIdentity].Verdict != tc.marks || can[node.MechCoreSched].Verdict != tc.core || can[node.MechGroupIdentity].Why != tc.why {
-				t.Errorf("got %v, want marks %s, %q, and core scheduling %s", can, tc.marks, tc.why, tc.core)
-			}
-		})
-	}
-}

@@ -37,3 +37,6 @@ func withKnobs(h *Host) *Host {
 	h.knobs = h.adapters()
 	return h
 }
+
+// yes is the answer of a node that a test made.
+func yes(why string) node.Answer { return node.Answer{Verdict: node.Yes, Why: why} }

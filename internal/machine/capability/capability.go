@@ -1,4 +1,6 @@
-package host
+// Package capability says what this kernel and this hardware can do: yes; no, with
+// the reason; or not known.
+package capability
 
 import (
 	"errors"
@@ -8,20 +10,49 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/blockio"
+	"tenon.sh/tenon/internal/machine/cachectl"
+	"tenon.sh/tenon/internal/machine/topology"
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// probe asks the kernel for its capabilities. No answer depends on a version:
-// each names the file, the system call or the error that decided it.
-func (h *Host) probe() node.Capabilities {
+// A Node is the node that the answers are about, and where to look for them.
+type Node struct {
+	FS       proc.FS
+	Tree     *cgroup.Tree // nil: the node has no usable cgroups
+	NoTree   error        // the reason, then
+	Topology *topology.Cache
+	Devices  *blockio.Devices
+	Controls *cachectl.Groups
+}
+
+// Look returns what a node can do. It writes nothing, and answers not known
+// where no existing cgroup shows whether the kernel has a file. No answer
+// depends on a version: each names the file, the system call or the error that
+// decided it.
+func Look(n Node) node.Capabilities { return prober{n, false}.all() }
+
+// Try is Look, but makes a temporary cgroup to find out what existing ones do
+// not show.
+func Try(n Node) node.Capabilities { return prober{n, true}.all() }
+
+// A prober asks the kernel of a node.
+type prober struct {
+	Node
+	try bool // it may make a temporary cgroup
+}
+
+func (p prober) all() node.Capabilities {
 	can := node.Capabilities{}
-	h.probeCgroups(can)
-	h.probeIO(can)
-	h.probeNode(can)
-	h.probeTasks(can)
-	h.probeHardware(can)
-	h.probeResctrl(can)
-	h.withSwitches(can)
+	p.probeCgroups(can)
+	p.probeIO(can)
+	p.probeNode(can)
+	p.probeTasks(can)
+	p.probeHardware(can)
+	p.probeResctrl(can)
+	p.withSwitches(can)
 	return can
 }
 
@@ -61,8 +92,8 @@ func refused(what string, err error, clear ...error) node.Answer {
 }
 
 // probeNode probes capabilities of the whole node.
-func (h *Host) probeNode(can node.Capabilities) {
-	psi := filepath.Join(h.fs.Proc, "pressure/cpu")
+func (p prober) probeNode(can node.Capabilities) {
+	psi := filepath.Join(p.FS.Proc, "pressure/cpu")
 	can[node.MechPSINode] = exists(psi)
 	// With psi=0 on the command line the file exists and cannot be read.
 	if f, err := os.Open(psi); err == nil {
@@ -71,10 +102,10 @@ func (h *Host) probeNode(can node.Capabilities) {
 		}
 		_ = f.Close()
 	}
-	can[node.MechSchedExt] = h.probeSchedExt()
+	can[node.MechSchedExt] = p.probeSchedExt()
 
 	self := os.Getpid()
-	switch s, err := h.fs.SchedStat(self, self); {
+	switch s, err := p.FS.SchedStat(self, self); {
 	case errors.Is(err, fs.ErrNotExist):
 		can[node.MechSchedStat] = no("%v", err)
 	case err != nil:
@@ -123,4 +154,12 @@ var instead = map[node.Mechanism]string{
 	node.MechBFQWeight:      "the weights of iocost, where it is on",
 	node.MechIOLatency:      "limits on BE's block I/O",
 	node.MechCgroupDelegate: "SCHED_IDLE and nice on the command's own threads",
+}
+
+// count prints a number of things.
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }

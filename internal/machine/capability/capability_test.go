@@ -1,11 +1,16 @@
-package host_test
+package capability_test
 
 import (
 	"maps"
 	"slices"
 	"testing"
 
-	"tenon.sh/tenon/internal/machine/host"
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/blockio"
+	"tenon.sh/tenon/internal/machine/cachectl"
+	"tenon.sh/tenon/internal/machine/capability"
+	"tenon.sh/tenon/internal/machine/topology"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -18,12 +23,20 @@ var mechanisms = []node.Mechanism{
 	node.MechCgroupFreezer, node.MechHardwareSMT, node.MechIOMax, node.MechIOWeight, node.MechBFQWeight, node.MechIOLatency, node.MechCgroupDelegate,
 }
 
-func TestEveryMechanismHasAnAnswerAndAReason(t *testing.T) {
-	h, err := host.Open(host.Options{JournalDir: t.TempDir(), Try: true})
-	if err != nil {
-		t.Fatal(err)
+// here is the running machine.
+func here(t *testing.T) capability.Node {
+	t.Helper()
+	fs := proc.Default()
+	n := capability.Node{FS: fs, Topology: topology.New(fs)}
+	if n.Tree, n.NoTree = cgroup.Detect(fs.Proc); n.NoTree != nil {
+		n.Tree = nil
 	}
-	can := h.Capabilities()
+	n.Devices, n.Controls = blockio.New(fs, n.Tree), cachectl.New(fs.Proc, n.Tree, nil)
+	return n
+}
+
+func TestEveryMechanismHasAnAnswerAndAReason(t *testing.T) {
+	can := capability.Try(here(t))
 	for _, m := range slices.Sorted(maps.Keys(can)) {
 		a := can[m]
 		t.Logf("%-22s %-8s %s", m, a.Verdict, a.Why)
@@ -38,7 +51,7 @@ func TestEveryMechanismHasAnAnswerAndAReason(t *testing.T) {
 		if _, asked := can[m]; !asked {
 			t.Errorf("%s was not asked for", m)
 		}
-		if host.Instead(m) == "" {
+		if capability.Instead(m) == "" {
 			t.Errorf("%s: nothing is said to be used instead", m)
 		}
 	}

@@ -1,4 +1,4 @@
-package host
+package capability
 
 import (
 	"errors"
@@ -15,11 +15,11 @@ import (
 // probeResctrl answers whether L3 caches and memory bandwidth can be divided
 // (Documentation/filesystems/resctrl.rst): from the mounted file system, or
 // else from the processor and the kernel.
-func (h *Host) probeResctrl(can node.Capabilities) {
-	fs, err := h.controls.Mounted()
+func (p prober) probeResctrl(can node.Capabilities) {
+	fs, err := p.Controls.Mounted()
 	if err != nil {
-		can[node.MechResctrlL3] = h.couldDivide("cat_l3", err)
-		can[node.MechResctrlMB] = h.couldDivide("mba", err)
+		can[node.MechResctrlL3] = p.couldDivide("cat_l3", err)
+		can[node.MechResctrlMB] = p.couldDivide("mba", err)
 		return
 	}
 	info, err := fs.Info()
@@ -46,18 +46,18 @@ func (h *Host) probeResctrl(can node.Capabilities) {
 }
 
 // couldDivide answers where resctrl is not mounted.
-func (h *Host) couldDivide(flag string, notMounted error) node.Answer {
+func (p prober) couldDivide(flag string, notMounted error) node.Answer {
 	if !errors.Is(notMounted, resctrl.ErrNotMounted) {
 		return unknown("%v", notMounted)
 	}
-	filesystems, err := os.ReadFile(filepath.Join(h.fs.Proc, "filesystems"))
+	filesystems, err := os.ReadFile(filepath.Join(p.FS.Proc, "filesystems"))
 	if err != nil {
 		return unknown("%v", err)
 	}
 	if !hasLine(filesystems, "resctrl") {
 		return no("/proc/filesystems does not list resctrl")
 	}
-	info, err := h.fs.CPUInfo()
+	info, err := p.FS.CPUInfo()
 	switch {
 	case err != nil:
 		return unknown("%v", err)

@@ -1,4 +1,4 @@
-package host
+package capability
 
 import (
 	"errors"
@@ -12,8 +12,8 @@ import (
 
 // probeSchedExt answers whether the BPF scheduler can be loaded, without
 // loading it: the policy decides whether to, and a load shows more.
-func (h *Host) probeSchedExt() node.Answer {
-	dir := filepath.Join(h.fs.Sys, "kernel/sched_ext")
+func (p prober) probeSchedExt() node.Answer {
+	dir := filepath.Join(p.FS.Sys, "kernel/sched_ext")
 	if a := exists(dir); a.Verdict != node.Yes {
 		return a
 	}
@@ -30,9 +30,9 @@ func (h *Host) probeSchedExt() node.Answer {
 // withSwitches adds the state of the switches to the answers for vendor marks
 // and core scheduling. Tenon turns the switch of the marks on itself; a switch
 // of core scheduling belongs to the owner.
-func (h *Host) withSwitches(can node.Capabilities) {
+func (p prober) withSwitches(can node.Capabilities) {
 	on := func(name string) (value string, has bool) {
-		text, err := os.ReadFile(filepath.Join(h.fs.Proc, "sys/kernel", name))
+		text, err := os.ReadFile(filepath.Join(p.FS.Proc, "sys/kernel", name))
 		return strings.TrimSpace(string(text)), err == nil
 	}
 	core, hasCore := on("sched_core")

@@ -1,4 +1,4 @@
-package host
+package capability
 
 import (
 	"bytes"
@@ -34,24 +34,24 @@ var cgroupFiles = []cgroupFile{
 
 // probeCgroups looks for files in a cgroup below the root, because the root
 // lacks most of them.
-func (h *Host) probeCgroups(can node.Capabilities) {
+func (p prober) probeCgroups(can node.Capabilities) {
 	for _, f := range cgroupFiles {
-		can[f.mechanism] = h.probeFile(f)
+		can[f.mechanism] = p.probeFile(f)
 	}
 	for _, v := range node.VendorMarks {
-		can[v.Can] = h.probeFile(cgroupFile{v.Can, "cpu", string(v.Can), string(v.Can)})
+		can[v.Can] = p.probeFile(cgroupFile{v.Can, "cpu", string(v.Can), string(v.Can)})
 	}
-	can[node.MechPSICgroup] = h.probePressure()
-	can[node.MechCgroupFreezer] = h.probeUnused("freezer", "freezer.state", "cgroup.freeze")
-	can[node.MechCgroupDelegate] = h.probeDelegation()
+	can[node.MechPSICgroup] = p.probePressure()
+	can[node.MechCgroupFreezer] = p.probeUnused("freezer", "freezer.state", "cgroup.freeze")
+	can[node.MechCgroupDelegate] = p.probeDelegation()
 }
 
-func (h *Host) probeFile(f cgroupFile) node.Answer {
-	if h.tree == nil {
-		return unknown("no cgroups: %v", h.noTree)
+func (p prober) probeFile(f cgroupFile) node.Answer {
+	if p.Tree == nil {
+		return unknown("no cgroups: %v", p.NoTree)
 	}
 	name := f.v2
-	switch h.tree.VersionOf(f.controller) {
+	switch p.Tree.VersionOf(f.controller) {
 	case 0:
 		return no("the cgroup controller %s is not mounted", f.controller)
 	case 1:
@@ -59,11 +59,11 @@ func (h *Host) probeFile(f cgroupFile) node.Answer {
 			return no("%s is cgroup v2 only, and the controller %s is on v1", f.v2, f.controller)
 		}
 	}
-	dir, err := h.tree.Dir(f.controller, "")
+	dir, err := p.Tree.Dir(f.controller, "")
 	if err != nil {
 		return unknown("%v", err)
 	}
-	return inAnyGroup(dir, name, h.try)
+	return inAnyGroup(dir, name, p.try)
 }
 
 // inAnyGroup looks for a file in the cgroups below a root. If these do not
@@ -150,40 +150,40 @@ func groupsIn(root string) ([]string, error) {
 
 // probeUnused looks for a file of a controller that package cgroup does not
 // use: v1 in its own hierarchy, v2 in the unified one.
-func (h *Host) probeUnused(v1Controller, v1, v2 string) node.Answer {
-	if h.tree == nil {
-		return unknown("no cgroups: %v", h.noTree)
+func (p prober) probeUnused(v1Controller, v1, v2 string) node.Answer {
+	if p.Tree == nil {
+		return unknown("no cgroups: %v", p.NoTree)
 	}
-	root, err := h.tree.Dir("cpu", "")
+	root, err := p.Tree.Dir("cpu", "")
 	if err != nil {
 		return unknown("%v", err)
 	}
-	if h.tree.VersionOf("cpu") == 2 {
-		return inAnyGroup(root, v2, h.try)
+	if p.Tree.VersionOf("cpu") == 2 {
+		return inAnyGroup(root, v2, p.try)
 	}
 	root = filepath.Join(filepath.Dir(root), v1Controller)
 	if a := exists(root); a.Verdict != node.Yes {
 		return a
 	}
-	return inAnyGroup(root, v1, h.try)
+	return inAnyGroup(root, v1, p.try)
 }
 
-func (h *Host) probePressure() node.Answer {
-	if h.tree == nil {
-		return unknown("no cgroups: %v", h.noTree)
+func (p prober) probePressure() node.Answer {
+	if p.Tree == nil {
+		return unknown("no cgroups: %v", p.NoTree)
 	}
-	if h.tree.VersionOf("cpu") == 1 {
+	if p.Tree.VersionOf("cpu") == 1 {
 		return no("cpu.pressure of a cgroup is cgroup v2 only, and the controller cpu is on v1")
 	}
-	root, err := h.tree.Dir("cpu", "")
+	root, err := p.Tree.Dir("cpu", "")
 	if err != nil {
 		return unknown("%v", err)
 	}
-	a := inAnyGroup(root, "cpu.pressure", h.try)
+	a := inAnyGroup(root, "cpu.pressure", p.try)
 	if a.Verdict != node.Yes {
 		return a
 	}
-	if _, err := h.tree.Pressure("", "cpu"); err != nil && errors.Is(err, syscall.EOPNOTSUPP) {
+	if _, err := p.Tree.Pressure("", "cpu"); err != nil && errors.Is(err, syscall.EOPNOTSUPP) {
 		return no("%v", err)
 	}
 	return a
@@ -191,21 +191,21 @@ func (h *Host) probePressure() node.Answer {
 
 // probeDelegation reports whether this user may make cgroups: root everywhere,
 // other users below a delegated cgroup.
-func (h *Host) probeDelegation() node.Answer {
-	if h.tree == nil {
-		return unknown("no cgroups: %v", h.noTree)
+func (p prober) probeDelegation() node.Answer {
+	if p.Tree == nil {
+		return unknown("no cgroups: %v", p.NoTree)
 	}
-	root, err := h.tree.Dir("cpu", "")
+	root, err := p.Tree.Dir("cpu", "")
 	if err != nil {
 		return unknown("%v", err)
 	}
-	entries, err := h.fs.SelfCgroup()
+	entries, err := p.FS.SelfCgroup()
 	if err != nil {
 		return unknown("%v", err)
 	}
 	var dirs []string
 	for _, e := range entries {
-		if slices.Contains(e.Controllers, "cpu") || (len(e.Controllers) == 0 && h.tree.VersionOf("cpu") == 2) {
+		if slices.Contains(e.Controllers, "cpu") || (len(e.Controllers) == 0 && p.Tree.VersionOf("cpu") == 2) {
 			dirs = append(dirs, filepath.Join(root, filepath.Clean("/"+e.Path)))
 		}
 	}

@@ -1,9 +1,10 @@
-package host
+package capability
 
 import (
 	"errors"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -13,10 +14,10 @@ import (
 )
 
 // probeHardware probes the processor and its counters.
-func (h *Host) probeHardware(can node.Capabilities) {
+func (p prober) probeHardware(can node.Capabilities) {
 	can[node.MechPerfCounters] = probePerf()
-	can[node.MechBPF] = h.probeBPF()
-	switch t, err := h.topology.Read(h.now()); {
+	can[node.MechBPF] = p.probeBPF()
+	switch t, err := p.Topology.Read(time.Now()); {
 	case err != nil:
 		can[node.MechHardwareSMT] = unknown("%v", err)
 	case t.SMT():
@@ -43,15 +44,15 @@ func probePerf() node.Answer {
 }
 
 // probeBPF probes tracing programs, which need the kernel's BTF.
-func (h *Host) probeBPF() node.Answer {
-	btf := filepath.Join(h.fs.Sys, "kernel/btf/vmlinux")
+func (p prober) probeBPF() node.Answer {
+	btf := filepath.Join(p.FS.Sys, "kernel/btf/vmlinux")
 	if a := exists(btf); a.Verdict != node.Yes {
 		return a
 	}
 	// The program does nothing, at the tracepoint that run-queue delay uses.
 	// The library's own probe loads a program without a target, which some
 	// kernels refuse with a permission error.
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: "sched_switch", License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
 	})
@@ -61,6 +62,6 @@ func (h *Host) probeBPF() node.Answer {
 		}
 		return refused("load a tracing program", err, ebpf.ErrNotSupported)
 	}
-	_ = p.Close()
+	_ = program.Close()
 	return yes("%s exists and a tracing program loads", btf)
 }

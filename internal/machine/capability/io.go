@@ -1,4 +1,4 @@
-package host
+package capability
 
 import (
 	"slices"
@@ -18,11 +18,11 @@ var ioFiles = []cgroupFile{
 // probeIO probes the knobs of block I/O. A weight can be written wherever its
 // file exists, but acts only on devices whose scheduler or controller uses
 // weights: the answer names these.
-func (h *Host) probeIO(can node.Capabilities) {
+func (p prober) probeIO(can node.Capabilities) {
 	for _, f := range ioFiles {
-		can[f.mechanism] = h.probeFile(f)
+		can[f.mechanism] = p.probeFile(f)
 	}
-	devices := h.blocks.List()
+	devices := p.Devices.List()
 	for mechanism, file := range map[node.Mechanism]node.File{node.MechIOWeight: node.FileIOWeight, node.MechBFQWeight: node.FileBFQWeight} {
 		a := can[mechanism]
 		if a.Verdict != node.Yes {

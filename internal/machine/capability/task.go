@@ -1,4 +1,4 @@
-package host
+package capability
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 )
 
 // probeTasks probes the attributes of single threads.
-func (h *Host) probeTasks(can node.Capabilities) {
+func (p prober) probeTasks(can node.Capabilities) {
 	can[node.MechEEVDFSlice] = probeSlice()
 	can[node.MechSchedIdle] = probeSchedIdle()
 	switch _, err := task.CoreCookie(0); {
