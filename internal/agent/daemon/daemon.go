@@ -218,7 +218,7 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 // observe reports a tick, and notifies the guard that the loop is alive.
 func (d *daemon) observe(t tick.Tick, err error) {
 	t.Isolation = d.host.IsolationStatus()
-	d.host.SenseSiblings(t.Ladder.Rung == node.RungSiblings)
+	d.host.Delays().WatchSiblings(t.Ladder.Rung == node.RungSiblings)
 	d.reporter.report(t, err)
 	d.guard.end(!t.Snapshot.At.IsZero(), d.agent.Period)
 	d.show.turn(t, err, d.agent.Config, d.before, d.agent.Period)

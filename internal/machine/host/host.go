@@ -23,6 +23,7 @@ import (
 	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/machine/knob"
 	"tenon.sh/tenon/internal/machine/topology"
+	"tenon.sh/tenon/internal/machine/usage"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -69,16 +70,15 @@ type Host struct {
 
 	blocks   *blockio.Devices
 	controls *cachectl.Groups
+	counters *usage.Counters
+	delays   *usage.Delays
 
 	mu        sync.Mutex // guards the fields below
 	workloads map[node.WorkloadID]node.Workload
 	sorted    []node.Workload // of workloads; nil: stale
 	topology  *topology.Cache
 	sight     *sight // nil unless resident
-	round     *round // nil unless resident
 
-	delays    delays
-	turns     turns
 	isolation isolation
 }
 
@@ -115,13 +115,14 @@ func Open(o Options) (*Host, error) {
 		return nil, err
 	}
 	if o.Resident {
-		h.sight, h.round = newSight(), newRound()
+		h.sight = newSight()
 		if h.tree != nil {
 			h.tree = h.tree.KeepOpen()
 		}
 	}
 	h.topology = topology.New(h.fs)
 	h.blocks = blockio.New(h.fs, h.tree)
+	h.counters, h.delays = usage.New(h.fs, h.tree, o.Resident), usage.NewDelays(h.tree, h.noTree)
 	h.controls = cachectl.New(h.fs.Proc, h.tree, h.journal)
 	h.can = sync.OnceValue(func() node.Capabilities {
 		n := capability.Node{FS: h.fs, Tree: h.tree, NoTree: h.noTree, Topology: h.topology, Devices: h.blocks, Controls: h.controls}
@@ -141,7 +142,7 @@ func (h *Host) Close() error {
 		h.tree.CloseAll()
 	}
 	h.isolation.close()
-	return errors.Join(h.delays.stop(), h.journal.Close())
+	return errors.Join(h.delays.Stop(), h.journal.Close())
 }
 
 // Capabilities returns the node's capabilities. It probes once.
@@ -163,7 +164,7 @@ func (h *Host) ManageOnly(all []node.Workload) {
 		h.workloads[w.ID] = w
 	}
 	h.sight.expire()
-	h.delays.expire()
+	h.delays.Expire()
 	h.isolation.expire()
 }
 
@@ -173,6 +174,10 @@ func (h *Host) ManageOnly(all []node.Workload) {
 func (h *Host) Show(files []node.File) {
 	h.sight.show(h.isolation.show(h.controls.Show(h.blocks.Show(files)), h.can()))
 }
+
+// Delays counts how long threads wait for a CPU, if it is asked to; snapshots
+// then show it.
+func (h *Host) Delays() *usage.Delays { return h.delays }
 
 // Session is the process in whose name this host journals.
 func (h *Host) Session() journal.Session { return h.journal.Session() }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/reread"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -127,4 +128,17 @@ func TestAGroupMadeAnewIsReadAnew(t *testing.T) {
 	if _, inSight := h.sight.look(at, []node.CgroupPath{"a"}, nil, h)[tasks("b")]; inSight {
 		t.Error("a group that left is still in sight")
 	}
+}
+
+// counted is a resident host over files that has a journal of its own. The third
+// result writes a file of /proc.
+func counted(t *testing.T, names ...string) (*Host, func(group, file, text string), func(file, text string)) {
+	t.Helper()
+	h, write := drawn(t, names...)
+	dir, err := h.tree.Dir("cpu", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.workloads, h.fs = map[node.WorkloadID]node.Workload{}, proc.FS{Proc: filepath.Join(dir, "..", "proc")}
+	return withKnobs(h), write, func(file, text string) { write("../proc", file, text) }
 }

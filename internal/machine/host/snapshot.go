@@ -36,7 +36,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	if s.Topology, err = h.topology.Read(h.now()); err != nil {
 		return node.Snapshot{}, fmt.Errorf("read the topology: %w", err)
 	}
-	scarce := h.readUsage(&s)
+	scarce := h.counters.Node(&s)
 	if h.tree == nil {
 		s.Workloads = slices.Clone(h.managed())
 		return s, nil
@@ -46,13 +46,13 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	s.Workloads = make([]node.Workload, 0, len(managed))
 	for _, w := range managed {
 		var gone bool
-		if w.Usage, gone = h.usageOf(w); gone && h.sight != nil {
+		if w.Usage, gone = h.counters.Workload(w); gone && h.sight != nil {
 			continue
 		}
 		w.Ending = h.isolation.endOf(w.Cgroup)
 		s.Workloads = append(s.Workloads, w)
 	}
-	h.round.fill(&s, h, scarce)
+	h.counters.FillSlow(&s, scarce)
 	touches, err := h.ownTouches()
 	if err != nil {
 		return s, err
@@ -101,10 +101,8 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 			s.Knobs.Before[k] = h.blocks.Possible(k, t.Before)
 		}
 	}
-	h.delays.fill(&s, h.inode)
-	if h.sight != nil {
-		h.turns.fill(&s, h)
-	}
+	h.delays.Fill(&s, h.inode)
+	h.counters.FillWaits(&s)
 	return s, nil
 }
 

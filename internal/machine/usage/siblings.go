@@ -1,4 +1,4 @@
-package host
+package usage
 
 import (
 	"time"
@@ -8,20 +8,20 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// SenseSiblings switches on or off that snapshots show the CPUs on which
-// latency-sensitive work ran, and that CountDelays raises an alarm when it runs
+// WatchSiblings switches on or off that snapshots show the CPUs on which
+// latency-sensitive work ran, and that Count raises an alarm when it runs
 // beside best-effort work on a sibling. Only the isolation mechanism siblings
 // needs this.
-func (h *Host) SenseSiblings(on bool) {
-	h.delays.mu.Lock()
-	defer h.delays.mu.Unlock()
-	h.delays.beside = on
+func (d *Delays) WatchSiblings(on bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.beside = on
 }
 
 // watchSiblings makes the counter watch the siblings of these CPUs, or none;
 // d.mu is held. In a core with more than two threads each thread watches the
 // next.
-func (d *delays) watchSiblings(t node.Topology) error {
+func (d *Delays) watchSiblings(t node.Topology) error {
 	if !d.beside {
 		return d.counter.WatchSiblings(nil)
 	}
@@ -42,7 +42,7 @@ func (d *delays) watchSiblings(t node.Topology) error {
 
 // ranLS returns on which CPUs latency-sensitive work ran; nil: not counted, or
 // not needed. d.mu is held.
-func (d *delays) ranLS(t node.Topology) map[unit.CPU]time.Duration {
+func (d *Delays) ranLS(t node.Topology) map[unit.CPU]time.Duration {
 	if !d.beside {
 		return nil
 	}

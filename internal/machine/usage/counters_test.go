@@ -1,45 +1,71 @@
-package host
+package usage
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// counted is a resident host over files, with workloads in groups of the same
-// name. The second result writes a file of a group, the third one of /proc.
-func counted(t *testing.T, names ...string) (*Host, func(group, file, text string), func(file, text string)) {
+// A counted node is the counters of a resident host over files, as a v2
+// hierarchy shows them, with workloads in cgroups of the same name.
+type counted struct {
+	*Counters
+	workloads map[node.WorkloadID]node.Workload
+}
+
+// newCounted returns it, and functions that write a file of a cgroup and one of
+// /proc.
+func newCounted(t *testing.T, names ...string) (*counted, func(group, file, text string), func(file, text string)) {
 	t.Helper()
-	h, write := drawn(t, names...)
-	h.round, h.workloads = newRound(), map[node.WorkloadID]node.Workload{}
-	dir, err := h.tree.Dir("cpu", "")
+	root := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		path := filepath.Join(root, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text+"\n"), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("proc/self/mountinfo", "31 24 0:28 / "+root+"/v2 rw - cgroup2 cgroup2 rw")
+	write("v2/cgroup.controllers", "cpu cpuset memory pids")
+	fs := proc.FS{Proc: filepath.Join(root, "proc")}
+	h := &counted{workloads: map[node.WorkloadID]node.Workload{}}
+	for _, g := range names {
+		write("v2/"+g+"/pids.max", "max")
+		write("v2/"+g+"/cpu.stat", "usage_usec 1000000")
+		write("v2/"+g+"/memory.current", "5000")
+		write("v2/"+g+"/memory.stat", "inactive_file 1000\nworkingset_refault_file 1")
+		h.manage(node.Workload{ID: node.WorkloadID(g), Class: node.LS, Cgroup: node.CgroupPath(g)})
+	}
+	tree, err := cgroup.Detect(fs.Proc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.fs = proc.FS{Proc: filepath.Join(dir, "..", "proc")}
-	for _, g := range names {
-		write(g, "cpu.stat", "usage_usec 1000000")
-		write(g, "memory.current", "5000")
-		write(g, "memory.stat", "inactive_file 1000\nworkingset_refault_file 1")
-		h.workloads[node.WorkloadID(g)] = node.Workload{ID: node.WorkloadID(g), Class: node.LS, Cgroup: node.CgroupPath(g)}
-	}
-	return h, write, func(file, text string) { write("../proc", file, text) }
+	h.Counters = New(fs, tree.KeepOpen(), true)
+	return h, func(group, file, text string) { write("v2/"+group+"/"+file, text) }, func(file, text string) { write("proc/"+file, text) }
 }
 
+func (h *counted) manage(w node.Workload) { h.workloads[w.ID] = w }
+
 // counters is what a snapshot at the given time holds of all workloads.
-func (h *Host) counters(at time.Time, scarce bool) map[node.WorkloadID]node.Usage {
+func (h *counted) counters(at time.Time, scarce bool) map[node.WorkloadID]node.Usage {
 	s := node.Snapshot{At: at}
-	for _, w := range h.managed() {
-		w.Usage, _ = h.usageOf(w)
+	for _, id := range slices.Sorted(maps.Keys(h.workloads)) {
+		w := h.workloads[id]
+		w.Usage, _ = h.Workload(w)
 		s.Workloads = append(s.Workloads, w)
 	}
-	h.round.fill(&s, h, scarce)
-	h.turns.fill(&s, h)
+	h.FillSlow(&s, scarce)
+	h.FillWaits(&s)
 	all := map[node.WorkloadID]node.Usage{}
 	for _, w := range s.Workloads {
 		all[w.ID] = w.Usage
@@ -48,9 +74,9 @@ func (h *Host) counters(at time.Time, scarce bool) map[node.WorkloadID]node.Usag
 }
 
 func TestSlowCountersComeWithinTheirTime(t *testing.T) {
-	for within, scarce := range map[time.Duration]bool{roundWithin: false, scarceWithin: true} {
+	for within, scarce := range map[time.Duration]bool{slowWithin: false, scarceWithin: true} {
 		names := []string{"a", "b", "c"}
-		h, write, _ := counted(t, names...)
+		h, write, _ := newCounted(t, names...)
 		at := time.Unix(0, 0)
 		for id, u := range h.counters(at, scarce) {
 			if u.WorkingSet != node.Some(unit.Bytes(4000)) || u.Refaults != node.Some[int64](1) {
@@ -84,7 +110,7 @@ func TestSlowCountersComeWithinTheirTime(t *testing.T) {
 }
 
 func TestAGroupMadeAnewHasCountersOfItsOwn(t *testing.T) {
-	h, write, _ := counted(t, "a")
+	h, write, _ := newCounted(t, "a")
 	at := time.Unix(0, 0)
 	h.counters(at, false)
 	write("a", "memory.stat", "inactive_file 0\nworkingset_refault_file 0")
@@ -99,7 +125,7 @@ func TestASwarmOfWorkloadsIsReadInPortions(t *testing.T) {
 	for i := range 3 * mostFirst {
 		names = append(names, fmt.Sprintf("job-%03d", i))
 	}
-	h, _, _ := counted(t, names...)
+	h, _, _ := newCounted(t, names...)
 	at := time.Unix(0, 0)
 	for turn := 1; turn <= 3; turn++ {
 		known := 0
@@ -112,18 +138,19 @@ func TestASwarmOfWorkloadsIsReadInPortions(t *testing.T) {
 			t.Errorf("after %d snapshots %d workloads have a working set, want %d", turn, known, turn*mostFirst)
 		}
 	}
-	h.ManageOnly([]node.Workload{{ID: "job-001", Cgroup: "job-001"}})
+	clear(h.workloads)
+	h.manage(node.Workload{ID: "job-001", Cgroup: "job-001"})
 	h.counters(at, false)
-	if n := len(h.round.known); n != 1 {
+	if n := len(h.slow.known); n != 1 {
 		t.Errorf("%d workloads are remembered, and one is there", n)
 	}
 }
 
 func TestWithoutTracingThreadsAreAskedHowLongTheyWaited(t *testing.T) {
-	h, write, procfs := counted(t, "web", "db")
+	h, write, procfs := newCounted(t, "web", "db")
 	web := h.workloads["web"]
 	web.Objective.RunQueueDelay = node.Some(time.Millisecond)
-	h.Manage(web)
+	h.manage(web)
 	write("web", "cgroup.procs", "10")
 	write("db", "cgroup.procs", "20")
 	for _, tid := range []int{10, 11} {
@@ -150,10 +177,10 @@ func TestWithoutTracingThreadsAreAskedHowLongTheyWaited(t *testing.T) {
 }
 
 func TestOnlySoManyThreadsAreAsked(t *testing.T) {
-	h, write, procfs := counted(t, "web")
+	h, write, procfs := newCounted(t, "web")
 	web := h.workloads["web"]
 	web.Objective.RunQueueDelay = node.Some(time.Millisecond)
-	h.Manage(web)
+	h.manage(web)
 	write("web", "cgroup.procs", "10")
 	for tid := range 2 * threadsAtOnce {
 		procfs(fmt.Sprintf("10/task/%d/schedstat", 10+tid), "1 0 0")
@@ -176,14 +203,14 @@ func TestOnlySoManyThreadsAreAsked(t *testing.T) {
 // TestPageCacheThatStreamsIsNoGrowth: a job that goes through files is charged
 // more and more, and uses no more.
 func TestPageCacheThatStreamsIsNoGrowth(t *testing.T) {
-	h, write, _ := counted(t, "job")
+	h, write, _ := newCounted(t, "job")
 	const total = 400_000
 	look := func(at time.Time) node.Maybe[unit.Bytes] {
 		s := node.Snapshot{At: at, MemoryTotal: node.Some(unit.Bytes(total))}
-		w := h.managed()[0]
-		w.Usage, _ = h.usageOf(w)
+		w := h.workloads["job"]
+		w.Usage, _ = h.Workload(w)
 		s.Workloads = append(s.Workloads, w)
-		h.round.fill(&s, h, true)
+		h.FillSlow(&s, true)
 		return s.Workloads[0].Usage.WorkingSet
 	}
 	at := time.Unix(0, 0)

@@ -1,4 +1,4 @@
-package host
+package usage
 
 import (
 	"sync"
@@ -18,11 +18,12 @@ const (
 	listWithin = 10 * time.Second
 )
 
-// turns samples how long threads waited for a CPU if BPF does not count every
+// A waitSampler samples how long threads waited for a CPU if BPF does not count every
 // wait: it reads /proc/PID/task/TID/schedstat of workloads with an objective,
-// for a limited number of threads in each snapshot. The ratio of waits to turns
-// is that of the workload; the sum is less. The zero turns has counted nothing.
-type turns struct {
+// for a limited number of threads in each snapshot. The ratio of waits to time slices
+// is that of the workload; the sum is less. The zero
+// waitSampler has counted nothing.
+type waitSampler struct {
 	mu   sync.Mutex
 	work map[node.WorkloadID]*sample
 	next int // of the workloads left for the next snapshot
@@ -36,14 +37,22 @@ type sample struct {
 	next    int // of threads
 	seen    map[thread]proc.SchedStat
 	waited  time.Duration
-	turns   int64
+	slices  int64
 }
 
 type thread struct{ pid, tid int }
 
+// FillWaits adds to a snapshot the waits of workloads with an objective that
+// Delays does not count, if the host is resident.
+func (c *Counters) FillWaits(s *node.Snapshot) {
+	if c.slow != nil {
+		c.waits.fill(s, c)
+	}
+}
+
 // fill adds to s the waits of workloads with an objective that BPF does not
 // count.
-func (t *turns) fill(s *node.Snapshot, h *Host) {
+func (t *waitSampler) fill(s *node.Snapshot, c *Counters) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var here []int // workloads of s
@@ -68,23 +77,23 @@ func (t *turns) fill(s *node.Snapshot, h *Host) {
 	for range min(len(here), threadsAtOnce) {
 		t.next = (t.next + 1) % len(here)
 		w := s.Workloads[here[t.next]]
-		work[w.ID].ask(h, w.Cgroup, s.At, share)
+		work[w.ID].read(c, w.Cgroup, s.At, share)
 	}
 	for _, i := range here {
 		x := work[s.Workloads[i].ID]
-		s.Workloads[i].Usage.Delay = node.RunQueueDelay{Sum: node.Some(x.waited), Turns: node.Some(x.turns)}
+		s.Workloads[i].Usage.Delay = node.RunQueueDelay{Sum: node.Some(x.waited), Turns: node.Some(x.slices)}
 	}
 }
 
-// ask reads so many of the threads, each in its turn.
-func (x *sample) ask(h *Host, group node.CgroupPath, at time.Time, threads int) {
+// read reads so many of the threads, one after the other.
+func (x *sample) read(c *Counters, group node.CgroupPath, at time.Time, threads int) {
 	if x.listed.IsZero() || at.Sub(x.listed) >= listWithin {
-		x.list(h, group, at)
+		x.list(c, group, at)
 	}
 	for range min(threads, len(x.threads)) {
 		x.next = (x.next + 1) % len(x.threads)
 		id := x.threads[x.next]
-		now, err := h.fs.SchedStat(id.pid, id.tid)
+		now, err := c.fs.SchedStat(id.pid, id.tid)
 		if err != nil {
 			delete(x.seen, id) // the thread has ended, and its last waits are lost
 			continue
@@ -92,20 +101,20 @@ func (x *sample) ask(h *Host, group node.CgroupPath, at time.Time, threads int) 
 		before, had := x.seen[id]
 		if had && now.Delay >= before.Delay && now.Slices >= before.Slices {
 			x.waited += now.Delay - before.Delay
-			x.turns += now.Slices - before.Slices
+			x.slices += now.Slices - before.Slices
 		}
 		x.seen[id] = now
 	}
 }
 
 // list reads the list of the workload's threads.
-func (x *sample) list(h *Host, group node.CgroupPath, at time.Time) {
+func (x *sample) list(c *Counters, group node.CgroupPath, at time.Time) {
 	x.threads, x.listed = x.threads[:0], at
-	subtree.EachProcess(h.tree, group, func(pid int) {
+	subtree.EachProcess(c.tree, group, func(pid int) {
 		if len(x.threads) >= threadsKnown {
 			return
 		}
-		tids, _ := h.fs.Threads(pid) // empty: the process has ended
+		tids, _ := c.fs.Threads(pid) // empty: the process has ended
 		for _, tid := range tids[:min(len(tids), threadsKnown-len(x.threads))] {
 			x.threads = append(x.threads, thread{pid, tid})
 		}

@@ -1,4 +1,4 @@
-package host
+package usage
 
 import (
 	"errors"
@@ -10,11 +10,11 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A seating assigns each workload a slot of the counter, latency-sensitive
+// A slotTable assigns each workload a slot of the counter, latency-sensitive
 // workloads first. If there are more workloads than slots, some of a class
 // share one slot and are counted together.
-type seating struct {
-	seats map[node.WorkloadID]*seat
+type slotTable struct {
+	assigned map[node.WorkloadID]*assignment
 	// names and classes describe the slots: of a workload, of several that
 	// share it, or of threads outside any workload, which have no class. Empty:
 	// the slot is free.
@@ -29,12 +29,12 @@ type seating struct {
 	left  map[rqdelay.Slot]byClass
 	limit map[rqdelay.Slot]time.Duration // the limits that were set
 	// refused is why some workloads are not counted, and how many.
-	refused  error
-	uncounts int
+	refused   error
+	uncounted int
 }
 
-// A seat is a workload with its slot.
-type seat struct {
+// An assignment is a workload with its slot.
+type assignment struct {
 	id     node.WorkloadID
 	of     node.Class
 	class  rqdelay.Class
@@ -54,9 +54,9 @@ func (b *byClass) add(c node.Class, t time.Duration) {
 	}
 }
 
-func newSeating() seating {
-	s := seating{
-		seats: map[node.WorkloadID]*seat{}, shared: map[rqdelay.Class]rqdelay.Slot{}, sharing: map[rqdelay.Class]int{},
+func newSlotTable() slotTable {
+	s := slotTable{
+		assigned: map[node.WorkloadID]*assignment{}, shared: map[rqdelay.Class]rqdelay.Slot{}, sharing: map[rqdelay.Class]int{},
 		left: map[rqdelay.Slot]byClass{}, limit: map[rqdelay.Slot]time.Duration{},
 		base: rqdelay.Reading{Delays: map[rqdelay.Slot]rqdelay.Histogram{}, Waits: map[rqdelay.Pair]time.Duration{}, Run: map[rqdelay.Slot][]time.Duration{}},
 	}
@@ -77,8 +77,8 @@ func newSeating() seating {
 	return s
 }
 
-// probeClass returns the counter's class for a class.
-func probeClass(c node.Class) rqdelay.Class {
+// counterClass returns the counter's class for a class.
+func counterClass(c node.Class) rqdelay.Class {
 	switch {
 	case c.Sensitive():
 		return rqdelay.LS
@@ -91,7 +91,7 @@ func probeClass(c node.Class) rqdelay.Class {
 // follow assigns a slot to every workload, and frees those of workloads that
 // have gone. now is a fresh reading. After an error the counter must not be
 // used any more.
-func (s *seating) follow(c delayCounter, now *rqdelay.Reading, all []node.Workload, inode func(node.CgroupPath) (uint64, error)) error {
+func (s *slotTable) follow(c counter, now *rqdelay.Reading, all []node.Workload, inode func(node.CgroupPath) (uint64, error)) error {
 	inodes := make(map[node.WorkloadID]uint64, len(all))
 	classes := make(map[node.WorkloadID]node.Class, len(all))
 	for _, w := range all {
@@ -99,7 +99,7 @@ func (s *seating) follow(c delayCounter, now *rqdelay.Reading, all []node.Worklo
 			inodes[w.ID], classes[w.ID] = id, w.Class
 		}
 	}
-	for id, at := range s.seats {
+	for id, at := range s.assigned {
 		if inodes[id] != at.inode || classes[id] != at.of {
 			if err := c.Forget(at.inode); err != nil {
 				return err
@@ -108,25 +108,25 @@ func (s *seating) follow(c delayCounter, now *rqdelay.Reading, all []node.Worklo
 		}
 	}
 	if len(s.free) > 0 {
-		for _, at := range s.seats {
+		for _, at := range s.assigned {
 			if at.shared {
 				s.leave(at, now) // a slot of its own may be free
 			}
 		}
 	}
-	s.refused, s.uncounts = nil, 0
+	s.refused, s.uncounted = nil, 0
 	limits := map[rqdelay.Slot]time.Duration{}
 	for _, sensitive := range []bool{true, false} {
 		for _, w := range all {
 			if w.Class.Sensitive() != sensitive || inodes[w.ID] == 0 {
 				continue
 			}
-			at, err := s.seat(c, now, w, inodes[w.ID])
+			at, err := s.assign(c, now, w, inodes[w.ID])
 			if errors.Is(err, rqdelay.ErrClosed) {
 				return err
 			}
 			if err != nil {
-				s.refused, s.uncounts = err, s.uncounts+1
+				s.refused, s.uncounted = err, s.uncounted+1
 				continue
 			}
 			if wait := limitOf(w); sensitive && (limits[at.slot] == 0 || wait < limits[at.slot]) {
@@ -145,27 +145,27 @@ func (s *seating) follow(c delayCounter, now *rqdelay.Reading, all []node.Worklo
 	return nil
 }
 
-// seat returns the seat of a workload, if necessary a new one.
-func (s *seating) seat(c delayCounter, now *rqdelay.Reading, w node.Workload, inode uint64) (*seat, error) {
-	if at := s.seats[w.ID]; at != nil {
+// assign returns the slot of a workload, if necessary a new one.
+func (s *slotTable) assign(c counter, now *rqdelay.Reading, w node.Workload, inode uint64) (*assignment, error) {
+	if at := s.assigned[w.ID]; at != nil {
 		return at, nil
 	}
-	at := &seat{id: w.ID, of: w.Class, class: probeClass(w.Class), inode: inode}
-	if err := s.room(c, now, at); err != nil {
+	at := &assignment{id: w.ID, of: w.Class, class: counterClass(w.Class), inode: inode}
+	if err := s.takeSlot(c, now, at); err != nil {
 		return nil, err
 	}
 	if err := c.Track(at.slot, inode, at.class); err != nil {
-		s.unseat(at)
+		s.freeSlot(at)
 		return nil, err
 	}
-	s.seats[w.ID] = at
+	s.assigned[w.ID] = at
 	return at, nil
 }
 
-// room finds a slot for a new workload, and starts its counts.
-func (s *seating) room(c delayCounter, now *rqdelay.Reading, at *seat) error {
+// takeSlot finds a slot for a new workload, and starts its counts.
+func (s *slotTable) takeSlot(c counter, now *rqdelay.Reading, at *assignment) error {
 	if len(s.free) == 0 && at.class == rqdelay.LS {
-		if err := s.join(c, now); err != nil {
+		if err := s.shareSlot(c, now); err != nil {
 			return err
 		}
 	}
@@ -186,11 +186,11 @@ func (s *seating) room(c delayCounter, now *rqdelay.Reading, at *seat) error {
 	return nil
 }
 
-// join frees a slot: it moves a workload that is not latency-sensitive to the
+// shareSlot frees a slot: it moves a workload that is not latency-sensitive to the
 // shared slot of its class, if there is one.
-func (s *seating) join(c delayCounter, now *rqdelay.Reading) error {
+func (s *slotTable) shareSlot(c counter, now *rqdelay.Reading) error {
 	for slot := rqdelay.Last; slot >= rqdelay.First; slot-- {
-		at := s.seats[s.names[slot]]
+		at := s.assigned[s.names[slot]]
 		if at == nil || at.class == rqdelay.LS {
 			continue
 		}
@@ -201,16 +201,16 @@ func (s *seating) join(c delayCounter, now *rqdelay.Reading) error {
 		moved := *at
 		moved.slot, moved.shared = s.shared[at.class], true
 		s.sharing[at.class]++
-		s.seats[at.id] = &moved
+		s.assigned[at.id] = &moved
 		return nil
 	}
 	return nil
 }
 
-// leave frees a seat. The waits for its workload stay in the counts of the
+// leave ends an assignment. The waits for its workload stay in the counts of the
 // class.
-func (s *seating) leave(at *seat, now *rqdelay.Reading) {
-	delete(s.seats, at.id)
+func (s *slotTable) leave(at *assignment, now *rqdelay.Reading) {
+	delete(s.assigned, at.id)
 	if !at.shared {
 		for pair, t := range now.Waits {
 			if pair.Runner == at.slot && pair.Waiter != at.slot && s.names[pair.Waiter] != "" {
@@ -220,11 +220,11 @@ func (s *seating) leave(at *seat, now *rqdelay.Reading) {
 			}
 		}
 	}
-	s.unseat(at)
+	s.freeSlot(at)
 }
 
-// unseat frees the slot.
-func (s *seating) unseat(at *seat) {
+// freeSlot frees the slot.
+func (s *slotTable) freeSlot(at *assignment) {
 	if at.shared {
 		s.sharing[at.class]--
 		return
@@ -236,7 +236,7 @@ func (s *seating) unseat(at *seat) {
 }
 
 // trouble names the workloads that share a slot.
-func (s *seating) trouble() string {
+func (s *slotTable) trouble() string {
 	var all []string
 	for _, c := range []rqdelay.Class{rqdelay.LS, rqdelay.System, rqdelay.BE} {
 		if n := s.sharing[c]; n > 1 {
@@ -245,10 +245,10 @@ func (s *seating) trouble() string {
 	}
 	var text []string
 	if len(all) > 0 {
-		text = append(text, "more workloads than can be told apart: run-queue delays are counted together for "+strings.Join(all, ", "))
+		text = append(text, "more workloads than slots: run-queue delays are counted together for "+strings.Join(all, ", "))
 	}
 	if s.refused != nil {
-		text = append(text, fmt.Sprintf("run-queue delays of %d workloads are not counted: %v", s.uncounts, s.refused))
+		text = append(text, fmt.Sprintf("run-queue delays of %d workloads are not counted: %v", s.uncounted, s.refused))
 	}
 	return strings.Join(text, "; ")
 }

@@ -1,4 +1,4 @@
-package host
+package usage
 
 import (
 	"sync"
@@ -10,34 +10,34 @@ import (
 )
 
 const (
-	// roundWithin is the largest age of slow counters, and scarceWithin the
+	// slowWithin is the largest age of slow counters, and scarceWithin the
 	// same while memory is scarce
 	// (docs/decisions/0024-counters-read-in-turn.md).
-	roundWithin  = 10 * time.Second
+	slowWithin   = 10 * time.Second
 	scarceWithin = 2 * time.Second
 	// scarcePart: memory is scarce when less than this part of it is available.
 	scarcePart = 4
 	// mostFirst bounds the new workloads that one snapshot reads.
 	mostFirst = 64
 	// hasMoved: if the charged memory of a workload has changed by 1/hasMoved of
-	// the node's memory since its page cache was read, it is read again before
-	// its turn; mostMoved bounds these reads for one snapshot. Otherwise a job
-	// that reads many files would seem to grow until its turn. The limit is
+	// the node's memory since its page cache was read, it is read again at once;
+	// mostMoved bounds these reads for one snapshot. Otherwise a job that reads
+	// many files would seem to grow until the next read. The limit is
 	// half of what counts as growth.
 	hasMoved  = 400
 	mostMoved = 64
 )
 
-// A round is the cache of the slow counters of a resident host.
-type round struct {
+// A slowCache is the cache of the slow counters of a resident host.
+type slowCache struct {
 	mu    sync.Mutex
-	known map[node.WorkloadID]seldom
-	node  *seldom
+	known map[node.WorkloadID]slowCounters
+	node  *slowCounters
 	cycle reread.Cycle // of the workloads, then the node
 }
 
-// seldom is the slow counters of a workload or of the node.
-type seldom struct {
+// slowCounters are those of a workload or of the node.
+type slowCounters struct {
 	cpu           time.Duration // CPU time at that read: a smaller value means another cgroup
 	charged       unit.Bytes    // memory charged at that read
 	cold          node.Maybe[unit.Bytes]
@@ -49,33 +49,37 @@ type seldom struct {
 	periods, throttledPeriods node.Maybe[int64]
 }
 
-func newRound() *round { return &round{known: map[node.WorkloadID]seldom{}} }
+func newSlowCache() *slowCache { return &slowCache{known: map[node.WorkloadID]slowCounters{}} }
+
+// FillSlow adds to a snapshot the counters that are expensive to read. Those of a
+// resident host may be up to ten seconds old, or two while memory is scarce.
+func (c *Counters) FillSlow(s *node.Snapshot, scarce bool) { c.slow.fill(s, c, scarce) }
 
 // fill adds the slow counters to s, and reads those of new workloads and those
-// due for a read. Without a round it reads all.
-func (r *round) fill(s *node.Snapshot, h *Host, scarce bool) {
+// due for a read. Without a cache it reads all.
+func (r *slowCache) fill(s *node.Snapshot, c *Counters, scarce bool) {
 	if r == nil {
-		h.nodeSeldom().addToNode(&s.Usage)
+		c.readNode().addToNode(&s.Usage)
 		for i := range s.Workloads {
-			h.workloadSeldom(s.Workloads[i]).addTo(&s.Workloads[i].Usage)
+			c.readWorkload(s.Workloads[i]).addTo(&s.Workloads[i].Usage)
 		}
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	within := roundWithin
+	within := slowWithin
 	if scarce {
 		within = scarceWithin
 	}
 	if r.node == nil {
-		known := h.nodeSeldom()
+		known := c.readNode()
 		r.node = &known
 	}
 	for i := range r.cycle.Due(s.At, len(s.Workloads)+1, within) {
 		if i < len(s.Workloads) {
-			r.known[s.Workloads[i].ID] = h.workloadSeldom(s.Workloads[i])
+			r.known[s.Workloads[i].ID] = c.readWorkload(s.Workloads[i])
 		} else {
-			*r.node = h.nodeSeldom()
+			*r.node = c.readNode()
 		}
 	}
 	r.node.addToNode(&s.Usage)
@@ -89,11 +93,11 @@ func (r *round) fill(s *node.Snapshot, h *Host, scarce bool) {
 				continue
 			}
 			first--
-			have = h.workloadSeldom(*w)
+			have = c.readWorkload(*w)
 			r.known[w.ID] = have
 		} else if moved > 0 && have.moved(w.Usage.Memory, s.MemoryTotal) {
 			moved--
-			have.readMemory(h, *w)
+			have.readMemory(c, *w)
 			r.known[w.ID] = have
 		}
 		have.addTo(&w.Usage)
@@ -102,7 +106,7 @@ func (r *round) fill(s *node.Snapshot, h *Host, scarce bool) {
 }
 
 // forget drops the counters of workloads that are gone.
-func (r *round) forget(workloads []node.Workload) {
+func (r *slowCache) forget(workloads []node.Workload) {
 	if len(r.known) <= len(workloads) {
 		return
 	}
@@ -117,63 +121,63 @@ func (r *round) forget(workloads []node.Workload) {
 	}
 }
 
-// workloadSeldom reads the slow counters of a workload.
-func (h *Host) workloadSeldom(w node.Workload) seldom {
+// readWorkload reads the slow counters of a workload.
+func (c *Counters) readWorkload(w node.Workload) slowCounters {
 	p := string(w.Cgroup)
-	known := h.ioSeldom(p)
+	known := c.readIO(p)
 	known.cpu = w.Usage.CPU.Or(0)
-	known.readMemory(h, w)
+	known.readMemory(c, w)
 	for _, r := range resources {
-		if p, err := h.tree.Pressure(p, r.name); err == nil {
+		if p, err := c.tree.Pressure(p, r.name); err == nil {
 			*r.of(&known.pressure) = stallOf(p)
 		}
 	}
-	if h.throttlingIsSeldom(w) {
+	if c.throttlingIsSlow(w) {
 		var u node.Usage
-		_ = h.readCPUUse(&u, p) // absent after an error
+		_ = c.readCPUUse(&u, p) // absent after an error
 		known.throttled, known.periods, known.throttledPeriods = u.Throttled, u.Periods, u.ThrottledPeriods
 	}
 	return known
 }
 
 // readMemory reads memory.stat of a workload.
-func (x *seldom) readMemory(h *Host, w node.Workload) {
+func (x *slowCounters) readMemory(c *Counters, w node.Workload) {
 	x.charged, x.cold, x.refaults = w.Usage.Memory.Or(0), node.Maybe[unit.Bytes]{}, node.Maybe[int64]{}
-	if m, err := h.tree.MemoryUse(string(w.Cgroup)); err == nil {
+	if m, err := c.tree.MemoryUse(string(w.Cgroup)); err == nil {
 		x.cold, x.refaults = node.Some(m.InactiveFile), node.Some(m.Refaults)
 	}
 }
 
 // moved reports whether the charged memory of a workload has changed much since
 // its page cache was read.
-func (x seldom) moved(charged, total node.Maybe[unit.Bytes]) bool {
+func (x slowCounters) moved(charged, total node.Maybe[unit.Bytes]) bool {
 	now, known := charged.Value()
 	all, sized := total.Value()
 	return known && sized && max(now-x.charged, x.charged-now) > all/hasMoved
 }
 
-// nodeSeldom reads the slow counters of the node.
-func (h *Host) nodeSeldom() seldom {
-	known := h.ioSeldom("")
-	if v, err := h.fs.VMStat(); err == nil {
+// readNode reads the slow counters of the node.
+func (c *Counters) readNode() slowCounters {
+	known := c.readIO("")
+	if v, err := c.fs.VMStat(); err == nil {
 		known.refaults = node.Some(v.Refaults())
 	}
 	return known
 }
 
-func (h *Host) ioSeldom(p string) seldom {
-	var known seldom
-	if io, err := h.tree.IOUse(p); err == nil {
+func (c *Counters) readIO(p string) slowCounters {
+	var known slowCounters
+	if io, err := c.tree.IOUse(p); err == nil {
 		known.read, known.written = node.Some(io.Read), node.Some(io.Written)
 	}
 	return known
 }
 
-func (x seldom) addToNode(u *node.Usage) {
+func (x slowCounters) addToNode(u *node.Usage) {
 	u.Refaults, u.Read, u.Written = x.refaults, x.read, x.written
 }
 
-func (x seldom) addTo(u *node.Usage) {
+func (x slowCounters) addTo(u *node.Usage) {
 	x.addToNode(u)
 	u.Pressure = x.pressure
 	if x.throttled.Known() {

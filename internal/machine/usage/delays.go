@@ -1,4 +1,4 @@
-package host
+package usage
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/rqdelay"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -19,8 +20,8 @@ import (
 // record.
 const namedRunners = 8
 
-// A delayCounter counts run-queue delays: package rqdelay.
-type delayCounter interface {
+// A counter counts run-queue delays: package rqdelay.
+type counter interface {
 	Track(slot rqdelay.Slot, cgroupID uint64, class rqdelay.Class) error
 	Forget(cgroupID uint64) error
 	Limit(slot rqdelay.Slot, wait time.Duration) error
@@ -30,15 +31,18 @@ type delayCounter interface {
 	Close() error
 }
 
-// delays registers the workloads with a delayCounter and adds its counts to the
-// snapshots. The zero delays counts nothing.
-type delays struct {
+// Delays registers the workloads with a counter and adds its counts to the
+// snapshots. It counts nothing before Count. It is safe for concurrent use.
+type Delays struct {
+	tree   *cgroup.Tree
+	noTree error
+
 	mu      sync.Mutex
-	counter delayCounter // nil: counting is off
-	why     error        // the error that ended counting
-	stale   bool         // the workloads may have changed
-	beside  bool         // watch siblings while counting
-	seating
+	counter counter // nil: counting is off
+	why     error   // the error that ended counting
+	stale   bool    // the workloads may have changed
+	beside  bool    // watch siblings while counting
+	slotTable
 	now   rqdelay.Reading
 	parts [rqdelay.Slots][]part // by waiter; reused by the next list of waits
 }
@@ -49,51 +53,49 @@ type part struct {
 	time   time.Duration
 }
 
-// CountDelays starts to count by BPF how long the threads of latency-sensitive
+// NewDelays returns the delays of a node, whose cgroups are in tree; nil: it has
+// no usable ones, for the reason noTree.
+func NewDelays(tree *cgroup.Tree, noTree error) *Delays { return &Delays{tree: tree, noTree: noTree} }
+
+// Count starts to count by BPF how long the threads of latency-sensitive
 // workloads wait for a CPU and which workload runs there meanwhile, and raises
 // an alarm when the waits become too long. The snapshots of a resident host
 // then contain the counts. The cost is some 50 ns for each context switch of
 // the node (docs/experiments/2026-11-22-bpf-hook-cost). The channel is closed
 // when counting ends. The error is rqdelay.ErrUnsupported if the kernel cannot
 // count.
-func (h *Host) CountDelays() (<-chan Delayed, error) {
-	if err := h.needTree(); err != nil {
-		return nil, fmt.Errorf("count run-queue delays: %w", err)
+func (d *Delays) Count() (<-chan Delayed, error) {
+	if d.tree == nil {
+		return nil, fmt.Errorf("count run-queue delays: this machine has no usable cgroups: %w", d.noTree)
 	}
-	p, err := rqdelay.Open(rqdelay.Options{CgroupVersion: h.tree.Version(), Alarm: alarm})
+	p, err := rqdelay.Open(rqdelay.Options{CgroupVersion: d.tree.Version(), Alarm: alarm})
 	if err != nil {
 		return nil, err
 	}
-	return h.delays.start(p)
+	return d.start(p)
 }
 
-// StopDelays stops the counting.
-func (h *Host) StopDelays() error { return h.delays.stop() }
-
-// CountsDelays reports whether delays are counted.
-func (h *Host) CountsDelays() bool {
-	h.delays.mu.Lock()
-	defer h.delays.mu.Unlock()
-	return h.delays.counter != nil
+// Counts reports whether delays are counted.
+func (d *Delays) Counts() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.counter != nil
 }
 
-// DelayTrouble returns why delays are not counted in full; empty: they are. The
-// text stays the same as long as the reason does.
-func (h *Host) DelayTrouble() string { return h.delays.trouble() }
-
-func (d *delays) start(c delayCounter) (<-chan Delayed, error) {
+func (d *Delays) start(c counter) (<-chan Delayed, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.counter != nil {
 		return nil, errors.Join(errors.New("run-queue delays are counted already"), c.Close())
 	}
-	d.counter, d.why, d.stale, d.seating, d.now = c, nil, true, newSeating(), rqdelay.Reading{}
+	d.counter, d.why, d.stale, d.slotTable, d.now = c, nil, true, newSlotTable(), rqdelay.Reading{}
 	alarms := make(chan Delayed, alarmsKept)
-	go d.tell(c.Events(), alarms)
+	go d.forward(c.Events(), alarms)
 	return alarms, nil
 }
 
-func (d *delays) stop() error {
+// Stop stops the counting.
+func (d *Delays) Stop() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.why = nil
@@ -101,16 +103,18 @@ func (d *delays) stop() error {
 }
 
 // end stops counting; d.mu is held.
-func (d *delays) end() error {
+func (d *Delays) end() error {
 	c := d.counter
 	if d.counter = nil; c == nil {
 		return nil
 	}
-	d.seating = seating{}
+	d.slotTable = slotTable{}
 	return c.Close()
 }
 
-func (d *delays) trouble() string {
+// Trouble returns why delays are not counted in full; empty: they are. The text
+// stays the same as long as the reason does.
+func (d *Delays) Trouble() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
@@ -119,20 +123,20 @@ func (d *delays) trouble() string {
 	case d.counter == nil:
 		return ""
 	}
-	return d.seating.trouble()
+	return d.slotTable.trouble()
 }
 
-// expire makes the next snapshot compare the registered workloads with the
+// Expire makes the next snapshot compare the registered workloads with the
 // present ones.
-func (d *delays) expire() {
+func (d *Delays) Expire() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.stale = true
 }
 
-// fill adds the counts to a snapshot. After a failure, which trouble reports,
+// Fill adds the counts to a snapshot. After a failure, which Trouble reports,
 // the snapshot contains less.
-func (d *delays) fill(s *node.Snapshot, inode func(node.CgroupPath) (uint64, error)) {
+func (d *Delays) Fill(s *node.Snapshot, inode func(node.CgroupPath) (uint64, error)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.counter == nil {
@@ -153,7 +157,7 @@ func (d *delays) fill(s *node.Snapshot, inode func(node.CgroupPath) (uint64, err
 	s.Isolation.LSOn = d.ranLS(s.Topology)
 	for i := range s.Workloads {
 		w := &s.Workloads[i]
-		at := d.seats[w.ID]
+		at := d.assigned[w.ID]
 		if at == nil || at.shared || at.class != rqdelay.LS {
 			continue
 		}
@@ -167,7 +171,7 @@ func (d *delays) fill(s *node.Snapshot, inode func(node.CgroupPath) (uint64, err
 }
 
 // ranOn returns how long a slot ran on each CPU of the node.
-func (d *delays) ranOn(slot rqdelay.Slot, t node.Topology) map[unit.CPU]time.Duration {
+func (d *Delays) ranOn(slot rqdelay.Slot, t node.Topology) map[unit.CPU]time.Duration {
 	now, base := d.now.Run[slot], d.base.Run[slot]
 	all := make(map[unit.CPU]time.Duration, len(t.CPUs))
 	for _, c := range t.CPUs {
@@ -184,7 +188,7 @@ func (d *delays) ranOn(slot rqdelay.Slot, t node.Topology) map[unit.CPU]time.Dur
 }
 
 // waits lists waiters and runners by name.
-func (d *delays) waits() []node.Wait {
+func (d *Delays) waits() []node.Wait {
 	for pair, t := range d.now.Waits {
 		if t -= d.base.Waits[pair]; t > 0 && d.names[pair.Waiter] != "" && d.names[pair.Runner] != "" {
 			d.parts[pair.Waiter] = append(d.parts[pair.Waiter], part{pair.Runner, t})

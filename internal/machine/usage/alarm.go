@@ -1,4 +1,4 @@
-package host
+package usage
 
 import (
 	"fmt"
@@ -34,10 +34,10 @@ type Delayed struct {
 	Text     string // "waited 3 times its 2ms in 50ms, the last 4.1ms for batch"
 }
 
-// tell forwards alarms until the counter ends. It drops waits for other work
+// forward passes on alarms until the counter ends. It drops waits for other work
 // than best-effort, even if that has just left its slot: narrowing best-effort
 // work would not shorten them.
-func (d *delays) tell(from <-chan rqdelay.Event, to chan<- Delayed) {
+func (d *Delays) forward(from <-chan rqdelay.Event, to chan<- Delayed) {
 	defer close(to)
 	for e := range from {
 		a, is := d.alarmOf(e)
@@ -51,7 +51,7 @@ func (d *delays) tell(from <-chan rqdelay.Event, to chan<- Delayed) {
 	}
 }
 
-func (d *delays) alarmOf(e rqdelay.Event) (Delayed, bool) {
+func (d *Delays) alarmOf(e rqdelay.Event) (Delayed, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	waiter, runner := d.names[e.Slot], d.names[e.Runner]

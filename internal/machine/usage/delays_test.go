@@ -1,4 +1,4 @@
-package host
+package usage
 
 import (
 	"errors"
@@ -76,7 +76,7 @@ func (y *tally) wait(waiter, runner uint64, long time.Duration) {
 // inode that stands here.
 type hall struct {
 	*testing.T
-	delays
+	Delays
 	tally  *tally
 	inodes map[node.CgroupPath]uint64
 	alarms <-chan Delayed
@@ -102,8 +102,8 @@ func (h *hall) look(workloads ...node.Workload) node.Snapshot {
 		}
 	}
 	s.Topology.CPUs = []node.LogicalCPU{{ID: 0}, {ID: 1}}
-	h.expire()
-	h.fill(&s, func(p node.CgroupPath) (uint64, error) { return h.inodes[p], nil })
+	h.Expire()
+	h.Fill(&s, func(p node.CgroupPath) (uint64, error) { return h.inodes[p], nil })
 	return s
 }
 
@@ -188,7 +188,7 @@ func TestServicesComeFirstWhenThereAreMoreWorkloadsThanSlots(t *testing.T) {
 		services = append(services, node.Workload{ID: node.WorkloadID(fmt.Sprintf("web-%03d", i)), Class: node.LS})
 	}
 	h.look(jobs...)
-	if text := h.trouble(); !strings.Contains(text, "workloads of class BE") {
+	if text := h.Trouble(); !strings.Contains(text, "workloads of class BE") {
 		t.Errorf("trouble %q", text)
 	}
 	s := h.look(append(jobs, services...)...)
@@ -215,16 +215,16 @@ func TestServicesComeFirstWhenThereAreMoreWorkloadsThanSlots(t *testing.T) {
 			known++
 		}
 	}
-	if known != 249 || !strings.Contains(h.trouble(), "51 workloads of class LS") {
-		t.Errorf("%d of 300 services are counted alone; %q", known, h.trouble())
+	if known != 249 || !strings.Contains(h.Trouble(), "51 workloads of class LS") {
+		t.Errorf("%d of 300 services are counted alone; %q", known, h.Trouble())
 	}
 	for _, w := range h.look(services[:100]...).Workloads {
 		if !w.Usage.Delay.Sum.Known() {
 			t.Errorf("%s still shares a slot", w.ID)
 		}
 	}
-	if h.trouble() != "" {
-		t.Errorf("trouble %q", h.trouble())
+	if h.Trouble() != "" {
+		t.Errorf("trouble %q", h.Trouble())
 	}
 }
 
@@ -259,18 +259,18 @@ func TestACounterThatBreaksIsLetGo(t *testing.T) {
 	if _, open := <-h.alarms; open {
 		t.Error("the alarms go on")
 	}
-	if !errors.Is(h.why, rqdelay.ErrClosed) || !strings.Contains(h.trouble(), "no longer counted") || h.seats["web"] != nil {
-		t.Errorf("why %v, trouble %q", h.why, h.trouble())
+	if !errors.Is(h.why, rqdelay.ErrClosed) || !strings.Contains(h.Trouble(), "no longer counted") || h.assigned["web"] != nil {
+		t.Errorf("why %v, trouble %q", h.why, h.Trouble())
 	}
-	if err := h.stop(); err != nil || h.trouble() != "" {
-		t.Errorf("stop: %v; trouble %q", err, h.trouble())
+	if err := h.Stop(); err != nil || h.Trouble() != "" {
+		t.Errorf("stop: %v; trouble %q", err, h.Trouble())
 	}
 }
 
 // BenchmarkDelays is what a turn of a hundred workloads costs, without the
 // reading of the counters (BenchmarkRead of package probe).
 func BenchmarkDelays(b *testing.B) {
-	var d delays
+	var d Delays
 	y := newTally()
 	if _, err := d.start(y); err != nil {
 		b.Fatal(err)
@@ -289,7 +289,7 @@ func BenchmarkDelays(b *testing.B) {
 		_, err := fmt.Sscanf(string(p), "work-%d", &n)
 		return n + 1, err
 	}
-	d.fill(&s, inode)
+	d.Fill(&s, inode)
 	for waiter := range uint64(50) {
 		for runner := range uint64(100) {
 			y.wait(2*waiter+1, runner+1, time.Millisecond)
@@ -297,7 +297,7 @@ func BenchmarkDelays(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		d.fill(&s, inode)
+		d.Fill(&s, inode)
 	}
 	b.ReportMetric(float64(len(s.Waits)), "waits")
 }
