@@ -141,7 +141,7 @@ func (d *daemon) listen(ctx context.Context) {
 		case <-d.Reload:
 			d.config.reload.Store(true)
 			e = tick.Event{At: time.Now(), Kind: tick.EventConfig, Text: "asked to read the configuration again"}
-		case r := <-d.host.RungEvents():
+		case r := <-d.host.Isolation().Events():
 			e = tick.Event{At: r.At, Kind: tick.EventRung, Text: r.Text}
 		}
 		d.signals.send(e)

@@ -91,7 +91,7 @@ func (s *Site) wakeLoop(ctx context.Context, alarms <-chan usage.Delayed, wake c
 		select {
 		case <-ctx.Done():
 			return
-		case r := <-s.Host.RungEvents():
+		case r := <-s.Host.Isolation().Events():
 			e = tick.Event{At: r.At, Kind: tick.EventRung, Text: r.Text}
 		case a, ok := <-alarms:
 			if !ok {

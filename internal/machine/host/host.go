@@ -4,7 +4,6 @@
 package host
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,16 +13,17 @@ import (
 	"sync"
 	"time"
 
-	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/blockio"
 	"tenon.sh/tenon/internal/machine/cachectl"
 	"tenon.sh/tenon/internal/machine/capability"
+	"tenon.sh/tenon/internal/machine/isolation"
 	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/machine/knob"
 	"tenon.sh/tenon/internal/machine/topology"
 	"tenon.sh/tenon/internal/machine/usage"
+	"tenon.sh/tenon/internal/machine/vendormark"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -73,20 +73,25 @@ type Host struct {
 	counters *usage.Counters
 	delays   *usage.Delays
 
+	marks     *vendormark.Marks
+	isolation *isolation.Isolation
+
 	mu        sync.Mutex // guards the fields below
 	workloads map[node.WorkloadID]node.Workload
 	sorted    []node.Workload // of workloads; nil: stale
 	topology  *topology.Cache
 	sight     *sight // nil unless resident
 
-	isolation isolation
 }
 
 // Open finds the parts of the node. It writes nothing: the first change creates
 // the journal. A machine without cgroups opens, and refuses operations that
 // need them.
-func Open(o Options) (*Host, error) {
-	h := &Host{tree: o.Tree, fs: o.FS, opened: time.Now(), spare: o.Spare, workloads: map[node.WorkloadID]node.Workload{}, isolation: newIsolation()}
+func Open(o Options) (*Host, error) { return open(o, isolation.Kernel{}) }
+
+// open is Open, where tests put models in the place of parts of the kernel.
+func open(o Options, k isolation.Kernel) (*Host, error) {
+	h := &Host{tree: o.Tree, fs: o.FS, opened: time.Now(), spare: o.Spare, workloads: map[node.WorkloadID]node.Workload{}}
 	if h.fs == (proc.FS{}) {
 		h.fs = proc.Default()
 	}
@@ -120,10 +125,7 @@ func Open(o Options) (*Host, error) {
 			h.tree = h.tree.KeepOpen()
 		}
 	}
-	h.topology = topology.New(h.fs)
-	h.blocks = blockio.New(h.fs, h.tree)
-	h.counters, h.delays = usage.New(h.fs, h.tree, o.Resident), usage.NewDelays(h.tree, h.noTree)
-	h.controls = cachectl.New(h.fs.Proc, h.tree, h.journal)
+	h.wire(o.Resident, k)
 	h.can = sync.OnceValue(func() node.Capabilities {
 		n := capability.Node{FS: h.fs, Tree: h.tree, NoTree: h.noTree, Topology: h.topology, Devices: h.blocks, Controls: h.controls}
 		if o.Try {
@@ -131,9 +133,27 @@ func Open(o Options) (*Host, error) {
 		}
 		return capability.Look(n)
 	})
-	h.knobs = h.adapters()
 	return h, nil
 }
+
+// wire makes the parts of the host.
+func (h *Host) wire(resident bool, k isolation.Kernel) {
+	h.topology = topology.New(h.fs)
+	h.blocks = blockio.New(h.fs, h.tree)
+	h.counters, h.delays = usage.New(h.fs, h.tree, resident), usage.NewDelays(h.tree, h.noTree)
+	h.controls = cachectl.New(h.fs.Proc, h.tree, h.journal)
+	h.marks = vendormark.New(h.tree, h.fs.Proc, h.journal, h.set, h.release)
+	h.isolation = isolation.New(isolation.Options{
+		FS: h.fs, Tree: h.tree, Journal: h.journal, Topology: h.topology, Marks: h.marks,
+		Resident: resident, Now: h.now, Inode: h.inode, Forget: h.sight.anew, Kernel: k,
+	})
+	h.knobs = h.adapters()
+}
+
+// now returns the time on the clock of the snapshots: the wall clock at the start
+// plus the elapsed time. Setting the clock makes no rate wrong, and a replay of
+// the snapshots sees the same differences.
+func (h *Host) now() time.Time { return h.opened.Add(time.Since(h.opened)).Round(0) }
 
 // Close closes the journal, and unloads the BPF scheduler. All other changes
 // stay; see RestoreOwn.
@@ -141,7 +161,7 @@ func (h *Host) Close() error {
 	if h.sight != nil && h.tree != nil {
 		h.tree.CloseAll()
 	}
-	h.isolation.close()
+	h.isolation.Close()
 	return errors.Join(h.delays.Stop(), h.journal.Close())
 }
 
@@ -165,19 +185,26 @@ func (h *Host) ManageOnly(all []node.Workload) {
 	}
 	h.sight.expire()
 	h.delays.Expire()
-	h.isolation.expire()
+	h.isolation.Expire()
 }
 
 // Show sets the knobs that a resident host's snapshots show for every cgroup;
 // before the first call that is all of them. Reading unneeded knobs would be
 // most of the cost of an idle agent.
 func (h *Host) Show(files []node.File) {
-	h.sight.show(h.isolation.show(h.controls.Show(h.blocks.Show(files)), h.can()))
+	h.sight.show(h.isolation.Show(h.controls.Show(h.blocks.Show(files)), h.can()))
 }
 
 // Delays counts how long threads wait for a CPU, if it is asked to; snapshots
 // then show it.
 func (h *Host) Delays() *usage.Delays { return h.delays }
+
+// Isolation keeps best-effort threads out of the way of others.
+func (h *Host) Isolation() *isolation.Isolation { return h.isolation }
+
+// Guard does the writes about threads that snapshots must not do. The loop calls
+// it after the steps of each tick.
+func (h *Host) Guard() error { return h.isolation.Guard(h.now(), h.managed()) }
 
 // Session is the process in whose name this host journals.
 func (h *Host) Session() journal.Session { return h.journal.Session() }
@@ -240,160 +267,4 @@ func (h *Host) needTree() error {
 		return fmt.Errorf("this machine has no usable cgroups: %w", h.noTree)
 	}
 	return nil
-}
-
-// Apply performs one step. It journals the value from before and the new value
-// before the write, and afterwards the value that the kernel shows. A release
-// restores the value from before, unless another component has changed the knob
-// since, and then forgets the knob. A step on a cgroup that is gone fails with
-// cgroup.ErrGone.
-func (h *Host) Apply(ctx context.Context, s plan.Step) error {
-	if err := errors.Join(ctx.Err(), h.needTree()); err != nil {
-		return fmt.Errorf("apply %v: %w", s, err)
-	}
-	if s.To == nil {
-		return fmt.Errorf("apply to %v: the step has no value", s.Knob)
-	}
-	var err error
-	if cachectl.Has(s.Knob) {
-		defer h.controls.Written(s.Knob)
-	}
-	if s.Release {
-		err = h.release(s.Knob)
-		switch {
-		case err != nil:
-		case s.Knob.Control != "":
-			err = h.controls.Leave(s.Knob.Control)
-		case s.Knob.File == node.FileIdentity:
-			err = h.leaveSwitch()
-		}
-	} else {
-		err = h.set(s.Knob, s.To.Rounded(h.kernel()))
-		switch {
-		case err == nil:
-		case s.Knob.Control != "":
-			err = errors.Join(err, h.controls.Leave(s.Knob.Control))
-		case s.Knob.File == node.FileIdentity: // turned on for the mark that was refused
-			err = errors.Join(err, h.leaveSwitch())
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("apply %v: %w", s, err)
-	}
-	return nil
-}
-
-func (h *Host) set(k node.Knob, to node.Value) error {
-	if k.File.OrdersScheduler() {
-		return h.order(k, to)
-	}
-	if v, isRun := to.(node.Run); isRun && v.Ends() {
-		return h.end(k, v)
-	}
-	if k.Control != "" {
-		if err := h.controls.Make(k.Control); err != nil {
-			return err
-		}
-	}
-	inode, err := h.knobInode(k)
-	if err != nil {
-		return err
-	}
-	before, err := h.knobs.Read(k)
-	if err != nil {
-		return err
-	}
-	if err := h.journal.Intend(k, inode, h.before(before), to); err != nil {
-		return err
-	}
-	writeErr := h.knobs.Write(k, to)
-	now, err := h.knobs.Read(k)
-	h.sight.saw(k, now, err)
-	if errors.Is(writeErr, ErrLoading) {
-		return writeErr // the entry stays pending with the new value
-	}
-	if writeErr == nil && err == nil {
-		return h.journal.Wrote(k, now)
-	}
-	if err == nil && now == before { // refused without any change
-		return errors.Join(writeErr, h.journal.Abandon(k))
-	}
-	// The knob is between the two values. Its entry stays pending, so that a
-	// restore accepts any mix of them as Tenon's.
-	return errors.Join(writeErr, err)
-}
-
-// before returns the value from before Tenon of a knob that reads as v.
-func (h *Host) before(v node.Value) node.Value {
-	if _, threads := v.(node.Threads); threads {
-		// A thread that had it before had it from an earlier Tenon, or from its
-		// parent.
-		return node.ThreadsNormal
-	}
-	return h.controls.Before(v)
-}
-
-// knobInode identifies the cgroup or the control group of a knob. It fails with
-// cgroup.ErrGone if there is none.
-func (h *Host) knobInode(k node.Knob) (uint64, error) {
-	if k.Control != "" {
-		return h.controls.Inode(k.Control)
-	}
-	return h.tree.Inode(string(k.Cgroup))
-}
-
-func (h *Host) release(k node.Knob) error {
-	s, err := h.journal.State()
-	if err != nil {
-		return err
-	}
-	t, touched := s.Touches[k]
-	if !touched {
-		return nil
-	}
-	t = h.attainable(k, t)
-	inode, err := h.knobInode(k)
-	if errors.Is(err, cgroup.ErrGone) || (err == nil && inode != t.Inode) {
-		return errors.Join(h.lastLeave(k), h.journal.Forget(k)) // the cgroup and its knobs are gone
-	}
-	if err != nil {
-		return err
-	}
-	now, err := h.knobs.Read(k)
-	h.sight.saw(k, now, err)
-	if dropped(err) {
-		return h.journal.Forget(k)
-	}
-	if err != nil {
-		return err
-	}
-	if k == schedulerKnob {
-		h.isolation.unwant() // the knob does not show it while it is being loaded
-	}
-	if now != t.Before && h.ours(k, t, now) {
-		if err := h.journal.Intend(k, inode, t.Before, t.Before); err != nil {
-			return err
-		}
-		err := h.knobs.Write(k, t.Before)
-		if next := h.nextTo(k, t.Before, err); next != nil {
-			t.Before = next
-			if err = h.journal.Intend(k, inode, t.Before, t.Before); err == nil {
-				err = h.knobs.Write(k, t.Before)
-			}
-		}
-		if err != nil {
-			return err
-		}
-		now, err = h.knobs.Read(k)
-		if h.sight.saw(k, now, err); err != nil {
-			return err
-		}
-		if now != t.Before {
-			return fmt.Errorf("%v was %v before and now reads %v", k, t.Before, now)
-		}
-	}
-	if err := h.lastLeave(k); err != nil {
-		return err
-	}
-	return h.journal.Forget(k)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"tenon.sh/tenon/internal/machine/vendormark"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -56,7 +57,7 @@ func TestMarksTurnTheSwitchOnAndGiveItBack(t *testing.T) {
 	if s.Knobs.Now[mark("be")] != node.IdentityBE || s.Knobs.Before[mark("be")] != node.IdentityNone {
 		t.Errorf("shown as %v, before %v", s.Knobs.Now[mark("be")], s.Knobs.Before[mark("be")])
 	}
-	if _, shown := s.Knobs.Before[switchKnob]; shown {
+	if _, shown := s.Knobs.Before[vendormark.Switch]; shown {
 		t.Error("the switch is shown: a policy that does not know it would release it")
 	}
 	do(t, b.release(t, mark("be")))

@@ -12,15 +12,14 @@ import (
 
 // adapters returns how this host reads and writes each kind of knob.
 func (h *Host) adapters() knob.Table {
-	isolation := knob.Adapter{Read: h.readIsolation, Write: h.writeIsolation}
 	table := knob.Table{
 		node.FileCPUWeight: {
 			Read: func(k node.Knob) (node.Value, error) {
 				v, err := h.tree.ReadCPUWeight(string(k.Cgroup))
-				return h.asked(k, node.CPUWeight(v)), err
+				return h.isolation.Exempt().Weight(k, node.CPUWeight(v)), err
 			},
 			Write: knob.Of(nil, func(k node.Knob, v node.CPUWeight) error {
-				h.isolation.uneased(k.Cgroup)
+				h.isolation.Exempt().WeightSet(k.Cgroup)
 				return h.tree.WriteCPUWeight(string(k.Cgroup), cgroup.CPUWeight(v))
 			}).Write,
 		},
@@ -57,17 +56,10 @@ func (h *Host) adapters() knob.Table {
 		node.FileRun: knob.Of(
 			func(k node.Knob) (node.Run, error) { return h.readRun(string(k.Cgroup)) },
 			func(k node.Knob, v node.Run) error { return h.writeRun(k.Cgroup, v) }),
-		node.FileIdentity:  isolation,
-		node.FileScheduler: isolation,
-		node.FilePolicy:    isolation,
-		node.FileCookie:    isolation,
-		node.FileSlice:     isolation,
-
-		node.FileSchedulerGroup: {Read: h.readOrder, Write: h.order},
-		node.FileSchedulerCap:   {Read: h.readOrder, Write: h.order},
 	}
 	maps.Copy(table, h.blocks.Adapters())
 	maps.Copy(table, h.controls.Adapters())
+	maps.Copy(table, h.isolation.Adapters())
 	return table
 }
 

@@ -3,8 +3,7 @@ package host
 import (
 	"testing"
 
-	"tenon.sh/tenon/internal/machine/blockio"
-	"tenon.sh/tenon/internal/machine/cachectl"
+	"tenon.sh/tenon/internal/machine/isolation"
 	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -33,8 +32,7 @@ func TestEveryKnobHasAnAdapter(t *testing.T) {
 
 // withKnobs gives a host that a test made its parts and its adapters.
 func withKnobs(h *Host) *Host {
-	h.blocks, h.controls = blockio.New(h.fs, h.tree), cachectl.New(h.fs.Proc, h.tree, h.journal)
-	h.knobs = h.adapters()
+	h.wire(h.sight != nil, isolation.Kernel{})
 	return h
 }
 

@@ -190,7 +190,7 @@ func (h *Host) restoreKnobs(in scope, r *Report) error {
 		}
 		steps = refused
 	}
-	errs = append(errs, h.lateThreads(threads))
+	errs = append(errs, h.isolation.TakeBackLate(threads))
 	return errors.Join(errs...)
 }
 

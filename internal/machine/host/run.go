@@ -9,12 +9,11 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/machine/exempt"
+	"tenon.sh/tenon/internal/machine/isolation"
 	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/model/node"
 )
-
-// ErrOwn means that a cgroup contains a process that Tenon or the node needs.
-var ErrOwn = errors.New("it holds a process of Tenon or of the system")
 
 // readRun reads whether a cgroup is Running or Frozen. Without a freezer it is
 // Running.
@@ -37,13 +36,13 @@ func (h *Host) writeRun(p node.CgroupPath, v node.Run) error {
 		if err := h.mayStop(p); err != nil {
 			return fmt.Errorf("freeze %s: %w", p, err)
 		}
-		if err := h.boost(p, time.Time{}, ""); err != nil {
+		if err := h.isolation.Exempt().Add(p, time.Time{}, ""); err != nil {
 			return fmt.Errorf("freeze %s: %w", p, err)
 		}
 	}
 	err := h.tree.Freeze(string(p), v == node.Frozen)
 	if v != node.Frozen || err != nil {
-		h.unboost(p)
+		h.isolation.Exempt().End(p)
 	}
 	return err
 }
@@ -59,8 +58,8 @@ func (h *Host) end(k node.Knob, v node.Run) error {
 		return err
 	}
 	if v == node.Ended {
-		h.isolation.killed(k.Cgroup)
-		_ = h.ease(k.Cgroup)
+		h.isolation.Exempt().Killed(k.Cgroup)
+		_ = h.isolation.Exempt().ClearIdle(k.Cgroup)
 	}
 	killed := h.sight.follow(k, v)
 	if v == node.AskedToEnd {
@@ -84,7 +83,7 @@ func (h *Host) Prepare(k node.Knob) error {
 	if err := h.release(k); err != nil {
 		return err
 	}
-	_ = errors.Join(h.boost(k.Cgroup, h.now().Add(boostFor), node.AskedToEnd), h.unmark(k.Cgroup))
+	_ = errors.Join(h.isolation.Exempt().Add(k.Cgroup, h.now().Add(exempt.For), node.AskedToEnd), h.marks.Unmark(k.Cgroup))
 	return nil
 }
 
@@ -130,7 +129,7 @@ func (h *Host) kill(k node.Knob) error {
 // session or its watchdog.
 func (h *Host) mayStop(p node.CgroupPath) error {
 	if p == "" {
-		return ErrOwn
+		return isolation.ErrOwn
 	}
 	pids, err := h.tree.ProcsBelow(string(p))
 	if err != nil {
@@ -151,7 +150,7 @@ func (h *Host) mayStop(p node.CgroupPath) error {
 	}
 	for _, pid := range pids {
 		if slices.Contains(own, pid) {
-			return fmt.Errorf("process %d: %w", pid, ErrOwn)
+			return fmt.Errorf("process %d: %w", pid, isolation.ErrOwn)
 		}
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/host"
+	"tenon.sh/tenon/internal/machine/isolation"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -107,7 +108,7 @@ func TestNobodyStopsTenon(t *testing.T) {
 	t.Cleanup(func() { _ = h.Close() })
 	for _, v := range []node.Run{node.Frozen, node.AskedToEnd, node.Ended} {
 		for _, group := range []node.CgroupPath{p, ""} {
-			if err := h.Apply(t.Context(), plan.Step{Knob: runOf(group), To: v}); !errors.Is(err, host.ErrOwn) {
+			if err := h.Apply(t.Context(), plan.Step{Knob: runOf(group), To: v}); !errors.Is(err, isolation.ErrOwn) {
 				t.Errorf("%q of %q: %v", v, group, err)
 			}
 		}

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/machine/cachectl"
+	"tenon.sh/tenon/internal/machine/isolation"
 	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/machine/subtree"
 	"tenon.sh/tenon/internal/model/node"
@@ -23,10 +23,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 		return node.Snapshot{}, err
 	}
 	s := node.Snapshot{
-		// The wall clock at the start plus the elapsed time: setting the clock
-		// makes no rate wrong, and a replay of the snapshots sees the same
-		// differences.
-		At:  h.opened.Add(time.Since(h.opened)).Round(0),
+		At:  h.now(),
 		Can: h.can(), // shared, never changed
 		Knobs: node.Knobs{
 			Kernel: h.kernel(), Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{},
@@ -41,7 +38,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 		s.Workloads = slices.Clone(h.managed())
 		return s, nil
 	}
-	h.endBoosts(s.At)
+	h.isolation.Exempt().EndOver(s.At)
 	managed := h.managed()
 	s.Workloads = make([]node.Workload, 0, len(managed))
 	for _, w := range managed {
@@ -49,7 +46,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 		if w.Usage, gone = h.counters.Workload(w); gone && h.sight != nil {
 			continue
 		}
-		w.Ending = h.isolation.endOf(w.Cgroup)
+		w.Ending = h.isolation.Exempt().Ending(w.Cgroup)
 		s.Workloads = append(s.Workloads, w)
 	}
 	h.counters.FillSlow(&s, scarce)
@@ -57,7 +54,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	if err != nil {
 		return s, err
 	}
-	h.hideIdle(touches)
+	h.marks.HideIdle(touches)
 	groups := append(inSight(s.Workloads), h.below(s.Workloads)...)
 	if h.sight == nil {
 		for _, p := range groups {
@@ -74,7 +71,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 			}
 		}
 	} else {
-		touched := slices.DeleteFunc(slices.Collect(maps.Keys(touches)), func(k node.Knob) bool { return cachectl.Has(k) || isolates(k) })
+		touched := slices.DeleteFunc(slices.Collect(maps.Keys(touches)), func(k node.Knob) bool { return cachectl.Has(k) || isolation.Has(k) })
 		for _, k := range touched {
 			groups = append(groups, k.Cgroup)
 		}
@@ -85,7 +82,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 		s.Knobs.Now = h.sight.look(s.At, slices.Compact(groups), touched, h)
 	}
 	h.controls.Fill(&s, touches)
-	h.fillIsolation(&s, touches)
+	h.isolation.Fill(&s, touches)
 	if len(h.blocks.Shown()) > 0 {
 		s.Devices = h.blocks.List()
 	}
@@ -204,7 +201,7 @@ func (h *Host) Adopt() error {
 // that are gone.
 func (h *Host) Sweep() error {
 	h.sight.expire()
-	h.isolation.expire()
+	h.isolation.Expire()
 	touches, err := h.ownTouches()
 	if err != nil || h.tree == nil {
 		return err
@@ -216,5 +213,5 @@ func (h *Host) Sweep() error {
 			errs = append(errs, h.journal.Forget(k))
 		}
 	}
-	return errors.Join(append(errs, h.sweepOrders())...)
+	return errors.Join(append(errs, h.isolation.Scheduler().SweepOrders())...)
 }

@@ -1,4 +1,4 @@
-package host
+package bescheduler
 
 import (
 	"cmp"
@@ -41,13 +41,11 @@ var classOf = map[node.SchedulerClass]scx.Class{
 	node.SchedulerNormal: scx.Normal, node.SchedulerBE: scx.BE, node.SchedulerLS: scx.LS, node.SchedulerLSX: scx.LSX,
 }
 
-// fillOrders shows the orders of cgroups that exist. Each is read from the
+// FillOrders shows the orders of cgroups that exist. Each is read from the
 // scheduler's maps within reread.Changed.
-func (h *Host) fillOrders(at time.Time, into map[node.Knob]node.Value) {
-	i := &h.isolation
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	x := &i.scheduler
+func (x *Scheduler) FillOrders(at time.Time, into map[node.Knob]node.Value) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	paths := slices.Sorted(maps.Keys(x.orders.groups))
 	if x.loaded != nil {
 		for n := range x.orders.readBack.Due(at, len(paths), reread.Changed) {
@@ -56,7 +54,7 @@ func (h *Host) fillOrders(at time.Time, into map[node.Knob]node.Value) {
 	}
 	for _, p := range paths {
 		o, known := x.orders.groups[p]
-		if inode, err := h.inode(p); known && err == nil && inode == o.inode {
+		if inode, err := x.inode(p); known && err == nil && inode == o.inode {
 			into[node.Knob{Cgroup: p, File: node.FileSchedulerGroup}] = o.value
 		}
 	}
@@ -64,7 +62,7 @@ func (h *Host) fillOrders(at time.Time, into map[node.Knob]node.Value) {
 }
 
 // readBack reads the orders of a cgroup from the scheduler's maps.
-func (x *scheduler) readBack(p node.CgroupPath) {
+func (x *Scheduler) readBack(p node.CgroupPath) {
 	o := x.orders.groups[p]
 	g, known, err := x.loaded.Group(o.inode)
 	switch {
@@ -91,50 +89,48 @@ func (x *scheduler) readBack(p node.CgroupPath) {
 	x.orders.groups[p] = o
 }
 
-// readOrder returns one order; the zero value: none.
-func (h *Host) readOrder(k node.Knob) (node.Value, error) {
-	inode, err := h.inode(k.Cgroup)
+// ReadOrder returns one order; the zero value: none.
+func (x *Scheduler) ReadOrder(k node.Knob) (node.Value, error) {
+	inode, err := x.inode(k.Cgroup)
 	if err != nil {
 		return nil, err
 	}
-	i := &h.isolation
-	i.mu.Lock()
-	defer i.mu.Unlock()
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	if k == capKnob {
-		return i.scheduler.orders.cap, nil
+		return x.orders.cap, nil
 	}
-	if o := i.scheduler.orders.groups[k.Cgroup]; o.inode == inode {
+	if o := x.orders.groups[k.Cgroup]; o.inode == inode {
 		return o.value, nil
 	}
 	return node.SchedulerGroup{}, nil
 }
 
-// order gives the scheduler an order, or keeps it for the next load. It is not
+// Order gives the scheduler an order, or keeps it for the next load. It is not
 // journaled: it ends with the scheduler, which ends with this process.
-func (h *Host) order(k node.Knob, v node.Value) error {
-	i := &h.isolation
+func (x *Scheduler) Order(k node.Knob, v node.Value) error {
 	switch v := v.(type) {
 	case node.SchedulerCap:
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		return i.scheduler.noteRefusal(k, i.scheduler.orderCap(v))
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return x.orders.noteRefusal(k, x.orderCap(v))
 	case node.SchedulerGroup:
 		if err := v.Valid(); err != nil {
 			return fmt.Errorf("order %v: %w", k, err)
 		}
-		inode, err := h.inode(k.Cgroup)
+		inode, err := x.inode(k.Cgroup)
 		if gone := errors.Is(err, cgroup.ErrGone) && v == (node.SchedulerGroup{}); err != nil && !gone {
 			return err
 		}
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		return i.scheduler.noteRefusal(k, i.scheduler.orderGroup(k.Cgroup, order{inode, v}))
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return x.orders.noteRefusal(k, x.orderGroup(k.Cgroup, order{inode, v}))
 	}
 	return fmt.Errorf("write %v: a %T is no value of this file", k, v)
 }
 
-// orderCap changes the cap; i.mu is held.
-func (x *scheduler) orderCap(v node.SchedulerCap) error {
+// orderCap changes the cap; x.mu is held.
+func (x *Scheduler) orderCap(v node.SchedulerCap) error {
 	if x.loaded != nil {
 		if err := x.loaded.SetCap(capOf(v)); err != nil {
 			return err
@@ -144,8 +140,8 @@ func (x *scheduler) orderCap(v node.SchedulerCap) error {
 	return nil
 }
 
-// orderGroup changes the order of a cgroup; i.mu is held.
-func (x *scheduler) orderGroup(p node.CgroupPath, o order) error {
+// orderGroup changes the order of a cgroup; x.mu is held.
+func (x *Scheduler) orderGroup(p node.CgroupPath, o order) error {
 	before, had := x.orders.groups[p]
 	none := o.value == (node.SchedulerGroup{})
 	if x.loaded != nil {
@@ -160,7 +156,7 @@ func (x *scheduler) orderGroup(p node.CgroupPath, o order) error {
 				return err
 			}
 		}
-		if before.value.Slot > 0 && before.value.Slot != o.value.Slot && !x.taken(p, before.value.Slot) {
+		if before.value.Slot > 0 && before.value.Slot != o.value.Slot && !x.orders.taken(p, before.value.Slot) {
 			if err := x.loaded.SetPod(scx.Pod{Slot: before.value.Slot}); err != nil {
 				return err
 			}
@@ -176,10 +172,10 @@ func (x *scheduler) orderGroup(p node.CgroupPath, o order) error {
 	return nil
 }
 
-// taken reports whether another cgroup has a slot; i.mu is held.
-func (x *scheduler) taken(p node.CgroupPath, slot int) bool {
-	for q, o := range x.orders.groups {
-		if q != p && o.value.Slot == slot {
+// taken reports whether another cgroup has a slot; x.mu is held.
+func (o *orders) taken(p node.CgroupPath, slot int) bool {
+	for q, other := range o.groups {
+		if q != p && other.value.Slot == slot {
 			return true
 		}
 	}
@@ -187,8 +183,8 @@ func (x *scheduler) taken(p node.CgroupPath, slot int) bool {
 }
 
 // push writes an order to the scheduler's maps: the quota first, so that no
-// thread is in the slot without it. i.mu is held.
-func (x *scheduler) push(o order) error {
+// thread is in the slot without it. x.mu is held.
+func (x *Scheduler) push(o order) error {
 	if v := o.value; v.Slot > 0 {
 		quota := time.Duration(int64(v.Quota) * int64(scx.QuotaPeriod) / int64(unit.CPUs(1)))
 		if err := x.loaded.SetPod(scx.Pod{Slot: v.Slot, Weight: v.Weight, Quota: quota}); err != nil {
@@ -201,11 +197,9 @@ func (x *scheduler) push(o order) error {
 // pushOrders gives a newly loaded scheduler all orders, protecting ones first.
 // Refused orders are not shown any more, so that they are wanted and tried
 // again.
-func (h *Host) pushOrders(s extScheduler) {
-	i := &h.isolation
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	x := &i.scheduler
+func (x *Scheduler) pushOrders(s Program) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	if x.loaded != s {
 		return
 	}
@@ -215,37 +209,37 @@ func (h *Host) pushOrders(s extScheduler) {
 	})
 	for _, p := range paths {
 		k := node.Knob{Cgroup: p, File: node.FileSchedulerGroup}
-		if x.noteRefusal(k, x.push(x.orders.groups[p])) != nil {
+		if x.orders.noteRefusal(k, x.push(x.orders.groups[p])) != nil {
 			delete(x.orders.groups, p)
 		}
 	}
-	if x.noteRefusal(capKnob, x.loaded.SetCap(capOf(x.orders.cap))) != nil {
+	if x.orders.noteRefusal(capKnob, x.loaded.SetCap(capOf(x.orders.cap))) != nil {
 		x.orders.cap = node.SchedulerCap{}
 	}
 }
 
 // noteRefusal records whether the scheduler accepted an order, and returns why
-// not. A failure because the scheduler has ended is no refusal. i.mu is held.
-func (x *scheduler) noteRefusal(k node.Knob, err error) error {
-	if delete(x.orders.refused, k); err == nil || errors.Is(err, scx.ErrClosed) {
+// not. A failure because the scheduler has ended is no refusal. The scheduler is locked.
+func (o *orders) noteRefusal(k node.Knob, err error) error {
+	if delete(o.refused, k); err == nil || errors.Is(err, scx.ErrClosed) {
 		return err
 	}
-	if x.orders.refused == nil {
-		x.orders.refused = map[node.Knob]string{}
+	if o.refused == nil {
+		o.refused = map[node.Knob]string{}
 	}
-	x.orders.refused[k] = strings.Join(strings.Fields(err.Error()), " ")
+	o.refused[k] = strings.Join(strings.Fields(err.Error()), " ")
 	return err
 }
 
-// refusals lists the orders that the scheduler refused; empty: none. i.mu is
-// held.
-func (x *scheduler) refusals() string {
-	n := len(x.orders.refused)
+// refusals lists the orders that the scheduler refused; empty: none. The scheduler
+// is locked.
+func (o *orders) refusals() string {
+	n := len(o.refused)
 	if n == 0 {
 		return ""
 	}
-	first := slices.SortedFunc(maps.Keys(x.orders.refused), node.Knob.Compare)[0]
-	text := fmt.Sprintf("%v: %s", first, x.orders.refused[first])
+	first := slices.SortedFunc(maps.Keys(o.refused), node.Knob.Compare)[0]
+	text := fmt.Sprintf("%v: %s", first, o.refused[first])
 	if n > 1 {
 		text += fmt.Sprintf("; and %d more", n-1)
 	}
@@ -253,31 +247,30 @@ func (x *scheduler) refusals() string {
 }
 
 // forgetOrders drops all orders after the end of their scheduler.
-func (i *isolation) forgetOrders() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.scheduler.orders = orders{}
+func (x *Scheduler) forgetOrders() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.orders = orders{}
 }
 
-// sweepOrders drops the orders of cgroups that are gone.
-func (h *Host) sweepOrders() error {
-	i := &h.isolation
-	i.mu.Lock()
-	defer i.mu.Unlock()
+// SweepOrders drops the orders of cgroups that are gone.
+func (x *Scheduler) SweepOrders() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	var errs []error
-	for p, o := range i.scheduler.orders.groups {
-		if inode, err := h.tree.Inode(string(p)); errors.Is(err, cgroup.ErrGone) || err == nil && inode != o.inode {
-			errs = append(errs, i.scheduler.orderGroup(p, order{inode: o.inode}))
+	for p, o := range x.orders.groups {
+		if inode, err := x.tree.Inode(string(p)); errors.Is(err, cgroup.ErrGone) || err == nil && inode != o.inode {
+			errs = append(errs, x.orderGroup(p, order{inode: o.inode}))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// cap returns the present cap.
-func (i *isolation) cap() node.SchedulerCap {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.scheduler.orders.cap
+// presentCap returns the cap.
+func (x *Scheduler) presentCap() node.SchedulerCap {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.orders.cap
 }
 
 // capOf converts the cap for the scheduler.

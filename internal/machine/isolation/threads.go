@@ -1,4 +1,4 @@
-package host
+package isolation
 
 import (
 	"errors"
@@ -15,52 +15,52 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// spillFor is how long a demoted thread stays in the fair class.
-const spillFor = 5 * time.Second
+// demotedFor is how long a demoted thread stays in the fair class.
+const demotedFor = 5 * time.Second
 
 // latePause is the time after which a restore looks for threads created
 // meanwhile.
 const latePause = 50 * time.Millisecond
 
-// errNotBE means that a cgroup contains work of another class.
-var errNotBE = errors.New("it is not best-effort work")
+// ErrOwn means that a cgroup contains a process that Tenon or the node needs.
+var ErrOwn = errors.New("it holds a process of Tenon or of the system")
+
+// ErrNotBE means that a cgroup contains work of another class.
+var ErrNotBE = errors.New("it is not best-effort work")
 
 // bestEffort lists the threads in and below a cgroup, without those of other
 // classes and of exempt cgroups.
-func (h *Host) bestEffort(p node.CgroupPath) ([]int, error) {
-	i := &h.isolation
+func (i *Isolation) bestEffort(p node.CgroupPath) ([]int, error) {
 	i.mu.Lock()
-	own, spared := i.own, maps.Clone(i.spared)
+	own := i.classes
 	i.mu.Unlock()
 	for q := p; q != ""; q = q.Parent() {
-		if _, is := spared[q]; is {
+		if i.exempt.Has(q) {
 			return nil, nil
 		}
 	}
-	return subtree.ThreadsBut(h.tree, p, func(q node.CgroupPath) bool {
+	return subtree.ThreadsBut(i.tree, p, func(q node.CgroupPath) bool {
 		class, is := own[q]
-		_, spares := spared[q]
-		return is && class != node.BE || spares
+		return is && class != node.BE || i.exempt.Has(q)
 	})
 }
 
 // readThreads reads the common attribute of the threads in and below a cgroup.
 // Threads that are real-time, exempt, demoted or with a slice of their own do
 // not count. If no thread counts, it returns the value that Tenon last set.
-func (h *Host) readThreads(k node.Knob) (node.Value, error) {
-	tids, err := h.bestEffort(k.Cgroup)
+func (i *Isolation) readThreads(k node.Knob) (node.Value, error) {
+	tids, err := i.bestEffort(k.Cgroup)
 	if err != nil {
 		return nil, err
 	}
-	i := &h.isolation
 	i.mu.Lock()
-	given, cookies := i.given[k], i.cookies
-	tids = slices.DeleteFunc(tids, func(tid int) bool { _, is := i.spills[tid]; return is })
+	given := i.converted[k]
+	tids = slices.DeleteFunc(tids, func(tid int) bool { _, is := i.demoted[tid]; return is })
 	i.mu.Unlock()
 	var be, others, left int
 	switch k.File {
 	case node.FilePolicy:
-		n, err := h.isolation.ext.count(tids)
+		n, err := i.policies.Count(tids)
 		if err != nil {
 			return nil, err
 		}
@@ -70,14 +70,15 @@ func (h *Host) readThreads(k node.Knob) (node.Value, error) {
 			return nil, err
 		}
 	default:
+		own := i.cookies.id()
 		for _, tid := range tids {
-			id, err := i.core.cookieOf(tid)
+			id, err := i.cookies.CookieOf(tid)
 			switch {
 			case errors.Is(err, task.ErrGone):
 			case err != nil:
 				return nil, err
-			case i.strange(id): // it stays as it is
-			case id != 0 && (cookies == nil || id == cookies.ID()):
+			case i.cookies.isForeign(id): // it stays as it is
+			case id != 0 && (own == 0 || id == own):
 				be++
 			default:
 				others++
@@ -85,8 +86,8 @@ func (h *Host) readThreads(k node.Knob) (node.Value, error) {
 		}
 	}
 	i.mu.Lock()
-	if i.apart[k] = left; left == 0 {
-		delete(i.apart, k)
+	if i.leftAlone[k] = left; left == 0 {
+		delete(i.leftAlone, k)
 	}
 	i.mu.Unlock()
 	switch {
@@ -99,8 +100,7 @@ func (h *Host) readThreads(k node.Knob) (node.Value, error) {
 }
 
 // writeThreads makes the threads in and below a cgroup best-effort, or normal.
-func (h *Host) writeThreads(k node.Knob, v node.Threads) error {
-	i := &h.isolation
+func (i *Isolation) writeThreads(k node.Knob, v node.Threads) error {
 	defer func() {
 		i.mu.Lock()
 		delete(i.seen, k)
@@ -108,14 +108,14 @@ func (h *Host) writeThreads(k node.Knob, v node.Threads) error {
 	}()
 	switch v {
 	case node.ThreadsBE:
-		if err := h.mayConvert(k.Cgroup); err != nil {
+		if err := i.mayConvert(k.Cgroup); err != nil {
 			return fmt.Errorf("make best-effort threads of %s: %w", k.Cgroup, err)
 		}
 		i.mu.Lock()
-		again := i.given[k]
-		i.given[k] = true
+		again := i.converted[k]
+		i.converted[k] = true
 		i.mu.Unlock()
-		n, err := h.convert(k)
+		n, err := i.convert(k)
 		if again && k.File != node.FileSlice { // threads created or moved in since
 			i.mu.Lock()
 			i.status.Strays += uint64(n)
@@ -124,24 +124,24 @@ func (h *Host) writeThreads(k node.Knob, v node.Threads) error {
 		}
 		return err
 	case node.ThreadsNormal:
-		return h.unconvert(k)
+		return i.unconvert(k)
 	}
 	return fmt.Errorf("write %v: threads are made %s or %s", k, node.ThreadsBE, node.ThreadsNormal)
 }
 
 // mayConvert refuses cgroups that contain processes which Tenon or the node
 // needs, and work of other classes: no thread of such work would run in time.
-func (h *Host) mayConvert(p node.CgroupPath) error {
-	h.isolation.mu.Lock()
-	class, is := h.isolation.own[p]
-	h.isolation.mu.Unlock()
+func (i *Isolation) mayConvert(p node.CgroupPath) error {
+	i.mu.Lock()
+	class, is := i.classes[p]
+	i.mu.Unlock()
 	if is && class != node.BE {
-		return fmt.Errorf("it is of class %s: %w", class, errNotBE)
+		return fmt.Errorf("it is of class %s: %w", class, ErrNotBE)
 	}
 	if p == "" {
 		return ErrOwn
 	}
-	tids, err := subtree.Threads(h.tree, p)
+	tids, err := subtree.Threads(i.tree, p)
 	if err != nil {
 		return err
 	}
@@ -154,63 +154,53 @@ func (h *Host) mayConvert(p node.CgroupPath) error {
 }
 
 // convert sets the attribute of a knob on its threads.
-func (h *Host) convert(k node.Knob) (int, error) {
-	list := func() ([]int, error) { return h.bestEffort(k.Cgroup) }
+func (i *Isolation) convert(k node.Knob) (int, error) {
+	list := func() ([]int, error) { return i.bestEffort(k.Cgroup) }
 	switch k.File {
 	case node.FilePolicy:
-		return h.isolation.ext.extend(list, h.spilled)
+		return i.policies.Extend(list, func(tid int) bool {
+			i.mu.Lock()
+			defer i.mu.Unlock()
+			_, is := i.demoted[tid]
+			return is
+		})
 	case node.FileSlice:
 		return lengthen(list)
 	}
-	c, err := h.cookie()
+	c, err := i.cookies.get(i.withCookies)
 	if err != nil {
 		return 0, err
 	}
-	return c.Share(list, h.isolation.hasStrange)
+	return c.Share(list, i.cookies.hasForeign)
 }
 
-func (h *Host) spilled(tid int) bool {
-	h.isolation.mu.Lock()
-	defer h.isolation.mu.Unlock()
-	_, is := h.isolation.spills[tid]
-	return is
-}
-
-// cookie returns the cookie of best-effort threads, possibly an earlier
-// agent's.
-func (h *Host) cookie() (coreCookie, error) {
-	i := &h.isolation
+// withCookies lists threads that may have an earlier agent's cookie: the next look
+// finds those in cgroups below.
+func (i *Isolation) withCookies() []int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.cookies != nil {
-		return i.cookies, nil
-	}
 	var from []int
-	for k := range i.given {
+	for k := range i.converted {
 		if k.File == node.FileCookie {
-			tids, _ := h.tree.Threads(string(k.Cgroup)) // the next look finds those in cgroups below
+			tids, _ := i.tree.Threads(string(k.Cgroup))
 			from = append(from, tids...)
-			subtree.EachProcess(h.tree, k.Cgroup, func(pid int) { from = append(from, pid) })
+			subtree.EachProcess(i.tree, k.Cgroup, func(pid int) { from = append(from, pid) })
 		}
 	}
-	c, err := i.core.newCookie(from...)
-	if err == nil {
-		i.cookies = c
-	}
-	return c, err
+	return from
 }
 
-// lateThreads removes attributes from threads that a restore has missed. A
+// TakeBackLate removes attributes from threads that a restore has missed. A
 // thread that is being created copies its parent's attributes and may be listed
 // later: much later if best-effort work gets little CPU.
-func (h *Host) lateThreads(knobs []node.Knob) error {
+func (i *Isolation) TakeBackLate(knobs []node.Knob) error {
 	if len(knobs) == 0 {
 		return nil
 	}
 	var errs []error
 	time.Sleep(latePause)
 	for _, k := range knobs {
-		if err := h.takeBack(k); err != nil && !errors.Is(err, cgroup.ErrGone) {
+		if err := i.takeBack(k); err != nil && !errors.Is(err, cgroup.ErrGone) {
 			errs = append(errs, fmt.Errorf("restore %v once more: %w", k, err))
 		}
 	}
@@ -219,16 +209,15 @@ func (h *Host) lateThreads(knobs []node.Knob) error {
 
 // verifyThreads adds the thread knobs that Tenon has set: from the cache,
 // except for those due for a read.
-func (h *Host) verifyThreads(at time.Time, into map[node.Knob]node.Value) {
-	i := &h.isolation
+func (i *Isolation) verifyThreads(at time.Time, into map[node.Knob]node.Value) {
 	i.mu.Lock()
-	knobs := slices.SortedFunc(maps.Keys(i.given), node.Knob.Compare)
-	maps.DeleteFunc(i.seen, func(k node.Knob, _ node.Value) bool { return !i.given[k] })
-	maps.DeleteFunc(i.apart, func(k node.Knob, _ int) bool { return !i.given[k] })
-	all := i.stale || h.sight == nil
+	knobs := slices.SortedFunc(maps.Keys(i.converted), node.Knob.Compare)
+	maps.DeleteFunc(i.seen, func(k node.Knob, _ node.Value) bool { return !i.converted[k] })
+	maps.DeleteFunc(i.leftAlone, func(k node.Knob, _ int) bool { return !i.converted[k] })
+	all := i.stale || !i.resident
 	i.stale = false
 	due := map[node.Knob]bool{}
-	for n := range i.turn.Due(at, len(knobs), reread.Changed) {
+	for n := range i.reads.Due(at, len(knobs), reread.Changed) {
 		due[knobs[n]] = true
 	}
 	for _, k := range knobs {
@@ -238,7 +227,7 @@ func (h *Host) verifyThreads(at time.Time, into map[node.Knob]node.Value) {
 	}
 	i.mu.Unlock()
 	for k := range due {
-		v, err := h.readThreads(k)
+		v, err := i.readThreads(k)
 		i.mu.Lock()
 		if delete(i.seen, k); err == nil {
 			i.seen[k] = v

@@ -1,4 +1,4 @@
-package host
+package bescheduler
 
 import (
 	"maps"
@@ -9,60 +9,46 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// IsolationStatus returns the state and the counters of the isolation
-// mechanisms since this host was opened. It reads the counters of a loaded
-// scheduler.
-func (h *Host) IsolationStatus() node.IsolationStatus {
-	i := &h.isolation
-	i.mu.Lock()
-	s := i.scheduler.loaded
-	i.mu.Unlock()
+// Status returns the state and the counters of the scheduler since New: those
+// parts of an IsolationStatus. It reads the counters of a loaded scheduler.
+func (x *Scheduler) Status() node.IsolationStatus {
 	var now *node.SchedulerStatus
-	if s != nil {
-		now = h.lastStatus(s)
+	if s := x.program(); s != nil {
+		now = x.lastStatus(s)
 	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	if now != nil {
-		i.status.Scheduler = now
+		x.status.Scheduler = now
 	}
-	all := i.status
-	all.Exits = maps.Clone(i.status.Exits)
-	all.Spilled, all.Untold = len(i.spills), i.scheduler.refusals()
-	for k, n := range i.apart {
-		switch k.File {
-		case node.FilePolicy:
-			all.Realtime += n
-		case node.FileSlice:
-			all.OwnSlices += n
-		}
-	}
+	all := x.status
+	all.Exits, all.Untold = maps.Clone(x.status.Exits), x.orders.refusals()
 	return all
 }
 
 // lastStatus reads the counters of a scheduler; nil: it cannot be read.
-func (h *Host) lastStatus(s extScheduler) *node.SchedulerStatus {
+func (x *Scheduler) lastStatus(s Program) *node.SchedulerStatus {
 	raw, err := s.Status()
 	if err != nil {
 		return nil
 	}
-	return schedulerStatus(raw, h.now())
+	return statusOf(raw, x.now())
 }
 
 // ended records the end of a scheduler, and its last counters.
-func (i *isolation) ended(e scx.Exit, at time.Time, last *node.SchedulerStatus) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+func (x *Scheduler) ended(e scx.Exit, at time.Time, last *node.SchedulerStatus) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	kind := exitKind(e.Kind)
-	i.status.Exits[kind]++
-	i.status.LastExit = node.SchedulerExit{At: at, Kind: kind, Code: e.Code, Reason: e.Reason, Message: e.Message}
+	x.status.Exits[kind]++
+	x.status.LastExit = node.SchedulerExit{At: at, Kind: kind, Code: e.Code, Reason: e.Reason, Message: e.Message}
 	if last != nil {
 		last.Running = false
-		i.status.Scheduler = last
-	} else if i.status.Scheduler != nil {
-		ended := *i.status.Scheduler
+		x.status.Scheduler = last
+	} else if x.status.Scheduler != nil {
+		ended := *x.status.Scheduler
 		ended.Running = false
-		i.status.Scheduler = &ended
+		x.status.Scheduler = &ended
 	}
 }
 
@@ -82,12 +68,12 @@ func exitKind(k scx.ExitKind) node.ExitKind {
 	return node.ExitError
 }
 
-var schedulerClasses = map[scx.Class]node.SchedulerClass{
+var classNames = map[scx.Class]node.SchedulerClass{
 	scx.Normal: node.SchedulerNormal, scx.BE: node.SchedulerBE, scx.LS: node.SchedulerLS, scx.LSX: node.SchedulerLSX,
 }
 
-// schedulerStatus converts a status to package node.
-func schedulerStatus(s scx.Status, at time.Time) *node.SchedulerStatus {
+// statusOf converts a status to package node.
+func statusOf(s scx.Status, at time.Time) *node.SchedulerStatus {
 	v := &node.SchedulerStatus{
 		At: at, State: s.State, Running: s.Running, Variant: string(s.Variant), Since: s.Since,
 		Run: map[node.SchedulerClass]time.Duration{}, Strayed: s.Strayed, Idle: s.Idle,
@@ -101,7 +87,7 @@ func schedulerStatus(s scx.Status, at time.Time) *node.SchedulerStatus {
 			KicksExpel: s.KicksExpel, KicksWake: s.KicksWake, KicksTimer: s.KicksReaper,
 		},
 	}
-	for class, name := range schedulerClasses {
+	for class, name := range classNames {
 		v.Run[name] = s.Run[class]
 	}
 	for _, p := range s.Pods {

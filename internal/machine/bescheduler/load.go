@@ -1,4 +1,4 @@
-package host
+package bescheduler
 
 import (
 	"errors"
@@ -16,37 +16,36 @@ var ErrLoading = errors.New("the scheduler is being loaded: the kernel checks it
 
 // startLoading loads the wanted scheduler beside the loop. A failure is a
 // mechanism failure, as if it had been refused at once.
-func (h *Host) startLoading() {
-	v, begun := h.isolation.beginLoad()
+func (x *Scheduler) startLoading() {
+	v, begun := x.beginLoad()
 	if !begun {
 		return
 	}
 	go func() {
-		switch loaded, err := h.loadAs(v); {
+		switch loaded, err := x.loadAs(v); {
 		case err != nil:
-			h.isolation.forgetOrders()
-			h.fall(node.RungSchedExt, true, err)
+			x.forgetOrders()
+			x.on.Failed(true, err)
 		case loaded:
-			h.wake("the scheduler is loaded")
+			x.on.Wake("the scheduler is loaded")
 		}
 	}()
 }
 
 // loadWanted loads the scheduler if it is wanted and not loaded, and reports
 // whether it did. If another goroutine is loading it, it does nothing.
-func (h *Host) loadWanted() (bool, error) {
-	v, begun := h.isolation.beginLoad()
+func (x *Scheduler) loadWanted() (bool, error) {
+	v, begun := x.beginLoad()
 	if !begun {
 		return false, nil
 	}
-	return h.loadAs(v)
+	return x.loadAs(v)
 }
 
 // beginLoad returns what to load, if anything, and prevents other loads.
-func (i *isolation) beginLoad() (v node.Scheduler, begun bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	x := &i.scheduler
+func (x *Scheduler) beginLoad() (v node.Scheduler, begun bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	if x.closed || x.loading || x.loaded != nil || !x.want.Loaded {
 		return node.Scheduler{}, false
 	}
@@ -57,34 +56,35 @@ func (i *isolation) beginLoad() (v node.Scheduler, begun bool) {
 // loadAs loads the scheduler and starts follow. If the wanted scheduler has
 // changed meanwhile, it drops the loaded one or changes its parameters; a
 // failure is then ignored.
-func (h *Host) loadAs(v node.Scheduler) (bool, error) {
-	for begun := true; begun; v, begun = h.isolation.beginLoad() {
-		s, err := h.load(v)
-		want := h.isolation.endLoad(s, v, err)
+func (x *Scheduler) loadAs(v node.Scheduler) (bool, error) {
+	for begun := true; begun; v, begun = x.beginLoad() {
+		s, err := x.load(v)
+		want := x.endLoad(s, v, err)
 		switch {
 		case err != nil && want.Loaded:
 			return false, err
 		case err != nil:
 			return false, nil
 		case want.Loaded:
-			go h.follow(s)
-			if err := h.change(s, v, want); err != nil {
-				h.wake(err.Error())
+			x.on.Loaded()
+			go x.follow(s)
+			if err := x.change(s, v, want); err != nil {
+				x.on.Wake(err.Error())
 			}
-			h.pushOrders(s)
+			x.pushOrders(s)
 			return true, nil
 		}
-		h.drop(s)
+		x.drop(s)
 	}
 	return false, nil
 }
 
-func (h *Host) load(v node.Scheduler) (extScheduler, error) {
-	t, err := h.topology.Read(h.now())
+func (x *Scheduler) load(v node.Scheduler) (Program, error) {
+	t, err := x.topology.Read(x.now())
 	if err != nil {
 		return nil, fmt.Errorf("load the scheduler: %w", err)
 	}
-	s, err := h.isolation.ext.load(scx.Options{CgroupVersion: h.tree.VersionOf("cpu"), Topology: placesOf(t), Params: h.params(v)})
+	s, err := x.kernel.Load(scx.Options{CgroupVersion: x.tree.VersionOf("cpu"), Topology: cpusOf(t), Params: x.params(v)})
 	if errors.Is(err, scx.ErrBusy) {
 		err = fmt.Errorf("%w: %w", err, syscall.EBUSY)
 	}
@@ -94,10 +94,9 @@ func (h *Host) load(v node.Scheduler) (extScheduler, error) {
 // endLoad stores the loaded scheduler, and returns what is wanted now. An
 // unwanted scheduler must still be dropped, and until then no other can be
 // loaded.
-func (i *isolation) endLoad(s extScheduler, v node.Scheduler, err error) (want node.Scheduler) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	x := &i.scheduler
+func (x *Scheduler) endLoad(s Program, v node.Scheduler, err error) (want node.Scheduler) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	if want = x.want; x.closed {
 		want = node.Scheduler{}
 	}
@@ -107,48 +106,50 @@ func (i *isolation) endLoad(s extScheduler, v node.Scheduler, err error) (want n
 		return want
 	case want.Loaded:
 		x.loading, x.loaded, x.as = false, s, v
-		i.stale = true // the set of strays changes with the scheduler
 	}
-	i.status.Loads++
+	x.status.Loads++
 	return want
 }
 
 // drop takes down a scheduler that was no longer wanted when its load ended.
-func (h *Host) drop(s extScheduler) {
-	i := &h.isolation
-	last := h.lastStatus(s)
+func (x *Scheduler) drop(s Program) {
+	last := x.lastStatus(s)
 	if err := s.Close(); err != nil {
-		h.wake(err.Error())
+		x.on.Wake(err.Error())
 	}
-	i.ended(scx.Exit{Kind: scx.ExitUnload}, h.now(), last)
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.scheduler.loading = false
+	x.ended(scx.Exit{Kind: scx.ExitUnload}, x.now(), last)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.loading = false
 }
 
-// unwant records, also for a load in progress, that no scheduler is wanted. It
-// returns the loaded scheduler, if any, and whether a load is in progress.
-func (i *isolation) unwant() (s extScheduler, loading bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.scheduler.want = node.Scheduler{}
-	if i.scheduler.loaded == nil {
-		i.scheduler.orders = orders{}
+// Unwant records, also for a load in progress, that no scheduler is wanted: the
+// knob does not show it while it is being loaded.
+func (x *Scheduler) Unwant() { x.unwant() }
+
+// unwant is Unwant, and returns the loaded scheduler, if any, and whether a load
+// is in progress.
+func (x *Scheduler) unwant() (s Program, loading bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.want = node.Scheduler{}
+	if x.loaded == nil {
+		x.orders = orders{}
 	}
-	return i.scheduler.loaded, i.scheduler.loading
+	return x.loaded, x.loading
 }
 
 // change sets the parameters of a loaded scheduler to the wanted ones, if they
 // differ.
-func (h *Host) change(s extScheduler, from, to node.Scheduler) error {
+func (x *Scheduler) change(s Program, from, to node.Scheduler) error {
 	if to == from {
 		return nil
 	}
-	if err := s.SetParams(h.params(to)); err != nil {
+	if err := s.SetParams(x.params(to)); err != nil {
 		return err
 	}
-	h.isolation.mu.Lock()
-	defer h.isolation.mu.Unlock()
-	h.isolation.scheduler.as = to
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.as = to
 	return nil
 }
