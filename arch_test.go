@@ -87,7 +87,10 @@ var arch = []struct {
 	{"machine/exempt", affects, "model/node kernel/cgroup machine/journal"},
 	{"machine/bescheduler", affects, "model/unit model/node kernel/cgroup kernel/scx machine/reread machine/topology"},
 	{"machine/isolation", affects, "model/node kernel/cgroup kernel/proc kernel/scx kernel/task machine/knob machine/journal machine/reread machine/subtree machine/topology machine/vendormark machine/exempt machine/bescheduler"},
-	{"machine/host", affects, "model/unit model/node decide/plan kernel/cgroup kernel/proc kernel/resctrl machine/knob machine/journal machine/blockio machine/reread machine/subtree machine/topology machine/cachectl machine/capability machine/usage machine/vendormark machine/exempt machine/bescheduler machine/isolation"},
+	{"machine/process", affects, "kernel/proc machine/journal"},
+	{"machine/change", affects, "model/node kernel/cgroup kernel/proc kernel/resctrl machine/knob machine/journal machine/blockio machine/cachectl machine/bescheduler machine/process"},
+	{"machine/restore", affects, "model/node decide/plan kernel/cgroup kernel/proc machine/journal machine/subtree machine/cachectl machine/process machine/change"},
+	{"machine/host", affects, "model/unit model/node decide/plan kernel/cgroup kernel/proc machine/knob machine/journal machine/blockio machine/reread machine/subtree machine/topology machine/cachectl machine/capability machine/usage machine/vendormark machine/exempt machine/bescheduler machine/isolation machine/process machine/change machine/restore"},
 	{"machine/launch", affects, "model/unit model/node decide/match kernel/cgroup kernel/proc machine/host"},
 	{"machine/lease", affects, "model/node decide/plan kernel/task"},
 	{"machine/sim", affects, "model/unit model/node decide/plan machine/knob"},
@@ -134,7 +137,7 @@ var arch = []struct {
 	// cmd
 	{"cmd/kubectl-tenon", affects, "api/v1alpha1 cluster/nodepages"},
 	{"cmd/tenon/labflag", affects, "model/unit"},
-	{"cmd/tenon", affects, "model/unit model/node decide/plan decide/tick decide/policy kernel/cgroup kernel/proc machine/journal machine/capability machine/host machine/launch machine/lease runtimes/inventory config agent/loop agent/record agent/control agent/top lab/load lab/archive lab/report lab/site lab/frame lab cmd/tenon/labflag"},
+	{"cmd/tenon", affects, "model/unit model/node decide/plan decide/tick decide/policy kernel/cgroup kernel/proc machine/journal machine/capability machine/restore machine/host machine/launch machine/lease runtimes/inventory config agent/loop agent/record agent/control agent/top lab/load lab/archive lab/report lab/site lab/frame lab cmd/tenon/labflag"},
 	{"cmd/tenon-manager", affects, "cluster/manager"},
 	{"cmd/tenond", affects, "kernel/cgroup kernel/proc machine/journal machine/host machine/lease runtimes/nri config/textfile config cluster/apiserver cluster/kubelet agent/telemetry agent/daemon"},
 	// deploy

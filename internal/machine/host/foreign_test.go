@@ -23,7 +23,7 @@ func (b *bench) others(t *testing.T, d time.Duration) int {
 	t.Helper()
 	s := b.snapshot(t)
 	s.At = s.At.Add(d)
-	touches, err := b.ownTouches()
+	touches, err := b.changes.Own()
 	do(t, err)
 	b.isolation.Fill(&s, touches)
 	return s.Isolation.Cookies

@@ -4,6 +4,7 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,12 +16,14 @@ import (
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/bescheduler"
 	"tenon.sh/tenon/internal/machine/blockio"
 	"tenon.sh/tenon/internal/machine/cachectl"
 	"tenon.sh/tenon/internal/machine/capability"
+	"tenon.sh/tenon/internal/machine/change"
 	"tenon.sh/tenon/internal/machine/isolation"
 	"tenon.sh/tenon/internal/machine/journal"
-	"tenon.sh/tenon/internal/machine/knob"
+	"tenon.sh/tenon/internal/machine/restore"
 	"tenon.sh/tenon/internal/machine/topology"
 	"tenon.sh/tenon/internal/machine/usage"
 	"tenon.sh/tenon/internal/machine/vendormark"
@@ -63,10 +66,8 @@ type Host struct {
 	journal *journal.Journal
 
 	opened time.Time
-	spare  func() []int // nil: no further processes
 
-	can   func() node.Capabilities
-	knobs knob.Table // the adapters of each kind of knob
+	can func() node.Capabilities
 
 	blocks   *blockio.Devices
 	controls *cachectl.Groups
@@ -74,6 +75,9 @@ type Host struct {
 	delays   *usage.Delays
 
 	marks     *vendormark.Marks
+	changes   *change.Knobs
+	runs      *runs
+	restorer  *restore.Restorer
 	isolation *isolation.Isolation
 
 	mu        sync.Mutex // guards the fields below
@@ -91,7 +95,7 @@ func Open(o Options) (*Host, error) { return open(o, isolation.Kernel{}) }
 
 // open is Open, where tests put models in the place of parts of the kernel.
 func open(o Options, k isolation.Kernel) (*Host, error) {
-	h := &Host{tree: o.Tree, fs: o.FS, opened: time.Now(), spare: o.Spare, workloads: map[node.WorkloadID]node.Workload{}}
+	h := &Host{tree: o.Tree, fs: o.FS, opened: time.Now(), workloads: map[node.WorkloadID]node.Workload{}}
 	if h.fs == (proc.FS{}) {
 		h.fs = proc.Default()
 	}
@@ -125,7 +129,7 @@ func open(o Options, k isolation.Kernel) (*Host, error) {
 			h.tree = h.tree.KeepOpen()
 		}
 	}
-	h.wire(o.Resident, k)
+	h.wire(o.Resident, o.Spare, k)
 	h.can = sync.OnceValue(func() node.Capabilities {
 		n := capability.Node{FS: h.fs, Tree: h.tree, NoTree: h.noTree, Topology: h.topology, Devices: h.blocks, Controls: h.controls}
 		if o.Try {
@@ -137,17 +141,31 @@ func open(o Options, k isolation.Kernel) (*Host, error) {
 }
 
 // wire makes the parts of the host.
-func (h *Host) wire(resident bool, k isolation.Kernel) {
+func (h *Host) wire(resident bool, spare func() []int, k isolation.Kernel) {
 	h.topology = topology.New(h.fs)
 	h.blocks = blockio.New(h.fs, h.tree)
 	h.counters, h.delays = usage.New(h.fs, h.tree, resident), usage.NewDelays(h.tree, h.noTree)
 	h.controls = cachectl.New(h.fs.Proc, h.tree, h.journal)
-	h.marks = vendormark.New(h.tree, h.fs.Proc, h.journal, h.set, h.release)
+	h.marks = vendormark.New(h.tree, h.fs.Proc, h.journal, h.set, func(k node.Knob) error { return h.changes.Release(k) })
 	h.isolation = isolation.New(isolation.Options{
 		FS: h.fs, Tree: h.tree, Journal: h.journal, Topology: h.topology, Marks: h.marks,
 		Resident: resident, Now: h.now, Inode: h.inode, Forget: h.sight.anew, Kernel: k,
 	})
-	h.knobs = h.adapters()
+	h.changes = change.New(change.Options{
+		FS: h.fs, Tree: h.tree, Journal: h.journal, Devices: h.blocks, Controls: h.controls, Saw: h.sight.saw,
+		Releasing: func(k node.Knob) {
+			if k == bescheduler.Knob {
+				h.isolation.Scheduler().Unwant()
+			}
+		},
+		Released: h.isolation.LastReleased,
+	})
+	h.runs = &runs{tree: h.tree, journal: h.journal, fs: h.fs, changes: h.changes, marks: h.marks, exempt: h.isolation.Exempt(), cache: h.sight, now: h.now, spare: spare}
+	h.changes.Use(h.adapters())
+	h.restorer = restore.New(restore.Options{
+		FS: h.fs, Tree: h.tree, NoTree: h.noTree, Journal: h.journal, Knobs: h.changes, Controls: h.controls,
+		Kernel: h.Kernel, RemoveGroup: h.RemoveGroup, TakeBackLate: h.isolation.TakeBackLate,
+	})
 }
 
 // now returns the time on the clock of the snapshots: the wall clock at the start
@@ -210,14 +228,20 @@ func (h *Host) Guard() error { return h.isolation.Guard(h.now(), h.managed()) }
 func (h *Host) Session() journal.Session { return h.journal.Session() }
 
 // Kernel returns how this kernel rounds written values.
-func (h *Host) Kernel() node.Kernel { return h.kernel() }
+func (h *Host) Kernel() node.Kernel {
+	k := node.Kernel{PageSize: unit.Bytes(os.Getpagesize()), MB: h.controls.Rounding()}
+	if h.tree != nil {
+		k.CgroupVersion = h.tree.Version()
+	}
+	return k
+}
 
 // Knob reads the present value of one knob.
 func (h *Host) Knob(k node.Knob) (node.Value, error) {
 	if err := h.needTree(); err != nil {
 		return nil, fmt.Errorf("read %v: %w", k, err)
 	}
-	return h.knobs.Read(k)
+	return h.changes.Read(k)
 }
 
 // Inode identifies the cgroup at a path: a cgroup that was made again has
@@ -253,14 +277,6 @@ func (h *Host) managed() []node.Workload {
 	return h.sorted
 }
 
-func (h *Host) kernel() node.Kernel {
-	k := node.Kernel{PageSize: unit.Bytes(os.Getpagesize()), MB: h.controls.Rounding()}
-	if h.tree != nil {
-		k.CgroupVersion = h.tree.Version()
-	}
-	return k
-}
-
 // needTree returns an error if there are no usable cgroups.
 func (h *Host) needTree() error {
 	if h.tree == nil {
@@ -268,3 +284,33 @@ func (h *Host) needTree() error {
 	}
 	return nil
 }
+
+// Rebase changes the values that a release restores: see change.Knobs.
+func (h *Host) Rebase(change func(k node.Knob, before node.Value) node.Value) error {
+	return h.changes.Rebase(change)
+}
+
+// Adopt makes this process responsible for the knobs that ended Tenon processes
+// left changed: see change.Knobs.
+func (h *Host) Adopt() error { return h.changes.Adopt() }
+
+// Restore undoes all changes of any Tenon process since boot: see
+// restore.Restorer.
+func (h *Host) Restore(ctx context.Context) (restore.Report, error) { return h.restorer.All(ctx) }
+
+// RestorePlan returns what Restore would do, and changes nothing.
+func (h *Host) RestorePlan(ctx context.Context) (restore.Report, error) { return h.restorer.Plan(ctx) }
+
+// RestoreOwn undoes the changes of this process.
+func (h *Host) RestoreOwn(ctx context.Context) (restore.Report, error) { return h.restorer.Own(ctx) }
+
+// RestoreDeadLabs undoes the changes of labs that were killed.
+func (h *Host) RestoreDeadLabs(ctx context.Context) (restore.Report, error) {
+	return h.restorer.DeadLabs(ctx)
+}
+
+// Prepare makes a cgroup ready to end, by any sender's request.
+func (h *Host) Prepare(k node.Knob) error { return h.runs.prepare(k) }
+
+// Thaw thaws all that Tenon froze, before a time without an agent.
+func (h *Host) Thaw() error { return h.runs.thaw() }

@@ -209,9 +209,9 @@ func (s *sight) inside(list func() []node.CgroupPath) []node.CgroupPath {
 // knobOrNil reads a knob; nil if it cannot be read.
 func (h *Host) knobOrNil(k node.Knob) node.Value {
 	if k.File == node.FileRun {
-		return h.shownRun(string(k.Cgroup))
+		return h.runs.shown(string(k.Cgroup))
 	}
-	v, err := h.knobs.Read(k)
+	v, err := h.changes.Read(k)
 	if err != nil {
 		return nil
 	}

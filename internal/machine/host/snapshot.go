@@ -10,7 +10,6 @@ import (
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/machine/cachectl"
 	"tenon.sh/tenon/internal/machine/isolation"
-	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/machine/subtree"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -26,7 +25,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 		At:  h.now(),
 		Can: h.can(), // shared, never changed
 		Knobs: node.Knobs{
-			Kernel: h.kernel(), Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{},
+			Kernel: h.Kernel(), Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{},
 		},
 	}
 	var err error
@@ -50,7 +49,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 		s.Workloads = append(s.Workloads, w)
 	}
 	h.counters.FillSlow(&s, scarce)
-	touches, err := h.ownTouches()
+	touches, err := h.changes.Own()
 	if err != nil {
 		return s, err
 	}
@@ -90,7 +89,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 		if _, known := s.Knobs.Now[k]; !known {
 			continue
 		}
-		inodeOf := h.knobInode
+		inodeOf := h.changes.Inode
 		if k.Control == "" {
 			inodeOf = func(k node.Knob) (uint64, error) { return h.inode(k.Cgroup) }
 		}
@@ -158,57 +157,19 @@ func (h *Host) below(workloads []node.Workload) []node.CgroupPath {
 	return list()
 }
 
-// ownTouches returns the journaled knobs that this process may release: not
-// those of another live Tenon process.
-func (h *Host) ownTouches() (map[node.Knob]journal.Touch, error) {
-	state, err := h.journal.State()
-	if err != nil {
-		return nil, err
-	}
-	lives := map[journal.Session]bool{h.journal.Session(): false}
-	for k, t := range state.Touches {
-		others, known := lives[t.By]
-		if !known {
-			others = h.alive(journal.Process{PID: t.By.PID, Start: t.By.Start})
-			lives[t.By] = others
-		}
-		if others {
-			delete(state.Touches, k)
-		}
-	}
-	return state.Touches, nil
-}
-
-// Adopt makes this process responsible for the knobs that ended Tenon processes
-// left changed: the next agent continues where the last one stopped. It does
-// not adopt a lab's changes, which a restore undoes.
-func (h *Host) Adopt() error {
-	touches, err := h.ownTouches()
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for k, t := range touches {
-		if !t.By.Lab {
-			errs = append(errs, h.journal.Adopt(k))
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // Sweep notifies a resident host that cgroups appeared or disappeared: it
 // compares the inode of each cached cgroup, and forgets its changes in cgroups
 // that are gone.
 func (h *Host) Sweep() error {
 	h.sight.expire()
 	h.isolation.Expire()
-	touches, err := h.ownTouches()
+	touches, err := h.changes.Own()
 	if err != nil || h.tree == nil {
 		return err
 	}
 	var errs []error
 	for k, t := range touches {
-		inode, err := h.knobInode(k)
+		inode, err := h.changes.Inode(k)
 		if errors.Is(err, cgroup.ErrGone) || (err == nil && inode != t.Inode) {
 			errs = append(errs, h.journal.Forget(k))
 		}

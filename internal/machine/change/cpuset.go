@@ -1,4 +1,4 @@
-package host
+package change
 
 import (
 	"errors"
@@ -11,14 +11,14 @@ import (
 // cgroup v2 an empty cpuset means the parent's whole set, and cannot be emptied
 // again while tasks run in the cgroup. The parent's set, written explicitly,
 // has the same effect. nil: there is no such value.
-func (h *Host) nextTo(k node.Knob, v node.Value, err error) node.Value {
+func (c *Knobs) nextTo(k node.Knob, v node.Value, err error) node.Value {
 	set, isSet := v.(node.CPUs)
-	if !isSet || !set.Set.Empty() || !errors.Is(err, syscall.ENOSPC) || h.tree.Version() != 2 {
+	if !isSet || !set.Set.Empty() || !errors.Is(err, syscall.ENOSPC) || c.o.Tree.Version() != 2 {
 		return nil
 	}
-	read := h.tree.EffectiveCPUs
+	read := c.o.Tree.EffectiveCPUs
 	if k.File == node.FileMems {
-		read = h.tree.EffectiveMems
+		read = c.o.Tree.EffectiveMems
 	}
 	if set.Set, err = read(string(k.Cgroup.Parent())); err != nil || set.Set.Empty() {
 		return nil
