@@ -37,7 +37,7 @@ var kernelWrites = []struct {
 	{applies, "machine/vendormark/marks.go", "Write", "the mark of a vendor's kernel, and its switch"},
 	{applies, "machine/cachectl/knob.go", "writeL3 writeMB writeMembership", "the knobs of resctrl"},
 	{applies, "machine/cachectl/group.go", "Make remove", "a control group exists as long as a knob of it is set"},
-	{applies, "machine/host/run.go", "write end kill", "the end of best-effort work, and its freezing"},
+	{applies, "machine/host/runs.go", "write end kill", "the end of best-effort work, and its freezing"},
 	{applies, "machine/vendormark/marks.go", "Unmark", "work that ends is not held back by its mark"},
 	{applies, "machine/exempt/groups.go", "ClearIdle", "work that ends is not held back by cpu.idle"},
 	{applies, "machine/isolation/isolation.go", "makeFair", "work that ends is not held back by the scheduler"},

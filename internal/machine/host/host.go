@@ -1,6 +1,6 @@
-// Package host is the real node: it reads kernel files into a node.Snapshot,
-// performs plan.Steps, reports the node's capabilities, and restores all knobs
-// from the journal, also after kill -9.
+// Package host is the real node: it reads kernel files into a node.Snapshot and
+// performs plan.Steps. The parts of the node are packages of their own; host joins
+// them, and keeps the knob cache.
 package host
 
 import (
@@ -64,28 +64,24 @@ type Host struct {
 	noTree  error
 	fs      proc.FS
 	journal *journal.Journal
+	opened  time.Time
 
-	opened time.Time
-
-	can func() node.Capabilities
-
-	blocks   *blockio.Devices
-	controls *cachectl.Groups
-	counters *usage.Counters
-	delays   *usage.Delays
-
+	can       func() node.Capabilities
+	topology  *topology.Cache
+	counters  *usage.Counters
+	delays    *usage.Delays
+	blocks    *blockio.Devices
+	controls  *cachectl.Groups
 	marks     *vendormark.Marks
-	changes   *change.Knobs
-	runs      *runs
-	restorer  *restore.Restorer
 	isolation *isolation.Isolation
+	runs      *runs
+	changes   *change.Knobs // of all these parts
+	restorer  *restore.Restorer
+	cache     *knobCache // nil unless resident
 
 	mu        sync.Mutex // guards the fields below
 	workloads map[node.WorkloadID]node.Workload
 	sorted    []node.Workload // of workloads; nil: stale
-	topology  *topology.Cache
-	sight     *sight // nil unless resident
-
 }
 
 // Open finds the parts of the node. It writes nothing: the first change creates
@@ -123,11 +119,8 @@ func open(o Options, k isolation.Kernel) (*Host, error) {
 	if h.journal, err = journal.Open(o.JournalDir, boot, session); err != nil {
 		return nil, err
 	}
-	if o.Resident {
-		h.sight = newSight()
-		if h.tree != nil {
-			h.tree = h.tree.KeepOpen()
-		}
+	if o.Resident && h.tree != nil {
+		h.tree = h.tree.KeepOpen()
 	}
 	h.wire(o.Resident, o.Spare, k)
 	h.can = sync.OnceValue(func() node.Capabilities {
@@ -140,8 +133,12 @@ func open(o Options, k isolation.Kernel) (*Host, error) {
 	return h, nil
 }
 
-// wire makes the parts of the host.
+// wire makes the parts of the host, and gives each the functions that it needs of
+// others.
 func (h *Host) wire(resident bool, spare func() []int, k isolation.Kernel) {
+	if resident {
+		h.cache = newKnobCache(h.tree, h.knobOrNil)
+	}
 	h.topology = topology.New(h.fs)
 	h.blocks = blockio.New(h.fs, h.tree)
 	h.counters, h.delays = usage.New(h.fs, h.tree, resident), usage.NewDelays(h.tree, h.noTree)
@@ -149,10 +146,10 @@ func (h *Host) wire(resident bool, spare func() []int, k isolation.Kernel) {
 	h.marks = vendormark.New(h.tree, h.fs.Proc, h.journal, h.set, func(k node.Knob) error { return h.changes.Release(k) })
 	h.isolation = isolation.New(isolation.Options{
 		FS: h.fs, Tree: h.tree, Journal: h.journal, Topology: h.topology, Marks: h.marks,
-		Resident: resident, Now: h.now, Inode: h.inode, Forget: h.sight.anew, Kernel: k,
+		Resident: resident, Now: h.now, Inode: h.inode, Forget: h.cache.drop, Kernel: k,
 	})
 	h.changes = change.New(change.Options{
-		FS: h.fs, Tree: h.tree, Journal: h.journal, Devices: h.blocks, Controls: h.controls, Saw: h.sight.saw,
+		FS: h.fs, Tree: h.tree, Journal: h.journal, Devices: h.blocks, Controls: h.controls, Saw: h.cache.store,
 		Releasing: func(k node.Knob) {
 			if k == bescheduler.Knob {
 				h.isolation.Scheduler().Unwant()
@@ -160,7 +157,7 @@ func (h *Host) wire(resident bool, spare func() []int, k isolation.Kernel) {
 		},
 		Released: h.isolation.LastReleased,
 	})
-	h.runs = &runs{tree: h.tree, journal: h.journal, fs: h.fs, changes: h.changes, marks: h.marks, exempt: h.isolation.Exempt(), cache: h.sight, now: h.now, spare: spare}
+	h.runs = &runs{tree: h.tree, journal: h.journal, fs: h.fs, changes: h.changes, marks: h.marks, exempt: h.isolation.Exempt(), cache: h.cache, now: h.now, spare: spare}
 	h.changes.Use(h.adapters())
 	h.restorer = restore.New(restore.Options{
 		FS: h.fs, Tree: h.tree, NoTree: h.noTree, Journal: h.journal, Knobs: h.changes, Controls: h.controls,
@@ -176,7 +173,7 @@ func (h *Host) now() time.Time { return h.opened.Add(time.Since(h.opened)).Round
 // Close closes the journal, and unloads the BPF scheduler. All other changes
 // stay; see RestoreOwn.
 func (h *Host) Close() error {
-	if h.sight != nil && h.tree != nil {
+	if h.cache != nil && h.tree != nil {
 		h.tree.CloseAll()
 	}
 	h.isolation.Close()
@@ -201,7 +198,7 @@ func (h *Host) ManageOnly(all []node.Workload) {
 	for _, w := range all {
 		h.workloads[w.ID] = w
 	}
-	h.sight.expire()
+	h.cache.expire()
 	h.delays.Expire()
 	h.isolation.Expire()
 }
@@ -210,7 +207,7 @@ func (h *Host) ManageOnly(all []node.Workload) {
 // before the first call that is all of them. Reading unneeded knobs would be
 // most of the cost of an idle agent.
 func (h *Host) Show(files []node.File) {
-	h.sight.show(h.isolation.Show(h.controls.Show(h.blocks.Show(files)), h.can()))
+	h.cache.show(h.isolation.Show(h.controls.Show(h.blocks.Show(files)), h.can()))
 }
 
 // Delays counts how long threads wait for a CPU, if it is asked to; snapshots
@@ -255,7 +252,7 @@ func (h *Host) Inode(p node.CgroupPath) (uint64, error) {
 
 // Reread drops the knob cache of a resident host, because another process may
 // have written to any knob.
-func (h *Host) Reread() { h.sight.forget() }
+func (h *Host) Reread() { h.cache.clear() }
 
 // Forget drops a workload from the snapshots. It changes nothing on the node.
 func (h *Host) Forget(id node.WorkloadID) {

@@ -14,9 +14,9 @@ func TestEveryKnobHasAnAdapter(t *testing.T) {
 	}
 }
 
-// withKnobs gives a host that a test made its parts and its adapters.
+// withKnobs gives a host that a test made the parts of a resident one.
 func withKnobs(h *Host) *Host {
-	h.wire(h.sight != nil, nil, isolation.Kernel{})
+	h.wire(true, nil, isolation.Kernel{})
 	return h
 }
 

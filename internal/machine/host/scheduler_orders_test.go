@@ -188,7 +188,7 @@ func TestOrderOfACgroupThatIsMadeAnewIsGone(t *testing.T) {
 	before, err := b.Inode("ls")
 	do(t, err, os.Rename(filepath.Join(b.root, "ls"), filepath.Join(t.TempDir(), "ls")))
 	b.group(t, "ls")
-	b.sight.expire()
+	b.cache.expire()
 	if got := ordered(b.snapshot(t)); got["ls"] != "" {
 		t.Errorf("shown: %v", got)
 	}

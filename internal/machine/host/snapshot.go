@@ -42,7 +42,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	s.Workloads = make([]node.Workload, 0, len(managed))
 	for _, w := range managed {
 		var gone bool
-		if w.Usage, gone = h.counters.Workload(w); gone && h.sight != nil {
+		if w.Usage, gone = h.counters.Workload(w); gone && h.cache != nil {
 			continue
 		}
 		w.Ending = h.isolation.Exempt().Ending(w.Cgroup)
@@ -54,8 +54,8 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 		return s, err
 	}
 	h.marks.HideIdle(touches)
-	groups := append(inSight(s.Workloads), h.below(s.Workloads)...)
-	if h.sight == nil {
+	groups := append(shownCgroups(s.Workloads), h.below(s.Workloads)...)
+	if h.cache == nil {
 		for _, p := range groups {
 			for _, f := range slices.Concat(node.Files, h.blocks.Shown()) {
 				k := node.Knob{Cgroup: p, File: f}
@@ -74,11 +74,11 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 		for _, k := range touched {
 			groups = append(groups, k.Cgroup)
 		}
-		if h.sight.showsRuns() {
+		if h.cache.showsRuns() {
 			touched = append(touched, runKnobs(s.Workloads)...)
 		}
 		slices.Sort(groups)
-		s.Knobs.Now = h.sight.look(s.At, slices.Compact(groups), touched, h)
+		s.Knobs.Now = h.cache.read(s.At, slices.Compact(groups), touched)
 	}
 	h.controls.Fill(&s, touches)
 	h.isolation.Fill(&s, touches)
@@ -104,17 +104,17 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 
 // inode returns the inode of a cgroup; a resident host uses its cache.
 func (h *Host) inode(p node.CgroupPath) (uint64, error) {
-	if h.sight != nil {
-		if inode, known := h.sight.inode(p); known {
+	if h.cache != nil {
+		if inode, known := h.cache.inode(p); known {
 			return inode, nil
 		}
 	}
 	return h.tree.Inode(string(p))
 }
 
-// inSight lists the cgroups of the workloads and of their containers, and all
+// shownCgroups lists the cgroups of the workloads and of their containers, and all
 // above them but the root.
-func inSight(workloads []node.Workload) []node.CgroupPath {
+func shownCgroups(workloads []node.Workload) []node.CgroupPath {
 	var groups []node.CgroupPath
 	seen := map[node.CgroupPath]bool{"": true}
 	show := func(from node.CgroupPath) {
@@ -151,8 +151,8 @@ func (h *Host) below(workloads []node.Workload) []node.CgroupPath {
 		}
 		return all
 	}
-	if h.sight != nil {
-		return h.sight.inside(list)
+	if h.cache != nil {
+		return h.cache.inside(list)
 	}
 	return list()
 }
@@ -161,7 +161,7 @@ func (h *Host) below(workloads []node.Workload) []node.CgroupPath {
 // compares the inode of each cached cgroup, and forgets its changes in cgroups
 // that are gone.
 func (h *Host) Sweep() error {
-	h.sight.expire()
+	h.cache.expire()
 	h.isolation.Expire()
 	touches, err := h.changes.Own()
 	if err != nil || h.tree == nil {
@@ -175,4 +175,16 @@ func (h *Host) Sweep() error {
 		}
 	}
 	return errors.Join(append(errs, h.isolation.Scheduler().SweepOrders())...)
+}
+
+// knobOrNil reads a knob; nil if it cannot be read.
+func (h *Host) knobOrNil(k node.Knob) node.Value {
+	if k.File == node.FileRun {
+		return h.runs.shown(string(k.Cgroup))
+	}
+	v, err := h.changes.Read(k)
+	if err != nil {
+		return nil
+	}
+	return v
 }

@@ -27,7 +27,7 @@ type runs struct {
 	changes *change.Knobs
 	marks   *vendormark.Marks
 	exempt  *exempt.Groups
-	cache   *sight // nil unless resident
+	cache   *knobCache // nil unless resident
 	now     func() time.Time
 	spare   func() []int // nil: no further processes
 }
@@ -197,39 +197,4 @@ func (x *runs) shown(p string) node.Value {
 		}
 	}
 	return v
-}
-
-// showsRuns reports whether snapshots show how best-effort workloads run.
-func (s *sight) showsRuns() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.runs
-}
-
-// follow makes the cache read a knob in every look until its cgroup has ended,
-// and reports whether it was killed before.
-func (s *sight) follow(k node.Knob, v node.Run) (killed bool) {
-	if s == nil {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	killed = s.ending[k] == node.Ended
-	if s.ending == nil {
-		s.ending = map[node.Knob]node.Run{}
-	}
-	s.ending[k] = v
-	return killed
-}
-
-// dropEnding drops the knobs of ending cgroups; s.mu is held.
-func (s *sight) dropEnding() {
-	for k := range s.ending {
-		switch v, inSight := s.known[k]; {
-		case !inSight || v == node.Ended:
-			delete(s.ending, k)
-		default:
-			delete(s.known, k)
-		}
-	}
 }

@@ -36,7 +36,7 @@ func drawn(t *testing.T, groups ...string) (*Host, func(group, file, text string
 	if err != nil {
 		t.Fatal(err)
 	}
-	return withKnobs(&Host{tree: tree.KeepOpen(), sight: newSight(), workloads: map[node.WorkloadID]node.Workload{}}), func(group, file, text string) { write("v2/"+group+"/"+file, text) }
+	return withKnobs(&Host{tree: tree.KeepOpen(), workloads: map[node.WorkloadID]node.Workload{}}), func(group, file, text string) { write("v2/"+group+"/"+file, text) }
 }
 
 func tasks(group node.CgroupPath) node.Knob { return node.Knob{Cgroup: group, File: node.FilePIDs} }
@@ -55,7 +55,7 @@ func readAgain(t *testing.T, within time.Duration, touched []node.Knob) {
 	groups := []node.CgroupPath{"a", "b", "c"}
 	h, write := drawn(t, "a", "b", "c")
 	at := time.Unix(0, 0)
-	h.sight.look(at, groups, slices.Clone(touched), h)
+	h.cache.read(at, groups, slices.Clone(touched))
 	for _, g := range groups {
 		write(string(g), "pids.max", "7") // another component
 	}
@@ -63,7 +63,7 @@ func readAgain(t *testing.T, within time.Duration, touched []node.Knob) {
 	for range 10 { // turns
 		at = at.Add(within / 10)
 		seen := 0
-		for k, v := range h.sight.look(at, groups, slices.Clone(touched), h) {
+		for k, v := range h.cache.read(at, groups, slices.Clone(touched)) {
 			if k.File == node.FilePIDs && v == (node.PIDs{Max: 7}) {
 				seen++
 			}
@@ -81,14 +81,14 @@ func readAgain(t *testing.T, within time.Duration, touched []node.Knob) {
 func TestAGlanceReadsNothingThatIsKnown(t *testing.T) {
 	h, write := drawn(t, "a")
 	at := time.Unix(0, 0)
-	h.sight.look(at, []node.CgroupPath{"a"}, nil, h)
+	h.cache.read(at, []node.CgroupPath{"a"}, nil)
 	write("a", "pids.max", "7")
-	now := h.sight.look(at.Add(time.Millisecond), []node.CgroupPath{"a"}, nil, h)
+	now := h.cache.read(at.Add(time.Millisecond), []node.CgroupPath{"a"}, nil)
 	if v := now[tasks("a")]; v != (node.PIDs{Max: node.MaxPIDs}) {
 		t.Errorf("after a millisecond pids.max is %v: it was read again", v)
 	}
 	h.Reread()
-	now = h.sight.look(at.Add(2*time.Millisecond), []node.CgroupPath{"a"}, nil, h)
+	now = h.cache.read(at.Add(2*time.Millisecond), []node.CgroupPath{"a"}, nil)
 	if v := now[tasks("a")]; v != (node.PIDs{Max: 7}) {
 		t.Errorf("after Reread pids.max is %v, want 7", v)
 	}
@@ -97,13 +97,13 @@ func TestAGlanceReadsNothingThatIsKnown(t *testing.T) {
 func TestWhatWasWrittenIsKnownAtOnce(t *testing.T) {
 	h, _ := drawn(t, "a")
 	at := time.Unix(0, 0)
-	h.sight.look(at, []node.CgroupPath{"a"}, nil, h)
-	h.sight.saw(tasks("a"), node.PIDs{Max: 9}, nil)
-	if v := h.sight.look(at, []node.CgroupPath{"a"}, nil, h)[tasks("a")]; v != (node.PIDs{Max: 9}) {
+	h.cache.read(at, []node.CgroupPath{"a"}, nil)
+	h.cache.store(tasks("a"), node.PIDs{Max: 9}, nil)
+	if v := h.cache.read(at, []node.CgroupPath{"a"}, nil)[tasks("a")]; v != (node.PIDs{Max: 9}) {
 		t.Errorf("pids.max is %v, want the 9 that was written", v)
 	}
-	h.sight.saw(tasks("a"), nil, os.ErrPermission)
-	if v := h.sight.look(at, []node.CgroupPath{"a"}, nil, h)[tasks("a")]; v != (node.PIDs{Max: node.MaxPIDs}) {
+	h.cache.store(tasks("a"), nil, os.ErrPermission)
+	if v := h.cache.read(at, []node.CgroupPath{"a"}, nil)[tasks("a")]; v != (node.PIDs{Max: node.MaxPIDs}) {
 		t.Errorf("after a failed write pids.max is %v, want what is there", v)
 	}
 }
@@ -112,7 +112,7 @@ func TestAGroupMadeAnewIsReadAnew(t *testing.T) {
 	h, write := drawn(t, "a", "b")
 	groups := []node.CgroupPath{"a", "b"}
 	at := time.Unix(0, 0)
-	h.sight.look(at, groups, nil, h)
+	h.cache.read(at, groups, nil)
 	dir, err := h.tree.Dir("pids", "a")
 	if err != nil {
 		t.Fatal(err)
@@ -121,11 +121,11 @@ func TestAGroupMadeAnewIsReadAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	write("a", "pids.max", "5")
-	h.sight.expire() // what Sweep does
-	if v := h.sight.look(at, groups, nil, h)[tasks("a")]; v != (node.PIDs{Max: 5}) {
+	h.cache.expire() // what Sweep does
+	if v := h.cache.read(at, groups, nil)[tasks("a")]; v != (node.PIDs{Max: 5}) {
 		t.Errorf("pids.max of the new group is %v, want 5", v)
 	}
-	if _, inSight := h.sight.look(at, []node.CgroupPath{"a"}, nil, h)[tasks("b")]; inSight {
+	if _, inSight := h.cache.read(at, []node.CgroupPath{"a"}, nil)[tasks("b")]; inSight {
 		t.Error("a group that left is still in sight")
 	}
 }
