@@ -255,8 +255,8 @@ func (i *Isolation) wake(text string) {
 	}
 }
 
-// Fill adds the isolation knobs and the mechanism failures to a
-// snapshot. It writes nothing.
+// Fill adds the isolation knobs and the mechanism failures to a snapshot. It writes
+// nothing.
 func (i *Isolation) Fill(s *node.Snapshot, touches map[node.Knob]journal.Touch) {
 	loaded := i.scheduler.Loaded()
 	i.mu.Lock()

@@ -13,8 +13,7 @@ import (
 	"tenon.sh/tenon/internal/machine/journal"
 )
 
-// Of identifies a process by pid and start time, since a pid may be
-// reused.
+// Of identifies a process by pid and start time, since a pid may be reused.
 func Of(fs proc.FS, pid int) (journal.Process, error) {
 	s, err := fs.PIDStat(pid)
 	return journal.Process{PID: pid, Start: int64(s.StartTime)}, err
