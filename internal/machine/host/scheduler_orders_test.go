@@ -121,6 +121,7 @@ func TestOrdersWaitForTheScheduler(t *testing.T) {
 	}
 	close(gate)
 	until(t, "the loop is called", func() bool { return len(b.isolation.Events()) > 0 })
+	<-b.isolation.Events()
 	if g, is := b.has(t, "ls"); !is || g.Class != scx.LSX || b.ext.now.most != 500 || b.ext.now.pods[1].Quota != 50*time.Millisecond {
 		t.Errorf("loaded with %v, cap %v, pods %v", b.ext.now.groups, b.ext.now.most, b.ext.now.pods)
 	}
