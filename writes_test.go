@@ -34,32 +34,35 @@ var kernelWrites = []struct {
 	in, functions, why string
 }{
 	{applies, "machine/host/knob.go", "adapters", "the table of the knobs of a cgroup"},
-	{applies, "machine/host/identity.go", "writeIdentity", "the mark of a vendor's kernel, and its switch"},
-	{applies, "machine/host/resctrl.go", "writeL3 writeMB writeMembership", "the knobs of resctrl"},
-	{applies, "machine/host/resctrl_group.go", "makeControl removeControl", "a control group exists as long as a knob of it is set"},
-	{applies, "machine/host/run.go", "writeRun end kill", "the end of best-effort work, and its freezing"},
-	{applies, "machine/host/identity.go", "unmark", "work that ends is not held back by its mark"},
-	{applies, "machine/host/boost.go", "boost ease", "work that ends is not held back by the scheduler or cpu.idle"},
-	{applies, "machine/host/threads.go", "convert cookie", "the knobs of threads"},
-	{applies, "machine/host/leavers.go", "takeBack unconvert leavers", "a release of the knobs of threads"},
-	{applies, "machine/host/scheduler.go", "unload", "a release of the scheduler"},
-	{applies, "machine/host/scheduler_load.go", "load change drop", "the knob of the scheduler; loading takes longer than a turn"},
-	{applies, "machine/host/scheduler_orders.go", "orderCap orderGroup push pushOrders", "the knobs of the scheduler's maps"},
-	{applies, "machine/host/isolation.go", "close", "the scheduler goes with the host that loaded it"},
+	{applies, "machine/vendormark/marks.go", "Write", "the mark of a vendor's kernel, and its switch"},
+	{applies, "machine/cachectl/knob.go", "writeL3 writeMB writeMembership", "the knobs of resctrl"},
+	{applies, "machine/cachectl/group.go", "Make remove", "a control group exists as long as a knob of it is set"},
+	{applies, "machine/host/runs.go", "write end kill", "the end of best-effort work, and its freezing"},
+	{applies, "machine/vendormark/marks.go", "Unmark", "work that ends is not held back by its mark"},
+	{applies, "machine/exempt/groups.go", "ClearIdle", "work that ends is not held back by cpu.idle"},
+	{applies, "machine/isolation/isolation.go", "makeFair", "work that ends is not held back by the scheduler"},
+	{applies, "machine/isolation/threads.go", "convert", "the knobs of threads"},
+	{applies, "machine/isolation/cookies.go", "get drop clearIssued", "the knobs of cookies"},
+	{applies, "machine/isolation/released.go", "takeBack removeEverywhere", "a release of the knobs of threads"},
+	{applies, "machine/bescheduler/scheduler.go", "takeDown", "a release of the scheduler"},
+	{applies, "machine/bescheduler/load.go", "load change drop", "the knob of the scheduler; loading takes longer than a turn"},
+	{applies, "machine/bescheduler/orders.go", "orderCap orderGroup push pushOrders", "the knobs of the scheduler's maps"},
+	{applies, "machine/bescheduler/scheduler.go", "Close", "the scheduler goes with the host that loaded it"},
 	{applies, "machine/blockio/knob.go", "writeMax writeLatency weights", "the knobs of block I/O"},
 	{groups, "machine/host/group.go", "MakeGroup RemoveGroup Attach", "a cgroup of tenon run, or of an experiment; journaled"},
-	{reflex, "machine/host/release_ext.go", "Tend", "the heartbeat of the scheduler"},
-	{reflex, "machine/host/release_ext.go", "ReleaseExt", "the watchdog takes threads out of a dead agent's scheduler"},
-	{reflex, "machine/host/scheduler.go", "exited", "what is left of a scheduler that ended by itself"},
-	{reflex, "machine/host/strays.go", "convertStray", "a thread that has not the policy of its group"},
-	{reflex, "machine/host/strays.go", "spill endSpills", "a thread that waits so long that the kernel would end the scheduler"},
-	{reflex, "machine/host/strays.go", "guardOthers clearOurs", "a latency-sensitive thread with what only best-effort ones have"},
-	{counts, "machine/host/delay.go", "CountDelays start end", "begin and end of counting"},
-	{counts, "machine/host/delay_seat.go", "follow seat join", "the workloads whose waits are counted"},
-	{counts, "machine/host/beside.go", "watchSiblings", "the CPUs on whose siblings best-effort work is counted"},
+	{reflex, "machine/bescheduler/scheduler.go", "Beat", "the heartbeat of the scheduler"},
+	{reflex, "machine/isolation/reflexes.go", "ReleaseExt", "the watchdog takes threads out of a dead agent's scheduler"},
+	{reflex, "machine/bescheduler/scheduler.go", "exited", "what is left of a scheduler that ended by itself"},
+	{reflex, "machine/isolation/strays.go", "convertStray", "a thread that has not the policy of its group"},
+	{reflex, "machine/isolation/strays.go", "demote endDemotions", "a thread that waits so long that the kernel would end the scheduler"},
+	{reflex, "machine/isolation/cookies.go", "clearOurs", "a latency-sensitive thread with the cookie of best-effort ones"},
+	{reflex, "machine/isolation/strays.go", "guardOthers", "a latency-sensitive thread with what only best-effort ones have"},
+	{counts, "machine/usage/delays.go", "Count start end", "begin and end of counting"},
+	{counts, "machine/usage/slots.go", "follow assign shareSlot", "the workloads whose waits are counted"},
+	{counts, "machine/usage/siblings.go", "watchSiblings", "the CPUs on whose siblings best-effort work is counted"},
 	{counts, "agent/daemon/pressure.go", "trigger", "a PSI trigger, which ends with its file"},
-	{tries, "machine/host/capability_cgroup.go", "inAnyGroup probeEnabled", "a cgroup for the moment; not by reading commands"},
-	{tries, "machine/host/capability_task.go", "probeSlice probeSchedIdle", "a thread for the moment"},
+	{tries, "machine/capability/cgroup.go", "inAnyGroup probeEnabled", "a cgroup for the moment; not by reading commands"},
+	{tries, "machine/capability/task.go", "probeSlice probeSchedIdle", "a thread for the moment"},
 	{own, "machine/launch/group.go", "lock", "the lock file of launchers"},
 	{own, "machine/launch/signals.go", "pass", "signals for the command"},
 	{own, "machine/launch/wait.go", "linger moveOut", "what the command left"},
@@ -88,10 +91,10 @@ const mapWrites = "Delete Put Set WriteAt"
 // to read; NewSlices tries the kernel's default on a thread of its own.
 const readsOnly = "task.CoreCookie task.NewSlices"
 
-// adapters are the functions of machine/host, and the types with methods, that
+// adapters are the functions of internal/machine, and the types with methods, that
 // only pass calls on to internal/kernel, so that tests can do without it. Who
 // calls them stands in the list, and they do not.
-const adapters = "kernelCore kernelExt lengthen unlengthen"
+const adapters = "kernelCores kernelPolicies kernelSchedExt lengthen unlengthen"
 
 // ownFiles are the packages of internal/machine that keep files of their own,
 // on tmpfs.
@@ -210,11 +213,16 @@ func (p *program) writers() map[*types.Func]bool {
 			})
 		}
 	}
-	p.eachFunction("internal/machine/host", func(fn *ast.FuncDecl, self *types.Func) {
-		if isAdapter(fn) && p.uses(fn, func(o *types.Func) bool { return all[o] }, func(string, string) bool { return false }) {
-			all[self] = true
+	for folder := range p.files {
+		if !strings.HasPrefix(folder, "internal/machine/") {
+			continue
 		}
-	})
+		p.eachFunction(folder, func(fn *ast.FuncDecl, self *types.Func) {
+			if isAdapter(fn) && p.uses(fn, func(o *types.Func) bool { return all[o] }, func(string, string) bool { return false }) {
+				all[self] = true
+			}
+		})
+	}
 	p.addInterfaces(all)
 	return all
 }
@@ -284,7 +292,7 @@ func TestKernelIsWrittenFromOneList(t *testing.T) {
 		"(*kernel/cgroup.Tree).WriteCPUMax", "(*kernel/cgroup.Tree).Attach", "(*kernel/cgroup.Tree).Make", "(*kernel/cgroup.Tree).Kill",
 		"(*kernel/cgroup.Tree).Signal", "(kernel/cgroup.Vendor).Write", "(kernel/cgroup.Vendor).Switch", "(*kernel/resctrl.FS).SetSchemata",
 		"(*kernel/rqdelay.Probe).WatchSiblings", "(*kernel/rqdelay.Probe).Close", "(*kernel/scx.Scheduler).SetPods", "(*kernel/scx.Scheduler).Close",
-		"(*kernel/task.Cookies).Share", "kernel/task.SetPolicy", "kernel/task.SetAffinity", "(machine/host.extScheduler).SetGroup", "(machine/host.coreCookie).Share",
+		"(*kernel/task.Cookies).Share", "kernel/task.SetPolicy", "kernel/task.SetAffinity", "(machine/bescheduler.Program).SetGroup", "(machine/isolation.Cookie).Share",
 	} {
 		if !names[want] {
 			t.Errorf("%s is not taken for a function that writes", want)
@@ -301,7 +309,7 @@ func TestKernelIsWrittenFromOneList(t *testing.T) {
 			continue
 		}
 		p.eachFunction(folder, func(fn *ast.FuncDecl, self *types.Func) {
-			if folder == "internal/machine/host" && isAdapter(fn) {
+			if strings.HasPrefix(folder, "internal/machine/") && isAdapter(fn) {
 				return
 			}
 			bySystem := strings.HasPrefix(folder, "internal/machine/") && !has(ownFiles, folder)

@@ -12,6 +12,7 @@ import (
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/capability"
 	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -106,7 +107,7 @@ func diagnose(ctx context.Context, fs proc.FS, stateDir string, try bool) diagno
 	for _, name := range slices.Sorted(maps.Keys(can)) {
 		m := mechanism{Name: name, Available: can[name].Verdict, Why: can[name].Why}
 		if m.Available != node.Yes {
-			m.Instead = host.Instead(name)
+			m.Instead = capability.Instead(name)
 		}
 		d.Mechanisms = append(d.Mechanisms, m)
 	}

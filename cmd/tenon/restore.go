@@ -12,6 +12,7 @@ import (
 	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/machine/lease"
+	"tenon.sh/tenon/internal/machine/restore"
 )
 
 func newRestoreCommand(g *global) *cobra.Command {
@@ -40,7 +41,7 @@ started, and that outlived it, are ended.`,
 			}
 			if err == nil && os.Geteuid() != 0 && !cmd.Flags().Changed("state-dir") {
 				// That was the user's own. Root's may be there as well.
-				var roots host.Report
+				var roots restore.Report
 				roots, err = restoreFrom(cmd.Context(), journal.DefaultDir, true)
 				if err == nil && !roots.Empty() {
 					err = fmt.Errorf("what root ran is left as it is: %w", os.ErrPermission)
@@ -54,17 +55,17 @@ started, and that outlived it, are ended.`,
 }
 
 // restoreFrom restores from one journal, or says what it would do.
-func restoreFrom(ctx context.Context, stateDir string, dryRun bool) (host.Report, error) {
+func restoreFrom(ctx context.Context, stateDir string, dryRun bool) (restore.Report, error) {
 	h, err := host.Open(host.Options{JournalDir: stateDir})
 	if err != nil {
-		return host.Report{}, err
+		return restore.Report{}, err
 	}
 	defer h.Close()
 	if dryRun {
 		return h.RestorePlan(ctx)
 	}
 	if err := disarm(ctx, stateDir); err != nil {
-		return host.Report{}, err
+		return restore.Report{}, err
 	}
 	return h.Restore(ctx)
 }
@@ -86,7 +87,7 @@ func disarm(ctx context.Context, stateDir string) error {
 }
 
 // restored is the report as text.
-func restored(r host.Report, dryRun bool) string {
+func restored(r restore.Report, dryRun bool) string {
 	switch {
 	case r.Empty():
 		return "Nothing to restore: Tenon has left nothing behind.\n"

@@ -16,6 +16,7 @@ var kernelPackages = []string{
 	"internal/kernel/proc",
 	"internal/kernel/cgroup",
 	"internal/kernel/task",
+	"internal/machine/capability",
 	"internal/machine/host",
 	"internal/machine/journal",
 	"internal/machine/launch",
@@ -24,7 +25,7 @@ var kernelPackages = []string{
 
 // kernelFormats are those of them that read and write the kernel's files and
 // probe what it can. The others reach the kernel through these.
-var kernelFormats = kernelPackages[:4]
+var kernelFormats = kernelPackages[:5]
 
 // skipsInGuest are the tests that cannot run in the guest, by package and the
 // beginning of their name, and why. Any other skip there is a failure: the

@@ -153,7 +153,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	d.containers.First(ctx, last.Containers)
 	background.Go(func() { d.listen(ctx) })
 	background.Go(func() { d.containers.Run(ctx) })
-	background.Go(func() { keepAlive(ctx, d.guard.ticks, d.guard, d.host, d.Log) })
+	background.Go(func() { keepAlive(ctx, d.guard.ticks, d.guard, d.host.Isolation(), d.Log) })
 	d.show.serve(ctx, o, d.mechanisms, &background)
 	guarding.Go(func() { stop(d.guard.keep(ctx, o.Watchdog)) })
 	_ = d.agent.Run(ctx, d.signals.wake, d.observe) // returns only ctx's error
@@ -217,8 +217,8 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 
 // observe reports a tick, and notifies the guard that the loop is alive.
 func (d *daemon) observe(t tick.Tick, err error) {
-	t.Isolation = d.host.IsolationStatus()
-	d.host.SenseSiblings(t.Selection.Mechanism == node.MechanismSiblings)
+	t.Isolation = d.host.Isolation().Status()
+	d.host.Delays().WatchSiblings(t.Selection.Mechanism == node.MechanismSiblings)
 	d.reporter.tick(t, err)
 	d.guard.end(!t.Snapshot.At.IsZero(), d.agent.Period)
 	d.show.tick(t, err, d.agent.Config, d.before, d.agent.Period)

@@ -87,7 +87,7 @@ func openGuard(dir string, fs proc.FS, h *host.Host, log *slog.Logger) (*guard, 
 func (g *guard) begin() {
 	if g.lease.Expired() {
 		g.host.Reread()
-		g.host.RereadThreads()
+		g.host.Isolation().Expire()
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/kernel/cgroup"
-	"tenon.sh/tenon/internal/machine/host"
+	"tenon.sh/tenon/internal/machine/bescheduler"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -52,7 +52,7 @@ func (r *changeLogger) tick(t tick.Tick, err error) {
 		switch {
 		case errors.Is(o.Err, cgroup.ErrGone): // since the snapshot, or not yet complete
 			r.log.Debug("the cgroup is gone", "cgroup", k.Where(), "file", k.File)
-		case errors.Is(o.Err, host.ErrLoading):
+		case errors.Is(o.Err, bescheduler.ErrLoading):
 			if r.loading = true; !said {
 				r.log.Info("the scheduler of best-effort threads is being loaded; the next isolation mechanism holds until then")
 			}

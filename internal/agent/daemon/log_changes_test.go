@@ -11,7 +11,7 @@ import (
 
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/tick"
-	"tenon.sh/tenon/internal/machine/host"
+	"tenon.sh/tenon/internal/machine/bescheduler"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -39,7 +39,7 @@ func tickOnce(err error) tick.Tick {
 // and its end is not logged as the end of a failure.
 func TestALoadThatGoesOnIsNoFailure(t *testing.T) {
 	r, take := logged()
-	err := fmt.Errorf("apply: %w", host.ErrLoading)
+	err := fmt.Errorf("apply: %w", bescheduler.ErrLoading)
 	for range 3 {
 		r.tick(tickOnce(err), err)
 	}

@@ -63,12 +63,12 @@ func (s *signals) use(on config.Signals) {
 	clear(s.pressure.said)
 	switch {
 	case !on.RunQueueDelay && s.delays:
-		if err := s.host.StopDelays(); err != nil {
+		if err := s.host.Delays().Stop(); err != nil {
 			s.log.Warn("stop counting run-queue delays", "error", err)
 		}
 		s.delays, s.trouble = false, ""
 	case on.RunQueueDelay && !s.delays:
-		alarms, err := s.host.CountDelays()
+		alarms, err := s.host.Delays().Count()
 		if err != nil {
 			s.say("run-queue delays are not counted by BPF: " + err.Error())
 			return
@@ -96,8 +96,8 @@ func (s *signals) check(now time.Time) (again bool) {
 	if !s.delays {
 		return again
 	}
-	s.say(s.host.DelayTrouble())
-	s.delays = s.host.CountsDelays()
+	s.say(s.host.Delays().Trouble())
+	s.delays = s.host.Delays().Counts()
 	return again || !s.delays
 }
 
@@ -117,7 +117,7 @@ func (s *signals) say(trouble string) {
 // close ends the signals. The loop must not receive events any more.
 func (s *signals) close() error {
 	s.pressure.close()
-	err := s.host.StopDelays()
+	err := s.host.Delays().Stop()
 	s.passing.Wait()
 	return err
 }
@@ -141,7 +141,7 @@ func (d *daemon) listen(ctx context.Context) {
 		case <-d.Reload:
 			d.config.reload.Store(true)
 			e = tick.Event{At: time.Now(), Kind: tick.EventConfig, Text: "asked to read the configuration again"}
-		case r := <-d.host.MechanismEvents():
+		case r := <-d.host.Isolation().Events():
 			e = tick.Event{At: r.At, Kind: tick.EventMechanism, Text: r.Text}
 		}
 		d.signals.send(e)

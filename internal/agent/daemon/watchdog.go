@@ -33,7 +33,7 @@ func Watch(ctx context.Context, stateDir string, stay, last bool, log *slog.Logg
 	if err != nil {
 		return err
 	}
-	w := watchdog{stateDir: stateDir, host: h, log: log, release: h.ReleaseExt}
+	w := watchdog{stateDir: stateDir, host: h, log: log, release: h.Isolation().ReleaseExt}
 	defer func() { err = errors.Join(err, w.close()) }()
 	for {
 		for stay && !lease.Present(stateDir) {

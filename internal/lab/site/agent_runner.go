@@ -11,6 +11,7 @@ import (
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/machine/host"
+	"tenon.sh/tenon/internal/machine/usage"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -46,13 +47,13 @@ func (s *Site) RunAgent(ctx context.Context, work []node.Workload, config policy
 	}
 	s.Host.Show(policy.Files(config, work))
 	mechanism := s.mechanismHere(config.CPUQOS)
-	var alarms <-chan host.Delayed
+	var alarms <-chan usage.Delayed
 	if mechanism == node.MechanismSiblings { // it follows the CPUs of the service
 		var err error
-		if alarms, err = s.Host.CountDelays(); err != nil {
+		if alarms, err = s.Host.Delays().Count(); err != nil {
 			return nil, fmt.Errorf("isolate the batch work: %w", err)
 		}
-		s.Host.SenseSiblings(true)
+		s.Host.Delays().WatchSiblings(true)
 	}
 	g := &AgentRunner{host: s.Host, workloads: work, begun: time.Now(), done: make(chan struct{})}
 	ctx, g.cancel = context.WithCancel(ctx)
@@ -70,8 +71,8 @@ func (s *Site) RunAgent(ctx context.Context, work []node.Workload, config policy
 	g.release = func() error {
 		a.Config = policy.Config{}
 		_, err := a.Step(context.Background())
-		s.Host.SenseSiblings(false)
-		return errors.Join(err, s.Host.StopDelays())
+		s.Host.Delays().WatchSiblings(false)
+		return errors.Join(err, s.Host.Delays().Stop())
 	}
 	wake := make(chan tick.Event)
 	go s.wakeLoop(ctx, alarms, wake)
@@ -84,13 +85,13 @@ func (s *Site) RunAgent(ctx context.Context, work []node.Workload, config policy
 
 // wakeLoop forwards the events of the isolation mechanisms and the alarms of
 // siblings, until ctx ends.
-func (s *Site) wakeLoop(ctx context.Context, alarms <-chan host.Delayed, wake chan<- tick.Event) {
+func (s *Site) wakeLoop(ctx context.Context, alarms <-chan usage.Delayed, wake chan<- tick.Event) {
 	for {
 		var e tick.Event
 		select {
 		case <-ctx.Done():
 			return
-		case r := <-s.Host.MechanismEvents():
+		case r := <-s.Host.Isolation().Events():
 			e = tick.Event{At: r.At, Kind: tick.EventMechanism, Text: r.Text}
 		case a, ok := <-alarms:
 			if !ok {

@@ -9,6 +9,7 @@ import (
 
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/restore"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -26,7 +27,7 @@ func TestWhatTheKernelHasDroppedIsForgotten(t *testing.T) {
 		"by a restore": func(h *Host, lost []node.Knob) error {
 			planned, err := h.RestorePlan(t.Context())
 			done, restoreErr := h.Restore(t.Context())
-			for _, r := range []Report{planned, done} {
+			for _, r := range []restore.Report{planned, done} {
 				if len(r.Dropped) != len(lost) || len(r.Restored)+len(r.Left)+len(r.Gone) > 0 {
 					t.Errorf("the report is %+v, want %v dropped", r, lost)
 				}
@@ -47,6 +48,7 @@ func TestWhatTheKernelHasDroppedIsForgotten(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = j.Close() })
 		h.journal = j
+		withKnobs(h)
 		inode, err := h.tree.Inode("job")
 		if err != nil {
 			t.Fatal(err)

@@ -5,15 +5,15 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/machine/reread"
 	"tenon.sh/tenon/internal/model/node"
 )
 
 // newCookieBench is a bench whose kernel has core scheduling.
 func newCookieBench(t *testing.T) (*bench, *modelCore) {
 	t.Helper()
-	b := newBench(t, true)
 	core := &modelCore{cookies: map[int]uint64{}}
-	b.isolation.core = core
+	b := newCoreBench(t, true, core)
 	b.can = func() node.Capabilities { return node.Capabilities{node.FeatureCoreSched: yes("model")} }
 	return b, core
 }
@@ -23,7 +23,9 @@ func (b *bench) others(t *testing.T, d time.Duration) int {
 	t.Helper()
 	s := b.snapshot(t)
 	s.At = s.At.Add(d)
-	b.lookForOthers(&s)
+	touches, err := b.changes.Own()
+	do(t, err)
+	b.isolation.Fill(&s, touches)
 	return s.Isolation.Cookies
 }
 
@@ -40,7 +42,7 @@ func TestCookiesOfOthersAreSeenWhereverTheyAre(t *testing.T) {
 	if n := b.snapshot(t).Isolation.Cookies; n != 0 {
 		t.Error("all processes are looked at in each turn")
 	}
-	if n := b.others(t, glanceWithin); n != 2 {
+	if n := b.others(t, reread.Unchanged); n != 2 {
 		t.Errorf("%d cookies of others, want 2: one on best-effort work, one on what no rule knows", n)
 	}
 	delete(core.cookies, nobody)
@@ -58,8 +60,10 @@ func TestCookiesOfAnEarlierAgentAreNotOthers(t *testing.T) {
 	b.snapshot(t)
 	do(t, b.set(t, cookieOf("be"), node.ThreadsBE))
 	core.cookies[old] = 3
-	b.isolation.cookies = nil // as the next process, that has given out none yet
-	if n := b.others(t, glanceWithin); n != 0 {
+	can := b.can
+	b.open(t, true) // as the next process, that has given out none yet
+	b.can = can
+	if n := b.others(t, reread.Unchanged); n != 0 {
 		t.Errorf("%d cookies of others, want 0", n)
 	}
 }
@@ -76,7 +80,7 @@ func TestCookieOfAnotherIsLeftToItsOwner(t *testing.T) {
 	if core.cookies[ours] != 77 || core.cookies[theirs] != 9 {
 		t.Errorf("cookies %d and %d, want ours and theirs", core.cookies[ours], core.cookies[theirs])
 	}
-	b.isolation.expire()
+	b.isolation.Expire()
 	if got := b.snapshot(t).Knobs.Now[cookieOf("be")]; got != node.ThreadsBE {
 		t.Errorf("shown as %v: it would be written in every turn", got)
 	}

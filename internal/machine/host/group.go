@@ -6,7 +6,7 @@ import (
 	"slices"
 	"syscall"
 
-	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/process"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -65,7 +65,7 @@ func (h *Host) Attach(p node.CgroupPath, pid int) error {
 // Spawned journals a process that Tenon has started, so that a restore ends it
 // with all descendants if Tenon dies first.
 func (h *Host) Spawned(pid int) error {
-	p, err := h.process(pid)
+	p, err := process.Of(h.fs, pid)
 	if err != nil {
 		return fmt.Errorf("journal process %d: %w", pid, err)
 	}
@@ -85,17 +85,4 @@ func (h *Host) Reaped(pid int) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// process identifies a process by pid and start time, since a pid may be
-// reused.
-func (h *Host) process(pid int) (journal.Process, error) {
-	s, err := h.fs.PIDStat(pid)
-	return journal.Process{PID: pid, Start: int64(s.StartTime)}, err
-}
-
-// alive reports whether the process still runs; a zombie does not.
-func (h *Host) alive(p journal.Process) bool {
-	s, err := h.fs.PIDStat(p.PID)
-	return err == nil && int64(s.StartTime) == p.Start && s.State != 'Z' && s.State != 'X'
 }

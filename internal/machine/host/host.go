@@ -1,6 +1,6 @@
-// Package host is the real node: it reads kernel files into a node.Snapshot,
-// performs plan.Steps, reports the node's capabilities, and restores all knobs
-// from the journal, also after kill -9.
+// Package host is the real node: it reads kernel files into a node.Snapshot and
+// performs plan.Steps. The parts of the node are packages of their own; host joins
+// them, and keeps the knob cache.
 package host
 
 import (
@@ -14,12 +14,19 @@ import (
 	"sync"
 	"time"
 
-	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/bescheduler"
 	"tenon.sh/tenon/internal/machine/blockio"
+	"tenon.sh/tenon/internal/machine/cachectl"
+	"tenon.sh/tenon/internal/machine/capability"
+	"tenon.sh/tenon/internal/machine/change"
+	"tenon.sh/tenon/internal/machine/isolation"
 	"tenon.sh/tenon/internal/machine/journal"
-	"tenon.sh/tenon/internal/machine/knob"
+	"tenon.sh/tenon/internal/machine/restore"
+	"tenon.sh/tenon/internal/machine/topology"
+	"tenon.sh/tenon/internal/machine/usage"
+	"tenon.sh/tenon/internal/machine/vendormark"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -57,34 +64,34 @@ type Host struct {
 	noTree  error
 	fs      proc.FS
 	journal *journal.Journal
+	opened  time.Time
 
-	opened time.Time
-	spare  func() []int // nil: no further processes
-	try    bool         // as in Options
-
-	can   func() node.Capabilities
-	knobs knob.Table // the adapters of each kind of knob
-
-	blocks *blockio.Devices
+	can       func() node.Capabilities
+	topology  *topology.Cache
+	counters  *usage.Counters
+	delays    *usage.Delays
+	blocks    *blockio.Devices
+	controls  *cachectl.Groups
+	marks     *vendormark.Marks
+	isolation *isolation.Isolation
+	runs      *runs
+	changes   *change.Knobs // of all these parts
+	restorer  *restore.Restorer
+	cache     *knobCache // nil unless resident
 
 	mu        sync.Mutex // guards the fields below
 	workloads map[node.WorkloadID]node.Workload
 	sorted    []node.Workload // of workloads; nil: stale
-	topology  topologyCache
-	sight     *sight // nil unless resident
-	controls  controls
-	round     *round // nil unless resident
-
-	delays    delays
-	turns     turns
-	isolation isolation
 }
 
 // Open finds the parts of the node. It writes nothing: the first change creates
 // the journal. A machine without cgroups opens, and refuses operations that
 // need them.
-func Open(o Options) (*Host, error) {
-	h := &Host{tree: o.Tree, fs: o.FS, opened: time.Now(), spare: o.Spare, try: o.Try, workloads: map[node.WorkloadID]node.Workload{}, isolation: newIsolation()}
+func Open(o Options) (*Host, error) { return open(o, isolation.Kernel{}) }
+
+// open is Open, where tests put models in the place of parts of the kernel.
+func open(o Options, k isolation.Kernel) (*Host, error) {
+	h := &Host{tree: o.Tree, fs: o.FS, opened: time.Now(), workloads: map[node.WorkloadID]node.Workload{}}
 	if h.fs == (proc.FS{}) {
 		h.fs = proc.Default()
 	}
@@ -112,25 +119,65 @@ func Open(o Options) (*Host, error) {
 	if h.journal, err = journal.Open(o.JournalDir, boot, session); err != nil {
 		return nil, err
 	}
-	if o.Resident {
-		h.sight, h.round = newSight(), newRound()
-		if h.tree != nil {
-			h.tree = h.tree.KeepOpen()
-		}
+	if o.Resident && h.tree != nil {
+		h.tree = h.tree.KeepOpen()
 	}
-	h.blocks = blockio.New(h.fs, h.tree)
-	h.can, h.knobs = sync.OnceValue(h.probe), h.adapters()
+	h.wire(o.Resident, o.Spare, k)
+	h.can = sync.OnceValue(func() node.Capabilities {
+		n := capability.Node{FS: h.fs, Tree: h.tree, NoTree: h.noTree, Topology: h.topology, Devices: h.blocks, Controls: h.controls}
+		if o.Try {
+			return capability.Try(n)
+		}
+		return capability.Look(n)
+	})
 	return h, nil
 }
+
+// wire makes the parts of the host, and gives each the functions that it needs of
+// others.
+func (h *Host) wire(resident bool, spare func() []int, k isolation.Kernel) {
+	if resident {
+		h.cache = newKnobCache(h.tree, h.knobOrNil)
+	}
+	h.topology = topology.New(h.fs)
+	h.blocks = blockio.New(h.fs, h.tree)
+	h.counters, h.delays = usage.New(h.fs, h.tree, resident), usage.NewDelays(h.tree, h.noTree)
+	h.controls = cachectl.New(h.fs.Proc, h.tree, h.journal)
+	h.marks = vendormark.New(h.tree, h.fs.Proc, h.journal, h.set, func(k node.Knob) error { return h.changes.Release(k) })
+	h.isolation = isolation.New(isolation.Options{
+		FS: h.fs, Tree: h.tree, Journal: h.journal, Topology: h.topology, Marks: h.marks,
+		Resident: resident, Now: h.now, Inode: h.inode, Forget: h.cache.drop, Kernel: k,
+	})
+	h.changes = change.New(change.Options{
+		FS: h.fs, Tree: h.tree, Journal: h.journal, Devices: h.blocks, Controls: h.controls, Saw: h.cache.store,
+		Releasing: func(k node.Knob) {
+			if k == bescheduler.Knob {
+				h.isolation.Scheduler().Unwant()
+			}
+		},
+		Released: h.isolation.LastReleased,
+	})
+	h.runs = &runs{tree: h.tree, journal: h.journal, fs: h.fs, changes: h.changes, marks: h.marks, exempt: h.isolation.Exempt(), cache: h.cache, now: h.now, spare: spare}
+	h.changes.Use(h.adapters())
+	h.restorer = restore.New(restore.Options{
+		FS: h.fs, Tree: h.tree, NoTree: h.noTree, Journal: h.journal, Knobs: h.changes, Controls: h.controls,
+		Kernel: h.Kernel, RemoveGroup: h.RemoveGroup, TakeBackLate: h.isolation.TakeBackLate,
+	})
+}
+
+// now returns the time on the clock of the snapshots: the wall clock at the start
+// plus the elapsed time. Setting the clock makes no rate wrong, and a replay of
+// the snapshots sees the same differences.
+func (h *Host) now() time.Time { return h.opened.Add(time.Since(h.opened)).Round(0) }
 
 // Close closes the journal, and unloads the BPF scheduler. All other changes
 // stay; see RestoreOwn.
 func (h *Host) Close() error {
-	if h.sight != nil && h.tree != nil {
+	if h.cache != nil && h.tree != nil {
 		h.tree.CloseAll()
 	}
-	h.isolation.close()
-	return errors.Join(h.delays.stop(), h.journal.Close())
+	h.isolation.Close()
+	return errors.Join(h.delays.Stop(), h.journal.Close())
 }
 
 // Capabilities returns the node's capabilities. It probes once.
@@ -151,30 +198,47 @@ func (h *Host) ManageOnly(all []node.Workload) {
 	for _, w := range all {
 		h.workloads[w.ID] = w
 	}
-	h.sight.expire()
-	h.delays.expire()
-	h.isolation.expire()
+	h.cache.expire()
+	h.delays.Expire()
+	h.isolation.Expire()
 }
 
 // Show sets the knobs that a resident host's snapshots show for every cgroup;
 // before the first call that is all of them. Reading unneeded knobs would be
 // most of the cost of an idle agent.
 func (h *Host) Show(files []node.File) {
-	h.sight.show(h.isolation.show(h.controls.show(h.blocks.Show(files)), h.can()))
+	h.cache.show(h.isolation.Show(h.controls.Show(h.blocks.Show(files)), h.can()))
 }
+
+// Delays counts how long threads wait for a CPU, if it is asked to; snapshots
+// then show it.
+func (h *Host) Delays() *usage.Delays { return h.delays }
+
+// Isolation keeps best-effort threads out of the way of others.
+func (h *Host) Isolation() *isolation.Isolation { return h.isolation }
+
+// Guard does the writes about threads that snapshots must not do. The loop calls
+// it after the steps of each tick.
+func (h *Host) Guard() error { return h.isolation.Guard(h.now(), h.managed()) }
 
 // Session is the process in whose name this host journals.
 func (h *Host) Session() journal.Session { return h.journal.Session() }
 
 // Kernel returns how this kernel rounds written values.
-func (h *Host) Kernel() node.Kernel { return h.kernel() }
+func (h *Host) Kernel() node.Kernel {
+	k := node.Kernel{PageSize: unit.Bytes(os.Getpagesize()), MB: h.controls.Rounding()}
+	if h.tree != nil {
+		k.CgroupVersion = h.tree.Version()
+	}
+	return k
+}
 
 // Knob reads the present value of one knob.
 func (h *Host) Knob(k node.Knob) (node.Value, error) {
 	if err := h.needTree(); err != nil {
 		return nil, fmt.Errorf("read %v: %w", k, err)
 	}
-	return h.knobs.Read(k)
+	return h.changes.Read(k)
 }
 
 // Inode identifies the cgroup at a path: a cgroup that was made again has
@@ -188,7 +252,7 @@ func (h *Host) Inode(p node.CgroupPath) (uint64, error) {
 
 // Reread drops the knob cache of a resident host, because another process may
 // have written to any knob.
-func (h *Host) Reread() { h.sight.forget() }
+func (h *Host) Reread() { h.cache.clear() }
 
 // Forget drops a workload from the snapshots. It changes nothing on the node.
 func (h *Host) Forget(id node.WorkloadID) {
@@ -210,14 +274,6 @@ func (h *Host) managed() []node.Workload {
 	return h.sorted
 }
 
-func (h *Host) kernel() node.Kernel {
-	k := node.Kernel{PageSize: unit.Bytes(os.Getpagesize()), MB: h.controls.bandwidth()}
-	if h.tree != nil {
-		k.CgroupVersion = h.tree.Version()
-	}
-	return k
-}
-
 // needTree returns an error if there are no usable cgroups.
 func (h *Host) needTree() error {
 	if h.tree == nil {
@@ -226,139 +282,32 @@ func (h *Host) needTree() error {
 	return nil
 }
 
-// Apply performs one step. It journals the value from before and the new value
-// before the write, and afterwards the value that the kernel shows. A release
-// restores the value from before, unless another component has changed the knob
-// since, and then forgets the knob. A step on a cgroup that is gone fails with
-// cgroup.ErrGone.
-func (h *Host) Apply(ctx context.Context, s plan.Step) error {
-	if err := errors.Join(ctx.Err(), h.needTree()); err != nil {
-		return fmt.Errorf("apply %v: %w", s, err)
-	}
-	if s.To == nil {
-		return fmt.Errorf("apply to %v: the step has no value", s.Knob)
-	}
-	var err error
-	if divides(s.Knob) {
-		defer h.controls.changed(s.Knob)
-	}
-	if s.Release {
-		err = h.release(s.Knob)
-		switch {
-		case err != nil:
-		case s.Knob.ControlGroup != "":
-			err = h.leaveControl(s.Knob.ControlGroup)
-		case s.Knob.File == node.FileIdentity:
-			err = h.leaveSwitch()
-		}
-	} else {
-		err = h.set(s.Knob, s.To.Rounded(h.kernel()))
-		switch {
-		case err == nil:
-		case s.Knob.ControlGroup != "":
-			err = errors.Join(err, h.leaveControl(s.Knob.ControlGroup))
-		case s.Knob.File == node.FileIdentity: // turned on for the mark that was refused
-			err = errors.Join(err, h.leaveSwitch())
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("apply %v: %w", s, err)
-	}
-	return nil
+// Rebase changes the values that a release restores: see change.Knobs.
+func (h *Host) Rebase(change func(k node.Knob, before node.Value) node.Value) error {
+	return h.changes.Rebase(change)
 }
 
-func (h *Host) set(k node.Knob, to node.Value) error {
-	if k.File.OrdersScheduler() {
-		return h.order(k, to)
-	}
-	if v, isRun := to.(node.Run); isRun && v.EndsProcesses() {
-		return h.end(k, v)
-	}
-	if k.ControlGroup != "" {
-		if err := h.makeControl(k.ControlGroup); err != nil {
-			return err
-		}
-	}
-	inode, err := h.knobInode(k)
-	if err != nil {
-		return err
-	}
-	before, err := h.knobs.Read(k)
-	if err != nil {
-		return err
-	}
-	if err := h.journal.Intend(k, inode, h.unmixed(before), to); err != nil {
-		return err
-	}
-	writeErr := h.knobs.Write(k, to)
-	now, err := h.knobs.Read(k)
-	h.sight.saw(k, now, err)
-	if errors.Is(writeErr, ErrLoading) {
-		return writeErr // the entry stays pending with the new value
-	}
-	if writeErr == nil && err == nil {
-		return h.journal.Wrote(k, now)
-	}
-	if err == nil && now == before { // refused without any change
-		return errors.Join(writeErr, h.journal.Abandon(k))
-	}
-	// The knob is between the two values. Its entry stays pending, so that a
-	// restore accepts any mix of them as Tenon's.
-	return errors.Join(writeErr, err)
+// Adopt makes this process responsible for the knobs that ended Tenon processes
+// left changed: see change.Knobs.
+func (h *Host) Adopt() error { return h.changes.Adopt() }
+
+// Restore undoes all changes of any Tenon process since boot: see
+// restore.Restorer.
+func (h *Host) Restore(ctx context.Context) (restore.Report, error) { return h.restorer.All(ctx) }
+
+// RestorePlan returns what Restore would do, and changes nothing.
+func (h *Host) RestorePlan(ctx context.Context) (restore.Report, error) { return h.restorer.Plan(ctx) }
+
+// RestoreOwn undoes the changes of this process.
+func (h *Host) RestoreOwn(ctx context.Context) (restore.Report, error) { return h.restorer.Own(ctx) }
+
+// RestoreDeadLabs undoes the changes of labs that were killed.
+func (h *Host) RestoreDeadLabs(ctx context.Context) (restore.Report, error) {
+	return h.restorer.DeadLabs(ctx)
 }
 
-func (h *Host) release(k node.Knob) error {
-	s, err := h.journal.State()
-	if err != nil {
-		return err
-	}
-	t, touched := s.Touches[k]
-	if !touched {
-		return nil
-	}
-	t = h.attainable(k, t)
-	inode, err := h.knobInode(k)
-	if errors.Is(err, cgroup.ErrGone) || (err == nil && inode != t.Inode) {
-		return errors.Join(h.lastLeave(k), h.journal.Forget(k)) // the cgroup and its knobs are gone
-	}
-	if err != nil {
-		return err
-	}
-	now, err := h.knobs.Read(k)
-	h.sight.saw(k, now, err)
-	if dropped(err) {
-		return h.journal.Forget(k)
-	}
-	if err != nil {
-		return err
-	}
-	if k == schedulerKnob {
-		h.isolation.unwant() // the knob does not show it while it is being loaded
-	}
-	if now != t.Before && h.ours(k, t, now) {
-		if err := h.journal.Intend(k, inode, t.Before, t.Before); err != nil {
-			return err
-		}
-		err := h.knobs.Write(k, t.Before)
-		if next := h.nextTo(k, t.Before, err); next != nil {
-			t.Before = next
-			if err = h.journal.Intend(k, inode, t.Before, t.Before); err == nil {
-				err = h.knobs.Write(k, t.Before)
-			}
-		}
-		if err != nil {
-			return err
-		}
-		now, err = h.knobs.Read(k)
-		if h.sight.saw(k, now, err); err != nil {
-			return err
-		}
-		if now != t.Before {
-			return fmt.Errorf("%v was %v before and now reads %v", k, t.Before, now)
-		}
-	}
-	if err := h.lastLeave(k); err != nil {
-		return err
-	}
-	return h.journal.Forget(k)
-}
+// Prepare makes a cgroup ready to end, by any sender's request.
+func (h *Host) Prepare(k node.Knob) error { return h.runs.prepare(k) }
+
+// Thaw thaws all that Tenon froze, before a time without an agent.
+func (h *Host) Thaw() error { return h.runs.thaw() }

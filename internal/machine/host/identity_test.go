@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"tenon.sh/tenon/internal/machine/vendormark"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -56,7 +57,7 @@ func TestMarksTurnTheSwitchOnAndGiveItBack(t *testing.T) {
 	if s.Knobs.Now[mark("be")] != node.IdentityBE || s.Knobs.Before[mark("be")] != node.IdentityNone {
 		t.Errorf("shown as %v, before %v", s.Knobs.Now[mark("be")], s.Knobs.Before[mark("be")])
 	}
-	if _, shown := s.Knobs.Before[switchKnob]; shown {
+	if _, shown := s.Knobs.Before[vendormark.Switch]; shown {
 		t.Error("the switch is shown: a policy that does not know it would release it")
 	}
 	do(t, b.release(t, mark("be")))
@@ -212,28 +213,5 @@ func TestKernelWithoutMarksShowsNone(t *testing.T) {
 		if k.File == node.FileIdentity {
 			t.Errorf("%v is shown", k)
 		}
-	}
-}
-
-func TestSwitchesDecideWhatMarksAndCookiesCanDo(t *testing.T) {
-	tests := map[string]struct {
-		sysctls     map[string]string
-		marks, core node.Verdict
-		why         string // of marks
-	}{
-		"a kernel without switches": {nil, node.Yes, node.Yes, "model"},
-		"both on and off":           {map[string]string{"sched_group_identity_enabled": "1\n", "sched_core": "0\n"}, node.Yes, node.No, "model"},
-		"marks are not heeded yet":  {map[string]string{"sched_group_identity_enabled": "0\n"}, node.Yes, node.Yes, "model; kernel.sched_group_identity_enabled is 0 and will be turned on"},
-		"core scheduling is on":     {map[string]string{"sched_group_identity_enabled": "1\n", "sched_core": "1\n"}, node.No, node.Yes, "model, but kernel.sched_core is 1, and both together lock up some kernels"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			b := newVendorBench(t, tc.sysctls, nil)
-			can := node.Capabilities{node.FeatureGroupIdentity: yes("model"), node.FeatureCoreSched: yes("model")}
-			b.withSwitches(can)
-			if can[node.FeatureGroupIdentity].Verdict != tc.marks || can[node.FeatureCoreSched].Verdict != tc.core || can[node.FeatureGroupIdentity].Why != tc.why {
-				t.Errorf("got %v, want marks %s, %q, and core scheduling %s", can, tc.marks, tc.why, tc.core)
-			}
-		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/machine/bescheduler"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -36,7 +37,7 @@ func BenchmarkIsolation(b *testing.B) {
 				x.Show(files)
 				x.snapshot(b)
 				if mechanism == "sched_ext" {
-					do(b, x.set(b, policyOf("be"), node.ThreadsBE), x.set(b, schedulerKnob, loaded))
+					do(b, x.set(b, policyOf("be"), node.ThreadsBE), x.set(b, bescheduler.Knob, loaded))
 				}
 				x.snapshot(b)
 				b.ReportAllocs()

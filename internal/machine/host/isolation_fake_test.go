@@ -18,6 +18,8 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/kernel/scx"
 	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/machine/bescheduler"
+	"tenon.sh/tenon/internal/machine/isolation"
 	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -38,7 +40,7 @@ type modelExt struct {
 	changes  int           // of threads, tried
 }
 
-func (m *modelExt) load(o scx.Options) (extScheduler, error) {
+func (m *modelExt) Load(o scx.Options) (bescheduler.Program, error) {
 	m.mu.Lock()
 	m.waits++
 	gate := m.gate
@@ -81,7 +83,7 @@ func (m *modelExt) change(list task.List, from func(task.Policy) bool, to task.P
 	return n, nil
 }
 
-func (m *modelExt) extend(list task.List, spare func(int) bool) (int, error) {
+func (m *modelExt) Extend(list task.List, spare func(int) bool) (int, error) {
 	but := func() ([]int, error) {
 		tids, err := list()
 		return slices.DeleteFunc(tids, func(tid int) bool { return spare != nil && spare(tid) }), err
@@ -89,7 +91,7 @@ func (m *modelExt) extend(list task.List, spare func(int) bool) (int, error) {
 	return m.change(but, func(p task.Policy) bool { return p != task.Ext && !p.RealTime() }, task.Ext)
 }
 
-func (m *modelExt) shorten(list task.List) (int, error) {
+func (m *modelExt) Shorten(list task.List) (int, error) {
 	m.mu.Lock()
 	keeps := m.keeps
 	m.mu.Unlock()
@@ -99,7 +101,7 @@ func (m *modelExt) shorten(list task.List) (int, error) {
 	return m.change(list, func(p task.Policy) bool { return p == task.Ext }, task.Normal)
 }
 
-func (m *modelExt) count(tids []int) (n task.Policies, err error) {
+func (m *modelExt) Count(tids []int) (n task.Policies, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, tid := range tids {
@@ -230,15 +232,20 @@ func (s *modelScheduler) Close() error {
 type bench struct {
 	*Host
 	ext  *modelExt
+	core *modelCore // nil: the kernel's
+	dir  string
 	root string
 	next int // thread id
 }
 
 // newBench has the groups be (with be/a and be/b) and ls on cgroup v2.
-func newBench(t testing.TB, resident bool) *bench {
+func newBench(t testing.TB, resident bool) *bench { return newCoreBench(t, resident, nil) }
+
+// newCoreBench is newBench on a kernel with such a core scheduling.
+func newCoreBench(t testing.TB, resident bool, core *modelCore) *bench {
 	t.Helper()
 	dir := t.TempDir()
-	b := &bench{root: filepath.Join(dir, "v2"), next: 1 << 24} // no thread has such a number
+	b := &bench{core: core, dir: dir, root: filepath.Join(dir, "v2"), next: 1 << 24} // no thread has such a number
 	mount := fmt.Sprintf("31 24 0:28 / %s rw - cgroup2 cgroup2 rw\n", b.root)
 	b.put(t, filepath.Join(dir, "proc/self/mountinfo"), mount)
 	b.put(t, filepath.Join(b.root, "cgroup.controllers"), "cpu cpuset memory pids\n")
@@ -246,26 +253,40 @@ func newBench(t testing.TB, resident bool) *bench {
 	for _, p := range []string{"be", "be/a", "be/b", "ls"} {
 		b.group(t, p)
 	}
-	b.open(t, resident, dir)
+	real := proc.Default()
+	for in, names := range map[string][]string{
+		real.Proc: {"stat", "uptime", "meminfo", "sys", "self", strconv.Itoa(os.Getpid())},
+		real.Sys:  {"devices"},
+	} {
+		for _, name := range names {
+			link := filepath.Join(dir, "files", in, name)
+			do(t, os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink(filepath.Join(in, name), link))
+		}
+	}
+	b.open(t, resident)
 	return b
 }
 
 // open opens the host, as another process would that finds the journal.
-func (b *bench) open(t testing.TB, resident bool, dir string) {
+func (b *bench) open(t testing.TB, resident bool) {
 	t.Helper()
-	tree, err := cgroup.Detect(filepath.Join(dir, "proc"))
+	tree, err := cgroup.Detect(filepath.Join(b.dir, "proc"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := Open(Options{Tree: tree, JournalDir: filepath.Join(dir, "journal"), Resident: resident})
+	if b.ext == nil {
+		b.ext = &modelExt{policies: map[int]task.Policy{}}
+	}
+	kernel := isolation.Kernel{SchedExt: b.ext, Policies: b.ext}
+	if b.core != nil {
+		kernel.Cores = b.core
+	}
+	fs := proc.FS{Proc: filepath.Join(b.dir, "files", proc.Default().Proc), Sys: filepath.Join(b.dir, "files", proc.Default().Sys)}
+	h, err := open(Options{Tree: tree, FS: fs, JournalDir: filepath.Join(b.dir, "journal"), Resident: resident}, kernel)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = h.Close() })
-	if b.ext == nil {
-		b.ext = &modelExt{policies: map[int]task.Policy{}}
-	}
-	h.isolation.ext = b.ext
 	h.can = func() node.Capabilities { return node.Capabilities{node.FeatureSchedExt: yes("model")} }
 	h.Show([]node.File{node.FileCPUWeight, node.FileCPUMax, node.FileScheduler, node.FilePolicy, node.FileCookie, node.FileIdentity})
 	for _, w := range []node.Workload{
@@ -324,6 +345,12 @@ func (b *bench) snapshot(t testing.TB) node.Snapshot {
 	return s
 }
 
+// guard is Guard so much later.
+func (b *bench) guard(t testing.TB, d time.Duration) {
+	t.Helper()
+	do(t, b.isolation.Guard(b.now().Add(d), b.managed()))
+}
+
 // order gives an order, as a plan does.
 func (b *bench) order(t testing.TB, p node.CgroupPath, text string) error {
 	t.Helper()
@@ -355,23 +382,16 @@ func (b *bench) has(t testing.TB, p node.CgroupPath) (scx.Group, bool) {
 func (b *bench) set(t testing.TB, k node.Knob, v node.Value) error {
 	t.Helper()
 	err := b.Apply(t.Context(), plan.Step{Knob: k, To: v, Owner: plan.OwnerConformance})
-	if !errors.Is(err, ErrLoading) {
+	if !errors.Is(err, bescheduler.ErrLoading) {
 		return err
 	}
-	until(t, "the load has ended", func() bool { return !b.loads() })
-	until(t, "and is reported", func() bool { return len(b.MechanismEvents()) > 0 })
-	<-b.MechanismEvents()
-	if b.scheduling() != nil {
+	until(t, "the load has ended", func() bool { return !b.isolation.Scheduler().Loading() })
+	until(t, "and is reported", func() bool { return len(b.isolation.Events()) > 0 })
+	<-b.isolation.Events()
+	if b.isolation.Scheduler().Loaded() {
 		return nil
 	}
 	return err
-}
-
-// loads reports whether a scheduler is being loaded.
-func (b *bench) loads() bool {
-	b.isolation.mu.Lock()
-	defer b.isolation.mu.Unlock()
-	return b.isolation.scheduler.loading
 }
 
 func (b *bench) release(t *testing.T, k node.Knob) error {
@@ -421,17 +441,13 @@ func (b *bench) journaled(t *testing.T) journal.State {
 // procOf makes threads such of a group: /proc says where they are.
 func (b *bench) procOf(t *testing.T, tids map[int]string) {
 	t.Helper()
-	real := proc.Default()
-	dir := t.TempDir()
-	for _, name := range []string{"stat", "uptime", "meminfo", "sys", "self", strconv.Itoa(os.Getpid())} {
-		if err := os.Symlink(filepath.Join(real.Proc, name), filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
 	for tid, p := range tids {
-		b.put(t, filepath.Join(dir, strconv.Itoa(tid), "cgroup"), "0::/"+strings.Trim(p, "/")+"\n")
+		b.put(t, filepath.Join(b.fs.Proc, strconv.Itoa(tid), "cgroup"), "0::/"+strings.Trim(p, "/")+"\n")
 	}
-	b.fs.Proc = dir
 }
 
 var errBoom = errors.New("boom")
+
+// demotedFor is for how long a thread that has waited too long is in the fair
+// class.
+const demotedFor = 5 * time.Second

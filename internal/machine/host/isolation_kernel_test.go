@@ -15,6 +15,7 @@ import (
 
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/machine/bescheduler"
 	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -62,7 +63,7 @@ func isolator() {
 	turn()
 	for _, s := range stepsOf(h.Capabilities(), be) {
 		err := h.Apply(ctx, s)
-		for ; errors.Is(err, host.ErrLoading); err = h.Apply(ctx, s) {
+		for ; errors.Is(err, bescheduler.ErrLoading); err = h.Apply(ctx, s) {
 			time.Sleep(100 * time.Millisecond)
 			seen, err := h.Snapshot(ctx)
 			if die(err); len(seen.Isolation.Failures) > 0 {

@@ -15,6 +15,10 @@ import (
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/scx"
 	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/machine/bescheduler"
+	"tenon.sh/tenon/internal/machine/isolation"
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/reread"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -33,12 +37,12 @@ func TestThreadsOfAGroupAreConvertedAndRestored(t *testing.T) {
 	if got := s.Knobs.Now[policyOf("be")]; got != node.ThreadsBE || s.Knobs.Before[policyOf("be")] != node.ThreadsNormal {
 		t.Errorf("shown as %v, before %v", got, s.Knobs.Before[policyOf("be")])
 	}
-	if n := b.IsolationStatus().Realtime; n != 1 {
+	if n := b.isolation.Status().Realtime; n != 1 {
 		t.Errorf("%d real-time threads are reported, want 1", n)
 	}
 
 	late = b.thread(t, "be/b", task.Normal)
-	b.isolation.expire()
+	b.isolation.Expire()
 	if got := b.snapshot(t).Knobs.Now[policyOf("be")]; got != node.ThreadsMixed {
 		t.Errorf("with a stray it shows %v, want mixed", got)
 	}
@@ -46,7 +50,7 @@ func TestThreadsOfAGroupAreConvertedAndRestored(t *testing.T) {
 	if b.ext.policy(late) != task.Ext {
 		t.Error("a stray was not converted")
 	}
-	if st := b.IsolationStatus(); st.Strays != 1 || st.Converted != 1 {
+	if st := b.isolation.Status(); st.Strays != 1 || st.Converted != 1 {
 		t.Errorf("%d strays and %d converted are reported, want 1 and 1", st.Strays, st.Converted)
 	}
 
@@ -70,10 +74,10 @@ func TestRestoreAfterADeadAgent(t *testing.T) {
 	b := newBench(t, true)
 	a, inherited := b.thread(t, "be/a", task.Normal), 0
 	b.snapshot(t)
-	do(t, b.set(t, schedulerKnob, loaded), b.set(t, policyOf("be"), node.ThreadsBE))
+	do(t, b.set(t, bescheduler.Knob, loaded), b.set(t, policyOf("be"), node.ThreadsBE))
 	inherited = b.thread(t, "be/b", task.Ext)
 
-	b.open(t, false, strings.TrimSuffix(b.root, "/v2"))
+	b.open(t, false)
 	r, err := b.Restore(t.Context())
 	do(t, err)
 	if b.ext.policy(a) != task.Normal || b.ext.policy(inherited) != task.Normal {
@@ -99,10 +103,10 @@ func TestOnlyBestEffortWorkIsConverted(t *testing.T) {
 	b.Forget("b")
 	web, inner, a := b.thread(t, "ls", task.Normal), b.thread(t, "be/b", task.Normal), b.thread(t, "be/a", task.Normal)
 	b.snapshot(t)
-	if err := b.set(t, policyOf("ls"), node.ThreadsBE); !errors.Is(err, errNotBE) {
+	if err := b.set(t, policyOf("ls"), node.ThreadsBE); !errors.Is(err, isolation.ErrNotBE) {
 		t.Errorf("latency-sensitive work: %v, want a refusal", err)
 	}
-	if err := b.set(t, policyOf(""), node.ThreadsBE); !errors.Is(err, ErrOwn) {
+	if err := b.set(t, policyOf(""), node.ThreadsBE); !errors.Is(err, isolation.ErrOwn) {
 		t.Errorf("the whole machine: %v, want a refusal", err)
 	}
 	do(t, b.set(t, policyOf("be"), node.ThreadsBE))
@@ -130,8 +134,7 @@ func TestWorkOfAnotherClassLosesThePolicy(t *testing.T) {
 		t.Errorf("shown as %v", got)
 	}
 	late := b.thread(t, "ls", task.Ext)
-	s.At = s.At.Add(glanceWithin + time.Second)
-	b.guardOthers(&s)
+	b.guard(t, reread.Unchanged+time.Second)
 	if p := b.ext.policy(late); p != task.Normal {
 		t.Errorf("one that came later is %v after its turn", p)
 	}
@@ -144,22 +147,23 @@ func TestOthersKeepWhatNobodyGaveThem(t *testing.T) {
 	slice := node.Knob{Cgroup: "be", File: node.FileSlice}
 	theirs := b.thread(t, "ls", task.Ext)
 	s := b.snapshot(t)
-	b.isolation.given[slice] = true
-	b.guardOthers(&s)
+	touches := map[node.Knob]journal.Touch{slice: {Before: node.ThreadsNormal, Written: node.ThreadsBE}}
+	b.isolation.Fill(&s, touches)
+	do(t, b.Guard())
 	if p := b.ext.policy(theirs); p != task.Ext {
 		t.Errorf("a thread of a scheduler that is not ours is %v", p)
 	}
-	b.isolation.given[policyOf("be")] = true
-	s.At = s.At.Add(glanceWithin + time.Second)
-	b.guardOthers(&s)
+	touches[policyOf("be")] = touches[slice]
+	b.isolation.Fill(&s, touches)
+	b.guard(t, reread.Unchanged+time.Second)
 	if p := b.ext.policy(theirs); p != task.Normal {
 		t.Errorf("with the policy in use it is %v", p)
 	}
 }
 
-// TestWorkIsLookedAfterForAWhileAfterTheRung: a thread created during the
+// TestWorkIsWatchedForAWhileAfterTheMechanism: a thread created during the
 // release has a copy of its parent's attributes.
-func TestWorkIsLookedAfterForAWhileAfterTheRung(t *testing.T) {
+func TestWorkIsWatchedForAWhileAfterTheMechanism(t *testing.T) {
 	b := newBench(t, true)
 	b.thread(t, "be/a", task.Normal)
 	b.snapshot(t)
@@ -168,37 +172,39 @@ func TestWorkIsLookedAfterForAWhileAfterTheRung(t *testing.T) {
 	do(t, b.release(t, policyOf("be")))
 	be, ls := b.thread(t, "be/a", task.Ext), b.thread(t, "ls", task.Ext)
 	s := b.snapshot(t)
-	s.At = s.At.Add(glanceWithin + time.Second)
-	b.guardOthers(&s)
+	b.guard(t, reread.Unchanged+time.Second)
 	if b.ext.policy(be) != task.Normal || b.ext.policy(ls) != task.Normal {
 		t.Errorf("policies %v and %v after the mechanism was given up", b.ext.policy(be), b.ext.policy(ls))
 	}
-	b.isolation.foreign.name = "theirs"
+	b.put(t, filepath.Join(b.fs.Sys, "kernel/sched_ext/state"), "enabled\n")
+	b.put(t, filepath.Join(b.fs.Sys, "kernel/sched_ext/root/ops"), "theirs\n")
+	s = b.snapshot(t)
+	s.At = s.At.Add(reread.Changed)
+	b.isolation.Fill(&s, nil)
 	b.ext.set(ls, task.Ext)
-	s.At = s.At.Add(glanceWithin + time.Second)
-	b.guardOthers(&s)
+	b.guard(t, reread.Unchanged+time.Second)
 	if b.ext.policy(ls) != task.Ext {
 		t.Error("a thread of another component's scheduler lost its policy")
 	}
 }
 
-// TestNewWorkInPlaceOfWhatEndedIsNotSpared: a unit that is started again has the
-// same cgroup by name.
-func TestNewWorkInPlaceOfWhatEndedIsNotSpared(t *testing.T) {
+// TestNewWorkInPlaceOfWhatEndedIsNotExempt: a unit that is started again has
+// the same cgroup by name.
+func TestNewWorkInPlaceOfWhatEndedIsNotExempt(t *testing.T) {
 	b := newBench(t, true)
 	b.thread(t, "be/a", task.Normal)
 	b.snapshot(t)
 	do(t, b.set(t, policyOf("be"), node.ThreadsBE))
 	do(t, b.set(t, node.Knob{Cgroup: "be/a", File: node.FileRun}, node.AskedToEnd))
 	next := b.thread(t, "be/a", task.Normal)
-	b.isolation.expire()
+	b.isolation.Expire()
 	if got := b.snapshot(t).Knobs.Now[policyOf("be")]; got != node.ThreadsBE {
 		t.Fatalf("shown as %v while it ends", got)
 	}
 	b.put(t, filepath.Join(b.root, "be/a/cgroup.events"), "populated 0\nfrozen 0\n")
 	b.snapshot(t)
 	b.put(t, filepath.Join(b.root, "be/a/cgroup.events"), "populated 1\nfrozen 0\n")
-	b.isolation.expire()
+	b.isolation.Expire()
 	if got := b.snapshot(t).Knobs.Now[policyOf("be")]; got == node.ThreadsBE {
 		t.Errorf("thread %d is not looked at", next)
 	}
@@ -207,8 +213,8 @@ func TestNewWorkInPlaceOfWhatEndedIsNotSpared(t *testing.T) {
 func TestSchedulerIsLoadedChangedAndUnloaded(t *testing.T) {
 	b := newBench(t, true)
 	b.snapshot(t)
-	do(t, b.set(t, schedulerKnob, loaded), b.set(t, policyOf("be"), node.ThreadsBE))
-	if got := b.snapshot(t).Knobs.Now[schedulerKnob]; got != node.Value(loaded) {
+	do(t, b.set(t, bescheduler.Knob, loaded), b.set(t, policyOf("be"), node.ThreadsBE))
+	if got := b.snapshot(t).Knobs.Now[bescheduler.Knob]; got != node.Value(loaded) {
 		t.Errorf("shown as %v, want %v", got, loaded)
 	}
 	s := b.ext.now
@@ -220,18 +226,18 @@ func TestSchedulerIsLoadedChangedAndUnloaded(t *testing.T) {
 	}
 	strict := loaded
 	strict.Gentle, strict.Hold = "", 0
-	do(t, b.set(t, capKnob, node.SchedulerCap{Most: 1500}), b.set(t, schedulerKnob, strict))
+	do(t, b.set(t, node.Knob{File: node.FileSchedulerCap}, node.SchedulerCap{Most: 1500}), b.set(t, bescheduler.Knob, strict))
 	if s.params.Hold >= 0 || s.params.Cap != 1500 {
 		t.Errorf("after a change: %+v", s.params)
 	}
 	if n := b.ext.loaded(); n != 1 {
 		t.Errorf("a change of parameters loaded it %d times", n)
 	}
-	if st := b.IsolationStatus(); st.Loads != 1 || st.Scheduler == nil || st.Scheduler.Expels != 7 || !st.Scheduler.Running {
+	if st := b.isolation.Status(); st.Loads != 1 || st.Scheduler == nil || st.Scheduler.Expels != 7 || !st.Scheduler.Running {
 		t.Errorf("status %+v", st)
 	}
-	do(t, b.release(t, schedulerKnob))
-	if st := b.IsolationStatus(); !s.closed || st.Exits[node.ExitUnload] != 1 || st.Scheduler.Running || len(b.snapshot(t).Isolation.Failures) > 0 {
+	do(t, b.release(t, bescheduler.Knob))
+	if st := b.isolation.Status(); !s.closed || st.Exits[node.ExitUnload] != 1 || st.Scheduler.Running || len(b.snapshot(t).Isolation.Failures) > 0 {
 		t.Errorf("closed %t, status %+v, falls %v", s.closed, st, b.snapshot(t).Isolation.Failures)
 	}
 }
@@ -239,10 +245,10 @@ func TestSchedulerIsLoadedChangedAndUnloaded(t *testing.T) {
 func TestEndOfTheSchedulerIsAFall(t *testing.T) {
 	b := newBench(t, true)
 	b.snapshot(t)
-	do(t, b.set(t, schedulerKnob, loaded))
+	do(t, b.set(t, bescheduler.Knob, loaded))
 	b.ext.now.events <- scx.Exited{Exit: scx.Exit{Kind: scx.ExitErrorStall, Reason: "runnable task stall", Message: "sh[12] failed to run for 30.1s"}}
 	select {
-	case e := <-b.MechanismEvents():
+	case e := <-b.isolation.Events():
 		if !strings.Contains(e.Text, "sched_ext fell") {
 			t.Errorf("event %q", e.Text)
 		}
@@ -257,14 +263,14 @@ func TestEndOfTheSchedulerIsAFall(t *testing.T) {
 	if age := s.At.Sub(s.Isolation.Failures[0].At); age < 0 || age > time.Minute {
 		t.Errorf("it fell %v ago by the clock of the snapshot", age)
 	}
-	if got := s.Knobs.Now[schedulerKnob]; got != node.Value(node.Scheduler{}) {
+	if got := s.Knobs.Now[bescheduler.Knob]; got != node.Value(node.Scheduler{}) {
 		t.Errorf("shown as %v, want none", got)
 	}
-	if st := b.IsolationStatus(); st.Exits[node.ExitStall] != 1 || st.LastExit.Kind != node.ExitStall || st.Scheduler == nil || st.Scheduler.Running {
+	if st := b.isolation.Status(); st.Exits[node.ExitStall] != 1 || st.LastExit.Kind != node.ExitStall || st.Scheduler == nil || st.Scheduler.Running {
 		t.Errorf("status %+v", st)
 	}
-	do(t, b.set(t, schedulerKnob, loaded)) // the policy tries again
-	if got := b.snapshot(t).Knobs.Now[schedulerKnob]; got != node.Value(loaded) {
+	do(t, b.set(t, bescheduler.Knob, loaded)) // the policy tries again
+	if got := b.snapshot(t).Knobs.Now[bescheduler.Knob]; got != node.Value(loaded) {
 		t.Errorf("after a retry %v", got)
 	}
 }
@@ -272,13 +278,13 @@ func TestEndOfTheSchedulerIsAFall(t *testing.T) {
 func TestOtherCPUsLoadItAnew(t *testing.T) {
 	b := newBench(t, true)
 	b.snapshot(t)
-	do(t, b.set(t, schedulerKnob, loaded), b.order(t, "ls", "LSX"))
+	do(t, b.set(t, bescheduler.Knob, loaded), b.order(t, "ls", "LSX"))
 	first := b.ext.now
 	first.events <- scx.Exited{Exit: scx.Exit{Kind: scx.ExitKernel, Code: 1 << 48, Reason: "cpu 3 going offline"}}
 	until(t, "it is loaded anew", func() bool { return b.ext.loaded() == 2 })
-	<-b.MechanismEvents()
-	if s := b.snapshot(t); len(s.Isolation.Failures) > 0 || s.Knobs.Now[schedulerKnob] != node.Value(loaded) {
-		t.Errorf("falls %v, shown as %v", s.Isolation.Failures, s.Knobs.Now[schedulerKnob])
+	<-b.isolation.Events()
+	if s := b.snapshot(t); len(s.Isolation.Failures) > 0 || s.Knobs.Now[bescheduler.Knob] != node.Value(loaded) {
+		t.Errorf("falls %v, shown as %v", s.Isolation.Failures, s.Knobs.Now[bescheduler.Knob])
 	}
 	if g, is := b.has(t, "ls"); b.ext.now == first || !is || g.Class != scx.LSX {
 		t.Error("the new one does not have the orders of the last")
@@ -299,17 +305,17 @@ func TestRefusedLoadIsAFall(t *testing.T) {
 			b := newBench(t, true)
 			b.snapshot(t)
 			b.ext.refuses = tc.refuses
-			if err := b.set(t, schedulerKnob, loaded); !errors.Is(err, ErrLoading) {
+			if err := b.set(t, bescheduler.Knob, loaded); !errors.Is(err, bescheduler.ErrLoading) {
 				t.Errorf("got %v", err)
 			}
 			s := b.snapshot(t)
 			if len(s.Isolation.Failures) != tc.failures || !s.Isolation.Failures[0].Refused {
 				t.Errorf("falls %v, want %d, refused", s.Isolation.Failures, tc.failures)
 			}
-			if _, shown := s.Knobs.Before[schedulerKnob]; !shown {
+			if _, shown := s.Knobs.Before[bescheduler.Knob]; !shown {
 				t.Error("it does not show that it must be released")
 			}
-			if do(t, b.release(t, schedulerKnob)); !b.journaled(t).Empty() {
+			if do(t, b.release(t, bescheduler.Knob)); !b.journaled(t).Empty() {
 				t.Errorf("journaled: %v", b.journaled(t))
 			}
 		})
@@ -326,7 +332,7 @@ func TestFrozenAndEndingWorkLeavesTheScheduler(t *testing.T) {
 	if b.ext.policy(a) != task.Normal || b.ext.policy(other) != task.Ext {
 		t.Errorf("frozen: policies %v and %v, want only the first normal", b.ext.policy(a), b.ext.policy(other))
 	}
-	b.isolation.expire()
+	b.isolation.Expire()
 	if got := b.snapshot(t).Knobs.Now[policyOf("be")]; got != node.ThreadsBE {
 		t.Errorf("shown as %v: it would be converted while frozen", got)
 	}

@@ -34,6 +34,7 @@ func TestAGroupThatIsFrozenToBeKilledIsJournaled(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = j.Close() })
 		h.journal = j
+		withKnobs(h)
 		k := node.Knob{Cgroup: "job", File: node.FileRun}
 		if err := h.Apply(t.Context(), plan.Step{Knob: k, To: node.Ended}); err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -68,6 +69,7 @@ func TestWhoDiesAmidAKillLeavesNothingFrozen(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = j.Close() })
 	h.journal = j
+	withKnobs(h)
 	inode, err := h.tree.Inode("job")
 	if err != nil {
 		t.Fatal(err)

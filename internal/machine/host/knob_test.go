@@ -3,28 +3,22 @@ package host
 import (
 	"testing"
 
-	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/isolation"
 	"tenon.sh/tenon/internal/model/node"
-	"tenon.sh/tenon/internal/model/unit"
 )
-
-// TestMemoryPutBackInPartIsStillOurs: a kubelet that starts clears memory.low
-// above pods, and knows nothing of memory.min.
-func TestMemoryPutBackInPartIsStillOurs(t *testing.T) {
-	before, written := node.NoMemoryLimit, node.Memory{Min: 1 << 20, Low: 2 << 20, High: unit.MaxBytes, Max: unit.MaxBytes}
-	touch := journal.Touch{Before: before, Written: written}
-	cleared, others := written, written
-	cleared.Low, others.Low = 0, 3<<20
-	for now, want := range map[node.Memory]bool{before: true, written: true, cleared: true, others: false} {
-		if got := new(Host).ours(node.Knob{File: node.FileMemory}, touch, now); got != want {
-			t.Errorf("%v is ours: %v", now, got)
-		}
-	}
-}
 
 // TestEveryKnobHasAnAdapter: what is forgotten fails by its name.
 func TestEveryKnobHasAnAdapter(t *testing.T) {
-	if wrong := node.MissingFiles(withKnobs(new(Host)).knobs); wrong != "" {
+	if wrong := node.MissingFiles(withKnobs(new(Host)).adapters()); wrong != "" {
 		t.Error(wrong)
 	}
 }
+
+// withKnobs gives a host that a test made the parts of a resident one.
+func withKnobs(h *Host) *Host {
+	h.wire(true, nil, isolation.Kernel{})
+	return h
+}
+
+// yes is the answer of a node that a test made.
+func yes(why string) node.Answer { return node.Answer{Verdict: node.Yes, Why: why} }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/machine/isolation"
+	"tenon.sh/tenon/internal/machine/reread"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -20,9 +22,9 @@ type modelCore struct {
 	lasts   int   // cookies that were let go of
 }
 
-func (m *modelCore) newCookie(...int) (coreCookie, error) { return modelCookie{m}, nil }
+func (m *modelCore) NewCookie(...int) (isolation.Cookie, error) { return modelCookie{m}, nil }
 
-func (m *modelCore) cookieOf(tid int) (uint64, error) {
+func (m *modelCore) CookieOf(tid int) (uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.cookies[tid], nil
@@ -41,7 +43,7 @@ func (m *modelCore) give(list task.List, id uint64) (n int, err error) {
 	return n, err
 }
 
-func (m *modelCore) clear(list task.List) (int, error) {
+func (m *modelCore) Clear(list task.List) (int, error) {
 	if m.keeps != nil {
 		return 0, m.keeps
 	}
@@ -75,9 +77,8 @@ func TestReleaseThatFailsIsTriedAgain(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, true)
 			core := &modelCore{cookies: map[int]uint64{}}
-			b.isolation.core = core
+			b := newCoreBench(t, true, core)
 			tid := b.thread(t, "be/a", task.Normal)
 			b.snapshot(t)
 			do(t, b.set(t, tc.knob, node.ThreadsBE))
@@ -85,7 +86,7 @@ func TestReleaseThatFailsIsTriedAgain(t *testing.T) {
 			if err := b.release(t, tc.knob); !errors.Is(err, errBoom) {
 				t.Fatalf("got %v, want the failure", err)
 			}
-			b.isolation.expire()
+			b.isolation.Expire()
 			s := b.snapshot(t)
 			if s.Knobs.Now[tc.knob] != node.ThreadsBE || s.Knobs.Before[tc.knob] != node.ThreadsNormal {
 				t.Errorf("shown as %v, before %v: the release would not be tried again", s.Knobs.Now[tc.knob], s.Knobs.Before[tc.knob])
@@ -95,7 +96,7 @@ func TestReleaseThatFailsIsTriedAgain(t *testing.T) {
 			}
 			tc.fail(b.ext, core, nil)
 			do(t, b.release(t, tc.knob))
-			if id, _ := core.cookieOf(tid); b.ext.policy(tid) != task.Normal || id != 0 || !b.journaled(t).Empty() {
+			if id, _ := core.CookieOf(tid); b.ext.policy(tid) != task.Normal || id != 0 || !b.journaled(t).Empty() {
 				t.Errorf("after the second try: policy %v, cookie %d, journaled %v", b.ext.policy(tid), id, b.journaled(t))
 			}
 			if _, shown := b.snapshot(t).Knobs.Now[tc.knob]; shown {
@@ -109,9 +110,8 @@ func TestReleaseThatFailsIsTriedAgain(t *testing.T) {
 // cgroup is in no managed cgroup.
 func TestWhoLeftTheGroupLosesItToo(t *testing.T) {
 	scene := func(t *testing.T) (*bench, *modelCore, int, int) {
-		b := newBench(t, true)
 		core := &modelCore{cookies: map[int]uint64{}}
-		b.isolation.core = core
+		b := newCoreBench(t, true, core)
 		left := b.thread(t, "be/a", task.Normal)
 		b.snapshot(t)
 		do(t, b.set(t, policyOf("be"), node.ThreadsBE), b.set(t, policyOf("be/b"), node.ThreadsBE), b.set(t, cookieOf("be"), node.ThreadsBE))
@@ -124,7 +124,6 @@ func TestWhoLeftTheGroupLosesItToo(t *testing.T) {
 			b.put(t, filepath.Join(b.fs.Proc, strconv.Itoa(tid), "task", strconv.Itoa(tid), "comm"), "left\n")
 		}
 		b.put(t, filepath.Join(b.root, "be/a/cgroup.threads"), strconv.Itoa(b.next)+"\n")
-		b.fs.Sys = t.TempDir()
 		return b, core, left, other
 	}
 	t.Run("with the last release", func(t *testing.T) {
@@ -143,23 +142,23 @@ func TestWhoLeftTheGroupLosesItToo(t *testing.T) {
 		do(t, b.release(t, policyOf("be")), b.release(t, policyOf("be/b")), b.release(t, cookieOf("be")))
 		b.ext.set(left, task.Ext) // it was being made, as a copy of what its parent had been
 		core.cookies[left] = 77
-		b.leaveLate(b.now().Add(glanceWithin / 2))
+		b.guard(t, reread.Unchanged/2)
 		if b.ext.policy(left) != task.Ext {
 			t.Error("all threads are looked at in each turn")
 		}
-		b.leaveLate(b.now().Add(glanceWithin))
+		b.guard(t, reread.Unchanged)
 		if b.ext.policy(left) != task.Normal || core.cookies[left] != 0 || core.cookies[other] != 5 {
 			t.Errorf("policy %v, cookie %d, and a stranger's is %d", b.ext.policy(left), core.cookies[left], core.cookies[other])
 		}
 		b.ext.set(left, task.Ext) // its own choice now
-		b.leaveLate(b.now().Add(glanceWithin))
+		b.guard(t, reread.Unchanged)
 		if b.ext.policy(left) != task.Ext {
 			t.Error("no thread stays exempt for good")
 		}
 	})
 	t.Run("with a restore", func(t *testing.T) {
 		b, core, left, other := scene(t)
-		b.isolation.given, b.isolation.cookies = map[node.Knob]bool{}, nil // as another process
+		b.open(t, true) // as another process
 		_, err := b.Restore(t.Context())
 		do(t, err)
 		if b.ext.policy(left) != task.Normal || core.cookies[left] != 0 || core.cookies[other] != 5 {
@@ -175,16 +174,4 @@ func TestWhoLeftTheGroupLosesItToo(t *testing.T) {
 			t.Error("what may be theirs was taken")
 		}
 	})
-}
-
-func TestSchedulerThatGoesKeepsNobodyOut(t *testing.T) {
-	for state, want := range map[string]string{"enabled": "theirs", "enabling": "theirs", "disabling": "", "disabled": ""} {
-		sys := t.TempDir()
-		b := &bench{}
-		b.put(t, filepath.Join(sys, "kernel/sched_ext/state"), state+"\n")
-		b.put(t, filepath.Join(sys, "kernel/sched_ext/root/ops"), "theirs\n")
-		if got := foreignScheduler(sys); got != want {
-			t.Errorf("%s: %q, want %q", state, got, want)
-		}
-	}
 }

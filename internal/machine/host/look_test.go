@@ -113,18 +113,3 @@ func TestOnlyWhoTriesMakesACgroup(t *testing.T) {
 		})
 	}
 }
-
-// TestAGroupWithItsControllerTells: what it lacks the kernel does not have.
-func TestAGroupWithItsControllerTells(t *testing.T) {
-	root, _ := newV2(t)
-	do(t, os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("cpu\n"), 0o644))
-	for name, want := range map[string]node.Verdict{"cpu.bvt_warp_ns": node.No, "memory.low": node.Unknown} {
-		if a := inAnyGroup(root, name, false); a.Verdict != want {
-			t.Errorf("%s: %v, want %s", name, a, want)
-		}
-	}
-	do(t, os.WriteFile(filepath.Join(root, "be/memory.low"), nil, 0o644))
-	if a := inAnyGroup(root, "memory.low", false); a.Verdict != node.Yes {
-		t.Errorf("memory.low, which is there: %v", a)
-	}
-}

@@ -4,7 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/kernel/scx"
 	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/machine/bescheduler"
+	"tenon.sh/tenon/internal/machine/isolation"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -20,8 +23,7 @@ func TestThreadsAreReleasedBySomebodyElse(t *testing.T) {
 	}
 	b.snapshot(t)
 	b.ext.set(beside, task.Ext) // the snapshot has freed it
-	other := Host{tree: b.tree}
-	other.isolation.ext = b.ext
+	other := isolation.New(isolation.Options{Tree: b.tree, Kernel: isolation.Kernel{Policies: b.ext}})
 	if n, err := other.ReleaseExt("be"); n != 1 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
@@ -31,7 +33,7 @@ func TestThreadsAreReleasedBySomebodyElse(t *testing.T) {
 	if n, err := other.ReleaseExt("gone"); n != 0 || err != nil {
 		t.Errorf("a group that is gone: %d, %v", n, err)
 	}
-	b.RereadThreads()
+	b.isolation.Expire()
 	if v := b.snapshot(t).Knobs.Now[policyOf("be")]; v != node.ThreadsNormal {
 		t.Errorf("its owner sees %v", v)
 	}
@@ -41,7 +43,7 @@ func TestThreadsAreReleasedBySomebodyElse(t *testing.T) {
 // other sign of life, and a spilled thread would stay out for as long.
 func TestASchedulerIsTendedBetweenSnapshots(t *testing.T) {
 	b := newBench(t, true)
-	if err := b.Tend(); err != nil {
+	if err := b.isolation.Tend(); err != nil {
 		t.Errorf("without a scheduler: %v", err)
 	}
 	tid := b.thread(t, "be/a", task.Normal)
@@ -49,42 +51,41 @@ func TestASchedulerIsTendedBetweenSnapshots(t *testing.T) {
 	for _, k := range []struct {
 		knob node.Knob
 		v    node.Value
-	}{{schedulerKnob, node.Scheduler{Loaded: true}}, {policyOf("be"), node.ThreadsBE}} {
+	}{{bescheduler.Knob, node.Scheduler{Loaded: true}}, {policyOf("be"), node.ThreadsBE}} {
 		if err := b.set(t, k.knob, k.v); err != nil {
 			t.Fatal(err)
 		}
 	}
 	b.snapshot(t)
-	b.ext.set(tid, task.Normal)
-	b.isolation.mu.Lock()
-	b.isolation.spills[tid] = b.now().Add(-time.Second)
-	b.isolation.mu.Unlock()
+	b.ext.now.events <- scx.LongWait{TID: tid, Wait: 8 * time.Second}
+	until(t, "it is demoted", func() bool { return b.ext.policy(tid) == task.Normal })
 	before := b.ext.now.beats
-	if err := b.Tend(); err != nil || b.ext.now.beats != before+1 {
+	if err := b.isolation.Tend(); err != nil || b.ext.now.beats != before+1 {
 		t.Errorf("%v, %d signs of life", err, b.ext.now.beats-before)
 	}
+	b.guard(t, demotedFor)
 	if p := b.ext.policy(tid); p != task.Ext {
 		t.Errorf("a thread whose time is over is still %v", p)
 	}
 	_ = b.ext.now.Close()
-	if err := b.Tend(); err != nil {
+	if err := b.isolation.Tend(); err != nil {
 		t.Errorf("follow reports the end of a scheduler, not this: %v", err)
 	}
 }
 
 func TestASchedulerIsTakenDownWithoutItsKnob(t *testing.T) {
 	b := newBench(t, true)
-	if was, err := b.Unload(); was || err != nil {
+	if was, err := b.isolation.Unload(); was || err != nil {
 		t.Errorf("there was none: %v, %v", was, err)
 	}
-	if err := b.set(t, schedulerKnob, node.Scheduler{Loaded: true}); err != nil {
+	if err := b.set(t, bescheduler.Knob, node.Scheduler{Loaded: true}); err != nil {
 		t.Fatal(err)
 	}
-	if was, err := b.Unload(); !was || err != nil || !b.ext.now.closed {
+	if was, err := b.isolation.Unload(); !was || err != nil || !b.ext.now.closed {
 		t.Errorf("%v, %v, closed %v", was, err, b.ext.now.closed)
 	}
 	s := b.snapshot(t)
-	if v := s.Knobs.Now[schedulerKnob]; v != node.Value(node.Scheduler{}) {
+	if v := s.Knobs.Now[bescheduler.Knob]; v != node.Value(node.Scheduler{}) {
 		t.Errorf("the snapshot shows %v", v)
 	}
 	if len(s.Isolation.Failures) != 0 {

@@ -18,6 +18,7 @@ import (
 	"tenon.sh/tenon/internal/kernel/task"
 	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/restore"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -217,7 +218,7 @@ func TestRestoreLeavesWhatOthersChanged(t *testing.T) {
 	do(t, m.WriteFile(be, "pids.max", "650")) // another component
 	r, err := m.Restore(t.Context())
 	do(t, err)
-	want := []host.Change{{Knob: k, From: "650", To: "777"}}
+	want := []restore.Change{{Knob: k, From: "650", To: "777"}}
 	if d := cmp.Diff(want, r.Left); d != "" {
 		t.Error(d)
 	}
@@ -241,7 +242,7 @@ func TestRestoreNeverEndsAUsersCommand(t *testing.T) {
 
 	r, err := m.Restore(t.Context())
 	do(t, err)
-	want := []host.Busy{{Cgroup: user, PIDs: []int{pid}}, {Cgroup: be}}
+	want := []restore.Busy{{Cgroup: user, PIDs: []int{pid}}, {Cgroup: be}}
 	if d := cmp.Diff(want, r.Busy); d != "" {
 		t.Error(d)
 	}
@@ -272,9 +273,9 @@ func TestRestoreOwnLeavesOtherTenonsAlone(t *testing.T) {
 	do(t, err)
 	own := node.CgroupPath(groupName("own"))
 	do(t, h.MakeGroup(own.Join("a")))
-	for name, restore := range map[string]func() (host.Report, error){
-		"own":       func() (host.Report, error) { return h.RestoreOwn(t.Context()) },
-		"dead labs": func() (host.Report, error) { return h.RestoreDeadLabs(t.Context()) },
+	for name, restore := range map[string]func() (restore.Report, error){
+		"own":       func() (restore.Report, error) { return h.RestoreOwn(t.Context()) },
+		"dead labs": func() (restore.Report, error) { return h.RestoreDeadLabs(t.Context()) },
 	} {
 		r, err := restore()
 		do(t, err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/machine/bescheduler"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -26,7 +27,7 @@ func (b *bench) slowly(t *testing.T) (gate chan struct{}) {
 // ask applies a value that cannot be in effect at once.
 func (b *bench) ask(t *testing.T, v node.Scheduler) {
 	t.Helper()
-	if err := b.Apply(t.Context(), plan.Step{Knob: schedulerKnob, To: v}); !errors.Is(err, ErrLoading) {
+	if err := b.Apply(t.Context(), plan.Step{Knob: bescheduler.Knob, To: v}); !errors.Is(err, bescheduler.ErrLoading) {
 		t.Fatalf("got %v, want that it is being loaded", err)
 	}
 }
@@ -44,17 +45,17 @@ func TestLoopTurnsOnWhileTheSchedulerIsLoaded(t *testing.T) {
 	gate := b.slowly(t)
 	for range 3 {
 		s := b.snapshot(t)
-		if got := s.Knobs.Now[schedulerKnob]; got != node.Value(node.Scheduler{}) || s.Knobs.Before[schedulerKnob] == nil || len(s.Isolation.Failures) > 0 {
-			t.Fatalf("shown as %v, before %v, falls %v", got, s.Knobs.Before[schedulerKnob], s.Isolation.Failures)
+		if got := s.Knobs.Now[bescheduler.Knob]; got != node.Value(node.Scheduler{}) || s.Knobs.Before[bescheduler.Knob] == nil || len(s.Isolation.Failures) > 0 {
+			t.Fatalf("shown as %v, before %v, falls %v", got, s.Knobs.Before[bescheduler.Knob], s.Isolation.Failures)
 		}
 		b.ask(t, loaded)
 	}
 	close(gate)
-	until(t, "the loop is called", func() bool { return len(b.MechanismEvents()) > 0 })
-	if got := b.snapshot(t).Knobs.Now[schedulerKnob]; got != node.Value(loaded) || b.begun() != 1 {
+	until(t, "the loop is called", func() bool { return len(b.isolation.Events()) > 0 })
+	if got := b.snapshot(t).Knobs.Now[bescheduler.Knob]; got != node.Value(loaded) || b.begun() != 1 {
 		t.Errorf("shown as %v after %d loads", got, b.begun())
 	}
-	if do(t, b.release(t, schedulerKnob)); !b.ext.now.closed || !b.journaled(t).Empty() {
+	if do(t, b.release(t, bescheduler.Knob)); !b.ext.now.closed || !b.journaled(t).Empty() {
 		t.Errorf("after the release: closed %v, journaled %v", b.ext.now.closed, b.journaled(t))
 	}
 }
@@ -68,15 +69,15 @@ func TestMindThatChangesWhileTheSchedulerIsLoaded(t *testing.T) {
 		change func(t *testing.T, b *bench)
 		want   node.Scheduler
 	}{
-		"it is given up": {func(t *testing.T, b *bench) { do(t, b.release(t, schedulerKnob)) }, node.Scheduler{}},
+		"it is given up": {func(t *testing.T, b *bench) { do(t, b.release(t, bescheduler.Knob)) }, node.Scheduler{}},
 		"the loop hangs": {func(t *testing.T, b *bench) {
-			if was, err := b.Unload(); !was || err != nil {
+			if was, err := b.isolation.Unload(); !was || err != nil {
 				t.Errorf("%v, %v", was, err)
 			}
 		}, node.Scheduler{}},
 		"it is to work in another way": {func(t *testing.T, b *bench) { b.ask(t, calmer) }, calmer},
 		"it is given up and wanted again": {func(t *testing.T, b *bench) {
-			do(t, b.release(t, schedulerKnob))
+			do(t, b.release(t, bescheduler.Knob))
 			b.ask(t, calmer)
 		}, calmer},
 	}
@@ -86,9 +87,11 @@ func TestMindThatChangesWhileTheSchedulerIsLoaded(t *testing.T) {
 			gate := b.slowly(t)
 			tc.change(t, b)
 			close(gate)
-			until(t, "the load has ended", func() bool { return !b.loads() && (!tc.want.Loaded || len(b.MechanismEvents()) > 0) })
+			until(t, "the load has ended", func() bool {
+				return !b.isolation.Scheduler().Loading() && (!tc.want.Loaded || len(b.isolation.Events()) > 0)
+			})
 			s := b.snapshot(t)
-			if got := s.Knobs.Now[schedulerKnob]; got != node.Value(tc.want) || len(s.Isolation.Failures) > 0 || b.begun() != 1 {
+			if got := s.Knobs.Now[bescheduler.Knob]; got != node.Value(tc.want) || len(s.Isolation.Failures) > 0 || b.begun() != 1 {
 				t.Errorf("shown as %v, want %v; falls %v, %d loads", got, tc.want, s.Isolation.Failures, b.begun())
 			}
 			if tc.want.Loaded {
@@ -97,7 +100,7 @@ func TestMindThatChangesWhileTheSchedulerIsLoaded(t *testing.T) {
 				}
 				return
 			}
-			if st := b.IsolationStatus(); !b.ext.now.closed || st.Exits[node.ExitUnload] != 1 || st.Scheduler == nil || st.Scheduler.Running {
+			if st := b.isolation.Status(); !b.ext.now.closed || st.Exits[node.ExitUnload] != 1 || st.Scheduler == nil || st.Scheduler.Running {
 				t.Errorf("closed %v, status %+v", b.ext.now.closed, st)
 			}
 		})
@@ -110,8 +113,8 @@ func TestLoadThatFailsLate(t *testing.T) {
 		failures int
 	}{
 		"is a fall":                        {func(*testing.T, *bench) {}, 1},
-		"is none where it is not wanted":   {func(t *testing.T, b *bench) { do(t, b.release(t, schedulerKnob)) }, 0},
-		"is none where the host is closed": {func(t *testing.T, b *bench) { b.isolation.close() }, 0},
+		"is none where it is not wanted":   {func(t *testing.T, b *bench) { do(t, b.release(t, bescheduler.Knob)) }, 0},
+		"is none where the host is closed": {func(t *testing.T, b *bench) { b.isolation.Close() }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, true)
@@ -119,9 +122,9 @@ func TestLoadThatFailsLate(t *testing.T) {
 			gate := b.slowly(t)
 			tc.change(t, b)
 			close(gate)
-			until(t, "the load has ended", func() bool { return !b.loads() })
+			until(t, "the load has ended", func() bool { return !b.isolation.Scheduler().Loading() })
 			if tc.failures > 0 {
-				until(t, "the loop is called", func() bool { return len(b.MechanismEvents()) > 0 })
+				until(t, "the loop is called", func() bool { return len(b.isolation.Events()) > 0 })
 			}
 			failures := b.snapshot(t).Isolation.Failures
 			if len(failures) != tc.failures || tc.failures > 0 && (!failures[0].Refused || failures[0].Mechanism != node.MechanismSchedExt) {
@@ -144,7 +147,7 @@ func TestClosingDoesNotWaitForALoad(t *testing.T) {
 		t.Fatal("it waits")
 	}
 	close(gate)
-	until(t, "the load has ended", func() bool { return !b.loads() })
+	until(t, "the load has ended", func() bool { return !b.isolation.Scheduler().Loading() })
 	if !b.ext.now.closed {
 		t.Error("it is loaded, and its host is closed")
 	}
@@ -153,8 +156,8 @@ func TestClosingDoesNotWaitForALoad(t *testing.T) {
 // TestShortLivedHostWaitsForALoad: a lab measures with what it has set.
 func TestShortLivedHostWaitsForALoad(t *testing.T) {
 	b := newBench(t, false)
-	do(t, b.Apply(t.Context(), plan.Step{Knob: schedulerKnob, To: loaded}))
-	if got, _ := b.readScheduler(); got != node.Value(loaded) {
+	do(t, b.Apply(t.Context(), plan.Step{Knob: bescheduler.Knob, To: loaded}))
+	if got, _ := b.isolation.Scheduler().Read(); got != node.Value(loaded) {
 		t.Errorf("shown as %v", got)
 	}
 }

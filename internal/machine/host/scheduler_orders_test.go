@@ -2,6 +2,8 @@ package host
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tenon.sh/tenon/internal/kernel/scx"
+	"tenon.sh/tenon/internal/machine/bescheduler"
+	"tenon.sh/tenon/internal/machine/exempt"
+	"tenon.sh/tenon/internal/machine/reread"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -19,31 +24,21 @@ func TestSchedulerIsNotLoadedAnewForNobody(t *testing.T) {
 	t.Run("while it is loaded", func(t *testing.T) {
 		b := newBench(t, true)
 		b.snapshot(t)
-		do(t, b.set(t, schedulerKnob, loaded))
+		do(t, b.set(t, bescheduler.Knob, loaded))
 		b.ext.mu.Lock()
 		b.ext.gate = make(chan struct{})
 		b.ext.mu.Unlock()
 		b.ext.now.events <- gone
 		until(t, "a load has begun", func() bool { b.ext.mu.Lock(); defer b.ext.mu.Unlock(); return b.ext.waits == 2 })
 		done := make(chan error, 1)
-		go func() { done <- b.writeScheduler(node.Scheduler{}) }()
+		go func() { done <- b.isolation.Scheduler().Write(node.Scheduler{}) }()
 		time.Sleep(10 * time.Millisecond) // it finds none, and would be done
 		close(b.ext.gate)
 		do(t, <-done)
 		until(t, "the load has ended", func() bool { return b.ext.loaded() == 2 })
-		until(t, "and was noted", func() bool { return !b.loads() })
-		if now, _ := b.readScheduler(); now != node.Value(node.Scheduler{}) || !b.ext.now.closed {
+		until(t, "and was noted", func() bool { return !b.isolation.Scheduler().Loading() })
+		if now, _ := b.isolation.Scheduler().Read(); now != node.Value(node.Scheduler{}) || !b.ext.now.closed {
 			t.Errorf("after the unload %v is loaded without an owner", now)
-		}
-	})
-	t.Run("before it is tried again", func(t *testing.T) {
-		b := newBench(t, true)
-		b.snapshot(t)
-		do(t, b.set(t, schedulerKnob, loaded))
-		b.isolation.left(b.ext.now)
-		do(t, b.ext.now.Close(), b.writeScheduler(node.Scheduler{}), b.reload())
-		if n := b.ext.loaded(); n != 1 {
-			t.Errorf("it was loaded %d times", n)
 		}
 	})
 }
@@ -64,9 +59,9 @@ func ordered(s node.Snapshot) map[string]string {
 func TestOrdersReachTheSchedulerAndReadBack(t *testing.T) {
 	b := newBench(t, true)
 	b.snapshot(t)
-	do(t, b.set(t, schedulerKnob, loaded),
+	do(t, b.set(t, bescheduler.Knob, loaded),
 		b.order(t, "ls", "LSX"), b.order(t, "be", "BE"), b.order(t, "be/a", "BE slot 3 weight 300 quota 1500m"),
-		b.set(t, capKnob, node.SchedulerCap{Most: 2500}),
+		b.set(t, node.Knob{File: node.FileSchedulerCap}, node.SchedulerCap{Most: 2500}),
 	)
 	s := b.ext.now
 	for p, want := range map[node.CgroupPath]scx.Group{"ls": {Class: scx.LSX}, "be": {Class: scx.BE}, "be/a": {Class: scx.BE, Pod: 3}} {
@@ -91,8 +86,8 @@ func TestOrdersReachTheSchedulerAndReadBack(t *testing.T) {
 	late := node.Snapshot{}
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
 		late.Knobs.Now = map[node.Knob]node.Value{}
-		late.At = late.At.Add(verifyWithin / 2)
-		b.fillOrders(late.At, late.Knobs.Now)
+		late.At = late.At.Add(reread.Changed / 2)
+		b.isolation.Scheduler().FillOrders(late.At, late.Knobs.Now)
 		if _, shown := late.Knobs.Now[orderOf("be/a")]; !shown {
 			break
 		}
@@ -109,7 +104,7 @@ func TestOrdersReachTheSchedulerAndReadBack(t *testing.T) {
 	if _, is := b.has(t, "ls"); is {
 		t.Error("ls is in the maps after its order was taken back")
 	}
-	do(t, b.release(t, schedulerKnob))
+	do(t, b.release(t, bescheduler.Knob))
 	if got := ordered(b.snapshot(t)); len(got) != 1 || got["/"] != "max" {
 		t.Errorf("after the scheduler is gone: %v", got)
 	}
@@ -120,12 +115,13 @@ func TestOrdersReachTheSchedulerAndReadBack(t *testing.T) {
 func TestOrdersWaitForTheScheduler(t *testing.T) {
 	b := newBench(t, true)
 	gate := b.slowly(t)
-	do(t, b.order(t, "ls", "LSX"), b.order(t, "be/a", "BE slot 1 weight 100 quota 500m"), b.set(t, capKnob, node.SchedulerCap{Most: 500}))
+	do(t, b.order(t, "ls", "LSX"), b.order(t, "be/a", "BE slot 1 weight 100 quota 500m"), b.set(t, node.Knob{File: node.FileSchedulerCap}, node.SchedulerCap{Most: 500}))
 	if got := ordered(b.snapshot(t)); got["ls"] != "LSX" || got["/"] != "500m" {
 		t.Errorf("while it is loaded: %v", got)
 	}
 	close(gate)
-	until(t, "the loop is called", func() bool { return len(b.MechanismEvents()) > 0 })
+	until(t, "the loop is called", func() bool { return len(b.isolation.Events()) > 0 })
+	<-b.isolation.Events()
 	if g, is := b.has(t, "ls"); !is || g.Class != scx.LSX || b.ext.now.most != 500 || b.ext.now.pods[1].Quota != 50*time.Millisecond {
 		t.Errorf("loaded with %v, cap %v, pods %v", b.ext.now.groups, b.ext.now.most, b.ext.now.pods)
 	}
@@ -134,7 +130,7 @@ func TestOrdersWaitForTheScheduler(t *testing.T) {
 func TestWhatTheSchedulerDoesNotTakeIsSaid(t *testing.T) {
 	b := newBench(t, true)
 	b.snapshot(t)
-	do(t, b.set(t, schedulerKnob, loaded))
+	do(t, b.set(t, bescheduler.Knob, loaded))
 	full := fmt.Errorf("the table is full: %w", errBoom)
 	for name, set := range map[string]func(error){
 		"groups": func(err error) { b.ext.now.full = err },
@@ -143,7 +139,7 @@ func TestWhatTheSchedulerDoesNotTakeIsSaid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			give := func() error {
 				if name == "cap" {
-					return b.set(t, capKnob, node.SchedulerCap{Most: 700})
+					return b.set(t, node.Knob{File: node.FileSchedulerCap}, node.SchedulerCap{Most: 700})
 				}
 				return b.order(t, "ls", "LSX")
 			}
@@ -151,7 +147,7 @@ func TestWhatTheSchedulerDoesNotTakeIsSaid(t *testing.T) {
 			if err := give(); err == nil || !strings.Contains(err.Error(), full.Error()) {
 				t.Errorf("the step says %v", err)
 			}
-			if got := b.IsolationStatus().Refused; !strings.Contains(got, full.Error()) {
+			if got := b.isolation.Status().Refused; !strings.Contains(got, full.Error()) {
 				t.Errorf("status %q", got)
 			}
 			if got := ordered(b.snapshot(t)); got["ls"] == "LSX" || got["/"] == "700m" {
@@ -159,10 +155,10 @@ func TestWhatTheSchedulerDoesNotTakeIsSaid(t *testing.T) {
 			}
 			set(nil)
 			do(t, give())
-			if got := b.IsolationStatus().Refused; got != "" {
+			if got := b.isolation.Status().Refused; got != "" {
 				t.Errorf("when it has taken all: %q", got)
 			}
-			do(t, b.order(t, "ls", "none"), b.set(t, capKnob, node.SchedulerCap{}))
+			do(t, b.order(t, "ls", "none"), b.set(t, node.Knob{File: node.FileSchedulerCap}, node.SchedulerCap{}))
 		})
 	}
 }
@@ -170,7 +166,7 @@ func TestWhatTheSchedulerDoesNotTakeIsSaid(t *testing.T) {
 func TestOrdersThatMakeNoSenseAreRefused(t *testing.T) {
 	b := newBench(t, true)
 	b.snapshot(t)
-	do(t, b.set(t, schedulerKnob, loaded))
+	do(t, b.set(t, bescheduler.Knob, loaded))
 	if err := b.order(t, "gone", "LSX"); err == nil {
 		t.Error("a cgroup that is not there has an order")
 	}
@@ -189,17 +185,16 @@ func TestOrdersThatMakeNoSenseAreRefused(t *testing.T) {
 func TestOrderOfACgroupThatIsMadeAnewIsGone(t *testing.T) {
 	b := newBench(t, true)
 	b.snapshot(t)
-	do(t, b.set(t, schedulerKnob, loaded), b.order(t, "ls", "LSX"))
-	i := &b.isolation.scheduler.orders
-	o := i.groups["ls"]
-	o.inode++ // as if ls were another one now
-	b.ext.now.groups[o.inode] = scx.Group{Cgroup: o.inode, Class: scx.LSX}
-	i.groups["ls"] = o
+	do(t, b.set(t, bescheduler.Knob, loaded), b.order(t, "ls", "LSX"))
+	before, err := b.Inode("ls")
+	do(t, err, os.Rename(filepath.Join(b.root, "ls"), filepath.Join(t.TempDir(), "ls")))
+	b.group(t, "ls")
+	b.cache.expire()
 	if got := ordered(b.snapshot(t)); got["ls"] != "" {
 		t.Errorf("shown: %v", got)
 	}
 	do(t, b.Sweep())
-	if _, is := b.ext.now.groups[o.inode]; is {
+	if _, is := b.ext.now.groups[before]; is {
 		t.Error("the maps still have the cgroup that is gone")
 	}
 }
@@ -210,14 +205,14 @@ func TestSnapshotWritesNothing(t *testing.T) {
 	b := newBench(t, true)
 	b.thread(t, "be/a", 0)
 	b.snapshot(t)
-	do(t, b.set(t, policyOf("be"), node.ThreadsBE), b.set(t, schedulerKnob, loaded), b.order(t, "ls", "LSX"))
+	do(t, b.set(t, policyOf("be"), node.ThreadsBE), b.set(t, bescheduler.Knob, loaded), b.order(t, "ls", "LSX"))
 	astray := b.thread(t, "ls", 7) // SCHED_EXT, in work of another class
 	b.Manage(node.Workload{ID: "new", Class: node.LS, Cgroup: "be/b", ContentionRoot: "be/b"})
 	before, written := b.ext.now.beats, b.ext.now.writes
 	calls := b.ext.changes
 	at := treeOf(t, b.root)
 	for range 3 {
-		b.isolation.expire()
+		b.isolation.Expire()
 		b.Reread()
 		if _, err := b.Snapshot(t.Context()); err != nil {
 			t.Fatal(err)
@@ -266,7 +261,7 @@ func TestAWorkloadThatEndsIsShownAsSuch(t *testing.T) {
 	if got := ending(b.snapshot(t)); got != node.Ended {
 		t.Errorf("killed: %q", got)
 	}
-	if got := ending(b.later(t, boostFor)); got != "" {
+	if got := ending(b.later(t, exempt.For)); got != "" {
 		t.Errorf("when it has not ended for long: %q", got)
 	}
 }

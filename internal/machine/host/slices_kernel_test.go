@@ -56,7 +56,7 @@ func TestLongSlicesAreGivenAndTakenBack(t *testing.T) {
 	do(t, err, m.Apply(t.Context(), plan.Step{Knob: k, From: node.ThreadsNormal, To: node.ThreadsBE}))
 	check("given", task.SliceLong)
 	now(node.ThreadsBE)
-	if n := m.IsolationStatus().OwnSlices; n != 1 {
+	if n := m.Isolation().Status().OwnSlices; n != 1 {
 		t.Errorf("%d threads with a slice of their own are reported, want 1", n)
 	}
 

@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
-	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/cachectl"
+	"tenon.sh/tenon/internal/machine/isolation"
+	"tenon.sh/tenon/internal/machine/subtree"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -21,43 +22,40 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 		return node.Snapshot{}, err
 	}
 	s := node.Snapshot{
-		// The wall clock at the start plus the elapsed time: setting the clock
-		// makes no rate wrong, and a replay of the snapshots sees the same
-		// differences.
-		At:           h.opened.Add(time.Since(h.opened)).Round(0),
+		At:           h.now(),
 		Capabilities: h.can(), // shared, never changed
 		Knobs: node.Knobs{
-			Kernel: h.kernel(), Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{},
+			Kernel: h.Kernel(), Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{},
 		},
 	}
 	var err error
-	if s.Topology, err = h.topology.read(h.fs, h.now()); err != nil {
+	if s.Topology, err = h.topology.Read(h.now()); err != nil {
 		return node.Snapshot{}, fmt.Errorf("read the topology: %w", err)
 	}
-	scarce := h.readUsage(&s)
+	scarce := h.counters.Node(&s)
 	if h.tree == nil {
 		s.Workloads = slices.Clone(h.managed())
 		return s, nil
 	}
-	h.endBoosts(s.At)
+	h.isolation.Exempt().EndOver(s.At)
 	managed := h.managed()
 	s.Workloads = make([]node.Workload, 0, len(managed))
 	for _, w := range managed {
 		var gone bool
-		if w.Usage, gone = h.usageOf(w); gone && h.sight != nil {
+		if w.Usage, gone = h.counters.Workload(w); gone && h.cache != nil {
 			continue
 		}
-		w.Ending = h.isolation.endOf(w.Cgroup)
+		w.Ending = h.isolation.Exempt().Ending(w.Cgroup)
 		s.Workloads = append(s.Workloads, w)
 	}
-	h.round.fill(&s, h, scarce)
-	touches, err := h.ownTouches()
+	h.counters.FillSlow(&s, scarce)
+	touches, err := h.changes.Own()
 	if err != nil {
 		return s, err
 	}
-	h.hideIdle(touches)
-	groups := append(inSight(s.Workloads), h.below(s.Workloads)...)
-	if h.sight == nil {
+	h.marks.HideIdle(touches)
+	groups := append(shownCgroups(s.Workloads), h.below(s.Workloads)...)
+	if h.cache == nil {
 		for _, p := range groups {
 			for _, f := range slices.Concat(node.Files, h.blocks.Shown()) {
 				k := node.Knob{Cgroup: p, File: f}
@@ -72,18 +70,18 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 			}
 		}
 	} else {
-		touched := slices.DeleteFunc(slices.Collect(maps.Keys(touches)), func(k node.Knob) bool { return divides(k) || isolates(k) })
+		touched := slices.DeleteFunc(slices.Collect(maps.Keys(touches)), func(k node.Knob) bool { return cachectl.Has(k) || isolation.Has(k) })
 		for _, k := range touched {
 			groups = append(groups, k.Cgroup)
 		}
-		if h.sight.showsRuns() {
+		if h.cache.showsRuns() {
 			touched = append(touched, runKnobs(s.Workloads)...)
 		}
 		slices.Sort(groups)
-		s.Knobs.Now = h.sight.look(s.At, slices.Compact(groups), touched, h)
+		s.Knobs.Now = h.cache.read(s.At, slices.Compact(groups), touched)
 	}
-	h.fillControls(&s, touches)
-	h.fillIsolation(&s, touches)
+	h.controls.Fill(&s, touches)
+	h.isolation.Fill(&s, touches)
 	if len(h.blocks.Shown()) > 0 {
 		s.Devices = h.blocks.List()
 	}
@@ -91,7 +89,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 		if _, known := s.Knobs.Now[k]; !known {
 			continue
 		}
-		inodeOf := h.knobInode
+		inodeOf := h.changes.Inode
 		if k.ControlGroup == "" {
 			inodeOf = func(k node.Knob) (uint64, error) { return h.inode(k.Cgroup) }
 		}
@@ -99,26 +97,24 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 			s.Knobs.Before[k] = h.blocks.Possible(k, t.Before)
 		}
 	}
-	h.delays.fill(&s, h.inode)
-	if h.sight != nil {
-		h.turns.fill(&s, h)
-	}
+	h.delays.Fill(&s, h.inode)
+	h.counters.FillWaits(&s)
 	return s, nil
 }
 
 // inode returns the inode of a cgroup; a resident host uses its cache.
 func (h *Host) inode(p node.CgroupPath) (uint64, error) {
-	if h.sight != nil {
-		if inode, known := h.sight.inode(p); known {
+	if h.cache != nil {
+		if inode, known := h.cache.inode(p); known {
 			return inode, nil
 		}
 	}
 	return h.tree.Inode(string(p))
 }
 
-// inSight lists the cgroups of the workloads and of their containers, and all
+// shownCgroups lists the cgroups of the workloads and of their containers, and all
 // above them but the root.
-func inSight(workloads []node.Workload) []node.CgroupPath {
+func shownCgroups(workloads []node.Workload) []node.CgroupPath {
 	var groups []node.CgroupPath
 	seen := map[node.CgroupPath]bool{"": true}
 	show := func(from node.CgroupPath) {
@@ -150,79 +146,45 @@ func (h *Host) below(workloads []node.Workload) []node.CgroupPath {
 		own := slices.ContainsFunc(workloads, func(w node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR })
 		for _, w := range workloads {
 			if w.Class == node.BE || own && w.Class.Sensitive() {
-				all = h.addBelow(all, w.Cgroup)
+				all = subtree.Cgroups(h.tree, all, w.Cgroup)
 			}
 		}
 		return all
 	}
-	if h.sight != nil {
-		return h.sight.inside(list)
+	if h.cache != nil {
+		return h.cache.inside(list)
 	}
 	return list()
-}
-
-func (h *Host) addBelow(all []node.CgroupPath, p node.CgroupPath) []node.CgroupPath {
-	children, _ := h.tree.Children(string(p)) // empty: the cgroup is gone
-	for _, c := range children {
-		all = h.addBelow(append(all, p.Join(c)), p.Join(c))
-	}
-	return all
-}
-
-// ownTouches returns the journaled knobs that this process may release: not
-// those of another live Tenon process.
-func (h *Host) ownTouches() (map[node.Knob]journal.Touch, error) {
-	state, err := h.journal.State()
-	if err != nil {
-		return nil, err
-	}
-	lives := map[journal.Session]bool{h.journal.Session(): false}
-	for k, t := range state.Touches {
-		others, known := lives[t.By]
-		if !known {
-			others = h.alive(journal.Process{PID: t.By.PID, Start: t.By.Start})
-			lives[t.By] = others
-		}
-		if others {
-			delete(state.Touches, k)
-		}
-	}
-	return state.Touches, nil
-}
-
-// Adopt makes this process responsible for the knobs that ended Tenon processes
-// left changed: the next agent continues where the last one stopped. It does
-// not adopt a lab's changes, which a restore undoes.
-func (h *Host) Adopt() error {
-	touches, err := h.ownTouches()
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for k, t := range touches {
-		if !t.By.Lab {
-			errs = append(errs, h.journal.Adopt(k))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // Sweep notifies a resident host that cgroups appeared or disappeared: it
 // compares the inode of each cached cgroup, and forgets its changes in cgroups
 // that are gone.
 func (h *Host) Sweep() error {
-	h.sight.expire()
-	h.isolation.expire()
-	touches, err := h.ownTouches()
+	h.cache.expire()
+	h.isolation.Expire()
+	touches, err := h.changes.Own()
 	if err != nil || h.tree == nil {
 		return err
 	}
 	var errs []error
 	for k, t := range touches {
-		inode, err := h.knobInode(k)
+		inode, err := h.changes.Inode(k)
 		if errors.Is(err, cgroup.ErrGone) || (err == nil && inode != t.Inode) {
 			errs = append(errs, h.journal.Forget(k))
 		}
 	}
-	return errors.Join(append(errs, h.sweepOrders())...)
+	return errors.Join(append(errs, h.isolation.Scheduler().SweepOrders())...)
+}
+
+// knobOrNil reads a knob; nil if it cannot be read.
+func (h *Host) knobOrNil(k node.Knob) node.Value {
+	if k.File == node.FileRun {
+		return h.runs.shown(string(k.Cgroup))
+	}
+	v, err := h.changes.Read(k)
+	if err != nil {
+		return nil
+	}
+	return v
 }

@@ -6,13 +6,14 @@ import (
 
 	"tenon.sh/tenon/internal/kernel/scx"
 	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/machine/bescheduler"
 	"tenon.sh/tenon/internal/model/node"
 )
 
 func TestStrayIsConvertedBetweenTurns(t *testing.T) {
 	b := newBench(t, true)
 	b.snapshot(t)
-	do(t, b.set(t, schedulerKnob, loaded), b.set(t, policyOf("be"), node.ThreadsBE))
+	do(t, b.set(t, bescheduler.Knob, loaded), b.set(t, policyOf("be"), node.ThreadsBE))
 	b.snapshot(t)
 	stray, web, realtime := b.thread(t, "be/a", task.Normal), b.thread(t, "ls", task.Normal), b.thread(t, "be/a", task.FIFO)
 	b.procOf(t, map[int]string{stray: "be/a", web: "ls", realtime: "be/a"})
@@ -23,41 +24,41 @@ func TestStrayIsConvertedBetweenTurns(t *testing.T) {
 	if b.ext.policy(web) != task.Normal || b.ext.policy(realtime) != task.FIFO {
 		t.Errorf("others are %v and %v now", b.ext.policy(web), b.ext.policy(realtime))
 	}
-	until(t, "it is counted", func() bool { st := b.IsolationStatus(); return st.Strays == 3 && st.Converted == 1 })
+	until(t, "it is counted", func() bool { st := b.isolation.Status(); return st.Strays == 3 && st.Converted == 1 })
 }
 
-func TestLongWaitIsSpilledForAWhile(t *testing.T) {
+func TestALongWaitDemotesForAWhile(t *testing.T) {
 	b := newBench(t, true)
 	b.snapshot(t)
 	waiter := b.thread(t, "be/a", task.Normal)
-	do(t, b.set(t, schedulerKnob, loaded), b.set(t, policyOf("be"), node.ThreadsBE))
+	do(t, b.set(t, bescheduler.Knob, loaded), b.set(t, policyOf("be"), node.ThreadsBE))
 	b.procOf(t, map[int]string{waiter: "be/a"})
 	b.ext.now.events <- scx.LongWait{TID: waiter, Wait: 8 * time.Second}
 	until(t, "it is spilled", func() bool { return b.ext.policy(waiter) == task.Normal })
-	b.isolation.expire()
+	b.isolation.Expire()
 	if got := b.snapshot(t).Knobs.Now[policyOf("be")]; got != node.ThreadsBE {
 		t.Errorf("shown as %v: it would be taken back at once", got)
 	}
 	b.ext.now.events <- scx.Stray{TID: waiter} // which it is, and shall be
-	until(t, "the stray is counted", func() bool { return b.IsolationStatus().Strays == 1 })
-	if st := b.IsolationStatus(); b.ext.policy(waiter) != task.Normal || st.Demotions != 1 || st.Demoted != 1 {
+	until(t, "the stray is counted", func() bool { return b.isolation.Status().Strays == 1 })
+	if st := b.isolation.Status(); b.ext.policy(waiter) != task.Normal || st.Demotions != 1 || st.Demoted != 1 {
 		t.Errorf("policy %v, status %+v", b.ext.policy(waiter), st)
 	}
 	do(t, b.ext.now.do(func() { b.ext.now.crowded = true }))
-	b.endSpills(b.now().Add(spillFor))
-	if st := b.IsolationStatus(); b.ext.policy(waiter) != task.Normal || st.Demoted != 1 {
+	b.guard(t, demotedFor)
+	if st := b.isolation.Status(); b.ext.policy(waiter) != task.Normal || st.Demoted != 1 {
 		t.Errorf("after its time, but without room: policy %v, status %+v", b.ext.policy(waiter), st)
 	}
 	do(t, b.ext.now.do(func() { b.ext.now.crowded = false }))
-	b.endSpills(b.now().Add(spillFor))
-	if st := b.IsolationStatus(); b.ext.policy(waiter) != task.Ext || st.Demoted != 0 {
+	b.guard(t, demotedFor)
+	if st := b.isolation.Status(); b.ext.policy(waiter) != task.Ext || st.Demoted != 0 {
 		t.Errorf("after its time: policy %v, status %+v", b.ext.policy(waiter), st)
 	}
 }
 
-// TestKnobBelowASparedGroupSparesItToo: what is frozen or ends may hold groups
-// with knobs of their own.
-func TestKnobBelowASparedGroupSparesItToo(t *testing.T) {
+// TestAKnobBelowAnExemptGroupExemptsItToo: what is frozen or ends may hold
+// groups with knobs of their own.
+func TestAKnobBelowAnExemptGroupExemptsItToo(t *testing.T) {
 	b := newBench(t, true)
 	tid := b.thread(t, "be/a", task.Normal)
 	b.snapshot(t)

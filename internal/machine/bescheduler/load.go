@@ -1,0 +1,155 @@
+package bescheduler
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"tenon.sh/tenon/internal/kernel/scx"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// ErrLoading means that the scheduler is being loaded. The kernel verifies its
+// programs first, which takes a second, or many on a slow machine. Its knob is
+// empty until then, and the next isolation mechanism holds.
+var ErrLoading = errors.New("the scheduler is being loaded: the kernel checks it")
+
+// startLoading loads the wanted scheduler beside the loop. A failure is a
+// mechanism failure, as if it had been refused at once.
+func (x *Scheduler) startLoading() {
+	v, begun := x.beginLoad()
+	if !begun {
+		return
+	}
+	go func() {
+		switch loaded, err := x.loadAs(v); {
+		case err != nil:
+			x.forgetOrders()
+			x.on.Failed(true, err)
+		case loaded:
+			x.on.Wake("the scheduler is loaded")
+		}
+	}()
+}
+
+// loadWanted loads the scheduler if it is wanted and not loaded, and reports
+// whether it did. If another goroutine is loading it, it does nothing.
+func (x *Scheduler) loadWanted() (bool, error) {
+	v, begun := x.beginLoad()
+	if !begun {
+		return false, nil
+	}
+	return x.loadAs(v)
+}
+
+// beginLoad returns what to load, if anything, and prevents other loads.
+func (x *Scheduler) beginLoad() (v node.Scheduler, begun bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed || x.loading || x.loaded != nil || !x.want.Loaded {
+		return node.Scheduler{}, false
+	}
+	x.loading = true
+	return x.want, true
+}
+
+// loadAs loads the scheduler and starts follow. If the wanted scheduler has
+// changed meanwhile, it drops the loaded one or changes its parameters; a
+// failure is then ignored.
+func (x *Scheduler) loadAs(v node.Scheduler) (bool, error) {
+	for begun := true; begun; v, begun = x.beginLoad() {
+		s, err := x.load(v)
+		want := x.endLoad(s, v, err)
+		switch {
+		case err != nil && want.Loaded:
+			return false, err
+		case err != nil:
+			return false, nil
+		case want.Loaded:
+			x.on.Loaded()
+			go x.follow(s)
+			if err := x.change(s, v, want); err != nil {
+				x.on.Wake(err.Error())
+			}
+			x.pushOrders(s)
+			return true, nil
+		}
+		x.drop(s)
+	}
+	return false, nil
+}
+
+func (x *Scheduler) load(v node.Scheduler) (Program, error) {
+	t, err := x.topology.Read(x.now())
+	if err != nil {
+		return nil, fmt.Errorf("load the scheduler: %w", err)
+	}
+	s, err := x.kernel.Load(scx.Options{CgroupVersion: x.tree.VersionOf("cpu"), Topology: cpusOf(t), Params: x.params(v)})
+	if errors.Is(err, scx.ErrBusy) {
+		err = fmt.Errorf("%w: %w", err, syscall.EBUSY)
+	}
+	return s, err
+}
+
+// endLoad stores the loaded scheduler, and returns what is wanted now. An
+// unwanted scheduler must still be dropped, and until then no other can be
+// loaded.
+func (x *Scheduler) endLoad(s Program, v node.Scheduler, err error) (want node.Scheduler) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if want = x.want; x.closed {
+		want = node.Scheduler{}
+	}
+	switch {
+	case err != nil:
+		x.loading = false
+		return want
+	case want.Loaded:
+		x.loading, x.loaded, x.as = false, s, v
+	}
+	x.status.Loads++
+	return want
+}
+
+// drop takes down a scheduler that was no longer wanted when its load ended.
+func (x *Scheduler) drop(s Program) {
+	last := x.lastStatus(s)
+	if err := s.Close(); err != nil {
+		x.on.Wake(err.Error())
+	}
+	x.ended(scx.Exit{Kind: scx.ExitUnload}, x.now(), last)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.loading = false
+}
+
+// Unwant records, also for a load in progress, that no scheduler is wanted: the
+// knob does not show it while it is being loaded.
+func (x *Scheduler) Unwant() { x.unwant() }
+
+// unwant is Unwant, and returns the loaded scheduler, if any, and whether a load
+// is in progress.
+func (x *Scheduler) unwant() (s Program, loading bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.want = node.Scheduler{}
+	if x.loaded == nil {
+		x.orders = orders{}
+	}
+	return x.loaded, x.loading
+}
+
+// change sets the parameters of a loaded scheduler to the wanted ones, if they
+// differ.
+func (x *Scheduler) change(s Program, from, to node.Scheduler) error {
+	if to == from {
+		return nil
+	}
+	if err := s.SetParams(x.params(to)); err != nil {
+		return err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.as = to
+	return nil
+}

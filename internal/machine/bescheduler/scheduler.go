@@ -1,0 +1,329 @@
+// Package bescheduler is the BPF scheduler of best-effort threads on the real
+// node: it loads Tenon's scheduler beside the loop, gives it the orders of cgroups,
+// and reports how it ended.
+package bescheduler
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/scx"
+	"tenon.sh/tenon/internal/machine/topology"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// reloadsAtOnce bounds the loads after a change of the CPUs: each CPU that goes
+// offline may end the scheduler again.
+const (
+	reloadsAtOnce = 5
+	reloadPause   = 200 * time.Millisecond
+)
+
+// A Program is a loaded scheduler of best-effort threads: package scx.
+type Program interface {
+	SetGroup(scx.Group) error
+	DropGroup(cgroup uint64) error
+	Group(cgroup uint64) (scx.Group, bool, error)
+	SetPod(scx.Pod) error
+	Pod(slot int) (scx.Pod, error)
+	SetParams(scx.Params) error
+	SetCap(unit.MilliCPU) error
+	Status() (scx.Status, error)
+	Events() <-chan scx.Event
+	Beat() error
+	HasRoom(tid int) bool
+	Close() error
+}
+
+// A Kernel loads schedulers: package scx.
+type Kernel interface {
+	Load(scx.Options) (Program, error)
+}
+
+type kernelSchedExt struct{}
+
+func (kernelSchedExt) Load(o scx.Options) (Program, error) {
+	s, err := scx.Load(o)
+	if err != nil {
+		return nil, err // not a typed nil pointer
+	}
+	return s, nil
+}
+
+// Events are the functions that a Scheduler calls for what happens beside the
+// loop. None is nil. It calls them without a lock of its own.
+type Events struct {
+	Stray    func(scx.Stray)               // a best-effort cgroup has a thread outside the scheduler
+	LongWait func(scx.LongWait)            // a thread has waited so long that the kernel would end the scheduler
+	Loaded   func()                        // a scheduler is loaded
+	Failed   func(refused bool, why error) // it could not be loaded, or has ended
+	Wake     func(text string)             // the loop should look at once
+}
+
+// Options are what a Scheduler needs of its node.
+type Options struct {
+	Kernel   Kernel // nil: the kernel of this machine
+	Tree     *cgroup.Tree
+	Topology *topology.Cache
+	Resident bool             // load beside the loop
+	Now      func() time.Time // on the clock of the snapshots
+	Inode    func(node.CgroupPath) (uint64, error)
+	On       Events
+}
+
+// Knob is the knob of the BPF scheduler.
+var Knob = node.Knob{File: node.FileScheduler}
+
+// A Scheduler is the BPF scheduler that this process has loaded, if it has, with
+// its orders. It is safe for concurrent use.
+type Scheduler struct {
+	kernel   Kernel
+	tree     *cgroup.Tree
+	topology *topology.Cache
+	resident bool
+	now      func() time.Time
+	inode    func(node.CgroupPath) (uint64, error)
+	on       Events
+
+	mu      sync.Mutex
+	loading bool    // a load, or the drop of an unwanted one, is in progress
+	loaded  Program // nil: none
+	want    node.Scheduler
+	closed  bool // no further loads
+	as      node.Scheduler
+	orders  orders
+	status  node.IsolationStatus // of the scheduler only
+}
+
+// New returns the scheduler of a node. It loads none.
+func New(o Options) *Scheduler {
+	if o.Kernel == nil {
+		o.Kernel = kernelSchedExt{}
+	}
+	return &Scheduler{
+		kernel: o.Kernel, tree: o.Tree, topology: o.Topology, resident: o.Resident, now: o.Now, inode: o.Inode, on: o.On,
+		status: node.IsolationStatus{Exits: map[node.ExitKind]uint64{}},
+	}
+}
+
+// Close unloads the scheduler. It does not wait for a load in progress, which
+// may take a minute: that scheduler is dropped after its load, or ends with
+// this process.
+func (x *Scheduler) Close() {
+	x.mu.Lock()
+	s := x.loaded
+	x.loaded, x.closed = nil, true
+	x.mu.Unlock()
+	if s != nil {
+		_ = s.Close()
+	}
+}
+
+// Loaded reports whether a scheduler is loaded.
+func (x *Scheduler) Loaded() bool { return x.program() != nil }
+
+// Loading reports whether a load is in progress.
+func (x *Scheduler) Loading() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.loading
+}
+
+// HasRoom reports whether a CPU is free for a thread; without a scheduler there
+// is always room.
+func (x *Scheduler) HasRoom(tid int) bool {
+	s := x.program()
+	return s == nil || s.HasRoom(tid)
+}
+
+// Beat sends the heartbeat. Without a scheduler it does nothing.
+func (x *Scheduler) Beat() error {
+	s := x.program()
+	if s == nil {
+		return nil
+	}
+	if err := s.Beat(); !errors.Is(err, scx.ErrClosed) { // follow reports its end
+		return err
+	}
+	return nil
+}
+
+// Unload takes down the scheduler if this process has loaded one or is loading
+// one, and reports whether it had. It is for a loop that hangs and cannot give
+// orders any more; the next snapshot shows that the scheduler is gone.
+func (x *Scheduler) Unload() (bool, error) {
+	s, loading := x.unwant()
+	if s == nil {
+		return loading, nil
+	}
+	return true, x.takeDown(s)
+}
+
+// program returns the loaded scheduler; nil: none.
+func (x *Scheduler) program() Program {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.loaded
+}
+
+// Read returns what this process has loaded, not another component's
+// scheduler.
+func (x *Scheduler) Read() (node.Value, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.loaded == nil {
+		return node.Scheduler{}, nil
+	}
+	return x.as, nil
+}
+
+// Write loads the scheduler, changes its parameters, or unloads it. A
+// resident host loads it beside its loop: see ErrLoading.
+func (x *Scheduler) Write(v node.Scheduler) error {
+	x.mu.Lock()
+	x.want = v // a load in progress also reads this
+	s, as := x.loaded, x.as
+	x.mu.Unlock()
+	switch {
+	case !v.Loaded && s == nil:
+		return nil
+	case !v.Loaded:
+		return x.takeDown(s)
+	case s == nil && x.resident:
+		x.startLoading()
+		return ErrLoading
+	case s == nil:
+		_, err := x.loadWanted()
+		return err
+	}
+	return x.change(s, as, v)
+}
+
+func (x *Scheduler) params(v node.Scheduler) scx.Params {
+	p := scx.Params{SMTRule: v.Siblings, Hold: v.Hold, Headroom: v.Headroom, Cap: capOf(x.presentCap())}
+	if v.Hold == 0 {
+		p.Hold = -1 // none, not the default
+	}
+	return p
+}
+
+// cpusOf numbers cores, caches and NUMA nodes from 0.
+func cpusOf(t node.Topology) []scx.CPU {
+	cores, caches, nodes := map[node.CoreID]int{}, map[node.CacheID]int{}, map[node.NUMANode]int{}
+	threads := map[node.CoreID]int{}
+	var all []scx.CPU
+	cpus := slices.SortedFunc(slices.Values(t.CPUs), func(a, b node.LogicalCPU) int { return cmp.Compare(a.ID, b.ID) })
+	for _, c := range cpus {
+		all = append(all, scx.CPU{
+			ID: c.ID, Core: number(cores, c.Core), Thread: threads[c.Core], LLC: number(caches, c.L3), Node: number(nodes, c.NUMA),
+		})
+		threads[c.Core]++
+	}
+	return all
+}
+
+func number[K comparable](of map[K]int, k K) int {
+	n, known := of[k]
+	if !known {
+		n = len(of)
+		of[k] = n
+	}
+	return n
+}
+
+// takeDown unloads a scheduler. Its threads continue in the fair class.
+func (x *Scheduler) takeDown(s Program) error {
+	last := x.lastStatus(s)
+	if !x.left(s) {
+		return nil // it has ended meanwhile
+	}
+	err := s.Close()
+	x.forgetOrders()
+	x.ended(scx.Exit{Kind: scx.ExitUnload}, x.now(), last)
+	return err
+}
+
+// left records the end of a scheduler, if it was the loaded one.
+func (x *Scheduler) left(s Program) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.loaded != s {
+		return false
+	}
+	x.loaded, x.orders.refused = nil, nil
+	return true
+}
+
+// follow serves the scheduler's requests beside the loop, until it ends.
+func (x *Scheduler) follow(s Program) {
+	for e := range s.Events() {
+		switch e := e.(type) {
+		case scx.Stray:
+			x.on.Stray(e)
+		case scx.LongWait:
+			x.on.LongWait(e)
+		case scx.Exited:
+			x.exited(s, e.Exit)
+		}
+	}
+}
+
+// exited records an unexpected end of a scheduler. If only the set of CPUs
+// changed, the scheduler is loaded again with its orders.
+func (x *Scheduler) exited(s Program, e scx.Exit) {
+	last := x.lastStatus(s)
+	if !x.left(s) {
+		return // the end was requested
+	}
+	x.ended(e, x.now(), last)
+	why := reasonOf(e)
+	if err := s.Close(); err != nil {
+		why += fmt.Sprintf("; %v", err)
+	}
+	if e.Restart() {
+		err := x.reload()
+		if err == nil {
+			x.on.Wake("the CPUs have changed, and the scheduler with them: " + why)
+			return
+		}
+		why = fmt.Sprintf("%s, and it could not be loaded anew: %v", why, err)
+	}
+	x.forgetOrders()
+	x.on.Failed(false, errors.New(why))
+}
+
+// reload loads the scheduler for the present CPUs if it is still wanted. While
+// CPUs go on- or offline the kernel refuses it.
+func (x *Scheduler) reload() (err error) {
+	for range reloadsAtOnce {
+		_, err = x.loadWanted()
+		if err == nil || errors.Is(err, scx.ErrUnsupported) || errors.Is(err, scx.ErrBusy) {
+			return err
+		}
+		time.Sleep(reloadPause)
+	}
+	return err
+}
+
+// reasonOf returns in one line why the scheduler ended.
+func reasonOf(e scx.Exit) string {
+	text := "the kernel ended the scheduler"
+	if e.Kind == scx.ExitSelf {
+		text = "the scheduler ended itself"
+	}
+	for _, part := range []string{e.Reason, e.Message} {
+		if part != "" {
+			text += ": " + part
+		}
+	}
+	if e.Code != 0 {
+		text += fmt.Sprintf(" (code %#x)", uint64(e.Code))
+	}
+	return text
+}

@@ -1,0 +1,142 @@
+package cachectl
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/resctrl"
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// Make makes a missing control group, and journals it first. It refuses
+// a group that another component uses.
+func (c *Groups) Make(group string) error {
+	if group == node.DefaultControlGroup {
+		return fmt.Errorf("the default control group is everybody's: it stays as it is")
+	}
+	fs, err := c.Mounted()
+	if err != nil {
+		return err
+	}
+	inode, err := fs.Inode(group)
+	if err == nil {
+		state, err := c.journal.State()
+		if err != nil {
+			return err
+		}
+		used, err := taken(fs, state, group, inode)
+		if err == nil && used {
+			err = fmt.Errorf("control group %s was made by another component, which uses it", group)
+		}
+		return err
+	}
+	if !errors.Is(err, resctrl.ErrGone) {
+		return err
+	}
+	if err := c.journal.MadeControl(group, 0); err != nil {
+		return err
+	}
+	if err := fs.Make(group); err != nil {
+		return errors.Join(err, c.journal.RemovedControl(group))
+	}
+	if inode, err = fs.Inode(group); err != nil {
+		return err
+	}
+	return c.journal.MadeControl(group, inode)
+}
+
+// taken reports whether an existing group belongs to another component:
+// Tenon neither made nor changed it, and it has tasks or exclusive resources.
+// Tenon may adopt an empty, shared group.
+func taken(fs *resctrl.FS, state journal.State, group string, inode uint64) (bool, error) {
+	if c, made := state.Controls[group]; made && (c.Inode == inode || c.Inode == 0) {
+		return false, nil
+	}
+	for k, t := range state.Touches {
+		if k.ControlGroup == group && t.Inode == inode {
+			return false, nil
+		}
+	}
+	shared, err := fs.Shared(group)
+	if err != nil || !shared {
+		return true, err
+	}
+	tasks, err := fs.Tasks(group)
+	return len(tasks) > 0, err
+}
+
+// Leave removes a control group that Tenon made and that no knob of
+// Tenon needs any more.
+func (c *Groups) Leave(group string) error {
+	state, err := c.journal.State()
+	if err != nil {
+		return err
+	}
+	for k := range state.Touches {
+		if k.ControlGroup == group {
+			return nil
+		}
+	}
+	return c.remove(state, group)
+}
+
+func (c *Groups) remove(state journal.State, group string) error {
+	known, made := state.Controls[group]
+	if !made {
+		return nil
+	}
+	fs, err := c.Mounted()
+	switch {
+	case errors.Is(err, resctrl.ErrNotMounted): // the groups are gone with the mount
+		return c.journal.RemovedControl(group)
+	case err != nil:
+		return err
+	}
+	inode, err := fs.Inode(group)
+	if err != nil && !errors.Is(err, resctrl.ErrGone) {
+		return err
+	}
+	if err == nil && (known.Inode == inode || known.Inode == 0) {
+		if err := fs.Remove(group); err != nil {
+			return err
+		}
+	}
+	return c.journal.RemovedControl(group)
+}
+
+// Inode identifies a control group. It fails with cgroup.ErrGone if there is
+// none.
+func (c *Groups) Inode(group string) (uint64, error) {
+	fs, err := c.Mounted()
+	if err == nil {
+		var inode uint64
+		if inode, err = fs.Inode(group); err == nil {
+			return inode, nil
+		}
+	}
+	if errors.Is(err, resctrl.ErrGone) || errors.Is(err, resctrl.ErrNotMounted) {
+		err = fmt.Errorf("%w: %w", cgroup.ErrGone, err)
+	}
+	return 0, err
+}
+
+// RemoveMade removes the control groups that Tenon processes in scope made, and
+// returns them. Their tasks go to the default group.
+func (c *Groups) RemoveMade(state journal.State, in func(journal.Session) bool) (removed []string, err error) {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(state.Controls)) {
+		if !in(state.Controls[name].By) {
+			continue
+		}
+		if err := c.remove(state, name); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		removed = append(removed, name)
+	}
+	return removed, errors.Join(errs...)
+}

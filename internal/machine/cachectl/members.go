@@ -1,0 +1,115 @@
+package cachectl
+
+import (
+	"slices"
+	"time"
+
+	"tenon.sh/tenon/internal/machine/reread"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// memberPause is the least time between two checks of threads: each reads the
+// threads of all control groups.
+const memberPause = time.Second
+
+// fillMembers adds the control groups of the workloads' threads: from the
+// cache, except for new workloads and those due for a check. A cgroup without
+// threads has no value unless Tenon changed it.
+func (c *Groups) fillMembers(s *node.Snapshot, touched []node.Knob) {
+	c.mu.Lock()
+	groups := c.arrange(s.Workloads, touched)
+	due := c.due(s.At, groups)
+	c.mu.Unlock()
+	if len(due) > 0 {
+		found := c.readMembers(due)
+		c.mu.Lock()
+		for p, m := range found {
+			c.members[p] = m
+		}
+		c.mu.Unlock()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range groups {
+		if m, known := c.members[p]; known && (m.any || slices.Contains(touched, node.Knob{Cgroup: p, File: node.FileControlGroup})) {
+			s.Knobs.Now[node.Knob{Cgroup: p, File: node.FileControlGroup}] = m.ControlGroup
+		}
+	}
+}
+
+// arrange sets the cgroups to show: those of the workloads, and those that
+// Tenon changed. c.mu is held.
+func (c *Groups) arrange(workloads []node.Workload, touched []node.Knob) []node.CgroupPath {
+	own := make(map[node.CgroupPath]bool, len(workloads))
+	var order []node.CgroupPath
+	if c.wanted {
+		for _, w := range workloads {
+			if !own[w.Cgroup] && w.Class.Control() != "" {
+				order = append(order, w.Cgroup)
+			}
+			own[w.Cgroup] = true
+		}
+	}
+	for _, k := range touched {
+		if k.File == node.FileControlGroup && !own[k.Cgroup] {
+			order = append(order, k.Cgroup)
+		}
+	}
+	slices.Sort(order)
+	c.own = own
+	if !slices.Equal(order, c.order) {
+		members := make(map[node.CgroupPath]membership, len(order))
+		for _, p := range order {
+			if m, known := c.members[p]; known {
+				members[p] = m
+			}
+		}
+		c.members, c.order, c.next = members, order, 0
+	}
+	return c.order
+}
+
+// due lists the cgroups to check now. c.mu is held.
+func (c *Groups) due(at time.Time, groups []node.CgroupPath) []node.CgroupPath {
+	var list []node.CgroupPath
+	for _, p := range groups {
+		if _, known := c.members[p]; !known {
+			list = append(list, p)
+		}
+	}
+	passed := at.Sub(c.checked)
+	if passed < 0 || c.checked.IsZero() {
+		passed = memberPause
+	}
+	if passed < memberPause && len(list) == 0 {
+		return nil
+	}
+	n := int(int64(len(groups)) * int64(min(passed, reread.Changed)) / int64(reread.Changed))
+	for range min(n+1, len(groups)) {
+		list = append(list, groups[c.next%len(groups)])
+		c.next = (c.next + 1) % len(groups)
+	}
+	c.checked = at
+	return list
+}
+
+// readMembers reads the membership of cgroups, and leaves out those that cannot be
+// read.
+func (c *Groups) readMembers(list []node.CgroupPath) map[node.CgroupPath]membership {
+	fs, err := c.Mounted()
+	if err != nil {
+		return nil
+	}
+	all, err := membersOf(fs)
+	if err != nil {
+		return nil
+	}
+	found := make(map[node.CgroupPath]membership, len(list))
+	for _, p := range list {
+		if threads, err := c.threads(p); err == nil {
+			v, any := all.of(threads)
+			found[p] = membership{v, any}
+		}
+	}
+	return found
+}

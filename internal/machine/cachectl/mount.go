@@ -1,0 +1,40 @@
+package cachectl
+
+import (
+	"slices"
+
+	"tenon.sh/tenon/internal/kernel/resctrl"
+)
+
+// MountCommand is the command for an owner who wants to divide caches. Tenon
+// does not mount resctrl itself: a mount changes the machine for all, and its
+// options bind all users.
+const MountCommand = "mount -t resctrl resctrl /sys/fs/resctrl"
+
+// Mounted returns the resctrl file system, and looks for it again if it was not
+// found. It fails with resctrl.ErrNotMounted if there is none.
+func (c *Groups) Mounted() (*resctrl.FS, error) {
+	c.mount.Lock()
+	fs := c.fs
+	c.mount.Unlock()
+	if fs != nil {
+		return fs, nil
+	}
+	return c.findMount()
+}
+
+// findMount looks for the resctrl file system: it may have been mounted,
+// unmounted, or mounted again with other options.
+func (c *Groups) findMount() (*resctrl.FS, error) {
+	c.mount.Lock()
+	defer c.mount.Unlock()
+	fs, err := resctrl.Find(c.proc)
+	if err != nil {
+		c.fs = nil
+		return nil, err
+	}
+	if c.fs == nil || c.fs.Root != fs.Root || !slices.Equal(c.fs.Options, fs.Options) {
+		c.fs = fs // otherwise keep the old one with its lock
+	}
+	return c.fs, nil
+}

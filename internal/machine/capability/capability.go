@@ -1,0 +1,165 @@
+// Package capability says what this kernel and this hardware can do: yes; no, with
+// the reason; or not known.
+package capability
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/blockio"
+	"tenon.sh/tenon/internal/machine/cachectl"
+	"tenon.sh/tenon/internal/machine/topology"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A Node is the node that the answers are about, and where to look for them.
+type Node struct {
+	FS       proc.FS
+	Tree     *cgroup.Tree // nil: the node has no usable cgroups
+	NoTree   error        // the reason, then
+	Topology *topology.Cache
+	Devices  *blockio.Devices
+	Controls *cachectl.Groups
+}
+
+// Look returns what a node can do. It writes nothing, and answers not known
+// where no existing cgroup shows whether the kernel has a file. No answer
+// depends on a version: each names the file, the system call or the error that
+// decided it.
+func Look(n Node) node.Capabilities { return prober{n, false}.all() }
+
+// Try is Look, but makes a temporary cgroup to find out what existing ones do
+// not show.
+func Try(n Node) node.Capabilities { return prober{n, true}.all() }
+
+// A prober asks the kernel of a node.
+type prober struct {
+	Node
+	try bool // it may make a temporary cgroup
+}
+
+func (p prober) all() node.Capabilities {
+	can := node.Capabilities{}
+	p.probeCgroups(can)
+	p.probeIO(can)
+	p.probeNode(can)
+	p.probeTasks(can)
+	p.probeHardware(can)
+	p.probeResctrl(can)
+	p.withSwitches(can)
+	return can
+}
+
+func yes(format string, args ...any) node.Answer {
+	return node.Answer{Verdict: node.Yes, Why: fmt.Sprintf(format, args...)}
+}
+
+func no(format string, args ...any) node.Answer {
+	return node.Answer{Verdict: node.No, Why: fmt.Sprintf(format, args...)}
+}
+
+func unknown(format string, args ...any) node.Answer {
+	return node.Answer{Verdict: node.Unknown, Why: fmt.Sprintf(format, args...)}
+}
+
+// exists answers by the existence of a file or directory. Absence is a no; a
+// permission error is not.
+func exists(path string) node.Answer {
+	_, err := os.Stat(path)
+	switch {
+	case err == nil:
+		return yes("%s exists", path)
+	case errors.Is(err, fs.ErrNotExist):
+		return no("%s does not exist", path)
+	}
+	return unknown("%v", err)
+}
+
+// refused returns the answer for a failed attempt: some errors are a clear no.
+func refused(what string, err error, clear ...error) node.Answer {
+	for _, c := range clear {
+		if errors.Is(err, c) {
+			return no("%s: %v", what, err)
+		}
+	}
+	return unknown("%s: %v", what, err)
+}
+
+// probeNode probes capabilities of the whole node.
+func (p prober) probeNode(can node.Capabilities) {
+	psi := filepath.Join(p.FS.Proc, "pressure/cpu")
+	can[node.FeaturePSINode] = exists(psi)
+	// With psi=0 on the command line the file exists and cannot be read.
+	if f, err := os.Open(psi); err == nil {
+		if _, err := f.Read(make([]byte, 1)); err != nil {
+			can[node.FeaturePSINode] = refused("read "+psi, err, syscall.EOPNOTSUPP)
+		}
+		_ = f.Close()
+	}
+	can[node.FeatureSchedExt] = p.probeSchedExt()
+
+	self := os.Getpid()
+	switch s, err := p.FS.SchedStat(self, self); {
+	case errors.Is(err, fs.ErrNotExist):
+		can[node.FeatureSchedStat] = no("%v", err)
+	case err != nil:
+		can[node.FeatureSchedStat] = unknown("%v", err)
+	case s.Slices == 0 && s.Run == 0:
+		can[node.FeatureSchedStat] = no("/proc/PID/schedstat counts nothing")
+	default:
+		can[node.FeatureSchedStat] = yes("/proc/PID/schedstat counts run-queue delay")
+	}
+}
+
+// Instead returns what Tenon uses if a mechanism is not available.
+func Instead(m node.Feature) string {
+	for _, v := range node.VendorMarks {
+		if v.Can == m {
+			return v.Instead
+		}
+	}
+	return instead[m]
+}
+
+var instead = map[node.Feature]string{
+	node.FeatureCPUIdle:        "the least CPU weight for BE (cpu.weight 1, cpu.shares 2)",
+	node.FeatureCPUWeight:      "SCHED_IDLE on each BE thread",
+	node.FeatureCPUMax:         "CPU sets for BE, in steps of one CPU",
+	node.FeatureCPUBurst:       "quota without burst",
+	node.FeatureCPUSets:        "affinity of each thread",
+	node.FeatureCPUPartition:   "plain CPU sets",
+	node.FeatureMemoryLimit:    "nothing: memory of BE is not bounded",
+	node.FeatureMemoryProtect:  "limits on BE only; LS memory is not protected from reclaim",
+	node.FeaturePSINode:        "run-queue delay of LS threads",
+	node.FeaturePSICgroup:      "the node's pressure and run-queue delay of LS threads",
+	node.FeatureEEVDFSlice:     "default slices: BE in an idle group is preempted at wake-up anyway, BE that just began in another may delay LS for a slice",
+	node.FeatureCoreSched:      "CPU sets that keep BE off the siblings of LS, where there is SMT",
+	node.FeatureSchedExt:       "core scheduling, or CPU sets beside LS, and cpu.idle",
+	node.FeatureSchedIdle:      "nice 19",
+	node.FeatureBPF:            "counters of /proc and of cgroups",
+	node.FeaturePerfCounters:   "run-queue delay; cycles and cache misses are not reported",
+	node.FeatureResctrlL3:      "CPU sets on another L3 cache, where there is one",
+	node.FeatureResctrlMB:      "CPU suppress, which bounds bandwidth only indirectly",
+	node.FeatureSchedStat:      "pressure of the LS cgroup, if there is PSI",
+	node.FeatureCgroupFreezer:  "SIGTERM and SIGKILL alone: what grows while memory is short is not held",
+	node.FeatureHardwareSMT:    "nothing needed: no thread shares a core",
+	node.FeatureIOMax:          "nothing: block I/O of BE is not limited",
+	node.FeatureIOWeight:       "the weights of the scheduler bfq, where it is on",
+	node.FeatureBFQWeight:      "the weights of iocost, where it is on",
+	node.FeatureIOLatency:      "limits on BE's block I/O",
+	node.FeatureCgroupDelegate: "SCHED_IDLE and nice on the command's own threads",
+}
+
+// count prints a number of things.
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

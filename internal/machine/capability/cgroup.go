@@ -1,0 +1,244 @@
+package capability
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A cgroupFile is a cgroup file whose existence shows a mechanism.
+type cgroupFile struct {
+	mechanism  node.Feature
+	controller string
+	v1, v2     string // empty: that version does not have the mechanism
+}
+
+var cgroupFiles = []cgroupFile{
+	{node.FeatureCPUIdle, "cpu", "cpu.idle", "cpu.idle"},
+	{node.FeatureCPUWeight, "cpu", "cpu.shares", "cpu.weight"},
+	{node.FeatureCPUMax, "cpu", "cpu.cfs_quota_us", "cpu.max"},
+	{node.FeatureCPUBurst, "cpu", "cpu.cfs_burst_us", "cpu.max.burst"},
+	{node.FeatureCPUSets, "cpuset", "cpuset.cpus", "cpuset.cpus"},
+	{node.FeatureCPUPartition, "cpuset", "", "cpuset.cpus.partition"},
+	{node.FeatureMemoryLimit, "memory", "memory.limit_in_bytes", "memory.max"},
+	{node.FeatureMemoryProtect, "memory", "", "memory.low"},
+}
+
+// probeCgroups looks for files in a cgroup below the root, because the root
+// lacks most of them.
+func (p prober) probeCgroups(can node.Capabilities) {
+	for _, f := range cgroupFiles {
+		can[f.mechanism] = p.probeFile(f)
+	}
+	for _, v := range node.VendorMarks {
+		can[v.Can] = p.probeFile(cgroupFile{v.Can, "cpu", string(v.Can), string(v.Can)})
+	}
+	can[node.FeaturePSICgroup] = p.probePressure()
+	can[node.FeatureCgroupFreezer] = p.probeUnused("freezer", "freezer.state", "cgroup.freeze")
+	can[node.FeatureCgroupDelegate] = p.probeDelegation()
+}
+
+func (p prober) probeFile(f cgroupFile) node.Answer {
+	if p.Tree == nil {
+		return unknown("no cgroups: %v", p.NoTree)
+	}
+	name := f.v2
+	switch p.Tree.VersionOf(f.controller) {
+	case 0:
+		return no("the cgroup controller %s is not mounted", f.controller)
+	case 1:
+		if name = f.v1; name == "" {
+			return no("%s is cgroup v2 only, and the controller %s is on v1", f.v2, f.controller)
+		}
+	}
+	dir, err := p.Tree.Dir(f.controller, "")
+	if err != nil {
+		return unknown("%v", err)
+	}
+	return inAnyGroup(dir, name, p.try)
+}
+
+// inAnyGroup looks for a file in the cgroups below a root. If these do not
+// decide it and try is set, it makes a temporary cgroup.
+func inAnyGroup(root, name string, try bool) node.Answer {
+	groups, err := groupsIn(root)
+	if err != nil {
+		return unknown("%v", err)
+	}
+	for _, g := range groups {
+		if _, err := os.Stat(filepath.Join(g, name)); err == nil {
+			return yes("%s exists", filepath.Join(g, name))
+		}
+	}
+	controller, _, _ := strings.Cut(name, ".")
+	for _, g := range groups {
+		// On v2 the file is also missing if the parent has not enabled the
+		// controller.
+		if !onV2(root) || controller == "cgroup" || listed(filepath.Join(filepath.Dir(g), "cgroup.subtree_control"), controller) {
+			return no("%s does not exist in %s", name, g)
+		}
+	}
+	if !try {
+		return unknown("no cgroup shows whether there is %s: tenon doctor --try makes one for a moment", name)
+	}
+	group, err := os.MkdirTemp(root, "tenon-probe-")
+	if err != nil {
+		return unknown("no group to look in: %v", err)
+	}
+	defer func() { _ = syscall.Rmdir(group) }()
+	if _, err := os.Stat(filepath.Join(group, name)); err == nil {
+		return yes("%s exists in a new cgroup", name)
+	}
+	if onV2(root) && !listed(filepath.Join(root, "cgroup.subtree_control"), controller) {
+		return probeEnabled(root, group, controller, name)
+	}
+	return no("%s does not exist in a new cgroup", name)
+}
+
+// probeEnabled enables a controller for the children of the root, looks, and
+// disables it again.
+func probeEnabled(root, group, controller, name string) node.Answer {
+	control := filepath.Join(root, "cgroup.subtree_control")
+	if !listed(filepath.Join(root, "cgroup.controllers"), controller) {
+		return no("%s does not list %s", filepath.Join(root, "cgroup.controllers"), controller)
+	}
+	if err := os.WriteFile(control, []byte("+"+controller), 0); err != nil {
+		return unknown("turn on %s: %v", controller, err)
+	}
+	defer func() { _ = os.WriteFile(control, []byte("-"+controller), 0) }()
+	if _, err := os.Stat(filepath.Join(group, name)); err != nil {
+		return no("%s does not exist in a new cgroup with %s", name, controller)
+	}
+	return yes("%s exists in a new cgroup with %s", name, controller)
+}
+
+func onV2(root string) bool {
+	_, err := os.Stat(filepath.Join(root, "cgroup.subtree_control"))
+	return err == nil
+}
+
+func listed(file, word string) bool {
+	text, err := os.ReadFile(file)
+	return err == nil && slices.Contains(strings.Fields(string(text)), word)
+}
+
+// groupsIn lists two levels of cgroups below a root, where systemd and the
+// kubelet enable the controllers.
+func groupsIn(root string) ([]string, error) {
+	top, err := filepath.Glob(filepath.Join(root, "*", "cgroup.procs"))
+	if err != nil {
+		return nil, err
+	}
+	second, err := filepath.Glob(filepath.Join(root, "*", "*", "cgroup.procs"))
+	if err != nil {
+		return nil, err
+	}
+	var groups []string
+	for _, file := range append(top, second...) {
+		groups = append(groups, filepath.Dir(file))
+	}
+	return groups, nil
+}
+
+// probeUnused looks for a file of a controller that package cgroup does not
+// use: v1 in its own hierarchy, v2 in the unified one.
+func (p prober) probeUnused(v1Controller, v1, v2 string) node.Answer {
+	if p.Tree == nil {
+		return unknown("no cgroups: %v", p.NoTree)
+	}
+	root, err := p.Tree.Dir("cpu", "")
+	if err != nil {
+		return unknown("%v", err)
+	}
+	if p.Tree.VersionOf("cpu") == 2 {
+		return inAnyGroup(root, v2, p.try)
+	}
+	root = filepath.Join(filepath.Dir(root), v1Controller)
+	if a := exists(root); a.Verdict != node.Yes {
+		return a
+	}
+	return inAnyGroup(root, v1, p.try)
+}
+
+func (p prober) probePressure() node.Answer {
+	if p.Tree == nil {
+		return unknown("no cgroups: %v", p.NoTree)
+	}
+	if p.Tree.VersionOf("cpu") == 1 {
+		return no("cpu.pressure of a cgroup is cgroup v2 only, and the controller cpu is on v1")
+	}
+	root, err := p.Tree.Dir("cpu", "")
+	if err != nil {
+		return unknown("%v", err)
+	}
+	a := inAnyGroup(root, "cpu.pressure", p.try)
+	if a.Verdict != node.Yes {
+		return a
+	}
+	if _, err := p.Tree.Pressure("", "cpu"); err != nil && errors.Is(err, syscall.EOPNOTSUPP) {
+		return no("%v", err)
+	}
+	return a
+}
+
+// probeDelegation reports whether this user may make cgroups: root everywhere,
+// other users below a delegated cgroup.
+func (p prober) probeDelegation() node.Answer {
+	if p.Tree == nil {
+		return unknown("no cgroups: %v", p.NoTree)
+	}
+	root, err := p.Tree.Dir("cpu", "")
+	if err != nil {
+		return unknown("%v", err)
+	}
+	entries, err := p.FS.SelfCgroup()
+	if err != nil {
+		return unknown("%v", err)
+	}
+	var dirs []string
+	for _, e := range entries {
+		if slices.Contains(e.Controllers, "cpu") || (len(e.Controllers) == 0 && p.Tree.VersionOf("cpu") == 2) {
+			dirs = append(dirs, filepath.Join(root, filepath.Clean("/"+e.Path)))
+		}
+	}
+	if os.Geteuid() == 0 {
+		dirs = append([]string{root}, dirs...)
+	}
+	why := "own cgroup not found"
+	for _, dir := range dirs {
+		switch err := writable(dir); {
+		case err == nil:
+			return yes("%s can be written by uid %d", dir, os.Geteuid())
+		case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS):
+			why = fmt.Sprintf("%s cannot be written by uid %d: %v", dir, os.Geteuid(), err)
+		default:
+			return unknown("%s: %v", dir, err)
+		}
+	}
+	return no("%s", why)
+}
+
+// writable checks the permission without writing.
+func writable(dir string) error {
+	const writeOK, searchOK = 2, 1
+	return syscall.Access(dir, writeOK|searchOK)
+}
+
+// hasLine reports whether a text has a line with the given last word.
+func hasLine(text []byte, lastWord string) bool {
+	for line := range bytes.Lines(text) {
+		words := bytes.Fields(line)
+		if len(words) > 0 && string(words[len(words)-1]) == lastWord {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,67 @@
+package capability
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// probeHardware probes the processor and its counters.
+func (p prober) probeHardware(can node.Capabilities) {
+	can[node.FeaturePerfCounters] = probePerf()
+	can[node.FeatureBPF] = p.probeBPF()
+	switch t, err := p.Topology.Read(time.Now()); {
+	case err != nil:
+		can[node.FeatureHardwareSMT] = unknown("%v", err)
+	case t.SMT():
+		can[node.FeatureHardwareSMT] = yes("topology/thread_siblings_list shows cores with several threads")
+	default:
+		can[node.FeatureHardwareSMT] = no("topology/thread_siblings_list shows one thread a core")
+	}
+}
+
+// probePerf opens a counter of CPU cycles on itself (perf_event_open(2)).
+// ENOENT means that there is no such hardware event, as in most VMs.
+func probePerf() node.Answer {
+	attr := unix.PerfEventAttr{
+		Type: unix.PERF_TYPE_HARDWARE, Config: unix.PERF_COUNT_HW_CPU_CYCLES,
+		Bits: unix.PerfBitDisabled | unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv,
+	}
+	attr.Size = unix.PERF_ATTR_SIZE_VER5
+	fd, err := unix.PerfEventOpen(&attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err != nil {
+		return refused("perf_event_open of CPU cycles", err, unix.ENOENT, unix.EOPNOTSUPP, unix.ENOSYS)
+	}
+	_ = unix.Close(fd)
+	return yes("perf_event_open of CPU cycles succeeds")
+}
+
+// probeBPF probes tracing programs, which need the kernel's BTF.
+func (p prober) probeBPF() node.Answer {
+	btf := filepath.Join(p.FS.Sys, "kernel/btf/vmlinux")
+	if a := exists(btf); a.Verdict != node.Yes {
+		return a
+	}
+	// The program does nothing, at the tracepoint that run-queue delay uses.
+	// The library's own probe loads a program without a target, which some
+	// kernels refuse with a permission error.
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: "sched_switch", License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	})
+	if err != nil {
+		if errors.Is(err, os.ErrPermission) {
+			return unknown("load a tracing program: %v", err)
+		}
+		return refused("load a tracing program", err, ebpf.ErrNotSupported)
+	}
+	_ = program.Close()
+	return yes("%s exists and a tracing program loads", btf)
+}

@@ -1,0 +1,70 @@
+package capability
+
+import (
+	"errors"
+	"runtime"
+	"syscall"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// probeTasks probes the attributes of single threads.
+func (p prober) probeTasks(can node.Capabilities) {
+	can[node.FeatureEEVDFSlice] = probeSlice()
+	can[node.FeatureSchedIdle] = probeSchedIdle()
+	switch _, err := task.CoreCookie(0); {
+	case err == nil:
+		can[node.FeatureCoreSched] = yes("prctl(PR_SCHED_CORE) reads a cookie")
+	default:
+		can[node.FeatureCoreSched] = refused("prctl(PR_SCHED_CORE)", err, task.ErrUnsupported, syscall.EINVAL, syscall.ENODEV)
+	}
+}
+
+// onOwnThread runs f on a thread that then exits, so that f may change the
+// thread's attributes.
+func onOwnThread(f func() node.Answer) node.Answer {
+	answer := make(chan node.Answer)
+	go func() {
+		// Not unlocked: the runtime ends the thread with the goroutine.
+		runtime.LockOSThread()
+		answer <- f()
+	}()
+	return <-answer
+}
+
+// probeSlice sets an unusual slice and reads it back: older kernels ignore it.
+func probeSlice() node.Answer {
+	return onOwnThread(func() node.Answer {
+		const odd = 3210 * time.Microsecond
+		a, err := task.Attr(0)
+		if err != nil {
+			return unknown("%v", err)
+		}
+		a.Slice = odd
+		if err := task.SetAttr(0, a); err != nil {
+			return refused("sched_setattr with a slice", err, syscall.EINVAL)
+		}
+		now, err := task.Attr(0)
+		switch {
+		case err != nil:
+			return unknown("%v", err)
+		case now.Slice != odd:
+			return no("sched_setattr takes a slice of %v and shows %v", odd, now.Slice)
+		}
+		return yes("sched_setattr keeps a slice of %v", odd)
+	})
+}
+
+func probeSchedIdle() node.Answer {
+	return onOwnThread(func() node.Answer {
+		if err := task.SetIdle(0); err != nil {
+			if errors.Is(err, syscall.EINVAL) {
+				return no("%v", err)
+			}
+			return unknown("%v", err)
+		}
+		return yes("sched_setattr accepts SCHED_IDLE")
+	})
+}

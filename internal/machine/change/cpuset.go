@@ -1,0 +1,27 @@
+package change
+
+import (
+	"errors"
+	"syscall"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// nextTo returns the value to try after the kernel refused v with err. On
+// cgroup v2 an empty cpuset means the parent's whole set, and cannot be emptied
+// again while tasks run in the cgroup. The parent's set, written explicitly,
+// has the same effect. nil: there is no such value.
+func (c *Knobs) nextTo(k node.Knob, v node.Value, err error) node.Value {
+	set, isSet := v.(node.CPUs)
+	if !isSet || !set.Set.Empty() || !errors.Is(err, syscall.ENOSPC) || c.o.Tree.Version() != 2 {
+		return nil
+	}
+	read := c.o.Tree.EffectiveCPUs
+	if k.File == node.FileMems {
+		read = c.o.Tree.EffectiveMems
+	}
+	if set.Set, err = read(string(k.Cgroup.Parent())); err != nil || set.Set.Empty() {
+		return nil
+	}
+	return set
+}

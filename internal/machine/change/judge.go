@@ -1,0 +1,79 @@
+package change
+
+import (
+	"errors"
+	iofs "io/fs"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/resctrl"
+	"tenon.sh/tenon/internal/machine/cachectl"
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/knob"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// Ours reports whether a present value is Tenon's, or the kernel's variant of
+// it. Any other value was written by another component.
+func (c *Knobs) Ours(k node.Knob, t journal.Touch, now node.Value) bool {
+	if k.File.OfThreads() {
+		return true // only Tenon sets these attributes
+	}
+	if t.Written != nil && (now == t.Written || c.derived(t.Written, now)) || cachectl.IsOurs(t, now) {
+		return true
+	}
+	if k.File == node.FileMemory && t.Written != nil && knob.Between(k.File, t.Before, t.Written, now) {
+		return true // each file is Tenon's or as before: a kubelet that starts restores some of them
+	}
+	if t.Pending == nil {
+		return false
+	}
+	from := t.Written
+	if from == nil {
+		from = t.Before
+	}
+	return knob.Between(k.File, from, t.Pending, now)
+}
+
+// derived reports whether the kernel made now from written: on v1 it removes an
+// offline CPU from every cpuset.
+func (c *Knobs) derived(written, now node.Value) bool {
+	w, ok1 := written.(node.CPUs)
+	n, ok2 := now.(node.CPUs)
+	if !ok1 || !ok2 || n.Set.Empty() || !w.Set.Contains(n.Set) {
+		return false
+	}
+	cpus, err := c.o.FS.Topology()
+	if err != nil {
+		return false
+	}
+	for _, c := range cpus {
+		if w.Set.Has(c.ID) && !n.Set.Has(c.ID) {
+			return false
+		}
+	}
+	return true
+}
+
+// Attainable returns a touch without the lines of devices that are gone, which
+// can be neither read nor restored.
+func (c *Knobs) Attainable(k node.Knob, t journal.Touch) journal.Touch {
+	if k.File.Category() == node.CategoryIO {
+		t.Before = c.o.Devices.Possible(k, t.Before)
+		if t.Written != nil {
+			t.Written = c.o.Devices.Possible(k, t.Written)
+		}
+		if t.Pending != nil {
+			t.Pending = c.o.Devices.Possible(k, t.Pending)
+		}
+	}
+	return t
+}
+
+// Dropped reports whether a knob of an existing cgroup cannot be read because
+// the kernel has dropped it with its value: its controller was disabled for the
+// cgroup, resctrl was unmounted, or its module was unloaded. An unmounted
+// controller is different: it may still act where Tenon cannot see it.
+func Dropped(err error) bool {
+	file := errors.Is(err, cgroup.ErrUnsupported) && errors.Is(err, iofs.ErrNotExist)
+	return file || errors.Is(err, cgroup.ErrGone) || errors.Is(err, resctrl.ErrNotMounted)
+}

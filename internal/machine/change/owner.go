@@ -1,0 +1,66 @@
+package change
+
+import (
+	"errors"
+
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/process"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// Rebase changes the values that a release restores. change gets the value from
+// before Tenon's first write; it returns the value that the owner of the knob
+// would have written by now, or nil for no change. It is for knobs that another
+// component derives from a user's settings, as the kubelet does for pods.
+// Rebase writes only the journal.
+func (c *Knobs) Rebase(change func(k node.Knob, before node.Value) node.Value) error {
+	touches, err := c.Own()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for k, t := range touches {
+		if next := change(k, t.Before); next != nil && next != t.Before {
+			errs = append(errs, c.o.Journal.Rebase(k, next))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Own returns the journaled knobs that this process may release: not
+// those of another live Tenon process.
+func (c *Knobs) Own() (map[node.Knob]journal.Touch, error) {
+	state, err := c.o.Journal.State()
+	if err != nil {
+		return nil, err
+	}
+	lives := map[journal.Session]bool{c.o.Journal.Session(): false}
+	for k, t := range state.Touches {
+		others, known := lives[t.By]
+		if !known {
+			others = process.Alive(c.o.FS, journal.Process{PID: t.By.PID, Start: t.By.Start})
+			lives[t.By] = others
+		}
+		if others {
+			delete(state.Touches, k)
+		}
+	}
+	return state.Touches, nil
+}
+
+// Adopt makes this process responsible for the knobs that ended Tenon processes
+// left changed: the next agent continues where the last one stopped. It does
+// not adopt a lab's changes, which a restore undoes.
+func (c *Knobs) Adopt() error {
+	touches, err := c.Own()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for k, t := range touches {
+		if !t.By.Lab {
+			errs = append(errs, c.o.Journal.Adopt(k))
+		}
+	}
+	return errors.Join(errs...)
+}

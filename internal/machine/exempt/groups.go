@@ -1,0 +1,166 @@
+// Package exempt is the cgroups that are exempt from isolation: a thread has to run
+// in order to freeze or to exit.
+package exempt
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// For is how long a cgroup that was asked to end, or killed, is exempt from
+// isolation so that it can end. A cancelled eviction is not announced: after this
+// time the remaining threads are best-effort again. A further kill starts the time
+// again.
+const For = 30 * time.Second
+
+// An exemption is the exemption of a cgroup's threads from isolation.
+type exemption struct {
+	inode uint64
+	until time.Time // zero: while the cgroup is frozen
+	ends  node.Run  // node.AskedToEnd or node.Ended; empty: frozen
+	// notIdle: Tenon cleared cpu.idle of the cgroup, and reports the policy's
+	// value for its weight.
+	notIdle bool
+}
+
+// Groups are the exempt cgroups. It is safe for concurrent use.
+type Groups struct {
+	tree     *cgroup.Tree
+	journal  *journal.Journal
+	makeFair func(node.CgroupPath) error
+	ended    func(p node.CgroupPath, notIdle bool)
+
+	mu     sync.Mutex
+	exempt map[node.CgroupPath]exemption
+}
+
+// New returns the exempt cgroups of a tree; none is. makeFair moves the threads of
+// a cgroup to the fair class, if they are in another for isolation. ended is called
+// when a cgroup that did not end is no longer exempt; notIdle: its weight is not
+// what was shown.
+func New(tree *cgroup.Tree, j *journal.Journal, makeFair func(node.CgroupPath) error, ended func(p node.CgroupPath, notIdle bool)) *Groups {
+	return &Groups{tree: tree, journal: j, makeFair: makeFair, ended: ended, exempt: map[node.CgroupPath]exemption{}}
+}
+
+// Has reports whether exactly this cgroup is exempt.
+func (g *Groups) Has(p node.CgroupPath) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, is := g.exempt[p]
+	return is
+}
+
+// Ending returns the last request to end a cgroup; empty: it is not ending.
+func (g *Groups) Ending(p node.CgroupPath) node.Run {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.exempt[p].ends
+}
+
+// Killed records that an ending cgroup is killed.
+func (g *Groups) Killed(p node.CgroupPath) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if v, is := g.exempt[p]; is {
+		v.ends = node.Ended
+		g.exempt[p] = v
+	}
+}
+
+// Add makes a cgroup exempt until the given time, and moves its threads to the fair
+// class; ends is the request to end it, if there is one.
+func (g *Groups) Add(p node.CgroupPath, until time.Time, ends node.Run) error {
+	inode, err := g.tree.Inode(string(p))
+	if err != nil {
+		return err
+	}
+	g.mu.Lock()
+	g.exempt[p] = exemption{inode: inode, until: until, ends: ends, notIdle: g.exempt[p].notIdle && g.exempt[p].inode == inode}
+	g.mu.Unlock()
+	return g.makeFair(p)
+}
+
+// ClearIdle clears cpu.idle of a killed cgroup if Tenon has set it: with the CPU
+// time of an idle cgroup beside busy services, a large process frees its memory
+// only slowly. A cgroup that was only asked to end stays idle, because its
+// processes may still do other work.
+func (g *Groups) ClearIdle(p node.CgroupPath) error {
+	k := node.Knob{Cgroup: p, File: node.FileCPUWeight}
+	s, err := g.journal.State()
+	if err != nil {
+		return err
+	}
+	t := s.Touches[k]
+	before, known := t.Before.(node.CPUWeight)
+	if t.Written != node.Value(node.CPUWeight{Idle: true}) || !known || before.Idle {
+		return nil
+	}
+	g.mu.Lock()
+	v, isExempt := g.exempt[p]
+	if v.notIdle = true; isExempt {
+		g.exempt[p] = v
+	}
+	g.mu.Unlock()
+	if !isExempt {
+		return nil // the cgroup is gone
+	}
+	return g.tree.WriteCPUWeight(string(p), cgroup.CPUWeight(before))
+}
+
+// Weight returns the weight to report for a cgroup. While a dying cgroup is not
+// idle, it reports the policy's value, so that the next tick does not undo the
+// change.
+func (g *Groups) Weight(k node.Knob, now node.CPUWeight) node.Value {
+	g.mu.Lock()
+	v, isExempt := g.exempt[k.Cgroup]
+	g.mu.Unlock()
+	if !isExempt || !v.notIdle {
+		return now
+	}
+	if inode, err := g.tree.Inode(string(k.Cgroup)); err != nil || inode != v.inode {
+		return now
+	}
+	return node.CPUWeight{Idle: true}
+}
+
+// WeightSet records that a step has set the weight of a cgroup.
+func (g *Groups) WeightSet(p node.CgroupPath) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if v, isExempt := g.exempt[p]; isExempt && v.notIdle {
+		v.notIdle = false
+		g.exempt[p] = v
+	}
+}
+
+// End ends the exemption of a cgroup that did not end: its knobs show their real
+// values again, and the next tick sets them.
+func (g *Groups) End(p node.CgroupPath) {
+	g.mu.Lock()
+	v, isExempt := g.exempt[p]
+	delete(g.exempt, p)
+	g.mu.Unlock()
+	if isExempt {
+		g.ended(p, v.notIdle)
+	}
+}
+
+// EndOver ends the exemptions of cgroups that have ended, and those that
+// are over: later processes there are new work.
+func (g *Groups) EndOver(at time.Time) {
+	g.mu.Lock()
+	all := maps.Clone(g.exempt)
+	g.mu.Unlock()
+	for p, v := range all {
+		now, err := g.tree.Inode(string(p))
+		lives, _ := g.tree.Populated(string(p))
+		if over := !v.until.IsZero() && !at.Before(v.until); over || err != nil || now != v.inode || !lives {
+			g.End(p)
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package host
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/machine/reread"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A knobCache is the cache of the knobs of a resident host. Reading all knobs of a
+// hundred workloads in every tick would be most of the agent's cost.
+type knobCache struct {
+	tree     *cgroup.Tree
+	readKnob func(node.Knob) node.Value
+
+	mu     sync.Mutex
+	files  []node.File       // the knobs that every cached cgroup shows
+	runs   bool              // best-effort workloads show whether they run
+	groups []node.CgroupPath // the cached cgroups
+	extra  []node.Knob       // further cached knobs
+	inodes map[node.CgroupPath]uint64
+	known  map[node.Knob]node.Value // nil: could not be read
+	order  []node.Knob              // the cached knobs
+	stale  bool                     // cgroups may have been made again
+
+	touched            []node.Knob  // knobs that Tenon has changed
+	ours, others       []node.Knob  // of order: Tenon's, and the rest
+	changed, unchanged reread.Cycle // of ours, and of others
+
+	inner      []node.CgroupPath // inside best-effort workloads
+	innerStale bool
+
+	ending map[node.Knob]node.Run // cgroups that were asked to end, or killed
+}
+
+// newKnobCache returns an empty cache of the knobs in tree, which read reads; nil:
+// a knob cannot be read.
+func newKnobCache(tree *cgroup.Tree, read func(node.Knob) node.Value) *knobCache {
+	return &knobCache{tree: tree, readKnob: read, files: node.Files, runs: true, inodes: map[node.CgroupPath]uint64{}, known: map[node.Knob]node.Value{}, innerStale: true}
+}
+
+// read returns the knobs of cgroups, sorted, and those that Tenon changed: from
+// the cache, except for new ones and those due for a read.
+func (c *knobCache) read(at time.Time, groups []node.CgroupPath, touched []node.Knob) map[node.Knob]node.Value {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	slices.SortFunc(touched, node.Knob.Compare)
+	touched = slices.Compact(touched)
+	var extra []node.Knob
+	for _, k := range touched {
+		if !slices.Contains(c.files, k.File) {
+			extra = append(extra, k)
+		}
+	}
+	c.dropEnding()
+	moved := c.stale || !slices.Equal(groups, c.groups) || !slices.Equal(extra, c.extra)
+	if moved {
+		c.setCgroups(groups, extra)
+	}
+	if moved || !slices.Equal(touched, c.touched) {
+		c.split(touched)
+	}
+	for _, k := range c.order {
+		if _, known := c.known[k]; !known {
+			c.known[k] = c.readKnob(k)
+		}
+	}
+	for i := range c.changed.Due(at, len(c.ours), reread.Changed) {
+		c.known[c.ours[i]] = c.readKnob(c.ours[i])
+	}
+	for i := range c.unchanged.Due(at, len(c.others), reread.Unchanged) {
+		c.known[c.others[i]] = c.readKnob(c.others[i])
+	}
+	now := make(map[node.Knob]node.Value, len(c.known))
+	for k, v := range c.known {
+		if v != nil {
+			now[k] = v
+		}
+	}
+	return now
+}
+
+// split separates the cached knobs that Tenon has changed from the others.
+func (c *knobCache) split(touched []node.Knob) {
+	c.touched, c.ours, c.others = touched, nil, nil
+	for _, k := range c.order {
+		if _, changed := slices.BinarySearchFunc(touched, k, node.Knob.Compare); changed {
+			c.ours = append(c.ours, k)
+		} else {
+			c.others = append(c.others, k)
+		}
+	}
+}
+
+// setCgroups drops cgroups that are no longer shown, or were made again.
+func (c *knobCache) setCgroups(groups []node.CgroupPath, extra []node.Knob) {
+	known, inodes := c.known, c.inodes
+	c.known, c.inodes = make(map[node.Knob]node.Value, len(known)), make(map[node.CgroupPath]uint64, len(groups))
+	c.order = c.order[:0]
+	for _, p := range groups {
+		inode, err := c.tree.Inode(string(p))
+		if err == nil {
+			c.inodes[p] = inode
+		}
+		same := err == nil && inodes[p] == inode
+		delete(inodes, p)
+		if !same {
+			c.tree.Close(string(p))
+		}
+		keep := func(k node.Knob) {
+			c.order = append(c.order, k)
+			if v, had := known[k]; had && same {
+				c.known[k] = v
+			}
+		}
+		for _, f := range c.files {
+			keep(node.Knob{Cgroup: p, File: f})
+		}
+		first, _ := slices.BinarySearchFunc(extra, node.Knob{Cgroup: p}, node.Knob.Compare)
+		for _, k := range extra[first:] {
+			if k.Cgroup != p {
+				break
+			}
+			keep(k)
+		}
+	}
+	for p := range inodes {
+		c.tree.Close(string(p))
+	}
+	c.groups, c.extra, c.stale = groups, extra, false
+}
+
+// store stores the value read after a write; after an error the knob is read
+// again.
+func (c *knobCache) store(k node.Knob, v node.Value, err error) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, cached := c.known[k]; !cached {
+		return
+	}
+	if err != nil {
+		delete(c.known, k)
+		return
+	}
+	c.known[k] = v
+}
+
+// drop makes the next read of all read a knob.
+func (c *knobCache) drop(k node.Knob) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.known, k)
+}
+
+// clear clears the cache.
+func (c *knobCache) clear() {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.known)
+}
+
+func (c *knobCache) inode(p node.CgroupPath) (uint64, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	inode, known := c.inodes[p]
+	return inode, known
+}
+
+// show sets the files that every cached cgroup shows.
+func (c *knobCache) show(files []node.File) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	runs := slices.Contains(files, node.FileRun)
+	files = slices.DeleteFunc(slices.Clone(files), func(f node.File) bool { return f == node.FileRun })
+	if c.runs != runs || !slices.Equal(c.files, files) {
+		c.files, c.runs, c.stale = files, runs, true
+	}
+}
+
+// expire makes the next read compare the inode of every cgroup.
+func (c *knobCache) expire() {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stale, c.innerStale = true, true
+}
+
+// inside returns the last result of list, or a new one after expire.
+func (c *knobCache) inside(list func() []node.CgroupPath) []node.CgroupPath {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.innerStale {
+		c.inner, c.innerStale = list(), false
+	}
+	return c.inner
+}
+
+// showsRuns reports whether snapshots show how best-effort workloads run.
+func (c *knobCache) showsRuns() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.runs
+}
+
+// follow makes the cache read a knob in every snapshot until its cgroup has ended,
+// and reports whether it was killed before.
+func (c *knobCache) follow(k node.Knob, v node.Run) (killed bool) {
+	if c == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	killed = c.ending[k] == node.Ended
+	if c.ending == nil {
+		c.ending = map[node.Knob]node.Run{}
+	}
+	c.ending[k] = v
+	return killed
+}
+
+// dropEnding drops the knobs of ending cgroups; c.mu is held.
+func (c *knobCache) dropEnding() {
+	for k := range c.ending {
+		switch v, cached := c.known[k]; {
+		case !cached || v == node.Ended:
+			delete(c.ending, k)
+		default:
+			delete(c.known, k)
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package host
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/reread"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// drawn is a host over files in a directory, as a v2 hierarchy shows them.
+func drawn(t *testing.T, groups ...string) (*Host, func(group, file, text string)) {
+	t.Helper()
+	root := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("proc/self/mountinfo", "31 24 0:28 / "+root+"/v2 rw - cgroup2 cgroup2 rw")
+	write("v2/cgroup.controllers", "cpu cpuset memory pids")
+	for _, g := range groups {
+		write("v2/"+g+"/pids.max", "max")
+	}
+	tree, err := cgroup.Detect(filepath.Join(root, "proc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return withKnobs(&Host{tree: tree.KeepOpen(), workloads: map[node.WorkloadID]node.Workload{}}), func(group, file, text string) { write("v2/"+group+"/"+file, text) }
+}
+
+func tasks(group node.CgroupPath) node.Knob { return node.Knob{Cgroup: group, File: node.FilePIDs} }
+
+func TestEveryKnobIsReadAgainWithinItsTime(t *testing.T) {
+	for within, touched := range map[time.Duration][]node.Knob{
+		reread.Changed:   {tasks("a"), tasks("b"), tasks("c")},
+		reread.Unchanged: nil,
+	} {
+		readAgain(t, within, touched)
+	}
+}
+
+func readAgain(t *testing.T, within time.Duration, touched []node.Knob) {
+	t.Helper()
+	groups := []node.CgroupPath{"a", "b", "c"}
+	h, write := drawn(t, "a", "b", "c")
+	at := time.Unix(0, 0)
+	h.cache.read(at, groups, slices.Clone(touched))
+	for _, g := range groups {
+		write(string(g), "pids.max", "7") // another component
+	}
+	read := 0
+	for range 10 { // turns
+		at = at.Add(within / 10)
+		seen := 0
+		for k, v := range h.cache.read(at, groups, slices.Clone(touched)) {
+			if k.File == node.FilePIDs && v == (node.PIDs{Max: 7}) {
+				seen++
+			}
+		}
+		if seen < read {
+			t.Errorf("%d of the new values are seen, and %d were before", seen, read)
+		}
+		read = seen
+	}
+	if read != len(groups) {
+		t.Errorf("after %v %d of %d new values are seen", within, read, len(groups))
+	}
+}
+
+func TestAGlanceReadsNothingThatIsKnown(t *testing.T) {
+	h, write := drawn(t, "a")
+	at := time.Unix(0, 0)
+	h.cache.read(at, []node.CgroupPath{"a"}, nil)
+	write("a", "pids.max", "7")
+	now := h.cache.read(at.Add(time.Millisecond), []node.CgroupPath{"a"}, nil)
+	if v := now[tasks("a")]; v != (node.PIDs{Max: node.MaxPIDs}) {
+		t.Errorf("after a millisecond pids.max is %v: it was read again", v)
+	}
+	h.Reread()
+	now = h.cache.read(at.Add(2*time.Millisecond), []node.CgroupPath{"a"}, nil)
+	if v := now[tasks("a")]; v != (node.PIDs{Max: 7}) {
+		t.Errorf("after Reread pids.max is %v, want 7", v)
+	}
+}
+
+func TestWhatWasWrittenIsKnownAtOnce(t *testing.T) {
+	h, _ := drawn(t, "a")
+	at := time.Unix(0, 0)
+	h.cache.read(at, []node.CgroupPath{"a"}, nil)
+	h.cache.store(tasks("a"), node.PIDs{Max: 9}, nil)
+	if v := h.cache.read(at, []node.CgroupPath{"a"}, nil)[tasks("a")]; v != (node.PIDs{Max: 9}) {
+		t.Errorf("pids.max is %v, want the 9 that was written", v)
+	}
+	h.cache.store(tasks("a"), nil, os.ErrPermission)
+	if v := h.cache.read(at, []node.CgroupPath{"a"}, nil)[tasks("a")]; v != (node.PIDs{Max: node.MaxPIDs}) {
+		t.Errorf("after a failed write pids.max is %v, want what is there", v)
+	}
+}
+
+func TestAGroupMadeAnewIsReadAnew(t *testing.T) {
+	h, write := drawn(t, "a", "b")
+	groups := []node.CgroupPath{"a", "b"}
+	at := time.Unix(0, 0)
+	h.cache.read(at, groups, nil)
+	dir, err := h.tree.Dir("pids", "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(dir, dir+".old"); err != nil {
+		t.Fatal(err)
+	}
+	write("a", "pids.max", "5")
+	h.cache.expire() // what Sweep does
+	if v := h.cache.read(at, groups, nil)[tasks("a")]; v != (node.PIDs{Max: 5}) {
+		t.Errorf("pids.max of the new group is %v, want 5", v)
+	}
+	if _, inSight := h.cache.read(at, []node.CgroupPath{"a"}, nil)[tasks("b")]; inSight {
+		t.Error("a group that left is still in sight")
+	}
+}
+
+// counted is a resident host over files that has a journal of its own. The third
+// result writes a file of /proc.
+func counted(t *testing.T, names ...string) (*Host, func(group, file, text string), func(file, text string)) {
+	t.Helper()
+	h, write := drawn(t, names...)
+	dir, err := h.tree.Dir("cpu", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.workloads, h.fs = map[node.WorkloadID]node.Workload{}, proc.FS{Proc: filepath.Join(dir, "..", "proc")}
+	return withKnobs(h), write, func(file, text string) { write("../proc", file, text) }
+}

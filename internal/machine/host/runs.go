@@ -1,0 +1,200 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/change"
+	"tenon.sh/tenon/internal/machine/exempt"
+	"tenon.sh/tenon/internal/machine/isolation"
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/process"
+	"tenon.sh/tenon/internal/machine/vendormark"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// runs freezes, thaws and ends the processes of cgroups.
+type runs struct {
+	tree    *cgroup.Tree
+	journal *journal.Journal
+	fs      proc.FS
+	changes *change.Knobs
+	marks   *vendormark.Marks
+	exempt  *exempt.Groups
+	cache   *knobCache // nil unless resident
+	now     func() time.Time
+	spare   func() []int // nil: no further processes
+}
+
+// read reads whether a cgroup is Running or Frozen. Without a freezer it is
+// Running.
+func (x *runs) read(p string) (node.Run, error) {
+	frozen, err := x.tree.Frozen(p)
+	switch {
+	case frozen:
+		return node.Frozen, nil
+	case err == nil:
+		return node.Running, nil
+	case (errors.Is(err, cgroup.ErrUnsupported) || errors.Is(err, cgroup.ErrGone)) && x.tree.Exists(p):
+		return node.Running, nil
+	}
+	return "", err
+}
+
+// write freezes or thaws a cgroup.
+func (x *runs) write(p node.CgroupPath, v node.Run) error {
+	if v == node.Frozen {
+		if err := x.mayStop(p); err != nil {
+			return fmt.Errorf("freeze %s: %w", p, err)
+		}
+		if err := x.exempt.Add(p, time.Time{}, ""); err != nil {
+			return fmt.Errorf("freeze %s: %w", p, err)
+		}
+	}
+	err := x.tree.Freeze(string(p), v == node.Frozen)
+	if v != node.Frozen || err != nil {
+		x.exempt.End(p)
+	}
+	return err
+}
+
+// end asks all processes in and below a cgroup to end, or kills them. That
+// cannot be undone and is not journaled. It first thaws a cgroup that Tenon has
+// frozen, and forgets the freeze.
+func (x *runs) end(k node.Knob, v node.Run) error {
+	if err := x.mayStop(k.Cgroup); err != nil {
+		return err
+	}
+	if err := x.prepare(k); err != nil {
+		return err
+	}
+	if v == node.Ended {
+		x.exempt.Killed(k.Cgroup)
+		_ = x.exempt.ClearIdle(k.Cgroup)
+	}
+	killed := x.cache.follow(k, v)
+	if v == node.AskedToEnd {
+		_, err := x.tree.Signal(string(k.Cgroup), syscall.SIGTERM)
+		return err
+	}
+	if err := x.kill(k); err != nil {
+		return err
+	}
+	if lives, err := x.tree.Populated(string(k.Cgroup)); err == nil && lives && killed {
+		return fmt.Errorf("%s has processes that do not die of SIGKILL: they are in uninterruptible sleep, or fork faster than they can be ended", k.Cgroup)
+	}
+	return nil
+}
+
+// prepare makes a cgroup ready to end, by any sender's request: a process has
+// to run in order to end. It thaws a cgroup that Tenon froze, forgets the
+// freeze, and exempts the cgroup from isolation. If only the last part fails,
+// the cgroup ends later.
+func (x *runs) prepare(k node.Knob) error {
+	if err := x.changes.Release(k); err != nil {
+		return err
+	}
+	_ = errors.Join(x.exempt.Add(k.Cgroup, x.now().Add(exempt.For), node.AskedToEnd), x.marks.Unmark(k.Cgroup))
+	return nil
+}
+
+// thaw thaws all that Tenon froze, before a time without an agent.
+func (x *runs) thaw() error {
+	touches, err := x.changes.Own()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for k := range touches {
+		if k.File == node.FileRun {
+			errs = append(errs, x.changes.Release(k))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// kill kills all processes in and below a cgroup. If that needs a short freeze,
+// the journal holds it until the thaw.
+func (x *runs) kill(k node.Knob) error {
+	p := string(k.Cgroup)
+	before, err := x.changes.Read(k)
+	if err != nil {
+		return err
+	}
+	if before == node.Frozen || !x.tree.KillFreezes(p) { // frozen by another component
+		return x.tree.Kill(p)
+	}
+	inode, err := x.changes.Inode(k)
+	if err != nil {
+		return err
+	}
+	// The kill must also work while the journal is full.
+	err = errors.Join(x.journal.Intend(k, inode, before, node.Frozen), x.tree.Kill(p))
+	if now, readErr := x.changes.Read(k); readErr == nil && now == node.Frozen {
+		return err // a restore tries the thaw again
+	}
+	return errors.Join(err, x.journal.Forget(k))
+}
+
+// mayStop refuses cgroups that contain PID 1, this process, a live Tenon
+// session or its watchdog.
+func (x *runs) mayStop(p node.CgroupPath) error {
+	if p == "" {
+		return isolation.ErrOwn
+	}
+	pids, err := x.tree.ProcsBelow(string(p))
+	if err != nil {
+		return err
+	}
+	state, err := x.journal.State()
+	if err != nil {
+		return err
+	}
+	own := []int{1, os.Getpid()}
+	for _, s := range process.Sessions(state) {
+		if process.Alive(x.fs, journal.Process{PID: s.PID, Start: s.Start}) {
+			own = append(own, s.PID)
+		}
+	}
+	if x.spare != nil {
+		own = append(own, x.spare()...)
+	}
+	for _, pid := range pids {
+		if slices.Contains(own, pid) {
+			return fmt.Errorf("process %d: %w", pid, isolation.ErrOwn)
+		}
+	}
+	return nil
+}
+
+// runKnobs lists the knobs that stop best-effort workloads.
+func runKnobs(workloads []node.Workload) []node.Knob {
+	var all []node.Knob
+	for _, w := range workloads {
+		if w.Class == node.BE && w.Cgroup != "" {
+			all = append(all, node.Knob{Cgroup: w.Cgroup, File: node.FileRun})
+		}
+	}
+	return all
+}
+
+// shown returns the value for a snapshot: as read, but Ended if no
+// process is left.
+func (x *runs) shown(p string) node.Value {
+	v, err := x.read(p)
+	if err != nil {
+		return nil
+	}
+	if v == node.Running {
+		if lives, err := x.tree.Populated(p); err == nil && !lives {
+			return node.Ended
+		}
+	}
+	return v
+}

@@ -1,0 +1,199 @@
+package isolation
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"tenon.sh/tenon/internal/kernel/task"
+)
+
+// A Cookie is the cookie of best-effort threads: task.Cookies.
+type Cookie interface {
+	ID() uint64
+	Share(list task.List, spare func(tid int) bool) (int, error)
+	Close()
+}
+
+// Cores is the access to core scheduling: package task.
+type Cores interface {
+	NewCookie(from ...int) (Cookie, error)
+	CookieOf(tid int) (uint64, error)
+	Clear(task.List) (int, error)
+}
+
+type kernelCores struct{}
+
+func (kernelCores) NewCookie(from ...int) (Cookie, error) {
+	c, err := task.NewCookies(from...)
+	if err != nil {
+		return nil, err // not a typed nil pointer
+	}
+	return c, nil
+}
+
+func (kernelCores) CookieOf(tid int) (uint64, error) { return task.CoreCookie(tid) }
+
+func (kernelCores) Clear(l task.List) (int, error) { return task.ClearCookies(l) }
+
+// Policies is the access to the scheduling policies of threads: package task.
+type Policies interface {
+	Extend(list task.List, spare func(tid int) bool) (int, error)
+	Shorten(task.List) (int, error)
+	Count(tids []int) (task.Policies, error)
+}
+
+type kernelPolicies struct{}
+
+func (kernelPolicies) Extend(l task.List, spare func(int) bool) (int, error) {
+	return task.Extend(l, spare)
+}
+
+func (kernelPolicies) Shorten(l task.List) (int, error) { return task.Shorten(l) }
+
+func (kernelPolicies) Count(tids []int) (task.Policies, error) { return task.CountPolicies(tids) }
+
+// cookies are the core-scheduling cookies that Tenon sets, and those that other
+// components set. It is safe for concurrent use.
+type cookies struct {
+	Cores
+
+	mu     sync.Mutex
+	own    Cookie          // nil: no thread has our cookie
+	issued map[uint64]bool // our cookies, since the first was set
+}
+
+func newCookies(c Cores) *cookies {
+	if c == nil {
+		c = kernelCores{}
+	}
+	return &cookies{Cores: c, issued: map[uint64]bool{}}
+}
+
+// present returns our cookie; nil: there is none.
+func (c *cookies) present() Cookie {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.own
+}
+
+// id returns the number of our cookie; 0: there is none.
+func (c *cookies) id() uint64 {
+	if own := c.present(); own != nil {
+		return own.ID()
+	}
+	return 0
+}
+
+// get returns the cookie of best-effort threads, possibly an earlier agent's, which
+// the threads of from may have.
+func (c *cookies) get(from func() []int) (Cookie, error) {
+	if own := c.present(); own != nil {
+		return own, nil
+	}
+	threads := from()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.own != nil {
+		return c.own, nil
+	}
+	own, err := c.NewCookie(threads...)
+	if err == nil {
+		c.own = own
+	}
+	return own, err
+}
+
+// drop gives up our cookie, once no thread is to have it.
+func (c *cookies) drop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.own != nil {
+		c.own.Close()
+		c.own = nil
+	}
+}
+
+// forget forgets the cookies that were set, as no thread has them any more.
+func (c *cookies) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.issued)
+}
+
+// isForeign reports whether a cookie is not Tenon's. It can tell only after this
+// process has its own cookie.
+func (c *cookies) isForeign(id uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known := c.own != nil || len(c.issued) > 0
+	return id != 0 && known && (c.own == nil || id != c.own.ID()) && !c.issued[id]
+}
+
+// hasForeign reports whether a thread has a cookie that is not Tenon's.
+func (c *cookies) hasForeign(tid int) bool {
+	id, err := c.CookieOf(tid)
+	return err == nil && c.isForeign(id)
+}
+
+// note records the cookies of threads before they are cleared. If this process has
+// set none, the cookies in a best-effort cgroup are an earlier agent's.
+func (c *cookies) note(list task.List) {
+	tids, _ := list() // clearing them fails likewise, and reports it
+	ids := map[uint64]bool{}
+	for _, tid := range tids {
+		if id, err := c.CookieOf(tid); err == nil && id != 0 && !c.isForeign(id) {
+			ids[id] = true
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.own != nil {
+		ids[c.own.ID()] = true
+	}
+	maps.Copy(c.issued, ids)
+}
+
+// clearIssued clears the noted cookies of threads.
+func (c *cookies) clearIssued(list task.List) error {
+	c.mu.Lock()
+	issued := maps.Clone(c.issued)
+	c.mu.Unlock()
+	if len(issued) == 0 {
+		return nil
+	}
+	_, err := c.Clear(func() ([]int, error) {
+		tids, err := list()
+		return slices.DeleteFunc(tids, func(tid int) bool {
+			id, err := c.CookieOf(tid)
+			return err != nil || !issued[id]
+		}), err
+	})
+	return err
+}
+
+// clearOurs clears our cookies of threads, and returns of how many.
+func (c *cookies) clearOurs(list task.List) int {
+	c.mu.Lock()
+	ours := maps.Clone(c.issued)
+	if c.own != nil {
+		ours[c.own.ID()] = true
+	}
+	c.mu.Unlock()
+	if len(ours) == 0 {
+		return 0
+	}
+	tids, err := list()
+	if err != nil {
+		return 0
+	}
+	tids = slices.DeleteFunc(tids, func(tid int) bool {
+		has, err := c.CookieOf(tid)
+		return err != nil || !ours[has]
+	})
+	if len(tids) == 0 {
+		return 0
+	}
+	n, _ := c.Clear(task.Fixed(tids...))
+	return n
+}

@@ -1,0 +1,352 @@
+// Package isolation keeps best-effort threads out of the way of latency-sensitive
+// ones, by the mechanisms of the kernel: it reads and writes the knobs of isolation,
+// and reports when a mechanism fails.
+package isolation
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/kernel/scx"
+	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/machine/bescheduler"
+	"tenon.sh/tenon/internal/machine/exempt"
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/knob"
+	"tenon.sh/tenon/internal/machine/reread"
+	"tenon.sh/tenon/internal/machine/subtree"
+	"tenon.sh/tenon/internal/machine/topology"
+	"tenon.sh/tenon/internal/machine/vendormark"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+const (
+	// failuresKept is how long a mechanism failure is reported, and failuresShown
+	// how many are.
+	failuresKept  = time.Hour
+	failuresShown = 32
+	// eventsKept bounds the queue of events; further ones add nothing.
+	eventsKept = 16
+	// sameFailure is how long after a refusal further ones count as the same
+	// failure: one tick writes many knobs.
+	sameFailure = 5 * time.Second
+)
+
+// Isolation is the isolation knobs of a node. It does not read thread knobs that
+// Tenon has not set: reading all threads is the main cost of these mechanisms. It
+// is safe for concurrent use.
+type Isolation struct {
+	fs        proc.FS
+	tree      *cgroup.Tree // nil: this machine has no cgroups that we can use
+	journal   *journal.Journal
+	marks     *vendormark.Marks
+	scheduler *bescheduler.Scheduler
+	exempt    *exempt.Groups
+	policies  Policies
+	cookies   *cookies
+	resident  bool
+	now       func() time.Time
+	forget    func(node.Knob) // drops a knob from the knob cache
+	wakes     chan Event
+
+	mu        sync.Mutex
+	wanted    map[node.File]bool // knobs that snapshots show; before the first Show all
+	classes   map[node.CgroupPath]node.Class
+	converted map[node.Knob]bool             // thread knobs that Tenon has set
+	seen      map[node.Knob]node.Value       // their values, as last read
+	stale     bool                           // read all of seen again
+	reads     reread.Cycle                   // of seen
+	leftAlone map[node.Knob]int              // threads left as they are: real-time, or with a slice of their own
+	checked   map[node.CgroupPath]node.Class // cgroups of other classes whose threads were checked
+	checks    reread.Cycle                   // of these
+	demoted   map[int]time.Time              // demoted threads, and until when
+	recheck   map[node.File]time.Time        // when to check all threads once more after the last release
+	others    others
+	failures  []node.Failure
+	status    node.IsolationStatus // but for what the scheduler counts
+}
+
+// A Kernel is how the isolation reaches the kernel; what is nil is the kernel of
+// this machine.
+type Kernel struct {
+	SchedExt bescheduler.Kernel
+	Policies Policies
+	Cores    Cores
+}
+
+// Options are what the isolation needs of its node.
+type Options struct {
+	FS       proc.FS
+	Tree     *cgroup.Tree // nil: the node has no usable cgroups
+	Journal  *journal.Journal
+	Topology *topology.Cache
+	Marks    *vendormark.Marks
+	Resident bool             // cache what threads have, and load the scheduler beside the loop
+	Now      func() time.Time // on the clock of the snapshots
+	Inode    func(node.CgroupPath) (uint64, error)
+	Forget   func(node.Knob) // makes the next snapshot read a knob
+	Kernel   Kernel
+}
+
+// New returns the isolation of a node. It writes nothing.
+func New(o Options) *Isolation {
+	i := &Isolation{
+		fs: o.FS, tree: o.Tree, journal: o.Journal, marks: o.Marks, resident: o.Resident, now: o.Now, forget: o.Forget,
+		policies: o.Kernel.Policies, cookies: newCookies(o.Kernel.Cores), wakes: make(chan Event, eventsKept),
+		wanted:  map[node.File]bool{node.FileIdentity: true, node.FileScheduler: true, node.FilePolicy: true, node.FileCookie: true, node.FileSlice: true},
+		classes: map[node.CgroupPath]node.Class{}, converted: map[node.Knob]bool{}, seen: map[node.Knob]node.Value{},
+		leftAlone: map[node.Knob]int{}, demoted: map[int]time.Time{},
+		recheck: map[node.File]time.Time{},
+	}
+	if i.policies == nil {
+		i.policies = kernelPolicies{}
+	}
+	i.exempt = exempt.New(o.Tree, o.Journal, i.makeFair, i.exemptionEnded)
+	i.scheduler = bescheduler.New(bescheduler.Options{
+		Kernel: o.Kernel.SchedExt, Tree: o.Tree, Topology: o.Topology, Resident: o.Resident, Now: o.Now, Inode: o.Inode,
+		On: bescheduler.Events{
+			Stray: i.convertStray, LongWait: i.demote, Loaded: i.Expire, Wake: i.wake,
+			Failed: func(refused bool, why error) { i.fail(node.MechanismSchedExt, refused, why) },
+		},
+	})
+	return i
+}
+
+// An Event wakes the loop for a mechanism failure or stray threads.
+type Event struct {
+	At   time.Time
+	Text string
+}
+
+// Events returns the channel of these events while the host is open. Events
+// that are not received are dropped.
+func (i *Isolation) Events() <-chan Event { return i.wakes }
+
+// Scheduler is the BPF scheduler of best-effort threads.
+func (i *Isolation) Scheduler() *bescheduler.Scheduler { return i.scheduler }
+
+// Exempt is the cgroups that are exempt from isolation.
+func (i *Isolation) Exempt() *exempt.Groups { return i.exempt }
+
+// makeFair moves the threads of a cgroup to the fair class, where some may be in
+// sched_ext: in the BPF scheduler they would run later, or be reported as stalled.
+func (i *Isolation) makeFair(p node.CgroupPath) error {
+	i.mu.Lock()
+	governed := slices.ContainsFunc(slices.Collect(maps.Keys(i.converted)), func(k node.Knob) bool {
+		return k.File == node.FilePolicy && (k.Cgroup.Contains(p) || p.Contains(k.Cgroup))
+	})
+	i.mu.Unlock()
+	if !governed {
+		return nil
+	}
+	_, err := i.policies.Shorten(func() ([]int, error) { return subtree.Threads(i.tree, p) })
+	return err
+}
+
+// exemptionEnded makes the next snapshot show what a cgroup really has.
+func (i *Isolation) exemptionEnded(p node.CgroupPath, notIdle bool) {
+	i.Expire()
+	again := i.marks.Remark(p)
+	if notIdle {
+		again = append(again, node.Knob{Cgroup: p, File: node.FileCPUWeight})
+	}
+	for _, k := range again {
+		i.forget(k)
+	}
+}
+
+// Has reports whether a knob is one of isolation that no knob cache holds.
+func Has(k node.Knob) bool {
+	return k == vendormark.Switch || k.File == node.FileScheduler || k.File.OfThreads() || k.File.OrdersScheduler()
+}
+
+// Adapters is how the knobs of isolation are read and written.
+func (i *Isolation) Adapters() knob.Table {
+	of := knob.Adapter{Read: i.read, Write: i.write}
+	return knob.Table{
+		node.FileIdentity:  of,
+		node.FileScheduler: of,
+		node.FilePolicy:    of,
+		node.FileCookie:    of,
+		node.FileSlice:     of,
+
+		node.FileSchedulerGroup: {Read: i.scheduler.ReadOrder, Write: i.scheduler.Order},
+		node.FileSchedulerCap:   {Read: i.scheduler.ReadOrder, Write: i.scheduler.Order},
+	}
+}
+
+// Show stores which isolation knobs are wanted, and returns the other files,
+// plus the marks if this kernel has them.
+func (i *Isolation) Show(files []node.File, can node.Capabilities) []node.File {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.wanted = map[node.File]bool{}
+	return slices.DeleteFunc(slices.Clone(files), func(f node.File) bool {
+		switch f {
+		case node.FileScheduler, node.FilePolicy, node.FileCookie, node.FileSlice, node.FileSchedulerGroup, node.FileSchedulerCap:
+			i.wanted[f] = true
+			return true
+		case node.FileIdentity:
+			i.wanted[f] = true
+			return !can.CanMark()
+		}
+		return false
+	})
+}
+
+// Expire makes the next snapshot check all threads at once: new threads may
+// lack the best-effort attributes.
+func (i *Isolation) Expire() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.stale = true
+}
+
+// Close unloads the scheduler and gives up the cookie of best-effort threads.
+func (i *Isolation) Close() {
+	i.scheduler.Close()
+	i.cookies.drop()
+}
+
+// Status returns the state and the counters of the isolation mechanisms since
+// New. It reads the counters of a loaded scheduler.
+func (i *Isolation) Status() node.IsolationStatus {
+	all := i.scheduler.Status()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	all.Strays, all.Converted, all.Demotions, all.Demoted = i.status.Strays, i.status.Converted, i.status.Demotions, len(i.demoted)
+	for k, n := range i.leftAlone {
+		switch k.File {
+		case node.FilePolicy:
+			all.Realtime += n
+		case node.FileSlice:
+			all.OwnSlices += n
+		}
+	}
+	return all
+}
+
+// fail records a mechanism failure, and wakes the loop.
+func (i *Isolation) fail(r node.Mechanism, refused bool, why error) {
+	text := strings.Join(strings.Fields(why.Error()), " ")
+	f := node.Failure{At: i.now(), Mechanism: r, Why: text, Refused: refused}
+	i.mu.Lock()
+	if n := len(i.failures); refused && n > 0 && i.failures[n-1].Mechanism == r && f.At.Sub(i.failures[n-1].At) < sameFailure {
+		i.mu.Unlock()
+		return
+	}
+	i.failures = append(i.failures, f)
+	i.failures = i.failures[max(len(i.failures)-failuresShown, 0):]
+	i.mu.Unlock()
+	i.wake(fmt.Sprintf("%s fell: %s", r, text))
+}
+
+func (i *Isolation) wake(text string) {
+	select {
+	case i.wakes <- Event{At: time.Now(), Text: text}:
+	default:
+	}
+}
+
+// Fill adds the isolation knobs and the mechanism failures to a snapshot. It writes
+// nothing.
+func (i *Isolation) Fill(s *node.Snapshot, touches map[node.Knob]journal.Touch) {
+	loaded := i.scheduler.Loaded()
+	i.mu.Lock()
+	given := map[node.Knob]bool{}
+	for k, t := range touches {
+		if k.File.OfThreads() && mayHave(t) {
+			given[k] = true
+		}
+	}
+	i.converted = given
+	wanted := len(i.wanted) > 0
+	idle := !wanted && len(given) == 0 && !loaded && len(i.recheck) == 0
+	if idle {
+		i.mu.Unlock()
+		return
+	}
+	i.classes = make(map[node.CgroupPath]node.Class, len(s.Workloads))
+	for _, w := range s.Workloads {
+		i.classes[w.Cgroup] = w.Class
+	}
+	if i.stale {
+		i.marks.DropGone()
+	}
+	i.failures = slices.DeleteFunc(i.failures, func(f node.Failure) bool { return s.At.Sub(f.At) > failuresKept })
+	s.Isolation.Failures = slices.Clone(i.failures)
+	showsScheduler := i.wanted[node.FileScheduler] && s.Capabilities.Can(node.FeatureSchedExt)
+	i.mu.Unlock()
+
+	if _, touched := touches[bescheduler.Knob]; showsScheduler || touched {
+		s.Knobs.Now[bescheduler.Knob], _ = i.scheduler.Read()
+		i.scheduler.FillOrders(s.At, s.Knobs.Now)
+	}
+	i.verifyThreads(s.At, s.Knobs.Now)
+	if wanted {
+		i.lookForOthers(s)
+	}
+}
+
+// read reads an isolation knob.
+func (i *Isolation) read(k node.Knob) (node.Value, error) {
+	switch {
+	case k.File == node.FileScheduler:
+		return i.scheduler.Read()
+	case k.File.OfThreads():
+		return i.readThreads(k)
+	case k.File.OrdersScheduler():
+		return i.scheduler.ReadOrder(k)
+	}
+	return i.marks.Read(k)
+}
+
+// write writes an isolation knob. If the kernel refuses the write and
+// the cgroup still exists, that is a mechanism failure.
+func (i *Isolation) write(k node.Knob, v node.Value) error {
+	var err error
+	mechanism := node.MechanismVendor
+	switch v := v.(type) {
+	case node.Scheduler:
+		mechanism, err = node.MechanismSchedExt, i.scheduler.Write(v)
+	case node.Threads:
+		if mechanism = node.MechanismSchedExt; k.File == node.FileCookie {
+			mechanism = node.MechanismCoreSched
+		}
+		err = i.writeThreads(k, v)
+	case node.Identity:
+		err = i.marks.Write(k, v)
+	default:
+		return fmt.Errorf("write %v: a %T is no value of this file", k, v)
+	}
+	if k.File != node.FileSlice && isFailure(v, err, i.scheduler.Loaded()) {
+		i.fail(mechanism, true, err)
+	}
+	return err
+}
+
+// isFailure reports whether an error is the kernel's refusal of a mechanism, and
+// not a problem of one cgroup or thread that the next tick may find gone; loaded: a
+// BPF scheduler is.
+func isFailure(v node.Value, err error, loaded bool) bool {
+	if err == nil || errors.Is(err, cgroup.ErrGone) {
+		return false
+	}
+	switch v := v.(type) {
+	case node.Scheduler:
+		// follow reports the end of a loaded scheduler.
+		return v.Loaded && !loaded && !errors.Is(err, scx.ErrClosed) && !errors.Is(err, bescheduler.ErrLoading)
+	case node.Threads:
+		return v == node.ThreadsBE && errors.Is(err, task.ErrUnsupported)
+	case node.Identity:
+		return v != node.IdentityNone && !errors.Is(err, cgroup.ErrUnsupported) // one cgroup may lack the file
+	}
+	return false
+}

@@ -1,0 +1,95 @@
+package isolation
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/machine/reread"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// others is the use of sched_ext and core scheduling by other components.
+type others struct {
+	at      time.Time
+	name    string // of the loaded scheduler
+	scanned time.Time
+	seen    map[node.WorkloadID]bool // workloads at the last look
+	cookies int                      // processes with a cookie that is not Tenon's
+}
+
+// lookForOthers checks whether other components use sched_ext and core
+// scheduling. It does so rarely, since both are set up once, and when there is
+// a new workload, since a container runtime can give each container a cookie.
+// Only the loop of snapshots calls it; it holds i.mu only for the fields that
+// other goroutines read.
+func (i *Isolation) lookForOthers(s *node.Snapshot) {
+	i.mu.Lock()
+	f := i.others
+	i.mu.Unlock()
+	loaded := i.scheduler.Loaded()
+	due := func(last time.Time, within time.Duration) bool {
+		return last.IsZero() || s.At.Sub(last) >= within || s.At.Before(last)
+	}
+	if due(f.at, reread.Changed) {
+		f.at, f.name = s.At, ""
+		if !loaded && s.Capabilities.Can(node.FeatureSchedExt) {
+			f.name = foreignScheduler(i.fs.Sys)
+		}
+	}
+	fresh := slices.ContainsFunc(s.Workloads, func(w node.Workload) bool { return !f.seen[w.ID] })
+	if s.Capabilities.Can(node.FeatureCoreSched) && (fresh || due(f.scanned, reread.Unchanged)) {
+		f.scanned, f.cookies = s.At, i.foreignCookies()
+		f.seen = make(map[node.WorkloadID]bool, len(s.Workloads))
+		for _, w := range s.Workloads {
+			f.seen[w.ID] = true
+		}
+	}
+	s.Isolation.Foreign, s.Isolation.Cookies = f.name, f.cookies
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.others = f
+}
+
+// foreignCookies counts the processes with a cookie that is not Tenon's. It
+// reads the first thread of each process.
+func (i *Isolation) foreignCookies() (n int) {
+	pids, err := i.fs.PIDs()
+	if err != nil {
+		return 0 // without /proc no decision is possible
+	}
+	given := i.cookies.id() != 0
+	for _, pid := range pids {
+		id, err := i.cookies.CookieOf(pid)
+		if err != nil || id == 0 {
+			continue
+		}
+		foreign := i.cookies.isForeign(id)
+		if !given { // an earlier agent's cookies are in the best-effort cgroups
+			ours, _ := i.belongs(pid, node.FileCookie)
+			foreign = !ours
+		}
+		if foreign {
+			n++
+		}
+	}
+	return n
+}
+
+// foreignScheduler returns the name of the loaded sched_ext scheduler; empty:
+// none.
+func foreignScheduler(sys string) string {
+	dir := filepath.Join(sys, "kernel/sched_ext")
+	state, err := os.ReadFile(filepath.Join(dir, "state"))
+	switch strings.TrimSpace(string(state)) {
+	case "", "disabled", "disabling": // a scheduler that ends, perhaps Tenon's own, blocks a load only for a moment
+		return ""
+	}
+	name, nameErr := os.ReadFile(filepath.Join(dir, "root/ops"))
+	if err != nil || nameErr != nil {
+		return "" // no sched_ext, or the scheduler just ended
+	}
+	return strings.TrimSpace(string(name))
+}

@@ -1,0 +1,158 @@
+package isolation
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/reread"
+	"tenon.sh/tenon/internal/machine/subtree"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// mayHave reports whether threads may still have the attribute of a journaled
+// knob: also during its release, and after a release that failed.
+func mayHave(t journal.Touch) bool {
+	return t.Written != node.Value(node.ThreadsNormal) || t.Pending != nil && t.Pending != node.Value(node.ThreadsNormal)
+}
+
+// LastReleased cleans up after the release of the last journaled knob of a thread
+// attribute, in any process: it removes the attribute from threads that left
+// their cgroups. For other knobs it does nothing.
+func (i *Isolation) LastReleased(k node.Knob) error {
+	if !k.File.OfThreads() {
+		return nil
+	}
+	s, err := i.journal.State()
+	if err != nil {
+		return err
+	}
+	for other := range s.Touches {
+		if other.File == k.File && other != k {
+			return nil
+		}
+	}
+	if err := i.removeEverywhere(k.File); err != nil {
+		return err
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.resident {
+		i.recheck[k.File] = i.now().Add(reread.Unchanged)
+	} else if k.File == node.FileCookie {
+		i.cookies.forget()
+	}
+	return nil
+}
+
+// recheckReleased repeats that once, a while later: a thread that was created while
+// LastReleased listed all threads has a copy of its parent's attributes.
+func (i *Isolation) recheckReleased(at time.Time) {
+	i.mu.Lock()
+	due := maps.Clone(i.recheck)
+	for k := range i.converted {
+		delete(i.recheck, k.File) // in use again
+	}
+	maps.DeleteFunc(due, func(f node.File, t time.Time) bool {
+		_, left := i.recheck[f]
+		return !left || at.Before(t)
+	})
+	i.mu.Unlock()
+	for f := range due {
+		if err := i.removeEverywhere(f); err != nil {
+			i.wake(err.Error())
+		}
+		i.mu.Lock()
+		if delete(i.recheck, f); f == node.FileCookie {
+			i.cookies.forget()
+		}
+		i.mu.Unlock()
+	}
+}
+
+// removeEverywhere removes a best-effort attribute from all threads of the
+// machine: a thread that was moved out of a best-effort cgroup keeps it, and is in
+// no managed cgroup. It runs after the last release only, since it reads every
+// thread. While another component's scheduler is loaded, threads with the
+// policy belong to that.
+func (i *Isolation) removeEverywhere(f node.File) error {
+	ours := i.scheduler.Loaded()
+	all := func() ([]int, error) { return allThreads(i.fs) }
+	var err error
+	switch {
+	case f == node.FilePolicy && (ours || foreignScheduler(i.fs.Sys) == ""):
+		_, err = i.policies.Shorten(all)
+	case f == node.FileSlice:
+		_, err = unlengthen(all)
+	case f == node.FileCookie:
+		err = i.cookies.clearIssued(all)
+	}
+	if err != nil {
+		return fmt.Errorf("look for threads that have left best-effort groups: %w", err)
+	}
+	return nil
+}
+
+// allThreads lists all threads of the machine but kernel threads, which never
+// have these attributes.
+func allThreads(fs proc.FS) ([]int, error) {
+	pids, err := fs.PIDs()
+	if err != nil {
+		return nil, err
+	}
+	var all []int
+	for _, pid := range pids {
+		tids, _ := fs.Threads(pid) // empty: the process has ended
+		all = append(all, tids...)
+	}
+	return all, nil
+}
+
+// unconvert removes the attribute of a knob from its threads.
+func (i *Isolation) unconvert(k node.Knob) error {
+	i.mu.Lock()
+	given := i.converted[k]
+	delete(i.converted, k) // so that no stray gets it meanwhile
+	i.mu.Unlock()
+	err := i.takeBack(k)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if err != nil {
+		if given {
+			i.converted[k] = true // some threads still have it: try again
+		}
+		return err
+	}
+	delete(i.leftAlone, k)
+	if k.File != node.FileCookie {
+		return nil
+	}
+	last := !slices.ContainsFunc(slices.Collect(maps.Keys(i.converted)), func(g node.Knob) bool { return g.File == node.FileCookie })
+	if last {
+		i.cookies.drop() // without a cookie left, core scheduling and its cost end
+	}
+	return nil
+}
+
+// takeBack removes the attribute of a knob from the threads in and below its
+// cgroup.
+func (i *Isolation) takeBack(k node.Knob) error {
+	list := func() ([]int, error) { return subtree.Threads(i.tree, k.Cgroup) }
+	switch k.File {
+	case node.FilePolicy:
+		_, err := i.policies.Shorten(list)
+		return err
+	case node.FileSlice:
+		_, err := unlengthen(list)
+		return err
+	}
+	i.cookies.note(list)
+	_, err := i.cookies.Clear(func() ([]int, error) {
+		tids, err := list()
+		return slices.DeleteFunc(tids, i.cookies.hasForeign), err
+	})
+	return err
+}

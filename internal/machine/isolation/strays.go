@@ -1,0 +1,173 @@
+package isolation
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/scx"
+	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/machine/reread"
+	"tenon.sh/tenon/internal/machine/subtree"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// convertStray gives a thread the policy of its cgroup.
+func (i *Isolation) convertStray(e scx.Stray) {
+	i.mu.Lock()
+	i.status.Strays++
+	_, demoted := i.demoted[e.TID]
+	i.mu.Unlock()
+	if demoted || task.Policy(e.Policy).RealTime() {
+		return
+	}
+	switch belongs, known := i.belongs(e.TID, node.FilePolicy); {
+	case !known: // its cgroup may be invisible from here: check all
+		i.mu.Lock()
+		i.stale = true
+		i.mu.Unlock()
+		return
+	case !belongs:
+		return
+	}
+	n, err := i.policies.Extend(task.Fixed(e.TID), nil)
+	i.mu.Lock()
+	i.status.Converted += uint64(n)
+	i.mu.Unlock()
+	if err != nil {
+		i.wake(err.Error())
+	}
+}
+
+// belongs reports whether a thread is in a cgroup with the thread attribute of
+// a file, the policy or the cookie, and whether that is known.
+func (i *Isolation) belongs(tid int, f node.File) (belongs, known bool) {
+	entries, err := i.fs.Cgroup(tid)
+	if err != nil {
+		return false, true // the thread has ended
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, e := range entries {
+		v2 := len(e.Controllers) == 0
+		if v2 != (i.tree.VersionOf("cpu") == 2) || !v2 && !slices.Contains(e.Controllers, "cpu") {
+			continue
+		}
+		for p := node.CgroupPath(strings.Trim(e.Path, "/")); p != ""; p = p.Parent() {
+			if class, is := i.classes[p]; is && class != node.BE || i.exempt.Has(p) {
+				return false, true
+			}
+			if i.converted[node.Knob{Cgroup: p, File: f}] {
+				return true, true
+			}
+		}
+	}
+	return false, false
+}
+
+// demote moves a thread of an idle cgroup that has waited too long to the fair
+// class for some seconds: otherwise the kernel would eject the scheduler.
+func (i *Isolation) demote(e scx.LongWait) {
+	i.mu.Lock()
+	_, again := i.demoted[e.TID]
+	i.demoted[e.TID] = i.now().Add(demotedFor)
+	if !again {
+		i.status.Demotions++
+	}
+	i.mu.Unlock()
+	if _, err := i.policies.Shorten(task.Fixed(e.TID)); err != nil {
+		i.wake(err.Error())
+	}
+}
+
+// endDemotions ends the demotions whose time is over, when a CPU is free for the
+// thread.
+func (i *Isolation) endDemotions(at time.Time) {
+	i.mu.Lock()
+	var over []int
+	for tid, until := range i.demoted {
+		if !at.Before(until) {
+			over = append(over, tid)
+		}
+	}
+	i.mu.Unlock()
+	// Without a free CPU the thread would go on waiting.
+	over = slices.DeleteFunc(over, func(tid int) bool { return !i.scheduler.HasRoom(tid) })
+	i.mu.Lock()
+	for _, tid := range over {
+		delete(i.demoted, tid)
+	}
+	i.mu.Unlock()
+	for _, tid := range over {
+		if belongs, _ := i.belongs(tid, node.FilePolicy); belongs {
+			_, _ = i.policies.Extend(task.Fixed(tid), nil) // after an error the next check of its cgroup finds it
+		}
+	}
+}
+
+// guardOthers removes best-effort attributes from threads of other classes,
+// which with them would run only after all other threads. The class of the work
+// may be new, or a best-effort thread may have started it. It checks new work
+// at once and all work again and again, while a mechanism with thread attributes is in
+// use and for a while after.
+func (i *Isolation) guardOthers(s *node.Snapshot) {
+	loaded := i.scheduler.Loaded()
+	i.mu.Lock()
+	if len(i.converted) == 0 && len(i.recheck) == 0 || !i.resident {
+		i.checked = nil
+		i.mu.Unlock()
+		return
+	}
+	given := map[node.File]bool{}
+	for k := range i.converted {
+		given[k.File] = true
+	}
+	late := maps.Clone(i.recheck)
+	own, known := i.classes, i.checked
+	theirs := !loaded && i.others.name != "" // the policy belongs to another component's scheduler
+	i.checked = make(map[node.CgroupPath]node.Class, len(s.Workloads))
+	due := map[node.CgroupPath]bool{}
+	for n := range i.checks.Due(s.At, len(s.Workloads), reread.Unchanged) {
+		due[s.Workloads[n].Cgroup] = true
+	}
+	for _, w := range s.Workloads {
+		if i.checked[w.Cgroup] = w.Class; known[w.Cgroup] != w.Class {
+			due[w.Cgroup] = true
+		}
+	}
+	i.mu.Unlock()
+	for p := range due {
+		// Undo only attributes that Tenon itself sets on this node.
+		ours := func(f node.File) bool {
+			_, left := late[f]
+			return given[f] && own[p] != node.BE || !given[f] && left
+		}
+		list := func() ([]int, error) {
+			return subtree.ThreadsBut(i.tree, p, func(q node.CgroupPath) bool { return q != p && own[q] == node.BE })
+		}
+		n := 0
+		if ours(node.FilePolicy) && !theirs {
+			n, _ = i.policies.Shorten(list) // without an error for a cgroup that is gone
+		}
+		if ours(node.FileSlice) {
+			restored, _ := unlengthen(list)
+			n += restored
+		}
+		if ours(node.FileCookie) {
+			n += i.cookies.clearOurs(list)
+		}
+		if n > 0 {
+			i.wake(count(n, "thread", "threads") + " of " + string(p) + " had attributes of best-effort threads")
+		}
+	}
+}
+
+// count prints a number of things.
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

@@ -1,0 +1,242 @@
+package isolation
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/machine/reread"
+	"tenon.sh/tenon/internal/machine/subtree"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// demotedFor is how long a demoted thread stays in the fair class.
+const demotedFor = 5 * time.Second
+
+// latePause is the time after which a restore looks for threads created
+// meanwhile.
+const latePause = 50 * time.Millisecond
+
+// ErrOwn means that a cgroup contains a process that Tenon or the node needs.
+var ErrOwn = errors.New("it holds a process of Tenon or of the system")
+
+// ErrNotBE means that a cgroup contains work of another class.
+var ErrNotBE = errors.New("it is not best-effort work")
+
+// bestEffort lists the threads in and below a cgroup, without those of other
+// classes and of exempt cgroups.
+func (i *Isolation) bestEffort(p node.CgroupPath) ([]int, error) {
+	i.mu.Lock()
+	own := i.classes
+	i.mu.Unlock()
+	for q := p; q != ""; q = q.Parent() {
+		if i.exempt.Has(q) {
+			return nil, nil
+		}
+	}
+	return subtree.ThreadsBut(i.tree, p, func(q node.CgroupPath) bool {
+		class, is := own[q]
+		return is && class != node.BE || i.exempt.Has(q)
+	})
+}
+
+// readThreads reads the common attribute of the threads in and below a cgroup.
+// Threads that are real-time, exempt, demoted or with a slice of their own do
+// not count. If no thread counts, it returns the value that Tenon last set.
+func (i *Isolation) readThreads(k node.Knob) (node.Value, error) {
+	tids, err := i.bestEffort(k.Cgroup)
+	if err != nil {
+		return nil, err
+	}
+	i.mu.Lock()
+	given := i.converted[k]
+	tids = slices.DeleteFunc(tids, func(tid int) bool { _, is := i.demoted[tid]; return is })
+	i.mu.Unlock()
+	var be, others, left int
+	switch k.File {
+	case node.FilePolicy:
+		n, err := i.policies.Count(tids)
+		if err != nil {
+			return nil, err
+		}
+		be, others, left = n.Ext, n.Fair, n.RealTime
+	case node.FileSlice:
+		if be, others, left, err = countSlices(tids); err != nil {
+			return nil, err
+		}
+	default:
+		own := i.cookies.id()
+		for _, tid := range tids {
+			id, err := i.cookies.CookieOf(tid)
+			switch {
+			case errors.Is(err, task.ErrGone):
+			case err != nil:
+				return nil, err
+			case i.cookies.isForeign(id): // it stays as it is
+			case id != 0 && (own == 0 || id == own):
+				be++
+			default:
+				others++
+			}
+		}
+	}
+	i.mu.Lock()
+	if i.leftAlone[k] = left; left == 0 {
+		delete(i.leftAlone, k)
+	}
+	i.mu.Unlock()
+	switch {
+	case be > 0 && others > 0:
+		return node.ThreadsMixed, nil
+	case be > 0 || others == 0 && given:
+		return node.ThreadsBE, nil
+	}
+	return node.ThreadsNormal, nil
+}
+
+// writeThreads makes the threads in and below a cgroup best-effort, or normal.
+func (i *Isolation) writeThreads(k node.Knob, v node.Threads) error {
+	defer func() {
+		i.mu.Lock()
+		delete(i.seen, k)
+		i.mu.Unlock()
+	}()
+	switch v {
+	case node.ThreadsBE:
+		if err := i.mayConvert(k.Cgroup); err != nil {
+			return fmt.Errorf("make best-effort threads of %s: %w", k.Cgroup, err)
+		}
+		i.mu.Lock()
+		again := i.converted[k]
+		i.converted[k] = true
+		i.mu.Unlock()
+		n, err := i.convert(k)
+		if again && k.File != node.FileSlice { // threads created or moved in since
+			i.mu.Lock()
+			i.status.Strays += uint64(n)
+			i.status.Converted += uint64(n)
+			i.mu.Unlock()
+		}
+		return err
+	case node.ThreadsNormal:
+		return i.unconvert(k)
+	}
+	return fmt.Errorf("write %v: threads are made %s or %s", k, node.ThreadsBE, node.ThreadsNormal)
+}
+
+// mayConvert refuses cgroups that contain processes which Tenon or the node
+// needs, and work of other classes: no thread of such work would run in time.
+func (i *Isolation) mayConvert(p node.CgroupPath) error {
+	i.mu.Lock()
+	class, is := i.classes[p]
+	i.mu.Unlock()
+	if is && class != node.BE {
+		return fmt.Errorf("it is of class %s: %w", class, ErrNotBE)
+	}
+	if p == "" {
+		return ErrOwn
+	}
+	tids, err := subtree.Threads(i.tree, p)
+	if err != nil {
+		return err
+	}
+	for _, pid := range []int{1, os.Getpid()} {
+		if slices.Contains(tids, pid) {
+			return fmt.Errorf("process %d: %w", pid, ErrOwn)
+		}
+	}
+	return nil
+}
+
+// convert sets the attribute of a knob on its threads.
+func (i *Isolation) convert(k node.Knob) (int, error) {
+	list := func() ([]int, error) { return i.bestEffort(k.Cgroup) }
+	switch k.File {
+	case node.FilePolicy:
+		return i.policies.Extend(list, func(tid int) bool {
+			i.mu.Lock()
+			defer i.mu.Unlock()
+			_, is := i.demoted[tid]
+			return is
+		})
+	case node.FileSlice:
+		return lengthen(list)
+	}
+	c, err := i.cookies.get(i.withCookies)
+	if err != nil {
+		return 0, err
+	}
+	return c.Share(list, i.cookies.hasForeign)
+}
+
+// withCookies lists threads that may have an earlier agent's cookie: the next look
+// finds those in cgroups below.
+func (i *Isolation) withCookies() []int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var from []int
+	for k := range i.converted {
+		if k.File == node.FileCookie {
+			tids, _ := i.tree.Threads(string(k.Cgroup))
+			from = append(from, tids...)
+			subtree.EachProcess(i.tree, k.Cgroup, func(pid int) { from = append(from, pid) })
+		}
+	}
+	return from
+}
+
+// TakeBackLate removes attributes from threads that a restore has missed. A
+// thread that is being created copies its parent's attributes and may be listed
+// later: much later if best-effort work gets little CPU.
+func (i *Isolation) TakeBackLate(knobs []node.Knob) error {
+	if len(knobs) == 0 {
+		return nil
+	}
+	var errs []error
+	time.Sleep(latePause)
+	for _, k := range knobs {
+		if err := i.takeBack(k); err != nil && !errors.Is(err, cgroup.ErrGone) {
+			errs = append(errs, fmt.Errorf("restore %v once more: %w", k, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// verifyThreads adds the thread knobs that Tenon has set: from the cache,
+// except for those due for a read.
+func (i *Isolation) verifyThreads(at time.Time, into map[node.Knob]node.Value) {
+	i.mu.Lock()
+	knobs := slices.SortedFunc(maps.Keys(i.converted), node.Knob.Compare)
+	maps.DeleteFunc(i.seen, func(k node.Knob, _ node.Value) bool { return !i.converted[k] })
+	maps.DeleteFunc(i.leftAlone, func(k node.Knob, _ int) bool { return !i.converted[k] })
+	all := i.stale || !i.resident
+	i.stale = false
+	due := map[node.Knob]bool{}
+	for n := range i.reads.Due(at, len(knobs), reread.Changed) {
+		due[knobs[n]] = true
+	}
+	for _, k := range knobs {
+		if _, known := i.seen[k]; !known || all {
+			due[k] = true
+		}
+	}
+	i.mu.Unlock()
+	for k := range due {
+		v, err := i.readThreads(k)
+		i.mu.Lock()
+		if delete(i.seen, k); err == nil {
+			i.seen[k] = v
+		}
+		i.mu.Unlock()
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for k, v := range i.seen {
+		into[k] = v
+	}
+}

@@ -1,0 +1,80 @@
+// Package process tells the processes of the journal from others of the same
+// number, and finds those that descend from them.
+package process
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/journal"
+)
+
+// Of identifies a process by pid and start time, since a pid may be reused.
+func Of(fs proc.FS, pid int) (journal.Process, error) {
+	s, err := fs.PIDStat(pid)
+	return journal.Process{PID: pid, Start: int64(s.StartTime)}, err
+}
+
+// Alive reports whether the process still runs; a zombie does not.
+func Alive(fs proc.FS, p journal.Process) bool {
+	s, err := fs.PIDStat(p.PID)
+	return err == nil && int64(s.StartTime) == p.Start && s.State != 'Z' && s.State != 'X'
+}
+
+// Signal sends a signal to exactly this process: it opens a pidfd first and
+// then compares the start time, so that a reused pid is not hit. An ended
+// process is no error.
+func Signal(fs proc.FS, p journal.Process, s syscall.Signal) {
+	handle, err := os.FindProcess(p.PID)
+	if err != nil {
+		return
+	}
+	defer func() { _ = handle.Release() }()
+	if Alive(fs, p) {
+		_ = handle.Signal(s)
+	}
+}
+
+// AddDescendants adds all descendants of the found processes.
+func AddDescendants(fs proc.FS, found map[int]journal.Process) {
+	pids, err := fs.PIDs()
+	if err != nil {
+		return
+	}
+	children := map[int][]journal.Process{}
+	for _, pid := range pids {
+		if s, err := fs.PIDStat(pid); err == nil && !strings.ContainsRune("ZX", rune(s.State)) {
+			children[s.PPID] = append(children[s.PPID], journal.Process{PID: pid, Start: int64(s.StartTime)})
+		}
+	}
+	next := slices.Collect(maps.Keys(found))
+	for len(next) > 0 {
+		parent := next[0]
+		next = next[1:]
+		for _, c := range children[parent] {
+			if _, known := found[c.PID]; !known {
+				found[c.PID] = c
+				next = append(next, c.PID)
+			}
+		}
+	}
+}
+
+// Sessions returns the Tenon processes in the journal.
+func Sessions(state journal.State) []journal.Session {
+	all := map[journal.Session]bool{}
+	for _, t := range state.Touches {
+		all[t.By] = true
+	}
+	for _, s := range state.Groups {
+		all[s] = true
+	}
+	for _, s := range state.Processes {
+		all[s] = true
+	}
+	return slices.Collect(maps.Keys(all))
+}

@@ -1,0 +1,44 @@
+package process_test
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/process"
+)
+
+// TestAnotherProcessOfTheSameNumberIsNotAlive: the kernel gives a number again.
+func TestAnotherProcessOfTheSameNumberIsNotAlive(t *testing.T) {
+	fs := proc.Default()
+	self, err := process.Of(fs, os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !process.Alive(fs, self) {
+		t.Error("this process is not alive")
+	}
+	if other := (journal.Process{PID: self.PID, Start: self.Start - 1}); process.Alive(fs, other) {
+		t.Error("a process that had this number before is alive")
+	}
+}
+
+func TestDescendantsAreFound(t *testing.T) {
+	child := exec.Command("sleep", "60")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = child.Process.Kill(), child.Wait() }()
+	fs := proc.Default()
+	self, err := process.Of(fs, os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[int]journal.Process{self.PID: self}
+	process.AddDescendants(fs, found)
+	if p, is := found[child.Process.Pid]; !is || !process.Alive(fs, p) {
+		t.Errorf("process %d is not among the descendants of its parent: %v", child.Process.Pid, found)
+	}
+}

@@ -1,0 +1,102 @@
+package restore
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A Report lists what a restore did, or would do.
+type Report struct {
+	Restored []Change          `json:"restored,omitempty"` // knobs that were written back
+	Left     []Change          `json:"left,omitempty"`     // knobs that another component has changed since
+	Removed  []node.CgroupPath `json:"removed,omitempty"`  // groups that Tenon had made
+	Busy     []Busy            `json:"busy,omitempty"`     // groups that Tenon had made and that are in use
+	Killed   []int             `json:"killed,omitempty"`   // processes that a lab had started
+	Gone     []node.CgroupPath `json:"gone,omitempty"`     // groups that no longer existed
+	Dropped  []node.Knob       `json:"dropped,omitempty"`  // knobs that their cgroups no longer have
+	Controls []string          `json:"resctrl,omitempty"`  // control groups of resctrl that Tenon had made, removed
+}
+
+// A Change is a knob with its value as found and its value from before
+// Tenon's first touch.
+type Change struct {
+	Knob node.Knob `json:"knob"`
+	From string    `json:"from"`
+	To   string    `json:"to"`
+}
+
+// Busy is a cgroup that stays, with its processes. Without processes it
+// contains cgroups that Tenon did not make or that are busy.
+type Busy struct {
+	Cgroup node.CgroupPath `json:"cgroup"`
+	PIDs   []int           `json:"pids,omitempty"`
+}
+
+// Empty reports that there was nothing to do.
+func (r Report) Empty() bool {
+	return len(r.Restored)+len(r.Left)+len(r.Removed)+len(r.Busy)+len(r.Killed)+len(r.Gone)+len(r.Dropped)+len(r.Controls) == 0
+}
+
+// String prints a line for each thing done or left.
+func (r Report) String() string {
+	var b strings.Builder
+	if len(r.Killed) > 0 {
+		fmt.Fprintf(&b, "ended     %s of a lab\n", count(len(r.Killed), "process", "processes"))
+	}
+	for _, c := range r.Restored {
+		fmt.Fprintf(&b, "restored  %v  %s -> %s\n", c.Knob, shown(c.From), shown(c.To))
+	}
+	for _, p := range r.Removed {
+		fmt.Fprintf(&b, "removed   cgroup %s\n", p)
+	}
+	for _, name := range r.Controls {
+		fmt.Fprintf(&b, "removed   resctrl group %s\n", name)
+	}
+	for _, p := range r.Gone {
+		fmt.Fprintf(&b, "gone      cgroup %s no longer exists\n", p)
+	}
+	for _, k := range r.Dropped {
+		fmt.Fprintf(&b, "gone      %v no longer exists, and its value with it\n", k)
+	}
+	for _, c := range r.Left {
+		fmt.Fprintf(&b, "left      %v is %s, which Tenon did not write (it was %s before)\n", c.Knob, shown(c.From), shown(c.To))
+	}
+	for _, g := range r.Busy {
+		fmt.Fprintf(&b, "in use    cgroup %s: %s\n", g.Cgroup, g.occupants())
+	}
+	return b.String()
+}
+
+func (g Busy) occupants() string {
+	if len(g.PIDs) == 0 {
+		return "it holds other groups"
+	}
+	words := make([]string, 0, len(g.PIDs))
+	for _, pid := range g.PIDs {
+		words = append(words, fmt.Sprint(pid))
+	}
+	return count(len(g.PIDs), "process", "processes") + " " + strings.Join(words, " ")
+}
+
+func (r *Report) gone(p node.CgroupPath) {
+	if !slices.Contains(r.Gone, p) {
+		r.Gone = append(r.Gone, p)
+	}
+}
+
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+func shown(s string) string {
+	if s == "" {
+		return `""`
+	}
+	return s
+}

@@ -1,0 +1,287 @@
+// Package restore undoes what Tenon changed on this machine since boot, by the
+// journal alone: also after kill -9, and without a daemon.
+package restore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/cachectl"
+	"tenon.sh/tenon/internal/machine/change"
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/process"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// Options are what a restore needs of its node.
+type Options struct {
+	FS       proc.FS
+	Tree     *cgroup.Tree // nil: the node has no usable cgroups
+	NoTree   error        // the reason, then
+	Journal  *journal.Journal
+	Knobs    *change.Knobs
+	Controls *cachectl.Groups
+	Kernel   func() node.Kernel // how the kernel rounds values
+	// RemoveGroup removes a cgroup that holds nothing any more.
+	RemoveGroup func(node.CgroupPath) error
+	// TakeBackLate looks once more for threads that have an attribute of a knob
+	// that was given back.
+	TakeBackLate func([]node.Knob) error
+}
+
+// A Restorer undoes the changes of a node.
+type Restorer struct{ o Options }
+
+// New returns the restorer of a node.
+func New(o Options) *Restorer { return &Restorer{o} }
+
+// needTree returns an error if there are no usable cgroups.
+func (x *Restorer) needTree() error {
+	if x.o.Tree == nil {
+		return fmt.Errorf("this machine has no usable cgroups: %w", x.o.NoTree)
+	}
+	return nil
+}
+
+// All undoes all changes that any Tenon process, running or not, has
+// journaled since boot. It ends the processes that a lab started, removes the
+// cgroups without processes that Tenon made, and writes back each knob whose
+// present value is Tenon's. It never ends a user's command: its cgroup stays
+// and is reported. It needs no daemon, and a second call does nothing. ctx
+// bounds the wait for processes to end.
+func (x *Restorer) All(ctx context.Context) (Report, error) {
+	return x.restore(ctx, everything)
+}
+
+// Plan returns what All would do, and changes nothing.
+func (x *Restorer) Plan(ctx context.Context) (Report, error) {
+	state, err := x.o.Journal.State()
+	if err != nil || state.Empty() {
+		return Report{}, err
+	}
+	if err := errors.Join(ctx.Err(), x.needTree()); err != nil {
+		return Report{}, fmt.Errorf("plan the restore: %w", err)
+	}
+	var r Report
+	victims := x.victims(state, everything)
+	r.Killed = slices.Sorted(maps.Keys(victims))
+	removed := map[node.CgroupPath]bool{}
+	for _, p := range deepestFirst(state.Groups) {
+		users, below := x.occupants(p, victims, removed)
+		switch {
+		case !x.o.Tree.Exists(string(p)):
+			r.Gone = append(r.Gone, p)
+		case len(users) > 0 || below:
+			r.Busy = append(r.Busy, Busy{Cgroup: p, PIDs: users})
+		default:
+			r.Removed, removed[p] = append(r.Removed, p), true
+		}
+	}
+	steps, left, _, lost := x.undo(state, everything)
+	for _, s := range steps {
+		if !removed[s.Knob.Cgroup] && s.From != s.To {
+			r.Restored = append(r.Restored, changeOf(s))
+		}
+	}
+	r.Left = left
+	r.Dropped = slices.DeleteFunc(lost, func(k node.Knob) bool { return removed[k.Cgroup] })
+	r.Controls = slices.Sorted(maps.Keys(state.Controls))
+	return r, nil
+}
+
+// Own undoes the changes of this process, for the normal end of a lab.
+// Those of other Tenon processes stay.
+func (x *Restorer) Own(ctx context.Context) (Report, error) {
+	me := x.o.Journal.Session()
+	return x.restore(ctx, func(s journal.Session) bool { return s == me })
+}
+
+// DeadLabs undoes the changes of labs that were killed.
+func (x *Restorer) DeadLabs(ctx context.Context) (Report, error) {
+	return x.restore(ctx, func(s journal.Session) bool {
+		return s.Lab && !process.Alive(x.o.FS, journal.Process{PID: s.PID, Start: s.Start})
+	})
+}
+
+// A scope selects the processes whose changes a restore undoes.
+type scope func(journal.Session) bool
+
+func everything(journal.Session) bool { return true }
+
+func (x *Restorer) restore(ctx context.Context, in scope) (Report, error) {
+	state, err := x.o.Journal.State()
+	if err != nil || state.Empty() {
+		return Report{}, err
+	}
+	if err := x.needTree(); err != nil {
+		return Report{}, fmt.Errorf("restore: %w", err)
+	}
+	var r Report
+	var errs []error
+	errs = append(errs, x.endProcesses(ctx, state, in, &r))
+	// Cgroups before knobs: the knobs of a removed cgroup need no restore.
+	errs = append(errs, x.removeGroups(state, in, &r))
+	errs = append(errs, x.restoreKnobs(in, &r))
+	r.Controls, err = x.o.Controls.RemoveMade(state, in)
+	errs = append(errs, err)
+	return r, errors.Join(errs...)
+}
+
+// removeGroups removes the cgroups in scope that contain no process.
+func (x *Restorer) removeGroups(state journal.State, in scope, r *Report) error {
+	var errs []error
+	for _, p := range deepestFirst(state.Groups) {
+		if !in(state.Groups[p]) {
+			continue
+		}
+		if !x.o.Tree.Exists(string(p)) {
+			r.Gone = append(r.Gone, p)
+			errs = append(errs, x.o.Journal.Removed(p))
+			continue
+		}
+		if users, below := x.occupants(p, nil, nil); len(users) > 0 || below {
+			r.Busy = append(r.Busy, Busy{Cgroup: p, PIDs: users})
+			continue
+		}
+		if err := x.o.RemoveGroup(p); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		r.Removed = append(r.Removed, p)
+	}
+	return errors.Join(errs...)
+}
+
+// occupants lists the processes in a cgroup that are not about to end, and
+// whether it contains cgroups that stay.
+func (x *Restorer) occupants(p node.CgroupPath, ending map[int]journal.Process, removed map[node.CgroupPath]bool) (users []int, below bool) {
+	pids, _ := x.o.Tree.Procs(string(p))
+	for _, pid := range pids {
+		if _, ends := ending[pid]; ends {
+			continue
+		}
+		if q, err := process.Of(x.o.FS, pid); err == nil && process.Alive(x.o.FS, q) {
+			users = append(users, pid)
+		}
+	}
+	children, _ := x.o.Tree.Children(string(p))
+	for _, c := range children {
+		below = below || !removed[p.Join(c)]
+	}
+	return users, below
+}
+
+// restoreKnobs writes back the knobs in scope, in the order of a plan. It tries
+// refused writes again after the others, as long as some succeed: cgroups of
+// other components can invalidate the order.
+func (x *Restorer) restoreKnobs(in scope, r *Report) error {
+	state, err := x.o.Journal.State()
+	if err != nil {
+		return err
+	}
+	steps, left, gone, lost := x.undo(state, in)
+	var errs []error
+	for _, k := range gone {
+		if k.ControlGroup == "" {
+			r.gone(k.Cgroup)
+		}
+		errs = append(errs, x.o.Journal.Forget(k))
+	}
+	for _, k := range lost {
+		r.Dropped = append(r.Dropped, k)
+		errs = append(errs, x.o.Journal.Forget(k))
+	}
+	for _, c := range left {
+		r.Left = append(r.Left, c)
+		errs = append(errs, x.o.Journal.Forget(c.Knob))
+	}
+	var threads []node.Knob
+	for _, s := range steps {
+		if s.Knob.File.OfThreads() {
+			threads = append(threads, s.Knob)
+		}
+	}
+	for len(steps) > 0 {
+		var refused []plan.Step
+		var why []error
+		for _, s := range steps {
+			err := x.o.Knobs.Release(s.Knob)
+			switch {
+			case err != nil:
+				refused, why = append(refused, s), append(why, fmt.Errorf("restore %v to %v: %w", s.Knob, s.To, err))
+			case s.From != s.To:
+				r.Restored = append(r.Restored, changeOf(s))
+			}
+		}
+		if len(refused) == len(steps) {
+			errs = append(errs, why...)
+			break
+		}
+		steps = refused
+	}
+	errs = append(errs, x.o.TakeBackLate(threads))
+	return errors.Join(errs...)
+}
+
+// undo sorts the journaled knobs in scope: restoring steps, in the order of a
+// plan; knobs that another component changed; knobs whose cgroup is gone; knobs
+// that the kernel has dropped. It ignores the knobs of a cgroup that others
+// have made in its place.
+func (x *Restorer) undo(state journal.State, in scope) (steps []plan.Step, left []Change, gone, lost []node.Knob) {
+	have := node.Knobs{Kernel: x.o.Kernel(), Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{}}
+	var wants []plan.Want
+	knobs := slices.SortedFunc(maps.Keys(state.Touches), node.Knob.Compare)
+	for _, k := range knobs {
+		t := x.o.Knobs.Attainable(k, state.Touches[k])
+		if !in(t.By) {
+			continue
+		}
+		inode, err := x.o.Knobs.Inode(k)
+		if errors.Is(err, cgroup.ErrGone) || (err == nil && inode != t.Inode) {
+			gone = append(gone, k)
+			continue
+		}
+		if maker, made := state.Groups[k.Cgroup]; made && !in(maker) {
+			continue
+		}
+		now, err := x.o.Knobs.Read(k)
+		if change.Dropped(err) {
+			lost = append(lost, k)
+			continue
+		}
+		if err != nil {
+			now = nil // the write will return the reason
+		}
+		if now != nil && now != t.Before && !x.o.Knobs.Ours(k, t, now) {
+			left = append(left, Change{Knob: k, From: now.String(), To: t.Before.String()})
+			continue
+		}
+		have.Before[k] = t.Before
+		if now != nil {
+			have.Now[k] = now
+		}
+		wants = append(wants, plan.Want{Intent: plan.Release, Knob: k, Owner: plan.OwnerRestore, Reason: "restore"})
+	}
+	return plan.Diff(have, wants), left, gone, lost
+}
+
+func changeOf(s plan.Step) Change {
+	c := Change{Knob: s.Knob, To: s.To.String()}
+	if s.From != nil {
+		c.From = s.From.String()
+	}
+	return c
+}
+
+func deepestFirst(groups map[node.CgroupPath]journal.Session) []node.CgroupPath {
+	return slices.SortedFunc(maps.Keys(groups), func(a, b node.CgroupPath) int {
+		return cmp.Or(cmp.Compare(b.Depth(), a.Depth()), cmp.Compare(a, b))
+	})
+}

@@ -1,0 +1,63 @@
+// Package subtree lists what is in and below a cgroup: cgroups, processes and
+// threads.
+package subtree
+
+import (
+	"errors"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// Cgroups appends the cgroups below a cgroup, each before those below it. A
+// cgroup that is gone has none.
+func Cgroups(tree *cgroup.Tree, all []node.CgroupPath, p node.CgroupPath) []node.CgroupPath {
+	children, _ := tree.Children(string(p)) // empty: the cgroup is gone
+	for _, c := range children {
+		all = Cgroups(tree, append(all, p.Join(c)), p.Join(c))
+	}
+	return all
+}
+
+// EachProcess calls do for each process in and below a cgroup, and leaves out
+// what cannot be read.
+func EachProcess(tree *cgroup.Tree, p node.CgroupPath, do func(pid int)) {
+	pids, _ := tree.Procs(string(p))
+	for _, pid := range pids {
+		do(pid)
+	}
+	children, _ := tree.Children(string(p))
+	for _, c := range children {
+		EachProcess(tree, p.Join(c), do)
+	}
+}
+
+// Threads lists the threads in and below a cgroup.
+func Threads(tree *cgroup.Tree, p node.CgroupPath) ([]int, error) {
+	return ThreadsBut(tree, p, func(node.CgroupPath) bool { return false })
+}
+
+// ThreadsBut lists the threads in and below a cgroup, without the cgroups that
+// skip names and all below these. It fails with cgroup.ErrGone if the cgroup
+// itself is gone.
+func ThreadsBut(tree *cgroup.Tree, p node.CgroupPath, skip func(node.CgroupPath) bool) ([]int, error) {
+	if skip(p) {
+		return nil, nil
+	}
+	found, err := tree.Threads(string(p))
+	if err != nil {
+		return nil, err
+	}
+	children, err := tree.Children(string(p))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range children {
+		below, err := ThreadsBut(tree, p.Join(name), skip)
+		if err != nil && !errors.Is(err, cgroup.ErrGone) {
+			return nil, err
+		}
+		found = append(found, below...)
+	}
+	return found, nil
+}

@@ -1,0 +1,61 @@
+package subtree_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/machine/subtree"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// treeOf is a cgroup v2 tree of plain files, with these files.
+func treeOf(t *testing.T, files map[string]string) *cgroup.Tree {
+	t.Helper()
+	dir := t.TempDir()
+	put := func(name, text string) {
+		t.Helper()
+		name = filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("proc/self/mountinfo", "31 24 0:28 / "+dir+"/v2 rw - cgroup2 cgroup2 rw\n")
+	put("v2/cgroup.controllers", "cpu\n")
+	for name, text := range files {
+		put(filepath.Join("v2", name), text)
+	}
+	tree, err := cgroup.Detect(filepath.Join(dir, "proc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+func TestAllBelowIsFoundButWhatIsSkipped(t *testing.T) {
+	tree := treeOf(t, map[string]string{
+		"be/cgroup.procs": "1\n", "be/a/cgroup.procs": "2\n", "be/a/inner/cgroup.procs": "3\n", "be/b/cgroup.procs": "4\n",
+		"be/cgroup.threads": "1\n", "be/a/cgroup.threads": "2\n20\n", "be/a/inner/cgroup.threads": "3\n", "be/b/cgroup.threads": "4\n",
+	})
+	if got, want := subtree.Cgroups(tree, nil, "be"), []node.CgroupPath{"be/a", "be/a/inner", "be/b"}; !slices.Equal(got, want) {
+		t.Errorf("cgroups %v, want %v", got, want)
+	}
+	var pids []int
+	subtree.EachProcess(tree, "be", func(pid int) { pids = append(pids, pid) })
+	if want := []int{1, 2, 3, 4}; !slices.Equal(pids, want) {
+		t.Errorf("processes %v, want %v", pids, want)
+	}
+	if got, err := subtree.Threads(tree, "be"); err != nil || !slices.Equal(got, []int{1, 2, 20, 3, 4}) {
+		t.Errorf("threads %v, %v", got, err)
+	}
+	got, err := subtree.ThreadsBut(tree, "be", func(p node.CgroupPath) bool { return p == "be/a" })
+	if err != nil || !slices.Equal(got, []int{1, 4}) {
+		t.Errorf("threads %v, %v; want those outside be/a", got, err)
+	}
+	if _, err := subtree.Threads(tree, "gone"); !errors.Is(err, cgroup.ErrGone) {
+		t.Errorf("of a cgroup that is gone: %v", err)
+	}
+}

@@ -1,0 +1,68 @@
+package usage
+
+import (
+	"fmt"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/rqdelay"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// alarm is the rate of long waits that raises an alarm; each workload has its
+// own limit for a wait (docs/decisions/0016-wake-ups.md).
+var alarm = rqdelay.Alarm{Waits: 3, Window: 50 * time.Millisecond, Gap: 50 * time.Millisecond, Beside: besideLong}
+
+const (
+	// tooLong is that limit for a workload without an objective: about the
+	// slice of a thread on a machine with many CPUs.
+	tooLong = 2 * time.Millisecond
+	// besideLong is how long latency-sensitive work may run beside best-effort
+	// work in a window of the alarm, if siblings are watched.
+	besideLong = 2 * time.Millisecond
+	// alarmsKept bounds the queue of alarms; further ones add nothing.
+	alarmsKept = 16
+)
+
+// limitOf returns the wait above which a workload has waited too long.
+func limitOf(w node.Workload) time.Duration { return w.Objective.RunQueueDelay.Or(tooLong) }
+
+// A Delayed is an alarm: a latency-sensitive workload waited too often and too
+// long for best-effort work, or ran beside it.
+type Delayed struct {
+	At       time.Time // when the alarm was read
+	Workload node.WorkloadID
+	Text     string // "waited 3 times its 2ms in 50ms, the last 4.1ms for batch"
+}
+
+// forward passes on alarms until the counter ends. It drops waits for other work
+// than best-effort, even if that has just left its slot: narrowing best-effort
+// work would not shorten them.
+func (d *Delays) forward(from <-chan rqdelay.Event, to chan<- Delayed) {
+	defer close(to)
+	for e := range from {
+		a, is := d.alarmOf(e)
+		if !is {
+			continue
+		}
+		select {
+		case to <- a:
+		default:
+		}
+	}
+}
+
+func (d *Delays) alarmOf(e rqdelay.Event) (Delayed, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	waiter, runner := d.names[e.Slot], d.names[e.Runner]
+	// The runner of a thread that was moved is not known.
+	if waiter == "" || runner == "" || d.classes[e.Runner] != node.BE && e.Runner != rqdelay.Elsewhere {
+		return Delayed{}, false
+	}
+	if e.Waits == 0 {
+		return Delayed{At: time.Now(), Workload: waiter, Text: fmt.Sprintf("ran for %v in %v on CPU %d with %s on its sibling",
+			e.Beside.Round(10*time.Microsecond), alarm.Window, e.CPU, runner)}, true
+	}
+	return Delayed{At: time.Now(), Workload: waiter, Text: fmt.Sprintf("waited %d times its %v in %v, the last %v for %s",
+		e.Waits, d.limit[e.Slot], alarm.Window, e.Wait.Round(10*time.Microsecond), runner)}, true
+}

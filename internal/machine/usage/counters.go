@@ -1,0 +1,147 @@
+// Package usage reads how much of a node's CPU, memory and disks its workloads
+// use, and how long their threads wait for a CPU.
+package usage
+
+import (
+	"errors"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// Counters reads the counters of the node and of its workloads. It is
+// safe for concurrent use.
+type Counters struct {
+	fs    proc.FS
+	tree  *cgroup.Tree // nil: this machine has no cgroups that we can use
+	slow  *slowCache   // nil unless resident
+	waits waitSampler
+}
+
+// New returns the counters of a node, whose cgroups are in tree; nil: it has no
+// usable ones. Those of a resident host keep slow counters for a while, and
+// sample waits.
+func New(fs proc.FS, tree *cgroup.Tree, resident bool) *Counters {
+	c := &Counters{fs: fs, tree: tree}
+	if resident {
+		c.slow = newSlowCache()
+	}
+	return c
+}
+
+// Node reads the node's counters that every snapshot needs fresh, and
+// reports whether memory is scarce.
+func (c *Counters) Node(s *node.Snapshot) (scarce bool) {
+	if stat, err := c.fs.Stat(); err == nil {
+		s.Usage.CPU, s.Usage.Steal = node.Some(stat.All.Busy()), node.Some(stat.All.Steal)
+		s.Busy = make(map[unit.CPU]time.Duration, len(stat.PerCPU))
+		for id, t := range stat.PerCPU {
+			s.Busy[id] = t.Busy()
+		}
+	}
+	if m, err := c.fs.MemInfo(); err == nil {
+		s.Usage.Memory, s.MemoryTotal = node.Some(m.Total-m.Available), node.Some(m.Total)
+		// The kubelet's formula for the root cgroup: memory charged or used by
+		// the kernel, without the page cache that was not used lately.
+		s.Usage.WorkingSet = node.Some(max(m.Total-m.Free-m.InactiveFile, 0))
+		scarce = m.Available < m.Total/scarcePart
+	}
+	for _, r := range resources {
+		if p, err := c.fs.Pressure(r.name); err == nil {
+			*r.of(&s.Usage.Pressure) = stallOf(p)
+		}
+	}
+	// All tasks of a node cannot wait for a CPU at once; the kernel shows a
+	// line of zeros.
+	s.Usage.Pressure.CPU.Full = node.Maybe[time.Duration]{}
+	if c.tree == nil {
+		return scarce
+	}
+	// Many kernels sample /proc/stat at the tick; cgroups count exactly.
+	if root, err := c.tree.CPUUse(""); err == nil {
+		s.Usage.CPU = node.Some(root.Usage)
+	}
+	if exact, err := c.tree.UsagePerCPU(""); err == nil {
+		s.Busy = exact
+	}
+	return scarce
+}
+
+// resources are the pressure files, by the kernel's names.
+var resources = []struct {
+	name string
+	of   func(*node.Pressure) *node.Stall
+}{
+	{"cpu", func(p *node.Pressure) *node.Stall { return &p.CPU }},
+	{"memory", func(p *node.Pressure) *node.Stall { return &p.Memory }},
+	{"io", func(p *node.Pressure) *node.Stall { return &p.IO }},
+}
+
+func stallOf(p unit.Pressure) node.Stall {
+	return node.Stall{Some: node.Some(p.Some.Total), Full: node.Some(p.Full.Total)}
+}
+
+// Workload reads the counters of a workload that every snapshot needs fresh, and
+// reports whether its cgroup is gone.
+func (c *Counters) Workload(w node.Workload) (u node.Usage, gone bool) {
+	p := string(w.Cgroup)
+	var err error
+	if c.throttlingIsSlow(w) {
+		var used time.Duration
+		if used, err = c.tree.CPUUsage(p); err == nil {
+			u.CPU = node.Some(used)
+		}
+	} else {
+		err = c.readCPUUse(&u, p)
+		c.addThrottling(&u, w)
+	}
+	if errors.Is(err, cgroup.ErrGone) && !c.tree.Exists(p) {
+		return u, true // in all v1 hierarchies
+	}
+	if m, err := c.tree.MemoryCurrent(p); err == nil {
+		u.Memory = node.Some(m)
+	}
+	if w.Class.Sensitive() {
+		u.PerCPU, _ = c.tree.UsagePerCPU(p) // v2 does not count it
+	}
+	return u, false
+}
+
+// addThrottling adds the throttling of a service's containers: one of several
+// throttled containers need not throttle the whole. A single container has the
+// limit of the workload, whose counters suffice. If the workload has no limit
+// because one container has none, the others count.
+func (c *Counters) addThrottling(u *node.Usage, w node.Workload) {
+	if w.Class != node.LS || len(w.Containers) < 2 || !u.Periods.Known() {
+		return
+	}
+	for _, part := range w.Containers {
+		if !w.CPULimit.Known() && !part.CPULimit.Known() {
+			continue
+		}
+		if c, err := c.tree.CPUUse(string(part.Cgroup)); err == nil {
+			u.Throttled = node.Some(u.Throttled.Or(0) + c.Throttled)
+			u.Periods = node.Some(u.Periods.Or(0) + c.Periods)
+			u.ThrottledPeriods = node.Some(u.ThrottledPeriods.Or(0) + c.ThrottledPeriods)
+		}
+	}
+}
+
+// throttlingIsSlow reports whether throttling is a slow counter. On cgroup v2
+// it comes with the CPU time; on v1 it is a file of its own, and needed at once
+// only if latency-sensitive work waits.
+func (c *Counters) throttlingIsSlow(w node.Workload) bool {
+	return c.slow != nil && !w.Class.Sensitive() && c.tree.VersionOf("cpu") == 1
+}
+
+func (c *Counters) readCPUUse(u *node.Usage, p string) error {
+	use, err := c.tree.CPUUse(p)
+	if err == nil {
+		u.CPU, u.Throttled = node.Some(use.Usage), node.Some(use.Throttled)
+		u.Periods, u.ThrottledPeriods = node.Some(use.Periods), node.Some(use.ThrottledPeriods)
+	}
+	return err
+}

@@ -1,0 +1,233 @@
+package usage
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A counted node is the counters of a resident host over files, as a v2
+// hierarchy shows them, with workloads in cgroups of the same name.
+type counted struct {
+	*Counters
+	workloads map[node.WorkloadID]node.Workload
+}
+
+// newCounted returns it, and functions that write a file of a cgroup and one of
+// /proc.
+func newCounted(t *testing.T, names ...string) (*counted, func(group, file, text string), func(file, text string)) {
+	t.Helper()
+	root := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		path := filepath.Join(root, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text+"\n"), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("proc/self/mountinfo", "31 24 0:28 / "+root+"/v2 rw - cgroup2 cgroup2 rw")
+	write("v2/cgroup.controllers", "cpu cpuset memory pids")
+	fs := proc.FS{Proc: filepath.Join(root, "proc")}
+	h := &counted{workloads: map[node.WorkloadID]node.Workload{}}
+	for _, g := range names {
+		write("v2/"+g+"/pids.max", "max")
+		write("v2/"+g+"/cpu.stat", "usage_usec 1000000")
+		write("v2/"+g+"/memory.current", "5000")
+		write("v2/"+g+"/memory.stat", "inactive_file 1000\nworkingset_refault_file 1")
+		h.manage(node.Workload{ID: node.WorkloadID(g), Class: node.LS, Cgroup: node.CgroupPath(g)})
+	}
+	tree, err := cgroup.Detect(fs.Proc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Counters = New(fs, tree.KeepOpen(), true)
+	return h, func(group, file, text string) { write("v2/"+group+"/"+file, text) }, func(file, text string) { write("proc/"+file, text) }
+}
+
+func (h *counted) manage(w node.Workload) { h.workloads[w.ID] = w }
+
+// counters is what a snapshot at the given time holds of all workloads.
+func (h *counted) counters(at time.Time, scarce bool) map[node.WorkloadID]node.Usage {
+	s := node.Snapshot{At: at}
+	for _, id := range slices.Sorted(maps.Keys(h.workloads)) {
+		w := h.workloads[id]
+		w.Usage, _ = h.Workload(w)
+		s.Workloads = append(s.Workloads, w)
+	}
+	h.FillSlow(&s, scarce)
+	h.FillWaits(&s)
+	all := map[node.WorkloadID]node.Usage{}
+	for _, w := range s.Workloads {
+		all[w.ID] = w.Usage
+	}
+	return all
+}
+
+func TestSlowCountersComeWithinTheirTime(t *testing.T) {
+	for within, scarce := range map[time.Duration]bool{slowWithin: false, scarceWithin: true} {
+		names := []string{"a", "b", "c"}
+		h, write, _ := newCounted(t, names...)
+		at := time.Unix(0, 0)
+		for id, u := range h.counters(at, scarce) {
+			if u.WorkingSet != node.Some(unit.Bytes(4000)) || u.Refaults != node.Some[int64](1) {
+				t.Errorf("at first %s has %+v", id, u)
+			}
+		}
+		for _, g := range names {
+			write(g, "memory.stat", "inactive_file 2000\nworkingset_refault_file 9")
+			write(g, "memory.current", "6000")
+		}
+		fresh := 0
+		for range 10 {
+			at = at.Add(within / 10)
+			fresh = 0
+			for id, u := range h.counters(at, scarce) {
+				if u.Memory != node.Some(unit.Bytes(6000)) {
+					t.Errorf("memory of %s is old: %v", id, u.Memory)
+				}
+				if u.Refaults == node.Some[int64](9) {
+					fresh++
+				}
+			}
+			if at.Sub(time.Unix(0, 0)) == within/10 && fresh > 1 {
+				t.Errorf("%d of %d were read again after a tenth of %v", fresh, len(names), within)
+			}
+		}
+		if fresh != len(names) {
+			t.Errorf("after %v %d of %d were read again", within, fresh, len(names))
+		}
+	}
+}
+
+func TestAGroupMadeAnewHasCountersOfItsOwn(t *testing.T) {
+	h, write, _ := newCounted(t, "a")
+	at := time.Unix(0, 0)
+	h.counters(at, false)
+	write("a", "memory.stat", "inactive_file 0\nworkingset_refault_file 0")
+	write("a", "cpu.stat", "usage_usec 7")
+	if u := h.counters(at.Add(time.Millisecond), false)["a"]; u.Refaults != node.Some[int64](0) {
+		t.Errorf("its refaults are %v, those of the group before", u.Refaults)
+	}
+}
+
+func TestASwarmOfWorkloadsIsReadInPortions(t *testing.T) {
+	var names []string
+	for i := range 3 * mostFirst {
+		names = append(names, fmt.Sprintf("job-%03d", i))
+	}
+	h, _, _ := newCounted(t, names...)
+	at := time.Unix(0, 0)
+	for turn := 1; turn <= 3; turn++ {
+		known := 0
+		for _, u := range h.counters(at, false) {
+			if u.WorkingSet.Known() {
+				known++
+			}
+		}
+		if known != turn*mostFirst {
+			t.Errorf("after %d snapshots %d workloads have a working set, want %d", turn, known, turn*mostFirst)
+		}
+	}
+	clear(h.workloads)
+	h.manage(node.Workload{ID: "job-001", Cgroup: "job-001"})
+	h.counters(at, false)
+	if n := len(h.slow.known); n != 1 {
+		t.Errorf("%d workloads are remembered, and one is there", n)
+	}
+}
+
+func TestWithoutTracingThreadsAreAskedHowLongTheyWaited(t *testing.T) {
+	h, write, procfs := newCounted(t, "web", "db")
+	web := h.workloads["web"]
+	web.Objective.RunQueueDelay = node.Some(time.Millisecond)
+	h.manage(web)
+	write("web", "cgroup.procs", "10")
+	write("db", "cgroup.procs", "20")
+	for _, tid := range []int{10, 11} {
+		procfs(fmt.Sprintf("10/task/%d/schedstat", tid), "1000 500 3")
+	}
+	at := time.Unix(0, 0)
+	if d := h.counters(at, false)["web"].Delay; d.Sum != node.Some(time.Duration(0)) || d.Timeslices != node.Some[int64](0) {
+		t.Errorf("before anything is known web has waited %+v", d)
+	}
+	procfs("10/task/10/schedstat", "1000 700 5")
+	procfs("10/task/11/schedstat", "1000 600 4")
+	all := h.counters(at.Add(time.Second), false)
+	if d := all["web"].Delay; d.Sum != node.Some(time.Duration(300)) || d.Timeslices != node.Some[int64](3) || d.Counts != nil {
+		t.Errorf("web has waited %+v, want 300 ns in 3 turns", d)
+	}
+	if d := all["db"].Delay; d.Sum.Known() {
+		t.Errorf("db, of which nothing is wanted, has waited %+v", d)
+	}
+	// A thread of the same number is another one; it counts from now on.
+	procfs("10/task/11/schedstat", "1 5 1")
+	if d := h.counters(at.Add(2*time.Second), false)["web"].Delay; d.Sum != node.Some(time.Duration(300)) {
+		t.Errorf("web has waited %+v after a thread began anew", d)
+	}
+}
+
+func TestOnlySoManyThreadsAreAsked(t *testing.T) {
+	h, write, procfs := newCounted(t, "web")
+	web := h.workloads["web"]
+	web.Objective.RunQueueDelay = node.Some(time.Millisecond)
+	h.manage(web)
+	write("web", "cgroup.procs", "10")
+	for tid := range 2 * threadsAtOnce {
+		procfs(fmt.Sprintf("10/task/%d/schedstat", 10+tid), "1 0 0")
+	}
+	at := time.Unix(0, 0)
+	for range 2 {
+		h.counters(at, false)
+	}
+	for tid := range 2 * threadsAtOnce {
+		procfs(fmt.Sprintf("10/task/%d/schedstat", 10+tid), "1 10 1")
+	}
+	for turn := 1; turn <= 3; turn++ {
+		d := h.counters(at, false)["web"].Delay
+		if want := int64(min(turn, 2) * threadsAtOnce); d.Timeslices != node.Some(want) {
+			t.Errorf("after %d snapshots the turns are %v, want %d", turn, d.Timeslices, want)
+		}
+	}
+}
+
+// TestPageCacheThatStreamsIsNoGrowth: a job that goes through files is charged
+// more and more, and uses no more.
+func TestPageCacheThatStreamsIsNoGrowth(t *testing.T) {
+	h, write, _ := newCounted(t, "job")
+	const total = 400_000
+	look := func(at time.Time) node.Maybe[unit.Bytes] {
+		s := node.Snapshot{At: at, MemoryTotal: node.Some(unit.Bytes(total))}
+		w := h.workloads["job"]
+		w.Usage, _ = h.Workload(w)
+		s.Workloads = append(s.Workloads, w)
+		h.FillSlow(&s, true)
+		return s.Workloads[0].Usage.WorkingSet
+	}
+	at := time.Unix(0, 0)
+	if got := look(at); got != node.Some(unit.Bytes(4000)) {
+		t.Fatalf("at first the working set is %v", got)
+	}
+	for i := 1; i <= 10; i++ {
+		write("job", "memory.current", fmt.Sprint(5000+5000*i))
+		write("job", "memory.stat", fmt.Sprintf("inactive_file %d\nworkingset_refault_file 1", 1000+5000*i))
+		if got := look(at.Add(time.Duration(i) * time.Millisecond)); got != node.Some(unit.Bytes(4000)) {
+			t.Errorf("with %d bytes of page cache the working set is %v, want 4000", 1000+5000*i, got)
+		}
+	}
+	// A little is not worth reading the long file.
+	write("job", "memory.current", fmt.Sprint(55_000+total/hasMoved))
+	write("job", "memory.stat", "inactive_file 0")
+	if got := look(at.Add(20 * time.Millisecond)); got != node.Some(unit.Bytes(4000+total/hasMoved)) {
+		t.Errorf("memory.stat was read again for a %dth of the memory: %v", hasMoved, got)
+	}
+}

@@ -1,0 +1,232 @@
+package usage
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/rqdelay"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// namedRunners bounds the workloads that a snapshot names for each waiter, the
+// longest waits first. The full matrix would be most of a snapshot and of its
+// record.
+const namedRunners = 8
+
+// A counter counts run-queue delays: package rqdelay.
+type counter interface {
+	Track(slot rqdelay.Slot, cgroupID uint64, class rqdelay.Class) error
+	Forget(cgroupID uint64) error
+	Limit(slot rqdelay.Slot, wait time.Duration) error
+	ReadInto(r *rqdelay.Reading) error
+	WatchSiblings(of map[unit.CPU]unit.CPU) error
+	Events() <-chan rqdelay.Event
+	Close() error
+}
+
+// Delays registers the workloads with a counter and adds its counts to the
+// snapshots. It counts nothing before Count. It is safe for concurrent use.
+type Delays struct {
+	tree   *cgroup.Tree
+	noTree error
+
+	mu      sync.Mutex
+	counter counter // nil: counting is off
+	why     error   // the error that ended counting
+	stale   bool    // the workloads may have changed
+	beside  bool    // watch siblings while counting
+	slotTable
+	now        rqdelay.Reading
+	containers [rqdelay.Slots][]container // by waiter; reused by the next list of waits
+}
+
+// A container is the share of one runner in the waits of a workload.
+type container struct {
+	runner rqdelay.Slot
+	time   time.Duration
+}
+
+// NewDelays returns the delays of a node, whose cgroups are in tree; nil: it has
+// no usable ones, for the reason noTree.
+func NewDelays(tree *cgroup.Tree, noTree error) *Delays { return &Delays{tree: tree, noTree: noTree} }
+
+// Count starts to count by BPF how long the threads of latency-sensitive
+// workloads wait for a CPU and which workload runs there meanwhile, and raises
+// an alarm when the waits become too long. The snapshots of a resident host
+// then contain the counts. The cost is some 50 ns for each context switch of
+// the node (docs/experiments/2026-11-22-bpf-hook-cost). The channel is closed
+// when counting ends. The error is rqdelay.ErrUnsupported if the kernel cannot
+// count.
+func (d *Delays) Count() (<-chan Delayed, error) {
+	if d.tree == nil {
+		return nil, fmt.Errorf("count run-queue delays: this machine has no usable cgroups: %w", d.noTree)
+	}
+	p, err := rqdelay.Open(rqdelay.Options{CgroupVersion: d.tree.Version(), Alarm: alarm})
+	if err != nil {
+		return nil, err
+	}
+	return d.start(p)
+}
+
+// Counts reports whether delays are counted.
+func (d *Delays) Counts() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.counter != nil
+}
+
+func (d *Delays) start(c counter) (<-chan Delayed, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.counter != nil {
+		return nil, errors.Join(errors.New("run-queue delays are counted already"), c.Close())
+	}
+	d.counter, d.why, d.stale, d.slotTable, d.now = c, nil, true, newSlotTable(), rqdelay.Reading{}
+	alarms := make(chan Delayed, alarmsKept)
+	go d.forward(c.Events(), alarms)
+	return alarms, nil
+}
+
+// Stop stops the counting.
+func (d *Delays) Stop() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.why = nil
+	return d.end()
+}
+
+// end stops counting; d.mu is held.
+func (d *Delays) end() error {
+	c := d.counter
+	if d.counter = nil; c == nil {
+		return nil
+	}
+	d.slotTable = slotTable{}
+	return c.Close()
+}
+
+// Trouble returns why delays are not counted in full; empty: they are. The text
+// stays the same as long as the reason does.
+func (d *Delays) Trouble() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.why != nil:
+		return fmt.Sprintf("run-queue delays are no longer counted by BPF: %v", d.why)
+	case d.counter == nil:
+		return ""
+	}
+	return d.slotTable.trouble()
+}
+
+// Expire makes the next snapshot compare the registered workloads with the
+// present ones.
+func (d *Delays) Expire() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stale = true
+}
+
+// Fill adds the counts to a snapshot. After a failure, which Trouble reports,
+// the snapshot contains less.
+func (d *Delays) Fill(s *node.Snapshot, inode func(node.CgroupPath) (uint64, error)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.counter == nil {
+		return
+	}
+	err := d.counter.ReadInto(&d.now)
+	if err == nil && d.stale {
+		d.stale = false
+		err = d.follow(d.counter, &d.now, s.Workloads, inode)
+	}
+	if err == nil {
+		err = d.watchSiblings(s.Topology)
+	}
+	if err != nil {
+		d.why = errors.Join(err, d.end())
+		return
+	}
+	s.Isolation.LSOn = d.ranLS(s.Topology)
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
+		at := d.assigned[w.ID]
+		if at == nil || at.shared || at.class != rqdelay.LS {
+			continue
+		}
+		waited := d.now.Delays[at.slot].Since(d.base.Delays[at.slot])
+		w.Usage.Delay = node.RunQueueDelay{Sum: node.Some(waited.Sum), Counts: slices.Clone(waited.Counts[:])}
+		if w.Usage.PerCPU == nil {
+			w.Usage.PerCPU = d.ranOn(at.slot, s.Topology)
+		}
+	}
+	s.Waits = d.waits()
+}
+
+// ranOn returns how long a slot ran on each CPU of the node.
+func (d *Delays) ranOn(slot rqdelay.Slot, t node.Topology) map[unit.CPU]time.Duration {
+	now, base := d.now.Run[slot], d.base.Run[slot]
+	all := make(map[unit.CPU]time.Duration, len(t.CPUs))
+	for _, c := range t.CPUs {
+		var ran time.Duration
+		if int(c.ID) < len(now) {
+			ran = now[c.ID]
+		}
+		if int(c.ID) < len(base) {
+			ran = max(ran-base[c.ID], 0)
+		}
+		all[c.ID] = ran
+	}
+	return all
+}
+
+// waits lists waiters and runners by name.
+func (d *Delays) waits() []node.Wait {
+	for pair, t := range d.now.Waits {
+		if t -= d.base.Waits[pair]; t > 0 && d.names[pair.Waiter] != "" && d.names[pair.Runner] != "" {
+			d.containers[pair.Waiter] = append(d.containers[pair.Waiter], container{pair.Runner, t})
+		}
+	}
+	var all []node.Wait
+	for slot := range d.containers {
+		waiter := rqdelay.Slot(slot)
+		parts := d.containers[slot]
+		d.containers[slot] = parts[:0]
+		slices.SortFunc(parts, func(a, b container) int {
+			return cmp.Or(cmp.Compare(b.time, a.time), cmp.Compare(a.runner, b.runner))
+		})
+		named := 0
+		rest := d.left[waiter]
+		for _, p := range parts {
+			class := d.classes[p.runner]
+			if class != "" && named == namedRunners {
+				rest.add(class, p.time)
+				continue
+			}
+			if class != "" {
+				named++
+			}
+			if name := d.names[p.runner]; class != "" && name == node.RestOf(class) {
+				rest.add(class, p.time)
+			} else {
+				all = append(all, node.Wait{Waiter: d.names[waiter], Runner: name, Time: p.time})
+			}
+		}
+		for i, t := range rest {
+			if t > 0 {
+				all = append(all, node.Wait{Waiter: d.names[waiter], Runner: node.RestOf(node.Classes[i]), Time: t})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b node.Wait) int {
+		return cmp.Or(strings.Compare(string(a.Waiter), string(b.Waiter)), strings.Compare(string(a.Runner), string(b.Runner)))
+	})
+	return all
+}

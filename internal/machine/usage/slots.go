@@ -1,0 +1,254 @@
+package usage
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/rqdelay"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A slotTable assigns each workload a slot of the counter, latency-sensitive
+// workloads first. If there are more workloads than slots, some of a class
+// share one slot and are counted together.
+type slotTable struct {
+	assigned map[node.WorkloadID]*assignment
+	// names and classes describe the slots: of a workload, of several that
+	// share it, or of threads outside any workload, which have no class. Empty:
+	// the slot is free.
+	names   [rqdelay.Slots]node.WorkloadID
+	classes [rqdelay.Slots]node.Class
+	free    []rqdelay.Slot // in the order of use
+	shared  map[rqdelay.Class]rqdelay.Slot
+	sharing map[rqdelay.Class]int // workloads in the shared slot
+	// base is the reading when a slot was last assigned, and left the waits of
+	// each waiter for runners that have left their slots.
+	base  rqdelay.Reading
+	left  map[rqdelay.Slot]byClass
+	limit map[rqdelay.Slot]time.Duration // the limits that were set
+	// refused is why some workloads are not counted, and how many.
+	refused   error
+	uncounted int
+}
+
+// An assignment is a workload with its slot.
+type assignment struct {
+	id     node.WorkloadID
+	of     node.Class
+	class  rqdelay.Class
+	inode  uint64
+	slot   rqdelay.Slot
+	shared bool
+}
+
+// byClass holds times by the index of the class in node.Classes.
+type byClass [5]time.Duration
+
+func (b *byClass) add(c node.Class, t time.Duration) {
+	for i, class := range node.Classes {
+		if class == c {
+			b[i] += t
+		}
+	}
+}
+
+func newSlotTable() slotTable {
+	s := slotTable{
+		assigned: map[node.WorkloadID]*assignment{}, shared: map[rqdelay.Class]rqdelay.Slot{}, sharing: map[rqdelay.Class]int{},
+		left: map[rqdelay.Slot]byClass{}, limit: map[rqdelay.Slot]time.Duration{},
+		base: rqdelay.Reading{Delays: map[rqdelay.Slot]rqdelay.Histogram{}, Waits: map[rqdelay.Pair]time.Duration{}, Run: map[rqdelay.Slot][]time.Duration{}},
+	}
+	s.names[rqdelay.Untracked], s.names[rqdelay.Kernel] = node.RunnerOthers, node.RunnerKernel
+	s.names[rqdelay.Idle], s.names[rqdelay.Elsewhere] = node.RunnerIdle, node.RunnerElsewhere
+	next := rqdelay.First
+	for _, c := range []struct {
+		class rqdelay.Class
+		of    node.Class
+	}{{rqdelay.LS, node.LS}, {rqdelay.System, node.System}, {rqdelay.BE, node.BE}} {
+		s.shared[c.class], s.names[next], s.classes[next] = next, node.RestOf(c.of), c.of
+		next++
+	}
+	for ; next < rqdelay.Last; next++ {
+		s.free = append(s.free, next)
+	}
+	s.free = append(s.free, rqdelay.Last)
+	return s
+}
+
+// counterClass returns the counter's class for a class.
+func counterClass(c node.Class) rqdelay.Class {
+	switch {
+	case c.Sensitive():
+		return rqdelay.LS
+	case c == node.BE:
+		return rqdelay.BE
+	}
+	return rqdelay.System
+}
+
+// follow assigns a slot to every workload, and frees those of workloads that
+// have gone. now is a fresh reading. After an error the counter must not be
+// used any more.
+func (s *slotTable) follow(c counter, now *rqdelay.Reading, all []node.Workload, inode func(node.CgroupPath) (uint64, error)) error {
+	inodes := make(map[node.WorkloadID]uint64, len(all))
+	classes := make(map[node.WorkloadID]node.Class, len(all))
+	for _, w := range all {
+		if id, err := inode(w.Cgroup); err == nil {
+			inodes[w.ID], classes[w.ID] = id, w.Class
+		}
+	}
+	for id, at := range s.assigned {
+		if inodes[id] != at.inode || classes[id] != at.of {
+			if err := c.Forget(at.inode); err != nil {
+				return err
+			}
+			s.leave(at, now)
+		}
+	}
+	if len(s.free) > 0 {
+		for _, at := range s.assigned {
+			if at.shared {
+				s.leave(at, now) // a slot of its own may be free
+			}
+		}
+	}
+	s.refused, s.uncounted = nil, 0
+	limits := map[rqdelay.Slot]time.Duration{}
+	for _, sensitive := range []bool{true, false} {
+		for _, w := range all {
+			if w.Class.Sensitive() != sensitive || inodes[w.ID] == 0 {
+				continue
+			}
+			at, err := s.assign(c, now, w, inodes[w.ID])
+			if errors.Is(err, rqdelay.ErrClosed) {
+				return err
+			}
+			if err != nil {
+				s.refused, s.uncounted = err, s.uncounted+1
+				continue
+			}
+			if wait := limitOf(w); sensitive && (limits[at.slot] == 0 || wait < limits[at.slot]) {
+				limits[at.slot] = wait
+			}
+		}
+	}
+	for slot, wait := range limits {
+		if s.limit[slot] != wait {
+			if err := c.Limit(slot, wait); err != nil {
+				return err
+			}
+			s.limit[slot] = wait
+		}
+	}
+	return nil
+}
+
+// assign returns the slot of a workload, if necessary a new one.
+func (s *slotTable) assign(c counter, now *rqdelay.Reading, w node.Workload, inode uint64) (*assignment, error) {
+	if at := s.assigned[w.ID]; at != nil {
+		return at, nil
+	}
+	at := &assignment{id: w.ID, of: w.Class, class: counterClass(w.Class), inode: inode}
+	if err := s.takeSlot(c, now, at); err != nil {
+		return nil, err
+	}
+	if err := c.Track(at.slot, inode, at.class); err != nil {
+		s.freeSlot(at)
+		return nil, err
+	}
+	s.assigned[w.ID] = at
+	return at, nil
+}
+
+// takeSlot finds a slot for a new workload, and starts its counts.
+func (s *slotTable) takeSlot(c counter, now *rqdelay.Reading, at *assignment) error {
+	if len(s.free) == 0 && at.class == rqdelay.LS {
+		if err := s.shareSlot(c, now); err != nil {
+			return err
+		}
+	}
+	if len(s.free) == 0 {
+		at.slot, at.shared = s.shared[at.class], true
+		s.sharing[at.class]++
+		return nil
+	}
+	at.slot, s.free = s.free[0], s.free[1:]
+	s.names[at.slot], s.classes[at.slot] = at.id, at.of
+	s.base.Delays[at.slot] = now.Delays[at.slot]
+	s.base.Run[at.slot] = append([]time.Duration(nil), now.Run[at.slot]...)
+	for pair, t := range now.Waits {
+		if pair.Waiter == at.slot || pair.Runner == at.slot {
+			s.base.Waits[pair] = t
+		}
+	}
+	return nil
+}
+
+// shareSlot frees a slot: it moves a workload that is not latency-sensitive to the
+// shared slot of its class, if there is one.
+func (s *slotTable) shareSlot(c counter, now *rqdelay.Reading) error {
+	for slot := rqdelay.Last; slot >= rqdelay.First; slot-- {
+		at := s.assigned[s.names[slot]]
+		if at == nil || at.class == rqdelay.LS {
+			continue
+		}
+		if err := c.Track(s.shared[at.class], at.inode, at.class); err != nil {
+			return err
+		}
+		s.leave(at, now)
+		moved := *at
+		moved.slot, moved.shared = s.shared[at.class], true
+		s.sharing[at.class]++
+		s.assigned[at.id] = &moved
+		return nil
+	}
+	return nil
+}
+
+// leave ends an assignment. The waits for its workload stay in the counts of the
+// class.
+func (s *slotTable) leave(at *assignment, now *rqdelay.Reading) {
+	delete(s.assigned, at.id)
+	if !at.shared {
+		for pair, t := range now.Waits {
+			if pair.Runner == at.slot && pair.Waiter != at.slot && s.names[pair.Waiter] != "" {
+				sum := s.left[pair.Waiter]
+				sum.add(at.of, max(t-s.base.Waits[pair], 0))
+				s.left[pair.Waiter] = sum
+			}
+		}
+	}
+	s.freeSlot(at)
+}
+
+// freeSlot frees the slot.
+func (s *slotTable) freeSlot(at *assignment) {
+	if at.shared {
+		s.sharing[at.class]--
+		return
+	}
+	delete(s.left, at.slot)
+	delete(s.limit, at.slot)
+	s.names[at.slot], s.classes[at.slot] = "", ""
+	s.free = append(s.free, at.slot)
+}
+
+// trouble names the workloads that share a slot.
+func (s *slotTable) trouble() string {
+	var all []string
+	for _, c := range []rqdelay.Class{rqdelay.LS, rqdelay.System, rqdelay.BE} {
+		if n := s.sharing[c]; n > 1 {
+			all = append(all, fmt.Sprintf("%d workloads of class %v", n, c))
+		}
+	}
+	var text []string
+	if len(all) > 0 {
+		text = append(text, "more workloads than slots: run-queue delays are counted together for "+strings.Join(all, ", "))
+	}
+	if s.refused != nil {
+		text = append(text, fmt.Sprintf("run-queue delays of %d workloads are not counted: %v", s.uncounted, s.refused))
+	}
+	return strings.Join(text, "; ")
+}

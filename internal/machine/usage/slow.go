@@ -1,0 +1,190 @@
+package usage
+
+import (
+	"sync"
+	"time"
+
+	"tenon.sh/tenon/internal/machine/reread"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+const (
+	// slowWithin is the largest age of slow counters, and scarceWithin the
+	// same while memory is scarce
+	// (docs/decisions/0024-counters-read-in-turn.md).
+	slowWithin   = 10 * time.Second
+	scarceWithin = 2 * time.Second
+	// scarcePart: memory is scarce when less than this part of it is available.
+	scarcePart = 4
+	// mostFirst bounds the new workloads that one snapshot reads.
+	mostFirst = 64
+	// hasMoved: if the charged memory of a workload has changed by 1/hasMoved of
+	// the node's memory since its page cache was read, it is read again at once;
+	// mostMoved bounds these reads for one snapshot. Otherwise a job that reads
+	// many files would seem to grow until the next read. The limit is
+	// half of what counts as growth.
+	hasMoved  = 400
+	mostMoved = 64
+)
+
+// A slowCache is the cache of the slow counters of a resident host.
+type slowCache struct {
+	mu    sync.Mutex
+	known map[node.WorkloadID]slowCounters
+	node  *slowCounters
+	cycle reread.Cycle // of the workloads, then the node
+}
+
+// slowCounters are those of a workload or of the node.
+type slowCounters struct {
+	cpu           time.Duration // CPU time at that read: a smaller value means another cgroup
+	charged       unit.Bytes    // memory charged at that read
+	cold          node.Maybe[unit.Bytes]
+	refaults      node.Maybe[int64]
+	read, written node.Maybe[unit.Bytes]
+	pressure      node.Pressure
+	// The effect of a quota; absent if it is read fresh.
+	throttled                 node.Maybe[time.Duration]
+	periods, throttledPeriods node.Maybe[int64]
+}
+
+func newSlowCache() *slowCache { return &slowCache{known: map[node.WorkloadID]slowCounters{}} }
+
+// FillSlow adds to a snapshot the counters that are expensive to read. Those of a
+// resident host may be up to ten seconds old, or two while memory is scarce.
+func (c *Counters) FillSlow(s *node.Snapshot, scarce bool) { c.slow.fill(s, c, scarce) }
+
+// fill adds the slow counters to s, and reads those of new workloads and those
+// due for a read. Without a cache it reads all.
+func (r *slowCache) fill(s *node.Snapshot, c *Counters, scarce bool) {
+	if r == nil {
+		c.readNode().addToNode(&s.Usage)
+		for i := range s.Workloads {
+			c.readWorkload(s.Workloads[i]).addTo(&s.Workloads[i].Usage)
+		}
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	within := slowWithin
+	if scarce {
+		within = scarceWithin
+	}
+	if r.node == nil {
+		known := c.readNode()
+		r.node = &known
+	}
+	for i := range r.cycle.Due(s.At, len(s.Workloads)+1, within) {
+		if i < len(s.Workloads) {
+			r.known[s.Workloads[i].ID] = c.readWorkload(s.Workloads[i])
+		} else {
+			*r.node = c.readNode()
+		}
+	}
+	r.node.addToNode(&s.Usage)
+	first, moved := mostFirst, mostMoved
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
+		have, had := r.known[w.ID]
+		if !had || w.Usage.CPU.Or(have.cpu) < have.cpu {
+			if first == 0 {
+				delete(r.known, w.ID)
+				continue
+			}
+			first--
+			have = c.readWorkload(*w)
+			r.known[w.ID] = have
+		} else if moved > 0 && have.moved(w.Usage.Memory, s.MemoryTotal) {
+			moved--
+			have.readMemory(c, *w)
+			r.known[w.ID] = have
+		}
+		have.addTo(&w.Usage)
+	}
+	r.forget(s.Workloads)
+}
+
+// forget drops the counters of workloads that are gone.
+func (r *slowCache) forget(workloads []node.Workload) {
+	if len(r.known) <= len(workloads) {
+		return
+	}
+	here := make(map[node.WorkloadID]bool, len(workloads))
+	for _, w := range workloads {
+		here[w.ID] = true
+	}
+	for id := range r.known {
+		if !here[id] {
+			delete(r.known, id)
+		}
+	}
+}
+
+// readWorkload reads the slow counters of a workload.
+func (c *Counters) readWorkload(w node.Workload) slowCounters {
+	p := string(w.Cgroup)
+	known := c.readIO(p)
+	known.cpu = w.Usage.CPU.Or(0)
+	known.readMemory(c, w)
+	for _, r := range resources {
+		if p, err := c.tree.Pressure(p, r.name); err == nil {
+			*r.of(&known.pressure) = stallOf(p)
+		}
+	}
+	if c.throttlingIsSlow(w) {
+		var u node.Usage
+		_ = c.readCPUUse(&u, p) // absent after an error
+		known.throttled, known.periods, known.throttledPeriods = u.Throttled, u.Periods, u.ThrottledPeriods
+	}
+	return known
+}
+
+// readMemory reads memory.stat of a workload.
+func (x *slowCounters) readMemory(c *Counters, w node.Workload) {
+	x.charged, x.cold, x.refaults = w.Usage.Memory.Or(0), node.Maybe[unit.Bytes]{}, node.Maybe[int64]{}
+	if m, err := c.tree.MemoryUse(string(w.Cgroup)); err == nil {
+		x.cold, x.refaults = node.Some(m.InactiveFile), node.Some(m.Refaults)
+	}
+}
+
+// moved reports whether the charged memory of a workload has changed much since
+// its page cache was read.
+func (x slowCounters) moved(charged, total node.Maybe[unit.Bytes]) bool {
+	now, known := charged.Value()
+	all, sized := total.Value()
+	return known && sized && max(now-x.charged, x.charged-now) > all/hasMoved
+}
+
+// readNode reads the slow counters of the node.
+func (c *Counters) readNode() slowCounters {
+	known := c.readIO("")
+	if v, err := c.fs.VMStat(); err == nil {
+		known.refaults = node.Some(v.Refaults())
+	}
+	return known
+}
+
+func (c *Counters) readIO(p string) slowCounters {
+	var known slowCounters
+	if io, err := c.tree.IOUse(p); err == nil {
+		known.read, known.written = node.Some(io.Read), node.Some(io.Written)
+	}
+	return known
+}
+
+func (x slowCounters) addToNode(u *node.Usage) {
+	u.Refaults, u.Read, u.Written = x.refaults, x.read, x.written
+}
+
+func (x slowCounters) addTo(u *node.Usage) {
+	x.addToNode(u)
+	u.Pressure = x.pressure
+	if x.throttled.Known() {
+		u.Throttled, u.Periods, u.ThrottledPeriods = x.throttled, x.periods, x.throttledPeriods
+	}
+	memory, known := u.Memory.Value()
+	if cold, counted := x.cold.Value(); known && counted {
+		u.WorkingSet = node.Some(max(memory-cold, 0))
+	}
+}

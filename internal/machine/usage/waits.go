@@ -1,0 +1,131 @@
+package usage
+
+import (
+	"sync"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/subtree"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+const (
+	// threadsAtOnce bounds the threads that a snapshot reads, and threadsKnown
+	// those of one workload.
+	threadsAtOnce = 128
+	threadsKnown  = 512
+	// listWithin is the largest age of the list of a workload's threads.
+	listWithin = 10 * time.Second
+)
+
+// A waitSampler samples how long threads waited for a CPU if BPF does not count every
+// wait: it reads /proc/PID/task/TID/schedstat of workloads with an objective,
+// for a limited number of threads in each snapshot. The ratio of waits to time slices
+// is that of the workload; the sum is less. The zero
+// waitSampler has counted nothing.
+type waitSampler struct {
+	mu   sync.Mutex
+	work map[node.WorkloadID]*sample
+	next int // of the workloads left for the next snapshot
+}
+
+// A sample is the threads of a workload, and the waits of the sampled threads
+// since their first read.
+type sample struct {
+	threads []thread
+	listed  time.Time
+	next    int // of threads
+	seen    map[thread]proc.SchedStat
+	waited  time.Duration
+	slices  int64
+}
+
+type thread struct{ pid, tid int }
+
+// FillWaits adds to a snapshot the waits of workloads with an objective that
+// Delays does not count, if the host is resident.
+func (c *Counters) FillWaits(s *node.Snapshot) {
+	if c.slow != nil {
+		c.waits.fill(s, c)
+	}
+}
+
+// fill adds to s the waits of workloads with an objective that BPF does not
+// count.
+func (t *waitSampler) fill(s *node.Snapshot, c *Counters) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var here []int // workloads of s
+	for i, w := range s.Workloads {
+		if w.Class.Sensitive() && w.Objective.RunQueueDelay.Known() && !w.Usage.Delay.Sum.Known() {
+			here = append(here, i)
+		}
+	}
+	if len(here) == 0 {
+		t.work = nil
+		return
+	}
+	work := make(map[node.WorkloadID]*sample, len(here))
+	for _, i := range here {
+		id := s.Workloads[i].ID
+		if work[id] = t.work[id]; work[id] == nil {
+			work[id] = &sample{seen: map[thread]proc.SchedStat{}}
+		}
+	}
+	t.work = work
+	share := max(threadsAtOnce/len(here), 1)
+	for range min(len(here), threadsAtOnce) {
+		t.next = (t.next + 1) % len(here)
+		w := s.Workloads[here[t.next]]
+		work[w.ID].read(c, w.Cgroup, s.At, share)
+	}
+	for _, i := range here {
+		x := work[s.Workloads[i].ID]
+		s.Workloads[i].Usage.Delay = node.RunQueueDelay{Sum: node.Some(x.waited), Timeslices: node.Some(x.slices)}
+	}
+}
+
+// read reads so many of the threads, one after the other.
+func (x *sample) read(c *Counters, group node.CgroupPath, at time.Time, threads int) {
+	if x.listed.IsZero() || at.Sub(x.listed) >= listWithin {
+		x.list(c, group, at)
+	}
+	for range min(threads, len(x.threads)) {
+		x.next = (x.next + 1) % len(x.threads)
+		id := x.threads[x.next]
+		now, err := c.fs.SchedStat(id.pid, id.tid)
+		if err != nil {
+			delete(x.seen, id) // the thread has ended, and its last waits are lost
+			continue
+		}
+		before, had := x.seen[id]
+		if had && now.Delay >= before.Delay && now.Slices >= before.Slices {
+			x.waited += now.Delay - before.Delay
+			x.slices += now.Slices - before.Slices
+		}
+		x.seen[id] = now
+	}
+}
+
+// list reads the list of the workload's threads.
+func (x *sample) list(c *Counters, group node.CgroupPath, at time.Time) {
+	x.threads, x.listed = x.threads[:0], at
+	subtree.EachProcess(c.tree, group, func(pid int) {
+		if len(x.threads) >= threadsKnown {
+			return
+		}
+		tids, _ := c.fs.Threads(pid) // empty: the process has ended
+		for _, tid := range tids[:min(len(tids), threadsKnown-len(x.threads))] {
+			x.threads = append(x.threads, thread{pid, tid})
+		}
+	})
+	here := make(map[thread]bool, len(x.threads))
+	for _, id := range x.threads {
+		here[id] = true
+	}
+	for id := range x.seen {
+		if !here[id] {
+			delete(x.seen, id)
+		}
+	}
+}

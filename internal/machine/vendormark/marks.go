@@ -1,0 +1,210 @@
+// Package vendormark is the marks by which the schedulers of some vendors' kernels
+// keep best-effort cgroups out of the way of others, and the switch that such a
+// kernel may have for them.
+package vendormark
+
+import (
+	"errors"
+	"maps"
+	"sync"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A rounded is a requested mark that the kernel rounds to another, because it
+// has fewer levels.
+type rounded struct {
+	inode       uint64
+	want, shown node.Identity
+}
+
+// Switch is the knob of the global switch of the marks. No snapshot shows it: it
+// follows from the marks.
+var Switch = node.Knob{File: node.FileIdentity}
+
+// Marks are the marks of a node. It is safe for concurrent use.
+type Marks struct {
+	tree    *cgroup.Tree
+	proc    string // where procfs is mounted
+	journal *journal.Journal
+	set     func(node.Knob, node.Value) error // as a step does
+	release func(node.Knob) error
+
+	mu      sync.Mutex
+	rounded map[node.CgroupPath]rounded
+}
+
+// New returns the marks of a node with its cgroups in tree, procfs mounted at
+// proc, and its journal. What a mark implies is written by set, as a change of
+// its own that the journal has, and given back by release.
+func New(tree *cgroup.Tree, proc string, j *journal.Journal, set func(node.Knob, node.Value) error, release func(node.Knob) error) *Marks {
+	return &Marks{tree: tree, proc: proc, journal: j, set: set, release: release, rounded: map[node.CgroupPath]rounded{}}
+}
+
+// Read reads the mark of a cgroup, or the global switcm.
+func (m *Marks) Read(k node.Knob) (node.Value, error) {
+	vendor := m.tree.Vendor(m.proc)
+	if k == Switch {
+		on, err := vendor.Switched()
+		if on {
+			return node.IdentityHigh, err
+		}
+		return node.IdentityNone, err
+	}
+	id, err := vendor.Read(string(k.Cgroup))
+	if err != nil {
+		return nil, err
+	}
+	shown := node.Identity(id)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if a, is := m.rounded[k.Cgroup]; is && a.shown == shown {
+		if inode, err := m.tree.Inode(string(k.Cgroup)); err == nil && inode == a.inode {
+			return a.want, nil
+		}
+	}
+	return shown, nil
+}
+
+// Write marks a cgroup. The first mark may turn on the switch; after
+// the removal of the last mark LeaveSwitch restores the switcm.
+func (m *Marks) Write(k node.Knob, v node.Identity) error {
+	vendor := m.tree.Vendor(m.proc)
+	if k == Switch {
+		return vendor.Switch(v != node.IdentityNone)
+	}
+	if v != node.IdentityNone {
+		if err := m.turnOn(vendor); err != nil {
+			return err
+		}
+	}
+	if v < node.IdentityNone {
+		if err := m.makeIdle(vendor, k.Cgroup); err != nil {
+			return err
+		}
+	}
+	if err := vendor.Write(string(k.Cgroup), cgroup.Identity(v)); err != nil {
+		return err
+	}
+	id, err := vendor.Read(string(k.Cgroup))
+	if err != nil {
+		return err
+	}
+	return m.remember(k.Cgroup, v, node.Identity(id))
+}
+
+// remember records the requested mark of a cgroup, and the mark that the kernel
+// shows.
+func (m *Marks) remember(p node.CgroupPath, want, shown node.Identity) error {
+	inode, err := m.tree.Inode(string(p))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if delete(m.rounded, p); err == nil && shown != want {
+		m.rounded[p] = rounded{inode: inode, want: want, shown: shown}
+	}
+	return err
+}
+
+// turnOn turns the global switch on, and journals the change.
+func (m *Marks) turnOn(vendor cgroup.Vendor) error {
+	on, err := vendor.Switched()
+	if errors.Is(err, cgroup.ErrUnsupported) {
+		return nil // there is no switch: marks always act
+	}
+	if err != nil || on {
+		return err
+	}
+	return m.set(Switch, node.IdentityHigh)
+}
+
+// makeIdle makes a cgroup idle before its mark does so implicitly: as a
+// journaled change, so that a release restores its weight.
+func (m *Marks) makeIdle(vendor cgroup.Vendor, p node.CgroupPath) error {
+	if !vendor.Idles(string(p)) {
+		return nil
+	}
+	err := m.set(node.Knob{Cgroup: p, File: node.FileCPUWeight}, node.CPUWeight{Idle: true})
+	if errors.Is(err, cgroup.ErrUnsupported) {
+		return nil // this kernel has no cpu.idle, so the mark has no such effect
+	}
+	return err
+}
+
+// HideIdle leaves out the weights of cgroups that a mark has made idle. A
+// release of the weight before that of the mark would undo half of the mark.
+// After the mark is released, the weight is shown, and released unless wanted.
+func (m *Marks) HideIdle(touches map[node.Knob]journal.Touch) {
+	for k, t := range touches {
+		mark, marked := touches[node.Knob{Cgroup: k.Cgroup, File: node.FileIdentity}]
+		if k.File != node.FileCPUWeight || !marked || t.Written != node.Value(node.CPUWeight{Idle: true}) {
+			continue
+		}
+		below := mark.Written == node.Value(node.IdentityBE) || mark.Pending == node.Value(node.IdentityBE)
+		if below && m.tree.Vendor(m.proc).Idles(string(k.Cgroup)) {
+			delete(touches, k)
+		}
+	}
+}
+
+// LeaveSwitch restores the switch once no mark is left.
+func (m *Marks) LeaveSwitch() error {
+	s, err := m.journal.State()
+	if err != nil {
+		return err
+	}
+	for k := range s.Touches {
+		if k.File == node.FileIdentity && k != Switch {
+			return nil
+		}
+	}
+	return m.release(Switch)
+}
+
+// Unmark removes the best-effort marks from a dying cgroup and from all below
+// it, so that it gets CPU. The knobs show the requested marks until the cgroups
+// are gone.
+func (m *Marks) Unmark(p node.CgroupPath) error {
+	s, err := m.journal.State()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for k, t := range s.Touches {
+		if k.File != node.FileIdentity || k == Switch || !p.Contains(k.Cgroup) || t.Written != node.Value(node.IdentityBE) {
+			continue
+		}
+		if err := m.tree.Vendor(m.proc).Write(string(k.Cgroup), cgroup.Identity(node.IdentityNone)); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		errs = append(errs, m.remember(k.Cgroup, node.IdentityBE, node.IdentityNone))
+	}
+	return errors.Join(errs...)
+}
+
+// Remark takes back Unmark for a cgroup that did not end and for all below it, and
+// returns the knobs whose real values differ from those shown so far.
+func (m *Marks) Remark(p node.CgroupPath) []node.Knob {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var again []node.Knob
+	for q, a := range m.rounded {
+		if p.Contains(q) && a.want == node.IdentityBE && a.shown == node.IdentityNone {
+			delete(m.rounded, q)
+			again = append(again, node.Knob{Cgroup: q, File: node.FileIdentity})
+		}
+	}
+	return again
+}
+
+// DropGone forgets the marks of cgroups that are gone.
+func (m *Marks) DropGone() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.rounded, func(p node.CgroupPath, a rounded) bool {
+		now, err := m.tree.Inode(string(p))
+		return err != nil || now != a.inode
+	})
+}
