@@ -16,7 +16,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -56,10 +55,12 @@ type Journal struct {
 	mu    sync.Mutex
 	lock  *os.File // nil until the first append
 	state State
+	head  file
 	read  fs.FileInfo // the file that state was read from; nil: none
 	off   int64       // how much of it
 	size  int64       // of the file, with torn lines
 	torn  bool        // the byte before off is not a newline
+	lost  string      // how the file was damaged since it was read; empty: it was not
 }
 
 // Open returns the journal of the given boot in dir. It touches nothing: the
@@ -202,25 +203,56 @@ func (j *Journal) append(decide func(State) *entry) error {
 	if err := j.load(); err != nil {
 		return err
 	}
+	if j.lost != "" {
+		if _, err := j.repair(locked); err != nil {
+			return err
+		}
+	}
 	e := decide(j.state)
 	if e == nil {
 		return nil
 	}
-	e.By = j.session
-	line, err := json.Marshal(e)
+	lines, err := j.lines(e)
 	if err != nil {
-		return fmt.Errorf("journal %v: %w", e.Op, err)
+		return err
 	}
-	if err := j.write(append(line, '\n'), e.first(), locked); err != nil {
+	if err := j.write(lines, e.first(), locked); err != nil {
 		return err
 	}
 	if err := j.load(); err != nil {
 		return err
 	}
 	if locked && j.off > compactAbove {
-		return j.compact(j.nextPath())
+		if err := j.compact(j.nextPath()); err != nil {
+			return err
+		}
+	}
+	if locked && j.read != nil {
+		j.noteExtent()
 	}
 	return nil
+}
+
+// lines returns the text of an entry: with the first line of the file before it
+// if there is no file, and with the damage that was found in the file.
+func (j *Journal) lines(e *entry) ([]byte, error) {
+	var text []byte
+	before := []*entry{}
+	switch {
+	case j.read == nil:
+		before = append(before, &entry{Op: opBegin})
+	case j.state.Damage != "" && !j.head.noted:
+		before = append(before, &entry{Op: opDamaged, Value: j.state.Damage})
+	}
+	for _, e := range append(before, e) {
+		e.By = j.session
+		line, err := json.Marshal(e)
+		if err != nil {
+			return nil, fmt.Errorf("journal %v: %w", e.Op, err)
+		}
+		text = append(text, sealed(line)...)
+	}
+	return text, nil
 }
 
 // lockPatience is how long a writer waits for another one, which holds the
@@ -238,12 +270,16 @@ const lockPatience = 250 * time.Millisecond
 // that compacts looks for entries that arrived meanwhile. A process without the
 // lock compacts only if the file system is full.
 func (j *Journal) acquire() (locked bool, err error) {
+	if j.lock != nil && !j.lockStands() {
+		_ = j.lock.Close()
+		j.lock = nil
+	}
 	if j.lock == nil {
 		if err := os.MkdirAll(j.dir, 0o755); err != nil {
 			return false, err
 		}
 		j.removeOtherBoots()
-		f, err := os.OpenFile(filepath.Join(j.dir, "journal.lock"), os.O_RDWR|os.O_CREATE, 0o644)
+		f, err := os.OpenFile(filepath.Join(j.dir, lockName), os.O_RDWR|os.O_CREATE, 0o644)
 		if err != nil {
 			return false, err
 		}
@@ -262,6 +298,17 @@ func (j *Journal) acquire() (locked bool, err error) {
 	}
 }
 
+// lockStands reports whether the lock is that of the file which other processes
+// open: the directory may have been removed and made again.
+func (j *Journal) lockStands() bool {
+	held, err := j.lock.Stat()
+	if err != nil {
+		return false
+	}
+	now, err := os.Stat(filepath.Join(j.dir, lockName))
+	return err == nil && os.SameFile(held, now)
+}
+
 // lockPoll is how often it is asked for.
 const lockPoll = 200 * time.Microsecond
 
@@ -278,45 +325,12 @@ func (j *Journal) removeOtherBoots() {
 	}
 }
 
-// load reads the part of the file that was added since the last load, or all of
-// it if the file was replaced.
-func (j *Journal) load() error {
-	f, err := os.Open(j.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		j.state, j.read, j.off, j.size, j.torn = newState(), nil, 0, 0, false
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("journal: %w", err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return fmt.Errorf("journal: %w", err)
-	}
-	if j.read == nil || !os.SameFile(j.read, info) || info.Size() < j.off {
-		j.state, j.off = newState(), 0
-	}
-	rest, err := io.ReadAll(io.NewSectionReader(f, j.off, 1<<40))
-	if err != nil {
-		return fmt.Errorf("read %s: %w", j.path, err)
-	}
-	n := j.state.replay(rest)
-	j.size = j.off + int64(len(rest))
-	j.read, j.off, j.torn = info, j.off+int64(n), n < len(rest)
-	return nil
-}
-
 // compact rewrites the file with one or two lines for each thing that still
 // matters, and replaces it by the file next in one rename.
 func (j *Journal) compact(next string) error {
-	var text []byte
-	for _, e := range j.state.entries() {
-		line, err := json.Marshal(e)
-		if err != nil {
-			return fmt.Errorf("compact %s: %w", j.path, err)
-		}
-		text = append(append(text, line...), '\n')
+	text, err := j.state.text()
+	if err != nil {
+		return fmt.Errorf("compact %s: %w", j.path, err)
 	}
 	if err := writeNext(next, text); err != nil {
 		return errors.Join(fmt.Errorf("compact journal: %w", err), os.Remove(next))

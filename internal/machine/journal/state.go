@@ -21,6 +21,15 @@ type State struct {
 	// Torn counts lines that could not be read, each the last word of a
 	// writer that was killed.
 	Torn int
+	// Damage says that entries were lost, and how: another program has changed
+	// the file. Empty: no entry is known to be lost.
+	Damage string
+}
+
+// A file is what the lines about the file itself say.
+type file struct {
+	begun bool // it has its first line
+	noted bool // it has a line about State.Damage
 }
 
 // A Touch is a knob that Tenon has written, or was about to write.
@@ -94,7 +103,7 @@ func (s State) Empty() bool {
 // replay applies the complete lines of text and returns how many bytes they
 // have. A line without its newline is left: its writer may be about to
 // finish it, or has died, and then the next append ends it.
-func (s *State) replay(text []byte) int {
+func (s *State) replay(text []byte, f *file) int {
 	n := 0
 	for {
 		line, _, complete := bytes.Cut(text[n:], []byte{'\n'})
@@ -102,15 +111,25 @@ func (s *State) replay(text []byte) int {
 			return n
 		}
 		n += len(line) + 1
+		bare, right := unsealed(line)
 		var e entry
-		if err := json.Unmarshal(line, &e); err != nil || s.apply(e) != nil {
+		if err := json.Unmarshal(bare, &e); err != nil || !right || s.apply(e, f) != nil {
 			s.Torn++
+			if (!right || !likeLine(line)) && s.Damage == "" {
+				s.Damage = "an entry is not as it was written"
+			}
 		}
 	}
 }
 
-func (s *State) apply(e entry) error {
+func (s *State) apply(e entry, f *file) error {
 	switch e.Op {
+	case opBegin:
+		f.begun = true
+	case opDamaged:
+		s.Damage, f.noted = e.Value, true
+	case opSettled:
+		s.Damage, f.noted = "", false
 	case opIntend, opWrote, opForget, opAdopt, opRebase:
 		if e.Knob == nil {
 			return fmt.Errorf("%s without a knob", e.Op)
@@ -182,9 +201,26 @@ func (s *State) applyKnob(e entry) error {
 	return nil
 }
 
+// text is the file with the fewest lines that replay to s.
+func (s State) text() ([]byte, error) {
+	var text []byte
+	for _, e := range s.entries() {
+		line, err := json.Marshal(e)
+		if err != nil {
+			return nil, err
+		}
+		text = append(text, sealed(line)...)
+	}
+	return text, nil
+}
+
 // entries are the fewest lines that replay to s.
 func (s State) entries() []entry {
-	es := s.controlEntries()
+	es := []entry{{Op: opBegin}}
+	if s.Damage != "" {
+		es = append(es, entry{Op: opDamaged, Value: s.Damage})
+	}
+	es = append(es, s.controlEntries()...)
 	for _, p := range slices.Sorted(maps.Keys(s.Groups)) {
 		es = append(es, entry{Op: opMade, Cgroup: p, By: s.Groups[p]})
 	}

@@ -1,0 +1,207 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// Operations about the file itself. A file begins with a line of opBegin, so an
+// empty file, or one without its beginning, is recognized as damaged.
+const (
+	opBegin   = "begin"
+	opDamaged = "damaged" // Value says how; the fact outlives a compaction
+	opSettled = "settled" // a restore has reported the damage
+)
+
+// lineStart begins each line. A rest that does not begin like this is not a
+// line that a killed writer left unfinished.
+const lineStart = `{"op":"`
+
+// sealed ends a line with its check sum (CRC-32, IEEE) as its last field, and a
+// newline.
+func sealed(line []byte) []byte {
+	sum := crc32.ChecksumIEEE(line)
+	return fmt.Appendf(line[:len(line)-1], sumField, sum)
+}
+
+const (
+	sumField = ",\"sum\":\"%08x\"}\n"
+	sumWidth = len(",\"sum\":\"00000000\"}")
+)
+
+// unsealed returns a line without its check sum, and whether the sum is right.
+// A line without a sum is of an earlier version of Tenon and taken as it is.
+func unsealed(line []byte) (bare []byte, right bool) {
+	at := len(line) - sumWidth
+	if at <= 0 || !bytes.HasPrefix(line[at:], []byte(`,"sum":"`)) {
+		return line, true
+	}
+	bare = append(bytes.Clone(line[:at]), '}')
+	return bare, string(line[at:])+"\n" == fmt.Sprintf(sumField, crc32.ChecksumIEEE(bare))
+}
+
+// whole says what is wrong with the text of a file as a whole; empty: nothing.
+func whole(text []byte, read State, head file, rest []byte) string {
+	switch first, _, _ := bytes.Cut(text, []byte{'\n'}); {
+	case len(text) == 0:
+		return "the file is empty"
+	case read.Damage != "":
+		return read.Damage
+	case len(rest) > 0 && !likeLine(rest):
+		return fmt.Sprintf("its last %d bytes are not an entry", len(rest))
+	case bytes.Contains(first, []byte(`,"sum":"`)) && !head.begun:
+		return "its beginning is missing"
+	}
+	return ""
+}
+
+// likeLine reports whether text may be the start of a line.
+func likeLine(text []byte) bool {
+	n := min(len(text), len(lineStart))
+	return string(text[:n]) == lineStart[:n]
+}
+
+// lockName is the file whose lock all processes share. It holds the inode
+// number and the length of the journal after the last entry, so that a journal
+// that was cut off between two lines is recognized.
+const lockName = "journal.lock"
+
+const extentForm = "%20d %20d\n"
+
+// noteExtent records how long the journal is. A failure is harmless: the next
+// entry records it.
+func (j *Journal) noteExtent() {
+	if st, is := j.read.Sys().(*syscall.Stat_t); is {
+		_, _ = j.lock.WriteAt(fmt.Appendf(nil, extentForm, st.Ino, j.size), 0)
+	}
+}
+
+// missing returns how many bytes the file lacks at its end, by the record in
+// the file of the lock.
+func (j *Journal) missing(info fs.FileInfo) int64 {
+	text, err := os.ReadFile(filepath.Join(j.dir, lockName))
+	var inode uint64
+	var size int64
+	if err != nil {
+		return 0
+	}
+	if n, _ := fmt.Sscanf(string(text), "%d %d", &inode, &size); n != 2 {
+		return 0
+	}
+	if st, is := info.Sys().(*syscall.Stat_t); !is || st.Ino != inode {
+		return 0
+	}
+	return max(size-info.Size(), 0)
+}
+
+// Damage says how the file was damaged after this process had read it: removed,
+// emptied, cut off or overwritten by another program. Until Repair the entries
+// are in this process's memory alone. It is empty if the file is whole.
+func (j *Journal) Damage() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := j.load(); err != nil {
+		return err.Error()
+	}
+	return j.lost
+}
+
+// Repair writes the file again if it was damaged after this process had read
+// it, and returns what was wrong; empty: the file was whole. The entries that
+// other processes wrote after the last load are lost.
+func (j *Journal) Repair() (damage string, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := j.load(); err != nil || j.lost == "" {
+		return "", err
+	}
+	locked, err := j.acquire()
+	if err != nil {
+		return j.lost, fmt.Errorf("repair the journal in %s: %w", j.dir, err)
+	}
+	defer j.release()
+	return j.repair(locked)
+}
+
+func (j *Journal) repair(locked bool) (damage string, err error) {
+	damage = j.lost
+	next := j.nextPath()
+	if !locked {
+		next = fmt.Sprintf("%s.%d", next, os.Getpid())
+	}
+	text, err := j.state.text()
+	if err == nil {
+		err = errors.Join(writeNext(next, text), os.Rename(next, j.path))
+	}
+	if err != nil {
+		return damage, fmt.Errorf("repair %s, where %s: %w", j.path, damage, err)
+	}
+	j.lost, j.read = "", nil
+	return damage, j.load()
+}
+
+// Settle forgets that entries were lost: a restore has said so.
+func (j *Journal) Settle() error {
+	return j.append(func(s State) *entry {
+		if s.Damage == "" {
+			return nil
+		}
+		return &entry{Op: opSettled}
+	})
+}
+
+// load reads the part of the file that was added since the last load, or all of
+// it if the file was replaced. If another program has damaged the file since
+// the last load, the state stays as it was, and lost says what happened.
+func (j *Journal) load() error {
+	known := j.read != nil && !j.state.Empty()
+	f, err := os.Open(j.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if known {
+			j.lost = "the file is gone"
+			return nil
+		}
+		j.state, j.head, j.read, j.off, j.size, j.torn = newState(), file{}, nil, 0, 0, false
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	j.lost = ""
+	state, head, off := j.state, j.head, j.off
+	if again := j.read == nil || !os.SameFile(j.read, info) || info.Size() < j.off || info.Size() == j.read.Size() && !info.ModTime().Equal(j.read.ModTime()); again {
+		state, head, off = newState(), file{}, 0
+	}
+	rest, err := io.ReadAll(io.NewSectionReader(f, off, 1<<40))
+	if err != nil {
+		return fmt.Errorf("read %s: %w", j.path, err)
+	}
+	n := state.replay(rest, &head)
+	if off == 0 {
+		damage := whole(rest, state, head, rest[n:])
+		if short := j.missing(info); damage == "" && short > 0 {
+			damage = fmt.Sprintf("%d bytes are missing at its end", short)
+		}
+		if damage != "" && known {
+			j.lost = damage
+			return nil
+		}
+		state.Damage = damage
+	}
+	j.state, j.head = state, head
+	j.size = off + int64(len(rest))
+	j.read, j.off, j.torn = info, off+int64(n), n < len(rest)
+	return nil
+}

@@ -1,0 +1,161 @@
+package journal_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// damages are what another program may do to the file of the journal.
+var damages = map[string]func(t *testing.T, path string){
+	"directory removed": func(t *testing.T, path string) { do(t, os.RemoveAll(filepath.Dir(path))) },
+	"file removed":      func(t *testing.T, path string) { do(t, os.Remove(path)) },
+	"emptied":           func(t *testing.T, path string) { do(t, os.Truncate(path, 0)) },
+	"zeroed": func(t *testing.T, path string) {
+		rewrite(t, path, func(b []byte) []byte { clear(b); return b })
+	},
+	"garbage": func(t *testing.T, path string) {
+		rewrite(t, path, func([]byte) []byte { return []byte("not\na\njournal\n") })
+	},
+	"cut between two entries": func(t *testing.T, path string) {
+		rewrite(t, path, func(b []byte) []byte { return b[:bytes.LastIndexByte(b[:len(b)-1], '\n')+1] })
+	},
+	"cut within an entry": func(t *testing.T, path string) {
+		rewrite(t, path, func(b []byte) []byte { return b[:len(b)-20] })
+	},
+	"beginning removed": func(t *testing.T, path string) {
+		rewrite(t, path, func(b []byte) []byte { return b[bytes.IndexByte(b, '\n')+1:] })
+	},
+	"one digit changed": func(t *testing.T, path string) {
+		rewrite(t, path, func(b []byte) []byte { return bytes.Replace(b, []byte(`"before":"200000`), []byte(`"before":"900000`), 1) })
+	},
+}
+
+// rewrite changes the content of a file in place.
+func rewrite(t *testing.T, path string, change func([]byte) []byte) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	do(t, err)
+	do(t, os.WriteFile(path, change(text), 0o644))
+}
+
+// written is a journal with two touched knobs, and what it knows.
+func written(t *testing.T) (*journal.Journal, map[node.Knob]journal.Touch) {
+	t.Helper()
+	j := open(t, filepath.Join(t.TempDir(), "state"), me)
+	do(t, j.Intend(quota, 2, node.Limit(2000), node.Limit(1000)), j.Wrote(quota, node.Limit(1000)),
+		j.Intend(weight, 5, odd, idle), j.Wrote(weight, idle))
+	return j, state(t, j).Touches
+}
+
+// TestAProcessRepairsTheJournalThatItHasRead: the process keeps the entries in
+// memory, so they survive each kind of damage.
+func TestAProcessRepairsTheJournalThatItHasRead(t *testing.T) {
+	for name, damage := range damages {
+		for _, by := range []string{"repair", "the next entry"} {
+			t.Run(name+"/"+by, func(t *testing.T) {
+				j, want := written(t)
+				damage(t, j.Path())
+				if j.Damage() == "" {
+					t.Error("the damage was not noticed")
+				}
+				if by == "repair" {
+					if was, err := j.Repair(); err != nil || was == "" {
+						t.Errorf("repair: %q, %v", was, err)
+					}
+				} else {
+					do(t, j.Intend(quota, 2, node.Limit(2000), node.Limit(500)), j.Wrote(quota, node.Limit(500)))
+					q := want[quota]
+					q.Written = node.Limit(500)
+					want[quota] = q
+				}
+				if was, err := j.Repair(); was != "" || err != nil {
+					t.Errorf("repaired twice: %q, %v", was, err)
+				}
+				after := state(t, open(t, filepath.Dir(j.Path()), lab))
+				if d := cmp.Diff(want, after.Touches); d != "" || after.Damage != "" {
+					t.Errorf("a new reader: damage %q\n%s", after.Damage, d)
+				}
+			})
+		}
+	}
+}
+
+// TestANewReaderSeesThatEntriesWereLost: it says so also after it has written
+// entries of its own and the file was compacted, until a restore settles it. A
+// journal that was removed leaves no trace in the directory.
+func TestANewReaderSeesThatEntriesWereLost(t *testing.T) {
+	for name, damage := range damages {
+		if strings.HasSuffix(name, "removed") && name != "beginning removed" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			j, _ := written(t)
+			damage(t, j.Path())
+			dir := filepath.Dir(j.Path())
+			reader := open(t, dir, lab)
+			first := state(t, reader).Damage
+			if first == "" {
+				t.Fatal("no damage is seen")
+			}
+			for i := range 2000 { // past a compaction
+				v := node.Limit(unit.MilliCPU(100 + i))
+				do(t, reader.Intend(quota, 2, node.Limit(2000), v), reader.Wrote(quota, v))
+			}
+			if d := state(t, open(t, dir, me)).Damage; d != first {
+				t.Errorf("damage %q, later %q", first, d)
+			}
+			do(t, reader.Settle())
+			if d := state(t, open(t, dir, me)).Damage; d != "" {
+				t.Errorf("damage %q after it was settled", d)
+			}
+		})
+	}
+}
+
+// TestWhatAKilledWriterLeavesIsNoDamage: a killed writer leaves the start of a
+// line, and an earlier version of Tenon leaves lines without a check sum.
+func TestWhatAKilledWriterLeavesIsNoDamage(t *testing.T) {
+	const old = `{"op":"made","cgroup":"be","by":{"pid":1,"start":2}}` + "\n"
+	for name, change := range map[string]func([]byte) []byte{
+		"torn tail":         func(b []byte) []byte { return append(b, `{"op":"wro`...) },
+		"torn after a byte": func(b []byte) []byte { return append(b, '{') },
+		"torn and ended":    func(b []byte) []byte { return append(b, `{"op":"wrote","knob"`+"\n"...) },
+		"earlier version":   func([]byte) []byte { return []byte(old) },
+		"both versions":     func(b []byte) []byte { return append(b, old...) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			j, _ := written(t)
+			rewrite(t, j.Path(), change)
+			if name == "earlier version" { // it wrote no record of the length
+				do(t, os.Truncate(filepath.Join(filepath.Dir(j.Path()), "journal.lock"), 0))
+			}
+			if d := state(t, open(t, filepath.Dir(j.Path()), lab)).Damage; d != "" {
+				t.Errorf("damage %q", d)
+			}
+		})
+	}
+}
+
+// TestDamageIsSeenWithoutTheRecordOfTheLength: an empty file and one without
+// its first line are damaged, whatever the file of the lock says.
+func TestDamageIsSeenWithoutTheRecordOfTheLength(t *testing.T) {
+	for _, name := range []string{"emptied", "beginning removed", "zeroed", "garbage", "one digit changed"} {
+		t.Run(name, func(t *testing.T) {
+			j, _ := written(t)
+			damages[name](t, j.Path())
+			do(t, os.Remove(filepath.Join(filepath.Dir(j.Path()), "journal.lock")))
+			if state(t, open(t, filepath.Dir(j.Path()), lab)).Damage == "" {
+				t.Error("no damage is seen")
+			}
+		})
+	}
+}
