@@ -14,7 +14,11 @@ func TestMain(m *testing.M) {
 	if name := os.Getenv(orphanEnv); name != "" {
 		orphan(name)
 	}
-	os.Exit(m.Run())
+	status := m.Run()
+	if builtIn != "" {
+		_ = os.RemoveAll(builtIn)
+	}
+	os.Exit(status)
 }
 
 // needsCluster skips a test that starts a cluster, and says why.

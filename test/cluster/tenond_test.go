@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -62,21 +63,34 @@ func newAgent(t *testing.T, c *Cluster, n *Node) *agent {
 	return a
 }
 
-// programs builds tenon and tenond, or takes them from TENON_TEST_BIN: where the
-// tests run there may be no compiler.
+// programs builds tenon, tenond and tenon-manager once for all tests, or takes
+// them from TENON_TEST_BIN: where the tests run there may be no compiler.
 func programs(t *testing.T) string {
 	t.Helper()
 	if dir := os.Getenv("TENON_TEST_BIN"); dir != "" {
 		return dir
 	}
-	dir := t.TempDir()
-	build := exec.Command("go", "build", "-o", dir+"/", "tenon.sh/tenon/cmd/tenon", "tenon.sh/tenon/cmd/tenond")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+	dir, err := built()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return dir
 }
+
+// built is where programs has built them. TestMain removes it.
+var built = sync.OnceValues(func() (dir string, err error) {
+	if builtIn, err = os.MkdirTemp("", "tenon-cluster-bin-"); err != nil {
+		return "", err
+	}
+	build := exec.Command("go", "build", "-o", builtIn+"/", "tenon.sh/tenon/cmd/tenon", "tenon.sh/tenon/cmd/tenond", "tenon.sh/tenon/cmd/tenon-manager")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build: %w\n%s", err, out)
+	}
+	return builtIn, nil
+})
+
+var builtIn string // empty: nothing was built
 
 // configure writes the ConfigMap.
 func (a *agent) configure(threshold string) {
