@@ -13,7 +13,7 @@ DIGEST := $(GO) run ./test/digest
 
 .PHONY: help
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # What a target needs of this machine; see scripts/install-deps.sh.
 .PHONY: deps-build deps-demo deps-cluster deps-generate deps-vm-kernel deps-test
@@ -26,7 +26,7 @@ demo: deps-demo ## install what is missing, build, run the three-mode experiment
 	$(SUDO) bin/tenon lab colocation --blocks 4 --duration 10s --max-time 7m
 
 .PHONY: build
-build: deps-build ## build bin/tenon and bin/tenond
+build: deps-build ## build bin/tenon, bin/tenond, bin/tenon-manager and bin/kubectl-tenon
 	$(GO) build -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/...
 
 .PHONY: test
@@ -43,7 +43,7 @@ test: ## install what is missing, run the tests: as a user, as root, on Kubernet
 
 # All that make test leaves to the rotation of machines, and what takes hours.
 .PHONY: soak
-soak: ## hours: every test on every kernel, long runs, 1000 cycles of the scheduler, 5000 nodes; SOAK_STAGES="root vm" runs some
+soak: deps-build ## hours: every test on every kernel, long runs, 1000 cycles of the scheduler, 5000 nodes; SOAK_STAGES="root vm" runs some
 	scripts/soak.sh $(SOAK_STAGES)
 
 .PHONY: vm-kernel
