@@ -35,6 +35,15 @@ func needsCluster(t *testing.T) {
 	}
 }
 
+// beside lets a test run beside others, each with a cluster of its own, as it
+// mostly waits. In its long form it also measures, and runs alone.
+func beside(t *testing.T) {
+	t.Helper()
+	if long(true, false) {
+		t.Parallel()
+	}
+}
+
 // up starts a cluster of one node for a test.
 func up(t *testing.T, name string) (*Cluster, *Node) {
 	t.Helper()

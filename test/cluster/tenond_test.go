@@ -79,7 +79,7 @@ func programs(t *testing.T) string {
 
 // built is where programs has built them. TestMain removes it.
 var built = sync.OnceValues(func() (dir string, err error) {
-	if builtIn, err = os.MkdirTemp("", "tenon-cluster-bin-"); err != nil {
+	if builtIn, err = os.MkdirTemp("", "tenon-test-bin-"); err != nil {
 		return "", err
 	}
 	build := exec.Command("go", "build", "-o", builtIn+"/", "tenon.sh/tenon/cmd/tenon", "tenon.sh/tenon/cmd/tenond", "tenon.sh/tenon/cmd/tenon-manager")
@@ -300,6 +300,7 @@ func (a *agent) pod(text, name, level string) string {
 // a kubelet that ends and comes back changes nothing; and in the end the node is
 // as it was.
 func TestTenondKeepsTheNodeOfACluster(t *testing.T) {
+	beside(t)
 	c, n := up(t, "tenond")
 	offer(t, c, n, 4000, "4Gi")
 	a := newAgent(t, c, n)
@@ -382,6 +383,7 @@ func TestTenondKeepsTheNodeOfACluster(t *testing.T) {
 // a stopped one the kernel sees no write to a control group, not even of the
 // value that is there, neither by tenond nor by the runtime.
 func TestARestartOfTenondWritesNothing(t *testing.T) {
+	beside(t)
 	c, n := up(t, "restart")
 	offer(t, c, n, 4000, "4Gi")
 	a := newAgent(t, c, n)
@@ -419,6 +421,7 @@ func TestARestartOfTenondWritesNothing(t *testing.T) {
 // Tenon added, what Tenon adds follows, and a release gives back the new limit
 // and not that of the pod's begin.
 func TestAResizedPodGetsItsNewLimits(t *testing.T) {
+	beside(t)
 	c, n := up(t, "resize")
 	a := newAgent(t, c, n)
 	group := a.pod(strings.Replace(servicePod, "LIMIT", "500m", 1), "web", "burstable")
@@ -453,6 +456,7 @@ func TestAResizedPodGetsItsNewLimits(t *testing.T) {
 // TestTenondEvictsByTheAPI: what must go is evicted, with the reason in an event,
 // and what a disruption budget protects stays.
 func TestTenondEvictsByTheAPI(t *testing.T) {
+	beside(t)
 	c, n := up(t, "evict")
 	offer(t, c, n, 4000, "4Gi")
 	a := newAgent(t, c, n)
@@ -497,6 +501,7 @@ func TestTenondEvictsByTheAPI(t *testing.T) {
 // DaemonSet stays it leaves everything as it is, and once that is deleted it
 // leaves nothing, also of what containers got through NRI.
 func TestTenondPutsBackWhatItChangedWhenItsDaemonSetGoes(t *testing.T) {
+	beside(t)
 	c, n := up(t, "leave")
 	offer(t, c, n, 4000, "4Gi")
 	a := newAgent(t, c, n)
