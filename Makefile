@@ -56,7 +56,7 @@ vm-kernel: deps-vm-kernel ## fetch the kernels and the emulator of the VM tests,
 user-test: deps-build ## the tests without root; bin/user.log has all that they print
 	@rm -f bin/skipped-as-user
 	$(DIGEST) -once -skipped bin/skipped-as-user bin/user.log ./... -- scripts/test-user.sh
-	@sed -i '\,/test/\(cluster\|vm\) ,d' bin/skipped-as-user # which have stages of their own
+	@sed -i '\,/\(test/vm\|test/cluster\|internal/cluster/manager\|internal/cluster/admission/server\) ,d' bin/skipped-as-user # which other stages run
 
 # One package goes after the other (-p 1): they share the machine's cgroups.
 # In make test the tests are those that the user stage skipped (ROOT_ONLY): a test
@@ -85,9 +85,11 @@ cluster: cluster-build ## a real Kubernetes on this machine, left running; NODES
 cluster-down: ## end that cluster and remove every trace
 	$(SUDO) bin/cluster down
 
+# Beside the tests that have nodes, which mostly wait, run those that have an API
+# server alone: neither writes to cgroups of the other.
 .PHONY: cluster-test
 cluster-test: deps-test ## the tests on a real Kubernetes; bin/cluster.log has all that they print
-	$(DIGEST) bin/cluster.log ./test/cluster/... -- $(SUDO) env TENON_TEST_STRICT=1 TENON_TEST_CLUSTER=1 $(GO) test -json -count=1 -timeout 19m
+	$(DIGEST) bin/cluster.log ./test/cluster/... ./internal/cluster/manager ./internal/cluster/admission/server -- $(SUDO) env TENON_TEST_STRICT=1 TENON_TEST_CLUSTER=1 $(GO) test -json -p 2 -parallel 2 -count=1 -timeout 19m
 
 .PHONY: unit
 unit: deps-build ## the fast tests: no root, no VM
