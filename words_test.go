@@ -257,8 +257,12 @@ func TestAvoidedWordsInGoGetFewer(t *testing.T) {
 		if err := os.WriteFile(wordCounts, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
-	} else if fewer && os.Getenv("TENON_TEST_STRICT") != "" {
-		t.Errorf("there are fewer avoided words than %s says: run go test . -update", wordCounts)
+	} else if fewer {
+		fail := t.Skipf
+		if os.Getenv("TENON_TEST_STRICT") == "1" {
+			fail = t.Errorf
+		}
+		fail("there are fewer avoided words than %s says: run go test . -update", wordCounts)
 	}
 }
 

@@ -38,7 +38,8 @@ stage() {
 				$sudo "$go" test -run '^$' -bench '^BenchmarkThousandNodes$' -benchtime 1x -timeout 60m -v ./internal/cluster/manager ;;
 	fuzz) scripts/fuzz.sh "${FUZZTIME:-1m}" ;;
 	colocation) # an hour of the experiment, with nginx and ffmpeg
-		make --no-print-directory build && $sudo bin/tenon lab colocation --until-resolved --max-time 60m --out bin/soak/colocation ;;
+		make --no-print-directory build && $sudo rm -rf bin/soak/colocation && # the lab overwrites no results
+			$sudo bin/tenon lab colocation --until-resolved --max-time 60m --out bin/soak/colocation ;;
 	*)
 		echo "soak.sh: no stage $1: want some of $all" >&2
 		return 2

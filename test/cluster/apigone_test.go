@@ -169,6 +169,7 @@ func (w *watched) leader() (string, time.Time) {
 // manager that leads. When the API server is back the node is Ready, reports and
 // a leader are there again, and a new pod is bounded.
 func TestTheAPIServerGoesAway(t *testing.T) {
+	beside(t)
 	// A kubelet that asks the API server whom to let in answers 500 meanwhile,
 	// and with an empty list for some seconds afterwards, or for none. One that
 	// lets all in answers with the empty list all the time.

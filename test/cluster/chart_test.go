@@ -55,8 +55,9 @@ func newChart(t *testing.T, c *Cluster, n *Node) *chart {
 			t.Fatal(err)
 		}
 	}
-	// On a busy machine nothing would be promised.
-	colocation := `{"enable": true, "metricAggregateDurationSeconds": 60, "cpuReclaimThresholdPercent": 1000, "memoryReclaimThresholdPercent": 95}`
+	// On a busy machine nothing would be promised, and by default nothing within the
+	// first minute.
+	colocation := `{"enable": true, "metricReportIntervalSeconds": 5, "metricAggregateDurationSeconds": 10, "cpuReclaimThresholdPercent": 1000, "memoryReclaimThresholdPercent": 95}`
 	h.args = []string{"--namespace", home, "--set", "image.tag=test", "--set-literal", "config.data.colocation-config=" + colocation}
 	if !capable(unix.CAP_SYS_RESOURCE) { // nor is any container, then
 		h.args = append(h.args, "--set-json", `agent.capabilities=["SYS_ADMIN","BPF","PERFMON","SYS_NICE","SYS_PTRACE","KILL","DAC_OVERRIDE"]`,

@@ -260,6 +260,11 @@ func (c *Cluster) Down() error {
 	}
 	// A folder that goes takes the mounts of other namespaces with it: the last
 	// cluster removes them, if they are empty.
+	unlock, err := lockFolders()
+	if err != nil {
+		return fmt.Errorf("end cluster %s: %w", c.Name, err)
+	}
+	defer unlock()
 	if len(others(c.Name)) == 0 {
 		for _, dir := range c.Made {
 			_ = os.Remove(dir)

@@ -25,6 +25,7 @@ import (
 // comes, until the end of Tenon. The cluster's own programs are on CPU 0, and
 // what they start in containers is not.
 func TestReservedCPUsAreNotBestEffortWorks(t *testing.T) {
+	beside(t)
 	needsCluster(t)
 	left := runtime.NumCPU() - 1
 	if left < 1 {
@@ -39,7 +40,7 @@ func TestReservedCPUsAreNotBestEffortWorks(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	binding, err := c.AddNode(t.Context(), 0, NodeOptions{Kubelet: "cpuManagerPolicy: static\ncpuManagerPolicyOptions: {strict-cpu-reservation: \"true\"}\nreservedSystemCPUs: \"0\""})
+	binding, err := c.AddNode(t.Context(), 0, NodeOptions{Kubelet: "cpuManagerPolicy: static\ncpuManagerPolicyOptions: {strict-cpu-reservation: \"true\"}\nreservedSystemCPUs: \"0\"\ncpuManagerReconcilePeriod: 2s"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +67,7 @@ func TestReservedCPUsAreNotBestEffortWorks(t *testing.T) {
 		before := a.values()
 		a.start()
 		a.suppressedOver(left)
-		time.Sleep(15 * time.Second) // the kubelet writes the sets of its containers each 10 s
+		time.Sleep(5 * time.Second) // the kubelet writes the sets of its containers each 2 s
 		a.awaitCPUs("Tenon leaves the sets of CPUs alone", container, rest)
 		a.awaitCPUs("Tenon leaves the class's set alone", "besteffort", all)
 		if journal := a.journal(); strings.Contains(journal, "cpuset") {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -145,19 +144,14 @@ type replica struct {
 // managers runs two replicas until the test ends.
 func managers(t *testing.T, c *Cluster) []*replica {
 	t.Helper()
-	dir := t.TempDir()
-	build := exec.Command("go", "build", "-o", dir+"/", "tenon.sh/tenon/cmd/tenon-manager")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
+	bin := filepath.Join(programs(t), "tenon-manager")
 	var all []*replica
 	for i := range 2 {
 		r := &replica{t: t, log: filepath.Join(t.TempDir(), fmt.Sprintf("manager-%d.log", i))}
 		all = append(all, r)
 		ctx, cancel := context.WithCancel(t.Context())
 		var done sync.WaitGroup
-		done.Go(func() { r.supervise(ctx, c, filepath.Join(dir, "tenon-manager")) })
+		done.Go(func() { r.supervise(ctx, c, bin) })
 		t.Cleanup(func() {
 			cancel()
 			done.Wait()

@@ -72,6 +72,7 @@ func (l *load) take() (n int, p99 time.Duration, failed []error) {
 // forth, and a pod that comes afterwards has its values before its first
 // instruction again. TENON_TEST_LONG=1 does it more often.
 func TestKubeletAndContainerdAreKilledAtFullLoad(t *testing.T) {
+	beside(t)
 	c, n := up(t, "full-load")
 	offer(t, c, n, 6000, "6Gi")
 	a := newAgent(t, c, n)

@@ -20,6 +20,7 @@ const promptly = `{"enable": true, "metricReportIntervalSeconds": 1, "metricAggr
 // any more: the manager publishes no less than they request, so that the kubelet
 // admits them again. When one ends, what is published falls.
 func TestARestartedKubeletKeepsBatchPods(t *testing.T) {
+	beside(t)
 	c, n := up(t, "held")
 	offer(t, c, n, 4000, "4Gi")
 	a := newAgent(t, c, n)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -14,6 +15,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -47,6 +49,11 @@ func Main() {
 
 // startInit starts this program again as process 1 of new namespaces.
 func (c *Cluster) startInit(ctx context.Context, keep bool, images image.Layout) error {
+	unlock, err := lockFolders()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	for _, other := range others(c.Name) {
 		c.Made = append(c.Made, other.Made...)
 	}
@@ -91,6 +98,7 @@ func (c *Cluster) startInit(ctx context.Context, keep bool, images image.Layout)
 	if err := c.save(); err != nil {
 		return err
 	}
+	unlock() // the other clusters know now
 	return until(ctx, 10*time.Second, func() error {
 		if !c.alive() {
 			return fmt.Errorf("%w: the init ended: %s", errFinal, tail(c.file("log", "init.log")))
@@ -98,6 +106,19 @@ func (c *Cluster) startInit(ctx context.Context, keep bool, images image.Layout)
 		_, err := os.Stat(c.file("run", "dial.sock"))
 		return err
 	})
+}
+
+// lockFolders keeps other clusters of this machine from making and removing the
+// folders that they all mount over, until the lock is given back.
+func lockFolders() (unlock func(), err error) {
+	f, err := os.OpenFile(filepath.Join(os.TempDir(), "tenon-clusters.lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return sync.OnceFunc(func() { _ = f.Close() }), nil
 }
 
 // runInit returns when it cannot go on.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -16,12 +15,7 @@ import (
 // leaves does.
 func (h *chart) experiment() {
 	h.t.Run("lab", func(t *testing.T) {
-		bin := filepath.Join(t.TempDir(), "tenon")
-		build := exec.Command("go", "build", "-o", bin, "tenon.sh/tenon/cmd/tenon")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("build: %v\n%s", err, out)
-		}
+		bin := filepath.Join(programs(t), "tenon")
 		before := h.strategies(t)
 		out := filepath.Join(t.TempDir(), "results")
 		lab := h.c.Command(t.Context(), bin, "lab", "colocation", "--kubernetes", "--client-cpus", "0", "--blocks", "1", "--once",

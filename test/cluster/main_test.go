@@ -14,7 +14,11 @@ func TestMain(m *testing.M) {
 	if name := os.Getenv(orphanEnv); name != "" {
 		orphan(name)
 	}
-	os.Exit(m.Run())
+	status := m.Run()
+	if builtIn != "" {
+		_ = os.RemoveAll(builtIn)
+	}
+	os.Exit(status)
 }
 
 // needsCluster skips a test that starts a cluster, and says why.
@@ -28,6 +32,15 @@ func needsCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Skip(err)
+	}
+}
+
+// beside lets a test run beside others, each with a cluster of its own, as it
+// mostly waits. In its long form it also measures, and runs alone.
+func beside(t *testing.T) {
+	t.Helper()
+	if long(true, false) {
+		t.Parallel()
 	}
 }
 

@@ -23,6 +23,7 @@ const mostAnonymous = 45 << 10
 // rest is batch work, and tenond controls them all. TENON_TEST_LONG=1: a hundred
 // pods, which is nearly what a kubelet takes, for five minutes.
 func TestAgentTakesLittleMemory(t *testing.T) {
+	beside(t)
 	c, n := up(t, "memory")
 	offer(t, c, n, 8000, "8Gi")
 	a := newAgent(t, c, n)

@@ -30,6 +30,7 @@ func orphan(name string) {
 // TestClusterEndsWithItsStarter, even when that is killed: no process stays,
 // and what is on disk is removed by the next of the same name.
 func TestClusterEndsWithItsStarter(t *testing.T) {
+	beside(t)
 	needsCluster(t)
 	const name = "orphan"
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe")

@@ -15,6 +15,7 @@ import (
 // TestSeedsRun: the published manifests run on the cluster: what they ask for
 // is there, is where it belongs, and goes without a trace.
 func TestSeedsRun(t *testing.T) {
+	beside(t)
 	c, n := up(t, "seeds")
 	offer(t, c, n, 1500, "4Gi")
 

@@ -25,7 +25,7 @@ const quick = `{"enable": true, "metricAggregateDurationSeconds": 10, "metricRep
 // kubelet and the schedulers see so much less of batch-cpu on the node. The way
 // goes from the kernel's account of CPU time over tenond's report, the API server
 // and the manager that leads to the status of the node. TENON_TEST_LONG=1: 20 steps.
-func TestAStepOfLoadLowersAllocatable(t *testing.T) {
+func TestAStepOfLoadLowersAllocatable(t *testing.T) { // alone, as it needs idle CPUs
 	c, n := up(t, "step")
 	a := newAgent(t, c, n)
 	a.apply(strings.Replace(strings.Replace(strategies, "THRESHOLD", "", 1), `{"enable": true}`, quick, 1))

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -62,21 +63,34 @@ func newAgent(t *testing.T, c *Cluster, n *Node) *agent {
 	return a
 }
 
-// programs builds tenon and tenond, or takes them from TENON_TEST_BIN: where the
-// tests run there may be no compiler.
+// programs builds tenon, tenond and tenon-manager once for all tests, or takes
+// them from TENON_TEST_BIN: where the tests run there may be no compiler.
 func programs(t *testing.T) string {
 	t.Helper()
 	if dir := os.Getenv("TENON_TEST_BIN"); dir != "" {
 		return dir
 	}
-	dir := t.TempDir()
-	build := exec.Command("go", "build", "-o", dir+"/", "tenon.sh/tenon/cmd/tenon", "tenon.sh/tenon/cmd/tenond")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+	dir, err := built()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return dir
 }
+
+// built is where programs has built them. TestMain removes it.
+var built = sync.OnceValues(func() (dir string, err error) {
+	if builtIn, err = os.MkdirTemp("", "tenon-test-bin-"); err != nil {
+		return "", err
+	}
+	build := exec.Command("go", "build", "-o", builtIn+"/", "tenon.sh/tenon/cmd/tenon", "tenon.sh/tenon/cmd/tenond", "tenon.sh/tenon/cmd/tenon-manager")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build: %w\n%s", err, out)
+	}
+	return builtIn, nil
+})
+
+var builtIn string // empty: nothing was built
 
 // configure writes the ConfigMap.
 func (a *agent) configure(threshold string) {
@@ -286,6 +300,7 @@ func (a *agent) pod(text, name, level string) string {
 // a kubelet that ends and comes back changes nothing; and in the end the node is
 // as it was.
 func TestTenondKeepsTheNodeOfACluster(t *testing.T) {
+	beside(t)
 	c, n := up(t, "tenond")
 	offer(t, c, n, 4000, "4Gi")
 	a := newAgent(t, c, n)
@@ -368,6 +383,7 @@ func TestTenondKeepsTheNodeOfACluster(t *testing.T) {
 // a stopped one the kernel sees no write to a control group, not even of the
 // value that is there, neither by tenond nor by the runtime.
 func TestARestartOfTenondWritesNothing(t *testing.T) {
+	beside(t)
 	c, n := up(t, "restart")
 	offer(t, c, n, 4000, "4Gi")
 	a := newAgent(t, c, n)
@@ -405,6 +421,7 @@ func TestARestartOfTenondWritesNothing(t *testing.T) {
 // Tenon added, what Tenon adds follows, and a release gives back the new limit
 // and not that of the pod's begin.
 func TestAResizedPodGetsItsNewLimits(t *testing.T) {
+	beside(t)
 	c, n := up(t, "resize")
 	a := newAgent(t, c, n)
 	group := a.pod(strings.Replace(servicePod, "LIMIT", "500m", 1), "web", "burstable")
@@ -439,6 +456,7 @@ func TestAResizedPodGetsItsNewLimits(t *testing.T) {
 // TestTenondEvictsByTheAPI: what must go is evicted, with the reason in an event,
 // and what a disruption budget protects stays.
 func TestTenondEvictsByTheAPI(t *testing.T) {
+	beside(t)
 	c, n := up(t, "evict")
 	offer(t, c, n, 4000, "4Gi")
 	a := newAgent(t, c, n)
@@ -483,6 +501,7 @@ func TestTenondEvictsByTheAPI(t *testing.T) {
 // DaemonSet stays it leaves everything as it is, and once that is deleted it
 // leaves nothing, also of what containers got through NRI.
 func TestTenondPutsBackWhatItChangedWhenItsDaemonSetGoes(t *testing.T) {
+	beside(t)
 	c, n := up(t, "leave")
 	offer(t, c, n, 4000, "4Gi")
 	a := newAgent(t, c, n)

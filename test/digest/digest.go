@@ -51,11 +51,11 @@ type digest struct {
 	failures   []failure
 	passed     int
 	skipped    int
-	skips      map[string]bool // packages with a test that was skipped
+	skips      map[place]bool // tests that were skipped, or a part of them
 }
 
 func newDigest(out, whole io.Writer) *digest {
-	return &digest{out: out, whole: whole, lines: make(map[place][]string), inner: make(map[place]bool), noting: make(map[place]bool), over: make(map[string]bool), skips: make(map[string]bool)}
+	return &digest{out: out, whole: whole, lines: make(map[place][]string), inner: make(map[place]bool), noting: make(map[place]bool), over: make(map[string]bool), skips: make(map[place]bool)}
 }
 
 func (d *digest) read(in io.Reader) error {
@@ -147,7 +147,8 @@ func (d *digest) end(e event) {
 			return // a package without tests
 		}
 		d.skipped++
-		d.skips[e.Package] = true
+		top, _, _ := strings.Cut(e.Test, "/")
+		d.skips[place{e.Package, top}] = true
 	case "fail":
 		switch {
 		case d.inner[at]: // its own complaints, without the log that led to those of its parts

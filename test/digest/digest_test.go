@@ -199,7 +199,7 @@ func TestTheLogHasAllOfIt(t *testing.T) {
 	}
 }
 
-func TestPackagesThatSkipAreListed(t *testing.T) {
+func TestWhatWasSkippedIsListedAndCanBeRun(t *testing.T) {
 	const story = `{"Action":"pass","Package":"a","Test":"TestA"}
 {"Action":"skip","Package":"b","Test":"TestA/part"}
 {"Action":"skip","Package":"none"}
@@ -220,8 +220,20 @@ func TestPackagesThatSkipAreListed(t *testing.T) {
 	}
 	ok, err := run(test(nil), nil, options{once: true, skipped: list}, io.Discard, filepath.Join(dir, "log"))
 	got, _ := os.ReadFile(list)
-	if !ok || err != nil || string(got) != "a/b\nb\n" {
+	if !ok || err != nil || string(got) != "a/b TestB\nb TestA\n" {
 		t.Errorf("ok %v, error %v, list %q", ok, err, got)
+	}
+	which, err := readSkipped(list)
+	if want := []string{"-run=^(TestA|TestB)$", "a/b", "b"}; err != nil || !slices.Equal(which, want) {
+		t.Errorf("to run: %q, error %v; want %q", which, err, want)
+	}
+	for _, text := range []string{"", "a\n", "a \n"} {
+		if err := os.WriteFile(list, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if which, err := readSkipped(list); err == nil {
+			t.Errorf("of %q, which names no test, it runs %q", text, which)
+		}
 	}
 }
 

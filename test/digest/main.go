@@ -4,6 +4,7 @@
 // that begin with NOTE: and the name of the test). So the last lines of a long run tell what came of it.
 //
 //	digest [-once] [-skipped FILE] LOG ./test/vm -- go test -json -count=1
+//	digest -only FILE LOG -- go test -json -count=1
 //
 // LOG gets all of it, as go test -v prints it. The packages are those of the
 // first run: a test that failed is run once more, alone, in its package. Failing
@@ -12,7 +13,8 @@
 // notes.txt lists those that have, and the second note of a test fails.
 //
 // -once gives each test one chance: for those that wait for nothing. -skipped
-// writes the packages in which a test was skipped, if nothing failed.
+// writes which tests were skipped, or a part of them, if nothing failed: a line
+// of package and test each. -only runs those of such a file, in place of packages.
 //
 // The exit status is 1 if anything failed or nothing ran.
 package main
@@ -35,18 +37,20 @@ import (
 type options struct {
 	once    bool
 	skipped string            // file; "": none
+	only    string            // file; "": none
 	known   map[string]string // the tests that have had their one note; see [parseNotes]
 }
 
 func main() {
 	var o options
 	flag.BoolVar(&o.once, "once", false, "repeat nothing")
-	flag.StringVar(&o.skipped, "skipped", "", "file for the packages in which a test was skipped")
+	flag.StringVar(&o.skipped, "skipped", "", "file for the tests that were skipped")
+	flag.StringVar(&o.only, "only", "", "file of the tests to run, as -skipped writes it")
 	flag.Parse()
 	args := flag.Args()
 	split := slices.Index(args, "--")
-	if split < 2 || split == len(args)-1 {
-		fmt.Fprintln(os.Stderr, "usage: digest [-once] [-skipped FILE] LOG PACKAGE... -- go test -json [FLAG...]")
+	if split < 1 || (split == 1) != (o.only != "") || split == len(args)-1 {
+		fmt.Fprintln(os.Stderr, "usage: digest [-once] [-skipped FILE] LOG PACKAGE... -- go test -json [FLAG...]\n       digest [-once] -only FILE LOG -- go test -json [FLAG...]")
 		os.Exit(2)
 	}
 	// Whoever interrupts means the tests; what they said until then is wanted.
@@ -54,8 +58,15 @@ func main() {
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	var err error
 	ok := false
-	if o.known, err = parseNotes(notedBefore); err == nil {
-		ok, err = run(goTest(args[split+1:], interrupted), args[1:split], o, os.Stdout, args[0])
+	which := args[1:split]
+	if o.only != "" {
+		which, err = readSkipped(o.only)
+	}
+	if err == nil {
+		o.known, err = parseNotes(notedBefore)
+	}
+	if err == nil {
+		ok, err = run(goTest(args[split+1:], interrupted), which, o, os.Stdout, args[0])
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "digest:", err)
@@ -91,8 +102,9 @@ func goTest(command []string, interrupted <-chan os.Signal) tester {
 	}
 }
 
-// run writes the digest of tests to out, and all of it to the file log.
-func run(test tester, packages []string, o options, out io.Writer, log string) (ok bool, err error) {
+// run writes the digest of tests to out, and all of it to the file log. which
+// are the packages, or more arguments that say which tests.
+func run(test tester, which []string, o options, out io.Writer, log string) (ok bool, err error) {
 	if err := os.MkdirAll(filepath.Dir(log), 0o755); err != nil {
 		return false, err
 	}
@@ -102,7 +114,7 @@ func run(test tester, packages []string, o options, out io.Writer, log string) (
 	}
 	defer file.Close() // once more does no harm
 	d := newDigest(out, file)
-	if err := test(d.read, packages...); err != nil && len(d.failures) == 0 {
+	if err := test(d.read, which...); err != nil && len(d.failures) == 0 {
 		d.failures = append(d.failures, failure{name: "go test", lines: []string{err.Error()}})
 	}
 	if !o.once {
@@ -113,9 +125,41 @@ func run(test tester, packages []string, o options, out io.Writer, log string) (
 	d.summary(out)
 	fmt.Fprintf(out, "all of it: %s\n", log)
 	if o.skipped != "" && d.ok() {
-		if err := os.WriteFile(o.skipped, []byte(strings.Join(slices.Sorted(maps.Keys(d.skips)), "\n")+"\n"), 0o644); err != nil {
+		if err := writeSkipped(o.skipped, d.skips); err != nil {
 			return false, err
 		}
 	}
 	return d.ok(), file.Close()
+}
+
+// writeSkipped writes a line of package and test for each.
+func writeSkipped(file string, skips map[place]bool) error {
+	var lines []string
+	for at := range skips {
+		lines = append(lines, at.pkg+" "+at.test+"\n")
+	}
+	slices.Sort(lines)
+	return os.WriteFile(file, []byte(strings.Join(lines, "")), 0o644)
+}
+
+// readSkipped returns the arguments of go test that run the tests of the file.
+// A test of the same name in another of the packages runs, too.
+func readSkipped(file string) ([]string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	packages, tests := map[string]bool{}, map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		pkg, test, is := strings.Cut(strings.TrimSpace(line), " ")
+		if !is || test == "" {
+			return nil, fmt.Errorf("%s: %q: want PACKAGE TEST", file, strings.TrimSpace(line))
+		}
+		packages[pkg], tests[test] = true, true
+	}
+	if len(tests) == 0 {
+		return nil, fmt.Errorf("%s names no test", file)
+	}
+	run := "-run=^(" + strings.Join(slices.Sorted(maps.Keys(tests)), "|") + ")$"
+	return append([]string{run}, slices.Sorted(maps.Keys(packages))...), nil
 }

@@ -35,7 +35,7 @@ import (
 func TestRestoreAfterKillLeavesNothing(t *testing.T) {
 	tree := needRoot(t)
 	needPrograms(t, "nginx", "ffmpeg")
-	tenon := build(t)
+	tenon := filepath.Join(programs(t), "tenon")
 	state := t.TempDir()
 	f := plantForeignTree(t, tree)
 	before := f.dump(t)
@@ -157,16 +157,6 @@ func needPrograms(t *testing.T, names ...string) {
 			}
 		}
 	}
-}
-
-func build(t *testing.T) string {
-	t.Helper()
-	bin := filepath.Join(t.TempDir(), "tenon")
-	cmd := exec.Command("go", "build", "-o", bin, "tenon.sh/tenon/cmd/tenon")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build tenon: %v\n%s", err, text)
-	}
-	return bin
 }
 
 // start runs a command in the background and ends it with the test.

@@ -241,12 +241,12 @@ func TestTenondIsSmallOnANodeOf110Pods(t *testing.T) {
 	d := s.tenond()
 	largest := unit.Bytes(0)
 	for i := range 40 {
-		if i%4 == 0 { // news of a pod: all are decoded
+		if i%2 == 0 { // news of a pod each time that tenond asks: all are decoded
 			k.mu.Lock()
 			k.pods[0].Status.Message = fmt.Sprint(i)
 			k.mu.Unlock()
 		}
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(250 * time.Millisecond)
 		largest = max(largest, anonymous(t, d.Process.Pid))
 	}
 	t.Logf("RssAnon with %d pods: at most %.1f MiB, in the end %.1f MiB", pods, float64(largest)/(1<<20), float64(anonymous(t, d.Process.Pid))/(1<<20))

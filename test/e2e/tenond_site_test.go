@@ -342,7 +342,7 @@ func (s *site) restore() {
 	if err != nil {
 		s.t.Fatalf("tenon restore: %v\n%s", err, text)
 	}
-	time.Sleep(1500 * time.Millisecond) // all pending writes are done by then
+	s.alone()
 	after := s.dump(s.t)
 	for name := range after {
 		if _, had := s.before[name]; !had {
@@ -358,6 +358,25 @@ func (s *site) restore() {
 	if pid, guarded := lease.Guarded(s.state); guarded {
 		s.t.Errorf("the watchdog, process %d, is left", pid)
 	}
+}
+
+// alone waits for the end of every process that was given the state directory: no
+// other one writes.
+func (s *site) alone() {
+	s.t.Helper()
+	eventually(s.t, "no process of Tenon is left", func() bool {
+		lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+		if err != nil || len(lines) == 0 {
+			s.t.Fatalf("%d processes: %v", len(lines), err)
+		}
+		for _, file := range lines {
+			text, _ := os.ReadFile(file) // empty: it has ended
+			if strings.Contains(string(text), s.state) {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // guarded waits for the watchdog and returns its process.

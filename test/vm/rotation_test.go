@@ -16,7 +16,7 @@ import (
 
 // rotating are the suites that run on one kernel each, in an order that gives
 // all kernels with sched_ext a turn in every run.
-var rotating = []string{"isolation", "cycles", "saturated", "scheduler", "beside isolated CPUs"}
+var rotating = []string{"isolation", "cycles", "saturated", "scheduler", "beside isolated CPUs", "by hand"}
 
 // withSchedExt are the series of the kernels with sched_ext, of three forms of
 // its interface.

@@ -6,8 +6,8 @@ import (
 )
 
 // TestBEScheduler runs the tests of the BE scheduler on a kernel with sched_ext,
-// which the machine may not have. TestQOSByHandInKernels loads it into all that
-// are at hand, one for each form of the kernel's interface.
+// which the machine may not have. The suites that take turns load it into all that
+// are at hand in every run, one for each form of the kernel's interface.
 func TestBEScheduler(t *testing.T) {
 	t.Parallel()
 	for _, series := range inTurn(t, "scheduler") {

@@ -7,7 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -102,17 +104,45 @@ func attempt(t *testing.T, m Machine, image *Image, limit time.Duration, command
 }
 
 // build compiles a package of this module without cgo, so that it runs in a
-// guest without libraries, and returns the path of the program.
+// guest without libraries, and returns the path of the program. Tests that want
+// the same program share it.
 func build(t *testing.T, verb []string, pkg string) string {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), filepath.Base(pkg))
-	compile := exec.Command("go", append(verb, "-o", program, pkg)...)
-	compile.Dir = "../.."
-	compile.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := compile.CombinedOutput(); err != nil {
-		t.Fatalf("go %s %s: %v\n%s", strings.Join(verb, " "), pkg, err, output)
+	one, _ := programs.LoadOrStore(strings.Join(slices.Concat(verb, []string{pkg}), " "), sync.OnceValues(func() (string, error) {
+		dir, err := os.MkdirTemp(programsDir, "")
+		if err != nil {
+			return "", err
+		}
+		program := filepath.Join(dir, filepath.Base(pkg))
+		compile := exec.Command("go", slices.Concat(verb, []string{"-o", program, pkg})...)
+		compile.Dir = "../.."
+		compile.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if output, err := compile.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("go %s %s: %w\n%s", strings.Join(verb, " "), pkg, err, output)
+		}
+		return program, nil
+	}))
+	program, err := one.(func() (string, error))()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return program
+}
+
+var (
+	programs    sync.Map // func() (path string, err error), by the arguments of go
+	programsDir string
+)
+
+func TestMain(m *testing.M) {
+	var err error
+	if programsDir, err = os.MkdirTemp("", "tenon-vm-bin-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	status := m.Run()
+	_ = os.RemoveAll(programsDir)
+	os.Exit(status)
 }
 
 func TestGuestHasTheTopologyAndControllersAskedFor(t *testing.T) {

@@ -56,24 +56,24 @@ func TestHookLeavesThroughput(t *testing.T) {
 		Hook     bool    `json:"hook"`
 		Requests float64 `json:"requests_per_second"`
 	}
-	pairs := 3
+	pairs, length := 3, time.Second
 	if n, err := strconv.Atoi(os.Getenv("TENON_TEST_PAIRS")); err == nil && n > 1 {
-		pairs = n
+		pairs, length = n, 2*time.Second
 	}
 	order := rand.New(rand.NewPCG(1, 2))
 	var raw []half
 	var logs []float64
-	wrk(t, url) // warm
+	wrk(t, url, length) // warm
 	for pair := range pairs {
 		var rate [2]float64
 		first := order.IntN(2)
 		for _, on := range []int{first, 1 - first} {
 			if on == 1 {
 				detach := attachHook(t, s)
-				rate[on] = wrk(t, url)
+				rate[on] = wrk(t, url, length)
 				detach()
 			} else {
-				rate[on] = wrk(t, url)
+				rate[on] = wrk(t, url, length)
 			}
 			raw = append(raw, half{pair, on == 1, rate[on]})
 		}
@@ -142,10 +142,10 @@ func startNginx(t *testing.T, tree *cgroup.Tree, group string) (url string) {
 	return ""
 }
 
-// wrk loads CPU 1 for two seconds and returns the requests a second.
-func wrk(t *testing.T, url string) float64 {
+// wrk loads CPU 1 for so many whole seconds and returns the requests a second.
+func wrk(t *testing.T, url string, length time.Duration) float64 {
 	t.Helper()
-	out, err := exec.Command("taskset", "-c", "1", "wrk", "-t1", "-c16", "-d2s", url).CombinedOutput()
+	out, err := exec.Command("taskset", "-c", "1", "wrk", "-t1", "-c16", "-d"+length.String(), url).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
