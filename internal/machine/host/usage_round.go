@@ -122,9 +122,11 @@ func (h *Host) workloadSeldom(w node.Workload) seldom {
 	known := h.ioSeldom(p)
 	known.cpu = w.Usage.CPU.Or(0)
 	known.readMemory(h, w)
-	for _, r := range resources {
-		if p, err := h.tree.Pressure(p, r.name); err == nil {
-			*r.of(&known.pressure) = stallOf(p)
+	if h.tree.Version() != 1 { // v1 has no pressure of cgroups
+		for _, r := range resources {
+			if p, err := h.tree.Pressure(p, r.name); err == nil {
+				*r.of(&known.pressure) = stallOf(p)
+			}
 		}
 	}
 	if h.throttlingIsSeldom(w) {
