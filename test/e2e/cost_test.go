@@ -20,10 +20,15 @@ import (
 // costSpan is how long the benchmark measures tenond.
 const costSpan = 20 * time.Second
 
+// costRounds is how often it measures each.
+const costRounds = 5
+
 // BenchmarkAgentCost shows the cost of tenond with 100 and 1000 workloads, each
 // a cgroup with a process, a quarter of them services, at the default period:
 // CPU as a share of one, private memory, and for a tick the time of its parts
-// and its allocations. Run it with -benchtime 1x.
+// and its allocations. Run it with -benchtime 1x. TENON_TEST_AGENTS, such as
+// "before=DIR after=DIR", names folders with a tenon and a tenond each, which it
+// then measures in turn beside the same cgroups.
 func BenchmarkAgentCost(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("needs root: it makes cgroups")
@@ -32,16 +37,27 @@ func BenchmarkAgentCost(b *testing.B) {
 	if err != nil {
 		b.Skip(err)
 	}
-	tenond := filepath.Join(b.TempDir(), "tenond")
-	if text, err := exec.Command("go", "build", "-o", tenond, "tenon.sh/tenon/cmd/tenond").CombinedOutput(); err != nil {
-		b.Fatalf("build tenond: %v\n%s", err, text)
+	agents := strings.Fields(os.Getenv("TENON_TEST_AGENTS"))
+	if len(agents) == 0 {
+		dir := b.TempDir()
+		if text, err := exec.Command("go", "build", "-o", dir+"/", "tenon.sh/tenon/cmd/tenon", "tenon.sh/tenon/cmd/tenond").CombinedOutput(); err != nil {
+			b.Fatalf("build: %v\n%s", err, text)
+		}
+		agents = []string{"this=" + dir}
 	}
 	for _, n := range []int{100, 1000} {
 		b.Run(fmt.Sprintf("workloads=%d", n), func(b *testing.B) {
 			root := fmt.Sprintf("tenon-test-cost-%d", os.Getpid())
 			plantJobs(b, tree, root, n)
-			for b.Loop() {
-				keep(b, tenond, root)
+			for round := range costRounds {
+				for _, agent := range agents {
+					name, dir, _ := strings.Cut(agent, "=")
+					b.Run(fmt.Sprintf("round=%d/%s", round, name), func(b *testing.B) {
+						for b.Loop() {
+							keep(b, dir, root)
+						}
+					})
+				}
 			}
 		})
 	}
@@ -81,8 +97,9 @@ func plantJobs(b *testing.B, tree *cgroup.Tree, root string, n int) {
 	}
 }
 
-// keep runs tenond on the cgroups for costSpan and reports the cost.
-func keep(b *testing.B, tenond, root string) {
+// keep runs the tenond of a folder on the cgroups for costSpan and reports the
+// cost.
+func keep(b *testing.B, dir, root string) {
 	b.Helper()
 	state := b.TempDir()
 	config := filepath.Join(state, "tenon.yaml")
@@ -98,7 +115,7 @@ resource-qos-config: {beClass: {cpuQOS: {enable: true}}}
 		b.Fatal(err)
 	}
 	address := freeAddress(b)
-	cmd := exec.Command(tenond, "--config", config, "--state-dir", state, "--machine-lock", filepath.Join(state, "machine.lock"), "--metrics", address)
+	cmd := exec.Command(filepath.Join(dir, "tenond"), "--config", config, "--state-dir", state, "--machine-lock", filepath.Join(state, "machine.lock"), "--metrics", address)
 	log, err := cmd.StderrPipe()
 	if err != nil {
 		b.Fatal(err)
@@ -109,7 +126,7 @@ resource-qos-config: {beClass: {cpuQOS: {enable: true}}}
 	defer func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
-		restore := exec.Command("go", "run", "tenon.sh/tenon/cmd/tenon", "--state-dir", state, "restore")
+		restore := exec.Command(filepath.Join(dir, "tenon"), "--state-dir", state, "restore")
 		if text, err := restore.CombinedOutput(); err != nil {
 			b.Errorf("restore: %v\n%s", err, text)
 		}

@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -70,6 +71,8 @@ func plantNode(t *testing.T) (*site, *kubelet, *apitest.Server) {
 		case r.Header.Get("Authorization") != "Bearer agent":
 			w.WriteHeader(http.StatusUnauthorized)
 		case r.URL.Path == "/pods":
+			// As the real one, which keeps them in a map, it lists them in any order.
+			rand.Shuffle(len(k.pods), func(i, j int) { k.pods[i], k.pods[j] = k.pods[j], k.pods[i] })
 			_ = json.NewEncoder(w).Encode(corev1.PodList{Items: k.pods})
 		case r.URL.Path == "/configz":
 			fmt.Fprintf(w, `{"kubeletconfig":{"cgroupDriver":"cgroupfs","cgroupRoot":"/%s"}}`, s.root)

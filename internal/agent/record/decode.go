@@ -153,7 +153,7 @@ func applyKnobs(last map[node.Knob]node.Value, changes []knobLine) (map[node.Kno
 
 // decisions brings the wants up to date and reads the steps.
 func (d *decoder) decisions(l line) error {
-	for _, w := range l.Wants {
+	for _, w := range l.spellOut(d.wants) {
 		if w.Gone {
 			delete(d.wants, w.Knob)
 		} else {
@@ -176,6 +176,32 @@ func (d *decoder) decisions(l line) error {
 		d.tick.Done = append(d.tick.Done, outcome)
 	}
 	return nil
+}
+
+// spellOut returns the wants of the line, with a line for each want for which one
+// with Alike stands. last is those of the line before.
+func (l line) spellOut(last map[node.Knob]wantLine) []wantLine {
+	if !slices.ContainsFunc(l.Wants, func(w wantLine) bool { return w.Alike }) {
+		return l.Wants
+	}
+	stood := map[wantLine][]node.CgroupPath{}
+	for k, w := range last {
+		w.Cgroup = ""
+		stood[w] = append(stood[w], k.Cgroup)
+	}
+	var all []wantLine
+	for _, w := range l.Wants {
+		cgroups := []node.CgroupPath{w.Cgroup}
+		if w.Alike {
+			from := last[w.Knob]
+			from.Cgroup, w.Alike = "", false
+			cgroups = stood[from]
+		}
+		for _, w.Cgroup = range cgroups {
+			all = append(all, w)
+		}
+	}
+	return all
 }
 
 // checkCPUs refuses what no node has: sets of CPUs end at unit.MaxCPUs.

@@ -6,17 +6,16 @@ import (
 	"slices"
 	"strings"
 
-	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
 )
 
 // An encoder turns turns into lines. It remembers the tick before and changes
 // nothing in it: hosts make new maps for each snapshot.
 type encoder struct {
-	last  Tick
-	rest  node.Snapshot
-	wants map[node.Knob]plan.Want
-	spare map[node.Knob]plan.Want // for those of the next tick
+	last Tick
+	rest node.Snapshot
+	// distinct: the wants of the tick before are each for a knob of its own.
+	distinct bool
 }
 
 // line returns the line of the tick with the given number. With key it is a
@@ -30,7 +29,6 @@ func (e *encoder) line(t Tick, number int, key bool) (line, error) {
 	l := line{Tick: number, At: s.At, Begun: t.Begun, Took: took{t.Sense, t.Decide, t.Act}, Events: t.Events, SLOViolated: s.SLOViolated}
 	if key {
 		e.last = Tick{}
-		clear(e.wants)
 		l.Version, l.State = version, &t.Before
 	}
 	if key || !reflect.DeepEqual(t.Config, e.last.Config) {
@@ -58,12 +56,7 @@ func (e *encoder) line(t Tick, number int, key bool) (line, error) {
 	l.workloads(e.last.Snapshot.Workloads, s.Workloads)
 	l.Now = knobChanges(e.last.Snapshot.Knobs.Now, s.Knobs.Now)
 	l.Before = knobChanges(e.last.Snapshot.Knobs.Before, s.Knobs.Before)
-	var same bool
-	if l.Wants, same = e.sameKnobs(t.Wants); !same {
-		wants := firstByKnob(e.spare, t.Wants)
-		l.Wants = wantChanges(e.wants, wants)
-		e.wants, e.spare = wants, e.wants
-	}
+	l.Wants = e.changedWants(t.Wants)
 	for _, o := range t.Done {
 		l.Done = append(l.Done, lineOfOutcome(o))
 	}
@@ -131,58 +124,5 @@ func knobChanges(last, now map[node.Knob]node.Value) []knobLine {
 	slices.SortFunc(changes, func(a, b knobLine) int { return a.Knob.Compare(b.Knob) })
 	return changes
 }
-
-// firstByKnob keeps the first want for each knob, as plan.Diff does. The order
-// of wants for different knobs has no meaning. It empties and reuses first,
-// which may be nil.
-func firstByKnob(first map[node.Knob]plan.Want, wants []plan.Want) map[node.Knob]plan.Want {
-	if first == nil {
-		first = make(map[node.Knob]plan.Want, len(wants))
-	}
-	clear(first)
-	for _, w := range wants {
-		if _, had := first[w.Knob]; !had {
-			first[w.Knob] = w
-		}
-	}
-	return first
-}
-
-// sameKnobs returns how wants have changed if they are for the same knobs as
-// those of the tick before, in the same order and each for one: most turns are
-// so, and need no map to tell.
-func (e *encoder) sameKnobs(wants []plan.Want) ([]wantLine, bool) {
-	last := e.last.Wants
-	if len(e.wants) != len(wants) || !slices.EqualFunc(last, wants, func(a, b plan.Want) bool { return a.Knob == b.Knob }) {
-		return nil, false
-	}
-	var changes []wantLine
-	for i, w := range wants {
-		if w != last[i] {
-			changes = append(changes, lineOfWant(w))
-			e.wants[w.Knob] = w
-		}
-	}
-	slices.SortFunc(changes, compareWants)
-	return changes, true
-}
-
-func wantChanges(last, now map[node.Knob]plan.Want) []wantLine {
-	var changes []wantLine
-	for k, w := range now {
-		if old, had := last[k]; !had || old != w {
-			changes = append(changes, lineOfWant(w))
-		}
-	}
-	for k := range last {
-		if _, still := now[k]; !still {
-			changes = append(changes, wantLine{Knob: k, Gone: true})
-		}
-	}
-	slices.SortFunc(changes, compareWants)
-	return changes
-}
-
-func compareWants(a, b wantLine) int { return a.Knob.Compare(b.Knob) }
 
 func compareWorkloads(a, b node.Workload) int { return strings.Compare(string(a.ID), string(b.ID)) }

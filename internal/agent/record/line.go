@@ -16,7 +16,7 @@ import (
 // version is that of the lines below. A field that is new changes it: a record
 // that is read without one of its fields would replay to something else. The
 // fields of each version are those in testdata/format.txt.
-const version = 5
+const version = 6
 
 // A line is a tick as it stands in a record. A key line, which has a State,
 // holds everything; every other line holds what is not as in the line before
@@ -75,7 +75,9 @@ type knobLine struct {
 	Gone  bool   `json:"gone,omitempty"`
 }
 
-// A wantLine is a want, or that there is none for the knob any more.
+// A wantLine is a want, or that there is none for the knob any more. With Alike
+// it holds for all wants that stood as the one for this knob in the line before,
+// each for its own cgroup.
 type wantLine struct {
 	node.Knob
 	Intent plan.Intent `json:"intent,omitempty"`
@@ -84,6 +86,7 @@ type wantLine struct {
 	Reason string      `json:"reason,omitempty"`
 	BE     bool        `json:"be,omitempty"`
 	Gone   bool        `json:"gone,omitempty"`
+	Alike  bool        `json:"alike,omitempty"`
 }
 
 // A doneLine is a step and how it went.
@@ -115,9 +118,13 @@ func valueOf(f node.File, text string) (node.Value, error) {
 	return node.ParseValue(f, text)
 }
 
+// hasValue reports whether a want of this intent has a value that means
+// something.
+func hasValue(i plan.Intent) bool { return i == plan.Set || i == plan.Hold }
+
 func lineOfWant(w plan.Want) wantLine {
 	l := wantLine{Knob: w.Knob, Intent: w.Intent, Owner: w.Owner, Reason: w.Reason, BE: w.BE}
-	if w.Intent == plan.Set || w.Intent == plan.Hold {
+	if hasValue(w.Intent) {
 		l.Value = textOf(w.Value)
 	}
 	return l
@@ -125,7 +132,7 @@ func lineOfWant(w plan.Want) wantLine {
 
 func (l wantLine) want() (plan.Want, error) {
 	w := plan.Want{Knob: l.Knob, Intent: l.Intent, Owner: l.Owner, Reason: l.Reason, BE: l.BE}
-	if l.Intent != plan.Set && l.Intent != plan.Hold {
+	if !hasValue(l.Intent) {
 		return w, nil
 	}
 	var err error

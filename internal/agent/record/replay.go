@@ -109,7 +109,7 @@ func (p *player) checkpoint(e entry) error {
 // compareAll compares every want and every step, word for word.
 func (p *player) compareAll(t Tick, wants []plan.Want, steps []plan.Step) {
 	differ := false
-	recorded, replayed := firstByKnob(nil, t.Wants), firstByKnob(nil, wants)
+	recorded, replayed := firstByKnob(t.Wants), firstByKnob(wants)
 	for _, k := range bothKeys(recorded, replayed) {
 		a, had := recorded[k]
 		b, has := replayed[k]
@@ -148,7 +148,7 @@ func (p *player) compareAll(t Tick, wants []plan.Want, steps []plan.Step) {
 // compareValues compares what the knobs are asked to be, whatever the reason.
 func (p *player) compareValues(t Tick, wants []plan.Want) {
 	differ := false
-	recorded, replayed := firstByKnob(nil, t.Wants), firstByKnob(nil, wants)
+	recorded, replayed := firstByKnob(t.Wants), firstByKnob(wants)
 	for _, k := range bothKeys(recorded, replayed) {
 		a, had := recorded[k]
 		b, has := replayed[k]

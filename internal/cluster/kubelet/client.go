@@ -55,11 +55,13 @@ type Client struct {
 	url  string
 	http *http.Client
 
-	body bytes.Buffer
-	sum  [sha256.Size]byte // of the last answer about pods
-	pods []corev1.Pod      // that it held
-	good bool
+	body  bytes.Buffer
+	pods  []corev1.Pod       // of the last answer
+	known map[sum]corev1.Pod // the same; nil: there was no answer yet
 }
+
+// A sum identifies the text of a pod.
+type sum [sha256.Size]byte
 
 // Open makes a client. It opens no connection yet.
 func Open(o Options) (*Client, error) {
@@ -82,22 +84,45 @@ func Open(o Options) (*Client, error) {
 }
 
 // Pods returns the pods that the kubelet runs or is about to run, static ones
-// included, in the form of Slim. Same means that the answer is equal to the
-// last one, byte for byte. The caller must not change the pods.
+// included, in the form of Slim. Same means that they are those of the last
+// answer: the kubelet lists them in another order each time, so each pod is
+// compared by itself. The caller must not change the pods.
 func (c *Client) Pods(ctx context.Context) (pods []corev1.Pod, same bool, err error) {
 	if err := c.read(ctx, "/pods"); err != nil {
 		return nil, false, err
 	}
 	defer c.letGo()
-	sum := sha256.Sum256(c.body.Bytes())
-	if c.good && sum == c.sum {
-		return c.pods, true, nil
-	}
-	pods, err = decodePods(&c.body)
-	if err != nil {
+	if pods, same, err = c.take(c.body.Bytes()); err != nil {
 		return nil, false, fmt.Errorf("read the pods of the kubelet at %s: %w", c.url, err)
 	}
-	c.pods, c.sum, c.good = pods, sum, true
+	return pods, same, nil
+}
+
+// take reads an answer, and of it only the pods that the last one did not hold.
+func (c *Client) take(answer []byte) (pods []corev1.Pod, same bool, err error) {
+	texts, err := items(answer)
+	if err != nil {
+		return nil, false, err
+	}
+	now := make(map[sum]corev1.Pod, len(texts))
+	same = c.known != nil
+	for i, text := range texts {
+		id := sum(sha256.Sum256(text))
+		pod, known := c.known[id]
+		if !known {
+			same = false
+			if err := json.Unmarshal(text, &pod); err != nil {
+				return nil, false, fmt.Errorf("items[%d]: %w", i, err)
+			}
+			Slim(&pod)
+		}
+		now[id] = pod
+		pods = append(pods, pod)
+	}
+	if same && len(pods) == len(c.pods) && len(now) == len(c.known) {
+		return c.pods, true, nil
+	}
+	c.pods, c.known = pods, now
 	return pods, false, nil
 }
 
@@ -183,72 +208,4 @@ func (c *Client) letGo() {
 	if c.body.Cap() > keptBuffer {
 		c.body = bytes.Buffer{}
 	}
-}
-
-// decodePods reads a PodList one pod at a time, so that no more than one is
-// there with all that it has.
-func decodePods(r io.Reader) ([]corev1.Pod, error) {
-	d := json.NewDecoder(r)
-	if err := open(d, '{'); err != nil {
-		return nil, err
-	}
-	var pods []corev1.Pod
-	listed := false
-	for d.More() {
-		key, err := d.Token()
-		if err != nil {
-			return nil, err
-		}
-		if key != "items" {
-			var skipped json.RawMessage
-			if err := d.Decode(&skipped); err != nil {
-				return nil, fmt.Errorf("%v: %w", key, err)
-			}
-			continue
-		}
-		if pods, err = decodeItems(d); err != nil {
-			return nil, err
-		}
-		listed = true
-	}
-	if _, err := d.Token(); err != nil { // the closing brace: an answer that was cut short is none
-		return nil, err
-	}
-	if !listed {
-		return nil, errors.New("it lists no items")
-	}
-	return pods, nil
-}
-
-func decodeItems(d *json.Decoder) ([]corev1.Pod, error) {
-	first, err := d.Token()
-	switch {
-	case err != nil:
-		return nil, err
-	case first == nil: // null: there are none
-		return nil, nil
-	case first != json.Delim('['):
-		return nil, fmt.Errorf("items: %v: want a list", first)
-	}
-	var pods []corev1.Pod
-	for d.More() {
-		var pod corev1.Pod
-		if err := d.Decode(&pod); err != nil {
-			return nil, fmt.Errorf("items[%d]: %w", len(pods), err)
-		}
-		Slim(&pod)
-		pods = append(pods, pod)
-	}
-	_, err = d.Token()
-	return pods, err
-}
-
-func open(d *json.Decoder, want json.Delim) error {
-	switch first, err := d.Token(); {
-	case err != nil:
-		return err
-	case first != want:
-		return fmt.Errorf("it begins with %v: want %v", first, want)
-	}
-	return nil
 }

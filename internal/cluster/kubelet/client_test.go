@@ -106,6 +106,37 @@ func TestTheSameAnswerIsNotReadTwice(t *testing.T) {
 	if err != nil || !same || &again[0] != &first[0] {
 		t.Errorf("same %v: %v", same, err)
 	}
+	// The kubelet lists its pods in another order each time.
+	var list struct {
+		Items []json.RawMessage `json:"items"`
+	}
+	if err := json.Unmarshal([]byte(*s.answer.Load()), &list); err != nil {
+		t.Fatal(err)
+	}
+	tell := func(items ...json.RawMessage) {
+		text, err := json.Marshal(map[string]any{"items": items})
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer := string(text)
+		s.answer.Store(&answer)
+	}
+	tell(list.Items...)
+	if first, _, err = c.Pods(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	tell(list.Items[2], list.Items[0], list.Items[1])
+	if again, same, err := c.Pods(context.Background()); err != nil || !same || &again[0] != &first[0] {
+		t.Errorf("in another order: same %v: %v", same, err)
+	}
+	tell(list.Items[2], list.Items[0])
+	if pods, same, err := c.Pods(context.Background()); err != nil || same || len(pods) != 2 {
+		t.Errorf("one has gone: %d, same %v: %v", len(pods), same, err)
+	}
+	tell(list.Items...)
+	if pods, same, err := c.Pods(context.Background()); err != nil || same || len(pods) != 3 {
+		t.Errorf("one has come: %d, same %v: %v", len(pods), same, err)
+	}
 	text := strings.Replace(*s.answer.Load(), `"phase":"Pending"`, `"phase":"Running"`, 1)
 	s.answer.Store(&text)
 	if pods, same, err := c.Pods(context.Background()); err != nil || same || pods[2].Status.Phase != "Running" {
@@ -208,10 +239,17 @@ func FuzzPods(f *testing.F) {
 	f.Add(string(text))
 	f.Add(`{"items":[{"spec":{"containers":[{"resources":{"limits":{"cpu":"1e999"}}}]}}]}`)
 	f.Add(`{"items":[null]}`)
+	f.Add(`{"a":{"items":[{}]},"items":[{"metadata":{"name":"}\\\"]{\\\\"}} , {"status":{}}],"b":1}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		pods, err := decodePods(strings.NewReader(text))
+		pods, _, err := new(Client).take([]byte(text))
 		if err != nil && pods != nil {
 			t.Errorf("%d pods with an error", len(pods))
+		}
+		var list struct {
+			Items []corev1.Pod `json:"items"`
+		}
+		if err == nil && json.Unmarshal([]byte(text), &list) == nil && len(list.Items) != len(pods) {
+			t.Errorf("%d pods, want %d", len(pods), len(list.Items))
 		}
 	})
 }

@@ -38,7 +38,7 @@ func LayoutOf(s node.Snapshot) Layout { return LayoutFor(node.BE, s) }
 func LayoutFor(c node.Class, s node.Snapshot) Layout {
 	l := Layout{
 		RootOf: make([]node.CgroupPath, len(s.Workloads)),
-		Others: map[node.CgroupPath]int{},
+		Others: make(map[node.CgroupPath]int, len(s.Workloads)),
 		isRoot: map[node.CgroupPath]bool{},
 	}
 	for _, w := range s.Workloads {

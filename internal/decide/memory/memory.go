@@ -72,7 +72,7 @@ func Decide(c Config, s node.Snapshot) []plan.Want {
 		}
 	}
 	needs, paths := protectAbove(leaves)
-	var wants []plan.Want
+	wants := make([]plan.Want, 0, len(holders)+len(paths))
 	for i, h := range holders {
 		wants = append(wants, asks[i].want(h, s, needs[h.Cgroup]))
 	}

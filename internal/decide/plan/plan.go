@@ -108,7 +108,7 @@ func (s Step) upward() bool {
 // first.
 func Diff(have node.Knobs, wants []Want) []Step {
 	var steps []Step
-	seen := map[node.Knob]bool{}
+	seen := make(map[node.Knob]bool, len(wants))
 	for _, w := range wants {
 		if seen[w.Knob] {
 			continue

@@ -200,7 +200,7 @@ func chainOf(l facts.Layout, s node.Snapshot) []link {
 // contention root.
 func (x suppressor) setsOf(chosen map[node.CgroupPath]unit.CPUSet, reasons map[node.CgroupPath]string) []plan.Want {
 	next := make(map[node.CgroupPath]unit.CPUSet, len(x.chain))
-	var wants []plan.Want
+	wants := make([]plan.Want, 0, len(x.chain))
 	for _, k := range x.chain {
 		w := x.cpusWant(k.cgroup)
 		w.Intent, w.Reason = plan.Abstain, reasons[k.root]

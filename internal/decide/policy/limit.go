@@ -20,7 +20,7 @@ import (
 // (kernel/sched/core.c: tg_cfs_schedulable_down), so the child's quota is
 // lowered first. Cgroup v2 applies the smaller of the two by itself.
 func limit(x *burster, l facts.Layout, s node.Snapshot, own grants, bounds []plan.Want) []plan.Want {
-	var wants []plan.Want
+	wants := make([]plan.Want, 0, len(s.Workloads))
 	seen := make(map[node.CgroupPath]bool, len(s.Workloads))
 	for _, w := range s.Workloads {
 		mine := x.wants(w)

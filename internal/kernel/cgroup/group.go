@@ -143,22 +143,34 @@ func (t *Tree) Exists(path string) bool {
 // or the first other one in which the group exists. v1 allows a group to
 // exist in some hierarchies only.
 func (t *Tree) home(path string) (*hierarchy, error) {
+	h, _, err := find(t, path)
+	return h, err
+}
+
+// find is home, with what stat says of the group's directory there.
+func find(t *Tree, path string) (*hierarchy, syscall.Stat_t, error) {
+	var st syscall.Stat_t
 	for _, h := range t.all {
 		dir, err := h.dir(path)
 		if err != nil {
-			return nil, err
+			return nil, st, err
 		}
-		if exists(dir) {
-			return h, nil
+		if syscall.Stat(dir, &st) == nil && st.Mode&syscall.S_IFMT == syscall.S_IFDIR {
+			return h, st, nil
 		}
 	}
-	return nil, fmt.Errorf("find cgroup %s: %w", path, ErrGone)
+	return nil, st, fmt.Errorf("find cgroup %s: %w", path, ErrGone)
 }
+
+// childless reports whether a directory holds no other: the kernel counts two
+// links and one for each child (fs/kernfs/inode.c: kernfs_refresh_inode). File
+// systems that do not count children show one link.
+func childless(st syscall.Stat_t) bool { return st.Nlink == 2 }
 
 // Children lists the names of the groups directly below path, sorted.
 func (t *Tree) Children(path string) ([]string, error) {
-	h, err := t.home(path)
-	if err != nil {
+	h, st, err := find(t, path)
+	if err != nil || childless(st) {
 		return nil, err
 	}
 	return h.children(path)
@@ -210,14 +222,6 @@ func (t *Tree) Paths() ([]string, error) {
 // Inode returns the inode number of the group's directory, on v1 in the
 // hierarchy of cpu. It changes when a group is removed and made again.
 func (t *Tree) Inode(path string) (uint64, error) {
-	h, err := t.home(path)
-	if err != nil {
-		return 0, err
-	}
-	var st syscall.Stat_t
-	dir := filepath.Join(h.mount, path)
-	if err := syscall.Stat(dir, &st); err != nil {
-		return 0, fmt.Errorf("stat cgroup %s: %w", shown(path), cause(dir, err))
-	}
-	return st.Ino, nil
+	_, st, err := find(t, path)
+	return st.Ino, err
 }

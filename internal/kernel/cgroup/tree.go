@@ -71,7 +71,10 @@ func (h *hierarchy) dir(path string) (string, error) {
 	if path != "" && (!filepath.IsLocal(path) || filepath.Clean(path) != path || path == ".") {
 		return "", fmt.Errorf("cgroup path %q: want a relative path such as a/b: %w", path, syscall.EINVAL)
 	}
-	return filepath.Join(h.mount, path), nil
+	if path == "" {
+		return h.mount, nil
+	}
+	return h.mount + "/" + path, nil
 }
 
 // Detect finds the hierarchies in procRoot/self/mountinfo and tells for each

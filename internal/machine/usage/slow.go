@@ -127,9 +127,11 @@ func (c *Counters) readWorkload(w node.Workload) slowCounters {
 	known := c.readIO(p)
 	known.cpu = w.Usage.CPU.Or(0)
 	known.readMemory(c, w)
-	for _, r := range resources {
-		if p, err := c.tree.Pressure(p, r.name); err == nil {
-			*r.of(&known.pressure) = stallOf(p)
+	if c.tree.Version() != 1 { // v1 has no pressure of cgroups
+		for _, r := range resources {
+			if p, err := c.tree.Pressure(p, r.name); err == nil {
+				*r.of(&known.pressure) = stallOf(p)
+			}
 		}
 	}
 	if c.throttlingIsSlow(w) {

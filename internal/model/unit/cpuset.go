@@ -56,25 +56,24 @@ func ParseCPUSet(list string) (CPUSet, error) {
 
 // String prints s in the kernel's list format: "0-3,8". Empty prints "".
 func (s CPUSet) String() string {
-	var b strings.Builder
-	for c := CPU(0); c < MaxCPUs; c++ {
-		if !s.Has(c) {
+	var b []byte
+	end := CPU(-1) // of the range that stands last in b
+	for c := range s.All() {
+		if c <= end {
 			continue
 		}
-		first := c
-		for c+1 < MaxCPUs && s.Has(c+1) {
-			c++
+		for end = c; s.Has(end + 1); {
+			end++
 		}
-		if b.Len() > 0 {
-			b.WriteByte(',')
+		if len(b) > 0 {
+			b = append(b, ',')
 		}
-		b.WriteString(strconv.Itoa(int(first)))
-		if c > first {
-			b.WriteByte('-')
-			b.WriteString(strconv.Itoa(int(c)))
+		b = strconv.AppendInt(b, int64(c), 10)
+		if end > c {
+			b = strconv.AppendInt(append(b, '-'), int64(end), 10)
 		}
 	}
-	return b.String()
+	return string(b)
 }
 
 // Has reports whether c is in s.

@@ -1,0 +1,105 @@
+package record
+
+import (
+	"slices"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// changedWants returns how wants have changed since the tick before. Most turns
+// have wants for the same knobs, in the same order, and need no map to tell.
+func (e *encoder) changedWants(wants []plan.Want) []wantLine {
+	last := e.last.Wants
+	if e.distinct && slices.EqualFunc(last, wants, func(a, b plan.Want) bool { return a.Knob == b.Knob }) {
+		return movesOf(last, wants)
+	}
+	now := firstByKnob(wants)
+	e.distinct = len(now) == len(wants)
+	return wantChanges(firstByKnob(last), now)
+}
+
+// firstByKnob keeps the first want for each knob, as plan.Diff does. The order
+// of wants for different knobs has no meaning.
+func firstByKnob(wants []plan.Want) map[node.Knob]plan.Want {
+	first := make(map[node.Knob]plan.Want, len(wants))
+	for _, w := range wants {
+		if _, had := first[w.Knob]; !had {
+			first[w.Knob] = w
+		}
+	}
+	return first
+}
+
+// A move is what became of the wants that stood alike but for their cgroups.
+type move struct {
+	to    plan.Want // without its cgroup
+	alike bool      // of all of them
+	line  int       // of the first; 0: not written yet
+}
+
+// movesOf returns how wants for the same knobs, in the same order, have changed.
+// The same change of all that stood alike is one line: the reason for a bound,
+// which says how busy the node is, changes in most turns and for all best-effort
+// cgroups at once.
+func movesOf(last, now []plan.Want) []wantLine {
+	moves := map[plan.Want]move{}
+	for i, w := range now {
+		if from, to := anywhere(last[i]), anywhere(w); w != last[i] {
+			before, had := moves[from]
+			moves[from] = move{to: to, alike: !had || before.alike && before.to == to}
+		}
+	}
+	if len(moves) == 0 {
+		return nil
+	}
+	for i, w := range now {
+		if m, had := moves[anywhere(last[i])]; had && w == last[i] {
+			m.alike = false
+			moves[anywhere(last[i])] = m
+		}
+	}
+	var changes []wantLine
+	for i, w := range now {
+		from := anywhere(last[i])
+		m := moves[from]
+		switch {
+		case w == last[i]:
+		case m.alike && m.line > 0:
+			changes[m.line-1].Alike = true
+		default:
+			changes = append(changes, lineOfWant(w))
+			m.line = len(changes)
+			moves[from] = m
+		}
+	}
+	slices.SortFunc(changes, compareWants)
+	return changes
+}
+
+// anywhere is a want without its cgroup, and without a value that means nothing.
+func anywhere(w plan.Want) plan.Want {
+	w.Knob.Cgroup = ""
+	if !hasValue(w.Intent) {
+		w.Value = nil
+	}
+	return w
+}
+
+func wantChanges(last, now map[node.Knob]plan.Want) []wantLine {
+	var changes []wantLine
+	for k, w := range now {
+		if old, had := last[k]; !had || old != w {
+			changes = append(changes, lineOfWant(w))
+		}
+	}
+	for k := range last {
+		if _, still := now[k]; !still {
+			changes = append(changes, wantLine{Knob: k, Gone: true})
+		}
+	}
+	slices.SortFunc(changes, compareWants)
+	return changes
+}
+
+func compareWants(a, b wantLine) int { return a.Knob.Compare(b.Knob) }
