@@ -35,7 +35,9 @@ var damages = map[string]func(t *testing.T, path string){
 		rewrite(t, path, func(b []byte) []byte { return b[bytes.IndexByte(b, '\n')+1:] })
 	},
 	"one digit changed": func(t *testing.T, path string) {
-		rewrite(t, path, func(b []byte) []byte { return bytes.Replace(b, []byte(`"before":"200000`), []byte(`"before":"900000`), 1) })
+		rewrite(t, path, func(b []byte) []byte {
+			return bytes.Replace(b, []byte(`"before":"200000`), []byte(`"before":"900000`), 1)
+		})
 	},
 }
 
