@@ -24,10 +24,14 @@ func newRestoreCommand(g *global) *cobra.Command {
 journal. Works after kill -9 and without any daemon; a tenond that runs must be
 stopped first.
 
-A knob that somebody else has changed since is left alone. Groups that Tenon
+A knob that another program has changed since is left alone. Groups that Tenon
 made are removed when they are empty. A command started by tenon run is never
 ended: the group that it is in stays and is reported. Processes that a lab
-started, and that outlived it, are ended.`,
+started, and that outlived it, are ended.
+
+If another program has damaged the journal, what is left of it is restored, and
+the command fails: knobs that the journal does not know any more may still have
+Tenon's values. A restart of the machine clears those.`,
 		Example: `  sudo tenon restore
   sudo tenon restore --dry-run -o json`,
 		Args: noArgs,
@@ -38,6 +42,9 @@ started, and that outlived it, are ended.`,
 			}
 			if printed := g.output.print(cmd.OutOrStdout(), report, restored(report, dryRun)); printed != nil {
 				return printed
+			}
+			if err == nil && report.Damage != "" {
+				return fmt.Errorf("the journal in %s was damaged (%s): knobs that Tenon changed may still have its values", g.stateDir, report.Damage)
 			}
 			if err == nil && os.Geteuid() != 0 && !cmd.Flags().Changed("state-dir") {
 				// That was the user's own. Root's may be there as well.

@@ -195,6 +195,7 @@ const settling = 100 * time.Millisecond
 // It implements the agent's host.
 func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	d.guard.begin()
+	d.repairJournal()
 	d.before = d.agent.State()
 	d.followConfig()
 	d.guard.begin() // again: a new configuration may have loaded a BPF program, which takes time
@@ -213,6 +214,18 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 		err = d.guard.bind(policy.SafeBounds(d.agent.Config, s))
 	}
 	return s, err
+}
+
+// repairJournal writes the journal again if another program has removed or
+// damaged it. A failure is logged at each tick until it succeeds, because
+// without the journal a restore cannot put any knob back.
+func (d *daemon) repairJournal() {
+	switch damage, err := d.host.RepairJournal(); {
+	case err != nil:
+		d.Log.Error("the journal is damaged: tenon restore could not put back what Tenon changed", "error", err)
+	case damage != "":
+		d.Log.Warn("wrote the journal again: another program damaged it", "directory", d.StateDir, "damage", damage)
+	}
 }
 
 // observe reports a tick, and notifies the guard that the loop is alive.

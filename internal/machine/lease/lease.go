@@ -113,12 +113,15 @@ func hold(dir, boot string, self Holder, clock func() time.Duration) (*Lease, er
 func (l *Lease) Renew(bounds []Bound) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.check(); err != nil {
-		return fmt.Errorf("renew the lease in %s: %w", l.dir, err)
-	}
 	h := l.head
 	h.deadline, h.announced = l.clock()+TTL, false
-	var err error
+	err := l.check()
+	if errors.Is(err, ErrLost) && l.swept() {
+		return l.again(h, bounds)
+	}
+	if err != nil {
+		return fmt.Errorf("renew the lease in %s: %w", l.dir, err)
+	}
 	if !slices.Equal(bounds, l.bounds) {
 		if err = l.replace(h, bounds); err == nil {
 			return nil
@@ -188,6 +191,32 @@ func (l *Lease) check() error {
 	}
 	if st.Nlink == 0 {
 		return ErrLost
+	}
+	return nil
+}
+
+// swept reports that another program has removed the directory, or all that is
+// in it. Disarm removes the lease alone, and leaves its lock.
+func (l *Lease) swept() bool { return !stands(l.lock) }
+
+// again makes the directory, the lock and the lease anew. Without them the
+// watchdog would end, and no agent or command would know that this node is
+// managed. A process that has taken the new lock keeps it: that is ErrLost.
+func (l *Lease) again(h head, bounds []Bound) error {
+	if err := os.MkdirAll(l.dir, 0o755); err != nil {
+		return fmt.Errorf("renew the lease, whose directory was removed: %w", err)
+	}
+	lock, err := acquire(filepath.Join(l.dir, leaseLock))
+	if errors.Is(err, ErrHeld) {
+		return fmt.Errorf("renew the lease in %s, which was removed and is held again: %w", l.dir, ErrLost)
+	}
+	if err != nil {
+		return fmt.Errorf("renew the lease, whose directory was removed: %w", err)
+	}
+	_ = l.lock.Close()
+	l.lock = lock
+	if err := l.replace(h, bounds); err != nil {
+		return fmt.Errorf("renew the lease, whose directory was removed: %w", err)
 	}
 	return nil
 }

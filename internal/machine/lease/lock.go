@@ -40,6 +40,17 @@ func acquire(path string) (*os.File, error) {
 	return f, nil
 }
 
+// stands reports whether a lock is still the file of its name: another program
+// may have removed the file, and then other processes lock another one.
+func stands(lock *os.File) bool {
+	held, err := lock.Stat()
+	if err != nil {
+		return false
+	}
+	now, err := os.Stat(lock.Name())
+	return err == nil && os.SameFile(held, now)
+}
+
 // locked tells whether a process has the file locked, and which.
 func locked(path string) (pid int, ok bool) {
 	f, err := os.Open(path)

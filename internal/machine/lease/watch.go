@@ -81,6 +81,10 @@ func Watch(ctx context.Context, o Options) error {
 		if !goOn {
 			return nil
 		}
+		if !stands(lock) {
+			o.Log.Warn("the watchdog ends, because its lock was removed: the holder of the lease starts another", "directory", o.Dir)
+			return nil
+		}
 		w.awake = w.clock() + wait
 		select {
 		case <-ctx.Done():

@@ -18,6 +18,9 @@ type Report struct {
 	Gone     []node.CgroupPath `json:"gone,omitempty"`     // groups that no longer existed
 	Dropped  []node.Knob       `json:"dropped,omitempty"`  // knobs that their cgroups no longer have
 	Controls []string          `json:"resctrl,omitempty"`  // control groups of resctrl that Tenon had made, removed
+	// Damage says that the journal was damaged, and how: changes may remain
+	// that it does not know any more. Empty: it was whole.
+	Damage string `json:"damage,omitempty"`
 }
 
 // A Change is a knob with its value as found and its value from before
@@ -37,7 +40,7 @@ type Busy struct {
 
 // Empty reports that there was nothing to do.
 func (r Report) Empty() bool {
-	return len(r.Restored)+len(r.Left)+len(r.Removed)+len(r.Busy)+len(r.Killed)+len(r.Gone)+len(r.Dropped)+len(r.Controls) == 0
+	return len(r.Restored)+len(r.Left)+len(r.Removed)+len(r.Busy)+len(r.Killed)+len(r.Gone)+len(r.Dropped)+len(r.Controls) == 0 && r.Damage == ""
 }
 
 // String prints a line for each thing done or left.
@@ -66,6 +69,9 @@ func (r Report) String() string {
 	}
 	for _, g := range r.Busy {
 		fmt.Fprintf(&b, "in use    cgroup %s: %s\n", g.Cgroup, g.occupants())
+	}
+	if r.Damage != "" {
+		fmt.Fprintf(&b, "damaged   the journal lost entries (%s): knobs that Tenon changed may still have its values\n", r.Damage)
 	}
 	return b.String()
 }

@@ -56,20 +56,31 @@ func (x *Restorer) needTree() error {
 // present value is Tenon's. It never ends a user's command: its cgroup stays
 // and is reported. It needs no daemon, and a second call does nothing. ctx
 // bounds the wait for processes to end.
+//
+// If the journal was damaged, the report says so once: All restores what is
+// left of it.
 func (x *Restorer) All(ctx context.Context) (Report, error) {
-	return x.restore(ctx, everything)
+	state, err := x.o.Journal.State()
+	if err != nil {
+		return Report{}, err
+	}
+	r, err := x.restore(ctx, everything)
+	if r.Damage = state.Damage; err == nil && r.Damage != "" {
+		err = x.o.Journal.Settle()
+	}
+	return r, err
 }
 
 // Plan returns what All would do, and changes nothing.
 func (x *Restorer) Plan(ctx context.Context) (Report, error) {
 	state, err := x.o.Journal.State()
 	if err != nil || state.Empty() {
-		return Report{}, err
+		return Report{Damage: state.Damage}, err
 	}
 	if err := errors.Join(ctx.Err(), x.needTree()); err != nil {
 		return Report{}, fmt.Errorf("plan the restore: %w", err)
 	}
-	var r Report
+	r := Report{Damage: state.Damage}
 	victims := x.victims(state, everything)
 	r.Killed = slices.Sorted(maps.Keys(victims))
 	removed := map[node.CgroupPath]bool{}

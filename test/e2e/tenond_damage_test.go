@@ -1,0 +1,65 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestTenondOutlivesItsStateDirectory: another program removes the directory
+// with the journal and the lease. Tenond makes both again from memory, so it
+// bounds new work, the watchdog guards it, and after kill -9 a restore puts
+// everything back.
+func TestTenondOutlivesItsStateDirectory(t *testing.T) {
+	s := plantSite(t, limited)
+	d := s.tenond()
+	s.roomy()
+	first := s.guarded()
+	if err := os.RemoveAll(s.state); err != nil {
+		t.Fatal(err)
+	}
+	d.await("wrote the journal again", 1)
+	s.run("batch/late", "sleep", "600")
+	eventually(t, "the new job has its limit", func() bool {
+		m, err := s.tree.ReadMemory(string(s.path("batch/late")))
+		return err == nil && m.Max == 64<<20
+	})
+	eventually(t, "the watchdog of the removed lease has ended", func() bool { return syscall.Kill(first, 0) != nil })
+	s.guarded()
+	d.signal(syscall.SIGKILL)
+	<-d.end
+	s.restore()
+}
+
+// TestRestoreSaysThatTheJournalWasDamaged: a journal that was emptied is not
+// taken for one of a node on which Tenon changed nothing.
+func TestRestoreSaysThatTheJournalWasDamaged(t *testing.T) {
+	s := plantSite(t, limited)
+	d := s.tenond()
+	s.roomy()
+	s.guarded()
+	d.signal(syscall.SIGKILL)
+	<-d.end
+	files, err := filepath.Glob(filepath.Join(s.state, "journal-*.jsonl"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	whole, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(files[0], 0); err != nil {
+		t.Fatal(err)
+	}
+	said, err := exec.Command(filepath.Join(s.bin, "tenon"), "--state-dir", s.state, "restore").CombinedOutput()
+	if err == nil || !strings.Contains(string(said), "damaged") || strings.Contains(string(said), "left nothing behind") {
+		t.Errorf("restore with an empty journal: %v\n%s", err, said)
+	}
+	if err := os.WriteFile(files[0], whole, 0o600); err != nil { // so that the test leaves nothing behind
+		t.Fatal(err)
+	}
+	s.restore()
+}
