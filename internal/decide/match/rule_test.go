@@ -71,7 +71,7 @@ func TestGoodRulesPass(t *testing.T) {
 		Name: "web", Class: node.LSR,
 		Cgroups: []string{"/a", "a/**", "**/b[!0-9]", `system.slice/dev-x\x2dy.swap`, "a*b?/**/c"},
 		Units:   []string{"nginx", "nginx.service", "batch-*.slice", "session-[0-9].scope", "*"},
-		// No more is asked for than allowed.
+		// Requests equal to the limits are valid.
 		CPULimit: node.Some(unit.MilliCPU(500)), CPURequest: node.Some(unit.MilliCPU(500)),
 		MemoryLimit: node.Some(unit.MaxBytes), MemoryRequest: node.Some(unit.Bytes(0)),
 		Priority: math.MinInt32, Objective: node.Objective{RunQueueDelay: node.Some(time.Second)},
