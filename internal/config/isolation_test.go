@@ -14,7 +14,7 @@ import (
 func TestTheStrongestMechanismIsTheConfiguredOne(t *testing.T) {
 	for policies, want := range map[string]node.Mechanism{
 		"{}":                         "",
-		"{cpuPolicy: groupIdentity}": "", // Koordinator's default is no choice
+		"{cpuPolicy: groupIdentity}": "", // Koordinator's default does not restrict the choice
 		"{cpuPolicy: coreSched}":     node.MechanismCoreSched,
 		"{cpuIsolation: auto, cpuPolicy: coreSched}":         "",
 		"{cpuIsolation: cpu.idle, cpuPolicy: groupIdentity}": node.MechanismIdle,
@@ -27,7 +27,7 @@ func TestTheStrongestMechanismIsTheConfiguredOne(t *testing.T) {
 	}
 }
 
-// TestEveryMechanismCanBeConfigured holds the words of the key to the
+// TestEveryMechanismCanBeConfigured compares the words of the key with the
 // preference order.
 func TestEveryMechanismCanBeConfigured(t *testing.T) {
 	var words []string
