@@ -22,7 +22,7 @@ func TestTheStrongestMechanismIsTheConfiguredOne(t *testing.T) {
 	} {
 		c := parsed(t, header+"resource-qos-config: {policies: "+policies+", beClass: {cpuQOS: {enable: true}}}\n")
 		if got := c.Policy.CPUQOS.Mechanism; got != want || len(c.Notices) > 0 {
-			t.Errorf("%s: the ladder begins at %q, want %q; notices %q", policies, got, want, c.Notices)
+			t.Errorf("%s: the preference order begins at %q, want %q; notices %q", policies, got, want, c.Notices)
 		}
 	}
 }

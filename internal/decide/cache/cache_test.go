@@ -162,17 +162,17 @@ func TestShareOfAnAmount(t *testing.T) {
 		want  uint64
 		known bool
 	}{
-		"everything is no limit":  {eighths, 0, 100, true, 2048, true},
-		"a tenth of 200 GB/s":     {eighths, 200e9, 10, true, 160, true},
-		"rounded down for BE":     {eighths, 1e9, 33, true, 2, true},
-		"rounded up for LS":       {eighths, 1e9, 33, false, 3, true},
-		"never nothing":           {eighths, 1e9, 1, true, 1, true},
-		"nobody said of how much": {eighths, 0, 50, true, 0, false},
-		"MB/s":                    {megabytes, 100 << 20, 50, true, 50, true},
-		"percent":                 {node.Bandwidth{Unit: node.BandwidthPercent, Least: 10, Step: 10, Most: 100}, 0, 25, true, 20, true},
-		"percent for LS":          {node.Bandwidth{Unit: node.BandwidthPercent, Least: 10, Step: 10, Most: 100}, 0, 25, false, 30, true},
-		"the least":               {node.Bandwidth{Unit: node.BandwidthPercent, Least: 10, Step: 10, Most: 100}, 0, 1, true, 10, true},
-		"the least is MB/s":       {megabytes, 1000, 1, true, 1, true},
+		"everything is no limit":   {eighths, 0, 100, true, 2048, true},
+		"a tenth of 200 GB/s":      {eighths, 200e9, 10, true, 160, true},
+		"rounded down for BE":      {eighths, 1e9, 33, true, 2, true},
+		"rounded up for LS":        {eighths, 1e9, 33, false, 3, true},
+		"never nothing":            {eighths, 1e9, 1, true, 1, true},
+		"the bandwidth is unknown": {eighths, 0, 50, true, 0, false},
+		"MB/s":                     {megabytes, 100 << 20, 50, true, 50, true},
+		"percent":                  {node.Bandwidth{Unit: node.BandwidthPercent, Least: 10, Step: 10, Most: 100}, 0, 25, true, 20, true},
+		"percent for LS":           {node.Bandwidth{Unit: node.BandwidthPercent, Least: 10, Step: 10, Most: 100}, 0, 25, false, 30, true},
+		"the least":                {node.Bandwidth{Unit: node.BandwidthPercent, Least: 10, Step: 10, Most: 100}, 0, 1, true, 10, true},
+		"the least is MB/s":        {megabytes, 1000, 1, true, 1, true},
 	} {
 		n, known := divider{Config: Config{Peak: c.peak}}.amount(c.rule, c.share, c.small)
 		if n != c.want || known != c.known {

@@ -82,7 +82,7 @@ func TestBurstsStayInTheirBounds(t *testing.T) {
 			b := n.config.Burst
 			for _, w := range n.snap.Workloads {
 				now, base := knob(w), bases[w.ID]
-				what := fmt.Sprintf("try %d, turn %d, %+v: %s %s, which has %v of %v before %v", try, turn, b, w.Class, w.ID, now, base, before[w.ID])
+				what := fmt.Sprintf("try %d, tick %d, %+v: %s %s, which has %v of %v before %v", try, turn, b, w.Class, w.ID, now, base, before[w.ID])
 				most := base.Quota * time.Duration(b.QuotaPercent) / 100
 				switch {
 				case now.Period != base.Period || now.Quota < base.Quota || now.Quota > most:
@@ -100,7 +100,7 @@ func TestBurstsStayInTheirBounds(t *testing.T) {
 				}
 			}
 			if t.Failed() {
-				t.Fatalf("try %d, turn %d", try, turn)
+				t.Fatalf("try %d, tick %d", try, turn)
 			}
 		}
 		n.config = Config{}
@@ -152,7 +152,7 @@ func TestMissingCountersAreNoThrottling(t *testing.T) {
 		n.pass(spell{every: time.Second, use: map[node.WorkloadID]unit.MilliCPU{"web": 1000}, unthrottled: turn%2 == 0})
 		n.decide(t)
 		if q, _ := n.snap.Knobs.Now[node.Knob{Cgroup: "ls/web", File: node.FileCPUMax}].(node.CPUMax); facts.MilliOf(q) > unit.CPUs(1) {
-			t.Fatalf("turn %d: it borrows up to %v although it was never throttled", turn, facts.MilliOf(q))
+			t.Fatalf("tick %d: it borrows up to %v although it was never throttled", turn, facts.MilliOf(q))
 		}
 	}
 }

@@ -108,11 +108,11 @@ func TestPageCacheIsNeverTakenForGrowth(t *testing.T) {
 		for _, s := range n.decide(t) {
 			asks := turn == 0 && s.Knob.Cgroup == "be/victim" && s.To == node.AskedToEnd
 			if s.Knob.File == node.FileRun && !asks {
-				t.Errorf("turn %d: %v", turn, s)
+				t.Errorf("tick %d: %v", turn, s)
 			}
 		}
 		if len(n.state.Evictions.Victims) != 1 {
-			t.Fatalf("turn %d: the victims are %+v", turn, n.state.Evictions.Victims)
+			t.Fatalf("tick %d: the victims are %+v", turn, n.state.Evictions.Victims)
 		}
 		for i := range 2 {
 			if turn%2 == i {

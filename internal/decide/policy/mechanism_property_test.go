@@ -186,7 +186,7 @@ func TestBEKeepsOffSiblings(t *testing.T) {
 				least = max(int((unit.CPUs(all.Len()).Percent(n.config.Suppress.MinPercent)+999)/1000), 1)
 			}
 			if bad := set.Intersect(beside); !bad.Empty() && set.Len() > least {
-				t.Fatalf("try %d, turn %d, %+v: BE has %v, LS ran on %v, and %v is beside it", try, turn, n.config.Suppress, set, on, bad)
+				t.Fatalf("try %d, tick %d, %+v: BE has %v, LS ran on %v, and %v is beside it", try, turn, n.config.Suppress, set, on, bad)
 			}
 			if !beside.Empty() {
 				kept++
@@ -194,7 +194,7 @@ func TestBEKeepsOffSiblings(t *testing.T) {
 		}
 	}
 	if kept < 50 {
-		t.Errorf("LS work had a sibling in %d turns only", kept)
+		t.Errorf("LS work had a sibling in %d ticks only", kept)
 	}
 }
 

@@ -64,7 +64,7 @@ func TestOwnCPUsAreExclusive(t *testing.T) {
 			n.checkWants(t)
 			was := n.sets()
 			n.decide(t)
-			what := fmt.Sprintf("try %d, turn %d, v%d, %d CPUs", try, turn, version, len(n.snap.Topology.CPUs))
+			what := fmt.Sprintf("try %d, tick %d, v%d, %d CPUs", try, turn, version, len(n.snap.Topology.CPUs))
 			had = n.checkPins(t, what, had, was)
 			if t.Failed() {
 				t.Fatal(what)

@@ -173,7 +173,7 @@ func TestBudgetHolds(t *testing.T) {
 			if version == 1 && hadCPUs.Len() == 1 && cpus.Len() == 2 {
 				slack += unit.CPUs(1) // during an exchange on cgroup v1 the set has both CPUs
 			}
-			what := fmt.Sprintf("try %d, turn %d, v%d, %d CPUs, %+v", try, turn, version, len(n.snap.Topology.CPUs), n.config.Suppress)
+			what := fmt.Sprintf("try %d, tick %d, v%d, %d CPUs, %+v", try, turn, version, len(n.snap.Topology.CPUs), n.config.Suppress)
 			if cpus.Empty() || has > b.may+slack {
 				t.Fatalf("%s: BE may use %v of %v, the budget is %v (%s)", what, has, cpus, b.may, b.reason)
 			}

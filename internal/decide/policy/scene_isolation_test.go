@@ -173,7 +173,7 @@ func (n *scene) wrongSlices(p node.CgroupPath) string {
 		}
 	}
 	if r := n.state.Selector.Status.Mechanism; r == node.MechanismVendor || r == node.MechanismSchedExt || r == "" {
-		return fmt.Sprintf("the rung is %q", r)
+		return fmt.Sprintf("the mechanism is %q", r)
 	}
 	return ""
 }
@@ -199,7 +199,7 @@ func (n *scene) wrongIsolation() string {
 		if using = append(using, r); n.fails != nil {
 			continue // its release failed
 		} else if r != n.state.Selector.Status.Mechanism {
-			return fmt.Sprintf("%v is %v on the rung %q", k, v, n.state.Selector.Status.Mechanism)
+			return fmt.Sprintf("%v is %v with the mechanism %q", k, v, n.state.Selector.Status.Mechanism)
 		}
 		for _, w := range n.snap.Workloads {
 			switch inside := k.Cgroup != "" && k.Cgroup.Contains(w.Cgroup); {
@@ -231,7 +231,7 @@ func (n *scene) wrongIsolation() string {
 	for _, m := range facts.LayoutOf(n.snap).IdleCgroups(n.snap) {
 		idle := n.snap.Capabilities.Can(node.FeatureCPUIdle) && c.Means != node.FeatureCPUWeight && n.state.Selector.Status.Mechanism != node.MechanismWeight
 		if v := now[node.Knob{Cgroup: m, File: node.FileCPUWeight}].(node.CPUWeight); idle != v.Idle {
-			return fmt.Sprintf("%s has the weight %v on the rung %q", m, v, n.state.Selector.Status.Mechanism)
+			return fmt.Sprintf("%s has the weight %v with the mechanism %q", m, v, n.state.Selector.Status.Mechanism)
 		}
 	}
 	return ""

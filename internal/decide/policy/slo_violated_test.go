@@ -37,6 +37,6 @@ func TestATickThatAWaitWokeWidensNothing(t *testing.T) {
 		}
 	}
 	if held < 50 {
-		t.Errorf("only %d turns would have widened anything", held)
+		t.Errorf("only %d ticks would have widened anything", held)
 	}
 }

@@ -141,7 +141,7 @@ const (
 	ExitUnload ExitKind = "unload" // Tenon unloaded it
 	ExitSilent ExitKind = "silent" // it exited because the agent sent no heartbeat
 	ExitKernel ExitKind = "kernel" // the kernel ended it, for example for CPU hotplug
-	ExitSysrq  ExitKind = "sysrq"  // somebody pressed sysrq-S
+	ExitSysrq  ExitKind = "sysrq"  // a user pressed sysrq-S
 	ExitStall  ExitKind = "stall"  // a thread waited longer than the kernel allows
 	ExitError  ExitKind = "error"  // the kernel or the scheduler itself found an error
 )
