@@ -1,4 +1,4 @@
-// Package v1alpha1 is Tenon's own Kubernetes API: what a node's agent reports.
+// Package v1alpha1 is Tenon's own Kubernetes API: the report of a node's agent.
 //
 // +kubebuilder:object:generate=true
 // +groupName=tenon.sh

@@ -5,9 +5,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NodeReport is what the agent of a node found, decided and can do. It has the
-// name of its node. The agent writes all of the status but Published, which is
-// the manager's.
+// NodeReport is the report of a node's agent: its findings, its decisions and
+// the capabilities of the node. It has the name of the node. The agent writes
+// the status except Published, which the manager writes.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -35,40 +35,44 @@ type NodeReportList struct {
 	Items []NodeReport `json:"items"`
 }
 
-// NodeReportStatus is the report.
+// NodeReportStatus is the content of the report.
 type NodeReportStatus struct {
-	// Reported is when the agent wrote it, by the clock of the node. The manager
-	// goes by when it saw the report change: clocks differ.
+	// Reported is the time of the report on the clock of the node. The manager
+	// uses the time at which it saw a change, because clocks differ.
 	Reported metav1.MicroTime `json:"reported,omitempty"`
 	// Agent is the version of the agent.
 	Agent string `json:"agent,omitempty"`
-	// Sequence counts the reports of one run of the agent, and Run names the run.
+	// Sequence counts the reports of one run of the agent. Run identifies the
+	// run.
 	Sequence int64  `json:"sequence,omitempty"`
 	Run      string `json:"run,omitempty"`
 
-	// Usage is that of the node as a whole, lately.
+	// Usage is the recent use of the whole node.
 	Usage Usage `json:"usage,omitempty"`
-	// Percentiles are those of the node's use over some windows.
+	// Percentiles describe the use of the node over several windows.
 	// +listType=map
 	// +listMapKey=window
 	Percentiles []Percentiles `json:"percentiles,omitempty"`
-	// Pods counts the pods of each QoS class, and Unmanaged those left alone.
+	// Pods counts the managed pods of each QoS class, and the other pods as
+	// Unmanaged.
 	Pods map[string]int32 `json:"pods,omitempty"`
 
 	// Batch is the amount that BE work may request, as the agent computed it.
 	Batch Batch `json:"batch,omitempty"`
-	// Published is what the manager made of it.
+	// Published is the result of the manager.
 	Published *Published `json:"published,omitempty"`
 
-	// Isolation is the mechanism of the isolation ladder that is in use.
+	// Isolation is the isolation mechanism in use; empty: isolation is off.
 	Isolation string `json:"isolation,omitempty"`
-	// Means says by what each feature is done on this node, or why it is not.
+	// Means says which mechanism provides each feature on this node, or why
+	// none does.
 	// +listType=map
 	// +listMapKey=feature
 	Means []Means `json:"means,omitempty"`
-	// Conditions: ConfigAccepted, PodsKnown, Suppressing, and one of each feature
-	// that is asked for (CPUQOS, CPUBurst, MemoryQOS, Resctrl, BlockIO, Eviction):
-	// False with the reason where the node cannot do it.
+	// Conditions are ConfigAccepted, PodsKnown, Suppressing, and one for each
+	// requested feature (CPUQOS, CPUBurst, MemoryQOS, Resctrl, BlockIO,
+	// Eviction). A feature that the node cannot provide is False, with the
+	// reason.
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
@@ -76,8 +80,8 @@ type NodeReportStatus struct {
 
 // Usage is an amount of CPU and memory.
 //
-// As everywhere here, quantities have no exponent: whoever reads 1e2147483647
-// computes for hours.
+// All quantities of this API have no exponent, because a program needs hours to
+// parse 1e2147483647.
 type Usage struct {
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=string
@@ -91,7 +95,7 @@ type Usage struct {
 
 // Percentiles is the distribution of the node's use over a window.
 type Percentiles struct {
-	// Window is its length: 5m0s.
+	// Window is the length of the window: 5m0s.
 	Window metav1.Duration `json:"window"`
 	P50    Usage           `json:"p50,omitempty"`
 	P90    Usage           `json:"p90,omitempty"`
@@ -101,57 +105,59 @@ type Percentiles struct {
 
 // Batch is the amount that BE work may request.
 type Batch struct {
-	// CPU is in CPUs; kubernetes.io/batch-cpu counts thousandths of one.
+	// CPU is in CPUs, while kubernetes.io/batch-cpu is in thousandths of a CPU.
 	CPU    *BatchAmount `json:"cpu,omitempty"`
 	Memory *BatchAmount `json:"memory,omitempty"`
 }
 
-// BatchAmount is an amount with all that explains it.
+// BatchAmount is an amount of one resource with its explanation.
 type BatchAmount struct {
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^-?[0-9]{1,19}(\.[0-9]{1,9})?([KMGTPE]i|[numkMGTPE])?$`
 	Amount resource.Quantity `json:"amount"`
-	// Policy is the formula: usage, request or maxUsageRequest.
+	// Policy is the name of the formula: usage, request or maxUsageRequest.
 	Policy string `json:"policy"`
 	// Over is the time over which use was averaged.
 	Over metav1.Duration `json:"over,omitempty"`
 	// Terms add up to Amount.
 	Terms []BatchTerm `json:"terms,omitempty"`
-	// Formula is what the formula gives now, and Held why that is not the amount
-	// yet.
+	// Formula is the present result of the formula. Held is the reason why
+	// Amount differs from it.
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^-?[0-9]{1,19}(\.[0-9]{1,9})?([KMGTPE]i|[numkMGTPE])?$`
 	Formula resource.Quantity `json:"formula"`
 	Held    string            `json:"held,omitempty"`
-	// Degraded says which input is missing and what follows.
+	// Degraded names a missing input and its effect; empty: no input is
+	// missing.
 	Degraded string `json:"degraded,omitempty"`
-	// Requested is what the pods that run on the node request of this resource
-	// (kubernetes.io/batch-cpu, kubernetes.io/batch-memory), as a kubelet counts
-	// that starts and admits them anew; but for those that came while the others
-	// requested more than Amount. Absent: the agent does not say.
+	// Requested is the sum of the requests of the node's running pods for this
+	// resource (kubernetes.io/batch-cpu, kubernetes.io/batch-memory), as a
+	// kubelet counts them that restarts and admits the pods again. It excludes
+	// pods that started while the other pods requested more than Amount.
+	// Absent: the agent does not report it.
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^-?[0-9]{1,19}(\.[0-9]{1,9})?([KMGTPE]i|[numkMGTPE])?$`
 	Requested *resource.Quantity `json:"requested,omitempty"`
 }
 
-// BatchTerm is one part of an amount: above 0 what adds to it, below 0 what is
-// taken away.
+// BatchTerm is one summand of an amount. A negative amount is subtracted.
 type BatchTerm struct {
 	Name string `json:"name"`
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^-?[0-9]{1,19}(\.[0-9]{1,9})?([KMGTPE]i|[numkMGTPE])?$`
 	Amount resource.Quantity `json:"amount"`
-	// Text goes on where the amount ends: "used by LS".
+	// Text follows the amount when the term is printed: "used by LS".
 	Text string `json:"text,omitempty"`
 }
 
-// Published is what the node's status has of batch resources, by the manager.
+// Published holds the batch resources that the manager wrote into the node's
+// status.
 type Published struct {
-	// CPU and Memory are absent where the node has none.
+	// CPU and Memory are absent if the node has no such resource.
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^-?[0-9]{1,19}(\.[0-9]{1,9})?([KMGTPE]i|[numkMGTPE])?$`
@@ -160,17 +166,17 @@ type Published struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^-?[0-9]{1,19}(\.[0-9]{1,9})?([KMGTPE]i|[numkMGTPE])?$`
 	Memory *resource.Quantity `json:"memory,omitempty"`
-	// At is when they were last written.
+	// At is the time of the last write.
 	At metav1.MicroTime `json:"at,omitempty"`
-	// Reason says why it is what it is, or why it differs from Batch.
+	// Reason explains the amounts, or why they differ from Batch.
 	Reason string `json:"reason,omitempty"`
 }
 
-// Means is how a feature is done on this node.
+// Means says which mechanism provides a feature on this node.
 type Means struct {
 	Feature string `json:"feature"`
-	// By is the mechanism of the kernel in use; empty: none.
+	// By is the kernel mechanism in use; empty: none.
 	By string `json:"by,omitempty"`
-	// Why says why the feature is not available, or not fully.
+	// Why is the reason why the feature is not available or not complete.
 	Why string `json:"why,omitempty"`
 }

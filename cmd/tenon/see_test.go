@@ -48,7 +48,7 @@ func kept(second int) tick.Tick {
 // withMechanism is a turn on a node that can carry cpu.idle and weights.
 func withMechanism(second int, pinned node.Mechanism) tick.Tick {
 	t := kept(second)
-	t.Selection = node.Selection{Mechanism: cmp.Or(pinned, node.MechanismIdle), Why: "the strongest that this node can carry", Pinned: pinned, ByHand: pinned != ""}
+	t.Selection = node.Selection{Mechanism: cmp.Or(pinned, node.MechanismIdle), Why: "the strongest that this node supports", Pinned: pinned, ByHand: pinned != ""}
 	for _, r := range node.Mechanisms {
 		s := node.MechanismStatus{Mechanism: r, Can: node.No, Why: "no " + string(r) + " here"}
 		if r == node.MechanismIdle || r == node.MechanismWeight {
@@ -152,9 +152,9 @@ func TestQOSIsChosenByHandFromTheCommandLine(t *testing.T) {
 		{args: "qos status -o json", want: `"rung": "cpu.idle"`},
 		{args: "qos load --rung core_sched", fault: "this node cannot carry core_sched: no core_sched here"},
 		{args: "qos load", fault: "this node can carry no rung above cpu.idle: vendor: no vendor here; sched_ext"},
-		{args: "qos load --rung weight", want: "weight is in use: the strongest that this node can carry (pinned by hand"},
+		{args: "qos load --rung weight", want: "weight is in use: the strongest that this node supports (pinned by hand"},
 		{args: "qos status", want: "pinned   weight, by hand: tenon qos auto"},
-		{args: "qos unload", want: "cpu.idle is in use: the strongest that this node can carry (pinned by hand"},
+		{args: "qos unload", want: "cpu.idle is in use: the strongest that this node supports (pinned by hand"},
 		{args: "qos unload -o json", want: `"by_hand": true`},
 		{args: "qos auto", want: "(the configuration leaves the choice to tenond)"},
 		{args: "status", want: "isolation  cpu.idle"},

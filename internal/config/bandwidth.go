@@ -10,16 +10,17 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Bandwidth is a share of the node's network bandwidth in percent, written as
-// a number; or an amount in bytes per second, written as text: "50M".
+// Bandwidth is a share of the node's network bandwidth. It is a percentage if
+// written as a number, and an amount in bytes per second if written as text:
+// "50M".
 type Bandwidth struct {
 	Percent unit.Percent
-	Amount  unit.Bytes // 0: Percent says it
+	Amount  unit.Bytes // bytes per second; 0: Percent applies
 }
 
 const aBandwidth = `a whole number of percent from 0 to 100, or an amount in quotes such as "50M"`
 
-// readBandwidth tells the two notations apart as Kubernetes' IntOrString does.
+// readBandwidth distinguishes the two notations like IntOrString of Kubernetes.
 func readBandwidth(n *yaml.Node, _ key) (Bandwidth, error) {
 	switch n.ShortTag() {
 	case "!!int":
@@ -34,7 +35,7 @@ func readBandwidth(n *yaml.Node, _ key) (Bandwidth, error) {
 	return Bandwidth{}, refuse(n, aBandwidth)
 }
 
-// MarshalJSON writes a number or a text.
+// MarshalJSON writes a number for a percentage and text for an amount.
 func (b Bandwidth) MarshalJSON() ([]byte, error) {
 	if b.Amount > 0 {
 		return json.Marshal(b.Amount.String())
@@ -42,7 +43,7 @@ func (b Bandwidth) MarshalJSON() ([]byte, error) {
 	return json.Marshal(b.Percent)
 }
 
-// UnmarshalJSON reads a number or a text.
+// UnmarshalJSON reads a number as a percentage and text as an amount.
 func (b *Bandwidth) UnmarshalJSON(data []byte) error {
 	var text string
 	if json.Unmarshal(data, &text) != nil {

@@ -2,8 +2,8 @@ package config
 
 import "tenon.sh/tenon/internal/decide/policy"
 
-// burst returns what is done for bursts: nothing unless a policy asks for it, be
-// it only that of one pod, to which the numbers then apply.
+// burst returns the strategy of bursts. Its numbers also apply to pods that set
+// only a policy of their own; so they are set even if the policy is none.
 func (b Burst) burst() policy.Burst {
 	named := valueOf(b.Policy)
 	if named == "none" {

@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Check returns what is wrong with s, wherever it was read from: values out of
-// their range, and values that contradict each other. The faults have no line.
+// Check returns the faults of s, independent of its source: values out of their
+// range, and values that contradict each other. The faults have no line.
 func (s Strategies) Check() []Fault {
 	c := checker{bad: map[string]bool{}}
 	c.mapping(reflect.ValueOf(s), "")
@@ -20,8 +20,9 @@ func (s Strategies) Check() []Fault {
 	return c.faults
 }
 
-// faults returns what is wrong with f beside what its parser found. That is not
-// said again in other words: a field that was refused or misspelt is not missing.
+// faults returns the faults of f besides those that its parser found. It does
+// not report the same mistake twice: a key that the parser refused, or that was
+// misspelt, does not count as missing.
 func (f file) faults(found []Fault, meant []string) []Fault {
 	c := checker{bad: map[string]bool{}}
 	for _, fault := range found {
@@ -36,10 +37,10 @@ func (f file) faults(found []Fault, meant []string) []Fault {
 	return c.faults
 }
 
-// A checker collects the faults of values that were read.
+// A checker collects the faults of parsed values.
 type checker struct {
 	faults []Fault
-	bad    map[string]bool // the fields that have a fault
+	bad    map[string]bool // fields with a fault
 }
 
 func (c *checker) fault(field, problem string) {
@@ -47,10 +48,10 @@ func (c *checker) fault(field, problem string) {
 	c.bad[field] = true
 }
 
-// full reports whether no more faults need be found.
+// full reports whether enough faults have been found.
 func (c *checker) full() bool { return len(c.faults) > maxFaults }
 
-// badBelow reports whether the field or anything in it has a fault.
+// badBelow reports whether the field or any field below it has a fault.
 func (c *checker) badBelow(field string) bool {
 	for bad := range c.bad {
 		if bad == field || strings.HasPrefix(bad, field+".") || strings.HasPrefix(bad, field+"[") {
@@ -60,14 +61,14 @@ func (c *checker) badBelow(field string) bool {
 	return false
 }
 
-// need demands that a field is set.
+// need reports a fault if a field is not set.
 func (c *checker) need(field string, set bool, want string) {
 	if !set && !c.bad[field] {
 		c.fault(field, "missing: want "+want)
 	}
 }
 
-// mapping checks every value below v against the tags of its key.
+// mapping checks all values below v against the tags of their keys.
 func (c *checker) mapping(v reflect.Value, path string) {
 	for _, k := range keysOf(v.Type()) {
 		c.value(v.FieldByIndex(k.index), join(path, k.name), k)
@@ -128,7 +129,7 @@ func inSpan[T ~int64 | ~float64](c *checker, m node.Maybe[T], path string, k key
 	}
 }
 
-// order checks the pairs of keys of which one bounds the other.
+// order checks the pairs of keys in which one value bounds the other.
 func (c *checker) order(s Strategies) {
 	const threshold = "resource-threshold-config"
 	c.pair(threshold, s.Threshold, defaults.Threshold, "cpuSuppressMinPercent", "cpuSuppressThresholdPercent", orEqual)
@@ -145,8 +146,8 @@ func (c *checker) order(s Strategies) {
 	}
 }
 
-// An order says how the first of two percentages stands to the second, and
-// the second to the first.
+// An order is the required relation between the first and the second of two
+// percentages.
 type order struct {
 	low, high string
 	equal     bool
@@ -157,8 +158,8 @@ var (
 	orEqual = order{"at most", "at least", true}
 )
 
-// pair checks two percentages of the mapping at path. The one that is not set
-// has its default; without one there is nothing to compare.
+// pair checks two percentages of the mapping at path. A percentage that is not
+// set has its default. Without a default there is nothing to compare.
 func (c *checker) pair(path string, set, usual any, low, high string, o order) {
 	l, lowSet := percentOf(set, low).Value()
 	h, highSet := percentOf(set, high).Value()
@@ -183,7 +184,7 @@ func (c *checker) pair(path string, set, usual any, low, high string, o order) {
 	}
 }
 
-// percentOf returns the percentage that stands in a mapping under a name.
+// percentOf returns the percentage with the given name in a mapping.
 func percentOf(mapping any, name string) node.Maybe[unit.Percent] {
 	v := reflect.ValueOf(mapping)
 	for _, k := range keysOf(v.Type()) {
@@ -194,8 +195,9 @@ func percentOf(mapping any, name string) node.Maybe[unit.Percent] {
 	panic("config: no key " + name + " in " + v.Type().String())
 }
 
-// parent is the field around a field: "rules[1]" for "rules[1].class", and
-// "rules" for that. The parent of a key of the top level is the file, "".
+// parent returns the field that contains a field: "rules[1]" for
+// "rules[1].class", and "rules" for "rules[1]". The parent of a top-level key
+// is "", the file.
 func parent(field string) string {
 	return field[:max(strings.LastIndexAny(field, ".["), 0)]
 }

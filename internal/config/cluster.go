@@ -5,7 +5,7 @@ import (
 	"reflect"
 )
 
-// The keys of Koordinator's ConfigMap slo-controller-config, and of ACK's
+// The keys of Koordinator's ConfigMap slo-controller-config and of ACK's
 // ack-slo-config.
 const (
 	keyThreshold     = "resource-threshold-config"
@@ -18,9 +18,9 @@ const (
 	keyAmplification = "resource-amplification-config"
 )
 
-// A Cluster is what the ConfigMap of a cluster asks for: for all its nodes, and
-// for some instead. The zero Cluster is that of a ConfigMap that is not there:
-// defaults, by which nothing is enabled.
+// A Cluster is the content of a cluster's ConfigMap: settings for all nodes,
+// and settings for some nodes. The zero Cluster stands for a missing ConfigMap:
+// it has the defaults, which enable nothing.
 type Cluster struct {
 	threshold     layers[Threshold]
 	qos           layers[QOS]
@@ -35,16 +35,16 @@ type Cluster struct {
 	notices []string
 }
 
-// Data returns the texts that are in force, by key. Parsed again they give the
-// same Cluster, without what was wrong with the ConfigMap.
+// Data returns the texts in force, by key. Parsing them again gives the same
+// Cluster, without the faults of the ConfigMap.
 func (c Cluster) Data() map[string]string { return maps.Clone(c.texts) }
 
-// Notices name the unknown keys, and the key that was most likely meant. They
-// are no faults: all other keys hold.
+// Notices name each unknown key, with the key that was probably meant. They are
+// not faults: all other keys are valid.
 func (c Cluster) Notices() []string { return c.notices }
 
-// layers are what one key of the ConfigMap says: what holds on all nodes, and
-// what holds on some instead.
+// layers are the content of one key of the ConfigMap: the settings of all
+// nodes, and different settings for some nodes.
 type layers[T any] struct {
 	all  T
 	some []layer[T]
@@ -52,14 +52,14 @@ type layers[T any] struct {
 
 // A layer is an entry of nodeStrategies or nodeConfigs.
 type layer[T any] struct {
-	// at is where it stands, such as "colocation-config.nodeConfigs[0]".
+	// at is the place of the entry, such as "colocation-config.nodeConfigs[0]".
 	at string
 	entry
 	own T
 }
 
-// on returns what holds on a node with these labels, and the entry that makes
-// it differ from other nodes: the first that selects the node.
+// on returns the settings of a node with these labels, and the place of the
+// first entry that selects the node; "": no entry does.
 func (l layers[T]) on(labels map[string]string) (T, string) {
 	for _, e := range l.some {
 		if e.Selector != nil && e.Selector.selects(labels) {

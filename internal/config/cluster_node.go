@@ -12,13 +12,13 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The annotations and labels of a node that say what holds on it.
+// The annotations of a node with settings for it.
 const (
 	annotationColocation  = "node.koordinator.sh/colocation-strategy"
 	annotationReservation = "node.koordinator.sh/reservation"
 )
 
-// A ratio is a label of a node that stands for a percentage of colocation-config.
+// A ratio is a label of a node that sets a percentage of colocation-config.
 type ratio struct {
 	label string
 	most  float64
@@ -32,33 +32,33 @@ var ratios = []ratio{
 	{"node.koordinator.sh/mid-static-memory-reserved-ratio", 1, func(c *Colocation) *node.Maybe[unit.Percent] { return &c.MidStaticMemoryReservedPercent }},
 }
 
-// A NodeConfig is what a cluster asks of one of its nodes.
+// A NodeConfig is the configuration of one node of a cluster.
 type NodeConfig struct {
-	// Strategies are what was said for the node; defaults stand for the rest.
+	// Strategies has the keys set for the node; other keys have defaults.
 	Strategies Strategies
-	// Policy is that as the policies read it. Its Overcommit.ReservedCPU and
-	// ReservedMemory are what the node's annotation reserves.
+	// Policy is the configuration of the policies. Its Overcommit.ReservedCPU
+	// and ReservedMemory come from the node's annotation.
 	Policy policy.Config
-	// Applications run outside of Kubernetes.
+	// Applications run on the node outside Kubernetes.
 	Applications []HostApplication
-	// Chosen names the entries of the ConfigMap that make this node differ from
-	// others.
+	// Chosen lists the entries of the ConfigMap that set values for this node
+	// only, or for this node and some others.
 	Chosen []string
-	// Notices name what is asked for and this version does not do.
+	// Notices name the settings that this version does not support.
 	Notices []string
 }
 
-// Node returns what holds on a node with these labels and annotations: defaults,
-// under what the ConfigMap says for all nodes, under the first entry that
-// selects the node, under the node's annotation, under its labels. An annotation
-// or label with a fault counts as missing.
+// Node returns the configuration of a node with these labels and annotations.
+// Each source overrides those before it: defaults, the ConfigMap's settings for
+// all nodes, the first entry that selects the node, the node's annotation, its
+// labels. An annotation or label with a fault is ignored.
 func (c Cluster) Node(labels, annotations map[string]string) (NodeConfig, []Fault) {
 	var n NodeConfig
 	n.Strategies.Threshold = choose(&n, c.threshold, labels)
 	n.Strategies.QOS = choose(&n, c.qos, labels)
 	n.Strategies.Burst = choose(&n, c.burst, labels)
 	colocation, faults := overlaid(choose(&n, c.colocation, labels), labels, annotations)
-	// What is off for the cluster, no node turns on by itself.
+	// A node cannot enable a feature that is disabled for the cluster.
 	if !c.colocation.all.Enable.Or(false) {
 		colocation.Enable = c.colocation.all.Enable
 	}
@@ -82,7 +82,7 @@ func (c Cluster) Node(labels, annotations map[string]string) (NodeConfig, []Faul
 	return n, faults
 }
 
-// choose returns what holds on the node, and notes by which entry.
+// choose returns the settings of the node, and records their entry in Chosen.
 func choose[T any](n *NodeConfig, l layers[T], labels map[string]string) T {
 	v, at := l.on(labels)
 	if at != "" {
@@ -91,7 +91,7 @@ func choose[T any](n *NodeConfig, l layers[T], labels map[string]string) T {
 	return v
 }
 
-// overlaid returns c with what the annotation and the labels of a node say.
+// overlaid returns c with the values from a node's annotation and labels.
 func overlaid(c Colocation, labels, annotations map[string]string) (Colocation, []Fault) {
 	var faults []Fault
 	if text, given := annotations[annotationColocation]; given {
@@ -120,8 +120,8 @@ func overlaid(c Colocation, labels, annotations map[string]string) (Colocation, 
 	return c, faults
 }
 
-// annotation reads an annotation of a node. Unknown keys are no faults, because
-// the annotation may be a newer version's.
+// annotation reads an annotation of a node. Unknown keys are not faults,
+// because the annotation may be for a newer version.
 func annotation[T any](text, name string) (T, []Fault) {
 	var zero T
 	root, err := fromJSON(text)
@@ -136,7 +136,8 @@ func annotation[T any](text, name string) (T, []Fault) {
 	return v, nil
 }
 
-// reservation is the annotation of this name: what of a node is kept from pods.
+// reservation is the content of the annotation: the resources of a node that
+// pods do not get.
 type reservation struct {
 	Resources struct {
 		CPU    node.Maybe[unit.MilliCPU] `json:"cpu,omitzero"`
@@ -146,10 +147,11 @@ type reservation struct {
 	Policy node.Maybe[string] `json:"applyPolicy,omitzero" oneof:"Default ReservedCPUsOnly"`
 }
 
-// reserve takes the annotation into what batch work is promised, and its CPU into
-// what batch work may use. CPUs by number are the system's: best-effort work never
-// has them, nor has any work them alone, and what is promised is less by as many.
-// Under ReservedCPUsOnly no amount is taken away.
+// reserve applies the annotation to the batch resources, and its CPU also to
+// the CPU that BE may use. CPUs given by number belong to the system: BE never
+// runs on them, no workload gets them as exclusive CPUs, and the batch
+// resources are reduced by their number. With ReservedCPUsOnly no amount is
+// subtracted.
 func (n *NodeConfig) reserve(text string) []Fault {
 	const field = "annotation " + annotationReservation
 	r, faults := annotation[reservation](text, annotationReservation)
@@ -176,7 +178,7 @@ func (n *NodeConfig) reserve(text string) []Fault {
 	return nil
 }
 
-// faults are what a struct tag cannot say of the programs.
+// faults returns the faults that struct tags cannot express.
 func (h HostApplications) faults() []Fault {
 	c := checker{bad: map[string]bool{}}
 	var names []string

@@ -12,14 +12,14 @@ import (
 )
 
 // ParseConfigMap reads the data of the ConfigMap slo-controller-config or
-// ack-slo-config. A key with any fault counts as missing; the other keys hold.
-// Faults name the line in the text of their key.
+// ack-slo-config. A key with a fault counts as missing; the other keys are
+// valid. Faults have the line within the text of their key.
 func ParseConfigMap(data map[string]string) (Cluster, []Fault) {
 	return ParseConfigMapOver(Cluster{}, data)
 }
 
-// ParseConfigMapOver is ParseConfigMap where a key with any fault keeps what it
-// said in the Cluster before. A key that is not there any more means defaults.
+// ParseConfigMapOver is ParseConfigMap, except that a key with a fault keeps
+// its content from the last Cluster. A key that is missing has defaults.
 func ParseConfigMapOver(last Cluster, data map[string]string) (Cluster, []Fault) {
 	c := Cluster{texts: map[string]string{}}
 	s := source{data: data, last: last.texts, to: &c}
@@ -41,15 +41,15 @@ func ParseConfigMapOver(last Cluster, data map[string]string) (Cluster, []Fault)
 
 var clusterKeys = []string{keyThreshold, keyQOS, keyBurst, keyColocation, keySystem, keyHostApps, keyNormalization, keyAmplification}
 
-// A source is a ConfigMap that is read key by key.
+// A source is a ConfigMap that is parsed key by key.
 type source struct {
 	data, last map[string]string
 	to         *Cluster
 	faults     []Fault
 }
 
-// take reads a key with its list of entries for some nodes. What contradicts
-// itself is found by unordered, in what holds in the end.
+// take parses a key and its list of entries for some nodes. unordered returns
+// the contradictions in the resulting settings.
 func take[T any](s *source, name, list string, to *layers[T], last layers[T], unordered func(T) []Fault) {
 	text, given := s.data[name]
 	if !given {
@@ -72,7 +72,7 @@ func take[T any](s *source, name, list string, to *layers[T], last layers[T], un
 	}
 }
 
-// A layerReader reads the text of one key.
+// A layerReader parses the text of one key.
 type layerReader[T any] struct {
 	key, list string
 	unordered func(T) []Fault
@@ -80,14 +80,13 @@ type layerReader[T any] struct {
 	notices   []string
 }
 
-// An entry says for which nodes something holds. Without a selector it holds
-// for none.
+// An entry has settings for some nodes. Without a selector it applies to none.
 type entry struct {
 	Name     node.Maybe[string]
 	Selector *selector
 }
 
-// entryKeys are the keys of an entry beside those of its strategy.
+// entryKeys are the keys of an entry besides its settings.
 type entryKeys struct {
 	Name     node.Maybe[string] `json:"name,omitzero"`
 	Selector selector           `json:"nodeSelector,omitzero"`
@@ -136,7 +135,7 @@ func (r *layerReader[T]) layers(text string) layers[T] {
 	return l
 }
 
-// layer reads an entry. What is wrong already without it is not said again.
+// layer reads an entry. It does not repeat the inherited faults.
 func (r *layerReader[T]) layer(n *yaml.Node, at string, all T, inherited []Fault) layer[T] {
 	e := layer[T]{at: at}
 	if n.Kind != yaml.MappingNode {
@@ -166,7 +165,7 @@ func (r *layerReader[T]) layer(n *yaml.Node, at string, all T, inherited []Fault
 	if selected != nil && !isNull(selected) {
 		e.Selector = &keys.Selector
 	} else {
-		r.notices = append(r.notices, at+" has no nodeSelector, so it holds for no node")
+		r.notices = append(r.notices, at+" has no nodeSelector, so it applies to no node")
 	}
 	own, lines := r.strategy(n, at)
 	e.own = own
@@ -175,7 +174,7 @@ func (r *layerReader[T]) layer(n *yaml.Node, at string, all T, inherited []Fault
 	return e
 }
 
-// strategy reads the keys and values that stand at a place.
+// strategy reads the settings at a place.
 func (r *layerReader[T]) strategy(n *yaml.Node, at string) (T, *parser) {
 	v, p := readMapping[T](n, r.key)
 	c := checker{bad: p.bad()}
@@ -187,7 +186,7 @@ func (r *layerReader[T]) strategy(n *yaml.Node, at string) (T, *parser) {
 	return v, p
 }
 
-// check returns what contradicts itself in v, but for what is known.
+// check returns the contradictions in v, except the known ones.
 func (r *layerReader[T]) check(v T, known []Fault) []Fault {
 	if r.unordered == nil || len(r.faults) > 0 {
 		return nil
@@ -195,7 +194,8 @@ func (r *layerReader[T]) check(v T, known []Fault) []Fault {
 	return slices.DeleteFunc(r.unordered(v), func(f Fault) bool { return slices.Contains(known, f) })
 }
 
-// add takes over what a parser found at the path from, which is at another.
+// add adds the faults and notices of p. Their fields are below the path from
+// and become fields below the path at.
 func (r *layerReader[T]) add(p *parser, from, at string) {
 	slices.SortStableFunc(p.faults, func(a, b Fault) int { return a.Line - b.Line })
 	for _, f := range p.faults {
@@ -208,14 +208,15 @@ func (r *layerReader[T]) add(p *parser, from, at string) {
 	}
 }
 
-// addAt adds what is wrong with values of which p knows the lines.
+// addAt adds faults of values whose lines p knows.
 func (r *layerReader[T]) addAt(p *parser, faults []Fault, at string) {
 	for _, f := range faults {
 		r.faults = append(r.faults, Fault{Line: p.lineOf(f.Field), Field: moved(f.Field, r.key, at), Problem: f.Problem})
 	}
 }
 
-// strangers notices what stands beside clusterStrategy and nodeStrategies.
+// strangers adds a notice for each key beside clusterStrategy and
+// nodeStrategies.
 func (r *layerReader[T]) strangers(root *yaml.Node) {
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		name := root.Content[i]

@@ -13,7 +13,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// cluster returns what a ConfigMap says that must have no fault.
+// cluster parses a ConfigMap without faults.
 func cluster(t *testing.T, data map[string]string) Cluster {
 	t.Helper()
 	c, faults := ParseConfigMap(data)
@@ -23,7 +23,8 @@ func cluster(t *testing.T, data map[string]string) Cluster {
 	return c
 }
 
-// on returns what holds on a node, whose labels and annotations must be right.
+// on returns the configuration of a node whose labels and annotations have no
+// faults.
 func on(t *testing.T, c Cluster, labels, annotations map[string]string) NodeConfig {
 	t.Helper()
 	n, faults := c.Node(labels, annotations)
@@ -43,8 +44,8 @@ func TestConfigMapThatIsNotThereMeansTheDefaultsOfAFileWithoutSections(t *testin
 	}
 }
 
-// The ConfigMap and the node's file are one path: the same text in both means
-// the same to the policies.
+// The same text must give the same policy configuration in the ConfigMap and in
+// the node's file.
 func TestConfigMapMeansWhatTheNodesFileMeans(t *testing.T) {
 	data := map[string]string{
 		keyThreshold:  `{"clusterStrategy": {"enable": true, "cpuSuppressThresholdPercent": 60, "cpuSuppressPolicy": "cfsQuota", "memoryEvictThresholdPercent": 80}}`,
@@ -151,7 +152,7 @@ func TestConfigMapFaultsNameKeyPathValueAndRange(t *testing.T) {
 		"a host application":      {keyHostApps, `{"applications": [{"qos": "LS"}]}`, `host-application-config.applications[0].name: missing: want a name that no other application has`},
 		"a kernel setting":        {keySystem, `{"clusterStrategy": {"watermarkScaleFactor": 401}}`, `line 1: system-config.clusterStrategy.watermarkScaleFactor: 401: want a whole number from 1 to 400`},
 		"JSON that breaks off":    {keySystem, "{\n\"clusterStrategy\"\n:{", `system-config: not JSON: line 3: unexpected end of JSON input`},
-		"a key that stands twice": {keySystem, `{"clusterStrategy": {"watermarkScaleFactor": 1, "watermarkScaleFactor": 2}}`, `line 1: system-config.clusterStrategy.watermarkScaleFactor: this key stands twice, first in line 1`},
+		"a key that stands twice": {keySystem, `{"clusterStrategy": {"watermarkScaleFactor": 1, "watermarkScaleFactor": 2}}`, `line 1: system-config.clusterStrategy.watermarkScaleFactor: this key occurs twice, first in line 1`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, faults := ParseConfigMap(map[string]string{tc.key: tc.text})
@@ -169,7 +170,7 @@ func TestConfigMapUnknownKeysWarnAndTheRestHolds(t *testing.T) {
 		"of another section":     {keyBurst, `{"clusterStrategy": {"policy": "auto", "degradeTimeMinutes": 3}}`, "line 1: cpu-burst-config.clusterStrategy.degradeTimeMinutes: unknown key here: it belongs in colocation-config"},
 		"a whole section":        {"resource-treshold-config", `{}`, "resource-treshold-config: unknown key: did you mean resource-threshold-config?"},
 		"of an entry":            {keyColocation, `{"nodeConfigs": [{"nodeSelector": {}, "enabel": true}]}`, "line 1: colocation-config.nodeConfigs[0].enabel: unknown key: did you mean enable?"},
-		"no selector":            {keyColocation, `{"nodeConfigs": [{"enable": true}]}`, "colocation-config.nodeConfigs[0] has no nodeSelector, so it holds for no node"},
+		"no selector":            {keyColocation, `{"nodeConfigs": [{"enable": true}]}`, "colocation-config.nodeConfigs[0] has no nodeSelector, so it applies to no node"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := cluster(t, map[string]string{tc.key: tc.text})
@@ -266,7 +267,7 @@ func TestNodesReservationIsKeptFromBatchWork(t *testing.T) {
 		policy := on(t, c, nil, map[string]string{annotationReservation: text}).Policy
 		o := policy.Overcommit
 		used, cpus := want, unit.CPUSet{}
-		if strings.Contains(text, "reservedCPUs") { // CPUs as such are kept from it, and not their number
+		if strings.Contains(text, "reservedCPUs") { // the CPUs themselves are reserved, and not an amount
 			used, cpus = 0, unit.CPUSetOf(0, 1, 2, 3)
 		}
 		if policy.Pool.Reserved != used || policy.Pool.ReservedCPUs != cpus {
@@ -278,8 +279,8 @@ func TestNodesReservationIsKeptFromBatchWork(t *testing.T) {
 	}
 }
 
-// TestEveryKeyOfTheConfigMapIsOnThePage: the keys that a node's own file does not
-// have are named in docs/kubernetes.md.
+// TestEveryKeyOfTheConfigMapIsOnThePage checks that docs/kubernetes.md names
+// the keys that a node's own file does not have.
 func TestEveryKeyOfTheConfigMapIsOnThePage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/kubernetes.md")
 	if err != nil {
@@ -301,9 +302,9 @@ func TestEveryKeyOfTheConfigMapIsOnThePage(t *testing.T) {
 	}
 }
 
-// FuzzParseConfigMap: no text makes the parser panic; a fault is one line that
-// says something; what is in force can be parsed again, and gives a policy on
-// any node.
+// FuzzParseConfigMap checks that no text makes the parser panic, that every
+// fault is one non-empty line, and that the texts in force can be parsed again
+// and give a policy on any node.
 func FuzzParseConfigMap(f *testing.F) {
 	f.Add(keyThreshold, `{"clusterStrategy": {"enable": true}, "nodeStrategies": [{"name": "a", "nodeSelector": {"matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}]}}]}`, "0.7")
 	f.Add(keyColocation, `{"enable": true, "nodeConfigs": [{"nodeSelector": {"matchLabels": {"a": "b"}}}], "extensions": {"x": [1]}}`, `{"enable": true}`)

@@ -7,9 +7,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// readMapping reads a mapping of JSON that stands at a path. Unknown keys are
-// noticed, not refused: they may be a newer version's, and the ConfigMap is not
-// Tenon's alone.
+// readMapping reads a JSON mapping at a path. An unknown key causes a notice
+// and not a fault, because it may belong to a newer version or to another
+// program that uses the ConfigMap.
 func readMapping[T any](n *yaml.Node, path string) (T, *parser) {
 	var v T
 	p := &parser{lines: map[string]int{path: n.Line}, lenient: true}
@@ -19,7 +19,7 @@ func readMapping[T any](n *yaml.Node, path string) (T, *parser) {
 	return v, p
 }
 
-// bad returns the fields in which p found a fault.
+// bad returns the fields with a fault.
 func (p *parser) bad() map[string]bool {
 	bad := map[string]bool{}
 	for _, f := range p.faults {
@@ -28,7 +28,7 @@ func (p *parser) bad() map[string]bool {
 	return bad
 }
 
-// pick takes a key out of a mapping and returns its value; nil if there is none.
+// pick removes a key from a mapping and returns its value; nil: not found.
 func pick(mapping *yaml.Node, name string) *yaml.Node {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		if mapping.Content[i].Value == name {
@@ -40,7 +40,7 @@ func pick(mapping *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// moved returns a field below the path from as the field below the path to.
+// moved replaces the path from at the beginning of a field by the path to.
 func moved(field, from, to string) string {
 	rest := strings.TrimPrefix(strings.TrimPrefix(field, from), ".")
 	if rest == "" || strings.HasPrefix(rest, "[") {
@@ -49,14 +49,14 @@ func moved(field, from, to string) string {
 	return join(to, rest)
 }
 
-// unordered returns which values of s contradict each other.
+// unordered returns the contradictions between values of s.
 func (s Strategies) unordered() []Fault {
 	c := checker{bad: map[string]bool{}}
 	c.order(s)
 	return c.faults
 }
 
-// suggest says what to do about a name that is not among those that are known.
+// suggest returns the problem text for an unknown name.
 func suggest(name string, known []string) string {
 	keys := make([]key, len(known))
 	for i, k := range known {

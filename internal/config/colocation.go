@@ -7,8 +7,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Colocation is colocation-config: how much of what others requested or left
-// idle is offered to batch work. Percentages are of the node's capacity.
+// Colocation is colocation-config: the batch resources, which come from CPU and
+// memory that other work requested or left idle. Percentages are of the node's
+// capacity.
 type Colocation struct {
 	Enable node.Maybe[bool] `json:"enable,omitzero"`
 
@@ -35,34 +36,32 @@ type Colocation struct {
 	MidStaticCPUReservedPercent    node.Maybe[unit.Percent] `json:"midStaticCPUReservedPercent,omitzero" range:"0..100" later:""`
 	MidStaticMemoryReservedPercent node.Maybe[unit.Percent] `json:"midStaticMemoryReservedPercent,omitzero" range:"0..100" later:""`
 
-	// Peak is Tenon's own: Koordinator has it as flags of its agent, and does
-	// not read it here.
+	// Peak is a key of Tenon. In Koordinator the agent has flags for it.
 	Peak PeakPrediction `json:"peakPrediction,omitzero"`
 
-	// Extensions are others' keys; Tenon has none.
+	// Extensions are keys of other programs; Tenon has none.
 	Extensions map[string]any `json:"extensions,omitempty" later:""`
 }
 
-// PeakPrediction says whether others are counted by the peak that is expected
-// of them.
+// PeakPrediction configures whether other work counts by its predicted peak.
 type PeakPrediction struct {
 	Enable              node.Maybe[bool]         `json:"enable,omitzero"`
 	SafetyMarginPercent node.Maybe[unit.Percent] `json:"safetyMarginPercent,omitzero" range:"0..100"`
 	ColdStartMinutes    node.Maybe[int64]        `json:"coldStartMinutes,omitzero" range:"0..10080"`
 }
 
-// Aggregate says over which times use is averaged.
+// Aggregate lists the windows over which use is averaged.
 type Aggregate struct {
 	Durations []Duration `json:"durations,omitempty" later:""`
 }
 
-// Duration is a time.Duration that is written as text: "5m".
+// Duration is a time.Duration in text form: "5m".
 type Duration time.Duration
 
-// MarshalText writes "5m0s".
+// MarshalText writes the form "5m0s".
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// UnmarshalText reads what time.ParseDuration reads.
+// UnmarshalText reads the form that time.ParseDuration reads.
 func (d *Duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
 	*d = Duration(v)

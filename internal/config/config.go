@@ -1,6 +1,6 @@
-// Package config is the versioned configuration file of tenond: text to a
-// defaulted struct. All faults are found at once, each with its line, its
-// field and the range that the field takes.
+// Package config parses the versioned configuration file of tenond into a
+// struct with defaults. It finds all faults at once, each with its line, its
+// field and the accepted range.
 package config
 
 import (
@@ -15,40 +15,41 @@ import (
 	"tenon.sh/tenon/internal/decide/policy"
 )
 
-// MaxSize is the largest file that is read, in bytes. A node has some dozens
-// of rules; a file this long is not a configuration.
+// MaxSize is the maximum size of the file, in bytes. A node has a few dozen
+// rules, so a larger file is a mistake.
 const MaxSize = 1 << 20
 
-// defaultPeriod is that of the field's agents, and what the CPU suppress of
-// the reference runs at.
+// defaultPeriod is the usual period of such agents. Koordinator's CPU suppress
+// has the same.
 const defaultPeriod = time.Second
 
 // Config is the configuration of a node.
 type Config struct {
 	// Period is the time between two ticks when no event wakes the loop.
 	Period time.Duration
-	// Signals are the events that wake it.
+	// Signals selects the events that wake the loop.
 	Signals Signals
-	// Rules say which cgroups are managed, and as what. The first that
-	// matches wins; what matches none is never touched.
+	// Rules say which cgroups are managed, and with which class. The first rule
+	// that matches a cgroup applies. Tenon never changes a cgroup that matches
+	// none.
 	Rules []match.Rule
-	// ContainerSockets are the sockets of the container runtimes, as package
-	// container names them; empty: the usual places.
+	// ContainerSockets are the sockets of the container runtimes, in the
+	// notation of package container; empty: the usual paths.
 	ContainerSockets []string
-	// Policy is the strategies, as the policies read them.
+	// Policy is the configuration of the policies.
 	Policy policy.Config
-	// Notices name what the file asks for and this version does not do. They
-	// are no faults: the rest of the file holds.
+	// Notices name the settings that this version does not support. They are
+	// not faults: the rest of the file is valid.
 	Notices []string
 }
 
-// A Fault is one thing wrong with a file.
+// A Fault is one mistake in a file.
 type Fault struct {
-	// Line is where it stands, from 1; 0 where no line is to blame.
+	// Line is the line of the mistake, from 1; 0: none in particular.
 	Line int
-	// Field is its dotted path: "rules[1].class". Empty: the file as a whole.
+	// Field is the dotted path of the key: "rules[1].class"; empty: the file.
 	Field string
-	// Problem names the value and what is accepted in its place.
+	// Problem names the wrong value and the accepted ones.
 	Problem string
 }
 
@@ -64,13 +65,13 @@ func (f Fault) String() string {
 	return s
 }
 
-// Invalid is the error of a file that has faults.
+// Invalid is the error for a file with faults.
 type Invalid struct {
 	Path   string
 	Faults []Fault
 }
 
-// Error lists all faults, one a line.
+// Error lists all faults, one on each line.
 func (e *Invalid) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "config %s: ", e.Path)
@@ -85,12 +86,12 @@ func (e *Invalid) Error() string {
 	return b.String()
 }
 
-// Load reads the file at path. The error of a file that can be read but has
-// faults is *Invalid and lists all of them.
+// Load reads the file at path. If the file can be read but has faults, the
+// error is *Invalid with all of them.
 func Load(path string) (Config, error) { return load(path, textfile.Read) }
 
-// LoadRegular is Load for a loop that reads the file again and again: it refuses
-// all but regular files.
+// LoadRegular is Load for callers that read the file repeatedly: it refuses
+// files that are not regular.
 func LoadRegular(path string) (Config, error) { return load(path, textfile.ReadRegular) }
 
 func load(path string, read func(string, int64) ([]byte, error)) (Config, error) {
@@ -105,9 +106,9 @@ func load(path string, read func(string, int64) ([]byte, error)) (Config, error)
 	return c, nil
 }
 
-// Parse reads the text of a configuration file. With any fault the Config is
-// the zero one: half a configuration is worse than the one from before.
-// Faults stand in the order of their lines.
+// Parse parses the text of a configuration file. With any fault it returns the
+// zero Config, because callers must not use a part of a configuration. Faults
+// are in the order of their lines.
 func Parse(data []byte) (Config, []Fault) {
 	f, faults := read(data)
 	if len(faults) > 0 {
@@ -132,5 +133,5 @@ func Parse(data []byte) (Config, []Fault) {
 //go:embed default.yaml
 var defaultFile []byte
 
-// Default returns the documented file that a new node starts with.
+// Default returns the documented default file for a new node.
 func Default() []byte { return slices.Clone(defaultFile) }

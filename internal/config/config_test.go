@@ -29,7 +29,7 @@ var update = flag.Bool("update", false, "rewrite the messages of the wrong files
 
 const header = "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\nrules:\n- {name: batch, class: BE, units: [batch.slice]}\n"
 
-// parsed returns the configuration in text, which must have no fault.
+// parsed returns the configuration in text, which must have no faults.
 func parsed(t *testing.T, text string) Config {
 	t.Helper()
 	c, faults := Parse([]byte(text))
@@ -42,8 +42,8 @@ func parsed(t *testing.T, text string) Config {
 	return c
 }
 
-// TestWrongFilesGetTheirMessage shows what people see: each file of
-// testdata/wrong beside the message it gets.
+// TestWrongFilesGetTheirMessage compares the error for each file of
+// testdata/wrong with the .want file beside it.
 func TestWrongFilesGetTheirMessage(t *testing.T) {
 	files, err := filepath.Glob("testdata/wrong/*.yaml")
 	if err != nil || len(files) < 10 {
@@ -79,8 +79,8 @@ func TestWrongFilesGetTheirMessage(t *testing.T) {
 	}
 }
 
-// unasked is what holds of bursts where no policy is named: numbers for the pods
-// that name one.
+// unasked is the burst configuration without a policy: its numbers apply to
+// pods that set a policy.
 var unasked = policy.Burst{CPUPercent: 1000, QuotaPercent: 300, PeriodSeconds: -1, PoolPercent: 50}
 
 func TestDefaultFileTurnsOnCPUQOSAndSuppress(t *testing.T) {
@@ -95,7 +95,7 @@ func TestDefaultFileTurnsOnCPUQOSAndSuppress(t *testing.T) {
 	}
 }
 
-// A setting that only waits for its # to be taken away must be right too.
+// The settings that are commented out in the default file must also be valid.
 func TestDefaultFileIsRightWithEverySettingSwitchedOn(t *testing.T) {
 	off := regexp.MustCompile(`(?m)^( *)#(\S)`)
 	if n := len(off.FindAll(Default(), -1)); n < 5 {
@@ -154,8 +154,8 @@ rules:
 	}
 }
 
-// The same strategy in each of its three notations, and read from JSON as the
-// Kubernetes side does, is the same.
+// A strategy must have the same meaning in each of its three notations, and
+// when it is read from JSON as on Kubernetes.
 func TestStrategiesMeanTheSameInEveryNotation(t *testing.T) {
 	want := policy.Config{
 		CPUQOS: policy.CPUQOS{Enable: true, Hold: node.Some(200 * time.Microsecond)},
@@ -327,7 +327,7 @@ func TestWhatIsNoFileDoesNotBlock(t *testing.T) {
 	}
 	defer writer.Close()
 	for path, want := range map[string]string{
-		silent:      "is a pipe that nothing writes to",
+		silent:      "is a pipe without a writer",
 		held:        "i/o timeout",
 		"/dev/zero": "is no regular file (Dc---------)",
 		dir:         "is no regular file (d---------)",
@@ -355,8 +355,8 @@ func TestPipeWithAConfigurationIsRead(t *testing.T) {
 	}
 }
 
-// TestTextThatGrowsIsRefused has aliases of aliases, and lists in lists: a
-// megabyte of such text must not become more.
+// TestTextThatGrowsIsRefused parses nested aliases and nested lists. A megabyte
+// of such text must not need much more memory.
 func TestTextThatGrowsIsRefused(t *testing.T) {
 	bomb := "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n"
 	for i := range 12 {

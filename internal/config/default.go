@@ -8,9 +8,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// defaults is what a key that is not set means: Koordinator's values
-// (pkg/util/sloconfig). A key that is missing here too has no default, and
-// what it is about is not done. All defaults stand here and nowhere else.
+// defaults holds the values of keys that are not set. They are Koordinator's
+// (pkg/util/sloconfig). A key that is absent here has no default, and its
+// feature is off. There are no defaults in other places.
 var defaults = Strategies{
 	Threshold: Threshold{
 		Enable:                          node.Some(false),
@@ -18,8 +18,8 @@ var defaults = Strategies{
 		CPUSuppressPolicy:               node.Some("cpuset"),
 		CPUSuppressLendLSR:              node.Some(true),
 		CPUEvictBEUsageThresholdPercent: node.Some[unit.Percent](90),
-		CPUEvictTimeWindowSeconds:       node.Some[int64](60), // Tenon's: Koordinator has none
-		EvictGracePeriodSeconds:         node.Some[int64](10), // Tenon's
+		CPUEvictTimeWindowSeconds:       node.Some[int64](60), // Tenon's own, because Koordinator has none
+		EvictGracePeriodSeconds:         node.Some[int64](10), // Tenon's own
 		CPUEvictPolicy:                  node.Some("evictByRealLimit"),
 	},
 	QOS: QOS{
@@ -62,9 +62,9 @@ var defaults = Strategies{
 	},
 }
 
-// classDefaults are the defaults of a class: its group identity, whether it
-// expels idle work from its core, the end of its cache range, and its
-// watermarks. In all else the classes agree.
+// classDefaults returns the defaults of a class: its group identity, whether it
+// expels BE from the siblings of its CPUs, the end of its cache range, and its
+// watermarks. All other defaults are the same for all classes.
 func classDefaults(identity int64, expels bool, cacheEnd, watermark unit.Percent, scale, adjust int64) Class {
 	return Class{
 		CPU: CPUQOS{Enable: node.Some(false), GroupIdentity: node.Some(identity), CoreExpeller: node.Some(expels)},
@@ -97,13 +97,13 @@ func classDefaults(identity int64, expels bool, cacheEnd, watermark unit.Percent
 	}
 }
 
-// orDefaults returns s with the default of every key that is not set.
+// orDefaults returns s with defaults for the keys that are not set.
 func (s Strategies) orDefaults() Strategies {
 	fill(reflect.ValueOf(&s).Elem(), reflect.ValueOf(defaults))
 	return s
 }
 
-// fill sets what is missing in one mapping to what stands in another.
+// fill sets the missing values of one mapping to the values of another.
 func fill(to, from reflect.Value) {
 	for _, k := range keysOf(to.Type()) {
 		t, f := to.FieldByIndex(k.index), from.FieldByIndex(k.index)

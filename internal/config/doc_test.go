@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestEveryKeyIsDocumented holds docs/configuration.md to the schema: each key
-// has a row, with its default, its range and whether it acts.
+// TestEveryKeyIsDocumented compares docs/configuration.md with the schema: each
+// key has a row with its default, its range and whether it has an effect.
 func TestEveryKeyIsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/configuration.md")
 	if err != nil {
@@ -44,7 +44,8 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	}
 }
 
-// TestEveryDocumentedKeyIsKnown is the other direction.
+// TestEveryDocumentedKeyIsKnown checks that the schema has each key of the
+// page.
 func TestEveryDocumentedKeyIsKnown(t *testing.T) {
 	page, err := os.ReadFile("../../docs/configuration.md")
 	if err != nil {
@@ -64,13 +65,14 @@ func TestEveryDocumentedKeyIsKnown(t *testing.T) {
 	}
 }
 
-// visitKeys calls visit for every value that the mapping v may have, also in
-// lists; later says that it or a mapping around it does not act.
+// visitKeys calls visit for every value below the mapping v, including values
+// in lists. later says that the value, or a mapping around it, has no effect
+// yet.
 func visitKeys(v reflect.Value, path string, later bool, visit func(k key, path string, v reflect.Value, later bool)) {
 	for _, k := range keysOf(v.Type()) {
 		f, at, off := v.FieldByIndex(k.index), join(path, k.name), later || k.later
 		switch {
-		case at == "resource-qos-config.cgroupRoot": // one row for all
+		case at == "resource-qos-config.cgroupRoot": // one row for all of its keys
 			visit(k, at, f, off)
 		case f.Kind() == reflect.Struct && !isLeaf(f):
 			visitKeys(f, at, off, visit)
@@ -85,8 +87,8 @@ func visitKeys(v reflect.Value, path string, later bool, visit func(k key, path 
 	}
 }
 
-// documentedAt returns the section and the row in which the page has a key.
-// Classes share their rows.
+// documentedAt returns the section and the row of a key on the page. All
+// classes share the same rows.
 func documentedAt(path string) (section, name string) {
 	if name, ok := strings.CutPrefix(path, "rules[]."); ok {
 		return "rules", name
@@ -101,7 +103,7 @@ func documentedAt(path string) (section, name string) {
 	return section, name
 }
 
-// tableRows returns the cells of the page's tables by section and key.
+// tableRows returns the cells of the page's tables, by section and key.
 func tableRows(page string) map[string]map[string][]string {
 	rows := map[string]map[string][]string{"": {}}
 	section := ""
@@ -123,7 +125,8 @@ func tableRows(page string) map[string]map[string][]string {
 	return rows
 }
 
-// rangeText is the range of a key as the page writes it; empty: in free words.
+// rangeText returns the range of a key as the page prints it; empty: the page
+// may use any text.
 func rangeText(k key, v reflect.Value) string {
 	if _, isBool := v.Interface().(node.Maybe[bool]); isBool {
 		return "true, false"
@@ -135,8 +138,8 @@ func rangeText(k key, v reflect.Value) string {
 	return strings.TrimPrefix(strings.TrimPrefix(s, "from "), "of ")
 }
 
-// defaultText is the default of a key as the page writes it; empty: it has
-// none, or one that depends on others.
+// defaultText returns the default of a key as the page prints it; empty: there
+// is none, or it depends on other keys.
 func defaultText(path string, v reflect.Value) string {
 	texts := []string{plainJSON(v)}
 	for _, class := range defaults.QOS.classes() {
@@ -169,7 +172,7 @@ func at(v reflect.Value, path string) reflect.Value {
 	return reflect.Value{}
 }
 
-// plainJSON is a single value without quotes; empty if it is not set.
+// plainJSON returns a single value without quotes; empty if it is not set.
 func plainJSON(v reflect.Value) string {
 	if !v.IsValid() || !isLeaf(v) || v.IsZero() {
 		return ""

@@ -13,8 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// document returns the root of the one YAML document in data; nil, with a
-// fault, if there is none.
+// document returns the root of the only YAML document in data. If there is
+// none, it adds a fault and returns nil.
 func (p *parser) document(data []byte) *yaml.Node {
 	if len(data) > MaxSize {
 		p.fault(0, "", fmt.Sprintf("the file is longer than %d bytes", MaxSize))
@@ -36,8 +36,7 @@ func (p *parser) document(data []byte) *yaml.Node {
 		p.fault(syntax(data, err, lines.read))
 		return nil
 	}
-	// What stands behind --- would pass unseen if only the first document were
-	// read.
+	// A second document after --- must not be ignored silently.
 	switch err := decoder.Decode(&more); {
 	case err == nil:
 		p.fault(more.Line, "", "a second document starts here (---): want one")
@@ -47,11 +46,11 @@ func (p *parser) document(data []byte) *yaml.Node {
 	return doc.Content[0]
 }
 
-// A lineReader gives the library one line at a time, so that it is known how
-// far it had read when it gave up.
+// A lineReader gives the YAML library one line at a time, to know how many
+// lines the library had read when it failed.
 type lineReader struct {
 	rest []byte
-	read int // lines
+	read int // number of lines read
 }
 
 // Read returns at most one line.
@@ -70,8 +69,8 @@ func (l *lineReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// unreadable returns what no YAML text may hold, and where: bytes that are not
-// UTF-8, and control characters (YAML 1.2, 5.1). The library refuses them too,
+// unreadable finds text that YAML forbids, and its position: bytes that are not
+// UTF-8, and control characters (YAML 1.2, 5.1). The library also refuses them,
 // but without a line.
 func unreadable(data []byte) (at int, problem string) {
 	for i := 0; i < len(data); {
@@ -91,9 +90,9 @@ func unreadable(data []byte) (at int, problem string) {
 // lineAt returns the number of the line that holds data[at].
 func lineAt(data []byte, at int) int { return 1 + bytes.Count(data[:at], []byte("\n")) }
 
-// syntax turns an error of the library into a fault. The library names the
-// line in which that begins which it could not read to its end, and none if
-// that is the first; noticed is the line up to which it had read.
+// syntax converts an error of the library into a fault. The library names the
+// line in which the incomplete construct begins, and no line if that is the
+// first. noticed is the last line that the library had read.
 func syntax(data []byte, err error, noticed int) (line int, field, problem string) {
 	problem = strings.TrimPrefix(err.Error(), "yaml: ")
 	if rest, ok := strings.CutPrefix(problem, "unknown anchor '"); ok {
@@ -119,14 +118,15 @@ func syntax(data []byte, err error, noticed int) (line int, field, problem strin
 	return line, "", "not YAML: " + problem
 }
 
-// countedFromZero are the messages of the library's parser, which counts lines
-// from 0; its scanner counts from 1 (go.yaml.in/yaml/v3, decode.go: parser.fail).
+// countedFromZero lists the messages of the library's parser, which counts
+// lines from 0. The library's scanner counts from 1 (go.yaml.in/yaml/v3,
+// decode.go: parser.fail).
 var countedFromZero = []string{
 	"did not find expected key", "did not find expected node content", "did not find expected '-' indicator",
 	"did not find expected ',' or ']'", "did not find expected ',' or '}'", "did not find expected <document start>",
 }
 
-// hints say what most likely causes a message that does not.
+// hints gives the most likely cause for messages that do not name it.
 var hints = map[string]string{
 	"did not find expected alphabetic or numeric character": "a name that begins with * or & needs quotes",
 	"found character that cannot start any token":           "text that begins with % @ or ` needs quotes; tabs cannot indent",
@@ -136,8 +136,9 @@ var hints = map[string]string{
 	"could not find expected ':'":                           "a key ends in a colon and a space",
 }
 
-// noAlias says why *name is refused: an alias of aliases is a few lines that
-// stand for gigabytes, and a file of this kind has nothing to repeat.
+// noAlias returns the problem text for the alias *name. Aliases are refused
+// because a few lines of nested aliases expand to gigabytes, and such a file
+// has nothing to repeat.
 func noAlias(name string) string {
 	return fmt.Sprintf("the alias *%s is not accepted: write the value out, or put it in quotes if it is a glob", clip(name))
 }

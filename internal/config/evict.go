@@ -7,13 +7,13 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// lowerBy is the default distance of the lower end from an eviction threshold
-// (Koordinator: memoryReleaseBufferPercent).
+// lowerBy is the default difference between an eviction threshold and its lower
+// end (Koordinator: memoryReleaseBufferPercent).
 const lowerBy unit.Percent = 2
 
-// evict returns which best-effort work is to be ended, and when. Koordinator
-// puts evictions behind a gate of the agent; here it is the key of a threshold
-// that switches one on, so none of these has a default.
+// evict returns the configuration of evictions. Koordinator enables evictions
+// by a feature gate of the agent. Here the key of a threshold enables its
+// eviction, so these keys have no default.
 func (t Threshold) evict() evict.Config {
 	if !t.Enable.Or(false) {
 		return evict.Config{}
@@ -41,14 +41,14 @@ func (t Threshold) evict() evict.Config {
 	return e
 }
 
-// evictsByAllocatable reports whether satisfaction is to be measured by what is
-// allocatable, which this version cannot do. It then ends no work by another
-// measure.
+// evictsByAllocatable reports whether BE satisfaction must be measured against
+// allocatable resources. This version does not support that, and then evicts
+// nothing for lack of satisfaction.
 func (t Threshold) evictsByAllocatable() bool {
 	return t.CPUEvictPolicy.Or("") == "evictByAllocatable"
 }
 
-// evictNotices names the keys that do nothing because another one is missing.
+// evictNotices names keys that have no effect without another key.
 func (t Threshold) evictNotices() []string {
 	if !t.Enable.Or(false) {
 		return nil
@@ -61,11 +61,11 @@ func (t Threshold) evictNotices() []string {
 		{"cpuEvictBESatisfactionUpperPercent", "cpuEvictBESatisfactionLowerPercent"},
 	} {
 		if percentOf(t, pair[0]).Known() && !percentOf(t, pair[1]).Known() {
-			notices = append(notices, "resource-threshold-config."+pair[0]+" does nothing without "+pair[1])
+			notices = append(notices, "resource-threshold-config."+pair[0]+" has no effect without "+pair[1])
 		}
 	}
 	if t.evictsByAllocatable() {
-		notices = append(notices, "resource-threshold-config.cpuEvictPolicy: evictByAllocatable "+notActedOn+": no work is ended for want of satisfaction")
+		notices = append(notices, "resource-threshold-config.cpuEvictPolicy: evictByAllocatable "+notActedOn+": no work is evicted for lack of satisfaction")
 	}
 	return notices
 }

@@ -10,10 +10,11 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestAllocatableEndsNothingAndSaysSo: no other measure takes its place.
+// TestAllocatableEndsNothingAndSaysSo checks that evictByAllocatable, which is
+// not supported, evicts nothing and causes a notice.
 func TestAllocatableEndsNothingAndSaysSo(t *testing.T) {
 	for keys, want := range map[string]string{
-		"cpuEvictPolicy: evictByAllocatable":      "evictByAllocatable is not acted on by this version: no work is ended",
+		"cpuEvictPolicy: evictByAllocatable":      "evictByAllocatable is not acted on by this version: no work is evicted",
 		"cpuAllocatableEvictThresholdPercent: 90": "cpuAllocatableEvictThresholdPercent is not acted on by this version",
 		"memoryAllocatableEvictLowerPercent: 80":  "memoryAllocatableEvictLowerPercent is not acted on by this version",
 	} {
@@ -24,7 +25,8 @@ func TestAllocatableEndsNothingAndSaysSo(t *testing.T) {
 	}
 }
 
-// TestAnObjectiveThatNothingActsOnIsNoticed: it needs something that gives way.
+// TestAnObjectiveThatNothingActsOnIsNoticed checks for a notice if an objective
+// is set but no policy reduces BE for it.
 func TestAnObjectiveThatNothingActsOnIsNoticed(t *testing.T) {
 	rule := header + "- {name: web, class: LS, units: [a], objective: {runQueueDelay: 2ms}}\n"
 	for text, noticed := range map[string]bool{
@@ -34,14 +36,14 @@ func TestAnObjectiveThatNothingActsOnIsNoticed(t *testing.T) {
 		"resource-qos-config: {beClass: {cpuQOS: {enable: true}}}\n":     true,
 	} {
 		c := parsed(t, rule+text)
-		if got := slices.ContainsFunc(c.Notices, func(n string) bool { return strings.Contains(n, "objective wakes the loop and no more") }); got != noticed {
+		if got := slices.ContainsFunc(c.Notices, func(n string) bool { return strings.Contains(n, "objective only wakes the loop") }); got != noticed {
 			t.Errorf("%s: notices %q", text, c.Notices)
 		}
 	}
 }
 
-// TestNothingIsEndedUnlessAKeySaysSo: neither enable alone nor the keys beside
-// the thresholds end any work.
+// TestNothingIsEndedUnlessAKeySaysSo checks that neither enable alone nor the
+// keys beside the thresholds evict any work.
 func TestNothingIsEndedUnlessAKeySaysSo(t *testing.T) {
 	for text, want := range map[string]evict.Config{
 		"{}":                                {},
@@ -69,8 +71,8 @@ func TestNothingIsEndedUnlessAKeySaysSo(t *testing.T) {
 func TestKeysOfEvictionsThatDoNothingAreNoticed(t *testing.T) {
 	c := parsed(t, header+"resource-threshold-config: {enable: true, memoryEvictLowerPercent: 60, cpuEvictBESatisfactionUpperPercent: 60}\n")
 	for _, want := range []string{
-		"resource-threshold-config.memoryEvictLowerPercent does nothing without memoryEvictThresholdPercent",
-		"resource-threshold-config.cpuEvictBESatisfactionUpperPercent does nothing without cpuEvictBESatisfactionLowerPercent",
+		"resource-threshold-config.memoryEvictLowerPercent has no effect without memoryEvictThresholdPercent",
+		"resource-threshold-config.cpuEvictBESatisfactionUpperPercent has no effect without cpuEvictBESatisfactionLowerPercent",
 	} {
 		if !slices.Contains(c.Notices, want) {
 			t.Errorf("%q is missing in %q", want, c.Notices)

@@ -14,33 +14,33 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A file is the whole configuration file as its keys stand in it.
+// A file is the configuration file with its keys.
 type file struct {
 	APIVersion node.Maybe[string]        `json:"apiVersion" oneof:"tenon.sh/v1alpha1"`
 	Kind       node.Maybe[string]        `json:"kind" oneof:"NodeConfig"`
 	Period     node.Maybe[time.Duration] `json:"period" range:"100ms..60s"`
 	CPUs       node.Maybe[string]        `json:"cpus"`
-	// MemoryBandwidth is that behind one L3 cache, in bytes per second.
+	// MemoryBandwidth is the bandwidth behind one L3 cache, in bytes/s.
 	MemoryBandwidth node.Maybe[unit.Bytes] `json:"memoryBandwidth"`
 	Signals         signals                `json:"signals"`
 	Reserved        reserved               `json:"reserved"`
 	Rules           []rule                 `json:"rules"`
-	// ContainerSockets are those of the runtimes, for rules on containers.
+	// ContainerSockets are the runtimes' sockets, for rules on containers.
 	ContainerSockets []string `json:"containerSockets"`
 	Strategies
 }
 
-// A rule is a match.Rule as it is written.
+// A rule is the file form of a match.Rule.
 type rule struct {
 	Name    node.Maybe[string] `json:"name"`
 	Class   node.Maybe[string] `json:"class" oneof:"LSE LSR LS BE SYSTEM"`
 	Cgroups []string           `json:"cgroups"`
 	Units   []string           `json:"units"`
-	// Containers are globs of names, or of labels as KEY=VALUE.
+	// Containers are globs over names, or over labels as KEY=VALUE.
 	Containers []string `json:"containers"`
 	Requests   requests `json:"requests"`
 	Limits     limits   `json:"limits"`
-	// Priority has the range of a pod's in Kubernetes.
+	// Priority has the range of a Kubernetes pod priority.
 	Priority  node.Maybe[int64] `json:"priority" range:"-2147483648..2147483647"`
 	Objective objective         `json:"objective"`
 }
@@ -51,18 +51,18 @@ type requests struct {
 	Memory node.Maybe[unit.Bytes]    `json:"memory"`
 }
 
-// limits are the maximum amounts that a workload may use.
+// limits are the limits of a workload.
 type limits struct {
 	CPU    node.Maybe[unit.MilliCPU] `json:"cpu"`
 	Memory node.Maybe[unit.Bytes]    `json:"memory"`
 }
 
-// objective is the service that a workload should get.
+// objective is the latency objective of a workload.
 type objective struct {
 	RunQueueDelay node.Maybe[time.Duration] `json:"runQueueDelay" range:"10µs..1s"`
 }
 
-// rule returns what package match works with.
+// rule converts r for package match.
 func (r rule) rule() match.Rule {
 	return match.Rule{
 		Name:          valueOf(r.Name),
@@ -79,15 +79,15 @@ func (r rule) rule() match.Rule {
 	}
 }
 
-// cpus are those that the policies count and share; empty: all. What cannot be
-// read was found to be a fault.
+// cpus returns the CPUs that the policies share; empty: all. A list that cannot
+// be parsed has a fault already.
 func (f file) cpus() unit.CPUSet {
 	set, _ := unit.ParseCPUSet(valueOf(f.CPUs))
 	return set
 }
 
-// valueOf returns the value of a key that is known to be set, by a check or by
-// a default.
+// valueOf returns the value of a key that is set, as a check or a default
+// ensures.
 func valueOf[T any](m node.Maybe[T]) T {
 	v, _ := m.Value()
 	return v
@@ -97,12 +97,13 @@ func valueOf[T any](m node.Maybe[T]) T {
 // on command lines.
 var ruleName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 
-// leastMemory is the least memory.max of a workload. Container runtimes
-// refuse less than 6 MB too: a program dies of it as it starts, and the usual
+// leastMemory is the smallest memory.max of a workload. Container runtimes also
+// refuse less than 6 MB, because a program is killed when it starts. The usual
 // cause is a missing suffix (limits: {memory: 4}).
 const leastMemory unit.Bytes = 6 << 20
 
-// file checks the file except its strategies, beyond what struct tags can say.
+// file makes the checks of the file that struct tags cannot express, except
+// those of the strategies.
 func (c *checker) file(f file) {
 	c.need("apiVersion", f.APIVersion.Known(), "tenon.sh/v1alpha1")
 	c.need("kind", f.Kind.Known(), "NodeConfig")
@@ -145,7 +146,7 @@ func (c *checker) file(f file) {
 	}
 }
 
-// amounts checks what no machine can give, or no program can live with.
+// amounts checks for amounts that are too large or too small to work.
 func (c *checker) amounts(r rule, path string) {
 	cpu := func(field string, m node.Maybe[unit.MilliCPU]) {
 		if v := valueOf(m); v > unit.CPUs(unit.MaxCPUs) {
@@ -162,12 +163,12 @@ func (c *checker) amounts(r rule, path string) {
 	}
 }
 
-// match adds what package match refuses. Its errors begin with the field.
+// match adds the faults of package match. Its errors begin with the field.
 func (c *checker) match(r rule, path string) {
 	for _, err := range all(r.rule().Check()) {
 		field, problem, _ := strings.Cut(err.Error(), ": ")
 		if field == "cgroups, units, containers" && (c.badBelow(path+".cgroups") || c.badBelow(path+".units") || c.badBelow(path+".containers")) {
-			continue // what was refused was there
+			continue // the key was set, but refused
 		}
 		if field = join(path, field); !c.bad[field] {
 			c.fault(field, problem)
@@ -184,21 +185,21 @@ func (f file) noticesOfObjectives() []string {
 	var notices []string
 	for i, r := range f.Rules {
 		if r.Objective.RunQueueDelay.Known() {
-			notices = append(notices, fmt.Sprintf("rules[%d]: objective wakes the loop and no more: nothing gives way for it without resource-threshold-config.enable or beClass.resctrlQOS.enable", i))
+			notices = append(notices, fmt.Sprintf("rules[%d]: objective only wakes the loop: BE does not give way for it without resource-threshold-config.enable or beClass.resctrlQOS.enable", i))
 		}
 	}
 	return notices
 }
 
-// noticesOfRules names what the rules ask for and this version does not do.
+// noticesOfRules names the settings of rules that are not supported.
 func noticesOfRules(rules []rule) []string {
 	if len(rules) == 0 {
-		return []string{"rules: there are none, so nothing is managed but what tenon run starts"}
+		return []string{"rules: there are none, so Tenon manages only the commands that tenon run starts"}
 	}
 	return noticesOfOwnCPUs(rules)
 }
 
-// all returns the errors that were joined into err, or err alone.
+// all returns the errors joined in err, or err itself.
 func all(err error) []error {
 	var joined interface{ Unwrap() []error }
 	if errors.As(err, &joined) {

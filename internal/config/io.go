@@ -13,8 +13,8 @@ import (
 
 const podVolume = "podvolume"
 
-// io returns what the classes whose blkioQOS is enabled get of block devices.
-// LSE gets what LSR gets, each for itself.
+// io returns the block I/O settings of the classes whose blkioQOS is enabled.
+// LSE has the settings of LSR, but does not share its limits.
 func (q QOS) io() blockio.Config {
 	var c blockio.Config
 	for _, class := range q.classes() {
@@ -52,8 +52,8 @@ func (b Block) block(class node.Class) blockio.Device {
 	return io
 }
 
-// latency is the shorter of the two targets that are set: the kernel has one
-// for both directions.
+// latency returns the shorter of the two targets, because the kernel has one
+// target for both directions.
 func (c IO) latency() time.Duration {
 	shortest := int64(0)
 	for _, m := range []node.Maybe[int64]{c.ReadLatency, c.WriteLatency} {
@@ -64,7 +64,7 @@ func (c IO) latency() time.Duration {
 	return time.Duration(min(shortest, math.MaxInt64/int64(time.Microsecond))) * time.Microsecond
 }
 
-// blocks checks what a struct tag cannot say of block devices.
+// blocks makes the checks of block devices that struct tags cannot express.
 func (c *checker) blocks(q QOS) {
 	for _, class := range q.classes() {
 		for i, b := range class.BlkIO.Blocks {
@@ -74,7 +74,7 @@ func (c *checker) blocks(q QOS) {
 	}
 }
 
-// noticesOfBlocks names what blkioQOS asks for and this version does not do.
+// noticesOfBlocks names the settings of blkioQOS that are not supported.
 func (q QOS) noticesOfBlocks() []string {
 	var notices []string
 	for _, class := range q.classes() {
@@ -83,7 +83,7 @@ func (q QOS) noticesOfBlocks() []string {
 		}
 		list := "resource-qos-config." + class.key + ".blkioQOS.blocks"
 		if len(class.BlkIO.Blocks) == 0 {
-			notices = append(notices, list+": there are none, so block I/O is not bounded")
+			notices = append(notices, list+": there are none, so block I/O has no limits")
 		}
 		for i, b := range class.BlkIO.Blocks {
 			path := fmt.Sprintf("%s[%d]", list, i)
@@ -95,7 +95,7 @@ func (q QOS) noticesOfBlocks() []string {
 				notices = append(notices, path+".name "+quoted(name)+" "+notActedOn+": want the name that it links to, such as /dev/vda, or a number such as 254:0")
 			}
 			if b.IO.latency() > 0 && !class.names[0].Sensitive() {
-				notices = append(notices, path+".ioCfg: targets of latency are for services, not for "+string(class.names[0]))
+				notices = append(notices, path+".ioCfg: latency targets are for services, not for "+string(class.names[0]))
 			}
 		}
 	}

@@ -49,14 +49,14 @@ resource-qos-config:
 func TestWhatIsNotDoneOfBlockIOIsNoticed(t *testing.T) {
 	const be = "resource-qos-config.beClass.blkioQOS.blocks"
 	for text, want := range map[string][]string{
-		"enable: true":                                       {be + ": there are none, so block I/O is not bounded"},
+		"enable: true":                                       {be + ": there are none, so block I/O has no limits"},
 		"blocks: [{name: a, type: podvolume}]":               nil, // not enabled
 		"enable: true, blocks: [{name: a, type: podvolume}]": {be + "[0].type podvolume is not acted on by this version: there are no pods here"},
 		"enable: true, blocks: [{name: a, ioCfg: {readBPS: 1, enableUserModel: false}}]": nil,
 		"enable: true, blocks: [{name: a, ioCfg: {enableUserModel: true, modelReadBPS: 5}}]": {
 			be + "[0].ioCfg.enableUserModel is not acted on by this version", be + "[0].ioCfg.modelReadBPS is not acted on by this version",
 		},
-		"enable: true, blocks: [{name: a, ioCfg: {readBPS: 1, readLatency: 5}}]": {be + "[0].ioCfg: targets of latency are for services, not for BE"},
+		"enable: true, blocks: [{name: a, ioCfg: {readBPS: 1, readLatency: 5}}]": {be + "[0].ioCfg: latency targets are for services, not for BE"},
 		"enable: true, blocks: [{name: /dev/disk/by-id/x}]": {
 			be + `[0].name "/dev/disk/by-id/x" is not acted on by this version: want the name that it links to, such as /dev/vda, or a number such as 254:0`,
 		},

@@ -8,14 +8,13 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// cpuQOS reports whether latency-sensitive work gets the CPU first. That is one
-// relation between two classes, so either of them may ask for it: BE by giving
-// way, LS by going first.
+// cpuQOS reports whether LS work gets the CPU before BE work. Either class can
+// enable it, because it is one relation between the two.
 func (q QOS) cpuQOS() bool {
 	return q.BEClass.CPU.Enable.Or(false) || q.LSClass.CPU.Enable.Or(false)
 }
 
-// isolation returns how latency-sensitive work is to get the CPU first.
+// isolation returns the configuration of the CPU isolation between LS and BE.
 func (q QOS) isolation() policy.CPUQOS {
 	if !q.cpuQOS() {
 		return policy.CPUQOS{}
@@ -44,9 +43,9 @@ func (q QOS) isolation() policy.CPUQOS {
 	return c
 }
 
-// mechanism returns the strongest isolation mechanism to use; empty: the
-// node's. The default of cpuPolicy makes no choice: all mechanisms do what it
-// names.
+// rung returns the strongest isolation mechanism to use; empty: the strongest
+// that the node supports. The default value of cpuPolicy does not restrict the
+// choice, because every mechanism does what it names.
 func (p Policies) rung() node.Mechanism {
 	switch pinned, given := p.CPUIsolation.Value(); {
 	case given && pinned == "auto":
@@ -59,9 +58,9 @@ func (p Policies) rung() node.Mechanism {
 	return ""
 }
 
-// means returns the mechanism by which BE yields, if one is configured. The
-// default of Koordinator is 0, because there another means does the work; here
-// that would be the weaker one, so a key that is not set chooses neither.
+// means returns the kernel feature by which BE gives way, if one is configured.
+// Koordinator's default is 0, because another mechanism does the work there.
+// Here 0 means the weaker feature, so a key that is not set selects none.
 func (c CPUQOS) means() node.Feature {
 	idle, set := c.SchedIdle.Value()
 	switch {
@@ -73,8 +72,8 @@ func (c CPUQOS) means() node.Feature {
 	return node.FeatureCPUIdle
 }
 
-// identity returns how a class is treated. What does not expel with core
-// scheduling does not expel by another means either.
+// identity returns the treatment of a class. If coreExpeller is false, the
+// class expels BE by no mechanism.
 func (c CPUQOS) identity(usual CPUQOS) node.Identity {
 	if !c.Enable.Or(false) {
 		c = usual
@@ -86,8 +85,7 @@ func (c CPUQOS) identity(usual CPUQOS) node.Identity {
 	return v
 }
 
-// identities checks that no class is configured against its purpose:
-// best-effort work yields to latency-sensitive work, and never the other way.
+// identities checks that BE does not go before LS in the configuration.
 func (c *checker) identities(q QOS) {
 	for _, class := range q.classes() {
 		field := "resource-qos-config." + class.key + ".cpuQOS.groupIdentity"
@@ -95,9 +93,9 @@ func (c *checker) identities(q QOS) {
 		switch be := class.key == "beClass"; {
 		case !given || c.bad[field]:
 		case be && v > 0:
-			c.fault(field, fmt.Sprintf("%d: want -1 or 0: BE goes before nobody", v))
+			c.fault(field, fmt.Sprintf("%d: want -1 or 0: BE must not go before other classes", v))
 		case !be && v < 0:
-			c.fault(field, fmt.Sprintf("%d: want a whole number from 0 to 2: only BE yields", v))
+			c.fault(field, fmt.Sprintf("%d: want a whole number from 0 to 2: only BE gives way", v))
 		}
 	}
 }

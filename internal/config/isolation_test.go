@@ -14,7 +14,7 @@ import (
 func TestTheStrongestMechanismIsTheConfiguredOne(t *testing.T) {
 	for policies, want := range map[string]node.Mechanism{
 		"{}":                         "",
-		"{cpuPolicy: groupIdentity}": "", // Koordinator's default is no choice
+		"{cpuPolicy: groupIdentity}": "", // Koordinator's default does not restrict the choice
 		"{cpuPolicy: coreSched}":     node.MechanismCoreSched,
 		"{cpuIsolation: auto, cpuPolicy: coreSched}":         "",
 		"{cpuIsolation: cpu.idle, cpuPolicy: groupIdentity}": node.MechanismIdle,
@@ -22,12 +22,12 @@ func TestTheStrongestMechanismIsTheConfiguredOne(t *testing.T) {
 	} {
 		c := parsed(t, header+"resource-qos-config: {policies: "+policies+", beClass: {cpuQOS: {enable: true}}}\n")
 		if got := c.Policy.CPUQOS.Mechanism; got != want || len(c.Notices) > 0 {
-			t.Errorf("%s: the ladder begins at %q, want %q; notices %q", policies, got, want, c.Notices)
+			t.Errorf("%s: the preference order begins at %q, want %q; notices %q", policies, got, want, c.Notices)
 		}
 	}
 }
 
-// TestEveryMechanismCanBeConfigured holds the words of the key to the
+// TestEveryMechanismCanBeConfigured compares the words of the key with the
 // preference order.
 func TestEveryMechanismCanBeConfigured(t *testing.T) {
 	var words []string

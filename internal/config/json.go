@@ -6,18 +6,16 @@ import (
 	"slices"
 )
 
-// ReadJSON reads a JSON text into a struct whose fields have the tags of this
-// package's (see key), as the annotation of a pod holds it: keys that are also
-// keys of the configuration have the same meaning and range there. A null is a
-// key that is not set. All faults are found, without lines; with any, the value
-// is the zero one.
+// ReadJSON parses JSON text, such as an annotation of a pod, into a struct with
+// the tags of this package (see key). Keys of the configuration have the same
+// meaning and range as there. null means that the key is not set. It finds all
+// faults; they have no lines. With any fault the value is the zero value.
 func ReadJSON[T any](text string) (T, []Fault) {
 	v, _, faults := readJSON[T](text, false)
 	return v, faults
 }
 
-// ReadLenientJSON is ReadJSON, except that an unknown key is no fault: it is
-// among the notices, and all other keys count.
+// ReadLenientJSON is ReadJSON with notices for unknown keys instead of faults.
 func ReadLenientJSON[T any](text string) (v T, notices, faults []Fault) {
 	return readJSON[T](text, true)
 }

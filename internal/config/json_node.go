@@ -9,17 +9,17 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxDepth is how deep JSON may be nested. What is read is not eight deep.
+// maxDepth is the maximum nesting of JSON. Valid texts have less than 8 levels.
 const maxDepth = 64
 
-// fromJSON returns the root of a JSON text, as a key of Koordinator's
-// ConfigMap holds it, for the same walk that a YAML document gets. Lines count
-// from the first of the text.
+// fromJSON returns the root of a JSON text, such as the value of a key in
+// Koordinator's ConfigMap, as nodes like those of a YAML document. Lines count
+// from the first line of the text.
 func fromJSON(text string) (*yaml.Node, error) {
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("the text is longer than %d bytes", MaxSize)
 	}
-	// The decoder of tokens lets some texts pass that are no JSON.
+	// The token decoder accepts some texts that are not JSON.
 	var whole json.RawMessage
 	if err := json.Unmarshal([]byte(text), &whole); err != nil {
 		return nil, notJSON(text, err)
@@ -29,7 +29,8 @@ func fromJSON(text string) (*yaml.Node, error) {
 	return r.value(0)
 }
 
-// notJSON says where a text that has lines stops to be JSON.
+// notJSON returns the error for text that is not JSON, with the line if there
+// are several.
 func notJSON(text string, err error) error {
 	at := len(text)
 	var syntax *json.SyntaxError
@@ -42,7 +43,7 @@ func notJSON(text string, err error) error {
 	return fmt.Errorf("not JSON: %w", err)
 }
 
-// A jsonReader builds nodes of what it reads. It knows the line of each.
+// A jsonReader builds nodes from tokens, and records their lines.
 type jsonReader struct {
 	text   string
 	tokens *json.Decoder
@@ -50,8 +51,8 @@ type jsonReader struct {
 	line   int
 }
 
-// next returns the next token as a node without content. The nodes of closing
-// brackets have no kind.
+// next returns the next token as a node without content. The node of a closing
+// bracket has no kind.
 func (r *jsonReader) next() (*yaml.Node, error) {
 	token, err := r.tokens.Token()
 	if err != nil {
@@ -80,7 +81,7 @@ func (r *jsonReader) next() (*yaml.Node, error) {
 	return n, nil
 }
 
-// value returns the next value; depth is the number of mappings and lists
+// value returns the next value. depth is the number of mappings and lists
 // around it.
 func (r *jsonReader) value(depth int) (*yaml.Node, error) {
 	n, err := r.next()

@@ -3,19 +3,20 @@ package config
 import "time"
 
 // GoneAfter is the time after which a missing ConfigMap counts as deleted on
-// purpose. Sooner it may be an update (`kubectl replace --force`, charts), and
-// without it nothing bounds BE and nothing is promised.
+// purpose. Before that, an update may be in progress (`kubectl replace
+// --force`, charts). Without the ConfigMap BE has no limits and no batch
+// resources.
 const GoneAfter = 5 * time.Minute
 
-// Missing tracks the time since a ConfigMap is missing. The zero Missing: it
-// exists, or See was not called yet.
+// Missing tracks for how long a ConfigMap has been missing. The zero Missing:
+// it exists, or See has not been called yet.
 type Missing struct {
 	since time.Time
 	over  bool
 }
 
-// See takes whether the ConfigMap is there now. Wait: what it said last holds,
-// for so much longer; 0: it is there, or is taken to be deleted.
+// See records whether the ConfigMap exists now. It returns the time for which
+// its last content still applies; 0: it exists, or counts as deleted.
 func (m *Missing) See(there bool, now time.Time) (wait time.Duration) {
 	switch {
 	case there:
@@ -31,12 +32,13 @@ func (m *Missing) See(there bool, now time.Time) (wait time.Duration) {
 	return wait
 }
 
-// Due reports that the wait is over and See has not said so yet.
+// Due reports whether the wait is over and See has not returned 0 for it yet.
 func (m *Missing) Due(now time.Time) bool {
 	return !m.since.IsZero() && !m.over && now.Sub(m.since) >= GoneAfter
 }
 
-// Since returns the time since which it is missing and waited for, or zero.
+// Since returns the time since which the ConfigMap is missing, or zero if it
+// exists or counts as deleted.
 func (m *Missing) Since() time.Time {
 	if m.over {
 		return time.Time{}

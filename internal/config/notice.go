@@ -10,9 +10,8 @@ import (
 
 const notActedOn = "is not acted on by this version"
 
-// Notices names the keys of s that ask for something that this version does
-// not do. What is switched off, by its own enable or by that of the mapping
-// around it, asks for nothing.
+// Notices names the keys of s that are set but not supported by this version.
+// Keys in a disabled mapping cause no notice.
 func (s Strategies) Notices() []string {
 	notices := append(noticesIn(reflect.ValueOf(s), ""), s.Threshold.evictNotices()...)
 	for _, class := range s.QOS.classes() {
@@ -20,7 +19,7 @@ func (s Strategies) Notices() []string {
 			notices = append(notices, "resource-qos-config."+class.key+".cpuQOS alone "+notActedOn+": CPU QoS goes by lsClass and beClass")
 		}
 		if class.key != "beClass" && class.CPU.Enable.Or(false) && class.CPU.SchedIdle.Or(0) != 0 {
-			notices = append(notices, "resource-qos-config."+class.key+".cpuQOS.schedIdle "+notActedOn+": only BE is ever idle")
+			notices = append(notices, "resource-qos-config."+class.key+".cpuQOS.schedIdle "+notActedOn+": only BE can be idle")
 		}
 		if be := class.key == "beClass" || class.key == "systemClass"; be && class.CPU.Enable.Or(false) && class.CPU.CoreExpeller.Or(false) {
 			notices = append(notices, "resource-qos-config."+class.key+".cpuQOS.coreExpeller "+notActedOn+": only latency-sensitive work keeps BE off its siblings")
@@ -32,7 +31,7 @@ func (s Strategies) Notices() []string {
 	return append(notices, s.QOS.noticesOfBlocks()...)
 }
 
-// noticesIn returns the notices of the mapping v at path.
+// noticesIn returns the notices for the mapping v at path.
 func noticesIn(v reflect.Value, path string) []string {
 	keys := keysOf(v.Type())
 	for _, k := range keys {
@@ -58,7 +57,7 @@ func noticesIn(v reflect.Value, path string) []string {
 	return notices
 }
 
-// asks reports whether v is set to something else than the value off.
+// asks reports whether v is set to a value other than off.
 func asks(v reflect.Value, off string) bool {
 	if v.IsZero() {
 		return false

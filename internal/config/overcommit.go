@@ -9,14 +9,14 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// reserved is what a node keeps for its own work.
+// reserved holds the resources that a node keeps for its own work.
 type reserved struct {
 	CPU    node.Maybe[unit.MilliCPU] `json:"cpu"`
 	Memory node.Maybe[unit.Bytes]    `json:"memory"`
 }
 
-// overcommit returns how much batch work may request. Switched off, it is the zero
-// value.
+// overcommit returns the configuration of the batch resources. It is the zero
+// value if colocation is disabled.
 func (c Colocation) overcommit() policy.Overcommit {
 	if !valueOf(c.Enable) {
 		return policy.Overcommit{}
@@ -54,14 +54,13 @@ func (p PeakPrediction) prediction() policy.PeakPrediction {
 	}
 }
 
-// times is n units, and a century where n is more than that.
+// times returns n units of time, but at most a century.
 func times(n node.Maybe[int64], of time.Duration) time.Duration {
 	const century = 100 * 365 * 24 * time.Hour
 	return time.Duration(min(valueOf(n), int64(century/of))) * of
 }
 
-// reserve adds what a whole file says about the node to what its strategies
-// say.
+// reserve adds the reservation of the file to c.
 func (f file) reserve(c *policy.Overcommit) {
 	if !c.Enable {
 		return

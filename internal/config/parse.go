@@ -13,19 +13,19 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// maxFaults is the maximum number of faults listed: a file that is wrong
-// altogether needs no fault for each of its lines.
+// maxFaults is the maximum number of listed faults. A file that is completely
+// wrong needs no longer list.
 const maxFaults = 100
 
-// A parser walks a YAML document along the struct that it fills. It keeps
-// where each field stands, so that faults found later have a line too.
+// A parser walks a YAML document along the struct that it fills. It records the
+// line of each field, so that faults found later also have a line.
 type parser struct {
 	faults []Fault
 	lines  map[string]int
-	meant  []string // the fields whose key was most likely misspelt
-	pinned int      // the line of a text in the file whose content is read; 0: none
-	// lenient: a ConfigMap is read. Unknown keys are noticed, not refused, and
-	// null leaves a key unset.
+	meant  []string // fields whose key was probably misspelt
+	pinned int      // line of the JSON text in the file that is being read; 0: none
+	// lenient: the source is a ConfigMap. An unknown key is a notice and not a
+	// fault, and null leaves a key unset.
 	lenient bool
 	notices []Fault
 }
@@ -58,7 +58,7 @@ func (p *parser) fault(line int, field, problem string) {
 
 func (p *parser) full() bool { return len(p.faults) > maxFaults }
 
-// line returns the line of the file in which n stands.
+// line returns the line of n in the file.
 func (p *parser) line(n *yaml.Node) int {
 	if p.pinned > 0 {
 		return p.pinned
@@ -66,8 +66,7 @@ func (p *parser) line(n *yaml.Node) int {
 	return n.Line
 }
 
-// lineOf returns the line of the field, or of the nearest field around it that
-// stands in the file.
+// lineOf returns the line of the field, or of the nearest field around it.
 func (p *parser) lineOf(field string) int {
 	for {
 		if line, ok := p.lines[field]; ok || field == "" {
@@ -77,7 +76,7 @@ func (p *parser) lineOf(field string) int {
 	}
 }
 
-// value reads n into the field to, which stands at path and whose key is k.
+// value reads n into the field to, which has the given path and key.
 func (p *parser) value(n *yaml.Node, path string, k key, to reflect.Value) {
 	if k.section != "" {
 		if n = p.strategy(n, path, k); n == nil {
@@ -117,9 +116,8 @@ func (p *parser) value(n *yaml.Node, path string, k key, to reflect.Value) {
 	}
 }
 
-// inner reads n, which should hold more keys or a list. Without a value it
-// holds none: a section whose keys are all commented out is a section that
-// says nothing.
+// inner reads n, which must be a mapping or a list. A key without a value
+// counts as empty, because all keys below it may be commented out.
 func (p *parser) inner(n *yaml.Node, path string, k key, to reflect.Value) {
 	switch empty := isNull(n); to.Kind() {
 	case reflect.Struct:
@@ -157,7 +155,7 @@ func (p *parser) mapping(n *yaml.Node, path string, to reflect.Value) {
 			p.fault(p.line(name), path, "the merge key << is not accepted: write the values out")
 			continue
 		case first[name.Value] > 0:
-			p.fault(p.line(name), child, fmt.Sprintf("this key stands twice, first in line %d", first[name.Value]))
+			p.fault(p.line(name), child, fmt.Sprintf("this key occurs twice, first in line %d", first[name.Value]))
 			continue
 		}
 		first[name.Value] = p.line(name)
@@ -195,8 +193,8 @@ func (p *parser) list(n *yaml.Node, path string, to reflect.Value) {
 	}
 }
 
-// named reads values under names of the writer's choice. Maps of anything are
-// free content, which nothing reads.
+// named reads a mapping with arbitrary names. It skips maps of arbitrary
+// values, which no code reads.
 func (p *parser) named(n *yaml.Node, path string, k key, to reflect.Value) {
 	if n.Kind != yaml.MappingNode {
 		p.fault(p.line(n), path, shown(n)+": want keys and values")

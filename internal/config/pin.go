@@ -7,12 +7,12 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// lendsLSR reports whether best-effort work may have the CPUs of LSR work. The
-// default is true, because other agents always lend them.
+// lendsLSR reports whether BE may use the CPUs of LSR work. The default is
+// true, because other agents always lend them.
 func (t Threshold) lendsLSR() bool { return !valueOf(t.Enable) || valueOf(t.CPUSuppressLendLSR) }
 
-// ownCPUs returns by which of its amounts a rule asks for CPUs of its own, and
-// the amount; false if it asks for none.
+// ownCPUs returns the field and the amount by which a rule requests exclusive
+// CPUs. It is false if the rule requests none.
 func (r rule) ownCPUs() (field string, amount unit.MilliCPU, asked bool) {
 	if class := node.Class(valueOf(r.Class)); class != node.LSE && class != node.LSR {
 		return "", 0, false
@@ -24,22 +24,21 @@ func (r rule) ownCPUs() (field string, amount unit.MilliCPU, asked bool) {
 	return "limits.cpu", amount, asked
 }
 
-// ownCPUs checks that a rule asks for whole CPUs where they are to be its own.
+// ownCPUs checks that a rule requests a whole number of exclusive CPUs.
 func (c *checker) ownCPUs(r rule, path string) {
 	field, amount, asked := r.ownCPUs()
 	if asked && (amount <= 0 || amount%unit.CPUs(1) != 0) && !c.bad[join(path, field)] {
-		c.fault(join(path, field), fmt.Sprintf("%v: want a whole number of CPUs, such as 2: work of class %s has them as its own", amount, valueOf(r.Class)))
+		c.fault(join(path, field), fmt.Sprintf("%v: want a whole number of CPUs, such as 2: class %s uses them exclusively", amount, valueOf(r.Class)))
 	}
 }
 
-// noticesOfOwnCPUs names the rules that should have CPUs of their own and do
-// not say how many.
+// noticesOfOwnCPUs names the LSE and LSR rules without a CPU request.
 func noticesOfOwnCPUs(rules []rule) []string {
 	var notices []string
 	for i, r := range rules {
 		class := node.Class(valueOf(r.Class))
 		if _, _, asked := r.ownCPUs(); !asked && (class == node.LSE || class == node.LSR) {
-			notices = append(notices, fmt.Sprintf("rules[%d]: class %s without requests.cpu has no CPUs of its own but those to which it is bound already, and else acts as LS", i, class))
+			notices = append(notices, fmt.Sprintf("rules[%d]: class %s without requests.cpu has only the CPUs to which it is bound already; if it is not bound, it is treated as LS", i, class))
 		}
 	}
 	return notices

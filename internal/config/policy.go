@@ -7,7 +7,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Policy returns what the policies of this version are to do.
+// Policy returns the configuration of the policies.
 func (s Strategies) Policy() policy.Config {
 	s = s.orDefaults()
 	return policy.Config{
@@ -28,8 +28,8 @@ func (s Strategies) Policy() policy.Config {
 	}
 }
 
-// memory returns the shares of the classes whose memoryQOS asks for any, those
-// that are switched off apart. LSE has the shares of LSR.
+// memory returns the shares of the classes whose memoryQOS sets any. The shares
+// of classes with a disabled memoryQOS are in Off. LSE has the shares of LSR.
 func (q QOS) memory() memory.Config {
 	var m memory.Config
 	for _, class := range q.classes() {

@@ -33,8 +33,8 @@ resource-qos-config:
 
 func TestABandwidthThatNoMachineHasIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"memoryBandwidth: 0":   "memoryBandwidth: 0: want bytes a second behind one L3 cache, such as 200G",
-		"memoryBandwidth: max": "memoryBandwidth: max: want bytes a second behind one L3 cache, such as 200G",
+		"memoryBandwidth: 0":   "memoryBandwidth: 0: want bytes per second behind one L3 cache, such as 200G",
+		"memoryBandwidth: max": "memoryBandwidth: max: want bytes per second behind one L3 cache, such as 200G",
 	} {
 		_, faults := Parse([]byte(header + text + "\n"))
 		if len(faults) != 1 || !strings.HasSuffix(faults[0].String(), want) {

@@ -14,12 +14,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A reader turns the value of a key into what it means. Its error names the
-// value and what the key takes.
+// A reader parses a value. Its error names the value and the accepted values.
 type reader[T any] func(*yaml.Node, key) (T, error)
 
-// maybe reads n into a key that may stay unset. In JSON null is how to say
-// so; in YAML a key without a value is more likely forgotten than meant.
+// maybe reads n into a key that may stay unset. In JSON, null means unset. In
+// YAML, a key without a value is a fault, because it is probably a mistake.
 func maybe[T any](p *parser, n *yaml.Node, path string, k key, to *node.Maybe[T], read reader[T]) {
 	if (p.pinned > 0 || p.lenient) && isNull(n) {
 		return
@@ -30,7 +29,7 @@ func maybe[T any](p *parser, n *yaml.Node, path string, k key, to *node.Maybe[T]
 	}
 }
 
-// scalar reads n into a value, and reports whether it could.
+// scalar reads n into a value, and reports whether it is valid.
 func scalar[T any](p *parser, n *yaml.Node, path string, k key, to *T, read reader[T]) bool {
 	v, err := read(n, k)
 	if err != nil {
@@ -98,8 +97,8 @@ func readInterval(n *yaml.Node, k key) (Duration, error) {
 	return Duration(d), err
 }
 
-// readCPU and readBytes take a number as it is and a quantity as text: 2,
-// 0.5 and 500m are all written without quotes.
+// readCPU and readBytes accept numbers and text, because 2, 0.5 and 500m are
+// all written without quotes.
 func readCPU(n *yaml.Node, k key) (unit.MilliCPU, error) {
 	if !isAmount(n) {
 		return 0, refuse(n, "a number of CPUs such as 2, 1.5 or 500m")
@@ -120,15 +119,15 @@ func isAmount(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && (tag == "!!int" || tag == "!!float" || tag == "!!str")
 }
 
-// isNull reports whether n is a key's value that is not there, or null.
+// isNull reports whether n is null or a missing value.
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// refuse is the error of a reader.
+// refuse returns the error of a reader.
 func refuse(n *yaml.Node, want string) error {
 	return errors.New(shown(n) + ": want " + want)
 }
 
-// shown is a value as a fault names it, on one line.
+// shown prints a value for a fault, on one line.
 func shown(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.MappingNode:
@@ -145,7 +144,7 @@ func shown(n *yaml.Node) string {
 	return label(n.Value)
 }
 
-// label is a name or number as a fault shows it: as it is if it is plain.
+// label prints a name or number for a fault, with quotes only if it is unusual.
 func label(s string) string {
 	odd := func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }
 	if s == "" || len(s) > maxKey || strings.ContainsFunc(s, odd) {
@@ -154,10 +153,10 @@ func label(s string) string {
 	return s
 }
 
-// quoted is a text as a fault shows it.
+// quoted prints text for a fault, in quotes.
 func quoted(s string) string { return fmt.Sprintf("%q", clip(s)) }
 
-// clip is the beginning of s.
+// clip returns the beginning of s, at most maxKey characters.
 func clip(s string) string {
 	if r := []rune(s); len(r) > maxKey {
 		return string(r[:maxKey]) + "…"

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// A key is one key of the file. The struct that the file is read into is also
-// its schema; these tags of a field describe its key:
+// A key is one key of the file. The struct that receives the file is also its
+// schema. These tags of a field describe its key:
 //
 //	json     its name
-//	range    the numbers it takes: "0..100", "1..", ">0..1", "100ms..60s"
-//	oneof    the words it takes
-//	later    it is read and checked, but this version does not act on it; the
-//	         tag's value, if any, is the key's neutral value: with it, the key
+//	range    the accepted numbers: "0..100", "1..", ">0..1", "100ms..60s"
+//	oneof    the accepted words
+//	later    this version reads and checks the key, but does not support it;
+//	         the value of the tag, if any, is the value of the key that
 //	         requests nothing
-//	section  it is a strategy that Koordinator's ConfigMap has too; the tag's
-//	         value is the key there that lists the exceptions of single nodes
+//	section  the key is a strategy that Koordinator's ConfigMap also has; the
+//	         value of the tag is the key there with the entries for some nodes
 type key struct {
 	name    string
 	index   []int
@@ -29,12 +29,12 @@ type key struct {
 	section string
 }
 
-// keysOf returns the keys of a mapping that is read into the struct t.
+// keysOf returns the keys of a mapping that is read into the struct type t.
 func keysOf(t reflect.Type) []key {
 	var keys []key
 	for _, f := range reflect.VisibleFields(t) {
 		if f.Anonymous {
-			continue // its keys follow as if they were t's own
+			continue // VisibleFields also returns its fields
 		}
 		k := key{index: f.Index, span: parseSpan(f.Tag.Get("range")), words: strings.Fields(f.Tag.Get("oneof")), section: f.Tag.Get("section")}
 		k.name, _, _ = strings.Cut(f.Tag.Get("json"), ",")
@@ -44,13 +44,13 @@ func keysOf(t reflect.Type) []key {
 	return keys
 }
 
-// isLeaf reports whether v is a node.Maybe: one value, not a mapping of more.
+// isLeaf reports whether v is a node.Maybe: a single value and not a mapping.
 func isLeaf(v reflect.Value) bool {
 	_, leaf := v.Interface().(interface{ Known() bool })
 	return leaf
 }
 
-// What a key without a range or words takes.
+// The accepted values of keys without a range or words.
 const (
 	aBool     = "true or false"
 	aWhole    = "a whole number"
@@ -59,7 +59,7 @@ const (
 	aText     = "text"
 )
 
-// want says what k takes: "a whole number from 0 to 100".
+// want describes the accepted values of k: "a whole number from 0 to 100".
 func (k key) want(noun string) string {
 	switch {
 	case len(k.words) == 1:
@@ -70,10 +70,10 @@ func (k key) want(noun string) string {
 	return noun + k.span.String()
 }
 
-// A span is a range of numbers. The zero span is all of them.
+// A span is a range of numbers. The zero span contains all numbers.
 type span struct {
-	low, high string // as written; "": no bound
-	above     bool   // low itself is outside
+	low, high string // bounds as written; "": no bound
+	above     bool   // low itself is not in the range
 	from, to  float64
 }
 
@@ -89,7 +89,7 @@ func parseSpan(tag string) span {
 	return s
 }
 
-// bound reads a bound: a number, or a duration in nanoseconds.
+// bound parses a bound: a number, or a duration as nanoseconds.
 func bound(s string) float64 {
 	if s == "" {
 		return 0
@@ -124,8 +124,8 @@ func (s span) String() string {
 	return " from " + s.low + " to " + s.high
 }
 
-// homes returns every place of a whole, a file or a ConfigMap, at which a key of
-// this name may stand, such as "resource-threshold-config" or "rules[]".
+// homes returns every place in a whole file or ConfigMap at which a key with
+// this name may occur, such as "resource-threshold-config" or "rules[]".
 func homes(whole reflect.Type, name string) []string {
 	var found []string
 	var visit func(t reflect.Type, path string)
@@ -147,7 +147,7 @@ func homes(whole reflect.Type, name string) []string {
 	return found
 }
 
-// join returns the path of a key in the mapping at path.
+// join returns the path of the key name in the mapping at path.
 func join(path, name string) string {
 	if path == "" {
 		return name

@@ -6,10 +6,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// strategy returns the mapping that holds the keys of the section at path; nil,
-// with a fault, if there is none. The keys may stand in three ways: directly;
-// under clusterStrategy, as in Koordinator's ConfigMap; or in a JSON text, which
-// is what a value of that ConfigMap is. All in a text stands in its line.
+// strategy returns the mapping with the keys of the section at path. If there
+// is none, it adds a fault and returns nil. There are three notations: keys
+// directly in the section; keys under clusterStrategy, as in Koordinator's
+// ConfigMap; and a JSON text, as in a value of that ConfigMap. All keys in a
+// text have the line of the text.
 func (p *parser) strategy(n *yaml.Node, path string, k key) *yaml.Node {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" {
 		p.pinned = p.lines[path]
@@ -42,17 +43,17 @@ func (p *parser) strategy(n *yaml.Node, path string, k key) *yaml.Node {
 	}
 	for i := 0; i < len(own.Content); i += 2 {
 		name := own.Content[i]
-		p.fault(p.line(name), join(path, label(name.Value)), "this key stands beside clusterStrategy: want it inside, or no clusterStrategy")
+		p.fault(p.line(name), join(path, label(name.Value)), "this key is beside clusterStrategy: want it inside, or no clusterStrategy")
 	}
 	return cluster
 }
 
-// otherNodes refuses the part of a ConfigMap that says what holds on some
-// nodes of a cluster. This file is read by one node, which has no labels to
-// select it by: to pick an entry would be to guess. An empty list says nothing.
+// otherNodes refuses the part of a ConfigMap with settings for some nodes of a
+// cluster. Only one node reads this file, and it has no labels by which an
+// entry could select it. An empty list is accepted.
 func (p *parser) otherNodes(name, value *yaml.Node, path string) {
 	if isNull(value) || value.Kind == yaml.SequenceNode && len(value.Content) == 0 {
 		return
 	}
-	p.fault(p.line(name), join(path, name.Value), "belongs to Kubernetes, where one ConfigMap serves many nodes: write what holds for this node directly in "+path)
+	p.fault(p.line(name), join(path, name.Value), "belongs to Kubernetes, where one ConfigMap serves many nodes: write the settings of this node directly in "+path)
 }

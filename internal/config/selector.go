@@ -7,21 +7,21 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A selector selects nodes by their labels, as the field nodeSelector of a
-// ConfigMap does (Kubernetes: LabelSelector). An empty one selects all nodes.
+// A selector selects nodes by their labels, like nodeSelector in a ConfigMap
+// (Kubernetes: LabelSelector). An empty selector selects all nodes.
 type selector struct {
 	Labels      map[string]string `json:"matchLabels,omitempty"`
 	Expressions []requirement     `json:"matchExpressions,omitempty"`
 }
 
-// A requirement is one of the expressions of a selector.
+// A requirement is one expression of a selector.
 type requirement struct {
 	Key      node.Maybe[string] `json:"key,omitzero"`
 	Operator node.Maybe[string] `json:"operator,omitzero" oneof:"In NotIn Exists DoesNotExist"`
 	Values   []string           `json:"values,omitempty"`
 }
 
-// selects reports whether a node with these labels is meant.
+// selects reports whether s selects a node with these labels.
 func (s selector) selects(labels map[string]string) bool {
 	for key, want := range s.Labels {
 		if v, has := labels[key]; !has || v != want {
@@ -51,7 +51,7 @@ func (r requirement) holds(labels map[string]string) bool {
 	return false
 }
 
-// selector checks what a struct tag cannot say of a selector.
+// selector makes the checks of a selector that struct tags cannot express.
 func (c *checker) selector(s selector, path string) {
 	for i, r := range s.Expressions {
 		at := fmt.Sprintf("%s.matchExpressions[%d]", path, i)

@@ -2,29 +2,30 @@ package config
 
 import "tenon.sh/tenon/internal/model/node"
 
-// Signals says which of the kernel's signals are used where the kernel has
-// them. Without one the loop still turns in each period.
+// Signals selects the kernel signals that wake the loop, if the kernel has
+// them. Without them the loop runs once per period.
 type Signals struct {
-	// RunQueueDelay: BPF counts how long services wait for a CPU, and wakes
-	// the loop when it is too long. It costs every context switch.
+	// RunQueueDelay: BPF counts the time for which services wait for a CPU, and
+	// wakes the loop if it is too long. It slows every context switch.
 	RunQueueDelay bool
 	// Pressure: PSI triggers wake the loop.
 	Pressure bool
 }
 
-// signals is the mapping of this name.
+// signals is the mapping with this name in the file.
 type signals struct {
 	RunQueueDelay node.Maybe[string] `json:"runQueueDelay" oneof:"auto off"`
 	Pressure      node.Maybe[string] `json:"pressure" oneof:"auto off"`
 }
 
-// The words for a signal that is used where there is one, and that is not.
+// The words for a signal that is used if the kernel has it, and for one that is
+// off.
 const (
 	auto = "auto"
 	off  = "off"
 )
 
-// signals returns what package daemon works with.
+// signals converts s for package daemon.
 func (s signals) signals() Signals {
 	return Signals{RunQueueDelay: s.RunQueueDelay.Or(auto) != off, Pressure: s.Pressure.Or(auto) != off}
 }

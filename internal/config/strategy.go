@@ -5,11 +5,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Strategies is what the owner asks of the policies: the strategies of
-// Koordinator's and ACK's ConfigMap (slo-controller-config, ack-slo-config) for
-// one node, with the same keys, meanings and ranges, so that the file and the
-// ConfigMap fill the same struct. A key that is not set is missing; its default
-// stands in default.go. docs/configuration.md says what each key means.
+// Strategies holds the configured strategies of one node. The keys, meanings
+// and ranges are those of Koordinator's and ACK's ConfigMap
+// (slo-controller-config, ack-slo-config), so that the file and the ConfigMap
+// use the same struct. A key that is not set is absent; default.go has its
+// default. docs/configuration.md describes each key.
 type Strategies struct {
 	Threshold  Threshold  `json:"resource-threshold-config,omitzero" section:"nodeStrategies"`
 	QOS        QOS        `json:"resource-qos-config,omitzero" section:"nodeStrategies"`
@@ -17,16 +17,16 @@ type Strategies struct {
 	Colocation Colocation `json:"colocation-config,omitzero" section:"nodeConfigs"`
 }
 
-// Threshold is resource-threshold-config: from which use of the node on
-// best-effort work gives way. Percentages are of the node's capacity, or of
-// what is allocatable where the key says so.
+// Threshold is resource-threshold-config: the use of the node from which BE
+// gives way. Percentages are of the node's capacity, or of its allocatable
+// resources if the key says so.
 type Threshold struct {
 	Enable node.Maybe[bool] `json:"enable,omitzero"`
 
 	CPUSuppressThresholdPercent node.Maybe[unit.Percent] `json:"cpuSuppressThresholdPercent,omitzero" range:"0..100"`
 	CPUSuppressMinPercent       node.Maybe[unit.Percent] `json:"cpuSuppressMinPercent,omitzero" range:"0..100"`
 	CPUSuppressPolicy           node.Maybe[string]       `json:"cpuSuppressPolicy,omitzero" oneof:"cpuset cfsQuota"`
-	// CPUSuppressLendLSR is a key of Tenon's own.
+	// CPUSuppressLendLSR is a key of Tenon.
 	CPUSuppressLendLSR node.Maybe[bool] `json:"cpuSuppressLendLSR,omitzero"`
 
 	MemoryEvictThresholdPercent            node.Maybe[unit.Percent] `json:"memoryEvictThresholdPercent,omitzero" range:"0..100"`
@@ -44,32 +44,32 @@ type Threshold struct {
 	CPUAllocatableEvictThresholdPercent node.Maybe[unit.Percent] `json:"cpuAllocatableEvictThresholdPercent,omitzero" range:"0.." later:""`
 	CPUAllocatableEvictLowerPercent     node.Maybe[unit.Percent] `json:"cpuAllocatableEvictLowerPercent,omitzero" range:"0.." later:""`
 
-	// EvictGracePeriodSeconds is Tenon's own key.
+	// EvictGracePeriodSeconds is a key of Tenon.
 	EvictGracePeriodSeconds node.Maybe[int64] `json:"evictGracePeriodSeconds,omitzero" range:"0..3600"`
-	// Pods of a priority above these are never evicted.
+	// Pods with a priority above these values are never evicted.
 	EvictEnabledPriorityThreshold     node.Maybe[int64] `json:"evictEnabledPriorityThreshold,omitzero" range:"-2147483648..2147483647"`
 	AllocatableEvictPriorityThreshold node.Maybe[int64] `json:"allocatableEvictPriorityThreshold,omitzero" range:"-2147483648..7999" later:""`
 }
 
-// QOS is resource-qos-config: how each class is isolated from the others.
+// QOS is resource-qos-config: the isolation of each class from the others.
 type QOS struct {
 	Policies    Policies `json:"policies,omitzero"`
 	LSRClass    Class    `json:"lsrClass,omitzero"`
 	LSClass     Class    `json:"lsClass,omitzero"`
 	BEClass     Class    `json:"beClass,omitzero"`
 	SystemClass Class    `json:"systemClass,omitzero"`
-	// CgroupRoot is for what exists once a node: the block devices.
+	// CgroupRoot is for settings that exist once per node: block devices.
 	CgroupRoot Class `json:"cgroupRoot,omitzero" later:""`
 }
 
-// classOf is the part of QOS for some classes, and its key.
+// classOf is the part of QOS for some classes, with its key.
 type classOf struct {
 	key string
 	Class
 	names []node.Class
 }
 
-// classes returns the parts of q with the classes that each holds for.
+// classes returns the parts of q with the classes to which each applies.
 func (q QOS) classes() []classOf {
 	return []classOf{
 		{"lsrClass", q.LSRClass, []node.Class{node.LSE, node.LSR}},
@@ -79,20 +79,20 @@ func (q QOS) classes() []classOf {
 	}
 }
 
-// Policies says by which means some of QOS is done. Tenon takes the best that
-// it finds on the node.
+// Policies selects mechanisms for parts of QOS. By default Tenon uses the
+// strongest that the node supports.
 type Policies struct {
 	CPUPolicy    node.Maybe[string] `json:"cpuPolicy,omitzero" oneof:"groupIdentity coreSched"`
 	NetQOSPolicy node.Maybe[string] `json:"netQOSPolicy,omitzero" oneof:"tc terway-qos" later:""`
-	// The next four are Tenon's own keys.
+	// The next four keys are Tenon's.
 	CPUIsolation     node.Maybe[string] `json:"cpuIsolation,omitzero" oneof:"auto vendor sched_ext core_sched siblings cpu.idle weight"`
 	HoldMicroseconds node.Maybe[int64]  `json:"cpuIsolationHoldMicroseconds,omitzero" range:"0..10000"`
 	HeadroomCores    node.Maybe[int64]  `json:"cpuIsolationHeadroomCores,omitzero" range:"0..64"`
 	LongSlices       node.Maybe[bool]   `json:"cpuIsolationLongSlices,omitzero"`
 }
 
-// Class is how the workloads of one class are isolated. Each part acts only if
-// its own Enable is true.
+// Class is the isolation of the workloads of one class. Each part has an effect
+// only if its own Enable is true.
 type Class struct {
 	CPU     CPUQOS     `json:"cpuQOS,omitzero"`
 	Memory  MemoryQOS  `json:"memoryQOS,omitzero"`
@@ -101,7 +101,7 @@ type Class struct {
 	Network NetworkQOS `json:"networkQOS,omitzero"`
 }
 
-// CPUQOS says who gets the CPU first.
+// CPUQOS configures the order in which the classes get the CPU.
 type CPUQOS struct {
 	Enable        node.Maybe[bool]  `json:"enable,omitzero"`
 	GroupIdentity node.Maybe[int64] `json:"groupIdentity,omitzero" range:"-1..2"`
@@ -109,8 +109,8 @@ type CPUQOS struct {
 	CoreExpeller  node.Maybe[bool]  `json:"coreExpeller,omitzero"`
 }
 
-// MemoryQOS says how much memory is protected and from where on it is
-// reclaimed. The keys from WmarkRatio on are of Anolis OS kernels.
+// MemoryQOS configures how much memory is protected, and from which use on it
+// is reclaimed. The keys from WmarkRatio on are for Anolis OS kernels.
 type MemoryQOS struct {
 	Enable                node.Maybe[bool]         `json:"enable,omitzero"`
 	MinLimitPercent       node.Maybe[unit.Percent] `json:"minLimitPercent,omitzero" range:"0..100"`
@@ -149,9 +149,9 @@ type Block struct {
 	IO   IO                 `json:"ioCfg,omitzero"`
 }
 
-// IO is the limits, the weight and the latency target on one Block, for all work
-// of a class together. Rates are per second, 0 is no limit; latencies are in
-// microseconds.
+// IO holds the limits, the weight and the latency target on one Block, for all
+// work of a class together. Rates are per second, and 0 is no limit. Latencies
+// are in microseconds.
 type IO struct {
 	ReadIOPS            node.Maybe[int64]        `json:"readIOPS,omitzero" range:"0.."`
 	WriteIOPS           node.Maybe[int64]        `json:"writeIOPS,omitzero" range:"0.."`
@@ -180,8 +180,8 @@ type NetworkQOS struct {
 	EgressLimit    node.Maybe[Bandwidth] `json:"egressLimit,omitzero" later:""`
 }
 
-// Burst is cpu-burst-config: how much CPU a latency-sensitive workload may
-// save up, and borrow, for its bursts.
+// Burst is cpu-burst-config: the CPU time that an LS workload may save, and
+// borrow, for its bursts.
 type Burst struct {
 	Policy                     node.Maybe[string]       `json:"policy,omitzero" oneof:"none cpuBurstOnly cfsQuotaBurstOnly auto"`
 	CPUBurstPercent            node.Maybe[unit.Percent] `json:"cpuBurstPercent,omitzero" range:"1..10000"`

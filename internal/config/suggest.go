@@ -9,12 +9,11 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// foreign are keys of Koordinator's ConfigMap that have no part in a node's
-// own file.
+// foreign lists the keys of Koordinator's ConfigMap that a file cannot have.
 var foreign = []string{"system-config", "host-application-config", "cpu-normalization-config", "resource-amplification-config"}
 
-// unknownKey says what to do about a key that is not among those that may
-// stand in its mapping, and which of those was most likely meant, if any.
+// unknownKey returns the problem text for an unknown key, and the key that was
+// probably meant, or "".
 func (p *parser) unknownKey(name string, known []key) (problem, meant string) {
 	whole := reflect.TypeFor[file]()
 	if p.lenient {
@@ -33,7 +32,7 @@ func (p *parser) unknownKey(name string, known []key) (problem, meant string) {
 		return fmt.Sprintf("unknown key: did you mean %s?", near), near
 	}
 	if len(known) > 10 {
-		return "unknown key: docs/configuration.md lists those that may stand here", ""
+		return "unknown key: docs/configuration.md lists the keys that are valid here", ""
 	}
 	var names []string
 	for _, k := range known {
@@ -42,8 +41,8 @@ func (p *parser) unknownKey(name string, known []key) (problem, meant string) {
 	return "unknown key: want " + strings.Join(names, ", "), ""
 }
 
-// nearest returns the known key that name is most likely a misspelling of: at
-// most every third letter wrong or missing. It is empty if none is.
+// nearest returns the known key of which name is probably a misspelling, with
+// at most every third letter wrong or missing. It returns "" if there is none.
 func nearest(name string, known []key) string {
 	best, least := "", maxKey
 	if len(name) > maxKey {
@@ -58,10 +57,10 @@ func nearest(name string, known []key) string {
 	return best
 }
 
-// maxKey is how many letters of a key are looked at.
+// maxKey is the number of characters of a key that are compared or printed.
 const maxKey = 64
 
-// plain is a key without what people get wrong first: case and separators.
+// plain returns a key without case and separators, which are often wrong.
 func plain(name string) string {
 	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name))
 }

@@ -5,8 +5,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// System is system-config: settings of a node's kernel as a whole. They are
-// read and checked; this version leaves them to the owner of the node.
+// System is system-config: kernel settings of a node. This version reads and
+// checks them, but does not apply them.
 type System struct {
 	MinFreeKbytesFactor       node.Maybe[int64]           `json:"minFreeKbytesFactor,omitzero" range:"1.." later:""`
 	WatermarkScaleFactor      node.Maybe[int64]           `json:"watermarkScaleFactor,omitzero" range:"1..400" later:""`
@@ -18,15 +18,15 @@ type System struct {
 	TotalNetworkBandwidth     node.Maybe[unit.Bytes]      `json:"totalNetworkBandwidth,omitzero" later:""`
 }
 
-// Normalization is cpu-normalization-config: how much a CPU of a model is worth
-// beside those of others.
+// Normalization is cpu-normalization-config: the performance of a CPU relative
+// to other models.
 type Normalization struct {
 	Enable       node.Maybe[bool]      `json:"enable,omitzero" later:"false"`
 	DefaultRatio node.Maybe[float64]   `json:"defaultRatio,omitzero" range:"1..5"`
 	RatioModel   map[string]ModelRatio `json:"ratioModel,omitempty"`
 }
 
-// ModelRatio is what a CPU of one model is worth, by how it runs.
+// ModelRatio is the relative performance of one CPU model, by its mode.
 type ModelRatio struct {
 	Base             node.Maybe[float64] `json:"baseRatio,omitzero" range:"1..5"`
 	HyperThread      node.Maybe[float64] `json:"hyperThreadEnabledRatio,omitzero" range:"1..5"`
@@ -34,20 +34,20 @@ type ModelRatio struct {
 	HyperThreadTurbo node.Maybe[float64] `json:"hyperThreadTurboEnabledRatio,omitzero" range:"1..5"`
 }
 
-// Amplification is resource-amplification-config: how much more than it has a
-// node shows to the scheduler.
+// Amplification is resource-amplification-config: the factor by which a node
+// shows more resources to the scheduler than it has.
 type Amplification struct {
 	Enable node.Maybe[bool]               `json:"enable,omitzero" later:"false"`
 	Ratio  map[string]node.Maybe[float64] `json:"resourceAmplificationRatio,omitempty" range:"1.."`
 }
 
-// HostApplications is host-application-config: work outside of Kubernetes that
-// counts as if it were a pod.
+// HostApplications is host-application-config: work outside Kubernetes that is
+// treated like a pod.
 type HostApplications struct {
 	Applications []HostApplication `json:"applications,omitempty"`
 }
 
-// HostApplication is a program of the node that runs in a cgroup of its own.
+// HostApplication is a program of the node that runs in its own cgroup.
 type HostApplication struct {
 	Name     node.Maybe[string] `json:"name,omitzero"`
 	Priority node.Maybe[string] `json:"priority,omitzero" oneof:"koord-prod koord-mid koord-batch koord-free"`
@@ -57,8 +57,8 @@ type HostApplication struct {
 	Strategy map[string]any `json:"strategy,omitempty"`
 }
 
-// HostCgroup is where in the cgroup tree it runs: base, parentDir and
-// relativePath joined. The bases of Kubernetes are those of the kubelet.
+// HostCgroup is its place in the cgroup tree: base, parentDir and relativePath
+// joined. The bases of Kubernetes are those of the kubelet.
 type HostCgroup struct {
 	Base         node.Maybe[string] `json:"base,omitzero" oneof:"CgroupRoot Kubepods KubepodsBurstable KubepodsBesteffort"`
 	ParentDir    node.Maybe[string] `json:"parentDir,omitzero"`

@@ -6,14 +6,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// SkipUpdateResources is the annotation of a profile, with the value "true",
-// that leaves the CPU and memory of the pods that it matches as they are. Pods
-// carry it on, so that it is seen on them why they have native amounts.
+// SkipUpdateResources is an annotation of a profile. With the value "true", the
+// profile does not change the CPU and memory of the pods that it matches. Pods
+// keep the annotation, to show why they have native resources.
 const SkipUpdateResources = "config.koordinator.sh/skip-update-resources"
 
-// ClusterColocationProfile changes pods as they are created, so that workloads
-// become batch work without a change to their manifests. The profiles that
-// match a pod apply in the order of their names.
+// ClusterColocationProfile changes pods when they are created, so that
+// workloads become batch work without a change of their manifests. The profiles
+// that match a pod are applied in the order of their names.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -39,51 +39,53 @@ type ClusterColocationProfileList struct {
 	Items []ClusterColocationProfile `json:"items"`
 }
 
-// ClusterColocationProfileSpec says which pods are changed, and how.
+// ClusterColocationProfileSpec selects pods and describes the changes.
 type ClusterColocationProfileSpec struct {
-	// NamespaceSelector selects by the labels of the pod's namespace; missing or
-	// empty, it selects all.
+	// NamespaceSelector selects by the labels of the pod's namespace; absent or
+	// empty: all namespaces.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
-	// Selector selects by the labels of the pod; missing or empty, it selects all.
+	// Selector selects by the labels of the pod; absent or empty: all pods.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
-	// Probability is the part of the matching pods that is changed: a percentage
-	// such as "30%", or a number from 0 to 100; missing, all are.
+	// Probability is the share of the matching pods to change: a percentage
+	// such as "30%", or a number from 0 to 100; absent: all.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	Probability *intstr.IntOrString `json:"probability,omitempty"`
 
-	// QoSClass becomes the label koordinator.sh/qosClass.
+	// QoSClass is the value for the label koordinator.sh/qosClass.
 	// +optional
 	// +kubebuilder:validation:Enum=LSE;LSR;LS;BE;SYSTEM
 	QoSClass string `json:"qosClass,omitempty"`
-	// PriorityClassName becomes that of the pod, with its value.
+	// PriorityClassName is the priority class for the pod, which also sets its
+	// priority.
 	// +optional
 	PriorityClassName string `json:"priorityClassName,omitempty"`
-	// KoordinatorPriority becomes the label koordinator.sh/priority.
+	// KoordinatorPriority is the value for the label koordinator.sh/priority.
 	// +optional
 	KoordinatorPriority *int32 `json:"koordinatorPriority,omitempty"`
-	// SchedulerName becomes that of the pod.
+	// SchedulerName is the scheduler for the pod.
 	// +optional
 	SchedulerName string `json:"schedulerName,omitempty"`
 
-	// Labels and Annotations are added, over those that the pod has.
+	// Labels and Annotations are added to the pod and replace existing ones.
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// LabelKeysMapping copies the value of a label to another: from key to value.
+	// LabelKeysMapping copies label values: from the label key to the label
+	// value.
 	// +optional
 	LabelKeysMapping map[string]string `json:"labelKeysMapping,omitempty"`
-	// AnnotationKeysMapping does so with annotations.
+	// AnnotationKeysMapping copies annotation values in the same way.
 	// +optional
 	AnnotationKeysMapping map[string]string `json:"annotationKeysMapping,omitempty"`
 	// LabelSuffixes are appended to the values of labels that the pod has.
 	// +optional
 	LabelSuffixes map[string]string `json:"labelSuffixes,omitempty"`
 
-	// Patch is a strategic merge patch of the pod, applied last.
+	// Patch is a strategic merge patch for the pod. It is applied last.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless

@@ -1,5 +1,5 @@
 // Package v1alpha1 is the part of Koordinator's configuration API that Tenon
-// serves under its name, so that manifests written for Koordinator hold.
+// serves under Koordinator's name, so that existing manifests work.
 //
 // +kubebuilder:object:generate=true
 // +groupName=config.koordinator.sh

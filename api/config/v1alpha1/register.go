@@ -6,10 +6,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is that of the types of this package.
+// GroupVersion is the group and version of the types of this package.
 var GroupVersion = schema.GroupVersion{Group: "config.koordinator.sh", Version: "v1alpha1"}
 
-// AddToScheme makes a scheme know the types of this package.
+// AddToScheme adds the types of this package to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion, &ClusterColocationProfile{}, &ClusterColocationProfileList{})
 	metav1.AddToGroupVersion(s, GroupVersion)

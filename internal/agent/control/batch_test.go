@@ -21,7 +21,7 @@ var promise = node.Batch{
 			{Name: "LS", Amount: -2000, Text: "used by LS"},
 		},
 	},
-	Memory: node.Amount[unit.Bytes]{Policy: "request", Since: noon, Degraded: "how much memory the node has is unknown for more than 15m0s: nothing is promised"},
+	Memory: node.Amount[unit.Bytes]{Policy: "request", Since: noon, Degraded: "the size of the node's memory is unknown for more than 15m0s: nothing is promised"},
 }
 
 func TestBatchWorkIsExplainedTermByTerm(t *testing.T) {
@@ -37,7 +37,7 @@ func TestBatchWorkIsExplainedTermByTerm(t *testing.T) {
   now     the formula gives 7500m: more is promised every 1m0s
 
 batch-memory 0Mi: what batch work may count on, by request, since 2026-03-01 12:00:00 (1m04s)
-  because how much memory the node has is unknown for more than 15m0s: nothing is promised
+  because the size of the node's memory is unknown for more than 15m0s: nothing is promised
 `
 	for _, name := range []string{"batch", "batch-cpu", "batch-memory"} {
 		e, err := l.ExplainWorkload(name)
@@ -45,7 +45,7 @@ batch-memory 0Mi: what batch work may count on, by request, since 2026-03-01 12:
 			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, e, want)
 		}
 	}
-	if text := l.Status().String(); !strings.Contains(text, "batch      batch-cpu 7200m, batch-memory 0Mi; how much memory the node has is unknown") {
+	if text := l.Status().String(); !strings.Contains(text, "batch      batch-cpu 7200m, batch-memory 0Mi; the size of the node's memory is unknown") {
 		t.Errorf("the status lacks the amounts:\n%s", text)
 	}
 	var s Status

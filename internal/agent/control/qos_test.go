@@ -32,7 +32,7 @@ var scheduler = node.Knob{File: node.FileScheduler}
 // selection is the selection on a node that supports the scheduler and
 // cpu.idle.
 func selection(inUse node.Mechanism) node.Selection {
-	l := node.Selection{Mechanism: inUse, Since: noon, Why: "the strongest that this node can carry"}
+	l := node.Selection{Mechanism: inUse, Since: noon, Why: "the strongest that this node supports"}
 	for _, r := range node.Mechanisms {
 		s := node.MechanismStatus{Mechanism: r, Can: node.No, Why: "it has no " + string(r)}
 		if r == node.MechanismSchedExt || r == node.MechanismIdle || r == node.MechanismWeight {
@@ -53,7 +53,7 @@ func isolated(after time.Duration, inUse node.Mechanism) tick.Tick {
 	}
 	loaded := node.Scheduler{Loaded: true, Siblings: true, Hold: 200 * time.Microsecond, Headroom: 1}
 	t.Snapshot.Knobs.Now[scheduler] = loaded
-	t.Wants = append(t.Wants, plan.Want{Intent: plan.Set, Knob: scheduler, Value: loaded, Owner: plan.OwnerMechanism, Reason: "the strongest that this node can carry", BE: true})
+	t.Wants = append(t.Wants, plan.Want{Intent: plan.Set, Knob: scheduler, Value: loaded, Owner: plan.OwnerMechanism, Reason: "the strongest that this node supports", BE: true})
 	t.Isolation = node.IsolationStatus{
 		Loads: 2, Exits: map[node.ExitKind]uint64{node.ExitStall: 1}, Strays: 3, Converted: 2, Realtime: 1, OwnSlices: 6, Demotions: 4, Demoted: 1,
 		LastExit: node.SchedulerExit{At: noon.Add(-time.Minute), Kind: node.ExitStall, Code: 7, Reason: "runnable task stall", Message: "cc1[42] failed to run for 30.0s"},
@@ -79,7 +79,7 @@ func TestTheIsolationAsText(t *testing.T) {
 	turn.Selection.Mechanisms[1].Failures, turn.Selection.Failures = 1, []node.Failure{{At: noon.Add(-time.Minute), Mechanism: node.MechanismSchedExt, Why: "runnable task stall"}}
 	l.Observe(turn, nil)
 	const want = `rung     sched_ext, since 2026-03-01 12:00:00 (1m00s)
-because  the strongest that this node can carry
+because  the strongest that this node supports
 
 RUNG        NODE CAN  NOW                WHY
 vendor      no        -                  it has no vendor
@@ -275,7 +275,7 @@ func TestASlowLoadIsWaitedFor(t *testing.T) {
 	if err != nil || !q.Means.Scheduler.Running {
 		t.Errorf("%+v, %v", q, err)
 	}
-	if got := q.Outcome(); got != "sched_ext is in use: the strongest that this node can carry (pinned by hand, until tenon qos auto or the next boot)" {
+	if got := q.Outcome(); got != "sched_ext is in use: the strongest that this node supports (pinned by hand, until tenon qos auto or the next boot)" {
 		t.Error(got)
 	}
 }

@@ -14,7 +14,7 @@ func TestAMechanismIsLoggedWhenItChangesAndEachFailureOnce(t *testing.T) {
 	r.mechanism.seen = noon
 	old := node.Failure{At: noon.Add(-time.Minute), Mechanism: node.MechanismSchedExt, Why: "of the tenond before"}
 	one := tickOnce(nil)
-	one.Selection = node.Selection{Mechanism: node.MechanismSchedExt, Why: "the strongest that this node can carry", Failures: []node.Failure{old}}
+	one.Selection = node.Selection{Mechanism: node.MechanismSchedExt, Why: "the strongest that this node supports", Failures: []node.Failure{old}}
 	r.tick(one, nil)
 	if got := take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "rung=sched_ext reason=\"the strongest") {
 		t.Errorf("the first tick: %q", got)

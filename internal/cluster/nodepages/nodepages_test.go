@@ -42,7 +42,7 @@ status:
       - {name: capacity, amount: 9600m, text: 60% of 16000m}
       - {name: node, amount: -400m, text: used by the system}
       - {name: LS, amount: "-2", text: used by LS}
-    memory: {amount: "0", policy: request, formula: "0", degraded: how much memory the node has is unknown}
+    memory: {amount: "0", policy: request, formula: "0", degraded: the size of the node's memory is unknown}
   published: {cpu: 7200m, memory: 8Gi, at: "2026-03-01T11:59:30.000000Z", reason: as the agent reports}
   means:
   - {feature: cpuQOS, by: core_sched}
@@ -94,7 +94,7 @@ batch-cpu 7200m: what batch work may count on, by usage over 5m0s
   pods    3000m requested by running pods
 
 batch-memory 0Mi: what batch work may count on, by request
-  because how much memory the node has is unknown
+  because the size of the node's memory is unknown
 
 The scheduler sees batch-cpu 7200m, batch-memory 8192Mi, written 30s ago: as the agent reports
 `)

@@ -1,5 +1,5 @@
-// Package textfile reads a small file that the owner of the machine names,
-// whatever is there: it does not wait, and does not read without end.
+// Package textfile reads a small file with a configured path. It limits the
+// wait and the size, whatever kind of file is there.
 package textfile
 
 import (
@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipeWait is how long Read waits for what a pipe brings.
+// pipeWait is the time for which Read waits for data from a pipe.
 const pipeWait = 2 * time.Second
 
-// Read returns up to most bytes of the file at path. It reads nothing of a
-// device, a socket or a directory. A pipe without a writer is an error, and so is
-// one that brings nothing for 2 s.
+// Read returns up to most bytes of the file at path. A device, a socket or a
+// directory is an error. A pipe without a writer is an error, and so is a pipe
+// that delivers nothing for 2 s.
 func Read(path string, most int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -31,7 +31,8 @@ func Read(path string, most int64) ([]byte, error) {
 	pipe := info.Mode().Type() == fs.ModeNamedPipe
 	switch {
 	case pipe:
-		// A file that was opened without blocking is in Go's poller, so it has a deadline.
+		// Go's poller handles files that were opened non-blocking, so they have
+		// deadlines.
 		if err := f.SetReadDeadline(time.Now().Add(pipeWait)); err != nil {
 			return nil, err
 		}
@@ -40,13 +41,13 @@ func Read(path string, most int64) ([]byte, error) {
 	}
 	data, err := io.ReadAll(io.LimitReader(f, most))
 	if err == nil && pipe && len(data) == 0 {
-		err = fmt.Errorf("%s is a pipe that nothing writes to", path)
+		err = fmt.Errorf("%s is a pipe without a writer", path)
 	}
 	return data, err
 }
 
-// ReadRegular is Read for a file that is read again and again: a pipe is refused,
-// because it would keep the reader waiting for its writer.
+// ReadRegular is Read for files that are read repeatedly. It refuses pipes,
+// because the reader would wait for a writer each time.
 func ReadRegular(path string, most int64) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {

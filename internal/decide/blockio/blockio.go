@@ -1,5 +1,5 @@
-// Package blockio decides the limits, weights and latency targets of block I/O: for
-// the work of a class together, and for single workloads.
+// Package blockio decides the limits, weights and latency targets of block I/O,
+// for all work of a class together and for single workloads.
 package blockio
 
 import (
@@ -14,18 +14,18 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Owned are the knobs that this package decides.
+// Owned lists the knobs that this package decides.
 var Owned = node.IOFiles
 
-// Config is blkioQOS of resource-qos-config. The zero value asks for nothing.
+// Config is blkioQOS of resource-qos-config. The zero Config sets nothing.
 type Config struct {
-	// Classes holds what the work of each class gets of block devices. A class
-	// that is not in it is not limited.
+	// Classes holds the shares of block devices for all work of each class
+	// together. A class that is absent has no limits.
 	Classes map[node.Class][]Device `json:"classes,omitempty"`
 }
 
-// A Device says what all work of a class together gets of one block device, or of
-// the disks of a volume group together.
+// A Device is the share of all work of a class together in one block device, or
+// in all disks of a volume group together.
 type Device node.BlockIO
 
 func (b Device) limits() node.IOLimits {
@@ -41,7 +41,7 @@ func (b Device) limits() node.IOLimits {
 func (b Device) limited() bool  { return b.limits() != node.NoIOLimits }
 func (b Device) weighted() bool { return b.WeightPercent > 0 && b.WeightPercent < 100 }
 
-// Files lists the knobs that c may want to set for these workloads.
+// Files lists the knobs that Decide may set for these workloads.
 func (c Config) Files(workloads []node.Workload) []node.File {
 	var files []node.File
 	some := func(asks func(Device) bool, knobs ...node.File) {
@@ -61,13 +61,13 @@ func (c Config) Files(workloads []node.Workload) []node.File {
 	return files
 }
 
-// Decide returns what io.max, io.weight, io.bfq.weight and io.latency should be. The
-// settings of a class are for all its work together, so they go into its contention
-// roots, each with an equal part of the limits; the work below one shares its part
-// freely. On cgroup v1 the kernel limits the tasks of a cgroup but not the cgroups
-// below it, so there limits go into every cgroup of the class. The values from
-// before Tenon's first write are a ceiling. Settings of a single workload come on
-// top, in its own cgroup.
+// Decide returns the wanted values of io.max, io.weight, io.bfq.weight and
+// io.latency. The settings of a class apply to all its work together. They
+// therefore go into its contention roots: each root gets an equal part of the
+// limits, which all work below it shares. On cgroup v1 the kernel limits only
+// the tasks of a cgroup itself, so the limits go into every cgroup of the
+// class. No limit exceeds the value from before Tenon's first write. The
+// settings of a single workload apply in addition, in its own cgroup.
 func Decide(c Config, s node.Snapshot) []plan.Want {
 	var wants []plan.Want
 	for _, class := range node.Classes {
@@ -85,7 +85,7 @@ func Decide(c Config, s node.Snapshot) []plan.Want {
 	return wants
 }
 
-// blocksOf is what the annotations of a workload ask for.
+// blocksOf returns the settings from the annotations of a workload.
 func blocksOf(w node.Workload) []Device {
 	blocks := make([]Device, len(w.Overrides.IO))
 	for i, b := range w.Overrides.IO {
@@ -94,8 +94,8 @@ func blocksOf(w node.Workload) []Device {
 	return blocks
 }
 
-// ownIO adds the wants of one workload for itself. Where its class has a want for
-// the same knob already, they become one.
+// ownIO adds the wants for the settings of one workload. It merges a want with
+// that of the class for the same knob.
 func ownIO(wants []plan.Want, i int, blocks []Device, s node.Snapshot) []plan.Want {
 	w := s.Workloads[i]
 	at := map[node.Knob]int{}
@@ -121,22 +121,22 @@ func ownIO(wants []plan.Want, i int, blocks []Device, s node.Snapshot) []plan.Wa
 	return wants
 }
 
-// An ioClass is what one class, or one workload by itself, gets of block I/O.
+// An ioClass decides the block I/O of one class, or of one workload by itself.
 type ioClass struct {
 	facts.Layout
 	class node.Class
-	who   string // gets it
+	who   string // the class or workload, for reasons
 	snap  node.Snapshot
-	// prior is what is wanted of a knob already; nil: nothing is.
+	// prior returns the want that already exists for a knob; nil: none exists.
 	prior func(node.Knob) (plan.Want, bool)
-	// limits, weights and latency are what is asked of each device, and why
-	// some of what is asked cannot be had.
+	// limits, weights and latency hold the requested value for each device, and
+	// the reasons why some requests cannot be met.
 	limits  asked[node.IOLimits]
 	weights map[node.File]*asked[unit.Percent]
 	latency asked[time.Duration]
 }
 
-// asked holds, for one kind of knob, the requested value per device.
+// asked holds the requested value for each device, for one kind of knob.
 type asked[T any] struct {
 	of      map[unit.Device]T
 	names   map[unit.Device]string
@@ -145,7 +145,7 @@ type asked[T any] struct {
 
 func (a asked[T]) nothing() bool { return len(a.of) == 0 && len(a.missing) == 0 }
 
-// add asks v of a device; pick decides where more than one is asked.
+// add requests v for a device. If there are several requests, pick chooses.
 func (a *asked[T]) add(d Target, v T, pick func(a, b T) T) {
 	if a.of == nil {
 		a.of, a.names = map[unit.Device]T{}, map[unit.Device]string{}
@@ -156,7 +156,7 @@ func (a *asked[T]) add(d Target, v T, pick func(a, b T) T) {
 	a.of[d.ID], a.names[d.ID] = v, d.Name
 }
 
-// each returns a sentence for each device, in the order of their numbers.
+// each returns a sentence for each device, in the order of the device numbers.
 func (a asked[T]) each(say func(v T, name string) string) []string {
 	var s []string
 	for _, d := range sortedDevices(a.of) {
@@ -196,7 +196,7 @@ func (x *ioClass) resolve(blocks []Device) {
 	}
 }
 
-// weightless notes why a weight cannot be set.
+// weightless records the reasons why a weight cannot be set.
 func (x *ioClass) weightless(why ...string) {
 	file := node.FileIOWeight
 	if x.snap.Knobs.Kernel.CgroupVersion == 1 {
@@ -228,7 +228,8 @@ func (x *ioClass) wants() []plan.Want {
 	return append(wants, x.hands()...)
 }
 
-// limitWant is the want for the limits of p, one of n cgroups that share them.
+// limitWant returns the want for the limits of p, one of n cgroups that share
+// the limits of the class.
 func (x *ioClass) limitWant(p node.CgroupPath, n int) plan.Want {
 	w := x.want(p, node.FileIOMax)
 	own, _ := x.before(w.Knob).(node.IOMax)
@@ -286,7 +287,7 @@ func (x *ioClass) latencyWant(m node.CgroupPath) plan.Want {
 	return x.settle(w, node.IOLatencyOf(lines), reasons, x.latency.missing)
 }
 
-// before is the value that a knob has without what x asks for.
+// before returns the value that a knob has without the settings of x.
 func (x *ioClass) before(k node.Knob) node.Value {
 	if x.prior != nil {
 		if w, said := x.prior(k); said {
@@ -296,8 +297,8 @@ func (x *ioClass) before(k node.Knob) node.Value {
 	return facts.Original(x.snap.Knobs, k)
 }
 
-// linesOf is the lines of a knob without what x asks for. The value of an earlier
-// want need not have been written yet.
+// linesOf returns the lines of a knob without the settings of x. If an earlier
+// want exists, its value counts, although it may not be written yet.
 func linesOf[T any](x *ioClass, k node.Knob, before, now map[unit.Device]T) map[unit.Device]T {
 	if x.prior != nil {
 		if _, said := x.prior(k); said {
@@ -319,9 +320,9 @@ func (x *ioClass) want(p node.CgroupPath, f node.File) plan.Want {
 	return plan.Want{Knob: node.Knob{Cgroup: p, File: f}, Owner: plan.OwnerIO, BE: x.class == node.BE}
 }
 
-// settle makes w ask for v if there is a reason for it, and otherwise releases the
-// knob. While the list of devices, or the value of the knob, is unknown, the knob
-// stays as it is.
+// settle completes w: it sets v if there is a reason, and otherwise releases
+// the knob. It abstains while the value of the knob or the list of devices is
+// unknown.
 func (x *ioClass) settle(w plan.Want, v node.Value, reasons, missing []string) plan.Want {
 	if x.prior != nil {
 		if before, said := x.prior(w.Knob); said {
@@ -333,7 +334,7 @@ func (x *ioClass) settle(w plan.Want, v node.Value, reasons, missing []string) p
 	w.Intent, w.Reason = plan.Abstain, strings.Join(append(reasons, missing...), "; ")
 	switch {
 	case !known:
-		w.Reason = fmt.Sprintf("the controller io does not reach %s: it has no %s", w.Knob.Cgroup, w.Knob.File)
+		w.Reason = fmt.Sprintf("the io controller is not enabled in %s: it has no %s", w.Knob.Cgroup, w.Knob.File)
 		if a := x.snap.Capabilities[node.Feature(w.Knob.File)]; a.Verdict == node.No {
 			w.Reason = fmt.Sprintf("no %s here: %s", w.Knob.File, a.Why)
 		}
@@ -345,7 +346,7 @@ func (x *ioClass) settle(w plan.Want, v node.Value, reasons, missing []string) p
 	return w
 }
 
-// hands releases the knobs of cgroups that hold work of other classes, too.
+// hands releases the knobs of cgroups that also hold work of other classes.
 func (x *ioClass) hands() []plan.Want {
 	var wants []plan.Want
 	for _, p := range x.Shared {
@@ -355,7 +356,7 @@ func (x *ioClass) hands() []plan.Want {
 		for _, f := range Owned {
 			w := x.want(p, f)
 			if _, touched := x.snap.Knobs.Before[w.Knob]; touched {
-				w.Intent, w.Reason = plan.Release, "what bounds it would bound other work, too"
+				w.Intent, w.Reason = plan.Release, "a limit here would also limit work of other classes"
 				wants = append(wants, w)
 			}
 		}

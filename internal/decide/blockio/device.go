@@ -10,19 +10,20 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Target is a device for which the kernel counts I/O.
+// A Target is a device whose I/O the kernel can limit.
 type Target struct {
 	ID     unit.Device
 	Name   string
 	weighs node.File
 }
 
-// Targets returns the devices that a block names, or why there are none. A partition
-// stands for its whole disk, because the kernel refuses partitions; a volume group
-// for the disks on which it lies, because all its volumes use them.
+// Targets returns the devices that a block names, or the reasons why there are
+// none. A partition is replaced by its whole disk, because the kernel refuses
+// partitions. A volume group is replaced by the disks on which it lies, because
+// all its volumes use them.
 func Targets(b Device, devices []node.BlockDevice) (targets []Target, why []string) {
 	if len(devices) == 0 {
-		return nil, []string{"which block devices there are is unknown"}
+		return nil, []string{"the list of block devices is unknown"}
 	}
 	var found []unit.Device
 	for _, d := range devices {
@@ -51,8 +52,8 @@ func Targets(b Device, devices []node.BlockDevice) (targets []Target, why []stri
 	return targets, nil
 }
 
-// isNamed reports whether name is one of the names of a device: its number, its name
-// in /dev, that of its mapping, or volume group and volume.
+// isNamed reports whether name names the device: by its number, its name in
+// /dev, its name in the device mapper, or as volume group and volume.
 func isNamed(d node.BlockDevice, name string) bool {
 	if name == d.ID.String() {
 		return true
@@ -68,17 +69,18 @@ func isNamed(d node.BlockDevice, name string) bool {
 	return name == "mapper/"+d.Mapped || of && mapperName(group)+"-"+mapperName(volume) == d.Mapped
 }
 
-// inVolumeGroup reports whether d is a volume of a group of LVM.
+// inVolumeGroup reports whether d is a volume of the given LVM volume group.
 func inVolumeGroup(d node.BlockDevice, group string) bool {
 	volume, of := strings.CutPrefix(d.Mapped, mapperName(strings.TrimPrefix(group, "/dev/"))+"-")
 	return of && !strings.HasPrefix(volume, "-")
 }
 
-// mapperName is how device mapper spells a volume group or volume: a single dash
-// separates the two, so dashes within them are doubled.
+// mapperName returns the device mapper's spelling of a volume group or volume.
+// A single dash separates the two names, so dashes inside a name are doubled.
 func mapperName(part string) string { return strings.ReplaceAll(part, "-", "--") }
 
-// disksBelow appends the whole disks on which d lies, at most depth layers down.
+// disksBelow appends the whole disks on which d lies, at most depth layers
+// below it.
 func disksBelow(all []unit.Device, d node.BlockDevice, devices []node.BlockDevice, depth int) []unit.Device {
 	if len(d.Below) == 0 || depth == 0 {
 		return append(all, d.Disk)
@@ -93,9 +95,10 @@ func disksBelow(all []unit.Device, d node.BlockDevice, devices []node.BlockDevic
 	return all
 }
 
-// limitedGroups returns the cgroups that limits of the class go into, sorted, and how
-// many of them share the limits. On cgroup v1 each cgroup inside a workload has to be
-// limited; as a rule only the innermost ones have tasks, so these share.
+// limitedGroups returns the cgroups that get the limits of the class, sorted,
+// and the number of them that share the limits. On cgroup v1 each cgroup inside
+// a workload needs a limit. There only the innermost cgroups share, because as
+// a rule only they have tasks.
 func (x *ioClass) limitedGroups() ([]node.CgroupPath, int) {
 	if x.snap.Knobs.Kernel.CgroupVersion != 1 {
 		return x.Roots, len(x.Roots)
@@ -125,7 +128,7 @@ func (x *ioClass) limitedGroups() ([]node.CgroupPath, int) {
 	return groups, len(groups) - len(inner)
 }
 
-// partOf is the nth part of limits.
+// partOf divides limits by n.
 func partOf(l node.IOLimits, n int) node.IOLimits {
 	for _, v := range []*int64{&l.ReadBPS, &l.WriteBPS, &l.ReadIOPS, &l.WriteIOPS} {
 		if *v != node.NoIORate {
@@ -135,8 +138,8 @@ func partOf(l node.IOLimits, n int) node.IOLimits {
 	return l
 }
 
-// kept is the lines from before Tenon's first write that are still there: the kernel
-// drops those of a device that is removed.
+// kept returns the lines from before Tenon's first write whose devices still
+// exist. The kernel drops the lines of a device that is removed.
 func kept[T any](before, now map[unit.Device]T) map[unit.Device]T {
 	maps.DeleteFunc(before, func(d unit.Device, _ T) bool { _, still := now[d]; return !still })
 	return before

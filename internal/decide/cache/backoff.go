@@ -10,31 +10,31 @@ import (
 )
 
 const (
-	// parts is in how many parts the share of BE of caches and bandwidth is cut.
+	// parts is the number of parts into which the share of BE is divided.
 	parts = 8
-	// settling is the time after a cut before the next: lines in a cache way that
-	// was taken from BE stay there until other work needs the room.
+	// settling is the minimum time between two cuts. Data in a cache way that
+	// BE lost stays there until other work fills the way.
 	settling = 2 * time.Second
-	// loosen is the time after which one part is given back.
+	// loosen is the time after which BE gets one part back.
 	loosen = 15 * time.Second
 )
 
-// BackOff is how much less than its share of caches and memory bandwidth BE has,
-// because an SLO is violated: each cut takes half of what is left, and the parts come
-// back one by one, slowly.
+// BackOff is the reduction of the cache and memory bandwidth of BE while an SLO
+// is violated. Each cut takes half of the remaining parts. The parts come back
+// one at a time.
 //
-// Unlike for the back-off of CPU time, it does not matter for which work the service
-// waited: a service that is slow for lack of cache waits for itself.
+// Unlike the CPU back-off, it ignores for which work the service waited,
+// because a service with too little cache is slow by itself.
 type BackOff struct {
-	Cut int       `json:"cut,omitempty"` // of squeezeParts
-	At  time.Time `json:"at,omitzero"`   // of the last change, or miss
-	// Reason is which objective is missed; empty: none any more.
+	Cut int       `json:"cut,omitempty"` // number of parts taken from BE
+	At  time.Time `json:"at,omitzero"`   // time of the last change or missed objective
+	// Reason names the missed objective; empty: no objective is missed now.
 	Reason string `json:"reason,omitempty"`
 }
 
-// Follow cuts more, or gives back.
+// Follow takes more parts from BE, or gives one back.
 func (q BackOff) Follow(x slo.Tracker, s node.Snapshot) BackOff {
-	if q.At.After(s.At) { // the clock of another boot
+	if q.At.After(s.At) { // q.At is from before a reboot
 		q.At = s.At
 	}
 	if worst := x.Missed(); len(worst) > 0 {
@@ -42,7 +42,7 @@ func (q BackOff) Follow(x slo.Tracker, s node.Snapshot) BackOff {
 		case q.Cut == 0, missed.After(q.At) && missed.Sub(q.At) >= settling:
 			return BackOff{Cut: parts - (parts-q.Cut)/2, At: s.At, Reason: worst[0].Reason}
 		case q.Cut == parts:
-			q.At = s.At // no calm yet, and nothing left to cut
+			q.At = s.At // objective still missed, but nothing is left to cut
 		}
 		q.Reason = worst[0].Reason
 		return q
@@ -60,12 +60,12 @@ func (q BackOff) Follow(x slo.Tracker, s node.Snapshot) BackOff {
 	return q
 }
 
-// of is the rest of a share.
+// of returns the rest of a share.
 func (q BackOff) of(share unit.Percent) unit.Percent {
 	return share * unit.Percent(parts-q.Cut) / parts
 }
 
-// because says, in a reason, why less than the share is left.
+// because explains, in a reason, why BE has less than its share.
 func (q BackOff) because(left string) string {
 	if q.Reason == "" {
 		return fmt.Sprintf("; no objective is missed any more: BE grows back slowly, to %s now", left)

@@ -1,5 +1,5 @@
-// Package cache decides how L3 caches and memory bandwidth are divided between the
-// classes, and which workloads are in which control group of resctrl.
+// Package cache decides how the classes share L3 caches and memory bandwidth,
+// and which workloads are in which control group of resctrl.
 package cache
 
 import (
@@ -14,19 +14,21 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Owned are the knobs that this package decides.
+// Owned lists the knobs that this package decides.
 var Owned = []node.File{node.FileControlGroup, node.FileL3, node.FileMB}
 
-// Config is resctrlQOS of resource-qos-config. The zero value asks for nothing.
+// Config is resctrlQOS of resource-qos-config. The zero Config sets nothing.
 type Config struct {
-	// Classes holds the share of each class that has one. LSE has LSR's.
+	// Classes holds the shares of classes. A class that is absent has no share
+	// set. LSE uses the share of LSR.
 	Classes map[node.Class]Share `json:"classes,omitempty"`
-	// Peak is the memory bandwidth behind one L3 cache, in bytes a second; 0: not
-	// configured. Machines that take amounts instead of percent need it.
+	// Peak is the memory bandwidth behind one L3 cache, in bytes per second; 0:
+	// not configured. Machines whose MB lines have amounts instead of percent
+	// need it.
 	Peak unit.Bytes `json:"peak,omitempty"`
 }
 
-// Files lists the knobs that c may want to set for these workloads.
+// Files lists the knobs that Decide may set for these workloads.
 func (c Config) Files(workloads []node.Workload) []node.File {
 	if len(c.Classes) == 0 && !slices.ContainsFunc(workloads, OwnsControl) {
 		return nil
@@ -34,8 +36,8 @@ func (c Config) Files(workloads []node.Workload) []node.File {
 	return Owned
 }
 
-// A Share is the part of each L3 cache, and of the memory bandwidth behind it, that a
-// class may use, in percent.
+// A Share is the part of each L3 cache, and of the memory bandwidth behind it,
+// that a class may use, in percent.
 type Share struct {
 	Start     unit.Percent `json:"catRangeStartPercent"`
 	End       unit.Percent `json:"catRangeEndPercent"`
@@ -45,13 +47,12 @@ type Share struct {
 // whole reports whether the share limits nothing.
 func (c Share) whole() bool { return c.Start <= 0 && c.End >= 100 && c.Bandwidth >= 100 }
 
-// Decide returns what the control groups LSR, LS and BE of resctrl (their L3 and MB)
-// should be, and in which of them the tasks of each workload belong. BE gets no more
-// than its share, rounded down, less the back-off; other classes get no less than
-// theirs, rounded up, and are limited only where their share is not the whole. Work
-// without a control group stays in the default one, which is not limited. A workload
-// that asks for its own share has its own control group, as long as the hardware has
-// any left.
+// Decide returns the wanted L3 and MB of the control groups LSR, LS and BE of
+// resctrl, and the control group of each workload. BE gets at most its share,
+// rounded down, minus the back-off. Other classes get at least their share,
+// rounded up, and are limited only if it is less than 100 %. Work without a
+// control group stays in the default one, which has no limit. A workload with a
+// share of its own gets its own control group while the hardware has one left.
 func Decide(c Config, q BackOff, s node.Snapshot) []plan.Want {
 	d := divider{Config: c, backOff: q, snap: s}
 	d.grant()
@@ -75,22 +76,22 @@ func Decide(c Config, q BackOff, s node.Snapshot) []plan.Want {
 	return slices.DeleteFunc(wants, func(w plan.Want) bool { return w.Intent == "" })
 }
 
-// A divider is one decision: its input and the control groups it has given away.
+// A divider is one decision: its input, and the control groups that it granted.
 type divider struct {
 	Config
 	backOff BackOff
 	snap    node.Snapshot
-	granted map[string]node.Value // what puts tasks into the group
-	refused map[string]string     // why a group cannot be had
+	granted map[string]node.Value // by name: the value that puts tasks into the group
+	refused map[string]string     // by name: the reason why the group is not available
 }
 
-// OwnsControl reports whether a workload asks for its own control group.
+// OwnsControl reports whether a workload requests its own control group.
 func OwnsControl(w node.Workload) bool {
 	return strings.HasPrefix(w.Overrides.Cache.ControlGroup, node.ControlGroupPrefix) && w.Class.Control() != ""
 }
 
-// names lists the control groups of classes, and then those of single workloads,
-// sorted.
+// names lists the control groups of classes, and then those of single
+// workloads, sorted.
 func (d divider) names() []string {
 	var own []string
 	for _, w := range d.snap.Workloads {
@@ -102,7 +103,8 @@ func (d divider) names() []string {
 	return append(slices.Clone(node.ControlGroups), slices.Compact(own)...)
 }
 
-// owner is the workload that a control group is for; nil for that of a class.
+// owner returns the workload of a control group, or nil if it belongs to a
+// class.
 func (d divider) owner(control string) *node.Workload {
 	i := slices.IndexFunc(d.snap.Workloads, func(w node.Workload) bool { return OwnsControl(w) && w.Overrides.Cache.ControlGroup == control })
 	if i < 0 {
@@ -111,8 +113,8 @@ func (d divider) owner(control string) *node.Workload {
 	return &d.snap.Workloads[i]
 }
 
-// shareOf is the share of the classes that use a control group, or of the one
-// workload that does.
+// shareOf returns the share of a control group: that of its class, or of its
+// workload.
 func (d divider) shareOf(control string) (Share, bool) {
 	w := d.owner(control)
 	if w == nil {
@@ -127,14 +129,14 @@ func (d divider) shareOf(control string) (Share, bool) {
 	return Share{ask.Start.Or(share.Start), ask.End.Or(share.End), ask.Bandwidth.Or(share.Bandwidth)}, true
 }
 
-// lives reports whether there is work for a control group.
+// lives reports whether any workload uses a control group.
 func (d divider) lives(control string) bool {
 	return d.owner(control) != nil || slices.ContainsFunc(d.snap.Workloads, func(w node.Workload) bool { return w.Class.Control() == control && !OwnsControl(w) })
 }
 
-// grant gives the control groups away, of which the hardware has few: first to BE,
-// because all others are protected from it; then to work with a limit; then to work
-// that would only be measured.
+// grant grants control groups, of which the hardware has few: first to BE, from
+// which all others are protected; then to work with a limit; then to work that
+// is only measured.
 func (d *divider) grant() {
 	d.granted, d.refused = map[string]node.Value{}, map[string]string{}
 	r := d.snap.Resctrl
@@ -149,15 +151,15 @@ func (d *divider) grant() {
 		case r.Missing != "":
 			d.refused[name] = "nothing can be divided: " + r.Missing
 		case r.Groups == 0:
-			d.refused[name] = "whether caches can be divided here is not known yet"
+			d.refused[name] = "not known yet whether this node can divide caches"
 		case r.Groups == 1:
-			d.refused[name] = "nothing can be divided: this processor keeps no two control groups apart (1 CLOSID)"
+			d.refused[name] = "nothing can be divided: this processor has only one control group (1 CLOSID)"
 		case slices.Contains(r.Taken, name):
 			d.refused[name] = fmt.Sprintf("control group %s was made by another component, which uses it", name)
 		case free <= 0:
-			d.refused[name] = fmt.Sprintf("no control group is left of %d (CLOSIDs): it stays in the default one", r.Groups)
+			d.refused[name] = fmt.Sprintf("all %d control groups (CLOSIDs) are in use: it stays in the default one", r.Groups)
 			if d.owner(name) != nil {
-				d.refused[name] = fmt.Sprintf("no control group is left of %d (CLOSIDs): it has that of its class", r.Groups)
+				d.refused[name] = fmt.Sprintf("all %d control groups (CLOSIDs) are in use: it is in that of its class", r.Groups)
 			}
 		default:
 			d.granted[name] = node.ControlGroupsOf(name)
@@ -177,8 +179,8 @@ func (d divider) rank(control string) int {
 	return 2
 }
 
-// without says why a control group cannot be had, and releases the one that was made
-// before: the hardware may need its CLOSID for another.
+// without gives the reason why a control group is not available, and releases
+// the existing one, because another group may need its CLOSID.
 func (d divider) without(control, why string) []plan.Want {
 	var wants []plan.Want
 	for _, f := range []node.File{node.FileL3, node.FileMB} {
@@ -194,7 +196,7 @@ func (d divider) without(control, why string) []plan.Want {
 	return wants
 }
 
-// A cacheWant is a want that is not complete yet.
+// A cacheWant is an incomplete want.
 type cacheWant struct{ plan.Want }
 
 func (d divider) want(control string, f node.File) cacheWant {
@@ -213,7 +215,8 @@ func (w cacheWant) set(v node.Value, reason string) plan.Want {
 	return w.Want
 }
 
-// ways is the want for the part of each L3 cache that a control group may fill.
+// ways returns the want for the ways of each L3 cache that a control group may
+// fill.
 func (d divider) ways(control string, share Share) plan.Want {
 	w := d.want(control, node.FileL3)
 	l3 := d.snap.Resctrl.L3
@@ -244,7 +247,7 @@ func (d divider) ways(control string, share Share) plan.Want {
 	return w.set(node.L3Of(by), reason)
 }
 
-// bandwidth is the want for the memory bandwidth of a control group.
+// bandwidth returns the want for the memory bandwidth of a control group.
 func (d divider) bandwidth(control string, share Share) plan.Want {
 	w := d.want(control, node.FileMB)
 	rule := d.snap.Knobs.Kernel.MB
@@ -260,7 +263,7 @@ func (d divider) bandwidth(control string, share Share) plan.Want {
 	}
 	asked, known := d.amount(rule, share.Bandwidth, w.BE)
 	if !known {
-		return w.abstain(fmt.Sprintf("this machine divides memory bandwidth in %s: memoryBandwidth must say how much %d%% are of", rule.Unit, int(share.Bandwidth)))
+		return w.abstain(fmt.Sprintf("this machine divides memory bandwidth in %s: %d%% needs memoryBandwidth, the amount that is 100%%", rule.Unit, int(share.Bandwidth)))
 	}
 	n, known := d.amount(rule, left, w.BE)
 	if !known {
@@ -280,14 +283,15 @@ func (d divider) bandwidth(control string, share Share) plan.Want {
 	return w.set(node.MBOf(by), reason)
 }
 
-// amount is a share of the memory bandwidth in the unit of this machine, rounded down
-// if small and up if not; false if it cannot be worked out.
+// amount converts a share of the memory bandwidth into the unit of this
+// machine, rounded down if small is set and up otherwise. It is false if the
+// conversion needs Peak and Peak is 0.
 func (d divider) amount(rule node.Bandwidth, share unit.Percent, small bool) (uint64, bool) {
 	if share >= 100 {
 		return rule.Most, true
 	}
 	step := max(rule.Step, 1)
-	n, whole := uint64(max(share, 0)), uint64(1) // percent, as the kernel takes them
+	n, whole := uint64(max(share, 0)), uint64(1) // percent
 	switch rule.Unit {
 	case node.BandwidthEighths:
 		n, whole = n*uint64(d.Peak), 100*1e9/8
@@ -302,12 +306,13 @@ func (d divider) amount(rule node.Bandwidth, share unit.Percent, small bool) (ui
 	if n%whole > 0 && !small {
 		steps++
 	}
-	// Some machines take 0, which would stop the tasks at every access.
+	// Some machines accept 0, which would stop the tasks at every memory
+	// access.
 	return min(max(steps*step, rule.Least, step), rule.Most), true
 }
 
-// join says in which control group the tasks of a workload belong. Tasks that another
-// tool put into its own control group stay there.
+// join returns the want for the control group of a workload. Tasks that another
+// component put into its own control group stay there.
 func (d divider) join(w node.Workload) (plan.Want, bool) {
 	control := w.Class.Control()
 	if OwnsControl(w) && d.granted[w.Overrides.Cache.ControlGroup] != nil {
@@ -331,7 +336,7 @@ func (d divider) join(w node.Workload) (plan.Want, bool) {
 	}
 	switch {
 	case foreign != "":
-		want.Intent, want.Reason = plan.Abstain, "somebody else put its tasks into control group "+foreign
+		want.Intent, want.Reason = plan.Abstain, "another component put its tasks into control group "+foreign
 		_, asked := d.shareOf(control)
 		return want, asked
 	case d.granted[control] != nil:

@@ -15,7 +15,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// anyDivided is a node with any resctrl, any work, any shares and any squeeze.
+// anyDivided returns a node with random resctrl, work, shares and back-off.
 func anyDivided(rnd *rand.Rand) (Config, BackOff, node.Snapshot) {
 	s := node.Snapshot{At: time.Unix(1000, 0), Knobs: node.Knobs{Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{}}}
 	caches := []node.CacheID{0, 1, 8, 30}[:1+rnd.IntN(4)]
@@ -65,10 +65,10 @@ func anyDivided(rnd *rand.Rand) (Config, BackOff, node.Snapshot) {
 	return c, BackOff{Cut: rnd.IntN(parts + 1)}, s
 }
 
-// TestNoDivisionHurtsWhoItIsFor holds for any machine and any shares: there are
-// no more groups than the hardware has; what others use is not touched; BE gets
-// no more than asked and never nothing; others are limited no further than
-// asked; and the work of no class ends up in the group of another.
+// TestNoDivisionHurtsWhoItIsFor checks, for random machines and shares: there
+// are no more groups than the hardware has; groups of other programs do not
+// change; BE gets at most its share but never nothing; other classes get at
+// least their share; and no work is in the group of another class.
 func TestNoDivisionHurtsWhoItIsFor(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 8))
 	sets := 0
@@ -100,7 +100,7 @@ func TestNoDivisionHurtsWhoItIsFor(t *testing.T) {
 			}
 			groups[w.Knob.ControlGroup] = true
 			if slices.Contains(s.Resctrl.Taken, w.Knob.ControlGroup) {
-				t.Fatalf("%v is somebody else's", w.Knob)
+				t.Fatalf("%v belongs to another program", w.Knob)
 			}
 			checkShare(t, c.Classes[node.Class(w.Knob.ControlGroup)], q, s, w)
 		}
@@ -117,21 +117,21 @@ func checkShare(t *testing.T, share Share, q BackOff, s node.Snapshot, w plan.Wa
 	t.Helper()
 	be := w.Knob.ControlGroup == "BE"
 	if w.BE != be {
-		t.Fatalf("%+v: best-effort work is %v", w, be)
+		t.Fatalf("%+v: BE is %v", w, be)
 	}
 	if v, is := w.Value.(node.L3); is {
 		by, _, err := v.Parts()
 		all := bits.OnesCount64(s.Resctrl.L3.Mask)
-		asked := all * int(share.End-share.Start) // of 100
+		asked := all * int(share.End-share.Start) // in hundredths
 		for _, mask := range by {
 			n := bits.OnesCount64(mask)
 			switch {
 			case err != nil || n == 0 || mask&^s.Resctrl.L3.Mask != 0:
 				t.Fatalf("%+v: %v", w, err)
 			case be && 100*n > asked && n > max(s.Resctrl.L3.Least, 1):
-				t.Fatalf("%+v: BE gets %d of %d ways, and %d%% were asked for", w, n, all, share.End-share.Start)
+				t.Fatalf("%+v: BE gets %d of %d ways, want %d%%", w, n, all, share.End-share.Start)
 			case !be && 100*n < asked:
-				t.Fatalf("%+v: %s gets %d of %d ways, and %d%% were asked for", w, w.Knob.ControlGroup, n, all, share.End-share.Start)
+				t.Fatalf("%+v: %s gets %d of %d ways, want %d%%", w, w.Knob.ControlGroup, n, all, share.End-share.Start)
 			}
 		}
 		return
@@ -141,12 +141,12 @@ func checkShare(t *testing.T, share Share, q BackOff, s node.Snapshot, w plan.Wa
 	for _, n := range by {
 		switch {
 		case err != nil || n == 0 || w.Value.Rounded(s.Knobs.Kernel) != w.Value:
-			t.Fatalf("%+v is no value of this machine: %v", w, err)
+			t.Fatalf("%+v is not valid on this machine: %v", w, err)
 		case share.Bandwidth >= 100 && q.Cut == 0 && n != rule.Most, !be && share.Bandwidth >= 100 && n != rule.Most:
-			t.Fatalf("%+v: %s is limited and did not ask for it", w, w.Knob.ControlGroup)
+			t.Fatalf("%+v: %s is limited without a request", w, w.Knob.ControlGroup)
 		case rule.Unit == node.BandwidthPercent && be && n > max(uint64(share.Bandwidth), rule.Least),
 			rule.Unit == node.BandwidthPercent && !be && n < uint64(share.Bandwidth):
-			t.Fatalf("%+v: %d%% were asked for", w, share.Bandwidth)
+			t.Fatalf("%+v: want %d%%", w, share.Bandwidth)
 		}
 	}
 }
@@ -162,17 +162,17 @@ func TestShareOfAnAmount(t *testing.T) {
 		want  uint64
 		known bool
 	}{
-		"everything is no limit":  {eighths, 0, 100, true, 2048, true},
-		"a tenth of 200 GB/s":     {eighths, 200e9, 10, true, 160, true},
-		"rounded down for BE":     {eighths, 1e9, 33, true, 2, true},
-		"rounded up for LS":       {eighths, 1e9, 33, false, 3, true},
-		"never nothing":           {eighths, 1e9, 1, true, 1, true},
-		"nobody said of how much": {eighths, 0, 50, true, 0, false},
-		"MB/s":                    {megabytes, 100 << 20, 50, true, 50, true},
-		"percent":                 {node.Bandwidth{Unit: node.BandwidthPercent, Least: 10, Step: 10, Most: 100}, 0, 25, true, 20, true},
-		"percent for LS":          {node.Bandwidth{Unit: node.BandwidthPercent, Least: 10, Step: 10, Most: 100}, 0, 25, false, 30, true},
-		"the least":               {node.Bandwidth{Unit: node.BandwidthPercent, Least: 10, Step: 10, Most: 100}, 0, 1, true, 10, true},
-		"the least is MB/s":       {megabytes, 1000, 1, true, 1, true},
+		"everything is no limit":   {eighths, 0, 100, true, 2048, true},
+		"a tenth of 200 GB/s":      {eighths, 200e9, 10, true, 160, true},
+		"rounded down for BE":      {eighths, 1e9, 33, true, 2, true},
+		"rounded up for LS":        {eighths, 1e9, 33, false, 3, true},
+		"never nothing":            {eighths, 1e9, 1, true, 1, true},
+		"the bandwidth is unknown": {eighths, 0, 50, true, 0, false},
+		"MB/s":                     {megabytes, 100 << 20, 50, true, 50, true},
+		"percent":                  {node.Bandwidth{Unit: node.BandwidthPercent, Least: 10, Step: 10, Most: 100}, 0, 25, true, 20, true},
+		"percent for LS":           {node.Bandwidth{Unit: node.BandwidthPercent, Least: 10, Step: 10, Most: 100}, 0, 25, false, 30, true},
+		"the least":                {node.Bandwidth{Unit: node.BandwidthPercent, Least: 10, Step: 10, Most: 100}, 0, 1, true, 10, true},
+		"the least is MB/s":        {megabytes, 1000, 1, true, 1, true},
 	} {
 		n, known := divider{Config: Config{Peak: c.peak}}.amount(c.rule, c.share, c.small)
 		if n != c.want || known != c.known {
@@ -196,7 +196,8 @@ func BenchmarkCacheOfAThousandWorkloads(b *testing.B) {
 	}
 }
 
-// TestTheReasonSaysWhatIsCut: also where all ways were asked for.
+// TestTheReasonSaysWhatIsCut checks that the reason names the reduction, also
+// for a share of all ways.
 func TestTheReasonSaysWhatIsCut(t *testing.T) {
 	s := node.Snapshot{Workloads: []node.Workload{{ID: "be", Class: node.BE, Cgroup: "be"}}}
 	s.Resctrl = node.Resctrl{Groups: 4, L3: node.CacheWays{Mask: 0xff, Least: 1}}
@@ -209,8 +210,8 @@ func TestTheReasonSaysWhatIsCut(t *testing.T) {
 	}
 }
 
-// TestAClockThatWasSetBackStopsNoBackOff: the cache back-off that was saved under a
-// later clock goes on as if it had been saved now.
+// TestAClockThatWasSetBackStopsNoBackOff checks that a cache back-off that was
+// saved with a later clock continues as if it were saved now.
 func TestAClockThatWasSetBackStopsNoBackOff(t *testing.T) {
 	now, future := time.Unix(1000, 0), time.Unix(1e6, 0)
 	x := slo.Tracker{Work: map[node.WorkloadID]slo.State{"web": {Missed: true, At: now.Add(2 * settling), Reason: "web waits"}}}

@@ -1,10 +1,10 @@
-// Package contest decides when Tenon leaves a knob for a while as another
-// component wrote it: the kubelet, which puts some of its knobs right every
-// minute, or another agent. Tenon puts a value of its own right again, but two
-// components must not write one knob back and forth all day.
+// Package contest decides when Tenon leaves a knob for a while because another
+// component writes it: the kubelet, which restores some of its knobs every
+// minute, or another agent. Tenon restores its own value, but two components
+// must not overwrite each other's value without end.
 //
-// Which knobs are in conflict is a fact of the snapshot, and what follows is
-// decided before the plan, so that a dry run, a replay and the audit show it.
+// The conflicts are part of the snapshot, and Hold runs before the plan. A dry
+// run, a replay and the audit log therefore show the result.
 package contest
 
 import (
@@ -16,23 +16,24 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Remembered is for how long it counts that another component wrote a knob.
+// Remembered is the time for which a write of another component counts.
 const Remembered = 10 * time.Minute
 
 const (
-	// contestedFrom is from how many conflicts within Remembered on a knob is
-	// contested.
+	// contestedFrom is the number of conflicts within Remembered from which a
+	// knob is contested.
 	contestedFrom = 3
-	// pause is how long after Tenon's last write a contested knob is left to the
-	// other component, and longPause from longFrom conflicts on.
+	// pause is the time after Tenon's last write for which it leaves a
+	// contested knob to the other component. From longFrom conflicts on, the
+	// time is longPause.
 	pause     = 10 * time.Second
 	longPause = time.Minute
 	longFrom  = 10
 )
 
-// Hold returns the wants with those held that would write a contested knob too
-// early. A release is not held, and neither is a value that narrows BE: that
-// protects LS and must not wait.
+// Hold returns the wants, and turns those that would write a contested knob too
+// early into plan.Hold. It does not hold a release, nor a value that narrows
+// BE, because LS must not wait for its protection.
 func Hold(s node.Snapshot, wants []plan.Want) []plan.Want {
 	for _, c := range s.Conflicts {
 		left := remaining(c, s.At)
@@ -56,7 +57,8 @@ func Hold(s node.Snapshot, wants []plan.Want) []plan.Want {
 	return wants
 }
 
-// remaining is how long a knob is still left to the other component.
+// remaining returns the time for which a knob is still left to the other
+// component.
 func remaining(c node.WriteConflict, now time.Time) time.Duration {
 	n := recent(c, now)
 	switch {
@@ -68,7 +70,7 @@ func remaining(c node.WriteConflict, now time.Time) time.Duration {
 	return longPause - now.Sub(c.Wrote)
 }
 
-// recent counts the conflicts that still count.
+// recent counts the conflicts within Remembered.
 func recent(c node.WriteConflict, now time.Time) (n int) {
 	for _, at := range c.Found {
 		if now.Sub(at) <= Remembered {
@@ -78,7 +80,7 @@ func recent(c node.WriteConflict, now time.Time) (n int) {
 	return n
 }
 
-// Remarks names the knobs of the snapshot that are contested, sorted.
+// Remarks describes the contested knobs of the snapshot, sorted.
 func Remarks(s node.Snapshot) []string {
 	var all []string
 	for _, c := range s.Conflicts {

@@ -14,8 +14,8 @@ var knob = node.Knob{Cgroup: "kubepods/besteffort/poda", File: node.FileCPUWeigh
 
 func weight(w unit.Weight) node.Value { return node.CPUWeight{Weight: w} }
 
-// conflict is a knob that Tenon wrote just before now, and another component n
-// times in the minutes before.
+// conflict returns a knob that Tenon wrote the time wrote before now, and that
+// another component wrote n times in the minutes before.
 func conflict(now time.Time, wrote time.Duration, n int) node.Snapshot {
 	c := node.WriteConflict{Knob: knob, Wrote: now.Add(-wrote)}
 	for i := range n {
@@ -70,10 +70,10 @@ func TestConflictsOfLongAgoAreOver(t *testing.T) {
 	}
 	s.At = now.Add(Remembered + time.Minute)
 	if r := Remarks(s); len(r) != 0 {
-		t.Errorf("long over, and still said: %q", r)
+		t.Errorf("a remark on an old conflict: %q", r)
 	}
 	s.Conflicts[0].Wrote = s.At
 	if got := Hold(s, []plan.Want{{Intent: plan.Set, Knob: knob, Value: weight(25600)}}); got[0].Intent != plan.Set {
-		t.Errorf("long over, and still held: %+v", got[0])
+		t.Errorf("held for an old conflict: %+v", got[0])
 	}
 }

@@ -10,32 +10,33 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// CPUConfig ends BE work when there is too little CPU for it.
+// CPUConfig configures the eviction of BE work when CPU is short.
 type CPUConfig struct {
-	// BE starves if its bound allows SatisfactionLower of its CPU requests or
-	// less (cpuEvictBESatisfactionLowerPercent). Workloads end until the bound
-	// allows the others SatisfactionUpper of theirs
-	// (cpuEvictBESatisfactionUpperPercent). Both are 0, or neither.
+	// BE starves if its bound is at most SatisfactionLower percent of its CPU
+	// requests (cpuEvictBESatisfactionLowerPercent). Then workloads are evicted
+	// until the bound is SatisfactionUpper percent of the requests of the
+	// others (cpuEvictBESatisfactionUpperPercent). Either both are 0, which
+	// disables this eviction, or neither is.
 	SatisfactionLower unit.Percent `json:"cpuEvictBESatisfactionLowerPercent,omitempty"`
 	SatisfactionUpper unit.Percent `json:"cpuEvictBESatisfactionUpperPercent,omitempty"`
 	// UsageThreshold is the part of its bound that BE must use to count as
 	// starving (cpuEvictBEUsageThresholdPercent).
 	UsageThreshold unit.Percent `json:"cpuEvictBEUsageThresholdPercent,omitempty"`
-	// ThresholdPercent of the node's CPUs in use start an eviction by use,
-	// down to LowerPercent (cpuEvictThresholdPercent, cpuEvictLowerPercent);
-	// 0: never.
+	// Eviction by use starts when ThresholdPercent of the node's CPUs are in
+	// use, and frees CPU down to LowerPercent (cpuEvictThresholdPercent,
+	// cpuEvictLowerPercent); 0: never.
 	ThresholdPercent unit.Percent `json:"cpuEvictThresholdPercent,omitempty"`
 	LowerPercent     unit.Percent `json:"cpuEvictLowerPercent,omitempty"`
-	// Window is for how long either condition must hold without a break
-	// (cpuEvictTimeWindowSeconds).
+	// Window is the time for which either condition must hold without
+	// interruption (cpuEvictTimeWindowSeconds).
 	Window time.Duration `json:"window_ns,omitempty"`
 }
 
 func (c CPUConfig) satisfies() bool { return c.SatisfactionLower > 0 && c.SatisfactionUpper > 0 }
 func (c CPUConfig) bounds() bool    { return c.ThresholdPercent > 0 }
 
-// satisfy evicts when BE gets too little of the CPU that it requests: fewer
-// workloads then make progress.
+// satisfy evicts BE work if BE gets too little of the CPU that it requests, so
+// that the remaining workloads make progress.
 func (x *evictor) satisfy() {
 	c := x.CPU
 	if !c.satisfies() {
@@ -63,8 +64,9 @@ func (x *evictor) satisfy() {
 	near := limit < unit.CPUs(1) || used*100 >= limit*unit.MilliCPU(c.UsageThreshold)
 	starved := request > 0 && near && limit*100 <= request*unit.MilliCPU(c.SatisfactionLower)
 	x.next.Starved = x.was.Starved.next(starved, x.elapsed)
-	// What is left must be so little that the bound is the upper part of it.
-	// Koordinator's request × upper − limit falls short of that.
+	// The remaining requests must be small enough for the bound to be
+	// SatisfactionUpper percent of them. Koordinator's formula, request × upper
+	// − limit, evicts too little for that.
 	need := request - limit*100/unit.MilliCPU(c.SatisfactionUpper)
 	if x.held || !starved || x.next.Starved.For < c.Window || need <= 0 {
 		return
@@ -76,7 +78,7 @@ func (x *evictor) satisfy() {
 	x.next.Starved = lasting{}
 }
 
-// unload evicts when the CPUs of the node are used too much.
+// unload evicts BE work if the use of the node's CPUs is too high.
 func (x *evictor) unload() {
 	c := x.CPU
 	if !c.bounds() {
@@ -90,7 +92,7 @@ func (x *evictor) unload() {
 		busy, known = busy+m, known && rated
 	}
 	if !known {
-		x.leave("cpu: how busy the CPUs are is unknown")
+		x.leave("cpu: the use of the CPUs is unknown")
 		return
 	}
 	capacity := unit.CPUs(all.Len())
@@ -108,8 +110,8 @@ func (x *evictor) unload() {
 
 func milli(n int64) string { return unit.MilliCPU(n).String() }
 
-// allowance is how much CPU all BE work together may use, by its quotas and CPU
-// sets.
+// allowance returns the CPU that all BE work together may use, by its quotas
+// and CPU sets.
 func allowance(l facts.Layout, s node.Snapshot) unit.MilliCPU {
 	all := s.Topology.All()
 	free := len(l.Shared) > 0 || len(l.Roots) == 0

@@ -1,6 +1,6 @@
-// Package evict decides which BE workloads end, because the node's memory or CPU
-// runs short: it asks as few as possible to end, kills those that do not, and
-// freezes those that grow meanwhile. It owns the knob run.
+// Package evict decides which BE workloads to end when the node's memory or CPU
+// is short. It asks as few as possible to end, kills those that do not end in
+// time, and freezes those that grow in the meantime. It owns the knob run.
 package evict
 
 import (
@@ -16,25 +16,25 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Owned are the knobs that this package decides.
+// Owned lists the knobs that this package decides.
 var Owned = []node.File{node.FileRun}
 
-// Config is the part of resource-threshold-config that ends BE work. The zero
-// value ends none.
+// Config is the part of resource-threshold-config that evicts BE work. The zero
+// Config evicts nothing.
 type Config struct {
 	Memory MemoryConfig `json:"memory,omitzero"`
 	CPU    CPUConfig    `json:"cpu,omitzero"`
 	// Grace is the time between SIGTERM and SIGKILL (evictGracePeriodSeconds).
 	Grace time.Duration `json:"grace_ns,omitempty"`
 	// MostPriority is the highest priority of work that may be evicted
-	// (evictEnabledPriorityThreshold). Missing: all best-effort work may.
+	// (evictEnabledPriorityThreshold). Absent: every BE workload may be evicted.
 	MostPriority node.Maybe[int64] `json:"evictEnabledPriorityThreshold,omitzero"`
 }
 
-// On reports whether any kind of eviction is switched on.
+// On reports whether any kind of eviction is enabled.
 func (c Config) On() bool { return c.Memory.on() || c.CPU.satisfies() || c.CPU.bounds() }
 
-// Files lists the knobs that c may want to set.
+// Files lists the knobs that Decide may set.
 func (c Config) Files() []node.File {
 	if !c.On() {
 		return nil
@@ -42,8 +42,8 @@ func (c Config) Files() []node.File {
 	return Owned
 }
 
-// Causes are the words with which the reason of each eviction begins,
-// before a colon.
+// Causes lists the words with which the reason of every eviction begins, before
+// a colon.
 var Causes = []string{CauseMemory, CauseCPU}
 
 // The causes of evictions.
@@ -53,28 +53,28 @@ const (
 )
 
 const (
-	// settling is how long after the end of a victim no other is chosen, so that
-	// the memory and CPU that it freed are measured and not assumed.
+	// settling is the time after the end of a victim in which no other is
+	// chosen, so that the freed memory and CPU are measured.
 	settling = time.Second
-	// dying is how long a victim may take to die of SIGKILL before another is
-	// chosen, and before it is killed again; that time doubles each time, up
-	// to longestDying.
+	// dying is the time for which Tenon waits after SIGKILL before it chooses
+	// another victim, and before it kills the same one again. The second wait
+	// doubles with each kill, up to longestDying.
 	dying        = 2 * time.Second
 	longestDying = time.Minute
 )
 
-// State is what evictions remember from tick to tick: the victims, and for how
-// long there has been a reason for more of them. Durations are sums of the times
-// between snapshots, each bounded, so a clock that jumps, or a pause of the
-// agent, ends no grace period.
+// State is the state of evictions between ticks: the victims, and the time for
+// which there has been a reason to evict more. Durations are sums of the times
+// between snapshots, each of them bounded, so that neither a clock that jumps
+// nor a pause of the agent ends a grace period.
 type State struct {
 	At      time.Time                  `json:"at,omitzero"`
 	Victims map[node.WorkloadID]victim `json:"victims,omitempty"`
-	// Settling is for how long still no other victim is chosen.
+	// Settling is the remaining time in which no other victim is chosen.
 	Settling time.Duration `json:"settling_ns,omitempty"`
 	Memory   memoryRelief  `json:"memory,omitzero"`
-	// Starved is for how long BE has got too little CPU, and Busy for how long
-	// the node's CPUs have been above their threshold.
+	// Starved is the time for which BE has had too little CPU. Busy is the time
+	// for which the use of the node's CPUs has been above its threshold.
 	Starved lasting `json:"starved,omitzero"`
 	Busy    lasting `json:"busy,omitzero"`
 }
@@ -82,31 +82,32 @@ type State struct {
 // A victim is a workload that was asked to end.
 type victim struct {
 	Cause string `json:"cause"`
-	// Waited is for how long, since it was asked or last killed.
+	// Waited is the time since it was asked to end, or since the last kill.
 	Waited time.Duration `json:"waited_ns,omitempty"`
 	Kills  int           `json:"kills,omitempty"`
-	// Memory is its use at that time, and CPU its counter in the last tick: a
-	// lower counter means another cgroup of the same name.
+	// Memory is its use when it was chosen. CPU is its counter in the last
+	// tick; a lower counter means a new cgroup of the same name.
 	Memory unit.Bytes    `json:"memory,omitempty"`
 	CPU    time.Duration `json:"cpu_ns,omitempty"`
-	// Cached: Memory counts all page cache.
+	// Cached: Memory includes all page cache.
 	Cached bool `json:"cached,omitempty"`
 }
 
-// patience is how long a victim may take to die after SIGKILL.
+// patience returns the time for which a victim may survive SIGKILL before it is
+// killed again.
 func (v victim) patience() time.Duration { return min(dying<<min(v.Kills-1, 8), longestDying) }
 
-// holds reports whether no other victim is chosen while this one is there.
+// holds reports whether Tenon chooses no other victim because of this one.
 func (v victim) holds() bool { return v.Kills == 0 || v.Kills == 1 && v.Waited < dying }
 
-// lasting is for how long a condition has held without a break.
+// lasting is the time for which a condition has held without interruption.
 type lasting struct {
 	So  bool          `json:"so,omitempty"`
 	For time.Duration `json:"for_ns,omitempty"`
 }
 
-// next adds the time since the last tick. A long one, as after a pause of the
-// agent, counts in part: the condition in between is unknown.
+// next adds the time since the last tick. Of a long time, as after a pause of
+// the agent, only a part counts, because the condition meanwhile is unknown.
 func (x lasting) next(so bool, elapsed time.Duration) lasting {
 	switch {
 	case !so:
@@ -117,7 +118,7 @@ func (x lasting) next(so bool, elapsed time.Duration) lasting {
 	return lasting{So: true, For: x.For + min(elapsed, facts.LongestGap)}
 }
 
-// An evictor is one decision of evict.
+// An evictor is one decision of this package.
 type evictor struct {
 	Config
 	facts.Layout
@@ -128,16 +129,17 @@ type evictor struct {
 	was     State
 	next    State
 	wants   []plan.Want
-	at      map[node.Knob]int       // of wants
-	inside  map[node.CgroupPath]int // workloads in and below each cgroup, once asked for
-	held    bool                    // no other victim is chosen now
+	at      map[node.Knob]int       // index into wants
+	inside  map[node.CgroupPath]int // workloads in and below each cgroup; nil until needed
+	held    bool                    // choose no other victim now
 }
 
-// Decide returns what to remember and what the knob run of BE workloads should be.
-// Victims are those of lowest priority, and of these the ones that use most.
+// Decide returns the next state and the wanted value of the knob run of BE
+// workloads. It chooses victims by the lowest priority, and among equals by the
+// largest use.
 func Decide(c Config, st State, l facts.Layout, u facts.Use, s node.Snapshot) (State, []plan.Want) {
 	if !c.On() {
-		return State{}, nil // what is frozen is released as nobody's
+		return State{}, nil // package policy releases frozen cgroups, because no policy wants them
 	}
 	x := evictor{Config: c, Layout: l, use: u, snap: s, was: st, next: State{At: s.At}, at: map[node.Knob]int{}}
 	if !st.At.IsZero() {
@@ -150,11 +152,11 @@ func Decide(c Config, st State, l facts.Layout, u facts.Use, s node.Snapshot) (S
 	return x.next, x.wants
 }
 
-// RunKnob is the knob that ends, freezes and thaws a workload.
+// RunKnob returns the knob that ends, freezes and thaws a workload.
 func RunKnob(w node.Workload) node.Knob { return node.Knob{Cgroup: w.Cgroup, File: node.FileRun} }
 
-// want adds the want that the knob run of workload w be v. It replaces an
-// earlier want for that knob.
+// want sets the knob run of workload w to v. It replaces an earlier want for
+// that knob.
 func (x *evictor) want(w node.Workload, i plan.Intent, v node.Value, reason string) {
 	k := RunKnob(w)
 	want := plan.Want{Intent: i, Knob: k, Value: v, Owner: plan.OwnerEvict, Reason: reason, BE: true}
@@ -166,7 +168,7 @@ func (x *evictor) want(w node.Workload, i plan.Intent, v node.Value, reason stri
 	x.wants = append(x.wants, want)
 }
 
-// follow moves on the victims of earlier ticks.
+// follow updates the victims of earlier ticks.
 func (x *evictor) follow() {
 	passed := min(max(x.elapsed, 0), facts.LongestGap)
 	x.next.Settling = max(x.was.Settling-passed, 0)
@@ -195,7 +197,7 @@ func (x *evictor) follow() {
 	})
 }
 
-// evictsBy reports whether evictions for this cause are still switched on.
+// evictsBy reports whether eviction for this cause is still enabled.
 func (x *evictor) evictsBy(cause string) bool {
 	if cause == CauseMemory {
 		return x.Memory.on()
@@ -205,7 +207,8 @@ func (x *evictor) evictsBy(cause string) bool {
 
 func (x *evictor) ended(w node.Workload) bool { return x.snap.Knobs.Now[RunKnob(w)] == node.Ended }
 
-// pursue kills a victim that has not ended in its grace period, or that grows.
+// pursue kills a victim that has not ended in its grace period, or that uses
+// more memory than before.
 func (x *evictor) pursue(w node.Workload, v victim) {
 	grown := v.Cause == CauseMemory && x.grown(w, v.Memory, v.Cached)
 	switch {
@@ -228,7 +231,8 @@ func (x *evictor) pursue(w node.Workload, v victim) {
 	x.remember(w, v)
 }
 
-// graceOf is the grace period of a workload: its own, or else the configured one.
+// graceOf returns the grace period of a workload: its own, or the configured
+// one.
 func (x *evictor) graceOf(w node.Workload) time.Duration { return w.Grace.Or(x.Grace) }
 
 func (x *evictor) remember(w node.Workload, v victim) {
@@ -238,9 +242,9 @@ func (x *evictor) remember(w node.Workload, v victim) {
 	x.next.Victims[w.ID] = v
 }
 
-// choose asks workloads to end until the sum that they free is at least need, those
-// of lowest priority first and then those with the largest use. freed is the amount
-// that the end of a workload frees; a workload for which it is 0 is passed over.
+// choose asks workloads to end until they free at least need, in the order of
+// the lowest priority and then the largest use. freed returns the amount that
+// the end of a workload frees; choose skips workloads that free 0.
 func (x *evictor) choose(cause, reason string, need int64, freed, use func(node.Workload) int64, show func(int64) string) (expected int64, chosen int) {
 	all := x.candidates(cause)
 	slices.SortStableFunc(all, func(a, b node.Workload) int {
@@ -263,7 +267,7 @@ func (x *evictor) choose(cause, reason string, need int64, freed, use func(node.
 	return expected, chosen
 }
 
-// rankOf says, for a reason, which priorities put a workload before others.
+// rankOf prints, for a reason, the priorities by which a workload was chosen.
 func rankOf(w node.Workload) string {
 	s := fmt.Sprintf("priority %d", w.Priority)
 	if w.SubPriority != 0 {
@@ -275,8 +279,9 @@ func rankOf(w node.Workload) string {
 	return s
 }
 
-// candidates lists the BE workloads that run and may be evicted for a cause. A
-// workload whose knob could not be read cannot be asked to end.
+// candidates lists the running BE workloads that may be evicted for a cause. It
+// omits workloads whose knob could not be read, because they cannot be asked to
+// end.
 func (x *evictor) candidates(cause string) []node.Workload {
 	var all []node.Workload
 	for _, w := range x.snap.Workloads {
@@ -289,8 +294,8 @@ func (x *evictor) candidates(cause string) []node.Workload {
 	return all
 }
 
-// exempt says why a workload is exempt from eviction for a cause; empty: it is
-// not.
+// exempt returns the reason why a workload is exempt from eviction for a cause,
+// or "" if it is not.
 func (x *evictor) exempt(w node.Workload, cause string) string {
 	if x.inside == nil {
 		x.inside = make(map[node.CgroupPath]int, len(x.snap.Workloads))
@@ -305,7 +310,7 @@ func (x *evictor) exempt(w node.Workload, cause string) string {
 	case w.EvictionExempt != "":
 		return w.EvictionExempt
 	case w.Cgroup == "":
-		return "its cgroup is that of all"
+		return "its cgroup is the root"
 	case x.inside[w.Cgroup] > 1:
 		return "its cgroup holds other work, too"
 	case bounded && int64(w.Priority) > most:
@@ -316,7 +321,7 @@ func (x *evictor) exempt(w node.Workload, cause string) string {
 	return ""
 }
 
-// leave wants nothing of each BE workload that has no want yet, and says why.
+// leave abstains for each BE workload that has no want yet, with the reason.
 func (x *evictor) leave(reason string) {
 	for _, w := range x.snap.Workloads {
 		if _, said := x.at[RunKnob(w)]; w.Class == node.BE && !said {

@@ -10,12 +10,14 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// MemoryConfig ends BE work when the memory of the node runs short.
+// MemoryConfig configures the eviction of BE work when the node's memory is
+// short.
 type MemoryConfig struct {
-	// ThresholdPercent of the node's memory in use start evictions
+	// Eviction starts when ThresholdPercent of the node's memory are in use
 	// (memoryEvictThresholdPercent, 0 to 100); 0: never.
 	ThresholdPercent unit.Percent `json:"memoryEvictThresholdPercent"`
-	// LowerPercent is the use at which they stop (memoryEvictLowerPercent).
+	// LowerPercent is the use at which eviction stops
+	// (memoryEvictLowerPercent).
 	LowerPercent unit.Percent `json:"memoryEvictLowerPercent"`
 }
 
@@ -25,35 +27,36 @@ func (c MemoryConfig) on() bool { return c.ThresholdPercent > 0 }
 // than 1/hasGrown of the node's memory may be frozen or killed for its growth.
 const hasGrown = 200
 
-// memoryRelief is what is remembered while memory is short.
+// memoryRelief is the state of memory eviction while memory is short.
 type memoryRelief struct {
-	// Short reports whether it is. Base is the use of each workload when that
-	// began.
+	// Short: memory is short. Base is the use of each workload when the
+	// shortage began.
 	Short bool                           `json:"short,omitempty"`
 	Base  map[node.WorkloadID]unit.Bytes `json:"base,omitempty"`
-	// Cached are those of them whose amount counts all page cache.
+	// Cached holds the workloads of Base whose amount includes all page cache.
 	Cached map[node.WorkloadID]bool `json:"cached,omitempty"`
-	// Frozen are the workloads that were frozen since then.
+	// Frozen holds the workloads that were frozen in this shortage.
 	Frozen map[node.WorkloadID]bool `json:"frozen,omitempty"`
-	// Then is the node's use when the last victims were chosen, and Expected
-	// the memory that their end should free.
+	// Then is the node's use when the last victims were chosen. Expected is the
+	// memory that their end should free.
 	Then     unit.Bytes `json:"then,omitempty"`
 	Expected unit.Bytes `json:"expected,omitempty"`
 }
 
-// cached reports whether facts.MemoryOf counts all page cache of a workload.
+// cached reports whether facts.MemoryOf includes all page cache of a workload.
 func cached(w node.Workload) bool { return !w.Usage.WorkingSet.Known() }
 
-// grown reports whether a workload uses clearly more than it did, if both amounts
-// were measured with page cache or both without.
+// grown reports whether a workload uses clearly more memory than the given
+// amount. It is false unless both amounts include page cache or both exclude it.
 func (x *evictor) grown(w node.Workload, than unit.Bytes, withCache bool) bool {
 	total, known := x.snap.MemoryTotal.Value()
 	now, measured := facts.MemoryOf(w).Value()
 	return known && measured && cached(w) == withCache && now-than > total/hasGrown
 }
 
-// freed returns a function for the memory that the end of a workload frees: 0 where
-// that cannot be compared with the use of the others.
+// freed returns a function that returns the memory that the end of a workload
+// frees. It returns 0 if the amount is not comparable with those of other
+// workloads.
 func (x *evictor) freed() func(node.Workload) int64 {
 	apart := slices.ContainsFunc(x.snap.Workloads, func(w node.Workload) bool { return w.Class == node.BE && !cached(w) })
 	return func(w node.Workload) int64 {
@@ -64,9 +67,10 @@ func (x *evictor) freed() func(node.Workload) int64 {
 	}
 }
 
-// relieve evicts by memory. It freezes workloads that grow while memory is short:
-// that frees nothing, but the memory that the end of others frees stays free.
-// Reclaiming page cache of BE would not help: the kernel counts it as available.
+// relieve evicts by memory. While memory is short, it freezes workloads that
+// grow. Freezing frees no memory, but keeps the memory free that ended
+// workloads release. Reclaiming page cache of BE would not help, because the
+// kernel already counts it as available.
 func (x *evictor) relieve() {
 	c := x.Memory
 	if !c.on() {
@@ -77,7 +81,7 @@ func (x *evictor) relieve() {
 	used, known := x.snap.Usage.Memory.Value()
 	if !sized || !known || total <= 0 {
 		x.next.Memory = x.was.Memory
-		x.leave("memory: how much of the node's memory is in use is unknown")
+		x.leave("memory: the use of the node's memory is unknown")
 		return
 	}
 	over, low := total.Percent(c.ThresholdPercent), total.Percent(c.LowerPercent)
@@ -106,7 +110,7 @@ func (x *evictor) relieve() {
 	x.keep(state)
 }
 
-// pursues reports whether a victim for the given cause is about to end.
+// pursues reports whether a victim for the given cause is still ending.
 func (x *evictor) pursues(cause string) bool {
 	for _, v := range x.next.Victims {
 		if v.Cause == cause && v.holds() {
@@ -116,7 +120,7 @@ func (x *evictor) pursues(cause string) bool {
 	return false
 }
 
-// keep freezes the workloads that have grown since memory ran short.
+// keep freezes the workloads that have grown since memory became short.
 func (x *evictor) keep(state string) {
 	next := x.was.Memory
 	next.Short, next.Base, next.Frozen = true, map[node.WorkloadID]unit.Bytes{}, map[node.WorkloadID]bool{}
@@ -141,7 +145,7 @@ func (x *evictor) keep(state string) {
 			next.Frozen[w.ID] = true
 			x.want(w, plan.Set, node.Frozen, fmt.Sprintf("memory: %s: what grew stands still until less is", state))
 		case frozen:
-			// It cannot be frozen, or another tool thawed it.
+			// Either it cannot be frozen, or another component thawed it.
 			next.Frozen[w.ID] = true
 		case ours && standing:
 			next.Frozen[w.ID] = true
@@ -154,7 +158,7 @@ func (x *evictor) keep(state string) {
 	x.next.Memory = next
 }
 
-// thaw lets frozen workloads go on.
+// thaw thaws frozen workloads.
 func (x *evictor) thaw(reason string) {
 	for _, w := range x.snap.Workloads {
 		_, ours := x.snap.Knobs.Before[RunKnob(w)]

@@ -1,6 +1,6 @@
-// Package facts derives from a snapshot what more than one policy needs: the
-// contention roots, CPU use as rates, the values that knobs had before Tenon's
-// first write, and how reasons print amounts.
+// Package facts derives from a snapshot the facts that several policies need:
+// the contention roots, CPU use as rates, the values of knobs before Tenon's
+// first write, and the notation of amounts in reasons.
 package facts
 
 import (
@@ -10,20 +10,21 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Layout says where the work of one class, as a rule BE, competes with other
-// work in the tree of cgroups. A weight decides between siblings only, and a
-// limit bounds everything below it, so both belong on the contention root: the
-// highest cgroup that holds work of that class and no other.
+// A Layout says where in the cgroup tree the work of one class, usually BE,
+// competes with other work. A weight decides between siblings only, and a limit
+// bounds everything below it. Both therefore belong on the contention root: the
+// highest cgroup that holds work of only that class.
 type Layout struct {
-	// Roots are the contention roots of the class, each once, in the order of
+	// Roots lists the contention roots of the class, each once, in the order of
 	// the workloads.
 	Roots []node.CgroupPath
 	// RootOf is the contention root of each workload, in the order of the
-	// snapshot; "" for work of other classes, and for workloads in Shared.
+	// snapshot. It is "" for other classes and for workloads in Shared.
 	RootOf []node.CgroupPath
-	// Shared are the cgroups of workloads of the class without a contention
-	// root: they hold work of other classes, too, or their root is unknown. A
-	// limit or weight there would slow the work that must be protected.
+	// Shared lists the cgroups of workloads of the class that have no
+	// contention root, because they also hold work of other classes or their
+	// root is unknown. A limit or weight there would slow the work to be
+	// protected.
 	Shared []node.CgroupPath
 	// Others counts the workloads of other classes in and below each cgroup.
 	Others map[node.CgroupPath]int
@@ -31,10 +32,10 @@ type Layout struct {
 	isRoot map[node.CgroupPath]bool
 }
 
-// LayoutOf is the layout of BE.
+// LayoutOf returns the layout of BE.
 func LayoutOf(s node.Snapshot) Layout { return LayoutFor(node.BE, s) }
 
-// LayoutFor is the layout of one class.
+// LayoutFor returns the layout of one class.
 func LayoutFor(c node.Class, s node.Snapshot) Layout {
 	l := Layout{
 		RootOf: make([]node.CgroupPath, len(s.Workloads)),
@@ -69,8 +70,9 @@ func LayoutFor(c node.Class, s node.Snapshot) Layout {
 	return l
 }
 
-// rootOf returns w.Meet, or, where work of another class has come since that was
-// read, the highest cgroup between it and w's own that holds none.
+// rootOf returns the contention root of w. If work of another class has
+// appeared below w.ContentionRoot since it was read, rootOf returns the highest
+// cgroup between it and w.Cgroup that holds no such work.
 func (l Layout) rootOf(w node.Workload) node.CgroupPath {
 	if w.ContentionRoot == "" || l.Others[w.Cgroup] > 0 {
 		return ""
@@ -92,8 +94,9 @@ func (l Layout) RootAbove(p node.CgroupPath) (node.CgroupPath, bool) {
 	return "", false
 }
 
-// IdleCgroups are the cgroups whose weight makes the work yield: the contention
-// roots, or the cgroups below a root whose weight another manager keeps.
+// IdleCgroups lists the cgroups whose weight makes the work give way: each
+// contention root, or the cgroup below it that Tenon sets because another
+// component manages the weight of the root.
 func (l Layout) IdleCgroups(s node.Snapshot) []node.CgroupPath {
 	var all []node.CgroupPath
 	for i, w := range s.Workloads {
@@ -109,8 +112,9 @@ func (l Layout) IdleCgroups(s node.Snapshot) []node.CgroupPath {
 	return slices.Compact(all)
 }
 
-// Reach says how far a weight at m reaches, for a reason: weights decide between
-// siblings, so work outside m's parent competes with the parent.
+// Reach describes, for a reason, the limited reach of a weight at m: "" or a
+// phrase. Weights decide between siblings, so against work outside m's parent
+// the weight of the parent decides.
 func (l Layout) Reach(m node.CgroupPath) string {
 	up := m.Parent()
 	if up == "" || l.Others[up] == l.Others[""] {
@@ -119,8 +123,8 @@ func (l Layout) Reach(m node.CgroupPath) string {
 	return fmt.Sprintf(", within %s: against work outside, the weight of %s decides", up, up)
 }
 
-// LayoutOfOne is the layout of the i-th workload of s by itself: its own cgroup is
-// the contention root.
+// LayoutOfOne returns the layout of the i-th workload of s by itself. Its own
+// cgroup is the contention root.
 func LayoutOfOne(i int, s node.Snapshot) Layout {
 	w := s.Workloads[i]
 	l := Layout{

@@ -5,29 +5,29 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Pool says which CPUs of a node LS and BE share, and which are kept from BE. It
-// holds for every policy, whichever are switched on.
+// A Pool says which CPUs of a node LS and BE share, and from which CPUs BE is
+// excluded. All policies use it, whichever are enabled.
 type Pool struct {
-	// CPUs are counted and shared: the capacity is their number. Empty: all
-	// online CPUs.
+	// CPUs are the shared CPUs; their number is the capacity. Empty: all online
+	// CPUs.
 	CPUs unit.CPUSet `json:"cpus,omitzero"`
-	// LendLSR lets BE run on the CPUs to which LSR work is bound, after all
-	// others (cpuSuppressLendLSR; Koordinator always lends them). On the CPUs of
-	// LSE it never runs.
+	// LendLSR lets BE use the CPUs to which LSR work is bound, after all other
+	// CPUs (cpuSuppressLendLSR; Koordinator always lends them). BE never runs
+	// on the CPUs of LSE.
 	LendLSR bool `json:"lend_lsr,omitempty"`
-	// Reserved is kept for the node's own processes: their use counts as at least
-	// so much.
+	// Reserved is the CPU for the node's own processes. Their use counts as at
+	// least this amount.
 	Reserved unit.MilliCPU `json:"reserved_mcpu,omitempty"`
-	// ReservedCPUs are for the node's own processes: BE never runs there, no
-	// workload has them as exclusive CPUs, and they are not part of the capacity.
+	// ReservedCPUs are for the node's own processes. BE never runs on them, no
+	// workload gets them as exclusive CPUs, and they do not count as capacity.
 	ReservedCPUs unit.CPUSet `json:"reserved_cpus,omitzero"`
-	// CPUSetsManagedExternally means that another manager, such as a kubelet
-	// with the static CPU manager policy, writes the CPU sets: BE is bounded by
-	// quota alone, and kept off no CPU.
+	// CPUSetsManagedExternally: another component writes the CPU sets, such as
+	// a kubelet with the static CPU manager policy. Then only a quota bounds
+	// BE, and BE may run on every CPU.
 	CPUSetsManagedExternally bool `json:"sets_kept,omitempty"`
 }
 
-// Online returns the counted CPUs that are online, reserved ones included.
+// Online returns the shared CPUs that are online, including reserved ones.
 func (p Pool) Online(s node.Snapshot) unit.CPUSet {
 	if p.CPUs.Empty() {
 		return s.Topology.All()
@@ -35,6 +35,6 @@ func (p Pool) Online(s node.Snapshot) unit.CPUSet {
 	return s.Topology.All().Intersect(p.CPUs)
 }
 
-// Counted returns the CPUs that make the capacity: those that are online and not
-// reserved.
+// Counted returns the CPUs that make up the capacity: those of Online that are
+// not reserved.
 func (p Pool) Counted(s node.Snapshot) unit.CPUSet { return p.Online(s).Minus(p.ReservedCPUs) }

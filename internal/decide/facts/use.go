@@ -9,31 +9,32 @@ import (
 )
 
 const (
-	// useTau is how long a sample of CPU use counts: the mean follows a change
-	// of load in about this time. Koordinator decides on samples of one second.
+	// useTau is the time constant of the mean of CPU use: the mean follows a
+	// change of load in about this time. Koordinator decides on samples of one
+	// second.
 	useTau = time.Second
 	// placeTau is the same for the CPUs on which LS runs. The scheduler moves
-	// threads all the time; BE should follow only moves that last.
+	// threads often, and BE should follow only lasting moves.
 	placeTau = 5 * time.Second
 )
 
 // Use is the CPU use of workloads and CPUs, as means over about useTau.
 type Use struct {
 	At       time.Time                         `json:"at,omitzero"`
-	Elapsed  time.Duration                     `json:"elapsed_ns,omitempty"` // between the last two snapshots
+	Elapsed  time.Duration                     `json:"elapsed_ns,omitempty"` // time between the last two snapshots
 	Counter  map[node.WorkloadID]time.Duration `json:"counter,omitempty"`
 	Workload map[node.WorkloadID]unit.MilliCPU `json:"workload,omitempty"`
-	Latest   map[node.WorkloadID]unit.MilliCPU `json:"latest,omitempty"` // of the last sample alone
+	Latest   map[node.WorkloadID]unit.MilliCPU `json:"latest,omitempty"` // the last sample, without a mean
 	Busy     map[unit.CPU]time.Duration        `json:"busy,omitempty"`
 	CPU      map[unit.CPU]unit.MilliCPU        `json:"cpu,omitempty"`
-	// PerCPU are the counters of LS workloads on each CPU, and Sensitive is
-	// their use of each CPU together, as a mean over about placeTau.
+	// PerCPU are the counters of LS workloads on each CPU. Sensitive is their
+	// total use of each CPU, as a mean over about placeTau.
 	PerCPU    map[node.WorkloadID]map[unit.CPU]time.Duration `json:"per_cpu,omitempty"`
 	Sensitive map[unit.CPU]unit.MilliCPU                     `json:"sensitive,omitempty"`
 }
 
-// Observe adds the counters of s. A workload or CPU has no mean before its second
-// counter, nor after it has lost its counter.
+// Observe adds the counters of s. A workload or CPU has no mean before its
+// second reading, nor after a reading without its counter.
 func (u Use) Observe(s node.Snapshot) Use {
 	var elapsed time.Duration
 	if !u.At.IsZero() {
@@ -61,11 +62,11 @@ func (u Use) Observe(s node.Snapshot) Use {
 	return next
 }
 
-// sensitive moves the means of LS use of each CPU by the sample between the
+// sensitive updates the means of LS use of each CPU with the sample between the
 // counters of u and perCPU.
 func (u Use) sensitive(perCPU map[node.WorkloadID]map[unit.CPU]time.Duration, elapsed time.Duration) map[unit.CPU]unit.MilliCPU {
-	// A hundred workloads on a hundred CPUs are ten thousand counters in each
-	// tick: they are summed in an array and not in a map.
+	// A hundred workloads on a hundred CPUs have ten thousand counters in each
+	// tick. An array sums them faster than a map.
 	var spent [unit.MaxCPUs]time.Duration
 	var counted [unit.MaxCPUs]bool
 	for id, after := range perCPU {

@@ -7,10 +7,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// PartName is how reasons name a container of a workload.
+// PartName names a container of a workload in reasons.
 func PartName(w node.Workload, p node.Container) string { return string(w.ID) + " " + p.Name }
 
-// CountCPUs is a number of CPUs in a sentence.
+// CountCPUs prints a number of CPUs: "2 CPUs".
 func CountCPUs(n int) string {
 	if n == 1 {
 		return "1 CPU"
@@ -18,7 +18,7 @@ func CountCPUs(n int) string {
 	return fmt.Sprintf("%d CPUs", n)
 }
 
-// AreCPUs is a number of CPUs with its verb.
+// AreCPUs prints a number of CPUs with the verb: "2 CPUs are".
 func AreCPUs(n int) string {
 	if n == 1 {
 		return "1 CPU is"
@@ -26,5 +26,5 @@ func AreCPUs(n int) string {
 	return fmt.Sprintf("%d CPUs are", n)
 }
 
-// MiB is an amount of memory in a sentence, in MiB.
+// MiB prints an amount of memory: "512 MiB".
 func MiB(b unit.Bytes) string { return fmt.Sprintf("%d MiB", b>>20) }

@@ -1,6 +1,5 @@
-// Package isolation decides how best-effort (BE) work is kept out of the way of
-// latency-sensitive (LS) work on the CPU. So far these are the orders that the BE
-// scheduler gets.
+// Package isolation decides the orders to the BE scheduler, which keeps
+// best-effort (BE) work off the CPUs of latency-sensitive (LS) work.
 package isolation
 
 import (
@@ -13,20 +12,20 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Owned are the knobs that this package decides.
+// Owned lists the knobs that this package decides.
 var Owned = []node.File{node.FileSchedulerGroup, node.FileSchedulerCap}
 
-// Orders returns what the BE scheduler is to be told of each cgroup, and how many
-// workloads have no slot of their own because all are taken.
+// Orders returns the orders to the BE scheduler for each cgroup, and the number
+// of workloads that have no slot of their own because all slots are taken.
 //
 // The kernel applies neither cpu.weight nor cpu.max to threads in the BE
-// scheduler, so the orders carry both. They follow from what wants asks for in
-// this tick, and where wants says nothing from what the snapshot shows: a quota
-// and the order that repeats it are in one plan. meets has for each workload of
-// the snapshot the highest cgroup that holds BE work only; "" where there is none.
+// scheduler, so the orders carry both. Their values come from wants, so that a
+// new quota and its order are in the same plan, and from the snapshot if wants
+// has no value. meets has, for each workload of the snapshot, the highest
+// cgroup that holds only BE work, or "".
 //
-// Without a want for the scheduler there are no orders: those that it had end
-// with it.
+// If wants does not load the scheduler, there are no orders. An unloaded
+// scheduler loses its orders.
 func Orders(s node.Snapshot, meets []node.CgroupPath, wants []plan.Want) (orders []plan.Want, slotless int) {
 	o := orderer{snap: s, roots: meets}
 	if !o.read(wants) {
@@ -39,36 +38,36 @@ func Orders(s node.Snapshot, meets []node.CgroupPath, wants []plan.Want) (orders
 		o.want(w.Cgroup, order, reason, w.Class == node.BE)
 	}
 	for _, p := range o.kept {
-		o.want(p, node.SchedulerGroup{Class: node.SchedulerBE}, "only BE is in it: threads outside of its workloads' cgroups are BE, too", true)
+		o.want(p, node.SchedulerGroup{Class: node.SchedulerBE}, "it holds only BE: threads outside the cgroups of its workloads are BE, too", true)
 	}
 	o.bound()
 	o.takeBack()
 	return o.orders, o.slotless
 }
 
-// An orderer works out the orders of one tick.
+// An orderer computes the orders of one tick.
 type orderer struct {
 	snap  node.Snapshot
 	roots []node.CgroupPath
 
 	scheduler node.Scheduler
-	kept      []node.CgroupPath // cgroups whose threads are wanted in the BE scheduler
+	kept      []node.CgroupPath // cgroups whose threads belong in the BE scheduler
 	limits    map[node.Knob]plan.Want
-	class     map[node.CgroupPath]node.Class // of workloads
-	out       map[node.CgroupPath]string     // cgroups whose threads are out of the BE scheduler, and why
+	class     map[node.CgroupPath]node.Class // of the workloads in each cgroup
+	out       map[node.CgroupPath]string     // cgroups whose threads stay out of the BE scheduler, with the reason
 
-	in       []bool                  // workloads whose threads are in it
-	at       map[node.CgroupPath]int // how many of these meet other work there
-	most     unit.MilliCPU           // of all together; 0: no limit
-	slot     []int                   // of each workload; 0: none of its own
+	in       []bool                  // by workload: its threads are in the BE scheduler
+	at       map[node.CgroupPath]int // number of these workloads with each contention root
+	most     unit.MilliCPU           // the cap for all of them together; 0: no limit
+	slot     []int                   // by workload; 0: the shared slot
 	slotless int
 
 	orders []plan.Want
 	said   map[node.CgroupPath]bool
 }
 
-// read takes what it needs from the other wants, and reports whether the
-// scheduler is among them.
+// read takes the needed values from the other wants, and reports whether they
+// load the scheduler.
 func (o *orderer) read(wants []plan.Want) bool {
 	for _, w := range wants {
 		if v, is := w.Value.(node.Scheduler); is && w.Knob.File == node.FileScheduler && v.Loaded {
@@ -101,7 +100,7 @@ func (o *orderer) read(wants []plan.Want) bool {
 		switch {
 		case w.Class != node.BE:
 		case w.Ending != "":
-			o.out[w.Cgroup] = "it is to end"
+			o.out[w.Cgroup] = "it is about to end"
 		case ours && o.snap.Knobs.Now[run] == node.Value(node.Frozen):
 			o.out[w.Cgroup] = "it is frozen"
 		}
@@ -115,7 +114,7 @@ func (o *orderer) read(wants []plan.Want) bool {
 	return true
 }
 
-// schedules reports whether the threads of a cgroup are wanted in the BE scheduler.
+// schedules reports whether the threads of a cgroup belong in the BE scheduler.
 func (o *orderer) schedules(p node.CgroupPath) bool {
 	kept := false
 	for ; p != ""; p = p.Parent() {
@@ -130,14 +129,14 @@ func (o *orderer) schedules(p node.CgroupPath) bool {
 	return kept
 }
 
-// root is where a BE workload competes with other work.
+// root returns the contention root of a BE workload.
 func (o *orderer) root(i int) node.CgroupPath {
 	w := o.snap.Workloads[i]
 	return cmp.Or(o.roots[i], w.ContentionRoot, w.Cgroup)
 }
 
-// after is the value that a knob has when all that is wanted has been written;
-// nil: it is not known.
+// after returns the value of a knob after all wants are written, or nil if it
+// is unknown.
 func (o *orderer) after(k node.Knob) node.Value {
 	now := o.snap.Knobs.Now[k]
 	switch w := o.limits[k]; w.Intent {
@@ -151,8 +150,8 @@ func (o *orderer) after(k node.Knob) node.Value {
 	return now
 }
 
-// quota is cpu.max of a cgroup; 0: no limit. Where it is not known, known is
-// false: a limit that cannot be read must not be lifted.
+// quota returns the cpu.max of a cgroup; 0: no limit. known is false if it
+// cannot be read: then the present limit must stay.
 func (o *orderer) quota(p node.CgroupPath) (most unit.MilliCPU, known bool) {
 	v, known := o.after(node.Knob{Cgroup: p, File: node.FileCPUMax}).(node.CPUMax)
 	if !known || v.Quota == node.NoQuota || v.Period <= 0 {
@@ -161,11 +160,11 @@ func (o *orderer) quota(p node.CgroupPath) (most unit.MilliCPU, known bool) {
 	return max(unit.MilliCPU(int64(v.Quota)*int64(unit.CPUs(1))/int64(v.Period)), 1), true
 }
 
-// cap bounds all threads of the BE scheduler by the quotas of where BE work meets
-// other work, if each of these has one.
+// cap limits all threads of the BE scheduler to the sum of the quotas of the
+// contention roots, if each of them has a quota.
 func (o *orderer) cap() {
 	k := node.Knob{File: node.FileSchedulerCap}
-	reason := "cpu.max where BE meets other work"
+	reason := "the sum of cpu.max of the contention roots of BE"
 	for _, m := range sorted(o.at) {
 		most, known := o.quota(m)
 		if !known {
@@ -175,7 +174,7 @@ func (o *orderer) cap() {
 			return
 		}
 		if most == 0 {
-			o.most, reason = 0, fmt.Sprintf("%s has no cpu.max: no sum bounds all BE", m)
+			o.most, reason = 0, fmt.Sprintf("%s has no cpu.max: all BE together has no limit", m)
 			break
 		}
 		o.most += most
@@ -186,8 +185,8 @@ func (o *orderer) cap() {
 	o.add(plan.Want{Intent: plan.Set, Knob: k, Value: node.SchedulerCap{Most: o.most}, Reason: reason, BE: true})
 }
 
-// slots gives each workload in the BE scheduler a slot: the one that it has, or
-// the first that is free.
+// slots gives each workload in the BE scheduler a slot: its present slot, or
+// the first free one.
 func (o *orderer) slots() {
 	o.slot = make([]int, len(o.snap.Workloads))
 	var taken [node.SchedulerSlots]bool
@@ -219,7 +218,7 @@ func (o *orderer) slots() {
 	}
 }
 
-// of is the order for a workload, and its reason.
+// of returns the order for a workload, and its reason.
 func (o *orderer) of(i int, w node.Workload) (node.SchedulerGroup, string) {
 	if w.Class != node.BE {
 		return o.protects(w)
@@ -229,7 +228,7 @@ func (o *orderer) of(i int, w node.Workload) (node.SchedulerGroup, string) {
 		if why, out := o.out[w.Cgroup]; out {
 			return v, "BE outside of the BE scheduler: " + why
 		}
-		return v, "BE outside of the BE scheduler: no cgroup is known that holds it and no other class"
+		return v, "BE outside of the BE scheduler: no known cgroup holds only BE"
 	}
 	v = node.SchedulerGroup{Class: node.SchedulerBE}
 	if o.slot[i] == 0 {
@@ -256,7 +255,7 @@ func (o *orderer) of(i int, w node.Workload) (node.SchedulerGroup, string) {
 	return v, reason
 }
 
-// protects is the order for work of another class than BE.
+// protects returns the order for a workload of another class than BE.
 func (o *orderer) protects(w node.Workload) (node.SchedulerGroup, string) {
 	asked, is := w.Overrides.Identity.Value()
 	who := string(w.Class) + " work"
@@ -276,7 +275,7 @@ func (o *orderer) protects(w node.Workload) (node.SchedulerGroup, string) {
 	return node.SchedulerGroup{Class: node.SchedulerLS}, who + ": BE keeps off its CPUs, and runs beside them"
 }
 
-// want adds the order for a cgroup, unless there is one.
+// want adds an order for a cgroup, unless it has one already.
 func (o *orderer) want(p node.CgroupPath, v node.SchedulerGroup, reason string, be bool) {
 	if o.said[p] || p == "" {
 		return
@@ -290,8 +289,8 @@ func (o *orderer) add(w plan.Want) {
 	o.orders = append(o.orders, w)
 }
 
-// bound leaves out what finds no room: there is an order for the work to be
-// protected first.
+// bound drops the orders for which the scheduler has no room. Orders for the
+// most protected classes stay.
 func (o *orderer) bound() {
 	const room = node.SchedulerGroups
 	if len(o.said) <= room {
@@ -315,7 +314,7 @@ func (o *orderer) bound() {
 	}
 }
 
-// takeBack takes the orders back that nothing asks for any more.
+// takeBack cancels the present orders of cgroups that have no order now.
 func (o *orderer) takeBack() {
 	var left []node.Knob
 	for k, v := range o.snap.Knobs.Now {
@@ -329,7 +328,7 @@ func (o *orderer) takeBack() {
 	}
 }
 
-// sorted lists the keys of a map in order.
+// sorted returns the keys of a map in ascending order.
 func sorted(m map[node.CgroupPath]int) []node.CgroupPath {
 	keys := make([]node.CgroupPath, 0, len(m))
 	for p := range m {

@@ -15,15 +15,15 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A scene is a snapshot with the wants of the policies that orders follow.
+// A scene is a snapshot with the wants from which orders follow.
 type scene struct {
 	snap  node.Snapshot
 	roots []node.CgroupPath
 	wants []plan.Want
 }
 
-// newScene has BE work a and b in be, where it meets the LS work web, and a want
-// for the scheduler.
+// newScene returns a scene with the BE work a and b below the contention root
+// be, the LS work web, and a want for the scheduler.
 func newScene() *scene {
 	n := &scene{snap: node.Snapshot{Knobs: node.Knobs{
 		Kernel: node.Kernel{CgroupVersion: 2}, Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{},
@@ -48,7 +48,7 @@ func (n *scene) want(k node.Knob, v node.Value) {
 	n.wants = append(n.wants, plan.Want{Intent: plan.Set, Knob: k, Value: v})
 }
 
-// quota is what a cgroup has now; 0: no limit.
+// quota sets the quota of a cgroup; 0: no limit.
 func (n *scene) quota(p node.CgroupPath, m unit.MilliCPU) {
 	v := node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod}
 	if m > 0 {
@@ -61,7 +61,8 @@ func maxOf(p node.CgroupPath) node.Knob { return node.Knob{Cgroup: p, File: node
 
 func orderOf(p node.CgroupPath) node.Knob { return node.Knob{Cgroup: p, File: node.FileSchedulerGroup} }
 
-// orders are what is wanted, by cgroup; of a want that is no value its intent.
+// orders returns the wanted orders by cgroup; for a want without a value its
+// intent.
 func (n *scene) orders(t *testing.T) map[string]string {
 	t.Helper()
 	wants, _ := Orders(n.snap, n.roots, n.wants)
@@ -85,7 +86,7 @@ func (n *scene) orders(t *testing.T) map[string]string {
 	return all
 }
 
-// obey brings about what is wanted.
+// obey applies the wanted orders.
 func (n *scene) obey(t *testing.T) {
 	t.Helper()
 	wants, _ := Orders(n.snap, n.roots, n.wants)
@@ -94,8 +95,8 @@ func (n *scene) obey(t *testing.T) {
 	}
 }
 
-// check compares the orders with what is wanted of them: a cgroup that want does
-// not name may have any.
+// check compares the orders with want. A cgroup that want does not name may
+// have any order.
 func (n *scene) check(t *testing.T, want map[string]string) {
 	t.Helper()
 	got := n.orders(t)
@@ -129,14 +130,14 @@ func TestOrdersCarryWeightsAndQuotas(t *testing.T) {
 	n.check(t, map[string]string{
 		"/": "1500m", "be": "BE", "be/a": "BE slot 1 weight 100 quota 250m", "be/b": "BE slot 2 weight 300", "ls/web": "LSX",
 	})
-	// A quota that is given back takes effect here, too.
+	// A quota that is released takes effect in the same plan.
 	n.wants[2] = plan.Want{Intent: plan.Release, Knob: maxOf("be")}
 	n.snap.Knobs.Now[maxOf("be")], n.snap.Knobs.Before[maxOf("be")] = node.Limit(1500), node.Limit(7000)
 	n.check(t, map[string]string{"/": "7000m"})
 }
 
-// TestOneRootWithoutAQuotaLiftsNoOther: the cap is of all; what it cannot say
-// the quotas of the slots do.
+// TestOneRootWithoutAQuotaLiftsNoOther checks that the slots still have the
+// quotas of one root if the other root has none and there is therefore no cap.
 func TestOneRootWithoutAQuotaLiftsNoOther(t *testing.T) {
 	n := newScene()
 	n.quota("be", 500)
@@ -159,7 +160,8 @@ func TestALimitThatCannotBeReadStays(t *testing.T) {
 	n.check(t, map[string]string{"/": "abstain", "be/a": "BE slot 1 weight 100 quota 200m"})
 }
 
-// TestAWorkloadsOwnRankGoesBeforeItsClass: with LSR told to expel no BE.
+// TestAWorkloadsOwnRankGoesBeforeItsClass uses the class LSR, which does not
+// expel BE here.
 func TestAWorkloadsOwnRankGoesBeforeItsClass(t *testing.T) {
 	n := newScene()
 	want := map[string]string{}
@@ -183,17 +185,18 @@ func TestAWorkloadsOwnRankGoesBeforeItsClass(t *testing.T) {
 	n.check(t, want)
 }
 
-// TestOnlyThreadsOfTheSchedulerAreBEToIt: of any other each switch would be
-// reported as a stray.
+// TestOnlyThreadsOfTheSchedulerAreBEToIt checks that threads outside the BE
+// scheduler do not get the class BE. Otherwise each of their context switches
+// would be reported as a stray.
 func TestOnlyThreadsOfTheSchedulerAreBEToIt(t *testing.T) {
 	n := newScene()
-	n.add(node.Workload{ID: "lone", Class: node.BE, Cgroup: "lone"}, "") // where it meets other work is not known
+	n.add(node.Workload{ID: "lone", Class: node.BE, Cgroup: "lone"}, "") // its contention root is unknown
 	n.add(node.Workload{ID: "guest", Class: node.LS, Cgroup: "be/a/guest", ContentionRoot: "be/a/guest"}, "")
 	n.snap.Workloads[0].Ending = node.AskedToEnd
 	run := node.Knob{Cgroup: "be/b", File: node.FileRun}
 	n.snap.Knobs.Now[run] = node.Frozen
 	n.check(t, map[string]string{"lone": "NORMAL", "be/a": "NORMAL", "be/a/guest": "LSX", "be/b": "BE slot 1 weight 100", "be": "BE"})
-	n.snap.Knobs.Before[run] = node.Running // by Tenon, which took its threads out
+	n.snap.Knobs.Before[run] = node.Running // Tenon froze it and took its threads out
 	n.check(t, map[string]string{"be/b": "NORMAL"})
 	n.wants = n.wants[:1]
 	n.check(t, map[string]string{"be/a": "NORMAL", "be/b": "NORMAL"})
@@ -240,7 +243,8 @@ func TestMoreWorkloadsThanSlots(t *testing.T) {
 	}
 }
 
-// TestWhatFindsNoRoomIsBE: the work to be protected has its orders first.
+// TestWhatFindsNoRoomIsBE checks that orders for LS work come first if there is
+// room for some orders only.
 func TestWhatFindsNoRoomIsBE(t *testing.T) {
 	n := newScene()
 	for i := range node.SchedulerGroups {
@@ -262,8 +266,8 @@ func TestWhatFindsNoRoomIsBE(t *testing.T) {
 	}
 }
 
-// TestOrdersAreTheSameForTheSameInput, and none is left to want once they are
-// obeyed.
+// TestOrdersAreTheSameForTheSameInput also checks that no step is left after
+// the orders are applied.
 func TestOrdersAreTheSameForTheSameInput(t *testing.T) {
 	n := newScene()
 	n.quota("be", 500)

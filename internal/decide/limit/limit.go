@@ -1,10 +1,10 @@
-// Package limit says which limits of the kernel follow from what a container
-// asks for: one rule for the container runtime, which sets them before the first
-// instruction runs (NRI), for each tick after that, and for the values that a
+// Package limit derives the kernel limits of a container from its requests and
+// limits. One rule serves the container runtime, which sets the limits before
+// the first instruction runs (NRI), every later tick, and the values that a
 // release gives back to the kubelet.
 //
-// It is a room of its own, and not part of a policy: callers outside of the
-// policies use it, and it needs nothing but the vocabulary.
+// It is not part of a policy, because code outside the policies uses it and it
+// needs only the vocabulary.
 package limit
 
 import (
@@ -14,9 +14,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Quota is the CPU time in each period that a limit allows, in whole
-// microseconds and no less than the kernel takes; node.NoQuota without a limit.
-// It is the kubelet's arithmetic, so that both write the same value
+// Quota returns the CPU time per period that a limit allows, in whole
+// microseconds and at least node.MinQuota. It is node.NoQuota if there is no
+// limit. The kubelet computes it in the same way, so both write the same value
 // (k8s.io/kubernetes/pkg/kubelet/cm: MilliCPUToQuota).
 func Quota(limit node.Maybe[unit.MilliCPU], period time.Duration) time.Duration {
 	m, limited := limit.Value()
@@ -26,9 +26,9 @@ func Quota(limit node.Maybe[unit.MilliCPU], period time.Duration) time.Duration 
 	return max((time.Duration(m) * period / 1000).Truncate(time.Microsecond), node.MinQuota)
 }
 
-// CPU is the cpu.max that Tenon sets for a container of a workload, or for the
-// workload's own cgroup given as a container. It has no quota where the owner set
-// no limit. Ours is false where another component, such as the kubelet, manages
+// CPU returns the cpu.max that Tenon sets for a container of a workload, or for
+// the workload's own cgroup passed as a container. Without a CPU limit it has
+// no quota. Ours is false if another component, such as the kubelet, manages
 // the limit.
 func CPU(w node.Workload, c node.Container) (v node.CPUMax, ours bool) {
 	if w.CPUManagedExternally {
@@ -37,8 +37,8 @@ func CPU(w node.Workload, c node.Container) (v node.CPUMax, ours bool) {
 	return node.CPUMax{Quota: Quota(c.CPULimit, node.DefaultPeriod), Period: node.DefaultPeriod}, true
 }
 
-// Memory is the memory.max that Tenon sets, as CPU is the cpu.max: unit.MaxBytes
-// without a limit.
+// Memory returns the memory.max that Tenon sets, with the parameters and
+// results of CPU. Without a memory limit it is unit.MaxBytes.
 func Memory(w node.Workload, c node.Container) (most unit.Bytes, ours bool) {
 	if w.MemoryManagedExternally {
 		return 0, false

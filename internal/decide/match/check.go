@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// checkPath returns an error for a glob over paths that cannot be right.
+// checkPath returns an error for an invalid glob over paths.
 func checkPath(pattern string) error {
 	if strings.TrimPrefix(pattern, "/") == "" {
 		return errors.New("want a path below the root, which is never a workload")
@@ -36,7 +36,7 @@ func checkName(part string) error {
 	return nil
 }
 
-// checkGlob returns an error for a glob over one name that cannot be right.
+// checkGlob returns an error for an invalid glob over one name.
 func checkGlob(pattern string) error {
 	for rest := pattern; rest != ""; {
 		if rest[0] != '[' {
@@ -57,13 +57,13 @@ func checkGlob(pattern string) error {
 	return nil
 }
 
-// checkUnit returns an error for a glob over units that cannot be right.
+// checkUnit returns an error for an invalid glob over units.
 func checkUnit(pattern string) error {
 	switch {
 	case pattern == "":
 		return errors.New("want the name of a unit")
 	case strings.Contains(pattern, "/"):
-		return errors.New("want the name of a unit without slashes; paths go to cgroups")
+		return errors.New("want the name of a unit without slashes; a path belongs in cgroups")
 	case strings.Contains(pattern, "**"):
 		return errors.New("want *: the name of a unit is one component")
 	case hasSuffix(pattern, otherSuffixes):
@@ -72,8 +72,7 @@ func checkUnit(pattern string) error {
 	return checkName(unitName(pattern))
 }
 
-// checkContainer returns an error for a glob over containers that cannot be
-// right.
+// checkContainer returns an error for an invalid glob over containers.
 func checkContainer(pattern string) error {
 	name, value, isLabel := strings.Cut(pattern, "=")
 	if name == "" {

@@ -46,7 +46,7 @@ func TestContainersAreFoundByNameAndByLabel(t *testing.T) {
 
 func TestARuleForContainersSaysWhenNoneRuns(t *testing.T) {
 	_, remarks := Workloads([]Rule{{Name: "encoders", Class: node.BE, Containers: []string{"encode"}}}, []Group{{Path: "a"}})
-	if len(remarks) != 1 || remarks[0] != `rule "encoders" matches no cgroup and no container that runs` {
+	if len(remarks) != 1 || remarks[0] != `rule "encoders" matches no cgroup and no running container` {
 		t.Errorf("got %q", remarks)
 	}
 }

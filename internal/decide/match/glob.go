@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// A glob is one pattern of a rule, made ready for many paths.
+// A glob is one pattern of a rule, prepared for matching many paths.
 type glob struct {
 	rule  int
 	of    subject
-	fixed string   // the literal text with which every match begins
-	parts []string // its components; of a label, key and value
+	fixed string   // the literal text at the beginning of the pattern
+	parts []string // components of a path; key and value of a label
 }
 
 // A subject is the kind of thing that a glob matches.
@@ -18,9 +18,9 @@ type subject int8
 
 const (
 	aPath  subject = iota
-	aUnit          // the last component, wherever that is
-	aName          // of a container
-	aLabel         // of a container
+	aUnit          // the last component of a path
+	aName          // name of a container
+	aLabel         // label of a container
 )
 
 // globsOf returns the patterns of all rules, in the order of the rules.
@@ -58,7 +58,7 @@ func containerGlob(rule int, pattern string) glob {
 	return glob{rule: rule, of: aName, fixed: fixed(pattern), parts: []string{pattern}}
 }
 
-// fixed returns the beginning of a pattern that stands for itself.
+// fixed returns the literal text before the first wildcard of a pattern.
 func fixed(pattern string) string {
 	if i := strings.IndexAny(pattern, "*?["); i >= 0 {
 		return pattern[:i]
@@ -66,8 +66,8 @@ func fixed(pattern string) string {
 	return pattern
 }
 
-// matchesGroup reports whether the glob matches a group, whose last component
-// is name.
+// matchesGroup reports whether the glob matches e. name is the last component
+// of the path of e.
 func (g glob) matchesGroup(e *entry, name string) bool {
 	switch g.of {
 	case aName:
@@ -78,7 +78,7 @@ func (g glob) matchesGroup(e *entry, name string) bool {
 	return g.matches(string(e.path), name)
 }
 
-// matches is matchesGroup for globs over other things than containers.
+// matches does the work of matchesGroup for paths and units.
 func (g glob) matches(path, name string) bool {
 	if g.of == aUnit {
 		return strings.HasPrefix(name, g.fixed) && matchName(g.parts[0], name)
@@ -95,12 +95,12 @@ func (g glob) matchesLabel(all map[string]string) bool {
 	return false
 }
 
-// matchPath goes back to the last ** only: where the components before it
-// match at all, matching them as early as possible loses nothing. So the time
-// grows with the product of the lengths and no faster.
+// matchPath goes back only to the last **. If the components before ** match at
+// all, their earliest match suffices. The time is therefore bounded by the
+// product of the lengths.
 func matchPath(parts []string, path string) bool {
-	var again []string // the pattern behind the last **
-	var from string    // the path at which it has been tried
+	var again []string // the pattern after the last **
+	var from string    // the path at which again was last tried
 	for {
 		switch {
 		case len(parts) == 1 && parts[0] == "**":
@@ -126,8 +126,8 @@ func matchPath(parts []string, path string) bool {
 	}
 }
 
-// matchName does for characters and * what matchPath does for components and
-// **.
+// matchName does the same as matchPath, with characters for components and *
+// for **.
 func matchName(pattern, name string) bool {
 	var again, from string
 	for {
@@ -155,8 +155,8 @@ func matchName(pattern, name string) bool {
 	}
 }
 
-// matchCharacter matches the first character of a name, and returns how many
-// bytes of the pattern and of the name it has used.
+// matchCharacter matches the first character of a name. It returns the number
+// of bytes that it used of the pattern and of the name.
 func matchCharacter(pattern, name string) (p, n int, ok bool) {
 	switch pattern[0] {
 	case '?':
@@ -170,8 +170,8 @@ func matchCharacter(pattern, name string) (p, n int, ok bool) {
 	return 1, 1, pattern[0] == name[0]
 }
 
-// character returns the first character of a text that is not empty, and its
-// length. A byte that is no UTF-8 is a character, too.
+// character returns the first character of a non-empty text, and its length. An
+// invalid UTF-8 byte counts as one character.
 func character(text string) (c rune, length int) {
 	for i, r := range text {
 		if i > 0 {
@@ -183,14 +183,14 @@ func character(text string) (c rune, length int) {
 }
 
 // The units that have processes, and the others (systemd.unit(5)). Sockets,
-// mounts and swaps have some as well, for moments; what they start are
-// services.
+// mounts and swaps also have processes for short times; the work that they
+// start runs in services.
 var (
 	unitSuffixes  = []string{".service", ".slice", ".scope"}
 	otherSuffixes = []string{".socket", ".mount", ".swap", ".timer", ".target", ".path", ".device", ".automount"}
 )
 
-// unitName adds the ending that systemctl would add.
+// unitName adds the suffix that systemctl would add.
 func unitName(pattern string) string {
 	if hasSuffix(pattern, unitSuffixes) {
 		return pattern

@@ -68,7 +68,7 @@ func TestUnitsAreFoundAnywhereByTheirLastComponent(t *testing.T) {
 	}
 }
 
-// A naive matcher would try every way to share the path among the stars.
+// A naive matcher would try every way to divide the path among the stars.
 func TestManyStarsTakeNoLongerThanTheLengthsAsk(t *testing.T) {
 	deep := strings.Repeat("a/", 300) + "a"
 	long := strings.Repeat("a", 4000)
@@ -86,7 +86,7 @@ func TestManyStarsTakeNoLongerThanTheLengthsAsk(t *testing.T) {
 	}
 }
 
-// asRegexp says the same in another language.
+// asRegexp translates a pattern into a regular expression.
 func asRegexp(pattern string) (*regexp.Regexp, error) {
 	var b strings.Builder
 	b.WriteString(`(?s)\A`)
@@ -119,7 +119,7 @@ func asRegexp(pattern string) (*regexp.Regexp, error) {
 					b.WriteString("^/")
 				}
 				for first, last := range s.ranges {
-					if first < '/' && '/' < last { // no set holds the slash
+					if first < '/' && '/' < last { // no set may match the slash
 						b.WriteString(span(first, '/'-1))
 						first = '/' + 1
 					}
@@ -160,7 +160,7 @@ func FuzzGlob(f *testing.F) {
 		}
 		re, err := asRegexp(pattern)
 		if err != nil {
-			return // too much for regexp
+			return // too large for regexp
 		}
 		if want := re.MatchString(path); got != want {
 			t.Errorf("%q and %q: match %v, want %v as %v", pattern, path, got, want, re)

@@ -1,22 +1,22 @@
 // Package match gives workloads their class: it makes the workloads of a node
-// from the rules of a configuration and the cgroups that exist, and reports
-// where the kernel cannot do with them what the rules intend.
+// from the rules of a configuration and the existing cgroups, and reports where
+// the kernel cannot enforce the intent of the rules.
 package match
 
 import "tenon.sh/tenon/internal/model/node"
 
-// A Group is a cgroup that exists.
+// A Group is an existing cgroup.
 type Group struct {
 	Path node.CgroupPath
-	// Direct says that it has processes of its own, not only below it. It
-	// matters for groups that have others below them, and for no others.
+	// Direct says that processes are in the cgroup itself, besides those in its
+	// descendants. It is used only for cgroups with children.
 	Direct bool
 	// Container is the container to which the cgroup belongs; nil if it belongs
 	// to none.
 	Container *Container
 }
 
-// A Container is what the container's runtime reports of it.
+// A Container holds the data that the container runtime reports.
 type Container struct {
 	Name   string
 	Labels map[string]string
@@ -32,11 +32,12 @@ func (c *Container) name() string {
 // Workloads returns the workloads that the rules make of the groups, in the
 // order of their paths with parents first, and remarks for the user.
 //
-// A rule takes every group below those it matches. A workload is the highest
-// group that belongs to one rule as a whole. If an earlier rule has a part of a
-// group, that group is split: the groups beside the part become workloads of
-// their own, and the groups on the path between belong to no workload. The root
-// is never a workload. The order of the groups does not matter.
+// A rule takes every group below the groups that it matches. A workload is the
+// highest group that belongs entirely to one rule. If an earlier rule takes a
+// part of a group, the group is split: the groups beside that part become
+// workloads of their own, and the groups on the path between belong to no
+// workload. The root is never a workload. The order of the groups does not
+// matter.
 func Workloads(rules []Rule, groups []Group) (workloads []node.Workload, remarks []string) {
 	t := treeOf(groups)
 	t.apply(rules)

@@ -12,7 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// at makes groups; a "!" at the end of a path is for processes of its own.
+// at returns groups with the given paths. "!" at the end of a path means
+// processes of its own.
 func at(paths ...string) []Group {
 	var groups []Group
 	for _, p := range paths {
@@ -22,8 +23,8 @@ func at(paths ...string) []Group {
 	return groups
 }
 
-// rule makes a rule from "name class glob glob…"; a glob that begins with
-// "unit:" is one of units.
+// rule parses a rule from "name class glob glob…". A glob with the prefix
+// "unit:" is a glob over units.
 func rule(text string) Rule {
 	f := strings.Fields(text)
 	r := Rule{Name: f[0], Class: node.Class(f[1])}
@@ -45,8 +46,8 @@ func rulesOf(texts ...string) []Rule {
 	return rules
 }
 
-// told is a workload as "cgroup class rule", with "@meet" if that is another
-// cgroup.
+// told prints a workload as "cgroup class rule", followed by "@" and its
+// contention root if that is another cgroup.
 func told(workloads []node.Workload) []string {
 	var lines []string
 	for _, w := range workloads {
@@ -85,13 +86,13 @@ func TestWorkloads(t *testing.T) {
 			rules:   rulesOf("all BE a", "late LS a/b", "never LS c"),
 			groups:  at("a", "a/b"),
 			want:    []string{"a BE all"},
-			remarks: []string{`rule "late" has no workload: what it matches, such as a/b, belongs to rules before it, such as "all"`, `rule "never" matches no cgroup`},
+			remarks: []string{`rule "late" has no workload: its matches, such as a/b, belong to earlier rules, such as "all"`, `rule "never" matches no cgroup`},
 		},
 		"an earlier rule takes a part out": {
 			rules:  rulesOf("web LS **/web", "all BE a"),
 			groups: at("a", "a/b", "a/c", "a/c/web", "a/c/x", "a/d"),
 			want:   []string{"a/b BE all", "a/c/web LS web", "a/c/x BE all", "a/d BE all"},
-			// No remark: each part of BE has the service below its parent.
+			// No remark: the parent of each BE group also holds the service.
 		},
 		"processes between the parts are in no workload": {
 			rules:   rulesOf("web LS a/web", "all BE a"),
@@ -103,7 +104,7 @@ func TestWorkloads(t *testing.T) {
 			rules:   rulesOf("x BE a/x", "y BE a/y", "all LS a"),
 			groups:  at("a", "a/x", "a/y"),
 			want:    []string{"a/x BE x @a", "a/y BE y @a"},
-			remarks: []string{`rule "all" has no workload: what it matches, such as a, belongs to rules before it, such as "x"`},
+			remarks: []string{`rule "all" has no workload: its matches, such as a, belong to earlier rules, such as "x"`},
 		},
 		"the meeting point is the highest group of one side": {
 			rules:  rulesOf("batch BE pods/be/*/*", "gold LSR pods/ls/a", "web LS pods/ls/*"),
@@ -153,21 +154,21 @@ func TestWorkloads(t *testing.T) {
 			rules:  rulesOf("web LS unit:nginx", "batch BE machines/job*"),
 			groups: at("machines", "machines/job1", "machines/job2", "machines/db", "system", "system/nginx.service"),
 			want:   []string{"machines/job1 BE batch", "machines/job2 BE batch", "system/nginx.service LS web @system"},
-			remarks: []string{"BE in machines/job1 and 1 more does not yield to LS in system/nginx.service: weights act between siblings only, " +
+			remarks: []string{"BE in machines/job1 and 1 more does not give way to LS in system/nginx.service: weights apply between siblings only, " +
 				"and there BE has the weight of machines, which also holds machines/db (no rule); give machines/db a BE rule, or BE a slice of its own"},
 		},
 		"BE beside one service yields to that one only": {
 			rules:  rulesOf("web LS a/b/web", "db LSR db", "batch BE a/b/job"),
 			groups: at("a", "a/b", "a/b/web", "a/b/job", "db"),
 			want:   []string{"a/b/job BE batch", "a/b/web LS web", "db LSR db"},
-			remarks: []string{"BE in a/b/job does not yield to LSR in db: weights act between siblings only, " +
+			remarks: []string{"BE in a/b/job does not give way to LSR in db: weights apply between siblings only, " +
 				`and there BE has the weight of a, which also holds a/b/web (LS by rule "web"); give BE a slice of its own`},
 		},
 		"BE below processes yields only to those": {
 			rules:  rulesOf("web LS web", "batch BE a/job"),
 			groups: at("a!", "a/job", "web"),
 			want:   []string{"a/job BE batch", "web LS web"},
-			remarks: []string{"BE in a/job does not yield to LS in web: weights act between siblings only, " +
+			remarks: []string{"BE in a/job does not give way to LS in web: weights apply between siblings only, " +
 				"and there BE has the weight of a, which also holds processes directly in a; give BE a slice of its own"},
 		},
 		"BE at the top yields to all": {

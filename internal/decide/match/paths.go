@@ -6,10 +6,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Groups makes groups of the paths of all cgroups that exist. Containers says
-// which of them are those of containers; direct, which is called only for groups
-// that have others below them, whether a group has processes of its own. A group
-// about which it returns an error is gone, and has none.
+// Groups makes groups of the paths of all existing cgroups. containers maps the
+// paths of container cgroups to their container. direct reports whether
+// processes are in the cgroup itself; Groups calls it only for cgroups with
+// children. An error of direct means that the cgroup is gone.
 func Groups(paths []string, containers map[string]*Container, direct func(path string) (bool, error)) []Group {
 	parents := map[node.CgroupPath]bool{}
 	for _, p := range paths {
@@ -27,9 +27,9 @@ func Groups(paths []string, containers map[string]*Container, direct func(path s
 	return groups
 }
 
-// WithMatching returns the rules and, after them, those of the optional rules
-// that match any group: a rule that matches nothing earns a remark, which an
-// optional rule must not.
+// WithMatching returns the rules, followed by those of the optional rules that
+// match any group. An optional rule that matches nothing is left out, so that
+// it causes no remark.
 func WithMatching(rules, optional []Rule, groups []Group) []Rule {
 	all := slices.Clip(rules)
 	for _, r := range optional {
@@ -40,13 +40,14 @@ func WithMatching(rules, optional []Rule, groups []Group) []Rule {
 	return all
 }
 
-// NameContainers reports whether any of the rules goes by the names or labels of
-// containers, so that the runtimes have to be asked.
+// NameContainers reports whether any rule matches containers by name or label,
+// so that the container runtimes must be queried.
 func NameContainers(rules []Rule) bool {
 	return slices.ContainsFunc(rules, func(r Rule) bool { return len(r.Containers) > 0 })
 }
 
-// Differ reports whether a path that counts is in only one of two sorted lists.
+// Differ reports whether a path for which counts is true is in only one of two
+// sorted lists.
 func Differ(a, b []string, counts func(string) bool) bool {
 	for len(a) > 0 || len(b) > 0 {
 		switch {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// idleRules names the rules that have no workload, and why.
+// idleRules names the rules that have no workload, with the reason.
 func (t tree) idleRules(rules []Rule) []string {
 	has := make([]bool, len(rules))
 	for _, e := range t {
@@ -26,19 +26,19 @@ func (t tree) idleRules(rules []Rule) []string {
 		if at < 0 {
 			what := "cgroup"
 			if len(r.Containers) > 0 {
-				what = "cgroup and no container that runs"
+				what = "cgroup and no running container"
 			}
 			remarks = append(remarks, fmt.Sprintf("rule %q matches no %s", r.Name, what))
 			continue
 		}
-		remarks = append(remarks, fmt.Sprintf("rule %q has no workload: what it matches, such as %s, belongs to rules before it, such as %q",
+		remarks = append(remarks, fmt.Sprintf("rule %q has no workload: its matches, such as %s, belong to earlier rules, such as %q",
 			r.Name, t[at].path, rules[t[at].least].Name))
 	}
 	return remarks
 }
 
-// leftBetween names the groups that a rule matches and cannot take whole, and
-// that have processes of their own: those are in no workload.
+// leftBetween names the groups that a rule matches but cannot take as a whole,
+// and that contain processes of their own. These processes are in no workload.
 func (t tree) leftBetween(rules []Rule) []string {
 	var remarks []string
 	for i := 0; i < len(t); i++ {
@@ -60,17 +60,17 @@ func (t tree) leftBetween(rules []Rule) []string {
 	return remarks
 }
 
-// unprotected names best-effort work that no weight keeps from
-// latency-sensitive work. The kernel shares the CPU level by level: at each
-// level the children of one group, and its own tasks, compete by weight
+// unprotected names BE work that no weight keeps from delaying LS work. The
+// kernel shares the CPU level by level: at each level the children of one
+// group, and its own tasks, compete by weight
 // (Documentation/scheduler/sched-design-CFS.rst, section 7). Two workloads
-// compete as the two children of the lowest group above both, with the weights
-// of these children. cpu.idle further down changes nothing there.
+// compete as the two children of their lowest common ancestor, with the weights
+// of these children. cpu.idle further down does not change that.
 //
-// So a contention root protects every group that shares its parent. It does not
-// protect groups outside its parent: against those the parent's branch competes
-// with a weight that Tenon does not set, because the branch holds other work,
-// too.
+// A contention root therefore protects the groups that share its parent. It
+// does not protect groups outside its parent: there the weight of the parent's
+// branch decides, and Tenon does not set that weight, because the branch also
+// holds other work.
 func (t tree) unprotected(rules []Rule) []string {
 	var services []int // the workloads to protect
 	meets := map[int][]int{}
@@ -111,14 +111,14 @@ func (t tree) unprotected(rules []Rule) []string {
 			others = fmt.Sprintf(" and %d more", n)
 		}
 		what, remedy := t.intruder(p, rules)
-		remarks = append(remarks, fmt.Sprintf("BE in %s%s does not yield to %s in %s: weights act between siblings only, and there BE has the weight of %s, which also holds %s; %s",
+		remarks = append(remarks, fmt.Sprintf("BE in %s%s does not give way to %s in %s: weights apply between siblings only, and there BE has the weight of %s, which also holds %s; %s",
 			t[meets[p][0]].path, others, rules[t[service].rule].Class, t[service].path, t[branch].path, what, remedy))
 	}
 	return remarks
 }
 
-// intruder names the cause why a group does not hold best-effort work only, and
-// what the user can do about it.
+// intruder names the reason why a group does not hold BE work only, and the
+// remedy for the user.
 func (t tree) intruder(p int, rules []Rule) (what, remedy string) {
 	const move = "give BE a slice of its own"
 	for {

@@ -11,54 +11,53 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Rule gives a class to the cgroups that it matches, each with all that is
-// below it.
+// A Rule gives a class to the cgroups that it matches, including their
+// descendants.
 type Rule struct {
-	// Name is what remarks, explanations and metrics call the rule.
+	// Name is the name of the rule in remarks, explanations and metrics.
 	Name  string
 	Class node.Class
-	// Cgroups are globs over paths below the root:
+	// Cgroups are globs over paths below the root of the hierarchy:
 	//
-	//	*      any characters of one component
+	//	*      any characters within one component
 	//	?      one character
-	//	[a-z]  one character of a set; [!a-z]: one that is not in it
-	//	**     alone between slashes: any number of components, also none;
-	//	       at the end at least one, so that a/** is all below a, not a
+	//	[a-z]  one character of a set; [!a-z]: one character outside the set
+	//	**     as a whole component: any number of components, also none;
+	//	       at the end at least one, so that a/** matches all below a, not a
 	//
-	// Nothing escapes, because systemd has backslashes in the names of
-	// cgroups. A star itself is [*].
+	// There is no escape character, because systemd uses backslashes in the
+	// names of cgroups. [*] matches a star.
 	Cgroups []string
-	// Units are globs over the names of systemd's services, slices and
-	// scopes, wherever they are in the tree: the cgroup of a unit has its
-	// name as the last component. A name without such an ending is a service.
+	// Units are globs over the names of systemd services, slices and scopes at
+	// any depth of the tree: the last component of a unit's cgroup is its name.
+	// A name without one of these suffixes is a service.
 	Units []string
 	// Containers are globs over the names of containers, or over their labels:
-	// KEY=VALUE, both of them globs, is a container with such a label.
+	// KEY=VALUE, two globs, matches a container with such a label.
 	Containers []string
-	// The limits and requests hold for each workload of the rule, not for their
-	// sum.
+	// The limits and requests apply to each workload of the rule, and not to
+	// their sum.
 	CPULimit      node.Maybe[unit.MilliCPU]
 	CPURequest    node.Maybe[unit.MilliCPU]
 	MemoryLimit   node.Maybe[unit.Bytes]
 	MemoryRequest node.Maybe[unit.Bytes]
-	// Priority orders the workloads of one class, also across rules: a lower
-	// one gives way first. It has the range of a pod's priority in Kubernetes,
+	// Priority orders the workloads of one class, also of different rules: the
+	// lower one gives way first. It has the range of a Kubernetes pod priority,
 	// int32.
 	Priority int
-	// Objective is what each workload of the rule should get.
+	// Objective is the latency objective of each workload of the rule.
 	Objective node.Objective
 }
 
-// The shortest and the longest objective. Linux switches threads in a few
-// microseconds, and who may wait for a second is not latency-sensitive.
+// The range of objectives. Linux needs a few microseconds to switch threads,
+// and a service that may wait longer than a second is not latency-sensitive.
 const (
 	leastDelay = 10 * time.Microsecond
 	mostDelay  = time.Second
 )
 
-// Check returns all that is wrong with the rule, joined. Each error begins
-// with the field that it is about. Workloads takes rules as they are and does
-// not check them.
+// Check returns all faults of the rule, joined. Each error begins with the name
+// of the faulty field. Workloads does not check rules.
 func (r Rule) Check() error {
 	var faults []error
 	add := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
@@ -104,7 +103,7 @@ func checkObjective(class node.Class, o node.Objective) error {
 	case delay < leastDelay || delay > mostDelay:
 		return fmt.Errorf("objective.runQueueDelay: %v: want %v to %v", delay, leastDelay, mostDelay)
 	case !class.Sensitive():
-		return fmt.Errorf("objective.runQueueDelay: %v: want it for LSE, LSR or LS only: work of class %s is promised no delay", delay, class)
+		return fmt.Errorf("objective.runQueueDelay: %v: want it for LSE, LSR or LS only: class %s has no latency objective", delay, class)
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ func TestRulesThatCannotMeanAnythingAreRefused(t *testing.T) {
 		want string
 	}{
 		"no name":             {Rule{Class: node.BE, Units: []string{"a"}}, "name: want a name"},
-		"class of nobody":     {Rule{Name: "a", Class: "XX", Units: []string{"a"}}, `class: "XX": want one of [LSE LSR LS SYSTEM BE]`},
+		"unknown class":       {Rule{Name: "a", Class: "XX", Units: []string{"a"}}, `class: "XX": want one of [LSE LSR LS SYSTEM BE]`},
 		"nothing to match":    {Rule{Name: "a", Class: node.BE}, "cgroups, units, containers: want at least one of them"},
 		"the root":            {globs("/"), `cgroups[0]: "/": want a path below the root`},
 		"nothing":             {globs("a", ""), `cgroups[1]: "": want a path below the root`},
@@ -38,11 +38,11 @@ func TestRulesThatCannotMeanAnythingAreRefused(t *testing.T) {
 			Rule{Name: "a", Class: node.LS, Units: []string{"a"}, MemoryRequest: node.Some(unit.Bytes(2)), MemoryLimit: node.Some(unit.Bytes(1))},
 			"requests.memory: 2: want no more than limits.memory, 1",
 		},
-		"a priority that no pod has":    {Rule{Name: "a", Class: node.BE, Units: []string{"a"}, Priority: math.MaxInt32 + 1}, "priority: 2147483648: want a whole number from -2147483648 to 2147483647"},
-		"a delay that no kernel keeps":  {wanting(node.LS, time.Microsecond), "objective.runQueueDelay: 1µs: want 10µs to 1s"},
-		"a delay that nobody waits for": {wanting(node.LS, time.Minute), "objective.runQueueDelay: 1m0s: want 10µs to 1s"},
-		"a promise to batch work":       {wanting(node.BE, time.Millisecond), "objective.runQueueDelay: 1ms: want it for LSE, LSR or LS only"},
-		"a promise to the system":       {wanting(node.System, time.Millisecond), "objective.runQueueDelay: 1ms: want it for LSE, LSR or LS only"},
+		"a priority that no pod has":   {Rule{Name: "a", Class: node.BE, Units: []string{"a"}, Priority: math.MaxInt32 + 1}, "priority: 2147483648: want a whole number from -2147483648 to 2147483647"},
+		"a delay that no kernel keeps": {wanting(node.LS, time.Microsecond), "objective.runQueueDelay: 1µs: want 10µs to 1s"},
+		"a delay that is too long":     {wanting(node.LS, time.Minute), "objective.runQueueDelay: 1m0s: want 10µs to 1s"},
+		"a promise to batch work":      {wanting(node.BE, time.Millisecond), "objective.runQueueDelay: 1ms: want it for LSE, LSR or LS only"},
+		"a promise to the system":      {wanting(node.System, time.Millisecond), "objective.runQueueDelay: 1ms: want it for LSE, LSR or LS only"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := c.rule.Check(); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -71,7 +71,7 @@ func TestGoodRulesPass(t *testing.T) {
 		Name: "web", Class: node.LSR,
 		Cgroups: []string{"/a", "a/**", "**/b[!0-9]", `system.slice/dev-x\x2dy.swap`, "a*b?/**/c"},
 		Units:   []string{"nginx", "nginx.service", "batch-*.slice", "session-[0-9].scope", "*"},
-		// No more is asked for than allowed.
+		// Requests equal to the limits are valid.
 		CPULimit: node.Some(unit.MilliCPU(500)), CPURequest: node.Some(unit.MilliCPU(500)),
 		MemoryLimit: node.Some(unit.MaxBytes), MemoryRequest: node.Some(unit.Bytes(0)),
 		Priority: math.MinInt32, Objective: node.Objective{RunQueueDelay: node.Some(time.Second)},

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// A set is what stands in brackets.
+// A set is a set of characters in brackets.
 type set struct {
 	not  bool
 	text string // characters, and ranges of them
 }
 
-// parseSet reads the set at the beginning of a pattern and returns its
-// length. A bracket that closes right after the opening one is in the set.
+// parseSet reads the set at the beginning of a pattern and returns its length.
+// A ] directly after the opening bracket is a member of the set.
 func parseSet(pattern string) (s set, length int, err error) {
 	rest := pattern[1:]
 	if rest != "" && (rest[0] == '!' || rest[0] == '^') {
@@ -29,7 +29,7 @@ func parseSet(pattern string) (s set, length int, err error) {
 	return s, len(pattern) - len(rest) + end + 1, nil
 }
 
-// ranges yields the first and the last character of each range.
+// ranges calls yield with the first and the last character of each range.
 func (s set) ranges(yield func(first, last rune) bool) {
 	for text := s.text; text != ""; {
 		first, n := character(text)

@@ -8,34 +8,34 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A tree is the groups below the root, parents first, each directly followed by
-// all groups below it. So the groups below a group are a range of the slice.
+// A tree lists the groups below the root. Each group is directly followed by
+// its descendants, so that these are a range of the slice.
 type tree []entry
 
 type entry struct {
 	path   node.CgroupPath
 	direct bool
 	parent int // -1: the root
-	end    int // behind the last group below
+	end    int // index after the last descendant
 
 	container *Container
 
-	rule  int  // the first rule that matches the group or one above it
-	least int  // the first rule of the group and all below it
-	whole bool // the group is a workload, with all below it
-	side  side // the workload of the group; has no meaning inside a workload
+	rule  int  // the first rule that matches the group or an ancestor
+	least int  // the first rule of the group and its descendants
+	whole bool // the group with its descendants is a workload
+	side  side // of the work that the group holds; unused inside a workload
 }
 
-// A side is a set of workloads that may share a cgroup: among them, no CPU
-// weight has to protect one from another.
+// A side is a set of classes whose workloads may share a cgroup, because no CPU
+// weight has to protect one of them from another.
 type side int8
 
 const (
-	nothing side = iota // no group at all
+	nothing side = iota // no group
 	bestEffort
 	sensitive
 	system
-	mixed // of several sides, or with processes of no workload
+	mixed // several sides, or processes of no workload
 )
 
 func sideOf(c node.Class) side {
@@ -48,7 +48,7 @@ func sideOf(c node.Class) side {
 	return system
 }
 
-// and is the side of a group that holds both.
+// and returns the side of a group that holds work of both sides.
 func (s side) and(o side) side {
 	if s == nothing || s == o {
 		return o
@@ -56,8 +56,7 @@ func (s side) and(o side) side {
 	return mixed
 }
 
-// treeOf lays out the groups. The order in which they come does not matter,
-// and a group above them that is missing is taken to exist.
+// treeOf builds the tree of the groups, in any order. It adds missing parents.
 func treeOf(groups []Group) tree {
 	groups = slices.Clone(groups)
 	slices.SortFunc(groups, func(a, b Group) int { return parentsFirst(string(a.Path), string(b.Path)) })
@@ -95,9 +94,8 @@ func treeOf(groups []Group) tree {
 	return t
 }
 
-// parentsFirst orders paths so that all below a group follow it directly,
-// which the order of plain strings does not: there a-b stands between a and
-// a/b.
+// parentsFirst orders paths so that the descendants of a group follow it
+// directly. The order of plain strings has a-b between a and a/b.
 func parentsFirst(a, b string) int {
 	for i := range min(len(a), len(b)) {
 		switch {
@@ -114,7 +112,8 @@ func parentsFirst(a, b string) int {
 }
 
 // apply finds the rule of each group. A group belongs to the first rule that
-// matches it or a group above it; none, len(rules), comes after all rules.
+// matches it or an ancestor. A group without a rule has the number len(rules),
+// which is after all rules.
 func (t tree) apply(rules []Rule) {
 	globs := globsOf(rules)
 	for i := range t {
@@ -133,7 +132,7 @@ func (t tree) apply(rules []Rule) {
 			t[p].least = min(t[p].least, t[i].least)
 		}
 	}
-	// The highest groups that belong to one rule with all below them.
+	// The workloads are the highest groups that belong entirely to one rule.
 	for i := 0; i < len(t); {
 		e := &t[i]
 		if e.rule == len(rules) || e.least < e.rule {
@@ -159,7 +158,7 @@ func firstMatch(globs []glob, e *entry, limit int) (rule int, ok bool) {
 	return 0, false
 }
 
-// weigh finds what each group holds.
+// weigh finds the side of each group.
 func (t tree) weigh(rules []Rule) {
 	for i := len(t) - 1; i >= 0; i-- {
 		e := &t[i]
@@ -187,7 +186,7 @@ func (t tree) wholes() int {
 	return n
 }
 
-// contentionRoot returns the highest group above a workload, or the workload
+// contentionRoot returns the highest ancestor of a workload, or the workload
 // itself, that holds only workloads of its side.
 func (t tree) contentionRoot(i int) int {
 	for s := t[i].side; t[i].parent >= 0 && t[t[i].parent].side == s; {
@@ -196,5 +195,5 @@ func (t tree) contentionRoot(i int) int {
 	return i
 }
 
-// holds reports whether the group p is q or above it.
+// holds reports whether p is q or an ancestor of q.
 func (t tree) holds(p, q int) bool { return p <= q && q < t[p].end }

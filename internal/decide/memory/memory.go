@@ -1,5 +1,5 @@
-// Package memory decides how much memory of each workload is protected from reclaim,
-// where it is throttled, and where its limit is.
+// Package memory decides how much memory of each workload is protected from
+// reclaim, above which use the workload is throttled, and what its limit is.
 package memory
 
 import (
@@ -14,20 +14,21 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Owned are the knobs that this package decides.
+// Owned lists the knobs that this package decides.
 var Owned = []node.File{node.FileMemory}
 
-// Config is memoryQOS of resource-qos-config. The zero value asks for nothing.
+// Config is memoryQOS of resource-qos-config. The zero Config sets nothing.
 type Config struct {
 	// Classes holds the shares of the workloads of each class. A class that is
-	// not in it has none.
+	// absent has none.
 	Classes map[node.Class]Shares `json:"classes,omitempty"`
-	// Off holds shares that are set for a class and switched off. They count for
-	// the workloads of the class that ask for them (node.MemoryOverride.Enabled).
+	// Off holds shares that are set for a class but disabled. They apply to
+	// workloads of the class whose overrides enable them
+	// (node.MemoryOverride.Enabled).
 	Off map[node.Class]Shares `json:"off,omitempty"`
 }
 
-// Files lists the knobs that c may want to set for these workloads.
+// Files lists the knobs that Decide may set for these workloads.
 func (c Config) Files(workloads []node.Workload) []node.File {
 	limited := func(w node.Workload) bool {
 		return w.MemoryLimit.Known() && !w.MemoryManagedExternally || w.Overrides.Memory != node.MemoryOverride{}
@@ -38,26 +39,26 @@ func (c Config) Files(workloads []node.Workload) []node.File {
 	return Owned
 }
 
-// MemoryShares says how much of what a workload counts on is protected, and
-// where it is throttled. Each is 0 to 100; 0 asks for nothing.
+// Shares says how much of a workload's memory is protected, and above which use
+// it is throttled. Each value is 0 to 100; 0 sets nothing.
 type Shares struct {
-	// MinPercent of the request is never reclaimed (memory.min).
+	// MinPercent of the request are never reclaimed (memory.min).
 	MinPercent unit.Percent `json:"minLimitPercent"`
-	// LowPercent of the request is reclaimed last (memory.low). It is never
-	// less than what MinPercent makes.
+	// LowPercent of the request are reclaimed last (memory.low). memory.low is
+	// at least memory.min.
 	LowPercent unit.Percent `json:"lowLimitPercent"`
-	// ThrottlingPercent of what lies between request and limit may be used
-	// before the workload is throttled (memory.high). Without a limit, the
-	// memory of the node takes its place.
+	// ThrottlingPercent of the range between request and limit may be used
+	// before the workload is throttled (memory.high). If there is no limit, the
+	// memory of the node counts as the limit.
 	ThrottlingPercent unit.Percent `json:"throttlingPercent"`
 }
 
-// Decide returns what memory (min, low, high and max) of the workloads' cgroups, and
-// of those above them, should be. Above the workloads only protection counts: the
-// kernel protects a cgroup no more than each cgroup above it
-// (Documentation/admin-guide/cgroup-v2.rst, "memory.low"), so these get the sum of
-// what is protected below them. The values from before Tenon's first write are the
-// floor of protection and the ceiling of memory.high.
+// Decide returns the wanted memory (min, low, high and max) of the workloads'
+// cgroups and of their ancestors. For an ancestor only protection is set: the
+// kernel protects a cgroup only as far as each ancestor is protected
+// (Documentation/admin-guide/cgroup-v2.rst, "memory.low"), so an ancestor gets
+// the sum of the protection below it. Protection is at least, and memory.high
+// at most, the value from before Tenon's first write.
 func Decide(c Config, s node.Snapshot) []plan.Want {
 	refusal := refusalOfProtection(s)
 	holders := holdersOf(c, s)
@@ -84,8 +85,8 @@ func Decide(c Config, s node.Snapshot) []plan.Want {
 	return wants
 }
 
-// refusalOfProtection says why this node cannot write memory.min, low and high;
-// empty: it can.
+// refusalOfProtection returns the reason why this node cannot write memory.min,
+// low and high, or "" if it can.
 func refusalOfProtection(s node.Snapshot) string {
 	switch a := s.Capabilities[node.FeatureMemoryProtect]; {
 	case s.Knobs.Kernel.CgroupVersion == 1:
@@ -98,15 +99,16 @@ func refusalOfProtection(s node.Snapshot) string {
 	return "no memory.min, low and high here"
 }
 
-// A holder is a workload or a container of one.
+// A holder is a workload or one of its containers.
 type holder struct {
 	node.Container
 	Shares
 	kept, be bool
 }
 
-// holdersOf lists the workloads and their containers with their shares. A workload
-// with containers is throttled in these, each by its own request.
+// holdersOf lists the workloads and their containers with their shares. A
+// workload with containers is not throttled as a whole: each container is, by
+// its own request.
 func holdersOf(c Config, s node.Snapshot) []holder {
 	all := make([]holder, 0, len(s.Workloads))
 	for _, w := range s.Workloads {
@@ -131,7 +133,7 @@ func holdersOf(c Config, s node.Snapshot) []holder {
 	return all
 }
 
-// with returns the shares of a workload that overrides some of its class.
+// with returns the shares c with the overrides of one workload.
 func (c Shares) with(ask node.MemoryOverride) Shares {
 	if ask.OwnOnly {
 		c = Shares{}
@@ -139,12 +141,13 @@ func (c Shares) with(ask node.MemoryOverride) Shares {
 	return Shares{ask.MinPercent.Or(c.MinPercent), ask.LowPercent.Or(c.LowPercent), ask.ThrottlingPercent.Or(c.ThrottlingPercent)}
 }
 
-// A memoryAsk is what the shares ask for a workload's memory, beside its limit.
+// A memoryAsk is the memory protection and throttling that the shares request
+// for a workload.
 type memoryAsk struct {
 	protection
 	high    unit.Bytes // 0: none
 	reasons []string
-	missing []string // why something that is asked for cannot be had
+	missing []string // reasons why requested values cannot be set
 }
 
 func askOf(w holder, s node.Snapshot) memoryAsk {
@@ -154,11 +157,11 @@ func askOf(w holder, s node.Snapshot) memoryAsk {
 	switch {
 	case c.MinPercent <= 0 && c.LowPercent <= 0:
 	case !known:
-		a.missing = append(a.missing, "no protection: no rule says how much memory it counts on")
+		a.missing = append(a.missing, "no protection: it has no memory request")
 	default:
 		a.min = request.Percent(c.MinPercent)
 		a.low = max(a.min, request.Percent(c.LowPercent))
-		a.reasons = append(a.reasons, fmt.Sprintf("%s counts on %v bytes: %v are its min, %v its low", w.Name, request, c.MinPercent, c.LowPercent))
+		a.reasons = append(a.reasons, fmt.Sprintf("%s requests %v bytes: %v are its min, %v its low", w.Name, request, c.MinPercent, c.LowPercent))
 	}
 	if c.ThrottlingPercent <= 0 {
 		return a
@@ -182,7 +185,7 @@ func askOf(w holder, s node.Snapshot) memoryAsk {
 	return a
 }
 
-// unless returns a without the values that this node cannot write.
+// unless returns a, or a without values if this node cannot write them.
 func (a memoryAsk) unless(refusal string) memoryAsk {
 	if refusal == "" || (a.protection == protection{} && a.high == 0) {
 		return a
@@ -190,9 +193,9 @@ func (a memoryAsk) unless(refusal string) memoryAsk {
 	return memoryAsk{missing: append(a.missing, refusal)}
 }
 
-// want is the want for a workload's own cgroup. need is the protection that it and
-// all cgroups below it ask for. A limit that another manager writes is followed
-// when that manager changes it.
+// want returns the want for the cgroup of w. need is the protection for it and
+// all its descendants. If another component manages the limit and changes it,
+// the want follows.
 func (a memoryAsk) want(w holder, s node.Snapshot, need protection) plan.Want {
 	knob := node.Knob{Cgroup: w.Cgroup, File: node.FileMemory}
 	v, known := facts.Original(s.Knobs, knob).(node.Memory)
@@ -206,7 +209,7 @@ func (a memoryAsk) want(w holder, s node.Snapshot, need protection) plan.Want {
 	case !asked:
 	case ours:
 		v.Max = own
-		reasons = append([]string{fmt.Sprintf("%s asked for at most %v bytes of memory", w.Name, b)}, reasons...)
+		reasons = append([]string{fmt.Sprintf("%s has a memory limit of %v bytes", w.Name, b)}, reasons...)
 	case v.Max != unit.MaxBytes && touched && b != v.Max:
 		v.Max = b
 		reasons = append([]string{fmt.Sprintf("the limit of %s is %v bytes now", w.Name, b)}, reasons...)
@@ -215,7 +218,7 @@ func (a memoryAsk) want(w holder, s node.Snapshot, need protection) plan.Want {
 		v.High = min(v.High, a.high)
 	}
 	if need != a.protection {
-		reasons = append(reasons, "it holds protected work")
+		reasons = append(reasons, "its descendants are protected")
 	}
 	want := plan.Want{
 		Intent: plan.Set, Knob: knob, Value: need.on(v), Owner: plan.OwnerMemory,
@@ -231,20 +234,20 @@ func (a memoryAsk) want(w holder, s node.Snapshot, need protection) plan.Want {
 	case len(a.missing) > 0:
 		want.Intent = plan.Release
 	default:
-		want.Intent, want.Reason = plan.Release, "no memory protection or limit was asked for"
+		want.Intent, want.Reason = plan.Release, "no memory protection or limit is set for it"
 	}
 	return want
 }
 
-// protectionWant is the want for a cgroup that only contains protected work. Its
-// limits stay as they are now: the kubelet changes those of its cgroups when the
-// share of the node that is for pods changes.
+// protectionWant returns the want for a cgroup that is only an ancestor of
+// protected work. Its limits keep their present values: the kubelet changes the
+// limits of its cgroups when the part of the node for pods changes.
 func protectionWant(p node.CgroupPath, s node.Snapshot, need protection) plan.Want {
 	knob := node.Knob{Cgroup: p, File: node.FileMemory}
-	want := plan.Want{Intent: plan.Set, Knob: knob, Owner: plan.OwnerMemory, Reason: "protection below it works only as far as it is protected itself"}
+	want := plan.Want{Intent: plan.Set, Knob: knob, Owner: plan.OwnerMemory, Reason: "protection of its descendants has an effect only as far as it is protected itself"}
 	v, known := facts.Original(s.Knobs, knob).(node.Memory)
 	if !known {
-		want.Intent, want.Reason = plan.Abstain, "what it had before is unknown"
+		want.Intent, want.Reason = plan.Abstain, "its value before Tenon's first write is unknown"
 		return want
 	}
 	if now, read := s.Knobs.Now[knob].(node.Memory); read {
@@ -254,18 +257,19 @@ func protectionWant(p node.CgroupPath, s node.Snapshot, need protection) plan.Wa
 	return want
 }
 
-// A protection is the memory that the kernel does not reclaim, and reclaims last.
+// A protection is the memory that the kernel never reclaims (min), and the
+// memory that it reclaims last (low).
 type protection struct{ min, low unit.Bytes }
 
-// on returns v with at least this protection.
+// on returns v with at least the protection p.
 func (p protection) on(v node.Memory) node.Memory {
 	v.Min, v.Low = max(v.Min, p.min), max(v.Low, p.low)
 	return v
 }
 
-// protectAbove returns the protection that every cgroup needs so that that of the
-// leaves works: its own, or the sum of those directly below it, whichever is more.
-// The paths are sorted.
+// protectAbove returns the protection that every cgroup needs so that the
+// protection of the leaves has an effect: its own, or the sum of its children,
+// whichever is larger. The paths are sorted.
 func protectAbove(leaves map[node.CgroupPath]protection) (map[node.CgroupPath]protection, []node.CgroupPath) {
 	needs := map[node.CgroupPath]protection{}
 	var paths []node.CgroupPath
@@ -278,7 +282,8 @@ func protectAbove(leaves map[node.CgroupPath]protection) (map[node.CgroupPath]pr
 			paths = append(paths, p)
 		}
 	}
-	// A path sorts before all below it: backwards, children come first.
+	// A path sorts before its descendants, so backwards the children come
+	// first.
 	slices.Sort(paths)
 	sums := make(map[node.CgroupPath]protection, len(paths))
 	for _, p := range slices.Backward(paths) {
@@ -290,7 +295,7 @@ func protectAbove(leaves map[node.CgroupPath]protection) (map[node.CgroupPath]pr
 	return needs, paths
 }
 
-// plus adds without overflow: a sum beyond MaxBytes is no limit.
+// plus adds without overflow. A sum beyond MaxBytes is MaxBytes.
 func plus(a, b unit.Bytes) unit.Bytes {
 	if a > unit.MaxBytes-b {
 		return unit.MaxBytes

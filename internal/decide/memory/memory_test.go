@@ -9,7 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A namespace of ack-slo-pod-config switches on what is off for the class.
+// A namespace in ack-slo-pod-config can enable shares that are disabled for the
+// class.
 func TestMemorySharesOfAClassThatIsOffCountForWhoAsks(t *testing.T) {
 	off := Config{Off: map[node.Class]Shares{node.LS: {MinPercent: 100}}}
 	for _, tc := range []struct {
@@ -30,9 +31,9 @@ func TestMemorySharesOfAClassThatIsOffCountForWhoAsks(t *testing.T) {
 	}
 }
 
-// TestProtectionSumsNeverOverflow: the sum of what many count on may be more
-// than can be counted, and is then no limit; a parent never has less than one
-// of its children.
+// TestProtectionSumsNeverOverflow checks that a sum too large for the type
+// becomes "no limit", and that a parent never has less than one of its
+// children.
 func TestProtectionSumsNeverOverflow(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(19, 20))
 	for range 300 {

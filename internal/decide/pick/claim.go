@@ -8,37 +8,37 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Claim is how many CPUs a workload wants for itself alone.
+// A Claim is the number of exclusive CPUs that a workload wants.
 type Claim struct {
-	// CPUs is how many it wants: all of them, or none.
+	// CPUs is the number of CPUs. The workload gets all of them or none.
 	CPUs int
-	// Free are the CPUs to choose from, with those that it has.
+	// Free are the CPUs to choose from, including those of Have.
 	Free unit.CPUSet
-	// Have are the CPUs that the workload has now. It keeps them as long as it
-	// claims as many: work is not moved to improve the layout.
+	// Have are the CPUs that the workload has now. It keeps them while the
+	// number stays the same, because a move to improve the layout costs more
+	// than it gains.
 	Have unit.CPUSet
 }
 
-// An Offer is CPUs that meet a Claim, and how they fall short of the best
-// choice.
+// An Offer is a set of CPUs that meets a Claim, with its defects.
 type Offer struct {
 	CPUs unit.CPUSet
-	// Split is how many of the CPUs share a core with CPUs that are not of
-	// the offer.
+	// Split is the number of CPUs that share a core with CPUs outside the
+	// offer.
 	Split int
-	// Nodes and Caches are over how many NUMA nodes and L3 caches they are
-	// spread.
+	// Nodes and Caches are the numbers of NUMA nodes and L3 caches over which
+	// the CPUs are spread.
 	Nodes, Caches int
 
-	broken int // cores that were free as a whole and are so no more
-	left   int // CPUs of free whole cores that are left in the caches used
+	broken int // cores that were wholly free before and are not any more
+	left   int // CPUs of wholly free cores that are left in the used caches
 }
 
-// Exclusive chooses the CPUs that a workload gets for itself alone: whole
-// cores before all, since a sibling is felt most; then as few NUMA nodes and as
-// few L3 caches as can be; of equal ones those that leave the fewest gaps, and
-// the ones with the highest numbers, since the system likes the lowest. It is
-// false if there are not enough CPUs.
+// Exclusive chooses exclusive CPUs for a workload. It prefers, in this order:
+// whole cores, because work on a sibling disturbs most; few NUMA nodes and few
+// L3 caches; few gaps in the remaining CPUs; high CPU numbers, because the
+// system's own work prefers low numbers. It is false if there are not enough
+// CPUs.
 func Exclusive(t node.Topology, c Claim) (Offer, bool) {
 	c.Free = c.Free.Intersect(t.All())
 	c.Have = c.Have.Intersect(c.Free)
@@ -62,8 +62,8 @@ func Exclusive(t node.Topology, c Claim) (Offer, bool) {
 	return best, found
 }
 
-// kept is the offer of the CPUs that a workload has already. It is computed in
-// every tick, and needs no atlas.
+// kept returns the offer of the CPUs that a workload already has. It runs in
+// every tick, so it works without an atlas.
 func kept(t node.Topology, set unit.CPUSet) Offer {
 	o := Offer{CPUs: set}
 	cores := make(map[node.CoreID]int, set.Len())
@@ -84,30 +84,30 @@ func kept(t node.Topology, set unit.CPUSet) Offer {
 	return o
 }
 
-// compare puts the better offer first.
+// compare orders offers from better to worse.
 func (o Offer) compare(p Offer) int {
 	return cmp.Or(cmp.Compare(o.Split, p.Split), cmp.Compare(o.Nodes, p.Nodes), cmp.Compare(o.Caches, p.Caches),
 		cmp.Compare(o.broken, p.broken), cmp.Compare(o.left, p.left))
 }
 
-// An atlas is a topology reduced to what one claim may use.
+// An atlas is a topology reduced to the CPUs that one claim may use.
 type atlas struct {
-	cores []coreSeat // by falling numbers
+	cores []coreSeat // by descending CPU numbers
 	cache map[cache][]int
 	nodes map[node.NUMANode][]cache
 	order []node.NUMANode
 	at    map[unit.CPU]node.LogicalCPU
 }
 
-// A coreSeat is a core with the CPUs that the claim may get.
+// A coreSeat is a core with the CPUs that the claim may use.
 type coreSeat struct {
 	at   cache
-	free []unit.CPU // without those that it has
-	had  int        // of those that it has
+	free []unit.CPU // CPUs that the claim may get but does not have
+	had  int        // number of CPUs that the claim has
 	size int
 }
 
-// whole reports whether no other workload has or may get a CPU of the core.
+// whole reports whether the claim has or may get all CPUs of the core.
 func (c *coreSeat) whole() bool { return len(c.free)+c.had == c.size }
 
 func atlasOf(t node.Topology, c Claim) *atlas {
@@ -143,8 +143,8 @@ func atlasOf(t node.Topology, c Claim) *atlas {
 	return m
 }
 
-// places are the ways to get n more CPUs: from each cache, from each NUMA
-// node, and from all of them.
+// places returns the possible choices of n more CPUs: within each cache, within
+// each NUMA node, and over all nodes.
 func (m *atlas) places(n int) []unit.CPUSet {
 	var all []unit.CPUSet
 	add := func(cores []int) {
@@ -164,8 +164,8 @@ func (m *atlas) places(n int) []unit.CPUSet {
 		add(cores)
 		groups = append(groups, m.group(cores))
 	}
-	// Only now is it known how much each node must give: within the last one
-	// the caches are arranged for the rest.
+	// The number of CPUs that each node gives is known only here. The last node
+	// does not give all of its CPUs, so its caches are arranged for the rest.
 	for _, g := range arrangeGroups(groups, n) {
 		inside := make([]group, 0, len(groups))
 		for _, k := range m.nodes[m.cores[g.cores[0]].at.numa] {
@@ -177,13 +177,13 @@ func (m *atlas) places(n int) []unit.CPUSet {
 	return all
 }
 
-// A group is some cores that lie together.
+// A group is a set of cores in one cache or NUMA node.
 type group struct {
 	cores []int
-	whole int  // CPUs of free whole cores
+	whole int  // CPUs of wholly free cores
 	free  int  // all free CPUs
 	had   bool // the claim has CPUs here
-	asked int  // how many CPUs are still needed when it is its turn
+	asked int  // number of CPUs that the groups before it leave to take
 }
 
 func (m *atlas) group(cores []int) group {
@@ -199,8 +199,8 @@ func (m *atlas) group(cores []int) group {
 	return g
 }
 
-// arrange lists the cores of groups in the order in which n CPUs are taken
-// from them.
+// arrange lists the cores of groups in the order in which n CPUs are taken from
+// them.
 func arrange(groups []group, n int) []int {
 	var cores []int
 	for _, g := range arrangeGroups(groups, n) {
@@ -209,9 +209,9 @@ func arrange(groups []group, n int) []int {
 	return cores
 }
 
-// arrangeGroups orders groups so that few of them give n CPUs: those in which
-// the claim has CPUs already, then the one that is enough by itself and has
-// least beside, or else the largest, and so on.
+// arrangeGroups orders groups so that few of them provide n CPUs: first the
+// groups in which the claim already has CPUs, then the smallest group that
+// suffices alone, or else the largest, and so on.
 func arrangeGroups(groups []group, n int) []group {
 	rest := slices.Clone(groups)
 	sorted := make([]group, 0, len(groups))
@@ -231,7 +231,7 @@ func arrangeGroups(groups []group, n int) []group {
 	return sorted
 }
 
-// before reports whether n CPUs are taken from g rather than from o.
+// before reports whether n CPUs are taken from g before o.
 func (g group) before(o group, n int) bool {
 	if g.had != o.had {
 		return g.had
@@ -248,9 +248,9 @@ func (g group) before(o group, n int) bool {
 	return g.free > o.free
 }
 
-// take takes n CPUs from cores, in their order: what completes a core of which
-// the claim has a part, then whole cores, then CPUs of cores that others use
-// already, and only then a part of a free core.
+// take takes n CPUs from cores in this order: the rest of cores in which the
+// claim has CPUs, whole cores, CPUs of cores that others also use, and finally
+// a part of a free core.
 func (m *atlas) take(cores []int, n int) (unit.CPUSet, bool) {
 	var set unit.CPUSet
 	pass := func(fits func(*coreSeat) bool) {
@@ -278,7 +278,7 @@ func (m *atlas) take(cores []int, n int) (unit.CPUSet, bool) {
 	return set, n == 0
 }
 
-// offer says how a set falls short of the best choice.
+// offer returns the offer of a set of CPUs, with its defects.
 func (m *atlas) offer(set unit.CPUSet) Offer {
 	o := Offer{CPUs: set}
 	nodes, caches := map[node.NUMANode]bool{}, map[cache]bool{}

@@ -9,7 +9,7 @@ import (
 )
 
 func TestExclusiveTakesWholeCoresOfOneCache(t *testing.T) {
-	topo := machine(2, 2, 2, 2) // four CPUs to a cache, eight to a NUMA node
+	topo := machine(2, 2, 2, 2) // four CPUs per cache, eight per NUMA node
 	for name, c := range map[string]struct {
 		free, have string
 		n          int
@@ -51,9 +51,9 @@ func TestExclusiveTakesWholeCoresOfOneCache(t *testing.T) {
 	}
 }
 
-// TestExclusiveIsAsGoodAsCanBe gives CPUs to any claims on any machine, and
-// takes some back: they never overlap, cores are whole wherever that can be,
-// and the spread over NUMA nodes and caches is the least.
+// TestExclusiveIsAsGoodAsCanBe gives CPUs to random claims on random machines
+// and takes some back. It checks that they never overlap, that cores are whole
+// if possible, and that they are on as few NUMA nodes and caches as possible.
 func TestExclusiveIsAsGoodAsCanBe(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(21, 22))
 	for try := range 150 {
@@ -115,8 +115,9 @@ func TestExclusiveIsAsGoodAsCanBe(t *testing.T) {
 	}
 }
 
-// wholeIn counts the CPUs of cores that are free as a whole; the function is
-// the least number of parts of the machine in which so many of them are.
+// wholeIn counts the CPUs of wholly free cores. The function that it returns
+// gives the smallest number of parts of the machine that contain n of these
+// CPUs.
 func wholeIn(topo node.Topology, free unit.CPUSet) (int, func(n int, part func(node.LogicalCPU) int) int) {
 	var whole []node.LogicalCPU
 	for _, c := range topo.CPUs {
@@ -144,8 +145,8 @@ func wholeIn(topo node.Topology, free unit.CPUSet) (int, func(n int, part func(n
 	}
 }
 
-// TestExclusiveWithstandsStrangeMachines: cores of different sizes, cores that
-// reach over caches and nodes, CPUs that are offline.
+// TestExclusiveWithstandsStrangeMachines uses cores of different sizes, cores
+// that span caches and nodes, and offline CPUs.
 func TestExclusiveWithstandsStrangeMachines(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(23, 24))
 	for range 400 {

@@ -8,35 +8,35 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A level says how bad a core is for best-effort work: 0 is a core without
-// latency-sensitive work. Cores of one level count as equal, so that a small
-// change of load changes no choice.
+// A level rates a core for BE work: 0 is a core without LS work, and higher is
+// worse. Cores of one level count as equal, so that a small change of load does
+// not change the choice.
 type level int
 
 const (
-	// quiet is the load below which a core counts as free of
-	// latency-sensitive work: 5 % of a CPU, what housekeeping takes.
+	// quiet is the load below which a core counts as free of LS work: 5 % of a
+	// CPU, the usual load of housekeeping.
 	quiet unit.MilliCPU = 50
 	// grain is the load between two levels.
 	grain unit.MilliCPU = 250
-	// margin is by how much a core that best-effort work has may be busier
-	// than a free one of the same level. It is more than quiet, so that a core
-	// which was given up does not look better again at once.
+	// margin is the amount by which a core of BE work may be busier than a free
+	// core of the same level before BE moves. It exceeds quiet, so that a core
+	// which BE has left does not look better again at once.
 	margin unit.MilliCPU = 100
-	// worst is the level of a core where latency-sensitive work is bound.
+	// worst is the level of a core to which LS work is bound.
 	worst level = math.MaxInt
 )
 
 // A core is the CPUs of one physical core.
 type core struct {
-	held, free []unit.CPU // what best-effort work has, and what else it may get
-	size       int        // with CPUs that the claim may not have
+	held, free []unit.CPU // CPUs that BE work has, and other CPUs that it may get
+	size       int        // number of all its CPUs, allowed or not
 	load       unit.MilliCPU
 	bound      bool
-	cache      int // orders the L3 caches so that neighbours are on different NUMA nodes
+	cache      int // number from cachesOf
 }
 
-// busy reports whether latency-sensitive work uses the core.
+// busy reports whether LS work uses the core.
 func (c *core) busy() bool { return c.bound || c.load >= quiet }
 
 func (c *core) level() level       { return c.levelAt(c.load) }
@@ -52,13 +52,13 @@ func (c *core) levelAt(load unit.MilliCPU) level {
 	return 1 + level((load-quiet)/grain)
 }
 
-// compare puts the better part first.
+// compare orders parts from better to worse.
 func (p part) compare(o part) int {
 	return cmp.Or(cmp.Compare(p.level, o.level), cmp.Compare(p.flaw, o.flaw),
 		cmp.Compare(p.turn, o.turn), cmp.Compare(p.core.cache, o.core.cache))
 }
 
-// coresOf sorts the CPUs of t into cores, in the order of t.
+// coresOf groups the CPUs of t by core, in the order of t.
 func coresOf(t node.Topology, d Demand) []core {
 	caches := cachesOf(t)
 	index := make(map[node.CoreID]int, len(t.CPUs))
@@ -85,14 +85,15 @@ func coresOf(t node.Topology, d Demand) []core {
 	return all
 }
 
-// A cache is an L3 cache, or the part of one that belongs to a NUMA node.
+// A cache is an L3 cache, or the part of an L3 cache that belongs to one NUMA
+// node.
 type cache struct {
 	numa node.NUMANode
 	l3   node.CacheID
 }
 
-// cachesOf numbers the caches: first the first of each NUMA node, then the
-// second of each, and so on.
+// cachesOf numbers the caches: the first cache of each NUMA node, then the
+// second cache of each, and so on.
 func cachesOf(t node.Topology) map[cache]int {
 	number := map[cache]int{}
 	nodes := map[node.NUMANode]int{}

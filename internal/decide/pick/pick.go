@@ -1,5 +1,6 @@
-// Package pick chooses which CPUs a demand gets on a topology. A choice is a
-// value without effect: callers compare it, print it, and put it into a want.
+// Package pick chooses the CPUs or cache ways for a demand on a topology. A
+// choice is a value without effect: callers compare it, print it, and put it
+// into a want.
 package pick
 
 import (
@@ -9,42 +10,42 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Demand is how many CPUs best-effort work may have, and what decides which.
-// The zero Demand asks for none.
+// A Demand is the number of CPUs that BE work may use, with the data for the
+// choice. The zero Demand is for no CPUs.
 type Demand struct {
-	// CPUs is how many it may have. Where fewer are allowed it gets these.
+	// CPUs is the number of CPUs. If fewer are allowed, BE gets all of these.
 	CPUs int
 	// Allowed are the CPUs to choose from.
 	Allowed unit.CPUSet
-	// Load is what latency-sensitive work uses of each CPU, as a mean. A CPU
-	// that is not in it carries none.
+	// Load is the mean use of each CPU by LS work. A CPU that is absent has no
+	// load.
 	Load map[unit.CPU]unit.MilliCPU
-	// Bound are CPUs to which latency-sensitive work is bound: as bad a place
-	// as the busiest, however idle they are now.
+	// Bound are CPUs to which LS work is bound. They rate as the busiest CPUs,
+	// even if they are idle now.
 	Bound unit.CPUSet
-	// Have are the CPUs that best-effort work has now. A choice keeps them as
-	// long as they are about as good as others.
+	// Have are the CPUs that BE work has now. It keeps them while they are
+	// about as good as others.
 	Have unit.CPUSet
-	// Swaps is how many CPUs of Have, at most, are exchanged for better ones.
+	// Swaps is the maximum number of CPUs of Have to exchange for better ones.
 	Swaps int
 }
 
-// A Choice is the CPUs that a demand gets.
+// A Choice is the set of CPUs for a Demand.
 type Choice struct {
 	CPUs unit.CPUSet
-	// Beside is how many of them share a core with latency-sensitive work.
+	// Beside is the number of CPUs that share a core with LS work.
 	Beside int
 }
 
-// BestEffort chooses CPUs for best-effort work by where latency-sensitive work
-// is not. Cores on which that uses least come first, and whole cores before
-// parts of cores, so that as few cores as possible run both; a core where it
-// is bound comes last. Equal cores are taken in turn from the NUMA nodes and
-// L3 caches, so that none carries all of the disturbance.
+// BestEffort chooses the CPUs for BE work that LS work uses least. Cores with
+// the lowest LS use come first, and whole cores before parts of cores, so that
+// few cores run both. Cores to which LS work is bound come last. Among equal
+// cores the choice alternates between the NUMA nodes and L3 caches, so that no
+// cache or node takes all of the disturbance.
 //
-// What best-effort work has now stays: to grow, it gets more CPUs; to shrink,
-// it loses the worst; and up to Swaps CPUs are exchanged where free ones are
-// clearly better.
+// BE work keeps its present CPUs: to grow it gets more CPUs, and to shrink it
+// loses the worst. At most Swaps CPUs are exchanged, if free CPUs are clearly
+// better.
 func BestEffort(t node.Topology, d Demand) Choice {
 	cores := coresOf(t, d)
 	held, free := heldSeats(cores), freeSeats(cores)
@@ -70,7 +71,7 @@ func BestEffort(t node.Topology, d Demand) Choice {
 	return c
 }
 
-// A seat is one CPU to choose.
+// A seat is one CPU to choose, with its rating.
 type seat struct {
 	cpu    unit.CPU
 	level  level
@@ -97,7 +98,7 @@ func heldSeats(cores []core) []seat {
 // freeSeats lists the other allowed CPUs from the best to the worst.
 func freeSeats(cores []core) []seat {
 	var all []part
-	taken := map[int]int{} // cores in use, by cache
+	taken := map[int]int{} // number of cores with held CPUs, by cache
 	for i := range cores {
 		c := &cores[i]
 		if len(c.held) > 0 {
@@ -111,24 +112,25 @@ func freeSeats(cores []core) []seat {
 			p.flaw = 1
 		}
 		if len(c.held) == 0 {
-			p.flaw += 2 // a core that is in use is completed before another is begun
+			p.flaw += 2 // a partly held core is completed before another is started
 		}
 		all = append(all, p)
 	}
 	return seatsOf(all, taken)
 }
 
-// A part is the CPUs of one core that are chosen one after the other.
+// A part is a set of CPUs of one core that are chosen together.
 type part struct {
 	core  *core
 	cpus  []unit.CPU
 	level level
-	flaw  int // what makes it worse than others of its level; 0: nothing
-	turn  int // its place among its equals of the same cache
+	flaw  int // rating among parts of its level; 0 is best
+	turn  int // its position among equal parts of the same cache
 }
 
-// seatsOf sorts parts by worth. Of equal ones the caches take turns, where
-// taken is how many turns each has had already.
+// seatsOf sorts parts from best to worst. Among equal parts the caches
+// alternate. taken is the number of parts that each cache has contributed
+// already.
 func seatsOf(all []part, taken map[int]int) []seat {
 	type rank struct {
 		cache int

@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// machine is nodes × caches × cores × threads; the threads of a core have
-// neighbouring numbers.
+// machine returns a topology with nodes × caches × cores × threads. The threads
+// of a core have consecutive numbers.
 func machine(nodes, caches, cores, threads int) node.Topology {
 	var t node.Topology
 	for c := range nodes * caches * cores * threads {
@@ -115,8 +115,8 @@ func TestBestEffortKeepsWhatIsGoodEnough(t *testing.T) {
 	}
 }
 
-// Growing and shrinking must never move best-effort work: without swaps, what
-// it keeps was its own, and what it had is lost only to shrink.
+// Growing and shrinking must not move BE work. Without swaps, it keeps only
+// CPUs that it had, and loses CPUs only to shrink.
 func TestBestEffortGrowsAndShrinksInPlace(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	topo := machine(2, 2, 3, 2)
@@ -136,8 +136,8 @@ func TestBestEffortGrowsAndShrinksInPlace(t *testing.T) {
 	}
 }
 
-// Whatever the load does, no more CPUs change hands than may be swapped, and
-// a choice that is made again under the same load stays.
+// For any load, at most Swaps CPUs are exchanged, and a second choice under the
+// same load is the same.
 func TestBestEffortSwapsFewAndComesToRest(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	topo := machine(2, 2, 4, 2)

@@ -6,20 +6,20 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Ways are the ways of an L3 cache to choose from.
+// Ways describes the ways of an L3 cache from which to choose.
 type Ways struct {
-	// Mask has a bit for each way that there is.
+	// Mask has one bit for each existing way.
 	Mask uint64
-	// Least is the least number that a group may have; 0 counts as 1.
+	// Least is the minimum number of ways of a group; 0 counts as 1.
 	Least int
-	// Sparse: the chosen ways need not be next to each other.
+	// Sparse: the chosen ways need not be contiguous.
 	Sparse bool
 }
 
-// Part chooses the ways from start to end percent of the cache. Where the
-// percentages do not fall between two ways, a part that must be kept small is
-// rounded down, and otherwise up; it never is less than the least. It is 0 only
-// if there are no ways.
+// Part chooses the ways from start to end percent of the cache. Percentages
+// between two ways are rounded: the part becomes smaller if small is set, and
+// otherwise larger. It has at least Least ways. The result is 0 only if there
+// are no ways.
 func (w Ways) Part(start, end unit.Percent, small bool) uint64 {
 	all := w.usable()
 	n := len(all)
@@ -43,8 +43,8 @@ func (w Ways) Part(start, end unit.Percent, small bool) uint64 {
 	return mask
 }
 
-// usable lists the ways from the lowest: all, or the longest row of neighbours
-// where a group must have neighbours.
+// usable lists the usable ways in ascending order: all ways, or the longest
+// contiguous row if the ways of a group must be contiguous.
 func (w Ways) usable() []int {
 	var all, row, best []int
 	for mask := w.Mask; mask != 0; mask &= mask - 1 {

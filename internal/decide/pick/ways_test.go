@@ -36,7 +36,7 @@ func TestWaysOfAPart(t *testing.T) {
 	}
 }
 
-// TestAnyPartIsOneThatTheKernelTakes holds for any cache and any percentages.
+// TestAnyPartIsOneThatTheKernelTakes uses random caches and percentages.
 func TestAnyPartIsOneThatTheKernelTakes(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 20000 {
@@ -58,7 +58,7 @@ func TestAnyPartIsOneThatTheKernelTakes(t *testing.T) {
 		}
 		asked := usable * int(min(end, 100)-min(max(start, 0), 100)) / 100
 		if n := bits.OnesCount64(small); n > max(asked, w.Least, 1) {
-			t.Fatalf("%+v from %d to %d: %x is more than asked", w, start, end, small)
+			t.Fatalf("%+v from %d to %d: %x is more than requested", w, start, end, small)
 		}
 		if bits.OnesCount64(large) < bits.OnesCount64(small) {
 			t.Fatalf("%+v from %d to %d: rounded up %x, down %x", w, start, end, large, small)

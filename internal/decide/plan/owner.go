@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// An Owner is who asks for the value of a knob: a policy, or a part of Tenon
-// that writes when no policy does. Its text form stands in captures, in the
-// audit log and in labels of metrics. It is a number, so that a name that is
-// none of these does not compile. The zero Owner has no name.
+// An Owner is the policy that wants a value for a knob, or another part of
+// Tenon that writes it. Its text form appears in captures, in the audit log and
+// in metric labels. The type is a number, so that code with an unknown name
+// does not compile. The zero Owner has no name.
 type Owner uint8
 
 // The owners.
@@ -17,19 +17,19 @@ const (
 	OwnerMechanism                    // the isolation mechanism of the CPU
 	OwnerOrders                       // the orders of the BE scheduler
 	OwnerSuppress                     // quota or CPUs of best-effort work
-	OwnerLimit                        // CPU limits of workloads, and burst above them
-	OwnerPin                          // the CPUs of workloads that have some to themselves
+	OwnerLimit                        // CPU limits of workloads, and CPU burst
+	OwnerPin                          // exclusive CPUs of workloads
 	OwnerMemory                       // protection and limits of memory
 	OwnerCache                        // caches and memory bandwidth
 	OwnerIO                           // block I/O
-	OwnerEvict                        // the end of best-effort work
-	OwnerPolicy                       // what no policy asks for any more
-	OwnerRestore                      // a restore of everything
-	OwnerWatchdog                     // the watchdog, when the agent is gone
-	OwnerConformance                  // a fact of the conformance suite
+	OwnerEvict                        // eviction of BE work
+	OwnerPolicy                       // knobs that no policy wants any more
+	OwnerRestore                      // tenon restore
+	OwnerWatchdog                     // the watchdog, after the lease expired
+	OwnerConformance                  // the conformance suite
 )
 
-// ownerNames are the text forms, by number.
+// ownerNames holds the text form of each owner.
 var ownerNames = [...]string{
 	"", "cpuqos", "ladder", "isolation", "suppress", "limit", "pin", "memory", "cache", "io", "evict",
 	"policy", "restore", "watchdog", "conformance",
@@ -43,7 +43,7 @@ func (o Owner) String() string {
 	return ownerNames[o]
 }
 
-// ParseOwner returns the owner of a text form.
+// ParseOwner returns the owner with the given text form.
 func ParseOwner(text string) (Owner, error) {
 	if i := slices.Index(ownerNames[:], text); i >= 0 {
 		return Owner(i), nil
@@ -54,7 +54,7 @@ func ParseOwner(text string) (Owner, error) {
 // MarshalText returns the text form.
 func (o Owner) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
-// UnmarshalText sets o to the owner of a text form.
+// UnmarshalText sets o to the owner with the given text form.
 func (o *Owner) UnmarshalText(text []byte) error {
 	var err error
 	*o, err = ParseOwner(string(text))

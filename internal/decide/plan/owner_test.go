@@ -2,7 +2,8 @@ package plan
 
 import "testing"
 
-// TestOwner has one name for each owner, which reads back.
+// TestOwner checks that each owner has its own name, and that the name parses
+// as the owner.
 func TestOwner(t *testing.T) {
 	if len(ownerNames) != int(OwnerConformance)+1 {
 		t.Fatalf("%d names for %d owners", len(ownerNames)-1, OwnerConformance)

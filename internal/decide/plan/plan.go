@@ -1,7 +1,7 @@
-// Package plan turns what policies want into the ordered writes that bring it
-// about. It is where the order of writes, their bounds and the meaning of
-// "already so" are decided, for the real node, the simulator and a dry run
-// alike.
+// Package plan turns the wants of the policies into an ordered list of writes.
+// It decides the order of the writes, their maximum number, and when a knob
+// already has the wanted value, in the same way for the real node, the
+// simulator and a dry run.
 package plan
 
 import (
@@ -17,15 +17,15 @@ type Intent string
 
 // The intents.
 const (
-	// Set asks for a value.
+	// Set sets a value.
 	Set Intent = "set"
-	// Release gives the knob back: it gets its value from before Tenon's
-	// first touch, and is forgotten.
+	// Release gives the knob back: it gets its value from before Tenon's first
+	// write, and the journal forgets it.
 	Release Intent = "release"
 	// Abstain leaves the knob as it is, because an input is missing.
 	Abstain Intent = "abstain"
-	// Hold leaves the knob as another component wrote it, for a while: Value is
-	// what it gets after that (decide/contest).
+	// Hold leaves a knob for a while as another component wrote it. It gets
+	// Value after that time (decide/contest).
 	Hold Intent = "hold"
 )
 
@@ -33,35 +33,34 @@ const (
 type Want struct {
 	Intent Intent
 	Knob   node.Knob
-	// Value is the value asked for; nil unless Intent is Set or Hold.
+	// Value is the wanted value; nil unless Intent is Set or Hold.
 	Value node.Value
 	// Owner is the policy that owns the knob.
 	Owner Owner
-	// Reason is one short sentence; it shows in golden files, in tenon plan
+	// Reason is one short sentence. It appears in golden files, in tenon plan
 	// and in the audit log.
 	Reason string
-	// BE marks a knob that bounds best-effort work. Narrowing such a knob is
-	// what keeps the latency-sensitive side safe: it goes first, and is never
-	// cut by a bound on the number of steps.
+	// BE marks a knob that bounds BE work. Narrowing such a knob protects LS,
+	// so it comes first, and the bound on the number of steps does not drop it.
 	BE bool
 }
 
-// A Step is one write: a knob, the value it has and the value it gets.
+// A Step is one write of one knob: its present value and its new value.
 type Step struct {
 	Knob   node.Knob
 	From   node.Value // nil: unknown, the knob could not be read
 	To     node.Value
 	Owner  Owner
 	Reason string
-	// Release marks a step that gives the knob back: after it the journal
+	// Release marks a step that gives the knob back. After it the journal
 	// forgets the knob.
 	Release bool
-	// BE is as in the Want.
+	// BE is as in Want.
 	BE bool
 }
 
-// String prints the step as a line of a scenario:
-// "be cpu.max max 100000 -> 35000 100000  # reason".
+// String prints the step as a scenario does: "be cpu.max max 100000 -> 35000
+// 100000  # reason".
 func (s Step) String() string {
 	from := "?"
 	if s.From != nil {
@@ -81,12 +80,13 @@ func quoteEmpty(s string) string {
 	return s
 }
 
-// narrows reports whether s allows less after than before.
+// narrows reports whether the new value allows less than the present one.
 func (s Step) narrows() bool { return s.From != nil && s.To.Narrower(s.From) < 0 }
 
-// upward reports whether a step on a child comes before that on its parent: what
-// narrows does, and a mark of identity that is taken away. A mark that is given
-// does not, also where it narrows: below a parent without one it says nothing.
+// upward reports whether a step on a child comes before the step on its parent.
+// That holds for steps that narrow, and for steps that remove an identity mark.
+// It does not hold for a step that sets an identity mark, even if it narrows,
+// because the mark has no effect below a parent without one.
 func (s Step) upward() bool {
 	switch node.Value(node.IdentityNone) {
 	case s.To:
@@ -97,15 +97,14 @@ func (s Step) upward() bool {
 	return s.narrows()
 }
 
-// Diff returns the steps that lead from have to the wanted values, in an order
-// in which no child ever exceeds its parent: steps that narrow come first,
-// deepest cgroup first; steps that widen follow, highest cgroup first; and no
-// cgroup is marked before the marked cgroup below which it lies. Steps that
-// narrow best-effort work come before all others. On cgroup v1 a quota that
-// narrows to more than a cgroup above it has comes after the step that widens
-// that one. If the kernel would round both values to the same, there is no
-// step. Two wants for the same knob are a fault of the caller: Diff keeps the
-// first.
+// Diff returns the steps from the present values to the wanted ones. Their
+// order never lets a child exceed its parent: steps that narrow come first,
+// deepest cgroup first; steps that widen follow, highest cgroup first. A cgroup
+// is marked only after its marked parent. Steps that narrow BE come before all
+// others. On cgroup v1, a quota that narrows to more than an ancestor has comes
+// after the step that widens the ancestor. There is no step if the kernel would
+// round both values to the same value. Several wants for one knob are an error
+// of the caller; Diff uses the first.
 func Diff(have node.Knobs, wants []Want) []Step {
 	var steps []Step
 	seen := make(map[node.Knob]bool, len(wants))
@@ -126,8 +125,8 @@ func Diff(have node.Knobs, wants []Want) []Step {
 			if !touched {
 				continue
 			}
-			// A release is a step even when the value is already back: the
-			// journal must forget the knob.
+			// A release needs a step even if the knob has its old value
+			// already, because the journal must forget the knob.
 			s.To, s.Release = before, true
 		default:
 			continue
@@ -139,8 +138,9 @@ func Diff(have node.Knobs, wants []Want) []Step {
 	return steps
 }
 
-// afterParent are the quotas that narrow to more than a cgroup above has now,
-// which is to be widened: cgroup v1 refuses them until that is done.
+// afterParent returns the quotas that narrow to more than an ancestor has now,
+// if a step widens that ancestor. Cgroup v1 refuses such a quota before that
+// step.
 func afterParent(have node.Knobs, steps []Step) map[node.Knob]bool {
 	if have.Kernel.CgroupVersion != 1 {
 		return nil
@@ -194,9 +194,9 @@ func compareSteps(a, b Step, late map[node.Knob]bool) int {
 	return cmp.Or(depth, a.Knob.Compare(b.Knob))
 }
 
-// Bound cuts steps to at most n, in order, but never cuts a step that narrows
-// best-effort work. n ≤ 0 means no bound. What was cut comes again with the
-// next Diff, since the knobs still differ.
+// Bound cuts steps to the first n, and keeps all later steps that narrow BE. n
+// ≤ 0 means no bound. The next Diff returns the dropped steps again, because
+// the knobs still differ.
 func Bound(steps []Step, n int) []Step {
 	if n <= 0 || len(steps) <= n {
 		return steps

@@ -47,8 +47,8 @@ func TestChildrenShrinkBeforeParentsAndParentsWidenBeforeChildren(t *testing.T) 
 	}
 }
 
-// TestAQuotaWaitsForRoomAbove: on cgroup v1 a first quota may be no more than
-// what is above it, even where that goes in the same turn.
+// TestAQuotaWaitsForRoomAbove checks that on cgroup v1 a child's first quota
+// comes after the step of the same tick that widens its parent.
 func TestAQuotaWaitsForRoomAbove(t *testing.T) {
 	parent, child := node.Knob{Cgroup: "be", File: node.FileCPUMax}, node.Knob{Cgroup: "be/pod/job", File: node.FileCPUMax}
 	none := node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod}
@@ -58,7 +58,7 @@ func TestAQuotaWaitsForRoomAbove(t *testing.T) {
 		first  node.Knob
 	}{
 		{v1, 1500, parent}, {v1, 400, child},
-		{node.Kernel{CgroupVersion: 2, PageSize: 4096}, 1500, child}, // where it would be in force at once
+		{node.Kernel{CgroupVersion: 2, PageSize: 4096}, 1500, child}, // on v2 the smaller quota applies at once
 	} {
 		have := node.Knobs{
 			Kernel: tc.kernel, Now: map[node.Knob]node.Value{parent: node.Limit(500), child: none}, Before: map[node.Knob]node.Value{parent: none},
@@ -107,14 +107,14 @@ func TestNarrowingBEComesFirstAndIsNeverCut(t *testing.T) {
 	if cut := Bound(steps, 1); len(cut) != 1 || cut[0].Knob != be {
 		t.Errorf("bound 1:\n%s", lines(cut))
 	}
-	// Even where the bound is used up by others.
+	// The step stays even if other steps use up the bound.
 	if cut := Bound([]Step{steps[1], steps[2], steps[0]}, 1); len(cut) != 2 || cut[1].Knob != be {
 		t.Errorf("narrowing of BE was cut:\n%s", lines(cut))
 	}
 }
 
-// A kernel compares marks at each level: a child's counts from when its parent
-// has one, and no longer.
+// The kernel compares marks at each level, so a child's mark has an effect only
+// while its parent has one.
 func TestParentsAreMarkedFirstAndUnmarkedLast(t *testing.T) {
 	parent, child := node.Knob{Cgroup: "w", File: node.FileIdentity}, node.Knob{Cgroup: "w/pod", File: node.FileIdentity}
 	for name, c := range map[string]struct {
@@ -144,8 +144,8 @@ func TestParentsAreMarkedFirstAndUnmarkedLast(t *testing.T) {
 	}
 }
 
-// On a random tree with a random target, no step may ever leave a child with
-// more than its parent.
+// On a random tree with a random target, no step may leave a child with more
+// than its parent.
 func TestNoChildEverExceedsItsParent(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	paths := []node.CgroupPath{"a", "a/b", "a/b/c", "a/d", "a/d/e", "a/d/f"}
@@ -176,8 +176,8 @@ func TestNoChildEverExceedsItsParent(t *testing.T) {
 		}
 		return m
 	}
-	// Sets that neither contain nor lie within each other need two moves, over
-	// the union; policies keep BE sets nested, so that is all Diff promises.
+	// Two sets that overlap only partly need two steps, through their union.
+	// Policies keep BE sets nested, so Diff does not handle that case.
 	nested := func(a, b map[node.Knob]node.Value) bool {
 		for k := range a {
 			if a[k] != b[k] && a[k].Narrower(b[k]) == 0 {
@@ -194,7 +194,7 @@ func TestNoChildEverExceedsItsParent(t *testing.T) {
 		}
 		tried++
 		var wants []Want
-		be := rnd.IntN(2) == 0 // a subtree is best-effort as a whole or not at all
+		be := rnd.IntN(2) == 0 // a subtree is wholly BE or not at all
 		for k, v := range target {
 			wants = append(wants, Want{Intent: Set, Knob: k, Value: v, BE: be})
 		}

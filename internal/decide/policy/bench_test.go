@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// busyNode has as many workloads, half of them best-effort, with every policy
-// on and all counters there.
+// busyNode returns a node with the given number of workloads, half of them BE,
+// with every policy enabled and all counters present.
 func busyNode(b *testing.B, workloads, cpus, version int) *scene {
 	n := newScene(machine(cpus, 2, cpus/26+1, 2), version)
 	n.config = Config{
@@ -38,8 +38,8 @@ func busyNode(b *testing.B, workloads, cpus, version int) *scene {
 	return n
 }
 
-// BenchmarkDecide is one tick of thought: Decide and plan.Diff, in a node that
-// has come to rest.
+// BenchmarkDecide measures one tick of Decide and plan.Diff on a node in a
+// steady state.
 func BenchmarkDecide(b *testing.B) {
 	for _, version := range []int{1, 2} {
 		for _, workloads := range []int{100, 1000} {

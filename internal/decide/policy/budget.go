@@ -12,24 +12,25 @@ import (
 )
 
 const (
-	// growth is how much of the capacity best-effort work may gain in a second.
-	// A reduction has no such limit.
+	// growth is the part of the capacity by which the CPU of BE may grow per
+	// second. A reduction has no such limit.
 	growth unit.Percent = 10
 
-	// deadband is the change, in percent of the capacity, that is not worth a
-	// write.
+	// deadband is the largest change, in percent of the capacity, for which
+	// Tenon does not write a knob.
 	deadband unit.Percent = 1
-	// smallest is the least quota that the kernel accepts in Tenon's period.
+	// smallest is the smallest quota that the kernel accepts for the default
+	// period.
 	smallest = unit.MilliCPU(node.MinQuota * 1000 / node.DefaultPeriod)
 )
 
-// A budget is the CPU that best-effort work may use, with its terms.
+// A budget is the CPU that BE work may use, with its terms.
 type budget struct {
 	capacity unit.MilliCPU
-	least    unit.MilliCPU // a lower bound, whatever the others use
+	least    unit.MilliCPU // minimum, independent of the use of other work
 	may      unit.MilliCPU
-	gain     unit.MilliCPU // the most that it may grow in this tick
-	system   unit.MilliCPU // what no workload uses
+	gain     unit.MilliCPU // maximum growth in this tick
+	system   unit.MilliCPU // use outside all workloads
 	reason   string
 }
 
@@ -38,10 +39,9 @@ type budget struct {
 //	capacity × threshold − use of all other work
 //
 // The use of the system is the busy time of the CPUs outside the workloads, or
-// its reservation if that is more. New work without a rate yet counts as the
-// system's. Reserved CPUs are no part of the capacity; the use of others there
-// counts as if it were on the rest. If an input is missing, best-effort work
-// gets its least.
+// its reservation if that is larger. Work that has no rate yet counts as use of
+// the system. Reserved CPUs do not count as capacity, but the use of other work
+// there is subtracted. If an input is missing, BE work gets its minimum.
 func budgetOf(c Suppress, pool facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet) budget {
 	b := budget{capacity: unit.CPUs(cpus.Len())}
 	b.least = max(b.capacity.Percent(c.MinPercent), smallest)
@@ -56,8 +56,8 @@ func budgetOf(c Suppress, pool facts.Pool, u facts.Use, s node.Snapshot, cpus un
 			be += used
 			continue
 		}
-		// A rise in the use of a service counts at once; a fall only as the
-		// mean follows.
+		// A rise in the use of a service counts at once. A fall counts only as
+		// fast as the mean follows it.
 		others += max(used, u.Latest[w.ID])
 		mean += used
 	}
@@ -68,7 +68,7 @@ func budgetOf(c Suppress, pool facts.Pool, u facts.Use, s node.Snapshot, cpus un
 	b.may = b.capacity.Percent(c.ThresholdPercent) - others - b.system
 	b.reason = fmt.Sprintf("%v of %v - %v in use by others - %v by the system", c.ThresholdPercent, b.capacity, others, b.system)
 	if pool.Reserved > 0 && b.system == pool.Reserved {
-		b.reason += ", for which that is reserved"
+		b.reason += ", the reserved amount"
 	}
 	if b.may < b.least {
 		b.may = b.least
@@ -77,9 +77,9 @@ func budgetOf(c Suppress, pool facts.Pool, u facts.Use, s node.Snapshot, cpus un
 	return b
 }
 
-// beside bounds the budget by the same formula over only those CPUs that
-// best-effort work may use: idle CPUs of LSE work are no room for it. Work that
-// is bound to other CPUs uses none of these.
+// beside limits the budget by the same formula over the CPUs that BE work may
+// use, because idle CPUs of LSE work do not help BE. Work that is bound to
+// other CPUs does not count as use here.
 func (b budget) beside(c Suppress, shared facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet, own grants) budget {
 	apart := func(w node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR && !shared.LendLSR }
 	if b.may <= b.least || !slices.ContainsFunc(s.Workloads, apart) {
@@ -102,7 +102,7 @@ func (b budget) beside(c Suppress, shared facts.Pool, u facts.Use, s node.Snapsh
 	pool := unit.CPUs(free.Len())
 	if may := max(pool.Percent(c.ThresholdPercent)-others-b.system, b.least); may < b.may {
 		b.may = may
-		b.reason = fmt.Sprintf("%v of the %v that BE may have - %v in use by others there - %v by the system", c.ThresholdPercent, pool, others, b.system)
+		b.reason = fmt.Sprintf("%v of the %v that BE may use - %v in use by others there - %v by the system", c.ThresholdPercent, pool, others, b.system)
 		if b.may == b.least {
 			b.reason += ": BE keeps its least"
 		}
@@ -110,7 +110,7 @@ func (b budget) beside(c Suppress, shared facts.Pool, u facts.Use, s node.Snapsh
 	return b
 }
 
-// unknown returns which input of the budget is missing; empty: none.
+// unknown names the missing input of the budget; empty: none.
 func unknown(u facts.Use, s node.Snapshot, cpus unit.CPUSet) string {
 	if cpus.Empty() {
 		return "every CPU is reserved"
@@ -123,9 +123,9 @@ func unknown(u facts.Use, s node.Snapshot, cpus unit.CPUSet) string {
 	}
 	switch left := cpus.Minus(rated); {
 	case rated.Empty():
-		return "how busy the CPUs are is unknown"
+		return "the use of the CPUs is unknown"
 	case !left.Empty():
-		return fmt.Sprintf("how busy CPU %v is, is unknown", left)
+		return fmt.Sprintf("the use of CPU %v is unknown", left)
 	}
 	var missing []string
 	for _, w := range s.Workloads {

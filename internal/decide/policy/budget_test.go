@@ -10,18 +10,19 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestOneUnknownCPUIsEnough: a CPU without a known use may be fully busy.
+// TestOneUnknownCPUIsEnough checks that one CPU without a known use makes the
+// budget unknown, because it may be fully busy.
 func TestOneUnknownCPUIsEnough(t *testing.T) {
 	s := node.Snapshot{Topology: machine(4, 1, 1, 1)}
 	u := facts.Use{Elapsed: time.Second, CPU: map[unit.CPU]unit.MilliCPU{0: 0, 1: 0, 3: 0}}
 	b := budgetOf(Suppress{Enable: true, ThresholdPercent: 65}, facts.Pool{}, u, s, s.Topology.All())
-	if b.may != b.least || !strings.Contains(b.reason, "how busy CPU 2 is, is unknown") {
+	if b.may != b.least || !strings.Contains(b.reason, "the use of CPU 2 is unknown") {
 		t.Errorf("BE may use %v: %s", b.may, b.reason)
 	}
 }
 
-// What is reserved for the node's own work counts as used by it, as in the
-// reference: systemUsed = max(measured, reserved).
+// The reservation counts as use by the system, as in Koordinator: systemUsed =
+// max(measured, reserved).
 func TestWhatIsReservedIsNotBestEffortWorks(t *testing.T) {
 	s := node.Snapshot{Topology: machine(4, 1, 1, 1)}
 	u := facts.Use{Elapsed: time.Second, CPU: map[unit.CPU]unit.MilliCPU{0: 500, 1: 0, 2: 0, 3: 0}}

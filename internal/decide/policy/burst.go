@@ -12,24 +12,24 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Burst is the strategy cpu-burst-config: how much CPU time a latency-sensitive
-// workload with a limit may save up and borrow, so that its limit throttles it
-// less. It applies to LS only: LSR and LSE work has exclusive CPUs and no
-// quota, and best-effort work must not burst.
+// Burst is the strategy cpu-burst-config. It reduces the throttling of LS
+// workloads with a CPU limit: such a workload may save unused CPU time and
+// borrow more. It applies to LS only, because LSR and LSE work has exclusive
+// CPUs without a quota, and BE work must not burst.
 type Burst struct {
-	// Policy selects saving, borrowing or both; empty: neither.
+	// Policy selects saving, borrowing or both; empty: none of them.
 	Policy BurstPolicy `json:"policy,omitempty"`
-	// CPUPercent is how much may be saved, in percent of the quota of a period
+	// CPUPercent is the maximum saved time, in percent of the quota of a period
 	// (cpuBurstPercent). The kernel accepts at most 100.
 	CPUPercent unit.Percent `json:"cpuBurstPercent,omitempty"`
-	// QuotaPercent is how far the quota grows, in percent of the limit
+	// QuotaPercent is the largest quota, in percent of the limit
 	// (cfsQuotaBurstPercent).
 	QuotaPercent unit.Percent `json:"cfsQuotaBurstPercent,omitempty"`
-	// PeriodSeconds is for how long the largest quota can be borrowed from full
-	// savings; below 1: without end (cfsQuotaBurstPeriodSeconds).
+	// PeriodSeconds is the time for which full savings pay for the largest
+	// quota; below 1: no time limit (cfsQuotaBurstPeriodSeconds).
 	PeriodSeconds int64 `json:"cfsQuotaBurstPeriodSeconds,omitempty"`
-	// PoolPercent is the use of the shared CPUs above which quotas are lowered,
-	// not raised (sharePoolThresholdPercent).
+	// PoolPercent is the use of the shared CPUs from which quotas shrink
+	// instead of growing (sharePoolThresholdPercent).
 	PoolPercent unit.Percent `json:"sharePoolThresholdPercent,omitempty"`
 }
 
@@ -59,7 +59,7 @@ type burster struct {
 	next lending
 }
 
-// newBurster reads from the node how busy the shared CPUs are.
+// newBurster computes the use of the shared CPUs from the snapshot.
 func newBurster(b Burst, had lending, u facts.Use, own grants, s node.Snapshot) burster {
 	x := burster{Burst: b, snap: s, use: u, had: had}
 	borrows := func(w node.Workload) bool { return b.of(w.Overrides.Burst).borrows() }
@@ -71,15 +71,15 @@ func newBurster(b Burst, had lending, u facts.Use, own grants, s node.Snapshot) 
 }
 
 // wants returns the CPU limits of a workload and of its containers: the limit
-// of their owner, or else the one from before Tenon, plus savings and loans.
-// Without a limit it wants nothing. A loan belongs to the workload; its
+// of the owner, or the limit from before Tenon's first write, plus savings and
+// loans. Without a limit it wants nothing. A loan belongs to the workload; its
 // containers get their share of it.
 func (x *burster) wants(w node.Workload) []plan.Want {
 	own := x.Burst.of(w.Overrides.Burst)
 	whole := node.Container{Name: string(w.ID), Cgroup: w.Cgroup, CPULimit: w.CPULimit}
 	lent, why := 1.0, ""
-	// A pod with an unlimited container has no limit. The sum of its limited
-	// containers then takes its place, and only they borrow.
+	// A pod with an unlimited container has no limit. Then the sum of its
+	// limited containers counts as the limit, and only they borrow.
 	base, now := x.partLimits(w)
 	if _, _, limited := ownLimit(x.snap.Knobs, w, whole); !limited && w.Class == node.LS && own.borrows() && base.Quota > 0 {
 		var quota time.Duration
@@ -135,11 +135,11 @@ func (b Burst) of(ask node.BurstOverride) Burst {
 	return b
 }
 
-// save sets the burst of v: the largest value that the kernel accepts, and
-// never less than before Tenon.
+// save sets the burst of v to the configured value. The value is at most what
+// the kernel accepts, and at least the one from before Tenon's first write.
 func (x *burster) save(b Burst, v *node.CPUMax, base node.CPUMax) string {
 	if !x.snap.Capabilities.Can(node.FeatureCPUBurst) {
-		return "this kernel lets no CPU time be saved up"
+		return "this kernel has no CPU burst"
 	}
 	most := min(v.Quota, max(mostBandwidth-v.Quota, 0))
 	asked := min(base.Quota, mostBandwidth) / 100 * time.Duration(min(b.CPUPercent, 10000))

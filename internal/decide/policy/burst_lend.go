@@ -11,51 +11,52 @@ import (
 )
 
 const (
-	// lendEvery is the least time between two changes of a quota: about each
-	// tick of a second, as in the reference. Each step is a factor of 1.2 or
-	// 0.8.
+	// lendEvery is the minimum time between two changes of a quota. It allows a
+	// change in each tick of one second, as in Koordinator. Each change
+	// multiplies the quota by 1.2 or 0.8.
 	lendEvery = 900 * time.Millisecond
 	// poolTau is the time constant of the mean use of the shared CPUs.
 	poolTau = 5 * time.Second
-	// calmLoan is how long a workload must run without throttling before it
-	// gives back a loan that it does not need.
+	// calmLoan is the time without throttling after which a workload gives back
+	// a loan that it does not need.
 	calmLoan = 30 * time.Second
-	// cooling is the part of the threshold, in percent, above which no quota
+	// cooling is the part of the threshold, in percent, from which no quota
 	// grows.
 	cooling = 90
-	// thrifty is the part of its limit, in percent, below which a workload
-	// saves up CPU time.
+	// thrifty is the use, in percent of the limit, below which a workload saves
+	// CPU time.
 	thrifty = 60
-	// firstSavings is how much of what it can save a workload has at first,
-	// as one in so many. The reference draws it by lot, from none to half.
+	// firstSavings is the reciprocal of the part of its maximum savings that a
+	// workload has at first. Koordinator chooses a random part, from none to
+	// half.
 	firstSavings = 4
 )
 
 // lending is the state of quota burst.
 type lending struct {
-	// Pool is the use of the shared CPUs in thousandths of them, as a mean
-	// over about poolTau; without meaning unless Known.
+	// Pool is the mean use of the shared CPUs over about poolTau, in
+	// thousandths of their capacity. It is valid only if Known is set.
 	Pool  unit.MilliCPU `json:"pool_permille,omitempty"`
 	Known bool          `json:"known,omitempty"`
-	// Work holds the workloads with a limit.
+	// Work holds the loans of workloads with a limit.
 	Work map[node.WorkloadID]loan `json:"work,omitempty"`
 }
 
 // A loan is the state of one workload.
 type loan struct {
-	// At is when its quota was last decided; the counters are from then.
+	// At is the time of the last decision on its quota, and of the counters.
 	At        time.Time         `json:"at,omitzero"`
 	Periods   node.Maybe[int64] `json:"periods,omitzero"`
 	Throttled node.Maybe[int64] `json:"throttled,omitzero"`
-	// Felt is when it was last throttled, or else first seen.
+	// Felt is the time of its last throttling, or of its first tick.
 	Felt time.Time `json:"felt,omitzero"`
-	// Savings is the CPU time that it may still borrow, where borrowing has
-	// an end, in thousandths of a CPU for a millisecond.
+	// Savings is the CPU time that it may still borrow if PeriodSeconds limits
+	// borrowing. The unit is a thousandth of a CPU for a millisecond.
 	Savings int64 `json:"savings,omitempty"`
 }
 
-// poolNow updates the mean use of the shared CPUs by all but best-effort work.
-// It returns false if that use is not known.
+// poolNow updates the mean use of the shared CPUs by all work except BE. It
+// returns false if that use is unknown.
 func (m lending) poolNow(u facts.Use, own grants, s node.Snapshot) (unit.MilliCPU, bool) {
 	var used unit.MilliCPU
 	cpus := 0
@@ -86,11 +87,11 @@ func (m lending) poolNow(u facts.Use, own grants, s node.Snapshot) (unit.MilliCP
 	return share, true
 }
 
-// lend returns the present quota of a workload, between its limit and
-// QuotaPercent of it, and the reason if the quota changed. The quota grows step
-// by step while the workload is throttled and the shared CPUs are idle. It
-// shrinks step by step when they are busy, when the savings are used up, or
-// when the workload does not need it. now is the present value.
+// lend returns the quota of a workload, between its limit and QuotaPercent of
+// it, and the reason if it changed. The quota grows step by step while the
+// workload is throttled and the shared CPUs are idle. It shrinks step by step
+// if the shared CPUs are busy, the savings are used up, or the workload does
+// not need the loan. now is the present quota.
 func (x *burster) lend(b Burst, w node.Workload, base node.CPUMax, now time.Duration) (time.Duration, string) {
 	most := x.mostFor(b, w, base)
 	quota := min(max(now, base.Quota), most)
@@ -100,7 +101,7 @@ func (x *burster) lend(b Burst, w node.Workload, base node.CPUMax, now time.Dura
 		x.next.Work[w.ID] = l
 		return quota, ""
 	}
-	elapsed = max(elapsed, 0) // the clock of another boot
+	elapsed = max(elapsed, 0) // l.At is from before a reboot
 	next := loan{At: x.snap.At, Felt: l.Felt, Periods: later(l.Periods, w.Usage.Periods), Throttled: later(l.Throttled, w.Usage.ThrottledPeriods)}
 	if next.Felt.After(x.snap.At) {
 		next.Felt = x.snap.At
@@ -127,11 +128,11 @@ func (x *burster) lend(b Burst, w node.Workload, base node.CPUMax, now time.Dura
 	case x.next.Known && x.next.Pool >= limit:
 		quota, why = less, busy+", so it gives back"
 	case b.PeriodSeconds > 0 && next.Savings <= 0:
-		quota, why = less, "it has borrowed all that it had saved"
+		quota, why = less, "its savings are used up"
 	case felt && !x.next.Known:
-		why = "how busy the CPUs are is unknown, so it grows no more"
+		why = "the use of the CPUs is unknown, so it does not grow"
 	case felt && x.next.Pool >= limit*cooling/100:
-		why = busy + ", so it grows no more"
+		why = busy + ", so it does not grow"
 	case felt:
 		quota, why = more, fmt.Sprintf("throttled in %d of %d periods", throttled, max(periods, throttled))
 	case rated && used < facts.MilliOf(base) && x.snap.At.Sub(next.Felt) >= calmLoan:
@@ -154,8 +155,8 @@ func passed(before, now node.Maybe[int64]) int64 {
 	return now.Or(0) - before.Or(now.Or(0))
 }
 
-// mostFor returns how far the quota of a workload may grow: on cgroup v1 the
-// kernel refuses more than the parent's quota, and on v2 more has no effect.
+// mostFor returns the largest quota of a workload. On cgroup v1 the kernel
+// refuses more than the parent's quota, and on v2 more has no effect.
 func (x *burster) mostFor(b Burst, w node.Workload, base node.CPUMax) time.Duration {
 	most := base.Quota
 	switch percent := time.Duration(b.QuotaPercent); {
@@ -174,8 +175,9 @@ func (x *burster) mostFor(b Burst, w node.Workload, base node.CPUMax) time.Durat
 	return max(most.Truncate(time.Microsecond), base.Quota)
 }
 
-// partLimits returns the sum of the limits of the limited containers, and their
-// present sum. Without any the quota is 0.
+// partLimits returns the sum of the limits of the limited containers, and the
+// sum of their present quotas. If no container is limited, the quota of base is
+// 0.
 func (x *burster) partLimits(w node.Workload) (base node.CPUMax, now time.Duration) {
 	base.Period = node.DefaultPeriod
 	for _, p := range w.Containers {
@@ -192,7 +194,7 @@ func (x *burster) partLimits(w node.Workload) (base node.CPUMax, now time.Durati
 	return base, now
 }
 
-// quotaNow returns the quota that Tenon gave a cgroup, in periods of base.
+// quotaNow returns the quota that Tenon gave a cgroup, for the period of base.
 func (x *burster) quotaNow(at node.CgroupPath, base node.CPUMax) time.Duration {
 	knob := node.Knob{Cgroup: at, File: node.FileCPUMax}
 	now, _ := x.snap.Knobs.Now[knob].(node.CPUMax)
@@ -202,15 +204,16 @@ func (x *burster) quotaNow(at node.CgroupPath, base node.CPUMax) time.Duration {
 	return now.Quota
 }
 
-// mostSavings returns the largest savings: a full loan for the whole period.
+// mostSavings returns the maximum savings: enough for the largest quota during
+// PeriodSeconds.
 func (b Burst) mostSavings(base node.CPUMax) int64 {
-	const longest, largest = 1e7, 1e4 // above these it makes no difference, but for the arithmetic
+	const longest, largest = 1e7, 1e4 // larger values would only overflow
 	percent, seconds := min(max(int64(b.QuotaPercent)-100, 0), largest), min(max(b.PeriodSeconds, 0), longest)
 	return min(int64(facts.MilliOf(base)), 1e6) * percent / 100 * seconds * 1000
 }
 
-// savings returns the savings after some time: use above the limit lowers them,
-// and use clearly below it raises them.
+// savings returns the savings after the elapsed time. Use above the limit
+// reduces them, and use below thrifty percent of the limit increases them.
 func (b Burst) savings(l loan, base node.CPUMax, used unit.MilliCPU, elapsed time.Duration, rated bool) int64 {
 	limit := facts.MilliOf(base)
 	if over := used - limit; rated && (over >= 0 || used < limit*thrifty/100) {

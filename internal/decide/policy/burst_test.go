@@ -11,7 +11,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// anyLimits is a node whose LS workloads have limits, from a rule or from
+// anyLimits returns a node whose LS workloads have limits, from a rule or from
 // before Tenon, some of them below a cgroup with a quota.
 func anyLimits(rnd *rand.Rand, version int) (*scene, map[node.WorkloadID]node.CPUMax) {
 	n := newScene(machine(1+rnd.IntN(16), 1, 1, 1), version)
@@ -48,11 +48,11 @@ func anyLimits(rnd *rand.Rand, version int) (*scene, map[node.WorkloadID]node.CP
 	return n, bases
 }
 
-// TestBurstsStayInTheirBounds lets services with limits live for some time:
-// none ever has less than its limit, or more than the percentage of it; a
-// burst is never more than its quota; nothing grows while the shared CPUs are
-// busy; only LS has any; the kernel refuses nothing; and with the policy off
-// all is as it was.
+// TestBurstsStayInTheirBounds runs services with limits for some time. It
+// checks that each quota is between the limit and QuotaPercent of it, that a
+// burst is at most its quota, that no quota grows while the shared CPUs are
+// busy, that only LS has bursts, that the kernel refuses nothing, and that
+// everything is restored when the policy is disabled.
 func TestBurstsStayInTheirBounds(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(41, 42))
 	grown := 0
@@ -82,7 +82,7 @@ func TestBurstsStayInTheirBounds(t *testing.T) {
 			b := n.config.Burst
 			for _, w := range n.snap.Workloads {
 				now, base := knob(w), bases[w.ID]
-				what := fmt.Sprintf("try %d, turn %d, %+v: %s %s, which has %v of %v before %v", try, turn, b, w.Class, w.ID, now, base, before[w.ID])
+				what := fmt.Sprintf("try %d, tick %d, %+v: %s %s, which has %v of %v before %v", try, turn, b, w.Class, w.ID, now, base, before[w.ID])
 				most := base.Quota * time.Duration(b.QuotaPercent) / 100
 				switch {
 				case now.Period != base.Period || now.Quota < base.Quota || now.Quota > most:
@@ -100,7 +100,7 @@ func TestBurstsStayInTheirBounds(t *testing.T) {
 				}
 			}
 			if t.Failed() {
-				t.Fatalf("try %d, turn %d", try, turn)
+				t.Fatalf("try %d, tick %d", try, turn)
 			}
 		}
 		n.config = Config{}
@@ -117,8 +117,8 @@ func TestBurstsStayInTheirBounds(t *testing.T) {
 	}
 }
 
-// TestHugeNumbersDoNotOverflow: the largest quota of the kernel, the largest
-// percentages and periods that the configuration takes.
+// TestHugeNumbersDoNotOverflow uses the largest quota of the kernel, and the
+// largest percentages and periods that the configuration accepts.
 func TestHugeNumbersDoNotOverflow(t *testing.T) {
 	for _, percent := range []unit.Percent{100, 101, 10000, 1 << 40, 1<<63 - 1} {
 		for _, quota := range []time.Duration{node.MinQuota, time.Second, mostBandwidth} {
@@ -141,8 +141,8 @@ func TestHugeNumbersDoNotOverflow(t *testing.T) {
 	}
 }
 
-// TestMissingCountersAreNoThrottling: a counter that could not be read is not
-// 0, so what it was before is not new.
+// TestMissingCountersAreNoThrottling checks that a missing reading does not
+// count as 0, which would make the next reading look like new throttling.
 func TestMissingCountersAreNoThrottling(t *testing.T) {
 	n := newScene(machine(4, 1, 1, 1), 2)
 	n.config.Burst = Burst{BurstQuota, 1000, 300, -1, 50}
@@ -152,13 +152,13 @@ func TestMissingCountersAreNoThrottling(t *testing.T) {
 		n.pass(spell{every: time.Second, use: map[node.WorkloadID]unit.MilliCPU{"web": 1000}, unthrottled: turn%2 == 0})
 		n.decide(t)
 		if q, _ := n.snap.Knobs.Now[node.Knob{Cgroup: "ls/web", File: node.FileCPUMax}].(node.CPUMax); facts.MilliOf(q) > unit.CPUs(1) {
-			t.Fatalf("turn %d: it borrows up to %v and was never throttled", turn, facts.MilliOf(q))
+			t.Fatalf("tick %d: it borrows up to %v although it was never throttled", turn, facts.MilliOf(q))
 		}
 	}
 }
 
-// TestALoanOutlivesAClockThatWasSetBack: nothing is saved in a time that did
-// not pass, and what was borrowed is given back.
+// TestALoanOutlivesAClockThatWasSetBack checks that nothing is saved for time
+// that did not pass, and that the loan is given back.
 func TestALoanOutlivesAClockThatWasSetBack(t *testing.T) {
 	future := time.Unix(1e6, 0)
 	x := burster{Burst: Burst{BurstQuota, 1000, 300, 60, 50}, next: lending{Work: map[node.WorkloadID]loan{}},

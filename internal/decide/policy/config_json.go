@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/decide/memory"
 )
 
-// configForm is the JSON form of a Config. The pool stands among the keys of
-// suppress, as it did in the first captures, so that these can be replayed.
+// configForm is the JSON form of a Config. The keys of Pool are among those of
+// Suppress, so that old captures can be replayed.
 type configForm struct {
 	CPUQOS     CPUQOS         `json:"cpu_qos,omitzero"`
 	Suppress   suppressForm   `json:"suppress,omitzero"`
@@ -28,12 +28,12 @@ type suppressForm struct {
 	facts.Pool
 }
 
-// MarshalJSON writes the form that captures hold.
+// MarshalJSON writes the form that captures contain.
 func (c Config) MarshalJSON() ([]byte, error) {
 	return json.Marshal(configForm{c.CPUQOS, suppressForm{c.Suppress, c.Pool}, c.Memory, c.Cache, c.IO, c.Burst, c.Overcommit, c.Evict})
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON reads the form that MarshalJSON writes.
 func (c *Config) UnmarshalJSON(text []byte) error {
 	f := configForm{c.CPUQOS, suppressForm{c.Suppress, c.Pool}, c.Memory, c.Cache, c.IO, c.Burst, c.Overcommit, c.Evict}
 	if err := json.Unmarshal(text, &f); err != nil {

@@ -15,8 +15,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestConfigKeepsItsForm: a capture holds the pool among the keys of suppress, and a
-// Config comes back from its JSON form whole.
+// TestConfigKeepsItsForm checks that a capture has the pool among the keys of
+// suppress, and that a Config survives JSON.
 func TestConfigKeepsItsForm(t *testing.T) {
 	n := newScene(machine(4, 1, 1, 1), 2)
 	n.everything(t)

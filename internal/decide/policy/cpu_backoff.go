@@ -9,26 +9,26 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// growBack is the time in which best-effort work gets a thousandth of its
-// budget back: all of it in 50 s.
+// growBack is the time in which BE work gets back 1/1000 of its budget: the
+// whole budget takes 50 s.
 const growBack = 50 * time.Millisecond
 
-// cpuBackOff is the CPU back-off: the part of its budget that best-effort work
-// gives up because an objective is missed. It takes half of the rest in each
-// window in which one is missed, and returns it slowly afterwards.
+// cpuBackOff is the CPU back-off: the part of its budget that BE work loses
+// because an objective is missed. Each window with a miss takes half of the
+// rest. Afterwards the part shrinks slowly.
 type cpuBackOff struct {
 	Permille int64     `json:"permille,omitempty"`
-	At       time.Time `json:"at,omitzero"`  // accounted up to this time
-	Cut      time.Time `json:"cut,omitzero"` // the last halving
-	// Reason names the missed objective; empty: none.
+	At       time.Time `json:"at,omitzero"`  // time of the last update
+	Cut      time.Time `json:"cut,omitzero"` // time of the last halving
+	// Reason names the missed objective; empty: none is missed now.
 	Reason string `json:"reason,omitempty"`
 }
 
-// follow moves the back-off to the given time. It ignores services whose waits
-// best-effort work hardly causes. One halving shows in the other objectives
-// only a window later, so several missed objectives cost no more than one.
+// follow updates the back-off to the given time. It ignores services of whose
+// waits BE causes hardly any. Several missed objectives cause only one halving,
+// because its effect on the other objectives shows a window later.
 func (g cpuBackOff) follow(x slo.Tracker, at time.Time) cpuBackOff {
-	if g.At.After(at) { // the clock of another boot
+	if g.At.After(at) { // g.At is from before a reboot
 		g.At, g.Cut = at, at
 	}
 	missing := false
@@ -58,7 +58,7 @@ func (g cpuBackOff) follow(x slo.Tracker, at time.Time) cpuBackOff {
 	return g
 }
 
-// less subtracts the back-off from the budget, down to the least.
+// less subtracts the back-off from the budget, but not below the minimum.
 func (b budget) less(g cpuBackOff) budget {
 	if g.Permille == 0 || b.may <= b.least {
 		return b

@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestCPUBackOffEndsInTime: what is given up comes back after the same time
-// however many ticks there are in it, and not in one leap after a pause.
+// TestCPUBackOffEndsInTime checks that the back-off ends after the same time
+// with any number of ticks, and that it does not end at once after a pause.
 func TestCPUBackOffEndsInTime(t *testing.T) {
 	for _, every := range []time.Duration{20 * time.Millisecond, 330 * time.Millisecond, time.Second, 4 * time.Second} {
 		g, at := cpuBackOff{Permille: 1000, At: time.Unix(0, 0), Reason: "web"}, time.Unix(0, 0)
@@ -18,21 +18,21 @@ func TestCPUBackOffEndsInTime(t *testing.T) {
 			g = g.follow(slo.Tracker{}, at)
 		}
 		if took := at.Sub(time.Unix(0, 0)); took < 50*time.Second || took >= 50*time.Second+every {
-			t.Errorf("with a tick each %v all came back after %v", every, took)
+			t.Errorf("with a tick every %v the back-off ended after %v", every, took)
 		}
 	}
 	g := cpuBackOff{Permille: 1000, At: time.Unix(0, 0)}.follow(slo.Tracker{}, time.Unix(3600, 0))
 	if g.Permille != 900 {
-		t.Errorf("after a pause of an hour %d ‰ are given up, want 900", g.Permille)
+		t.Errorf("after a pause of an hour the back-off is %d ‰, want 900", g.Permille)
 	}
 	if again := g.follow(slo.Tracker{}, time.Unix(3600, 0)); again.Permille != 900 {
-		t.Errorf("and at the same moment %d ‰", again.Permille)
+		t.Errorf("at the same moment again: %d ‰", again.Permille)
 	}
 }
 
-// TestCPUBackOffOnlyEverNarrows: whatever is given up, best-effort work has no
-// more than by the formula, no less than its least, and an objective that is
-// missed for long leaves it the least.
+// TestCPUBackOffOnlyEverNarrows checks that the back-off leaves BE at most its
+// budget and at least its minimum, and that an objective that is missed for
+// long reduces BE to the minimum.
 func TestCPUBackOffOnlyEverNarrows(t *testing.T) {
 	b := budget{capacity: 16000, least: 1600, may: 9000}
 	g, at, last := cpuBackOff{}, time.Unix(0, 0), b.may
@@ -50,8 +50,8 @@ func TestCPUBackOffOnlyEverNarrows(t *testing.T) {
 	}
 }
 
-// TestManyObjectivesCostOneHalving: what is given up for one is given up for
-// all, and shows a window later.
+// TestManyObjectivesCostOneHalving checks that several missed objectives in one
+// window cause one halving.
 func TestManyObjectivesCostOneHalving(t *testing.T) {
 	missed := func(at time.Time, ids ...node.WorkloadID) slo.Tracker {
 		x := slo.Tracker{Work: map[node.WorkloadID]slo.State{}}
@@ -67,19 +67,19 @@ func TestManyObjectivesCostOneHalving(t *testing.T) {
 		g = g.follow(missed(at, id), at)
 	}
 	if g.Permille != 500 {
-		t.Errorf("%d ‰ are given up for four objectives within one window, want 500", g.Permille)
+		t.Errorf("the back-off is %d ‰ for four objectives within one window, want 500", g.Permille)
 	}
 	if g = g.follow(missed(at.Add(slo.LeastWindow), "api"), at.Add(slo.LeastWindow)); g.Permille != 750 {
-		t.Errorf("%d ‰ are given up after a second window, want 750", g.Permille)
+		t.Errorf("the back-off is %d ‰ after a second window, want 750", g.Permille)
 	}
 }
 
-// TestAClockThatWasSetBackDelaysNoCPU: the CPU back-off that was saved under a
-// later clock goes on as if it had been saved now.
+// TestAClockThatWasSetBackDelaysNoCPU checks that a CPU back-off that was saved
+// with a later clock continues as if it were saved now.
 func TestAClockThatWasSetBackDelaysNoCPU(t *testing.T) {
 	now, future := time.Unix(1000, 0), time.Unix(1e6, 0)
 	g := cpuBackOff{Permille: 500, At: future, Cut: future}.follow(slo.Tracker{}, now)
 	if g = g.follow(slo.Tracker{}, now.Add(time.Second)); g.Permille != 480 {
-		t.Errorf("%d ‰ are given up a second later, want 480", g.Permille)
+		t.Errorf("the back-off is %d ‰ a second later, want 480", g.Permille)
 	}
 }

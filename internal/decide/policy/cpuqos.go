@@ -10,43 +10,43 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// CPUQOS is cpuQOS of resource-qos-config: latency-sensitive work gets the CPU
-// before best-effort work.
+// CPUQOS is cpuQOS of resource-qos-config: LS work gets the CPU before BE work.
 type CPUQOS struct {
 	Enable bool `json:"enable"`
-	// Means is node.FeatureCPUIdle or node.FeatureCPUWeight, where the owner chose
-	// (schedIdle of beClass, 1 and 0). Empty: the strongest that the node has.
+	// Means is node.FeatureCPUIdle (schedIdle 1 of beClass) or
+	// node.FeatureCPUWeight (schedIdle 0). Empty: the strongest that the node
+	// supports.
 	Means node.Feature `json:"means,omitempty"`
-	// Mechanism, unless empty, is the strongest isolation mechanism to use; the
-	// preference order begins there.
+	// Mechanism is the strongest isolation mechanism to use: the preference
+	// order begins there. Empty: it begins with the strongest.
 	Mechanism node.Mechanism `json:"rung,omitempty"`
-	// Hold and Headroom are those of node.Scheduler, if the owner set them.
+	// Hold and Headroom are the configured values for node.Scheduler.
 	Hold     node.Maybe[time.Duration] `json:"hold_ns,omitzero"`
 	Headroom node.Maybe[int]           `json:"headroom,omitzero"`
-	// Identity is the treatment of each class, if the owner set it. Tenon keeps
-	// no sibling clean for a class below node.IdentityExpels.
+	// Identity is the configured treatment of each class. BE may run on the
+	// siblings of a class below node.IdentityExpels.
 	Identity map[node.Class]node.Identity `json:"identity,omitempty"`
 	// SlicesUnmanaged: Tenon does not change the slices of threads.
 	SlicesUnmanaged bool `json:"slices_kept,omitempty"`
-	// CPUSetsManagedExternally is as in Suppress: mechanisms that use cpusets
+	// CPUSetsManagedExternally is as in facts.Pool: mechanisms that use cpusets
 	// are not available.
 	CPUSetsManagedExternally bool `json:"sets_kept,omitempty"`
 }
 
-// cpuQOS owns cpu.weight of the contention roots of best-effort work. It makes
-// them idle: a waking thread of any other cgroup preempts their threads at
-// once, and the kernel counts CPUs that run only their threads as idle when it
-// places a waking thread. Without cpu.idle it sets the least weight.
+// cpuQOS owns cpu.weight of the contention roots of BE work. It makes them
+// idle: a waking thread of any other cgroup preempts their threads at once, and
+// the kernel treats CPUs that run only such threads as idle when it places a
+// waking thread. On kernels without cpu.idle it sets the least weight.
 //
-// This holds below every isolation mechanism: if the mechanism fails,
-// best-effort work already gives way.
+// It does this with every isolation mechanism, so that BE still gives way if
+// the mechanism fails.
 //
-// Inside the contention roots it also owns the weights of workloads and
-// containers that request one. They divide the CPU of best-effort work.
+// Below the contention roots it also owns the weights of workloads and
+// containers that request one. These weights divide the CPU of BE work.
 func cpuQOS(c CPUQOS, mechanism node.Mechanism, l facts.Layout, s node.Snapshot) []plan.Want {
 	var wants []plan.Want
 	yields := l.IdleCgroups(s)
-	if !c.Enable { // no cgroup is idle: the workloads have their own weights
+	if !c.Enable { // no cgroup is idle, so the workloads have their own weights
 		yields = slices.Sorted(slices.Values(l.Roots))
 	}
 	for _, m := range yields {
@@ -59,7 +59,7 @@ func cpuQOS(c CPUQOS, mechanism node.Mechanism, l facts.Layout, s node.Snapshot)
 			w.Reason = "BE gets the least weight: schedIdle is 0" + l.Reach(m)
 		case mechanism == node.MechanismWeight && s.Capabilities.Can(node.FeatureCPUIdle):
 			w.Intent, w.Value = plan.Set, node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}
-			w.Reason = "BE gets the least weight: that is asked for" + l.Reach(m)
+			w.Reason = "BE gets the least weight: an operator or the configuration requests it" + l.Reach(m)
 		case s.Capabilities.Can(node.FeatureCPUIdle):
 			w.Intent, w.Value = plan.Set, node.CPUWeight{Idle: true}
 			w.Reason = "BE runs only where no other work wants the CPU" + l.Reach(m)
@@ -73,9 +73,9 @@ func cpuQOS(c CPUQOS, mechanism node.Mechanism, l facts.Layout, s node.Snapshot)
 		if l.IsRoot(p) {
 			continue
 		}
-		reason := "its contention root is not known: its weight stays"
+		reason := "its contention root is unknown: its weight stays"
 		if l.Others[p] > 0 {
-			reason = "it holds other work, too, which must not yield: its weight stays"
+			reason = "it also holds work of other classes: its weight stays"
 		}
 		wants = append(wants, plan.Want{
 			Intent: plan.Release, Knob: node.Knob{Cgroup: p, File: node.FileCPUWeight}, Owner: plan.OwnerCPUQOS, Reason: reason, BE: true,
@@ -84,8 +84,8 @@ func cpuQOS(c CPUQOS, mechanism node.Mechanism, l facts.Layout, s node.Snapshot)
 	return append(wants, weights(l, yields, s)...)
 }
 
-// weights returns the requested weights of best-effort workloads and containers
-// inside idle cgroups, where a weight divides only their CPU.
+// weights returns the requested weights of BE workloads and containers below
+// idle cgroups. There a weight divides only the CPU of BE work.
 func weights(l facts.Layout, yields []node.CgroupPath, s node.Snapshot) []plan.Want {
 	var wants []plan.Want
 	ask := func(m, p node.CgroupPath, name string, weight node.Maybe[unit.Weight]) {
@@ -93,7 +93,7 @@ func weights(l facts.Layout, yields []node.CgroupPath, s node.Snapshot) []plan.W
 		if v, asked := weight.Value(); asked && !is && p != m && m.Contains(p) {
 			wants = append(wants, plan.Want{
 				Intent: plan.Set, Knob: node.Knob{Cgroup: p, File: node.FileCPUWeight}, Value: node.CPUWeight{Weight: v}, Owner: plan.OwnerCPUQOS, BE: true,
-				Reason: name + " has the weight of what it counts on",
+				Reason: name + " has the weight of its CPU request",
 			})
 		}
 	}

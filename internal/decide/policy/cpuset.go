@@ -12,10 +12,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// giveCPUs gives the whole CPUs of the budget to all contention roots alike,
-// and returns by how much their set has grown. A set holds at least one CPU and
-// at least the minimum; if that is more than the budget, a quota bounds it
-// further. Both policies so have the same minimum.
+// giveCPUs gives all contention roots the same set of whole CPUs, according to
+// the budget, and returns the growth of the set. A set has at least one CPU,
+// and at least the minimum of BE. If that exceeds the budget, a quota limits BE
+// further, so that the minimum is the same for both suppress policies.
 func (x suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
 	p := placesOf(x.Pool, x.use, x.snap, x.cpus, x.own)
 	rooms := make(map[node.CgroupPath]unit.CPUSet, len(x.Roots))
@@ -34,7 +34,7 @@ func (x suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
 		d.CPUs = min(d.CPUs, d.Have.Len())
 	}
 	if max(has, d.CPUs) > 1 && x.snap.Knobs.Kernel.CgroupVersion == 1 {
-		d.Swaps = min(d.Swaps, min(has, d.CPUs)-1) // one CPU stays in the set: see toward
+		d.Swaps = min(d.Swaps, min(has, d.CPUs)-1) // toward needs one common CPU
 	}
 	all := pick.BestEffort(x.snap.Topology, d)
 	which := x.explain(d, all) + keptOff(room.Intersect(p.free), d.Allowed)
@@ -54,9 +54,9 @@ func (x suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
 	return spent + more, append(wants, x.setsOf(chosen, reasons)...)
 }
 
-// wholeCPUs returns the number of CPUs of the budget, given the present number.
-// It grows no further than the saved gain, and stays if the budget is lower by
-// no more than the deadband.
+// wholeCPUs returns the number of CPUs of the budget; has is the present
+// number. It grows no further than the saved growth. It does not shrink if the
+// budget is lower by at most the deadband.
 func (x suppressor) wholeCPUs(has int) int {
 	n := int(x.may / unit.CPUs(1))
 	switch {
@@ -68,11 +68,11 @@ func (x suppressor) wholeCPUs(has int) int {
 	return max(n, x.fewest())
 }
 
-// fewest is the number of CPUs that hold the least.
+// fewest returns the number of CPUs that the minimum of BE needs.
 func (x suppressor) fewest() int { return max(int((x.least+unit.CPUs(1)-1)/unit.CPUs(1)), 1) }
 
-// have returns the CPUs that Tenon has given to best-effort work: the largest
-// set if they differ.
+// have returns the CPUs that Tenon has given to BE work: the largest set if the
+// contention roots have different sets.
 func (x suppressor) have() unit.CPUSet {
 	var most unit.CPUSet
 	for _, m := range x.Roots {
@@ -85,7 +85,7 @@ func (x suppressor) have() unit.CPUSet {
 	return most
 }
 
-// explain names the chosen CPUs.
+// explain describes the chosen CPUs for a reason.
 func (x suppressor) explain(d pick.Demand, c pick.Choice) string {
 	text := fmt.Sprintf("%s: %s", x.reason, facts.CountCPUs(c.CPUs.Len()))
 	switch {
@@ -102,16 +102,16 @@ func (x suppressor) explain(d pick.Demand, c pick.Choice) string {
 	return text
 }
 
-// narrowSet finds the minimum for a contention root that can use none of the
-// chosen CPUs: free CPUs that it may use, or else LSR's. It never takes LSE's
-// or reserved CPUs; the set may be empty.
+// narrowSet returns the minimum set for a contention root that may use none of
+// the chosen CPUs: free CPUs that it may use, or else CPUs of LSR work. It
+// never takes CPUs of LSE work or reserved CPUs, so the set may be empty.
 func (x suppressor) narrowSet(d pick.Demand, room unit.CPUSet, p places) (unit.CPUSet, string) {
 	d.CPUs = x.fewest()
 	for _, from := range []struct {
 		cpus   unit.CPUSet
 		reason string
 	}{
-		{room.Intersect(p.free), "none of the CPUs that all BE has is allowed here"},
+		{room.Intersect(p.free), "none of the CPUs chosen for BE is allowed here"},
 		{room.Intersect(p.lsr), x.taken() + ", or LSR's and not lent"},
 	} {
 		if !from.cpus.Empty() {
@@ -121,14 +121,14 @@ func (x suppressor) narrowSet(d pick.Demand, room unit.CPUSet, p places) (unit.C
 	}
 	switch {
 	case !x.Enable:
-		return unit.CPUSet{}, x.taken() + ", and CPU suppress is off: nothing bounds BE"
+		return unit.CPUSet{}, x.taken() + ", and CPU suppress is off: BE has no limit"
 	case x.use.Elapsed <= 0:
 		return unit.CPUSet{}, x.taken() + ": " + noRate
 	}
 	return unit.CPUSet{}, x.taken() + ": BE keeps its least by quota"
 }
 
-// taken names the owners of the CPUs that best-effort work may not use.
+// taken names the owners of the CPUs that BE work may not use.
 func (x suppressor) taken() string {
 	if x.ReservedCPUs.Empty() {
 		return "every CPU here is LSE's"
@@ -136,7 +136,7 @@ func (x suppressor) taken() string {
 	return "every CPU here is reserved or LSE's"
 }
 
-// quotaBeside adds a quota where no cpuset can hold the bound.
+// quotaBeside adds a quota if a cpuset alone cannot enforce the bound.
 func (x suppressor) quotaBeside(chosen map[node.CgroupPath]unit.CPUSet) (spent unit.MilliCPU, wants []plan.Want) {
 	edge, bounded := unit.CPUs(x.fewest()), false
 	for _, m := range x.Roots {
@@ -153,9 +153,8 @@ func (x suppressor) quotaBeside(chosen map[node.CgroupPath]unit.CPUSet) (spent u
 	return spent, wants
 }
 
-// corner bounds best-effort work by quota to its minimum if only LSE's or
-// reserved CPUs are left for it. It changes the quota wants of the contention
-// roots.
+// corner limits BE work by quota to its minimum in contention roots that could
+// use only CPUs of LSE work or reserved CPUs. It changes their quota wants.
 func (x suppressor) corner(wants []plan.Want, chosen map[node.CgroupPath]unit.CPUSet) {
 	for i, m := range x.Roots {
 		if set, asked := chosen[m]; asked && set.Empty() {
@@ -172,10 +171,10 @@ func (x suppressor) corner(wants []plan.Want, chosen map[node.CgroupPath]unit.CP
 // A link is a cgroup whose cpuset follows that of a contention root.
 type link struct{ cgroup, root node.CgroupPath }
 
-// chainOf lists the contention roots and, on cgroup v1, every known cgroup
-// below them, parents first: there the kernel refuses a child's cpuset outside
-// its parent's, so all of them change together. On v2 a child inherits from its
-// parent.
+// chainOf lists the contention roots and, on cgroup v1, all known cgroups below
+// them, parents first. On v1 the kernel refuses a child's cpuset outside its
+// parent's, so all of them change together. On v2 a child inherits the set of
+// its parent.
 func chainOf(l facts.Layout, s node.Snapshot) []link {
 	var chain []link
 	if s.Knobs.Kernel.CgroupVersion != 1 {
@@ -196,7 +195,7 @@ func chainOf(l facts.Layout, s node.Snapshot) []link {
 	return chain
 }
 
-// setsOf returns wants that give each cgroup of the chain the set of its
+// setsOf returns the wants that give each cgroup of the chain the set of its
 // contention root.
 func (x suppressor) setsOf(chosen map[node.CgroupPath]unit.CPUSet, reasons map[node.CgroupPath]string) []plan.Want {
 	next := make(map[node.CgroupPath]unit.CPUSet, len(x.chain))
@@ -216,10 +215,11 @@ func (x suppressor) setsOf(chosen map[node.CgroupPath]unit.CPUSet, reasons map[n
 	return wants
 }
 
-// toward returns the next set of a cgroup on its way to a set. On cgroup v1 a
-// parent must contain its children at every moment. Two sets of which neither
-// contains the other are therefore exchanged in two ticks: through their
-// intersection, or their union if that is empty.
+// toward returns the next cpuset of a cgroup on the way to the wanted one. On
+// cgroup v1 a parent must always contain its children. If neither the present
+// nor the wanted set contains the other, the change therefore takes two ticks,
+// through their intersection, or through their union if the intersection is
+// empty.
 func (x suppressor) toward(p node.CgroupPath, to unit.CPUSet) unit.CPUSet {
 	now, _ := x.snap.Knobs.Now[node.Knob{Cgroup: p, File: node.FileCPUs}].(node.CPUs)
 	if x.snap.Knobs.Kernel.CgroupVersion != 1 || now.Set.Contains(to) || to.Contains(now.Set) {

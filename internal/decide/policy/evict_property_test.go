@@ -16,8 +16,8 @@ import (
 
 const gib = unit.Bytes(1) << 30
 
-// anyEvictor is a node of 64 GiB with work of all classes, some of it nested or
-// of unknown size.
+// anyEvictor returns a node of 64 GiB with work of all classes, some of it
+// nested or of unknown size.
 func anyEvictor(rnd *rand.Rand) *scene {
 	n := newScene(machine(8, 2, 1, 1), 1+rnd.IntN(2))
 	n.snap.Capabilities[node.FeatureCgroupFreezer] = node.Answer{Verdict: []node.Verdict{node.Yes, node.No}[rnd.IntN(2)]}
@@ -50,7 +50,7 @@ func anyEvictor(rnd *rand.Rand) *scene {
 	return n
 }
 
-// fill gives the work and the node some memory in use.
+// fill sets the memory use of the work and of the node.
 func (n *scene) fill(rnd *rand.Rand) {
 	var sum unit.Bytes
 	for i, w := range n.snap.Workloads {
@@ -71,10 +71,10 @@ func (n *scene) fill(rnd *rand.Rand) {
 	}
 }
 
-// TestOnlyAsLittleAsNeededEnds runs random nodes for a while. Only best-effort
-// work that may be evicted is ever stopped. No workload is chosen for memory
-// while use is below the threshold or unknown. The lowest priority goes first.
-// All victims but the last would not have been enough.
+// TestOnlyAsLittleAsNeededEnds runs random nodes for some time. It checks that
+// only BE work that may be evicted is stopped, that no workload is chosen while
+// the use of memory is below the threshold or unknown, that the lowest priority
+// goes first, and that all victims but the last would not have freed enough.
 func TestOnlyAsLittleAsNeededEnds(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(41, 42))
 	chosen, killed, frozen := 0, 0, 0
@@ -130,7 +130,7 @@ func TestOnlyAsLittleAsNeededEnds(t *testing.T) {
 	}
 }
 
-// mayStop requires that a workload is one that may be stopped.
+// mayStop checks that a workload may be stopped.
 func (n *scene) mayStop(t *testing.T, w node.Workload) {
 	t.Helper()
 	if w.Class != node.BE || w.Cgroup == "" {
@@ -146,7 +146,8 @@ func (n *scene) mayStop(t *testing.T, w node.Workload) {
 	}
 }
 
-// checkNeed requires that those who were asked for memory were needed.
+// checkNeed checks that every workload that was asked to end for memory was
+// needed.
 func (n *scene) checkNeed(t *testing.T, asked []node.Workload) {
 	t.Helper()
 	if len(asked) == 0 {
@@ -171,8 +172,8 @@ func (n *scene) checkNeed(t *testing.T, asked []node.Workload) {
 		}
 	}
 	if sum-least >= need && len(asked) > 1 {
-		// The smallest of all may be one of a lower priority: then the last in
-		// order is what must have been needed.
+		// The smallest victim can have a lower priority. Then the last victim
+		// in the order must have been needed.
 		last := unit.Bytes(0)
 		for _, w := range asked {
 			if w.Priority == most.Priority && (last == 0 || facts.MemoryOf(w).Or(0) < last) {
@@ -203,8 +204,8 @@ func (n *scene) alone(w node.Workload) bool {
 	return true
 }
 
-// TestACalmNodeWantsNothingOfRun: evictions that are switched on and not due
-// say nothing, of however many workloads.
+// TestACalmNodeWantsNothingOfRun checks that evictions that are enabled but not
+// due return no wants, for any number of workloads.
 func TestACalmNodeWantsNothingOfRun(t *testing.T) {
 	n := newScene(machine(4, 1, 1, 1), 2)
 	n.config.Evict = evict.Config{Memory: evict.MemoryConfig{ThresholdPercent: 70, LowerPercent: 68}}
@@ -226,8 +227,8 @@ func TestACalmNodeWantsNothingOfRun(t *testing.T) {
 	}
 }
 
-// TestAGraceIsNeverShort: however time passes between ticks, a victim that does
-// not grow has all its grace before it is killed.
+// TestAGraceIsNeverShort checks, for random times between ticks, that a victim
+// that does not grow gets its whole grace period before it is killed.
 func TestAGraceIsNeverShort(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(43, 44))
 	for range 300 {

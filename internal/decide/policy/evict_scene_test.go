@@ -9,15 +9,15 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// readEvict does what the lines about evictions say:
+// readEvict applies the scenario lines about evictions:
 //
 //	evict [memory=70%] [lower=68%] [grace=10s] [priority=5]
 //	evict [satisfaction=30%] [upto=60%] [near=90%] [busy=80%] [downto=70%] [window=60s] [unfreezable]
 //	ends ID     all its processes have ended
-//	starts ID   its group was made again, with new processes
+//	starts ID   its cgroup was created again, with new processes
 //
-// A workload that is asked to end, or killed, goes on until the story says that
-// it ends.
+// A workload that is asked to end, or killed, runs until a line says that it
+// ends.
 func (n *scene) readEvict(t *testing.T, verb string, f []string) {
 	t.Helper()
 	switch verb {
@@ -69,7 +69,7 @@ func (n *scene) readEvict(t *testing.T, verb string, f []string) {
 	n.showRuns()
 }
 
-// showRuns gives each best-effort workload the knob by which it stops.
+// showRuns gives each BE workload the knob run.
 func (n *scene) showRuns() {
 	for _, w := range n.snap.Workloads {
 		if _, shown := n.snap.Knobs.Now[evict.RunKnob(w)]; w.Class == node.BE && !shown {
@@ -78,8 +78,8 @@ func (n *scene) showRuns() {
 	}
 }
 
-// stops lets a step end processes: that leaves no value behind, thaws what was
-// frozen, and takes its time.
+// stops applies a step that ends processes. Such a step changes no value, thaws
+// the cgroup, and takes some time.
 func (n *scene) stops(s plan.Step) bool {
 	v, isRun := s.To.(node.Run)
 	if !isRun || !v.EndsProcesses() {

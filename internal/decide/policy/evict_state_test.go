@@ -15,8 +15,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestEvictionsGoOnWhereTheyWereSaved: an agent that starts with the saved
-// memory of the last one wants, of the knob run, what that one would have.
+// TestEvictionsGoOnWhereTheyWereSaved checks that an agent that restarts with a
+// saved state makes the same decisions on the knob run as without the restart.
 func TestEvictionsGoOnWhereTheyWereSaved(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(45, 46))
 	amid := 0
@@ -53,8 +53,7 @@ func TestEvictionsGoOnWhereTheyWereSaved(t *testing.T) {
 	}
 }
 
-// TestEvictionAtTheEdges decides where all that may be missing is, or is
-// nothing.
+// TestEvictionAtTheEdges decides on snapshots in which inputs are missing or 0.
 func TestEvictionAtTheEdges(t *testing.T) {
 	c := Config{Evict: evict.Config{
 		Memory: evict.MemoryConfig{ThresholdPercent: 1}, CPU: evict.CPUConfig{SatisfactionLower: 60, SatisfactionUpper: 99, ThresholdPercent: 1},
@@ -88,8 +87,8 @@ func TestEvictionAtTheEdges(t *testing.T) {
 	}
 }
 
-// TestPageCacheIsNeverTakenForGrowth: whether all page cache of a job counts
-// can change from one tick to the next, with no change of what it uses.
+// TestPageCacheIsNeverTakenForGrowth changes, between two ticks, whether all
+// page cache of a job counts. That must not look like growth.
 func TestPageCacheIsNeverTakenForGrowth(t *testing.T) {
 	n := newScene(machine(4, 1, 1, 1), 2)
 	n.config.Evict = evict.Config{Memory: evict.MemoryConfig{ThresholdPercent: 70, LowerPercent: 68}, Grace: time.Minute}
@@ -109,11 +108,11 @@ func TestPageCacheIsNeverTakenForGrowth(t *testing.T) {
 		for _, s := range n.decide(t) {
 			asks := turn == 0 && s.Knob.Cgroup == "be/victim" && s.To == node.AskedToEnd
 			if s.Knob.File == node.FileRun && !asks {
-				t.Errorf("turn %d: %v", turn, s)
+				t.Errorf("tick %d: %v", turn, s)
 			}
 		}
 		if len(n.state.Evictions.Victims) != 1 {
-			t.Fatalf("turn %d: the victims are %+v", turn, n.state.Evictions.Victims)
+			t.Fatalf("tick %d: the victims are %+v", turn, n.state.Evictions.Victims)
 		}
 		for i := range 2 {
 			if turn%2 == i {

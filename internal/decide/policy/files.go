@@ -9,18 +9,18 @@ import (
 
 // The knobs that the policies of this package own.
 var (
-	// Limits of rules, exclusive CPUs and contention roots matter whatever is
-	// enabled.
+	// Needed in every configuration, by limits of rules, exclusive CPUs and
+	// contention roots.
 	ownedAlways   = []node.File{node.FileCPUWeight, node.FileCPUMax, node.FileCPUs}
 	ownedByClaims = []node.File{node.FileMems}
-	// Any isolation mechanism may be selected. A snapshot cannot show knobs
-	// of mechanisms that the node lacks.
+	// Any isolation mechanism may be selected. A snapshot omits the knobs of
+	// mechanisms that the node lacks.
 	ownedByMechanisms = []node.File{node.FileIdentity, node.FileScheduler, node.FilePolicy, node.FileCookie, node.FileSlice}
 )
 
-// Files lists the knobs of a cgroup that the policies may want under c for such
-// workloads, and that a snapshot must therefore show. A snapshot shows knobs
-// that Tenon has changed in any case, so that they can be released.
+// Files lists the knobs that the policies may set with configuration c and
+// these workloads. A snapshot must contain them. It also contains every knob
+// that Tenon has changed, so that it can be released.
 func Files(c Config, workloads []node.Workload) []node.File {
 	files := slices.Clone(ownedAlways)
 	if c.CPUQOS.Enable {

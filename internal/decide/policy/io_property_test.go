@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// anyIO asks anything of some disks for some classes, and gives some cgroups
-// limits from before.
+// anyIO sets random block I/O settings for some classes, and limits from before
+// Tenon for some cgroups.
 func (n *scene) anyIO(rnd *rand.Rand) {
 	n.snap.Devices = nil
 	for i := range rnd.IntN(4) {
@@ -40,9 +40,9 @@ func (n *scene) anyIO(rnd *rand.Rand) {
 	}
 }
 
-// TestBlockIOIsNeverMoreThanAsked plays random nodes and checks the writes: a
-// class without configuration is never touched, no limit is wider than the one
-// from before, and the limits of a class add up to no more than its share.
+// TestBlockIOIsNeverMoreThanAsked runs random nodes and checks the writes: a
+// class without settings never changes, no limit exceeds the one from before
+// Tenon, and the limits of a class add up to at most its share.
 func TestBlockIOIsNeverMoreThanAsked(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(9, 9))
 	for range 300 {
@@ -74,7 +74,8 @@ func TestBlockIOIsNeverMoreThanAsked(t *testing.T) {
 	}
 }
 
-// checkIO checks who is touched, and what the groups of a class have together.
+// checkIO checks which cgroups have wants, and the sum of the limits of each
+// class.
 func (n *scene) checkIO(t *testing.T, wants []plan.Want) {
 	t.Helper()
 	classOf := func(p node.CgroupPath) node.Class {
@@ -89,7 +90,7 @@ func (n *scene) checkIO(t *testing.T, wants []plan.Want) {
 	for _, w := range wants {
 		class := classOf(w.Knob.Cgroup)
 		if len(n.config.IO.Classes[class]) == 0 {
-			t.Fatalf("%v of class %q, of which nothing was asked", w, class)
+			t.Fatalf("%v of class %q, which has no settings", w, class)
 		}
 		if v, is := w.Value.(node.IOMax); is {
 			for d, l := range v.Limits() {

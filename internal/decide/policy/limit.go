@@ -11,14 +11,14 @@ import (
 )
 
 // limit owns cpu.max of a workload's own cgroup: the limit of its owner, plus
-// CPU burst for latency-sensitive work. Exclusive CPUs bound their owner by
-// themselves, so it has no quota. If the workload's cgroup is a contention
-// root, cpu.max belongs to suppress.
+// CPU burst for LS work. A workload with exclusive CPUs has no quota, because
+// its CPUs limit it. If the workload's cgroup is a contention root, cpu.max
+// belongs to suppress.
 //
-// On cgroup v1 it also owns the other quotas below a contention root: the
+// On cgroup v1 it also owns the other quotas below a contention root. The
 // kernel refuses to lower a parent's quota below a child's
 // (kernel/sched/core.c: tg_cfs_schedulable_down), so the child's quota is
-// lowered first. Cgroup v2 applies the smaller of the two by itself.
+// lowered first. Cgroup v2 applies the smaller of the two.
 func limit(x *burster, l facts.Layout, s node.Snapshot, own grants, bounds []plan.Want) []plan.Want {
 	wants := make([]plan.Want, 0, len(s.Workloads))
 	seen := make(map[node.CgroupPath]bool, len(s.Workloads))
@@ -26,7 +26,7 @@ func limit(x *burster, l facts.Layout, s node.Snapshot, own grants, bounds []pla
 		mine := x.wants(w)
 		if _, pinned := own.of[w.ID]; pinned {
 			for i := range mine {
-				mine[i].Intent, mine[i].Value, mine[i].Reason = plan.Release, nil, "its own CPUs bound it"
+				mine[i].Intent, mine[i].Value, mine[i].Reason = plan.Release, nil, "its exclusive CPUs limit it"
 			}
 		}
 		for _, want := range mine {
@@ -52,7 +52,7 @@ func limit(x *burster, l facts.Layout, s node.Snapshot, own grants, bounds []pla
 		if seen[p] {
 			continue
 		}
-		w := plan.Want{Intent: plan.Release, Knob: node.Knob{Cgroup: p, File: node.FileCPUMax}, Owner: plan.OwnerLimit, Reason: "no CPU limit was asked for", BE: true}
+		w := plan.Want{Intent: plan.Release, Knob: node.Knob{Cgroup: p, File: node.FileCPUMax}, Owner: plan.OwnerLimit, Reason: "no CPU limit is set for it", BE: true}
 		if w = within(s.Knobs, l, above, w); w.Intent == plan.Set {
 			wants = append(wants, w)
 		}
@@ -60,7 +60,7 @@ func limit(x *burster, l facts.Layout, s node.Snapshot, own grants, bounds []pla
 	return wants
 }
 
-// outcome returns the value of a knob after its want; nil if not known.
+// outcome returns the value of a knob after its want, or nil if it is unknown.
 func outcome(k node.Knobs, w plan.Want) node.Value {
 	switch w.Intent {
 	case plan.Set:
@@ -71,13 +71,14 @@ func outcome(k node.Knobs, w plan.Want) node.Value {
 	return k.Now[w.Knob]
 }
 
-// ownLimit is the limit that decide/limit gives; base holds without bursts. A
-// limit that another component manages is released, unless that component changed
-// it after Tenon's first write: to restore the journaled value would revert that.
+// ownLimit returns the want for the limit from package limit; base is its value
+// without bursts. A limit that another component manages is released. If that
+// component changed it after Tenon's first write, it is set instead, because
+// restoring the journaled value would revert that change.
 func ownLimit(k node.Knobs, w node.Workload, p node.Container) (want plan.Want, base node.CPUMax, limited bool) {
 	want = plan.Want{
 		Intent: plan.Release, Knob: node.Knob{Cgroup: p.Cgroup, File: node.FileCPUMax}, Owner: plan.OwnerLimit,
-		Reason: "no CPU limit was asked for", BE: w.Class == node.BE,
+		Reason: "no CPU limit is set for it", BE: w.Class == node.BE,
 	}
 	m, asked := p.CPULimit.Value()
 	before, _ := facts.Original(k, want.Knob).(node.CPUMax)
@@ -85,16 +86,16 @@ func ownLimit(k node.Knobs, w node.Workload, p node.Container) (want plan.Want, 
 	case ours && facts.IsQuota(own):
 		base = own
 		want.Intent, want.Value = plan.Set, base
-		want.Reason = fmt.Sprintf("%s asked for at most %v of CPU", p.Name, m)
+		want.Reason = fmt.Sprintf("%s has a CPU limit of %v", p.Name, m)
 		return want, base, true
 	case !facts.IsQuota(before):
 		return want, base, false
 	}
 	base = before
-	want.Reason = fmt.Sprintf("%s had at most %v of CPU before Tenon", p.Name, facts.MilliOf(before))
+	want.Reason = fmt.Sprintf("%s had a CPU limit of %v before Tenon", p.Name, facts.MilliOf(before))
 	if asked {
 		base.Quota = limits.Quota(p.CPULimit, before.Period)
-		want.Reason = fmt.Sprintf("%s has at most %v of CPU", p.Name, m)
+		want.Reason = fmt.Sprintf("%s has a CPU limit of %v", p.Name, m)
 	}
 	if _, touched := k.Before[want.Knob]; touched && base != before {
 		want.Intent, want.Value = plan.Set, base
@@ -102,20 +103,20 @@ func ownLimit(k node.Knobs, w node.Workload, p node.Container) (want plan.Want, 
 	return want, base, true
 }
 
-// within limits a future quota to that of the contention root above it.
+// within limits a wanted quota to the quota of the contention root above it.
 func within(k node.Knobs, l facts.Layout, above map[node.CgroupPath]node.CPUMax, want plan.Want) plan.Want {
 	root, below := l.RootAbove(want.Knob.Cgroup)
 	bound, bounded := above[root]
 	own, known := outcome(k, want).(node.CPUMax)
 	if below && bounded && known && facts.IsQuota(own) && bound.Narrower(own) < 0 {
 		want.Intent, want.Value = plan.Set, bound
-		want.Reason = fmt.Sprintf("cgroup v1: %s may have no more than %s above it", want.Knob.Cgroup, root)
+		want.Reason = fmt.Sprintf("cgroup v1: %s may not exceed %s above it", want.Knob.Cgroup, root)
 	}
 	return want
 }
 
-// quotasBelow lists the known cgroups below contention roots that have a quota,
-// had one before Tenon, or will get one, sorted.
+// quotasBelow lists, sorted, the known cgroups below contention roots that have
+// a quota, had one before Tenon's first write, or will get one.
 func quotasBelow(l facts.Layout, s node.Snapshot) []node.CgroupPath {
 	asked := map[node.CgroupPath]bool{}
 	for _, w := range s.Workloads {

@@ -10,26 +10,26 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// selector selects the isolation mechanism between best-effort and
-// latency-sensitive work on the CPU: one at a time, the strongest that the node
-// supports, beginning where the owner says. Below each mechanism cpuQOS keeps
-// best-effort work idle, so that remains if the mechanism fails.
+// selector selects the isolation mechanism between BE and LS work on the CPU:
+// one mechanism at a time, the strongest that the node supports, starting at
+// the configured one. With each mechanism cpuQOS keeps BE idle, so that BE
+// still gives way if the mechanism fails.
 type selector struct {
 	// Status is the selection, and the mechanism failures of the last hour.
 	Status node.Selection `json:"status,omitzero"`
-	// LS is the CPUs on which latency-sensitive work ran lately; only on
-	// MechanismSiblings.
+	// LS holds the CPUs on which LS work lately ran. Only MechanismSiblings
+	// uses it.
 	LS sightings `json:"ls,omitzero"`
 }
 
-// Mechanisms returns for each isolation mechanism whether a node with these
-// capabilities supports it, and which one would be selected first.
+// Mechanisms returns whether a node with these capabilities supports each
+// isolation mechanism, and which mechanism is selected first.
 func Mechanisms(c CPUQOS, can node.Capabilities, i node.Isolation) node.Selection {
 	return selector{}.choose(c, node.Snapshot{Capabilities: can, Isolation: i}).Status
 }
 
-// choose selects the first mechanism of the preference order that the node
-// supports and that does not wait after a failure.
+// choose selects the first mechanism in preference order that the node supports
+// and whose retry time has come.
 func (st selector) choose(c CPUQOS, s node.Snapshot) selector {
 	now := st.Status
 	next := node.Selection{
@@ -58,17 +58,18 @@ func (st selector) choose(c CPUQOS, s node.Snapshot) selector {
 	return selector{Status: next, LS: st.LS}
 }
 
-// because returns why a mechanism was selected, and why not those before it.
+// because returns the reasons why a mechanism was selected and those before it
+// were not.
 func because(v node.Selection, begin, chosen int, at time.Time) string {
-	text := "the strongest that this node can carry"
+	text := "the strongest that this node supports"
 	switch first := v.Mechanisms[begin]; {
 	case v.Pinned == "":
 	case first.Can != node.Yes:
-		text = fmt.Sprintf("%s is asked for and cannot be: %s", v.Pinned, first.Why)
+		text = fmt.Sprintf("%s was requested but is not supported: %s", v.Pinned, first.Why)
 	case v.ByHand:
-		text = "an operator asked for " + string(v.Pinned)
+		text = "an operator requested " + string(v.Pinned)
 	default:
-		text = "the configuration asks for " + string(v.Pinned)
+		text = "the configuration requests " + string(v.Pinned)
 	}
 	for _, r := range v.Mechanisms[begin:chosen] {
 		if r.Can != node.Yes || !at.Before(r.Retry) {
@@ -77,16 +78,16 @@ func because(v node.Selection, begin, chosen int, at time.Time) string {
 		last := v.Failures[lastOf(v.Failures, r.Mechanism)]
 		wait := r.Retry.Sub(at).Round(time.Second)
 		if r.Down {
-			text += fmt.Sprintf("; %s fell %d times in an hour, at last: %s: it stays down for %v", r.Mechanism, r.Failures, last.Why, wait)
+			text += fmt.Sprintf("; %s failed %d times in an hour, last: %s: not tried for %v", r.Mechanism, r.Failures, last.Why, wait)
 		} else {
-			text += fmt.Sprintf("; %s fell: %s: tried again in %v", r.Mechanism, last.Why, wait)
+			text += fmt.Sprintf("; %s failed: %s: tried again in %v", r.Mechanism, last.Why, wait)
 		}
 	}
 	return text
 }
 
-// selectMechanism selects a mechanism and returns its wants. The first result
-// holds the CPUs that best-effort work avoids on MechanismSiblings.
+// selectMechanism selects a mechanism and returns its wants. The selector
+// returned also holds the CPUs that BE work avoids with MechanismSiblings.
 func (st selector) selectMechanism(c CPUQOS, l facts.Layout, s node.Snapshot) (selector, []plan.Want) {
 	if !c.Enable {
 		return selector{}, giveBack(nil, l, s, "CPU QoS is off")
@@ -96,7 +97,7 @@ func (st selector) selectMechanism(c CPUQOS, l facts.Layout, s node.Snapshot) (s
 		next.LS = sightings{}
 	} else if next.LS = st.LS.observe(s); next.LS.blind() {
 		next.Status.Failures = append(next.Status.Failures, node.Failure{
-			At: s.At, Mechanism: node.MechanismSiblings, Why: "the CPUs of latency-sensitive work are not counted", Refused: true,
+			At: s.At, Mechanism: node.MechanismSiblings, Why: "the run time of LS on each CPU is not counted", Refused: true,
 		})
 	}
 	return next, next.wants(c, l, s)

@@ -8,20 +8,20 @@ import (
 )
 
 const (
-	// fallsCount is how long a mechanism failure counts.
+	// fallsCount is the time for which a mechanism failure counts.
 	fallsCount = time.Hour
-	// ejections is the number of ejections within fallsCount after which a
-	// mechanism is not tried again.
+	// ejections is the number of failures of a mechanism in use, within
+	// fallsCount, after which it is not tried again in that time.
 	ejections = 3
-	// firstRetry is the wait after a failure. Every further failure doubles it,
-	// up to lastRetry.
+	// firstRetry is the time after the first failure until the next try. It
+	// doubles with every further failure, up to lastRetry.
 	firstRetry = time.Minute
 	lastRetry  = 30 * time.Minute
 )
 
-// fallsOf adds new failures to the remembered ones, and drops expired ones, the
-// oldest first. A remembered failure in the future has another boot's clock and
-// is dropped; a new one gets the present time.
+// fallsOf adds new failures to the remembered ones and drops expired ones; the
+// result is oldest first. A remembered failure with a time in the future is
+// from before a reboot and is dropped.
 func fallsOf(known, seen []node.Failure, at time.Time) []node.Failure {
 	var all []node.Failure
 	add := func(f node.Failure, future bool) {
@@ -51,9 +51,9 @@ func lastOf(failures []node.Failure, r node.Mechanism) int {
 	return -1
 }
 
-// waitsFor returns how often a mechanism failed since an operator's last
-// choice, whether that was too often, and when it is tried again; zero: it did
-// not fail.
+// waitsFor returns the number of failures of a mechanism since an operator's
+// last request, whether it failed too often, and the time of the next try. The
+// time is zero if it did not fail.
 func waitsFor(r node.Mechanism, failures []node.Failure, asked time.Time) (fell int, down bool, retry time.Time) {
 	var ejected []time.Time
 	for _, f := range failures {

@@ -11,13 +11,12 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// schedulerHold is how long best-effort threads stay off a sibling by default
-// after latency-sensitive threads left it: services run for less than that
+// schedulerHold is the default time for which BE threads stay off a sibling
+// after LS threads have left it. It is longer than the usual pause of a service
 // between two requests.
 const schedulerHold = 200 * time.Microsecond
 
-// mechanismOf returns the isolation mechanism to which a file belongs; empty:
-// none.
+// mechanismOf returns the isolation mechanism to which a knob belongs, or "".
 func mechanismOf(f node.File) node.Mechanism {
 	switch f {
 	case node.FileIdentity:
@@ -31,8 +30,8 @@ func mechanismOf(f node.File) node.Mechanism {
 }
 
 // wants returns the wants of the selected mechanism, and releases the knobs of
-// the others. It waits for these releases: two mechanisms never act at once, so
-// no kernel has both marks and cookies, or cookies and a BPF scheduler.
+// the other mechanisms. It abstains until these releases are done. So no kernel
+// has both marks and cookies, or cookies and a BPF scheduler.
 func (st selector) wants(c CPUQOS, l facts.Layout, s node.Snapshot) []plan.Want {
 	var wants []plan.Want
 	switch st.Status.Mechanism {
@@ -51,7 +50,7 @@ func (st selector) wants(c CPUQOS, l facts.Layout, s node.Snapshot) []plan.Want 
 		wants[i].Owner, wants[i].Reason = plan.OwnerMechanism, reason
 		if waits != "" {
 			wants[i].Intent, wants[i].Value = plan.Abstain, nil
-			wants[i].Reason = fmt.Sprintf("%s waits until %s given up", st.Status.Mechanism, waits)
+			wants[i].Reason = fmt.Sprintf("%s waits until %s released", st.Status.Mechanism, waits)
 		}
 	}
 	wants = append(wants, st.slices(c, l, s)...)
@@ -64,7 +63,7 @@ func (st selector) wants(c CPUQOS, l facts.Layout, s node.Snapshot) []plan.Want 
 	return append(wants, released...)
 }
 
-// waits returns which knobs must be released first; empty: none.
+// waits names the knobs that must be released first; empty: none.
 func (st selector) waits(s node.Snapshot) string {
 	other := node.Mechanism("")
 	for k := range s.Knobs.Before {
@@ -81,7 +80,7 @@ func (st selector) waits(s node.Snapshot) string {
 	return ""
 }
 
-// turned reports whether Tenon has changed a file in any cgroup.
+// turned reports whether Tenon has changed the knob f in any cgroup.
 func turned(s node.Snapshot, f node.File) bool {
 	for k := range s.Knobs.Before {
 		if k.File == f {
@@ -91,7 +90,8 @@ func turned(s node.Snapshot, f node.File) bool {
 	return false
 }
 
-// giveBack releases the changed isolation knobs that no want names.
+// giveBack releases the isolation knobs that Tenon has changed and that no want
+// names.
 func giveBack(wants []plan.Want, l facts.Layout, s node.Snapshot, reason string) []plan.Want {
 	wanted := make(map[node.Knob]bool, len(wants))
 	for _, w := range wants {
@@ -112,9 +112,10 @@ func giveBack(wants []plan.Want, l facts.Layout, s node.Snapshot, reason string)
 	return released
 }
 
-// ofThreads makes all threads below contention roots best-effort by a file. It
-// leaves other cgroups alone: their weight is not the least, so their threads
-// would compete fully when the mechanism ends, which may be at any moment.
+// ofThreads returns the wants that apply the thread attribute f to all threads
+// below contention roots. It omits other cgroups, because they do not have the
+// least weight: if the mechanism failed, their threads would compete with full
+// weight.
 func ofThreads(f node.File, l facts.Layout) []plan.Want {
 	var wants []plan.Want
 	for _, p := range highest(l.Roots) {
@@ -123,8 +124,8 @@ func ofThreads(f node.File, l facts.Layout) []plan.Want {
 	return wants
 }
 
-// alone returns the highest cgroups that hold work of this class only, sorted:
-// the contention roots, or the workloads' own cgroups if these are not known.
+// alone returns, sorted, the highest cgroups that hold only work of this class:
+// the contention roots, or the cgroups of workloads whose root is unknown.
 func alone(l facts.Layout) []node.CgroupPath {
 	all := slices.Clone(l.Roots)
 	for _, p := range l.Shared {
@@ -135,7 +136,7 @@ func alone(l facts.Layout) []node.CgroupPath {
 	return highest(all)
 }
 
-// highest sorts cgroups and leaves out those below another.
+// highest sorts cgroups and drops those below another of them.
 func highest(all []node.CgroupPath) []node.CgroupPath {
 	within := func(p node.CgroupPath) bool {
 		return slices.ContainsFunc(all, func(q node.CgroupPath) bool { return q != p && q.Contains(p) })
@@ -145,7 +146,7 @@ func highest(all []node.CgroupPath) []node.CgroupPath {
 	return slices.Compact(top)
 }
 
-// scheduler returns the parameters of the BPF scheduler.
+// scheduler returns the parameters of the BE scheduler.
 func (c CPUQOS) scheduler(can node.Capabilities) node.Scheduler {
 	v := node.Scheduler{
 		Loaded: true, Siblings: can.Can(node.FeatureHardwareSMT) && c.expels(),
@@ -164,11 +165,12 @@ func (c CPUQOS) scheduler(can node.Capabilities) node.Scheduler {
 	return v
 }
 
-// identity returns the owner's treatment of a class, or Koordinator's.
+// identity returns the configured treatment of a class, or Koordinator's
+// default.
 func (c CPUQOS) identity(class node.Class) node.Identity {
 	if v, said := c.Identity[class]; said {
 		if class != node.BE {
-			v = max(v, node.IdentityNone) // never idle
+			v = max(v, node.IdentityNone) // only BE gives way
 		}
 		return v
 	}
@@ -181,16 +183,17 @@ func (c CPUQOS) identity(class node.Class) node.Identity {
 	return node.IdentityNone
 }
 
-// expels reports whether siblings are kept clean for any class.
+// expels reports whether any class keeps BE off the siblings of its CPUs.
 func (c CPUQOS) expels() bool {
 	return slices.ContainsFunc(node.Classes, func(class node.Class) bool {
 		return class.Sensitive() && c.identity(class) >= node.IdentityExpels
 	})
 }
 
-// identities marks all work for a vendor's kernel, from the highest cgroup of
-// one class down to the workload's own: the kernel compares cgroups with their
-// siblings at each level, and an unmarked level would cancel the mark.
+// identities marks all work for a vendor's kernel. It marks each cgroup from
+// the highest one that holds only this class down to the workload's own. The
+// kernel compares siblings at each level, and a level without a mark would
+// cancel it.
 func (c CPUQOS) identities(s node.Snapshot) []plan.Want {
 	var wants []plan.Want
 	seen := map[node.CgroupPath]bool{}
@@ -207,7 +210,7 @@ func (c CPUQOS) identities(s node.Snapshot) []plan.Want {
 			}
 			top := slices.IndexFunc(tops, func(p node.CgroupPath) bool { return p.Contains(w.Cgroup) })
 			if top < 0 {
-				continue // it holds other work, which must not get its mark
+				continue // the cgroup also holds other classes, which must not get the mark
 			}
 			for p := w.Cgroup; tops[top].Contains(p) && !seen[p]; p = p.Parent() {
 				seen[p] = true

@@ -15,8 +15,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// anyIsolation changes the isolation at random: capabilities, failures, the
-// owner's and the operator's choice.
+// anyIsolation changes the isolation at random: capabilities, failures, and the
+// choice of the configuration and of the operator.
 func (n *scene) anyIsolation(t *testing.T, rnd *rand.Rand) {
 	t.Helper()
 	mechanism := node.Mechanisms[rnd.IntN(len(node.Mechanisms))]
@@ -45,11 +45,11 @@ func (n *scene) anyIsolation(t *testing.T, rnd *rand.Rand) {
 		} else {
 			n.snap.Isolation.LSOn = nil
 		}
-	case 9: // LS work comes anywhere, also into cgroups of BE work
+	case 9: // new LS work anywhere, also in cgroups of BE work
 		w := node.Workload{ID: node.WorkloadID(fmt.Sprint("guest", len(n.snap.Workloads))), Class: node.LS}
 		host := n.snap.Workloads[rnd.IntN(len(n.snap.Workloads))]
 		w.Cgroup = host.Cgroup.Join(string(w.ID))
-		if w.ContentionRoot = w.Cgroup; rnd.IntN(3) == 0 { // or BE work, without a known contention root
+		if w.ContentionRoot = w.Cgroup; rnd.IntN(3) == 0 { // or new BE work with an unknown contention root
 			w.Class, w.ContentionRoot = node.BE, ""
 		}
 		n.add(w)
@@ -58,15 +58,15 @@ func (n *scene) anyIsolation(t *testing.T, rnd *rand.Rand) {
 
 // TestOneMechanismAtATime runs random nodes whose mechanisms fail at random.
 // After every tick the scene checks that at most one mechanism is active, that
-// no latency-sensitive work is in a cgroup changed for best-effort work, and
-// that this work keeps cpu.idle. The test checks the wants, and that all this
-// holds when every third step fails.
+// no LS work is in a cgroup that Tenon changed for BE work, and that BE work
+// keeps cpu.idle. The test checks the wants, and repeats all checks with every
+// third step failing.
 func TestOneMechanismAtATime(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(71, 62))
 	used := map[node.Mechanism]int{}
 	for try := range 60 {
 		n := anyScene(rnd, 48, 1+try%2)
-		if try%2 == 0 { // another component manages the weights above
+		if try%2 == 0 { // another component manages the weights of the parents
 			for i, w := range n.snap.Workloads {
 				n.snap.Workloads[i].IdleCgroup = w.Cgroup
 			}
@@ -111,8 +111,8 @@ func TestOneMechanismAtATime(t *testing.T) {
 	}
 }
 
-// checkIsolationWants checks that no want for best-effort work names a cgroup
-// with other work, and that all wants belong to one mechanism.
+// checkIsolationWants checks that no want for BE work names a cgroup with other
+// work, and that all wants belong to one mechanism.
 func (n *scene) checkIsolationWants(t *testing.T) {
 	t.Helper()
 	for _, w := range n.wants {
@@ -131,7 +131,7 @@ func (n *scene) checkIsolationWants(t *testing.T) {
 	}
 }
 
-// zeroOf is the value that a knob of isolation has when it is not turned.
+// zeroOf returns the value of an isolation knob that Tenon has not changed.
 func zeroOf(v node.Value) node.Value {
 	if _, is := v.(node.Identity); is {
 		return node.IdentityNone
@@ -139,9 +139,9 @@ func zeroOf(v node.Value) node.Value {
 	return node.ThreadsNormal
 }
 
-// TestBEKeepsOffSiblings: on MechanismSiblings, whatever CPU suppress does,
-// best-effort work has no CPU beside latency-sensitive work unless it has only
-// its least; and it always has one CPU.
+// TestBEKeepsOffSiblings checks that with MechanismSiblings, for all settings
+// of CPU suppress, BE work has no sibling of LS work unless it has only its
+// minimum, and that it always has one CPU.
 func TestBEKeepsOffSiblings(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(63, 64))
 	kept := 0
@@ -169,7 +169,7 @@ func TestBEKeepsOffSiblings(t *testing.T) {
 			})
 			n.decide(t)
 			if turn%6 < 4 || n.state.Selector.Status.Mechanism != node.MechanismSiblings {
-				continue // what was seen before counts, too, and v1 needs two ticks
+				continue // earlier sightings count too, and v1 needs two ticks
 			}
 			var beside unit.CPUSet
 			for _, c := range n.snap.Topology.CPUs {
@@ -186,7 +186,7 @@ func TestBEKeepsOffSiblings(t *testing.T) {
 				least = max(int((unit.CPUs(all.Len()).Percent(n.config.Suppress.MinPercent)+999)/1000), 1)
 			}
 			if bad := set.Intersect(beside); !bad.Empty() && set.Len() > least {
-				t.Fatalf("try %d, turn %d, %+v: BE has %v, LS ran on %v, and %v is beside it", try, turn, n.config.Suppress, set, on, bad)
+				t.Fatalf("try %d, tick %d, %+v: BE has %v, LS ran on %v, and %v is beside it", try, turn, n.config.Suppress, set, on, bad)
 			}
 			if !beside.Empty() {
 				kept++
@@ -194,12 +194,12 @@ func TestBEKeepsOffSiblings(t *testing.T) {
 		}
 	}
 	if kept < 50 {
-		t.Errorf("LS work had a sibling in %d turns only", kept)
+		t.Errorf("LS work had a sibling in %d ticks only", kept)
 	}
 }
 
-// TestTheSelectionIsRememberedOverARestart: the memory is plain data, and an
-// agent that comes back with it does what the other would have done.
+// TestTheSelectionIsRememberedOverARestart checks that the state survives JSON,
+// and that an agent that restarts with it makes the same decisions.
 func TestTheSelectionIsRememberedOverARestart(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(65, 66))
 	for range 40 {
@@ -224,11 +224,11 @@ func TestTheSelectionIsRememberedOverARestart(t *testing.T) {
 		}
 		s := n.snap
 		s.At = s.At.Add(time.Minute)
-		s.Isolation.Failures = nil // the host has forgotten
+		s.Isolation.Failures = nil // the host reports them only once
 		_, want := Decide(n.config, n.state, s)
 		_, got := Decide(n.config, back, s)
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmp.Comparer(func(a, b plan.Want) bool { return a == b })); diff != "" {
-			t.Fatalf("what was remembered makes another decision:\n%s", diff)
+			t.Fatalf("the restored state gives another decision:\n%s", diff)
 		}
 	}
 }

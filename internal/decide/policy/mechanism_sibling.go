@@ -12,32 +12,33 @@ import (
 )
 
 const (
-	// besideShare is the share of a CPU, in thousandths, from which
-	// latency-sensitive work counts as running there: timers and rare wake-ups
-	// occur on every CPU.
+	// besideShare is the use of a CPU, in thousandths, from which LS work
+	// counts as running there. The limit is above 0 because timers and rare
+	// wake-ups occur on every CPU.
 	besideShare = 10
-	// marginCalm is how long best-effort work then avoids its siblings.
+	// marginCalm is the time for which BE work then avoids the siblings of the
+	// CPU.
 	marginCalm = 3 * time.Second
-	// blindFor is how long the CPUs of latency-sensitive work may stay
-	// uncounted before that is a mechanism failure: counting starts with the
-	// mechanism.
+	// blindFor is the time without counters of LS work after which
+	// MechanismSiblings has failed. It is not 0, because counting starts only
+	// with the mechanism.
 	blindFor = 10 * time.Second
 )
 
-// sightings holds the CPUs on which latency-sensitive work ran lately.
+// sightings holds the CPUs on which LS work ran lately.
 type sightings struct {
 	At      time.Time                  `json:"at,omitzero"`
 	Counter map[unit.CPU]time.Duration `json:"counter,omitempty"`
 	Last    map[unit.CPU]time.Time     `json:"last,omitempty"`
-	// Blind is the time since when the CPUs are not counted.
+	// Blind is the time since which there are no counters; zero: there are.
 	Blind time.Time `json:"blind,omitzero"`
 }
 
-// observe adds the counters of s. Without counters older sightings last until
-// they expire.
+// observe adds the counters of s. If s has no counters, older sightings last
+// until they expire.
 func (x sightings) observe(s node.Snapshot) sightings {
 	switch {
-	case x.At.After(s.At): // the clock of another boot
+	case x.At.After(s.At): // x.At is from before a reboot
 		return sightings{At: s.At}
 	case s.Isolation.LSOn == nil && x.Blind.IsZero():
 		return sightings{At: s.At, Last: x.lately(s.At), Blind: s.At}
@@ -55,10 +56,10 @@ func (x sightings) observe(s node.Snapshot) sightings {
 	return next
 }
 
-// blind reports whether the CPUs were not counted for too long.
+// blind reports whether counters have been missing for too long.
 func (x sightings) blind() bool { return !x.Blind.IsZero() && x.At.Sub(x.Blind) >= blindFor }
 
-// lately returns the CPUs whose siblings are still to be kept clean.
+// lately returns the CPUs whose siblings BE must still avoid.
 func (x sightings) lately(at time.Time) map[unit.CPU]time.Time {
 	last := map[unit.CPU]time.Time{}
 	for cpu, seen := range x.Last {
@@ -69,7 +70,8 @@ func (x sightings) lately(at time.Time) map[unit.CPU]time.Time {
 	return last
 }
 
-// siblings lists the CPUs beside which LS work ran, the oldest first.
+// siblings lists the siblings of the CPUs on which LS work ran, least recent
+// first.
 func (x sightings) siblings(t node.Topology) []unit.CPU {
 	if len(x.Last) == 0 {
 		return nil
@@ -97,8 +99,8 @@ func (x sightings) siblings(t node.Topology) []unit.CPU {
 	return all
 }
 
-// clear removes the CPUs beside latency-sensitive work from a set, as far as
-// the least allows; it then returns CPUs in the order of siblings.
+// clear removes the siblings of LS work from a set. If less than the minimum of
+// BE would be left, it keeps some of them, in the order of siblings.
 func (x suppressor) clear(of unit.CPUSet) unit.CPUSet {
 	left := of.Minus(unit.CPUSetOf(x.beside...))
 	for _, cpu := range x.beside {
@@ -112,10 +114,11 @@ func (x suppressor) clear(of unit.CPUSet) unit.CPUSet {
 	return left
 }
 
-// keptOff says how many CPUs clear removed; empty: none.
+// keptOff describes, for a reason, the number of CPUs that clear removed;
+// empty: none.
 func keptOff(of, left unit.CPUSet) string {
 	if n := of.Minus(left).Len(); n > 0 {
-		return fmt.Sprintf("; %s kept free beside LS", facts.AreCPUs(n))
+		return fmt.Sprintf("; %s kept free as siblings of LS", facts.AreCPUs(n))
 	}
 	return ""
 }

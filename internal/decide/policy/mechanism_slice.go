@@ -8,27 +8,27 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// slices gives best-effort threads the longest slice where they compete with
-// other work in a cgroup that is not idle: because another component manages
-// its weight, because it also holds other work, or because it has the least
+// slices gives BE threads the longest time slice if they compete with other
+// work in a cgroup that is not idle. A cgroup is not idle if another component
+// manages its weight, if it also holds other work, or if it has the least
 // weight.
 //
-// The kernel compares two threads where their cgroups meet. Since Linux 6.6 a
-// thread that is not idle there may finish the slice that it has begun. A
-// best-effort thread that has just become runnable (it woke, or its quota was
-// refilled) so delays each thread that wakes later, by its slice, rounded up to
-// ticks. A cgroup has the shortest slice of its threads, and since Linux 6.12 a
-// waking thread with a shorter slice preempts at once.
+// The kernel compares two threads at the lowest cgroup that contains both.
+// Since Linux 6.6 a thread that is not idle there may finish the slice that it
+// has begun. A BE thread that has just become runnable, because it woke or got
+// new quota, therefore delays each thread that wakes later by up to its slice,
+// rounded up to ticks. A cgroup has the shortest slice of its threads, and
+// since Linux 6.12 a waking thread with a shorter slice preempts at once.
 //
-// The two strongest mechanisms do not need it: vendor marks act across cgroups,
-// and threads of sched_ext run below all others.
+// The two strongest mechanisms do not need long slices: vendor marks apply
+// across cgroups, and sched_ext threads run below all others.
 func (st selector) slices(c CPUQOS, l facts.Layout, s node.Snapshot) []plan.Want {
 	mechanism := st.Status.Mechanism
 	if c.SlicesUnmanaged || mechanism == node.MechanismVendor || mechanism == node.MechanismSchedExt || !s.Capabilities.Can(node.FeatureEEVDFSlice) {
 		return nil
 	}
 	if turned(s, node.FilePolicy) {
-		return nil // wait for their release: slices do not act on threads of sched_ext
+		return nil // a slice has no effect on a sched_ext thread, so wait for the release
 	}
 	var idle []node.CgroupPath
 	if c.Means != node.FeatureCPUWeight && mechanism != node.MechanismWeight && s.Capabilities.Can(node.FeatureCPUIdle) {
@@ -44,14 +44,14 @@ func (st selector) slices(c CPUQOS, l facts.Layout, s node.Snapshot) []plan.Want
 		}
 		wants = append(wants, plan.Want{
 			Intent: plan.Set, Knob: node.Knob{Cgroup: m, File: node.FileSlice}, Value: node.ThreadsBE, BE: true, Owner: plan.OwnerMechanism,
-			Reason: "BE meets other work in a cgroup that is not idle: what wakes beside it asks for a shorter slice, and goes first",
+			Reason: "BE competes with other work in a cgroup that is not idle: a waking thread with a shorter slice preempts it",
 		})
 	}
 	return wants
 }
 
-// noSlices returns why long slices are released; mechanism is the reason of the
-// selected mechanism.
+// noSlices returns the reason why long slices are released. mechanism is the
+// reason of the selected mechanism.
 func (st selector) noSlices(c CPUQOS, mechanism string) string {
 	switch {
 	case c.SlicesUnmanaged:
@@ -59,11 +59,12 @@ func (st selector) noSlices(c CPUQOS, mechanism string) string {
 	case st.Status.Mechanism == node.MechanismVendor || st.Status.Mechanism == node.MechanismSchedExt:
 		return mechanism
 	}
-	return "BE meets no other work here in a cgroup that is not idle"
+	return "BE does not compete with other work here in a cgroup that is not idle"
 }
 
-// handsOver reports whether the long slices of a cgroup above or below are
-// being released: that also resets the threads here, so this want waits a tick.
+// handsOver reports whether the long slices of a cgroup above or below m are
+// being released. That release also resets the threads of m, so the want for m
+// waits a tick.
 func handsOver(s node.Snapshot, m node.CgroupPath) bool {
 	for k := range s.Knobs.Before {
 		if k.File == node.FileSlice && k.Cgroup != m && (k.Cgroup.Contains(m) || m.Contains(k.Cgroup)) {

@@ -8,7 +8,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// carries returns whether a node supports an isolation mechanism, whatever its
+// carries returns whether a node supports an isolation mechanism. It ignores
 // failures.
 func carries(r node.Mechanism, c CPUQOS, s node.Snapshot) node.Answer {
 	no := func(format string, a ...any) node.Answer {
@@ -43,7 +43,7 @@ func carries(r node.Mechanism, c CPUQOS, s node.Snapshot) node.Answer {
 		if sets := answerOf(s.Capabilities, node.FeatureCPUSets); sets.Verdict != node.Yes || s.Isolation.LSOn != nil {
 			return sets
 		}
-		return answerOf(s.Capabilities, node.FeatureBPF) // BPF shows the CPUs of latency-sensitive work
+		return answerOf(s.Capabilities, node.FeatureBPF) // BPF counts the run time of LS on each CPU
 	case node.MechanismIdle:
 		if c.Means == node.FeatureCPUWeight {
 			return no("schedIdle is 0")
@@ -53,7 +53,7 @@ func carries(r node.Mechanism, c CPUQOS, s node.Snapshot) node.Answer {
 	return node.Answer{Verdict: node.Yes, Why: "every kernel has weights"}
 }
 
-// markNames returns the names of the vendor marks: "a, b and c".
+// markNames lists the names of the vendor marks: "a, b and c".
 func markNames() string {
 	var names []string
 	for _, m := range node.VendorMarks {
@@ -66,14 +66,14 @@ func markNames() string {
 // carriesMarks returns whether the kernel has a vendor mark.
 func carriesMarks(c CPUQOS, s node.Snapshot) node.Answer {
 	if v := c.identity(node.BE); v >= node.IdentityNone {
-		return node.Answer{Verdict: node.No, Why: fmt.Sprintf("groupIdentity of beClass is %v: BE would not yield", v)}
+		return node.Answer{Verdict: node.No, Why: fmt.Sprintf("groupIdentity of beClass is %v: BE would not give way", v)}
 	}
 	best := node.Answer{Verdict: node.No, Why: "this kernel has none of " + markNames()}
 	for _, m := range node.VendorMarks {
 		switch a := s.Capabilities[m.Can]; {
 		case a.Verdict == node.Yes && s.Isolation.Cookies > 0:
 			return node.Answer{Verdict: node.No, Why: othersHave(s.Isolation.Cookies) +
-				", and this kernel can hang if there are marks too"}
+				", and this kernel can hang with cookies and marks together"}
 		case a.Verdict == node.Yes:
 			return a
 		case a.Verdict == node.Unknown && best.Verdict == node.No:
@@ -83,7 +83,7 @@ func carriesMarks(c CPUQOS, s node.Snapshot) node.Answer {
 	return best
 }
 
-// answerOf returns the node's answer about a mechanism.
+// answerOf returns the node's answer about a feature.
 func answerOf(can node.Capabilities, m node.Feature) node.Answer {
 	if a, probed := can[m]; probed {
 		return a
@@ -91,8 +91,8 @@ func answerOf(can node.Capabilities, m node.Feature) node.Answer {
 	return node.Answer{Verdict: node.Unknown, Why: string(m) + " was not probed"}
 }
 
-// noSiblings returns why mechanisms that only keep siblings clean gain nothing;
-// empty: they do.
+// noSiblings returns the reason why mechanisms that only protect siblings would
+// have no effect; empty: they would.
 func noSiblings(c CPUQOS, can node.Capabilities) string {
 	switch smt := answerOf(can, node.FeatureHardwareSMT); {
 	case smt.Verdict == node.No:
@@ -100,12 +100,13 @@ func noSiblings(c CPUQOS, can node.Capabilities) string {
 	case smt.Verdict == node.Unknown:
 		return "whether CPUs have siblings is unknown: " + smt.Why
 	case !c.expels():
-		return "no class is to have its siblings kept clean"
+		return "no class keeps BE off its siblings"
 	}
 	return ""
 }
 
-// othersHave returns how many processes have a cookie that is not Tenon's.
+// othersHave describes the number of processes with a cookie of another
+// component.
 func othersHave(n int) string {
 	if n == 1 {
 		return "1 process has a core-scheduling cookie of another component"
@@ -113,8 +114,8 @@ func othersHave(n int) string {
 	return fmt.Sprintf("%d processes have a core-scheduling cookie of another component", n)
 }
 
-// marked returns a cgroup that another component marked as best-effort for a
-// vendor's kernel.
+// marked returns a cgroup that another component marked as BE for a vendor's
+// kernel.
 func marked(s node.Snapshot) (first node.CgroupPath, found bool) {
 	if !s.Capabilities.CanMark() {
 		return "", false

@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestFallsCountForAnHour: what is remembered and what the host tells is one
-// list.
+// TestFallsCountForAnHour checks how remembered failures and those of the host
+// are merged.
 func TestFallsCountForAnHour(t *testing.T) {
 	now := time.Unix(100000, 0)
 	at := func(ago time.Duration) node.Failure {
@@ -33,12 +33,12 @@ func TestFallsCountForAnHour(t *testing.T) {
 	}
 }
 
-// TestAMechanismWaitsAfterFailures: each failure counts, ejections more than
-// refusals.
+// TestAMechanismWaitsAfterFailures checks that each failure counts, and that
+// failures of a mechanism in use count more than refusals.
 func TestAMechanismWaitsAfterFailures(t *testing.T) {
 	start := time.Unix(100000, 0)
 	for name, c := range map[string]struct {
-		after   []time.Duration // of start
+		after   []time.Duration // times of the failures, from start
 		refused bool
 		asked   time.Duration
 		fell    int
@@ -84,7 +84,7 @@ func TestServicesNeverYield(t *testing.T) {
 	}
 }
 
-// TestDoctorSeesTheSelection: the answer does not need a snapshot.
+// TestDoctorSeesTheSelection checks that Mechanisms needs no snapshot.
 func TestDoctorSeesTheSelection(t *testing.T) {
 	yes := node.Answer{Verdict: node.Yes, Why: "seen"}
 	can := node.Capabilities{node.FeatureSchedExt: yes, node.FeatureCPUIdle: yes}
@@ -105,7 +105,7 @@ func TestDoctorSeesTheSelection(t *testing.T) {
 		}
 		for _, r := range got.Mechanisms {
 			if r.Why == "" {
-				t.Errorf("%s: nothing is said of %s", name, r.Mechanism)
+				t.Errorf("%s: no entry for %s", name, r.Mechanism)
 			}
 		}
 	}

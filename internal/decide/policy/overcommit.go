@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Overcommit is colocation-config: how much CPU and memory Tenon offers as
+// Overcommit is colocation-config: the CPU and memory that Tenon offers as
 // batch resources. It has no knob; its result is State.Batch.Offer.
 type Overcommit struct {
 	Enable bool    `json:"enable"`
@@ -18,38 +18,40 @@ type Overcommit struct {
 	// Window is the time over which use is averaged before the offer may grow
 	// (metricAggregateDurationSeconds).
 	Window time.Duration `json:"window_ns,omitempty"`
-	// Look is the interval of decisions to raise the offer, and how long a node
-	// is measured before the first one (metricReportIntervalSeconds).
+	// Look is the time between two decisions to raise the offer. The first
+	// decision comes after a node was measured for this time
+	// (metricReportIntervalSeconds).
 	Look time.Duration `json:"look_ns,omitempty"`
-	// DegradeAfter is how long an input may be missing before the offer is zero
-	// (degradeTimeMinutes).
+	// DegradeAfter is the time for which an input may be missing before the
+	// offer becomes 0 (degradeTimeMinutes).
 	DegradeAfter time.Duration `json:"degrade_after_ns,omitempty"`
-	// RenewAfter is the age from which any increase is worth an update
-	// (updateTimeThresholdSeconds), and WorthPPM the increase, in millionths of
-	// the present offer, that is worth one at any age (resourceDiffThreshold).
+	// RenewAfter is the age of the offer from which any increase is published
+	// (updateTimeThresholdSeconds). WorthPPM is the increase, in millionths of
+	// the present offer, that is published at any age (resourceDiffThreshold).
 	RenewAfter time.Duration `json:"renew_after_ns,omitempty"`
 	WorthPPM   int64         `json:"worth_ppm,omitempty"`
-	// WithPageCache counts page cache as use of memory
+	// WithPageCache counts all page cache as use of memory
 	// (metricMemoryCollectPolicy: usageWithPageCache). Without it, use is the
 	// working set.
 	WithPageCache bool `json:"with_page_cache,omitempty"`
-	// ReservedCPU and ReservedMemory are reserved for the node's own work even
-	// if it uses less.
+	// ReservedCPU and ReservedMemory are the reservation for the node's own
+	// work, which counts even if that uses less.
 	ReservedCPU    unit.MilliCPU `json:"reserved_cpu_mcpu,omitempty"`
 	ReservedMemory unit.Bytes    `json:"reserved_memory_bytes,omitempty"`
-	// Peak counts work by its predicted peak.
+	// Peak counts work by its predicted peak use.
 	Peak PeakPrediction `json:"peak,omitzero"`
 }
 
-// Reclaim divides a resource between batch work and the others.
+// Reclaim configures how one resource is divided between BE and the other
+// classes.
 type Reclaim struct {
-	// ThresholdPercent is the share of the capacity that others and batch work
-	// may use together (cpuReclaimThresholdPercent, at least 0).
+	// ThresholdPercent is the share of the capacity for all classes together
+	// (cpuReclaimThresholdPercent, at least 0).
 	ThresholdPercent unit.Percent `json:"threshold_percent"`
-	// LimitPercent is the largest share of the capacity that is offered
-	// (batchCPUThresholdPercent, at least 0); absent: no such limit.
+	// LimitPercent is the largest share of the capacity to offer
+	// (batchCPUThresholdPercent, at least 0); absent: no limit.
 	LimitPercent node.Maybe[unit.Percent] `json:"limit_percent,omitzero"`
-	// Policy selects how the other work is counted.
+	// Policy selects how work of the other classes is counted.
 	Policy ReclaimPolicy `json:"policy,omitempty"`
 }
 
@@ -74,20 +76,20 @@ type batch struct {
 	Memory age           `json:"memory,omitzero"`
 }
 
-// An age is how long an amount has been valid. It sums the times between
-// snapshots, because setting the clock must not make an amount old.
+// An age measures how old an amount is. It adds up the times between snapshots,
+// because a new setting of the clock must not make an amount old.
 type age struct {
-	Renewed time.Duration `json:"renewed_ns,omitempty"` // since it was computed
-	Blind   time.Duration `json:"blind_ns,omitempty"`   // how long an input has been missing
+	Renewed time.Duration `json:"renewed_ns,omitempty"` // time since the amount was computed
+	Blind   time.Duration `json:"blind_ns,omitempty"`   // time for which an input has been missing
 }
 
-// offer returns the batch resources, and its state moved on by a snapshot that
-// came elapsed after the last one.
+// offer computes the batch resources and their state for a snapshot that was
+// taken the time elapsed after the last one.
 //
-// The formula is Koordinator's. offer computes it twice: with the use in the
-// window, and with that of the last 5 s. The smaller result counts. A reduction
-// holds at once; an increase waits for the next look, and must be worth an
-// update.
+// The formula is Koordinator's. offer computes it twice, with the use in Window
+// and with the use in the last 5 s, and takes the smaller result. A reduction
+// applies at once. An increase waits for the next decision (Look), and must be
+// large enough or late enough for an update.
 func (b batch) offer(c Overcommit, p facts.Pool, elapsed time.Duration, s node.Snapshot) batch {
 	if !c.Enable {
 		return batch{}
@@ -117,7 +119,7 @@ func (a age) after(elapsed time.Duration) age {
 	return age{Renewed: a.Renewed + elapsed, Blind: a.Blind + elapsed}
 }
 
-// A finding is a result of the formula, with its explanation.
+// A finding is a result of the formula with its explanation.
 type finding[T unit.MilliCPU | unit.Bytes] struct {
 	value   T
 	terms   []node.Term[T]
@@ -146,9 +148,9 @@ func settle[T unit.MilliCPU | unit.Bytes](c Overcommit, old node.Amount[T], a ag
 			if f.value < old.Value {
 				take()
 			}
-			next.Degraded = fmt.Sprintf("%s: the amount may fall and does not rise, and after %v nothing is promised", f.missing, c.DegradeAfter)
+			next.Degraded = fmt.Sprintf("%s: the amount does not rise, and is 0 after %v", f.missing, c.DegradeAfter)
 		}
-		next.Formula = next.Value // the formula's result is not known
+		next.Formula = next.Value // the result of the formula is not valid
 		return next, a
 	}
 	a.Blind = 0
@@ -163,7 +165,7 @@ func settle[T unit.MilliCPU | unit.Bytes](c Overcommit, old node.Amount[T], a ag
 	case more > worth || a.Renewed >= c.RenewAfter:
 		next.Held = fmt.Sprintf("more is promised every %v", c.Look)
 	default:
-		next.Held = fmt.Sprintf("less than %s more is not worth an update before %v have passed", node.Readable(worth), c.RenewAfter)
+		next.Held = fmt.Sprintf("an increase of less than %s waits until %v have passed", node.Readable(worth), c.RenewAfter)
 	}
 	return next, a
 }

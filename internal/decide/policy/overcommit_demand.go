@@ -9,25 +9,26 @@ import (
 )
 
 const (
-	// sampleEvery is the least time between two samples of use: ticks caused by
-	// events may be too close together for a rate. It is below a second because
-	// the period of the ticks varies.
+	// sampleEvery is the minimum time between two samples of use, because ticks
+	// that events start can be too close together for a rate. It is below one
+	// second because the period of ticks varies.
 	sampleEvery = 900 * time.Millisecond
-	// lastly is the window whose use lowers the offer.
+	// lastly is the length of the short window, whose use can only lower the
+	// offer.
 	lastly = 5 * time.Second
-	// spans is the number of parts in each of the two windows.
+	// spans is the number of parts of each of the two windows.
 	spans = 5
 )
 
-// demand is the use of the node and its workloads: sums over parts of the last
-// few seconds and of a longer window, the newest part first. All are whole
-// numbers of milliseconds, of CPU milliseconds and of KiB seconds.
+// demand is the use of the node and its workloads, as sums over parts of a
+// short and a long window, newest part first. The units are whole milliseconds,
+// CPU milliseconds and KiB seconds.
 type demand struct {
-	Began  bool          `json:"began,omitempty"`     // the counters were read once
-	Waited time.Duration `json:"waited_ns,omitempty"` // since the last sample
-	Short  parts         `json:"short_ms,omitzero"`   // how long each part lasted
+	Began  bool          `json:"began,omitempty"`     // the counters were read at least once
+	Waited time.Duration `json:"waited_ns,omitempty"` // time since the last sample
+	Short  parts         `json:"short_ms,omitzero"`   // length of each part
 	Long   parts         `json:"long_ms,omitzero"`
-	// Busy is the reading of the counters of Counted CPUs.
+	// Busy is the sum of the counters of the CPUs; Counted is their number.
 	Busy    int64     `json:"busy_ms,omitempty"`
 	Counted int       `json:"counted,omitempty"`
 	System  account   `json:"system,omitzero"`
@@ -35,22 +36,22 @@ type demand struct {
 	Peaks   peaks     `json:"peaks,omitzero"`
 }
 
-// An account is the use of one workload. For best-effort work it holds only the
-// counter, because its use is part of the offer.
+// An account is the use of one workload. For BE work it holds only the counter,
+// because the offer is what BE work may use.
 type account struct {
 	ID node.WorkloadID `json:"id,omitempty"`
-	// Counter is the last reading, in milliseconds; below 0: there was none.
+	// Counter is the last reading, in milliseconds; negative: none.
 	Counter int64  `json:"counter,omitempty"`
 	CPU     series `json:"cpu,omitzero"`
 	Memory  series `json:"memory,omitzero"`
 	Peak    peak   `json:"peak,omitzero"`
 }
 
-// parts holds the amounts of each part of a window, the newest first.
+// parts holds one amount for each part of a window, newest first.
 type parts [spans]int64
 
 // A series is the use of one resource in each part. Seen is the time for which
-// it was counted.
+// the use was counted, in milliseconds.
 type series struct {
 	Seen  int64 `json:"seen_ms,omitempty"`
 	Short parts `json:"short,omitzero"`
@@ -58,7 +59,7 @@ type series struct {
 }
 
 // observe adds the use since the last sample. The second result is the time
-// since then; 0: too early for another sample.
+// since that sample; 0: it is too early for a new sample.
 func (d demand) observe(c Overcommit, pool facts.Pool, elapsed time.Duration, s node.Snapshot) (demand, time.Duration) {
 	next := d
 	next.Waited += max(elapsed, 0)
@@ -100,8 +101,8 @@ func (d demand) observe(c Overcommit, pool facts.Pool, elapsed time.Duration, s 
 	return next, sampled
 }
 
-// memoryUsed returns the memory that counts as used: with all page cache, or,
-// if known, without the page cache that was not used lately.
+// memoryUsed returns the memory that counts as used: all, with page cache, or
+// the working set if it is known and page cache does not count.
 func memoryUsed(u node.Usage, withPageCache bool) node.Maybe[unit.Bytes] {
 	if withPageCache || !u.WorkingSet.Known() {
 		return u.Memory
@@ -109,14 +110,14 @@ func memoryUsed(u node.Usage, withPageCache bool) node.Maybe[unit.Bytes] {
 	return u.WorkingSet
 }
 
-// A part is the newest part of the two windows.
+// A part is the newest part of both windows.
 type part struct {
 	lasted int64
-	before parts // how long the parts of the short time were before it
-	pushed bool  // it begins a part of the long time, too
+	before parts // lengths of the parts of the short window before it
+	pushed bool  // the long window also begins a new part
 }
 
-// extend begins a part, and reports whether the long window got one, too.
+// extend begins a new part, and reports whether the long window also got one.
 func (d *demand) extend(lasted int64, window time.Duration) bool {
 	d.Short.push()
 	d.Short[0] = lasted
@@ -135,7 +136,7 @@ func (p *parts) push() {
 	p[0] = 0
 }
 
-// trim forgets the parts that reach further back than window.
+// trim drops the parts that are older than window.
 func (p *parts) trim(window time.Duration) {
 	var back int64
 	for i, lasted := range p {
@@ -145,8 +146,9 @@ func (p *parts) trim(window time.Duration) {
 	}
 }
 
-// index returns a function that finds a workload's account, or -1. As long as
-// the list of workloads does not change, it is at the same place.
+// index returns a function that returns the index of a workload's account, or
+// -1. It first tries the given index, which is right while the list of
+// workloads does not change.
 func (d demand) index() func(place int, id node.WorkloadID) int {
 	var all map[node.WorkloadID]int
 	return func(place int, id node.WorkloadID) int {
@@ -166,7 +168,7 @@ func (d demand) index() func(place int, id node.WorkloadID) int {
 	}
 }
 
-// read returns the use since the last reading; false without a rate.
+// read returns the use since the last reading. It is false if there is no rate.
 func (a *account) read(counter node.Maybe[time.Duration]) (spent int64, rated bool) {
 	then := a.Counter
 	a.Counter = -1
@@ -179,8 +181,8 @@ func (a *account) read(counter node.Maybe[time.Duration]) (spent int64, rated bo
 	return a.Counter - then, true
 }
 
-// add adds the use in the newest part. A workload that was counted before, but
-// not in this part, keeps its last rate.
+// add adds the use in the newest part. A workload without a counter in this
+// part keeps its last rate.
 func (u *series) add(sum int64, counted bool, p part) {
 	if !counted {
 		sum = mean(u.Short, p.before, u.Seen) * p.lasted / 1000
@@ -196,7 +198,7 @@ func (u *series) add(sum int64, counted bool, p part) {
 	}
 }
 
-// mean returns the use per second, over the kept and counted parts.
+// mean returns the use per second over the parts in which it was counted.
 func mean(sums, lasted parts, seen int64) int64 {
 	var sum, over int64
 	for i := range sums {
@@ -210,7 +212,7 @@ func mean(sums, lasted parts, seen int64) int64 {
 	return (sum*1000 + over/2) / over
 }
 
-// system adds the node's use outside its workloads.
+// system adds the use of the node outside its workloads.
 func (d *demand) system(pool facts.Pool, s node.Snapshot, spent int64, charged unit.Bytes, p part) {
 	then, were := d.Busy, d.Counted
 	d.Busy, d.Counted = 0, 0
@@ -222,10 +224,10 @@ func (d *demand) system(pool facts.Pool, s node.Snapshot, spent int64, charged u
 		}
 	}
 	d.Busy = busy.Milliseconds()
-	// A CPU that goes offline takes its counter out of the sum.
+	// The counter of a CPU is missing from the sum while the CPU is offline.
 	rated := d.Counted > 0 && d.Counted == were && d.Busy >= then
 	d.System.CPU.add(max(d.Busy-then-spent, 0), rated, p)
-	// The same measure as for workloads: MemAvailable would leave out the page
+	// Workloads have the same measure. MemAvailable would not count the page
 	// cache in the workloads' working sets.
 	used, known := memoryUsed(s.Usage, false).Value()
 	d.System.Memory.add(int64(max(used-charged, 0)>>10)*p.lasted/1000, known, p)

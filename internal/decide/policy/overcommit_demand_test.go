@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// watched is a scene with one service, after some ticks of a second.
+// watched returns a scene with one service, after some ticks of one second.
 func watched(t *testing.T, c Overcommit, ticks int, use unit.MilliCPU) *scene {
 	t.Helper()
 	n := newScene(machine(16, 1, 1, 1), 2)
@@ -28,7 +28,7 @@ func (n *scene) spend(t *testing.T, ticks int, every time.Duration, use map[node
 	}
 }
 
-// taken is what the terms of a class take from batch-cpu.
+// taken returns the amount that the term of a class subtracts from batch-cpu.
 func (n *scene) taken(name node.TermName) unit.MilliCPU {
 	for _, t := range n.state.Batch.Offer.CPU.Terms {
 		if t.Name == name {
@@ -38,8 +38,8 @@ func (n *scene) taken(name node.TermName) unit.MilliCPU {
 	return 0
 }
 
-// TestANewServiceCountsInFull: its mean is over its own time, not over a window
-// in most of which it was not there.
+// TestANewServiceCountsInFull checks that the mean of a new service is over its
+// own lifetime, and not over the whole window.
 func TestANewServiceCountsInFull(t *testing.T) {
 	n := watched(t, colocation(), 200, 0)
 	n.add(node.Workload{ID: "api", Class: node.LSR, Cgroup: "api", ContentionRoot: "api"})
@@ -50,8 +50,8 @@ func TestANewServiceCountsInFull(t *testing.T) {
 	}
 }
 
-// TestAPauseIsForgotten: after a pause longer than the window only what came
-// since counts.
+// TestAPauseIsForgotten checks that after a pause longer than the window only
+// the use since then counts.
 func TestAPauseIsForgotten(t *testing.T) {
 	n := watched(t, colocation(), 100, 8000)
 	n.spend(t, 1, 10*time.Minute, map[node.WorkloadID]unit.MilliCPU{"web": 1000})
@@ -68,8 +68,8 @@ func TestAPauseIsForgotten(t *testing.T) {
 	}
 }
 
-// TestACPUThatGoesOfflineMakesNoRate: its counter leaves the sum, and comes
-// back with all that it ever counted.
+// TestACPUThatGoesOfflineMakesNoRate checks that the counter of an offline CPU,
+// which is missing from the sum and later returns to it, changes no rate.
 func TestACPUThatGoesOfflineMakesNoRate(t *testing.T) {
 	n := watched(t, colocation(), 70, 1000)
 	all := n.snap.Topology
@@ -79,14 +79,15 @@ func TestACPUThatGoesOfflineMakesNoRate(t *testing.T) {
 		t.Errorf("after four CPUs went offline the system uses %v", got)
 	}
 	n.snap.Topology = all
-	n.busy[15] += 10 * time.Second // it worked while it was not counted
+	n.busy[15] += 10 * time.Second // it was busy while it was not counted
 	n.spend(t, 70, time.Second, map[node.WorkloadID]unit.MilliCPU{"web": 1000})
 	if got := n.taken(node.TermNode); got > 10 {
 		t.Errorf("after they came back the system uses %v", got)
 	}
 }
 
-// TestAServiceThatStartsAnewKeepsItsPast for half an hour.
+// TestAServiceThatStartsAnewKeepsItsPast checks that the history of a service
+// survives a restart within half an hour.
 func TestAServiceThatStartsAnewKeepsItsPast(t *testing.T) {
 	c := colocation()
 	c.Peak = PeakPrediction{Enable: true, ColdStart: time.Minute}
@@ -109,8 +110,8 @@ func TestAServiceThatStartsAnewKeepsItsPast(t *testing.T) {
 	}
 }
 
-// TestThePastIsBounded: a thousand workloads that come and go each minute do not
-// fill the memory, and do not push out who stays.
+// TestThePastIsBounded checks that a thousand workloads that start and end each
+// minute do not fill the memory or remove the history of workloads that stay.
 func TestThePastIsBounded(t *testing.T) {
 	c := colocation()
 	c.Peak = PeakPrediction{Enable: true, ColdStart: time.Hour}

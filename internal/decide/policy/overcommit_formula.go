@@ -10,22 +10,22 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A resource is the formula's access to CPU or memory.
+// A resource gives the formula access to CPU or to memory.
 type resource[T unit.MilliCPU | unit.Bytes] struct {
 	Reclaim
 	capacity T
 	reserved T
-	unknown  string // the missing input that concerns all work; empty: none
+	unknown  string // the missing input of the whole node; empty: none
 	name     string
 	limitKey string
-	// alone is the classes that count by their request, because their CPUs are
-	// exclusive even when idle.
+	// alone lists the classes that always count by request, because BE may not
+	// use their CPUs even when these are idle.
 	alone    []node.Class
 	request  func(*node.Workload) node.Maybe[T]
 	measured func(*node.Workload) bool
 	series   func(*account) *series
 	peak     func(*peak) *int64
-	scale    T // one unit of a series per second
+	scale    T // the amount of one unit of a series per second
 }
 
 func cpuOf(c Overcommit, p facts.Pool, s node.Snapshot) resource[unit.MilliCPU] {
@@ -45,12 +45,12 @@ func cpuOf(c Overcommit, p facts.Pool, s node.Snapshot) resource[unit.MilliCPU] 
 		}
 	}
 	if !busy {
-		r.unknown = "how busy the CPUs are is unknown"
+		r.unknown = "the use of the CPUs is unknown"
 	}
 	return r
 }
 
-// aloneOn returns the classes whose CPUs best-effort work never uses.
+// aloneOn lists the classes whose CPUs BE may not use.
 func aloneOn(p facts.Pool) []node.Class {
 	if !p.LendLSR {
 		return []node.Class{node.LSE, node.LSR}
@@ -69,18 +69,20 @@ func bytesOf(c Overcommit, s node.Snapshot) resource[unit.Bytes] {
 	}
 	switch {
 	case !s.MemoryTotal.Known():
-		r.unknown = "how much memory the node has is unknown"
+		r.unknown = "the size of the node's memory is unknown"
 	case !memoryUsed(s.Usage, false).Known() && c.Memory.Policy != ByRequest:
-		r.unknown = "how much memory of the node is in use is unknown"
+		r.unknown = "the use of the node's memory is unknown"
 	}
 	return r
 }
 
 // formula computes
 //
-//	capacity × threshold − max(use of the system, reservation) − count of the others
+//	capacity × threshold − max(use of the system, reservation) − count of the
 //
-// with the use in the window and the latest use, and returns the smaller
+// others
+//
+// with the use in the long and in the short window, and returns the smaller
 // result. Koordinator: pkg/slo-controller/noderesource/plugins/batchresource.
 func formula[T unit.MilliCPU | unit.Bytes](r resource[T], c Overcommit, d demand, s node.Snapshot) finding[T] {
 	f := r.sum(c, d, s, d.Long, func(u *series) *parts { return &u.Long })
@@ -95,7 +97,7 @@ func formula[T unit.MilliCPU | unit.Bytes](r resource[T], c Overcommit, d demand
 	return f
 }
 
-// sum computes the formula over one window.
+// sum computes the formula with the use in one window.
 func (r resource[T]) sum(c Overcommit, d demand, s node.Snapshot, lasted parts, of func(*series) *parts) finding[T] {
 	var all [len(sides)]share[T]
 	var missing []string
@@ -126,7 +128,7 @@ func (r resource[T]) sum(c Overcommit, d demand, s node.Snapshot, lasted parts, 
 	return f
 }
 
-// missing names the workloads with unknown use; empty: none.
+// missing names the workloads whose use is unknown; empty: none.
 func (r resource[T]) missing(ids []string) string {
 	const most = 3
 	switch n := len(ids) - most; {

@@ -10,31 +10,31 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// PeakPrediction counts work by the peak that its history predicts, not only by
-// its present use: the offer at night then leaves room for the peak in the
-// morning.
+// PeakPrediction counts work by the peak that its history predicts if that
+// exceeds its present use. The offer at night then leaves room for the peak in
+// the morning.
 type PeakPrediction struct {
 	Enable bool `json:"enable"`
-	// MarginPercent is added to each peak.
+	// MarginPercent is the safety margin that is added to each peak.
 	MarginPercent unit.Percent `json:"margin_percent,omitempty"`
-	// ColdStart is how long a workload also counts by its request, because its
-	// history is too short.
+	// ColdStart is the age below which a workload also counts by its request,
+	// because its history is too short.
 	ColdStart time.Duration `json:"cold_start_ns,omitempty"`
 }
 
-// The model is that of Koordinator's peak prediction (pkg/koordlet/prediction):
-// a histogram for each workload and the system, with a sample every minute.
+// The model is Koordinator's peak prediction (pkg/koordlet/prediction): one
+// histogram for each workload and for the system, with a sample every minute.
 const (
 	peakEvery      = time.Minute
 	cpuHalfLife    = 12 * time.Hour
 	memoryHalfLife = 24 * time.Hour
 	cpuPercentile  = 95
 	memPercentile  = 98
-	// keepPeaks is how long the history of an ended workload is kept: a
-	// restarted service has a cgroup of the same name.
+	// keepPeaks is the time for which the history of an ended workload is kept,
+	// because a restarted service has a cgroup of the same name.
 	keepPeaks = 30 * time.Minute
-	// mostPeaks bounds the memory. Work beyond it has no history and counts by
-	// its request.
+	// mostPeaks is the maximum number of histories, which bounds their memory.
+	// Work without a history counts by its request.
 	mostPeaks = 1024
 )
 
@@ -43,8 +43,8 @@ var (
 	memoryScale = trend.ScaleOf(5<<20>>10, 2<<40>>10, 5) // KiB
 )
 
-// A peak is the largest use in the present minute, and the predicted peak, in
-// the units of its series.
+// A peak holds the largest use in the present minute and the predicted peak, in
+// the units of the series.
 type peak struct {
 	MaxCPU    int64         `json:"max_cpu,omitempty"`
 	MaxMemory int64         `json:"max_memory,omitempty"`
@@ -53,24 +53,24 @@ type peak struct {
 	Watched   time.Duration `json:"watched_ns,omitempty"`
 }
 
-// peaks is the history of all workloads. The system's has an empty name.
+// peaks holds the histories of all workloads. The system has the empty name.
 type peaks struct {
-	Waited time.Duration            `json:"waited_ns,omitempty"` // since the last sample
+	Waited time.Duration            `json:"waited_ns,omitempty"` // time since the last sample
 	Past   map[node.WorkloadID]past `json:"past,omitempty"`
 }
 
 // A past is the history of one workload.
 type past struct {
 	Watched time.Duration   `json:"watched_ns"`
-	Gone    time.Duration   `json:"gone_ns,omitempty"` // time since it ended
+	Gone    time.Duration   `json:"gone_ns,omitempty"` // time since the workload ended
 	CPU     trend.Histogram `json:"cpu"`
 	Memory  trend.Histogram `json:"memory"`
 }
 
-// of returns the peak of a new workload.
+// of returns the predicted peak of a workload, from its history.
 func (p peaks) of(id node.WorkloadID, c PeakPrediction) peak { return p.Past[id].peak(c) }
 
-// peak returns the prediction of a history.
+// peak returns the peak that the history predicts.
 func (h past) peak(c PeakPrediction) peak {
 	cpu, _ := h.CPU.Percentile(cpuScale, cpuPercentile)
 	memory, _ := h.Memory.Percentile(memoryScale, memPercentile)
@@ -78,7 +78,8 @@ func (h past) peak(c PeakPrediction) peak {
 	return peak{CPU: cpu * margin / 100, Memory: memory * margin / 100, Watched: h.Watched}
 }
 
-// predict takes the sample that observe has made. The accounts are its own.
+// predict adds the present use to the peaks, and each minute to the histories.
+// It changes the accounts of d.
 func (d *demand) predict(c PeakPrediction, sampled time.Duration, workloads []node.Workload) {
 	if !c.Enable {
 		d.Peaks = peaks{}
@@ -112,13 +113,13 @@ func (d *demand) predict(c PeakPrediction, sampled time.Duration, workloads []no
 	d.Peaks = peaks{Past: all}
 }
 
-// top raises the peak of this minute to what was used lately.
+// top raises the peak of this minute to the present use.
 func (a *account) top(lasted parts) {
 	a.Peak.MaxCPU = max(a.Peak.MaxCPU, mean(a.CPU.Short, lasted, a.CPU.Seen))
 	a.Peak.MaxMemory = max(a.Peak.MaxMemory, mean(a.Memory.Short, lasted, a.Memory.Seen))
 }
 
-// learn adds the finished minute to the history of a workload.
+// learn adds the peak of the last minute to the history of a workload.
 func (a *account) learn(before, all map[node.WorkloadID]past, c PeakPrediction, elapsed time.Duration) {
 	h := before[a.ID]
 	unseen := elapsed + h.Gone
@@ -134,7 +135,7 @@ func (a *account) learn(before, all map[node.WorkloadID]past, c PeakPrediction, 
 	a.Peak = h.peak(c)
 }
 
-// keep adds the histories of ended work to all, the latest first.
+// keep adds the histories of ended workloads to all, the last ended first.
 func (p peaks) keep(all map[node.WorkloadID]past, elapsed time.Duration) {
 	var gone []node.WorkloadID
 	for id, h := range p.Past {

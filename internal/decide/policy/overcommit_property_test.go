@@ -13,7 +13,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// addsUp reports whether the terms make the amount, which is in its bounds.
+// addsUp checks that the terms add up to the amount and that it is in its
+// bounds. It returns the fault, or "".
 func addsUp[T unit.MilliCPU | unit.Bytes](a node.Amount[T], capacity T, r Reclaim) string {
 	var sum T
 	for _, term := range a.Terms {
@@ -30,10 +31,10 @@ func addsUp[T unit.MilliCPU | unit.Bytes](a node.Amount[T], capacity T, r Reclai
 	return ""
 }
 
-// TestPromisesHoldTheirBounds lets any crew live with any use and any gaps. The
-// terms always add up; an amount is never below 0 nor above its threshold;
-// what is promised never is more than the formula gives now; and it grows only
-// at a look.
+// TestPromisesHoldTheirBounds runs random crews with random use and random
+// gaps. It checks that the terms add up, that an amount is between 0 and its
+// threshold, that the offer never exceeds the present result of the formula,
+// and that it grows only at intervals of Look.
 func TestPromisesHoldTheirBounds(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(31, 32))
 	for range 60 {
@@ -79,7 +80,7 @@ func TestPromisesHoldTheirBounds(t *testing.T) {
 	}
 }
 
-// checkState: what is remembered survives being written down.
+// checkState checks that the state survives JSON.
 func checkState(t *testing.T, st State) {
 	t.Helper()
 	text, err := json.Marshal(st.Batch)
@@ -93,8 +94,8 @@ func checkState(t *testing.T, st State) {
 	}
 }
 
-// TestMoreUseNeverPromisesMore raises the use, the request or the memory of one
-// workload of any crew.
+// TestMoreUseNeverPromisesMore increases the use, the request or the memory of
+// one workload of a random crew.
 func TestMoreUseNeverPromisesMore(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(41, 42))
 	for range 200 {
@@ -122,8 +123,8 @@ func TestMoreUseNeverPromisesMore(t *testing.T) {
 	}
 }
 
-// TestLessIsPromisedAtOnce: whatever the window remembers, five seconds of more
-// use take it away.
+// TestLessIsPromisedAtOnce checks that five seconds of higher use reduce the
+// offer, for any content of the window.
 func TestLessIsPromisedAtOnce(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(51, 52))
 	for range 30 {

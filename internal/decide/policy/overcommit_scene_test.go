@@ -10,7 +10,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// colocation is colocation-config with its defaults.
+// colocation returns colocation-config with its defaults.
 func colocation() Overcommit {
 	return Overcommit{
 		Enable: true,
@@ -19,7 +19,7 @@ func colocation() Overcommit {
 	}
 }
 
-// configureBatch reads the words of what batch work is promised:
+// configureBatch reads the words that configure the batch resources:
 //
 //	batch [batch.cpu=60%] [batch.memory=65%] [batch.by=maxUsageRequest] [batch.memoryby=request]
 //	[batch.keep] [batch.cap=50%] [batch.reserve=500m,2Gi] [batch.peak=24h]
@@ -53,8 +53,8 @@ func (n *scene) configureBatch(t *testing.T, w word) {
 	}
 }
 
-// charge reads "web=2Gi node=5Gi be=?": what memory work uses from now on, and
-// all of the node.
+// charge reads "web=2Gi node=5Gi be=?": the memory use of workloads, and of the
+// whole node, from now on.
 func (n *scene) charge(t *testing.T, line string) {
 	t.Helper()
 	if n.memory == nil {
@@ -69,7 +69,8 @@ func (n *scene) charge(t *testing.T, line string) {
 	}
 }
 
-// charged puts the memory into the snapshot. What was never said is unknown.
+// charged puts the memory use into the snapshot. Use that no line sets is
+// unknown.
 func (n *scene) charged() {
 	for i, w := range n.snap.Workloads {
 		if b, known := n.memory[w.ID]; known {
@@ -82,7 +83,7 @@ func (n *scene) charged() {
 	}
 }
 
-// live reads "300 web=1500m": so many ticks, and what is used in each.
+// live reads "300 web=1500m": the number of ticks, and the use in each tick.
 func (n *scene) live(t *testing.T, line string) {
 	t.Helper()
 	times, rest, _ := strings.Cut(line, " ")
@@ -97,7 +98,7 @@ func (n *scene) live(t *testing.T, line string) {
 	}
 }
 
-// promised prints what batch work may count on.
+// promised prints the batch resources.
 func (n *scene) promised() []string {
 	return strings.Split(n.state.Batch.Offer.String(), "\n")
 }

@@ -9,20 +9,21 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// sides is the classes other than BE, in the order of their terms.
+// sides lists the classes except BE, in the order of their terms.
 var sides = [...]node.Class{node.LSE, node.LSR, node.LS, node.System}
 
-// A share is the sum counted for the work of one class, and how it was counted.
+// A share is the counted sum of the work of one class, with the numbers of
+// workloads that count in another way.
 type share[T unit.MilliCPU | unit.Bytes] struct {
 	sum        T
-	works      int
-	unasked    int // counted by use, because it has no request
-	unmeasured int // counted by request, because its use is not known
-	cold       int // its history is too short for a prediction
+	works      int // number of workloads
+	unasked    int // counted by use, because they have no request
+	unmeasured int // counted by request, because their use is unknown
+	cold       int // history too short for a prediction
 }
 
-// add counts a workload by its present or last known use. It returns false if
-// neither use nor request is known.
+// add counts a workload with the given use; absent: never measured. It returns
+// false if neither use nor request is known.
 func (h *share[T]) add(r resource[T], c PeakPrediction, w *node.Workload, p *peak, used node.Maybe[T]) bool {
 	h.works++
 	asked, has := r.request(w).Value()
@@ -34,7 +35,7 @@ func (h *share[T]) add(r resource[T], c PeakPrediction, w *node.Workload, p *pea
 		counts = asked
 	case has && (!byUse || !seen || !r.measured(w)):
 		// Work that uses more than its request is not bound to the requested
-		// CPUs: then its use counts.
+		// CPUs, so its use counts.
 		counts = max(counts, asked)
 		if byUse {
 			h.unmeasured++
@@ -55,7 +56,7 @@ func (h *share[T]) add(r resource[T], c PeakPrediction, w *node.Workload, p *pea
 	return known
 }
 
-// terms returns the terms of the sum: they add up to the offer.
+// terms returns the terms of the formula. Their sum is the offer.
 func (r resource[T]) terms(c PeakPrediction, all [len(sides)]share[T], system T) []node.Term[T] {
 	terms := make([]node.Term[T], 0, len(sides)+4)
 	add := func(name node.TermName, amount T, format string, args ...any) {
@@ -84,12 +85,12 @@ func (r resource[T]) terms(c PeakPrediction, all [len(sides)]share[T], system T)
 		}
 	}
 	if sum < 0 {
-		add(node.TermFloor, -sum, "that are not there: nothing is left")
+		add(node.TermFloor, -sum, "of deficit: nothing is left")
 	}
 	return terms
 }
 
-// how says how a class is counted.
+// how describes how a class is counted.
 func (r resource[T]) how(class node.Class, c PeakPrediction) string {
 	by := []string{"use"}
 	switch {
@@ -105,14 +106,14 @@ func (r resource[T]) how(class node.Class, c PeakPrediction) string {
 	}
 	switch {
 	case len(by) > 1:
-		return fmt.Sprintf("of %s, the most of %s", class, strings.Join(by, ", "))
+		return fmt.Sprintf("of %s, the largest of %s", class, strings.Join(by, ", "))
 	case by[0] == "request":
 		return fmt.Sprintf("requested by %s", class)
 	}
 	return fmt.Sprintf("used by %s", class)
 }
 
-// notes lists work of the class that is counted in another way.
+// notes describes the workloads of the class that are counted in another way.
 func (h share[T]) notes(c PeakPrediction) string {
 	var notes []string
 	note := func(n int, format string, args ...any) {
@@ -120,16 +121,16 @@ func (h share[T]) notes(c PeakPrediction) string {
 			notes = append(notes, fmt.Sprintf("%d of %d ", n, h.works)+fmt.Sprintf(format, args...))
 		}
 	}
-	note(h.unasked, "by use, without a request")
+	note(h.unasked, "by use, no request")
 	note(h.unmeasured, "by request, not measured")
-	note(h.cold, "watched for less than %v, by request, too, if there is one", c.ColdStart)
+	note(h.cold, "watched for less than %v, also by request", c.ColdStart)
 	if len(notes) == 0 {
 		return ""
 	}
 	return " (" + strings.Join(notes, "; ") + ")"
 }
 
-// portion returns p percent of v, rounded down; p is capped at 1000 times v.
+// portion returns p percent of v, rounded down. p is limited to 100000.
 func portion[T unit.MilliCPU | unit.Bytes](v T, p unit.Percent) T {
 	p = min(p, 100_000)
 	return v/100*T(p) + v%100*T(p)/100

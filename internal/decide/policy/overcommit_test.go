@@ -13,7 +13,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A crew is steady work on a node: what each workload asks for and uses.
+// A crew is the steady work on a node: the requests and the use of each
+// workload.
 type crew struct {
 	cpus         int
 	memory       unit.Bytes
@@ -26,16 +27,15 @@ type crew struct {
 	wantMemory   unit.Bytes
 }
 
-// A hand is one workload of a crew. Below 0: it asked for nothing, or it is
-// not measured.
+// A hand is one workload of a crew. A negative request or use is absent.
 type hand struct {
 	class       node.Class
 	asked, used unit.MilliCPU
 	wants, has  unit.Bytes
 }
 
-// promise lets the crew work for a bit more than a window, and returns what is
-// promised then.
+// promise runs the crew for slightly longer than a window and returns the batch
+// resources.
 func (c crew) promise(t testing.TB) node.Batch {
 	t.Helper()
 	n := newScene(machine(c.cpus, 1, 1, 1), 2)
@@ -76,8 +76,8 @@ func changed(change func(*Overcommit)) Overcommit {
 
 const gi = unit.Bytes(1 << 30)
 
-// TestAmountsWorkedByHand: 16 CPUs and 64 GiB, of which 60 and 65 % are divided
-// unless a case says otherwise.
+// TestAmountsWorkedByHand uses 16 CPUs and 64 GiB. Thresholds are 60 % of the
+// CPUs and 65 % of the memory unless a case has others.
 func TestAmountsWorkedByHand(t *testing.T) {
 	for name, c := range map[string]crew{
 		"an empty node": { // 9600; 65 % of 65536 Mi
@@ -94,7 +94,7 @@ func TestAmountsWorkedByHand(t *testing.T) {
 			work:    []hand{{node.LS, 4000, 2000, 8 * gi, 4 * gi}, {node.LSR, 500, 1000, gi, 2 * gi}, {node.BE, 9000, 7000, 9 * gi, 20 * gi}},
 			wantCPU: 4100, wantMemory: 64*gi*65/100 - 11*gi,
 		},
-		"memory by request": { // the reservation counts, the system's use does not
+		"memory by request": { // the reservation counts, and the use of the system does not
 			config: changed(func(c *Overcommit) { c.Memory.Policy, c.ReservedMemory = ByRequest, 3*gi }),
 			system: 0, systemMemory: 9 * gi,
 			work:    []hand{{node.LS, 0, 0, 8 * gi, 4 * gi}, {node.LS, 0, 0, -1, 5 * gi}},
@@ -116,7 +116,7 @@ func TestAmountsWorkedByHand(t *testing.T) {
 			wantCPU: 9500, wantMemory: 64*gi*65/100 - gi,
 		},
 		"what is not measured counts by request": {
-			// The reference leaves it out with maxUsageRequest.
+			// Koordinator omits such work with maxUsageRequest.
 			config:  changed(func(c *Overcommit) { c.CPU.Policy = ByMaxUsageRequest }),
 			work:    []hand{{node.LS, 3000, -1, 5 * gi, -1}},
 			wantCPU: 6600, wantMemory: 64*gi*65/100 - 5*gi,
@@ -135,7 +135,7 @@ func TestAmountsWorkedByHand(t *testing.T) {
 			work:    []hand{{node.LS, 0, 1000, 0, 0}},
 			wantCPU: 18200, wantMemory: 64 * gi * 65 / 100,
 		},
-		"only the CPUs that count": { // 60 % of 4 CPUs, on which a quarter of 4000m runs
+		"only the CPUs that count": { // 60 % of 4 CPUs, minus a quarter of 4000m
 			config: colocation(), counted: unit.CPUSetOf(0, 1, 2, 3),
 			system:  4000,
 			wantCPU: 1400, wantMemory: 64 * gi * 65 / 100,
@@ -151,9 +151,9 @@ func TestAmountsWorkedByHand(t *testing.T) {
 	}
 }
 
-// batchReference is the formula of the reference, written from its description
-// for steady work, without the bug by which work that is not measured is left
-// out with maxUsageRequest. The second result is for memory.
+// batchReference is Koordinator's formula, written from its description, for
+// steady work. It does not have Koordinator's bug that omits unmeasured work
+// with maxUsageRequest. The second result is for memory.
 func batchReference(c crew) (unit.MilliCPU, unit.Bytes) {
 	var used, asked, most, used2, asked2, most2 int64
 	for _, h := range c.work {
@@ -194,7 +194,7 @@ func batchReference(c crew) (unit.MilliCPU, unit.Bytes) {
 		unit.Bytes(rest(c.config.Memory, int64(c.memory), int64(c.config.ReservedMemory), int64(c.systemMemory), used2, asked2, most2))
 }
 
-// anyCrew has up to eight workloads that all asked for something, as pods do.
+// anyCrew returns up to eight workloads that all have requests, as pods do.
 func anyCrew(rnd *rand.Rand) crew {
 	policies := []ReclaimPolicy{ByUsage, ByRequest, ByMaxUsageRequest}
 	c := crew{cpus: 1 + rnd.IntN(32), memory: unit.Bytes(1+rnd.IntN(64)) * gi, config: colocation()}
@@ -208,7 +208,7 @@ func anyCrew(rnd *rand.Rand) crew {
 		c.config.ReservedCPU, c.config.ReservedMemory = unit.MilliCPU(rnd.IntN(1000)), unit.Bytes(rnd.IntN(1024))<<20
 	}
 	room := c.cpus * 1000
-	some := func() unit.MilliCPU { // what is used cannot be more than there is
+	some := func() unit.MilliCPU { // the use cannot exceed the capacity
 		v := rnd.IntN(1 + room/4)
 		room -= v
 		return unit.MilliCPU(v)
@@ -220,7 +220,7 @@ func anyCrew(rnd *rand.Rand) crew {
 			wants: unit.Bytes(rnd.IntN(8192)) << 20, has: unit.Bytes(rnd.IntN(8192)) << 20,
 		}
 		if h.class == node.LSE {
-			h.asked = max(h.asked, h.used) // it is bound to what it asked for
+			h.asked = max(h.asked, h.used) // bound to its requested CPUs
 		}
 		if rnd.IntN(10) == 0 && h.class != node.BE {
 			h.used = -1
@@ -233,9 +233,9 @@ func anyCrew(rnd *rand.Rand) crew {
 	return c
 }
 
-// TestAmountsAreTheReferences compares with the reference's formula. Means of
-// whole milliseconds are off by less than one thousandth of a CPU for each
-// workload.
+// TestAmountsAreTheReferences compares the results with Koordinator's formula.
+// Rounding means to whole milliseconds changes them by less than one thousandth
+// of a CPU for each workload.
 func TestAmountsAreTheReferences(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(21, 22))
 	for range 400 {
@@ -255,7 +255,8 @@ func TestAmountsAreTheReferences(t *testing.T) {
 	}
 }
 
-// TestEventsDoNotMakeSamples: turns that come close together change nothing.
+// TestEventsDoNotMakeSamples checks that ticks in quick succession change
+// nothing.
 func TestEventsDoNotMakeSamples(t *testing.T) {
 	n := newScene(machine(4, 1, 1, 1), 2)
 	n.config.Overcommit = colocation()
@@ -275,8 +276,8 @@ func TestEventsDoNotMakeSamples(t *testing.T) {
 	}
 }
 
-// TestPageCacheCountsOnlyIfTheOwnerSaysSo: BE's cache never hides what the
-// system uses.
+// TestPageCacheCountsOnlyIfTheOwnerSaysSo also checks that page cache of BE
+// does not hide the use of the system.
 func TestPageCacheCountsOnlyIfTheOwnerSaysSo(t *testing.T) {
 	for with, want := range map[bool]string{
 		false: "36454Mi = 65% of 65536Mi - 2048Mi used by the system - 4096Mi used by LS",

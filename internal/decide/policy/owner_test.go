@@ -21,8 +21,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// everything switches on, in a scene, all that ticks knobs beside CPU suppress
-// and CPU QoS, on a machine that can all of it.
+// everything enables all policies in a scene, on a machine that supports all of
+// them.
 func (n *scene) everything(t testing.TB) {
 	t.Helper()
 	n.config.Burst = Burst{BurstAuto, 1000, 300, -1, 50}
@@ -49,8 +49,7 @@ func (n *scene) everything(t testing.TB) {
 	n.showIsolation()
 }
 
-// owners makes all work pods: with containers, and with anything that their
-// owners may ask for.
+// owners converts all work into pods with containers and random overrides.
 func (n *scene) owners(rnd *rand.Rand) {
 	maybe := func(m unit.Percent) node.Maybe[unit.Percent] {
 		if rnd.IntN(2) == 0 {
@@ -72,7 +71,8 @@ func (n *scene) owners(rnd *rand.Rand) {
 		w.CPUManagedExternally, w.MemoryManagedExternally = rnd.IntN(2) == 0, rnd.IntN(2) == 0
 		if w.Class == node.BE && rnd.IntN(2) == 0 {
 			w.IdleCgroup, w.Weight = w.Cgroup, node.Some(unit.WeightOfShares(2048))
-			// The kubelet gives the cgroup of a class the least weight.
+			// The kubelet gives the cgroup of the BestEffort class the least
+			// weight.
 			n.snap.Knobs.Now[node.Knob{Cgroup: w.ContentionRoot, File: node.FileCPUWeight}] = node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}.Rounded(n.snap.Knobs.Kernel)
 		}
 		w.Overrides = node.Overrides{
@@ -88,9 +88,9 @@ func (n *scene) owners(rnd *rand.Rand) {
 	}
 }
 
-// owned are the knobs of each policy. The policies of this package share two:
-// of cpu.max and cpuset.cpus each cgroup has one owner, which TestEveryKnobHasOneOwner
-// looks at.
+// owned lists the knobs of each policy. The policies of this package share two
+// knobs: cpu.max and cpuset.cpus of each cgroup have one owner, which
+// TestEveryKnobHasOneOwner checks.
 var owned = map[plan.Owner][]node.File{
 	plan.OwnerCPUQOS:    {node.FileCPUWeight},
 	plan.OwnerMechanism: ownedByMechanisms,
@@ -104,8 +104,8 @@ var owned = map[plan.Owner][]node.File{
 	plan.OwnerEvict:     evict.Owned,
 }
 
-// TestEveryKnobHasOnePackage keeps the lists of the packages apart, and has
-// every knob in one of them. pids.max is in none: no policy sets it so far.
+// TestEveryKnobHasOnePackage checks that each knob is in the list of exactly
+// one package. pids.max is in none, because no policy sets it yet.
 func TestEveryKnobHasOnePackage(t *testing.T) {
 	ours := slices.Concat(ownedAlways, ownedByClaims, ownedByMechanisms)
 	all := slices.Concat(ours, isolation.Owned, memory.Owned, cache.Owned, blockio.Owned, evict.Owned, []node.File{node.FilePIDs})
@@ -122,10 +122,10 @@ func TestEveryKnobHasOnePackage(t *testing.T) {
 	}
 }
 
-// TestEveryKnobHasOneOwner lets any work live under all policies at once. Each
-// knob is wanted by one policy in a turn, and by the same in all turns as long
-// as no work comes or goes. Each policy wants the knobs that it owns, all of
-// them and no other.
+// TestEveryKnobHasOneOwner runs random work with all policies enabled. It
+// checks that one policy wants each knob in a tick, and the same policy in all
+// ticks while no work starts or ends. Each policy must want all knobs that it
+// owns and no others.
 func TestEveryKnobHasOneOwner(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(51, 52))
 	files := map[plan.Owner]map[node.File]bool{}

@@ -12,16 +12,17 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// grants is the exclusive CPUs: those of LSR and LSE workloads that request
-// whole CPUs. No other managed latency-sensitive work runs there; best-effort
-// work never runs on LSE's, and on LSR's only if they are lent.
+// grants holds the exclusive CPUs of LSR and LSE workloads that request whole
+// CPUs. No other LS work that Tenon manages runs there. BE work never runs on
+// the CPUs of LSE, and runs on those of LSR only if they are lent.
 type grants struct {
 	of map[node.WorkloadID]unit.CPUSet
-	// how describes each grant; why says why an LSR or LSE workload has none.
+	// how describes each grant. why is the reason why an LSR or LSE workload
+	// has no grant.
 	how, why map[node.WorkloadID]string
 }
 
-// A claim is the request of one workload.
+// A claim is the request of one workload for exclusive CPUs.
 type claim struct {
 	work node.Workload
 	cpus int
@@ -29,11 +30,11 @@ type claim struct {
 }
 
 // pin grants exclusive CPUs. A workload keeps its CPUs while it requests the
-// same number: a new workload never moves another. Among workloads without CPUs
-// the higher priority comes first, then LSE, then the name. A grant always
-// leaves enough CPUs for the system and best-effort work; a new grant also
-// leaves those that services without exclusive CPUs request. A workload for
-// which too few are left acts as LS.
+// same number, so a new workload never moves another. Among workloads without
+// CPUs the order is: higher priority, then LSE before LSR, then name. A grant
+// always leaves enough CPUs for the system and for BE. A new grant also leaves
+// the CPUs that services without exclusive CPUs request. A workload for which
+// too few CPUs are left is treated as LS.
 func pin(shared facts.Pool, keep unit.Percent, had map[node.WorkloadID]unit.CPUSet, s node.Snapshot) grants {
 	var g grants
 	var asked []claim
@@ -49,17 +50,17 @@ func pin(shared facts.Pool, keep unit.Percent, had map[node.WorkloadID]unit.CPUS
 		knob := node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}
 		n, why := claimed(w)
 		if _, shown := s.Knobs.Now[knob]; why == "" && !shown {
-			why = "is in a cgroup without the controller cpuset"
-			if set := had[w.ID].Intersect(pool); !set.Empty() { // it keeps these for now
+			why = "is in a cgroup without the cpuset controller"
+			if set := had[w.ID].Intersect(pool); !set.Empty() { // it keeps them while the knob cannot be read
 				g.of[w.ID], g.how[w.ID] = set, "it keeps the CPUs that it has"
 				free = free.Minus(set)
 				continue
 			}
 		}
 		if why != "" {
-			g.why[w.ID] = fmt.Sprintf("%s %s: it acts as LS", w.ID, why)
+			g.why[w.ID] = fmt.Sprintf("%s %s: it is treated as LS", w.ID, why)
 			if set, bound := boundTo(s, w, pool); bound {
-				g.why[w.ID] = fmt.Sprintf("%s %s: it keeps those to which it was bound", w.ID, why)
+				g.why[w.ID] = fmt.Sprintf("%s %s: it keeps the CPUs to which it was bound", w.ID, why)
 				free = free.Minus(set)
 			}
 			continue
@@ -80,7 +81,8 @@ func claims(w node.Workload) bool {
 	return n > 0 && (w.Class == node.LSE || w.Class == node.LSR)
 }
 
-// claimed returns how many CPUs a workload requests, or why none.
+// claimed returns the number of CPUs that a workload requests, or the reason
+// why it is 0.
 func claimed(w node.Workload) (int, string) {
 	amount, asked := w.CPURequest.Value()
 	if !asked {
@@ -88,16 +90,17 @@ func claimed(w node.Workload) (int, string) {
 	}
 	switch {
 	case !asked:
-		return 0, "asks for no number of CPUs"
+		return 0, "requests no number of CPUs"
 	case amount <= 0 || amount%unit.CPUs(1) != 0:
-		return 0, fmt.Sprintf("asks for %v of CPU, which is no whole number of CPUs", amount)
+		return 0, fmt.Sprintf("requests %v of CPU, which is not a whole number of CPUs", amount)
 	}
 	return int(amount / unit.CPUs(1)), ""
 }
 
-// hadBy returns the exclusive CPUs of a workload: from the state, or, if that
-// was lost, from its knob. There the set of a workload that acted as LS looks
-// the same, but other workloads have it too.
+// hadBy returns the present exclusive CPUs of a workload. They are in the
+// state; if the state was lost, they are derived from the knob. A workload that
+// was treated as LS can have a set of the same size, but then other workloads
+// share it.
 func hadBy(had map[node.WorkloadID]unit.CPUSet, s node.Snapshot, w node.Workload, n int) unit.CPUSet {
 	if had != nil {
 		return had[w.ID]
@@ -122,7 +125,7 @@ func hadBy(had map[node.WorkloadID]unit.CPUSet, s node.Snapshot, w node.Workload
 	return set
 }
 
-// compare orders claims; the first is granted first.
+// compare orders claims from first to last granted.
 func (c claim) compare(o claim) int {
 	if c.had.Empty() != o.had.Empty() {
 		if o.had.Empty() {
@@ -136,15 +139,16 @@ func (c claim) compare(o claim) int {
 		strings.Compare(string(c.work.ID), string(o.work.ID)))
 }
 
-// leastShared returns how many CPUs must stay shared: one for the system, and
-// best-effort work's least even without such work, so that new best-effort work
-// takes no service's CPUs away.
+// leastShared returns the number of CPUs that must stay shared: one for the
+// system, and the minimum of BE. The minimum counts even if there is no BE
+// work, so that new BE work takes no CPUs from services.
 func leastShared(keep unit.Percent, pool unit.CPUSet) int {
 	share := unit.CPUs(pool.Len()).Percent(keep)
 	return max(1, int((share+999)/unit.CPUs(1)))
 }
 
-// countedOn returns the CPUs that LS work without exclusive CPUs requests.
+// countedOn returns the number of CPUs that LS work without exclusive CPUs
+// requests.
 func countedOn(s node.Snapshot) int {
 	var sum unit.MilliCPU
 	for _, w := range s.Workloads {
@@ -155,8 +159,8 @@ func countedOn(s node.Snapshot) int {
 	return int((sum + 999) / unit.CPUs(1))
 }
 
-// grant gives a workload CPUs out of free. It leaves least; for a new or larger
-// claim it also leaves the CPUs that others request.
+// grant gives a workload CPUs from free. At least the number least is left. A
+// new or larger claim also leaves the number counted.
 func (g grants) grant(s node.Snapshot, c claim, free *unit.CPUSet, least, counted int) {
 	id := c.work.ID
 	room := roomBefore(s, c.work.Cgroup, s.Topology.All())
@@ -173,17 +177,17 @@ func (g grants) grant(s node.Snapshot, c claim, free *unit.CPUSet, least, counte
 			return
 		}
 	}
-	if n := had.Len(); n > 0 && n <= spare { // a larger claim that does not fit: it keeps its CPUs
+	if n := had.Len(); n > 0 && n <= spare { // the larger claim does not fit, so it keeps its CPUs
 		g.of[id] = had
-		g.how[id] = fmt.Sprintf("%s asks for %s of its own, and no more can be given", id, facts.CountCPUs(c.cpus))
+		g.how[id] = fmt.Sprintf("%s requests %s for exclusive use, but no more can be granted", id, facts.CountCPUs(c.cpus))
 		*free = free.Minus(had)
 		return
 	}
 	beside := ""
 	if more < spare {
-		beside = fmt.Sprintf(" beside the %d that other services count on", counted)
+		beside = fmt.Sprintf(" beside the %d that other services request", counted)
 	}
-	g.why[id] = fmt.Sprintf("%s asks for %s of its own, and %s can be given%s: it acts as LS", id, facts.CountCPUs(c.cpus), atMost(free.Intersect(room).Len(), more), beside)
+	g.why[id] = fmt.Sprintf("%s requests %s for exclusive use, but %s can be granted%s: it is treated as LS", id, facts.CountCPUs(c.cpus), atMost(free.Intersect(room).Len(), more), beside)
 }
 
 func atMost(free, spare int) string {
@@ -195,9 +199,9 @@ func atMost(free, spare int) string {
 	}
 }
 
-// describe returns a short text for a grant.
+// describe describes a grant for a reason.
 func describe(w node.Workload, o pick.Offer) string {
-	text := fmt.Sprintf("%s has %s of its own", w.ID, facts.CountCPUs(o.CPUs.Len()))
+	text := fmt.Sprintf("%s has %s for exclusive use", w.ID, facts.CountCPUs(o.CPUs.Len()))
 	if o.Split > 0 {
 		text += fmt.Sprintf(", %d beside others on a core", o.Split)
 	}
@@ -207,8 +211,8 @@ func describe(w node.Workload, o pick.Offer) string {
 	return text
 }
 
-// roomBefore returns the CPUs that a cgroup could use before Tenon: by its own
-// cpuset, and by those of all cgroups above it.
+// roomBefore returns the CPUs that a cgroup could use before Tenon, by its own
+// cpuset and those of its ancestors.
 func roomBefore(s node.Snapshot, p node.CgroupPath, all unit.CPUSet) unit.CPUSet {
 	for ; p != ""; p = p.Parent() {
 		if own, _ := facts.Original(s.Knobs, node.Knob{Cgroup: p, File: node.FileCPUs}).(node.CPUs); !own.Set.Empty() {

@@ -11,10 +11,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// bind owns cpuset.cpus and cpuset.mems of latency-sensitive workloads, and on
-// cgroup v1 of all cgroups below them. It binds workloads with exclusive CPUs
-// to these and to the memory beside them, and all others to the shared CPUs.
-// While no workload has exclusive CPUs, it binds none.
+// bind owns cpuset.cpus and cpuset.mems of LS workloads, and on cgroup v1 of
+// all cgroups below them. It binds workloads with exclusive CPUs to these CPUs
+// and to the memory of their NUMA nodes, and all other LS workloads to the
+// remaining CPUs. While no workload has exclusive CPUs, it binds none.
 func bind(g grants, l facts.Layout, s node.Snapshot) []plan.Want {
 	if g.of == nil && !bindsNow(s.Knobs) {
 		return nil
@@ -29,8 +29,8 @@ func bind(g grants, l facts.Layout, s node.Snapshot) []plan.Want {
 	var wants []plan.Want
 	for _, t := range b.trees() {
 		w := s.Workloads[t.work]
-		cpus := seating{file: node.FileCPUs, intent: plan.Release, reason: "no workload has CPUs of its own any more"}
-		mems := seating{file: node.FileMems, intent: plan.Release, reason: "it has no CPUs of its own"}
+		cpus := seating{file: node.FileCPUs, intent: plan.Release, reason: "no workload has exclusive CPUs any more"}
+		mems := seating{file: node.FileMems, intent: plan.Release, reason: "it has no exclusive CPUs"}
 		if set, own := g.of[w.ID]; own {
 			cpus.intent, cpus.to, cpus.reason = plan.Set, set, g.how[w.ID]
 			mems = b.memory(w, set)
@@ -63,15 +63,14 @@ type binder struct {
 	snap   node.Snapshot
 	all    unit.CPUSet
 	owners []owner
-	taken  unit.CPUSet // by all owners together
-	// promised is the memory of each NUMA node that the workloads bound to it
-	// need.
+	taken  unit.CPUSet // CPUs of all owners together
+	// promised is the memory that workloads bound to each NUMA node need.
 	promised map[unit.CPU]unit.Bytes
 }
 
-// The workloads bound to a NUMA node may need so many percent of its memory.
-// Between the two limits bound workloads stay bound, and no further one is
-// bound.
+// The limits for the memory that workloads bound to a NUMA node may need, in
+// percent of the node's memory. Between the two limits, bound workloads stay
+// bound, but no other workload is bound.
 const (
 	bindUpTo unit.Percent = 75
 	stayUpTo unit.Percent = 90
@@ -83,22 +82,23 @@ type owner struct {
 	cpus   unit.CPUSet
 }
 
-// A seating is the wanted value of one file in a workload's cgroups.
+// A seating is the wanted value of one knob in all cgroups of a workload.
 type seating struct {
 	file   node.File
 	intent plan.Intent
 	to     unit.CPUSet
 	reason string
-	say    bool // state the reason even if there is nothing to change
+	say    bool // give the reason even if nothing changes
 }
 
 // share returns the set of a workload without exclusive CPUs: its own set
-// without the exclusive CPUs of others. Owners inside its cgroup do not count.
+// without the exclusive CPUs of others. Exclusive CPUs of a cgroup below its
+// own stay in the set.
 func (b binder) share(w node.Workload) seating {
 	to := seating{file: node.FileCPUs, intent: plan.Release}
 	room := roomBefore(b.snap, w.Cgroup, b.all)
 	if n, _ := claimed(w); n == 0 && w.Class != node.LS && room != b.all {
-		return to // its owner bound it, and requests no exclusive CPUs
+		return to // bound before Tenon, and without a claim
 	}
 	others := b.taken
 	for _, o := range b.owners {
@@ -109,26 +109,26 @@ func (b binder) share(w node.Workload) seating {
 	to.to = room.Minus(others)
 	switch {
 	case to.to.Empty():
-		to.reason = "all CPUs that it may use are others' own: it shares them"
+		to.reason = "all CPUs that it may use are exclusive CPUs of others: it shares them"
 	case to.to == room:
-		to.reason = "no CPU that it may use is another's own"
+		to.reason = "no CPU that it may use is an exclusive CPU of others"
 	default:
-		to.intent, to.reason = plan.Set, fmt.Sprintf("%s others' own", facts.AreCPUs(room.Intersect(others).Len()))
+		to.intent, to.reason = plan.Set, fmt.Sprintf("%s exclusive to others", facts.AreCPUs(room.Intersect(others).Len()))
 	}
 	return to
 }
 
-// memory binds a workload to the memory of the NUMA nodes of its CPUs. A
-// workload is left unbound if its memory does not fit beside the workloads
-// already bound, or if its memory demand is unknown: it could run out of memory
-// while other nodes have plenty. Call it for one workload after the other, in
-// the same order in each tick.
+// memory binds a workload to the memory of the NUMA nodes of its CPUs. It
+// leaves a workload unbound if its memory does not fit beside the workloads
+// already bound, or if its memory use is unknown, because the workload could
+// run out of memory while other nodes have plenty. Callers must call it for the
+// workloads in the same order in each tick.
 func (b binder) memory(w node.Workload, cpus unit.CPUSet) seating {
 	m := seating{file: node.FileMems, intent: plan.Release}
 	var all unit.CPUSet // NUMA nodes
 	for _, c := range b.snap.Topology.CPUs {
 		if c.NUMA < 0 || c.NUMA >= unit.MaxCPUs {
-			m.reason = "the NUMA nodes are not known"
+			m.reason = "the NUMA nodes are unknown"
 			return m
 		}
 		all = all.With(unit.CPU(c.NUMA))
@@ -155,31 +155,31 @@ func (b binder) memory(w node.Workload, cpus unit.CPUSet) seating {
 	for n := range m.to.All() {
 		size, known := facts.NUMAMemory(b.snap.Topology, node.NUMANode(n)).Value()
 		if !known || !measured {
-			m.say, m.reason = true, fmt.Sprintf("how much memory %s uses of how much is unknown: it may use all NUMA nodes", w.ID)
+			m.say, m.reason = true, fmt.Sprintf("the memory use of %s or the size of its NUMA nodes is unknown: it may use all NUMA nodes", w.ID)
 			return m
 		}
 		if left := size.Percent(upTo) - b.promised[n]; each > left {
-			m.say, m.reason = true, fmt.Sprintf("%s needs %s of memory, and NUMA node %v has about %s for it", w.ID, facts.MiB(need), n, facts.MiB(max(left, 0)))
+			m.say, m.reason = true, fmt.Sprintf("%s needs %s of memory, and NUMA node %v has about %s left", w.ID, facts.MiB(need), n, facts.MiB(max(left, 0)))
 			return m
 		}
 	}
 	for n := range m.to.All() {
 		b.promised[n] += each
 	}
-	m.intent, m.reason = plan.Set, "memory beside its CPUs"
+	m.intent, m.reason = plan.Set, "the memory of the NUMA nodes of its CPUs"
 	return m
 }
 
-// A tree is the cgroups that are bound together: a workload's own and, on
-// cgroup v1, where a cpuset must lie within the parent's, all known cgroups
-// below it.
+// A tree lists the cgroups that are bound together: a workload's own and, on
+// cgroup v1, all known cgroups below it, because there a cpuset must lie within
+// the parent's.
 type tree struct {
 	work   int // index of the workload
 	groups []node.CgroupPath
 }
 
-// trees lists the latency-sensitive workloads with their cgroups, parents
-// first, without the best-effort work among them.
+// trees lists the LS workloads with their cgroups, parents first, without the
+// BE work below them.
 func (b binder) trees() []tree {
 	at := map[node.CgroupPath]int{}
 	trees := make([]tree, 0, len(b.snap.Workloads))
@@ -212,10 +212,10 @@ func (b binder) trees() []tree {
 	return trees
 }
 
-// want turns a seating into wants for all cgroups of a tree. On cgroup v1 a
-// parent must contain its children at every moment: if neither the old nor the
-// new set contains the other, all cpusets of the tree hold the union for one
-// tick.
+// want converts a seating into wants for all cgroups of a tree. On cgroup v1 a
+// parent must always contain its children. If neither the present nor the
+// wanted set contains the other, all cpusets of the tree therefore hold the
+// union of both for one tick.
 func (b binder) want(t tree, to seating) []plan.Want {
 	knobs := b.snap.Knobs
 	next := make(map[node.CgroupPath]unit.CPUSet, len(t.groups))
@@ -262,8 +262,8 @@ func (b binder) want(t tree, to seating) []plan.Want {
 	return wants
 }
 
-// lodgers returns the CPUs or memory nodes of best-effort work below a cgroup:
-// on cgroup v1 its parent must contain them.
+// lodgers returns the CPUs or NUMA nodes of BE work below a cgroup. On cgroup
+// v1 the cgroup must contain them.
 func (b binder) lodgers(k node.Knob) unit.CPUSet {
 	var set unit.CPUSet
 	if b.snap.Knobs.Kernel.CgroupVersion != 1 {

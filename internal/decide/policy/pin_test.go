@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// anyClaim is a workload that asks for CPUs of its own, in a cgroup with
-// others below it.
+// anyClaim adds a workload that requests exclusive CPUs, in a cgroup with other
+// cgroups below it.
 func (n *scene) anyClaim(rnd *rand.Rand, name string) {
 	w := node.Workload{
 		ID: node.WorkloadID(name), Class: []node.Class{node.LSE, node.LSR}[rnd.IntN(2)], ContentionRoot: "ls",
@@ -27,9 +27,10 @@ func (n *scene) anyClaim(rnd *rand.Rand, name string) {
 }
 
 // TestOwnCPUsAreExclusive starts and ends workloads with exclusive CPUs on
-// random nodes. At every moment these sets do not overlap and do not change; no
-// LS workload has such a CPU, and best-effort work none of LSE's; some CPU is
-// always shared; the kernel refuses no write; and expired sets are released.
+// random nodes. It checks that their sets never overlap or change, that no
+// other LS workload has such a CPU, that BE work has no CPU of LSE, that some
+// CPU is always shared, that the kernel refuses no write, and that unused sets
+// are released.
 func TestOwnCPUsAreExclusive(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(31, 32))
 	for try := range 100 {
@@ -63,14 +64,14 @@ func TestOwnCPUsAreExclusive(t *testing.T) {
 			n.checkWants(t)
 			was := n.sets()
 			n.decide(t)
-			what := fmt.Sprintf("try %d, turn %d, v%d, %d CPUs", try, turn, version, len(n.snap.Topology.CPUs))
+			what := fmt.Sprintf("try %d, tick %d, v%d, %d CPUs", try, turn, version, len(n.snap.Topology.CPUs))
 			had = n.checkPins(t, what, had, was)
 			if t.Failed() {
 				t.Fatal(what)
 			}
 		}
 		n.config, n.snap.Workloads = Config{}, nil
-		for range 3 { // on cgroup v1 an exchange takes a tick more
+		for range 3 { // on cgroup v1 an exchange takes one more tick
 			n.pass(n.anySpell(rnd))
 			n.decide(t)
 		}
@@ -82,7 +83,7 @@ func TestOwnCPUsAreExclusive(t *testing.T) {
 	}
 }
 
-// sets are the CPUs of all cgroups.
+// sets returns the CPUs of all cgroups.
 func (n *scene) sets() map[node.CgroupPath]unit.CPUSet {
 	all := map[node.CgroupPath]unit.CPUSet{}
 	for k, v := range n.snap.Knobs.Now {
@@ -93,9 +94,9 @@ func (n *scene) sets() map[node.CgroupPath]unit.CPUSet {
 	return all
 }
 
-// checkPins checks the sets of all cgroups, and returns who has which CPUs. On
-// cgroup v1 one set is exchanged for another in two turns: then some of what
-// was there is still there.
+// checkPins checks the sets of all cgroups, and returns the exclusive CPUs by
+// workload. On cgroup v1 an exchange of sets takes two ticks, and the first one
+// leaves old CPUs in the set.
 func (n *scene) checkPins(t *testing.T, what string, had map[node.WorkloadID]unit.CPUSet, was map[node.CgroupPath]unit.CPUSet) map[node.WorkloadID]unit.CPUSet {
 	t.Helper()
 	now := n.sets()
@@ -140,7 +141,7 @@ func (n *scene) checkPins(t *testing.T, what string, had map[node.WorkloadID]uni
 		}
 		room := roomBefore(n.snap, w.Cgroup, n.snap.Topology.All())
 		if !room.Minus(taken).Empty() && wrong(w.Cgroup, set.Intersect(taken)) {
-			t.Fatalf("%s: %s has %q, and %v are others' own", what, w.ID, set, taken)
+			t.Fatalf("%s: %s has %q, and %v are exclusive CPUs of others", what, w.ID, set, taken)
 		}
 	}
 	return n.state.Pins

@@ -12,17 +12,17 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// places says who owns the CPUs.
+// places divides the CPUs by the work that may use them.
 type places struct {
-	free  unit.CPUSet // for best-effort work
-	lsr   unit.CPUSet // of LSR work alone, not lent
-	bound unit.CPUSet // latency-sensitive work is bound to these
+	free  unit.CPUSet // BE work may use these
+	lsr   unit.CPUSet // CPUs of LSR work that are not lent to BE
+	bound unit.CPUSet // LS work is bound to these
 }
 
-// placesOf finds the work that is bound to some of the CPUs. For LS work the
-// per-CPU counters, if any, are the better source. LSE and LSR work keeps its
-// CPUs even when idle: those that Tenon gave it, and those to which it was
-// bound before.
+// placesOf finds the LS work that is bound to some of the CPUs. LSE and LSR
+// work keeps its CPUs even when idle: those that Tenon gave it, and those to
+// which it was bound before. LS work is ignored if per-CPU counters show where
+// it runs.
 func placesOf(c facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet, own grants) places {
 	var p places
 	var lse unit.CPUSet
@@ -58,8 +58,8 @@ func placesOf(c facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet, own 
 }
 
 // boundTo returns the CPUs to which a workload was bound before Tenon: the
-// cpuset of its cgroup, or of the nearest one above that holds only its class.
-// A set that contains all of cpus does not bind.
+// cpuset of its cgroup, or of its nearest ancestor that holds only its class. A
+// set that contains all of cpus does not count as bound.
 func boundTo(s node.Snapshot, w node.Workload, cpus unit.CPUSet) (unit.CPUSet, bool) {
 	for p := w.Cgroup; ; p = p.Parent() {
 		v, _ := facts.Original(s.Knobs, node.Knob{Cgroup: p, File: node.FileCPUs}).(node.CPUs)
@@ -73,8 +73,8 @@ func boundTo(s node.Snapshot, w node.Workload, cpus unit.CPUSet) (unit.CPUSet, b
 	}
 }
 
-// roomOf returns those of cpus that a contention root may use: in the sets of
-// every cgroup above it, and in its own from before Tenon.
+// roomOf returns the CPUs that a contention root may use: those in the present
+// sets of its ancestors and in its own set from before Tenon.
 func roomOf(k node.Knobs, m node.CgroupPath, cpus unit.CPUSet) unit.CPUSet {
 	narrow := func(v node.Value) {
 		if own, _ := v.(node.CPUs); !own.Set.Empty() {
@@ -88,9 +88,9 @@ func roomOf(k node.Knobs, m node.CgroupPath, cpus unit.CPUSet) unit.CPUSet {
 	return cpus
 }
 
-// keepOff keeps best-effort work off forbidden CPUs when no budget chooses its
-// CPUs. If none are forbidden, its cpusets get the intent i. The first result
-// is the set of each contention root; nil: none are forbidden.
+// keepOff keeps BE work off forbidden CPUs while no budget chooses its CPUs. If
+// no CPU is forbidden, its cpusets get the intent i. The first result is the
+// set of each contention root; nil: no CPU is forbidden.
 func (x suppressor) keepOff(i plan.Intent, reason string) (map[node.CgroupPath]unit.CPUSet, []plan.Want) {
 	if x.CPUSetsManagedExternally {
 		return nil, x.anyCPU(plan.Release, "another component manages the cpusets here")
@@ -113,7 +113,7 @@ func (x suppressor) keepOff(i plan.Intent, reason string) (map[node.CgroupPath]u
 			why = fmt.Sprintf("; %s reserved", facts.AreCPUs(n))
 		}
 		if n := room.Minus(x.ReservedCPUs).Minus(to).Len(); n > 0 {
-			why += fmt.Sprintf("; %s LSE's, or LSR's and not lent", facts.AreCPUs(n))
+			why += fmt.Sprintf("; %s exclusive to LSE, or to LSR and not lent", facts.AreCPUs(n))
 		}
 		left := x.clear(to)
 		why += keptOff(to, left)

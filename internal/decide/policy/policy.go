@@ -1,6 +1,6 @@
 // Package policy decides the values of a node's knobs. Decide is a pure
 // function of configuration, state and snapshot. Each policy has its own file,
-// owns its knobs alone, and gives a reason with each want.
+// is the only owner of its knobs, and gives a reason with each want.
 package policy
 
 import (
@@ -19,55 +19,54 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Config is the configuration of the policies. The zero Config wants nothing:
-// every knob that Tenon changed is released.
+// Config is the configuration of the policies. The zero Config wants nothing,
+// so every knob that Tenon changed is released.
 type Config struct {
-	// Pool is the CPUs that the policies divide.
+	// Pool is the set of CPUs that the policies divide.
 	Pool facts.Pool `json:"-"` // see configForm
-	// CPUQOS gives latency-sensitive work the CPU first.
+	// CPUQOS gives LS work the CPU before BE work.
 	CPUQOS CPUQOS `json:"cpu_qos,omitzero"`
-	// Suppress bounds the CPU of best-effort work.
+	// Suppress limits the CPU of BE work.
 	Suppress Suppress `json:"suppress,omitzero"`
 	// Memory protects and limits memory by class.
 	Memory memory.Config `json:"memory_qos,omitzero"`
 	// Cache divides L3 caches and memory bandwidth by class.
 	Cache cache.Config `json:"cache_qos,omitzero"`
-	// IO limits and weighs block I/O by class.
+	// IO sets limits, weights and latency targets of block I/O by class.
 	IO blockio.Config `json:"io,omitzero"`
-	// Burst lets latency-sensitive work exceed its CPU limit for a while.
+	// Burst lets LS work exceed its CPU limit for some time.
 	Burst Burst `json:"burst,omitzero"`
 	// Overcommit computes the batch resources.
 	Overcommit Overcommit `json:"overcommit,omitzero"`
-	// Evict ends best-effort work when memory or CPU run short.
+	// Evict evicts BE work when memory or CPU is short.
 	Evict evict.Config `json:"evict,omitzero"`
 }
 
-// State is the state of the policies between ticks: plain data.
+// State is the plain data that the policies keep between ticks.
 type State struct {
 	Use facts.Use `json:"use"`
-	// Growth is how much more CPU best-effort work may get: time adds to it,
-	// growth uses it up.
+	// Growth is the saved amount by which the CPU of BE work may grow. It
+	// increases with time and decreases by the growth used.
 	Growth unit.MilliCPU `json:"growth_mcpu,omitempty"`
-	// Selector is the selected isolation mechanism.
+	// Selector holds the selected isolation mechanism.
 	Selector selector `json:"ladder,omitzero"`
-	// SLO tracks the objectives; Giving is the CPU back-off.
+	// SLO tracks the objectives. CPUBackOff is the reduction of the CPU of BE.
 	SLO        slo.Tracker `json:"strain,omitzero"`
 	CPUBackOff cpuBackOff  `json:"giving,omitzero"`
-	// CacheBackOff is the reduction of cache and memory bandwidth of
-	// best-effort work.
+	// CacheBackOff is the reduction of the cache and memory bandwidth of BE.
 	CacheBackOff cache.BackOff `json:"squeeze,omitzero"`
-	// Pins is the exclusive CPUs of LSR and LSE workloads.
+	// Pins holds the exclusive CPUs of LSR and LSE workloads.
 	Pins map[node.WorkloadID]unit.CPUSet `json:"pins,omitempty"`
-	// Lending is the loans of quota burst.
+	// Lending holds the loans of quota burst.
 	Lending lending `json:"lending,omitzero"`
 	// Batch is the state of the batch resources.
 	Batch batch `json:"batch,omitzero"`
-	// Evictions is the best-effort workloads that are being evicted, and the
-	// state that leads to further evictions.
+	// Evictions holds the BE workloads that are being evicted, and the state
+	// that leads to further evictions.
 	Evictions evict.State `json:"evictions,omitzero"`
 }
 
-// Missed returns the workloads whose SLO is violated, and how.
+// Missed returns the workloads whose SLO is violated, with the reason.
 func (st State) Missed() map[node.WorkloadID]string {
 	var all map[node.WorkloadID]string
 	for _, m := range st.SLO.Missed() {
@@ -99,8 +98,8 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 		shares = cache.Decide(c.Cache, next.CacheBackOff, s)
 	}
 	next.Evictions, ends = evict.Decide(c.Evict, st.Evictions, l, next.Use, s)
-	// One allocation: appending step by step took a fifth of a tick's
-	// allocations.
+	// One Concat, because repeated append made a fifth of all allocations of a
+	// tick.
 	wants := slices.Concat(selector, cpuQOS(c.CPUQOS, next.Selector.Status.Mechanism, l, s), bounds, bind(own, l, s), limits,
 		memory.Decide(c.Memory, s), shares, blockio.Decide(c.IO, s), ends)
 	wants = contest.Hold(s, append(wants, orphans(l, s, wants)...))
@@ -110,7 +109,7 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 }
 
 // orphans releases every knob that Tenon has changed and that no policy wants
-// any more, such as those of a workload that left the rules.
+// any more, for example the knobs of a workload that no rule matches any more.
 func orphans(l facts.Layout, s node.Snapshot, wants []plan.Want) []plan.Want {
 	if len(s.Knobs.Before) == 0 {
 		return nil
@@ -129,7 +128,7 @@ func orphans(l facts.Layout, s node.Snapshot, wants []plan.Want) []plan.Want {
 	var released []plan.Want
 	for _, k := range left {
 		_, inBE := l.RootAbove(k.Cgroup)
-		released = append(released, plan.Want{Intent: plan.Release, Knob: k, Owner: plan.OwnerPolicy, Reason: "no rule asks for it any more", BE: inBE})
+		released = append(released, plan.Want{Intent: plan.Release, Knob: k, Owner: plan.OwnerPolicy, Reason: "no policy wants it any more", BE: inBE})
 	}
 	return released
 }

@@ -19,14 +19,14 @@ import (
 
 var classes = []node.Class{node.LSE, node.LSR, node.LS, node.LS, node.LS, node.System}
 
-// anyTopology has up to most CPUs: with or without SMT, siblings side by side
-// or far apart, some CPUs offline.
+// anyTopology returns up to most CPUs, with or without SMT, with adjacent or
+// distant sibling numbers, and with some CPUs offline.
 func anyTopology(rnd *rand.Rand, most int) node.Topology {
 	sizes := []int{1, 2, 3, 4, 8, 12, 24, 48, 104, 256, 1024}
 	n := min(sizes[rnd.IntN(len(sizes))], most)
 	smt := 1 << rnd.IntN(3)
 	t := machine(n, smt, 1+rnd.IntN(max(n/4, 1)), 1+rnd.IntN(max(n/8, 1)))
-	if rnd.IntN(3) == 0 { // siblings half the machine apart
+	if rnd.IntN(3) == 0 { // sibling numbers differ by half the number of CPUs
 		cores := (n + smt - 1) / smt
 		for i := range t.CPUs {
 			t.CPUs[i].Core = node.CoreID(i % cores)
@@ -55,7 +55,7 @@ func anySet(rnd *rand.Rand, of unit.CPUSet) unit.CPUSet {
 	return s
 }
 
-// anyScene is a node with any work on it and any configuration of CPU
+// anyScene returns a node with random work and a random configuration of CPU
 // suppress.
 func anyScene(rnd *rand.Rand, most, version int) *scene {
 	topo := anyTopology(rnd, most)
@@ -92,8 +92,8 @@ func anyScene(rnd *rand.Rand, most, version int) *scene {
 	return n
 }
 
-// anySpell is some use of every workload, with places for some where the
-// kernel counts them.
+// anySpell returns random use for every workload, with per-CPU counters for
+// some if the kernel has them.
 func (n *scene) anySpell(rnd *rand.Rand) spell {
 	p := spell{
 		every: time.Duration(1+rnd.IntN(2000)) * time.Millisecond,
@@ -116,8 +116,8 @@ func (n *scene) anySpell(rnd *rand.Rand) spell {
 	return p
 }
 
-// allowance is what best-effort work may use of the CPUs by its knobs, and the
-// CPUs that it may use; none: all.
+// allowance returns the CPU that BE work may use by its knobs, and the CPUs
+// that it may use; empty: all.
 func (n *scene) allowance() (unit.MilliCPU, unit.CPUSet) {
 	var quota unit.MilliCPU
 	var cpus unit.CPUSet
@@ -138,10 +138,9 @@ func (n *scene) allowance() (unit.MilliCPU, unit.CPUSet) {
 	return min(quota, unit.CPUs(cpus.Len())), cpus
 }
 
-// TestBudgetHolds lets any node with any work live for some time. At every
-// moment best-effort work has a set of CPUs that is not empty and no more than
-// the budget; it grows slowly; the kernel refuses nothing; and every knob has
-// one owner.
+// TestBudgetHolds runs random nodes with random work. It checks that BE work
+// always has a non-empty CPU set and at most its budget, that it grows slowly,
+// that the kernel refuses nothing, and that every knob has one owner.
 func TestBudgetHolds(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(11, 12))
 	for try := range 160 {
@@ -172,9 +171,9 @@ func TestBudgetHolds(t *testing.T) {
 			b := budgetOf(n.config.Suppress, n.config.Pool, n.state.Use, n.snap, n.config.Pool.Counted(n.snap))
 			slack := b.capacity.Percent(deadband) + smallest*4
 			if version == 1 && hadCPUs.Len() == 1 && cpus.Len() == 2 {
-				slack += unit.CPUs(1) // cgroup v1 exchanges one CPU for another over both
+				slack += unit.CPUs(1) // during an exchange on cgroup v1 the set has both CPUs
 			}
-			what := fmt.Sprintf("try %d, turn %d, v%d, %d CPUs, %+v", try, turn, version, len(n.snap.Topology.CPUs), n.config.Suppress)
+			what := fmt.Sprintf("try %d, tick %d, v%d, %d CPUs, %+v", try, turn, version, len(n.snap.Topology.CPUs), n.config.Suppress)
 			if cpus.Empty() || has > b.may+slack {
 				t.Fatalf("%s: BE may use %v of %v, the budget is %v (%s)", what, has, cpus, b.may, b.reason)
 			}
@@ -189,10 +188,10 @@ func TestBudgetHolds(t *testing.T) {
 	}
 }
 
-// roundUp is the whole CPUs that hold m.
+// roundUp rounds m up to whole CPUs.
 func roundUp(m unit.MilliCPU) unit.MilliCPU { return (m + 999) / 1000 * 1000 }
 
-// checkWants checks what must be true of every decision by itself.
+// checkWants checks the properties that every single decision must have.
 func (n *scene) checkWants(t *testing.T) {
 	t.Helper()
 	st, wants := Decide(n.config, n.state, n.snap)
@@ -221,8 +220,8 @@ func (n *scene) checkWants(t *testing.T) {
 		if set.Empty() || !n.snap.Topology.All().Contains(set) {
 			t.Fatalf("%v gets CPUs %q", w.Knob, set)
 		}
-		// Only on the way to a set that has nothing in common with the present
-		// one may some of LSE's stay, for one tick: cgroup v1 leaves no choice.
+		// While cgroup v1 exchanges two disjoint sets, some CPUs of LSE may
+		// stay in the set for one tick.
 		onTheWay := !had.Empty() && !had.Contains(set) && set.Contains(had)
 		if got := set.Intersect(lse); !got.Empty() && !(onTheWay && had.Contains(got)) {
 			t.Fatalf("%v gets %v of what is LSE's or reserved: %v", w.Knob, got, lse)
@@ -232,7 +231,7 @@ func (n *scene) checkWants(t *testing.T) {
 
 func sameSet(a, b unit.CPUSet) bool { return a == b }
 
-// lse are the CPUs of LSE work that is bound, or has CPUs of its own.
+// lse returns the CPUs of LSE work that is bound or has exclusive CPUs.
 func (n *scene) lse(pins map[node.WorkloadID]unit.CPUSet) unit.CPUSet {
 	var all unit.CPUSet
 	for _, w := range n.snap.Workloads {
@@ -245,8 +244,8 @@ func (n *scene) lse(pins map[node.WorkloadID]unit.CPUSet) unit.CPUSet {
 	return all
 }
 
-// TestMoreLSUseNeverGivesBEMore plays the same past twice, and lets one service
-// use more in the last spell.
+// TestMoreLSUseNeverGivesBEMore runs the same history twice, with higher use of
+// one service in the last spell of the second run.
 func TestMoreLSUseNeverGivesBEMore(t *testing.T) {
 	for seed := range uint64(150) {
 		play := func(more unit.MilliCPU) (*scene, unit.MilliCPU) {
@@ -274,8 +273,8 @@ func TestMoreLSUseNeverGivesBEMore(t *testing.T) {
 	}
 }
 
-// TestJitterMovesNothing: a service whose use wavers by less than the deadband
-// moves no CPU of best-effort work and makes no writes.
+// TestJitterMovesNothing checks that a change of use smaller than the deadband
+// moves no CPU of BE work and causes no write.
 func TestJitterMovesNothing(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(15, 16))
 	for _, version := range []int{1, 2} {
@@ -301,8 +300,8 @@ func TestJitterMovesNothing(t *testing.T) {
 	}
 }
 
-// TestFewCPUsChangeHands: however the places of the services change, a tick
-// exchanges no more CPUs than the budget's change and the bound on swaps.
+// TestFewCPUsChangeHands checks, for random placement of services, that a tick
+// exchanges no more CPUs than the budget's change and the limit on swaps allow.
 func TestFewCPUsChangeHands(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(17, 18))
 	for range 40 {
@@ -312,7 +311,7 @@ func TestFewCPUsChangeHands(t *testing.T) {
 		var had unit.CPUSet
 		for turn := range 20 {
 			p := n.anySpell(rnd)
-			for id := range p.use { // counted for each CPU as on v1
+			for id := range p.use { // with per-CPU counters, as on v1
 				p.on[id] = unit.CPUSetOf(n.snap.Topology.CPUs[0].ID).Union(anySet(rnd, n.snap.Topology.All()))
 			}
 			n.pass(p)
@@ -326,8 +325,8 @@ func TestFewCPUsChangeHands(t *testing.T) {
 	}
 }
 
-// TestNothingPanicsAtTheEdges decides on snapshots in which everything that
-// may be missing is.
+// TestNothingPanicsAtTheEdges decides on snapshots in which all optional inputs
+// are missing.
 func TestNothingPanicsAtTheEdges(t *testing.T) {
 	be := node.Workload{ID: "be", Class: node.BE, Cgroup: "be/job", ContentionRoot: "be"}
 	lse := node.Workload{ID: "lse", Class: node.LSE, Cgroup: "lse", ContentionRoot: "lse"}

@@ -51,16 +51,16 @@ func (x suppressor) giveQuota() (spent unit.MilliCPU, wants []plan.Want) {
 	return spent, wants
 }
 
-// near reports whether a change of quota is not worth a write. At the least the
-// quota is always exact.
+// near reports whether a change of quota is too small for a write. At the
+// minimum of BE the quota is always exact.
 func (x suppressor) near(now, to unit.MilliCPU) bool {
 	small := x.capacity.Percent(deadband) / unit.MilliCPU(len(x.Roots))
 	return x.may > x.least && to-now <= small && now-to <= small
 }
 
-// share splits an amount over the meeting points: a quarter evenly, so that
-// none starves and one that wakes up can show what it needs, and the rest by
-// what each of them uses, so that an idle one does not hold what others need.
+// share divides an amount among the contention roots: a quarter evenly, and the
+// rest in proportion to their use. The even part prevents starvation and lets
+// work that wakes up show its demand. The rest does not go to idle work.
 func (x suppressor) share(may unit.MilliCPU) []unit.MilliCPU {
 	used := make(map[node.CgroupPath]unit.MilliCPU, len(x.Roots))
 	var total unit.MilliCPU
@@ -82,34 +82,34 @@ func (x suppressor) share(may unit.MilliCPU) []unit.MilliCPU {
 	return shares
 }
 
-// quotaNow returns the present quota of a meeting point, and whether there is
+// quotaNow returns the present quota of a contention root, and whether it has
 // one.
 func (x suppressor) quotaNow(m node.CgroupPath) (node.CPUMax, bool) {
 	now, known := x.snap.Knobs.Now[node.Knob{Cgroup: m, File: node.FileCPUMax}].(node.CPUMax)
 	return now, known && facts.IsQuota(now)
 }
 
-// A top is the most that a meeting point may have in any case.
+// A top is the upper limit of the quota of a contention root.
 type top struct {
 	most    unit.MilliCPU
-	limited bool // most counts
-	asked   bool // most is what the workload's owner asked for
+	limited bool // there is a limit
+	asked   bool // most is the CPU limit of a workload
 	reason  string
 }
 
-// topsOf returns what each meeting point had before Tenon, and for one that is
-// itself a workload's cgroup what the workload's owner asked for.
+// topsOf returns, for each contention root, its quota from before Tenon, or the
+// CPU limit of the workload whose own cgroup it is.
 func topsOf(l facts.Layout, s node.Snapshot) map[node.CgroupPath]top {
 	tops := map[node.CgroupPath]top{}
 	for _, m := range l.Roots {
 		knob := node.Knob{Cgroup: m, File: node.FileCPUMax}
 		if own, known := facts.Original(s.Knobs, knob).(node.CPUMax); known && facts.IsQuota(own) {
-			tops[m] = top{most: facts.MilliOf(own), limited: true, reason: fmt.Sprintf("%s had no more than %v before Tenon", m, facts.MilliOf(own))}
+			tops[m] = top{most: facts.MilliOf(own), limited: true, reason: fmt.Sprintf("%s had a CPU limit of %v before Tenon", m, facts.MilliOf(own))}
 		}
 	}
 	for _, w := range s.Workloads {
 		if m, asked := w.CPULimit.Value(); asked && l.IsRoot(w.Cgroup) {
-			tops[w.Cgroup] = top{most: m, limited: true, asked: true, reason: fmt.Sprintf("%s asked for at most %v of CPU", w.ID, m)}
+			tops[w.Cgroup] = top{most: m, limited: true, asked: true, reason: fmt.Sprintf("%s has a CPU limit of %v", w.ID, m)}
 		}
 	}
 	return tops

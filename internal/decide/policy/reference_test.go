@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A nodeCase is one input of both formulas. Best-effort work has all CPUs to
-// begin with, unless have says otherwise.
+// A nodeCase is one input of both formulas. BE work starts with all CPUs unless
+// have is set.
 type nodeCase struct {
 	name      string
 	topo      node.Topology
@@ -26,12 +26,12 @@ type nodeCase struct {
 	lse, lsr  string
 	have      string
 	lend      bool
-	missing   bool // the service has no counter in the last tick
-	ticks     int  // of one second; 0: until it is at rest
+	missing   bool // the counter of the service is missing in the last tick
+	ticks     int  // number of ticks of one second; 0: until nothing changes
 	remark    string
 }
 
-// binding is work that is bound to CPUs: a list of its pods' sets.
+// binding is the work that is bound to CPUs, with the sets of its pods.
 type binding struct {
 	class node.Class
 	cpus  string
@@ -41,11 +41,11 @@ func (c nodeCase) bound() []binding {
 	return slices.DeleteFunc([]binding{{node.LSE, c.lse}, {node.LSR, c.lsr}}, func(b binding) bool { return b.cpus == "" })
 }
 
-// reference is the cpuset policy of the reference system, written from its
-// description: capacity × threshold − use of others, rounded up, at least two
-// CPUs, growing by a tenth of the CPUs in a tick; taken from the CPUs of LSR
-// pods and from the others in proportion, and there from the lowest core of
-// each NUMA node in turn. The second result is how it fails.
+// reference is Koordinator's cpuset policy, written from its description:
+// capacity × threshold − use of others, rounded up, at least two CPUs, growing
+// by a tenth of the CPUs per tick. It takes CPUs from LSR pods and from the
+// others in proportion, and within each group from the lowest core of each NUMA
+// node in turn. The second result describes its failure; empty: none.
 func reference(c nodeCase, have unit.CPUSet) (unit.CPUSet, string) {
 	if c.missing {
 		return have, ""
@@ -71,7 +71,7 @@ func reference(c nodeCase, have unit.CPUSet) (unit.CPUSet, string) {
 	return set, ""
 }
 
-// referencePool takes n CPUs of a pool, or none if there are fewer.
+// referencePool takes n CPUs from a pool, or none if the pool has fewer.
 func referencePool(t node.Topology, pool unit.CPUSet, n int) unit.CPUSet {
 	var set unit.CPUSet
 	if n > pool.Len() {
@@ -121,8 +121,8 @@ func list(s string) unit.CPUSet {
 	return set
 }
 
-// tenon is what Tenon's cpuset policy gives: the set, and the quota beside it,
-// if any. Only cgroup v1 counts where the service runs.
+// tenon returns the result of Tenon's cpuset policy: the set, and the quota if
+// there is one. Only cgroup v1 has per-CPU counters of the service.
 func tenon(t *testing.T, c nodeCase, version int, have unit.CPUSet) (unit.CPUSet, string) {
 	n := newScene(c.topo, version)
 	n.config.Suppress = Suppress{Enable: true, ThresholdPercent: c.threshold, MinPercent: c.min, Policy: SuppressCPUSet}
@@ -169,8 +169,7 @@ func tenon(t *testing.T, c nodeCase, version int, have unit.CPUSet) (unit.CPUSet
 	return set, quota
 }
 
-// beside counts the CPUs of set that share a core with work that is not
-// best-effort.
+// beside counts the CPUs of set that share a core with work that is not BE.
 func (c nodeCase) beside(set unit.CPUSet) int {
 	others := list(c.lse).Union(list(c.lsr))
 	if c.use > 0 {
@@ -222,7 +221,8 @@ var nodeCases = []nodeCase{
 		remark: "the same, in the large"},
 }
 
-// split is machine with the threads of a core half the machine apart.
+// split is machine, with sibling numbers that differ by half the number of
+// CPUs.
 func split(cpus, smt int) node.Topology {
 	t := machine(cpus, smt, 2, 2)
 	for i := range t.CPUs {
@@ -232,11 +232,11 @@ func split(cpus, smt int) node.Topology {
 	return t
 }
 
-// comparison is where the table of TestComparisonWithTheReference lives.
+// comparison is the file with the table of TestComparisonWithTheReference.
 const comparison = "testdata/suppress-formula.md"
 
-// TestComparisonWithTheReference plays each case with both formulas, and keeps
-// the table of the experiment (go test -update writes it).
+// TestComparisonWithTheReference runs each case with both formulas and compares
+// the table of results with the file. go test -update writes the file.
 func TestComparisonWithTheReference(t *testing.T) {
 	var table strings.Builder
 	fmt.Fprintln(&table, "| case | CPUs | LS runs on | reference | beside LS | Tenon, v1 | beside LS | Tenon, v2 | beside LS | remark |")

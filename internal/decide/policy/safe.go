@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	// unwatched is the share of the capacity that best-effort work may use
-	// while no agent runs, unless cpuSuppressMinPercent is set.
+	// unwatched is the share of the capacity that BE work may use while no
+	// agent runs, unless cpuSuppressMinPercent is set.
 	unwatched unit.Percent = 5
-	// unwatchedLeast is the least that unwatched comes to, so that on a small
-	// node best-effort work still ends what it holds locks for.
+	// unwatchedLeast is the minimum of that amount. It lets BE work on a small
+	// node release its locks.
 	unwatchedLeast unit.MilliCPU = 100
 )
 
-// SafeBounds returns the safe bounds of best-effort work while no agent runs: a
-// quota for each contention root, in sum cpuSuppressMinPercent of the capacity,
-// or 5 % by default. On cgroup v1 the result includes the quotas below the
-// contention roots, since a parent's quota may not be smaller than its child's.
-// The bounds only ever narrow a knob.
+// SafeBounds returns the safe bounds of BE work while no agent runs: a quota
+// for each contention root, in sum cpuSuppressMinPercent of the capacity, or 5
+// % by default. On cgroup v1 the result includes the quotas below the
+// contention roots, because a parent's quota may not be smaller than its
+// child's. Callers must apply a bound only if it narrows the knob.
 //
-// They exist only if CPU suppress is enabled. Without it the owner wants
-// best-effort work at full speed, with and without an agent; cpu.idle, which
-// then protects other work, acts in the kernel without an agent.
+// There are no safe bounds if CPU suppress is disabled, because then the owner
+// wants BE work at full speed, with or without an agent. cpu.idle protects the
+// other work without an agent.
 func SafeBounds(c Config, s node.Snapshot) []plan.Want {
 	l := facts.LayoutOf(s)
 	if !c.Suppress.Enable || len(l.Roots) == 0 {

@@ -21,41 +21,42 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the scenarios and the comparison with what the policies do now")
 
-// TestScenarios plays every story in testdata. A story is text:
+// TestScenarios runs every scenario in testdata. A scenario is text:
 //
-//	# comments say what the story shows
+//	# comments describe the scenario
 //	node cpus=4 [smt=2] [numa=1] [l3=1] [mem=16Gi,48Gi] [v=1] [idle=no] [protect=no] [bursts=no] [CONFIG] [job=700m] [empty]
 //	config CONFIG, which is any of: qos qos=cpu.weight target=65% min=10% policy=cpuset reserved=0-1 sets=kept lend burst=auto [save=1000%] [borrow=300%] [for=60s] off
 //	class LS [min=50%] [low=50%] [high=50%]       memory QoS of a class
 //	workload ID CLASS CGROUP [meet=CGROUP] [cpus=0-3] [cpu=2] [limit=700m] [request=1Gi] [memory=2Gi] [priority=5] [weight=512] [yields=CGROUP] [kept]
 //	part ID NAME [limit=700m] [request=1Gi] [memory=2Gi] [weight=512]     a container of a pod
-//	owner ID …                                    what its owner asks for it: see readOwner
-//	gone ID                                       no rule matches it any more
+//	owner ID …                                    the overrides of a workload: see readOwner
+//	gone ID                                       no rule matches the workload any more
 //	was CGROUP FILE VALUE                         a value from before Tenon
-//	objective ID 2ms                              what it wants of its waits; -: nothing
-//	memory web=2Gi node=5Gi be=?                  what work uses from now on, and all of the node
-//	live 300 web=1500m                            as many ticks, with their steps, unseen
+//	objective ID 2ms                              the objective of a workload; -: none
+//	memory web=2Gi node=5Gi be=?                  memory use of workloads and of the node from now on
+//	live 300 web=1500m                            runs so many ticks without printing their steps
 //	device NAME 8:0 [of=8:0] [mapped=vg0-data] [on=8:0,8:16] [bfq] [iocost]
-//	unplug NAME                                   a device goes
+//	unplug NAME                                   removes a device
 //	lacks CGROUP FILE                             a knob cannot be read
 //	block CLASS NAME [group] [rbps=1] [wbps=1] [riops=1] [wiops=1] [weight=50%] [latency=3ms]
 //	resctrl, share, peak, tasks                   see readCache
 //	evict, ends, starts                           see readEvict
-//	can, falls, foreign, cookies, ask, sees, …    see readLadder
-//	restart                                       the agent loses its memory
+//	can, falls, foreign, cookies, ask, sees, …    see readIsolation
+//	restart                                       the agent restarts without its state
 //	tick [every=1s] [hurt] [throttled=?] web=1500m web=1500m@0-3 web=? [system=100m] [web.waits=1000*100us,30*5ms] [web.throttled=3/10]
 //	----
-//	the steps that follow, one a line
+//	the resulting steps, one on each line
 //
-// Every tick adds the given use to the counters (with @ to those of the CPUs,
-// too; "?" removes a counter), decides, and applies all steps. A node that is
-// not empty has "web", which is LS, and "be", which is BE; job is the CPU limit
-// of "be". Two more lines show what the policies think and do not do:
+// Every tick adds the given use to the counters, decides, and applies all
+// steps. "@" also adds the use to the counters of these CPUs, and "?" removes a
+// counter. A node that is not empty has the LS workload "web" and the BE
+// workload "be"; job is the CPU limit of "be". More lines show other results of
+// the policies:
 //
 //	---- left alone    the knobs on which a policy abstained in the last tick
 //	---- unwatched     the safe bounds
-//	---- batch         what batch work may count on
-//	---- ladder        what isolates on the CPU
+//	---- batch         the batch resources
+//	---- ladder        the selected isolation mechanism
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -75,13 +76,13 @@ func TestScenarios(t *testing.T) {
 				return
 			}
 			if diff := cmp.Diff(string(text), got); diff != "" {
-				t.Errorf("the story changed (-want +got):\n%s", diff)
+				t.Errorf("the scenario changed (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// play returns the story with what the policies do in it.
+// play returns the scenario with the present results of the policies.
 func play(t *testing.T, text string) string {
 	t.Helper()
 	var out strings.Builder
@@ -120,7 +121,7 @@ func play(t *testing.T, text string) string {
 	return out.String()
 }
 
-// see returns what follows a line of dashes.
+// see returns the lines that follow a line of dashes.
 func (n *scene) see(t *testing.T, what string) []string {
 	t.Helper()
 	var lines []string
@@ -162,7 +163,7 @@ func words(line string) []word {
 	return all
 }
 
-// must reads the value of a word, or ends the test.
+// must parses the value of a word, or ends the test.
 func must[T any](t *testing.T, w word, parse func(string) (T, error)) T {
 	t.Helper()
 	v, err := parse(w.val)
@@ -257,7 +258,7 @@ func (n *scene) configure(t *testing.T, w word) {
 		n.config.Suppress.Policy = SuppressPolicy(w.val)
 	case "reserved":
 		n.config.Pool.ReservedCPUs = must(t, w, unit.ParseCPUSet)
-	case "sets": // another component manages them
+	case "sets": // another component manages the CPU sets
 		n.config.Pool.CPUSetsManagedExternally = w.val == "kept"
 	case "lend":
 		n.config.Pool.LendLSR = true
@@ -276,7 +277,7 @@ func (n *scene) configure(t *testing.T, w word) {
 	}
 }
 
-// read does what one line of a story says.
+// read applies one line of a scenario.
 func (n *scene) read(t *testing.T, line string) {
 	t.Helper()
 	verb, rest, _ := strings.Cut(line, " ")

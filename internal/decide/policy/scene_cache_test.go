@@ -12,12 +12,12 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// readCache does what a line about resctrl says:
+// readCache applies a scenario line about resctrl:
 //
 //	resctrl [groups=8] [others=1] [taken=LS,BE] [caches=0,2] [ways=11] [least=2] [mb=percent|amount] [missing]
 //	share BE [l3=0-30] [mb=20%]
 //	peak 200G                        memory bandwidth behind one cache
-//	tasks ID GROUPS                  in which control groups its tasks are; -: it has none
+//	tasks ID GROUPS                  the control groups of its tasks; -: the knob is missing
 func (n *scene) readCache(t *testing.T, verb string, f []string) {
 	t.Helper()
 	switch verb {
@@ -94,9 +94,9 @@ func readResctrl(t *testing.T, f []string) (node.Resctrl, node.Bandwidth) {
 	return r, mb
 }
 
-// divided does with a step on resctrl what the host does beside the write: it
-// makes the control group, or removes it with its last knob; and before Tenon
-// nothing was in a group that Tenon made.
+// divided makes the changes of the host beside a step on resctrl: it creates
+// the control group, or removes it with its last knob. No task was in a group
+// of Tenon before Tenon's first write.
 func (n *scene) divided(s plan.Step) {
 	now, before := n.snap.Knobs.Now, n.snap.Knobs.Before
 	if s.Knob.ControlGroup == "" {
@@ -125,7 +125,7 @@ func (n *scene) divided(s plan.Step) {
 	maps.DeleteFunc(now, func(k node.Knob, _ node.Value) bool { return k.ControlGroup == s.Knob.ControlGroup })
 }
 
-// fresh is the value of a new control group.
+// fresh returns the value of a new control group.
 func (n *scene) fresh(f node.File) node.Value {
 	r := n.snap.Resctrl
 	by := map[node.CacheID]uint64{}

@@ -12,7 +12,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// makeIO gives a new group the knobs of block I/O.
+// makeIO gives a new cgroup the knobs of block I/O.
 func (n *scene) makeIO(p node.CgroupPath) {
 	now := n.snap.Knobs.Now
 	now[node.Knob{Cgroup: p, File: node.FileIOMax}] = node.IOMax{}
@@ -23,7 +23,7 @@ func (n *scene) makeIO(p node.CgroupPath) {
 	}
 }
 
-// readDevice adds a block device, or replaces the one of this name.
+// readDevice adds a block device, or replaces the device of this name.
 func (n *scene) readDevice(t *testing.T, f []string) {
 	t.Helper()
 	id := must(t, word{"device", f[1]}, unit.ParseDevice)
@@ -50,7 +50,7 @@ func (n *scene) readDevice(t *testing.T, f []string) {
 	n.snap.Devices = append(slices.Clone(n.snap.Devices), d)
 }
 
-// unplug takes a device away; its limits go with it.
+// unplug removes a device and its limits.
 func (n *scene) unplug(name string, forGood bool) {
 	i := slices.IndexFunc(n.snap.Devices, func(d node.BlockDevice) bool { return d.Name == name })
 	if i < 0 {
@@ -72,7 +72,7 @@ func (n *scene) unplug(name string, forGood bool) {
 	}
 }
 
-// readBlock says what a class gets of a device.
+// readBlock reads the settings of a class for a device.
 func (n *scene) readBlock(t *testing.T, f []string) {
 	t.Helper()
 	class := node.Class(f[0])

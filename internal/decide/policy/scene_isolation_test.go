@@ -12,17 +12,17 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// readIsolation reads the lines of a story about isolation:
+// readIsolation applies the scenario lines about isolation:
 //
-//	can MECHANISM …             the kernel has these
-//	cannot MECHANISM WHY        it has not;  unsure MECHANISM WHY: not known
-//	falls RUNG WHY              it was ejected;  refused RUNG WHY: it did not begin
+//	can MECHANISM …             the kernel supports these
+//	cannot MECHANISM WHY        it does not;  unsure MECHANISM WHY: it is unknown
+//	falls MECHANISM WHY         it failed in use;  refused MECHANISM WHY: the kernel refused it
 //	foreign NAME                another component has loaded a scheduler; -: none
-//	cookies N                   threads of others have cookies
-//	ask RUNG                    an operator does; auto: what the configuration says
-//	sees                        where LS work runs (web=1500m@0-3) is counted
+//	cookies N                   processes with cookies of another component
+//	ask MECHANISM               the request of an operator; auto: as configured
+//	sees                        run time of LS on each CPU (web=1500m@0-3) is counted
 //
-// and "---- ladder" shows which mechanism is in use and what is known of all.
+// "---- ladder" prints the mechanism in use and the state of all mechanisms.
 func (n *scene) readIsolation(t *testing.T, verb, rest string) {
 	t.Helper()
 	what, why, _ := strings.Cut(rest, " ")
@@ -47,7 +47,7 @@ func (n *scene) readIsolation(t *testing.T, verb, rest string) {
 	}
 }
 
-// sees counts where latency-sensitive work ran, where that is counted.
+// sees updates the counters of LS run time on each CPU, if there are any.
 func (n *scene) sees() {
 	if n.snap.Isolation.LSOn == nil {
 		return
@@ -66,7 +66,7 @@ func (n *scene) sees() {
 	n.snap.Isolation.LSOn = on
 }
 
-// configureIsolation reads the words of the configuration about isolation:
+// configureIsolation reads the words of a configuration about isolation:
 // rung=sched_ext hold=50µs headroom=2 identity=LS:1 slices=kept.
 func (n *scene) configureIsolation(t *testing.T, w word) bool {
 	t.Helper()
@@ -92,7 +92,7 @@ func (n *scene) configureIsolation(t *testing.T, w word) bool {
 	return true
 }
 
-// failure makes a mechanism fail now. A failed scheduler is unloaded.
+// failure makes a mechanism fail now. A scheduler that fails is unloaded.
 func (n *scene) failure(r node.Mechanism, why string, refused bool) {
 	i := &n.snap.Isolation
 	i.Failures = slices.DeleteFunc(slices.Clone(i.Failures), func(f node.Failure) bool { return n.snap.At.Sub(f.At) >= time.Hour })
@@ -103,7 +103,7 @@ func (n *scene) failure(r node.Mechanism, why string, refused bool) {
 	}
 }
 
-// forgetOrders is what becomes of the orders of a scheduler that ends.
+// forgetOrders removes the orders of a scheduler that is unloaded.
 func (n *scene) forgetOrders() {
 	for k := range n.snap.Knobs.Now {
 		switch k.File {
@@ -116,7 +116,7 @@ func (n *scene) forgetOrders() {
 	n.showIsolation()
 }
 
-// showIsolation gives every group the knobs that the kernel has for it.
+// showIsolation gives every cgroup the isolation knobs that the kernel has.
 func (n *scene) showIsolation() {
 	now, can := n.snap.Knobs.Now, n.snap.Capabilities
 	show := func(k node.Knob, v node.Value, is bool) {
@@ -138,7 +138,7 @@ func (n *scene) showIsolation() {
 	}
 }
 
-// selection prints the selected mechanism, and the state of all.
+// selection prints the selected mechanism and the state of all mechanisms.
 func (n *scene) selection() []string {
 	v := n.state.Selector.Status
 	lines := []string{fmt.Sprintf("in use: %s  # %s", v.Mechanism, v.Why)}
@@ -152,7 +152,7 @@ func (n *scene) selection() []string {
 	return lines
 }
 
-// yields reports whether a cgroup or one above it is idle, or has the least
+// yields reports whether a cgroup or an ancestor is idle or has the least
 // weight.
 func (n *scene) yields(p node.CgroupPath) bool {
 	least := node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}.Rounded(n.snap.Knobs.Kernel)
@@ -165,7 +165,7 @@ func (n *scene) yields(p node.CgroupPath) bool {
 	return false
 }
 
-// wrongSlices says what is wrong with long slices in a cgroup; empty: nothing.
+// wrongSlices returns the fault of long slices in a cgroup, or "".
 func (n *scene) wrongSlices(p node.CgroupPath) string {
 	for _, w := range n.snap.Workloads {
 		if w.Class != node.BE && p.Contains(w.Cgroup) {
@@ -173,13 +173,13 @@ func (n *scene) wrongSlices(p node.CgroupPath) string {
 		}
 	}
 	if r := n.state.Selector.Status.Mechanism; r == node.MechanismVendor || r == node.MechanismSchedExt || r == "" {
-		return fmt.Sprintf("the rung is %q", r)
+		return fmt.Sprintf("the mechanism is %q", r)
 	}
 	return ""
 }
 
-// wrongIsolation says what is wrong with the knobs of isolation as they are
-// now, given what is wanted of them.
+// wrongIsolation returns the fault of the present isolation knobs, compared
+// with the wants, or "".
 func (n *scene) wrongIsolation() string {
 	now := n.snap.Knobs.Now
 	var using []node.Mechanism
@@ -197,9 +197,9 @@ func (n *scene) wrongIsolation() string {
 			continue
 		}
 		if using = append(using, r); n.fails != nil {
-			continue // what failed to be given back is still there
+			continue // its release failed
 		} else if r != n.state.Selector.Status.Mechanism {
-			return fmt.Sprintf("%v is %v on the rung %q", k, v, n.state.Selector.Status.Mechanism)
+			return fmt.Sprintf("%v is %v with the mechanism %q", k, v, n.state.Selector.Status.Mechanism)
 		}
 		for _, w := range n.snap.Workloads {
 			switch inside := k.Cgroup != "" && k.Cgroup.Contains(w.Cgroup); {
@@ -231,7 +231,7 @@ func (n *scene) wrongIsolation() string {
 	for _, m := range facts.LayoutOf(n.snap).IdleCgroups(n.snap) {
 		idle := n.snap.Capabilities.Can(node.FeatureCPUIdle) && c.Means != node.FeatureCPUWeight && n.state.Selector.Status.Mechanism != node.MechanismWeight
 		if v := now[node.Knob{Cgroup: m, File: node.FileCPUWeight}].(node.CPUWeight); idle != v.Idle {
-			return fmt.Sprintf("%s has the weight %v on the rung %q", m, v, n.state.Selector.Status.Mechanism)
+			return fmt.Sprintf("%s has the weight %v with the mechanism %q", m, v, n.state.Selector.Status.Mechanism)
 		}
 	}
 	return ""

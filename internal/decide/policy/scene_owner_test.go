@@ -16,7 +16,7 @@ func shares(s string) (unit.Weight, error) {
 	return unit.WeightOfShares(n), err
 }
 
-// work returns a copy of the workload of the given name to be changed.
+// work returns a copy of the workload with the given name, for changes.
 func (n *scene) work(t *testing.T, line, id string) *node.Workload {
 	t.Helper()
 	n.snap.Workloads = slices.Clone(n.snap.Workloads)
@@ -27,7 +27,8 @@ func (n *scene) work(t *testing.T, line, id string) *node.Workload {
 	return &n.snap.Workloads[i]
 }
 
-// readPart adds a part to a workload, or replaces that of its name.
+// readPart adds a container to a workload, or replaces the container of that
+// name.
 func (n *scene) readPart(t *testing.T, line string, f []string) {
 	t.Helper()
 	w := n.work(t, line, f[0])
@@ -50,12 +51,11 @@ func (n *scene) readPart(t *testing.T, line string, f []string) {
 	n.makeGroup(p.Cgroup)
 }
 
-// readOwner says what the owner of a workload asks for it, instead of what was
-// asked before:
+// readOwner sets the overrides of a workload and replaces earlier ones:
 //
 //	owner ID [burst=auto] [save=200%] [borrow=150%] [for=60s] [own] [min=10%] [low=20%] [high=80%]
 //	         [l3=0-30] [mb=20%] [identity=1] [spared=memory] [rank=-3] [sub=2] [block=vda:rbps=1,weight=50%]
-//	owner ID limit=2 memory=1Gi             its limits are others now
+//	owner ID limit=2 memory=1Gi             its new limits
 func (n *scene) readOwner(t *testing.T, line string, f []string) {
 	t.Helper()
 	w := n.work(t, line, f[0])

@@ -13,22 +13,22 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A scene is a node in memory: counters that go up, knobs that are set, and a
-// kernel that refuses what cgroup v1 refuses.
+// A scene is a node in memory: it has counters that grow and knobs, and refuses
+// the writes that cgroup v1 refuses.
 type scene struct {
 	config Config
 	state  State
 	snap   node.Snapshot
-	wants  []plan.Want // of the last decision
-	// fails says which steps fail; nil: none does.
+	wants  []plan.Want // wants of the last decision
+	// fails says which steps fail; nil: no step fails.
 	fails func(plan.Step) bool
 
 	busy   map[unit.CPU]time.Duration
 	used   map[node.WorkloadID]time.Duration
 	perCPU map[node.WorkloadID]map[unit.CPU]time.Duration
-	ran    map[node.WorkloadID][2]int64 // in all spells together
+	ran    map[node.WorkloadID][2]int64 // total over all spells
 	delay  map[node.WorkloadID]node.RunQueueDelay
-	memory map[node.WorkloadID]unit.Bytes // what work uses; of the node: "node"
+	memory map[node.WorkloadID]unit.Bytes // memory use of workloads; "node" is the whole node
 }
 
 func newScene(topo node.Topology, version int) *scene {
@@ -61,7 +61,8 @@ func newScene(topo node.Topology, version int) *scene {
 	return n
 }
 
-// machine is numa × caches × CPUs, with threads of a core side by side.
+// machine returns numa × caches × CPUs, with consecutive numbers for the
+// threads of a core.
 func machine(cpus, smt, caches, numa int) node.Topology {
 	var t node.Topology
 	for c := range cpus {
@@ -73,8 +74,8 @@ func machine(cpus, smt, caches, numa int) node.Topology {
 	return t
 }
 
-// add starts to manage a workload. Its cgroup and those above it come to be,
-// as the kernel makes them: on v1 with the CPUs of the parent.
+// add starts to manage a workload. It creates the cgroup and its ancestors as
+// the kernel does: on v1 with the CPUs of the parent.
 func (n *scene) add(w node.Workload) {
 	n.snap.Workloads = append(n.snap.Workloads, w)
 	n.makeGroup(w.Cgroup)
@@ -106,24 +107,24 @@ func (n *scene) makeGroup(p node.CgroupPath) {
 	now[node.Knob{Cgroup: p, File: node.FileMems}] = mems
 }
 
-// A spell is some time in which work runs.
+// A spell is a time in which work runs.
 type spell struct {
 	every   time.Duration
 	use     map[node.WorkloadID]unit.MilliCPU
-	on      map[node.WorkloadID]unit.CPUSet // the CPUs; absent: not counted
+	on      map[node.WorkloadID]unit.CPUSet // the CPUs that each workload used; absent: not counted
 	system  unit.MilliCPU
-	missing map[node.WorkloadID]bool // workloads without counter
+	missing map[node.WorkloadID]bool // workloads without a counter
 	waits   []waiting
-	// throttled is in how many periods of its quota a workload was throttled,
-	// and in how many it ran.
+	// throttled is the number of quota periods in which a workload was
+	// throttled, and the number in which it ran.
 	throttled map[node.WorkloadID][2]int64
-	blind     bool // the use of the CPUs is not known
-	// unthrottled: throttling is not known.
+	blind     bool // the use of the CPUs is unknown
+	// unthrottled: throttling is unknown.
 	unthrottled bool
-	violated    bool // a service was seen waiting
+	violated    bool // a service waited
 }
 
-// pass lets a spell pass, and reads the counters.
+// pass adds the use of a spell to the counters, and reads them.
 func (n *scene) pass(p spell) {
 	n.snap.At, n.snap.SLOViolated = n.snap.At.Add(p.every), p.violated
 	n.busy = maps.Clone(n.busy)
@@ -181,7 +182,7 @@ func (n *scene) pass(p spell) {
 	n.sees()
 }
 
-// decide decides, and applies all steps.
+// decide makes a decision and applies all steps.
 func (n *scene) decide(t testing.TB) []plan.Step {
 	t.Helper()
 	n.state, n.wants = Decide(n.config, n.state, n.snap)
@@ -212,8 +213,8 @@ func (n *scene) decide(t testing.TB) []plan.Step {
 	return steps
 }
 
-// refusal says why cgroup v1 refuses a step: a child may never have more than
-// its parent.
+// refusal returns the reason why cgroup v1 refuses a step, or "": a child may
+// never have more than its parent.
 func (n *scene) refusal(s plan.Step) string {
 	if n.snap.Knobs.Kernel.CgroupVersion != 1 {
 		return ""

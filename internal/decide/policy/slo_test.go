@@ -11,12 +11,12 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// waiting is how a workload waited in a spell. In a story it is one of
+// waiting is the waits of a workload in a spell. In a scenario it is one of
 //
-//	web.waits=1000*100us,30*5ms    so many waits, each so long
-//	web.turns=1000*600us           so many turns on a CPU, after waits of this mean
-//	web.for=be:20ms,web:3ms        for whom it waited
-//	web.waits=?                    not known any more
+//	web.waits=1000*100us,30*5ms    numbers of waits with their lengths
+//	web.turns=1000*600us           number of time slices, with the mean wait before them
+//	web.for=be:20ms,web:3ms        the runners for which it waited
+//	web.waits=?                    unknown from now on
 type waiting struct {
 	id     node.WorkloadID
 	kind   string
@@ -25,7 +25,7 @@ type waiting struct {
 	lost   bool
 }
 
-// testBuckets are as many as a histogram of the kernel's has.
+// testBuckets is the number of buckets of the kernel's histogram.
 const testBuckets = 29
 
 func readWaiting(t *testing.T, w word) waiting {

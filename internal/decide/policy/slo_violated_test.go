@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestATickThatAWaitWokeWidensNothing: whatever the rates of the time before
-// say, best-effort work gets no more than it has while a service waits.
+// TestATickThatAWaitWokeWidensNothing checks that while a service waits BE work
+// gets no more CPU, for any rates from the time before.
 func TestATickThatAWaitWokeWidensNothing(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(61, 62))
 	held := 0
@@ -21,7 +21,7 @@ func TestATickThatAWaitWokeWidensNothing(t *testing.T) {
 			p := n.anySpell(rnd)
 			n.pass(p)
 			if st, _ := Decide(n.config, n.state, n.snap); st.Growth < n.state.Growth {
-				held++ // it would have grown
+				held++ // BE would have grown
 			}
 			n.snap.SLOViolated = true
 			n.decide(t)
@@ -37,6 +37,6 @@ func TestATickThatAWaitWokeWidensNothing(t *testing.T) {
 		}
 	}
 	if held < 50 {
-		t.Errorf("only %d turns would have widened anything", held)
+		t.Errorf("only %d ticks would have widened anything", held)
 	}
 }

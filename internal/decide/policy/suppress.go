@@ -10,20 +10,21 @@ import (
 // Suppress is the strategy "CPU suppress" of resource-threshold-config.
 type Suppress struct {
 	Enable bool `json:"enable"`
-	// ThresholdPercent is the share of the capacity that all work together
-	// may use before best-effort work gives way (cpuSuppressThresholdPercent,
-	// 0 to 100; the field's default is 65).
+	// ThresholdPercent is the share of the capacity that all work together may
+	// use before the CPU of BE is reduced (cpuSuppressThresholdPercent, 0 to
+	// 100; Koordinator's default is 65).
 	ThresholdPercent unit.Percent `json:"cpuSuppressThresholdPercent"`
-	// MinPercent is the share of the capacity that best-effort work keeps
-	// whatever the others use (cpuSuppressMinPercent, 0 to 100). It is the
-	// same for both policies.
+	// MinPercent is the share of the capacity that BE keeps, independent of the
+	// use of other work (cpuSuppressMinPercent, 0 to 100). It applies with both
+	// policies.
 	MinPercent unit.Percent `json:"cpuSuppressMinPercent"`
-	// Policy is how: SuppressQuota, SuppressCPUSet, or empty for the one that
-	// fits the node (cpuSuppressPolicy).
+	// Policy is SuppressQuota, SuppressCPUSet, or empty: the one that fits the
+	// node (cpuSuppressPolicy).
 	Policy SuppressPolicy `json:"cpuSuppressPolicy,omitempty"`
 }
 
-// KeepPercent is the share of the CPUs that BE keeps whatever the others use.
+// KeepPercent is the share of the CPUs that BE keeps, independent of the use of
+// other work. It is 0 if suppress is disabled.
 func (c Suppress) KeepPercent() unit.Percent {
 	if !c.Enable {
 		return 0
@@ -31,7 +32,7 @@ func (c Suppress) KeepPercent() unit.Percent {
 	return c.MinPercent
 }
 
-// SuppressPolicy says by which knob best-effort work is bounded.
+// SuppressPolicy selects the knob that limits the CPU of BE.
 type SuppressPolicy string
 
 // The suppress policies, named as in resource-threshold-config.
@@ -40,17 +41,16 @@ const (
 	SuppressCPUSet SuppressPolicy = "cpuset"
 )
 
-// cpusetFrom is the number of CPUs from which whole CPUs are fine enough a
-// step: one of 20 CPUs is 5 % of the capacity.
+// cpusetFrom is the number of CPUs from which the default policy uses whole
+// CPUs: one of 20 CPUs is a step of 5 % of the capacity.
 const cpusetFrom = 20
 
-// suppress owns cpu.max of the cgroups at which best-effort work meets the
-// others, and cpuset.cpus there and, on cgroup v1, below. It bounds best-effort
-// work to its budget, less what it gives up for objectives, by quota or by a
-// set of CPUs. Off the CPUs in beside, the siblings of latency-sensitive work, it
-// keeps best-effort work in any case, as long as that has its least, and off
-// those that are reserved always. The first
-// result is how much growth is left for the next call.
+// suppress owns cpu.max and cpuset.cpus of the contention roots of BE and, on
+// cgroup v1, cpuset.cpus below them. It limits BE to its budget, minus the
+// back-off, by a quota or by a set of CPUs. It always keeps BE off the reserved
+// CPUs. It also keeps BE off the CPUs in beside, the siblings of LS work, as
+// far as the minimum of BE allows. The first result is the growth that is left
+// for the next call.
 func suppress(c Suppress, pool facts.Pool, saved unit.MilliCPU, l facts.Layout, u facts.Use, g cpuBackOff, own grants, beside []unit.CPU, s node.Snapshot) (unit.MilliCPU, []plan.Want) {
 	if len(l.Roots) == 0 {
 		return 0, nil
@@ -61,16 +61,16 @@ func suppress(c Suppress, pool facts.Pool, saved unit.MilliCPU, l facts.Layout, 
 		_, sets := x.keepOff(plan.Release, "CPU suppress is off")
 		return 0, append(x.unbounded("CPU suppress is off"), sets...)
 	case u.Elapsed <= 0:
-		// One snapshot without a rate is the start of every agent, not a
-		// fault: what holds now holds until the next.
+		// Every agent starts with one snapshot without a rate. The present
+		// values stay until the next snapshot.
 		_, sets := x.keepOff(plan.Abstain, noRate)
 		return saved, append(x.abstain(), sets...)
 	}
 	x.budget = budgetOf(c, pool, u, s, x.cpus).beside(c, pool, u, s, x.cpus, own).less(g)
 	whole := x.bySet()
 	if x.gain = x.save(saved, u.Elapsed, whole); s.SLOViolated {
-		// The rates are those of the quiet time before: best-effort work does
-		// not grow by them, and what was saved up for that is lost.
+		// The rates are from before the wait of the service. BE must not grow
+		// by them, and loses its saved growth.
 		x.gain = 0
 	}
 	var spent unit.MilliCPU
@@ -88,7 +88,7 @@ func suppress(c Suppress, pool facts.Pool, saved unit.MilliCPU, l facts.Layout, 
 
 const noRate = "no rate yet"
 
-// held says why best-effort work gets less than its budget, or does not grow.
+// held returns the reason why BE gets less than its budget, or does not grow.
 func (x suppressor) held() string {
 	if x.snap.SLOViolated {
 		return "; a service waits: BE does not grow now"
@@ -96,7 +96,7 @@ func (x suppressor) held() string {
 	return "; growing step by step"
 }
 
-// A suppressor is one decision of suppress: what it decides on.
+// A suppressor holds the input of one decision of suppress.
 type suppressor struct {
 	Suppress
 	facts.Pool
@@ -104,29 +104,29 @@ type suppressor struct {
 	budget
 	use   facts.Use
 	snap  node.Snapshot
-	cpus  unit.CPUSet // that are counted and shared
+	cpus  unit.CPUSet // the CPUs that make up the capacity
 	tops  map[node.CgroupPath]top
 	chain []link
 	own   grants
-	// beside are the CPUs to keep off, the first to give back first.
+	// beside are the CPUs to avoid. The first one is given back first.
 	beside []unit.CPU
 }
 
-// bySet reports whether best-effort work is bounded by a set of CPUs.
+// bySet reports whether a set of CPUs limits BE, and not a quota.
 func (x suppressor) bySet() bool {
 	if x.CPUSetsManagedExternally || x.Policy == SuppressQuota || (x.Policy != SuppressCPUSet && x.cpus.Len() < cpusetFrom) {
 		return false
 	}
 	for _, m := range x.Roots {
 		if _, known := x.snap.Knobs.Now[node.Knob{Cgroup: m, File: node.FileCPUs}]; !known {
-			return false // no cpuset controller there: a quota is the next best
+			return false // no cpuset controller there, so a quota must do
 		}
 	}
 	return true
 }
 
-// unbounded gives the quota of each meeting point back, or sets what the owner
-// of its workload asked for.
+// unbounded releases the quota of each contention root, or sets the CPU limit
+// of its workload.
 func (x suppressor) unbounded(reason string) []plan.Want {
 	var wants []plan.Want
 	for _, m := range x.Roots {
@@ -140,7 +140,7 @@ func (x suppressor) unbounded(reason string) []plan.Want {
 	return wants
 }
 
-// abstain leaves the quota of each meeting point as it is.
+// abstain leaves the quota of each contention root unchanged.
 func (x suppressor) abstain() []plan.Want {
 	var wants []plan.Want
 	for _, m := range x.Roots {
@@ -151,7 +151,7 @@ func (x suppressor) abstain() []plan.Want {
 	return wants
 }
 
-// anyCPU gives the CPU sets back, or leaves them as they are.
+// anyCPU releases the cpusets, or leaves them unchanged, according to i.
 func (x suppressor) anyCPU(i plan.Intent, reason string) []plan.Want {
 	var wants []plan.Want
 	for _, k := range x.chain {

@@ -1,5 +1,5 @@
-// Package slo tracks whether LS workloads meet their objective: how long their
-// threads wait for a CPU.
+// Package slo tracks whether LS workloads meet their objective for the time
+// that their threads wait for a CPU.
 package slo
 
 import (
@@ -13,53 +13,54 @@ import (
 )
 
 const (
-	// LeastWindow is the shortest time over which waits are judged, and
-	// longestWindow the longest: a service that waits seldom is judged over
-	// more time.
+	// LeastWindow is the shortest and longestWindow the longest time over which
+	// waits are judged. A service with few waits is judged over a longer time.
 	LeastWindow   = time.Second
 	longestWindow = 10 * time.Second
-	// enoughWaits end a window after leastWindow. They are also what it takes
-	// to judge by a mean.
+	// enoughWaits is the number of waits that ends a window after LeastWindow.
+	// A judgement by the mean needs as many.
 	enoughWaits = 300
-	// chance is how many waits may be too long beside one in a hundred: so
-	// many come together without a cause.
+	// chance is the number of long waits that a window may have besides one in
+	// a hundred, because a few occur without a cause.
 	chance = 2
-	// calmBefore is for how long an objective must have been met before it
-	// counts as met again.
+	// calmBefore is the time without a miss after which an objective counts as
+	// met again.
 	calmBefore = 5 * time.Second
-	// bucketSlack is how far, as a part of it, an objective may lie below the
-	// end of a bucket and stand for it: 2 ms for 2.1 ms.
+	// bucketSlack is the reciprocal of the part by which a bucket may exceed
+	// the objective and still count as within it: 2.1 ms for 2 ms.
 	bucketSlack = 16
-	// tailOfMean is by how much 99 of 100 waits are bounded where only their
-	// mean is known: ln 100 = 4.6 if waits are exponential, as those of a queue
-	// with random arrivals are.
+	// tailOfMean is the ratio of the 99th percentile to the mean, if only the
+	// mean is known. It is ln 100 = 4.6 for exponentially distributed waits, as
+	// in a queue with random arrivals.
 	tailOfMean = 5
-	// helpless is the part of a service's waits, as one in so many, below which
-	// BE has caused so little of them that a back-off would not help.
+	// helpless is the reciprocal of the part of a service's waits below which a
+	// back-off of BE would not help, because BE caused less of them than this
+	// part.
 	helpless = 20
 )
 
-// A Tracker is what is remembered of the objectives: for each workload with one, the
-// waits of a window of time.
+// A Tracker holds the state of each objective: for each workload that has one,
+// the waits in a window of time.
 type Tracker struct {
 	Work map[node.WorkloadID]State `json:"work,omitempty"`
 }
 
 // A State is the SLO state of one workload.
 type State struct {
-	// Since is when the window began. Delay, Waited and ByBE are the counter
+	// Since is the start of the window. Delay, Waited and ByBE are counter
 	// values at that time.
 	Since  time.Time          `json:"since,omitzero"`
 	Delay  node.RunQueueDelay `json:"delay,omitzero"`
-	Waited time.Duration      `json:"waited_ns,omitempty"` // for whomever
-	ByBE   time.Duration      `json:"by_be_ns,omitempty"`  // of it, for best-effort work
-	// Missed: the objective counts as missed. At is when it was missed last,
-	// by so many percent of itself, and Reason says how.
+	Waited time.Duration      `json:"waited_ns,omitempty"` // waits for all runners
+	ByBE   time.Duration      `json:"by_be_ns,omitempty"`  // the part of Waited for BE
+	// Missed: the objective counts as missed. At is the time of the last miss,
+	// Percent the tail of the waits in percent of the objective, and Reason
+	// describes the miss.
 	Missed  bool      `json:"missed,omitempty"`
 	At      time.Time `json:"at,omitzero"`
 	Percent int64     `json:"percent,omitempty"`
 	Reason  string    `json:"reason,omitempty"`
-	// Helpless: best-effort work hardly was what it waited for.
+	// Helpless: BE caused hardly any of the waits.
 	Helpless bool `json:"helpless,omitempty"`
 }
 
@@ -67,14 +68,14 @@ type State struct {
 type Miss struct {
 	Workload node.WorkloadID
 	Reason   string
-	// Helpless: other work than best-effort was what it waited for.
+	// Helpless: BE caused hardly any of the waits.
 	Helpless bool
 }
 
-// Observe adds the waits of s. An SLO is violated when, in a window of time, more
-// than 1 of 100 waits was longer than the objective, and it is met again only after
-// some calm. A workload without an objective, or without counters of waits, has no
-// state.
+// Observe adds the waits of s. An SLO is violated if more than 1 of 100 waits
+// in a window were longer than the objective. It is met again only after
+// calmBefore. A workload without an objective, or without counters of waits,
+// has no state.
 func (x Tracker) Observe(s node.Snapshot) Tracker {
 	next := Tracker{}
 	var blame map[node.WorkloadID]blamed
@@ -110,7 +111,7 @@ func (x Tracker) Missed() []Miss {
 	return all
 }
 
-// blamed is for how long a workload waited, and how much of it for BE.
+// blamed is the time for which a workload waited, and the part of it for BE.
 type blamed struct{ all, be time.Duration }
 
 func blameOf(s node.Snapshot) map[node.WorkloadID]blamed {
@@ -137,7 +138,7 @@ func blameOf(s node.Snapshot) map[node.WorkloadID]blamed {
 
 func (f State) observe(at time.Time, w node.Workload, want time.Duration, b blamed) State {
 	now := w.Usage.Delay
-	if f.At.After(at) { // the clock of another boot; not at, which would be a new miss
+	if f.At.After(at) { // f.At is from before a reboot; at itself would be a new miss
 		f.At = at.Add(-1)
 	}
 	d, ok := since(f.Delay, now)
@@ -164,22 +165,22 @@ func (f State) observe(at time.Time, w node.Workload, want time.Duration, b blam
 	return f
 }
 
-// begin starts a window.
+// begin starts a new window.
 func (f State) begin(at time.Time, now node.RunQueueDelay, b blamed) State {
 	f.Since, f.Delay, f.Waited, f.ByBE = at, now, b.all, b.be
 	return f
 }
 
-// A spread is the waits of a window: how many there were of each length, or only
-// their number and sum.
+// A spread holds the waits of a window: their number by length, or only their
+// number and sum.
 type spread struct {
 	waits  int64
 	counts []int64
 	sum    time.Duration
 }
 
-// since returns the waits between two readings; false if they do not fit together,
-// as after a counter was reset.
+// since returns the waits between two readings. It is false if the readings do
+// not fit together, for example after a reset of a counter.
 func since(before, after node.RunQueueDelay) (spread, bool) {
 	d := spread{sum: after.Sum.Or(0) - before.Sum.Or(0)}
 	if d.sum < 0 || len(before.Counts) != len(after.Counts) {
@@ -200,9 +201,9 @@ func since(before, after node.RunQueueDelay) (spread, bool) {
 	return d, true
 }
 
-// missed reports whether more than 1 of 100 waits was longer than wanted. A bucket in
-// which some waits may be longer counts as if all were: the histogram cannot tell,
-// and the doubt goes to the service.
+// missed reports whether more than 1 of 100 waits were longer than wanted. All
+// waits of a bucket count as longer if some may be longer, because the
+// histogram cannot tell them apart.
 func (d spread) missed(want time.Duration) bool {
 	if d.counts == nil {
 		return d.waits >= enoughWaits && d.tail() > want
@@ -216,7 +217,7 @@ func (d spread) missed(want time.Duration) bool {
 	return 100*long > d.waits+100*chance
 }
 
-// tail is a length that 99 of 100 waits did not exceed; they may be much shorter.
+// tail returns an upper bound for 99 of 100 waits.
 func (d spread) tail() time.Duration {
 	if d.counts == nil {
 		return d.sum / time.Duration(max(d.waits, 1)) * tailOfMean
@@ -230,7 +231,7 @@ func (d spread) tail() time.Duration {
 	return 0
 }
 
-// say is the tail in words.
+// say describes the tail for a reason.
 func (d spread) say() string {
 	if d.counts == nil {
 		return fmt.Sprintf("%v on average, so some %v (p99)", short(d.sum/time.Duration(max(d.waits, 1))), short(d.tail()))

@@ -27,9 +27,10 @@ func spreadOf(waits map[time.Duration]uint64) spread {
 	return waited
 }
 
-// TestTheHistogramDoesNotFlatter: whenever more than 1 of 100 waits, and some
-// for chance, is longer than wanted, the objective is missed, wherever in its
-// bucket the wait lies; and never when all waits are shorter than half of it.
+// TestTheHistogramDoesNotFlatter checks that the objective is missed if more
+// than 1 of 100 waits, plus chance, are longer, wherever they lie in their
+// bucket. It checks that the objective is met if all waits are shorter than
+// half of it.
 func TestTheHistogramDoesNotFlatter(t *testing.T) {
 	for want := 10 * time.Microsecond; want < time.Second; want = want * 11 / 10 {
 		longer := want + want/8
@@ -58,8 +59,8 @@ func TestTheHistogramDoesNotFlatter(t *testing.T) {
 	}
 }
 
-// TestAMeanIsJudgedByItsTail: of a mean of 1 ms, 5 ms is what 99 of 100 waits
-// may take.
+// TestAMeanIsJudgedByItsTail checks that a mean of 1 ms meets an objective of 5
+// ms for 99 of 100 waits.
 func TestAMeanIsJudgedByItsTail(t *testing.T) {
 	d := spread{waits: 1000, sum: time.Second}
 	if d.missed(5*time.Millisecond) || !d.missed(5*time.Millisecond-1) {
@@ -70,8 +71,8 @@ func TestAMeanIsJudgedByItsTail(t *testing.T) {
 	}
 }
 
-// TestCountersThatWentBackBeginAnew: a window is never made of readings that
-// do not fit together.
+// TestCountersThatWentBackBeginAnew checks that a new window begins if two
+// readings do not fit together.
 func TestCountersThatWentBackBeginAnew(t *testing.T) {
 	full := node.RunQueueDelay{Sum: node.Some(time.Second), Counts: []uint64{5, 5}}
 	for name, now := range map[string]node.RunQueueDelay{
@@ -91,7 +92,8 @@ func TestCountersThatWentBackBeginAnew(t *testing.T) {
 	}
 }
 
-// TestWorstMissFirst: who waits longest for its objective is named first.
+// TestWorstMissFirst checks that the workload with the largest miss comes
+// first.
 func TestWorstMissFirst(t *testing.T) {
 	x := Tracker{Work: map[node.WorkloadID]State{
 		"a": {Missed: true, Percent: 150}, "b": {Missed: true, Percent: 900}, "c": {Percent: 9000}, "d": {Missed: true, Percent: 150},
@@ -105,8 +107,8 @@ func TestWorstMissFirst(t *testing.T) {
 	}
 }
 
-// TestAClockThatWasSetBackEndsNoMiss: an SLO that was violated under a later clock
-// is met again after the usual time.
+// TestAClockThatWasSetBackEndsNoMiss checks that an SLO that was violated with
+// a later clock is met again after the usual time.
 func TestAClockThatWasSetBackEndsNoMiss(t *testing.T) {
 	now, future := time.Unix(1000, 0), time.Unix(1e6, 0)
 	w := node.Workload{ID: "web"}
@@ -119,6 +121,6 @@ func TestAClockThatWasSetBackEndsNoMiss(t *testing.T) {
 		f = f.observe(now.Add(time.Duration(i+1)*longestWindow), w, time.Millisecond, blamed{})
 	}
 	if f.Missed {
-		t.Error("the objective counts as missed for ever")
+		t.Error("the objective still counts as missed")
 	}
 }

@@ -8,24 +8,25 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// An Event is why a tick did not wait for its period.
+// An Event is the reason why a tick started before its period was over.
 type Event struct {
-	// At is when user space learned of it, comparable with Tick.Begun.
+	// At is the time at which user space learned of the event, on the clock of
+	// Tick.Begun.
 	At   time.Time `json:"at"`
 	Kind EventKind `json:"kind"`
-	// Workload is whose event it is; empty: of none.
+	// Workload is the workload of the event; empty: none.
 	Workload node.WorkloadID `json:"workload,omitempty"`
-	// Text says what was seen: "3 waits of more than 2ms in 50ms".
+	// Text describes the event: "3 waits of more than 2ms in 50ms".
 	Text string `json:"text,omitempty"`
-	// More is how many events of the same kind and workload followed before
-	// the tick began. They say nothing new, and are not kept.
+	// More is the number of events of the same kind and workload that followed
+	// before the tick began. These events themselves are not kept.
 	More int `json:"more,omitempty"`
-	// Again: the tick before this one had the event too, and could tell little
-	// of it.
+	// Again: the previous tick already had the event, but saw too little of its
+	// effect.
 	Again bool `json:"again,omitempty"`
 }
 
-// Count is how many events it stands for that no tick before had.
+// Count returns the number of events that no earlier tick counted.
 func (e Event) Count() int {
 	if e.Again {
 		return e.More
@@ -33,21 +34,21 @@ func (e Event) Count() int {
 	return 1 + e.More
 }
 
-// An EventKind says where an event comes from.
+// An EventKind is the source of an event.
 type EventKind string
 
 // The kinds of events.
 const (
 	EventDelay     EventKind = "delay"    // waits of a workload for a CPU crossed the alarm
 	EventPressure  EventKind = "pressure" // a PSI trigger
-	EventCgroups   EventKind = "cgroups"  // cgroups have come or gone
-	EventConfig    EventKind = "config"   // the configuration shall be read again
-	EventPin       EventKind = "pin"      // an operator has chosen how to isolate on the CPU
-	EventMechanism EventKind = "rung"     // the means that isolates on the CPU has failed, or finds strays
-	EventHandover  EventKind = "handover" // a means was given up for another, which waited for it
+	EventCgroups   EventKind = "cgroups"  // cgroups were created or removed
+	EventConfig    EventKind = "config"   // the configuration must be read again
+	EventPin       EventKind = "pin"      // an operator requested an isolation mechanism
+	EventMechanism EventKind = "rung"     // the isolation mechanism failed or found strays
+	EventHandover  EventKind = "handover" // one isolation mechanism ended, so that the next can start
 )
 
-// EventKinds lists the kinds.
+// EventKinds lists the kinds of events.
 var EventKinds = []EventKind{EventDelay, EventPressure, EventCgroups, EventConfig, EventPin, EventMechanism, EventHandover}
 
 // String prints the event as one phrase.
@@ -65,7 +66,7 @@ func (e Event) String() string {
 	return s
 }
 
-// Woken says in one phrase what woke a tick; empty: nothing did.
+// Woken describes the events that started a tick; empty: none.
 func Woken(events []Event) string {
 	const most = 3
 	var b strings.Builder
@@ -82,8 +83,8 @@ func Woken(events []Event) string {
 	return b.String()
 }
 
-// Join adds an event to those that wait for a tick. One of the same kind and
-// workload is counted in the first, so that the number stays bounded.
+// Join adds an event to those that wait for a tick. It only counts an event
+// with the kind and workload of an earlier one, so that the list stays short.
 func Join(waiting []Event, e Event) []Event {
 	for i := range waiting {
 		if w := &waiting[i]; w.Kind == e.Kind && w.Workload == e.Workload {

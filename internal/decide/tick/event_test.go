@@ -34,6 +34,6 @@ func TestWokenIsOnePhrase(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if Woken(nil) != "" {
-		t.Error("nothing has woken a turn and it says so")
+		t.Error("no event woke the tick, but Woken says so")
 	}
 }

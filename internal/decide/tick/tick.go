@@ -1,6 +1,6 @@
-// Package tick is the record of one tick of the loop: what it saw, what it
-// wanted, what it did and what failed. Every view of the agent (dry run,
-// report, log) reads this value and nothing else.
+// Package tick is the record of one tick of the loop: its snapshot, wants,
+// steps and errors. Every view of the agent (dry run, report, log) reads only
+// this value.
 package tick
 
 import (
@@ -14,37 +14,39 @@ import (
 
 // A Tick is one tick of the loop.
 type Tick struct {
-	// Begun is when the tick began, by the clock of Event.At.
+	// Begun is the start of the tick, on the clock of Event.At.
 	Begun time.Time
-	// Events are why it did not wait for its period; nil if it did.
+	// Events are the reasons why the tick started before its period was over;
+	// nil if it did not.
 	Events   []Event
 	Snapshot node.Snapshot
 	Wants    []plan.Want
-	// Missed are the workloads that miss their objective, and how.
+	// Missed holds the workloads that miss their objective, with the reason.
 	Missed map[node.WorkloadID]string
-	// Batch is what batch work may count on after it.
+	// Batch is the amount of CPU and memory that BE may request after this
+	// tick.
 	Batch node.Batch
-	// Selection is which means isolates on the CPU after it, and Isolation what
-	// the means have done until then.
+	// Selection is the isolation mechanism in use after this tick. Isolation is
+	// the status of the mechanisms up to now.
 	Selection node.Selection
 	Isolation node.IsolationStatus
 	Done      []Outcome
-	// Sense, Decide and Act are the wall time of each part: the last write
-	// was over at Begun plus all three.
+	// Sense, Decide and Act are the wall time of each part. The last write
+	// ended at Begun plus all three.
 	Sense, Decide, Act time.Duration
 }
 
-// Ended is when the last write of the tick was over.
+// Ended returns the time at which the last write of the tick ended.
 func (t Tick) Ended() time.Time { return t.Begun.Add(t.Sense + t.Decide + t.Act) }
 
-// An Outcome is a step and how it went; Err is nil if it was applied.
+// An Outcome is a step and its result; Err is nil if the step was applied.
 type Outcome struct {
 	Step plan.Step
 	Err  error
 }
 
-// String prints the steps of the tick, one line each, as golden files and
-// dry runs show them.
+// String prints the steps of the tick, one on each line, as in golden files and
+// dry runs.
 func (t Tick) String() string {
 	var b strings.Builder
 	for _, o := range t.Done {

@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// A Scale is the bounds of a histogram's buckets: bucket n begins at the nth
-// number and ends at the next.
+// A Scale holds the bounds of a histogram's buckets: bucket n begins at the nth
+// number and ends at the next one.
 type Scale []int64
 
-// ScaleOf returns the scale whose first bucket is as wide as first and whose
-// next are each growthPercent wider than the one before, up to most. The
-// arithmetic is in integers, so that every machine has the same bounds.
+// ScaleOf returns the scale whose first bucket has the width first. Each
+// following bucket is growthPercent wider than the one before, up to the bound
+// most. The arithmetic uses integers, so that every machine gets the same
+// bounds.
 func ScaleOf(first, most, growthPercent int64) Scale {
-	const fine = 1 << 10 // keeps what the division of narrow buckets would lose
+	const fine = 1 << 10 // fixed-point factor: without it, the division would lose the growth of narrow buckets
 	var s Scale
 	for from, width := int64(0), first*fine; ; width += width * growthPercent / 100 {
 		s = append(s, from/fine)
@@ -32,29 +33,30 @@ func (s Scale) bucket(v int64) int64 {
 }
 
 const (
-	// full is the weight of a sample at the begin of a half-life. It grows to
-	// twice that until the end, when all weights are halved: what is older by
-	// a half-life counts half as much, without a fraction anywhere. Between
-	// the two this is a line where the exact curve sags by 6 % at most.
+	// full is the weight of a sample at the start of a half-life. It grows
+	// linearly to twice that at the end, when all weights are halved. A sample
+	// that is older by one half-life thus counts half as much, without
+	// fractions. The exact curve is at most 6 % below the line.
 	full = 1 << 10
-	// leastShare is the weight below which a bucket is forgotten: that of one
+	// leastShare is the weight below which a bucket is dropped: that of one
 	// sample after six half-lives.
 	leastShare = full >> 6
-	// MaxBuckets is how many buckets a Histogram has at most.
+	// MaxBuckets is the maximum number of buckets of a Histogram.
 	MaxBuckets = 48
 )
 
 // A Histogram counts samples in buckets, and forgets: a sample loses half of
-// its weight in each half-life. It holds only the buckets that are not empty,
-// at most MaxBuckets of them. It is a value: nothing changes one that exists.
+// its weight in each half-life. It stores only buckets that are not empty, at
+// most MaxBuckets. It is a value: Add returns a new one.
 type Histogram struct {
-	// Passed is how long ago the weights were halved.
+	// Passed is the time since the weights were last halved.
 	Passed time.Duration `json:"passed_ns,omitempty"`
-	// Buckets are pairs of a bucket's number and its weight, ascending.
+	// Buckets are pairs of a bucket's number and its weight, in ascending
+	// order.
 	Buckets [][2]int64 `json:"buckets,omitempty"`
 }
 
-// Add returns the histogram as it is after some time, with a sample of then.
+// Add returns the histogram after the time elapsed, with the sample v added.
 func (h Histogram) Add(s Scale, v int64, elapsed, halfLife time.Duration) Histogram {
 	passed := h.Passed + max(elapsed, 0)
 	halvings := min(int64(passed/halfLife), 62)
@@ -78,8 +80,8 @@ func (h Histogram) Add(s Scale, v int64, elapsed, halfLife time.Duration) Histog
 	return next
 }
 
-// merged joins the lightest bucket to the one above it: a peak may be taken
-// for higher than it was, never for lower.
+// merged joins the lightest bucket to the bucket above it, so that a peak may
+// be overestimated but not underestimated.
 func merged(buckets [][2]int64) [][2]int64 {
 	least := 0
 	for i, b := range buckets[:len(buckets)-1] {
@@ -91,8 +93,8 @@ func merged(buckets [][2]int64) [][2]int64 {
 	return slices.Delete(buckets, least, least+1)
 }
 
-// Percentile returns what percent of the weight do not exceed: the end of the
-// bucket in which that is reached. It is false while there is no sample.
+// Percentile returns an upper bound for the given percent of the weight: the
+// end of the bucket that reaches it. It is false if there is no sample.
 func (h Histogram) Percentile(s Scale, percent int64) (int64, bool) {
 	var total, below int64
 	for _, b := range h.Buckets {

@@ -1,6 +1,6 @@
-// Package trend turns counters into the numbers that policies decide on:
-// rates, and averages that forget. It keeps no state of its own; what must be
-// remembered is passed in and handed back.
+// Package trend computes rates and decaying averages from counters, for the
+// policies. It keeps no state: callers pass the previous state in and get the
+// next one back.
 package trend
 
 import (
@@ -10,9 +10,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Rate is the CPU used between two readings of a CPU time counter. It is
-// false if the readings do not make a rate: no time passed, or the counter
-// went back (a cgroup was removed and made again).
+// Rate returns the CPU used between two readings of a CPU time counter. It is
+// false if no time passed or if the counter decreased, because the cgroup was
+// removed and created again.
 func Rate(before, after, elapsed time.Duration) (unit.MilliCPU, bool) {
 	used := after - before
 	if elapsed <= 0 || used < 0 {
@@ -21,8 +21,8 @@ func Rate(before, after, elapsed time.Duration) (unit.MilliCPU, bool) {
 	return unit.MilliCPU(math.Round(float64(used) / float64(elapsed) * 1000)), true
 }
 
-// Decay moves an exponentially weighted mean towards a new sample that stands
-// for the last elapsed time: a sample loses 1/e of its weight in each tau.
+// Decay updates an exponentially weighted mean with a sample for the last
+// elapsed time. A sample loses 1-1/e of its weight in each tau.
 func Decay(mean, sample unit.MilliCPU, elapsed, tau time.Duration) unit.MilliCPU {
 	if tau <= 0 {
 		return sample
@@ -31,10 +31,10 @@ func Decay(mean, sample unit.MilliCPU, elapsed, tau time.Duration) unit.MilliCPU
 	return unit.MilliCPU(math.Round(keep*float64(mean) + (1-keep)*float64(sample)))
 }
 
-// Follow moves the means of many CPU time counters by one sample each: before
-// and after are two readings of them, elapsed apart, and tau is as in Decay. A
-// counter without a mean starts with its sample. A counter whose two readings
-// do not make a rate has no mean in the result.
+// Follow updates the means of many CPU time counters by one sample each. before
+// and after are two readings, elapsed apart; tau is as in Decay. A counter
+// without a mean starts with its sample. A counter without a rate between its
+// readings has no mean in the result.
 func Follow[K comparable](mean map[K]unit.MilliCPU, before, after map[K]time.Duration, elapsed, tau time.Duration) map[K]unit.MilliCPU {
 	next := make(map[K]unit.MilliCPU, len(after))
 	for k, now := range after {

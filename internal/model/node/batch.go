@@ -8,64 +8,63 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Batch is the amount of the node's CPU and memory that BE work may request.
-// Its resources are Koordinator's kubernetes.io/batch-cpu and
-// kubernetes.io/batch-memory. The zero Batch promises nothing, because
-// colocation is off.
+// Batch is the amount of the node's CPU and memory that BE work may request, as
+// Koordinator's resources kubernetes.io/batch-cpu and
+// kubernetes.io/batch-memory. In the zero Batch colocation is off, and nothing
+// may be requested.
 type Batch struct {
 	CPU    Amount[unit.MilliCPU] `json:"cpu_mcpu,omitzero"`
 	Memory Amount[unit.Bytes]    `json:"memory_bytes,omitzero"`
 }
 
-// An Amount is the promised amount of a resource, with its explanation.
+// An Amount is the promised amount of one resource, with its explanation.
 type Amount[T unit.MilliCPU | unit.Bytes] struct {
 	Value T `json:"value"`
-	// Terms add up to Value. They are those of the time when it was found.
+	// Terms add up to Value. They were computed together with Value.
 	Terms []Term[T] `json:"terms,omitempty"`
-	// Policy is the formula; empty: the resource is not promised at all.
+	// Policy is the name of the formula; empty: the resource is not promised.
 	Policy string `json:"policy,omitempty"`
 	// Over is the time over which use was averaged.
 	Over time.Duration `json:"over_ns,omitempty"`
-	// Since is when Value was found, by the clock of the snapshots.
+	// Since is the time of Value, on the clock of Snapshot.At.
 	Since time.Time `json:"since,omitzero"`
-	// Formula is what the formula gives now, and Held says why that is not
-	// promised yet; empty: it is.
+	// Formula is the present result of the formula. Held is the reason why it
+	// is not promised yet; empty: it is promised.
 	Formula T      `json:"formula"`
 	Held    string `json:"held,omitempty"`
-	// Degraded says which input is missing and what follows; empty: none is.
+	// Degraded names a missing input and its effect; empty: none is missing.
 	Degraded string `json:"degraded,omitempty"`
 }
 
-// Unmeasured is why an Amount is degraded of which nothing has been found yet: its
-// 0 is no finding.
+// Unmeasured is Amount.Degraded before the first measurement. Its Value 0 is
+// then not a result.
 const Unmeasured = "no use was measured yet: nothing is promised"
 
-// A Term is one part of an Amount: above 0 what adds to it, below 0 what is
-// taken away.
+// A Term is one summand of an Amount. A negative Amount is subtracted.
 type Term[T unit.MilliCPU | unit.Bytes] struct {
 	Name   TermName `json:"name"`
 	Amount T        `json:"amount"`
-	// Text goes on where the amount ends: "used by LS".
+	// Text follows the amount when the term is printed: "used by LS".
 	Text string `json:"text"`
 }
 
-// TermName says what a Term is about. The terms that a class causes have the
-// name of the class.
+// TermName identifies a Term. A term that a class causes has the name of the
+// class.
 type TermName string
 
-// The names of terms besides the classes.
+// The names of the other terms.
 const (
-	TermCapacity TermName = "capacity" // the share of the node that is divided at all
-	TermNode     TermName = "node"     // what the node uses beside the workloads
-	TermReserved TermName = "reserved" // what is kept for the node, where that is more
-	TermLimit    TermName = "limit"    // what is above the most that the owner promises
-	TermFloor    TermName = "floor"    // what is missing up to nothing
+	TermCapacity TermName = "capacity" // the part of the node's capacity that Tenon divides
+	TermNode     TermName = "node"     // the use of the node outside the workloads
+	TermReserved TermName = "reserved" // the reservation of the node, if it exceeds TermNode
+	TermLimit    TermName = "limit"    // the part above the configured maximum
+	TermFloor    TermName = "floor"    // raises a negative sum to 0
 )
 
-// On reports whether batch work is promised anything, be it nothing.
+// On reports whether colocation is on, also if both amounts are 0.
 func (b Batch) On() bool { return b.CPU.Policy != "" || b.Memory.Policy != "" }
 
-// String prints both amounts, a line each.
+// String prints the two amounts, one on each line.
 func (b Batch) String() string {
 	return "batch-cpu " + b.CPU.String() + "\nbatch-memory " + b.Memory.String()
 }
@@ -95,8 +94,8 @@ func (a Amount[T]) String() string {
 	return b.String()
 }
 
-// Readable prints CPU in thousandths and memory in MiB, rounded, so that people
-// can add up what they read.
+// Readable prints CPU in thousandths, and memory in MiB, rounded, so that a
+// reader can add up the printed amounts.
 func Readable[T unit.MilliCPU | unit.Bytes](v T) string {
 	if bytes, is := any(v).(unit.Bytes); is {
 		return fmt.Sprintf("%dMi", (int64(bytes)+(1<<19))>>20)

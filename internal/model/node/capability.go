@@ -2,18 +2,18 @@ package node
 
 import "slices"
 
-// A Feature is a feature of kernel or hardware that Tenon can use.
+// A Feature is a feature of the kernel or the hardware that Tenon can use.
 type Feature string
 
-// An Answer says whether the node can do something. There are three answers:
-// yes; no, with the reason; could not tell, with the reason.
+// An Answer says whether the node has a feature: yes; no, with the reason; or
+// unknown, with the reason.
 type Answer struct {
 	Verdict Verdict `json:"verdict"`
-	// Why is the evidence: the file, system call or error that decided.
+	// Why is the evidence: the deciding file, system call or error.
 	Why string `json:"why,omitempty"`
 }
 
-// Verdict is the word of an Answer.
+// Verdict is the one-word form of an Answer.
 type Verdict string
 
 // The three verdicts.
@@ -23,21 +23,21 @@ const (
 	Unknown Verdict = "unknown"
 )
 
-// Capabilities holds the answers by mechanism.
+// Capabilities holds the answer for each feature.
 type Capabilities map[Feature]Answer
 
-// Can reports whether the answer for m is a plain yes.
+// Can reports whether the answer for m is yes.
 func (c Capabilities) Can(m Feature) bool { return c[m].Verdict == Yes }
 
-// A VendorMark is a vendor's kernel on which cgroups are marked: those of
-// best-effort work yield to all others.
+// A VendorMark describes a vendor's kernel that marks cgroups: on it, BE
+// cgroups give way to all others.
 type VendorMark struct {
-	Can     Feature // whether a kernel has it; named as the file of a cgroup
-	Idles   bool    // the mark of best-effort work makes the group idle, too
+	Can     Feature // named after the cgroup file that takes the mark
+	Idles   bool    // the BE mark also makes the cgroup idle
 	Instead string  // what Tenon uses on kernels without it
 }
 
-// VendorMarks is the table of these kernels, a row for each.
+// VendorMarks lists these kernels, one row for each.
 var VendorMarks = []VendorMark{
 	{FeatureGroupIdentity, false, "sched_ext or core scheduling, and cpu.idle"},
 	{FeatureGroupPriority, true, "sched_ext or core scheduling, and cpu.idle"},
@@ -49,7 +49,7 @@ func (c Capabilities) CanMark() bool {
 	return slices.ContainsFunc(VendorMarks, func(v VendorMark) bool { return c.Can(v.Can) })
 }
 
-// The mechanisms, named as the kernel names the thing that decides.
+// The features. Each has the name of the kernel interface that provides it.
 const (
 	FeatureCPUIdle        Feature = "cpu.idle"
 	FeatureCPUWeight      Feature = "cpu.weight"

@@ -2,8 +2,8 @@ package node
 
 import "testing"
 
-// TestVendorMarks: each row stands for a capability of its own and says what
-// is used without it.
+// TestVendorMarks checks that each row has its own feature and names the
+// replacement on other kernels.
 func TestVendorMarks(t *testing.T) {
 	seen := map[Feature]bool{}
 	for _, v := range VendorMarks {

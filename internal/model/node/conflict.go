@@ -2,8 +2,9 @@ package node
 
 import "time"
 
-// A WriteConflict is a knob that another component writes, too. Wrote is Tenon's
-// last write; Found says after which writes another value was found, oldest first.
+// A WriteConflict is a knob that another component also writes. Wrote is the
+// time of Tenon's last write. Found lists the times of the writes after which
+// the knob had another value, oldest first.
 type WriteConflict struct {
 	Knob  Knob        `json:"knob"`
 	Wrote time.Time   `json:"wrote"`

@@ -2,9 +2,9 @@ package node
 
 import "tenon.sh/tenon/internal/model/unit"
 
-// A Container is a container of a workload, with limits of its own. The kernel
-// applies the workload's, too, and cgroup v1 refuses a part more CPU than the
-// whole has.
+// A Container is a container of a workload, with limits of its own. The limits
+// of the workload also apply to it. Cgroup v1 refuses a child cgroup a larger
+// CPU quota than its parent has.
 type Container struct {
 	Name          string               `json:"name"`
 	Cgroup        CgroupPath           `json:"cgroup"`

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// DelayBound is the length that the waits of a bucket of RunQueueDelay.Counts
-// are below, whatever the last bucket holds.
+// DelayBound is the upper bound of the waits that a bucket of
+// RunQueueDelay.Counts counts. The last bucket also counts longer waits.
 func DelayBound(bucket int) time.Duration { return 256 << min(max(bucket, 0), 40) }
 
-// Since returns what d has more than an earlier reading of the same workload.
-// Without two readings of a counter it has none.
+// Since returns the difference between d and an earlier reading of the same
+// workload. A counter that one of the two readings lacks is absent.
 func (d RunQueueDelay) Since(before RunQueueDelay) RunQueueDelay {
 	var grown RunQueueDelay
 	then, had := before.Sum.Value()
@@ -23,7 +23,7 @@ func (d RunQueueDelay) Since(before RunQueueDelay) RunQueueDelay {
 	counts := make([]uint64, len(d.Counts))
 	for i, n := range d.Counts {
 		if n < before.Counts[i] {
-			return grown // made again
+			return grown // the counter started again from 0
 		}
 		counts[i] = n - before.Counts[i]
 	}
@@ -31,10 +31,10 @@ func (d RunQueueDelay) Since(before RunQueueDelay) RunQueueDelay {
 	return grown
 }
 
-// Quantile returns a length that at least the share q, from 0 to 1, of the
-// waits are below: the end of the bucket that holds the quantile, so at most
-// twice the true one. Without waits, or where only their sum is known, it is
-// missing, and so it is if the quantile lies in the last bucket.
+// Quantile returns an upper bound for the quantile q, from 0 to 1, of the
+// waits: the end of the bucket that holds it. The bound is at most twice the
+// true value. It is absent if there are no waits or no counts, or if the
+// quantile lies in the last bucket.
 func (d RunQueueDelay) Quantile(q float64) Maybe[time.Duration] {
 	var all, seen uint64
 	for _, n := range d.Counts {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// A Category says how a knob is reached, and so which part of a node reads and
+// A Category says how a knob is accessed, and so which part of a node reads and
 // writes it.
 type Category uint8
 
@@ -14,22 +14,22 @@ type Category uint8
 const (
 	CategoryGroup     Category = iota + 1 // files of a cgroup; every managed cgroup has these
 	CategoryRun                           // whether the processes of a cgroup run
-	CategoryIO                            // lines for block devices, of a cgroup
-	CategoryResctrl                       // a control group of resctrl, and who is in it
+	CategoryIO                            // files of a cgroup with a line for each block device
+	CategoryResctrl                       // a control group of resctrl, and its tasks
 	CategoryMark                          // the mark of a cgroup on a vendor's kernel
 	CategoryThreads                       // read and written thread by thread
 	CategoryScheduler                     // the scheduler of the node
-	CategoryOrder                         // an order for that scheduler, in its maps
+	CategoryOrder                         // an order to that scheduler, in its BPF maps
 )
 
-// A fileRow is all that this package knows of a kind of knob.
+// A fileRow holds all facts of this package about one kind of knob.
 type fileRow struct {
 	file     File
 	category Category
 	parse    func(text string) (Value, error)
 }
 
-// fileRows is the table of all knobs, in the order in which they are listed.
+// fileRows lists all knobs, in the order in which they are printed.
 var fileRows = []fileRow{
 	{FileCPUWeight, CategoryGroup, parseCPUWeight},
 	{FileCPUMax, CategoryGroup, parseCPUMax},
@@ -62,7 +62,7 @@ var rowOf = func() map[File]fileRow {
 	return m
 }()
 
-// FilesOf lists the files of the given categories; of all without any.
+// FilesOf lists the knobs of the given categories; without any, all knobs.
 func FilesOf(categories ...Category) []File {
 	var files []File
 	for _, r := range fileRows {
@@ -74,8 +74,8 @@ func FilesOf(categories ...Category) []File {
 }
 
 var (
-	// AllFiles lists every knob there is. What keeps a table by File has an
-	// entry for each; MissingFiles finds those that it forgot.
+	// AllFiles lists all knobs. A table by File needs an entry for each;
+	// MissingFiles finds missing entries.
 	AllFiles = FilesOf()
 	// Files lists the knobs that every managed cgroup has.
 	Files = FilesOf(CategoryGroup)
@@ -83,15 +83,14 @@ var (
 	IOFiles = FilesOf(CategoryIO)
 )
 
-// Category says how f is reached; 0 for a file that does not exist.
+// Category returns the category of f, or 0 if f is not a knob.
 func (f File) Category() Category { return rowOf[f].category }
 
-// OfThreads reports whether a file stands for something that single threads
-// have, and is read and written thread by thread.
+// OfThreads reports whether f is an attribute of threads, which Tenon reads and
+// writes for each thread.
 func (f File) OfThreads() bool { return f.Category() == CategoryThreads }
 
-// ParseValue reads the value of the given file from the text that its String
-// prints.
+// ParseValue reads a value of the knob f from the text of Value.String.
 func ParseValue(f File, text string) (Value, error) {
 	r, known := rowOf[f]
 	if !known {
@@ -100,11 +99,11 @@ func ParseValue(f File, text string) (Value, error) {
 	return r.parse(text)
 }
 
-// ErrUnknownFile says that there is no such knob.
+// ErrUnknownFile returns the error for a knob that does not exist.
 func ErrUnknownFile(f File) error { return fmt.Errorf("unknown knob %q: want one of %v", f, AllFiles) }
 
-// MissingFiles says how the keys of a table by File differ from AllFiles; it is
-// empty if they do not.
+// MissingFiles describes how the keys of a table by File differ from AllFiles.
+// It returns "" if they are the same.
 func MissingFiles[T any](table map[File]T) string {
 	missing := slices.DeleteFunc(FilesOf(), func(f File) bool { _, has := table[f]; return has })
 	unknown := slices.DeleteFunc(slices.Sorted(maps.Keys(table)), func(f File) bool { return f.Category() != 0 })

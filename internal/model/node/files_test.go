@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestEveryFileHasARow reads the sources: a constant of type File that is not
-// in the table would be a knob that nothing parses.
+// TestEveryFileHasARow parses the sources of this package, because a constant
+// of type File without a row could not be parsed as a knob.
 func TestEveryFileHasARow(t *testing.T) {
 	sources, err := filepath.Glob("*.go")
 	if err != nil {
@@ -43,7 +43,8 @@ func TestEveryFileHasARow(t *testing.T) {
 	}
 }
 
-// TestMissingFiles names what a table forgot, and what it has too much.
+// TestMissingFiles checks that missing and unknown entries of a table are
+// named.
 func TestMissingFiles(t *testing.T) {
 	table := map[File]bool{}
 	for _, f := range AllFiles {

@@ -14,31 +14,30 @@ import (
 	"tenon.sh/tenon/internal/model/valuetext"
 )
 
-// The knobs of block I/O. Each holds lines for single devices, of which a group
-// that was never touched has none.
+// The knobs of block I/O. Each has a line for each device. A cgroup that was
+// never changed has no lines.
 const (
 	// FileIOMax is io.max (v1 blkio.throttle.*_device).
 	FileIOMax File = "io.max"
 	// FileIOWeight is io.weight, the weights of iocost (v2 only).
 	FileIOWeight File = "io.weight"
-	// FileBFQWeight is io.bfq.weight (v1 blkio.bfq.weight), the weights of the
-	// scheduler bfq.
+	// FileBFQWeight is io.bfq.weight (v1 blkio.bfq.weight), weights of bfq.
 	FileBFQWeight File = "io.bfq.weight"
 	// FileIOLatency is io.latency (v2 only).
 	FileIOLatency File = "io.latency"
 )
 
-// IOLimits is how much a group with all below it may read and write on one
-// device in a second, in bytes and in operations.
+// IOLimits limits the reads and writes per second of a cgroup and its
+// descendants on one device, in bytes and in operations.
 type IOLimits struct{ ReadBPS, WriteBPS, ReadIOPS, WriteIOPS int64 }
 
 // NoIORate means no limit: "max" on v2, 0 on v1.
 const NoIORate int64 = math.MaxInt64
 
-// NoIOLimits is what a device without a line has.
+// NoIOLimits is the value for a device without a line.
 var NoIOLimits = IOLimits{NoIORate, NoIORate, NoIORate, NoIORate}
 
-// Within returns the smaller of each pair of limits.
+// Within returns the smaller limit of each pair.
 func (l IOLimits) Within(o IOLimits) IOLimits {
 	return IOLimits{
 		min(l.ReadBPS, o.ReadBPS), min(l.WriteBPS, o.WriteBPS),
@@ -46,8 +45,7 @@ func (l IOLimits) Within(o IOLimits) IOLimits {
 	}
 }
 
-// String prints the limits that there are, with the keys of io.max:
-// "rbps=1048576 wiops=100".
+// String prints the limits, with the keys of io.max: "rbps=1048576 wiops=100".
 func (l IOLimits) String() string {
 	var s []string
 	for i, v := range l.rates() {
@@ -77,10 +75,10 @@ func parseIOLimits(text string) (IOLimits, error) {
 	return l, nil
 }
 
-// IOMax is the limits of a group on each device
-// (Documentation/admin-guide/cgroup-v2.rst, "io.max", Linux 4.5). On v2 they
-// bound a group with all below it; on v1 the kernel has no hierarchy of limits,
-// and they bound the group's own tasks alone
+// IOMax holds the limits of a cgroup on each device
+// (Documentation/admin-guide/cgroup-v2.rst, "io.max", Linux 4.5). On v2 the
+// limits include the descendants of the cgroup. On v1 they bound only the
+// cgroup's own tasks, because the kernel has no hierarchy of these limits there
 // (Documentation/admin-guide/cgroup-v1/blkio-controller.rst, "Hierarchical
 // Cgroups").
 type IOMax struct{ lines string }
@@ -94,16 +92,16 @@ func IOMaxOf(limits map[unit.Device]IOLimits) IOMax {
 
 // Limits returns the lines; the caller may change the map.
 func (v IOMax) Limits() map[unit.Device]IOLimits {
-	m, _ := valuetext.ParseLines(v.lines, parseIOLimits) // made from such a map
+	m, _ := valuetext.ParseLines(v.lines, parseIOLimits) // IOMaxOf printed these lines
 	return m
 }
 
 // String prints "8:0 rbps=1048576, 254:0 wiops=100", or "max" without limits.
 func (v IOMax) String() string { return cmp.Or(v.lines, "max") }
 
-// Rounded drops limits on operations that the kernel cannot count: it keeps
-// them in 32 bits, of which the largest number means none
-// (block/blk-throttle.c: tg_set_limit).
+// Rounded drops limits on operations that the kernel cannot store: it has 32
+// bits for them, and the largest number means no limit (block/blk-throttle.c:
+// tg_set_limit).
 func (v IOMax) Rounded(Kernel) Value {
 	m := v.Limits()
 	for d, l := range m {
@@ -118,7 +116,7 @@ func (v IOMax) Rounded(Kernel) Value {
 	return IOMaxOf(m)
 }
 
-// Narrower is negative if no limit of v is larger and one is smaller.
+// Narrower is negative if no limit of v is larger and at least one is smaller.
 func (v IOMax) Narrower(o Value) int {
 	w, ok := o.(IOMax)
 	if !ok || v == w {
@@ -135,21 +133,22 @@ func (v IOMax) Narrower(o Value) int {
 	return together(orders)
 }
 
-// IOWeight is the share of contended block I/O among siblings: a weight, and
-// others for single devices. The kernel's default is 100, and the range 1 to
-// 10000, of bfq 1 to 1000 (Documentation/admin-guide/cgroup-v2.rst,
-// "io.weight"; Documentation/block/bfq-iosched.rst, section 4).
+// IOWeight is the share of contended block I/O among sibling cgroups: a default
+// weight, and weights for single devices. The kernel's default is 100. The
+// range is 1 to 10000, for bfq 1 to 1000
+// (Documentation/admin-guide/cgroup-v2.rst, "io.weight";
+// Documentation/block/bfq-iosched.rst, section 4).
 type IOWeight struct {
 	Default int64
 	lines   string
 }
 
-// IOWeightOf returns the value with the given lines.
+// IOWeightOf returns the value with the given default and weights of devices.
 func IOWeightOf(other int64, weights map[unit.Device]int64) IOWeight {
 	return IOWeight{other, valuetext.Lines(weights, valuetext.Decimal)}
 }
 
-// Weights returns the weights of single devices; the caller may change the map.
+// Weights returns the weights of devices; the caller may change the map.
 func (v IOWeight) Weights() map[unit.Device]int64 {
 	m, _ := valuetext.ParseLines(v.lines, valuetext.ParseDecimal)
 	return m
@@ -163,10 +162,10 @@ func (v IOWeight) String() string {
 	return valuetext.Decimal(v.Default) + ", " + v.lines
 }
 
-// Rounded returns v: the kernel refuses what it cannot hold.
+// Rounded returns v, because the kernel refuses weights that it cannot store.
 func (v IOWeight) Rounded(Kernel) Value { return v }
 
-// Narrower is negative if no weight of v is larger and one is smaller.
+// Narrower is negative if no weight of v is larger and at least one is smaller.
 func (v IOWeight) Narrower(o Value) int {
 	w, ok := o.(IOWeight)
 	if !ok || v == w {
@@ -180,13 +179,14 @@ func (v IOWeight) Narrower(o Value) int {
 	return together(orders)
 }
 
-// IOLatency is the time within which I/O of a group should end on each device.
-// While it takes longer, the kernel slows down siblings with a longer target or
-// none (Documentation/admin-guide/cgroup-v2.rst, "IO Latency", Linux 4.19).
+// IOLatency is the target latency of a cgroup's I/O on each device. While the
+// latency exceeds the target, the kernel throttles siblings with a longer
+// target or without one (Documentation/admin-guide/cgroup-v2.rst, "IO Latency",
+// Linux 4.19).
 type IOLatency struct{ lines string }
 
-// IOLatencyOf returns the value with the given lines. The kernel counts whole
-// microseconds, and 0 is no target.
+// IOLatencyOf returns the value with the given targets. The kernel counts whole
+// microseconds; a target of 0 means no target.
 func IOLatencyOf(targets map[unit.Device]time.Duration) IOLatency {
 	micro := make(map[unit.Device]int64, len(targets))
 	for d, t := range targets {
@@ -197,7 +197,7 @@ func IOLatencyOf(targets map[unit.Device]time.Duration) IOLatency {
 	return IOLatency{valuetext.Lines(micro, valuetext.Decimal)}
 }
 
-// Targets returns the lines; the caller may change the map.
+// Targets returns the target of each device; the caller may change the map.
 func (v IOLatency) Targets() map[unit.Device]time.Duration {
 	micro, _ := valuetext.ParseLines(v.lines, valuetext.ParseDecimal)
 	m := make(map[unit.Device]time.Duration, len(micro))
@@ -210,10 +210,10 @@ func (v IOLatency) Targets() map[unit.Device]time.Duration {
 // String prints "254:0 3000", in µs as in io.latency, or "none".
 func (v IOLatency) String() string { return cmp.Or(v.lines, "none") }
 
-// Rounded returns v, which was made of whole microseconds.
+// Rounded returns v, which already has whole microseconds.
 func (v IOLatency) Rounded(Kernel) Value { return v }
 
-// Narrower is 0: a target bounds the siblings, not the group that has it.
+// Narrower returns 0, because a target limits the siblings of the cgroup.
 func (v IOLatency) Narrower(Value) int { return 0 }
 
 func parseIOMax(text string) (Value, error) {
@@ -270,8 +270,8 @@ func orElse[T any](m map[unit.Device]T, d unit.Device, other T) T {
 	return other
 }
 
-// together is the order of values whose parts have the given orders; 0 if
-// these contradict each other.
+// together combines the orders of the parts of two values. It returns 0 if
+// these orders contradict each other.
 func together(orders []int) int {
 	if slices.Min(orders) < 0 && slices.Max(orders) > 0 {
 		return 0

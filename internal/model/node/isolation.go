@@ -12,32 +12,32 @@ import (
 )
 
 // A Mechanism is an isolation mechanism: a means by which the kernel keeps BE
-// off the CPUs of LS. Each mechanism isolates better than the next in the
-// preference order, and needs more of the kernel.
+// off the CPUs of LS. A mechanism earlier in the preference order isolates
+// better and needs more kernel features.
 type Mechanism string
 
 // The isolation mechanisms.
 const (
-	// MechanismVendor marks cgroups for a vendor's kernel, which does the rest:
-	// Group Identity, or the QoS levels of openEuler.
+	// MechanismVendor marks cgroups for a vendor's kernel, which then isolates
+	// them: Group Identity, or the QoS levels of openEuler.
 	MechanismVendor Mechanism = "vendor"
 	// MechanismSchedExt moves BE threads to a sched_ext scheduler. Its scheduling
 	// class ranks below all others, and it runs no BE on siblings of CPUs that
 	// run LS threads (Linux 6.12).
 	MechanismSchedExt Mechanism = "sched_ext"
-	// MechanismCoreSched gives best-effort threads a core-scheduling cookie: they
+	// MechanismCoreSched gives BE threads a core-scheduling cookie. They then
 	// share no core with other threads (Linux 5.14).
 	MechanismCoreSched Mechanism = "core_sched"
-	// MechanismSiblings keeps best-effort work, by cpuset, off the siblings of the
-	// CPUs on which latency-sensitive work was seen.
+	// MechanismSiblings keeps BE, by cpuset, off the siblings of recent LS
+	// CPUs.
 	MechanismSiblings Mechanism = "siblings"
 	// MechanismIdle is cpu.idle alone (Linux 5.15).
 	MechanismIdle Mechanism = "cpu.idle"
-	// MechanismWeight is the least weight, on kernels without cpu.idle.
+	// MechanismWeight gives BE the least weight, on kernels without cpu.idle.
 	MechanismWeight Mechanism = "weight"
 )
 
-// Mechanisms is the preference order, from the strongest down.
+// Mechanisms is the preference order, strongest first.
 var Mechanisms = []Mechanism{MechanismVendor, MechanismSchedExt, MechanismCoreSched, MechanismSiblings, MechanismIdle, MechanismWeight}
 
 // The knobs of isolation.
@@ -45,23 +45,22 @@ const (
 	// FileIdentity is the mark of a cgroup on a vendor's kernel:
 	// cpu.bvt_warp_ns, cpu.priority with cpu.identity, or cpu.qos_level.
 	FileIdentity File = "identity"
-	// FileScheduler is the scheduler of best-effort threads. It is a knob of
-	// the node, which stands as the root cgroup.
+	// FileScheduler is the scheduler of BE threads. It is a knob of the node,
+	// so its cgroup is the root.
 	FileScheduler File = "scheduler"
 	// FilePolicy is the scheduling policy of the threads in and below a cgroup.
 	FilePolicy File = "policy"
-	// FileCookie is the core-scheduling cookie of the threads in and below a
-	// cgroup.
+	// FileCookie is the core-scheduling cookie of these threads.
 	FileCookie File = "cookie"
-	// FileSlice is the time slice of the threads in and below a cgroup. It is
-	// of no mechanism: it stands in where the cgroup itself cannot be idle.
+	// FileSlice is the time slice of these threads. It belongs to no mechanism.
+	// Tenon sets it where the cgroup itself cannot be idle.
 	FileSlice File = "slice"
 )
 
-// Identity is how a vendor's kernel treats a group: IdentityBE yields to all
-// others, IdentityHigh goes first, and IdentityExpels also keeps BE off the
-// siblings of its CPUs. The numbers are those of cpu.bvt_warp_ns; where a
-// kernel knows fewer levels they are rounded to what it has.
+// Identity is the treatment of a cgroup by a vendor's kernel. IdentityBE gives
+// way to all others, IdentityHigh goes first, and IdentityExpels also keeps BE
+// off the siblings of its CPUs. The numbers are those of cpu.bvt_warp_ns. A
+// kernel with fewer levels gets the nearest level that it has.
 type Identity int
 
 // The identities.
@@ -72,7 +71,7 @@ const (
 	IdentityExpels Identity = 2
 )
 
-// String prints the number.
+// String prints the number of the level.
 func (v Identity) String() string { return strconv.Itoa(int(v)) }
 
 // Rounded returns v.
@@ -91,28 +90,28 @@ func parseIdentity(text string) (Value, error) {
 	return Identity(n), nil
 }
 
-// Scheduler is the scheduler of best-effort threads that Tenon has loaded.
-// The zero Scheduler: none. It dies with the process that loaded it.
+// Scheduler describes the scheduler of BE threads that Tenon has loaded. In the
+// zero Scheduler none is loaded. The kernel unloads it when the process that
+// loaded it ends.
 type Scheduler struct {
 	Loaded bool
-	// Siblings: best-effort threads stay off the siblings of
-	// latency-sensitive ones, also for so long after those have stopped.
+	// Siblings: BE threads stay off the siblings of LS threads while these run,
+	// and for the time Hold after they stop.
 	Siblings bool
 	Hold     time.Duration
-	// Headroom is how many whole cores of each L3 cache are left idle for
-	// latency-sensitive threads that wake up; SchedulerHeadroom: as many as the
-	// scheduler finds right.
+	// Headroom is the number of whole cores of each L3 cache that stay idle for
+	// LS threads that wake up. SchedulerHeadroom: the scheduler chooses the
+	// number.
 	Headroom int
-	// Gentle names, with commas between them, the latency-sensitive classes
-	// that only go first: best-effort threads may run beside theirs.
+	// Gentle lists the LS classes, separated by commas, that do not expel BE:
+	// BE threads may run on the siblings of their CPUs.
 	Gentle string
 }
 
-// SchedulerHeadroom leaves the headroom to the scheduler.
+// SchedulerHeadroom is the Headroom that the scheduler chooses itself.
 const SchedulerHeadroom = -1
 
-// Expels reports whether best-effort threads stay off the siblings of those of
-// a class.
+// Expels reports whether BE threads stay off the siblings of class c.
 func (v Scheduler) Expels(c Class) bool {
 	return v.Loaded && v.Siblings && c.Sensitive() && !slices.Contains(strings.Split(v.Gentle, ","), string(c))
 }
@@ -183,19 +182,19 @@ func parseScheduler(text string) (Value, error) {
 	return v, nil
 }
 
-// Threads says what the threads of a group have in common. Mixed is only ever
-// read: some are in, some are not.
+// Threads says which of two states the threads of a cgroup have. ThreadsMixed
+// occurs only in values that Tenon reads.
 type Threads string
 
 // The values of FilePolicy, FileCookie and FileSlice.
 const (
-	// ThreadsNormal have no policy (FilePolicy), no cookie (FileCookie) or no
-	// slice (FileSlice) of Tenon's.
+	// ThreadsNormal: no thread has the policy (FilePolicy), the cookie
+	// (FileCookie) or the slice (FileSlice) that Tenon sets.
 	ThreadsNormal Threads = "normal"
-	// ThreadsBE have SCHED_EXT (FilePolicy), the cookie of best-effort threads
-	// (FileCookie), or the longest slice that there is (FileSlice).
+	// ThreadsBE: all threads have SCHED_EXT (FilePolicy), the BE cookie
+	// (FileCookie) or the longest possible slice (FileSlice).
 	ThreadsBE Threads = "best-effort"
-	// ThreadsMixed are some of both.
+	// ThreadsMixed: some threads are in one state and some in the other.
 	ThreadsMixed Threads = "mixed"
 )
 
@@ -207,7 +206,7 @@ func (v Threads) String() string { return string(v) }
 // Rounded returns v.
 func (v Threads) Rounded(Kernel) Value { return v }
 
-// Narrower orders by how many threads are best-effort ones.
+// Narrower orders the states by the share of BE threads.
 func (v Threads) Narrower(o Value) int {
 	return against(o, func(w Threads) int { return cmp.Compare(slices.Index(threads, v), slices.Index(threads, w)) })
 }
@@ -221,23 +220,23 @@ func parseThreads(text string) (Value, error) {
 
 // Isolation is the state of the isolation mechanisms at run time.
 type Isolation struct {
-	// Failures are the failures of mechanisms that the node supports: the kernel
-	// ejected the scheduler, refused to load it, or a mark could not be
-	// written. The oldest first, at most an hour old.
+	// Failures are the failures of mechanisms that the node supports: the
+	// kernel ejected the scheduler, refused to load it, or refused to write a
+	// mark. They are at most an hour old, oldest first.
 	Failures []Failure `json:"falls,omitempty"`
 	// Foreign is the name of another sched_ext scheduler that is loaded.
 	Foreign string `json:"foreign,omitempty"`
-	// Cookies is the number of processes, BE or not, with a core-scheduling
-	// cookie that another program made.
+	// Cookies is the number of processes of any class that have a
+	// core-scheduling cookie of another program.
 	Cookies int `json:"cookies,omitempty"`
-	// LSOn is the run time of LS on each CPU, as a counter. Nil: not counted.
+	// LSOn counts the run time of LS on each CPU. Nil: not counted.
 	LSOn map[unit.CPU]time.Duration `json:"ls_on,omitempty"`
 	// Request is the request of an operator to the running agent.
 	Request Request `json:"asked,omitzero"`
 }
 
 // Request is the request of an operator at run time. It overrides the
-// configuration, and earlier failures do not count any more. The zero Asked
+// configuration, and earlier failures no longer count. The zero Request
 // requests nothing.
 type Request struct {
 	At time.Time `json:"at"`
@@ -252,6 +251,7 @@ type Failure struct {
 	Mechanism Mechanism `json:"rung"`
 	Why       string    `json:"why"`
 	// Refused: the mechanism was never in use, because the kernel refused it.
-	// Any other failure ended its use; three of these in an hour are too many.
+	// Every other failure ended the use of a mechanism; three of these within
+	// an hour disable the mechanism.
 	Refused bool `json:"refused,omitempty"`
 }

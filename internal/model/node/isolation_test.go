@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestIsolationReadsBack: what a value prints is read as the same value.
+// TestIsolationReadsBack checks that the text of each value parses as the same
+// value.
 func TestIsolationReadsBack(t *testing.T) {
 	for file, values := range map[File][]Value{
 		FileIdentity: {IdentityBE, IdentityNone, IdentityHigh, IdentityExpels},
@@ -69,6 +70,6 @@ func TestSchedulerExpelsForSensitiveClasses(t *testing.T) {
 		}
 	}
 	if (Scheduler{Siblings: true}).Expels(LSE) || (Scheduler{Loaded: true}).Expels(LSE) {
-		t.Error("nobody expels without the scheduler, or without its rule for siblings")
+		t.Error("no class expels without the scheduler or without its rule for siblings")
 	}
 }

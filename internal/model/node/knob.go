@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// CgroupPath is a cgroup below the root of the hierarchy, without leading or
-// trailing slash: "kubepods/besteffort". "" is the root itself.
+// CgroupPath is the path of a cgroup below the root of the hierarchy, without a
+// leading or trailing slash: "kubepods/besteffort". "" is the root.
 type CgroupPath string
 
 // Parent returns the cgroup above p; the parent of the root is the root.
@@ -41,8 +41,8 @@ func (p CgroupPath) Contains(q CgroupPath) bool {
 	return p == "" || len(q) >= len(p) && q[:len(p)] == p && (len(q) == len(p) || q[len(p)] == '/')
 }
 
-// File names a knob: one kernel file, or several that the kernel couples and
-// that are therefore read, written and restored as one.
+// File names a knob: one kernel file, or several files that the kernel couples
+// and that Tenon reads, writes and restores together.
 type File string
 
 // The knobs of a cgroup.
@@ -50,8 +50,7 @@ const (
 	// FileCPUWeight couples cpu.weight (v1 cpu.shares) and cpu.idle: setting
 	// idle makes the weight unwritable, and clearing it resets the weight.
 	FileCPUWeight File = "cpu.weight"
-	// FileCPUMax couples quota, period and burst: a burst may not exceed its
-	// quota.
+	// FileCPUMax couples quota, period and burst: burst may not exceed quota.
 	FileCPUMax File = "cpu.max"
 	// FileCPUs is cpuset.cpus.
 	FileCPUs File = "cpuset.cpus"
@@ -61,26 +60,26 @@ const (
 	FileMemory File = "memory"
 	// FilePIDs is pids.max.
 	FilePIDs File = "pids.max"
-	// FileRun is whether the processes of a group run at all: cgroup.freeze
-	// (v1 freezer.state), and the signals that end them. Only the groups of
-	// best-effort workloads have it.
+	// FileRun is whether the processes of a cgroup run: cgroup.freeze (v1
+	// freezer.state), and the signals that end processes. Only the cgroups of
+	// BE workloads have it.
 	FileRun File = "run"
 )
 
-// A Knob is something in the kernel that Tenon can turn: a File of a cgroup,
-// or of a control group of resctrl.
+// A Knob is a kernel setting that Tenon may own: a File of a cgroup, or of a
+// control group of resctrl.
 type Knob struct {
 	Cgroup CgroupPath `json:"cgroup"`
 	File   File       `json:"file"`
-	// ControlGroup is a control group of resctrl; empty for a knob of a cgroup.
+	// ControlGroup is the control group of resctrl; empty: a knob of a cgroup.
 	ControlGroup string `json:"resctrl,omitempty"`
 }
 
-// controlPrefix marks a control group where a cgroup could stand.
+// controlPrefix distinguishes a control group from a cgroup in printed knobs.
 const controlPrefix = "resctrl:"
 
-// KnobAt returns the knob of what Knob.String prints before the file: a
-// cgroup, or a control group such as "resctrl:BE".
+// KnobAt returns the knob with file f of a cgroup, or of a control group such
+// as "resctrl:BE". It reads the text that Knob.Where prints.
 func KnobAt(where string, f File) Knob {
 	if name, is := strings.CutPrefix(where, controlPrefix); is {
 		return Knob{ControlGroup: name, File: f}
@@ -88,8 +87,8 @@ func KnobAt(where string, f File) Knob {
 	return Knob{Cgroup: CgroupPath(strings.Trim(where, "/")), File: f}
 }
 
-// Where is what the knob is of: a cgroup, "/" for the root, or a control group
-// such as "resctrl:BE".
+// Where prints the object that has the knob: a cgroup, "/" for the root cgroup,
+// or a control group such as "resctrl:BE".
 func (k Knob) Where() string {
 	switch {
 	case k.ControlGroup != "":
@@ -103,30 +102,29 @@ func (k Knob) Where() string {
 // String prints "kubepods/besteffort cpu.weight" or "resctrl:BE L3".
 func (k Knob) String() string { return k.Where() + " " + string(k.File) }
 
-// Compare orders knobs by cgroup, then file.
+// Compare orders knobs by cgroup, then by control group, then by file.
 func (k Knob) Compare(o Knob) int {
 	return cmp.Or(strings.Compare(string(k.Cgroup), string(o.Cgroup)), strings.Compare(k.ControlGroup, o.ControlGroup),
 		strings.Compare(string(k.File), string(o.File)))
 }
 
-// Kernel holds the facts that decide how a written value reads back.
+// Kernel holds the facts about a kernel that decide how values are rounded.
 type Kernel struct {
-	// CgroupVersion is 1 or 2: which hierarchy carries the cpu controller.
+	// CgroupVersion, 1 or 2, is that of the hierarchy with the cpu controller.
 	CgroupVersion int `json:"cgroup_version"`
-	// PageSize rounds memory limits.
+	// PageSize is the unit to which memory limits are rounded.
 	PageSize unit.Bytes `json:"page_size"`
-	// MB rounds memory bandwidth.
+	// MB is the range and step of memory bandwidth.
 	MB Bandwidth `json:"mb,omitzero"`
 }
 
-// Knobs is the present state of all knobs in sight.
+// Knobs holds the present values of all knobs of the snapshot.
 type Knobs struct {
 	Kernel Kernel `json:"kernel"`
-	// Now is the present value of each knob. A knob that could not be read
-	// is absent.
+	// Now is the present value of each knob; absent: it could not be read.
 	Now map[Knob]Value `json:"-"`
-	// Before is the value from before Tenon's first touch, from the journal.
-	// Only knobs that Tenon has touched are here.
+	// Before is the value of each knob before Tenon's first write, from the
+	// journal. It has only knobs that Tenon wrote.
 	Before map[Knob]Value `json:"-"`
 }
 

@@ -2,7 +2,7 @@ package node
 
 import "encoding/json"
 
-// MarshalJSON writes the value, or null where it is missing.
+// MarshalJSON writes the value, or null if it is absent.
 func (m Maybe[T]) MarshalJSON() ([]byte, error) {
 	if !m.known {
 		return []byte("null"), nil

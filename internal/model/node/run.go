@@ -6,26 +6,27 @@ import (
 	"slices"
 )
 
-// Run is how the processes of a group may run. In a snapshot it is Running,
-// Frozen or Ended; a group that was asked to end shows Running until it has.
+// Run is the run state of the processes of a cgroup. A snapshot has Running,
+// Frozen or Ended. A cgroup whose processes were asked to end is Running until
+// they have ended.
 type Run string
 
 // The values of Run.
 const (
 	Running Run = "running"
-	// Frozen stands still until it is Running again, and keeps its memory
-	// (cgroup.freeze, Linux 5.2; v1 freezer.state).
+	// Frozen: the processes do not run until the state is Running again, and
+	// keep their memory (cgroup.freeze, Linux 5.2; v1 freezer.state).
 	Frozen Run = "frozen"
-	// AskedToEnd: every process gets SIGTERM, and runs to act on it.
+	// AskedToEnd: every process got SIGTERM and still runs, to exit.
 	AskedToEnd Run = "asked to end"
-	// Ended has no process: SIGKILL was sent (cgroup.kill, Linux 5.14).
+	// Ended: no process is left after SIGKILL (cgroup.kill, Linux 5.14).
 	Ended Run = "ended"
 )
 
 // runs lists the values of Run from the narrowest to the widest.
 var runs = []Run{Ended, AskedToEnd, Frozen, Running}
 
-// EndsProcesses reports whether v ends processes, which nothing can undo.
+// EndsProcesses reports whether v ends processes, which cannot be undone.
 func (v Run) EndsProcesses() bool { return v == AskedToEnd || v == Ended }
 
 // String prints "running", "frozen", "asked to end" or "ended".
@@ -34,7 +35,7 @@ func (v Run) String() string { return string(v) }
 // Rounded returns v.
 func (v Run) Rounded(Kernel) Value { return v }
 
-// Narrower orders by what is left of the work.
+// Narrower orders the states from Ended to Running.
 func (v Run) Narrower(o Value) int {
 	return against(o, func(w Run) int { return cmp.Compare(slices.Index(runs, v), slices.Index(runs, w)) })
 }

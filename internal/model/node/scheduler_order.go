@@ -11,19 +11,20 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The orders that the BE scheduler (FileScheduler) gets. They act only while it
-// is loaded, and end with it: the kernel then applies the weights and the quotas
-// of cgroups again. So they are not journaled, have no value from before Tenon,
-// and are not released: a policy takes an order back by its zero value.
+// The orders to the BE scheduler (FileScheduler). They have an effect only
+// while it is loaded, and are lost when it is unloaded: the kernel then applies
+// the weights and quotas of cgroups again. Therefore the journal does not
+// contain them, they have no value from before Tenon, and Tenon does not
+// release them: a policy cancels an order with the zero value.
 //
-// Between the want of the scheduler and its load, which takes the kernel a
-// second or more, they show what the scheduler will be loaded with.
+// The kernel needs a second or more to load the scheduler. Until it is loaded,
+// the knobs show the orders that it will be loaded with.
 const (
-	// FileSchedulerGroup is how the BE scheduler treats the threads in and below
-	// a cgroup, except for cgroups below it with orders of their own.
+	// FileSchedulerGroup is the treatment of the threads in and below a cgroup
+	// by the BE scheduler. Descendants with an order of their own are excepted.
 	FileSchedulerGroup File = "scheduler.group"
-	// FileSchedulerCap is how much CPU time the threads in the BE scheduler may
-	// use together. It is a knob of the node, which stands as the root cgroup.
+	// FileSchedulerCap is the limit on the CPU time of all threads in the BE
+	// scheduler together. It is a knob of the node, so its cgroup is the root.
 	FileSchedulerCap File = "scheduler.cap"
 )
 
@@ -31,31 +32,32 @@ const (
 func (f File) OrdersScheduler() bool { return f.Category() == CategoryOrder }
 
 const (
-	// SchedulerSlots is how many slots the BE scheduler has. Slot 0 is shared: it
-	// has DefaultSchedulerWeight and no quota. Every other slot is of one cgroup.
+	// SchedulerSlots is the number of slots of the BE scheduler. Slot 0 is
+	// shared: it has DefaultSchedulerWeight and no quota. Every other slot
+	// belongs to one cgroup.
 	SchedulerSlots = 256
-	// SchedulerGroups is how many cgroups the BE scheduler can have orders for.
+	// SchedulerGroups is the number of cgroups with orders that it can store.
 	SchedulerGroups = 8192
-	// DefaultSchedulerWeight is the weight that cgroups have in the kernel by
-	// default (cpu.weight), and MaxSchedulerWeight the largest.
+	// DefaultSchedulerWeight is the kernel's default cpu.weight, and
+	// MaxSchedulerWeight the largest one.
 	DefaultSchedulerWeight = 100
 	MaxSchedulerWeight     = 10000
 )
 
-// SchedulerGroup is the order for one cgroup. The zero SchedulerGroup is none:
-// the cgroup is treated as the one above it, at the root as SchedulerNormal.
+// SchedulerGroup is the order for one cgroup. The zero SchedulerGroup is no
+// order: the cgroup is treated as its parent, and the root as SchedulerNormal.
 type SchedulerGroup struct {
-	// Class is how threads are looked at. SchedulerBE says that all of them should
-	// be in the BE scheduler: it reports those that are not.
+	// Class is the class of the threads. The scheduler expects all threads of
+	// class SchedulerBE to be its own, and reports those that are not.
 	Class SchedulerClass
-	// Slot is where run time is counted: from 1 on, below SchedulerSlots, for a
-	// cgroup alone; 0 is shared by all that have no slot of their own.
+	// Slot is the slot that counts the run time: 1 to SchedulerSlots-1 for this
+	// cgroup alone, 0 for the slot that all cgroups without one share.
 	Slot int
-	// Weight is the share against other slots, from 1 to MaxSchedulerWeight, as
-	// cpu.weight; 0 without a slot.
+	// Weight is the share against other slots, from 1 to MaxSchedulerWeight,
+	// with the meaning of cpu.weight; 0 without a slot.
 	Weight int
-	// Quota is how much CPU time the threads of the slot may use together, as
-	// cpu.max; 0: as much as they get.
+	// Quota is the limit on the CPU time of the slot's threads together, as in
+	// cpu.max; 0: no limit.
 	Quota unit.MilliCPU
 }
 
@@ -75,7 +77,7 @@ func (v SchedulerGroup) String() string {
 	return s
 }
 
-// Rounded returns v: the scheduler keeps orders as they are.
+// Rounded returns v: the scheduler stores orders without rounding.
 func (v SchedulerGroup) Rounded(Kernel) Value { return v }
 
 // Narrower compares the quotas of two orders for the same slot. Other orders are
@@ -88,7 +90,7 @@ func (v SchedulerGroup) Narrower(o Value) int {
 	return compareLimits(v.Quota, w.Quota)
 }
 
-// Valid says what is wrong with an order; nil: nothing.
+// Valid returns the fault of an order, or nil.
 func (v SchedulerGroup) Valid() error {
 	switch {
 	case v == (SchedulerGroup{}):
@@ -96,15 +98,15 @@ func (v SchedulerGroup) Valid() error {
 	case !slices.Contains(SchedulerClasses, v.Class):
 		return fmt.Errorf("class %q: want one of %q", v.Class, SchedulerClasses)
 	case v.Slot < 0 || v.Slot >= SchedulerSlots:
-		return fmt.Errorf("slot %d: want one below %d", v.Slot, SchedulerSlots)
+		return fmt.Errorf("slot %d: want a number from 0 to less than %d", v.Slot, SchedulerSlots)
 	case v.Slot > 0 && v.Class != SchedulerBE:
 		return fmt.Errorf("slot %d for %s: only %s has slots", v.Slot, v.Class, SchedulerBE)
 	case v.Slot == 0 && (v.Weight != 0 || v.Quota != 0):
 		return errors.New("a weight and a quota need a slot")
 	case v.Slot > 0 && (v.Weight < 1 || v.Weight > MaxSchedulerWeight):
-		return fmt.Errorf("weight %d: want one from 1 to %d", v.Weight, MaxSchedulerWeight)
+		return fmt.Errorf("weight %d: want a number from 1 to %d", v.Weight, MaxSchedulerWeight)
 	case v.Quota < 0:
-		return fmt.Errorf("quota %v: want one from 0 on", v.Quota)
+		return fmt.Errorf("quota %v: want 0 or more", v.Quota)
 	}
 	return nil
 }
@@ -137,8 +139,8 @@ func parseSchedulerGroup(text string) (Value, error) {
 	return v, nil
 }
 
-// SchedulerCap is how much CPU time the threads in the BE scheduler may use
-// together. The zero SchedulerCap: as much as they get.
+// SchedulerCap is the limit on the CPU time of all threads in the BE scheduler
+// together. The zero SchedulerCap is no limit.
 type SchedulerCap struct{ Most unit.MilliCPU }
 
 // String prints "max" or "1500m".
@@ -161,7 +163,7 @@ func (v SchedulerCap) Narrower(o Value) int {
 	return compareLimits(v.Most, w.Most)
 }
 
-// compareLimits compares two limits, of which 0 is none.
+// compareLimits compares two limits; 0 is no limit.
 func compareLimits(a, b unit.MilliCPU) int {
 	switch {
 	case a == b:
@@ -180,7 +182,7 @@ func parseSchedulerCap(text string) (Value, error) {
 	}
 	most, err := unit.ParseMilliCPU(text)
 	if err != nil || most <= 0 {
-		return nil, fmt.Errorf("cap %q: want max or an amount of CPU from 1m on", text)
+		return nil, fmt.Errorf("cap %q: want max or an amount of CPU of at least 1m", text)
 	}
 	return SchedulerCap{Most: most}, nil
 }

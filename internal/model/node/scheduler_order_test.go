@@ -6,7 +6,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestOrdersReadBack: what an order prints is read as the same order.
+// TestOrdersReadBack checks that the text of each order parses as the same
+// order.
 func TestOrdersReadBack(t *testing.T) {
 	for file, values := range map[File][]Value{
 		FileSchedulerGroup: {
@@ -45,7 +46,8 @@ func TestWhatIsNoOrderIsRefused(t *testing.T) {
 	}
 }
 
-// TestOrdersNarrowByTheirQuota: a narrower quota goes before what widens.
+// TestOrdersNarrowByTheirQuota checks that the smaller quota is the narrower
+// order.
 func TestOrdersNarrowByTheirQuota(t *testing.T) {
 	group := func(slot int, quota unit.MilliCPU) SchedulerGroup {
 		return SchedulerGroup{Class: SchedulerBE, Slot: slot, Weight: 100, Quota: quota}

@@ -14,57 +14,57 @@ import (
 
 // The knobs of resctrl (Documentation/filesystems/resctrl.rst).
 const (
-	// FileControlGroup is the control group of resctrl in which the tasks of a
-	// cgroup are. It is a knob of the cgroup.
+	// FileControlGroup is the control group of resctrl that contains the tasks
+	// of a cgroup. It is a knob of the cgroup.
 	FileControlGroup File = "resctrl"
-	// FileL3 is the ways of each L3 cache that the tasks of a control group may
-	// fill. It is a knob of the control group.
+	// FileL3 is the set of ways of each L3 cache that the tasks of a control
+	// group may fill. It is a knob of the control group.
 	FileL3 File = "L3"
-	// FileMB is the memory bandwidth that they get behind each L3 cache.
+	// FileMB is the memory bandwidth of the control group behind each L3 cache.
 	FileMB File = "MB"
 )
 
-// DefaultControlGroup is the control group of all tasks that were not moved to
-// another.
+// DefaultControlGroup is the control group of all tasks that are in no other.
 const DefaultControlGroup = "/"
 
-// Resctrl is the resources that the node's resctrl can divide, and its users.
-// The zero Resctrl was not read.
+// Resctrl holds the resources that the node's resctrl can divide, and the
+// control groups in use. In the zero Resctrl nothing was read.
 type Resctrl struct {
-	// Missing says why nothing can be divided here; empty: it can.
+	// Missing is the reason why nothing can be divided; empty: resctrl works.
 	Missing string `json:"missing,omitempty"`
-	// Groups is the number of control groups that the hardware supports
-	// (CLOSIDs), with the default one; other programs made Others of them.
+	// Groups is the number of control groups (CLOSIDs) that the hardware
+	// supports, including the default one. Others is the number that other
+	// programs created.
 	Groups int `json:"groups,omitempty"`
 	Others int `json:"others,omitempty"`
-	// Taken are the control groups with the name of a class that another
-	// program uses. Tenon does not change them.
+	// Taken lists the control groups that have the name of a class but belong
+	// to another program. Tenon does not change them.
 	Taken []string  `json:"taken,omitempty"`
 	L3    CacheWays `json:"l3,omitzero"`
-	// MBDomains are the caches behind which memory bandwidth is divided. Nil:
-	// it is not. Kernel.MB says in which steps.
+	// MBDomains lists the caches behind which memory bandwidth is divided. Nil:
+	// it is not divided. Kernel.MB has the range and step.
 	MBDomains []CacheID `json:"mb_domains,omitempty"`
 }
 
-// CacheWays describes the ways of the L3 caches of a node. The zero value: they
-// cannot be divided.
+// CacheWays describes the ways of the L3 caches of a node. The zero CacheWays
+// means that they cannot be divided.
 type CacheWays struct {
 	Domains []CacheID `json:"domains,omitempty"`
-	// Mask has a bit for each way that there is (cbm_mask).
+	// Mask has one bit for each way (cbm_mask).
 	Mask uint64 `json:"mask,omitempty"`
-	// Least is the least number of ways of a group (min_cbm_bits).
+	// Least is the minimum number of ways of a group (min_cbm_bits).
 	Least int `json:"least,omitempty"`
-	// Sparse: the ways of a group need not be next to each other.
+	// Sparse: the ways of a group need not be contiguous.
 	Sparse bool `json:"sparse,omitempty"`
-	// Apart: code and data have ways of their own.
+	// Apart: code and data have separate masks (mount option cdp).
 	Apart bool `json:"apart,omitempty"`
 }
 
-// Bandwidth is how the kernel rounds a value of FileMB. The zero Bandwidth
-// rounds nothing: there is no such knob.
+// Bandwidth describes how the kernel rounds a value of FileMB. The zero
+// Bandwidth rounds nothing, because the node has no such knob.
 type Bandwidth struct {
 	Unit BandwidthUnit `json:"unit,omitempty"`
-	// Values go from Least to Most, in Steps. Most is no limit.
+	// Values are Least to Most in multiples of Step. Most means no limit.
 	Least uint64 `json:"least,omitempty"`
 	Step  uint64 `json:"step,omitempty"`
 	Most  uint64 `json:"most,omitempty"`
@@ -75,13 +75,12 @@ type BandwidthUnit string
 
 // The units of memory bandwidth.
 const (
-	// BandwidthPercent is a share of what there is, as the hardware's delays
-	// happen to make it (Intel).
+	// BandwidthPercent is a percentage of the bandwidth, as coarse as the
+	// delays that the hardware inserts (Intel).
 	BandwidthPercent BandwidthUnit = "percent"
-	// BandwidthEighths is an amount in eighths of a GB/s (AMD).
+	// BandwidthEighths is a number of eighths of a GB/s (AMD).
 	BandwidthEighths BandwidthUnit = "GB/s/8"
-	// BandwidthMegabytes is an amount in MB/s: resctrl was mounted with
-	// mba_MBps.
+	// BandwidthMegabytes is a number of MB/s (mount option mba_MBps).
 	BandwidthMegabytes BandwidthUnit = "MB/s"
 )
 
@@ -89,32 +88,30 @@ const (
 type CacheUse struct {
 	// Occupancy is the amount of their data in the L3 caches.
 	Occupancy Maybe[unit.Bytes] `json:"occupancy,omitzero"`
-	// Traffic is the data that they read from and wrote to memory, as a
-	// counter.
+	// Traffic counts the data that they read from and wrote to memory.
 	Traffic Maybe[unit.Bytes] `json:"traffic,omitzero"`
 }
 
-// L3 is the ways of each L3 cache that a control group may fill, by the number
-// of the cache: "0=7;1=7". Where code and data are divided apart (mount option
-// cdp) both follow each other: "code 0=7;1=7 data 0=3;1=3".
+// L3 is the set of ways of each L3 cache that a control group may fill, by
+// cache number: "0=7;1=7". If code and data have separate masks (mount option
+// cdp), it has both: "code 0=7;1=7 data 0=3;1=3".
 type L3 struct{ Schema string }
 
 // Ways is a mask of ways for each cache.
 type Ways map[CacheID]uint64
 
-// L3Of returns the value with which code and data fill the same ways.
+// L3Of returns the value in which code and data have the same ways.
 func L3Of(w Ways) L3 { return L3{w.String()} }
 
-// L3OfParts returns the value with ways for code and others for data.
+// L3OfParts returns the value with separate ways for code and data.
 func L3OfParts(code, data Ways) L3 { return L3{"code " + code.String() + " data " + data.String()} }
 
-// String prints the masks in hexadecimal, by number of the cache.
+// String prints the masks in hexadecimal, in the order of the cache numbers.
 func (w Ways) String() string {
 	return valuetext.Schema(w, func(mask uint64) string { return strconv.FormatUint(mask, 16) })
 }
 
-// Parts returns the ways for code and for data; they are the same where the
-// two are not divided apart.
+// Parts returns the ways for code and for data, or the same ways for both.
 func (v L3) Parts() (code, data Ways, err error) {
 	c, d := v.Schema, v.Schema
 	if rest, apart := strings.CutPrefix(v.Schema, "code "); apart {
@@ -131,16 +128,16 @@ func (v L3) Parts() (code, data Ways, err error) {
 	return code, data, nil
 }
 
-// Apart reports whether code and data have ways of their own.
+// Apart reports whether code and data have separate masks.
 func (v L3) Apart() bool { return strings.HasPrefix(v.Schema, "code ") }
 
 // String prints the schema.
 func (v L3) String() string { return v.Schema }
 
-// Rounded returns v: the kernel takes a mask as it is or not at all.
+// Rounded returns v, because the kernel stores a mask unchanged or refuses it.
 func (v L3) Rounded(Kernel) Value { return v }
 
-// Narrower compares the number of ways of all caches.
+// Narrower compares the number of ways, summed over all caches.
 func (v L3) Narrower(o Value) int {
 	return against(o, func(w L3) int { return cmp.Compare(v.count(), w.count()) })
 }
@@ -177,8 +174,8 @@ func (v MB) By() (map[CacheID]uint64, error) {
 // String prints the schema.
 func (v MB) String() string { return v.Schema }
 
-// Rounded brings each number into the bounds and up to the next step, as the
-// kernel does with numbers within the bounds.
+// Rounded limits each number to the range and rounds it up to the next step, as
+// the kernel does with numbers within the range.
 func (v MB) Rounded(k Kernel) Value {
 	by, err := v.By()
 	if err != nil || k.MB == (Bandwidth{}) {
@@ -190,7 +187,7 @@ func (v MB) Rounded(k Kernel) Value {
 	return MBOf(by)
 }
 
-// Rounded brings a number into the bounds and up to the next step.
+// Rounded limits n to the range and rounds it up to the next step.
 func (b Bandwidth) Rounded(n uint64) uint64 {
 	n = min(max(n, b.Least), b.Most)
 	if over := n % max(b.Step, 1); over > 0 {
@@ -199,7 +196,7 @@ func (b Bandwidth) Rounded(n uint64) uint64 {
 	return min(n, b.Most)
 }
 
-// Narrower compares the sums.
+// Narrower compares the bandwidth, summed over all caches.
 func (v MB) Narrower(o Value) int {
 	return against(o, func(w MB) int { return cmp.Compare(v.sum(), w.sum()) })
 }
@@ -207,16 +204,17 @@ func (v MB) Narrower(o Value) int {
 func (v MB) sum() (sum uint64) {
 	by, _ := v.By()
 	for _, n := range by {
-		sum += min(n, 1<<32) // "no limit" of mba_MBps is a large number
+		sum += min(n, 1<<32) // mba_MBps has a large number for "no limit"
 	}
 	return sum
 }
 
-// ControlGroup is the control groups in which the tasks of a cgroup are, sorted
-// and separated by commas: "BE", "/", or "/,BE" where it is not all in one.
+// ControlGroup lists the control groups that contain the tasks of a cgroup,
+// sorted and separated by commas: "BE", "/", or "/,BE" if the tasks are in
+// both.
 type ControlGroup struct{ Groups string }
 
-// ControlGroupsOf returns the value for tasks in the given groups.
+// ControlGroupsOf returns the value for tasks that are in the given groups.
 func ControlGroupsOf(groups ...string) ControlGroup {
 	groups = slices.Sorted(slices.Values(groups))
 	return ControlGroup{strings.Join(slices.Compact(groups), ",")}
@@ -231,7 +229,7 @@ func (v ControlGroup) String() string { return v.Groups }
 // Rounded returns v.
 func (v ControlGroup) Rounded(Kernel) Value { return v }
 
-// Narrower returns 0: which group allows more is not in their names.
+// Narrower returns 0, because the names do not say which group allows more.
 func (v ControlGroup) Narrower(Value) int { return 0 }
 
 func parseControl(text string) (Value, error) {
@@ -263,8 +261,8 @@ func parseMB(text string) (Value, error) {
 	return MBOf(by), err
 }
 
-// ControlGroup names the control group for the tasks of class c, as Koordinator
-// does; empty for a class that has none.
+// Control returns the name of the control group for class c, which is the name
+// that Koordinator uses. It is empty for SYSTEM, which has none.
 func (c Class) Control() string {
 	switch c {
 	case LSE, LSR:
@@ -275,14 +273,13 @@ func (c Class) Control() string {
 	return ""
 }
 
-// ControlGroups are the control groups of all classes.
+// ControlGroups lists the control groups of all classes.
 var ControlGroups = []string{string(LSR), string(LS), string(BE)}
 
-// ControlGroupPrefix begins the name of a control group that is one workload's
-// own.
+// ControlGroupPrefix begins the name of a control group of one workload.
 const ControlGroupPrefix = "tenon-"
 
-// IsControlGroup reports whether a control group has a name that Tenon gives.
+// IsControlGroup reports whether Tenon gives control groups this name.
 func IsControlGroup(name string) bool {
 	return slices.Contains(ControlGroups, name) || strings.HasPrefix(name, ControlGroupPrefix)
 }

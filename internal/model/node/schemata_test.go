@@ -5,7 +5,7 @@ import "testing"
 func TestSchemataPrintWhatTheyParse(t *testing.T) {
 	for name, c := range map[string]struct {
 		file       File
-		text, want string // want "": as text
+		text, want string // want "": the same as text
 	}{
 		"masks":              {FileL3, "0=7ff;8=f", ""},
 		"out of order":       {FileL3, "8=0F;0=007", "0=7;8=f"},

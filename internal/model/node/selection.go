@@ -2,8 +2,8 @@ package node
 
 import "time"
 
-// Selection is the isolation mechanism in use, and the reasons against all
-// others. The policy that selects the mechanism writes it.
+// Selection is the isolation mechanism in use, with the reasons against all
+// others. The policy that selects the mechanism fills it in.
 type Selection struct {
 	// Mechanism is the mechanism in use; empty: isolation is off.
 	Mechanism Mechanism `json:"rung,omitempty"`
@@ -11,9 +11,9 @@ type Selection struct {
 	// Why is the reason in one sentence.
 	Why string `json:"why,omitempty"`
 	// Pinned is the mechanism that the configuration or an operator requested;
-	// empty: the strongest that the node supports.
+	// empty: Tenon selects the strongest that the node supports.
 	Pinned Mechanism `json:"pinned,omitempty"`
-	// ByHand: an operator has asked for it, and not the configuration.
+	// ByHand: an operator requested Pinned, and not the configuration.
 	ByHand bool `json:"by_hand,omitempty"`
 	// Mechanisms lists all mechanisms in preference order.
 	Mechanisms []MechanismStatus `json:"rungs,omitempty"`
@@ -33,9 +33,9 @@ type MechanismStatus struct {
 	Why string  `json:"why,omitempty"`
 	// Failures is the number of its failures in the last hour.
 	Failures int `json:"falls,omitempty"`
-	// Down: it failed too often, and is not tried before Retry unless an
+	// Down: it failed too often. Tenon does not try it before Retry unless an
 	// operator requests it.
 	Down bool `json:"down,omitempty"`
-	// Retry is the time of the next try after a failure; zero: none is due.
+	// Retry is the time of the next try after a failure; zero: none planned.
 	Retry time.Time `json:"retry,omitzero"`
 }

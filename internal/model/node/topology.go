@@ -7,7 +7,8 @@ import (
 )
 
 // CoreID, CacheID, NUMANode and SocketID number the parts of a machine. A
-// CoreID is unique on the node (the kernel's core_id is so only in a socket).
+// CoreID is unique on the node, while the kernel's core_id is unique only in
+// its socket.
 type (
 	CoreID   int
 	CacheID  int
@@ -15,7 +16,8 @@ type (
 	SocketID int
 )
 
-// A LogicalCPU is one CPU and what it shares with others.
+// A LogicalCPU is one logical CPU with the core, cache, NUMA node and socket
+// that it shares with others.
 type LogicalCPU struct {
 	ID     unit.CPU `json:"id"`
 	Core   CoreID   `json:"core"`
@@ -30,11 +32,11 @@ type NUMAMemory struct {
 	Size unit.Bytes `json:"bytes"` // MemTotal of the node
 }
 
-// Topology is the online CPUs of a node, ascending by number, and its memory.
+// Topology lists the online CPUs of a node, in ascending order, and its memory.
 type Topology struct {
 	CPUs []LogicalCPU `json:"cpus"`
-	// Memory has the NUMA nodes with memory, ascending by number. It is empty if
-	// the kernel shows no NUMA nodes: then all memory is on one.
+	// Memory lists the NUMA nodes with memory, in ascending order. It is empty
+	// if the kernel shows no NUMA nodes: then the node has one memory.
 	Memory []NUMAMemory `json:"memory,omitempty"`
 }
 
@@ -47,8 +49,8 @@ func (t Topology) All() unit.CPUSet {
 	return s
 }
 
-// Siblings returns the CPUs that share a core with c, c itself included. It
-// is empty if c is not online.
+// Siblings returns the CPUs that share a core with c, including c. It is empty
+// if c is not online.
 func (t Topology) Siblings(c unit.CPU) unit.CPUSet {
 	var s unit.CPUSet
 	i := slices.IndexFunc(t.CPUs, func(a LogicalCPU) bool { return a.ID == c })

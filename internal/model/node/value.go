@@ -11,20 +11,21 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Value is the composite value of a knob, in cgroup v2 words. Values are
-// comparable with ==.
+// A Value is the composite value of a knob, in cgroup v2 terms, comparable by
+// ==.
 type Value interface {
-	// String prints the value as ParseValue reads it.
+	// String prints the value in the notation that ParseValue reads.
 	fmt.Stringer
-	// Rounded returns the value as the kernel will show it after the write.
+	// Rounded returns the value that the kernel will show after the write.
 	Rounded(Kernel) Value
-	// Narrower orders values of one type by how much they allow: negative if
-	// the receiver allows less than the other, positive if more, 0 if equal
-	// or not comparable.
+	// Narrower orders values of one type by how much they allow. It is negative
+	// if the receiver allows less than the other, positive if it allows more,
+	// and 0 if they are equal or not comparable.
 	Narrower(Value) int
 }
 
-// against compares with a value of the same type; any other is not comparable.
+// against compares the receiver with o if o has the type V. Any other o is not
+// comparable.
 func against[V Value](o Value, compare func(V) int) int {
 	if w, same := o.(V); same {
 		return compare(w)
@@ -33,7 +34,7 @@ func against[V Value](o Value, compare func(V) int) int {
 }
 
 // CPUWeight is the share of contended CPU: a weight, or idle (SCHED_IDLE for
-// the whole group, Linux 5.15), under which the weight has no meaning.
+// the whole cgroup, Linux 5.15). An idle cgroup has no weight.
 type CPUWeight struct {
 	Idle   bool
 	Weight unit.Weight // 0 if Idle
@@ -82,8 +83,8 @@ func parseCPUWeight(text string) (Value, error) {
 	return CPUWeight{Weight: w}, err
 }
 
-// CPUMax is the CFS bandwidth limit of a group: at most Quota of CPU time in
-// each Period, plus what Burst saved from earlier periods.
+// CPUMax is the CFS bandwidth limit of a cgroup: Quota of CPU time in each
+// Period, plus unused quota of earlier periods up to Burst.
 // (Documentation/scheduler/sched-bwc.rst; burst from Linux 5.14.)
 type CPUMax struct {
 	Quota  time.Duration // NoQuota: unlimited
@@ -103,13 +104,13 @@ const (
 	DefaultPeriod = 100 * time.Millisecond
 )
 
-// Limit returns the CPUMax that allows m of CPU, with the default period.
+// Limit returns the CPUMax that allows m of CPU in the default period.
 func Limit(m unit.MilliCPU) CPUMax {
 	return CPUMax{Quota: max(time.Duration(m)*DefaultPeriod/1000, MinQuota), Period: DefaultPeriod}
 }
 
 // String prints "max 100000" or "50000 100000", in µs as in cpu.max, followed
-// by " burst 20000" where there is a burst.
+// by " burst 20000" if the burst is not 0.
 func (v CPUMax) String() string {
 	s := "max"
 	if v.Quota != NoQuota {
@@ -131,7 +132,7 @@ func (v CPUMax) Rounded(Kernel) Value {
 	return v
 }
 
-// Cores returns the limit as a number of CPUs; +Inf without a limit.
+// Cores returns the limit as a number of CPUs, or +Inf if there is no limit.
 func (v CPUMax) Cores() float64 {
 	if v.Quota == NoQuota || v.Period <= 0 {
 		return math.Inf(1)
@@ -139,7 +140,7 @@ func (v CPUMax) Cores() float64 {
 	return float64(v.Quota) / float64(v.Period)
 }
 
-// Narrower compares quota per period.
+// Narrower compares the ratios of quota to period.
 func (v CPUMax) Narrower(o Value) int {
 	return against(o, func(w CPUMax) int { return cmp.Compare(v.Cores(), w.Cores()) })
 }
@@ -172,18 +173,18 @@ func parseCPUMax(text string) (Value, error) {
 	return v, nil
 }
 
-// CPUs is a set of CPUs (cpuset.cpus) or NUMA nodes (cpuset.mems). Empty
-// means "as the parent" on v2; on v1 it means that no task may enter.
+// CPUs is a set of CPUs (cpuset.cpus) or NUMA nodes (cpuset.mems). The empty
+// set means "as the parent" on v2; on v1 no task may enter the cgroup.
 type CPUs struct{ Set unit.CPUSet }
 
 // String prints the kernel's list format.
 func (v CPUs) String() string { return v.Set.String() }
 
-// Rounded returns v: the kernel keeps sets as they are.
+// Rounded returns v: the kernel stores sets unchanged.
 func (v CPUs) Rounded(Kernel) Value { return v }
 
-// Narrower is negative if v is a proper subset of the other set. The empty
-// set counts as the widest, since on v2 it means "all of the parent's".
+// Narrower is negative if v is a proper subset of the other set. The empty set
+// is the widest, because on v2 it means all CPUs of the parent.
 func (v CPUs) Narrower(o Value) int {
 	w, ok := o.(CPUs)
 	switch {
@@ -202,14 +203,14 @@ func parseCPUs(text string) (Value, error) {
 	return CPUs{set}, err
 }
 
-// Memory is the memory protection and limit of a group. On v1 only Max
-// exists; the others are then 0 and MaxBytes.
+// Memory holds the memory protection and limits of a cgroup. On v1 only Max
+// exists; there Min and Low are 0, and High is MaxBytes.
 type Memory struct {
-	Min, Low  unit.Bytes // protected: never reclaimed, reclaimed last
-	High, Max unit.Bytes // throttled above, killed above
+	Min, Low  unit.Bytes // protection: never reclaimed below Min, reclaimed last below Low
+	High, Max unit.Bytes // limits: throttled above High, killed above Max
 }
 
-// NoMemoryLimit is the value of a fresh cgroup.
+// NoMemoryLimit is the value of a new cgroup.
 var NoMemoryLimit = Memory{High: unit.MaxBytes, Max: unit.MaxBytes}
 
 // String prints "min 0 low 0 high max max 1073741824".

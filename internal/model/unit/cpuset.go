@@ -54,7 +54,7 @@ func ParseCPUSet(list string) (CPUSet, error) {
 	return s, nil
 }
 
-// String prints s in the kernel's list format: "0-3,8". Empty prints "".
+// String prints s in the kernel's list format: "0-3,8". The empty set is "".
 func (s CPUSet) String() string {
 	var b []byte
 	end := CPU(-1) // of the range that stands last in b
@@ -81,7 +81,7 @@ func (s CPUSet) Has(c CPU) bool {
 	return c >= 0 && c < MaxCPUs && s.words[c/64]&(1<<(c%64)) != 0
 }
 
-// With returns s and c.
+// With returns s with c added.
 func (s CPUSet) With(c CPU) CPUSet {
 	s.words[c/64] |= 1 << (c % 64)
 	return s
@@ -126,7 +126,7 @@ func (s CPUSet) Minus(t CPUSet) CPUSet {
 // Contains reports whether every CPU of t is in s.
 func (s CPUSet) Contains(t CPUSet) bool { return t.Minus(s).Empty() }
 
-// All yields the CPUs of s in ascending order.
+// All returns an iterator over the CPUs of s in ascending order.
 func (s CPUSet) All() iter.Seq[CPU] {
 	return func(yield func(CPU) bool) {
 		for i, w := range s.words {
@@ -139,7 +139,7 @@ func (s CPUSet) All() iter.Seq[CPU] {
 	}
 }
 
-// MarshalText and UnmarshalText use the kernel's list format.
+// MarshalText writes the kernel's list format.
 func (s CPUSet) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText reads the kernel's list format.

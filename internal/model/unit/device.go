@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A Device is the number of a block device, as the kernel names it in the files
-// of cgroups: "254:0".
+// A Device is the number of a block device, in the notation of the cgroup
+// files: "254:0".
 type Device struct{ Major, Minor uint32 }
 
 // String prints "254:0".
@@ -21,7 +21,7 @@ func (d Device) Compare(o Device) int {
 	return cmp.Or(cmp.Compare(d.Major, o.Major), cmp.Compare(d.Minor, o.Minor))
 }
 
-// ParseDevice reads what String prints.
+// ParseDevice reads the text that String prints.
 func ParseDevice(s string) (Device, error) {
 	major, minor, two := strings.Cut(s, ":")
 	a, err1 := strconv.ParseUint(major, 10, 32)
@@ -35,7 +35,7 @@ func ParseDevice(s string) (Device, error) {
 // MarshalText prints d as String does.
 func (d Device) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText reads what MarshalText prints.
+// UnmarshalText reads the text that MarshalText prints.
 func (d *Device) UnmarshalText(text []byte) (err error) {
 	*d, err = ParseDevice(string(text))
 	return err

@@ -8,26 +8,25 @@ import (
 	"time"
 )
 
-// Pressure is pressure stall information: how long tasks waited for a
-// resource (Documentation/accounting/psi.rst, Linux 4.20). Node-wide files
-// and those of a cgroup have the same format.
+// Pressure is pressure stall information: the time for which tasks waited for a
+// resource (Documentation/accounting/psi.rst, Linux 4.20). The files of the
+// node and of cgroups have the same format.
 type Pressure struct {
-	// Some: at least one task waited. Full: all that could run waited; it is
-	// zero where the kernel does not define it.
+	// Some: at least one task waited. Full: all runnable tasks waited. Full is
+	// zero if the kernel does not define it for the resource.
 	Some, Full Stall
 }
 
 // Stall is one line of a pressure file.
 type Stall struct {
-	// Avg10, Avg60 and Avg300 are the shares of the last 10, 60 and 300 s
-	// spent waiting, from 0 to 1.
+	// Avg10, Avg60 and Avg300 are the shares, from 0 to 1, of the last 10, 60
+	// and 300 s in which tasks waited.
 	Avg10, Avg60, Avg300 float64
-	// Total is the time spent waiting since boot or since the cgroup was
-	// made.
+	// Total is the waiting time since boot, or since the cgroup was created.
 	Total time.Duration
 }
 
-// ParsePressure reads a pressure file. Lines of unknown kind are skipped.
+// ParsePressure reads a pressure file. It skips lines of an unknown kind.
 //
 //	some avg10=2.57 avg60=1.22 avg300=0.69 total=10077645
 //	full avg10=0.00 avg60=0.00 avg300=0.00 total=0
@@ -40,7 +39,7 @@ func ParsePressure(text string) (Pressure, error) {
 		switch kind {
 		case "some":
 			to = &p.Some
-		case "full": // the only line of irq.pressure
+		case "full": // irq.pressure has only this line
 			to = &p.Full
 		default:
 			continue

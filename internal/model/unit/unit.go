@@ -1,7 +1,7 @@
 // Package unit holds the typed quantities of Tenon: CPU in thousandths of a
 // CPU, memory in bytes, weights that are exact on both cgroup versions, and
-// sets of CPUs. Every quantity parses itself once at the entrance and prints
-// itself once at the exit, so that no bare number travels in between.
+// sets of CPUs. Input becomes one of these types when it is parsed, and output
+// is printed from them, so that no code in between handles bare numbers.
 package unit
 
 import (
@@ -14,7 +14,7 @@ import (
 // MilliCPU is an amount of CPU in thousandths of one logical CPU.
 type MilliCPU int64
 
-// CPUs is n whole logical CPUs.
+// CPUs returns the amount of n whole logical CPUs.
 func CPUs(n int) MilliCPU { return MilliCPU(n) * 1000 }
 
 // Cores returns m as a number of CPUs, for arithmetic with measured seconds.
@@ -39,21 +39,21 @@ func ParseMilliCPU(s string) (MilliCPU, error) {
 	return MilliCPU(math.Round(f * 1000)), nil
 }
 
-// Percent is a share in hundredths.
+// Percent is a percentage: 65 means 65 %.
 type Percent int64
 
-// String prints p with its sign: "65%".
+// String prints p with the percent sign: "65%".
 func (p Percent) String() string { return strconv.FormatInt(int64(p), 10) + "%" }
 
-// Bytes is an amount of memory. MaxBytes means "no limit".
+// Bytes is an amount of memory in bytes. MaxBytes means "no limit".
 type Bytes int64
 
-// MaxBytes is the value that the kernel shows as "max" (cgroup v2) or as the
-// largest page-aligned number (v1): no limit.
+// MaxBytes means no limit. The kernel shows it as "max" (cgroup v2) or as the
+// largest page-aligned number (v1).
 const MaxBytes Bytes = math.MaxInt64
 
-// Percent returns p percent of b, rounded down: 0 for p or b below 0, and
-// MaxBytes where the result would be more.
+// Percent returns p percent of b, rounded down. It returns 0 if p or b is
+// negative, and MaxBytes if the result would exceed MaxBytes.
 func (b Bytes) Percent(p Percent) Bytes {
 	whole, rest := b/100, b%100
 	if p <= 0 || b <= 0 {
@@ -87,7 +87,7 @@ func ParseBytes(s string) (Bytes, error) {
 	end := strings.LastIndexAny(s, "0123456789.") + 1
 	scale, known := byteSuffixes[s[end:]]
 	f, err := strconv.ParseFloat(s[:end], 64)
-	if s[end:] == "m" { // thousandths, as Kubernetes prints halves
+	if s[end:] == "m" { // thousandths of a byte: Kubernetes prints fractions so
 		scale, known, f = 1, true, math.Ceil(f/1000)
 	}
 	if err != nil || !known || f < 0 || math.IsNaN(f) || f*float64(scale) >= math.MaxInt64 {
@@ -99,15 +99,15 @@ func ParseBytes(s string) (Bytes, error) {
 	return Bytes(f * float64(scale)), nil
 }
 
-// Weight is a share of contended CPU. It counts in 1/256 of a cgroup v2
-// weight because that makes both notations exact: cpu.weight w is 256·w, and
-// cpu.shares s of cgroup v1 is 25·s, by the kernel's own scale on which
-// weight 100 and shares 1024 are the same load weight
-// (kernel/sched/core.c: sched_weight_from_cgroup).
+// Weight is a share of contended CPU, in units of 1/256 of a cgroup v2 weight.
+// This unit makes both notations exact: cpu.weight w is 256·w, and cpu.shares s
+// of cgroup v1 is 25·s, because the kernel gives weight 100 and shares 1024 the
+// same load weight (kernel/sched/core.c: sched_weight_from_cgroup).
 type Weight int64
 
-// Bounds of what the kernel accepts; it clamps shares and refuses weights
-// outside them (Documentation/admin-guide/cgroup-v2.rst, cpu.weight).
+// The range of weights and shares that the kernel accepts. It clamps shares to
+// the range and refuses weights outside it
+// (Documentation/admin-guide/cgroup-v2.rst, cpu.weight).
 const (
 	MinWeight, MaxWeight = 1, 10000
 	MinShares, MaxShares = 2, 262144
@@ -115,10 +115,10 @@ const (
 	sharesUnit           = 25
 )
 
-// WeightOf is the Weight of a cgroup v2 cpu.weight.
+// WeightOf converts a cpu.weight of cgroup v2.
 func WeightOf(v2 int64) Weight { return Weight(v2) * weightUnit }
 
-// WeightOfShares is the Weight of a cgroup v1 cpu.shares.
+// WeightOfShares converts cpu.shares of cgroup v1.
 func WeightOfShares(v1 int64) Weight { return Weight(v1) * sharesUnit }
 
 // V2 returns the nearest cpu.weight that the kernel accepts.
@@ -131,13 +131,13 @@ func (w Weight) Shares() int64 {
 	return min(max((int64(w)+sharesUnit/2)/sharesUnit, MinShares), MaxShares)
 }
 
-// String prints w in cgroup v2 words with as many decimals as it needs to be
-// exact: "100", "0.1953125".
+// String prints w as a cgroup v2 weight, with as many decimals as an exact
+// value needs: "100", "0.1953125".
 func (w Weight) String() string {
 	return strconv.FormatFloat(float64(w)/weightUnit, 'f', -1, 64)
 }
 
-// ParseWeight reads what String prints.
+// ParseWeight reads the text that String prints.
 func ParseWeight(s string) (Weight, error) {
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil || !(f >= 0 && f <= 30000) {

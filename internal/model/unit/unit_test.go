@@ -31,8 +31,8 @@ func TestBadAmountsNameTheValueAndTheForm(t *testing.T) {
 	}
 }
 
-// A v1 node with odd shares must get exactly these back, and so must a v2 node
-// with its weights.
+// Shares of a v1 node must come back unchanged, and so must weights of a v2
+// node.
 func TestWeightIsExactInBothNotations(t *testing.T) {
 	for s := int64(MinShares); s <= MaxShares; s++ {
 		if got := WeightOfShares(s).Shares(); got != s {
@@ -116,8 +116,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestPercentOfBytesNeverOverflows: percent of any amount is rounded down, and no
-// limit where it is more than fits.
+// TestPercentOfBytesNeverOverflows checks that percentages are rounded down,
+// and that a result too large for the type is "no limit".
 func TestPercentOfBytesNeverOverflows(t *testing.T) {
 	for _, c := range []struct {
 		of   Bytes

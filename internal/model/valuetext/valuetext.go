@@ -1,5 +1,5 @@
-// Package valuetext prints and reads the parts of a knob's value that hold for
-// one block device or one cache each (pure).
+// Package valuetext prints and reads the part of a knob's value that has one
+// entry for each block device or each cache (pure).
 package valuetext
 
 import (
@@ -12,7 +12,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Lines prints what holds for each device, in the order of their numbers:
+// Lines prints one entry for each device, in the order of the device numbers:
 // "8:0 50, 254:0 100".
 func Lines[T any](m map[unit.Device]T, show func(T) string) string {
 	lines := make([]string, 0, len(m))
@@ -22,7 +22,7 @@ func Lines[T any](m map[unit.Device]T, show func(T) string) string {
 	return strings.Join(lines, ", ")
 }
 
-// ParseLines reads what Lines prints.
+// ParseLines reads the text that Lines prints.
 func ParseLines[T any](text string, parse func(string) (T, error)) (map[unit.Device]T, error) {
 	m := map[unit.Device]T{}
 	if text == "" {
@@ -41,10 +41,10 @@ func ParseLines[T any](text string, parse func(string) (T, error)) (map[unit.Dev
 	return m, nil
 }
 
-// Decimal prints a number.
+// Decimal prints n in base 10.
 func Decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
-// ParseDecimal reads a number from 0.
+// ParseDecimal reads a number that is not negative.
 func ParseDecimal(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
@@ -53,7 +53,8 @@ func ParseDecimal(text string) (int64, error) {
 	return n, nil
 }
 
-// Schema prints numbers by cache, sorted by its number: "0=7;1=7".
+// Schema prints one value for each cache, in the order of the cache numbers:
+// "0=7;1=7".
 func Schema[ID ~int](by map[ID]uint64, print func(uint64) string) string {
 	var s strings.Builder
 	for i, id := range slices.Sorted(maps.Keys(by)) {
@@ -65,7 +66,8 @@ func Schema[ID ~int](by map[ID]uint64, print func(uint64) string) string {
 	return s.String()
 }
 
-// ParseSchema reads what Schema prints, with numbers to the given base.
+// ParseSchema reads the text that Schema prints. The values have the given
+// base.
 func ParseSchema[ID ~int](text string, base int) (map[ID]uint64, error) {
 	by := map[ID]uint64{}
 	for part := range strings.SplitSeq(text, ";") {
@@ -75,10 +77,10 @@ func ParseSchema[ID ~int](text string, base int) (map[ID]uint64, error) {
 			return nil, fmt.Errorf("cache %q: want a number", id)
 		}
 		if _, twice := by[ID(n)]; twice {
-			return nil, fmt.Errorf("cache %d is there twice", n)
+			return nil, fmt.Errorf("cache %d occurs twice", n)
 		}
 		if by[ID(n)], err = strconv.ParseUint(value, base, 64); err != nil {
-			return nil, fmt.Errorf("value %q of cache %d: want a number to base %d", value, n, base)
+			return nil, fmt.Errorf("value %q of cache %d: want a number in base %d", value, n, base)
 		}
 	}
 	return by, nil
