@@ -17,13 +17,14 @@ import (
 	"tenon.sh/tenon/internal/kernel/cgroup"
 )
 
-// TestHookLeavesThroughput runs nginx on one CPU and wrk on the other, with
-// the hook attached and not in random order, and gives the ratio of the two
-// throughputs of each pair. TENON_TEST_PAIRS is how many pairs: a few show that
-// it works, some fifty show a per cent. TENON_TEST_RAW keeps the raw data.
+// TestHookLeavesThroughput runs nginx on one CPU and wrk on the other, with and
+// without the hook in random order. It prints the ratio of the two throughputs
+// over all pairs. TENON_TEST_PAIRS is the number of pairs: a few show that the
+// test works, about fifty give a precision of one percent. TENON_TEST_RAW is a
+// file for the raw data.
 func TestHookLeavesThroughput(t *testing.T) {
 	if testing.Short() {
-		t.Skip("runs nginx: not with -short")
+		t.Skip("runs nginx, which -short excludes")
 	}
 	for _, program := range []string{"nginx", "wrk", "taskset"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -63,7 +64,7 @@ func TestHookLeavesThroughput(t *testing.T) {
 	order := rand.New(rand.NewPCG(1, 2))
 	var raw []half
 	var logs []float64
-	wrk(t, url) // warm
+	wrk(t, url) // warm-up
 	for pair := range pairs {
 		var rate [2]float64
 		first := order.IntN(2)
@@ -86,10 +87,11 @@ func TestHookLeavesThroughput(t *testing.T) {
 	for _, l := range logs {
 		square += (l - mean) * (l - mean)
 	}
-	// 2 standard errors: the 95 % interval of the mean from some thirty pairs on.
+	// 2 standard errors are the 95 % interval of the mean, from about thirty
+	// pairs on.
 	doubt := 2 * math.Sqrt(square/float64(pairs-1)/float64(pairs))
 	t.Logf("throughput with the hook is %.4f of that without (%.4f to %.4f), %d pairs", math.Exp(mean), math.Exp(mean-doubt), math.Exp(mean+doubt), pairs)
-	if math.Exp(mean+doubt) < 0.9 { // a broken program; what it costs is for the experiment to say
+	if math.Exp(mean+doubt) < 0.9 { // fails only for a broken program; an experiment measures the cost
 		t.Error("the hook takes a tenth of the throughput")
 	}
 	if file := os.Getenv("TENON_TEST_RAW"); file != "" {
@@ -103,7 +105,7 @@ func TestHookLeavesThroughput(t *testing.T) {
 	}
 }
 
-// startNginx serves a small answer from CPU 0, in a group.
+// startNginx runs nginx on CPU 0 in a group; it serves a small answer.
 func startNginx(t *testing.T, tree *cgroup.Tree, group string) (url string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -142,7 +144,7 @@ func startNginx(t *testing.T, tree *cgroup.Tree, group string) (url string) {
 	return ""
 }
 
-// wrk loads CPU 1 for two seconds and returns the requests a second.
+// wrk loads CPU 1 for two seconds and returns the requests per second.
 func wrk(t *testing.T, url string) float64 {
 	t.Helper()
 	out, err := exec.Command("taskset", "-c", "1", "wrk", "-t1", "-c16", "-d2s", url).CombinedOutput()
