@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR Apache-2.0)
 /*
- * Run-queue delay: how long the tasks of LS slots wait for a CPU, and who
- * runs there meanwhile.
+ * Run-queue delay: the time for which the tasks of LS slots wait for a CPU,
+ * and the slots that run there meanwhile.
  *
- * One program, on sched_switch. It needs no hook on wake-ups and reads no
- * clock: the kernel itself keeps, for /proc/PID/schedstat, when a waiting task
- * was queued (task_struct.sched_info.last_queued, in the clock of its run
- * queue) and what it had waited before (run_delay). At sched_switch both still
- * describe the wait that ends here, and the clock of the run queue was updated
- * moments ago. So a histogram agrees with schedstat by construction; a wait
- * begins with a wake-up or with a preemption, and time for which a group's own
- * quota throttles it counts as waiting.
+ * The only program is on sched_switch. It needs no hook on wake-ups and reads
+ * no clock, because the kernel itself stores, for /proc/PID/schedstat, the
+ * time at which a waiting task was queued (task_struct.sched_info.last_queued,
+ * in the clock of its run queue) and its earlier waits (run_delay). At
+ * sched_switch both still describe the wait that ends now, and the clock of
+ * the run queue is up to date. Therefore a histogram agrees with schedstat. A
+ * wait begins with a wake-up or a preemption; time in which the quota of a
+ * group throttles a task counts as waiting.
  *
  * Needs CONFIG_SCHED_INFO and CONFIG_FAIR_GROUP_SCHED. Its cost is measured in
  * docs/experiments/2026-11-22-bpf-hook-cost.
@@ -22,25 +22,25 @@
 
 #include "tenon.h"
 
-/* The kernel lends the types that are read here to GPL programs only. */
+/* The kernel offers the types that this program reads to GPL programs only. */
 char LICENSE[] SEC("license") = "GPL";
 
-/* Set before loading. */
-const volatile __u32 cgroup_version = 2; /* of the hierarchy with the CPU controller */
-const volatile __u64 alarm_waits = 1; /* waits of one slot that are too long, of so many limits together */
+/* Constants that user space sets before loading. */
+const volatile __u32 cgroup_version = 2; /* version of the hierarchy with the CPU controller */
+const volatile __u64 alarm_waits = 1; /* too long waits of a slot, in units of its limit, that cause an event */
 const volatile __u64 alarm_window_ns = 1;
-const volatile __u64 alarm_gap_ns = 1; /* at most one event in this time */
-const volatile __u64 beside_limit_ns = 1; /* of LS beside BE, in a window, that makes an event */
+const volatile __u64 alarm_gap_ns = 1; /* minimum time between two events */
+const volatile __u64 beside_limit_ns = 1; /* time of LS beside BE in a window that causes an event */
 
-/* Written by user space: the state of groups, and of the attachment. */
+/* Written by user space: versions of the table of groups and of the attachment. */
 __u32 generation = 1;
 __u32 epoch = 1;
 
-/* When the last event was sent, of waits and of BE beside LS. */
+/* Time of the last event about waits, and of the last one about BE beside LS. */
 __u64 alarmed = 0;
 __u64 besided = 0;
 
-/* Not used: makes the numbers of tenon_limit known to bpf2go. */
+/* Unused variable that makes bpf2go generate the numbers of tenon_limit. */
 const enum tenon_limit *limits;
 
 struct {
@@ -51,8 +51,8 @@ struct {
 } groups SEC(".maps");
 
 /*
- * Arrays with an entry per CPU instead of per-CPU arrays: user space maps them
- * and reads without a system call. It also sets their size before loading.
+ * Arrays with an entry per CPU, instead of per-CPU arrays: user space maps
+ * them, reads them without a system call, and sets their size before loading.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -65,12 +65,12 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, TENON_SLOTS); /* times CPUs */
+	__uint(max_entries, TENON_SLOTS); /* times the number of CPUs */
 	__type(key, __u32);		  /* CPU * TENON_SLOTS + slot */
 	__type(value, struct tenon_delay);
 } delays SEC(".maps");
 
-/* How long a slot waited while another ran: ns, all CPUs together. */
+/* Time for which a slot waited while another ran: ns, summed over all CPUs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -79,7 +79,7 @@ struct {
 	__type(value, __u64);
 } matrix SEC(".maps");
 
-/* What sched_info will say when an LS task is next put on a CPU. */
+/* The expected values of sched_info when an LS task is next put on a CPU. */
 struct tenon_task {
 	__u64 arrivals;
 	__u64 delay_ns;
@@ -101,10 +101,10 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4096); /* a page; user space sets it */
+	__uint(max_entries, 4096); /* one page; user space sets it */
 } events SEC(".maps");
 
-/* begin starts a CPU's times anew: nothing is known of before. */
+/* begin resets the times of a CPU, because nothing is known from before. */
 static __always_inline void begin(struct tenon_cpu *c, __u64 now)
 {
 	struct tenon_run *last = &c->runs[c->head % TENON_RUNS];
@@ -115,7 +115,7 @@ static __always_inline void begin(struct tenon_cpu *c, __u64 now)
 	last->end = now;
 }
 
-/* ran accounts for who ran since the last switch. */
+/* ran accounts the time since the last switch to the slot that ran. */
 static __always_inline void ran(struct tenon_cpu *c, __u64 now)
 {
 	struct tenon_run *last = &c->runs[c->head % TENON_RUNS];
@@ -152,7 +152,7 @@ static __noinline void learn(struct tenon_known *k, struct cgroup *cg, __u64 cgr
 	k->generation = of;
 }
 
-/* enter notes who runs from now on. */
+/* enter records the task that runs from now on. */
 static __always_inline void enter(struct tenon_cpu *c, struct task_struct *p)
 {
 	struct tenon_known *k;
@@ -170,8 +170,8 @@ static __always_inline void enter(struct tenon_cpu *c, struct task_struct *p)
 		return;
 	}
 	/*
-	 * On v1 the group of the scheduler is that of the cpu hierarchy. On v2
-	 * it may be an ancestor of the task's, where the controller is off.
+	 * On v1 this is the cpu hierarchy's group. On v2 it may
+	 * be that of an ancestor, where the controller is off.
 	 */
 	if (cgroup_version == 1)
 		cg = p->sched_task_group->css.cgroup;
@@ -216,14 +216,14 @@ static __always_inline __u32 bucket(__u64 ns)
 	return n < TENON_BUCKETS ? n : TENON_BUCKETS - 1;
 }
 
-/* What of a wait user space could have spared, and the longest run in that. */
+/* The part of a wait for which a blamed slot ran, and the longest such run. */
 struct spare {
 	__u64 sum_ns;
 	__u64 ns;
 	__u32 slot;
 };
 
-/* blame shares out a wait on this CPU among those who ran during it. */
+/* blame divides a wait on this CPU among the slots that ran during it. */
 static __always_inline struct spare blame(struct tenon_cpu *c, struct tenon_delay *d, __u32 waiter, __u64 queued,
 					  __u64 now)
 {
@@ -270,20 +270,20 @@ static __always_inline struct spare blame(struct tenon_cpu *c, struct tenon_dela
 }
 
 /*
- * report tells user space of waits that are too long, seldom enough that it
- * can act on each. Two CPUs may race for the window; then it is a little off.
+ * report sends an event about too long waits. The rate is limited so that user
+ * space can act on each. If two CPUs race, the window may be slightly wrong.
  */
 static __noinline void report(struct tenon_alarm *a, const struct tenon_event *what, __u64 spared, __u64 now)
 {
 	struct tenon_event *e;
 	__u64 last, waits;
 
-	/* Signed: the clocks of two run queues may differ a little. */
+	/* Signed, because the clocks of two run queues may differ slightly. */
 	if ((__s64)(now - a->since) > (__s64)alarm_window_ns) {
 		a->since = now;
 		a->waits = 0;
 	}
-	/* A wait of three limits is worth three of one. */
+	/* A wait of three limits counts as three waits of one limit. */
 	waits = spared / a->wait_ns;
 	waits += __sync_fetch_and_add(&a->waits, waits);
 	if (waits < alarm_waits)
@@ -303,7 +303,7 @@ static __noinline void report(struct tenon_alarm *a, const struct tenon_event *w
 	a->waits = 0;
 }
 
-/* waited records the wait that ends as an LS task is put on the CPU. */
+/* waited records the wait that ends when an LS task is put on the CPU. */
 static __always_inline void waited(struct tenon_cpu *c, struct task_struct *p, __u32 cpu, __u64 now)
 {
 	__u64 queued = p->sched_info.last_queued;
@@ -324,9 +324,9 @@ static __always_inline void waited(struct tenon_cpu *c, struct task_struct *p, _
 		return;
 	here = now - queued;
 	/*
-	 * A task that is moved while it waits is queued anew on the other CPU.
-	 * What it waited before is in run_delay, if this program has seen the
-	 * task's last arrival and so knows what was there at that time.
+	 * A task that is moved while it waits is queued again on the other CPU.
+	 * Its wait before the move is in run_delay. The program can compute it
+	 * if it has seen the task's last arrival, and so knows the older value.
 	 */
 	t = bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (t) {
@@ -354,9 +354,9 @@ static __always_inline void waited(struct tenon_cpu *c, struct task_struct *p, _
 }
 
 /*
- * beside adds up how long LS ran with BE on the sibling of its CPU, as one of
- * the two stops, and tells user space if that is long. The sibling's fields
- * are read while it may write them: then this once is counted wrong.
+ * beside adds the time for which LS ran with BE on the sibling, when one
+ * of the two stops. A long time causes an event. The sibling may write
+ * its fields while they are read; then this one measurement is wrong.
  */
 static __noinline void beside(struct tenon_cpu *c, __u32 cpu, __u64 now)
 {

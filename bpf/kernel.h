@@ -3,10 +3,10 @@
 #define TENON_KERNEL_H
 
 /*
- * The few kernel types that Tenon's programs read, in place of a generated
- * vmlinux.h of several MB. Names and types are the kernel's; where a field
- * lies is found when the program is loaded (CO-RE), so members that are not
- * used are left out, and their order means nothing.
+ * The few kernel types that Tenon's programs read, instead of a
+ * generated vmlinux.h of several MB. Names and types are the
+ * kernel's. The loader finds the offsets of the fields (CO-RE), so
+ * unused members are left out and the order of members is irrelevant.
  */
 
 typedef unsigned char __u8;
@@ -22,7 +22,7 @@ typedef __u32 __be32;
 typedef __u32 __wsum;
 typedef _Bool bool;
 
-/* Of the user-space interface (linux/bpf.h): these numbers never change. */
+/* Numbers of the user-space interface (linux/bpf.h), which never change. */
 enum {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,

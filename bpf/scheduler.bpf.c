@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The BE scheduler: a partial sched_ext scheduler (SCX_OPS_SWITCH_PARTIAL) for
- * the threads of policy SCHED_EXT, which are those of BE, and a hook at
- * sched_switch that knows where LS runs.
+ * The BE scheduler: a partial sched_ext scheduler
+ * (SCX_OPS_SWITCH_PARTIAL) for the threads of policy SCHED_EXT, which are
+ * the BE threads, and a hook at sched_switch that records where LS runs.
  *
- * That LS goes before BE on a CPU is no work of this program: the kernel's fair
- * class is above that of sched_ext. What it does is to decide when BE may run,
- * by the functions of scheduler.h, which are tested apart from the kernel. This
- * file and those that it includes only carry out.
+ * LS precedes BE on a CPU because the kernel's fair class is above
+ * that of sched_ext. This program decides when BE may run, by the
+ * functions of scheduler.h, which have tests outside the kernel.
+ * This file and its includes only carry out the decisions.
  *
  * Where BE waits:
  *
@@ -16,13 +16,13 @@
  *	the queue of a CPU		may not run everywhere in the shard
  *	the parking queue of a pod	the pod's quota is used up
  *
- * A task is moved to a CPU's own queue (SCX_DSQ_LOCAL) by ops.dispatch of that
- * CPU only, after the SMT check. A task that a higher class preempts would go
- * back to the head of that queue and resume from there unasked; ops.stopping
- * takes its slice away, which makes the kernel enqueue it anew.
+ * Only ops.dispatch moves a task to its CPU's own queue (SCX_DSQ_LOCAL),
+ * after the SMT check. A task preempted by a higher class would return to
+ * the head of that queue and resume without a check. Therefore
+ * ops.stopping sets its slice to 0, so that the kernel enqueues it again.
  *
- * This program alone of Tenon is GPL-2.0-only, like the kernel interface that it
- * implements. ABI says for which form of that interface it is compiled.
+ * Only this program of Tenon is GPL-2.0-only, like the kernel interface that
+ * it implements. ABI is the form of that interface for which it is compiled.
  */
 #include "kernel.h"
 #include <bpf/bpf_core_read.h>
@@ -57,7 +57,7 @@ __s32 BPF_PROG(tenon_select_cpu, struct task_struct *p, __s32 prev_cpu, __u64 wa
 	return cpu < 0 ? prev_cpu : cpu;
 }
 
-/* join notes that a task goes to a queue. */
+/* join records that a task enters a queue. */
 static __always_inline void join(struct scx_task *t, enum qos_route to, struct qos_queue *q, __u64 dsq, __u64 now)
 {
 	if (t->preempted && t->route == to && !t->relief)
@@ -265,7 +265,7 @@ void BPF_PROG(tenon_cpu_release, __s32 cpu, struct scx_cpu_release_args *args)
 {
 	struct scx_cpu *c = cpu_at(cpu);
 
-	/* What dispatch moved here just before a higher class took the CPU. */
+	/* A task that ops.dispatch moved here just before a higher class took the CPU. */
 	if (c && c->taken_at) {
 		c->taken_at = 0;
 		c->counts[SCX_REENQUEUED] += scx_bpf_reenqueue_local();
@@ -293,7 +293,7 @@ void BPF_PROG(tenon_set_cpumask, struct task_struct *p, const struct cpumask *ma
 		cover(t, mask);
 }
 
-/* What the loader may change: flags, timeout_ms, hotplug_seq. */
+/* The loader may change flags, timeout_ms and hotplug_seq. */
 SEC(".struct_ops.link")
 struct sched_ext_ops tenon = {
 	.select_cpu = (void *)tenon_select_cpu,

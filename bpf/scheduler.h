@@ -3,17 +3,17 @@
 #define TENON_SCHEDULER_H
 
 /*
- * The BE scheduler's decisions as plain functions over plain structs: no map,
- * no helper, no clock. scheduler.bpf.c calls them in the kernel, and
- * test/scheduler in a simulator, so what was tested is what runs.
+ * The BE scheduler's decisions as plain functions over structs, without
+ * maps, helpers and clocks. scheduler.bpf.c calls them in the kernel, and
+ * test/scheduler in a simulator, so the tested code is the code that runs.
  *
- * Only BE threads are in sched_ext. Any fair task preempts them by class
- * order, so what is decided here is when and where BE *may* run: never beside
- * a thread of the core that runs LSX, never above the pod's quota, the node's
- * cap or the headroom of idle cores; and that it still moves forward.
+ * Only BE threads are in sched_ext. Fair tasks preempt them by class order,
+ * so these functions decide only when and where BE *may* run: never beside
+ * LSX on a core, never above the pod's quota, the node's cap or the
+ * headroom of idle cores. They also ensure that BE makes progress.
  *
- * In BPF the includer brings __u32, __u64 and __s64 (kernel.h). Times are ns of
- * one monotonic clock. "Thread" is the index of a CPU within its core.
+ * In BPF the includer provides __u32, __u64 and __s64 (kernel.h). Times are
+ * ns of one monotonic clock. A "thread" is the index of a CPU in its core.
  */
 #include <stdbool.h> /* the compiler's own; after kernel.h, which has a type bool */
 #ifndef __bpf__
@@ -23,21 +23,21 @@
 #endif
 #endif
 
-/* A test may break one rule, to see that its checks would notice. */
+/* A test may switch off one rule to verify that its checks notice that. */
 #ifndef TENON_BROKEN
 #define TENON_BROKEN(rule) 0
 #endif
 
 enum qos_class {
 	QOS_NONE,   /* the idle task, or not known yet */
-	QOS_NORMAL, /* system and unmanaged: neither expels nor is expelled */
+	QOS_NORMAL, /* system and unmanaged: does not expel and is not expelled */
 	QOS_BE,
-	QOS_LS,	 /* before BE on its own CPU, by class order; expels nobody */
-	QOS_LSX, /* and no BE runs on the other threads of its core */
+	QOS_LS,	 /* before BE on its own CPU, by class order; does not expel */
+	QOS_LSX, /* like LS, and BE may not run on the other threads of its core */
 	QOS_CLASSES = 8, /* a power of two, so that a mask bounds an index */
 };
 
-#define QOS_THREADS 8u /* of a core, at most; a power of two */
+#define QOS_THREADS 8u /* maximum number per core; a power of two */
 
 #define QOS_US 1000ull
 #define QOS_MS (1000 * QOS_US)
@@ -45,63 +45,63 @@ enum qos_class {
 
 #define QOS_HOLD_NS (200 * QOS_US)    /* default of hold_ns */
 #define QOS_SLICE_NS (4 * QOS_MS)     /* default of slice_ns */
-#define QOS_SLICE_MIN_NS (500 * QOS_US) /* shorter ones cost more than they give */
-#define QOS_PERIOD_NS (100 * QOS_MS)  /* of quotas, of the cap, of relief */
-#define QOS_POD_MIN_NS QOS_MS	      /* a period, whatever the quota */
-#define QOS_RELIEF_NS QOS_MS	      /* a period, on one core of a shard */
-#define QOS_STARVED_NS (2 * QOS_SEC)  /* without service: relief begins */
-#define QOS_URGENT_NS (10 * QOS_MS)   /* the same for exiting and preempted-in-kernel tasks */
-#define QOS_SPILL_NS (8 * QOS_SEC)    /* a task waits that long: tell the agent */
-#define QOS_STEAL_NS (2 * QOS_MS)     /* leave tasks to their own shard that long */
-#define QOS_REAP_NS QOS_MS	      /* period of the reaper while BE is here */
-#define QOS_REAP_IDLE_NS (20 * QOS_MS) /* and while it is not */
+#define QOS_SLICE_MIN_NS (500 * QOS_US) /* a shorter slice costs more than it gains */
+#define QOS_PERIOD_NS (100 * QOS_MS)  /* period of quotas, of the cap and of relief */
+#define QOS_POD_MIN_NS QOS_MS	      /* minimum budget per period, for any quota */
+#define QOS_RELIEF_NS QOS_MS	      /* duration of relief per period, on one core of a shard */
+#define QOS_STARVED_NS (2 * QOS_SEC)  /* time without service after which relief begins */
+#define QOS_URGENT_NS (10 * QOS_MS)   /* the same for tasks that exit or were preempted inside the kernel */
+#define QOS_SPILL_NS (8 * QOS_SEC)    /* wait after which the agent is asked to demote the task */
+#define QOS_STEAL_NS (2 * QOS_MS)     /* time for which other shards leave tasks to their own shard */
+#define QOS_REAP_NS QOS_MS	      /* period of the reaper while the shard has BE */
+#define QOS_REAP_IDLE_NS (20 * QOS_MS) /* period of the reaper without BE */
 
-/* What user space sets for the node. */
+/* Parameters that user space sets for the node. */
 struct qos_params {
-	__u64 hold_ns;	/* siblings stay expelled that long after LSX stops; 0: not at all */
-	__u64 slice_ns; /* of a pod of weight 100 or more */
-	__u32 smt_rule; /* 0: LSX expels nobody */
-	__u32 headroom; /* whole idle cores that a shard keeps for LS: qos_headroom */
-	__u32 cap_mcpu; /* CPUs that run BE, all together, in thousandths */
+	__u64 hold_ns;	/* siblings stay expelled for this time after LSX stops; 0: no hold */
+	__u64 slice_ns; /* slice of a pod of weight 100 or more */
+	__u32 smt_rule; /* 0: LSX does not expel */
+	__u32 headroom; /* number of whole idle cores that a shard keeps for LS: qos_headroom */
+	__u32 cap_mcpu; /* maximum of all CPUs that run BE, in thousandths */
 	__u32 pad;
 };
 
 /*
- * One core, a cache line of its own. Bit n stands for thread n. The first
- * three words change by value-returning atomics only: qos_set, qos_clear.
+ * One core, in its own cache line. Bit n represents thread n. The first three
+ * words change only by atomics that return the old value: qos_set, qos_clear.
  */
 struct qos_core {
-	__u32 ls;	/* runs LSX */
-	__u32 be;	/* runs BE */
-	__u32 expelled; /* was refused BE and is idle, until it is woken */
-	__u32 held;	/* the thread that ran LSX last: until hold_until its siblings wait */
+	__u32 ls;	/* threads that run LSX */
+	__u32 be;	/* threads that run BE */
+	__u32 expelled; /* threads that were refused BE and are idle, until they are woken */
+	__u32 held;	/* the thread that ran LSX last; its siblings wait until hold_until */
 	__u64 hold_until;
-	__u64 relief_until; /* the SMT rule is suspended until then */
+	__u64 relief_until; /* end of the time for which the SMT rule is suspended */
 	__u64 pad[4];
 } __attribute__((aligned(64)));
 
-/* A queue of waiting tasks in vtime order: one for a shard, one for each CPU. */
+/* A queue of waiting tasks in vtime order: one per shard, and one per CPU. */
 struct qos_queue {
-	__u64 front;	   /* vtime of the task that was served last */
-	__u64 served_at;   /* last ordinary service, or when it stopped being empty */
-	__u64 fed_at;	   /* until then it got at least what relief would give: qos_fed; 0: not told */
+	__u64 front;	   /* vtime of the last served task */
+	__u64 served_at;   /* last ordinary service, or the time when the queue stopped being empty */
+	__u64 fed_at;	   /* until then the queue got at least the service of relief: qos_fed; 0: unknown */
 	__u64 relieved_at; /* last service by relief */
 };
 
-/* CPUs that share queues and a reaper: a last-level cache, or a part of it. */
+/* CPUs with common queues and a common reaper: a last-level cache, or a part of it. */
 struct qos_shard {
 	struct qos_queue queue;
-	struct qos_queue urgent; /* in order of arrival: its front means nothing */
-	__u64 relief_at;	 /* no relief before */
+	struct qos_queue urgent; /* in order of arrival; its front has no meaning */
+	__u64 relief_at;	 /* earliest time of the next relief */
 	__u32 running;	 /* CPUs that run BE now */
-	__u32 limit;	 /* and how many may: this shard's part of the cap, by the reaper */
+	__u32 limit;	 /* maximum number of such CPUs: this shard's part of the cap, set by the reaper */
 };
 
-/* The ways to touch a core's words. A model checker brings its own. */
+/* The functions that access a core's words. A model checker replaces them. */
 #ifndef TENON_MEMORY
 /*
- * A bit set or cleared with full ordering: what is read next is read after it
- * on every machine. BPF orders only atomics whose result is used, hence the asm.
+ * Sets or clears a bit with full ordering: later reads happen after it on
+ * every machine. BPF orders only atomics whose result is used, hence the asm.
  */
 static __always_inline __u32 qos_set(__u32 *word, __u32 bits)
 {
@@ -145,24 +145,24 @@ static __always_inline __u32 qos_bit(__u32 thread)
 	return 1u << (thread & (QOS_THREADS - 1));
 }
 
-/* qos_relief says whether the core is in relief. Anywhere. */
+/* qos_relief reports whether the core is in relief. Callable anywhere. */
 static __always_inline bool qos_relief(const struct qos_core *c, __u64 now)
 {
 	return qos_read_time(&c->relief_until) > now;
 }
 
 /*
- * ---- The core protocol: two pairs of "store own, then load the other's".
- * Of two CPUs that store and then load, at least one sees the other's store.
+ * ---- The core protocol: each of two CPUs stores its own state, then
+ * loads the other's. At least one of the two then sees the other's store.
  */
 
-/* Kicks that a step asks for, as masks of threads of the core. */
+/* Kicks that the caller must send, as masks of threads of the core. */
 struct qos_kicks {
-	__u32 preempt; /* SCX_KICK_PREEMPT: they run BE that must go */
-	__u32 wake;    /* SCX_KICK_IDLE: they may have BE again */
+	__u32 preempt; /* SCX_KICK_PREEMPT: these run BE and must stop */
+	__u32 wake;    /* SCX_KICK_IDLE: these may run BE again */
 };
 
-/* qos_ls_start: LSX was put on thread. Use qos_switch. */
+/* qos_ls_start: LSX was put on thread. Called by qos_switch. */
 static __always_inline __u32 qos_ls_start(const struct qos_params *p, struct qos_core *c, __u32 thread, __u64 now)
 {
 	__u32 be;
@@ -175,10 +175,10 @@ static __always_inline __u32 qos_ls_start(const struct qos_params *p, struct qos
 }
 
 /*
- * qos_ls_stop: LSX left thread. Returns the threads to wake. With a hold time
- * that is at its end: by a timer that ops.dispatch sets on this CPU if it looks
- * for BE now, or else on theirs, when they are woken at once and refused
- * (QOS_REFUSE_HOLD). This program cannot set one. Use qos_switch.
+ * qos_ls_stop: LSX left thread. Returns the threads to wake. A hold
+ * delays the wake-up: if ops.dispatch looks for BE on this CPU, it sets
+ * a timer; otherwise they wake at once, are refused (QOS_REFUSE_HOLD)
+ * and set their own. The hook cannot set a timer. Called by qos_switch.
  */
 static __always_inline __u32 qos_ls_stop(const struct qos_params *p, struct qos_core *c, __u32 thread, __u64 now)
 {
@@ -195,11 +195,11 @@ static __always_inline __u32 qos_ls_stop(const struct qos_params *p, struct qos_
 }
 
 /*
- * qos_switch keeps the LSX bits. Called on every switch (tp_btf/sched_switch)
- * with the class of the task that comes to this CPU. The caller carries out
- * the kicks. What left the CPU is told by the bit, not by the caller: so a
- * switch that was missed, or a class that changed meanwhile, is made good at
- * the next one.
+ * qos_switch maintains the LSX bits. The hook
+ * (tp_btf/sched_switch) calls it at every switch with the class
+ * of the next task, and sends the kicks. The bit, not the caller,
+ * tells which class left the CPU. Therefore the next switch
+ * corrects a missed switch, or a class that changed meanwhile.
  */
 static __always_inline struct qos_kicks qos_switch(const struct qos_params *p, struct qos_core *c, __u32 thread,
 						   enum qos_class is, __u64 now)
@@ -214,15 +214,15 @@ static __always_inline struct qos_kicks qos_switch(const struct qos_params *p, s
 	return k;
 }
 
-/* Why a CPU may, or may not, run BE now. Also an index for counters. */
+/* The reason why a CPU may run BE now, or may not. Also an index of counters. */
 enum qos_verdict {
 	QOS_RUN,
 	QOS_RUN_RELIEF,	     /* against a rule, for QOS_RELIEF_NS: see qos_slice */
 	QOS_REFUSE_SMT,	     /* a sibling runs LSX */
-	QOS_REFUSE_HOLD,     /* a sibling ran LSX a moment ago */
-	QOS_REFUSE_FAIR,     /* fair tasks wait on this CPU (only ext_server asks then) */
-	QOS_REFUSE_CAP,	     /* enough CPUs run BE */
-	QOS_REFUSE_HEADROOM, /* this idle core is kept for LS */
+	QOS_REFUSE_HOLD,     /* a sibling ran LSX shortly before */
+	QOS_REFUSE_FAIR,     /* fair tasks wait on this CPU (possible only with ext_server) */
+	QOS_REFUSE_CAP,	     /* the allowed number of CPUs runs BE */
+	QOS_REFUSE_HEADROOM, /* LS keeps this idle core */
 	QOS_VERDICTS = 8,    /* a power of two */
 };
 
@@ -231,7 +231,7 @@ static __always_inline bool qos_refused(enum qos_verdict v)
 	return v > QOS_RUN_RELIEF;
 }
 
-/* qos_beside is the SMT rule: what the siblings of thread forbid. */
+/* qos_beside applies the SMT rule: whether the siblings of thread forbid BE. */
 static __always_inline enum qos_verdict qos_beside(const struct qos_params *p, const struct qos_core *c, __u32 thread,
 						   __u64 now)
 {
@@ -245,10 +245,10 @@ static __always_inline enum qos_verdict qos_beside(const struct qos_params *p, c
 }
 
 /*
- * qos_be_start: BE was put on thread (ops.running), also by a path that does
- * not pass ops.dispatch: a task that a fair one preempted resumes from the
- * local queue. If the verdict is a refusal, the caller counts it, sets the
- * task's slice to 0 and kicks its own CPU.
+ * qos_be_start: BE was put on thread (ops.running). This happens also
+ * without ops.dispatch, because a task that a fair one preempted
+ * resumes from the local queue. If the result is a refusal, the
+ * caller counts it, sets the task's slice to 0 and kicks its own CPU.
  */
 static __always_inline enum qos_verdict qos_be_start(const struct qos_params *p, struct qos_core *c, struct qos_shard *s,
 						     __u32 thread, __u64 now)
@@ -256,7 +256,7 @@ static __always_inline enum qos_verdict qos_be_start(const struct qos_params *p,
 	__u32 running = qos_read(&s->running);
 	bool relief;
 
-	/* By the bit's change, so that the count is that of the bits, whatever happens. */
+	/* Counts only a changed bit, so that the count always equals the number of bits. */
 	if (!(qos_set(&c->be, qos_bit(thread)) & qos_bit(thread)))
 		running = __sync_fetch_and_add(&s->running, 1);
 	relief = qos_relief(c, now);
@@ -274,7 +274,7 @@ static __always_inline void qos_be_stop(struct qos_core *c, struct qos_shard *s,
 		__sync_fetch_and_add(&s->running, -1);
 }
 
-/* qos_be_exposed: BE on thread would be beside LSX, against the rule. */
+/* qos_be_exposed reports whether BE on thread is beside LSX against the rule. */
 static __always_inline bool qos_be_exposed(const struct qos_params *p, const struct qos_core *c, __u32 thread,
 					   __u64 now)
 {
@@ -282,8 +282,8 @@ static __always_inline bool qos_be_exposed(const struct qos_params *p, const str
 }
 
 /*
- * qos_be_tick: BE runs on thread (ops.tick). True: set its slice to 0. It
- * bounds the time beside LSX to one tick when a kick was lost.
+ * qos_be_tick: BE runs on thread (ops.tick). If it returns true, set the slice
+ * to 0. If a kick was lost, this limits the time beside LSX to one tick.
  */
 static __always_inline bool qos_be_tick(const struct qos_params *p, const struct qos_core *c, __u32 thread, __u64 now)
 {
@@ -294,25 +294,25 @@ static __always_inline bool qos_be_tick(const struct qos_params *p, const struct
  * ---- May this CPU run BE?
  */
 
-/* What the caller knows of a CPU. */
+/* The state of a CPU, from the caller. */
 struct qos_asks {
 	__u64 now;
 	__u32 thread;
-	__u32 idle_cores; /* whole idle cores of the shard, this one included if alone */
+	__u32 idle_cores; /* whole idle cores of the shard, including this one if alone */
 	bool alone;	  /* all other threads of the core are idle */
-	bool runs_be;	  /* a BE task is on this CPU and could go on: not a new placement */
+	bool runs_be;	  /* a BE task is on this CPU and could continue: no new placement */
 	bool fair;	  /* fair tasks wait on this CPU */
 };
 
-/* qos_last_cores: BE here would take one of the whole idle cores that are kept for LS. */
+/* qos_last_cores reports whether BE here would take a whole idle core that is kept for LS. */
 static __always_inline bool qos_last_cores(const struct qos_params *p, const struct qos_asks *a)
 {
 	return p->headroom && a->alone && !a->runs_be && a->idle_cores <= p->headroom;
 }
 
 /*
- * qos_legal weighs all rules but changes nothing. For ops.select_cpu, for
- * ops.enqueue before it kicks an idle CPU, and for the reaper.
+ * qos_legal applies all rules and changes nothing. It is for ops.select_cpu,
+ * for ops.enqueue before it kicks an idle CPU, and for the reaper.
  */
 static __always_inline enum qos_verdict qos_legal(const struct qos_params *p, const struct qos_core *c,
 						  const struct qos_shard *s, const struct qos_asks *a)
@@ -326,18 +326,18 @@ static __always_inline enum qos_verdict qos_legal(const struct qos_params *p, co
 		v = QOS_REFUSE_CAP;
 	else if (v == QOS_RUN && qos_last_cores(p, a) && !TENON_BROKEN(HEADROOM))
 		v = QOS_REFUSE_HEADROOM;
-	/* Relief is for starvation by any rule; what it may not do is to delay a fair task. */
+	/* Relief overrides every rule, but must never delay a fair task. */
 	if (qos_refused(v) && qos_relief(c, a->now) && !a->fair)
 		return QOS_RUN_RELIEF;
 	return v;
 }
 
 /*
- * qos_may_run decides ops.dispatch, first thing. Refused: return without
- * moving a task; with SCX_OPS_ENQ_LAST the CPU then goes idle, and who lifts
- * the reason wakes it (qos_ls_stop) or the reaper does; for a hold, the caller
- * sets a timer that kicks this CPU at hold_until. Allowed and then no task
- * found: the CPU is idle for want of work, and ops.enqueue wakes it.
+ * qos_may_run decides at the start of ops.dispatch. If it refuses, return
+ * without moving a task. With SCX_OPS_ENQ_LAST the CPU then goes idle, until
+ * the reaper wakes it or the CPU that ends the reason does (qos_ls_stop). For
+ * a hold, the caller sets a timer that kicks this CPU at hold_until. If BE is
+ * allowed but no task is found, the CPU is idle and ops.enqueue wakes it.
  */
 static __always_inline enum qos_verdict qos_may_run(const struct qos_params *p, struct qos_core *c,
 						    const struct qos_shard *s, const struct qos_asks *a)

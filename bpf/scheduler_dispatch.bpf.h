@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * ops.dispatch: a CPU asks for BE. It may run it or not (scheduler.h), and then it
- * takes a task out of a queue. Part of scheduler.bpf.c.
+ * ops.dispatch: a CPU asks for BE. If scheduler.h allows it,
+ * the CPU takes a task out of a queue. Part of scheduler.bpf.c.
  */
 
-/* refuse notes why this CPU does not run BE, until it does or leaves idle. */
+/* refuse records why this CPU does not run BE, until it runs BE or leaves idle. */
 static __always_inline void refuse(struct scx_cpu *c, enum qos_verdict v, __u64 now)
 {
 	if (c->refused_at)
@@ -13,7 +13,7 @@ static __always_inline void refuse(struct scx_cpu *c, enum qos_verdict v, __u64 
 	c->refused_at = now;
 }
 
-/* take moves the first task of a queue to this CPU's own, and notes which one that seems to be. */
+/* take moves the first task of a queue to this CPU's own queue, and records which task that probably is. */
 static __noinline bool take(struct scx_cpu *c, __u64 dsq)
 {
 	struct bpf_iter_scx_dsq it;
@@ -36,7 +36,7 @@ static __noinline bool take(struct scx_cpu *c, __u64 dsq)
 	return true;
 }
 
-/* steal takes a task of another shard that has left it alone for long, near ones first. */
+/* steal takes a task that waits for long in another shard, near shards first. */
 static __noinline bool steal(struct scx_cpu *c, __u32 own, __u64 now)
 {
 	__u32 i;
@@ -59,7 +59,7 @@ static __noinline bool steal(struct scx_cpu *c, __u32 own, __u64 now)
 	return false;
 }
 
-/* first is the key of the first task of a queue in vtime order. */
+/* first returns the key of the first task of a queue in vtime order. */
 static __noinline __u64 first(__u64 dsq)
 {
 	struct bpf_iter_scx_dsq it;
@@ -110,7 +110,7 @@ void BPF_PROG(tenon_dispatch, __s32 cpu, struct task_struct *prev)
 	found = take(c, DSQ_URGENT + place->shard);
 	if (!found) {
 		__u64 mine = first(DSQ_CPU + cpu);
-		/* Without another there is nothing to weigh. */
+		/* Without another candidate there is nothing to compare. */
 		__u64 ours = a.runs_be || mine != QOS_NOBODY ? first(DSQ_SHARD + place->shard) : QOS_NOBODY;
 		__u64 key = a.runs_be ? key_of(s, place->shard, prev, a.now) : QOS_NOBODY;
 		enum qos_turn turn = qos_turn(key, mine, ours);
@@ -119,7 +119,7 @@ void BPF_PROG(tenon_dispatch, __s32 cpu, struct task_struct *prev)
 			return;
 		if (turn == QOS_TURN_CPU)
 			found = take(c, DSQ_CPU + cpu);
-		/* Also when the first of a queue may not run here, or somebody was faster. */
+		/* Also if the first task of a queue may not run here, or another CPU was faster. */
 		found = found || take(c, DSQ_SHARD + place->shard) || take(c, DSQ_CPU + cpu) ||
 			steal(c, place->shard, a.now);
 	}

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The hook at sched_switch: who runs where. All of the node pays for it at
- * each switch. It takes no lock and makes nothing; when it cannot tell what a
- * task is, that is NORMAL: LS loses protection then, but BE is not stuck.
- * Part of scheduler.bpf.c.
+ * The hook at sched_switch records the class that runs on each CPU. It
+ * costs time at each switch of the node, so it takes no lock and
+ * allocates nothing. A task whose class it cannot determine is NORMAL: LS
+ * then loses protection, but BE is not stuck. Part of scheduler.bpf.c.
  */
 
-/* stray tells user space of a thread of a BE group that is not in sched_ext. */
+/* stray sends an event about a thread of a BE group that is not in sched_ext. */
 static __noinline void stray(struct scx_cpu *c, struct task_struct *p, __u64 cgroup, __u32 cpu)
 {
 	__u64 now = bpf_ktime_get_ns();
@@ -32,7 +32,7 @@ static __noinline void stray(struct scx_cpu *c, struct task_struct *p, __u64 cgr
 	bpf_ringbuf_submit(e, 0);
 }
 
-/* classify says what runs from now on. */
+/* classify returns the class of the task that runs from now on. */
 static __always_inline enum qos_class classify(struct scx_cpu *c, struct task_struct *p)
 {
 	struct scx_known *k;
@@ -52,7 +52,7 @@ static __always_inline enum qos_class classify(struct scx_cpu *c, struct task_st
 	return QOS_NORMAL;
 }
 
-/* bucket: below 2^(bucket + 8) ns. Without branches, which the verifier would all follow. */
+/* bucket: below 2^(bucket + 8) ns. It has no branches, because the verifier would follow each of them. */
 static __always_inline __u32 bucket(__u64 ns)
 {
 	__u64 v = ns >> 8;
@@ -67,7 +67,7 @@ static __always_inline __u32 bucket(__u64 ns)
 	return n;
 }
 
-/* delayed notes how long BE stayed after it was asked to leave. */
+/* delayed records the time for which BE stayed after the request to leave. */
 static __noinline void delayed(struct scx_cpu *c, __u64 ns)
 {
 	__u32 n = bucket(ns);
@@ -75,7 +75,7 @@ static __noinline void delayed(struct scx_cpu *c, __u64 ns)
 	c->delays[n < SCX_DELAYS ? n : SCX_DELAYS - 1]++;
 }
 
-/* expelled notes that BE on the siblings was asked to leave. */
+/* expelled records that BE on the siblings must leave. */
 static __noinline void expelled(__u32 core, __u32 threads, __u64 now)
 {
 	__u32 t;
@@ -91,7 +91,7 @@ static __noinline void expelled(__u32 core, __u32 threads, __u64 now)
 	}
 }
 
-/* left_idle closes the time for which BE was refused this CPU. */
+/* left_idle ends the measurement of the time for which this CPU refused BE. */
 static __always_inline void left_idle(struct scx_cpu *c, __u64 now)
 {
 	c->refused_ns[c->refused & (QOS_VERDICTS - 1)] += now - c->refused_at;
@@ -145,7 +145,7 @@ int BPF_PROG(tenon_switched, bool preempt, struct task_struct *prev, struct task
 		now = bpf_ktime_get_ns();
 		k = qos_switch(&params, core, place->thread, is, now);
 		if (was_lsx && params.hold_ns) {
-			/* Who was refused waits out the hold by itself: see look_again. */
+			/* Refused CPUs wait for the end of the hold by themselves: see look_again. */
 			k.wake |= qos_read(&core->expelled);
 			if (c->armed || is == QOS_NONE) { /* or is told when it is over: see hold_ends */
 				c->left = k.wake && !c->armed;
@@ -164,7 +164,7 @@ int BPF_PROG(tenon_switched, bool preempt, struct task_struct *prev, struct task
 	}
 #if ABI >= 619
 	if (c->taken_at && is != QOS_BE && is != QOS_NONE) {
-		/* ops.dispatch moved a task here just before the CPU was lost. */
+		/* ops.dispatch moved a task here just before this CPU was lost to another class. */
 		c->taken_at = 0;
 		count(c, SCX_REENQUEUED);
 		scx_bpf_reenqueue_local___v2();

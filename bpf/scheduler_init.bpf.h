@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * ops.init and ops.exit: the queues, the timers, and what an attachment leaves to
- * the next. Part of scheduler.bpf.c.
+ * ops.init and ops.exit: the queues, the timers, and the state
+ * that one attachment leaves to the next. Part of scheduler.bpf.c.
  */
 
 /*
- * clean forgets what an attachment before this one left of a CPU, and of the
- * core of that number. Where LSX runs is the hook's, which runs by now.
+ * clean clears the state of a CPU, and of the core with the same number, from
+ * an earlier attachment. The bits of LSX stay, because the hook already runs.
  */
 __noinline int clean(__u32 cpu)
 {
@@ -29,7 +29,7 @@ __noinline int clean(__u32 cpu)
 	return 0;
 }
 
-/* clean_vtime is that for a pod. */
+/* clean_vtime does the same for a pod. */
 __noinline int clean_vtime(__u32 shard, __u32 slot)
 {
 	__u64 *vtime = vtime_of(shard, slot);
@@ -39,7 +39,7 @@ __noinline int clean_vtime(__u32 shard, __u32 slot)
 	return 0;
 }
 
-/* clean_shard is that for a shard. */
+/* clean_shard does the same for a shard. */
 __noinline int clean_shard(__u32 shard)
 {
 	struct scx_shard *s = shard_at(shard);

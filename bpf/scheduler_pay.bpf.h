@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What pods and shards are given by the reaper: quotas, and their parts of the cap
- * of all BE. Part of scheduler.bpf.c.
+ * The reaper's payments to pods and shards: the quotas of pods, and
+ * the shards' parts of the cap of all BE. Part of scheduler.bpf.c.
  */
 
-/* unpark moves tasks back whose pod has budget again. */
+/* unpark moves parked tasks back if their pod has budget again. */
 __noinline int unpark(__u32 slot, __u32 most, __u64 now)
 {
 	struct bpf_iter_scx_dsq it;
@@ -45,7 +45,7 @@ __noinline int unpark(__u32 slot, __u32 most, __u64 now)
 	return 0;
 }
 
-/* refill gives a pod its quota. Returns the number of its parked tasks. */
+/* refill gives a pod its quota and returns the number of its parked tasks. */
 __noinline int refill(__u32 slot, __u64 now)
 {
 	struct qos_pod *pod = pod_at(slot);
@@ -64,7 +64,7 @@ __noinline int refill(__u32 slot, __u64 now)
 	return here;
 }
 
-/* cap gives the shard its part of the cap of all BE. */
+/* cap computes the shard's part of the cap of all BE. */
 __noinline int cap(__u32 shard, __u64 now)
 {
 	struct scx_shard *own = shard_at(shard);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Where BE goes: which idle CPU is woken for a task, and what running costs.
- * Part of scheduler.bpf.c.
+ * Placement of BE: the idle CPU that is woken for a task,
+ * and the accounting of runs. Part of scheduler.bpf.c.
  */
 
-/* alone: all other threads of the core of a CPU are idle. */
+/* alone reports whether all other threads of a CPU's core are idle. */
 __noinline int alone(__u32 cpu)
 {
 	const volatile struct scx_place *place = place_of(cpu);
@@ -39,7 +39,7 @@ __noinline int idle_cores(__u32 shard)
 	return n;
 }
 
-/* rank is qos_rank of an idle CPU for a task, in bits 0 to 7, and qos_legal's verdict above. */
+/* rank returns, for an idle CPU and a task, qos_rank in bits 0 to 7 and qos_legal's verdict above. */
 __noinline int rank(__u32 cpu, __u32 previous, __u32 whole)
 {
 	const volatile struct scx_place *place = place_of(cpu);
@@ -59,7 +59,7 @@ __noinline int rank(__u32 cpu, __u32 previous, __u32 whole)
 	return qos_rank(v, core, &a, previous == cpu) | v << 8;
 }
 
-/* ask sends an idle CPU that does not know that it is refused BE to find out. */
+/* ask wakes an idle CPU on which BE is forbidden, so that it records the refusal. */
 __noinline int ask(__u32 cpu)
 {
 	const volatile struct scx_place *place = place_of(cpu);
@@ -71,9 +71,9 @@ __noinline int ask(__u32 cpu)
 }
 
 /*
- * place_task finds the best idle CPU for a task near a CPU, and claims it: -1
- * if there is none. An idle CPU that is expelled and does not know is sent to
- * find out: it will be woken when the reason ends.
+ * place_task finds and claims the best idle CPU for a task near a CPU; -1
+ * if there is none. It wakes an idle CPU that is expelled without having
+ * recorded that, so that the CPU is woken again when the reason ends.
  */
 static __noinline __s32 place_task(struct task_struct *p, __s32 prev)
 {
@@ -114,13 +114,13 @@ static __noinline __s32 place_task(struct task_struct *p, __s32 prev)
 	return -1;
 }
 
-/* place_here is place_task for a task that waits for one CPU. */
+/* place_here does the same as place_task for a task that waits for one CPU. */
 static __noinline __s32 place_here(__s32 cpu)
 {
 	return scx_bpf_test_and_clear_cpu_idle(cpu) ? cpu : -1;
 }
 
-/* others_wait: a fair task could run on this CPU. Only a deadline server lets BE ask then. */
+/* others_wait reports whether a fair task could run on this CPU. Then only a deadline server dispatches BE. */
 static __always_inline bool others_wait(void)
 {
 	struct task_struct *p = bpf_get_current_task_btf();
@@ -129,7 +129,7 @@ static __always_inline bool others_wait(void)
 	return bpf_core_field_exists(rq->cfs.h_nr_runnable) && rq->cfs.h_nr_runnable;
 }
 
-/* account_wait ends a task's wait. */
+/* account_wait ends the wait of a task. */
 static __always_inline void account_wait(struct scx_task *t, __u64 now)
 {
 	__u32 slot = t->slot;
@@ -140,7 +140,7 @@ static __always_inline void account_wait(struct scx_task *t, __u64 now)
 	t->waiting = 0;
 }
 
-/* settle accounts for what a task ran since it was last asked for. */
+/* settle accounts the run time of a task since the last call. */
 static __always_inline void settle(struct scx_task *t, struct task_struct *p, __u64 now)
 {
 	struct qos_pod *pod = pod_at(t->slot);
@@ -165,9 +165,9 @@ static __always_inline void settle(struct scx_task *t, struct task_struct *p, __
 }
 
 /*
- * key_of is where the task that had the CPU would wait if it had to. One that was
- * taken from another shard has its key in that shard's time, which says nothing
- * here: whoever waits here goes first.
+ * key_of returns the key that the task on the CPU would have in this
+ * queue. A task from another shard has a key in that shard's time, which
+ * cannot be compared here; then the tasks that wait here go first.
  */
 static __always_inline __u64 key_of(struct scx_shard *s, __u32 shard, struct task_struct *p, __u64 now)
 {
@@ -183,7 +183,7 @@ static __always_inline __u64 key_of(struct scx_shard *s, __u32 shard, struct tas
 	return vtime ? qos_key(&s->params, &s->shard.queue, vtime) : QOS_NOBODY;
 }
 
-/* go_on lets the task that had the CPU keep it: false if its pod's quota is used up. After key_of. */
+/* go_on lets the task on the CPU continue. It returns false if its pod's quota is used up. Call key_of before. */
 static __always_inline bool go_on(struct scx_shard *s, struct task_struct *p, enum qos_verdict v)
 {
 	struct scx_task *t = bpf_task_storage_get(&tasks, p, 0, 0);

@@ -3,8 +3,8 @@
 #define TENON_SCHEDULER_REAP_H
 
 /*
- * The reaper: a timer for each shard that enforces the cap, wakes
- * idle CPUs for which there is work, gives relief to who starves, and repairs
+ * The reaper: a timer for each shard that enforces the cap, wakes idle
+ * CPUs while tasks wait, gives relief to starving queues, and repairs
  * the core words. Part of scheduler.h. One pass over a shard is
  *
  *	shard.limit = qos_cap_limit(...)
@@ -15,12 +15,12 @@
  *	again after qos_reap_ns
  */
 
-/* What is left to do in one pass. */
+/* The remaining work of one pass. */
 struct qos_pass {
 	__u64 now;
-	__u32 waiting;	  /* tasks in the shard's queues (urgent too) that no CPU was woken for yet */
-	__u32 room;	  /* CPUs that the cap still allows */
-	__u32 excess;	  /* CPUs that run BE above it */
+	__u32 waiting;	  /* tasks in the shard's queues (including urgent) for which no CPU was woken yet */
+	__u32 room;	  /* number of CPUs that the cap still allows */
+	__u32 excess;	  /* number of CPUs that run BE above the cap */
 	__u32 idle_cores; /* whole idle cores of the shard */
 };
 
@@ -40,12 +40,12 @@ static __always_inline struct qos_pass qos_pass_begin(const struct qos_shard *s,
 }
 
 /*
- * qos_reap_core decides for one core which idle threads to wake and which that
- * run BE to stop. all: the threads that exist; idle: those that are idle now;
- * queued: those whose CPU's own queue has tasks. It wakes any idle thread that
- * may run BE while tasks wait, expelled or not, so no lost wake-up outlives a
- * pass. qos_reap_thread is its part for one thread t, for the kernel's verifier,
- * which follows every path through a loop that it sees whole.
+ * qos_reap_core decides for one core which idle threads to wake, and which
+ * BE threads to stop. all: the existing threads; idle: the threads that are
+ * idle now; queued: the threads whose CPU's own queue has tasks. While tasks
+ * wait, it wakes any idle thread that may run BE, expelled or not, so a lost
+ * wake-up lasts at most one pass. qos_reap_thread does this for one thread
+ * t, because the kernel's verifier follows every path through a loop.
  */
 static __always_inline void qos_reap_thread(const struct qos_params *p, const struct qos_core *c,
 					    const struct qos_shard *s, struct qos_pass *pass, struct qos_kicks *k,
@@ -95,7 +95,7 @@ static __always_inline struct qos_kicks qos_reap_core(const struct qos_params *p
 	return k;
 }
 
-/* The queue that has starved longest, and the CPU that could serve it. */
+/* The longest starving queue, and the CPU that could serve it. */
 struct qos_relief_pick {
 	__u64 since;
 	__u32 cpu;
@@ -103,11 +103,11 @@ struct qos_relief_pick {
 };
 
 /*
- * qos_relief_weigh considers a queue of waiting tasks on a CPU that could
- * serve it: its own queue, the shard's and the urgent one on any CPU. It must
- * be idle: relief breaks the rules that keep BE off an idle CPU, not the class
- * order, and on a busy one the turn would be lost. If no CPU is idle for long,
- * qos_overdue is what helps.
+ * qos_relief_weigh considers a queue of waiting tasks and a CPU that
+ * could serve it: the CPU's own queue, or on any CPU the shard's and the
+ * urgent queue. The CPU must be idle, because relief suspends the rules
+ * that keep BE off an idle CPU, not the class order; on a busy CPU it
+ * would be lost. If no CPU is idle for long, qos_overdue applies.
  */
 static __always_inline void qos_relief_weigh(struct qos_relief_pick *best, const struct qos_queue *q, __u32 waiting,
 					     bool urgent, __u32 cpu, bool idle, __u64 now)
@@ -126,15 +126,15 @@ static __always_inline void qos_relief_weigh(struct qos_relief_pick *best, const
 }
 
 /*
- * qos_relief_due: has the shard's next turn of relief come? Ask before
- * weighing: relief is QOS_RELIEF_NS in QOS_PERIOD_NS on one core of a shard.
+ * qos_relief_due reports whether the shard's next relief is due. Call it before
+ * weighing: relief is QOS_RELIEF_NS per QOS_PERIOD_NS on one core of a shard.
  */
 static __always_inline bool qos_relief_due(const struct qos_shard *s, __u64 now)
 {
 	return now >= s->relief_at || TENON_BROKEN(RELIEF_RATE);
 }
 
-/* qos_relief_grant suspends the rules for the core of the picked CPU. q: the picked queue. */
+/* qos_relief_grant suspends the rules for the core of the picked CPU; q is the picked queue. */
 static __always_inline void qos_relief_grant(struct qos_shard *s, struct qos_core *c, struct qos_queue *q, __u64 now)
 {
 	s->relief_at = now + QOS_PERIOD_NS;
@@ -142,18 +142,18 @@ static __always_inline void qos_relief_grant(struct qos_shard *s, struct qos_cor
 	qos_write_time(&c->relief_until, now + QOS_RELIEF_NS);
 }
 
-/* What the reaper saw of a CPU in its last pass. */
+/* The state of a CPU in the reaper's last pass. */
 struct qos_look {
 	__u32 switches;
 	__u32 wrong;
 };
 
 /*
- * qos_repair compares a thread's bits with the class of the task that is on
- * its CPU (scx_bpf_cpu_curr, or rq->curr). A CPU may switch while it is looked
- * at, so bits count as wrong when they were so in the last pass as well and
- * the CPU has not switched since (switches: the hook's counter). Returns
- * whether it repaired them.
+ * qos_repair compares a thread's bits with the class of the task on
+ * its CPU (scx_bpf_cpu_curr, or rq->curr). The CPU may switch
+ * meanwhile. Therefore bits count as wrong only if they were also
+ * wrong in the last pass and the CPU has not switched since
+ * (switches: the hook's counter). Returns whether it repaired them.
  */
 static __always_inline bool qos_repair(struct qos_core *c, struct qos_shard *s, struct qos_look *look, __u32 thread,
 				       enum qos_class is, __u32 switches)
@@ -184,13 +184,13 @@ static __always_inline bool qos_repair(struct qos_core *c, struct qos_shard *s, 
 	return true;
 }
 
-/* qos_overdue: a task has waited since then; is it time to ask the agent to move it to the fair class? */
+/* qos_overdue: a task has waited since then. Returns whether the agent should move it to the fair class. */
 static __always_inline bool qos_overdue(__u64 since, __u64 now)
 {
 	return now >= since + QOS_SPILL_NS && !TENON_BROKEN(SPILL);
 }
 
-/* qos_reap_ns: the time to the next pass. busy: BE runs or waits in the shard. */
+/* qos_reap_ns returns the time until the next pass; busy: BE runs or waits in the shard. */
 static __always_inline __u64 qos_reap_ns(bool busy)
 {
 	return busy ? QOS_REAP_NS : QOS_REAP_IDLE_NS;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What runs by timer: the reaper, one for each shard, and for each CPU a look
- * at the end of a hold. Part of scheduler.bpf.c.
+ * The timers: the reaper of each shard, and for each CPU
+ * a timer for the end of a hold. Part of scheduler.bpf.c.
  *
- * Timers are started by ops.init, which may sleep, so the verifier wants to see
- * RCU locked here.
+ * ops.init starts the timers. It may sleep, so the
+ * verifier requires an RCU read lock here.
  */
 
 struct bpf_timer {
@@ -44,7 +44,7 @@ static int hold_over(void *map, __u32 *cpu, struct scx_timer *timer)
 	return 0;
 }
 
-/* look_again makes this CPU, which goes idle because of a hold, ask again at its end. */
+/* look_again lets this CPU, which goes idle because of a hold, dispatch again at the end of the hold. */
 static __always_inline void look_again(__u32 cpu, __u64 until, __u64 now)
 {
 	struct scx_timer *t = bpf_map_lookup_elem(&holds, &cpu);
@@ -54,10 +54,10 @@ static __always_inline void look_again(__u32 cpu, __u64 until, __u64 now)
 }
 
 /*
- * hold_ends: LSX leaves this CPU, which looks for BE. Who was refused beside it is
- * woken when the hold is over. To wake them at once, as the hook must when nobody
- * comes by here, would only have them set their own timers, again and again for
- * an LSX that sleeps for less than the hold.
+ * hold_ends: LSX leaves this CPU, which looks for BE. A timer wakes the
+ * refused siblings when the hold is over. To wake them at once, as the
+ * hook must do without ops.dispatch, would make each of them set its own
+ * timer, repeatedly for an LSX thread that sleeps for less than the hold.
  */
 static __always_inline void hold_ends(struct scx_cpu *c, struct scx_shard *s, struct qos_core *core, __u32 cpu,
 				      __u32 thread, __u64 now)
@@ -77,7 +77,7 @@ static __always_inline void hold_ends(struct scx_cpu *c, struct scx_shard *s, st
 	bpf_timer_start(&t->timer, s->params.hold_ns + SWITCH_NS, BPF_F_TIMER_CPU_PIN);
 }
 
-/* What the passes over the cores of a shard tell each other. */
+/* The state that the passes over the cores of a shard share. */
 struct sweep {
 	struct qos_pass pass;
 	struct qos_relief_pick pick;
@@ -89,7 +89,7 @@ struct sweep {
 	bool relief;
 };
 
-/* weigh is qos_relief_weigh, and keeps which queue it is. */
+/* weigh calls qos_relief_weigh and records the picked queue. */
 static __always_inline void weigh(struct sweep *w, const struct qos_queue *q, __u32 waiting, enum qos_route from,
 				  __u32 cpu, bool idle)
 {
@@ -119,8 +119,8 @@ __noinline int starving(struct sweep *w, __u32 cpu, __u32 waiting, __u32 idle)
 }
 
 /*
- * class_of is the class of a task outside of sched_ext on a CPU. A stray is told
- * of here, too: alone on its CPU it never passes the hook.
+ * class_of returns the class of a task outside of sched_ext. It also
+ * reports a stray, which never passes the hook if it is alone on its CPU.
  */
 static __noinline enum qos_class class_of(struct scx_cpu *here, struct task_struct *p, __u32 cpu)
 {
@@ -133,7 +133,7 @@ static __noinline enum qos_class class_of(struct scx_cpu *here, struct task_stru
 	return QOS_NORMAL;
 }
 
-/* runs says what is on a CPU. */
+/* runs returns the class of the task on a CPU. */
 __noinline int runs(__u32 cpu)
 {
 	struct scx_cpu *here = cpu_at(bpf_get_smp_processor_id());
@@ -153,7 +153,7 @@ __noinline int runs(__u32 cpu)
 	return is;
 }
 
-/* repair sets the bits of a CPU right, if they are wrong. */
+/* repair corrects the bits of a CPU. */
 __noinline int repair(__u32 cpu)
 {
 	const volatile struct scx_place *place = place_of(cpu);
@@ -168,7 +168,7 @@ __noinline int repair(__u32 cpu)
 	return 0;
 }
 
-/* A core, as the pass over it sees it: masks of threads. */
+/* The state of a core during a pass: masks of threads. */
 struct sight {
 	struct qos_kicks kicks;
 	__u32 all, idle, queued;
@@ -186,7 +186,7 @@ __noinline int reap_thread(struct sweep *w, struct sight *saw, __u32 shard, __u3
 	return 0;
 }
 
-/* sweep_core looks at the threads of a core, and does what is decided. */
+/* sweep_core examines the threads of a core and carries out the decisions. */
 __noinline int sweep_core(struct sweep *w, __u32 shard, __u32 core)
 {
 	const volatile struct scx_siblings *sib = &siblings[core & (SCX_CPUS - 1)];
@@ -223,7 +223,7 @@ __noinline int sweep_core(struct sweep *w, __u32 shard, __u32 core)
 	return 0;
 }
 
-/* relieve lets the queue that starves longest have a CPU for a moment. */
+/* relieve gives the longest starving queue a CPU for a short time. */
 __noinline int relieve(__u32 cpu, __u32 from, __u64 now)
 {
 	const volatile struct scx_place *place = place_of(cpu);

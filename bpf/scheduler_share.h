@@ -3,26 +3,26 @@
 #define TENON_SCHEDULER_SHARE_H
 
 /*
- * Who of the BE pods goes next and for how long: queues, weights, quotas, the
- * node's cap. cgroup weight and quota do not act on ext tasks, so this does.
- * Part of scheduler.h.
+ * The order of BE pods and the length of their runs: queues, weights,
+ * quotas, and the node's cap. They replace cgroup weights and quotas,
+ * which have no effect on ext tasks. Part of scheduler.h.
  */
 
 /* One pod. */
 struct qos_pod {
-	__s64 budget_ns; /* left of the quota; below 0: debt */
-	__u64 quota_ns;	 /* each QOS_PERIOD_NS; 0: no limit */
+	__s64 budget_ns; /* remaining budget; below 0: debt */
+	__u64 quota_ns;	 /* budget per QOS_PERIOD_NS; 0: no limit */
 	__u64 refill_at;
-	__u32 weight; /* as cgroup's cpu.weight: 1 to 10000, 100 is ordinary */
+	__u32 weight; /* as cgroup's cpu.weight: 1 to 10000, default 100 */
 	__u32 pad;
 };
 
-/* Where ops.enqueue puts a task. */
+/* The queue into which ops.enqueue puts a task. */
 enum qos_route {
-	QOS_TO_SHARD,  /* the shard's queue, at qos_key of its pod's vtime there */
-	QOS_TO_CPU,    /* the queue of a CPU it may use, at qos_key of its own vtime */
-	QOS_TO_URGENT, /* the shard's urgent queue; restricted: its CPU's queue at key 0 */
-	QOS_TO_PARK,   /* the pod's parking queue, until the reaper moves it back; at the time since when it waits */
+	QOS_TO_SHARD,  /* the shard's queue, at qos_key of the pod's vtime there */
+	QOS_TO_CPU,    /* the queue of a CPU that it may use, at qos_key of its own vtime */
+	QOS_TO_URGENT, /* the shard's urgent queue; if restricted, its CPU's queue at key 0 */
+	QOS_TO_PARK,   /* the pod's parking queue, ordered by the begin of the wait, until the reaper moves it back */
 };
 
 static __always_inline bool qos_pod_over(const struct qos_pod *pod)
@@ -31,10 +31,10 @@ static __always_inline bool qos_pod_over(const struct qos_pod *pod)
 }
 
 /*
- * qos_route decides ops.enqueue. urgent: the task exits, or was preempted
- * inside the kernel and may hold a lock that LS wants. restricted: its
- * affinity does not cover the shard, or it must not migrate; in a shared queue
- * every CPU would walk past it under the queue's lock.
+ * qos_route decides for ops.enqueue. urgent: the task exits, or was preempted
+ * inside the kernel and may hold a lock that LS wants. restricted: its affinity
+ * does not cover the shard, or it must not migrate. In a shared queue, every
+ * CPU would have to skip such a task while it holds the queue's lock.
  */
 static __always_inline enum qos_route qos_route(const struct qos_pod *pod, bool urgent, bool restricted)
 {
@@ -45,7 +45,7 @@ static __always_inline enum qos_route qos_route(const struct qos_pod *pod, bool 
 	return restricted ? QOS_TO_CPU : QOS_TO_SHARD;
 }
 
-/* qos_queued: a task is put into a queue that held waiting others (ops.enqueue, and the reaper's moves). */
+/* qos_queued: a task enters a queue in which waiting others are (ops.enqueue, and the reaper's moves). */
 static __always_inline void qos_queued(struct qos_queue *q, __u32 waiting, __u64 now)
 {
 	if (waiting)
@@ -56,9 +56,9 @@ static __always_inline void qos_queued(struct qos_queue *q, __u32 waiting, __u64
 }
 
 /*
- * qos_back is qos_queued for a task of this queue that a higher class preempted:
- * the queue was served until now. It does not ask who else waits, which takes
- * time on the way of the one that preempts.
+ * qos_back is qos_queued for a task of this queue that a higher
+ * class preempted: the queue was served until now. It does not count
+ * the waiting tasks, because that would delay the preempting task.
  */
 static __always_inline void qos_back(struct qos_queue *q, __u64 now)
 {
@@ -66,10 +66,10 @@ static __always_inline void qos_back(struct qos_queue *q, __u64 now)
 }
 
 /*
- * qos_key is the place of a task in a queue's vtime order. vtime is that of
- * its pod *in this shard* (one for each pod and shard: shards run at different
- * speeds), or of the task itself if it is restricted; both in the time of the
- * shard's queue. Who slept gets no credit for it beyond one slice.
+ * qos_key returns a task's place in a queue's vtime order. vtime is
+ * that of its pod *in this shard* (shards run at different speeds), or
+ * of the task itself if it is restricted; both use the time of the
+ * shard's queue. A task that slept gets a credit of at most one slice.
  */
 static __always_inline __u64 qos_key(const struct qos_params *p, const struct qos_queue *shard, __u64 *vtime)
 {
@@ -84,9 +84,9 @@ static __always_inline __u64 qos_key(const struct qos_params *p, const struct qo
 }
 
 /*
- * qos_served: a task from this queue was put on a CPU (ops.running, not when
- * by relief), key is what qos_key gave it. The queue is the one it waited in,
- * wherever it runs now.
+ * qos_served: a task from this queue was put on a CPU (ops.running,
+ * except by relief); key is the result of qos_key. The queue is the
+ * one in which the task waited, on whichever CPU it runs.
  */
 static __always_inline void qos_served(struct qos_queue *q, __u64 key, __u64 now)
 {
@@ -96,10 +96,10 @@ static __always_inline void qos_served(struct qos_queue *q, __u64 key, __u64 now
 }
 
 /*
- * qos_fed: a task from this queue ran that long (ops.stopping, and ops.dispatch
- * when it goes on; not when by relief). A trickle of service, in the gaps that
- * fair tasks leave, is still starvation: so service counts by its length, and
- * relief begins QOS_STARVED_NS after a queue got less than relief would give.
+ * qos_fed: a task from this queue ran (ops.stopping, and ops.dispatch when
+ * it continues; except by relief). Too little service, in gaps between
+ * fair tasks, is starvation, too. So service counts by its length; relief
+ * begins QOS_STARVED_NS after a queue got less than relief would give.
  */
 static __always_inline void qos_fed(struct qos_queue *q, __u64 ran, __u64 now)
 {
@@ -108,22 +108,22 @@ static __always_inline void qos_fed(struct qos_queue *q, __u64 ran, __u64 now)
 	q->fed_at = q->fed_at && at < now && !TENON_BROKEN(FED) ? at : now;
 }
 
-#define QOS_NOBODY (~0ull) /* the key of no task */
+#define QOS_NOBODY (~0ull) /* the key of a missing task */
 
 enum qos_turn {
-	QOS_TURN_NOBODY, /* look at other shards: qos_may_steal */
+	QOS_TURN_NOBODY, /* take from another shard: qos_may_steal */
 	QOS_TURN_PREVIOUS,
 	QOS_TURN_CPU,
 	QOS_TURN_SHARD,
 };
 
 /*
- * qos_turn decides in ops.dispatch who goes next, after the urgent queue: the
- * task that ran until now and could go on (its key after qos_charge; then
- * qos_pod_settle, qos_pod_take), or the first of the CPU's or of the shard's
- * queue. Keys as the tasks' dsq_vtime (the head of a queue by bpf_iter_scx_dsq);
- * QOS_NOBODY: there is none. Always serving one of the queues first would
- * starve the other, and always changing the task would make all weights equal.
+ * qos_turn decides in ops.dispatch which task runs next, after the urgent
+ * queue: the previous task if it can continue (its key after qos_charge; then
+ * qos_pod_settle and qos_pod_take), or the first of the CPU's or of the shard's
+ * queue. Keys are the tasks' dsq_vtime (the head of a queue by
+ * bpf_iter_scx_dsq); QOS_NOBODY: no task. To prefer one queue always would
+ * starve the other, and to change the task always would make all weights equal.
  */
 static __always_inline enum qos_turn qos_turn(__u64 previous, __u64 cpu, __u64 shard)
 {
@@ -136,13 +136,13 @@ static __always_inline enum qos_turn qos_turn(__u64 previous, __u64 cpu, __u64 s
 	return shard != QOS_NOBODY ? QOS_TURN_SHARD : QOS_TURN_NOBODY;
 }
 
-/* qos_may_steal: ops.dispatch found nothing here; may it take from another shard's queue of waiting tasks? */
+/* qos_may_steal: ops.dispatch found no task here. Returns whether it may take one from another shard's queue. */
 static __always_inline bool qos_may_steal(const struct qos_queue *q, __u32 waiting, __u64 now)
 {
 	return waiting && now > q->served_at + QOS_STEAL_NS;
 }
 
-/* qos_weight joins the pod's weight with the task's (scx.weight, from nice). */
+/* qos_weight combines the weights of the pod and of the task (scx.weight, from nice). */
 static __always_inline __u32 qos_weight(__u32 pod, __u32 task)
 {
 	__u64 w = (__u64)pod * task / 100;
@@ -151,9 +151,9 @@ static __always_inline __u32 qos_weight(__u32 pod, __u32 task)
 }
 
 /*
- * qos_slice: how long a task may run, by the verdict of qos_be_start. A light
- * pod gets short slices: charged in vtime, a full one would keep it out for
- * seconds. Then qos_pod_take.
+ * qos_slice returns the maximum length of a run, by the verdict of
+ * qos_be_start. A light pod gets short slices: a full one, charged in
+ * vtime, would exclude it for seconds. Call qos_pod_take afterwards.
  */
 static __always_inline __u64 qos_slice(const struct qos_params *p, __u32 weight, enum qos_verdict v, bool urgent)
 {
@@ -169,12 +169,12 @@ static __always_inline __u64 qos_slice(const struct qos_params *p, __u32 weight,
 }
 
 /*
- * qos_pod_take takes a slice out of the pod's budget before it is used, so
+ * qos_pod_take takes a slice out of the pod's budget before the run, so
  * that many threads cannot spend it together. ops.running calls it, and
- * ops.dispatch before it lets the previous task go on (after qos_pod_settle).
- * Returns the slice granted, 0: the pod is over budget; set slice 0 and kick
- * the own CPU, ops.enqueue then parks the task. Urgent tasks and relief run
- * with what they wanted, as debt: the caller does not ask.
+ * ops.dispatch before the previous task continues (after qos_pod_settle).
+ * Returns the granted slice. 0: the pod is over budget; set the slice to 0
+ * and kick the own CPU, so that ops.enqueue parks the task. For urgent
+ * tasks and relief, do not call it: they run with the full slice, as debt.
  */
 static __always_inline __u64 qos_pod_take(struct qos_pod *pod, __u64 want)
 {
@@ -196,9 +196,9 @@ static __always_inline __u64 qos_pod_take(struct qos_pod *pod, __u64 want)
 }
 
 /*
- * qos_pod_settle gives back what of a grant was not used, or takes what was
- * used beyond it (ops.stopping; ops.dispatch when the task goes on). granted
- * is 0 where qos_pod_take was not asked.
+ * qos_pod_settle gives back the unused part of a grant, or
+ * takes the use beyond it (ops.stopping; ops.dispatch when the
+ * task continues). granted is 0 if qos_pod_take was not called.
  */
 static __always_inline void qos_pod_settle(struct qos_pod *pod, __u64 granted, __u64 ran)
 {
@@ -212,16 +212,16 @@ static __always_inline void qos_pod_settle(struct qos_pod *pod, __u64 granted, _
 		__sync_fetch_and_add(&pod->budget_ns, -(left - most < back ? left - most : back));
 }
 
-/* qos_charge advances a vtime (see qos_key) by a run (ops.stopping; ops.dispatch when the task goes on). */
+/* qos_charge advances a vtime (see qos_key) by a run (ops.stopping; ops.dispatch when the task continues). */
 static __always_inline void qos_charge(__u64 *vtime, __u64 ran, __u32 weight)
 {
 	__sync_fetch_and_add(vtime, ran * 100 / (weight && !TENON_BROKEN(WEIGHT) ? weight : 100));
 }
 
 /*
- * qos_pod_refill: the reaper of *one* shard calls it for each pod in each
- * pass. Debt is paid first, but never for more than ten periods; and no quota
- * is so small that tasks could not run within the watchdog's time.
+ * qos_pod_refill: the reaper of *one* shard calls it for each pod in
+ * each pass. It pays debt first, but at most ten periods. The minimum
+ * quota is large enough for tasks to run within the watchdog's time.
  */
 static __always_inline void qos_pod_refill(struct qos_pod *pod, __u64 now)
 {
@@ -241,10 +241,10 @@ static __always_inline void qos_pod_refill(struct qos_pod *pod, __u64 now)
 }
 
 /*
- * qos_pod_unpark: how many of the parked tasks the reaper moves back, with
- * qos_route and qos_key as in ops.enqueue. No more than can run: the others
- * would only find the budget used up, and come back. They keep their turn then,
- * as the parking queue is in the order of the time since when they wait.
+ * qos_pod_unpark returns the number of parked tasks that the reaper moves
+ * back, with qos_route and qos_key as in ops.enqueue. More tasks than can
+ * run would only find the budget used up and return. They would keep their
+ * place, because the parking queue is in the order of the begin of the wait.
  */
 static __always_inline __u32 qos_pod_unpark(const struct qos_pod *pod)
 {
@@ -255,16 +255,16 @@ static __always_inline __u32 qos_pod_unpark(const struct qos_pod *pod)
 	return left <= 0 ? 0 : (__u32)((__u64)left / QOS_SLICE_NS) + 1;
 }
 
-/* The BE tasks that run or wait, and the CPUs: here, and on all shards. */
+/* The number of BE tasks that run or wait, and of CPUs: in this shard, and in all shards. */
 struct qos_demand {
 	__u32 here, all;
 	__u32 cpus_here, cpus_all;
 };
 
 /*
- * qos_cap_part is a shard's part of the node's cap, in thousandths of a CPU:
- * by demand if there is not enough, else demand and what is left by size. The
- * parts of all shards never exceed the cap.
+ * qos_cap_part returns a shard's part of the node's cap, in thousandths of
+ * a CPU: by demand if the cap is short, otherwise the demand plus a part
+ * of the rest by size. The sum over all shards never exceeds the cap.
  */
 static __always_inline __u32 qos_cap_part(const struct qos_params *p, const struct qos_demand *d)
 {
@@ -278,10 +278,10 @@ static __always_inline __u32 qos_cap_part(const struct qos_params *p, const stru
 }
 
 /*
- * qos_cap_limit turns a part into whole CPUs for this moment (shard.limit):
- * over QOS_PERIOD_NS the mean is the part, and at any time the limits of all
- * shards add up to the cap, rounded up or down. before: the parts of the
- * shards before this one.
+ * qos_cap_limit converts a part to whole CPUs for this moment
+ * (shard.limit). The mean over QOS_PERIOD_NS is the part, and at any
+ * time the limits of all shards add up to the cap, rounded up or
+ * down. before: the sum of the parts of the shards before this one.
  */
 static __always_inline __u32 qos_cap_limit(__u32 before, __u32 part, __u64 now)
 {
@@ -290,10 +290,10 @@ static __always_inline __u32 qos_cap_limit(__u32 before, __u32 part, __u64 now)
 	return (before + part + turn) / 1000 - (before + turn) / 1000;
 }
 
-/* qos_headroom: whole idle cores to keep in a shard of that many; wanted < 0: the default. */
+/* qos_headroom returns the number of whole idle cores to keep in a shard with that many; wanted < 0: the default. */
 static __always_inline __u32 qos_headroom(__u32 cores, __s32 wanted)
 {
-	/* Of few cores each is too large a part, and an LSX core has an idle thread anyhow. */
+	/* With few cores, one is too large a part, and a core with LSX has an idle thread anyway. */
 	__u32 n = cores < 8 ? 0 : cores < 40 ? 1 : cores / 20;
 
 	if (wanted >= 0)
@@ -302,9 +302,9 @@ static __always_inline __u32 qos_headroom(__u32 cores, __s32 wanted)
 }
 
 /*
- * qos_rank orders the idle CPUs that ops.select_cpu may choose from, best
- * highest; 0: not this one. v is qos_legal's verdict. BE is packed beside BE
- * and so leaves whole cores to LS.
+ * qos_rank orders the idle CPUs for ops.select_cpu, best
+ * highest; 0: do not choose this CPU. v is qos_legal's verdict.
+ * It packs BE beside BE, which leaves whole cores to LS.
  */
 static __always_inline __u32 qos_rank(enum qos_verdict v, const struct qos_core *c, const struct qos_asks *a,
 				      bool previous)

@@ -1,37 +1,37 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The BE scheduler's maps and what is looked up in them. Part of scheduler.bpf.c. */
+/* The BE scheduler's maps and their lookup functions. Part of scheduler.bpf.c. */
 
-/* Queues by number; below bit 63, which is the kernel's. */
+/* Numbers of queues. They stay below bit 63, which is reserved for the kernel. */
 #define DSQ_SHARD  0x10000ULL
 #define DSQ_URGENT 0x20000ULL
 #define DSQ_CPU	   0x30000ULL
 #define DSQ_PARK   0x40000ULL
 
-/* Set before loading. */
-const volatile __u32 cgroup_version = 2; /* of the hierarchy with the CPU controller */
-const volatile __u32 cpu_count = 1;	 /* the highest CPU number, and one */
+/* Constants that user space sets before loading. */
+const volatile __u32 cgroup_version = 2; /* version of the hierarchy with the CPU controller */
+const volatile __u32 cpu_count = 1;	 /* the highest CPU number plus one */
 const volatile __u32 shard_count = 1;
 const volatile __u64 silence_ns = 60 * QOS_SEC;
 const volatile struct scx_place places[SCX_CPUS];
 const volatile struct scx_siblings siblings[SCX_CPUS]; /* by core */
 const volatile struct scx_range ranges[SCX_SHARDS];
-const volatile __u16 shard_cpus[SCX_CPUS];	     /* the CPUs of a shard follow each other */
-const volatile __u8 near[SCX_SHARDS * SCX_SHARDS]; /* the other shards of each, near ones first */
+const volatile __u16 shard_cpus[SCX_CPUS];	     /* the CPUs of a shard are adjacent */
+const volatile __u8 near[SCX_SHARDS * SCX_SHARDS]; /* the other shards of each shard, near ones first */
 
 /* Written by user space. */
 struct qos_params params;
-__s32 headroom = -1; /* as wanted, see qos_headroom */
-__u32 generation = 1; /* of groups */
-__u32 quota_slots;    /* pods of this number and above never had a quota */
-__u64 beat_ns;	      /* when the owner last said that it lives; CLOCK_MONOTONIC */
+__s32 headroom = -1; /* as configured, see qos_headroom */
+__u32 generation = 1; /* version of the table of groups */
+__u32 quota_slots;    /* pods from this number on never had a quota */
+__u64 beat_ns;	      /* time of the owner's last heartbeat; CLOCK_MONOTONIC */
 
 /* Written by ops.exit. */
 struct scx_end end;
 
-__u32 attached;	   /* this is so often */
+__u32 attached;	   /* number of this attachment */
 bool attached_now; /* from ops.init to ops.exit */
 
-/* Not used: makes numbers and types known to bpf2go. */
+/* Unused variables that make bpf2go generate numbers and types. */
 const enum scx_limit *limits;
 const enum scx_count *counted;
 const enum scx_event_kind *kinds;
@@ -46,7 +46,7 @@ struct {
 	__type(value, struct scx_group);
 } groups SEC(".maps");
 
-/* Arrays instead of per-CPU arrays: user space maps them, and other CPUs look. */
+/* Arrays instead of per-CPU arrays, because user space maps them and other CPUs read them. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -58,7 +58,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1); /* CPUs: there are no more cores */
+	__uint(max_entries, 1); /* CPUs: an upper bound of the number of cores */
 	__type(key, __u32);
 	__type(value, struct qos_core);
 } cores SEC(".maps");
@@ -87,7 +87,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, SCX_SLOTS); /* times shards */
+	__uint(max_entries, SCX_SLOTS); /* times the number of shards */
 	__type(key, __u32);		/* shard * SCX_SLOTS + slot */
 	__type(value, __u64);
 } vtimes SEC(".maps");
@@ -115,25 +115,25 @@ struct {
 
 /* A thread of policy SCHED_EXT. */
 struct scx_task {
-	__u64 vtime;	/* its own, for the queue of a CPU */
-	__u64 key;	/* its place in the queue it waits in */
-	__u64 waiting;	/* since then; 0: it does not */
-	__u64 unserved; /* since then it was not put on a CPU from here; 0: it was. See forget. */
-	__u64 ran_from; /* what it ran before is accounted for */
-	__u64 granted;	/* of its pod's budget, for this run */
-	__u64 shards;	/* bit mask of those whose CPUs it may all use */
+	__u64 vtime;	/* vtime of the task itself, for the queue of a CPU */
+	__u64 key;	/* place in the queue in which it waits */
+	__u64 waiting;	/* start of its wait; 0: it does not wait */
+	__u64 unserved; /* time since which it got no CPU from this program; 0: it got one. See forget. */
+	__u64 ran_from; /* its run time before is accounted for */
+	__u64 granted;	/* part of its pod's budget, for this run */
+	__u64 shards;	/* bit mask of the shards of which it may use all CPUs */
 	__s32 target;	/* the idle CPU that ops.select_cpu claimed, or -1 */
 	__u16 slot;
-	__u16 shard; /* whose queue it waits in */
-	__u16 home;  /* the shard in whose time vtime is */
-	__u32 attached; /* when the rest was written, see there */
-	__u8 route;  /* enum qos_route: which one */
+	__u16 shard; /* the shard in whose queue it waits */
+	__u16 home;  /* the shard whose time vtime uses */
+	__u32 attached; /* number of the attachment in which the other fields were written */
+	__u8 route;  /* enum qos_route: its queue */
 	bool urgent;
-	bool hurried; /* was preempted inside the kernel, perhaps with a lock */
-	bool known;   /* shards is */
+	bool hurried; /* it was preempted inside the kernel, perhaps with a lock */
+	bool known;   /* the field shards is valid */
 	bool relief;  /* it runs against a rule */
-	bool refused; /* it was put on a CPU against a rule, and leaves at once */
-	bool preempted; /* a higher class took the CPU from it, in this moment */
+	bool refused; /* it was put on a CPU against a rule, and stops at once */
+	bool preempted; /* a higher class takes the CPU from it at this moment */
 };
 
 struct {
@@ -143,7 +143,7 @@ struct {
 	__type(value, struct scx_task);
 } tasks SEC(".maps");
 
-/* queued is how many tasks wait in a queue. There are none when sched_ext is being taken down. */
+/* queued returns the number of tasks in a queue. There are none while sched_ext is being unloaded. */
 static __always_inline __u32 queued(__u64 dsq)
 {
 	__s32 n = scx_bpf_dsq_nr_queued(dsq);
@@ -186,7 +186,7 @@ static __always_inline struct qos_queue *queue_of(__u32 cpu)
 	return bpf_map_lookup_elem(&queues, &cpu);
 }
 
-/* waited_in is the queue that a task on a CPU came from. */
+/* waited_in returns the queue from which a task on a CPU came. */
 static __always_inline struct qos_queue *waited_in(const struct scx_task *t, __u32 cpu)
 {
 	struct scx_shard *s;
@@ -216,7 +216,7 @@ static __always_inline void count(struct scx_cpu *c, enum scx_count what)
 	c->counts[what]++;
 }
 
-/* wake sends an idle CPU to look for work. */
+/* wake makes an idle CPU look for work. */
 static __always_inline void wake(struct scx_cpu *c, __s32 cpu)
 {
 	count(c, SCX_KICKS_WAKE);
@@ -224,11 +224,11 @@ static __always_inline void wake(struct scx_cpu *c, __s32 cpu)
 }
 
 /*
- * Functions that are not static are verified once and for themselves, not once
- * for each way that leads to them. They must return a number.
+ * The verifier checks a function that is not static once, instead of once
+ * for each path that leads to it. Such a function must return a number.
  */
 
-/* kick carries out what a step of the core protocol asks for. */
+/* kick sends the kicks that a step of the core protocol requires. */
 __noinline int kick(__u32 core, __u32 preempt, __u32 idle)
 {
 	struct scx_cpu *c = cpu_at(bpf_get_smp_processor_id());
@@ -272,9 +272,9 @@ static __noinline void learn(struct scx_known *k, struct cgroup *cg, __u64 id)
 }
 
 /*
- * group_of is what is known of a task's cgroup. On v1 the group of the
- * scheduler is that of the cpu hierarchy. On v2 it may be an ancestor of the
- * task's, where the controller is off.
+ * group_of returns the group of a task's cgroup. On v1 the task
+ * group belongs to the cpu hierarchy. On v2 it may belong to an
+ * ancestor of the task's cgroup, where the controller is off.
  */
 static __always_inline struct scx_known *group_of(struct scx_cpu *c, struct task_struct *p)
 {
@@ -300,10 +300,10 @@ static __always_inline void identify(struct scx_cpu *c, struct scx_task *t, stru
 }
 
 /*
- * forget clears what was kept of a task that is not of sched_ext yet. unserved
- * stays: the kernel's watchdog (before 7.1) takes a task that waits for one
- * that has waited ever since it ran in sched_ext last, even if it was with
- * another class and ran there meanwhile. Only a new attachment ends that.
+ * forget clears the state of a task that is not in sched_ext yet.
+ * unserved stays, because before 7.1 the kernel's watchdog assumes that
+ * a waiting task has waited since it last ran in sched_ext, even if it
+ * ran in another class meanwhile. Only a new attachment resets that.
  */
 static __always_inline void forget(struct scx_task *t)
 {
@@ -315,7 +315,7 @@ static __always_inline void forget(struct scx_task *t)
 	t->target = -1;
 }
 
-/* cover finds out in which shards a task may use all CPUs. */
+/* cover determines the shards in which a task may use all CPUs. */
 static __noinline void cover(struct scx_task *t, const struct cpumask *mask)
 {
 	__u64 shards = ~0ull;
@@ -331,7 +331,7 @@ static __noinline void cover(struct scx_task *t, const struct cpumask *mask)
 	t->known = true;
 }
 
-/* immovable: for now a task stays on its CPU. While it runs a program like this one, it always does. */
+/* immovable reports whether a task must stay on its CPU now. True while it runs a program like this one. */
 static __always_inline bool immovable(struct task_struct *p)
 {
 	__u32 disabled = p->migration_disabled;

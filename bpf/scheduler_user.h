@@ -3,18 +3,18 @@
 #define TENON_SCHEDULER_USER_H
 
 /*
- * What the BE scheduler and user space tell each other. The Go side takes
- * types, sizes and numbers from here (bpf2go). No struct has hidden padding:
- * user space reads them from mapped memory.
+ * The interface between the BE scheduler and user space. The Go side
+ * takes types, sizes and numbers from here (bpf2go). No struct has
+ * hidden padding, because user space reads them from mapped memory.
  */
 
 enum scx_limit {
 	SCX_CPUS = 1024,
-	SCX_SHARDS = 64, /* groups of CPUs with queues of their own */
-	SCX_SLOTS = 256, /* pods; 0: of no pod */
+	SCX_SHARDS = 64, /* groups of CPUs with separate queues */
+	SCX_SLOTS = 256, /* pods; slot 0: tasks without a pod */
 	SCX_GROUPS = 8192,
-	SCX_DEPTH = 32,	 /* cgroup levels that are searched for a group */
-	SCX_KNOWN = 64,	 /* cgroups that a CPU remembers */
+	SCX_DEPTH = 32,	 /* maximum of cgroup levels searched for a group */
+	SCX_KNOWN = 64,	 /* cgroups in the cache of a CPU */
 	SCX_DELAYS = 24, /* buckets: below 2^(n + 8) ns */
 };
 
@@ -24,19 +24,19 @@ struct scx_group {
 	__u32 slot;
 };
 
-/* The place of a CPU. Cores of a shard have successive numbers, as have its CPUs in shard_cpus. */
+/* The place of a CPU. Cores of a shard have consecutive numbers, as do its CPUs in shard_cpus. */
 struct scx_place {
 	__u16 core;
 	__u16 shard;
 	__u8 thread;
 	__u8 node;
-	__u16 known; /* 0: there is no such CPU */
+	__u16 known; /* 0: the CPU does not exist */
 };
 
 /* The place of a core. */
 struct scx_siblings {
 	__u16 cpu[QOS_THREADS]; /* by thread */
-	__u32 threads;		/* bit mask of those that exist */
+	__u32 threads;		/* bit mask of the existing threads */
 };
 
 /* The place of a shard. */
@@ -64,7 +64,7 @@ enum scx_count {
 	SCX_COUNTS = 32, /* a power of two */
 };
 
-/* A cgroup whose class a CPU remembers, as long as generation is that of the table. */
+/* A cgroup in the cache of a CPU. It is valid if generation is that of the table. */
 struct scx_known {
 	__u64 cgroup;
 	__u32 generation;
@@ -73,58 +73,58 @@ struct scx_known {
 };
 
 /*
- * One CPU. Only that CPU writes it. Times of runs are the run queue's own
- * clock in ns; others are CLOCK_MONOTONIC.
+ * One CPU. Only that CPU writes it. Times of runs use the run
+ * queue's own clock in ns; the other times are CLOCK_MONOTONIC.
  */
 struct scx_cpu {
-	__u64 since; /* of the last switch */
-	__u32 class; /* enum qos_class of who runs */
-	__u32 stray; /* it is BE by its group, but not in sched_ext */
+	__u64 since; /* time of the last switch */
+	__u32 class; /* enum qos_class of the running task */
+	__u32 stray; /* the task is BE by its group, but not in sched_ext */
 	__u64 class_ns[QOS_CLASSES];
 	__u64 strayed_ns;
-	__u64 refused_at; /* idle since then … */
-	__u32 refused;	  /* … by this verdict */
-	__u32 slot;	  /* of the BE task that runs */
+	__u64 refused_at; /* time since which it is idle … */
+	__u32 refused;	  /* … because of this verdict */
+	__u32 slot;	  /* slot of the running BE task */
 	__u64 refused_ns[QOS_VERDICTS];
-	__u64 verdicts[QOS_VERDICTS]; /* of ops.dispatch */
-	__u64 expelled_at;	      /* BE that runs here was asked to leave then */
-	__u64 taken_at;		      /* a task was moved to the CPU's own queue then and has not run */
-	__u64 strayed_at;	      /* the last event */
+	__u64 verdicts[QOS_VERDICTS]; /* results of ops.dispatch */
+	__u64 expelled_at;	      /* time at which BE on this CPU was asked to leave */
+	__u64 taken_at;		      /* time at which a task was moved to the CPU's own queue and has not run since */
+	__u64 strayed_at;	      /* time of the last event */
 	__u64 counts[SCX_COUNTS];
 	__u64 delays[SCX_DELAYS];
-	__u32 taken_pid, taken_tid; /* the first of the queue it was taken from */
-	__u32 armed; /* LSX is about to leave, and the timer will wake who waits beside it */
-	__u32 left;  /* it has left, and nobody is told: ops.dispatch does it */
+	__u32 taken_pid, taken_tid; /* the first task of the queue from which it was taken */
+	__u32 armed; /* LSX is about to leave, and the timer will wake the waiting siblings */
+	__u32 left;  /* LSX has left, and ops.dispatch must still wake the siblings */
 	struct scx_known known[SCX_KNOWN];
 };
 
-/* What a pod got. */
+/* The counters of a pod. */
 struct scx_pod {
 	__u64 run_ns;
 	__u64 wait_ns;
-	__u64 throttled; /* periods that began in debt, with tasks parked */
+	__u64 throttled; /* periods that began in debt with tasks parked */
 	__u64 pad;
 };
 
 /* Shared by the CPUs of a shard. */
 struct scx_shard {
 	struct qos_shard shard;
-	struct qos_params params; /* those of the node, with the headroom of this shard */
-	__u64 seen_at;		  /* the last pass of the reaper */
-	__u64 scan_at;		  /* the next look for long waits */
-	__u64 oldest_ns;	  /* what that saw */
+	struct qos_params params; /* the node's parameters, with the headroom of this shard */
+	__u64 seen_at;		  /* time of the last pass of the reaper */
+	__u64 scan_at;		  /* time of the next scan for long waits */
+	__u64 oldest_ns;	  /* longest wait in the last scan */
 	__u64 long_waits;
 	__u64 relieved;
 	__u64 repaired;
-	__u64 woken; /* by the reaper */
+	__u64 woken; /* CPUs woken by the reaper */
 	__u64 stopped;
 	__u32 demand; /* BE tasks that run or wait here */
-	__u32 part;   /* of the cap, in thousandths of a CPU */
-	__u32 hurried; /* tasks that a switch found preempted inside the kernel */
+	__u32 part;   /* its part of the cap, in thousandths of a CPU */
+	__u32 hurried; /* tasks that the hook found preempted inside the kernel */
 	__u32 passes;
-	/* Tasks that wait, as the last pass saw them. */
+	/* The numbers of waiting tasks in the last pass. */
 	__u32 queued, urgent, pinned;
-	__u32 parked; /* of all pods; in shard 0 only */
+	__u32 parked; /* tasks of all pods; in shard 0 only */
 };
 
 enum scx_event_kind {
@@ -135,7 +135,7 @@ enum scx_event_kind {
 
 struct scx_event {
 	enum scx_event_kind kind;
-	__u32 pid; /* the thread group, as user space says it */
+	__u32 pid; /* the thread group, as in user space */
 	__u32 tid;
 	__u32 cpu;
 	__u32 policy;
@@ -145,13 +145,13 @@ struct scx_event {
 	__u64 cgroup;
 };
 
-/* Why it ended itself: codes of its exit. */
+/* Codes of the exit if the scheduler ended itself. */
 enum scx_own_exit {
 	SCX_SILENT,
 	SCX_HOPELESS,
 };
 
-/* Why the scheduler ended. */
+/* The reason for the end of the scheduler. */
 struct scx_end {
 	__u64 kind; /* enum scx_exit_kind */
 	__s64 code;

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Who has waited for too long, by the reaper: user space is told of tasks that
- * starve in spite of relief, and who is killed or was preempted inside the kernel
- * goes to the urgent queue. Part of scheduler.bpf.c.
+ * Long waits, found by the reaper: it reports tasks that starve in spite
+ * of relief to user space, and moves tasks that were killed or preempted
+ * inside the kernel to the urgent queue. Part of scheduler.bpf.c.
  */
 
-#define SCAN_NS QOS_SEC /* between looks for long waits */
-#define EXPEDITE_PASSES 32 /* of the reaper, between looks for killed tasks */
-#define SCAN_MOST 256	/* tasks of a queue that are looked at */
-#define HOPELESS_NS (15 * QOS_SEC) /* a wait that no agent has ended */
-#define LATE_NS (20 * QOS_SEC) /* the same, if it goes on after another class */
-#define ANSWER_NS (4 * QOS_SEC)	/* what the agent may take to answer */
+#define SCAN_NS QOS_SEC /* between scans for long waits */
+#define EXPEDITE_PASSES 32 /* passes of the reaper between scans for killed tasks */
+#define SCAN_MOST 256	/* maximum number of tasks that are scanned per queue */
+#define HOPELESS_NS (15 * QOS_SEC) /* a wait for which no agent has acted */
+#define LATE_NS (20 * QOS_SEC) /* the same if the task returns from another class */
+#define ANSWER_NS (4 * QOS_SEC)	/* time for the agent to act */
 
-static __u64 hopeless_at; /* since when this is so; 0: it is not */
+static __u64 hopeless_at; /* time since which a wait is hopeless; 0: none is */
 
-/* tell asks user space to take a task out of sched_ext. */
+/* tell asks user space to demote a task. */
 static __always_inline bool tell(__u32 pid, __u32 tid, __u32 cpu, bool pinned, __u64 now, __u64 wait)
 {
 	struct scx_event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
@@ -35,9 +35,9 @@ static __always_inline bool tell(__u32 pid, __u32 tid, __u32 cpu, bool pinned, _
 }
 
 /*
- * trapped looks for a task in the CPU's own queue that lost the CPU in the
- * moment when it was taken: it stays there until the other sleeps, which the
- * kernel does not say in all cases. No scan of queues finds it.
+ * trapped looks for a task in the CPU's own queue that lost the CPU at the
+ * moment when it was taken. It stays there until the other task sleeps,
+ * about which the kernel does not always notify. No scan of queues finds it.
  */
 __noinline int trapped(__u32 cpu, __u64 now)
 {
@@ -56,7 +56,7 @@ __noinline int trapped(__u32 cpu, __u64 now)
 	return 0;
 }
 
-/* overdue tells user space of the tasks of a queue that have waited for very long, and returns the longest wait. */
+/* overdue sends events about the tasks of a queue with a very long wait, and returns the longest wait. */
 __noinline __u64 overdue(__u32 shard, __u64 dsq, __u64 now)
 {
 	struct scx_shard *s = shard_at(shard);
@@ -95,9 +95,9 @@ __noinline __u64 overdue(__u32 shard, __u64 dsq, __u64 now)
 }
 
 /*
- * expedite moves tasks of the shard's queue to the urgent one: those that were
- * preempted inside the kernel, and those that were killed, which the kernel
- * does not enqueue anew.
+ * expedite moves tasks from the shard's queue to the urgent
+ * one: tasks that were preempted inside the kernel, and killed
+ * tasks, because the kernel does not enqueue those again.
  */
 __noinline int expedite(__u32 shard, __u64 now)
 {
@@ -130,7 +130,7 @@ __noinline int expedite(__u32 shard, __u64 now)
 	return 0;
 }
 
-/* scan looks for long waits in the queues of a shard. */
+/* scan searches the queues of a shard for long waits. */
 __noinline int scan(__u32 shard, __u64 now)
 {
 	const volatile struct scx_range *r = &ranges[shard & (SCX_SHARDS - 1)];

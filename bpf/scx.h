@@ -3,10 +3,10 @@
 #define TENON_SCX_H
 
 /*
- * What the kernel's sched_ext offers to a scheduler, as far as Tenon uses it:
- * types whose fields are found at load (CO-RE), and the kernel's functions in
- * their four forms. ABI is 612, 613, 619 or 701, the first kernel of each form;
- * the loader finds out which one it is by the names that the kernel declares.
+ * The kernel's sched_ext interface as far as Tenon uses it: types whose
+ * fields the loader locates (CO-RE), and functions in their four forms.
+ * ABI is 612, 613, 619 or 701, the first kernel of each form. The
+ * loader determines the form by the names that the kernel declares.
  *
  *	612	first names; a CPU's queue can be emptied in cpu_release only
  *	613	the names of today
@@ -24,9 +24,9 @@
 #define SIGNAL_GROUP_EXIT 0x00000004 /* include/linux/sched/signal.h: the process was killed, or exits */
 
 /*
- * Numbers of enums are written down, not asked for: the type information of
- * some kernels cuts 64-bit values. Those that differ between kernels are not
- * used (SCX_ENQ_HEAD, SCX_ENQ_CPU_SELECTED).
+ * The values of enums are constants here, because the type information
+ * of some kernels truncates 64-bit values. Enum values that differ
+ * between kernels are not used (SCX_ENQ_HEAD, SCX_ENQ_CPU_SELECTED).
  */
 #define SCX_DSQ_LOCAL_ON      0xc000000000000000ULL
 #define SCX_ENQ_WAKEUP	      (1ULL << 0)
@@ -55,8 +55,8 @@ struct scx_exit_info {
 #pragma clang attribute pop
 
 /*
- * The members are matched with the kernel's by name. The loader sets flags,
- * timeout_ms and hotplug_seq.
+ * The loader matches the members with the kernel's by
+ * name. It sets flags, timeout_ms and hotplug_seq.
  */
 struct sched_ext_ops {
 	__s32 (*select_cpu)(struct task_struct *p, __s32 prev_cpu, __u64 wake_flags);
@@ -84,7 +84,7 @@ struct bpf_iter_num {
 	__u64 __opaque[1];
 } __attribute__((aligned(8)));
 
-/* In every form. */
+/* Present in every form. */
 __s32 scx_bpf_create_dsq(__u64 dsq_id, __s32 node) __ksym;
 __s32 scx_bpf_dsq_nr_queued(__u64 dsq_id) __ksym;
 void scx_bpf_kick_cpu(__s32 cpu, __u64 flags) __ksym __weak; /* absent: see scx_kick */
@@ -107,7 +107,7 @@ bool bpf_cpumask_intersects(const struct cpumask *a, const struct cpumask *b) __
 /*
  * scx_insert, scx_insert_vtime: put a task that is being enqueued into a queue.
  * scx_take: move the first task of a queue that may run here to this CPU's own.
- * scx_move, scx_move_vtime: move a task that is iterated over to another queue.
+ * scx_move, scx_move_vtime: move the iterated task to another queue.
  */
 #if ABI < 619
 __u32 scx_bpf_reenqueue_local(void) __ksym; /* in cpu_release */
@@ -184,14 +184,14 @@ bool scx_bpf_task_set_slice(struct task_struct *p, __u64 slice) __ksym;
 #endif
 #endif
 
-/* scx_kick also goes, and does nothing, where the hook is loaded alone: on a kernel without sched_ext, to see what it costs. */
+/* scx_kick does nothing if only the hook is loaded (to measure its cost without sched_ext). */
 static __always_inline void scx_kick(__s32 cpu, __u64 flags)
 {
 	if (scx_bpf_kick_cpu)
 		scx_bpf_kick_cpu(cpu, flags);
 }
 
-/* scx_set_slice: of the task that runs, or is about to stop, on this CPU. */
+/* scx_set_slice sets the slice of the task that runs, or is about to stop, on this CPU. */
 #if ABI >= 619
 #define scx_set_slice(p, ns) scx_bpf_task_set_slice(p, ns)
 #else
@@ -199,8 +199,8 @@ static __always_inline void scx_kick(__s32 cpu, __u64 flags)
 #endif
 
 /*
- * scx_curr: the task on a CPU, or NULL. From 6.18 on there is a function; the
- * way of before makes the kernel warn there.
+ * scx_curr returns the task on a CPU, or NULL. From 6.18 on the kernel
+ * has a function for it; the older way makes these kernels log a warning.
  */
 struct task_struct *scx_bpf_cpu_curr(__s32 cpu) __ksym __weak;
 #if ABI >= 619
@@ -218,7 +218,7 @@ static __always_inline struct task_struct *scx_curr(__s32 cpu)
 }
 #endif
 
-/* each_below counts i from 0 to n - 1, in a loop that the verifier walks once. */
+/* each_below counts i from 0 to n - 1, in a loop that the verifier follows once. */
 #define each_below(i, n)                                                                                               \
 	for (struct bpf_iter_num counter __attribute__((aligned(8), cleanup(bpf_iter_num_destroy))),                  \
 	     *begun __attribute__((unused)) = (bpf_iter_num_new(&counter, 0, (n)), (void *)0);                         \

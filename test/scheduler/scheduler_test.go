@@ -1,8 +1,8 @@
 // Package scheduler tests the decisions of the BE scheduler, bpf/scheduler.h,
-// outside of the kernel: a simulator of CPUs drives the header's functions as
-// the kernel would (sim), and a model checker tries all interleavings of the
-// protocol by which the CPUs of a core find each other (protocol). Both are C,
-// as the header is, and are built by the tests.
+// outside of the kernel. A simulator (sim) calls the header's functions as the
+// kernel would. A model checker (protocol) tries all interleavings of the
+// protocol between the CPUs of a core. Both are C programs, as the header is C,
+// and the tests compile them.
 package scheduler
 
 import (
@@ -20,15 +20,14 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-var seed = flag.Uint64("seed", 1, "of the simulator's random numbers")
+var seed = flag.Uint64("seed", 1, "seed of the simulator's random numbers")
 
-// strict asks for the long runs, and takes no excuse.
+// strict requests the long runs, and makes a skip an error.
 func strict() bool { return os.Getenv("TENON_TEST_STRICT") == "1" }
 
-// build compiles the C files of a folder here and returns the program.
-//
-// The files are copied by this process and not only read by the compiler: the
-// test cache knows of what a test itself opens.
+// build compiles the C files of a folder and returns the program. The process
+// itself copies the files, because the test cache tracks only files that the
+// test opens.
 func build(t *testing.T, folder string) string {
 	t.Helper()
 	cc, err := exec.LookPath("cc")
@@ -70,7 +69,7 @@ func build(t *testing.T, folder string) string {
 	return program
 }
 
-// run returns what a program printed, and whether nothing was broken.
+// run returns the output of a program, and whether all checks passed.
 func run(t *testing.T, program string, args ...string) (string, bool) {
 	t.Helper()
 	out, err := exec.Command(program, args...).CombinedOutput()
@@ -85,7 +84,8 @@ func run(t *testing.T, program string, args ...string) (string, bool) {
 	return "", false
 }
 
-// topologies by what a machine is: cores, threads of a core, shards.
+// topologies are machines, each with its number of cores, threads per core, and
+// shards.
 var topologies = []struct{ name, cores, threads, shards string }{
 	{"one core of two threads", "1", "2", "1"},
 	{"two cores of two threads", "2", "2", "1"},
@@ -94,15 +94,17 @@ var topologies = []struct{ name, cores, threads, shards string }{
 	{"eight cores without SMT", "8", "1", "1"},
 }
 
-// TestInvariantsHold runs every load on every topology. Checked are of the
-// design's invariants I1 (BE beside LSX ends within kick or tick, and never
-// starts there), I2 (nobody waits for 15 s), I5 (the reaper leaves true bits)
-// and I8 (class times add up to the wall's); and the promises on shares,
-// quotas, cap, headroom, hold, relief, and that BE uses the time it may have.
+// TestInvariantsHold runs every load on every topology. It checks these
+// invariants of the design: I1 (BE beside LSX ends within a kick or a tick, and
+// never starts there), I2 (no task waits for 15 s), I5 (after a pass of the
+// reaper the bits are correct) and I8 (the times of the classes add up to the
+// elapsed time). It also checks shares, quotas, cap, headroom, hold, relief,
+// and that BE uses the time that it may have.
 //
-// Not here, as they are about the kernel and not about decisions: I3 (all runs
-// on after an unload), I4 (no LS thread in the policy), I6 (no insertion into
+// It does not check the invariants about the kernel: I3 (all threads continue
+// after an unload), I4 (no LS thread has the policy), I6 (no insertion into
 // queues that bypass dispatch; qos_route has no such answer), I7 (the hook
+// survives failed lookups).
 // survives failed lookups).
 func TestInvariantsHold(t *testing.T) {
 	sim := build(t, "sim")
@@ -127,8 +129,8 @@ func TestInvariantsHold(t *testing.T) {
 	}
 }
 
-// TestEachRuleIsNeeded switches the rules off one by one: the check that stands
-// for the rule must notice, in one of a few runs that are clean with the rule.
+// TestEachRuleIsNeeded switches off each rule. The check of that rule must then
+// fail in one of a few runs. With the rule, these runs pass.
 func TestEachRuleIsNeeded(t *testing.T) {
 	sim := build(t, "sim")
 	for name, c := range map[string]struct{ rules, breaks, args string }{
@@ -175,7 +177,8 @@ func TestEachRuleIsNeeded(t *testing.T) {
 	}
 }
 
-// broken finds the first line of the output that says so of an invariant.
+// broken returns the first line of the output that reports a violation of an
+// invariant.
 func broken(out, invariant string) (string, bool) {
 	for line := range strings.Lines(out) {
 		if strings.HasPrefix(line, "BROKEN "+invariant+":") {
@@ -185,9 +188,9 @@ func broken(out, invariant string) (string, bool) {
 	return "", false
 }
 
-// TestProtocolHoldsInEveryOrder tries all interleavings: no BE is left beside
-// LSX without a kick on its way, none waits on an idle CPU without one, and
-// who sees that LSX is gone sees the hold.
+// TestProtocolHoldsInEveryOrder tries all interleavings. BE never stays beside
+// LSX and never waits on an idle CPU, unless a kick is in flight. A CPU that
+// sees that LSX has left also sees the hold.
 func TestProtocolHoldsInEveryOrder(t *testing.T) {
 	check := build(t, "protocol")
 	for name, args := range map[string]string{
@@ -208,8 +211,8 @@ func TestProtocolHoldsInEveryOrder(t *testing.T) {
 	}
 }
 
-// TestProtocolCheckCanFail takes away a step, or the order of memory, and looks
-// for what must go wrong then.
+// TestProtocolCheckCanFail removes a step of the protocol, or the memory order.
+// The check must then report the expected fault.
 func TestProtocolCheckCanFail(t *testing.T) {
 	check := build(t, "protocol")
 	for name, c := range map[string]struct{ args, breaks string }{
@@ -231,8 +234,8 @@ func TestProtocolCheckCanFail(t *testing.T) {
 	}
 }
 
-// TestObjectsOrderTheirBits reads the compiled scheduler: BPF orders memory only
-// at atomics that return the old value, and the protocol rests on that.
+// TestObjectsOrderTheirBits reads the compiled scheduler. The protocol needs
+// full memory order, which BPF gives only at atomics that return the old value.
 func TestObjectsOrderTheirBits(t *testing.T) {
 	objects, err := filepath.Glob("../../internal/kernel/scx/*_bpfel.o")
 	if err != nil || len(objects) == 0 {
@@ -251,7 +254,7 @@ func TestObjectsOrderTheirBits(t *testing.T) {
 				}
 				switch ins.OpCode.AtomicOp() {
 				case asm.AndAtomic, asm.OrAtomic:
-					t.Errorf("%s: %s: instruction %d (%v) changes bits and orders nothing", object, name, i, ins)
+					t.Errorf("%s: %s: instruction %d (%v) changes bits without memory order", object, name, i, ins)
 				case asm.FetchAnd, asm.FetchOr:
 					ordered++
 				}

@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// ErrNotRunning means that no agent answers.
+// ErrNotRunning means that no agent answers on the socket.
 var ErrNotRunning = errors.New("tenond is not running: start it with sudo systemctl start tenond, or sudo tenond --config FILE")
 
 // A Client queries the agent of a state directory.
 type Client struct {
 	path string
 	http http.Client
-	wait time.Duration // for a request to take effect
+	wait time.Duration // the maximum time to wait until a request takes effect
 }
 
 // NewClient returns a client. It opens a connection for each request.
@@ -42,8 +42,8 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 	return ask[Status](ctx, c, http.MethodGet, "status", nil)
 }
 
-// ExplainWorkload explains a workload or a cgroup. The error is *Unknown if
-// there is none of that name.
+// ExplainWorkload explains a workload or a cgroup. If the name is unknown, the
+// error is *Unknown.
 func (c *Client) ExplainWorkload(ctx context.Context, name string) (Explanation, error) {
 	return ask[Explanation](ctx, c, http.MethodGet, "explain", url.Values{"workload": {name}})
 }
@@ -53,7 +53,8 @@ func (c *Client) ExplainKnob(ctx context.Context, knob string) (Explanation, err
 	return ask[Explanation](ctx, c, http.MethodGet, "explain", url.Values{"knob": {knob}})
 }
 
-// Follow passes the status after each tick to see, until ctx or the agent ends.
+// Follow calls see with the status after each tick, until ctx or the agent
+// ends.
 func (c *Client) Follow(ctx context.Context, see func(Status)) error {
 	body, err := c.do(ctx, http.MethodGet, "ticks", nil)
 	if err != nil {
@@ -89,9 +90,9 @@ func ask[T any](ctx context.Context, c *Client, method, what string, about url.V
 	return to, nil
 }
 
-// do returns the body of a successful answer.
+// do sends a request and returns the body of a successful answer.
 func (c *Client) do(ctx context.Context, method, what string, about url.Values) (io.ReadCloser, error) {
-	// The host is not used: the connection goes to the socket.
+	// The host name has no effect, because the connection goes to the socket.
 	u := url.URL{Scheme: "http", Host: "tenond", Path: "/v1/" + what, RawQuery: about.Encode()}
 	request, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
 	if err != nil {

@@ -1,6 +1,7 @@
-// Package control is the local socket between tenon and tenond: what the agent
-// senses, wants and writes, with reasons and times. The agent records this in a
-// Ledger and serves it; tenon status, explain and top are the clients.
+// Package control implements the local socket between tenon and tenond: the
+// inputs, wants and writes of the agent, with reasons and times. The agent
+// records them in a Ledger and serves them; tenon status, explain and top are
+// the clients.
 package control
 
 import (
@@ -13,35 +14,36 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// SocketPath is the socket of the agent whose state directory is given. Only
-// root may connect.
+// SocketPath returns the socket of the agent with the given state directory.
+// Only root may connect.
 func SocketPath(stateDir string) string { return filepath.Join(stateDir, "tenond.sock") }
 
-// A Status is the agent and its node at one moment. Its JSON keys are stable.
-// Use is a mean over about a second; unknown values are absent.
+// A Status describes the agent and its node at one moment. Its JSON keys are
+// stable. Use is a mean over about a second; unknown values are absent.
 type Status struct {
 	Version string    `json:"version"`
 	Started time.Time `json:"started"`
 	// At is the time of the last snapshot; absent before the first tick.
 	At    time.Time `json:"at,omitzero"`
 	Ticks uint64    `json:"turns"`
-	// Blind says why the last tick could not read the node.
+	// Blind is the reason why the last tick could not read the node; empty if
+	// it could.
 	Blind     string     `json:"blind,omitempty"`
 	Took      Took       `json:"took"`
 	Node      Node       `json:"node"`
 	Classes   []Class    `json:"classes"`
 	Workloads []Workload `json:"workloads"`
-	// Bounds are the knobs that bound best-effort work at its contention roots.
+	// Bounds are the knobs that limit best-effort work at its contention roots.
 	Bounds []Knob `json:"bounds"`
-	// Batch is the batch resources.
+	// Batch holds the batch resources.
 	Batch node.Batch `json:"batch,omitzero"`
-	// Isolation is the isolation of best-effort work on the CPU.
+	// Isolation describes the isolation of best-effort work on the CPU.
 	Isolation Isolation `json:"isolation"`
 	// Held is the number of knobs that Tenon has changed.
 	Held int `json:"held"`
 	// Failing are the last failed writes.
 	Failing []record.Write `json:"failing,omitempty"`
-	// Recent are the last writes, the newest first.
+	// Recent are the last writes, newest first.
 	Recent []record.Write `json:"recent,omitempty"`
 }
 
@@ -52,7 +54,7 @@ type Took struct {
 	Act    time.Duration `json:"act_ns"`
 }
 
-// Node is the machine.
+// Node describes the machine.
 type Node struct {
 	CPUs        int                       `json:"cpus"`
 	CPU         node.Maybe[unit.MilliCPU] `json:"cpu_mcpu,omitzero"`
@@ -62,23 +64,23 @@ type Node struct {
 	Busy        []CPU                     `json:"busy,omitempty"`
 }
 
-// CPU is the use of one CPU, by class if the kernel counts it by CPU (cgroup v1
-// does, for latency-sensitive work).
+// CPU is the use of one CPU. It has the use by class if the kernel counts that
+// per CPU (on cgroup v1, for latency-sensitive work).
 type CPU struct {
 	ID    unit.CPU                     `json:"id"`
 	Busy  unit.MilliCPU                `json:"busy_mcpu"`
 	Class map[node.Class]unit.MilliCPU `json:"class_mcpu,omitempty"`
 }
 
-// Class is the work of one class together.
+// Class is the sum over the workloads of one class.
 type Class struct {
 	Class     node.Class    `json:"class"`
 	Workloads int           `json:"workloads"`
-	CPU       unit.MilliCPU `json:"cpu_mcpu"`     // of those whose use is known
-	Memory    unit.Bytes    `json:"memory_bytes"` // of those whose use is known
+	CPU       unit.MilliCPU `json:"cpu_mcpu"`     // of the workloads whose use is known
+	Memory    unit.Bytes    `json:"memory_bytes"` // of the workloads whose use is known
 }
 
-// Workload is one workload and what it uses.
+// Workload is one workload with its use.
 type Workload struct {
 	ID             node.WorkloadID           `json:"id"`
 	Class          node.Class                `json:"class"`
@@ -87,61 +89,64 @@ type Workload struct {
 	ContentionRoot node.CgroupPath           `json:"meet,omitempty"`
 	CPU            node.Maybe[unit.MilliCPU] `json:"cpu_mcpu,omitzero"`
 	Memory         node.Maybe[unit.Bytes]    `json:"memory_bytes,omitzero"`
-	// Throttled is the share of the time in which its own quota, not that of a
-	// parent, throttled it.
+	// Throttled is the share of time for which the workload's own quota
+	// throttled it. The quotas of its parents do not count.
 	Throttled     node.Maybe[unit.Percent]  `json:"throttled_percent,omitzero"`
 	CPULimit      node.Maybe[unit.MilliCPU] `json:"cpu_limit_mcpu,omitzero"`
 	MemoryLimit   node.Maybe[unit.Bytes]    `json:"memory_limit_bytes,omitzero"`
 	MemoryRequest node.Maybe[unit.Bytes]    `json:"memory_request_bytes,omitzero"`
 	// DelayP99 is the time within which 99 of 100 waits of its threads for a
-	// CPU ended, and Objective the time within which they should.
+	// CPU ended. Objective is the upper bound that the configuration sets for
+	// it.
 	DelayP99  node.Maybe[time.Duration] `json:"run_queue_delay_p99_ns,omitzero"`
 	Objective node.Maybe[time.Duration] `json:"run_queue_delay_objective_ns,omitzero"`
 	// Waits lists the workloads for which it waited, the longest wait first.
 	Waits []Wait `json:"waits,omitempty"`
-	// Run is Frozen or Ended, or else absent. It is known while eviction is
-	// enabled.
+	// Run is Frozen or Ended; otherwise it is absent. It is known only while
+	// eviction is enabled.
 	Run node.Run `json:"run,omitempty"`
 }
 
-// A Wait is how long, per second, a workload waited while a runner had the CPU.
-// Runners are named as in node.Wait.
+// A Wait is the time, per second, for which a workload waited while a runner
+// had the CPU. Runners have the names of node.Wait.
 type Wait struct {
 	Runner node.WorkloadID `json:"runner"`
 	Time   time.Duration   `json:"wait_ns_per_s"`
 }
 
-// Knob is one knob: its present value, the one from before Tenon, the wanted
-// one, and the reason.
+// Knob is one knob: its present value, its value from before Tenon, the wanted
+// value and the reason.
 type Knob struct {
 	node.Knob
-	Now    *string `json:"now"`    // null: it could not be read
+	Now    *string `json:"now"`    // null: the value could not be read
 	Before *string `json:"before"` // null: Tenon has not changed it
-	// Intent is the intent of its policy; empty: no policy wants it.
+	// Intent is the intent of the policy; empty: no policy wants the knob.
 	Intent plan.Intent `json:"intent,omitempty"`
-	Want   string      `json:"want,omitempty"` // the value, of an intent to set
+	Want   string      `json:"want,omitempty"` // the wanted value, for the intent to set
 	Policy string      `json:"policy,omitempty"`
 	Reason string      `json:"reason,omitempty"`
-	// Since is the first time of this want, as far as the agent knows.
+	// Since is the time since which the want is the same, as far as the agent
+	// knows.
 	Since time.Time `json:"since,omitzero"`
 	// Wrote is the last write.
 	Wrote *record.Write `json:"wrote,omitempty"`
 }
 
-// An Explanation is all decisions about a workload or a knob.
+// An Explanation lists all decisions about a workload or a knob.
 type Explanation struct {
 	At time.Time `json:"at"`
-	// Workload is the explained one; nil for a cgroup or a knob.
+	// Workload is the explained workload; nil for a cgroup or a knob.
 	Workload *Workload       `json:"workload,omitempty"`
 	Cgroup   node.CgroupPath `json:"cgroup"`
-	// Inputs is the work in the explained cgroup, the largest use of CPU first.
+	// Inputs are the workloads in the explained cgroup, the largest use of CPU
+	// first.
 	Inputs []Workload `json:"inputs,omitempty"`
-	// More is how many inputs are omitted.
+	// More is the number of omitted inputs.
 	More int `json:"more_inputs,omitempty"`
-	// Batch is the batch resources, if these are explained.
+	// Batch holds the batch resources, if the explanation is about them.
 	Batch *node.Batch `json:"batch,omitempty"`
-	// Selection is the selection of the isolation mechanism, if one of its knobs
-	// is explained.
+	// Selection is the selection of the isolation mechanism, if the explanation
+	// is about one of its knobs.
 	Selection *node.Selection `json:"ladder,omitempty"`
 	Knobs     []Knob          `json:"knobs"`
 }

@@ -10,10 +10,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// mostInputs bounds the workloads that an explanation of a knob lists.
+// mostInputs is the maximum number of workloads in the explanation of a knob.
 const mostInputs = 20
 
-// An Unknown is the error for an unknown name.
+// An Unknown is the error for a name without workload or cgroup.
 type Unknown struct {
 	Name string
 	// Known are the known names: workloads, and cgroups with knobs.
@@ -22,8 +22,9 @@ type Unknown struct {
 
 func (e *Unknown) Error() string { return fmt.Sprintf("tenond knows no workload or cgroup %q", e.Name) }
 
-// ExplainWorkload explains a workload, by its ID or a unique last part of it; a
-// cgroup that contains workloads; or the batch resources, by one of batchNames.
+// ExplainWorkload explains a workload, named by its ID or a unique suffix of
+// it; or a cgroup that contains workloads; or the batch resources, named by one
+// of batchNames.
 func (l *Ledger) ExplainWorkload(name string) (Explanation, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,7 +95,7 @@ func (l *Ledger) ExplainKnob(k node.Knob) (Explanation, error) {
 	return e, nil
 }
 
-// find returns the workload of that name.
+// find returns the workload with that name.
 func find(all []Workload, name string) (Workload, bool) {
 	var last []Workload
 	for _, w := range all {
@@ -111,7 +112,7 @@ func find(all []Workload, name string) (Workload, bool) {
 	return Workload{}, false
 }
 
-// inputs lists the work in and below a cgroup.
+// inputs lists the workloads in a cgroup and below it.
 func inputs(all []Workload, p node.CgroupPath) (in []Workload, more int) {
 	for _, w := range all {
 		if p.Contains(w.Cgroup) {
@@ -134,7 +135,7 @@ func (l *Ledger) hasKnobs(p node.CgroupPath) bool {
 	return false
 }
 
-// names lists what can be explained.
+// names lists the workloads and cgroups that can be explained.
 func (l *Ledger) names() []string {
 	known := map[string]bool{}
 	for _, w := range l.last.Snapshot.Workloads {

@@ -13,26 +13,27 @@ import (
 )
 
 const (
-	// window is the least time over which use is measured. Ticks caused by
+	// window is the minimum time over which use is measured. Ticks caused by
 	// events may be too close together for a rate.
 	window = 900 * time.Millisecond
-	// recent is how many writes are kept.
+	// recent is the number of writes that the Ledger keeps.
 	recent = 20
 )
 
-// A Ledger is the record of a running agent. It takes each tick, and computes
-// answers on request at any time.
+// A Ledger records the ticks of a running agent, and computes answers from them
+// at any time.
 type Ledger struct {
 	version string
 	started time.Time
 
 	mu    sync.Mutex
 	ticks uint64
-	last  tick.Tick // the last that could read the node
+	last  tick.Tick // the last tick that could read the node
 	blind string
-	// older and newer are two snapshots for rates, without knobs.
+	// older and newer are two snapshots for rates, without their knobs.
 	older, newer node.Snapshot
-	// olderScheduler and newerScheduler were read with them; nil: there is none.
+	// olderScheduler and newerScheduler belong to these snapshots; nil: no
+	// scheduler.
 	olderScheduler, newerScheduler *node.SchedulerStatus
 
 	knobs  map[node.Knob]*account
@@ -40,13 +41,13 @@ type Ledger struct {
 	next   chan struct{}  // closed by the next tick
 }
 
-// An account is the wants and writes of one knob.
+// An account holds the wants and writes of one knob.
 type account struct {
 	want  plan.Want
 	since time.Time
-	tick  uint64 // the last with a want
+	tick  uint64 // the last tick with a want
 	wrote record.Write
-	did   uint64 // the tick that wrote; 0: none did
+	did   uint64 // the tick of the last write; 0: no tick wrote
 }
 
 // NewLedger starts the ledger of an agent of the given version.
@@ -54,7 +55,7 @@ func NewLedger(version string) *Ledger {
 	return &Ledger{version: version, started: time.Now(), knobs: map[node.Knob]*account{}, next: make(chan struct{})}
 }
 
-// Observe takes a tick, or the error of a tick that could not read the node.
+// Observe records a tick, or the error of a tick that could not read the node.
 func (l *Ledger) Observe(t tick.Tick, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,7 +83,7 @@ func (l *Ledger) Observe(t tick.Tick, err error) {
 	}
 }
 
-// measure keeps the last two snapshots that are far enough apart.
+// measure keeps the last two snapshots that are at least window apart.
 func (l *Ledger) measure(t tick.Tick) {
 	s := t.Snapshot
 	passed := s.At.Sub(l.newer.At)
@@ -101,7 +102,7 @@ func (l *Ledger) want(w plan.Want, at time.Time) {
 		a = &account{since: at}
 		l.knobs[w.Knob] = a
 	case a.tick == l.ticks:
-		return // only the first want for a knob counts
+		return // only the first want for a knob is recorded
 	case a.want.Intent != w.Intent || a.want.Value != w.Value:
 		a.since = at
 	}
@@ -113,7 +114,7 @@ func (l *Ledger) done(w record.Write) {
 		a.wrote, a.did = w, l.ticks
 	}
 	if n := len(l.recent); w.Outcome == record.Failed && n > 0 {
-		// A failure in every tick must not displace all other writes.
+		// A write that fails in every tick must not displace the other writes.
 		i := slices.IndexFunc(l.recent, func(r record.Write) bool { return r.Knob == w.Knob && r.Error == w.Error })
 		if i >= 0 {
 			l.recent = slices.Delete(l.recent, i, i+1)
@@ -125,8 +126,8 @@ func (l *Ledger) done(w record.Write) {
 	l.recent = append(l.recent, w)
 }
 
-// knob returns all about one knob. The snapshot of a tick precedes its writes.
-// l.mu is held.
+// knob returns the state of one knob. The snapshot of a tick is older than its
+// writes. The caller holds l.mu.
 func (l *Ledger) knob(k node.Knob) Knob {
 	now, before := l.last.Snapshot.Knobs.Now[k], l.last.Snapshot.Knobs.Before[k]
 	all := Knob{Knob: k, Now: text(now), Before: text(before)}
@@ -155,7 +156,7 @@ func (l *Ledger) knob(k node.Knob) Knob {
 	return all
 }
 
-// text prints a value; nil where there is none.
+// text prints a value; it returns nil for a missing value.
 func text(v node.Value) *string {
 	if v == nil {
 		return nil
@@ -164,8 +165,8 @@ func text(v node.Value) *string {
 	return &s
 }
 
-// held counts the knobs that Tenon has changed, after the writes of the last
-// turn. l.mu is held.
+// held counts the knobs that Tenon has changed, including the writes of the
+// last tick. The caller holds l.mu.
 func (l *Ledger) held() int {
 	before := l.last.Snapshot.Knobs.Before
 	n := len(before)

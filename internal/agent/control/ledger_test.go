@@ -18,8 +18,8 @@ var quota = node.Knob{Cgroup: "batch.slice", File: node.FileCPUMax}
 
 func noLimit() node.Value { return node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod} }
 
-// seen is a tick at noon plus after, in which web uses 500m and the job 1200m
-// since noon, and be is asked to keep within limit.
+// seen is a tick at noon plus after. Since noon, web has used 500m and the job
+// 1200m. The tick wants limit as the quota of BE.
 func seen(after time.Duration, limit unit.MilliCPU) tick.Tick {
 	used := func(m unit.MilliCPU) node.Maybe[time.Duration] {
 		return node.Some(time.Hour + time.Duration(m)*after/1000)
@@ -56,7 +56,7 @@ func seen(after time.Duration, limit unit.MilliCPU) tick.Tick {
 	return t
 }
 
-// wrote adds the step that t's first want calls for.
+// wrote adds the outcome of the step for t's first want.
 func wrote(t tick.Tick, err error) tick.Tick {
 	w := t.Wants[0]
 	t.Done = append(t.Done, tick.Outcome{
@@ -65,7 +65,7 @@ func wrote(t tick.Tick, err error) tick.Tick {
 	return t
 }
 
-// after says that the knob has the value since, and that Tenon changed it.
+// after sets the present value of the knob, and records that Tenon changed it.
 func after(t tick.Tick, v node.Value) tick.Tick {
 	t.Snapshot.Knobs.Now[quota], t.Snapshot.Knobs.Before[quota] = v, noLimit()
 	return t
@@ -76,10 +76,10 @@ func TestTheStatusSaysWhatIsUsedAndWhatHoldsIt(t *testing.T) {
 	l.started = noon
 	l.Observe(seen(time.Second, 800), nil)
 	if s := l.Status(); s.Workloads[0].CPU.Known() || s.Node.CPU.Known() || len(s.Node.Busy) > 0 {
-		t.Errorf("one reading makes no rate: %+v", s)
+		t.Errorf("a rate from only one reading: %+v", s)
 	}
 	l.Observe(wrote(seen(2*time.Second, 800), nil), nil)
-	l.Observe(seen(2*time.Second+20*time.Millisecond, 800), nil) // an event: too close for a rate
+	l.Observe(seen(2*time.Second+20*time.Millisecond, 800), nil) // an event: too soon for a new rate
 	s := l.Status()
 	if s.Ticks != 3 || s.Held != 0 || s.Version != "v1" || len(s.Recent) != 1 || len(s.Failing) != 0 {
 		t.Errorf("%+v", s)
@@ -132,7 +132,7 @@ func TestAFailedWriteShowsTheValueThatIs(t *testing.T) {
 	}
 	s := l.Status()
 	if len(s.Failing) != 1 || len(s.Recent) != 1 || s.Held != 0 {
-		t.Errorf("what fails in every tick must show once: %+v", s)
+		t.Errorf("a write that fails in every tick must be shown once: %+v", s)
 	}
 }
 

@@ -17,41 +17,41 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Isolation is the isolation of best-effort work on the CPU, in short.
+// Isolation is a summary of the isolation of best-effort work on the CPU.
 type Isolation struct {
 	Mechanism node.Mechanism `json:"rung,omitempty"` // the isolation mechanism; empty: none
 	Since     time.Time      `json:"since,omitzero"`
 	Why       string         `json:"why,omitempty"`
-	Pinned    node.Mechanism `json:"pinned,omitempty"` // empty: the strongest that the node supports
+	Pinned    node.Mechanism `json:"pinned,omitempty"` // empty: Tenon selects the strongest mechanism that the node supports
 	ByHand    bool           `json:"by_hand,omitempty"`
 	// Failures is the number of mechanism failures in the last hour.
 	Failures int `json:"falls"`
 	// Strays is the number of stray threads found since tenond started.
 	Strays uint64 `json:"strays"`
-	// Expelled is how much CPU is kept idle because latency-sensitive work runs
-	// on the sibling and best-effort work waits, Held how much for a while
-	// after that.
+	// Expelled is the CPU that stays idle because latency-sensitive work runs
+	// on the sibling while best-effort work waits. Held is the CPU that stays
+	// idle for the hold time afterwards.
 	Expelled node.Maybe[unit.MilliCPU] `json:"expelled_mcpu,omitzero"`
 	Held     node.Maybe[unit.MilliCPU] `json:"held_mcpu,omitzero"`
 }
 
-// A QOS is all about this isolation. Its JSON keys are stable.
+// A QOS is the complete status of this isolation. Its JSON keys are stable.
 type QOS struct {
 	// At is the time of the last snapshot; absent before the first tick.
 	At        time.Time            `json:"at,omitzero"`
 	Selection node.Selection       `json:"ladder"`
 	Means     node.IsolationStatus `json:"means"`
-	// Knobs are those of the isolation mechanisms, with their wants.
+	// Knobs are the knobs of the isolation mechanisms, with their wants.
 	Knobs []Knob `json:"knobs"`
-	// Failing are their last failed writes.
+	// Failing are the last failed writes of these knobs.
 	Failing []record.Write `json:"failing,omitempty"`
 }
 
-// isolating are the knobs of the isolation mechanisms and the slice, without
-// the weight, which other policies use, too.
+// isolating are the knobs of the isolation mechanisms, including the slice.
+// They exclude the weight, because other policies use it, too.
 var isolating = node.FilesOf(node.CategoryMark, node.CategoryScheduler, node.CategoryThreads)
 
-// QOS returns the isolation of best-effort work on the CPU.
+// QOS returns the status of the isolation of best-effort work on the CPU.
 func (l *Ledger) QOS() QOS {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,7 +75,7 @@ func (l *Ledger) QOS() QOS {
 	return q
 }
 
-// isolation is QOS in short. l.mu is held.
+// isolation returns the summary of QOS. The caller holds l.mu.
 func (l *Ledger) isolation() Isolation {
 	t := l.last
 	i := Isolation{
@@ -95,8 +95,9 @@ func (l *Ledger) isolation() Isolation {
 	return i
 }
 
-// Best is the strongest isolation mechanism that the node supports, also after
-// failures. The error says what the node lacks for any above the base.
+// Best returns the strongest isolation mechanism that the node supports,
+// whether it failed before or not. If there is none above the base, the error
+// lists what the node lacks.
 func (q QOS) Best() (node.Mechanism, error) {
 	base, err := q.Base()
 	if err != nil {
@@ -115,7 +116,8 @@ func (q QOS) Best() (node.Mechanism, error) {
 	return base, nil
 }
 
-// Base is the isolation mechanism that is left when all above it are unloaded.
+// Base returns the isolation mechanism that remains when all stronger ones are
+// unloaded.
 func (q QOS) Base() (node.Mechanism, error) {
 	for _, base := range []node.Mechanism{node.MechanismIdle, node.MechanismWeight} {
 		if q.can(base) == nil {
@@ -125,8 +127,8 @@ func (q QOS) Base() (node.Mechanism, error) {
 	return "", q.can(node.MechanismWeight)
 }
 
-// can returns why the node does not support an isolation mechanism; nil: it
-// does.
+// can returns the reason why the node does not support an isolation mechanism,
+// or nil.
 func (q QOS) can(mechanism node.Mechanism) error {
 	if !slices.Contains(node.Mechanisms, mechanism) {
 		return fmt.Errorf("no rung is called %q: want one of %v", mechanism, node.Mechanisms)
@@ -144,22 +146,22 @@ func (q QOS) can(mechanism node.Mechanism) error {
 	return errors.New("CPU QoS is off: enable cpuQOS of beClass under resource-qos-config in tenond's configuration first")
 }
 
-// Pinnable returns why an isolation mechanism cannot be pinned now; nil: it
-// can.
+// Pinnable returns the reason why an isolation mechanism cannot be pinned now,
+// or nil.
 func (l *Ledger) Pinnable(mechanism node.Mechanism) error { return l.QOS().can(mechanism) }
 
 // An Operator performs requests to a running agent.
 type Operator interface {
-	// Pin pins an isolation mechanism until the next call; an empty one returns
-	// the choice to the configuration. It returns after a tick that applied it,
-	// or with ctx.
+	// Pin pins an isolation mechanism until the next call; an empty mechanism
+	// returns the choice to the configuration. Pin returns after a tick that
+	// applied it, or when ctx ends.
 	Pin(ctx context.Context, rung node.Mechanism) error
 }
 
-// mostWait is how long an answer may wait for a request to take effect.
+// mostWait is the maximum time to wait until a request takes effect.
 const mostWait = 5 * time.Second
 
-// handleQOS serves the requests about QOS.
+// handleQOS registers the handlers of the requests about QOS.
 func handleQOS(mux *http.ServeMux, l *Ledger, o Operator) {
 	mux.HandleFunc("GET /v1/qos", func(w http.ResponseWriter, _ *http.Request) { answer(w, l.QOS()) })
 	mux.HandleFunc("POST /v1/pin", func(w http.ResponseWriter, r *http.Request) {
@@ -180,14 +182,14 @@ func handleQOS(mux *http.ServeMux, l *Ledger, o Operator) {
 	})
 }
 
-// QOS returns the isolation of best-effort work on the CPU.
+// QOS returns the status of the isolation of best-effort work on the CPU.
 func (c *Client) QOS(ctx context.Context) (QOS, error) {
 	return ask[QOS](ctx, c, http.MethodGet, "qos", nil)
 }
 
-// Pin pins an isolation mechanism, or with an empty one that of the
-// configuration, and waits up to 5 s for the effect. The error then says why it
-// is not in use.
+// Pin pins an isolation mechanism and waits up to 5 s until it is in use. An
+// empty mechanism returns the choice to the configuration. If the mechanism is
+// not in use, the error gives the reason.
 func (c *Client) Pin(ctx context.Context, mechanism node.Mechanism) (QOS, error) {
 	deadline := time.Now().Add(c.wait)
 	q, err := c.QOS(ctx)
@@ -212,8 +214,8 @@ func (q QOS) failuresOf(mechanism node.Mechanism) []node.Failure {
 	return slices.DeleteFunc(slices.Clone(q.Selection.Failures), func(f node.Failure) bool { return f.Mechanism != mechanism })
 }
 
-// settled reports whether the outcome of a pin is known, and why it is not in
-// effect. before is the number of failures of the mechanism before the pin.
+// settled reports whether the outcome of a pin is known, and why the pin is not
+// in effect. before is the number of failures of the mechanism before the pin.
 func (q QOS) settled(mechanism node.Mechanism, before int) (known bool, fault error) {
 	if mechanism == "" {
 		return !q.Selection.ByHand, nil

@@ -12,7 +12,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A fakeOperator applies a pin at once: it passes a tick to the ledger.
+// A fakeOperator applies a pin at once, by a tick that it adds to the ledger.
 type fakeOperator struct {
 	asked  []node.Mechanism
 	follow func(node.Mechanism)
@@ -29,7 +29,7 @@ func (o *fakeOperator) Pin(_ context.Context, mechanism node.Mechanism) error {
 
 var scheduler = node.Knob{File: node.FileScheduler}
 
-// selection is the selection on a node that supports the scheduler and
+// selection is the selection on a node that supports only sched_ext and
 // cpu.idle.
 func selection(inUse node.Mechanism) node.Selection {
 	l := node.Selection{Mechanism: inUse, Since: noon, Why: "the strongest that this node supports"}
@@ -43,8 +43,8 @@ func selection(inUse node.Mechanism) node.Selection {
 	return l
 }
 
-// isolated is a tick at noon plus after with that mechanism in use, and with
-// the scheduler loaded at noon if that is the mechanism.
+// isolated is a tick at noon plus after with that mechanism in use. If the
+// mechanism is sched_ext, the scheduler was loaded at noon.
 func isolated(after time.Duration, inUse node.Mechanism) tick.Tick {
 	t := seen(after, 800)
 	t.Selection = selection(inUse)
@@ -75,7 +75,7 @@ func TestTheIsolationAsText(t *testing.T) {
 		t.Errorf("before the first tick: %s", got)
 	}
 	turn := isolated(time.Minute, node.MechanismSchedExt)
-	turn.Selection.Mechanisms[1].Retry = noon // it was
+	turn.Selection.Mechanisms[1].Retry = noon // the retry is due
 	turn.Selection.Mechanisms[1].Failures, turn.Selection.Failures = 1, []node.Failure{{At: noon.Add(-time.Minute), Mechanism: node.MechanismSchedExt, Why: "runnable task stall"}}
 	l.Observe(turn, nil)
 	const want = `rung     sched_ext, since 2026-03-01 12:00:00 (1m00s)
@@ -134,7 +134,7 @@ func TestAMechanismThatIsDownOrPinnedSaysSo(t *testing.T) {
 		}
 	}
 	if strings.Contains(got, "scheduler  ") {
-		t.Errorf("a scheduler that was never loaded is shown:\n%s", got)
+		t.Errorf("the text shows a scheduler that was never loaded:\n%s", got)
 	}
 	if got := l.Status().String(); !strings.Contains(got, "isolation  cpu.idle for 1m00s, pinned by hand\n") {
 		t.Error(got)
@@ -159,7 +159,7 @@ func TestTheStatusSaysHowMuchCPUIsKeptIdle(t *testing.T) {
 	again.Isolation.Scheduler.Since = noon.Add(4 * time.Second)
 	l.Observe(again, nil)
 	if i := l.Status().Isolation; i.Expelled.Known() {
-		t.Errorf("a rate over a load: %+v", i)
+		t.Errorf("a rate across a new load of the scheduler: %+v", i)
 	}
 }
 
@@ -186,7 +186,7 @@ func TestTheKnobsOfIsolationAreExplained(t *testing.T) {
 	if got := l.QOS().String(); !strings.Contains(got, "batch.slice policy: mixed, wanted best-effort") {
 		t.Error(got)
 	}
-	// A mechanism that is not in use has no knob, but a status.
+	// A mechanism that is not in use has a status but no knob.
 	l.Observe(isolated(2*time.Second, node.MechanismIdle), nil)
 	for _, knob := range []node.Knob{scheduler, {Cgroup: "batch.slice", File: node.FileCookie}} {
 		e, err := l.ExplainKnob(knob)
@@ -199,7 +199,8 @@ func TestTheKnobsOfIsolationAreExplained(t *testing.T) {
 	}
 }
 
-// TestAPinIsFollowedOrSaysWhyNot queries over the socket.
+// TestAPinIsFollowedOrSaysWhyNot sends each pin over the socket. The answer
+// must confirm the pin or give the reason against it.
 func TestAPinIsFollowedOrSaysWhyNot(t *testing.T) {
 	after := time.Second
 	turn := func(l *Ledger, change func(*tick.Tick), inUse, pinned node.Mechanism) {

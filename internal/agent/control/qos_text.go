@@ -11,7 +11,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// shownMechanism prints a mechanism that may be empty.
+// shownMechanism prints a mechanism, or "none" for an empty one.
 func shownMechanism(r node.Mechanism) string { return cmp.Or(string(r), "none") }
 
 // describe prints the isolation as one line of tenon status.
@@ -38,7 +38,7 @@ func (i Isolation) describe(at time.Time) string {
 	return s
 }
 
-// Outcome says in one line which mechanism isolates now, and why.
+// Outcome states in one line the mechanism in use and the reason.
 func (q QOS) Outcome() string {
 	by := "the configuration leaves the choice to tenond"
 	switch {
@@ -50,7 +50,7 @@ func (q QOS) Outcome() string {
 	return Printable(fmt.Sprintf("%s is in use: %s (%s)", shownMechanism(q.Selection.Mechanism), q.Selection.Why, by))
 }
 
-// String prints all as tenon qos status does.
+// String prints the status as tenon qos status does.
 func (q QOS) String() string {
 	var b strings.Builder
 	q.describe(&b)
@@ -94,7 +94,7 @@ func (q QOS) describe(b *strings.Builder) {
 }
 
 // describeSelection prints the mechanism in use, the reason, and the state of
-// the others.
+// the other mechanisms.
 func describeSelection(b *strings.Builder, l node.Selection, at time.Time) {
 	head := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(head, "rung\t%s", shownMechanism(l.Mechanism))
@@ -118,7 +118,7 @@ func describeSelection(b *strings.Builder, l node.Selection, at time.Time) {
 	_ = table.Flush()
 }
 
-// stands returns the state of a mechanism.
+// stands prints the state of a mechanism.
 func stands(l node.Selection, r node.MechanismStatus, at time.Time) string {
 	var s []string
 	if r.Mechanism == l.Mechanism {
@@ -131,7 +131,7 @@ func stands(l node.Selection, r node.MechanismStatus, at time.Time) string {
 		s = append(s, fmt.Sprintf("fell %d times", r.Failures))
 	}
 	switch {
-	case !r.Retry.After(at): // it may be tried
+	case !r.Retry.After(at): // the mechanism may be tried again
 	case r.Down:
 		s = append(s, fmt.Sprintf("down until %s", r.Retry.Format(time.TimeOnly)))
 	default:
@@ -172,7 +172,7 @@ func describeMeans(w *tabwriter.Writer, m node.IsolationStatus, slotless int) {
 	}
 }
 
-// exited prints an exit.
+// exited prints the end of the scheduler.
 func exited(e node.SchedulerExit) string {
 	s := string(e.Kind)
 	for _, text := range []string{e.Reason, e.Message} {

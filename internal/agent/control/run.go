@@ -2,8 +2,8 @@ package control
 
 import "tenon.sh/tenon/internal/model/node"
 
-// stoppedBy returns whether a workload is frozen or has ended; empty: it runs,
-// or that is not known.
+// stoppedBy returns whether a workload is frozen or has ended. It is empty if
+// the workload runs or its state is unknown.
 func stoppedBy(k node.Knobs, w node.Workload) node.Run {
 	v, _ := k.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileRun}].(node.Run)
 	if v == node.Running {
@@ -12,7 +12,8 @@ func stoppedBy(k node.Knobs, w node.Workload) node.Run {
 	return v
 }
 
-// Named returns the name of a workload, with its state unless it runs.
+// Named returns the name of a workload. It adds the state if the workload is
+// frozen or has ended.
 func (w Workload) Named() string {
 	if w.Run == "" {
 		return string(w.ID)

@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestAFrozenWorkloadIsShownAsSuch: with its state after its name, in the
-// explanation and in the list.
+// TestAFrozenWorkloadIsShownAsSuch checks that the explanation and the list
+// show the state after the name.
 func TestAFrozenWorkloadIsShownAsSuch(t *testing.T) {
 	for v, want := range map[node.Value]string{nil: "", node.Running: "", node.Frozen: " (frozen)", node.Ended: " (ended)"} {
 		l := NewLedger("v1")

@@ -20,23 +20,25 @@ import (
 )
 
 const (
-	// patience is how long a client may take to send a request, or to read a
+	// patience is the maximum time for a client to send a request, or to read a
 	// line of the answer.
 	patience = 5 * time.Second
-	// streams bounds the clients that follow the ticks at the same time.
+	// streams is the maximum number of clients that follow the ticks at the
+	// same time.
 	streams = 8
 )
 
-// Serve answers on the socket in stateDir until ctx ends, from the ledger; o
-// performs the requests. An existing socket is that of a dead agent: only the
-// holder of the node's lease may call Serve.
+// Serve answers requests on the socket in stateDir until ctx ends: queries from
+// the ledger, changes by o. It replaces an existing socket, because only the
+// holder of the node's lease may call Serve and so the other agent must be
+// dead.
 func Serve(ctx context.Context, stateDir string, l *Ledger, o Operator, log *slog.Logger) error {
 	path := SocketPath(stateDir)
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("serve %s: %w", path, err)
 	}
-	// Linux creates the file of a socket with the mode that the socket has at
-	// bind: other users can connect at no moment.
+	// Linux creates the socket file with the mode that the socket has at
+	// bind(2), so other users can never connect.
 	private := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var refused error
 		err := c.Control(func(fd uintptr) { refused = unix.Fchmod(int(fd), 0o600) })
@@ -59,7 +61,7 @@ func Serve(ctx context.Context, stateDir string, l *Ledger, o Operator, log *slo
 	return nil
 }
 
-// handler serves the requests.
+// handler returns the handler of all requests.
 func handler(l *Ledger, o Operator) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { answer(w, l.Status()) })
@@ -94,7 +96,7 @@ func handler(l *Ledger, o Operator) http.Handler {
 	return mux
 }
 
-// ParseKnob parses the text form of a knob: "batch.slice cpu.max".
+// ParseKnob parses a knob in its text form: "batch.slice cpu.max".
 func ParseKnob(text string) (node.Knob, error) {
 	f := strings.Fields(text)
 	if len(f) != 2 {
@@ -105,10 +107,10 @@ func ParseKnob(text string) (node.Knob, error) {
 
 func answer(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // fails only if the client is gone
+	_ = json.NewEncoder(w).Encode(v) // fails only if the client has disconnected
 }
 
-// A refusal is the body of an answer that is not 200.
+// A refusal is the body of an answer with a status other than 200.
 type refusal struct {
 	Error string   `json:"error"`
 	Name  string   `json:"name,omitempty"`
@@ -126,8 +128,8 @@ func refuse(w http.ResponseWriter, err error) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// stream sends the status after each tick, one line each. A slow client misses
-// some.
+// stream sends the status after each tick, one per line. A slow client misses
+// some ticks.
 func stream(w http.ResponseWriter, r *http.Request, l *Ledger) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	c := http.NewResponseController(w)

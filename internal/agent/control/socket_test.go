@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// served starts a server and returns a client of it and how to stop it.
+// served starts a server. It returns a client and a function that stops the
+// server.
 func served(t *testing.T, l *Ledger) (*Client, func()) {
 	t.Helper()
 	return servedBy(t, l, &fakeOperator{})
@@ -20,7 +21,7 @@ func served(t *testing.T, l *Ledger) (*Client, func()) {
 
 func servedBy(t *testing.T, l *Ledger, o Operator) (*Client, func()) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "tenon-control-") // t.TempDir is too long for a socket
+	dir, err := os.MkdirTemp("", "tenon-control-") // the path of t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +84,7 @@ func TestTicksAreFollowedUntilTheAgentStops(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- c.Follow(t.Context(), func(s Status) { seenTurns <- s.Ticks }) }()
 	if got := <-seenTurns; got != 0 {
-		t.Errorf("first the state as it is: turn %d", got)
+		t.Errorf("the first status must be the present one, got turn %d", got)
 	}
 	for i := range 3 {
 		l.Observe(seen(time.Duration(i)*time.Second, 800), nil)
@@ -108,7 +109,7 @@ func TestNoAgentIsSaidWithWhatToDo(t *testing.T) {
 		if _, err := c.Status(t.Context()); !errors.Is(err, ErrNotRunning) || !strings.Contains(err.Error(), "systemctl start tenond") {
 			t.Errorf("%v", err)
 		}
-		// A socket that a dead agent left.
+		// A dead agent leaves its socket behind.
 		left, err := net.ListenUnix("unix", &net.UnixAddr{Name: c.path, Net: "unix"})
 		if err != nil {
 			continue

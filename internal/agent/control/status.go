@@ -20,14 +20,14 @@ func (l *Ledger) Status() Status {
 	return l.status()
 }
 
-// follow returns the status and a channel that is closed by the next tick.
+// follow returns the status and a channel that the next tick closes.
 func (l *Ledger) follow() (Status, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.status(), l.next
 }
 
-// status is Status; l.mu is held.
+// status is Status for a caller that holds l.mu.
 func (l *Ledger) status() Status {
 	t := l.last
 	s := Status{
@@ -61,7 +61,7 @@ func (l *Ledger) status() Status {
 	return s
 }
 
-// bounds lists the knobs that bound best-effort work at its contention roots.
+// bounds lists the knobs that limit best-effort work at its contention roots.
 func (l *Ledger) bounds() []node.Knob {
 	meets := map[node.CgroupPath]bool{}
 	for _, w := range l.last.Snapshot.Workloads {
@@ -79,7 +79,7 @@ func (l *Ledger) bounds() []node.Knob {
 	return all
 }
 
-// elapsed is the time between the two readings; 0 if there are not two.
+// elapsed is the time between the two snapshots; 0 if there is only one.
 func (l *Ledger) elapsed() time.Duration {
 	if l.older.At.IsZero() {
 		return 0
@@ -109,7 +109,7 @@ func (l *Ledger) workloads() []Workload {
 			CPULimit: w.CPULimit, MemoryLimit: w.MemoryLimit, MemoryRequest: w.MemoryRequest,
 		}
 		if held, known := l.rate(then.Throttled, now.Throttled).Value(); known {
-			// With several CPUs the kernel counts the time on each.
+			// The kernel adds the throttled time of all CPUs.
 			c.Throttled = node.Some(min(unit.Percent(held/10), 100))
 		}
 		c.Objective = w.Objective.RunQueueDelay
@@ -148,8 +148,8 @@ func (l *Ledger) node() Node {
 	return n
 }
 
-// classesByCPU returns the use of each CPU by class, if the kernel counts a
-// workload's use by CPU.
+// classesByCPU returns the use of each CPU by class. The map has only workloads
+// whose use the kernel counts per CPU.
 func (l *Ledger) classesByCPU() map[unit.CPU]map[node.Class]unit.MilliCPU {
 	all := map[unit.CPU]map[node.Class]unit.MilliCPU{}
 	older := byID(l.older)
@@ -169,7 +169,7 @@ func (l *Ledger) classesByCPU() map[unit.CPU]map[node.Class]unit.MilliCPU {
 	return all
 }
 
-// busiestFirst orders workloads by their use of CPU.
+// busiestFirst orders workloads by their CPU use, largest first.
 func busiestFirst(a, b Workload) int {
 	return cmp.Or(cmp.Compare(b.CPU.Or(-1), a.CPU.Or(-1)), compareIDs(a, b))
 }

@@ -29,7 +29,7 @@ func Size(b unit.Bytes) string {
 	return fmt.Sprintf("%.1f%s", f, suffixes[i])
 }
 
-// Shown prints a value that may be missing.
+// Shown prints a value, or a placeholder for a missing value.
 func Shown[T any](m node.Maybe[T], text func(T) string) string {
 	if v, known := m.Value(); known {
 		return text(v)
@@ -37,7 +37,7 @@ func Shown[T any](m node.Maybe[T], text func(T) string) string {
 	return "?"
 }
 
-// Ago prints how long ago something was, in the largest unit that fits.
+// Ago prints a duration in the largest units that fit.
 func Ago(d time.Duration) string {
 	switch {
 	case d < time.Minute:
@@ -50,8 +50,8 @@ func Ago(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// Printable replaces control characters: any user who may make cgroups chooses
-// their names.
+// Printable replaces control characters. A cgroup name may contain them,
+// because any user with permission to make cgroups chooses it.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || unicode.IsPrint(r) {

@@ -97,8 +97,9 @@ func TestSizesAndTimesAreShort(t *testing.T) {
 	}
 }
 
-// TestNamesDoNotReachTheTerminal: any user who may make cgroups chooses their
-// names.
+// TestNamesDoNotReachTheTerminal checks that control characters in a cgroup
+// name are replaced, because any user with permission to make cgroups chooses
+// the name.
 func TestNamesDoNotReachTheTerminal(t *testing.T) {
 	l := NewLedger("v1")
 	turn := seen(time.Second, 800)

@@ -10,11 +10,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// mostWaits bounds the runners listed for a workload.
+// mostWaits is the maximum number of runners that are listed for a workload.
 const mostWaits = 5
 
-// waitsOf returns for which runners a workload waited between the two
-// snapshots.
+// waitsOf returns the waits of a workload between the two snapshots, by runner.
 func (l *Ledger) waitsOf(id node.WorkloadID) []Wait {
 	elapsed := l.elapsed()
 	now := waiting(l.newer.Waits, id)
@@ -49,7 +48,7 @@ func waiting(all []node.Wait, id node.WorkloadID) []node.Wait {
 	return all[first:last]
 }
 
-// WaitedFor prints waits for people: "120ms for batch/job, 1.5ms for (kernel)".
+// WaitedFor prints waits as text: "120ms for batch/job, 1.5ms for (kernel)".
 func WaitedFor(waits []Wait) string {
 	var all []string
 	for _, w := range waits {
@@ -58,7 +57,7 @@ func WaitedFor(waits []Wait) string {
 	return strings.Join(all, ", ")
 }
 
-// Brief rounds a time to two or three figures.
+// Brief rounds a time to two or three digits.
 func Brief(d time.Duration) time.Duration {
 	for unit := time.Second; unit > time.Nanosecond; unit /= 10 {
 		if d >= 10*unit {

@@ -13,7 +13,7 @@ var (
 	descBatchDegraded   = desc("tenon_batch_degraded", "1: an input of the amount is missing, so that it does not rise, and in the end is 0.", "resource")
 )
 
-// batch sends what batch work may count on, where anything is promised.
+// batch emits the batch resources, if there are any.
 func (e emitter) batch(b node.Batch) {
 	if !b.On() {
 		return

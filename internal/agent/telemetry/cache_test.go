@@ -26,6 +26,6 @@ func TestCachesAreShownByClassAsFarAsTheyAreCounted(t *testing.T) {
 		}
 	}
 	if strings.Contains(text, `tenon_memory_bandwidth_bytes_total{class="LSR"}`) {
-		t.Error("what is not counted is shown")
+		t.Error("a metric exists for a value that is not counted")
 	}
 }

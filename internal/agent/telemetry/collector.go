@@ -25,27 +25,27 @@ var (
 	descFailing     = desc("tenon_knobs_failing", "Knobs that the last turn could not write.")
 
 	descNodeCPUs   = desc("tenon_node_cpus", "Online CPUs.")
-	descNodeCPU    = desc("tenon_node_cpu_seconds_total", "CPU time that was used on the node, by whomever.")
+	descNodeCPU    = desc("tenon_node_cpu_seconds_total", "CPU time used on the node, by all processes.")
 	descNodeSteal  = desc("tenon_node_steal_seconds_total", "CPU time that a hypervisor kept from the node.")
 	descNodeMemory = desc("tenon_node_memory_used_bytes", "Memory of the node that is not available to new work.")
 	descNodeSize   = desc("tenon_node_memory_size_bytes", "Memory of the node.")
 
-	descWorkloadCPU       = desc("tenon_workload_cpu_seconds_total", "CPU time that a workload has used.", "workload", "class")
+	descWorkloadCPU       = desc("tenon_workload_cpu_seconds_total", "CPU time used by a workload.", "workload", "class")
 	descWorkloadThrottled = desc("tenon_workload_throttled_seconds_total", "Time for which its own CPU quota has held a workload back.", "workload", "class")
 	descWorkloadMemory    = desc("tenon_workload_memory_bytes", "Memory charged to a workload, with page cache.", "workload", "class")
 	descOmitted           = desc("tenon_workloads_omitted", "Workloads that have no metrics of their own because there are too many.")
 )
 
-// lastTick collects what the last tick saw and wanted.
+// lastTick collects metrics from the snapshot and the wants of the last tick.
 type lastTick struct{ m *Metrics }
 
-// Describe names no metric: which of them there are depends on the node.
+// Describe describes no metric, because the set of metrics depends on the node.
 func (lastTick) Describe(chan<- *prometheus.Desc) {}
 
-// Collect makes the metrics of the last tick that could read the node.
+// Collect emits the metrics of the last tick that could read the node.
 func (c lastTick) Collect(to chan<- prometheus.Metric) {
 	c.m.mu.Lock()
-	t := c.m.last // hosts make a new snapshot for each tick: this one does not change
+	t := c.m.last // each tick has a new snapshot, so this one does not change
 	c.m.mu.Unlock()
 	if t.Snapshot.At.IsZero() {
 		return
@@ -97,12 +97,12 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 	e.gauge(descOmitted, float64(omitted))
 }
 
-// label is the name of a workload: a cgroup may be named by any bytes, a label
-// may not.
+// label returns the name of a workload as a label. Unlike a cgroup name, a
+// label must be valid UTF-8.
 func label(id node.WorkloadID) string { return strings.ToValidUTF8(string(id), "\uFFFD") }
 
-// limits is how many CPUs best-effort work may use, all together, by the knob
-// that says so. A knob that does not limit it is absent.
+// limits returns the total number of CPUs that best-effort work may use, by the
+// knob that sets the limit. Knobs without a limit are absent.
 func limits(t tick.Tick) map[node.File]float64 {
 	meets := map[node.CgroupPath]bool{}
 	for _, w := range t.Snapshot.Workloads {
@@ -123,7 +123,7 @@ func limits(t tick.Tick) map[node.File]float64 {
 			}
 		case node.CPUs:
 			if w.Knob.File == node.FileCPUs {
-				cpus = cpus.Union(v.Set) // meeting points may share CPUs
+				cpus = cpus.Union(v.Set) // contention roots may share CPUs
 				all[node.FileCPUs] = float64(cpus.Len())
 			}
 		}
@@ -131,7 +131,7 @@ func limits(t tick.Tick) map[node.File]float64 {
 	return all
 }
 
-// An emitter sends metrics; what is missing is not sent.
+// An emitter sends metrics. It skips missing values.
 type emitter chan<- prometheus.Metric
 
 func (e emitter) gauge(d *prometheus.Desc, v float64, labels ...string) {

@@ -16,8 +16,8 @@ const (
 	alerts    = "../../../deploy/prometheus/alerts.yaml"
 )
 
-// TestDashboardAndAlertsAskForMetricsThatExist finds a metric that was renamed
-// in one place only.
+// TestDashboardAndAlertsAskForMetricsThatExist fails if a metric was renamed in
+// the code, but not in the dashboard or the alerts.
 func TestDashboardAndAlertsAskForMetricsThatExist(t *testing.T) {
 	exist := names(t)
 	for _, file := range []string{dashboard, alerts} {
@@ -38,8 +38,8 @@ func TestDashboardAndAlertsAskForMetricsThatExist(t *testing.T) {
 	}
 }
 
-// TestTheDashboardLoads checks what Grafana needs to load it: JSON with a
-// schema, and panels with ids of their own that lie beside one another.
+// TestTheDashboardLoads checks the requirements of Grafana: JSON with a schema,
+// and panels that have unique ids and do not overlap.
 func TestTheDashboardLoads(t *testing.T) {
 	text, err := os.ReadFile(dashboard)
 	if err != nil {
@@ -72,7 +72,7 @@ func TestTheDashboardLoads(t *testing.T) {
 		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
 			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
 				if other := taken[[2]int{x, y}]; other != "" || x >= 24 {
-					t.Fatalf("panel %q lies on %q or outside", p.Title, other)
+					t.Fatalf("panel %q overlaps %q or lies outside", p.Title, other)
 				}
 				taken[[2]int{x, y}] = p.Title
 			}
@@ -85,19 +85,21 @@ func TestTheDashboardLoads(t *testing.T) {
 	}
 }
 
-// TestTheAlertRulesLoad asks Prometheus's own checker.
+// TestTheAlertRulesLoad checks the rules with promtool, the checker of
+// Prometheus.
 func TestTheAlertRulesLoad(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
 		if os.Getenv("TENON_TEST_STRICT") == "1" {
 			t.Fatal("strict: promtool must be installed (Debian: prometheus)")
 		}
-		t.Skip("there is no promtool here (Debian: prometheus)")
+		t.Skip("promtool is not installed (Debian: prometheus)")
 	}
 	if out, err := exec.Command(promtool, "check", "rules", alerts).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	// Each expression of the dashboard stands as a rule of its own.
+	// Each expression of the dashboard becomes a rule, so that promtool checks
+	// it.
 	text, err := os.ReadFile(dashboard)
 	if err != nil {
 		t.Fatal(err)

@@ -10,15 +10,15 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// evictionReasons are why best-effort work is ended: the words with which the
-// reason of such a step begins.
+// evictionReasons are the resources whose shortage causes an eviction. The
+// reason of an eviction step begins with one of these words.
 var evictionReasons = []string{"memory", "cpu"}
 
 var descFrozen = desc("tenon_workloads_frozen", "Best-effort workloads that Tenon has frozen because memory is short.")
 
 func newEvictions() *prometheus.CounterVec {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "tenon_evictions_total", Help: "Best-effort workloads that Tenon has asked to end, by what was short: memory or cpu.",
+		Name: "tenon_evictions_total", Help: "Best-effort workloads that Tenon has evicted, by the resource that was short: memory or cpu.",
 	}, []string{"reason"})
 	for _, r := range evictionReasons {
 		c.WithLabelValues(r)
@@ -26,7 +26,7 @@ func newEvictions() *prometheus.CounterVec {
 	return c
 }
 
-// countEvictions adds those of a tick.
+// countEvictions counts the evictions of a tick.
 func countEvictions(c *prometheus.CounterVec, t tick.Tick) {
 	for _, o := range t.Done {
 		reason, _, _ := strings.Cut(o.Step.Reason, ":")
@@ -36,7 +36,7 @@ func countEvictions(c *prometheus.CounterVec, t tick.Tick) {
 	}
 }
 
-// frozen is how many workloads Tenon has frozen.
+// frozen returns the number of workloads that Tenon has frozen.
 func frozen(s node.Snapshot) float64 {
 	n := 0.0
 	for k, v := range s.Knobs.Now {

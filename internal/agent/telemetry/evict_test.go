@@ -12,8 +12,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestEvictionsAreCountedOnceEach: by their reason, when they were asked to
-// end; a step that failed is none, nor is the SIGKILL that follows one.
+// TestEvictionsAreCountedOnceEach checks the counts by reason. The step that
+// asks a workload to end counts; a failed step and the SIGKILL that follows do
+// not.
 func TestEvictionsAreCountedOnceEach(t *testing.T) {
 	m := New("test")
 	turn := tickAt(1)

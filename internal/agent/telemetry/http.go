@@ -13,20 +13,21 @@ import (
 )
 
 const (
-	// DefaultAddress is where the metrics are, only on loopback, because the
-	// metrics contain names of workloads.
+	// DefaultAddress is the default address of the metrics. It is on loopback,
+	// because the metrics contain names of workloads.
 	DefaultAddress = "127.0.0.1:9847"
-	// late is how much later than due a tick may be before the loop counts
-	// as dead, beside three periods.
+	// late is the tolerance of Alive: the loop counts as dead if the last tick
+	// is older than three periods plus late.
 	late = 5 * time.Second
-	// again is how long after a failure the address is tried again.
+	// again is the time between two attempts to listen on the address.
 	again = 30 * time.Second
-	// patience is how long a client may take.
+	// patience is the maximum time for a client to send a request or read the
+	// answer.
 	patience = 10 * time.Second
 )
 
-// Handler serves /metrics, /healthz (the loop turns) and /readyz (it has
-// turned).
+// Handler serves /metrics, /healthz (the loop makes ticks) and /readyz (a tick
+// has read the node).
 func (m *Metrics) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
@@ -45,7 +46,7 @@ func say(w http.ResponseWriter, err error) {
 	fmt.Fprintln(w, "ok")
 }
 
-// Alive is nil if the loop turns. Before the first tick it is alive.
+// Alive returns nil if the loop makes ticks, and before the first tick.
 func (m *Metrics) Alive() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -67,8 +68,9 @@ func (m *Metrics) ready() error {
 	return nil
 }
 
-// Serve serves the handler at address until ctx ends. An address that is not
-// to be had is logged once and tried again: the agent goes on without.
+// Serve serves the handler at address until ctx ends. If it cannot listen
+// there, it logs one error and tries again; the agent runs without metrics
+// meanwhile.
 func Serve(ctx context.Context, address string, h http.Handler, log *slog.Logger) {
 	complained := false
 	for {
@@ -77,7 +79,7 @@ func Serve(ctx context.Context, address string, h http.Handler, log *slog.Logger
 			return
 		}
 		if !complained {
-			log.Error("no metrics: the address cannot be served; it is tried again", "address", address, "every", again, "error", err)
+			log.Error("no metrics: cannot listen on the address, trying again", "address", address, "every", again, "error", err)
 			complained = true
 		}
 		select {

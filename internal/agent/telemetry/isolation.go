@@ -9,35 +9,35 @@ import (
 )
 
 var (
-	descMechanism = desc("tenon_isolation_rung", "1: this means keeps best-effort work out of the way on the CPU now, 0: another does.", "rung")
-	descCan       = desc("tenon_isolation_possible", "1: the node can carry this means, 0: it cannot, or that is unknown.", "rung")
-	descFalls     = desc("tenon_isolation_falls", "How often this means failed in the last hour although the node can carry it.", "rung")
-	descDown      = desc("tenon_isolation_down", "1: this means failed so often that it is left alone for now.", "rung")
-	descByHand    = desc("tenon_isolation_pinned_by_hand", "1: an operator has chosen the means, and not the configuration.")
-	descStrays    = desc("tenon_isolation_strays_total", "Threads of best-effort work that were found outside of the means.")
-	descConvert   = desc("tenon_isolation_strays_converted_total", "Of them: those that were taken in.")
-	descRealtime  = desc("tenon_isolation_realtime_threads", "Threads of best-effort work with a real-time policy, which are left alone.")
-	descOwnSlice  = desc("tenon_isolation_own_slice_threads", "Threads of best-effort work that keep a slice of their own, or SCHED_IDLE, where all should have the long one.")
-	descDemotions = desc("tenon_isolation_spills_total", "Threads that were given to the kernel's own scheduler for a while because they had waited too long.")
-	descDemoted   = desc("tenon_isolation_spilled_threads", "Threads that are given to the kernel's own scheduler now.")
+	descMechanism = desc("tenon_isolation_rung", "1: this isolation mechanism is in use, 0: it is not.", "rung")
+	descCan       = desc("tenon_isolation_possible", "1: the node supports this isolation mechanism, 0: it does not, or that is unknown.", "rung")
+	descFalls     = desc("tenon_isolation_falls", "Failures of this isolation mechanism in the last hour although the node supports it.", "rung")
+	descDown      = desc("tenon_isolation_down", "1: this isolation mechanism failed so often that Tenon does not try it for now.", "rung")
+	descByHand    = desc("tenon_isolation_pinned_by_hand", "1: an operator has pinned the isolation mechanism, 0: the configuration selects it.")
+	descStrays    = desc("tenon_isolation_strays_total", "Threads of best-effort work that were found outside of the isolation mechanism.")
+	descConvert   = desc("tenon_isolation_strays_converted_total", "Stray threads that Tenon put under the isolation mechanism.")
+	descRealtime  = desc("tenon_isolation_realtime_threads", "Threads of best-effort work with a real-time policy, which Tenon does not change.")
+	descOwnSlice  = desc("tenon_isolation_own_slice_threads", "Threads of best-effort work that have their own slice or SCHED_IDLE although all should have the long slice.")
+	descDemotions = desc("tenon_isolation_spills_total", "Threads that Tenon demoted to the kernel's fair class for a while because they had waited too long.")
+	descDemoted   = desc("tenon_isolation_spilled_threads", "Threads that are demoted to the kernel's fair class now.")
 
-	descLoads      = desc("tenon_scheduler_loads_total", "How often tenond has loaded its scheduler.")
-	descExits      = desc("tenon_scheduler_exits_total", "How often it ended: unload, silent, kernel, sysrq, stall, error.", "kind")
-	descRunning    = desc("tenon_scheduler_running", "1: the scheduler is loaded and it is Tenon's.")
-	descRefused    = desc("tenon_scheduler_untold", "1: the loaded scheduler has not taken all of its orders, such as which work is latency-sensitive, or BE workloads share a slot.")
-	descRun        = desc("tenon_scheduler_run_seconds_total", "Time that threads ran, by how the scheduler looks at them.", "class")
+	descLoads      = desc("tenon_scheduler_loads_total", "Loads of the BE scheduler by tenond.")
+	descExits      = desc("tenon_scheduler_exits_total", "Ends of the BE scheduler, by kind: unload, silent, kernel, sysrq, stall, error.", "kind")
+	descRunning    = desc("tenon_scheduler_running", "1: Tenon's scheduler is loaded.")
+	descRefused    = desc("tenon_scheduler_untold", "1: the loaded scheduler has not accepted all orders, such as the classes of cgroups, or BE workloads share a slot.")
+	descRun        = desc("tenon_scheduler_run_seconds_total", "Run time of threads, by the class that they have in the scheduler.", "class")
 	descStrayed    = desc("tenon_scheduler_strayed_seconds_total", "Time that threads in best-effort groups ran outside of the scheduler.")
-	descIdle       = desc("tenon_scheduler_idle_seconds_total", "Time that CPUs were idle, for whatever reason.")
+	descIdle       = desc("tenon_scheduler_idle_seconds_total", "Time that CPUs were idle, for any reason.")
 	descBEWait     = desc("tenon_scheduler_wait_seconds_total", "Time that best-effort threads waited until they were put on a CPU.")
-	descExpelIdle  = desc("tenon_scheduler_expel_idle_seconds_total", "Time that CPUs were kept idle because latency-sensitive work ran beside them and best-effort work waited.")
-	descHoldIdle   = desc("tenon_scheduler_hold_idle_seconds_total", "Time that CPUs were kept idle for a while after latency-sensitive work beside them.")
-	descExpelDelay = desc("tenon_scheduler_expel_delay_seconds", "How long best-effort work was still there after latency-sensitive work had come beside it.")
-	descKicks      = desc("tenon_scheduler_kicks_total", "CPUs that were told to choose again: to expel, to wake them for best-effort work, or so by timer.", "kind")
-	descQueued     = desc("tenon_scheduler_queued_threads", "Best-effort threads that wait now: shared, urgent, pinned to one CPU, parked for their quota.", "queue")
-	descOldest     = desc("tenon_scheduler_oldest_wait_seconds", "For how long the first of them has waited.")
+	descExpelIdle  = desc("tenon_scheduler_expel_idle_seconds_total", "Time that CPUs were kept idle because latency-sensitive work ran on the sibling while best-effort work waited.")
+	descHoldIdle   = desc("tenon_scheduler_hold_idle_seconds_total", "Time that CPUs were kept idle for the hold time after latency-sensitive work on the sibling.")
+	descExpelDelay = desc("tenon_scheduler_expel_delay_seconds", "Time until best-effort work left after latency-sensitive work had started on the sibling.")
+	descKicks      = desc("tenon_scheduler_kicks_total", "Kicks of CPUs: to expel best-effort work, to wake a CPU for it, or the latter by timer.", "kind")
+	descQueued     = desc("tenon_scheduler_queued_threads", "Best-effort threads that wait now, by queue: shared, urgent, pinned to one CPU, parked for their quota.", "queue")
+	descOldest     = desc("tenon_scheduler_oldest_wait_seconds", "The longest wait of the best-effort threads that wait now.")
 )
 
-// schedulerCounts are the counters of the scheduler that count one thing each.
+// schedulerCounts are the counters of the scheduler with a metric each.
 var schedulerCounts = []struct {
 	desc *prometheus.Desc
 	of   func(node.SchedulerCounts) uint64
@@ -46,25 +46,25 @@ var schedulerCounts = []struct {
 		func(c node.SchedulerCounts) uint64 { return c.Switches }},
 	{desc("tenon_scheduler_starts_total", "Best-effort threads that were put on a CPU."),
 		func(c node.SchedulerCounts) uint64 { return c.Starts }},
-	{desc("tenon_scheduler_expels_total", "Best-effort threads that were sent away because latency-sensitive work came beside them."),
+	{desc("tenon_scheduler_expels_total", "Best-effort threads that were sent away because latency-sensitive work started on the sibling."),
 		func(c node.SchedulerCounts) uint64 { return c.Expels }},
-	{desc("tenon_scheduler_refusals_total", "Best-effort threads that were not let run beside latency-sensitive work."),
+	{desc("tenon_scheduler_refusals_total", "Best-effort threads that were refused a CPU because latency-sensitive work ran on the sibling."),
 		func(c node.SchedulerCounts) uint64 { return c.Refusals }},
-	{desc("tenon_scheduler_violations_total", "Best-effort threads that were started beside latency-sensitive work without leave, and stopped."),
+	{desc("tenon_scheduler_violations_total", "Best-effort threads that started beside latency-sensitive work against the rule, and were stopped."),
 		func(c node.SchedulerCounts) uint64 { return c.Violations }},
-	{desc("tenon_scheduler_races_total", "Of them: latency-sensitive work came in the same moment."),
+	{desc("tenon_scheduler_races_total", "Violations in which latency-sensitive work started at the same moment."),
 		func(c node.SchedulerCounts) uint64 { return c.Races }},
-	{desc("tenon_scheduler_resumed_total", "Of them: they came back without asking after they had lost the CPU."),
+	{desc("tenon_scheduler_resumed_total", "Violations in which a preempted thread resumed without a decision of the scheduler."),
 		func(c node.SchedulerCounts) uint64 { return c.Resumed }},
-	{desc("tenon_scheduler_relief_total", "Best-effort threads that were let run beside latency-sensitive work because they had waited too long."),
+	{desc("tenon_scheduler_relief_total", "Best-effort threads that were allowed beside latency-sensitive work because they had waited too long."),
 		func(c node.SchedulerCounts) uint64 { return c.Relief }},
 	{desc("tenon_scheduler_preemptions_total", "Best-effort threads that lost their CPU to other work."),
 		func(c node.SchedulerCounts) uint64 { return c.Preempted }},
-	{desc("tenon_scheduler_reenqueued_total", "Best-effort threads that were taken back from a CPU that was lost."),
+	{desc("tenon_scheduler_reenqueued_total", "Best-effort threads that were taken back from a CPU after other work took the CPU."),
 		func(c node.SchedulerCounts) uint64 { return c.Reenqueued }},
 	{desc("tenon_scheduler_throttles_total", "Best-effort workloads that used up their CPU quota."),
 		func(c node.SchedulerCounts) uint64 { return c.Throttled }},
-	{desc("tenon_scheduler_capped_total", "Best-effort threads that were not let run by the cap of all best-effort work."),
+	{desc("tenon_scheduler_capped_total", "Best-effort threads that were refused a CPU by the cap of all best-effort work."),
 		func(c node.SchedulerCounts) uint64 { return c.Capped }},
 	{desc("tenon_scheduler_headroom_total", "Best-effort threads that were not put on an idle core that is left to latency-sensitive work."),
 		func(c node.SchedulerCounts) uint64 { return c.Headroom }},
@@ -72,17 +72,17 @@ var schedulerCounts = []struct {
 		func(c node.SchedulerCounts) uint64 { return c.Urgent }},
 	{desc("tenon_scheduler_pinned_total", "Best-effort threads that were queued for one CPU."),
 		func(c node.SchedulerCounts) uint64 { return c.Pinned }},
-	{desc("tenon_scheduler_drift_total", "CPUs whose recorded class was wrong and was set right."),
+	{desc("tenon_scheduler_drift_total", "Corrections of a CPU's recorded class."),
 		func(c node.SchedulerCounts) uint64 { return c.Drift }},
-	{desc("tenon_scheduler_long_waits_total", "Reports of threads that waited long."),
+	{desc("tenon_scheduler_long_waits_total", "Reports of threads with a long wait."),
 		func(c node.SchedulerCounts) uint64 { return c.LongWaits }},
-	{desc("tenon_scheduler_lost_total", "Reports that found no room."),
+	{desc("tenon_scheduler_lost_total", "Reports that were lost because the ring was full."),
 		func(c node.SchedulerCounts) uint64 { return c.Lost }},
 }
 
-// isolation sends by which means best-effort work is kept out of the way on the
-// CPU, and what the means have done. Nothing of the scheduler is sent before it
-// was loaded, and its counters start again with each load.
+// isolation emits the isolation mechanism in use and the counters of the
+// mechanisms. The metrics of the scheduler exist only after its first load; its
+// counters restart with each load.
 func (e emitter) isolation(l node.Selection, i node.IsolationStatus) {
 	for _, r := range l.Mechanisms {
 		e.gauge(descMechanism, oneIf(r.Mechanism == l.Mechanism), string(r.Mechanism))
@@ -137,8 +137,9 @@ func (e emitter) scheduler(s *node.SchedulerStatus) {
 	e.gauge(descOldest, s.OldestWait.Seconds())
 }
 
-// expelDelay sends the histogram. The scheduler counts by length only: the sum
-// takes each delay for three quarters of its bound, the middle of its bucket.
+// expelDelay emits the histogram. The scheduler counts delays only by length.
+// Therefore the sum uses the middle of each bucket, which is three quarters of
+// its bound.
 func (e emitter) expelDelay(counts []uint64) {
 	if len(counts) == 0 {
 		return
@@ -149,7 +150,7 @@ func (e emitter) expelDelay(counts []uint64) {
 	for i, count := range counts {
 		n += count
 		sum += float64(count) * node.DelayBound(i).Seconds() * 3 / 4
-		if i < len(counts)-1 { // what is longer than all counts in the last
+		if i < len(counts)-1 { // longer delays are in the last count
 			buckets[node.DelayBound(i).Seconds()] = n
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// isolated is a node on which the scheduler has fallen three times, the last
-// time just now, and whose every counter of the scheduler is another number.
+// isolated is a node on which sched_ext has just failed for the third time.
+// Each counter of the scheduler has a different value.
 func isolated() (node.Selection, node.IsolationStatus) {
 	l := node.Selection{Mechanism: node.MechanismIdle, ByHand: true, Mechanisms: []node.MechanismStatus{
 		{Mechanism: node.MechanismVendor, Can: node.No},
@@ -58,8 +58,8 @@ func TestTheMeansOfIsolationAndItsFallsAreShown(t *testing.T) {
 	}
 }
 
-// TestEachCountOfTheSchedulerHasAMetricOfItsOwn finds a count that was added
-// and is not shown, or is shown as another.
+// TestEachCountOfTheSchedulerHasAMetricOfItsOwn fails if a new count has no
+// metric, or the metric of another count.
 func TestEachCountOfTheSchedulerHasAMetricOfItsOwn(t *testing.T) {
 	_, i := isolated()
 	shown := map[uint64]bool{}
@@ -70,7 +70,7 @@ func TestEachCountOfTheSchedulerHasAMetricOfItsOwn(t *testing.T) {
 	for f := range counts.NumField() {
 		kick := strings.HasPrefix(counts.Field(f).Name, "Kicks") // tenon_scheduler_kicks_total
 		if shown[uint64(100+f)] == kick {
-			t.Errorf("%s: shown by itself: %v", counts.Field(f).Name, !kick)
+			t.Errorf("%s: has a metric of its own: %v", counts.Field(f).Name, !kick)
 		}
 	}
 }

@@ -1,6 +1,6 @@
-// Package telemetry shows the agent's numbers to Prometheus and its health to
-// probes. All numbers come from the ticks of the loop; telemetry counts nothing
-// itself. docs/metrics.md lists them.
+// Package telemetry exports the agent's metrics to Prometheus and answers
+// health probes. All values come from the ticks of the loop; telemetry makes no
+// measurements itself. docs/metrics.md lists the metrics.
 package telemetry
 
 import (
@@ -16,12 +16,12 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// MaxWorkloads bounds the workloads that have metrics of their own, and with
-// them the number of series: latency-sensitive work comes first, then the
-// rest, both by name. tenon_workloads_omitted counts the others.
+// MaxWorkloads is the maximum number of workloads with metrics of their own,
+// which bounds the number of series. Latency-sensitive work comes first, then
+// the rest, both ordered by name. tenon_workloads_omitted counts the others.
 const MaxWorkloads = 200
 
-// Metrics takes each tick and is scraped at any time.
+// Metrics observes each tick and can be scraped at any time.
 type Metrics struct {
 	registry *prometheus.Registry
 	ticks    *prometheus.CounterVec
@@ -32,9 +32,9 @@ type Metrics struct {
 	signals  signals
 
 	mu   sync.Mutex
-	last tick.Tick // that could read the node
+	last tick.Tick // the last tick that could read the node
 	used map[node.WorkloadID]time.Duration
-	// at is when the last tick was over, and period how far apart turns are.
+	// at is the end of the last tick; period is the time between two ticks.
 	at     time.Time
 	period time.Duration
 	now    func() time.Time
@@ -43,14 +43,14 @@ type Metrics struct {
 // The outcomes of a tick, and of a step.
 const (
 	tickOK     = "ok"
-	tickFailed = "failed" // some step did
+	tickFailed = "failed" // some step failed
 	tickBlind  = "blind"  // the node could not be read
 
 	stepApplied = "applied"
 	stepFailed  = "failed"
 )
 
-// New returns the metrics of an agent of the given version.
+// New returns the metrics of an agent with the given version.
 func New(version string) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
@@ -86,8 +86,8 @@ func New(version string) *Metrics {
 	return m
 }
 
-// Observe takes a tick, its error, and the time after which the next is due if
-// nothing happens.
+// Observe records a tick, its error, and the time after which the next tick is
+// due without an event.
 func (m *Metrics) Observe(t tick.Tick, err error, period time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -117,7 +117,7 @@ func (m *Metrics) Observe(t tick.Tick, err error, period time.Duration) {
 	m.last = t
 }
 
-// addClasses adds what each workload has used since the tick before.
+// addClasses adds the CPU time of each workload since the tick before.
 func (m *Metrics) addClasses(workloads []node.Workload) {
 	used := make(map[node.WorkloadID]time.Duration, len(workloads))
 	for _, w := range workloads {
@@ -136,8 +136,8 @@ func (m *Metrics) addClasses(workloads []node.Workload) {
 	m.used = used
 }
 
-// chosen returns the workloads that have metrics of their own, and how many
-// have none.
+// chosen returns the workloads with metrics of their own, and the number of the
+// others.
 func chosen(all []node.Workload) ([]node.Workload, int) {
 	if len(all) <= MaxWorkloads {
 		return all, 0

@@ -9,17 +9,17 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// delayBuckets are the buckets of node.RunQueueDelay whose ends are those of
-// tenon_run_queue_delay_seconds: 4 µs to 1 s, closest where objectives lie. All
-// 29 of a hundred services would be most of a scrape.
+// delayBuckets are the buckets of node.RunQueueDelay whose bounds are those of
+// tenon_run_queue_delay_seconds: 4 µs to 1 s, densest around the usual
+// objectives. All 29 buckets of a hundred services would be most of a scrape.
 var delayBuckets = []int{4, 6, 8, 10, 11, 12, 13, 14, 15, 16, 18, 20, 22}
 
 var (
-	descDelay = desc("tenon_run_queue_delay_seconds", "How long the threads of a latency-sensitive workload waited for a CPU.", "workload", "class")
-	descWait  = desc("tenon_run_queue_wait_seconds_total", "For how long a latency-sensitive workload waited while others ran, by the class of who ran.", "waiter", "runner_class")
+	descDelay = desc("tenon_run_queue_delay_seconds", "Time that threads of a latency-sensitive workload waited for a CPU.", "workload", "class")
+	descWait  = desc("tenon_run_queue_wait_seconds_total", "Time that a latency-sensitive workload waited while others ran, by the class of the runner.", "waiter", "runner_class")
 )
 
-// signals counts events and how soon they were acted on.
+// signals counts events and measures the reaction to them.
 type signals struct {
 	events   *prometheus.CounterVec
 	reaction *prometheus.HistogramVec
@@ -28,10 +28,10 @@ type signals struct {
 func newSignals() signals {
 	s := signals{
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tenon_events_total", Help: "Events that turned the loop before its time: delay, pressure, cgroups, config.",
+			Name: "tenon_events_total", Help: "Events that started a tick early: delay, pressure, cgroups, config.",
 		}, []string{"kind"}),
 		reaction: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "tenon_reaction_seconds", Help: "Time from an event to the last write of each turn that it caused, where something was written.",
+			Name: "tenon_reaction_seconds", Help: "Time from an event to the last write of the tick that it caused, for ticks with a write.",
 			Buckets: prometheus.ExponentialBuckets(500e-6, 2, 12), // 0.5 ms to 1 s
 		}, []string{"kind"}),
 	}
@@ -54,7 +54,7 @@ func (s signals) observe(t tick.Tick) {
 	}
 }
 
-// delay sends the histogram of a workload whose waits are counted by length.
+// delay emits the histogram of a workload whose waits are counted by length.
 func (e emitter) delay(d node.RunQueueDelay, labels ...string) {
 	sum, known := d.Sum.Value()
 	if !known || len(d.Counts) == 0 {
@@ -72,8 +72,8 @@ func (e emitter) delay(d node.RunQueueDelay, labels ...string) {
 	e <- prometheus.MustNewConstHistogram(descDelay, count, sum.Seconds(), buckets, labels...)
 }
 
-// waits sends for which classes the workloads waited that have metrics of
-// their own, and who shares a name with others.
+// waits emits the waits of workloads with metrics of their own, and of waiters
+// that share a name (node.RestOf), by the class of the runner.
 func (e emitter) waits(s node.Snapshot, shown []node.Workload) {
 	has := make(map[node.WorkloadID]bool, len(shown))
 	for _, w := range shown {

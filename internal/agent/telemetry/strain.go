@@ -10,21 +10,21 @@ import (
 var (
 	descMissed = desc("tenon_objective_missed", "1: the workload misses its objective now, so that best-effort work gives way.", "workload", "class")
 
-	descNodePressure   = desc("tenon_node_pressure_seconds_total", "Time in which some tasks of the node stood still for lack of something, and in which all did.", "resource", "tasks")
-	descNodeWorkingSet = desc("tenon_node_working_set_bytes", "Memory of the node without what is free and without page cache that was not used lately.")
+	descNodePressure   = desc("tenon_node_pressure_seconds_total", "Time in which some tasks of the node, or all of them, waited for a resource (PSI).", "resource", "tasks")
+	descNodeWorkingSet = desc("tenon_node_working_set_bytes", "Memory of the node in use, without page cache that was not used lately.")
 	descNodeRefaults   = desc("tenon_node_refaults_total", "Pages that were read back soon after they had been reclaimed.")
-	descNodeRead       = desc("tenon_node_read_bytes_total", "What was read from block devices.")
-	descNodeWritten    = desc("tenon_node_written_bytes_total", "What was written to block devices.")
+	descNodeRead       = desc("tenon_node_read_bytes_total", "Bytes read from block devices.")
+	descNodeWritten    = desc("tenon_node_written_bytes_total", "Bytes written to block devices.")
 
-	descPressure   = desc("tenon_workload_pressure_seconds_total", "Time in which some tasks of a workload stood still for lack of something.", "workload", "class", "resource")
+	descPressure   = desc("tenon_workload_pressure_seconds_total", "Time in which some tasks of a workload waited for a resource (PSI).", "workload", "class", "resource")
 	descWorkingSet = desc("tenon_workload_working_set_bytes", "Memory charged to a workload without page cache that was not used lately.", "workload", "class")
 	descRefaults   = desc("tenon_workload_refaults_total", "Pages of a workload that were read back soon after they had been reclaimed.", "workload", "class")
-	descPeriods    = desc("tenon_workload_quota_periods_total", "Periods of its own CPU quota in which a workload ran: throttled, or free.", "workload", "class", "outcome")
-	descRead       = desc("tenon_workload_read_bytes_total", "What a workload has read from block devices.", "workload", "class")
-	descWritten    = desc("tenon_workload_written_bytes_total", "What a workload has written to block devices.", "workload", "class")
+	descPeriods    = desc("tenon_workload_quota_periods_total", "Periods of the workload's own CPU quota in which it ran, by outcome: throttled or free.", "workload", "class", "outcome")
+	descRead       = desc("tenon_workload_read_bytes_total", "Bytes that a workload has read from block devices.", "workload", "class")
+	descWritten    = desc("tenon_workload_written_bytes_total", "Bytes that a workload has written to block devices.", "workload", "class")
 )
 
-// nodeSLO sends what the node lacks.
+// nodeSLO emits the pressure, memory and I/O of the node.
 func (e emitter) nodeSLO(u node.Usage) {
 	for resource, s := range stalls(u.Pressure) {
 		e.seconds(descNodePressure, s.Some, resource, "some")
@@ -36,7 +36,8 @@ func (e emitter) nodeSLO(u node.Usage) {
 	count(e, descNodeWritten, u.Written)
 }
 
-// slo sends what a workload lacks, and whether it misses its objective.
+// slo emits the pressure, memory and I/O of a workload, and whether it misses
+// its objective.
 func (e emitter) slo(t tick.Tick, w node.Workload, labels ...string) {
 	if w.Objective.RunQueueDelay.Known() {
 		missed := 0.0
@@ -54,19 +55,19 @@ func (e emitter) slo(t tick.Tick, w node.Workload, labels ...string) {
 	count(e, descRefaults, u.Refaults, labels...)
 	count(e, descRead, u.Read, labels...)
 	count(e, descWritten, u.Written, labels...)
-	if all := u.Periods.Or(0); all > 0 { // without a quota there are none
+	if all := u.Periods.Or(0); all > 0 { // without a quota there are no periods
 		throttled := u.ThrottledPeriods.Or(0)
 		count(e, descPeriods, node.Some(throttled), with("throttled")...)
 		count(e, descPeriods, node.Some(max(all-throttled, 0)), with("free")...)
 	}
 }
 
-// stalls is pressure by what was lacking, with the kernel's names.
+// stalls returns the pressure by resource, with the kernel's names.
 func stalls(p node.Pressure) map[string]node.Stall {
 	return map[string]node.Stall{"cpu": p.CPU, "memory": p.Memory, "io": p.IO}
 }
 
-// count sends a counter that is a number of something.
+// count emits a counter of events, pages or bytes.
 func count[T ~int64](e emitter, d *prometheus.Desc, v node.Maybe[T], labels ...string) {
 	if n, known := v.Value(); known {
 		e <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)

@@ -23,7 +23,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// tickAt is a tick in which everything is known and one of two steps failed.
+// tickAt is a tick with all values known, in which one of two steps failed.
 func tickAt(second int) tick.Tick {
 	used := node.Some(time.Duration(second) * time.Second)
 	memory := node.Some[unit.Bytes](1 << 20)
@@ -136,12 +136,12 @@ func TestMetricsAreReadFromTheTicks(t *testing.T) {
 		`tenon_run_queue_wait_seconds_total{runner_class="kernel",waiter="web"} 1`,
 	} {
 		if !strings.Contains(text, want+"\n") {
-			t.Errorf("%q is not among the metrics", want)
+			t.Errorf("the metrics lack %q", want)
 		}
 	}
 	if strings.Contains(text, `throttled_seconds_total{class="LS"`) || strings.Contains(text, `tenon_objective_missed{class="BE"`) ||
 		strings.Contains(text, `quota_periods_total{class="BE"`) {
-		t.Error("a counter that is missing is shown")
+		t.Error("a metric exists for a missing counter")
 	}
 	if t.Failed() {
 		t.Log(text)
@@ -163,7 +163,7 @@ func TestTheNumberOfSeriesIsBounded(t *testing.T) {
 	}
 	for _, want := range []string{`workload="web"`, fmt.Sprintf("tenon_workloads_omitted %d\n", len(turn.Snapshot.Workloads)-MaxWorkloads)} {
 		if !strings.Contains(text, want) {
-			t.Errorf("%s is not there", want)
+			t.Errorf("the metrics lack %s", want)
 		}
 	}
 }
@@ -198,7 +198,7 @@ func TestTheLoopIsAliveAsLongAsItTicks(t *testing.T) {
 	check("/healthz", http.StatusOK)
 	clock = clock.Add(time.Second)
 	check("/healthz", http.StatusServiceUnavailable)
-	m.Observe(tick.Tick{}, errors.New("no topology"), time.Second) // blind, but it turns
+	m.Observe(tick.Tick{}, errors.New("no topology"), time.Second) // the tick is blind, but the loop runs
 	check("/healthz", http.StatusOK)
 }
 
@@ -254,7 +254,8 @@ func TestMetricsAreServed(t *testing.T) {
 	<-done
 }
 
-// TestEveryMetricIsDocumented keeps docs/metrics.md complete and true.
+// TestEveryMetricIsDocumented checks that docs/metrics.md lists exactly the
+// metrics that exist.
 func TestEveryMetricIsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/metrics.md")
 	if err != nil {
@@ -266,11 +267,11 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 	}
 	real := slices.Sorted(maps.Keys(names(t)))
 	if got := slices.Sorted(maps.Keys(documented)); !slices.Equal(got, real) {
-		t.Errorf("docs/metrics.md lists\n%v\nthere are\n%v", got, real)
+		t.Errorf("docs/metrics.md lists\n%v\nthe code has\n%v", got, real)
 	}
 }
 
-// names returns the names of all metrics of Tenon's own.
+// names returns the names of Tenon's own metrics.
 func names(t *testing.T) map[string]bool {
 	t.Helper()
 	m := New("v1")

@@ -11,11 +11,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// fewCPUs is up to how many each CPU has a bar of its own.
+// fewCPUs is the maximum number of CPUs for which each CPU has its own bar.
 const fewCPUs = 8
 
-// kinds are the parts of a bar in their order, with their letters. Classes
-// that share a letter are drawn as one.
+// kinds are the parts of a bar in their order, with their letters. Classes with
+// the same letter are one part.
 var kinds = []struct {
 	letter  byte
 	classes []node.Class
@@ -25,7 +25,7 @@ var kinds = []struct {
 	{'B', []node.Class{node.BE}},
 }
 
-// use shows the CPUs and the memory of the node.
+// use draws the CPUs and the memory of the node.
 func (m model) use() []string {
 	s := m.status
 	cpu, memory := map[node.Class]int64{}, map[node.Class]int64{}
@@ -45,7 +45,7 @@ func (m model) use() []string {
 		fmt.Sprintf("%s of %s", control.Shown(s.Node.Memory, control.Size), control.Shown(s.Node.MemoryTotal, control.Size))))
 }
 
-// cpus shows a bar for each CPU, in two columns.
+// cpus draws a bar for each CPU, in two columns.
 func (m model) cpus() []string {
 	half := m.width/2 - 1
 	var lines []string
@@ -64,8 +64,8 @@ func (m model) cpus() []string {
 	return lines
 }
 
-// bar draws "name [LLLBB|...] figures" in the given width: the parts of used,
-// then what of used is left over, then what is free of total.
+// bar draws "name [LLLBB|...] figures" in the given width: the use of each
+// class, then the rest of used, then the free part of total.
 func (m model) bar(name string, width int, parts map[node.Class]int64, used, total int64, figures string) string {
 	const widest = 6
 	room := max(width-widest-len(" [] ")-max(len(figures), 5), 5)
@@ -96,8 +96,8 @@ func (m model) bar(name string, width int, parts map[node.Class]int64, used, tot
 	return b.String()
 }
 
-// cells shows many CPUs, a figure each; with more than fit, one figure for the
-// busiest of several neighbours.
+// cells draws one character for each of many CPUs. If they do not fit, each
+// character stands for the busiest of several neighbours.
 func (m model) cells() []string {
 	const mostLines = 4
 	busy := m.status.Node.Busy
@@ -119,7 +119,7 @@ func (m model) cells() []string {
 	return lines
 }
 
-// cell is how busy a CPU is in one letter.
+// cell returns the use of a CPU as one character.
 func cell(busy unit.MilliCPU) byte {
 	if busy < 10 {
 		return '.'

@@ -13,16 +13,16 @@ import (
 
 // The messages, besides those of the terminal and control.Status.
 type (
-	// silence says why the agent says nothing.
+	// silence is the reason why the agent does not answer.
 	silence struct{ err error }
-	// explained is the answer about a workload.
+	// explained is the explanation of a workload.
 	explained struct {
 		text string
 		err  error
 	}
 )
 
-// order is what the workloads are sorted by.
+// order is the sort key of the workloads.
 type order int
 
 const (
@@ -35,31 +35,31 @@ const (
 
 var orderNames = [orders]string{"cpu", "memory", "class", "name"}
 
-// A model is what the view depends on.
+// A model is the state of the view.
 type model struct {
 	explain func(node.WorkloadID) (control.Explanation, error)
 
 	width, height int
 	status        control.Status
-	seen          bool // there was a status
+	seen          bool // a status has arrived
 	silent        error
 	order         order
 	rows          []control.Workload // sorted
-	at            node.WorkloadID    // where the cursor is
+	at            node.WorkloadID    // the workload under the cursor
 	help          bool
-	waits         bool   // the waits are shown, and not all workloads
-	detail        string // what was explained; empty: nothing is
-	scroll        int    // of the detail
+	waits         bool   // show the waits instead of all workloads
+	detail        string // the explanation; empty: show the overview
+	scroll        int    // the first visible line of the detail
 }
 
 func newModel(explain func(node.WorkloadID) (control.Explanation, error)) model {
 	return model{explain: explain, width: 80, height: 24}
 }
 
-// Init starts nothing: news are sent.
+// Init returns no command, because follow sends the messages.
 func (m model) Init() tea.Cmd { return nil }
 
-// Update takes one message.
+// Update processes one message.
 func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
@@ -80,7 +80,7 @@ func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// key does what a key is for.
+// key processes a key.
 func (m model) key(key string) (tea.Model, tea.Cmd) {
 	if key == "ctrl+c" {
 		return m, tea.Quit
@@ -126,7 +126,7 @@ func (m model) key(key string) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// sort puts the workloads in order; the cursor stays with its workload.
+// sort sorts the workloads. The cursor stays on its workload.
 func (m *model) sort() {
 	m.rows = slices.Clone(m.status.Workloads)
 	if m.waits {
@@ -149,7 +149,7 @@ func (m *model) sort() {
 	m.move(0)
 }
 
-// cursor is the row of the cursor.
+// cursor returns the row of the cursor.
 func (m *model) cursor() int {
 	return max(slices.IndexFunc(m.rows, func(w control.Workload) bool { return w.ID == m.at }), 0)
 }

@@ -1,6 +1,6 @@
-// Package top is the live view of a node in a terminal: which workloads use its
-// CPUs, by class, and what Tenon did last and why. The view is a pure function
-// of the agent's last answer and of the keys that were pressed.
+// Package top shows a live view of a node in a terminal: which workloads use
+// its CPUs, by class, and Tenon's last writes with their reasons. The view is a
+// pure function of the agent's last answer and of the pressed keys.
 package top
 
 import (
@@ -16,10 +16,11 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// again is how long after the agent fell silent it is asked again.
+// again is the time between two attempts to reach an agent that does not
+// answer.
 const again = 2 * time.Second
 
-// Run shows the node until the user ends it or ctx ends.
+// Run shows the view until the user quits or ctx ends.
 func Run(ctx context.Context, c *control.Client, in io.Reader, out io.Writer) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -45,7 +46,8 @@ func Run(ctx context.Context, c *control.Client, in io.Reader, out io.Writer) er
 	return nil
 }
 
-// follow sends every status, and why there is none for now, until ctx ends.
+// follow sends every status until ctx ends. While the agent does not answer, it
+// sends the reason.
 func follow(ctx context.Context, c *control.Client, send func(tea.Msg)) {
 	for {
 		err := c.Follow(ctx, func(s control.Status) { send(s) })

@@ -21,11 +21,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-var update = flag.Bool("update", false, "rewrite the screens with what is drawn now")
+var update = flag.Bool("update", false, "rewrite the screens with the present output")
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// status is a node of the given number of CPUs with some work.
+// status is a node with the given number of CPUs and some workloads.
 func status(cpus int) control.Status {
 	mcpu := func(n int) node.Maybe[unit.MilliCPU] { return node.Some(unit.MilliCPU(n)) }
 	mib := func(n int) node.Maybe[unit.Bytes] { return node.Some(unit.Bytes(n) << 20) }
@@ -71,7 +71,7 @@ func status(cpus int) control.Status {
 	return s
 }
 
-// after feeds messages to a new model; a string is a key.
+// after sends messages to a new model; a string is a key.
 func after(t *testing.T, msgs ...any) model {
 	t.Helper()
 	var m tea.Model = newModel(func(id node.WorkloadID) (control.Explanation, error) {
@@ -95,7 +95,7 @@ func after(t *testing.T, msgs ...any) model {
 	return m.(model)
 }
 
-// TestScreens compares the screens in testdata, without colours.
+// TestScreens compares the screens with those in testdata, without colours.
 func TestScreens(t *testing.T) {
 	failing := status(2)
 	failing.Failing = []record.Write{failing.Recent[0]}
@@ -162,12 +162,12 @@ func TestTheCursorStaysWithItsWorkload(t *testing.T) {
 	m := after(t, status(2), "down")
 	at := m.at
 	next := status(2)
-	next.Workloads[1].CPU = node.Some(unit.CPUs(2)) // the last is first now
+	next.Workloads[1].CPU = node.Some(unit.CPUs(2)) // the last row becomes the first
 	n, _ := m.Update(next)
 	if m = n.(model); m.at != at || m.cursor() == 1 {
 		t.Errorf("the cursor is at %q, row %d", m.at, m.cursor())
 	}
-	next.Workloads = next.Workloads[:1] // its workload ends
+	next.Workloads = next.Workloads[:1] // the workload under the cursor ends
 	n, _ = m.Update(next)
 	if m = n.(model); m.at != next.Workloads[0].ID {
 		t.Errorf("the cursor is at %q", m.at)

@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The styles. What they say, letters and words say too: NO_COLOR and a plain
-// terminal lose nothing.
+// The styles. Letters and words carry the same information, so that nothing is
+// lost with NO_COLOR or on a plain terminal.
 var (
 	bold     = ansi.Style{}.Bold()
 	faint    = ansi.Style{}.Faint()
@@ -36,7 +36,8 @@ func (m model) View() tea.View {
 	return v
 }
 
-// screen is the text of the screen: at most height lines of at most width.
+// screen returns the text of the screen: at most height lines of at most width
+// characters.
 func (m model) screen() string {
 	var lines []string
 	switch {
@@ -61,13 +62,13 @@ func (m model) details() []string {
 	return append(lines, faint.Styled("up, down: scroll   any other key: back"))
 }
 
-// wrapped is the detail in lines that fit the screen.
+// wrapped returns the detail in lines that fit the screen.
 func (m model) wrapped() []string {
 	text := strings.TrimRight(m.detail, "\n")
 	return strings.Split(ansi.Wrap(text, m.width, "/-"), "\n")
 }
 
-// overview is the main screen: the node, the workloads, the last writes.
+// overview is the main screen: the node, the workloads and the last writes.
 func (m model) overview() []string {
 	keys := faint.Styled("q quit   s sort by " + orderNames[(m.order+1)%orders] + "   w waits   arrows move   enter explain   ? help")
 	if !m.seen || m.status.At.IsZero() {
@@ -107,8 +108,7 @@ func (m model) head() []string {
 	return lines
 }
 
-// isolation shows by which means best-effort work is kept out of the way on the
-// CPU, and what that costs.
+// isolation shows the isolation mechanism in use and its cost.
 func (m model) isolation() []string {
 	i := m.status.Isolation
 	if i.Mechanism == "" {
@@ -131,7 +131,7 @@ func (m model) isolation() []string {
 	return []string{fmt.Sprintf("%s  %s  strays %d", s, failures, i.Strays)}
 }
 
-// bounds shows what holds best-effort work back, and why.
+// bounds shows the limits of best-effort work, with their reasons.
 func (m model) bounds() []string {
 	const most = 3
 	var lines []string
@@ -145,7 +145,7 @@ func (m model) bounds() []string {
 	return lines
 }
 
-// table shows as many workloads as there is room for, the cursor among them.
+// table shows as many workloads as fit, including the one under the cursor.
 func (m model) table(room int) []string {
 	name := max(m.width-51, 10)
 	lines := []string{"", bold.Styled(fmt.Sprintf("%-6s  %7s  %7s  %9s  %-12s  %s", "CLASS", "CPU", "MEMORY", "THROTTLED", "RULE", "WORKLOAD by "+orderNames[m.order]))}
@@ -168,7 +168,8 @@ func (m model) table(room int) []string {
 	return lines
 }
 
-// tail cuts a path in front: its end tells more.
+// tail removes the start of a path that is too long, because the end is more
+// informative.
 func tail(s string, width int) string {
 	over := ansi.StringWidth(s) - width
 	if over <= 0 {
@@ -177,7 +178,7 @@ func tail(s string, width int) string {
 	return ansi.TruncateLeft(s, over+1, "…")
 }
 
-// writes shows what Tenon did last, and why.
+// writes shows the last writes with their reasons.
 func (m model) writes() []string {
 	n := min(max((m.height-14)/2, 1), len(m.status.Recent))
 	lines := []string{"", bold.Styled("LAST WRITES")}
@@ -190,8 +191,8 @@ func (m model) writes() []string {
 	return lines
 }
 
-// brief prints a write so that in 80 columns there is room for why; explain
-// tells the rest.
+// brief prints a write so that the reason fits into 80 columns; the explanation
+// has the details.
 func brief(w record.Write) string {
 	why := w.Why
 	if w.Outcome == record.Failed {
@@ -204,7 +205,7 @@ func brief(w record.Write) string {
 	return fmt.Sprintf("%s = %s  %s", knob(w.Knob), w.New, control.Printable(why))
 }
 
-// knob prints a knob in a bounded width.
+// knob prints a knob in a limited width.
 func knob(k node.Knob) string {
 	const widest = 24
 	return tail(control.Printable(k.Where()), widest) + " " + string(k.File)

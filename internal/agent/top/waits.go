@@ -7,8 +7,8 @@ import (
 	"tenon.sh/tenon/internal/agent/control"
 )
 
-// waiters shows how long the services wait for a CPU, and who occupies it
-// meanwhile.
+// waiters shows the waits of the services for a CPU, and the runners that had
+// the CPU meanwhile.
 func (m model) waiters(room int) []string {
 	const name = 28
 	lines := []string{"", bold.Styled(fmt.Sprintf("%8s  %8s  %-*s  %s", "WAIT P99", "WANTED", name, "SERVICE by "+orderNames[m.order], "WAITED IN A SECOND"))}

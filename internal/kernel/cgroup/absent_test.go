@@ -62,7 +62,7 @@ func TestMissingGroupIsGone(t *testing.T) {
 				}
 			}
 			if err := tree.RemoveAll("b"); err != nil {
-				t.Errorf("removing what is gone: %v", err)
+				t.Errorf("Remove of a missing group: %v", err)
 			}
 		})
 	}

@@ -10,15 +10,16 @@ import (
 )
 
 // Attach moves a process with all its threads into the group, in every
-// hierarchy in which the group exists. On v1 these are several moves; the
-// cpuset comes first, because it is the one that refuses (ENOSPC: it has no
-// CPUs or memory nodes). After an error the process may have moved in some.
+// hierarchy in which the group exists. On v1 each hierarchy is a separate move.
+// The cpuset comes first, because it can refuse (ENOSPC: the group has no CPUs
+// or memory nodes). After an error the process may have moved in some
+// hierarchies.
 func (t *Tree) Attach(path string, pid int) error {
 	return t.attach(path, pid, func(*hierarchy) string { return "cgroup.procs" })
 }
 
-// AttachThread moves a single thread. On v2 this needs a threaded group and
-// fails with EOPNOTSUPP or EINVAL otherwise; on v1 any group will do.
+// AttachThread moves a single thread. On v2 it fails with EOPNOTSUPP or EINVAL
+// unless the group is threaded; v1 has no such condition.
 func (t *Tree) AttachThread(path string, tid int) error {
 	return t.attach(path, tid, func(h *hierarchy) string {
 		if h.version == 1 {
@@ -56,7 +57,8 @@ func (t *Tree) attach(path string, id int, file func(*hierarchy) string) error {
 	return nil
 }
 
-// Procs lists the processes in the group itself, not below it, ascending.
+// Procs lists the processes of the group in ascending order, without the groups
+// below it.
 func (t *Tree) Procs(path string) ([]int, error) {
 	h, err := t.home(path)
 	if err != nil {
@@ -73,8 +75,8 @@ func (t *Tree) Procs(path string) ([]int, error) {
 	return ids, nil
 }
 
-// parseProcs reads one id a line. The kernel promises no order, and an id may
-// come twice; 0 is a process that our PID namespace cannot see.
+// parseProcs reads one process id per line. The kernel guarantees neither the
+// order nor that an id is unique. 0 is a process outside our PID namespace.
 func parseProcs(text string) ([]int, error) {
 	var ids []int
 	for line := range strings.FieldsSeq(text) {

@@ -10,8 +10,8 @@ import (
 
 // CPUMax is the CFS bandwidth limit of a group: at most Quota of CPU time in
 // each Period, plus up to Burst saved from earlier periods
-// (Documentation/scheduler/sched-bwc.rst; burst: Linux 5.14). The kernel
-// counts in microseconds.
+// (Documentation/scheduler/sched-bwc.rst; burst: Linux 5.14). The kernel stores
+// whole microseconds.
 type CPUMax struct {
 	Quota  time.Duration // at least 1 ms, or NoQuota
 	Period time.Duration // 1 ms to 1 s
@@ -40,12 +40,12 @@ func (t *Tree) ReadCPUMax(path string) (CPUMax, error) {
 	return v, nil
 }
 
-// WriteCPUMax changes quota, period and burst in an order in which the kernel
-// refuses no step of a change that it accepts as a whole: a smaller burst
-// goes before the quota, a bigger one after it. After an error the value from
-// before is put back. The kernel refuses with EINVAL values out of the bounds
-// of CPUMax and, on v1, a quota per period above the parent's or below a
-// child's. A burst on a kernel without one gives ErrUnsupported.
+// WriteCPUMax changes quota, period and burst. The order of the writes avoids
+// values that the kernel refuses: it lowers the burst before it writes the
+// quota, or raises it afterwards. After an error WriteCPUMax restores the old
+// value. The kernel returns EINVAL for values outside the bounds of CPUMax and,
+// on v1, for a quota per period above the parent's or below a child's. A burst
+// on a kernel without bursts gives ErrUnsupported.
 func (t *Tree) WriteCPUMax(path string, v CPUMax) error {
 	old, err := t.ReadCPUMax(path)
 	if err != nil {
@@ -60,7 +60,7 @@ func (t *Tree) WriteCPUMax(path string, v CPUMax) error {
 	}
 	if now, readErr := t.ReadCPUMax(path); readErr == nil && now != old {
 		if undoErr := t.changeCPUMax(path, now, old); undoErr != nil {
-			err = errors.Join(err, fmt.Errorf("put back the value from before: %w", undoErr))
+			err = errors.Join(err, fmt.Errorf("restore the old value: %w", undoErr))
 		}
 	}
 	return err
@@ -116,8 +116,8 @@ func parseCPUMax(text string) (CPUMax, error) {
 	return CPUMax{Quota: q, Period: p}, errors.Join(err1, err2)
 }
 
-// parseMicroseconds reads a number, or "max" as the largest time. What does
-// not fit a Duration, 292 years, is the largest as well.
+// parseMicroseconds reads a number, or "max" as the largest time. Numbers that
+// do not fit a Duration (292 years) also give the largest time.
 func parseMicroseconds(text string) (time.Duration, error) {
 	n, err := parseCount(text)
 	return microsecondsOf(n), err

@@ -5,19 +5,20 @@ import (
 	"time"
 )
 
-// CPUStat is what a group and all below it have used, and how often a quota
-// held it back, since it was made. It is exact, unlike /proc/stat.
+// CPUStat holds the CPU time and the throttling of a group and the groups below
+// it since the group was made. The CPU time is exact, unlike that of
+// /proc/stat.
 type CPUStat struct {
 	Usage, User, System time.Duration
 	Periods             int64         // periods of the quota in which it ran
 	NrThrottled         int64         // periods in which it was throttled
 	Throttled           time.Duration // summed over CPUs
 	NrBursts            int64         // periods in which it used its burst
-	Bursts              time.Duration // CPU time above the quota in those
+	Bursts              time.Duration // CPU time above the quota in those periods
 }
 
-// CPUStat reads cpu.stat (v1: cpu.stat and cpuacct.usage*). Throttling and
-// bursts are 0 where the kernel has no such lines.
+// CPUStat reads cpu.stat (v1: cpu.stat and cpuacct.usage*). Counters of
+// throttling and bursts that the kernel lacks are 0.
 func (t *Tree) CPUStat(path string) (CPUStat, error) {
 	if t.VersionOf(cpu) == 1 {
 		return t.v1CPUStat(path)

@@ -7,15 +7,15 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// CPUWeight is the share of contended CPU among siblings: a weight, or idle
-// (SCHED_IDLE for the whole group, Linux 5.15).
+// CPUWeight is the share of contended CPU time among siblings: a weight, or
+// idle (SCHED_IDLE for the whole group, Linux 5.15).
 type CPUWeight struct {
 	Idle   bool
 	Weight unit.Weight // 0 if Idle
 }
 
-// ReadCPUWeight reads cpu.idle and cpu.weight (v1: cpu.shares). A kernel
-// without cpu.idle has no idle groups. The root has no weight: ErrUnsupported.
+// ReadCPUWeight reads cpu.idle and cpu.weight (v1: cpu.shares). On a kernel
+// without cpu.idle, Idle is false. The root has no weight: ErrUnsupported.
 func (t *Tree) ReadCPUWeight(path string) (CPUWeight, error) {
 	idle, err := t.readIdle(path)
 	if err != nil && !errors.Is(err, ErrUnsupported) {
@@ -32,11 +32,11 @@ func (t *Tree) ReadCPUWeight(path string) (CPUWeight, error) {
 	return CPUWeight{Weight: unit.WeightOf(w)}, err
 }
 
-// WriteCPUWeight writes cpu.idle and cpu.weight (v1: cpu.shares), rounded to
-// what the kernel can hold. The kernel refuses a weight while a group is idle
-// (EINVAL) and resets it to the default when idle is cleared; therefore idle
-// is cleared first and the weight written after. Idle on a kernel without
-// cpu.idle gives ErrUnsupported.
+// WriteCPUWeight writes cpu.idle and cpu.weight (v1: cpu.shares). It rounds the
+// weight to a value that the kernel can store. The kernel refuses a weight
+// while a group is idle (EINVAL) and resets the weight when idle is cleared;
+// therefore WriteCPUWeight clears idle first. Idle on a kernel without cpu.idle
+// gives ErrUnsupported.
 func (t *Tree) WriteCPUWeight(path string, v CPUWeight) error {
 	idle, err := t.readIdle(path)
 	switch {

@@ -6,19 +6,18 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// ReadCPUs reads cpuset.cpus: the CPUs that the group asks for. Empty means
-// the parent's on v2, and on v1 that no task may enter. The root of v2 does
-// not have it.
+// ReadCPUs reads cpuset.cpus. An empty set means the CPUs of the parent on v2;
+// on v1 no task may enter the group. The root of v2 lacks the file.
 func (t *Tree) ReadCPUs(path string) (unit.CPUSet, error) {
 	return read(t, cpuset, path, "cpuset.cpus", unit.ParseCPUSet)
 }
 
-// WriteCPUs writes cpuset.cpus. On v1 a group must stay within its parent
-// (EACCES), must hold its children (EBUSY), and may not lose its last CPU
-// while it has tasks (ENOSPC). Of this v2 refuses the last alone, for tasks
-// below the group, too: a set that was empty, all of the parent's, cannot be
-// emptied again as long as there are any. A CPU that the kernel cannot have
-// gives ERANGE.
+// WriteCPUs writes cpuset.cpus. On v1 the set must be a subset of the parent's
+// (EACCES), must include the sets of the children (EBUSY), and must not become
+// empty while the group has tasks (ENOSPC). v2 has only the last rule, which
+// also covers tasks below the group. Therefore an empty set, once replaced,
+// cannot be restored while there are tasks. A CPU number that the kernel does
+// not support gives ERANGE.
 func (t *Tree) WriteCPUs(path string, cpus unit.CPUSet) error {
 	return t.write(cpuset, path, "cpuset.cpus", cpus.String())
 }
@@ -44,19 +43,19 @@ func (t *Tree) EffectiveMems(path string) (unit.CPUSet, error) {
 }
 
 // ReadMems reads cpuset.mems, the NUMA nodes from which the group may get
-// memory. Empty is as in ReadCPUs.
+// memory. An empty set has the same meaning as in ReadCPUs.
 func (t *Tree) ReadMems(path string) (unit.CPUSet, error) {
 	return read(t, cpuset, path, "cpuset.mems", unit.ParseCPUSet)
 }
 
-// WriteMems writes cpuset.mems, with the refusals of WriteCPUs.
+// WriteMems writes cpuset.mems, with the same errors as WriteCPUs.
 func (t *Tree) WriteMems(path string, nodes unit.CPUSet) error {
 	return t.write(cpuset, path, "cpuset.mems", nodes.String())
 }
 
 // Partition reads cpuset.cpus.partition (Linux 5.9, isolated 6.1): "member",
-// "root" or "isolated", where an invalid one says why: "root invalid (…)".
-// v1 has no partitions: ErrUnsupported.
+// "root" or "isolated". An invalid partition gives the reason: "root invalid
+// (…)". v1 has no partitions: ErrUnsupported.
 func (t *Tree) Partition(path string) (string, error) {
 	const file = "cpuset.cpus.partition"
 	if t.VersionOf(cpuset) == 1 {

@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// readFile reads a pseudo file. Its size is reported as 0, so the buffer is
-// big enough to get nearly every file in one go, at one moment.
+// readFile reads a pseudo file. The kernel reports its size as 0; the buffer
+// holds nearly every file, so that one read(2) gets a consistent text.
 func readFile(path string) (string, error) {
 	fd, err := openFile(path)
 	if err != nil {
@@ -39,7 +39,8 @@ func readFile(path string) (string, error) {
 	}
 }
 
-// buffers are lent to readFile: the text is small, and copied out of them.
+// buffers are the read buffers of readFile, which copies the small texts out of
+// them.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 16<<10); return &b }}
 
 // read returns the text of a file of a group, without trailing newline.
@@ -55,8 +56,8 @@ func (h *hierarchy) read(path, file string) (string, error) {
 	return strings.TrimSuffix(text, "\n"), nil
 }
 
-// readValue is read for a file that the kernel makes in one piece, which is
-// every file but the lists of processes: see readWhole.
+// readValue is a faster read for files that the kernel writes in one piece:
+// every file except the lists of processes. See readWhole.
 func (h *hierarchy) readValue(path, file string) (string, error) {
 	dir, err := h.dir(path)
 	if err != nil {
@@ -64,7 +65,7 @@ func (h *hierarchy) readValue(path, file string) (string, error) {
 	}
 	fd, err := openFile(dir + "/" + file)
 	if err != nil {
-		return h.read(path, file) // says what is wrong
+		return h.read(path, file) // read returns the full error
 	}
 	defer syscall.Close(fd)
 	lent := buffers.Get().(*[]byte)
@@ -77,18 +78,18 @@ func (h *hierarchy) readValue(path, file string) (string, error) {
 	return strings.TrimSuffix(string(buf[:n]), "\n"), nil
 }
 
-// write writes a value to a file of a group with one system call, as the
-// kernel wants it.
+// write writes a value to a file of a group with a single write(2), which the
+// kernel requires.
 func (h *hierarchy) write(path, file, value string) error {
 	dir, err := h.dir(path)
 	if err != nil {
 		return err
 	}
-	// Truncating means nothing to the kernel; in a fixture tree it makes the
-	// value the whole content.
+	// The kernel ignores the truncation. In a fixture of plain files it removes
+	// the old content.
 	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY|os.O_TRUNC, 0)
 	if err == nil {
-		// The newline makes an empty value a write at all.
+		// Without the newline, an empty value would cause no write(2).
 		_, err = f.WriteString(value + "\n")
 		err = errors.Join(err, f.Close())
 	}
@@ -124,8 +125,8 @@ func (t *Tree) write(controller, path, file, value string) error {
 	return h.write(path, file, value)
 }
 
-// cause reduces err to its errno and says whether it means that the group is
-// gone, or that it does not have the file.
+// cause reduces err to its errno. It adds ErrGone if the group is missing, and
+// ErrUnsupported if only the file is missing.
 func cause(dir string, err error) error {
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {
@@ -147,7 +148,7 @@ func exists(dir string) bool {
 	return err == nil && info.IsDir()
 }
 
-// shown is a path as it stands in errors.
+// shown returns a path in the form for error messages.
 func shown(path string) string {
 	if path == "" {
 		return "the root cgroup"
@@ -155,7 +156,7 @@ func shown(path string) string {
 	return path
 }
 
-// parseCount reads a number from 0, or "max" as the largest.
+// parseCount reads a non-negative number, or "max" as the largest number.
 func parseCount(text string) (int64, error) {
 	if text == "max" {
 		return math.MaxInt64, nil
@@ -167,7 +168,7 @@ func parseCount(text string) (int64, error) {
 	return int64(min(n, math.MaxInt64)), nil
 }
 
-// count prints what parseCount reads.
+// count formats a number for parseCount.
 func count(n int64) string {
 	if n == math.MaxInt64 {
 		return "max"
@@ -175,7 +176,7 @@ func count(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// parseFlat reads a flat keyed file: lines of a name and a number.
+// parseFlat reads a flat keyed file: each line has a name and a number.
 func parseFlat(text string) (map[string]int64, error) {
 	m := map[string]int64{}
 	for line := range strings.Lines(text) {

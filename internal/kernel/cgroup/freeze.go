@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Frozen reports whether the group itself is told to stand still, whatever
-// holds above it (cgroup.freeze, Linux 5.2; v1: freezer.self_freezing). A
-// group that is not in v1's freezer hierarchy gives ErrGone, a node without
-// one ErrUnsupported.
+// Frozen reports whether the group itself is set to frozen; it ignores the
+// ancestors (cgroup.freeze, Linux 5.2; v1: freezer.self_freezing). A group
+// outside v1's freezer hierarchy gives ErrGone, a node without a freezer
+// ErrUnsupported.
 func (t *Tree) Frozen(path string) (bool, error) {
 	h, err := t.freezer()
 	if err != nil {
@@ -22,9 +22,9 @@ func (t *Tree) Frozen(path string) (bool, error) {
 	return strings.TrimSpace(text) == "1", err
 }
 
-// Freeze tells a group, with all below it, to stand still, or to go on. It
-// does not wait: a task stops when it next leaves the kernel, which one in
-// uninterruptible sleep may never do; Still tells.
+// Freeze freezes or thaws a group with all groups below it. It does not wait: a
+// task stops when it next leaves the kernel, and a task in uninterruptible
+// sleep may never do so. Still reports whether all tasks have stopped.
 func (t *Tree) Freeze(path string, frozen bool) error {
 	h, err := t.freezer()
 	if err != nil {
@@ -40,8 +40,8 @@ func (t *Tree) Freeze(path string, frozen bool) error {
 	return h.write(path, "cgroup.freeze", value)
 }
 
-// Still reports whether all tasks of a frozen group stand still by now
-// (frozen in cgroup.events; v1: freezer.state).
+// Still reports whether all tasks of a frozen group have stopped (frozen in
+// cgroup.events; v1: freezer.state).
 func (t *Tree) Still(path string) (bool, error) {
 	h, err := t.freezer()
 	if err != nil {
@@ -53,8 +53,8 @@ func (t *Tree) Still(path string) (bool, error) {
 	return h.event(path, "frozen")
 }
 
-// freezer returns the hierarchy that freezes: that of v1's controller, or v2's
-// tree, where every group can be frozen.
+// freezer returns the hierarchy that can freeze groups: that of v1's freezer
+// controller, or the v2 tree, where every group has cgroup.freeze.
 func (t *Tree) freezer() (*hierarchy, error) {
 	if t.Version() == 2 {
 		return t.all[0], nil

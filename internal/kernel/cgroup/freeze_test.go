@@ -31,7 +31,7 @@ FREEZING
 			t.Errorf("%s: frozen %v, %v", name, frozen, err)
 		}
 		if still, err := tree.Still("a"); still || err != nil {
-			t.Errorf("%s: it is about to freeze and stands still: %v, %v", name, still, err)
+			t.Errorf("%s: a group that is still freezing: Still gives %v, %v", name, still, err)
 		}
 		if lives, err := tree.Populated("a"); !lives || err != nil {
 			t.Errorf("%s: populated %v, %v", name, lives, err)
@@ -47,7 +47,7 @@ FREEZING
 		t.Errorf("before Linux 5.2: %v", err)
 	}
 	if _, err := v1.Frozen("old"); !errors.Is(err, ErrGone) {
-		t.Errorf("a group that the freezer does not have: %v", err)
+		t.Errorf("a group outside the freezer hierarchy: %v", err)
 	}
 	without := fixture(t, "-- proc/self/mountinfo --\n34 31 0:31 / ROOT/cpu rw,relatime - cgroup cgroup rw,cpu\n-- cpu/a/cgroup.procs --\n")
 	for _, err := range []error{without.Freeze("a", true), func() error { _, err := without.Frozen("a"); return err }()} {
@@ -57,8 +57,9 @@ FREEZING
 	}
 }
 
-// TestOnlyProcessesThatAreHereAreListed: on v1 a process is listed wherever any
-// of its threads is; whose first thread is elsewhere is not this group's to end.
+// TestOnlyProcessesThatAreHereAreListed checks ProcsBelow on v1. There
+// cgroup.procs lists a process if any of its threads is in the group;
+// ProcsBelow keeps only processes whose first thread is in the group.
 func TestOnlyProcessesThatAreHereAreListed(t *testing.T) {
 	tree := fixture(t, onlyV1+`-- cpu/a/cgroup.procs --
 7

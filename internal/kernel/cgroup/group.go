@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// removeWait bounds how long a removal waits for a busy group: tasks that
-// have just been killed stay in it until they are reaped.
+// removeWait is the maximum time for which a removal waits for a busy group:
+// killed tasks stay in the group until they are reaped.
 const removeWait = 2 * time.Second
 
-// Make makes a group and its missing ancestors in every hierarchy. On v2 the
-// ancestors enable cpu, cpuset, memory, pids and io for it as far as the kernel
-// lets them: a group without a controller lacks its files. On v1 a new group
-// gets the CPUs and memory nodes of its parent, without which no task could
-// enter. An existing group is left as it is. If it fails, what it made is
-// removed again.
+// Make makes a group and its missing ancestors in every hierarchy. On v2 it
+// enables cpu, cpuset, memory, pids and io in the ancestors, as far as the
+// kernel permits; without a controller the group lacks its files. On v1 a new
+// group gets the CPUs and memory nodes of its parent, because otherwise no task
+// could enter. Make does not change an existing group. If it fails, it removes
+// the groups that it made.
 func (t *Tree) Make(path string) error {
 	var made []string
 	for _, h := range t.all {
@@ -37,7 +37,7 @@ func (t *Tree) Make(path string) error {
 	return nil
 }
 
-// makeAll returns the directories that it made, parents first.
+// makeAll returns the new directories, parents first.
 func (h *hierarchy) makeAll(path string) (made []string, err error) {
 	if _, err := h.dir(path); err != nil || path == "" {
 		return nil, err
@@ -64,9 +64,10 @@ func (h *hierarchy) makeAll(path string) (made []string, err error) {
 	return made, nil
 }
 
-// enableControllers asks for one controller at a time, because the kernel
-// refuses a list as a whole. A refusal (EBUSY: the group has processes of its
-// own; EACCES: it is not delegated to us) shows later as a missing file.
+// enableControllers enables one controller at a time, because the kernel
+// accepts or refuses a list as a whole. After a refusal (EBUSY: the group has
+// processes; EACCES: it is not delegated to us) the files of the controller are
+// missing.
 func (h *hierarchy) enableControllers(path string) {
 	enabled, _ := h.read(path, "cgroup.subtree_control")
 	for _, c := range []string{cpu, cpuset, memory, pids, block} {
@@ -76,9 +77,9 @@ func (h *hierarchy) enableControllers(path string) {
 	}
 }
 
-// Remove removes a group without children from every hierarchy. It waits up
-// to 2 s for tasks that are ending, then fails with EBUSY. A group that does
-// not exist is no error.
+// Remove removes a group without children from every hierarchy. It waits up to
+// 2 s for tasks that are ending, then fails with EBUSY. A group that does not
+// exist is not an error.
 func (t *Tree) Remove(path string) error {
 	deadline := time.Now().Add(removeWait)
 	var errs []error
@@ -88,8 +89,8 @@ func (t *Tree) Remove(path string) error {
 	return errors.Join(errs...)
 }
 
-// RemoveAll removes a group and all groups below it, deepest first. It does
-// not end processes; groups that hold any fail as in Remove.
+// RemoveAll removes a group and all groups below it, deepest first. It does not
+// kill processes; for groups with processes it fails as Remove does.
 func (t *Tree) RemoveAll(path string) error {
 	deadline := time.Now().Add(removeWait)
 	var errs []error
@@ -139,9 +140,9 @@ func (t *Tree) Exists(path string) bool {
 	return err == nil
 }
 
-// home returns the hierarchy that answers for the group itself: that of cpu,
-// or the first other one in which the group exists. v1 allows a group to
-// exist in some hierarchies only.
+// home returns the hierarchy that represents the group: that of cpu, or the
+// first other hierarchy in which the group exists. On v1 a group may exist in
+// some hierarchies only.
 func (t *Tree) home(path string) (*hierarchy, error) {
 	h, _, err := find(t, path)
 	return h, err
@@ -201,7 +202,7 @@ func (t *Tree) Paths() ([]string, error) {
 	list = func(path string) error {
 		children, err := t.all[0].children(path)
 		if path != "" && errors.Is(err, ErrGone) {
-			return nil // it went away meanwhile
+			return nil // the group has disappeared meanwhile
 		}
 		for _, c := range children {
 			child := filepath.Join(path, c)

@@ -11,13 +11,13 @@ import (
 	"syscall"
 )
 
-// ErrSwitchedOff means that a vendor's kernel has a mechanism, and that it is
-// off at the moment.
+// ErrSwitchedOff means that a vendor's kernel has marks for groups, but that
+// they are switched off at present.
 var ErrSwitchedOff = errors.New("switched off")
 
-// An Identity is how a vendor's kernel treats a group, in the numbers of
-// cpu.bvt_warp_ns: -1 yields to all others, 0 is as everywhere, 1 goes first,
-// 2 also keeps groups of -1 off the SMT siblings of its CPUs.
+// An Identity is the mark of a group on a vendor's kernel, in the values of
+// cpu.bvt_warp_ns. A group of -1 yields to all others, 0 is the default, and 1
+// has precedence. 2 also keeps groups of -1 off the SMT siblings of its CPUs.
 type Identity int
 
 const (
@@ -25,8 +25,8 @@ const (
 	identityExpels Identity = 2
 )
 
-// A Vendor marks groups for kernels that isolate by themselves. There are
-// three forms, of which a kernel has at most one:
+// A Vendor marks groups on kernels with their own isolation. There are three
+// forms; a kernel has at most one of them:
 //
 //   - Group Identity of Alibaba Cloud Linux 2 and 3: cpu.bvt_warp_ns, which is a
 //     preset of the flags in cpu.identity, -2 meaning the same as -1
@@ -35,8 +35,8 @@ const (
 //     sets and clears cpu.idle, and cpu.identity from -1 to 1 for the siblings.
 //   - openEuler: cpu.qos_level, 0 or -1, on some kernels from -2 to 2.
 //
-// Groups are compared with their siblings at every level of the tree, so those
-// above a workload are marked as well. The root cannot be.
+// The kernel compares groups with their siblings at every level of the tree, so
+// the ancestors of a workload need marks, too. The root cannot have a mark.
 type Vendor struct{ files vendorFiles }
 
 // vendorFiles are the files of groups in the hierarchy of the CPU controller,
@@ -50,11 +50,11 @@ type vendorFiles interface {
 	setWeight(path string, w CPUWeight) error
 }
 
-// Vendor returns the marks of this tree's groups. The switches around them are
-// in the given /proc.
+// Vendor returns the marks of this tree's groups. procRoot is the mount of
+// procfs with the sysctls.
 func (t *Tree) Vendor(procRoot string) Vendor { return Vendor{treeFiles{t, procRoot}} }
 
-// The files, and the sysctls around them.
+// The files, and the sysctls that control them.
 const (
 	fileBVT      = "cpu.bvt_warp_ns"
 	filePriority = "cpu.priority"
@@ -65,8 +65,8 @@ const (
 	sysctlCoreSched = "kernel/sched_core"
 )
 
-// Read reads the mark of a group. It gives ErrUnsupported where there is none:
-// on other kernels, and of the root.
+// Read reads the mark of a group. Without a mark, on other kernels and for the
+// root, it returns ErrUnsupported.
 func (v Vendor) Read(path string) (Identity, error) {
 	n, err := v.number(path, fileBVT)
 	if err == nil {
@@ -95,11 +95,11 @@ func (v Vendor) Read(path string) (Identity, error) {
 
 func clampIdentity(n int) Identity { return min(max(Identity(n), identityBE), identityExpels) }
 
-// Write marks a group. What a kernel does not tell apart is rounded: without
-// the file for siblings 2 becomes 1, and without levels above 0 both become 0.
-// It gives ErrSwitchedOff where the kernel refuses a mark because of Switch, or
-// because it cannot take a group back. As Switch, it refuses any mark but 0 while
-// core scheduling is on.
+// Write marks a group. If the kernel lacks a value, Write rounds: without the
+// file for siblings 2 becomes 1, and without levels above 0 both become 0.
+// Write returns ErrSwitchedOff if marks are switched off, or if the kernel
+// cannot reset a mark. While core scheduling is on, Write and Switch refuse
+// every mark except 0.
 func (v Vendor) Write(path string, id Identity) error {
 	if id < identityBE || id > identityExpels {
 		return fmt.Errorf("mark %s with identity %d: want %d to %d", shown(path), id, identityBE, identityExpels)
@@ -128,10 +128,10 @@ func (v Vendor) Write(path string, id Identity) error {
 	return err
 }
 
-// writePriority marks a group that has cpu.priority. Less than 0 makes the
-// group idle as well, and any other clears that, with the weight; whether a
-// group is idle is not the mark's to say, so what it was comes back. What it was
-// before it was made idle by a mark only the caller can know: see Idles.
+// writePriority marks a group that has cpu.priority. A mark below 0 also makes
+// the group idle; any other mark clears idle and the weight. writePriority then
+// restores the weight that the group had just before. The caller must remember
+// the weight from before a mark made the group idle: see Idles.
 func (v Vendor) writePriority(path string, id Identity) error {
 	before, weightErr := v.files.weight(path)
 	siblings := map[Identity]string{identityBE: "-1", identityExpels: "1"}[id]
@@ -158,7 +158,7 @@ func ignore(err, what error) error {
 	return err
 }
 
-// file is which of the three a group has.
+// file returns the name of the mark's file: one of the three forms.
 func (v Vendor) file(path string) (string, error) {
 	var errs []error
 	for _, f := range []string{fileBVT, filePriority, fileQOSLevel} {
@@ -183,16 +183,18 @@ func (v Vendor) number(path, file string) (int, error) {
 	return n, nil
 }
 
-// Switched reads whether marks are heeded (kernel.sched_group_identity_enabled,
-// from 4.19.91-26.4 and 5.10.134-13): where they are not, only 0 can be written.
-// A kernel without the switch gives ErrUnsupported: there they always are.
+// Switched reports whether marks have an effect
+// (kernel.sched_group_identity_enabled, from 4.19.91-26.4 and 5.10.134-13). If
+// not, the kernel accepts only 0. Without the sysctl marks always have an
+// effect, and Switched returns ErrUnsupported.
 func (v Vendor) Switched() (bool, error) {
 	text, err := v.files.sysctl(sysctlIdentity)
 	return strings.TrimSpace(text) == "1", err
 }
 
-// Switch makes the kernel heed marks, or not. It refuses to do so while core
-// scheduling is on: both together have locked up kernels to 5.10.134-16.1.
+// Switch turns the effect of marks on or off. It refuses to turn it on while
+// core scheduling is on, because both together have locked up kernels up to
+// 5.10.134-16.1.
 func (v Vendor) Switch(on bool) error {
 	value := "0"
 	if on {
@@ -204,8 +206,8 @@ func (v Vendor) Switch(on bool) error {
 	return v.files.setSysctl(sysctlIdentity, value)
 }
 
-// besideCores refuses marks while core scheduling is on, which anybody can have
-// turned on since the last mark.
+// besideCores returns an error while core scheduling is on. Any process with
+// the privilege may have turned it on since the last mark.
 func (v Vendor) besideCores() error {
 	if core, err := v.files.sysctl(sysctlCoreSched); err == nil && strings.TrimSpace(core) != "0" {
 		return fmt.Errorf("%s is %s, and both together lock up some kernels", sysctlCoreSched, strings.TrimSpace(core))
@@ -213,14 +215,14 @@ func (v Vendor) besideCores() error {
 	return nil
 }
 
-// Idles reports whether a mark below 0 also makes the group idle, which loses
-// its weight.
+// Idles reports whether a mark below 0 also makes the group idle. The group
+// then loses its weight.
 func (v Vendor) Idles(path string) bool {
 	file, err := v.file(path)
 	return err == nil && file == filePriority
 }
 
-// treeFiles are the real files.
+// treeFiles are the files of the real kernel.
 type treeFiles struct {
 	tree *Tree
 	proc string
@@ -258,7 +260,7 @@ func (f treeFiles) setSysctl(name, value string) error {
 	return nil
 }
 
-// missing says that a kernel does not have a switch.
+// missing adds ErrUnsupported if the kernel lacks the sysctl.
 func missing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: %w", ErrUnsupported, err)

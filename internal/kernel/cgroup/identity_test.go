@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// vendorKernel is what the kernels that have marks accept and refuse
+// vendorKernel models which values the kernels with marks accept and refuse
 // (docs of Alibaba Cloud Linux; ANCK and openEuler kernel sources).
 type vendorKernel struct {
 	groups  map[string]map[string]string
@@ -22,7 +22,7 @@ type vendorKernel struct {
 	log     []string
 }
 
-// newVendorKernel has the groups "" and "a", of which the root has no marks.
+// newVendorKernel makes the groups "" and "a"; the root has no marks.
 func newVendorKernel(accept map[string][]int, sysctls map[string]string) *vendorKernel {
 	files := map[string]string{}
 	for f := range accept {
@@ -169,7 +169,7 @@ func TestIdentityIsRefused(t *testing.T) {
 				t.Errorf("got %v, want %v", err, tc.is)
 			}
 			if len(k.log) > 0 {
-				t.Errorf("refused, and yet wrote %v", k.log)
+				t.Errorf("Write failed but changed %v", k.log)
 			}
 		})
 	}
@@ -264,7 +264,7 @@ func TestVendorReadsTheFilesOfBothVersions(t *testing.T) {
 	}
 }
 
-// fixtureWithProc is fixture, and its /proc.
+// fixtureWithProc makes a fixture and returns its tree and its /proc.
 func fixtureWithProc(t *testing.T, archive string) (tree *Tree, proc string) {
 	t.Helper()
 	tree = fixture(t, archive)

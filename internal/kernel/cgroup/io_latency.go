@@ -10,19 +10,19 @@ import (
 
 const ioLatency = "io.latency"
 
-// ReadIOLatency reads io.latency (Linux 4.19, with CONFIG_BLK_CGROUP_IOLATENCY):
-// the devices on which the I/O of the group has a target. v1 and the root do
-// not have it: ErrUnsupported.
+// ReadIOLatency reads io.latency (Linux 4.19, CONFIG_BLK_CGROUP_IOLATENCY): the
+// latency target of the group on each device that has one. v1 and the root have
+// no targets: ErrUnsupported.
 func (t *Tree) ReadIOLatency(path string) (map[unit.Device]time.Duration, error) {
 	if t.VersionOf(block) == 1 {
-		return nil, fmt.Errorf("read %s in %s: cgroup v1 does not have it: %w", ioLatency, shown(path), ErrUnsupported)
+		return nil, fmt.Errorf("read %s in %s: cgroup v1 has no latency targets: %w", ioLatency, shown(path), ErrUnsupported)
 	}
 	return read(t, block, path, ioLatency, parseIOLatency)
 }
 
-// WriteIOLatency sets the group's latency targets, in whole microseconds. A
-// partition or a device that does not exist gives ENODEV, and then the others
-// are still written.
+// WriteIOLatency sets the group's latency targets, in whole microseconds. For a
+// partition or a missing device it returns ENODEV, but still writes the other
+// targets.
 func (t *Tree) WriteIOLatency(path string, targets map[unit.Device]time.Duration) error {
 	now, err := t.ReadIOLatency(path)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// IOLimits is how much a group may read and write on one device in a second, in
-// bytes and in operations.
+// IOLimits are the limits of a group on one device, in bytes and in operations
+// per second.
 type IOLimits struct{ ReadBPS, WriteBPS, ReadIOPS, WriteIOPS int64 }
 
 // NoIORate means no limit: "max" on v2, 0 on v1.
@@ -19,8 +19,8 @@ const NoIORate int64 = math.MaxInt64
 
 var noIOLimits = IOLimits{NoIORate, NoIORate, NoIORate, NoIORate}
 
-// A rate is one of the limits: its key in io.max, its file on v1, and its place
-// in IOLimits.
+// A rate describes one of the limits: its key in io.max, its file on v1, and
+// its field in IOLimits.
 type rate struct {
 	key, v1File string
 	of          func(*IOLimits) *int64
@@ -33,8 +33,8 @@ var rates = [...]rate{
 	{"wiops", "blkio.throttle.write_iops_device", func(l *IOLimits) *int64 { return &l.WriteIOPS }},
 }
 
-// ReadIOMax reads io.max (v1: blkio.throttle.*_device): the devices on which
-// the group has limits. The root of v2 does not have it: ErrUnsupported.
+// ReadIOMax reads io.max (v1: blkio.throttle.*_device): the limits of each
+// device that has any. The root of v2 lacks the file: ErrUnsupported.
 func (t *Tree) ReadIOMax(path string) (map[unit.Device]IOLimits, error) {
 	if t.VersionOf(block) == 1 {
 		return t.v1ReadIOMax(path)
@@ -42,11 +42,11 @@ func (t *Tree) ReadIOMax(path string) (map[unit.Device]IOLimits, error) {
 	return read(t, block, path, "io.max", parseIOMax)
 }
 
-// WriteIOMax makes the given lines those of io.max: devices that are not among
-// them lose their limits. The kernel takes one device at a time and whole disks
-// only: a partition or a device that does not exist gives ENODEV, and then the
-// other devices are still written. On v1 the limits of a group do not bound the
-// groups below it.
+// WriteIOMax makes limits the content of io.max: other devices lose their
+// limits. The kernel takes one device at a time and whole disks only. For a
+// partition or a missing device WriteIOMax returns ENODEV, but still writes the
+// other devices. On v1 the limits of a group do not apply to the groups below
+// it.
 func (t *Tree) WriteIOMax(path string, limits map[unit.Device]IOLimits) error {
 	now, err := t.ReadIOMax(path)
 	if err != nil {
@@ -65,7 +65,7 @@ func (t *Tree) WriteIOMax(path string, limits map[unit.Device]IOLimits) error {
 }
 
 // parseIOMax reads lines such as "254:0 rbps=1048576 wbps=max riops=max
-// wiops=max". Keys that are not known are left out.
+// wiops=max". It ignores unknown keys.
 func parseIOMax(text string) (map[unit.Device]IOLimits, error) {
 	return parseDevices(text, func(words []string) (IOLimits, error) {
 		l := noIOLimits
@@ -85,8 +85,8 @@ func parseIOMax(text string) (map[unit.Device]IOLimits, error) {
 	})
 }
 
-// parseDevices reads a file that has a line for each of some devices: its
-// number, and what parse reads. The line of the default is left out.
+// parseDevices reads a file with one line per device: the device number,
+// followed by words for parse. It skips the line of the default.
 func parseDevices[T any](text string, parse func(words []string) (T, error)) (map[unit.Device]T, error) {
 	m := map[unit.Device]T{}
 	for line := range strings.Lines(text) {
@@ -105,8 +105,8 @@ func parseDevices[T any](text string, parse func(words []string) (T, error)) (ma
 	return m, nil
 }
 
-// eachLine calls write for every device whose line in from is not that in to,
-// in the order of their numbers; none stands for a line that is not there.
+// eachLine calls write for every device whose line differs between from and to,
+// in the order of the device numbers. A missing line has the value none.
 func eachLine[T comparable](from, to map[unit.Device]T, none T, write func(d unit.Device, from, to T) error) error {
 	var changed []unit.Device
 	lineOf := func(m map[unit.Device]T, d unit.Device) T {

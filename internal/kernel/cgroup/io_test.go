@@ -107,25 +107,25 @@ func TestIOWritesOnlyWhatDiffers(t *testing.T) {
 		same := map[unit.Device]IOLimits{sda: limited, vda: noIOLimits}
 		before := content(t, tree, block, "a", "io.max")
 		if err := tree.WriteIOMax("a", same); err != nil || content(t, tree, block, "a", "io.max") != before {
-			t.Errorf("the same limits were written: %v", err)
+			t.Errorf("unchanged limits were written: %v", err)
 		}
 		if err := tree.WriteIOMax("a", nil); err != nil {
 			t.Fatal(err)
 		}
 		if got := content(t, tree, block, "a", "io.max"); got != "8:0 rbps=max wbps=max riops=max wiops=max" {
-			t.Errorf("limits are taken away by %q", got)
+			t.Errorf("limits are removed by %q", got)
 		}
 		if err := tree.WriteIOWeight(IOCost, "a", IOWeight{Default: 100}); err != nil {
 			t.Fatal(err)
 		}
 		if got := content(t, tree, block, "a", "io.weight"); got != "8:0 default" {
-			t.Errorf("a weight is taken away by %q", got)
+			t.Errorf("a weight is removed by %q", got)
 		}
 		if err := tree.WriteIOLatency("a", nil); err != nil {
 			t.Fatal(err)
 		}
 		if got := content(t, tree, block, "a", "io.latency"); got != "254:0 target=0" {
-			t.Errorf("a target is taken away by %q", got)
+			t.Errorf("a target is removed by %q", got)
 		}
 	})
 	t.Run("v1", func(t *testing.T) {
@@ -136,7 +136,8 @@ func TestIOWritesOnlyWhatDiffers(t *testing.T) {
 		}
 		for file, want := range map[string]string{
 			"blkio.throttle.read_bps_device": "8:0 5", "blkio.throttle.write_bps_device": "",
-			// More than 32 bits would be cut off to a limit of 0.
+			// The kernel truncates numbers of more than 32 bits, at worst to a
+			// limit of 0.
 			"blkio.throttle.write_iops_device": "8:0 0",
 		} {
 			if got := content(t, tree, block, "a", file); got != want {
@@ -146,8 +147,8 @@ func TestIOWritesOnlyWhatDiffers(t *testing.T) {
 	})
 }
 
-// TestIOLimitsOfThisKernel writes limits on a device of the machine at hand
-// for a group in which nobody is.
+// TestIOLimitsOfThisKernel sets limits on a device of this machine, for a group
+// without processes.
 func TestIOLimitsOfThisKernel(t *testing.T) {
 	tree, path := kernelGroup(t)
 	if !tree.Has(block) {
@@ -169,14 +170,14 @@ func TestIOLimitsOfThisKernel(t *testing.T) {
 	gone := unit.Device{Major: 4095, Minor: 1}
 	err = tree.WriteIOMax(path, map[unit.Device]IOLimits{gone: limits})
 	if !errors.Is(err, syscall.ENODEV) {
-		t.Errorf("limits on no device: %v, want ENODEV", err)
+		t.Errorf("limits on a missing device: %v, want ENODEV", err)
 	}
 	if got, err := tree.ReadIOMax(path); err != nil || len(got) != 0 {
-		t.Errorf("what can be taken away is taken away: %v, %v", got, err)
+		t.Errorf("after the error, the limits of the present device: %v, %v; want none", got, err)
 	}
 }
 
-// aDisk returns a whole disk of the machine at hand.
+// aDisk returns a whole disk of this machine.
 func aDisk() (unit.Device, error) {
 	names, err := os.ReadDir("/sys/block")
 	if err != nil {

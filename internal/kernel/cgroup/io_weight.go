@@ -9,16 +9,15 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// IOWeight is the share of contended block I/O among siblings: a weight, and
-// others for single devices.
+// IOWeight is the share of contended block I/O among siblings: a default
+// weight, and weights for single devices.
 type IOWeight struct {
 	Default int64
 	Devices map[unit.Device]int64
 }
 
-// A Weigher is one of the two things in the kernel that weigh block I/O. Each
-// has files of its own, and acts only on the devices for which it is switched
-// on.
+// A Weigher is one of the two kernel mechanisms that weigh block I/O. Each has
+// its own files and affects only the devices for which it is switched on.
 type Weigher struct{ v1, v1Devices, v2 string }
 
 var (
@@ -27,9 +26,9 @@ var (
 	// (Documentation/admin-guide/cgroup-v2.rst, "io.weight", "io.cost.qos").
 	IOCost = Weigher{v2: "io.weight"}
 	// BFQ is the I/O scheduler bfq: io.bfq.weight (v1: blkio.bfq.weight and
-	// blkio.bfq.weight_device), 1 to 1000. The file scheduler of a device
-	// switches it on (Documentation/block/bfq-iosched.rst, section 4; weights of
-	// single devices from Linux 5.4).
+	// blkio.bfq.weight_device), 1 to 1000. The sysfs file scheduler of a device
+	// switches it on (Documentation/block/bfq-iosched.rst, section 4; weights
+	// of single devices from Linux 5.4).
 	BFQ = Weigher{v1: "blkio.bfq.weight", v1Devices: "blkio.bfq.weight_device", v2: "io.bfq.weight"}
 )
 
@@ -38,7 +37,7 @@ func (t *Tree) ReadIOWeight(w Weigher, path string) (IOWeight, error) {
 	file, devices := w.v2, w.v2
 	if t.VersionOf(block) == 1 {
 		if file, devices = w.v1, w.v1Devices; file == "" {
-			return IOWeight{}, fmt.Errorf("read %s in %s: cgroup v1 does not have it: %w", w.v2, shown(path), ErrUnsupported)
+			return IOWeight{}, fmt.Errorf("read %s in %s: cgroup v1 does not have this file: %w", w.v2, shown(path), ErrUnsupported)
 		}
 	}
 	v, err := read(t, block, path, file, parseIOWeight)
@@ -47,15 +46,16 @@ func (t *Tree) ReadIOWeight(w Weigher, path string) (IOWeight, error) {
 	}
 	of, err := read(t, block, path, devices, parseIOWeights)
 	if errors.Is(err, ErrUnsupported) {
-		return v, nil // a kernel without weights of single devices
+		return v, nil // the kernel has no weights of single devices
 	}
 	v.Devices = of
 	return v, err
 }
 
-// WriteIOWeight writes the weights that differ. The kernel refuses a weight
-// out of range (EINVAL or ERANGE) and one for a device on which it does not act
-// (EOPNOTSUPP, which is ErrUnsupported); the others are still written.
+// WriteIOWeight writes the weights that differ. The kernel refuses a weight out
+// of range (EINVAL or ERANGE) and a weight for a device without this mechanism
+// (EOPNOTSUPP, which is ErrUnsupported). WriteIOWeight still writes the other
+// weights.
 func (t *Tree) WriteIOWeight(w Weigher, path string, v IOWeight) error {
 	now, err := t.ReadIOWeight(w, path)
 	if err != nil {
@@ -79,7 +79,8 @@ func (t *Tree) WriteIOWeight(w Weigher, path string, v IOWeight) error {
 	return errors.Join(errs...)
 }
 
-// parseIOWeight reads "100", or "default 100" with lines such as "254:0 50".
+// parseIOWeight reads "100", or "default 100" followed by lines such as "254:0
+// 50".
 func parseIOWeight(text string) (IOWeight, error) {
 	first, _, _ := strings.Cut(text, "\n")
 	n, err := strconv.ParseUint(strings.TrimPrefix(first, "default "), 10, 31)
@@ -95,8 +96,8 @@ func parseIOWeight(text string) (IOWeight, error) {
 
 func parseIOWeights(text string) (map[unit.Device]int64, error) { return parseDevices(text, oneCount) }
 
-// IOCostDevices reads io.cost.qos of the root: the devices that iocost knows,
-// and whether it is switched on for them. On v1 there is none.
+// IOCostDevices reads io.cost.qos of the root: for each device that iocost
+// knows, whether iocost is on. On v1 the map is empty.
 func (t *Tree) IOCostDevices() (map[unit.Device]bool, error) {
 	if t.VersionOf(block) == 1 {
 		return nil, nil

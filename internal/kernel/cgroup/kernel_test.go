@@ -14,12 +14,13 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The tests of this file run against the kernel at hand, whichever version
-// its controllers live on. They need the right to make groups at the root.
+// The tests of this file run against the running kernel, on cgroup v1 or v2.
+// They need the permission to make groups at the root.
 
 var groupsMade atomic.Int64
 
-// kernelGroup makes a group of its own and removes it with all below it.
+// kernelGroup makes a group for the test and removes it, and all groups below
+// it, when the test ends.
 func kernelGroup(t *testing.T) (*Tree, string) {
 	t.Helper()
 	tree, err := Detect("/proc")
@@ -94,7 +95,7 @@ func TestProcessesCanEnterANewGroupAtOnce(t *testing.T) {
 		t.Errorf("effective CPUs %q, %v", cpus, err)
 	}
 	if err := tree.Attach(leaf, 1<<30); !errors.Is(err, syscall.ESRCH) {
-		t.Errorf("attach of no process: got %v, want ESRCH", err)
+		t.Errorf("Attach of a missing process: got %v, want ESRCH", err)
 	}
 }
 
@@ -110,7 +111,7 @@ func TestRemovalWaitsForTasksThatAreEnding(t *testing.T) {
 		t.Error(err)
 	}
 	if d := time.Since(began); d < 50*time.Millisecond {
-		t.Errorf("removed after %v, with a live process in it", d)
+		t.Errorf("the group was removed after %v although a process lives in it", d)
 	}
 }
 
@@ -163,8 +164,9 @@ func TestWeightIsLostUnderIdleAndWrittenAgain(t *testing.T) {
 	}
 }
 
-// Every change from one limit to another must succeed, whatever lies between
-// them, also where the parent and the child leave no room for a detour.
+// TestEveryLimitCanFollowEveryOther changes from each limit to each other
+// limit. Every change must succeed, whatever the intermediate values are, also
+// if the limits of the parent and the child leave no room for other values.
 func TestEveryLimitCanFollowEveryOther(t *testing.T) {
 	tree, path := kernelGroup(t)
 	middle, leaf := path+"/m", path+"/m/leaf"
@@ -173,7 +175,7 @@ func TestEveryLimitCanFollowEveryOther(t *testing.T) {
 	}
 	const ms = time.Millisecond
 	hasBurst := tree.WriteCPUMax(leaf, CPUMax{Quota: 10 * ms, Period: 100 * ms, Burst: ms}) == nil
-	// The widest is 2 CPUs, the narrowest 1/2 CPU.
+	// The limits range from 1/2 CPU to 2 CPUs.
 	limits := []CPUMax{
 		{Quota: 200 * ms, Period: 100 * ms}, {Quota: 50 * ms, Period: 100 * ms}, {Quota: 100 * ms, Period: 100 * ms},
 		{Quota: 2000 * ms, Period: 1000 * ms}, {Quota: 500 * ms, Period: 1000 * ms},

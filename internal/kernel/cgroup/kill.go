@@ -10,21 +10,22 @@ import (
 	"time"
 )
 
-// The loop of the agent stands still for these waits, so they are short: what
-// is not dead then is killed again.
+// The loop of the agent is blocked during these waits, so they are short. A
+// later tick kills the processes that are still alive.
 const (
-	// stillWait bounds the wait for a group to stand still before its
+	// stillWait is the maximum time to wait until a group is frozen, before its
 	// processes are killed.
 	stillWait = 25 * time.Millisecond
-	// killWait bounds the hunt for processes of a group that fork.
+	// killWait is the maximum time for which processes that fork are killed
+	// again.
 	killWait = 25 * time.Millisecond
-	// killPoll is how often it is looked.
+	// killPoll is the time between two checks.
 	killPoll = 2 * time.Millisecond
 )
 
-// ProcsBelow lists the processes in the group and in all below it, ascending.
-// On v1, where threads of one process may be in several groups, it is those
-// whose first thread is here.
+// ProcsBelow lists the processes in the group and in all groups below it,
+// ascending. On v1 the threads of a process may be in several groups;
+// ProcsBelow lists a process if its first thread is here.
 func (t *Tree) ProcsBelow(path string) ([]int, error) {
 	h, err := t.home(path)
 	if err != nil {
@@ -40,8 +41,8 @@ func (t *Tree) ProcsBelow(path string) ([]int, error) {
 	return slices.Compact(all), err
 }
 
-// eachBelow visits a group and all below it. One that goes away meanwhile is
-// left out.
+// eachBelow calls visit for a group and all groups below it. It skips groups
+// that disappear meanwhile.
 func (h *hierarchy) eachBelow(path string, visit func(string) error) error {
 	if err := visit(path); err != nil {
 		if errors.Is(err, ErrGone) {
@@ -86,7 +87,7 @@ func (h *hierarchy) processes(path string) ([]int, error) {
 	}), nil
 }
 
-// Populated reports whether any process lives in the group or below it. A
+// Populated reports whether the group or a group below it has a process. A
 // group that does not exist gives ErrGone.
 func (t *Tree) Populated(path string) (bool, error) {
 	h, err := t.home(path)
@@ -110,10 +111,11 @@ func (t *Tree) Populated(path string) (bool, error) {
 	return false, err
 }
 
-// Signal sends a signal to each process of ProcsBelow, and returns how many
-// got it. Signal opens a handle (pidfd) of each process and then reads the list
-// again, so that it never signals a process outside the group that has reused a
-// PID. A process that forks meanwhile may leave a child without the signal.
+// Signal sends a signal to each process of ProcsBelow, and returns the number
+// of processes that received it. Signal opens a handle (pidfd) of each process
+// and then reads the list again. Therefore it never signals a process outside
+// the group that has reused a PID. A child that is forked meanwhile may miss
+// the signal.
 func (t *Tree) Signal(path string, s syscall.Signal) (int, error) {
 	if path == "" {
 		return 0, fmt.Errorf("signal %v to %s: %w", s, shown(path), syscall.EINVAL)
@@ -137,7 +139,7 @@ func (t *Tree) Signal(path string, s syscall.Signal) (int, error) {
 	for _, id := range ids {
 		p := handles[id]
 		if p == nil {
-			continue // it came after the handles
+			continue // the process appeared after the handles were opened
 		}
 		switch err := p.Signal(s); {
 		case err == nil:
@@ -149,11 +151,12 @@ func (t *Tree) Signal(path string, s syscall.Signal) (int, error) {
 	return sent, errors.Join(errs...)
 }
 
-// Kill sends SIGKILL to all in the group and below it, also to what forks
-// meanwhile: with cgroup.kill (v2, Linux 5.14), or else by freezing the group
-// first, where that is possible. It leaves a group that v1 has frozen thawed,
-// since nothing dies there frozen. It does not wait for the end: a process in
-// uninterruptible sleep ends when it wakes up; Populated tells.
+// Kill sends SIGKILL to all processes in the group and below it, including
+// children that are forked meanwhile. It uses cgroup.kill (v2, Linux 5.14);
+// without that file it freezes the group first, if possible. Kill thaws a
+// frozen group of v1, because frozen processes do not die there. Kill does not
+// wait: a process in uninterruptible sleep ends when it wakes up. Populated
+// reports whether processes are left.
 func (t *Tree) Kill(path string) error {
 	if path == "" {
 		return fmt.Errorf("kill all in %s: %w", shown(path), syscall.EINVAL)
@@ -171,8 +174,8 @@ func (t *Tree) Kill(path string) error {
 	return t.hunt(path)
 }
 
-// KillFreezes reports whether Kill freezes the group for a moment: whoever dies
-// just then leaves it frozen.
+// KillFreezes reports whether Kill freezes the group for a moment. If the
+// caller dies at that moment, the group stays frozen.
 func (t *Tree) KillFreezes(path string) bool {
 	h, err := t.home(path)
 	if err != nil {
@@ -187,15 +190,16 @@ func (t *Tree) KillFreezes(path string) bool {
 	return err == nil
 }
 
-// hunt kills one by one. A group that stands still cannot fork.
+// hunt freezes the group, because frozen processes cannot fork, and kills its
+// processes one by one.
 func (t *Tree) hunt(path string) error {
 	frozen := t.Freeze(path, true) == nil
 	for end := time.Now().Add(stillWait); frozen && time.Now().Before(end); time.Sleep(killPoll) {
 		if still, err := t.Still(path); still || err != nil {
 			break
 		}
-		// v1 misses a task that begins to wait for the exec of its child just
-		// then, and asks it when it is told again.
+		// v1 may miss a task that starts to wait for the exec of its child at
+		// this moment. A second write freezes that task.
 		frozen = t.Freeze(path, true) == nil
 	}
 	_, err := t.Signal(path, syscall.SIGKILL)

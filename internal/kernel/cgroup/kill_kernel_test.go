@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// attached starts a shell in a group. It waits for a line before it runs the
-// script, so that nothing of that starts outside the group.
+// attached starts a shell in a group. The shell waits for a line before it runs
+// the script, so that every child starts inside the group.
 func attached(t *testing.T, tree *Tree, path, script string) int {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", "read line; "+script)
@@ -47,8 +47,8 @@ func freezable(t *testing.T, tree *Tree, path string) {
 	}
 }
 
-// freeze freezes a group until the test ends, so that what is killed then can
-// die.
+// freeze freezes a group and thaws it when the test ends, because frozen
+// processes cannot die.
 func freeze(t *testing.T, tree *Tree, path string) {
 	t.Helper()
 	t.Cleanup(func() { _ = tree.Freeze(path, false) })
@@ -74,7 +74,7 @@ func TestAFrozenGroupStandsStillWithAllBelowIt(t *testing.T) {
 		t.Errorf("frozen: %v, %v", own, err)
 	}
 	if own, err := tree.Frozen(child); own || err != nil {
-		t.Errorf("the child was told nothing itself: %v, %v", own, err)
+		t.Errorf("Frozen of the child must ignore its parent: %v, %v", own, err)
 	}
 	before, err := tree.CPUUse(child)
 	if err != nil {
@@ -82,7 +82,7 @@ func TestAFrozenGroupStandsStillWithAllBelowIt(t *testing.T) {
 	}
 	time.Sleep(30 * time.Millisecond)
 	if after, err := tree.CPUUse(child); err != nil || after.Usage > before.Usage+5*time.Millisecond {
-		t.Errorf("frozen, it used %v, %v", after.Usage-before.Usage, err)
+		t.Errorf("the frozen group used %v, %v", after.Usage-before.Usage, err)
 	}
 	if err := tree.Freeze(path, false); err != nil {
 		t.Fatal(err)
@@ -93,20 +93,20 @@ func TestAFrozenGroupStandsStillWithAllBelowIt(t *testing.T) {
 	})
 }
 
-// TestKillEndsWhatForks: a group whose processes start others as fast as they
-// can is empty soon, with each of the means that a kernel may have.
+// TestKillEndsWhatForks kills a group whose processes fork as fast as they can.
+// With each method of killing, the group must be empty soon.
 func TestKillEndsWhatForks(t *testing.T) {
 	for name, kill := range map[string]func(*Tree, string) error{
-		"as the kernel can best": (*Tree).Kill,
-		"one by one, frozen":     (*Tree).hunt,
-		"one by one":             func(tree *Tree, path string) error { return tree.withoutFreezer().hunt(path) },
+		"by the kernel's best method": (*Tree).Kill,
+		"one by one, frozen":          (*Tree).hunt,
+		"one by one":                  func(tree *Tree, path string) error { return tree.withoutFreezer().hunt(path) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			tree, path := kernelGroup(t)
 			if err := tree.WritePIDs(path, PIDs{Max: 40}); err != nil {
 				t.Fatal(err)
 			}
-			// Each process of a chain starts the next one and ends.
+			// In each chain, a process starts the next one and ends.
 			attached(t, tree, path, `export NEXT='sh -c "$NEXT" & exit'; for i in 1 2 3 4 5; do sh -c "$NEXT" & done; exec sleep 60`)
 			within(t, "it forks", func() bool { n, err := tree.PIDsCurrent(path); return err == nil && n > 3 })
 			within(t, "it is empty", func() bool {
@@ -120,12 +120,12 @@ func TestKillEndsWhatForks(t *testing.T) {
 	}
 }
 
-// withoutFreezer is t on a machine on which nothing can be frozen.
+// withoutFreezer returns t without the freezer hierarchy.
 func (t *Tree) withoutFreezer() *Tree {
 	of := maps.Clone(t.of)
 	delete(of, freezer)
 	if t.Version() == 2 {
-		return t // there is no such machine
+		return t // v2 always has a freezer
 	}
 	return &Tree{of: of, all: slices.DeleteFunc(slices.Clone(t.all), func(h *hierarchy) bool { return h == t.of[freezer] })}
 }
@@ -159,10 +159,10 @@ func TestASignalReachesTheGroupAndNobodyElse(t *testing.T) {
 	attached(t, tree, in, "while :; do sleep 1; done")
 	other := attached(t, tree, out, "while :; do sleep 1; done")
 	if n, err := tree.Signal(in, syscall.SIGTERM); err != nil || n == 0 {
-		t.Fatalf("%d got it, %v", n, err)
+		t.Fatalf("%d processes received the signal, %v", n, err)
 	}
 	within(t, "the group is empty", func() bool {
-		_, _ = tree.Signal(in, syscall.SIGTERM) // what it forked meanwhile
+		_, _ = tree.Signal(in, syscall.SIGTERM) // for children forked meanwhile
 		lives, err := tree.Populated(in)
 		return err == nil && !lives
 	})
@@ -174,7 +174,7 @@ func TestASignalReachesTheGroupAndNobodyElse(t *testing.T) {
 	}
 	for _, err := range []error{tree.Kill(""), func() error { _, err := tree.Signal("", syscall.SIGTERM); return err }()} {
 		if err == nil {
-			t.Error("all of the node was killed")
+			t.Error("Kill or Signal accepted the root group")
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 var compareSets = cmp.Comparer(func(a, b unit.CPUSet) bool { return a == b })
 
-// group is everything that can be read of a group.
+// group holds every value that can be read from a group.
 type group struct {
 	Weight    CPUWeight
 	Max       CPUMax
@@ -189,7 +189,7 @@ func TestBothVersionsReadAsTheSameGroup(t *testing.T) {
 	if diff := cmp.Diff(want, readGroup(t, fixture(t, groupV2), "a"), compareSets); diff != "" {
 		t.Errorf("v2: %s", diff)
 	}
-	// What v1 cannot say or says more exactly:
+	// v1 lacks some values and has others in more detail.
 	want.Weight.Weight = unit.WeightOfShares(333)
 	want.Memory.Min, want.Memory.Low = 0, 0
 	want.Events = MemoryEvents{Max: 3, OOMKill: 5}
@@ -207,7 +207,7 @@ func TestOtherFilesOfV2(t *testing.T) {
 		t.Errorf("pressure %+v, %v", p, err)
 	}
 	if ids, err := tree.Procs("a"); err != nil || cmp.Diff([]int{4, 30}, ids) != "" {
-		t.Errorf("processes %v, %v, want each once, ascending, without 0", ids, err)
+		t.Errorf("processes %v, %v, want unique ids, ascending, without 0", ids, err)
 	}
 }
 
@@ -226,9 +226,9 @@ func TestNoLimitReadsAsMaxOnV1(t *testing.T) {
 		t.Errorf("got %+v, %v, want no limit", m, err)
 	}
 	if m, err := tree.ReadMemory("b"); err != nil || (page == 4096 && m.Max == unit.MaxBytes) {
-		t.Errorf("got %+v, %v, want a limit, if an odd one", m, err)
+		t.Errorf("got %+v, %v, want the unusual limit", m, err)
 	}
-	// This kernel has no burst either.
+	// This kernel has no burst.
 	if v, err := tree.ReadCPUMax("a"); err != nil || v != (CPUMax{Quota: NoQuota, Period: 100 * time.Millisecond}) {
 		t.Errorf("got %+v, %v, want no limit", v, err)
 	}
@@ -333,7 +333,7 @@ func TestV1LimitIsNeverWiderOnTheWay(t *testing.T) {
 }
 
 func TestIdleIsNotWrittenAgain(t *testing.T) {
-	// 01 is a value that a write would change.
+	// The file holds 01, which a write would replace by 1.
 	tree := fixture(t, onlyV2+"-- v2/a/cpu.idle --\n01\n")
 	if err := tree.WriteCPUWeight("a", CPUWeight{Idle: true}); err != nil {
 		t.Fatal(err)

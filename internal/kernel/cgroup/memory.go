@@ -8,17 +8,18 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Memory is the memory protection and limit of a group. The kernel rounds
-// down to whole pages.
+// Memory is the memory protection and limit of a group. The kernel rounds down
+// to whole pages.
 type Memory struct {
-	Min, Low  unit.Bytes // protected: never reclaimed, reclaimed last
-	High, Max unit.Bytes // throttled above, killed above; MaxBytes: no limit
+	Min, Low  unit.Bytes // Min is never reclaimed; Low is reclaimed last
+	High, Max unit.Bytes // throttled above High, killed above Max; MaxBytes means no limit
 }
 
-// noMemoryLimit is the value of a fresh group, and of what v1 does not have.
+// noMemoryLimit is the value of a new group. On v1 it stands for the missing
+// values.
 var noMemoryLimit = Memory{High: unit.MaxBytes, Max: unit.MaxBytes}
 
-// A memoryFile is one of the coupled files and its place in Memory.
+// A memoryFile is one of the coupled files and its field in Memory.
 type memoryFile struct {
 	name string
 	of   func(*Memory) *unit.Bytes
@@ -31,9 +32,9 @@ var (
 	memoryMax  = memoryFile{"memory.max", func(v *Memory) *unit.Bytes { return &v.Max }}
 )
 
-// ReadMemory reads memory.min, low, high and max (v1: memory.limit_in_bytes
-// is max, and the others are as in a fresh group). The root of v2 has none:
-// ErrUnsupported.
+// ReadMemory reads memory.min, low, high and max. On v1 only Max is read, from
+// memory.limit_in_bytes; the other fields are those of a new group. The root of
+// v2 has no limits: ErrUnsupported.
 func (t *Tree) ReadMemory(path string) (Memory, error) {
 	if t.VersionOf(memory) == 1 {
 		return t.v1ReadMemory(path)
@@ -49,11 +50,11 @@ func (t *Tree) ReadMemory(path string) (Memory, error) {
 	return v, nil
 }
 
-// WriteMemory writes what differs from the present value. Limits that widen
-// come first, then protection. Limits that narrow come last, high before max:
-// high only reclaims, while a max below what the group uses reclaims and then
-// kills. On v1, protection and high give ErrUnsupported, and a max that
-// reclaim cannot reach gives EBUSY.
+// WriteMemory writes the values that differ from the present ones. Wider limits
+// come first, then protection. Narrower limits come last, high before max: high
+// only reclaims, while a max below the present use reclaims and then kills. On
+// v1, protection and high give ErrUnsupported, and a max that reclaim cannot
+// reach gives EBUSY.
 func (t *Tree) WriteMemory(path string, v Memory) error {
 	if t.VersionOf(memory) == 1 {
 		return t.v1WriteMemory(path, v)
@@ -103,20 +104,20 @@ func (t *Tree) MemoryCurrent(path string) (unit.Bytes, error) {
 	return b, nil
 }
 
-// MemoryStat is what the memory of a group and of all below it is used for.
+// MemoryStat is the use of the memory of a group and the groups below it.
 type MemoryStat struct {
 	Anon                     unit.Bytes // heap, stack, …
-	File                     unit.Bytes // page cache, with shared memory
-	ActiveFile, InactiveFile unit.Bytes // by how likely it is reclaimed
+	File                     unit.Bytes // page cache, including shared memory
+	ActiveFile, InactiveFile unit.Bytes // page cache used lately, and not used lately
 	PageFaults, MajorFaults  int64
-	// Refaults is how many pages, of files and of anonymous memory, came back
-	// soon after they had been reclaimed (workingset_refault; by kind since
-	// Linux 5.9).
+	// Refaults is the number of pages, of files and of anonymous memory, that
+	// were read back soon after their reclaim (workingset_refault; by kind
+	// since Linux 5.9).
 	Refaults int64
 }
 
-// MemoryStat reads memory.stat. On v1 it reads the lines total_…, which hold
-// the groups below, too.
+// MemoryStat reads memory.stat. On v1 it reads the lines total_…, which include
+// the groups below.
 func (t *Tree) MemoryStat(path string) (MemoryStat, error) {
 	parse := parseMemoryStat
 	if t.VersionOf(memory) == 1 {
@@ -145,18 +146,19 @@ func memoryStat(text, prefix, anon, file string) (MemoryStat, error) {
 	}, nil
 }
 
-// MemoryEvents counts how often a group or one below it met its limits.
+// MemoryEvents counts how often the limits of a group or of a group below it
+// took effect.
 type MemoryEvents struct {
-	Low     int64 // reclaimed in spite of memory.low
+	Low     int64 // reclaimed although below memory.low
 	High    int64 // throttled at memory.high
 	Max     int64 // about to exceed memory.max
-	OOM     int64 // memory.max could not be met
+	OOM     int64 // allocations that failed at memory.max
 	OOMKill int64 // processes killed
 }
 
-// MemoryEvents reads memory.events. On v1, Max is memory.failcnt, OOMKill is
-// from memory.oom_control (Linux 4.13), both without the groups below; the
-// others are 0.
+// MemoryEvents reads memory.events. On v1, Max is memory.failcnt and OOMKill is
+// from memory.oom_control (Linux 4.13), both without the groups below. The
+// other counters are 0 there.
 func (t *Tree) MemoryEvents(path string) (MemoryEvents, error) {
 	if t.VersionOf(memory) == 1 {
 		return t.v1MemoryEvents(path)

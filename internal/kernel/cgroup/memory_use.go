@@ -7,19 +7,19 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// MemoryUse is what a loop reads of memory.stat, for the group and all below
-// it.
+// MemoryUse holds the values of memory.stat that the loop needs, for the group
+// and all groups below it.
 type MemoryUse struct {
-	// InactiveFile is page cache that was not used lately.
+	// InactiveFile is the page cache that was not used lately.
 	InactiveFile unit.Bytes
-	// Refaults is how many pages were read back soon after they had been
-	// reclaimed (workingset_refault; by kind since Linux 5.9).
+	// Refaults is the number of pages that were read back soon after their
+	// reclaim (workingset_refault; by kind since Linux 5.9).
 	Refaults int64
 }
 
-// MemoryUse reads memory.stat, and of it only what it returns: MemoryStat is
-// for the rest. The file is long, and the kernel first sums up what each CPU
-// has counted, so it is not for every turn.
+// MemoryUse reads only its own values of memory.stat; MemoryStat reads the
+// others. The file is long, and the kernel first adds the counters of all CPUs.
+// Therefore the loop should not read it in every tick.
 func (t *Tree) MemoryUse(path string) (MemoryUse, error) {
 	h, err := t.hierarchy(memory)
 	if err != nil {
@@ -36,8 +36,8 @@ func (t *Tree) MemoryUse(path string) (MemoryUse, error) {
 	return u, nil
 }
 
-// parseMemoryUse reports false without the line inactive_file. On v1 the lines
-// total_… hold the groups below, too.
+// parseMemoryUse returns false if the line inactive_file is missing. On v1 it
+// reads the lines total_…, which include the groups below.
 func parseMemoryUse(text string, version int) (u MemoryUse, found bool) {
 	prefix := ""
 	if version == 1 {

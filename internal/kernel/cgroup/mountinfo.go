@@ -9,13 +9,13 @@ import (
 // mount is one cgroup mount of /proc/PID/mountinfo.
 type mount struct {
 	root    string   // the directory of the hierarchy that is mounted
-	point   string   // where
+	point   string   // mount point
 	fsType  string   // cgroup (v1) or cgroup2
 	options []string // of the superblock; on v1 these name the controllers
 }
 
-// above tells whether the root of the mount is not below that of the reader's
-// cgroup namespace.
+// above reports whether the root of the mount lies outside the reader's cgroup
+// namespace.
 func (m mount) above() bool { return m.root == "/.." || strings.HasPrefix(m.root, "/../") }
 
 // parseMountInfo returns the cgroup mounts among lines such as
@@ -27,7 +27,7 @@ func parseMountInfo(text string) ([]mount, error) {
 	var mounts []mount
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
-		// Between the sixth field and the dash stand any number of others.
+		// The number of fields between the sixth field and the dash varies.
 		before, after, ok := strings.Cut(line, " - ")
 		f, g := strings.Split(before, " "), strings.Split(after, " ")
 		if !ok || len(f) < 6 || len(g) < 3 {
@@ -43,7 +43,7 @@ func parseMountInfo(text string) ([]mount, error) {
 	return mounts, nil
 }
 
-// unescape undoes the kernel's octal escapes, such as \040 for a space.
+// unescape decodes the kernel's octal escapes, such as \040 for a space.
 func unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// KeepOpen returns a Tree that keeps the files of counters open between
-// readings: opening and closing costs more than reading. An open file holds
-// its group in the kernel's memory after it was removed, so whoever reads a
-// group this way calls Close when it no longer will.
+// KeepOpen returns a Tree that keeps the files of counters open, because
+// opening and closing costs more than reading. An open file keeps a removed
+// group in the kernel's memory. Therefore the caller must call Close for each
+// group that it stops reading.
 func (t *Tree) KeepOpen() *Tree {
 	kept := &Tree{of: map[string]*hierarchy{}}
 	for _, h := range t.all {
@@ -27,35 +27,36 @@ func (t *Tree) KeepOpen() *Tree {
 	return kept
 }
 
-// Close closes the files of a group that KeepOpen's Tree holds.
+// Close closes the files of a group that the Tree keeps open.
 func (t *Tree) Close(path string) {
 	for _, h := range t.all {
 		h.open.closeGroup(path)
 	}
 }
 
-// CloseAll closes all files that KeepOpen's Tree holds. It can be read on.
+// CloseAll closes all files that the Tree keeps open. The Tree stays usable.
 func (t *Tree) CloseAll() {
 	for _, h := range t.all {
 		h.open.closeAll()
 	}
 }
 
-// handles are the open files of a hierarchy. Nil: none are kept.
+// handles are the open files of a hierarchy; nil means that no files are kept
+// open.
 type handles struct {
 	mu    sync.Mutex
 	files map[string]map[string]int // descriptors, by group and file
 	buf   [16 << 10]byte
 }
 
-// counter reads a file of a group that is read again and again.
+// counter reads a file of a group through a handle that stays open.
 func (h *hierarchy) counter(path, file string) (string, error) {
 	if h.open == nil {
 		return h.read(path, file)
 	}
 	text, err := h.open.read(h, path, file)
 	if err != nil {
-		return h.read(path, file) // says what is wrong
+		return h.read(path, file) // read returns the full error
 	}
 	return text, nil
 }
@@ -84,16 +85,16 @@ func (o *handles) read(h *hierarchy, path, file string) (string, error) {
 		}
 		_ = syscall.Close(fd)
 		delete(o.files[path], file)
-		// The group was removed; one of the same name may have taken its place.
+		// The group was removed; a new group may have the same name.
 		if !kept || !errors.Is(err, syscall.ENODEV) {
 			return "", err
 		}
 	}
 }
 
-// openFile opens a file for reading, past package os: that would ask the
-// kernel to tell when a file can be read, which is half the cost of reading a
-// pseudo file once.
+// openFile opens a file for reading without package os. That package registers
+// the file with the poller, which is half the cost of reading a pseudo file
+// once.
 func openFile(path string) (int, error) {
 	for {
 		fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
@@ -103,10 +104,10 @@ func openFile(path string) (int, error) {
 	}
 }
 
-// readWhole reads a file from its start to its end into buf, and fails with
-// io.ErrShortBuffer if it is longer. The kernel makes the file of a counter in
-// one piece (fs/kernfs/file.c: kernfs_seq_show): what ends in a newline is
-// all of it, and there is no need to ask for more.
+// readWhole reads a whole file into buf, and fails with io.ErrShortBuffer if
+// the file is longer. The kernel writes the file of a counter in one piece
+// (fs/kernfs/file.c: kernfs_seq_show). A text that ends in a newline is
+// therefore complete, and no second read is needed.
 func readWhole(fd int, buf []byte) (int, error) {
 	n := 0
 	for {
@@ -147,7 +148,7 @@ func (o *handles) closeAll() {
 	}
 }
 
-// close closes the files of a group; o.mu is held.
+// close closes the files of a group. The caller holds o.mu.
 func (o *handles) close(path string) {
 	for _, fd := range o.files[path] {
 		_ = syscall.Close(fd)

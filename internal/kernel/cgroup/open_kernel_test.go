@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A file that is kept open says ENODEV once its group is gone; a new group of
-// the same name has counters of its own.
+// TestGroupMadeAnewIsReadAnew removes a group and makes it again. An open file
+// of the removed group returns ENODEV; the new group has new counters.
 func TestGroupMadeAnewIsReadAnew(t *testing.T) {
 	plain, path := kernelGroup(t)
 	tree := plain.KeepOpen()
@@ -24,12 +24,12 @@ func TestGroupMadeAnewIsReadAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	if u, err := tree.CPUUse(path); err != nil || u.Usage != 0 {
-		t.Errorf("a group made anew reads %+v, %v", u, err)
+		t.Errorf("the new group of the same name gives %+v, %v", u, err)
 	}
 }
 
-// BenchmarkCPUUse compares counters read through files that are kept open
-// with files opened for each reading.
+// BenchmarkCPUUse compares reading through open files with opening the files
+// for each reading.
 func BenchmarkCPUUse(b *testing.B) {
 	plain, err := Detect("/proc")
 	if err != nil {

@@ -2,7 +2,8 @@ package cgroup
 
 import "fmt"
 
-// Threads lists the threads in the group itself, not below it, ascending.
+// Threads lists the threads of the group in ascending order, without the groups
+// below it.
 func (t *Tree) Threads(path string) ([]int, error) {
 	h, err := t.home(path)
 	if err != nil {

@@ -20,9 +20,9 @@ func TestThreadsAreThoseOfTheGroupItself(t *testing.T) {
 		t.Errorf("threads %v, %v, want %d", ids, err, pid)
 	}
 	if ids, err := tree.Threads(path); err != nil || len(ids) != 0 {
-		t.Errorf("threads above: %v, %v, want none", ids, err)
+		t.Errorf("threads of the parent: %v, %v, want none", ids, err)
 	}
 	if ids, err := tree.Threads(path + "/none"); !errors.Is(err, ErrGone) {
-		t.Errorf("threads of no group: %v, %v", ids, err)
+		t.Errorf("threads of a missing group: %v, %v", ids, err)
 	}
 }

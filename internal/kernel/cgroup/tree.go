@@ -1,7 +1,7 @@
-// Package cgroup reads and writes control groups in the words of cgroup v2
-// (Documentation/admin-guide/cgroup-v2.rst). Where a controller lives on v1,
-// the files v1_*.go translate. Files that the kernel couples are read and
-// written as one value.
+// Package cgroup reads and writes control groups in the terms of cgroup v2
+// (Documentation/admin-guide/cgroup-v2.rst). For controllers on v1, the files
+// v1_*.go translate. If the kernel couples several files, the package reads and
+// writes them as one value.
 //
 // A path names a group in every hierarchy at once, relative to its root:
 // "kubepods/besteffort"; "" is the root itself.
@@ -17,10 +17,10 @@ import (
 )
 
 // ErrUnsupported means that the controller or the file does not exist: the
-// kernel is too old, built without it, or the parent has not enabled it.
+// kernel is too old or was built without it, or the parent has not enabled it.
 var ErrUnsupported = errors.New("not supported here")
 
-// ErrGone means that the cgroup does not exist, or not any more.
+// ErrGone means that the cgroup does not exist, or does not exist any more.
 var ErrGone = errors.New("no such cgroup")
 
 // The controllers that Tenon uses. cpuacct is part of cpu on v2.
@@ -39,7 +39,7 @@ var controllers = []string{cpu, cpuacct, cpuset, memory, pids, block, freezer}
 // Controllers lists the controllers that Tenon uses, by their names on v2.
 func Controllers() []string { return slices.Clone(controllers) }
 
-// ControllerIn is what a version of cgroups calls a controller, as in
+// ControllerIn returns the name of a controller in a version of cgroups, as in
 // /proc/PID/cgroup.
 func ControllerIn(version int, controller string) string {
 	if version == 1 && controller == block {
@@ -49,12 +49,12 @@ func ControllerIn(version int, controller string) string {
 }
 
 // A Tree is the cgroup file system of a node: one v2 hierarchy, several v1
-// hierarchies, or a mix. It holds no state but where they are mounted.
+// hierarchies, or a mix. Its only state are the mount points.
 type Tree struct {
-	// of maps a controller to the hierarchy that carries it.
+	// of maps a controller to its hierarchy.
 	of map[string]*hierarchy
-	// all has each hierarchy once. The first carries cpu, if any does; it
-	// answers questions about the group itself.
+	// all has each hierarchy once. The first one has the cpu controller, if any
+	// does, and represents the groups themselves.
 	all []*hierarchy
 }
 
@@ -62,11 +62,11 @@ type Tree struct {
 type hierarchy struct {
 	version int // 1 or 2
 	mount   string
-	above   bool     // it begins above the cgroup namespace of this process
-	open    *handles // nil: no file is kept open
+	above   bool     // its root lies above the cgroup namespace of this process
+	open    *handles // nil: no files are kept open
 }
 
-// dir returns the directory of a group, and refuses paths that lead out.
+// dir returns the directory of a group. It rejects paths that lead outside.
 func (h *hierarchy) dir(path string) (string, error) {
 	if path != "" && (!filepath.IsLocal(path) || filepath.Clean(path) != path || path == ".") {
 		return "", fmt.Errorf("cgroup path %q: want a relative path such as a/b: %w", path, syscall.EINVAL)
@@ -77,10 +77,10 @@ func (h *hierarchy) dir(path string) (string, error) {
 	return h.mount + "/" + path, nil
 }
 
-// Detect finds the hierarchies in procRoot/self/mountinfo and tells for each
-// controller whether it lives on v1 or v2. On a hybrid node the v2 tree is
-// mounted but has no controllers of its own, or only some. It fails with
-// ErrUnsupported if no controller is mounted at all.
+// Detect finds the hierarchies in procRoot/self/mountinfo and determines for
+// each controller whether it is on v1 or v2. On a hybrid node the v2 tree is
+// mounted, but has no controllers or only some. Detect fails with
+// ErrUnsupported if no controller is mounted.
 func Detect(procRoot string) (*Tree, error) {
 	file := filepath.Join(procRoot, "self/mountinfo")
 	text, err := readFile(file)
@@ -108,8 +108,8 @@ func Detect(procRoot string) (*Tree, error) {
 	return t, nil
 }
 
-// addV2 gives the v2 tree the controllers that its root offers. A controller
-// is offered either there or on v1, never on both.
+// addV2 assigns the controllers of the v2 root to the v2 tree. A controller is
+// available on v1 or on v2, never on both.
 func (t *Tree) addV2(mounts []mount) error {
 	m, ok := pick(mounts, func(m mount) bool { return m.fsType == "cgroup2" })
 	if !ok {
@@ -131,8 +131,8 @@ func (t *Tree) addV2(mounts []mount) error {
 	return nil
 }
 
-// pick returns the best of the matching mounts: the first that shows the
-// whole hierarchy, else the first. Others are bind mounts of single groups.
+// pick returns the first matching mount that shows the whole hierarchy, or else
+// the first match. The other mounts are bind mounts of single groups.
 func pick(mounts []mount, match func(mount) bool) (mount, bool) {
 	found := slices.DeleteFunc(slices.Clone(mounts), func(m mount) bool { return !match(m) })
 	if len(found) == 0 {
@@ -144,20 +144,21 @@ func pick(mounts []mount, match func(mount) bool) (mount, bool) {
 	return found[0], true
 }
 
-// Above tells whether the tree begins above the cgroup namespace of this process,
-// as in a container that has one of its own and the host's /sys/fs/cgroup. The
-// paths of /proc/PID/cgroup begin at that namespace, such as /../../init.scope,
-// and are not those of this tree (cgroup_namespaces(7)).
+// Above reports whether the tree begins above the cgroup namespace of this
+// process, as in a container with a cgroup namespace that mounts the host's
+// /sys/fs/cgroup. Then the paths of /proc/PID/cgroup begin at the namespace,
+// such as /../../init.scope, and are not paths of this tree
+// (cgroup_namespaces(7)).
 func (t *Tree) Above() bool {
 	return slices.ContainsFunc(t.all, func(h *hierarchy) bool { return h.above })
 }
 
-// Version is 1 or 2: which version carries the cpu controller, or, without
-// one, the first controller that there is.
+// Version returns the cgroup version of the cpu controller, 1 or 2. Without a
+// cpu controller it is the version of the first available controller.
 func (t *Tree) Version() int { return t.all[0].version }
 
-// VersionOf is which version carries a controller, such as "memory": 1, 2,
-// or 0 for none.
+// VersionOf returns the cgroup version of a controller, such as "memory": 1, 2,
+// or 0 if the controller is not mounted.
 func (t *Tree) VersionOf(controller string) int {
 	if h := t.of[controller]; h != nil {
 		return h.version

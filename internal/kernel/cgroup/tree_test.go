@@ -11,8 +11,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// fixture unpacks a txtar archive into a directory, in whose files ROOT
-// stands for it, and detects the tree there.
+// fixture unpacks a txtar archive into a directory and detects the tree there.
+// ROOT in a file of the archive stands for the directory.
 func fixture(t *testing.T, archive string) *Tree {
 	t.Helper()
 	tree, err := detectFixture(t, archive)
@@ -38,7 +38,7 @@ func detectFixture(t *testing.T, archive string) (*Tree, error) {
 	return Detect(filepath.Join(root, "proc"))
 }
 
-// content returns a file of a fixture tree as it is now.
+// content returns the present text of a file in a fixture tree.
 func content(t *testing.T, tree *Tree, controller, path, file string) string {
 	t.Helper()
 	dir, err := tree.Dir(controller, path)
@@ -144,7 +144,7 @@ cpu
 				if dir, err := tree.Dir(c, ""); err == nil {
 					got[c] = place{tree.VersionOf(c), filepath.Base(dir)}
 				} else if tree.Has(c) || tree.VersionOf(c) != 0 || !errors.Is(err, ErrUnsupported) {
-					t.Errorf("%s: %v, and yet it says that it is there", c, err)
+					t.Errorf("controller %s: %v, although Has returns true", c, err)
 				}
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -188,13 +188,13 @@ func TestPathsThatLeadOutAreRefused(t *testing.T) {
 	tree := fixture(t, onlyV2)
 	for _, path := range []string{"..", "../x", "/a", "a/../../b", "a//b", "a/", "."} {
 		if err := tree.Make(path); err == nil {
-			t.Errorf("made %q", path)
+			t.Errorf("Make accepted %q", path)
 		}
 		if err := tree.Remove(path); err == nil {
-			t.Errorf("removed %q", path)
+			t.Errorf("Remove accepted %q", path)
 		}
 		if tree.Exists(path) {
-			t.Errorf("%q exists", path)
+			t.Errorf("Exists returned true for %q", path)
 		}
 	}
 	if err := tree.Remove(""); err == nil {
@@ -218,8 +218,9 @@ func TestMakeFillsNewV1CPUSetsFromTheirParent(t *testing.T) {
 -- blkio/tasks --
 -- freezer/tasks --
 `)
-	// The kernel would make the files; a directory does not. So Make stops at
-	// the first value it has to write, which shows that it wants to.
+	// The kernel would make the files of the new directory, but a fixture does
+	// not. So Make fails at its first write, which shows the value that it
+	// writes.
 	err := tree.Make("new")
 	if err == nil || !strings.Contains(err.Error(), `write cpuset.cpus "0-3" in new`) {
 		t.Errorf("got %v, want it to write the parent's CPUs", err)
@@ -250,7 +251,7 @@ cpu cpuset io memory pids
 	if err := tree.Make("a/b/c"); err != nil {
 		t.Fatal(err)
 	}
-	// A regular file keeps the last write.
+	// A regular file holds only the last write.
 	for path, want := range map[string]string{"": "+io", "a": "cpu cpuset io memory pids", "a/b": "+io"} {
 		if got := content(t, tree, cpu, path, "cgroup.subtree_control"); got != want {
 			t.Errorf("subtree_control of %q: %q, want %q", path, got, want)

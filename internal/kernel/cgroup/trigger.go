@@ -10,30 +10,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxWindow is the longest window that the kernel takes.
+// maxWindow is the longest window that the kernel accepts.
 const maxWindow = 10 * time.Second
 
-// A Trigger tells as soon as tasks have waited too long for a resource. The
-// kernel looks ten times in a window while any task waits, and tells at most
-// once in a window (Documentation/accounting/psi.rst, "Monitoring for
-// pressure thresholds", Linux 5.2). For each group that has triggers, it keeps
-// a thread of its own for that.
+// A Trigger sends an event when tasks have waited too long for a resource.
+// While any task waits, the kernel checks ten times per window; it sends at
+// most one event per window (Documentation/accounting/psi.rst, "Monitoring for
+// pressure thresholds", Linux 5.2). The kernel runs one thread for each group
+// that has triggers.
 type Trigger struct {
-	pressure int // the open pressure file, whose close ends the trigger
+	pressure int // the open pressure file; closing it ends the trigger
 	fired    chan struct{}
 	ended    bool
-	why      error // why it ended by itself
+	why      error // why the trigger ended without Close
 }
 
-// Trigger makes a trigger for a group: it fires when the times in a window in
-// which at least one task of the group, or below it, waited for the resource
-// (cpu, memory or io) add up to stall. The kernel wants
+// Trigger makes a trigger for a group and a resource (cpu, memory or io). It
+// fires when, within a window, tasks of the group or below it have waited for a
+// total of stall. Times in which several tasks wait count once. The kernel
+// requires
 //
 //	0 < stall ≤ window ≤ 10 s
 //
-// and counts in microseconds. Older kernels want a window of at least 500 ms,
-// and without CAP_SYS_RESOURCE it must be a multiple of 2 s; otherwise EINVAL.
-// It gives ErrUnsupported on v1, and where PSI is off for cgroups.
+// and stores whole microseconds. Older kernels require a window of at least 500
+// ms; without CAP_SYS_RESOURCE the window must be a multiple of 2 s. Otherwise
+// Trigger returns EINVAL. It returns ErrUnsupported on v1, and if PSI is off
+// for cgroups.
 func (t *Tree) Trigger(path, resource string, stall, window time.Duration) (*Trigger, error) {
 	h, file := t.all[0], resource+".pressure"
 	if h.version == 1 {
@@ -50,8 +52,8 @@ func (t *Tree) Trigger(path, resource string, stall, window time.Duration) (*Tri
 	return tr, nil
 }
 
-// NodeTrigger makes a trigger for the whole node, from /proc/pressure/RESOURCE
-// below a mount of procfs. It needs no cgroup v2.
+// NodeTrigger makes a trigger for the whole node, from pressure/RESOURCE below
+// procRoot. It does not need cgroup v2.
 func NodeTrigger(procRoot, resource string, stall, window time.Duration) (*Trigger, error) {
 	file := filepath.Join(procRoot, "pressure", resource)
 	tr, err := newTrigger(file, stall, window)
@@ -68,14 +70,14 @@ func newTrigger(file string, stall, window time.Duration) (*Trigger, error) {
 	if stall < time.Microsecond || stall > window || window > maxWindow {
 		return nil, fmt.Errorf("want 1µs ≤ stall ≤ window ≤ %v", maxWindow)
 	}
-	// Not os.OpenFile: Go's poller would watch the file, too, and every poll
-	// takes the event away from the others (kernel/sched/psi.c:
+	// os.OpenFile would register the file with Go's poller. Each poll of the
+	// file clears the event, so our own poll would miss it (kernel/sched/psi.c:
 	// psi_trigger_poll).
 	pressure, err := unix.Open(file, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
-	// The kernel overwrites the last byte with the end of the text.
+	// The kernel overwrites the last byte with the terminating zero.
 	text := fmt.Sprintf("some %d %d\n", stall.Microseconds(), window.Microseconds())
 	if _, err := unix.Write(pressure, []byte(text)); err != nil {
 		return nil, errors.Join(err, unix.Close(pressure))
@@ -87,27 +89,27 @@ func newTrigger(file string, stall, window time.Duration) (*Trigger, error) {
 	return tr, nil
 }
 
-// Fired tells that the trigger has fired since the last receive. It is closed
-// when the trigger ends: by Close, or because the group has been removed.
+// Fired receives a value if the trigger has fired since the last receive. It is
+// closed when the trigger ends: by Close, or because the group was removed.
 func (tr *Trigger) Fired() <-chan struct{} { return tr.fired }
 
-// Err returns why the trigger has ended by itself: ErrGone, as the group has
-// been removed. It is nil before that and after Close.
+// Err returns the reason why the trigger ended without Close: ErrGone, because
+// the group was removed. Before that and after Close it is nil.
 func (tr *Trigger) Err() error {
 	triggers.mu.Lock()
 	defer triggers.mu.Unlock()
 	return tr.why
 }
 
-// Close ends the trigger, also one that has ended by itself.
+// Close ends the trigger. It may be called after the trigger has ended.
 func (tr *Trigger) Close() {
 	triggers.mu.Lock()
 	defer triggers.mu.Unlock()
 	tr.end(nil)
 }
 
-// end closes a trigger that has not ended; triggers.mu is held. To close the
-// file also takes it out of the poller.
+// end closes a trigger that has not ended. Closing the file also removes it
+// from the poller. The caller holds triggers.mu.
 func (tr *Trigger) end(why error) {
 	if tr.ended {
 		return
@@ -117,15 +119,15 @@ func (tr *Trigger) end(why error) {
 	close(tr.fired)
 }
 
-// triggers waits for all triggers of the process in one thread, which sleeps
-// from the first trigger on.
+// triggers waits for all triggers of the process in one thread, which starts
+// with the first trigger.
 var triggers poller
 
-// A poller passes on what the kernel tells of open pressure files.
+// A poller distributes the kernel's events of open pressure files.
 type poller struct {
 	mu    sync.Mutex // also guards all triggers
 	epoll int
-	of    map[int32]*Trigger // by number, which is never used again; nil: not begun
+	of    map[int32]*Trigger // by a number that is never reused; nil before the first trigger
 	last  int32
 }
 
@@ -161,7 +163,7 @@ func (p *poller) run() {
 		for _, e := range events[:max(n, 0)] {
 			p.tell(e)
 		}
-		if err != nil && !errors.Is(err, unix.EINTR) { // there is no such error of a file that is open
+		if err != nil && !errors.Is(err, unix.EINTR) { // an open file gives no such error
 			for _, tr := range p.of {
 				tr.end(fmt.Errorf("wait for pressure: %w", err))
 			}
@@ -174,7 +176,7 @@ func (p *poller) run() {
 	}
 }
 
-// tell passes on one event; p.mu is held.
+// tell handles one event. The caller holds p.mu.
 func (p *poller) tell(e unix.EpollEvent) {
 	tr := p.of[e.Fd]
 	if tr == nil || tr.ended {

@@ -21,7 +21,7 @@ func TestTriggerAsksInMicrosecondsAndEndsWithClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "memory.pressure")
-	if err := syscall.Mkfifo(file, 0o600); err != nil { // of a plain file nobody can be told
+	if err := syscall.Mkfifo(file, 0o600); err != nil { // epoll does not support plain files
 		t.Fatal(err)
 	}
 	asked, err := os.OpenFile(file, os.O_RDWR, 0)
@@ -35,7 +35,7 @@ func TestTriggerAsksInMicrosecondsAndEndsWithClose(t *testing.T) {
 	}
 	text := make([]byte, 64)
 	if n, err := asked.Read(text); err != nil || string(text[:n]) != "some 50000 1000000\n" {
-		t.Errorf("asked for %q, %v", text[:n], err)
+		t.Errorf("the trigger wrote %q, %v", text[:n], err)
 	}
 	tr.Close()
 	tr.Close()
@@ -69,8 +69,8 @@ func TestTriggersThatCannotBe(t *testing.T) {
 	}
 }
 
-// spin starts n processes that wait for the CPU as soon as there are more of
-// them than CPUs.
+// spin starts n busy processes. With more processes than CPUs, some of them
+// wait for a CPU.
 func spin(t *testing.T, n int) (pids []int) {
 	t.Helper()
 	for range n {
@@ -79,7 +79,8 @@ func spin(t *testing.T, n int) (pids []int) {
 	return pids
 }
 
-// fires waits until a trigger fires, and reports false if it ends before.
+// fires waits until a trigger fires. It returns false if the trigger ends
+// before.
 func fires(t *testing.T, tr *Trigger) bool {
 	t.Helper()
 	select {
@@ -93,7 +94,7 @@ func fires(t *testing.T, tr *Trigger) bool {
 
 func TestNodeTriggerFiresUnderLoad(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("loads all CPUs; the root run does it")
+		t.Skip("the test loads all CPUs; it runs only as root")
 	}
 	const ms = time.Millisecond
 	tr, err := NodeTrigger("/proc", "cpu", ms, 500*ms)
@@ -137,7 +138,7 @@ func TestV2TriggerFiresForItsGroupAndEndsWithIt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, group := range []string{busy, busy, ""} { // again and again
+	for _, group := range []string{busy, busy, ""} { // repeatedly
 		if !fires(t, triggers[group]) {
 			t.Fatalf("the trigger of %q ended: %v", group, triggers[group].Err())
 		}
@@ -159,7 +160,7 @@ func TestV2TriggerFiresForItsGroupAndEndsWithIt(t *testing.T) {
 	if err := tree.Remove(busy); err != nil {
 		t.Fatal(err)
 	}
-	for fires(t, triggers[busy]) { // what was still to be told
+	for fires(t, triggers[busy]) { // drain the events from before the removal
 	}
 	if err := triggers[busy].Err(); !errors.Is(err, ErrGone) {
 		t.Errorf("trigger of a removed group: %v, want ErrGone", err)

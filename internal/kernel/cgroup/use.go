@@ -11,18 +11,18 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// CPUUse is what a loop reads of cpu.stat in every turn.
+// CPUUse holds the values of cpu.stat that the loop reads in every tick.
 type CPUUse struct {
 	Usage     time.Duration // CPU time of the group and of all below it
 	Throttled time.Duration // by a quota, summed over CPUs
-	// Periods is in how many periods of its quota the group ran, and
-	// ThrottledPeriods in how many of them it was throttled.
+	// Periods is the number of quota periods in which the group ran.
+	// ThrottledPeriods is the number of those in which it was throttled.
 	Periods, ThrottledPeriods int64
 }
 
-// CPUUse reads cpu.stat (v1: cpuacct.usage and cpu.stat), and of these only
-// what it returns: CPUStat is for the rest. What is counted of a quota is 0
-// where the kernel has none (CONFIG_CFS_BANDWIDTH).
+// CPUUse reads only its own values of cpu.stat (v1: cpuacct.usage and
+// cpu.stat); CPUStat reads the others. The counters of the quota are 0 on
+// kernels without quotas (CONFIG_CFS_BANDWIDTH).
 func (t *Tree) CPUUse(path string) (CPUUse, error) {
 	text, err := t.counter(cpu, path, "cpu.stat")
 	if err != nil {
@@ -53,7 +53,7 @@ func (t *Tree) CPUUse(path string) (CPUUse, error) {
 	return u, nil
 }
 
-// CPUUsage reads the CPU time of CPUUse alone: on v1 that is one file of two.
+// CPUUsage reads only the CPU time: on v1 this needs one file instead of two.
 func (t *Tree) CPUUsage(path string) (time.Duration, error) {
 	if t.VersionOf(cpu) == 1 {
 		return t.v1CPUUsage(path)
@@ -62,9 +62,9 @@ func (t *Tree) CPUUsage(path string) (time.Duration, error) {
 	return u.Usage, err
 }
 
-// UsagePerCPU reads the CPU time that the group and all below it have used on
-// each possible CPU since it was made (v1: cpuacct.usage_percpu, in ns). v2
-// has no such file: ErrUnsupported.
+// UsagePerCPU reads the CPU time that the group and all groups below it have
+// used on each possible CPU since the group was made (v1: cpuacct.usage_percpu,
+// in ns). v2 has no such file: ErrUnsupported.
 func (t *Tree) UsagePerCPU(path string) (map[unit.CPU]time.Duration, error) {
 	if t.VersionOf(cpuacct) != 1 {
 		return nil, fmt.Errorf("read cpuacct.usage_percpu in %s: cgroup v2 does not count by CPU: %w", shown(path), ErrUnsupported)
@@ -95,7 +95,7 @@ func parseUsagePerCPU(text string) (map[unit.CPU]time.Duration, error) {
 	return use, nil
 }
 
-// counter reads a file of a controller that is read again and again.
+// counter reads a file of a controller through a handle that stays open.
 func (t *Tree) counter(controller, path, file string) (string, error) {
 	h, err := t.hierarchy(controller)
 	if err != nil {
@@ -104,8 +104,8 @@ func (t *Tree) counter(controller, path, file string) (string, error) {
 	return h.counter(path, file)
 }
 
-// flat lists the lines of a flat keyed file, without those that are no name
-// and number.
+// flat yields the lines of a flat keyed file. It skips lines that are not a
+// name and a number.
 func flat(text string) iter.Seq2[string, int64] {
 	return func(yield func(string, int64) bool) {
 		for len(text) > 0 {

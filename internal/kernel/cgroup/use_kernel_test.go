@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// counts asks until the answer is yes: what a process does takes time to show
-// in the counters.
+// counts repeats ask until it returns true, because the activity of a process
+// appears in the counters with a delay.
 func counts(t *testing.T, what string, ask func() (bool, string)) {
 	t.Helper()
 	seen := ""
@@ -20,7 +20,7 @@ func counts(t *testing.T, what string, ask func() (bool, string)) {
 // runIn starts a shell command in a group.
 func runIn(t *testing.T, tree *Tree, path, command string) {
 	t.Helper()
-	// It waits for a line, so that all it does is done in the group.
+	// The shell waits for a line, so that the command runs inside the group.
 	cmd := exec.Command("sh", "-c", "read go; "+command+"; exec sleep 60")
 	begin, err := cmd.StdinPipe()
 	if err != nil {
@@ -53,7 +53,7 @@ func TestPeriodsOfAQuotaAreCounted(t *testing.T) {
 	used, err := kept.CPUUsage(path)
 	whole, err2 := tree.CPUStat(path)
 	if err := errors.Join(err, err2); err != nil || used == 0 || used > whole.Usage {
-		t.Errorf("the usage is %v alone and %v with the rest, %v", used, whole.Usage, err)
+		t.Errorf("CPUUsage gives %v but CPUUse gives %v, %v", used, whole.Usage, err)
 	}
 }
 
@@ -79,9 +79,9 @@ func TestPressureOfAGroupIsCounted(t *testing.T) {
 	}
 }
 
-// BenchmarkReaders shows what each counter of a group costs: those that a loop
-// reads in every turn through files that are kept open, and those that are
-// opened each time because they are read seldom.
+// BenchmarkReaders measures each counter of a group: the counters that the loop
+// reads in every tick through open files, and those that it reads rarely and
+// opens each time.
 func BenchmarkReaders(b *testing.B) {
 	plain, err := Detect("/proc")
 	if err != nil {

@@ -48,10 +48,10 @@ throttled_time 1500000
 		t.Errorf("v1: %+v, %v, want %+v", got, err, want)
 	}
 	if _, err := v2.UsagePerCPU("web"); !errors.Is(err, ErrUnsupported) {
-		t.Errorf("v2 counts by CPU: %v", err)
+		t.Errorf("UsagePerCPU on v2: %v", err)
 	}
 	if _, err := v2.CPUUse("gone"); !errors.Is(err, ErrGone) {
-		t.Errorf("a group that is not there: %v", err)
+		t.Errorf("a missing group: %v", err)
 	}
 }
 
@@ -91,8 +91,8 @@ usage_usec 1000000
 	}
 }
 
-// A text that does not end in a newline, and one that fills the buffer, may
-// have more to come.
+// TestAWholeFileIsRead reads texts of several lengths. A text without a final
+// newline, or one that fills the buffer, may be incomplete.
 func TestAWholeFileIsRead(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "counter")
 	for text, want := range map[string]error{
@@ -110,12 +110,12 @@ func TestAWholeFileIsRead(t *testing.T) {
 		var buf [16]byte
 		n, err := readWhole(fd, buf[:])
 		if !errors.Is(err, want) || (want == nil && string(buf[:n]) != text) {
-			t.Errorf("of %q %q was read, %v", text, buf[:n], err)
+			t.Errorf("the file %q was read as %q, %v", text, buf[:n], err)
 		}
 		_ = syscall.Close(fd)
 	}
 	if _, err := openFile(file + "-gone"); !errors.Is(err, syscall.ENOENT) {
-		t.Errorf("a file that is not there: %v", err)
+		t.Errorf("a missing file: %v", err)
 	}
 }
 
@@ -153,7 +153,7 @@ total_workingset_refault_file 4
 		t.Errorf("without inactive_file: %+v", u)
 	}
 	if _, err := v2.MemoryUse("gone"); !errors.Is(err, ErrGone) {
-		t.Errorf("a group that is not there: %v", err)
+		t.Errorf("a missing group: %v", err)
 	}
 }
 
@@ -186,6 +186,6 @@ Total 1520
 		t.Errorf("a group that did no I/O: %+v, %v", u, err)
 	}
 	if u, err := v2.IOUse("bad"); err == nil {
-		t.Errorf("a line that is none: %+v", u)
+		t.Errorf("a malformed line: %+v", u)
 	}
 }

@@ -32,7 +32,7 @@ func (t *Tree) v1ReadIOMax(path string) (map[unit.Device]IOLimits, error) {
 
 func v1ParseRates(text string) (map[unit.Device]int64, error) { return parseDevices(text, oneCount) }
 
-// oneCount reads the one number of a device's line.
+// oneCount reads a line whose only word is a number.
 func oneCount(words []string) (int64, error) {
 	if len(words) != 1 {
 		return 0, fmt.Errorf("%q: want one number", words)
@@ -40,9 +40,9 @@ func oneCount(words []string) (int64, error) {
 	return parseCount(words[0])
 }
 
-// v1ChangeIOMax writes what differs; 0 takes a limit away. A number of
-// operations that does not fit 32 bits would be cut off by the kernel, to 0 in
-// the worst case, which lets nothing pass (block/blk-throttle.c: tg_set_conf).
+// v1ChangeIOMax writes the limits that differ; 0 removes a limit. The kernel
+// truncates a number of operations to 32 bits, in the worst case to 0, which
+// stops all I/O (block/blk-throttle.c: tg_set_conf).
 func (t *Tree) v1ChangeIOMax(path string, d unit.Device, from, to IOLimits) error {
 	var errs []error
 	for i, r := range rates {

@@ -11,7 +11,7 @@ const (
 	v1Period = "cpu.cfs_period_us"
 )
 
-// v1ReadQuota reads the two files; quota -1 is no limit.
+// v1ReadQuota reads the two files; a quota of -1 means no limit.
 func (t *Tree) v1ReadQuota(path string) (CPUMax, error) {
 	q, err := read(t, cpu, path, v1Quota, v1ParseQuota)
 	if err != nil {
@@ -28,11 +28,11 @@ func v1ParseQuota(text string) (time.Duration, error) {
 	return parseMicroseconds(text)
 }
 
-// v1ChangeQuota writes quota and period, which are two files on v1, so that a
-// moment passes with one old and one new. Their order makes that moment no
-// wider than the wider of both. Only where the kernel refuses that, because a
-// child may use more, does the way lead over no limit at all, under which the
-// parent's limit holds.
+// v1ChangeQuota writes quota and period, which are two files on v1. Between the
+// two writes the group has one old and one new value. The order makes this
+// intermediate limit no wider than the wider of the old and the new limit. If
+// the kernel refuses the order because a child may use more, v1ChangeQuota
+// removes the limit for a moment; meanwhile the parent's limit applies.
 func (t *Tree) v1ChangeQuota(path string, from, to CPUMax) error {
 	quota := func(q time.Duration) error {
 		if q == NoQuota {
@@ -70,8 +70,8 @@ func (t *Tree) v1ChangeQuota(path string, from, to CPUMax) error {
 	return quota(to.Quota)
 }
 
-// v1PeriodFirst says which file to write first so that the moment between has
-// the longer period or the smaller quota.
+// v1PeriodFirst reports whether to write the period first, so that the
+// intermediate limit has the longer period or the smaller quota.
 func v1PeriodFirst(from, to CPUMax) bool {
 	return from.Quota == NoQuota || (to.Quota != NoQuota && to.Period > from.Period)
 }

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// v1CPUStat joins throttling from the cpu controller and usage from cpuacct
-// (Documentation/admin-guide/cgroup-v1/cpuacct.rst), all in ns. The split
-// files are missing before Linux 4.6.
+// v1CPUStat combines the throttling of the cpu controller and the usage of
+// cpuacct (Documentation/admin-guide/cgroup-v1/cpuacct.rst), all in ns. The
+// files for user and system time are missing before Linux 4.6.
 func (t *Tree) v1CPUStat(path string) (CPUStat, error) {
 	s, err := read(t, cpu, path, "cpu.stat", v1ParseCPUStat)
 	if err != nil {
@@ -27,7 +27,8 @@ func (t *Tree) v1CPUStat(path string) (CPUStat, error) {
 	return s, nil
 }
 
-// v1ParseCPUStat reads cpu.stat; it is empty without CONFIG_CFS_BANDWIDTH.
+// v1ParseCPUStat reads cpu.stat. The file is empty without
+// CONFIG_CFS_BANDWIDTH.
 func v1ParseCPUStat(text string) (CPUStat, error) {
 	m, err := parseFlat(text)
 	return CPUStat{
@@ -36,7 +37,7 @@ func v1ParseCPUStat(text string) (CPUStat, error) {
 	}, err
 }
 
-// v1CPUUsage reads cpuacct.usage, through a file that may be kept open.
+// v1CPUUsage reads cpuacct.usage through a file that may stay open.
 func (t *Tree) v1CPUUsage(path string) (time.Duration, error) {
 	text, err := t.counter(cpuacct, path, "cpuacct.usage")
 	if err != nil {

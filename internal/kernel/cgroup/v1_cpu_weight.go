@@ -2,11 +2,11 @@ package cgroup
 
 import "tenon.sh/tenon/internal/model/unit"
 
-// v1ReadShares reads cpu.shares, of which 1024 are weight 100
+// v1ReadShares reads cpu.shares; 1024 shares are weight 100
 // (Documentation/scheduler/sched-design-CFS.rst, section 7).
 func (t *Tree) v1ReadShares(path string) (unit.Weight, error) {
 	n, err := read(t, cpu, path, "cpu.shares", parseCount)
-	// The kernel clamps to MaxShares on write, so no more can be read.
+	// The kernel clamps writes to MaxShares, so it never returns more.
 	return unit.WeightOfShares(min(n, unit.MaxShares)), err
 }
 

@@ -2,10 +2,10 @@ package cgroup
 
 import "errors"
 
-// v1FillCPUSet gives a new group the CPUs and memory nodes of its parent. On
-// v1 a new cpuset has neither, and no task may enter before both are set
-// (Documentation/admin-guide/cgroup-v1/cpusets.rst, section 2.1). It does
-// nothing on v2 and in hierarchies without cpuset.
+// v1FillCPUSet gives a new group the CPUs and memory nodes of its parent. On v1
+// a new cpuset has neither, and no task may enter before both are set
+// (Documentation/admin-guide/cgroup-v1/cpusets.rst, section 2.1). On v2 and in
+// hierarchies without cpuset it does nothing.
 func (h *hierarchy) v1FillCPUSet(parent, group string) error {
 	if h.version != 1 {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// v1Group is kernelGroup on a node that has the controller on v1.
+// v1Group is kernelGroup; it skips the test if the controller is not on v1.
 func v1Group(t *testing.T, controller string) (*Tree, string) {
 	t.Helper()
 	tree, path := kernelGroup(t)
@@ -37,7 +37,7 @@ func TestV1ChildMayNotExceedItsParent(t *testing.T) {
 		t.Errorf("child above parent: got %v, want EINVAL", err)
 	}
 	if got, err := tree.ReadCPUMax(child); err != nil || got != (CPUMax{Quota: NoQuota, Period: 100 * ms}) {
-		t.Errorf("the refusal left %+v, %v", got, err)
+		t.Errorf("after the refusal the value is %+v, %v", got, err)
 	}
 	if err := errors.Join(tree.WriteCPUMax(path, one), tree.WriteCPUMax(child, one)); err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestV1ChildMayNotExceedItsParent(t *testing.T) {
 		t.Errorf("parent below child: got %v, want EINVAL", err)
 	}
 	if got, err := tree.ReadCPUMax(path); err != nil || got != one {
-		t.Errorf("the refusal left %+v, %v, want %+v", got, err, one)
+		t.Errorf("after the refusal the value is %+v, %v, want %+v", got, err, one)
 	}
 }
 

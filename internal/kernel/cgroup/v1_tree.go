@@ -3,7 +3,8 @@ package cgroup
 import "slices"
 
 // addV1 finds the hierarchy of each controller. Several controllers may share
-// one ("cpu,cpuacct"); a named one, such as systemd's, has none.
+// one hierarchy ("cpu,cpuacct"); a named hierarchy, such as systemd's, has
+// none.
 func (t *Tree) addV1(mounts []mount) {
 	byPoint := map[string]*hierarchy{}
 	for _, c := range controllers {

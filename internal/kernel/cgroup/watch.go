@@ -14,42 +14,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lookEvery is how often a Watcher looks at all groups while the kernel does
-// not tell it of all of them.
+// lookEvery is the time between two scans of all groups while the kernel does
+// not report the changes of all of them.
 const lookEvery = 2 * time.Second
 
-// A Watcher knows which groups exist in the hierarchy that carries cpu, and
-// keeps knowing it: the kernel tells it of every group that is made, renamed
-// or removed (inotify(7)). While nothing changes it costs nothing.
+// A Watcher holds the present list of groups in the hierarchy of cpu. The
+// kernel notifies it of every group that is made, renamed or removed
+// (inotify(7)). Without changes it uses no CPU.
 type Watcher struct {
 	h       *hierarchy
-	period  time.Duration // between looks at all groups, while degraded
+	period  time.Duration // between two scans of all groups, while degraded
 	cancel  context.CancelFunc
 	ended   chan struct{}
 	changed chan struct{}
 
-	// The goroutine of run alone uses these.
-	inotify *inotify         // nil: no events come
-	byWatch map[int32]string // which group a watch is of
-	missed  error            // why some groups are not watched, or none
-	next    time.Time        // of a look at all groups; zero: none is needed
-	dirty   bool             // groups have changed since tell
+	// Only the goroutine of run uses these fields.
+	inotify *inotify         // nil: there are no events
+	byWatch map[int32]string // the group of each watch
+	missed  error            // why some or all groups are not watched; nil: all are
+	next    time.Time        // time of the next scan of all groups; zero: no scan is needed
+	dirty   bool             // groups have changed since the last call of tell
 
-	// The goroutine of run alone changes these, and reads them without mu.
+	// Only the goroutine of run changes these fields; it reads them without mu.
 	mu       sync.Mutex
 	known    map[string]*watched
-	sorted   []string // known, without the root; nil: to be made
+	sorted   []string // known, without the root; nil: not yet computed
 	degraded error
 }
 
-// watched is what is known of a group.
+// watched is the state of a known group.
 type watched struct {
 	watch    int32 // or unwatched
-	children int   // how many known groups are directly below it
+	children int   // number of known groups directly below it
 }
 
-// Watch starts to follow all groups until ctx ends or Close is called. It
-// fails where the groups cannot be listed; see Degraded for the rest.
+// Watch follows all groups until ctx ends or Close is called. It fails if the
+// groups cannot be listed; Degraded returns other problems.
 func (t *Tree) Watch(ctx context.Context) (*Watcher, error) { return t.watch(ctx, lookEvery) }
 
 func (t *Tree) watch(ctx context.Context, period time.Duration) (*Watcher, error) {
@@ -74,9 +74,9 @@ func newWatcher(h *hierarchy, period time.Duration) *Watcher {
 	}
 }
 
-// Groups returns the paths of all groups below the root, sorted, as they are
-// after all that the kernel has told so far. The caller may keep the slice
-// but not change it.
+// Groups returns the sorted paths of all groups below the root, according to
+// the kernel's events so far. The caller may keep the slice but must not change
+// it.
 func (w *Watcher) Groups() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -92,21 +92,21 @@ func (w *Watcher) Groups() []string {
 	return w.sorted
 }
 
-// Changed tells that Groups has changed since the last receive, or that a
-// group has been removed and made again. Any number of changes are one.
+// Changed receives a value if Groups has changed since the last receive, or if
+// a group was removed and made again. Several changes may give one value.
 func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 
-// Degraded returns nil while the kernel tells of every group, and otherwise
-// why it does not, mostly that the user's inotify watches are used up. Then
-// changes are seen late, at the next look at all groups every 2 s. Each look
-// tries to watch again.
+// Degraded returns nil while the kernel reports changes of every group.
+// Otherwise it returns the reason, usually that the user's inotify watches are
+// used up. Then the Watcher finds changes only by a scan of all groups every 2
+// s. Each scan tries to add the watches again.
 func (w *Watcher) Degraded() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.degraded
 }
 
-// Close ends the watch. Groups stays as it was.
+// Close ends the watch. Groups keeps its last value.
 func (w *Watcher) Close() {
 	w.cancel()
 	<-w.ended
@@ -134,8 +134,8 @@ func (w *Watcher) run(ctx context.Context) {
 	}
 }
 
-// wait reads events. It fails with os.ErrDeadlineExceeded when it is time for
-// a look, or when ctx ends.
+// wait reads events. It fails with os.ErrDeadlineExceeded when a scan is due or
+// ctx ends.
 func (w *Watcher) wait(ctx context.Context, events []byte) (int, error) {
 	if w.inotify == nil {
 		select {
@@ -147,14 +147,14 @@ func (w *Watcher) wait(ctx context.Context, events []byte) (int, error) {
 	if err := w.inotify.SetReadDeadline(w.next); err != nil {
 		return 0, err
 	}
-	// The end of ctx sets a deadline as well; this one may have come after it.
+	// The end of ctx also sets a deadline, which this one may have replaced.
 	if ctx.Err() != nil {
 		return 0, os.ErrDeadlineExceeded
 	}
 	return w.inotify.Read(events)
 }
 
-// settle publishes whether all groups are watched, and decides when to look.
+// settle updates Degraded, and sets the time of the next scan.
 func (w *Watcher) settle() {
 	if w.missed == nil {
 		w.next = time.Time{}
@@ -168,7 +168,7 @@ func (w *Watcher) settle() {
 	defer w.mu.Unlock()
 	w.degraded = nil
 	if w.missed != nil {
-		w.degraded = fmt.Errorf("%w; looking at all cgroups every %v instead", w.missed, w.period)
+		w.degraded = fmt.Errorf("%w; scanning all cgroups every %v instead", w.missed, w.period)
 	}
 }
 
@@ -183,21 +183,21 @@ func (w *Watcher) tell() {
 	}
 }
 
-// Direct reports whether the group has processes itself, not only in groups
-// below it.
+// Direct reports whether the group itself has processes; processes of groups
+// below it do not count.
 func (t *Tree) Direct(path string) (bool, error) {
 	h, err := t.home(path)
 	if err != nil {
 		return false, err
 	}
 	some, err := h.some(path, "cgroup.procs")
-	if errors.Is(err, unix.EOPNOTSUPP) { // a threaded group has no list of processes
+	if errors.Is(err, unix.EOPNOTSUPP) { // a threaded group has no cgroup.procs
 		some, err = h.some(path, "cgroup.threads")
 	}
 	return some, err
 }
 
-// some reports whether there is anything to read in a file of a group.
+// some reports whether a file of a group has any content.
 func (h *hierarchy) some(path, file string) (bool, error) {
 	dir, err := h.dir(path)
 	if err != nil {

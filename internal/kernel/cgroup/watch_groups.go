@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// look brings what is known in line with the groups that exist, and watches
-// those that are not watched yet.
+// look scans all groups, updates the known groups, and watches groups that are
+// not watched yet.
 func (w *Watcher) look(ctx context.Context) {
 	w.missed, w.next = nil, time.Time{}
 	if w.inotify == nil {
@@ -27,7 +27,7 @@ func (w *Watcher) look(ctx context.Context) {
 	}
 }
 
-// open asks the kernel for events until ctx ends.
+// open opens the event queue, which ends with ctx.
 func (w *Watcher) open(ctx context.Context) {
 	queue, err := newInotify()
 	if err != nil {
@@ -51,7 +51,7 @@ func (w *Watcher) shut() {
 	}
 }
 
-// take updates the watcher's state from events.
+// take updates the Watcher from events.
 func (w *Watcher) take(ctx context.Context, events []byte) {
 	for len(events) > 0 {
 		var e event
@@ -61,8 +61,8 @@ func (w *Watcher) take(ctx context.Context, events []byte) {
 		}
 		group, known := w.byWatch[e.watch]
 		switch {
-		case !known: // told before the group was dropped
-		case e.mask&unix.IN_IGNORED != 0: // the directory of the watch is gone
+		case !known: // the event is older than the drop of the group
+		case e.mask&unix.IN_IGNORED != 0: // the watched directory was removed
 			w.drop(group)
 			if group == "" {
 				w.miss(errors.New("watch cgroups: the file system has been unmounted"))
@@ -76,14 +76,14 @@ func (w *Watcher) take(ctx context.Context, events []byte) {
 	}
 }
 
-// follow watches a group and all below it. It watches a group before it lists
-// what is below, so that a group made in between is listed, told, or both.
-// What it meets is marked in seen. Without seen it trusts the watch of a group
-// that has one: what is below is known from there.
+// follow watches a group and all groups below it. It watches a group before it
+// lists the children, so that a new child is listed, or gives an event, or
+// both. It marks each group in seen. If seen is nil, it stops at groups that
+// have a watch, because their children are known.
 func (w *Watcher) follow(path string, seen map[string]bool) {
 	watch, err := w.watchGroup(path)
 	if absent(err) && path != "" {
-		return // its end is told, too
+		return // its removal gives an event, too
 	}
 	if err != nil {
 		w.miss(err)
@@ -91,7 +91,7 @@ func (w *Watcher) follow(path string, seen map[string]bool) {
 	if old := w.known[path]; old != nil {
 		switch {
 		case old.watch != unwatched && old.watch != watch:
-			w.drop(path) // it was removed and made again
+			w.drop(path) // the group was removed and made again
 		case old.watch == watch && watch != unwatched && seen == nil:
 			return
 		}
@@ -116,10 +116,9 @@ func (w *Watcher) follow(path string, seen map[string]bool) {
 	}
 }
 
-// list returns the names of the groups directly below one. A directory in
-// which there are no others has two links, by its name and by its own dot,
-// where the file system counts them, as that of cgroups does. So the many
-// files of a leaf need not be listed.
+// list returns the names of the groups directly below a group. In cgroupfs a
+// directory without subdirectories has two links: its name and its own dot. For
+// such a directory list need not read the many files.
 func (w *Watcher) list(path string) ([]string, error) {
 	dir, err := w.h.dir(path)
 	if err != nil {
@@ -147,11 +146,11 @@ func (w *Watcher) watchGroup(path string) (int32, error) {
 	return watch, nil
 }
 
-// absent reports whether there was no group at that moment. There may be one
-// again, made since.
+// absent reports whether the group was missing. A new group of the same name
+// may exist since.
 func absent(err error) bool { return errors.Is(err, os.ErrNotExist) }
 
-// miss remembers the first reason why a group is not watched.
+// miss stores the first reason why a group is not watched.
 func (w *Watcher) miss(err error) {
 	if w.missed == nil {
 		w.missed = err
@@ -176,13 +175,13 @@ func (w *Watcher) add(path string, watch int32) {
 	}
 }
 
-// drop forgets a group and all below it.
+// drop forgets a group and all groups below it.
 func (w *Watcher) drop(path string) {
 	g := w.known[path]
 	if g == nil {
 		return
 	}
-	if g.children > 0 { // events were lost, or it was renamed
+	if g.children > 0 { // events were lost, or the group was renamed
 		for p := range w.known {
 			if path == "" || strings.HasPrefix(p, path+"/") {
 				w.forget(p)
@@ -197,7 +196,8 @@ func (w *Watcher) forget(path string) {
 	if g == nil {
 		return
 	}
-	// A renamed group has kept its watch, which may be known by the new name.
+	// A renamed group keeps its watch, which may already belong to the new
+	// name.
 	if w.byWatch[g.watch] == path {
 		w.unwatch(g.watch)
 	}
@@ -211,9 +211,10 @@ func (w *Watcher) forget(path string) {
 	}
 }
 
-// unwatch ends a watch. The kernel does so itself when a directory of another
-// file system is removed, but not with a cgroup (seen on Linux 6.18): the
-// watch would count, and hold its inode, until the queue is closed.
+// unwatch removes a watch. On other file systems the kernel does this when the
+// directory is removed, but not on cgroupfs (seen on Linux 6.18). There the
+// watch would count against the limit, and keep its inode, until the queue is
+// closed.
 func (w *Watcher) unwatch(watch int32) {
 	if watch == unwatched {
 		return
@@ -224,7 +225,7 @@ func (w *Watcher) unwatch(watch int32) {
 	}
 }
 
-// below is the path of a group directly below another.
+// below returns the path of a child of a group.
 func below(path, name string) string {
 	if path == "" {
 		return name
@@ -232,5 +233,5 @@ func below(path, name string) string {
 	return path + "/" + name
 }
 
-// above is the path of the group that a group is directly below.
+// above returns the path of the parent of a group.
 func above(path string) string { return path[:max(strings.LastIndexByte(path, '/'), 0)] }

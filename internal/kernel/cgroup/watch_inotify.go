@@ -10,20 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unwatched stands for the watch of a group that has none.
+// unwatched is the watch of a group without a watch.
 const unwatched = -1
 
-// eventsSize holds about a thousand events, read at once.
+// eventsSize is the size of the read buffer, in bytes: about a thousand events.
 const eventsSize = 64 << 10
 
-// groupEvents are the events of a directory. The kernel sends them for what
-// is done by mkdir, rmdir and, on v1, rename; it does nothing else to groups.
+// groupEvents are the events of a directory. Groups change only by mkdir, rmdir
+// and, on v1, rename.
 const groupEvents = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_ONLYDIR
 
 // inotify is a queue of events (inotify(7)). Only the goroutine that closes it
-// may watch and unwatch.
+// may add and remove watches.
 type inotify struct {
-	*os.File // reads of it wait in Go's poller, not in a thread
+	*os.File // a read waits in Go's poller and blocks no thread
 	fd       int
 }
 
@@ -38,8 +38,8 @@ func newInotify() (*inotify, error) {
 	return &inotify{File: os.NewFile(uintptr(fd), "inotify"), fd: fd}, nil
 }
 
-// watch returns the watch of a directory, which is the same one as long as it
-// is the same directory.
+// watch returns the watch of a directory. It stays the same as long as the
+// directory exists.
 func (i *inotify) watch(dir string) (int32, error) {
 	n, err := unix.InotifyAddWatch(i.fd, dir, groupEvents)
 	if errors.Is(err, unix.ENOSPC) {
@@ -51,17 +51,18 @@ func (i *inotify) watch(dir string) (int32, error) {
 	return int32(n), nil
 }
 
-// unwatch ends a watch. It may have ended already, with the directory.
+// unwatch removes a watch. The kernel may have removed it already, together
+// with the directory.
 func (i *inotify) unwatch(watch int32) { _, _ = unix.InotifyRmWatch(i.fd, uint32(watch)) }
 
 // An event is one inotify_event (inotify(7)).
 type event struct {
 	watch int32
 	mask  uint32
-	name  string // of what it happened to, in the directory watched
+	name  string // the child of the watched directory that has changed
 }
 
-// nextEvent cuts the first event off.
+// nextEvent decodes the first event and returns the remaining bytes.
 func nextEvent(events []byte) (e event, rest []byte) {
 	if len(events) < unix.SizeofInotifyEvent {
 		return event{}, nil

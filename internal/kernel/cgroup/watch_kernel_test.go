@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// watchKernel watches the real hierarchy, in which it makes a group.
+// watchKernel makes a group in the real hierarchy and watches the hierarchy.
 func watchKernel(t *testing.T) (w *Watcher, path, dir string) {
 	t.Helper()
 	tree, path := kernelGroup(t)
@@ -26,7 +26,7 @@ func watchKernel(t *testing.T) (w *Watcher, path, dir string) {
 	return w, path, dir
 }
 
-// seesBelow waits until the watcher knows the groups that are below one.
+// seesBelow waits until the Watcher knows all groups below path.
 func seesBelow(t *testing.T, w *Watcher, path, dir string) {
 	t.Helper()
 	want := walk(t, dir)
@@ -40,7 +40,7 @@ func seesBelow(t *testing.T, w *Watcher, path, dir string) {
 		return below
 	}
 	eventually(t, func() bool { return slices.Equal(known(), want) }, func() string {
-		return fmt.Sprintf("it knows %d groups and there are %d:\n%v\n%v", len(known()), len(want), known(), want)
+		return fmt.Sprintf("the watcher knows %d groups, but %d exist:\n%v\n%v", len(known()), len(want), known(), want)
 	})
 }
 
@@ -99,7 +99,7 @@ func TestNewGroupIsToldOfWithoutALook(t *testing.T) {
 		name := fmt.Sprintf("new%d", i)
 		began := time.Now()
 		makeDir(t, dir, name)
-		for known := false; !known; { // others may change groups as well
+		for known := false; !known; { // other processes may change groups as well
 			changes(t, w)
 			_, known = slices.BinarySearch(w.Groups(), path+"/"+name)
 		}
@@ -108,7 +108,8 @@ func TestNewGroupIsToldOfWithoutALook(t *testing.T) {
 	t.Logf("known after at most %v", worst)
 }
 
-// Where the events of a change are lost, a look must find out by itself.
+// TestLookFindsGroupsThatWereMadeAgain checks that a scan finds a change whose
+// events were lost.
 func TestLookFindsGroupsThatWereMadeAgain(t *testing.T) {
 	tree, path := kernelGroup(t)
 	dir, err := tree.all[0].dir(path)
@@ -136,7 +137,7 @@ func TestV1LookFindsRenamedGroups(t *testing.T) {
 	})
 }
 
-// lookAround looks before and after a change, without taking any event.
+// lookAround scans before and after a change, and handles no events.
 func lookAround(t *testing.T, tree *Tree, path, dir string, change func()) {
 	t.Helper()
 	makeDir(t, dir, "a/b/c")

@@ -14,8 +14,8 @@ import (
 )
 
 // inOwnNamespace runs the calling test again as root of a new user namespace,
-// whose limits (/proc/sys/user, namespaces(7)) it may lower without harm to
-// anybody, and reports whether this is that run.
+// and returns true in that run. There the test can lower limits
+// (/proc/sys/user, namespaces(7)) without an effect on other processes.
 func inOwnNamespace(t *testing.T) bool {
 	t.Helper()
 	const mark, refused = "TENON_TEST_NAMESPACE", "limits cannot be lowered here"
@@ -59,7 +59,7 @@ func limited(t *testing.T, limit string, to int) {
 	}
 }
 
-// quick is a watcher that does not let a test wait when it has to look.
+// quick is a Watcher with a short time between scans.
 func quick(t *testing.T, tree *Tree) *Watcher {
 	t.Helper()
 	w, err := tree.watch(t.Context(), 5*time.Millisecond)
@@ -79,7 +79,7 @@ func TestWatcherLooksWhereItMayNotWatch(t *testing.T) {
 		few   int
 		want  string
 	}{
-		"too few watches":      {"max_inotify_watches", 2, "no space left on device (fs.inotify.max_user_watches); looking at all cgroups every 5ms instead"},
+		"too few watches":      {"max_inotify_watches", 2, "no space left on device (fs.inotify.max_user_watches); scanning all cgroups every 5ms instead"},
 		"no inotify at all":    {"max_inotify_instances", 0, "start inotify: too many open files"},
 		"no watch at all":      {"max_inotify_watches", 0, "watch cgroup the root cgroup: no space left on device"},
 		"just too few watches": {"max_inotify_watches", 5, "fs.inotify.max_user_watches"},

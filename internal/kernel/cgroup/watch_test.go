@@ -42,7 +42,7 @@ func removeDir(t *testing.T, path ...string) {
 	}
 }
 
-// walk is the truth: the directories below root, sorted.
+// walk returns the directories that exist below root, sorted.
 func walk(t *testing.T, root string) []string {
 	t.Helper()
 	var dirs []string
@@ -61,8 +61,8 @@ func walk(t *testing.T, root string) []string {
 	return dirs
 }
 
-// eventually waits until done, and describes what is instead if that takes
-// too long.
+// eventually waits until done returns true. After a timeout it fails with the
+// text of instead.
 func eventually(t *testing.T, done func() bool, instead func() string) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {
@@ -72,7 +72,7 @@ func eventually(t *testing.T, done func() bool, instead func() string) {
 	}
 }
 
-// changes waits until the watcher tells of a change.
+// changes waits until the Watcher reports a change.
 func changes(t *testing.T, w *Watcher) {
 	t.Helper()
 	select {
@@ -86,7 +86,7 @@ func seesTruth(t *testing.T, w *Watcher, root string) {
 	t.Helper()
 	want := walk(t, root)
 	eventually(t, func() bool { return slices.Equal(w.Groups(), want) }, func() string {
-		return fmt.Sprintf("it knows %d groups and there are %d:\n%v\n%v", len(w.Groups()), len(want), w.Groups(), want)
+		return fmt.Sprintf("the watcher knows %d groups, but %d exist:\n%v\n%v", len(w.Groups()), len(want), w.Groups(), want)
 	})
 }
 
@@ -100,7 +100,7 @@ func TestWatcherKnowsWhatIsThereAtTheStart(t *testing.T) {
 	}
 	select {
 	case <-w.Changed():
-		t.Error("told of a change that Groups has had from the start")
+		t.Error("Changed received a value for groups that were there from the start")
 	default:
 	}
 }
@@ -109,7 +109,7 @@ func TestWatcherFollowsWhatIsMadeRenamedAndRemoved(t *testing.T) {
 	w, root := watchFixture(t)
 	for _, change := range []func(){
 		func() { makeDir(t, root, "d") },
-		func() { makeDir(t, root, "d/e/f/g/h") }, // faster than it can watch
+		func() { makeDir(t, root, "d/e/f/g/h") }, // before the Watcher can watch the parents
 		func() { removeDir(t, root, "a") },
 		func() { makeDir(t, root, "a/x") }, // the same name, another directory
 		func() { makeDir(t, root, "a/x/y") },
@@ -143,7 +143,7 @@ func TestUnchangedGroupsAreNotListedAgain(t *testing.T) {
 	w, root := watchFixture(t)
 	first := w.Groups()
 	if again := w.Groups(); &first[0] != &again[0] {
-		t.Error("the same groups in another slice")
+		t.Error("Groups returned a new slice without a change")
 	}
 	if n := testing.AllocsPerRun(10, func() { w.Groups() }); n > 0 {
 		t.Errorf("%v allocations", n)
@@ -151,7 +151,7 @@ func TestUnchangedGroupsAreNotListedAgain(t *testing.T) {
 	makeDir(t, root, "b")
 	changes(t, w)
 	if !slices.Equal(first, []string{"a", "a/b", "c"}) {
-		t.Errorf("a slice that was handed out has changed: %v", first)
+		t.Errorf("a returned slice has changed: %v", first)
 	}
 }
 
@@ -223,8 +223,8 @@ func TestStormEndsInTheTruth(t *testing.T) {
 	}
 }
 
-// seesWatches waits until there is one watch for the root and each group: a
-// watch that is left over holds memory of the kernel.
+// seesWatches waits until each group and the root have exactly one watch,
+// because an extra watch would hold kernel memory.
 func seesWatches(t *testing.T, w *Watcher) {
 	t.Helper()
 	count := func() int {
@@ -239,8 +239,8 @@ func seesWatches(t *testing.T, w *Watcher) {
 	})
 }
 
-// While nobody reads, the queue of events overflows, and the last events,
-// which matter most, are lost.
+// TestOverflowIsMadeGoodByALook blocks the Watcher until its event queue
+// overflows, so that the last events are lost.
 func TestOverflowIsMadeGoodByALook(t *testing.T) {
 	text, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
 	if err != nil {

@@ -12,16 +12,16 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Partition is a line of /proc/partitions: a block device that has a size, be
-// it a whole disk or a part of one.
+// A Partition is a line of /proc/partitions: a block device with a size, either
+// a whole disk or a partition.
 type Partition struct {
 	ID   unit.Device
 	Name string
 	KiB  uint64
 }
 
-// Partitions reads /proc/partitions (Documentation/filesystems/proc.rst). It is
-// one small file, which changes whenever a device comes, goes or grows.
+// Partitions reads /proc/partitions (Documentation/filesystems/proc.rst). This
+// small file changes whenever a device appears, disappears or grows.
 func (fs FS) Partitions() ([]Partition, error) {
 	return procFile(fs, "partitions", parsePartitions)
 }
@@ -51,17 +51,18 @@ func parsePartitions(text string) ([]Partition, error) {
 	return all, nil
 }
 
-// A BlockDevice is what sysfs says of a block device.
+// A BlockDevice is the description of a block device in sysfs.
 type BlockDevice struct {
-	// Disk is the whole disk of which a partition is a part, and otherwise the
-	// device itself.
+	// Disk is the whole disk to which a partition belongs. For any other device
+	// it is the device itself.
 	Disk unit.Device
-	// Mapped is the name that device mapper gave it; empty for all others.
+	// Mapped is the device mapper's name for the device; empty for all others.
 	Mapped string
-	// Below are the devices on which it lies.
+	// Below are the devices that carry this device, such as the disks of a
+	// RAID.
 	Below []unit.Device
-	// Scheduler is the I/O scheduler that is switched on; empty for what has
-	// none, as mapped devices.
+	// Scheduler is the active I/O scheduler. It is empty for devices without
+	// one, such as mapped devices.
 	Scheduler string
 }
 
@@ -70,7 +71,7 @@ func (fs FS) BlockDevice(name string) (BlockDevice, error) {
 	if !filepath.IsLocal(name) {
 		return BlockDevice{}, fmt.Errorf("block device %q: want a name such as sda", name)
 	}
-	// Names such as "cciss/c0d0" stand in sysfs with an exclamation mark.
+	// Sysfs replaces the slash of names such as "cciss/c0d0" by "!".
 	dir := filepath.Join(fs.Sys, "class/block", strings.ReplaceAll(name, "/", "!"))
 	disk := dir
 	if _, err := os.Stat(filepath.Join(dir, "partition")); err == nil {
@@ -106,14 +107,15 @@ func (fs FS) BlockDevice(name string) (BlockDevice, error) {
 	return d, nil
 }
 
-// HasDevice reports whether there is a block device of this number, with a
-// size or without (/sys/dev/block/MAJOR:MINOR). Where it cannot be told, there is.
+// HasDevice reports whether a block device of this number exists, with a size
+// or without (/sys/dev/block/MAJOR:MINOR). If the check fails, HasDevice
+// returns true.
 func (fs FS) HasDevice(id unit.Device) bool {
 	_, err := os.Lstat(filepath.Join(fs.Sys, "dev/block", id.String()))
 	return !errors.Is(err, os.ErrNotExist)
 }
 
-// orEmpty takes a file that does not exist for an empty one.
+// orEmpty replaces the error of a missing file by an empty text.
 func orEmpty(text string, err error) (string, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return "", nil
@@ -123,7 +125,7 @@ func orEmpty(text string, err error) (string, error) {
 
 func parseDevice(text string) (unit.Device, error) { return unit.ParseDevice(strings.TrimSpace(text)) }
 
-// parseScheduler reads "none [mq-deadline] kyber bfq", or the only word.
+// parseScheduler reads lines such as "none [mq-deadline] kyber bfq" or "none".
 func parseScheduler(text string) (string, error) {
 	words := strings.Fields(text)
 	for _, w := range words {

@@ -11,7 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// link makes symbolic links in a fixture, as sysfs is full of.
+// link makes a symbolic link in a fixture, because sysfs consists mostly of
+// links.
 func link(t *testing.T, fs FS, target, name string) {
 	t.Helper()
 	name = filepath.Join(fs.Sys, name)
@@ -70,11 +71,11 @@ vg0-data
 		}
 	}
 	if !fs.HasDevice(disk) || fs.HasDevice(unit.Device{Major: 9, Minor: 9}) {
-		t.Error("which devices there are")
+		t.Error("HasDevice is wrong for a present or an absent device")
 	}
 	for _, name := range []string{"sdb", "../sda", ""} {
 		if d, err := fs.BlockDevice(name); err == nil {
-			t.Errorf("a device %q is %+v", name, d)
+			t.Errorf("device %q gives %+v, want an error", name, d)
 		}
 	}
 }
@@ -90,7 +91,8 @@ func TestSchedulerIsTheOneInBrackets(t *testing.T) {
 	}
 }
 
-// TestEveryBlockDeviceOfThisMachineCanBeRead meets the kernel at hand.
+// TestEveryBlockDeviceOfThisMachineCanBeRead reads the devices of the running
+// kernel.
 func TestEveryBlockDeviceOfThisMachineCanBeRead(t *testing.T) {
 	fs := Default()
 	all, err := fs.Partitions()

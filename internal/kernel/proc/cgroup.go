@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// A CgroupEntry is the place of a process in one cgroup hierarchy.
+// A CgroupEntry is the cgroup of a process in one cgroup hierarchy.
 type CgroupEntry struct {
 	Hierarchy int // 0 is cgroup v2
-	// Controllers of a v1 hierarchy, or "name=systemd" for a named one. Empty
-	// for v2.
+	// Controllers are those of a v1 hierarchy, or "name=systemd" for a named
+	// one. Empty for v2.
 	Controllers []string
 	// Path has a leading slash and starts at the root of the reader's cgroup
 	// namespace.
@@ -27,8 +27,8 @@ func (fs FS) Cgroup(pid int) ([]CgroupEntry, error) {
 // SelfCgroup reads /proc/self/cgroup.
 func (fs FS) SelfCgroup() ([]CgroupEntry, error) { return procFile(fs, "self/cgroup", parseCgroup) }
 
-// CPUPath is the path of a process in the hierarchy that carries the cpu
-// controller: the unified one where no hierarchy of cgroup v1 has it.
+// CPUPath returns the path of a process in the hierarchy of the cpu controller:
+// the v1 hierarchy that has it, otherwise the unified hierarchy.
 func CPUPath(entries []CgroupEntry) (path string) {
 	for _, e := range entries {
 		if slices.Contains(e.Controllers, "cpu") || len(e.Controllers) == 0 && path == "" {

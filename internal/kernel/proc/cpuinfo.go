@@ -5,24 +5,24 @@ import (
 	"strings"
 )
 
-// CPUInfo is what the kernel says about the first CPU.
+// CPUInfo is the kernel's description of the first CPU.
 type CPUInfo struct {
-	Model string   // empty on architectures that do not tell
+	Model string   // empty on architectures that do not report it
 	Flags []string // x86 flags, arm64 features
 }
 
 // Has reports whether the CPU has the flag.
 func (c CPUInfo) Has(flag string) bool { return slices.Contains(c.Flags, flag) }
 
-// Virtual reports whether the CPU says that it runs under a hypervisor. Only
-// x86 tells.
+// Virtual reports whether the CPU flags show a hypervisor. Only x86 has such a
+// flag.
 func (c CPUInfo) Virtual() bool { return c.Has("hypervisor") }
 
 // CPUInfo reads /proc/cpuinfo.
 func (fs FS) CPUInfo() (CPUInfo, error) { return procFile(fs, "cpuinfo", parseCPUInfo) }
 
-// parseCPUInfo reads the first block of lines such as "flags : fpu vme". No
-// line is obligatory: architectures differ.
+// parseCPUInfo reads the first block of lines such as "flags : fpu vme". Every
+// line is optional, because architectures differ.
 func parseCPUInfo(text string) (CPUInfo, error) {
 	var c CPUInfo
 	for line := range strings.Lines(text) {

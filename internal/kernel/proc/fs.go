@@ -1,7 +1,7 @@
 // Package proc reads the kernel's files below /proc and /sys, one Go file per
-// kernel file. The roots are values, so a fixture tree, a host's mount and the
-// running system are the same to the code. Each reader is a method of FS;
-// each parser is a private function over the text, and is fuzzed.
+// kernel file. The roots are values, so that the code can read the running
+// system, a mount of the host, or a fixture. Each reader is a method of FS.
+// Each parser is a private function over the text and has a fuzz test.
 package proc
 
 import (
@@ -15,7 +15,7 @@ import (
 	"syscall"
 )
 
-// FS says where the kernel's files are.
+// FS holds the paths of the kernel's file systems.
 type FS struct {
 	Proc string // a mount of procfs
 	Sys  string // a mount of sysfs
@@ -27,11 +27,11 @@ func Default() FS { return FS{Proc: "/proc", Sys: "/sys"} }
 // ErrGone means that the process or thread has ended.
 var ErrGone = errors.New("no such process")
 
-// readFile reads a pseudo file. Their sizes are reported as 0 and their text
-// is made at the time of the read, so it reads with a buffer big enough to
-// get nearly every file in one go; os.ReadFile would take 512-byte bites that
-// can come from different moments. Package os would also ask the kernel to
-// tell when the file can be read, which costs as much as the reading.
+// readFile reads a pseudo file. The kernel reports its size as 0 and generates
+// the text at each read(2). Therefore readFile uses a buffer that holds nearly
+// every file in one read; os.ReadFile would read 512 bytes at a time, from
+// different moments. Package os would also register the file with the poller,
+// which costs as much as the read.
 func readFile(path string) (string, error) {
 	fd, err := open(path)
 	if err != nil {
@@ -66,7 +66,8 @@ func open(path string) (int, error) {
 	}
 }
 
-// buffers are lent to readFile: a text is small, and copied out of them.
+// buffers are the read buffers of readFile, which copies the small texts out of
+// them.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 32<<10); return &b }}
 
 // procFile reads and parses one file below fs.Proc.
@@ -85,8 +86,8 @@ func taskFile[T any](fs FS, pid, tid int, name string, parse func(string) (T, er
 	return v, goneIfAbsent(dir, err)
 }
 
-// goneIfAbsent adds ErrGone to err if it comes from the end of the process
-// with the given directory, and not from a kernel without the file.
+// goneIfAbsent adds ErrGone to err if the directory of the process has
+// disappeared. If the directory exists, the kernel lacks only the file.
 func goneIfAbsent(dir string, err error) error {
 	switch {
 	case errors.Is(err, syscall.ESRCH):

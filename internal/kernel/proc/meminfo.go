@@ -13,8 +13,8 @@ import (
 // MemInfo is the memory of the node.
 type MemInfo struct {
 	Total, Free unit.Bytes
-	// Available is the kernel's estimate of what new work can have without
-	// swapping.
+	// Available is the kernel's estimate of the memory that new work can get
+	// without swapping.
 	Available           unit.Bytes
 	Buffers, Cached     unit.Bytes
 	InactiveFile        unit.Bytes // page cache that was not used lately

@@ -13,25 +13,25 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// PIDStat is the state of a process or a thread (/proc/PID/stat). A time of a
-// process is the sum over its threads, also of those that have ended.
+// PIDStat is the state of a process or a thread (/proc/PID/stat). The times of
+// a process are sums over its threads, including those that have ended.
 type PIDStat struct {
 	PID                      int
 	Comm                     string // file name of the program, at most 15 bytes
 	State                    byte   // R, S, D, T, Z, …
 	PPID, PGRP, Session      int
 	UserTime, SystemTime     time.Duration // in steps of 10 ms
-	ChildUserTime            time.Duration // of children waited for
+	ChildUserTime            time.Duration // of children that the process has waited for
 	ChildSystemTime          time.Duration
 	Nice, NumThreads         int
-	StartTime                time.Duration // since boot; with PID it names a process for good
-	Processor                unit.CPU      // where it last ran
+	StartTime                time.Duration // since boot; PID and StartTime together identify a process
+	Processor                unit.CPU      // the CPU that ran it last
 	Policy                   int           // number of its scheduling policy, see package task
 	MinorFaults, MajorFaults int64
 }
 
-// PIDStat reads /proc/PID/stat. A process that has ended gives ErrGone; one
-// that ended but was not waited for is in State Z.
+// PIDStat reads /proc/PID/stat. A process that has ended gives ErrGone; before
+// its parent waits for it, it is in State Z.
 func (fs FS) PIDStat(pid int) (PIDStat, error) { return taskFile(fs, pid, 0, "stat", parsePIDStat) }
 
 // ThreadStat reads /proc/PID/task/TID/stat.
@@ -40,8 +40,8 @@ func (fs FS) ThreadStat(pid, tid int) (PIDStat, error) {
 }
 
 // parsePIDStat reads the one line of the file. The second field is the
-// program's name in parentheses; it may itself hold spaces, newlines and
-// parentheses, so it ends at the last one.
+// program's name in parentheses. The name may contain spaces, newlines and
+// parentheses, so the field ends at the last closing parenthesis.
 func parsePIDStat(text string) (PIDStat, error) {
 	open, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
 	if open < 0 || end < open {
@@ -53,7 +53,7 @@ func parsePIDStat(text string) (PIDStat, error) {
 	if len(f) < 41-first+1 || len(f[0]) != 1 {
 		return PIDStat{}, fmt.Errorf("%d fields: want at least 41", len(f)+first-1)
 	}
-	// Every state that a kernel has had is a letter (proc_pid_stat(5), field 3).
+	// All kernels use a letter for the state (proc_pid_stat(5), field 3).
 	if s.State = f[0][0]; (s.State|0x20) < 'a' || (s.State|0x20) > 'z' {
 		return PIDStat{}, fmt.Errorf("state %q: want a letter", f[0])
 	}

@@ -188,7 +188,7 @@ flags		: fpu
 		t.Error(err, diff)
 	}
 	if !got.Virtual() || got.Has("avx") {
-		t.Error("want virtual, and no flag found by a part of its name")
+		t.Error("want Virtual, and no match for a part of a flag's name")
 	}
 }
 
@@ -252,7 +252,8 @@ func TestLongFilesAreReadWhole(t *testing.T) {
 	}
 }
 
-// The running kernel is the best fixture: every reader must understand it.
+// TestRunningKernelIsUnderstood reads the files of the running kernel with
+// every reader.
 func TestRunningKernelIsUnderstood(t *testing.T) {
 	fs := Default()
 	self := os.Getpid()
@@ -272,7 +273,7 @@ func TestRunningKernelIsUnderstood(t *testing.T) {
 	}
 	switch {
 	case stat.All.Total() == 0 || len(stat.PerCPU) != len(topology):
-		t.Errorf("stat has %d CPUs, topology %d", len(stat.PerCPU), len(topology))
+		t.Errorf("stat has %d CPUs, but topology has %d", len(stat.PerCPU), len(topology))
 	case pid.PPID != os.Getppid() || pid.NumThreads < 1 || pid.StartTime == 0:
 		t.Errorf("own stat %+v", pid)
 	case !slices.Contains(threads, self) || !slices.Contains(pids, self):

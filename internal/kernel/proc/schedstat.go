@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// SchedStat is how one thread was scheduled since its start.
+// SchedStat holds the scheduling counters of one thread since its start.
 type SchedStat struct {
 	Run    time.Duration // on a CPU
 	Delay  time.Duration // runnable, waiting for a CPU
-	Slices int64         // times it was put on a CPU
+	Slices int64         // number of times that it was put on a CPU
 }
 
-// SchedStat reads /proc/PID/task/TID/schedstat, or for tid 0
-// /proc/PID/schedstat, which is that of the main thread alone
-// (Documentation/scheduler/sched-stats.rst; needs CONFIG_SCHED_INFO). A
-// thread that has ended gives ErrGone.
+// SchedStat reads /proc/PID/task/TID/schedstat. For tid 0 it reads
+// /proc/PID/schedstat, which covers only the main thread
+// (Documentation/scheduler/sched-stats.rst; needs CONFIG_SCHED_INFO). A thread
+// that has ended gives ErrGone.
 func (fs FS) SchedStat(pid, tid int) (SchedStat, error) {
 	return taskFile(fs, pid, tid, "schedstat", parseSchedStat)
 }

@@ -15,17 +15,17 @@ import (
 // architecture that Go runs on (include/asm-generic/param.h).
 const tick = 10 * time.Millisecond
 
-// CPUTimes is how CPUs have spent their time since boot (/proc/stat). On
-// kernels with CONFIG_TICK_CPU_ACCOUNTING it is sampled once a tick and so
-// coarse; cgroup.CPUStat is exact.
+// CPUTimes are the CPU times by kind since boot (/proc/stat). Kernels with
+// CONFIG_TICK_CPU_ACCOUNTING sample them once a tick, so they are coarse. The
+// counters of cgroup.CPUStat are exact.
 type CPUTimes struct {
 	User, Nice, System, Idle, IOWait, IRQ, SoftIRQ time.Duration
-	// Steal is the time that the hypervisor ran something else.
+	// Steal is the time in which the hypervisor ran other work.
 	Steal time.Duration
 }
 
 // Busy is the time spent on work of this machine, without idle, iowait and
-// steal. (Guest time is part of User.)
+// steal. (User includes the guest time.)
 func (t CPUTimes) Busy() time.Duration {
 	return t.User + t.Nice + t.System + t.IRQ + t.SoftIRQ
 }
@@ -33,7 +33,7 @@ func (t CPUTimes) Busy() time.Duration {
 // Total is the sum of all times.
 func (t CPUTimes) Total() time.Duration { return t.Busy() + t.Idle + t.IOWait + t.Steal }
 
-// Stat is the content of /proc/stat that Tenon uses.
+// Stat holds the fields of /proc/stat that Tenon uses.
 type Stat struct {
 	All      CPUTimes
 	PerCPU   map[unit.CPU]CPUTimes // online CPUs only
@@ -104,7 +104,7 @@ func parseCPUTimes(fields string) (CPUTimes, error) {
 
 func parseTicks(s string) (time.Duration, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
-	// A sixteenth leaves room to add the columns up.
+	// A sixteenth of the range leaves room for the sum of the columns.
 	if err != nil || n < 0 || n > math.MaxInt64/int64(tick)/16 {
 		return 0, fmt.Errorf("%q: want a number of ticks", s)
 	}

@@ -11,17 +11,17 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A CPU is one online logical CPU and what it shares with others.
+// A CPU is one online logical CPU and its place in the topology.
 type CPU struct {
 	ID     unit.CPU
 	Socket int
-	// L3 is the lowest CPU that shares the level-3 cache; of the socket,
-	// where the kernel shows no such cache, as in many VMs.
+	// L3 is the lowest CPU that shares the level-3 cache. If the kernel shows
+	// no such cache, as in many VMs, L3 is the lowest CPU of the socket.
 	L3   int
 	NUMA int
-	// Siblings are the online CPUs of the same core, itself included. The kernel's
-	// core_id does not tell cores: on some machines all cores of a die, or the same
-	// ones of two dies of a socket, have the same.
+	// Siblings are the online CPUs of the same core, itself included. The
+	// kernel's core_id cannot identify cores: on some machines it is the same
+	// for all cores of a die, or repeats on the second die of a socket.
 	Siblings unit.CPUSet
 }
 
@@ -78,8 +78,8 @@ func readCPU(dir string, id unit.CPU) (CPU, error) {
 	return c, nil
 }
 
-// either reads the list under its present name, or the one from before Linux
-// 5.3.
+// either reads the list under its present name, or under its name from before
+// Linux 5.3.
 func either(dir, name, oldName string) (unit.CPUSet, error) {
 	set, err := parsed(filepath.Join(dir, name), unit.ParseCPUSet)
 	if errors.Is(err, os.ErrNotExist) {
@@ -88,8 +88,8 @@ func either(dir, name, oldName string) (unit.CPUSet, error) {
 	return set, err
 }
 
-// sharedL3 returns the CPUs that share the level-3 cache; none where there is
-// no such cache.
+// sharedL3 returns the CPUs that share the level-3 cache; the set is empty if
+// there is no such cache.
 func sharedL3(dir string) (unit.CPUSet, error) {
 	levels, err := filepath.Glob(filepath.Join(dir, "cache/index[0-9]*/level"))
 	if err != nil {
@@ -114,10 +114,10 @@ func first(set unit.CPUSet, fallback unit.CPU) unit.CPU {
 	return fallback
 }
 
-// NUMAMemory reads the memory of each NUMA node that has any, from
-// /sys/devices/system/node/nodeN/meminfo. It is empty on kernels without NUMA,
-// where all memory is on node 0. Nodes differ: one may have no memory, and one of
-// persistent or CXL memory has no CPUs.
+// NUMAMemory reads the memory of each NUMA node from
+// /sys/devices/system/node/nodeN/meminfo. A node without memory is left out; a
+// node of persistent or CXL memory has no CPUs. The map is empty on kernels
+// without NUMA, where all memory is on node 0.
 func (fs FS) NUMAMemory() (map[int]unit.Bytes, error) {
 	files, err := filepath.Glob(filepath.Join(fs.Sys, "devices/system/node/node[0-9]*/meminfo"))
 	if err != nil {
@@ -141,7 +141,8 @@ func (fs FS) NUMAMemory() (map[int]unit.Bytes, error) {
 	return sizes, nil
 }
 
-// numaNode returns the number of the NUMA node whose directory a file is in.
+// numaNode returns the number of the NUMA node to whose directory a file
+// belongs.
 func numaNode(file string) (int, error) {
 	name := filepath.Base(filepath.Dir(file))
 	n, err := strconv.Atoi(strings.TrimPrefix(name, "node"))
@@ -151,8 +152,8 @@ func numaNode(file string) (int, error) {
 	return n, nil
 }
 
-// numaNodes returns the NUMA node of each CPU; it is empty on kernels without
-// NUMA, where everything is on node 0.
+// numaNodes returns the NUMA node of each CPU. The map is empty on kernels
+// without NUMA, where every CPU is on node 0.
 func (fs FS) numaNodes() (map[unit.CPU]int, error) {
 	lists, err := filepath.Glob(filepath.Join(fs.Sys, "devices/system/node/node[0-9]*/cpulist"))
 	if err != nil {

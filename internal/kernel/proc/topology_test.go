@@ -10,10 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A machine with 2 sockets × 2 cores × 2 threads, whose CPUs are numbered as
-// firmware likes to do it: first the first threads of all cores.
-// TestNodesOfDifferentMemory is a machine with a node of CPUs without memory and
-// one of CXL memory without CPUs.
+// TestNodesOfDifferentMemory reads a machine that has a node of CPUs without
+// memory, and a node of CXL memory without CPUs.
 func TestNodesOfDifferentMemory(t *testing.T) {
 	got, err := fixture(t, `
 -- sys/devices/system/node/node0/meminfo --
@@ -43,7 +41,7 @@ func TestMemoryOfANodeThatIsNoNumberIsRefused(t *testing.T) {
 func TestTopologyOfTwoSocketsWithSMT(t *testing.T) {
 	var archive strings.Builder
 	file := func(name, text string) { fmt.Fprintf(&archive, "-- sys/devices/system/%s --\n%s\n", name, text) }
-	file("cpu/online", "0-3,5-7") // CPU 4 is off
+	file("cpu/online", "0-3,5-7") // CPU 4 is offline
 	file("node/node0/cpulist", "0-1,5")
 	file("node/node1/cpulist", "2-3,6-7")
 	socketCPUs := []string{"0-1,5", "2-3,6-7"}

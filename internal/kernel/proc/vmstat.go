@@ -13,7 +13,7 @@ type VMStat map[string]int64
 // VMStat reads /proc/vmstat.
 func (fs FS) VMStat() (VMStat, error) { return procFile(fs, "vmstat", parseVMStat) }
 
-// Refaults is how many pages were read back soon after they had been reclaimed
+// Refaults is the number of pages that were read back soon after their reclaim
 // (workingset_refault; by kind since Linux 5.9).
 func (v VMStat) Refaults() int64 {
 	return v["workingset_refault"] + v["workingset_refault_anon"] + v["workingset_refault_file"]

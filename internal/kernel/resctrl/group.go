@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// Groups lists the control groups without the default one, sorted.
+// Groups lists the control groups in sorted order, without the default group.
 func (f *FS) Groups() ([]string, error) {
 	entries, err := os.ReadDir(f.Root)
 	if err != nil {
@@ -26,8 +26,8 @@ func (f *FS) Groups() ([]string, error) {
 	return groups, nil
 }
 
-// Inode identifies the group that has this name now: a group that was removed
-// and made again has another inode.
+// Inode returns the inode of a group, which identifies it: a group that was
+// removed and made again has another inode.
 func (f *FS) Inode(group string) (uint64, error) {
 	if err := check(group); err != nil {
 		return 0, err
@@ -38,13 +38,13 @@ func (f *FS) Inode(group string) (uint64, error) {
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return 0, fmt.Errorf("inode of control group %s: this system has none", group)
+		return 0, fmt.Errorf("inode of control group %s: the operating system reports no inode", group)
 	}
 	return stat.Ino, nil
 }
 
 // Make makes a control group. It fails with EEXIST if the group exists, and
-// with ENOSPC if the hardware has no CLOSID left. The new group may use
+// with ENOSPC if the hardware has no free CLOSID. The new group may use
 // everything that no other group has exclusively.
 func (f *FS) Make(group string) error {
 	if err := check(group); err != nil {
@@ -58,14 +58,14 @@ func (f *FS) Make(group string) error {
 	return nil
 }
 
-// Remove removes a control group; its tasks go to the default one. A group that
-// does not exist is no error.
+// Remove removes a control group; its tasks move to the default group. A group
+// that does not exist is not an error.
 func (f *FS) Remove(group string) error {
 	if err := check(group); err != nil {
 		return err
 	}
 	if group == Default {
-		return errors.New("remove the default control group: it stays")
+		return errors.New("the default control group cannot be removed")
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -89,7 +89,7 @@ func (f *FS) Tasks(group string) ([]int, error) {
 	return ids, nil
 }
 
-// parseTasks reads one id a line.
+// parseTasks reads one thread id per line.
 func parseTasks(text string) ([]int, error) {
 	var ids []int
 	for line := range strings.FieldsSeq(text) {
@@ -97,7 +97,7 @@ func parseTasks(text string) ([]int, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%q: want a thread id", line)
 		}
-		if n > 0 { // 0: a thread that our PID namespace cannot see
+		if n > 0 { // 0 is a thread outside our PID namespace
 			ids = append(ids, int(n))
 		}
 	}
@@ -105,7 +105,7 @@ func parseTasks(text string) ([]int, error) {
 	return slices.Compact(ids), nil
 }
 
-// Add moves a thread into a group. A thread that has ended is no error.
+// Add moves a thread into a group. A thread that has ended is not an error.
 func (f *FS) Add(group string, tid int) error {
 	err := f.write(group, "tasks", strconv.Itoa(tid)+"\n")
 	if errors.Is(err, syscall.ESRCH) {
@@ -117,18 +117,18 @@ func (f *FS) Add(group string, tid int) error {
 	return nil
 }
 
-// settleRounds bounds how often Settle lists the threads.
+// settleRounds is the maximum number of lists that Settle takes.
 const settleRounds = 20
 
 // Settle moves threads into a group until all of them are there. A child that
-// is forked before its parent is moved is still in the old group, one that is
-// forked afterwards is in the new: so each list is shorter than the one before,
-// and the list with no thread outside is the last. Settle gives up on lists
-// that do not get shorter.
+// is forked before its parent is moved is in the old group; a child that is
+// forked later is in the new one. Therefore each list has fewer threads to
+// move. Settle fails after settleRounds lists.
 //
-// A thread can end after it was listed, and another process can have its number
-// when it is moved. Every thread that was moved, is in the group and is not in
-// the last list goes to the default group, where no task has less than in
+// A thread can end after it was listed, and a thread of another process can get
+// its tid before the move. Therefore every moved thread that is in the group
+// and not in the last list goes to the default group, whose resources are never
+// less than those of other groups.
 // another.
 func (f *FS) Settle(group string, threads func() ([]int, error)) error {
 	moved := map[int]bool{}
@@ -151,7 +151,7 @@ func (f *FS) Settle(group string, threads func() ([]int, error)) error {
 			return f.sendBack(moved, want, have)
 		}
 	}
-	err := fmt.Errorf("move threads into control group %s: new ones came from outside %d times in a row", group, settleRounds)
+	err := fmt.Errorf("move threads into control group %s: %d lists in a row had new threads outside the group", group, settleRounds)
 	want, have, lookErr := f.compare(group, threads)
 	if lookErr != nil {
 		return errors.Join(err, lookErr)
@@ -159,8 +159,8 @@ func (f *FS) Settle(group string, threads func() ([]int, error)) error {
 	return errors.Join(err, f.sendBack(moved, want, have))
 }
 
-// compare lists the threads that should be in a group and the threads that are,
-// both ascending.
+// compare lists the threads that belong into a group and the threads that are
+// in it, both ascending.
 func (f *FS) compare(group string, threads func() ([]int, error)) (want, have []int, err error) {
 	if want, err = threads(); err != nil {
 		return nil, nil, err
@@ -170,8 +170,7 @@ func (f *FS) compare(group string, threads func() ([]int, error)) (want, have []
 	return want, have, err
 }
 
-// sendBack moves the threads that were moved into a group by mistake to the
-// default one.
+// sendBack moves threads that entered a group by mistake to the default group.
 func (f *FS) sendBack(moved map[int]bool, want, have []int) error {
 	var errs []error
 	for _, tid := range have {
@@ -182,8 +181,8 @@ func (f *FS) sendBack(moved map[int]bool, want, have []int) error {
 	return errors.Join(errs...)
 }
 
-// Shared reports whether other groups may use the resources of this group as
-// well: its mode is neither exclusive nor pseudo-locked.
+// Shared reports whether other groups may use the resources of this group, too:
+// its mode is neither exclusive nor pseudo-locked.
 func (f *FS) Shared(group string) (bool, error) {
 	text, err := f.read(group, "mode")
 	return strings.TrimSpace(text) == "shareable", err

@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// Info is what this machine can divide and measure.
+// Info describes the resources that this machine can divide and measure.
 type Info struct {
-	// Groups is how many control groups can exist at once, with the default
-	// one: the least num_closids of all resources. 0: the machine divides
-	// nothing.
+	// Groups is the maximum number of control groups including the default
+	// group: the least num_closids of all resources. It is 0 if the machine
+	// divides no resource.
 	Groups int
 	L3     Cache
 	MB     Bandwidth
@@ -23,31 +23,32 @@ type Info struct {
 	Events []string
 }
 
-// Cache is how the L3 caches can be divided. The zero Cache: they cannot be.
+// Cache describes how the L3 caches can be divided. The zero Cache cannot be
+// divided.
 type Cache struct {
-	Mask   uint64 // a bit for each way (cbm_mask); 0: the caches cannot be divided
-	Least  int    // the least number of ways of a group (min_cbm_bits)
-	Sparse bool   // the ways of a group need not be next to each other
-	// Apart: code and data are divided apart (mount option cdp).
+	Mask   uint64 // one bit for each way (cbm_mask); 0 if the caches cannot be divided
+	Least  int    // the minimum number of ways of a group (min_cbm_bits)
+	Sparse bool   // the ways of a group need not be adjacent
+	// Apart: code and data have separate masks (mount option cdp).
 	Apart bool
-	// Shareable are the ways that other hardware fills, too, such as network
-	// cards.
+	// Shareable are the ways that other hardware, such as network cards, fills
+	// too.
 	Shareable uint64
 }
 
-// Bandwidth is how the memory bandwidth can be divided. The zero Bandwidth: it
-// cannot be.
+// Bandwidth describes how the memory bandwidth can be divided. The zero
+// Bandwidth cannot be divided.
 type Bandwidth struct {
 	Divisible bool
 	Least     uint64 // min_bandwidth
 	Step      uint64 // bandwidth_gran
-	// Absolute: the numbers are eighths of GB/s, as on AMD, not percent.
+	// Absolute: the unit is 1/8 GB/s, as on AMD, instead of percent.
 	Absolute bool
-	// Megabytes: the numbers are MB/s (mount option mba_MBps).
+	// Megabytes: the unit is MB/s (mount option mba_MBps).
 	Megabytes bool
 }
 
-// Info reads the folder info.
+// Info reads the files of the folder info.
 func (f *FS) Info() (Info, error) {
 	var i Info
 	entries, err := os.ReadDir(f.path(Default, "info"))
@@ -81,17 +82,18 @@ func (f *FS) cache(resource string) (Cache, error) {
 	mask, err := f.number(resource, "cbm_mask", 16)
 	least, err2 := f.number(resource, "min_cbm_bits", 10)
 	c.Mask, c.Least = mask, int(least)
-	// Later kernels added these files: a kernel without them has none of the
-	// features.
+	// Later kernels added these files. If a file is missing, the kernel lacks
+	// the feature.
 	sparse, _ := f.number(resource, "sparse_masks", 10)
 	c.Sparse = sparse == 1
 	c.Shareable, _ = f.number(resource, "shareable_bits", 16)
 	return c, errors.Join(err, err2)
 }
 
-// bandwidth tells percent from amounts by delay_linear. The kernel uses percent
-// only on hardware with linear delays (rdt_core.c: __get_mem_config_intel gives
-// up on the other kind), and shows 0 for AMD, whose amounts are no delay.
+// bandwidth finds out from delay_linear whether the unit is percent or an
+// amount. The kernel uses percent only on hardware with linear delays
+// (rdt_core.c: __get_mem_config_intel rejects other hardware). It shows 0 on
+// AMD, which uses amounts.
 func (f *FS) bandwidth() (Bandwidth, error) {
 	b := Bandwidth{Divisible: true, Megabytes: slices.Contains(f.Options, "mba_MBps")}
 	var errs [3]error

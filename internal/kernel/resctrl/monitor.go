@@ -11,15 +11,16 @@ import (
 
 // The events that Tenon reads.
 const (
-	// Occupancy is how many bytes of an L3 cache hold data of the group.
+	// Occupancy is the number of bytes of the L3 caches that hold data of the
+	// group.
 	Occupancy = "llc_occupancy"
-	// Traffic is how many bytes went between the caches and memory.
+	// Traffic is the number of bytes moved between the caches and memory.
 	Traffic = "mbm_total_bytes"
 )
 
-// Monitor reads the counters of a group, each summed up over all caches. An
-// event that one of the caches does not count ("Unavailable", "Error",
-// "Unassigned") is left out: a sum over fewer caches would look like a drop.
+// Monitor reads the counters of a group, each as the sum over all caches. If
+// one cache does not count an event ("Unavailable", "Error", "Unassigned"),
+// Monitor leaves out the event: a sum over fewer caches would look like a drop.
 // Each cache costs an interrupt on one of its CPUs.
 func (f *FS) Monitor(group string, events ...string) (map[string]unit.Bytes, error) {
 	if err := check(group); err != nil {
@@ -51,8 +52,8 @@ func (f *FS) Monitor(group string, events ...string) (map[string]unit.Bytes, err
 	return sums, nil
 }
 
-// parseCounter reads a counter; it returns false for the words that stand for
-// no value.
+// parseCounter reads a counter. It returns false for the words that mean "no
+// value".
 func parseCounter(text string) (unit.Bytes, bool) {
 	n, err := parseNumber(text, 10)
 	return unit.Bytes(n), err == nil

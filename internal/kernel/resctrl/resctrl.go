@@ -1,10 +1,10 @@
-// Package resctrl reads and writes the kernel's resctrl file system, by which
-// L3 caches and memory bandwidth are divided among groups of tasks and measured
-// (Documentation/filesystems/resctrl.rst, Linux 4.10).
+// Package resctrl reads and writes the kernel's resctrl file system, which
+// divides L3 caches and memory bandwidth among groups of tasks and measures
+// their use (Documentation/filesystems/resctrl.rst, Linux 4.10).
 //
-// A control group is a folder: its schemata say what its tasks may use. A task
-// is in the group of its parent when it is forked, until it is moved. The root
-// is the default group. This package mounts nothing.
+// A control group is a folder whose file schemata holds the resources that its
+// tasks may use. A forked task starts in the group of its parent. The root is
+// the default group. This package mounts nothing.
 package resctrl
 
 import (
@@ -19,29 +19,29 @@ import (
 	"syscall"
 )
 
-// Default names the group of all tasks that were never moved.
+// Default is the group of all tasks that were never moved.
 const Default = "/"
 
-// ErrNotMounted says that no resctrl file system is mounted.
+// ErrNotMounted means that no resctrl file system is mounted.
 var ErrNotMounted = errors.New("resctrl is not mounted")
 
-// ErrGone says that a control group does not exist.
+// ErrGone means that a control group does not exist.
 var ErrGone = errors.New("no such control group")
 
-// A FS is a mounted resctrl file system. It is safe for concurrent use as far
-// as the kernel's is: the text about a refusal (last_cmd_status) belongs to the
-// last refused write.
+// A FS is a mounted resctrl file system. It is safe for concurrent use, except
+// that last_cmd_status may describe a failed write of another process.
 type FS struct {
-	// Root is where it is mounted, and Options are the options of the mount
-	// that change what the files mean: cdp, mba_MBps.
+	// Root is the mount point. Options are the mount options; cdp and mba_MBps
+	// change the meaning of files.
 	Root    string
 	Options []string
 
-	mu sync.Mutex // between a write and the reading of last_cmd_status
+	mu sync.Mutex // held from a write until last_cmd_status is read
 }
 
-// Find returns the file system that /proc/mounts shows, or ErrNotMounted. There
-// is at most one on a machine; where it is mounted twice, the first is taken.
+// Find returns the file system that /proc/mounts shows, or ErrNotMounted. If
+// resctrl is mounted twice, Find returns the first mount; both show the same
+// groups.
 func Find(procRoot string) (*FS, error) {
 	text, err := os.ReadFile(filepath.Join(procRoot, "mounts"))
 	if err != nil {
@@ -54,7 +54,7 @@ func Find(procRoot string) (*FS, error) {
 	return &FS{Root: root, Options: options}, nil
 }
 
-// parseMounts looks for the line "resctrl /sys/fs/resctrl resctrl rw,cdp 0 0".
+// parseMounts reads lines such as "resctrl /sys/fs/resctrl resctrl rw,cdp 0 0".
 func parseMounts(text string) (root string, options []string, found bool) {
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
@@ -65,13 +65,13 @@ func parseMounts(text string) (root string, options []string, found bool) {
 	return "", nil, false
 }
 
-// unescape undoes what the kernel does to spaces, tabs, newlines and
+// unescape reverses the kernel's escaping of spaces, tabs, newlines and
 // backslashes in a path (fs/proc_namespace.c: mangle).
 func unescape(path string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
 }
 
-// path is a file of a group, or the group's folder.
+// path returns the path of a file of a group, or of the group's folder.
 func (f *FS) path(group string, file ...string) string {
 	if group == Default {
 		group = ""
@@ -79,8 +79,8 @@ func (f *FS) path(group string, file ...string) string {
 	return filepath.Join(append([]string{f.Root, group}, file...)...)
 }
 
-// check refuses a text that is no name of a group: it could be a path out of
-// the file system.
+// check rejects names that no control group can have. Such a name could lead to
+// a path outside the file system.
 func check(group string) error {
 	if group == Default {
 		return nil
@@ -91,7 +91,7 @@ func check(group string) error {
 	return nil
 }
 
-// notGroups are the folders in the root that are not control groups.
+// notGroups are the folders of the root that are not control groups.
 var notGroups = []string{"info", "mon_groups", "mon_data"}
 
 func (f *FS) read(group string, file ...string) (string, error) {
@@ -105,7 +105,7 @@ func (f *FS) read(group string, file ...string) (string, error) {
 	return string(text), nil
 }
 
-// write writes a text with one write(2), as the kernel wants it.
+// write writes a text with a single write(2), which the kernel requires.
 func (f *FS) write(group, file, text string) error {
 	if err := check(group); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (f *FS) write(group, file, text string) error {
 	return nil
 }
 
-// gone tells a group that does not exist from other errors.
+// gone adds ErrGone to err if the group does not exist.
 func (f *FS) gone(group string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENODEV) {
 		return err
@@ -134,7 +134,8 @@ func (f *FS) gone(group string, err error) error {
 	return err
 }
 
-// explain adds the kernel's text about its last refusal. f.mu is held.
+// explain adds the kernel's explanation of its last refusal. The caller holds
+// f.mu.
 func (f *FS) explain(err error) error {
 	if errors.Is(err, ErrGone) {
 		return err

@@ -140,7 +140,7 @@ func TestARefusalSaysWhatTheKernelSays(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if err := f.SetSchemata("LS", L3, map[int]uint64{0: 1}); !errors.Is(err, ErrGone) || strings.Contains(err.Error(), "Mask") {
-		t.Errorf("a group that is not there: %v", err)
+		t.Errorf("write to a missing group: %v", err)
 	}
 }
 
@@ -182,7 +182,7 @@ func TestGroupsAreTheFoldersThatHoldNoInfo(t *testing.T) {
 		t.Errorf("remove: %v", err)
 	}
 	if _, err := f.Inode("LSR"); !errors.Is(err, ErrGone) {
-		t.Errorf("inode of what is gone: %v", err)
+		t.Errorf("inode of a removed group: %v", err)
 	}
 }
 
@@ -210,8 +210,8 @@ func TestAListThatNeverSettlesIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestAStrangerWithAFreedNumberIsSentBack: thread 43 ended before it was moved,
-// and another of its number is there when all is settled.
+// TestAStrangerWithAFreedNumberIsSentBack moves thread 43, which is not in the
+// last list, as if it had ended and another process had received its tid.
 func TestAStrangerWithAFreedNumberIsSentBack(t *testing.T) {
 	f := tree(t, map[string]string{"BE/tasks": "7\n", "tasks": ""})
 	looks := 0
@@ -223,7 +223,7 @@ func TestAStrangerWithAFreedNumberIsSentBack(t *testing.T) {
 	})
 	text, _ := f.read(Default, "tasks")
 	if err != nil || text != "43\n" {
-		t.Errorf("sent back: %q, want 43 and not 7, who was there before; %v", text, err)
+		t.Errorf("default group has %q, want 43 and not 7, which was in the group before; %v", text, err)
 	}
 }
 

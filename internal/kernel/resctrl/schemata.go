@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// The resources of schemata that Tenon divides. L3 is L3Code and L3Data where
-// it was mounted with the option cdp.
+// The resources of schemata that Tenon divides. With the mount option cdp,
+// L3Code and L3Data replace L3.
 const (
 	L3     = "L3"
 	L3Code = "L3CODE"
@@ -17,11 +17,11 @@ const (
 	MB     = "MB"
 )
 
-// Schemata is what a group may use: for each resource a mask of cache ways or
-// an amount of bandwidth, by number of the cache.
+// Schemata holds the resources that a group may use: for each resource a mask
+// of cache ways or an amount of bandwidth, by cache number.
 type Schemata map[string]map[int]uint64
 
-// Schemata reads what a group may use.
+// Schemata reads the resources that a group may use.
 func (f *FS) Schemata(group string) (Schemata, error) {
 	text, err := f.read(group, "schemata")
 	if err != nil {
@@ -43,7 +43,8 @@ func (f *FS) SetSchemata(group, resource string, by map[int]uint64) error {
 	return nil
 }
 
-// line prints what parseSchemata reads: hexadecimal masks, decimal amounts.
+// line prints a line that parseSchemata reads: hexadecimal masks, decimal
+// amounts.
 func line(resource string, by map[int]uint64) string {
 	var s strings.Builder
 	s.WriteString(resource + ":")
@@ -57,7 +58,7 @@ func line(resource string, by map[int]uint64) string {
 	return s.String()
 }
 
-// base is that of the numbers of a resource.
+// base returns the number base of a resource's values.
 func base(resource string) int {
 	if strings.HasPrefix(resource, "L") {
 		return 16
@@ -66,8 +67,8 @@ func base(resource string) int {
 }
 
 // parseSchemata reads lines such as "    L3:0=fff;1=fff". Kernels pad names and
-// numbers differently. A cache for which a pseudo-locked group has no value
-// ("L3:uninitialized") is left out.
+// numbers differently. It leaves out caches without a value, as in a
+// pseudo-locked group ("L3:uninitialized").
 func parseSchemata(text string) (Schemata, error) {
 	s := Schemata{}
 	for row := range strings.Lines(text) {

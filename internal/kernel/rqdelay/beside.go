@@ -10,11 +10,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// WatchSiblings makes the program count, for each CPU of the map, how long LS
-// ran there while BE ran on the sibling named, or the other way round. A CPU
-// that is not in the map is not watched. The program makes events as
-// Alarm.Beside says; each context switch from LS or BE costs it one more look
-// at the sibling.
+// WatchSiblings sets, for each CPU of the map, its sibling. The program then
+// measures the time for which LS runs on one of the two while BE runs on the
+// other, and sends events as described at Alarm.Beside. It does not watch CPUs
+// outside the map. Each context switch from LS or BE then costs one additional
+// read of the sibling's state.
 func (p *Probe) WatchSiblings(of map[unit.CPU]unit.CPU) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,8 +45,8 @@ func (p *Probe) WatchSiblings(of map[unit.CPU]unit.CPU) error {
 	return nil
 }
 
-// besideLimit is the limit as the program takes it: no limit is one that is
-// never reached.
+// besideLimit returns the limit for the program. Without a limit it returns a
+// limit that is never reached.
 func besideLimit(d time.Duration) uint64 {
 	if d == 0 {
 		return math.MaxUint64

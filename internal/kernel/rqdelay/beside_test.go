@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestBEBesideLSIsToldAtOnce takes two CPUs of the machine for siblings: for
-// the program they are what user space says.
+// TestBEBesideLSIsToldAtOnce declares two CPUs of the machine to be siblings,
+// because the program relies on the map from user space.
 func TestBEBesideLSIsToldAtOnce(t *testing.T) {
 	s := newStage(t)
 	if s.cpus.Len() < 2 {
@@ -25,7 +25,7 @@ func TestBEBesideLSIsToldAtOnce(t *testing.T) {
 	if err := errors.Join(s.tree.WriteCPUs(ls, unit.CPUSetOf(one)), s.tree.WriteCPUs(be, unit.CPUSetOf(other))); err != nil {
 		t.Fatal(err)
 	}
-	// No wait is too long here.
+	// The limit for waits is so high that only Beside can cause events.
 	alarm := Alarm{Wait: time.Hour, Waits: 1, Window: 50 * time.Millisecond, Gap: 50 * time.Millisecond, Beside: time.Millisecond}
 	p := s.open(alarm)
 	s.track(p, lsSlot, lsID, LS)
@@ -53,7 +53,7 @@ func TestBEBesideLSIsToldAtOnce(t *testing.T) {
 		}
 	}
 	if n := events(watch / 4); n > 0 {
-		t.Errorf("%d events before anybody was watched", n)
+		t.Errorf("%d events before WatchSiblings", n)
 	}
 	if err := p.WatchSiblings(map[unit.CPU]unit.CPU{one: other, other: one}); err != nil {
 		t.Fatal(err)
@@ -64,9 +64,9 @@ func TestBEBesideLSIsToldAtOnce(t *testing.T) {
 	if err := p.WatchSiblings(nil); err != nil {
 		t.Fatal(err)
 	}
-	events(alarm.Gap) // those that are on their way
+	events(alarm.Gap) // events that are already in the queue
 	if n := events(watch / 4); n > 0 {
-		t.Errorf("%d events after the watch was over", n)
+		t.Errorf("%d events after WatchSiblings(nil)", n)
 	}
 }
 
@@ -75,7 +75,7 @@ func TestSiblingsThatAreNoneAreRefused(t *testing.T) {
 	p := s.open(Alarm{})
 	for name, of := range map[string]map[unit.CPU]unit.CPU{"its own": {0: 0}, "no CPU of this machine": {0: unit.MaxCPUs - 1}} {
 		if err := p.WatchSiblings(of); err == nil {
-			t.Errorf("%s: taken", name)
+			t.Errorf("%s: the sibling was accepted", name)
 		}
 	}
 	if err := p.Close(); err != nil {

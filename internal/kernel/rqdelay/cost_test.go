@@ -21,16 +21,18 @@ import (
 )
 
 const (
-	// costDirVar is a folder for the raw data of BenchmarkHookCost.
+	// costDirVar is the environment variable with the folder for the raw data
+	// of BenchmarkHookCost.
 	costDirVar = "TENON_HOOK_COST_DIR"
-	// costObjectVar is an object file of tracing programs to compare with.
+	// costObjectVar is the environment variable with an object file of tracing
+	// programs to compare with.
 	costObjectVar = "TENON_HOOK_COST_OBJECT"
 	// costRounds is the number of round trips of one run: about 0.3 s.
 	costRounds = 150_000
 )
 
-// BenchmarkHookCost measures what the program adds to a context switch, in CPU
-// time of the process that switches: time for which other processes or the
+// BenchmarkHookCost measures the cost of the program per context switch, in CPU
+// time of the process that switches. Time for which other processes or the
 // hypervisor have the CPU does not count. Each iteration is a block that runs
 // all modes once, in random order:
 //
@@ -50,7 +52,7 @@ func BenchmarkHookCost(b *testing.B) {
 		rng.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 		for position, name := range names {
 			stop := modes[name]()
-			pinger.run(costRounds / 10) // settles
+			pinger.run(costRounds / 10) // warm-up
 			v := pinger.run(costRounds)
 			stop()
 			samples[name][block] = v.cpuNsPerSwitch()
@@ -68,7 +70,7 @@ func BenchmarkHookCost(b *testing.B) {
 	}
 }
 
-// costTable compares each mode with none, block by block.
+// costTable compares each mode with the mode off, block by block.
 func costTable(samples map[string]stat.Sample) string {
 	var table strings.Builder
 	fmt.Fprintf(&table, "%-10s %10s   %s\n", "mode", "ns/switch", "more than off (95 %)")
@@ -79,12 +81,12 @@ func costTable(samples map[string]stat.Sample) string {
 	return table.String()
 }
 
-// BenchmarkRead reads the counters of as many LS slots as a busy node has.
+// BenchmarkRead reads the counters with as many LS slots as a busy node has.
 func BenchmarkRead(b *testing.B) {
 	s := newStage(b)
 	p := s.open(Alarm{})
 	for i := range 100 {
-		s.track(p, First+Slot(i), uint64(1<<40+i), LS) // ids of no group
+		s.track(p, First+Slot(i), uint64(1<<40+i), LS) // ids without a cgroup
 	}
 	b.ReportAllocs()
 	var r Reading
@@ -95,10 +97,10 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// BenchmarkOpen loads the program, which reads the types of the kernel.
+// BenchmarkOpen loads the program, which includes reading the kernel's types.
 func BenchmarkOpen(b *testing.B) {
 	s := newStage(b)
-	s.open(Alarm{}) // skips where it cannot be
+	s.open(Alarm{}) // skips the benchmark if the program cannot be loaded
 	b.ReportAllocs()
 	for b.Loop() {
 		p, err := Open(Options{CgroupVersion: s.tree.VersionOf("cpu")})
@@ -128,14 +130,15 @@ func keep(b *testing.B, dir string, rows [][]string, table string) {
 	}
 }
 
-// A costMode attaches something to context switches, until it is stopped.
+// A costMode attaches a program to context switches until stop is called.
 type costMode func() (stop func())
 
-// pingpongGroup is the group of the process that switches.
+// pingpongGroup is the cgroup of the process that switches.
 const pingpongGroup = "pingpong"
 
-// costModes are: nothing (twice, to see the noise), an empty program, and the
-// probe with the switching process in no slot, in a BE slot, in an LS slot.
+// costModes are: no program (twice, to show the noise), an empty program, and
+// the probe with the switching process in no slot, in a BE slot and in an LS
+// slot.
 func costModes(s stage) map[string]costMode {
 	s.Helper()
 	_, pingID := s.group(pingpongGroup)
@@ -192,7 +195,7 @@ func attaching(s stage, programs ...*ebpf.Program) costMode {
 	}
 }
 
-// emptyProgram does nothing at every switch: what any program costs.
+// emptyProgram is a program without code, which shows the cost of any program.
 func emptyProgram(s stage) *ebpf.Program {
 	s.Helper()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{

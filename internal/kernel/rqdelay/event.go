@@ -10,33 +10,33 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// eventsKept is how many events the channel holds for its reader. More would
-// say nothing new: after an event the reader looks at all slots.
+// eventsKept is the capacity of the channel. More events would add no
+// information, because after an event the reader examines all slots.
 const eventsKept = 16
 
-// An Event says that the waits of a slot, or the time that BE ran beside it,
-// crossed the alarm.
+// An Event reports that the waits of a slot, or the time for which BE ran on
+// the sibling, exceeded the limits of the Alarm.
 type Event struct {
-	At   time.Time // when the last wait ended
+	At   time.Time // the end of the last wait
 	Slot Slot      // the slot that waited
-	CPU  unit.CPU  // and the CPU it waited for
-	// Waits is how many waits in the window were too long, and Wait is the
-	// length of the last one. If it is 0, the slot did not wait, but ran for
-	// Beside while Runner ran on the sibling of the CPU.
+	CPU  unit.CPU  // the CPU for which it waited
+	// Waits is the number of too long waits in the window, and Wait is the
+	// length of the last one. Waits is 0 if the event is about Beside: the slot
+	// ran for that time while Runner ran on the sibling of the CPU.
 	Waits  int
 	Wait   time.Duration
 	Beside time.Duration
-	// Runner is the BE slot that had the longest run during that wait, and Ran
-	// is its length within the wait. It may be Elsewhere.
+	// Runner is the BE slot with the longest run during the wait, and Ran is
+	// the length of that run within the wait. Runner may be Elsewhere.
 	Runner Slot
 	Ran    time.Duration
 }
 
-// Events delivers events within about a millisecond. Events that are not read
-// are dropped. Close closes the channel.
+// Events delivers events within about a millisecond. If the channel is full,
+// new events are dropped. Close closes the channel.
 func (p *Probe) Events() <-chan Event { return p.events }
 
-// listen passes on events until the ring is closed.
+// listen copies events to the channel until the ring is closed.
 func (p *Probe) listen() {
 	defer close(p.listened)
 	defer close(p.events)
@@ -47,7 +47,7 @@ func (p *Probe) listen() {
 		}
 		var e delayTenonEvent
 		if err := binary.Read(bytes.NewReader(record.RawSample), binary.NativeEndian, &e); err != nil {
-			continue // the program sends no such event
+			continue // the program never sends an event of this size
 		}
 		select {
 		case p.events <- e.event(time.Now(), monotonic()):
@@ -56,7 +56,7 @@ func (p *Probe) listen() {
 	}
 }
 
-// event translates the kernel's time to that of the wall clock.
+// event converts the kernel's time to the wall clock.
 func (e delayTenonEvent) event(now time.Time, monotonic time.Duration) Event {
 	if e.Waits == 0 {
 		return Event{
@@ -70,9 +70,9 @@ func (e delayTenonEvent) event(now time.Time, monotonic time.Duration) Event {
 	}
 }
 
-// monotonic is the time of bpf_ktime_get_ns.
+// monotonic returns the time of the clock of bpf_ktime_get_ns.
 func monotonic() time.Duration {
 	var t unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail: the clock exists and t is ours
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail: the clock exists and t is valid
 	return time.Duration(t.Nano())
 }

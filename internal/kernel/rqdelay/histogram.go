@@ -11,14 +11,15 @@ const Buckets = int(delayTenonLimitTENON_BUCKETS)
 // Unbounded is the upper bound of the last bucket.
 const Unbounded time.Duration = math.MaxInt64
 
-// A Histogram counts waits by their length in powers of two.
+// A Histogram counts waits in buckets whose upper bounds are powers of two.
 type Histogram struct {
 	Counts [Buckets]uint64
 	Sum    time.Duration // of all waits
 }
 
-// UpperBound is the length that all waits of a bucket are below: 256 ns for
-// bucket 0, twice the one before for each other, 34 s for the last but one.
+// UpperBound is the exclusive upper bound of a bucket: 256 ns for bucket 0,
+// then twice the bound before, 34 s for the last bucket but one, and Unbounded
+// for the last.
 func UpperBound(bucket int) time.Duration {
 	if bucket >= Buckets-1 {
 		return Unbounded
@@ -35,7 +36,7 @@ func (h Histogram) Count() uint64 {
 	return n
 }
 
-// Mean is the mean wait; of no waits it is 0.
+// Mean is the mean wait, or 0 without waits.
 func (h Histogram) Mean() time.Duration {
 	n := h.Count()
 	if n == 0 {
@@ -44,9 +45,9 @@ func (h Histogram) Mean() time.Duration {
 	return time.Duration(uint64(h.Sum) / n)
 }
 
-// Quantile returns a length that at least the share q of all waits are below:
-// the upper bound of the bucket that holds the quantile, so at most twice the
-// true one. It is Unbounded in the last bucket. Without waits it reports false.
+// Quantile returns the upper bound of the bucket that holds the quantile q,
+// which is at most twice the true value. For the last bucket it returns
+// Unbounded. Without waits it returns false.
 func (h Histogram) Quantile(q float64) (time.Duration, bool) {
 	n := h.Count()
 	if n == 0 || math.IsNaN(q) {
@@ -59,10 +60,10 @@ func (h Histogram) Quantile(q float64) (time.Duration, bool) {
 			return UpperBound(bucket), true
 		}
 	}
-	return Unbounded, true // rank was rounded up beyond n, above 2^53 waits
+	return Unbounded, true // floating-point rounding made rank larger than n, above 2^53 waits
 }
 
-// Plus returns the waits of both.
+// Plus returns the sum of two histograms.
 func (h Histogram) Plus(g Histogram) Histogram {
 	for i := range h.Counts {
 		h.Counts[i] += g.Counts[i]
@@ -71,7 +72,7 @@ func (h Histogram) Plus(g Histogram) Histogram {
 	return h
 }
 
-// Since returns the waits of h that the earlier g does not have.
+// Since returns the waits of h that are not in the earlier g.
 func (h Histogram) Since(g Histogram) Histogram {
 	for i := range h.Counts {
 		h.Counts[i] = grown(h.Counts[i], g.Counts[i])
@@ -80,8 +81,8 @@ func (h Histogram) Since(g Histogram) Histogram {
 	return h
 }
 
-// grown is how much a counter has grown. Counters are read while the kernel
-// writes them, so one that seems to have shrunk has not grown.
+// grown returns the increase of a counter. The kernel writes counters while
+// they are read, so a counter may seem to shrink; then grown returns 0.
 func grown[N uint64 | time.Duration](now, before N) N {
 	if now < before {
 		return 0

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// waits makes a histogram from lengths, by the rule of UpperBound.
+// waits makes a histogram of the given lengths with the bounds of UpperBound.
 func waits(lengths ...time.Duration) Histogram {
 	var h Histogram
 	for _, d := range lengths {
@@ -84,12 +84,12 @@ func TestHistogramsAddAndSubtract(t *testing.T) {
 		t.Errorf("difference %+v, want %+v", both.Since(a), b)
 	}
 	if got := a.Since(both); got != (Histogram{}) {
-		t.Errorf("a counter that shrank has grown: %+v", got)
+		t.Errorf("a counter that shrank gives a difference: %+v", got)
 	}
 	if n, mean := both.Count(), both.Mean(); n != 3 || mean != 8*ms/3 {
 		t.Errorf("%d waits of %v", n, mean)
 	}
 	if got := (Histogram{}).Mean(); got != 0 {
-		t.Errorf("mean of no waits %v", got)
+		t.Errorf("mean without waits: %v", got)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// The tests of this file run the program in the kernel at hand. The slots:
+// The tests of this file run the program in the running kernel. The slots:
 const (
 	lsSlot = First + iota
 	beSlot
@@ -18,7 +18,7 @@ const (
 	systemSlot
 )
 
-// watch is how long a test looks at a contended CPU.
+// watch is the time for which a test observes a contended CPU.
 const watch = time.Second
 
 func TestDelayOfLSBesideBEAgreesWithSchedStat(t *testing.T) {
@@ -26,13 +26,13 @@ func TestDelayOfLSBesideBEAgreesWithSchedStat(t *testing.T) {
 	cpu := s.narrow()
 	be, beID := s.group("be")
 	_, lsID := s.group("ls")
-	inner, _ := s.group("ls/inner") // counts for ls
+	inner, _ := s.group("ls/inner") // has no slot, so it counts for ls
 	p := s.open(Alarm{})
 	s.track(p, beSlot, beID, BE)
 	s.track(p, lsSlot, lsID, LS)
 	s.start("spin", be)
 	pid := s.start("pulse", inner)
-	time.Sleep(watch / 4) // until both are at it
+	time.Sleep(watch / 4) // until both processes run
 
 	was, before := s.take(p, pid)
 	time.Sleep(watch)
@@ -46,9 +46,9 @@ func TestDelayOfLSBesideBEAgreesWithSchedStat(t *testing.T) {
 	t.Logf("schedstat: waited %v in %d slices; probe: %v in %d, P50 < %v, P99 < %v; waits %v, %d switches",
 		delay, now.Slices-was.Slices, h.Sum, h.Count(), p50, p99, r.Waits, r.Switches)
 	if delay < watch/20 {
-		t.Fatalf("LS waited only %v beside a spinner: the stage is not set", delay)
+		t.Fatalf("LS waited only %v beside a spinner: the set-up of the test failed", delay)
 	}
-	// Not equal to the last nanosecond: on some kernels one switch of a thousand
+	// The two may differ slightly: on some kernels one switch in a thousand
 	// does not pass the trace point, and a long wait may end with it.
 	if !near(h.Sum, delay, 0.2) {
 		t.Errorf("histogram holds %v of waiting, schedstat %v", h.Sum, delay)
@@ -56,7 +56,7 @@ func TestDelayOfLSBesideBEAgreesWithSchedStat(t *testing.T) {
 	if !near(time.Duration(h.Count()), time.Duration(now.Slices-was.Slices), 0.05) {
 		t.Errorf("histogram holds %d waits, schedstat %d", h.Count(), now.Slices-was.Slices)
 	}
-	// The rest of the machine may be busy too, so BE need not be the worst.
+	// Other processes may be busy too, so LS may wait mostly for them.
 	if behind, ran := r.Waits[Pair{lsSlot, beSlot}], r.Run[beSlot][cpu]; behind < ran/10 {
 		t.Errorf("while BE ran %v, LS waited only %v of it", ran, behind)
 	}
@@ -68,7 +68,7 @@ func TestDelayOfLSBesideBEAgreesWithSchedStat(t *testing.T) {
 		sum += waited
 	}
 	if !near(sum, h.Sum, 0.01) {
-		t.Errorf("the runners sum up to %v of %v waited", sum, h.Sum)
+		t.Errorf("the waits by runner add up to %v, the histogram to %v", sum, h.Sum)
 	}
 
 	for c, got := range r.Run[lsSlot] {
@@ -174,7 +174,7 @@ func TestEachSlotHasALimitOfItsOwn(t *testing.T) {
 			select {
 			case e := <-p.Events():
 				if e.Slot != lsSlot {
-					t.Errorf("event %+v of a slot that may wait for an hour", e)
+					t.Errorf("event %+v of the slot with a limit of an hour", e)
 				}
 				n++
 			case <-over:
@@ -190,7 +190,7 @@ func TestEachSlotHasALimitOfItsOwn(t *testing.T) {
 		if change != nil {
 			t.Fatal(change)
 		}
-		for drained := false; !drained; { // what was on its way
+		for drained := false; !drained; { // drain the events from before the change
 			select {
 			case <-p.Events():
 			case <-time.After(watch / 20):
@@ -206,7 +206,7 @@ func TestEachSlotHasALimitOfItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if count() == 0 {
-		t.Error("no event with the limit again")
+		t.Error("no event after the limit was set again")
 	}
 	quiet("what runs is not BE", p.Track(systemSlot, beID, System))
 }
@@ -236,7 +236,7 @@ func TestTheNearestTrackedGroupCounts(t *testing.T) {
 	inner, innerID := s.group("ls/inner")
 	p := s.open(Alarm{})
 	s.track(p, lsSlot, lsID, LS)
-	if s.tree.VersionOf("cpu") == 1 { // v2 allows no processes beside groups
+	if s.tree.VersionOf("cpu") == 1 { // on v2 a group with child groups has no processes
 		s.start("pulse", ls)
 	}
 	s.start("spin", inner)
@@ -255,23 +255,23 @@ func TestTheNearestTrackedGroupCounts(t *testing.T) {
 	}
 	time.Sleep(watch / 10)
 	if outer, nested := ran(); outer == 0 || nested != 0 {
-		t.Errorf("the group below ran %v for the slot above it and %v for its own, which it has not", outer, nested)
+		t.Errorf("without its own slot, the inner group counts %v for the outer slot and %v for the inner slot", outer, nested)
 	}
 	s.track(p, innerSlot, innerID, LS)
 	time.Sleep(watch / 10)
 	if _, nested := ran(); nested == 0 {
-		t.Error("the group with a slot of its own ran nothing for it")
+		t.Error("with its own slot, the inner group counts nothing for that slot")
 	}
 	if err := p.Forget(innerID); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(watch / 10)
 	if outer, nested := ran(); outer == 0 || nested != 0 {
-		t.Errorf("forgotten, the group ran %v for the slot above it and %v for its own", outer, nested)
+		t.Errorf("after Forget, the inner group counts %v for the outer slot and %v for the inner slot", outer, nested)
 	}
 }
 
-// hooks counts the links of a program, as the kernel lists them.
+// hooks counts the kernel's links of a program.
 func hooks(t *testing.T, program ebpf.ProgramID) int {
 	t.Helper()
 	n := 0
@@ -303,11 +303,11 @@ func TestTheProgramIsAttachedOnlyWhileThereIsLS(t *testing.T) {
 	}
 	id, ok := info.ID()
 	if !ok {
-		t.Skip("this kernel gives programs no id")
+		t.Skip("this kernel has no program ids")
 	}
 	expect := func(when string, want int) {
 		t.Helper()
-		// The kernel frees a link a moment after it was closed.
+		// The kernel frees a link shortly after it is closed.
 		for range 100 {
 			if hooks(t, id) == want {
 				return
@@ -353,10 +353,10 @@ func TestTimeWithoutTheProgramIsNotCounted(t *testing.T) {
 	s.track(p, lsSlot, lsID, LS)
 	s.start("spin", be)
 	time.Sleep(watch / 4)
-	if err := p.Forget(lsID); err != nil { // detaches
+	if err := p.Forget(lsID); err != nil { // detaches the program
 		t.Fatal(err)
 	}
-	time.Sleep(watch / 20) // a switch that is under way still counts
+	time.Sleep(watch / 20) // a switch in progress still counts
 	before := s.read(p)
 	time.Sleep(watch / 4)
 	if r := s.read(p).Since(before); r.Switches != 0 || len(r.Run) != 0 {
@@ -367,7 +367,7 @@ func TestTimeWithoutTheProgramIsNotCounted(t *testing.T) {
 	time.Sleep(watch / 4)
 	r := s.read(p).Since(before)
 	if got, most := r.Run[beSlot][cpu], time.Since(attached); got > most {
-		t.Errorf("BE ran %v in the %v since the program is attached again", got, most)
+		t.Errorf("BE ran %v in the %v since the program was attached again", got, most)
 	}
 }
 
@@ -387,12 +387,12 @@ func TestAClosedProbeSaysSo(t *testing.T) {
 		t.Errorf("track: %v", err)
 	}
 	if err := p.Limit(First, time.Second); err == nil {
-		t.Error("a limit of a closed probe")
+		t.Error("Limit accepted a closed probe")
 	}
 	if err := p.Forget(1); !errors.Is(err, ErrClosed) {
 		t.Errorf("forget: %v", err)
 	}
 	if _, open := <-p.Events(); open {
-		t.Error("an event of a closed probe")
+		t.Error("Events delivered an event of a closed probe")
 	}
 }

@@ -20,13 +20,14 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// pingpongCPUVar is the CPU of a process of role pingpong.
+// pingpongCPUVar is the environment variable with the CPU of a process of role
+// pingpong.
 const pingpongCPUVar = "TENON_PROBE_TEST_CPU"
 
-// pingpong passes a byte to and fro between two threads on one CPU. For each
-// number of rounds that it reads, it prints the nanoseconds that they took,
-// those that the process spent on a CPU meanwhile, and its context switches.
-// It goes around Go's scheduler: a read that blocks blocks its thread.
+// pingpong passes a byte back and forth between two threads on one CPU. For
+// each number of rounds that it reads, it prints the elapsed nanoseconds, the
+// CPU time of the process in nanoseconds, and its context switches. It uses raw
+// system calls, so that a blocking read blocks the thread.
 func pingpong() {
 	debug.SetGCPercent(-1)
 	cpu, err := strconv.Atoi(os.Getenv(pingpongCPUVar))
@@ -70,21 +71,21 @@ func pingpong() {
 	os.Exit(0)
 }
 
-// ownSwitches is the number of context switches of this process.
+// ownSwitches returns the number of context switches of this process.
 func ownSwitches() int64 {
 	var r syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r)
 	return r.Nvcsw + r.Nivcsw
 }
 
-// processTime is the CPU time of this process.
+// processTime returns the CPU time of this process.
 func processTime() time.Duration {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t)
 	return time.Duration(t.Nano())
 }
 
-// pass moves one byte through a pipe in a raw system call.
+// pass reads or writes one byte of a pipe with a raw system call.
 func pass(call uintptr, fd int) {
 	var b [1]byte
 	for {
@@ -112,7 +113,8 @@ func startPingpong(s stage) pinger {
 		last = c
 	}
 	cmd := s.command("pingpong")
-	// Two threads that never yield need Go processors of their own.
+	// Each of the two threads needs its own Go processor, because it never
+	// yields.
 	cmd.Env = append(cmd.Env, pingpongCPUVar+"="+strconv.Itoa(int(last)), "GOMAXPROCS=4")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -133,12 +135,12 @@ func startPingpong(s stage) pinger {
 	return pinger{s.TB, in, bufio.NewReader(out)}
 }
 
-// A volley is what a number of rounds took.
+// A volley is the cost of a number of rounds.
 type volley struct{ ns, cpuNs, switches int64 }
 
 func (v volley) cpuNsPerSwitch() float64 { return float64(v.cpuNs) / float64(v.switches) }
 
-// run passes rounds to the process.
+// run lets the process play rounds.
 func (p pinger) run(rounds int) (v volley) {
 	p.Helper()
 	if _, err := fmt.Fprintln(p.in, rounds); err != nil {

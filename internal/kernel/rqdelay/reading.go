@@ -8,42 +8,42 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// A Reading is what was counted since Open. All values only grow; the amount
-// in a time is the difference of two readings.
+// A Reading holds the counters since Open. Values never decrease; the
+// difference of two readings gives the amount between them.
 type Reading struct {
 	// Switches is the number of context switches seen.
 	Switches uint64
-	// Delays has the waits of each slot that is LS or was, all CPUs together.
+	// Delays has the waits of each slot that is or was LS, over all CPUs.
 	Delays map[Slot]Histogram
-	// Waits is how long a waiter waited while the runner had its CPU. Two
-	// threads that wait at the same time both count. The runners of a waiter
-	// sum up to the sum of its histogram. Pairs that never met are left out.
+	// Waits is the time for which the waiter waited for a CPU while the runner
+	// ran there. If two threads of the waiter wait at the same time, both
+	// count. The sum over the runners of a waiter equals the sum of its
+	// histogram. Pairs without a wait are left out.
 	Waits map[Pair]time.Duration
-	// Run is how long each slot ran on each CPU, by CPU number; for Idle, how
-	// long the CPU was idle. A slot that never ran is left out.
+	// Run is the run time of each slot, by CPU number. For Idle it is the idle
+	// time of the CPU. Slots that never ran are left out.
 	Run map[Slot][]time.Duration
-	// RunByClass is the run time by class, without idle time. It does not
-	// change when a slot gets another class later.
+	// RunByClass is the run time by class, without idle time. Past time stays
+	// with its class if a slot changes its class later.
 	RunByClass map[Class][]time.Duration
 }
 
-// A Pair is the slot that waited and the slot that ran meanwhile.
+// A Pair is a slot that waited and a slot that ran meanwhile.
 type Pair struct{ Waiter, Runner Slot }
 
 // Read reads all counters: a copy of mapped memory, without a system call.
 //
-// A run that goes on counts up to the last context switch on any CPU. A wait
-// counts when it ends. Values are read one by one while the kernel counts on,
-// so sums over them agree only nearly.
+// A run in progress counts up to the last context switch on any CPU. A wait
+// counts when it ends. Read copies the values one by one while the kernel
+// changes them, so their sums agree only approximately.
 func (p *Probe) Read() (Reading, error) {
 	var r Reading
 	err := p.ReadInto(&r)
 	return r, err
 }
 
-// ReadInto is Read into an earlier reading of the same program. It reuses the
-// maps of that reading instead of making new ones. After an error the reading
-// must not be used.
+// ReadInto is Read into an earlier Reading of the same program, whose maps it
+// reuses. After an error the Reading must not be used.
 func (p *Probe) ReadInto(r *Reading) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,7 +69,8 @@ func (p *Probe) ReadInto(r *Reading) error {
 	return nil
 }
 
-// A view is the kernel's counters as mapped memory, with room for a copy.
+// A view is the mapped memory of the kernel's counters, with a buffer for a
+// copy.
 type view struct {
 	cpus, delays, matrix *ebpf.Memory
 
@@ -92,7 +93,7 @@ func newView(m delayMaps, cpus int) (view, error) {
 	return v, nil
 }
 
-// load copies the element of an array.
+// load copies one element of an array.
 func load[T any](from *ebpf.Memory, index int, into *T) error {
 	size := unsafe.Sizeof(*into)
 	_, err := from.ReadAt(unsafe.Slice((*byte)(unsafe.Pointer(into)), size), int64(index)*int64(size))
@@ -101,7 +102,7 @@ func load[T any](from *ebpf.Memory, index int, into *T) error {
 
 func (v *view) readCPUs(r *Reading, epoch uint32, attached bool) error {
 	// The time of the latest switch on any CPU is the best estimate of the
-	// present time in the clock of the run queues.
+	// present time on the clock of the run queues.
 	var now uint64
 	for i := range v.cpu {
 		if err := load(v.cpus, i, &v.cpu[i]); err != nil {
@@ -113,7 +114,7 @@ func (v *view) readCPUs(r *Reading, epoch uint32, attached bool) error {
 	}
 	for i := range v.cpu {
 		c := &v.cpu[i]
-		if attached && c.Epoch == epoch { // the thread that runs now has run since then
+		if attached && c.Epoch == epoch { // the present thread has run since then
 			c.SlotNs[c.Slot] += now - c.Since
 			c.ClassNs[c.Class] += now - c.Since
 		}
@@ -128,7 +129,7 @@ func (v *view) readCPUs(r *Reading, epoch uint32, attached bool) error {
 	return nil
 }
 
-// put sets one value of a key that has one for each CPU.
+// put sets the value of one CPU for a key.
 func put[K comparable](m map[K][]time.Duration, key K, cpu, cpus int, ns uint64) {
 	if ns == 0 {
 		return
@@ -158,7 +159,7 @@ func (v *view) readWaits(r *Reading, waiter Slot) error {
 	if err := load(v.matrix, int(waiter), &v.row); err != nil {
 		return err
 	}
-	// Each CPU keeps these two for itself, because they are frequent.
+	// Each CPU counts these two frequent runners separately.
 	v.row[Idle], v.row[Elsewhere] = sum.IdleNs, sum.ElsewhereNs
 	for runner, ns := range v.row {
 		if ns > 0 {
@@ -168,8 +169,8 @@ func (v *view) readWaits(r *Reading, waiter Slot) error {
 	return nil
 }
 
-// Since returns what r counted beyond the earlier reading. Keys whose counters
-// have not grown are left out of the maps, except histograms.
+// Since returns the counts of r after the earlier reading. Except for
+// histograms, keys without an increase are left out of the maps.
 func (r Reading) Since(before Reading) Reading {
 	d := Reading{
 		Switches: grown(r.Switches, before.Switches), Delays: make(map[Slot]Histogram, len(r.Delays)), Waits: map[Pair]time.Duration{},

@@ -33,7 +33,7 @@ func TestDifferenceOfReadingsLeavesOutWhatHasNotGrown(t *testing.T) {
 		t.Errorf("difference\n%+v, want\n%+v", got, want)
 	}
 	if got := after.Since(Reading{}); got.Switches != 25 || got.Delays[ls] != late || got.Waits[Pair{ls, Idle}] != 7 {
-		t.Errorf("since nothing: %+v", got)
+		t.Errorf("since the same reading: %+v", got)
 	}
 }
 
@@ -66,14 +66,14 @@ func TestOptionsThatMeanNothingAreRefused(t *testing.T) {
 		o    Options
 		want string
 	}{
-		"no version":  {Options{Alarm: good}, "cgroup version 0: want 1 or 2"},
-		"version 3":   {Options{CgroupVersion: 3}, "cgroup version 3: want 1 or 2"},
-		"no waits":    {Options{2, Alarm{Wait: 1, Window: 1, Gap: 1}}, "alarm after 0 waits of 1ns in 1ns, every 1ns at most: want positive values"},
-		"no window":   {Options{2, Alarm{Wait: 1, Waits: 1, Gap: 1}}, "alarm after 1 waits of 1ns in 0s, every 1ns at most: want positive values"},
-		"no gap":      {Options{2, Alarm{Wait: 1, Waits: 1, Window: 1}}, "alarm after 1 waits of 1ns in 1ns, every 0s at most: want positive values"},
-		"negative":    {Options{2, Alarm{Wait: -1}}, "alarm after 0 waits of -1ns in 0s, every 0s at most: want positive values"},
-		"no alarm":    {Options{CgroupVersion: 1}, ""},
-		"all is well": {Options{2, good}, ""},
+		"no version": {Options{Alarm: good}, "cgroup version 0: want 1 or 2"},
+		"version 3":  {Options{CgroupVersion: 3}, "cgroup version 3: want 1 or 2"},
+		"no waits":   {Options{2, Alarm{Wait: 1, Window: 1, Gap: 1}}, "alarm after 0 waits of 1ns in 1ns, every 1ns at most: want positive values"},
+		"no window":  {Options{2, Alarm{Wait: 1, Waits: 1, Gap: 1}}, "alarm after 1 waits of 1ns in 0s, every 1ns at most: want positive values"},
+		"no gap":     {Options{2, Alarm{Wait: 1, Waits: 1, Window: 1}}, "alarm after 1 waits of 1ns in 1ns, every 0s at most: want positive values"},
+		"negative":   {Options{2, Alarm{Wait: -1}}, "alarm after 0 waits of -1ns in 0s, every 0s at most: want positive values"},
+		"no alarm":   {Options{CgroupVersion: 1}, ""},
+		"valid":      {Options{2, good}, ""},
 	} {
 		got := ""
 		if err := c.o.check(); err != nil {
@@ -106,7 +106,7 @@ func TestASlotHasOneClassAtATime(t *testing.T) {
 		t.Errorf("the only group of a slot may change its class: %v", err)
 	}
 	if tr.sensitive() {
-		t.Error("no LS slot is left")
+		t.Error("the tracked LS slot is not reported")
 	}
 	if err := add(b, First, BE); err != nil {
 		t.Error(err)
@@ -115,7 +115,7 @@ func TestASlotHasOneClassAtATime(t *testing.T) {
 	tr.remove(b)
 	tr.remove(b)
 	if err := add(b, First, LS); err != nil || !tr.sensitive() {
-		t.Errorf("a slot without groups is free: %v", err)
+		t.Errorf("a slot without groups must accept any class: %v", err)
 	}
 	for _, bad := range []owner{{Idle, LS}, {First, 0}, {First, 9}} {
 		if err := tr.check(a, bad); err == nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// required lists the fields of the kernel that the program reads and that some
-// kernels are built without.
+// required lists the kernel's structure fields that the program reads and that
+// exist only with a configuration option.
 var required = []struct{ structure, field, config string }{
 	{"task_struct", "cgroups", "CONFIG_CGROUPS"},
 	{"task_struct", "sched_task_group", "CONFIG_CGROUP_SCHED"},
@@ -16,7 +16,7 @@ var required = []struct{ structure, field, config string }{
 	{"sched_info", "last_queued", "CONFIG_SCHED_INFO (by CONFIG_SCHEDSTATS or CONFIG_TASK_DELAY_ACCT)"},
 }
 
-// require reports a missing field in words; the loader would report it by an
+// require names a missing field in its error; the loader would only print an
 // instruction number.
 func require(types *btf.Cache) error {
 	kernel, err := types.Kernel()
@@ -38,7 +38,7 @@ func require(types *btf.Cache) error {
 	return nil
 }
 
-// has looks for a field, also in members without a name.
+// has looks for a field, also inside anonymous members.
 func has(members []btf.Member, field string) bool {
 	for _, m := range members {
 		if m.Name == field {

@@ -1,16 +1,15 @@
-// Package rqdelay loads the tracing program bpf/delay.bpf.c: how long the
-// threads of each LS workload wait for a CPU, which workload ran there
-// meanwhile, for which workload each CPU works, and an event at once when waits
-// become too long.
+// Package rqdelay loads the tracing program bpf/delay.bpf.c. The program
+// measures the time for which the threads of each LS workload wait for a CPU,
+// which workload runs there meanwhile, and the run time of each workload on
+// each CPU. It sends an event at once when waits become too long.
 //
-// Every context switch of the node pays for it. So it is attached only while
-// there is an LS workload to watch, it records the waits of LS alone, and its
-// memory is fixed: about 0.9 MB, and 70 KB for each CPU.
+// The program costs time at every context switch of the node. Therefore it is
+// attached only while an LS workload is tracked, and it records only the waits
+// of LS. Its memory is fixed: about 0.9 MB, and 70 KB for each CPU.
 //
 // The program needs BTF and root, or CAP_BPF and CAP_PERFMON. It is tested on
-// Linux 6.18 and uses no feature that is newer than 5.15. Building this package
-// needs no compiler for BPF: the objects that go generate makes are part of the
-// sources.
+// Linux 6.18 and uses no feature newer than 5.15. Building this package needs
+// no BPF compiler, because the objects of go generate are part of the sources.
 package rqdelay
 
 import (
@@ -31,33 +30,34 @@ import (
 
 //go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-19 -target bpfel -tags linux -type tenon_event -type tenon_slot -type tenon_class -type tenon_limit delay ../../../bpf/delay.bpf.c -- -mcpu=v3 -Wall -Wextra -Wno-unused-parameter -Werror
 
-// ErrUnsupported means that this kernel lacks something that the program
-// needs; the error around it says what.
+// ErrUnsupported means that this kernel lacks something that the program needs;
+// the wrapping error names it.
 var ErrUnsupported = errors.New("not supported by this kernel")
 
 // ErrClosed means that the probe is closed.
 var ErrClosed = errors.New("the probe is closed")
 
-// Options says what to watch.
+// Options are the parameters of Open.
 type Options struct {
-	// CgroupVersion is the version of the hierarchy that carries the CPU
-	// controller, 1 or 2. The ids given to Track are of that hierarchy.
+	// CgroupVersion is the version of the hierarchy with the CPU controller, 1
+	// or 2. Track takes ids of that hierarchy.
 	CgroupVersion int
 	// Alarm says when to send an event. The zero Alarm sends no event. Its Wait
-	// holds for slots without a Limit of their own.
+	// applies to slots for which Limit was not called.
 	Alarm Alarm
 }
 
-// An Alarm is a limit on the waits of a slot while BE, or an unknown thread,
-// ran. The program sends an event when a slot crosses it.
+// An Alarm limits the waits of a slot during which BE, or an unknown thread,
+// ran. The program sends an event when a slot exceeds the limit.
 type Alarm struct {
-	Wait   time.Duration // a wait of this length is too long; 0: no wait is
-	Waits  int           // so many such waits of one slot (a longer one counts once for each Wait it lasted) …
-	Window time.Duration // … within this time make an event
-	Gap    time.Duration // at most one event in this time, all slots together
-	// Beside is for how long, within a Window, LS may run on one of two
-	// siblings while BE runs on the other. More makes an event too, at most one
-	// in a Gap. 0: no limit. It holds for the CPUs named to WatchSiblings.
+	Wait   time.Duration // a wait of this length is too long; 0: no wait is too long
+	Waits  int           // this number of such waits of one slot (a wait counts once for each Wait that it lasted) …
+	Window time.Duration // … within this time causes an event
+	Gap    time.Duration // the minimum time between two events, over all slots
+	// Beside is the maximum time, within a Window, for which LS may run on one
+	// of two siblings while BE runs on the other. A longer time also causes an
+	// event, at most one per Gap. 0: no limit. It applies to the CPUs set by
+	// WatchSiblings.
 	Beside time.Duration
 }
 
@@ -72,21 +72,21 @@ func (o Options) check() error {
 	return nil
 }
 
-// A Slot stands for a workload in the counters: a cgroup and all cgroups below
-// it, or several cgroups that are counted together.
+// A Slot represents a workload in the counters: one or several cgroups, each
+// with all cgroups below it.
 type Slot uint8
 
-// The caller gives out the slots from First to Last. Those before First are
-// runners that belong to no workload.
+// The caller assigns the slots from First to Last. The slots before First are
+// runners outside of workloads.
 const (
 	Untracked = Slot(delayTenonSlotTENON_UNTRACKED) // threads in no tracked cgroup
 	Kernel    = Slot(delayTenonSlotTENON_KERNEL)    // kernel threads
 	Idle      = Slot(delayTenonSlotTENON_IDLE)      // the CPU was idle or waking up
-	Elsewhere = Slot(delayTenonSlotTENON_ELSEWHERE) // not known: the thread waited on another CPU, or too long ago
+	Elsewhere = Slot(delayTenonSlotTENON_ELSEWHERE) // not known: the thread waited on another CPU, or the wait began too long ago
 	First     = Slot(delayTenonSlotTENON_FIRST)
 	Last      = Slot(delayTenonLimitTENON_SLOTS - 1)
 
-	// Slots is the number of slots, with those before First.
+	// Slots is the number of slots, including those before First.
 	Slots = int(delayTenonLimitTENON_SLOTS)
 )
 
@@ -108,16 +108,16 @@ func (s Slot) String() string {
 // A Class is how the program treats a slot.
 type Class uint8
 
-// The classes. The program records only the waits of LS; it sees all classes as
-// runners.
+// The classes. The program records only the waits of LS. Slots of all classes
+// can be runners.
 const (
-	Other  = Class(delayTenonClassTENON_OTHER) // also untracked tasks and kernel threads
+	Other  = Class(delayTenonClassTENON_OTHER) // also the class of untracked tasks and kernel threads
 	System = Class(delayTenonClassTENON_SYSTEM)
 	LS     = Class(delayTenonClassTENON_LS)
 	BE     = Class(delayTenonClassTENON_BE)
 )
 
-// String is the name of the class as in the rest of Tenon.
+// String returns the name of the class as in the rest of Tenon.
 func (c Class) String() string {
 	switch c {
 	case Other:
@@ -132,12 +132,12 @@ func (c Class) String() string {
 	return fmt.Sprintf("class %d", uint8(c))
 }
 
-// A Probe counts in the kernel from Open to Close. It dies with its process:
-// nothing is pinned. It is safe for concurrent use.
+// A Probe counts in the kernel from Open to Close, or until its process ends,
+// because it pins nothing. It is safe for concurrent use.
 type Probe struct {
 	events   chan Event
 	reader   *ringbuf.Reader
-	listened chan struct{} // closed when no sender to events is left
+	listened chan struct{} // closed when no goroutine sends to events any more
 	waits    int           // of the alarm; 0: no alarm
 
 	mu         sync.Mutex // guards the fields below
@@ -146,16 +146,16 @@ type Probe struct {
 	epoch      uint32
 	generation uint32
 	tracked    tracked
-	siblings   map[unit.CPU]unit.CPU  // as set by WatchSiblings
-	sensed     [Slots]bool            // slots that were LS at any time
-	alarms     [Slots]delayTenonAlarm // as set by Limit
+	siblings   map[unit.CPU]unit.CPU  // the argument of the last WatchSiblings
+	sensed     [Slots]bool            // slots that are or were LS
+	alarms     [Slots]delayTenonAlarm // the alarm of each slot, set by Limit
 	view       view
 	closed     bool
 }
 
-// Open loads the program. It is attached, and counts, as soon as an LS group is
-// tracked: attaching and detaching make the kernel rewrite its scheduler's code
-// and stop every CPU for some microseconds.
+// Open loads the program. It attaches the program only when an LS group is
+// tracked, because attaching and detaching make the kernel patch its code and
+// stop every CPU for some microseconds.
 func Open(o Options) (*Probe, error) {
 	p, err := open(o)
 	if err != nil {
@@ -168,13 +168,13 @@ func open(o Options) (*Probe, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	types := btf.NewCache() // the kernel's types are large: read once, then dropped
+	types := btf.NewCache() // the kernel's types are large, so the cache is dropped after Open
 	if err := require(types); err != nil {
 		return nil, err
 	}
 	p := &Probe{
 		events: make(chan Event, eventsKept), listened: make(chan struct{}), waits: o.Alarm.Waits,
-		// The program's values before the first change.
+		// The initial values in the program.
 		epoch: 1, generation: 1, tracked: newTracked(),
 	}
 	if err := p.load(o, types); err != nil {
@@ -189,7 +189,7 @@ func open(o Options) (*Probe, error) {
 	return p, nil
 }
 
-// load fits the program to the machine and the options, and loads it.
+// load adapts the program to the machine and the options, and loads it.
 func (p *Probe) load(o Options, types *btf.Cache) error {
 	spec, err := loadDelay()
 	if err != nil {
@@ -204,8 +204,8 @@ func (p *Probe) load(o Options, types *btf.Cache) error {
 	spec.Maps[delayMapEvents].MaxEntries = uint32(max(os.Getpagesize(), int(spec.Maps[delayMapEvents].MaxEntries)))
 	for name, value := range map[string]any{
 		delayVarCgroupVersion: uint32(o.CgroupVersion),
-		// Not 0: the kernel's verifier treats 0 as a constant and then finds
-		// too many paths.
+		// The values are not 0, because the kernel's verifier treats 0 as a
+		// constant and then explores too many paths.
 		delayVarAlarmWaits:    uint64(max(o.Alarm.Waits, 1)),
 		delayVarAlarmWindowNs: uint64(max(o.Alarm.Window, 1)),
 		delayVarAlarmGapNs:    uint64(max(o.Alarm.Gap, 1)),
@@ -221,8 +221,8 @@ func (p *Probe) load(o Options, types *btf.Cache) error {
 	if p.view, err = newView(p.kernel.delayMaps, cpus); err != nil {
 		return errors.Join(err, p.kernel.Close())
 	}
-	// For a thread that was moved, the program cannot tell for which thread it
-	// waited: that may have been BE.
+	// If a waiting thread was moved to another CPU, the program does not know
+	// the runner. It may have been BE, so the wait counts.
 	if err := p.blame(Elsewhere, true); err != nil {
 		return errors.Join(err, p.kernel.Close())
 	}
@@ -239,7 +239,7 @@ func (p *Probe) load(o Options, types *btf.Cache) error {
 	}
 }
 
-// blame makes waits for the runner count as too long, or stops that.
+// blame sets whether waits for the runner can count as too long.
 func (p *Probe) blame(runner Slot, is bool) error {
 	var mask uint64
 	if is {
@@ -252,8 +252,8 @@ func (p *Probe) blame(runner Slot, is bool) error {
 	return p.kernel.Alarms.Put(uint32(runner), p.alarms[runner])
 }
 
-// Limit sets from which length on a wait of the slot is too long; 0: no wait
-// is. The other parts of the alarm are the same for all slots.
+// Limit sets the length from which a wait of the slot is too long; 0: no wait
+// is too long. The other fields of the Alarm apply to all slots.
 func (p *Probe) Limit(slot Slot, wait time.Duration) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -262,7 +262,7 @@ func (p *Probe) Limit(slot Slot, wait time.Duration) error {
 	case slot < First:
 		err = fmt.Errorf("want a slot from %d to %d", uint8(First), uint8(Last))
 	case p.waits == 0:
-		err = errors.New("the probe was opened without an alarm")
+		err = errors.New("the probe has no alarm")
 	case !p.closed:
 		err = p.limit(slot, wait)
 	}
@@ -277,8 +277,8 @@ func (p *Probe) limit(slot Slot, wait time.Duration) error {
 	return p.kernel.Alarms.Put(uint32(slot), p.alarms[slot])
 }
 
-// attach starts counting. The epoch tells the values that CPUs kept from an
-// earlier attachment from new ones.
+// attach starts the counting. The new epoch invalidates the values that CPUs
+// kept from an earlier attachment.
 func (p *Probe) attach() error {
 	p.epoch++
 	if err := p.kernel.Epoch.Set(p.epoch); err != nil {
@@ -304,7 +304,7 @@ func (p *Probe) detach() error {
 	return nil
 }
 
-// Close detaches the program and frees its memory. It closes Events too.
+// Close detaches the program, frees its memory and closes Events.
 func (p *Probe) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -317,6 +317,6 @@ func (p *Probe) Close() error {
 	return errors.Join(err, p.kernel.Close())
 }
 
-// nanoseconds is a counter of the kernel as a duration. Counters of ns last
-// for 292 years.
+// nanoseconds converts a counter of the kernel. A counter in ns overflows a
+// Duration after 292 years.
 func nanoseconds(ns uint64) time.Duration { return time.Duration(min(ns, math.MaxInt64)) }

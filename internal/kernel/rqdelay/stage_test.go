@@ -21,16 +21,17 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// roleVar makes this test binary a process of a test.
+// roleVar is the environment variable that makes this test binary a helper
+// process of a test.
 const roleVar = "TENON_PROBE_TEST_ROLE"
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleVar) {
-	case "spin": // wants a whole CPU
+	case "spin": // uses a whole CPU
 		for {
 			threadTime()
 		}
-	case "pulse": // wants two thirds of one
+	case "pulse": // uses two thirds of a CPU
 		pulse(2*time.Millisecond, time.Millisecond)
 	case "pingpong":
 		pingpong()
@@ -38,8 +39,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// pulse works and naps in turn. It goes around Go's scheduler, whose own
-// threads would wait for each other beside it.
+// pulse alternates between work and sleep. It uses raw system calls, because
+// the threads of Go's scheduler would compete with it.
 func pulse(work, nap time.Duration) {
 	runtime.LockOSThread()
 	rest := unix.NsecToTimespec(int64(nap))
@@ -50,14 +51,14 @@ func pulse(work, nap time.Duration) {
 	}
 }
 
-// threadTime is the CPU time of this thread.
+// threadTime returns the CPU time of this thread.
 func threadTime() time.Duration {
 	var t unix.Timespec
 	_, _, _ = syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, unix.CLOCK_THREAD_CPUTIME_ID, uintptr(unsafe.Pointer(&t)), 0)
 	return time.Duration(t.Nano())
 }
 
-// lacking ends a test for want of something of the kernel or of rights.
+// lacking skips a test because the kernel or a permission is missing.
 func lacking(t testing.TB, why error) {
 	t.Helper()
 	if os.Getenv("TENON_TEST_STRICT") == "1" {
@@ -66,7 +67,7 @@ func lacking(t testing.TB, why error) {
 	t.Skipf("needs root, cgroups and BPF: %v", why)
 }
 
-// A stage is a cgroup of its own for one test.
+// A stage is a cgroup that exists for one test.
 type stage struct {
 	testing.TB
 	tree *cgroup.Tree
@@ -101,7 +102,7 @@ func newStage(t testing.TB) stage {
 	return s
 }
 
-// narrow leaves the groups made from now on a single CPU.
+// narrow restricts the groups that are made afterwards to a single CPU.
 func (s *stage) narrow() unit.CPU {
 	s.Helper()
 	last := unit.CPU(-1)
@@ -115,7 +116,7 @@ func (s *stage) narrow() unit.CPU {
 	return last
 }
 
-// group makes a group below the stage and returns its path and its id.
+// group makes a group in the stage and returns its path and its id.
 func (s stage) group(name string) (path string, id uint64) {
 	s.Helper()
 	path = s.path + "/" + name
@@ -150,7 +151,8 @@ func (s stage) command(role string) *exec.Cmd {
 		s.Fatal(err)
 	}
 	cmd := exec.Command(self)
-	// Signals that preempt goroutines would interrupt raw system calls.
+	// The signals with which Go preempts goroutines would interrupt raw system
+	// calls.
 	cmd.Env = append(os.Environ(), roleVar+"="+role, "GODEBUG=asyncpreemptoff=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
@@ -163,7 +165,7 @@ func (s stage) endWithTest(cmd *exec.Cmd) {
 	})
 }
 
-// open opens a probe that is closed with the test.
+// open opens a probe, which is closed at the end of the test.
 func (s stage) open(alarm Alarm) *Probe {
 	s.Helper()
 	p, err := Open(Options{CgroupVersion: s.tree.VersionOf("cpu"), Alarm: alarm})
@@ -197,7 +199,7 @@ func (s stage) read(p *Probe) Reading {
 	return r
 }
 
-// schedStat sums the kernel's own counts over all threads of processes.
+// schedStat adds the kernel's counters of all threads of the processes.
 func (s stage) schedStat(pids ...int) (sum proc.SchedStat) {
 	s.Helper()
 	for _, pid := range pids {
@@ -225,8 +227,8 @@ func (s stage) schedStat(pids ...int) (sum proc.SchedStat) {
 	return sum
 }
 
-// take reads both counts while the processes are stopped, so that they are of
-// one moment.
+// take reads both counters while the processes are stopped, so that the values
+// are from the same moment.
 func (s stage) take(p *Probe, pids ...int) (proc.SchedStat, Reading) {
 	s.Helper()
 	signal := func(sig syscall.Signal) {
@@ -241,7 +243,7 @@ func (s stage) take(p *Probe, pids ...int) (proc.SchedStat, Reading) {
 	for range 500 {
 		time.Sleep(10 * time.Millisecond)
 		stat, r := s.schedStat(pids...), s.read(p)
-		if s.schedStat(pids...) == stat { // else a thread had not stopped yet
+		if s.schedStat(pids...) == stat { // otherwise a thread was still running
 			return stat, r
 		}
 	}
@@ -249,7 +251,7 @@ func (s stage) take(p *Probe, pids ...int) (proc.SchedStat, Reading) {
 	panic("not reached")
 }
 
-// near reports whether two amounts differ by at most a share of the second.
+// near reports whether two amounts differ by at most a share of want.
 func near(got, want time.Duration, share float64) bool {
 	return (got - want).Abs() <= time.Duration(share*float64(want))
 }

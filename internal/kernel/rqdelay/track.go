@@ -7,11 +7,11 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// tracked has the cgroups of each slot.
+// tracked holds the cgroups of each slot.
 type tracked struct {
 	groups map[uint64]owner
 	slots  map[Slot]Class
-	size   map[Slot]int // cgroups of the slot
+	size   map[Slot]int // number of cgroups of each slot
 }
 
 type owner struct {
@@ -23,7 +23,7 @@ func newTracked() tracked {
 	return tracked{groups: map[uint64]owner{}, slots: map[Slot]Class{}, size: map[Slot]int{}}
 }
 
-// check refuses what would make the counts of a slot meaningless.
+// check rejects a request that would mix classes in a slot.
 func (t tracked) check(id uint64, o owner) error {
 	if o.slot < First {
 		return fmt.Errorf("want a slot from %d to %d", uint8(First), uint8(Last))
@@ -60,7 +60,7 @@ func (t tracked) remove(id uint64) {
 	}
 }
 
-// sensitive reports whether there is an LS slot.
+// sensitive reports whether any slot is LS.
 func (t tracked) sensitive() bool {
 	for _, class := range t.slots {
 		if class == LS {
@@ -73,13 +73,13 @@ func (t tracked) sensitive() bool {
 // Track counts a cgroup and all cgroups below it under a slot, except those
 // that are tracked themselves. The id is the inode number of its directory in
 // the hierarchy of the CPU controller. A later call for the same cgroup
-// replaces an earlier one. Several cgroups may share a slot if they share the
-// class.
+// replaces an earlier one. Several cgroups may share a slot if they have the
+// same class.
 //
-// A thread that is running at this moment counts from its next switch on. The
-// counters of a slot continue from its last owner: take differences
-// (Reading.Since), and after Forget give the slot to another workload only
-// after a reading.
+// A thread that runs at this moment counts from its next switch on. The
+// counters of a slot continue from its last owner, so use differences
+// (Reading.Since). After Forget, take a Reading before the slot gets another
+// workload.
 func (p *Probe) Track(slot Slot, cgroupID uint64, class Class) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,7 +113,7 @@ func (p *Probe) track(id uint64, o owner) error {
 }
 
 // Forget stops counting a cgroup under its slot. A cgroup that is not tracked
-// is no error.
+// is not an error.
 func (p *Probe) Forget(cgroupID uint64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,8 +137,8 @@ func (p *Probe) forget(id uint64) error {
 	return p.changed()
 }
 
-// changed makes the CPUs look up their cgroups again, and keeps the program
-// attached as long as there is a wait to record.
+// changed makes the CPUs look up their cgroups again. It attaches the program
+// while there is an LS slot, and detaches it otherwise.
 func (p *Probe) changed() error {
 	p.generation++
 	if err := p.kernel.Generation.Set(p.generation); err != nil {

@@ -6,7 +6,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Kind says what an [Event] tells.
+// A Kind is the type of an [Event].
 type Kind uint8
 
 // The events of the scheduler that are recorded (include/trace/events/sched.h).
@@ -27,6 +27,6 @@ type Event struct {
 	At   time.Duration // on the monotonic clock
 	CPU  unit.CPU      // where it happened
 	Kind Kind
-	// Thread is who was woken, or who came to the CPU; Prev is who left it.
+	// Thread was woken, or came to the CPU; Prev left the CPU.
 	Thread, Prev Thread
 }

@@ -8,21 +8,22 @@ import (
 	"strings"
 )
 
-// A layout is where the fields of a record lie, as a format file of tracefs
-// tells (Documentation/trace/events.rst, "Event formats").
+// A layout is the position of the fields in a record, from a format file of
+// tracefs (Documentation/trace/events.rst, "Event formats").
 type layout struct {
 	id     uint16
 	fields map[string]field
 }
 
-// A field is a run of bytes in a record. One that is dynamic (__data_loc)
-// holds offset and length of the real one, in the low and the high 16 bits.
+// A field is a range of bytes in a record. A dynamic field (__data_loc) holds
+// the offset and the length of the text, in the low and the high 16 bits.
 type field struct {
 	offset, size int
 	dynamic      bool
 }
 
-// parseLayout reads a format file. header_page has the same lines, but no id.
+// parseLayout reads a format file, or header_page, which has the same lines but
+// no id.
 func parseLayout(text string) (layout, error) {
 	l := layout{fields: map[string]field{}}
 	for line := range strings.Lines(text) {
@@ -60,12 +61,12 @@ func parseLayout(text string) (layout, error) {
 	return l, nil
 }
 
-// need returns an error if a field is not there or cannot be read as what it
-// should be.
+// need returns an error if a required number or text is missing or has another
+// type.
 func (l layout) need(numbers, texts []string) error {
 	for _, name := range numbers {
 		if f, ok := l.fields[name]; !ok || f.size != 4 || f.dynamic {
-			return fmt.Errorf("trace format: field %s of event %d is %d bytes, want a number of 4: %w", name, l.id, f.size, ErrUnsupported)
+			return fmt.Errorf("trace format: field %s of event %d has %d bytes, want 4: %w", name, l.id, f.size, ErrUnsupported)
 		}
 	}
 	for _, name := range texts {
@@ -76,7 +77,7 @@ func (l layout) need(numbers, texts []string) error {
 	return nil
 }
 
-// number reads a field of 4 bytes; 0 where the record is too short.
+// number reads a field of 4 bytes. It returns 0 if the record is too short.
 func (l layout) number(record []byte, name string) int {
 	f := l.fields[name]
 	if f.offset+4 > len(record) {

@@ -9,11 +9,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Class is what a thread is to the judgement.
+// Class is the class of a thread in a Report.
 type Class uint8
 
-// The classes. Other is all that is neither of the two: kernel threads, the
-// system, the judge itself.
+// The classes. Other holds all other threads: kernel threads, the system, and
+// the recorder itself.
 const (
 	Other Class = iota
 	BE
@@ -21,29 +21,32 @@ const (
 	idle // the CPU's idle loop
 )
 
-// Rules say how events are judged.
+// Rules are the parameters of Judge.
 type Rules struct {
-	// Cores gives the core of each CPU that counts. Events of other CPUs only
-	// tell about wake-ups. A CPU that is offline must not be in it: it would
-	// count as one that BE has left idle.
+	// Cores gives the core of each judged CPU. Wake-ups are read from the other
+	// CPUs, too. Cores must not contain an offline CPU, because its time would
+	// count as idle time that BE could have used.
 	Cores map[unit.CPU]int
-	// ClassOf gives the class of a thread. It is not asked about the idle loop.
+	// ClassOf gives the class of a thread. Judge does not call it for the idle
+	// loop.
 	ClassOf func(Thread) Class
-	// Epsilon is how long LS may have run on the sibling for a BE start to be
-	// put down to the race of two CPUs that switch at the same time.
+	// Epsilon is the tolerance for two CPUs of a core that switch at the same
+	// time: a BE start beside LS is a fault only if LS has run longer than
+	// Epsilon.
 	Epsilon time.Duration
 	// Hold is the time, after an LS thread leaves a CPU, in which BE should
 	// still stay off the siblings of that CPU; see Report.BEIdeal.
 	Hold time.Duration
-	// From and To bound what is judged, on the clock of the events; zero: from
-	// the first event to the last. Events before From still tell who runs.
+	// From and To are the bounds of the judged time, on the clock of the
+	// events. Zero values mean the first and the last event. Events before From
+	// still determine which thread runs.
 	From, To time.Duration
 }
 
-// Judge says from a complete record who ran where beside whom, and how long
-// who waited. The events may come in any order; those of one CPU must be
-// complete from the first to the last of them. Who runs before a CPU's first
-// switch is who that switch takes off the CPU.
+// Judge derives from a complete record which threads ran on the same core at
+// the same time, and how long threads waited. The events may come in any order,
+// but the events of one CPU must be complete. Before the first switch of a CPU,
+// the thread that leaves the CPU in that switch runs there.
 func Judge(events []Event, rules Rules) (Report, error) {
 	if len(events) == 0 {
 		return Report{}, fmt.Errorf("judge a trace: no events: %w", ErrVoid)
@@ -66,31 +69,33 @@ func Judge(events []Event, rules Rules) (Report, error) {
 	return c.verdict()
 }
 
-// A core is what is known about the threads of one core.
+// A core holds the state of the CPUs of one core.
 type core struct {
 	threads []*hardwareThread
-	at      time.Duration // up to when its time is accounted
+	at      time.Duration // the time up to which account has counted
 }
 
-// A hardwareThread is a CPU, and who is on it.
+// A hardwareThread is a CPU and the class of the thread that runs there.
 type hardwareThread struct {
 	id    unit.CPU
 	core  *core
 	class Class
-	since time.Duration // of class; before Rules.From if need be
-	// hold is until when its siblings wait for LS that ended here.
+	since time.Duration // start of class; may lie before Rules.From
+	// hold is the end of the time in which BE must stay off the siblings after
+	// LS left.
 	hold time.Duration
-	// expelling: LS began at expel beside the BE that runs here.
+	// expelling: LS started on a sibling, at the time expel, while BE runs
+	// here.
 	expelling bool
 	expel     time.Duration
 }
 
-// A court holds what the events so far have told.
+// A court holds the state after the events so far.
 type court struct {
 	rules   Rules
 	cpus    map[unit.CPU]*hardwareThread
 	cores   []*core
-	running map[int]bool          // threads on a CPU
+	running map[int]bool          // threads that are on a CPU
 	woken   map[int]time.Duration // threads that are ready and not yet on a CPU
 	report  Report
 
@@ -138,13 +143,13 @@ func (c *court) classOf(t Thread) Class {
 	return c.rules.ClassOf(t)
 }
 
-// judged says whether a moment is within the bounds.
+// judged reports whether a moment is within the bounds.
 func (c *court) judged(at time.Duration) bool { return at >= c.rules.From && at <= c.rules.To }
 
 func (c *court) hear(e *Event) {
 	switch e.Kind {
 	case Wake:
-		// A thread may be woken before it has gone to sleep, or twice.
+		// A thread may be woken twice, or before it sleeps.
 		if _, twice := c.woken[e.Thread.TID]; !twice && !c.running[e.Thread.TID] {
 			c.woken[e.Thread.TID] = e.At
 		}
@@ -163,8 +168,7 @@ func (c *court) hear(e *Event) {
 	}
 }
 
-// change puts a thread of another class, or another thread of the same class,
-// on a CPU.
+// change puts another thread on a CPU, of the same class or of another.
 func (c *court) change(h *hardwareThread, next Class, at time.Duration) {
 	c.account(h.core, min(at, c.rules.To))
 	if next == BE {
@@ -198,7 +202,8 @@ func (c *court) change(h *hardwareThread, next Class, at time.Duration) {
 	}
 }
 
-// start notes that a BE thread came to a CPU, if LS runs beside it.
+// start counts the start of a BE thread on a CPU, and measures it if LS runs on
+// a sibling.
 func (c *court) start(h *hardwareThread, at time.Duration) {
 	if !c.judged(at) {
 		return
@@ -219,8 +224,8 @@ func (c *court) start(h *hardwareThread, at time.Duration) {
 	}
 }
 
-// expelled ends the measuring of how long BE stayed beside LS that had begun:
-// because BE left, or because LS ended first.
+// expelled ends the measurement of the time for which BE stayed beside a new LS
+// thread. left is true if BE left, false if LS ended first.
 func (c *court) expelled(h *hardwareThread, at time.Duration, left bool) {
 	if !h.expelling {
 		return
@@ -239,7 +244,7 @@ func (c *court) besideLS(h *hardwareThread) bool {
 	return slices.ContainsFunc(h.core.threads, func(s *hardwareThread) bool { return s != h && s.class == LS })
 }
 
-// account adds up the time of a core since the last change on it.
+// account adds the time since the last change on a core to the report.
 func (c *court) account(k *core, now time.Duration) {
 	if now <= k.at {
 		return
@@ -275,13 +280,13 @@ func (c *court) account(k *core, now time.Duration) {
 	}
 }
 
-// verdict closes the books.
+// verdict completes the report.
 func (c *court) verdict() (Report, error) {
 	for _, k := range c.cores {
 		c.account(k, c.rules.To)
 	}
 	if len(c.cores) == 0 {
-		return Report{}, fmt.Errorf("judge a trace: none of the CPUs that count has switched: %w", ErrVoid)
+		return Report{}, fmt.Errorf("judge a trace: no judged CPU has a switch: %w", ErrVoid)
 	}
 	r := c.report
 	r.From, r.To = c.rules.From, c.rules.To

@@ -16,9 +16,9 @@ import (
 
 const µs = time.Microsecond
 
-// script reads a trace as a test writes it: a time in microseconds, and
-// "cpu0 a>b" or "wake a". The first letter of a name is the class: l for LS,
-// b for BE, o for others; "-" is the idle loop.
+// script parses a trace in the notation of the tests: a time in microseconds,
+// and "cpu0 a>b" or "wake a". The first letter of a name is the class: l for
+// LS, b for BE, o for others. The idle loop is "-".
 func script(t *testing.T, text string) []Event {
 	t.Helper()
 	tids := map[string]Thread{"-": {TID: 0, Comm: "swapper"}}
@@ -56,15 +56,15 @@ func classByName(t Thread) Class {
 	return Other
 }
 
-// oneCore is a core of two threads.
+// oneCore is a core of two hardware threads.
 var oneCore = map[unit.CPU]int{0: 0, 1: 0}
 
 func one(d time.Duration) Quantiles {
 	return Quantiles{Count: 1, P50: d, P90: d, P99: d, Max: d}
 }
 
-// TestWhoRanBesideWhom spells out each figure of the report. Times are
-// written for the whole report, so that none changes unseen.
+// TestWhoRanBesideWhom checks every field of the report, so that a change of
+// any field fails the test.
 func TestWhoRanBesideWhom(t *testing.T) {
 	for name, c := range map[string]struct {
 		trace string

@@ -13,12 +13,13 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// recorder opens the kernel's trace, where there is one and we may.
+// recorder opens the kernel's trace. It skips the test without tracefs or
+// without the permission.
 func recorder(t *testing.T, perCPU unit.Bytes) *Recorder {
 	t.Helper()
 	root, err := Root()
 	if errors.Is(err, ErrUnsupported) {
-		t.Skip(err) // mounting it is left to whoever owns the machine
+		t.Skip(err) // a test does not mount tracefs on the machine of its user
 	}
 	if err == nil {
 		var r *Recorder
@@ -38,14 +39,14 @@ func recorder(t *testing.T, perCPU unit.Bytes) *Recorder {
 	return nil
 }
 
-// sleeper sleeps and spins in turn on one CPU, and returns its thread id and
-// when each turn of work began and ended.
+// sleeper alternates between sleep and spinning on one CPU. It returns its
+// thread id and the begin and end of each burst.
 func sleeper(t *testing.T, cpu, turns int, work time.Duration) (tid int, bursts [][2]time.Duration) {
 	t.Helper()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // never unlocked: the thread ends, with its affinity
+		runtime.LockOSThread() // never unlocked, so that the thread ends together with its affinity
 		tid = unix.Gettid()
 		var set unix.CPUSet
 		set.Set(cpu)
@@ -65,7 +66,7 @@ func sleeper(t *testing.T, cpu, turns int, work time.Duration) (tid int, bursts 
 	return tid, bursts
 }
 
-// now is on the clock of the events.
+// now returns the time on the clock of the events.
 func now() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
@@ -90,7 +91,7 @@ func TestTheKernelsRecordAgreesWithWhoWasTraced(t *testing.T) {
 	for _, b := range bursts {
 		spun += b[1] - b[0]
 	}
-	// The thread under test is LS, and the only one.
+	// The thread under test is the only LS thread.
 	report, err := Judge(events, Rules{
 		Cores: map[unit.CPU]int{0: 0}, From: begun, To: ended,
 		ClassOf: func(t Thread) Class {
@@ -104,9 +105,9 @@ func TestTheKernelsRecordAgreesWithWhoWasTraced(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d events; spun %v, %+v", len(events), spun, report)
-	// What others took of its time it saw as spinning.
+	// The spinning time includes the time in which other threads had the CPU.
 	if report.LSTime > spun+10*time.Millisecond || report.LSTime < 10*time.Millisecond {
-		t.Errorf("ran %v by the trace, spun %v by its own clock", report.LSTime, spun)
+		t.Errorf("ran %v according to the trace, but spun %v according to its own clock", report.LSTime, spun)
 	}
 	if report.Bursts < 10 || report.LSWake.Count < 10 || report.LSWake.P50 <= 0 {
 		t.Errorf("%d bursts, %d wake-ups of p50 %v; want 10 or more of each", report.Bursts, report.LSWake.Count, report.LSWake.P50)

@@ -14,9 +14,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Root finds where tracefs is mounted: at its own place, or below debugfs
-// (Documentation/trace/ftrace.rst, "The File System"). Nothing is mounted.
-// Without one it gives ErrUnsupported.
+// Root returns the mount point of tracefs: its own, or the one below debugfs
+// (Documentation/trace/ftrace.rst, "The File System"). Root mounts nothing.
+// Without a mount it returns ErrUnsupported.
 func Root() (string, error) {
 	for _, root := range []string{"/sys/kernel/tracing", "/sys/kernel/debug/tracing"} {
 		if _, err := os.Stat(filepath.Join(root, "instances")); err == nil {
@@ -26,19 +26,19 @@ func Root() (string, error) {
 	return "", fmt.Errorf("find tracefs: it is not mounted at /sys/kernel/tracing: %w", ErrUnsupported)
 }
 
-// A Recorder records the scheduler's events of all CPUs in a trace instance of
-// its own, beside whatever else is traced on the machine.
+// A Recorder records the scheduler's events of all CPUs in its own trace
+// instance, so it does not disturb other traces of the machine.
 type Recorder struct {
 	dir    string
 	reader pageReader
 }
 
-// kinds are the events that are recorded.
+// kinds are the recorded events.
 var kinds = map[string]Kind{"sched_switch": Switch, "sched_wakeup": Wake, "sched_wakeup_new": Wake}
 
-// Open makes an instance below root with a buffer of so many bytes for each
-// CPU; 100 bytes hold a switch. It records nothing yet. Without the privilege
-// it fails with an error that wraps fs.ErrPermission.
+// Open makes an instance below root with a buffer of perCPU bytes for each CPU.
+// One sched_switch needs about 100 bytes. The recording does not start yet.
+// Without the privilege the error wraps fs.ErrPermission.
 func Open(root string, perCPU unit.Bytes) (*Recorder, error) {
 	r := &Recorder{
 		dir:    filepath.Join(root, "instances", "tenon-"+strconv.Itoa(os.Getpid())),
@@ -77,7 +77,7 @@ func (r *Recorder) prepare(perCPU unit.Bytes) error {
 
 func (r *Recorder) readLayouts() error {
 	var err error
-	// Only the top instance has it.
+	// Only the top instance has header_page.
 	if r.reader.page, err = readLayout(filepath.Join(r.dir, "../../events/header_page")); err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (r *Recorder) write(name, value string) error {
 	return nil
 }
 
-// Start forgets what was recorded and records from now on.
+// Start discards earlier events and starts the recording.
 func (r *Recorder) Start() error {
 	if err := r.write("trace", "\n"); err != nil {
 		return err
@@ -129,8 +129,8 @@ func (r *Recorder) Start() error {
 	return r.write("tracing_on", "1")
 }
 
-// Stop ends the recording and returns its events, those of each CPU in their
-// order. With ErrVoid some are lost, and what is there must not be judged.
+// Stop ends the recording and returns its events; those of each CPU are in
+// order. ErrVoid means that events are lost, so the rest must not be judged.
 func (r *Recorder) Stop() ([]Event, error) {
 	if err := r.write("tracing_on", "0"); err != nil {
 		return nil, err
@@ -161,7 +161,7 @@ func (r *Recorder) readCPU(events []Event, cpu unit.CPU, dir string) ([]Event, e
 	if err := complete(string(stats)); err != nil {
 		return events, fmt.Errorf("read the trace of CPU %d: %w", cpu, err)
 	}
-	// Not through os.File: its poller would wait at the end of the pipe.
+	// os.File would use its poller and wait at the end of the pipe.
 	fd, err := syscall.Open(filepath.Join(dir, "trace_pipe_raw"), syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return events, fmt.Errorf("open trace_pipe_raw of CPU %d: %w", cpu, err)
@@ -185,7 +185,7 @@ func (r *Recorder) readCPU(events []Event, cpu unit.CPU, dir string) ([]Event, e
 	}
 }
 
-// complete reads per_cpu/cpuN/stats and says whether all events are there.
+// complete reads per_cpu/cpuN/stats. It returns an error if events are lost.
 func complete(stats string) error {
 	for line := range strings.Lines(stats) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
@@ -199,7 +199,7 @@ func complete(stats string) error {
 	return nil
 }
 
-// Close removes the instance with all that it holds.
+// Close removes the instance and its events.
 func (r *Recorder) Close() error {
 	if err := os.Remove(r.dir); err != nil {
 		return fmt.Errorf("remove the trace instance: %w", err)

@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Report is what the scheduler did between two moments, by its own record.
-// Times of CPUs are summed over the CPUs that count.
+// A Report describes the scheduler's behaviour between two moments, according
+// to the trace. CPU times are sums over the judged CPUs.
 type Report struct {
 	From time.Duration `json:"from_ns"`
 	To   time.Duration `json:"to_ns"`
@@ -19,45 +19,50 @@ type Report struct {
 	BETime    time.Duration `json:"be_time_ns"`
 	OtherTime time.Duration `json:"other_time_ns"`
 	IdleTime  time.Duration `json:"idle_time_ns"`
-	// Bursts counts how often LS came to a CPU that had not run LS.
+	// Bursts counts the switches to LS on a CPU that did not run LS before.
 	Bursts int `json:"ls_bursts"`
 
-	// BesideTime is the part of LSTime in which BE ran on the same core.
+	// BesideTime is the part of LSTime during which BE ran on the same core.
 	BesideTime time.Duration `json:"be_beside_ls_ns"`
-	// BEStarts counts the switches to a BE thread. BEStartsBesideLS are those
-	// made when LS had run on the same core for longer than Rules.Epsilon.
+	// BEStarts counts the switches to a BE thread. BEStartsBesideLS counts
+	// those for which LS had already run on the same core for longer than
+	// Rules.Epsilon.
 	BEStarts         int `json:"be_starts"`
 	BEStartsBesideLS int `json:"be_starts_beside_ls"`
-	// BEStartAfter is how long LS had run, of all starts beside it.
+	// BEStartAfter is the time for which LS had already run, over all BE starts
+	// beside LS.
 	BEStartAfter Quantiles `json:"be_start_after_ls"`
-	// Expel is how long BE stayed on the sibling after LS had begun. Unexpelled
-	// of them stayed until LS ended, and count with that time.
+	// Expel is the time for which BE stayed on the sibling after LS started.
+	// Unexpelled counts the cases in which BE stayed until LS ended; Expel
+	// includes them.
 	Expel      Quantiles `json:"expel"`
 	Unexpelled int       `json:"unexpelled"`
 
-	// BEIdeal is the CPU time that was legal for BE: of all CPUs, while neither
-	// they nor their siblings ran LS, nor the siblings within Rules.Hold before.
+	// BEIdeal is the CPU time that BE was allowed to use. A CPU counts while
+	// neither it nor a sibling runs LS, and no sibling ran LS within the last
+	// Rules.Hold.
 	BEIdeal time.Duration `json:"be_ideal_ns"`
 
-	// LSWake and BEWake are the delays from being woken to running.
+	// LSWake and BEWake are the delays between wake-up and run.
 	LSWake Quantiles `json:"ls_wake"`
 	BEWake Quantiles `json:"be_wake"`
-	// LongestWait is of those that were woken and had not run at the end.
+	// LongestWait is the longest wait of the threads that were woken and had
+	// not run at the end.
 	LongestWait time.Duration `json:"longest_wait_ns"`
 
-	// Unseen are CPUs that never switched: who runs there is unknown, and they
-	// count nowhere.
+	// Unseen are the CPUs that never switched. Their threads are unknown, so
+	// these CPUs are not judged.
 	Unseen []unit.CPU `json:"unseen,omitempty"`
 }
 
-// BesideRatio is the part of the LS time with BE on the same core, from 0 to
-// 1; not a number without LS.
+// BesideRatio is the share of the LS time with BE on the same core, from 0 to
+// 1; NaN without LS.
 func (r Report) BesideRatio() float64 { return float64(r.BesideTime) / float64(r.LSTime) }
 
-// BEShare is the part that BE got of its ideal; not a number if that is 0.
+// BEShare is BETime divided by BEIdeal; NaN if BEIdeal is 0.
 func (r Report) BEShare() float64 { return float64(r.BETime) / float64(r.BEIdeal) }
 
-// Quantiles describe a sample of durations; all zero if there are none.
+// Quantiles describe a sample of durations; all are zero for an empty sample.
 type Quantiles struct {
 	Count int           `json:"count"`
 	P50   time.Duration `json:"p50_ns"`
@@ -66,8 +71,8 @@ type Quantiles struct {
 	Max   time.Duration `json:"max_ns"`
 }
 
-// quantilesOf sorts the sample. A quantile is the smallest value with at least
-// that part of the sample at or below it.
+// quantilesOf sorts the sample. A quantile is the smallest value for which at
+// least that share of the sample is less or equal.
 func quantilesOf(sample []time.Duration) Quantiles {
 	if len(sample) == 0 {
 		return Quantiles{}

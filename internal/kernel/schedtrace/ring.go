@@ -8,16 +8,16 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Types of the entries of a page of the ring buffer, as header_event of
-// tracefs lists them: up to 28 is a record of so many times 4 bytes.
+// Types of the entries of a page of the ring buffer, from header_event of
+// tracefs. A type up to 28 is a record of that many 4-byte words.
 const (
-	entryLong    = 0  // a record whose length, itself included, is in the first 4 bytes
-	entryPadding = 29 // nothing more on this page, or a record that was discarded
+	entryLong    = 0  // a record; its first 4 bytes hold its length, themselves included
+	entryPadding = 29 // the end of the page, or a discarded record
 	entryExtend  = 30 // a delta of more than 27 bits
 	entryStamp   = 31 // an absolute time of 59 bits
 )
 
-// Parts of a page's commit field.
+// Bits of a page's commit field.
 const (
 	commitMask   = 1<<27 - 1
 	missedEvents = 1 << 31
@@ -25,8 +25,8 @@ const (
 
 // A pageReader turns the raw pages of per_cpu/cpuN/trace_pipe_raw into events.
 type pageReader struct {
-	page   layout         // of header_page
-	decode map[int]decode // by the id of the event
+	page   layout         // the layout of header_page
+	decode map[int]decode // by event id
 	names  map[string]string
 }
 
@@ -35,8 +35,8 @@ type decode struct {
 	kind Kind
 }
 
-// read appends the events of one page of one CPU. It fails with ErrVoid if the
-// kernel says that events before it are lost.
+// read appends the events of one page of one CPU. It returns ErrVoid if the
+// kernel has lost events before this page.
 func (r *pageReader) read(events []Event, cpu unit.CPU, page []byte) ([]Event, error) {
 	begin := r.page.fields["data"].offset
 	if len(page) < begin || begin < 16 {
@@ -48,14 +48,14 @@ func (r *pageReader) read(events []Event, cpu unit.CPU, page []byte) ([]Event, e
 	}
 	end := begin + int(commit&commitMask)
 	if end > len(page) {
-		return events, fmt.Errorf("read a page of the trace of CPU %d: %d bytes are used of %d: %w", cpu, end, len(page), ErrVoid)
+		return events, fmt.Errorf("read a page of the trace of CPU %d: the header says that %d of %d bytes are used: %w", cpu, end, len(page), ErrVoid)
 	}
 	now := binary.NativeEndian.Uint64(page[r.page.fields["timestamp"].offset:])
 	page = page[begin:end]
 	for len(page) >= 4 {
 		head := binary.NativeEndian.Uint32(page)
 		kind, delta := head&31, uint64(head>>5)
-		size, record := 4, 0 // of the whole entry, and where its record begins
+		size, record := 4, 0 // size of the whole entry; offset of the record in it
 		switch {
 		case kind == entryPadding && delta == 0:
 			return events, nil
@@ -77,7 +77,8 @@ func (r *pageReader) read(events []Event, cpu unit.CPU, page []byte) ([]Event, e
 			if kind == entryExtend {
 				now += far
 			} else {
-				// The kernel stores 59 bits; the page's own stamp has the others.
+				// The entry holds the low 59 bits; the page's timestamp holds
+				// the others.
 				now = now&^(1<<59-1) | far
 			}
 		default:
@@ -86,7 +87,7 @@ func (r *pageReader) read(events []Event, cpu unit.CPU, page []byte) ([]Event, e
 			record = 4
 		}
 		if size > len(page) || size < 4 {
-			return events, fmt.Errorf("read a page of the trace of CPU %d: an entry of %d bytes where %d are left: %w", cpu, size, len(page), ErrVoid)
+			return events, fmt.Errorf("read a page of the trace of CPU %d: an entry of %d bytes, but only %d bytes are left: %w", cpu, size, len(page), ErrVoid)
 		}
 		if record > 0 {
 			events = r.event(events, cpu, time.Duration(now), page[record:size])
@@ -96,7 +97,8 @@ func (r *pageReader) read(events []Event, cpu unit.CPU, page []byte) ([]Event, e
 	return events, nil
 }
 
-// event appends what a record tells, if it is one of those asked for.
+// event decodes a record and appends its event, if it is one of the recorded
+// kinds.
 func (r *pageReader) event(events []Event, cpu unit.CPU, at time.Duration, record []byte) []Event {
 	if len(record) < 2 {
 		return events
@@ -116,7 +118,7 @@ func (r *pageReader) event(events []Event, cpu unit.CPU, at time.Duration, recor
 	return append(events, e)
 }
 
-// name makes one string of all equal names.
+// name returns one shared string for equal names.
 func (r *pageReader) name(text []byte) string {
 	if name, ok := r.names[string(text)]; ok {
 		return name

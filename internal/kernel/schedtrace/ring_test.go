@@ -55,7 +55,7 @@ func words(ws ...uint32) []byte {
 	return b
 }
 
-// wakeRecord is the record of sched_wakeup of thread 42, "worker".
+// wakeRecord is a sched_wakeup record of thread 42, "worker".
 func wakeRecord() []byte {
 	b := append(words(77, 7), "worker\x00garbage\x00\x00"...)
 	return append(b, words(42)...)
@@ -69,7 +69,7 @@ func join(parts ...[]byte) []byte {
 	return b
 }
 
-// ofPage puts the head of a page before its entries.
+// ofPage makes a page from a header and entries.
 func ofPage(stamp uint64, flags uint64, entries ...[]byte) []byte {
 	data := join(entries...)
 	b := binary.NativeEndian.AppendUint64(nil, stamp)
@@ -135,7 +135,7 @@ func TestADamagedPageIsVoid(t *testing.T) {
 func TestALossyBufferIsVoid(t *testing.T) {
 	const sound = "entries: 129\noverrun: 0\ncommit overrun: 0\nbytes: 1280\noldest event ts:  2725.8\nnow ts:  2734.5\ndropped events: 0\nread events: 42\n"
 	if err := complete(sound); err != nil {
-		t.Errorf("nothing is lost: %v", err)
+		t.Errorf("complete statistics: %v", err)
 	}
 	for _, lossy := range []string{"overrun: 3", "commit overrun: 1", "dropped events: 88"} {
 		if err := complete(sound + lossy + "\n"); !errors.Is(err, ErrVoid) {
@@ -150,12 +150,12 @@ func TestAFormatThatIsNotKnownIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := l.need([]string{"common_type"}, nil); !errors.Is(err, ErrUnsupported) {
-		t.Errorf("a number of 2 bytes: error %v, want ErrUnsupported", err)
+		t.Errorf("a number field of 2 bytes: error %v, want ErrUnsupported", err)
 	}
 	if err := l.need(nil, []string{"next_comm"}); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("a field that is not there: error %v, want ErrUnsupported", err)
 	}
 	if _, err := parseLayout("ID: many\n"); err == nil {
-		t.Error("an id that is no number is taken")
+		t.Error("an id that is not a number is accepted")
 	}
 }

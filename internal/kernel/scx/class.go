@@ -7,24 +7,24 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// A Class is how the scheduler treats the threads of a cgroup. A thread is
-// scheduled as BE when its policy is SCHED_EXT, whatever the class of its
-// cgroup; the class BE marks cgroups whose threads should be SCHED_EXT and
-// serves to find those that are not (Stray).
+// A Class determines how the scheduler treats the threads of a cgroup. A thread
+// is scheduled as BE if its policy is SCHED_EXT, whatever the class of its
+// cgroup. The class BE marks cgroups whose threads should be SCHED_EXT, so that
+// the scheduler can report the others (Stray).
 type Class uint8
 
-// The classes. A cgroup that is in no classified group is Normal, and so are
-// kernel threads: they neither keep BE away nor are BE.
+// The classes. Kernel threads and threads outside all classified groups are
+// Normal: they are not BE and do not keep BE away.
 const (
 	Normal Class = iota
 	BE
-	LS  // runs before BE on its CPU; BE may run beside it
-	LSX // runs before BE on its CPU, and BE leaves the sibling (Params.SMTRule)
+	LS  // runs before BE on its CPU; BE may run on the sibling
+	LSX // runs before BE on its CPU, and BE must leave the sibling (Params.SMTRule)
 
 	classes = int(LSX) + 1
 )
 
-// String is the name of the class.
+// String returns the name of the class.
 func (c Class) String() string {
 	switch c {
 	case Normal:
@@ -39,8 +39,8 @@ func (c Class) String() string {
 	return fmt.Sprintf("class %d", uint8(c))
 }
 
-// Slots is how many pods have weights, quotas and run times of their own. Slot
-// 0 is one of them: it is for all BE threads that belong to no pod.
+// Slots is the number of slots, each with a weight, a quota and a run time.
+// Slot 0 is for all BE threads that belong to no pod.
 const Slots = 256
 
 // A Group is a cgroup and all cgroups below it, except those that are
@@ -48,10 +48,10 @@ const Slots = 256
 type Group struct {
 	Cgroup uint64 // the inode number of its directory
 	Class  Class
-	Pod    int // slot of its pod, 0 to Slots-1; used only for BE
+	Pod    int // slot of its pod, 0 to Slots-1; ignored unless Class is BE
 }
 
-// kernel is the number that the BPF program gives to the class.
+// kernel returns the number of the class in the BPF program.
 func (c Class) kernel() scheduler613QosClass {
 	switch c {
 	case BE:
@@ -64,10 +64,10 @@ func (c Class) kernel() scheduler613QosClass {
 	return scheduler613QosClassQOS_NORMAL
 }
 
-// Classify replaces all groups that were classified before. It writes only the
-// differences, so it may be called often. Threads that run at this moment count
-// in their new class from their next context switch on. If the table is full,
-// the last groups stay Normal, and the error says so.
+// Classify replaces all groups. It writes only the differences, so frequent
+// calls are cheap. Threads that run at this moment count in their new class
+// from their next context switch on. If the table is full, the last groups stay
+// Normal and Classify returns an error.
 func (s *Scheduler) Classify(groups []Group) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +89,7 @@ func (s *Scheduler) classify(groups []Group) (err error) {
 		wanted[g.Cgroup] = scheduler613ScxGroup{Class: g.Class.kernel(), Slot: uint32(g.Pod)}
 	}
 	table, changed := s.kernel.Maps[scheduler613MapGroups], false
-	defer func() { // also for a group that is added only in part
+	defer func() { // also after an error that left some groups added
 		if changed {
 			s.generation++
 			err = errors.Join(err, s.kernel.Variables[scheduler613VarGeneration].Set(s.generation))
@@ -106,13 +106,13 @@ func (s *Scheduler) classify(groups []Group) (err error) {
 		changed = true
 	}
 	var full error
-	for _, group := range groups { // in this order: the last groups find the table full
+	for _, group := range groups { // in the given order, so that the last groups find the table full
 		id, g := group.Cgroup, wanted[group.Cgroup]
 		if s.known[id] == g {
 			continue
 		}
-		// A group for which there is no room is Normal; the others should still
-		// be classified.
+		// A group without room stays Normal; the other groups are still
+		// classified.
 		if err := table.Put(id, g); err != nil {
 			full = fmt.Errorf("add cgroup %d to the table of %d: %w", id, table.MaxEntries(), err)
 			continue

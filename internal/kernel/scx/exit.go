@@ -7,15 +7,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An ExitKind is why a scheduler ended (enum scx_exit_kind of the kernel).
+// An ExitKind is the reason for the end of a scheduler (enum scx_exit_kind of
+// the kernel).
 type ExitKind int
 
 // The kinds.
 const (
-	ExitNone       ExitKind = 0    // it has not ended
-	ExitDone       ExitKind = 1    // it was being taken down
+	ExitNone       ExitKind = 0    // the scheduler has not ended
+	ExitDone       ExitKind = 1    // the scheduler was being unloaded
 	ExitUnload     ExitKind = 64   // its owner unloaded it, or its owner died
-	ExitSelf       ExitKind = 65   // it ended itself because Beat stayed away: Silence
+	ExitSelf       ExitKind = 65   // it ended itself: no Beat for Silence, or a long wait
 	ExitKernel     ExitKind = 66   // the kernel ended it: CPU hotplug
 	ExitSysrq      ExitKind = 67   // an operator pressed sysrq-S
 	ExitError      ExitKind = 1024 // the kernel found a fault
@@ -28,18 +29,18 @@ type Exit struct {
 	Kind    ExitKind
 	Code    int64  // of scx_bpf_exit, or of the kernel for ExitKernel
 	Reason  string // the kernel's message
-	Message string // further details of the kernel, may be empty
+	Message string // further details from the kernel; may be empty
 }
 
-// restart is the bit of an exit code that asks for a new load:
+// restart is the bit of an exit code that requests a new load:
 // SCX_ECODE_ACT_RESTART, after a CPU went online or offline.
 const restart = 1 << 48
 
-// Restart reports that there is no fault: load the scheduler again, with the
-// CPUs that are online now.
+// Restart reports whether the scheduler ended only because of CPU hotplug. Then
+// load it again with the CPUs that are online now.
 func (e Exit) Restart() bool { return e.Kind == ExitKernel && e.Code&restart != 0 }
 
-// String is the end as a sentence.
+// String describes the end in one sentence.
 func (e Exit) String() string {
 	if e.Kind == ExitNone {
 		return "it runs"
@@ -51,7 +52,7 @@ func (e Exit) String() string {
 	return text
 }
 
-// readExit reads what ops.exit has written.
+// readExit reads the record that ops.exit wrote.
 func (s *Scheduler) readExit() (Exit, error) {
 	var end scheduler613ScxEnd
 	if err := s.kernel.Variables[scheduler613VarEnd].Get(&end); err != nil {
@@ -60,7 +61,7 @@ func (s *Scheduler) readExit() (Exit, error) {
 	return Exit{Kind: ExitKind(end.Kind), Code: end.Code, Reason: text(end.Reason[:]), Message: text(end.Message[:])}, nil
 }
 
-// text is a C string of the kernel.
+// text converts a C string of the kernel.
 func text(c []int8) string {
 	return unix.ByteSliceToString(unsafe.Slice((*byte)(unsafe.Pointer(&c[0])), len(c)))
 }

@@ -14,9 +14,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// These tests run the scheduler in the kernel at hand: see kernel_test.go.
+// These tests run the scheduler in the running kernel: see kernel_test.go.
 
-// saturated has LS keep every CPU busy, for longer than any test, and BE wait.
+// saturated starts LS processes that keep every CPU busy until the test ends,
+// and a BE process that must wait.
 func saturated(t *testing.T) (s stage, sched *Scheduler, be string, pid int) {
 	t.Helper()
 	s = newStage(t)
@@ -35,13 +36,13 @@ func saturated(t *testing.T) (s stage, sched *Scheduler, be string, pid int) {
 	return s, sched, be, pid
 }
 
-// toFair gives all threads of a process back to the kernel's own scheduler, as
-// the agent does before it kills, and when it hears of a long wait.
+// toFair gives all threads of a process back to the kernel's fair class, as the
+// agent does before it kills and after a LongWait.
 func (s stage) toFair(pid int) {
 	s.Helper()
 	threads, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "task"))
 	if err != nil {
-		return // it is gone
+		return // the process has ended
 	}
 	for _, thread := range threads {
 		tid, _ := strconv.Atoi(thread.Name())
@@ -53,8 +54,9 @@ func (s stage) toFair(pid int) {
 
 func gone(pid int) bool { return state(pid) == "" || state(pid) == "Z" }
 
-// TestKilledBEIsGoneWhileLSHasEveryCPU: a killed thread must run to end, and
-// sched_ext gives it no CPU that a fair thread wants.
+// TestKilledBEIsGoneWhileLSHasEveryCPU kills a BE process that gets no CPU. A
+// killed thread must run in order to end, but sched_ext gives it no CPU that a
+// fair thread wants.
 func TestKilledBEIsGoneWhileLSHasEveryCPU(t *testing.T) {
 	t.Run("after it was given back", func(t *testing.T) {
 		s, sched, be, pid := saturated(t)
@@ -91,7 +93,7 @@ func TestKilledBEIsGoneWhileLSHasEveryCPU(t *testing.T) {
 			}
 			if time.Since(begun) > 20*time.Second {
 				logStuck(t)
-				t.Fatalf("it is still there after %v: %+v", time.Since(begun), s.status(sched))
+				t.Fatalf("the killed process still exists after %v: %+v", time.Since(begun), s.status(sched))
 			}
 		}
 		t.Logf("gone after %v", time.Since(begun))
@@ -101,9 +103,9 @@ func TestKilledBEIsGoneWhileLSHasEveryCPU(t *testing.T) {
 	})
 }
 
-// TestUnansweredLongWaitEndsTheScheduler: the owner lives, but nobody gives the
-// waiting thread back. The scheduler goes by itself, before the kernel's watchdog
-// would throw it out.
+// TestUnansweredLongWaitEndsTheScheduler ignores the LongWait events, while the
+// heartbeat continues. The scheduler must end itself before the kernel's
+// watchdog unloads it.
 func TestUnansweredLongWaitEndsTheScheduler(t *testing.T) {
 	s, sched, _, pid := saturated(t)
 	begun, used := time.Now(), s.used(pid)
@@ -122,10 +124,10 @@ func TestUnansweredLongWaitEndsTheScheduler(t *testing.T) {
 			took := time.Since(begun)
 			t.Logf("ended after %v and %d reports: %v", took, told, end.Exit)
 			if end.Kind != ExitSelf || !strings.Contains(end.Message, "waits for too long") {
-				t.Errorf("it ended by %+v, want by itself", end.Exit)
+				t.Errorf("the scheduler ended by %+v, want ExitSelf", end.Exit)
 			}
 			if took < 12*time.Second || took > 24*time.Second {
-				t.Errorf("it ended after %v, want some 15 s", took)
+				t.Errorf("the scheduler ended after %v, want about 15 s", took)
 			}
 			if told == 0 {
 				t.Error("no long wait was reported")
@@ -139,13 +141,14 @@ func TestUnansweredLongWaitEndsTheScheduler(t *testing.T) {
 			}
 		case <-timeout:
 			logStuck(t)
-			t.Fatalf("nothing happened in %v, in which BE ran %v: %+v", time.Since(begun), s.used(pid)-used, s.status(sched))
+			t.Fatalf("the scheduler did not end within %v; BE ran %v: %+v", time.Since(begun), s.used(pid)-used, s.status(sched))
 		}
 	}
 }
 
-// TestMoreGroupsThanTheTableTakes: those that come last are as if nobody had
-// named them, and all is well again when there are fewer.
+// TestMoreGroupsThanTheTableTakes classifies more groups than fit into the
+// table. The last group stays Normal, and gets its class when there is room
+// again.
 func TestMoreGroupsThanTheTableTakes(t *testing.T) {
 	s := newStage(t)
 	first, firstID := s.group("first")
@@ -154,7 +157,7 @@ func TestMoreGroupsThanTheTableTakes(t *testing.T) {
 	const room = int(scheduler613ScxLimitSCX_GROUPS)
 	groups := []Group{{Cgroup: firstID, Class: LS}}
 	for i := range room {
-		groups = append(groups, Group{Cgroup: 1<<40 + uint64(i), Class: BE}) // of no directory
+		groups = append(groups, Group{Cgroup: 1<<40 + uint64(i), Class: BE}) // not the id of a directory
 	}
 	groups = append(groups, Group{Cgroup: lastID, Class: LSX})
 	if err := sched.Classify(groups); err == nil || !strings.Contains(err.Error(), "table of "+strconv.Itoa(room)) {
@@ -165,7 +168,7 @@ func TestMoreGroupsThanTheTableTakes(t *testing.T) {
 	time.Sleep(watch / 6)
 	before, after, took := s.during(sched, watch)
 	if after.Run[LS]-before.Run[LS] < took/6 || after.Run[LSX] != 0 {
-		t.Errorf("in %v the first group ran %v and the one without room %v as LSX, want some and none", took, after.Run[LS]-before.Run[LS], after.Run[LSX])
+		t.Errorf("in %v the first group ran %v as LS and the group without room %v as LSX, want more than 0 and 0", took, after.Run[LS]-before.Run[LS], after.Run[LSX])
 	}
 	s.classify(sched, groups[0], groups[len(groups)-1])
 	time.Sleep(watch / 6)
@@ -175,7 +178,7 @@ func TestMoreGroupsThanTheTableTakes(t *testing.T) {
 	}
 }
 
-// beByCPU is how long each CPU has run BE.
+// beByCPU returns the run time of BE on each CPU.
 func (s stage) beByCPU(sched *Scheduler) map[unit.CPU]time.Duration {
 	s.Helper()
 	ran := map[unit.CPU]time.Duration{}
@@ -189,9 +192,9 @@ func (s stage) beByCPU(sched *Scheduler) map[unit.CPU]time.Duration {
 	return ran
 }
 
-// TestIsolatedCPUs is for a kernel with isolcpus= on its command line. Where the
-// kernel takes the scheduler, BE stays off those CPUs; where it does not, all is
-// as before and the error says why.
+// TestIsolatedCPUs needs a kernel with isolcpus= on its command line. If the
+// kernel accepts the scheduler, BE stays off those CPUs. If not, the error
+// names isolcpus and BE runs in the fair class.
 func TestIsolatedCPUs(t *testing.T) {
 	s := newStage(t)
 	data, err := os.ReadFile("/sys/devices/system/cpu/isolated")
@@ -209,10 +212,10 @@ func TestIsolatedCPUs(t *testing.T) {
 	if err != nil {
 		t.Log(err)
 		if !strings.Contains(err.Error(), "isolcpus") {
-			t.Errorf("the error does not say why: %v", err)
+			t.Errorf("the error does not name isolcpus: %v", err)
 		}
 		if now, err := readLoaded(sysfs); err != nil || now.state != disabled {
-			t.Errorf("afterwards: %+v, %v", now, err)
+			t.Errorf("after the failed load: %+v, %v", now, err)
 		}
 		s.until("BE runs under the fair class", 5*time.Second, func() bool { return s.used(pid) > used })
 		return

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hookAlone runs the program of sched_switch without the scheduler, which it
-// needs no sched_ext for: it then kicks nobody.
+// hookAlone runs the program of sched_switch without the scheduler. This needs
+// no sched_ext, because the program then kicks no CPU.
 func hookAlone(t testing.TB) *Scheduler {
 	t.Helper()
 	s := hookOnly(t)
@@ -23,13 +23,13 @@ func hookAlone(t testing.TB) *Scheduler {
 	return s
 }
 
-// hookOnly loads the program of sched_switch and attaches nothing.
+// hookOnly loads the program of sched_switch without attaching it.
 func hookOnly(t testing.TB) *Scheduler {
 	t.Helper()
 	return hookFor(t, topology(t))
 }
 
-// hookFor does so as for a machine with these CPUs.
+// hookFor does the same as hookOnly for a machine with the given CPUs.
 func hookFor(t testing.TB, cpus []CPU) *Scheduler {
 	t.Helper()
 	l, err := newLayout(cpus)
@@ -64,7 +64,7 @@ func hookFor(t testing.TB, cpus []CPU) *Scheduler {
 	return s
 }
 
-// attachHook returns how to detach it.
+// attachHook attaches the program and returns a function that detaches it.
 func attachHook(t testing.TB, s *Scheduler) (detach func()) {
 	t.Helper()
 	hook, err := link.AttachTracing(link.TracingOptions{
@@ -80,7 +80,7 @@ func attachHook(t testing.TB, s *Scheduler) (detach func()) {
 	}
 }
 
-// switches is how many were seen.
+// switches returns the number of context switches that the program has counted.
 func switches(t testing.TB, s *Scheduler) (n uint64) {
 	t.Helper()
 	for _, c := range topology(t) {
@@ -105,8 +105,8 @@ func TestHookAloneSeesEveryCPU(t *testing.T) {
 	}
 }
 
-// TestHookIsCheap goes by the kernel's own count of what programs take, which
-// takes some time itself.
+// TestHookIsCheap checks the run time of the program per switch, by the
+// kernel's statistics. Taking the statistics also costs time.
 func TestHookIsCheap(t *testing.T) {
 	s := hookAlone(t)
 	stats, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))

@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// name is the scheduler's name in /sys/kernel/sched_ext/root/ops. Kernels may
-// append to it.
+// name is the scheduler's name in /sys/kernel/sched_ext/root/ops. Some kernels
+// append text to it.
 const name = "tenon"
 
-// sysfs is the kernel's directory about sched_ext
+// sysfs is the kernel's directory for sched_ext
 // (Documentation/scheduler/sched-ext.rst).
 const sysfs = "/sys/kernel/sched_ext"
 
@@ -27,19 +27,19 @@ const (
 	disabled = "disabled"
 )
 
-// A loaded is what the kernel's files say of sched_ext.
+// A loaded is the state of sched_ext according to the kernel's files.
 type loaded struct {
 	state string // enabled, disabled, enabling, disabling
 	ops   string // the name of the scheduler; "" without one
-	// schedulers counts the schedulers that were ever loaded, hotplugs the CPUs
-	// that went online or offline, rejected the threads that were refused.
+	// schedulers counts all schedulers loaded since boot, hotplugs the CPUs
+	// that went online or offline, rejected the threads that sched_ext refused.
 	schedulers, hotplugs, rejected uint64
 }
 
 func (l loaded) ours() bool { return l.ops == name || strings.HasPrefix(l.ops, name+"_") }
 
-// readLoaded reads the files of dir. Kernels without sched_ext have none of
-// them: ErrUnsupported.
+// readLoaded reads the files of dir. Kernels without sched_ext lack the files:
+// ErrUnsupported.
 func readLoaded(dir string) (loaded, error) {
 	var l loaded
 	for file, into := range map[string]func(string) error{
@@ -56,7 +56,7 @@ func readLoaded(dir string) (loaded, error) {
 			return loaded{}, fmt.Errorf("read the state of sched_ext: %w", err)
 		}
 	}
-	// The file comes and goes with the scheduler.
+	// The file exists only while a scheduler is loaded.
 	if ops, err := os.ReadFile(filepath.Join(dir, "root", "ops")); err == nil {
 		l.ops = strings.TrimSpace(string(ops))
 	}
@@ -77,13 +77,13 @@ func number(into *uint64) func(string) error {
 	}
 }
 
-// switchEvery makes each CPU do a context switch, by running on it: the hook
-// knows which thread runs on a CPU only after a switch there. CPUs that this
-// thread may not use are left out; the reaper corrects their class later.
+// switchEvery runs briefly on each CPU to cause a context switch there, because
+// the hook learns the running thread only at a switch. It skips CPUs that this
+// thread may not use; the reaper corrects their class later.
 func switchEvery(cpus []CPU) error {
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with its changed affinity
+		runtime.LockOSThread() // never unlocked, so that the thread ends with its changed affinity
 		for _, c := range cpus {
 			var one unix.CPUSet
 			one.Set(int(c.ID))

@@ -11,19 +11,19 @@ import (
 	"tenon.sh/tenon/internal/kernel/task"
 )
 
-// The tests of this file, and of those called …_kernel_test.go, run the scheduler
-// in the kernel at hand, which must have sched_ext, on a machine with two cores
-// of two threads: CPUs 0 and 1, 2 and 3. Tolerances are those of an emulated
-// machine.
+// The tests of this file and of the files *_kernel_test.go run the scheduler in
+// the running kernel, which must have sched_ext. They need a machine with two
+// cores of two threads: CPUs 0 and 1, and CPUs 2 and 3. The tolerances are made
+// for an emulated machine.
 const watch = 3 * time.Second
 
-// Slots of the tests' pods.
+// Slots of the pods in the tests.
 const (
 	podA = iota + 1
 	podB
 )
 
-// during returns what happened in a time.
+// during returns the status before and after a time d.
 func (s stage) during(sched *Scheduler, d time.Duration) (before, after Status, took time.Duration) {
 	s.Helper()
 	before = s.status(sched)
@@ -44,7 +44,7 @@ func (s stage) classify(sched *Scheduler, groups ...Group) {
 	}
 }
 
-// until waits for a condition and returns how long.
+// until waits for a condition and returns the waiting time.
 func (s stage) until(what string, within time.Duration, is func() bool) time.Duration {
 	s.Helper()
 	begun := time.Now()
@@ -57,7 +57,8 @@ func (s stage) until(what string, within time.Duration, is func() bool) time.Dur
 	return time.Since(begun)
 }
 
-// state is the letter of /proc/PID/stat; "": there is no such process.
+// state is the process state of /proc/PID/stat; it is "" if the process does
+// not exist.
 func state(pid int) string {
 	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
@@ -88,8 +89,9 @@ func TestBERunsInSchedExtAndLSStaysFair(t *testing.T) {
 			t.Errorf("BE used %v of %v, the %s counts %v", used, took, what, got)
 		}
 	}
-	// The kernel counts from the start of a switch, the hook from its end; between
-	// the two an emulated CPU can lose its turn, and LS switches a hundred times.
+	// The kernel accounts a switch from its start, the hook from its end. In
+	// between an emulated CPU can lose its time slice, and LS switches a
+	// hundred times.
 	if (lsRun-lsUsed).Abs() > lsUsed/2 || lsUsed < watch/6 {
 		t.Errorf("LS used %v, the hook counts %v", lsUsed, lsRun)
 	}
@@ -98,12 +100,12 @@ func TestBERunsInSchedExtAndLSStaysFair(t *testing.T) {
 		t.Errorf("LS has %v, %v", attr.Policy, err)
 	}
 	if after.Violations != 0 {
-		t.Errorf("%d violations without a rule", after.Violations)
+		t.Errorf("%d violations without the SMT rule", after.Violations)
 	}
 }
 
-// TestBENeverStartsBesideLSX goes by the scheduler's own counters. The judge
-// of the traces is elsewhere.
+// TestBENeverStartsBesideLSX checks the scheduler's own counters. Other tests
+// check the kernel's traces.
 func TestBENeverStartsBesideLSX(t *testing.T) {
 	s := newStage(t)
 	be, beID := s.group("be")
@@ -120,19 +122,19 @@ func TestBENeverStartsBesideLSX(t *testing.T) {
 	idle := after.ExpelIdle - before.ExpelIdle
 	t.Logf("in %v LSX ran %v, BE %v, expelled idle %v, hold idle %v; %+v; delays %v", took, lsx, be1, idle, after.HoldIdle-before.HoldIdle, after.Counts, after.ExpelDelay)
 	if lsx < watch/6 {
-		t.Fatalf("LSX ran %v only: the stage is not set", lsx)
+		t.Fatalf("LSX ran only %v: the set-up of the test failed", lsx)
 	}
 	if after.Expels == before.Expels {
-		t.Error("nobody was expelled")
+		t.Error("no BE thread was expelled")
 	}
 	if v, r := after.Violations-before.Violations, after.Races-before.Races; v != r {
 		t.Errorf("%d violations, of which %d races", v, r)
 	}
-	// The emulator lets a CPU work on for milliseconds before it hears.
+	// In the emulator, an interrupt reaches a CPU milliseconds late.
 	if idle < lsx*4/10 || idle > lsx*12/10 {
 		t.Errorf("the sibling was kept idle for %v, while LSX ran %v", idle, lsx)
 	}
-	// The other core is BE's, and its own at the naps.
+	// BE has the other core all the time, and the core of LSX while LSX sleeps.
 	if be1 < took*3/2 {
 		t.Errorf("BE ran %v in %v on four CPUs", be1, took)
 	}

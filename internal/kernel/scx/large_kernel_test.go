@@ -6,10 +6,11 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// large is a machine of 256 CPUs: 8 caches of 16 cores of two threads.
+// large is the topology of a machine with 256 CPUs: 8 caches with 16 cores of
+// two threads each.
 func large() []CPU { return cpus(8, 16, 2) }
 
-// TestLargeMachineFits reads back what the programs get as constants, and sizes.
+// TestLargeMachineFits checks the constants and the size of the maps.
 func TestLargeMachineFits(t *testing.T) {
 	all := large()
 	l, err := newLayout(all)
@@ -40,7 +41,7 @@ func TestLargeMachineFits(t *testing.T) {
 			}
 		}
 		if places[256].Known != 0 {
-			t.Errorf("%s: a CPU that is not there has place %+v", v.variant, places[256])
+			t.Errorf("%s: a CPU outside the topology has place %+v", v.variant, places[256])
 		}
 		memory := 0
 		for _, m := range spec.Maps {
@@ -53,8 +54,8 @@ func TestLargeMachineFits(t *testing.T) {
 	}
 }
 
-// TestLargeMachineIsCheckedByTheKernel has the kernel at hand check the program of
-// sched_switch, which needs no sched_ext, with those constants.
+// TestLargeMachineIsCheckedByTheKernel lets the running kernel verify the
+// program of sched_switch with those constants. This needs no sched_ext.
 func TestLargeMachineIsCheckedByTheKernel(t *testing.T) {
 	s := hookFor(t, large())
 	var last scheduler613ScxCpu
@@ -63,8 +64,8 @@ func TestLargeMachineIsCheckedByTheKernel(t *testing.T) {
 	}
 }
 
-// TestLargeMachineIsCheckedWhole has it check all programs. They are not attached:
-// the CPUs are not there.
+// TestLargeMachineIsCheckedWhole lets the kernel verify all programs. It cannot
+// attach them, because the machine lacks the CPUs.
 func TestLargeMachineIsCheckedWhole(t *testing.T) {
 	newStage(t)
 	l, err := newLayout(large())

@@ -11,13 +11,13 @@ import (
 	"tenon.sh/tenon/internal/kernel/task"
 )
 
-// These tests run the scheduler in the kernel at hand: see kernel_test.go.
+// These tests run the scheduler in the running kernel: see kernel_test.go.
 
 func TestLoadsAndUnloads(t *testing.T) {
 	s := newStage(t)
 	sched := s.load(Options{})
 	if st := s.status(sched); !st.Running || st.Exit.Kind != ExitNone {
-		t.Fatalf("it does not run: %+v", st)
+		t.Fatalf("the scheduler does not run: %+v", st)
 	}
 	begun := time.Now()
 	if err := sched.Close(); err != nil {
@@ -31,7 +31,7 @@ func TestLoadsAndUnloads(t *testing.T) {
 	if _, err := sched.Status(); !errors.Is(err, ErrClosed) {
 		t.Errorf("Status after Close: %v", err)
 	}
-	for e := range sched.Events() { // ends: it is closed
+	for e := range sched.Events() { // the loop ends because the channel is closed
 		t.Errorf("event %+v of an idle scheduler that was closed", e)
 	}
 }
@@ -90,14 +90,14 @@ func TestAnotherSchedulerIsNotFought(t *testing.T) {
 	s := newStage(t)
 	sched := s.load(Options{})
 	if _, err := Load(Options{CgroupVersion: s.tree.VersionOf("cpu"), Topology: s.cpus}); !errors.Is(err, ErrBusy) {
-		t.Errorf("a second one: %v, want %v", err, ErrBusy)
+		t.Errorf("Load of a second scheduler: %v, want %v", err, ErrBusy)
 	}
 	if st := s.status(sched); !st.Running {
-		t.Errorf("the first one does not run any more: %v", st.Exit)
+		t.Errorf("the first scheduler has ended: %v", st.Exit)
 	}
 }
 
-// ended waits for the last event.
+// ended waits for Exited.
 func (s stage) ended(sched *Scheduler, within time.Duration) Exit {
 	s.Helper()
 	timeout := time.After(within)
@@ -148,7 +148,8 @@ func TestExitsAreReported(t *testing.T) {
 	}
 }
 
-// loadForEver is the role of an owner that dies.
+// loadForEver is the role of a process that loads the scheduler and is then
+// killed.
 func loadForEver() {
 	cpus, err := readTopology()
 	if err == nil {

@@ -7,7 +7,7 @@ import (
 	"tenon.sh/tenon/internal/kernel/task"
 )
 
-// These tests run the scheduler in the kernel at hand: see kernel_test.go.
+// These tests run the scheduler in the running kernel: see kernel_test.go.
 
 func TestQuotaIsEnforced(t *testing.T) {
 	s := newStage(t)
@@ -29,7 +29,7 @@ func TestQuotaIsEnforced(t *testing.T) {
 		t.Errorf("with a quota of 0.5 CPUs the pod got %.3f", share)
 	}
 	if after.Exhausted == 0 || after.Pods[podA].Throttled == 0 {
-		t.Error("no throttling is counted")
+		t.Error("the count of throttled periods did not grow")
 	}
 }
 
@@ -74,6 +74,6 @@ func TestCapOfAllBE(t *testing.T) {
 		t.Errorf("with a cap of 1.5 CPUs BE got %.2f", cpus)
 	}
 	if after.Capped == 0 {
-		t.Error("no refusal by the cap is counted")
+		t.Error("the count of refusals by the cap did not grow")
 	}
 }

@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Load loads the scheduler and waits until it runs. It schedules threads that
-// have the policy SCHED_EXT from then on, and threads that get it later.
+// Load loads the scheduler and waits until it runs. From then on it schedules
+// all threads with the policy SCHED_EXT.
 //
-// It returns ErrUnsupported on a kernel that cannot run it, and ErrBusy when
+// It returns ErrUnsupported if this kernel cannot run it, and ErrBusy if
 // another scheduler is loaded.
 func Load(o Options) (*Scheduler, error) {
 	s, err := load(o)
@@ -36,7 +36,7 @@ func load(o Options) (*Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
-	types := btf.NewCache() // the kernel's types are large: read once, then dropped
+	types := btf.NewCache() // the kernel's types are large, so the cache is dropped after Load
 	variant, err := probe(types)
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func load(o Options) (*Scheduler, error) {
 		return nil, fmt.Errorf("%w: %q is %s", ErrBusy, now.ops, now.state)
 	}
 	s := &Scheduler{
-		variant: variant, layout: layout, since: time.Now(), generation: 1, // the value in the program before the first change
+		variant: variant, layout: layout, since: time.Now(), generation: 1, // the initial value in the program
 		topology: o.Topology, events: make(chan Event, eventsKept), listened: make(chan struct{}), known: map[uint64]scheduler613ScxGroup{},
 	}
 	err = s.open(o, types, now.hotplugs)
@@ -66,7 +66,7 @@ func load(o Options) (*Scheduler, error) {
 	return s, nil
 }
 
-// open fits the programs to the machine and the options, and loads them.
+// open adapts the programs to the machine and the options, and loads them.
 func (s *Scheduler) open(o Options, types *btf.Cache, hotplugs uint64) error {
 	spec, err := s.variant.spec()
 	if err != nil {
@@ -127,14 +127,14 @@ func fit(spec *ebpf.CollectionSpec, o Options, l *layout) error {
 	return nil
 }
 
-// enqMigrationDisabled asks the kernel to enqueue a thread that must not
-// migrate at the moment like any other (SCX_OPS_ENQ_MIGRATION_DISABLED, Linux
-// 6.14). Without it the kernel puts such a thread into the queue of its CPU,
-// from where it runs without the scheduler's consent.
+// enqMigrationDisabled makes the kernel enqueue a thread with disabled
+// migration like any other (SCX_OPS_ENQ_MIGRATION_DISABLED, Linux 6.14).
+// Without it the kernel puts such a thread into the queue of its CPU, where it
+// runs without a decision of the scheduler.
 const enqMigrationDisabled = 1 << 4
 
-// enqueuesImmovable reports whether the kernel knows that flag: it refuses
-// flags that it does not know.
+// enqueuesImmovable reports whether the kernel supports that flag; kernels
+// refuse unknown flags.
 func enqueuesImmovable(kernel *btf.Spec) bool {
 	var flags *btf.Enum
 	if err := kernel.TypeByName("scx_ops_flags", &flags); err != nil {
@@ -148,7 +148,7 @@ func enqueuesImmovable(kernel *btf.Spec) bool {
 	return false
 }
 
-// setOps sets the numbers in the table of operations.
+// setOps sets the numeric fields of the table of operations.
 func setOps(ops *ebpf.MapSpec, o Options, hotplugs uint64, immovable bool) error {
 	table, ok := btf.As[*btf.Struct](ops.Value)
 	if !ok || len(ops.Contents) != 1 {
@@ -166,14 +166,15 @@ func setOps(ops *ebpf.MapSpec, o Options, hotplugs uint64, immovable bool) error
 			if flags := data[m.Offset.Bytes():]; immovable {
 				binary.NativeEndian.PutUint64(flags, binary.NativeEndian.Uint64(flags)|enqMigrationDisabled)
 			}
-		case "hotplug_seq": // else a CPU that came meanwhile would go unnoticed
+		case "hotplug_seq": // without it, a hotplug in the meantime would go unnoticed
 			binary.NativeEndian.PutUint64(data[m.Offset.Bytes():], hotplugs)
 		}
 	}
 	return nil
 }
 
-// attach starts the hook before the scheduler, which must know where LS runs.
+// attach starts the hook before the scheduler, because the scheduler must know
+// where LS runs.
 func (s *Scheduler) attach() (err error) {
 	s.hook, err = link.AttachTracing(link.TracingOptions{
 		Program: s.kernel.Programs[scheduler613ProgTenonSwitched], AttachType: ebpf.AttachTraceRawTp,
@@ -195,36 +196,36 @@ func (s *Scheduler) attach() (err error) {
 	case err != nil:
 		return fmt.Errorf("attach to sched_ext: %w", err)
 	}
-	s.beat = time.Now() // as ops.init has noted
+	s.beat = time.Now() // ops.init has stored the same time
 	return s.verify()
 }
 
-// prepare resets what an earlier attachment has left behind.
+// prepare clears the state of an earlier attachment.
 func (s *Scheduler) prepare() error {
 	if err := s.kernel.Variables[scheduler613VarEnd].Set(scheduler613ScxEnd{}); err != nil {
-		return fmt.Errorf("forget how the scheduler ended: %w", err)
+		return fmt.Errorf("clear the reason of the last end: %w", err)
 	}
-	// The time between two attachments counts for no class.
+	// The time between two attachments must not count for any class.
 	at := int64(unsafe.Offsetof(s.view.cpu.Since))
 	for _, c := range s.topology {
 		if _, err := s.view.cpus.WriteAt(make([]byte, unsafe.Sizeof(s.view.cpu.Since)), int64(c.ID)*int64(unsafe.Sizeof(s.view.cpu))+at); err != nil {
-			return fmt.Errorf("forget when CPU %d switched last: %w", c.ID, err)
+			return fmt.Errorf("clear the time of the last switch of CPU %d: %w", c.ID, err)
 		}
 	}
 	return nil
 }
 
-// whyInvalid explains the one ordinary cause of EINVAL.
+// whyInvalid explains the only usual cause of EINVAL.
 func whyInvalid() string {
 	isolated, err := os.ReadFile("/sys/devices/system/cpu/isolated")
 	if err != nil || len(isolated) <= 1 {
 		return ""
 	}
-	return fmt.Sprintf(" (CPUs %s are isolated by isolcpus=, with which sched_ext does not go)", isolated[:len(isolated)-1])
+	return fmt.Sprintf(" (CPUs %s are isolated by isolcpus=, and this kernel's sched_ext does not support that)", isolated[:len(isolated)-1])
 }
 
-// verify makes sure that the scheduler runs: the kernel may attach a scheduler
-// that has failed already.
+// verify checks that the scheduler runs, because the kernel may attach a
+// scheduler that has already failed.
 func (s *Scheduler) verify() error {
 	now, err := readLoaded(sysfs)
 	if err != nil {
@@ -236,7 +237,7 @@ func (s *Scheduler) verify() error {
 	}
 	s.number = now.schedulers
 	if now.state != enabled || !now.ours() || end.Kind != ExitNone {
-		return fmt.Errorf("sched_ext took the scheduler and dropped it: it is %s with %q: %v", now.state, now.ops, end)
+		return fmt.Errorf("sched_ext attached the scheduler and then unloaded it: its state is %s with %q: %v", now.state, now.ops, end)
 	}
 	return nil
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// SetGroup says how one cgroup is looked at, with all below it, and leaves the
-// others as they are. Threads that run at this moment count from their next
-// switch on. Where the table is full the cgroup stays as the one above it.
+// SetGroup sets the class of one cgroup and all cgroups below it; other groups
+// stay as they are. Threads that run at this moment count from their next
+// switch on. If the table is full, the cgroup keeps the class of its parent.
 func (s *Scheduler) SetGroup(g Group) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,8 +37,8 @@ func (s *Scheduler) setGroup(g Group) error {
 	return s.turnGeneration()
 }
 
-// DropGroup takes back what SetGroup said of a cgroup. It is no error if that was
-// nothing.
+// DropGroup removes the class that SetGroup set. A cgroup without a class is
+// not an error.
 func (s *Scheduler) DropGroup(cgroup uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,13 +56,15 @@ func (s *Scheduler) DropGroup(cgroup uint64) error {
 	return s.turnGeneration()
 }
 
-// turnGeneration makes CPUs look anew at the class of what they run.
+// turnGeneration makes the CPUs look up the class of their present thread
+// again.
 func (s *Scheduler) turnGeneration() error {
 	s.generation++
 	return s.kernel.Variables[scheduler613VarGeneration].Set(s.generation)
 }
 
-// Group reads from the kernel what it knows of a cgroup; false: nothing.
+// Group reads the class of a cgroup from the kernel; false means that it has
+// none.
 func (s *Scheduler) Group(cgroup uint64) (Group, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +88,7 @@ func (s *Scheduler) Group(cgroup uint64) (Group, bool, error) {
 	return g, true, nil
 }
 
-// SetPod sets the weight and the quota of one slot, and leaves the others as they
+// SetPod sets the weight and the quota of one slot; other slots stay as they
 // are.
 func (s *Scheduler) SetPod(p Pod) error {
 	s.mu.Lock()
@@ -106,27 +108,28 @@ func (s *Scheduler) setOnePod(p Pod) error {
 		return err
 	}
 	if p.Quota > 0 && uint32(p.Slot) >= s.quotaSlots {
-		// Before there is a quota; it never falls, as threads may still be parked.
+		// Set before the quota. It never decreases, because threads may still
+		// be parked.
 		s.quotaSlots = uint32(p.Slot) + 1
 		if err := s.kernel.Variables[scheduler613VarQuotaSlots].Set(s.quotaSlots); err != nil {
-			return fmt.Errorf("set how many slots may have quotas: %w", err)
+			return fmt.Errorf("set the number of slots with quotas: %w", err)
 		}
 	}
 	return s.view.setPod(p.Slot, uint32(cmp.Or(p.Weight, usualWeight)), uint64(p.Quota))
 }
 
-// check says what is wrong with a pod.
+// check returns an error if a field of the pod is out of range.
 func (p Pod) check() error {
 	switch {
 	case p.Slot < 0 || p.Slot >= Slots:
 		return fmt.Errorf("slot %d: want one below %d", p.Slot, Slots)
 	case p.Weight < 0 || p.Weight > 10000 || p.Quota < 0:
-		return fmt.Errorf("slot %d: weight %d and quota %v: want a weight up to 10000 and a quota from 0 on", p.Slot, p.Weight, p.Quota)
+		return fmt.Errorf("slot %d: weight %d and quota %v: want a weight of at most 10000 and a quota of at least 0", p.Slot, p.Weight, p.Quota)
 	}
 	return nil
 }
 
-// Pod reads from the kernel the weight and the quota of a slot.
+// Pod reads the weight and the quota of a slot from the kernel.
 func (s *Scheduler) Pod(slot int) (Pod, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

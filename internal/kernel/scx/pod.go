@@ -9,22 +9,22 @@ import (
 // QuotaPeriod is the period over which quotas are enforced.
 const QuotaPeriod = 100 * time.Millisecond
 
-// A Pod has the limits that all threads of one slot share.
+// A Pod holds the limits that all threads of one slot share.
 type Pod struct {
 	Slot int // 0 to Slots-1
-	// Weight is its share against other pods (cpu.weight, default 100); 0 means
-	// 100.
+	// Weight is its share compared with other pods (cpu.weight); 0 means the
+	// default of 100.
 	Weight int
-	// Quota is the CPU time in each QuotaPeriod; 0: no limit. A pod gets at
-	// least 1 ms, so that its threads never wait for ever.
+	// Quota is the CPU time per QuotaPeriod; 0: no limit. A pod gets at least 1
+	// ms, so that its threads never wait forever.
 	Quota time.Duration
 }
 
-// usualWeight is the weight of a pod for which none is set.
+// usualWeight is the weight of a pod without a weight.
 const usualWeight = 100
 
-// SetPods replaces the weights and quotas of all pods: slots that are not named
-// have weight 100 and no quota. The run time of a slot goes on counting.
+// SetPods replaces the weights and quotas of all pods: slots outside the list
+// get weight 100 and no quota. The run time of a slot keeps counting.
 func (s *Scheduler) SetPods(pods []Pod) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,10 +49,10 @@ func (s *Scheduler) setPods(pods []Pod) error {
 			s.quotaSlots = max(s.quotaSlots, uint32(p.Slot)+1)
 		}
 	}
-	// This comes before a quota does, and never falls, because threads may
-	// still be parked.
+	// This precedes the quotas. It never decreases, because threads may still
+	// be parked.
 	if err := s.kernel.Variables[scheduler613VarQuotaSlots].Set(s.quotaSlots); err != nil {
-		return fmt.Errorf("set how many slots may have quotas: %w", err)
+		return fmt.Errorf("set the number of slots with quotas: %w", err)
 	}
 	for slot, p := range wanted {
 		if err := s.view.setPod(slot, uint32(cmp.Or(p.Weight, usualWeight)), uint64(p.Quota)); err != nil {

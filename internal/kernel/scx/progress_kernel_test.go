@@ -8,7 +8,7 @@ import (
 	"tenon.sh/tenon/internal/kernel/task"
 )
 
-// These tests run the scheduler in the kernel at hand: see kernel_test.go.
+// These tests run the scheduler in the running kernel: see kernel_test.go.
 
 func TestStrayIsReported(t *testing.T) {
 	s := newStage(t)
@@ -36,8 +36,8 @@ func TestStrayIsReported(t *testing.T) {
 	}
 }
 
-// TestKilledBEExitsUnderTheSMTRule has LSX on one thread of each core, so that
-// BE may run nowhere.
+// TestKilledBEExitsUnderTheSMTRule runs LSX on one thread of each core, so that
+// the SMT rule keeps BE off all CPUs.
 func TestKilledBEExitsUnderTheSMTRule(t *testing.T) {
 	s := newStage(t)
 	be, beID := s.group("be")
@@ -55,7 +55,7 @@ func TestKilledBEExitsUnderTheSMTRule(t *testing.T) {
 		t.Errorf("BE ran %v in %v beside LSX on both cores", run, took)
 	}
 	if after.Relief == before.Relief {
-		t.Error("no relief")
+		t.Error("BE got no relief")
 	}
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -64,8 +64,8 @@ func TestKilledBEExitsUnderTheSMTRule(t *testing.T) {
 	t.Logf("gone after %v", gone)
 }
 
-// TestLongWaitIsReportedBeforeTheWatchdogActs has fair hogs on all CPUs, which
-// BE can do nothing about.
+// TestLongWaitIsReportedBeforeTheWatchdogActs runs fair threads on all CPUs, so
+// that BE gets no CPU.
 func TestLongWaitIsReportedBeforeTheWatchdogActs(t *testing.T) {
 	s := newStage(t)
 	be, beID := s.group("be")
@@ -73,7 +73,7 @@ func TestLongWaitIsReportedBeforeTheWatchdogActs(t *testing.T) {
 	sched := s.load(Options{})
 	s.classify(sched, Group{Cgroup: beID, Class: BE})
 	pid := s.start("spin", be, task.Ext)
-	for _, c := range s.cpus { // they end before BE, which could not
+	for _, c := range s.cpus { // the cleanup ends these before BE, which could not end without a CPU
 		s.start("spin", hog, task.Normal, c.ID)
 	}
 	used := s.used(pid)
@@ -96,7 +96,7 @@ func TestLongWaitIsReportedBeforeTheWatchdogActs(t *testing.T) {
 			t.Logf("after %v: oldest wait %v, queues %+v, %d long waits, %d starts", time.Since(begun), st.OldestWait, st.LLCs, st.LongWaits, st.Starts)
 		}
 	}
-	// From Linux 7.0 on a deadline server lets BE run a little.
+	// From Linux 7.0 on, the kernel's deadline server lets BE run a little.
 	if got := s.used(pid) - used; sched.variant != V71 || got < 100*time.Millisecond {
 		t.Errorf("no event in 15 s, in which BE ran %v; %+v", got, s.status(sched))
 	}

@@ -8,11 +8,11 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// A view is the kernel's counters as mapped memory.
+// A view is the mapped memory of the kernel's counters.
 type view struct {
 	cpus, shards, pods, stats *ebpf.Memory
 
-	cpu scheduler613ScxCpu // room for a copy
+	cpu scheduler613ScxCpu // buffer for a copy
 }
 
 func newView(c *ebpf.Collection, l *layout) (view, error) {
@@ -29,15 +29,15 @@ func newView(c *ebpf.Collection, l *layout) (view, error) {
 	return v, nil
 }
 
-// element copies the element of an array.
+// element copies one element of an array.
 func element[T any](from *ebpf.Memory, index int, into *T) error {
 	size := unsafe.Sizeof(*into)
 	_, err := from.ReadAt(unsafe.Slice((*byte)(unsafe.Pointer(into)), size), int64(index)*int64(size))
 	return err
 }
 
-// setPod writes the fields of a pod that user space owns, and leaves the budget
-// that the program keeps.
+// setPod writes the fields of a pod that belong to user space. The budget
+// belongs to the program and stays as it is.
 func (v *view) setPod(slot int, weight uint32, quota uint64) error {
 	var p scheduler613QosPod
 	at := int64(slot) * int64(unsafe.Sizeof(p))
@@ -52,7 +52,7 @@ func (v *view) setPod(slot int, weight uint32, quota uint64) error {
 	return nil
 }
 
-// Status reads everything from mapped memory and a few small files, which takes
+// Status reads all values from mapped memory and a few small files. This takes
 // about 20 µs.
 func (s *Scheduler) Status() (Status, error) {
 	s.mu.Lock()

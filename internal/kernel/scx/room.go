@@ -9,21 +9,22 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A room is the CPU time that was left for BE on each CPU.
+// A room is the CPU time that was available to BE on each CPU.
 type room struct {
 	at   time.Time
 	free map[unit.CPU]time.Duration // idle or running BE, since Load
-	ok   map[unit.CPU]bool          // enough of it between the last two readings
+	ok   map[unit.CPU]bool          // enough of it was available between the last two readings
 }
 
-// roomEvery is the least time between two readings. A CPU has room when at
-// least one part in roomPart of that time was left.
+// roomEvery is the minimum time between two readings. A CPU has room if at
+// least 1/roomPart of that time was available.
 const (
 	roomEvery = 500 * time.Millisecond
 	roomPart  = 10
 )
 
-// lookForRoom notes how much time each CPU had for BE since the last reading.
+// lookForRoom computes the time that each CPU had for BE since the last
+// reading.
 func (s *Scheduler) lookForRoom(at time.Time) error {
 	passed := at.Sub(s.room.at)
 	if passed < roomEvery {
@@ -38,8 +39,8 @@ func (s *Scheduler) lookForRoom(at time.Time) error {
 		free := time.Duration(cpu.ClassNs[scheduler613QosClassQOS_NONE] + cpu.ClassNs[scheduler613QosClassQOS_BE])
 		before, known := s.room.free[c.ID]
 		next.free[c.ID] = free
-		// The program adds up times at a context switch: those of an idle CPU
-		// do not grow.
+		// The program adds times at context switches, so the counters of an
+		// idle CPU do not grow.
 		open := cpu.Stray == 0 && (cpu.Class == uint32(scheduler613QosClassQOS_NONE) || cpu.Class == uint32(scheduler613QosClassQOS_BE))
 		next.ok[c.ID] = open || known && free-before > passed/roomPart
 	}
@@ -48,13 +49,13 @@ func (s *Scheduler) lookForRoom(at time.Time) error {
 }
 
 // HasRoom reports whether a CPU that the thread may use had time for BE at the
-// last Beat. A thread that left sched_ext because of a LongWait should come
-// back only then: before Linux 7.1 the kernel's watchdog goes on from where it
-// was.
+// last Beat. A thread that left sched_ext because of a LongWait should return
+// only then, because before Linux 7.1 the kernel's watchdog continues with the
+// old waiting time.
 func (s *Scheduler) HasRoom(tid int) bool {
 	var cpus unix.CPUSet
 	if err := unix.SchedGetaffinity(tid, &cpus); err != nil {
-		return true // the scheduler has ended: no thread waits for it
+		return true // the thread has ended
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

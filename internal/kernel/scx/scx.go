@@ -1,20 +1,19 @@
-// Package scx loads Tenon's sched_ext scheduler, bpf/scheduler.bpf.c: BE
-// threads (policy SCHED_EXT) run only where no fair thread wants the CPU and,
-// when Params.SMTRule is set, never beside a running LS thread on the other
-// thread of a core.
+// Package scx loads Tenon's sched_ext scheduler, bpf/scheduler.bpf.c. BE
+// threads (policy SCHED_EXT) run only on CPUs that no fair thread wants. With
+// Params.SMTRule they also never run on the sibling of a CPU on which LS runs.
 //
-// The scheduler is partial: LS threads stay with the kernel's own scheduler,
-// whose class is above that of sched_ext. All that they notice is one tracing
-// program at each context switch. Nothing is pinned: when the process that
-// loaded the scheduler dies, the kernel unloads it and BE threads go on in the
-// fair class, where their cgroup should have cpu.idle set.
+// The scheduler is partial: LS threads stay in the kernel's fair class, which
+// precedes sched_ext. Their only additional cost is one tracing program at each
+// context switch. Nothing is pinned: when the process that loaded the scheduler
+// dies, the kernel unloads it and BE threads continue in the fair class, where
+// their cgroup should have cpu.idle set.
 //
-// CPU quotas and weights of cgroups do not act on SCHED_EXT threads; SetPods
-// and SetCap take their place.
+// CPU quotas and weights of cgroups have no effect on SCHED_EXT threads;
+// SetPods and SetCap replace them.
 //
-// It needs root and Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT and BTF.
-// There is an object for each form of the kernel's interface (Variant), chosen
-// by the functions that the kernel's BTF declares.
+// The package needs root and Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT
+// and BTF. There is one object per form of the kernel's interface (Variant).
+// Load selects the object by the functions that the kernel's BTF declares.
 package scx
 
 import (
@@ -32,62 +31,64 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// ErrUnsupported means that this kernel cannot run the scheduler; the error
-// around it says what is missing.
+// ErrUnsupported means that this kernel cannot run the scheduler; the wrapping
+// error names the missing feature.
 var ErrUnsupported = errors.New("not supported by this kernel")
 
 // ErrBusy means that another sched_ext scheduler is loaded. Tenon does not
 // replace it.
 var ErrBusy = errors.New("another sched_ext scheduler is loaded")
 
-// ErrClosed means that the scheduler was closed before.
+// ErrClosed means that the scheduler is closed.
 var ErrClosed = errors.New("the scheduler is closed")
 
-// NoCap as the cap of BE means that there is no cap.
+// NoCap means that the CPU time of BE has no cap.
 const NoCap unit.MilliCPU = -1
 
-// DefaultHeadroom lets the scheduler choose how many idle cores it leaves to
-// LS: one of twenty in each LLC, at least one where there are more than two.
+// DefaultHeadroom lets the scheduler choose the number of idle cores that it
+// leaves to LS: 5 % of the cores of each LLC, and at least one if the LLC has
+// more than two.
 const DefaultHeadroom = -1
 
-// Options says how to schedule. Only Topology and CgroupVersion have no usable
-// zero value.
+// Options are the parameters of Load. All zero values are valid, except those
+// of Topology and CgroupVersion.
 type Options struct {
-	// CgroupVersion is the version of the hierarchy that carries the CPU
-	// controller, 1 or 2. The ids given to Classify are of that hierarchy.
+	// CgroupVersion is the version of the hierarchy with the CPU controller, 1
+	// or 2. Classify takes ids of that hierarchy.
 	CgroupVersion int
-	// Topology has every online CPU. When a CPU goes online or offline the
-	// scheduler ends (Exit.Restart): load it again with the new topology.
+	// Topology lists every online CPU. When a CPU goes online or offline, the
+	// scheduler ends (Exit.Restart); then load it again with the new topology.
 	Topology []CPU
 	Params
-	// Timeout is how long a BE thread may wait before the kernel's watchdog
-	// ends the scheduler; 0: 30 s, which is also the most that kernels accept.
+	// Timeout is the time that a BE thread may wait before the kernel's
+	// watchdog ends the scheduler; 0: 30 s, the kernel's maximum.
 	Timeout time.Duration
-	// Silence is how long the scheduler goes on without Beat before it ends
-	// itself; 0: 60 s.
+	// Silence is the time without Beat after which the scheduler ends itself;
+	// 0: 60 s.
 	Silence time.Duration
 }
 
-// Params can be changed while the scheduler runs.
+// Params are the parameters that can change while the scheduler runs.
 type Params struct {
 	// SMTRule keeps BE off the siblings of CPUs that run LSX.
 	SMTRule bool
-	// Hold is how long a sibling stays closed to BE after LSX has left; 0: 200
-	// µs; negative: not at all.
+	// Hold is the time for which a sibling stays closed to BE after LSX has
+	// left; 0: 200 µs; negative: no time.
 	Hold time.Duration
-	// Headroom is how many wholly idle cores of each LLC are left to LS when BE
-	// is placed; 0: none; DefaultHeadroom: the scheduler chooses.
+	// Headroom is the number of wholly idle cores of each LLC that BE leaves to
+	// LS; 0: none; DefaultHeadroom: the scheduler chooses.
 	Headroom int
-	// Slice is how long a BE thread runs before another may; 0: 4 ms.
+	// Slice is the time for which a BE thread runs before another may run; 0: 4
+	// ms.
 	Slice time.Duration
-	// Cap limits the CPU time of all BE threads together; NoCap or 0: no limit.
+	// Cap limits the total CPU time of all BE threads; NoCap or 0: no limit.
 	// See SetCap.
 	Cap unit.MilliCPU
 }
 
-// A CPU is a logical CPU and its place. Core, LLC and Node are numbers of the
-// caller's choice from 0 on, each unique on the machine; Thread counts from 0
-// within the core.
+// A CPU is a logical CPU and its position. The caller chooses the numbers Core,
+// LLC and Node, which start at 0 and are unique on the machine. Thread starts
+// at 0 in each core.
 type CPU struct {
 	ID     unit.CPU
 	Core   int
@@ -96,7 +97,7 @@ type CPU struct {
 	Node   int
 }
 
-// maxTimeout is the longest wait that kernels let a thread have.
+// maxTimeout is the longest watchdog timeout that kernels accept.
 const maxTimeout = 30 * time.Second
 
 func (o Options) check() error {
@@ -104,7 +105,7 @@ func (o Options) check() error {
 	case o.CgroupVersion != 1 && o.CgroupVersion != 2:
 		return fmt.Errorf("cgroup version %d: want 1 or 2", o.CgroupVersion)
 	case o.Timeout < 0 || o.Timeout > maxTimeout || o.Timeout > 0 && o.Timeout < time.Second:
-		return fmt.Errorf("watchdog of %v: want 1 s to %v, or 0 for the latter", o.Timeout, maxTimeout)
+		return fmt.Errorf("watchdog of %v: want 1 s to %v, or 0 for the maximum", o.Timeout, maxTimeout)
 	case o.Silence < 0:
 		return fmt.Errorf("silence of %v: want a positive time, or 0 for a minute", o.Silence)
 	}
@@ -116,7 +117,7 @@ func (p Params) check() error {
 	case p.Slice < 0 || p.Slice > time.Second:
 		return fmt.Errorf("slice of %v: want up to 1 s, or 0 for the default", p.Slice)
 	case p.Hold > time.Second:
-		return fmt.Errorf("hold of %v: want up to 1 s, 0 for the default, or less for none", p.Hold)
+		return fmt.Errorf("hold of %v: want up to 1 s, 0 for the default, or a negative time for none", p.Hold)
 	case p.Cap < NoCap || p.Cap > math.MaxUint32:
 		return fmt.Errorf("cap of %v: want up to %v, or %d for none", p.Cap, unit.MilliCPU(math.MaxUint32), NoCap)
 	case p.Headroom < DefaultHeadroom || p.Headroom > maxCPUs:
@@ -132,34 +133,34 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 	return d
 }
 
-// A Scheduler is loaded from Load to Close, or until the kernel ends it, which
-// Status and Events report. It is safe for concurrent use.
+// A Scheduler runs from Load to Close, or until the kernel ends it; Status and
+// Events report that end. It is safe for concurrent use.
 type Scheduler struct {
 	variant  Variant
 	layout   *layout
 	topology []CPU
 	since    time.Time
 	events   chan Event
-	listened chan struct{} // closed when no sender to events is left
+	listened chan struct{} // closed when no goroutine sends to events any more
 	reader   *ringbuf.Reader
 
-	detaching atomic.Bool // this process ends the scheduler itself
+	detaching atomic.Bool // this process is unloading the scheduler
 
 	mu         sync.Mutex // guards the fields below
 	kernel     *ebpf.Collection
 	view       view
 	hook, ops  link.Link
-	number     uint64 // schedulers loaded since boot; 0: not known
+	number     uint64 // schedulers loaded since boot, including this one; 0: not known
 	params     Params
 	known      map[uint64]scheduler613ScxGroup // the contents of the table of groups
-	generation uint32                          // of it
-	quotaSlots uint32                          // slots below it may have threads that wait for quota
+	generation uint32                          // of the table of groups
+	quotaSlots uint32                          // only slots below it may have threads that wait for quota
 	beat       time.Time
 	room       room
 	closed     bool
 }
 
-// SetParams changes how BE is scheduled from now on.
+// SetParams changes the parameters from now on.
 func (s *Scheduler) SetParams(p Params) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,9 +194,9 @@ func (s *Scheduler) setParams(p Params) error {
 	return nil
 }
 
-// SetCap limits the CPU time of all BE threads together, in thousandths of a
-// CPU, enforced over periods of 100 ms; NoCap: no limit. It stands in for a
-// quota of the BE cgroup, which acts only on fair threads.
+// SetCap limits the total CPU time of all BE threads, in thousandths of a CPU,
+// over periods of 100 ms; NoCap: no limit. It replaces the quota of the BE
+// cgroup, which has an effect only on fair threads.
 func (s *Scheduler) SetCap(cap unit.MilliCPU) error {
 	s.mu.Lock()
 	p := s.params
@@ -204,8 +205,8 @@ func (s *Scheduler) SetCap(cap unit.MilliCPU) error {
 	return s.SetParams(p)
 }
 
-// Beat is the owner's heartbeat. After Options.Silence without it the scheduler
-// ends itself, so that BE does not run on under the orders of a dead agent.
+// Beat is the owner's heartbeat. After Options.Silence without Beat, the
+// scheduler ends itself, so that it does not outlive a stuck agent.
 func (s *Scheduler) Beat() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -219,7 +220,7 @@ func (s *Scheduler) Beat() error {
 	return s.lookForRoom(s.beat)
 }
 
-// Detach unloads the scheduler as Close does, and stops the hook, but keeps the
+// Detach unloads the scheduler as Close does, and stops the hook. It keeps the
 // programs and their settings for Attach. Events stays open.
 func (s *Scheduler) Detach() error {
 	s.mu.Lock()
@@ -236,9 +237,9 @@ func (s *Scheduler) Detach() error {
 	return nil
 }
 
-// Attach attaches the scheduler again after Detach. It returns ErrBusy when
-// another one is loaded by now. It fails when CPUs went online or offline since
-// Load: then load again.
+// Attach attaches the scheduler again after Detach. It returns ErrBusy if
+// another scheduler is loaded meanwhile. It fails if CPUs went online or
+// offline since Load; then call Load again.
 func (s *Scheduler) Attach() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,7 +247,7 @@ func (s *Scheduler) Attach() error {
 	case s.closed:
 		return fmt.Errorf("attach the BE scheduler: %w", ErrClosed)
 	case s.ops != nil:
-		return errors.New("attach the BE scheduler: it is attached")
+		return errors.New("attach the BE scheduler: it is already attached")
 	}
 	err := s.prepare()
 	if err == nil {
@@ -258,9 +259,9 @@ func (s *Scheduler) Attach() error {
 	return nil
 }
 
-// Close unloads the scheduler, which takes at most 0.2 s, and waits until the
-// kernel has put all threads back into the fair class. They keep their policy.
-// Events is closed too.
+// Close unloads the scheduler and waits until the kernel has moved all threads
+// into the fair class, at most 0.2 s. They keep their policy. Close also closes
+// Events.
 func (s *Scheduler) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -276,7 +277,7 @@ func (s *Scheduler) Close() error {
 	return errors.Join(err, s.release())
 }
 
-// detach unloads the scheduler and waits until the kernel has done it.
+// detach unloads the scheduler and waits until the kernel has finished.
 func (s *Scheduler) detach() error {
 	if s.ops == nil {
 		return nil
@@ -291,7 +292,8 @@ func (s *Scheduler) detach() error {
 		if err != nil {
 			return err
 		}
-		// Another scheduler may have been loaded at once, even one of Tenon.
+		// Another scheduler may have been loaded meanwhile, even another one of
+		// Tenon.
 		if now.state == disabled || now.state == enabled && (!now.ours() || s.number != 0 && now.schedulers != s.number) {
 			return nil
 		}
@@ -311,7 +313,7 @@ func (s *Scheduler) unhook() error {
 	return err
 }
 
-// release frees everything, in an order in which no rule outlives the hook.
+// release frees everything. The order ensures that no rule outlives the hook.
 func (s *Scheduler) release() error {
 	err := errors.Join(s.detach(), s.unhook())
 	if s.kernel != nil {

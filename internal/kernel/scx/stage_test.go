@@ -21,28 +21,30 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// roleVar makes this test binary a process of a test.
+// roleVar is the environment variable that makes this test binary a helper
+// process of a test.
 const roleVar = "TENON_SCX_TEST_ROLE"
 
 func TestMain(m *testing.M) {
 	role, argument, _ := strings.Cut(os.Getenv(roleVar), " ")
 	switch role {
-	case "spin": // wants a whole CPU
+	case "spin": // uses a whole CPU
 		runtime.LockOSThread()
 		for spun := 0; ; spun++ {
-			if spun < 0 { // in some centuries
+			if spun < 0 { // never happens in practice
 				return
 			}
 		}
 	case "load":
 		loadForEver()
-	case "pulse": // works and sleeps so many microseconds in turn
+	case "pulse": // alternates between work and sleep; the arguments are microseconds
 		pulse(argument)
 	}
 	os.Exit(m.Run())
 }
 
-// pulse goes around Go's scheduler, whose own threads would wake beside it.
+// pulse uses raw system calls, because the threads of Go's scheduler would wake
+// up beside it.
 func pulse(argument string) {
 	runtime.LockOSThread()
 	var work, nap int64
@@ -57,15 +59,15 @@ func pulse(argument string) {
 	}
 }
 
-// threadTime is the CPU time of this thread.
+// threadTime returns the CPU time of this thread.
 func threadTime() time.Duration {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t)
 	return time.Duration(t.Nano())
 }
 
-// lacking ends a test for want of something of the kernel or of rights. Where
-// the kernel is known to have it, in a virtual machine, a skip is a failure.
+// lacking skips a test because the kernel or a permission is missing. In a
+// virtual machine whose kernel must have the feature, the test fails instead.
 func lacking(t testing.TB, why error) {
 	t.Helper()
 	if os.Getenv("TENON_TEST_STRICT") == "1" && !errors.Is(why, ErrUnsupported) {
@@ -74,7 +76,7 @@ func lacking(t testing.TB, why error) {
 	t.Skipf("needs root, cgroups and sched_ext: %v", why)
 }
 
-// A stage is a cgroup of its own for one test.
+// A stage is a cgroup that exists for one test.
 type stage struct {
 	testing.TB
 	tree *cgroup.Tree
@@ -87,7 +89,7 @@ var stagesMade atomic.Int64
 func newStage(t testing.TB) stage {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("loads the scheduler: not with -short")
+		t.Skip("loads the scheduler, which -short excludes")
 	}
 	if _, err := readLoaded(sysfs); err != nil {
 		lacking(t, err)
@@ -112,7 +114,7 @@ func newStage(t testing.TB) stage {
 	return s
 }
 
-// topology is that of the machine at hand.
+// topology returns the CPUs of this machine.
 func topology(t testing.TB) []CPU {
 	t.Helper()
 	cpus, err := readTopology()
@@ -189,7 +191,7 @@ func (s stage) status(sched *Scheduler) Status {
 	return st
 }
 
-// group makes a group below the stage and returns its path and its id.
+// group makes a group in the stage and returns its path and its id.
 func (s stage) group(name string) (path string, id uint64) {
 	s.Helper()
 	path = s.path + "/" + name
@@ -203,8 +205,8 @@ func (s stage) group(name string) (path string, id uint64) {
 	return path, id
 }
 
-// start runs this test binary in a group, on CPUs if there are any, until the
-// test ends.
+// start runs this test binary in a group until the test ends. With on, it binds
+// the process to those CPUs.
 func (s stage) start(role, group string, policy task.Policy, on ...unit.CPU) (pid int) {
 	s.Helper()
 	self, err := os.Executable()
@@ -212,10 +214,12 @@ func (s stage) start(role, group string, policy task.Policy, on ...unit.CPU) (pi
 		s.Fatal(err)
 	}
 	cmd := exec.Command(self)
-	// Signals that preempt goroutines would interrupt raw system calls.
+	// The signals with which Go preempts goroutines would interrupt raw system
+	// calls.
 	cmd.Env = append(os.Environ(), roleVar+"="+role, "GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	// It is killed when the thread that started it ends, as Load lets some do.
+	// Pdeathsig kills the process when the thread that started it ends. Load
+	// ends threads, so a locked thread starts it.
 	started, over := make(chan error), make(chan struct{})
 	go func() {
 		runtime.LockOSThread()
@@ -258,7 +262,7 @@ func (s stage) start(role, group string, policy task.Policy, on ...unit.CPU) (pi
 	return pid
 }
 
-// used is the CPU time of a process.
+// used returns the CPU time of a process.
 func (s stage) used(pid int) time.Duration {
 	s.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -5,77 +5,77 @@ import (
 )
 
 // A Status is the state of the scheduler and its counters since Load. Counters
-// only grow. Values are read one by one while the kernel goes on counting, so
-// sums over them agree only nearly.
+// never decrease. Status copies the values one by one while the kernel changes
+// them, so their sums agree only approximately.
 type Status struct {
-	State   string // of sched_ext, in the kernel's word: enabled, disabled, …
+	State   string // the state of sched_ext: enabled, disabled, …
 	Running bool   // sched_ext is enabled, and the scheduler is this one
 	Variant Variant
-	Since   time.Time // since Load
-	Exit    Exit      // of kind ExitNone while it runs
-	// Enabled counts the schedulers that were loaded on this machine since
-	// boot, Rejected the threads that were refused (files enable_seq,
+	Since   time.Time // the time of Load
+	Exit    Exit      // the end of the scheduler; ExitNone while it runs
+	// Enabled counts the schedulers loaded on this machine since boot. Rejected
+	// counts the threads that sched_ext refused (files enable_seq,
 	// nr_rejected).
 	Enabled, Rejected uint64
 
-	Run [classes]time.Duration // by Class; BE is what ran as SCHED_EXT
-	// Strayed is the run time of threads in BE groups outside of sched_ext, which
-	// is in no class of Run.
+	Run [classes]time.Duration // by Class; BE is the run time of SCHED_EXT threads
+	// Strayed is the run time of BE groups' threads outside of sched_ext. No
+	// class of Run includes it.
 	Strayed time.Duration
 	Idle    time.Duration
 	Pods    [Slots]PodStatus
 	LLCs    []LLCStatus // by number
 
 	Counts
-	// ExpelIdle is how long CPUs were idle while BE was waiting because LSX ran
-	// beside them; HoldIdle is how long they were idle afterwards because of
-	// Params.Hold.
+	// ExpelIdle is the time for which CPUs were idle, although BE waited,
+	// because LSX ran on the sibling. HoldIdle is the same for the time of
+	// Params.Hold afterwards.
 	ExpelIdle, HoldIdle time.Duration
-	// ExpelDelay counts, for each n, how often BE needed less than 2^(n+8) ns
-	// to leave after LSX had come beside it.
+	// ExpelDelay[n] is the number of times that BE needed less than 2^(n+8) ns
+	// to leave after LSX started on the sibling.
 	ExpelDelay [24]uint64
 
-	OldestWait time.Duration // of the BE threads that wait now
-	Parked     int           // threads of pods that have used up their quota
+	OldestWait time.Duration // the longest wait of the BE threads that wait now
+	Parked     int           // threads of pods without remaining quota
 	Beat       time.Duration // since the last heartbeat
 }
 
-// Counts has the number of each event since Load.
+// Counts holds the number of each event since Load.
 type Counts struct {
 	Switches    uint64 // context switches seen
-	Expels      uint64 // LSX came, and BE was sent away from the sibling
-	Refusals    uint64 // BE wanted to run while LSX was beside it
+	Expels      uint64 // LSX started, and BE was sent off the sibling
+	Refusals    uint64 // BE was refused because LSX ran on the sibling
 	Starts      uint64 // BE threads put on a CPU
-	Violations  uint64 // of these: beside running LSX, outside of relief; ended at once
-	Races       uint64 // of these: LSX came at the same moment
-	Resumed     uint64 // of these: continued without a decision after a preemption
-	Relief      uint64 // BE allowed beside LSX because it had waited too long
+	Violations  uint64 // of Starts: on the sibling of running LSX, outside of relief; stopped at once
+	Races       uint64 // of Violations: LSX started at the same moment
+	Resumed     uint64 // of Starts: continued without a decision after a preemption
+	Relief      uint64 // BE was allowed on the sibling of LSX because it had waited too long
 	Preempted   uint64 // a thread of a higher class took the CPU from BE
-	Reenqueued  uint64 // BE threads taken back from a CPU that was lost
-	Exhausted   uint64 // pods that ran out of quota
-	Capped      uint64 // BE refused by the cap of all BE
-	Headroom    uint64 // BE not placed on an idle core to leave it to LS
+	Reenqueued  uint64 // BE threads taken back from a CPU that BE lost
+	Exhausted   uint64 // times that a pod ran out of quota
+	Capped      uint64 // times that the cap refused BE
+	Headroom    uint64 // times that BE was kept off an idle core in favour of LS
 	Urgent      uint64 // threads that went to the urgent queue
 	Pinned      uint64 // threads that went to the queue of one CPU
-	KicksExpel  uint64 // CPUs sent a preemption
-	KicksWake   uint64 // idle CPUs woken for BE
-	KicksReaper uint64 // of Preempted and Woken: sent by the timer
+	KicksExpel  uint64 // preemption requests sent to CPUs
+	KicksWake   uint64 // idle CPUs woken up for BE
+	KicksReaper uint64 // of KicksExpel and KicksWake: sent by the timer
 	Drift       uint64 // CPUs whose recorded class was wrong and was corrected
 	Strays      uint64 // stray threads seen
 	LongWaits   uint64 // long waits reported
 	Lost        uint64 // events that were lost because the ring was full
 }
 
-// A PodStatus has the counters of a slot.
+// A PodStatus holds the counters of a slot.
 type PodStatus struct {
 	Run       time.Duration
-	Wait      time.Duration // of its threads, until they ran
+	Wait      time.Duration // total waiting time of its threads before they ran
 	Throttled uint64        // periods in which it used up its quota
 }
 
-// An LLCStatus has the queues of the CPUs that share a last-level cache.
+// An LLCStatus holds the queues of the CPUs that share a last-level cache.
 type LLCStatus struct {
 	Queued int // threads that wait for any of these CPUs
-	Urgent int // threads that go before those
-	Pinned int // threads that wait for one of these CPUs
+	Urgent int // threads that precede those
+	Pinned int // threads that wait for one particular CPU
 }

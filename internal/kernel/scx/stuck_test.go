@@ -7,15 +7,16 @@ import (
 	"testing"
 )
 
-// logStuck logs what a scheduler that does not end may wait for: the kernel
-// stacks of its helper, of the threads that sleep uninterruptibly and of BE's.
+// logStuck logs the kernel stacks of threads for which a scheduler that does
+// not end may wait: its helper thread, threads in uninterruptible sleep, and BE
+// threads.
 func logStuck(t testing.TB) {
 	t.Helper()
-	stats, _ := filepath.Glob("/proc/[0-9]*/task/[0-9]*/stat") // cannot fail: the pattern is right
+	stats, _ := filepath.Glob("/proc/[0-9]*/task/[0-9]*/stat") // cannot fail: the pattern is valid
 	for _, file := range stats {
 		data, err := os.ReadFile(file)
 		if err != nil {
-			continue // it is gone
+			continue // the thread has ended
 		}
 		name := string(data)[:strings.LastIndexByte(string(data), ')')+1]
 		fields := strings.Fields(string(data)[len(name):])

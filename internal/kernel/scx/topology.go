@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// shardCPUs is how many CPUs share queues: with more of them the locks of the
-// queues become a bottleneck.
+// shardCPUs is the maximum number of CPUs that share queues. With more CPUs,
+// the locks of the queues become a bottleneck.
 const shardCPUs = 32
 
 // The limits of the BPF program.
@@ -20,13 +20,13 @@ const (
 )
 
 // A layout is the topology in the form that the BPF program needs: shards of at
-// most shardCPUs CPUs that share a last-level cache, and cores numbered so that
-// those of a shard follow each other.
+// most shardCPUs CPUs with a common last-level cache, and cores numbered
+// consecutively within each shard.
 type layout struct {
 	places   [maxCPUs]scheduler613ScxPlace
 	siblings [maxCPUs]scheduler613ScxSiblings // by core
 	ranges   [maxShards]scheduler613ScxRange
-	cpus     [maxCPUs]uint16 // those of a shard follow each other
+	cpus     [maxCPUs]uint16 // the CPUs of a shard are adjacent
 	near     [maxShards * maxShards]uint8
 
 	shards []shard
@@ -52,7 +52,7 @@ func newLayout(cpus []CPU) (*layout, error) {
 	}
 	l := &layout{shards: split(cpus)}
 	if len(l.shards) > maxShards {
-		return nil, fmt.Errorf("%d groups of CPUs that share a cache: the scheduler knows %d: %w", len(l.shards), maxShards, ErrUnsupported)
+		return nil, fmt.Errorf("%d groups of CPUs that share a cache: the scheduler supports %d: %w", len(l.shards), maxShards, ErrUnsupported)
 	}
 	core, next := 0, 0
 	for i, s := range l.shards {
@@ -73,7 +73,7 @@ func newLayout(cpus []CPU) (*layout, error) {
 	return l, nil
 }
 
-// neighbours orders the other shards, those of the same node first.
+// neighbours lists the other shards; shards of the same node come first.
 func neighbours(shards []shard, own int) []uint8 {
 	var others []uint8
 	for step := 1; step < len(shards); step++ {
@@ -98,13 +98,13 @@ func checkTopology(cpus []CPU) error {
 	for _, c := range cpus {
 		switch {
 		case c.ID < 0 || int(c.ID) >= maxCPUs:
-			return fmt.Errorf("CPU %d: the scheduler knows CPUs below %d: %w", c.ID, maxCPUs, ErrUnsupported)
+			return fmt.Errorf("CPU %d: the scheduler supports CPUs below %d: %w", c.ID, maxCPUs, ErrUnsupported)
 		case c.Thread < 0 || c.Thread >= maxThreads:
-			return fmt.Errorf("CPU %d is thread %d of its core: the scheduler knows %d: %w", c.ID, c.Thread, maxThreads, ErrUnsupported)
+			return fmt.Errorf("CPU %d is thread %d of its core: the scheduler supports %d: %w", c.ID, c.Thread, maxThreads, ErrUnsupported)
 		case seen[c.ID]:
 			return fmt.Errorf("CPU %d is in the topology twice", c.ID)
 		case threads[[2]int{c.Core, c.Thread}]:
-			return fmt.Errorf("CPU %d: core %d has a thread %d already", c.ID, c.Core, c.Thread)
+			return fmt.Errorf("CPU %d: core %d already has a thread %d", c.ID, c.Core, c.Thread)
 		}
 		seen[c.ID] = true
 		threads[[2]int{c.Core, c.Thread}] = true
@@ -112,8 +112,8 @@ func checkTopology(cpus []CPU) error {
 	return nil
 }
 
-// split makes shards: one of each last-level cache, or several equal ones if
-// the cache serves too many CPUs.
+// split makes one shard of each last-level cache, or several equal shards if
+// too many CPUs share the cache.
 func split(cpus []CPU) []shard {
 	cores := map[int][]CPU{}
 	for _, c := range cpus {

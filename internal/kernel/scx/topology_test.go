@@ -7,8 +7,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// cpus is a machine of so many caches, cores in each, and threads of each,
-// where siblings have neighbouring numbers.
+// cpus returns a machine with the given number of caches, cores in each cache,
+// and threads in each core. Siblings have consecutive numbers.
 func cpus(caches, cores, threads int) []CPU {
 	var all []CPU
 	for cache := range caches {

@@ -14,20 +14,21 @@ import (
 //go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-19 -target bpfel -tags linux -no-global-types scheduler701 ../../../bpf/scheduler.bpf.c -- -DABI=701 -mcpu=v3 -Wall -Wextra -Wno-unused-parameter -Werror
 
 // A Variant is a form of the kernel's sched_ext interface, named after the
-// first kernel that has it. It is recognised by the functions that the kernel
+// first kernel that has it. Load recognises it by the functions that the kernel
 // declares, never by the kernel's version.
 type Variant string
 
-// The variants. Kernels between two of them have the interface of the lower.
+// The variants. A kernel between two of them has the interface of the older
+// one.
 const (
-	V612 Variant = "6.12" // the first names of the functions
+	V612 Variant = "6.12" // the original names of the functions
 	V613 Variant = "6.13" // their present names
-	V619 Variant = "6.19" // most functions say whether they succeeded
-	V71  Variant = "7.1"  // so does the one that moves a task to a CPU
+	V619 Variant = "6.19" // most functions return whether they succeeded
+	V71  Variant = "7.1"  // the function that moves a task to a CPU does so, too
 )
 
-// variants lists for each variant a function that it has and earlier ones do
-// not, newest first.
+// variants lists, newest first, each variant with a function that older
+// variants lack.
 var variants = []struct {
 	variant Variant
 	marks   string
@@ -39,8 +40,8 @@ var variants = []struct {
 	{V612, "scx_bpf_dispatch", loadScheduler612},
 }
 
-// Probe finds, without loading anything, the variant of this kernel. It returns
-// ErrUnsupported with the reason where the scheduler cannot run: no
+// Probe determines the variant of this kernel without loading a program. If the
+// scheduler cannot run, it returns ErrUnsupported with the reason: no
 // CONFIG_SCHED_CLASS_EXT, no BTF, or an unknown interface.
 //
 // It reads the kernel's types, which takes tens of milliseconds.
@@ -63,7 +64,7 @@ func probe(types *btf.Cache) (Variant, error) {
 	return variantOf(kernel)
 }
 
-// variantOf finds the variant of a kernel by its types.
+// variantOf determines the variant of a kernel from its types.
 func variantOf(kernel *btf.Spec) (Variant, error) {
 	if !declares(kernel, "bpf_struct_ops_sched_ext_ops") {
 		return "", fmt.Errorf("the kernel has no sched_ext (CONFIG_SCHED_CLASS_EXT, Linux 6.12): %w", ErrUnsupported)
@@ -77,7 +78,7 @@ func variantOf(kernel *btf.Spec) (Variant, error) {
 }
 
 // declares looks for a type or a function. The library may return more types
-// than the name that was searched.
+// than those of the given name.
 func declares(kernel *btf.Spec, name string) bool {
 	found, err := kernel.AnyTypesByName(name)
 	if err != nil {
@@ -91,7 +92,7 @@ func declares(kernel *btf.Spec, name string) bool {
 	return false
 }
 
-// spec is the BPF program of the variant.
+// spec returns the BPF programs of the variant.
 func (v Variant) spec() (*ebpf.CollectionSpec, error) {
 	for _, known := range variants {
 		if known.variant == v {

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// kfuncs are the functions of sched_ext that a program calls.
+// kfuncs returns the sched_ext functions that a program calls.
 func kfuncs(spec *ebpf.CollectionSpec) []string {
 	names := map[string]bool{}
 	for _, p := range spec.Programs {
@@ -24,7 +24,8 @@ func kfuncs(spec *ebpf.CollectionSpec) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// TestEveryVariantIsWhole reads the objects that are part of the sources.
+// TestEveryVariantIsWhole checks the objects in the sources: their programs,
+// operations and functions.
 func TestEveryVariantIsWhole(t *testing.T) {
 	ops := []string{"dispatch", "enable", "enqueue", "exit", "init", "running", "select_cpu", "set_cpumask", "stopping", "tick"}
 	own := map[Variant][]string{
@@ -58,7 +59,7 @@ func TestEveryVariantIsWhole(t *testing.T) {
 					}
 					continue
 				}
-				// What no table refers to, the kernel does not load.
+				// The kernel does not load a program outside the table.
 				member, found := strings.CutPrefix(p.AttachTo, "sched_ext_ops:")
 				if !found {
 					t.Errorf("program %s is in no table of operations: %q", name, p.AttachTo)
@@ -85,7 +86,8 @@ func TestEveryVariantIsWhole(t *testing.T) {
 	}
 }
 
-// TestMachineFitsEveryVariant sets all that Load sets, but for loading.
+// TestMachineFitsEveryVariant prepares each variant as Load does, without
+// loading it.
 func TestMachineFitsEveryVariant(t *testing.T) {
 	l, err := newLayout(cpus(2, 2, 2))
 	if err != nil {
@@ -113,6 +115,6 @@ func TestKernelAtHandIsTold(t *testing.T) {
 	v, err := Probe()
 	t.Log(v, err, now)
 	if (err == nil) != (loadedErr == nil) {
-		t.Errorf("Probe says %v, %v; the files of sched_ext say %v", v, err, loadedErr)
+		t.Errorf("Probe returns %v, %v; reading the files of sched_ext returns %v", v, err, loadedErr)
 	}
 }

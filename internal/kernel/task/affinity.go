@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Affinity reads the CPUs that a thread may use: those it set for itself,
-// within its cpuset and the online CPUs (sched_getaffinity(2)).
+// Affinity reads the CPUs that a thread may use (sched_getaffinity(2)): its own
+// mask, reduced to the online CPUs of its cpuset.
 func Affinity(tid int) (unit.CPUSet, error) {
 	var mask unix.CPUSet
 	if err := unix.SchedGetaffinity(tid, &mask); err != nil {
@@ -24,8 +24,8 @@ func Affinity(tid int) (unit.CPUSet, error) {
 	return cpus, nil
 }
 
-// SetAffinity binds a thread to CPUs (sched_setaffinity(2)). The kernel takes
-// those that are in the thread's cpuset; if there is none it returns EINVAL.
+// SetAffinity binds a thread to CPUs (sched_setaffinity(2)). The kernel ignores
+// CPUs outside the thread's cpuset. If no CPU is left, it returns EINVAL.
 func SetAffinity(tid int, cpus unit.CPUSet) error {
 	var mask unix.CPUSet
 	for c := range cpus.All() {

@@ -22,15 +22,15 @@ type Cookies struct {
 	id     uint64
 }
 
-// NewCookies makes a cookie, or adopts the cookie of the first thread named
-// that has one, so that the cookie of an earlier process stays in use. It
-// returns ErrUnsupported as CoreCookie does.
+// NewCookies makes a cookie. If a thread of from has a cookie, NewCookies
+// adopts the first one instead, so that the cookie of an earlier process stays
+// in use. Errors are those of CoreCookie.
 func NewCookies(from ...int) (*Cookies, error) {
 	c := &Cookies{bearer: newOSThread()}
 	err := c.bearer.do(func() error {
 		for _, tid := range from {
 			if id, err := CoreCookie(tid); err != nil || id == 0 {
-				continue // it has ended, or has no cookie
+				continue // the thread has ended or has no cookie
 			}
 			if err := coreSched(unix.PR_SCHED_CORE_SHARE_FROM, tid); err == nil {
 				break
@@ -56,8 +56,9 @@ func NewCookies(from ...int) (*Cookies, error) {
 func (c *Cookies) ID() uint64 { return c.id }
 
 // Share gives the cookie to threads until all threads of the list have it, and
-// returns how many it has changed. It replaces cookies of other owners. Threads
-// for which spare returns true keep theirs; a nil spare spares no thread.
+// returns the number of changed threads. It replaces cookies of other owners,
+// but not the cookies of threads for which spare returns true. A nil spare
+// matches no thread.
 func (c *Cookies) Share(list List, spare func(tid int) bool) (n int, err error) {
 	clean, err := newClean()
 	if err != nil {
@@ -88,15 +89,15 @@ func (c *Cookies) Close() {
 	if clean, err := newClean(); err == nil {
 		tid := 0
 		_ = clean.do(func() error { tid = unix.Gettid(); return nil })
-		// If this fails the thread ends, and its cookie with it.
+		// If this fails, the thread ends and its cookie ends with it.
 		_ = c.bearer.do(func() error { return coreSched(unix.PR_SCHED_CORE_SHARE_FROM, tid) })
 		clean.end()
 	}
 	c.bearer.end()
 }
 
-// ClearCookies clears the cookies of threads, whichever process gave them out,
-// until no thread of the list has one, and returns how many it has changed.
+// ClearCookies clears the cookies of threads, whichever process set them, until
+// no thread of the list has one. It returns the number of changed threads.
 func ClearCookies(list List) (int, error) {
 	clean, err := newClean()
 	if err != nil {
@@ -112,11 +113,12 @@ func ClearCookies(list List) (int, error) {
 		make: func(tid int) error {
 			return clean.do(func() error { return coreSched(unix.PR_SCHED_CORE_SHARE_TO, tid) })
 		},
-		undo: func(int) error { return nil }, // it may have been a cookie of another owner, who gives it out again
+		undo: func(int) error { return nil }, // the cookie may belong to another owner, who sets it again
 	})
 }
 
-// coreSched does one operation for a thread; 0 is the calling one.
+// coreSched performs one prctl(PR_SCHED_CORE) operation; tid 0 is the calling
+// thread.
 func coreSched(op, tid int) error {
 	err := unix.PrctlArg5Ptr(unix.PR_SCHED_CORE, uintptr(op), uintptr(tid), unix.PR_SCHED_CORE_SCOPE_THREAD, unsafe.Pointer(nil))
 	if err == nil {
@@ -132,9 +134,9 @@ func coreSched(op, tid int) error {
 	return fmt.Errorf("%s thread %d: %w", what, tid, cause(err))
 }
 
-// newClean returns a thread without a cookie. The kernel cannot clear a cookie;
-// a thread without a cookie shares its empty one with the others
-// (PR_SCHED_CORE_SHARE_TO).
+// newClean returns a thread without a cookie. The kernel has no operation that
+// clears a cookie. Therefore a thread without a cookie shares its empty one
+// with the others (PR_SCHED_CORE_SHARE_TO).
 func newClean() (*osThread, error) {
 	t := newOSThread()
 	err := t.do(func() error {
@@ -148,7 +150,7 @@ func newClean() (*osThread, error) {
 				return nil
 			}
 		}
-		return fmt.Errorf("this process has cookie %d itself, and finds no thread without one", id)
+		return fmt.Errorf("this process has cookie %d and finds no thread without a cookie", id)
 	})
 	if err != nil {
 		t.end()
@@ -157,9 +159,9 @@ func newClean() (*osThread, error) {
 	return t, nil
 }
 
-// An osThread is a thread of this process that runs the functions handed to it.
-// No process is ever forked from it: the Go runtime makes new threads only from
-// threads that are not locked.
+// An osThread is a locked thread of this process that runs the functions sent
+// to it. No other thread descends from it, because the Go runtime creates
+// threads only from threads that are not locked.
 type osThread struct{ work chan func() }
 
 func newOSThread() *osThread {
@@ -168,10 +170,11 @@ func newOSThread() *osThread {
 	return t
 }
 
-// run works until end. A thread that has received another cookie ends with it.
-// One that has not goes on: the end of a thread kills the processes that it has
-// started with a parent-death signal. The first thread of a process cannot end,
-// and leaves the work to another.
+// run executes functions until end is called. If the cookie of the thread has
+// changed meanwhile, the thread ends. Otherwise it returns to the Go runtime,
+// because the end of a thread kills the processes that it started with a
+// parent-death signal. The first thread of a process cannot end and therefore
+// delegates to another thread.
 func (t *osThread) run(begun chan<- struct{}) {
 	runtime.LockOSThread()
 	if unix.Gettid() == os.Getpid() {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// needsCookies skips where the kernel or the machine has no core scheduling:
-// it was built without CONFIG_SCHED_CORE, or there is no SMT.
+// needsCookies skips the test if the kernel has no CONFIG_SCHED_CORE or the
+// machine has no SMT.
 func needsCookies(t *testing.T) {
 	t.Helper()
 	if _, err := CoreCookie(0); errors.Is(err, ErrUnsupported) {
@@ -48,10 +48,10 @@ func TestCookieIsSharedAndCleared(t *testing.T) {
 		t.Fatalf("shared with %d, %v, want 2", n, err)
 	}
 	if c.ID() == 0 || cookieOf(t, one) != c.ID() || cookieOf(t, two) != c.ID() || cookieOf(t, spared) != 0 {
-		t.Errorf("cookies %d %d and %d of the spared, want twice %d and 0", cookieOf(t, one), cookieOf(t, two), cookieOf(t, spared), c.ID())
+		t.Errorf("cookies %d and %d, cookie %d of the exempt thread; want twice %d and 0", cookieOf(t, one), cookieOf(t, two), cookieOf(t, spared), c.ID())
 	}
 	if id := cookieOf(t, 0); id != 0 {
-		t.Errorf("a thread of this process beside the bearer has cookie %d", id)
+		t.Errorf("a thread of this process that does not hold the cookie has cookie %d", id)
 	}
 	if n, err := ClearCookies(list); n != 2 || err != nil {
 		t.Errorf("cleared %d, %v, want 2", n, err)
@@ -61,7 +61,8 @@ func TestCookieIsSharedAndCleared(t *testing.T) {
 	}
 }
 
-// TestCookieOutlivesItsBearer is what a restarted agent finds.
+// TestCookieOutlivesItsBearer checks that a cookie stays in use after a restart
+// of the agent: NewCookies adopts the cookie of a listed thread.
 func TestCookieOutlivesItsBearer(t *testing.T) {
 	needsCookies(t)
 	first := cookies(t)
@@ -74,7 +75,7 @@ func TestCookieOutlivesItsBearer(t *testing.T) {
 		t.Errorf("two cookies are both %d", other.ID())
 	}
 	if next := cookies(t, sleeper(t), tid); next.ID() != first.ID() {
-		t.Errorf("taken from a bearer: cookie %d, want %d", next.ID(), first.ID())
+		t.Errorf("adopted cookie %d, want %d", next.ID(), first.ID())
 	}
 }
 
@@ -107,7 +108,7 @@ func TestCookieOfAForkStormIsOne(t *testing.T) {
 
 func TestWithoutCoreSchedulingCookiesAreUnsupported(t *testing.T) {
 	if _, err := CoreCookie(0); !errors.Is(err, ErrUnsupported) {
-		t.Log("this machine has core scheduling: see the other tests")
+		t.Log("this machine has core scheduling; the other tests cover it")
 		return
 	}
 	if c, err := NewCookies(); !errors.Is(err, ErrUnsupported) {
@@ -119,7 +120,7 @@ func TestWithoutCoreSchedulingCookiesAreUnsupported(t *testing.T) {
 }
 
 func TestOSThreadIsNeverTheFirst(t *testing.T) {
-	// Many at once, so that one would be.
+	// With 20 threads, the first thread of the process would be among them.
 	var all []*osThread
 	for range 20 {
 		all = append(all, newOSThread())
@@ -127,7 +128,7 @@ func TestOSThreadIsNeverTheFirst(t *testing.T) {
 	for _, th := range all {
 		_ = th.do(func() error {
 			if unix.Gettid() == os.Getpid() {
-				t.Errorf("it is the first thread, %d", os.Getpid())
+				t.Errorf("the osThread is the first thread of the process, %d", os.Getpid())
 			}
 			return nil
 		})

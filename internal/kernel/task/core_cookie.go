@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CoreCookie reads the core-scheduling cookie of a thread; 0 means that it has
-// none. Threads share a core only with threads of the same cookie
-// (Documentation/admin-guide/hw-vuln/core-scheduling.rst, Linux 5.14). It
-// returns ErrUnsupported on kernels without CONFIG_SCHED_CORE (EINVAL) and on
-// machines without SMT (ENODEV).
+// CoreCookie reads the core-scheduling cookie of a thread; 0 means no cookie.
+// Threads share a core only with threads of the same cookie
+// (Documentation/admin-guide/hw-vuln/core-scheduling.rst, Linux 5.14).
+// CoreCookie returns ErrUnsupported on kernels without CONFIG_SCHED_CORE
+// (EINVAL) and on machines without SMT (ENODEV).
 func CoreCookie(tid int) (uint64, error) {
 	var cookie uint64
 	err := unix.PrctlArg5Ptr(unix.PR_SCHED_CORE, unix.PR_SCHED_CORE_GET, uintptr(tid),

@@ -7,10 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// resetOnFork is a flag beside the policy (SCHED_RESET_ON_FORK).
+// resetOnFork is a flag that the kernel adds to the policy number
+// (SCHED_RESET_ON_FORK).
 const resetOnFork = 0x40000000
 
-// PolicyOf reads the policy of a thread (sched_getscheduler(2)). It costs less
+// PolicyOf reads the policy of a thread (sched_getscheduler(2)). It is cheaper
 // than Attr.
 func PolicyOf(tid int) (Policy, error) {
 	p, _, errno := unix.RawSyscall(unix.SYS_SCHED_GETSCHEDULER, uintptr(tid), 0, 0)
@@ -23,15 +24,14 @@ func PolicyOf(tid int) (Policy, error) {
 // RealTime reports whether threads of this policy run before all fair threads.
 func (p Policy) RealTime() bool { return p == FIFO || p == RR || p == Deadline }
 
-// Policies counts threads by how Extend can change their policy.
+// Policies counts threads by policy, grouped by the effect of Extend.
 type Policies struct {
 	Ext      int // Ext
 	Fair     int // Normal, Batch and Idle: Extend makes them Ext
-	RealTime int // FIFO, RR and Deadline: Extend leaves them, because their owner chose real time
+	RealTime int // FIFO, RR and Deadline: Extend does not change them, because their owner chose real time
 }
 
-// CountPolicies counts the threads by policy. Threads that have ended are left
-// out.
+// CountPolicies counts the threads by policy. It skips threads that have ended.
 func CountPolicies(tids []int) (Policies, error) {
 	var n Policies
 	for _, tid := range tids {
@@ -51,15 +51,15 @@ func CountPolicies(tids []int) (Policies, error) {
 	return n, nil
 }
 
-// Extend makes threads Ext until all threads of the list are, and returns how
-// many it has changed. Their nice values stay. It leaves real-time threads, and
-// threads for which spare returns true; a nil spare spares no thread. A thread
-// that was Batch or Idle is Normal after Shorten. Extend returns ErrUnsupported
-// on a kernel without sched_ext.
+// Extend makes threads Ext until all threads of the list are, and returns the
+// number of changed threads. Nice values stay. Extend skips real-time threads
+// and threads for which spare returns true; a nil spare matches no thread.
+// Shorten later makes all of them Normal, also those that were Batch or Idle
+// before. Extend returns ErrUnsupported on a kernel without sched_ext.
 func Extend(list List, spare func(tid int) bool) (int, error) { return convert(list, Ext, spare) }
 
 // Shorten makes the Ext threads of the list Normal until no thread is Ext, and
-// returns how many it has changed.
+// returns the number of changed threads.
 func Shorten(list List) (int, error) { return convertBack(list, Ext) }
 
 func convert(list List, to Policy, spare func(tid int) bool) (int, error) {
@@ -92,7 +92,7 @@ func convertBack(list List, from Policy) (int, error) {
 	})
 }
 
-// normal makes a thread Normal if it has a policy.
+// normal makes a thread Normal if its policy is from.
 func normal(tid int, from Policy) error {
 	p, err := PolicyOf(tid)
 	if err != nil || p != from {

@@ -8,36 +8,36 @@ import (
 )
 
 const (
-	// settleRounds bounds how often settle lists the threads anew.
+	// settleRounds is the maximum number of lists that settle takes.
 	settleRounds = 20
-	// settlePause passes before the last list: a new thread copies the
-	// attributes of its parent some time before it can be listed.
+	// settlePause is the pause before the last list: a new thread copies the
+	// attributes of its parent shortly before it appears in a list.
 	settlePause = time.Millisecond
 )
 
-// A List lists the threads of a group as they are now.
+// A List returns the present threads of a group.
 type List func() ([]int, error)
 
-// A change is an attribute that a thread has or has not, and that its children
-// inherit.
+// A change sets an attribute of a thread. Children of the thread inherit the
+// attribute.
 type change struct {
 	name string
-	// done reports whether the thread has the attribute, or must be left alone.
+	// done reports whether the thread has the attribute, or must stay as it is.
 	done func(tid int) (bool, error)
 	make func(tid int) error
-	// undo takes the attribute from a thread that received it by mistake.
+	// undo removes the attribute from a thread that received it by mistake.
 	undo func(tid int) error
 }
 
 // settle changes threads until a list has no thread left to change, and returns
-// how many it changed. A thread that is created before its parent was changed
-// has the old attribute, one that is created later the new one: so each list
-// has fewer threads to change. settle gives up on a list that does not come to
-// rest.
+// the number of changed threads. A thread that is created before its parent is
+// changed has the old attribute; one that is created later has the new
+// attribute. Therefore each list has fewer threads to change. settle fails
+// after settleRounds lists.
 //
-// A thread can end after it was listed, and another process can have its number
-// when it is changed. settle changes back every thread that is not in the last
-// list.
+// A thread can end after it was listed, and a thread of another process can get
+// its tid before the change. Therefore settle undoes the change of every thread
+// that is not in the last list.
 func settle(list List, c change) (int, error) {
 	changed, failed := map[int]bool{}, map[int]error{}
 	settled := false
@@ -55,8 +55,8 @@ func settle(list List, c change) (int, error) {
 		if !found && settled {
 			break
 		}
-		// One list without a thread to change is enough, unless a thread was
-		// changed before.
+		// If no thread was changed before, one list without a thread to change
+		// is enough.
 		if settled = !found; settled {
 			if len(changed) == 0 {
 				break
@@ -69,7 +69,7 @@ func settle(list List, c change) (int, error) {
 		errs = append(errs, err)
 	}
 	if !settled {
-		errs = append(errs, fmt.Errorf("give threads %s: new ones came without it %d times in a row", c.name, settleRounds))
+		errs = append(errs, fmt.Errorf("give threads %s: %d lists in a row had new threads without it", c.name, settleRounds))
 	}
 	here := make(map[int]bool, len(listed))
 	for _, tid := range listed {
@@ -89,8 +89,8 @@ func settle(list List, c change) (int, error) {
 }
 
 // pass changes the threads that do not have the attribute yet, and reports
-// whether there were any. ErrUnsupported holds for all threads, and ends the
-// pass.
+// whether it found any. It stops at ErrUnsupported, because that error holds
+// for all threads.
 func (c change) pass(tids []int, changed map[int]bool, failed map[int]error) (found bool, err error) {
 	for _, tid := range tids {
 		if failed[tid] != nil {
@@ -116,7 +116,7 @@ func (c change) pass(tids []int, changed map[int]bool, failed map[int]error) (fo
 	return found, nil
 }
 
-// Fixed is a List of threads that are known.
+// Fixed is a List that always returns the given threads.
 func Fixed(tids ...int) List {
 	return func() ([]int, error) { return slices.Clone(tids), nil }
 }

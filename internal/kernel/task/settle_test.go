@@ -17,11 +17,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// crowd is threads in a model: who has it, and who is there.
+// crowd is a model of threads: has lists the threads and says which of them
+// have the attribute.
 type crowd struct {
 	has    map[int]bool
 	next   int
-	forks  int // left, one for each that is changed
+	forks  int // remaining forks; each changed thread forks once
 	child  bool
 	broken map[int]error
 }
@@ -30,13 +31,13 @@ func (c *crowd) list() ([]int, error) { return slices.Sorted(maps.Keys(c.has)), 
 
 func (c *crowd) change() change {
 	return change{
-		name: "it",
+		name: "the attribute",
 		done: func(tid int) (bool, error) { return c.has[tid], nil },
 		make: func(tid int) error {
 			if err := c.broken[tid]; err != nil {
 				return err
 			}
-			if c.forks > 0 { // just before it is changed
+			if c.forks > 0 { // a child appears just before the change
 				c.forks--
 				c.next++
 				c.has[c.next] = c.child
@@ -59,7 +60,7 @@ func TestSettleLooksUntilNobodyIsLeft(t *testing.T) {
 		"all have it":               {crowd: crowd{has: map[int]bool{1: true, 2: true}}, changed: 0},
 		"two do not":                {crowd: crowd{has: map[int]bool{1: false, 2: true, 3: false}}, changed: 2},
 		"each makes another":        {crowd: crowd{has: map[int]bool{1: false}, next: 1, forks: 5}, changed: 6},
-		"they never stop":           {crowd: crowd{has: map[int]bool{1: false}, next: 1, forks: 1000}, changed: 20, err: "20 times in a row"},
+		"endless forks":             {crowd: crowd{has: map[int]bool{1: false}, next: 1, forks: 1000}, changed: 20, err: "20 times in a row"},
 		"one cannot be changed":     {crowd: crowd{has: map[int]bool{1: false, 2: false}, broken: map[int]error{1: boom}}, changed: 1, err: "boom"},
 		"one has ended":             {crowd: crowd{has: map[int]bool{1: true, 2: false}, broken: map[int]error{2: ErrGone}}, changed: 0, err: "20 times"},
 		"the kernel does not do it": {crowd: crowd{has: map[int]bool{1: false, 2: false}, broken: map[int]error{1: ErrUnsupported}}, err: "not supported"},
@@ -82,24 +83,24 @@ func TestSettleGivesBackWhoWasTakenForAnother(t *testing.T) {
 	looks := 0
 	list := func() ([]int, error) {
 		if looks++; looks > 1 {
-			return []int{1}, nil // 2 is another's now
+			return []int{1}, nil // tid 2 belongs to another process now
 		}
 		return c.list()
 	}
 	if n, err := settle(list, c.change()); n != 1 || err != nil || !c.has[1] || c.has[2] {
-		t.Errorf("changed %d, %v: %v, want 1 only", n, err, c.has)
+		t.Errorf("changed %d, %v: %v, want only thread 1 changed", n, err, c.has)
 	}
 }
 
 func TestSettleEndsWithItsList(t *testing.T) {
-	gone := fmt.Errorf("it is gone")
+	gone := fmt.Errorf("the group is gone")
 	if _, err := settle(func() ([]int, error) { return nil, gone }, (&crowd{}).change()); !errors.Is(err, gone) {
 		t.Errorf("got %v", err)
 	}
 }
 
-// best is Ext, or on a kernel without it a policy that is as good for a test:
-// everything but what the kernel does with it is the same.
+// best is Ext. On a kernel without sched_ext it is Batch, for which the code
+// under test works in the same way.
 func best(t *testing.T) Policy {
 	t.Helper()
 	switch _, err := Extend(Fixed(sleeper(t)), nil); {
@@ -124,7 +125,7 @@ func TestConvertedThreadKeepsNiceAndComesBack(t *testing.T) {
 		t.Fatalf("changed %d, %v, want 1", n, err)
 	}
 	if got := mustAttr(t, tid); got.Policy != to || got.Nice != 7 {
-		t.Errorf("got %+v, want %v with nice 7", got, to)
+		t.Errorf("got %+v, want policy %v and nice 7", got, to)
 	}
 	if n, err := convert(Fixed(tid), to, nil); n != 0 || err != nil {
 		t.Errorf("again: changed %d, %v, want 0", n, err)
@@ -133,7 +134,7 @@ func TestConvertedThreadKeepsNiceAndComesBack(t *testing.T) {
 		t.Fatalf("changed %d back, %v, want 1", n, err)
 	}
 	if got := mustAttr(t, tid); got != a {
-		t.Errorf("after the way back: %+v, want %+v", got, a)
+		t.Errorf("after the conversion back: %+v, want %+v", got, a)
 	}
 }
 
@@ -165,8 +166,8 @@ func TestRealTimeAndSparedThreadsAreNotConverted(t *testing.T) {
 	}
 }
 
-// storm starts a process that forks without end, each child doing the same,
-// no more than some hundred at once, and lists all of them.
+// storm starts a process whose children fork endlessly, at most a few hundred
+// at once, and returns a List of all of them.
 func storm(t *testing.T) List {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", `s() { while :; do (exec sleep 0.005) & (s2) & wait; done; }; s2() { sleep 0.003; (sleep 0.001); }; s & wait`)
@@ -201,7 +202,7 @@ func storm(t *testing.T) List {
 	}
 }
 
-// with counts the threads of a policy.
+// with counts the threads that have policy p.
 func with(tids []int, p Policy) (n int) {
 	for _, tid := range tids {
 		if got, err := PolicyOf(tid); err == nil && got == p {

@@ -7,10 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LongSlice is nearly the longest slice that the kernel gives a fair thread
-// (100 ms): the thread asks for a long run and the kernel serves it last
-// (EEVDF). The kernel keeps the odd value, so that it tells Tenon's threads
-// from those that ask for the longest slice themselves.
+// LongSlice is slightly shorter than the longest slice of a fair thread (100
+// ms). EEVDF serves threads with a long slice last. The odd value distinguishes
+// Tenon's threads from threads that chose the longest slice themselves.
 const LongSlice = 99_997 * time.Microsecond
 
 // A SliceKind says who set the slice of a thread.
@@ -18,9 +17,9 @@ type SliceKind int
 
 // The kinds of slices.
 const (
-	// SliceNone: the policy of the thread is not of the fair class.
+	// SliceNone: the thread is not in the fair class.
 	SliceNone SliceKind = iota
-	// SliceKept: the thread has a slice of its own, or its policy is Idle.
+	// SliceKept: the thread chose a slice itself, or its policy is Idle.
 	SliceKept
 	// SliceDefault: the kernel's default.
 	SliceDefault
@@ -28,12 +27,13 @@ const (
 	SliceLong
 )
 
-// Slices tells the slices of threads apart. The kernel's default depends on the
-// number of CPUs, and an administrator may change it.
+// Slices finds the kind of a thread's slice. It holds the kernel's default
+// slice, which depends on the number of CPUs and on the administrator's
+// settings.
 type Slices struct{ usual time.Duration }
 
 // NewSlices reads the kernel's default. It returns ErrUnsupported on kernels
-// whose threads have no slices of their own (before Linux 6.12).
+// without a slice per thread (before Linux 6.12).
 func NewSlices() (Slices, error) {
 	var usual time.Duration
 	t := newOSThread()
@@ -61,12 +61,12 @@ func NewSlices() (Slices, error) {
 		err = fmt.Errorf("threads have no slices: %w", ErrUnsupported)
 	}
 	if err != nil {
-		return Slices{}, fmt.Errorf("learn the kernel's slice: %w", err)
+		return Slices{}, fmt.Errorf("read the kernel's default slice: %w", err)
 	}
 	return Slices{usual}, nil
 }
 
-// Kind reads which kind of slice a thread has.
+// Kind reads the slice of a thread and returns its kind.
 func (s Slices) Kind(tid int) (SliceKind, error) {
 	a, err := Attr(tid)
 	switch {
@@ -85,8 +85,8 @@ func (s Slices) Kind(tid int) (SliceKind, error) {
 }
 
 // Lengthen gives threads LongSlice until all threads of the list have it, and
-// returns how many it has changed. Threads with a slice of their own keep it,
-// and so do threads of policies other than Normal and Batch.
+// returns the number of changed threads. It skips threads that chose a slice
+// themselves and threads whose policy is not Normal or Batch.
 func (s Slices) Lengthen(list List) (int, error) {
 	return settle(list, change{
 		name: "a long slice",
@@ -100,7 +100,7 @@ func (s Slices) Lengthen(list List) (int, error) {
 }
 
 // Restore gives the kernel's default slice to the threads of a list that have
-// LongSlice, until no thread has it, and returns how many it has changed.
+// LongSlice, until no thread has it. It returns the number of changed threads.
 func (s Slices) Restore(list List) (int, error) {
 	return settle(list, change{
 		name: "the kernel's slice",
@@ -120,8 +120,8 @@ func (s Slices) unset(tid int) error {
 	return setSlice(tid, 0)
 }
 
-// setSlice keeps every other attribute of the thread, also a policy that
-// another process sets at this moment.
+// setSlice sets only the slice of a thread. The other attributes stay, also a
+// policy that another process sets at the same moment.
 func setSlice(tid int, slice time.Duration) error {
 	a, err := Attr(tid)
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// kernelSlices learns the kernel's, or skips where threads have none.
+// kernelSlices reads the kernel's default slice. It skips the test on kernels
+// without a slice per thread.
 func kernelSlices(t *testing.T) Slices {
 	t.Helper()
 	s, err := NewSlices()
@@ -42,7 +43,7 @@ func TestSlicesAreLengthenedAndRestored(t *testing.T) {
 	}
 	check("after", map[int]SliceKind{usual: SliceLong, batch: SliceLong, own: SliceKept, idle: SliceKept})
 	if a := mustAttr(t, batch); a != (SchedAttr{Policy: Batch, Nice: 7, Slice: LongSlice}) {
-		t.Errorf("with it, all else has become %+v", a)
+		t.Errorf("after Lengthen the other attributes are %+v", a)
 	}
 	if n, err := s.Lengthen(list); n != 0 || err != nil {
 		t.Errorf("lengthened %d once more, %v", n, err)
@@ -59,8 +60,9 @@ func TestSlicesAreLengthenedAndRestored(t *testing.T) {
 	}
 }
 
-// TestSlicesOfStrangersComeBack: a thread that ended after it was listed, whose
-// number somebody else has now.
+// TestSlicesOfStrangersComeBack changes a thread that is not in the next list,
+// as if another process had received its tid. Lengthen must restore the slice
+// of that thread.
 func TestSlicesOfStrangersComeBack(t *testing.T) {
 	s := kernelSlices(t)
 	tid := sleeper(t)
@@ -72,9 +74,9 @@ func TestSlicesOfStrangersComeBack(t *testing.T) {
 		return nil, nil
 	}
 	if n, err := s.Lengthen(list); n != 0 || err != nil {
-		t.Errorf("lengthened %d, %v, want nobody", n, err)
+		t.Errorf("lengthened %d, %v, want 0", n, err)
 	}
 	if kind, err := s.Kind(tid); kind != SliceDefault || err != nil {
-		t.Errorf("the slice of who is not in the group is of kind %d, %v", kind, err)
+		t.Errorf("a thread outside the group has a slice of kind %d, %v", kind, err)
 	}
 }

@@ -1,9 +1,9 @@
 // Package task reads and writes the scheduling attributes of single threads:
 // policy, nice value, time slice, affinity and core-scheduling cookie.
 //
-// A tid is a thread id as the kernel sees it; 0 is the calling thread, which a
-// goroutine must lock first. Children that a thread creates later inherit its
-// attributes; its siblings do not change.
+// A tid is a thread id in the PID namespace of this process. Tid 0 is the
+// calling thread, which a goroutine must lock first. Children that a thread
+// creates later inherit its attributes; its siblings do not change.
 package task
 
 import (
@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUnsupported means that this kernel or machine cannot do it.
+// ErrUnsupported means that this kernel or machine lacks the feature.
 var ErrUnsupported = errors.New("not supported here")
 
 // ErrGone means that the thread has ended.
@@ -23,9 +23,9 @@ var ErrGone = errors.New("no such thread")
 // Policy is a scheduling policy, with the kernel's number (sched(7)).
 type Policy int
 
-// The policies. Idle is below every other fair task, but not below those of
-// an idle cgroup; Ext needs a sched_ext scheduler (Linux 6.12), without which
-// it behaves as Normal.
+// The policies. A thread of policy Idle yields to every other fair thread,
+// except the threads of an idle cgroup. Ext needs a sched_ext scheduler (Linux
+// 6.12); without one it behaves as Normal.
 const (
 	Normal   Policy = unix.SCHED_NORMAL
 	FIFO     Policy = unix.SCHED_FIFO
@@ -57,22 +57,22 @@ func (p Policy) String() string {
 	return fmt.Sprintf("policy %d", int(p))
 }
 
-// SchedAttr is how the kernel schedules a thread (sched_setattr(2)).
+// SchedAttr holds the scheduling attributes of a thread (sched_setattr(2)).
 type SchedAttr struct {
 	Policy Policy
-	// Nice is -20 to 19. Idle, FIFO and RR do not use it, and setting them
-	// leaves the present one.
+	// Nice is -20 to 19. Idle, FIFO and RR ignore it; writing such a policy
+	// keeps the present nice value.
 	Nice int
-	// Priority of FIFO and RR is 1 to 99, and 0 for all others.
+	// Priority is 1 to 99 for FIFO and RR, and 0 for all other policies.
 	Priority int
-	// Slice is how long a thread of policy Normal, Batch or Ext asks to run at
-	// once; the kernel serves a smaller slice sooner (EEVDF, Linux 6.12; 100 µs
-	// to 100 ms). 0 sets the kernel's default. It reads as 0 on older kernels;
-	// newer ones do not tell the default from a slice that was set to the same
-	// value.
+	// Slice is the time that a thread of policy Normal, Batch or Ext requests
+	// to run without preemption (100 µs to 100 ms; Linux 6.12). EEVDF serves a
+	// smaller slice sooner. Writing 0 sets the kernel's default. On older
+	// kernels it reads as 0. Newer kernels return the default slice as if it
+	// had been set explicitly.
 	Slice time.Duration
-	// ResetOnFork gives children Normal instead of FIFO or RR, and nice 0
-	// instead of a negative one.
+	// ResetOnFork: children start as Normal instead of FIFO or RR, and with
+	// nice 0 instead of a negative nice value.
 	ResetOnFork bool
 }
 
@@ -93,9 +93,10 @@ func Attr(tid int) (SchedAttr, error) {
 	return s, nil
 }
 
-// SetAttr writes all attributes of a thread. Without privileges a thread may
-// only be made less important: EPERM. Values out of range give EINVAL.
-// Deadline needs parameters that SchedAttr does not have: EINVAL.
+// SetAttr writes all attributes of a thread. It returns EPERM if an
+// unprivileged caller raises the priority of a thread, and EINVAL for values
+// out of range. It returns EINVAL for Deadline too, because SchedAttr lacks its
+// parameters.
 func SetAttr(tid int, s SchedAttr) error { return setAttr(tid, s, 0) }
 
 func setAttr(tid int, s SchedAttr, flags uint64) error {
@@ -109,7 +110,7 @@ func setAttr(tid int, s SchedAttr, flags uint64) error {
 	if s.Policy != Normal && s.Policy != Batch && s.Policy != Ext {
 		a.Runtime = 0
 	}
-	// The kernel clamps a nice value out of range, and would so hide a mistake.
+	// The kernel clamps a nice value out of range, which would hide a mistake.
 	if s.Nice < -20 || s.Nice > 19 {
 		return fmt.Errorf("set %v on thread %d: nice %d is not from -20 to 19: %w", s.Policy, tid, s.Nice, unix.EINVAL)
 	}
@@ -120,9 +121,9 @@ func setAttr(tid int, s SchedAttr, flags uint64) error {
 	return nil
 }
 
-// SetPolicy changes the policy of a thread to one without real-time priority
-// and keeps its nice value, slice and reset-on-fork. (The kernel's own flag
-// for this, SCHED_FLAG_KEEP_PARAMS, keeps the policy as well.)
+// SetPolicy changes the policy of a thread to one without real-time priority.
+// It keeps the nice value, slice and reset-on-fork. (The kernel's flag
+// SCHED_FLAG_KEEP_PARAMS would keep the old policy as well.)
 func SetPolicy(tid int, p Policy) error {
 	s, err := Attr(tid)
 	if err != nil {
@@ -132,11 +133,11 @@ func SetPolicy(tid int, p Policy) error {
 	return SetAttr(tid, s)
 }
 
-// SetIdle puts a thread below all normal ones. Every user may do this to their
-// own threads; the way back needs an RLIMIT_NICE that allows the nice value.
+// SetIdle gives a thread the policy Idle. Every user may do this to their own
+// threads; to undo it needs an RLIMIT_NICE that allows the nice value.
 func SetIdle(tid int) error { return SetPolicy(tid, Idle) }
 
-// cause adds ErrGone to the errno of an ended thread.
+// cause adds ErrGone to err if its errno says that the thread has ended.
 func cause(err error) error {
 	if errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("%w: %w", ErrGone, err)

@@ -13,7 +13,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// sleeper starts a process whose one thread may be changed freely.
+// sleeper starts a process with one thread, whose attributes a test may change.
 func sleeper(t *testing.T) int {
 	t.Helper()
 	cmd := exec.Command("sleep", "60")
@@ -50,12 +50,12 @@ func TestIdleKeepsNiceForTheWayBack(t *testing.T) {
 		t.Errorf("idle: %+v, want SCHED_IDLE with nice 7", got)
 	}
 	if err := SetPolicy(tid, Normal); errors.Is(err, unix.EPERM) {
-		t.Skip("without privileges and RLIMIT_NICE there is no way back from SCHED_IDLE")
+		t.Skip("to leave SCHED_IDLE needs privileges or RLIMIT_NICE")
 	} else if err != nil {
 		t.Fatal(err)
 	}
 	if got := mustAttr(t, tid); got != a {
-		t.Errorf("after the way back: %+v, want %+v", got, a)
+		t.Errorf("after SCHED_IDLE was undone: %+v, want %+v", got, a)
 	}
 }
 

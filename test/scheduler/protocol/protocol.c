@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * All interleavings of the core protocol of bpf/scheduler.h: CPUs on which LSX
- * starts and stops, and one sibling that always has BE to run. The functions
- * are the header's; only the ways to touch memory are ours, so that every
- * access to a core's words is a step, and steps mix in every order.
+ * All interleavings of the core protocol of bpf/scheduler.h: CPUs on
+ * which LSX starts and stops, and one sibling that always has BE to run.
+ * Only the header's memory accesses are replaced, so that every access to
+ * a core's words is a step, and the steps of all CPUs mix in every order.
  *
- * With -memory tso the atomics become plain loads and stores, and each CPU has
- * a store buffer that drains when it likes, as on x86. The protocol is wrong
- * then, and the check must see it.
+ * With -memory tso the atomics become plain loads and stores, and each
+ * CPU has a store buffer that drains at any time, as on x86. Then the
+ * protocol is wrong, and the check must detect that.
  *
- * CPUs are coroutines. What a CPU does next depends only on what it has read,
- * so a state is the memory, the kicks in flight, and a hash of each CPU's
- * reads; a state that was reached before is not followed again.
+ * CPUs are coroutines. The next step of a CPU depends only on its reads.
+ * So a state is the memory, the kicks in flight, and a hash of each CPU's
+ * reads. A known state is not explored again.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,15 +42,15 @@ struct store {
 };
 
 static struct {
-	/* Compared and hashed: the state. */
+	/* The state, which is compared and hashed. */
 	struct qos_core core;
 	struct qos_shard shard;
 	enum rest rest[ACTORS];
-	__u64 read[ACTORS]; /* hash of what it read */
+	__u64 read[ACTORS]; /* hash of its reads */
 	struct store store[ACTORS][STORES];
 	__u32 stores[ACTORS];
-	bool preempt, wake, timer; /* kicks on their way to the BE CPU */
-	bool ls[LSX_CPUS];	   /* truth */
+	bool preempt, wake, timer; /* kicks in flight to the BE CPU */
+	bool ls[LSX_CPUS];	   /* whether LSX really runs */
 } w;
 
 static struct qos_params params = {.slice_ns = QOS_SLICE_NS, .smt_rule = 1, .cap_mcpu = 3000};
@@ -68,13 +68,13 @@ static void note(__u64 value)
 	w.read[self] = (w.read[self] ^ (value + 1)) * 0x100000001b3ull;
 }
 
-/* forget: nothing that it read matters from here on, only where it is. */
+/* forget: its earlier reads no longer matter, only its position does. */
 static void forget(__u32 where)
 {
 	w.read[self] = where;
 }
 
-/* step ends a step: anybody may be next. */
+/* step ends a step. Any CPU may be next. */
 static void step(void)
 {
 	note(~1ull);
@@ -85,7 +85,7 @@ static __u32 load(const __u32 *word)
 {
 	__u32 i, value = *word;
 
-	for (i = 0; i < w.stores[self]; i++) /* its own stores it sees */
+	for (i = 0; i < w.stores[self]; i++) /* it sees its own stores */
 		if (w.store[self][i].word == word)
 			value = w.store[self][i].value;
 	note(value);
@@ -158,7 +158,7 @@ static void qos_write_time(__u64 *time, __u64 value)
 	*time = value;
 }
 
-/* lsx_cpu: LSX comes and goes. Its thread is 0, or 2: that of BE is 1. */
+/* lsx_cpu: LSX starts and stops. Its thread is 0 or 2; the thread of BE is 1. */
 static void lsx_cpu(int actor)
 {
 	__u32 i;
@@ -194,13 +194,13 @@ static void be_cpu(int actor)
 
 	(void)actor;
 	for (;;) {
-		bool on = w.core.ls; /* in memory, not only in a buffer */
+		bool on = w.core.ls; /* in memory, not only in a store buffer */
 		enum qos_verdict v;
 
 		a.runs_be = false;
 		v = qos_may_run(&params, &w.core, &w.shard, &a);
 		if (params.hold_ns && on && !qos_refused(v))
-			fault = "hold: BE may run though LSX ran there when it asked";
+			fault = "hold: BE may run although LSX ran there when it asked";
 		if (qos_refused(v)) {
 			w.timer = v == QOS_REFUSE_HOLD;
 			rest(IDLE);
@@ -229,7 +229,7 @@ static void begin(void)
 	}
 }
 
-/* able lists what can happen next: a CPU makes a step (0 to 2), or a buffer drains (4 to 6). */
+/* able lists the possible next events: a CPU makes a step (0 to 2), or a buffer drains (4 to 6). */
 static int able(int *list)
 {
 	int i, n = 0;
@@ -251,24 +251,24 @@ static void happen(int what)
 	}
 	self = what;
 	swapcontext(&scheduler, &cpu[what]);
-	if (w.rest[BE] == IDLE) /* the kernel drops a kick that does not fit */
+	if (w.rest[BE] == IDLE) /* the kernel drops a preemption kick to an idle CPU */
 		w.preempt = false;
 	if (w.rest[BE] == RUNNING)
 		w.wake = false;
 }
 
-/* settled: nothing will happen any more. Is that how it should be? */
+/* settled checks the final state, in which nothing can happen any more. */
 static void settled(void)
 {
 	bool ls = w.ls[0] || w.ls[1];
 
 	if (ls && w.rest[BE] == RUNNING)
-		fault = "expel: BE runs beside LSX and nobody will kick it";
+		fault = "expel: BE runs beside LSX and no kick will come";
 	if (!ls && w.rest[BE] == IDLE && !w.timer)
-		fault = "wake-up: BE waits on an idle CPU and nobody will kick it";
+		fault = "wake-up: BE waits on an idle CPU and no kick will come";
 }
 
-/* The states that were reached, by hash. */
+/* The states reached so far, by hash. */
 static __u64 *states;
 static __u64 room = 1 << 16, count;
 
@@ -305,7 +305,7 @@ static __u64 hash(void)
 
 static int path[STEPS], width[STEPS], taken[STEPS];
 
-/* follow runs one path: the known part of it, then the first choice each time. */
+/* follow runs one path: first the known choices, then always the first choice. */
 static int follow(int known)
 {
 	int list[2 * ACTORS], n, depth;
@@ -326,7 +326,7 @@ static int follow(int known)
 		taken[depth] = list[path[depth]];
 		happen(taken[depth]);
 	}
-	fault = "it never settles";
+	fault = "the run never settles";
 	return depth;
 }
 

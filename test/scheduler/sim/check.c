@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What must hold: I1, I2, I5 and I8 of the design, and the promises on shares, quotas, cap and headroom. */
+/* The checks: I1, I2, I5 and I8 of the design, and shares, quotas, cap and headroom. */
 #include <stdarg.h>
 #include <stdlib.h>
 
 #include "sim.h"
 
-#define KICK_NS (430 * QOS_US) /* a kick arrives, meets a switch, and a second one is acted on */
-#define RACE_NS (2 * QOS_US)   /* between a decision and the switch that follows it */
+#define KICK_NS (430 * QOS_US) /* a kick arrives during a switch, and a second kick takes effect */
+#define RACE_NS (2 * QOS_US)   /* between a decision and the following switch */
 #define WINDOW_NS QOS_SEC
 
 static struct {
 	u64 broken;
 	u64 exposures, exposed_ns, lsx_ns, longest_wait, longest_exposed;
-	u64 legal_ns, held_ns, legal_be_ns; /* steady: where BE may run, is held off, does run */
+	u64 legal_ns, held_ns, legal_be_ns; /* for the load steady: where BE may run, is held off, runs */
 	u64 reliefs;
 	u64 window_be_ns;
 	u64 core_at[CPUS];
@@ -46,7 +46,7 @@ static bool beside_lsx(const struct cpu *c)
 	return false;
 }
 
-/* account integrates what was true of a core until now. */
+/* account adds the time since the last change of a core. */
 void account(struct cpu *changed)
 {
 	u64 from = seen.core_at[changed->core];
@@ -79,7 +79,7 @@ void account(struct cpu *changed)
 	seen.core_at[changed->core] = sim.now;
 }
 
-/* check_start: BE was given this CPU. Was it right? */
+/* check_start checks that BE was allowed on this CPU when it started. */
 static void check_start(struct cpu *c)
 {
 	const struct qos_core *core = &sim.core[c->core];
@@ -102,7 +102,7 @@ static void check_start(struct cpu *c)
 	}
 }
 
-/* check_place: ops.dispatch gives BE to a CPU that did not run it. Are enough idle cores left to LS? */
+/* check_place: ops.dispatch gives BE to a CPU that did not run it. Checks that enough idle cores remain for LS. */
 void check_place(const struct cpu *c)
 {
 	const struct shard *s = &sim.shard[c->shard];
@@ -118,7 +118,7 @@ void check_place(const struct cpu *c)
 		broke("headroom", "cpu %u is given BE, %u of %u idle cores are left", c->id, left, sim.p.headroom);
 }
 
-/* check_exposure follows the time of BE beside LSX on one CPU. */
+/* check_exposure measures the time of BE beside LSX on one CPU. */
 static void check_exposure(struct cpu *c)
 {
 	const struct qos_core *core = &sim.core[c->core];
@@ -135,7 +135,7 @@ static void check_exposure(struct cpu *c)
 	c->exposed_since = 0;
 	if (core->relief_until > sim.now)
 		return;
-	if (core->relief_until > since) { /* nobody kicks at its end: the tick, or the reaper */
+	if (core->relief_until > since) { /* no kick comes at its end, only the tick or the reaper */
 		since = core->relief_until;
 		c->lost++;
 	}
@@ -153,7 +153,7 @@ static void check_exposure(struct cpu *c)
 		      ns, c->lost, most);
 }
 
-/* check_switch: the CPU has switched to a task of this class, before the hook is told. */
+/* check_switch: the CPU has switched to a task of this class. Called before the hook. */
 void check_switch(struct cpu *c, enum qos_class was, enum qos_class is, struct task *t)
 {
 	u32 i;
@@ -175,7 +175,7 @@ void check_wait(const struct task *t)
 {
 	u64 ns = sim.now - t->since, most = 15 * QOS_SEC;
 
-	if (sim.load == STEADY) /* many threads of a light pod take turns on few CPUs */
+	if (sim.load == STEADY) /* many threads of a light pod share few CPUs */
 		most = sim.cpus > 16 ? 5 * QOS_SEC : 3 * QOS_SEC / 2;
 	if (t->class != QOS_BE)
 		return;
@@ -186,7 +186,7 @@ void check_wait(const struct task *t)
 		      t->pinned ? ", pinned" : "");
 }
 
-/* waits_since: a task has been in the list since then. Tasks that come and go in flights of kicks are no news. */
+/* waits_since reports whether a task has been in the list since then. Tasks that only pass through do not count. */
 static bool waits_since(const struct list *l, u64 then)
 {
 	const struct task *t;
@@ -197,7 +197,7 @@ static bool waits_since(const struct list *l, u64 then)
 	return false;
 }
 
-/* check_idle: no CPU that may run BE stays idle for longer than a few passes while a task waits all that time. */
+/* check_idle: no CPU that may run BE stays idle for more than a few passes while a task waits. */
 static void check_idle(struct cpu *c)
 {
 	const struct shard *s = &sim.shard[c->shard];
@@ -216,7 +216,7 @@ static void check_idle(struct cpu *c)
 		      (sim.now - c->wanted_since) / QOS_US, s->queue.n + c->queue.n);
 }
 
-/* check_reaped: after a pass the bits are true, or were seen wrong only just now. */
+/* check_reaped: after a pass the bits are correct, or have been wrong only for a short time. */
 void check_reaped(u32 shard)
 {
 	const struct shard *s = &sim.shard[shard];
@@ -251,7 +251,7 @@ void check_relief(u32 shard)
 	s->relief_at = sim.now;
 }
 
-/* check_period: a pod's period ends. A grant may straddle it, one for each CPU, but no more than the quota. */
+/* check_period: a pod's period ends. The grants may exceed the quota by one minimum slice. */
 void check_period(u32 pod)
 {
 	struct pod *p = &sim.pod[pod];
@@ -263,7 +263,7 @@ void check_period(u32 pod)
 	p->granted_ns = 0;
 }
 
-/* check_window: once a second, the cap. */
+/* check_window checks the cap, once a second. */
 void check_window(void)
 {
 	u64 most = (u64)sim.p.cap_mcpu * (WINDOW_NS / 1000);
@@ -279,7 +279,7 @@ void check_window(void)
 	at(sim.now + WINDOW_NS, EV_WINDOW, 0, 0);
 }
 
-/* shares_off is how far the runs of pods are from their weights, in percent of the mean. */
+/* shares_off returns the deviation of the pods' run times from their weights, in percent of the mean. */
 static double shares_off(void)
 {
 	double least = 1e18, most = 0;
@@ -302,13 +302,13 @@ static void check_steady(void)
 
 	printf("shares_off_percent=%.2f legal_used_percent=%.2f held_percent=%.2f\n", off, used,
 	       100.0 * seen.held_ns / (seen.held_ns + seen.legal_ns));
-	if (off > 4 && sim.now > 5 * QOS_SEC) /* before, a few slices more or less */
+	if (off > 4 && sim.now > 5 * QOS_SEC) /* earlier, a few slices make a difference */
 		broke("shares", "runs are %.1f %% off the weights", off);
 	if (used < 97)
 		broke("conserving", "BE ran in %.1f %% of the time that it could", used);
 }
 
-/* check_end prints the figures; 1: something was broken. */
+/* check_end prints the results and returns 1 if a check failed. */
 int check_end(void)
 {
 	u64 sum = 0, be = 0, hook_be = 0, lsx = 0;
@@ -337,7 +337,7 @@ int check_end(void)
 		check_steady();
 	if (sum > sim.now * sim.cpus * 1.01 || sum < sim.now * sim.cpus * 0.99 || hook_be > be * 1.01 + sim.unseen_ns ||
 	    hook_be + sim.unseen_ns < be * 0.99)
-		broke("I8", "the hook counted %.3f s, of it BE %.3f; true are %.3f and %.3f", sum / 1e9, hook_be / 1e9,
+		broke("I8", "the hook counted %.3f s, of which BE %.3f; correct are %.3f and %.3f", sum / 1e9, hook_be / 1e9,
 		      sim.now * sim.cpus / 1e9, be / 1e9);
 	printf("broken=%llu\n", seen.broken);
 	return seen.broken != 0;

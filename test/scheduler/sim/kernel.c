@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the kernel does, as far as a partial sched_ext scheduler meets it. */
+/* The part of the kernel that a partial sched_ext scheduler depends on. */
 #include "sim.h"
 
 #define FAIR_TURN (3 * QOS_MS)
 #define SPILLED_TURN QOS_MS
-#define SPILLED_GAP (300 * QOS_MS) /* what weight 3 gets beside a fair hog */
+#define SPILLED_GAP (300 * QOS_MS) /* what weight 3 gets beside a fair task that never sleeps */
 
 void put(struct list *l, struct task *t)
 {
@@ -73,7 +73,7 @@ bool idle(const struct cpu *c)
 	return !c->curr && !c->switching;
 }
 
-/* pick_fair is the fair class: round robin, and a little for who has almost no weight. */
+/* pick_fair is the fair class: round robin, and a little time for tasks of very low weight. */
 static struct task *pick_fair(struct cpu *c)
 {
 	if (c->spilled.first && (!c->fair.first || sim.now > c->spilled_at + SPILLED_GAP)) {
@@ -83,7 +83,7 @@ static struct task *pick_fair(struct cpu *c)
 	return c->fair.first;
 }
 
-/* arm_fair sets the end of a fair task's burst or turn, what is first. */
+/* arm_fair sets the end of a fair task's burst or time slice, whichever is first. */
 static void arm_fair(struct cpu *c, const struct task *t)
 {
 	u64 end = t->started + t->left_ns;
@@ -91,7 +91,7 @@ static void arm_fair(struct cpu *c, const struct task *t)
 	at(end < sim.now + FAIR_TURN ? end : sim.now + FAIR_TURN, EV_END, c->id, ++c->generation);
 }
 
-/* schedule picks who is next; the switch itself takes a moment, in which kicks only leave a note. */
+/* schedule picks the next task. The switch takes some time, in which kicks only set a flag. */
 void schedule(struct cpu *c)
 {
 	struct task *prev = c->curr, *next;
@@ -110,7 +110,7 @@ void schedule(struct cpu *c)
 	if (!next && !c->local.first) {
 		ops_dispatch(c, goes_on ? prev : 0);
 		if (goes_on && prev->slice)
-			next = prev; /* else SCX_OPS_ENQ_LAST: it does not simply go on */
+			next = prev; /* otherwise SCX_OPS_ENQ_LAST: it must be dispatched again */
 	}
 	if (!next)
 		next = c->local.first;
@@ -139,7 +139,7 @@ static void ran(struct cpu *c)
 	t->started = sim.now;
 }
 
-/* put_prev takes the task off its CPU while it could still run. */
+/* put_prev takes the task off its CPU while it is still runnable. */
 static void put_prev(struct cpu *c, struct task *t, bool preempted)
 {
 	t->state = WAITS;
@@ -205,7 +205,7 @@ void switched(struct cpu *c)
 		schedule(c);
 }
 
-/* ended: the burst of the task on the CPU is over, or its turn among fair ones. */
+/* ended: the burst of the task on the CPU is over, or its time slice among fair tasks. */
 void ended(struct cpu *c, u32 generation)
 {
 	struct task *t = c->curr;
@@ -241,7 +241,7 @@ void ticked(struct cpu *c, u32 generation)
 	}
 }
 
-/* kick sends one: irq_work, IPI, and now and then a section that must not be preempted; rarely it is lost. */
+/* kick sends a kick: irq_work, IPI, sometimes a section without preemption; rarely the kick is lost. */
 void kick(struct cpu *c, enum event ev)
 {
 	u64 delay = 2 * QOS_US + randomly(8 * QOS_US);
@@ -273,8 +273,8 @@ static u32 load_of(const struct cpu *c)
 }
 
 /*
- * place_fair is where the fair class wakes a task: where it was, or on an idle
- * CPU. One that runs BE is not idle to it; it is only less loaded than others.
+ * place_fair is where the fair class wakes a task: on its last CPU or on an
+ * idle one. A CPU that runs BE is not idle, only less loaded than others.
  */
 static u32 place_fair(const struct task *t)
 {

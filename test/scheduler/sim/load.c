@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the tasks do: short bursts, long ones, hogs that hold CPUs for many seconds. */
+/* The behaviour of the tasks: short bursts, long bursts, tasks that hold CPUs for many seconds. */
 #include "sim.h"
 
 static struct task *add(enum qos_class class, enum load load, u32 cpu)
@@ -41,7 +41,7 @@ static void services(void)
 	}
 }
 
-/* Pods with enough tasks to use their shares at all times, one that sleeps for long, and one that is pinned. */
+/* Pods with enough tasks to use their shares at all times, one pod that sleeps for long, and one that is pinned. */
 static void make_steady(void)
 {
 	static const u32 weights[] = {50, 100, 200, 400, 400, 100};
@@ -55,7 +55,7 @@ static void make_steady(void)
 		for (n = 0; n < 2 * sim.cpus; n++) {
 			struct task *t;
 
-			cpu = n / 2; /* two of a pod on each: one alone would not be in a queue while it runs */
+			cpu = n / 2; /* two tasks of a pod on each: a single one would not wait while it runs */
 			t = add(QOS_BE, pod == SLEEPER ? NIGHTS : pod == PINNED ? SPINS : BURSTS, cpu);
 			t->pod = pod;
 			t->pinned = pod == PINNED;
@@ -70,7 +70,7 @@ static void make_storm(void)
 	static const u64 quotas[] = {0, 0, QOS_MS / 10, 10 * QOS_MS, 50 * QOS_MS, 200 * QOS_MS};
 	u32 pod, n;
 
-	sim.pods = sim.load == BESIDE ? 4 : 6; /* relief serves by vtime: who is ahead waits for each of the others */
+	sim.pods = sim.load == BESIDE ? 4 : 6; /* relief serves by vtime: a task that is ahead waits for all others */
 	for (pod = 0; pod < sim.pods; pod++) {
 		u32 tasks = pod == 2 ? (sim.threads == 1 ? 20 : 8) : sim.cpus / 4 + 4;
 
@@ -98,7 +98,7 @@ void make_load(void)
 		make_storm();
 }
 
-/* sleep_on: its burst is over; when will the next begin, and how long is that? */
+/* sleep_on: the burst of a task is over. Chooses the start and the length of the next one. */
 void sleep_on(struct task *t)
 {
 	u64 pause = between(10 * QOS_US, t->sleep_ns > 20 * QOS_US ? t->sleep_ns : 20 * QOS_US);
@@ -120,7 +120,7 @@ void sleep_on(struct task *t)
 	at(sim.now + pause, EV_WAKE, t->id, 0);
 }
 
-/* change_load: another phase. Hogs of LSX on one thread of each core, or of anything on all CPUs, or none. */
+/* change_load starts another phase: LSX on one thread of each core, or any class on all CPUs, or no load. */
 void change_load(void)
 {
 	u64 last = QOS_SEC + randomly(4 * QOS_SEC);
@@ -138,7 +138,7 @@ void change_load(void)
 		kind = kind > 3;
 	if (kind > 1 || (sim.load == BESIDE && (kind || sim.threads == 1)))
 		return;
-	if (chance(400000)) /* long enough that somebody starves */
+	if (chance(400000)) /* long enough for a task to starve */
 		last = 25 * QOS_SEC;
 	for (i = 0; i < sim.tasks; i++) {
 		struct task *t = &sim.task[i];

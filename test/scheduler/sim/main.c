@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Events in the order of time, the arguments, and the run. */
+/* The event queue, the arguments, and the main loop. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,7 +118,7 @@ static void run(void)
 	}
 }
 
-/* build lays CPUs out as thread after thread, core after core, shard after shard. */
+/* build arranges the CPUs by thread, then by core, then by shard. */
 static void build(u32 cores, u32 threads, u32 shards)
 {
 	u32 i;
@@ -160,7 +160,7 @@ static void break_rules(const char *names)
 		for (i = 0; i < BROKEN_RULES && strcmp(rules[i], name); i++)
 			;
 		if (i == BROKEN_RULES) {
-			fprintf(stderr, "break rule %s: there is none of this name\n", name);
+			fprintf(stderr, "break rule %s: no such rule\n", name);
 			exit(2);
 		}
 		broken |= 1u << i;

@@ -3,25 +3,25 @@
 #define TENON_TEST_MUTATION_H
 
 /*
- * The rules of scheduler.h that a test can switch off. A check that does not
- * notice when its rule is gone checks nothing.
+ * The rules of scheduler.h that a test can switch off. A
+ * check that still passes without its rule is useless.
  */
 #define RULES(X)                                                                                                       \
 	X(PREEMPT_KICK)	 /* LSX that starts kicks BE off its core */                                                   \
-	X(WAKE_KICK)	 /* LSX that stops wakes who was expelled */                                                   \
-	X(SMT_RULE)	 /* no BE is given to a CPU beside LSX */                                                      \
-	X(HOLD)		 /* nor for a while after it */                                                                \
-	X(RUNNING_CHECK) /* BE that starts looks at its siblings again */                                              \
-	X(REREAD)	 /* who is refused looks again after saying so */                                              \
+	X(WAKE_KICK)	 /* LSX that stops wakes the refused siblings */                                               \
+	X(SMT_RULE)	 /* BE is not given to a CPU beside LSX */                                                     \
+	X(HOLD)		 /* nor for the hold time afterwards */                                                        \
+	X(RUNNING_CHECK) /* BE that starts checks its siblings again */                                                \
+	X(REREAD)	 /* a refused CPU checks again after it has set its bit */                                     \
 	X(TICK)		 /* the tick finds BE beside LSX */                                                            \
-	X(REAP_KICK)	 /* the reaper does */                                                                         \
+	X(REAP_KICK)	 /* the reaper finds BE beside LSX */                                                          \
 	X(REAP_WAKE)	 /* the reaper wakes idle CPUs for waiting tasks */                                            \
-	X(REPAIR)	 /* and repairs bits that are not true */                                                      \
-	X(RELIEF)	 /* who starves gets a turn in spite of the rules */                                           \
-	X(FED)		 /* and a trickle of service is starvation */                                                  \
-	X(RELIEF_RATE)	 /* but seldom */                                                                              \
-	X(SPILL)	 /* who starves in spite of relief goes to the fair class */                                   \
-	X(CAP)		 /* no more CPUs run BE than the cap says */                                                   \
+	X(REPAIR)	 /* the reaper repairs wrong bits */                                                           \
+	X(RELIEF)	 /* a starving queue is served in spite of the rules */                                        \
+	X(FED)		 /* very little service is starvation, too */                                                  \
+	X(RELIEF_RATE)	 /* relief is rare */                                                                          \
+	X(SPILL)	 /* a task that starves in spite of relief goes to the fair class */                           \
+	X(CAP)		 /* at most the CPUs of the cap run BE */                                                      \
 	X(HEADROOM)	 /* idle cores are kept for LS */                                                              \
 	X(KEY)		 /* no credit for sleep */                                                                     \
 	X(TURN)		 /* neither the CPU's queue nor the shard's is always first */                                 \

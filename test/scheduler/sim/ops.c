@@ -42,7 +42,7 @@ struct qos_asks asks(const struct cpu *c, bool runs_be)
 
 	if (sim.p.headroom) {
 		a.idle_cores = idle_cores(&sim.shard[c->shard]);
-		if (a.alone && !idle(c)) /* on its way out of idle, or here to ask */
+		if (a.alone && !idle(c)) /* it is leaving idle, or is here to ask */
 			a.idle_cores++;
 	}
 	return a;
@@ -124,7 +124,7 @@ void ops_enqueue(struct task *t, u32 cpu)
 		put(&s->queue, t);
 		break;
 	}
-	if (!rank(c, t) && !t->pinned) { /* it is not idle, or may not run BE: another */
+	if (!rank(c, t) && !t->pinned) { /* it is not idle, or may not run BE: choose another */
 		t->cpu = cpu;
 		c = &sim.cpu[ops_select_cpu(t)];
 	}
@@ -132,7 +132,7 @@ void ops_enqueue(struct task *t, u32 cpu)
 		kick(c, EV_IDLE_KICK);
 }
 
-/* pay closes the account of a run, for a task that stops or asks to go on. */
+/* pay accounts a run, for a task that stops or asks to continue. */
 static void pay(struct task *t, u64 ran)
 {
 	struct pod *pod = &sim.pod[t->pod];
@@ -165,7 +165,7 @@ static bool move(struct cpu *c, struct list *l)
 	return true;
 }
 
-/* steal takes from another shard, the nearest first. */
+/* steal takes a task from another shard, the nearest first. */
 static void steal(struct cpu *c)
 {
 	u32 i;
@@ -202,7 +202,7 @@ void ops_dispatch(struct cpu *c, struct task *prev)
 		struct pod *pod = &sim.pod[prev->pod];
 		u64 ran = sim.now - prev->started;
 
-		/* Its account is closed here and opened again when it goes on. */
+		/* Its run is accounted here; a new run starts when it continues. */
 		prev->left_ns = prev->left_ns > ran ? prev->left_ns - ran : 1;
 		prev->ran_ns += ran;
 		prev->started = sim.now;
@@ -282,7 +282,7 @@ void carry_out(struct qos_kicks k, u32 core)
 	}
 }
 
-/* distrust: the bits of a core are wrong, and the reaper needs two passes to be sure of it. */
+/* distrust: the bits of a core are wrong, and the reaper needs two passes to verify that. */
 void distrust(u32 core)
 {
 	u32 t;
@@ -291,7 +291,7 @@ void distrust(u32 core)
 		sibling(core, t)->untrue_until = sim.now + QOS_REAP_IDLE_NS + 2 * QOS_REAP_NS;
 }
 
-/* hook is the program on sched_switch. Rarely it does not see a switch. */
+/* hook is the program on sched_switch. In rare cases it misses a switch. */
 void hook(struct cpu *c, enum qos_class is)
 {
 	if (sim.load != STEADY && chance(c->curr && c->curr->load == HOGS ? 50000 : 20)) {

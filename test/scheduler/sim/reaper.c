@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The timer of scheduler.bpf.c, and what the agent does for tasks that wait too long. */
+/* The timer of scheduler.bpf.c, and the agent's handling of long waits. */
 #include "sim.h"
 
 static u32 demand(const struct shard *s)
@@ -110,7 +110,7 @@ void reap(u32 shard)
 	if (shard == 0)
 		pods();
 	check_reaped(shard);
-	/* The first shard's refills the pods of all. */
+	/* The reaper of the first shard refills the pods of all shards. */
 	at(sim.now + qos_reap_ns(demand(s) || shard == 0), EV_REAP, shard, 0);
 }
 
@@ -140,7 +140,7 @@ static void to_ext(struct task *t)
 	ops_enqueue(t, t->cpu);
 }
 
-/* agent moves who waits too long to the fair class, and back when it has run. */
+/* agent moves tasks that wait too long to the fair class, and back after they have run. */
 void agent(void)
 {
 	u32 i;

@@ -3,8 +3,8 @@
 #define TENON_TEST_SIM_H
 
 /*
- * A discrete-event simulator of the CPUs and of as much of the kernel as the
- * BE scheduler meets. The scheduler itself is bpf/scheduler.h.
+ * A discrete-event simulator of the CPUs and of the part of the kernel that
+ * the BE scheduler depends on. The scheduler itself is bpf/scheduler.h.
  *
  *	main.c	  events, arguments, the run
  *	kernel.c  what the kernel does: switches, kicks, ticks, wake-ups
@@ -38,39 +38,39 @@ struct list {
 
 enum state { SLEEPS, WAITS, RUNS };
 
-enum load { BURSTS, HOGS, SPINS, NIGHTS }; /* now and then, when told to, always, all together */
+enum load { BURSTS, HOGS, SPINS, NIGHTS }; /* sometimes, during a phase, always, all at the same time */
 
 struct task {
 	enum qos_class class;
 	enum load load;
 	enum state state;
-	u32 id, cpu, shard, pod, nice; /* shard: of the queue it waits in, or waited in last */
+	u32 id, cpu, shard, pod, nice; /* shard: that of the queue in which it waits, or waited last */
 	bool pinned, exits, in_kernel, spilled;
-	u64 burst_ns, sleep_ns; /* at most */
-	u64 left_ns;		/* of this burst */
+	u64 burst_ns, sleep_ns; /* maximum */
+	u64 left_ns;		/* remaining part of this burst */
 
-	struct list *on; /* waits here */
+	struct list *on; /* the list in which it waits */
 	struct task *prev, *next;
 	u64 key, vtime;
 
 	u64 slice, granted, ran_at_spill;
-	struct qos_queue *from; /* the queue whose service this run is */
+	struct qos_queue *from; /* the queue that this run serves */
 	bool relief, refused, dispatched;
-	u64 since;   /* waits since */
-	u64 put_at;  /* in the list that it waits on */
-	u64 started; /* runs since */
+	u64 since;   /* start of its wait */
+	u64 put_at;  /* time at which it entered the list */
+	u64 started; /* start of its run */
 	u64 ran_ns;
 };
 
 struct cpu {
 	u32 id, core, thread, shard;
 	struct task *curr; /* 0: idle */
-	struct task *next; /* while it switches */
+	struct task *next; /* the next task during a switch */
 	bool switching, resched;
-	u32 lost; /* kicks, while BE is beside LSX */
-	u64 untrue_until; /* its core's bits may be */
-	u64 unseen_since; /* the hook missed a switch */
-	u32 generation; /* of the pending end of the run */
+	u32 lost; /* lost kicks while BE is beside LSX */
+	u64 untrue_until; /* until then its core's bits may be wrong */
+	u64 unseen_since; /* time since which the hook has missed a switch */
+	u32 generation; /* of the pending end of a run */
 	u32 tick;	/* of the pending tick */
 	u32 switches;
 	struct list fair, spilled, local, queue;
@@ -78,14 +78,14 @@ struct cpu {
 	struct qos_queue service;
 	struct qos_look look;
 
-	/* Truth, for the checks. */
+	/* The real state, for the checks. */
 	enum qos_class class;
 	u64 class_ns[QOS_CLASSES];
-	u64 hook_since, hook_ns[QOS_CLASSES]; /* as the hook saw it */
+	u64 hook_since, hook_ns[QOS_CLASSES]; /* the times that the hook has counted */
 	enum qos_class hook_class;
-	u64 exposed_since; /* BE beside LSX, 0: not */
-	u64 wrong_since;   /* the bits are not true, 0: they are */
-	u64 wanted_since; /* idle, and could run BE that waits; 0: not */
+	u64 exposed_since; /* BE beside LSX since then; 0: not beside */
+	u64 wrong_since;   /* the bits are wrong since then; 0: they are correct */
+	u64 wanted_since; /* idle since then although BE waits that may run here; 0: not so */
 	u64 lsx_since;
 	u64 lsx_until;
 };
@@ -94,7 +94,7 @@ struct shard {
 	struct qos_shard q;
 	struct list queue, urgent;
 	u32 first, cpus, cores;
-	u32 before, part; /* of the cap */
+	u32 before, part; /* parts of the cap: of the shards before, and of this one */
 	u64 vtime[PODS];
 	u64 relief_at;
 };
@@ -103,19 +103,19 @@ struct pod {
 	struct qos_pod q;
 	struct list parked;
 	u64 ran_ns;
-	__s64 granted_ns; /* in this period, less what was given back */
-	bool other; /* not one whose share is checked */
+	__s64 granted_ns; /* granted in this period, minus unused grants */
+	bool other; /* its share is not checked */
 };
 
-/* What is tried. */
+/* The loads. */
 enum scenario {
 	STORM,
-	BESIDE, /* without an agent: BE always has an idle CPU, though it may be beside LSX for long */
-	STEADY, /* BE always waits, nothing else disturbs: for shares */
+	BESIDE, /* without an agent: BE always has an idle CPU, which may be beside LSX for long */
+	STEADY, /* BE always waits, without disturbance: for checks of shares */
 };
 
 struct sim {
-	u64 unseen_ns; /* what the hook could not know of */
+	u64 unseen_ns; /* time that the hook missed */
 	u64 now, events, limit, seed, random;
 	enum scenario load;
 	u32 cpus, threads, shards, pods, tasks;
@@ -126,15 +126,15 @@ struct sim {
 	struct shard shard[SHARDS];
 	struct pod pod[PODS];
 	struct task task[TASKS];
-	bool changed; /* the parameters, in this window */
-	u32 calm;     /* the bursts of LS come that much more seldom */
+	bool changed; /* the parameters have changed in this window */
+	u32 calm;     /* factor by which the bursts of LS are rarer */
 };
 
 extern struct sim sim;
 
 enum event {
 	EV_WAKE,    /* of a task */
-	EV_END,	    /* of the run on a CPU: its burst, or its turn among fair tasks */
+	EV_END,	    /* of the run on a CPU: end of its burst or time slice */
 	EV_SWITCH,  /* a CPU has switched */
 	EV_TICK,
 	EV_PREEMPT, /* a kick arrives at a CPU */
@@ -149,7 +149,7 @@ enum event {
 /* main.c */
 void at(u64 when, enum event ev, u32 what, u32 generation);
 u64 randomly(u64 below);
-u64 between(u64 least, u64 most); /* skewed to the small ones */
+u64 between(u64 least, u64 most); /* small values are more frequent */
 bool chance(u32 in_a_million);
 
 /* kernel.c */
