@@ -11,7 +11,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A bound is what Tenon limits of a container.
+// A bound is the set of limits of a container that Tenon manages.
 type bound struct {
 	CPU, Memory bool
 	CPURequest  unit.MilliCPU
@@ -72,7 +72,7 @@ func TestAContainerIsBoundedByItsBatchResourcesBeforeItExists(t *testing.T) {
 		"without a label, as Kubernetes' BestEffort":                   {corev1.Pod{Spec: spec}, "main", true, bound{true, true, 2000, node.Some[unit.MilliCPU](2000), node.Some[unit.Bytes](3 << 30)}, true},
 		"by what the webhook wrote, for the runtime":                   {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be, Annotations: said}}, "main", false, one, true},
 		"of which the webhook wrote nothing":                           {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be, Annotations: said}}, "other", false, bound{}, false},
-		"of which nobody wrote anything":                               {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}}, "main", false, bound{}, false},
+		"without any amounts":                                          {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}}, "main", false, bound{}, false},
 		"that is not in its pod":                                       {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}, Spec: spec}, "other", true, bound{}, false},
 		"of a service":                                                 {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{LabelQOSClass: "LS"}}, Spec: spec}, "main", true, bound{}, false},
 		"of BE without batch resources":                                {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}}}, "main", true, bound{}, false},

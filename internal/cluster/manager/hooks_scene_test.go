@@ -70,7 +70,7 @@ func TestWebhooksBoundWhatIsBE(t *testing.T) {
 	if !strings.Contains(be.Annotations[kube.AnnotationExtended], `"kubernetes.io/batch-cpu":"1500"`) {
 		t.Errorf("the BE pod has the annotations %v", be.Annotations)
 	}
-	s.refused(s.client.Create(s.ctx, s.pod("BE", listOf("cpu", "1", "kubernetes.io/batch-memory", "2Gi"))), "this container asks for batch resources, too: want either")
+	s.refused(s.client.Create(s.ctx, s.pod("BE", listOf("cpu", "1", "kubernetes.io/batch-memory", "2Gi"))), "this container also has batch resources: want only one kind")
 	s.refused(s.client.Create(s.ctx, s.pod("", listOf("kubernetes.io/batch-cpu", "1k"))), "batch resources are for class BE")
 	s.refused(s.client.Create(s.ctx, s.pod("LSR", listOf("cpu", "1500m", "memory", "1Gi"))), "want a whole number")
 
