@@ -227,7 +227,7 @@ func TestProfileWithoutItsPriorityClassRefusesPods(t *testing.T) {
 	r := Request{Pod: pod(t, "", "", own)}
 	r.Profiles = append(r.Profiles, profiled("a", func(s *configv1alpha1.ClusterColocationProfileSpec) { s.PriorityClassName = "koord-batch" }))
 	_, v := Mutate(r)
-	if want := `ClusterColocationProfile a gives the pod the priority class "koord-batch", which there is not: create it`; !strings.Contains(v.Message(), want) {
+	if want := `ClusterColocationProfile a gives the pod the priority class "koord-batch", which does not exist: create it`; !strings.Contains(v.Message(), want) {
 		t.Errorf("said %q, want %q", v.Message(), want)
 	}
 	r.PriorityClasses = map[string]schedulingv1.PriorityClass{"koord-batch": {Value: 5000}}

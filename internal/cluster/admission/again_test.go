@@ -103,7 +103,7 @@ func TestABestEffortPodThatKeepsItsAmountsNeedsLimitsInEachContainer(t *testing.
 		"limits: {cpu: 1, memory: 1Gi}": "",
 		"":                              "spec.containers[other].resources.limits[cpu]: missing",
 		"limits: {cpu: 1}":              "spec.containers[other].resources.limits[memory]: missing",
-		"limits: {" + batch2 + "}":      "spec.containers[job].resources.limits[cpu]: another container of this pod asks for batch resources",
+		"limits: {" + batch2 + "}":      "spec.containers[job].resources.limits[cpu]: another container of this pod has batch resources",
 	} {
 		if _, v := admit(Request{Pod: beside(resources)}); !strings.Contains(v.Message(), want) || v.Allowed() != (want == "") {
 			t.Errorf("beside %q: message %q, want %q", resources, v.Message(), want)

@@ -13,15 +13,13 @@ import (
 // Unbounded returns the reasons why a pod of class BE has no upper bound; none
 // for pods of other classes. A BE pod is bounded if
 //   - it has no native cpu and memory, so that the kubelet puts it below its
-//
-// best-effort cgroup, where Tenon limits all best-effort work of the node
-// together; or, if a profile told Tenon to keep the native amounts, each
-// container has limits for both, which the kubelet enforces, and no container
-// has batch resources;
+//     best-effort cgroup, where Tenon limits all best-effort work of the node
+//     together; or, if a profile keeps the native amounts, each
+//     container has limits for both, which the kubelet enforces, and no
+//     container has batch resources;
 //   - each batch resource has a limit within the allowed range;
 //   - the annotation for the container runtime has the same amounts as the
-//
-// containers.
+//     containers.
 //
 // A BE pod without any amounts has no limit of its own, as in Kubernetes; the
 // limit of the best-effort cgroup applies.

@@ -99,7 +99,8 @@ func kindOf(p *corev1.Pod, profiles []configv1alpha1.ClusterColocationProfile) (
 	return kind{}, false
 }
 
-// skipped reports whether a profile told Tenon to keep the amounts of the pod.
+// skipped reports whether an annotation from a profile keeps the amounts of the
+// pod unchanged.
 func skipped(p *corev1.Pod) bool {
 	return p.Annotations[configv1alpha1.SkipUpdateResources] == "true"
 }

@@ -20,7 +20,7 @@ import (
 
 var epoch = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-// colocated are the defaults of colocation-config, switched on.
+// colocated returns the defaults of colocation-config with colocation enabled.
 func colocated() policy.Overcommit {
 	return policy.Overcommit{
 		Enable: true, DegradeAfter: 15 * time.Minute, RenewAfter: 300 * time.Second, WorthPPM: 100_000,
@@ -29,7 +29,7 @@ func colocated() policy.Overcommit {
 	}
 }
 
-// machineOf is a node of so many CPUs and GiB.
+// machineOf returns a node with this number of CPUs and GiB.
 func machineOf(cpus, gib int64) *corev1.Node {
 	list := corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(cpus, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(gib<<30, resource.BinarySI)}
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: corev1.NodeStatus{Capacity: list, Allocatable: list.DeepCopy()}}
@@ -43,8 +43,8 @@ func has(n *corev1.Node, milli, bytes int64) *corev1.Node {
 	return n
 }
 
-// promise is an amount whose terms are what is divided, what the system needs
-// and what others count for.
+// promise returns an amount with three terms: the amount that is divided, the
+// use of the system, and the part of other work.
 func promise(k kind, share, system, others int64) *v1alpha1.BatchAmount {
 	v := share - system - others
 	a := &v1alpha1.BatchAmount{Policy: "usage", Terms: []v1alpha1.BatchTerm{
@@ -60,13 +60,14 @@ func promise(k kind, share, system, others int64) *v1alpha1.BatchAmount {
 	return a
 }
 
-// batchOf is a report of a node of 16 CPUs and 64 GiB by which its others use so
-// much.
+// batchOf returns the report of a node with 16 CPUs and 64 GiB on which other
+// work uses the given amounts.
 func batchOf(milli, gib int64) *v1alpha1.Batch {
 	return &v1alpha1.Batch{CPU: promise(cpu, 9600, 400, milli), Memory: promise(memory, percent(64<<30, 65), 1<<30, gib<<30)}
 }
 
-// caseOf is a good report that was seen just now of a node that has nothing yet.
+// caseOf returns a case in which a good report was just seen for a node without
+// batch resources.
 func caseOf(n *corev1.Node, b *v1alpha1.Batch) Case {
 	return Case{At: epoch, Rules: colocated(), Node: factsOf(n), Report: Sighting{Batch: b, Seen: epoch, Fresh: true}}
 }
@@ -84,7 +85,7 @@ func amounts(v [kinds]node.Maybe[int64]) string {
 }
 
 func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
-	const mem = 64<<30*65/100 - 5<<30 // what batchOf(_, 4) leaves of memory
+	const mem = 64<<30*65/100 - 5<<30 // the memory that remains by batchOf(_, 4)
 	ago := func(d time.Duration) func(*Case) { return func(c *Case) { c.Memory.Wrote = epoch.Add(-d) } }
 	for name, c := range map[string]struct {
 		node   *corev1.Node
@@ -93,7 +94,7 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 		want   string
 		state  State
 		reason string
-		quiet  bool // nothing is written
+		quiet  bool // want no write
 		again  time.Duration
 	}{
 		"the first report is published at once": {
@@ -140,7 +141,7 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 		},
 		"a report of unknown age raises nothing": {
 			node: has(machineOf(16, 64), 3000, mem), batch: batchOf(4000, 5), change: func(c *Case) { c.Report.Fresh = false },
-			want: "3000m 36454Mi", state: Doubtful, reason: "more is promised when the agent reports again: nobody knows how old its report is", again: 15 * time.Minute,
+			want: "3000m 36454Mi", state: Doubtful, reason: "more is promised when the agent reports again: the age of its report is not known", again: 15 * time.Minute,
 		},
 		"a report of unknown age gives a new node nothing": {
 			node: machineOf(16, 64), batch: batchOf(4000, 4), change: func(c *Case) { c.Report.Fresh = false }, want: "none none", state: Doubtful, quiet: true, again: 15 * time.Minute,
@@ -161,7 +162,7 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 			node: has(machineOf(4, 64), 2000, mem), batch: batchOf(4000, 4), change: func(c *Case) { c.Memory.Good = epoch.Add(-15 * time.Minute) },
 			want: "none none", state: Stale,
 		},
-		"what the kubelet reserves is not promised": { // 5200 = 9600 - 400 - 4000; 3000 are reserved, 400 were counted
+		"what the kubelet reserves is not promised": { // 5200 = 9600 - 400 - 4000; the kubelet reserves 3000, the agent assumed 400
 			node: func() *corev1.Node {
 				n := machineOf(16, 64)
 				n.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("13")
@@ -178,7 +179,7 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 			want: "4000m 36454Mi", batch: batchOf(4000, 4), state: Bounded, again: 15 * time.Minute,
 			reason: "batch-cpu: 1200m of it are given away by others (thirdPartyAllocations); batch-memory: 1024Mi of it are given away by others (thirdPartyAllocations)",
 		},
-		"an annotation that nobody can read raises nothing": {
+		"an annotation that cannot be read raises nothing": {
 			node: noted(has(machineOf(16, 64), 3000, mem), thirdPartyKey, `{"allocations":[{"resources":{"kubernetes.io/batch-cpu":"1e2147483647"}}]}`), batch: batchOf(4000, 4), want: "3000m 37478Mi", state: Doubtful, again: 15 * time.Minute,
 			reason: "more is promised when all is known: annotation node.koordinator.sh/thirdPartyAllocations: batch-cpu: \"1e2147483647\": want a quantity such as 1500 or 2Gi",
 		},
@@ -262,14 +263,15 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 	}
 }
 
-// running adds what running pods request to a report.
+// running adds the requests of running pods to a report.
 func running(b *v1alpha1.Batch, milli, bytes int64) *v1alpha1.Batch {
 	c, m := cpu.reported(milli), memory.reported(bytes)
 	b.CPU.Requested, b.Memory.Requested = &c, &m
 	return b
 }
 
-// starting is the report of an agent that has measured and not promised yet.
+// starting returns the report of an agent that has measured but has not
+// reported an amount yet.
 func starting(milli int64) *v1alpha1.Batch {
 	b := batchOf(0, 4)
 	for k, a := range [kinds]*v1alpha1.BatchAmount{b.CPU, b.Memory} {
@@ -296,8 +298,9 @@ func TestOriginSaysWhatThereWouldBeWithoutOthers(t *testing.T) {
 	}
 }
 
-// TestOthersGiveWayToRunningPods: what is held for pods is not there for other
-// schedulers, and that they are told so makes no write at each report.
+// TestOthersGiveWayToRunningPods checks that the annotation for other
+// schedulers does not contain the amount that is held for running pods, and
+// that it causes no write at each report.
 func TestOthersGiveWayToRunningPods(t *testing.T) {
 	n := noted(has(machineOf(16, 64), 3000, 40<<30), thirdPartyKey, `{"allocations":[{"resources":{"kubernetes.io/batch-cpu":"3000"}}]}`)
 	given := caseOf(n, running(batchOf(4000, 4), 3000, 0))
@@ -347,8 +350,8 @@ func TestGarbageIsRefusedWithTheValue(t *testing.T) {
 	}
 }
 
-// TestAnyHistoryKeepsThePromises drives Decide through random reports, silences,
-// garbage and changes of the node and the rules.
+// TestAnyHistoryKeepsThePromises calls Decide with random reports, pauses,
+// invalid reports, and changes of the node and the settings.
 func TestAnyHistoryKeepsThePromises(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(31, 32))
 	for range 300 {
@@ -382,13 +385,14 @@ func TestAnyHistoryKeepsThePromises(t *testing.T) {
 			}
 			s.Node = factsOf(n)
 			if again := Decide(s); again.Write {
-				t.Fatalf("what was just written is written again: %s -> %s\n%s", amounts(s.Node.Present), amounts(again.Want), log[len(log)-1])
+				t.Fatalf("the same amounts are written again: %s -> %s\n%s", amounts(s.Node.Present), amounts(again.Want), log[len(log)-1])
 			}
 		}
 	}
 }
 
-// history makes something happen to a node.
+// history makes a random change to a node, its report or the settings, and
+// returns its description.
 func history(rnd *rand.Rand, s *Case, n *corev1.Node) string {
 	s.At = s.At.Add(time.Duration(rnd.Int64N(int64(12 * time.Second))))
 	report := func(b *v1alpha1.Batch) {
@@ -398,7 +402,7 @@ func history(rnd *rand.Rand, s *Case, n *corev1.Node) string {
 	some := func(k kind) *v1alpha1.BatchAmount {
 		c := f.Capacity[k]
 		a := promise(k, percent(c, k.reclaim(s.Rules).ThresholdPercent), rnd.Int64N(1+c/8), rnd.Int64N(1+c))
-		if rnd.IntN(4) > 0 { // an old agent says nothing of pods
+		if rnd.IntN(4) > 0 { // an old agent does not report requests
 			requested := k.reported(rnd.Int64N(1 + c))
 			a.Requested = &requested
 		}
@@ -430,7 +434,7 @@ func history(rnd *rand.Rand, s *Case, n *corev1.Node) string {
 	return "report"
 }
 
-// broken says which promise a verdict breaks.
+// broken returns a description of the rule that a verdict breaks; empty: none.
 func broken(c Case, v Verdict, raised *time.Time) string {
 	up := false
 	for k := range kinds {
@@ -445,7 +449,7 @@ func broken(c Case, v Verdict, raised *time.Time) string {
 		floor := int64(0)
 		switch v.State {
 		case Published, Bounded, Held, Waiting, Starting, Doubtful, Refused:
-			floor = min(all[k].requested, present) // of what cannot be read, 0
+			floor = min(all[k].requested, present) // 0 if the report cannot be read
 		}
 		switch most := max(floor, percent(c.Node.Capacity[k], k.reclaim(c.Rules).ThresholdPercent)-k.reserved(c)); {
 		case floor > 0 && all[k].promised && want < floor:
@@ -469,7 +473,7 @@ func broken(c Case, v Verdict, raised *time.Time) string {
 		*raised = c.At
 	}
 	if !v.Write && v.Want != c.Node.Present {
-		return "what is wanted is not written"
+		return "the wanted amounts are not written"
 	}
 	return ""
 }

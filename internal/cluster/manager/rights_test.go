@@ -17,7 +17,7 @@ import (
 )
 
 // TestTheChartsRightsAreEnough runs the manager as the service account of the
-// chart, with the roles that the chart renders and nothing else.
+// chart, with only the roles that the chart renders.
 func TestTheChartsRightsAreEnough(t *testing.T) {
 	s := newScene(t)
 	const namespace, name = "tenon-system", "tenon-manager"
