@@ -15,8 +15,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Forbidden reports whether err says that Tenon lacks the rights, or the node
-// the means, to make cgroups.
+// Forbidden reports whether err means that Tenon lacks the permission to create
+// cgroups, or that the node has no cgroups to use.
 func Forbidden(err error) bool {
 	return errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, cgroup.ErrUnsupported)
 }
