@@ -39,7 +39,8 @@ started, and that outlived it, are ended.`,
 				return printed
 			}
 			if err == nil && os.Geteuid() != 0 && !cmd.Flags().Changed("state-dir") {
-				// That was the user's own. Root's may be there as well.
+				// This was the journal of the user. There may also be one of
+				// root.
 				var roots host.Report
 				roots, err = restoreFrom(cmd.Context(), journal.DefaultDir, true)
 				if err == nil && !roots.Empty() {
@@ -53,7 +54,8 @@ started, and that outlived it, are ended.`,
 	return cmd
 }
 
-// restoreFrom restores from one journal, or says what it would do.
+// restoreFrom restores from one journal; in a dry run, it reports what it would
+// do.
 func restoreFrom(ctx context.Context, stateDir string, dryRun bool) (host.Report, error) {
 	h, err := host.Open(host.Options{JournalDir: stateDir})
 	if err != nil {
@@ -69,23 +71,23 @@ func restoreFrom(ctx context.Context, stateDir string, dryRun bool) (host.Report
 	return h.Restore(ctx)
 }
 
-// disarmPatience is how long a watchdog may take to notice that it has nothing
-// to guard any more.
+// disarmPatience is the maximum time in which a watchdog must end after its
+// lease is removed.
 const disarmPatience = 5 * time.Second
 
-// disarm makes sure that nobody writes again what is about to be put back: the
-// watchdog of a tenond that is gone is sent away, and a tenond that lives must
-// be stopped first.
+// disarm makes sure that no process overwrites the restored values. It ends the
+// watchdog of a tenond that has ended. If tenond still runs, it returns an
+// error.
 func disarm(ctx context.Context, stateDir string) error {
 	if pid, held := lease.Held(stateDir); held {
-		return fmt.Errorf("tenond (process %d) keeps this node and would write everything again: stop it first (systemctl stop tenond), or run tenond uninstall", pid)
+		return fmt.Errorf("tenond (process %d) manages this node and would write its values again: stop it first (systemctl stop tenond), or run tenond uninstall", pid)
 	}
 	ctx, cancel := context.WithTimeout(ctx, disarmPatience)
 	defer cancel()
 	return lease.Disarm(ctx, stateDir)
 }
 
-// restored is the report as text.
+// restored prints the report.
 func restored(r host.Report, dryRun bool) string {
 	switch {
 	case r.Empty():
@@ -96,7 +98,7 @@ func restored(r host.Report, dryRun bool) string {
 	return r.String()
 }
 
-// needRoot turns a refusal by the kernel into what to do about it.
+// needRoot adds the advice to use sudo to a permission error.
 func needRoot(command string, err error) error {
 	if errors.Is(err, os.ErrPermission) && os.Geteuid() != 0 {
 		return fmt.Errorf("%s needs root: run sudo tenon %s (%w)", command, command, err)

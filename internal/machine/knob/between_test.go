@@ -8,7 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestEveryKnobIsInTheTable: what is forgotten fails by its name.
+// TestEveryKnobIsInTheTable checks that the table has each knob file; its error
+// names the missing one.
 func TestEveryKnobIsInTheTable(t *testing.T) {
 	if wrong := node.MissingFiles(betweens); wrong != "" {
 		t.Error(wrong)
