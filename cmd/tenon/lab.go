@@ -152,7 +152,7 @@ exit status is 1.`,
 	flags := cmd.Flags()
 	flags.Float64Var(&c.Rate, "rate", 0, "requests per second")
 	flags.DurationVar(&c.Duration, "duration", 10*time.Second, "length of the measured part")
-	flags.DurationVar(&c.Warmup, "warmup", time.Second, "what goes before it")
+	flags.DurationVar(&c.Warmup, "warmup", time.Second, "time before the measured part")
 	flags.IntVar(&c.Connections, "connections", 256, "keep-alive connections")
 	flags.StringVar((*string)(&c.Arrival), "arrivals", string(load.Poisson), "law of the times between requests: poisson or constant")
 	flags.Var((*labflag.CPUs)(&c.CPUs), "cpus", "CPUs to send from, one thread on each (default: all)")

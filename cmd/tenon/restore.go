@@ -44,7 +44,7 @@ started, and that outlived it, are ended.`,
 				var roots host.Report
 				roots, err = restoreFrom(cmd.Context(), journal.DefaultDir, true)
 				if err == nil && !roots.Empty() {
-					err = fmt.Errorf("what root ran is left as it is: %w", os.ErrPermission)
+					err = fmt.Errorf("the commands of root are not restored: %w", os.ErrPermission)
 				}
 			}
 			return needRoot("restore", err)

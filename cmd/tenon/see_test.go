@@ -192,7 +192,7 @@ func TestACaptureReplays(t *testing.T) {
 		t.Errorf("%s, %v", out, err)
 	}
 	if out, err := see(t, dir, "capture", file); !errors.Is(err, os.ErrExist) {
-		t.Errorf("a file that is there was written: %s, %v", out, err)
+		t.Errorf("an existing file was overwritten: %s, %v", out, err)
 	}
 	out, err := see(t, dir, "replay", file)
 	var status exitStatus

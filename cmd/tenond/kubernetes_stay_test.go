@@ -42,7 +42,7 @@ func TestTenondLeavesOnlyWhereItIsTakenAway(t *testing.T) {
 		{"it is gone", map[string]string{set: anyNode}, map[string]string{set: denied(404)}, true},
 		{"the node has lost its label", map[string]string{set: linux, node: `{"metadata":{"labels":{"os":"linux"}}}`}, map[string]string{node: `{"metadata":{}}`}, true},
 		{"the node has another value", map[string]string{set: linux, node: `{"metadata":{"labels":{"os":"linux"}}}`}, map[string]string{node: `{"metadata":{"labels":{"os":"x"}}}`}, true},
-		{"nobody answers", map[string]string{set: anyNode}, map[string]string{set: denied(503), home: denied(503)}, false},
+		{"no answer", map[string]string{set: anyNode}, map[string]string{set: denied(503), home: denied(503)}, false},
 		{"all rights are gone", map[string]string{set: anyNode}, map[string]string{set: denied(403), home: denied(403)}, true},
 		{"the service account is unknown", map[string]string{set: anyNode}, map[string]string{set: denied(401), home: denied(401)}, true},
 		{"the namespace ends", map[string]string{set: anyNode}, map[string]string{set: denied(403), home: going}, true},

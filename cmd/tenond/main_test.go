@@ -38,7 +38,7 @@ func TestUnitsAreSane(t *testing.T) {
 					t.Errorf("%s: %q", u, line)
 				}
 				if seen[section+key] {
-					t.Errorf("%s: %s stands twice in %s", u, key, section)
+					t.Errorf("%s: %s occurs twice in %s", u, key, section)
 				}
 				seen[section+key] = true
 			}

@@ -47,34 +47,34 @@ func admit(r Request) (*corev1.Pod, Verdict) {
 // it names the field and says what to write.
 func TestPodsThatAreRefusedAreToldWhatToWrite(t *testing.T) {
 	for name, tc := range map[string]struct{ labels, annotations, resources, want string }{
-		"a class that is none":                   {"koordinator.sh/qosClass: best", "", own, `metadata.labels[koordinator.sh/qosClass]: "best": want one of LSE, LSR, LS, SYSTEM, BE`},
-		"a priority class that is none":          {"koordinator.sh/priority-class: low", "", own, `metadata.labels[koordinator.sh/priority-class]: "low": want one of koord-prod, koord-mid, koord-batch, koord-free`},
-		"a sub-priority that is no number":       {"koordinator.sh/priority: high", "", own, `metadata.labels[koordinator.sh/priority]: "high": want a whole number`},
-		"batch resources of a service":           {"koordinator.sh/qosClass: LS", "", two, `batch resources are for class BE, and this pod is LS: write koordinator.sh/qosClass: BE, or ask for cpu and memory`},
-		"batch resources without a class":        {"", "", two, `batch resources are for class BE, and this pod names no class: add the label koordinator.sh/qosClass: BE`},
-		"batch and native in one container":      {be, "", "limits: {cpu: 2, " + batch2 + "}", `spec.containers[job].resources.limits[cpu]: this container also has batch resources: want only one kind; write kubernetes.io/batch-cpu: 2k instead`},
-		"batch cpu and native memory":            {be, "", "limits: {memory: 1Gi, " + batch2 + "}", `spec.containers[job].resources.limits[memory]: this container also has batch resources: want only one kind; write kubernetes.io/batch-memory: 1Gi instead`},
-		"a part of a thousandth":                 {be, "", "limits: {kubernetes.io/batch-cpu: 500m}", `spec.containers[job].resources.requests[kubernetes.io/batch-cpu]: 500m: want a whole number of thousandths of a CPU: 1k is one CPU`},
-		"an amount below nothing":                {be, "", "limits: {kubernetes.io/batch-memory: -1}", `limits[kubernetes.io/batch-memory]: -1: want 0 to 1Ei bytes`},
-		"more CPUs than there are":               {be, "", "limits: {cpu: 2M}", `spec.containers[job].resources.limits[cpu]: a pod of class BE runs on CPU and memory that others leave idle: write kubernetes.io/batch-cpu: (thousandths of a CPU) instead`},
-		"a request above its limit":              {be, "", "requests: {kubernetes.io/batch-cpu: 3k}, limits: {kubernetes.io/batch-cpu: 2k}", `spec.containers[job].resources.requests[kubernetes.io/batch-cpu]: 3k: want at most the limit, which is 2k`},
-		"a part of a CPU for LSR":                {lsr, "", own, `1500m in total: a pod of class LSR has exclusive CPUs: want a whole number such as 2, or class LS`},
-		"no CPU for LSE":                         {"koordinator.sh/qosClass: LSE", "", "", `0m in total: a pod of class LSE has exclusive CPUs: want a whole number such as 2, or class LS`},
-		"LSR of batch priority":                  {lsr + ", koordinator.sh/priority-class: koord-batch", "", "requests: {cpu: 2}", `metadata.labels[koordinator.sh/priority-class]: koord-batch and class LSR contradict each other: want koord-prod, or no priority class`},
-		"BE of prod priority":                    {be + ", koordinator.sh/priority-class: koord-prod", "", two, `metadata.labels[koordinator.sh/priority-class]: koord-prod and class BE contradict each other: want koord-batch, or no priority class`},
-		"cpuBurst out of range":                  {"", `koordinator.sh/cpuBurst: '{"cpuBurstPercent": 0}'`, own, `metadata.annotations[koordinator.sh/cpuBurst].cpuBurstPercent: 0: want a whole number from 1 to 10000`},
-		"cpuBurst with a word that is none":      {"", `koordinator.sh/cpuBurst: '{"policy": "on"}'`, own, `metadata.annotations[koordinator.sh/cpuBurst].policy: "on": want one of none, cpuBurstOnly, cfsQuotaBurstOnly, auto`},
-		"cpuQOS out of range":                    {"koordinator.sh/qosClass: LS", `koordinator.sh/cpuQOS: '{"groupIdentity": 3}'`, own, `metadata.annotations[koordinator.sh/cpuQOS].groupIdentity: 3: want a whole number from -1 to 2`},
-		"memoryQOS that is no JSON":              {"", `koordinator.sh/memoryQOS: '{'`, own, `metadata.annotations[koordinator.sh/memoryQOS]: not JSON`},
-		"blkioQOS without a name":                {"", `koordinator.sh/blkioQOS: '{"blocks": [{"ioCfg": {"readBPS": 1}}]}'`, own, `metadata.annotations[koordinator.sh/blkioQOS].blocks[0].name: missing: want a device such as /dev/vda`},
-		"resctrl out of range":                   {"", `node.koordinator.sh/resctrl: '{"mb": {"schemata": {"percent": 101}}}'`, own, `metadata.annotations[node.koordinator.sh/resctrl].mb.schemata.percent: 101: want a whole number from 1 to 100`},
-		"eviction-priority that is no number":    {"", `koordinator.sh/eviction-priority: soon`, own, `metadata.annotations[koordinator.sh/eviction-priority]: "soon": want a whole number`},
-		"eviction-policy that is no list":        {"", `koordinator.sh/eviction-policy: BECPUEvict`, own, `metadata.annotations[koordinator.sh/eviction-policy]: "BECPUEvict": want a JSON list`},
-		"resource-spec with a word that is none": {"", `scheduling.koordinator.sh/resource-spec: '{"requiredCPUBindPolicy": "Full"}'`, own, `metadata.annotations[scheduling.koordinator.sh/resource-spec].requiredCPUBindPolicy: "Full": want one of Default, FullPCPUs`},
-		"resource-status that is no set of CPUs": {"", `scheduling.koordinator.sh/resource-status: '{"cpuset": "x"}'`, own, `metadata.annotations[scheduling.koordinator.sh/resource-status].cpuset`},
-		"replace-resources that says nothing":    {be, `pod.koordinator.sh/replace-resources: cpu`, two, `metadata.annotations[pod.koordinator.sh/replace-resources]: "cpu": want from:to pairs`},
-		"limits that a profile should have kept": {be, `config.koordinator.sh/skip-update-resources: "true"`, own, `spec.containers[job].resources.limits[cpu]: missing: only its limits bound a pod of class BE that keeps its own cpu and memory: write both`},
-		"two names for the same":                 {be, "", "limits: {kubernetes.io/batch-cpu: 2k, koordinator.sh/batch-cpu: 3k}", `spec.containers[job].resources.limits[koordinator.sh/batch-cpu]: the container also has the new name of this resource: write only the new name`},
+		"an unknown class":                          {"koordinator.sh/qosClass: best", "", own, `metadata.labels[koordinator.sh/qosClass]: "best": want one of LSE, LSR, LS, SYSTEM, BE`},
+		"an unknown priority class":                 {"koordinator.sh/priority-class: low", "", own, `metadata.labels[koordinator.sh/priority-class]: "low": want one of koord-prod, koord-mid, koord-batch, koord-free`},
+		"a sub-priority that is not a number":       {"koordinator.sh/priority: high", "", own, `metadata.labels[koordinator.sh/priority]: "high": want a whole number`},
+		"batch resources of a service":              {"koordinator.sh/qosClass: LS", "", two, `batch resources are for class BE, and this pod is LS: write koordinator.sh/qosClass: BE, or ask for cpu and memory`},
+		"batch resources without a class":           {"", "", two, `batch resources are for class BE, and this pod names no class: add the label koordinator.sh/qosClass: BE`},
+		"batch and native in one container":         {be, "", "limits: {cpu: 2, " + batch2 + "}", `spec.containers[job].resources.limits[cpu]: this container also has batch resources: want only one kind; write kubernetes.io/batch-cpu: 2k instead`},
+		"batch cpu and native memory":               {be, "", "limits: {memory: 1Gi, " + batch2 + "}", `spec.containers[job].resources.limits[memory]: this container also has batch resources: want only one kind; write kubernetes.io/batch-memory: 1Gi instead`},
+		"a fraction of a thousandth":                {be, "", "limits: {kubernetes.io/batch-cpu: 500m}", `spec.containers[job].resources.requests[kubernetes.io/batch-cpu]: 500m: want a whole number of thousandths of a CPU: 1k is one CPU`},
+		"an amount below 0":                         {be, "", "limits: {kubernetes.io/batch-memory: -1}", `limits[kubernetes.io/batch-memory]: -1: want 0 to 1Ei bytes`},
+		"more CPUs than there are":                  {be, "", "limits: {cpu: 2M}", `spec.containers[job].resources.limits[cpu]: a pod of class BE runs on CPU and memory that others leave idle: write kubernetes.io/batch-cpu: (thousandths of a CPU) instead`},
+		"a request above its limit":                 {be, "", "requests: {kubernetes.io/batch-cpu: 3k}, limits: {kubernetes.io/batch-cpu: 2k}", `spec.containers[job].resources.requests[kubernetes.io/batch-cpu]: 3k: want at most the limit, which is 2k`},
+		"a fraction of a CPU for LSR":               {lsr, "", own, `1500m in total: a pod of class LSR has exclusive CPUs: want a whole number such as 2, or class LS`},
+		"no CPU for LSE":                            {"koordinator.sh/qosClass: LSE", "", "", `0m in total: a pod of class LSE has exclusive CPUs: want a whole number such as 2, or class LS`},
+		"LSR of batch priority":                     {lsr + ", koordinator.sh/priority-class: koord-batch", "", "requests: {cpu: 2}", `metadata.labels[koordinator.sh/priority-class]: koord-batch and class LSR contradict each other: want koord-prod, or no priority class`},
+		"BE of prod priority":                       {be + ", koordinator.sh/priority-class: koord-prod", "", two, `metadata.labels[koordinator.sh/priority-class]: koord-prod and class BE contradict each other: want koord-batch, or no priority class`},
+		"cpuBurst out of range":                     {"", `koordinator.sh/cpuBurst: '{"cpuBurstPercent": 0}'`, own, `metadata.annotations[koordinator.sh/cpuBurst].cpuBurstPercent: 0: want a whole number from 1 to 10000`},
+		"cpuBurst with an unknown word":             {"", `koordinator.sh/cpuBurst: '{"policy": "on"}'`, own, `metadata.annotations[koordinator.sh/cpuBurst].policy: "on": want one of none, cpuBurstOnly, cfsQuotaBurstOnly, auto`},
+		"cpuQOS out of range":                       {"koordinator.sh/qosClass: LS", `koordinator.sh/cpuQOS: '{"groupIdentity": 3}'`, own, `metadata.annotations[koordinator.sh/cpuQOS].groupIdentity: 3: want a whole number from -1 to 2`},
+		"memoryQOS that is not JSON":                {"", `koordinator.sh/memoryQOS: '{'`, own, `metadata.annotations[koordinator.sh/memoryQOS]: not JSON`},
+		"blkioQOS without a name":                   {"", `koordinator.sh/blkioQOS: '{"blocks": [{"ioCfg": {"readBPS": 1}}]}'`, own, `metadata.annotations[koordinator.sh/blkioQOS].blocks[0].name: missing: want a device such as /dev/vda`},
+		"resctrl out of range":                      {"", `node.koordinator.sh/resctrl: '{"mb": {"schemata": {"percent": 101}}}'`, own, `metadata.annotations[node.koordinator.sh/resctrl].mb.schemata.percent: 101: want a whole number from 1 to 100`},
+		"eviction-priority that is not a number":    {"", `koordinator.sh/eviction-priority: soon`, own, `metadata.annotations[koordinator.sh/eviction-priority]: "soon": want a whole number`},
+		"eviction-policy that is not a list":        {"", `koordinator.sh/eviction-policy: BECPUEvict`, own, `metadata.annotations[koordinator.sh/eviction-policy]: "BECPUEvict": want a JSON list`},
+		"resource-spec with an unknown word":        {"", `scheduling.koordinator.sh/resource-spec: '{"requiredCPUBindPolicy": "Full"}'`, own, `metadata.annotations[scheduling.koordinator.sh/resource-spec].requiredCPUBindPolicy: "Full": want one of Default, FullPCPUs`},
+		"resource-status that is not a set of CPUs": {"", `scheduling.koordinator.sh/resource-status: '{"cpuset": "x"}'`, own, `metadata.annotations[scheduling.koordinator.sh/resource-status].cpuset`},
+		"replace-resources without a pair":          {be, `pod.koordinator.sh/replace-resources: cpu`, two, `metadata.annotations[pod.koordinator.sh/replace-resources]: "cpu": want from:to pairs`},
+		"limits that a profile should have kept":    {be, `config.koordinator.sh/skip-update-resources: "true"`, own, `spec.containers[job].resources.limits[cpu]: missing: only its limits bound a pod of class BE that keeps its own cpu and memory: write both`},
+		"two names of one resource":                 {be, "", "limits: {kubernetes.io/batch-cpu: 2k, koordinator.sh/batch-cpu: 3k}", `spec.containers[job].resources.limits[koordinator.sh/batch-cpu]: the container also has the new name of this resource: write only the new name`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, v := admit(Request{Pod: pod(t, tc.labels, tc.annotations, tc.resources)})
@@ -87,24 +87,24 @@ func TestPodsThatAreRefusedAreToldWhatToWrite(t *testing.T) {
 
 func TestPodsThatAreAccepted(t *testing.T) {
 	for name, tc := range map[string]struct{ labels, annotations, resources string }{
-		"BE without a priority, as on ACK":         {be, "", two},
-		"BE of batch priority, as in Koordinator":  {be + ", koordinator.sh/priority-class: koord-batch", "", two},
-		"BE of free priority":                      {be + ", koordinator.sh/priority-class: koord-free", "", two},
-		"BE that asks for nothing":                 {be, "", ""},
-		"BE with requests alone":                   {be, "", "requests: {kubernetes.io/batch-cpu: 2k, kubernetes.io/batch-memory: 1Gi}"},
-		"BE with a request below its limit":        {be, "", "requests: {kubernetes.io/batch-cpu: 1k}, limits: {kubernetes.io/batch-cpu: 2k}"},
-		"LS with a part of a CPU":                  {"koordinator.sh/qosClass: LS", "", own},
-		"LSR with whole CPUs and no priority":      {lsr, "", "requests: {cpu: 2}, limits: {cpu: 2}"},
-		"no class":                                 {"", "", own},
-		"a class that is not set":                  {`koordinator.sh/qosClass: ""`, "", own},
-		"LSE of middle priority":                   {"koordinator.sh/qosClass: LSE, koordinator.sh/priority-class: koord-mid", "", "requests: {cpu: 2}"},
-		"LS that gives way, as Koordinator has it": {"koordinator.sh/qosClass: LS", `koordinator.sh/cpuQOS: '{"enable": true, "groupIdentity": -1}'`, own},
-		"keys of a newer version":                  {"", `koordinator.sh/cpuBurst: '{"policy": "auto", "tomorrow": 1}'`, own},
-		"SYSTEM":                                   {"koordinator.sh/qosClass: SYSTEM", "", own},
+		"BE without a priority, as on ACK":           {be, "", two},
+		"BE of batch priority, as in Koordinator":    {be + ", koordinator.sh/priority-class: koord-batch", "", two},
+		"BE of free priority":                        {be + ", koordinator.sh/priority-class: koord-free", "", two},
+		"BE that asks for nothing":                   {be, "", ""},
+		"BE with requests alone":                     {be, "", "requests: {kubernetes.io/batch-cpu: 2k, kubernetes.io/batch-memory: 1Gi}"},
+		"BE with a request below its limit":          {be, "", "requests: {kubernetes.io/batch-cpu: 1k}, limits: {kubernetes.io/batch-cpu: 2k}"},
+		"LS with a fraction of a CPU":                {"koordinator.sh/qosClass: LS", "", own},
+		"LSR with whole CPUs and no priority":        {lsr, "", "requests: {cpu: 2}, limits: {cpu: 2}"},
+		"no class":                                   {"", "", own},
+		"a class that is not set":                    {`koordinator.sh/qosClass: ""`, "", own},
+		"LSE of middle priority":                     {"koordinator.sh/qosClass: LSE, koordinator.sh/priority-class: koord-mid", "", "requests: {cpu: 2}"},
+		"LS with identity -1, as Koordinator allows": {"koordinator.sh/qosClass: LS", `koordinator.sh/cpuQOS: '{"enable": true, "groupIdentity": -1}'`, own},
+		"keys of a newer version":                    {"", `koordinator.sh/cpuBurst: '{"policy": "auto", "tomorrow": 1}'`, own},
+		"SYSTEM":                                     {"koordinator.sh/qosClass: SYSTEM", "", own},
 		"annotations of all kinds": {"koordinator.sh/qosClass: LS", `koordinator.sh/cpuBurst: '{"policy": "auto", "cpuBurstPercent": 1000}', koordinator.sh/cpuQOS: '{"enable": true, "groupIdentity": 1}', ` +
 			`koordinator.sh/memoryQOS: '{"policy": "auto", "minLimitPercent": 100}', koordinator.sh/eviction-priority: "-5", koordinator.sh/eviction-policy: '["BECPUEvict"]', ` +
 			`node.koordinator.sh/resctrl: '{"llc": {"schemata": {"range": [0, 30]}}}', scheduling.koordinator.sh/resource-spec: '{"preferredCPUBindPolicy": "FullPCPUs"}'`, own},
-		"an annotation that this version does not act on": {be, `koordinator.sh/cpuQOS: '{"enable": true, "groupIdentity": 1}'`, two},
+		"an annotation that this version ignores": {be, `koordinator.sh/cpuQOS: '{"enable": true, "groupIdentity": 1}'`, two},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, v := admit(Request{Pod: pod(t, tc.labels, tc.annotations, tc.resources)}); !v.Allowed() {
@@ -116,15 +116,15 @@ func TestPodsThatAreAccepted(t *testing.T) {
 
 func TestWarningsNameWhatIsMostLikelyNotMeant(t *testing.T) {
 	for name, tc := range map[string]struct{ labels, annotations, resources, want string }{
-		"CPUs where thousandths are asked for":   {be, "", "limits: {kubernetes.io/batch-cpu: 2, kubernetes.io/batch-memory: 1Gi}", "2 thousandths of a CPU is less than the kernel can enforce: 1k is one CPU"},
-		"memory without a suffix":                {be, "", "limits: {kubernetes.io/batch-cpu: 2k, kubernetes.io/batch-memory: 512}", "512 bytes is too little to start anything: is a suffix such as Mi missing?"},
-		"a BE pod that asks for nothing":         {be, "", "", "the scheduler does not count them"},
-		"a resource that is missing":             {be, "", "limits: {kubernetes.io/batch-cpu: 2k}", "limits[kubernetes.io/batch-memory]: missing"},
-		"an annotation that is Tenon's to write": {"", `node.koordinator.sh/extended-resource-spec: '{"containers":{"job":{"limits":{"kubernetes.io/batch-cpu":"64k"}}}}'`, own, "is written by Tenon and was removed"},
-		"an annotation of another class":         {be, `koordinator.sh/cpuQOS: '{"enable": true, "groupIdentity": 1}'`, two, "counts for LS pods only"},
-		"a volume of a pod":                      {be, `koordinator.sh/blkioQOS: '{"blocks": [{"name": "data", "type": "podvolume"}]}'`, two, "podvolume is not acted on"},
-		"a share of one cache":                   {be, `node.koordinator.sh/resctrl: '{"llc": {"schemataPerCache": [{"cacheID": 0, "range": [0, 50]}]}}'`, two, "schemataPerCache: is not acted on"},
-		"a name of before":                       {be, "", "limits: {koordinator.sh/batch-cpu: 2k}", "koordinator.sh/batch-cpu is an old name: write kubernetes.io/batch-cpu"},
+		"CPUs where thousandths are asked for": {be, "", "limits: {kubernetes.io/batch-cpu: 2, kubernetes.io/batch-memory: 1Gi}", "2 thousandths of a CPU is less than the kernel can enforce: 1k is one CPU"},
+		"memory without a suffix":              {be, "", "limits: {kubernetes.io/batch-cpu: 2k, kubernetes.io/batch-memory: 512}", "512 bytes is too little to start anything: is a suffix such as Mi missing?"},
+		"a BE pod that asks for nothing":       {be, "", "", "the scheduler does not count them"},
+		"a resource that is missing":           {be, "", "limits: {kubernetes.io/batch-cpu: 2k}", "limits[kubernetes.io/batch-memory]: missing"},
+		"an annotation that Tenon writes":      {"", `node.koordinator.sh/extended-resource-spec: '{"containers":{"job":{"limits":{"kubernetes.io/batch-cpu":"64k"}}}}'`, own, "is written by Tenon and was removed"},
+		"an annotation of another class":       {be, `koordinator.sh/cpuQOS: '{"enable": true, "groupIdentity": 1}'`, two, "counts for LS pods only"},
+		"a volume of a pod":                    {be, `koordinator.sh/blkioQOS: '{"blocks": [{"name": "data", "type": "podvolume"}]}'`, two, "podvolume is not acted on"},
+		"a share of one cache":                 {be, `node.koordinator.sh/resctrl: '{"llc": {"schemataPerCache": [{"cacheID": 0, "range": [0, 50]}]}}'`, two, "schemataPerCache: is not acted on"},
+		"an old name":                          {be, "", "limits: {koordinator.sh/batch-cpu: 2k}", "koordinator.sh/batch-cpu is an old name: write kubernetes.io/batch-cpu"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, v := admit(Request{Pod: pod(t, tc.labels, tc.annotations, tc.resources)})
@@ -137,11 +137,11 @@ func TestWarningsNameWhatIsMostLikelyNotMeant(t *testing.T) {
 
 func TestWhatANodeDecidesByCannotChangeWhileAPodLives(t *testing.T) {
 	for name, tc := range map[string]struct{ labels, annotations, want string }{
-		"its class":                  {"koordinator.sh/qosClass: LS", "", `metadata.labels[koordinator.sh/qosClass]: "BE" cannot become "LS" while the pod lives: create it anew`},
-		"its class taken away":       {"a: b", "", `metadata.labels[koordinator.sh/qosClass]: "BE" cannot become none`},
-		"its priority class":         {be + ", koordinator.sh/priority-class: koord-free", "", `metadata.labels[koordinator.sh/priority-class]: none cannot become "koord-free"`},
-		"its sub-priority":           {be + `, koordinator.sh/priority: "7"`, "", `metadata.labels[koordinator.sh/priority]: none cannot become "7"`},
-		"what bounds its containers": {be, `node.koordinator.sh/extended-resource-spec: '{}'`, `metadata.annotations[node.koordinator.sh/extended-resource-spec]: none cannot become "{}"`},
+		"its class":                    {"koordinator.sh/qosClass: LS", "", `metadata.labels[koordinator.sh/qosClass]: "BE" cannot become "LS" while the pod lives: create it anew`},
+		"its class taken away":         {"a: b", "", `metadata.labels[koordinator.sh/qosClass]: "BE" cannot become none`},
+		"its priority class":           {be + ", koordinator.sh/priority-class: koord-free", "", `metadata.labels[koordinator.sh/priority-class]: none cannot become "koord-free"`},
+		"its sub-priority":             {be + `, koordinator.sh/priority: "7"`, "", `metadata.labels[koordinator.sh/priority]: none cannot become "7"`},
+		"the limits of its containers": {be, `node.koordinator.sh/extended-resource-spec: '{}'`, `metadata.annotations[node.koordinator.sh/extended-resource-spec]: none cannot become "{}"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := ValidateUpdate(pod(t, be, "", two), pod(t, tc.labels, tc.annotations, two))

@@ -35,7 +35,7 @@ func TestProfilesActOnceHoweverOftenTheAPIServerCalls(t *testing.T) {
 	once, _ := Mutate(Request{Pod: pod(t, "app: web, a: one, c: three", "", own), Profiles: profiles, Draw: draw})
 	twice, _ := Mutate(Request{Pod: once, Profiles: profiles, Draw: draw})
 	if once.Labels["app"] != "web-colo" || once.Labels["drawn"] != "" || once.Annotations[AnnotationProfiles] != "chain,-lots,suffix" {
-		t.Errorf("once: labels %v, annotations %v", once.Labels, once.Annotations)
+		t.Errorf("after one call: labels %v, annotations %v", once.Labels, once.Annotations)
 	}
 	a, _ := json.Marshal(once)
 	if b, _ := json.Marshal(twice); string(a) != string(b) || calls != 1 {

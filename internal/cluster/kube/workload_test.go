@@ -110,7 +110,7 @@ func TestABatchPodIsBoundedByItsBatchResources(t *testing.T) {
 func TestLimitsOfServicesAreTheKubelets(t *testing.T) {
 	w := one(t, pod("web", container("nginx", "cpu=500m memory=1Gi", "cpu=2 memory=2Gi")))
 	if w.Class != node.LS || !w.CPUManagedExternally || !w.MemoryManagedExternally || w.Weight.Known() {
-		t.Errorf("class %s, kept %v %v, weight %v: want LS, whose limits the kubelet enforces", w.Class, w.CPUManagedExternally, w.MemoryManagedExternally, w.Weight)
+		t.Errorf("class %s, managed externally %v %v, weight %v: want LS, whose limits the kubelet enforces", w.Class, w.CPUManagedExternally, w.MemoryManagedExternally, w.Weight)
 	}
 	if w.CPULimit != node.Some(unit.CPUs(2)) || w.CPURequest != node.Some(unit.MilliCPU(500)) || len(w.Containers) != 1 {
 		t.Errorf("limit %v, request %v, %d containers", w.CPULimit, w.CPURequest, len(w.Containers))
@@ -122,7 +122,7 @@ func TestLimitsOfServicesAreTheKubelets(t *testing.T) {
 func TestABEPodWithNativeCPUMeetsServicesByItself(t *testing.T) {
 	w := one(t, pod("encode", be, container("ffmpeg", "cpu=1 memory=1Gi", "")))
 	if w.Cgroup != "kubepods/burstable/poduid-encode" || w.ContentionRoot != w.Cgroup || w.IdleCgroup != "" || !w.CPUManagedExternally {
-		t.Errorf("%s meets others at %s, yields at %q, CPU kept %v", w.Cgroup, w.ContentionRoot, w.IdleCgroup, w.CPUManagedExternally)
+		t.Errorf("cgroup %s has contention root %s, idle cgroup %q, CPU managed externally %v", w.Cgroup, w.ContentionRoot, w.IdleCgroup, w.CPUManagedExternally)
 	}
 }
 
@@ -144,7 +144,7 @@ func TestWhereBestEffortPodsMeetServices(t *testing.T) {
 		all, _ := Workloads(c.pods, c.layout, everywhere)
 		i := slices.IndexFunc(all, func(w node.Workload) bool { return w.ID == "shop/encode" })
 		if i < 0 || all[i].ContentionRoot != c.meet || all[i].IdleCgroup != c.yields {
-			t.Errorf("%s: %+v; want meet %s, yields %s", name, all[i], c.meet, c.yields)
+			t.Errorf("%s: %+v; want contention root %s, idle cgroup %s", name, all[i], c.meet, c.yields)
 		}
 	}
 }

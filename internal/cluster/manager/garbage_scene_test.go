@@ -108,7 +108,7 @@ func TestGarbageSettingsProfilesAndChangesEndNothing(t *testing.T) {
 	}
 	s.must(s.client.Delete(s.ctx, living, client.GracePeriodSeconds(0)))
 
-	t.Logf("let in, refused by the webhooks, by the API server: settings %v, profiles %v, pods %v (profiles acted on %d), changes %v", settings, profiles, pods, acted, changes)
+	t.Logf("admitted, refused by the webhooks, by the API server: settings %v, profiles %v, pods %v (profiles acted on %d), changes %v", settings, profiles, pods, acted, changes)
 	for name, a := range map[string]tally{"settings": settings, "pods": pods, "changes": changes} {
 		if a.let < 5 || a.refused < 5 {
 			t.Errorf("want each result often enough: %s %+v", name, a)

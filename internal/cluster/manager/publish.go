@@ -202,7 +202,7 @@ func (v *Verdict) target(c Case) (target, origin [kinds]node.Maybe[int64], all [
 		v.say(Refused, "the report is refused: %v", err)
 		return v.keep(c), v.keep(c), all
 	case starting:
-		v.say(Starting, "the agent has just started: what it promised before stays until it has measured")
+		v.say(Starting, "the agent has just started: its last amounts stay until it has measured")
 		target = v.soFar(c, all)
 		return target, target, all
 	}

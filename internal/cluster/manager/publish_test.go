@@ -100,7 +100,7 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 		"the first report is published at once": {
 			node: machineOf(16, 64), batch: batchOf(4000, 4), want: "5200m 37478Mi", state: Published, reason: "as the agent reports", again: 15 * time.Minute,
 		},
-		"what stands already is not written again": {
+		"equal amounts are not written again": {
 			node: has(machineOf(16, 64), 5200, mem), batch: batchOf(4000, 4), want: "5200m 37478Mi", state: Published, quiet: true, again: 15 * time.Minute,
 		},
 		"much less is written at once": {
@@ -109,7 +109,7 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 		"a little less waits for the pause": {
 			node: has(machineOf(16, 64), 5200, mem), batch: batchOf(4100, 4), change: ago(4 * time.Second), want: "5200m 37478Mi", state: Published, quiet: true, again: 6 * time.Second,
 		},
-		"nothing left is written at once": {
+		"an amount of 0 is written at once": {
 			node: has(machineOf(16, 64), 100, mem), batch: batchOf(9500, 4), change: ago(time.Second), want: "0m 37478Mi", state: Published, again: 15 * time.Minute,
 		},
 		"more waits for the pause": {
@@ -123,7 +123,7 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 		"a little more is due after updateTimeThresholdSeconds": {
 			node: has(machineOf(16, 64), 5200, mem), batch: batchOf(3900, 4), change: ago(5 * time.Minute), want: "5300m 37478Mi", state: Published, again: 15 * time.Minute,
 		},
-		"what is written takes the rest with it": {
+		"a write includes all changes": {
 			node: has(machineOf(16, 64), 5200, mem), batch: batchOf(1000, 3), change: ago(time.Minute), want: "8200m 38502Mi", state: Published, again: 15 * time.Minute,
 		},
 		"a report that is too old takes the resources away": {
@@ -136,7 +136,7 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 		"colocation off, no resources": {
 			node: has(machineOf(16, 64), 5200, mem), batch: batchOf(4000, 4), change: func(c *Case) { c.Rules.Enable = false }, want: "none none", state: Off,
 		},
-		"what the agent does not promise is taken away": {
+		"a resource that is not reported is removed": {
 			node: has(machineOf(16, 64), 5200, mem), batch: &v1alpha1.Batch{CPU: batchOf(4000, 4).CPU}, want: "5200m none", state: Published, again: 15 * time.Minute,
 		},
 		"a report of unknown age raises nothing": {
@@ -162,7 +162,7 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 			node: has(machineOf(4, 64), 2000, mem), batch: batchOf(4000, 4), change: func(c *Case) { c.Memory.Good = epoch.Add(-15 * time.Minute) },
 			want: "none none", state: Stale,
 		},
-		"what the kubelet reserves is not promised": { // 5200 = 9600 - 400 - 4000; the kubelet reserves 3000, the agent assumed 400
+		"the reservation of the kubelet is subtracted": { // 5200 = 9600 - 400 - 4000; the kubelet reserves 3000, the agent assumed 400
 			node: func() *corev1.Node {
 				n := machineOf(16, 64)
 				n.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("13")
@@ -170,11 +170,11 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 			}(), batch: batchOf(4000, 4),
 			want: "2600m 37478Mi", state: Bounded, reason: "batch-cpu: 3000m are reserved for the node, more than the agent counts", again: 15 * time.Minute,
 		},
-		"what an annotation reserves is not promised": {
+		"the reservation of an annotation is subtracted": {
 			node: machineOf(16, 64), batch: batchOf(4000, 4), change: func(c *Case) { c.Rules.ReservedCPU, c.Rules.ReservedMemory = 2000, 3<<30 },
 			want: "3600m 35430Mi", state: Bounded, reason: "batch-cpu: 2000m are reserved for the node, more than the agent counts; batch-memory: 3072Mi are reserved for the node, more than the agent counts", again: 15 * time.Minute,
 		},
-		"what others gave away is taken off": {
+		"allocations of other schedulers are subtracted": {
 			node: noted(machineOf(16, 64), thirdPartyKey, `{"allocations":[{"name":"yarn","priority":"koord-batch","resources":{"kubernetes.io/batch-cpu":"1200","kubernetes.io/batch-memory":"1Gi"}}]}`),
 			want: "4000m 36454Mi", batch: batchOf(4000, 4), state: Bounded, again: 15 * time.Minute,
 			reason: "batch-cpu: 1200m of it are given away by others (thirdPartyAllocations); batch-memory: 1024Mi of it are given away by others (thirdPartyAllocations)",
@@ -194,18 +194,18 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 		"the owner's limit holds for what was promised before": {
 			node: has(machineOf(4, 64), 3000, mem), batch: batchOf(4000, 4), want: "2400m 37478Mi", state: Refused, again: 15 * time.Minute,
 		},
-		"what running pods request is not taken away": {
+		"requests of running pods stay": {
 			node: has(machineOf(16, 64), 5200, mem), batch: running(batchOf(8000, 4), 2500, 0), want: "2500m 37478Mi", state: Held, again: 15 * time.Minute,
 			reason: "batch-cpu: running pods request 2500m: with less, a kubelet that restarts ends them",
 		},
-		"nor where nothing is left": {
+		"requests of running pods stay although the formula gives 0": {
 			node: has(machineOf(16, 64), 2500, 1<<30), batch: running(batchOf(9600, 41), 2500, 1<<30), want: "2500m 1024Mi", state: Held, quiet: true, again: 15 * time.Minute,
 		},
 		"running pods that request more than there is keep what there is": {
 			node: has(machineOf(16, 64), 2500, mem), batch: running(batchOf(8000, 4), 99_000, 0), want: "2500m 37478Mi", state: Held, quiet: true, again: 15 * time.Minute,
 			reason: "batch-cpu: running pods request 99000m: with less, a kubelet that restarts ends them",
 		},
-		"what running pods request is not given to a node that has nothing": {
+		"requests of running pods do not raise the amount of a node without batch resources": {
 			node: machineOf(16, 64), batch: running(batchOf(8000, 4), 2500, 0), want: "1200m 37478Mi", state: Published, again: 15 * time.Minute,
 		},
 		"running pods keep what they request from an owner's lower threshold": {
@@ -213,19 +213,19 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 			want: "3000m 37478Mi", state: Held, again: 15 * time.Minute,
 			reason: "batch-cpu: the owner's threshold is 40% now, the agent goes by another; batch-cpu: running pods request 3000m: with less, a kubelet that restarts ends them",
 		},
-		"and from other schedulers": {
+		"running pods keep their requests from other schedulers": {
 			node: noted(has(machineOf(16, 64), 5200, mem), thirdPartyKey, `{"allocations":[{"resources":{"kubernetes.io/batch-cpu":"3000"}}]}`), batch: running(batchOf(4000, 4), 3000, 0),
 			want: "3000m 37478Mi", state: Held, again: 15 * time.Minute,
 		},
-		"and from an agent that has just started": {
+		"running pods keep their requests while an agent starts": {
 			node: has(machineOf(16, 64), 5200, mem), batch: running(starting(1000), 3000, 0), want: "3000m 37478Mi", state: Starting, again: 15 * time.Minute,
-			reason: "the agent has just started: what it promised before stays until it has measured; batch-cpu: running pods request 3000m: with less, a kubelet that restarts ends them",
+			reason: "the agent has just started: its last amounts stay until it has measured; batch-cpu: running pods request 3000m: with less, a kubelet that restarts ends them",
 		},
-		"and from a report of unknown age": {
+		"running pods keep their requests with a report of unknown age": {
 			node: has(machineOf(16, 64), 5200, mem), batch: running(batchOf(8000, 4), 3000, 0), change: func(c *Case) { c.Report.Fresh = false },
 			want: "3000m 37478Mi", state: Doubtful, again: 15 * time.Minute,
 		},
-		"and from a threshold so much lower that the report is refused": {
+		"running pods keep their requests if a lower threshold makes the report invalid": {
 			node: has(machineOf(4, 64), 5200, mem), batch: running(batchOf(4000, 4), 3000, 0), change: func(c *Case) { c.Rules.CPU.ThresholdPercent = 0 },
 			want: "3000m 37478Mi", state: Refused, again: 15 * time.Minute,
 			reason: "the report is refused: batch-cpu: 5200m are reported of a node that has 4000m; batch-cpu: running pods request 3000m: with less, a kubelet that restarts ends them",
@@ -233,10 +233,10 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 		"running pods keep nothing where colocation is off": {
 			node: has(machineOf(16, 64), 5200, mem), batch: running(batchOf(8000, 4), 3000, 0), change: func(c *Case) { c.Rules.Enable = false }, want: "none none", state: Off,
 		},
-		"nor where the report is too old": {
+		"running pods keep nothing if the report is too old": {
 			node: has(machineOf(16, 64), 5200, mem), batch: running(batchOf(8000, 4), 3000, 0), change: func(c *Case) { c.Report.Seen = epoch.Add(-15 * time.Minute) }, want: "none none", state: Stale,
 		},
-		"half of a write is made whole": {
+		"half a write is completed": {
 			node: func() *corev1.Node {
 				n := has(machineOf(16, 64), 5200, mem)
 				delete(n.Status.Capacity, kube.BatchMemory)
@@ -257,7 +257,7 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 				t.Errorf("write is %v", v.Write)
 			}
 			if v.Again != c.again {
-				t.Errorf("looks again in %v, want %v", v.Again, c.again)
+				t.Errorf("next decision after %v, want %v", v.Again, c.again)
 			}
 		})
 	}
@@ -313,7 +313,7 @@ func TestOthersGiveWayToRunningPods(t *testing.T) {
 	given = caseOf(n, running(batchOf(4100, 4), 3000, 0))
 	given.Memory.Wrote = epoch.Add(-4 * time.Second)
 	if v := Decide(given); v.Write || v.Again != 6*time.Second {
-		t.Errorf("another report: write %v, looks again in %v: %s", v.Write, v.Again, v.Origin)
+		t.Errorf("another report: write %v, next decision after %v: %s", v.Write, v.Again, v.Origin)
 	}
 	given.Memory.Wrote = epoch.Add(-Pause)
 	if v := Decide(given); !v.Write || !strings.Contains(v.Origin, `batch-cpu":"5100"`) {

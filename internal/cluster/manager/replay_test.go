@@ -206,7 +206,7 @@ func BenchmarkFiveThousandNodes(b *testing.B) {
 			break
 		}
 		if time.Since(start) > time.Minute {
-			b.Fatal("the manager does not follow the nodes")
+			b.Fatal("the manager does not watch the nodes")
 		}
 	}
 	time.Sleep(2 * time.Second)

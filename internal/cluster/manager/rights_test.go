@@ -78,7 +78,7 @@ func TestTheChartsRightsAreEnough(t *testing.T) {
 	s.report("n1", b)
 	s.eventually("an event says what is refused", soon, func() bool { return s.event("n1", "BatchResourcesDegraded", "refused: batch-cpu") })
 	if n := r.log.count("forbidden"); n > 0 {
-		t.Errorf("%d times a right was missing:\n%s", n, r.log.last(40))
+		t.Errorf("a permission was missing %d times:\n%s", n, r.log.last(40))
 	}
 	var secret corev1.Secret
 	s.must(s.client.Get(s.ctx, client.ObjectKey{Namespace: namespace, Name: name}, &secret))

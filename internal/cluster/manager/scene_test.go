@@ -245,7 +245,7 @@ func TestAnotherReplicaTakesOver(t *testing.T) {
 	start := time.Now()
 	s.report("n1", batchOf(9000, 4))
 	s.becomes("n1", "200m "+mem4, soon)
-	t.Logf("a replica that ends hands over: less after %v", time.Since(start))
+	t.Logf("after the end of a replica, the next one wrote a fall after %v", time.Since(start))
 	if got := s.has("n2"); got != "5200m "+mem4 {
 		t.Errorf("taking over changed a node: %s", got)
 	}
@@ -278,7 +278,7 @@ func TestAReplicaThatIsCutOffStopsBeforeTheOtherBegins(t *testing.T) {
 	cut.Store(true)
 	s.report("n1", batchOf(8000, 4))
 	s.becomes("n1", "1200m "+mem4, soon)
-	t.Logf("a replica that is cut off is replaced: less after %v, with a lease of 3 s", time.Since(start))
+	t.Logf("after a replica was cut off, the next one wrote a fall after %v, with a lease of 3 s", time.Since(start))
 	select {
 	case <-a.done:
 	case <-time.After(soon):

@@ -97,7 +97,7 @@ func TestUninstallDoesNotWaitForLostNodes(t *testing.T) {
 	s.must(s.client.Delete(s.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "works"}}, &client.DeleteOptions{GracePeriodSeconds: &none}))
 	s.must(run(soon))
 	if log.count("nodes=[lost]") != 1 {
-		t.Error("it does not name the node")
+		t.Error("the log does not name the node")
 	}
 	for _, name := range []string{"lost", "works"} {
 		var n corev1.Node

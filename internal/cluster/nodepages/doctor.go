@@ -64,7 +64,7 @@ func means(b *strings.Builder, nodes []Node) {
 		}
 	}
 	if len(features) > 0 {
-		b.WriteString("\nBy what each feature is done\n")
+		b.WriteString("\nHow each feature works\n")
 	}
 	for _, f := range sorted(features) {
 		for _, how := range sorted(features[f]) {
@@ -86,7 +86,7 @@ func conditions(b *strings.Builder, nodes []Node) bool {
 	if len(wrong) == 0 {
 		return true
 	}
-	b.WriteString("\nWhat is wrong\n")
+	b.WriteString("\nProblems\n")
 	for _, what := range sorted(wrong) {
 		fmt.Fprintf(b, "  %s: %s\n", named(wrong[what]), what)
 	}

@@ -140,11 +140,11 @@ func TestDoctorSaysWhereAFeatureIsNotDoneAndWhy(t *testing.T) {
 2 nodes, 1 with a report
   no report: node-0 (kubectl -n tenon-system get pods -o wide)
 
-By what each feature is done
+How each feature works
   cpuQOS       core_sched: node-1
   memoryQOS    not done: cgroup v1 has no memory.min: node-1
 
-What is wrong
+Problems
   node-1: MemoryQOS: Unsupported: cgroup v1 has no memory.min
 `)
 	if healthy {

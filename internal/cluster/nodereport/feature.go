@@ -207,7 +207,7 @@ func podsCondition(p Pods) metav1.Condition {
 	case p.Trouble != "":
 		return condition(PodsKnown, false, reasonNotTold, p.Trouble)
 	case p.From == "":
-		return condition(PodsKnown, false, reasonNotTold, "nobody has told the pods of this node since the agent began: those that an earlier one knew hold")
+		return condition(PodsKnown, false, reasonNotTold, "the pods of this node are not known since the start of the agent: it keeps those that the last agent knew")
 	case len(p.Remarks) > 0:
 		return condition(PodsKnown, true, reasonPartly, fmt.Sprintf("by %s: %s", theOf(p.From), list(p.Remarks, mostListed)))
 	}

@@ -357,7 +357,7 @@ func TestSetsOfCPUsThatSomebodyElseWritesAreSaid(t *testing.T) {
 	for kept, want := range map[bool]string{false: "", true: "by quota alone: the kubelet binds CPUs here (cpuManagerPolicy: static)"} {
 		v := View{Policy: policy.Config{Pool: facts.Pool{CPUSetsManagedExternally: kept}, Suppress: policy.Suppress{Enable: true}}, Tick: tick.Tick{Wants: []plan.Want{quota}}}
 		if by, why := suppressedBy(v); by != "cpu.max" || why != want {
-			t.Errorf("sets kept %v: %q, %q; want cpu.max, %q", kept, by, why, want)
+			t.Errorf("cpusets managed externally %v: %q, %q; want cpu.max, %q", kept, by, why, want)
 		}
 	}
 }

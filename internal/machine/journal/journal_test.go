@@ -163,7 +163,7 @@ func TestATornTailCostsOneLineOnly(t *testing.T) {
 		// If only the newline is missing, the next append completes the line.
 		whole := cut == len(text)-1
 		if _, made := s.Groups["next"]; !made || len(s.Touches) != 1 || (s.Torn == 1) == whole {
-			t.Fatalf("torn at %d, then appended: %v torn %d", cut, s, s.Torn)
+			t.Fatalf("cut at %d, then appended: %v torn %d", cut, s, s.Torn)
 		}
 	}
 }

@@ -56,14 +56,14 @@ func TestCPUIsSharedByWeightUpToTheLimits(t *testing.T) {
 		files  map[string]string // files of b, on v2
 		want   [2]unit.MilliCPU
 	}{
-		"equals share":                         {[2]unit.MilliCPU{4000, 4000}, nil, [2]unit.MilliCPU{2000, 2000}},
-		"what one leaves the other gets":       {[2]unit.MilliCPU{500, 4000}, nil, [2]unit.MilliCPU{500, 3500}},
-		"a third of the weight":                {[2]unit.MilliCPU{4000, 4000}, map[string]string{"cpu.weight": "300"}, [2]unit.MilliCPU{1000, 3000}},
-		"idle yields":                          {[2]unit.MilliCPU{4000, 4000}, map[string]string{"cpu.idle": "1"}, [2]unit.MilliCPU{3988, 12}},
-		"idle takes what is left":              {[2]unit.MilliCPU{1000, 4000}, map[string]string{"cpu.idle": "1"}, [2]unit.MilliCPU{1000, 3000}},
-		"a quota bounds":                       {[2]unit.MilliCPU{1000, 4000}, map[string]string{"cpu.max": "50000 100000"}, [2]unit.MilliCPU{1000, 500}},
-		"a CPU set bounds":                     {[2]unit.MilliCPU{1000, 4000}, map[string]string{"cpuset.cpus": "3"}, [2]unit.MilliCPU{1000, 1000}},
-		"nobody gets more than they would use": {[2]unit.MilliCPU{300, 200}, nil, [2]unit.MilliCPU{300, 200}},
+		"equals share":                      {[2]unit.MilliCPU{4000, 4000}, nil, [2]unit.MilliCPU{2000, 2000}},
+		"idle CPU of one goes to the other": {[2]unit.MilliCPU{500, 4000}, nil, [2]unit.MilliCPU{500, 3500}},
+		"a third of the weight":             {[2]unit.MilliCPU{4000, 4000}, map[string]string{"cpu.weight": "300"}, [2]unit.MilliCPU{1000, 3000}},
+		"idle yields":                       {[2]unit.MilliCPU{4000, 4000}, map[string]string{"cpu.idle": "1"}, [2]unit.MilliCPU{3988, 12}},
+		"idle takes what is left":           {[2]unit.MilliCPU{1000, 4000}, map[string]string{"cpu.idle": "1"}, [2]unit.MilliCPU{1000, 3000}},
+		"a quota bounds":                    {[2]unit.MilliCPU{1000, 4000}, map[string]string{"cpu.max": "50000 100000"}, [2]unit.MilliCPU{1000, 500}},
+		"a CPU set bounds":                  {[2]unit.MilliCPU{1000, 4000}, map[string]string{"cpuset.cpus": "3"}, [2]unit.MilliCPU{1000, 1000}},
+		"no task gets more than it demands": {[2]unit.MilliCPU{300, 200}, nil, [2]unit.MilliCPU{300, 200}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := sim.New(sim.Options{Topology: conformance.Flat(4)})

@@ -102,7 +102,7 @@ func TestNoPodWaitsForTenon(t *testing.T) {
 				}
 			}
 			if text := log.String(); !strings.Contains(text, c.says) {
-				t.Errorf("the log does not say %q:\n%s", c.says, text)
+				t.Errorf("the log does not contain %q:\n%s", c.says, text)
 			}
 		})
 	}
@@ -120,7 +120,7 @@ func TestAFloodOfUnansweredQuestionsIsBounded(t *testing.T) {
 		}
 	}
 	if n := len(p.slots); n != waiting {
-		t.Errorf("%d questions wait, want at most %d", n, waiting)
+		t.Errorf("%d requests wait, want at most %d", n, waiting)
 	}
 }
 
