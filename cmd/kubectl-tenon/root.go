@@ -18,27 +18,27 @@ import (
 	"tenon.sh/tenon/internal/cluster/nodepages"
 )
 
-// access is how the cluster is found: as kubectl does.
+// access selects the cluster in the same way as kubectl.
 type access struct{ kubeconfig, context string }
 
 func newRootCommand(now func() time.Time) *cobra.Command {
 	var a access
 	root := &cobra.Command{
 		Use:   "kubectl-tenon",
-		Short: "Tenon across the nodes of a cluster",
+		Short: "Show Tenon on the nodes of a cluster",
 		Long: `Prints what the agents of Tenon report: kubectl tenon top, kubectl tenon explain
 node NAME, kubectl tenon doctor. It needs the right to list nodes and
 nodereports.tenon.sh, and changes nothing.`,
 		Example: `  kubectl tenon top
-  kubectl tenon explain node worker-1     # what batch work may count on, term by term
+  kubectl tenon explain node worker-1     # its batch resources, term by term
   kubectl tenon doctor                    # what is not done as asked, and where`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tenon"},
 		Version:       versionOf(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.PersistentFlags().StringVar(&a.kubeconfig, "kubeconfig", "", "the file that says where the cluster is (default: as kubectl finds it)")
-	root.PersistentFlags().StringVar(&a.context, "context", "", "which context of that file (default: the current one)")
+	root.PersistentFlags().StringVar(&a.kubeconfig, "kubeconfig", "", "the kubeconfig file (default: that of kubectl)")
+	root.PersistentFlags().StringVar(&a.context, "context", "", "the context of that file (default: the current one)")
 	root.AddCommand(topCommand(&a, now), explainCommand(&a, now), doctorCommand(&a, now))
 	return root
 }
@@ -53,7 +53,7 @@ func versionOf() string {
 func topCommand(a *access, now func() time.Time) *cobra.Command {
 	return &cobra.Command{
 		Use:   "top",
-		Short: "Print the use of each node and what batch work may count on there",
+		Short: "Print the use and the batch resources of each node",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			nodes, err := a.nodes(cmd.Context())
@@ -67,10 +67,10 @@ func topCommand(a *access, now func() time.Time) *cobra.Command {
 }
 
 func explainCommand(a *access, now func() time.Time) *cobra.Command {
-	explain := &cobra.Command{Use: "explain", Short: "Say what was decided about a node, and why"}
+	explain := &cobra.Command{Use: "explain", Short: "Explain the decisions about a node"}
 	explain.AddCommand(&cobra.Command{
 		Use:   "node NAME",
-		Short: "Print what batch work may count on on a node, term by term",
+		Short: "Print the batch resources of a node, term by term",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			nodes, err := a.nodes(cmd.Context())
@@ -91,13 +91,13 @@ func explainCommand(a *access, now func() time.Time) *cobra.Command {
 	return explain
 }
 
-// errUnhealthy makes doctor end with the status 1.
-var errUnhealthy = errors.New("not all nodes do what is asked of them")
+// errUnhealthy makes doctor exit with status 1.
+var errUnhealthy = errors.New("not all nodes do what their configuration asks")
 
 func doctorCommand(a *access, now func() time.Time) *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Print by what each feature is done across the nodes, and what is wrong; status 1 if anything is",
+		Short: "Print the mechanisms of each feature on the nodes, and the problems; status 1 if there are any",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			nodes, err := a.nodes(cmd.Context())
@@ -128,7 +128,8 @@ func (a *access) nodes(ctx context.Context) ([]nodepages.Node, error) {
 	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
-	// The two kinds are known, so nothing need be asked about kinds.
+	// With a fixed list of kinds, the client need not ask the API server for
+	// them.
 	kinds := meta.NewDefaultRESTMapper(nil)
 	kinds.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	kinds.Add(v1alpha1.GroupVersion.WithKind("NodeReport"), meta.RESTScopeRoot)

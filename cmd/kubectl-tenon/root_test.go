@@ -21,7 +21,7 @@ const (
 		"published": {"cpu": "7200m", "reason": "as the agent reports"}}}]}`
 )
 
-// kubectl runs the plugin against an API server that knows these paths.
+// kubectl runs the plugin against an API server that serves these paths.
 func kubectl(t *testing.T, paths map[string]string, args ...string) (string, error) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -1,6 +1,6 @@
-// Command tenon-manager is the part of Tenon that a cluster has once, in two
-// replicas: it publishes what the nodes' agents report as batch resources, and
-// answers the API server's webhooks.
+// Command tenon-manager publishes the batch resources that the agents report,
+// and answers the webhooks of the API server. A cluster has one, usually with
+// two replicas.
 package main
 
 import (
@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// The exit statuses.
+// Exit statuses.
 const (
 	exitFailure = 1
 	exitUsage   = 2
@@ -24,7 +24,7 @@ func execute() int {
 	if err == nil {
 		return 0
 	}
-	// One line, whatever was joined: logs keep it together.
+	// Joined errors become one line, so that logs do not split them.
 	fmt.Fprintln(os.Stderr, "tenon-manager: "+strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))
 	if errors.As(err, new(usageError)) {
 		return exitUsage
@@ -32,7 +32,7 @@ func execute() int {
 	return exitFailure
 }
 
-// A usageError is a command line that cannot be understood.
+// A usageError is an error in the command line.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }

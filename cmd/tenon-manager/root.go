@@ -24,13 +24,15 @@ import (
 // version is set by the build: -ldflags "-X main.version=v1.2.3".
 var version string
 
-// defaultNamespace is where Tenon is installed if nobody says otherwise.
+// defaultNamespace is the namespace of Tenon if neither a flag nor the pod
+// gives another.
 const defaultNamespace = "tenon-system"
 
-// ACK's name for the ConfigMap.
+// ackNamespace and ackName are the namespace and the name of the ConfigMap on
+// ACK.
 const ackNamespace, ackName = "kube-system", "ack-slo-config"
 
-// command are the flags.
+// command holds the values of the flags.
 type command struct {
 	kubeconfig                  string
 	namespace, name             string
@@ -79,8 +81,8 @@ webhooks; the one that holds the lease writes.`,
 		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
 	})
 	f := root.Flags()
-	f.StringVar(&c.kubeconfig, "kubeconfig", "", "how to reach the API server; empty: KUBECONFIG, or as a pod does")
-	f.StringVar(&c.namespace, "namespace", ownNamespace(), "where the manager itself runs, with its lease and its Secret")
+	f.StringVar(&c.kubeconfig, "kubeconfig", "", "the kubeconfig file; empty: KUBECONFIG, or the service account of the pod")
+	f.StringVar(&c.namespace, "namespace", ownNamespace(), "the namespace of the manager, its lease and its Secret")
 	f.StringVar(&c.name, "name", "tenon-manager", "the name of the lease, the Secret and the webhook configurations")
 	f.StringVar(&c.configNamespace, "config-namespace", "koordinator-system", "the namespace of the ConfigMap with the settings")
 	f.StringVar(&c.configName, "slo-config-name", "slo-controller-config", "the ConfigMap with the settings")
@@ -92,16 +94,16 @@ webhooks; the one that holds the lease writes.`,
 	f.StringVar(&c.health, "health", ":8081", "the address of /healthz and /readyz; empty: none")
 	f.BoolVar(&c.elect, "leader-elect", true, "only the replica that holds the lease writes")
 	f.BoolVar(&c.dryRun, "dry-run", false, "write nothing, log what would be written, serve no webhooks")
-	f.DurationVar(&c.lifetimes.CA, "ca-lifetime", manager.DefaultLifetimes.CA, "for how long the CA of the webhooks lives; renewed after two thirds")
-	f.DurationVar(&c.lifetimes.Serving, "certificate-lifetime", manager.DefaultLifetimes.Serving, "for how long their certificate lives; renewed after two thirds")
-	f.DurationVar(&c.lifetimes.Settle, "certificate-settle", manager.DefaultLifetimes.Settle, "for how long a new CA is trusted before it signs, and an old one after")
+	f.DurationVar(&c.lifetimes.CA, "ca-lifetime", manager.DefaultLifetimes.CA, "validity of the CA of the webhooks; renewed after two thirds")
+	f.DurationVar(&c.lifetimes.Serving, "certificate-lifetime", manager.DefaultLifetimes.Serving, "validity of their certificate; renewed after two thirds")
+	f.DurationVar(&c.lifetimes.Settle, "certificate-settle", manager.DefaultLifetimes.Settle, "time for which a new CA is trusted before it signs, and an old one afterwards")
 	f.StringVar(&c.format, "log-format", "text", "how to log: text or json")
 	f.TextVar(&c.level, "log-level", slog.LevelInfo, "what to log: debug, info, warn or error")
 	root.AddCommand(newUninstallCommand(c))
 	return root
 }
 
-// options checks the flags.
+// options checks the flags, and converts them.
 func (c *command) options(stderr io.Writer) (manager.Options, error) {
 	o := manager.Options{
 		Namespace: c.namespace, Name: c.name, Config: client.ObjectKey{Namespace: c.configNamespace, Name: c.configName},
@@ -121,7 +123,7 @@ func (c *command) options(stderr io.Writer) (manager.Options, error) {
 	case c.webhookPort < 0 || c.webhookPort > 65535:
 		return o, usageError{fmt.Errorf("--webhook-port %d: want 0 to 65535", c.webhookPort)}
 	case l.Settle <= 0 || l.Serving < 6*l.Settle || l.CA < 2*l.Serving:
-		return o, usageError{fmt.Errorf("--certificate-settle %v, --certificate-lifetime %v, --ca-lifetime %v: want a certificate that lives 6 times as long as it settles, and a CA that lives twice as long as a certificate",
+		return o, usageError{fmt.Errorf("--certificate-settle %v, --certificate-lifetime %v, --ca-lifetime %v: want a certificate lifetime of at least 6 times the settle time, and a CA lifetime of at least twice that of the certificate",
 			l.Settle, l.Serving, l.CA)}
 	}
 	handler := &slog.HandlerOptions{Level: c.level}
@@ -144,12 +146,12 @@ func (c *command) run(ctx context.Context, stderr io.Writer) error {
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	slog.SetDefault(o.Log) // for what libraries log by themselves
+	slog.SetDefault(o.Log) // for libraries that use the default logger
 	o.Log.Info("tenon-manager", "version", versionName(), "config", o.Config, "dry_run", o.DryRun)
 	return manager.Run(ctx, rc, o)
 }
 
-// server says how to reach the API server.
+// server returns the configuration of the API server.
 func (c *command) server() (*rest.Config, error) {
 	if c.kubeconfig != "" {
 		rc, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig)
@@ -160,12 +162,12 @@ func (c *command) server() (*rest.Config, error) {
 	}
 	rc, err := config.GetConfig()
 	if err != nil {
-		return nil, errors.Join(errors.New("find the API server: neither --kubeconfig nor KUBECONFIG is set, and this is no pod"), err)
+		return nil, errors.Join(errors.New("find the API server: neither --kubeconfig nor KUBECONFIG is set, and this is not a pod"), err)
 	}
 	return rc, nil
 }
 
-// ownNamespace is the namespace of the pod that this is.
+// ownNamespace returns the namespace of this pod.
 func ownNamespace() string {
 	if n := os.Getenv("POD_NAMESPACE"); n != "" {
 		return n
@@ -176,8 +178,8 @@ func ownNamespace() string {
 	return defaultNamespace
 }
 
-// versionName is the version of the build: as the Makefile or as go install
-// set it.
+// versionName returns the version of the build, from the Makefile or from go
+// install.
 func versionName() string {
 	if version != "" {
 		return version

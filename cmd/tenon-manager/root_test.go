@@ -12,8 +12,8 @@ func TestBadFlagsSayWhatIsWanted(t *testing.T) {
 		"--log-format xml":          "--log-format xml: want text or json",
 		"--webhook-port 70000":      "--webhook-port 70000: want 0 to 65535",
 		"--certificate-settle 100d": "invalid argument",
-		"--certificate-lifetime 1h": "want a certificate that lives",
-		"--ca-lifetime 1h":          "a CA that lives twice as long",
+		"--certificate-lifetime 1h": "want a certificate lifetime",
+		"--ca-lifetime 1h":          "a CA lifetime of at least twice",
 		"now":                       `takes no argument, got "now"`,
 		"--kubeconfig /none/such":   "read --kubeconfig /none/such",
 	} {

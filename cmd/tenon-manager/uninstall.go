@@ -20,7 +20,7 @@ func newUninstallCommand(c *command) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "uninstall",
-		Short: "Take Tenon off the nodes, before the rest of it is deleted",
+		Short: "Remove Tenon from the nodes, before the rest of it is deleted",
 		Long: `Delete the agents' DaemonSet, wait until each agent has put back what it changed
 on its node and has ended, delete the reports, and take the batch resources off
 the nodes. The Helm chart does this before it deletes anything.`,
@@ -52,8 +52,8 @@ the nodes. The Helm chart does this before it deletes anything.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.kubeconfig, "kubeconfig", "", "how to reach the API server; empty: KUBECONFIG, or as a pod does")
+	f.StringVar(&c.kubeconfig, "kubeconfig", "", "the kubeconfig file; empty: KUBECONFIG, or the service account of the pod")
 	f.StringVar(&agents, "daemonset", defaultNamespace+"/tenond", "the agents' DaemonSet, as NAMESPACE/NAME")
-	f.DurationVar(&timeout, "timeout", 3*time.Minute, "how long the agents may take")
+	f.DurationVar(&timeout, "timeout", 3*time.Minute, "maximum time until all agents have ended")
 	return cmd
 }

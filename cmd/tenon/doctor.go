@@ -17,7 +17,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A diagnosis is what tenon doctor prints. Its JSON keys are stable.
+// A diagnosis is the output of tenon doctor. Its JSON keys are stable.
 type diagnosis struct {
 	Kernel         string         `json:"kernel"`
 	Cgroups        string         `json:"cgroups"`
@@ -29,8 +29,8 @@ type diagnosis struct {
 	NUMANodes      int            `json:"numa_nodes"`
 	// Virtualization is "virtual machine", "none seen" or "unknown: WHY".
 	Virtualization string `json:"virtualization"`
-	// Isolation is how best-effort work would be kept out of the way, and Ladder
-	// what there is for that, from the strongest down.
+	// Isolation describes the mechanism that would isolate best-effort work.
+	// Ladder lists all mechanisms, from the strongest to the weakest.
 	Isolation  string          `json:"isolation"`
 	Selection  []mechanismLine `json:"ladder"`
 	Mechanisms []mechanism     `json:"mechanisms"`
@@ -40,7 +40,7 @@ type mechanism struct {
 	Name      node.Feature `json:"name"`
 	Available node.Verdict `json:"available"`
 	Why       string       `json:"why"`
-	// Instead is what Tenon uses where the mechanism is missing.
+	// Instead describes what Tenon uses if the mechanism is missing.
 	Instead string `json:"instead,omitempty"`
 }
 
@@ -68,10 +68,11 @@ on for it, for a moment.`,
 	return cmd
 }
 
-// controllers are those that Tenon uses.
+// controllers are the controllers that Tenon uses.
 var controllers = []string{"cpu", "cpuacct", "cpuset", "memory", "pids", "io"}
 
-// diagnose asks the node. What cannot be read is said in its place.
+// diagnose examines the node. The result contains an error text in place of
+// each value that cannot be read.
 func diagnose(ctx context.Context, fs proc.FS, stateDir string, try bool) diagnosis {
 	d := diagnosis{Kernel: "unknown", Cgroups: "none found", CgroupVersions: map[string]int{}}
 	if release, err := fs.KernelRelease(); err == nil {
@@ -127,7 +128,7 @@ func (d *diagnosis) countCPUs(fs proc.FS) {
 	d.CPUs, d.Sockets, d.NUMANodes = len(cpus), len(sockets), len(nodes)
 }
 
-// sortControllers says which controllers are on which cgroup version.
+// sortControllers finds the cgroup version of each controller.
 func (d *diagnosis) sortControllers(tree *cgroup.Tree) {
 	on := map[int][]string{}
 	for _, c := range controllers {

@@ -10,18 +10,18 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A mechanismLine is what tenon doctor says of one means of isolation on the
-// CPU.
+// A mechanismLine is the line of tenon doctor about one isolation mechanism.
 type mechanismLine struct {
 	Name      node.Mechanism `json:"name"`
 	Available node.Verdict   `json:"available"`
 	Why       string         `json:"why"`
-	// Chosen: Tenon takes it, unless the configuration says otherwise.
+	// Chosen means that Tenon uses the mechanism unless the configuration
+	// chooses another.
 	Chosen bool `json:"chosen,omitempty"`
 }
 
-// isolation asks the policy itself which mechanism it would take, and what it
-// does below every mechanism.
+// isolation asks the policy for the mechanism that it would choose, and for the
+// wants that it has with every mechanism.
 func (d *diagnosis) isolation(can node.Capabilities, i node.Isolation) {
 	config := policy.CPUQOS{Enable: true}
 	ladder := policy.Mechanisms(config, can, i)
@@ -37,7 +37,7 @@ func (d *diagnosis) isolation(can node.Capabilities, i node.Isolation) {
 	}
 }
 
-// printSelection prints the mechanisms, from the strongest down.
+// printSelection prints the mechanisms, from the strongest to the weakest.
 func (d diagnosis) printSelection(out io.Writer) {
 	if len(d.Selection) == 0 {
 		return

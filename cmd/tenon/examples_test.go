@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestExamplesAreCommandLines parses, without running it, every command line
-// of Tenon in the help texts, in the README and in the pages of docs.
+// TestExamplesAreCommandLines parses every command line of Tenon in the help
+// texts, in the README and in the pages of docs, without running it.
 func TestExamplesAreCommandLines(t *testing.T) {
 	var lines []string
 	var collect func(*cobra.Command)
@@ -64,7 +64,7 @@ func TestExamplesAreCommandLines(t *testing.T) {
 	}
 }
 
-// commandLine returns the arguments if line starts Tenon, as user or by sudo.
+// commandLine returns the arguments if line runs Tenon, with or without sudo.
 func commandLine(line string) ([]string, bool) {
 	line, _, _ = strings.Cut(line, " #")
 	line, _, _ = strings.Cut(line, " | ")

@@ -57,7 +57,7 @@ may count on, term by term. tenond must run.`,
 	}
 }
 
-// suggest adds to the error of an unknown name what may have been meant.
+// suggest adds similar names to the error of an unknown name.
 func suggest(err error) error {
 	var unknown *control.Unknown
 	if !errors.As(err, &unknown) {
@@ -76,8 +76,8 @@ func suggest(err error) error {
 	return fmt.Errorf("%w: did you mean %s?", err, strings.Join(near, " or "))
 }
 
-// alike reports whether name may be a part or a misspelling of known, or of
-// the last part of its path.
+// alike reports whether name may be a part or a misspelling of known, or of the
+// last element of its path.
 func alike(name, known string) bool {
 	name, known = strings.ToLower(name), strings.ToLower(known)
 	if name == "" {

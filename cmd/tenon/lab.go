@@ -23,7 +23,7 @@ import (
 	"tenon.sh/tenon/internal/lab/report"
 )
 
-// exitInterrupted is the status after Ctrl-C, as of shells: 128 + SIGINT.
+// exitInterrupted is the exit status after Ctrl-C, as in shells: 128 + SIGINT.
 const exitInterrupted = 130
 
 func newLabCommand(g *global) *cobra.Command {
@@ -47,8 +47,8 @@ func newLabCommand(g *global) *cobra.Command {
 	return cmd
 }
 
-// experiment runs one until it ends or the user ends it, and prints what there
-// is in either case.
+// experiment runs one experiment until it ends or the user interrupts it. In
+// both cases it prints the results that exist.
 func experiment(cmd *cobra.Command, g *global, run func(context.Context) (frame.Outcome, error)) error {
 	ctx, stop := untilSignal(cmd.Context())
 	defer stop()
@@ -67,7 +67,7 @@ func printFindings(cmd *cobra.Command, g *global, f report.Findings) error {
 	return f.WriteTable(cmd.OutOrStdout())
 }
 
-// interruption says what happened if the user ended the experiment.
+// interruption reports that the user has interrupted the experiment.
 func interruption(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, "tenon: interrupted: everything is stopped and put back")
@@ -152,7 +152,7 @@ exit status is 1.`,
 	flags := cmd.Flags()
 	flags.Float64Var(&c.Rate, "rate", 0, "requests per second")
 	flags.DurationVar(&c.Duration, "duration", 10*time.Second, "length of the measured part")
-	flags.DurationVar(&c.Warmup, "warmup", time.Second, "what goes before it")
+	flags.DurationVar(&c.Warmup, "warmup", time.Second, "time before the measured part")
 	flags.IntVar(&c.Connections, "connections", 256, "keep-alive connections")
 	flags.StringVar((*string)(&c.Arrival), "arrivals", string(load.Poisson), "law of the times between requests: poisson or constant")
 	flags.Var((*labflag.CPUs)(&c.CPUs), "cpus", "CPUs to send from, one thread on each (default: all)")
@@ -167,7 +167,8 @@ exit status is 1.`,
 func runLoad(cmd *cobra.Command, g *global, c load.Config) error {
 	ctx, stop := untilSignal(cmd.Context())
 	defer stop()
-	// A collection would stop the sending threads; the process is short-lived.
+	// A garbage collection would pause the sending threads, and the process is
+	// short-lived.
 	debug.SetGCPercent(-1)
 	r, err := load.Run(ctx, c)
 	if err != nil {
@@ -187,7 +188,7 @@ func runLoad(cmd *cobra.Command, g *global, c load.Config) error {
 	return err
 }
 
-// newChildCommand is the lab's own side of lab.Config.Self.
+// newChildCommand returns the hidden command that lab.Config.Self starts.
 func newChildCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "child ROLE [ARG...]",
@@ -201,8 +202,8 @@ func newChildCommand() *cobra.Command {
 	}
 }
 
-// untilSignal ends the context when the user, the terminal or the system wants
-// the program to end. A second signal ends the program at once.
+// untilSignal returns a context that ends at the first signal of the user, the
+// terminal or the system to stop. A second signal ends the program at once.
 func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx == nil {
 		ctx = context.Background()
@@ -212,7 +213,8 @@ func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	return ctx, stop
 }
 
-// labSelf is how the lab starts its own child processes.
+// labSelf returns the command with which the lab starts its own child
+// processes.
 func labSelf() ([]string, error) {
 	path, err := exec.LookPath(os.Args[0])
 	if err != nil {
@@ -227,7 +229,7 @@ func labSelf() ([]string, error) {
 	return []string{path, "lab", "child"}, nil
 }
 
-// tenondBeside finds tenond: beside this program, or on the PATH.
+// tenondBeside finds tenond in the directory of this program, or on the PATH.
 func tenondBeside(self string) (string, error) {
 	path := filepath.Join(filepath.Dir(self), "tenond")
 	if _, err := os.Stat(path); err == nil {

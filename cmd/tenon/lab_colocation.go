@@ -88,7 +88,7 @@ killed run left by the next.`,
 	return cmd
 }
 
-// clusterFlags are those of --kubernetes.
+// clusterFlags adds the flags of --kubernetes.
 func clusterFlags(cmd *cobra.Command, k *lab.Kubernetes) {
 	for _, f := range ofCluster(k) {
 		cmd.Flags().StringVar(f.to, f.name, "", "with --kubernetes: "+f.usage)
@@ -112,7 +112,7 @@ func ofCluster(k *lab.Kubernetes) []clusterFlag {
 	}
 }
 
-// onlyOn refuses flags that mean nothing here.
+// onlyOn refuses flags that have no effect in this combination.
 func onlyOn(cmd *cobra.Command, cluster, outside bool) error {
 	if cluster && outside {
 		return usageError{errors.New("--agent: on a cluster it is always tenond that does the work: leave it out with --kubernetes")}
@@ -125,7 +125,7 @@ func onlyOn(cmd *cobra.Command, cluster, outside bool) error {
 	return nil
 }
 
-// colocationFlags are those of an experiment that runs nginx and ffmpeg.
+// colocationFlags adds the flags of an experiment that runs nginx and ffmpeg.
 func colocationFlags(cmd *cobra.Command, c *lab.Config, load *labflag.Percent) {
 	*load = 30
 	flags := cmd.Flags()

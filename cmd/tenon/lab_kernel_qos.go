@@ -50,7 +50,7 @@ It needs root (for cgroups), nginx and ffmpeg, and two CPUs. At most seven minut
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&modes, "modes", "all", "modes to run, separated by commas; all: baseline, control, and the rungs that the node has")
+	flags.StringVar(&modes, "modes", "all", "modes to run, separated by commas; all: baseline, control, and the mechanisms that the node has")
 	flags.IntVar(&c.Blocks, "blocks", 0, "how often every mode runs (default 8; with --until-resolved no bound)")
 	flags.DurationVar(&c.Duration, "duration", 5*time.Second, "length of the measured part of a run")
 	flags.DurationVar(&c.MaxTime, "max-time", 0, "start no block that would end later than this (default 6m30s, with --blocks or --until-resolved no bound)")

@@ -66,8 +66,8 @@ It needs root (for cgroups), nginx, and two CPUs. About five minutes.`,
 	return cmd
 }
 
-// settingFlags are the flags that every experiment has, and, unless outside is
-// nil, the one that chooses who does Tenon's work.
+// settingFlags adds the flags that every experiment has. Unless outside is nil,
+// it also adds the flag that lets tenond do Tenon's work.
 func settingFlags(cmd *cobra.Command, s *site.Setting, outside *bool) {
 	flags := cmd.Flags()
 	flags.Uint64Var(&s.Seed, "seed", 1, "seed of all that is drawn")
@@ -83,7 +83,7 @@ func settingFlags(cmd *cobra.Command, s *site.Setting, outside *bool) {
 	}
 }
 
-// prepare fills in what the user need not say.
+// prepare fills in the settings that have no flag.
 func prepare(g *global, s *site.Setting, outside bool) (err error) {
 	if s.Self, err = labSelf(); err != nil {
 		return err
@@ -98,7 +98,7 @@ func prepare(g *global, s *site.Setting, outside bool) (err error) {
 	return nil
 }
 
-// bytesFlag is an amount of memory.
+// bytesFlag is a flag with an amount of memory.
 type bytesFlag unit.Bytes
 
 func (f *bytesFlag) Set(s string) error {

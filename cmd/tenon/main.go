@@ -1,5 +1,5 @@
-// Command tenon runs commands in their QoS class, shows what the node can do
-// and what would be written, puts everything back, and runs the experiments.
+// Command tenon runs commands in their QoS class, shows the capabilities of the
+// node and the planned writes, restores every knob, and runs the experiments.
 package main
 
 import (
@@ -18,7 +18,8 @@ func main() {
 	os.Exit(execute())
 }
 
-// The exit statuses of Tenon itself. tenon run passes on its command's.
+// Exit statuses of Tenon itself. tenon run exits with the status of its
+// command.
 const (
 	exitFailure = 1
 	exitUsage   = 2
@@ -33,7 +34,8 @@ func execute() int {
 	} else if errors.As(err, &status) {
 		return int(status)
 	}
-	// One line, whatever was joined: scripts and logs keep it together.
+	// Joined errors become one line, so that scripts and logs do not split
+	// them.
 	fmt.Fprintln(os.Stderr, "tenon: "+strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))
 	var refused *launch.StartError
 	switch {
@@ -45,12 +47,13 @@ func execute() int {
 	return exitFailure
 }
 
-// exitStatus ends Tenon with this status and without a message.
+// exitStatus is an error that ends Tenon with this status and without a
+// message.
 type exitStatus int
 
 func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
-// A usageError is a command line that cannot be understood.
+// A usageError is an error in the command line.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }

@@ -23,21 +23,23 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"tenon": main})
 }
 
-// TestCommandLine runs testdata/*.txtar. Conditions: [root] — cgroups can be
-// made here. Commands: group, newgroup, nobody, waitfor.
+// TestCommandLine runs testdata/*.txtar. The condition [root] means that
+// cgroups can be created here. Additional commands are group, newgroup, nobody
+// and waitfor.
 func TestCommandLine(t *testing.T) {
 	deadline, _ := t.Deadline()
 	testscript.RunT(oneByOne{t}, testscript.Params{
 		Deadline: deadline,
 		Dir:      "testdata",
 		Setup: func(env *testscript.Env) error {
-			// Names of groups are unique to this run: others may use Tenon too.
+			// The names of groups are unique to this run, because another Tenon
+			// may run on the machine.
 			id := fmt.Sprintf("test-%d-%d", os.Getpid(), time.Now().UnixNano()%1e6)
 			env.Setenv("ID", id)
 			env.Setenv("STATE", env.WorkDir+"/state")
 			env.Setenv("XDG_RUNTIME_DIR", env.WorkDir)
 			if tree, err := cgroup.Detect("/proc"); err == nil {
-				env.Defer(func() { // what a failed script leaves
+				env.Defer(func() { // removes the groups of a failed script
 					_ = tree.RemoveAll(launch.BestEffortGroup + "/" + id)
 					if left, err := tree.Children(launch.BestEffortGroup); err == nil && len(left) == 0 {
 						_ = tree.Remove(launch.BestEffortGroup)
@@ -68,7 +70,7 @@ func TestCommandLine(t *testing.T) {
 	})
 }
 
-// oneByOne runs the scripts one after the other: they share tenon-be.
+// oneByOne runs the scripts one after the other, because they share tenon-be.
 type oneByOne struct{ *testing.T }
 
 func (t oneByOne) Parallel()     {}
@@ -77,7 +79,7 @@ func (t oneByOne) Run(name string, f func(testscript.T)) {
 	t.T.Run(name, func(t *testing.T) { f(oneByOne{t}) })
 }
 
-// canMakeGroups makes a group and removes it.
+// canMakeGroups creates a group, and removes it.
 func canMakeGroups() error {
 	if os.Geteuid() != 0 {
 		return errors.New("not root")
@@ -90,8 +92,8 @@ func canMakeGroups() error {
 	return errors.Join(tree.Make(probe), tree.Remove(probe))
 }
 
-// group PATH asserts that the cgroup exists in some hierarchy; group PATH FILE
-// VALUE that a file of it has the value, in v1 or v2 words ("A|B").
+// group PATH asserts that the cgroup exists in some hierarchy. group PATH FILE
+// VALUE asserts that its file has the value, in the words of v1 or v2 ("A|B").
 func group(ts *testscript.TestScript, neg bool, args []string) {
 	tree, err := cgroup.Detect("/proc")
 	ts.Check(err)
@@ -111,7 +113,7 @@ func group(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// newgroup PATH makes a cgroup for the time of the script.
+// newgroup PATH creates a cgroup until the end of the script.
 func newGroup(ts *testscript.TestScript, _ bool, args []string) {
 	tree, err := cgroup.Detect("/proc")
 	ts.Check(err)
@@ -119,8 +121,9 @@ func newGroup(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Defer(func() { ts.Check(tree.RemoveAll(args[0])) })
 }
 
-// noOperator PROGRAM ARGS runs a program as an unprivileged user. The test's
-// own directories are closed to others, so it runs a copy.
+// noOperator implements the command nobody PROGRAM ARGS, which runs a program
+// as an unprivileged user. It runs a copy of the program, because other users
+// cannot read the directories of the test.
 func noOperator(ts *testscript.TestScript, neg bool, args []string) {
 	const uid = 65534
 	dir, err := os.MkdirTemp("/tmp", "tenon-nobody-")
@@ -159,10 +162,11 @@ func copyFile(to, from string) error {
 	return errors.Join(err, out.Close())
 }
 
-// waitfor FILE waits until there is something in it; waitfor text FILE TEXT until the
-// text is in it; waitfor gone PIDFILE until the process is gone. waitfor alive
-// PIDFILE asserts that it still runs. It is patient: best-effort work on a busy
-// machine takes its time.
+// waitFor implements the command waitfor. waitfor FILE waits until the file is
+// not empty; waitfor text FILE TEXT until it contains the text; waitfor gone
+// PIDFILE until the process has ended. waitfor alive PIDFILE asserts that the
+// process still runs. The timeout is long, because best-effort work on a busy
+// machine is slow.
 func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 	pid := func() int {
 		n, err := strconv.Atoi(strings.TrimSpace(ts.ReadFile(args[1])))
@@ -187,12 +191,12 @@ func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 		if err := syscall.Kill(p, 0); err != nil {
 			ts.Fatalf("process %d: %v", p, err)
 		}
-		ts.Defer(func() { syscall.Kill(p, syscall.SIGKILL) }) // if the script fails
+		ts.Defer(func() { syscall.Kill(p, syscall.SIGKILL) }) // in case the script fails
 		return
 	}
 	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			ts.Fatalf("waited in vain for %v", args)
+			ts.Fatalf("timed out: waitfor %v", args)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func (o output) print(w io.Writer, v any, text string) error {
 	return e.Encode(v)
 }
 
-// classFlag, cpuFlag and memoryFlag parse at the entrance.
+// classFlag, cpuFlag and memoryFlag parse and check the value of a flag.
 type (
 	classFlag  struct{ node.Class }
 	cpuFlag    struct{ node.Maybe[unit.MilliCPU] }
@@ -90,8 +90,8 @@ func (f *memoryFlag) Set(s string) error {
 func (f *memoryFlag) String() string { return "" }
 func (f *memoryFlag) Type() string   { return "BYTES" }
 
-// complete offers values for a flag to the shell.
+// complete registers the values that the shell completes for a flag.
 func complete(cmd *cobra.Command, flag string, values ...string) {
-	// The error is for a flag that does not exist; a test completes each.
+	// The error means that the flag does not exist. A test completes each flag.
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }

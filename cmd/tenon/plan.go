@@ -24,8 +24,8 @@ import (
 	"tenon.sh/tenon/internal/runtimes/inventory"
 )
 
-// ratePause lies between the two looks at the node that CPU suppress needs to
-// see how much is in use.
+// ratePause is the time between the two snapshots from which CPU suppress
+// computes the use of the CPUs.
 const ratePause = time.Second
 
 type planFlags struct {
@@ -75,7 +75,7 @@ would write with that configuration.`,
 	return cmd
 }
 
-// dryRun turns the loop without writing.
+// dryRun does ticks of the loop without writing.
 func dryRun(ctx context.Context, g *global, f planFlags, args []string) (tick.Tick, error) {
 	var none tick.Tick
 	if f.suppress < 0 || f.suppress > 100 {
@@ -113,7 +113,7 @@ func dryRun(ctx context.Context, g *global, f planFlags, args []string) (tick.Ti
 	return a.Step(ctx)
 }
 
-// asked is what the flags are about, and under which policies.
+// asked returns the workloads and the policies that the flags select.
 func (f planFlags) asked(ctx context.Context, tree *cgroup.Tree, root node.CgroupPath, args []string) ([]node.Workload, policy.Config, error) {
 	if f.config == "" {
 		all, err := f.workloads(tree, root, args)
@@ -141,7 +141,8 @@ func (f planFlags) asked(ctx context.Context, tree *cgroup.Tree, root node.Cgrou
 	return all, c.Policy, nil
 }
 
-// workloads lists what the flags ask for; without any, what tenon run started.
+// workloads returns the workloads that the flags select; without flags, those
+// of tenon run.
 func (f planFlags) workloads(tree *cgroup.Tree, root node.CgroupPath, args []string) ([]node.Workload, error) {
 	var all []node.Workload
 	for _, side := range []struct {
@@ -158,7 +159,7 @@ func (f planFlags) workloads(tree *cgroup.Tree, root node.CgroupPath, args []str
 	}
 	switch c := f.command.command(args); {
 	case c.Class != "":
-		if len(args) == 0 { // any command
+		if len(args) == 0 { // a placeholder for any command
 			c.Args, c.Name = []string{"any"}, cmp.Or(c.Name, "NAME")
 		}
 		if err := c.Check(); err != nil {
@@ -174,7 +175,7 @@ func (f planFlags) workloads(tree *cgroup.Tree, root node.CgroupPath, args []str
 	return launched(tree, root), nil
 }
 
-// existing is a cgroup that is there already, taken as of the given class.
+// existing returns an existing cgroup as a workload of the given class.
 func existing(tree *cgroup.Tree, class node.Class, path string) (node.Workload, error) {
 	if path == "" {
 		return node.Workload{}, usageError{errors.New("the root cgroup holds everything: name a cgroup below it, such as system.slice/backup.service")}
@@ -186,14 +187,14 @@ func existing(tree *cgroup.Tree, class node.Class, path string) (node.Workload, 
 	return withLimits(tree, node.Workload{ID: node.WorkloadID(path), Class: class, Cgroup: p, ContentionRoot: p}), nil
 }
 
-// launched lists the commands of tenon run that are here now.
+// launched returns the workloads of the running commands of tenon run.
 func launched(tree *cgroup.Tree, root node.CgroupPath) []node.Workload {
 	var all []node.Workload
 	for _, class := range []node.Class{node.LS, node.BE} {
 		root := launch.Command{Class: class}.Workload(root).ContentionRoot
 		names, err := tree.Children(string(root))
 		if err != nil {
-			continue // no such group: nothing of this class runs
+			continue // the group does not exist: no command of this class runs
 		}
 		for _, name := range names {
 			all = append(all, withLimits(tree, launch.Command{Class: class, Name: name}.Workload(root)))
@@ -202,7 +203,7 @@ func launched(tree *cgroup.Tree, root node.CgroupPath) []node.Workload {
 	return all
 }
 
-// withLimits takes the limits that w has for what its owner asked for.
+// withLimits copies the present limits of w to the limits that its owner set.
 func withLimits(tree *cgroup.Tree, w node.Workload) node.Workload {
 	if v, err := tree.ReadCPUMax(string(w.Cgroup)); err == nil && v.Quota != cgroup.NoQuota {
 		w.CPULimit = node.Some(unit.MilliCPU(node.CPUMax(v).Cores() * 1000))
@@ -213,23 +214,23 @@ func withLimits(tree *cgroup.Tree, w node.Workload) node.Workload {
 	return w
 }
 
-// launchedBE is a command such as tenon run starts it.
+// launchedBE returns a workload like that of a BE command of tenon run.
 func launchedBE() node.Workload {
 	return launch.Command{Class: node.BE, Name: "command"}.Workload("")
 }
 
-// A planned is what tenon plan prints. Its JSON keys are stable.
+// A planned is the output of tenon plan. Its JSON keys are stable.
 type planned struct {
 	Workloads []node.Workload `json:"workloads"`
 	Steps     []plannedStep   `json:"steps"`
 
-	rules bool // the workloads are those of a configuration
+	rules bool // the workloads come from a configuration
 }
 
 type plannedStep struct {
 	Cgroup node.CgroupPath `json:"cgroup"`
 	File   node.File       `json:"file"`
-	// ControlGroup is a control group of resctrl; empty for a cgroup.
+	// Control is a control group of resctrl; empty for a knob of a cgroup.
 	Control string  `json:"resctrl,omitempty"`
 	From    *string `json:"from"` // null: the cgroup does not exist yet, or cannot be read
 	To      string  `json:"to"`
@@ -255,7 +256,7 @@ func planOf(t tick.Tick) planned {
 	return p
 }
 
-// String prints the steps, one a line, or that there are none, and why.
+// String prints one line for each step. If there is none, it prints the reason.
 func (p planned) String() string {
 	switch {
 	case len(p.Workloads) == 0 && p.rules:

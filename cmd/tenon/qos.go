@@ -14,7 +14,7 @@ import (
 func newQOSCommand(g *global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "qos",
-		Short: "Show and choose how best-effort work is kept out of the way on the CPU",
+		Short: "Show and choose the mechanism that isolates best-effort work on the CPU",
 		Long: `Show and choose by which means best-effort work is kept out of the way of
 latency-sensitive work on the CPU. The means make a ladder: vendor, sched_ext,
 core_sched, siblings, cpu.idle, weight, from the strongest down. tenond takes the
@@ -37,7 +37,7 @@ must run.`,
 func newQOSStatusCommand(g *global) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "Show which means is in use, why, and what it does",
+		Short: "Show the mechanism in use, the reason, and its effects",
 		Long: `Show which means keeps best-effort work out of the way on the CPU, since when and
 why; what the node can carry, and why not more; what the scheduler does and has
 done: run time by class, expels, the CPU that is kept idle for latency-sensitive
@@ -80,8 +80,8 @@ func newQOSLoadCommand(g *global) *cobra.Command {
 	var mechanism mechanismFlag
 	cmd := &cobra.Command{
 		Use:   "load",
-		Short: "Use a means now, whatever the configuration asks for",
-		Long: `Use a means now, whatever the configuration asks for: the given one, or else the
+		Short: "Use a mechanism now, instead of the choice of the configuration",
+		Long: `Use a mechanism now, instead of the choice of the configuration: the given one, or else the
 strongest that the node can carry, also where it fell too often and stays down.
 The choice holds until tenon qos auto, unload or another load, or until the node
 boots; a tenond that starts again keeps it. Nothing is interrupted.
@@ -99,7 +99,7 @@ Waits up to 5 s for the effect and prints what happened.`,
 			})
 		},
 	}
-	cmd.Flags().Var(&mechanism, "rung", "the means: one of vendor, sched_ext, core_sched, siblings, cpu.idle, weight (default the strongest)")
+	cmd.Flags().Var(&mechanism, "rung", "the mechanism: one of vendor, sched_ext, core_sched, siblings, cpu.idle, weight (default the strongest)")
 	complete(cmd, "rung", mechanismNames()...)
 	return cmd
 }
@@ -132,8 +132,8 @@ func newQOSAutoCommand(g *global) *cobra.Command {
 	}
 }
 
-// choose asks tenond for the mechanism, none for that of the configuration, and
-// prints what became of it.
+// choose makes tenond use the mechanism, or the choice of the configuration if
+// the mechanism is empty, and prints the result.
 func (g *global) choose(cmd *cobra.Command, mechanism func(control.QOS) (node.Mechanism, error)) error {
 	refused := func(err error) error { return needRoot("qos "+cmd.Name(), err) }
 	agent := g.agent(cmd)

@@ -51,7 +51,7 @@ Tenon's values. A restart of the machine clears those.`,
 				var roots restore.Report
 				roots, err = restoreFrom(cmd.Context(), journal.DefaultDir, true)
 				if err == nil && !roots.Empty() {
-					err = fmt.Errorf("what root ran is left as it is: %w", os.ErrPermission)
+					err = fmt.Errorf("the commands of root are not restored: %w", os.ErrPermission)
 				}
 			}
 			return needRoot("restore", err)
@@ -77,16 +77,16 @@ func restoreFrom(ctx context.Context, stateDir string, dryRun bool) (restore.Rep
 	return h.Restore(ctx)
 }
 
-// disarmPatience is how long a watchdog may take to notice that it has nothing
-// to guard any more.
+// disarmPatience is the maximum time in which a watchdog must end after its
+// lease is removed.
 const disarmPatience = 5 * time.Second
 
-// disarm makes sure that nobody writes again what is about to be put back: the
-// watchdog of a tenond that is gone is sent away, and a tenond that lives must
-// be stopped first.
+// disarm makes sure that no process overwrites the restored values. It ends the
+// watchdog of a tenond that has ended. If tenond still runs, it returns an
+// error.
 func disarm(ctx context.Context, stateDir string) error {
 	if pid, held := lease.Held(stateDir); held {
-		return fmt.Errorf("tenond (process %d) keeps this node and would write everything again: stop it first (systemctl stop tenond), or run tenond uninstall", pid)
+		return fmt.Errorf("tenond (process %d) manages this node and would write its values again: stop it first (systemctl stop tenond), or run tenond uninstall", pid)
 	}
 	ctx, cancel := context.WithTimeout(ctx, disarmPatience)
 	defer cancel()
@@ -104,7 +104,7 @@ func restored(r restore.Report, dryRun bool) string {
 	return r.String()
 }
 
-// needRoot turns a refusal by the kernel into what to do about it.
+// needRoot adds the advice to use sudo to a permission error.
 func needRoot(command string, err error) error {
 	if errors.Is(err, os.ErrPermission) && os.Geteuid() != 0 {
 		return fmt.Errorf("%s needs root: run sudo tenon %s (%w)", command, command, err)

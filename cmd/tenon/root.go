@@ -19,7 +19,7 @@ import (
 // version is set by the build: -ldflags "-X main.version=v1.2.3".
 var version string
 
-// global are the flags that every command has.
+// global holds the values of the flags that every command has.
 type global struct {
 	output   output
 	stateDir string
@@ -67,8 +67,8 @@ services (LS) leave idle, and keeps their tail latency where it was.`,
 	return root
 }
 
-// defaultStateDir is the node's directory for root, and one of the user's own
-// for anybody else, who cannot write the former.
+// defaultStateDir returns the state directory of the node for root. For other
+// users, who cannot write it, it returns a directory of their own.
 func defaultStateDir() string {
 	if os.Geteuid() == 0 {
 		return journal.DefaultDir
@@ -96,8 +96,8 @@ func newVersionCommand(g *global) *cobra.Command {
 	}
 }
 
-// versionName is the version of the build: as the Makefile or as go install
-// set it.
+// versionName returns the version of the build, from the Makefile or from go
+// install.
 func versionName() string {
 	if version != "" {
 		return version
@@ -108,7 +108,7 @@ func versionName() string {
 	return "(devel)"
 }
 
-// knownCommand refuses the name of a command that there is not.
+// knownCommand refuses the name of an unknown command.
 func knownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -128,7 +128,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// explainFlag adds the nearest flags to the error of an unknown one.
+// explainFlag adds similar flags to the error of an unknown flag.
 func explainFlag(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	hint := "see " + cmd.CommandPath() + " --help"

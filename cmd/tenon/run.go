@@ -17,7 +17,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// commandFlags say what to launch; tenon plan has them too.
+// commandFlags are the flags that describe the command; tenon plan has them
+// too.
 type commandFlags struct {
 	class  classFlag
 	cpus   cpuFlag
@@ -85,7 +86,8 @@ and one line says what is missing.`,
 				return err
 			}
 			if err != nil {
-				// The command has run: its status counts, not ours.
+				// The command has run, and Tenon exits with its status. The
+				// error becomes a note.
 				note(strings.ReplaceAll(err.Error(), "\n", "; "))
 			}
 			if !quiet {
@@ -105,7 +107,7 @@ and one line says what is missing.`,
 	return cmd
 }
 
-// runCommand runs c in a cgroup, or, where that is forbidden, without.
+// runCommand runs c in a cgroup, or without one if cgroups are forbidden.
 func runCommand(cmd *cobra.Command, g *global, c launch.Command, note func(string)) (launch.Result, error) {
 	fs := proc.Default()
 	l := &launch.Launcher{FS: fs, StateDir: g.stateDir, Program: os.Args[:1], Note: note}
@@ -125,7 +127,7 @@ func runCommand(cmd *cobra.Command, g *global, c launch.Command, note func(strin
 	return l.Run(cmd.Context(), c)
 }
 
-// openLauncher gives l the node.
+// openLauncher opens the node for l.
 func openLauncher(l *launch.Launcher, g *global) error {
 	tree, err := cgroup.Detect(l.FS.Proc)
 	if err != nil {
@@ -138,14 +140,15 @@ func openLauncher(l *launch.Launcher, g *global) error {
 	if l.Host, err = host.Open(host.Options{Tree: tree, FS: l.FS, JournalDir: g.stateDir, Try: true}); err != nil {
 		return err
 	}
-	// What isolates a whole node is tenond's business, not a command's.
+	// Only tenond uses mechanisms for the whole node; a command of tenon run
+	// gets cpu.idle.
 	a := &loop.Agent{Host: l.Host, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true, Mechanism: node.MechanismIdle}}}
 	l.Turn = g.tick(a)
 	return nil
 }
 
-// launchRoot is the cgroup below which this user may launch commands: the root
-// of the hierarchy for root, else one that was delegated.
+// launchRoot returns the cgroup below which this user may launch commands: the
+// root of the hierarchy for root, else a cgroup that is delegated to the user.
 func launchRoot(tree *cgroup.Tree, fs proc.FS) (node.CgroupPath, error) {
 	if os.Geteuid() == 0 {
 		return "", nil

@@ -23,7 +23,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// kept is a tick of an agent that keeps one service and one job.
+// kept returns a tick of an agent that manages one service and one job.
 func kept(second int) tick.Tick {
 	used := node.Usage{CPU: node.Some(time.Duration(second) * time.Second)}
 	s := node.Snapshot{
@@ -45,7 +45,7 @@ func kept(second int) tick.Tick {
 	return t
 }
 
-// withMechanism is a turn on a node that can carry cpu.idle and weights.
+// withMechanism returns a tick on a node that supports cpu.idle and weights.
 func withMechanism(second int, pinned node.Mechanism) tick.Tick {
 	t := kept(second)
 	t.Selection = node.Selection{Mechanism: cmp.Or(pinned, node.MechanismIdle), Why: "the strongest that this node supports", Pinned: pinned, ByHand: pinned != ""}
@@ -59,7 +59,7 @@ func withMechanism(second int, pinned node.Mechanism) tick.Tick {
 	return t
 }
 
-// An operator agent turns at once when something is asked for.
+// An operator is an agent that does a tick at once when a mechanism is chosen.
 type operator struct {
 	ledger *control.Ledger
 	second int
@@ -74,7 +74,7 @@ func (o *operator) Pin(_ context.Context, mechanism node.Mechanism) error {
 // agentAt serves a ledger with two ticks, and returns its state directory.
 func agentAt(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "tenon-see-") // t.TempDir is too long for a socket
+	dir, err := os.MkdirTemp("", "tenon-see-") // t.TempDir is too long for a socket path
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func agentAt(t *testing.T) string {
 	return ""
 }
 
-// see runs one command of those that look at the agent.
+// see runs one of the commands that read from the agent.
 func see(t *testing.T, dir string, args ...string) (string, error) {
 	t.Helper()
 	g := &global{output: text}
@@ -192,7 +192,7 @@ func TestACaptureReplays(t *testing.T) {
 		t.Errorf("%s, %v", out, err)
 	}
 	if out, err := see(t, dir, "capture", file); !errors.Is(err, os.ErrExist) {
-		t.Errorf("a file that is there was written: %s, %v", out, err)
+		t.Errorf("an existing file was overwritten: %s, %v", out, err)
 	}
 	out, err := see(t, dir, "replay", file)
 	var status exitStatus

@@ -10,7 +10,7 @@ import (
 func newStatusCommand(g *global) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "Show what tenond keeps, what uses the node, and what was written last",
+		Short: "Show the workloads of tenond, the use of the node, and the last writes",
 		Example: `  sudo tenon status
   sudo tenon status -o json | jq '.workloads[] | select(.class == "BE") | .id'`,
 		Args: noArgs,
@@ -24,12 +24,13 @@ func newStatusCommand(g *global) *cobra.Command {
 	}
 }
 
-// agent is the tenond to ask. It is root's, whoever asks.
+// agent returns the client of tenond. It uses the state directory of root for
+// every user.
 func (g *global) agent(cmd *cobra.Command) *control.Client {
 	return control.NewClient(g.agentDir(cmd))
 }
 
-// agentDir is the state directory of tenond.
+// agentDir returns the state directory of tenond.
 func (g *global) agentDir(cmd *cobra.Command) string {
 	if cmd.Flags().Changed("state-dir") {
 		return g.stateDir

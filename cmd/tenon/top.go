@@ -23,7 +23,8 @@ terminal of 80 by 24, works over ssh, and needs no colours (NO_COLOR=1).`,
 				return errors.New("tenon top needs a terminal: tenon status prints one moment of it")
 			}
 			agent := g.agent(cmd)
-			// What is wrong with the connection is said before the screen is taken.
+			// Report a connection error before the program takes over the
+			// screen.
 			if _, err := agent.Status(cmd.Context()); err != nil {
 				return needRoot("top", err)
 			}

@@ -8,7 +8,8 @@ import (
 	"tenon.sh/tenon/internal/agent/loop"
 )
 
-// tick returns one tick of a's loop, logged if the user wants to see it.
+// tick returns a function that does one tick of a's loop. With --verbose it
+// logs the tick.
 func (g *global) tick(a *loop.Agent) func(context.Context) error {
 	return func(ctx context.Context) error {
 		t, err := a.Step(ctx)
@@ -21,7 +22,7 @@ func (g *global) tick(a *loop.Agent) func(context.Context) error {
 	}
 }
 
-// log is silent unless --verbose.
+// log returns a logger that discards everything unless --verbose is set.
 func (g *global) log() *slog.Logger {
 	if !g.verbose {
 		return slog.New(slog.DiscardHandler)

@@ -11,7 +11,7 @@ import (
 	"tenon.sh/tenon/internal/config/textfile"
 )
 
-// A faultsError lists the faults of a configuration file, one a line.
+// A faultsError lists the faults of a configuration file, one per line.
 type faultsError struct{ error }
 
 func (e faultsError) Unwrap() error { return e.error }

@@ -23,14 +23,14 @@ import (
 //go:embed systemd/*.service
 var unitFiles embed.FS
 
-// units are the systemd units, in the order in which they start.
+// units are the systemd units, in the order of their start.
 var units = []string{"tenond-watchdog.service", "tenond.service"}
 
 const unitDir = "/etc/systemd/system"
 
-// An installation is where tenond's files go.
+// An installation has the places of the files of tenond.
 type installation struct {
-	root   string // before every path: a tree that is being prepared, not the running system
+	root   string // prefix of every path, to prepare a tree other than the running system; empty: none
 	config string
 	out    io.Writer
 }
@@ -86,7 +86,8 @@ func (i installation) install(ctx context.Context) error {
 	return i.systemctl(ctx, [][]string{{"daemon-reload"}, append([]string{"enable", "--now"}, units...)})
 }
 
-// writeConfig leaves a configuration that is there alone, but not a bad one.
+// writeConfig writes the default configuration. It does not overwrite an
+// existing file, but returns an error if that has faults.
 func (i installation) writeConfig() error {
 	path := filepath.Join(i.root, i.config)
 	_, err := config.Load(path)
@@ -140,8 +141,8 @@ func (i installation) uninstall(ctx context.Context, stateDir string) error {
 	if err := i.systemctl(ctx, [][]string{append([]string{"disable", "--now"}, units...)}); err != nil {
 		return err
 	}
-	// A knob that cannot be put back is no reason to keep the units: tenon
-	// restore tries again without them.
+	// If a knob cannot be restored, the units are still removed: tenon restore
+	// does not need them to try again.
 	err := errors.Join(putBack(ctx, i.out, stateDir), i.removeUnits())
 	return errors.Join(err, i.systemctl(ctx, [][]string{{"daemon-reload"}}))
 }
@@ -160,7 +161,8 @@ func (i installation) removeUnits() error {
 	return errors.Join(errs...)
 }
 
-// putBack ends the lease, so that no watchdog writes any more, and restores.
+// putBack removes the lease, so that no watchdog writes any more, and restores
+// all knobs.
 func putBack(ctx context.Context, out io.Writer, stateDir string) error {
 	if err := lease.Disarm(ctx, stateDir); err != nil {
 		return err
@@ -175,7 +177,7 @@ func putBack(ctx context.Context, out io.Writer, stateDir string) error {
 	return err
 }
 
-// check says at once what would fail later.
+// check detects early the errors that would make a later step fail.
 func (i installation) check(what string) error {
 	switch {
 	case i.root != "":

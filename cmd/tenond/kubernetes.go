@@ -22,7 +22,7 @@ import (
 	"tenon.sh/tenon/internal/runtimes/nri"
 )
 
-// clusterFlags say which cluster the node is part of.
+// clusterFlags are the flags for a node of a Kubernetes cluster.
 type clusterFlags struct {
 	on         bool
 	node       string
@@ -52,7 +52,7 @@ func (f *clusterFlags) add(flags *pflag.FlagSet) {
 }
 
 // open returns nil if the node belongs to no cluster. The client of the API
-// server writes its messages to log.
+// server logs to log.
 func (f *clusterFlags) open(log *slog.Logger) (*daemon.Kubernetes, error) {
 	if !f.on {
 		return nil, nil
@@ -95,8 +95,8 @@ func (f *clusterFlags) open(log *slog.Logger) (*daemon.Kubernetes, error) {
 	}, nil
 }
 
-// kubeletURL is where the kubelet of the node with the given address is, which
-// may be one of IPv6.
+// kubeletURL returns the URL of the kubelet on the node with the given IPv4 or
+// IPv6 address.
 func (f *clusterFlags) kubeletURL(ip string) string {
 	if f.kubelet != "" {
 		return f.kubelet
@@ -104,17 +104,18 @@ func (f *clusterFlags) kubeletURL(ip string) string {
 	return "https://" + net.JoinHostPort(cmp.Or(ip, "127.0.0.1"), strconv.Itoa(int(f.port)))
 }
 
-// A stay asks whether the DaemonSet still wants tenond on its node.
+// A stay checks whether the DaemonSet still wants tenond on its node.
 type stay struct {
 	api             *apiserver.Client
 	node            string
-	namespace, name string // of the DaemonSet; an empty name: it cannot be asked
+	namespace, name string // of the DaemonSet; an empty name: there is none
 	log             *slog.Logger
-	// known: the DaemonSet could be read once, so that a denial is news.
+	// known means that the DaemonSet could be read once, so that a later denial
+	// shows a change.
 	known atomic.Bool
 }
 
-// stayOf is the stay of a node's tenond.
+// stayOf returns the stay of the tenond of a node.
 func (f *clusterFlags) stayOf(k *daemon.Kubernetes, log *slog.Logger) *stay {
 	s := &stay{log: log}
 	if k != nil {
@@ -124,7 +125,7 @@ func (f *clusterFlags) stayOf(k *daemon.Kubernetes, log *slog.Logger) *stay {
 	return s
 }
 
-// begin finds out whether the DaemonSet can be read, until it can or ctx ends.
+// begin tries to read the DaemonSet until it succeeds or ctx ends.
 func (s *stay) begin(ctx context.Context) {
 	for s.name != "" && !s.known.Load() && ctx.Err() == nil {
 		if _, err := s.ask(ctx); err == nil {
@@ -147,9 +148,9 @@ func (s *stay) ask(ctx context.Context) (bool, error) {
 	return leaves, err
 }
 
-// ends reports whether tenond was asked to stop because its DaemonSet, its node
-// or its whole namespace goes away. If the API server cannot answer, assume the
-// DaemonSet stays. But if both the DaemonSet and the namespace are now
+// ends reports whether tenond must stop because its DaemonSet, its node or its
+// namespace is being deleted. If the API server cannot answer, it assumes that
+// the DaemonSet stays. If both the DaemonSet and the namespace are now
 // forbidden although they were readable before, the release was uninstalled.
 func (s *stay) ends() bool {
 	if s.name == "" {
@@ -163,28 +164,28 @@ func (s *stay) ends() bool {
 	defer stop()
 	switch gone, hidden := s.api.Ends(ctx, s.namespace); {
 	case gone:
-		s.log.Info("everything is put back: the namespace ends", "namespace", s.namespace)
+		s.log.Info("restoring all knobs: the namespace is being deleted", "namespace", s.namespace)
 		return true
 	case errors.Is(err, apiserver.ErrDenied) && errors.Is(hidden, apiserver.ErrDenied) && s.known.Load():
-		s.log.Info("everything is put back: the rights of this tenond are gone", "error", err)
+		s.log.Info("restoring all knobs: this tenond has lost its permissions", "error", err)
 		return true
 	}
 	if err != nil {
-		s.log.Warn("everything stays as it is", "error", err)
+		s.log.Warn("restoring no knob: cannot check whether the DaemonSet stays", "error", err)
 	}
 	return false
 }
 
 const (
-	// asksWithin bounds how long the API server may take to say whether the
-	// DaemonSet stays, putsBackWithin how long the agent may take to put
-	// everything back, and releasesWithin how long the container runtime may
-	// take to do the same. The pod has 90 s for all of it, with the end of the
-	// loop and of the watchdog. asksAgain is the time to the next question
-	// while the answer is unknown.
+	// asksWithin is the maximum time in which the API server must answer
+	// whether the DaemonSet stays. putsBackWithin is the maximum time in which
+	// the agent must restore all knobs, and releasesWithin the maximum time in
+	// which the container runtime must restore the values of containers. The
+	// pod has 90 s for all of this and for the end of the loop and of the
+	// watchdog.
 	asksWithin     = 5 * time.Second
 	putsBackWithin = 30 * time.Second
 	releasesWithin = 20 * time.Second
-	// asksAgain is when it is asked again where nothing is known yet.
+	// asksAgain is the time to the next attempt while the answer is unknown.
 	asksAgain = 30 * time.Second
 )

@@ -15,8 +15,9 @@ import (
 	"tenon.sh/tenon/internal/cluster/apiserver"
 )
 
-// TestTenondLeavesOnlyWhereItIsTakenAway: a stop for any other reason changes
-// nothing, for the next tenond goes on.
+// TestTenondLeavesOnlyWhereItIsTakenAway checks that tenond restores the knobs
+// only if it is uninstalled. After a stop for any other reason, the next tenond
+// continues.
 func TestTenondLeavesOnlyWhereItIsTakenAway(t *testing.T) {
 	const (
 		set  = "/apis/apps/v1/namespaces/tenon-system/daemonsets/tenond"
@@ -30,7 +31,7 @@ func TestTenondLeavesOnlyWhereItIsTakenAway(t *testing.T) {
 	denied := func(code int) string { return fmt.Sprint(code) }
 	for _, x := range []struct {
 		name          string
-		before, after map[string]string // what the API server answers, by path: text or a code
+		before, after map[string]string // answers of the API server by path: a text or a status code
 		leaves        bool
 	}{
 		{"it stays", map[string]string{set: linux, home: anyNode, node: `{"metadata":{"labels":{"os":"linux"}}}`}, nil, false},
@@ -41,12 +42,12 @@ func TestTenondLeavesOnlyWhereItIsTakenAway(t *testing.T) {
 		{"it is gone", map[string]string{set: anyNode}, map[string]string{set: denied(404)}, true},
 		{"the node has lost its label", map[string]string{set: linux, node: `{"metadata":{"labels":{"os":"linux"}}}`}, map[string]string{node: `{"metadata":{}}`}, true},
 		{"the node has another value", map[string]string{set: linux, node: `{"metadata":{"labels":{"os":"linux"}}}`}, map[string]string{node: `{"metadata":{"labels":{"os":"x"}}}`}, true},
-		{"nobody answers", map[string]string{set: anyNode}, map[string]string{set: denied(503), home: denied(503)}, false},
+		{"no answer", map[string]string{set: anyNode}, map[string]string{set: denied(503), home: denied(503)}, false},
 		{"all rights are gone", map[string]string{set: anyNode}, map[string]string{set: denied(403), home: denied(403)}, true},
-		{"nobody knows the account any more", map[string]string{set: anyNode}, map[string]string{set: denied(401), home: denied(401)}, true},
+		{"the service account is unknown", map[string]string{set: anyNode}, map[string]string{set: denied(401), home: denied(401)}, true},
 		{"the namespace ends", map[string]string{set: anyNode}, map[string]string{set: denied(403), home: going}, true},
 		{"one right is gone, and the namespace stays", map[string]string{set: anyNode}, map[string]string{set: denied(403), home: anyNode}, false},
-		{"a right is gone, and nobody says more", map[string]string{set: anyNode}, map[string]string{set: denied(403), home: denied(503)}, false},
+		{"a permission is gone, and the namespace cannot be read", map[string]string{set: anyNode}, map[string]string{set: denied(403), home: denied(503)}, false},
 		{"it was never allowed to ask", map[string]string{set: denied(403), home: denied(403)}, nil, false},
 	} {
 		t.Run(x.name, func(t *testing.T) {

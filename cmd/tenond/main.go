@@ -1,5 +1,5 @@
-// Command tenond is the node agent: it keeps best-effort work inside what the
-// latency-sensitive services of this machine leave idle.
+// Command tenond is the node agent: it keeps best-effort work within the CPU
+// and memory that the latency-sensitive services of this machine leave idle.
 package main
 
 import (
@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// The exit statuses. systemd shows them; exitConfig is that of sysexits.h.
+// Exit statuses. systemd shows them; exitConfig is that of sysexits.h.
 const (
 	exitFailure = 1
 	exitUsage   = 2
@@ -26,10 +26,11 @@ func execute() int {
 	}
 	var faults faultsError
 	if errors.As(err, &faults) {
-		fmt.Fprintln(os.Stderr, err) // one line each, as they were found
+		fmt.Fprintln(os.Stderr, err) // one line for each fault, in the order of the file
 		return exitConfig
 	}
-	// One line, whatever was joined: scripts and logs keep it together.
+	// Joined errors become one line, so that scripts and logs do not split
+	// them.
 	fmt.Fprintln(os.Stderr, "tenond: "+strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))
 	if errors.As(err, new(usageError)) {
 		return exitUsage
@@ -37,7 +38,7 @@ func execute() int {
 	return exitFailure
 }
 
-// A usageError is a command line that cannot be understood.
+// A usageError is an error in the command line.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }

@@ -12,12 +12,12 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"tenond": func() { os.Exit(execute()) }, "tell-cgroup": tellCgroup})
 }
 
-// TestCommands runs the scripts of testdata/script, as a user types.
+// TestCommands runs the command lines in testdata/script.
 func TestCommands(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata/script"})
 }
 
-// TestUnitsAreSane looks for what systemd would only log.
+// TestUnitsAreSane checks the units for errors that systemd would only log.
 func TestUnitsAreSane(t *testing.T) {
 	for _, u := range units {
 		text, err := unitFiles.ReadFile("systemd/" + u)
@@ -38,7 +38,7 @@ func TestUnitsAreSane(t *testing.T) {
 					t.Errorf("%s: %q", u, line)
 				}
 				if seen[section+key] {
-					t.Errorf("%s: %s stands twice in %s", u, key, section)
+					t.Errorf("%s: %s occurs twice in %s", u, key, section)
 				}
 				seen[section+key] = true
 			}

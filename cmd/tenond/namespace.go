@@ -13,13 +13,12 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 )
 
-// enterCgroups executes this program again in the cgroup namespace of a process
-// if the groups that it manages lie above its own. On cgroup v2 a container
-// gets a cgroup namespace unless it is privileged, and inside it the kernel
-// shows neither its own group nor those of others by their names on the node.
-// enterCgroups returns if there is nothing to do, or with an error: it needs
-// CAP_SYS_ADMIN and CAP_SYS_PTRACE, and for process 1 of the node the PID
-// namespace of the node.
+// enterCgroups executes this program again in the cgroup namespace of another
+// process if cgroups that it manages are above its own cgroup. On cgroup v2, an
+// unprivileged container has a cgroup namespace, in which the kernel hides the
+// names that cgroups have on the node. enterCgroups returns without an error if
+// no change is necessary. It needs CAP_SYS_ADMIN and CAP_SYS_PTRACE, and for
+// process 1 of the node also the PID namespace of the node.
 func enterCgroups(pid int) error {
 	fs := proc.Default()
 	tree, err := cgroup.Detect(fs.Proc)
@@ -32,7 +31,7 @@ func enterCgroups(pid int) error {
 	return nil
 }
 
-// restartIn executes this program in a cgroup namespace, as the same process. A
+// restartIn executes this program in a cgroup namespace, with the same pid. A
 // cgroup namespace belongs to a thread, and after exec this thread is the whole
 // process.
 func restartIn(namespace string) error {
@@ -61,14 +60,14 @@ func restartIn(namespace string) error {
 		return err
 	}
 	if os.SameFile(ours, theirs) {
-		return errors.New("it is in the same: its process ids are not the node's (hostPID), or the groups begin above that, too")
+		return errors.New("the process is in the same cgroup namespace: either this container does not have the node's PID namespace (hostPID), or the cgroups are above that namespace too")
 	}
 	if err := unix.Setns(int(there.Fd()), unix.CLONE_NEWCGROUP); err != nil {
 		return err
 	}
 	err = syscall.Exec(self, os.Args, os.Environ())
 	if back := unix.Setns(int(here.Fd()), unix.CLONE_NEWCGROUP); back != nil {
-		// One thread would be in another namespace than the rest.
+		// Otherwise one thread would stay in another namespace than the rest.
 		panic(fmt.Sprintf("return to the cgroup namespace, after %v: %v", err, back))
 	}
 	return err

@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 )
 
-// tellCgroup is a program that tells its cgroup before and after it enters the
-// namespace of the process that is its argument.
+// tellCgroup is a program that prints its cgroup before and after it enters the
+// cgroup namespace of the process in its argument.
 func tellCgroup() {
 	entries, err := proc.Default().SelfCgroup()
 	for _, e := range entries {
@@ -32,8 +32,9 @@ func tellCgroup() {
 	}
 }
 
-// TestTheCgroupNamespaceOfAnotherIsEntered from one of its own, as a container
-// has on cgroup v2: before, the program is told that it is in the root.
+// TestTheCgroupNamespaceOfAnotherIsEntered starts the program in a cgroup
+// namespace of its own, as in a container on cgroup v2. Before it enters the
+// other namespace, it sees its cgroup as the root.
 func TestTheCgroupNamespaceOfAnotherIsEntered(t *testing.T) {
 	if _, err := exec.LookPath("unshare"); err != nil {
 		t.Skip("needs unshare: run scripts/install-deps.sh test")
@@ -74,6 +75,6 @@ func TestTheCgroupNamespaceOfAnotherIsEntered(t *testing.T) {
 		t.Error(err)
 	}
 	if want := "/\n/" + group + "\n"; said.String() != want {
-		t.Errorf("it is told %q, want %q", said.String(), want)
+		t.Errorf("the program printed %q, want %q", said.String(), want)
 	}
 }

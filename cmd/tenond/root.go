@@ -28,10 +28,10 @@ import (
 // version is set by the build: -ldflags "-X main.version=v1.2.3".
 var version string
 
-// defaultConfig is where an installed tenond finds its configuration.
+// defaultConfig is the configuration file of an installed tenond.
 const defaultConfig = "/etc/tenon/tenon.yaml"
 
-// global are the flags that several commands have.
+// global holds the values of the flags that several commands have.
 type global struct {
 	config     string
 	stateDir   string
@@ -88,7 +88,7 @@ and tenond uninstall put every knob back.`,
 	return root
 }
 
-// run is the daemon itself.
+// run runs the daemon.
 func run(ctx context.Context, g *global, stderr io.Writer) error {
 	log := g.log.logger(stderr)
 	cluster, err := g.cluster.open(log)
@@ -105,7 +105,7 @@ func run(ctx context.Context, g *global, stderr io.Writer) error {
 		return errors.New("tenond writes kernel knobs and needs root: start it with sudo, or as a service (tenond install)")
 	}
 	if err := enterCgroups(1); err != nil {
-		log.Warn("tenond does not know its own cgroup, nor those of containers that a runtime tells", "error", err)
+		log.Warn("tenond cannot find its own cgroup and those of the containers that a runtime lists", "error", err)
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -121,16 +121,17 @@ func run(ctx context.Context, g *global, stderr io.Writer) error {
 	err = daemon.Run(ctx, daemon.Options{
 		Config: g.config, StateDir: g.stateDir, MachineLock: g.lock, Version: versionName(), Metrics: g.metrics, Log: log, Reload: hangups(ctx),
 		Watchdog: watchdog, Kubernetes: cluster,
-		// The error is for a broken socket; without one nothing is sent.
+		// The error means that the socket is broken. Without a socket, nothing
+		// is sent.
 		Ready: func() { _, _ = systemd.SdNotify(false, systemd.SdNotifyReady) },
 	})
 	var invalid *config.Invalid
 	if errors.As(err, &invalid) {
 		return faultsError{err}
 	}
-	if ctx.Err() != nil && leaves() { // also if an earlier step failed: there is no second attempt
-		// Changes that the journal does not record come first: the runtime may
-		// be slow, and journaled changes are not lost when this process is
+	if ctx.Err() != nil && leaves() { // also after an earlier error, because there is no second attempt
+		// Changes without a journal come first: the runtime may be slow, and
+		// the journaled changes can still be restored after this process is
 		// killed.
 		if !released.Load() {
 			err = errors.Join(err, within(releasesWithin, func(ctx context.Context) error { return cluster.ReleaseContainers(ctx, g.stateDir, log) }))
@@ -140,14 +141,16 @@ func run(ctx context.Context, g *global, stderr io.Writer) error {
 	return err
 }
 
-// within does the remaining work after tenond was asked to stop.
+// within does the remaining work, within a time limit, after tenond was asked
+// to stop.
 func within(limit time.Duration, do func(context.Context) error) error {
 	ctx, stop := context.WithTimeout(context.Background(), limit)
 	defer stop()
 	return do(ctx)
 }
 
-// hangups turns SIGHUP into a request to reload.
+// hangups sends a value for each SIGHUP, which is a request to reload the
+// configuration.
 func hangups(ctx context.Context) <-chan struct{} {
 	signals, reload := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, syscall.SIGHUP)
@@ -169,7 +172,7 @@ func hangups(ctx context.Context) <-chan struct{} {
 	return reload
 }
 
-// logFlags are the flags of the log.
+// logFlags holds the values of the flags of the log.
 type logFlags struct {
 	format string
 	level  slog.Level
@@ -205,8 +208,8 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return usageError{fmt.Errorf("%s takes no argument, got %q: %s", cmd.CommandPath(), args[0], hint)}
 }
 
-// versionName is the version of the build: as the Makefile or as go install
-// set it.
+// versionName returns the version of the build, from the Makefile or from go
+// install.
 func versionName() string {
 	if version != "" {
 		return version

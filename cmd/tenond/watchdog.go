@@ -33,6 +33,6 @@ service the watchdog is a unit beside it.`,
 		},
 	}
 	cmd.Flags().BoolVar(&stay, "stay", false, "wait for the next tenond when there is nothing to guard")
-	cmd.Flags().BoolVar(&last, "last", false, "nobody guards after this watchdog: when told to stop, narrow best-effort work at once unless tenond lives")
+	cmd.Flags().BoolVar(&last, "last", false, "no other watchdog follows this one: when it is stopped, narrow best-effort work at once unless tenond lives")
 	return cmd
 }

@@ -371,7 +371,7 @@ func TestTenondKeepsTheNodeOfACluster(t *testing.T) {
 	if err := n.AwaitReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	a.await("the pods of this node are told again")
+	a.await("the pods of this node are listed again")
 	if a.read("cpu", web, "cpu.idle") != 0 {
 		t.Error("a service was made idle")
 	}

@@ -75,7 +75,7 @@ func TestTenondRestartedKeepsContainersByTheirLabels(t *testing.T) {
 	if err := os.Rename(away, socket); err != nil {
 		t.Fatal(err)
 	}
-	d.await("tells its containers again", 1)
+	d.await("lists its containers again", 1)
 	d.stop()
 	s.restore()
 }

@@ -1,4 +1,4 @@
-// Package labflag has the types of the flags of tenon lab.
+// Package labflag has the flag types of tenon lab.
 package labflag
 
 import (
@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// CPUs is a set of CPUs with at least one in it, such as 0-3,6.
+// CPUs is a non-empty set of CPUs, such as 0-3,6.
 type CPUs unit.CPUSet
 
 // Set implements pflag.Value.
@@ -24,10 +24,11 @@ func (f *CPUs) Set(s string) error {
 
 func (f *CPUs) String() string { return unit.CPUSet(*f).String() }
 
-// Type implements pflag.Value: the word for the value in the help text.
+// Type implements pflag.Value: it returns the name of the value in the help
+// text.
 func (f *CPUs) Type() string { return "LIST" }
 
-// Percent is a share such as 30 or 30%.
+// Percent is a percentage such as 30 or 30%.
 type Percent float64
 
 // Set implements pflag.Value.
@@ -44,5 +45,6 @@ func (f *Percent) String() string {
 	return strconv.FormatFloat(float64(*f), 'f', -1, 64) + "%"
 }
 
-// Type implements pflag.Value: the word for the value in the help text.
+// Type implements pflag.Value: it returns the name of the value in the help
+// text.
 func (f *Percent) Type() string { return "PERCENT" }

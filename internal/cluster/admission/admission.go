@@ -1,7 +1,8 @@
-// Package admission is what the webhooks say to pods, profiles and ConfigMaps
-// as they are written: what is changed, what is refused, and what to write
-// instead. Everything here is a pure function over the values of the Kubernetes
-// API. The caller looks up what a decision depends on, and draws the lots.
+// Package admission decides the answers of the webhooks to pods, profiles and
+// ConfigMaps that a user writes: the changes of the object, the reasons to
+// reject it, and what to write instead. All functions are pure functions over
+// values of the Kubernetes API. The caller reads the objects that a decision
+// depends on, and draws the random numbers.
 package admission
 
 import (
@@ -15,19 +16,20 @@ import (
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 )
 
-// A Request is a pod that is to be created, and what a decision about it
+// A Request is a pod that a user creates, and everything else that the decision
 // depends on.
 type Request struct {
-	// Pod is as it was sent. It is not changed.
+	// Pod is the pod as the user sent it. No function changes it.
 	Pod *corev1.Pod
-	// Namespace is the pod's; nil: it could not be looked up.
+	// Namespace is the namespace of the pod; nil if it could not be read.
 	Namespace *corev1.Namespace
-	// Profiles are all of the cluster, in any order.
+	// Profiles are all profiles of the cluster, in any order.
 	Profiles []configv1alpha1.ClusterColocationProfile
-	// PriorityClasses are those of the cluster by name.
+	// PriorityClasses are the priority classes of the cluster by name.
 	PriorityClasses map[string]schedulingv1.PriorityClass
-	// Draw returns a random number of at least 0 and below 1. It is asked once
-	// for each profile that matches and has a probability; nil stands for 0.
+	// Draw returns a random number of at least 0 and below 1. It is called once
+	// for each profile that matches and has a probability. Nil means that the
+	// number is always 0.
 	Draw func() float64
 }
 
@@ -45,20 +47,20 @@ type Refusal struct {
 	// Field is the path of the field:
 	// "spec.containers[web].resources.limits[cpu]".
 	Field string
-	// Problem names the value, and what to write instead.
+	// Problem quotes the value and says what to write instead.
 	Problem string
 }
 
 // String prints `metadata.labels[koordinator.sh/qosClass]: "best": want one of …`.
 func (r Refusal) String() string { return r.Field + ": " + r.Problem }
 
-// Allowed reports whether nothing stands against the object.
+// Allowed reports whether there is no refusal.
 func (v Verdict) Allowed() bool { return len(v.Refusals) == 0 }
 
 // most is the maximum number of refusals in a message.
 const most = 20
 
-// Message is all refusals in one sentence; empty if there are none.
+// Message joins all refusals into one sentence; it is empty if there are none.
 func (v Verdict) Message() string {
 	var all []string
 	for i, r := range v.Refusals {
@@ -85,17 +87,17 @@ func (v *Verdict) warn(problem string, a ...any) {
 func label(key string) string      { return "metadata.labels[" + key + "]" }
 func annotation(key string) string { return "metadata.annotations[" + key + "]" }
 
-// shown is a text of the user's as a message shows it.
+// shown quotes a text of the user for a message, cut to 64 characters.
 func shown(s string) string { return fmt.Sprintf("%.64q", s) }
 
-// A place is one container of a pod, and where it stands.
+// A place is one container of a pod with the path of its field.
 type place struct {
 	*corev1.Container
 	field string
 }
 
-// places returns the containers of a pod that have resources: those of the
-// app, sidecars and all that run before them.
+// places returns the containers of a pod that have resources: init containers,
+// sidecars and the main containers.
 func places(p *corev1.Pod) []place {
 	var all []place
 	for i := range p.Spec.InitContainers {
@@ -115,7 +117,7 @@ func placed(c *corev1.Container, list string, i int) place {
 	return place{c, list + "[" + name + "].resources"}
 }
 
-// lists returns the two lists of a container with their names.
+// lists returns the requests and the limits of a container with their names.
 func (c place) lists() []list {
 	return []list{{"requests", c.Resources.Requests, c.field}, {"limits", c.Resources.Limits, c.field}}
 }
@@ -130,7 +132,7 @@ func (l list) field(resource corev1.ResourceName) string {
 	return fmt.Sprintf("%s.%s[%.64s]", l.at, l.name, resource)
 }
 
-// names returns the resources of a list in order.
+// names returns the resources of a list in alphabetical order.
 func (l list) names() []corev1.ResourceName {
 	var all []corev1.ResourceName
 	for n := range l.of {

@@ -35,11 +35,11 @@ func TestProfilesActOnceHoweverOftenTheAPIServerCalls(t *testing.T) {
 	once, _ := Mutate(Request{Pod: pod(t, "app: web, a: one, c: three", "", own), Profiles: profiles, Draw: draw})
 	twice, _ := Mutate(Request{Pod: once, Profiles: profiles, Draw: draw})
 	if once.Labels["app"] != "web-colo" || once.Labels["drawn"] != "" || once.Annotations[AnnotationProfiles] != "chain,-lots,suffix" {
-		t.Errorf("once: labels %v, annotations %v", once.Labels, once.Annotations)
+		t.Errorf("after one call: labels %v, annotations %v", once.Labels, once.Annotations)
 	}
 	a, _ := json.Marshal(once)
 	if b, _ := json.Marshal(twice); string(a) != string(b) || calls != 1 {
-		t.Errorf("lots drawn %d times; once\n%s\ntwice\n%s", calls, a, b)
+		t.Errorf("%d random numbers drawn; after one call\n%s\nafter two\n%s", calls, a, b)
 	}
 }
 
@@ -47,7 +47,7 @@ func TestAServiceOfMiddlePriorityKeepsItsAmounts(t *testing.T) {
 	labelled := profiled("a", func(s *configv1alpha1.ClusterColocationProfileSpec) { s.Labels = map[string]string{"x": "y"} })
 	p, _ := Mutate(Request{Pod: pod(t, "koordinator.sh/priority-class: koord-mid", "", own), Profiles: []configv1alpha1.ClusterColocationProfile{labelled}})
 	if q := p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU]; q.String() != "1500m" {
-		t.Errorf("a profile that only adds a label made %v of it", p.Spec.Containers[0].Resources)
+		t.Errorf("a profile that only adds a label changed the resources to %v", p.Spec.Containers[0].Resources)
 	}
 }
 
@@ -74,8 +74,9 @@ func TestReplacedResourcesAreInTheUnitOfTheNewName(t *testing.T) {
 	}
 }
 
-// The API server fills the name that became free with the namespace's default,
-// and calls again.
+// TestADefaultDoesNotReplaceWhatWasReplaced runs the webhook twice. After the
+// webhook has renamed a resource, a LimitRange of the namespace fills in a
+// default under the old name, and the API server calls the webhook again.
 func TestADefaultDoesNotReplaceWhatWasReplaced(t *testing.T) {
 	replaced := AnnotationReplace + ": 'cpu:kubernetes.io/batch-cpu'"
 	p, _ := Mutate(Request{Pod: pod(t, be, replaced, "requests: {cpu: 2}")})
@@ -102,10 +103,10 @@ func TestABestEffortPodThatKeepsItsAmountsNeedsLimitsInEachContainer(t *testing.
 		"limits: {cpu: 1, memory: 1Gi}": "",
 		"":                              "spec.containers[other].resources.limits[cpu]: missing",
 		"limits: {cpu: 1}":              "spec.containers[other].resources.limits[memory]: missing",
-		"limits: {" + batch2 + "}":      "spec.containers[job].resources.limits[cpu]: another container of this pod asks for batch resources",
+		"limits: {" + batch2 + "}":      "spec.containers[job].resources.limits[cpu]: another container of this pod has batch resources",
 	} {
 		if _, v := admit(Request{Pod: beside(resources)}); !strings.Contains(v.Message(), want) || v.Allowed() != (want == "") {
-			t.Errorf("beside %q: said %q, want %q", resources, v.Message(), want)
+			t.Errorf("beside %q: message %q, want %q", resources, v.Message(), want)
 		}
 	}
 }

@@ -11,11 +11,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// AnnotationReplace renames resources of a pod: "from:to,other:". A name with
-// nothing behind the colon is taken away.
+// AnnotationReplace renames resources of a pod: "from:to,other:". A resource
+// without a name after the colon is deleted.
 const AnnotationReplace = "pod.koordinator.sh/replace-resources"
 
-// A kind is under which names a pod asks for CPU and memory.
+// A kind is a pair of resource names under which a pod requests CPU and memory.
 type kind struct{ cpu, memory corev1.ResourceName }
 
 var (
@@ -26,7 +26,8 @@ var (
 
 func (k kind) both() []corev1.ResourceName { return []corev1.ResourceName{k.cpu, k.memory} }
 
-// Names of before: Koordinator's before 1.0, and ACK's before 0.8.0.
+// former maps the old resource names to the present ones: those of Koordinator
+// before 1.0 and of ACK before 0.8.0.
 var former = []struct{ from, to corev1.ResourceName }{
 	{"koordinator.sh/batch-cpu", kube.BatchCPU},
 	{"koordinator.sh/batch-memory", kube.BatchMemory},
@@ -35,10 +36,12 @@ var former = []struct{ from, to corev1.ResourceName }{
 	{"alibabacloud.com/reclaimed-memory", kube.BatchMemory},
 }
 
-// milliOf is an amount of CPU in thousandths. It must be counted: at most mostCPUs.
+// milliOf returns an amount of CPU in thousandths of a CPU. The amount must be
+// at most mostCPUs.
 func milliOf(q resource.Quantity) unit.MilliCPU { return unit.MilliCPU(q.MilliValue()) }
 
-// hasAny reports whether a container asks for any of these resources.
+// hasAny reports whether a container has a request or limit for one of these
+// resources.
 func (c place) hasAny(names []corev1.ResourceName) bool {
 	for _, l := range c.lists() {
 		for _, n := range names {
@@ -50,7 +53,7 @@ func (c place) hasAny(names []corev1.ResourceName) bool {
 	return false
 }
 
-// batchNames are all under which batch work asks for something.
+// batchNames returns all resource names of best-effort work, old and present.
 func batchNames() []corev1.ResourceName {
 	names := batch.both()
 	for _, f := range former {
@@ -59,17 +62,19 @@ func batchNames() []corev1.ResourceName {
 	return names
 }
 
-// mostCPUs, mostMilli of their thousandths and mostBytes are more than any machine has. What is above cannot be
-// counted in thousandths without running over.
+// mostCPUs (CPUs), mostMilli (thousandths of a CPU) and mostBytes (bytes) are
+// more than any machine has. A greater amount could overflow when it is
+// converted to thousandths.
 var (
 	mostCPUs  = resource.MustParse("1M")
 	mostMilli = resource.MustParse("1G")
 	mostBytes = resource.MustParse("1Ei")
 )
 
-// rename moves the native amounts of a container to those of k, CPU in
-// thousandths. A limit of 0 is no limit to Kubernetes, so none is moved. What is
-// too large to count stays, and is refused by name later.
+// rename moves the native amounts of a container to the names of k, with CPU in
+// thousandths. It does not move a limit of 0, because 0 is no limit to
+// Kubernetes. It leaves an amount that is too large to convert; a later check
+// refuses that.
 func (c place) rename(k kind) {
 	for _, l := range c.lists() {
 		move(l.of, native.cpu, k.cpu, mostCPUs, func(q resource.Quantity) resource.Quantity {
@@ -90,7 +95,7 @@ func move(of corev1.ResourceList, from, to corev1.ResourceName, most resource.Qu
 	}
 }
 
-// modernise gives resources the names of today.
+// modernise replaces old resource names by the present ones.
 func (c place) modernise(v *Verdict) {
 	for _, l := range c.lists() {
 		for _, f := range former {
@@ -100,13 +105,14 @@ func (c place) modernise(v *Verdict) {
 			}
 			delete(l.of, f.from)
 			l.of[f.to] = q
-			v.warn("%s is a name of before: write %s", f.from, f.to)
+			v.warn("%s is an old name: write %s", f.from, f.to)
 		}
 	}
 }
 
-// complete fills in a request or limit of k from the other: without a limit
-// nothing bounds the container, as the kubelet does not know these resources.
+// complete copies a missing request from the limit, and a missing limit from
+// the request. The kubelet does not know these resources, so that a container
+// without a limit would be unbounded.
 func (c place) complete(k kind) {
 	r := &c.Resources
 	for _, n := range k.both() {
@@ -133,10 +139,10 @@ func (c place) complete(k kind) {
 	}
 }
 
-// extended is the text of the annotation extended-resource-spec of a pod: what
-// its containers ask for of batch and mid resources, for a container runtime's
-// plugin, which does not see these in what the kubelet sends. It is empty if
-// they ask for nothing.
+// extended returns the text of the annotation extended-resource-spec: the batch
+// and mid resources of each container. The plugin of a container runtime reads
+// the annotation, because the kubelet does not send these resources to the
+// runtime. The text is empty if no container has any.
 func extended(p *corev1.Pod) string {
 	type amounts struct {
 		Requests corev1.ResourceList `json:"requests,omitempty"`
@@ -154,7 +160,7 @@ func extended(p *corev1.Pod) string {
 	}
 	text, err := json.Marshal(map[string]any{"containers": all})
 	if err != nil {
-		return "" // quantities and names always can be written
+		return "" // a map of quantities always has JSON
 	}
 	return string(text)
 }

@@ -10,19 +10,19 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Unbounded returns what leaves a pod of class BE without bounds; none for
-// other pods. A BE pod is bounded if
+// Unbounded returns the reasons why a pod of class BE has no upper bound; none
+// for pods of other classes. A BE pod is bounded if
+//   - it has no native cpu and memory, so that the kubelet puts it below its
+//     best-effort cgroup, where Tenon limits all best-effort work of the node
+//     together; or, if a profile keeps the native amounts, each
+//     container has limits for both, which the kubelet enforces, and no
+//     container has batch resources;
+//   - each batch resource has a limit within the allowed range;
+//   - the annotation for the container runtime has the same amounts as the
+//     containers.
 //
-//   - it asks for no cpu and memory of its own, so that the kubelet puts it
-//     below its best-effort cgroup, where all best-effort work of the node is
-//     held together; or, where a profile left it as it was, each of its
-//     containers has limits for both, which the kubelet sets, and none asks for
-//     batch resources;
-//   - all that it asks for of batch resources has a limit that can be counted;
-//   - the annotation for the container runtime says the same as the containers.
-//
-// A BE pod that asks for nothing has no limit of its own, as it is for
-// Kubernetes: the first bound holds it.
+// A BE pod without any amounts has no limit of its own, as in Kubernetes; the
+// limit of the best-effort cgroup applies.
 func Unbounded(p *corev1.Pod) []Refusal {
 	if kube.Class(p) != node.BE {
 		return nil
@@ -33,7 +33,7 @@ func Unbounded(p *corev1.Pod) []Refusal {
 		for _, l := range whole.lists() {
 			for _, n := range l.names() {
 				if n == native.cpu || n == native.memory {
-					v.refuse(l.field(n), "a pod of class BE has no cpu or memory as a whole: ask for %s and %s in its containers", batch.cpu, batch.memory)
+					v.refuse(l.field(n), "a pod of class BE cannot have cpu or memory at pod level: write %s and %s in its containers", batch.cpu, batch.memory)
 				}
 			}
 		}
@@ -43,12 +43,12 @@ func Unbounded(p *corev1.Pod) []Refusal {
 		v.batch(c)
 	}
 	if text, want := p.Annotations[kube.AnnotationExtended], extended(p); text != want {
-		v.refuse(annotation(kube.AnnotationExtended), "does not say what the containers ask for, and a container runtime would go by it: leave it out, Tenon writes it")
+		v.refuse(annotation(kube.AnnotationExtended), "differs from the resources of the containers, and a container runtime would use it: leave it out, Tenon writes it")
 	}
 	return v.Refusals
 }
 
-// native refuses cpu and memory of a BE container's own.
+// native refuses native cpu and memory in a container of a BE pod.
 func (v *Verdict) native(p *corev1.Pod, c place) {
 	mixed := c.hasAny(batchNames())
 	beside := slices.ContainsFunc(places(p), func(o place) bool { return o.hasAny(batchNames()) })
@@ -61,27 +61,28 @@ func (v *Verdict) native(p *corev1.Pod, c place) {
 			switch {
 			case n != native.cpu && n != native.memory || q.IsZero():
 			case mixed:
-				v.refuse(l.field(n), "this container asks for batch resources, too: want either; write %s: %s instead%s", to, inBatch(n, q), mayBeDefault(p))
+				v.refuse(l.field(n), "this container also has batch resources: want only one kind; write %s: %s instead%s", to, inBatch(n, q), mayBeDefault(p))
 			case beside:
-				v.refuse(l.field(n), "another container of this pod asks for batch resources: want either in all of them; write %s: %s instead%s", to, inBatch(n, q), mayBeDefault(p))
+				v.refuse(l.field(n), "another container of this pod has batch resources: want the same kind in all containers; write %s: %s instead%s", to, inBatch(n, q), mayBeDefault(p))
 			case !skipped(p):
-				v.refuse(l.field(n), "a pod of class BE runs in what others leave idle: write %s: %s instead", to, inBatch(n, q))
+				v.refuse(l.field(n), "a pod of class BE runs on CPU and memory that others leave idle: write %s: %s instead", to, inBatch(n, q))
 			}
 		}
 	}
-	// A pod with any cpu or memory lies among services, where nothing but limits
-	// holds it: a container without them would not be held at all.
+	// Kubernetes puts a pod with any native cpu or memory outside the
+	// best-effort cgroup, where only its own limits bound it. A container
+	// without limits would then be unbounded.
 	if !skipped(p) || beside || kube.QOSClass(p) == corev1.PodQOSBestEffort {
 		return
 	}
 	for _, n := range native.both() {
 		if limit := c.Resources.Limits[n]; limit.Sign() <= 0 {
-			v.refuse(c.field+".limits["+string(n)+"]", "missing: a pod of class BE that keeps its own cpu and memory is held by limits alone: write both")
+			v.refuse(c.field+".limits["+string(n)+"]", "missing: only its limits bound a pod of class BE that keeps its own cpu and memory: write both")
 		}
 	}
 }
 
-// inBatch is how a native amount is written for batch resources.
+// inBatch prints a native amount in the unit of the batch resource.
 func inBatch(n corev1.ResourceName, q resource.Quantity) string {
 	if n != native.cpu {
 		return q.String()
@@ -93,12 +94,13 @@ func inBatch(n corev1.ResourceName, q resource.Quantity) string {
 	return milli.String()
 }
 
-// batch refuses amounts of batch resources that do not bound, or mean nothing.
+// batch refuses batch resources that have an invalid amount or leave the
+// container without a limit.
 func (v *Verdict) batch(c place) {
 	for _, l := range c.lists() {
 		for _, n := range l.names() {
 			if kube.IsBatch(n) && n != batch.cpu && n != batch.memory {
-				v.refuse(l.field(n), "stands beside a newer name for the same: write that alone")
+				v.refuse(l.field(n), "the container also has the new name of this resource: write only the new name")
 			}
 		}
 	}
@@ -124,7 +126,8 @@ func (v *Verdict) batch(c place) {
 	}
 }
 
-// counted refuses an amount that is no whole number that a machine may have.
+// counted refuses an amount that is not a whole number, is negative, or is more
+// than any machine has.
 func (v *Verdict) counted(field string, n corev1.ResourceName, q resource.Quantity) {
 	most, unit := mostBytes, "bytes, such as 512Mi"
 	if n == batch.cpu || n == mid.cpu {

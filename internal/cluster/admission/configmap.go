@@ -5,9 +5,9 @@ import (
 	"tenon.sh/tenon/internal/config"
 )
 
-// ValidateConfigMap checks the data of slo-controller-config or ack-slo-config
-// as it is written: a bad value is refused with key, value and range; a key that
-// nobody knows, or that this version does not act on, is a warning.
+// ValidateConfigMap checks the data of slo-controller-config or ack-slo-config.
+// It refuses an invalid value with key, value and allowed range. It warns about
+// an unknown key and about a key that this version ignores.
 func ValidateConfigMap(data map[string]string) Verdict {
 	var v Verdict
 	cluster, faults := config.ParseConfigMap(data)
@@ -35,8 +35,8 @@ func ValidatePodConfigMap(data map[string]string) Verdict {
 	return v
 }
 
-// refuseFault refuses what is wrong with a key. Its line is that of the key's
-// text, which matters where there are several.
+// refuseFault refuses an invalid value of a key. It adds the line number if the
+// text of the key has several lines.
 func (v *Verdict) refuseFault(f config.Fault) {
 	if f.Line > 1 {
 		v.refuse(f.Field, "%s (line %d of the text)", f.Problem, f.Line)

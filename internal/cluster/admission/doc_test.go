@@ -23,8 +23,8 @@ func page(t *testing.T) string {
 	return string(text)
 }
 
-// TestEveryExampleOfThePageIsAccepted holds docs/kubernetes.md to the code: what
-// it shows is let in, without a warning.
+// TestEveryExampleOfThePageIsAccepted checks that the webhooks accept each
+// example of docs/kubernetes.md without a warning.
 func TestEveryExampleOfThePageIsAccepted(t *testing.T) {
 	examples := strings.Split(page(t), "```yaml\n")[1:]
 	if len(examples) < 6 {
@@ -66,18 +66,19 @@ func TestEveryExampleOfThePageIsAccepted(t *testing.T) {
 				t.Errorf("%v in\n%s", f, text)
 			}
 			if o := got.Policy.Overcommit; o.CPU.ThresholdPercent != 70 || o.Memory.ThresholdPercent != 60 || o.ReservedCPU != 2000 {
-				t.Errorf("the node means %+v", o)
+				t.Errorf("the node reads %+v", o)
 			}
 		default:
 			t.Errorf("no reader for kind %q in\n%s", kind.Kind, text)
 		}
 		if !v.Allowed() || len(v.Warnings) > 0 {
-			t.Errorf("refused %q, warned %q, in\n%s", v.Message(), v.Warnings, text)
+			t.Errorf("refusals %q, warnings %q, in\n%s", v.Message(), v.Warnings, text)
 		}
 	}
 }
 
-// TestEveryWordIsOnThePage: who meets one in a manifest finds what it does.
+// TestEveryWordIsOnThePage checks that docs/kubernetes.md names each label,
+// annotation and resource.
 func TestEveryWordIsOnThePage(t *testing.T) {
 	words := []string{
 		kube.LabelQOSClass, kube.LabelPriorityClass, kube.LabelSubPriority,

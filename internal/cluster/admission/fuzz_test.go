@@ -29,7 +29,7 @@ func held(t *testing.T, p *corev1.Pod) {
 	}
 	fail := func(why string) {
 		text, _ := json.Marshal(p)
-		t.Errorf("let in without bounds: %s:\n%s", why, text)
+		t.Errorf("admitted without an upper bound: %s:\n%s", why, text)
 	}
 	said, faults := kube.Extended(p)
 	if len(faults) > 0 {
@@ -85,7 +85,7 @@ func say(t *testing.T, v Verdict) {
 	t.Helper()
 	for _, r := range v.Refusals {
 		if r.Field == "" || r.Problem == "" || strings.ContainsAny(r.String(), "\n\r") {
-			t.Errorf("refusal %+q: want one line that says something", r)
+			t.Errorf("refusal %+q: want one line with a reason", r)
 		}
 	}
 	for _, w := range v.Warnings {
@@ -137,7 +137,7 @@ func FuzzAdmission(f *testing.F) {
 		again, v := admit(Request{Pod: sent(t, admitted)})
 		a, _ := json.Marshal(admitted)
 		if b, _ := json.Marshal(again); !v.Allowed() || string(a) != string(b) {
-			t.Errorf("let in as\n%s\nsent again it is\n%s\nand %s", a, b, v.Message())
+			t.Errorf("admitted as\n%s\nafter a second call\n%s\nand %s", a, b, v.Message())
 		}
 	})
 }
@@ -176,16 +176,16 @@ func TestGarbagePodsNeverRunWithoutBounds(t *testing.T) {
 			}
 			held(t, p)
 			if v := ValidateCreate(sent(t, p)); !v.Allowed() {
-				t.Errorf("let in, and as it comes back refused: %s", v.Message())
+				t.Errorf("admitted, but refused at a second call: %s", v.Message())
 			}
 		}
 		if t.Failed() {
 			return
 		}
 	}
-	t.Logf("of %d pods %d were let in, %d of them BE", pods, letIn, best)
+	t.Logf("of %d pods %d were admitted, %d of them BE", pods, letIn, best)
 	if letIn < pods/20 || best < pods/100 {
-		t.Errorf("of %d pods %d were let in, %d of them BE: too few to say something", pods, letIn, best)
+		t.Errorf("of %d pods %d were admitted, %d of them BE: too few for a result", pods, letIn, best)
 	}
 }
 

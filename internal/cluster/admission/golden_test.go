@@ -19,13 +19,13 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the pods as they are created")
 
-// TestPodsAsTheyAreCreated shows what becomes of whole manifests: NAME.in.yaml
-// has a pod and what there is in the cluster, NAME.out.yaml what is said and the
-// pod as it is created.
+// TestPodsAsTheyAreCreated applies the webhooks to whole manifests.
+// NAME.in.yaml has a pod and the objects of the cluster; NAME.out.yaml has the
+// messages and the changed pod.
 func TestPodsAsTheyAreCreated(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.in.yaml")
 	if err != nil || len(files) < 10 {
-		t.Fatalf("%d manifests, %v; want ten and more", len(files), err)
+		t.Fatalf("%d manifests, %v; want at least ten", len(files), err)
 	}
 	for _, path := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".in.yaml"), func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestPodsAsTheyAreCreated(t *testing.T) {
 	}
 }
 
-// created is what is said about the pod in a file, and the pod.
+// created returns the messages about the pod in a file, and the changed pod.
 func created(t *testing.T, path string) []byte {
 	t.Helper()
 	p, said := Mutate(request(t, path))
@@ -70,7 +70,7 @@ func created(t *testing.T, path string) []byte {
 	return b.Bytes()
 }
 
-// request reads a pod and what there is in its cluster.
+// request reads a pod and the objects of its cluster from a file.
 func request(t *testing.T, path string) Request {
 	t.Helper()
 	text, err := os.ReadFile(path)

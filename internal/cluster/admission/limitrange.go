@@ -9,19 +9,19 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// annotationLimitRange is on pods that got defaults of a LimitRange. The API
-// server writes there which: "LimitRanger plugin set: cpu, memory request for
-// container web; cpu limit for init container fetch".
+// annotationLimitRange is an annotation that the API server adds to a pod with
+// defaults of a LimitRange. It lists them: "LimitRanger plugin set: cpu, memory
+// request for container web; cpu limit for init container fetch".
 const annotationLimitRange = "kubernetes.io/limit-ranger"
 
-// A given amount is one that nobody asked for: the API server put it there.
+// A given names an amount that the API server filled in from a LimitRange.
 type given struct {
 	list, container string
 	resource        corev1.ResourceName
 }
 
-// givenByRange returns which amounts of cpu and memory a pod has from a
-// LimitRange.
+// givenByRange returns the amounts of cpu and memory that a LimitRange gave a
+// pod.
 func givenByRange(p *corev1.Pod) map[given]bool {
 	all := map[given]bool{}
 	_, text, _ := strings.Cut(p.Annotations[annotationLimitRange], "plugin set: ")
@@ -44,9 +44,9 @@ func givenByRange(p *corev1.Pod) map[given]bool {
 	return all
 }
 
-// without sets to 0 what a container has of cpu and memory from a LimitRange. To
-// take it away would be in vain: the API server puts it back after the webhooks.
-// 0 is nothing to Kubernetes, and stays.
+// without sets the cpu and memory that a container has from a LimitRange to 0.
+// It does not delete them, because the API server fills a missing amount in
+// again after the webhooks. To Kubernetes, 0 means no amount.
 func (c place) without(defaults map[given]bool) {
 	for _, l := range c.lists() {
 		for _, n := range native.both() {
@@ -57,7 +57,8 @@ func (c place) without(defaults map[given]bool) {
 	}
 }
 
-// mayBeDefault says in a refusal where an amount may come from.
+// mayBeDefault returns a hint for a refusal: the amount may come from a
+// LimitRange. It is empty if the pod has no such default.
 func mayBeDefault(p *corev1.Pod) string {
 	if p.Annotations[annotationLimitRange] == "" || kube.Class(p) == "" {
 		return ""

@@ -11,18 +11,19 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Mutate returns the pod as it is to be created. The profiles that match change
-// it first. Then a pod of class BE gets what bounds it: its cpu and memory are
-// asked for under the names of batch work, so that they come out of what others
-// leave idle and the pod lies where best-effort work is held; each request has
-// its limit; and an annotation repeats both for the container runtime. A service
-// that no profile matches comes back as it was sent.
+// Mutate returns the changed pod. First it applies the profiles that match.
+// Then it bounds a pod of class BE: it renames cpu and memory to batch
+// resources, so that the pod uses batch resources of the node and its cgroup
+// lies below the best-effort cgroup; it gives each request a limit; and it
+// repeats both in an annotation for the container runtime. Mutate does not
+// change an LS pod that no profile matches.
 //
-// The API server calls again when another webhook changed the pod. The profiles
-// are not asked a second time then: an annotation says what they decided.
+// The API server calls the webhook again after another webhook changed the pod.
+// Then the profiles are not evaluated again: an annotation stores the first
+// result.
 //
-// The pod's overhead keeps its names: the API server admits a pod only with the
-// overhead of its RuntimeClass (admission plugin RuntimeClass).
+// The overhead of the pod keeps its names, because the API server admits a pod
+// only with the overhead of its RuntimeClass (admission plugin RuntimeClass).
 func Mutate(r Request) (*corev1.Pod, Verdict) {
 	var v Verdict
 	p := r.Pod.DeepCopy()
@@ -62,22 +63,23 @@ func Mutate(r Request) (*corev1.Pod, Verdict) {
 	return p, v
 }
 
-// mirrors reports whether a pod only shows another that a kubelet runs from a
-// file: whatever is said to it, that one runs as it is. Such a pod belongs to its
-// node, which only a kubelet may write (admission plugin NodeRestriction); the
-// annotation alone anybody may write.
+// mirrors reports whether a pod is the mirror of a static pod, which a kubelet
+// runs from a file: the static pod runs whatever the API server answers. A
+// mirror pod has its node as owner, and only a kubelet may write such a pod
+// (admission plugin NodeRestriction). The annotation alone does not suffice,
+// because any user may write it.
 func mirrors(p *corev1.Pod) bool {
 	_, is := p.Annotations[corev1.MirrorPodAnnotationKey]
 	owner := metav1.GetControllerOf(p)
 	return is && owner != nil && owner.Kind == "Node"
 }
 
-// kindOf returns what the amounts of a pod are to be called. BE work asks for
-// batch resources, by whatever it is BE: its label, ACK's annotation of before,
-// or a priority of batch work that a profile or its owner gave to a pod that
-// names no class. Only a profile that itself gives the priority makes a pod ask
-// for mid resources, which no node may offer: a service that has the priority
-// from elsewhere runs as it is.
+// kindOf returns the resource names that the amounts of a pod must have, and
+// whether they must change. A BE pod gets batch resources, whether it is BE by
+// its label, by the old annotation of ACK, or by a batch priority without a
+// class. A pod gets mid resources only if a profile gives it the mid priority:
+// perhaps no node has mid resources, so a service with that priority from
+// another source keeps its amounts.
 func kindOf(p *corev1.Pod, profiles []configv1alpha1.ClusterColocationProfile) (kind, bool) {
 	class, priority := kube.Class(p), kube.Priority(p)
 	labelled, matched := p.Labels[kube.LabelQOSClass] != "", len(profiles) > 0
@@ -97,13 +99,15 @@ func kindOf(p *corev1.Pod, profiles []configv1alpha1.ClusterColocationProfile) (
 	return kind{}, false
 }
 
-// skipped reports whether a profile left the amounts of the pod as they are.
+// skipped reports whether an annotation from a profile keeps the amounts of the
+// pod unchanged.
 func skipped(p *corev1.Pod) bool {
 	return p.Annotations[configv1alpha1.SkipUpdateResources] == "true"
 }
 
-// announce writes what the pod asks for into its annotation. What its owner
-// wrote there does not count: the node would take it for a limit.
+// announce writes the batch and mid resources of the pod into its annotation.
+// It replaces a value that the user wrote, because a node would enforce that as
+// a limit.
 func announce(p *corev1.Pod) {
 	if text := extended(p); text != "" {
 		set(&p.Annotations, map[string]string{kube.AnnotationExtended: text})
@@ -112,10 +116,11 @@ func announce(p *corev1.Pod) {
 	delete(p.Annotations, kube.AnnotationExtended)
 }
 
-// unannounce takes away an annotation that nothing in the pod stands behind.
+// unannounce deletes the annotation of a pod that has no batch or mid
+// resources.
 func unannounce(p *corev1.Pod, v *Verdict) {
 	if text, given := p.Annotations[kube.AnnotationExtended]; given && text != extended(p) {
 		delete(p.Annotations, kube.AnnotationExtended)
-		v.warn("the annotation %s is written by Tenon and was taken away: write batch resources into the containers of a pod of class BE", kube.AnnotationExtended)
+		v.warn("the annotation %s is written by Tenon and was removed: write batch resources into the containers of a pod of class BE", kube.AnnotationExtended)
 	}
 }

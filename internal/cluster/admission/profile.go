@@ -20,13 +20,13 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// matching returns the profiles that change the pod, in the order of their
-// names. One of which it cannot be told whether it matches does not: to make a
-// service best-effort by mistake is worse than the other way. (Koordinator takes
-// it for a match.)
+// matching returns the profiles that change the pod, sorted by name. A profile
+// with an invalid selector or probability does not match, because an unintended
+// BE pod is worse than an unintended LS pod. (In Koordinator it matches.)
 //
-// What was decided is written into the pod: the names of the profiles, with a
-// minus in front of those that match and by their probability do not act.
+// matching stores the result in an annotation of the pod: the names of the
+// profiles, with a minus before each profile that matches but does not act
+// because of its probability.
 func (r Request) matching(pod *corev1.Pod, v *Verdict) []configv1alpha1.ClusterColocationProfile {
 	var all []configv1alpha1.ClusterColocationProfile
 	var words []string
@@ -49,13 +49,13 @@ func (r Request) matching(pod *corev1.Pod, v *Verdict) []configv1alpha1.ClusterC
 	return all
 }
 
-// AnnotationProfiles says which profiles made a pod what it is.
+// AnnotationProfiles lists the profiles that matched a pod.
 const AnnotationProfiles = "tenon.sh/colocation-profiles"
 
 const notDrawn = "-"
 
-// decided returns the profiles that acted on the pod already; false: it was not
-// decided yet.
+// decided returns the profiles that the annotation of the pod lists. It returns
+// false if the pod has no such annotation yet.
 func (r Request) decided() ([]configv1alpha1.ClusterColocationProfile, bool) {
 	text, decided := r.Pod.Annotations[AnnotationProfiles]
 	words := strings.Split(text, ",")
@@ -69,8 +69,8 @@ func sorted(profiles []configv1alpha1.ClusterColocationProfile) []configv1alpha1
 	return all
 }
 
-// matches returns on how many percent of such pods a profile acts; below 0: the
-// pod is none of those.
+// matches returns the percentage of matching pods on which a profile acts, or a
+// number below 0 if the pod does not match.
 func (r Request) matches(p configv1alpha1.ClusterColocationProfile) (int, error) {
 	inNamespace, err := selects(p.Spec.NamespaceSelector)
 	if err != nil {
@@ -101,8 +101,8 @@ func (r Request) draw() float64 {
 	return r.Draw()
 }
 
-// selects returns what a selector of a profile selects. A missing one selects
-// all, as an empty one does.
+// selects returns the selector of a profile. A missing selector selects all
+// objects, like an empty one.
 func selects(s *metav1.LabelSelector) (labels.Selector, error) {
 	if s == nil {
 		return labels.Everything(), nil
@@ -110,7 +110,7 @@ func selects(s *metav1.LabelSelector) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(s)
 }
 
-// percentOf reads a probability: "30%", or 30; missing, it is 100.
+// percentOf reads a probability: "30%" or 30. A missing probability is 100.
 func percentOf(p *intstr.IntOrString) (int, error) {
 	if p == nil {
 		return 100, nil
@@ -128,7 +128,7 @@ func percentOf(p *intstr.IntOrString) (int, error) {
 	return n, nil
 }
 
-// apply changes a pod as a profile says.
+// apply makes the changes that a profile asks for.
 func apply(p *corev1.Pod, profile configv1alpha1.ClusterColocationProfile, classes map[string]schedulingv1.PriorityClass, v *Verdict) {
 	s := profile.Spec
 	set(&p.Labels, s.Labels)
@@ -149,10 +149,11 @@ func apply(p *corev1.Pod, profile configv1alpha1.ClusterColocationProfile, class
 	if name := s.PriorityClassName; name != "" {
 		class, known := classes[name]
 		if !known {
-			v.refuse("spec.priorityClassName", "ClusterColocationProfile %s gives the pod the priority class %s, which there is not: create it, or name another in the profile", profile.Name, shown(name))
+			v.refuse("spec.priorityClassName", "ClusterColocationProfile %s gives the pod the priority class %s, which does not exist: create it, or name another in the profile", profile.Name, shown(name))
 			return
 		}
-		// The API server works all three out of the class, and refuses others.
+		// The API server derives all three fields from the class, and refuses
+		// other values.
 		p.Spec.PriorityClassName, p.Spec.Priority = name, &class.Value
 		p.Spec.PreemptionPolicy = class.PreemptionPolicy
 	}
@@ -169,7 +170,7 @@ func apply(p *corev1.Pod, profile configv1alpha1.ClusterColocationProfile, class
 	}
 }
 
-// set puts entries into a map that may not be there yet.
+// set adds entries to a map, and creates the map if it is nil.
 func set(to *map[string]string, entries map[string]string) {
 	if len(entries) > 0 && *to == nil {
 		*to = map[string]string{}
@@ -177,8 +178,8 @@ func set(to *map[string]string, entries map[string]string) {
 	maps.Copy(*to, entries)
 }
 
-// copyKeys gives the value under one key to another. What is not there is not
-// copied.
+// copyKeys copies the value of each key of the mapping to another key. It skips
+// keys without a value.
 func copyKeys(of map[string]string, mapping map[string]string) {
 	for _, from := range slices.Sorted(maps.Keys(mapping)) {
 		if value, has := of[from]; has {
@@ -187,7 +188,8 @@ func copyKeys(of map[string]string, mapping map[string]string) {
 	}
 }
 
-// patch applies a strategic merge patch. What a pod is called stays.
+// patch applies a strategic merge patch, but keeps the name and namespace of
+// the pod.
 func patch(p *corev1.Pod, raw []byte) error {
 	text, err := json.Marshal(p)
 	if err != nil {
@@ -206,7 +208,7 @@ func patch(p *corev1.Pod, raw []byte) error {
 	return nil
 }
 
-// ValidateProfile checks a profile as it is written. classes are the priority
+// ValidateProfile checks a profile that a user writes. classes are the priority
 // classes of the cluster by name.
 func ValidateProfile(p *configv1alpha1.ClusterColocationProfile, classes map[string]schedulingv1.PriorityClass) Verdict {
 	var v Verdict
@@ -223,7 +225,7 @@ func ValidateProfile(p *configv1alpha1.ClusterColocationProfile, classes map[str
 	}
 	if name := p.Spec.PriorityClassName; name != "" {
 		if _, known := classes[name]; !known {
-			v.warn("there is no priority class %s yet: pods that match are refused until there is", shown(name))
+			v.warn("priority class %s does not exist yet: pods that match are refused until it exists", shown(name))
 		}
 	}
 	if len(p.Spec.Patch.Raw) > 0 {

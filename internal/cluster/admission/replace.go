@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// replace renames resources as the pod's annotation says.
+// replace renames resources by the annotation AnnotationReplace of the pod.
 func replace(p *corev1.Pod, v *Verdict) {
 	text, asked := p.Annotations[AnnotationReplace]
 	if !asked {
@@ -47,10 +47,10 @@ func rename(of corev1.ResourceList, from, to corev1.ResourceName, isDefault bool
 			return
 		}
 	case to != "" && q.IsZero():
-		return // 0 is nothing
+		return // 0 means no amount
 	case to != "":
 		if q.Sign() < 0 || countsCPU(from) && q.Cmp(mostOf(from)) > 0 {
-			return // refused by name later
+			return // counted refuses it later
 		}
 		of[to] = inUnitOf(q, from, to)
 	}
@@ -80,7 +80,7 @@ func mostOf(cpu corev1.ResourceName) resource.Quantity {
 	return mostCPUs
 }
 
-// inUnitOf is an amount under another name.
+// inUnitOf converts an amount from the unit of one resource to that of another.
 func inUnitOf(q resource.Quantity, from, to corev1.ResourceName) resource.Quantity {
 	switch {
 	case from == native.cpu && inMilli(to):

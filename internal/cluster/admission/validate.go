@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// ValidateCreate says what stands against a pod that is to be created, as Mutate
-// and all others left it.
+// ValidateCreate checks a new pod after Mutate and all other webhooks have
+// changed it.
 func ValidateCreate(p *corev1.Pod) Verdict {
 	var v Verdict
 	if mirrors(p) {
@@ -35,8 +35,8 @@ func ValidateCreate(p *corev1.Pod) Verdict {
 	return v
 }
 
-// ValidateUpdate says what stands against a change of a pod. What was in the pod
-// before is not judged again: it may be older than the rule.
+// ValidateUpdate checks a change of a pod. It does not check unchanged values
+// again, because the pod may be older than a rule.
 func ValidateUpdate(old, p *corev1.Pod) Verdict {
 	var v Verdict
 	for _, key := range []string{kube.LabelQOSClass, kube.LabelPriorityClass, kube.LabelSubPriority} {
@@ -52,7 +52,7 @@ func ValidateUpdate(old, p *corev1.Pod) Verdict {
 	return v
 }
 
-// same refuses that a key changes that a node decides by when the pod starts.
+// same refuses a change of a key that a node reads only when the pod starts.
 func (v *Verdict) same(field string, old, now map[string]string, key string) {
 	was, had := old[key]
 	is, has := now[key]
@@ -75,9 +75,8 @@ func orNone(s string) string {
 	return s
 }
 
-// words refuses labels and annotations that cannot be read; of a pod that was
-// there before, those that changed. What can be read and is not acted on is a
-// warning.
+// words refuses labels and annotations that cannot be read; in an update, only
+// those that changed. It warns about those that Tenon can read but ignores.
 func (v *Verdict) words(p, old *corev1.Pod) {
 	_, faults := kube.OverridesOf(p)
 	for _, f := range slices.Concat(kube.Faults(p), faults) {
@@ -87,7 +86,7 @@ func (v *Verdict) words(p, old *corev1.Pod) {
 			text, field = p.Annotations[f.Key], annotation(f.Key)
 		}
 		if f.Key == kube.AnnotationExtended && field == annotation(f.Key) && old == nil && kube.Class(p) == node.BE {
-			continue // Unbounded says it
+			continue // Unbounded checks this key
 		}
 		if old != nil && (old.Labels[f.Key] == text && labelled || old.Annotations[f.Key] == text && !labelled) {
 			continue
@@ -103,8 +102,9 @@ func (v *Verdict) words(p, old *corev1.Pod) {
 	}
 }
 
-// priority refuses classes and priorities that contradict each other. A pod of
-// class BE without any priority is accepted: that is how ACK's manifests are.
+// priority refuses a class and a priority that contradict each other. It
+// accepts a pod of class BE without any priority, because manifests for ACK
+// have none.
 func (v *Verdict) priority(p *corev1.Pod, class node.Class) {
 	priority := kube.Priority(p)
 	switch {
@@ -122,18 +122,18 @@ func priorityField(p *corev1.Pod) string {
 	return "spec.priorityClassName"
 }
 
-// wholeCPUs refuses work that is to have CPUs of its own and asks for a part of
-// one, or for none.
+// wholeCPUs refuses an LSR or LSE pod whose CPU request is not a whole number
+// or is 0.
 func (v *Verdict) wholeCPUs(p *corev1.Pod, class node.Class) {
 	asked := kube.Native(p).CPURequest.Or(0)
 	if asked <= 0 || asked%unit.CPUs(1) != 0 {
-		v.refuse("spec.containers.resources.requests[cpu]", "%v in all: a pod of class %s has CPUs of its own: want a whole number such as 2, or class LS", asked, class)
+		v.refuse("spec.containers.resources.requests[cpu]", "%v in total: a pod of class %s has exclusive CPUs: want a whole number such as 2, or class LS", asked, class)
 	}
 }
 
-// noBatch refuses batch resources in a pod that is not best-effort. That a class
-// is named and not guessed from the amounts keeps a slip of the pen in a service
-// from making it best-effort.
+// noBatch refuses batch resources in a pod that is not BE. The class must be
+// explicit: if amounts implied the class, a typing error could make a service
+// best-effort.
 func (v *Verdict) noBatch(p *corev1.Pod, class node.Class) {
 	problem := "batch resources are for class BE, and this pod names no class: add the label " + kube.LabelQOSClass + ": BE, or ask for cpu and memory"
 	if class != "" {
@@ -152,7 +152,7 @@ func (v *Verdict) noBatch(p *corev1.Pod, class node.Class) {
 	}
 }
 
-// mid warns that nobody offers mid resources, and refuses what means nothing.
+// mid warns that no node has mid resources, and refuses invalid amounts.
 func (v *Verdict) mid(p *corev1.Pod) {
 	for _, c := range places(p) {
 		for _, l := range c.lists() {
@@ -166,18 +166,18 @@ func (v *Verdict) mid(p *corev1.Pod) {
 	}
 }
 
-// A batch-cpu below leastCPU is less than the kernel can give out: 1 ms of
-// 100 ms (Documentation/scheduler/sched-bwc.rst). A container runtime needs
-// leastMemory to start anything.
+// A batch-cpu below leastCPU is less than the kernel can enforce: 1 ms of 100
+// ms (Documentation/scheduler/sched-bwc.rst). A container runtime needs
+// leastMemory to start any process.
 var (
 	leastCPU    = resource.MustParse("10")
 	leastMemory = resource.MustParse("6Mi")
 )
 
-// hints warns of what is allowed and most likely not meant.
+// hints warns about values that are allowed but probably not intended.
 func (v *Verdict) hints(p *corev1.Pod) {
 	if skipped(p) && kube.QOSClass(p) != corev1.PodQOSBestEffort {
-		v.warn("the pod keeps its own cpu and memory: it takes nothing from what is offered to batch work, and is not held with the best-effort work of its node")
+		v.warn("the pod keeps its own cpu and memory: it uses no batch resources, and the limits of the best-effort work of its node do not apply to it")
 	}
 	none := 0
 	for _, c := range places(p) {
@@ -186,7 +186,7 @@ func (v *Verdict) hints(p *corev1.Pod) {
 			none++
 		}
 		if cpu.Sign() > 0 && cpu.Cmp(leastCPU) < 0 {
-			v.warn("%s.limits[%s]: %s thousandths of a CPU is less than can be given out: 1k is one CPU", c.field, batch.cpu, cpu.String())
+			v.warn("%s.limits[%s]: %s thousandths of a CPU is less than the kernel can enforce: 1k is one CPU", c.field, batch.cpu, cpu.String())
 		}
 		if memory.Sign() > 0 && memory.Cmp(leastMemory) < 0 {
 			v.warn("%s.limits[%s]: %s bytes is too little to start anything: is a suffix such as Mi missing?", c.field, batch.memory, memory.String())
@@ -196,10 +196,10 @@ func (v *Verdict) hints(p *corev1.Pod) {
 			if memory.IsZero() {
 				n = batch.memory
 			}
-			v.warn("%s.limits[%s]: missing: only what holds all best-effort work together bounds it", c.field, n)
+			v.warn("%s.limits[%s]: missing: only the limit of all best-effort work of the node bounds it", c.field, n)
 		}
 	}
 	if none > 0 && !skipped(p) {
-		v.warn("%d of %d containers ask for no batch resources: the scheduler does not count them, and only what holds all best-effort work together bounds them", none, len(places(p)))
+		v.warn("%d of %d containers have no batch resources: the scheduler does not count them, and only the limit of all best-effort work of the node bounds them", none, len(places(p)))
 	}
 }

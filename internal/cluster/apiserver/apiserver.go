@@ -1,7 +1,6 @@
-// Package apiserver is the API server as the agent of one node sees it: the
-// few objects that concern the node, kept up to date by a watch, and the few
-// requests that the agent makes. It keeps no more of an object than the agent
-// reads.
+// Package apiserver is the agent's client of the API server: it watches the few
+// objects that concern one node, and makes the few requests of the agent. It
+// keeps only those fields of an object that the agent reads.
 package apiserver
 
 import (
@@ -17,14 +16,14 @@ import (
 )
 
 const (
-	// perSecond and burst bound the requests of one agent: a few watches, a
-	// report now and then, and at worst some dozens of evictions.
+	// perSecond and burst limit the requests of one agent: a few watches,
+	// reports, and at worst some dozens of evictions.
 	perSecond = 10
 	burst     = 20
-	// patience is how long one request may take that is not a watch.
+	// patience is the maximum time of a request other than a watch.
 	patience = 10 * time.Second
-	// evictPatience is the same bound for an eviction: the memory or CPU that
-	// it should free is needed now.
+	// evictPatience is the maximum time of an eviction request. It is shorter,
+	// because the node needs the memory or CPU of the pod now.
 	evictPatience = 2 * time.Second
 )
 
@@ -33,8 +32,8 @@ type Client struct {
 	rest rest.Interface
 }
 
-// Config returns the configuration of a kubeconfig file; with an empty path,
-// that of the service account of this process's pod.
+// Config returns the client configuration from a kubeconfig file. With an empty
+// path it returns the configuration of the service account of this pod.
 func Config(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig == "" {
 		config, err := rest.InClusterConfig()
@@ -50,8 +49,8 @@ func Config(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-// Open makes a client of a configuration, which it does not change. It opens no
-// connection yet.
+// Open makes a client from a configuration, which it does not change. It opens
+// no connection yet.
 func Open(config *rest.Config) (*Client, error) {
 	c := rest.CopyConfig(config)
 	c.QPS, c.Burst = perSecond, burst
@@ -62,7 +61,7 @@ func Open(config *rest.Config) (*Client, error) {
 	metav1.AddToGroupVersion(scheme, schemaV1)
 	c.APIPath, c.GroupVersion = "/api", &schemaV1
 	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	// Half the bytes of JSON, and decoded without reflection.
+	// Protobuf needs half the bytes of JSON, and decodes without reflection.
 	c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	c.ContentType = runtime.ContentTypeJSON
 	client, err := rest.RESTClientFor(c)
@@ -72,5 +71,5 @@ func Open(config *rest.Config) (*Client, error) {
 	return &Client{rest: client}, nil
 }
 
-// schemaV1 is the core group.
+// schemaV1 is the group and version of the core API.
 var schemaV1 = corev1.SchemeGroupVersion

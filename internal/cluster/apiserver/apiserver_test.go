@@ -61,7 +61,7 @@ func TestOneConfigMapIsWatchedAndNoOther(t *testing.T) {
 		}
 		return all[0].Data["a"]
 	}
-	eventually(t, "the server says that there is none", func() bool { all, known := w.Objects(); return known && len(all) == 0 })
+	eventually(t, "an empty list", func() bool { all, known := w.Objects(); return known && len(all) == 0 })
 	other := config(map[string]string{"a": "wrong"})
 	other.Name = "another"
 	s.Put(other)
@@ -76,7 +76,7 @@ func TestOneConfigMapIsWatchedAndNoOther(t *testing.T) {
 	s.Put(config(map[string]string{"a": "3"}))
 	eventually(t, "the next change", func() bool { return data() == "3" })
 	if n := changes.Load() - before; n != 1 {
-		t.Errorf("%d changes were told, and one was about the data", n)
+		t.Errorf("%d changes were reported, want 1", n)
 	}
 	s.Remove(config(nil))
 	eventually(t, "its end", func() bool { all, known := w.Objects(); return known && len(all) == 0 })
@@ -112,7 +112,7 @@ func TestWhatIsKnownOutlastsTheServer(t *testing.T) {
 	}
 	s.Away(false)
 	s.Put(config(map[string]string{"a": "2"}))
-	eventually(t, "the server again", func() bool {
+	eventually(t, "the server to answer again", func() bool {
 		all, _ := w.Objects()
 		_, err := w.Trouble()
 		return err == nil && all[0].Data["a"] == "2"
@@ -129,7 +129,7 @@ func TestAnEvictionSaysWhyItWasRefused(t *testing.T) {
 	for name, answer := range map[string]struct {
 		code  int
 		cause string
-		is    error // nil: another error
+		is    error // nil: any other error
 		gone  bool
 	}{
 		"a budget":         {429, string(policyv1.DisruptionBudgetCause), ErrBudget, false},

@@ -21,7 +21,7 @@ var ErrAbsent = errors.New("no such object")
 // ErrBudget means that a PodDisruptionBudget does not allow an eviction now.
 var ErrBudget = errors.New("a PodDisruptionBudget does not allow it now")
 
-// Apply declares, by server-side apply, the fields of the object at an absolute
+// Apply sets, by server-side apply, the fields of the object at an absolute
 // path such as /apis/tenon.sh/v1alpha1/nodereports/a/status. It takes over
 // fields that another field manager owns.
 func (c *Client) Apply(ctx context.Context, path, owner string, object any) error {
@@ -40,17 +40,17 @@ func (c *Client) Apply(ctx context.Context, path, owner string, object any) erro
 	return nil
 }
 
-// ErrDenied means that the API server does not know who asks, or that the one who
-// asks may not know.
+// ErrDenied means that the API server refuses the request: it does not know the
+// client (401), or the client lacks the permission (403).
 var ErrDenied = errors.New("denied")
 
-// Denied reports whether err says that the API server does not know who asks, or
-// that the one who asks may not.
+// Denied reports whether err is an answer of the API server with status 401 or
+// 403.
 func Denied(err error) bool { return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) }
 
 // Leaves reports whether a DaemonSet is being deleted, is gone, or no longer
-// selects a node whose labels it selected before. With ErrDenied this cannot be
-// known.
+// selects a node whose labels it selected before. The error ErrDenied means
+// that the client may not read this.
 func (c *Client) Leaves(ctx context.Context, namespace, name, node string) (bool, error) {
 	var set struct {
 		metav1.PartialObjectMetadata
@@ -88,7 +88,7 @@ func (c *Client) Leaves(ctx context.Context, namespace, name, node string) (bool
 	return false, nil
 }
 
-// Ends reports whether a namespace is on its way out, or gone.
+// Ends reports whether a namespace is being deleted or is gone.
 func (c *Client) Ends(ctx context.Context, namespace string) (bool, error) {
 	var n metav1.PartialObjectMetadata
 	switch err := c.get(ctx, "/api/v1/namespaces/"+namespace, &n); {
@@ -114,16 +114,18 @@ func (c *Client) get(ctx context.Context, path string, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// A PodName names one pod, and not another of the same name.
+// A PodName identifies one pod: the UID tells it from another pod of the same
+// name.
 type PodName struct {
 	Namespace, Name string
 	UID             types.UID
 }
 
-// Evict asks for the eviction of a pod, which respects its disruption budget
-// and the grace that it asks for. ErrBudget: not now. A pod that is gone is no
-// error. A conflict is one: it may be that another pod has the name now, but
-// webhooks and the writing of the budget's status answer so, too.
+// Evict requests the eviction of a pod. The eviction respects the disruption
+// budget and the grace period of the pod. ErrBudget means that the budget does
+// not allow it now. A pod that is gone is no error. A conflict is an error,
+// because it has several causes: another pod has the name now, a webhook
+// refused, or the status of the budget changed at the same time.
 func (c *Client) Evict(ctx context.Context, p PodName) error {
 	eviction := policyv1.Eviction{
 		TypeMeta:      metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"},
@@ -145,8 +147,8 @@ func (c *Client) Evict(ctx context.Context, p PodName) error {
 	return fmt.Errorf("evict pod %s/%s: %w", p.Namespace, p.Name, err)
 }
 
-// disrupts tells the refusal of a disruption budget from that of a busy server,
-// which has the same code.
+// disrupts tells the refusal by a disruption budget from the answer of a busy
+// server, because both have status 429.
 func disrupts(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Code != http.StatusTooManyRequests {
@@ -160,15 +162,15 @@ type Occurrence struct {
 	Pod     PodName
 	Node    string
 	Warning bool
-	Reason  string // one word: Evicted
+	Reason  string // one word, such as Evicted
 	Message string
 	At      time.Time
 }
 
-// mostMessage is how long the message of an Event may be, in bytes.
+// mostMessage is the maximum length of the message of an Event, in bytes.
 const mostMessage = 1024
 
-// Tell makes an Event of an occurrence.
+// Tell creates an Event from an occurrence.
 func (c *Client) Tell(ctx context.Context, o Occurrence) error {
 	at, kind := metav1.NewTime(o.At), corev1.EventTypeNormal
 	if o.Warning {
@@ -193,12 +195,12 @@ func (c *Client) Tell(ctx context.Context, o Occurrence) error {
 	err = c.rest.Post().Namespace(o.Pod.Namespace).Resource("events").SetHeader("Content-Type", "application/json").
 		Timeout(patience).Body(body).Do(ctx).Error()
 	if err != nil {
-		return fmt.Errorf("tell of %s of pod %s/%s in an event: %w", o.Reason, o.Pod.Namespace, o.Pod.Name, err)
+		return fmt.Errorf("create event %s for pod %s/%s: %w", o.Reason, o.Pod.Namespace, o.Pod.Name, err)
 	}
 	return nil
 }
 
-// clip cuts a text to at most n bytes, between characters.
+// clip cuts a text to at most n bytes, and does not cut inside a character.
 func clip(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -20,14 +20,15 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// An object is something that the API server has.
+// An object is an object of the Kubernetes API.
 type object interface {
 	runtime.Object
 	metav1.Object
 }
 
-// A Watch knows some objects of the API server. While that is away it knows
-// them as they were last. It is safe for concurrent use.
+// A Watch keeps a copy of some objects of the API server. If the server does
+// not answer, the copy keeps the last state. A Watch is safe for concurrent
+// use.
 type Watch[T object] struct {
 	what    string
 	source  *cache.ListWatch
@@ -39,12 +40,12 @@ type Watch[T object] struct {
 	mu      sync.Mutex
 	objects map[string]T
 	known   bool
-	heard   time.Time // when the server was last heard
-	trouble error     // nil: all is well
+	heard   time.Time // the time of the last answer
+	trouble error     // the error since then; nil if there is none
 }
 
-// Pods watches the pods that are bound to a node. Changed is called, from
-// another goroutine, when they are others.
+// Pods watches the pods that are bound to a node. It calls changed, from
+// another goroutine, after each change.
 func (c *Client) Pods(node string, keep func(*corev1.Pod), changed func()) *Watch[*corev1.Pod] {
 	w := newWatch(c, "pods", "", fields.OneTermEqualSelector("spec.nodeName", node), &corev1.Pod{}, changed)
 	w.keep = keep
@@ -57,7 +58,8 @@ func (c *Client) Node(name string, changed func()) *Watch[*corev1.Node] {
 	w.keep = func(n *corev1.Node) {
 		n.ManagedFields, n.Spec, n.Status = nil, corev1.NodeSpec{}, corev1.NodeStatus{}
 	}
-	// A kubelet writes the status of its node all day long.
+	// The kubelet writes the status of its node often; those changes do not
+	// count.
 	w.same = func(a, b *corev1.Node) bool {
 		return a.UID == b.UID && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
 	}
@@ -83,12 +85,12 @@ func newWatch[T object](c *Client, resource, namespace string, which fields.Sele
 
 // Run watches until ctx ends.
 func (w *Watch[T]) Run(ctx context.Context) {
-	quiet := logr.Discard() // trouble is ours to tell
+	quiet := logr.Discard() // the Watch reports errors itself
 	r := cache.NewReflectorWithOptions(noting[T]{w.source, w}, w.example, store[T]{w}, cache.ReflectorOptions{Name: w.what, Logger: &quiet})
 	r.RunWithContext(klog.NewContext(ctx, quiet))
 }
 
-// noting notes why the server does not answer.
+// A noting records the error of a failed list or watch.
 type noting[T object] struct {
 	*cache.ListWatch
 	w *Watch[T]
@@ -112,15 +114,16 @@ func (n noting[T]) note(ctx context.Context, err error) {
 	switch {
 	case err == nil:
 		n.w.heardNow()
-	// The server forgets old versions, and the objects are listed again.
+	// The server deletes old versions; the reflector then lists the objects
+	// again.
 	case apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || ctx.Err() != nil:
 	default:
 		n.w.trouble = err
 	}
 }
 
-// Objects are the objects as they were known last, sorted by namespace and
-// name, and whether they were known at all. The caller changes none of them.
+// Objects returns the last known objects, sorted by namespace and name, and
+// whether the server has listed them at all. The caller must not change them.
 func (w *Watch[T]) Objects() (all []T, known bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -129,8 +132,8 @@ func (w *Watch[T]) Objects() (all []T, known bool) {
 	return all, w.known
 }
 
-// Trouble says when the server was last heard, and why not since; nil: it is
-// heard.
+// Trouble returns the time of the last answer of the server, and the error
+// since then; nil if there is none.
 func (w *Watch[T]) Trouble() (heard time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -146,7 +149,7 @@ func (s store[T]) Add(o any) error    { return s.put(o) }
 func (s store[T]) Update(o any) error { return s.put(o) }
 func (s store[T]) Resync() error      { return nil }
 
-// Bookmark says that nothing is new.
+// Bookmark records that the server answered without a change.
 func (s store[T]) Bookmark(string) error {
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
@@ -154,13 +157,13 @@ func (s store[T]) Bookmark(string) error {
 	return nil
 }
 
-// heardNow notes that the server answers; w.mu is held.
+// heardNow records an answer of the server; the caller holds w.mu.
 func (w *Watch[T]) heardNow() { w.heard, w.trouble = time.Now(), nil }
 
 func (s store[T]) put(o any) error {
 	next, is := o.(T)
 	if !is {
-		return errors.New("the API server sent another kind of object than was asked for")
+		return errors.New("the API server sent an object of another kind than requested")
 	}
 	s.w.keep(next)
 	s.w.mu.Lock()
@@ -194,7 +197,7 @@ func (s store[T]) Delete(o any) error {
 	return nil
 }
 
-// Replace takes all objects as a list showed them.
+// Replace stores all objects of a list.
 func (s store[T]) Replace(all []any, _ string) error {
 	next := make(map[string]T, len(all))
 	for _, o := range all {

@@ -14,9 +14,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// read reads the annotation under a key, or under its name of before; the first
-// that is there counts. It is nil if there is none, or one with faults. Keys that
-// nobody knows are inert: they may be a newer version's.
+// read reads the annotation under the first of the keys that the pod has; the
+// later keys are old names. The result is nil if the pod has none of them, or
+// if the value has faults. read ignores unknown keys in the value, because a
+// later version may define them.
 func read[T any](p *corev1.Pod, keys ...string) (*T, string, []Fault) {
 	for _, key := range keys {
 		text, given := p.Annotations[key]
@@ -36,8 +37,8 @@ func read[T any](p *corev1.Pod, keys ...string) (*T, string, []Fault) {
 	return nil, "", nil
 }
 
-// burstOf is the annotation cpuBurst: the keys of cpu-burst-config that are about
-// one workload.
+// burstOf reads the annotation cpuBurst: those keys of cpu-burst-config that
+// concern one workload.
 func burstOf(p *corev1.Pod) (node.BurstOverride, []Fault) {
 	b, key, faults := read[config.Burst](p, AnnotationCPUBurst, AnnotationACKCPUBurst)
 	switch {
@@ -52,15 +53,16 @@ func burstOf(p *corev1.Pod) (node.BurstOverride, []Fault) {
 	}, faults
 }
 
-// podMemory is the annotation memoryQOS: a policy, and the keys of memoryQOS of
-// resource-qos-config.
+// podMemory is the content of the annotation memoryQOS: a policy, and the keys
+// of memoryQOS of resource-qos-config.
 type podMemory struct {
 	Policy node.Maybe[string] `json:"policy" oneof:"default none auto"`
 	config.MemoryQOS
 }
 
-// memoryOf: with the policy none, or switched off, nothing is done, and with auto
-// only what stands in the annotation, whatever the class has.
+// memoryOf reads the annotation memoryQOS. With the policy none or enable
+// false, Tenon does nothing for the pod. With auto, it uses only the values of
+// the annotation, and ignores the strategy of the class.
 func memoryOf(p *corev1.Pod) (node.MemoryOverride, []Fault) {
 	m, _, faults := read[podMemory](p, AnnotationMemoryQOS, AnnotationACKMemoryQOS)
 	switch {
@@ -74,8 +76,9 @@ func memoryOf(p *corev1.Pod) (node.MemoryOverride, []Fault) {
 	}, faults
 }
 
-// identityOf is the annotation cpuQOS, which counts for LS pods only: others are
-// as all of their class. Where it does not say enable, the pod is nothing special.
+// identityOf reads the annotation cpuQOS, which has an effect on LS pods only;
+// other pods have the identity of their class. Without enable, the identity is
+// IdentityNone.
 func identityOf(p *corev1.Pod, class node.Class) (node.Maybe[node.Identity], []Fault) {
 	none := node.Maybe[node.Identity]{}
 	q, key, faults := read[config.CPUQOS](p, AnnotationCPUQOS)
@@ -100,7 +103,7 @@ func identityOf(p *corev1.Pod, class node.Class) (node.Maybe[node.Identity], []F
 	return node.Some(v), faults
 }
 
-// blockIOOf is the annotation blkioQOS.
+// blockIOOf reads the annotation blkioQOS.
 func blockIOOf(p *corev1.Pod, class node.Class) ([]node.BlockIO, []Fault) {
 	q, key, faults := read[config.BlkIOQOS](p, AnnotationBlkIOQOS)
 	if q == nil || !q.Enable.Or(true) {
@@ -134,13 +137,14 @@ func blockIOOf(p *corev1.Pod, class node.Class) ([]node.BlockIO, []Fault) {
 	return all, faults
 }
 
-// wrong reports whether a value has a fault by which it does not count.
+// wrong reports whether one of the faults makes a value invalid.
 func wrong(faults []Fault) bool {
 	return slices.ContainsFunc(faults, func(f Fault) bool { return !f.Inert })
 }
 
-// shortest is the shorter of two targets in microseconds: the kernel has one for
-// both directions.
+// shortest returns the shortest of the targets, which are in microseconds. The
+// kernel has one latency target for reads and writes together. 0 means that
+// there is no target.
 func shortest(targets ...node.Maybe[int64]) time.Duration {
 	const most = int64(time.Hour / time.Microsecond)
 	least := int64(0)
@@ -152,7 +156,7 @@ func shortest(targets ...node.Maybe[int64]) time.Duration {
 	return time.Duration(min(least, most)) * time.Microsecond
 }
 
-// podResctrl is the annotation resctrl.
+// podResctrl is the content of the annotation resctrl.
 type podResctrl struct {
 	LLC struct {
 		Schemata struct {
@@ -174,8 +178,8 @@ type podResctrl struct {
 	} `json:"mb"`
 }
 
-// cacheOf is the annotation resctrl. A share of one cache alone is not told
-// apart: a control group of Tenon's has the same share of each.
+// cacheOf reads the annotation resctrl. It ignores the share of a single cache,
+// because a control group of Tenon has the same share of each cache.
 func cacheOf(p *corev1.Pod) (node.CacheOverride, []Fault) {
 	r, key, faults := read[podResctrl](p, AnnotationResctrl)
 	if r == nil {
@@ -214,16 +218,16 @@ func cacheOf(p *corev1.Pod) (node.CacheOverride, []Fault) {
 	return ask, faults
 }
 
-// The causes for which a pod may be evicted, and the names of the features of
-// the reference that do so.
+// evictors lists, for each cause of an eviction, the features of Koordinator
+// that evict for that cause.
 var evictors = map[string][]string{
 	"cpu":    {"BECPUEvict", "CPUEvict", "CPUAllocatableEvict"},
 	"memory": {"BEMemoryEvict", "MemoryEvict", "MemoryAllocatableEvict"},
 }
 
-// exemptFrom is the annotation eviction-policy: a list of the features that may
-// evict the pod; those that it does not name may not. Names of others' features
-// are others' business.
+// exemptFrom reads the annotation eviction-policy, a list of the features that
+// may evict the pod. It returns the causes for which no feature is in the list.
+// It ignores unknown features.
 func exemptFrom(p *corev1.Pod) ([]string, []Fault) {
 	text, given := p.Annotations[AnnotationEvictionPolicy]
 	if !given {
@@ -242,8 +246,8 @@ func exemptFrom(p *corev1.Pod) ([]string, []Fault) {
 	return spared, nil
 }
 
-// Extended is the annotation extended-resource-spec: what the containers ask for
-// of batch resources, for those who cannot read the spec of the pod.
+// Extended reads the annotation extended-resource-spec: the batch resources of
+// each container, for programs that cannot read the spec of the pod.
 func Extended(p *corev1.Pod) (map[string]corev1.ResourceRequirements, []Fault) {
 	text, given := p.Annotations[AnnotationExtended]
 	if !given {

@@ -15,7 +15,7 @@ import (
 
 func percent(n int) node.Maybe[unit.Percent] { return node.Some(unit.Percent(n)) }
 
-// overrides reads the annotations of a pod of a class, and its faults.
+// overrides reads the annotations of a pod of a class, and the faults in them.
 func overrides(class node.Class, annotations ...string) (node.Overrides, []string) {
 	p := pod("p", label(LabelQOSClass, string(class)))
 	for i := 0; i < len(annotations); i += 2 {
@@ -49,7 +49,7 @@ func TestCPUBurstByAnnotation(t *testing.T) {
 		}
 	}
 	got, faults := overrides(node.LS, AnnotationCPUBurst, `{"policy":"none"}`, AnnotationACKCPUBurst, `{"policy":"auto"}`)
-	checkAsks(t, "the key of today goes first", node.Overrides{Burst: node.BurstOverride{Policy: node.BurstNone}}, got, faults)
+	checkAsks(t, "the present key takes precedence", node.Overrides{Burst: node.BurstOverride{Policy: node.BurstNone}}, got, faults)
 }
 
 func TestMemoryQOSByAnnotation(t *testing.T) {
@@ -85,7 +85,8 @@ func TestCPUQOSByAnnotation(t *testing.T) {
 	if got, faults := overrides(node.LS, AnnotationCPUQOS, `{"enable":true,"groupIdentity":3}`); got.Identity.Known() || !slices.Equal(faults, []string{"koordinator.sh/cpuQOS: groupIdentity: 3: want a whole number from -1 to 2"}) {
 		t.Errorf("3: %v, %q", got.Identity, faults)
 	}
-	// The reference takes -1 of any pod: it counts as 0, and nobody is refused.
+	// Koordinator accepts -1 on any pod. Tenon treats it as 0, and does not
+	// refuse the pod.
 	if got, faults := overrides(node.LS, AnnotationCPUQOS, `{"enable":true,"groupIdentity":-1}`); got.Identity != node.Some(node.IdentityNone) ||
 		!slices.Equal(faults, []string{"koordinator.sh/cpuQOS: groupIdentity: -1 counts as 0 for this pod: only BE yields"}) {
 		t.Errorf("-1: %v, %q", got.Identity, faults)
@@ -95,14 +96,15 @@ func TestCPUQOSByAnnotation(t *testing.T) {
 	}
 }
 
-// What Koordinator takes and nothing acts on here must not get a pod refused.
+// Values that Koordinator accepts and Tenon ignores must not make a webhook
+// refuse a pod.
 func TestWhatNothingActsOnIsToldFromWhatIsWrong(t *testing.T) {
 	for key, text := range map[string]string{
-		AnnotationCPUQOS:   `{"enable":true,"groupIdentity":1}`, // on a pod that is not LS
+		AnnotationCPUQOS:   `{"enable":true,"groupIdentity":1}`, // the pod is BE, and the annotation counts only on LS pods
 		AnnotationCPUBurst: `{"sharePoolThresholdPercent":50}`,
 		AnnotationBlkIOQOS: `{"blocks":[{"name":"data","type":"podvolume"}]}`,
 		AnnotationResctrl:  `{"mb":{"schemataPerCache":[{"cacheID":0,"percent":20}]}}`,
-		// Keys of a version to come.
+		// A later version may define these keys.
 		AnnotationMemoryQOS:   `{"minLimitPercent":10,"tieredPercent":5}`,
 		AnnotationACKCPUBurst: `{"policy":"auto","tomorrow":{"a":1}}`,
 	} {
@@ -131,7 +133,7 @@ func TestBlkIOQOSByAnnotation(t *testing.T) {
 
 	got, _ = overrides(node.BE, AnnotationBlkIOQOS, `{"blocks":[{"type":"podvolume","name":"data","ioCfg":{}},{"name":"sda","ioCfg":{"readBPS":1}}]}`)
 	if len(got.IO) != 1 {
-		t.Errorf("a volume beside a device: %+v, want the device", got.IO)
+		t.Errorf("a volume and a device: %+v, want the device only", got.IO)
 	}
 	got, faults = overrides(node.BE, AnnotationBlkIOQOS, `{"blocks":[{"type":"podvolume","name":"data","ioCfg":{}},{"ioCfg":{"readBPS":1}},{"name":"sda","ioCfg":{"readBPS":1}}]}`)
 	if len(got.IO) != 0 || !slices.Equal(faults, []string{
@@ -159,7 +161,7 @@ func TestResctrlByAnnotation(t *testing.T) {
 			t.Errorf("%s: %q, want %q", text, faults, want)
 		}
 		if got.Cache != (node.CacheOverride{}) {
-			t.Errorf("%s counts in part: %+v", text, got.Cache)
+			t.Errorf("%s has a fault, and a part of it is used: %+v", text, got.Cache)
 		}
 	}
 }
@@ -215,8 +217,8 @@ func TestResourceSpecAndStatusAreRead(t *testing.T) {
 	}
 }
 
-// An annotation with faults does not count, all its faults are named, and the
-// others count.
+// An annotation with faults has no effect. Tenon reports all its faults, and
+// uses the other annotations of the pod.
 func TestAllFaultsOfAnAnnotationAreNamed(t *testing.T) {
 	got, faults := overrides(node.LS,
 		AnnotationCPUBurst, `{"policy":"sometimes","cpuBurstPercent":0,"cfsQuotaBurstPercent":99,"cfsQuotaBurstPeriodSeconds":-2}`,
@@ -281,8 +283,9 @@ func TestNamespacesGoAfterAnnotationsAndBeforeTheCluster(t *testing.T) {
 	}
 }
 
-// FuzzAnnotations: whatever stands in an annotation, what counts of it is within
-// the ranges, and a fault is one line that names its key.
+// FuzzAnnotations checks that, for any text in an annotation, each value that
+// Tenon uses is within its range, and that each fault is one line that names
+// its key.
 func FuzzAnnotations(f *testing.F) {
 	f.Add(`{"policy":"auto","cpuBurstPercent":200}`, `{"policy":"none"}`, `{"enable":true,"groupIdentity":1}`, `{"blocks":[{"name":"vda","ioCfg":{"readBPS":1}}]}`, `{"llc":{"schemata":{"range":[0,30]}}}`, `["BECPUEvict"]`, "LS")
 	f.Add(`null`, `[]`, `{"enable":null}`, `{"blocks":{}}`, `{"llc":{"schemata":{"range":[null,1e3]}}}`, `[null]`, "BE")
@@ -323,8 +326,9 @@ func FuzzAnnotations(f *testing.F) {
 	})
 }
 
-// FuzzPods: any amounts make workloads whose amounts are not below 0 and whose
-// limits, where all containers have one, hold those of each container.
+// FuzzPods checks that any amounts result in workloads with amounts of at least
+// 0. If all containers have a limit, no container limit exceeds the limit of
+// the pod.
 func FuzzPods(f *testing.F) {
 	f.Add(int64(1000), int64(1<<30), int64(500), int64(1<<20), true)
 	f.Add(int64(-5), int64(0), int64(1<<62), int64(1<<62), false)

@@ -6,14 +6,14 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// systemCritical is the priority from which on the pods are the node's own or
-// the cluster's (k8s.io/kubernetes/pkg/apis/scheduling: SystemCriticalPriority).
+// systemCritical is the lowest priority of pods that the node or the cluster
+// cannot work without (k8s.io/kubernetes/pkg/apis/scheduling:
+// SystemCriticalPriority).
 const systemCritical = 2000000000
 
-// Class is the class that a pod's owner gave it, by the label, or else by the
-// annotation of ACK before 0.8.0. It is empty if there is none, or a word that is
-// no class: Faults says so. A label without a word
-// is no class.
+// Class returns the class in the label of a pod, or else in the annotation of
+// ACK before 0.8.0. It is empty if the pod has neither, or if the value is not
+// a class; Faults reports the latter. An empty label counts as no label.
 func Class(p *corev1.Pod) node.Class {
 	if word, labelled := p.Labels[LabelQOSClass]; labelled {
 		return classOf(word)
@@ -21,16 +21,16 @@ func Class(p *corev1.Pod) node.Class {
 	return classOf(p.Annotations[AnnotationACKQOSClass])
 }
 
-// ClassWithDefault is Class; without one, a pod is LS if it is Guaranteed or
-// Burstable for Kubernetes, and BE if it is BestEffort, as on ACK. A BestEffort
-// pod that the node or the cluster cannot do without (such as kube-proxy) is
-// SYSTEM: nobody asked for it to give way.
+// ClassWithDefault returns Class. If that is empty, a pod is LS if its
+// Kubernetes QoS class is Guaranteed or Burstable, and BE if it is BestEffort,
+// as on ACK. A BestEffort pod with a system-critical priority, such as
+// kube-proxy, is SYSTEM, because it must not give way to other pods.
 func ClassWithDefault(p *corev1.Pod) node.Class {
 	class, _ := classAndRule(p)
 	return class
 }
 
-// classAndRule also says what gave the pod its class.
+// classAndRule returns the class of a pod, and a description of its source.
 func classAndRule(p *corev1.Pod) (node.Class, string) {
 	if c := Class(p); c != "" {
 		if _, labelled := p.Labels[LabelQOSClass]; labelled {
@@ -58,9 +58,10 @@ func classOf(word string) node.Class {
 	return ""
 }
 
-// QOSClass is the class that Kubernetes gives a pod, by which the kubelet places
-// its cgroup: as the status says, or worked out as the API server does
-// (k8s.io/kubernetes/pkg/apis/core/v1/helper/qos). Only cpu and memory count.
+// QOSClass returns the Kubernetes QoS class of a pod, which decides where the
+// kubelet places its cgroup. It comes from the status of the pod, or else from
+// the rules of the API server (k8s.io/kubernetes/pkg/apis/core/v1/helper/qos).
+// Only cpu and memory count.
 func QOSClass(p *corev1.Pod) corev1.PodQOSClass {
 	if p.Status.QOSClass != "" {
 		return p.Status.QOSClass
@@ -68,7 +69,7 @@ func QOSClass(p *corev1.Pod) corev1.PodQOSClass {
 	compute := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 	all := make([]corev1.ResourceRequirements, 0, len(p.Spec.Containers)+len(p.Spec.InitContainers))
 	if r := p.Spec.Resources; r != nil && (has(r.Requests, compute) || has(r.Limits, compute)) {
-		all = append(all, *r) // then those of the containers do not matter
+		all = append(all, *r) // amounts at pod level replace those of the containers
 	} else {
 		for _, c := range p.Spec.Containers {
 			all = append(all, c.Resources)
@@ -84,7 +85,7 @@ func QOSClass(p *corev1.Pod) corev1.PodQOSClass {
 			limit, limited := r.Limits[name]
 			request, requested := r.Requests[name]
 			if !requested {
-				request = limit // as the API server fills it in
+				request = limit // the API server fills in this default
 			}
 			guaranteed = guaranteed && limited && !limit.IsZero() && request.Cmp(limit) == 0
 		}

@@ -24,7 +24,8 @@ func TestClassOfAPodByTheAnnotationOfOldACK(t *testing.T) {
 	}
 }
 
-// BE alone is what ACK's pages show; the webhook of the reference refuses it.
+// The pages of ACK show pods with the class BE and no priority. The webhook of
+// Koordinator refuses such a pod.
 func TestBEWithoutPriorityIsAccepted(t *testing.T) {
 	p := pod("p", be, container("c", "", "batch-cpu=1k batch-memory=1Gi"))
 	w := one(t, p)

@@ -12,7 +12,8 @@ import (
 
 const root = "../../.."
 
-// testsOf are the names of all tests of the module, those of scenarios too.
+// testsOf returns the names of all tests of the module, including those of
+// scenarios.
 func testsOf(t *testing.T) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}
@@ -42,9 +43,9 @@ func testsOf(t *testing.T) map[string]bool {
 	return all
 }
 
-// TestCompatibilityPageTellsTheTruth: each test that the page names exists, each
-// row that says yes or read names one, and each word of the protocol that this
-// package knows has a row.
+// TestCompatibilityPageTellsTheTruth checks docs/compatibility.md: each test
+// that it names exists, each row with yes or read names a test, and each label,
+// annotation and resource of this package has a row.
 func TestCompatibilityPageTellsTheTruth(t *testing.T) {
 	data, err := os.ReadFile(root + "/docs/compatibility.md")
 	if err != nil {
@@ -69,9 +70,9 @@ func TestCompatibilityPageTellsTheTruth(t *testing.T) {
 		said := strings.TrimSpace(cells[min(1, len(cells)-1)])
 		switch {
 		case len(cells) == 4 && !slices.Contains([]string{"yes", "read", "not yet", "no"}, said):
-			t.Errorf("%s: %q is none of yes, read, not yet, no", strings.TrimSpace(cells[0]), said)
+			t.Errorf("%s: %q: want yes, read, not yet or no", strings.TrimSpace(cells[0]), said)
 		case len(names) == 0 && (len(cells) == 2 || said == "yes" || said == "read"):
-			t.Errorf("%s: no test shows it", strings.TrimSpace(cells[0]))
+			t.Errorf("%s: no test is named", strings.TrimSpace(cells[0]))
 		}
 	}
 	if rows < 50 {
@@ -95,7 +96,7 @@ func TestCompatibilityPageTellsTheTruth(t *testing.T) {
 		for _, m := range word.FindAllSubmatch(text, -1) {
 			words++
 			if !strings.Contains(page, "`"+string(m[1])+"`") {
-				t.Errorf("%s knows %s, of which the page says nothing", source, m[1])
+				t.Errorf("%s defines %s, which the page does not mention", source, m[1])
 			}
 		}
 	}

@@ -9,12 +9,12 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Starting returns a BE container that is about to be created, and its pod, as
-// Workloads will return them later: Tenon sets the same limits, and leaves the
-// same limits to the kubelet. The parameter spec is false if p comes from the
-// runtime, which knows only labels and annotations. Then only the resources in
-// the annotation extended-resource-spec are known. The result ours is false if
-// Tenon manages no limit of the container.
+// Starting returns a BE container that the runtime is about to create, and its
+// pod, as Workloads will return them later, so that Tenon sets the same limits
+// from the start and leaves the same limits to the kubelet. spec is false if p
+// comes from the runtime, which knows only labels and annotations; then only
+// the resources in the annotation extended-resource-spec are known. ours is
+// false if Tenon manages no limit of the container.
 func Starting(p *corev1.Pod, name string, spec bool) (w node.Workload, c node.Container, ours bool) {
 	if c := Class(p); c != node.BE && (c != "" || !spec || ClassWithDefault(p) != node.BE) {
 		return node.Workload{}, node.Container{}, false
@@ -34,18 +34,19 @@ func Starting(p *corev1.Pod, name string, spec bool) (w node.Workload, c node.Co
 	if !spec {
 		whole = own
 	}
-	// The kubelet enforces a limit under the native names. Without a limit of batch
-	// resources to put in its place it stays, and without the spec there may be one.
+	// The kubelet enforces a limit under the native names. Tenon replaces it
+	// only with a limit of batch resources. Without the spec, Tenon does not
+	// know whether there is a native limit, and leaves it to the kubelet.
 	native := amountsOf(of.Resources, nativeCPU, nativeMem)
 	cpu := whole.CPURequest.Known() && (own.CPULimit.Known() || spec && native.CPULimit.Or(0) == 0)
 	memory := whole.MemoryRequest.Known() && (own.MemoryLimit.Known() || spec && native.MemoryLimit.Or(0) == 0)
 	w = node.Workload{ID: node.WorkloadID(NameOf(p)), Class: node.BE, CPUManagedExternally: !cpu, MemoryManagedExternally: !memory}
-	told := !spec && own != (Amounts{}) // nothing else has to be known of it
+	told := !spec && own != (Amounts{}) // the annotation alone decides
 	return w, partOf(of, cpu, memory, said), cpu || memory || told
 }
 
-// partOf is a container with what it asks for: batch resources where the pod
-// asks for these, and native ones where it does not.
+// partOf returns a container with its amounts: batch resources if batchOfCPU or
+// batchOfMemory is true, else native ones.
 func partOf(c corev1.Container, batchOfCPU, batchOfMemory bool, said map[string]corev1.ResourceRequirements) node.Container {
 	each := choose(batchOfCPU, batchOfMemory, containerSum(c, batchCPU, batchMemory, said), containerSum(c, nativeCPU, nativeMem, nil))
 	return node.Container{
@@ -54,8 +55,8 @@ func partOf(c corev1.Container, batchOfCPU, batchOfMemory bool, said map[string]
 	}
 }
 
-// Shares are the CPU shares of cgroup v1 that a request stands for, as the
-// kubelet has it: 1024 for a CPU (k8s.io/kubernetes/pkg/kubelet/cm:
+// Shares returns the CPU shares of cgroup v1 for a request, by the formula of
+// the kubelet: 1024 for each CPU (k8s.io/kubernetes/pkg/kubelet/cm:
 // MilliCPUToShares).
 func Shares(request unit.MilliCPU) uint64 {
 	return uint64(min(max(int64(min(request, 1<<40))*1024/1000, unit.MinShares), unit.MaxShares))

@@ -11,7 +11,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A bound is what Tenon limits of a container.
+// A bound is the set of limits of a container that Tenon manages.
 type bound struct {
 	CPU, Memory bool
 	CPURequest  unit.MilliCPU
@@ -66,13 +66,13 @@ func TestAContainerIsBoundedByItsBatchResourcesBeforeItExists(t *testing.T) {
 		"an init container": {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}, Spec: spec}, "init", true,
 			bound{true, true, 250, node.Some[unit.MilliCPU](250), node.Some[unit.Bytes](1 << 30)}, true},
 		"whose limits the kubelet sets, beside one of batch resources": {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}, Spec: mixed}, "proxy", true, bound{}, false},
-		"of which the kubelet sets the memory alone":                   {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}, Spec: mixed}, "log", true, bound{CPU: true}, true},
+		"of which the kubelet sets only the memory":                    {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}, Spec: mixed}, "log", true, bound{CPU: true}, true},
 		"with limits of 0, which are none":                             {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}, Spec: mixed}, "zero", true, bound{CPU: true, Memory: true}, true},
 		"one that asks for nothing beside one that does":               {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}, Spec: spec}, "sidecar", true, bound{CPU: true, Memory: true}, true},
 		"without a label, as Kubernetes' BestEffort":                   {corev1.Pod{Spec: spec}, "main", true, bound{true, true, 2000, node.Some[unit.MilliCPU](2000), node.Some[unit.Bytes](3 << 30)}, true},
-		"by what the webhook wrote, for the runtime":                   {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be, Annotations: said}}, "main", false, one, true},
-		"of which the webhook wrote nothing":                           {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be, Annotations: said}}, "other", false, bound{}, false},
-		"of which nobody wrote anything":                               {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}}, "main", false, bound{}, false},
+		"by the annotation of the webhook, for the runtime":            {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be, Annotations: said}}, "main", false, one, true},
+		"that is not in the annotation of the webhook":                 {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be, Annotations: said}}, "other", false, bound{}, false},
+		"without any amounts":                                          {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}}, "main", false, bound{}, false},
 		"that is not in its pod":                                       {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}, Spec: spec}, "other", true, bound{}, false},
 		"of a service":                                                 {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{LabelQOSClass: "LS"}}, Spec: spec}, "main", true, bound{}, false},
 		"of BE without batch resources":                                {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: be}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}}}, "main", true, bound{}, false},

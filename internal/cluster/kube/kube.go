@@ -1,8 +1,8 @@
-// Package kube holds the words of the protocol between Kubernetes and Tenon:
-// labels, annotations and resources of a pod, where its cgroups are, and what it
-// is as a workload. The words are Koordinator's and ACK's, so that manifests
-// written for those work unchanged. Everything here is a pure function over the
-// values of the Kubernetes API: it asks nobody and waits for nothing.
+// Package kube defines how Kubernetes objects describe work to Tenon: the
+// labels, annotations and resources of a pod, the places of its cgroups, and
+// the workload that follows from it. The names are those of Koordinator and
+// ACK, so that manifests written for them work unchanged. All functions are
+// pure functions over values of the Kubernetes API.
 package kube
 
 import (
@@ -15,17 +15,19 @@ import (
 	"tenon.sh/tenon/internal/config"
 )
 
-// The labels of a pod.
+// Labels of a pod.
 const (
 	// LabelQOSClass names the class: LSE, LSR, LS, BE or SYSTEM.
 	LabelQOSClass = "koordinator.sh/qosClass"
-	// LabelPriorityClass names the priority class where that of the pod does not.
+	// LabelPriorityClass names the priority class. Without it, the priority of
+	// the pod decides.
 	LabelPriorityClass = "koordinator.sh/priority-class"
-	// LabelSubPriority orders pods of one priority: a whole number.
+	// LabelSubPriority orders pods of the same priority; the value is a whole
+	// number.
 	LabelSubPriority = "koordinator.sh/priority"
 )
 
-// The annotations of a pod.
+// Annotations of a pod.
 const (
 	AnnotationCPUBurst         = "koordinator.sh/cpuBurst"
 	AnnotationCPUQOS           = "koordinator.sh/cpuQOS"
@@ -39,26 +41,27 @@ const (
 	AnnotationResourceSpec     = "scheduling.koordinator.sh/resource-spec"
 	AnnotationResourceStatus   = "scheduling.koordinator.sh/resource-status"
 
-	// Those of ACK before 0.8.0.
+	// Annotations of ACK before 0.8.0.
 	AnnotationACKQOSClass  = "alibabacloud.com/qosClass"
 	AnnotationACKCPUBurst  = "alibabacloud.com/cpuBurst"
 	AnnotationACKMemoryQOS = "alibabacloud.com/memoryQOS"
 
-	// Those of the kubelet: the first names the pod of a file (a static pod) for
-	// which a pod of the API server stands, the second says where the kubelet has
-	// a pod from.
+	// Annotations of the kubelet. The first is on a mirror pod and names its
+	// static pod. The second names the source from which the kubelet has the
+	// pod.
 	annotationMirror = corev1.MirrorPodAnnotationKey
 	annotationHash   = "kubernetes.io/config.hash"
 	annotationSource = "kubernetes.io/config.source"
 )
 
-// A Fault is one thing wrong with a label or annotation of a pod. The value as a
-// whole then does not count; all else of the pod does.
+// A Fault is an error in a label or annotation of a pod. Tenon ignores the
+// whole value, and uses the rest of the pod.
 type Fault struct {
 	// Key is the label or annotation.
 	Key string
 	config.Fault
-	// Inert: it can be read, and nothing acts on it; the rest of the value counts.
+	// Inert means that Tenon can read the field but ignores it; the rest of the
+	// value has effect.
 	Inert bool
 }
 
@@ -82,12 +85,12 @@ func fieldFault(key, field, problem string) []Fault {
 	return []Fault{{Key: key, Fault: config.Fault{Field: field, Problem: problem}}}
 }
 
-// inert is a field that can be read and on which nothing acts.
+// inert returns the fault for a field that Tenon can read but ignores.
 func inert(key, field, problem string) []Fault {
 	return []Fault{{Key: key, Fault: config.Fault{Field: field, Problem: problem}, Inert: true}}
 }
 
-// wordFault is what is wrong with a word that is not one of those wanted.
+// wordFault returns the fault for a word that is not in the list; nil if it is.
 func wordFault(key, field, word string, want []string) []Fault {
 	if slices.Contains(want, word) {
 		return nil
@@ -96,7 +99,7 @@ func wordFault(key, field, word string, want []string) []Fault {
 	return fieldFault(key, field, fmt.Sprintf("%.64q: want one of %s", word, strings.Join(words, ", ")))
 }
 
-// NameOf is how sentences name a pod: "namespace/name".
+// NameOf returns the name of a pod for messages: "namespace/name".
 func NameOf(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
 
 // Ended reports whether all containers of a pod have ended for good.

@@ -8,31 +8,32 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Layout is where a kubelet puts the cgroups of pods. The zero Layout is a
-// kubelet with the driver cgroupfs and no root of its own.
+// A Layout describes where a kubelet creates the cgroups of pods. The zero
+// Layout is a kubelet with the driver cgroupfs and no cgroupRoot.
 type Layout struct {
-	// Systemd: the kubelet's cgroupDriver is systemd.
+	// Systemd means that the cgroupDriver of the kubelet is systemd.
 	Systemd bool
-	// Root is the kubelet's cgroupRoot: "/" or empty for none.
+	// Root is the cgroupRoot of the kubelet; "/" or empty means that it has
+	// none.
 	Root string
-	// QOSIdle: the weights of the cgroups of QoS classes are Tenon's to change,
-	// cpu.idle too. The kubelet writes them at its start and each minute, and the
-	// kernel refuses it a weight where cpu.idle is set.
+	// QOSIdle means that Tenon may change the weights of the cgroups of QoS
+	// classes, including cpu.idle. The kubelet writes these weights at its
+	// start and every minute; the kernel refuses the write if cpu.idle is set.
 	QOSIdle bool
 }
 
-// QOS is the cgroup that holds the pods of a QoS class; Guaranteed ones have
-// none of their own and lie in that of all pods.
+// QOS returns the cgroup that holds the pods of a QoS class. Guaranteed pods
+// have no such cgroup; theirs is the cgroup of all pods.
 func (l Layout) QOS(class corev1.PodQOSClass) node.CgroupPath { return l.path(qosNames(class)...) }
 
-// Pod is the cgroup of a pod.
+// Pod returns the cgroup of a pod.
 func (l Layout) Pod(p *corev1.Pod) node.CgroupPath {
 	return l.path(append(qosNames(QOSClass(p)), "pod"+UID(p))...)
 }
 
-// Container is the cgroup of a container of the pod with the given cgroup. The
-// id is as in the status of the pod, with the runtime in front: "containerd://…".
-// It is empty while the container has none.
+// Container returns the cgroup of a container in the cgroup of its pod. The id
+// is the one in the status of the pod, with the name of the runtime:
+// "containerd://…". The result is empty if the id is empty.
 func (l Layout) Container(pod node.CgroupPath, id string) node.CgroupPath {
 	runtime, name, _ := strings.Cut(id, "://")
 	if name == "" || strings.ContainsAny(name, "/\x00") {
@@ -48,9 +49,8 @@ func (l Layout) Container(pod node.CgroupPath, id string) node.CgroupPath {
 	return pod.Join(name)
 }
 
-// UID is the id of a pod in the names of its cgroups. A pod of a file has that of
-// the file's content, which for the pod of the API server that stands for it is
-// an annotation.
+// UID returns the id of a pod in the names of its cgroups. For a static pod, it
+// is the hash of the file, which its mirror pod has in an annotation.
 func UID(p *corev1.Pod) string {
 	if hash := p.Annotations[annotationMirror]; hash != "" {
 		return hash
@@ -71,10 +71,10 @@ func qosNames(class corev1.PodQOSClass) []string {
 	return []string{"kubepods"}
 }
 
-// path is the cgroup of the given names, from the kubelet's root down. With
-// systemd each level is a slice that has the names of those above it in its own,
-// and a dash in a name is written _ (k8s.io/kubernetes/pkg/kubelet/cm:
-// CgroupName.ToSystemd).
+// path returns the cgroup with the given names, from the cgroupRoot of the
+// kubelet down. With systemd, each level is a slice whose name begins with the
+// names of the slices above it, and a dash in a name becomes an underscore
+// (k8s.io/kubernetes/pkg/kubelet/cm: CgroupName.ToSystemd).
 func (l Layout) path(names ...string) node.CgroupPath {
 	var all []string
 	for _, n := range append(strings.Split(l.Root, "/"), names...) {
@@ -96,18 +96,18 @@ func (l Layout) path(names ...string) node.CgroupPath {
 	return p
 }
 
-// A Place is what the path of a cgroup says: of which pod, and of which
-// container.
+// A Place names the pod and the container of a cgroup.
 type Place struct {
-	// UID is that of the pod, as UID.
+	// UID is the id of the pod, as UID returns it.
 	UID string
-	// Container is the id of the container or sandbox, without its runtime; empty
-	// for the cgroup of the pod itself.
+	// Container is the id of the container or sandbox, without the name of the
+	// runtime. It is empty for the cgroup of the pod itself.
 	Container string
 }
 
-// ParsePath reads the path of a cgroup of a pod or of a container in one,
-// whatever the driver and the root; false: it is none of either.
+// ParsePath reads the pod and the container from the path of a cgroup, for each
+// driver and cgroupRoot. It returns false if the path is not the cgroup of a
+// pod or container.
 func ParsePath(path node.CgroupPath) (Place, bool) {
 	names := strings.Split(string(path), "/")
 	for i := len(names) - 1; i > 0 && i >= len(names)-2; i-- {
@@ -124,7 +124,8 @@ func ParsePath(path node.CgroupPath) (Place, bool) {
 	return Place{}, false
 }
 
-// podOf reads the id of a pod from the name of a cgroup and that above it.
+// podOf reads the id of a pod from the name of a cgroup and the name of its
+// parent.
 func podOf(name, above string) (string, bool) {
 	slice, systemd := strings.CutSuffix(name, ".slice")
 	if !systemd {
@@ -144,8 +145,9 @@ func podOf(name, above string) (string, bool) {
 	return "", false
 }
 
-// containerOf reads the id of a container from the name of its cgroup; empty if
-// it is none, as the processes that CRI-O keeps for a container.
+// containerOf reads the id of a container from the name of its cgroup. It is
+// empty if the cgroup is not a container, for example if it holds the monitor
+// process of CRI-O.
 func containerOf(name string) string {
 	scope, systemd := strings.CutSuffix(name, ".scope")
 	if i := strings.LastIndexByte(scope, '-'); i >= 0 {

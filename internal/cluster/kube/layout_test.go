@@ -79,7 +79,7 @@ func FuzzParsePath(f *testing.F) {
 			t.Errorf("%q is read as %+v", path, place)
 		}
 		if strings.ContainsAny(place.UID, "_.") {
-			return // systemd writes - as _, so this is no id of the kubelet's
+			return // systemd escapes a dash, so the kubelet never creates this name
 		}
 		for _, class := range []corev1.PodQOSClass{corev1.PodQOSGuaranteed, corev1.PodQOSBestEffort} {
 			for _, l := range []Layout{{}, {Systemd: true}} {

@@ -9,22 +9,23 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// PodConfigMap is the ConfigMap of ACK that switches features on and off by
-// namespace. It goes before what holds in the cluster, and annotations go before
-// it.
+// PodConfigMap is the name of the ConfigMap of ACK that enables and disables
+// features by namespace. It takes precedence over the settings of the cluster,
+// and the annotations of a pod take precedence over it.
 const PodConfigMap = "ack-slo-pod-config"
 
-// Namespaces is PodConfigMap.
+// Namespaces is the content of PodConfigMap.
 type Namespaces struct{ CPUBurst, MemoryQOS NamespaceRule }
 
-// A NamespaceRule switches a feature for the pods of some namespaces.
+// A NamespaceRule enables or disables a feature for the pods of some
+// namespaces.
 type NamespaceRule struct {
 	Enabled  []string `json:"enabledNamespaces"`
 	Disabled []string `json:"disabledNamespaces"`
 }
 
-// ParseNamespaces reads the data of PodConfigMap. A key with a fault says
-// nothing.
+// ParseNamespaces reads the data of PodConfigMap. It ignores a key with a
+// fault.
 func ParseNamespaces(data map[string]string) (Namespaces, []Fault) {
 	var n Namespaces
 	var all []Fault
@@ -48,9 +49,10 @@ func ParseNamespaces(data map[string]string) (Namespaces, []Fault) {
 	return n, all
 }
 
-// Apply fills in what the namespaces of workloads ask for them, where they do
-// not say it themselves: bursts of all kinds and the memory shares that are set
-// for the class, be they switched off there; or nothing.
+// Apply adds the settings of the namespace to each workload without overrides
+// of its own. An enabled feature is all kinds of CPU burst, or the memory
+// protection of the class even if the class disables it. A disabled feature is
+// off.
 func (n Namespaces) Apply(workloads []node.Workload) {
 	for i := range workloads {
 		w := &workloads[i]

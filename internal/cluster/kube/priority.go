@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A PriorityClass is one of Koordinator's four: a band of the priorities of
-// Kubernetes.
+// A PriorityClass is one of the four priority classes of Koordinator. Each is a
+// range of Kubernetes priorities.
 type PriorityClass string
 
 // The priority classes.
@@ -20,14 +20,15 @@ const (
 	PriorityFree  PriorityClass = "koord-free"
 )
 
-// PriorityClasses lists them from the highest down.
+// PriorityClasses lists the priority classes from the highest to the lowest.
 var PriorityClasses = []PriorityClass{PriorityProd, PriorityMid, PriorityBatch, PriorityFree}
 
-// A Band is the priorities of a class. Default is that of pods that are moved
-// into the class without a priority of their own.
+// A Band is the range of priorities of a class. Default is the priority of a
+// pod that gets the class without a priority of its own.
 type Band struct{ Lowest, Default, Highest int32 }
 
-// Bands are the bands of the classes; outside of them a pod has no class.
+// Bands are the ranges of the classes. A priority outside all of them has no
+// class.
 var Bands = map[PriorityClass]Band{
 	PriorityProd:  {9000, 9500, 9999},
 	PriorityMid:   {7000, 7500, 7999},
@@ -35,8 +36,8 @@ var Bands = map[PriorityClass]Band{
 	PriorityFree:  {3000, 3500, 3999},
 }
 
-// Priority is the priority class of a pod: by the label, or else by the band of
-// its priority; empty if it has none.
+// Priority returns the priority class in the label of a pod, or else the class
+// of its priority. It is empty if the pod has neither.
 func Priority(p *corev1.Pod) PriorityClass {
 	if word, labelled := p.Labels[LabelPriorityClass]; labelled {
 		if _, known := Bands[PriorityClass(word)]; known {
@@ -54,8 +55,8 @@ func Priority(p *corev1.Pod) PriorityClass {
 	return ""
 }
 
-// PriorityWithDefault is Priority; without one, it is batch for best-effort work
-// and prod for all other.
+// PriorityWithDefault returns Priority. If that is empty, it returns batch for
+// BE pods and prod for all others.
 func PriorityWithDefault(p *corev1.Pod) PriorityClass {
 	if c := Priority(p); c != "" {
 		return c
@@ -66,16 +67,16 @@ func PriorityWithDefault(p *corev1.Pod) PriorityClass {
 	return PriorityProd
 }
 
-// SubPriority orders pods of one priority; 0 if nothing is said.
+// SubPriority orders pods of the same priority; 0 if the label is absent.
 func SubPriority(p *corev1.Pod) (int, []Fault) { return whole32(p.Labels, LabelSubPriority) }
 
-// EvictionPriority orders pods before their priority: the lower is evicted
-// first; 0 if nothing is said.
+// EvictionPriority orders pods for eviction, before their priority: the pod
+// with the lower value is evicted first. It is 0 if the annotation is absent.
 func EvictionPriority(p *corev1.Pod) (int, []Fault) {
 	return whole32(p.Annotations, AnnotationEvictionPriority)
 }
 
-// whole32 reads an int32, which is what the API has for priorities.
+// whole32 reads an int32, the type of priorities in the API.
 func whole32(of map[string]string, key string) (int, []Fault) {
 	text, given := of[key]
 	if !given {
@@ -88,8 +89,8 @@ func whole32(of map[string]string, key string) (int, []Fault) {
 	return int(n), nil
 }
 
-// priorityOf is the number by which a pod is ordered: its own, or where it has
-// none that of the class which its label names.
+// priorityOf returns the priority of a pod, or the default priority of the
+// class in its label if the pod has no priority.
 func priorityOf(p *corev1.Pod) int {
 	if p.Spec.Priority != nil {
 		return int(*p.Spec.Priority)

@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The resources that batch and mid work asks for. CPU is in thousandths of one:
-// "1k" is one CPU. Memory is in bytes.
+// The batch and mid resources. CPU is in thousandths of a CPU: "1k" is one CPU.
+// Memory is in bytes.
 const (
 	BatchCPU    corev1.ResourceName = "kubernetes.io/batch-cpu"
 	BatchMemory corev1.ResourceName = "kubernetes.io/batch-memory"
@@ -20,16 +20,16 @@ const (
 	MidMemory   corev1.ResourceName = "kubernetes.io/mid-memory"
 )
 
-// A kind is one resource under all its names. The first that a container has
-// counts.
+// A kind is one resource with all its names. The first name that a container
+// has takes precedence.
 type kind struct {
 	names []corev1.ResourceName
-	// milli: the number under these names is of thousandths.
+	// milli means that amounts under these names are in thousandths of a CPU.
 	milli bool
 }
 
-// The names of before are read like those of today: koordinator.sh/* of
-// Koordinator before 1.0, alibabacloud.com/* of ACK before 0.8.0.
+// The old names are also read: koordinator.sh/* of Koordinator before 1.0, and
+// alibabacloud.com/* of ACK before 0.8.0.
 var (
 	batchCPU    = kind{[]corev1.ResourceName{BatchCPU, "koordinator.sh/batch-cpu", "alibabacloud.com/reclaimed-cpu", "alibabacloud.com/reclaimed"}, true}
 	batchMemory = kind{[]corev1.ResourceName{BatchMemory, "koordinator.sh/batch-memory", "alibabacloud.com/reclaimed-memory"}, false}
@@ -39,13 +39,13 @@ var (
 	nativeMem   = kind{[]corev1.ResourceName{corev1.ResourceMemory}, false}
 )
 
-// IsBatch reports whether a resource is one of batch work, by today's names or
-// those of before.
+// IsBatch reports whether a resource is a batch resource, by a present or an
+// old name.
 func IsBatch(name corev1.ResourceName) bool {
 	return batchCPU.has(name) || batchMemory.has(name)
 }
 
-// BatchNames are all names under which batch work asks for something.
+// BatchNames returns all present and old names of the batch resources.
 func BatchNames() []corev1.ResourceName { return slices.Concat(batchCPU.names, batchMemory.names) }
 
 func (k kind) has(name corev1.ResourceName) bool {
@@ -57,8 +57,8 @@ func (k kind) has(name corev1.ResourceName) bool {
 	return false
 }
 
-// of is the amount in a list, in thousandths of a CPU or in bytes. What is
-// below 0 is none.
+// of returns the amount in a list, in thousandths of a CPU or in bytes. It is
+// absent if it is below 0.
 func (k kind) of(list corev1.ResourceList) node.Maybe[int64] {
 	for _, name := range k.names {
 		q, asked := list[name]
@@ -73,14 +73,15 @@ func (k kind) of(list corev1.ResourceList) node.Maybe[int64] {
 	return node.Maybe[int64]{}
 }
 
-// An Amounts is what a pod or container asks for of CPU and memory.
+// An Amounts holds the requests and limits of a pod or container for CPU and
+// memory.
 type Amounts struct {
 	CPURequest, CPULimit       node.Maybe[unit.MilliCPU]
 	MemoryRequest, MemoryLimit node.Maybe[unit.Bytes]
 }
 
-// amountsOf are the amounts of a container. What asks for a limit and no request
-// asks for as much, as the API server fills it in.
+// amountsOf returns the amounts of a container. A missing request is equal to
+// the limit; the API server has the same default.
 func amountsOf(r corev1.ResourceRequirements, cpu, memory kind) Amounts {
 	var a Amounts
 	a.CPULimit = as[unit.MilliCPU](positive(cpu.of(r.Limits)))
@@ -95,7 +96,7 @@ func amountsOf(r corev1.ResourceRequirements, cpu, memory kind) Amounts {
 	return a
 }
 
-// positive drops a limit of 0, which for the kubelet is none.
+// positive drops a limit of 0, because 0 is no limit to the kubelet.
 func positive(m node.Maybe[int64]) node.Maybe[int64] {
 	if m.Or(0) == 0 {
 		return node.Maybe[int64]{}
@@ -110,11 +111,11 @@ func as[T ~int64](m node.Maybe[int64]) node.Maybe[T] {
 	return node.Maybe[T]{}
 }
 
-// Native is what a pod asks for of cpu and memory, as the kubelet counts
-// (podSum).
+// Native returns the cpu and memory of a pod, counted like the kubelet counts
+// (see podSum).
 func Native(p *corev1.Pod) Amounts {
 	a := podSum(p, nativeCPU, nativeMem, nil, podOverhead(p))
-	if r := p.Spec.Resources; r != nil { // of the pod as a whole: these go first
+	if r := p.Spec.Resources; r != nil { // amounts at pod level replace the sum
 		whole := amountsOf(*r, nativeCPU, nativeMem)
 		over := podOverhead(p)
 		a.CPURequest, a.CPULimit = first(plusKnown(whole.CPURequest, over.CPURequest), a.CPURequest), first(plusKnown(whole.CPULimit, over.CPURequest), a.CPULimit)
@@ -124,34 +125,34 @@ func Native(p *corev1.Pod) Amounts {
 	return a
 }
 
-// Batch is what a pod asks for of the batch resources, counted in the same way.
-// A container whose spec has none of them has those of the annotation
-// extended-resource-spec.
+// Batch returns the batch resources of a pod, counted in the same way. If the
+// spec of a container has none, those of the annotation extended-resource-spec
+// count.
 func Batch(p *corev1.Pod) Amounts {
 	said, _ := Extended(p)
 	return podSum(p, batchCPU, batchMemory, said, podOverhead(p))
 }
 
-// Requested is what a pod requests of the batch resources as the kubelet counts
-// that admits it: by their names in node.status, which the older ones and the
-// annotation extended-resource-spec are not, and with an overhead under these
-// names only (k8s.io/component-helpers/resource: PodRequests).
+// Requested returns the batch resources that the kubelet counts when it admits
+// a pod. It counts the names of node.status only: no old names, not the
+// annotation extended-resource-spec, and overhead only under these names
+// (k8s.io/component-helpers/resource: PodRequests).
 func Requested(p *corev1.Pod) (unit.MilliCPU, unit.Bytes) {
 	cpu, memory := kind{[]corev1.ResourceName{BatchCPU}, true}, kind{[]corev1.ResourceName{BatchMemory}, false}
 	a := podSum(p, cpu, memory, nil, amountsOf(corev1.ResourceRequirements{Requests: p.Spec.Overhead}, cpu, memory))
 	return a.CPURequest.Or(0), a.MemoryRequest.Or(0)
 }
 
-// Mid is what a pod asks for of the mid resources.
+// Mid returns the mid resources of a pod.
 func Mid(p *corev1.Pod) Amounts { return podSum(p, midCPU, midMemory, nil, podOverhead(p)) }
 
-// podSum adds up the containers of a pod. Init containers run one after the
-// other before the others, so the largest of them counts if it is more than
-// those together; but those that go on running (restartPolicy Always, "sidecars")
-// add to all that start after them (KEP-753). The overhead of the pod comes on
-// top. A limit counts only if every container has one: one without is bounded by
-// nothing, and so is the pod (k8s.io/kubernetes/pkg/kubelet/cm:
-// ResourceConfigForPod).
+// podSum adds up the amounts of the containers of a pod. Init containers run
+// one after the other before the main containers, so that the largest init
+// container counts if it exceeds the sum of the main containers. A sidecar (an
+// init container with restartPolicy Always) adds to all containers that start
+// after it (KEP-753). The overhead of the pod is added to the sum. The pod has
+// a limit only if each container has one, because a container without a limit
+// may use any amount (k8s.io/kubernetes/pkg/kubelet/cm: ResourceConfigForPod).
 func podSum(p *corev1.Pod, cpu, memory kind, said map[string]corev1.ResourceRequirements, over Amounts) Amounts {
 	var each []Amounts
 	var init []bool
@@ -171,7 +172,7 @@ func podSum(p *corev1.Pod, cpu, memory kind, said map[string]corev1.ResourceRequ
 	}
 }
 
-// containerSum are the amounts of one container.
+// containerSum returns the amounts of one container.
 func containerSum(c corev1.Container, cpu, memory kind, said map[string]corev1.ResourceRequirements) Amounts {
 	if a := amountsOf(c.Resources, cpu, memory); a != (Amounts{}) {
 		return a
@@ -179,17 +180,17 @@ func containerSum(c corev1.Container, cpu, memory kind, said map[string]corev1.R
 	return amountsOf(said[c.Name], cpu, memory)
 }
 
-// podOverhead is what the runtime itself takes for the pod (spec.overhead), in
-// the pod's own cgroup. It has the native names in every pod: that is how the
-// API server wants it, and how its RuntimeClass says it.
+// podOverhead returns the overhead of the runtime for a pod (spec.overhead),
+// which is charged to the cgroup of the pod. It has the native names in every
+// pod, because its RuntimeClass has them and the API server requires the same.
 func podOverhead(p *corev1.Pod) Amounts {
 	return amountsOf(corev1.ResourceRequirements{Requests: p.Spec.Overhead}, nativeCPU, nativeMem)
 }
 
-// sum adds up one amount of the containers, in the order in which they start.
-// With all, each must have it.
+// sum adds up one amount of the containers, in the order of their start. If all
+// is true, the sum is absent unless each container has the amount.
 func sum[T ~int64](each []Amounts, init []bool, all bool, over node.Maybe[T], of func(Amounts) node.Maybe[T]) node.Maybe[T] {
-	var running, most T // those that go on, and the most at any time
+	var running, most T // running: sidecars so far; most: the maximum at any time
 	some := false
 	for i, a := range each {
 		v, known := of(a).Value()
@@ -209,7 +210,8 @@ func sum[T ~int64](each []Amounts, init []bool, all bool, over node.Maybe[T], of
 	return node.Some(plus(max(running, most), over.Or(0)))
 }
 
-// plus adds amounts that are not below 0, up to the most that there is.
+// plus adds amounts of at least 0, and returns the greatest value of the type
+// if the sum overflows.
 func plus[T ~int64](a, b T) T {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -231,19 +233,19 @@ func first[T any](a, b node.Maybe[T]) node.Maybe[T] {
 	return b
 }
 
-// Weight is the share of contended CPU that a request stands for: 1024 shares
-// for a CPU, as the kubelet has it.
+// Weight returns the CPU weight for a request, by the formula of the kubelet:
+// 1024 shares for each CPU.
 func Weight(request unit.MilliCPU) unit.Weight {
 	return unit.WeightOfShares(int64(Shares(request)))
 }
 
-// CPUQuantity and MemoryQuantity print amounts as node.status and pods hold
-// them under the batch names.
+// CPUQuantity prints an amount of CPU as node.status and pods have it under the
+// batch name: in whole thousandths of a CPU.
 func CPUQuantity(m unit.MilliCPU) resource.Quantity {
 	return *resource.NewQuantity(int64(m), resource.DecimalSI)
 }
 
-// MemoryQuantity is an amount of memory in bytes.
+// MemoryQuantity prints an amount of memory in bytes.
 func MemoryQuantity(b unit.Bytes) resource.Quantity {
 	return *resource.NewQuantity(int64(b), resource.BinarySI)
 }

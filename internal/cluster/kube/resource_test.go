@@ -58,12 +58,12 @@ func TestMidResourcesAreWhatAServiceCountsOn(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if w := one(t, p); w.CPURequest != node.Some(unit.MilliCPU(1500)) || w.CPULimit.Known() {
-		t.Errorf("request %v, limit %v: nobody limits it", w.CPURequest, w.CPULimit)
+		t.Errorf("request %v, limit %v: want no limit", w.CPURequest, w.CPULimit)
 	}
 }
 
-// The numbers are those of the kubelet for the same pods: k8s.io/component-helpers
-// resource.PodRequests and PodLimits, and ResourceConfigForPod.
+// The expected values are those of the kubelet for the same pods: PodRequests
+// and PodLimits of k8s.io/component-helpers/resource, and ResourceConfigForPod.
 func TestAmountsAreCountedAsTheKubeletDoes(t *testing.T) {
 	const mi = 1 << 20
 	for name, c := range map[string]struct {
@@ -119,15 +119,15 @@ func TestOverheadOfABatchPodCounts(t *testing.T) {
 	if diff := cmp.Diff(amounts(1100, 1100, 1<<30+1<<20, 1<<30+1<<20), Batch(&p), exact); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	// A container without a limit leaves the pod without one, overhead or not.
+	// If a container has no limit, the pod has none, with or without overhead.
 	p = pod("p", be, container("a", "", ""), overhead("cpu=100m memory=1Mi"))
 	if got := Batch(&p); got != (Amounts{}) {
 		t.Errorf("a pod that asks for no batch resources: %+v", got)
 	}
 }
 
-// The numbers are those of the kubelet for the same pods: k8s.io/component-helpers
-// resource.PodRequests.
+// The expected values are those of the kubelet for the same pods: PodRequests
+// of k8s.io/component-helpers/resource.
 func TestWhatThePodRequestsIsWhatTheKubeletAdmitsItBy(t *testing.T) {
 	for name, c := range map[string]struct {
 		pod  corev1.Pod
@@ -161,7 +161,7 @@ func TestExtendedResourceSpecStandsInForTheSpec(t *testing.T) {
 	}
 }
 
-// cpu.shares of the reference: milli-request × 1024 / 1000, at least 2.
+// Koordinator computes cpu.shares as milli-request × 1024 / 1000, at least 2.
 func TestWeightOfABatchRequest(t *testing.T) {
 	for request, shares := range map[unit.MilliCPU]int64{0: 2, 1: 2, 2: 2, 1000: 1024, 1500: 1536, 1 << 50: unit.MaxShares} {
 		if got := Weight(request).Shares(); got != shares {

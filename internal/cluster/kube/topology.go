@@ -8,21 +8,22 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The policies of the annotation resource-spec.
+// The CPU policies of the annotation resource-spec.
 var (
 	bindPolicies      = []string{"", "Default", "FullPCPUs", "SpreadByPCPUs", "ConstrainedBurst"}
 	exclusivePolicies = []string{"", "None", "PCPULevel", "NUMANodeLevel"}
 )
 
-// A ResourceSpec is what the owner of a pod asks of its CPUs: the annotation
-// resource-spec.
+// A ResourceSpec is the content of the annotation resource-spec: the CPU
+// binding that the owner of a pod requests.
 type ResourceSpec struct {
 	RequiredCPUBindPolicy       string `json:"requiredCPUBindPolicy"`
 	PreferredCPUBindPolicy      string `json:"preferredCPUBindPolicy"`
 	PreferredCPUExclusivePolicy string `json:"preferredCPUExclusivePolicy"`
 }
 
-// ResourceSpecOf reads the annotation resource-spec; zero if there is none.
+// ResourceSpecOf reads the annotation resource-spec. The result is zero if the
+// pod has none.
 func ResourceSpecOf(p *corev1.Pod) (ResourceSpec, []Fault) {
 	text, given := p.Annotations[AnnotationResourceSpec]
 	if !given {
@@ -49,22 +50,24 @@ func ResourceSpecOf(p *corev1.Pod) (ResourceSpec, []Fault) {
 	return s, nil
 }
 
-// A ResourceStatus is what the scheduler chose for a pod: the annotation
-// resource-status.
+// A ResourceStatus is the content of the annotation resource-status: the choice
+// of the scheduler for a pod.
 type ResourceStatus struct {
-	// CPUs are its own; empty: none were chosen.
+	// CPUs are the exclusive CPUs of the pod; empty if the scheduler chose
+	// none.
 	CPUs unit.CPUSet
-	// NUMANodes are those whose resources it was given.
+	// NUMANodes are the NUMA nodes from which the pod has resources.
 	NUMANodes []NUMAResource
 }
 
-// NUMAResource is what a pod was given of one NUMA node.
+// NUMAResource is the amount of resources that a pod has from one NUMA node.
 type NUMAResource struct {
 	Node      int32               `json:"node"`
 	Resources corev1.ResourceList `json:"resources"`
 }
 
-// ResourceStatusOf reads the annotation resource-status; zero if there is none.
+// ResourceStatusOf reads the annotation resource-status. The result is zero if
+// the pod has none.
 func ResourceStatusOf(p *corev1.Pod) (ResourceStatus, []Fault) {
 	text, given := p.Annotations[AnnotationResourceStatus]
 	if !given {

@@ -12,18 +12,18 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Workloads makes workloads of the pods of a node, in the order of their names,
-// and remarks for the user: on what could not be read of a pod, and on pods that
-// cannot be had. exists says whether there is a cgroup; a pod without one has not
-// been started yet, or has ended.
+// Workloads returns the workloads of the pods of a node, sorted by name, and
+// remarks for the user about values that could not be read and combinations
+// that Tenon cannot enforce. exists reports whether a cgroup exists; a pod
+// without a cgroup has not started yet, or has ended.
 //
-// A pod is one workload. Best-effort work of a pod that asks for batch resources
-// is bounded by these, which the kubelet knows nothing of: the pod's cgroup, and
-// those of its containers, get weight, quota and memory limit from them. All
-// other limits are the kubelet's, and Tenon only adds to them. New containers get
-// their values when the runtime makes them, through NRI; where that is not there
-// or was missed, the loop puts them right, the pod before its containers where a
-// limit rises, and after them where it falls.
+// Each pod is one workload. If a BE pod has batch resources, Tenon derives the
+// weight, quota and memory limit of its cgroup and of the cgroups of its
+// containers from them, because the kubelet does not know these resources. The
+// kubelet enforces all other limits, and Tenon only adds to them. A new
+// container gets its limits from the runtime through NRI. If NRI is off or
+// missed the container, the loop sets them: the pod before its containers when
+// a limit rises, and after them when it falls.
 func Workloads(pods []corev1.Pod, l Layout, exists func(node.CgroupPath) bool) ([]node.Workload, []string) {
 	s := scene{layout: l, exists: exists, names: map[string]int{}}
 	for i := range pods {
@@ -52,18 +52,18 @@ func Workloads(pods []corev1.Pod, l Layout, exists func(node.CgroupPath) bool) (
 	return workloads, s.remarks
 }
 
-// A scene is the pods of a node.
+// A scene is the pods of a node, with the data that all workloads need.
 type scene struct {
 	layout  Layout
 	exists  func(node.CgroupPath) bool
 	pods    []*corev1.Pod
-	names   map[string]int // pods of one name: a new one may come while the old one ends
+	names   map[string]int // number of pods with a name; a new pod may start while the old one ends
 	only    map[node.CgroupPath]side
 	running int
 	remarks []string
 }
 
-// A side is what pods have in common that share a cgroup without harm.
+// A side is a group of classes whose pods may share a cgroup.
 type side string
 
 func sideOf(c node.Class) side {
@@ -76,7 +76,8 @@ func sideOf(c node.Class) side {
 	return "system"
 }
 
-// look finds on which side all pods of each QoS class are; "mixed" if on several.
+// look finds the side of the pods in each QoS cgroup; "mixed" if they belong to
+// several.
 func (s *scene) look() {
 	s.only = map[node.CgroupPath]side{}
 	for _, p := range s.pods {
@@ -122,9 +123,9 @@ func (s *scene) workload(p *corev1.Pod) (node.Workload, bool) {
 	return w, true
 }
 
-// root sets the contention root of the pod. BE pods that Kubernetes also counts
-// as best-effort share a cgroup as long as no other pod is in it. Every other
-// pod lies among services, so its own cgroup is its contention root.
+// root sets the contention root of the pod. BE pods with the Kubernetes QoS
+// class BestEffort share a contention root if their cgroup holds no other pods.
+// Each other pod is among services, so its own cgroup is its contention root.
 func (s *scene) root(p *corev1.Pod, w *node.Workload) {
 	kube := QOSClass(p)
 	level := s.layout.QOS(kube)
@@ -142,17 +143,17 @@ func (s *scene) root(p *corev1.Pod, w *node.Workload) {
 	}
 }
 
-// amounts sets the requests and limits of the pod and its containers, and which
-// component enforces them.
+// amounts sets the requests and limits of the pod and its containers, and the
+// component that enforces them.
 func (s *scene) amounts(p *corev1.Pod, w *node.Workload) {
 	native, batch := Native(p), Batch(p)
 	said, _ := Extended(p)
 	asksCPU, asksMemory := batch.CPURequest.Known(), batch.MemoryRequest.Known()
 	if mixed := asksCPU && native.CPURequest.Or(0) > 0 || asksMemory && native.MemoryRequest.Or(0) > 0; mixed {
-		s.remark(p, "asks for batch resources and for cpu or memory of its own: want either")
+		s.remark(p, "has batch resources and native cpu or memory: want only one kind")
 	}
 	if (asksCPU || asksMemory) && w.Class != node.BE {
-		s.remark(p, fmt.Sprintf("asks for batch resources and is %s: nobody enforces them", w.Class))
+		s.remark(p, fmt.Sprintf("has batch resources and class %s: Tenon enforces them only for class BE", w.Class))
 		asksCPU, asksMemory = false, false
 	}
 	own := choose(asksCPU, asksMemory, batch, native)
@@ -160,13 +161,14 @@ func (s *scene) amounts(p *corev1.Pod, w *node.Workload) {
 		own = orMid(own, Mid(p))
 	}
 	if w.Class == node.BE && !own.CPURequest.Known() {
-		own.CPURequest = node.Some[unit.MilliCPU](0) // it counts on nothing, which is something known
+		own.CPURequest = node.Some[unit.MilliCPU](0) // a BE pod without a request has a request of 0, not an unknown one
 	}
 	w.CPURequest, w.MemoryRequest = own.CPURequest, own.MemoryRequest
 	w.CPULimit, w.MemoryLimit = own.CPULimit, own.MemoryLimit
 	w.CPUManagedExternally, w.MemoryManagedExternally = !asksCPU, !asksMemory
-	// The pod itself keeps the kubelet's weight: since Kubernetes 1.36 the kubelet
-	// reads it back as a request for CPU, which would be taken from services.
+	// The pod itself keeps the weight of the kubelet: since Kubernetes 1.36 the
+	// kubelet reads the weight back as a CPU request, which would reduce the
+	// CPU that services may request.
 	for _, c := range statusesOf(p) {
 		path := s.layout.Container(w.Cgroup, c.id)
 		if path == "" || !s.exists(path) {
@@ -179,8 +181,8 @@ func (s *scene) amounts(p *corev1.Pod, w *node.Workload) {
 	slices.SortFunc(w.Containers, func(a, b node.Container) int { return strings.Compare(string(a.Cgroup), string(b.Cgroup)) })
 }
 
-// Natives is what the kubelet enforces in each cgroup of a pod: in the pod's own
-// and in those of its containers that have been started.
+// Natives returns the native amounts that the kubelet enforces in each cgroup
+// of a pod: its own, and those of the containers that have started.
 func Natives(p *corev1.Pod, l Layout) map[node.CgroupPath]Amounts {
 	pod := l.Pod(p)
 	all := map[node.CgroupPath]Amounts{pod: Native(p)}
@@ -192,7 +194,7 @@ func Natives(p *corev1.Pod, l Layout) map[node.CgroupPath]Amounts {
 	return all
 }
 
-// choose takes each resource from the batch amounts where the pod asks for them.
+// choose takes CPU and memory from the batch amounts or from the native ones.
 func choose(cpu, memory bool, batch, native Amounts) Amounts {
 	if cpu {
 		native.CPURequest, native.CPULimit = batch.CPURequest, batch.CPULimit
@@ -203,8 +205,9 @@ func choose(cpu, memory bool, batch, native Amounts) Amounts {
 	return native
 }
 
-// orMid fills in what a pod of the mid resources counts on. Their limits are not
-// enforced: a service is not limited by whom it did not ask.
+// orMid fills in missing requests from the mid resources. It does not copy
+// their limits, because the owner of a service did not set those as limits of
+// the service.
 func orMid(a, mid Amounts) Amounts {
 	a.CPURequest, a.MemoryRequest = first(a.CPURequest, mid.CPURequest), first(a.MemoryRequest, mid.MemoryRequest)
 	return a
@@ -217,7 +220,7 @@ func weightOf(request node.Maybe[unit.MilliCPU], asked bool) node.Maybe[unit.Wei
 	return node.Maybe[unit.Weight]{}
 }
 
-// A started container is one that the runtime knows.
+// A started container is one with an id from the runtime.
 type started struct {
 	spec corev1.Container
 	id   string
@@ -238,8 +241,8 @@ func statusesOf(p *corev1.Pod) []started {
 	return all
 }
 
-// OverridesOf is what the annotations of a pod ask for it, and what is wrong
-// with them. One that has a fault does not count; the others do.
+// OverridesOf returns the overrides in the annotations of a pod, and their
+// faults. An annotation with a fault has no effect; the others have.
 func OverridesOf(p *corev1.Pod) (node.Overrides, []Fault) {
 	var a node.Overrides
 	var faults, more []Fault
@@ -257,7 +260,7 @@ func OverridesOf(p *corev1.Pod) (node.Overrides, []Fault) {
 	return a, append(faults, more...)
 }
 
-// Faults is what is wrong with the other labels and annotations of a pod.
+// Faults returns the faults of the other labels and annotations of a pod.
 func Faults(p *corev1.Pod) []Fault {
 	var faults []Fault
 	classes := make([]string, len(node.Classes))
@@ -265,7 +268,7 @@ func Faults(p *corev1.Pod) []Fault {
 		classes[i] = string(c)
 	}
 	word, labelled := p.Labels[LabelQOSClass]
-	if labelled && word != "" { // without a word: as charts write a value that is not set
+	if labelled && word != "" { // charts write an empty label for a value that is not set
 		faults = wordFault(LabelQOSClass, "", word, classes)
 	} else if word, annotated := p.Annotations[AnnotationACKQOSClass]; annotated && !labelled {
 		faults = wordFault(AnnotationACKQOSClass, "", word, classes)

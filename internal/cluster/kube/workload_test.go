@@ -17,7 +17,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A pod in the making: what the tests say of one.
+// A making changes a pod for a test.
 type making func(*corev1.Pod)
 
 func pod(name string, made ...making) corev1.Pod {
@@ -34,7 +34,7 @@ func annotation(key, value string) making { return func(p *corev1.Pod) { p.Annot
 func priority(n int32) making             { return func(p *corev1.Pod) { p.Spec.Priority = &n } }
 func be(p *corev1.Pod)                    { p.Labels[LabelQOSClass] = "BE" }
 
-// list reads "cpu=500m memory=1Gi".
+// list reads a resource list such as "cpu=500m memory=1Gi".
 func list(text string) corev1.ResourceList {
 	l := corev1.ResourceList{}
 	for _, word := range strings.Fields(text) {
@@ -70,7 +70,7 @@ func everywhere(node.CgroupPath) bool { return true }
 
 var exact = cmp.Options{cmpopts.EquateEmpty(), cmp.Exporter(func(reflect.Type) bool { return true })}
 
-// one makes the workload of the only pod.
+// one returns the workload of a single pod.
 func one(t *testing.T, p corev1.Pod) node.Workload {
 	t.Helper()
 	all, remarks := Workloads([]corev1.Pod{p}, Layout{}, everywhere)
@@ -110,19 +110,19 @@ func TestABatchPodIsBoundedByItsBatchResources(t *testing.T) {
 func TestLimitsOfServicesAreTheKubelets(t *testing.T) {
 	w := one(t, pod("web", container("nginx", "cpu=500m memory=1Gi", "cpu=2 memory=2Gi")))
 	if w.Class != node.LS || !w.CPUManagedExternally || !w.MemoryManagedExternally || w.Weight.Known() {
-		t.Errorf("class %s, kept %v %v, weight %v: want LS, whose limits the kubelet enforces", w.Class, w.CPUManagedExternally, w.MemoryManagedExternally, w.Weight)
+		t.Errorf("class %s, managed externally %v %v, weight %v: want LS, whose limits the kubelet enforces", w.Class, w.CPUManagedExternally, w.MemoryManagedExternally, w.Weight)
 	}
 	if w.CPULimit != node.Some(unit.CPUs(2)) || w.CPURequest != node.Some(unit.MilliCPU(500)) || len(w.Containers) != 1 {
 		t.Errorf("limit %v, request %v, %d containers", w.CPULimit, w.CPURequest, len(w.Containers))
 	}
 }
 
-// A BE pod with cpu of its own lies among services, where the suppress of the
-// reference does not reach it.
+// A BE pod with native cpu has its cgroup among services. In Koordinator, CPU
+// suppress does not apply to it.
 func TestABEPodWithNativeCPUMeetsServicesByItself(t *testing.T) {
 	w := one(t, pod("encode", be, container("ffmpeg", "cpu=1 memory=1Gi", "")))
 	if w.Cgroup != "kubepods/burstable/poduid-encode" || w.ContentionRoot != w.Cgroup || w.IdleCgroup != "" || !w.CPUManagedExternally {
-		t.Errorf("%s meets others at %s, yields at %q, CPU kept %v", w.Cgroup, w.ContentionRoot, w.IdleCgroup, w.CPUManagedExternally)
+		t.Errorf("cgroup %s has contention root %s, idle cgroup %q, CPU managed externally %v", w.Cgroup, w.ContentionRoot, w.IdleCgroup, w.CPUManagedExternally)
 	}
 }
 
@@ -144,12 +144,12 @@ func TestWhereBestEffortPodsMeetServices(t *testing.T) {
 		all, _ := Workloads(c.pods, c.layout, everywhere)
 		i := slices.IndexFunc(all, func(w node.Workload) bool { return w.ID == "shop/encode" })
 		if i < 0 || all[i].ContentionRoot != c.meet || all[i].IdleCgroup != c.yields {
-			t.Errorf("%s: %+v; want meet %s, yields %s", name, all[i], c.meet, c.yields)
+			t.Errorf("%s: %+v; want contention root %s, idle cgroup %s", name, all[i], c.meet, c.yields)
 		}
 	}
 }
 
-// The reference forgets that pods end, and keeps their CPUs bound.
+// Koordinator keeps the CPUs of pods that have ended.
 func TestPodsThatHaveEndedAreNoWorkloads(t *testing.T) {
 	done, failed, run := pod("a"), pod("b"), pod("c")
 	done.Status.Phase, failed.Status.Phase = corev1.PodSucceeded, corev1.PodFailed
@@ -181,8 +181,8 @@ func TestTwoPodsOfOneNameAreTwoWorkloads(t *testing.T) {
 	}
 }
 
-// The kubelet lists the pod of a file with the id of its content, the API server
-// the pod that stands for it.
+// The kubelet lists a static pod with the hash of its file; the API server
+// lists its mirror pod.
 func TestAStaticPodIsOneWorkloadUnderItsHash(t *testing.T) {
 	mirror := pod("kube-apiserver", annotation("kubernetes.io/config.mirror", "8f3e"), annotation("kubernetes.io/config.hash", "8f3e"), annotation("kubernetes.io/config.source", "file"))
 	file := pod("kube-apiserver", annotation("kubernetes.io/config.hash", "8f3e"), annotation("kubernetes.io/config.source", "file"))
@@ -209,8 +209,8 @@ func TestMixedResourcesAreRemarkedUpon(t *testing.T) {
 		pod  corev1.Pod
 		want string
 	}{
-		"batch and native":  {pod("p", be, container("c", "cpu=1 batch-cpu=1k", "")), "pod shop/p: asks for batch resources and for cpu or memory of its own: want either"},
-		"batch of services": {pod("p", label(LabelQOSClass, "LS"), container("c", "", "batch-cpu=1k")), "pod shop/p: asks for batch resources and is LS: nobody enforces them"},
+		"batch and native":  {pod("p", be, container("c", "cpu=1 batch-cpu=1k", "")), "pod shop/p: has batch resources and native cpu or memory: want only one kind"},
+		"batch of services": {pod("p", label(LabelQOSClass, "LS"), container("c", "", "batch-cpu=1k")), "pod shop/p: has batch resources and class LS: Tenon enforces them only for class BE"},
 		"an unknown class":  {pod("p", label(LabelQOSClass, "be")), `pod shop/p: koordinator.sh/qosClass: "be": want one of LSE, LSR, LS, SYSTEM, BE`},
 		"a bad annotation":  {pod("p", annotation(AnnotationCPUBurst, `{"cpuBurstPercent":0}`)), "pod shop/p: koordinator.sh/cpuBurst: cpuBurstPercent: 0: want a whole number from 1 to 10000"},
 	} {

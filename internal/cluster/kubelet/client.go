@@ -1,6 +1,6 @@
-// Package kubelet asks the kubelet of a node, by its authenticated API, for the
-// node's pods and for how it lays out their cgroups. Where the kubelet refuses
-// or does not answer, the API server is asked in its place.
+// Package kubelet reads the pods of a node, and the layout of their cgroups,
+// from the authenticated API of the kubelet. If the kubelet refuses or does not
+// answer, the package reads the pods from the API server.
 package kubelet
 
 import (
@@ -22,35 +22,37 @@ import (
 const (
 	// Port is the port of the kubelet's authenticated API.
 	Port = 10250
-	// mostAnswer is the longest answer that is read, in bytes: some thousand
-	// pods.
+	// mostAnswer is the maximum length of an answer, in bytes: enough for some
+	// thousand pods.
 	mostAnswer = 64 << 20
-	// keptBuffer is how large a buffer is kept for the next answer.
+	// keptBuffer is the maximum size, in bytes, of the buffer that is kept for
+	// the next answer.
 	keptBuffer = 2 << 20
-	// answerWithin is how long the kubelet may take.
+	// answerWithin is the maximum time of an answer of the kubelet.
 	answerWithin = 5 * time.Second
 )
 
-// ErrRefused means that the kubelet answers but does not let this client in, or
-// does not offer the resource.
+// ErrRefused means that the kubelet answers but does not authorize this client,
+// or does not have the resource.
 var ErrRefused = errors.New("refused")
 
-// Options say where the kubelet is, and who asks.
+// Options contain the address of the kubelet and the credentials of the client.
 type Options struct {
 	// URL is the address of the kubelet, such as https://10.0.0.1:10250.
 	URL string
-	// CAFile has the certificate authority that signed the kubelet's
-	// certificate; empty: that of the API server. Insecure skips the check, for
-	// kubelets that have signed their certificates themselves.
+	// CAFile is a file with the certificate authority that signed the
+	// certificate of the kubelet. If it is empty, the authority of the API
+	// server counts. Insecure skips the check, for kubelets with self-signed
+	// certificates.
 	CAFile   string
 	Insecure bool
-	// As is the client configuration of the API server whose token or
+	// As is the client configuration of the API server; its token or
 	// certificate also authenticates to the kubelet. A token in a file is read
-	// again now and then.
+	// again from time to time.
 	As *rest.Config
 }
 
-// A Client asks one kubelet. One goroutine may use it at a time.
+// A Client reads from one kubelet. Only one goroutine may use it at a time.
 type Client struct {
 	url  string
 	http *http.Client
@@ -83,10 +85,9 @@ func Open(o Options) (*Client, error) {
 	return &Client{url: strings.TrimSuffix(o.URL, "/"), http: h}, nil
 }
 
-// Pods returns the pods that the kubelet runs or is about to run, static ones
-// included, in the form of Slim. Same means that they are those of the last
-// answer: the kubelet lists them in another order each time, so each pod is
-// compared by itself. The caller must not change the pods.
+// Pods returns the pods that the kubelet runs or is about to run, including
+// static pods, reduced by Slim. same reports whether the answer is byte for
+// byte equal to the last one. The caller must not change the pods.
 func (c *Client) Pods(ctx context.Context) (pods []corev1.Pod, same bool, err error) {
 	if err := c.read(ctx, "/pods"); err != nil {
 		return nil, false, err
@@ -126,23 +127,25 @@ func (c *Client) take(answer []byte) (pods []corev1.Pod, same bool, err error) {
 	return pods, false, nil
 }
 
-// Facts is how a kubelet sets its node up.
+// Facts holds the settings of a kubelet that matter to Tenon.
 type Facts struct {
 	// CgroupDriver is cgroupfs or systemd.
 	CgroupDriver string `json:"cgroupDriver,omitempty"`
-	// CgroupRoot is the cgroup below which kubepods is: / or a path.
+	// CgroupRoot is the parent cgroup of kubepods: / or a path.
 	CgroupRoot string `json:"cgroupRoot,omitempty"`
-	// CPUManagerPolicy is none or static: with static the kubelet writes the
+	// CPUManagerPolicy is none or static. With static, the kubelet writes the
 	// CPUs of containers itself.
 	CPUManagerPolicy string `json:"cpuManagerPolicy,omitempty"`
-	// ReservedCPUs are those on which a kubelet that binds CPUs lets no pod run
-	// (reservedSystemCPUs, where strict-cpu-reservation is on): a list such as 0-1.
+	// ReservedCPUs is the list of CPUs, such as 0-1, on which the kubelet runs
+	// no pod: reservedSystemCPUs, if the policy is static and
+	// strict-cpu-reservation is on.
 	ReservedCPUs string `json:"reservedCPUs,omitempty"`
-	// NoQuotas: the kubelet makes no quotas of CPU limits (cpuCFSQuota: false).
+	// NoQuotas means that the kubelet sets no quota for CPU limits
+	// (cpuCFSQuota: false).
 	NoQuotas bool `json:"noQuotas,omitempty"`
 }
 
-// Facts asks for the configuration in force.
+// Facts reads the configuration that the kubelet uses.
 func (c *Client) Facts(ctx context.Context) (Facts, error) {
 	if err := c.read(ctx, "/configz"); err != nil {
 		return Facts{}, err
@@ -171,7 +174,7 @@ func (c *Client) Facts(ctx context.Context) (Facts, error) {
 	return facts, nil
 }
 
-// read gets an answer into the buffer.
+// read reads an answer into the buffer.
 func (c *Client) read(ctx context.Context, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
@@ -203,7 +206,7 @@ func (c *Client) read(ctx context.Context, path string) error {
 	return nil
 }
 
-// letGo keeps no large buffer.
+// letGo frees the buffer if it is larger than keptBuffer.
 func (c *Client) letGo() {
 	if c.body.Cap() > keptBuffer {
 		c.body = bytes.Buffer{}

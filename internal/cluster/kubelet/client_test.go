@@ -19,14 +19,14 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A server is a kubelet that asks for a token and has signed its own
+// A server is a kubelet that requires a token and has a self-signed
 // certificate.
 type server struct {
 	*httptest.Server
 	token  atomic.Pointer[string]
 	answer atomic.Pointer[string]
-	status atomic.Int32           // in place of an answer; 0: none
-	more   atomic.Pointer[string] // of the configuration
+	status atomic.Int32           // status to answer with; 0: the normal answer
+	more   atomic.Pointer[string] // added to the configuration
 	asked  atomic.Int32
 }
 
@@ -82,7 +82,7 @@ func TestPodsComeWithoutWhatNobodyReads(t *testing.T) {
 	web := pods[0]
 	if web.Namespace != "shop" || web.Labels["koordinator.sh/qosClass"] != "LS" || web.Spec.Containers[0].Resources.Limits.Cpu().MilliValue() != 2000 ||
 		web.Status.ContainerStatuses[0].ContainerID != "containerd://0123abcd" || *web.Spec.TerminationGracePeriodSeconds != 30 || web.Status.QOSClass != "Burstable" {
-		t.Errorf("something that is read is missing: %+v", web)
+		t.Errorf("a field that the agent reads is missing: %+v", web)
 	}
 	text, err := json.Marshal(pods)
 	if err != nil {
@@ -140,7 +140,7 @@ func TestTheSameAnswerIsNotReadTwice(t *testing.T) {
 	text := strings.Replace(*s.answer.Load(), `"phase":"Pending"`, `"phase":"Running"`, 1)
 	s.answer.Store(&text)
 	if pods, same, err := c.Pods(context.Background()); err != nil || same || pods[2].Status.Phase != "Running" {
-		t.Errorf("a change was missed: same %v, %v", same, err)
+		t.Errorf("a change was not seen: same %v, %v", same, err)
 	}
 }
 
@@ -157,7 +157,7 @@ func TestWhoIsNotLetInIsRefused(t *testing.T) {
 	}
 	s.status.Store(500)
 	if _, err := s.open(t, "right", nil).Facts(context.Background()); err == nil || errors.Is(err, ErrRefused) {
-		t.Errorf("a kubelet in trouble does not refuse: %v", err)
+		t.Errorf("a failing kubelet: %v, want an error other than ErrRefused", err)
 	}
 }
 
@@ -165,10 +165,10 @@ func TestTheCertificateIsCheckedUnlessToldOtherwise(t *testing.T) {
 	s := serve(t)
 	stranger := s.open(t, "right", func(o *Options) { o.Insecure = false })
 	if _, _, err := stranger.Pods(context.Background()); err == nil {
-		t.Error("a certificate that nobody signed is taken")
+		t.Error("a self-signed certificate is accepted")
 	}
 	if s.asked.Load() != 0 {
-		t.Error("a token was shown to a kubelet that nobody knows")
+		t.Error("the token was sent to a kubelet with an unknown certificate")
 	}
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	signed := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
@@ -188,7 +188,7 @@ func TestFactsAreThoseOfTheConfigurationInForce(t *testing.T) {
 	if err != nil || facts != want {
 		t.Errorf("%+v, %v", facts, err)
 	}
-	// Without the option pods may have the CPUs that are reserved.
+	// Without this option, the kubelet lets pods run on the reserved CPUs.
 	for more, reserved := range map[string]string{
 		`,"reservedSystemCPUs":"0-1"`: "",
 		`,"reservedSystemCPUs":"0-1","cpuManagerPolicyOptions":{"strict-cpu-reservation":"false"}`: "",
@@ -230,7 +230,8 @@ func TestHalfAnAnswerIsNone(t *testing.T) {
 	}
 }
 
-// FuzzPods looks for an answer that does more than fail.
+// FuzzPods checks that an invalid answer results in an error without pods, and
+// without a panic.
 func FuzzPods(f *testing.F) {
 	text, err := os.ReadFile("testdata/pods.json")
 	if err != nil {
@@ -275,7 +276,8 @@ func TestAResizeThatIsNotAgreedToDoesNotCount(t *testing.T) {
 	}
 }
 
-// TestTheTokenGoesToNobodyElse: what listens at the kubelet's port may not be it.
+// TestTheTokenGoesToNobodyElse checks that the client follows no redirect:
+// another program may listen at the port of the kubelet.
 func TestTheTokenGoesToNobodyElse(t *testing.T) {
 	var got atomic.Pointer[string]
 	other := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -290,9 +292,9 @@ func TestTheTokenGoesToNobodyElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := c.Pods(t.Context()); err == nil || !strings.Contains(err.Error(), "302") {
-		t.Errorf("the answer of somebody else is taken: %v", err)
+		t.Errorf("the answer of the redirect target is accepted: %v", err)
 	}
 	if token := got.Load(); token != nil {
-		t.Errorf("somebody else was asked, with %q", *token)
+		t.Errorf("the redirect target got a request with %q", *token)
 	}
 }

@@ -5,9 +5,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Slim keeps of a pod only what the node's agent reads: its identity, labels
-// and annotations, the requests and limits of its containers, and where they
-// run. Of a pod of some 15 KiB about one is left.
+// Slim keeps only those fields of a pod that the agent reads: its identity,
+// labels and annotations, the requests and limits of its containers, and the
+// ids of its containers. About 1 KiB of some 15 KiB remains.
 func Slim(p *corev1.Pod) {
 	p.ManagedFields, p.Finalizers, p.GenerateName = nil, nil, ""
 	delete(p.Annotations, corev1.LastAppliedConfigAnnotation)
@@ -46,9 +46,9 @@ func SlimOfAPI(p *corev1.Pod) {
 	Slim(p)
 }
 
-// pending reports whether the kubelet has not agreed to a resize of a pod yet,
-// and may never do so: its spec then has the amounts that were requested, not
-// those that hold.
+// pending reports whether the kubelet has not accepted a resize of a pod yet.
+// It may never do so. Then the spec has the requested amounts, not the amounts
+// in force.
 func pending(p *corev1.Pod) bool {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodResizePending && c.Status == corev1.ConditionTrue {
@@ -58,7 +58,7 @@ func pending(p *corev1.Pod) bool {
 	return false
 }
 
-// hold makes the resources of containers those that hold.
+// hold replaces the resources in the spec of containers by those in force.
 func hold(all []corev1.Container, statuses []corev1.ContainerStatus) {
 	for _, s := range statuses {
 		for i := range all {

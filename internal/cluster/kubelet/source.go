@@ -12,36 +12,39 @@ import (
 )
 
 const (
-	// leastRest is the least time between two requests to the kubelet, however
-	// many cgroups come and go.
+	// leastRest is the minimum time between two requests to the kubelet,
+	// however often cgroups change.
 	leastRest = 500 * time.Millisecond
-	// hurriedRest is the same where a container waits for the answer: the container
-	// runtime gets no more than a fraction of a second for it.
+	// hurriedRest is the minimum time between two requests if a container waits
+	// for the answer. It is shorter, because the container runtime waits only a
+	// fraction of a second.
 	hurriedRest = 50 * time.Millisecond
-	// askAtLatest bounds the wait before a kubelet that did not answer is asked
-	// again.
+	// askAtLatest is the maximum time before the next request if the kubelet
+	// did not answer.
 	askAtLatest = 10 * time.Second
-	// onceMore is the time from an answer that Look asked for to the next
-	// request, because the cgroup of a container exists before its status.
+	// onceMore is the time from an answer to a request of Look until the next
+	// request. The second request is necessary because the cgroup of a
+	// container exists before its status.
 	onceMore = 2 * time.Second
-	// standIn is the silence of the kubelet after which the API server is
-	// asked. A restart of the kubelet takes less.
+	// standIn is the time without an answer of the kubelet after which the API
+	// server takes its place. A restart of the kubelet takes less.
 	standIn = 30 * time.Second
-	// factsEvery is the time between two reads of its configuration, because a
-	// restart may change it. After a failure it is factsAgain, because until
-	// then pods may be looked for in the wrong place.
+	// factsEvery is the time between two reads of the configuration of the
+	// kubelet, because a restart may change it. After a failure it is
+	// factsAgain, because until the next read Tenon may look for pods in the
+	// wrong cgroups.
 	factsEvery = 5 * time.Minute
 	factsAgain = 10 * time.Second
 )
 
-// A Kubelet returns the pods of its node. Client is the real one.
+// A Kubelet returns the pods of its node. Client is the real implementation.
 type Kubelet interface {
 	Pods(context.Context) (pods []corev1.Pod, same bool, err error)
 	Facts(context.Context) (Facts, error)
 }
 
-// A StandIn returns the pods of the node when the kubelet does not: the API
-// server. It runs only while it is needed.
+// A StandIn returns the pods of the node while the kubelet does not answer. The
+// real implementation watches the API server. It runs only while it is needed.
 type StandIn interface {
 	Run(context.Context)
 	Objects() (pods []*corev1.Pod, known bool)
@@ -50,23 +53,23 @@ type StandIn interface {
 
 // Known is the last answer about the pods of a node.
 type Known struct {
-	// Pods are the pods of that answer. They must not be changed.
+	// Pods are the pods of that answer. The caller must not change them.
 	Pods []corev1.Pod
-	// At is the time of the last answer, and From its source: "kubelet" or "API
-	// server". The zero At: there was no answer yet.
+	// At is the time of the last answer, and From is its source: "kubelet" or
+	// "API server". At is zero before the first answer.
 	At   time.Time
 	From string
-	// Facts are the kubelet's settings; the zero Facts until it has answered.
+	// Facts are the settings of the kubelet; zero before the first answer.
 	Facts Facts
-	// Trouble says why the pods are not asked for as they should be; empty: they
-	// are. Pods are then as old as At.
+	// Trouble is the error of the last request; empty if there was none. The
+	// pods then have the state of the time At.
 	Trouble string
 }
 
-// A Source keeps the answer about the pods up to date.
+// A Source keeps the list of pods up to date.
 type Source struct {
 	kubelet Kubelet
-	other   func(changed func()) StandIn // nil: there is no stand-in
+	other   func(changed func()) StandIn // makes the stand-in; nil: there is none
 	every   time.Duration
 	log     *slog.Logger
 	changed func()
@@ -76,27 +79,28 @@ type Source struct {
 	mu    sync.Mutex // guards known
 	known Known
 
-	// Run's own.
-	silent time.Time // since when the kubelet has not answered; zero: it does
-	facts  time.Time // when they were read
+	// Only Run uses the fields below.
+	silent time.Time // time since which the kubelet has not answered; zero: it answers
+	facts  time.Time // time of the last read
 	waited time.Duration
-	second StandIn // nil: not needed
+	second StandIn // the running stand-in; nil: it is not needed
 	stop   context.CancelFunc
 	over   sync.WaitGroup
 }
 
-// NewSource asks a kubelet every so often, and at once when Look says so.
-// Changed is called, from another goroutine, when the pods or the facts are
-// others. Other makes what stands in for the kubelet; nil: nothing does.
+// NewSource returns a source that reads the pods from a kubelet at an interval,
+// and at once after Look. It calls changed, from another goroutine, when the
+// pods or the facts have changed. other makes the stand-in for the kubelet; nil
+// means that there is none.
 func NewSource(k Kubelet, other func(changed func()) StandIn, every time.Duration, log *slog.Logger, changed func()) *Source {
 	return &Source{kubelet: k, other: other, every: every, log: log, changed: changed, ask: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
 }
 
-// Look has the pods asked for soon. It never waits.
+// Look requests a new list of pods. It returns at once.
 func (s *Source) Look() { wake(s.ask) }
 
-// Hurry makes the source ask for the pods at once, because a caller waits for
-// them. It returns at once.
+// Hurry requests a new list of pods without delay, because a container waits
+// for it. It returns at once.
 func (s *Source) Hurry() { wake(s.hurry) }
 
 func wake(c chan<- struct{}) {
@@ -113,7 +117,7 @@ func (s *Source) Known() Known {
 	return s.known
 }
 
-// Run asks until ctx ends.
+// Run reads the pods until ctx ends.
 func (s *Source) Run(ctx context.Context) {
 	defer s.over.Wait()
 	defer s.release()
@@ -156,7 +160,7 @@ func (s *Source) Run(ctx context.Context) {
 	}
 }
 
-// turn asks once, and returns how long to wait before the next time.
+// turn makes one request, and returns the time until the next.
 func (s *Source) turn(ctx context.Context) time.Duration {
 	now := time.Now()
 	pods, same, err := s.kubelet.Pods(ctx)
@@ -166,7 +170,7 @@ func (s *Source) turn(ctx context.Context) time.Duration {
 	if err == nil {
 		s.waited, s.silent = 0, time.Time{}
 		if s.second != nil {
-			s.log.Info("the kubelet tells its pods again")
+			s.log.Info("the kubelet lists its pods again")
 		}
 		s.release()
 		s.learn(ctx, now)
@@ -177,7 +181,7 @@ func (s *Source) turn(ctx context.Context) time.Duration {
 		s.silent = now
 	}
 	if s.other != nil && s.second == nil && (errors.Is(err, ErrRefused) || now.Sub(s.silent) >= standIn || s.unknown()) {
-		s.log.Warn("the kubelet does not tell its pods; the API server is asked in its place", "error", err)
+		s.log.Warn("the kubelet does not list its pods; reading them from the API server", "error", err)
 		s.replace(ctx)
 	}
 	s.stand(err)
@@ -187,7 +191,7 @@ func (s *Source) turn(ctx context.Context) time.Duration {
 
 func (s *Source) unknown() bool { return s.Known().At.IsZero() }
 
-// replace begins to ask the API server.
+// replace starts the stand-in.
 func (s *Source) replace(ctx context.Context) {
 	ctx, s.stop = context.WithCancel(ctx)
 	second := s.other(s.Look)
@@ -195,7 +199,7 @@ func (s *Source) replace(ctx context.Context) {
 	s.over.Go(func() { second.Run(ctx) })
 }
 
-// release ends that.
+// release stops the stand-in.
 func (s *Source) release() {
 	if s.second != nil {
 		s.stop()
@@ -203,7 +207,7 @@ func (s *Source) release() {
 	}
 }
 
-// stand takes the answer of the API server while the kubelet fails.
+// stand takes the pods from the stand-in while the kubelet fails.
 func (s *Source) stand(failed error) {
 	if s.second == nil {
 		s.troubled(failed.Error() + s.asOf())
@@ -213,10 +217,10 @@ func (s *Source) stand(failed error) {
 	heard, err := s.second.Trouble()
 	switch {
 	case !known && err != nil:
-		s.troubled(fmt.Sprintf("%v; and of the API server: %v%s", failed, err, s.asOf()))
+		s.troubled(fmt.Sprintf("%v; and from the API server: %v%s", failed, err, s.asOf()))
 		return
 	case !known:
-		return // it has just been asked
+		return // the stand-in has only just started
 	}
 	all := make([]corev1.Pod, len(pods))
 	for i, p := range pods {
@@ -224,20 +228,20 @@ func (s *Source) stand(failed error) {
 	}
 	next := Known{Pods: all, At: heard, From: "API server"}
 	if err == nil {
-		next.At = time.Now() // what it says it says at once
+		next.At = time.Now() // without an error, its list is current
 	} else {
-		next.Trouble = fmt.Sprintf("%v; and of the API server: %v", failed, err)
+		next.Trouble = fmt.Sprintf("%v; and from the API server: %v", failed, err)
 	}
 	s.take(next, false)
 }
 
-// asOf says how old what holds is.
+// asOf returns the age of the present list for a message.
 func (s *Source) asOf() string {
 	at := s.Known().At
 	if at.IsZero() {
 		return ""
 	}
-	return "; what was known at " + at.Format(time.TimeOnly) + " holds"
+	return "; using the pods known at " + at.Format(time.TimeOnly)
 }
 
 func (s *Source) troubled(text string) {
@@ -246,12 +250,12 @@ func (s *Source) troubled(text string) {
 	s.known.Trouble = text
 	s.mu.Unlock()
 	if before == "" {
-		s.log.Warn("the pods of this node are not told; what is known of them holds", "error", text)
+		s.log.Warn("cannot list the pods of this node; using the last list", "error", text)
 		s.changed()
 	}
 }
 
-// take makes an answer the last one.
+// take stores a new answer.
 func (s *Source) take(next Known, same bool) {
 	s.mu.Lock()
 	before := s.known
@@ -259,15 +263,15 @@ func (s *Source) take(next Known, same bool) {
 	s.known = next
 	s.mu.Unlock()
 	if before.Trouble != "" && next.Trouble == "" {
-		s.log.Info("the pods of this node are told again", "from", next.From)
+		s.log.Info("the pods of this node are listed again", "from", next.From)
 	}
 	if !same || before.From != next.From || (before.Trouble == "") != (next.Trouble == "") {
 		s.changed()
 	}
 }
 
-// learn reads the kubelet's configuration now and then. If the kubelet does not
-// offer it, the last one read stays.
+// learn reads the configuration of the kubelet at intervals. If the kubelet
+// does not provide it, the last configuration stays.
 func (s *Source) learn(ctx context.Context, now time.Time) {
 	if !s.facts.IsZero() && now.Sub(s.facts) < factsEvery {
 		return
@@ -281,7 +285,7 @@ func (s *Source) learn(ctx context.Context, now time.Time) {
 		if !errors.Is(err, ErrRefused) {
 			s.facts = now.Add(factsAgain - factsEvery)
 		}
-		s.log.Warn("the kubelet does not tell its configuration: the cgroups of pods are looked for in the usual places", "error", err)
+		s.log.Warn("the kubelet does not provide its configuration; looking for the cgroups of pods in the default places", "error", err)
 		return
 	}
 	s.mu.Lock()

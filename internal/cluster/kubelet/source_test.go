@@ -18,7 +18,7 @@ import (
 
 func podNamed(name string) corev1.Pod { return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}} }
 
-// A fake is a kubelet that says what it is told to.
+// A fake is a kubelet with answers that a test sets.
 type fake struct {
 	mu    sync.Mutex
 	names []string
@@ -48,7 +48,7 @@ func (f *fake) Pods(context.Context) ([]corev1.Pod, bool, error) {
 
 func (f *fake) Facts(context.Context) (Facts, error) { return Facts{CgroupDriver: "cgroupfs"}, nil }
 
-// A second is an API server in place of the kubelet.
+// A second is a stand-in for the kubelet.
 type second struct {
 	runs atomic.Int32
 	err  atomic.Pointer[error]
@@ -73,7 +73,7 @@ func (s *second) Trouble() (time.Time, error) {
 	return time.Now(), nil
 }
 
-// watch runs a source for the length of the test.
+// watch runs a source until the end of the test.
 func watch(t *testing.T, k Kubelet, other *second, every time.Duration) (*Source, func() int32) {
 	t.Helper()
 	var changes atomic.Int32
@@ -137,7 +137,7 @@ func TestWhatWasKnownHoldsWhileTheKubeletIsSilent(t *testing.T) {
 	k.set(nil, "a", "b")
 	eventually(t, "the kubelet again", func() bool { return s.Known().Trouble == "" && names(s.Known()) == "a b " })
 	if !s.Known().At.After(at) || changes() == before {
-		t.Error("nobody was told")
+		t.Error("changed was not called")
 	}
 }
 
@@ -159,7 +159,7 @@ func TestTheAPIServerStandsInForAKubeletThatRefuses(t *testing.T) {
 	s.Look()
 	eventually(t, "the trouble of both", func() bool { return s.Known().Trouble != "" })
 	if names(s.Known()) != "from-the-server " {
-		t.Error("with neither of them what was known is dropped")
+		t.Error("without any answer, the known pods are dropped")
 	}
 	k.set(nil, "b")
 	eventually(t, "the kubelet again", func() bool { return names(s.Known()) == "b " && s.Known().From == "kubelet" && s.Known().Trouble == "" })
@@ -174,11 +174,12 @@ func TestANodeThatNeverHeardOfPodsSaysSo(t *testing.T) {
 	s, _ := watch(t, k, other, time.Hour)
 	eventually(t, "the trouble", func() bool { return s.Known().Trouble != "" })
 	if !s.Known().At.IsZero() {
-		t.Error("it claims to know pods")
+		t.Error("pods are reported without any answer")
 	}
 }
 
-// mute tells its pods and not its configuration.
+// A mute is a kubelet that lists its pods but does not provide its
+// configuration.
 type mute struct {
 	fake
 	err error
@@ -191,8 +192,8 @@ func TestAConfigurationThatWasNotToldIsAskedForSoon(t *testing.T) {
 		err  error
 		wait time.Duration
 	}{
-		"a kubelet that starts":     {errors.New("connection refused"), factsAgain},
-		"a kubelet that forbids it": {ErrRefused, factsEvery},
+		"a kubelet that starts":  {errors.New("connection refused"), factsAgain},
+		"a kubelet that refuses": {ErrRefused, factsEvery},
 	} {
 		s := NewSource(&mute{err: c.err}, nil, time.Hour, slog.New(slog.DiscardHandler), func() {})
 		now := time.Now()
@@ -203,7 +204,7 @@ func TestAConfigurationThatWasNotToldIsAskedForSoon(t *testing.T) {
 	}
 }
 
-// asking notes when it is asked.
+// An asking records the time of each request.
 type asking struct {
 	mu    sync.Mutex
 	begun time.Time
@@ -219,18 +220,19 @@ func (a *asking) Pods(context.Context) ([]corev1.Pod, bool, error) {
 
 func (a *asking) Facts(context.Context) (Facts, error) { return Facts{CgroupDriver: "cgroupfs"}, nil }
 
-// TestWhoWaitsForAPodIsAnsweredSoon also where the kubelet has just been asked:
-// the container runtime waits for a fraction of a second.
+// TestWhoWaitsForAPodIsAnsweredSoon checks that Hurry gets an answer soon, even
+// just after another request, because the container runtime waits only a
+// fraction of a second.
 func TestWhoWaitsForAPodIsAnsweredSoon(t *testing.T) {
 	for name, x := range map[string]struct {
 		when  time.Duration
 		ask   func(*Source)
 		asked []time.Duration
 	}{
-		"a look just after a question":         {10 * time.Millisecond, (*Source).Look, []time.Duration{0, leastRest}},
-		"somebody waits just after a question": {10 * time.Millisecond, (*Source).Hurry, []time.Duration{0, hurriedRest}},
-		"somebody waits a little later":        {200 * time.Millisecond, (*Source).Hurry, []time.Duration{0, 200 * time.Millisecond}},
-		"somebody waits much later":            {900 * time.Millisecond, (*Source).Hurry, []time.Duration{0, 900 * time.Millisecond}},
+		"Look just after a request":  {10 * time.Millisecond, (*Source).Look, []time.Duration{0, leastRest}},
+		"Hurry just after a request": {10 * time.Millisecond, (*Source).Hurry, []time.Duration{0, hurriedRest}},
+		"Hurry a little later":       {200 * time.Millisecond, (*Source).Hurry, []time.Duration{0, 200 * time.Millisecond}},
+		"Hurry much later":           {900 * time.Millisecond, (*Source).Hurry, []time.Duration{0, 900 * time.Millisecond}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

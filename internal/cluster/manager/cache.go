@@ -18,7 +18,7 @@ import (
 func slimNode(o any) (any, error) {
 	n, is := o.(*corev1.Node)
 	if !is {
-		return o, nil // a tombstone
+		return o, nil // a tombstone of a deleted object
 	}
 	slim := &corev1.Node{ObjectMeta: slimMeta(&n.ObjectMeta)}
 	slim.Labels = n.Labels
@@ -50,7 +50,7 @@ func slimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion, CreationTimestamp: m.CreationTimestamp}
 }
 
-// slimReport keeps the promised and the published amounts.
+// slimReport keeps only the reported and the published amounts.
 func slimReport(o any) (any, error) {
 	r, is := o.(*v1alpha1.NodeReport)
 	if !is {
@@ -67,7 +67,7 @@ func slimReport(o any) (any, error) {
 	return slim, nil
 }
 
-// withoutManagers drops managedFields of any object.
+// withoutManagers removes managedFields from an object.
 func withoutManagers(o any) (any, error) {
 	if m, is := o.(metav1.Object); is {
 		m.SetManagedFields(nil)

@@ -15,53 +15,54 @@ import (
 	"time"
 )
 
-// The keys of the Secret. tls.crt and tls.key are those of kubernetes.io/tls.
+// Keys of the Secret. tls.crt and tls.key are those of type kubernetes.io/tls.
 const (
-	keyCA         = "ca.crt" // all that are trusted, the newest first
-	keyCAKey      = "ca.key" // that of the newest
+	keyCA         = "ca.crt" // all trusted CAs, the newest first
+	keyCAKey      = "ca.key" // key of the newest CA
 	keyServing    = "tls.crt"
 	keyServingKey = "tls.key"
 )
 
-// Lifetimes says how long certificates live. Each is renewed when two thirds of
-// its life are over.
+// Lifetimes are the validity periods of certificates. The manager renews a
+// certificate after two thirds of its period.
 type Lifetimes struct {
 	CA, Serving time.Duration
-	// Settle is the time in which every API server and every replica has learned
-	// of a change. A new CA signs nothing before, and an old one is trusted for
-	// as long after it was replaced.
+	// Settle is the time in which every API server and every replica sees a
+	// change of the Secret. A new CA signs nothing before this time is over. A
+	// replaced CA stays trusted for the same time.
 	Settle time.Duration
 }
 
-// DefaultLifetimes are those of an ordinary cluster.
+// DefaultLifetimes are the validity periods of a normal cluster.
 var DefaultLifetimes = Lifetimes{CA: 2 * 365 * 24 * time.Hour, Serving: 90 * 24 * time.Hour, Settle: 10 * time.Minute}
 
-// backdate is how far clocks may be behind the one that made a certificate.
+// backdate is the maximum time by which the clock of a client may be behind the
+// clock that made a certificate.
 const backdate = 5 * time.Minute
 
-// A pair is a certificate and its key.
+// A pair is a certificate with its key.
 type pair struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// made is when a certificate was made.
+// made returns the time at which the certificate was made.
 func (p pair) made() time.Time { return p.cert.NotBefore.Add(backdate) }
 
-// due is when it is to be renewed.
+// due returns the time at which the manager renews the certificate.
 func (p pair) due() time.Time { return p.made().Add(p.cert.NotAfter.Sub(p.made()) * 2 / 3) }
 
-// A chain is the content of the Secret.
+// A chain is the decoded content of the Secret.
 type chain struct {
 	ca      pair
-	older   []*x509.Certificate // trusted still
+	older   []*x509.Certificate // replaced CAs that are still trusted
 	serving pair
 }
 
-// renewed returns the Secret's data as it should be at a time, what was done
-// to it (empty: nothing), and when to look again. The order of steps keeps
-// every call working: a CA is trusted before it signs, and until what it signed
-// is out of use.
+// renewed returns the data that the Secret should have at a time, a description
+// of the change (empty: no change), and the time of the next check. The order
+// of steps keeps every connection working: a CA is trusted before it signs, and
+// stays trusted as long as a certificate that it signed is in use.
 func renewed(data map[string][]byte, now time.Time, life Lifetimes, names []string) (next map[string][]byte, done string, again time.Duration, err error) {
 	c := parseChain(data, now)
 	switch {
@@ -111,7 +112,7 @@ func join(a, b string) string {
 	return a + " and " + b
 }
 
-// trusted are all CAs, the newest first.
+// trusted returns all CAs, the newest first.
 func (c chain) trusted() []*x509.Certificate {
 	if c.ca.cert == nil {
 		return c.older
@@ -119,7 +120,7 @@ func (c chain) trusted() []*x509.Certificate {
 	return append([]*x509.Certificate{c.ca.cert}, c.older...)
 }
 
-// verifies reports whether clients that trust the CAs take the serving
+// verifies reports whether a client that trusts the CAs accepts the serving
 // certificate for all names.
 func (c chain) verifies(names []string, now time.Time) bool {
 	roots := x509.NewCertPool()
@@ -134,7 +135,8 @@ func (c chain) verifies(names []string, now time.Time) bool {
 	return true
 }
 
-// parseChain reads what can be read of the Secret. What cannot is made anew.
+// parseChain decodes the valid parts of the Secret. The manager makes the other
+// parts again.
 func parseChain(data map[string][]byte, now time.Time) chain {
 	var c chain
 	cas := parseCerts(data[keyCA])
@@ -206,7 +208,7 @@ func printKey(k *ecdsa.PrivateKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
 }
 
-// newCA makes an authority that signs serving certificates and nothing else.
+// newCA makes a CA that may sign only serving certificates.
 func newCA(now time.Time, life Lifetimes) (pair, error) {
 	template, key, err := template(now, life.CA, "tenon-manager-ca")
 	if err != nil {
@@ -217,8 +219,8 @@ func newCA(now time.Time, life Lifetimes) (pair, error) {
 	return sign(template, template, key, key)
 }
 
-// newServing makes a certificate for a server that is called by these names. It
-// never outlives its CA.
+// newServing makes a serving certificate for these DNS names. It expires no
+// later than its CA.
 func newServing(now time.Time, life Lifetimes, ca pair, names []string) (pair, error) {
 	template, key, err := template(now, life.Serving, names[0])
 	if err != nil {

@@ -12,8 +12,8 @@ var shortLives = Lifetimes{CA: 300 * time.Second, Serving: 60 * time.Second, Set
 
 var hookNames = []string{"tenon-manager.tenon-system.svc", "tenon-manager.tenon-system.svc.cluster.local"}
 
-// accepts reports whether a client that trusts one state of the Secret accepts
-// a server that serves another.
+// accepts connects a client that trusts one version of the Secret to a server
+// that serves another. It returns the error of the client.
 func accepts(t *testing.T, trusted, served map[string][]byte, now time.Time) error {
 	t.Helper()
 	p, err := tls.X509KeyPair(served[keyServing], served[keyServingKey])
@@ -22,15 +22,14 @@ func accepts(t *testing.T, trusted, served map[string][]byte, now time.Time) err
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(trusted[keyCA]) {
-		t.Fatalf("the CAs cannot be read: %s", trusted[keyCA])
+		t.Fatalf("cannot read the CAs: %s", trusted[keyCA])
 	}
 	_, err = p.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: hookNames[0], CurrentTime: now})
 	return err
 }
 
-// TestNoCallFailsWhileCertificatesAreRenewed walks through an hour in steps of a
-// second. Replicas and API servers learn of a change up to 9 seconds late, each
-// by itself.
+// TestNoCallFailsWhileCertificatesAreRenewed simulates an hour in steps of a
+// second. Each replica and each API server sees a change up to 9 seconds late.
 func TestNoCallFailsWhileCertificatesAreRenewed(t *testing.T) {
 	var history []map[string][]byte
 	var data map[string][]byte
@@ -88,7 +87,7 @@ func TestASecretThatCannotBeReadIsMadeAnew(t *testing.T) {
 		}
 	}
 	if _, done, again, _ := renewed(good, epoch.Add(time.Second), shortLives, hookNames); done != "" || again <= 0 {
-		t.Errorf("a good one is renewed: %q", done)
+		t.Errorf("a valid certificate is renewed: %q", done)
 	}
 	if _, done, _, _ := renewed(good, epoch.Add(15*time.Second), shortLives, []string{"other.example"}); done != "made a serving certificate" {
 		t.Errorf("another name: %q", done)

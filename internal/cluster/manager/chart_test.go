@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestTheChartAsksForTheSameWebhooks compares what the Helm chart renders
-// (test/chart) with HookConfigs: what the tests of this package prove holds for
-// who installs by Helm. The chart leaves out what the API server fills in, and
-// leaves kube-system alone.
+// TestTheChartAsksForTheSameWebhooks compares the webhooks of the Helm chart
+// (test/chart) with HookConfigs, so that the tests of this package also apply
+// to an installation by Helm. The chart omits fields that the API server fills
+// in, and excludes kube-system.
 func TestTheChartAsksForTheSameWebhooks(t *testing.T) {
 	text, err := os.ReadFile("../../../test/chart/testdata/default.yaml")
 	if err != nil {

@@ -7,34 +7,35 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A claim is an amount that a report has and that was found to be right: its
-// terms add up to it. It is kept as what is needed to work it out again with
-// what the manager knows of the node and of the owner's wishes.
+// A claim is an amount from a report whose terms add up to it. It has the
+// inputs from which the manager computes the amount again with its own
+// knowledge of the node and of the settings.
 type claim struct {
-	promised bool  // the agent promises this resource, be it 0
-	amount   int64 // what it promises
-	sum      bool  // the terms are there
-	share    int64 // what is divided: the terms above 0
-	system   int64 // what the node needs for itself
-	others   int64 // what work that does not give way counts for
+	promised bool  // the agent reports this resource, perhaps with the amount 0
+	amount   int64 // the reported amount
+	sum      bool  // the report has terms
+	share    int64 // the sum of the terms above 0, which is divided among all work
+	system   int64 // the use of the system
+	others   int64 // the part of work that is not best-effort
 	degraded string
-	// formula is what the formula gives, where that waits to be promised, and
-	// held says that it waits.
+	// formula is the result of the formula if a rise has to wait, and held
+	// reports whether it waits.
 	formula int64
 	held    bool
-	// requested is what running pods request of it; 0 also where the agent does
-	// not say.
+	// requested is the amount that running pods request; 0 also if the agent
+	// does not report it.
 	requested int64
 }
 
-// A report is bounded where its author is not trusted to be.
+// Limits on the size of a report, because the manager does not trust its
+// author.
 const (
 	mostTerms = 64
 	mostText  = 1024
 )
 
-// claims reads what a report promises, and refuses what cannot be: amounts
-// below 0, sums that are wrong, quantities without end.
+// claims reads the amounts of a report. It refuses amounts below 0, wrong sums,
+// and quantities that are too large.
 func claims(b v1alpha1.Batch) ([kinds]claim, error) {
 	var all [kinds]claim
 	for k, a := range [kinds]*v1alpha1.BatchAmount{cpu: b.CPU, memory: b.Memory} {
@@ -81,7 +82,7 @@ func (k kind) claim(a *v1alpha1.BatchAmount) (claim, error) {
 		}
 		switch name := node.TermName(t.Name); {
 		case name == node.TermLimit || name == node.TermFloor:
-			// They follow from the others.
+			// These terms depend on the others.
 		case name == node.TermNode || name == node.TermReserved:
 			c.system -= v
 		case v > 0:

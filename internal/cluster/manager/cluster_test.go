@@ -25,8 +25,8 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 )
 
-// control is the control plane that all tests of this package share: a real API
-// server and its etcd, without kubelets.
+// control is the control plane for all tests of this package: a real API server
+// and its etcd, without kubelets.
 var control struct {
 	once sync.Once
 	env  *envtest.Environment
@@ -44,8 +44,8 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// binaries is a folder with kube-apiserver and etcd: KUBEBUILDER_ASSETS, or
-// where the tests of test/cluster build them.
+// binaries returns a folder with kube-apiserver and etcd: KUBEBUILDER_ASSETS,
+// or the folder to which the tests of test/cluster build them.
 func binaries(t testing.TB) string {
 	t.Helper()
 	home, _ := os.UserCacheDir()
@@ -64,8 +64,8 @@ func binaries(t testing.TB) string {
 	return ""
 }
 
-// A scene is a cluster of one's own: no nodes, and settings by which colocation
-// is on.
+// A scene is a cluster for one test. It has no nodes, and its settings enable
+// colocation.
 type scene struct {
 	t       testing.TB
 	rc      *rest.Config
@@ -88,7 +88,7 @@ func newScene(t testing.TB) *scene {
 			BinaryAssetsDirectory: dir,
 			CRDInstallOptions:     envtest.CRDInstallOptions{Paths: []string{filepath.Join("..", "..", "..", "deploy", "crds")}, ErrorIfPathMissing: true},
 		}
-		// No service accounts: pods are created that nobody runs.
+		// Pods need no service account, because no kubelet runs them.
 		control.env.ControlPlane.GetAPIServer().Configure().Append("disable-admission-plugins", "ServiceAccount")
 		control.rc, control.err = control.env.Start()
 	})
@@ -126,7 +126,7 @@ func (s *scene) must(errs ...error) {
 	}
 }
 
-// A replica is one manager that runs.
+// A replica is a running manager.
 type replica struct {
 	*scene
 	log      *watchedLog
@@ -136,8 +136,8 @@ type replica struct {
 	err      error
 }
 
-// start runs a manager, changed as the test wants, until the test ends or stops
-// it.
+// start runs a manager with the given changes of its options, until the test
+// ends or calls end.
 func (s *scene) start(change ...func(*Options)) *replica {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -162,7 +162,7 @@ func (s *scene) start(change ...func(*Options)) *replica {
 	return r
 }
 
-// end stops a replica and waits until it has.
+// end stops a replica, and waits until it has stopped.
 func (r *replica) end() {
 	r.stop()
 	<-r.done
@@ -171,7 +171,8 @@ func (r *replica) end() {
 	}
 }
 
-// webhooks makes a manager serve webhooks, and the API server ask it.
+// webhooks makes a manager serve the webhooks, and makes the API server call
+// them.
 func (s *scene) webhooks(o *Options) {
 	if s.port == 0 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -187,7 +188,7 @@ func (s *scene) webhooks(o *Options) {
 	o.Service = Service{Namespace: s.name, URL: fmt.Sprintf("https://127.0.0.1:%d", s.port)}
 }
 
-// node makes a node of 16 CPUs and 64 GiB.
+// node creates a node with 16 CPUs and 64 GiB.
 func (s *scene) node(name string) {
 	s.t.Helper()
 	n := machineOf(16, 64)
@@ -198,8 +199,8 @@ func (s *scene) node(name string) {
 	s.must(s.client.Status().Update(s.ctx, n))
 }
 
-// report writes a report as an agent does: all of the status but what is the
-// manager's.
+// report writes a report like an agent: all of the status except the part of
+// the manager.
 func (s *scene) report(name string, b *v1alpha1.Batch) time.Time {
 	s.t.Helper()
 	n := s.serials.Add(1)
@@ -215,20 +216,20 @@ func (s *scene) report(name string, b *v1alpha1.Batch) time.Time {
 	return at
 }
 
-// has returns what a node's status has, and fails if capacity and allocatable
-// differ.
+// has returns the batch resources in the status of a node. It fails if capacity
+// and allocatable differ.
 func (s *scene) has(name string) string {
 	s.t.Helper()
 	var n corev1.Node
 	s.must(s.client.Get(s.ctx, client.ObjectKey{Name: name}, &n))
 	f := factsOf(&n)
 	if f.Present != f.Capped {
-		s.t.Errorf("half of a write: allocatable %s, capacity %s", amounts(f.Present), amounts(f.Capped))
+		s.t.Errorf("half a write: allocatable %s, capacity %s", amounts(f.Present), amounts(f.Capped))
 	}
 	return amounts(f.Present)
 }
 
-// published returns what the manager says in the report.
+// published returns the part of the report that the manager writes.
 func (s *scene) published(name string) v1alpha1.Published {
 	s.t.Helper()
 	var r v1alpha1.NodeReport
@@ -239,7 +240,8 @@ func (s *scene) published(name string) v1alpha1.Published {
 	return *r.Status.Published
 }
 
-// becomes waits until a node has what is wanted, and returns for how long.
+// becomes waits until a node has the wanted batch resources, and returns the
+// waiting time.
 func (s *scene) becomes(name, want string, within time.Duration) time.Duration {
 	s.t.Helper()
 	start, last := time.Now(), ""
@@ -253,7 +255,7 @@ func (s *scene) becomes(name, want string, within time.Duration) time.Duration {
 	return 0
 }
 
-// eventually waits until something holds.
+// eventually waits until a condition is true.
 func (s *scene) eventually(what string, within time.Duration, holds func() bool) {
 	s.t.Helper()
 	for start := time.Now(); time.Since(start) < within; time.Sleep(10 * time.Millisecond) {

@@ -1,9 +1,8 @@
-// Package manager is the part of Tenon that a cluster has once: it publishes
-// what the nodes' agents report as batch resources, and answers the API
-// server's webhooks.
+// Package manager publishes the batch resources that the agents report, and
+// answers the webhooks of the API server. A cluster has one manager.
 //
-// One rule makes the node's status explainable: only this package writes
-// kubernetes.io/batch-cpu and kubernetes.io/batch-memory there, what it writes
-// is decided by one pure function (Decide), and the reason stands in the
-// report of the node (status.published).
+// The status of a node can always be explained: only this package writes
+// kubernetes.io/batch-cpu and kubernetes.io/batch-memory, one pure function
+// (Decide) decides the amounts, and the report of the node contains the reason
+// (status.published).
 package manager

@@ -9,7 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestThePageNamesEveryStateMetricAndWebhook keeps docs/manager.md complete.
+// TestThePageNamesEveryStateMetricAndWebhook checks that docs/manager.md is
+// complete.
 func TestThePageNamesEveryStateMetricAndWebhook(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/manager.md")
 	if err != nil {

@@ -12,37 +12,38 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Annotations of a node that concern batch resources, beside those that are
-// settings. Koordinator: apis/extension.
+// Annotations of a node about batch resources, except settings. Source:
+// apis/extension of Koordinator.
 const (
 	thirdPartyKey = "node.koordinator.sh/thirdPartyAllocations"
 	originKey     = "node.koordinator.sh/originExtendedAllocatable"
 )
 
-// Facts is what the API server has of a node.
+// Facts are the data about a node that the manager reads from its Node object.
 type Facts struct {
 	Capacity [kinds]int64
-	// Reserved is what the kubelet keeps from all pods.
+	// Reserved is the amount that the kubelet keeps from all pods.
 	Reserved [kinds]int64
-	// Present is what its status has of batch resources, as allocatable and as
-	// capacity.
+	// Present are the batch resources in the allocatable of its status, and
+	// Capped those in the capacity.
 	Present, Capped [kinds]node.Maybe[int64]
-	// Elsewhere is what other schedulers, as YARN's, have given away of batch
-	// resources (thirdPartyAllocations), and Shared says that there are such.
+	// Elsewhere are the batch resources that other schedulers, such as that of
+	// YARN, have allocated (thirdPartyAllocations). Shared reports whether the
+	// node has such allocations.
 	Elsewhere [kinds]int64
 	Shared    bool
-	// Origin is what the annotation originExtendedAllocatable says: batch
-	// resources before Elsewhere is taken away.
+	// Origin is the value of the annotation originExtendedAllocatable: the
+	// batch resources before Elsewhere is subtracted.
 	Origin string
-	// Faults name annotations and labels that cannot be read.
+	// Faults describe annotations and labels that cannot be read.
 	Faults []string
 }
 
-// concerns reports whether an annotation of a node decides about batch
+// concerns reports whether an annotation of a node has an effect on batch
 // resources.
 func concerns(key string) bool { return strings.HasPrefix(key, "node.koordinator.sh/") }
 
-// factsOf reads a node.
+// factsOf reads the facts of a node.
 func factsOf(n *corev1.Node) Facts {
 	f := Facts{Origin: n.Annotations[originKey]}
 	for k := range kinds {
@@ -56,7 +57,7 @@ func factsOf(n *corev1.Node) Facts {
 	return f
 }
 
-// whole returns what a status has of a batch resource.
+// whole returns the amount of a batch resource in a resource list.
 func whole(list corev1.ResourceList, k kind) node.Maybe[int64] {
 	q, has := list[k.batch()]
 	if !has {
@@ -65,7 +66,8 @@ func whole(list corev1.ResourceList, k kind) node.Maybe[int64] {
 	return node.Some(q.Value())
 }
 
-// share reads {"allocations":[{"name":"yarn","priority":"koord-batch",
+// share reads the annotation thirdPartyAllocations:
+// {"allocations":[{"name":"yarn","priority":"koord-batch",
 // "resources":{"kubernetes.io/batch-cpu":"1000"}}]}.
 func (f *Facts) share(text string) {
 	if text == "" {
@@ -99,8 +101,8 @@ func (f *Facts) share(text string) {
 	}
 }
 
-// quantity reads a quantity of an annotation. An exponent is refused: to read
-// 1e2147483647 takes hours, and a node may write its own annotations.
+// quantity reads a quantity of an annotation. It refuses an exponent: it takes
+// hours to read 1e2147483647, and a node may write its own annotations.
 func quantity(raw json.RawMessage) (resource.Quantity, error) {
 	text := strings.Trim(string(raw), `"`)
 	if !plain.MatchString(text) {
@@ -115,7 +117,7 @@ func (f *Facts) fault(key string, err error) {
 	f.Faults = append(f.Faults, fmt.Sprintf("annotation %s: %v", key, err))
 }
 
-// originOf is the value of the annotation originExtendedAllocatable.
+// originOf returns the value for the annotation originExtendedAllocatable.
 func originOf(amounts [kinds]node.Maybe[int64]) string {
 	resources := map[corev1.ResourceName]string{}
 	for k := range kinds {
@@ -124,6 +126,6 @@ func originOf(amounts [kinds]node.Maybe[int64]) string {
 			resources[k.batch()] = q.String()
 		}
 	}
-	text, _ := json.Marshal(map[string]any{"resources": resources}) // maps of text always have JSON
+	text, _ := json.Marshal(map[string]any{"resources": resources}) // a map of strings always has JSON
 	return string(text)
 }

@@ -22,11 +22,12 @@ import (
 	"tenon.sh/tenon/internal/config"
 )
 
-// A tally counts what became of objects.
+// A tally counts the results of writes: admitted, refused by the webhooks, and
+// refused by the API server.
 type tally struct{ let, refused, unread int }
 
-// take counts an answer. A refusal of the webhooks says something; any other
-// error is the API server's own, or a failure.
+// take counts the result of a write. A refusal by the webhooks has a message;
+// any other error comes from the API server itself, or is a failure.
 func (a *tally) take(t *testing.T, err error, sent any) (let bool) {
 	t.Helper()
 	text, _ := json.Marshal(sent)
@@ -37,7 +38,7 @@ func (a *tally) take(t *testing.T, err error, sent any) (let bool) {
 	case strings.Contains(err.Error(), denied):
 		a.refused++
 		if _, message, _ := strings.Cut(err.Error(), denied); len(message) < 20 {
-			t.Errorf("a refusal says nothing: %q of %s", message, text)
+			t.Errorf("a refusal without a reason: %q for %s", message, text)
 		}
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err):
 		a.unread++
@@ -47,9 +48,10 @@ func (a *tally) take(t *testing.T, err error, sent any) (let bool) {
 	return err == nil
 }
 
-// TestGarbageSettingsProfilesAndChangesEndNothing sends ConfigMaps, profiles with
-// pods on which they act, and changes of a pod that lives, all put together at
-// random. What is let in has no fault, and leaves no BE pod without bounds.
+// TestGarbageSettingsProfilesAndChangesEndNothing writes random ConfigMaps,
+// random profiles with pods that match, and random changes of a running pod.
+// Objects that the webhooks admit have no fault, and each BE pod among them is
+// bounded.
 func TestGarbageSettingsProfilesAndChangesEndNothing(t *testing.T) {
 	s := newScene(t)
 	r := s.start(s.webhooks)
@@ -61,7 +63,7 @@ func TestGarbageSettingsProfilesAndChangesEndNothing(t *testing.T) {
 		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.config.Namespace, Name: s.config.Name}, Data: garbageSettings(rnd)}
 		if settings.take(t, s.client.Update(s.ctx, m, client.DryRunAll), m.Data) {
 			if _, faults := config.ParseConfigMap(m.Data); len(faults) > 0 {
-				t.Errorf("settings with faults are let in: %v\n%v", faults, m.Data)
+				t.Errorf("settings with faults are admitted: %v\n%v", faults, m.Data)
 			}
 		}
 	}
@@ -73,7 +75,7 @@ func TestGarbageSettingsProfilesAndChangesEndNothing(t *testing.T) {
 		if !profiles.take(t, s.client.Create(s.ctx, profile), profile) {
 			continue
 		}
-		time.Sleep(20 * time.Millisecond) // until the manager has it, on most machines
+		time.Sleep(20 * time.Millisecond) // on most machines, the manager has read it by then
 		for range 3 {
 			p := s.garbage(rnd)
 			if p.Labels == nil {
@@ -100,16 +102,16 @@ func TestGarbageSettingsProfilesAndChangesEndNothing(t *testing.T) {
 		if changes.take(t, s.client.Patch(s.ctx, p, client.RawPatch(types.MergePatchType, patch), client.DryRunAll), string(patch)) {
 			s.bounded(p, string(patch))
 			if p.Labels[kube.LabelQOSClass] != "BE" {
-				t.Errorf("the class of a pod that lives was changed by %s", patch)
+				t.Errorf("the class of a running pod was changed by %s", patch)
 			}
 		}
 	}
 	s.must(s.client.Delete(s.ctx, living, client.GracePeriodSeconds(0)))
 
-	t.Logf("let in, refused by the webhooks, by the API server: settings %v, profiles %v, pods %v (profiles acted on %d), changes %v", settings, profiles, pods, acted, changes)
+	t.Logf("admitted, refused by the webhooks, by the API server: settings %v, profiles %v, pods %v (profiles acted on %d), changes %v", settings, profiles, pods, acted, changes)
 	for name, a := range map[string]tally{"settings": settings, "pods": pods, "changes": changes} {
 		if a.let < 5 || a.refused < 5 {
-			t.Errorf("the garbage is too good or too bad: %s %+v", name, a)
+			t.Errorf("want each result often enough: %s %+v", name, a)
 		}
 	}
 	if acted == 0 || profiles.refused == 0 {
@@ -118,15 +120,15 @@ func TestGarbageSettingsProfilesAndChangesEndNothing(t *testing.T) {
 	if n := r.log.count("panic"); n > 0 {
 		t.Errorf("%d panics", n)
 	}
-	s.trusted() // it still answers
+	s.trusted() // the manager still answers
 }
 
-// bounded fails the test if a BE pod has no bounds.
+// bounded fails the test if a BE pod has no upper bound.
 func (s *scene) bounded(p *corev1.Pod, sent ...any) {
 	s.t.Helper()
 	if faults := admission.Unbounded(p); len(faults) > 0 {
 		text, _ := json.Marshal(sent)
-		s.t.Errorf("a BE pod without bounds: %v\n%s", faults, text)
+		s.t.Errorf("a BE pod without an upper bound: %v\n%s", faults, text)
 	}
 }
 

@@ -14,12 +14,12 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Service is where the API server finds the webhooks: a Service in the
-// cluster, or for tests a URL.
+// A Service is the address of the webhooks for the API server: a Service of the
+// cluster or, in tests, a URL.
 type Service struct {
 	Namespace, Name string
 	Port            int32
-	URL             string // instead of all that
+	URL             string // replaces the other fields
 }
 
 func (s Service) client(path string) admissionv1.WebhookClientConfig {
@@ -30,7 +30,7 @@ func (s Service) client(path string) admissionv1.WebhookClientConfig {
 	return admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: s.Namespace, Name: s.Name, Path: &path, Port: &s.Port}}
 }
 
-// names are what the API server calls the service.
+// names returns the DNS names by which the API server calls the service.
 func (s Service) names() []string {
 	if u, err := url.Parse(s.URL); err == nil && s.URL != "" {
 		return []string{u.Hostname()}
@@ -39,14 +39,14 @@ func (s Service) names() []string {
 	return []string{full, full + ".cluster.local"}
 }
 
-// HookConfigs are the two webhook configurations, without the CA, which the
-// manager writes into them.
+// HookConfigs returns the two webhook configurations. They have no CA; the
+// manager adds it.
 //
-// With the manager down, a pod that is labelled BE, or is BE by ACK's annotation
-// of before, or asks for batch resources, is refused: without its limits
-// translated it would run unlimited. Everything else is let through, so
-// that the cluster never waits for Tenon: a pod that a profile would have made
-// BE starts as the ordinary pod that its manifest says.
+// While no manager answers, the API server refuses a pod that is BE by its
+// label or by the old annotation of ACK, or that has batch resources: without
+// the webhook, the pod would run without limits. It admits all other pods, so
+// that the cluster never waits for Tenon. A pod that would become BE by a
+// profile then starts unchanged, as an ordinary pod.
 func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.MutatingWebhookConfiguration, *admissionv1.ValidatingWebhookConfiguration) {
 	be := &metav1.LabelSelector{MatchLabels: map[string]string{kube.LabelQOSClass: string(node.BE)}}
 	others := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
@@ -55,7 +55,7 @@ func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.
 	create, update := []admissionv1.OperationType{admissionv1.Create}, []admissionv1.OperationType{admissionv1.Update}
 	both := []admissionv1.OperationType{admissionv1.Create, admissionv1.Update}
 	closed, open := admissionv1.Fail, admissionv1.Ignore
-	// The manager's own pods never wait for it.
+	// The pods of the manager itself never wait for the webhooks.
 	elsewhere := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{s.Namespace}},
 	}}
@@ -74,7 +74,7 @@ func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.
 			ObjectSelector: &metav1.LabelSelector{}, NamespaceSelector: &metav1.LabelSelector{}, SideEffects: &none, TimeoutSeconds: &timeout, AdmissionReviewVersions: []string{"v1"},
 		}
 	}
-	// What the node would take for BE without the label.
+	// Pods without the label that the node would treat as BE.
 	unnamed := mutating("unnamed.mutate", closed, patient, others, &metav1.LabelSelector{})
 	unnamed.MatchConditions = []admissionv1.MatchCondition{{Name: "best-effort-by-other-words", Expression: bestEffortUnlabelled()}}
 	m := &admissionv1.MutatingWebhookConfiguration{
@@ -107,17 +107,17 @@ func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.
 	return m, v
 }
 
-// speaks is an expression that is true for a pod of which validation could say
-// anything: one with a label, an annotation or a resource of the protocol. Pods of
-// others do not wait for a manager that does not answer.
+// speaks is a CEL expression that is true for a pod that the validating webhook
+// might refuse: a pod with a label, an annotation or a resource that Tenon
+// reads. Other pods do not wait for a manager that does not answer.
 const speaks = "[object.metadata.?labels.orValue({}), object.metadata.?annotations.orValue({})]." +
 	"exists(m, m.exists(k, k.contains('koordinator.sh/') || k.startsWith('alibabacloud.com/'))) || " +
 	"(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c, " +
 	"[c.?resources.?requests.orValue({}), c.?resources.?limits.orValue({})].exists(l, l.exists(n, " +
 	"n.contains('koordinator.sh/') || n.startsWith('alibabacloud.com/') || n.startsWith('kubernetes.io/batch-') || n.startsWith('kubernetes.io/mid-'))))"
 
-// bestEffortUnlabelled is an expression that is true for a new pod that asks for
-// batch work by other means than the label.
+// bestEffortUnlabelled returns a CEL expression that is true for a new BE pod
+// without the label.
 func bestEffortUnlabelled() string {
 	var names []string
 	for _, n := range kube.BatchNames() {
@@ -133,8 +133,8 @@ func rule(group, version, resource string, operations []admissionv1.OperationTyp
 	return []admissionv1.RuleWithOperations{{Operations: operations, Rule: admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{version}, Resources: []string{resource}}}}
 }
 
-// changes is an expression that is true if one of the keys is changed, added or
-// removed.
+// changes returns a CEL expression that is true if a request changes, adds or
+// removes one of the keys.
 func changes(field string, keys ...string) string {
 	text := ""
 	for i, key := range keys {

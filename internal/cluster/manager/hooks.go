@@ -27,19 +27,20 @@ const (
 	pathValidateProfile = "/validate-profile"
 )
 
-// podConfigName is ACK's ConfigMap that ticks features on and off by namespace.
+// podConfigName is the name of the ConfigMap of ACK that enables and disables
+// features by namespace.
 const podConfigName = "ack-slo-pod-config"
 
-// hooks answer the API server: they look up what a decision depends on, ask
-// package admission, and print its answer.
+// hooks answers the API server: it reads the objects that a decision depends
+// on, calls package admission, and returns its decision.
 type hooks struct {
-	client client.Reader // cached
-	live   client.Reader // where the cache does not know a namespace yet
+	client client.Reader // reads from the cache
+	live   client.Reader // reads a namespace that is not in the cache yet
 	config client.ObjectKey
 	log    *slog.Logger
 }
 
-// mutatePod answers with what a pod lacks to be bounded.
+// mutatePod answers with the changes that bound a pod.
 func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.Response {
 	var pod corev1.Pod
 	if err := json.Unmarshal(req.Object.Raw, &pod); err != nil {
@@ -52,7 +53,7 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 	var namespace corev1.Namespace
 	err := h.client.Get(ctx, client.ObjectKey{Name: req.Namespace}, &namespace)
 	if apierrors.IsNotFound(err) {
-		// One that was just made, with its first pods.
+		// The namespace was just created, together with its first pods.
 		err = h.live.Get(ctx, client.ObjectKey{Name: req.Namespace}, &namespace)
 	}
 	if err == nil {
@@ -73,8 +74,8 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 	if !verdict.Allowed() {
 		return h.answer("pod", req, verdict)
 	}
-	// The difference is taken between two that went through the same types:
-	// fields that these do not know yet stay as they are.
+	// Compare two values that were both decoded into the Go types. Fields that
+	// these types do not have then stay unchanged.
 	before, err := json.Marshal(&pod)
 	if err == nil {
 		var after []byte
@@ -85,7 +86,7 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 	return admission.Errored(http.StatusInternalServerError, fmt.Errorf("print the pod: %w", err))
 }
 
-// validatePod says what stands against a pod as all have left it.
+// validatePod checks a pod after all mutating webhooks.
 func (h *hooks) validatePod(_ context.Context, req admission.Request) admission.Response {
 	var pod, old corev1.Pod
 	if err := json.Unmarshal(req.Object.Raw, &pod); err != nil {
@@ -100,7 +101,7 @@ func (h *hooks) validatePod(_ context.Context, req admission.Request) admission.
 	return h.answer("pod", req, rules.ValidateUpdate(&old, &pod))
 }
 
-// validateConfig says what stands against a ConfigMap, if it is one of ours.
+// validateConfig checks a ConfigMap if Tenon reads it.
 func (h *hooks) validateConfig(_ context.Context, req admission.Request) admission.Response {
 	var m corev1.ConfigMap
 	if err := json.Unmarshal(req.Object.Raw, &m); err != nil {
@@ -115,7 +116,7 @@ func (h *hooks) validateConfig(_ context.Context, req admission.Request) admissi
 	return admission.Allowed("")
 }
 
-// validateProfile says what stands against a ClusterColocationProfile.
+// validateProfile checks a ClusterColocationProfile.
 func (h *hooks) validateProfile(ctx context.Context, req admission.Request) admission.Response {
 	var p configv1alpha1.ClusterColocationProfile
 	if err := json.Unmarshal(req.Object.Raw, &p); err != nil {
@@ -132,7 +133,7 @@ func (h *hooks) validateProfile(ctx context.Context, req admission.Request) admi
 	return h.answer("profile", req, rules.ValidateProfile(&p, byName))
 }
 
-// answer prints a verdict.
+// answer converts a verdict to an answer.
 func (h *hooks) answer(what string, req admission.Request, v rules.Verdict) admission.Response {
 	if !v.Allowed() {
 		h.log.Info("refused", "kind", what, "namespace", req.Namespace, "name", req.Name, "operation", req.Operation, "reason", v.Message())

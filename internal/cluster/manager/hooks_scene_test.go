@@ -23,7 +23,8 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// pod is a pod with one container that asks for and may have the same.
+// pod returns a pod with one container that has the list as requests and as
+// limits.
 func (s *scene) pod(class string, list corev1.ResourceList) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: s.name + "-"}}
 	p.Spec.Containers = []corev1.Container{{Name: "main", Image: "none", Resources: corev1.ResourceRequirements{Requests: list, Limits: list}}}
@@ -41,7 +42,7 @@ func listOf(pairs ...string) corev1.ResourceList {
 	return list
 }
 
-// trusted waits until the API server takes the webhooks.
+// trusted waits until the API server trusts the certificate of the webhooks.
 func (s *scene) trusted() {
 	s.t.Helper()
 	s.eventually("the API server reaches the webhooks", soon, func() bool {
@@ -70,7 +71,7 @@ func TestWebhooksBoundWhatIsBE(t *testing.T) {
 	if !strings.Contains(be.Annotations[kube.AnnotationExtended], `"kubernetes.io/batch-cpu":"1500"`) {
 		t.Errorf("the BE pod has the annotations %v", be.Annotations)
 	}
-	s.refused(s.client.Create(s.ctx, s.pod("BE", listOf("cpu", "1", "kubernetes.io/batch-memory", "2Gi"))), "this container asks for batch resources, too: want either")
+	s.refused(s.client.Create(s.ctx, s.pod("BE", listOf("cpu", "1", "kubernetes.io/batch-memory", "2Gi"))), "this container also has batch resources: want only one kind")
 	s.refused(s.client.Create(s.ctx, s.pod("", listOf("kubernetes.io/batch-cpu", "1k"))), "batch resources are for class BE")
 	s.refused(s.client.Create(s.ctx, s.pod("LSR", listOf("cpu", "1500m", "memory", "1Gi"))), "want a whole number")
 
@@ -108,11 +109,12 @@ func TestWebhooksBoundWhatIsBE(t *testing.T) {
 	s.must(s.client.Create(s.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "another"}, Data: map[string]string{"colocation-config": "x"}}))
 }
 
-// TestWithTheManagerDownNothingStartsUnlimitedAsBE and everything else starts.
+// TestWithTheManagerDownNothingStartsUnlimitedAsBE checks that, without a
+// manager, the API server refuses BE pods and admits all others.
 func TestWithTheManagerDownNothingStartsUnlimitedAsBE(t *testing.T) {
 	s := newScene(t)
 	var o Options
-	s.webhooks(&o) // asked, and nobody answers
+	s.webhooks(&o) // the API server calls the webhooks, and no manager answers
 	s.refused(s.client.Create(s.ctx, s.pod("BE", listOf("cpu", "1"))), "failed calling webhook \"be.mutate.tenon.sh\"")
 	unnamed := "failed calling webhook \"unnamed.mutate.tenon.sh\""
 	s.refused(s.client.Create(s.ctx, s.pod("", listOf("kubernetes.io/batch-cpu", "1k"))), unnamed)
@@ -140,8 +142,8 @@ func TestWithTheManagerDownNothingStartsUnlimitedAsBE(t *testing.T) {
 	s.must(s.client.Delete(s.ctx, be, client.GracePeriodSeconds(0)))
 }
 
-// TestCertificatesChangeUnderLoad: while pods are created one after the other,
-// certificates and CAs are renewed several times, and no call fails.
+// TestCertificatesChangeUnderLoad creates pods one after the other while
+// certificates and CAs are renewed several times. No call fails.
 func TestCertificatesChangeUnderLoad(t *testing.T) {
 	s := newScene(t)
 	r := s.start(s.webhooks, func(o *Options) {
@@ -171,9 +173,9 @@ func TestCertificatesChangeUnderLoad(t *testing.T) {
 	}
 }
 
-// TestGarbageThroughTheWebhooksEndsNothing sends pods with random classes,
-// priorities, amounts and annotations. Each is refused with a sentence, or is
-// bounded.
+// TestGarbageThroughTheWebhooksEndsNothing creates pods with random classes,
+// priorities, amounts and annotations. The webhooks refuse each pod with a
+// reason, or bound it.
 func TestGarbageThroughTheWebhooksEndsNothing(t *testing.T) {
 	s := newScene(t)
 	r := s.start(s.webhooks)
@@ -188,12 +190,12 @@ func TestGarbageThroughTheWebhooksEndsNothing(t *testing.T) {
 		case err == nil:
 			let++
 			if faults := admission.Unbounded(p); len(faults) > 0 {
-				t.Errorf("a BE pod without bounds is let in: %v\n%s", faults, sent)
+				t.Errorf("a BE pod without an upper bound is admitted: %v\n%s", faults, sent)
 			}
 		case strings.Contains(err.Error(), "denied the request: "):
 			refused++
 			if message := err.Error()[strings.Index(err.Error(), "denied the request: ")+20:]; len(message) < 20 {
-				t.Errorf("a refusal says nothing: %q", message)
+				t.Errorf("a refusal without a reason: %q", message)
 			}
 		case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err):
 			unread++ // the API server itself refuses it
@@ -201,9 +203,9 @@ func TestGarbageThroughTheWebhooksEndsNothing(t *testing.T) {
 			t.Errorf("%v\n%s", err, sent)
 		}
 	}
-	t.Logf("of 500 pods %d were let in, %d refused by the webhooks, %d by the API server", let, refused, unread)
+	t.Logf("of 500 pods %d were admitted, %d refused by the webhooks, %d by the API server", let, refused, unread)
 	if let < 20 || refused < 50 {
-		t.Errorf("the garbage is too good or too bad")
+		t.Errorf("want each result often enough")
 	}
 	if n := r.log.count("panic"); n > 0 {
 		t.Errorf("%d panics", n)

@@ -18,10 +18,10 @@ import (
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 )
 
-// spaces is a cluster that has one profile, and one namespace or none.
+// spaces is a client of a cluster with one profile, and one namespace or none.
 type spaces struct {
 	client.Reader
-	namespace string // with the label team: batch
+	namespace string // has the label team: batch
 	asked     int
 }
 
@@ -45,7 +45,8 @@ func (s *spaces) List(_ context.Context, to client.ObjectList, _ ...client.ListO
 	return nil
 }
 
-// TestTheFirstPodsOfANamespaceHaveItsProfiles: the cache may not know it yet.
+// TestTheFirstPodsOfANamespaceHaveItsProfiles checks that profiles apply to a
+// pod although the cache does not have its namespace yet.
 func TestTheFirstPodsOfANamespaceHaveItsProfiles(t *testing.T) {
 	pod, err := json.Marshal(corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "job"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}}})
 	if err != nil {
@@ -54,7 +55,7 @@ func TestTheFirstPodsOfANamespaceHaveItsProfiles(t *testing.T) {
 	for name, x := range map[string]struct {
 		cached, live string
 		be           bool
-		asked        int // of the API server itself
+		asked        int // number of reads from the API server
 	}{
 		"the cache knows it":     {"new", "new", true, 0},
 		"it was just made":       {"", "new", true, 1},

@@ -12,7 +12,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// hour is what happened to a node in an hour.
+// hour counts the events at a node in an hour.
 type hour struct{ reports, writes, early, raises, held int }
 
 func runAnHour(t *testing.T, seed uint64) (h hour) {
@@ -27,18 +27,18 @@ func runAnHour(t *testing.T, seed uint64) (h hour) {
 	var m Memory
 	var given Sighting
 	var lastWrite time.Time
-	var ups [kinds][]time.Time // much more was promised
+	var ups [kinds][]time.Time // times of large rises
 	reported, requested := [kinds]int64{}, [kinds]int64{}
 	writes := "second services_milli reported_milli requested_milli batch_cpu_milli state\n"
 	for second := range 3600 {
-		if rnd.IntN(40) == 0 { // a step of load
+		if rnd.IntN(40) == 0 { // the load changes in a step
 			s.work[rnd.IntN(2)].used = unit.MilliCPU(rnd.IntN(4000))
 		}
-		if rnd.IntN(60) == 0 { // batch pods come and go, as far as there is room
+		if rnd.IntN(60) == 0 { // batch pods start and end, within the available amount
 			is := factsOf(n).Present
 			s.work[2].asked, s.work[2].wants = unit.MilliCPU(rnd.Int64N(1+is[cpu].Or(0))), unit.Bytes(rnd.Int64N(1+is[memory].Or(0)))
 		}
-		for i := range s.work { // and noise on top
+		for i := range s.work { // the load has noise
 			s.work[i].has = gib + unit.Bytes(rnd.IntN(1<<30))
 		}
 		saved := s.work[0].used
@@ -51,7 +51,7 @@ func runAnHour(t *testing.T, seed uint64) (h hour) {
 			given = Sighting{Batch: status.Batch.DeepCopy(), Seen: at, Fresh: true}
 			h.reports++
 			if all, err := claims(*given.Batch); err != nil {
-				t.Fatalf("second %d: the agent reports what is refused: %v", second, err)
+				t.Fatalf("second %d: the manager refuses the report of the agent: %v", second, err)
 			} else {
 				reported = [kinds]int64{all[cpu].amount, all[memory].amount}
 				requested = [kinds]int64{all[cpu].requested, all[memory].requested}
@@ -104,8 +104,8 @@ func runAnHour(t *testing.T, seed uint64) (h hour) {
 	}
 	for k, at := range ups {
 		for i := 1; i < len(at); i++ {
-			if d := at[i].Sub(at[i-1]); d < time.Minute-2*Pause { // the report and the write may each wait
-				t.Errorf("much more %v was promised %v after much more was promised", kind(k), d)
+			if d := at[i].Sub(at[i-1]); d < time.Minute-2*Pause { // the report and the write may each be late by Pause
+				t.Errorf("large rises of %v only %v apart", kind(k), d)
 			}
 		}
 	}

@@ -14,9 +14,9 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 )
 
-// mapper knows where the API server has what the manager reads and writes.
-// Asking for it, as is usual, ends a manager that starts while no API server
-// answers, and the kubelet waits longer each time before it starts the next.
+// mapper returns the API resources that the manager reads and writes. The usual
+// mapper asks the API server at the start. If no API server answers, the
+// manager then ends, and the kubelet waits longer before each restart.
 func mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	m := meta.NewDefaultRESTMapper(nil)
 	for scope, kinds := range map[meta.RESTScope][]schema.GroupVersionKind{

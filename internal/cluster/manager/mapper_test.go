@@ -7,7 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// TestTheMapperKnowsWhatIsCached: a kind that it lacks could not be followed.
+// TestTheMapperKnowsWhatIsCached checks that the mapper has each kind that the
+// manager caches.
 func TestTheMapperKnowsWhatIsCached(t *testing.T) {
 	types, err := newScheme()
 	if err != nil {
@@ -31,6 +32,6 @@ func TestTheMapperKnowsWhatIsCached(t *testing.T) {
 		}
 	}
 	if o.Controller.CacheSyncTimeout != forever {
-		t.Errorf("a manager that starts waits for %v, want for ever", o.Controller.CacheSyncTimeout)
+		t.Errorf("a manager waits at its start for %v, want no limit", o.Controller.CacheSyncTimeout)
 	}
 }

@@ -4,19 +4,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics is what the manager shows beside the metrics of controller-runtime.
+// metrics holds the metrics of the manager. controller-runtime adds its own.
 type metrics struct {
 	delay  prometheus.Histogram
 	writes *prometheus.CounterVec
 }
 
-// writesFailed is the value of the label change of a write that was refused.
+// writesFailed is the value of the label change for a write that failed.
 const writesFailed = "failed"
 
 func newMetrics() *metrics {
 	m := &metrics{
 		delay: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "tenon_manager_report_delay_seconds", Help: "From when a report was seen to when the node has what follows from it, where it was written at once or late.",
+			Name: "tenon_manager_report_delay_seconds", Help: "Time from reading a report to the end of the write to its node, for writes without and with a delay.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2, 5, 10, 30, 300},
 		}),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -34,7 +34,7 @@ func (m *metrics) failed()             { m.writes.WithLabelValues(writesFailed).
 
 var descNodes = prometheus.NewDesc("tenon_manager_nodes", "Nodes by what became of the report of their agent; known to the replica that leads.", []string{"state"}, nil)
 
-// collector reads the state of the nodes when asked.
+// collector reads the states of the nodes at each scrape.
 type collector struct {
 	*metrics
 	nodes *nodes

@@ -21,13 +21,13 @@ import (
 	"tenon.sh/tenon/internal/decide/policy"
 )
 
-// Owner is the field manager of all that the manager writes.
+// Owner is the field manager of all fields that the manager writes.
 const Owner = "tenon-manager"
 
-// nodes publishes batch resources: it fetches what Decide needs, and writes
-// what Decide says.
+// nodes publishes batch resources: it reads the inputs of Decide, and writes
+// its result.
 type nodes struct {
-	client    client.Client // reads are cached
+	client    client.Client // reads from the cache
 	settings  interface{ cluster() *config.Cluster }
 	sightings *sightings
 	events    events.EventRecorder
@@ -46,29 +46,31 @@ type remembered struct {
 	memory Memory
 	state  State
 	reason string
-	// said was last written into the report, at the time told.
+	// said is the last content of status.published, written at the time told.
 	said v1alpha1.Published
 	told time.Time
-	// timed is the report whose effect was timed last.
+	// timed is the time of the last report that counts in the metric of the
+	// delay.
 	timed time.Time
-	// written is the version of the node that the last write started from: what
-	// is in the cache still has not seen that write.
+	// written is the resource version of the node before the last write. If the
+	// cache still has this version, it has not seen the write yet.
 	written string
-	// degraded: an event said so, and none yet that it is over.
+	// degraded means that the last event about the node reported a degradation.
 	degraded bool
 
-	// What the settings say, and of what.
+	// The settings for the node, from this configuration and this version of
+	// the Node object.
 	cluster *config.Cluster
 	version string
 	rules   policy.Overcommit
 	faults  []string
 }
 
-// Reconcile looks at one node.
+// Reconcile decides the batch resources of one node, and writes them.
 func (r *nodes) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	cluster := r.settings.cluster()
 	if cluster == nil {
-		return reconcile.Result{RequeueAfter: 10 * time.Second}, nil // they wake it
+		return reconcile.Result{RequeueAfter: 10 * time.Second}, nil // new settings trigger a call sooner
 	}
 	var n corev1.Node
 	if err := r.client.Get(ctx, request.NamespacedName, &n); err != nil {
@@ -104,8 +106,9 @@ func (r *nodes) Reconcile(ctx context.Context, request reconcile.Request) (recon
 	return reconcile.Result{RequeueAfter: again}, err
 }
 
-// behind reports whether the cache has not seen yet what was just written of a
-// node. A write that changed nothing is never seen, so it stops waiting.
+// behind reports whether the cache has not seen the last write to a node yet. A
+// write without a change never shows in the cache, so behind waits only for a
+// limited time.
 func (r *nodes) behind(n *corev1.Node) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,8 +116,8 @@ func (r *nodes) behind(n *corev1.Node) bool {
 	return m != nil && m.written != "" && m.written == n.ResourceVersion && r.now().Sub(m.memory.Wrote) < time.Second
 }
 
-// remember returns what is kept of a node. A replica that has just begun to lead
-// takes from the report when the node was last written.
+// remember returns the remembered state of a node. After a change of the
+// leader, the time of the last write comes from the report.
 func (r *nodes) remember(n *corev1.Node, p *v1alpha1.Published, now time.Time) *remembered {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,7 +139,8 @@ func (r *nodes) forget(name string) {
 	delete(r.of, name)
 }
 
-// consult works out what holds on the node, if anything has changed.
+// consult computes the settings for the node, if the configuration or the node
+// has changed.
 func (m *remembered) consult(c *config.Cluster, n *corev1.Node) {
 	if m.cluster == c && m.version == n.ResourceVersion && n.ResourceVersion != "" {
 		return
@@ -148,8 +152,8 @@ func (m *remembered) consult(c *config.Cluster, n *corev1.Node) {
 	}
 }
 
-// apply writes what was decided: first the node, then why. It returns when the
-// rest should be written, or 0.
+// apply writes a decision: first the node, then the reason in the report. It
+// returns the time until the next write, or 0.
 func (r *nodes) apply(ctx context.Context, n *corev1.Node, report *v1alpha1.NodeReport, m *remembered, c Case, v Verdict) (time.Duration, error) {
 	before := m.state
 	r.mu.Lock()
@@ -181,7 +185,7 @@ func (r *nodes) apply(ctx context.Context, n *corev1.Node, report *v1alpha1.Node
 	return r.explain(ctx, report, m, c, v)
 }
 
-// show prints what is wanted of a resource.
+// show prints the wanted amount of a resource.
 func show(k kind, v Verdict) string {
 	if amount, has := v.Want[k].Value(); has {
 		return k.readable(amount)
@@ -189,8 +193,8 @@ func show(k kind, v Verdict) string {
 	return "none"
 }
 
-// patchOf is the one write that makes a node's status and annotation as decided:
-// capacity and allocatable change together or not at all.
+// patchOf returns the one patch that sets the status and the annotation of a
+// node. One patch changes capacity and allocatable together.
 func patchOf(f Facts, v Verdict) []byte {
 	amounts := map[corev1.ResourceName]any{}
 	for k := range kinds {
@@ -209,11 +213,11 @@ func patchOf(f Facts, v Verdict) []byte {
 		}
 		patch["metadata"] = map[string]any{"annotations": map[string]any{originKey: origin}}
 	}
-	text, _ := json.Marshal(patch) // text and maps always have JSON
+	text, _ := json.Marshal(patch) // maps of strings always have JSON
 	return text
 }
 
-// direction says whether batch work gained or lost.
+// direction returns whether the amounts rise or fall, as the label of a metric.
 func direction(c Case, v Verdict) string {
 	up := "less"
 	for k := range kinds {
@@ -229,8 +233,7 @@ func direction(c Case, v Verdict) string {
 	return up
 }
 
-// announce makes an event where something ended or began that people should
-// know of.
+// announce creates an event at the beginning and at the end of a degradation.
 func (r *nodes) announce(n *corev1.Node, m *remembered, before State, v Verdict) {
 	if before == v.State {
 		return
@@ -248,9 +251,9 @@ func (r *nodes) announce(n *corev1.Node, m *remembered, before State, v Verdict)
 	}
 }
 
-// explain writes into the report what the node has, and why. Where only the
-// reason changes, and nothing is wrong, it waits for the pause and returns how
-// long.
+// explain writes the published amounts and the reason into the report. If only
+// the reason has changed and the state is normal, it waits for Pause, and
+// returns the remaining time.
 func (r *nodes) explain(ctx context.Context, report *v1alpha1.NodeReport, m *remembered, c Case, v Verdict) (time.Duration, error) {
 	if c.Report.Batch == nil {
 		return 0, nil
@@ -268,7 +271,7 @@ func (r *nodes) explain(ctx context.Context, report *v1alpha1.NodeReport, m *rem
 		p.Memory = &q
 	}
 	if m.said.Reason == p.Reason && same(p, m.said) && c.At.Sub(m.told) < Pause {
-		return 0, nil // the cache may not have it yet
+		return 0, nil // the report may not be in the cache yet
 	}
 	fine := v.State == Published || v.State == Waiting || v.State == Bounded || v.State == Held || v.State == Starting
 	if o := report.Status.Published; o != nil && same(p, *o) {
@@ -295,24 +298,25 @@ func (r *nodes) explain(ctx context.Context, report *v1alpha1.NodeReport, m *rem
 		"metadata": map[string]any{"name": report.Name}, "status": map[string]any{"published": said},
 	})
 	if err != nil {
-		return 0, fmt.Errorf("print what was published of node %s: %w", report.Name, err)
+		return 0, fmt.Errorf("encode status.published of node %s: %w", report.Name, err)
 	}
 	object := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeReport"}, ObjectMeta: metav1.ObjectMeta{Name: report.Name}}
 	err = r.client.Status().Patch(ctx, object, client.RawPatch(types.ApplyPatchType, apply), client.FieldOwner(Owner), client.ForceOwnership)
 	if client.IgnoreNotFound(err) != nil {
-		return 0, fmt.Errorf("write what was published of node %s: %w", report.Name, err)
+		return 0, fmt.Errorf("write status.published of node %s: %w", report.Name, err)
 	}
 	m.said, m.told = p, c.At
 	return 0, nil
 }
 
-// same reports whether both say the same of what the node has.
+// same reports whether two values of status.published differ only in their
+// time.
 func same(a, b v1alpha1.Published) bool {
 	return (a.CPU == nil) == (b.CPU == nil) && (a.CPU == nil || a.CPU.Cmp(*b.CPU) == 0) &&
 		(a.Memory == nil) == (b.Memory == nil) && (a.Memory == nil || a.Memory.Cmp(*b.Memory) == 0)
 }
 
-// states counts the nodes by the state of their reports.
+// states returns the number of nodes for each state.
 func (r *nodes) states() map[State]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

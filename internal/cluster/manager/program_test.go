@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// A program is tenon-manager as it is installed, and how it reaches the API
+// A program is the compiled tenon-manager with the kubeconfig of its API
 // server.
 type program struct{ bin, kubeconfig, log string }
 
@@ -51,14 +51,14 @@ func build(t testing.TB, kubeconfig []byte) program {
 	return p
 }
 
-// A process is a program that runs.
+// A process is a running program.
 type process struct {
 	command *exec.Cmd
 	metrics string
 }
 
-// run starts the program without webhooks and, unless more arguments say so,
-// without a lease, until the test ends.
+// run starts the program until the test ends. It has no webhooks and no lease
+// unless further arguments enable them.
 func (p program) run(t testing.TB, config client.ObjectKey, more ...string) *process {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -95,13 +95,14 @@ func (p program) run(t testing.TB, config client.ObjectKey, more ...string) *pro
 	return nil
 }
 
-// kill ends it with SIGKILL.
+// kill ends the process with SIGKILL.
 func (p *process) kill() {
 	p.command.Process.Kill()
 	p.command.Wait()
 }
 
-// takes returns what the process has of memory, and has used of CPU.
+// takes returns the memory of the process as text, and the CPU time that it has
+// used.
 func (p *process) takes(t testing.TB) (string, time.Duration) {
 	t.Helper()
 	pid := p.command.Process.Pid
@@ -146,7 +147,8 @@ func (p *process) scraped(t testing.TB, name string) string {
 }
 
 // TestAManagerThatIsKilledAgainAndAgainLeavesWholeNodes ends the program with
-// SIGKILL while reports come in, and looks at all nodes between.
+// SIGKILL several times while reports arrive. Between, it checks that no node
+// has half a write.
 func TestAManagerThatIsKilledAgainAndAgainLeavesWholeNodes(t *testing.T) {
 	s := newScene(t)
 	p := s.build()
@@ -167,10 +169,10 @@ func TestAManagerThatIsKilledAgainAndAgainLeavesWholeNodes(t *testing.T) {
 			close(killed)
 		}()
 		for range 3 {
-			uses += 700 // much less each time
+			uses += 700 // a large fall each time
 			for i := range nodes {
 				s.report(name(i), batchOf(uses, 4))
-				s.has(name(i)) // fails for half of a write
+				s.has(name(i)) // fails if the node has half a write
 			}
 		}
 		<-killed
@@ -188,9 +190,9 @@ func TestAManagerThatIsKilledAgainAndAgainLeavesWholeNodes(t *testing.T) {
 	}
 }
 
-// TestTheNextLeaderCompletesWhatAKilledOneBegan: of two replicas the one that
-// leads is ended with SIGKILL while it writes. No node has half of a write at any
-// time, and when the lease is over the other brings all to what is reported.
+// TestTheNextLeaderCompletesWhatAKilledOneBegan ends the leader of two replicas
+// with SIGKILL while it writes. No node has half a write at any time. After the
+// lease has expired, the other replica publishes all reports.
 func TestTheNextLeaderCompletesWhatAKilledOneBegan(t *testing.T) {
 	s := newScene(t)
 	p := s.build()
@@ -210,7 +212,7 @@ func TestTheNextLeaderCompletesWhatAKilledOneBegan(t *testing.T) {
 	killed := make(chan struct{})
 	uses := int64(0)
 	for round := range 4 {
-		uses += 700 // much less each time: written at once
+		uses += 700 // a large fall each time, which the manager writes at once
 		for i := range nodes {
 			if round == 1 && i == nodes/2 {
 				go func() {
@@ -219,7 +221,7 @@ func TestTheNextLeaderCompletesWhatAKilledOneBegan(t *testing.T) {
 				}()
 			}
 			s.report(name(i), batchOf(uses, 4))
-			s.has(name(i)) // fails for half of a write
+			s.has(name(i)) // fails if the node has half a write
 		}
 	}
 	<-killed
@@ -230,18 +232,18 @@ func TestTheNextLeaderCompletesWhatAKilledOneBegan(t *testing.T) {
 		}
 	}
 	if behind == 0 {
-		t.Error("the killed one has left nothing to do")
+		t.Error("the killed leader has left no work")
 	}
 	begun := time.Now()
 	for i := range nodes {
 		s.becomes(name(i), fmt.Sprintf("%dm %s", 9200-uses, mem4), 2*time.Minute)
 	}
-	t.Logf("%d of %d nodes were behind; the next leader had seen to all after %.1f s, %s", behind, nodes, time.Since(begun).Seconds(), other.scraped(t, "tenon_manager_node_writes_total"))
+	t.Logf("%d of %d nodes were behind; the next leader had written all after %.1f s, %s", behind, nodes, time.Since(begun).Seconds(), other.scraped(t, "tenon_manager_node_writes_total"))
 }
 
-// TestAManagerWaitsForItsAPIServer starts the program while nothing answers at the
-// API server's address, as after an outage that ended the one before: it must not
-// end, since the kubelet waits longer each time before it starts the next.
+// TestAManagerWaitsForItsAPIServer starts the program while nothing answers at
+// the address of the API server, as in an outage. It must not end, because the
+// kubelet waits longer before each restart.
 func TestAManagerWaitsForItsAPIServer(t *testing.T) {
 	s := newScene(t)
 	const name = "waited-for"
@@ -273,7 +275,7 @@ func TestAManagerWaitsForItsAPIServer(t *testing.T) {
 	}
 	run := p.run(t, s.config, "--health", health.Addr().String())
 	time.Sleep(3 * time.Second)
-	run.scraped(t, "tenon_manager") // fails if it has ended
+	run.scraped(t, "tenon_manager") // fails if the program has ended
 	s.has(name)
 	if is := ready(); !strings.HasPrefix(is, "500") {
 		t.Errorf("without an API server: ready: %s", is)
@@ -283,8 +285,8 @@ func TestAManagerWaitsForItsAPIServer(t *testing.T) {
 	s.eventually("it is ready", soon, func() bool { return strings.HasPrefix(ready(), "200") })
 }
 
-// forward passes connections on until the listener is closed, and ends them at
-// once as long as nothing is up.
+// forward passes connections on until the listener is closed. While up is
+// false, it closes new connections at once.
 func forward(l net.Listener, address string, up *atomic.Bool) {
 	for {
 		from, err := l.Accept()
@@ -302,7 +304,7 @@ func forward(l net.Listener, address string, up *atomic.Bool) {
 		}
 		for _, pair := range [][2]net.Conn{{from, to}, {to, from}} {
 			go func() {
-				_, _ = io.Copy(pair[0], pair[1]) // the end of one is the end of both
+				_, _ = io.Copy(pair[0], pair[1]) // the end of one direction ends both
 				from.Close()
 				to.Close()
 			}()

@@ -10,11 +10,12 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Pause is the least time between two writes of a node's status, except where
-// batch work loses much: etcd and every scheduler get each of them.
+// Pause is the minimum time between two writes of the status of a node, because
+// etcd and every scheduler receive each write. A large fall is written without
+// a pause.
 const Pause = 10 * time.Second
 
-// A Case holds all inputs of the decision on a node's batch resources.
+// A Case holds all inputs of the decision about the batch resources of a node.
 type Case struct {
 	At     time.Time
 	Rules  policy.Overcommit
@@ -23,74 +24,80 @@ type Case struct {
 	Memory Memory
 }
 
-// A Sighting is a report, and what this process knows of its age.
+// A Sighting is a report, with the time since which this process knows it.
 type Sighting struct {
 	Batch *v1alpha1.Batch // nil: the node has no report
-	// Seen is when this process saw it change: the clock of the node decides
-	// nothing.
+	// Seen is the time at which this process saw the last change of the report.
+	// The clock of the node has no influence on it.
 	Seen time.Time
-	// Fresh: it changed before this process's eyes, or calls itself young. A
-	// report that is not may be as old as you like, so it raises nothing.
+	// Fresh means that this process saw the report change, or that its own time
+	// is recent. A report that is not fresh may be very old, so it raises no
+	// amount.
 	Fresh bool
 }
 
-// Memory is the state of a node that is kept between two cases.
+// Memory is the state of a node that stays between two cases.
 type Memory struct {
-	// Wrote is when its amounts were last written. The zero time is long ago.
+	// Wrote is the time of the last write of its amounts; zero: long ago.
 	Wrote time.Time
-	// Refused is the time since which its reports have been refused or empty,
-	// and Good the time of the last report that was neither.
+	// Refused is the time since which all its reports were refused or empty.
+	// Good is the time of the last report that was neither.
 	Refused, Good time.Time
 }
 
-// State says in one word what became of a report.
+// State summarizes in one word how the manager treats a report.
 type State string
 
 // The states of a node.
 const (
-	Off        State = "off"        // the owner does not want batch resources here
-	Unreported State = "unreported" // there is no report
-	Published  State = "published"  // the node has what is reported
-	Bounded    State = "bounded"    // it has less, because the manager knows better
-	Held       State = "held"       // it has more, because running pods request it
-	Waiting    State = "waiting"    // it has less, because more is promised slowly
-	Starting   State = "starting"   // the agent has only just started: what was there stays
-	Doubtful   State = "doubtful"   // it has no more than before, until an input is known
-	Refused    State = "refused"    // the report cannot be right: what was good before stays
-	Stale      State = "stale"      // the report is too old: nothing is promised
+	Off        State = "off"        // colocation is disabled for the node
+	Unreported State = "unreported" // the node has no report
+	Published  State = "published"  // the node has the reported amounts
+	Bounded    State = "bounded"    // the node has less, because the manager knows a lower limit
+	Held       State = "held"       // the node has more, because running pods request it
+	Waiting    State = "waiting"    // the node has less, because rises are published slowly
+	Starting   State = "starting"   // the agent has only just started: the amounts stay
+	Doubtful   State = "doubtful"   // the amounts do not rise, because an input is unknown
+	Refused    State = "refused"    // the report has errors: the last good amounts stay
+	Stale      State = "stale"      // the report is too old: the node has no batch resources
 )
 
-// A Verdict is the decision on a node's batch resources, with its reason.
+// A Verdict is the decision about the batch resources of a node, with its
+// reason.
 type Verdict struct {
 	State  State
 	Reason string
-	// Want is the amounts for the status; absent: no such resource.
+	// Want are the amounts for the status. An absent amount means that the node
+	// does not have the resource.
 	Want [kinds]node.Maybe[int64]
-	// Origin is the value for the annotation originExtendedAllocatable; empty:
-	// there should be none.
+	// Origin is the value for the annotation originExtendedAllocatable; empty
+	// means that the node should not have the annotation.
 	Origin string
-	// Write: the status or the annotation is not like that.
+	// Write means that the status or the annotation must change.
 	Write bool
-	// Again is the time until the next look if nothing happens; 0: never.
+	// Again is the time until the next decision if nothing changes; 0 means
+	// never.
 	Again  time.Duration
 	Memory Memory
 }
 
-// Decide says what a node's status should have of batch resources.
+// Decide decides the batch resources in the status of a node.
 //
-// It never promises more than the report does, unless that was promised before
-// and running pods request it. It promises less where the node reserves more than
-// the agent knew of, where the owner's threshold is lower, and where other
-// schedulers have given away a part. Less is written at once; more at most every
-// Pause, and if it is worth it.
+// It publishes at most the reported amounts, except that it does not take away
+// an amount that it published before and that running pods request. It
+// publishes less if the node reserves more than the agent assumed, if the
+// threshold of the settings is lower, or if other schedulers have allocated a
+// part. It writes a fall at once. It writes a rise at most once every Pause,
+// and only if the rise is large enough.
 func Decide(c Case) Verdict {
 	v := Verdict{Memory: c.Memory}
 	target, origin, all := v.target(c)
 	raised := v.hold(c, target, all)
 	v.Want = v.settle(c, raised)
 	if c.Node.Shared && origin != nothing {
-		// What is held for pods is not there for other schedulers: these are told
-		// what there would be without it, so that they give way.
+		// Other schedulers cannot use the amount that is held for running pods.
+		// The annotation for them therefore has the amount without it, so that
+		// they release resources.
 		theirs := v.Want
 		for k := range kinds {
 			if raised[k] != target[k] {
@@ -101,7 +108,7 @@ func Decide(c Case) Verdict {
 	}
 	v.Write = v.Want != c.Node.Present || v.Want != c.Node.Capped
 	if v.Origin != c.Node.Origin && !v.Write {
-		// While an amount is held, the annotation alone follows each report.
+		// While an amount is held, only the annotation follows each report.
 		rest := Pause - c.At.Sub(c.Memory.Wrote)
 		if v.Write = raised == target || rest <= 0; !v.Write {
 			v.Again = min(v.Again, rest)
@@ -110,22 +117,24 @@ func Decide(c Case) Verdict {
 	return v
 }
 
-// hold raises a target to what running pods request, and never above what the
-// node has. A kubelet that starts admits all pods of its node anew, also those
-// that run, and ends those for which the node has less.
+// hold raises a target to the amount that running pods request, but not above
+// the amount that the node has. A kubelet that restarts admits all pods of its
+// node again, including running pods, and ends pods that do not fit into the
+// amount.
 //
-// This lets no other pod in: to the scheduler nothing is left of a resource that
-// pods request in full. Where one ends another may come before the amount has
-// followed; but that one is not counted as requested, so that the amount falls
-// as pods end. It protects no service less: what the agent does for them goes by
-// what is used, and not by what is published. And as no more is held than there
-// is, a false report gains nothing; it makes a fall late.
+// A held amount does not let in other pods, because to the scheduler the pods
+// request it completely. When a pod ends, another may start before the
+// published amount has fallen; the agent does not count that pod as requested,
+// so that the amount falls as pods end. A held amount does not weaken the
+// protection of services, because the agent decides by use and not by the
+// published amount. A false report gains nothing, because hold never raises the
+// present amount; it can only delay a fall.
 //
-// A target that is absent stays so: where colocation is off, or no agent
-// manages the node, nothing is promised, and a kubelet that starts then ends
-// batch work. A report that is refused for what it promises may hold, too: what
-// there was stays but for the owner's threshold, and that is no reason to end
-// work.
+// hold does not change an absent target. If colocation is disabled or no agent
+// manages the node, the node has no batch resources, and a kubelet that
+// restarts ends batch pods. hold also applies to a refused report: then the
+// present amounts stay, except that the threshold of the settings may lower
+// them, which is no reason to end running pods.
 func (v *Verdict) hold(c Case, target [kinds]node.Maybe[int64], all [kinds]claim) [kinds]node.Maybe[int64] {
 	var notes []string
 	for k := range kinds {
@@ -149,7 +158,7 @@ func (v *Verdict) hold(c Case, target [kinds]node.Maybe[int64], all [kinds]claim
 	return target
 }
 
-// nothing is no batch resource at all.
+// nothing is the absence of both batch resources.
 var nothing [kinds]node.Maybe[int64]
 
 // say sets the state and its reason.
@@ -157,9 +166,9 @@ func (v *Verdict) say(s State, format string, args ...any) {
 	v.State, v.Reason = s, fmt.Sprintf(format, args...)
 }
 
-// target is what should be promised if nothing had to be slow, after and before
-// what other schedulers gave away is taken from it. All is what the report says,
-// as far as it can be read.
+// target returns the amounts to publish if rises were not delayed. target is
+// after, and origin before, the allocations of other schedulers are subtracted.
+// all holds the readable claims of the report.
 func (v *Verdict) target(c Case) (target, origin [kinds]node.Maybe[int64], all [kinds]claim) {
 	switch {
 	case !c.Rules.Enable:
@@ -193,7 +202,7 @@ func (v *Verdict) target(c Case) (target, origin [kinds]node.Maybe[int64], all [
 		v.say(Refused, "the report is refused: %v", err)
 		return v.keep(c), v.keep(c), all
 	case starting:
-		v.say(Starting, "the agent has just started: what it promised before stays until it has measured")
+		v.say(Starting, "the agent has just started: its last amounts stay until it has measured")
 		target = v.soFar(c, all)
 		return target, target, all
 	}
@@ -222,14 +231,14 @@ func (v *Verdict) target(c Case) (target, origin [kinds]node.Maybe[int64], all [
 	case len(c.Node.Faults) > 0:
 		v.say(Doubtful, "more is promised when all is known: %s", strings.Join(c.Node.Faults, "; "))
 	case !c.Report.Fresh:
-		v.say(Doubtful, "more is promised when the agent reports again: nobody knows how old its report is")
+		v.say(Doubtful, "more is promised when the agent reports again: the age of its report is not known")
 	default:
 		return target, origin, all
 	}
 	return lower(target, v.keep(c)), origin, all
 }
 
-// before is what there would be if other schedulers had given away nothing.
+// before returns the amounts without the allocations of other schedulers.
 func before(origin, want [kinds]node.Maybe[int64], elsewhere [kinds]int64) [kinds]node.Maybe[int64] {
 	for k := range kinds {
 		if w := want[k].Or(0); w > 0 {
@@ -239,10 +248,10 @@ func before(origin, want [kinds]node.Maybe[int64], elsewhere [kinds]int64) [kind
 	return origin
 }
 
-// startingUp reports whether an agent has found no amount yet: it has measured
-// nothing, or not for long enough to promise anything. Its 0 is no finding: to
-// publish it would take the resource from all that runs whenever an agent is
-// updated, and a kubelet that starts meanwhile ends what the node has not got.
+// startingUp reports whether an agent has computed no amount yet, because it
+// has not measured for long enough. Its amount of 0 must not be published: each
+// update of the agent would take the resource away from running pods, and a
+// kubelet that restarts meanwhile would end them.
 func startingUp(all [kinds]claim) bool {
 	any := false
 	for _, c := range all {
@@ -254,8 +263,8 @@ func startingUp(all [kinds]claim) bool {
 	return any
 }
 
-// soFar is what the node has, and no more than an agent has measured that has
-// just started.
+// soFar returns the amounts that the node has, limited to what an agent has
+// measured since its start.
 func (v *Verdict) soFar(c Case, all [kinds]claim) [kinds]node.Maybe[int64] {
 	kept := v.keep(c)
 	for k := range kinds {
@@ -266,7 +275,7 @@ func (v *Verdict) soFar(c Case, all [kinds]claim) [kinds]node.Maybe[int64] {
 	return kept
 }
 
-// judge reads the report and compares it with the node.
+// judge reads the report and checks it against the node.
 func (v *Verdict) judge(c Case) ([kinds]claim, error) {
 	all, err := claims(*c.Report.Batch)
 	if err != nil {
@@ -280,15 +289,15 @@ func (v *Verdict) judge(c Case) ([kinds]claim, error) {
 	return all, nil
 }
 
-// bounded is more than any promise of a node can be.
+// bounded returns an upper bound of each possible amount of a node.
 func (k kind) bounded(c Case) int64 {
 	return percent(c.Node.Capacity[k], max(100, k.reclaim(c.Rules).ThresholdPercent))
 }
 
-// bound works a claim out again with what the manager knows of the node, and
-// says why the result is less than what is claimed.
+// bound computes a claim again with the manager's knowledge of the node. It
+// returns the amount, and a reason if that is less than the claim.
 //
-//	min(share) − max(use of the system, reservation) − what the others count for
+//	min(share) − max(use of the system, reservation) − others
 func (k kind) bound(one claim, c Case) (int64, string) {
 	r := k.reclaim(c.Rules)
 	capacity, most := c.Node.Capacity[k], k.ceiling(c)
@@ -310,8 +319,8 @@ func (k kind) bound(one claim, c Case) (int64, string) {
 	return amount, why
 }
 
-// reserved is the amount reserved from all pods, by the kubelet or by the
-// node's annotation.
+// reserved returns the amount reserved from all pods, by the kubelet or by an
+// annotation of the node.
 func (k kind) reserved(c Case) int64 {
 	if k == cpu {
 		return max(c.Node.Reserved[k], int64(c.Rules.ReservedCPU))
@@ -319,7 +328,8 @@ func (k kind) reserved(c Case) int64 {
 	return max(c.Node.Reserved[k], int64(c.Rules.ReservedMemory))
 }
 
-// ceiling is the most that may be promised, whatever is reported.
+// ceiling returns the maximum amount that the settings allow, whatever the
+// report contains.
 func (k kind) ceiling(c Case) int64 {
 	r := k.reclaim(c.Rules)
 	most := max(0, percent(c.Node.Capacity[k], r.ThresholdPercent)-k.reserved(c))
@@ -329,7 +339,8 @@ func (k kind) ceiling(c Case) int64 {
 	return most
 }
 
-// keep is what the node has, as far as the owner still allows it.
+// keep returns the amounts that the node has, limited to the maximum that the
+// settings allow.
 func (v *Verdict) keep(c Case) [kinds]node.Maybe[int64] {
 	kept := c.Node.Present
 	for k := range kinds {
@@ -340,8 +351,8 @@ func (v *Verdict) keep(c Case) [kinds]node.Maybe[int64] {
 	return kept
 }
 
-// lower is the smaller of two, resource by resource; what one of them has not,
-// neither has the result.
+// lower returns the smaller amount of each resource. A resource that is absent
+// in a or b is absent in the result.
 func lower(a, b [kinds]node.Maybe[int64]) (low [kinds]node.Maybe[int64]) {
 	for k := range kinds {
 		x, hasX := a[k].Value()
@@ -353,7 +364,7 @@ func lower(a, b [kinds]node.Maybe[int64]) (low [kinds]node.Maybe[int64]) {
 	return low
 }
 
-// settle decides how much of the way to the target is gone now.
+// settle decides which part of the way to the target is written now.
 func (v *Verdict) settle(c Case, target [kinds]node.Maybe[int64]) [kinds]node.Maybe[int64] {
 	age := c.At.Sub(c.Memory.Wrote)
 	paused := age < Pause
@@ -366,7 +377,7 @@ func (v *Verdict) settle(c Case, target [kinds]node.Maybe[int64]) [kinds]node.Ma
 		worth := ppm(present, c.Rules.WorthPPM)
 		switch more := next - present; {
 		case !has || (had && more < 0 && (next == 0 || -more > worth || !paused)):
-			want[k] = target[k] // less, and much less: at once
+			want[k] = target[k] // a large fall is written at once
 			due = due || has != had || more < 0
 		case had && more < 0:
 			wait(Pause - age)
@@ -382,7 +393,7 @@ func (v *Verdict) settle(c Case, target [kinds]node.Maybe[int64]) [kinds]node.Ma
 		}
 	}
 	if due && !paused {
-		return target // whatever else has changed goes with it
+		return target // a write includes all other changes
 	}
 	v.Again = later
 	if slow != "" && v.State == Published {
@@ -391,5 +402,5 @@ func (v *Verdict) settle(c Case, target [kinds]node.Maybe[int64]) [kinds]node.Ma
 	return want
 }
 
-// ppm is so many millionths of v.
+// ppm returns the given number of millionths of v.
 func ppm(v, millionths int64) int64 { return v/1_000_000*millionths + v%1_000_000*millionths/1_000_000 }

@@ -20,7 +20,7 @@ import (
 
 var epoch = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-// colocated are the defaults of colocation-config, switched on.
+// colocated returns the defaults of colocation-config with colocation enabled.
 func colocated() policy.Overcommit {
 	return policy.Overcommit{
 		Enable: true, DegradeAfter: 15 * time.Minute, RenewAfter: 300 * time.Second, WorthPPM: 100_000,
@@ -29,7 +29,7 @@ func colocated() policy.Overcommit {
 	}
 }
 
-// machineOf is a node of so many CPUs and GiB.
+// machineOf returns a node with this number of CPUs and GiB.
 func machineOf(cpus, gib int64) *corev1.Node {
 	list := corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(cpus, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(gib<<30, resource.BinarySI)}
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: corev1.NodeStatus{Capacity: list, Allocatable: list.DeepCopy()}}
@@ -43,8 +43,8 @@ func has(n *corev1.Node, milli, bytes int64) *corev1.Node {
 	return n
 }
 
-// promise is an amount whose terms are what is divided, what the system needs
-// and what others count for.
+// promise returns an amount with three terms: the amount that is divided, the
+// use of the system, and the part of other work.
 func promise(k kind, share, system, others int64) *v1alpha1.BatchAmount {
 	v := share - system - others
 	a := &v1alpha1.BatchAmount{Policy: "usage", Terms: []v1alpha1.BatchTerm{
@@ -60,13 +60,14 @@ func promise(k kind, share, system, others int64) *v1alpha1.BatchAmount {
 	return a
 }
 
-// batchOf is a report of a node of 16 CPUs and 64 GiB by which its others use so
-// much.
+// batchOf returns the report of a node with 16 CPUs and 64 GiB on which other
+// work uses the given amounts.
 func batchOf(milli, gib int64) *v1alpha1.Batch {
 	return &v1alpha1.Batch{CPU: promise(cpu, 9600, 400, milli), Memory: promise(memory, percent(64<<30, 65), 1<<30, gib<<30)}
 }
 
-// caseOf is a good report that was seen just now of a node that has nothing yet.
+// caseOf returns a case in which a good report was just seen for a node without
+// batch resources.
 func caseOf(n *corev1.Node, b *v1alpha1.Batch) Case {
 	return Case{At: epoch, Rules: colocated(), Node: factsOf(n), Report: Sighting{Batch: b, Seen: epoch, Fresh: true}}
 }
@@ -84,7 +85,7 @@ func amounts(v [kinds]node.Maybe[int64]) string {
 }
 
 func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
-	const mem = 64<<30*65/100 - 5<<30 // what batchOf(_, 4) leaves of memory
+	const mem = 64<<30*65/100 - 5<<30 // the memory that remains by batchOf(_, 4)
 	ago := func(d time.Duration) func(*Case) { return func(c *Case) { c.Memory.Wrote = epoch.Add(-d) } }
 	for name, c := range map[string]struct {
 		node   *corev1.Node
@@ -93,13 +94,13 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 		want   string
 		state  State
 		reason string
-		quiet  bool // nothing is written
+		quiet  bool // want no write
 		again  time.Duration
 	}{
 		"the first report is published at once": {
 			node: machineOf(16, 64), batch: batchOf(4000, 4), want: "5200m 37478Mi", state: Published, reason: "as the agent reports", again: 15 * time.Minute,
 		},
-		"what stands already is not written again": {
+		"equal amounts are not written again": {
 			node: has(machineOf(16, 64), 5200, mem), batch: batchOf(4000, 4), want: "5200m 37478Mi", state: Published, quiet: true, again: 15 * time.Minute,
 		},
 		"much less is written at once": {
@@ -108,7 +109,7 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 		"a little less waits for the pause": {
 			node: has(machineOf(16, 64), 5200, mem), batch: batchOf(4100, 4), change: ago(4 * time.Second), want: "5200m 37478Mi", state: Published, quiet: true, again: 6 * time.Second,
 		},
-		"nothing left is written at once": {
+		"an amount of 0 is written at once": {
 			node: has(machineOf(16, 64), 100, mem), batch: batchOf(9500, 4), change: ago(time.Second), want: "0m 37478Mi", state: Published, again: 15 * time.Minute,
 		},
 		"more waits for the pause": {
@@ -122,7 +123,7 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 		"a little more is due after updateTimeThresholdSeconds": {
 			node: has(machineOf(16, 64), 5200, mem), batch: batchOf(3900, 4), change: ago(5 * time.Minute), want: "5300m 37478Mi", state: Published, again: 15 * time.Minute,
 		},
-		"what is written takes the rest with it": {
+		"a write includes all changes": {
 			node: has(machineOf(16, 64), 5200, mem), batch: batchOf(1000, 3), change: ago(time.Minute), want: "8200m 38502Mi", state: Published, again: 15 * time.Minute,
 		},
 		"a report that is too old takes the resources away": {
@@ -135,12 +136,12 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 		"colocation off, no resources": {
 			node: has(machineOf(16, 64), 5200, mem), batch: batchOf(4000, 4), change: func(c *Case) { c.Rules.Enable = false }, want: "none none", state: Off,
 		},
-		"what the agent does not promise is taken away": {
+		"a resource that is not reported is removed": {
 			node: has(machineOf(16, 64), 5200, mem), batch: &v1alpha1.Batch{CPU: batchOf(4000, 4).CPU}, want: "5200m none", state: Published, again: 15 * time.Minute,
 		},
 		"a report of unknown age raises nothing": {
 			node: has(machineOf(16, 64), 3000, mem), batch: batchOf(4000, 5), change: func(c *Case) { c.Report.Fresh = false },
-			want: "3000m 36454Mi", state: Doubtful, reason: "more is promised when the agent reports again: nobody knows how old its report is", again: 15 * time.Minute,
+			want: "3000m 36454Mi", state: Doubtful, reason: "more is promised when the agent reports again: the age of its report is not known", again: 15 * time.Minute,
 		},
 		"a report of unknown age gives a new node nothing": {
 			node: machineOf(16, 64), batch: batchOf(4000, 4), change: func(c *Case) { c.Report.Fresh = false }, want: "none none", state: Doubtful, quiet: true, again: 15 * time.Minute,
@@ -161,7 +162,7 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 			node: has(machineOf(4, 64), 2000, mem), batch: batchOf(4000, 4), change: func(c *Case) { c.Memory.Good = epoch.Add(-15 * time.Minute) },
 			want: "none none", state: Stale,
 		},
-		"what the kubelet reserves is not promised": { // 5200 = 9600 - 400 - 4000; 3000 are reserved, 400 were counted
+		"the reservation of the kubelet is subtracted": { // 5200 = 9600 - 400 - 4000; the kubelet reserves 3000, the agent assumed 400
 			node: func() *corev1.Node {
 				n := machineOf(16, 64)
 				n.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("13")
@@ -169,16 +170,16 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 			}(), batch: batchOf(4000, 4),
 			want: "2600m 37478Mi", state: Bounded, reason: "batch-cpu: 3000m are reserved for the node, more than the agent counts", again: 15 * time.Minute,
 		},
-		"what an annotation reserves is not promised": {
+		"the reservation of an annotation is subtracted": {
 			node: machineOf(16, 64), batch: batchOf(4000, 4), change: func(c *Case) { c.Rules.ReservedCPU, c.Rules.ReservedMemory = 2000, 3<<30 },
 			want: "3600m 35430Mi", state: Bounded, reason: "batch-cpu: 2000m are reserved for the node, more than the agent counts; batch-memory: 3072Mi are reserved for the node, more than the agent counts", again: 15 * time.Minute,
 		},
-		"what others gave away is taken off": {
+		"allocations of other schedulers are subtracted": {
 			node: noted(machineOf(16, 64), thirdPartyKey, `{"allocations":[{"name":"yarn","priority":"koord-batch","resources":{"kubernetes.io/batch-cpu":"1200","kubernetes.io/batch-memory":"1Gi"}}]}`),
 			want: "4000m 36454Mi", batch: batchOf(4000, 4), state: Bounded, again: 15 * time.Minute,
 			reason: "batch-cpu: 1200m of it are given away by others (thirdPartyAllocations); batch-memory: 1024Mi of it are given away by others (thirdPartyAllocations)",
 		},
-		"an annotation that nobody can read raises nothing": {
+		"an annotation that cannot be read raises nothing": {
 			node: noted(has(machineOf(16, 64), 3000, mem), thirdPartyKey, `{"allocations":[{"resources":{"kubernetes.io/batch-cpu":"1e2147483647"}}]}`), batch: batchOf(4000, 4), want: "3000m 37478Mi", state: Doubtful, again: 15 * time.Minute,
 			reason: "more is promised when all is known: annotation node.koordinator.sh/thirdPartyAllocations: batch-cpu: \"1e2147483647\": want a quantity such as 1500 or 2Gi",
 		},
@@ -193,18 +194,18 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 		"the owner's limit holds for what was promised before": {
 			node: has(machineOf(4, 64), 3000, mem), batch: batchOf(4000, 4), want: "2400m 37478Mi", state: Refused, again: 15 * time.Minute,
 		},
-		"what running pods request is not taken away": {
+		"requests of running pods stay": {
 			node: has(machineOf(16, 64), 5200, mem), batch: running(batchOf(8000, 4), 2500, 0), want: "2500m 37478Mi", state: Held, again: 15 * time.Minute,
 			reason: "batch-cpu: running pods request 2500m: with less, a kubelet that restarts ends them",
 		},
-		"nor where nothing is left": {
+		"requests of running pods stay although the formula gives 0": {
 			node: has(machineOf(16, 64), 2500, 1<<30), batch: running(batchOf(9600, 41), 2500, 1<<30), want: "2500m 1024Mi", state: Held, quiet: true, again: 15 * time.Minute,
 		},
 		"running pods that request more than there is keep what there is": {
 			node: has(machineOf(16, 64), 2500, mem), batch: running(batchOf(8000, 4), 99_000, 0), want: "2500m 37478Mi", state: Held, quiet: true, again: 15 * time.Minute,
 			reason: "batch-cpu: running pods request 99000m: with less, a kubelet that restarts ends them",
 		},
-		"what running pods request is not given to a node that has nothing": {
+		"requests of running pods do not raise the amount of a node without batch resources": {
 			node: machineOf(16, 64), batch: running(batchOf(8000, 4), 2500, 0), want: "1200m 37478Mi", state: Published, again: 15 * time.Minute,
 		},
 		"running pods keep what they request from an owner's lower threshold": {
@@ -212,19 +213,19 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 			want: "3000m 37478Mi", state: Held, again: 15 * time.Minute,
 			reason: "batch-cpu: the owner's threshold is 40% now, the agent goes by another; batch-cpu: running pods request 3000m: with less, a kubelet that restarts ends them",
 		},
-		"and from other schedulers": {
+		"running pods keep their requests from other schedulers": {
 			node: noted(has(machineOf(16, 64), 5200, mem), thirdPartyKey, `{"allocations":[{"resources":{"kubernetes.io/batch-cpu":"3000"}}]}`), batch: running(batchOf(4000, 4), 3000, 0),
 			want: "3000m 37478Mi", state: Held, again: 15 * time.Minute,
 		},
-		"and from an agent that has just started": {
+		"running pods keep their requests while an agent starts": {
 			node: has(machineOf(16, 64), 5200, mem), batch: running(starting(1000), 3000, 0), want: "3000m 37478Mi", state: Starting, again: 15 * time.Minute,
-			reason: "the agent has just started: what it promised before stays until it has measured; batch-cpu: running pods request 3000m: with less, a kubelet that restarts ends them",
+			reason: "the agent has just started: its last amounts stay until it has measured; batch-cpu: running pods request 3000m: with less, a kubelet that restarts ends them",
 		},
-		"and from a report of unknown age": {
+		"running pods keep their requests with a report of unknown age": {
 			node: has(machineOf(16, 64), 5200, mem), batch: running(batchOf(8000, 4), 3000, 0), change: func(c *Case) { c.Report.Fresh = false },
 			want: "3000m 37478Mi", state: Doubtful, again: 15 * time.Minute,
 		},
-		"and from a threshold so much lower that the report is refused": {
+		"running pods keep their requests if a lower threshold makes the report invalid": {
 			node: has(machineOf(4, 64), 5200, mem), batch: running(batchOf(4000, 4), 3000, 0), change: func(c *Case) { c.Rules.CPU.ThresholdPercent = 0 },
 			want: "3000m 37478Mi", state: Refused, again: 15 * time.Minute,
 			reason: "the report is refused: batch-cpu: 5200m are reported of a node that has 4000m; batch-cpu: running pods request 3000m: with less, a kubelet that restarts ends them",
@@ -232,10 +233,10 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 		"running pods keep nothing where colocation is off": {
 			node: has(machineOf(16, 64), 5200, mem), batch: running(batchOf(8000, 4), 3000, 0), change: func(c *Case) { c.Rules.Enable = false }, want: "none none", state: Off,
 		},
-		"nor where the report is too old": {
+		"running pods keep nothing if the report is too old": {
 			node: has(machineOf(16, 64), 5200, mem), batch: running(batchOf(8000, 4), 3000, 0), change: func(c *Case) { c.Report.Seen = epoch.Add(-15 * time.Minute) }, want: "none none", state: Stale,
 		},
-		"half of a write is made whole": {
+		"half a write is completed": {
 			node: func() *corev1.Node {
 				n := has(machineOf(16, 64), 5200, mem)
 				delete(n.Status.Capacity, kube.BatchMemory)
@@ -256,20 +257,21 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 				t.Errorf("write is %v", v.Write)
 			}
 			if v.Again != c.again {
-				t.Errorf("looks again in %v, want %v", v.Again, c.again)
+				t.Errorf("next decision after %v, want %v", v.Again, c.again)
 			}
 		})
 	}
 }
 
-// running adds what running pods request to a report.
+// running adds the requests of running pods to a report.
 func running(b *v1alpha1.Batch, milli, bytes int64) *v1alpha1.Batch {
 	c, m := cpu.reported(milli), memory.reported(bytes)
 	b.CPU.Requested, b.Memory.Requested = &c, &m
 	return b
 }
 
-// starting is the report of an agent that has measured and not promised yet.
+// starting returns the report of an agent that has measured but has not
+// reported an amount yet.
 func starting(milli int64) *v1alpha1.Batch {
 	b := batchOf(0, 4)
 	for k, a := range [kinds]*v1alpha1.BatchAmount{b.CPU, b.Memory} {
@@ -296,8 +298,9 @@ func TestOriginSaysWhatThereWouldBeWithoutOthers(t *testing.T) {
 	}
 }
 
-// TestOthersGiveWayToRunningPods: what is held for pods is not there for other
-// schedulers, and that they are told so makes no write at each report.
+// TestOthersGiveWayToRunningPods checks that the annotation for other
+// schedulers does not contain the amount that is held for running pods, and
+// that it causes no write at each report.
 func TestOthersGiveWayToRunningPods(t *testing.T) {
 	n := noted(has(machineOf(16, 64), 3000, 40<<30), thirdPartyKey, `{"allocations":[{"resources":{"kubernetes.io/batch-cpu":"3000"}}]}`)
 	given := caseOf(n, running(batchOf(4000, 4), 3000, 0))
@@ -310,7 +313,7 @@ func TestOthersGiveWayToRunningPods(t *testing.T) {
 	given = caseOf(n, running(batchOf(4100, 4), 3000, 0))
 	given.Memory.Wrote = epoch.Add(-4 * time.Second)
 	if v := Decide(given); v.Write || v.Again != 6*time.Second {
-		t.Errorf("another report: write %v, looks again in %v: %s", v.Write, v.Again, v.Origin)
+		t.Errorf("another report: write %v, next decision after %v: %s", v.Write, v.Again, v.Origin)
 	}
 	given.Memory.Wrote = epoch.Add(-Pause)
 	if v := Decide(given); !v.Write || !strings.Contains(v.Origin, `batch-cpu":"5100"`) {
@@ -347,8 +350,8 @@ func TestGarbageIsRefusedWithTheValue(t *testing.T) {
 	}
 }
 
-// TestAnyHistoryKeepsThePromises drives Decide through random reports, silences,
-// garbage and changes of the node and the rules.
+// TestAnyHistoryKeepsThePromises calls Decide with random reports, pauses,
+// invalid reports, and changes of the node and the settings.
 func TestAnyHistoryKeepsThePromises(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(31, 32))
 	for range 300 {
@@ -382,13 +385,14 @@ func TestAnyHistoryKeepsThePromises(t *testing.T) {
 			}
 			s.Node = factsOf(n)
 			if again := Decide(s); again.Write {
-				t.Fatalf("what was just written is written again: %s -> %s\n%s", amounts(s.Node.Present), amounts(again.Want), log[len(log)-1])
+				t.Fatalf("the same amounts are written again: %s -> %s\n%s", amounts(s.Node.Present), amounts(again.Want), log[len(log)-1])
 			}
 		}
 	}
 }
 
-// history makes something happen to a node.
+// history makes a random change to a node, its report or the settings, and
+// returns its description.
 func history(rnd *rand.Rand, s *Case, n *corev1.Node) string {
 	s.At = s.At.Add(time.Duration(rnd.Int64N(int64(12 * time.Second))))
 	report := func(b *v1alpha1.Batch) {
@@ -398,7 +402,7 @@ func history(rnd *rand.Rand, s *Case, n *corev1.Node) string {
 	some := func(k kind) *v1alpha1.BatchAmount {
 		c := f.Capacity[k]
 		a := promise(k, percent(c, k.reclaim(s.Rules).ThresholdPercent), rnd.Int64N(1+c/8), rnd.Int64N(1+c))
-		if rnd.IntN(4) > 0 { // an old agent says nothing of pods
+		if rnd.IntN(4) > 0 { // an old agent does not report requests
 			requested := k.reported(rnd.Int64N(1 + c))
 			a.Requested = &requested
 		}
@@ -430,7 +434,7 @@ func history(rnd *rand.Rand, s *Case, n *corev1.Node) string {
 	return "report"
 }
 
-// broken says which promise a verdict breaks.
+// broken returns a description of the rule that a verdict breaks; empty: none.
 func broken(c Case, v Verdict, raised *time.Time) string {
 	up := false
 	for k := range kinds {
@@ -445,7 +449,7 @@ func broken(c Case, v Verdict, raised *time.Time) string {
 		floor := int64(0)
 		switch v.State {
 		case Published, Bounded, Held, Waiting, Starting, Doubtful, Refused:
-			floor = min(all[k].requested, present) // of what cannot be read, 0
+			floor = min(all[k].requested, present) // 0 if the report cannot be read
 		}
 		switch most := max(floor, percent(c.Node.Capacity[k], k.reclaim(c.Rules).ThresholdPercent)-k.reserved(c)); {
 		case floor > 0 && all[k].promised && want < floor:
@@ -469,7 +473,7 @@ func broken(c Case, v Verdict, raised *time.Time) string {
 		*raised = c.At
 	}
 	if !v.Write && v.Want != c.Node.Present {
-		return "what is wanted is not written"
+		return "the wanted amounts are not written"
 	}
 	return ""
 }

@@ -19,17 +19,17 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 )
 
-// A replay is as much of an API server as the manager needs: discovery, streams
-// of nodes, reports and one ConfigMap, and patches. It costs next to nothing, so
-// that what is measured is the manager.
+// A replay is a minimal API server for the manager: discovery, watches of
+// nodes, reports and one ConfigMap, and patches. It uses very little CPU, so
+// that the benchmark measures the manager.
 type replay struct {
 	t       testing.TB
 	mu      sync.Mutex
 	version int
 	nodes   map[string]*corev1.Node
-	streams map[string][]chan []byte // by resource
-	first   map[string][]byte        // what a stream begins with
-	said    map[string]time.Time     // when a report was sent
+	streams map[string][]chan []byte // open watches by resource
+	first   map[string][]byte        // the initial events of a watch
+	said    map[string]time.Time     // the time at which a report was sent
 	delays  []time.Duration
 	patches map[string]int
 }
@@ -53,7 +53,7 @@ func newReplay(t testing.TB, nodes int) *replay {
 	return r
 }
 
-// event is one line of a stream.
+// event returns one line of a watch.
 func (r *replay) event(kind string, o client.Object) []byte {
 	r.version++
 	o.SetResourceVersion(fmt.Sprint(r.version))
@@ -64,7 +64,7 @@ func (r *replay) event(kind string, o client.Object) []byte {
 	return append(text, '\n')
 }
 
-// send adds a line to all streams of a resource.
+// send adds a line to all watches of a resource.
 func (r *replay) send(resource string, line []byte) {
 	for _, to := range r.streams[resource] {
 		to <- line
@@ -116,7 +116,7 @@ func (r *replay) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
-// patched takes a write of a node's status, and shows it in the stream.
+// patched applies a write to the status of a node, and sends it to the watches.
 func (r *replay) patched(w http.ResponseWriter, q *http.Request, name string) {
 	var patch struct {
 		Status struct {
@@ -148,7 +148,7 @@ func (r *replay) patched(w http.ResponseWriter, q *http.Request, name string) {
 	fmt.Fprintf(w, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":%q,"resourceVersion":%q}}`, name, n.ResourceVersion)
 }
 
-// stream is a watch that begins with all there is.
+// stream serves a watch that begins with all objects.
 func (r *replay) stream(w http.ResponseWriter, q *http.Request, resource string) {
 	r.mu.Lock()
 	lines := make(chan []byte, 1<<16)
@@ -185,9 +185,9 @@ func (r *replay) report(i, round int, b *v1alpha1.Batch) {
 	r.send("nodereports", r.event(kind, o))
 }
 
-// BenchmarkFiveThousandNodes replays 5000 nodes whose agents report a hundred
-// times a second in all, each time much less. The pods of such a cluster do not
-// matter: the manager never asks for them. TENON_TEST_LONG=1 allows it.
+// BenchmarkFiveThousandNodes replays 5000 nodes whose agents together send a
+// hundred reports per second, each with a large fall. The cluster has no pods,
+// because the manager does not read them. It runs only with TENON_TEST_LONG=1.
 func BenchmarkFiveThousandNodes(b *testing.B) {
 	if os.Getenv("TENON_TEST_LONG") != "1" {
 		b.Skip("takes minutes: set TENON_TEST_LONG=1")
@@ -206,7 +206,7 @@ func BenchmarkFiveThousandNodes(b *testing.B) {
 			break
 		}
 		if time.Since(start) > time.Minute {
-			b.Fatal("the manager does not follow the nodes")
+			b.Fatal("the manager does not watch the nodes")
 		}
 	}
 	time.Sleep(2 * time.Second)

@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A kind is a resource that batch work is promised. Amounts of it are counted
-// in its smallest unit: thousandths of a CPU, and bytes.
+// A kind is one of the batch resources. Its amounts are in its smallest unit:
+// thousandths of a CPU, or bytes.
 type kind int
 
 const (
@@ -22,8 +22,8 @@ const (
 	kinds
 )
 
-// batch is the resource's name for batch work. As such it counts whole units:
-// thousandths of a CPU.
+// batch returns the name of the batch resource. Quantities under this name are
+// whole numbers of the smallest unit.
 func (k kind) batch() corev1.ResourceName {
 	if k == cpu {
 		return kube.BatchCPU
@@ -31,7 +31,7 @@ func (k kind) batch() corev1.ResourceName {
 	return kube.BatchMemory
 }
 
-// native is its name for other work.
+// native returns the name of the native resource.
 func (k kind) native() corev1.ResourceName {
 	if k == cpu {
 		return corev1.ResourceCPU
@@ -39,7 +39,7 @@ func (k kind) native() corev1.ResourceName {
 	return corev1.ResourceMemory
 }
 
-// String is the short name: batch-cpu.
+// String returns the short name, such as batch-cpu.
 func (k kind) String() string {
 	if k == cpu {
 		return "batch-cpu"
@@ -47,7 +47,7 @@ func (k kind) String() string {
 	return "batch-memory"
 }
 
-// readable prints an amount for people.
+// readable prints an amount for a message.
 func (k kind) readable(v int64) string {
 	if k == cpu {
 		return node.Readable(unit.MilliCPU(v))
@@ -55,7 +55,7 @@ func (k kind) readable(v int64) string {
 	return node.Readable(unit.Bytes(v))
 }
 
-// reclaim is what the owner says of it.
+// reclaim returns the settings for the resource.
 func (k kind) reclaim(c policy.Overcommit) policy.Reclaim {
 	if k == cpu {
 		return c.CPU
@@ -63,11 +63,11 @@ func (k kind) reclaim(c policy.Overcommit) policy.Reclaim {
 	return c.Memory
 }
 
-// most is far above what any machine has, and far below where sums of amounts
-// overflow.
+// most is more than any machine has, and small enough that a sum of amounts
+// does not overflow.
 const most = 1 << 55
 
-// count returns a quantity of CPUs, or of bytes, in the smallest unit.
+// count converts a quantity of CPUs, or of bytes, to the smallest unit.
 func (k kind) count(q resource.Quantity) (int64, error) {
 	scale := resource.Scale(0)
 	if k == cpu {
@@ -86,8 +86,8 @@ func (k kind) count(q resource.Quantity) (int64, error) {
 	return v, nil
 }
 
-// quantity is an amount as a node's status has it: both resources count whole
-// units there.
+// quantity converts an amount for the status of a node, where both resources
+// are whole numbers of the smallest unit.
 func (k kind) quantity(v int64) resource.Quantity {
 	if k == cpu {
 		return *resource.NewQuantity(v, resource.DecimalSI)
@@ -95,7 +95,7 @@ func (k kind) quantity(v int64) resource.Quantity {
 	return *resource.NewQuantity(v, resource.BinarySI)
 }
 
-// reported is an amount as a NodeReport has it: CPU in CPUs.
+// reported converts an amount for a NodeReport, where CPU is in CPUs.
 func (k kind) reported(v int64) resource.Quantity {
 	if k == cpu {
 		return *resource.NewMilliQuantity(v, resource.DecimalSI)
@@ -103,8 +103,8 @@ func (k kind) reported(v int64) resource.Quantity {
 	return *resource.NewQuantity(v, resource.BinarySI)
 }
 
-// percent is p percent of v, rounded down. A thousand times all that there is
-// is as good as more.
+// percent returns p percent of v, rounded down. It limits p, because anything
+// above a thousand times the capacity has the same effect.
 func percent(v int64, p unit.Percent) int64 {
 	n := int64(min(p, 100_000))
 	return v/100*n + v%100*n/100

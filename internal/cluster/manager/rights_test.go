@@ -17,7 +17,7 @@ import (
 )
 
 // TestTheChartsRightsAreEnough runs the manager as the service account of the
-// chart, with the roles that the chart renders and nothing else.
+// chart, with only the roles that the chart renders.
 func TestTheChartsRightsAreEnough(t *testing.T) {
 	s := newScene(t)
 	const namespace, name = "tenon-system", "tenon-manager"
@@ -78,7 +78,7 @@ func TestTheChartsRightsAreEnough(t *testing.T) {
 	s.report("n1", b)
 	s.eventually("an event says what is refused", soon, func() bool { return s.event("n1", "BatchResourcesDegraded", "refused: batch-cpu") })
 	if n := r.log.count("forbidden"); n > 0 {
-		t.Errorf("%d times a right was missing:\n%s", n, r.log.last(40))
+		t.Errorf("a permission was missing %d times:\n%s", n, r.log.last(40))
 	}
 	var secret corev1.Secret
 	s.must(s.client.Get(s.ctx, client.ObjectKey{Namespace: namespace, Name: name}, &secret))

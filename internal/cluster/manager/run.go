@@ -33,47 +33,50 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 )
 
-// Options are how a manager is run.
+// Options configure a manager.
 type Options struct {
-	// Namespace is the manager's own: its lease and its Secret are there.
+	// Namespace is the namespace of the manager, with its lease and its Secret.
 	Namespace string
-	// Config names the owner's ConfigMap.
+	// Config names the ConfigMap with the settings.
 	Config client.ObjectKey
-	// Name is that of the Secret, of the lease and of the webhook configurations.
+	// Name is the name of the Secret, of the lease and of the webhook
+	// configurations.
 	Name string
-	// Service is where the API server finds the webhooks. Host and Port are where
-	// they are served; port 0: no webhooks.
+	// Service is the address of the webhooks for the API server. Host and Port
+	// are the address on which the manager listens; port 0 disables the
+	// webhooks.
 	Service Service
 	Host    string
 	Port    int
-	// Metrics and Health are addresses; empty: not served.
+	// Metrics and Health are addresses to listen on; empty disables the server.
 	Metrics, Health string
-	// Elect: only one replica at a time writes. Lease is for how long it leads
-	// without being heard of.
+	// Elect enables leader election: only the leader writes. Lease is the time
+	// after which another replica takes over from a leader that does not renew
+	// its lease.
 	Elect bool
 	Lease time.Duration
-	// DryRun writes nothing and says what would be written.
+	// DryRun logs the changes that the manager would write, and writes nothing.
 	DryRun    bool
 	Lifetimes Lifetimes
 	Log       *slog.Logger
 
-	// For tests: where to register metrics, if not with the process's, and who
-	// else gives the time.
+	// For tests: the registry of metrics and the clock. Nil means those of the
+	// process.
 	registry prometheus.Registerer
 	now      func() time.Time
 }
 
-// forever is how long a manager waits for the API server when it starts: to end
-// would only make it come later.
+// forever is the time for which a manager waits for the API server at its
+// start. It does not give up, because a restart would only delay it.
 const forever = 100 * 365 * 24 * time.Hour
 
-// newScheme knows all types that the manager reads and writes.
+// newScheme returns a scheme with all types that the manager reads and writes.
 func newScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	return s, errors.Join(scheme.AddToScheme(s), v1alpha1.AddToScheme(s), configv1alpha1.AddToScheme(s))
 }
 
-// Run is the manager: it works until ctx ends or it loses the lease.
+// Run runs the manager until ctx ends or it loses the lease.
 func Run(ctx context.Context, rc *rest.Config, o Options) error {
 	if o.now == nil {
 		o.now = time.Now
@@ -90,7 +93,7 @@ func Run(ctx context.Context, rc *rest.Config, o Options) error {
 	}
 	rc = rest.CopyConfig(rc)
 	rc.UserAgent = Owner
-	rc.QPS, rc.Burst = 500, 1000 // the API server's own limits are the ones that matter
+	rc.QPS, rc.Burst = 500, 1000 // the limits of the API server itself apply
 
 	cert := &serving{name: client.ObjectKey{Namespace: o.Namespace, Name: o.Name}, log: o.Log}
 	m, err := controllerruntime.NewManager(rc, o.runtime(types, logger, cert))
@@ -118,20 +121,20 @@ func Run(ctx context.Context, rc *rest.Config, o Options) error {
 	return nil
 }
 
-// knows is the readiness check of a manager that knows what the API server has.
-// As none ends for want of that, this is where it shows.
+// knows returns the readiness check that the caches are complete. A manager
+// waits for the API server without limit, and this check shows that it waits.
 func knows(c cache.Cache) healthz.Checker {
 	return func(r *http.Request) error {
 		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
 		defer cancel()
 		if !c.WaitForCacheSync(ctx) {
-			return errors.New("not all is known of the cluster: the API server does not answer, a right is missing, or a CRD is (crds/ of the chart); the log says which")
+			return errors.New("the cache is not complete: the API server does not answer, a permission is missing, or a CRD is missing (crds/ of the chart); see the log")
 		}
 		return nil
 	}
 }
 
-// runtime translates the options for controller-runtime.
+// runtime converts the options for controller-runtime.
 func (o Options) runtime(types *runtime.Scheme, logger logr.Logger, cert *serving) manager.Options {
 	unset := func(address string) string {
 		if address == "" {

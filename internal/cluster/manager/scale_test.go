@@ -19,12 +19,13 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 )
 
-// BenchmarkThousandNodes runs the program itself against the API server, with
-// 1000 nodes that report ten times each, forty reports a second, and ten pods
-// on each, which the manager has no need to read. It measures from before a
-// report is written to when a watch shows what the node has, and what the
-// manager takes. TENON_TEST_LONG=1 allows it; TENON_SCALE_NODES, TENON_SCALE_PODS (of a node) and
-// TENON_SCALE_RATE say how many nodes, pods and reports a second there are instead.
+// BenchmarkThousandNodes runs the program against a real API server with 1000
+// nodes. Each node has ten pods, which the manager does not read, and reports
+// ten times, at forty reports per second in total. The benchmark measures the
+// time from before the write of a report until a watch shows the new amounts,
+// and the memory and CPU time of the manager. It runs only with
+// TENON_TEST_LONG=1. TENON_SCALE_NODES, TENON_SCALE_PODS (per node) and
+// TENON_SCALE_RATE change the number of nodes, pods and reports per second.
 func BenchmarkThousandNodes(b *testing.B) {
 	if os.Getenv("TENON_TEST_LONG") != "1" {
 		b.Skip("takes minutes: set TENON_TEST_LONG=1")
@@ -47,7 +48,7 @@ func BenchmarkThousandNodes(b *testing.B) {
 	begun := time.Now()
 	left := 9000.0
 	for round := range rounds {
-		left *= .85 // less each time, and much less: written at once
+		left *= .85 // a large fall each time, which the manager writes at once
 		tick := time.NewTicker(time.Second / time.Duration(perSecond))
 		each(32, nodes, func(i int) {
 			<-tick.C
@@ -74,7 +75,7 @@ func BenchmarkThousandNodes(b *testing.B) {
 	}
 }
 
-// each calls f for 0 to n-1, so many at once.
+// each calls f for 0 to n-1 in several goroutines.
 func each(workers, n int, f func(int)) {
 	next := make(chan int)
 	var all sync.WaitGroup
@@ -92,7 +93,8 @@ func each(workers, n int, f func(int)) {
 	all.Wait()
 }
 
-// bigNode makes a node that is as large as those of real clusters: 50 images.
+// bigNode creates a node of the size that nodes of real clusters have, with 50
+// images.
 func (s *scene) bigNode(name string) {
 	n := machineOf(16, 64)
 	n.Name = name
@@ -117,7 +119,7 @@ func (s *scene) bigNode(name string) {
 	}
 }
 
-// apply writes a report in one request, as an agent does.
+// apply writes a report in one request, like an agent.
 func (s *scene) apply(name string, round int, batch *v1alpha1.Batch) {
 	status := v1alpha1.NodeReportStatus{Reported: metav1.NowMicro(), Run: "scale", Sequence: int64(round), Agent: "test", Batch: *batch}
 	patch, err := json.Marshal(map[string]any{
@@ -133,7 +135,7 @@ func (s *scene) apply(name string, round int, batch *v1alpha1.Batch) {
 	}
 }
 
-// A meter times how long after a report a node has what follows from it.
+// A meter measures the time from each report to the change of its node.
 type meter struct {
 	mu      sync.Mutex
 	waiting map[string]map[int64]time.Time
@@ -149,7 +151,7 @@ func (m *meter) expect(name string, milli int64, at time.Time) {
 	m.waiting[name][milli] = at
 }
 
-// watch follows all nodes.
+// watch starts a meter that watches all nodes.
 func (s *scene) watch() *meter {
 	m := &meter{waiting: map[string]map[int64]time.Time{}}
 	w, err := s.client.Watch(s.ctx, &corev1.NodeList{})
@@ -173,7 +175,7 @@ func (s *scene) watch() *meter {
 	return m
 }
 
-// wait returns the times when all of them are there.
+// wait returns the n times when all nodes have changed.
 func (m *meter) wait(b testing.TB, n int, within time.Duration) []time.Duration {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), within)
@@ -194,7 +196,7 @@ func (m *meter) wait(b testing.TB, n int, within time.Duration) []time.Duration 
 	}
 }
 
-// number is that of an environment variable, or else the usual.
+// number reads an environment variable, or returns the default.
 func number(name string, usual int) int {
 	if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 0 {
 		return n

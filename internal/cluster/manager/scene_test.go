@@ -23,9 +23,9 @@ import (
 )
 
 const (
-	mem4 = "37478Mi"        // what batchOf(_, 4) leaves of 64 GiB
-	soon = 30 * time.Second // until a manager has started and leads, on a busy machine
-	now  = 2 * time.Second  // until one that runs has acted, at most
+	mem4 = "37478Mi"        // the memory of 64 GiB that remains by batchOf(_, 4)
+	soon = 30 * time.Second // maximum time until a manager has started and leads, on a busy machine
+	now  = 2 * time.Second  // maximum time until a running manager reacts
 )
 
 func TestAReportBecomesAllocatableWithinASecond(t *testing.T) {
@@ -61,7 +61,7 @@ func TestSettingsHoldAsTheyAreWritten(t *testing.T) {
 	}
 	set(`{"enable":true,"cpuReclaimThresholdPercent":40}`)
 	s.becomes("n1", "2000m "+mem4, now)
-	set(`{"enable":true,"cpuReclaimThresholdPercent":"x"}`) // a fault: the old value stays
+	set(`{"enable":true,"cpuReclaimThresholdPercent":"x"}`) // an invalid value: the old one stays
 	s.eventually("the fault is logged", now, func() bool { return r.log.count("cpuReclaimThresholdPercent") > 0 })
 	set(`{"enable":false}`)
 	s.becomes("n1", "none none", now)
@@ -77,7 +77,7 @@ func TestSettingsHoldAsTheyAreWritten(t *testing.T) {
 		return false
 	})
 	s.must(s.client.Delete(s.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.config.Namespace, Name: s.config.Name}}))
-	s.eventually("it is missed", now, func() bool { return r.log.count("what held before holds") > 0 })
+	s.eventually("it is missed", now, func() bool { return r.log.count("the last settings hold") > 0 })
 	s.eventually("an event says so", soon, func() bool {
 		var list eventsv1.EventList
 		s.must(s.client.List(s.ctx, &list))
@@ -85,7 +85,7 @@ func TestSettingsHoldAsTheyAreWritten(t *testing.T) {
 	})
 }
 
-// aClock is the true time, moved on at will.
+// aClock is the real clock, which a test can move forward.
 type aClock struct{ ahead atomic.Int64 }
 
 func (c *aClock) now() time.Time          { return time.Now().Add(time.Duration(c.ahead.Load())) }
@@ -148,8 +148,9 @@ func TestGarbageIsRefusedAndNeverPublished(t *testing.T) {
 	s.becomes("n1", "4200m "+mem4, Pause+now)
 }
 
-// TestQuantitiesThatNobodyCanCountAreRefusedAtTheDoor: to read 1e2147483647
-// takes hours, so no such thing may ever be in a report.
+// TestQuantitiesThatNobodyCanCountAreRefusedAtTheDoor checks that the API
+// server refuses a report with a quantity such as 1e2147483647, because it
+// takes hours to read it.
 func TestQuantitiesThatNobodyCanCountAreRefusedAtTheDoor(t *testing.T) {
 	s := newScene(t)
 	s.report("n1", batchOf(4000, 4))
@@ -158,14 +159,14 @@ func TestQuantitiesThatNobodyCanCountAreRefusedAtTheDoor(t *testing.T) {
 		r := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeReport"}}
 		r.Name = "n1"
 		if err := s.client.Status().Patch(s.ctx, r, client.RawPatch(types.MergePatchType, []byte(patch))); err == nil {
-			t.Errorf("%s is let in", amount)
+			t.Errorf("%s is admitted", amount)
 		}
 	}
 }
 
 // TestAManagerThatDiesInAWriteLeavesNothingHalfDone cuts a manager off from the
-// API server at its first write to a node: before the API server has it, or
-// before the answer is back.
+// API server at its first write to a node, either before the request arrives or
+// before the answer returns.
 func TestAManagerThatDiesInAWriteLeavesNothingHalfDone(t *testing.T) {
 	for name, arrives := range map[string]bool{"before it arrives": false, "after it arrived": true} {
 		t.Run(name, func(t *testing.T) {
@@ -210,7 +211,7 @@ func TestAManagerThatDiesInAWriteLeavesNothingHalfDone(t *testing.T) {
 				t.Errorf("the node has %s, want %s", got, want)
 			}
 			if p := s.published("n1"); p.Reason != "" {
-				t.Errorf("the dead one wrote on: %+v", p)
+				t.Errorf("the stopped manager still wrote: %+v", p)
 			}
 			s.rc = whole
 			s.start()
@@ -244,12 +245,12 @@ func TestAnotherReplicaTakesOver(t *testing.T) {
 	start := time.Now()
 	s.report("n1", batchOf(9000, 4))
 	s.becomes("n1", "200m "+mem4, soon)
-	t.Logf("a replica that ends hands over: less after %v", time.Since(start))
+	t.Logf("after the end of a replica, the next one wrote a fall after %v", time.Since(start))
 	if got := s.has("n2"); got != "5200m "+mem4 {
 		t.Errorf("taking over changed a node: %s", got)
 	}
-	if n := b.log.count("nobody knows how old"); n != 0 {
-		t.Errorf("the replica that took over does not know how old reports are")
+	if n := b.log.count("the age of its report is not known"); n != 0 {
+		t.Errorf("the replica that took over does not know the age of the reports")
 	}
 }
 
@@ -277,13 +278,13 @@ func TestAReplicaThatIsCutOffStopsBeforeTheOtherBegins(t *testing.T) {
 	cut.Store(true)
 	s.report("n1", batchOf(8000, 4))
 	s.becomes("n1", "1200m "+mem4, soon)
-	t.Logf("a replica that is cut off is replaced: less after %v, with a lease of 3 s", time.Since(start))
+	t.Logf("after a replica was cut off, the next one wrote a fall after %v, with a lease of 3 s", time.Since(start))
 	select {
 	case <-a.done:
 	case <-time.After(soon):
 		t.Error("the replica that was cut off runs on")
 	}
-	cut.Store(false) // lets the log end in peace
+	cut.Store(false) // so that the manager can end without errors in its log
 }
 
 func TestADryRunWritesNothing(t *testing.T) {
@@ -297,7 +298,7 @@ func TestADryRunWritesNothing(t *testing.T) {
 	}
 }
 
-// touch makes the manager look at a node again.
+// touch triggers a reconciliation of a node.
 func (s *scene) touch(name string) {
 	s.t.Helper()
 	n := &corev1.Node{}
@@ -306,7 +307,7 @@ func (s *scene) touch(name string) {
 	s.must(s.client.Patch(s.ctx, n, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
-// event reports whether there is an event of a node with such a note.
+// event reports whether a node has an event with this reason and note.
 func (s *scene) event(name, reason, note string) bool {
 	var list eventsv1.EventList
 	if err := s.client.List(context.Background(), &list); err != nil {
@@ -320,7 +321,7 @@ func (s *scene) event(name, reason, note string) bool {
 	return false
 }
 
-// gauge is how many nodes are in a state by the metrics.
+// gauge returns the metric of the number of nodes in a state.
 func gauge(t *testing.T, r *replica, state string) float64 {
 	t.Helper()
 	families, err := r.registry.Gather()
@@ -338,7 +339,8 @@ func gauge(t *testing.T, r *replica, state string) float64 {
 	return 0
 }
 
-// TestADoubtMakesAnEventAndItsEndAnother: an annotation that nobody can read.
+// TestADoubtMakesAnEventAndItsEndAnother sets an annotation that cannot be
+// read, and then removes it.
 func TestADoubtMakesAnEventAndItsEndAnother(t *testing.T) {
 	s := newScene(t)
 	r := s.start()
@@ -363,8 +365,8 @@ func TestADoubtMakesAnEventAndItsEndAnother(t *testing.T) {
 	}
 }
 
-// TestOthersSharesAreTakenOffInTheSameWrite: the annotation that says what there
-// was before is written with the amounts.
+// TestOthersSharesAreTakenOffInTheSameWrite checks that one write changes the
+// amounts and the annotation with the original amounts.
 func TestOthersSharesAreTakenOffInTheSameWrite(t *testing.T) {
 	s := newScene(t)
 	s.start()

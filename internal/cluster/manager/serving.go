@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// serving holds the certificate that this replica serves with. It changes
-// without a connection being dropped.
+// serving holds the serving certificate of this replica. A new certificate does
+// not end open connections.
 type serving struct {
 	client client.Reader
 	name   client.ObjectKey
@@ -29,11 +29,11 @@ type serving struct {
 	expires atomic.Int64 // seconds since 1970
 }
 
-// Reconcile takes over the certificate of the Secret.
+// Reconcile reads the certificate from the Secret.
 func (s *serving) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	var secret corev1.Secret
 	if err := s.client.Get(ctx, s.name, &secret); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err) // what is served stays
+		return reconcile.Result{}, client.IgnoreNotFound(err) // the present certificate stays
 	}
 	next, err := tls.X509KeyPair(secret.Data[keyServing], secret.Data[keyServingKey])
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *serving) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile
 
 var errNoCertificate = errors.New("no certificate yet: the replica that leads makes it")
 
-// certificate is what TLS asks for at each new connection.
+// certificate returns the certificate for a new connection.
 func (s *serving) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if c := s.current.Load(); c != nil {
 		return c, nil
@@ -65,20 +65,20 @@ func (s *serving) ready(*http.Request) error {
 	return err
 }
 
-// authority keeps the Secret and tells the API server whom to trust. Only the
-// replica that leads does.
+// authority renews the Secret, and writes the CAs into the webhook
+// configurations. Only the leader runs it.
 type authority struct {
 	client client.Client
 	secret client.ObjectKey
-	hooks  string // the name of the webhook configurations
+	hooks  string // name of the webhook configurations
 	names  []string
 	life   Lifetimes
 	log    *slog.Logger
 	now    func() time.Time
 }
 
-// Reconcile renews what is due and writes the CAs into the webhook
-// configurations.
+// Reconcile renews certificates that are due, and writes the CAs into the
+// webhook configurations.
 func (a *authority) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	var secret corev1.Secret
 	err := a.client.Get(ctx, a.secret, &secret)
@@ -96,10 +96,10 @@ func (a *authority) Reconcile(ctx context.Context, _ reconcile.Request) (reconci
 		if missing {
 			err = a.client.Create(ctx, next, client.FieldOwner(Owner))
 		} else {
-			err = a.client.Update(ctx, next, client.FieldOwner(Owner)) // refused if it is not what was read
+			err = a.client.Update(ctx, next, client.FieldOwner(Owner)) // refused if the Secret has changed since it was read
 		}
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-			return reconcile.Result{RequeueAfter: time.Second}, nil // the cache is behind
+			return reconcile.Result{RequeueAfter: time.Second}, nil // the cache is not current
 		}
 		if err != nil {
 			return reconcile.Result{}, fmt.Errorf("write Secret %v: %w", a.secret, err)
@@ -136,8 +136,8 @@ func (a *authority) injectValidating(ctx context.Context, ca []byte) error {
 	return a.inject(ctx, next, &c, "ValidatingWebhookConfiguration")
 }
 
-// absent is no error where the configuration is not there: it comes later, or
-// nobody wants webhooks.
+// absent ignores the error of a missing webhook configuration. It may be
+// created later, or the webhooks may not be wanted.
 func absent(err error, kind, name string) error {
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -145,7 +145,7 @@ func absent(err error, kind, name string) error {
 	return fmt.Errorf("read %s %s: %w", kind, name, err)
 }
 
-// inject writes what differs.
+// inject patches a webhook configuration if it has changed.
 func (a *authority) inject(ctx context.Context, next, old client.Object, kind string) error {
 	patch := client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})
 	if text, err := client.MergeFrom(old).Data(next); err != nil || string(text) == "{}" {
@@ -153,11 +153,11 @@ func (a *authority) inject(ctx context.Context, next, old client.Object, kind st
 	}
 	err := a.client.Patch(ctx, next, patch, client.FieldOwner(Owner))
 	if apierrors.IsConflict(err) {
-		return nil // it has changed: the change wakes us up again
+		return nil // the watch reports the change, and Reconcile runs again
 	}
 	if err != nil {
 		return fmt.Errorf("write the CA into %s %s: %w", kind, old.GetName(), err)
 	}
-	a.log.Info("told the API server whom to trust", "kind", kind, "name", old.GetName())
+	a.log.Info("wrote the CA for the API server", "kind", kind, "name", old.GetName())
 	return nil
 }

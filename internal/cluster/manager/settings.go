@@ -18,29 +18,31 @@ import (
 	"tenon.sh/tenon/internal/config"
 )
 
-// settings tracks slo-controller-config, the administrator's ConfigMap. Every
-// replica follows it, because all of them answer webhooks by these settings.
+// settings tracks slo-controller-config, the ConfigMap of the administrator.
+// Every replica reads it, because all replicas answer webhooks with these
+// settings.
 type settings struct {
 	client  client.Reader
 	name    client.ObjectKey
 	log     *slog.Logger
 	events  events.EventRecorder
-	leads   func() bool // only one replica makes events
+	leads   func() bool // only the leader creates events
 	changed func(context.Context)
 	now     func() time.Time
 
 	current atomic.Pointer[config.Cluster]
-	said    string // the faults that were reported last
+	said    string // the faults in the last message
 	missing config.Missing
 }
 
-// cluster returns the current settings; nil until the ConfigMap was read.
+// cluster returns the current settings; nil before the first read.
 func (s *settings) cluster() *config.Cluster { return s.current.Load() }
 
-// Reconcile reads the ConfigMap. A key with a fault keeps what it said before,
-// and an event says so; a ConfigMap that is gone for long means defaults, by which
-// nothing is promised. A manager that has just started waits for one, too: what an
-// earlier one promised stays meanwhile.
+// Reconcile reads the ConfigMap. A key with a fault keeps its last valid value,
+// and an event reports the fault. If the ConfigMap is missing for
+// config.GoneAfter, the defaults apply, which disable colocation. A manager
+// that has just started also waits for that time; meanwhile the published
+// amounts stay.
 func (s *settings) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	var m corev1.ConfigMap
 	switch err := s.client.Get(ctx, s.name, &m); {
@@ -52,7 +54,7 @@ func (s *settings) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 			}
 			return reconcile.Result{RequeueAfter: wait}, nil
 		}
-		s.log.Info("no such ConfigMap: defaults hold, and nothing is promised", "config", s.name)
+		s.log.Info("no such ConfigMap: the defaults apply, and no batch resources are published", "config", s.name)
 		s.current.Store(&config.Cluster{})
 		s.said = ""
 		s.changed(ctx)
@@ -73,7 +75,7 @@ func (s *settings) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 	}
 	if text := strings.Join(lines, "; "); text != s.said {
 		if s.said = text; text != "" {
-			s.log.Warn("keys of the ConfigMap keep what they said before", "config", s.name, "faults", text)
+			s.log.Warn("invalid keys of the ConfigMap keep their last values", "config", s.name, "faults", text)
 			if s.leads() {
 				s.events.Eventf(&m, nil, corev1.EventTypeWarning, "ConfigRefused", "Read", "%s", clip(text))
 			}
@@ -86,9 +88,10 @@ func (s *settings) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 	return reconcile.Result{}, nil
 }
 
-// tellMissing says that the ConfigMap is gone, and what holds.
+// tellMissing reports that the ConfigMap is missing, and that the last settings
+// stay.
 func (s *settings) tellMissing() {
-	text := fmt.Sprintf("there is no such ConfigMap: what held before holds, and from %s nothing is promised any more", s.now().Add(config.GoneAfter).UTC().Format(time.TimeOnly+" MST"))
+	text := fmt.Sprintf("there is no such ConfigMap: the last settings hold, and from %s on no batch resources are published", s.now().Add(config.GoneAfter).UTC().Format(time.TimeOnly+" MST"))
 	s.log.Warn(text, "config", s.name)
 	if s.leads() {
 		m := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: s.name.Name}}
@@ -96,7 +99,7 @@ func (s *settings) tellMissing() {
 	}
 }
 
-// clip keeps a text inside what an event may say (1024 bytes).
+// clip cuts a text to the maximum length of the note of an event (1024 bytes).
 func clip(s string) string {
 	const most = 1000
 	if len(s) <= most {

@@ -15,10 +15,10 @@ import (
 	"tenon.sh/tenon/internal/config"
 )
 
-// oneMap is a cluster that has one ConfigMap, or none.
+// oneMap is a client of a cluster with one ConfigMap or none.
 type oneMap struct {
 	client.Reader
-	data map[string]string // nil: it has none
+	data map[string]string // nil: there is none
 }
 
 func (o *oneMap) Get(_ context.Context, key client.ObjectKey, to client.Object, _ ...client.GetOption) error {
@@ -29,15 +29,16 @@ func (o *oneMap) Get(_ context.Context, key client.ObjectKey, to client.Object, 
 	return nil
 }
 
-// TestSettingsOutlastTheirConfigMapForAWhile: it is made anew by kubectl replace
-// --force, and by a chart that moves it.
+// TestSettingsOutlastTheirConfigMapForAWhile deletes the ConfigMap and creates
+// it again, like kubectl replace --force or a chart that moves it.
 func TestSettingsOutlastTheirConfigMapForAWhile(t *testing.T) {
 	on := map[string]string{"colocation-config": `{"enable":true}`}
 	for _, x := range []struct {
 		name  string
 		first map[string]string
-		back  time.Duration // when it is there again; 0: never
-		// What holds: as long as it is waited for, and in the end.
+		back  time.Duration // time of the new creation; 0: never
+		// The settings while the manager waits for the ConfigMap, and at the
+		// end.
 		meanwhile, end string
 	}{
 		{"deleted for good", on, 0, "on", "off"},

@@ -7,14 +7,14 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 )
 
-// young is the age by the clock of its node up to which a report is believed to
-// be fresh before this process has seen it change, and as far as that clock may
-// be ahead.
+// young is the maximum age, by the clock of the node, of a report that counts
+// as fresh although this process has not seen it change. It is also the maximum
+// time by which that clock may be ahead.
 const young = 2 * time.Minute
 
-// sightings remembers when this process saw each node's report change. A
-// replica that does not lead keeps it, too: when it takes over, it knows which
-// reports are stale.
+// sightings stores the time at which this process saw each report change. A
+// replica that is not the leader also records it: when it takes over, it knows
+// which reports are stale.
 type sightings struct {
 	now func() time.Time
 	mu  sync.Mutex
@@ -33,9 +33,9 @@ func newSightings(now func() time.Time) *sightings {
 	return &sightings{now: now, of: map[string]sighted{}}
 }
 
-// see notes a report, and returns when it was first seen as it is. What the
-// manager itself writes into it is no sign of life of its agent, and a report
-// that its agent has only just made, and not yet filled in, is none.
+// see records a report, and returns it with the time of its last change. Fields
+// that the manager writes do not count as a change by the agent. A report that
+// the agent has created but not filled in yet counts as no report.
 func (s *sightings) see(r *v1alpha1.NodeReport) Sighting {
 	if r.Status.Reported.IsZero() && r.Status.Run == "" {
 		return Sighting{}
@@ -56,7 +56,7 @@ func (s *sightings) see(r *v1alpha1.NodeReport) Sighting {
 	return Sighting{Batch: &r.Status.Batch, Seen: next.at, Fresh: next.fresh}
 }
 
-// forget drops a report that is gone.
+// forget removes a deleted report.
 func (s *sightings) forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

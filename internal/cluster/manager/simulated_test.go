@@ -17,20 +17,20 @@ import (
 
 const gib = unit.Bytes(1 << 30)
 
-// A simulated node is an agent without a kernel: its work uses what is said, and
-// its policy and its reports are the true ones.
+// A simulated node is an agent without a kernel: a test sets the use of its
+// work; its policy and its reports are the real ones.
 type simulated struct {
 	config policy.Config
 	state  policy.State
 	snap   node.Snapshot
 	system unit.MilliCPU
-	held   unit.Bytes // by the system
+	held   unit.Bytes // memory used by the system
 	work   []job
 	pace   nodereport.Pace
 }
 
-// A job is a pod of a simulated node; below 0: it asks for nothing, or is not
-// measured.
+// A job is a pod of a simulated node. An amount below 0 means no request, or no
+// measurement.
 type job struct {
 	class       node.Class
 	asked, used unit.MilliCPU
@@ -48,7 +48,7 @@ func newSimulated(cpus int, memory unit.Bytes, c policy.Overcommit) *simulated {
 	return s
 }
 
-// pass lets work run for a time, and decides.
+// pass lets an amount of time pass, with a decision at its end.
 func (s *simulated) pass(every time.Duration) {
 	s.snap.At = s.snap.At.Add(every)
 	busy := every * time.Duration(s.system) / 1000
@@ -83,7 +83,7 @@ func (s *simulated) pass(every time.Duration) {
 	s.state, _ = policy.Decide(s.config, s.state, s.snap)
 }
 
-// report is what its agent says now.
+// report returns the present report of the agent.
 func (s *simulated) report() v1alpha1.NodeReportStatus {
 	v := nodereport.View{Tick: tick.Tick{Snapshot: s.snap, Batch: s.state.Batch.Offer}, Policy: s.config}
 	for _, j := range s.work {
@@ -94,7 +94,7 @@ func (s *simulated) report() v1alpha1.NodeReportStatus {
 	return nodereport.Status(v, s.pace.Conditions())
 }
 
-// node is how the API server has it, with what the kubelet keeps for itself.
+// node returns the Node object, with the amounts that the kubelet reserves.
 func (s *simulated) node(reservedCPU unit.MilliCPU, reservedMemory unit.Bytes) *corev1.Node {
 	total := s.snap.MemoryTotal.Or(0)
 	n := machineOf(int64(len(s.snap.Busy)), int64(total/gib))
@@ -103,10 +103,10 @@ func (s *simulated) node(reservedCPU unit.MilliCPU, reservedMemory unit.Bytes) *
 	return n
 }
 
-// reference is Koordinator's formula, written from its description, for steady
-// work: batchresource/plugin.go of the version that reference/koordinator.md
-// names. Pods without a metric count by their request also for maxUsageRequest,
-// which the reference leaves out by mistake.
+// reference computes the formula of Koordinator from its description, for
+// constant load: batchresource/plugin.go of the version that
+// reference/koordinator.md names. For maxUsageRequest, a pod without a metric
+// counts by its request; Koordinator omits such a pod by mistake.
 func (s *simulated) reference(k kind, n *corev1.Node) int64 {
 	r, c := k.reclaim(s.config.Overcommit), s.config.Overcommit
 	f := factsOf(n)
@@ -142,12 +142,12 @@ func (s *simulated) reference(k kind, n *corev1.Node) int64 {
 	return max(0, batch)
 }
 
-// TestAnHourOfRandomLoadIsCalm drives one node for an hour: load that jumps, an
-// agent that looks each second and reports as it does, a manager that publishes.
-// A node is written at most once in Pause, unless batch work loses more than the
-// difference that is worth it; what stands is never more than what is reported
-// and a ninth, but for what running pods request, which is never taken away; and
-// much more is promised no more often than the agent looks.
+// TestAnHourOfRandomLoadIsCalm simulates one node for an hour: its load jumps,
+// its agent ticks each second and sends reports at its usual pace, and a
+// manager publishes them. The manager writes the node at most once in Pause,
+// except for a large fall. The published amount exceeds the reported one by at
+// most a ninth, except for the requests of running pods, which are never taken
+// away. Large rises are no more frequent than the agent allows.
 func TestAnHourOfRandomLoadIsCalm(t *testing.T) {
 	for seed := range uint64(5) {
 		h := runAnHour(t, seed)

@@ -16,10 +16,11 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the table of situations")
 
-// TestTenSituations works out ten nodes from what their work does: the agent's
-// policy, its report, what the manager publishes of it, and what the reference's
-// formula gives. Means of whole milliseconds may differ by 1 or 2 thousandths of
-// a CPU. The eleventh is where the two differ: what running pods request stays.
+// TestTenSituations computes the batch resources of ten nodes from the use of
+// their work: by the policy of the agent, its report, the manager, and the
+// formula of Koordinator. Averages of whole milliseconds may differ by 1 or 2
+// thousandths of a CPU. Only in the eleventh situation do Tenon and Koordinator
+// differ: Tenon keeps the amounts that running pods request.
 func TestTenSituations(t *testing.T) {
 	base := func(change func(*policy.Overcommit)) policy.Overcommit {
 		c := colocated()
@@ -41,9 +42,9 @@ func TestTenSituations(t *testing.T) {
 	for i, one := range []struct {
 		name    string
 		node    *simulated
-		kept    unit.MilliCPU // by the kubelet
+		kept    unit.MilliCPU // reserved by the kubelet
 		keptToo unit.Bytes
-		stands  [kinds]int64 // what the node has before
+		stands  [kinds]int64 // the amounts that the node has before
 	}{
 		{name: "nothing runs", node: none()},
 		{name: "services use less than they asked for", node: with(base(nil), busy...)},
@@ -102,8 +103,9 @@ func TestTenSituations(t *testing.T) {
 	}
 }
 
-// TestAnAgentThatStartsTakesNothingAway: its first reports say 0, because it has
-// measured nothing yet.
+// TestAnAgentThatStartsTakesNothingAway checks that the first reports of an
+// agent, which have the amount 0 because it has measured nothing yet, do not
+// lower the amounts.
 func TestAnAgentThatStartsTakesNothingAway(t *testing.T) {
 	c := colocated()
 	c.Window, c.Look = 5*time.Minute, time.Minute

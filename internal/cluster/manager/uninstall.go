@@ -21,19 +21,19 @@ import (
 )
 
 const (
-	// looks is how often it is looked whether the agents have ended.
+	// looks is the time between two checks whether the agents have ended.
 	looks = 500 * time.Millisecond
-	// lostAfter is how long agents on nodes that are not ready are waited for: of
-	// those that are lost, nobody can say that they end.
+	// lostAfter is the maximum time for which Uninstall waits for agents on
+	// nodes that are not ready, because these agents may never end.
 	lostAfter = 30 * time.Second
 )
 
-// Uninstall takes Tenon off the nodes: it deletes the agents' DaemonSet, upon
-// which each agent puts back what it has changed, waits until they have all
-// ended, deletes the reports, and takes the batch resources off the nodes. It
-// may be run again; what is gone is no error. Agents on nodes that are not ready
-// are named, and not waited for any longer than others need: when such a node comes
-// back, its agent ends and puts back what it can.
+// Uninstall removes Tenon from the nodes. It deletes the DaemonSet of the
+// agents, waits until each agent has restored the values from before Tenon and
+// ended, deletes the reports, and removes the batch resources from the nodes.
+// It may run again; a missing object is no error. It logs the names of nodes
+// that are not ready and still have agents, and does not wait for them. When
+// such a node is ready again, its agent ends and restores what it can.
 func Uninstall(ctx context.Context, rc *rest.Config, agents client.ObjectKey, log *slog.Logger) error {
 	return uninstall(ctx, rc, agents, lostAfter, log)
 }
@@ -50,12 +50,13 @@ func uninstall(ctx context.Context, rc *rest.Config, agents client.ObjectKey, lo
 	if err := endAgents(ctx, c, agents, lost, log); err != nil {
 		return err
 	}
-	// Without reports a manager that still runs publishes nothing any more.
+	// Without reports, a manager that still runs publishes nothing.
 	return errors.Join(deleteReports(ctx, c, log), clearNodes(ctx, c, log))
 }
 
-// endAgents returns when the DaemonSet is gone, which in the foreground it is
-// after its pods, or when the pods that are left are on nodes that are not ready.
+// endAgents deletes the DaemonSet with foreground propagation, so that it
+// exists until its pods have ended. It returns when the DaemonSet is gone, or
+// when all remaining pods are on nodes that are not ready.
 func endAgents(ctx context.Context, c client.Client, agents client.ObjectKey, lost time.Duration, log *slog.Logger) error {
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: agents.Namespace, Name: agents.Name}}
 	err := c.Delete(ctx, set, client.PropagationPolicy(metav1.DeletePropagationForeground))
@@ -69,12 +70,12 @@ func endAgents(ctx context.Context, c client.Client, agents client.ObjectKey, lo
 			log.Info("the agents have ended", "daemonset", agents, "seconds", time.Since(begun).Seconds())
 			return nil
 		case err != nil && ctx.Err() == nil:
-			log.Warn("whether the agents have ended is not known yet", "error", err)
+			log.Warn("cannot check whether the agents have ended; trying again", "error", err)
 		case err == nil && time.Since(begun) >= lost:
 			if nodes, err := onLostNodes(ctx, c, set); err != nil {
-				log.Warn("on which nodes agents are left is not known", "error", err)
+				log.Warn("cannot list the nodes with remaining agents", "error", err)
 			} else if len(nodes) > 0 {
-				log.Warn("agents on nodes that are not ready are not waited for: what they have changed there stays until the node comes back", "nodes", nodes)
+				log.Warn("not waiting for agents on nodes that are not ready: their changes stay until the node is ready again", "nodes", nodes)
 				return nil
 			}
 		}
@@ -86,8 +87,8 @@ func endAgents(ctx context.Context, c client.Client, agents client.ObjectKey, lo
 	}
 }
 
-// onLostNodes names the nodes of the pods that are left of a DaemonSet, if none of
-// these nodes is ready.
+// onLostNodes returns the nodes of the remaining pods of a DaemonSet, if none
+// of these nodes is ready.
 func onLostNodes(ctx context.Context, c client.Client, set *appsv1.DaemonSet) (nodes []string, err error) {
 	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
 	if err != nil {
@@ -112,8 +113,8 @@ func onLostNodes(ctx context.Context, c client.Client, set *appsv1.DaemonSet) (n
 	return nodes, nil
 }
 
-// ready reports whether a node's kubelet says that it works. A node that is gone
-// has none.
+// ready reports whether the condition Ready of a node is true. It is false for
+// a node that does not exist.
 func ready(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
@@ -135,7 +136,7 @@ func deleteReports(ctx context.Context, c client.Client, log *slog.Logger) error
 	return errors.Join(errs...)
 }
 
-// clearNodes takes the batch resources off the nodes that have such.
+// clearNodes removes the batch resources from all nodes.
 func clearNodes(ctx context.Context, c client.Client, log *slog.Logger) error {
 	var list corev1.NodeList
 	if err := c.List(ctx, &list); err != nil {
@@ -158,12 +159,12 @@ func clearNodes(ctx context.Context, c client.Client, log *slog.Logger) error {
 		}
 		err := c.Status().Patch(ctx, n, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(Owner))
 		if client.IgnoreNotFound(err) != nil {
-			errs = append(errs, fmt.Errorf("take the batch resources off node %s: %w", n.Name, err))
+			errs = append(errs, fmt.Errorf("remove the batch resources from node %s: %w", n.Name, err))
 			continue
 		}
 		cleared++
 	}
-	log.Info("batch resources taken off", "nodes", cleared)
+	log.Info("batch resources removed", "nodes", cleared)
 	return errors.Join(errs...)
 }
 

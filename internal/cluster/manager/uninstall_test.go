@@ -17,8 +17,8 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// agents makes a DaemonSet that, as one with pods, is gone only when somebody
-// says so.
+// agents creates a DaemonSet with a finalizer. The returned function removes
+// it, so that the DaemonSet disappears like one whose pods have ended.
 func (s *scene) agents() (client.ObjectKey, func()) {
 	labels := map[string]string{"app": "tenond"}
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "tenond", Finalizers: []string{"tenon.sh/test"}}, Spec: appsv1.DaemonSetSpec{
@@ -55,9 +55,9 @@ func TestUninstallWaitsForTheAgentsAndThenClearsTheNodes(t *testing.T) {
 		t.Fatal("the DaemonSet stays")
 	}
 	var report v1alpha1.NodeReport
-	s.must(s.client.Get(s.ctx, client.ObjectKey{Name: "a"}, &report)) // is left, as long as agents are
+	s.must(s.client.Get(s.ctx, client.ObjectKey{Name: "a"}, &report)) // the report stays as long as agents run
 	gone()
-	for range 2 { // the second time there is nothing to do
+	for range 2 { // the second call finds nothing to do
 		s.must(Uninstall(s.ctx, s.rc, key, log))
 		var n corev1.Node
 		s.must(s.client.Get(s.ctx, client.ObjectKey{Name: "a"}, &n))
@@ -70,8 +70,8 @@ func TestUninstallWaitsForTheAgentsAndThenClearsTheNodes(t *testing.T) {
 	}
 }
 
-// TestUninstallDoesNotWaitForLostNodes for ever: a pod on a node without a kubelet
-// does not end.
+// TestUninstallDoesNotWaitForLostNodes checks that Uninstall does not wait for
+// a pod on a node without a kubelet, because that pod never ends.
 func TestUninstallDoesNotWaitForLostNodes(t *testing.T) {
 	s := newScene(t)
 	key, gone := s.agents()
@@ -97,7 +97,7 @@ func TestUninstallDoesNotWaitForLostNodes(t *testing.T) {
 	s.must(s.client.Delete(s.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "works"}}, &client.DeleteOptions{GracePeriodSeconds: &none}))
 	s.must(run(soon))
 	if log.count("nodes=[lost]") != 1 {
-		t.Error("it does not name the node")
+		t.Error("the log does not name the node")
 	}
 	for _, name := range []string{"lost", "works"} {
 		var n corev1.Node

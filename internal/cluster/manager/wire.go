@@ -29,11 +29,11 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 )
 
-// workers is how many nodes are looked at at once: each waits for the API server
-// most of the time.
+// workers is the number of nodes that the manager reconciles at the same time.
+// Each spends most of its time waiting for the API server.
 const workers = 32
 
-// publish adds what follows reports, nodes and settings.
+// publish adds the controller that watches reports, nodes and settings.
 func (o Options) publish(m manager.Manager) error {
 	wake := make(chan event.GenericEvent, 1)
 	set := &settings{
@@ -75,8 +75,8 @@ func (o Options) publish(m manager.Manager) error {
 		Watches(&v1alpha1.NodeReport{}, n.sight()).
 		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(nodeChanged)).
 		WatchesRawSource(source.Channel(wake, all)).
-		// The replicas that do not lead see the reports, too: when one of them takes
-		// over, it knows how old they are.
+		// Replicas that do not lead also see the reports, so that a new leader
+		// knows the age of each report.
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, EnableWarmup: &yes, RateLimiter: patience()}).Complete(n)
 	if err != nil {
 		return fmt.Errorf("follow nodes and reports: %w", err)
@@ -84,7 +84,7 @@ func (o Options) publish(m manager.Manager) error {
 	return nil
 }
 
-// leads says whether this replica is the one that writes.
+// leads returns a function that reports whether this replica is the leader.
 func (o Options) leads(m manager.Manager) func() bool {
 	return func() bool {
 		select {
@@ -96,13 +96,14 @@ func (o Options) leads(m manager.Manager) func() bool {
 	}
 }
 
-// patience is how long a node waits that could not be written.
+// patience returns the rate limiter for the retries of a node after a failed
+// write.
 func patience() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](50*time.Millisecond, 30*time.Second)
 }
 
-// once asks for one look when the controller starts, even if there is nothing
-// to see.
+// once triggers one reconciliation at the start of the controller, even if the
+// object does not exist.
 func once() source.Source {
 	return source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		q.Add(reconcile.Request{})
@@ -110,7 +111,8 @@ func once() source.Source {
 	})
 }
 
-// sight notes when a report changes before it asks for a look at its node.
+// sight records the time of a changed report before it triggers the
+// reconciliation of its node.
 func (r *nodes) sight() handler.EventHandler {
 	queue := func(q workqueue.TypedRateLimitingInterface[reconcile.Request], o client.Object) {
 		q.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: o.GetName()}})
@@ -136,8 +138,8 @@ func (r *nodes) sight() handler.EventHandler {
 	}
 }
 
-// nodeChanged lets through what decides about batch resources, and not each
-// heartbeat of a kubelet.
+// nodeChanged passes only those changes of a node that affect batch resources;
+// the heartbeats of the kubelet do not.
 var nodeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	old, is := e.ObjectOld.(*corev1.Node)
 	now, also := e.ObjectNew.(*corev1.Node)
@@ -162,12 +164,12 @@ func (o Options) serve(m manager.Manager, cert *serving) error {
 		return fmt.Errorf("follow the Secret: %w", err)
 	}
 	expiry := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "tenon_manager_certificate_expiry_timestamp_seconds", Help: "When the certificate of the webhooks ends, in seconds since 1970; 0: there is none.",
+		Name: "tenon_manager_certificate_expiry_timestamp_seconds", Help: "Expiry time of the certificate of the webhooks, in seconds since 1970; 0: there is no certificate.",
 	}, func() float64 { return float64(cert.expires.Load()) })
 	if err := o.registry.Register(expiry); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	// What a decision depends on is in the cache before the first call.
+	// The cache must have these objects before the first call of a webhook.
 	for _, object := range []client.Object{&configv1alpha1.ClusterColocationProfile{}, &corev1.Namespace{}, &schedulingv1.PriorityClass{}} {
 		if _, err := m.GetCache().GetInformer(context.Background(), object, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("follow %T: %w", object, err)

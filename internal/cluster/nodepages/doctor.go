@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// mostNamed is how many nodes are named in a line.
+// mostNamed is the maximum number of nodes that a line names.
 const mostNamed = 5
 
-// Doctor prints by what each feature is done across the nodes, and what is wrong
-// with which of them. healthy: nothing is.
+// Doctor prints the mechanism of each feature on each node, and the problems of
+// the nodes. healthy reports whether there are none.
 func Doctor(nodes []Node, now time.Time) (text string, healthy bool) {
 	var b strings.Builder
 	silent, agents := map[string][]string{}, map[string][]string{}
@@ -44,9 +44,10 @@ func Doctor(nodes []Node, now time.Time) (text string, healthy bool) {
 	return b.String(), right && healthy
 }
 
-// means prints by what each feature that is asked for is done, and where.
+// means prints the mechanism of each enabled feature, with the nodes that use
+// it.
 func means(b *strings.Builder, nodes []Node) {
-	features := map[string]map[string][]string{} // feature, means: nodes
+	features := map[string]map[string][]string{} // by feature and mechanism: the nodes
 	for _, n := range nodes {
 		for _, m := range n.Report.Status.Means {
 			how := m.By
@@ -63,7 +64,7 @@ func means(b *strings.Builder, nodes []Node) {
 		}
 	}
 	if len(features) > 0 {
-		b.WriteString("\nBy what each feature is done\n")
+		b.WriteString("\nHow each feature works\n")
 	}
 	for _, f := range sorted(features) {
 		for _, how := range sorted(features[f]) {
@@ -72,8 +73,8 @@ func means(b *strings.Builder, nodes []Node) {
 	}
 }
 
-// conditions prints what is wrong, alike things once, and reports whether
-// nothing is.
+// conditions prints each problem once with its nodes, and reports whether there
+// is none.
 func conditions(b *strings.Builder, nodes []Node) bool {
 	wrong := map[string][]string{}
 	for _, n := range nodes {
@@ -85,14 +86,14 @@ func conditions(b *strings.Builder, nodes []Node) bool {
 	if len(wrong) == 0 {
 		return true
 	}
-	b.WriteString("\nWhat is wrong\n")
+	b.WriteString("\nProblems\n")
 	for _, what := range sorted(wrong) {
 		fmt.Fprintf(b, "  %s: %s\n", named(wrong[what]), what)
 	}
 	return false
 }
 
-// named lists nodes, the first few by name.
+// named lists nodes; it names the first few, and counts the others.
 func named(nodes []string) string {
 	slices.Sort(nodes)
 	if len(nodes) <= mostNamed {

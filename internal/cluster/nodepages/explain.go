@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// Explain prints what batch work may count on on one node, term by term as its
-// agent worked it out, and what the manager made of it.
+// Explain prints the batch resources of one node: the terms that its agent
+// computed, and the amounts that the manager published.
 func Explain(n Node, now time.Time) string {
 	var b strings.Builder
 	if n.Report == nil {
@@ -39,7 +39,7 @@ func Explain(n Node, now time.Time) string {
 	return b.String()
 }
 
-// amount prints an amount as tenon explain batch does on the node.
+// amount prints an amount in the form of tenon explain batch.
 func amount(b *strings.Builder, name string, a *v1alpha1.BatchAmount, show func(*resource.Quantity) string) {
 	if a == nil {
 		return
@@ -88,7 +88,7 @@ func amount(b *strings.Builder, name string, a *v1alpha1.BatchAmount, show func(
 	b.WriteString("\n")
 }
 
-// published prints what the scheduler sees, and why that is so.
+// published prints the amounts that the scheduler sees, and the reason.
 func published(b *strings.Builder, n Node, now time.Time) {
 	fmt.Fprintf(b, "The scheduler sees batch-cpu %s, batch-memory %s", promised(n, kube.BatchCPU), promised(n, kube.BatchMemory))
 	p := n.Report.Status.Published
@@ -109,13 +109,14 @@ func published(b *strings.Builder, n Node, now time.Time) {
 	}{{kube.BatchCPU, p.CPU}, {kube.BatchMemory, p.Memory}} {
 		q, has := n.Status.Allocatable[k.name]
 		if k.is != nil && has && q.Sign() >= 0 && !same(k.name, *k.is, q) {
-			fmt.Fprintf(b, "  but the manager wrote %s of %s: somebody else writes the status of this node, too\n", k.is.String(), k.name)
+			fmt.Fprintf(b, "  but the manager wrote %s of %s: another component also writes the status of this node\n", k.is.String(), k.name)
 		}
 	}
 }
 
-// same reports whether what the manager says it wrote is what stands on the
-// node: CPU as CPUs there, as thousandths here.
+// same reports whether the amount that the manager wrote is equal to the amount
+// in the status of the node. The former is in CPUs, the latter in thousandths
+// of a CPU.
 func same(name corev1.ResourceName, wrote, stands resource.Quantity) bool {
 	if name == kube.BatchCPU {
 		return wrote.MilliValue() == stands.Value()

@@ -1,5 +1,5 @@
-// Package nodepages prints what the reports of a cluster's nodes say: the pages of
-// kubectl tenon. It is pure: whoever calls it reads the API.
+// Package nodepages prints the reports of the nodes of a cluster: the pages of
+// kubectl tenon. It is pure: its caller reads the API.
 package nodepages
 
 import (
@@ -19,17 +19,18 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Node is a node of the cluster with its report; without one, Report is nil.
+// A Node is a node of the cluster with its report; Report is nil if it has
+// none.
 type Node struct {
 	*corev1.Node
 	Report *v1alpha1.NodeReport
 }
 
-// silentFor is how old a report is that should have been followed by others: an
-// agent that has nothing to tell sends one every minute.
+// silentFor is the age of a report after which the agent counts as silent. An
+// agent sends a report at least every minute.
 const silentFor = 3 * time.Minute
 
-// Nodes puts nodes and reports together, in the order of their names.
+// Nodes combines nodes and reports, sorted by name.
 func Nodes(nodes []corev1.Node, reports []v1alpha1.NodeReport) []Node {
 	all := make([]Node, 0, len(nodes))
 	for i := range nodes {
@@ -45,12 +46,14 @@ func Nodes(nodes []corev1.Node, reports []v1alpha1.NodeReport) []Node {
 	return all
 }
 
-// age is how long ago the agent wrote the report, by its own clock.
+// age returns the time since the agent wrote the report, by the clock of the
+// agent.
 func (n Node) age(now time.Time) time.Duration {
 	return max(now.Sub(n.Report.Status.Reported.Time), 0).Truncate(time.Second)
 }
 
-// silent says why nothing is known of the node at present; empty: it is known.
+// silent returns the reason why the state of the node is not known; empty if it
+// is known.
 func (n Node) silent(now time.Time) string {
 	switch {
 	case n.Report == nil:
@@ -61,8 +64,8 @@ func (n Node) silent(now time.Time) string {
 	return ""
 }
 
-// wrong are the conditions of a node that say that something asked for is not
-// done. That nothing need be bounded is nothing wrong.
+// wrong returns the conditions that show a problem: a feature that is enabled
+// but does not work. A suppression without effect is no problem.
 func (n Node) wrong() []metav1.Condition {
 	var all []metav1.Condition
 	for _, c := range n.Report.Status.Conditions {
@@ -73,7 +76,7 @@ func (n Node) wrong() []metav1.Condition {
 	return all
 }
 
-// Top prints a line for each node.
+// Top prints one line for each node.
 func Top(nodes []Node, now time.Time) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -97,11 +100,11 @@ func Top(nodes []Node, now time.Time) string {
 			memory(s.Usage.Memory), percent(s.Usage.Memory, n.Status.Capacity[corev1.ResourceMemory]),
 			batchCPU, batchMemory, pods(s.Pods), orDash(s.Isolation), duration(n.age(now)), orDash(strings.Join(trouble, ", ")))
 	}
-	w.Flush() // into memory: it cannot fail
+	w.Flush() // writes to memory and cannot fail
 	return b.String()
 }
 
-// promised is what the status of a node has of a batch resource.
+// promised returns the amount of a batch resource in the status of a node.
 func promised(n Node, name corev1.ResourceName) string {
 	q, has := n.Status.Allocatable[name]
 	switch {
@@ -134,7 +137,7 @@ func percent(used *resource.Quantity, of resource.Quantity) string {
 	return fmt.Sprintf("%.0f%%", 100*used.AsApproximateFloat64()/of.AsApproximateFloat64())
 }
 
-// pods prints how many pods there are of each class that has any.
+// pods prints the number of pods of each class that has any.
 func pods(counts map[string]int32) string {
 	var all []string
 	for _, class := range node.Classes {
@@ -166,7 +169,7 @@ func orDash(s string) string {
 	return s
 }
 
-// duration prints a time with its two largest units.
+// duration prints a duration with its two largest units.
 func duration(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:

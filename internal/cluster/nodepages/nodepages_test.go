@@ -76,7 +76,7 @@ func alike(t *testing.T, got, want string) {
 	}
 }
 
-// The page for users shows this text.
+// docs/kubernetes.md shows this text.
 func TestANodesPromiseIsExplainedTermByTerm(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/kubernetes.md")
 	if err != nil || !strings.Contains(string(page), Explain(scene(t)[1], noon)) {
@@ -119,7 +119,7 @@ func TestWhatDoesNotAddUpIsSaid(t *testing.T) {
 	n.Report.Status.Batch.CPU.Terms = n.Report.Status.Batch.CPU.Terms[:2]
 	n.Report.Status.Published.CPU.Set(5)
 	text := Explain(n, noon.Add(time.Hour))
-	for _, want := range []string{"wrong   the terms add up to 9200m", "somebody else writes the status of this node, too", "the agent is silent"} {
+	for _, want := range []string{"wrong   the terms add up to 9200m", "another component also writes the status of this node", "the agent is silent"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("want %q in\n%s", want, text)
 		}
@@ -140,15 +140,15 @@ func TestDoctorSaysWhereAFeatureIsNotDoneAndWhy(t *testing.T) {
 2 nodes, 1 with a report
   no report: node-0 (kubectl -n tenon-system get pods -o wide)
 
-By what each feature is done
+How each feature works
   cpuQOS       core_sched: node-1
   memoryQOS    not done: cgroup v1 has no memory.min: node-1
 
-What is wrong
+Problems
   node-1: MemoryQOS: Unsupported: cgroup v1 has no memory.min
 `)
 	if healthy {
-		t.Error("it calls that healthy")
+		t.Error("the result is healthy")
 	}
 }
 

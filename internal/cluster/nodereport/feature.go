@@ -13,7 +13,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// The types of conditions, beside one of each feature that is asked for.
+// Types of conditions. Each enabled feature has another one.
 const (
 	ConfigAccepted = "ConfigAccepted"
 	PodsKnown      = "PodsKnown"
@@ -21,12 +21,13 @@ const (
 	KnobsWritten   = "KnobsWritten"
 )
 
-// A feature is something that the configuration can ask for.
+// A feature is a part of the configuration that a user can enable.
 type feature struct {
-	name string // of the means, as the configuration calls it
-	cond string // of the condition
-	// asked reports whether a configuration asks for it, and by is by what this
-	// node does it: the mechanisms in use, and why it does not do all of it.
+	name string // name in the configuration
+	cond string // type of its condition
+	// asked reports whether a configuration enables the feature. by returns the
+	// mechanisms that this node uses for it, and the reason for what is
+	// missing.
 	asked func(policy.Config) bool
 	by    func(View) (by, why string)
 }
@@ -51,7 +52,7 @@ var features = []feature{
 	}},
 	{"eviction", "Eviction", evicts, func(v View) (string, string) {
 		if !v.Tick.Snapshot.Capabilities.Can(node.FeatureCgroupFreezer) {
-			return "Eviction API", "what grows while memory is short is not held: " + v.Tick.Snapshot.Capabilities[node.FeatureCgroupFreezer].Why
+			return "Eviction API", "workloads that grow while memory is short are not frozen: " + v.Tick.Snapshot.Capabilities[node.FeatureCgroupFreezer].Why
 		}
 		return "Eviction API, " + string(node.FeatureCgroupFreezer), ""
 	}},
@@ -61,7 +62,8 @@ func evicts(c policy.Config) bool {
 	return c.Evict.Memory.ThresholdPercent > 0 || c.Evict.CPU.ThresholdPercent > 0 || c.Evict.CPU.SatisfactionLower > 0
 }
 
-// available says by what something is done if the node has a mechanism.
+// available returns by if the node has a mechanism, or else the reason why it
+// has not.
 func available(v View, by string, m node.Feature) (string, string) {
 	a := v.Tick.Snapshot.Capabilities[m]
 	if a.Verdict == node.Yes {
@@ -70,7 +72,8 @@ func available(v View, by string, m node.Feature) (string, string) {
 	return "", a.Why
 }
 
-// either says which of some mechanisms the node has, and why not the others.
+// either returns the mechanisms of a list that the node has, and the reasons
+// why it does not have the others.
 func either(v View, all ...node.Feature) (by, why string) {
 	var has, lacks []string
 	for _, m := range all {
@@ -99,7 +102,7 @@ func burstsBy(v View) (by, why string) {
 	return list(has, len(has)), why
 }
 
-// suppressedBy says which knobs bound best-effort work.
+// suppressedBy returns the knobs that bound best-effort work.
 func suppressedBy(v View) (by, why string) {
 	var has []string
 	for _, w := range v.Tick.Wants {
@@ -122,7 +125,7 @@ func suppressedBy(v View) (by, why string) {
 	return list(has, len(has)), why
 }
 
-// meansOf lists how each feature that is asked for is done.
+// meansOf lists the mechanisms of each enabled feature.
 func meansOf(v View) []v1alpha1.Means {
 	all := []v1alpha1.Means{{Feature: "nri", By: v.NRI.By, Why: clip(v.NRI.Why)}}
 	for _, f := range features {
@@ -135,7 +138,7 @@ func meansOf(v View) []v1alpha1.Means {
 	return all
 }
 
-// The reasons of conditions.
+// Reasons of conditions.
 const (
 	reasonAsAsked     = "AsAsked"
 	reasonPartly      = "Partly"
@@ -152,14 +155,14 @@ const (
 
 const mostListed = 5
 
-// conditionsOf are the conditions of a report, in no order.
+// conditionsOf returns the conditions of a report, unsorted.
 func conditionsOf(v View) []metav1.Condition {
 	all := []metav1.Condition{configCondition(v.Config), podsCondition(v.Pods), knobsCondition(v)}
 	if v.Policy.Suppress.Enable {
 		all = append(all, suppressCondition(v))
 	}
 	for _, f := range features {
-		if !f.asked(v.Policy) || f.cond == "CPUSuppress" { // of which Suppressing tells
+		if !f.asked(v.Policy) || f.cond == "CPUSuppress" { // the condition Suppressing covers it
 			continue
 		}
 		by, why := f.by(v)
@@ -190,7 +193,7 @@ func condition(kind string, is bool, reason, message string) metav1.Condition {
 func configCondition(c Config) metav1.Condition {
 	switch {
 	case len(c.Faults) > 0:
-		return condition(ConfigAccepted, false, reasonFaults, c.From+": "+list(c.Faults, mostListed)+"; the values from before hold")
+		return condition(ConfigAccepted, false, reasonFaults, c.From+": "+list(c.Faults, mostListed)+"; the last valid values hold")
 	case c.Trouble != "":
 		return condition(ConfigAccepted, true, reasonNotRead, c.From+" is not read now, and what was read last holds: "+c.Trouble)
 	case len(c.Notices) > 0:
@@ -204,7 +207,7 @@ func podsCondition(p Pods) metav1.Condition {
 	case p.Trouble != "":
 		return condition(PodsKnown, false, reasonNotTold, p.Trouble)
 	case p.From == "":
-		return condition(PodsKnown, false, reasonNotTold, "nobody has told the pods of this node since the agent began: those that an earlier one knew hold")
+		return condition(PodsKnown, false, reasonNotTold, "the pods of this node are not known since the start of the agent: it keeps those that the last agent knew")
 	case len(p.Remarks) > 0:
 		return condition(PodsKnown, true, reasonPartly, fmt.Sprintf("by %s: %s", theOf(p.From), list(p.Remarks, mostListed)))
 	}
@@ -213,7 +216,7 @@ func podsCondition(p Pods) metav1.Condition {
 
 func theOf(from string) string { return "the " + from }
 
-// knobsCondition tells what could not be written, and what others overwrite.
+// knobsCondition reports failed writes of knobs, and write conflicts.
 func knobsCondition(v View) metav1.Condition {
 	var refused []string
 	for _, o := range v.Tick.Done {
@@ -231,7 +234,7 @@ func knobsCondition(v View) metav1.Condition {
 	return condition(KnobsWritten, true, reasonAsAsked, "")
 }
 
-// suppressCondition says whether best-effort work is held to a bound.
+// suppressCondition reports whether best-effort work is bounded now.
 func suppressCondition(v View) metav1.Condition {
 	why := "there is no best-effort work"
 	for _, w := range v.Tick.Wants {

@@ -12,31 +12,32 @@ import (
 )
 
 const (
-	// sampleEvery is the time over which use is averaged to one sample.
+	// sampleEvery is the time over which CPU and memory use is averaged for one
+	// sample.
 	sampleEvery = 5 * time.Second
-	// mostGap is the longest time between two snapshots that still makes a
-	// sample, because the use within a longer one is unknown.
+	// mostGap is the maximum time between two snapshots of a sample, because
+	// the use within a longer gap is unknown.
 	mostGap = 30 * time.Second
 )
 
-// windows are the times over which percentiles are reported.
+// windows are the periods over which percentiles are reported.
 var windows = []time.Duration{5 * time.Minute, 10 * time.Minute, 30 * time.Minute}
 
 // mostSamples is the number of samples in the longest window.
 var mostSamples = int(windows[len(windows)-1] / sampleEvery)
 
-// A sample is the use of the node in one stretch of time.
+// A sample is the use of the node in one period.
 type sample struct {
 	length time.Duration
 	cpu    unit.MilliCPU
 	memory unit.Bytes
 }
 
-// A Meter keeps the use of the node over the longest window. The zero Meter has
-// seen nothing.
+// A Meter stores the use of the node over the longest window. The zero Meter
+// has no samples.
 type Meter struct {
-	at      time.Time     // of the snapshot that the next sample begins with
-	used    time.Duration // its counter of CPU time
+	at      time.Time     // of the snapshot at the beginning of the next sample
+	used    time.Duration // the counter of CPU time at that snapshot
 	samples []sample      // the oldest first
 }
 
@@ -61,7 +62,7 @@ func (m *Meter) Observe(s node.Snapshot) {
 	m.at, m.used = s.At, used
 }
 
-// Usage is that of the last stretch of time; empty where there is none yet.
+// Usage returns the use in the last sample; empty if there is none yet.
 func (m *Meter) Usage() v1alpha1.Usage {
 	if len(m.samples) == 0 {
 		return v1alpha1.Usage{}
@@ -75,7 +76,8 @@ func usage(c unit.MilliCPU, b unit.Bytes) v1alpha1.Usage {
 	return v1alpha1.Usage{CPU: &cpu, Memory: &memory}
 }
 
-// Percentiles are those of each window that has been seen as a whole.
+// Percentiles returns the percentiles of each window that the samples cover
+// completely.
 func (m *Meter) Percentiles() []v1alpha1.Percentiles {
 	var all []v1alpha1.Percentiles
 	for _, w := range windows {
@@ -103,7 +105,8 @@ func (m *Meter) Percentiles() []v1alpha1.Percentiles {
 	return all
 }
 
-// rank is the least of some sorted values that so many percent do not exceed.
+// rank returns the smallest of the sorted values that is not exceeded by the
+// given percentage of them.
 func rank[T any](sorted []T, percent int) T {
 	return sorted[max((len(sorted)*percent+99)/100-1, 0)]
 }

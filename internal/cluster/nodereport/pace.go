@@ -11,36 +11,37 @@ import (
 )
 
 const (
-	// leastGap is the least time between two reports, whatever happens. A fall
-	// of the batch resources is reported after it.
+	// leastGap is the minimum time between two reports. A fall of the batch
+	// resources waits no longer than this.
 	leastGap = time.Second
-	// changeGap is the least time before any other change is reported.
+	// changeGap is the minimum time before any other change is reported.
 	changeGap = 10 * time.Second
-	// heartbeat is the time after which a report is sent in any case, because
-	// it shows that the agent is alive.
+	// heartbeat is the maximum time between two reports, because each report
+	// shows that the agent is alive.
 	heartbeat = time.Minute
-	// fallPercent is the least fall of an amount that is reported at once. A
-	// fall by less waits for changeGap: noise is not worth a patch a second.
+	// fallPercent is the minimum fall, in percent, that is reported after
+	// leastGap. A smaller fall waits for changeGap, because noise must not
+	// cause a patch every second.
 	fallPercent = 2
 )
 
-// A Pace decides when a report is worth sending. The zero Pace has sent none.
+// A Pace decides when to send a report. The zero Pace has sent none.
 type Pace struct {
 	sent time.Time
 	last v1alpha1.NodeReportStatus
 }
 
-// Rests reports whether it is too soon for any report.
+// Rests reports whether it is too early for any report.
 func (p *Pace) Rests(at time.Time) bool {
 	passed := at.Sub(p.sent)
 	return !p.sent.IsZero() && passed >= 0 && passed < leastGap
 }
 
-// Due reports whether a report is to be sent at a time.
+// Due reports whether to send a report now.
 func (p *Pace) Due(at time.Time, next v1alpha1.NodeReportStatus) bool {
 	passed := at.Sub(p.sent)
 	switch {
-	case p.sent.IsZero() || passed < 0: // the first; or the clock was set
+	case p.sent.IsZero() || passed < 0: // the first report, or the clock was set back
 		return true
 	case p.Rests(at):
 		return false
@@ -51,13 +52,13 @@ func (p *Pace) Due(at time.Time, next v1alpha1.NodeReportStatus) bool {
 	return passed >= changeGap && differ(p.last, next)
 }
 
-// Sent notes that a report was handed on to be sent.
+// Sent records that a report was given to the sender.
 func (p *Pace) Sent(at time.Time, status v1alpha1.NodeReportStatus) { p.sent, p.last = at, status }
 
-// Conditions are those of the report that was sent last.
+// Conditions returns the conditions of the last report.
 func (p *Pace) Conditions() []metav1.Condition { return p.last.Conditions }
 
-// failures reports whether an amount is clearly less than it was.
+// failures reports whether an amount has fallen by more than fallPercent.
 func failures(before, now *v1alpha1.BatchAmount) bool {
 	if before == nil || before.Amount.Sign() <= 0 {
 		return false
@@ -69,19 +70,20 @@ func failures(before, now *v1alpha1.BatchAmount) bool {
 	return was-is > was*fallPercent/100
 }
 
-// frees reports whether less is requested of what is promised for that reason
-// alone. Until that is reported, the scheduler takes the free amount as
-// promised.
+// frees reports whether running pods requested more than the amount before, and
+// request less now. The published amount is then held up by these requests, and
+// the scheduler would give away the freed part until the manager knows.
 func frees(before, now *v1alpha1.BatchAmount) bool {
 	return before != nil && before.Requested != nil && before.Requested.Cmp(before.Amount) > 0 &&
 		now != nil && now.Requested != nil && now.Requested.Cmp(*before.Requested) < 0
 }
 
-// milli is an amount in thousandths: a node's memory is far from the largest.
+// milli returns a quantity in thousandths, as a float. The memory of a node in
+// bytes is small enough for it.
 func milli(q resource.Quantity) float64 { return q.AsApproximateFloat64() * 1000 }
 
-// differ reports whether two reports tell different news. The use of the node,
-// and how a decision is worded, change all the time and are none.
+// differ reports whether two reports differ in more than the use of the node
+// and the wording of reasons, which change all the time.
 func differ(a, b v1alpha1.NodeReportStatus) bool {
 	return !sameAmount(a.Batch.CPU, b.Batch.CPU) || !sameAmount(a.Batch.Memory, b.Batch.Memory) ||
 		a.Isolation != b.Isolation || !samePods(a.Pods, b.Pods) ||

@@ -1,6 +1,6 @@
-// Package nodereport tells the cluster what the agent of a node found, decided
-// and can do: it makes a NodeReport of each tick, decides which of them are
-// worth sending, and sends those.
+// Package nodereport makes the NodeReport of a node from each tick of its
+// agent, decides which reports are worth sending, and sends them to the API
+// server.
 package nodereport
 
 import (
@@ -25,54 +25,59 @@ type View struct {
 	Tick tick.Tick
 	// Policy is the configuration of the policies in that tick.
 	Policy policy.Config
-	// Agent is the agent's version, and Run names this run of it.
+	// Agent is the version of the agent, and Run identifies the process.
 	Agent, Run string
-	// Pods is what is known of the node's pods.
+	// Pods is the state of the list of pods.
 	Pods Pods
-	// Config is where the configuration stands.
+	// Config is the state of the configuration.
 	Config Config
-	// NRI is by which runtime containers have their values before they start.
+	// NRI is the runtime that gives containers their limits before they start.
 	NRI Means
 }
 
-// Means is by what something is done, or why it is not, or not in full.
+// Means names a mechanism in By. Why is the reason if the mechanism is missing
+// or incomplete; empty: there is none.
 type Means struct{ By, Why string }
 
-// Pods is what is known of the pods of the node.
+// Pods is the state of the list of pods of the node.
 type Pods struct {
-	// From is their source, kubelet or API server; empty: none yet.
+	// From is the source of the list, kubelet or API server; empty: there is no
+	// list yet.
 	From string
 	At   time.Time
-	// Trouble says why the source does not answer; empty: it answers.
+	// Trouble is the error of the source; empty: it answers.
 	Trouble string
-	// Unmanaged counts those that are left alone.
+	// Unmanaged is the number of pods that Tenon does not manage.
 	Unmanaged int
-	// BatchCPU and BatchMemory are what those that run request of batch
-	// resources, as a kubelet counts that starts and admits them anew, but for
-	// those that came when the others requested all that there is.
+	// BatchCPU and BatchMemory are the batch resources that running pods
+	// request, counted like a kubelet counts when it restarts and admits the
+	// pods again. Pods that started while the others already requested the
+	// whole amount do not count.
 	BatchCPU    unit.MilliCPU
 	BatchMemory unit.Bytes
-	// Remarks are about single pods.
+	// Remarks are messages about single pods.
 	Remarks []string
 }
 
-// Config is where the configuration of the node stands.
+// Config is the state of the configuration of the node.
 type Config struct {
-	// From names it: "ConfigMap koordinator-system/slo-controller-config".
+	// From names the source, such as "ConfigMap
+	// koordinator-system/slo-controller-config".
 	From string
-	// Faults are those of its present text; where there are any, the values
-	// from before hold. Notices are what it asks for and is not done.
+	// Faults are the errors of its present text; if there are any, the last
+	// valid values hold. Notices name settings that Tenon ignores.
 	Faults, Notices []string
-	// Trouble says why it is not read any more; empty: it is.
+	// Trouble is the error if the source cannot be read now; empty: it can.
 	Trouble string
 }
 
-// unmanaged is how NodeReportStatus.Pods counts pods that are left alone.
+// unmanaged is the key in NodeReportStatus.Pods for pods that Tenon does not
+// manage.
 const unmanaged = "Unmanaged"
 
-// Status makes the report of a view, but for the use of the node, which a Meter
-// knows. Before are the conditions of the report
-// before it: those that are the same keep the time since when they are.
+// Status makes the report of a view, without the use of the node, which a Meter
+// adds. before are the conditions of the last report: an unchanged condition
+// keeps the time of its last change.
 func Status(v View, before []metav1.Condition) v1alpha1.NodeReportStatus {
 	s := v.Tick.Snapshot
 	status := v1alpha1.NodeReportStatus{
@@ -99,7 +104,8 @@ func countPods(all []node.Workload, left int) map[string]int32 {
 	return counts
 }
 
-// amountOf is nil for what is not promised at all.
+// amountOf converts an amount; it returns nil if the agent does not report the
+// resource.
 func amountOf[T unit.MilliCPU | unit.Bytes](a node.Amount[T], requested T, quantity func(T) resource.Quantity) *v1alpha1.BatchAmount {
 	if a.Policy == "" {
 		return nil
@@ -123,7 +129,7 @@ func memoryQuantity(b unit.Bytes) resource.Quantity {
 	return *resource.NewQuantity(int64(b), resource.BinarySI)
 }
 
-// since gives each condition the time of its last change, and sorts them.
+// since sets the time of the last change of each condition, and sorts them.
 func since(now, before []metav1.Condition, at time.Time) []metav1.Condition {
 	known := map[string]metav1.Condition{}
 	for _, c := range before {
@@ -151,7 +157,8 @@ func compare(a, b string) int {
 	return 0
 }
 
-// mostMessage bounds the message of a condition, in bytes: the API allows 32768.
+// mostMessage is the maximum length of the message of a condition, in bytes.
+// The API allows 32768.
 const mostMessage = 1024
 
 func clip(s string) string {
@@ -161,7 +168,7 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:mostMessage-4], "") + " ..."
 }
 
-// list joins the first of some phrases, and says how many more there are.
+// list joins the first few texts, and adds the number of the others.
 func list(all []string, most int) string {
 	text := ""
 	for i, s := range all {
@@ -176,5 +183,5 @@ func list(all []string, most int) string {
 	return text
 }
 
-// samePods reports whether two counts are the same.
+// samePods reports whether two maps of pod counts are equal.
 func samePods(a, b map[string]int32) bool { return maps.Equal(a, b) }

@@ -41,7 +41,7 @@ func snapshot(at time.Time, used time.Duration, memory unit.Bytes) node.Snapshot
 func TestUseIsAMeanAndPercentilesNeedTheirWholeWindow(t *testing.T) {
 	var m Meter
 	used := time.Duration(0)
-	for i := range 6*60 + 1 { // six minutes at 1 CPU and then 2 in each fourth minute
+	for i := range 6*60 + 1 { // six minutes: 1 CPU, and 2 in each fourth minute
 		at := noon.Add(time.Duration(i) * time.Second)
 		m.Observe(snapshot(at, used, unit.Bytes(i)<<20))
 		rate := time.Second
@@ -67,7 +67,7 @@ func TestNoRateIsMadeOfAPause(t *testing.T) {
 	m.Observe(snapshot(noon, 0, 1))
 	m.Observe(snapshot(noon.Add(time.Hour), time.Hour, 1))
 	if u := m.Usage(); u.CPU != nil {
-		t.Errorf("use %v was made of an hour in which nobody looked", u.CPU)
+		t.Errorf("use %v was computed from an hour without snapshots", u.CPU)
 	}
 	m.Observe(snapshot(noon.Add(time.Hour+5*time.Second), time.Hour+time.Second, 1))
 	if u := m.Usage(); u.CPU == nil || u.CPU.MilliValue() != 200 {
@@ -205,7 +205,7 @@ func TestWhatTheNodeCannotDoIsSaidAndWhy(t *testing.T) {
 		}
 	}
 	if c := find(st.Conditions, "BlockIO"); c.Type != "" {
-		t.Error("a feature that nobody asked for has a condition")
+		t.Error("a feature that is not enabled has a condition")
 	}
 	if st.Pods["BE"] != 2 || st.Pods["LS"] != 1 || st.Pods["Unmanaged"] != 2 {
 		t.Errorf("pods %v", st.Pods)
@@ -253,7 +253,7 @@ func TestTermsOfTheReportAddUp(t *testing.T) {
 	}
 }
 
-// An api takes applies, or refuses them.
+// An api is an Applier that accepts or refuses applies.
 type api struct {
 	mu     sync.Mutex
 	exists bool
@@ -298,7 +298,7 @@ func TestTheReportIsMadeWhereThereIsNone(t *testing.T) {
 	}
 	for _, never := range []string{"null", "published", `"usage":{}`, "ownerReferences"} {
 		if strings.Contains(last, never) {
-			t.Errorf("%s is in what was declared: %s", never, last)
+			t.Errorf("%s is in the applied object: %s", never, last)
 		}
 	}
 	if !strings.Contains(last, `"amount":"100m"`) {
@@ -334,8 +334,9 @@ func TestTheLatestReportIsSentWhenTheServerIsBack(t *testing.T) {
 	}
 }
 
-// TestAServerThatIsBackIsAskedAgainSoon: it refuses at first what it allows a
-// moment later, and the agent must not wait half a minute because of that.
+// TestAServerThatIsBackIsAskedAgainSoon checks the retries after an outage: an
+// API server that has just started refuses requests that it accepts a moment
+// later, and the agent must not wait half a minute after that.
 func TestAServerThatIsBackIsAskedAgainSoon(t *testing.T) {
 	away := errors.New("connection refused")
 	refused := fmt.Errorf("apply: %w", apierrors.NewForbidden(schema.GroupResource{Resource: "nodereports"}, "node-1", errors.New("not yet")))
@@ -349,20 +350,21 @@ func TestAServerThatIsBackIsAskedAgainSoon(t *testing.T) {
 	}
 }
 
-// TestSetsOfCPUsThatSomebodyElseWritesAreSaid: a quota alone is less than what was
-// asked for.
+// TestSetsOfCPUsThatSomebodyElseWritesAreSaid checks that the report says when
+// only a quota bounds best-effort work, because the kubelet writes the cpusets.
 func TestSetsOfCPUsThatSomebodyElseWritesAreSaid(t *testing.T) {
 	quota := plan.Want{Owner: plan.OwnerSuppress, Intent: plan.Set, Knob: node.Knob{Cgroup: "be", File: node.FileCPUMax}}
 	for kept, want := range map[bool]string{false: "", true: "by quota alone: the kubelet binds CPUs here (cpuManagerPolicy: static)"} {
 		v := View{Policy: policy.Config{Pool: facts.Pool{CPUSetsManagedExternally: kept}, Suppress: policy.Suppress{Enable: true}}, Tick: tick.Tick{Wants: []plan.Want{quota}}}
 		if by, why := suppressedBy(v); by != "cpu.max" || why != want {
-			t.Errorf("sets kept %v: %q, %q; want cpu.max, %q", kept, by, why, want)
+			t.Errorf("cpusets managed externally %v: %q, %q; want cpu.max, %q", kept, by, why, want)
 		}
 	}
 }
 
-// TestAContestedKnobThatRestsIsNoRefusal: the condition would come and go with the
-// rest, and each change is a write to the API server.
+// TestAContestedKnobThatRestsIsNoRefusal checks that the condition does not
+// change while Tenon leaves a contested knob alone, because each change is a
+// write to the API server.
 func TestAContestedKnobThatRestsIsNoRefusal(t *testing.T) {
 	v := view()
 	at := v.Tick.Snapshot.At

@@ -17,34 +17,36 @@ import (
 )
 
 const (
-	// Owner is the field manager of the agent's part of a report.
+	// Owner is the field manager of the part of a report that the agent writes.
 	Owner = "tenond"
-	// longestWait bounds the wait between two attempts to send.
+	// longestWait is the maximum time between two attempts to send.
 	longestWait = 30 * time.Second
 )
 
-// An Applier declares fields of objects: apiserver.Client.
+// An Applier applies objects on the server side; apiserver.Client implements
+// it.
 type Applier interface {
 	Apply(ctx context.Context, path, owner string, object any) error
 }
 
-// A Sender sends the reports of one node. What waits to be sent is the latest
-// one only. It never makes who offers one wait.
+// A Sender sends the reports of one node. Only the latest report waits to be
+// sent. Offer never blocks.
 type Sender struct {
 	api  Applier
 	node string
-	uid  func() types.UID // of the node; empty: not known
+	uid  func() types.UID // UID of the node; empty: not known
 	log  *slog.Logger
 	next chan v1alpha1.NodeReportStatus
 }
 
-// NewSender makes the sender of a node's reports. Uid tells the identity of the
-// node, whose end is then that of the report.
+// NewSender returns the sender of the reports of a node. uid returns the UID of
+// the node, which the report has as its owner reference, so that it is deleted
+// with the node.
 func NewSender(api Applier, node string, uid func() types.UID, log *slog.Logger) *Sender {
 	return &Sender{api: api, node: node, uid: uid, log: log, next: make(chan v1alpha1.NodeReportStatus, 1)}
 }
 
-// Offer makes a report the one that is sent next. One goroutine may call it.
+// Offer makes a report the next one to send. Only one goroutine may call it.
 func (s *Sender) Offer(status v1alpha1.NodeReportStatus) {
 	select {
 	case <-s.next:
@@ -53,7 +55,7 @@ func (s *Sender) Offer(status v1alpha1.NodeReportStatus) {
 	s.next <- status
 }
 
-// Run sends until ctx ends.
+// Run sends reports until ctx ends.
 func (s *Sender) Run(ctx context.Context) {
 	failed := ""
 	for {
@@ -81,7 +83,7 @@ func (s *Sender) Run(ctx context.Context) {
 			case <-time.After(jittered(p.after(err))):
 			}
 			select {
-			case status = <-s.next: // newer
+			case status = <-s.next: // a newer report
 			default:
 			}
 		}
@@ -92,16 +94,17 @@ func (s *Sender) Run(ctx context.Context) {
 	}
 }
 
-// A patience is how long is waited between two attempts: longer each time.
+// A patience computes the wait between two attempts. Each wait is longer than
+// the last.
 type patience struct {
 	wait   time.Duration
 	denied bool
 }
 
-// after returns the wait after an attempt that failed with err. It begins anew
-// when the agent is denied for the first time: in its first seconds an API server
-// that was away refuses what it will soon allow, because it has not yet read who
-// may do what.
+// after returns the wait after an attempt that failed with err. The first time
+// that the API server denies access, the waits start again from the shortest:
+// an API server that has just started denies requests in its first seconds,
+// until it has read the roles.
 func (p *patience) after(err error) time.Duration {
 	if apiserver.Denied(err) && !p.denied {
 		p.wait, p.denied = 0, true
@@ -110,14 +113,13 @@ func (p *patience) after(err error) time.Duration {
 	return p.wait
 }
 
-// jittered is a wait with a fifth more or less: after an outage of the API server
-// the agents of all nodes are not to come in the same second.
+// jittered adds up to a fifth to a wait or subtracts it, so that the agents of
+// all nodes do not send in the same second after an outage of the API server.
 func jittered(wait time.Duration) time.Duration {
 	return time.Duration(float64(wait) * (0.8 + 0.4*rand.Float64()))
 }
 
-// An applied is a report as it is declared: with the fields alone that are the
-// agent's.
+// An applied is a report with only those fields that the agent applies.
 type applied struct {
 	APIVersion string         `json:"apiVersion"`
 	Kind       string         `json:"kind"`
@@ -130,7 +132,8 @@ type appliedMeta struct {
 	OwnerReferences []metav1.OwnerReference `json:"ownerReferences,omitempty"`
 }
 
-// send declares the status, and first the report where there is none.
+// send applies the status. If the report does not exist yet, it first creates
+// it.
 func (s *Sender) send(ctx context.Context, status v1alpha1.NodeReportStatus) error {
 	path := fmt.Sprintf("/apis/%s/nodereports/%s", v1alpha1.GroupVersion, s.node)
 	report := applied{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeReport", Metadata: appliedMeta{Name: s.node}}
@@ -157,9 +160,9 @@ func (s *Sender) send(ctx context.Context, status v1alpha1.NodeReportStatus) err
 	return declare()
 }
 
-// declared is a status without what is empty. What an earlier report had inside
-// of an object and this one has not, the API server takes away, and would leave
-// null in the place of an object that is declared empty.
+// declared converts a status to a map without empty fields. The API server
+// removes the fields of an object that an earlier report had and this one has
+// not; it would leave null in place of an object that is applied empty.
 func declared(status v1alpha1.NodeReportStatus) (map[string]any, error) {
 	text, err := json.Marshal(status)
 	if err != nil {
@@ -173,7 +176,7 @@ func declared(status v1alpha1.NodeReportStatus) (map[string]any, error) {
 	return fields, nil
 }
 
-// prune removes null and empty objects, and objects of nothing else.
+// prune removes null values and empty objects, recursively.
 func prune(fields map[string]any) {
 	for key, v := range fields {
 		inner, is := v.(map[string]any)

@@ -1,5 +1,6 @@
-// Package blockio is block I/O on the real node: the block devices that there
-// are, and the knobs of cgroups that limit and weigh I/O on them.
+// Package blockio handles block I/O on the real node: it lists the block
+// devices, and reads and writes the knobs of cgroups that limit and weight I/O
+// on them.
 package blockio
 
 import (
@@ -13,29 +14,30 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// verifyWithin is for how long what is known of the devices is believed: a
-// scheduler can be switched at any time.
+// verifyWithin is the maximum age of the list of devices, because the I/O
+// scheduler of a device may change at any time.
 const verifyWithin = 5 * time.Second
 
-// Devices is what a node knows of its block devices. It looks at each again when
-// one comes, goes or changes its size, which a single file tells, and every
-// verifyWithin. It is safe for concurrent use.
+// Devices is the list of the block devices of a node. It is read again when a
+// device appears, disappears or changes its size, which one file shows, and
+// after verifyWithin. It is safe for concurrent use.
 type Devices struct {
 	fs   proc.FS
-	tree *cgroup.Tree // nil: this machine has no cgroups that we can use
+	tree *cgroup.Tree // nil: this machine has no usable cgroups
 
 	mu    sync.Mutex
-	shown []node.File // the knobs of block I/O that snapshots show
+	shown []node.File // the knobs of block I/O in snapshots
 	lines []proc.Partition
 	at    time.Time
 	known []node.BlockDevice
 }
 
-// New returns the devices of a node, whose cgroups are in tree; nil: it has no
+// New returns the devices of a node. tree has its cgroups; nil: it has no
 // usable ones.
 func New(fs proc.FS, tree *cgroup.Tree) *Devices { return &Devices{fs: fs, tree: tree} }
 
-// Show notes which knobs of block I/O are to be shown, and returns all files.
+// Show records the knobs of block I/O among files, which snapshots must
+// contain, and returns files.
 func (d *Devices) Show(files []node.File) []node.File {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -43,15 +45,15 @@ func (d *Devices) Show(files []node.File) []node.File {
 	return files
 }
 
-// Shown are the knobs of block I/O that snapshots show.
+// Shown returns the knobs of block I/O that snapshots contain.
 func (d *Devices) Shown() []node.File {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.shown
 }
 
-// List returns the block devices that have a size, by number; none if they
-// cannot be listed. The caller does not change the slice.
+// List returns the block devices with a size above 0, by number. It is empty if
+// they cannot be listed. The caller must not change the slice.
 func (d *Devices) List() []node.BlockDevice {
 	lines, err := d.fs.Partitions()
 	if err != nil {
@@ -66,12 +68,12 @@ func (d *Devices) List() []node.BlockDevice {
 	d.known = []node.BlockDevice{}
 	var cost map[unit.Device]bool
 	if d.tree != nil {
-		cost, _ = d.tree.IOCostDevices() // without the file no device has iocost
+		cost, _ = d.tree.IOCostDevices() // without the file, no device has iocost
 	}
 	for _, p := range lines {
 		read, err := d.fs.BlockDevice(p.Name)
 		if err != nil {
-			continue // it went away meanwhile
+			continue // the device was removed meanwhile
 		}
 		device := node.BlockDevice{Name: p.Name, ID: p.ID, Disk: read.Disk, Mapped: read.Mapped, Below: read.Below}
 		switch {
@@ -87,14 +89,14 @@ func (d *Devices) List() []node.BlockDevice {
 	return d.known
 }
 
-// Possible returns v without the lines that the kernel cannot hold now: those
-// of devices that are gone, and weights of devices that this file does not
-// know. The kernel has dropped these lines itself.
+// Possible returns v without the lines that the kernel cannot store now: lines
+// of removed devices, and weights of devices that do not support the weights of
+// this file. The kernel has deleted these lines itself.
 func (d *Devices) Possible(k node.Knob, v node.Value) node.Value {
 	switch v := v.(type) {
 	case node.IOMax:
 		if v == (node.IOMax{}) {
-			return v // as most are
+			return v // the usual case
 		}
 		return node.IOMaxOf(only(v.Limits(), d.fs.HasDevice))
 	case node.IOLatency:
@@ -107,9 +109,10 @@ func (d *Devices) Possible(k node.Knob, v node.Value) node.Value {
 	return v
 }
 
-// weighed tells for which devices the kernel holds weights in a file: bfq for
-// those of which it is the scheduler, and iocost also for those for which it was
-// switched off again. Where that cannot be read, it is all.
+// weighed returns a function that reports whether the kernel stores weights in
+// file f for a device: bfq for the devices whose scheduler it is, and iocost
+// also for devices for which it was disabled again. If this cannot be read, the
+// function returns true for all devices.
 func (d *Devices) weighed(f node.File) func(unit.Device) bool {
 	if f == node.FileIOWeight {
 		cost, err := d.tree.IOCostDevices()
@@ -125,7 +128,7 @@ func (d *Devices) weighed(f node.File) func(unit.Device) bool {
 	}
 }
 
-// only drops the lines of devices that are not to be kept.
+// only deletes the lines of devices for which keep returns false.
 func only[T any](m map[unit.Device]T, keep func(unit.Device) bool) map[unit.Device]T {
 	for d := range m {
 		if !keep(d) {

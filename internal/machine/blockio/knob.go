@@ -7,7 +7,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Adapters is how the knobs of block I/O are read and written.
+// Adapters returns the adapters of the knobs of block I/O.
 func (d *Devices) Adapters() knob.Table {
 	return knob.Table{
 		node.FileIOMax:     knob.Of(d.readMax, d.writeMax),
@@ -43,7 +43,7 @@ func (d *Devices) writeLatency(k node.Knob, v node.IOLatency) error {
 	return d.tree.WriteIOLatency(string(k.Cgroup), v.Targets())
 }
 
-// weights reads and writes the weights that w gives.
+// weights returns the functions that read and write the weights of w.
 func (d *Devices) weights(w cgroup.Weigher) (func(node.Knob) (node.IOWeight, error), func(node.Knob, node.IOWeight) error) {
 	return func(k node.Knob) (node.IOWeight, error) {
 			v, err := d.tree.ReadIOWeight(w, string(k.Cgroup))

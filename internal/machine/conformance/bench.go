@@ -12,20 +12,20 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Bench is a node with a scratch cgroup, in which one fact is checked. It
-// removes everything that it creates.
+// A Bench is a node with an empty cgroup for the check of one fact. It removes
+// everything that the check creates.
 type Bench struct {
 	Node
 	ctx    context.Context
 	kernel node.Kernel
 	all    unit.CPUSet
-	// at is the cgroup of the fact; it exists.
+	// at is the cgroup of the fact. It exists.
 	at     node.CgroupPath
 	groups []node.CgroupPath
 	pids   []int
 }
 
-// On checks the fact on n, in a fresh cgroup "root/fact".
+// On checks the fact on n, in a new cgroup "root/fact".
 func (f Fact) On(ctx context.Context, n Node, root node.CgroupPath) (err error) {
 	s, err := n.Snapshot(ctx)
 	if err != nil {
@@ -42,7 +42,7 @@ func (f Fact) On(ctx context.Context, n Node, root node.CgroupPath) (err error) 
 func (b *Bench) clean(root node.CgroupPath) error {
 	var errs []error
 	for _, pid := range b.pids {
-		_ = b.Stop(pid) // often dead already
+		_ = b.Stop(pid) // the task may be dead already
 	}
 	slices.Reverse(b.groups)
 	for _, g := range append(b.groups, root) {
@@ -53,7 +53,7 @@ func (b *Bench) clean(root node.CgroupPath) error {
 	return errors.Join(errs...)
 }
 
-// group makes a cgroup and remembers to remove it.
+// group creates a cgroup, which the bench removes at the end.
 func (b *Bench) group(p node.CgroupPath) error {
 	if err := b.MakeGroup(p); err != nil {
 		return fmt.Errorf("set up %s: %w", p, err)
@@ -62,13 +62,13 @@ func (b *Bench) group(p node.CgroupPath) error {
 	return nil
 }
 
-// child makes a cgroup below that of the fact.
+// child creates a cgroup below the cgroup of the fact.
 func (b *Bench) child(name string) (node.CgroupPath, error) {
 	p := b.at.Join(name)
 	return p, b.group(p)
 }
 
-// task starts a process in p and remembers to stop it.
+// task starts a process in p, which the bench stops at the end.
 func (b *Bench) task(p node.CgroupPath, memory unit.Bytes) (int, error) {
 	pid, err := b.Start(p, memory)
 	if err != nil {
@@ -86,7 +86,8 @@ func (b *Bench) pick(v1, v2 string) string {
 	return v2
 }
 
-// set writes values that must be accepted: file, text, file, text, …
+// set writes values that the kernel must accept. The arguments are pairs of
+// file and text.
 func (b *Bench) set(p node.CgroupPath, filesAndTexts ...string) error {
 	for pair := range slices.Chunk(filesAndTexts, 2) {
 		if err := b.WriteFile(p, pair[0], pair[1]); err != nil {
@@ -96,8 +97,9 @@ func (b *Bench) set(p node.CgroupPath, filesAndTexts ...string) error {
 	return nil
 }
 
-// refused requires that each text is refused with one of the errors, and that
-// the file reads the same afterwards, where it can be read.
+// refused requires that the kernel refuses each text with one of the errors,
+// and that the file is unchanged afterwards. It skips the second check if the
+// file cannot be read.
 func (b *Bench) refused(p node.CgroupPath, file string, texts []string, want ...error) error {
 	for _, text := range texts {
 		before, readable := b.ReadFile(p, file)
@@ -112,7 +114,7 @@ func (b *Bench) refused(p node.CgroupPath, file string, texts []string, want ...
 	return nil
 }
 
-// shows requires that the file reads as want.
+// shows requires that the file has the content want.
 func (b *Bench) shows(p node.CgroupPath, file, want string) error {
 	got, err := b.ReadFile(p, file)
 	if err != nil {
@@ -124,7 +126,8 @@ func (b *Bench) shows(p node.CgroupPath, file, want string) error {
 	return nil
 }
 
-// becomes writes a text that must be accepted and read back as want.
+// becomes requires that the kernel accepts a text, and that the file then has
+// the content want.
 func (b *Bench) becomes(p node.CgroupPath, file, text, want string) error {
 	if err := b.set(p, file, text); err != nil {
 		return err
@@ -153,15 +156,16 @@ func names(errs []error) string {
 	return strings.Join(words, " or ")
 }
 
-// manage shows the group of the fact in snapshots until the fact is done.
+// manage adds the group to the snapshots, until the returned function is
+// called.
 func (b *Bench) manage(p node.CgroupPath) func() {
 	id := node.WorkloadID(p)
 	b.Manage(node.Workload{ID: id, Class: node.BE, Cgroup: p, ContentionRoot: b.at})
 	return func() { b.Forget(id) }
 }
 
-// want applies wants as the agent does, and requires that every step is
-// accepted.
+// want plans and applies wants like the agent, and requires that every step
+// succeeds.
 func (b *Bench) want(wants ...plan.Want) error {
 	s, err := b.Snapshot(b.ctx)
 	if err != nil {
@@ -175,7 +179,7 @@ func (b *Bench) want(wants ...plan.Want) error {
 	return nil
 }
 
-// now requires the value of a knob in a snapshot.
+// now requires that a snapshot has the given value for a knob.
 func (b *Bench) now(k node.Knob, want node.Value) error {
 	s, err := b.Snapshot(b.ctx)
 	if err != nil {
@@ -187,7 +191,7 @@ func (b *Bench) now(k node.Knob, want node.Value) error {
 	return nil
 }
 
-// firstOf returns the first error: facts read as a list of requirements.
+// firstOf calls the checks in order, and returns the first error.
 func firstOf(checks ...func() error) error {
 	for _, check := range checks {
 		if err := check(); err != nil {

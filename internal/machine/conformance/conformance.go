@@ -13,47 +13,47 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Host is a node that can be read and changed, as the agent sees it.
+// A Host is a node with the methods that the agent uses.
 type Host interface {
 	Snapshot(context.Context) (node.Snapshot, error)
 	Apply(context.Context, plan.Step) error
 }
 
-// Workloads chooses what a Host's snapshots show.
+// Workloads adds workloads to the snapshots of a Host, and removes them.
 type Workloads interface {
 	Manage(node.Workload)
 	Forget(node.WorkloadID)
 }
 
-// Groups makes and removes cgroups, with the ancestors that are missing.
-// Removing what does not exist is no error.
+// Groups creates cgroups with their missing ancestors, and removes them.
+// Removing a cgroup that does not exist is no error.
 type Groups interface {
 	MakeGroup(node.CgroupPath) error
 	RemoveGroup(node.CgroupPath) error
 	Attach(node.CgroupPath, int) error
 }
 
-// Files reads and writes single kernel files of a cgroup, under the names
-// that the node's cgroup version gives them. The text is written as it is.
+// Files reads and writes single kernel files of a cgroup. Names and texts are
+// those of the cgroup version of the node.
 type Files interface {
 	ReadFile(p node.CgroupPath, file string) (string, error)
 	WriteFile(p node.CgroupPath, file, text string) error
 }
 
-// Tasks runs sleeping processes. Start puts one in a cgroup, holding the
-// given amount of memory that cannot be reclaimed; Fork has it start a child
-// that ends at once; Stop kills it, after which its pid is dead.
+// Tasks runs sleeping processes. Start starts one in a cgroup, with the given
+// amount of memory that cannot be reclaimed. Fork makes it start a child that
+// ends at once. Stop kills and reaps it.
 type Tasks interface {
 	Start(p node.CgroupPath, memory unit.Bytes) (pid int, err error)
 	Fork(pid int) error
 	Stop(pid int) error
-	// Signal sends a task a signal that it does nothing about, and Alive
-	// reports whether it has not ended.
+	// Signal sends a task a signal that it does not handle. Alive reports
+	// whether the task has not ended.
 	Signal(pid int, s syscall.Signal) error
 	Alive(pid int) bool
 }
 
-// A Node is what the suite needs of a node.
+// A Node has all methods that the suite needs.
 type Node interface {
 	Host
 	Workloads
@@ -62,15 +62,17 @@ type Node interface {
 	Tasks
 }
 
-// A Fact is one thing that a node does. The names of refusals, roundings and
-// derived values are the names of the simulator's rules.
+// A Fact is one property of a node. If the fact is a refusal, a rounding or a
+// derived value, the simulator has a rule of the same name.
 type Fact struct {
 	Name string
-	// Version is the cgroup version that has the fact: 1, 2, or 0 for both.
+	// Version is the cgroup version to which the fact applies: 1, 2, or 0 for
+	// both.
 	Version int
-	// Needs is a mechanism without which the fact has no meaning; "" if none.
+	// Needs is a capability without which the fact does not apply; "" if it
+	// always applies.
 	Needs node.Feature
-	// Check returns what speaks against the fact.
+	// Check returns an error if the node does not have the property.
 	Check func(*Bench) error
 }
 
@@ -85,12 +87,12 @@ func Facts(version int) []Fact {
 	return slices.DeleteFunc(all, func(f Fact) bool { return f.Version != 0 && f.Version != version })
 }
 
-// errNewer says that newer kernels than those that the simulator imitates do
-// not have the fact.
-var errNewer = errors.New("this kernel is newer than the fact")
+// errNewer means that this kernel is newer than those that the simulator
+// imitates, and that the fact does not apply to it.
+var errNewer = errors.New("the fact does not apply to this newer kernel")
 
-// Run checks every fact on the node that open returns, each on a
-// fresh cgroup below root, which it removes.
+// Run checks every fact on the node that open returns. Each fact has a new
+// cgroup below root, which Run removes.
 func Run(t *testing.T, root node.CgroupPath, open func(*testing.T) Node) {
 	n := open(t)
 	s, err := n.Snapshot(t.Context())
@@ -100,7 +102,8 @@ func Run(t *testing.T, root node.CgroupPath, open func(*testing.T) Node) {
 	for _, f := range Facts(s.Knobs.Kernel.CgroupVersion) {
 		t.Run(f.Name, func(t *testing.T) {
 			if f.Needs != "" && !s.Capabilities.Can(f.Needs) {
-				// A clear no is the machine's; not being able to tell is ours.
+				// A machine may lack a capability. Under TENON_TEST_STRICT,
+				// however, the test must be able to tell.
 				if s.Capabilities[f.Needs].Verdict != node.No && os.Getenv("TENON_TEST_STRICT") != "" {
 					t.Fatalf("cannot tell whether this node has %s: %s", f.Needs, s.Capabilities[f.Needs].Why)
 				}

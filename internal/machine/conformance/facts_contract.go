@@ -13,13 +13,13 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// contractFacts are what Tenon promises on top of the kernel: composite
-// knobs, the order of a plan, what a snapshot shows and what a release
-// restores.
+// contractFacts are the facts that Tenon itself adds to those of the kernel:
+// composite knobs, the order of a plan, the content of a snapshot, and the
+// values that a release restores.
 func contractFacts() []Fact {
 	return []Fact{
 		{Name: "an applied value shows as it was rounded", Check: appliedShowsRounded},
-		{Name: "a released knob is back and forgotten", Check: releaseRestores},
+		{Name: "a released knob has its old value and leaves the journal", Check: releaseRestores},
 		{Name: "a released set of CPUs gives tasks all of the parent's back", Check: releaseGivesTasksAllCPUs},
 		{Name: "an odd weight survives idle", Needs: node.FeatureCPUIdle, Check: oddWeightSurvivesIdle},
 		{Name: "a plan can move a tree in both directions", Check: planMovesTree},
@@ -39,7 +39,8 @@ func release(k node.Knob) plan.Want {
 	return plan.Want{Intent: plan.Release, Knob: k, Owner: plan.OwnerConformance, Reason: "fact"}
 }
 
-// odd are values that no default has and that every kernel rounds.
+// odd returns values that differ from all defaults and that every kernel
+// rounds.
 func (b *Bench) odd() map[node.File]node.Value {
 	first, _, _ := b.two()
 	cpu, _ := unit.ParseCPUSet(first)
@@ -73,7 +74,7 @@ func appliedShowsRounded(b *Bench) error {
 	}
 	for f, v := range odd {
 		if steps := plan.Diff(s.Knobs, []plan.Want{set(b.at, f, v)}); len(steps) != 0 {
-			return fmt.Errorf("the value that was just applied makes a step: %v", steps)
+			return fmt.Errorf("the same value, applied again, makes a step: %v", steps)
 		}
 	}
 	return nil
@@ -113,7 +114,7 @@ func releaseGivesTasksAllCPUs(b *Bench) error {
 		return err
 	}
 	if _, still := s.Knobs.Before[k]; still {
-		return fmt.Errorf("%v was released and is not forgotten", k)
+		return fmt.Errorf("%v was released and is still in the journal", k)
 	}
 	return b.shows(child, file, strings.TrimSpace(all))
 }
@@ -137,10 +138,10 @@ func releaseRestores(b *Bench) error {
 			return err
 		}
 		if got := s.Knobs.Before[k]; got != before.Knobs.Now[k] {
-			return fmt.Errorf("the snapshot says that %v was %v before, want %v", k, got, before.Knobs.Now[k])
+			return fmt.Errorf("in the snapshot, %v had the value %v before Tenon, want %v", k, got, before.Knobs.Now[k])
 		}
 	}
-	if err := b.want(set(b.at, node.FilePIDs, node.PIDs{Max: 99})); err != nil { // a second touch changes no before
+	if err := b.want(set(b.at, node.FilePIDs, node.PIDs{Max: 99})); err != nil { // a second write does not change the value from before
 		return err
 	}
 	if err := b.want(releases...); err != nil {
@@ -156,7 +157,7 @@ func releaseRestores(b *Bench) error {
 			return fmt.Errorf("released %v is %v, was %v", k, got, want)
 		}
 		if v, kept := after.Knobs.Before[k]; kept {
-			return fmt.Errorf("released %v is still remembered as %v", k, v)
+			return fmt.Errorf("released %v still has the journaled value %v", k, v)
 		}
 	}
 	return nil
@@ -172,7 +173,7 @@ func oddWeightSurvivesIdle(b *Bench) error {
 		func() error { return b.now(k, idle) },
 		func() error { return b.want(release(k)) },
 		func() error { return b.now(k, odd.Rounded(b.kernel)) },
-		// A weight can be asked for straight from idle.
+		// A weight can be set directly from idle.
 		func() error { return b.want(set(b.at, k.File, idle)) },
 		func() error { return b.want(set(b.at, k.File, node.CPUWeight{Weight: unit.WeightOf(7)})) },
 		func() error {
@@ -181,8 +182,9 @@ func oddWeightSurvivesIdle(b *Bench) error {
 	)
 }
 
-// planMovesTree narrows and widens a parent with its child, limits and CPU
-// sets, in one plan each: the order must suit the kernel both ways.
+// planMovesTree narrows and widens the limits and CPU sets of a parent and its
+// child, each in one plan. The kernel must accept the order of the steps in
+// both directions.
 func planMovesTree(b *Bench) error {
 	first, second, err := b.two()
 	if err != nil {
@@ -216,9 +218,9 @@ func coupledCPUMax(b *Bench) error {
 	ms := time.Millisecond
 	for _, v := range []node.CPUMax{
 		{Quota: 80 * ms, Period: 100 * ms, Burst: 80 * ms},
-		{Quota: 10 * ms, Period: 100 * ms, Burst: 10 * ms}, // quota and burst both shrink
+		{Quota: 10 * ms, Period: 100 * ms, Burst: 10 * ms}, // both quota and burst fall
 		{Quota: 500 * ms, Period: 1000 * ms, Burst: 400 * ms},
-		{Quota: 2 * ms, Period: 4 * ms}, // every file shrinks
+		{Quota: 2 * ms, Period: 4 * ms}, // every file falls
 		{Quota: node.NoQuota, Period: 50 * ms},
 	} {
 		if err := b.want(set(b.at, k.File, v)); err != nil {
@@ -254,7 +256,7 @@ func snapshotShowsAncestors(b *Bench) error {
 	}
 	for k := range s.Knobs.Now {
 		if k.Cgroup == "" {
-			return fmt.Errorf("the snapshot shows %v: the root is not Tenon's", k)
+			return fmt.Errorf("the snapshot contains %v, but Tenon does not manage the root", k)
 		}
 	}
 	return nil

@@ -36,7 +36,7 @@ func weightFacts() []Fact {
 				if b.kernel.CgroupVersion == 1 {
 					return b.shows(b.at, "cpu.shares", "3")
 				}
-				// 3/1024 rounds to 0, which newer kernels clamp to 1.
+				// 3/1024 rounds to 0, and newer kernels clamp it to 1.
 				if b.shows(b.at, "cpu.weight", "0") == nil {
 					return nil
 				}
@@ -66,7 +66,7 @@ func weightFacts() []Fact {
 			},
 		},
 		{
-			Name: "a number that is none is refused",
+			Name: "a text that is not a number is refused",
 			Check: func(b *Bench) error {
 				file := b.pick("cpu.shares", "cpu.weight")
 				return firstOf(
@@ -78,7 +78,8 @@ func weightFacts() []Fact {
 	}
 }
 
-// bandwidth writes quota, period and burst in either notation.
+// quota returns the files and texts that write a quota and a period, in the
+// notation of the cgroup version.
 func (b *Bench) quota(quota, period string) []string {
 	if b.kernel.CgroupVersion == 1 {
 		return []string{"cpu.cfs_period_us", period, "cpu.cfs_quota_us", quota}
@@ -163,7 +164,8 @@ func maxFacts() []Fact {
 						func() error {
 							return b.refused(b.at.Join("child"), "cpu.cfs_quota_us", []string{"60000"}, syscall.EINVAL)
 						},
-						// It is the ratio that counts, not the quota.
+						// The kernel compares the ratio of quota to period, not
+						// the quota.
 						func() error {
 							return b.set(b.at.Join("child"), "cpu.cfs_period_us", "200000", "cpu.cfs_quota_us", "100000")
 						},
@@ -199,7 +201,7 @@ func maxFacts() []Fact {
 		{
 			Name: "the root group has no weight, idle or limit",
 			Check: func(b *Bench) error {
-				if b.kernel.CgroupVersion == 1 { // the files are there and refuse
+				if b.kernel.CgroupVersion == 1 { // the files exist, but refuse every write
 					return firstOf(
 						func() error { return b.refused("", "cpu.shares", []string{"500"}, syscall.EINVAL) },
 						func() error { return b.refused("", "cpu.cfs_quota_us", []string{"100000"}, syscall.EINVAL) },

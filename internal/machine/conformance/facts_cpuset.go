@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// nothing is what is written to empty a cpuset: a write of no bytes is not
-// seen by the kernel at all.
+// nothing is the text that empties a cpuset. The kernel does not see a write of
+// 0 bytes.
 const nothing = "\n"
 
 // two returns the first and the second online CPU.
@@ -26,7 +26,8 @@ func (b *Bench) two() (first, second string, err error) {
 	return cpus[0], cpus[1], nil
 }
 
-// nested gives a group below that of the fact, which itself has two CPUs.
+// nested calls check with a child of the cgroup of the fact, which has two
+// CPUs.
 func (b *Bench) nested(check func(child node.CgroupPath, first, second string) error) error {
 	first, second, err := b.two()
 	if err != nil {
@@ -59,7 +60,7 @@ func cpusetFacts() []Fact {
 			},
 		},
 		{
-			Name: "a CPU list that is none is refused",
+			Name: "a text that is not a CPU list is refused",
 			Check: func(b *Bench) error {
 				return b.refused(b.at, "cpuset.cpus", []string{"most", "1-0"}, syscall.EINVAL)
 			},
@@ -167,7 +168,7 @@ func cpusetFacts() []Fact {
 			},
 		},
 		{
-			Name: "CPUs that the parent has lost give way to the parent's", Version: 2,
+			Name: "a set without CPUs of the parent means the parent's CPUs", Version: 2,
 			Check: func(b *Bench) error {
 				return b.nested(func(child node.CgroupPath, first, second string) error {
 					return firstOf(
@@ -188,8 +189,9 @@ func attachFails(b *Bench, p node.CgroupPath, pid int, want error) error {
 	return nil
 }
 
-// keeps requires that the kernel refuses to leave a group with tasks without.
-// On cgroup v2 it takes an empty set for the parent's from 7.3 on: errNewer.
+// keeps requires that the kernel refuses to empty the set of a group with
+// tasks. With cgroup v2, kernels from 7.3 on accept an empty set and use the
+// set of the parent; then the result is errNewer.
 func (b *Bench) keeps(child node.CgroupPath, file string) error {
 	if b.kernel.CgroupVersion == 1 || b.WriteFile(child, file, nothing) != nil {
 		return b.refused(child, file, []string{nothing}, syscall.ENOSPC)
@@ -201,5 +203,5 @@ func (b *Bench) keeps(child node.CgroupPath, file string) error {
 	if err := b.shows(child, file+".effective", strings.TrimSpace(parents)); err != nil {
 		return err
 	}
-	return fmt.Errorf("an empty %s is the parent's, with tasks too: %w", file, errNewer)
+	return fmt.Errorf("an empty %s means the set of the parent even with tasks: %w", file, errNewer)
 }

@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// divisionFacts are what Tenon promises on top of the kernel.
+// divisionFacts are the facts that Tenon itself adds to those of the kernel.
 func divisionFacts() []ControlFact {
 	return []ControlFact{
 		{Name: "a part of the caches shows as it was applied", Needs: needsL3, Check: partOfCacheShows},
@@ -28,7 +28,8 @@ func inControl(f node.File, v node.Value) plan.Want {
 	return plan.Want{Intent: plan.Set, Knob: node.Knob{ControlGroup: be, File: f}, Value: v, Owner: plan.OwnerConformance, Reason: "fact", BE: true}
 }
 
-// oneWay gives each cache the least that any machine takes.
+// oneWay returns a mask for each cache with the minimum number of ways that
+// every machine accepts.
 func (b *ControlGroupBench) oneWay() node.L3 {
 	by := node.Ways{}
 	for _, id := range b.s.Resctrl.L3.Domains {
@@ -37,7 +38,7 @@ func (b *ControlGroupBench) oneWay() node.L3 {
 	return node.L3Of(by)
 }
 
-// some is a value of a knob that this machine has.
+// some returns a knob that this machine has, with a value for it.
 func (b *ControlGroupBench) some() (node.File, node.Value) {
 	if len(b.s.Resctrl.L3.Domains) > 0 {
 		return node.FileL3, b.oneWay()
@@ -90,7 +91,7 @@ func groupGoesWithLastKnob(b *ControlGroupBench) error {
 			}
 			s, err := b.Snapshot(b.ctx)
 			if before := s.Knobs.Before[node.Knob{ControlGroup: be, File: f}]; err == nil && before != nil {
-				err = fmt.Errorf("its knob is still remembered as %v", before)
+				err = fmt.Errorf("its knob still has the journaled value %v", before)
 			}
 			return err
 		},

@@ -65,7 +65,7 @@ func groupFacts() []Fact {
 		{
 			Name: "no task enters a group that gives memory to children", Version: 2,
 			Check: func(b *Bench) error {
-				if _, err := b.child("child"); err != nil { // turns the controllers on
+				if _, err := b.child("child"); err != nil { // enables the controllers
 					return err
 				}
 				pid, err := b.task("", 0)

@@ -9,10 +9,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-var errNoDisk = errors.New("this node has no disk on which nothing weighs I/O")
+var errNoDisk = errors.New("this node has no disk without I/O weights")
 
-// disk returns a whole disk of the node on which nothing weighs I/O. What is
-// written for it concerns a group alone in which nobody reads or writes.
+// disk returns a whole disk of the node that does not support I/O weights. The
+// limits that the facts write have no effect, because the group does no I/O.
 func (b *Bench) disk() (unit.Device, error) {
 	s, err := b.Snapshot(b.ctx)
 	if err != nil {
@@ -26,7 +26,7 @@ func (b *Bench) disk() (unit.Device, error) {
 	return unit.Device{}, errNoDisk
 }
 
-// onDisk gives a fact the number of a disk.
+// onDisk calls check with the device number of a disk.
 func onDisk(check func(b *Bench, disk string) error) func(*Bench) error {
 	return func(b *Bench) error {
 		d, err := b.disk()
@@ -46,7 +46,7 @@ func ioFacts() []Fact {
 			},
 		},
 		{
-			Name: "an I/O limit that is no number is refused", Needs: node.FeatureIOMax,
+			Name: "an I/O limit that is not a number is refused", Needs: node.FeatureIOMax,
 			Check: onDisk(func(b *Bench, disk string) error {
 				return b.refused(b.at, b.readLimit(), []string{disk + b.pick(" much", " rbps=much"), disk + b.pick(" max", " rbps=-1")}, syscall.EINVAL)
 			}),
@@ -71,7 +71,7 @@ func ioFacts() []Fact {
 			}),
 		},
 		{
-			Name: "a limit on more operations than 32 bits hold is none", Version: 2, Needs: node.FeatureIOMax,
+			Name: "a limit of more operations than fit into 32 bits means no limit", Version: 2, Needs: node.FeatureIOMax,
 			Check: onDisk(func(b *Bench, disk string) error {
 				return b.becomes(b.at, "io.max", disk+" rbps=1000 riops=4294967295", disk+" rbps=1000 wbps=max riops=max wiops=max")
 			}),
@@ -98,13 +98,13 @@ func ioFacts() []Fact {
 			},
 		},
 		{
-			Name: "a weight for a device on which nothing weighs is refused", Version: 2, Needs: node.FeatureIOWeight,
+			Name: "a weight for a device without weights is refused", Version: 2, Needs: node.FeatureIOWeight,
 			Check: onDisk(func(b *Bench, disk string) error {
 				return b.refused(b.at, "io.weight", []string{disk + " 50"}, syscall.EOPNOTSUPP)
 			}),
 		},
 		{
-			Name: "a weight for a device on which nothing weighs is refused", Version: 1, Needs: node.FeatureBFQWeight,
+			Name: "a weight for a device without weights is refused", Version: 1, Needs: node.FeatureBFQWeight,
 			Check: onDisk(func(b *Bench, disk string) error {
 				return b.refused(b.at, "blkio.bfq.weight_device", []string{disk + " 50"}, syscall.EOPNOTSUPP)
 			}),
@@ -123,7 +123,7 @@ func ioFacts() []Fact {
 			},
 		},
 		{
-			Name: "a target of 0 is none", Version: 2, Needs: node.FeatureIOLatency,
+			Name: "a target of 0 means no target", Version: 2, Needs: node.FeatureIOLatency,
 			Check: onDisk(func(b *Bench, disk string) error {
 				return firstOf(
 					func() error { return b.becomes(b.at, "io.latency", disk+" target=3000", disk+" target=3000") },
@@ -135,10 +135,10 @@ func ioFacts() []Fact {
 	}
 }
 
-// readLimit is the file that limits the bytes read.
+// readLimit returns the file with the limit of the bytes read per second.
 func (b *Bench) readLimit() string { return b.pick("blkio.throttle.read_bps_device", "io.max") }
 
-// ioLimitsComeBack turns the composite knob of all limits, and gives it back.
+// ioLimitsComeBack writes the composite knob of all limits, and releases it.
 func ioLimitsComeBack(b *Bench) error {
 	disk, err := b.disk()
 	if err != nil {
@@ -154,7 +154,7 @@ func ioLimitsComeBack(b *Bench) error {
 	if err := b.want(set(b.at, k.File, first)); err != nil {
 		return err
 	}
-	// Up to 6.12 at least, the kernel refuses a limit of 1.
+	// Kernels up to at least 6.12 refuse a limit of 1.
 	for _, v := range []node.IOMax{first, of(2, 3, 4, 5), of(none, 1<<40, none, 7), {}, of(none, none, 5, none)} {
 		if err := b.want(set(b.at, k.File, v)); err != nil {
 			return err

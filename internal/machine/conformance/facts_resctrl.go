@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// bench is the control group of the facts about the kernel. It is none of
-// those that Tenon makes.
+// bench is the name of the control group for the facts about the kernel. Tenon
+// makes no group of this name.
 const bench = "tenon-bench"
 
 func needsL3(b *ControlGroupBench) string {
@@ -27,29 +27,30 @@ func needsMB(b *ControlGroupBench) string {
 	return ""
 }
 
-// needsSteps is about machines that round.
+// needsSteps returns why the machine does not round memory bandwidth; empty: it
+// does.
 func needsSteps(b *ControlGroupBench) string {
 	if b.s.Knobs.Kernel.MB.Step < 2 {
-		return "this machine takes every number of memory bandwidth"
+		return "this machine accepts every number for the memory bandwidth"
 	}
 	return needsMB(b)
 }
 
 func needsNeighbours(b *ControlGroupBench) string {
 	if b.s.Resctrl.L3.Sparse || bits.OnesCount64(b.s.Resctrl.L3.Mask) < 3 {
-		return "this machine takes any ways"
+		return "this machine accepts ways that are not consecutive"
 	}
 	return needsL3(b)
 }
 
 func needsAWay(b *ControlGroupBench) string {
 	if b.s.Resctrl.L3.Least < 1 {
-		return "this machine takes a group without ways"
+		return "this machine accepts a group without ways"
 	}
 	return needsL3(b)
 }
 
-// all is a line that gives every cache the same.
+// all returns a line with the same value for every cache.
 func all(ids []node.CacheID, value string) string {
 	var parts []string
 	for _, id := range ids {
@@ -58,12 +59,12 @@ func all(ids []node.CacheID, value string) string {
 	return strings.Join(parts, ";")
 }
 
-// first is the first L3 cache, and full the mask of all its ways.
+// first returns the first L3 cache, and the mask of all its ways.
 func (b *ControlGroupBench) first() (id node.CacheID, full string) {
 	return b.s.Resctrl.L3.Domains[0], fmt.Sprintf("%x", b.s.Resctrl.L3.Mask)
 }
 
-// refusesL3 requires that a line about the first cache is refused.
+// refusesL3 requires that the kernel refuses a value for the first cache.
 func refusesL3(value, status string) func(*ControlGroupBench) error {
 	return func(b *ControlGroupBench) error {
 		if err := b.control(bench); err != nil {
@@ -77,14 +78,14 @@ func refusesL3(value, status string) func(*ControlGroupBench) error {
 func schemataFacts() []ControlFact {
 	return []ControlFact{
 		{
-			Name: "ways that are not there are refused", Needs: needsL3,
+			Name: "ways that do not exist are refused", Needs: needsL3,
 			Check: func(b *ControlGroupBench) error {
 				return refusesL3(fmt.Sprintf("%x", b.s.Resctrl.L3.Mask+1), "Mask out of range")(b)
 			},
 		},
 		{Name: "ways apart from each other are refused", Needs: needsNeighbours, Check: refusesL3("5", "non-consecutive")},
 		{Name: "a group without ways is refused", Needs: needsAWay, Check: refusesL3("0", "Mask out of range")},
-		{Name: "a mask that is no number is refused", Needs: needsL3, Check: refusesL3("way", "Non-hex")},
+		{Name: "a mask that is not a number is refused", Needs: needsL3, Check: refusesL3("way", "Non-hex")},
 		{
 			Name: "a cache that comes twice is refused", Needs: needsL3,
 			Check: func(b *ControlGroupBench) error {
@@ -93,14 +94,14 @@ func schemataFacts() []ControlFact {
 			},
 		},
 		{
-			Name: "a cache that is not there is refused", Needs: needsL3,
+			Name: "a cache that does not exist is refused", Needs: needsL3,
 			Check: func(b *ControlGroupBench) error {
 				_, full := b.first()
 				return refusesL3(full+";999="+full, "")(b)
 			},
 		},
 		{
-			Name: "a resource that is not there is refused",
+			Name: "an unknown resource is refused",
 			Check: func(b *ControlGroupBench) error {
 				if err := b.control(bench); err != nil {
 					return err
@@ -109,7 +110,7 @@ func schemataFacts() []ControlFact {
 			},
 		},
 		{
-			Name: "a line without its end is refused", Needs: needsL3,
+			Name: "a line without a newline is refused", Needs: needsL3,
 			Check: func(b *ControlGroupBench) error {
 				if err := b.control(bench); err != nil {
 					return err
@@ -177,7 +178,7 @@ func schemataFacts() []ControlFact {
 func controlGroupFacts() []ControlFact {
 	return []ControlFact{
 		{
-			Name: "a control group that is there cannot be made",
+			Name: "an existing control group cannot be made again",
 			Check: func(b *ControlGroupBench) error {
 				if err := b.control(bench); err != nil {
 					return err
@@ -186,7 +187,7 @@ func controlGroupFacts() []ControlFact {
 			},
 		},
 		{
-			Name: "there are no more control groups than the hardware keeps apart",
+			Name: "there are at most as many control groups as CLOSIDs",
 			Check: func(b *ControlGroupBench) error {
 				for i := range b.s.Resctrl.Groups - 1 - b.s.Resctrl.Others {
 					if err := b.control(fmt.Sprint(bench, i)); err != nil {

@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// runFacts are about freezing and ending all processes of a group
+// runFacts are facts about freezing and ending all processes of a group
 // (Documentation/admin-guide/cgroup-v2.rst, cgroup.freeze and cgroup.kill;
 // cgroup-v1/freezer-subsystem.rst).
 func runFacts() []Fact {
@@ -25,12 +25,12 @@ func runFacts() []Fact {
 		{Name: "the freezer state is FROZEN or THAWED", Version: 1, Check: func(b *Bench) error {
 			return b.refused(b.at, "freezer.state", []string{"frozen", "1", "FREEZING"}, syscall.EINVAL)
 		}},
-		{Name: "a frozen group says so", Check: frozenGroupSaysSo},
+		{Name: "a frozen group shows that it is frozen", Check: frozenGroupSaysSo},
 		{Name: "a child of a frozen group is frozen with it", Check: childIsFrozen},
 		{Name: "a frozen task does not die before it is thawed", Version: 1, Check: frozenTaskLives},
 		{Name: "a frozen task dies of a signal that ends it", Version: 2, Check: frozenTaskDies},
 		{Name: "a workload is frozen until it is released", Check: frozenUntilReleased},
-		{Name: "what is frozen and asked to end goes on for it", Check: frozenIsAskedToEnd},
+		{Name: "a frozen workload that is asked to end is thawed", Check: frozenIsAskedToEnd},
 	}
 	for i := range facts {
 		facts[i].Needs = node.FeatureCgroupFreezer
@@ -40,14 +40,14 @@ func runFacts() []Fact {
 			return b.refused(b.at, "cgroup.kill", []string{"0", "2", "-1"}, syscall.ERANGE)
 		}},
 		Fact{Name: "killing a group ends all in it and below it", Version: 2, Check: killEndsAll},
-		Fact{Name: "an empty group says so", Version: 2, Check: emptyGroupSaysSo},
+		Fact{Name: "an empty group shows that it is empty", Version: 2, Check: emptyGroupSaysSo},
 		Fact{Name: "a workload that is asked to end ends", Check: func(b *Bench) error { return endsBy(b, node.AskedToEnd) }},
 		Fact{Name: "a workload is ended with all below it, and no value is left to restore", Check: func(b *Bench) error { return endsBy(b, node.Ended) }},
 	)
 }
 
-// until waits for what the kernel does in its own time. On a node where all is
-// done when a call returns it does not wait.
+// until waits for an effect that the kernel brings about after the call. On a
+// node with AtOnce it does not wait.
 func (b *Bench) until(what string, so func() bool) error {
 	patience := 5 * time.Second
 	if n, tells := b.Node.(interface{ AtOnce() bool }); tells && n.AtOnce() {
@@ -55,25 +55,26 @@ func (b *Bench) until(what string, so func() bool) error {
 	}
 	for end := time.Now().Add(patience); !so(); time.Sleep(2 * time.Millisecond) {
 		if !time.Now().Before(end) {
-			return fmt.Errorf("%s: not so within %v", what, patience)
+			return fmt.Errorf("%s: did not happen within %v", what, patience)
 		}
 	}
 	return nil
 }
 
-// freeze has a group stand still, by its file, until the fact is done.
+// freeze freezes or thaws a group by its file, and requires that it takes
+// effect.
 func (b *Bench) freeze(p node.CgroupPath, still bool) error {
 	file, on, off := b.pick("freezer.state", "cgroup.freeze"), b.pick("FROZEN", "1"), b.pick("THAWED", "0")
 	if !still {
 		return b.set(p, file, off)
 	}
-	return b.until(string(p)+" stands still", func() bool {
-		// Told again, v1 asks the tasks that it has missed.
+	return b.until(string(p)+" is frozen", func() bool {
+		// On v1, a second write also freezes the tasks that the first missed.
 		return b.WriteFile(p, file, on) == nil && b.stands(p)
 	})
 }
 
-// stands reports whether a group says that it is frozen.
+// stands reports whether the kernel shows a group as frozen.
 func (b *Bench) stands(p node.CgroupPath) bool {
 	text, err := b.ReadFile(p, b.pick("freezer.state", "cgroup.events"))
 	return err == nil && strings.Contains(text, b.pick("FROZEN", "frozen 1"))
@@ -86,7 +87,7 @@ func frozenGroupSaysSo(b *Bench) error {
 	return firstOf(
 		func() error { return b.freeze(b.at, true) },
 		func() error { return b.freeze(b.at, false) },
-		func() error { return b.until("it goes on", func() bool { return !b.stands(b.at) }) },
+		func() error { return b.until("it is thawed", func() bool { return !b.stands(b.at) }) },
 	)
 }
 
@@ -101,13 +102,13 @@ func childIsFrozen(b *Bench) error {
 	defer func() { _ = b.freeze(b.at, false) }()
 	return firstOf(
 		func() error { return b.freeze(b.at, true) },
-		func() error { return b.until("the child stands still", func() bool { return b.stands(child) }) },
-		// What it was told itself is another thing.
+		func() error { return b.until("the child is frozen", func() bool { return b.stands(child) }) },
+		// The file with the state of the child itself does not change.
 		func() error { return b.shows(child, b.pick("freezer.self_freezing", "cgroup.freeze"), "0") },
 		func() error { return b.set(child, b.pick("freezer.state", "cgroup.freeze"), b.pick("THAWED", "0")) },
 		func() error {
 			if !b.stands(child) {
-				return fmt.Errorf("%s goes on below a frozen group", child)
+				return fmt.Errorf("%s runs below a frozen group", child)
 			}
 			return nil
 		},
@@ -181,7 +182,7 @@ func emptyGroupSaysSo(b *Bench) error {
 
 func (b *Bench) run(p node.CgroupPath) node.Knob { return node.Knob{Cgroup: p, File: node.FileRun} }
 
-// becomesRun waits until a snapshot shows how a workload runs.
+// becomesRun waits until a snapshot shows the wanted state of a workload.
 func (b *Bench) becomesRun(p node.CgroupPath, want node.Run) error {
 	return b.until(fmt.Sprintf("%s is %v", p, want), func() bool { return b.now(b.run(p), want) == nil })
 }
@@ -196,22 +197,22 @@ func frozenUntilReleased(b *Bench) error {
 		func() error { return b.now(k, node.Running) },
 		func() error { return b.want(set(b.at, k.File, node.Frozen)) },
 		func() error { return b.now(k, node.Frozen) },
-		func() error { return b.until("it stands still", func() bool { return b.stands(b.at) }) },
+		func() error { return b.until("it is frozen", func() bool { return b.stands(b.at) }) },
 		func() error { return b.want(release(k)) },
 		func() error { return b.now(k, node.Running) },
-		func() error { return b.until("it goes on", func() bool { return !b.stands(b.at) }) },
+		func() error { return b.until("it is thawed", func() bool { return !b.stands(b.at) }) },
 		func() error { return b.forgotten(k) },
 	)
 }
 
-// forgotten requires that there is nothing to restore.
+// forgotten requires that the journal has no value for a knob.
 func (b *Bench) forgotten(k node.Knob) error {
 	s, err := b.Snapshot(b.ctx)
 	if err != nil {
 		return err
 	}
 	if v, kept := s.Knobs.Before[k]; kept {
-		return fmt.Errorf("%v is remembered as %v", k, v)
+		return fmt.Errorf("%v has the journaled value %v", k, v)
 	}
 	return nil
 }

@@ -14,35 +14,32 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// An IsolationFact is one thing that a node with means of isolation on the CPU
-// does.
+// An IsolationFact is one property of a node with isolation mechanisms.
 type IsolationFact struct {
 	Name string
-	// Needs says what a node must have for the fact to have a meaning; "" if it
-	// has.
+	// Needs returns why the fact does not apply to a node; "" if it applies.
 	Needs func(node.Snapshot) string
 	Check func(*Bench) error
 }
 
-// IsolationFacts lists all facts about the knobs of the preference order's
-// mechanisms.
+// IsolationFacts lists all facts about the knobs of the isolation mechanisms.
 func IsolationFacts() []IsolationFact {
 	return []IsolationFact{
 		{Name: "a mark comes and goes without the weight", Needs: needsMarks, Check: markKeepsWeight},
 		{Name: "a group is marked with each identity", Needs: needsMarks, Check: eachIdentity},
 		{Name: "the scheduler comes and goes", Needs: needsOurScheduler, Check: schedulerComesAndGoes},
 		{Name: "a second scheduler is refused", Needs: needsForeign, Check: secondIsRefused},
-		{Name: "what the kernel refuses is told as a fall", Needs: needsForeign, Check: failureIsReported},
+		{Name: "a refusal of the kernel is a mechanism failure", Needs: needsForeign, Check: failureIsReported},
 		{Name: "orders end with the scheduler", Needs: needsOurScheduler, Check: ordersEnd},
-		{Name: "a cgroup that is not there gets no order", Needs: needsOurScheduler, Check: orderNeedsGroup},
-		{Name: "a slot that is not there is refused", Needs: needsOurScheduler, Check: orderIsValid},
-		{Name: "who comes into a group later is seen", Needs: needsThreads, Check: lateComers},
+		{Name: "a cgroup that does not exist gets no order", Needs: needsOurScheduler, Check: orderNeedsGroup},
+		{Name: "a slot that does not exist is refused", Needs: needsOurScheduler, Check: orderIsValid},
+		{Name: "a task that enters a group later is seen", Needs: needsThreads, Check: lateComers},
 		{Name: "without siblings there are no cookies", Needs: needsNoSiblings, Check: noCookies},
 	}
 }
 
-// RunIsolation checks every fact on the node that open returns, whose snapshots
-// show the knobs of isolation.
+// RunIsolation checks every fact on the node that open returns. Its snapshots
+// must contain the knobs of isolation.
 func RunIsolation(t *testing.T, root node.CgroupPath, open func(*testing.T) Node) {
 	n := open(t)
 	for _, f := range IsolationFacts() {
@@ -53,14 +50,14 @@ func RunIsolation(t *testing.T, root node.CgroupPath, open func(*testing.T) Node
 				t.Error(err)
 			case why != "" && os.Getenv("TENON_TEST_STRICT") == "":
 				t.Skip(why)
-			case why != "": // what this machine lacks is said by another test
-				t.Log("without meaning here: " + why)
+			case why != "": // another test reports what this machine lacks
+				t.Log("does not apply: " + why)
 			}
 		})
 	}
 }
 
-// On checks the fact on n, or says why it has no meaning there.
+// On checks the fact on n. why is the reason if the fact does not apply to n.
 func (f IsolationFact) On(ctx context.Context, n Node, root node.CgroupPath) (why string, err error) {
 	s, err := n.Snapshot(ctx)
 	if err != nil {
@@ -88,7 +85,7 @@ func needsOurScheduler(s node.Snapshot) string {
 
 func needsForeign(s node.Snapshot) string {
 	if s.Isolation.Foreign == "" {
-		return "nobody else has a scheduler loaded"
+		return "no other scheduler is loaded"
 	}
 	return needs(s, node.FeatureSchedExt)
 }
@@ -114,8 +111,8 @@ func needs(s node.Snapshot, m node.Feature) string {
 	return s.Capabilities[m].Why
 }
 
-// markKeepsWeight: the kernels whose marks set and clear cpu.idle by themselves
-// leave it as it was wanted.
+// markKeepsWeight checks that a mark leaves the weight unchanged, also on
+// kernels whose marks set and clear cpu.idle by themselves.
 func markKeepsWeight(b *Bench) error {
 	defer b.manage(b.at)()
 	weight, mark := node.Knob{Cgroup: b.at, File: node.FileCPUWeight}, node.Knob{Cgroup: b.at, File: node.FileIdentity}
@@ -132,8 +129,8 @@ func markKeepsWeight(b *Bench) error {
 	)
 }
 
-// eachIdentity: whatever a kernel rounds, a snapshot shows what was asked for,
-// so that it is not written again in every turn.
+// eachIdentity checks that a snapshot shows the identity that was written, even
+// if the kernel rounds it. Otherwise each tick would write it again.
 func eachIdentity(b *Bench) error {
 	defer b.manage(b.at)()
 	mark := node.Knob{Cgroup: b.at, File: node.FileIdentity}
@@ -185,13 +182,13 @@ func failureIsReported(b *Bench) error {
 		return f.Mechanism == node.MechanismSchedExt && f.Refused && f.Why != "" && !f.At.After(s.At)
 	}
 	if !slices.ContainsFunc(s.Isolation.Failures, told) {
-		return fmt.Errorf("the falls are %+v, want one of %s that was refused", s.Isolation.Failures, node.MechanismSchedExt)
+		return fmt.Errorf("the failures are %+v, want a refused one of %s", s.Isolation.Failures, node.MechanismSchedExt)
 	}
 	return nil
 }
 
-// lateComers: a process that is put into a group later has not what the others
-// were given, until it is given to it too.
+// lateComers moves a process into a group whose threads have an attribute. The
+// process does not have the attribute until the next step sets it.
 func lateComers(b *Bench) error {
 	s, err := b.Snapshot(b.ctx)
 	if err != nil {
@@ -232,7 +229,7 @@ func noCookies(b *Bench) error {
 	k := node.Knob{Cgroup: b.at, File: node.FileCookie}
 	err := b.Apply(b.ctx, plan.Step{Knob: k, From: node.ThreadsNormal, To: node.ThreadsBE})
 	if err == nil {
-		return errors.New("threads were given a cookie that nothing heeds")
+		return errors.New("threads have a cookie that the kernel ignores")
 	}
 	return nil
 }

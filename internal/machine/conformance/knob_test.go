@@ -7,8 +7,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// proof names, for each kind of knob, facts that fail if it is not read and
-// written as the kernel does.
+// proof lists, for each kind of knob, facts that fail if the knob is not read
+// and written like the kernel requires.
 var proof = map[node.File][]string{
 	node.FileCPUWeight:    {"an applied value shows as it was rounded", "an odd weight survives idle"},
 	node.FileCPUMax:       {"an applied value shows as it was rounded", "quota, period and burst change together"},
@@ -20,21 +20,22 @@ var proof = map[node.File][]string{
 	node.FileIOMax:        {"I/O limits change and come back"},
 	node.FileIOWeight:     {"a weight of I/O outside 1 to 10000 is refused"},
 	node.FileBFQWeight:    {"a weight of bfq outside 1 to 1000 is refused"},
-	node.FileIOLatency:    {"a target of 0 is none"},
+	node.FileIOLatency:    {"a target of 0 means no target"},
 	node.FileControlGroup: {"the tasks of a workload join its control group and leave it"},
 	node.FileL3:           {"a part of the caches shows as it was applied"},
 	node.FileMB:           {"a part of the bandwidth shows as it was rounded"},
 	node.FileIdentity:     {"a group is marked with each identity"},
 	node.FileScheduler:    {"the scheduler comes and goes"},
-	node.FilePolicy:       {"who comes into a group later is seen"},
-	node.FileCookie:       {"who comes into a group later is seen", "without siblings there are no cookies"},
-	node.FileSlice:        {"who comes into a group later is seen"},
+	node.FilePolicy:       {"a task that enters a group later is seen"},
+	node.FileCookie:       {"a task that enters a group later is seen", "without siblings there are no cookies"},
+	node.FileSlice:        {"a task that enters a group later is seen"},
 
-	node.FileSchedulerGroup: {"orders end with the scheduler", "a cgroup that is not there gets no order", "a slot that is not there is refused"},
+	node.FileSchedulerGroup: {"orders end with the scheduler", "a cgroup that does not exist gets no order", "a slot that does not exist is refused"},
 	node.FileSchedulerCap:   {"orders end with the scheduler"},
 }
 
-// TestEveryKnobIsProved: a knob without a fact fails by its name.
+// TestEveryKnobIsProved checks that each kind of knob has a fact; its error
+// names the knob.
 func TestEveryKnobIsProved(t *testing.T) {
 	if wrong := node.MissingFiles(proof); wrong != "" {
 		t.Error(wrong)

@@ -13,8 +13,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Controls makes, removes, reads and writes control groups of resctrl as they
-// are; the default one is node.DefaultControlGroup. Files of info are below it.
+// Controls creates, removes, reads and writes control groups of resctrl without
+// conversion. The default group is node.DefaultControlGroup, and the files of
+// info are below it.
 type Controls interface {
 	MakeControl(group string) error
 	RemoveControl(group string) error
@@ -22,23 +23,22 @@ type Controls interface {
 	WriteControl(group, file, text string) error
 }
 
-// A DividedNode is a node with resctrl, whose snapshots show it.
+// A DividedNode is a node with resctrl in its snapshots.
 type DividedNode interface {
 	Node
 	Controls
 }
 
-// A ControlFact is one thing that a node with resctrl does.
+// A ControlFact is one property of a node with resctrl.
 type ControlFact struct {
 	Name string
-	// Needs says what a machine must have for the fact to have a meaning; "" if
-	// it has.
+	// Needs returns why the fact does not apply to a machine; "" if it applies.
 	Needs func(*ControlGroupBench) string
 	Check func(*ControlGroupBench) error
 }
 
 // A ControlGroupBench is a Bench on a node with resctrl. It removes the control
-// groups that it creates.
+// groups that the check creates.
 type ControlGroupBench struct {
 	*Bench
 	Controls
@@ -52,7 +52,7 @@ func ControlFacts() []ControlFact {
 }
 
 // RunControls checks every fact on the node that open returns. The node must
-// have no control group.
+// have no control group besides the default one.
 func RunControls(t *testing.T, root node.CgroupPath, open func(*testing.T) DividedNode) {
 	n := open(t)
 	for _, f := range ControlFacts() {
@@ -64,15 +64,15 @@ func RunControls(t *testing.T, root node.CgroupPath, open func(*testing.T) Divid
 			case why != "" && os.Getenv("TENON_TEST_STRICT") == "":
 				t.Skip(why)
 			case why != "":
-				// A skip would be a failure there; what this machine lacks is
-				// said by another test.
-				t.Log("without meaning here: " + why)
+				// Not a skip, because strict tests do not allow skips. Another
+				// test reports what this machine lacks.
+				t.Log("does not apply: " + why)
 			}
 		})
 	}
 }
 
-// On checks the fact on n, or says why it has no meaning there.
+// On checks the fact on n. why is the reason if the fact does not apply to n.
 func (f ControlFact) On(ctx context.Context, n DividedNode, root node.CgroupPath) (why string, err error) {
 	err = Fact{Check: func(b *Bench) error {
 		c := &ControlGroupBench{Bench: b, Controls: n}
@@ -93,7 +93,7 @@ func (f ControlFact) On(ctx context.Context, n DividedNode, root node.CgroupPath
 	return why, err
 }
 
-// remove removes what the fact has made.
+// remove removes the control groups that the fact has created.
 func (b *ControlGroupBench) remove() error {
 	var errs []error
 	for _, g := range b.made {
@@ -102,7 +102,7 @@ func (b *ControlGroupBench) remove() error {
 	return errors.Join(errs...)
 }
 
-// control makes a control group and remembers to remove it.
+// control creates a control group, which the bench removes at the end.
 func (b *ControlGroupBench) control(name string) error {
 	if err := b.MakeControl(name); err != nil {
 		return fmt.Errorf("set up control group %s: %w", name, err)
@@ -111,7 +111,8 @@ func (b *ControlGroupBench) control(name string) error {
 	return nil
 }
 
-// l3 is the resource of the L3 caches; that of data where code is apart.
+// l3 returns the name of the resource for L3 caches; with code and data
+// prioritization, the one for data.
 func (b *ControlGroupBench) l3() string {
 	if b.s.Resctrl.L3.Apart {
 		return "L3DATA"
@@ -119,7 +120,7 @@ func (b *ControlGroupBench) l3() string {
 	return "L3"
 }
 
-// line returns a line of a group's schemata, without what kernels pad it with.
+// line returns a line of the schemata of a group, without padding.
 func (b *ControlGroupBench) line(group, resource string) (string, error) {
 	text, err := b.ReadControl(group, "schemata")
 	for row := range strings.Lines(text) {
@@ -131,7 +132,8 @@ func (b *ControlGroupBench) line(group, resource string) (string, error) {
 	return "", errors.Join(err, fmt.Errorf("control group %s has no line %s in %q", group, resource, text))
 }
 
-// takes writes a line that must be taken, and requires how it reads then.
+// takes requires that the kernel accepts a line, and that the line then has the
+// content want.
 func (b *ControlGroupBench) takes(group, resource, values, want string) error {
 	if err := b.WriteControl(group, "schemata", resource+":"+values+"\n"); err != nil {
 		return fmt.Errorf("write %s:%s to %s: must be accepted: %w", resource, values, group, err)
@@ -147,8 +149,8 @@ func (b *ControlGroupBench) reads(group, resource, want string) error {
 	return err
 }
 
-// refuses writes a text that must be refused with an error and the words of
-// last_cmd_status, and change nothing.
+// refuses requires that the kernel refuses a text with an error and a message
+// in last_cmd_status, and that the file is unchanged.
 func (b *ControlGroupBench) refuses(group, file, text, status string, want ...error) error {
 	before, err := b.ReadControl(group, file)
 	if err != nil {
@@ -167,7 +169,7 @@ func (b *ControlGroupBench) refuses(group, file, text, status string, want ...er
 	return err
 }
 
-// holds reports whether a thread is in a group.
+// holds returns an error if a thread is not in a group.
 func (b *ControlGroupBench) holds(group string, tid int) error {
 	text, err := b.ReadControl(group, "tasks")
 	if err == nil && !slices.Contains(strings.Fields(text), fmt.Sprint(tid)) {
@@ -176,7 +178,7 @@ func (b *ControlGroupBench) holds(group string, tid int) error {
 	return err
 }
 
-// worker is a cgroup with a task in it, shown in snapshots.
+// worker creates a cgroup with a task and adds it to the snapshots.
 func (b *ControlGroupBench) worker(class node.Class) (pid int, forget func(), err error) {
 	if pid, err = b.task(b.at, unit.Bytes(0)); err != nil {
 		return 0, nil, err

@@ -11,8 +11,9 @@ import (
 // capOfBE is the cap of all threads in the BE scheduler.
 var capOfBE = node.Knob{File: node.FileSchedulerCap}
 
-// ordersEnd: an order shows as it was given for as long as the scheduler is
-// loaded, has no value from before, and is gone with it.
+// ordersEnd checks that an entry in the table of the scheduler shows its value
+// while the scheduler is loaded, has no journaled value, and ends with the
+// scheduler.
 func ordersEnd(b *Bench) error {
 	defer b.manage(b.at)()
 	group := node.Knob{Cgroup: b.at, File: node.FileSchedulerGroup}
@@ -38,7 +39,7 @@ func ordersEnd(b *Bench) error {
 		func() error {
 			s, err := b.Snapshot(b.ctx)
 			if _, before := s.Knobs.Before[group]; before {
-				return errors.New("an order has a value from before")
+				return errors.New("an entry has a journaled value")
 			}
 			return err
 		},

@@ -1,7 +1,7 @@
-// Package conformance has what tests of nodes share: builders of topologies and
-// workloads, and the conformance suite, a list of named facts about what a
-// kernel refuses, rounds and derives. The simulator and the real node must
-// both show every fact, so that what is tested on the one holds on the other.
+// Package conformance helps to test nodes. It builds topologies and workloads,
+// and has the conformance suite: a list of named facts about what a kernel
+// refuses, rounds and derives. Both the simulator and the real node must pass
+// the suite, so that a test on the simulator also holds for the kernel.
 package conformance
 
 import (
@@ -9,9 +9,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Topology builds a machine of sockets × cores × threads with one NUMA node
-// and one L3 cache a socket. CPUs are numbered as QEMU and most servers with
-// adjacent siblings do: the threads of a core have neighbouring numbers.
+// Topology builds a machine of sockets × cores × threads with one NUMA node and
+// one L3 cache per socket. The threads of a core have consecutive CPU numbers,
+// as in QEMU and in servers with adjacent siblings.
 func Topology(sockets, cores, threads int) node.Topology {
 	var t node.Topology
 	for s := range sockets {
@@ -33,8 +33,8 @@ func Topology(sockets, cores, threads int) node.Topology {
 // Flat builds a machine of n CPUs without SMT, in one socket.
 func Flat(n int) node.Topology { return Topology(1, n, 1) }
 
-// Split is Topology with the siblings half the machine apart, as most
-// firmware numbers them: with 4 cores, CPUs 0 and 4 share a core.
+// Split is Topology with siblings half the machine apart, as most firmware
+// numbers them: with 4 cores, CPUs 0 and 4 share a core.
 func Split(sockets, cores, threads int) node.Topology {
 	var t node.Topology
 	for range threads {

@@ -11,7 +11,7 @@ import (
 func TestTopologiesNumberSiblingsAsPromised(t *testing.T) {
 	for name, c := range map[string]struct {
 		topology node.Topology
-		siblings unit.CPUSet // of CPU 0
+		siblings unit.CPUSet // the siblings of CPU 0
 		last     node.LogicalCPU
 	}{
 		"neighbours": {conformance.Topology(2, 2, 2), unit.CPUSetOf(0, 1), node.LogicalCPU{ID: 7, Core: 3, L3: 1, NUMA: 1, Socket: 1}},

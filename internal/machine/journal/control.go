@@ -6,22 +6,21 @@ import (
 	"slices"
 )
 
-// A MadeControl is a control group of resctrl that Tenon made.
+// A MadeControl is a control group of resctrl that Tenon has created.
 type MadeControl struct {
-	// Inode is the inode number of its folder; 0 if Tenon died while it made
-	// the group. A group that was removed and made again under the same name is
-	// another group.
+	// Inode is the inode number of its directory; 0 if Tenon died while it
+	// created the group. A new group with the same name has another inode.
 	Inode uint64
 	By    Session
 }
 
-// MadeControl records a control group of resctrl: with inode 0 before it is
-// made, and then with its own.
+// MadeControl records a control group of resctrl: with inode 0 before Tenon
+// creates it, and with its inode afterwards.
 func (j *Journal) MadeControl(group string, inode uint64) error {
 	return j.append(func(State) *entry { return &entry{Op: opMadeControl, Control: group, Inode: inode} })
 }
 
-// RemovedControl drops a control group that Tenon made.
+// RemovedControl deletes the entry of a control group.
 func (j *Journal) RemovedControl(group string) error {
 	return j.append(func(s State) *entry {
 		if _, made := s.Controls[group]; !made {
@@ -31,7 +30,7 @@ func (j *Journal) RemovedControl(group string) error {
 	})
 }
 
-// The operations on control groups.
+// Operations on control groups.
 const (
 	opMadeControl    = "made resctrl"
 	opRemovedControl = "removed resctrl"
@@ -52,7 +51,8 @@ func (s *State) applyControl(e entry) error {
 	return nil
 }
 
-// controlEntries are the fewest lines that replay to s.Controls.
+// controlEntries returns the smallest list of entries that replays to
+// s.Controls.
 func (s State) controlEntries() []entry {
 	var es []entry
 	for _, name := range slices.Sorted(maps.Keys(s.Controls)) {

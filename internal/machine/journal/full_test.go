@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// tmpfs mounts a small file system and returns its directory and how to fill
-// it to the last byte.
+// tmpfs mounts a small file system. It returns its directory, and a function
+// that fills it completely.
 func tmpfs(t *testing.T, size string) (dir string, fill func() (free func())) {
 	t.Helper()
 	dir = t.TempDir()
@@ -44,8 +44,9 @@ func tmpfs(t *testing.T, size string) (dir string, fill func() (free func())) {
 	}
 }
 
-// TestAFullFileSystemStopsOnlyWhatIsNew: best-effort work has to give way, and
-// come back, on a full tmpfs too; what Tenon has never touched stays untouched.
+// TestAFullFileSystemStopsOnlyWhatIsNew checks that known knobs can be narrowed
+// and widened on a full tmpfs, and that knobs without an entry in the journal
+// are not changed.
 func TestAFullFileSystemStopsOnlyWhatIsNew(t *testing.T) {
 	dir, fill := tmpfs(t, "512k")
 	j := open(t, dir, me)
@@ -73,15 +74,16 @@ func TestAFullFileSystemStopsOnlyWhatIsNew(t *testing.T) {
 	do(t, j.Intend(weight, 5, odd, idle), j.Wrote(weight, idle), j.Forget(quota))
 	info, err := os.Stat(j.Path() + ".next")
 	if err != nil || info.Sys().(*syscall.Stat_t).Blocks == 0 {
-		t.Errorf("with space the reserve is not made again: %v, %v", info, err)
+		t.Errorf("the reserve is not created again when there is space: %v, %v", info, err)
 	}
 	if len(state(t, j).Touches) != 1 {
 		t.Errorf("%v", state(t, j).Touches)
 	}
 }
 
-// TestAFullFileSystemAndAHolderThatStandsStill: what was begun goes on, and the
-// file that the holder of the lock may be writing is not used.
+// TestAFullFileSystemAndAHolderThatStandsStill checks that, while another
+// process holds the lock, entries of known knobs are still written, and that
+// the file that this process may be writing is not used.
 func TestAFullFileSystemAndAHolderThatStandsStill(t *testing.T) {
 	dir, fill := tmpfs(t, "512k")
 	j := open(t, dir, me)
@@ -91,7 +93,7 @@ func TestAFullFileSystemAndAHolderThatStandsStill(t *testing.T) {
 	fill()
 	f, err := os.OpenFile(j.Path(), os.O_WRONLY|os.O_APPEND, 0)
 	do(t, err)
-	for err == nil { // to the end of its last page
+	for err == nil { // fills its last page
 		_, err = f.Write(text)
 	}
 	do(t, f.Close())

@@ -1,15 +1,15 @@
-// Package journal remembers what Tenon changed on this machine since boot, so
-// that every knob can be put back without a daemon and after kill -9: the
-// value of each knob from before Tenon's first touch, the value Tenon wrote
-// last, the groups it made and the processes it started.
+// Package journal records the changes of Tenon to this machine since boot: the
+// value of each knob from before Tenon's first write, the last value that Tenon
+// wrote, the groups that it created and the processes that it started. With the
+// journal, every knob can be restored without a daemon and after kill -9.
 //
-// The journal is one file of JSON lines on tmpfs, named by boot id: kernel
-// state does not survive a reboot, so its journal need not. Each line is one
-// write(2) with O_APPEND, so a writer that dies leaves at most one torn line,
-// the last; it is skipped and the rest is used. Several processes share the
-// file under flock(2), but none waits long for it. Nothing is fsynced: tmpfs
-// has no disk, and a machine that loses its memory has lost the cgroups too. On
-// a full file system a reserve keeps what was begun going.
+// The journal is one file of JSON lines on tmpfs. Its name contains the boot
+// id, because kernel state does not survive a reboot. Each line is one write(2)
+// with O_APPEND, so that a writer that dies leaves at most one incomplete line
+// at the end, which readers skip. Several processes share the file under
+// flock(2), but none waits long for the lock. There is no fsync: tmpfs has no
+// disk, and a machine that loses its memory also loses its cgroups. On a full
+// file system, a reserve has the space for entries about known knobs.
 package journal
 
 import (
@@ -26,27 +26,27 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// DefaultDir is where journals live on a real machine.
+// DefaultDir is the directory of the journal on a real machine.
 const DefaultDir = "/run/tenon"
 
 // compactAbove is the size of the file, in bytes, above which it is rewritten
-// with only what still matters. A line is some 200 bytes, and each write of a
-// knob makes two.
+// without obsolete entries. A line has some 200 bytes, and each write of a knob
+// adds two.
 const compactAbove = 256 << 10
 
 // A Session is one Tenon process. It tells entries of living processes from
-// those of dead ones, and those of a lab from those of a user.
+// those of dead ones, and entries of the lab from those of users.
 type Session struct {
 	PID int `json:"pid"`
-	// Start is the start time of the process as in /proc/PID/stat, in
-	// nanoseconds after boot. PID and Start together are never reused.
+	// Start is the start time of the process, in nanoseconds after boot
+	// (/proc/PID/stat). The pair of PID and Start is never used again.
 	Start int64 `json:"start"`
-	// Lab: the groups and processes of this session are Tenon's own, and may
-	// be ended by a restore. Otherwise they are a user's.
+	// Lab means that the groups and processes of this session belong to the
+	// lab, and that a restore may end them. Otherwise they belong to a user.
 	Lab bool `json:"lab,omitempty"`
 }
 
-// A Journal is one process's view of the shared file. It is safe for
+// A Journal is the view of one process of the shared file. It is safe for
 // concurrent use.
 type Journal struct {
 	dir, path string
@@ -63,8 +63,8 @@ type Journal struct {
 	lost  string      // how the file was damaged since it was read; empty: it was not
 }
 
-// Open returns the journal of the given boot in dir. It touches nothing: the
-// directory and the file appear with the first entry.
+// Open returns the journal of the given boot in dir. It writes nothing: the
+// first entry creates the directory and the file.
 func Open(dir, bootID string, s Session) (*Journal, error) {
 	if bootID == "" || bootID != filepath.Base(bootID) {
 		return nil, fmt.Errorf("open journal in %s: boot id %q is not a name", dir, bootID)
@@ -72,28 +72,28 @@ func Open(dir, bootID string, s Session) (*Journal, error) {
 	return &Journal{dir: dir, path: filepath.Join(dir, "journal-"+bootID+".jsonl"), session: s, state: newState()}, nil
 }
 
-// Path is the file of the journal.
+// Path returns the path of the journal.
 func (j *Journal) Path() string { return j.path }
 
-// Session is the process for which this Journal writes.
+// Session returns the session of the process that writes with this Journal.
 func (j *Journal) Session() Session { return j.session }
 
-// State returns all that the journal knows now, other processes' entries
-// included. A missing file is an empty state.
+// State returns the present state, including the entries of other processes. A
+// missing file is an empty state.
 func (j *Journal) State() (State, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	// Without the lock a reader may see a line half written by another
-	// process: it stops before it and takes the rest next time.
+	// Without the lock, a reader may see an incomplete line of another process.
+	// It stops before that line, and reads it the next time.
 	if err := j.load(); err != nil {
 		return State{}, err
 	}
 	return j.state.clone(), nil
 }
 
-// Intend records that knob k of the cgroup with the given inode is about to be
-// written. The value from before is kept only if this is the first touch, by
-// any process, of this knob of this cgroup.
+// Intend records that Tenon is about to write knob k of the cgroup with the
+// given inode. It stores the value from before only if no process has an entry
+// for this knob of this cgroup.
 func (j *Journal) Intend(k node.Knob, inode uint64, before, value node.Value) error {
 	return j.append(func(s State) *entry {
 		e := &entry{Op: opIntend, Knob: &k, Inode: inode, Value: value.String()}
@@ -105,13 +105,13 @@ func (j *Journal) Intend(k node.Knob, inode uint64, before, value node.Value) er
 	})
 }
 
-// Wrote records how the intended value read back.
+// Wrote records the value that the kernel shows after the write.
 func (j *Journal) Wrote(k node.Knob, value node.Value) error {
 	return j.append(func(State) *entry { return &entry{Op: opWrote, Knob: &k, Value: value.String()} })
 }
 
-// Abandon records that the kernel refused the intended value and the knob is
-// unchanged. A knob of which no write was ever confirmed is forgotten.
+// Abandon records that the kernel refused the intended value and that the knob
+// is unchanged. A knob without any successful write leaves the journal.
 func (j *Journal) Abandon(k node.Knob) error {
 	return j.append(func(s State) *entry {
 		t, touched := s.Touches[k]
@@ -125,7 +125,8 @@ func (j *Journal) Abandon(k node.Knob) error {
 	})
 }
 
-// Forget drops knob k: it is no longer Tenon's.
+// Forget deletes the entry of knob k, because Tenon does not manage it any
+// more.
 func (j *Journal) Forget(k node.Knob) error {
 	return j.append(func(s State) *entry {
 		if _, touched := s.Touches[k]; !touched {
@@ -135,8 +136,8 @@ func (j *Journal) Forget(k node.Knob) error {
 	})
 }
 
-// Adopt makes knob k this session's own: the process that touched it has
-// ended, and this one goes on where it stopped. The value from before stays.
+// Adopt transfers knob k to this session, because the process that wrote it has
+// ended. The value from before stays.
 func (j *Journal) Adopt(k node.Knob) error {
 	return j.append(func(s State) *entry {
 		if t, touched := s.Touches[k]; !touched || t.By == j.session {
@@ -146,9 +147,9 @@ func (j *Journal) Adopt(k node.Knob) error {
 	})
 }
 
-// Rebase changes the value from before of knob k: the owner of the knob would
-// have written this value by now, as the kubelet does when a pod is resized. A
-// knob that Tenon did not touch is left alone.
+// Rebase changes the value from before of knob k, because the owner of the knob
+// would have written this value by now, like the kubelet when a pod is resized.
+// It does nothing for a knob without an entry.
 func (j *Journal) Rebase(k node.Knob, before node.Value) error {
 	return j.append(func(s State) *entry {
 		if t, touched := s.Touches[k]; !touched || t.Before == before {
@@ -158,13 +159,13 @@ func (j *Journal) Rebase(k node.Knob, before node.Value) error {
 	})
 }
 
-// Made records a cgroup that Tenon is about to make. It comes before the
-// mkdir, so that no group is ever left unrecorded.
+// Made records a cgroup that Tenon is about to create. The entry comes before
+// the mkdir, so that no group can exist without an entry.
 func (j *Journal) Made(p node.CgroupPath) error {
 	return j.append(func(State) *entry { return &entry{Op: opMade, Cgroup: p} })
 }
 
-// Removed drops a cgroup that Tenon made, and the knobs that it had.
+// Removed deletes the entries of a cgroup that Tenon created, and of its knobs.
 func (j *Journal) Removed(p node.CgroupPath) error {
 	return j.append(func(s State) *entry {
 		if !s.mentions(p) {
@@ -174,13 +175,13 @@ func (j *Journal) Removed(p node.CgroupPath) error {
 	})
 }
 
-// Spawned records a process that Tenon started: its pid and its start time,
+// Spawned records a process that Tenon started, with its pid and its start time
 // in nanoseconds after boot.
 func (j *Journal) Spawned(p Process) error {
 	return j.append(func(State) *entry { return &entry{Op: opSpawned, Process: &p} })
 }
 
-// Reaped drops a process that ended.
+// Reaped deletes the entry of a process that has ended.
 func (j *Journal) Reaped(p Process) error {
 	return j.append(func(s State) *entry {
 		if _, known := s.Processes[p]; !known {
@@ -190,8 +191,8 @@ func (j *Journal) Reaped(p Process) error {
 	})
 }
 
-// append writes the entry that make returns for the present state, in one
-// write; nil writes nothing.
+// append calls decide with the present state, and writes the entry that it
+// returns in one write. It writes nothing for nil.
 func (j *Journal) append(decide func(State) *entry) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -259,16 +260,17 @@ func (j *Journal) lines(e *entry) ([]byte, error) {
 // lock for some ten microseconds.
 const lockPatience = 250 * time.Millisecond
 
-// acquire takes the lock that all processes share. It is a file of its own,
-// because compaction replaces the journal.
+// acquire takes the lock that all processes share. The lock has a file of its
+// own, because compaction replaces the journal.
 //
-// A process that was stopped while it held the lock must not stop the others,
-// least of all the watchdog, which acts when the agent stands still: after
-// lockPatience the writer goes on without the lock, and locked is false. The
-// lock only saves work; the journal is safe without it: each entry is one
-// write(2) with O_APPEND, a second first touch changes nothing, and a process
-// that compacts looks for entries that arrived meanwhile. A process without the
-// lock compacts only if the file system is full.
+// A process that was stopped while it holds the lock must not stop the others,
+// least of all the watchdog, which works while the agent is stopped. After
+// lockPatience the writer therefore continues without the lock, and locked is
+// false. The journal is also correct without the lock: each entry is one
+// write(2) with O_APPEND, a second Intend for the same knob does not change the
+// value from before, and a process that compacts looks for entries that arrived
+// meanwhile. A process without the lock compacts only if the file system is
+// full.
 func (j *Journal) acquire() (locked bool, err error) {
 	if j.lock != nil && !j.lockStands() {
 		_ = j.lock.Close()
@@ -314,8 +316,8 @@ const lockPoll = 200 * time.Microsecond
 
 func (j *Journal) release() { _ = syscall.Flock(int(j.lock.Fd()), syscall.LOCK_UN) }
 
-// removeOtherBoots deletes journals of earlier boots: a /run that is not tmpfs
-// keeps them. A failure is harmless, since they are never read.
+// removeOtherBoots deletes the journals of earlier boots, which exist if /run
+// is not on tmpfs. A failure does no harm, because no process reads them.
 func (j *Journal) removeOtherBoots() {
 	files, _ := filepath.Glob(filepath.Join(j.dir, "journal-*.jsonl*"))
 	for _, f := range files {
@@ -344,7 +346,7 @@ func (j *Journal) compact(next string) error {
 	return j.load()
 }
 
-// Close lets go of the lock file. The entries stay.
+// Close closes the file of the lock. The entries stay.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -88,7 +88,7 @@ func TestARefusedWriteIsAbandoned(t *testing.T) {
 	j := open(t, t.TempDir(), me)
 	do(t, j.Intend(weight, 5, odd, idle), j.Abandon(weight))
 	if s := state(t, j); !s.Empty() {
-		t.Errorf("a first touch that was refused left %v", s)
+		t.Errorf("a refused first write left %v", s)
 	}
 	do(t, j.Intend(weight, 5, odd, idle), j.Wrote(weight, idle), j.Intend(weight, 5, idle, normal), j.Abandon(weight))
 	want := journal.Touch{Inode: 5, Before: odd, Written: idle, By: me}
@@ -152,7 +152,7 @@ func TestATornTailCostsOneLineOnly(t *testing.T) {
 	text, err := os.ReadFile(j.Path())
 	do(t, err)
 	last := bytes.LastIndexByte(text[:len(text)-1], '\n') + 1
-	for cut := last + 1; cut < len(text); cut++ { // every way to tear the last line
+	for cut := last + 1; cut < len(text); cut++ { // each possible length of an incomplete last line
 		do(t, os.WriteFile(j.Path(), text[:cut], 0o644))
 		after := open(t, dir, me)
 		if s := state(t, after); len(s.Touches) != 1 || len(s.Groups) != 0 {
@@ -160,10 +160,10 @@ func TestATornTailCostsOneLineOnly(t *testing.T) {
 		}
 		do(t, after.Made("next"))
 		s := state(t, open(t, dir, me))
-		// Torn just before its newline, the line is whole again.
+		// If only the newline is missing, the next append completes the line.
 		whole := cut == len(text)-1
 		if _, made := s.Groups["next"]; !made || len(s.Touches) != 1 || (s.Torn == 1) == whole {
-			t.Fatalf("torn at %d, then appended: %v torn %d", cut, s, s.Torn)
+			t.Fatalf("cut at %d, then appended: %v torn %d", cut, s, s.Torn)
 		}
 	}
 }
@@ -175,11 +175,11 @@ func TestAnotherBootIsAnotherMachine(t *testing.T) {
 	j, err := journal.Open(dir, "boot-2", me)
 	do(t, err)
 	if s := state(t, j); !s.Empty() {
-		t.Errorf("a new boot knows of %v", s)
+		t.Errorf("the journal of a new boot has %v", s)
 	}
 	do(t, j.Made("x"))
 	if _, err := os.Stat(old.Path()); err == nil {
-		t.Errorf("%s of the last boot is still there", old.Path())
+		t.Errorf("%s of the last boot still exists", old.Path())
 	}
 }
 
@@ -189,7 +189,7 @@ func TestReadingTouchesNothing(t *testing.T) {
 		t.Error("not empty")
 	}
 	if _, err := os.Stat(dir); err == nil {
-		t.Error("a reader made the directory")
+		t.Error("a reader created the directory")
 	}
 }
 
@@ -242,8 +242,8 @@ func TestALargeJournalIsCompacted(t *testing.T) {
 	}
 }
 
-// TestKill9LeavesAUsableJournal kills a process that does nothing but write
-// entries, and requires every entry that it reported done.
+// TestKill9LeavesAUsableJournal kills a process that only writes entries. The
+// journal must have each entry that the process reported as written.
 func TestKill9LeavesAUsableJournal(t *testing.T) {
 	if dir := os.Getenv("JOURNAL_VICTIM_DIR"); dir != "" {
 		j := open(t, dir, me)
@@ -294,8 +294,8 @@ func FuzzAnyFileIsReadable(f *testing.F) {
 	})
 }
 
-// A process that was stopped at the wrong moment holds the lock for as long as
-// it is stopped.
+// A process that is stopped at the wrong moment holds the lock until it
+// continues.
 func TestAWriterThatStandsStillDoesNotStopTheOthers(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir, me)
@@ -320,7 +320,7 @@ func TestAWriterThatStandsStillDoesNotStopTheOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 	case <-time.After(20 * time.Second):
-		t.Fatal("a writer waits for one that stands still")
+		t.Fatal("a writer waits for a stopped one")
 	}
 	s, err := open(t, dir, lab).State()
 	if err != nil || len(s.Touches) != 2 || s.Touches[weight].Written != idle {
@@ -328,8 +328,8 @@ func TestAWriterThatStandsStillDoesNotStopTheOthers(t *testing.T) {
 	}
 }
 
-// Two processes that both believe to be the first must not make the second
-// one's value the one from before.
+// If two processes both write a first entry for a knob, the value of the second
+// must not replace the value from before.
 func TestTheFirstOfTwoFirstTouchesCounts(t *testing.T) {
 	dir := t.TempDir()
 	if err := open(t, dir, me).Intend(weight, 1, normal, idle); err != nil {
@@ -352,8 +352,8 @@ func TestTheFirstOfTwoFirstTouchesCounts(t *testing.T) {
 	}
 }
 
-// Who waits no longer for the lock leaves the compaction to its holder, who may
-// be amid one.
+// A writer that has stopped waiting for the lock leaves the compaction to its
+// holder, which may be compacting.
 func TestWithoutTheLockNobodyCompacts(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir, me)
@@ -376,7 +376,7 @@ func TestWithoutTheLockNobodyCompacts(t *testing.T) {
 	}
 }
 
-// hold takes the lock until the end of the test.
+// hold holds the lock until the end of the test.
 func hold(t *testing.T, dir string) {
 	t.Helper()
 	lock, err := os.OpenFile(filepath.Join(dir, "journal.lock"), os.O_RDWR, 0)

@@ -7,8 +7,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestAnotherValueFromBeforeIsKept, by a journal that is opened anew and by one
-// that is rewritten, and only of knobs that were touched.
+// TestAnotherValueFromBeforeIsKept checks that Rebase has an effect in a
+// journal that is opened again and in one that is compacted, and no effect on a
+// knob without an entry.
 func TestAnotherValueFromBeforeIsKept(t *testing.T) {
 	dir := t.TempDir()
 	j, err := Open(dir, "boot", Session{PID: 1, Start: 1})

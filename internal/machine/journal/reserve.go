@@ -7,19 +7,19 @@ import (
 	"syscall"
 )
 
-// reserveSize is the space that is kept for when the file system is full: a
-// compacted journal of some three hundred entries.
+// reserveSize is the space, in bytes, that is reserved for a full file system:
+// a compacted journal of some three hundred entries.
 const reserveSize = 64 << 10
 
-// nextPath is the file that replaces the journal when it is compacted. It is
-// made early, empty and with allocated space that no other process can take, so
-// that there is room for entries when the file system is full: best-effort work
-// has to give way when a service needs its CPU. First touches wait for space,
-// so the journal does not grow.
+// nextPath returns the path of the file that replaces the journal when it is
+// compacted. The file is created early and empty, with allocated space, so that
+// there is space for entries on a full file system: Tenon must be able to
+// narrow best-effort work when a service needs its CPU. Entries for new knobs
+// fail without free space, so that the journal does not grow.
 func (j *Journal) nextPath() string { return j.path + ".next" }
 
-// keepReserve makes the reserve, or as much of it as there is room for, and
-// fails if that is not all.
+// keepReserve allocates the reserve. It fails if it cannot allocate all of it;
+// it then allocates as much as possible.
 func (j *Journal) keepReserve() error {
 	if info, err := os.Stat(j.nextPath()); err == nil && info.Sys().(*syscall.Stat_t).Blocks*512 >= reserveSize {
 		return nil
@@ -29,13 +29,13 @@ func (j *Journal) keepReserve() error {
 		return fmt.Errorf("reserve space for the journal: %w", err)
 	}
 	defer f.Close()
-	// On a full file system there may be as little as the page that the last
-	// compaction has freed: enough for the next one.
+	// On a full file system there may be only the page that the last compaction
+	// has freed, which is enough for the next one.
 	const keepSize = 1 // FALLOC_FL_KEEP_SIZE
 	for size := int64(reserveSize); size >= int64(os.Getpagesize()); size /= 2 {
 		sizeErr := syscall.Fallocate(int(f.Fd()), keepSize, 0, size)
 		if errors.Is(sizeErr, syscall.EOPNOTSUPP) {
-			return nil // a file system where nothing can be reserved
+			return nil // this file system cannot reserve space
 		}
 		if err == nil && sizeErr != nil {
 			err = fmt.Errorf("reserve %d bytes for the journal in %s: %w", size, j.dir, sizeErr)
@@ -47,8 +47,8 @@ func (j *Journal) keepReserve() error {
 	return err
 }
 
-// write appends a line to the journal. If the file system is full it uses the
-// reserve, but not for first touches.
+// write appends a line to the journal. If the file system is full, it uses the
+// reserve, except for entries about new knobs.
 func (j *Journal) write(line []byte, first, locked bool) error {
 	if err := j.keepReserve(); err != nil && first {
 		return err
@@ -57,11 +57,11 @@ func (j *Journal) write(line []byte, first, locked bool) error {
 	if first || !errors.Is(err, syscall.ENOSPC) {
 		return err
 	}
-	// The part of the line that was written is torn, and compaction drops it.
+	// The written part of the line is incomplete; compaction removes it.
 	next := j.nextPath()
 	if !locked {
-		// The holder of the lock may be amid a compaction: the space of the
-		// reserve is taken, and not its file.
+		// The holder of the lock may be compacting. Use the space of the
+		// reserve, but not its file.
 		_ = os.Remove(next)
 		next = fmt.Sprintf("%s.%d", next, os.Getpid())
 	}
@@ -72,7 +72,7 @@ func (j *Journal) write(line []byte, first, locked bool) error {
 }
 
 func (j *Journal) appendLine(line []byte) error {
-	if j.torn { // end the torn line of a writer that died, so that ours stands alone
+	if j.torn { // end the incomplete line of a writer that died
 		line = append([]byte{'\n'}, line...)
 	}
 	f, err := os.OpenFile(j.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
@@ -86,22 +86,22 @@ func (j *Journal) appendLine(line []byte) error {
 	return nil
 }
 
-// writeNext writes the file that will take the journal's place. It does not
-// truncate an empty one, which would give its space away.
+// writeNext writes the file that will replace the journal. It does not truncate
+// an empty file, because that would free its allocated space.
 func writeNext(next string, text []byte) error {
 	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE, 0o644)
 	if err != nil {
 		return err
 	}
-	if info, statErr := f.Stat(); statErr == nil && info.Size() > 0 { // of one who died
+	if info, statErr := f.Stat(); statErr == nil && info.Size() > 0 { // left by a process that died
 		err = f.Truncate(0)
 	}
 	_, writeErr := f.Write(text)
 	return errors.Join(err, writeErr, f.Close())
 }
 
-// first reports whether an entry is about something that the journal does not
-// know yet.
+// first reports whether an entry is about a knob, group or process that the
+// journal does not have yet.
 func (e *entry) first() bool {
 	return e.Op == opMade || e.Op == opMadeControl && e.Inode == 0 || e.Op == opSpawned || e.Before != nil
 }

@@ -12,14 +12,14 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// State is the sum of the journal's entries.
+// State is the result of all entries of the journal.
 type State struct {
 	Touches   map[node.Knob]Touch
-	Groups    map[node.CgroupPath]Session // groups that Tenon made, and who
-	Controls  map[string]MadeControl      // control groups of resctrl likewise
-	Processes map[Process]Session         // processes that Tenon started, and who
-	// Torn counts lines that could not be read, each the last word of a
-	// writer that was killed.
+	Groups    map[node.CgroupPath]Session // groups that Tenon created, with the session
+	Controls  map[string]MadeControl      // control groups of resctrl that Tenon created
+	Processes map[Process]Session         // processes that Tenon started, with the session
+	// Torn is the number of lines that could not be read. Each is the last line
+	// of a writer that was killed.
 	Torn int
 	// Damage says that entries were lost, and how: another program has changed
 	// the file. Empty: no entry is known to be lost.
@@ -32,30 +32,31 @@ type file struct {
 	noted bool // it has a line about State.Damage
 }
 
-// A Touch is a knob that Tenon has written, or was about to write.
+// A Touch is the entry of a knob that Tenon has written, or was about to write.
 type Touch struct {
-	// Inode is the inode number of the cgroup's directory: a cgroup that was
-	// removed and made again under the same name is another one.
+	// Inode is the inode number of the directory of the cgroup. A new cgroup
+	// with the same name has another inode.
 	Inode  uint64
 	Before node.Value
-	// Written is the last value that Tenon wrote, as the kernel returned it;
-	// nil if no write was confirmed.
+	// Written is the last value that Tenon wrote, as the kernel shows it; nil
+	// if no write was confirmed.
 	Written node.Value
-	// Pending is a value whose write was begun and not confirmed; nil if there
-	// is none.
+	// Pending is the value of a write that began but was not confirmed; nil if
+	// there is none.
 	Pending node.Value
-	// By is who touched the knob first, or adopted it since.
+	// By is the session that wrote the knob first, or that has adopted it
+	// since.
 	By Session
 }
 
-// A Process is named by its pid and its start time, in nanoseconds after
-// boot: together they are never reused.
+// A Process is identified by its pid and its start time in nanoseconds after
+// boot. The pair is never used again.
 type Process struct {
 	PID   int   `json:"pid"`
 	Start int64 `json:"start"`
 }
 
-// The operations of entries.
+// Operations of entries.
 const (
 	opIntend  = "intend"
 	opWrote   = "wrote"
@@ -73,7 +74,7 @@ type entry struct {
 	Op      string          `json:"op"`
 	Knob    *node.Knob      `json:"knob,omitempty"`
 	Inode   uint64          `json:"inode,omitempty"`
-	Before  *string         `json:"before,omitempty"` // a pointer: "" is a value (an empty cpuset)
+	Before  *string         `json:"before,omitempty"` // a pointer, because "" is a value (an empty cpuset)
 	Value   string          `json:"value,omitempty"`
 	Cgroup  node.CgroupPath `json:"cgroup,omitempty"`
 	Control string          `json:"resctrl,omitempty"`
@@ -95,7 +96,7 @@ func (s State) clone() State {
 	return s
 }
 
-// Empty reports that nothing is left to put back.
+// Empty reports whether there is nothing to restore.
 func (s State) Empty() bool {
 	return len(s.Touches)+len(s.Groups)+len(s.Controls)+len(s.Processes) == 0
 }
@@ -165,7 +166,7 @@ func (s *State) applyKnob(e entry) error {
 		delete(s.Touches, k)
 		return nil
 	case e.Op == opAdopt && !touched:
-		return fmt.Errorf("%v was adopted without having been touched", k)
+		return fmt.Errorf("%v was adopted without an entry", k)
 	case e.Op == opAdopt:
 		t.By = e.By
 		s.Touches[k] = t
@@ -177,15 +178,15 @@ func (s *State) applyKnob(e entry) error {
 	}
 	switch {
 	case e.Op == opRebase && !touched:
-		return fmt.Errorf("%v has another value from before without having been touched", k)
+		return fmt.Errorf("%v was rebased without an entry", k)
 	case e.Op == opRebase:
 		t.Before = value
 	case e.Op == opWrote && !touched:
-		return fmt.Errorf("%v was written without having been touched", k)
+		return fmt.Errorf("%v was written without an entry", k)
 	case e.Op == opWrote:
 		t.Written, t.Pending = value, nil
 	case e.Before != nil && touched && t.Inode == e.Inode:
-		t.Pending = value // two first touches at once: the first one was
+		t.Pending = value // two first entries at the same time: the first one counts
 	case e.Before != nil:
 		before, err := node.ParseValue(k.File, *e.Before)
 		if err != nil {
@@ -260,7 +261,8 @@ func (s State) mentions(p node.CgroupPath) bool {
 	return false
 }
 
-// String prints one line for each thing that is to be put back.
+// String prints one line for each knob, group and process that a restore would
+// restore, remove or end.
 func (s State) String() string {
 	var b strings.Builder
 	for _, k := range slices.SortedFunc(maps.Keys(s.Touches), node.Knob.Compare) {

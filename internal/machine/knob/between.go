@@ -10,22 +10,25 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// DefaultWeight is the weight of a fresh cgroup, and of one whose idle was
-// cleared.
+// DefaultWeight is the weight of a new cgroup, and of a cgroup whose cpu.idle
+// was cleared.
 const DefaultWeight = 100 * unit.Weight(256)
 
-// A betweenFunc reports whether now can be the state of a knob whose change
-// from one value to another was cut short, where it is neither of the two.
+// A betweenFunc reports whether now is a possible state of a knob whose change
+// from one value to another was interrupted. It is not called if now is equal
+// to from or to.
 type betweenFunc func(from, to, now node.Value) bool
 
-// whole is that of a knob that changes at once.
+// whole is the betweenFunc of a knob that changes in one write.
 func whole(_, _, _ node.Value) bool { return false }
 
-// betweens are these by file: the files that the kernel couples are written
-// one after the other, and some take a neutral value on the way.
+// betweens has the function for each knob file. A knob with coupled kernel
+// files changes in several writes, and some changes have a neutral value
+// between them.
 var betweens = map[node.File]betweenFunc{
 	node.FileCPUWeight: typed(func(from, _, now node.CPUWeight) bool {
-		// Clearing idle resets the weight, before the new one is written.
+		// The kernel resets the weight when idle is cleared, before Tenon
+		// writes the new weight.
 		return from.Idle && now == node.CPUWeight{Weight: DefaultWeight}
 	}),
 	node.FileCPUMax: typed(func(f, t, n node.CPUMax) bool {
@@ -58,8 +61,8 @@ var betweens = map[node.File]betweenFunc{
 	node.FileSlice:  whole,
 }
 
-// Between reports whether now can be the state of a knob of a file whose change
-// from one value to another was cut short.
+// Between reports whether now is a possible state of a knob of file f whose
+// change from one value to another was interrupted.
 func Between(f node.File, from, to, now node.Value) bool {
 	if now == from || now == to {
 		return true
@@ -79,7 +82,8 @@ func typed[V node.Value](between func(from, to, now V) bool) betweenFunc {
 
 func oneOf[T comparable](v T, list ...T) bool { return slices.Contains(list, v) }
 
-// limitsBetween: the kernel takes one device at a time, and on v1 one rate.
+// limitsBetween is the betweenFunc of I/O limits: a write changes one device
+// and, on v1, one rate.
 func limitsBetween(f, t, n node.IOMax) bool {
 	return linesBetween(f.Limits(), t.Limits(), n.Limits(), node.NoIOLimits, func(f, t, n node.IOLimits) bool {
 		return oneOf(n.ReadBPS, f.ReadBPS, t.ReadBPS) && oneOf(n.WriteBPS, f.WriteBPS, t.WriteBPS) &&
@@ -92,8 +96,8 @@ func weightsBetween(f, t, n node.IOWeight) bool {
 		linesBetween(f.Weights(), t.Weights(), n.Weights(), 0, func(f, t, n int64) bool { return oneOf(n, f, t) })
 }
 
-// waysBetween: of code and data, which have a line each, one was written and
-// the other was not.
+// waysBetween is the betweenFunc of cache ways: code and data have one line
+// each, and only one of them may be written.
 func waysBetween(from, to, now node.L3) bool {
 	code, data, err1 := now.Parts()
 	fromCode, fromData, err2 := from.Parts()
@@ -102,8 +106,8 @@ func waysBetween(from, to, now node.L3) bool {
 		(maps.Equal(code, fromCode) || maps.Equal(code, toCode)) && (maps.Equal(data, fromData) || maps.Equal(data, toData))
 }
 
-// linesBetween reports whether every line of now is a mix of those of from and to;
-// none stands for a line that is not there.
+// linesBetween reports whether every line of now is a mix of those of from and
+// to. none is the value of a missing line.
 func linesBetween[T any](from, to, now map[unit.Device]T, none T, mixed func(from, to, now T) bool) bool {
 	lineOf := func(m map[unit.Device]T, d unit.Device) T {
 		if v, has := m[d]; has {

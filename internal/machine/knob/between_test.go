@@ -8,7 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestEveryKnobIsInTheTable: what is forgotten fails by its name.
+// TestEveryKnobIsInTheTable checks that the table has each knob file; its error
+// names the missing one.
 func TestEveryKnobIsInTheTable(t *testing.T) {
 	if wrong := node.MissingFiles(betweens); wrong != "" {
 		t.Error(wrong)
@@ -31,7 +32,7 @@ func TestAMixOfTwoValuesIsBetweenThem(t *testing.T) {
 		"new period with old quota":             {node.FileCPUMax, node.CPUMax{Quota: 50 * ms, Period: 100 * ms}, node.CPUMax{Quota: 20 * ms, Period: 40 * ms}, node.CPUMax{Quota: 50 * ms, Period: 40 * ms}, true},
 		"no quota on the way":                   {node.FileCPUMax, node.CPUMax{Quota: 50 * ms, Period: 100 * ms}, node.CPUMax{Quota: 20 * ms, Period: 40 * ms}, node.CPUMax{Quota: node.NoQuota, Period: 100 * ms}, true},
 		"burst lowered and quota not yet":       {node.FileCPUMax, node.CPUMax{Quota: 50 * ms, Period: 100 * ms, Burst: 50 * ms}, node.CPUMax{Quota: 20 * ms, Period: 100 * ms, Burst: 5 * ms}, node.CPUMax{Quota: 50 * ms, Period: 100 * ms, Burst: 5 * ms}, true},
-		"a quota of somebody else":              {node.FileCPUMax, node.CPUMax{Quota: 50 * ms, Period: 100 * ms}, node.CPUMax{Quota: 20 * ms, Period: 40 * ms}, node.CPUMax{Quota: 33 * ms, Period: 100 * ms}, false},
+		"a quota of another component":          {node.FileCPUMax, node.CPUMax{Quota: 50 * ms, Period: 100 * ms}, node.CPUMax{Quota: 20 * ms, Period: 40 * ms}, node.CPUMax{Quota: 33 * ms, Period: 100 * ms}, false},
 		"a new memory.high with old memory.max": {node.FileMemory, node.NoMemoryLimit, node.Memory{High: 1 << 20, Max: 2 << 20}, node.Memory{High: 1 << 20, Max: unit.MaxBytes}, true},
 		"another memory.max":                    {node.FileMemory, node.NoMemoryLimit, node.Memory{High: 1 << 20, Max: 2 << 20}, node.Memory{High: 1 << 20, Max: 3 << 20}, false},
 		"a set is never in between":             {node.FileCPUs, node.CPUs{Set: unit.CPUSetOf(0)}, node.CPUs{Set: unit.CPUSetOf(1)}, node.CPUs{Set: unit.CPUSetOf(0, 1)}, false},
@@ -50,9 +51,9 @@ func TestCodeWithoutDataIsOnTheWay(t *testing.T) {
 		now  node.L3
 		want bool
 	}{
-		"half":          {node.L3OfParts(one, all), true},
-		"done":          {node.L3Of(one), true},
-		"somebody else": {node.L3OfParts(node.Ways{0: 3}, all), false},
+		"half":              {node.L3OfParts(one, all), true},
+		"done":              {node.L3Of(one), true},
+		"another component": {node.L3OfParts(node.Ways{0: 3}, all), false},
 	} {
 		if got := Between(node.FileL3, node.L3Of(all), node.L3Of(one), c.now); got != c.want {
 			t.Errorf("%s: %v", name, got)

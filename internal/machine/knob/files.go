@@ -9,22 +9,21 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Files are the files of a cgroup by name, as a version of cgroups has them:
-// what stands in them, and which of them a value is written to. A File of
-// package node may be several of them.
+// Files are the files of a cgroup with their content, by the names of the
+// cgroup version. A File of package node may be several of them.
 type Files struct {
 	Version int
 	Text    map[string]string
 }
 
-// A Writing is a text and the file to write it to.
+// A Writing is a text, and the name of the file to which it is written.
 type Writing struct{ File, Text string }
 
-// NoLimitV1 is how cgroup v1 shows that there is no memory limit, with pages of
-// 4 KiB.
+// NoLimitV1 is the value by which cgroup v1 shows that there is no memory
+// limit, with pages of 4 KiB.
 const NoLimitV1 = unit.MaxBytes / 4096 * 4096
 
-// Number reads a file that holds one number; "max" is the largest.
+// Number reads a file with one number; "max" is the largest number.
 func (f Files) Number(file string) int64 {
 	if text := f.Text[file]; text != "max" {
 		v, _ := strconv.ParseInt(text, 10, 64)
@@ -33,7 +32,8 @@ func (f Files) Number(file string) int64 {
 	return 1<<63 - 1
 }
 
-// Bandwidth is quota (-1: none) and period in µs, in either version.
+// Bandwidth returns the quota (-1: none) and the period in µs, for both cgroup
+// versions.
 func (f Files) Bandwidth() (quota, period int64) {
 	if f.Version == 1 {
 		return f.Number("cpu.cfs_quota_us"), f.Number("cpu.cfs_period_us")
@@ -47,7 +47,7 @@ func (f Files) Bandwidth() (quota, period int64) {
 	return quota, period
 }
 
-// CPUs reads a file that holds a set of CPUs or memory nodes.
+// CPUs reads a file with a set of CPUs or memory nodes.
 func (f Files) CPUs(file string) unit.CPUSet {
 	s, _ := unit.ParseCPUSet(f.Text[file])
 	return s
@@ -64,7 +64,7 @@ func (f Files) Weight() node.CPUWeight {
 	return node.CPUWeight{Weight: unit.WeightOf(f.Number("cpu.weight"))}
 }
 
-// OfWeight lists the writes that make v the weight.
+// OfWeight returns the writes that set the weight v.
 func (f Files) OfWeight(v node.CPUWeight) []Writing {
 	if v.Idle {
 		return []Writing{{"cpu.idle", "1"}}
@@ -90,8 +90,8 @@ func (f Files) Max() node.CPUMax {
 	return v
 }
 
-// OfMax lists the writes that make v the bandwidth limit, in an order that the
-// kernel takes whatever stood there before.
+// OfMax returns the writes that set the bandwidth limit v, in an order that the
+// kernel accepts for any present value.
 func (f Files) OfMax(v node.CPUMax) []Writing {
 	micro := func(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
 	quota := map[int]string{1: "-1", 2: "max"}[f.Version]
@@ -121,8 +121,8 @@ func (f Files) Memory() node.Memory {
 	return node.Memory{Min: bytes("memory.min"), Low: bytes("memory.low"), High: bytes("memory.high"), Max: bytes("memory.max")}
 }
 
-// OfMemory lists the writes that make v the protection and limit of memory; not
-// ok: cgroup v1 has no files for it.
+// OfMemory returns the writes that set the memory protection and limit v. ok is
+// false on cgroup v1, which has no files for it.
 func (f Files) OfMemory(v node.Memory) (writes []Writing, ok bool) {
 	if f.Version == 2 {
 		return []Writing{

@@ -1,5 +1,6 @@
-// Package knob says how each kind of knob is read, written and changed in
-// steps: a row for each file, on the real node as on the simulated one (pure).
+// Package knob has the table of adapters by which a node reads and writes each
+// kind of knob, and the intermediate states of each change. The real node and
+// the simulated one both use it (pure).
 package knob
 
 import (
@@ -8,14 +9,14 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// An Adapter is how a node reads and writes one kind of knob.
+// An Adapter reads and writes one kind of knob on a node.
 type Adapter struct {
 	Read func(node.Knob) (node.Value, error)
-	// Write writes a value, which must be of the type of the knob's file.
+	// Write writes a value, which must have the type of the file of the knob.
 	Write func(node.Knob, node.Value) error
 }
 
-// Of returns the adapter of a kind of knob with values of one type.
+// Of returns an adapter for a kind of knob with values of one type.
 func Of[V node.Value](read func(node.Knob) (V, error), write func(node.Knob, V) error) Adapter {
 	return Adapter{
 		Read: func(k node.Knob) (node.Value, error) {
@@ -32,7 +33,7 @@ func Of[V node.Value](read func(node.Knob) (V, error), write func(node.Knob, V) 
 	}
 }
 
-// A Table is the adapters of a node, one for each file.
+// A Table has the adapters of a node, one for each file.
 type Table map[node.File]Adapter
 
 // Read reads the present value of a knob.
@@ -43,7 +44,7 @@ func (t Table) Read(k node.Knob) (node.Value, error) {
 	return nil, node.ErrUnknownFile(k.File)
 }
 
-// Write writes a knob. The value must be of the type of the knob's file.
+// Write writes a knob. The value must have the type of the file of the knob.
 func (t Table) Write(k node.Knob, v node.Value) error {
 	if a, known := t[k.File]; known {
 		return a.Write(k, v)

@@ -10,14 +10,15 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 )
 
-// Delay is the time that a command's threads were ready to run and waited for a
-// CPU, summed over its threads, from /proc/PID/task/TID/schedstat. The counters
-// of a thread vanish when it ends, so they are sampled: waits after the last
-// sample of a thread are missing.
+// Delay is the time for which the threads of a command were runnable but waited
+// for a CPU, summed over the threads, from /proc/PID/task/TID/schedstat. The
+// counters of a thread disappear when it ends, so that they are sampled; waits
+// after the last sample of a thread are missing.
 type Delay struct {
 	Waited time.Duration
-	// Seen is the CPU time of the same threads in the same samples. Where it
-	// falls short of the CPU time of the whole group, Waited does too.
+	// Seen is the CPU time of the same threads in the same samples. If it is
+	// less than the CPU time of the whole group, waits are missing in Waited
+	// too.
 	Seen time.Duration
 }
 
@@ -28,30 +29,30 @@ type delayMeter struct {
 	main    int // sampled even as a zombie, which cgroup.procs does not list
 	base    Delay
 	threads map[int]thread // by thread id
-	ended   Delay          // of threads whose id belongs to another thread now
+	ended   Delay          // of threads whose id another thread has now
 }
 
 type thread struct{ run, delay time.Duration }
 
 const (
-	// samplePeriod is the shortest time between two samples; waits of a
-	// thread's last period are lost.
+	// samplePeriod is the minimum time between two samples. The waits of a
+	// thread in its last period are lost.
 	samplePeriod = 200 * time.Millisecond
-	// sampleShare bounds the cost: a sample that took t of CPU time is
-	// followed by a pause of sampleShare·t, that is, 0.5 % of one CPU, up to
-	// the longest pause.
+	// sampleShare limits the cost: after a sample that took t of CPU time,
+	// there is a pause of sampleShare·t (0.5 % of one CPU), up to the longest
+	// pause.
 	sampleShare  = 200
 	longestPause = 2 * time.Second
 )
 
-// newDelayMeter returns a meter of main, which starts with base on its
-// counters, and of procs.
+// newDelayMeter returns a meter for the process main, whose counters begin at
+// base, and for the processes that procs lists.
 func newDelayMeter(fs proc.FS, procs func() ([]int, error), main int, base Delay) *delayMeter {
 	return &delayMeter{fs: fs, procs: procs, main: main, base: base, threads: map[int]thread{}}
 }
 
-// sample reads every thread of the group once. Threads come and go meanwhile:
-// one that cannot be read is left out.
+// sample reads every thread of the group once. It skips a thread that has ended
+// meanwhile.
 func (m *delayMeter) sample() {
 	pids, _ := m.procs()
 	if !slices.Contains(pids, m.main) {
@@ -67,8 +68,8 @@ func (m *delayMeter) sample() {
 			if err != nil {
 				continue
 			}
-			// Counters only grow; a smaller one is another thread with the
-			// same id.
+			// Counters only grow. A smaller value belongs to another thread
+			// with the same id.
 			if old := m.threads[tid]; s.Run < old.run {
 				m.ended.Waited += old.delay
 				m.ended.Seen += old.run
@@ -78,9 +79,9 @@ func (m *delayMeter) sample() {
 	}
 }
 
-// run samples until stop is closed, and once more at the end.
+// run takes samples until stop is closed, and one at the end.
 func (m *delayMeter) run(stop <-chan struct{}) {
-	runtime.LockOSThread() // its CPU time is the cost of the samples
+	runtime.LockOSThread() // the CPU time of this thread is the cost of the samples
 	defer runtime.UnlockOSThread()
 	for pause := samplePeriod / 4; ; {
 		select {
@@ -95,14 +96,14 @@ func (m *delayMeter) run(stop <-chan struct{}) {
 	}
 }
 
-// threadCPU is the CPU time of the calling thread.
+// threadCPU returns the CPU time of the calling thread.
 func threadCPU() time.Duration {
 	var u unix.Rusage
 	_ = unix.Getrusage(unix.RUSAGE_THREAD, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// total returns the sums over all threads seen so far.
+// total returns the sums over all sampled threads.
 func (m *delayMeter) total() Delay {
 	d := m.ended
 	for _, t := range m.threads {

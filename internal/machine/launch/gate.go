@@ -15,32 +15,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// GateArg is the first argument that makes a program a gate: a copy of Tenon
-// that waits until it stands in its cgroup and only then becomes the command.
-// A program that launches commands hands its arguments to Gate before
-// anything else.
+// GateArg is the first argument of a gate: a copy of Tenon that waits until it
+// is in its cgroup, and then executes the command. A program that launches
+// commands must pass its arguments to Gate first.
 const GateArg = "__tenon_gate"
 
-// A gated is a command behind its gate: started, in no cgroup of ours yet.
+// A gated is a gate process that has not executed its command yet.
 type gated struct {
 	process *os.Process
-	open    *os.File // one byte lets the command through; closing ends it
-	report  *os.File // the error of the exec, or nothing
+	open    *os.File // one byte starts the command; closing it ends the gate
+	report  *os.File // receives the error of exec, or is closed by exec
 }
 
-// A gateOrder is the list of changes that the gate makes to itself before it
-// becomes the command.
+// A gateOrder lists the changes that the gate makes to itself before it
+// executes the command.
 type gateOrder struct {
-	// Idle gives up the CPU and the disk to everybody else: SCHED_IDLE, nice
-	// 19 and the idle I/O class, all that an unprivileged user can give.
+	// Idle sets SCHED_IDLE, nice 19 and the idle I/O class: the lowest priority
+	// that an unprivileged user can set.
 	Idle bool
 	Path string
 	Args []string
 }
 
-// startGate starts the gate. program is the argv that starts this program.
-// The pipes keep their numbers in the child: fixed numbers could take the
-// place of descriptors that the caller hands to the command.
+// startGate starts the gate. program is the argv prefix that starts this
+// program. The pipes keep their descriptor numbers in the child, because fixed
+// numbers could collide with descriptors that the caller passes to the command.
 func startGate(program []string, order gateOrder) (*gated, error) {
 	var open, report [2]int
 	if err := unix.Pipe2(open[:], 0); err != nil {
@@ -68,16 +67,16 @@ func startGate(program []string, order gateOrder) (*gated, error) {
 	return g, nil
 }
 
-// A baseline is the CPU time that the gate had used when it became the command,
-// which inherits its counters.
+// A baseline is the CPU time that the gate had used before it executed the
+// command, which inherits its counters.
 type baseline struct {
-	thread Delay         // of the thread that lives on
+	thread Delay         // of the thread that calls exec
 	cpu    time.Duration // of the whole process
 }
 
-// release lets the command start, waits until it runs, and returns the CPU time
-// that the gate had used until then. The error is a *StartError if the kernel
-// refused the command.
+// release starts the command, waits until it runs, and returns the CPU time
+// that the gate had used. The error is a *StartError if the kernel refused the
+// command.
 func (g *gated) release() (baseline, error) {
 	defer g.close()
 	if _, err := g.open.Write([]byte{1}); err != nil {
@@ -98,7 +97,7 @@ func (g *gated) release() (baseline, error) {
 	return base, nil
 }
 
-// refuse ends the gate before it became the command.
+// refuse ends the gate without executing the command.
 func (g *gated) refuse() {
 	g.close()
 	_, _ = g.process.Wait()
@@ -109,10 +108,10 @@ func (g *gated) close() {
 	g.report.Close()
 }
 
-// Gate becomes the command once the launcher says so, and never returns. args
-// are the arguments after GateArg.
+// Gate executes the command when the launcher allows it, and never returns.
+// args are the arguments after GateArg.
 func Gate(args []string) {
-	// The attributes below belong to a thread; exec keeps those of the thread
+	// The attributes below belong to a thread. exec keeps those of the thread
 	// that calls it.
 	runtime.LockOSThread()
 	if len(args) < 5 {
@@ -130,7 +129,7 @@ func Gate(args []string) {
 	unix.CloseOnExec(report)
 	to := os.NewFile(uintptr(report), "gate report")
 	if n, _ := os.NewFile(uintptr(open), "gate").Read(make([]byte, 1)); n == 0 {
-		os.Exit(125) // the launcher gave up or died: the command must not run
+		os.Exit(125) // the launcher gave up or died, and the command must not run
 	}
 	if idle {
 		idleSelf()
@@ -139,7 +138,8 @@ func Gate(args []string) {
 	fmt.Fprintln(to, counters())
 	err := syscall.Exec(path, argv, os.Environ())
 	if errors.Is(err, syscall.ENOEXEC) {
-		// A script without an interpreter line: do as execvp(3) does.
+		// A script without an interpreter line runs in a shell, as with
+		// execvp(3).
 		err = syscall.Exec("/bin/sh", append([]string{"sh", path}, argv[1:]...), os.Environ())
 	}
 	var errno syscall.Errno
@@ -148,9 +148,9 @@ func Gate(args []string) {
 	os.Exit(125)
 }
 
-// counters returns the calling thread's time on a CPU and its time ready and
-// waiting, from /proc/thread-self/schedstat, and the CPU time of the process,
-// all in ns. Values that the kernel does not show are 0.
+// counters returns the time that the calling thread ran and the time that it
+// waited for a CPU, from /proc/thread-self/schedstat, and the CPU time of the
+// process, all in ns. A value that the kernel does not provide is 0.
 func counters() string {
 	run, delay := "0", "0"
 	text, _ := os.ReadFile("/proc/thread-self/schedstat")
@@ -162,13 +162,13 @@ func counters() string {
 	return fmt.Sprint(run, " ", delay, " ", u.Utime.Nano()+u.Stime.Nano())
 }
 
-// A StartError says that the command itself could not be started.
+// A StartError means that the command itself could not be started.
 type StartError struct {
 	Name string
 	Err  error
 }
 
-// Error says what could not be run and why.
+// Error names the command and the cause.
 func (e *StartError) Error() string {
 	if e.Status() == 127 {
 		return fmt.Sprintf("run %q: no such command: check the name and PATH", e.Name)
@@ -179,8 +179,8 @@ func (e *StartError) Error() string {
 // Unwrap returns the cause.
 func (e *StartError) Unwrap() error { return e.Err }
 
-// Status is the exit status that shells use for this error: 127 if there is
-// no such command, 126 if it cannot be executed.
+// Status returns the exit status that shells use for this error: 127 if the
+// command does not exist, 126 if it cannot be executed.
 func (e *StartError) Status() int {
 	if errors.Is(e.Err, exec.ErrNotFound) || errors.Is(e.Err, os.ErrNotExist) {
 		return 127
@@ -188,7 +188,7 @@ func (e *StartError) Status() int {
 	return 126
 }
 
-// find resolves the command as a shell would.
+// find resolves the command like a shell.
 func find(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil && !errors.Is(err, exec.ErrDot) {

@@ -18,7 +18,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// The test binary is also the program that launches: it is its own gate.
+// The test binary is also its own gate.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == GateArg {
 		Gate(os.Args[2:])
@@ -66,7 +66,7 @@ func TestCommandNeverRunsWithoutItsLauncher(t *testing.T) {
 	}
 }
 
-// run runs a shell script without a cgroup and returns what it printed.
+// runScript runs a shell script without a cgroup, and returns its output.
 func runScript(t *testing.T, class node.Class, script string) (Result, string) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out")
@@ -158,8 +158,8 @@ func TestScriptWithoutInterpreterLineRuns(t *testing.T) {
 }
 
 func TestCommandInheritsWhatTenonWasGiven(t *testing.T) {
-	// Go raises the soft limit of open files for itself, and could take the
-	// numbers of descriptors that were meant for the command.
+	// The Go runtime raises the soft limit of open files for itself, and could
+	// use descriptor numbers that belong to the command.
 	shell := func(script string) string {
 		_, out := runScript(t, node.LS, script)
 		return strings.TrimSpace(out)
@@ -171,8 +171,8 @@ func TestCommandInheritsWhatTenonWasGiven(t *testing.T) {
 	if out := shell("ls /proc/$$/fd | wc -l"); out == "" || len(out) > 2 {
 		t.Errorf("the command has %s descriptors open", out)
 	}
-	// A test runner may itself ignore signals; what a plain child inherits is
-	// what the command must inherit.
+	// A test runner may itself ignore signals. The command must ignore the same
+	// signals as a plain child.
 	const signals = "sed -n 's/^SigIgn:\\s*//p; s/^SigBlk:\\s*//p' /proc/self/status | sort -u"
 	plain, err := exec.Command("sh", "-c", signals).Output()
 	if err != nil {
@@ -187,7 +187,7 @@ func TestBestEffortWithoutCgroupYieldsByItself(t *testing.T) {
 	_, out := runScript(t, node.BE, "cat /proc/$$/stat; ionice -p $$ 2>/dev/null || echo idle")
 	line, class, _ := strings.Cut(strings.TrimSpace(out), "\n")
 	f := strings.Fields(line[strings.LastIndexByte(line, ')')+1:])
-	// Fields 19 and 41 of proc_pid_stat(5), counted from field 3.
+	// Fields 19 and 41 of proc_pid_stat(5). f begins with field 3.
 	if nice, policy := f[19-3], f[41-3]; nice != "19" || policy != fmt.Sprint(unix.SCHED_IDLE) {
 		t.Errorf("nice %s, policy %s: want 19 and SCHED_IDLE (%d)", nice, policy, unix.SCHED_IDLE)
 	}

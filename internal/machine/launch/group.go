@@ -13,19 +13,19 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A run is one command and its group.
+// A run is one command with its group.
 type run struct {
 	*Launcher
 	Command
 	workload node.Workload
 	process  *os.Process
 	caught   <-chan os.Signal
-	made     bool // the group exists and is ours
+	made     bool // this run has created the group
 }
 
-// enter makes the group, sets its knobs and moves the waiting gate into it.
+// enter creates the group, sets its knobs, and moves the waiting gate into it.
 func (r *run) enter(ctx context.Context) error {
-	r.Host.Capabilities() // probes once: not while others wait for the lock
+	r.Host.Capabilities() // probes once, before taking the lock
 	unlock, err := lock(r.StateDir)
 	if err != nil {
 		return err
@@ -40,7 +40,8 @@ func (r *run) enter(ctx context.Context) error {
 		if len(pids) > 0 {
 			return fmt.Errorf("cgroup %s is in use by %s: choose another --name", group, list(pids))
 		}
-		// A launcher that was killed left it, and its command has ended.
+		// The group is left from a launcher that was killed, and its command
+		// has ended.
 		if err := r.removeTree(group); err != nil {
 			return err
 		}
@@ -50,16 +51,15 @@ func (r *run) enter(ctx context.Context) error {
 	}
 	r.made = true
 	r.Host.Manage(r.workload)
-	// Knobs first, then the process: it must never stand in a group that is not
-	// set up yet.
+	// Set the knobs before the process enters the group.
 	if err := r.Turn(ctx); err != nil {
 		return err
 	}
 	return r.Host.Attach(r.workload.Cgroup, r.process.Pid)
 }
 
-// leave removes the group, and the class's group with it if this was the last
-// command in it.
+// leave removes the group. If it was the last group of its class, leave removes
+// the group of the class too.
 func (r *run) leave() error {
 	if !r.made {
 		return nil
@@ -75,7 +75,7 @@ func (r *run) leave() error {
 	}
 	top := r.workload.ContentionRoot
 	if children, err := r.Tree.Children(string(top)); err != nil || len(children) > 0 {
-		return nil // gone already, or others are still in it
+		return nil // already removed, or other commands are still in it
 	}
 	if err := r.Host.RemoveGroup(top); err != nil && !errors.Is(err, syscall.EBUSY) {
 		return err
@@ -83,7 +83,7 @@ func (r *run) leave() error {
 	return nil
 }
 
-// removeTree removes a group and the groups that its command made in it.
+// removeTree removes a group, and the groups that its command created in it.
 func (r *run) removeTree(group string) error {
 	children, _ := r.Tree.Children(group)
 	for _, c := range children {
@@ -94,7 +94,7 @@ func (r *run) removeTree(group string) error {
 	return r.Host.RemoveGroup(node.CgroupPath(group))
 }
 
-// members lists the processes in the group and below it.
+// members lists the processes in and below the group.
 func (r *run) members() ([]int, error) { return r.below(string(r.workload.Cgroup)) }
 
 func (r *run) below(group string) ([]int, error) {
@@ -106,7 +106,7 @@ func (r *run) below(group string) ([]int, error) {
 	for _, c := range children {
 		more, err := r.below(group + "/" + c)
 		if err != nil {
-			continue // it went away meanwhile
+			continue // the group was removed meanwhile
 		}
 		pids = append(pids, more...)
 	}
@@ -119,9 +119,9 @@ const (
 	lockPoll    = 5 * time.Millisecond
 )
 
-// lock makes launchers on one node take turns while they make or remove groups:
-// the last launcher to leave removes a group that the next one needs. The
-// kernel releases the lock of a launcher that dies.
+// lock serializes the creation and removal of groups among all launchers of a
+// node, because the last launcher removes a group that the next one may need.
+// The kernel releases the lock of a launcher that dies.
 func lock(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make the state directory: %w", err)
@@ -142,7 +142,7 @@ func lock(dir string) (unlock func(), err error) {
 	}
 }
 
-// list prints a few process ids: "pids 12, 13, 14 and 5 more".
+// list prints a few process ids, such as "pids 12, 13, 14 and 5 more".
 func list(pids []int) string {
 	const most = 5
 	if len(pids) == 1 {

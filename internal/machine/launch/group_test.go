@@ -54,7 +54,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// launcher returns one as each tenon run has it: with a Host of its own.
+// launcher returns a launcher with a Host of its own, as each tenon run has it.
 func (b *bench) launcher(tree *cgroup.Tree, root node.CgroupPath) *Launcher {
 	l, err := newLauncher(tree, root, b.dir)
 	if err != nil {
@@ -93,7 +93,7 @@ func script(name string, class node.Class, text string) Command {
 	return Command{Name: name, Class: class, Args: []string{"sh", "-c", text}}
 }
 
-// left lists the groups below the bench's root.
+// left lists the groups below the root of the bench.
 func (b *bench) left() string {
 	names, err := b.Tree.Children(string(b.Root))
 	if err != nil {
@@ -104,14 +104,14 @@ func (b *bench) left() string {
 
 func (b *bench) await(file string) string {
 	b.t.Helper()
-	for range 6000 { // best-effort work on a busy machine takes its time
+	for range 6000 { // best-effort work on a busy machine may be slow
 		text, err := os.ReadFile(filepath.Join(b.dir, file))
 		if err == nil && len(text) > 0 {
 			return strings.TrimSpace(string(text))
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	b.t.Fatalf("waited in vain for %s", file)
+	b.t.Fatalf("%s did not appear", file)
 	return ""
 }
 
@@ -179,8 +179,9 @@ func TestMemoryLimitKills(t *testing.T) {
 
 func TestWaitingForACPUIsMeasured(t *testing.T) {
 	b := newBench(t)
-	// Three spinners on one CPU: two of three always wait. Long enough for two
-	// samples where these are dear, as under emulation.
+	// Three busy loops share one CPU, so that two of them always wait. The test
+	// is long enough for two samples, even if samples are expensive, as under
+	// emulation.
 	spin := "timeout 6 sh -c 'while :; do :; done'"
 	r, err := b.run(script("job", node.LS, "taskset -p -c 0 $$ >/dev/null; "+spin+" & "+spin+" & "+spin+"; wait"))
 	if err != nil {
@@ -196,7 +197,7 @@ func TestManyLaunchesAtOnceShareTheClassGroup(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 12 {
 		wg.Go(func() {
-			// Each has a Host of its own, like separate processes.
+			// Each launcher has a Host of its own, like separate processes.
 			r, err := b.run(script("job"+strconv.Itoa(i), node.BE, "exit 7"))
 			if err != nil || r.Status != 7 {
 				t.Errorf("launch %d: status %d, %v", i, r.Status, err)
@@ -257,7 +258,7 @@ func TestWhatOutlivesTheCommandKeepsItsClass(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(b.await("late"), BestEffortGroup+"/job") {
-		t.Errorf("the rest ran in %s", b.await("late"))
+		t.Errorf("the remaining process ran in %s", b.await("late"))
 	}
 	if left := b.left(); left != "" {
 		t.Errorf("groups left behind: %s", left)
@@ -284,7 +285,7 @@ func TestSignalLetsTheRestGoOnOutside(t *testing.T) {
 	here, _ := os.ReadFile("/proc/self/cgroup")
 	there, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil || string(there) != string(here) {
-		t.Errorf("the rest is in %s (%v), want %s", there, err, here)
+		t.Errorf("the remaining process is in %s (%v), want %s", there, err, here)
 	}
 	if r.Status != 4 || len(b.notes) != 2 {
 		t.Errorf("status %d, notes %q: want 4 and two notes", r.Status, b.notes)

@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 )
 
-// homes lists the directories of this process's own cgroups, one for each
-// hierarchy in which the command's group lies elsewhere.
+// homes lists the directories of the cgroups of this process, one for each
+// hierarchy in which the command's group is elsewhere.
 func (r *run) homes() ([]string, error) {
 	entries, err := r.FS.SelfCgroup()
 	if err != nil {

@@ -10,10 +10,10 @@ const (
 	niceLeast        = 19
 )
 
-// idleSelf gives the calling thread the least claim to CPU and disk. Errors
-// are ignored: the command then runs with a larger claim, as it would have
-// without Tenon. Nice is set too: under SCHED_IDLE it has no effect, but
-// children that leave SCHED_IDLE keep it.
+// idleSelf gives the calling thread the lowest priority for CPU and disk. It
+// ignores errors; the command then runs with a higher priority, as without
+// Tenon. It also sets nice, which has no effect under SCHED_IDLE, but applies
+// to children that leave SCHED_IDLE.
 func idleSelf() {
 	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, niceLeast)
 	_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE, Nice: niceLeast}, 0)

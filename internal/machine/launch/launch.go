@@ -1,6 +1,6 @@
-// Package launch runs one command in its QoS class: in a cgroup of its own,
-// with the knobs of the class set before the command's first instruction,
-// with signals and exit status passed through, and nothing left behind.
+// Package launch runs one command in its QoS class. The command has a cgroup of
+// its own, whose knobs are set before its first instruction. Signals and the
+// exit status are passed through, and the cgroup is removed at the end.
 package launch
 
 import (
@@ -19,26 +19,26 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The groups that hold launched commands, below Launcher.Root. Each class
-// side is one group, because best-effort work must yield where it meets the
-// others: on the parent of the commands' own groups.
+// The groups for launched commands, below Launcher.Root. BE commands share one
+// group and all others another, because best-effort work must yield at the
+// contention root, which is the parent of the groups of the commands.
 const (
 	SensitiveGroup  = "tenon-ls"
 	BestEffortGroup = "tenon-be"
 )
 
-// A Command is what to run and how.
+// A Command is a command with its class and limits.
 type Command struct {
 	Args  []string
 	Class node.Class
-	// Name names the command's cgroup; empty: the command's base name and
-	// Tenon's process id.
+	// Name is the name of the cgroup of the command. If it is empty, the base
+	// name of the command and the pid of Tenon are used.
 	Name        string
 	CPULimit    node.Maybe[unit.MilliCPU]
 	MemoryLimit node.Maybe[unit.Bytes]
 }
 
-// Workload is the workload of c on a node whose groups lie below root.
+// Workload returns the workload of c on a node whose groups are below root.
 func (c Command) Workload(root node.CgroupPath) node.Workload {
 	top := root.Join(SensitiveGroup)
 	if c.Class == node.BE {
@@ -50,7 +50,7 @@ func (c Command) Workload(root node.CgroupPath) node.Workload {
 	}
 }
 
-// Check fills in the name and reports the first fault of c.
+// Check fills in the name, and returns the first error in c.
 func (c *Command) Check() error {
 	if len(c.Args) == 0 {
 		return errors.New("no command: put it after --, as in tenon run --qos BE -- make -j4")
@@ -59,7 +59,8 @@ func (c *Command) Check() error {
 		base := strings.Map(plainByte, filepath.Base(c.Args[0]))
 		c.Name = fmt.Sprintf("%s-%d", strings.TrimLeft(base, "."), os.Getpid())
 	}
-	// The kernel's own files stand beside the groups: cpu.max, cgroup.procs.
+	// A cgroup directory also contains the files of the kernel, such as cpu.max
+	// and cgroup.procs.
 	if len(c.Name) > 128 || strings.Map(plainByte, c.Name) != c.Name || strings.ContainsRune(c.Name, '.') && fileLike(c.Name) {
 		return fmt.Errorf("name %q: want up to 128 letters, digits and . _ -, not like a kernel file such as cpu.max", c.Name)
 	}
@@ -73,7 +74,7 @@ func plainByte(r rune) rune {
 	return '_'
 }
 
-// fileLike reports whether name could be a kernel file in a cgroup.
+// fileLike reports whether name could be the name of a kernel file in a cgroup.
 func fileLike(name string) bool {
 	prefix, _, _ := strings.Cut(name, ".")
 	switch prefix {
@@ -83,33 +84,34 @@ func fileLike(name string) bool {
 	return false
 }
 
-// A Launcher is where commands run.
+// A Launcher runs commands on one node.
 type Launcher struct {
 	Host *host.Host
 	Tree *cgroup.Tree
 	FS   proc.FS
-	// Root is the cgroup below which the groups are made: "" for the whole
-	// node, or a subtree that was delegated to the user.
+	// Root is the cgroup below which the groups are created: "" for the whole
+	// node, or a subtree that is delegated to the user.
 	Root node.CgroupPath
-	// Turn turns the agent's loop once: it sets the knobs of the workloads
-	// that Host manages.
+	// Turn does one tick of the agent's loop, which sets the knobs of the
+	// workloads that Host manages.
 	Turn func(context.Context) error
-	// StateDir holds the lock that makes launches on one node take turns.
+	// StateDir holds the lock that serializes launches on one node.
 	StateDir string
 	// Program is the argv prefix that starts this program again.
 	Program []string
 	// Note receives messages for the user, one line each.
 	Note func(string)
-	// Yield runs the command without a cgroup, as far as threads can yield by
-	// themselves. See Launcher.Run.
+	// Yield runs the command without a cgroup, with the lowest priority that
+	// threads can set themselves. See Launcher.Run.
 	Yield bool
 }
 
-// Run runs c until it has ended and its group is empty. With Yield there is no
-// group: a best-effort command gets SCHED_IDLE, nice 19 and the idle I/O class,
-// any other runs as it is. The error is a *StartError if the command itself
-// could not be started, and satisfies Forbidden if Tenon lacks the rights to
-// make groups; the command has then not run.
+// Run runs c, and returns when the command has ended and its group is empty.
+// With Yield there is no group: a best-effort command gets SCHED_IDLE, nice 19
+// and the idle I/O class, and any other command runs unchanged. The error is a
+// *StartError if the command itself could not be started. The error satisfies
+// Forbidden if Tenon lacks the permission to create groups; the command has
+// then not run.
 func (l *Launcher) Run(ctx context.Context, c Command) (Result, error) {
 	if err := c.Check(); err != nil {
 		return Result{}, err
@@ -145,8 +147,8 @@ func (l *Launcher) Run(ctx context.Context, c Command) (Result, error) {
 		case errors.As(err, &refused):
 			refused.Name = c.Args[0]
 		case result.Signal != "":
-			// Ended by a signal while it still waited for its first CPU time,
-			// as best-effort work may have to.
+			// A signal ended the command before it got any CPU time, which may
+			// take long for best-effort work.
 			return result, r.leave()
 		}
 		return Result{}, errors.Join(err, r.leave())

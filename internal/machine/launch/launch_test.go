@@ -14,7 +14,7 @@ import (
 
 func TestNamesAreCgroupNames(t *testing.T) {
 	tests := map[string]struct {
-		name, command, want string // want "": refused
+		name, command, want string // want "": the name is refused
 	}{
 		"given":                 {"nightly", "make", "nightly"},
 		"with a version":        {"ffmpeg-5.1", "ffmpeg", "ffmpeg-5.1"},
@@ -105,8 +105,8 @@ func TestResultSaysWhatIsKnown(t *testing.T) {
 func TestHighestDelegatedGroupIsUsed(t *testing.T) {
 	const own = "user.slice/user@1000.service/app.slice/shell.scope"
 	tests := map[string]struct {
-		writable []string          // suffixes of directories
-		controls map[string]string // cgroup.subtree_control by directory
+		writable []string          // suffixes of writable directories
+		controls map[string]string // content of cgroup.subtree_control by directory
 		procs    map[string]string
 		want     node.CgroupPath
 		found    bool
@@ -173,8 +173,8 @@ func TestDelayCountsThreadsThatCameAndWent(t *testing.T) {
 	write("10", "10", "100 10 3")
 	write("10", "11", "200 20 3")
 	m.sample()
-	write("10", "10", "150 15 4") // went on
-	write("10", "11", "7 1 1")    // another thread with the same number
+	write("10", "10", "150 15 4") // the same thread
+	write("10", "11", "7 1 1")    // another thread with the same id
 	m.sample()
 	want := Delay{Waited: 15 + 20 + 1 - 5, Seen: 150 + 200 + 7 - 50}
 	if got := m.total(); got != want {

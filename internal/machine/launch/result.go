@@ -8,39 +8,40 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Result is how the command ended and which resources it used. Its JSON keys
-// are stable.
+// A Result contains the exit status of a command and the resources that it
+// used. Its JSON keys are stable.
 type Result struct {
 	Name  string     `json:"name"`
 	Class node.Class `json:"class"`
-	// Status is the status to exit with: the command's own, or 128 and the
-	// number of the signal that ended it.
+	// Status is the status with which tenon run exits: that of the command, or
+	// 128 plus the number of the signal that ended it.
 	Status int    `json:"exit_status"`
 	Signal string `json:"signal,omitempty"`
-	// WallSeconds is the time from the command's first instruction until it
-	// and all that it started had ended.
+	// WallSeconds is the time from the first instruction of the command to the
+	// end of all its processes.
 	WallSeconds float64 `json:"wall_seconds"`
-	// CPUSeconds is the CPU time of the group; without a group, of the
-	// command and of those of its children that it waited for.
+	// CPUSeconds is the CPU time of the group. Without a group, it is the CPU
+	// time of the command and of the children for which it waited.
 	CPUSeconds float64 `json:"cpu_seconds"`
-	// ThrottledSeconds is the time that the group had work and no quota left,
-	// summed over CPUs; null without a group.
+	// ThrottledSeconds is the time for which the group had runnable threads but
+	// no quota left, summed over CPUs; null without a group.
 	ThrottledSeconds node.Maybe[float64] `json:"throttled_seconds"`
-	// WaitedSeconds is the time that threads were ready to run and waited for
+	// WaitedSeconds is the time for which threads were runnable and waited for
 	// a CPU, summed over threads.
 	WaitedSeconds float64 `json:"waited_seconds"`
 	// WaitedCoverage is the share of CPUSeconds whose threads were sampled,
-	// 0 to 1: below it, WaitedSeconds is too small.
+	// from 0 to 1. If it is below 1, WaitedSeconds is too small.
 	WaitedCoverage float64 `json:"waited_coverage_ratio"`
-	// OOMKills is how many of its processes the kernel ended at the memory
+	// OOMKills is the number of processes that the kernel killed at the memory
 	// limit.
 	OOMKills int64 `json:"oom_kills"`
 }
 
-// coverageWhole is the coverage from which the sampled delays stand for all.
+// coverageWhole is the coverage from which on the sampled delays count as
+// complete.
 const coverageWhole = 0.95
 
-// account fills in the resources used: from its group or, without one, from the
+// account fills in the resources from the group or, without a group, from the
 // CPU time of the process.
 func (r *run) account(to *Result, cpu time.Duration, d Delay) {
 	if r.made {
@@ -60,7 +61,7 @@ func (r *run) account(to *Result, cpu time.Duration, d Delay) {
 	}
 }
 
-// String is the final line of tenon run.
+// String returns the last line of tenon run.
 func (r Result) String() string {
 	var b strings.Builder
 	cpus := 0.0

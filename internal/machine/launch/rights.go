@@ -15,14 +15,14 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Forbidden reports whether err says that Tenon lacks the rights, or the node
-// the means, to make cgroups.
+// Forbidden reports whether err means that Tenon lacks the permission to create
+// cgroups, or that the node has no cgroups to use.
 func Forbidden(err error) bool {
 	return errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, cgroup.ErrUnsupported)
 }
 
-// Lesser says in one line what c gets on a system where the error cause forbids
-// cgroups, what it does not get, and how to change that.
+// Lesser explains in one line which properties c gets and does not get on a
+// system where the error cause forbids cgroups, and how to change that.
 func Lesser(c Command, cause error) string {
 	how := "sudo tenon run ..., or as a user of systemd: systemd-run --user --scope -p Delegate=yes tenon run ..."
 	if os.Geteuid() == 0 {
@@ -33,14 +33,14 @@ func Lesser(c Command, cause error) string {
 		gets = c.Args[0] + " gets SCHED_IDLE, nice 19 and idle I/O, but no cgroup: it yields only to work in the cgroup that it is in"
 	}
 	if c.CPULimit.Known() || c.MemoryLimit.Known() {
-		gets += ", and --cpus and --memory do not hold"
+		gets += ", and --cpus and --memory have no effect"
 	}
 	return fmt.Sprintf("%s (%s); for all of it: %s", gets, strings.ReplaceAll(cause.Error(), "\n", "; "), how)
 }
 
-// Delegated returns the highest cgroup v2 at or above this process in which an
-// unprivileged user may make groups and move processes. The error satisfies
-// Forbidden if there is none.
+// Delegated returns the highest cgroup v2 at or above that of this process in
+// which an unprivileged user may create groups and move processes. The error
+// satisfies Forbidden if there is none.
 // (Documentation/admin-guide/cgroup-v2.rst, "Delegation".)
 func Delegated(tree *cgroup.Tree, fs proc.FS) (node.CgroupPath, error) {
 	if tree.VersionOf("cpu") != 2 {
@@ -62,11 +62,11 @@ func Delegated(tree *cgroup.Tree, fs proc.FS) (node.CgroupPath, error) {
 	return path, nil
 }
 
-// delegated walks up from own. A group can be made where the directory and
-// its cgroup.procs are writable (the latter is what the kernel checks on the
-// common ancestor of a move), and where the cpu controller reaches children or
-// can be made to: a group other than the root may pass controllers on only if
-// no process is in it.
+// delegated walks up from own. A user can create a group if its directory and
+// its cgroup.procs are writable; the kernel checks the latter on the common
+// ancestor of a move. The cpu controller must also be enabled for children, or
+// the user must be able to enable it: a group other than the root may enable
+// controllers for its children only if it has no processes.
 func delegated(root string, own node.CgroupPath, writable func(string) bool) (highest node.CgroupPath, found bool) {
 	for p := own; ; p = p.Parent() {
 		dir := root + "/" + string(p)

@@ -8,14 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// passed are the signals that go through to the command.
+// passed are the signals that Tenon passes on to the command.
 var passed = []os.Signal{
 	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2,
 	unix.SIGWINCH, unix.SIGTSTP, unix.SIGCONT,
 }
 
-// catchSignals starts to collect the signals that go through. One that is
-// ignored, as SIGHUP under nohup, stays ignored: the command inherits that.
+// catchSignals starts to receive the signals that Tenon passes on. An ignored
+// signal, such as SIGHUP under nohup, stays ignored, because the command
+// inherits that.
 func catchSignals() (<-chan os.Signal, func()) {
 	caught := make(chan os.Signal, 16)
 	for _, s := range passed {
@@ -26,9 +27,8 @@ func catchSignals() (<-chan os.Signal, func()) {
 	return caught, func() { signal.Stop(caught) }
 }
 
-// pass sends s to the command. The command shares this process group, so it has
-// already received signals of the terminal: sending them again would deliver
-// them twice.
+// pass sends s to the command, except a signal that the terminal has sent: the
+// command is in the same process group, and has already received it.
 func pass(p *os.Process, s os.Signal) {
 	switch s {
 	case unix.SIGINT, unix.SIGQUIT, unix.SIGWINCH:
@@ -45,8 +45,8 @@ func pass(p *os.Process, s os.Signal) {
 	}
 }
 
-// inForeground reports whether our process group is the one that the terminal
-// sends its signals to.
+// inForeground reports whether the terminal sends its signals to our process
+// group.
 func inForeground() bool {
 	tty, err := os.Open("/dev/tty")
 	if err != nil {
@@ -57,8 +57,8 @@ func inForeground() bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
-// statusOf returns the status to exit with, as shells count it, and the name
-// of the signal that ended the command, if one did.
+// statusOf returns the exit status by the convention of shells, and the name of
+// the signal that ended the command; empty if it exited.
 func statusOf(s *os.ProcessState) (int, string) {
 	ws, ok := s.Sys().(syscall.WaitStatus)
 	if ok && ws.Signaled() {

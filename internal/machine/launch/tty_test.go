@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	// launcherEnv makes the test binary launch its arguments, without a
-	// cgroup unless rootEnv names the one below which to make it.
+	// launcherEnv makes the test binary a launcher of its arguments. Without
+	// rootEnv it creates no cgroup; rootEnv names the parent of the cgroup.
 	launcherEnv = "TENON_TEST_LAUNCH"
 	rootEnv     = "TENON_TEST_ROOT"
 	stateEnv    = "TENON_TEST_STATE"
 )
 
-// launchArguments is what the test binary does as a launcher.
+// launchArguments is the main function of the test binary as a launcher.
 func launchArguments() {
 	l := &Launcher{FS: proc.Default(), Program: os.Args[:1], Yield: true, Note: func(string) {}}
 	c := Command{Class: node.LS, Args: os.Args[1:]}
@@ -50,7 +50,7 @@ func launchArguments() {
 	os.Exit(r.Status)
 }
 
-// startLauncher starts a launcher of a shell script as a process of its own.
+// startLauncher starts the launcher of a shell script in a new process.
 func startLauncher(t *testing.T, script string, attr *syscall.SysProcAttr, stdin *os.File, env ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "sh", "-c", script)
@@ -74,7 +74,7 @@ func awaitText(t *testing.T, file string) string {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatalf("waited in vain for %s", file)
+	t.Fatalf("%s did not appear", file)
 	return ""
 }
 
@@ -113,7 +113,7 @@ func TestCtrlCReachesTheCommandOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitText(t, dir+"/log")
-	time.Sleep(300 * time.Millisecond) // for a second one, which must not come
+	time.Sleep(300 * time.Millisecond) // time for a second signal, which must not come
 	cmd.Process.Signal(syscall.SIGTERM)
 	cmd.Wait()
 	if log := awaitText(t, dir+"/log"); log != "int" || cmd.ProcessState.ExitCode() != 9 {

@@ -11,14 +11,15 @@ import (
 )
 
 const (
-	// lingerQuiet is how long the remaining processes of a command may take to
-	// end before the user learns that Tenon waits for them.
+	// lingerQuiet is the time for which Tenon waits for the remaining processes
+	// of a command before it tells the user.
 	lingerQuiet = time.Second
 	lingerPoll  = 20 * time.Millisecond
 )
 
-// begin lets the command through its gate, and passes signals on meanwhile:
-// on a busy node a best-effort command may wait long for its first CPU time.
+// begin starts the command behind the gate, and passes signals on meanwhile,
+// because a best-effort command on a busy node may wait long for its first CPU
+// time.
 func (r *run) begin(gate *gated) (base baseline, err error) {
 	begun := make(chan struct{})
 	go func() {
@@ -35,8 +36,8 @@ func (r *run) begin(gate *gated) (base baseline, err error) {
 	}
 }
 
-// wait passes signals on until the command has ended and its group is empty,
-// and returns the resources used.
+// wait passes signals on until the command has ended and its group is empty. It
+// returns the resources that the command used.
 func (r *run) wait(started time.Time, base baseline) (Result, error) {
 	procs := r.members
 	if !r.made {
@@ -49,7 +50,7 @@ func (r *run) wait(started time.Time, base baseline) (Result, error) {
 		close(ended)
 	}()
 	go func() {
-		meter.run(ended) // the last sample reads the zombie, before it is reaped
+		meter.run(ended) // before the zombie is reaped, because the last sample reads it
 		close(metered)
 	}()
 	for done := false; !done; {
@@ -74,7 +75,7 @@ func (r *run) wait(started time.Time, base baseline) (Result, error) {
 	return result, err
 }
 
-// untilZombie blocks until the child has ended, and leaves it to be reaped.
+// untilZombie blocks until the child has ended, without reaping it.
 func untilZombie(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -84,20 +85,20 @@ func untilZombie(pid int) {
 	}
 }
 
-// linger waits until the processes that the command left running have ended
-// too: to remove their group earlier would take them out of their class. A
-// signal ends the waiting: the processes go on where tenon run was started, and
-// Tenon tells the user.
+// linger waits until the remaining processes of the command have ended, because
+// they lose their class when their group is removed. A signal ends the wait:
+// linger then moves the processes into the group of tenon run, and tells the
+// user.
 func (r *run) linger() error {
 	told := time.Now().Add(lingerQuiet)
 	for {
 		pids, err := r.members()
 		if err != nil || len(pids) == 0 {
-			return nil // a group that is gone is empty
+			return nil // a group that does not exist is empty
 		}
 		if !told.IsZero() && time.Now().After(told) {
 			told = time.Time{}
-			r.Note(fmt.Sprintf("%s has ended; %s that it started still %s in cgroup %s: waiting (Ctrl-C or a signal: the rest goes on outside the class)",
+			r.Note(fmt.Sprintf("%s has ended; %s that it started still %s in cgroup %s: waiting (Ctrl-C or a signal: the processes continue outside the class)",
 				r.Args[0], list(pids), verb(pids, "runs", "run"), r.workload.Cgroup))
 		}
 		select {
@@ -108,7 +109,7 @@ func (r *run) linger() error {
 			if s == unix.SIGWINCH || s == unix.SIGCONT || s == unix.SIGTSTP {
 				continue
 			}
-			r.Note(fmt.Sprintf("%s %s on outside the class %s", list(pids), verb(pids, "goes", "go"), r.Class))
+			r.Note(fmt.Sprintf("%s %s outside the class %s", list(pids), verb(pids, "continues", "continue"), r.Class))
 			return r.moveOut()
 		case <-time.After(lingerPoll):
 		}
@@ -129,7 +130,7 @@ func (r *run) moveOut() error {
 	if err != nil {
 		return err
 	}
-	// New children may appear while we move their parents.
+	// Processes may fork while they are moved.
 	for range 100 {
 		pids, err := r.members()
 		if err != nil || len(pids) == 0 {

@@ -5,13 +5,12 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Bound is the most that a knob of best-effort work may allow when the agent
-// is dead. A lease has at most one for each knob.
+// A Bound is the maximum that a knob of best-effort work may allow while no
+// agent runs. A lease has at most one for each knob.
 type Bound struct {
 	Knob node.Knob
-	// Inode is the inode number of the cgroup's directory: a cgroup that was
-	// removed and made again under the same name is another one, about which
-	// nothing is known.
+	// Inode is the inode number of the directory of the cgroup. A new cgroup
+	// with the same name has another inode, and the bound does not apply to it.
 	Inode uint64
 	Value node.Value
 	// Reason is one short sentence, for the step that writes the bound.
@@ -19,10 +18,9 @@ type Bound struct {
 }
 
 // Narrow returns the steps that bring the present knobs within the bounds, in
-// the order of a plan. It never widens: a knob that allows as much as its
-// bound or less gets no step; of a value with several parts, a part that is
-// already tighter stays; and a knob whose present value is unknown is left
-// alone.
+// the order of a plan. It never widens a knob: a knob within its bound gets no
+// step, a part of a composite value that is tighter than its bound stays, and a
+// knob whose present value is unknown does not change.
 func Narrow(now node.Knobs, bounds []Bound) []plan.Step {
 	var wants []plan.Want
 	for _, b := range bounds {
@@ -37,9 +35,8 @@ func Narrow(now node.Knobs, bounds []Bound) []plan.Step {
 	return plan.Diff(now, wants)
 }
 
-// within returns what both the present value and the bound allow, where the
-// two are of one type. Where nothing is within both it returns the present
-// value.
+// within returns the value that both the present value and the bound allow. If
+// no value satisfies both, it returns the present value.
 func within(k node.Kernel, has, bound node.Value) node.Value {
 	bound = bound.Rounded(k)
 	switch h := has.(type) {
@@ -60,8 +57,8 @@ func within(k node.Kernel, has, bound node.Value) node.Value {
 	return bound
 }
 
-// commonCPUs takes care of the empty set: on v2 it is all that the parent has,
-// on v1 it lets no task in and is as narrow as can be.
+// commonCPUs returns the CPUs in both sets. On v2, an empty set means all CPUs
+// of the parent. On v1, it admits no task and is the narrowest value.
 func commonCPUs(k node.Kernel, has, bound node.CPUs) node.CPUs {
 	common := node.CPUs{Set: has.Set.Intersect(bound.Set)}
 	switch {

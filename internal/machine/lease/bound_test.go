@@ -28,7 +28,7 @@ func TestNarrowWritesOnlyWhatExceedsItsBound(t *testing.T) {
 		version    int
 		file       node.File
 		has, bound node.Value
-		want       string // of the step; "" for none
+		want       string // the step; "" for none
 	}{
 		"no quota yet":             {2, node.FileCPUMax, node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod}, half, "be cpu.max max 100000 -> 50000 100000"},
 		"more":                     {2, node.FileCPUMax, node.Limit(1500), half, "be cpu.max 150000 100000 -> 50000 100000"},
@@ -71,8 +71,8 @@ func TestNarrowWritesOnlyWhatExceedsItsBound(t *testing.T) {
 	}
 }
 
-// TestChildrenAreNarrowedFirst holds on cgroup v1, which refuses a quota below
-// that of a child.
+// TestChildrenAreNarrowedFirst tests the order on cgroup v1, which refuses a
+// quota of a parent below that of a child.
 func TestChildrenAreNarrowedFirst(t *testing.T) {
 	bounds := []Bound{
 		{Knob: knob("be", node.FileCPUMax), Value: node.Limit(500)},
@@ -85,9 +85,9 @@ func TestChildrenAreNarrowedFirst(t *testing.T) {
 	}
 }
 
-// TestNarrowNeverWidens draws present values and bounds at random. Every step
-// must allow less than there was, nothing more in any part, and be enough: a
-// second pass has nothing to do.
+// TestNarrowNeverWidens draws present values and bounds at random. Each step
+// must allow less than before, and no part of it may allow more. A second pass
+// must have no steps.
 func TestNarrowNeverWidens(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20000 {
@@ -105,7 +105,7 @@ func TestNarrowNeverWidens(t *testing.T) {
 			now.Now[s.Knob] = s.To
 		}
 		if again := Narrow(now, bounds); len(again) > 0 {
-			t.Fatalf("a second pass still wants %v (bounds %v)", again, bounds)
+			t.Fatalf("a second pass has the steps %v (bounds %v)", again, bounds)
 		}
 	}
 }

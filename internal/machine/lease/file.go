@@ -28,17 +28,17 @@ const (
 // bootWidth is the length of a boot id, a UUID.
 const bootWidth = 36
 
-// A head is the first line of the file. It has a fixed width, so that a
-// renewal can write it in place; the bounds follow, one JSON line each.
+// A head is the first line of the file. Its width is fixed, so that a renewal
+// can overwrite it. One JSON line for each bound follows.
 type head struct {
 	boot      string
 	holder    Holder
-	deadline  time.Duration // on the clock of monotonic
+	deadline  time.Duration // on the clock of the function monotonic
 	announced bool
-	body      sum // of what follows
+	body      sum // the sum of the lines that follow
 }
 
-// A sum tells one text from another.
+// A sum is the length and the check sum of a text.
 type sum struct {
 	length int64
 	crc    uint32
@@ -46,10 +46,10 @@ type sum struct {
 
 func sumOf(text []byte) sum { return sum{int64(len(text)), crc32.ChecksumIEEE(text)} }
 
-// headSize is the length of every head.
+// headSize is the length of a head in bytes.
 var headSize = len(head{}.append(nil))
 
-// append adds the line to b. Its own check sum is its last word.
+// append appends the line to b. The last word of the line is its check sum.
 func (h head) append(b []byte) []byte {
 	announced := 0
 	if h.announced {
@@ -61,7 +61,7 @@ func (h head) append(b []byte) []byte {
 	return fmt.Appendf(b, " sum %08x\n", crc32.ChecksumIEEE(b[start:]))
 }
 
-// errDamaged means that a text is not a lease, or only a part of one.
+// errDamaged means that a text is not a lease, or is an incomplete one.
 var errDamaged = errors.New("torn or not a lease")
 
 func parseHead(line []byte) (head, error) {
@@ -80,15 +80,15 @@ func parseHead(line []byte) (head, error) {
 		announced: f[12] == "1",
 		body:      sum{number(f[14], 10), uint32(number(f[15], 16))},
 	}
-	// The check sum and whatever could not be parsed: the line must be the
-	// one that these values make.
+	// This checks the check sum and the parts that were not parsed: the values
+	// must result in the same line.
 	if !bytes.Equal(h.append(nil), line) {
 		return head{}, errDamaged
 	}
 	return h, nil
 }
 
-// A boundLine is a Bound in the form of the file.
+// A boundLine is the JSON form of a Bound in the file.
 type boundLine struct {
 	node.Knob
 	Inode  uint64 `json:"inode"`
@@ -130,14 +130,14 @@ func parseBody(text []byte, want sum) ([]Bound, error) {
 	return bounds, nil
 }
 
-// content is all that a lease says.
+// content is the decoded lease.
 type content struct {
 	head   head
 	bounds []Bound
 }
 
-// read reads the lease in dir. If it has the same bounds as the last content,
-// only the first line is read. A missing lease gives fs.ErrNotExist.
+// read reads the lease in dir. If its bounds are those of the last content, it
+// reads only the first line. If there is no lease, it returns fs.ErrNotExist.
 func read(dir string, last content) (content, error) {
 	path := filepath.Join(dir, leaseFile)
 	f, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -152,11 +152,12 @@ func read(dir string, last content) (content, error) {
 	return c, nil
 }
 
-// A descriptor reads a file with one system call and no more: os.File makes six
-// others for a file that is read once, and a watchdog does little else.
+// A descriptor reads a file with a single system call. os.File makes six more
+// for a file that is read once, and such reads are most of the work of a
+// watchdog.
 type descriptor int
 
-// ReadAt reads once. A file is read short at its end only.
+// ReadAt reads once. A short read means the end of the file.
 func (d descriptor) ReadAt(b []byte, at int64) (int, error) {
 	n, err := unix.Pread(int(d), b, at)
 	if err != nil {
@@ -168,11 +169,11 @@ func (d descriptor) ReadAt(b []byte, at int64) (int, error) {
 	return n, nil
 }
 
-// attempts bounds how often a head is read: one that is being written is whole
-// a moment later.
+// attempts is the maximum number of attempts to read a head. A head that is
+// being written is complete a moment later.
 const attempts = 3
 
-// readFrom reads a lease. The bounds in one file never change, only its head.
+// readFrom reads a lease. Only the head of a file ever changes, not its bounds.
 func readFrom(r io.ReaderAt, last content) (content, error) {
 	line := make([]byte, headSize)
 	var h head
@@ -191,7 +192,7 @@ func readFrom(r io.ReaderAt, last content) (content, error) {
 	if h.body == last.head.body {
 		return content{h, last.bounds}, nil
 	}
-	// One byte more than there should be, so that a longer text is noticed.
+	// One byte more than expected, to detect a longer text.
 	text, err := io.ReadAll(io.NewSectionReader(r, int64(headSize), h.body.length+1))
 	if err != nil {
 		return content{}, err

@@ -15,11 +15,11 @@ import (
 	"tenon.sh/tenon/internal/kernel/task"
 )
 
-// Guard starts the command as the watchdog of the lease in dir, if none guards
-// it, and reports whether it did. The command gets a session of its own and
-// outlives its parent; unless told otherwise its output goes nowhere and it
-// runs in the root directory. Several may be started at the same moment: all
-// but one find the lease guarded and end.
+// Guard starts the command as the watchdog of the lease in dir, if there is
+// none yet, and reports whether it did. The command has a session of its own
+// and outlives its parent. Unless cmd sets them, it has no output, and its
+// working directory is the root. If several are started at the same time, all
+// except one find another watchdog and end.
 func Guard(dir string, cmd *exec.Cmd) (started bool, err error) {
 	if _, guarded := Guarded(dir); guarded {
 		return false, nil
@@ -31,26 +31,25 @@ func Guard(dir string, cmd *exec.Cmd) (started bool, err error) {
 	if err := cmd.Start(); err != nil {
 		return false, fmt.Errorf("start the watchdog: %w", err)
 	}
-	go func() { _ = cmd.Wait() }() // no zombie is left
+	go func() { _ = cmd.Wait() }() // reaps the process
 	return true, nil
 }
 
 // runaway is the CPU time that a watchdog with real-time priority may use
-// without ever sleeping, before the kernel ends it: a fault of ours must not
-// keep a CPU from others.
+// without a sleep before the kernel ends it. An error in the watchdog must not
+// block a CPU.
 const runaway = 2 * time.Second
 
-// Steady prepares this process to act when everything else starves: the OOM
-// killer spares it, it runs before every fair task (SCHED_FIFO, which no weight
-// or quota of a cgroup holds back; nice -20 where the cgroup has no real-time
-// budget), its memory is never reclaimed, and it uses one CPU. Only the
-// watchdog process calls it. The error lists what the kernel refused; the
-// watchdog works without.
+// Steady prepares this process to run when no other process gets resources: it
+// is exempt from the OOM killer; it has the policy SCHED_FIFO, which no cgroup
+// weight or quota limits, or nice -20 if the cgroup has no real-time budget;
+// its memory is locked; and it uses one CPU. Only the watchdog process calls
+// it. The error lists what the kernel refused; the watchdog also works without.
 func Steady() error {
 	runtime.GOMAXPROCS(1)
 	var errs []error
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0); err != nil {
-		errs = append(errs, fmt.Errorf("be spared by the OOM killer: %w", err))
+		errs = append(errs, fmt.Errorf("exempt the process from the OOM killer: %w", err))
 	}
 	limit := unix.Rlimit{Cur: uint64(runaway.Microseconds()), Max: uint64(runaway.Microseconds())}
 	err := unix.Setrlimit(unix.RLIMIT_RTTIME, &limit)
@@ -63,18 +62,18 @@ func Steady() error {
 			errs = append(errs, err)
 		}
 	}
-	// MCL_ONFAULT (Linux 4.4) locks only pages that were touched: the runtime
-	// reserves far more than it uses.
+	// MCL_ONFAULT (Linux 4.4) locks only pages that are used, because the Go
+	// runtime reserves far more.
 	if err := unix.Mlockall(unix.MCL_CURRENT | unix.MCL_FUTURE | unix.MCL_ONFAULT); err != nil {
 		errs = append(errs, fmt.Errorf("lock the memory: %w", err))
 	}
 	return errors.Join(errs...)
 }
 
-// eachThread calls a function for every thread of this process. The runtime may
-// start a thread meanwhile, from a thread that was not changed yet, so
-// eachThread lists the threads again until there is no new one. New threads
-// inherit the change.
+// eachThread calls a function for every thread of this process. The Go runtime
+// may meanwhile start a thread from one that is not changed yet, so eachThread
+// lists the threads again until there is no new one. New threads inherit the
+// change.
 func eachThread(do func(tid int) error) error {
 	done := map[int]bool{}
 	for {

@@ -16,7 +16,7 @@ import (
 	"tenon.sh/tenon/internal/kernel/task"
 )
 
-// TestMain makes this program a watchdog where a test starts it as one.
+// TestMain makes the test binary a watchdog if a test starts it as one.
 func TestMain(m *testing.M) {
 	dir := os.Getenv("LEASE_WATCHDOG_DIR")
 	if dir == "" {
@@ -43,7 +43,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("still not so after a minute: %s", what)
+			t.Fatalf("not after a minute: %s", what)
 		}
 	}
 }
@@ -58,7 +58,7 @@ func guarded(t *testing.T) (l *Lease, dir string, pid int) {
 	t.Cleanup(func() { do(t, Disarm(context.Background(), dir)) })
 	started, err := Guard(dir, watchdogCommand(dir))
 	if do(t, err); !started {
-		t.Fatal("nothing was started")
+		t.Fatal("no watchdog was started")
 	}
 	eventually(t, "the lease is guarded", func() (ok bool) {
 		pid, ok = Guarded(dir)
@@ -76,7 +76,7 @@ func TestGuardStartsOneWatchdogThatOutlivesItsParent(t *testing.T) {
 		t.Errorf("process group %d, %v; want its own, %d", group, err, pid)
 	}
 	if cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); err != nil || cwd != "/" {
-		t.Errorf("it runs in %s, %v", cwd, err)
+		t.Errorf("its working directory is %s, %v", cwd, err)
 	}
 	do(t, l.Drop())
 	eventually(t, "the watchdog has ended and was waited for", func() bool {
@@ -87,8 +87,9 @@ func TestGuardStartsOneWatchdogThatOutlivesItsParent(t *testing.T) {
 	}
 }
 
-// TestSteadyDoesWhatItDoesNotSayWasRefused: a container, or a plain user, may
-// be refused any of it.
+// TestSteadyDoesWhatItDoesNotSayWasRefused checks that each preparation either
+// took effect or is in the error. A container or an unprivileged user may be
+// refused any of them.
 func TestSteadyDoesWhatItDoesNotSayWasRefused(t *testing.T) {
 	_, dir, pid := guarded(t)
 	refused, err := os.ReadFile(filepath.Join(dir, "refused"))
@@ -124,7 +125,7 @@ func TestSteadyDoesWhatItDoesNotSayWasRefused(t *testing.T) {
 	}
 	for what, is := range done {
 		if said := strings.Contains(string(refused), what); said == is {
-			t.Errorf("%s: done is %v, said to be refused is %v", what, is, said)
+			t.Errorf("%s: done %v, refused according to the error %v", what, is, said)
 		}
 	}
 }

@@ -1,16 +1,17 @@
-// Package lease is the dead-man's switch: the agent renews a lease on tmpfs,
-// and when it expires a tiny watchdog narrows best-effort work to a safe
-// bound. The bounds stand in the lease, so the watchdog needs nothing of an
-// agent that is dead, hung or stopped.
+// Package lease bounds best-effort work while no agent runs. The agent renews a
+// lease on tmpfs; when the lease expires, a small watchdog process narrows
+// best-effort work to its safe bound. The lease contains the bounds, so that
+// the watchdog needs no answer from the agent.
 //
-// Deadlines are on CLOCK_MONOTONIC. The wall clock may jump, and the time in
-// which the machine sleeps (CLOCK_BOOTTIME counts it) is time in which neither
-// the agent could renew nor best-effort work could run. The boot id in the
-// lease voids one that a /run on disk has kept.
+// Deadlines are on CLOCK_MONOTONIC, because the wall clock may jump. Time in
+// which the machine sleeps, which CLOCK_BOOTTIME would count, does not count:
+// the agent cannot renew then, and best-effort work does not run. The boot id
+// in the lease makes a lease from an earlier boot void, in case /run is on
+// disk.
 //
-// Nothing watches for the end of the agent's process: a crashed agent that is
-// started again within the lease is no loss, and one that only hangs never
-// ends.
+// The watchdog does not monitor the process of the agent: an agent that crashes
+// and restarts within the lease does no harm, and an agent that hangs does not
+// end.
 package lease
 
 import (
@@ -27,33 +28,36 @@ import (
 )
 
 const (
-	// TTL is how long a renewal holds. With the time that the watchdog needs
-	// to wake up and write, best-effort work is within its bounds 2 s after
-	// the agent's last word.
+	// TTL is the time from a renewal to the expiry of the lease. With the time
+	// that the watchdog needs to wake up and write, best-effort work is within
+	// its bounds 2 s after the last renewal.
 	TTL = 1500 * time.Millisecond
-	// Renewal is how often the agent renews: two may be late.
+	// Renewal is the time between two renewals of the agent. Two renewals in a
+	// row may fail.
 	Renewal = 500 * time.Millisecond
-	// MaxAnnounce is the longest lease that a stopping agent can leave. A
-	// deadline that is further away is not believed.
+	// MaxAnnounce is the maximum length of the lease of an agent that stops.
+	// Readers ignore a deadline that is further away.
 	MaxAnnounce = 10 * time.Minute
 )
 
-// ErrHeld means that a living process holds the lease, or guards it already.
+// ErrHeld means that a living process already holds the lease, or is its
+// watchdog.
 var ErrHeld = errors.New("already held")
 
-// ErrLost means that the lease was taken away, as Disarm does: the holder must
-// stop writing.
+// ErrLost means that another process has removed or replaced the lease, for
+// example with Disarm. The holder must stop writing knobs.
 var ErrLost = errors.New("the lease was taken away")
 
-// A Holder is the process that renews a lease: its pid, and its start time in
-// nanoseconds after boot as in /proc/PID/stat. Together they are never reused.
+// A Holder identifies the process that renews a lease, by its pid and its start
+// time in nanoseconds after boot (/proc/PID/stat). The pair is never used
+// again.
 type Holder struct {
 	PID   int
 	Start int64
 }
 
-// A Lease is held by one process, for as long as that lives or until Close. It
-// is safe for concurrent use.
+// A Lease is held by one process until that process calls Close or ends. It is
+// safe for concurrent use.
 type Lease struct {
 	dir   string
 	clock func() time.Duration
@@ -67,11 +71,11 @@ type Lease struct {
 }
 
 // Hold takes the lease in dir, which should be on tmpfs, for the process self
-// on the given boot. A living process that holds it is refused with ErrHeld,
-// whatever state it is in. From a holder that is gone the bounds and the
-// deadline are kept until the first Renew: within an announced lease nothing
-// is narrowed, and an agent that dies before it has renewed once has not
-// prolonged anything.
+// on the given boot. It returns ErrHeld if another living process holds the
+// lease, even if that process is stopped. The bounds and the deadline of the
+// last holder stay until the first Renew. Within an announced lease, the
+// watchdog therefore does not narrow, and an agent that dies before its first
+// Renew does not prolong the lease.
 func Hold(dir, boot string, self Holder) (*Lease, error) {
 	return hold(dir, boot, self, monotonic)
 }
@@ -100,16 +104,16 @@ func hold(dir, boot string, self Holder, clock func() time.Duration) (*Lease, er
 	return l, nil
 }
 
-// Renew reports that the holder is well, and which bounds hold if it dies. The
-// loop must call it once a tick, before its writes: ErrLost means that another
-// process has taken the lease, and that this one must not write any more. As
-// long as the bounds do not change, Renew costs two system calls and no space;
-// so the reasons of the bounds should not contain values that change with each
+// Renew prolongs the lease, and sets the bounds that apply if the holder dies.
+// The loop must call it once a tick, before its writes. ErrLost means that
+// another process has taken the lease, and that this one must not write any
+// more. If the bounds do not change, Renew needs two system calls and no space;
+// the reasons of bounds should therefore not contain values that change in each
 // tick.
 //
-// If new bounds cannot be written (tmpfs is full), Renew renews the lease with
-// the old bounds, and the error says so: the holder must not widen a knob whose
-// bound it could not write.
+// If new bounds cannot be written because tmpfs is full, Renew prolongs the
+// lease with the old bounds and returns an error. The holder must not widen a
+// knob whose new bound was not written.
 func (l *Lease) Renew(bounds []Bound) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,17 +137,17 @@ func (l *Lease) Renew(bounds []Bound) error {
 	return nil
 }
 
-// Expired reports whether the lease has run out since the last renewal. The
-// watchdog may have written then, so the holder must read all knobs again.
+// Expired reports whether the lease has expired since the last renewal. The
+// watchdog may have written knobs then, so the holder must read all knobs
+// again.
 func (l *Lease) Expired() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.clock() >= l.head.deadline
 }
 
-// Announce leaves the lease to the next holder for d, at most MaxAnnounce: the
-// present holder is about to stop and expects to be replaced. It needs no
-// space.
+// Announce prolongs the lease by d, at most MaxAnnounce, because the holder is
+// about to stop and another one will replace it. It needs no space.
 func (l *Lease) Announce(d time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -158,8 +162,8 @@ func (l *Lease) Announce(d time.Duration) error {
 	return nil
 }
 
-// Drop ends the lease: there is nothing left to guard, and the watchdog ends.
-// A lease that was taken away is no error.
+// Drop removes the lease, because there is no knob left to bound. The watchdog
+// then ends. A lease that another process has removed is no error.
 func (l *Lease) Drop() error {
 	l.mu.Lock()
 	err := l.check()
@@ -175,15 +179,15 @@ func (l *Lease) Drop() error {
 	return nil
 }
 
-// Close lets another process hold the lease. What stands in it stays, and
-// runs out unless that process renews it.
+// Close lets another process hold the lease. Its content stays, and expires
+// unless that process renews it.
 func (l *Lease) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return errors.Join(l.file.Close(), l.lock.Close())
 }
 
-// check fails with ErrLost if the file has been removed or replaced.
+// check returns ErrLost if the file has been removed or replaced.
 func (l *Lease) check() error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(l.file.Fd()), &st); err != nil {
@@ -233,7 +237,7 @@ func (l *Lease) rewrite(h head) error {
 	return nil
 }
 
-// replace writes the whole lease, in one rename.
+// replace writes the whole lease to a new file, and renames it.
 func (l *Lease) replace(h head, bounds []Bound) error {
 	body, err := encode(bounds)
 	if err != nil {
@@ -250,7 +254,7 @@ func (l *Lease) replace(h head, bounds []Bound) error {
 		err = os.Rename(next, filepath.Join(l.dir, leaseFile))
 	}
 	if err != nil {
-		// The rest of the file may be the very thing that fills the file
+		// The incomplete new file may itself use the last space of the file
 		// system.
 		return errors.Join(err, f.Close(), os.Remove(next))
 	}
@@ -261,8 +265,8 @@ func (l *Lease) replace(h head, bounds []Bound) error {
 	return nil
 }
 
-// monotonic is the clock of all deadlines, the same for all processes of a
-// boot that share a time namespace. The clock always exists.
+// monotonic returns the clock of all deadlines. It is the same for all
+// processes of a boot in the same time namespace, and it always exists.
 func monotonic() time.Duration {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)

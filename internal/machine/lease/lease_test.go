@@ -24,7 +24,7 @@ var (
 	pin       = Bound{Knob: knob("be/odd name", node.FileCPUs), Inode: 6, Value: cpus(""), Reason: "a \"reason\"\nof two lines"}
 )
 
-// stopped is a clock that tests turn by hand.
+// stopped is a clock that only a test moves.
 type stopped struct{ now time.Duration }
 
 func (c *stopped) read() time.Duration { return c.now }
@@ -101,7 +101,7 @@ func TestASecondHolderIsToldWhoTheFirstIs(t *testing.T) {
 	dir := t.TempDir()
 	clock := &stopped{}
 	l := take(t, dir, agent, clock.read)
-	clock.now += time.Hour // a holder that is stopped is still one
+	clock.now += time.Hour // a holder that is stopped still holds the lease
 	_, err := hold(dir, boot, successor, clock.read)
 	if !errors.Is(err, ErrHeld) || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
 		t.Errorf("got %v", err)
@@ -193,8 +193,8 @@ func TestADroppedLeaseIsGone(t *testing.T) {
 	do(t, Disarm(t.Context(), dir), Disarm(t.Context(), filepath.Join(dir, "never", "was")))
 }
 
-// TestBoundsThatCannotBeWrittenDoNotEndTheLease stands a directory in the way
-// of the new file; TestAFullFileSystem… in test/e2e fills a real tmpfs.
+// TestBoundsThatCannotBeWrittenDoNotEndTheLease puts a directory in the place
+// of the new file. TestAFullFileSystem… in test/e2e fills a real tmpfs.
 func TestBoundsThatCannotBeWrittenDoNotEndTheLease(t *testing.T) {
 	dir := t.TempDir()
 	clock := &stopped{}
@@ -264,7 +264,7 @@ func FuzzAnyLeaseIsReadable(f *testing.F) {
 	})
 }
 
-// FuzzAnyBodyIsReadable gives every body the check sum that it asks for.
+// FuzzAnyBodyIsReadable reads any body with a correct check sum.
 func FuzzAnyBodyIsReadable(f *testing.F) {
 	body, err := encode([]Bound{quota, pin})
 	if err != nil {
@@ -289,7 +289,7 @@ func FuzzAnyBodyIsReadable(f *testing.F) {
 
 func BenchmarkRenew(b *testing.B) {
 	dir := b.TempDir()
-	if shm, err := os.MkdirTemp("/dev/shm", "tenon-lease-"); err == nil { // tmpfs, where a lease lives
+	if shm, err := os.MkdirTemp("/dev/shm", "tenon-lease-"); err == nil { // tmpfs, as in production
 		b.Cleanup(func() { _ = os.RemoveAll(shm) })
 		dir = shm
 	}

@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// acquire locks a file until the returned file is closed, at the latest when
-// the process ends. The lock belongs to the open file (F_OFD_SETLK, fcntl(2),
-// Linux 3.15), so it can be queried without being taken. The file names the
-// process, for messages.
+// acquire locks a file until the returned file is closed or the process ends.
+// The lock belongs to the open file description (F_OFD_SETLK, fcntl(2), Linux
+// 3.15), so that other processes can query it without taking it. The file
+// contains the pid for messages.
 func acquire(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -35,7 +35,7 @@ func acquire(path string) (*os.File, error) {
 		_ = f.Close()
 		return nil, err
 	}
-	// On a full file system the name is missing, and the lock as good.
+	// On a full file system the pid is missing, but the lock works.
 	_, _ = f.WriteAt(fmt.Appendf(nil, "%-10d\n", os.Getpid()), 0)
 	return f, nil
 }
@@ -65,7 +65,7 @@ func locked(path string) (pid int, ok bool) {
 	return pidIn(f), true
 }
 
-// pidIn is the process that a lock file names, 0 for none.
+// pidIn returns the pid in a lock file; 0 if there is none.
 func pidIn(f *os.File) int {
 	text := make([]byte, noteAt)
 	n, _ := f.ReadAt(text, 0)
@@ -73,28 +73,30 @@ func pidIn(f *os.File) int {
 	return pid
 }
 
-// Present tells whether there is a lease in dir, held or not.
+// Present reports whether there is a lease in dir, held or not.
 func Present(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, leaseFile))
 	return err == nil
 }
 
-// Held tells whether a living process holds the lease in dir, and which.
+// Held reports whether a living process holds the lease in dir, and returns its
+// pid.
 func Held(dir string) (pid int, ok bool) { return locked(filepath.Join(dir, leaseLock)) }
 
-// Guarded tells whether a watchdog guards the lease in dir, and which process
-// it is. One that has just seen the last lease end may still count, so a
-// holder asks again now and then.
+// Guarded reports whether a watchdog guards the lease in dir, and returns its
+// pid. A watchdog that is about to end may still count, so a holder repeats the
+// question from time to time.
 func Guarded(dir string) (pid int, ok bool) { return locked(filepath.Join(dir, watchdogLock)) }
 
 // Disarm removes the lease in dir, whichever process holds it, and waits until
-// no watchdog guards it: later writes of the caller stay. If the holder lives,
-// its next Renew fails. ctx bounds the waiting.
+// no watchdog guards it, so that no watchdog overwrites later writes of the
+// caller. If the holder lives, its next Renew fails. ctx limits the waiting
+// time.
 func Disarm(ctx context.Context, dir string) error {
 	const poll = 20 * time.Millisecond
 	for {
 		if err := os.Remove(filepath.Join(dir, leaseFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("take the lease away: %w", err)
+			return fmt.Errorf("remove the lease: %w", err)
 		}
 		pid, guarded := Guarded(dir)
 		if !guarded {
@@ -102,7 +104,7 @@ func Disarm(ctx context.Context, dir string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the lease in %s is gone and its watchdog, process %d, is not: %w", dir, pid, ctx.Err())
+			return fmt.Errorf("the lease in %s is gone, but its watchdog, process %d, still runs: %w", dir, pid, ctx.Err())
 		case <-time.After(poll):
 		}
 	}

@@ -8,17 +8,18 @@ import (
 	"strings"
 )
 
-// noteAt is where the note of a machine lock stands in its file, after the pid.
+// noteAt is the offset of the note in the file of a machine lock, in bytes. The
+// pid is before it.
 const noteAt = 11
 
-// HoldMachine takes the lock of a whole machine: the lease only keeps a second
-// agent out of one directory, and two agents with a directory each would undo
-// each other's writes in every turn. If another process has it, the error is ErrHeld
-// and names that one and the directory of its state. Else the lock is held until
-// the result is closed, or the process ends.
+// HoldMachine takes the lock of the whole machine. A lease prevents a second
+// agent only for one state directory, and two agents with different directories
+// would undo each other's writes in every tick. If another process has the
+// lock, the error is ErrHeld and names that process and its state directory.
+// Otherwise the lock lasts until the result is closed or the process ends.
 //
-// The lock is that of a file, which every agent of the machine must see: in a
-// container its directory is mounted from the host.
+// Every agent of the machine must see the file of the lock. A container
+// therefore mounts its directory from the host.
 func HoldMachine(path, state string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("lock the machine: %w", err)
@@ -27,9 +28,9 @@ func HoldMachine(path, state string) (*os.File, error) {
 	if errors.Is(err, ErrHeld) {
 		pid, held := locked(path)
 		if !held {
-			return nil, fmt.Errorf("lock the machine by %s: %w, and left at this moment", path, err)
+			return nil, fmt.Errorf("lock the machine by %s: %w, by a process that has just ended", path, err)
 		}
-		return nil, fmt.Errorf("process %d keeps this machine, with its state in %s (%s): %w", pid, stateIn(path), path, ErrHeld)
+		return nil, fmt.Errorf("process %d manages this machine, with its state in %s (%s): %w", pid, stateIn(path), path, ErrHeld)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock the machine: %w", err)
@@ -37,14 +38,15 @@ func HoldMachine(path, state string) (*os.File, error) {
 	if abs, err := filepath.Abs(state); err == nil {
 		state = abs
 	}
-	// On a full file system the name is missing, and the lock as good.
+	// On a full file system the note is missing, but the lock works.
 	if f.Truncate(noteAt) == nil {
 		_, _ = f.WriteAt([]byte(state+"\n"), noteAt)
 	}
 	return f, nil
 }
 
-// stateIn is the directory that the holder of a machine lock has noted.
+// stateIn returns the state directory that the holder of a machine lock has
+// noted.
 func stateIn(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil || len(text) <= noteAt {

@@ -14,7 +14,7 @@ func TestAMachineHasOneAgent(t *testing.T) {
 	first, err := HoldMachine(path, "/run/one")
 	do(t, err)
 	_, err = HoldMachine(path, "/run/two")
-	if want := fmt.Sprintf("process %d keeps this machine, with its state in /run/one", os.Getpid()); !errors.Is(err, ErrHeld) || !strings.HasPrefix(err.Error(), want) {
+	if want := fmt.Sprintf("process %d manages this machine, with its state in /run/one", os.Getpid()); !errors.Is(err, ErrHeld) || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("a second one: %v, want %q", err, want)
 	}
 	do(t, first.Close())
@@ -26,7 +26,8 @@ func TestAMachineHasOneAgent(t *testing.T) {
 	}
 }
 
-// TestLockOfADeadAgentIsFree: the kernel ends it with the process.
+// TestLockOfADeadAgentIsFree checks that the lock ends with the process that
+// has it.
 func TestLockOfADeadAgentIsFree(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "machine.lock")
 	do(t, os.WriteFile(path, []byte("99999     \n/run/of/the/dead\n"), 0o644))

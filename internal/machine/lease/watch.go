@@ -14,55 +14,53 @@ import (
 )
 
 const (
-	// lookEvery is how often a watchdog reads the lease when all is well. It
-	// reads it also at the deadline that it knows, so this only bounds how
-	// late it learns of a new holder or of the end of the lease.
+	// lookEvery is the maximum time between two reads of a valid lease. The
+	// watchdog also reads the lease at its deadline, so that this only limits
+	// the delay after which it notices a new holder or the end of the lease.
 	lookEvery = time.Second
-	// retry is how often it looks once the lease has expired, and how soon it
-	// tries again what failed. What keeps failing it tries ever less often.
+	// retry is the time between two reads of an expired lease, and the first
+	// wait after a failed write. The waits grow while the writes fail.
 	retry = 200 * time.Millisecond
-	// leaving bounds how long the last watchdog takes to end after it was asked
-	// to.
+	// leaving is the maximum time that the last watchdog needs to end after its
+	// context has ended.
 	leaving = 5 * time.Second
-	// recheck is the longest time between two readings of the knobs: another
-	// process may have widened one.
+	// recheck is the maximum time between two reads of the knobs while the
+	// lease is expired, because another process may have widened one.
 	recheck = time.Second
 )
 
-// ErrGone means that the cgroup of a knob does not exist any more: it needs no
-// bound.
+// ErrGone means that the cgroup of a knob does not exist any more, so that its
+// bound does not matter.
 var ErrGone = errors.New("no such cgroup")
 
-// Options say what a watchdog guards and how it reads and writes.
+// Options configure a watchdog.
 type Options struct {
-	Dir    string // of the lease
-	Boot   string // the id of the running boot
+	Dir    string // directory of the lease
+	Boot   string // id of the running boot
 	Kernel node.Kernel
 	// Read returns the present value of a knob and the inode of its cgroup,
 	// or ErrGone.
 	Read func(node.Knob) (node.Value, uint64, error)
-	// Apply performs a step on behalf of a holder that has fallen silent. It
-	// journals as the holder would.
+	// Apply performs a step on behalf of a holder whose lease has expired. It
+	// writes the journal like the holder.
 	Apply func(context.Context, Holder, plan.Step) error
-	// Last means that no other watchdog guards after this one, for example
-	// because it ends together with the holder. When ctx ends it waits, for as
-	// long as the lease was renewed, to see whether the holder lives. If the
-	// holder has announced its stop, or is silent, the watchdog applies the
-	// bounds at once.
+	// Last means that no other watchdog follows this one, for example because
+	// it ends together with the holder. When ctx ends, it waits for one more
+	// renewal of the lease. If the holder has announced its stop, or does not
+	// renew, the watchdog applies the bounds at once.
 	Last bool
-	// Log gets a line for each change of state. Nil: nothing is logged.
+	// Log gets a line for each change of state; nil: no log.
 	Log *slog.Logger
 
-	clock func() time.Duration // nil: monotonic
+	clock func() time.Duration // nil: the function monotonic
 }
 
-// Watch guards the lease in a directory until the lease is gone, or is found
-// to be of another boot, or ctx ends; it returns ctx's error then. It guards
-// for any holder, one after the other. Where another watchdog guards already
-// it fails with ErrHeld.
+// Watch guards the lease in a directory, for any holder. It returns when the
+// lease is removed or is from another boot, or with the error of ctx when that
+// ends. It returns ErrHeld if another watchdog guards the lease.
 //
-// While the lease is expired, it narrows what exceeds its bound. It never
-// widens: to step back is up to the holder that renews.
+// While the lease is expired, Watch narrows each knob that exceeds its bound.
+// It never widens a knob; only the holder does that.
 func Watch(ctx context.Context, o Options) error {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -97,7 +95,7 @@ func Watch(ctx context.Context, o Options) error {
 	}
 }
 
-// leave does the remaining work of a last watchdog.
+// leave is called when the context of a last watchdog ends.
 func (w *watchdog) leave(ctx context.Context) {
 	told, knew := w.last.head.deadline, w.known
 	for end := w.clock() + leaving; w.clock() < end; {
@@ -116,12 +114,12 @@ func (w *watchdog) leave(ctx context.Context) {
 		wait := retry
 		switch alive := left > 0 && left <= MaxAnnounce && !h.announced; {
 		case alive && knew && h.deadline != told:
-			w.Log.Info("the watchdog ends, and the holder of the lease lives", "pid", h.holder.PID)
+			w.Log.Info("the watchdog ends; the holder of the lease is alive", "pid", h.holder.PID)
 			return
 		case alive:
 			wait = min(wait, left)
 		default:
-			w.say(seen{stateLast, h.holder}, slog.LevelWarn, "nobody guards any more, best-effort work gets its safe bounds", "pid", h.holder.PID, "bounds", len(w.last.bounds))
+			w.say(seen{stateLast, h.holder}, slog.LevelWarn, "no watchdog remains, best-effort work gets its safe bounds", "pid", h.holder.PID, "bounds", len(w.last.bounds))
 			if w.narrow(ctx) {
 				return
 			}
@@ -133,22 +131,22 @@ func (w *watchdog) leave(ctx context.Context) {
 	}
 }
 
-// watchdog is what Watch remembers between two looks.
+// watchdog is the state of Watch between two looks.
 type watchdog struct {
 	Options
-	last  content // the last lease that could be read
-	known bool    // there was one
-	blind bool    // the latest could not be read
-	seen  seen    // the last line that was logged
+	last  content // the last valid lease
+	known bool    // there was a valid lease
+	blind bool    // the last read failed
+	seen  seen    // the state of the last log line
 
-	awake   time.Duration // when this look was due; 0: the first
-	excused time.Duration // the deadline that was let pass once
-	due     time.Duration // when the knobs are looked at again
-	pause   time.Duration // between the last two tries; 0: nothing failed
-	failed  string        // the last failure that was logged
+	awake   time.Duration // planned time of this look; 0: the first look
+	excused time.Duration // the deadline that was ignored once
+	due     time.Duration // next time to read the knobs
+	pause   time.Duration // the wait before the last retry; 0: no failure
+	failed  string        // the last failure in the log
 }
 
-// seen is a state of which a change is worth a line.
+// seen is the part of the state whose changes are logged.
 type seen struct {
 	state  string
 	holder Holder
@@ -161,16 +159,16 @@ const (
 	stateLast      = "last"
 )
 
-// look reads the lease once and acts on it. It returns when to look again, or
-// that there is nothing left to guard.
+// look reads the lease once and acts on it. It returns the time until the next
+// look, and whether there is still a lease to guard.
 func (w *watchdog) look(ctx context.Context) (wait time.Duration, goOn bool) {
 	switch c, err := read(w.Dir, w.last); {
 	case errors.Is(err, fs.ErrNotExist):
-		w.Log.Info("the lease is gone, nothing is left to guard")
+		w.Log.Info("the lease is gone, the watchdog ends")
 		return 0, false
 	case err != nil:
 		if !w.blind {
-			w.Log.Error("the lease is unreadable, what was last read of it holds", "err", err, "known", w.known)
+			w.Log.Error("the lease is unreadable, using the last one that was read", "err", err, "known", w.known)
 		}
 		w.blind = true
 		if !w.known {
@@ -181,7 +179,7 @@ func (w *watchdog) look(ctx context.Context) (wait time.Duration, goOn bool) {
 	}
 	h := w.last.head
 	if h.boot != w.Boot {
-		w.Log.Info("the lease is of another boot, nothing is left to guard", "boot", h.boot)
+		w.Log.Info("the lease is from another boot, the watchdog ends", "boot", h.boot)
 		return 0, false
 	}
 	now := w.clock()
@@ -208,14 +206,14 @@ func (w *watchdog) look(ctx context.Context) (wait time.Duration, goOn bool) {
 	return retry, true
 }
 
-// overslept reports that this process itself could not run when it should
-// have: a virtual machine was paused, a container frozen. The holder has then
-// been as unable to renew, and gets time for one renewal.
+// overslept reports whether this process did not run at its planned time,
+// because a virtual machine was paused or a container was frozen. The holder
+// could not renew either, and gets the time for one renewal.
 func (w *watchdog) overslept(now time.Duration) bool {
 	return w.awake != 0 && now-w.awake > Renewal
 }
 
-// well notes that the lease holds.
+// well records that the lease is valid.
 func (w *watchdog) well(h head, left time.Duration) {
 	w.due, w.pause, w.failed = 0, 0, ""
 	if h.announced {
@@ -224,7 +222,7 @@ func (w *watchdog) well(h head, left time.Duration) {
 	}
 	text := "guarding"
 	if w.seen.state == stateExpired {
-		text = "the lease is renewed, best-effort work is the agent's again"
+		text = "the lease is renewed, the agent manages best-effort work again"
 	}
 	w.say(seen{stateGuarding, h.holder}, slog.LevelInfo, text, "pid", h.holder.PID)
 }
@@ -237,9 +235,9 @@ func (w *watchdog) say(now seen, level slog.Level, text string, args ...any) {
 	w.seen = now
 }
 
-// narrow reads the knobs and writes those that exceed their bound. It reports
-// whether all knobs are within their bounds now, as far as the watchdog can
-// bring them there.
+// narrow reads the knobs, and writes those that exceed their bound. It reports
+// whether the watchdog has done all that it can: all knobs are within their
+// bounds or cannot be narrowed further.
 func (w *watchdog) narrow(ctx context.Context) bool {
 	now := node.Knobs{Kernel: w.Kernel, Now: map[node.Knob]node.Value{}}
 	var errs []error
@@ -279,8 +277,8 @@ func (w *watchdog) narrow(ctx context.Context) bool {
 	return failed == ""
 }
 
-// stillExpired looks at the lease between two writes: a restore may have
-// removed it, or its holder may have come back. A lease that cannot be read
+// stillExpired reads the lease between two writes, because a restore may have
+// removed it, or its holder may have renewed it. A lease that cannot be read
 // counts as unchanged.
 func (w *watchdog) stillExpired() bool {
 	c, err := read(w.Dir, w.last)

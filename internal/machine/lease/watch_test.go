@@ -19,16 +19,16 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// world is a node with best-effort knobs, and a watchdog on its lease. Its
-// time is that of a synctest bubble.
+// world is a node with best-effort knobs, and a watchdog of its lease. Its
+// clock is that of a synctest bubble.
 type world struct {
 	t     *testing.T
 	dir   string
 	epoch time.Time
-	ended chan error // what Watch returned
+	ended chan error // the result of Watch
 
 	mu     sync.Mutex
-	jump   time.Duration // by which the clock is ahead of the bubble's
+	jump   time.Duration // the clock is ahead of the bubble by this time
 	knobs  map[node.Knob]node.Value
 	inode  uint64
 	refuse map[node.Knob]error
@@ -59,10 +59,11 @@ func (w *world) clock() time.Duration {
 	return time.Since(w.epoch) + w.jump
 }
 
-// watch starts a watchdog that ends with the test.
+// watch starts a watchdog that runs until the end of the test.
 func (w *world) watch() { w.watchAs(false) }
 
-// watchAs starts one that is the last or not, and returns what tells it to end.
+// watchAs starts a watchdog with the given value of Last, and returns the
+// function that ends it.
 func (w *world) watchAs(last bool) context.CancelFunc {
 	w.t.Helper()
 	ctx, stop := context.WithCancel(w.t.Context())
@@ -110,7 +111,7 @@ func (w *world) read(k node.Knob) (node.Value, uint64, error) {
 	return w.knobs[k], w.inode, nil
 }
 
-// Write takes the lines of the log.
+// Write receives the lines of the log.
 func (w *world) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -124,7 +125,7 @@ func (w *world) logged() string {
 	return w.log.String()
 }
 
-// wantLines requires that each line of the log has its word.
+// wantLines requires as many log lines as words, each with its word.
 func (w *world) wantLines(words ...string) {
 	w.t.Helper()
 	text := w.logged()
@@ -138,7 +139,7 @@ func (w *world) wantLines(words ...string) {
 	}
 }
 
-// written returns the writes since the last call.
+// written returns the writes since its last call.
 func (w *world) written() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -147,14 +148,14 @@ func (w *world) written() []string {
 	return got
 }
 
-// value is what a knob has now.
+// value returns the present value of a knob.
 func (w *world) value(k node.Knob) node.Value {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.knobs[k]
 }
 
-// readings is how many knobs were read.
+// readings returns the number of knobs that were read.
 func (w *world) readings() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -167,7 +168,7 @@ func (w *world) set(k node.Knob, v node.Value) {
 	w.knobs[k] = v
 }
 
-// renew renews the lease for d as an agent does.
+// renew renews the lease for a time d, like an agent.
 func (w *world) renew(l *Lease, d time.Duration, bounds ...Bound) {
 	w.t.Helper()
 	for end := w.clock() + d; w.clock() < end; time.Sleep(Renewal) {
@@ -212,7 +213,7 @@ func TestTheWatchdogStepsBackWhenTheHolderReturns(t *testing.T) {
 		time.Sleep(10 * time.Second) // SIGSTOP
 		w.want("1.5s be cpu.max for 7")
 		if !l.Expired() {
-			t.Error("the holder is not told that it was away")
+			t.Error("the holder does not know that its lease had expired")
 		}
 		do(t, l.Renew([]Bound{quota})) // SIGCONT
 		w.set(quota.Knob, free)
@@ -238,18 +239,19 @@ func TestAnAnnouncedStopLeavesTimeForASuccessor(t *testing.T) {
 		w.renew(next, time.Minute, quota)
 		w.want()
 		w.wantLines("guarding", "announced", "guarding")
-		// The successor gets no such time when it is killed.
+		// The successor was killed after a renewal, and gets only TTL.
 		time.Sleep(TTL)
 		w.want("2m1.9s be cpu.max for 8")
 	})
 }
 
-// TestTheLastWatchdogLeavesNobodyUnbounded: it ends with the pod of its agent.
+// TestTheLastWatchdogLeavesNobodyUnbounded tests a watchdog that ends together
+// with the pod of its agent.
 func TestTheLastWatchdogLeavesNobodyUnbounded(t *testing.T) {
 	for _, x := range []struct {
 		name string
 		last bool
-		end  func(*world, *Lease) // of the agent
+		end  func(*world, *Lease) // the end of the agent
 		want []string
 	}{
 		{"the agent has announced its stop", true, func(_ *world, l *Lease) { do(t, l.Announce(time.Minute), l.Close()) }, []string{"2s be cpu.max for 7"}},
@@ -309,7 +311,7 @@ func TestWhatSomebodyWidensIsNarrowedAgain(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		w.want("1.5s be cpu.max for 7", "1.5s be2 cpu.max for 7")
 		w.set(quota.Knob, node.Limit(900))
-		w.set(second.Knob, node.Limit(100)) // narrower than it must be
+		w.set(second.Knob, node.Limit(100)) // narrower than the bound
 		time.Sleep(1200 * time.Millisecond)
 		w.want("2.5s be cpu.max for 7")
 		if got := w.value(second.Knob); got != node.Value(node.Limit(100)) {
@@ -402,8 +404,8 @@ func TestTheWatchdogEndsWithTheLease(t *testing.T) {
 	}
 }
 
-// TestNothingIsWrittenAfterDisarm lets a restore take the lease away in the
-// middle of a pass: what was not written by then is not written.
+// TestNothingIsWrittenAfterDisarm removes the lease in the middle of a pass,
+// like a restore. The watchdog writes no further knob.
 func TestNothingIsWrittenAfterDisarm(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		l := take(t, w.dir, agent, w.clock)
@@ -445,15 +447,15 @@ func TestADeadlineThatNobodyCanHaveSetIsNotBelieved(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		l := take(t, w.dir, agent, w.clock)
 		do(t, l.Renew([]Bound{quota}))
-		w.jump = -time.Hour // the holder's clock is far ahead
+		w.jump = -time.Hour // the clock of the holder is far ahead
 		w.watch()
 		time.Sleep(time.Second)
 		w.want("0s be cpu.max for 7")
 	})
 }
 
-// TestAPausedMachineGivesTheHolderOneRenewal: after a pause of the whole
-// machine the lease has expired, and nobody has failed.
+// TestAPausedMachineGivesTheHolderOneRenewal pauses the whole machine.
+// Afterwards the lease has expired, although the holder has not failed.
 func TestAPausedMachineGivesTheHolderOneRenewal(t *testing.T) {
 	pause := func(w *world) {
 		w.mu.Lock()
@@ -467,10 +469,10 @@ func TestAPausedMachineGivesTheHolderOneRenewal(t *testing.T) {
 		w.renew(l, 2*time.Second, quota)
 		time.Sleep(100 * time.Millisecond)
 		pause(w)
-		time.Sleep(1100 * time.Millisecond) // the watchdog wakes up first
+		time.Sleep(1100 * time.Millisecond) // the watchdog wakes up before the holder
 		w.renew(l, 10*time.Second, quota)
 		w.want()
-		// Who does not use it gets no second one.
+		// A holder that does not renew in this time gets no second one.
 		pause(w)
 		time.Sleep(400 * time.Millisecond)
 		pause(w)

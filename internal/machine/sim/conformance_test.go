@@ -19,8 +19,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestEveryRuleIsNeeded takes each rule away from the simulator in turn, and
-// requires that the suite notices by the fact of the same name.
+// TestEveryRuleIsNeeded runs the suite on a simulator without one rule, for
+// each rule. The fact with the name of the rule must fail.
 func TestEveryRuleIsNeeded(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		facts := conformance.Facts(version)

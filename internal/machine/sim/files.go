@@ -16,7 +16,7 @@ import (
 
 const pageSize unit.Bytes = 4096
 
-// newFiles are the files of a fresh cgroup, and their values.
+// newFiles are the files of a new cgroup with their values, by cgroup version.
 var newFiles = map[int]map[string]string{
 	1: {
 		"cpu.shares": "1024", "cpu.idle": "0",
@@ -38,7 +38,7 @@ var newFiles = map[int]map[string]string{
 	},
 }
 
-// rootFiles are those of the root group.
+// rootFiles are the files of the root cgroup, by cgroup version.
 var rootFiles = map[int]map[string]string{
 	1: {
 		"cpu.shares": "1024", "cpu.idle": "0",
@@ -48,22 +48,24 @@ var rootFiles = map[int]map[string]string{
 	2: {"cgroup.subtree_control": controllers, "cpuset.cpus.effective": "", "cpuset.mems.effective": ""},
 }
 
-// controllers are what MakeGroup turns on for children, as the real one does.
+// controllers are the controllers that MakeGroup enables for child cgroups,
+// like the real node.
 const controllers = "cpuset cpu io memory pids"
 
-// An op is something that is asked of the node, as the rules see it.
+// An op is an operation on the node, in the form that the rules check.
 type op struct {
 	n    *Node
 	kind string // write, attach, remove, fork
 	path node.CgroupPath
 	g    *group
-	gone bool // there is no such group; g is a ghost that nobody sees
+	gone bool // the group does not exist; g is a placeholder
 	file string
-	text string // without surrounding space
+	text string // without leading and trailing space
 	pid  int
 }
 
-// ask puts an operation to the rules: the first that refuses it decides.
+// ask checks an operation against the rules, and returns the error of the first
+// rule that refuses it.
 func (n *Node) ask(o op) error {
 	for _, r := range n.rules {
 		if r.refuse == nil || r.on != o.kind || (r.files != "" && !slices.Contains(strings.Fields(r.files), o.file)) {
@@ -109,8 +111,8 @@ func (n *Node) show(p node.CgroupPath, file string) (string, error) {
 	return text, nil
 }
 
-// effective is the set of CPUs, or of memory nodes, that a group of cgroup v2
-// may use; file is the one in which it asks for them.
+// effective returns the effective CPUs, or memory nodes, of a group of cgroup
+// v2. file is cpuset.cpus or cpuset.mems.
 func (n *Node) effective(p node.CgroupPath, file string) unit.CPUSet {
 	switch {
 	case p == "" && file == "cpuset.mems":
@@ -153,7 +155,7 @@ func (n *Node) write(p node.CgroupPath, file, text string) error {
 	return nil
 }
 
-// passOn applies "+cpu -pids" to a list of controllers.
+// passOn applies a change such as "+cpu -pids" to a list of controllers.
 func passOn(have, change string) string {
 	on := map[string]bool{}
 	for _, c := range strings.Fields(have) {
@@ -166,18 +168,19 @@ func passOn(have, change string) string {
 	return strings.Join(slices.Sorted(maps.Keys(on)), " ")
 }
 
-// all are the files of a group.
+// all returns the files of a group.
 func (g *group) all(version int) knob.Files { return knob.Files{Version: version, Text: g.files} }
 
-// number reads a file that holds one number; "max" is the largest.
+// number reads a file with one number; "max" is the largest number.
 func (g *group) number(file string) int64 { return g.all(0).Number(file) }
 
-// bandwidth is quota (-1: no limit) and period in µs, in either version.
+// bandwidth returns the quota (-1: no limit) and the period in µs, for both
+// cgroup versions.
 func (g *group) bandwidth(version int) (quota, period int64) { return g.all(version).Bandwidth() }
 
 func (g *group) set(file string) unit.CPUSet { return g.all(0).CPUs(file) }
 
-// children are the paths right below p.
+// children returns the direct children of p.
 func (n *Node) children(p node.CgroupPath) []node.CgroupPath {
 	var below []node.CgroupPath
 	for q := range n.groups {
@@ -189,9 +192,9 @@ func (n *Node) children(p node.CgroupPath) []node.CgroupPath {
 	return below
 }
 
-// MakeGroup makes a group and the ancestors that are missing. On v2 it turns
-// the controllers on for them; on v1 a new group gets its parent's CPUs and
-// memory nodes.
+// MakeGroup creates a group and its missing ancestors. On v2 it enables the
+// controllers for them. On v1 a new group gets the CPUs and memory nodes of its
+// parent.
 func (n *Node) MakeGroup(p node.CgroupPath) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -220,7 +223,7 @@ func (n *Node) make(p node.CgroupPath) error {
 	return nil
 }
 
-// RemoveGroup removes a group; what does not exist is removed already.
+// RemoveGroup removes a group. A group that does not exist is no error.
 func (n *Node) RemoveGroup(p node.CgroupPath) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -11,51 +11,54 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// An Isolation is what a simulated kernel has to isolate on the CPU. Whether
-// there are siblings to keep clean follows from the topology.
+// An Isolation lists the isolation mechanisms of a simulated kernel. The
+// topology decides whether there are siblings.
 type Isolation struct {
-	// Marks is which of node.VendorMarks the kernel has; empty: none.
+	// Marks is the one of node.VendorMarks that the kernel has; empty: none.
 	Marks node.Feature
-	// MarksOff: the switch of all marks is off, and cannot be turned.
+	// MarksOff means that the switch for all marks is off and cannot be
+	// changed.
 	MarksOff  bool
 	SchedExt  bool
 	CoreSched bool
-	// Slices: threads have slices of their own.
+	// Slices means that threads can have slices of their own.
 	Slices bool
-	// Foreign is the scheduler that somebody else has loaded.
+	// Foreign is the name of the scheduler that another component has loaded;
+	// empty: none.
 	Foreign string
-	// Cookies is how many threads of others have a core-scheduling cookie.
+	// Cookies is the number of threads of other components with a
+	// core-scheduling cookie.
 	Cookies int
-	// Room is how many cgroups the BE scheduler can have orders for; 0: as many as
-	// the real one.
+	// Room is the maximum number of cgroups in the table of the BE scheduler;
+	// 0: the maximum of the real one.
 	Room int
 }
 
-// isolated is an Isolation and what has become of it.
+// isolated is an Isolation with its present state.
 type isolated struct {
 	Isolation
 	without  []string
 	loaded   node.Scheduler
 	orders   orders
 	failures []node.Failure
-	// ticked are the marks that were asked for, which the kernel may round, and
-	// the groups whose threads were given something.
+	// ticked holds the values that Apply has set: marks, which the kernel may
+	// round, and attributes of threads, by the group of the threads.
 	ticked map[node.Knob]node.Value
 }
 
-// The rules of isolation, by the names that the conformance suite gives them.
+// The rules of isolation. The conformance suite has facts with the same names.
 const (
 	markKeepsWeight     = "a mark comes and goes without the weight"
-	lateComers          = "who comes into a group later is seen"
+	lateComers          = "a task that enters a group later is seen"
 	oneScheduler        = "a second scheduler is refused"
 	cookieSiblings      = "without siblings there are no cookies"
-	failuresAreReported = "what the kernel refuses is told as a fall"
+	failuresAreReported = "a refusal of the kernel is a mechanism failure"
 	ordersEnd           = "orders end with the scheduler"
-	orderNeedsGroup     = "a cgroup that is not there gets no order"
-	orderIsValid        = "a slot that is not there is refused"
+	orderNeedsGroup     = "a cgroup that does not exist gets no order"
+	orderIsValid        = "a slot that does not exist is refused"
 )
 
-// IsolationRules names the rules of isolation.
+// IsolationRules returns the names of the rules of isolation.
 func IsolationRules() []string {
 	return []string{markKeepsWeight, lateComers, oneScheduler, cookieSiblings, failuresAreReported, ordersEnd, orderNeedsGroup, orderIsValid}
 }
@@ -66,14 +69,15 @@ func newIsolated(i Isolation, without []string) *isolated {
 
 func (i *isolated) obeys(rule string) bool { return !slices.Contains(i.without, rule) }
 
-// Load has somebody else load a scheduler, or unload it.
+// Load simulates that another component loads a scheduler; an empty name
+// unloads it.
 func (n *Node) Load(foreign string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.isolated.Foreign = foreign
 }
 
-// Eject has the kernel eject the scheduler.
+// Eject simulates that the kernel ejects the BE scheduler.
 func (n *Node) Eject(why string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -81,7 +85,7 @@ func (n *Node) Eject(why string) {
 	n.isolated.failures = append(n.isolated.failures, node.Failure{At: n.now, Mechanism: node.MechanismSchedExt, Why: why})
 }
 
-// fillIsolation shows what there is, and what has become of it.
+// fillIsolation adds the isolation mechanisms and their state to a snapshot.
 func (n *Node) fillIsolation(s *node.Snapshot) {
 	i := n.isolated
 	if i == nil {
@@ -146,11 +150,12 @@ func (n *Node) readIsolation(k node.Knob) (node.Value, error) {
 	return node.ThreadsNormal, nil
 }
 
-// lacks says why the kernel does not have a knob; empty: it has it.
+// lacks returns the reason why the kernel does not have a knob; empty: it has
+// it.
 func (i *isolated) lacks(f node.File) string {
 	switch {
 	case i == nil:
-		return "this kernel cannot isolate"
+		return "this kernel has no isolation mechanism"
 	case f == node.FileIdentity && i.Marks == "":
 		return "this kernel has no marks"
 	case (f == node.FileScheduler || f == node.FilePolicy || f.OrdersScheduler()) && !i.SchedExt:
@@ -158,7 +163,7 @@ func (i *isolated) lacks(f node.File) string {
 	case f == node.FileCookie && !i.CoreSched:
 		return "this kernel has no core scheduling"
 	case f == node.FileSlice && !i.Slices:
-		return "this kernel has no slices of threads"
+		return "this kernel has no slices for threads"
 	}
 	return ""
 }
@@ -190,7 +195,7 @@ func (n *Node) applyIsolation(s plan.Step) error {
 	return nil
 }
 
-// fallenOf is the mechanism that fails with a knob.
+// fallenOf returns the mechanism that fails when a write of the knob fails.
 func fallenOf(f node.File) node.Mechanism {
 	switch f {
 	case node.FileIdentity:
@@ -201,7 +206,7 @@ func fallenOf(f node.File) node.Mechanism {
 	return node.MechanismSchedExt
 }
 
-// given is whether a task has what a file of threads is about.
+// given returns the attribute of a task that a knob of threads sets.
 func (t *task) given(f node.File) *bool {
 	switch f {
 	case node.FilePolicy:
@@ -214,8 +219,8 @@ func (t *task) given(f node.File) *bool {
 
 func (n *Node) writeIsolation(k node.Knob, v node.Value) error {
 	i := n.isolated
-	if n.hangs(k, v) { // some kernels of vendors do
-		return errors.New("the machine hangs: there are marks and core-scheduling cookies")
+	if n.hangs(k, v) { // as on some vendor kernels
+		return errors.New("the machine hangs: marks and core-scheduling cookies are both in use")
 	}
 	switch v := v.(type) {
 	case node.Identity:
@@ -253,12 +258,13 @@ func (n *Node) writeIsolation(k node.Knob, v node.Value) error {
 	return fmt.Errorf("cannot write a value of type %T", v)
 }
 
-// marksIdle reports whether a mark of best-effort work makes a group idle.
+// marksIdle reports whether the mark of best-effort work makes a group idle.
 func (i *isolated) marksIdle() bool {
 	return slices.ContainsFunc(node.VendorMarks, func(v node.VendorMark) bool { return v.Can == i.Marks && v.Idles })
 }
 
-// hangs reports whether a value, once written, stands beside what it must not.
+// hangs reports whether a value would combine marks with core-scheduling
+// cookies.
 func (n *Node) hangs(k node.Knob, v node.Value) bool {
 	marked := v.Narrower(node.IdentityNone) < 0
 	tagged := k.File == node.FileCookie && v == node.Value(node.ThreadsBE)

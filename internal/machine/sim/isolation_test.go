@@ -16,7 +16,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// isolators are kernels of the kinds that there are.
+// isolators are kernels with different isolation mechanisms.
 var isolators = map[string]sim.Options{
 	"mainline":       {Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{SchedExt: true, CoreSched: true, Slices: true}},
 	"scheduler busy": {Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{SchedExt: true, CoreSched: true, Foreign: "scx_other"}},
@@ -34,8 +34,8 @@ func TestIsolationConformance(t *testing.T) {
 	}
 }
 
-// TestEveryRuleOfIsolationIsNeeded takes each rule away in turn, and requires
-// that on some kernel the suite notices by the fact of the same name.
+// TestEveryRuleOfIsolationIsNeeded runs the suite without one rule, for each
+// rule. The fact with the name of the rule must fail on at least one kernel.
 func TestEveryRuleOfIsolationIsNeeded(t *testing.T) {
 	facts := conformance.IsolationFacts()
 	for _, rule := range sim.IsolationRules() {
@@ -55,8 +55,8 @@ func TestEveryRuleOfIsolationIsNeeded(t *testing.T) {
 	}
 }
 
-// TestAFullTableTakesNoMoreOrders: what is in it stays, and the tick says what
-// found no room.
+// TestAFullTableTakesNoMoreOrders fills the table of the BE scheduler. Present
+// entries stay, and the tick reports the cgroups for which there is no room.
 func TestAFullTableTakesNoMoreOrders(t *testing.T) {
 	o := isolators["mainline"]
 	few := *o.Isolation
@@ -70,7 +70,7 @@ func TestAFullTableTakesNoMoreOrders(t *testing.T) {
 	for range 2 {
 		done, err := a.Step(t.Context())
 		if err == nil || !strings.Contains(err.Error(), "table of 2") {
-			t.Errorf("the tick says %v", err)
+			t.Errorf("the tick reports %v", err)
 		}
 		failed := 0
 		for _, o := range done.Done {
@@ -79,13 +79,13 @@ func TestAFullTableTakesNoMoreOrders(t *testing.T) {
 			}
 		}
 		if failed != 1 {
-			t.Errorf("%d steps failed, want the one that found no room", failed)
+			t.Errorf("%d steps failed, want 1: the table has no room", failed)
 		}
 	}
 }
 
-// TestOrdersFollowLimitsInTheSameTick: threads in the BE scheduler never have
-// more than their cgroup, not for one tick.
+// TestOrdersFollowLimitsInTheSameTick checks that threads in the BE scheduler
+// never have a larger quota than their cgroup, even for one tick.
 func TestOrdersFollowLimitsInTheSameTick(t *testing.T) {
 	n, a := working(t, isolators["mainline"])
 	a.Config.Suppress = policy.Suppress{Enable: true, ThresholdPercent: 65}
@@ -102,8 +102,8 @@ func TestOrdersFollowLimitsInTheSameTick(t *testing.T) {
 	}
 }
 
-// working is a simulated node with a service and a job, and an agent on it that
-// has turned once.
+// working returns a simulated node with a service and a job, and an agent that
+// has done one tick on it.
 func working(t *testing.T, o sim.Options) (*sim.Node, *loop.Agent) {
 	t.Helper()
 	n := sim.New(o)
@@ -123,7 +123,7 @@ func tickNumber(t *testing.T, a *loop.Agent) {
 	}
 }
 
-// value is the present value of a knob.
+// value returns the present value of a knob.
 func value(t *testing.T, n *sim.Node, p node.CgroupPath, f node.File) node.Value {
 	t.Helper()
 	s, err := n.Snapshot(t.Context())
@@ -133,15 +133,15 @@ func value(t *testing.T, n *sim.Node, p node.CgroupPath, f node.File) node.Value
 	return s.Knobs.Now[node.Knob{Cgroup: p, File: f}]
 }
 
-// TestTheSelectionGoesDownAndUp is the whole flow on a stock kernel: the
-// scheduler is loaded, ejected, replaced and loaded again, and idle stays below
-// it all the time.
+// TestTheSelectionGoesDownAndUp tests the selection of mechanisms on a stock
+// kernel: the scheduler is loaded, ejected, replaced by another one and loaded
+// again. cpu.idle stays set all the time.
 func TestTheSelectionGoesDownAndUp(t *testing.T) {
 	n, a := working(t, isolators["mainline"])
 	expect := func(when string, mechanism node.Mechanism, loaded bool, policy, cookie node.Threads) {
 		t.Helper()
 		if got := a.State().Selector.Status; got.Mechanism != mechanism {
-			t.Errorf("%s: in use is %s (%s), want %s", when, got.Mechanism, got.Why, mechanism)
+			t.Errorf("%s: the mechanism is %s (%s), want %s", when, got.Mechanism, got.Why, mechanism)
 		}
 		if s, _ := value(t, n, "", node.FileScheduler).(node.Scheduler); s.Loaded != loaded || s.Siblings != loaded {
 			t.Errorf("%s: the scheduler is %v", when, s)
@@ -159,7 +159,7 @@ func TestTheSelectionGoesDownAndUp(t *testing.T) {
 	const be, normal = node.ThreadsBE, node.ThreadsNormal
 	expect("at first", node.MechanismSchedExt, true, be, normal)
 
-	run(t, n, "be/job", 100) // a process that comes in from outside
+	run(t, n, "be/job", 100) // a process that moves into the group
 	expect("with a stray", node.MechanismSchedExt, true, node.ThreadsMixed, normal)
 	tickNumber(t, a)
 	expect("after a turn", node.MechanismSchedExt, true, be, normal)
@@ -175,7 +175,7 @@ func TestTheSelectionGoesDownAndUp(t *testing.T) {
 	tickNumber(t, a)
 	expect("loaded again", node.MechanismSchedExt, true, be, normal)
 
-	n.Load("scx_other") // and ours has gone for it
+	n.Load("scx_other") // the other scheduler has replaced ours
 	n.Eject("replaced by scx_other")
 	tickNumber(t, a)
 	tickNumber(t, a)
@@ -184,27 +184,28 @@ func TestTheSelectionGoesDownAndUp(t *testing.T) {
 	a.Config = policy.Config{}
 	tickNumber(t, a)
 	if s, _ := n.Snapshot(t.Context()); len(s.Knobs.Before) != 0 {
-		t.Errorf("a policy that is off still holds %v", s.Knobs.Before)
+		t.Errorf("a disabled policy has not released %v", s.Knobs.Before)
 	}
 }
 
-// TestARaceForTheSchedulerIsAFall: another one is loaded between the look and
-// the step. The step fails, the next tick uses the next mechanism and says why.
+// TestARaceForTheSchedulerIsAFall loads another scheduler between the snapshot
+// and the step. The step fails; the next tick uses the next mechanism and
+// reports the reason.
 func TestARaceForTheSchedulerIsAFall(t *testing.T) {
 	n := sim.New(isolators["mainline"])
 	run(t, n, "be/job", 8000)
 	n.Manage(node.Workload{ID: "job", Class: node.BE, Cgroup: "be/job", ContentionRoot: "be"})
 	a := &loop.Agent{Host: raced{n}, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}}
 	if _, err := a.Step(t.Context()); err == nil || !strings.Contains(err.Error(), "busy") {
-		t.Fatalf("error %v, want that the scheduler's place is taken", err)
+		t.Fatalf("error %v, want EBUSY", err)
 	}
 	tickNumber(t, a)
 	if got := a.State().Selector.Status; got.Mechanism != node.MechanismCoreSched || !strings.Contains(got.Why, "busy") || got.Mechanisms[1].Failures != 1 {
-		t.Errorf("in use is %s (%s) after %+v", got.Mechanism, got.Why, got.Failures)
+		t.Errorf("the mechanism is %s (%s) after %+v", got.Mechanism, got.Why, got.Failures)
 	}
 }
 
-// raced hides from its snapshots that somebody has loaded a scheduler.
+// raced hides in its snapshots that another scheduler is loaded.
 type raced struct{ *sim.Node }
 
 func (r raced) Snapshot(ctx context.Context) (node.Snapshot, error) {
@@ -222,16 +223,17 @@ func TestMarksAreRefusedWhileTheirSwitchIsOff(t *testing.T) {
 	n.Manage(node.Workload{ID: "job", Class: node.BE, Cgroup: "be/job", ContentionRoot: "be"})
 	a := &loop.Agent{Host: n, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}}
 	if _, err := a.Step(t.Context()); err == nil || !strings.Contains(err.Error(), "invalid argument") {
-		t.Errorf("error %v, want that the mark is refused", err)
+		t.Errorf("error %v, want a refused mark", err)
 	}
 	tickNumber(t, a)
 	if got := a.State().Selector.Status; got.Mechanism != node.MechanismIdle || got.Mechanisms[0].Failures == 0 {
-		t.Errorf("in use is %s (%s)", got.Mechanism, got.Why)
+		t.Errorf("the mechanism is %s (%s)", got.Mechanism, got.Why)
 	}
 }
 
-// TestMarksAndCookiesHangTheMachine: the simulator would notice if a policy ever
-// let both be there.
+// TestMarksAndCookiesHangTheMachine checks that the simulator reports an error
+// if marks and cookies are in use at the same time, and that the policies never
+// combine them.
 func TestMarksAndCookiesHangTheMachine(t *testing.T) {
 	n, a := working(t, isolators["Group Identity"])
 	if v := value(t, n, "be", node.FileIdentity); v != node.Value(node.IdentityBE) {
@@ -239,10 +241,10 @@ func TestMarksAndCookiesHangTheMachine(t *testing.T) {
 	}
 	err := n.Apply(t.Context(), plan.Step{Knob: node.Knob{Cgroup: "be", File: node.FileCookie}, From: node.ThreadsNormal, To: node.ThreadsBE})
 	if err == nil || !strings.Contains(err.Error(), "hangs") {
-		t.Errorf("error %v, want that the machine hangs", err)
+		t.Errorf("error %v, want a hanging machine", err)
 	}
 	a.Config.CPUQOS.Mechanism = node.MechanismCoreSched
-	n.Advance(2 * time.Hour) // that was a fall
+	n.Advance(2 * time.Hour) // so that the mechanism failure has expired
 	tickNumber(t, a)
 	tickNumber(t, a)
 	if m, c := value(t, n, "be", node.FileIdentity), value(t, n, "be", node.FileCookie); m != node.Value(node.IdentityNone) || c != node.Value(node.ThreadsBE) {

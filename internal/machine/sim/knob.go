@@ -8,8 +8,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// adapters is how this node reads and writes each kind of knob. Those of
-// resctrl and of isolation are journaled by functions of their own.
+// adapters returns the functions by which this node reads and writes each kind
+// of knob. Knobs of resctrl and of isolation have journal functions of their
+// own.
 func (n *Node) adapters() knob.Table {
 	isolation := knob.Adapter{Read: n.readIsolation, Write: n.writeIsolation}
 	readSet := func(k node.Knob) (node.CPUs, error) { return node.CPUs{Set: n.files(k).CPUs(string(k.File))}, nil }
@@ -66,10 +67,11 @@ func (n *Node) adapters() knob.Table {
 	}
 }
 
-// files are the files of a knob's group.
+// files returns the files of the group of a knob.
 func (n *Node) files(k node.Knob) knob.Files { return n.groups[k.Cgroup].all(n.version) }
 
-// writeFiles writes the files that make up a value, one after the other.
+// writeFiles returns a function that writes the files of a value, one after the
+// other.
 func writeFiles[V node.Value](n *Node, of func(node.Knob, V) ([]knob.Writing, error)) func(node.Knob, V) error {
 	return func(k node.Knob, v V) error {
 		files, err := of(k, v)
@@ -85,7 +87,8 @@ func writeFiles[V node.Value](n *Node, of func(node.Knob, V) ([]knob.Writing, er
 	}
 }
 
-// readFrozen reads what a group was told, Running or Frozen.
+// readFrozen returns the state that was requested for a group, Running or
+// Frozen.
 func (n *Node) readFrozen(k node.Knob) (node.Run, error) {
 	if n.frozenItself(k.Cgroup) {
 		return node.Frozen, nil

@@ -11,8 +11,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// fillControls adds to a snapshot what the node's resctrl divides, and its
-// knobs.
+// fillControls adds the resources and the knobs of resctrl to a snapshot.
 func (n *Node) fillControls(s *node.Snapshot) {
 	d := n.divided
 	if d == nil {
@@ -50,7 +49,7 @@ func (n *Node) fillControls(s *node.Snapshot) {
 	}
 }
 
-// value is a knob of a control group; nil if the machine does not have it.
+// value returns a knob of a control group; nil if the machine does not have it.
 func (c *control) value(f node.File) node.Value {
 	switch {
 	case f == node.FileL3 && len(c.l3) > 0:
@@ -61,7 +60,7 @@ func (c *control) value(f node.File) node.Value {
 	return nil
 }
 
-// taken reports whether a control group is somebody else's, who uses it.
+// taken reports whether another component uses a control group.
 func (n *Node) taken(name string) bool {
 	if n.divided.groups[name].mine {
 		return false
@@ -74,8 +73,8 @@ func (n *Node) taken(name string) bool {
 	return n.tasksOf(name) != ""
 }
 
-// membership is in which control groups the tasks in and below a cgroup are;
-// false if there are none.
+// membership returns the control groups of the tasks in and below a cgroup;
+// false if it has no tasks.
 func (n *Node) membership(p node.CgroupPath) (node.ControlGroup, bool) {
 	var in []string
 	for _, t := range n.tasks {
@@ -89,7 +88,7 @@ func (n *Node) membership(p node.CgroupPath) (node.ControlGroup, bool) {
 	return node.ControlGroupsOf(in...), true
 }
 
-// in is the control group of a task.
+// in returns the control group of a task.
 func (t *task) in() string {
 	if t.control == "" {
 		return node.DefaultControlGroup
@@ -123,7 +122,7 @@ func (n *Node) ageControlGroups(s plan.Step) error {
 	case name == node.DefaultControlGroup, c != nil && n.taken(name):
 		return fmt.Errorf("control group %s is not Tenon's", name)
 	case c == nil && s.Release:
-		return nil // gone, with its knobs
+		return nil // the group and its knobs are gone
 	case c == nil:
 		if err := n.makeControl(name); err != nil {
 			return err
@@ -141,7 +140,8 @@ func (n *Node) ageControlGroups(s plan.Step) error {
 	return nil
 }
 
-// leaveControl removes a group that Apply made with its last knob.
+// leaveControl removes a control group that Apply made, when no knob of it is
+// set any more.
 func (n *Node) leaveControl(name string) {
 	c := n.divided.groups[name]
 	if c == nil || !c.mine {
@@ -155,7 +155,7 @@ func (n *Node) leaveControl(name string) {
 	n.removeControl(name)
 }
 
-// join performs a step on the membership of a cgroup's tasks.
+// join performs a step on the control group of the tasks of a cgroup.
 func (n *Node) join(s plan.Step) error {
 	before := node.ControlGroupsOf(node.DefaultControlGroup)
 	if v, any := n.membership(s.Knob.Cgroup); any && !slices.ContainsFunc(v.In(), node.IsControlGroup) {
@@ -203,7 +203,7 @@ func controlValue[V node.Value](n *Node) func(node.Knob) (V, error) {
 	}
 }
 
-// writeSchemata writes a line of a control group.
+// writeSchemata writes a line of the schemata of a control group.
 func writeSchemata[V node.Value](n *Node) func(node.Knob, V) error {
 	return func(k node.Knob, v V) error {
 		return n.writeControl(k.ControlGroup, "schemata", fmt.Sprintf("%s:%v\n", k.File, v))

@@ -6,7 +6,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestEveryKnobHasAnAdapter: what is forgotten fails by its name.
+// TestEveryKnobHasAnAdapter checks that the table has an adapter for each kind
+// of knob; its error names the missing one.
 func TestEveryKnobHasAnAdapter(t *testing.T) {
 	if wrong := node.MissingFiles(New(Options{}).adapters()); wrong != "" {
 		t.Error(wrong)

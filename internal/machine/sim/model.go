@@ -8,12 +8,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Advance lets time pass. In it every task gets its part of what it demands,
-// by a fluid model of the fair scheduler: among siblings, groups and tasks
-// alike, CPU is shared by weight, and what one does not want goes to the
-// others; no group gets more than its quota or than its CPUs. Tasks do not
-// wake, migrate or disturb each other's caches here, so the model says who
-// gets how much and nothing about latency. Steps are best short beside the
+// Advance lets time pass. Each task gets CPU by a fluid model of the fair
+// scheduler: siblings, both groups and tasks, share the CPU by weight; CPU that
+// one does not use goes to the others; no group exceeds its quota or its CPUs.
+// The model computes CPU time, not latency: tasks do not wake up, migrate or
+// evict each other's cache lines. A call should advance much less than one
 // period of the loop under test.
 func (n *Node) Advance(d time.Duration) {
 	n.mu.Lock()
@@ -23,7 +22,7 @@ func (n *Node) Advance(d time.Duration) {
 	used := n.grant("", unit.CPUs(cpus.Len()), d)
 	each := used / time.Duration(max(cpus.Len(), 1))
 	for c := range cpus.All() {
-		n.busy[c] += each // the model does not know which CPU it was
+		n.busy[c] += each // the model does not know which CPU was used
 	}
 }
 
@@ -36,7 +35,8 @@ type share struct {
 	got    unit.MilliCPU
 }
 
-// grant gives a group at most cpu for a time and returns what it used.
+// grant gives a group at most cpu for a time d, and returns the CPU time that
+// it used.
 func (n *Node) grant(p node.CgroupPath, cpu unit.MilliCPU, d time.Duration) time.Duration {
 	g := n.groups[p]
 	free, wanted := n.appetite(p)
@@ -58,8 +58,8 @@ func (n *Node) grant(p node.CgroupPath, cpu unit.MilliCPU, d time.Duration) time
 	return used
 }
 
-// appetite is what the tasks in and below a group would use, without and with
-// the group's own limits.
+// appetite returns the CPU that the tasks in and below a group would use, first
+// without and then with the limits of the group itself.
 func (n *Node) appetite(p node.CgroupPath) (free, limited unit.MilliCPU) {
 	for _, s := range n.sharesOf(p) {
 		free += s.want
@@ -94,7 +94,7 @@ func (n *Node) sharesOf(p node.CgroupPath) []share {
 	return all
 }
 
-// weight is the load weight of a group, 1024 by default.
+// weight returns the load weight of a group; the default is 1024.
 func (n *Node) weight(p node.CgroupPath) float64 {
 	const idleWeight = 3 // WEIGHT_IDLEPRIO in kernel/sched/sched.h
 	g := n.groups[p]
@@ -107,8 +107,8 @@ func (n *Node) weight(p node.CgroupPath) float64 {
 	return float64(g.number("cpu.weight")) * 1024 / 100
 }
 
-// fill shares cpu by weight. Whoever wants less than their part is served in
-// full, least part first, and the rest is shared again.
+// fill divides cpu by weight. A share that wants less than its part gets all
+// that it wants, and the rest is divided among the others.
 func fill(cpu unit.MilliCPU, shares []share) {
 	slices.SortStableFunc(shares, func(a, b share) int {
 		switch x, y := float64(a.want)*b.weight, float64(b.want)*a.weight; {

@@ -12,7 +12,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// run makes a group with a task of the given demand.
+// run creates a group with a task that demands the given CPU.
 func run(t *testing.T, n *sim.Node, p node.CgroupPath, demand unit.MilliCPU) {
 	t.Helper()
 	if err := n.MakeGroup(p); err != nil {
@@ -27,7 +27,7 @@ func run(t *testing.T, n *sim.Node, p node.CgroupPath, demand unit.MilliCPU) {
 	}
 }
 
-// used is the CPU that each workload got in a second.
+// used returns the CPU that each workload gets in a second.
 func used(t *testing.T, n *sim.Node) map[node.WorkloadID]unit.MilliCPU {
 	t.Helper()
 	counters := func() map[node.WorkloadID]time.Duration {
@@ -53,17 +53,17 @@ func used(t *testing.T, n *sim.Node) map[node.WorkloadID]unit.MilliCPU {
 func TestCPUIsSharedByWeightUpToTheLimits(t *testing.T) {
 	for name, c := range map[string]struct {
 		demand [2]unit.MilliCPU
-		files  map[string]string // of b, on v2
+		files  map[string]string // files of b, on v2
 		want   [2]unit.MilliCPU
 	}{
-		"equals share":                         {[2]unit.MilliCPU{4000, 4000}, nil, [2]unit.MilliCPU{2000, 2000}},
-		"what one leaves the other gets":       {[2]unit.MilliCPU{500, 4000}, nil, [2]unit.MilliCPU{500, 3500}},
-		"a third of the weight":                {[2]unit.MilliCPU{4000, 4000}, map[string]string{"cpu.weight": "300"}, [2]unit.MilliCPU{1000, 3000}},
-		"idle yields":                          {[2]unit.MilliCPU{4000, 4000}, map[string]string{"cpu.idle": "1"}, [2]unit.MilliCPU{3988, 12}},
-		"idle takes what is left":              {[2]unit.MilliCPU{1000, 4000}, map[string]string{"cpu.idle": "1"}, [2]unit.MilliCPU{1000, 3000}},
-		"a quota bounds":                       {[2]unit.MilliCPU{1000, 4000}, map[string]string{"cpu.max": "50000 100000"}, [2]unit.MilliCPU{1000, 500}},
-		"a CPU set bounds":                     {[2]unit.MilliCPU{1000, 4000}, map[string]string{"cpuset.cpus": "3"}, [2]unit.MilliCPU{1000, 1000}},
-		"nobody gets more than they would use": {[2]unit.MilliCPU{300, 200}, nil, [2]unit.MilliCPU{300, 200}},
+		"equals share":                      {[2]unit.MilliCPU{4000, 4000}, nil, [2]unit.MilliCPU{2000, 2000}},
+		"idle CPU of one goes to the other": {[2]unit.MilliCPU{500, 4000}, nil, [2]unit.MilliCPU{500, 3500}},
+		"a third of the weight":             {[2]unit.MilliCPU{4000, 4000}, map[string]string{"cpu.weight": "300"}, [2]unit.MilliCPU{1000, 3000}},
+		"idle yields":                       {[2]unit.MilliCPU{4000, 4000}, map[string]string{"cpu.idle": "1"}, [2]unit.MilliCPU{3988, 12}},
+		"idle takes what is left":           {[2]unit.MilliCPU{1000, 4000}, map[string]string{"cpu.idle": "1"}, [2]unit.MilliCPU{1000, 3000}},
+		"a quota bounds":                    {[2]unit.MilliCPU{1000, 4000}, map[string]string{"cpu.max": "50000 100000"}, [2]unit.MilliCPU{1000, 500}},
+		"a CPU set bounds":                  {[2]unit.MilliCPU{1000, 4000}, map[string]string{"cpuset.cpus": "3"}, [2]unit.MilliCPU{1000, 1000}},
+		"no task gets more than it demands": {[2]unit.MilliCPU{300, 200}, nil, [2]unit.MilliCPU{300, 200}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := sim.New(sim.Options{Topology: conformance.Flat(4)})
@@ -84,8 +84,8 @@ func TestCPUIsSharedByWeightUpToTheLimits(t *testing.T) {
 	}
 }
 
-// TestTheLoopRunsOnTheSimulator is the whole flow, sense to act, without a
-// kernel: best-effort work takes what is idle and leaves the service alone.
+// TestTheLoopRunsOnTheSimulator runs the agent's loop on the simulator:
+// best-effort work gets the idle CPU, and does not take CPU from the service.
 func TestTheLoopRunsOnTheSimulator(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		n := sim.New(sim.Options{Version: version, Topology: conformance.Flat(4)})
@@ -106,7 +106,7 @@ func TestTheLoopRunsOnTheSimulator(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s, _ := n.Snapshot(t.Context()); len(s.Knobs.Before) != 0 {
-			t.Errorf("v%d: a policy that is off still holds %v", version, s.Knobs.Before)
+			t.Errorf("v%d: a disabled policy has not released %v", version, s.Knobs.Before)
 		}
 	}
 }

@@ -1,8 +1,8 @@
-// Package sim is a node in memory. It takes the same calls as the real node
-// and refuses what the kernel refuses, in either cgroup version: its rules are
-// a table of named facts, each of which the conformance suite checks on the
-// real kernel too. It also has a small model of who gets which CPU, so that a
-// policy can be watched over virtual time.
+// Package sim simulates a node in memory. It has the methods of the real node,
+// and refuses what the kernel refuses, for both cgroup versions: its rules have
+// names, and for each name the conformance suite checks the same fact on a real
+// kernel. A small model divides the CPU among tasks, so that tests can run
+// policies in virtual time.
 package sim
 
 import (
@@ -22,20 +22,21 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Options says what machine to simulate. The zero Options is a machine of
-// two CPUs with cgroup v2.
+// Options describe the machine to simulate. The zero Options is a machine with
+// two CPUs and cgroup v2.
 type Options struct {
 	// Version is the cgroup version, 1 or 2; 0 means 2.
 	Version int
-	// Topology is the machine; zero means two CPUs in one socket.
+	// Topology is the CPU topology; zero means two CPUs in one socket.
 	Topology node.Topology
-	// Resctrl is how it divides L3 caches and memory bandwidth; nil: it does not.
+	// Resctrl describes the division of L3 caches and memory bandwidth; nil:
+	// the machine has no resctrl.
 	Resctrl *Resctrl
-	// Isolation is what its kernel has to isolate on the CPU beside cpu.idle; nil:
-	// nothing.
+	// Isolation lists the isolation mechanisms besides cpu.idle; nil: there are
+	// none.
 	Isolation *Isolation
-	// Without names rules of the kernel that this node does not have. It is
-	// for the test that proves each rule to be needed.
+	// Without names rules that this node does not apply. Tests use it to prove
+	// that each rule is needed.
 	Without []string
 }
 
@@ -53,28 +54,28 @@ type Node struct {
 	workloads map[node.WorkloadID]node.Workload
 	before    map[node.Knob]node.Value
 	busy      map[unit.CPU]time.Duration
-	divided   *divided  // nil: there is no resctrl
-	isolated  *isolated // nil: nothing isolates
+	divided   *divided  // nil: no resctrl
+	isolated  *isolated // nil: no isolation mechanism
 	knobs     knob.Table
 }
 
-// A group is a cgroup: its files and what it has used.
+// A group is a cgroup with its files and its CPU time.
 type group struct {
 	files     map[string]string
 	cpu       time.Duration
 	throttled time.Duration
 }
 
-// A task is a process; it is kept until it is reaped by Stop.
+// A task is a process; it exists until Stop reaps it.
 type task struct {
 	at     node.CgroupPath
 	memory unit.Bytes
 	demand unit.MilliCPU
-	// control is its control group; "": the default one.
+	// control is its control group; "" is the default one.
 	control string
-	dying   bool // it got a signal that ends it
-	// extended: it has the policy of best-effort threads; tagged: their cookie;
-	// lengthened: their slice.
+	dying   bool // it has received a fatal signal
+	// extended means that it has the scheduling policy of best-effort threads,
+	// tagged that it has their cookie, and lengthened that it has their slice.
 	extended, tagged, lengthened bool
 }
 
@@ -111,7 +112,7 @@ func New(o Options) *Node {
 	return n
 }
 
-// memoryNodes is the set of NUMA nodes.
+// memoryNodes returns the set of NUMA nodes.
 func (n *Node) memoryNodes() unit.CPUSet {
 	var s unit.CPUSet
 	for _, c := range n.topology.CPUs {
@@ -122,21 +123,22 @@ func (n *Node) memoryNodes() unit.CPUSet {
 
 func (n *Node) kernel() node.Kernel { return node.Kernel{CgroupVersion: n.version, PageSize: pageSize} }
 
-// Manage adds a workload to the snapshots, or replaces the one of the same ID.
+// Manage adds a workload to the snapshots, or replaces the workload with the
+// same ID.
 func (n *Node) Manage(w node.Workload) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.workloads[w.ID] = w
 }
 
-// Forget drops a workload from the snapshots.
+// Forget removes a workload from the snapshots.
 func (n *Node) Forget(id node.WorkloadID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.workloads, id)
 }
 
-// Snapshot shows the managed workloads and the knobs of their cgroups.
+// Snapshot returns the managed workloads and the knobs of their cgroups.
 func (n *Node) Snapshot(context.Context) (node.Snapshot, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -185,7 +187,7 @@ func (n *Node) Snapshot(context.Context) (node.Snapshot, error) {
 	return s, nil
 }
 
-// shownFiles are the knobs that a snapshot shows of every group.
+// shownFiles are the knobs that a snapshot contains for every group.
 var shownFiles = node.FilesOf(node.CategoryGroup, node.CategoryIO, node.CategoryMark, node.CategoryThreads, node.CategoryOrder)
 
 func (n *Node) readKnobs(p node.CgroupPath, to map[node.Knob]node.Value) {
@@ -200,7 +202,7 @@ func (n *Node) readKnobs(p node.CgroupPath, to map[node.Knob]node.Value) {
 	}
 }
 
-// Apply performs one step: all of its files are written, or none.
+// Apply performs one step. It writes all files of the step or none.
 func (n *Node) Apply(_ context.Context, s plan.Step) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -224,7 +226,7 @@ func (n *Node) Apply(_ context.Context, s plan.Step) error {
 	files := maps.Clone(g.files)
 	err = n.knobs.Write(s.Knob, s.To)
 	if empty := (node.CPUs{}); s.Release && s.To == empty && errors.Is(err, syscall.ENOSPC) {
-		err = n.knobs.Write(s.Knob, node.CPUs{Set: n.effective(s.Knob.Cgroup.Parent(), string(s.Knob.File))}) // as the real one does
+		err = n.knobs.Write(s.Knob, node.CPUs{Set: n.effective(s.Knob.Cgroup.Parent(), string(s.Knob.File))}) // like the real node
 	}
 	if err != nil {
 		g.files = files

@@ -13,28 +13,32 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Resctrl is a machine that divides its L3 caches or memory bandwidth.
+// Resctrl describes a machine that can divide its L3 caches or its memory
+// bandwidth.
 type Resctrl struct {
-	// Groups is how many control groups there can be, with the default one.
+	// Groups is the maximum number of control groups, including the default
+	// one.
 	Groups int
-	// Ways of the L3 caches; without Domains they cannot be divided.
+	// Ways describes the ways of the L3 caches. Without Domains, the caches
+	// cannot be divided.
 	Ways node.CacheWays
-	// MB is how memory bandwidth is rounded, behind the caches MBDomains.
+	// MB describes the steps of memory bandwidth, and MBDomains the caches to
+	// which they apply.
 	MB        node.Bandwidth
 	MBDomains []node.CacheID
 }
 
-// A control is a control group: what its tasks get.
+// A control is a control group with the resources of its tasks.
 type control struct {
 	l3, mb map[node.CacheID]uint64
 	mine   bool // Apply made it
 }
 
-// A divided is the resctrl of a node.
+// A divided is the state of resctrl on a node.
 type divided struct {
 	Resctrl
 	groups map[string]*control
-	status string // last_cmd_status
+	status string // content of last_cmd_status
 	rules  []controlRule
 }
 
@@ -45,7 +49,7 @@ func newDivided(r Resctrl, without []string) *divided {
 	return d
 }
 
-// fresh is a group that has everything.
+// fresh returns a control group with all resources.
 func (d *divided) fresh() *control {
 	c := &control{l3: map[node.CacheID]uint64{}, mb: map[node.CacheID]uint64{}}
 	for _, id := range d.Ways.Domains {
@@ -61,7 +65,7 @@ func (c *control) clone() *control {
 	return &control{l3: maps.Clone(c.l3), mb: maps.Clone(c.mb), mine: c.mine}
 }
 
-// A controlOp is something that is asked of resctrl, as its rules see it.
+// A controlOp is an operation on resctrl, in the form that the rules check.
 type controlOp struct {
 	n     *Node
 	kind  string // make, schemata, tasks
@@ -69,8 +73,9 @@ type controlOp struct {
 	text  string
 }
 
-// askControls puts an operation to the rules: the first that refuses decides,
-// and its words are the status.
+// askControls checks an operation against the rules. It returns the error of
+// the first rule that refuses it, and stores the message of that rule in
+// last_cmd_status.
 func (n *Node) askControls(o controlOp) error {
 	d := n.divided
 	for _, r := range d.rules {
@@ -86,12 +91,12 @@ func (n *Node) askControls(o controlOp) error {
 	return nil
 }
 
-// has reports whether a rule is in force.
+// has reports whether the node applies a rule.
 func (d *divided) has(name string) bool {
 	return slices.ContainsFunc(d.rules, func(r controlRule) bool { return r.name == name })
 }
 
-// MakeControl makes a control group.
+// MakeControl creates a control group.
 func (n *Node) MakeControl(group string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -110,8 +115,8 @@ func (n *Node) makeControl(group string) error {
 	return nil
 }
 
-// RemoveControl removes a control group; what does not exist is removed
-// already.
+// RemoveControl removes a control group. A group that does not exist is no
+// error.
 func (n *Node) RemoveControl(group string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -210,7 +215,7 @@ func (n *Node) writeControl(group, file, text string) error {
 	return nil
 }
 
-// A schemataValue is what a line gives to one cache.
+// A schemataValue is the part of a line for one cache.
 type schemataValue struct {
 	id   node.CacheID
 	text string
@@ -237,7 +242,7 @@ func schemataLine(text string) (resource string, values []schemataValue) {
 	return resource, values
 }
 
-// neighbours reports whether the ways of a mask are next to each other.
+// neighbours reports whether the set bits of a mask are consecutive.
 func neighbours(mask uint64) bool {
 	return mask == 0 || mask>>bits.TrailingZeros64(mask) == 1<<bits.OnesCount64(mask)-1
 }

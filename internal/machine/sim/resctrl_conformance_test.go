@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// dividers are machines of the kinds that there are.
+// dividers are machines with different kinds of resctrl.
 var dividers = map[string]sim.Resctrl{
 	"Intel": {
 		Groups: 8, Ways: node.CacheWays{Domains: []node.CacheID{0, 1}, Mask: 0x7ff, Least: 1},
@@ -34,8 +34,8 @@ func TestResctrlConformance(t *testing.T) {
 	}
 }
 
-// TestEveryRuleOfResctrlIsNeeded takes each rule away in turn, and requires
-// that the suite notices by the fact of the same name.
+// TestEveryRuleOfResctrlIsNeeded runs the suite without one rule, for each
+// rule. The fact with the name of the rule must fail.
 func TestEveryRuleOfResctrlIsNeeded(t *testing.T) {
 	facts, r := conformance.ControlFacts(), dividers["Intel"]
 	for _, rule := range sim.ControlRules() {

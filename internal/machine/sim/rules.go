@@ -8,26 +8,27 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A rule is one fact about the kernel, under the name that the conformance
-// suite gives it. Without the rule the node takes what it is given.
+// A rule is one fact about the kernel, with its name in the conformance suite.
+// Without the rule, the node accepts the operation.
 type rule struct {
 	name    string
 	version int // 1, 2, or 0 for both
-	// on is the kind of operation that refuse looks at: write, attach,
-	// remove or fork.
+	// on is the kind of operation that refuse checks: write, attach, remove or
+	// fork.
 	on string
-	// files are those that refuse and settle look at; "" is all.
+	// files are the files for which refuse and settle are called; "" means all.
 	files string
-	// refuse returns the error of the kernel, or 0.
+	// refuse returns the error of the kernel, or 0 if it accepts the operation.
 	refuse func(op) syscall.Errno
-	// settle returns what a written text reads back as, and writes what
-	// changes with it.
+	// settle returns the text that a read returns after the write, and makes
+	// the other changes that the write causes.
 	settle func(op) string
-	// derive returns the effective CPUs, or memory nodes, from a group's own and its parent's.
+	// derive returns the effective CPUs, or memory nodes, from the set of the
+	// group and that of its parent.
 	derive func(own, parent unit.CPUSet) unit.CPUSet
 }
 
-// Rules names the rules of a cgroup version.
+// Rules returns the names of the rules of a cgroup version.
 func Rules(version int) []string {
 	var names []string
 	for _, r := range rulesOf(version) {
@@ -41,7 +42,8 @@ func rulesOf(version int) []rule {
 	return slices.DeleteFunc(all, func(r rule) bool { return r.version != 0 && r.version != version })
 }
 
-// existenceRules come first: what is not there cannot refuse.
+// existenceRules are checked first, because the other rules need an existing
+// group and file.
 func existenceRules() []rule {
 	return []rule{
 		{
@@ -141,7 +143,7 @@ func groupRules() []rule {
 	}
 }
 
-// given is the controllers that the parent of p turned on for it.
+// given returns the controllers that the parent of p has enabled for it.
 func (n *Node) given(p node.CgroupPath) string {
 	if p == "" {
 		return controllers

@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// weightFile is cpu.shares or cpu.weight.
+// weightFile returns cpu.shares on v1 and cpu.weight on v2.
 func weightFile(version int) string {
 	if version == 1 {
 		return "cpu.shares"
@@ -20,7 +20,7 @@ func weightFile(version int) string {
 func cpuRules() []rule {
 	return []rule{
 		{
-			name: "a number that is none is refused", on: "write", files: "cpu.shares cpu.weight cpu.idle pids.max",
+			name: "a text that is not a number is refused", on: "write", files: "cpu.shares cpu.weight cpu.idle pids.max",
 			refuse: func(o op) syscall.Errno {
 				v, err := strconv.ParseInt(o.text, 10, 64)
 				bad := err != nil && (o.file != "pids.max" || o.text != "max")
@@ -39,8 +39,8 @@ func cpuRules() []rule {
 			name: "an idle group shows the weight of idle", files: "cpu.idle",
 			settle: func(o op) string {
 				if o.text == "1" {
-					// WEIGHT_IDLEPRIO is 3 of 1024, which is below the least
-					// cpu.weight.
+					// WEIGHT_IDLEPRIO is 3 of 1024, which is below the minimum
+					// of cpu.weight.
 					o.g.files[weightFile(o.n.version)] = map[int]string{1: "3", 2: "1"}[o.n.version]
 				}
 				return o.text
@@ -144,11 +144,11 @@ func cpuRules() []rule {
 	}
 }
 
-// bandwidth is quota (-1: none), period and burst in µs as they would be
-// after the write.
+// bandwidth returns the quota (-1: none), period and burst in µs that would
+// result from the write.
 func (o op) bandwidth() (quota, period, burst int64) {
 	quota, period = o.g.bandwidth(o.n.version)
-	burst = o.g.number("cpu.cfs_burst_us") + o.g.number("cpu.max.burst") // one of them is absent, 0
+	burst = o.g.number("cpu.cfs_burst_us") + o.g.number("cpu.max.burst") // one of the files is absent, and counts as 0
 	v, _ := strconv.ParseInt(o.text, 10, 64)
 	switch o.file {
 	case "cpu.cfs_quota_us":
@@ -167,7 +167,7 @@ func (o op) bandwidth() (quota, period, burst int64) {
 	return quota, period, burst
 }
 
-// has reports whether a list of words holds one.
+// has reports whether a list contains a word.
 func has(list, word string) bool {
 	for w := range strings.FieldsSeq(list) {
 		if w == word {
@@ -177,7 +177,8 @@ func has(list, word string) bool {
 	return false
 }
 
-// changes returns the controllers with the given sign in "+cpu -pids".
+// changes returns the controllers with the given sign in a text such as "+cpu
+// -pids".
 func changes(text string, sign byte) []string {
 	var cs []string
 	for w := range strings.FieldsSeq(text) {
@@ -188,7 +189,7 @@ func changes(text string, sign byte) []string {
 	return cs
 }
 
-// controllerOf is the part of a file's name before the first dot.
+// controllerOf returns the part of a file name before the first dot.
 func controllerOf(file string) string {
 	c, _, _ := strings.Cut(file, ".")
 	return c

@@ -10,8 +10,8 @@ import (
 
 const cpusetFiles = "cpuset.cpus cpuset.mems"
 
-// list is the set that is being written; what is no list is empty here, and
-// refused by a rule of its own.
+// list returns the set that is written. An invalid list counts as empty;
+// another rule refuses it.
 func (o op) list() unit.CPUSet {
 	s, _ := unit.ParseCPUSet(o.text)
 	return s
@@ -20,7 +20,7 @@ func (o op) list() unit.CPUSet {
 func cpusetRules() []rule {
 	return []rule{
 		{
-			name: "a CPU list that is none is refused", on: "write", files: cpusetFiles,
+			name: "a text that is not a CPU list is refused", on: "write", files: cpusetFiles,
 			refuse: func(o op) syscall.Errno {
 				_, err := unit.ParseCPUSet(o.text)
 				return refuseIf(err != nil, syscall.EINVAL)
@@ -79,7 +79,7 @@ func cpusetRules() []rule {
 			},
 		},
 		{
-			name: "CPUs that the parent has lost give way to the parent's", version: 2,
+			name: "a set without CPUs of the parent means the parent's CPUs", version: 2,
 			derive: func(own, parent unit.CPUSet) unit.CPUSet {
 				if !own.Empty() && own.Intersect(parent).Empty() {
 					return parent

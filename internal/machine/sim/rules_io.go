@@ -12,10 +12,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// disk is the one block device of a simulated node. Nothing weighs its I/O.
+// disk is the only block device of a simulated node. It does not support
+// weights.
 var disk = node.BlockDevice{Name: "vda", ID: unit.Device{Major: 254}, Disk: unit.Device{Major: 254}}
 
-// throttleFiles are those of cgroup v1, in the order of limitKeys.
+// throttleFiles are the limit files of cgroup v1, in the order of limitKeys.
 var throttleFiles = []string{
 	"blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device",
 	"blkio.throttle.read_iops_device", "blkio.throttle.write_iops_device",
@@ -23,10 +24,10 @@ var throttleFiles = []string{
 
 var limitKeys = []string{"rbps", "wbps", "riops", "wiops"}
 
-// limitFiles are the files that hold limits of block I/O.
+// limitFiles are all files with limits of block I/O.
 const limitFiles = "io.max blkio.throttle.read_bps_device blkio.throttle.write_bps_device blkio.throttle.read_iops_device blkio.throttle.write_iops_device"
 
-// deviceFiles have a line for each device, of which a write is one.
+// deviceFiles have one line per device; a write changes one line.
 const deviceFiles = limitFiles + " io.latency"
 
 func ioRules() []rule {
@@ -39,7 +40,7 @@ func ioRules() []rule {
 			},
 		},
 		{
-			name: "an I/O limit that is no number is refused", on: "write", files: limitFiles,
+			name: "an I/O limit that is not a number is refused", on: "write", files: limitFiles,
 			refuse: func(o op) syscall.Errno {
 				_, body, _ := o.device()
 				for _, word := range strings.Fields(body) {
@@ -74,7 +75,7 @@ func ioRules() []rule {
 			},
 		},
 		{
-			name: "a limit on more operations than 32 bits hold is none", version: 2, files: "io.max",
+			name: "a limit of more operations than fit into 32 bits means no limit", version: 2, files: "io.max",
 			settle: func(o op) string {
 				d, body, _ := o.device()
 				words := strings.Fields(body)
@@ -114,7 +115,7 @@ func ioRules() []rule {
 			},
 		},
 		{
-			name: "a weight for a device on which nothing weighs is refused", on: "write", files: "io.weight blkio.bfq.weight_device",
+			name: "a weight for a device without weights is refused", on: "write", files: "io.weight blkio.bfq.weight_device",
 			refuse: func(o op) syscall.Errno {
 				_, _, named := o.device()
 				return refuseIf(named, syscall.EOPNOTSUPP)
@@ -132,7 +133,7 @@ func ioRules() []rule {
 			},
 		},
 		{
-			name: "a target of 0 is none", version: 2, files: "io.latency",
+			name: "a target of 0 means no target", version: 2, files: "io.latency",
 			settle: func(o op) string {
 				if d, body, _ := o.device(); body == "target=0" {
 					return d.String()
@@ -143,14 +144,14 @@ func ioRules() []rule {
 	}
 }
 
-// device splits the text of a write to a file that has a line for each device.
+// device splits the text of a write to a file with one line per device.
 func (o op) device() (d unit.Device, body string, named bool) {
 	first, body, _ := strings.Cut(o.text, " ")
 	d, err := unit.ParseDevice(first)
 	return d, strings.TrimSpace(body), err == nil
 }
 
-// lines are those of the file by device.
+// lines returns the lines of the file by device.
 func (o op) lines() map[unit.Device]string { return linesIn(o.g.files[o.file]) }
 
 func linesIn(text string) map[unit.Device]string {
@@ -164,8 +165,8 @@ func linesIn(text string) map[unit.Device]string {
 	return m
 }
 
-// byDevice puts the line that was written in its place in the file. A line
-// without a body takes the device out.
+// byDevice returns the file after the write has replaced the line of its
+// device. A line without a body removes the device.
 func (o op) byDevice() string {
 	d, body, named := o.device()
 	if !named {
@@ -191,7 +192,7 @@ func (o op) byDevice() string {
 	return strings.Join(lines, "\n")
 }
 
-// ratesOf reads "rbps=1 wbps=max"; what is not there is max.
+// ratesOf reads a text such as "rbps=1 wbps=max". A missing rate is max.
 func ratesOf(body string) map[string]string {
 	rates := map[string]string{}
 	for _, k := range limitKeys {

@@ -8,15 +8,15 @@ import (
 	"syscall"
 )
 
-// A controlRule is one fact about resctrl, under the name that the conformance
-// suite gives it. One without refuse is looked at where it matters.
+// A controlRule is one fact about resctrl, with its name in the conformance
+// suite. The code for a rule without refuse is at the place that it concerns.
 type controlRule struct {
 	name   string
 	on     string // make, schemata or tasks
 	refuse func(controlOp) (syscall.Errno, string)
 }
 
-// The rules that refuse nothing.
+// Rules that refuse no operation.
 const (
 	newHasAll   = "a new group has everything"
 	goBack      = "the threads of a removed control group go to the default one"
@@ -25,7 +25,7 @@ const (
 	roundsUp    = "bandwidth is rounded up to the next step"
 )
 
-// ControlRules names the rules of resctrl.
+// ControlRules returns the names of the rules of resctrl.
 func ControlRules() []string {
 	var names []string
 	for _, r := range controlRules() {
@@ -34,7 +34,8 @@ func ControlRules() []string {
 	return names
 }
 
-// each asks of every value of a line whether it is refused.
+// each returns a function that checks every value of a line, and returns the
+// first refusal.
 func each(check func(o controlOp, resource string, v schemataValue) string) func(controlOp) (syscall.Errno, string) {
 	return func(o controlOp) (syscall.Errno, string) {
 		resource, values := schemataLine(o.text)
@@ -47,8 +48,8 @@ func each(check func(o controlOp, resource string, v schemataValue) string) func
 	}
 }
 
-// mask is the mask of a value about L3; false for one about something else, or
-// for none.
+// mask returns the mask of a value for an L3 cache. It returns false if the
+// value is for another resource or is not a mask.
 func (v schemataValue) mask(resource string) (uint64, bool) {
 	x, err := v.number(resource)
 	return x, resource == "L3" && err == nil
@@ -64,25 +65,25 @@ func controlRules() []controlRule {
 			},
 		},
 		{
-			name: "a control group that is there cannot be made", on: "make",
+			name: "an existing control group cannot be made again", on: "make",
 			refuse: func(o controlOp) (syscall.Errno, string) {
 				return refuseIf(o.n.divided.groups[o.group] != nil, syscall.EEXIST), "ok"
 			},
 		},
 		{
-			name: "there are no more control groups than the hardware keeps apart", on: "make",
+			name: "there are at most as many control groups as CLOSIDs", on: "make",
 			refuse: func(o controlOp) (syscall.Errno, string) {
 				return refuseIf(len(o.n.divided.groups) >= o.n.divided.Groups, syscall.ENOSPC), "Out of CLOSIDs"
 			},
 		},
 		{
-			name: "a line without its end is refused", on: "schemata",
+			name: "a line without a newline is refused", on: "schemata",
 			refuse: func(o controlOp) (syscall.Errno, string) {
 				return refuseIf(!strings.HasSuffix(o.text, "\n"), syscall.EINVAL), "ok"
 			},
 		},
 		{
-			name: "a resource that is not there is refused", on: "schemata",
+			name: "an unknown resource is refused", on: "schemata",
 			refuse: func(o controlOp) (syscall.Errno, string) {
 				resource, _ := schemataLine(o.text)
 				d := o.n.divided
@@ -91,7 +92,7 @@ func controlRules() []controlRule {
 			},
 		},
 		{
-			name: "a mask that is no number is refused", on: "schemata",
+			name: "a mask that is not a number is refused", on: "schemata",
 			refuse: each(func(_ controlOp, resource string, v schemataValue) string {
 				if _, err := v.number(resource); err != nil && resource == "L3" {
 					return "Non-hex character in the mask " + v.text
@@ -112,7 +113,7 @@ func controlRules() []controlRule {
 			},
 		},
 		{
-			name: "ways that are not there are refused", on: "schemata",
+			name: "ways that do not exist are refused", on: "schemata",
 			refuse: each(func(o controlOp, resource string, v schemataValue) string {
 				if mask, is := v.mask(resource); is && mask&^o.n.divided.Ways.Mask != 0 {
 					return "Mask out of range"
@@ -149,7 +150,7 @@ func controlRules() []controlRule {
 			}),
 		},
 		{
-			name: "a cache that is not there is refused", on: "schemata",
+			name: "a cache that does not exist is refused", on: "schemata",
 			refuse: func(o controlOp) (syscall.Errno, string) {
 				resource, values := schemataLine(o.text)
 				domains := o.n.divided.Ways.Domains

@@ -14,11 +14,11 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// The rules that functions of this file ask for by name.
+// Rules that functions of this file check by name.
 const (
-	frozenShows   = "a frozen group says so"
+	frozenShows   = "a frozen group shows that it is frozen"
 	frozenBelow   = "a child of a frozen group is frozen with it"
-	emptyShows    = "an empty group says so"
+	emptyShows    = "an empty group shows that it is empty"
 	v1FrozenLives = "a frozen task does not die before it is thawed"
 	v2FrozenDies  = "a frozen task dies of a signal that ends it"
 	killsAll      = "killing a group ends all in it and below it"
@@ -64,18 +64,20 @@ func (n *Node) obeys(name string) bool {
 	return slices.ContainsFunc(n.rules, func(r rule) bool { return r.name == name })
 }
 
-// frozenItself reports whether a group itself was told to stand still.
+// frozenItself reports whether the group itself was frozen, not one of its
+// ancestors.
 func (n *Node) frozenItself(p node.CgroupPath) bool {
 	g := n.groups[p]
 	return g != nil && (g.files["cgroup.freeze"] == "1" || g.files["freezer.state"] == "FROZEN")
 }
 
-// frozen reports whether a group stands still.
+// frozen reports whether a group is frozen, by itself or by an ancestor.
 func (n *Node) frozen(p node.CgroupPath) bool {
 	return n.frozenItself(p) || p != "" && n.obeys(frozenBelow) && n.frozen(p.Parent())
 }
 
-// showRun returns the files that tell how a group runs.
+// showRun returns the content of the files with the state of a group: frozen,
+// empty or neither.
 func (n *Node) showRun(p node.CgroupPath, file string) (string, bool) {
 	digit := map[bool]string{true: "1", false: "0"}
 	frozen := n.frozen(p) && n.obeys(frozenShows)
@@ -93,7 +95,7 @@ func (n *Node) showRun(p node.CgroupPath, file string) (string, bool) {
 	return "", false
 }
 
-// Signal sends a signal that ends a task.
+// Signal sends a fatal signal to a task.
 func (n *Node) Signal(pid int, _ syscall.Signal) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -104,7 +106,7 @@ func (n *Node) Signal(pid int, _ syscall.Signal) error {
 	return nil
 }
 
-// AtOnce reports that whatever a call brings about is so when it returns.
+// AtOnce reports that each call has its full effect when it returns.
 func (n *Node) AtOnce() bool { return true }
 
 // Alive reports whether a task has not ended.
@@ -122,12 +124,12 @@ func (n *Node) signal(pid int) {
 	delete(n.tasks, pid)
 }
 
-// bury ends the tasks that were to die and are no longer frozen.
+// bury ends the tasks with a pending fatal signal that are no longer frozen.
 func (n *Node) bury() {
 	maps.DeleteFunc(n.tasks, func(_ int, t *task) bool { return t.dying && !n.frozen(t.at) })
 }
 
-// readRun is how a workload's group runs, as a snapshot shows it.
+// readRun returns the state of the group of a workload, as in a snapshot.
 func (n *Node) readRun(p node.CgroupPath) node.Run {
 	switch {
 	case n.frozenItself(p):
@@ -138,19 +140,19 @@ func (n *Node) readRun(p node.CgroupPath) node.Run {
 	return node.Running
 }
 
-// runFiles are the files to write for how a group is to run.
+// runFiles returns the files to write for a state of a group.
 func (n *Node) runFiles(_ node.Knob, v node.Run) ([]knob.Writing, error) {
 	switch {
 	case v.EndsProcesses():
-		return nil, errors.New("a group is not ended by a file")
+		return nil, errors.New("no file ends a group")
 	case n.version == 1:
 		return []knob.Writing{{File: "freezer.state", Text: map[bool]string{true: "FROZEN", false: "THAWED"}[v == node.Frozen]}}, nil
 	}
 	return []knob.Writing{{File: "cgroup.freeze", Text: map[bool]string{true: "1", false: "0"}[v == node.Frozen]}}, nil
 }
 
-// end asks the tasks of a group to end, or kills them. What was frozen by a
-// step goes on for it.
+// end sends SIGTERM to the tasks of a group, or kills them. If a step froze the
+// group, end thaws it first.
 func (n *Node) end(k node.Knob, v node.Run) error {
 	if n.groups[k.Cgroup] == nil {
 		return &fs.PathError{Op: "end", Path: string(k.Cgroup), Err: syscall.ENOENT}
@@ -173,5 +175,5 @@ func (n *Node) end(k node.Knob, v node.Run) error {
 	return nil
 }
 
-// thaws reports whether a write may let tasks go on.
+// thaws reports whether a write to the file may thaw tasks.
 func thaws(file string) bool { return strings.HasPrefix(file, "freezer.") || file == "cgroup.freeze" }

@@ -8,13 +8,14 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// orders are those that the BE scheduler has, or will be loaded with.
+// orders are the entries in the tables of the BE scheduler. A scheduler that is
+// loaded later also gets them.
 type orders struct {
 	groups map[node.CgroupPath]node.SchedulerGroup
 	cap    node.SchedulerCap
 }
 
-// room is how many cgroups the BE scheduler can have orders for.
+// room returns the maximum number of cgroups in the table of the BE scheduler.
 func (i *isolated) room() int {
 	if i.Room > 0 {
 		return i.Room
@@ -22,7 +23,7 @@ func (i *isolated) room() int {
 	return node.SchedulerGroups
 }
 
-// readOrder reads one order; the zero value: there is none.
+// readOrder reads one entry; the zero value means that there is none.
 func (i *isolated) readOrder(k node.Knob) node.Value {
 	if k.File == node.FileSchedulerCap {
 		return i.orders.cap
@@ -30,8 +31,8 @@ func (i *isolated) readOrder(k node.Knob) node.Value {
 	return i.orders.groups[k.Cgroup]
 }
 
-// applyOrder performs a step on an order. It has no value from before: it ends
-// with the scheduler.
+// applyOrder performs a step on an entry. An entry has no journaled value,
+// because it ends with the scheduler.
 func applyOrder(n *Node, s plan.Step) error {
 	i := n.isolated
 	if _, err := n.readIsolation(s.Knob); err != nil {
@@ -65,7 +66,7 @@ func applyOrder(n *Node, s plan.Step) error {
 	return nil
 }
 
-// unload ends the scheduler, and its orders with it.
+// unload unloads the scheduler, and removes its entries.
 func (i *isolated) unload() {
 	if i.loaded = (node.Scheduler{}); i.obeys(ordersEnd) {
 		i.orders = orders{}

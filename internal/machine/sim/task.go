@@ -7,7 +7,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Start puts a sleeping task into a group, which is charged for its memory.
+// Start starts a sleeping task in a group, and charges its memory to the group.
 func (n *Node) Start(p node.CgroupPath, memory unit.Bytes) (int, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -38,7 +38,7 @@ func (n *Node) attach(p node.CgroupPath, pid int) error {
 	return nil
 }
 
-// Fork has a task start a child that ends at once.
+// Fork makes a task start a child that ends at once.
 func (n *Node) Fork(pid int) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -63,7 +63,7 @@ func (n *Node) Stop(pid int) error {
 	return nil
 }
 
-// Demand says how much CPU a task would use if it could.
+// Demand sets the CPU that a task uses if it is available.
 func (n *Node) Demand(pid int, cpu unit.MilliCPU) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -75,7 +75,8 @@ func (n *Node) Demand(pid int, cpu unit.MilliCPU) error {
 	return nil
 }
 
-// tasksIn counts the tasks of p; below counts those of its descendants too.
+// tasksIn returns the number of tasks in p; with below, it also counts the
+// tasks of its descendants.
 func (n *Node) tasksIn(p node.CgroupPath, below bool) int64 {
 	count := int64(0)
 	for _, t := range n.tasks {

@@ -1,5 +1,5 @@
-// Package container asks the container runtimes of this machine, over their
-// local sockets, which containers there are, and with which labels.
+// Package container lists the containers of the container runtimes of this
+// machine, with their labels, over the local sockets of the runtimes.
 package container
 
 import (
@@ -11,43 +11,43 @@ import (
 	"strings"
 )
 
-// A Container is one that is about to run, runs or is paused.
+// A Container is a container that is created, running or paused.
 type Container struct {
-	// ID names it for its runtime. Docker's and Podman's are 64 hexadecimal
-	// digits and stand in the name of the container's cgroup.
+	// ID identifies the container in its runtime. IDs of Docker and Podman are
+	// 64 hexadecimal digits, and the name of the cgroup contains them.
 	ID string
-	// Name is the container's name; its ID if it has no name.
+	// Name is the name of the container, or its ID if it has none.
 	Name   string
 	Labels map[string]string
-	// PID is its first process, as this machine numbers it, when it was
-	// listed; 0: not known.
+	// PID is its first process, in the PID namespace of this machine, at the
+	// time of the listing; 0: not known.
 	PID int
-	// Cgroup is the path of its cgroup, as Locate found it; empty: only the
-	// ID tells.
+	// Cgroup is the path of its cgroup, set by Locate; empty: it is found by
+	// the ID.
 	Cgroup string
 }
 
-// A Runtime is a container runtime that answers on a local socket. It is safe
+// A Runtime is a client of a container runtime with a local socket. It is safe
 // for concurrent use.
 type Runtime interface {
-	// List returns the containers that have not ended, in no order.
+	// List returns the containers that have not ended, in any order.
 	List(context.Context) ([]Container, error)
-	// Close ends the connection.
+	// Close closes the connection.
 	Close() error
 }
 
-// Sockets are the places at which runtimes are usually found.
+// Sockets are the addresses of the sockets that runtimes usually have.
 var Sockets = []string{
 	"docker:///run/docker.sock",
 	"podman:///run/podman/podman.sock",
 	"containerd:///run/containerd/containerd.sock",
 }
 
-// ErrAbsent means that there is no such socket: the runtime is not installed,
+// ErrAbsent means that the socket does not exist: the runtime is not installed,
 // or does not run.
 var ErrAbsent = errors.New("there is no such socket")
 
-// Check returns an error for a text that is not the address of a socket, as in
+// Check returns an error if a text is not the address of a socket, as in
 // Sockets.
 func Check(address string) error {
 	kind, socket, _ := strings.Cut(address, "://")
@@ -59,8 +59,8 @@ func Check(address string) error {
 	return fmt.Errorf("%q: want docker://, podman:// or containerd:// and the absolute path of a socket", address)
 }
 
-// Open makes a client for the runtime at an address, as in Sockets. It does
-// not talk to it yet.
+// Open makes a client for the runtime at an address, as in Sockets. It does not
+// connect yet.
 func Open(address string) (Runtime, error) {
 	if err := Check(address); err != nil {
 		return nil, err

@@ -19,8 +19,8 @@ const (
 	idB = "5ffb6663982302271ed1e0b17bc6a6eb04f2fa22033dbe253a43a7fb016c1cad"
 )
 
-// serve is an engine that answers a request for the containers with a text,
-// and refuses versions of the API as Docker 29 does.
+// serve runs an engine that answers the request for the containers with a text.
+// It refuses versions of the API in the URL, like Docker 29.
 func serve(t *testing.T, status int, text string) (address string) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
@@ -82,7 +82,7 @@ func TestARuntimeThatDoesNotAnswerIsAnError(t *testing.T) {
 	why := `{"message":"the daemon is busy"}` + strings.Repeat(".", mostSaid)
 	if _, err := list(t, serve(t, http.StatusServiceUnavailable, why)); err == nil ||
 		!strings.Contains(err.Error(), "503 Service Unavailable: "+why[:mostSaid]) || strings.Contains(err.Error(), why) {
-		t.Errorf("what it says is not told in short: %v", err)
+		t.Errorf("the error does not contain the start of the answer: %v", err)
 	}
 	if _, err := Open("docker://" + filepath.Join(t.TempDir(), "none")); !errors.Is(err, ErrAbsent) {
 		t.Errorf("no socket: %v", err)
@@ -100,7 +100,7 @@ func TestARuntimeThatHangsIsLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() // it takes connections, and nobody answers
+	defer l.Close() // accepts connections, but never answers
 	for _, kind := range []string{"docker", "containerd"} {
 		r, err := Open(kind + "://" + socket)
 		if err != nil {

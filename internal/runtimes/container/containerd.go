@@ -15,29 +15,30 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// containerd speaks containerd's own API, in which everything but the list of
-// namespaces is asked for one namespace at a time.
+// containerd uses the API of containerd. Each request except the list of
+// namespaces is for one namespace.
 type containerd struct {
 	conn *grpc.ClientConn
 }
 
-// namespaceHeader says which namespace a request is about.
+// namespaceHeader is the gRPC header with the namespace of a request.
 const namespaceHeader = "containerd-namespace"
 
-// dockersNamespace holds Docker's containers, without the labels that their
-// owners gave them. Those Docker tells.
+// dockersNamespace is the namespace with the containers of Docker, which lack
+// the labels of their owners there. The client of Docker lists them with
+// labels.
 const dockersNamespace = "moby"
 
-// nerdctlName is the label in which nerdctl keeps a container's name.
+// nerdctlName is the label in which nerdctl stores the name of a container.
 const nerdctlName = "nerdctl/name"
 
-// mostTasks bounds the list of a namespace's tasks, which comes in one
-// message, bytes: each has well below a kilobyte. gRPC's own bound of 4 MiB
-// is little for a namespace of ten thousand.
+// mostTasks is the maximum size, in bytes, of the list of tasks of a namespace,
+// which is one message. A task takes well below 1 KiB. The default limit of
+// gRPC, 4 MiB, could be too small for ten thousand tasks.
 const mostTasks = 16 << 20
 
 func openContainerd(socket string) (*containerd, error) {
-	// A socket on this machine, whose rights say who may use it.
+	// No TLS: a local socket is protected by its file permissions.
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(mostTasks)))
 	if err != nil {
@@ -79,7 +80,8 @@ func (c *containerd) listIn(ctx context.Context) ([]Container, error) {
 	if len(pids) == 0 {
 		return nil, nil
 	}
-	// One at a time: with each comes its whole specification, some 10 KiB.
+	// As a stream, because each container comes with its whole specification of
+	// some 10 KiB.
 	found, err := containersapi.NewContainersClient(c.conn).ListStream(ctx, &containersapi.ListContainersRequest{})
 	if err != nil {
 		return nil, err

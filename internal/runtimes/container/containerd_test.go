@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// many is how many containers a crowd has, of which every second one runs. All
-// of them, or all their tasks, are more than gRPC takes in one message.
+// many is the number of containers in the test; every second one runs. The list
+// of all containers or tasks exceeds the default size of a gRPC message.
 const many = 2000
 
 var bulk = strings.Repeat("x", 5000)

@@ -12,21 +12,21 @@ import (
 	"time"
 )
 
-// docker is an engine that speaks Docker's Engine API, as Podman does too
+// docker uses the Engine API of Docker, which Podman also has
 // (docs.docker.com/reference/api/engine, "List containers").
 type docker struct {
 	kind   string
 	client *http.Client
 }
 
-// listContainers names no version of the API, and so is answered in the newest
-// that the engine speaks: an engine refuses versions that are too old for it
-// (Docker 29 those below 1.44), and the fields read here are the same in all.
-// Podman serves this path, too.
+// listContainers has no version of the API, so that the engine answers in its
+// newest version. An engine refuses a version that is too old for it (Docker
+// 29: below 1.44), and the fields that Tenon reads are the same in all
+// versions. Podman also serves this path.
 const listContainers = "http://local/containers/json?all=1"
 
-// mostSaid bounds the part of an engine's refusal that goes into the error, in
-// bytes.
+// mostSaid is the maximum length, in bytes, of the part of an answer that an
+// error message quotes.
 const mostSaid = 200
 
 func openDocker(kind, socket string) *docker {
@@ -59,7 +59,7 @@ func (d *docker) List(ctx context.Context) ([]Container, error) {
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		said, _ := io.ReadAll(io.LimitReader(answer.Body, mostSaid)) // the status tells enough
+		said, _ := io.ReadAll(io.LimitReader(answer.Body, mostSaid)) // the status suffices if the body cannot be read
 		return nil, fmt.Errorf("list the containers of %s: it answers %s: %s", d.kind, answer.Status, bytes.TrimSpace(said))
 	}
 	var found []dockerContainer

@@ -5,12 +5,13 @@ import (
 	"strings"
 )
 
-// idLength is the length of Docker's and Podman's IDs: SHA-256 in hexadecimal.
+// idLength is the length of the IDs of Docker and Podman: SHA-256 in
+// hexadecimal.
 const idLength = 64
 
-// Locate notes for each container the cgroup of its first process, as returned
-// by the function of. Call it right after the listing: later the process number
-// may belong to another process.
+// Locate sets the cgroup of each container to the cgroup of its first process,
+// which the function of returns. Call it directly after the listing, because
+// another process may get the same PID later.
 func Locate(all []Container, of func(pid int) (path string, known bool)) {
 	for i := range all {
 		c := &all[i]
@@ -23,17 +24,18 @@ func Locate(all []Container, of func(pid int) (path string, known bool)) {
 	}
 }
 
-// Groups finds the cgroup of each container among the paths of those that
-// exist. It is the one whose name holds the container's ID, as Docker's and
-// Podman's do, or the one that Locate found. A container whose cgroup is not
-// there, or is the root, is left out.
+// Groups returns the containers by the path of their cgroup. The cgroup of a
+// container is the path that has its ID in its name, as with Docker and Podman,
+// or else the path that Locate set. Groups omits a container whose cgroup is
+// not among the paths or is the root.
 func Groups(all []Container, paths []string) map[string]Container {
 	exists := make(map[string]bool, len(paths))
 	byID := map[string]string{}
 	for _, p := range paths {
 		exists[p] = true
 		id := idIn(lastName(p))
-		// The container's own group is above those that it makes itself.
+		// If a container has child cgroups with its ID, its own cgroup is the
+		// one with the shortest path.
 		if had, twice := byID[id]; id != "" && (!twice || len(p) < len(had)) {
 			byID[id] = p
 		}
@@ -69,11 +71,11 @@ func CanBe(path string, addresses []string) bool {
 
 func lastName(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
-// idIn returns the ID in the name of a container's cgroup: "docker-ID.scope",
-// "libpod-ID", "ID". It is empty for other cgroups.
+// idIn returns the ID in the name of the cgroup of a container:
+// "docker-ID.scope", "libpod-ID" or "ID". It is empty for other names.
 func idIn(name string) string {
 	if strings.HasPrefix(name, "libpod-conmon-") {
-		return "" // Podman's own process that looks after the container
+		return "" // the monitor process of Podman
 	}
 	name = strings.TrimSuffix(name, ".scope")
 	if len(name) < idLength {
@@ -86,8 +88,8 @@ func idIn(name string) string {
 	return id
 }
 
-// whole cuts the cgroups that a container has made inside its own cgroup off
-// the path of its first process.
+// whole cuts the path of the first process of a container to the cgroup of the
+// container, without cgroups that the container itself created.
 func whole(path, id string) string {
 	path = strings.Trim(path, "/")
 	for i := 0; i <= len(path); i++ {

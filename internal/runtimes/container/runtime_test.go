@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// need skips a test that cannot run here, or fails where everything that the
-// tests need should be.
+// need skips a test if a program is missing. If TENON_TEST_STRICT is set, the
+// test fails instead.
 func need(t *testing.T, programs ...string) {
 	t.Helper()
 	missing := ""
@@ -34,7 +34,7 @@ func need(t *testing.T, programs ...string) {
 	}
 }
 
-// rootfs is a root file system in which /bin/sleep runs.
+// rootfs returns a root file system in which /bin/sleep runs.
 func rootfs(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -57,7 +57,8 @@ func do(t *testing.T, err error) {
 	}
 }
 
-// parent is a cgroup for the containers of a test. It is gone afterwards.
+// parent creates a cgroup for the containers of a test, and removes it
+// afterwards.
 func parent(t *testing.T) string {
 	t.Helper()
 	name := fmt.Sprintf("tenon-test-container-%d-%s", os.Getpid(), strings.ToLower(t.Name()))
@@ -71,7 +72,7 @@ func parent(t *testing.T) string {
 	return name
 }
 
-// glob finds cgroups in every hierarchy.
+// glob returns the cgroups that match a pattern, in all hierarchies.
 func glob(pattern string) []string {
 	v2, _ := filepath.Glob("/sys/fs/cgroup/" + pattern)
 	v1, _ := filepath.Glob("/sys/fs/cgroup/*/" + pattern)
@@ -88,7 +89,7 @@ func command(t *testing.T, name string, args ...string) {
 	}
 }
 
-// serveFor runs a service until the end of the test and waits for its socket.
+// serveFor runs a service until the end of the test, and waits for its socket.
 func serveFor(t *testing.T, socket string, name string, args ...string) {
 	t.Helper()
 	var said strings.Builder
@@ -122,7 +123,7 @@ func serveFor(t *testing.T, socket string, name string, args ...string) {
 	}
 }
 
-// found lists the containers and returns the one named.
+// found lists the containers, and returns the one with the given name.
 func found(t *testing.T, address, name string) (Container, bool) {
 	t.Helper()
 	all, err := list(t, address)
@@ -140,7 +141,7 @@ const label = "koordinator.sh/qosClass"
 func TestPodmanTellsItsContainers(t *testing.T) {
 	need(t, "podman", "runc", "busybox")
 	group := parent(t)
-	dir, err := os.MkdirTemp("", "podman") // which takes no longer path than 50 letters
+	dir, err := os.MkdirTemp("", "podman") // Podman allows a path of at most 50 characters
 	do(t, err)
 	t.Cleanup(func() { do(t, os.RemoveAll(dir)) })
 	podman := func(args ...string) []string {
@@ -151,7 +152,8 @@ func TestPodmanTellsItsContainers(t *testing.T) {
 	}
 	socket := filepath.Join(dir, "podman.sock")
 	serveFor(t, socket, "podman", podman("system", "service", "-t", "0", "unix://"+socket)...)
-	// Limits that any root may set, and no network: neither is what is tested.
+	// The flags avoid the network and limits that root may not set here; the
+	// test needs neither.
 	command(t, "podman", podman("run", "-d", "--name", "encode", "--label", label+"=BE", "--cgroup-parent", "/"+group, "--cgroups", "no-conmon",
 		"--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--network", "none", "--no-hosts", "--rootfs", rootfs(t), "/bin/sleep", "600")...)
 	end := func() { command(t, "podman", podman("rm", "-f", "-t", "0", "encode")...) }
@@ -166,11 +168,11 @@ func TestPodmanTellsItsContainers(t *testing.T) {
 	}
 	groups := Groups([]Container{c}, paths)
 	if len(groups) != 1 || groups[paths[0]].Name != "encode" {
-		t.Errorf("its cgroup is not found among %v: %v", paths, groups)
+		t.Errorf("the cgroup of the container is not among %v: %v", paths, groups)
 	}
 	end()
 	if c, ok := found(t, "podman://"+socket, "encode"); ok {
-		t.Errorf("removed, and still there: %+v", c)
+		t.Errorf("the container was removed, but is still listed: %+v", c)
 	}
 }
 
@@ -204,6 +206,6 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
 	}
 	end()
 	if c, ok := found(t, "containerd://"+socket, "encode"); ok {
-		t.Errorf("removed, and still there: %+v", c)
+		t.Errorf("the container was removed, but is still listed: %+v", c)
 	}
 }

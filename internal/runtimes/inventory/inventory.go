@@ -1,6 +1,6 @@
-// Package inventory keeps the list of the containers that the container runtimes
-// of this machine tell, by the path of their cgroups: once for a dry run, or
-// followed in the background while an agent works.
+// Package inventory keeps a list of the containers of this machine by the path
+// of their cgroup, as the container runtimes report them. A dry run reads the
+// list once; an agent updates it in the background.
 package inventory
 
 import (
@@ -21,43 +21,44 @@ import (
 )
 
 const (
-	// answerWithin is how long a runtime may take to list its containers: one
-	// that systemd starts for the question takes seconds. firstWithin is what
-	// it gets before the first tick, which waits for it.
+	// answerWithin is the maximum time of a listing; a runtime that systemd
+	// starts on demand takes seconds. firstWithin is the maximum time of the
+	// listing before the first tick, which waits for it.
 	answerWithin = 10 * time.Second
 	firstWithin  = 2 * time.Second
-	// leastRest is how long the runtimes are left alone after a listing, and
-	// restFor is how often the time that it took. After a change they are
-	// asked once more when that is over: a cgroup may be there before its
-	// runtime counts the container as running.
+	// leastRest is the minimum time between two listings, and restFor the
+	// minimum as a multiple of the time that the last listing took. After a
+	// change there is one more listing after this time, because a cgroup may
+	// exist before its runtime reports the container as running.
 	leastRest = time.Second
 	restFor   = 20
-	// askAtLatest bounds the wait before a runtime that is missing is asked
-	// again.
+	// askAtLatest is the maximum time between two attempts to reach a missing
+	// runtime.
 	askAtLatest = 30 * time.Second
 )
 
-// A Follower knows the containers of the machine's runtimes. Run asks them in
-// the background: a runtime that hangs must not stop the agent's loop.
+// A Follower keeps the list of the containers of all runtimes. Run updates the
+// list in the background, because a runtime that does not answer must not stop
+// the loop of the agent.
 type Follower struct {
 	log  *slog.Logger
 	tell func(ctx context.Context, address string) ([]container.Container, error)
 	news func()
 	ask  chan struct{}
 
-	paths []string // of all cgroups, as See had them last; the loop's own
+	paths []string // all cgroups at the last call of See; only the loop uses it
 
-	mu        sync.Mutex // guards the rest
-	addresses []string   // nil: no rule wants to know
-	named     bool       // the addresses are the configuration's
+	mu        sync.Mutex // guards the fields below
+	addresses []string   // nil: no rule names containers
+	named     bool       // the addresses come from the configuration
 	known     map[string][]container.Container
-	absent    map[string]bool   // there is no such socket
-	trouble   map[string]string // by address
+	absent    map[string]bool   // whether the socket does not exist, by address
+	trouble   map[string]string // the error by address
 	asked     bool
 }
 
-// Follow makes a Follower that knows nothing yet. News is called, by Run, when
-// containers have come or gone.
+// Follow returns a Follower with an empty list. Run calls news after the list
+// has changed.
 func Follow(log *slog.Logger, fs proc.FS, news func()) *Follower {
 	tell := func(ctx context.Context, address string) ([]container.Container, error) {
 		return tell(ctx, address, fs)
@@ -65,8 +66,8 @@ func Follow(log *slog.Logger, fs proc.FS, news func()) *Follower {
 	return &Follower{log: log, tell: tell, news: news, ask: make(chan struct{}, 1)}
 }
 
-// Use says where to ask, and whether to ask at all: only for rules that name
-// containers.
+// Use sets the addresses of the runtimes. If no rule names containers, the
+// Follower asks no runtime.
 func (c *Follower) Use(rules []match.Rule, addresses []string) {
 	named := len(addresses) > 0
 	if !named {
@@ -81,7 +82,7 @@ func (c *Follower) Use(rules []match.Rule, addresses []string) {
 	c.look()
 }
 
-// look has the runtimes asked, soon.
+// look triggers a listing soon.
 func (c *Follower) look() {
 	select {
 	case c.ask <- struct{}{}:
@@ -89,10 +90,10 @@ func (c *Follower) look() {
 	}
 }
 
-// See has the runtimes asked if a cgroup that can be a container is in only
-// one of these paths and those before, which are sorted. Other cgroups must
-// not do it: to ask may start a unit, as podman.service, and its cgroup would
-// have them asked again for ever.
+// See triggers a listing if a cgroup that may be a container was created or
+// removed since the last call. paths is sorted. Other cgroups do not trigger a
+// listing: a listing may start a unit such as podman.service, and the cgroup of
+// that unit would trigger the next listing without end.
 func (c *Follower) See(paths []string) {
 	before := c.paths
 	c.paths = paths
@@ -104,12 +105,12 @@ func (c *Follower) See(paths []string) {
 	}
 }
 
-// First asks before the first tick, which would otherwise let go of the
-// containers that the last tenond kept. Remembered is what that one knew of
-// them: it holds for the runtimes that do not answer now.
+// First lists the containers before the first tick, because the tick would
+// otherwise release containers that the last tenond managed. remembered is the
+// list of that tenond; it stays for each runtime that does not answer now.
 func (c *Follower) First(ctx context.Context, remembered map[string][]container.Container) {
 	select {
-	case <-c.ask: // this is the answer to what Use has asked
+	case <-c.ask: // First answers the request of Use
 	default:
 	}
 	c.mu.Lock()
@@ -118,10 +119,11 @@ func (c *Follower) First(ctx context.Context, remembered map[string][]container.
 	c.list(ctx, firstWithin)
 }
 
-// Run asks until ctx ends, a first time when First has rested.
+// Run updates the list until ctx ends. Its first listing is leastRest after the
+// start.
 func (c *Follower) Run(ctx context.Context) {
 	next := time.NewTimer(leastRest)
-	var missing time.Duration // how long it last waited for a missing runtime
+	var missing time.Duration // the last wait for a missing runtime
 	for {
 		changed := false
 		select {
@@ -146,7 +148,7 @@ func (c *Follower) Run(ctx context.Context) {
 			missing = 0
 		} else {
 			missing = min(max(2*missing, time.Second), askAtLatest)
-			next.Reset(missing - rest) // at once if that is over
+			next.Reset(missing - rest) // at once if that time is over
 		}
 		if changed {
 			next.Reset(0)
@@ -154,23 +156,24 @@ func (c *Follower) Run(ctx context.Context) {
 	}
 }
 
-// misses reports whether a runtime of which something is known, or that is
-// there, does not tell its containers.
+// misses reports whether a runtime that exists, or that has listed containers
+// before, did not answer.
 func (c *Follower) misses() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.trouble) > 0
 }
 
-// An answer is what a runtime says, or why it does not.
+// An answer is the list of a runtime, or its error.
 type answer struct {
 	all []container.Container
 	err error
 }
 
-// list asks every runtime, each for no longer than within, and reports whether
-// anything is new. Of one that does not answer, or is gone, what was known
-// stays: its best-effort work must not be let loose.
+// list asks every runtime, each for at most the time within, and reports
+// whether the list has changed. The containers of a runtime that does not
+// answer or is gone stay in the list, because their best-effort work must stay
+// bounded.
 func (c *Follower) list(ctx context.Context, within time.Duration) (changed bool) {
 	c.mu.Lock()
 	addresses := c.addresses
@@ -184,7 +187,7 @@ func (c *Follower) list(ctx context.Context, within time.Duration) (changed bool
 	asking.Wait()
 	cancel()
 	if ctx.Err() != nil {
-		return false // nobody is in trouble but this process, which ends
+		return false // this process ends; the runtimes have no error
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,12 +203,12 @@ func (c *Follower) list(ctx context.Context, within time.Duration) (changed bool
 		}
 		known[address], trouble[address] = before, err.Error()
 		if trouble[address] != c.trouble[address] {
-			c.log.Warn("a container runtime does not tell its containers; what it said last holds", "runtime", address, "error", err)
+			c.log.Warn("a container runtime does not list its containers; using its last list", "runtime", address, "error", err)
 		}
 	}
 	for address := range c.trouble {
 		if _, still := trouble[address]; !still && slices.Contains(addresses, address) {
-			c.log.Info("a container runtime tells its containers again", "runtime", address)
+			c.log.Info("a container runtime lists its containers again", "runtime", address)
 		}
 	}
 	changed = !c.asked || !reflect.DeepEqual(known, c.known) || !maps.Equal(absent, c.absent)
@@ -213,7 +216,7 @@ func (c *Follower) list(ctx context.Context, within time.Duration) (changed bool
 	return changed
 }
 
-// tell lists the containers of one runtime with their cgroups, ordered so that
+// tell lists the containers of one runtime with their cgroups, sorted so that
 // two answers can be compared.
 func tell(ctx context.Context, address string, fs proc.FS) ([]container.Container, error) {
 	runtime, err := container.Open(address)
@@ -227,8 +230,8 @@ func tell(ctx context.Context, address string, fs proc.FS) ([]container.Containe
 	return all, err
 }
 
-// groupOf is the cgroup of a process, unless another took its number
-// meanwhile.
+// groupOf returns the cgroup of a process; known is false if the process has
+// ended.
 func groupOf(fs proc.FS, pid int) (path string, known bool) {
 	before, err := fs.PIDStat(pid)
 	if err != nil {
@@ -242,15 +245,15 @@ func groupOf(fs proc.FS, pid int) (path string, known bool) {
 	return strings.Trim(proc.CPUPath(entries), "/"), err == nil && after.StartTime == before.StartTime
 }
 
-// Remembers is what the next tenond should know, by address.
+// Remembers returns the list for the next tenond, by address.
 func (c *Follower) Remembers() map[string][]container.Container {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.known
 }
 
-// Groups are the containers by the path of their cgroup, and what is to be
-// said about them.
+// Groups returns the containers by the path of their cgroup, and remarks for
+// the user.
 func (c *Follower) Groups(paths []string) (map[string]*match.Container, []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -265,8 +268,8 @@ func (c *Follower) Groups(paths []string) (map[string]*match.Container, []string
 	return groups, c.remarks()
 }
 
-// remarks are about sockets that are not there; c.mu is held. Those that the
-// configuration names should be; of the usual ones a machine has some.
+// remarks returns a remark on each missing socket that the configuration names,
+// or one remark if no default socket exists. The caller holds c.mu.
 func (c *Follower) remarks() (remarks []string) {
 	switch {
 	case len(c.addresses) == 0 || !c.asked:
@@ -282,10 +285,9 @@ func (c *Follower) remarks() (remarks []string) {
 	return remarks
 }
 
-// Once asks the container runtimes once, if any rule names containers, and
-// returns the cgroups with the given paths with what the runtimes say of them;
-// direct is for match.Groups. The errors are about runtimes that are there and do
-// not answer.
+// Once asks the runtimes once, if any rule names containers, and returns the
+// cgroups with the given paths and the containers in them. direct is passed to
+// match.Groups. The errors are those of runtimes that exist but do not answer.
 func Once(ctx context.Context, rules []match.Rule, addresses, paths []string, direct func(path string) (bool, error)) ([]match.Group, error) {
 	c := Follow(slog.New(slog.DiscardHandler), proc.Default(), nil)
 	c.Use(rules, addresses)

@@ -21,14 +21,14 @@ import (
 
 const theSocket = "containerd:///run/c.sock"
 
-// runtimes is a machine on which one runtime tells what is put into it.
+// runtimes is a machine with one runtime whose containers a test sets.
 type runtimes struct {
 	*Follower
 	said  bytes.Buffer // the log
 	all   []container.Container
 	err   error
 	takes time.Duration
-	asked []time.Duration // when, since it was made
+	asked []time.Duration // times of the requests since the start
 	news  int
 }
 
@@ -52,7 +52,7 @@ func newRuntimes(addresses ...string) *runtimes {
 	return r
 }
 
-// during runs the listings for some time in which something happens.
+// during runs the Follower for a time while happens runs.
 func (r *runtimes) during(t *testing.T, long time.Duration, happens func()) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), long)
@@ -81,12 +81,12 @@ func TestARuntimeThatIsDownLetsNothingLoose(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRuntimes(theSocket)
-			if err == nil { // of tenond, while the runtime hangs
+			if err == nil { // stands for a start of tenond while the runtime hangs
 				r.takes = time.Hour
 				begun := time.Now()
 				r.First(t.Context(), map[string][]container.Container{theSocket: {encode}})
 				if took := time.Since(begun); took != firstWithin {
-					t.Errorf("the first turn waited %v", took)
+					t.Errorf("the first tick waited %v", took)
 				}
 			} else {
 				r.all = []container.Container{encode}
@@ -95,15 +95,15 @@ func TestARuntimeThatIsDownLetsNothingLoose(t *testing.T) {
 			}
 			r.during(t, 100*time.Second, func() {})
 			if !r.holds("default/encode") {
-				t.Errorf("%s: the container is not known any more", name)
+				t.Errorf("%s: the container is missing", name)
 			}
 			if n := strings.Count(r.said.String(), "level=WARN"); n == 0 || n > 1 && err != nil {
 				t.Errorf("%s: %d warnings\n%s", name, n, r.said.String())
 			}
 			r.all, r.err, r.takes = []container.Container{}, nil, 0
 			r.during(t, askAtLatest+time.Second, func() {})
-			if r.holds("default/encode") || !strings.Contains(r.said.String(), "tells its containers again") {
-				t.Errorf("%s: it is back without the container\n%s", name, r.said.String())
+			if r.holds("default/encode") || !strings.Contains(r.said.String(), "lists its containers again") {
+				t.Errorf("%s: the runtime is back, but the container is missing\n%s", name, r.said.String())
 			}
 		})
 	}
@@ -133,7 +133,8 @@ func TestOnlyWhatCanBeAContainerHasTheRuntimesAsked(t *testing.T) {
 		r.See([]string{"default"})
 		r.during(t, 100*time.Second, func() {
 			for i := range 50 {
-				// What podman.socket starts for the question, and ends after it.
+				// podman.service, which podman.socket starts for a request and
+				// ends afterwards.
 				r.See([]string{"default", "system.slice/podman.service"}[:1+i%2])
 				time.Sleep(time.Second)
 			}

@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// catchUpTimes is how often it is asked for the values of a container in vain
-// before Tenon leaves it to the loop: its pod may be one that nobody tells any
-// more.
+// catchUpTimes is the maximum number of requests for the values of a container
+// without an answer. After that, Tenon leaves the container to the loop,
+// because its pod may not exist any more.
 const catchUpTimes = 10
 
-// catchUp updates the containers whose values were not known when the runtime
-// asked for them, once they are: the runtime writes its own idea of a container
-// again at each change. It asks every few deadlines until ctx ends.
+// catchUp updates containers whose values were not known when the runtime asked
+// for them, as soon as they are known. Otherwise the runtime would write its
+// own values again at each change of the container. It asks every few deadlines
+// until ctx ends.
 func (p *plugin) catchUp(ctx context.Context) {
 	select {
 	case <-p.configured:
@@ -35,7 +36,7 @@ func (p *plugin) catchUp(ctx context.Context) {
 	}
 }
 
-// unanswered lists the containers that are worth another question.
+// unanswered lists the containers without values for which to ask again.
 func (p *plugin) unanswered() (queries []query) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -47,7 +48,8 @@ func (p *plugin) unanswered() (queries []query) {
 	return queries
 }
 
-// update has the runtime update containers, unless the plugin is leaving.
+// update sends updates of containers to the runtime, unless the plugin is about
+// to end.
 func (p *plugin) update(ctx context.Context, queries []query) {
 	select {
 	case p.catching <- struct{}{}:
@@ -60,6 +62,6 @@ func (p *plugin) update(ctx context.Context, queries []query) {
 		return
 	}
 	if _, err := p.stub.UpdateContainers(updates); err != nil {
-		p.Log.Warn("NRI: containers whose values were not known when they were made are not updated: the loop will put it right", "containers", len(updates), "error", err)
+		p.Log.Warn("NRI: cannot update containers whose values were not known at their creation: the loop will write the values", "containers", len(updates), "error", err)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"log/slog"
 )
 
-// logger passes on what the library logs: its steps are of use only when
-// something is wrong.
+// logger writes the log of the NRI library at a lower level, because it helps
+// only to find an error.
 type logger struct{ log *slog.Logger }
 
 func (l logger) Debugf(ctx context.Context, format string, args ...any) {

@@ -1,11 +1,11 @@
-// Package nri gives a pod's containers the right values before their first
-// instruction runs: it is a plugin of the container runtime (NRI, the Node
-// Resource Interface of containerd and CRI-O).
+// Package nri gives the containers of a pod their limits before their first
+// instruction runs. It is a plugin of the container runtime, through NRI (Node
+// Resource Interface) of containerd and CRI-O.
 //
-// It may be slow, lost or absent, and no pod waits for it: each answer has a
-// deadline far below the runtime's, what fails is answered with "no change",
-// and a lost connection is made again. The loop of the agent puts right what
-// the plugin has missed.
+// No pod waits for a plugin that is slow or lost: each answer has a deadline
+// far below that of the runtime, an error results in the answer "no change",
+// and the plugin connects again after it has lost the connection. The loop of
+// the agent writes the values that the plugin has missed.
 package nri
 
 import (
@@ -22,87 +22,93 @@ import (
 )
 
 const (
-	// DefaultSocket is where runtimes offer NRI.
+	// DefaultSocket is the default path of the NRI socket of a runtime.
 	DefaultSocket = api.DefaultSocketPath
-	// DefaultDeadline is how long an answer may take. The runtime waits 2 s
-	// (api.DefaultPluginRequestTimeout), and as long no pod starts.
+	// DefaultDeadline is the maximum time of an answer. The runtime waits at
+	// most 2 s (api.DefaultPluginRequestTimeout), and the pod does not start
+	// before.
 	DefaultDeadline = 200 * time.Millisecond
 
 	name = "tenon"
-	// index orders the plugins of a runtime. Late: Tenon sees what the others
-	// have set, as it will be in force.
+	// index is the place of the plugin among all plugins of a runtime. It is
+	// late, so that Tenon sees the changes of the others.
 	index = "90"
-	// soonest and latest bound the wait before a lost connection is made
-	// again.
+	// soonest and latest are the minimum and the maximum wait before the plugin
+	// connects again.
 	soonest, latest = 100 * time.Millisecond, 5 * time.Second
-	// A runtime that takes the connection and does not answer costs what a stub
-	// leaves behind each time: the wait goes up to muteLatest then, and after
-	// mostMute times it ends only when the runtime makes its socket anew.
+	// If a runtime accepts connections but does not answer, each attempt leaks
+	// a stub. The wait then grows to muteLatest, and after mostMute attempts
+	// the plugin waits until the runtime has created its socket again.
 	muteLatest = 5 * time.Minute
 	mostMute   = 10
-	// registering is how long the runtime may take to configure a plugin. How
-	// long it takes to tell what runs then is not bounded: containerd waits for
-	// any container that is just being stopped.
+	// registering is the maximum time in which the runtime must configure the
+	// plugin. The time until the runtime lists its containers has no limit,
+	// because containerd waits for each container that is being stopped.
 	registering = 2 * api.DefaultPluginRegistrationTimeout
 )
 
-// A Pod is what the runtime knows of one.
+// A Pod is a pod with the data that the runtime has.
 type Pod struct {
 	Namespace, Name, UID string
 	Labels, Annotations  map[string]string
-	// CgroupParent is that of its containers, as the kubelet said it: a path
-	// with the cgroupfs driver, a slice with that of systemd.
+	// CgroupParent is the parent cgroup of its containers, as the kubelet set
+	// it: a path with the driver cgroupfs, a slice with the driver systemd.
 	CgroupParent string
 }
 
 func (p Pod) String() string { return p.Namespace + "/" + p.Name }
 
-// Limits are the values of a container's cgroup in the words of the container
-// runtime interface. What is nil stays as the kubelet wants it, and so does the
-// weight: the kubelet takes what a pod has for what it asked for.
+// Limits are values for the cgroup of a container, in the terms of the
+// container runtime interface. A nil value means that the value of the kubelet
+// stays. There is no weight, because the kubelet reads the weight back as the
+// CPU request of the pod.
 type Limits struct {
-	Quota  *int64  // µs in a period; -1: none
+	Quota  *int64  // µs per period; -1: no quota
 	Period *uint64 // µs
-	Memory *int64  // bytes; -1: none
-	// Unified are files of cgroup v2 and their values: memory.high. A runtime
-	// refuses them on v1.
+	Memory *int64  // bytes; -1: no limit
+	// Unified maps files of cgroup v2, such as memory.high, to their values. A
+	// runtime refuses it on cgroup v1.
 	Unified map[string]string
 }
 
-// Values says which values pods and containers are to have. Its methods are
-// called from many goroutines. They should return when ctx ends; the runtime
-// gets its answer in any case.
+// Values decides the values of pods and containers. Several goroutines call its
+// methods. A method should return when ctx ends; the plugin answers the runtime
+// in any case.
 type Values interface {
-	// Sandbox makes the cgroup of a new pod right. It has no containers yet.
+	// Sandbox sets the values of the cgroup of a new pod, which has no
+	// containers yet.
 	Sandbox(context.Context, Pod) error
-	// Container returns the values of a container; false: the pod's owner asks
-	// nothing of Tenon, so all stays as the kubelet wants it.
+	// Container returns the values of a container. It returns false if Tenon
+	// does not manage the pod, so that the values of the kubelet stay.
 	Container(ctx context.Context, p Pod, container string) (Limits, bool, error)
 }
 
-// A Link is how the plugin stands with the runtime.
+// A Link is the state of the connection to the runtime.
 type Link struct {
-	// Runtime is its name and version; empty: there is no connection.
+	// Runtime is the name and version of the runtime; empty: there is no
+	// connection.
 	Runtime string
-	// Err says why there is none.
+	// Err is the error if there is no connection.
 	Err error
 }
 
-// Options say what to connect to, and what to answer.
+// Options configure the plugin.
 type Options struct {
 	Socket string // empty: DefaultSocket
 	Values Values
-	// V1 says that cpu is on cgroup v1. The kernel there refuses a quota above
-	// that of a parent (tg_cfs_schedulable_down), and suppress lowers the
-	// parents': a container would fail to start. So its quota is left out; that
-	// of its pod bounds it.
+	// V1 means that the cpu controller is on cgroup v1. That kernel refuses a
+	// quota above the quota of a parent (tg_cfs_schedulable_down). CPU suppress
+	// lowers the quotas of the parents, so that a container with a quota would
+	// fail to start. The plugin therefore omits the quota, and the quota of the
+	// pod bounds the container.
 	V1       bool
-	Deadline time.Duration // of one answer; 0: DefaultDeadline
+	Deadline time.Duration // maximum time of an answer; 0: DefaultDeadline
 	Log      *slog.Logger
-	// Changed is called when the link comes or goes; nil: it is not.
+	// Changed is called when the connection starts or ends; nil: not called.
 	Changed func(Link)
-	// Leaves is asked when Run is told to end: whether the containers are to get
-	// the kubelet's values back first; nil: they are not.
+	// Leaves is called when the context of Run ends. It reports whether the
+	// plugin must first give the containers the values of the kubelet again;
+	// nil: it must not.
 	Leaves func() bool
 }
 
@@ -125,9 +131,9 @@ func (o Options) filled() Options {
 	return o
 }
 
-// Run answers the runtime until ctx ends, and connects again whenever the
-// connection is lost. It returns ctx's error, or ErrReleased if it has given the
-// containers the kubelet's values again, as Leaves has asked for.
+// Run answers the runtime until ctx ends, and connects again after each lost
+// connection. It returns the error of ctx, or ErrReleased if it has given the
+// containers the values of the kubelet again.
 func Run(ctx context.Context, o Options) error {
 	o = o.filled()
 	wait, said, mute := soonest, "", 0
@@ -146,7 +152,7 @@ func Run(ctx context.Context, o Options) error {
 		}
 		if errors.Is(err, errMute) {
 			if mute++; mute == mostMute {
-				err = fmt.Errorf("%w, %d times: it is tried again when the runtime has started anew", err, mute)
+				err = fmt.Errorf("%w, %d times: the next attempt follows when the runtime has started again", err, mute)
 			}
 		}
 		if text := err.Error(); text != said {
@@ -169,8 +175,9 @@ func Run(ctx context.Context, o Options) error {
 	}
 }
 
-// rest waits before the next connection, and for one without an end until the
-// runtime has made its socket anew; ctx's error: it has ended.
+// rest waits before the next connection. If endless is true, it waits until the
+// runtime has created its socket again. It returns the error of ctx if that
+// ends first.
 func rest(ctx context.Context, path string, socket socketID, wait time.Duration, endless bool) error {
 	for end := time.Now().Add(wait); endless || time.Now().Before(end); {
 		step := latest
@@ -189,8 +196,8 @@ func rest(ctx context.Context, path string, socket socketID, wait time.Duration,
 	return nil
 }
 
-// A socketID tells one socket from the next at the same path, whose inode may have
-// the same number. The zero one: there is none.
+// A socketID tells a socket from a later one at the same path, which may have
+// the same inode number. The zero socketID means that there is no socket.
 type socketID struct {
 	inode uint64
 	made  unix.Timespec
@@ -210,20 +217,21 @@ var (
 	errStops = errors.New("the plugin does not stop")
 )
 
-// session is one connection, from its first to its last byte. It calls
-// connected when the runtime has taken the plugin. The error is never nil.
+// session makes one connection, and returns when it ends. It calls connected
+// when the runtime has registered the plugin. The error is never nil.
 func session(ctx context.Context, p *plugin, connected func(Link)) error {
-	// The connection outlives ctx: what was set is given back on it.
+	// The connection outlives ctx, because the plugin releases the containers
+	// over it.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	conn, err := (&net.Dialer{Timeout: registering}).DialContext(ctx, "unix", p.Socket)
 	if err != nil {
-		return err // it names the socket
+		return err // the error contains the path of the socket
 	}
 	defer conn.Close()
 	s, err := stub.New(p,
 		stub.WithPluginName(name), stub.WithPluginIdx(index), stub.WithConnection(conn), stub.WithLogger(logger{p.Log}),
-		// A timeout, should there be one, neither fails the pod nor ends the
+		// After a timeout, the runtime must not fail the pod or close the
 		// connection.
 		stub.WithFailurePolicy(&api.FailurePolicy{KeepConnected: true}),
 	)
@@ -236,8 +244,9 @@ func session(ctx context.Context, p *plugin, connected func(Link)) error {
 	if !p.release {
 		go p.catchUp(life)
 	}
-	// Until it is configured, a stub waits without end, also on a connection
-	// that is no more, and cannot be stopped: it is left alone then.
+	// A stub that is not configured blocks without limit, even if the
+	// connection is closed, and cannot be stopped. Then session leaves it
+	// behind.
 	select {
 	case <-p.configured:
 	case err := <-ended:
@@ -267,18 +276,18 @@ func session(ctx context.Context, p *plugin, connected func(Link)) error {
 	}
 }
 
-// stopped waits for a stub that was told to stop.
+// stopped waits until a stub has stopped.
 func stopped(ended <-chan error) error {
 	select {
 	case err := <-ended:
-		_ = err // it was asked to end: how it did says nothing
+		_ = err // the plugin stopped it, so its error does not matter
 		return nil
 	case <-time.After(latest):
 		return errStops
 	}
 }
 
-// lost says what the end of a connection means.
+// lost returns the error for the end of a connection.
 func lost(err error) error {
 	if err == nil {
 		return errLost

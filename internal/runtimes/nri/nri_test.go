@@ -69,8 +69,8 @@ func TestANewPodIsAnnouncedBeforeItsContainers(t *testing.T) {
 	}
 }
 
-// TestNoPodWaitsForTenon holds an answer back for ever, lets it fail, and lets
-// it panic: the container is made, with what the kubelet asked.
+// TestNoPodWaitsForTenon tests answers that never arrive, that fail and that
+// panic. The runtime creates the container with the values of the kubelet.
 func TestNoPodWaitsForTenon(t *testing.T) {
 	never := make(chan struct{})
 	defer close(never)
@@ -102,13 +102,14 @@ func TestNoPodWaitsForTenon(t *testing.T) {
 				}
 			}
 			if text := log.String(); !strings.Contains(text, c.says) {
-				t.Errorf("the log does not say %q:\n%s", c.says, text)
+				t.Errorf("the log does not contain %q:\n%s", c.says, text)
 			}
 		})
 	}
 }
 
-// TestAFloodOfUnansweredQuestionsIsBounded counts what waits inside.
+// TestAFloodOfUnansweredQuestionsIsBounded checks that the number of waiting
+// requests has a limit.
 func TestAFloodOfUnansweredQuestionsIsBounded(t *testing.T) {
 	never := make(chan struct{})
 	defer close(never)
@@ -119,7 +120,7 @@ func TestAFloodOfUnansweredQuestionsIsBounded(t *testing.T) {
 		}
 	}
 	if n := len(p.slots); n != waiting {
-		t.Errorf("%d questions wait, want at most %d", n, waiting)
+		t.Errorf("%d requests wait, want at most %d", n, waiting)
 	}
 }
 
@@ -131,7 +132,7 @@ func TestWhatRunsAlreadyIsBroughtToItsValuesOnce(t *testing.T) {
 	}
 	r := start(t, []*api.PodSandbox{sandbox("ffmpeg"), sandbox("web"), sandbox("done")}, []*api.Container{besteffort("ffmpeg", "main"), besteffort("web", "main"), done, besteffort("unknown", "main")})
 	plug(t, Options{Socket: r.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batch(), "done/main": batch(), "unknown/main": batch()}}, Deadline: time.Minute})
-	r.BlockPluginSync().Unblock() // when the synchronization is over
+	r.BlockPluginSync().Unblock() // when the synchronization has ended
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.updates) != 1 || r.updates[0].GetContainerId() != "ffmpeg-main" || r.updates[0].GetLinux().GetResources().GetCpu().GetQuota().GetValue() != 100_000 {
@@ -139,9 +140,9 @@ func TestWhatRunsAlreadyIsBroughtToItsValuesOnce(t *testing.T) {
 	}
 }
 
-// TestOneContainerThatNobodyKnowsCostsNobodyElse: many that wait for an answer in
-// vain take no time from those that are known, and get their values once they are
-// known, too.
+// TestOneContainerThatNobodyKnowsCostsNobodyElse checks that many containers
+// without values do not delay those with values, and that they are updated when
+// their values are known.
 func TestOneContainerThatNobodyKnowsCostsNobodyElse(t *testing.T) {
 	var pods []*api.PodSandbox
 	var has []*api.Container
@@ -174,7 +175,8 @@ func TestOneContainerThatNobodyKnowsCostsNobodyElse(t *testing.T) {
 	}
 }
 
-// forgetful knows of z alone until the others are told.
+// forgetful returns values only for the container z until a test releases the
+// others.
 type forgetful struct {
 	asked
 	told chan struct{}
@@ -208,9 +210,9 @@ func TestWhatTheKubeletWritesIsPutRightAndTheRestIsLeftAlone(t *testing.T) {
 		return nil
 	}
 	if got := update(&api.LinuxResources{Cpu: &api.LinuxCPU{Quota: api.Int64(int64(-1))}}); got.GetCpu().GetQuota().GetValue() != 100_000 || got.GetMemory().GetLimit() != nil {
-		t.Errorf("the kubelet's lack of a quota becomes %v, want a quota and nothing else", got)
+		t.Errorf("an update without a quota becomes %v, want the quota of Tenon only", got)
 	}
-	// The CPU manager moves the container.
+	// The CPU manager changes the cpuset of the container.
 	if got := update(&api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: "1-3"}}); got != nil {
 		t.Errorf("another cpuset is answered with %v, want nothing", got)
 	}
@@ -252,7 +254,7 @@ func TestWithoutNRIThePluginWaitsForItAndEndsWhenTold(t *testing.T) {
 		t.Error(err)
 	}
 	if len(links) > 0 {
-		t.Errorf("the same reason is told again: %+v", <-links)
+		t.Errorf("the same reason is reported again: %+v", <-links)
 	}
 }
 
@@ -286,8 +288,9 @@ func TestReleaseSaysWhichContainersKeepTheirValues(t *testing.T) {
 	}
 }
 
-// TestWhoLeavesGivesBackOnTheConnectionThatThereIs: the runtime takes no new
-// plugin while it stops the container in which this one runs.
+// TestWhoLeavesGivesBackOnTheConnectionThatThereIs checks that the plugin
+// releases the containers over its open connection, because the runtime accepts
+// no new plugin while it stops the container of the plugin.
 func TestWhoLeavesGivesBackOnTheConnectionThatThereIs(t *testing.T) {
 	for name, leaves := range map[string]bool{"an uninstall": true, "an update": false} {
 		t.Run(name, func(t *testing.T) {
@@ -342,20 +345,20 @@ func TestWhatWasNotKnownAtFirstIsGivenBackToo(t *testing.T) {
 	await(t, "link", links)
 	r.BlockPluginSync().Unblock()
 	if len(r.updates) > 0 {
-		t.Fatalf("updates %v of what is not known", r.updates)
+		t.Fatalf("updates %v of unknown containers", r.updates)
 	}
 	close(values.hold)
 	stop()
 	if err := await(t, "end", ended); !errors.Is(err, ErrReleased) {
 		t.Error(err)
 	}
-	// It may have been brought to its values before.
+	// An earlier update may have set the values already.
 	if n := len(r.asked); n == 0 || r.asked[n-1].GetContainerId() != "old-main" || r.asked[n-1].GetLinux().GetResources().GetCpu().GetQuota().GetValue() != -1 {
 		t.Errorf("given back: %v", r.asked)
 	}
 }
 
-// locked is a buffer that several goroutines write.
+// locked is a buffer to which several goroutines may write.
 type locked struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -373,8 +376,8 @@ func (l *locked) String() string {
 	return l.buf.String()
 }
 
-// TestARuntimeThatNeverAnswersIsLeftAloneUntilItStartsAnew: each try leaves
-// something behind.
+// TestARuntimeThatNeverAnswersIsLeftAloneUntilItStartsAnew checks that the
+// attempts end, because each attempt leaks a stub.
 func TestARuntimeThatNeverAnswersIsLeftAloneUntilItStartsAnew(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "nri.sock")
 	bind := func() {
@@ -386,7 +389,7 @@ func TestARuntimeThatNeverAnswersIsLeftAloneUntilItStartsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, x := range map[string]struct {
 			endless bool
-			anew    time.Duration // 0: never
+			anew    time.Duration // time of the new socket; 0: never
 			gone    bool
 			want    time.Duration
 		}{

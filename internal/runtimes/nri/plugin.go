@@ -14,32 +14,34 @@ import (
 // answered yet. A further request gets an immediate answer without changes.
 const waiting = 256
 
-// together is how many questions of a synchronization are asked at once, so that
-// those which nobody can answer take no time from the others, and synchronizing
-// how many deadlines all of them may take: less than the runtime waits.
+// together is the number of containers of a synchronization whose values are
+// requested at the same time, so that containers without values do not delay
+// the others. synchronizing is the maximum time of a synchronization as a
+// multiple of the deadline; it is less than the runtime waits.
 const together, synchronizing = 64, 5
 
-// A plugin answers the runtime on one connection. None of its answers is an
-// error: that would fail the pod.
+// A plugin answers the runtime on one connection. It never answers with an
+// error, because that would fail the pod.
 type plugin struct {
 	Options
 	stub         stub.Stub
 	runtime      string
-	configured   chan struct{} // closed then
+	configured   chan struct{} // closed when the plugin is configured
 	once         sync.Once
-	synchronized chan string // with which runtime
-	finished     chan error  // ends the session
+	synchronized chan string // receives the name of the runtime
+	finished     chan error  // receives the error that ends the session
 	slots        chan struct{}
-	release      bool // give back what was set, and finish
+	release      bool // release the containers, and end
 
 	mu   sync.Mutex
-	ours map[string]Limits // by container; what Tenon has set of it
-	open map[string]query  // by container; asked about and not answered
+	ours map[string]Limits // the values that Tenon has set, by container
+	open map[string]query  // requests without an answer, by container
 
-	catching chan struct{} // held by who updates containers of Tenon's own will
+	catching chan struct{} // held by the goroutine that sends unsolicited updates
 }
 
-// A query is about a container, and was asked so many times.
+// A query is a request for the values of a container, with the number of
+// attempts.
 type query struct {
 	pod       Pod
 	container *api.Container
@@ -53,22 +55,22 @@ func newPlugin(o Options) *plugin {
 	}
 }
 
-// Configure comes first.
+// Configure is the first call of the runtime.
 func (p *plugin) Configure(_ context.Context, _, runtime, version string) (api.EventMask, error) {
 	p.once.Do(func() {
 		p.runtime = runtime + " " + version
 		close(p.configured)
 	})
-	return 0, nil // all that has a method below
+	return 0, nil // all events for which the plugin has a method
 }
 
-// Synchronize comes next, and then the requests. It brings the containers that
-// run already to their values, but for those whose values nobody knows yet.
+// Synchronize is the second call, before all requests. It updates the running
+// containers whose values are known.
 func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	defer func() {
 		select {
 		case p.synchronized <- p.runtime:
-		default: // a second time
+		default: // not the first call
 		}
 	}()
 	of := make(map[string]*api.PodSandbox, len(pods))
@@ -85,15 +87,15 @@ func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 	defer cancel()
 	updates := p.updates(soon, "Synchronize", queries)
 	if p.release {
-		// The runtime takes what it is not asked for only after this.
+		// The runtime accepts unsolicited updates only after this answer.
 		go func() { p.finished <- p.leave() }()
 		return nil, nil
 	}
 	return updates, nil
 }
 
-// updates asks for the values of containers, and returns what is to change, in
-// their order.
+// updates requests the values of containers, and returns the necessary updates
+// in the order of the queries.
 func (p *plugin) updates(ctx context.Context, what string, queries []query) (updates []*api.ContainerUpdate) {
 	answers := make([]*Limits, len(queries))
 	var asked sync.WaitGroup
@@ -116,8 +118,8 @@ func (p *plugin) updates(ctx context.Context, what string, queries []query) (upd
 	return updates
 }
 
-// RunPodSandbox comes when the kubelet has made the pod's cgroup, before there
-// are containers in it.
+// RunPodSandbox is called when the kubelet has created the cgroup of the pod,
+// and before the pod has containers.
 func (p *plugin) RunPodSandbox(ctx context.Context, s *api.PodSandbox) error {
 	pod := podOf(s)
 	within(ctx, p, "RunPodSandbox", pod, func(ctx context.Context) (struct{}, error) {
@@ -126,7 +128,8 @@ func (p *plugin) RunPodSandbox(ctx context.Context, s *api.PodSandbox) error {
 	return nil
 }
 
-// CreateContainer comes before the runtime makes the container's cgroup.
+// CreateContainer is called before the runtime creates the cgroup of the
+// container.
 func (p *plugin) CreateContainer(ctx context.Context, s *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	if l, ok := p.limits(ctx, "CreateContainer", podOf(s), c); ok {
 		return adjustment(c, l), nil, nil
@@ -134,7 +137,7 @@ func (p *plugin) CreateContainer(ctx context.Context, s *api.PodSandbox, c *api.
 	return nil, nil, nil
 }
 
-// RemoveContainer comes when a container is gone.
+// RemoveContainer is called when a container has been removed.
 func (p *plugin) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,8 +146,8 @@ func (p *plugin) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Co
 	return nil
 }
 
-// UpdateContainer comes when the kubelet changes a container: on a resize, or
-// because its CPU manager has moved it. What Tenon sets stays.
+// UpdateContainer is called when the kubelet changes a container: on a resize,
+// or when its CPU manager moves it. The answer keeps the values of Tenon.
 func (p *plugin) UpdateContainer(ctx context.Context, s *api.PodSandbox, c *api.Container, asked *api.LinuxResources) ([]*api.ContainerUpdate, error) {
 	l, ok := p.limits(ctx, "UpdateContainer", podOf(s), c)
 	if !ok {
@@ -153,7 +156,7 @@ func (p *plugin) UpdateContainer(ctx context.Context, s *api.PodSandbox, c *api.
 	return appendUpdate(nil, &api.Container{Id: c.GetId(), Linux: &api.LinuxContainer{Resources: asked}}, touched(l, asked)), nil
 }
 
-// limits asks for the values of a container, and remembers the answer.
+// limits requests the values of a container, and records the answer.
 func (p *plugin) limits(ctx context.Context, what string, pod Pod, c *api.Container) (Limits, bool) {
 	l, answered := within(ctx, p, what, pod, func(ctx context.Context) (*Limits, error) {
 		l, ok, err := p.Values.Container(ctx, pod, c.GetName())
@@ -178,7 +181,7 @@ func (p *plugin) limits(ctx context.Context, what string, pod Pod, c *api.Contai
 	return fitting, true
 }
 
-// fit leaves out what this kernel cannot have.
+// fit removes values that this kernel does not support.
 func (p *plugin) fit(l Limits) Limits {
 	if p.V1 {
 		l.Quota, l.Period, l.Unified = nil, nil, nil
@@ -186,12 +189,12 @@ func (p *plugin) fit(l Limits) Limits {
 	return l
 }
 
-// within asks for an answer, and goes without it after the deadline.
+// within waits for an answer, at most for the deadline.
 func within[T any](ctx context.Context, p *plugin, what string, pod Pod, ask func(context.Context) (T, error)) (answer T, ok bool) {
 	select {
 	case p.slots <- struct{}{}:
 	default:
-		p.fail(what, pod, fmt.Errorf("%d questions wait already", waiting))
+		p.fail(what, pod, fmt.Errorf("%d requests wait already", waiting))
 		return answer, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.Deadline)
@@ -226,7 +229,7 @@ func within[T any](ctx context.Context, p *plugin, what string, pod Pod, ask fun
 }
 
 func (p *plugin) fail(what string, pod Pod, err error) {
-	p.Log.Warn("NRI: no change: the loop will put it right", "request", what, "pod", pod.String(), "error", err)
+	p.Log.Warn("NRI: no change: the loop will write the values", "request", what, "pod", pod.String(), "error", err)
 }
 
 func podOf(s *api.PodSandbox) Pod {

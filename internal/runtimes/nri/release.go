@@ -12,42 +12,45 @@ import (
 	"github.com/containerd/nri/pkg/api"
 )
 
-// kubelet are the values that the kubelet gives a container which asks for no
-// CPU and no memory of its own, as one does that asks for batch resources
-// (pkg/kubelet/cm: no quota, no limit).
+// kubelet are the values that the kubelet sets for a container without CPU and
+// memory, such as one with batch resources: no quota and no limit
+// (pkg/kubelet/cm).
 var kubelet = Limits{Quota: new(int64(-1)), Memory: new(int64(-1))}
 
-// ErrReleased ends what has given the containers the kubelet's values again.
+// ErrReleased is the error of Run after it has given the containers the values
+// of the kubelet again.
 var ErrReleased = errors.New("the containers have the kubelet's values again")
 
-// releasing bounds how long the runtime may take to update them all.
+// releasing is the maximum time in which the runtime must update all
+// containers.
 const releasing = 10 * time.Second
 
-// Release gives the containers that have values of Tenon those of the kubelet
-// again, for an uninstall, by a connection of its own. A container that is being
-// stopped must not: the runtime takes no new plugin until it has ended (Run
-// has Leaves for that). Only the runtime can give them back, as far as it
-// remembers them: it writes them again when it is asked for another change.
+// Release opens a connection and gives the values of the kubelet to all
+// containers that have values of Tenon, for an uninstall. It must not run in a
+// container that is being stopped, because the runtime accepts no new plugin
+// until that has ended; Run has Leaves for this case. Only the runtime can
+// restore the values, because it stores the values of each container and writes
+// them again at the next change.
 func Release(ctx context.Context, o Options) error {
 	p := newPlugin(o.filled())
 	p.release = true
 	if err := session(ctx, p, func(Link) {}); !errors.Is(err, ErrReleased) {
-		return fmt.Errorf("give the containers the kubelet's values: %w", err)
+		return fmt.Errorf("restore the kubelet's values of the containers: %w", err)
 	}
 	return nil
 }
 
-// leave updates all containers of which Tenon has set something. It returns
-// ErrReleased when that is done.
+// leave updates all containers with values of Tenon. It returns ErrReleased
+// after success.
 func (p *plugin) leave() error {
 	select {
-	case p.catching <- struct{}{}: // and nobody catches up any more
+	case p.catching <- struct{}{}: // so that no goroutine sends values of Tenon any more
 	case <-time.After(releasing):
 	}
 	p.mu.Lock()
 	open := maps.Clone(p.open)
 	p.mu.Unlock()
-	for _, q := range open { // by now it may be known
+	for _, q := range open { // the container may be known by now
 		p.limits(context.Background(), "release", q.pod, q.container)
 	}
 	p.mu.Lock()
@@ -58,7 +61,7 @@ func (p *plugin) leave() error {
 		u := &api.ContainerUpdate{}
 		if set(u, back(ours[id])) {
 			u.SetContainerId(id)
-			u.SetIgnoreFailure() // it may have ended
+			u.SetIgnoreFailure() // the container may have ended
 			updates = append(updates, u)
 		}
 	}
@@ -88,14 +91,14 @@ func (p *plugin) leave() error {
 		r.err = fmt.Errorf("the runtime could not update %d of %d containers: %s", len(r.failed), len(updates), strings.Join(ids, ", "))
 	}
 	if r.err != nil {
-		p.Log.Warn("NRI: containers keep values of Tenon", "error", r.err)
+		p.Log.Warn("NRI: some containers keep values of Tenon", "error", r.err)
 		return r.err
 	}
 	p.Log.Info("NRI: containers have the kubelet's values again", "containers", len(updates))
 	return ErrReleased
 }
 
-// back are the kubelet's values for what Tenon has set.
+// back returns the values of the kubelet for those values that Tenon has set.
 func back(l Limits) (values Limits) {
 	if l.Quota != nil {
 		values.Quota = kubelet.Quota

@@ -20,12 +20,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	nrilog.Set(logger{slog.New(slog.DiscardHandler)}) // that of the runtime's side
+	nrilog.Set(logger{slog.New(slog.DiscardHandler)}) // the log of the runtime
 	os.Exit(m.Run())
 }
 
-// A containers is the runtime's side: the library that containerd and CRI-O
-// link, around pods and containers that are values.
+// A containers is a runtime: the NRI library that containerd and CRI-O use,
+// with pods and containers in memory.
 type containers struct {
 	*adaptation.Adaptation
 	socket string
@@ -33,12 +33,13 @@ type containers struct {
 	mu      sync.Mutex
 	pods    []*api.PodSandbox
 	has     []*api.Container
-	updates []*api.ContainerUpdate // by the synchronization
-	asked   []*api.ContainerUpdate // out of the plugin's own will
+	updates []*api.ContainerUpdate // in the answer to the synchronization
+	asked   []*api.ContainerUpdate // unsolicited, from the plugin
 	refuse  bool
 }
 
-// start makes a runtime that listens. Paths of sockets are short.
+// start starts a runtime that listens on a socket. The path is short, because
+// the kernel limits the length of socket paths.
 func start(t *testing.T, pods []*api.PodSandbox, has []*api.Container) *containers {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "nri")
@@ -78,13 +79,13 @@ func (c *containers) update(_ context.Context, updates []*api.ContainerUpdate) (
 	return nil, nil
 }
 
-// create asks what is changed in a container that is about to be made.
+// create returns the changes of the plugin to a new container.
 func (c *containers) create(t *testing.T, pod *api.PodSandbox, has *api.Container) *api.LinuxResources {
 	t.Helper()
 	defer c.BlockPluginSync().Unblock()
 	r, err := c.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: pod, Container: has})
 	if err != nil {
-		t.Fatalf("the container is not made: %v", err)
+		t.Fatalf("the container is not created: %v", err)
 	}
 	if got := r.GetAdjust().GetLinux().GetResources(); proto.Size(got.GetCpu())+proto.Size(got.GetMemory())+len(got.GetUnified()) > 0 {
 		return got
@@ -92,8 +93,9 @@ func (c *containers) create(t *testing.T, pod *api.PodSandbox, has *api.Containe
 	return nil
 }
 
-// A cable forwards connections to a socket until it is cut: the library does
-// not close a plugin's when it stops, the end of its process does.
+// A cable forwards connections to a socket until a test cuts them. The library
+// does not close the connections of plugins when it stops; only the end of its
+// process does.
 type cable struct {
 	socket string
 	mu     sync.Mutex
@@ -138,8 +140,8 @@ func (c *cable) cut() {
 	c.ends = nil
 }
 
-// plug runs the plugin for as long as the test, and waits until the runtime has
-// taken it.
+// plug runs the plugin until the end of the test, and waits until the runtime
+// has registered it.
 func plug(t *testing.T, o Options) <-chan Link {
 	t.Helper()
 	links, linked := make(chan Link, 100), make(chan struct{}, 100)
@@ -168,13 +170,14 @@ func await[T any](t *testing.T, what string, c <-chan T) T {
 	}
 }
 
-// asked answers from a table; the key is that of the pod and the container.
+// asked is a Values with answers from a table; the key is the pod and the
+// container.
 type asked struct {
 	of      map[string]Limits
 	err     error
-	hold    chan struct{} // an answer waits for it, if it is not nil
+	hold    chan struct{} // if not nil, an answer waits for it
 	panics  bool
-	started chan Pod // pods of which Sandbox has heard
+	started chan Pod // receives the pod of each call of Sandbox
 }
 
 func (a *asked) Sandbox(ctx context.Context, p Pod) error {
@@ -187,7 +190,7 @@ func (a *asked) Sandbox(ctx context.Context, p Pod) error {
 
 func (a *asked) Container(_ context.Context, p Pod, container string) (Limits, bool, error) {
 	if a.hold != nil {
-		<-a.hold // deaf to its context
+		<-a.hold // ignores the end of its context
 	}
 	if a.panics {
 		panic("cannot go on")
@@ -200,7 +203,8 @@ func sandbox(name string) *api.PodSandbox {
 	return &api.PodSandbox{Id: "sandbox-" + name, Name: name, Namespace: "default", Uid: "uid-" + name, Linux: &api.LinuxPodSandbox{CgroupParent: "/kubepods/besteffort/pod" + name}}
 }
 
-// besteffort is what a kubelet asks for a container without requests.
+// besteffort returns the container that a kubelet creates for a container
+// without requests.
 func besteffort(pod, name string) *api.Container {
 	return &api.Container{Id: pod + "-" + name, PodSandboxId: "sandbox-" + pod, Name: name, State: api.ContainerState_CONTAINER_RUNNING, Linux: &api.LinuxContainer{Resources: &api.LinuxResources{
 		Cpu:    &api.LinuxCPU{Shares: api.UInt64(uint64(2)), Quota: api.Int64(int64(0)), Period: api.UInt64(uint64(100_000))},
@@ -208,7 +212,7 @@ func besteffort(pod, name string) *api.Container {
 	}}}
 }
 
-// batch are the values of a container that asks for a CPU and a gibibyte.
+// batch returns the values of a container with one CPU and 1 GiB.
 func batch() Limits {
 	return Limits{Quota: new(int64(100_000)), Period: new(uint64(100_000)), Memory: new(int64(1 << 30)), Unified: map[string]string{"memory.high": "1000000000"}}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/containerd/nri/pkg/api"
 )
 
-// adjustment is what is changed in a container that is about to be made; nil
-// if it has these values already.
+// adjustment returns the changes for a new container; nil if it has the values
+// already.
 func adjustment(c *api.Container, want Limits) *api.ContainerAdjustment {
 	a := &api.ContainerAdjustment{}
 	if !set(a, missing(c.GetLinux().GetResources(), want)) {
@@ -17,19 +17,19 @@ func adjustment(c *api.Container, want Limits) *api.ContainerAdjustment {
 	return a
 }
 
-// appendUpdate appends the change of a container that was made, if it is not
-// as it should be.
+// appendUpdate appends the update of an existing container, if its values
+// differ.
 func appendUpdate(updates []*api.ContainerUpdate, c *api.Container, want Limits) []*api.ContainerUpdate {
 	u := &api.ContainerUpdate{}
 	if !set(u, missing(c.GetLinux().GetResources(), want)) {
 		return updates
 	}
 	u.SetContainerId(c.GetId())
-	u.SetIgnoreFailure() // it may have ended
+	u.SetIgnoreFailure() // the container may have ended
 	return append(updates, u)
 }
 
-// missing are those of the wanted values that are not there.
+// missing returns those of the wanted values that differ from the present ones.
 func missing(have *api.LinuxResources, want Limits) Limits {
 	cpu, memory := have.GetCpu(), have.GetMemory()
 	if sameQuota(cpu, want) {
@@ -43,8 +43,8 @@ func missing(have *api.LinuxResources, want Limits) Limits {
 	return want
 }
 
-// sameQuota compares quota and period, which are one value. Without a quota the
-// period does not matter.
+// sameQuota compares quota and period as one value. Without a quota, the period
+// does not matter.
 func sameQuota(cpu *api.LinuxCPU, want Limits) bool {
 	if want.Quota == nil {
 		return want.Period == nil || cpu.GetPeriod().GetValue() == *want.Period
@@ -56,8 +56,8 @@ func sameQuota(cpu *api.LinuxCPU, want Limits) bool {
 	return have == *want.Quota && (want.Period == nil || cpu.GetPeriod().GetValue() == *want.Period)
 }
 
-// touched are those of the wanted values that a request is about; the others
-// are not its business, and stay.
+// touched returns those of the wanted values that a request would change. The
+// request does not affect the others.
 func touched(want Limits, asked *api.LinuxResources) Limits {
 	cpu := asked.GetCpu()
 	if cpu.GetQuota() == nil && cpu.GetPeriod() == nil {
@@ -82,7 +82,7 @@ type change interface {
 	AddLinuxUnified(file, value string)
 }
 
-// set puts values into a change, and reports whether there were any.
+// set writes values into a change, and reports whether there were any.
 func set(c change, l Limits) bool {
 	if l.Quota != nil {
 		c.SetLinuxCPUQuota(*l.Quota)

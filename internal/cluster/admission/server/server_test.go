@@ -1,6 +1,6 @@
-// Package server_test holds what package admission believes of the API server
-// against a real one. It stands apart so that admission is tested, and fuzzed,
-// without a client of Kubernetes.
+// Package server_test checks the assumptions of package admission about the API
+// server against a real one. It is a package of its own, so that the tests and
+// fuzz targets of admission need no Kubernetes client.
 package server_test
 
 import (
@@ -25,8 +25,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// server is a real API server without webhooks and without nodes. What it makes
-// of a pod is what this package counts on.
+// server starts a real API server without webhooks and without nodes.
 func server(t *testing.T) client.Client {
 	t.Helper()
 	home, _ := os.UserCacheDir()
@@ -75,8 +74,8 @@ func make1(t *testing.T, c client.Client, o client.Object) {
 	}
 }
 
-// pod reads a pod of class BE from the resources of its one container, as they
-// are written in YAML.
+// pod returns a pod of class BE with one container with these resources,
+// written in YAML.
 func pod(t *testing.T, resources string) *corev1.Pod {
 	t.Helper()
 	var p corev1.Pod
@@ -89,8 +88,8 @@ func pod(t *testing.T, resources string) *corev1.Pod {
 
 const two = "limits: {kubernetes.io/batch-cpu: 2k, kubernetes.io/batch-memory: 1Gi}, requests: {kubernetes.io/batch-cpu: 2k, kubernetes.io/batch-memory: 1Gi}"
 
-// TestTheAPIServer holds what this package believes of the API server against
-// a real one.
+// TestTheAPIServer checks the assumptions of package admission about the API
+// server.
 func TestTheAPIServer(t *testing.T) {
 	c := server(t)
 	ctx := context.Background()
@@ -105,8 +104,8 @@ func TestTheAPIServer(t *testing.T) {
 		return c.Create(ctx, p, client.DryRunAll)
 	}
 
-	// Every pod of the golden files that is let in.
-	t.Run("takes the pods that are let in", func(t *testing.T) {
+	// Create each pod of the golden files that the webhooks admit.
+	t.Run("accepts the pods that the webhooks admit", func(t *testing.T) {
 		make1(t, c, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "koord-mid"}, Value: 7000})
 		never := corev1.PreemptNever
 		make1(t, c, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "koord-batch"}, Value: 5000, PreemptionPolicy: &never})
@@ -121,11 +120,11 @@ func TestTheAPIServer(t *testing.T) {
 			if err := yaml.UnmarshalStrict(text, &p); err != nil {
 				t.Fatalf("%s: %v", path, err)
 			}
-			if len(p.Spec.Containers) == 0 { // it is refused
+			if len(p.Spec.Containers) == 0 { // the webhooks refuse it
 				continue
 			}
 			tried++
-			if p.Spec.Overhead != nil { // its RuntimeClass
+			if p.Spec.Overhead != nil { // create its RuntimeClass
 				name := "sandboxed"
 				make1(t, c, &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Handler: "runc", Overhead: &nodev1.Overhead{PodFixed: p.Spec.Overhead}})
 				p.Spec.RuntimeClassName = &name
@@ -172,10 +171,11 @@ func TestTheAPIServer(t *testing.T) {
 		p := pod(t, two)
 		p.Spec.RuntimeClassName, p.Spec.Overhead = &name, corev1.ResourceList{kube.BatchCPU: resource.MustParse("50")}
 		if err := try(p); err == nil || !strings.Contains(err.Error(), "Overhead") {
-			t.Errorf("%v, want a word on the overhead", err)
+			t.Errorf("%v, want an error about the overhead", err)
 		}
 	})
-	// The webhooks and the LimitRange take turns until neither changes anything.
+	// Apply the webhooks and the LimitRange in turn until neither changes the
+	// pod.
 	t.Run("and a LimitRange leave a BE pod bounded", func(t *testing.T) {
 		make1(t, c, &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "defaults", Namespace: "limited"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
 			Type:           corev1.LimitTypeContainer,
@@ -201,7 +201,7 @@ func TestTheAPIServer(t *testing.T) {
 			}
 			v := admission.ValidateCreate(p)
 			if !v.Allowed() || len(admission.Unbounded(p)) > 0 || kube.QOSClass(p) != corev1.PodQOSBestEffort || turns > 3 {
-				t.Errorf("%s: after %d turns %v, %s, said %q", name, turns, p.Spec.Containers[0].Resources, kube.QOSClass(p), v.Message())
+				t.Errorf("%s: after %d turns %v, %s, message %q", name, turns, p.Spec.Containers[0].Resources, kube.QOSClass(p), v.Message())
 			}
 			t.Logf("%s, after %d turns: %s", name, turns, p.Annotations[kube.AnnotationExtended])
 		}

@@ -1,6 +1,6 @@
-// Package apitest is an API server for tests, in memory: it lists and watches
-// objects of the core group, takes server-side applies of reports, and answers
-// evictions and events as it is told to.
+// Package apitest is an API server in memory for tests. It lists and watches
+// objects of the core group, accepts server-side applies of reports, and
+// answers evictions and events as a test specifies.
 package apitest
 
 import (
@@ -54,7 +54,7 @@ func (w watched) has(resource string, m metav1.ObjectMeta) bool {
 	return w.resource == resource && (w.namespace == "" || w.namespace == m.Namespace) && (w.name == "" || w.name == m.Name)
 }
 
-// New starts a server that ends with the test.
+// New starts a server that stops at the end of the test.
 func New(t testing.TB) *Server {
 	s := &Server{objects: map[string]map[string]object{}, watches: map[chan event]watched{}, applied: map[string][]byte{}}
 	s.http = httptest.NewTLSServer(http.HandlerFunc(s.serve))
@@ -63,7 +63,7 @@ func New(t testing.TB) *Server {
 	return s
 }
 
-// Config is that of a client of the server.
+// Config returns the configuration of a client of the server.
 func (s *Server) Config() *rest.Config {
 	return &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 }
@@ -80,7 +80,7 @@ func (s *Server) Kubeconfig(t testing.TB) string {
 	return path
 }
 
-// Put makes or changes an object: a *corev1.Pod, *corev1.Node or
+// Put creates or changes an object: a *corev1.Pod, *corev1.Node or
 // *corev1.ConfigMap.
 func (s *Server) Put(o metav1.Object) {
 	resource := resourceOf(o)
@@ -118,7 +118,7 @@ func (s *Server) Remove(o metav1.Object) {
 	}
 }
 
-// send tells those who watch; s.mu is held.
+// send sends an event to the watches; the caller holds s.mu.
 func (s *Server) send(resource string, e event) {
 	for c, w := range s.watches {
 		if w.has(resource, e.meta) {
@@ -144,8 +144,8 @@ func resourceOf(o metav1.Object) string {
 
 var kinds = map[string]string{"pods": "Pod", "nodes": "Node", "configmaps": "ConfigMap"}
 
-// Away makes the server refuse every request with 503 and end what is watched,
-// until it is told to be back.
+// Away makes the server refuse every request with status 503 and end all
+// watches, until a call with false.
 func (s *Server) Away(away bool) {
 	s.mu.Lock()
 	s.away = away
@@ -155,37 +155,38 @@ func (s *Server) Away(away bool) {
 	}
 }
 
-// Refuse answers evictions with a status and the cause that it gives; code 0
-// accepts.
+// Refuse sets the function that chooses the status code and the cause of the
+// answer to an eviction. Code 0 accepts the eviction.
 func (s *Server) Refuse(how func(pod string) (code int, cause string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refuse = how
 }
 
-// Evicted are the pods, as namespace/name, whose eviction was asked for.
+// Evicted returns the pods, as namespace/name, for which an eviction was
+// requested.
 func (s *Server) Evicted() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.evicted)
 }
 
-// Events are the events that were made.
+// Events returns the events that clients created.
 func (s *Server) Events() []corev1.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.events)
 }
 
-// Applied is the last body that was applied to a path, and how many there were
-// to all paths.
+// Applied returns the last body that was applied to a path, and the number of
+// applies to all paths.
 func (s *Server) Applied(path string) (body []byte, all int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.applied[path], s.applies
 }
 
-// Watched counts the watches.
+// Watched returns the number of open watches.
 func (s *Server) Watched() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,7 +251,8 @@ func (s *Server) evict(w http.ResponseWriter, pod string) {
 	status(w, http.StatusCreated, "", "")
 }
 
-// apply keeps the object; a status is refused where there is no object yet.
+// apply stores the object. It refuses a status if the object does not exist
+// yet.
 func (s *Server) apply(w http.ResponseWriter, r *http.Request) {
 	var body json.RawMessage
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil || r.URL.Query().Get("fieldManager") == "" {
@@ -324,7 +326,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, which watched) {
 	}
 }
 
-// status answers with a Status, as the API server does.
+// status answers with a Status object, like the API server.
 func status(w http.ResponseWriter, code int, cause, message string) {
 	st := metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Code: int32(code), Message: message,
