@@ -188,7 +188,7 @@ func checkKernelQOS(t *findings, report Report) {
 		}
 		t.Logf("%s", o.Output)
 	}
-	if o, _ := report.Outcome("missing"); o.Exit == 0 || !strings.Contains(o.Output, "mode tenon-vendor: this node does not carry the rung vendor: ") {
+	if o, _ := report.Outcome("missing"); o.Exit == 0 || !strings.Contains(o.Output, "mode tenon-vendor: this node does not support the isolation mechanism vendor: ") {
 		t.Errorf("missing: exit %d\n%s", o.Exit, o.Output)
 	}
 	checkLeftovers(t, report)
