@@ -1,6 +1,6 @@
 // Command image builds Tenon's container images as OCI archives, without a
-// daemon and without a base image. The images contain only static programs. The
-// same sources give the same digests.
+// daemon and without a base image: static programs and nothing else. The same
+// sources give the same digests.
 //
 // Load one with `ctr -n k8s.io images import bin/images/tenond.tar`, `docker
 // load`, `podman load` or `skopeo copy oci-archive:…`.

@@ -25,8 +25,7 @@ type conn struct {
 }
 
 // A ring is the queue of free connections. The connection that has been idle
-// longest is used next, so that none stays idle until the server's keep-alive
-// timeout.
+// longest is used next, so that none reaches the server's keep-alive timeout.
 type ring struct {
 	ids        []int32
 	head, size int
@@ -45,8 +44,7 @@ func (r *ring) push(id int32, conns []conn) {
 	r.size++
 }
 
-// pop returns an idle connection, or -1. It drops connections that are not idle
-// any more.
+// pop returns an idle connection, or -1. It drops connections that are busy.
 func (r *ring) pop(conns []conn) int32 {
 	for r.size > 0 {
 		id := r.ids[r.head]

@@ -72,8 +72,7 @@ func (p Packed) mergeInto(sum Histogram) {
 
 // record adds one value in units, limited to the range of the histogram.
 func (p Packed) record(v int64) {
-	// This cannot fail, because the value is in range and a count cannot
-	// overflow.
+	// Cannot fail: the value is in range and a count cannot overflow.
 	_ = p.RecordValue(min(max(v, 1), p.HighestTrackableValue()))
 }
 

@@ -10,8 +10,7 @@
 // ParseWrk parses the output of wrk, to repeat experiments that used it.
 //
 // The client also measures itself: how late it sent requests (its lag) and how
-// busy its CPUs were. Result.Void names the reasons if the client spoiled the
-// run.
+// busy its CPUs were. If the client spoiled the run, Result.Void says why.
 package load
 
 import (
@@ -43,11 +42,9 @@ type Config struct {
 	// URL is fetched with GET over plain HTTP/1.1.
 	URL string
 	// If Pages is above 0, each request is for a random page: the client
-	// appends the page's number, from 0 to Pages-1, to URL. Seed determines the
-	// numbers.
+	// appends the page's number, from 0 to Pages-1, to URL. See Seed.
 	Pages int
-	// Rate is the number of requests per second, over all threads. Saturate
-	// ignores it.
+	// Rate is the requests per second of all threads. Saturate ignores it.
 	Rate float64
 	// Duration is the length of the measured part.
 	Duration time.Duration
@@ -64,11 +61,9 @@ type Config struct {
 	CPUs unit.CPUSet
 	// Connections is the number of keep-alive connections over all threads; 0:
 	// 256. A connection carries one request at a time. A request that is due
-	// while all connections are busy waits, and this time counts in its
-	// latency.
+	// while all are busy waits, and this time counts in its latency.
 	Connections int
-	// Timeout bounds the time from the actual send of a request to its answer;
-	// 0: 10 s.
+	// Timeout bounds the time from the actual send to the answer; 0: 10 s.
 	Timeout time.Duration
 	// Spin is the time before the next send at which a thread stops sleeping
 	// and polls the clock; 0: 50 µs. A thread also polls while an answer is
@@ -84,14 +79,11 @@ type Config struct {
 // field selects that of DefaultLimits.
 type Limits struct {
 	// LagRatio is the largest share of the measured P99 that the client may
-	// cause: the difference between P99 from the intended send and P99 from the
-	// actual send.
+	// cause: the difference of P99 from the intended and from the actual send.
 	LagRatio float64 `json:"lag_ratio"`
-	// SpoiledRatio is the largest share of requests that stalls of the client
-	// may spoil.
+	// SpoiledRatio is the largest share of requests that stalls may spoil.
 	SpoiledRatio float64 `json:"spoiled_ratio"`
-	// LagFloor is a difference that does not void a run even if its latencies
-	// are short.
+	// LagFloor is a lag that does not void a run even if latencies are short.
 	LagFloor time.Duration `json:"lag_floor_ns"`
 	// BusyRatio is the largest busy share of the client's CPUs. Above it
 	// requests begin to queue inside the client.

@@ -28,8 +28,8 @@ func newPoller() (*poller, error) {
 
 func (p *poller) close() { _ = unix.Close(p.fd) }
 
-// add watches a socket; its events carry id. connecting also waits until the
-// connection is established.
+// add watches a socket; its events carry id. connecting also waits for the
+// connection to be established.
 func (p *poller) add(fd int, id int32, connecting bool) error {
 	return unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: interest(connecting), Fd: id})
 }
@@ -54,8 +54,7 @@ func (p *poller) poll() []unix.EpollEvent {
 	return p.events[:n]
 }
 
-// sleep waits for a ready socket for at most d. It may return early without a
-// socket.
+// sleep waits at most d for a ready socket. It may return early without one.
 func (p *poller) sleep(d time.Duration) []unix.EpollEvent {
 	if !p.coarse {
 		p.timeout = unix.NsecToTimespec(int64(d))

@@ -6,8 +6,7 @@ import (
 	"fmt"
 )
 
-// maxHead bounds the header of a response and each line of a chunked body, in
-// bytes.
+// maxHead bounds the header of a response and each chunk line, in bytes.
 const maxHead = 64 << 10
 
 type part uint8

@@ -25,8 +25,7 @@ type Result struct {
 	Length      time.Duration `json:"length_ns"` // length of the measured part, which the figures below describe
 
 	// OfferedRate is the number of requests per second that were due in the
-	// measured part. AchievedRate is the number of good answers per second in
-	// it.
+	// measured part. AchievedRate is the good answers per second in it.
 	OfferedRate  float64 `json:"offered_requests_per_second"`
 	AchievedRate float64 `json:"achieved_requests_per_second"`
 
@@ -37,8 +36,7 @@ type Result struct {
 	Reconnects int64 `json:"reconnects"`
 
 	// Latency is the time from the intended send (Run) or the actual send
-	// (Saturate) to the last byte of a good answer. It excludes the Spoiled
-	// requests.
+	// (Saturate) to the last byte of a good answer, without Spoiled ones.
 	Latency Latency `json:"latency"`
 	// FromSend is Latency without Lag: the latency from the actual send. The
 	// difference to Latency is the client's part.
@@ -56,8 +54,7 @@ type Result struct {
 	Hints []string `json:"hints,omitempty"`
 
 	// Intervals are consecutive and cover the run from Started on, including
-	// the warm-up. Each is IntervalLength long, except the last one, which may
-	// be shorter.
+	// the warm-up. Each is IntervalLength long; the last one may be shorter.
 	Intervals []Interval `json:"intervals"`
 
 	// LatencyHistogram (µs, 1 µs to 60 s, 3 digits) and LagHistogram (ns, up to
@@ -66,8 +63,7 @@ type Result struct {
 	LagHistogram     Histogram `json:"client_lag_histogram_ns"`
 }
 
-// Counts counts requests by their fate. A request belongs to the interval in
-// which it was due.
+// Counts counts requests by fate, in the interval in which they were due.
 type Counts struct {
 	Scheduled int64 `json:"scheduled"`
 	Sent      int64 `json:"sent"`
@@ -82,8 +78,7 @@ type Counts struct {
 	Errors  Errors `json:"errors"`
 }
 
-// Errors counts failed requests by kind. Connect counts failed attempts to
-// connect.
+// Errors counts failed requests by kind; Connect, failed connection attempts.
 type Errors struct {
 	Connect int64 `json:"connect"`
 	Write   int64 `json:"write"`

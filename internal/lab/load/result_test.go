@@ -103,8 +103,7 @@ func TestLimitsAreTheCallersOwn(t *testing.T) {
 
 func TestLagThatMissesTheTailDoesNotVoid(t *testing.T) {
 	// Five percent of the requests are sent 30 µs late, and the slowest tenth
-	// is ten times slower than the rest. The client's lag therefore does not
-	// change P99.
+	// is ten times slower than the rest, so the client's lag is not in P99.
 	r := resultOf(t, 1000, func(i int, latency, lag *uint32) {
 		if i%20 == 1 {
 			*latency, *lag = 130, 30000
@@ -207,8 +206,7 @@ func TestAStallOfTheClientIsLeftOutAndASlowServiceIsNot(t *testing.T) {
 			*latency = 7000
 		}
 	})
-	// The requests from 100 to 102 ms were late; until 105 ms their burst may
-	// queue.
+	// Requests from 100 to 102 ms were late; until 105 ms they may queue.
 	if r.Spoiled != 5 || r.Completed != 1000 || r.LatencyHistogram.TotalCount() != 995 {
 		t.Errorf("%d spoiled, %d completed, %d in the histogram; want 5, 1000, 995", r.Spoiled, r.Completed, r.LatencyHistogram.TotalCount())
 	}

@@ -18,8 +18,7 @@ import (
 // headStart is the time between the last connection set-up and the first send.
 const headStart = 20 * time.Millisecond
 
-// mostRequests bounds the memory of a run, which needs 16 bytes for each
-// request.
+// mostRequests bounds the memory of a run: each request needs 16 bytes.
 const mostRequests = 200e6
 
 func run(ctx context.Context, c Config, l loop) (*Result, error) {

@@ -30,15 +30,13 @@ func (l loop) String() string {
 const (
 	// longestSleep bounds the time until a thread notices a cancelled run.
 	longestSleep = 5 * time.Millisecond
-	// housekeeping is the time between two searches for timeouts and for broken
-	// connections.
+	// housekeeping is the period of checks for timeouts and broken sockets.
 	housekeeping = 5 * time.Millisecond
 	// retryAfter is the pause after a failed attempt to connect.
 	retryAfter = 20 * time.Millisecond
 	// longestWatch is the longest time of one poll of the clock and the
-	// sockets. If an iteration of the loop takes longer, the rest does not
-	// count as polling, because the thread lost its CPU or used it for the
-	// poll.
+	// sockets. If an iteration takes longer, the rest does not count as
+	// polling: the thread lost its CPU or was busy.
 	longestWatch = 5 * time.Microsecond
 )
 
@@ -75,8 +73,7 @@ type record struct {
 	lag     []uint32 // ns, or noLag
 	usage   []usage
 	connect []int64 // times of failed attempts to connect
-	// reconnects counts connections that the server closed while they were idle
-	// or with an announcement.
+	// reconnects counts connections that the server closed between requests.
 	reconnects int64
 }
 
@@ -98,8 +95,7 @@ const (
 	noLag = unsent // the request waited for a connection
 )
 
-// drawStream separates the random stream of the pages from that of the
-// schedule.
+// drawStream separates the random stream of pages from the schedule's.
 const drawStream = 1 << 32
 
 // prepare pins the thread of the calling goroutine, makes the schedule and
@@ -179,8 +175,7 @@ func (t *thread) now() int64 { return int64(time.Since(t.start)) }
 
 var errCancelled = errors.New("cancelled")
 
-// run sends and receives until the schedule is over and all requests have
-// ended.
+// run sends and receives until the schedule and all its requests are over.
 func (t *thread) run() error {
 	end := int64(t.total)
 	tick := int64(0)
@@ -248,8 +243,7 @@ func (t *thread) sendDue(now int64) (sent bool) {
 	for t.next < len(due) && due[t.next] <= now {
 		id := t.free.pop(t.conns)
 		if id < 0 {
-			// All requests that are due now wait for a connection, so their lag
-			// is not the client's.
+			// All due requests wait for a connection: no lag of the client.
 			for t.seen = max(t.seen, t.next); t.seen < len(due) && due[t.seen] <= now; t.seen++ {
 				t.record.latency[t.seen] = waiting
 			}

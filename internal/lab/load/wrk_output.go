@@ -40,8 +40,7 @@ type WrkResult struct {
 	Hints []string `json:"hints,omitempty"`
 }
 
-// WrkStats is one line of wrk's "Thread Stats", over the samples of all
-// threads.
+// WrkStats is one line of wrk's "Thread Stats", which covers all threads.
 type WrkStats struct {
 	Mean   float64 `json:"mean"`
 	Stdev  float64 `json:"stdev"`

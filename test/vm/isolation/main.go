@@ -1,7 +1,8 @@
-// Command isolation runs inside a virtual machine, as root. It lets an LS load
-// and a BE load share the CPUs under one isolation mechanism after another,
-// traces the kernel's scheduler, and prints the judgement: one line of JSON for
-// each case. Lines that begin with # are progress messages.
+// Command isolation lets an LS load and a BE load share the CPUs of a virtual
+// machine under one isolation mechanism after another, and judges the kernel's
+// scheduler. It runs inside the machine, as root, traces the scheduler, and
+// prints one line of JSON for each case. Lines that begin with # are progress
+// messages.
 //
 //	isolation cases [-for 500ms] pinned:1ms:alone,apart,idle cores:10ms:idle,scx
 //	isolation cycles [-count 5]
