@@ -1,4 +1,4 @@
-# Every target says what it does; `make help` lists them.
+# Each target has a description; `make help` lists them.
 SHELL  := /bin/bash
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo -E env "PATH=$$PATH")
 GO     ?= $(shell scripts/find-go.sh 2>/dev/null || echo go)
@@ -6,8 +6,9 @@ export GOTOOLCHAIN ?= auto
 STAGE  := scripts/stage.sh
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 export CGO_ENABLED := 0
-# What is compiled does not name the folder that it is in, so that every clone,
-# the copy of the tests without root and the test cluster share one build cache.
+# Compiled files do not contain the path of their folder, so that all clones,
+# the copy for the tests without root, and the test cluster share one build
+# cache.
 export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath)
 DIGEST := $(GO) run ./test/digest
 
@@ -15,7 +16,7 @@ DIGEST := $(GO) run ./test/digest
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# What a target needs of this machine; see scripts/install-deps.sh.
+# The targets install their needs on this machine; see scripts/install-deps.sh.
 .PHONY: deps-build deps-demo deps-cluster deps-generate deps-vm-kernel deps-test
 deps-build deps-demo deps-cluster deps-generate deps-vm-kernel deps-test:
 	@scripts/install-deps.sh $(@:deps-%=%)
@@ -46,7 +47,8 @@ test: ## install what is missing, run the tests: as a user, as root, on Kubernet
 	$(STAGE) vm-kernel 12m $(MAKE) --no-print-directory vm-kernel
 	$(STAGE) vm 30m $(MAKE) --no-print-directory vm
 
-# All that make test leaves to the rotation of machines, and what takes hours.
+# The tests that make test leaves to the rotation of machines, and the tests
+# that take hours.
 .PHONY: soak
 soak: deps-build ## hours: every test on every kernel, long runs, 1000 cycles of the scheduler, 5000 nodes; SOAK_STAGES="root vm" runs some
 	scripts/soak.sh $(SOAK_STAGES)

@@ -1,5 +1,5 @@
-// Package tenon_test keeps the architecture: it reads the sources and fails on
-// what the table below does not allow.
+// Package tenon_test checks the architecture: it parses the sources and fails
+// if they violate the tables in this file.
 package tenon_test
 
 import (
@@ -22,23 +22,24 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the table of ARCHITECTURE.md and the list of avoided words")
 
-// effects says whether a package may touch anything but its arguments.
+// effects says whether a package may have effects outside of its arguments.
 type effects bool
 
 const (
 	// pure packages have no effects: no files, no network, no goroutines, no
-	// channels, no clock, no package variable that is assigned to.
+	// channels, no clock, and no package variable that is assigned to.
 	pure    effects = false
 	affects effects = true
 )
 
 // arch is the architecture: every package of this repository with Go sources,
 // and exactly the packages of this repository that it imports. An import that
-// is not in its row fails, and so does a row that allows more than is used.
+// is not in the row of its package fails. A row with an import that the package
+// does not use fails, too.
 //
-// Folders below internal are named without that prefix. They stand in order:
-// a package imports only packages that stand above it. ARCHITECTURE.md's table
-// is generated from this one (make golden).
+// Folders below internal are named without that prefix. The rows are in order:
+// a package imports only packages above it. The table of ARCHITECTURE.md is
+// generated from this one (make golden).
 var arch = []struct {
 	pkg     string
 	effects effects
@@ -154,8 +155,8 @@ var arch = []struct {
 	{"test/vm/isolation", affects, "model/unit kernel/schedtrace kernel/scx kernel/task"},
 }
 
-// outside lists the modules of others that only some packages may use, and
-// exactly those that do: a privileged agent must not link plots or load
+// outside lists the foreign modules that only some packages may import, with
+// exactly these packages. A privileged agent must not link plots or load
 // generators, and a tool for one machine must not link a Kubernetes client.
 var outside = map[string]string{
 	"charm.land/":                      "agent/top",
@@ -177,8 +178,9 @@ var outside = map[string]string{
 	"sigs.k8s.io/":                     "cluster/manager cmd/kubectl-tenon cmd/tenon-manager",
 }
 
-// pureStd is the part of the standard library that has no effects, and pureUse
-// what single pure packages may import besides: values, no clients.
+// pureStd is the part of the standard library that has no effects. pureUse
+// lists the other packages that a pure package may import: they contain values
+// and no clients.
 const pureStd = "cmp encoding/json errors fmt iter maps math math/bits math/rand/v2 slices sort strconv strings time"
 
 var pureUse = map[string]string{
@@ -192,19 +194,20 @@ const (
 	internal  = "internal/"
 )
 
-// roots are the folders with Go sources. Their nested modules count, too, save
-// the modules that only pin the versions of other projects' programs.
+// roots are the folders with Go sources. Nested modules below them count, too,
+// except modules that only pin the versions of other projects' programs.
 var roots = []string{"internal", "api", "cmd", "deploy", "test"}
 
-// A room is one package as its sources show it.
+// A room is one package, as parsed from its sources.
 type room struct {
 	synopsis string   // first sentence of the package comment
 	imports  []string // as written
-	impure   []string // what a pure package may not do, and where
+	impure   []string // effects that a pure package must not have, with their places
 }
 
-// TestArchitecture reads the sources itself instead of running go list: the
-// test cache sees files that a test opens, but not those that a child opens.
+// TestArchitecture parses the sources itself and does not run go list, because
+// the test cache tracks the files that a test opens, but not those of a child
+// process.
 func TestArchitecture(t *testing.T) {
 	rooms := readRooms(t)
 	above := map[string]bool{}
@@ -212,7 +215,7 @@ func TestArchitecture(t *testing.T) {
 	for _, row := range arch {
 		r := rooms[row.pkg]
 		if r == nil {
-			t.Errorf("%s stands in the table but not in the tree", row.pkg)
+			t.Errorf("%s is in the table but not in the tree", row.pkg)
 			continue
 		}
 		delete(rooms, row.pkg)
@@ -230,7 +233,7 @@ func TestArchitecture(t *testing.T) {
 					t.Errorf("%s must not import %s", row.pkg, own)
 				}
 				if !above[own] {
-					t.Errorf("%s imports %s, which does not stand above it", row.pkg, own)
+					t.Errorf("%s imports %s, which is not above it in the table", row.pkg, own)
 				}
 				continue
 			}
@@ -259,7 +262,7 @@ func TestArchitecture(t *testing.T) {
 		above[row.pkg] = true
 	}
 	for pkg := range rooms {
-		t.Errorf("%s stands in the tree but not in the table", pkg)
+		t.Errorf("%s is in the tree but not in the table", pkg)
 	}
 	checkOutside(t, usedOutside)
 }
@@ -293,8 +296,8 @@ func pureImport(pkg, imp string) bool {
 	return false
 }
 
-// TestFoldersStandTogether keeps the rows of a folder together, so that the
-// order of the rows is an order of the folders as well.
+// TestFoldersStandTogether checks that the rows of a folder are together, so
+// that the order of the rows is also an order of the folders.
 func TestFoldersStandTogether(t *testing.T) {
 	var seen []string
 	for _, row := range arch {
@@ -302,15 +305,16 @@ func TestFoldersStandTogether(t *testing.T) {
 		switch {
 		case len(seen) > 0 && seen[len(seen)-1] == folder:
 		case slices.Contains(seen, folder):
-			t.Errorf("%s stands apart from the other rows of %s", row.pkg, folder)
+			t.Errorf("%s is not beside the other rows of %s", row.pkg, folder)
 		default:
 			seen = append(seen, folder)
 		}
 	}
 }
 
-// readRooms parses every package below roots that has Go sources. Of a test
-// program's folder the test files count, too: they are what imports there.
+// readRooms parses every package below roots that has Go sources. In a folder
+// with only test programs the test files count, too, because they contain the
+// imports.
 func readRooms(t *testing.T) map[string]*room {
 	t.Helper()
 	rooms := map[string]*room{}
@@ -335,7 +339,7 @@ func readRooms(t *testing.T) map[string]*room {
 					t.Fatal(err)
 				}
 				if self := strings.TrimPrefix(strings.TrimPrefix(imp, ourModule), internal); self == pkg {
-					continue // a test outside its package
+					continue // a test package outside the tested package
 				}
 				r.imports = append(r.imports, imp)
 			}
@@ -347,7 +351,7 @@ func readRooms(t *testing.T) map[string]*room {
 	return rooms
 }
 
-// effectsOf lists what f does that a pure package may not.
+// effectsOf lists the effects in f that a pure package must not have.
 func effectsOf(name string, f *ast.File) []string {
 	var found []string
 	clock := []string{"Now", "Since", "Until", "Sleep", "After", "Tick", "NewTimer", "NewTicker", "AfterFunc"}
@@ -388,7 +392,7 @@ func effectsOf(name string, f *ast.File) []string {
 	return found
 }
 
-// assigned lists the names that a function assigns to and does not declare.
+// assigned returns the names that a function assigns to and does not declare.
 func assigned(fn *ast.FuncDecl) []string {
 	local, all := map[string]bool{}, []string{}
 	ast.Inspect(fn, func(n ast.Node) bool {
@@ -423,8 +427,8 @@ func assigned(fn *ast.FuncDecl) []string {
 	return slices.DeleteFunc(all, func(name string) bool { return local[name] })
 }
 
-// eachGoFile parses every Go file below root, nested modules and all, but not
-// what a folder named testdata holds.
+// eachGoFile parses every Go file below root, also in nested modules, except in
+// folders named testdata.
 func eachGoFile(t *testing.T, root string, use func(name string, f *ast.File, fset *token.FileSet)) {
 	t.Helper()
 	fset := token.NewFileSet()
@@ -450,8 +454,8 @@ func eachGoFile(t *testing.T, root string, use func(name string, f *ast.File, fs
 	}
 }
 
-// TestArchitecturePageIsGenerated keeps the table of ARCHITECTURE.md what this
-// file says.
+// TestArchitecturePageIsGenerated checks that the table of ARCHITECTURE.md
+// equals the one in this file.
 func TestArchitecturePageIsGenerated(t *testing.T) {
 	const file, begin, end = "ARCHITECTURE.md", "<!-- packages: make golden -->\n", "<!-- packages end -->\n"
 	page, err := os.ReadFile(file)
@@ -468,7 +472,7 @@ func TestArchitecturePageIsGenerated(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatalf("the table of %s is not that of arch_test.go: run make golden", file)
+		t.Fatalf("the table of %s differs from arch_test.go: run make golden", file)
 	}
 	if err := os.WriteFile(file, []byte(before+begin+table+end+after), 0o644); err != nil {
 		t.Fatal(err)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// git runs git on a repository that may be another user's, with no
-// configuration but its own.
+// git runs git without the user's configuration. The repository may belong to
+// another user.
 func git(t *testing.T, dir string, args ...string) (string, error) {
 	t.Helper()
 	return inRepository(t, dir, "git", args...)
@@ -27,8 +27,8 @@ func inRepository(t *testing.T, dir, name string, args ...string) (string, error
 
 const checkCommits = "scripts/check-commits.sh"
 
-// dependOn makes the test cache run a test again when a file changes that only
-// a child reads. A file that is not there does not change.
+// dependOn makes the test cache run a test again after a change of a file that
+// only a child process reads. A file that does not exist counts as unchanged.
 func dependOn(files ...string) {
 	for _, name := range files {
 		_, _ = os.ReadFile(name)
@@ -47,8 +47,8 @@ func TestCommitsSayWhat(t *testing.T) {
 	}
 }
 
-// TestCommitsAreChecked makes commits with all kinds of messages, in a
-// history without the commit from which the rule holds.
+// TestCommitsAreChecked makes commits with good and bad messages. Its history
+// does not contain the commit from which the rule applies.
 func TestCommitsAreChecked(t *testing.T) {
 	script, err := filepath.Abs(checkCommits)
 	if err != nil {
@@ -100,11 +100,11 @@ func TestCommitsAreChecked(t *testing.T) {
 			t.Errorf("%q with %d lines: %v %s; want %q", c.message, c.changed, err, text, c.fault)
 		}
 		if strings.HasPrefix(c.fault, "no body") {
-			continue // nothing is staged
+			continue // no staged file
 		}
 		text, err = inRepository(t, repo, script, "--message", file)
 		if (err != nil) != (c.fault != "") || !strings.Contains(text, c.fault) {
-			t.Errorf("%q as it is written: %v %s; want %q", c.message, err, text, c.fault)
+			t.Errorf("%q as a message that is being written: %v %s; want %q", c.message, err, text, c.fault)
 		}
 	}
 	if text, err := inRepository(t, repo, script); err != nil {

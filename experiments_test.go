@@ -11,15 +11,15 @@ import (
 	"testing"
 )
 
-// experiments is the folder of what was measured.
+// experiments is the folder of the measured experiments.
 const experiments = "docs/experiments"
 
-// The most that experiments may weigh, in bytes. What is larger and cannot be
-// smaller stands in largeExperiments with its size: histograms are compressed
-// already, and base64.
+// The size limits of experiments, in bytes. largeExperiments lists the larger
+// ones with their sizes; they cannot shrink, because their histograms are
+// already compressed and are stored in base64.
 const (
 	mostExperimentBytes = 200_000
-	mostTextBytes       = 8 << 10 // raw data as text; more goes into the archive
+	mostTextBytes       = 8 << 10 // raw data as text; larger data go into the archive
 )
 
 var largeExperiments = map[string]int{
@@ -33,8 +33,8 @@ var largeExperiments = map[string]int{
 	"2026-11-22-tenond-beside-the-lab":     290_000,
 }
 
-// TestExperimentsAreLight keeps raw data in archives, each folder small, and
-// each experiment in the index.
+// TestExperimentsAreLight checks that raw data are in archives, that each
+// folder is small, and that the index lists each experiment.
 func TestExperimentsAreLight(t *testing.T) {
 	sizes, text := map[string]int{}, map[string]int{}
 	var pages []string
@@ -46,7 +46,7 @@ func TestExperimentsAreLight(t *testing.T) {
 		folder, _, isInside := strings.Cut(inside, "/")
 		if !isInside {
 			if inside != "README.md" {
-				t.Errorf("%s: only the index stands beside the experiments", name)
+				t.Errorf("%s: only the index may be beside the experiments", name)
 			}
 			return nil
 		}
@@ -56,14 +56,14 @@ func TestExperimentsAreLight(t *testing.T) {
 		}
 		switch base := path.Base(inside); {
 		case base == "report.html":
-			return nil // made by tenon lab report, and not tracked (.gitignore)
+			return nil // made by tenon lab report and not tracked (.gitignore)
 		case base == "README.md":
 			pages = append(pages, folder)
 		case base == "result.json", base == "table.txt", base == "raw.tar.zst":
 		case path.Ext(base) == ".txt":
 			text[folder] += int(info.Size())
 		default:
-			t.Errorf("%s: raw data belong into raw.tar.zst (tenon lab pack)", name)
+			t.Errorf("%s: raw data belong in raw.tar.zst (tenon lab pack)", name)
 		}
 		sizes[folder] += int(info.Size())
 		return nil

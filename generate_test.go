@@ -12,15 +12,16 @@ import (
 	"testing"
 )
 
-// generated are the packages that make generate makes objects for.
+// generated lists the packages with objects that make generate makes.
 var generated = []string{"internal/kernel/rqdelay", "internal/kernel/scx"}
 
-// compiler is what that takes: scripts/install-deps.sh test installs it.
+// compiler lists the programs that make generate needs; scripts/install-deps.sh
+// test installs them.
 var compiler = []string{"clang-19", "llvm-strip-19"}
 
-// TestObjectsAreThoseOfTheSources compiles bpf/ anew, in a copy of the tree
-// without the objects, and compares: what the kernel is given must be what one
-// can read here.
+// TestObjectsAreThoseOfTheSources compiles bpf/ in a copy of the tree without
+// the objects, and compares the objects. The kernel must get the code of the
+// sources in this repository.
 func TestObjectsAreThoseOfTheSources(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles for some seconds")
@@ -94,7 +95,7 @@ func TestObjectsAreThoseOfTheSources(t *testing.T) {
 
 func isGenerated(name string) bool { return strings.Contains(filepath.Base(name), "_bpfel.") }
 
-// differences says what of a is not as in b.
+// differences lists the differences between a and b.
 func differences(a, b map[string][]byte) []string {
 	var faults []string
 	names := map[string]bool{}
@@ -111,9 +112,9 @@ func differences(a, b map[string][]byte) []string {
 		case !committed:
 			faults = append(faults, name+" is missing")
 		case !made:
-			faults = append(faults, name+" is made of nothing")
+			faults = append(faults, name+" has no source")
 		case !bytes.Equal(was, is):
-			faults = append(faults, fmt.Sprintf("%s is of other sources, or of another compiler: %d bytes, anew %d", name, len(was), len(is)))
+			faults = append(faults, fmt.Sprintf("%s comes from other sources or another compiler: %d bytes, compiled again %d", name, len(was), len(is)))
 		}
 	}
 	return faults
@@ -124,14 +125,14 @@ func TestObjectsOfOtherSourcesAreFound(t *testing.T) {
 		map[string][]byte{"same": []byte("1"), "changed": []byte("1"), "gone": nil},
 		map[string][]byte{"same": []byte("1"), "changed": []byte("2"), "new": nil},
 	)
-	want := []string{"changed is of other sources, or of another compiler: 1 bytes, anew 1", "gone is made of nothing", "new is missing"}
+	want := []string{"changed comes from other sources or another compiler: 1 bytes, compiled again 1", "gone has no source", "new is missing"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
 
-// needCompiler skips where bpf/ cannot be compiled, which is a failure where
-// TENON_TEST_STRICT=1 says that all that is needed was installed.
+// needCompiler skips the test if bpf/ cannot be compiled. With
+// TENON_TEST_STRICT=1 it fails the test instead.
 func needCompiler(t *testing.T) {
 	t.Helper()
 	lacks := func(why string) {
@@ -150,9 +151,9 @@ func needCompiler(t *testing.T) {
 		lacks("libbpf-dev is not installed: " + err.Error())
 	}
 	list := exec.Command("go", "list", "github.com/cilium/ebpf/cmd/bpf2go")
-	list.Env = append(os.Environ(), "GOPROXY=off") // nothing is fetched for this
+	list.Env = append(os.Environ(), "GOPROXY=off") // download nothing
 	if said, err := list.CombinedOutput(); err != nil {
-		lacks(fmt.Sprintf("%v: %v: %s", list.Args, err, said)) // as for a user without Go's caches
+		lacks(fmt.Sprintf("%v: %v: %s", list.Args, err, said)) // a user without Go's caches gets this error, too
 	}
 	said, err := exec.Command(compiler[0], "--version").Output()
 	if err != nil {

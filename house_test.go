@@ -13,9 +13,8 @@ import (
 	"testing"
 )
 
-// The limits of the house. What is over one of them when the limit was set
-// stands in the list beside it with its size of that day: it may shrink, and
-// its entry must shrink with it.
+// The size limits. Each exception is in a list with its size at the time of the
+// limit. It may shrink, and its entry must shrink with it.
 const (
 	mostFileLines     = 420
 	mostPackageLines  = 2000
@@ -23,8 +22,7 @@ const (
 	mostFunctionLines = 100
 )
 
-// TestNamesThatSayNothing keeps out the folder names under which anything can
-// be put and nothing be found.
+// TestNamesThatSayNothing refuses folder names that fit any content.
 func TestNamesThatSayNothing(t *testing.T) {
 	banned := []string{"util", "utils", "common", "helpers", "types", "base", "core", "framework", "misc", "shared"}
 	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
@@ -38,8 +36,9 @@ func TestNamesThatSayNothing(t *testing.T) {
 	}
 }
 
-// largePackages are the packages of more than mostPackageLines lines. Each number
-// is rounded up to 50, so that a change of a few lines need not come here.
+// largePackages lists the packages of more than mostPackageLines lines. The
+// numbers are rounded up to 50, so that a change of a few lines does not change
+// this list.
 var largePackages = map[string]int{
 	"agent/daemon":        3300,
 	"cluster/manager":     2750,
@@ -55,14 +54,14 @@ var largePackages = map[string]int{
 	"model/node":          2500,
 }
 
-// largeTypes are the types of more than mostTypeMethods methods.
+// largeTypes lists the types of more than mostTypeMethods methods.
 var largeTypes = map[string]int{
 	"kernel/cgroup.Tree": 90,
 	"machine/sim.Node":   73,
 }
 
-// longFunctions are the functions of more than mostFunctionLines lines. Those
-// that are one table may stay.
+// longFunctions lists the functions of more than mostFunctionLines lines. A
+// function that is a single table may stay long.
 var longFunctions = map[string]int{
 	"machine/conformance.cpusetFacts": 130,
 	"machine/conformance.groupFacts":  111,
@@ -72,8 +71,8 @@ var longFunctions = map[string]int{
 	"machine/sim.ioRules":             113,
 }
 
-// TestSizes keeps files, packages, types and functions to one topic. Split by
-// meaning, not by length, when this fails.
+// TestSizes limits the size of files, packages, types and functions, so that
+// each has one topic. If it fails, split by topic and not by length.
 func TestSizes(t *testing.T) {
 	lines, methods, functions := map[string]int{}, map[string]int{}, map[string]int{}
 	for _, root := range roots {
@@ -127,9 +126,9 @@ func receiver(fn *ast.FuncDecl) string {
 	}
 }
 
-// keepWithin fails for each size over the limit that is not in the list of
-// exceptions, or is larger than there, and for each exception that is not
-// needed any more or could be lower by a tenth.
+// keepWithin fails for each size above the limit that has no exception or
+// exceeds it. It also fails for each exception that is not needed any more, or
+// that could be lower by a tenth.
 func keepWithin(t *testing.T, kind, unit string, sizes map[string]int, most int, exceptions map[string]int) {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(sizes)) {
@@ -148,7 +147,7 @@ func keepWithin(t *testing.T, kind, unit string, sizes map[string]int, most int,
 	}
 	for name := range exceptions {
 		if _, ok := sizes[name]; !ok {
-			t.Errorf("%s %s is an exception, but there is none of that name", kind, name)
+			t.Errorf("%s %s has an exception but does not exist", kind, name)
 		}
 	}
 }

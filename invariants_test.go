@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestInvariantsHaveTests finds every test that ARCHITECTURE.md names for an
-// invariant.
+// TestInvariantsHaveTests checks that every test that ARCHITECTURE.md names for
+// an invariant exists.
 func TestInvariantsHaveTests(t *testing.T) {
 	text, err := os.ReadFile("ARCHITECTURE.md")
 	if err != nil {
@@ -43,7 +43,7 @@ func TestInvariantsHaveTests(t *testing.T) {
 		}
 		names := named.FindAllStringSubmatch(columns[3], -1)
 		if len(names) == 0 {
-			t.Errorf("no test keeps invariant %d:%s", i+1, columns[2])
+			t.Errorf("no test checks invariant %d:%s", i+1, columns[2])
 		}
 		for _, name := range names {
 			if !tests[name[1]] {

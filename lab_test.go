@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-// labFrame are the folders of internal/lab that all experiments share. Every
+// labFrame lists the folders of internal/lab that all experiments share. Every
 // other folder is an experiment.
 var labFrame = map[string]bool{"archive": true, "draw": true, "frame": true, "load": true, "report": true, "site": true, "stat": true, "work": true}
 
-// TestExperimentsDoNotImportEachOther keeps an experiment a folder of its own:
-// what two of them need belongs to the frame.
+// TestExperimentsDoNotImportEachOther checks that experiments are independent:
+// code that two of them need belongs in the shared folders.
 func TestExperimentsDoNotImportEachOther(t *testing.T) {
 	experiment := func(path string) string {
 		rest, ok := strings.CutPrefix(path, "internal/lab/")
@@ -47,9 +47,9 @@ func TestExperimentsDoNotImportEachOther(t *testing.T) {
 	}
 }
 
-// TestReportKnowsNoKinds keeps the report free of branches on the kind of an
-// experiment: what a kind does differently stands in its Study or in the table
-// of kinds.
+// TestReportKnowsNoKinds checks that the report has no branches on the kind of
+// an experiment. The differences between kinds belong in their Study or in the
+// table of kinds.
 func TestReportKnowsNoKinds(t *testing.T) {
 	aKind := func(e ast.Expr) bool {
 		switch e := e.(type) {

@@ -7,16 +7,17 @@ import (
 	"testing"
 )
 
-// notLinked lists, for a command, the modules that it must not link: a tool for
-// one machine needs no Kubernetes client and no plugin of a container runtime.
-// It asks containerd by containerd's own client, and so links gRPC.
+// notLinked lists, for each command, the modules that it must not link. A tool
+// for one machine needs no Kubernetes client and no plugin of a container
+// runtime. It uses containerd's own client, and therefore links gRPC.
 var notLinked = map[string][]string{
 	"cmd/tenon": {"k8s.io/", "sigs.k8s.io/", "github.com/containerd/nri"},
 }
 
 // TestCommandsLinkNoMore follows the imports of each command through the
-// packages of this repository. What other modules import in turn it does not
-// see: outside of them is where such a module would come in.
+// packages of this repository. It does not follow imports between packages of
+// other modules; such a module would enter through a package of this
+// repository.
 func TestCommandsLinkNoMore(t *testing.T) {
 	rooms := readRooms(t)
 	for cmd, banned := range notLinked {
@@ -24,7 +25,7 @@ func TestCommandsLinkNoMore(t *testing.T) {
 		for next := []string{cmd}; len(next) > 0; next = next[1:] {
 			r := rooms[next[0]]
 			if r == nil {
-				t.Fatalf("%s imports %s, of which there are no sources", cmd, next[0])
+				t.Fatalf("%s imports %s, which has no sources", cmd, next[0])
 			}
 			for _, imp := range r.imports {
 				for _, prefix := range banned {
@@ -41,7 +42,7 @@ func TestCommandsLinkNoMore(t *testing.T) {
 			}
 		}
 		if len(way) < 10 {
-			t.Errorf("%s is made of %v only: the test does not follow its imports", cmd, slices.Sorted(maps.Keys(way)))
+			t.Errorf("%s consists of %v only: the test does not follow its imports", cmd, slices.Sorted(maps.Keys(way)))
 		}
 	}
 }

@@ -18,24 +18,24 @@ import (
 	"unicode/utf8"
 )
 
-// mostColumns is the limit of a line of Markdown outside tables and code: a
-// diff of a longer line shows nothing.
+// mostColumns is the longest line of Markdown outside tables and code. In a
+// longer line a diff is hard to read.
 const mostColumns = 120
 
-// avoided are the words that leave open who acts, and the private names that
-// docs/glossary.md replaces. Names that a user types or reads in output stand
-// in `code` and do not count.
+// avoided are the words that hide the subject of a sentence, and the private
+// names that docs/glossary.md replaces. Names that a user types or reads in
+// output are written in `code` and do not count.
 var avoided = regexp.MustCompile(`(?i)\b(nobody|somebody|anybody|whoever|whomever|rungs?|told|hurts?)\b`)
 
-// wordCounts is the number of avoided words in the comments and strings of
-// each folder of Go files. It may only fall.
+// wordCounts is the file with the number of avoided words in the comments and
+// strings of each folder of Go files. The numbers may only fall.
 const wordCounts = "testdata/words.txt"
 
-// A page is a Markdown file: its lines as they are, and without code.
+// A page is a Markdown file, with its lines unchanged and without code.
 type page struct {
 	name  string
 	lines []string
-	prose []string // as lines; lines of code blocks are empty, code spans cut out
+	prose []string // lines of code blocks are empty, and code spans are cut out
 }
 
 var (
@@ -44,8 +44,8 @@ var (
 	aLink     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 )
 
-// pages returns the Markdown files of the repository. The published experiments
-// stay as they were written; their index has its own test.
+// pages returns the Markdown files of the repository, except the published
+// experiments, which do not change. Their index has its own test.
 func pages(t *testing.T) map[string]page {
 	t.Helper()
 	all := map[string]page{}
@@ -87,7 +87,8 @@ func pages(t *testing.T) map[string]page {
 	return all
 }
 
-// withoutTable cuts out what is made of Go comments, which are counted as such.
+// withoutTable removes the table that is generated from Go comments, because
+// these comments are counted in the sources.
 func withoutTable(text string) string {
 	before, rest, found := strings.Cut(text, "<!-- packages: make golden -->")
 	if !found {
@@ -117,12 +118,13 @@ func TestDocumentsNameWhoActs(t *testing.T) {
 	}
 }
 
-// TestEveryPageIsLinkedFromItsIndex: a page that no index names is not found.
+// TestEveryPageIsLinkedFromItsIndex checks that the index of each folder links
+// all its pages.
 func TestEveryPageIsLinkedFromItsIndex(t *testing.T) {
 	for _, folder := range []string{"docs", "docs/decisions", "docs/experiments"} {
 		index, err := os.ReadFile(folder + "/README.md")
 		if os.IsNotExist(err) && folder == "docs/experiments" {
-			continue // comes with the index of the experiments
+			continue // linked from the index of the experiments
 		}
 		if err != nil {
 			t.Error(err)
@@ -148,8 +150,8 @@ func TestEveryPageIsLinkedFromItsIndex(t *testing.T) {
 	}
 }
 
-// TestLinksOfDocumentsHaveTheirTargets: files of the repository, and headings
-// of pages.
+// TestLinksOfDocumentsHaveTheirTargets checks links to files of the repository
+// and to headings of pages.
 func TestLinksOfDocumentsHaveTheirTargets(t *testing.T) {
 	all, seen := pages(t), 0
 	for _, p := range all {
@@ -177,7 +179,7 @@ func TestLinksOfDocumentsHaveTheirTargets(t *testing.T) {
 	}
 }
 
-// headings returns the anchors of a page, as GitHub makes them: lower case,
+// headings returns the anchors of a page in the form of GitHub: lower case,
 // hyphens for spaces, without punctuation.
 func headings(p page) (anchors []string) {
 	for _, line := range p.prose {
@@ -198,7 +200,8 @@ func headings(p page) (anchors []string) {
 	return anchors
 }
 
-// TestGlossary: each term has one meaning, and its package exists.
+// TestGlossary checks that each term has one meaning, and that its package
+// exists.
 func TestGlossary(t *testing.T) {
 	terms := map[string]bool{}
 	for _, line := range pages(t)["docs/glossary.md"].lines {
@@ -213,7 +216,7 @@ func TestGlossary(t *testing.T) {
 		terms[term] = true
 		folder := strings.Trim(cells[2], "` ")
 		if sources, err := filepath.Glob(folder + "/*.go"); err != nil || len(sources) == 0 {
-			t.Errorf("%s is said to be in %s, where no Go files are", term, folder)
+			t.Errorf("the glossary names for %s the package %s, which has no Go files", term, folder)
 		}
 	}
 	if len(terms) < 40 {
@@ -221,10 +224,10 @@ func TestGlossary(t *testing.T) {
 	}
 }
 
-// TestAvoidedWordsInGoGetFewer compares the avoided words in Go with the list
-// of testdata/words.txt, folder by folder. A change that removes some lowers the
-// number (go test . -update), as make test demands; no number may rise, and no
-// folder may be added.
+// TestAvoidedWordsInGoGetFewer compares the avoided words in Go files with
+// testdata/words.txt, folder by folder. A change that removes some must also
+// lower the number (go test . -update). A number must not rise, and no folder
+// may be added.
 func TestAvoidedWordsInGoGetFewer(t *testing.T) {
 	found := wordsOfGo(t)
 	list := map[string]int{}
@@ -266,7 +269,7 @@ func TestAvoidedWordsInGoGetFewer(t *testing.T) {
 	}
 }
 
-// wordsOfGo counts the avoided words in comments and strings, by folder.
+// wordsOfGo counts the avoided words in comments and strings by folder.
 func wordsOfGo(t *testing.T) map[string]int {
 	t.Helper()
 	found := map[string]int{}

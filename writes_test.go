@@ -12,23 +12,23 @@ import (
 	"testing"
 )
 
-// An occasion is when Tenon writes to the kernel.
+// An occasion is the reason why Tenon writes to the kernel.
 type occasion string
 
 const (
-	applies    occasion = "apply"      // Apply performs a step of the plan, restore included
-	groups     occasion = "groups"     // the command that asks for a cgroup makes and removes it
-	reflex     occasion = "reflex"     // something cannot wait for the next turn: Guard, Tend, an event of the scheduler
-	counts     occasion = "counts"     // the kernel counts something, and nothing runs another way
-	tries      occasion = "tries"      // a capability is tried on something of the agent's own, and put back
-	own        occasion = "own"        // a process of Tenon arranges itself or a command that it started
-	experiment occasion = "experiment" // the lab arranges the machine for a run
+	applies    occasion = "apply"      // Apply performs a step of the plan, also during a restore
+	groups     occasion = "groups"     // a command makes and removes the cgroup that it needs
+	reflex     occasion = "reflex"     // the write cannot wait for the next tick: Guard, Tend, an event of the scheduler
+	counts     occasion = "counts"     // the kernel starts to count; no task runs differently
+	tries      occasion = "tries"      // a capability is tested on an object of the agent, and the object is restored
+	own        occasion = "own"        // a process of Tenon configures itself or a command that it started
+	experiment occasion = "experiment" // the lab prepares the machine for a run
 )
 
 // kernelWrites lists every function outside internal/kernel that changes the
-// kernel by a function of internal/kernel, and every function of
-// internal/machine that does so by itself. The list is exact: a new caller
-// fails, and so does a function that does not write any more.
+// kernel through a function of internal/kernel, and every function of
+// internal/machine that does so directly. The list is exact: a new caller fails
+// the test, and so does a function that does not write any more.
 var kernelWrites = []struct {
 	when               occasion
 	in, functions, why string
@@ -78,17 +78,17 @@ var kernelWrites = []struct {
 	{experiment, "lab/work/spin.go", "Spin", "a load on given CPUs"},
 }
 
-// systemWrites are the calls by which packages change the kernel or files, as
-// they are written: of the standard library, and of a link to a BPF program.
+// systemWrites are the functions by which packages change the kernel or files:
+// of the standard library, and of a link to a BPF program.
 const systemWrites = "os.Mkdir os.MkdirAll os.MkdirTemp os.OpenFile os.Remove os.RemoveAll os.Rename os.WriteFile " +
 	"syscall.Kill syscall.Rmdir syscall.Syscall unix.Kill unix.PrctlArg5Ptr unix.SchedSetAttr unix.SchedSetaffinity unix.Setpriority unix.Syscall unix.Write " +
 	"link.AttachStructOps link.AttachTracing hook.Close ops.Close p.Signal"
 
-// mapWrites are the methods by which a package that uses BPF writes its maps.
+// mapWrites are the methods that write BPF maps.
 const mapWrites = "Delete Put Set WriteAt"
 
-// readsOnly are functions of internal/kernel that make one of those calls only
-// to read; NewSlices tries the kernel's default on a thread of its own.
+// readsOnly are functions of internal/kernel that use one of those calls only
+// to read. NewSlices tests the kernel's default on its own thread.
 const readsOnly = "task.CoreCookie task.NewSlices"
 
 // adapters are the functions of internal/machine, and the types with methods, that
@@ -96,13 +96,13 @@ const readsOnly = "task.CoreCookie task.NewSlices"
 // calls them stands in the list, and they do not.
 const adapters = "kernelCores kernelPolicies kernelSchedExt lengthen unlengthen"
 
-// ownFiles are the packages of internal/machine that keep files of their own,
-// on tmpfs.
+// ownFiles are the packages of internal/machine that have their own files on
+// tmpfs.
 const ownFiles = "internal/machine/journal internal/machine/lease"
 
 // A program is the sources below internal and cmd with their types. The types
-// of other modules and of the standard library are not loaded: a test that runs
-// without the go command does not find their sources.
+// of other modules and of the standard library are not loaded, because a test
+// that runs without the go command does not find their sources.
 type program struct {
 	fset  *token.FileSet
 	files map[string][]*ast.File // by folder
@@ -132,12 +132,12 @@ func loadProgram(t *testing.T) *program {
 }
 
 // Import returns a package of this repository with its types, and an empty
-// package for any other: what comes from there has no type.
+// package for any other.
 func (p *program) Import(name string) (*types.Package, error) {
 	if pkg := p.done[name]; pkg != nil {
 		return pkg, nil
 	}
-	conf := types.Config{Importer: p, Error: func(error) {}} // of the types that are not loaded
+	conf := types.Config{Importer: p, Error: func(error) {}} // ignore errors about types that are not loaded
 	pkg, _ := conf.Check(name, p.fset, p.files[strings.TrimPrefix(name, ourModule)], p.info)
 	p.done[name] = pkg
 	return pkg, nil
@@ -154,9 +154,9 @@ func (p *program) eachFunction(folder string, use func(fn *ast.FuncDecl, self *t
 	}
 }
 
-// uses reports whether a function refers to one of the given functions, or to
-// one of the given selectors, such as "os.Mkdir", or ".Put" of anything, where
-// the test knows no type.
+// uses reports whether a function refers to one of the known functions, or to an
+// unknown selector. Selectors are used where the test has no type: "os.Mkdir",
+// or ".Put" of any value.
 func (p *program) uses(fn *ast.FuncDecl, known func(*types.Func) bool, unknown func(x, name string) bool) bool {
 	found := false
 	ast.Inspect(fn, func(n ast.Node) bool {
@@ -184,9 +184,9 @@ func (p *program) uses(fn *ast.FuncDecl, known func(*types.Func) bool, unknown f
 
 func has(list, word string) bool { return slices.Contains(strings.Fields(list), word) }
 
-// writers returns the functions of internal/kernel that change the kernel, by
-// themselves or by another function of their package; and the methods of
-// interfaces that stand for such functions.
+// writers returns the functions of internal/kernel that change the kernel,
+// directly or through another function of their package, and the interface
+// methods that such functions implement.
 func (p *program) writers() map[*types.Func]bool {
 	all := map[*types.Func]bool{}
 	for folder, files := range p.files {
@@ -196,7 +196,7 @@ func (p *program) writers() map[*types.Func]bool {
 		usesBPF := slices.ContainsFunc(files, func(f *ast.File) bool {
 			return slices.ContainsFunc(f.Imports, func(i *ast.ImportSpec) bool { return strings.Contains(i.Path.Value, "/cilium/ebpf") })
 		})
-		names := map[string]bool{} // of the functions that are not exported
+		names := map[string]bool{} // names of functions that are not exported
 		for more := true; more; {
 			more = false
 			p.eachFunction(folder, func(fn *ast.FuncDecl, self *types.Func) {
@@ -239,10 +239,10 @@ func ofInterface(f *types.Func) bool {
 	return recv != nil && types.IsInterface(recv.Type())
 }
 
-// addInterfaces adds to the writers the methods of every interface that a type
-// with such writers fits, by the names of its methods.
+// addInterfaces adds interface methods to the writers: those of every interface
+// that a type with writers implements, compared by the names of its methods.
 func (p *program) addInterfaces(writers map[*types.Func]bool) {
-	byType := map[types.Type]map[string]bool{} // whether a method writes
+	byType := map[types.Type]map[string]bool{} // true if the method writes
 	var interfaces []*types.Interface
 	for folder := range p.files {
 		scope := p.done[ourModule+folder].Scope()
@@ -282,8 +282,8 @@ func (p *program) addInterfaces(writers map[*types.Func]bool) {
 func TestKernelIsWrittenFromOneList(t *testing.T) {
 	p := loadProgram(t)
 	writers := p.writers()
-	// The test is as good as what it takes for a writer: one function for each
-	// way to write.
+	// The test depends on the recognition of writers, so check one function for
+	// each way to write.
 	names := map[string]bool{}
 	for f := range writers {
 		names[strings.ReplaceAll(f.FullName(), ourModule+"internal/", "")] = true
@@ -295,12 +295,12 @@ func TestKernelIsWrittenFromOneList(t *testing.T) {
 		"(*kernel/task.Cookies).Share", "kernel/task.SetPolicy", "kernel/task.SetAffinity", "(machine/bescheduler.Program).SetGroup", "(machine/isolation.Cookie).Share",
 	} {
 		if !names[want] {
-			t.Errorf("%s is not taken for a function that writes", want)
+			t.Errorf("%s is not recognised as a function that writes", want)
 		}
 	}
 	for _, want := range []string{"(*kernel/cgroup.Tree).ReadCPUMax", "(kernel/cgroup.Vendor).Read", "(*kernel/scx.Scheduler).Status", "kernel/task.Attr"} {
 		if names[want] {
-			t.Errorf("%s is taken for a function that writes", want)
+			t.Errorf("%s is wrongly recognised as a function that writes", want)
 		}
 	}
 	found := map[string][]string{}

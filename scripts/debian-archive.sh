@@ -1,7 +1,7 @@
 #!/bin/sh
-# Prints the URI of the Debian archive that this machine's apt is configured
-# with, whatever the format of its sources: the one place from which the other
-# scripts take packages that the configured suites do not have.
+# Prints the URI of the Debian archive in the apt configuration of this machine,
+# in any format of its sources. The other scripts take packages from there that
+# the configured suites do not have.
 set -eu
 
 if ! command -v apt-get >/dev/null; then

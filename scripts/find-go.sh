@@ -1,7 +1,7 @@
 #!/bin/sh
-# Prints the path of a Go command that can build this project: any from 1.21
-# on, because from there on Go fetches the toolchain that go.mod asks for
-# (with GOTOOLCHAIN=auto, which distributions switch off).
+# Prints the path of a Go command that can build this project: version 1.21 or
+# newer. Since 1.21 Go downloads the toolchain that go.mod requires (with
+# GOTOOLCHAIN=auto, which distributions switch off).
 set -eu
 cd / # so that no go.mod has a say in the answers
 

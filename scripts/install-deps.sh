@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what is missing on a Debian or Ubuntu machine, and nothing else:
+# Installs only the missing packages on a Debian or Ubuntu machine:
 #
 #	install-deps.sh build     what building needs, and the tests without root
 #	install-deps.sh demo      also what the colocation lab runs
@@ -8,9 +8,9 @@
 #	install-deps.sh vm-kernel what building needs, and what compiles a kernel
 #	install-deps.sh test      all of that, and what the other tests need
 #
-# With --missing before the set it prints what it would install, a line each.
+# With --missing before the set it prints the packages to install, one per line.
 #
-# As root, or through sudo. No service is started or left enabled.
+# Run it as root or with sudo. It does not leave a service started or enabled.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
@@ -31,8 +31,7 @@ as_root() {
 
 apt() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@"; }
 
-# add PACKAGE…: the package manager's own choice of words, but only when
-# something goes wrong.
+# add PACKAGE…: installs packages; prints the output of apt only if it fails.
 add() {
 	log=$scratch/install.log
 	if ! apt install -y --no-install-recommends --no-remove "$@" >"$log" 2>&1; then
@@ -41,10 +40,10 @@ add() {
 	fi
 }
 
-# need PACKAGE when COMMAND is not there.
+# need PACKAGE COMMAND: installs PACKAGE if COMMAND does not exist.
 need() { has "$2" || missing="$missing $1"; }
 
-# want PACKAGE when FILE is not there.
+# want PACKAGE FILE: installs PACKAGE if FILE does not exist or is empty.
 want() { [ -s "$2" ] || missing="$missing $1"; }
 
 only_say=
@@ -130,17 +129,18 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 1' INT TERM HUP
 
-# candidate PACKAGE [OPTION…]: the version of PACKAGE that apt would install.
+# candidate PACKAGE [OPTION…]: prints the version of PACKAGE that apt would
+# install.
 candidate() {
 	pkg=$1
 	shift
 	apt-cache "$@" policy "$pkg" 2>/dev/null | sed -n 's/^ *Candidate: //p' | grep -v '(none)'
 }
 
-# fresh_enough VERSION: 2:1.21… or newer.
+# fresh_enough VERSION: succeeds for 2:1.21… or newer.
 fresh_enough() { [ "$(echo "$1" | sed -n 's/^\([0-9]*:\)\?1\.\([0-9]*\).*/\2/p')" -ge 21 ] 2>/dev/null; }
 
-# install_go takes Go from the configured suites, or from the backports of
+# install_go installs Go from the configured suites, or from the backports of
 # this release on the configured mirror.
 install_go() {
 	if fresh_enough "$(candidate golang-go)"; then
@@ -154,7 +154,8 @@ install_go() {
 	fi
 	codename=$(. /etc/os-release && echo "${VERSION_CODENAME-}")
 	if archive=$("$here/debian-archive.sh" 2>/dev/null) && [ -n "$codename" ]; then
-		# With index files of its own: the machine's sources stay as they are.
+		# The index files are separate, so that the machine's sources stay
+		# unchanged.
 		signed=
 		[ ! -r $keyring ] || signed="[signed-by=$keyring] "
 		cat /etc/apt/sources.list >"$scratch/sources.list" 2>/dev/null || true
@@ -173,10 +174,10 @@ install_go() {
 if [ -n "$missing" ]; then
 	has apt-get || fail "no apt-get: install by hand:$missing"
 	say "missing:$missing"
-	# One broken source of several need not matter; if it does, add says so.
+	# One broken source of several may not matter; if it does, add fails.
 	apt update >"$scratch/update.log" 2>&1 || true
 
-	# Packages ask this file whether they may start their service.
+	# Packages run this file to find out whether they may start their service.
 	if [ ! -e $policy ]; then
 		made_policy=yes
 		printf '#!/bin/sh\nexit 101\n' >"$scratch/policy-rc.d"

@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# soak [STAGE...]: all that make test does, on every machine instead of those
-# whose turn it is, with the long form of each test, and the runs of an hour.
-# Without arguments every stage runs, one after another, also after one that
-# fails. Each leaves what it printed in bin/soak/STAGE.txt and a line for the
-# summary in bin/soak/STAGE.result, so a run that was broken off is completed by
-# naming the stages that are left. Exit status 1: a stage failed or has not run
-# on this commit.
+# soak [STAGE...]: runs all tests of make test on every machine of the rotation,
+# with the long form of each test, and the runs that take an hour. Without
+# arguments it runs every stage, one after another, and continues after a failed
+# one. Each stage writes its output to bin/soak/STAGE.txt and a line for the
+# summary to bin/soak/STAGE.result. To complete an interrupted run, name the
+# remaining stages. Exit status 1: a stage failed or has not run on this commit.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 go=$(scripts/find-go.sh) || exit 1

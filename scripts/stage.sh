@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # stage NAME BUDGET COMMAND...: runs one stage of the tests within its time
-# budget (as timeout(1) writes it: 90s, 5m), and says how long it took. A stage
-# that needs more than its budget fails, so that the whole never grows unseen.
+# budget (in the form of timeout(1): 90s, 5m), and prints its duration. A stage
+# that exceeds its budget fails, so that growth of the whole is noticed.
 set -uo pipefail
 name=$1 budget=$2
 shift 2

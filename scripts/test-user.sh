@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs go test -json as a plain user would: without root. Arguments are packages
-# and flags. When called by root it builds as root and runs every test binary as nobody, on a copy of the sources
-# that nobody may read.
+# Runs go test -json like a user without root. Arguments are packages and flags.
+# When called by root, it builds as root and runs every test binary as nobody,
+# on a copy of the sources that nobody may read.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 go=$(scripts/find-go.sh)
@@ -14,7 +14,7 @@ git ls-files -z --cached --others --exclude-standard | xargs -0 cp --no-derefere
 chmod -R a+rX "$copy"
 cat >"$copy/as-nobody" <<'EOF'
 #!/bin/sh
-# go's own build folder is closed to others, so the binary is copied out of it.
+# Other users cannot read go's build folder, so the binary is copied out of it.
 dir=$(mktemp -d) && chmod 755 "$dir" && cp "$1" "$dir/" && shift_to="$dir/$(basename "$1")" && shift
 mkdir "$dir/home" && chown 65534:65534 "$dir/home"
 HOME=$dir/home TMPDIR=$dir/home setpriv --reuid=65534 --regid=65534 --clear-groups --no-new-privs "$shift_to" "$@"

@@ -5,7 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
-	_ "crypto/sha256" // digests are made with it
+	_ "crypto/sha256" // used for digests
 	"encoding/json"
 	"io"
 	"maps"
@@ -17,10 +17,11 @@ import (
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// nameKey is where containerd finds the name of an image that it imports.
+// nameKey is the annotation in which containerd finds the name of an imported
+// image.
 const nameKey = "io.containerd.image.name"
 
-// A layer is what an image has for one kind of machine.
+// A layer holds the files of an image for one platform.
 type layer struct {
 	arch  string
 	files []file
@@ -32,14 +33,14 @@ type file struct {
 	data []byte
 }
 
-// An archive is an OCI image layout as a tar file: an index of one image, which
-// is an index of machines.
+// An archive is an OCI image layout as a tar file. Its index contains one
+// image, which is an index of platforms.
 type archive struct {
 	digest string
 	files  map[string][]byte
 }
 
-// imageOf is what an image says of itself, for any machine.
+// imageOf returns the configuration of an image for any platform.
 func imageOf(p product, version string, created time.Time) v1.Image {
 	labels := map[string]string{
 		v1.AnnotationTitle: p.name, v1.AnnotationDescription: p.about, v1.AnnotationVersion: version,
@@ -82,7 +83,7 @@ func newArchive(name string, about v1.Image, layers []layer) (*archive, error) {
 
 func lastColon(name string) int { return bytes.LastIndexByte([]byte(name), ':') }
 
-// addImage adds the image for one kind of machine.
+// addImage adds the image for one platform.
 func (a *archive) addImage(about v1.Image, l layer) (v1.Descriptor, error) {
 	plain, packed, err := l.pack(*about.Created)
 	if err != nil {
@@ -117,7 +118,7 @@ func (a *archive) addBlob(mediaType string, data []byte) v1.Descriptor {
 	return v1.Descriptor{MediaType: mediaType, Digest: d, Size: int64(len(data))}
 }
 
-// pack makes the layer: the same files give the same bytes.
+// pack makes the layer. The same files give the same bytes.
 func (l layer) pack(created time.Time) (plain, packed []byte, err error) {
 	files := slices.SortedFunc(slices.Values(l.files), func(a, b file) int { return cmp.Compare(a.name, b.name) })
 	var buf bytes.Buffer
@@ -144,7 +145,6 @@ func (l layer) pack(created time.Time) (plain, packed []byte, err error) {
 	return buf.Bytes(), out.Bytes(), nil
 }
 
-// write writes the archive.
 func (a *archive) write(w io.Writer) error {
 	t := tar.NewWriter(w)
 	for _, name := range slices.Sorted(maps.Keys(a.files)) {

@@ -62,8 +62,8 @@ func TestTheSameProgramsGiveTheSameDigest(t *testing.T) {
 	}
 }
 
-// TestAnImageHoldsItsProgramsForEachMachine follows the digests as a runtime
-// does that pulls the image, and checks each.
+// TestAnImageHoldsItsProgramsForEachMachine follows the digests like a runtime
+// that pulls the image, and checks each of them.
 func TestAnImageHoldsItsProgramsForEachMachine(t *testing.T) {
 	files := example(t, "v1.0.0+dirty")
 	blob := func(d v1.Descriptor, v any) []byte {
@@ -105,7 +105,7 @@ func TestAnImageHoldsItsProgramsForEachMachine(t *testing.T) {
 			t.Fatal(err)
 		}
 		if digest.FromBytes(plain) != c.RootFS.DiffIDs[0] {
-			t.Errorf("%s: the layer is not the one that the configuration names", c.Architecture)
+			t.Errorf("%s: the layer has not the digest in the configuration", c.Architecture)
 		}
 		root := untar(t, plain)
 		if got := fmt.Sprintf("tenon=%s tenond=%s", root["tenon"], root["tenond"]); got != want[c.Architecture] || len(root) != 2 {
@@ -118,7 +118,8 @@ func TestAnImageHoldsItsProgramsForEachMachine(t *testing.T) {
 	}
 }
 
-// TestTheDockerfileMakesTheSameImages keeps the two ways together.
+// TestTheDockerfileMakesTheSameImages checks that the Dockerfile and this
+// command make the same images.
 func TestTheDockerfileMakesTheSameImages(t *testing.T) {
 	text, err := os.ReadFile("Dockerfile")
 	if err != nil {
@@ -147,7 +148,7 @@ func TestTheDockerfileMakesTheSameImages(t *testing.T) {
 		}
 	}
 	if !strings.Contains(string(text), "-trimpath -buildvcs=false -ldflags \"-s -w -X main.version=$VERSION\"") {
-		t.Error("the programs are built another way")
+		t.Error("the Dockerfile builds the programs with other flags")
 	}
 }
 

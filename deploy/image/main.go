@@ -23,19 +23,20 @@ import (
 type product struct {
 	name     string
 	about    string
-	programs []string // of cmd/; the first is what a container runs
+	programs []string // folders of cmd/; a container runs the first one
 	user     string
 }
 
 var products = []product{
-	// Root, and what of it the manifest's capabilities leave: it writes cgroups.
+	// tenond runs as root with the capabilities of the manifest, because it
+	// writes cgroups.
 	{name: "tenond", about: "Tenon's node agent and its watchdog", programs: []string{"tenond", "tenon"}, user: "0:0"},
 	{name: "tenon-manager", about: "Tenon's controllers and webhooks", programs: []string{"tenon-manager"}, user: "65532:65532"},
 }
 
 const source = "https://tenon.sh/tenon"
 
-// An order is what to build.
+// An order tells which images to build.
 type order struct {
 	version, registry string
 	arches            []string
@@ -124,7 +125,7 @@ func (o order) pack(p product, layers []layer) (digest, path string, err error) 
 	return a.digest, path, f.Close()
 }
 
-// compile builds programs that need nothing but the kernel.
+// compile builds programs that need no libraries.
 func (o order) compile(ctx context.Context, dir, arch string, programs []string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -147,8 +148,8 @@ func (o order) compile(ctx context.Context, dir, arch string, programs []string)
 	return nil
 }
 
-// tag is a version as a tag may be written: without what git describe and
-// semantic versions have beyond.
+// tag returns a version as a valid tag: without the characters of git describe
+// and of semantic versions that a tag must not have.
 func tag(version string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_' {
@@ -158,8 +159,8 @@ func tag(version string) string {
 	}, version)
 }
 
-// sourceDate is the time that stands in the images: that of SOURCE_DATE_EPOCH,
-// or the beginning (reproducible-builds.org).
+// sourceDate is the creation time of the images: SOURCE_DATE_EPOCH, or 1970 by
+// default (reproducible-builds.org).
 func sourceDate() (time.Time, error) {
 	text := os.Getenv("SOURCE_DATE_EPOCH")
 	if text == "" {

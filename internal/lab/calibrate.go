@@ -10,15 +10,15 @@ import (
 	"tenon.sh/tenon/internal/lab/site"
 )
 
-// A solo is the batch work alone on the tested CPUs.
+// A solo is the result of running the batch work alone on the tested CPUs.
 type solo struct {
 	frames   float64 // per second
 	cpus     float64 // in use
 	perMedia float64 // CPU seconds per second of media
 }
 
-// calibrate finds the batch work's solo rate and the offered rate, once for
-// the experiment.
+// calibrate measures the rate of the batch work alone and chooses the offered
+// request rate, once for the experiment.
 func (b *environment) calibrate(ctx context.Context, caveats []string) (experiment any, lines []string, err error) {
 	b.Status.Now("calibrating: ffmpeg alone")
 	s, err := b.calibrateSolo(ctx)
@@ -56,7 +56,7 @@ func (b *environment) calibrateSolo(ctx context.Context) (s solo, err error) {
 	if err := st.work.Died(); err != nil {
 		return s, err
 	}
-	// One more report, so that the end is interpolated and not guessed.
+	// Wait for one more progress report, so that the end can be interpolated.
 	time.Sleep(frame.SamplePeriod)
 	frames, media := st.work.Between(m.From, m.To)
 	s = solo{frames: frames / m.Used.Wall, cpus: m.Used.BE, perMedia: m.Used.Count[frame.BEUsage] / media.Seconds()}
@@ -66,8 +66,8 @@ func (b *environment) calibrateSolo(ctx context.Context) (s solo, err error) {
 	return s, nil
 }
 
-// calibrateRate runs the service alone under trial loads. It returns the CPUs
-// that the service then uses.
+// calibrateRate runs the service alone under trial loads. ls is the number of
+// CPUs that the service uses at the offered rate.
 func (b *environment) calibrateRate(ctx context.Context) (ls float64, lines []string, caveat string, err error) {
 	st, err := b.setUp(ctx, report.ModeSpec{}, 0)
 	if err != nil {
@@ -84,7 +84,7 @@ func (b *environment) calibrateRate(ctx context.Context) (ls float64, lines []st
 	}
 	target, first := b.LoadPercent/100*tested, 3000*tested
 	length := min(max(b.Duration/4, 800*time.Millisecond), 5*time.Second)
-	if site.Emulated(b.FS) { // which is slow by jerks
+	if site.Emulated(b.FS) { // emulated CPUs are slow and irregular
 		first, length = 10*tested, 3*time.Second
 	}
 	rate, limited, lines, err := frame.FindRate(target, first, func(rate float64) (frame.Trial, error) {

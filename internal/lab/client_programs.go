@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/lab/site"
 )
 
-// wrk runs the real wrk for d.
+// wrk runs the program wrk for d and parses its output.
 func (b *environment) wrk(ctx context.Context, d time.Duration) (*load.WrkResult, error) {
 	c := load.WrkConfig{
 		URL:         b.nginx.URL(),
@@ -30,19 +30,19 @@ func (b *environment) wrk(ctx context.Context, d time.Duration) (*load.WrkResult
 	return r, err
 }
 
-// connections is how many the client opens.
+// connections returns the number of connections that the client opens.
 func (b *environment) connections() int {
 	switch {
 	case b.Connections > 0:
 		return b.Connections
 	case b.Client == ClientWrk:
-		// -c54 on 104 CPUs, and at least one for each of wrk's threads.
+		// The published experiment uses 54 connections on 104 CPUs. wrk needs
+		// at least one connection per thread.
 		return max(54*b.Place.Tested.Len()/104, 2, b.Place.Client.Len())
 	}
 	return 256
 }
 
-// spin starts the spinner.
 func (b *environment) spin(p site.Pods) (*site.Process, error) {
 	return site.Start(b.Host, site.Child{
 		Name: "the spinner", Argv: b.Site.Child("spin", p.Tested.String()),

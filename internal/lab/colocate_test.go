@@ -24,7 +24,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestMain lets the test binary be its own lab child.
+// TestMain lets the test binary also serve as the lab's child process.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "lab-child" {
 		if err := Child(context.Background(), os.Args[2:], os.Stdin, os.Stdout); err != nil {
@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// real skips a test on a machine that cannot run the experiment, and fails it
-// where it must be able to.
+// real skips a test on a machine that cannot run the experiment. With
+// TENON_TEST_STRICT=1 it fails the test instead.
 func real(t *testing.T, needs ...work.Program) {
 	t.Helper()
 	skip := t.Skipf
@@ -68,8 +68,9 @@ func real(t *testing.T, needs ...work.Program) {
 	}
 }
 
-// small is a short experiment on a small film, under a root of its own. When
-// the test ends, nothing of it may be left.
+// small returns the configuration of a short experiment on a small film, in its
+// own root cgroup. When the test ends, it checks that nothing of the experiment
+// is left.
 func small(t *testing.T, modes ...report.Mode) Config {
 	t.Helper()
 	film := filepath.Join(t.TempDir(), "film.mp4")
@@ -81,13 +82,13 @@ func small(t *testing.T, modes ...report.Mode) Config {
 	}
 	c := Config{
 		Setting: setting(t), Modes: modes, Blocks: 1, Duration: time.Second, Input: film,
-		StealPercent: 100, // a test is not about numbers
+		StealPercent: 100, // the tests check no measured values
 	}
 	t.Cleanup(func() { nothingLeft(t, c.Setting) })
 	return c
 }
 
-// setting is that of a short experiment under a root of its own.
+// setting returns the setting of a short experiment in its own root cgroup.
 func setting(t *testing.T) site.Setting {
 	return site.Setting{
 		Seed: 1, Out: filepath.Join(t.TempDir(), "out"), JournalDir: filepath.Join(t.TempDir(), "journal"),
@@ -144,7 +145,7 @@ func TestColocationRunsAndLeavesNothing(t *testing.T) {
 			t.Errorf("%s: %+v", r.Mode, r)
 		}
 		if batch := r.Mode.Spec().Batch; batch != (r.Frames > 0) || batch != (r.BECPU > 0) {
-			t.Errorf("%s: %v frames on %v CPUs", r.Mode, r.Frames, r.BECPU)
+			t.Errorf("%s: ffmpeg encoded %v frames on %v CPUs", r.Mode, r.Frames, r.BECPU)
 		}
 	}
 	if len(seen) != len(c.Modes) {
@@ -163,7 +164,7 @@ func TestColocationRunsAndLeavesNothing(t *testing.T) {
 	}
 }
 
-// openDir is a temporary directory that nginx's workers can enter.
+// openDir returns a temporary directory that nginx's workers can enter.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "tenon-test-")
@@ -177,7 +178,7 @@ func openDir(t *testing.T) string {
 	return dir
 }
 
-// trigger is a writer that acts once when it reads a word.
+// trigger is a writer that calls act once, when the written text contains word.
 type trigger struct {
 	word string
 	act  func()
@@ -197,7 +198,7 @@ func TestInterruptKeepsFinishedRuns(t *testing.T) {
 	c := small(t, report.Tenon)
 	c.Blocks = 50
 	ctx, cancel := context.WithCancel(context.Background())
-	// In the middle of the second run.
+	// Cancel in the middle of the second run.
 	c.Notices = &trigger{word: "block 2", act: func() { time.AfterFunc(1200*time.Millisecond, cancel) }}
 	o, err := Colocate(ctx, c)
 	if !errors.Is(err, context.Canceled) {

@@ -13,37 +13,38 @@ import (
 	"tenon.sh/tenon/internal/lab/work"
 )
 
-// The clients that can make the load.
+// The load generators.
 const (
-	ClientTenon = "tenon" // our open-loop generator
-	ClientWrk   = "wrk"   // the closed-loop one of the published experiments
+	ClientTenon = "tenon" // our open-loop client
+	ClientWrk   = "wrk"   // the closed-loop client of the published experiments
 )
 
-// Config configures one colocation or kernel-qos experiment. The zero value of
-// a field stands for the default named beside it; of two, the second is that of
-// kernel-qos.
+// Config configures one colocation or kernel-qos experiment. The comment of a
+// field names its default, which the zero value selects. Where there are two
+// defaults, the second one is for kernel-qos.
 type Config struct {
 	site.Setting
 	Modes    []report.Mode // AllModes; baseline, control and the isolation mechanisms of the node
 	Blocks   int           // 5, 8; unbounded with UntilResolved
 	Duration time.Duration // of the measured part of a run; 10 s, 5 s
-	// UntilResolved goes on until more blocks would not change a verdict, or
-	// MaxTime has passed.
+	// UntilResolved continues until more blocks would not change a verdict, or
+	// until MaxTime has passed.
 	UntilResolved bool
 	MaxTime       time.Duration // of the whole experiment; no limit, 6:30 min without Blocks
-	// Margin is the P99 ratio that Tenon must stay below; 1.03.
+	// Margin is the P99 ratio below which Tenon must stay; 1.03.
 	Margin float64
-	// LoadPercent is the CPU use of the service alone, in percent of the
-	// tested CPUs, from which the offered rate is found; 30.
+	// LoadPercent is the CPU use of the service alone at the offered rate, in
+	// percent of the tested CPUs; 30.
 	LoadPercent float64
-	// StealPercent of the tested CPUs' time voids a run; 1.
+	// StealPercent is the steal time that voids a run, in percent of the tested
+	// CPUs' time; 1.
 	StealPercent float64
 	Client       string // ClientTenon
 	Connections  int    // tenon: 256; wrk: 54 scaled to the machine
-	BEProcesses  int    // Batch(tested CPUs)
+	BEProcesses  int    // see Batch
 	BEThreads    int    // 2
-	Input        string // film to transcode; a clip that the lab renders once
-	Port         int    // of 127.0.0.1; a free one
+	Input        string // film to transcode; default: a clip that the lab renders once
+	Port         int    // on 127.0.0.1; a free one
 	CacheDir     string // of the clip; CacheDir()
 
 	kernelQOS bool // the experiment is kernel-qos
@@ -120,6 +121,6 @@ func (c Config) orDefaults() (Config, error) {
 	return c, errors.Join(faults...)
 }
 
-// warmup is the least time of a run before its measured part; the stationarity
-// check may discard more.
+// warmup is the shortest warm-up of a run. The stationarity check may discard
+// more.
 func (c Config) warmup() time.Duration { return frame.WarmupOf(c.Duration) }

@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/lab/work"
 )
 
-// A environment is the colocation experiment set up: programs found, film
-// ready. Close leaves the machine as it was.
+// An environment is the colocation experiment after its set-up: the programs
+// are found and the film is rendered. Close restores the machine.
 type environment struct {
 	Config
 	*site.Site
@@ -34,8 +34,8 @@ type environment struct {
 	skipped []colocation.Skipped
 }
 
-// set makes a bench. Every fault that can be seen beforehand is an error
-// here, before anything runs.
+// set makes an environment. It returns every fault that it can detect before
+// the first run.
 func set(ctx context.Context, c Config) (_ *environment, err error) {
 	b := &environment{Config: c, versions: map[string]string{}}
 	if b.Site, err = site.Enter(ctx, c.Setting); err != nil {
@@ -72,7 +72,7 @@ func set(ctx context.Context, c Config) (_ *environment, err error) {
 	return b, b.StepAside()
 }
 
-// find looks for the programs and asks for their versions.
+// find finds the programs and asks for their versions.
 func (b *environment) find(ctx context.Context) error {
 	var err error
 	if b.nginx.Path, err = work.NGINXProgram.Find(); err != nil {
@@ -100,7 +100,7 @@ func (b *environment) find(ctx context.Context) error {
 	return work.CheckEncoder(ctx, b.ffmpegPath)
 }
 
-// experiment is the record of the bench.
+// experiment returns the record of the experiment.
 func (b *environment) experiment(solo solo, calibration []string, caveats []string) colocation.Experiment {
 	kind, machine := colocation.Kind, site.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version())
 	if b.kernelQOS {
@@ -123,7 +123,7 @@ func (b *environment) experiment(solo solo, calibration []string, caveats []stri
 	}, Skipped: b.skipped, Siblings: b.Place.Siblings(b.Topology)}
 }
 
-// tenondRecord is the configuration of each mode's tenond, for the record.
+// tenondRecord returns the tenond configuration of each mode, for the record.
 func (b *environment) tenondRecord() map[report.Mode]string {
 	if b.Agent == "" {
 		return nil
@@ -137,7 +137,7 @@ func (b *environment) tenondRecord() map[report.Mode]string {
 	return told
 }
 
-// caveats returns notes on the set-up for the reader.
+// caveats returns notes on the set-up for the reader of the report.
 func (b *environment) caveats() []string {
 	list := b.Site.Caveats()
 	if b.Client == ClientWrk {

@@ -15,12 +15,12 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// pageBytes is the size of a page of the service in the memory experiment:
-// that of a picture on a web page.
+// pageBytes is the size of one page that the service sends in the memory
+// experiment: about the size of a picture on a web page.
 const pageBytes = 64 << 10
 
-// writePages writes so many files of pageBytes, named by their number. Their
-// bytes are random, so that no file system stores them for nothing.
+// writePages writes the given number of files of pageBytes, named by their
+// number. Their content is random, so that a file system cannot compress it.
 func writePages(dir string, pages int, seed uint64) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -53,16 +53,16 @@ func writeFile(path string, size unit.Bytes, seed uint64) error {
 	return f.Close()
 }
 
-// evict writes the files below dir to their device and asks the kernel to
-// forget its copies of them. Nothing else on the machine is touched
-// (posix_fadvise(2), POSIX_FADV_DONTNEED).
+// evict writes the files below dir to their device and asks the kernel to drop
+// them from the page cache. It affects no other files (posix_fadvise(2),
+// POSIX_FADV_DONTNEED).
 func evict(dir string) error {
 	root, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	// Dirty pages stay whatever is advised.
+	// The kernel does not drop dirty pages.
 	if err := unix.Syncfs(int(root.Fd())); err != nil {
 		return fmt.Errorf("sync the file system of %s: %w", dir, err)
 	}
@@ -79,8 +79,8 @@ func evict(dir string) error {
 	})
 }
 
-// cachedPages is how many of the pages of a file the kernel holds in memory
-// (mincore(2)), and how many there are.
+// cachedPages returns how many pages of a file are in memory (mincore(2)), and
+// how many pages the file has.
 func cachedPages(path string) (held, all int, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -107,7 +107,7 @@ func cachedPages(path string) (held, all int, err error) {
 	return held, len(state), nil
 }
 
-// roomFor fails if the file system of dir lacks room for so many bytes.
+// roomFor fails if the file system of dir has less than want free.
 func roomFor(dir string, want unit.Bytes) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -119,7 +119,7 @@ func roomFor(dir string, want unit.Bytes) error {
 	return nil
 }
 
-// openToAll fails if a service that runs as another user cannot enter dir.
+// openToAll fails if a service of another user cannot enter dir.
 func openToAll(dir string) error {
 	dir, err := filepath.Abs(dir)
 	for err == nil {

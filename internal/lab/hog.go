@@ -23,14 +23,15 @@ import (
 
 const (
 	hogChunk  = 256 << 10
-	hogWrites = 16                     // of so many chunks read, one is written back
-	hogReport = 100 * time.Millisecond // between two lines of progress
+	hogWrites = 16                     // one of this many chunks is written back
+	hogReport = 100 * time.Millisecond // time between two lines of progress
 )
 
-// Hog is batch work that is greedy for memory: it reads a file from end to end
-// again and again with a checksum of each piece, keeps the last held bytes of
-// it in memory of its own, and writes every sixteenth piece back, as a job does
-// that goes through more data than fits. It prints how many bytes it has read, a line at a time.
+// Hog is batch work with a large demand for memory. It reads a file from end to
+// end, again and again, and computes a checksum of each chunk. It keeps the
+// last held bytes in anonymous memory and writes every sixteenth chunk back,
+// like a job whose data does not fit into memory. It prints the number of bytes
+// that it has read, one line per report.
 func Hog(ctx context.Context, path string, held unit.Bytes, out io.Writer) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -67,7 +68,7 @@ func Hog(ctx context.Context, path string, held unit.Bytes, out io.Writer) error
 		if time.Since(said) >= hogReport {
 			said = time.Now()
 			if _, err := fmt.Fprintln(out, (i+1)*hogChunk); err != nil {
-				return nil // the reader is gone
+				return nil // the reader has ended
 			}
 		}
 	}
@@ -75,8 +76,8 @@ func Hog(ctx context.Context, path string, held unit.Bytes, out io.Writer) error
 	return nil
 }
 
-// Warm reads every file of a directory twice, so that its pages count as used
-// and not as read once.
+// Warm reads every file of a directory twice, so that the kernel treats the
+// pages as active (read more than once).
 func Warm(dir string) error {
 	buffer := make([]byte, 1<<20)
 	for range 2 {
@@ -104,7 +105,7 @@ func Warm(dir string) error {
 	return nil
 }
 
-// A meter follows a count that a process prints.
+// A meter follows a counter that a process prints.
 type meter struct {
 	mu    sync.Mutex
 	marks []mark
@@ -115,7 +116,7 @@ type mark struct {
 	count float64
 }
 
-// follow reads counts until r ends; now returns the time of each.
+// follow reads counts until r ends. now returns the time that each count gets.
 func (m *meter) follow(r io.Reader, now func() time.Time) error {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
@@ -130,7 +131,7 @@ func (m *meter) follow(r io.Reader, now func() time.Time) error {
 	return lines.Err()
 }
 
-// last is the latest count.
+// last returns the latest count.
 func (m *meter) last() float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -140,8 +141,8 @@ func (m *meter) last() float64 {
 	return m.marks[len(m.marks)-1].count
 }
 
-// between returns the rise of the count from one moment to another,
-// interpolated between the lines.
+// between returns the rise of the count between two times, interpolated between
+// the lines.
 func (m *meter) between(from, to time.Time) float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -19,7 +19,7 @@ func TestKernelQOSRunsAndLeavesNothing(t *testing.T) {
 	o, err := KernelQOS(t.Context(), c)
 	t.Log(notices.String())
 	if err != nil {
-		if strings.Contains(err.Error(), "does not carry the rung cpu.idle") {
+		if strings.Contains(err.Error(), "does not support the isolation mechanism cpu.idle") {
 			t.Skip(err)
 		}
 		t.Fatal(err)
@@ -40,7 +40,7 @@ func TestKernelQOSRunsAndLeavesNothing(t *testing.T) {
 			t.Errorf("%s: %+v", r.Mode, *r.Traced)
 		}
 		if r.Traced.Beside > 0 && !e.Siblings {
-			t.Errorf("%s: beside on CPUs that share no core: %v", r.Mode, r.Traced.Beside)
+			t.Errorf("%s: the CPUs share no core, but BE ran beside LS for %v", r.Mode, r.Traced.Beside)
 		}
 		if w := strings.Join(r.Writes, "\n"); (r.Mode == report.TenonIdle) != strings.Contains(w, "besteffort cpu.weight") {
 			t.Errorf("%s wrote %q", r.Mode, w)

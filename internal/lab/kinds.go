@@ -7,8 +7,8 @@ import (
 	"tenon.sh/tenon/internal/lab/report"
 )
 
-// Kinds are the kinds of experiments whose reports can be made. A new
-// experiment is a folder beside this file and a row here.
+// Kinds lists the kinds of experiments for which a report can be made. A new
+// experiment needs a folder beside this file and a row here.
 var Kinds = report.Kinds{
 	colocation.Kind:          colocation.Open,
 	colocation.KindKernelQOS: colocation.OpenKernelQOS,

@@ -19,14 +19,14 @@ import (
 
 var kubectlProgram = work.Program{Name: "kubectl", Packages: "see https://kubernetes.io/docs/tasks/tools", Version: nil}
 
-// A kubectl is how the lab speaks to a cluster: the program, so that whatever
-// logs its user in works here, too.
+// A kubectl is the lab's access to a cluster. It runs the program kubectl, so
+// that each login method of the user works here, too.
 type kubectl struct {
 	path string
-	args []string // before the command: the context and the namespace
+	args []string // in front of the command: the context and the namespace
 }
 
-// do runs a command, with in as its standard input.
+// do runs a command and gives it in as standard input.
 func (k kubectl) do(ctx context.Context, in string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, k.path, append(append([]string{}, k.args...), args...)...)
 	cmd.Stdin = strings.NewReader(in)
@@ -62,11 +62,11 @@ func (k kubectl) raw(ctx context.Context, v any, path string) error {
 	return json.Unmarshal(out, v)
 }
 
-// shellPatience is how long a container may take to answer a question.
+// shellPatience is the longest time in which a container may answer a question.
 const shellPatience = 15 * time.Second
 
-// A shell runs a script in a container, which answers each line that it is
-// sent with some lines and a line of a full stop.
+// A shell runs a script in a container. For each line that it receives, the
+// script prints some lines and then a line with a full stop.
 type shell struct {
 	*site.Process
 	in, out *os.File
@@ -87,7 +87,7 @@ func (k kubectl) open(pod, script string) (_ *shell, err error) {
 	}
 	defer outWrite.Close()
 	s := &shell{in: in, out: out, lines: bufio.NewScanner(out)}
-	s.lines.Buffer(nil, 1<<20) // /proc/stat has a line of all interrupts
+	s.lines.Buffer(nil, 1<<20) // /proc/stat has one long line with all interrupts
 	argv := append(append([]string{k.path}, k.args...), "exec", "-i", pod, "--", "sh", "-c", script)
 	if s.Process, err = site.Start(site.NoGroups{}, site.Child{Name: "the shell in pod " + pod, Argv: argv, Stdin: inRead, Stdout: outWrite}); err != nil {
 		in.Close()
@@ -105,7 +105,7 @@ func (s *shell) ask() ([]string, error) {
 	return s.answer()
 }
 
-// answer reads what the script says up to a full stop.
+// answer reads the output of the script up to a full stop.
 func (s *shell) answer() (answer []string, err error) {
 	_ = s.out.SetReadDeadline(time.Now().Add(shellPatience))
 	for s.lines.Scan() {
@@ -122,7 +122,7 @@ func (s *shell) lost(err error) error {
 	return fmt.Errorf("%s: %w%s", s.Name, err, site.QuoteOutput(s.Stderr.Bytes()))
 }
 
-// close ends the script: it reads the end of its input.
+// close ends the script by closing its standard input.
 func (s *shell) close() {
 	if s == nil {
 		return

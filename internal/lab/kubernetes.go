@@ -18,20 +18,20 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Kubernetes value says on which node of which cluster the colocation
-// experiment runs. The zero value of a field stands for the default named
-// beside it.
+// Kubernetes names the cluster and the node on which the colocation experiment
+// runs. The comment of a field names its default, which the zero value selects.
 type Kubernetes struct {
-	Context   string // of kubectl; the current one
-	Node      string // the tested one; the only one with a report of tenond
-	Namespace string // of the experiment's pods, made if it is not there; tenon-lab
-	ConfigMap string // Tenon's, as NAMESPACE/NAME; tenon-system/slo-controller-config
+	Context   string // kubectl context; the current one
+	Node      string // tested node; the only node with a report of tenond
+	Namespace string // of the experiment's pods; created if it does not exist; tenon-lab
+	ConfigMap string // ConfigMap of Tenon as NAMESPACE/NAME; tenon-system/slo-controller-config
 	NGINX     string // images; those of the published experiment
 	FFmpeg    string
-	Input     string // film in the image of ffmpeg
+	Input     string // path of the film in the image of ffmpeg
 }
 
-// clusterPort is where nginx listens on a tested node, as in the published experiment.
+// clusterPort is the port of nginx on a tested node, as in the published
+// experiment.
 const clusterPort = 8000
 
 // KubernetesModes lists every mode of the colocation experiment on a cluster.
@@ -44,7 +44,7 @@ func (k Kubernetes) orDefaults(fault func(format string, args ...any)) Kubernete
 	}{
 		{&k.Namespace, "tenon-lab"},
 		{&k.ConfigMap, "tenon-system/slo-controller-config"},
-		{&k.NGINX, "koordinatorsh/nginx:v1.18-koord-exmaple"}, //nolint:misspell // it is called so
+		{&k.NGINX, "koordinatorsh/nginx:v1.18-koord-exmaple"}, //nolint:misspell // the image really has this name
 		{&k.FFmpeg, "registry.cn-zhangjiakou.aliyuncs.com/acs/ffmpeg-4-4-1-for-slo-test:v0.1"},
 		{&k.Input, "/apps/ffmpeg/input/HD2-h264.ts"},
 	} {
@@ -58,8 +58,8 @@ func (k Kubernetes) orDefaults(fault func(format string, args ...any)) Kubernete
 	return k
 }
 
-// A clusterEnvironment is the colocation experiment set up on a node of a
-// cluster. Close leaves the cluster as it was.
+// A clusterEnvironment is the colocation experiment after its set-up on a node
+// of a cluster. Close restores the cluster.
 type clusterEnvironment struct {
 	Config
 	*site.Site
@@ -75,18 +75,18 @@ type clusterEnvironment struct {
 	versions           map[string]string
 }
 
-// A testedNode is the cluster's description of the node.
+// A testedNode is the description of the node by the cluster.
 type testedNode struct {
 	name, address string
 	machine       report.Machine
-	here          bool // it is the machine that the lab runs on
+	here          bool // the lab itself runs on this node
 }
 
-// ColocateKubernetes runs the colocation experiment on a node of a cluster
-// that has Tenon: nginx and ffmpeg are pods of it, the lab only sends the load
-// and switches Tenon's strategies for that node. When it returns, neither pods
-// nor strategies of the experiment are left, whatever the error. Outcome and
-// error are as those of Colocate.
+// ColocateKubernetes runs the colocation experiment on a node of a cluster that
+// has Tenon. nginx and ffmpeg run as pods. The lab only sends the load and
+// switches Tenon's strategies for that node. When ColocateKubernetes returns,
+// even with an error, it has removed the pods and strategies of the experiment.
+// Outcome and error have the same meaning as those of Colocate.
 func ColocateKubernetes(ctx context.Context, c Config, k Kubernetes) (frame.Outcome, error) {
 	b, err := setCluster(ctx, c, k)
 	if err != nil {
@@ -97,8 +97,8 @@ func ColocateKubernetes(ctx context.Context, c Config, k Kubernetes) (frame.Outc
 	return s.Conduct(ctx)
 }
 
-// setCluster makes a bench. Every fault that can be seen beforehand is an
-// error here, before anything runs.
+// setCluster makes an environment. It returns every fault that it can detect
+// before the first run.
 func setCluster(ctx context.Context, c Config, k Kubernetes) (_ *clusterEnvironment, err error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
@@ -113,7 +113,7 @@ func setCluster(ctx context.Context, c Config, k Kubernetes) (_ *clusterEnvironm
 		c.Port = clusterPort
 	}
 	if c.Client == ClientWrk {
-		fault("--client %s: on a cluster the lab has its own client only: it counts from when a request was due", ClientWrk)
+		fault("--client %s: on a cluster only the lab's own client can be used, because it measures from the time at which a request is due", ClientWrk)
 	}
 	if !c.CPUs.Empty() {
 		fault("--cpus %v: on a cluster the kubelet decides which CPUs pods may use: see reservedSystemCPUs and strict-cpu-reservation of its configuration", c.CPUs)
@@ -199,14 +199,15 @@ func (b *clusterEnvironment) findNode(ctx context.Context) error {
 	return nil
 }
 
-// settleIn prepares the node for the experiment, and undoes the changes of a
-// killed one.
+// settleIn prepares the node for the experiment. It first removes what a killed
+// experiment has left.
 func (b *clusterEnvironment) settleIn(ctx context.Context) error {
 	if _, err := b.kubectl.do(ctx, manifest([]object{{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": b.cluster.Namespace}}}), "apply", "-f", "-"); err != nil {
 		return err
 	}
 	b.Undo = append(b.Undo, func() error {
-		// The experiment may have been interrupted: this must not be.
+		// The experiment may have been interrupted, but the clean-up must
+		// finish.
 		ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 		defer stop()
 		_, labelErr := b.kubectl.do(ctx, "", "label", "node", b.node.name, strategyLabel+"-")
@@ -243,7 +244,8 @@ func (b *clusterEnvironment) experiment(s solo, calibration, caveats []string) c
 	}, Kubernetes: &colocation.KubernetesSetup{Node: b.node.name, Images: map[string]string{"nginx": b.cluster.NGINX, "ffmpeg": b.cluster.FFmpeg}}}
 }
 
-// calibrate finds the batch work's solo rate and the offered rate.
+// calibrate measures the rate of the batch work alone and chooses the offered
+// request rate.
 func (b *clusterEnvironment) calibrate(ctx context.Context, caveats []string) (experiment any, lines []string, err error) {
 	b.load = frame.LoadSpec{URL: b.url(), Duration: b.Duration, Warmup: b.warmup(), Seed: b.Seed, Connections: b.connections()}
 	s, lines, more, err := b.calibrateAll(ctx)
@@ -256,7 +258,7 @@ func (b *clusterEnvironment) calibrate(ctx context.Context, caveats []string) (e
 
 func (b *clusterEnvironment) calibrateAll(ctx context.Context) (s solo, lines, caveats []string, err error) {
 	b.Status.Now("calibrating: the service")
-	// The size of the service follows from the CPUs that its pod may use.
+	// The size of the service depends on the CPUs that its pod may use.
 	st, err := b.setUp(ctx, report.ModeSpec{}, 0)
 	if err == nil && b.Place.Tested.Len() > 1 {
 		if err = st.close(ctx, nil); err == nil {
@@ -323,7 +325,7 @@ func (b *clusterEnvironment) calibrateAll(ctx context.Context) (s solo, lines, c
 	return s, lines, caveats, nil
 }
 
-// connections is how many the client opens.
+// connections returns the number of connections that the client opens.
 func (b *clusterEnvironment) connections() int {
 	if b.Connections > 0 {
 		return b.Connections

@@ -7,14 +7,13 @@ import (
 	"time"
 )
 
-// A nodeUsage is the CPU use of a node over a time, as the metrics API has it.
+// A nodeUsage is the CPU use of a node in one window of the metrics API.
 type nodeUsage struct {
 	from, to time.Time
 	cpus     float64
 }
 
-// usageOf asks the metrics API, as kubectl top does, for the last window that
-// it knows.
+// usageOf asks the metrics API for its latest window, as kubectl top does.
 func (b *clusterEnvironment) usageOf(ctx context.Context) (u nodeUsage, ok bool) {
 	var m struct {
 		Timestamp time.Time
@@ -22,22 +21,23 @@ func (b *clusterEnvironment) usageOf(ctx context.Context) (u nodeUsage, ok bool)
 		Usage     struct{ CPU string }
 	}
 	if err := b.kubectl.raw(ctx, &m, "/apis/metrics.k8s.io/v1beta1/nodes/"+b.node.name); err != nil {
-		return u, false // a cluster need not have it
+		return u, false // the metrics API is optional in a cluster
 	}
 	window, err := time.ParseDuration(m.Window)
-	// The timestamp is the window's end: k8s.io/metrics, NodeMetrics.
+	// The timestamp is the end of the window (k8s.io/metrics, NodeMetrics).
 	return nodeUsage{from: m.Timestamp.Add(-window), to: m.Timestamp, cpus: cpusOf(m.Usage.CPU)}, err == nil && window > 0
 }
 
-// metricsPatience is how long after a run its window may appear in the metrics
-// API: the kubelet measures every ten to fifteen seconds, and the metrics
-// server queries it as rarely.
+// metricsPatience is the time after a run within which a window of the run may
+// appear in the metrics API. The kubelet measures every 10 to 15 seconds, and
+// the metrics server queries the kubelet about as often.
 const metricsPatience = 45 * time.Second
 
-// nodeMetrics returns the CPU use of the node in a window of the metrics API
-// that lies in the run, in CPUs; 0 if there is none. Windows follow one
-// another, and appear late: a run of two windows contains one, and nodeMetrics
-// waits for it.
+// nodeMetrics returns the CPU use of the node, in CPUs, in a window of the
+// metrics API that lies within the run. It returns 0 if no window does. Windows
+// are consecutive and appear late. A run at least two windows long contains a
+// whole window, so nodeMetrics waits for it; for a shorter run it does not
+// wait.
 func (b *clusterEnvironment) nodeMetrics(ctx context.Context, from, to time.Time, patience time.Duration) float64 {
 	for deadline := time.Now().Add(patience); ; {
 		u, ok := b.usageOf(ctx)
@@ -55,7 +55,8 @@ func (b *clusterEnvironment) nodeMetrics(ctx context.Context, from, to time.Time
 	}
 }
 
-// cpusOf reads an amount of CPU as the metrics API writes it: 1250m, 83412345n.
+// cpusOf parses an amount of CPU as the metrics API writes it, such as 1250m or
+// 83412345n.
 func cpusOf(text string) float64 {
 	number := strings.TrimRight(text, "num")
 	cpus, err := strconv.ParseFloat(number, 64)

@@ -21,9 +21,10 @@ const (
 // object is a JSON object of the Kubernetes API.
 type object = map[string]any
 
-// requestOf is the share of the tested CPUs that nginx requests and may use:
-// 80 of 104, as in the published experiment. It is no whole number of CPUs:
-// a kubelet with the static CPU manager would reserve those for nginx.
+// requestOf returns the CPU request and limit of nginx: 80 of 104 tested CPUs,
+// as in the published experiment. The result is never a whole number of CPUs,
+// because a kubelet with the static CPU manager would give nginx exclusive
+// CPUs.
 func requestOf(tested int) unit.MilliCPU {
 	m := unit.CPUs(tested) * 80 / 104 / 10 * 10
 	if m%1000 == 0 {
@@ -32,8 +33,8 @@ func requestOf(tested int) unit.MilliCPU {
 	return m
 }
 
-// nginxManifest is the service of the published experiment: its configuration
-// and its pod.
+// nginxManifest returns the service of the published experiment: a ConfigMap
+// and a pod.
 func (b *clusterEnvironment) nginxManifest(tested int) []object {
 	conf := podConfig(work.NGINX{Workers: tested, Connections: b.connections()}, b.Port)
 	cpu := fmt.Sprintf("%dm", requestOf(tested))
@@ -52,8 +53,8 @@ func (b *clusterEnvironment) nginxManifest(tested int) []object {
 	}
 }
 
-// podConfig returns nginx.conf of the published experiment, with the additions
-// of Config.
+// podConfig returns nginx.conf of the published experiment with the additions
+// of work.NGINX.Config.
 func podConfig(n work.NGINX, port int) string {
 	connections := max(1024, n.Connections+128)
 	return fmt.Sprintf(`user nginx;
@@ -74,12 +75,12 @@ http {
 `, n.Workers, 2*connections, connections, port)
 }
 
-// qosLabel is the label of the protocol that says the QoS class of a pod.
+// qosLabel is the pod label that names the QoS class.
 const qosLabel = "koordinator.sh/qosClass"
 
-// batchManifest returns the batch work, or the spinner that keeps the CPUs
-// awake. With Tenon it is BE and requests batch resources; without Tenon it
-// requests nothing.
+// batchManifest returns the pod of the batch work, or of the spinner that keeps
+// the CPUs awake. With Tenon the pod is BE and requests batch resources.
+// Without Tenon it requests nothing.
 func (b *clusterEnvironment) batchManifest(t report.ModeSpec, rate float64) []object {
 	work := work.Transcode{Input: b.cluster.Input, Threads: b.threads, ReadRate: rate, Period: frame.SamplePeriod}
 	command := append([]string{"sh", "-c", fmt.Sprintf(`for i in $(seq %d); do "$@" > %s$i & done; wait`, b.processes, progressFiles), "sh", "ffmpeg"}, work.Args()...)
@@ -95,16 +96,17 @@ func (b *clusterEnvironment) batchManifest(t report.ModeSpec, rate float64) []ob
 	return []object{b.pod(batchPod, labels, container)}
 }
 
-// The overcommitted resources of the protocol.
+// The names of the batch resources.
 const (
 	batchCPU    = "kubernetes.io/batch-cpu"
 	batchMemory = "kubernetes.io/batch-memory"
 )
 
-// batchMemory is the memory limit of ffmpeg.
+// batchMemory is the memory limit of the ffmpeg pod.
 func (b *clusterEnvironment) batchMemory() unit.Bytes { return unit.Bytes(b.processes) * 512 << 20 }
 
-// pod is a pod on the tested node, in its network, with one container.
+// pod returns a pod with one container on the tested node, in the node's
+// network.
 func (b *clusterEnvironment) pod(name string, labels object, container object, volumes ...object) object {
 	container["name"], container["imagePullPolicy"] = name, "IfNotPresent"
 	labels["app"] = name
@@ -119,13 +121,13 @@ func (b *clusterEnvironment) pod(name string, labels object, container object, v
 	}
 }
 
-// manifest returns the input of kubectl apply.
+// manifest encodes objects as input for kubectl apply.
 func manifest(objects []object) string {
 	var text strings.Builder
 	for _, o := range objects {
 		line, err := json.Marshal(o)
 		if err != nil {
-			panic(err) // made of strings and numbers
+			panic(err) // objects hold only strings and numbers
 		}
 		text.Write(line)
 		text.WriteString("\n")

@@ -14,16 +14,17 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// askPeriod is the time between two readings from inside the pods. Each costs
-// the service's CPU a millisecond or two.
+// askPeriod is the time between two readings from inside the pods. Each reading
+// takes 1 to 2 ms of the service's CPU time.
 const askPeriod = 2 * time.Second
 
-// groupFiles are what a container sees of its own cgroup: in v2, and in v1.
+// groupFiles are the files in which a container sees the CPU use of its own
+// cgroup, on cgroup v2 and on v1.
 const groupFiles = "/sys/fs/cgroup/cpu.stat /sys/fs/cgroup/cpuacct/cpuacct.usage /sys/fs/cgroup/cpu/cpu.stat"
 
-// serviceScript answers with the node's counters, the waits of all nginx
-// threads and the cgroup of the container. /proc/stat and /proc/pressure are
-// the node's in a container, too.
+// serviceScript prints the counters of the node, the run-queue delay of all
+// nginx threads and the CPU use of the container's cgroup. /proc/stat and
+// /proc/pressure describe the node, also inside a container.
 const serviceScript = `t=
 for p in /proc/[0-9]*; do
 	read -r name < $p/comm && [ "$name" = nginx ] && t="$t $p/task/*/schedstat"
@@ -35,34 +36,35 @@ while read -r _; do
 	echo .
 done`
 
-// batchScript answers with the cgroup of the container and the last report of
-// each ffmpeg.
+// batchScript prints the CPU use of the container's cgroup and the last
+// progress report of each ffmpeg.
 const batchScript = `while read -r _; do
 	cat ` + groupFiles + ` 2>/dev/null
 	for f in ` + progressFiles + `*; do tail -n 14 $f; echo ,; done 2>/dev/null
 	echo .
 done`
 
-// progressFiles is where the ffmpegs of the pod write how far they are.
+// progressFiles is the path prefix of the progress files of the pod's ffmpegs.
 const progressFiles = "/tmp/tenon-progress-"
 
 // counters is the content of one answer.
 type counters struct {
 	idle, steal      map[unit.CPU]time.Duration
-	delay            time.Duration // of the threads of the service
+	delay            time.Duration // run-queue delay of the service's threads
 	slices           int64
 	usage, throttled time.Duration // of the container's cgroup
 	hasUsage         bool
 	stalled          time.Duration // of the node
 	hasStalled       bool
-	progress         []work.Mark // of each ffmpeg; no time
+	progress         []work.Mark // of each ffmpeg; without times
 }
 
-// userHZ is the unit of /proc/stat, the same on every architecture that
-// Kubernetes runs on (proc_stat(5)).
+// userHZ is the number of ticks per second in /proc/stat. It is the same on
+// each architecture that Kubernetes supports (proc_stat(5)).
 const userHZ = 100
 
-// parseCounters tells the files of an answer by the shape of their lines.
+// parseCounters parses an answer. It recognises each file by the form of its
+// lines.
 func parseCounters(lines []string) (c counters, err error) {
 	c.idle, c.steal = map[unit.CPU]time.Duration{}, map[unit.CPU]time.Duration{}
 	var last work.Mark
@@ -109,8 +111,8 @@ func parseCounters(lines []string) (c counters, err error) {
 	return c, nil
 }
 
-// cpu reads a line of /proc/stat: cpuN user nice system idle iowait irq
-// softirq steal …
+// cpu reads the idle time and steal time in a line of /proc/stat: cpuN user
+// nice system idle iowait irq softirq steal …
 func (c *counters) cpu(f []string) error {
 	n, err := strconv.Atoi(f[0][len("cpu"):])
 	if err != nil {
@@ -140,17 +142,17 @@ func scaledCount(s string, scale time.Duration) (time.Duration, error) {
 // A podSampler reads the counters of a run from inside its pods.
 type podSampler struct {
 	frame.Recording
-	service, batch *shell // batch may be nil
-	spins          bool   // batch is the spinner
+	service, batch *shell // batch is nil if there is no batch pod
+	spins          bool   // batch runs the spinner
 	tested         unit.CPUSet
-	marks          []*work.Marks // of each ffmpeg; mu guards them, too
+	marks          []*work.Marks // of each ffmpeg, guarded by mu
 }
 
 func (s *podSampler) Capacity() int { return s.tested.Len() }
 
 func (s *podSampler) Run(ctx context.Context) { s.Follow(ctx, askPeriod, s.read) }
 
-// read queries both pods at the same time, so that their answers match.
+// read asks both pods at the same time, so that their answers match.
 func (s *podSampler) read() {
 	var service, batch counters
 	var at time.Time
@@ -208,7 +210,7 @@ func (s *podSampler) add(at time.Time, service, batch counters) {
 	}
 }
 
-// encoded is the progress of all ffmpegs between two moments.
+// encoded returns the progress of all ffmpegs between two times.
 func (s *podSampler) encoded(from, to time.Time) (frames float64, media time.Duration) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()

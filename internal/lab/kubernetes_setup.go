@@ -17,20 +17,22 @@ import (
 )
 
 const (
-	// podPatience is how long a pod may take to run, its image's download included.
+	// podPatience is the longest time from the creation of a pod until it runs;
+	// it includes the image download.
 	podPatience = 5 * time.Minute
-	// offerPatience is how long the node may take to offer batch resources: the
-	// first minute tenond only watches, and amounts grow slowly.
+	// offerPatience is the longest time until the node offers enough batch
+	// resources. In its first minute tenond only watches, and then the amounts
+	// grow slowly.
 	offerPatience = 5 * time.Minute
 )
 
-// A clusterSetUp is the pods of one mode, ready to be measured.
+// A clusterSetUp is the set of pods of one mode, ready to be measured.
 type clusterSetUp struct {
 	b       *clusterEnvironment
 	sampler *podSampler
 }
 
-// setUp configures Tenon for the mode, starts the pods and returns when nginx
+// setUp configures Tenon for the mode, starts the pods, and returns when nginx
 // answers and every ffmpeg encodes.
 func (b *clusterEnvironment) setUp(ctx context.Context, t report.ModeSpec, rate float64) (st *clusterSetUp, err error) {
 	st = &clusterSetUp{b: b, sampler: &podSampler{}}
@@ -65,7 +67,7 @@ func (b *clusterEnvironment) setUp(ctx context.Context, t report.ModeSpec, rate 
 	return st, err
 }
 
-// tests learns from the service which CPUs its pod may use: those are tested.
+// tests records the CPUs that the service's pod may use as the tested CPUs.
 func (b *clusterEnvironment) tests(lines []string) error {
 	_, list, _ := strings.Cut(strings.Join(lines, ""), ":")
 	cpus, err := unit.ParseCPUSet(strings.TrimSpace(list))
@@ -83,7 +85,8 @@ func (b *clusterEnvironment) tests(lines []string) error {
 	return nil
 }
 
-// startBeside starts the batch work, paced to rate (0: unpaced), or the spinner.
+// startBeside starts the batch work with the given read rate (0: without a
+// limit), or the spinner.
 func (st *clusterSetUp) startBeside(ctx context.Context, t report.ModeSpec, rate float64) (err error) {
 	b := st.b
 	if err := b.start(ctx, batchPod, b.batchManifest(t, rate)); err != nil {
@@ -125,7 +128,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// start makes the objects, and waits until the pod among them runs.
+// start creates the objects and waits until the pod among them runs.
 func (b *clusterEnvironment) start(ctx context.Context, pod string, objects []object) error {
 	if err := b.create(ctx, objects); err != nil {
 		return err
@@ -169,11 +172,12 @@ func (b *clusterEnvironment) start(ctx context.Context, pod string, objects []ob
 	}
 }
 
-// webhookPatience is how long tenon-manager may be out of reach: its pods may
-// run on the tested node, too, and be late there.
+// webhookPatience is the longest time for which tenon-manager may be out of
+// reach. Its pods may run on the tested node, too, where they can be slow.
 const webhookPatience = time.Minute
 
-// create makes objects, and waits for tenon-manager where it must be asked.
+// create creates objects. If the webhook of tenon-manager does not answer,
+// create retries.
 func (b *clusterEnvironment) create(ctx context.Context, objects []object) error {
 	for deadline := time.Now().Add(webhookPatience); ; {
 		_, err := b.kubectl.do(ctx, manifest(objects), "apply", "-f", "-")
@@ -187,7 +191,7 @@ func (b *clusterEnvironment) create(ctx context.Context, objects []object) error
 	}
 }
 
-// complaint returns the last output of a pod, as the end of an error.
+// complaint returns the last output of a pod, to be appended to an error.
 func (b *clusterEnvironment) complaint(ctx context.Context, pod string) error {
 	out, err := b.kubectl.do(ctx, "", "logs", "--tail=5", pod)
 	if err != nil {
@@ -196,7 +200,7 @@ func (b *clusterEnvironment) complaint(ctx context.Context, pod string) error {
 	return errors.New(site.QuoteOutput(out))
 }
 
-// url is where nginx answers.
+// url is the address of nginx.
 func (b *clusterEnvironment) url() string { return "http://" + b.node.address + "/" }
 
 func (b *clusterEnvironment) answers(ctx context.Context) error {
@@ -219,7 +223,7 @@ func (b *clusterEnvironment) answers(ctx context.Context) error {
 	}
 }
 
-// close removes the pods, whatever has become of ctx.
+// close removes the pods, also after ctx has been cancelled.
 func (st *clusterSetUp) close(ctx context.Context, err error) error {
 	st.sampler.service.close()
 	st.sampler.batch.close()
@@ -234,7 +238,6 @@ func (st *clusterSetUp) measure(ctx context.Context, order load.Config) (frame.M
 	})
 }
 
-// run measures one mode once.
 func (b *clusterEnvironment) run(ctx context.Context, mode report.Mode, index, block int) (r colocation.Run, err error) {
 	r.Run = report.Run{Index: index, Block: block, Mode: mode, Started: time.Now(), PSICPU: -1}
 	t := mode.Spec()
@@ -271,8 +274,8 @@ func (b *clusterEnvironment) run(ctx context.Context, mode report.Mode, index, b
 	return r, ctx.Err()
 }
 
-// judge adds the reasons that void the run, beside the client's, and the
-// warnings.
+// judge adds warnings and the reasons that void the run. The caller adds the
+// reasons of the client.
 func (b *clusterEnvironment) judge(r *report.Run, m frame.Measurement, t report.ModeSpec) {
 	m.Judge(r, b.StealPercent, b.Duration)
 	b.pacer.judge(r, t)
@@ -292,10 +295,11 @@ func (b *clusterEnvironment) nodeReport(ctx context.Context) (r nodeReport, err 
 	return r, b.kubectl.get(ctx, &r, "nodereports.tenon.sh", b.node.name)
 }
 
-// reportPatience is more than tenond lets pass before it reports a change.
+// reportPatience is longer than the time after which tenond reports a change.
 const reportPatience = 15 * time.Second
 
-// agrees returns which settings of the mode tenond has not applied.
+// agrees names a setting of the mode that tenond has not applied; why is empty
+// if tenond has applied all of them.
 func (b *clusterEnvironment) agrees(ctx context.Context, t report.ModeSpec) (why string) {
 	for deadline := time.Now().Add(reportPatience); ; {
 		r, err := b.nodeReport(ctx)
@@ -320,7 +324,7 @@ func (b *clusterEnvironment) agrees(ctx context.Context, t report.ModeSpec) (why
 	}
 }
 
-// awaitBatch waits until the node offers batch resources for ffmpeg.
+// awaitBatch waits until the node offers enough batch resources for ffmpeg.
 func (b *clusterEnvironment) awaitBatch(ctx context.Context) error {
 	want := unit.CPUs(b.Place.Tested.Len())
 	said := int64(-1)
@@ -355,7 +359,7 @@ func (b *clusterEnvironment) awaitBatch(ctx context.Context) error {
 	}
 }
 
-// batchAmount reads an amount of an extended resource.
+// batchAmount parses an amount of an extended resource.
 func batchAmount(text string) (int64, error) {
 	if text == "" {
 		return 0, nil

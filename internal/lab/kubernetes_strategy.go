@@ -17,12 +17,12 @@ const (
 	strategyLabel = "tenon.sh/lab"
 )
 
-// A strategy is the configuration of the tested node during a run: an entry for
-// each key of Tenon's ConfigMap.
+// A strategy is the configuration of the tested node during a run. It holds an
+// entry for each key of Tenon's ConfigMap.
 type strategy map[string]object
 
-// entriesOf names the list of a key; its first entry that matches a node
-// applies.
+// entriesOf returns the name of the list of entries in a key. The first entry
+// that matches a node applies.
 func entriesOf(key string) string {
 	if key == "colocation-config" {
 		return "nodeConfigs"
@@ -30,8 +30,8 @@ func entriesOf(key string) string {
 	return "nodeStrategies"
 }
 
-// strategyOf returns a mode's configuration of Tenon: all off where Tenon is
-// compared with, and everything else as the cluster has it.
+// strategyOf returns Tenon's configuration in a mode. In a mode without Tenon
+// all strategies are off. All other settings are the same in each mode.
 func strategyOf(t report.ModeSpec) strategy {
 	off := object{"enable": false}
 	classes := func(qos object) object {
@@ -42,8 +42,8 @@ func strategyOf(t report.ModeSpec) strategy {
 		return entry
 	}
 	s := strategy{
-		// The amount of batch resources is not under test: it must only be
-		// enough to fill the tested CPUs.
+		// The amount of batch resources is not under test. It only has to be
+		// large enough to fill the tested CPUs.
 		"colocation-config":         {"enable": true, "cpuReclaimThresholdPercent": 1000},
 		"resource-threshold-config": off,
 		"resource-qos-config":       classes(object{"cpuQOS": off, "memoryQOS": off, "resctrlQOS": off, "blkioQOS": off}),
@@ -58,8 +58,9 @@ func strategyOf(t report.ModeSpec) strategy {
 	return s
 }
 
-// withEntry returns the text of a key of the ConfigMap with the lab's entry
-// first, or without it if entry is nil. The rest of the text stays.
+// withEntry returns the text of a key of the ConfigMap with the lab's entry in
+// front; a nil entry removes the lab's entry. The rest of the text stays
+// unchanged.
 func withEntry(key, text string, entry object) (string, error) {
 	config := object{}
 	if strings.TrimSpace(text) != "" {
@@ -82,7 +83,7 @@ func withEntry(key, text string, entry object) (string, error) {
 		entries = append([]any{own}, entries...)
 	}
 	if entry == nil && found == len(entries) {
-		return text, nil // as its owner wrote it
+		return text, nil // unchanged
 	}
 	if len(entries) > 0 {
 		config[field] = entries
@@ -96,8 +97,8 @@ func withEntry(key, text string, entry object) (string, error) {
 	return string(out), err
 }
 
-// apply makes the strategy hold on the tested node; nil takes the lab's entries
-// away.
+// apply makes the strategy apply to the tested node. A nil strategy removes the
+// lab's entries.
 func (b *clusterEnvironment) apply(ctx context.Context, s strategy) error {
 	namespace, name, _ := strings.Cut(b.cluster.ConfigMap, "/")
 	var now struct {

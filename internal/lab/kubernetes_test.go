@@ -43,10 +43,10 @@ func TestCountersOfPods(t *testing.T) {
 			t.Errorf("%s: used %v, throttled %v; want %v, %v", name, got.usage, got.throttled, c.usage, c.throttled)
 		}
 		if got.idle[1] != 12340*time.Millisecond || got.steal[1] != 60*time.Millisecond || got.idle[0] != 7010*time.Millisecond {
-			t.Errorf("%s: idle %v, stolen %v", name, got.idle, got.steal)
+			t.Errorf("%s: idle %v, steal %v", name, got.idle, got.steal)
 		}
 		if got.delay != 4*time.Millisecond || got.slices != 42 {
-			t.Errorf("%s: waits of %v in %d slices", name, got.delay, got.slices)
+			t.Errorf("%s: run-queue delay %v in %d slices", name, got.delay, got.slices)
 		}
 		if !got.hasStalled || got.stalled != 2500*time.Millisecond {
 			t.Errorf("%s: stalled %v", name, got.stalled)
@@ -61,7 +61,7 @@ func TestCountersOfPods(t *testing.T) {
 	}
 	for _, bad := range []string{"", stat, "usage_usec x", "usage_usec 5\ncpuX 1 1 1 1 1 1 1 1", "usage_usec 5\nframe=many"} {
 		if c, err := parseCounters(strings.Split(bad, "\n")); err == nil {
-			t.Errorf("%q is read as %+v", bad, c)
+			t.Errorf("%q is accepted as %+v, want an error", bad, c)
 		}
 	}
 }
@@ -80,12 +80,12 @@ func TestReadingsOfPodsAddUp(t *testing.T) {
 		t.Errorf("%+v", used)
 	}
 	if frames, _ := s.encoded(at.Add(5*time.Second), at.Add(15*time.Second)); frames != 150 {
-		t.Errorf("%v frames, want 150", frames)
+		t.Errorf("encoded %v frames, want 150", frames)
 	}
 }
 
-// TestStrategiesAreTenons lets Tenon itself read the ConfigMap with the lab's
-// entries.
+// TestStrategiesAreTenons checks that Tenon's own parser accepts the ConfigMap
+// with the lab's entries.
 func TestStrategiesAreTenons(t *testing.T) {
 	theirs := map[string]string{
 		"colocation-config":         `{"enable": true, "nodeConfigs": [{"name": "big", "nodeSelector": {"matchLabels": {"a": "b"}}, "cpuReclaimThresholdPercent": 70}]}`,
@@ -120,7 +120,7 @@ func TestStrategiesAreTenons(t *testing.T) {
 			t.Errorf("%s: other nodes have %+v, not %+v", mode, elsewhere.Strategies, as.Strategies)
 		}
 
-		// And back.
+		// Remove the entries again.
 		for key := range s {
 			text, err := withEntry(key, data[key], nil)
 			if err != nil {
@@ -142,11 +142,11 @@ func TestStrategiesAreTenons(t *testing.T) {
 		}
 	}
 	if _, err := withEntry("colocation-config", "{enable", nil); err == nil || !strings.Contains(err.Error(), "colocation-config") {
-		t.Errorf("a ConfigMap that is no JSON: %v", err)
+		t.Errorf("a ConfigMap that is not JSON: error %v", err)
 	}
 	untouched := "{ \"enable\":  true }"
 	if text, err := withEntry("colocation-config", untouched, nil); err != nil || text != untouched {
-		t.Errorf("without entries of ours %q became %q, %v", untouched, text, err)
+		t.Errorf("%q without the lab's entries became %q, error %v", untouched, text, err)
 	}
 }
 
@@ -181,7 +181,7 @@ func TestWrongOrdersForACluster(t *testing.T) {
 	}
 }
 
-// TestShellsAnswer speaks with a kubectl that runs the script here.
+// TestShellsAnswer uses a fake kubectl that runs the script on this machine.
 func TestShellsAnswer(t *testing.T) {
 	k := kubectl{path: fakeKubectl(t, `shift 4; exec "$@"`)}
 	s, err := k.open("nginx", `echo here; echo .; while read -r _; do cat /proc/stat /proc/self/schedstat; echo usage_usec 7; echo .; done`)
@@ -204,7 +204,7 @@ func TestShellsAnswer(t *testing.T) {
 	}
 	defer gone.close()
 	if _, err := gone.counters(); err == nil || !strings.Contains(err.Error(), "the shell in pod nginx") {
-		t.Errorf("a shell that has ended: %v", err)
+		t.Errorf("a shell that has ended gives error %v", err)
 	}
 }
 
@@ -237,13 +237,14 @@ func TestKubectlComplains(t *testing.T) {
 func TestAmountsOfTheMetricsAPI(t *testing.T) {
 	for text, want := range map[string]float64{"2": 2, "1250m": 1.25, "500000u": 0.5, "83000000n": 0.083, "": 0, "x": 0} {
 		if got := cpusOf(text); got < want-1e-9 || got > want+1e-9 {
-			t.Errorf("%q is %v CPUs, want %v", text, got, want)
+			t.Errorf("%q is parsed as %v CPUs, want %v", text, got, want)
 		}
 	}
 }
 
-// TestNodeMetricsAreOfTheRun: the use counts whose window lies in the run. It is
-// waited for where one must come, and nowhere else.
+// TestNodeMetricsAreOfTheRun checks that nodeMetrics uses only a window that
+// lies within the run, and that it waits for a window only if the run is long
+// enough to contain one.
 func TestNodeMetricsAreOfTheRun(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
 	metrics := func(end time.Duration) string {
@@ -251,7 +252,7 @@ func TestNodeMetricsAreOfTheRun(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		length  time.Duration
-		answers []string // the last again and again
+		answers []string // the last one repeats
 		want    float64
 		asked   int
 	}{
@@ -273,7 +274,7 @@ func TestNodeMetricsAreOfTheRun(t *testing.T) {
 			path := fakeKubectl(t, fmt.Sprintf("cd %s; echo >> asked; n=$(wc -l < asked); [ $n -gt %d ] && n=%[2]d; [ -s $n ] && cat $n", dir, len(c.answers)))
 			b := &clusterEnvironment{kubectl: kubectl{path: path}, node: testedNode{name: "x"}}
 			if got := b.nodeMetrics(t.Context(), at, at.Add(c.length), time.Hour); got != c.want {
-				t.Errorf("%v CPUs, want %v", got, c.want)
+				t.Errorf("nodeMetrics returns %v CPUs, want %v", got, c.want)
 			}
 			if asked, err := os.ReadFile(filepath.Join(dir, "asked")); err != nil || len(asked) != c.asked {
 				t.Errorf("asked %d times (%v), want %d", len(asked), err, c.asked)
@@ -291,8 +292,8 @@ func TestNginxRequestsNoWholeCPU(t *testing.T) {
 	}
 }
 
-// TestAManagerOutOfReachIsWaitedFor: its webhook fails once, and then answers;
-// any other refusal is an error at once.
+// TestAManagerOutOfReachIsWaitedFor checks that create retries when the webhook
+// cannot be reached, and that it returns any other refusal at once.
 func TestAManagerOutOfReachIsWaitedFor(t *testing.T) {
 	count := filepath.Join(t.TempDir(), "count")
 	path := fakeKubectl(t, `echo >> `+count+`; [ $(wc -l < `+count+`) = 2 ] || { echo 'failed calling webhook "be.mutate.tenon.sh": no endpoints' >&2; exit 1; }`)

@@ -1,15 +1,15 @@
-// Package lab runs experiments that show what Tenon does on this machine. The
-// colocation experiment is the published one: nginx, ffmpeg and a load
-// generator, really run, in several modes of sharing the CPUs between them; the
-// kernel-qos experiment runs them with one isolation mechanism at a time. The
-// memory experiment lets nginx and a program that is greedy for memory share a
-// bounded amount of it; the reaction experiment measures how long tenond takes
-// to answer a step of load.
+// Package lab runs experiments that measure what Tenon does on this machine.
+// The colocation experiment is the published one: nginx, ffmpeg and a load
+// generator run in several modes of sharing the CPUs. The kernel-qos experiment
+// runs them with one isolation mechanism at a time. The memory experiment lets
+// nginx and a program with a large demand for memory share a bounded amount of
+// memory. The reaction experiment measures the time that tenond takes to answer
+// a step of load.
 //
-// A run is one mode measured once. A block is every mode once, in random
-// order; blocks are repeated, and package report compares modes within blocks.
-// Raw data is written run by run, so whatever ends an experiment early leaves
-// the finished runs, and any report can be made again from them.
+// A run measures one mode once. A block contains each mode once, in random
+// order. Blocks are repeated, and package report compares modes within blocks.
+// The lab writes raw data after each run. If an experiment ends early, the
+// finished runs remain, and a report can be made from them.
 package lab
 
 import (
@@ -23,10 +23,10 @@ import (
 	"tenon.sh/tenon/internal/lab/site"
 )
 
-// Colocate runs the colocation experiment. When it returns, no process and no
-// cgroup of the experiment is left, whatever the error. An Outcome with runs
-// is good even beside an error: it was made from the runs that had finished.
-// If ctx ended the experiment, the error is ctx's.
+// Colocate runs the colocation experiment. When it returns, even with an error,
+// no process and no cgroup of the experiment is left. If an Outcome with runs
+// comes together with an error, it describes the runs that had finished. If ctx
+// ended the experiment, the error is that of ctx.
 func Colocate(ctx context.Context, c Config) (frame.Outcome, error) {
 	c, err := c.orDefaults()
 	if err != nil {
@@ -39,7 +39,7 @@ func Colocate(ctx context.Context, c Config) (frame.Outcome, error) {
 	return b.series().Conduct(ctx)
 }
 
-// series is the experiment in blocks.
+// series returns the experiment as a series of blocks.
 func (b *environment) series() *frame.Series[report.Mode, colocation.Run] {
 	s := colocated(b.Config, b.Site, &b.record)
 	s.First, s.Calibrate, s.Run = b.Duration+b.warmup()+2*time.Second, b.calibrate, b.run
@@ -49,8 +49,9 @@ func (b *environment) series() *frame.Series[report.Mode, colocation.Run] {
 	return s
 }
 
-// colocated is the part of the experiment that it shares with the one on a
-// cluster. record is the content of experiment.json after the calibration.
+// colocated returns the part of the experiment that is the same on this machine
+// and on a cluster. record is the content of experiment.json after the
+// calibration.
 func colocated(c Config, site *site.Site, record *colocation.Experiment) *frame.Series[report.Mode, colocation.Run] {
 	s := &frame.Series[report.Mode, colocation.Run]{
 		Site: site, Cells: c.Modes, Blocks: c.Blocks, Most: c.MaxTime, Tell: tell, Open: colocation.Open,

@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// AllModes lists every mode of the colocation experiment that it runs unasked,
-// in the order of the tables.
+// AllModes lists the default modes of the colocation experiment, in the order
+// of the tables.
 var AllModes = []report.Mode{
 	report.Exclusive, report.ExclusiveAA, report.ExclusiveWarm,
 	report.Default, report.Default65, report.Burstable,
@@ -20,18 +20,18 @@ var AllModes = []report.Mode{
 }
 
 // ColocationModes lists every mode of the colocation experiment: the default
-// modes, and those that pin an isolation mechanism.
+// modes and the modes that pin an isolation mechanism.
 var ColocationModes = slices.Concat(AllModes, report.MechanismModes)
 
-// controls are the default modes of the kernel-qos experiment without an
+// controls lists the default modes of the kernel-qos experiment that use no
 // isolation mechanism.
 var controls = []report.Mode{report.Exclusive, report.ExclusiveAA, report.Default, report.Burstable}
 
-// KernelQOSModes lists every mode that the kernel-qos experiment knows.
+// KernelQOSModes lists every mode of the kernel-qos experiment.
 var KernelQOSModes = slices.Concat(controls, []report.Mode{report.ExclusiveWarm}, report.MechanismModes)
 
-// kernelQOSDefaults are those of the kernel-qos experiment: together they take
-// less than seven minutes.
+// kernelQOSDefaults returns c with the defaults of the kernel-qos experiment.
+// With them the experiment takes less than seven minutes.
 func (c Config) kernelQOSDefaults() Config {
 	if c.Blocks == 0 && !c.UntilResolved {
 		c.Blocks, c.MaxTime = 8, cmp.Or(c.MaxTime, 390*time.Second)
@@ -40,14 +40,14 @@ func (c Config) kernelQOSDefaults() Config {
 	return c
 }
 
-// modesHere returns the modes to run, and why it skips others: the given modes,
-// or by default those of the kernel-qos experiment that the node supports. A
-// given mode that the node does not support is an error.
+// modesHere returns the modes to run, and the skipped modes with the reasons.
+// Without given modes it returns those of the kernel-qos experiment that the
+// node supports. A given mode that the node does not support is an error.
 func modesHere(asked []report.Mode, carries func(node.Mechanism) node.Answer) (modes []report.Mode, skipped []colocation.Skipped, err error) {
 	for _, m := range asked {
 		if mechanism := m.Spec().Mechanism; mechanism != "" {
 			if a := carries(mechanism); a.Verdict != node.Yes {
-				return nil, nil, fmt.Errorf("mode %s: this node does not carry the rung %s: %s", m, mechanism, a.Why)
+				return nil, nil, fmt.Errorf("mode %s: this node does not support the isolation mechanism %s: %s", m, mechanism, a.Why)
 			}
 		}
 	}
@@ -61,7 +61,7 @@ func modesHere(asked []report.Mode, carries func(node.Mechanism) node.Answer) (m
 		case a.Verdict != node.Yes:
 			skipped = append(skipped, colocation.Skipped{Mode: m, Why: a.Why})
 		case m == report.TenonWeight && carries(node.MechanismIdle).Verdict == node.Yes:
-			skipped = append(skipped, colocation.Skipped{Mode: m, Why: fmt.Sprintf("it is what %s has: kubelet gives pods without CPU requests the least weight itself; name it with --modes to run it", report.Default)})
+			skipped = append(skipped, colocation.Skipped{Mode: m, Why: fmt.Sprintf("it equals %s, because the kubelet gives pods without CPU requests the least weight; name it with --modes to run it", report.Default)})
 		default:
 			modes = append(modes, m)
 		}

@@ -15,7 +15,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// carrying is a node that supports some isolation mechanisms.
+// carrying describes a node that supports the given isolation mechanisms.
 func carrying(mechanisms ...node.Mechanism) func(node.Mechanism) node.Answer {
 	return func(r node.Mechanism) node.Answer {
 		if slices.Contains(mechanisms, r) {
@@ -64,7 +64,7 @@ func TestKernelQOSRunsTheMechanismsThatTheNodeHas(t *testing.T) {
 func TestANamedMechanismThatTheNodeLacksIsAnError(t *testing.T) {
 	asked := []report.Mode{report.Exclusive, report.TenonSCX}
 	_, _, err := modesHere(asked, carrying(node.MechanismIdle))
-	if err == nil || err.Error() != "mode tenon-scx: this node does not carry the rung sched_ext: no sched_ext here" {
+	if err == nil || err.Error() != "mode tenon-scx: this node does not support the isolation mechanism sched_ext: no sched_ext here" {
 		t.Errorf("error %v", err)
 	}
 	modes, skipped, err := modesHere(asked, carrying(node.MechanismSchedExt))

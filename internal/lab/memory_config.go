@@ -18,28 +18,30 @@ import (
 // tables.
 var MemoryModes = []report.Mode{report.Exclusive, report.ExclusiveAA, report.Default, report.Tenond}
 
-// MemoryConfig configures a memory experiment. The zero value of a field stands
-// for the default named beside it.
+// MemoryConfig configures a memory experiment. The comment of a field names its
+// default, which the zero value selects.
 type MemoryConfig struct {
 	site.Setting
 	Modes    []report.Mode // MemoryModes
 	Blocks   int           // 6
 	Duration time.Duration // of the measured part of a run; 6 s
-	// Set is the size of the files that the service reads at random, and so its
-	// working set; all other sizes follow from it (see sizes). 256 MiB.
+	// Set is the size of the files that the service reads at random, and
+	// therefore its working set; 256 MiB. All other sizes follow from it (see
+	// sizesOf).
 	Set unit.Bytes
-	// Rate is the requests per second that are offered; 500.
+	// Rate is the offered load in requests per second; 500.
 	Rate float64
-	// Data is the directory for the files that are read, on a device and not
-	// in memory; /var/tmp.
+	// Data is the directory for the files that the programs read. It must be on
+	// a block device and not in memory; /var/tmp.
 	Data string
-	// StealPercent of the tested CPUs' time voids a run; 1.
+	// StealPercent is the steal time that voids a run, in percent of the tested
+	// CPUs' time; 1.
 	StealPercent float64
-	Port         int // of 127.0.0.1; a free one
+	Port         int // on 127.0.0.1; a free one
 }
 
-// leastSet is the smallest useful working set: beside a smaller one the memory
-// of nginx itself matters.
+// leastSet is the smallest useful working set, in bytes. Compared with a
+// smaller one, the memory of nginx itself is not negligible.
 const leastSet = 32 << 20
 
 func (c MemoryConfig) orDefaults() (MemoryConfig, error) {
@@ -85,7 +87,7 @@ func (c MemoryConfig) orDefaults() (MemoryConfig, error) {
 	return c, errors.Join(faults...)
 }
 
-// warmup is as that of the colocation experiment.
+// warmup is computed as in the colocation experiment.
 func (c MemoryConfig) warmup() time.Duration { return frame.WarmupOf(c.Duration) }
 
 // sizesOf divides memory for a working set. Together the two want more than
@@ -95,10 +97,9 @@ func (c MemoryConfig) warmup() time.Duration { return frame.WarmupOf(c.Duration)
 //	parent     2 set    what both may use together
 //	batch      4 set    goes through it, and holds set/4 in memory of its own
 //
-// On cgroup v2 the owner of the batch work lets it have all that it wants, and
-// memory.high comes from throttlingPercent of that. On v1 its limit is the
-// only thing that there is to be set, so the owner has to choose it: what the
-// service leaves.
+// On cgroup v2 the batch work's memory limit is its whole demand, and
+// memory.high is throttlingPercent of that limit. Cgroup v1 has no memory.high.
+// There the limit of the batch work is what the service leaves.
 func sizesOf(set unit.Bytes, version int) memory.Setup {
 	s := memory.Setup{
 		Set: set, Pages: int(set / pageBytes), PageBytes: pageBytes,
@@ -115,8 +116,9 @@ func sizesOf(set unit.Bytes, version int) memory.Setup {
 	return s
 }
 
-// memoryPolicy is the policies' configuration in mode tenond, the same on each
-// kernel: the policies leave out what cgroup v1 lacks.
+// memoryPolicy returns the configuration of the memory policies in mode tenond.
+// It is the same on each kernel, because the policies skip the knobs that
+// cgroup v1 lacks.
 func memoryPolicy(s memory.Setup) memoryqos.Config {
 	m := memoryqos.Config{Classes: map[node.Class]memoryqos.Shares{
 		node.LS: {MinPercent: unit.Percent(s.MinPercent), LowPercent: unit.Percent(s.LowPercent)},
@@ -127,7 +129,7 @@ func memoryPolicy(s memory.Setup) memoryqos.Config {
 	return m
 }
 
-// memoryRules are the rules of the two pods in mode tenond.
+// memoryRules returns the rules for the two pods in mode tenond.
 func memoryRules(p site.Pods, s memory.Setup) []site.TenondRule {
 	return []site.TenondRule{
 		{Name: "nginx", Class: node.LS, Cgroup: p.NGINXPod(), Request: s.Request},

@@ -22,20 +22,21 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A memoryEnvironment is the memory experiment set up.
+// A memoryEnvironment is the memory experiment after its set-up.
 type memoryEnvironment struct {
 	MemoryConfig
 	*site.Site
 	sizes   memory.Setup
 	load    frame.LoadSpec
 	nginx   work.NGINX
-	data    string // directory of the files that are read
+	data    string // directory of the files that the programs read
 	version string // of nginx
 }
 
-// Memory runs the memory experiment: nginx, whose pages fill its page cache,
-// beside a program with a large demand for memory, both in one cgroup with less
-// memory than their sum. Its files and its result are as with Colocate.
+// Memory runs the memory experiment. nginx, whose pages fill the page cache,
+// runs beside a program with a large demand for memory. Both are in one cgroup
+// with less memory than their sum. Its files and its result have the form of
+// Colocate's.
 func Memory(ctx context.Context, c MemoryConfig) (frame.Outcome, error) {
 	c, err := c.orDefaults()
 	if err != nil {
@@ -79,14 +80,13 @@ func setMemory(ctx context.Context, c MemoryConfig) (_ *memoryEnvironment, err e
 	if err := b.writeData(); err != nil {
 		return nil, err
 	}
-	// A worker that waits for the disk serves no request: several share the
-	// load, as they do where pages do not fit into memory.
+	// A worker that waits for the disk serves no request, so several workers
+	// share the load.
 	b.nginx.Workers, b.nginx.Pages = 4*b.Place.Tested.Len(), b.pages()
 	if b.nginx, err = work.PrepareNGINX(b.Site, b.nginx, c.Port, memoryConnections); err != nil {
 		return nil, err
 	}
-	// Late or missing answers are a result here, not a fault of the
-	// measurement.
+	// Late or missing answers are a result here and do not void the run.
 	b.load = frame.LoadSpec{
 		URL: b.nginx.URL(), Pages: b.sizes.Pages, Rate: b.Rate, Duration: b.Duration, Warmup: b.warmup(), Seed: b.Seed,
 		Connections: memoryConnections, Limits: load.Limits{AchievedRatio: 0.01, ErrorRatio: 0.5},
@@ -97,7 +97,7 @@ func setMemory(ctx context.Context, c MemoryConfig) (_ *memoryEnvironment, err e
 // memoryConnections is the number of connections that the client opens.
 const memoryConnections = 64
 
-// bounded fails if the machine could be in danger.
+// bounded fails if the experiment needs more memory than the machine can spare.
 func (b *memoryEnvironment) bounded() error {
 	info, err := b.FS.MemInfo()
 	if err != nil {
@@ -109,8 +109,8 @@ func (b *memoryEnvironment) bounded() error {
 	return nil
 }
 
-// writeData writes the files of the service and of the batch work, and makes
-// sure that their pages can be reclaimed at all: on tmpfs they cannot.
+// writeData writes the files of the service and of the batch work. It fails if
+// their pages cannot be reclaimed, as on tmpfs.
 func (b *memoryEnvironment) writeData() error {
 	if err := openToAll(b.Data); err != nil {
 		return fmt.Errorf("--data %s: %w", b.Data, err)
@@ -147,7 +147,7 @@ func (b *memoryEnvironment) writeData() error {
 func (b *memoryEnvironment) pages() string   { return filepath.Join(b.data, "pages") }
 func (b *memoryEnvironment) hogFile() string { return filepath.Join(b.data, "hog") }
 
-// calibrate has nothing to find: the rate is given.
+// calibrate measures nothing, because the rate is configured.
 func (b *memoryEnvironment) calibrate(_ context.Context, caveats []string) (any, []string, error) {
 	return b.experiment(append(caveats, b.caveats()...)), nil, nil
 }
@@ -167,7 +167,8 @@ func (b *memoryEnvironment) experiment(caveats []string) memory.Experiment {
 	}, Memory: b.sizes}
 }
 
-// memoryMargin is the difference between two modes that is worth a word.
+// memoryMargin is the smallest ratio between two modes that the report calls a
+// difference.
 const memoryMargin = 1.1
 
 func (b *memoryEnvironment) caveats() []string {
@@ -181,7 +182,7 @@ func (b *memoryEnvironment) caveats() []string {
 	return list
 }
 
-// agentRecord is the configuration of mode tenond, for the record.
+// agentRecord returns the configuration of mode tenond, for the record.
 func (b *memoryEnvironment) agentRecord() map[report.Mode]string {
 	if b.Agent == "" {
 		return nil
@@ -206,7 +207,7 @@ func tellMemory(r memory.Run) string {
 	return text
 }
 
-// A memorySetUp is everything that runs in one mode.
+// A memorySetUp holds everything that runs in one mode.
 type memorySetUp struct {
 	b           *memoryEnvironment
 	pods        site.Pods
@@ -217,8 +218,8 @@ type memorySetUp struct {
 	sampler     *frame.Sampler
 }
 
-// setUp sets a mode up. It returns when the service's pages are in memory, and
-// the batch work has gone through its file once.
+// setUp starts the programs of a mode. It returns when the service's pages are
+// in memory and the batch work has read its file once.
 func (b *memoryEnvironment) setUp(ctx context.Context, mode report.Mode) (st *memorySetUp, err error) {
 	st = &memorySetUp{b: b, pods: b.podsOf(), meter: &meter{}}
 	defer func() {
@@ -226,7 +227,8 @@ func (b *memoryEnvironment) setUp(ctx context.Context, mode report.Mode) (st *me
 			st, err = nil, st.close(err)
 		}
 	}()
-	// The page cache of an earlier run is charged to a cgroup that is gone.
+	// The page cache of an earlier run is charged to a cgroup that no longer
+	// exists.
 	if err := evict(b.data); err != nil {
 		return st, err
 	}
@@ -258,7 +260,7 @@ func (b *memoryEnvironment) setUp(ctx context.Context, mode report.Mode) (st *me
 	return st, st.startHog(ctx)
 }
 
-// govern lets Tenon write the knobs of memory.
+// govern starts Tenon, which writes the memory knobs.
 func (b *memoryEnvironment) govern(ctx context.Context, p site.Pods) (*site.AgentRunner, error) {
 	if b.Agent != "" {
 		return b.Tenond(ctx, b.tenondConfig(p))
@@ -275,8 +277,9 @@ func (b *memoryEnvironment) govern(ctx context.Context, p site.Pods) (*site.Agen
 	return b.Site.RunAgent(ctx, work, policy.Config{Memory: memoryPolicy(b.sizes)}, false)
 }
 
-// hogPatience is the time that the batch work has to read its file once. On a
-// slow disk the experiment goes on with the part that was read by then.
+// hogPatience is the longest time that the batch work has to read its file
+// once. On a slow disk the experiment continues with the part that has been
+// read by then.
 const hogPatience = 15 * time.Second
 
 func (st *memorySetUp) startHog(ctx context.Context) error {
@@ -292,7 +295,7 @@ func (st *memorySetUp) startHog(ctx context.Context) error {
 	}
 	go func() {
 		_ = st.meter.follow(r, time.Now)
-		_, _ = io.Copy(io.Discard, r) // an error must not stop it
+		_, _ = io.Copy(io.Discard, r) // an error must not block the writer
 	}()
 	go func() {
 		<-st.hog.Done()
@@ -321,7 +324,6 @@ func (st *memorySetUp) close(err error) error {
 	return errors.Join(err, site.Clear(st.b.Root, st.b.Host, st.b.Tree))
 }
 
-// run measures one mode once.
 func (b *memoryEnvironment) run(ctx context.Context, mode report.Mode, index, block int) (r memory.Run, err error) {
 	r.Run = report.Run{Index: index, Block: block, Mode: mode, Started: time.Now(), PSICPU: -1}
 	st, err := b.setUp(ctx, mode)
@@ -332,7 +334,7 @@ func (b *memoryEnvironment) run(ctx context.Context, mode report.Mode, index, bl
 		if err = st.close(err); err != nil {
 			err = fmt.Errorf("mode %s: %w", mode, err)
 		}
-		runtime.GC() // the garbage of this run must not slow the next
+		runtime.GC() // collect garbage now, so that it does not slow down the next run
 	}()
 	m, err := frame.Watch(ctx, st.sampler, st.nginx, func(ctx context.Context) (frame.Measurement, error) {
 		return frame.LoadOpen(ctx, b.Site, b.load.Of(block))
@@ -344,7 +346,7 @@ func (b *memoryEnvironment) run(ctx context.Context, mode report.Mode, index, bl
 		if st.hog.Ended() {
 			r.Void = append(r.Void, errors.Join(st.hog.Err(), st.hog.EndedEarly()).Error())
 		}
-		time.Sleep(hogReport) // one more line, so that the end is interpolated
+		time.Sleep(hogReport) // wait for one more line, so that the end can be interpolated
 		r.Memory.BEBytes = int64(st.meter.between(m.From, m.To))
 	}
 	var faults []string

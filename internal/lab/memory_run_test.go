@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/lab/work"
 )
 
-// littleMemory is a short experiment; when the test ends, nothing of it may be
-// left.
+// littleMemory returns the configuration of a short experiment. When the test
+// ends, it checks that nothing of the experiment is left.
 func littleMemory(t *testing.T, modes ...report.Mode) MemoryConfig {
 	t.Helper()
 	real(t, work.NGINXProgram)
@@ -69,7 +69,7 @@ func TestMemoryRunsAndLeavesNothing(t *testing.T) {
 			continue
 		}
 		if both := r.Memory.LSHeld + r.Memory.BEHeld; both > e.Memory.Parent {
-			t.Errorf("%s: both hold %v of %v", r.Mode, both, e.Memory.Parent)
+			t.Errorf("%s: both pods hold %v of memory, the limit is %v", r.Mode, both, e.Memory.Parent)
 		}
 	}
 	if len(seen) != 2 {

@@ -32,10 +32,11 @@ func fillMemory(r *memory.Run, m frame.Measurement) {
 	}
 }
 
-// judge adds the reasons that void the run, beside the client's.
+// judge adds the reasons that void the run. The caller adds the reasons of the
+// client.
 func (b *memoryEnvironment) judge(r *memory.Run, m frame.Measurement) {
 	if r.Mode == report.Tenond && len(r.Writes) == 0 {
-		r.Void = append(r.Void, "Tenon changed nothing: this is not the mode that it should be")
+		r.Void = append(r.Void, "Tenon changed nothing, so the run does not measure its mode")
 	}
 	m.Judge(&r.Run, b.StealPercent, b.Duration)
 }

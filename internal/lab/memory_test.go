@@ -19,15 +19,15 @@ func TestTheTwoWantMoreMemoryThanThereIs(t *testing.T) {
 			left := s.Parent - s.Request
 			switch {
 			case s.Request <= s.Set:
-				t.Errorf("v%d: the service counts on %v for %v of pages alone", version, s.Request, s.Set)
+				t.Errorf("v%d: the service requests %v of memory for %v of pages", version, s.Request, s.Set)
 			case s.HogHeld >= left:
-				t.Errorf("v%d: the batch work holds %v, which nothing can reclaim, and %v are left for it", version, s.HogHeld, left)
+				t.Errorf("v%d: the batch work holds %v that cannot be reclaimed, but only %v are left for it", version, s.HogHeld, left)
 			case s.HogFile+s.HogHeld+s.Set < 2*s.Parent:
-				t.Errorf("v%d: %v and %v fit into %v", version, s.HogFile, s.Set, s.Parent)
+				t.Errorf("v%d: %v and %v fit into %v, want memory to be short", version, s.HogFile, s.Set, s.Parent)
 			}
 			high := s.HogLimit * unit.Bytes(s.ThrottlingPercent) / 100
 			if version == 1 && (s.HogLimit != left || s.ThrottlingPercent != 0) {
-				t.Errorf("v1: limit %v, throttled from %d %%: want the limit to be what is left, %v", s.HogLimit, s.ThrottlingPercent, left)
+				t.Errorf("v1: limit %v, throttled from %d %%: want the limit %v and no throttling", s.HogLimit, s.ThrottlingPercent, left)
 			}
 			if version == 2 && (high > left || high < left*9/10) {
 				t.Errorf("v2: throttled from %v on, want a little less than %v", high, left)
@@ -52,7 +52,7 @@ func TestMeterInterpolates(t *testing.T) {
 		t.Errorf("last %v", m.last())
 	}
 	if err := m.follow(strings.NewReader("many\n"), time.Now); err == nil {
-		t.Error("a line that is no number is taken")
+		t.Error("a line that is not a number is accepted")
 	}
 }
 

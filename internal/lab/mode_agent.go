@@ -10,11 +10,11 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// watermark is cpuSuppressThresholdPercent of the published experiment.
+// watermark is cpuSuppressThresholdPercent in the published experiment.
 const watermark = 65
 
-// govern makes Tenon's own loop and policies write the knobs of the mode, on
-// the real node: the lab writes none of them.
+// govern starts Tenon's own loop and policies on the real node. They write the
+// knobs of the mode; the lab writes none.
 func (b *environment) govern(ctx context.Context, p site.Pods, t report.ModeSpec) (*site.AgentRunner, error) {
 	if b.Agent != "" {
 		return b.Tenond(ctx, colocationTenond(p, t))
@@ -25,7 +25,8 @@ func (b *environment) govern(ctx context.Context, p site.Pods, t report.ModeSpec
 	}, t.Suppress)
 }
 
-// colocationTenond is the configuration of tenond in the modes of colocation.
+// colocationTenond returns the configuration of tenond in the modes of the
+// colocation experiment.
 func colocationTenond(p site.Pods, t report.ModeSpec) site.TenondConfig {
 	return site.TenondConfig{
 		CPUs: p.Tested, Suppress: t.Suppress, Threshold: watermark, Isolate: true, Mechanism: t.Mechanism, Period: site.GovernPeriod,

@@ -10,7 +10,6 @@ import (
 	"tenon.sh/tenon/internal/lab/report"
 )
 
-// run measures one mode once.
 func (b *environment) run(ctx context.Context, mode report.Mode, index, block int) (r colocation.Run, err error) {
 	r.Run = report.Run{Index: index, Block: block, Mode: mode, Started: time.Now(), PSICPU: -1}
 	t := mode.Spec()
@@ -47,7 +46,8 @@ func (b *environment) run(ctx context.Context, mode report.Mode, index, block in
 	if err := st.work.Died(); err != nil {
 		r.Void = append(r.Void, err.Error())
 	} else if st.work != nil {
-		// One more report, so that the end is interpolated and not guessed.
+		// Wait for one more progress report, so that the end can be
+		// interpolated.
 		time.Sleep(frame.SamplePeriod)
 	}
 	r.Frames, _ = st.work.Between(m.From, m.To)
@@ -65,8 +65,8 @@ func (b *environment) run(ctx context.Context, mode report.Mode, index, block in
 	return r, nil
 }
 
-// judge adds the reasons that void the run, beside the client's, and the
-// warnings.
+// judge adds warnings and the reasons that void the run. The caller adds the
+// reasons of the client.
 func (b *environment) judge(r *report.Run, m frame.Measurement, t report.ModeSpec) {
 	m.Judge(r, b.StealPercent, b.Duration)
 	b.pacer.judge(r, t)

@@ -7,28 +7,30 @@ import (
 	"tenon.sh/tenon/internal/lab/report"
 )
 
-// equalPoints is how far, in points of CPU use, a paced run may be from the run
-// that it is compared with. The published experiments compare at equal use.
+// equalPoints is the largest difference in CPU use, in percentage points,
+// between a paced run and the mode that it is compared with. The published
+// experiments compare at equal use.
 const equalPoints = 3.0
 
-// firstTarget is the CPU use that a paced run aims at before the watermark
-// mode has been measured: the watermark itself.
+// firstTarget is the CPU use in percent at which a paced run aims before the
+// watermark mode has been measured. It equals the watermark.
 const firstTarget = 65.0
 
-// A pacer finds the read rate at which unbounded batch work uses as much CPU
-// as batch work under the watermark. It learns from each run.
+// A pacer finds the read rate at which batch work without a CPU limit uses as
+// much CPU as batch work under the watermark. It corrects the rate after each
+// run.
 type pacer struct {
-	Tested    int     // CPUs
-	Processes int     // of the batch work
+	Tested    int     // number of tested CPUs
+	Processes int     // number of processes of the batch work
 	PerMedia  float64 // CPU seconds per second of media, over all processes
-	LSCPUs    float64 // what the service and the rest use, from calibration
+	LSCPUs    float64 // CPUs that the service and other threads use, from calibration
 
-	targets []float64 // measured CPU percent of the watermark mode
-	rate    float64   // last read rate; 0: none yet
+	targets []float64 // measured CPU use of the watermark mode, in percent
+	rate    float64   // last read rate; 0 before the first one
 }
 
-// Target is the CPU use, in percent of the tested CPUs, that paced runs must
-// reach: the mean of the watermark mode so far.
+// Target returns the CPU use that paced runs must reach, in percent of the
+// tested CPUs: the mean of the runs of the watermark mode so far.
 func (p *pacer) Target() float64 {
 	if len(p.targets) == 0 {
 		return firstTarget
@@ -40,10 +42,10 @@ func (p *pacer) Target() float64 {
 	return sum / float64(len(p.targets))
 }
 
-// ObserveTarget adds a run of the watermark mode.
+// ObserveTarget adds the CPU use of a run of the watermark mode.
 func (p *pacer) ObserveTarget(percent float64) { p.targets = append(p.targets, percent) }
 
-// Rate is the read rate per process, in seconds of media per second.
+// Rate returns the read rate per process, in seconds of media per second.
 func (p *pacer) Rate() float64 {
 	if p.rate == 0 {
 		be := p.Target()/100*float64(p.Tested) - p.LSCPUs
@@ -56,9 +58,10 @@ func (p *pacer) Rate() float64 {
 	return p.rate
 }
 
-// ObservePaced corrects the rate by the use of a paced run: total percent of
-// the tested CPUs, and be CPUs of it by the batch work. The correction is
-// bounded, since the batch work may not have reached its pace.
+// ObservePaced corrects the rate after a paced run. total is the CPU use of the
+// run in percent of the tested CPUs, and be is the number of CPUs that the
+// batch work used. The correction is bounded, because the batch work may not
+// have reached its read rate.
 func (p *pacer) ObservePaced(total, be float64) {
 	wanted := (p.Target() - total) / 100 * float64(p.Tested)
 	if be <= 0 {
@@ -67,11 +70,11 @@ func (p *pacer) ObservePaced(total, be float64) {
 	p.rate = p.Rate() * min(max((be+wanted)/be, 0.5), 2)
 }
 
-// Equal reports whether total percent is equal use.
+// Equal reports whether total is within equalPoints of the target.
 func (p *pacer) Equal(total float64) bool { return math.Abs(total-p.Target()) <= equalPoints }
 
-// judge learns from a run, and voids one that is not at the use that it was
-// paced to.
+// judge corrects the rate after a run, and voids a paced run whose CPU use is
+// not equal to the target.
 func (p *pacer) judge(r *report.Run, t report.ModeSpec) {
 	if t.Paced {
 		if !p.Equal(r.CPUPercent) {
@@ -85,9 +88,9 @@ func (p *pacer) judge(r *report.Run, t report.ModeSpec) {
 	}
 }
 
-// Batch scales the published experiment, 30 processes of 2 threads on 104
-// CPUs, to n tested CPUs; there are always at least 1.5 runnable threads per
-// tested CPU, so that the batch work can fill them.
+// Batch scales the batch work of the published experiment (30 processes of 2
+// threads on 104 CPUs) to n tested CPUs. It starts at least 1.5 threads per
+// tested CPU, so that the batch work can fill the CPUs.
 func Batch(n int) (processes, threads int) {
 	threads = 2
 	processes = max((n*30+103)/104, (3*n+2*threads-1)/(2*threads), 1)

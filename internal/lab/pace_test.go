@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// ffmpegs models batch work: CPU use follows the read rate, with another cost
-// per second of film than calibration found, and an end.
+// ffmpegs models batch work. Its CPU use is proportional to the read rate up to
+// a limit, and its cost per second of film differs from the calibrated cost.
 type ffmpegs struct{ processes, perMedia, most float64 }
 
 func (f ffmpegs) use(rate float64) float64 { return min(rate*f.processes*f.perMedia, f.most) }
@@ -18,7 +18,7 @@ func TestPacerReachesEqualUse(t *testing.T) {
 			real := ffmpegs{2, cost, 0.7}
 			equal := 0
 			for run := range 6 {
-				p.ObserveTarget(64 + float64(run%2)) // the watermark mode, with its noise
+				p.ObserveTarget(64 + float64(run%2)) // the watermark mode with noise
 				be := real.use(p.Rate())
 				total := 100 * (0.3 + be)
 				if p.Equal(total) {

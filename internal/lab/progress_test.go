@@ -11,8 +11,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// What the lab tells tenond must be what tenond understands, and must ask for
-// the same as the lab's own loop.
+// TestTenondUnderstandsWhatTheLabTellsIt checks that tenond accepts the
+// configuration that the lab writes, and that it then gets the same policies as
+// the lab's own loop.
 func TestTenondUnderstandsWhatTheLabTellsIt(t *testing.T) {
 	tested := unit.CPUSetOf(0)
 	v1, v2 := sizesOf(256<<20, 1), sizesOf(256<<20, 2)

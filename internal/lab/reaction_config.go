@@ -10,44 +10,45 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// ReactionModes lists the modes of the reaction experiment, in the order of
-// the tables. Mode psi needs cgroup v2.
+// ReactionModes lists the modes of the reaction experiment in the order of the
+// tables. Mode psi needs cgroup v2.
 var ReactionModes = []report.Mode{report.Events, report.PSI, report.Ticks, report.IdleBE}
 
-// ReactionConfig configures a reaction experiment. The zero value of a field
-// stands for the default named beside it. Agent is required: the loop is that
-// of a real tenond.
+// ReactionConfig configures a reaction experiment. The comment of a field names
+// its default, which the zero value selects. Agent is required, because the
+// experiment measures a real tenond.
 type ReactionConfig struct {
 	site.Setting
-	Modes  []report.Mode // all that this kernel can
-	Blocks int           // 5: every mode makes its part of the steps in each
-	Steps  int           // of load in mode events; 500
-	// Contrast is the number of steps in each of the other modes; a tenth of
+	Modes  []report.Mode // all modes that this kernel supports
+	Blocks int           // 5; each mode makes a part of its steps in each block
+	Steps  int           // number of load steps in mode events; 500
+	// Contrast is the number of steps in each of the other modes; one tenth of
 	// Steps.
 	Contrast int
-	Step     time.Duration // length of a step; 250 ms, and a period longer where the clock has to answer
+	Step     time.Duration // length of a step; 250 ms, plus reactionPeriod in modes ticks and psi
 	// LeastPause and MostPause bound the time between two steps; 900 ms, 1.3 s.
-	// The bound of the batch work grows only at periodic ticks, so after a
-	// shorter pause there would often be nothing to narrow.
+	// The bound of the batch work grows only at periodic ticks. After a shorter
+	// pause there would often be nothing to narrow.
 	LeastPause, MostPause time.Duration
-	// Objective is the longest wait for a CPU that the service's rule accepts;
-	// 0: none. With one, the batch work stays narrow for seconds after a step
-	// that missed it.
+	// Objective is the longest run-queue delay that the service's rule accepts;
+	// 0 means no objective. With an objective, the batch work stays narrow for
+	// seconds after a step that missed it.
 	Objective time.Duration
-	// StealPercent of the tested CPUs' time voids the steps of a run; 1.
+	// StealPercent is the steal time that voids the steps of a run, in percent
+	// of the tested CPUs' time; 1.
 	StealPercent float64
 
-	lead time.Duration // before the first step; reactionLead
+	lead time.Duration // time before the first step; reactionLead
 }
 
 const (
 	reactionPeriod = time.Second          // of tenond
-	reactionLead   = 3 * time.Second      // before the first step, in which the batch work's bound settles
-	cyclePeriod    = 2 * time.Millisecond // of the service in a step
+	reactionLead   = 3 * time.Second      // time before the first step, in which the bound of the batch work settles
+	cyclePeriod    = 2 * time.Millisecond // of the service during a step
 	cycleWork      = cyclePeriod * 3 / 5
-	// stepMark is the percentage of the tested CPUs that all work may use
-	// before Tenon narrows BE: less than what the service uses in a step, so
-	// that a step leaves the batch work its least.
+	// stepMark is the CPU use of all work, in percent of the tested CPUs, above
+	// which Tenon narrows BE. It is less than the service uses in a step, so
+	// that a step leaves only the minimum to the batch work.
 	stepMark = 50
 )
 
@@ -66,7 +67,7 @@ func (c ReactionConfig) orDefaults() (ReactionConfig, error) {
 	if c.Blocks < 0 || c.Steps < 0 || c.Contrast < 0 {
 		fault("--blocks %d --steps %d --contrast %d: want 1 or more", c.Blocks, c.Steps, c.Contrast)
 	} else {
-		// A block without a step of some mode compares nothing.
+		// Each mode needs at least one step in each block.
 		c.Blocks = min(c.Blocks, c.Steps, c.Contrast)
 	}
 	if c.Step == 0 {
@@ -91,13 +92,13 @@ func (c ReactionConfig) orDefaults() (ReactionConfig, error) {
 		c.lead = reactionLead
 	}
 	if c.Agent == "" {
-		fault("no tenond: the reaction experiment measures a real one")
+		fault("no tenond: the reaction experiment needs the program tenond")
 	}
 	c.Setting = c.Setting.OrDefaults(fault)
 	return c, errors.Join(faults...)
 }
 
-// steps is the number of steps of a mode, over all blocks.
+// steps returns the number of steps of a mode over all blocks.
 func (c ReactionConfig) steps(m report.Mode) int {
 	if m == report.Events {
 		return c.Steps
@@ -105,15 +106,16 @@ func (c ReactionConfig) steps(m report.Mode) int {
 	return c.Contrast
 }
 
-// inBlock is the number of steps that a mode makes in a block, which counts
+// inBlock returns the number of steps of a mode in a block. Blocks are counted
 // from 1.
 func (c ReactionConfig) inBlock(m report.Mode, block int) int {
 	n := c.steps(m)
 	return n*block/c.Blocks - n*(block-1)/c.Blocks
 }
 
-// length returns the length of a step. It is longer where the clock has to
-// answer, or a trigger with a window of half a second.
+// length returns the length of a step. It is longer in mode ticks, which waits
+// for the next periodic tick, and in mode psi, whose trigger has a window of
+// half a second.
 func (c ReactionConfig) length(m report.Mode) time.Duration {
 	if m == report.Ticks || m == report.PSI {
 		return c.Step + reactionPeriod
@@ -121,7 +123,7 @@ func (c ReactionConfig) length(m report.Mode) time.Duration {
 	return c.Step
 }
 
-// estimate returns the expected length of the experiment.
+// estimate returns the expected duration of the experiment.
 func (c ReactionConfig) estimate() time.Duration {
 	var all time.Duration
 	for _, m := range c.Modes {
@@ -131,13 +133,13 @@ func (c ReactionConfig) estimate() time.Duration {
 	return all
 }
 
-// threshold is stepMark of the tested CPUs as a share of all.
+// threshold converts stepMark to a percentage of all CPUs.
 func (b *reactionEnvironment) threshold() int {
 	return max(stepMark*b.Place.Tested.Len()/max(len(b.Topology.CPUs), 1), 1)
 }
 
-// tenondConfig is the configuration of tenond in a mode. The batch work has the
-// weight of the service, except in mode idle.
+// tenondConfig returns the configuration of tenond in a mode. The batch work
+// has the weight of the service, except in mode idle.
 func (b *reactionEnvironment) tenondConfig(m report.Mode) site.TenondConfig {
 	return site.TenondConfig{
 		Period: reactionPeriod, Suppress: true, Threshold: b.threshold(), Isolate: m == report.IdleBE,

@@ -16,17 +16,18 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A reactionEnvironment is the reaction experiment set up.
+// A reactionEnvironment is the reaction experiment after its set-up.
 type reactionEnvironment struct {
 	ReactionConfig
 	*site.Site
-	saved int // steps
+	saved int // number of saved steps
 }
 
-// React runs the reaction experiment: a service that is quiet and then, at
-// random times, busy for a moment, beside spinners of equal weight that tenond
-// bounds by CPU suppress. It measures how soon tenond narrows them, and how
-// long the service waits. Its files and its result are as with Colocate.
+// React runs the reaction experiment. A service is quiet and, at random times,
+// busy for a moment. Beside it run spinners of equal weight, which tenond
+// bounds by CPU suppress. The experiment measures the time until tenond narrows
+// them, and the run-queue delay of the service. Its files and its result have
+// the form of Colocate's.
 func React(ctx context.Context, c ReactionConfig) (frame.Outcome, error) {
 	c, err := c.orDefaults()
 	if err != nil {
@@ -43,23 +44,23 @@ func React(ctx context.Context, c ReactionConfig) (frame.Outcome, error) {
 		Site: b.Site, Cells: b.Modes, Blocks: b.Blocks, Whole: b.estimate(),
 		Calibrate: b.calibrate, Run: b.run, Tell: reaction.Summary, Open: reaction.Open,
 		Save: func(steps []reaction.Step) error { return reaction.AddSteps(b.Out, steps) },
-		Void: func(steps []reaction.Step) []string { return steps[0].Void }, // of all alike
+		Void: func(steps []reaction.Step) []string { return steps[0].Void }, // the same for all steps of a run
 	}).Conduct(ctx)
 }
 
-// settle chooses the modes that this kernel can run.
+// settle chooses the modes that this kernel supports.
 func (b *reactionEnvironment) settle() error {
 	v2 := b.Tree.Version() == 2
 	if len(b.Modes) == 0 {
 		b.Modes = slices.DeleteFunc(slices.Clone(ReactionModes), func(m report.Mode) bool { return m == report.PSI && !v2 })
 	}
 	if slices.Contains(b.Modes, report.PSI) && !v2 {
-		return errors.New("mode psi needs cgroup v2: cgroup v1 counts no pressure of groups")
+		return errors.New("mode psi needs cgroup v2: cgroup v1 measures no pressure per cgroup")
 	}
 	return b.StepAside()
 }
 
-// calibrate has nothing to find.
+// calibrate measures nothing.
 func (b *reactionEnvironment) calibrate(_ context.Context, caveats []string) (any, []string, error) {
 	return b.record(caveats), nil, nil
 }
@@ -150,7 +151,7 @@ func (b *reactionEnvironment) run(ctx context.Context, mode report.Mode, _, bloc
 	return steps, nil
 }
 
-// build makes the two groups, of equal weight as every new group is.
+// build makes the two cgroups. Both have the default weight.
 func (b *reactionEnvironment) build() error {
 	if err := b.Host.MakeGroup(b.Root); err != nil {
 		return err
@@ -166,14 +167,14 @@ func (b *reactionEnvironment) build() error {
 	return nil
 }
 
-// usage reads the use of the tested CPUs, before and after the steps: a read
-// between them would disturb them.
+// usage reads the use of the tested CPUs. It is called before and after the
+// steps only, because a reading between them would disturb them.
 func (b *reactionEnvironment) usage() (frame.Reading, error) {
 	s := frame.Sampler{Tree: b.Tree, FS: b.FS, Tested: b.Place.Tested, Service: b.service(), Batch: b.job(), Root: b.job(), Recording: frame.Recording{NoPSI: true}}
 	return s.Reading()
 }
 
-// disturbedBy returns the disturbances that spoil the steps of a run.
+// disturbedBy returns the disturbances that void the steps of a run.
 func (b *reactionEnvironment) disturbedBy(before, after frame.Reading) []string {
 	var r report.Run
 	used := frame.Between(before, after, b.Place.Tested.Len())
@@ -187,7 +188,7 @@ func parseSteps(out []byte, want int) ([]stepLatencies, error) {
 	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
 		var c stepLatencies
 		if err := d.Decode(&c); err != nil {
-			return nil, fmt.Errorf("read the course of the steps: %w", err)
+			return nil, fmt.Errorf("read the latencies of the steps: %w", err)
 		}
 		all = append(all, c)
 	}

@@ -31,7 +31,7 @@ func littleReaction(t *testing.T, modes ...report.Mode) ReactionConfig {
 	real(t)
 	c := ReactionConfig{
 		Setting: setting(t), Modes: modes, Blocks: 1, Steps: 3, Contrast: 1, Step: 100 * time.Millisecond,
-		LeastPause: 100 * time.Millisecond, MostPause: 200 * time.Millisecond, StealPercent: 100, lead: 1200 * time.Millisecond, // the first turn that knows rates comes after a period
+		LeastPause: 100 * time.Millisecond, MostPause: 200 * time.Millisecond, StealPercent: 100, lead: 1200 * time.Millisecond, // the first tick that knows rates comes after one period
 	}
 	c.Agent = agentBuilt(t)
 	t.Cleanup(func() { nothingLeft(t, c.Setting) })
@@ -56,7 +56,7 @@ func TestReactionRunsAndLeavesNothing(t *testing.T) {
 	for _, s := range steps {
 		byMode[s.Mode]++
 		if len(s.Delays)+s.Undone != 50 || s.Quota <= 0 {
-			t.Errorf("step %d: %d cycles, %d undone, quota %v", s.Index, len(s.Delays), s.Undone, s.Quota)
+			t.Errorf("step %d: %d cycles done, %d cycles not begun, quota %v", s.Index, len(s.Delays), s.Undone, s.Quota)
 		}
 	}
 	if byMode[report.Events] != 3 || byMode[report.IdleBE] != 1 || o.Runs < 2 {

@@ -47,7 +47,7 @@ func TestStepsComeAfterPausesOfTheirRange(t *testing.T) {
 		t.Errorf("%d short and %d long pauses of 200: not at random", short, long)
 	}
 	if fixed := stepSchedule(1, 2, 0, ms, 5*ms, 5*ms); fixed[0].At != 5*ms || fixed[1].At != 11*ms {
-		t.Errorf("pauses of one length: %v", fixed)
+		t.Errorf("pauses of equal length: %v", fixed)
 	}
 }
 
@@ -85,7 +85,8 @@ func TestFaultsOfTheReactionExperimentAreToldAtOnce(t *testing.T) {
 	}
 }
 
-// A step's line must say what tenond's turns did in it, and no other.
+// TestTicksAreJoinedToTheirStep checks that the record of a step holds the
+// ticks and events of that step and no others.
 func TestTicksAreJoinedToTheirStep(t *testing.T) {
 	began := time.Unix(1000, 0)
 	at := func(d time.Duration) time.Time { return began.Add(d) }
@@ -150,23 +151,23 @@ func TestServiceMakesEveryCycleOfEveryStep(t *testing.T) {
 	for i, want := range []int{5, 3} {
 		c := courses[i]
 		if len(c.Delays)+c.Undone != want || len(c.Due) != len(c.Delays) {
-			t.Errorf("step %d: %d cycles, %d undone, want %d together", i, len(c.Delays), c.Undone, want)
+			t.Errorf("step %d: %d cycles done, %d cycles not begun, want a sum of %d", i, len(c.Delays), c.Undone, want)
 		}
 		if after := c.Began.Sub(begun); after < p.Steps[i].At {
 			t.Errorf("step %d began after %v, want %v or more", i, after, p.Steps[i].At)
 		}
 		for k, d := range c.Delays {
 			if d < -p.Work/2 {
-				t.Errorf("step %d: cycle %d was done %v before its work could be", i, k, -d)
+				t.Errorf("step %d: cycle %d ended %v before its work could have ended", i, k, -d)
 			}
 		}
 	}
 	p.Work = p.Period
 	order, _ = json.Marshal(p)
 	if err := runSteps(t.Context(), bytes.NewReader(order), &out); err == nil {
-		t.Error("work that fills its period is taken")
+		t.Error("work that fills its period is accepted")
 	}
 	if _, err := parseSteps(nil, 1); err == nil {
-		t.Error("a missing step is taken")
+		t.Error("a missing step is accepted")
 	}
 }

@@ -12,8 +12,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Child is the other side of Config.Self: the parts of the lab that must be
-// processes of their own. args are what follows Self.
+// Child runs one of the parts of the lab that need a process of their own.
+// Config.Self is the command that calls Child. args are the arguments after
+// Self.
 //
 //	client      reads a load.Config from in, writes a load.Result to out
 //	spin CPUS   keeps CPUS busy at the lowest priority
@@ -28,7 +29,8 @@ func Child(ctx context.Context, args []string, in io.Reader, out io.Writer) erro
 		if err := json.NewDecoder(in).Decode(&c); err != nil {
 			return fmt.Errorf("read the load to make: %w", err)
 		}
-		// A collection stops the sending threads; the process is short-lived.
+		// A garbage collection would stop the sending threads. The process is
+		// short-lived.
 		debug.SetGCPercent(-1)
 		r, err := load.Run(ctx, c)
 		if err != nil {

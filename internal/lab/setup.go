@@ -12,7 +12,7 @@ import (
 	"tenon.sh/tenon/internal/lab/work"
 )
 
-// A runSetUp is everything that runs in one mode, ready to be measured.
+// A runSetUp holds everything that runs in one mode, ready to be measured.
 type runSetUp struct {
 	b           *environment
 	pods        site.Pods
@@ -23,9 +23,9 @@ type runSetUp struct {
 	sampler     *frame.Sampler
 }
 
-// setUp sets a mode up: cgroups as kubelet would make them, the service, the
-// batch work, and Tenon where the mode has it. It returns when the service
-// answers and every batch process encodes.
+// setUp starts a mode: it makes cgroups like those of the kubelet, and starts
+// the service, the batch work and, in a mode with Tenon, Tenon. It returns when
+// the service answers and every batch process encodes.
 func (b *environment) setUp(ctx context.Context, t report.ModeSpec, rate float64) (st *runSetUp, err error) {
 	st = &runSetUp{b: b, pods: site.Pods{Root: b.Root, Burstable: t.Burstable, Tested: b.Place.Tested}}
 	defer func() {
@@ -77,7 +77,7 @@ func (b *environment) setUp(ctx context.Context, t report.ModeSpec, rate float64
 	return st, nil
 }
 
-// close ends everything of the stage and removes its cgroups.
+// close ends all processes of the run set-up and removes its cgroups.
 func (st *runSetUp) close(err error) error {
 	err = errors.Join(err, st.agentRunner.Stop())
 	st.work.Stop()
@@ -90,7 +90,7 @@ func (st *runSetUp) close(err error) error {
 	return errors.Join(err, site.Clear(st.b.Root, st.b.Host, st.b.Tree))
 }
 
-// measure puts the load on the stage.
+// measure sends the load to the run set-up.
 func (st *runSetUp) measure(ctx context.Context, order load.Config) (frame.Measurement, error) {
 	return frame.Watch(ctx, st.sampler, st.nginx, func(ctx context.Context) (frame.Measurement, error) {
 		if st.b.Client == ClientWrk {
@@ -100,12 +100,12 @@ func (st *runSetUp) measure(ctx context.Context, order load.Config) (frame.Measu
 	})
 }
 
-// measureAlone watches the stage without any load on it.
+// measureAlone measures the run set-up without load.
 func (st *runSetUp) measureAlone(ctx context.Context, warmup, length time.Duration) (frame.Measurement, error) {
 	return frame.WatchAlone(ctx, st.sampler, warmup, length)
 }
 
-// loadWrk warms up with one wrk and measures with the next: wrk itself knows
+// loadWrk runs wrk twice, first to warm up and then to measure, because wrk has
 // no warm-up.
 func (st *runSetUp) loadWrk(ctx context.Context, order load.Config) (m frame.Measurement, err error) {
 	m.Warmup = max(order.Warmup.Round(time.Second), time.Second)
@@ -120,8 +120,9 @@ func (st *runSetUp) loadWrk(ctx context.Context, order load.Config) (m frame.Mea
 	return m, nil
 }
 
-// transcode is the batch work, paced to rate seconds of media per second and
-// process; 0: unpaced. Each ffmpeg reads its film over and over.
+// transcode returns the batch work. rate is the seconds of media that each
+// process reads per second; 0 means no limit. Each ffmpeg reads its film in a
+// loop.
 func (b *environment) transcode(rate float64) work.Job {
 	t := work.Transcode{Input: b.input, Threads: b.threads, ReadRate: rate}
 	if b.ffmpegVersion.AtLeast(4, 4) && b.Duration < 10*time.Second {

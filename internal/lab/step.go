@@ -20,9 +20,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A stepPlan is what the service of the reaction experiment does: it sleeps,
-// and during each step one thread on each CPU wants to work for Work in every
-// Period. Times are since the process began.
+// A stepPlan tells the service of the reaction experiment what to do. The
+// service sleeps between the steps. During each step one thread on each CPU
+// works for Work in every Period. Times count from the start of the process.
 type stepPlan struct {
 	CPUs   unit.CPUSet   `json:"cpus"`
 	Period time.Duration `json:"period_ns"`
@@ -35,8 +35,9 @@ type stepAt struct {
 	Length time.Duration `json:"length_ns"`
 }
 
-// stepSchedule draws when the steps begin: after a lead, with a pause of
-// between least and most in front of each. The same seed gives the same times.
+// stepSchedule draws the begin of each step. The first step follows lead, and
+// before each step is a pause between least and most. The same seed gives the
+// same times.
 func stepSchedule(seed uint64, steps int, lead, length, least, most time.Duration) []stepAt {
 	random := rand.New(rand.NewPCG(seed, 0x73746570))
 	all := make([]stepAt, steps)
@@ -49,18 +50,19 @@ func stepSchedule(seed uint64, steps int, lead, length, least, most time.Duratio
 	return all
 }
 
-// A stepLatencies is how a step went. A cycle is due every Period; it is over
-// when its Work is done. Delays are how much later than in Work after it was
-// due that was: what the thread waited for a CPU, before the cycle and within.
+// A stepLatencies holds the measurements of one step. A cycle is due every
+// Period, and it ends when its Work is done. The delay of a cycle is the time
+// from its due time to its end, minus Work: the time that the thread waited for
+// a CPU before and within the cycle.
 type stepLatencies struct {
-	Began  time.Time       `json:"began"`  // when the first cycle was due
-	Delays []time.Duration `json:"delays"` // of the cycles in order, all threads
-	Due    []time.Duration `json:"due"`    // since Began
-	Undone int             `json:"undone"` // cycles that were due in the step and had not begun at its end
+	Began  time.Time       `json:"began"`  // due time of the first cycle
+	Delays []time.Duration `json:"delays"` // of the cycles of all threads, in the order of Due
+	Due    []time.Duration `json:"due"`    // due time of each cycle, since Began
+	Undone int             `json:"undone"` // cycles that were due in the step but had not begun at its end
 }
 
-// runSteps is the service: it reads a stepPlan and writes the stepCourses, a
-// line each, when all steps are over.
+// runSteps is the service. It reads a stepPlan and, after all steps, writes one
+// line of stepLatencies for each step.
 func runSteps(ctx context.Context, in io.Reader, out io.Writer) error {
 	var p stepPlan
 	if err := json.NewDecoder(in).Decode(&p); err != nil {
@@ -69,7 +71,7 @@ func runSteps(ctx context.Context, in io.Reader, out io.Writer) error {
 	if p.Period <= 0 || p.Work <= 0 || p.Work >= p.Period || p.CPUs.Empty() {
 		return fmt.Errorf("steps of %v in each %v on CPUs %v: want work for a part of each period", p.Work, p.Period, p.CPUs)
 	}
-	// A collection would stop the threads; the process is short-lived.
+	// A garbage collection would stop the threads. The process is short-lived.
 	debug.SetGCPercent(-1)
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + p.CPUs.Len())
 	begun, zero := time.Now(), site.MonotonicNow()
@@ -104,13 +106,14 @@ func runSteps(ctx context.Context, in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// onCPU makes the steps of one CPU. zero is the monotonic clock at the begin.
+// onCPU makes the steps on one CPU. zero is the time of the monotonic clock at
+// which the process starts its plan.
 func (p stepPlan) onCPU(ctx context.Context, cpu unit.CPU, zero time.Duration) ([]stepLatencies, error) {
-	runtime.LockOSThread() // never unlocked: the thread ends with its affinity
+	runtime.LockOSThread() // never unlocked, because the thread ends with its affinity
 	if err := task.SetAffinity(0, unit.CPUSetOf(cpu)); err != nil {
 		return nil, fmt.Errorf("make steps on CPU %d: %w", cpu, err)
 	}
-	// Timer slack delays a sleeper by 50 µs unless set (prctl(2)).
+	// By default, timer slack delays a sleeping thread by 50 µs (prctl(2)).
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("set the timer slack to 1 ns: %w", err)
 	}
@@ -136,7 +139,7 @@ func (p stepPlan) onCPU(ctx context.Context, cpu unit.CPU, zero time.Duration) (
 	return all, nil
 }
 
-// burn uses so much CPU time of this thread.
+// burn uses length of this thread's CPU time.
 func burn(length time.Duration) {
 	end := site.ThreadTime() + length
 	var x uint64
@@ -146,15 +149,15 @@ func burn(length time.Duration) {
 	runtime.KeepAlive(x)
 }
 
-// longestNap bounds how late the end of ctx is noticed.
+// longestNap bounds the time until the end of ctx is noticed.
 const longestNap = 200 * time.Millisecond
 
-// sleepUntil sleeps in this very thread: a sleep of Go's runtime would wake
-// another one first.
+// sleepUntil blocks this thread. A sleep of the Go runtime would wake another
+// thread first.
 func sleepUntil(ctx context.Context, at time.Duration) {
 	for now := site.MonotonicNow(); now < at && ctx.Err() == nil; now = site.MonotonicNow() {
 		until := unix.NsecToTimespec(int64(min(at, now+longestNap)))
-		// EINTR: a signal of the runtime; the loop goes on.
+		// EINTR comes from a signal of the runtime; the loop sleeps again.
 		_ = unix.ClockNanosleep(unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, &until, nil)
 	}
 }

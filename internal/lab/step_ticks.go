@@ -15,31 +15,31 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A reply is what the lab needs to know of a turn of tenond.
+// A reply holds the part of a tick of tenond that the lab needs.
 type reply struct {
 	began, ended time.Time
 	events       []tick.Event
-	bounds       []bound // that were written
+	bounds       []bound // the bounds that the tick wrote
 	writes       int
 	failed       int
 }
 
-// A bound is a write of cpu.max; cores of 0: none.
+// A bound is a write of cpu.max; without a quota, from or to is unbounded.
 type bound struct {
 	cgroup   node.CgroupPath
 	from, to unit.MilliCPU
 }
 
-// stepTicks reads what tenond has recorded since it was started.
+// stepTicks reads the ticks that tenond has recorded since its start.
 func stepTicks(g *site.AgentRunner) ([]reply, error) {
 	var saved bytes.Buffer
 	if _, err := record.Capture(g.State, &saved); err != nil {
-		return nil, fmt.Errorf("read the turns of tenond: %w", err)
+		return nil, fmt.Errorf("read the ticks of tenond: %w", err)
 	}
 	var all []reply
 	err := record.Ticks(&saved, func(t record.Tick) { all = append(all, replyOf(t.Tick)) })
 	if err != nil {
-		return nil, fmt.Errorf("read the turns of tenond: %w", err)
+		return nil, fmt.Errorf("read the ticks of tenond: %w", err)
 	}
 	return all, nil
 }
@@ -60,7 +60,7 @@ func replyOf(t tick.Tick) reply {
 	return u
 }
 
-// unbounded is more than any quota.
+// unbounded is larger than any quota.
 const unbounded = unit.MilliCPU(1 << 40)
 
 func milli(v node.CPUMax) unit.MilliCPU {
@@ -70,11 +70,11 @@ func milli(v node.CPUMax) unit.MilliCPU {
 	return unit.MilliCPU(v.Cores()*1000 + 0.5)
 }
 
-// stepOf joins what the service noted of a step with the turns of tenond in
-// it. Turns must be in order.
+// stepOf joins the latencies of a step with the ticks of tenond during the
+// step. turns must be in order of time.
 func stepOf(c stepLatencies, turns []reply, job node.CgroupPath, length time.Duration) reaction.Step {
 	s := reaction.Step{Began: c.Began, Length: length, Undone: c.Undone}
-	order := make([]int, len(c.Due)) // of the cycles of all threads
+	order := make([]int, len(c.Due)) // order of the cycles of all threads by due time
 	for i := range order {
 		order[i] = i
 	}

@@ -20,17 +20,19 @@ import (
 )
 
 const (
-	// traceLength is the time for which a run records the scheduler's work.
+	// traceLength is the time for which a run records the events of the
+	// scheduler.
 	traceLength = time.Second
-	// traceBuffer holds that for one CPU, at 100 000 switches a second.
+	// traceBuffer is large enough for one CPU at 100 000 switches per second.
 	traceBuffer = unit.Bytes(12 << 20)
-	// besideRace is the run time of LS from which a start of BE on its sibling
-	// is no race of two CPUs that switch at the same time.
+	// besideRace is a run time of LS. If LS has run for less when BE starts on
+	// its sibling, the start counts as a race of two CPUs that switch at the
+	// same time.
 	besideRace = 20 * time.Microsecond
 )
 
-// trace puts the load on the stage once more, and records meanwhile what the
-// kernel's scheduler does on the tested CPUs.
+// trace sends the load once more and records the events of the kernel's
+// scheduler on the tested CPUs.
 func (st *runSetUp) trace(ctx context.Context, block int) (_ *colocation.Traced, err error) {
 	root, unmount, err := tracefs()
 	if err != nil {
@@ -57,7 +59,7 @@ func (st *runSetUp) trace(ctx context.Context, block int) (_ *colocation.Traced,
 	if err = errors.Join(err, stopErr); err != nil {
 		return nil, err
 	}
-	if err := st.classify(classes); err != nil { // threads that came meanwhile
+	if err := st.classify(classes); err != nil { // threads that began in the meantime
 		return nil, err
 	}
 	rules := schedtrace.Rules{
@@ -76,8 +78,9 @@ func (st *runSetUp) trace(ctx context.Context, block int) (_ *colocation.Traced,
 	return tracedOf(verdict), nil
 }
 
-// tracefs finds tracefs. If it is not mounted, tracefs mounts it for this
-// process alone: at no path, so that nothing is left to unmount (fsmount(2)).
+// tracefs returns the root of tracefs. If tracefs is not mounted, it is mounted
+// for this process only, without a path, so that nothing is left to unmount
+// (fsmount(2)).
 func tracefs() (root string, unmount func(), err error) {
 	root, err = schedtrace.Root()
 	if err == nil || !errors.Is(err, schedtrace.ErrUnsupported) {
@@ -98,10 +101,10 @@ func tracefs() (root string, unmount func(), err error) {
 	return fmt.Sprintf("/proc/self/fd/%d", mount), func() { _ = unix.Close(mount) }, nil
 }
 
-// sinceBoot is a moment on the clock of the trace.
+// sinceBoot converts a time to the clock of the trace.
 func sinceBoot(t time.Time) time.Duration { return site.MonotonicNow() - time.Since(t) }
 
-// tracedOf keeps what the report shows of a verdict.
+// tracedOf returns the part of a verdict that the report shows.
 func tracedOf(v schedtrace.Report) *colocation.Traced {
 	us := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 	return &colocation.Traced{
@@ -110,7 +113,7 @@ func tracedOf(v schedtrace.Report) *colocation.Traced {
 	}
 }
 
-// classify adds the threads that there are now.
+// classify adds the threads that exist now.
 func (st *runSetUp) classify(classes map[int]schedtrace.Class) error {
 	for class, group := range map[schedtrace.Class]node.CgroupPath{schedtrace.LS: st.pods.NGINX(), schedtrace.BE: st.pods.JobGroup()} {
 		pids, err := st.b.Tree.Procs(string(group))

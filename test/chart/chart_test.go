@@ -1,5 +1,5 @@
-// Package chart tests the Helm chart: by Helm's own library, in a module of its
-// own, so that the products do not depend on it.
+// Package chart tests the Helm chart with Helm's own library. It is a separate
+// module, so that the products do not depend on Helm.
 package chart
 
 import (
@@ -36,10 +36,10 @@ type document struct {
 	object     map[string]any
 }
 
-// key names a document: DaemonSet tenond.
+// key names a document, such as DaemonSet tenond.
 func (d document) key() string { return d.str("kind") + " " + d.str("metadata", "name") }
 
-// at follows keys; nil if there is none such.
+// at returns the value below keys; nil if there is none.
 func (d document) at(keys ...string) any {
 	var v any = d.object
 	for _, k := range keys {
@@ -54,7 +54,7 @@ func (d document) str(keys ...string) string {
 	return s
 }
 
-// render is helm template, with values over the chart's own.
+// render runs helm template with values over those of the chart.
 func render(t *testing.T, values map[string]any) ([]document, error) {
 	t.Helper()
 	c, err := loader.Load(dir)
@@ -104,7 +104,7 @@ func split(t *testing.T, file, text string) []document {
 	}
 }
 
-// must is render without a fault.
+// must renders the chart and fails the test on an error.
 func must(t *testing.T, values map[string]any) map[string]document {
 	t.Helper()
 	documents, err := render(t, values)
@@ -114,14 +114,15 @@ func must(t *testing.T, values map[string]any) map[string]document {
 	of := map[string]document{}
 	for _, d := range documents {
 		if _, twice := of[d.key()]; twice && d.str("metadata", "namespace") == of[d.key()].str("metadata", "namespace") {
-			t.Errorf("%s stands twice in the chart", d.key())
+			t.Errorf("%s is in the chart twice", d.key())
 		}
 		of[d.key()] = d
 	}
 	return of
 }
 
-// set makes values of a path: set(false, "agent", "nri", "enabled").
+// set returns values with one value at a path: set(false, "agent", "nri",
+// "enabled").
 func set(value any, keys ...string) map[string]any {
 	for _, k := range slices.Backward(keys) {
 		value = map[string]any{k: value}
@@ -138,7 +139,7 @@ func TestTheChartIsCleanForHelmLint(t *testing.T) {
 	}
 }
 
-// everything switches on what is off.
+// everything returns values that switch on every option that is off by default.
 func everything() map[string]any {
 	return map[string]any{
 		"image":         map[string]any{"pullSecrets": []any{"registry"}, "tag": "v1.2.3"},
@@ -152,7 +153,7 @@ func everything() map[string]any {
 	}
 }
 
-// nothing switches off what can be.
+// nothing returns values that switch off every option.
 func nothing() map[string]any {
 	off := func() map[string]any { return map[string]any{"enabled": false} }
 	return map[string]any{
@@ -162,7 +163,7 @@ func nothing() map[string]any {
 	}
 }
 
-// TestManifests compares what is installed with what was read and found good.
+// TestManifests compares the rendered manifests with reviewed golden files.
 func TestManifests(t *testing.T) {
 	for name, values := range map[string]map[string]any{"default": nil, "everything": everything(), "nothing": nothing()} {
 		documents, err := render(t, values)
@@ -200,7 +201,7 @@ func TestTheSchemaNamesWhatIsWrong(t *testing.T) {
 		says   []string
 	}{
 		"a key that does not exist":           {set(1, "agent", "replicas"), []string{"/agent", "replicas"}},
-		"a word that is none":                 {set("sometimes", "image", "pullPolicy"), []string{"/image/pullPolicy", "Always"}},
+		"an unknown word":                     {set("sometimes", "image", "pullPolicy"), []string{"/image/pullPolicy", "Always"}},
 		"a port out of range":                 {set(99999, "webhooks", "port"), []string{"/webhooks/port", "65,535"}},
 		"a text for a switch":                 {set("yes", "agent", "nri", "enabled"), []string{"/agent/nri/enabled", "boolean"}},
 		"no replicas":                         {set(0, "manager", "replicas"), []string{"/manager/replicas", "minimum"}},
@@ -216,7 +217,7 @@ func TestTheSchemaNamesWhatIsWrong(t *testing.T) {
 		}
 		for _, word := range c.says {
 			if !strings.Contains(err.Error(), word) {
-				t.Errorf("%s: the message does not say %q: %v", name, word, err)
+				t.Errorf("%s: the message lacks %q: %v", name, word, err)
 			}
 		}
 	}

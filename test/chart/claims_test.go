@@ -39,7 +39,7 @@ func TestNoContainerIsPrivilegedAndEachDropsWhatItDoesNotNeed(t *testing.T) {
 	}
 }
 
-// containers are those of a document, each as a document.
+// containers returns the containers of a document, each as a document.
 func containers(d document) (all []document) {
 	list, _ := d.at("spec", "template", "spec", "containers").([]any)
 	for _, c := range list {
@@ -49,8 +49,9 @@ func containers(d document) (all []document) {
 	return all
 }
 
-// TestRightsAreNarrow looks for what no part of Tenon needs: all verbs or kinds,
-// Secrets of others, running commands in pods, other people's rights.
+// TestRightsAreNarrow looks for permissions that no part of Tenon needs: all
+// verbs or kinds, Secrets of others, commands in pods, permissions for other
+// users.
 func TestRightsAreNarrow(t *testing.T) {
 	for key, d := range must(t, nil) {
 		rules, _ := d.at("rules").([]any)
@@ -84,7 +85,8 @@ func TestAgentsReadTheKubeletWithoutTheRightToRunCommands(t *testing.T) {
 	}
 }
 
-// TestUninstallComesBeforeEverything: while the agents still have their rights.
+// TestUninstallComesBeforeEverything checks that the uninstall job runs while
+// the agents still have their permissions.
 func TestUninstallComesBeforeEverything(t *testing.T) {
 	all := must(t, nil)
 	hook := all["Job tenon-uninstall"].str("metadata", "annotations", "helm.sh/hook")
@@ -113,12 +115,12 @@ func TestAPriorityClassOfOthersIsLeftToThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(text), `lookup "scheduling.k8s.io/v1" "PriorityClass"`) {
-		t.Error("the chart does not look whether they are there")
+		t.Error("the chart does not look whether the PriorityClasses exist")
 	}
 }
 
-// TestTheReadmeExplainsEveryValue: README.md is made of the comments in
-// values.yaml.
+// TestTheReadmeExplainsEveryValue checks that README.md is generated from the
+// comments in values.yaml.
 func TestTheReadmeExplainsEveryValue(t *testing.T) {
 	text, err := os.ReadFile(dir + "/values.yaml")
 	if err != nil {
@@ -138,7 +140,7 @@ func TestTheReadmeExplainsEveryValue(t *testing.T) {
 	golden(t, dir+"/README.md", string(head)+"\n"+table.String())
 }
 
-// explain writes a row for each value, but not for a group of such.
+// explain writes a row for each single value.
 func explain(t *testing.T, table *strings.Builder, prefix string, m *yaml.Node) {
 	t.Helper()
 	for i := 0; i < len(m.Content); i += 2 {
@@ -156,7 +158,7 @@ func explain(t *testing.T, table *strings.Builder, prefix string, m *yaml.Node) 
 	}
 }
 
-// shown is a default in one cell.
+// shown formats a default value for one cell.
 func shown(t *testing.T, n *yaml.Node) string {
 	t.Helper()
 	var v any
@@ -173,8 +175,8 @@ func shown(t *testing.T, n *yaml.Node) string {
 	return "`" + string(text) + "`"
 }
 
-// TestEveryVariableInAnArgumentIsSet: the kubelet leaves $(NAME) as it is where
-// there is no such variable.
+// TestEveryVariableInAnArgumentIsSet checks the variables $(NAME) in arguments,
+// because the kubelet leaves $(NAME) unchanged if no such variable exists.
 func TestEveryVariableInAnArgumentIsSet(t *testing.T) {
 	for key, d := range must(t, everything()) {
 		for _, c := range containers(d) {

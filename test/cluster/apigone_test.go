@@ -21,21 +21,21 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 )
 
-// generous is a ConfigMap by which something is promised on a busy machine, too.
+// generous is a ConfigMap that gives batch resources even on a busy machine.
 const generous = `{"enable": true, "metricAggregateDurationSeconds": 60, "cpuReclaimThresholdPercent": 1000, "memoryReclaimThresholdPercent": 95}`
 
-// A watched node is one whose values are looked at each second while something
-// happens to it.
+// A watched node is a node whose values the test reads every second during a
+// fault.
 type watched struct {
 	*agent
 	be    []string // the best-effort pods' cgroups
 	ls    string
 	begun time.Time
 
-	mu    sync.Mutex // guards the rest
-	now   string     // what happens
+	mu    sync.Mutex // guards the fields below
+	now   string     // the current part of the time line
 	lines []string
-	wrong map[string]int // how often each promise was not kept
+	wrong map[string]int // number of violations of each promise
 	first map[string]string
 }
 
@@ -56,12 +56,12 @@ func (w *watched) keeps(promise string, holds bool, got any) {
 	}
 }
 
-// look takes a line of the time line.
+// look adds a line to the time line.
 func (w *watched) look(client *http.Client) {
 	number := func(controller, group, file string) int {
 		text, err := os.ReadFile(filepath.Join(w.n.Cgroup(controller, filepath.Join("kubepods", group)), file))
 		if err != nil {
-			return -2 // it is gone
+			return -2 // the file is gone
 		}
 		var n int
 		if _, err := fmt.Sscan(string(text), &n); err != nil {
@@ -82,7 +82,8 @@ func (w *watched) look(client *http.Client) {
 	for _, g := range w.be {
 		idle, shares, quota, memory := number("cpu", g, "cpu.idle"), number("cpu", g, "cpu.shares"), number("cpu", g, "cpu.cfs_quota_us"), number("memory", g, "memory.limit_in_bytes")
 		line = append(line, idle, shares, quota, memory)
-		// The kubelet makes the groups of a pod that it ends once more, and empty.
+		// The kubelet creates the cgroups of a pod that it ends once more,
+		// without processes.
 		if idle == -2 || !w.runs(g) {
 			continue
 		}
@@ -99,19 +100,19 @@ func (w *watched) look(client *http.Client) {
 	w.lines = append(w.lines, strings.TrimRight(fmt.Sprintln(line...), "\n"))
 }
 
-// runs reports whether a process is in a pod's groups.
+// runs reports whether a process is in the cgroups of a pod.
 func (w *watched) runs(group string) bool {
 	all, err := groupsBelow(w.n.Cgroup("cpu", filepath.Join("kubepods", group)))
 	if err != nil {
 		return false
 	}
 	return slices.ContainsFunc(all, func(dir string) bool {
-		procs, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs")) // one that is gone has none
+		procs, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs")) // a removed cgroup has no processes
 		return len(procs) > 0
 	})
 }
 
-// watch looks each second until the returned function is called.
+// watch calls look every second until the returned function is called.
 func (w *watched) watch() (stop func()) {
 	end, done := make(chan struct{}), make(chan struct{})
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DialContext: w.c.Dial}}
@@ -130,7 +131,7 @@ func (w *watched) watch() (stop func()) {
 	return sync.OnceFunc(func() { close(end); <-done })
 }
 
-// judge fails the test for each promise that was not kept at all times.
+// judge fails the test for each promise that was violated.
 func (w *watched) judge() {
 	w.t.Helper()
 	for _, p := range slices.Sorted(maps.Keys(w.wrong)) {
@@ -138,7 +139,7 @@ func (w *watched) judge() {
 	}
 }
 
-// batch is what the node has of batch resources.
+// batch returns the batch resources of the node.
 func (w *watched) batch() (cpu, memory int64) {
 	w.t.Helper()
 	text, err := w.c.Get(w.t.Context(), "/api/v1/nodes/"+w.n.Name)
@@ -153,7 +154,8 @@ func (w *watched) batch() (cpu, memory int64) {
 	return c.Value(), m.Value()
 }
 
-// leader is who holds the managers' lease, and since when it was renewed.
+// leader returns the holder of the managers' lease and the time of its last
+// renewal.
 func (w *watched) leader() (string, time.Time) {
 	w.t.Helper()
 	out, _ := w.c.Kubectl(w.t.Context(), "get", "lease", "tenon-manager", "-n", "tenon-system", "-o", "jsonpath={.spec.holderIdentity} {.spec.renewTime}")
@@ -162,12 +164,13 @@ func (w *watched) leader() (string, time.Time) {
 	return holder, renewed
 }
 
-// TestTheAPIServerGoesAway for 20 s (TENON_TEST_LONG=1: ten minutes) while nginx
-// and ffmpeg fill the node, and meanwhile the kubelet is restarted: it knows no
-// pod then. Best-effort work keeps its bounds, also a pod that was deleted in the
-// last moment; the service keeps what it has; nothing of Tenon's ends but the
-// manager that leads. When the API server is back the node is Ready, reports and
-// a leader are there again, and a new pod is bounded.
+// TestTheAPIServerGoesAway stops the API server for 20 s (TENON_TEST_LONG=1:
+// ten minutes) while nginx and ffmpeg fill the node. Meanwhile the kubelet
+// restarts, so that it knows no pod. Best-effort work keeps its bounds, also a
+// pod that was deleted just before. The service keeps its values, and no
+// process of Tenon ends except the leading manager. After the return of the API
+// server the node becomes Ready, reports and a leader come back, and a new pod
+// gets its bounds.
 func TestTheAPIServerGoesAway(t *testing.T) {
 	beside(t)
 	// A kubelet that asks the API server whom to let in answers 500 meanwhile,
@@ -179,7 +182,8 @@ func TestTheAPIServerGoesAway(t *testing.T) {
 	a := newAgent(t, c, n)
 	a.apply(strings.Replace(strings.Replace(strategies, "THRESHOLD", "", 1), `{"enable": true}`, generous, 1))
 	kubectl(t, c, "apply", "-f", "testdata/seeds/ls-nginx.yaml", "-f", "testdata/seeds/besteffort-ffmpeg.yaml")
-	// A shell without a trap does not end of SIGTERM, however long that is.
+	// A shell without a trap ignores SIGTERM as PID 1, so the pod lives until
+	// the end of its grace period.
 	deleted := a.pod(strings.Replace(batchPod, "terminationGracePeriodSeconds: 1", "terminationGracePeriodSeconds: 3600", 1), "deleted", "besteffort")
 	pods := []string{"nginx", "besteffort-ffmpeg"}
 	for _, p := range pods {
@@ -313,7 +317,7 @@ func TestTheAPIServerGoesAway(t *testing.T) {
 	a.is(20*time.Second, "a pod that comes then is bounded", "memory", fresh, "memory.limit_in_bytes", 256<<20)
 	a.is(20*time.Second, "and idle", "cpu", fresh, "cpu.idle", 1)
 	a.apply(strings.Replace(strings.Replace(strategies, "THRESHOLD", "", 1), `{"enable": true}`, `{"enable": false}`, 1))
-	// Who watches asks an API server that was away at most each minute.
+	// A watch retries at most once per minute while the API server is away.
 	switched := time.Now()
 	eventually(t, 90*time.Second, "the leader acts", func() error {
 		if cpu, memory := w.batch(); cpu != 0 || memory != 0 {
@@ -372,7 +376,7 @@ func TestTheAPIServerGoesAway(t *testing.T) {
 	}
 }
 
-// kill ends what runs in a pod.
+// kill kills the processes of a pod.
 func kill(t *testing.T, n *Node, group string) {
 	t.Helper()
 	groups, err := groupsBelow(n.Cgroup("cpu", filepath.Join("kubepods", group)))
@@ -388,7 +392,7 @@ func kill(t *testing.T, n *Node, group string) {
 	}
 }
 
-// trouble is what a report says of the pods that are not told.
+// trouble returns the part of a report about pods that are not known.
 func trouble(r v1alpha1.NodeReportStatus) string {
 	for _, c := range r.Conditions {
 		if c.Type == "PodsKnown" && c.Status != "True" {

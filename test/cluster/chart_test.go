@@ -26,15 +26,14 @@ const (
 	home     = "tenon-system"
 )
 
-// firstLines is a pod whose containers print, before anything else, what bounds
-// them.
+// firstLines is a pod whose containers first print their own limits.
 const firstLines = `{apiVersion: v1, kind: Pod, metadata: {name: first, labels: {koordinator.sh/qosClass: BE}}, spec: {terminationGracePeriodSeconds: 1,
 initContainers: [{name: init, image: "busybox:1", command: [sh, -c, "SAY"], resources: {limits: {kubernetes.io/batch-cpu: "250", kubernetes.io/batch-memory: 64Mi}}}],
 containers: [{name: main, image: "busybox:1", command: [sh, -c, "SAY; sleep 10000"], resources: {limits: {kubernetes.io/batch-cpu: "500", kubernetes.io/batch-memory: 128Mi}}}]}}`
 
 const say = "cat /sys/fs/cgroup/memory/memory.limit_in_bytes"
 
-// A chart is Tenon as a cluster's owner has it: by Helm, from its images.
+// A chart is an installation of Tenon by Helm from the project's images.
 type chart struct {
 	t    *testing.T
 	c    *Cluster
@@ -43,7 +42,7 @@ type chart struct {
 	args []string
 }
 
-// newChart builds Helm and the images, and puts these into the registry.
+// newChart builds Helm and the images, and adds the images to the registry.
 func newChart(t *testing.T, c *Cluster, n *Node) *chart {
 	t.Helper()
 	h := &chart{t: t, c: c, n: n, helm: filepath.Join(Cache(), "helm")}
@@ -59,7 +58,7 @@ func newChart(t *testing.T, c *Cluster, n *Node) *chart {
 	// first minute.
 	colocation := `{"enable": true, "metricReportIntervalSeconds": 5, "metricAggregateDurationSeconds": 10, "cpuReclaimThresholdPercent": 1000, "memoryReclaimThresholdPercent": 95}`
 	h.args = []string{"--namespace", home, "--set", "image.tag=test", "--set-literal", "config.data.colocation-config=" + colocation}
-	if !capable(unix.CAP_SYS_RESOURCE) { // nor is any container, then
+	if !capable(unix.CAP_SYS_RESOURCE) { // then containers do not have it either
 		h.args = append(h.args, "--set-json", `agent.capabilities=["SYS_ADMIN","BPF","PERFMON","SYS_NICE","SYS_PTRACE","KILL","DAC_OVERRIDE"]`,
 			"--set-json", `watchdog.capabilities=["SYS_NICE","IPC_LOCK","DAC_OVERRIDE"]`)
 	}
@@ -75,7 +74,7 @@ func (h *chart) build(dir string, command ...string) {
 	}
 }
 
-// capable reports whether this process may give a capability on.
+// capable reports whether this process can pass a capability to its children.
 func capable(c int) bool {
 	has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(c), 0, 0, 0)
 	return err == nil && has == 1
@@ -95,7 +94,7 @@ func (h *chart) kubectl(args ...string) string {
 	return kubectl(h.t, h.c, args...)
 }
 
-// batch is what the node has of batch resources.
+// batch returns the batch resources of the node.
 func (h *chart) batch() (found map[string]string, err error) {
 	text, err := h.c.Kubectl(h.t.Context(), "get", "node", h.n.Name, "-o", "jsonpath={.status.allocatable}")
 	if err != nil {
@@ -111,13 +110,13 @@ func (h *chart) batch() (found map[string]string, err error) {
 	return found, err
 }
 
-// TestHelmInstallsAndUninstallsWithoutATrace is what a cluster's owner does: the
-// chart is installed, a best-effort pod has its values before its first
-// instruction, the agents are replaced, and all is taken away again. The roles of
-// the chart let nobody do more than was needed for it.
+// TestHelmInstallsAndUninstallsWithoutATrace installs the chart, checks that a
+// best-effort pod has its values before its first instruction, replaces the
+// agents, and uninstalls everything. The roles of the chart must grant no
+// permission that these steps do not need.
 func TestHelmInstallsAndUninstallsWithoutATrace(t *testing.T) {
 	audit, log := auditing(t)
-	// CPU 0 is for what is no pod, such as the client of the lab.
+	// CPU 0 is for processes outside pods, such as the client of the lab.
 	c, n := upWith(t, "chart", NodeOptions{Kubelet: "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\ncpuManagerPolicyOptions: {strict-cpu-reservation: \"true\"}\n"}, audit...)
 	h := newChart(t, c, n)
 	h.kubectl("create", "namespace", home)
@@ -155,13 +154,14 @@ func (h *chart) ready() error {
 	return nil
 }
 
-// agentsWriteTheirOwnReports tries with an agent's token what no agent does.
+// agentsWriteTheirOwnReports tries forbidden writes with the token of an agent.
 func (h *chart) agentsWriteTheirOwnReports() {
 	h.t.Helper()
 	pod := h.kubectl("get", "pod", "-n", home, "-l", "app.kubernetes.io/name=tenond", "-o", "jsonpath={.items[0].metadata.name}")
 	bound := h.kubectl("create", "token", "tenond", "-n", home, "--bound-object-kind", "Pod", "--bound-object-name", pod)
 	free := h.kubectl("create", "token", "tenond", "-n", home)
-	// Not by kubectl, which reads what it patches: an agent may not.
+	// kubectl cannot be used, because it reads the object that it patches,
+	// which an agent must not.
 	client, err := adminClient(h.c.Dir)
 	if err != nil {
 		h.t.Fatal(err)
@@ -205,7 +205,7 @@ func (h *chart) agentsWriteTheirOwnReports() {
 	h.kubectl("delete", "nodereport", "other")
 }
 
-// firstInstruction has containers read their own cgroup before they do anything.
+// firstInstruction lets containers read their own cgroup before anything else.
 func (h *chart) firstInstruction() {
 	h.t.Helper()
 	eventually(h.t, 4*time.Minute, "the node has batch CPU", func() error {
@@ -227,7 +227,7 @@ func (h *chart) firstInstruction() {
 	}
 }
 
-// pod is the directory of the pod's cgroup.
+// pod returns the directory of the pod's cgroup.
 func (h *chart) pod(controller string) string {
 	return h.n.Cgroup(controller, "kubepods/besteffort/pod"+uid(h.t, h.c, "first"))
 }
@@ -247,7 +247,7 @@ func (h *chart) knob(controller, file string, container bool) string {
 	return strings.TrimSpace(string(text))
 }
 
-// replaceAgents updates the DaemonSet: what holds goes on holding.
+// replaceAgents updates the DaemonSet. The values of pods must stay meanwhile.
 func (h *chart) replaceAgents() {
 	h.t.Helper()
 	eventually(h.t, 30*time.Second, "the pod yields", func() error {
@@ -266,13 +266,13 @@ func (h *chart) replaceAgents() {
 	})
 }
 
-// proxyPod is a pod as kube-proxy is: in the best-effort class of the kubelet, and
-// no best-effort work.
+// proxyPod is a pod like kube-proxy: it is in the best-effort class of the
+// kubelet, but is not best-effort work.
 const proxyPod = `{apiVersion: v1, kind: Pod, metadata: {name: proxy, namespace: kube-system}, spec: {priorityClassName: system-node-critical,
 terminationGracePeriodSeconds: 1, containers: [{name: c, image: "busybox:1", command: [sleep, "10000"]}]}}`
 
-// besideProxy: a node has such a pod in the cgroup of the class, and batch pods
-// go on asking for long slices, but that one does not.
+// besideProxy runs such a pod in the cgroup of the class. Batch pods must still
+// have long slices, and the proxy pod must not.
 func (h *chart) besideProxy() {
 	h.t.Helper()
 	if _, err := h.c.KubectlApply(h.t.Context(), proxyPod, "apply", "-f", "-"); err != nil {
@@ -295,7 +295,7 @@ func (h *chart) besideProxy() {
 	h.kubectl("delete", "pod", "proxy", "-n", "kube-system")
 }
 
-// uninstall leaves no value of Tenon's behind, of pods and of nodes.
+// uninstall checks that no value of Tenon is left on pods and nodes.
 func (h *chart) uninstall() {
 	h.t.Helper()
 	begun := time.Now()

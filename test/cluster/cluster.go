@@ -3,13 +3,13 @@
 // nodes of containerd, runc and a kubelet, with a registry of its own images
 // and the metrics API.
 //
-// Everything lives in mount, network and pid namespaces of its own. Ports and
-// addresses are private, and the end of one process, the cluster's init, ends
-// all others. Only control groups are the machine's: each node has a root of
-// its own there, which [Cluster.Down] removes.
+// The processes run in their own mount, network and PID namespaces. Ports and
+// addresses are private. When one process, the cluster's init, ends, all others
+// end. Only the control groups are in the machine's hierarchy: each node has a
+// root there, which [Cluster.Down] removes.
 //
 // It needs root and the programs that test/cluster/build/build.sh makes. All
-// nodes share one network namespace: pods on the host network meet there.
+// nodes share one network namespace, so pods on the host network share it, too.
 package cluster
 
 import (
@@ -30,63 +30,63 @@ import (
 	"tenon.sh/tenon/test/cluster/image"
 )
 
-// Server is the API server's address, for processes in the cluster's
-// namespaces and for pods alike: the first of the service addresses, as the
-// cluster has no kube-proxy that would translate it.
+// Server is the address of the API server, for processes in the cluster's
+// namespaces and for pods. It is the first service address; the cluster has no
+// kube-proxy to translate service addresses.
 const Server = "https://" + serviceIP + ":443"
 
 const serviceIP = "10.0.0.1"
 
-// Options say how a cluster is started.
+// Options configure a cluster.
 type Options struct {
-	// Name tells clusters of one machine apart. It is part of the paths of
+	// Name distinguishes clusters on one machine. It is part of the paths of
 	// state and control groups. Default: dev.
 	Name string
 	// Keep leaves the cluster running when the process that started it ends.
 	Keep bool
-	// NoScheduler leaves the scheduler to the caller; its kubeconfig is that
-	// of the user system:kube-scheduler.
+	// NoScheduler does not start the scheduler, because the caller starts one
+	// with the kubeconfig of the user system:kube-scheduler.
 	NoScheduler bool
-	// NoMetrics leaves out the metrics API, and with it kubectl top.
+	// NoMetrics does not start the metrics API, which kubectl top needs.
 	NoMetrics bool
-	// Images is a folder of images that were made before, where the programs
-	// that they are made of are not. Default: those of [image.Build].
+	// Images is a folder of prebuilt images, for machines without the programs
+	// in these images. Default: the folder of [image.Build].
 	Images string
-	// SystemCPUs are where everything runs that is not in a pod: control plane,
+	// SystemCPUs are the CPUs of all processes outside pods: control plane,
 	// registry, kubelets, containerd and its shims. Default: all.
 	SystemCPUs unit.CPUSet
-	// Further arguments of the programs.
+	// Additional arguments of the programs.
 	APIServer, Controllers, Scheduler []string
-	// Log is told what is done and how long it took. May be nil.
+	// Log gets messages with the steps and their durations. May be nil.
 	Log func(format string, args ...any)
 }
 
 // A Cluster is a running cluster.
 type Cluster struct {
 	Name string
-	// Dir holds its state: pki, log, node-N.
+	// Dir holds the state: pki, log, node-N.
 	Dir string
 	// Bin holds the programs.
 	Bin string
 
-	// Init is the process id of the cluster's init on this machine, and Born
-	// when it started, in clock ticks since boot (proc(5), stat, starttime).
+	// Init is the PID of the cluster's init on this machine. Born is its start
+	// time in clock ticks since boot (proc(5), stat, starttime).
 	Init int
 	Born string
-	// Made lists folders of the machine that were made to mount over.
+	// Made lists folders of the machine that were created as mount points.
 	Made []string
-	// SystemCPUs: see [Options].
+	// SystemCPUs has the meaning of [Options].SystemCPUs.
 	SystemCPUs unit.CPUSet
 
 	log      func(format string, args ...any)
-	lifeline *os.File // its end ends the init
+	lifeline *os.File // the init ends when this file is closed
 }
 
-// Dir returns where the state of the cluster with that name is kept.
+// Dir returns the folder of the state of the cluster with that name.
 func Dir(name string) string { return filepath.Join(os.TempDir(), "tenon-cluster-"+name) }
 
-// Cache is where built programs and images are kept: $TENON_CACHE, or tenon in
-// the user's cache directory.
+// Cache returns the folder of built programs and images: $TENON_CACHE, or tenon
+// in the user's cache directory.
 func Cache() string {
 	if dir := os.Getenv("TENON_CACHE"); dir != "" {
 		return dir
@@ -98,7 +98,8 @@ func Cache() string {
 	return filepath.Join(dir, "tenon")
 }
 
-// Missing says what a cluster needs and this machine has not, or nil.
+// Missing returns an error if this machine lacks something that a cluster
+// needs.
 func Missing() error {
 	if os.Geteuid() != 0 {
 		return errors.New("a cluster needs root")
@@ -117,9 +118,9 @@ func Missing() error {
 	return nil
 }
 
-// Up starts a cluster without nodes and returns when pods can be created. What
-// an earlier cluster of that name left behind is removed first; if it still
-// runs, that is an error.
+// Up starts a cluster without nodes and returns when pods can be created. It
+// first removes the remains of an earlier cluster of that name. If that cluster
+// still runs, Up fails.
 func Up(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if err := Missing(); err != nil {
 		return nil, err
@@ -172,7 +173,7 @@ func Up(ctx context.Context, o Options) (_ *Cluster, err error) {
 	return c, nil
 }
 
-// Attach returns the cluster of that name, which another process started.
+// Attach returns the cluster of that name that another process started.
 func Attach(name string) (*Cluster, error) {
 	c := &Cluster{log: func(string, ...any) {}}
 	text, err := os.ReadFile(filepath.Join(Dir(name), "cluster.json"))
@@ -185,7 +186,7 @@ func Attach(name string) (*Cluster, error) {
 	return c, nil
 }
 
-// save writes what [Attach] reads.
+// save writes the file that [Attach] reads.
 func (c *Cluster) save() error {
 	text, err := json.Marshal(c)
 	if err != nil {
@@ -194,9 +195,9 @@ func (c *Cluster) save() error {
 	return os.WriteFile(c.file("cluster.json"), text, 0o644)
 }
 
-// onSystemCPUs calls start such that the processes that it starts are bound to
-// the system's CPUs, and theirs after them. A container is not: runc binds it to
-// the CPUs of its control group.
+// onSystemCPUs calls start. The processes that start creates, and their
+// children, are bound to SystemCPUs. Containers are not: runc binds them to the
+// CPUs of their control group.
 func (c *Cluster) onSystemCPUs(start func() error) error {
 	if c.SystemCPUs.Empty() {
 		return start()
@@ -216,18 +217,18 @@ func (c *Cluster) onSystemCPUs(start func() error) error {
 	return errors.Join(start(), task.SetAffinity(0, before))
 }
 
-// alive says whether the cluster's init is there, and not another process that
-// has got its number.
+// alive reports whether the cluster's init runs. It compares the start time,
+// because another process may have got the same PID.
 func (c *Cluster) alive() bool { return c.Init != 0 && born(fmt.Sprintf("/proc/%d", c.Init)) == c.Born }
 
-// born is when the process with that folder in /proc started, empty if there is
-// none or it is dead.
+// born returns the start time of the process with that folder in /proc; empty
+// if it does not exist or is dead.
 func born(process string) string {
 	text, err := os.ReadFile(filepath.Join(process, "stat"))
 	if err != nil {
 		return ""
 	}
-	_, rest, _ := strings.Cut(string(text), ") ") // the name may hold spaces
+	_, rest, _ := strings.Cut(string(text), ") ") // the name may contain spaces
 	fields := strings.Fields(rest)
 	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
 		return ""
@@ -235,8 +236,9 @@ func born(process string) string {
 	return fields[19]
 }
 
-// Down ends every process of the cluster and removes all that it made: mounts
-// and interfaces go with their namespaces, then control groups and files.
+// Down ends every process of the cluster and removes everything that it made.
+// Mounts and interfaces vanish with their namespaces; Down removes control
+// groups and files.
 func (c *Cluster) Down() error {
 	if c.alive() {
 		if err := syscall.Kill(c.Init, syscall.SIGKILL); err != nil {
@@ -290,15 +292,15 @@ func (c *Cluster) file(parts ...string) string {
 	return filepath.Join(append([]string{c.Dir}, parts...)...)
 }
 
-// patient is limit, or longer where the machine is slower than others
+// patient returns limit, or a longer time on a slow machine
 // (TENON_TEST_PATIENCE).
 func patient(limit time.Duration) time.Duration {
 	d, _ := time.ParseDuration(os.Getenv("TENON_TEST_PATIENCE"))
 	return max(limit, d)
 }
 
-// until calls f until it succeeds, less and less often, and returns its last
-// error when the time is over.
+// until calls f, at growing intervals, until it succeeds. When the time is
+// over, it returns the last error.
 func until(ctx context.Context, limit time.Duration, f func() error) error {
 	limit = patient(limit)
 	end := time.Now().Add(limit)
@@ -318,5 +320,5 @@ func until(ctx context.Context, limit time.Duration, f func() error) error {
 	}
 }
 
-// errFinal marks an error that waiting does not heal.
+// errFinal marks an error that waiting cannot resolve.
 var errFinal = errors.New("gave up")

@@ -15,20 +15,20 @@ import (
 	"time"
 )
 
-// Command is a command in the cluster's namespaces: its network, its pids and
-// its mounts, with the built programs on the path, KUBECONFIG that of admin and
-// the caller's working directory. It dies with the context.
+// Command returns a command that runs in the cluster's namespaces: its network,
+// its PIDs and its mounts. It has the built programs on PATH, the KUBECONFIG of
+// admin and the caller's working directory. It is killed when the context ends.
 //
-// The process that is started is not the command itself but its parent; see
-// [PID].
+// The started process is not the command itself but its parent; see [PID].
 func (c *Cluster) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	return c.within(ctx, 0, name, args...)
 }
 
-// within is Command in the mount namespace of a process of the cluster too,
-// given by its number there.
+// within does the same as Command, and also enters the mount namespace of a
+// process of the cluster, given by its PID there.
 func (c *Cluster) within(ctx context.Context, inner int, name string, args ...string) *exec.Cmd {
-	// setpriv: killing nsenter would leave the command, its child.
+	// setpriv is needed, because killing nsenter would not kill its child, the
+	// command.
 	argv := []string{"-t", strconv.Itoa(c.Init), "-m", "-n", "-p", "setpriv", "--pdeathsig", "KILL"}
 	if inner != 0 {
 		argv = append(argv, "nsenter", "-t", strconv.Itoa(inner), "-m")
@@ -41,8 +41,8 @@ func (c *Cluster) within(ctx context.Context, inner int, name string, args ...st
 	return cmd
 }
 
-// PID returns the number on this machine of the program that a started command
-// of [Cluster.Command] or [Node.Command] runs: signals for it go there.
+// PID returns the PID, on this machine, of the program that a started command
+// of [Cluster.Command] or [Node.Command] runs. Send signals to this PID.
 func PID(cmd *exec.Cmd) (pid int, err error) {
 	err = until(context.Background(), 10*time.Second, func() error {
 		parent := cmd.Process.Pid
@@ -53,7 +53,7 @@ func PID(cmd *exec.Cmd) (pid int, err error) {
 		if pid, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
 			return fmt.Errorf("process %d has no child", parent)
 		}
-		// It is on its way to the program through these.
+		// These programs run first and then execute the command.
 		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 		switch passing := strings.TrimSpace(string(name)); passing {
 		case "nsenter", "setpriv", "env":
@@ -64,12 +64,12 @@ func PID(cmd *exec.Cmd) (pid int, err error) {
 	return pid, err
 }
 
-// Kubectl runs kubectl as admin and returns what it prints.
+// Kubectl runs kubectl as admin and returns its output.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return c.KubectlApply(ctx, "", args...)
 }
 
-// KubectlApply is Kubectl with a text on standard input, for -f -.
+// KubectlApply does the same as Kubectl with input on standard input, for -f -.
 func (c *Cluster) KubectlApply(ctx context.Context, input string, args ...string) (string, error) {
 	cmd := c.Command(ctx, "kubectl", args...)
 	cmd.Stdin = strings.NewReader(input)
@@ -81,9 +81,9 @@ func (c *Cluster) KubectlApply(ctx context.Context, input string, args ...string
 	return out.String(), nil
 }
 
-// daemon starts a program that lives as long as the cluster does, in the mount
-// namespace of a process of the cluster if inner is not 0. Its output goes to
-// NAME.log, and its number inside the cluster to NAME.pid.
+// daemon starts a program that lives as long as the cluster. If inner is not 0,
+// it runs in the mount namespace of that process of the cluster. Its output
+// goes to NAME.log, and its PID inside the cluster to NAME.pid.
 func (c *Cluster) daemon(inner int, name string, argv ...string) (*daemon, error) {
 	d := &daemon{cluster: c, name: name}
 	if err := os.Remove(name + ".pid"); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -94,8 +94,8 @@ func (c *Cluster) daemon(inner int, name string, argv ...string) (*daemon, error
 		return nil, err
 	}
 	defer out.Close()
-	// Forked off, so that its parent is the cluster's init, which outlives the
-	// program that starts the cluster and collects it when it has ended.
+	// The program is forked off, so that its parent becomes the cluster's init,
+	// which lives longer than the starter and reaps it.
 	const script = `echo $$ >"$0.part" && mv "$0.part" "$0.pid" && exec "$@"`
 	cmd := c.within(context.Background(), inner, "setsid", append([]string{"--fork", "sh", "-c", script, name}, argv...)...)
 	cmd.Args = withoutDeathSignal(cmd.Args)
@@ -106,14 +106,14 @@ func (c *Cluster) daemon(inner int, name string, argv ...string) (*daemon, error
 	return d, nil
 }
 
-// A daemon is a program of the cluster, known by the path of its files without
-// their suffix.
+// A daemon is a program of the cluster. Its value is the path of its files
+// without the suffix.
 type daemon struct {
 	cluster *Cluster
 	name    string
 }
 
-// pid is its number inside the cluster.
+// pid returns its PID inside the cluster.
 func (d *daemon) pid() (int, error) {
 	text, err := os.ReadFile(d.name + ".pid")
 	if err != nil {
@@ -122,11 +122,11 @@ func (d *daemon) pid() (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
-// running is an error if the program has ended.
+// running returns an error if the program has ended.
 func (d *daemon) running() error {
 	pid, err := d.pid()
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it is about to write it
+		return nil // the file is not written yet
 	}
 	if err != nil || born(fmt.Sprintf("/proc/%d/root/proc/%d", d.cluster.Init, pid)) == "" {
 		return fmt.Errorf("%w: %s ended: %s", errFinal, filepath.Base(d.name), tail(d.name+".log"))
@@ -134,7 +134,7 @@ func (d *daemon) running() error {
 	return nil
 }
 
-// kill ends it as a crash would.
+// kill kills the program, like a crash.
 func (d *daemon) kill(ctx context.Context) error {
 	pid, err := d.pid()
 	if err != nil {
@@ -151,7 +151,7 @@ func withoutDeathSignal(args []string) []string {
 	return slices.Delete(slices.Clone(args), i, i+3)
 }
 
-// tail is the end of a log, for an error.
+// tail returns the end of a log, for an error message.
 func tail(file string) string {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// metricsManifest makes the metrics API known to the API server.
+// metricsManifest registers the metrics API at the API server.
 //
 //go:embed metrics.yaml
 var metricsManifest string
 
-// startControlPlane starts etcd, the API server, the controller manager and
-// the scheduler, and returns when the default service account is there.
+// startControlPlane starts etcd, the API server, the controller manager and the
+// scheduler. It returns when the default service account exists.
 func (c *Cluster) startControlPlane(ctx context.Context, o Options) error {
 	pki := func(name string) string { return c.file("pki", name) }
 	admin := c.Kubeconfig("admin")
@@ -40,8 +40,8 @@ func (c *Cluster) startControlPlane(ctx context.Context, o Options) error {
 		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
 		"--kubelet-certificate-authority=" + pki("ca.crt"), "--kubelet-client-certificate=" + pki("user-admin.crt"),
 		"--kubelet-client-key=" + pki("user-admin.key"), "--kubelet-preferred-address-types=InternalIP",
-		// Services of aggregated APIs and webhooks are reached at their
-		// endpoints: there is no kube-proxy.
+		// The API server connects to the endpoints of aggregated APIs and
+		// webhooks directly, because there is no kube-proxy.
 		"--enable-aggregator-routing=true",
 		"--requestheader-client-ca-file=" + pki("front-ca.crt"), "--requestheader-allowed-names=front-proxy",
 		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
@@ -60,7 +60,7 @@ func (c *Cluster) startControlPlane(ctx context.Context, o Options) error {
 	}); err != nil {
 		return fmt.Errorf("the API server is not ready: %w", err)
 	}
-	// As admin and without a service account for each controller, which alone
+	// It runs as admin and without a service account for each controller, which
 	// would take six seconds.
 	if _, err := start("kube-controller-manager", append([]string{
 		"--kubeconfig=" + admin, "--authentication-kubeconfig=" + admin, "--authorization-kubeconfig=" + admin,
@@ -100,8 +100,8 @@ func (c *Cluster) startControlPlane(ctx context.Context, o Options) error {
 	return nil
 }
 
-// Get asks the API server as admin for a path, such as /readyz, and returns the
-// body of the answer. Another status than 2xx is an error that holds it.
+// Get requests a path, such as /readyz, from the API server as admin and
+// returns the body. Any status except 2xx is an error that contains the body.
 func (c *Cluster) Get(ctx context.Context, path string) ([]byte, error) {
 	client, err := adminClient(c.Dir)
 	if err != nil {
@@ -130,7 +130,8 @@ func get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
 	return body, err
 }
 
-// adminClient is an HTTP client that is admin for API server and kubelets.
+// adminClient returns an HTTP client with the rights of admin for the API
+// server and the kubelets.
 func adminClient(dir string) (*http.Client, error) {
 	pair, err := tls.LoadX509KeyPair(dir+"/pki/user-admin.crt", dir+"/pki/user-admin.key")
 	authority, err2 := os.ReadFile(dir + "/pki/ca.crt")

@@ -18,12 +18,12 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestReservedCPUsAreNotBestEffortWorks: on a node whose kubelet binds CPUs itself
-// and keeps pods off CPU 0, Tenon writes no set of CPUs, and the watermark is that
-// of the CPUs that pods have. On a node whose kubelet binds none, the annotation
-// reservedCPUs keeps best-effort work off, that which is there and that which
-// comes, until the end of Tenon. The cluster's own programs are on CPU 0, and
-// what they start in containers is not.
+// TestReservedCPUsAreNotBestEffortWorks has two nodes. The kubelet of the first
+// one binds CPUs itself and keeps pods off CPU 0: Tenon must write no CPU set
+// there, and the watermark must count only the CPUs of pods. The kubelet of the
+// second one binds no CPUs: the annotation reservedCPUs must keep existing and
+// new best-effort work off CPU 0 until Tenon is removed. The cluster's own
+// programs run on CPU 0, but their containers do not.
 func TestReservedCPUsAreNotBestEffortWorks(t *testing.T) {
 	beside(t)
 	needsCluster(t)
@@ -104,15 +104,16 @@ func TestReservedCPUsAreNotBestEffortWorks(t *testing.T) {
 	})
 }
 
-// holds reports whether a condition has a status, and a text in its message.
+// holds reports whether a condition of a kind has a status, and a text in its
+// message.
 func holds(all []metav1.Condition, kind, status, text string) bool {
 	return slices.ContainsFunc(all, func(c metav1.Condition) bool {
 		return c.Type == kind && string(c.Status) == status && strings.Contains(c.Message, text)
 	})
 }
 
-// suppressedOver waits until suppress says that its watermark is that of so many
-// CPUs, and that best-effort work has no more.
+// suppressedOver waits until tenond reports that its watermark counts the given
+// number of CPUs, and that best-effort work has no more CPU than that.
 func (a *agent) suppressedOver(cpus int) {
 	a.t.Helper()
 	eventually(a.t, time.Minute, "the watermark is that of the CPUs of pods", func() error {
@@ -127,8 +128,8 @@ func (a *agent) suppressedOver(cpus int) {
 	}
 }
 
-// awaitCPUs waits until the sets of CPUs of cgroups below kubepods, of which there
-// is one at least, are such a list.
+// awaitCPUs waits until the CPU sets of the matching cgroups below kubepods
+// equal want. At least one cgroup must match.
 func (a *agent) awaitCPUs(claim, pattern, want string) {
 	a.t.Helper()
 	eventually(a.t, 30*time.Second, claim, func() error {
@@ -173,8 +174,8 @@ func (a *agent) runsOn(pattern, want string) {
 	}
 }
 
-// systemRunsOn checks which CPUs the programs of the cluster itself may use:
-// those in its namespace of processes, where containers have their own.
+// systemRunsOn checks which CPUs the cluster's own programs may use. They are
+// in its PID namespace; containers have their own.
 func systemRunsOn(t *testing.T, c *Cluster, want string) {
 	t.Helper()
 	namespace := func(pid string) string {
@@ -204,8 +205,8 @@ func systemRunsOn(t *testing.T, c *Cluster, want string) {
 	}
 }
 
-// allowed is the name of a process and the CPUs that it may use, empty if it has
-// ended.
+// allowed returns the name of a process and the CPUs that it may use; empty if
+// it has ended.
 func allowed(pid string) (name, cpus string) {
 	status, _ := os.ReadFile("/proc/" + pid + "/status")
 	for line := range strings.Lines(string(status)) {
@@ -219,7 +220,7 @@ func allowed(pid string) (name, cpus string) {
 	return name, cpus
 }
 
-// journal is all that was journaled.
+// journal returns the content of the journal.
 func (a *agent) journal() string {
 	a.t.Helper()
 	files, err := filepath.Glob(filepath.Join(a.state, "journal-*.jsonl"))

@@ -19,7 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// long is the longer of two times or numbers where a test may take minutes.
+// long returns most in a test that may take minutes (TENON_TEST_LONG=1), and
+// otherwise usual.
 func long[T any](usual, most T) T {
 	if os.Getenv("TENON_TEST_LONG") == "1" {
 		return most
@@ -27,7 +28,8 @@ func long[T any](usual, most T) T {
 	return usual
 }
 
-// raw keeps a file of a measurement in the folder TENON_TEST_RAW, if that is set.
+// raw writes a file of a measurement to the folder TENON_TEST_RAW, if it is
+// set.
 func raw(t *testing.T, name, text string) {
 	t.Helper()
 	dir := os.Getenv("TENON_TEST_RAW")
@@ -39,7 +41,7 @@ func raw(t *testing.T, name, text string) {
 	}
 }
 
-// rawLog keeps a log when the test ends, however it ends.
+// rawLog keeps a log when the test ends, also after a failure.
 func rawLog(t *testing.T, name, file string) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -51,8 +53,8 @@ func rawLog(t *testing.T, name, file string) {
 	})
 }
 
-// A server is the API server's program, which can be killed and started again.
-// etcd goes on.
+// A server is the program of the API server, which can be killed and restarted.
+// etcd keeps running.
 type server struct {
 	t    *testing.T
 	c    *Cluster
@@ -67,7 +69,7 @@ func newServer(t *testing.T, c *Cluster) *server {
 	return s
 }
 
-// commandLine is that of a program of the cluster that runs.
+// commandLine returns the command line of a running program of the cluster.
 func commandLine(t *testing.T, d *daemon) []string {
 	t.Helper()
 	pid, err := d.pid()
@@ -108,8 +110,9 @@ func (s *server) start() {
 	})
 }
 
-// restartWithoutServer kills the kubelet and starts it again. Its health is asked
-// for without credentials, of which the kubelet would have to ask the API server.
+// restartWithoutServer kills the kubelet and starts it again. It requests the
+// kubelet's health without credentials, because the kubelet would have to check
+// credentials with the API server.
 func restartWithoutServer(t *testing.T, n *Node) {
 	t.Helper()
 	argv := commandLine(t, n.daemon("kubelet"))
@@ -131,12 +134,12 @@ func restartWithoutServer(t *testing.T, n *Node) {
 	}
 }
 
-// A replica is a tenon-manager without webhooks that is started again when it
-// ends, as in a Deployment; only that the kubelet waits longer each time.
+// A replica is a tenon-manager without webhooks that is restarted when it ends,
+// as in a Deployment, but without a growing delay.
 type replica struct {
 	t    *testing.T
 	log  string
-	mu   sync.Mutex // guards the rest
+	mu   sync.Mutex // guards the fields below
 	pid  int
 	ends []time.Time
 }
@@ -193,7 +196,7 @@ func (r *replica) supervise(ctx context.Context, c *Cluster, bin string) {
 	}
 }
 
-// ended is how often it has.
+// ended returns how many times the replica has ended.
 func (r *replica) ended() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -205,16 +208,17 @@ func (r *replica) said() string {
 	return string(text)
 }
 
-// A cgroupWrite is a write to a file of a control group of a node.
+// A cgroupWrite is a write to a file in a control group of a node.
 type cgroupWrite struct {
 	at   time.Time
 	pid  int
-	by   string // the program's name; empty: it had ended already
+	by   string // name of the writing program; empty: it had already ended
 	file string
 }
 
-// A witness is told each write to control groups of a node by the kernel, whoever
-// writes. Of equal writes that follow each other at once it is told one.
+// A witness gets an event from the kernel for each write to the control groups
+// of a node by any process. The kernel merges equal writes in direct
+// succession.
 type witness struct {
 	mu  sync.Mutex
 	all []cgroupWrite
@@ -252,7 +256,7 @@ func (w *witness) read(f io.Reader, below string) {
 			return
 		}
 		if err != nil {
-			continue // of a group that is gone
+			continue // the cgroup is gone
 		}
 		for rest := buffer[:n]; len(rest) >= size; {
 			e := (*unix.FanotifyEventMetadata)(unsafe.Pointer(&rest[0]))
@@ -282,19 +286,19 @@ func (w *witness) since(at time.Time) []cgroupWrite {
 	return slices.Clone(w.all[i:])
 }
 
-// bound says whether a file is a quota of best-effort work: it moves with what
-// the node uses, on cgroup v1 also that of a pod, which may have no more than the
-// class.
+// bound reports whether a file is a CPU quota of best-effort work. It follows
+// the use of the node. On cgroup v1 this includes the quota of a pod, which
+// must not exceed that of the class.
 func bound(file string) bool {
 	return strings.Contains(file, "kubepods/besteffort/") && filepath.Base(file) == "cpu.cfs_quota_us"
 }
 
-// besides are the writes but those of the kubelet and to bounds.
+// besides returns all writes except those of the kubelet and those to bounds.
 func besides(all []cgroupWrite) []cgroupWrite {
 	return slices.DeleteFunc(slices.Clone(all), func(c cgroupWrite) bool { return c.by == "kubelet" || bound(c.file) })
 }
 
-// memoryOf is what a process has, in KiB: VmRSS and RssAnon (proc_pid_status(5)).
+// memoryOf returns VmRSS and RssAnon of a process in KiB (proc_pid_status(5)).
 func memoryOf(pid int) (rss, anon int) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.Lines(string(text)) {
@@ -312,8 +316,8 @@ func memoryOf(pid int) (rss, anon int) {
 	return rss, anon
 }
 
-// containers are the ids of a pod's containers, and how often each was started
-// again.
+// containers returns the IDs of a pod's containers with their numbers of
+// restarts.
 func containers(t *testing.T, c *Cluster, pod string) string {
 	t.Helper()
 	return kubectl(t, c, "get", "pod", pod, "-o", "jsonpath={range .status.containerStatuses[*]}{.containerID} {.restartCount} {.state.running.startedAt}{\"\\n\"}{end}")

@@ -13,16 +13,17 @@ import (
 	"time"
 )
 
-// A load asks nginx for its page again and again.
+// A load requests nginx's page in a loop.
 type load struct {
 	end    chan struct{}
 	done   sync.WaitGroup
-	mu     sync.Mutex // guards the rest
+	mu     sync.Mutex // guards the fields below
 	took   []time.Duration
 	failed []error
 }
 
-// newLoad asks from so many sides at once until the test ends.
+// newLoad sends requests over the given number of connections until the test
+// ends.
 func newLoad(t *testing.T, c *Cluster, sides int) *load {
 	l := &load{end: make(chan struct{})}
 	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: c.Dial, MaxIdleConnsPerHost: sides}}
@@ -53,7 +54,7 @@ func (l *load) stop() {
 	l.done.Wait()
 }
 
-// take returns what came of the requests since the last time.
+// take returns the results of the requests since its last call.
 func (l *load) take() (n int, p99 time.Duration, failed []error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,17 +67,17 @@ func (l *load) take() (n int, p99 time.Duration, failed []error) {
 	return n, p99, failed
 }
 
-// TestKubeletAndContainerdAreKilledAtFullLoad while nginx serves and ffmpeg, which
-// cpu.idle keeps behind it, takes the rest of the CPUs: no container ends, no
-// request fails, values stay what they are at any time, nobody writes back and
-// forth, and a pod that comes afterwards has its values before its first
-// instruction again. TENON_TEST_LONG=1 does it more often.
+// TestKubeletAndContainerdAreKilledAtFullLoad kills both while nginx serves and
+// ffmpeg, with cpu.idle, uses the rest of the CPUs. No container may end, no
+// request may fail, no value may change at any time, and two components must
+// not overwrite each other's values. A new pod must again have its values
+// before its first instruction. TENON_TEST_LONG=1 repeats this more often.
 func TestKubeletAndContainerdAreKilledAtFullLoad(t *testing.T) {
 	beside(t)
 	c, n := up(t, "full-load")
 	offer(t, c, n, 6000, "6Gi")
 	a := newAgent(t, c, n)
-	// Best-effort work takes all that is left.
+	// Best-effort work uses all remaining CPU.
 	a.apply(strings.Replace(strings.Replace(strategies, "THRESHOLD", "", 1), `ThresholdPercent": 65`, `ThresholdPercent": 100`, 1))
 	kubectl(t, c, "apply", "-f", "testdata/seeds/ls-nginx.yaml", "-f", "testdata/seeds/besteffort-ffmpeg.yaml")
 	spins := a.pod(batchPod, "spins", "besteffort")
@@ -181,7 +182,8 @@ func TestKubeletAndContainerdAreKilledAtFullLoad(t *testing.T) {
 		cpus := float64(a.read("cpuacct", "besteffort", "cpuacct.usage")-used) / float64(time.Since(begun))
 		average, _ := os.ReadFile("/proc/loadavg")
 		fmt.Fprintf(&table, "%d %s %.1f %d %d %.1f %d %d %d %d %d %.2f %.4s\n", round, kind, ready.Seconds(), requests, len(failed), float64(p99.Microseconds())/1000, looks, own, bounds, kubelet, runtime, cpus, average)
-		// Level-triggered: what the restart made it put right is right now.
+		// Tenon is level-triggered: it must not rewrite values that the restart
+		// left correct.
 		if own > 4*len(before) {
 			t.Errorf("round %d, %s: tenond wrote %d times", round, kind, own)
 		}
@@ -232,12 +234,13 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestAKubeletThatRestartsEndsWhatBatchResourcesDoNotCover: it admits all pods of
-// the node anew, also those that run, and ends those for which the node has less
-// than they ask for. While less is published than running pods have, which the
-// formula allows, a restart of the kubelet costs such pods their work.
+// TestAKubeletThatRestartsEndsWhatBatchResourcesDoNotCover checks the reason
+// for publishing at least the requests of running pods. A restarting kubelet
+// admits all pods of its node again, also running ones, and ends those whose
+// requests exceed the node's resources. If less is published than running pods
+// request, as the formula allows, the restart ends such pods.
 func TestAKubeletThatRestartsEndsWhatBatchResourcesDoNotCover(t *testing.T) {
-	t.Parallel() // with others that have a kubelet and no agent
+	t.Parallel() // in parallel with others that have a kubelet and no agent
 	c, n := up(t, "below")
 	offer(t, c, n, 4000, "4Gi")
 	for _, name := range []string{"first", "second"} {
@@ -245,11 +248,11 @@ func TestAKubeletThatRestartsEndsWhatBatchResourcesDoNotCover(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, time.Minute, name+" runs", func() error { return phase(t, c, name, "Running") })
-		// The kubelet admits them in the order of their creation, which is known
-		// to the second.
+		// The kubelet admits pods in the order of their creation times, which
+		// have a resolution of one second.
 		time.Sleep(time.Second)
 	}
-	offer(t, c, n, 1500, "4Gi") // they ask for 1000 each
+	offer(t, c, n, 1500, "4Gi") // the pods request 1000 each
 	if err := phase(t, c, "second", "Running"); err != nil {
 		t.Errorf("without a restart: %v", err)
 	}

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// hierarchies returns where this machine's control groups are mounted: one
-// place with cgroup v2, one for each group of controllers with v1.
+// hierarchies returns the mount points of this machine's control groups: one
+// with cgroup v2, and one per group of controllers with v1.
 func hierarchies() ([]string, error) {
 	text, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -31,11 +31,11 @@ func hierarchies() ([]string, error) {
 	return dirs, nil
 }
 
-// groupPrefix is how the names of a cluster's control groups begin.
+// groupPrefix returns the prefix of the names of a cluster's control groups.
 func groupPrefix(name string) string { return "testbed-" + name + "-" }
 
-// makeGroups makes the root of a node in every hierarchy, with all CPUs and
-// memory nodes of the machine.
+// makeGroups makes the root cgroup of a node in every hierarchy, with all CPUs
+// and memory nodes of the machine.
 func makeGroups(root string) error {
 	dirs, err := hierarchies()
 	if err != nil {
@@ -49,20 +49,20 @@ func makeGroups(root string) error {
 		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 			all, err := os.ReadFile(filepath.Join(top, file))
 			if err != nil {
-				continue // another controller, or v2, where it is inherited
+				continue // another controller, or v2, where the value is inherited
 			}
 			if err := os.WriteFile(filepath.Join(dir, file), all, 0o644); err != nil {
 				return fmt.Errorf("make the node's control group: %w", err)
 			}
 		}
-		// v2: what the node's groups use must be passed down to them.
+		// On v2 each controller must be enabled for the cgroups below.
 		controllers, err := os.ReadFile(filepath.Join(top, "cgroup.controllers"))
 		if err != nil {
 			continue
 		}
 		for _, c := range strings.Fields(string(controllers)) {
 			for _, at := range []string{top, dir} {
-				_ = os.WriteFile(filepath.Join(at, "cgroup.subtree_control"), []byte("+"+c), 0o644) // some refuse; the kubelet names those it misses
+				_ = os.WriteFile(filepath.Join(at, "cgroup.subtree_control"), []byte("+"+c), 0o644) // some controllers refuse; the kubelet reports those that it misses
 			}
 		}
 	}
@@ -70,7 +70,7 @@ func makeGroups(root string) error {
 }
 
 // removeGroups removes the control groups of a cluster whose processes have
-// ended. An error says what is still in use.
+// ended. It returns an error if a cgroup is still in use.
 func removeGroups(name string) error {
 	dirs, err := hierarchies()
 	if err != nil {
@@ -104,7 +104,7 @@ func groupsBelow(root string) ([]string, error) {
 	var groups []string
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // it went while we looked
+			return nil // it was removed in the meantime
 		}
 		if err == nil && d.IsDir() {
 			groups = append(groups, path)

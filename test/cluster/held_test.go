@@ -13,12 +13,14 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 )
 
-// promptly is colocation-config by which an agent promises at once what it finds.
+// promptly is a colocation-config with which batch resources follow the agent's
+// measurements at once.
 const promptly = `{"enable": true, "metricReportIntervalSeconds": 1, "metricAggregateDurationSeconds": 5, "updateTimeThresholdSeconds": 1, "cpuReclaimThresholdPercent": PERCENT, "memoryReclaimThresholdPercent": 100}`
 
-// TestARestartedKubeletKeepsBatchPods that run, when their node may promise nothing
-// any more: the manager publishes no less than they request, so that the kubelet
-// admits them again. When one ends, what is published falls.
+// TestARestartedKubeletKeepsBatchPods checks a node with running batch pods
+// that has no free batch resources any more. The manager must publish at least
+// the requests of these pods, so that a restarted kubelet admits them again.
+// When a pod ends, the published amount must fall.
 func TestARestartedKubeletKeepsBatchPods(t *testing.T) {
 	beside(t)
 	c, n := up(t, "held")
@@ -29,7 +31,7 @@ func TestARestartedKubeletKeepsBatchPods(t *testing.T) {
 		t.Helper()
 		a.apply(strings.Replace(strings.Replace(strategies, "THRESHOLD", "", 1), `{"enable": true}`, strings.Replace(promptly, "PERCENT", percent, 1), 1))
 	}
-	share("300") // of a machine on which other things run
+	share("300") // as on a machine with other work
 	pods, ids := []string{"first", "second"}, map[string]string{}
 	for _, p := range pods {
 		a.pod(strings.Replace(batchPod, "while :; do :; done", "sleep 3600", 1), p, "besteffort")
@@ -78,7 +80,7 @@ func TestARestartedKubeletKeepsBatchPods(t *testing.T) {
 		}
 		return nil
 	})
-	// Longer than the agent's report of what the kubelet says takes.
+	// Wait longer than the agent needs to report the kubelet's answer.
 	for range 8 {
 		if cpu, _ := w.batch(); cpu != 2000 {
 			t.Errorf("after the restart batch-cpu is %d", cpu)

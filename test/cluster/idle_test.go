@@ -11,13 +11,14 @@ import (
 	"time"
 )
 
-// refused is what the kubelet says of a level whose cpu.shares it cannot write.
+// refused is the kubelet's message about a level whose cpu.shares it cannot
+// write.
 const refused = "kubepods/besteffort/cpu.shares: invalid argument"
 
-// TestKubeletCannotRestartOverAnIdleLevel is why Tenon makes pods idle, and not
-// the best-effort level above them: the kubelet writes the level's cpu.shares
-// each minute and when it starts, and the kernel refuses the shares of an idle
-// group. A running kubelet only complains; one that starts gives up.
+// TestKubeletCannotRestartOverAnIdleLevel shows the reason why Tenon makes pods
+// idle and not the best-effort level above them. The kubelet writes the level's
+// cpu.shares at its start and every minute, and the kernel refuses shares for
+// an idle cgroup. A running kubelet only logs an error; a starting one exits.
 func TestKubeletCannotRestartOverAnIdleLevel(t *testing.T) {
 	t.Parallel() // it waits for the kubelet's minute
 	c, n := up(t, "idle-level")
@@ -47,9 +48,9 @@ func TestKubeletCannotRestartOverAnIdleLevel(t *testing.T) {
 	runs(t, c, "two")
 }
 
-// TestKubeletSurvivesIdlePods: idle pods and containers are none of its
-// business. It writes no error, its restart leaves them as they are, and they
-// can be entered and deleted.
+// TestKubeletSurvivesIdlePods checks that the kubelet accepts idle pods and
+// containers: it logs no error, its restart does not change them, and exec and
+// delete work.
 func TestKubeletSurvivesIdlePods(t *testing.T) {
 	t.Parallel() // as above
 	c, n := up(t, "idle-pods")
@@ -87,7 +88,7 @@ func TestKubeletSurvivesIdlePods(t *testing.T) {
 	})
 }
 
-// idle writes cpu.idle, or skips where the kernel has none (before 5.15).
+// idle writes cpu.idle, or skips the test if the kernel has none (before 5.15).
 func idle(t *testing.T, group, value string) {
 	t.Helper()
 	file := filepath.Join(group, "cpu.idle")
@@ -126,7 +127,7 @@ func restart(t *testing.T, n *Node) {
 	}
 }
 
-// says is nil if a line of the kubelet's log holds all of words.
+// says returns nil if a line of the kubelet's log contains all words.
 func says(n *Node, words ...string) error {
 	text, err := os.ReadFile(filepath.Join(n.Dir, "kubelet.log"))
 	if err != nil {

@@ -27,18 +27,18 @@ import (
 // initEnv tells a process that it is the init of the cluster in that folder.
 const initEnv = "TENON_CLUSTER_INIT"
 
-// registryAddress is where nodes pull from.
+// registryAddress is the registry from which nodes pull.
 const registryAddress = "127.0.0.1:5000"
 
-// An initConfig is what the init is told, in init.json.
+// An initConfig is the configuration of the init, in init.json.
 type initConfig struct {
 	Images   image.Registry
-	Lifeline bool // standard input is a pipe that ends with the starter
+	Lifeline bool // standard input is a pipe that closes when the starter ends
 }
 
-// Main is called first in main or TestMain of a program that starts clusters.
-// It returns at once, but not in the process that the program starts as the
-// cluster's init: that one is the init, and never returns.
+// Main must be called first in main or TestMain of a program that starts
+// clusters. In the process that becomes the cluster's init it never returns; in
+// all others it returns at once.
 func Main() {
 	dir := os.Getenv(initEnv)
 	if dir == "" {
@@ -150,10 +150,10 @@ func runInit(dir string) error {
 	return serveDial(filepath.Join(dir, "run", "dial.sock"))
 }
 
-// furnish makes the new namespaces habitable.
+// furnish prepares the new namespaces.
 func furnish() error {
-	// What happens here must not reach the machine, but must reach the mount
-	// namespaces of nodes and pods.
+	// Mounts made here must not propagate to the machine, but must propagate to
+	// the mount namespaces of nodes and pods.
 	for _, flag := range []uintptr{unix.MS_SLAVE, unix.MS_SHARED} {
 		if err := unix.Mount("", "/", "", unix.MS_REC|flag, ""); err != nil {
 			return fmt.Errorf("make mounts private: %w", err)
@@ -175,7 +175,7 @@ func furnish() error {
 	return nil
 }
 
-// reap collects the processes whose parents have ended, as process 1 must.
+// reap reaps the orphaned processes, as PID 1 must.
 func reap() {
 	died := make(chan os.Signal, 1)
 	signal.Notify(died, syscall.SIGCHLD)
@@ -189,8 +189,8 @@ func reap() {
 	}
 }
 
-// serveDial lets processes outside reach addresses inside: each connection
-// says network and address on a line, and is that connection from then on.
+// serveDial lets outside processes connect to inside addresses. Each connection
+// first sends one line with network and address, and is then forwarded.
 func serveDial(socket string) error {
 	l, err := net.Listen("unix", socket)
 	if err != nil {
@@ -227,8 +227,8 @@ func serveDial(socket string) error {
 	}
 }
 
-// Dial connects to an address in the cluster's network, from wherever the
-// caller is. It fits http.Transport and client-go's rest.Config.
+// Dial connects to an address in the cluster's network, from inside or outside
+// the cluster. It fits http.Transport and client-go's rest.Config.
 func (c *Cluster) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", c.file("run", "dial.sock"))
@@ -240,7 +240,7 @@ func (c *Cluster) Dial(ctx context.Context, network, address string) (net.Conn, 
 		return nil, err
 	}
 	var answer []byte
-	for b := make([]byte, 1); ; { // not one byte more than the line
+	for b := make([]byte, 1); ; { // read no byte after the line
 		if _, err := io.ReadFull(conn, b); err != nil {
 			conn.Close()
 			return nil, fmt.Errorf("dial %s in cluster %s: %w", address, c.Name, err)

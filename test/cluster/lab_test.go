@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// experiment runs the colocation experiment of the lab on the cluster, a
-// second a mode: what it measures means nothing, that it measures and what it
-// leaves does.
+// experiment runs the colocation experiment of the lab on the cluster, one
+// second per mode. It checks that the experiment works and what it leaves, and
+// not the measured values.
 func (h *chart) experiment() {
 	h.t.Run("lab", func(t *testing.T) {
 		bin := filepath.Join(programs(t), "tenon")
@@ -69,7 +69,7 @@ func (h *chart) experiment() {
 		if after := h.strategies(t); !reflect.DeepEqual(after, before) {
 			t.Errorf("the ConfigMap says %v, said %v", after, before)
 		}
-		// A batch pod is no request for CPU, whatever held on the node meanwhile.
+		// A batch pod must not count as a CPU request.
 		if cpu := h.kubectl("get", "pod", "first", "-o", "jsonpath={.status.resources.requests.cpu}"); cpu != "" && cpu != "2m" && cpu != "3m" {
 			t.Errorf("the kubelet counts a request of %s CPUs for a batch pod", cpu)
 		}
@@ -82,7 +82,8 @@ func (h *chart) experiment() {
 	})
 }
 
-// strategies is what the ConfigMap says, however it is written.
+// strategies returns the content of the ConfigMap, independent of its
+// formatting.
 func (h *chart) strategies(t *testing.T) map[string]any {
 	t.Helper()
 	var data map[string]string

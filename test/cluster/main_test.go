@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// needsCluster skips a test that starts a cluster, and says why.
+// needsCluster skips a test that starts a cluster, with the reason.
 func needsCluster(t *testing.T) {
 	t.Helper()
 	if os.Getenv("TENON_TEST_CLUSTER") != "1" {
@@ -118,12 +118,13 @@ func uid(t *testing.T, c *Cluster, pod string) string {
 	return kubectl(t, c, "get", "pod", pod, "-o", "jsonpath={.metadata.uid}")
 }
 
-// offer puts batch resources on a node, as Tenon's manager does.
+// offer sets the batch resources of a node, like Tenon's manager.
 func offer(t *testing.T, c *Cluster, n *Node, milliCPU int, memory string) {
 	t.Helper()
 	amounts := fmt.Sprintf(`{"kubernetes.io/batch-cpu":"%d","kubernetes.io/batch-memory":%q}`, milliCPU, memory)
 	kubectl(t, c, "patch", "node", n.Name, "--subresource=status", "--type=merge", "-p",
 		fmt.Sprintf(`{"status":{"capacity":%s,"allocatable":%s}}`, amounts, amounts))
-	// The kubelet admits pods by its own copy of the node.
+	// The kubelet admits pods by its own copy of the node, which is updated
+	// later.
 	time.Sleep(time.Second)
 }

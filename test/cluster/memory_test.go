@@ -15,13 +15,13 @@ containers: [{name: sleep, image: "busybox:1", command: [sleep, "1000000"], reso
 ---
 `
 
-// mostAnonymous is what an agent with a Kubernetes client may have in memory of
-// its own, KiB.
+// mostAnonymous is the limit for the anonymous memory of an agent with a
+// Kubernetes client, in KiB.
 const mostAnonymous = 45 << 10
 
-// TestAgentTakesLittleMemory: a third of the pods of a node are services, the
-// rest is batch work, and tenond controls them all. TENON_TEST_LONG=1: a hundred
-// pods, which is nearly what a kubelet takes, for five minutes.
+// TestAgentTakesLittleMemory runs a node whose pods are one third services and
+// two thirds batch work, all managed by tenond. With TENON_TEST_LONG=1 there
+// are a hundred pods, nearly the limit of a kubelet, for five minutes.
 func TestAgentTakesLittleMemory(t *testing.T) {
 	beside(t)
 	c, n := up(t, "memory")
@@ -80,8 +80,8 @@ func TestAgentTakesLittleMemory(t *testing.T) {
 	raw(t, "memory.txt", table.String())
 }
 
-// cpuOf is the time that the threads of a process have run. Those that have ended
-// are missing: tenond keeps its own.
+// cpuOf returns the CPU time of the running threads of a process. It misses
+// threads that have ended, but tenond's threads do not end.
 func cpuOf(t *testing.T, pid int) (used time.Duration) {
 	t.Helper()
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))

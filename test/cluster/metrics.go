@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// scrapePeriod is how often kubelets are asked. They measure every ten seconds
-// themselves.
+// scrapePeriod is the time between two scrapes of the kubelets, which measure
+// every ten seconds.
 const scrapePeriod = 10 * time.Second
 
 // A sample is one counter or gauge of a kubelet's /metrics/resource.
@@ -22,11 +22,11 @@ type sample struct {
 	at    time.Time
 }
 
-// A reading is what one kubelet said, by metric and labels as written.
+// A reading is the samples of one kubelet, by metric and labels as written.
 type reading map[string]sample
 
-// metricsServer is the metrics API (metrics.k8s.io/v1beta1) over what the
-// kubelets say: as much of it as kubectl top and autoscalers ask for.
+// metricsServer serves the metrics API (metrics.k8s.io/v1beta1) from the
+// kubelets' metrics: the part that kubectl top and autoscalers use.
 type metricsServer struct {
 	client *http.Client
 
@@ -102,7 +102,7 @@ func one(w http.ResponseWriter, r *http.Request, items []object) {
 		"reason": "NotFound", "code": http.StatusNotFound, "message": "no metrics yet of " + r.URL.Path})
 }
 
-// scrape asks all kubelets in turn, for ever.
+// scrape reads the metrics of all kubelets in an endless loop.
 func (s *metricsServer) scrape() {
 	for ; ; time.Sleep(scrapePeriod) {
 		var nodes struct {
@@ -114,7 +114,7 @@ func (s *metricsServer) scrape() {
 			}
 		}
 		if err := s.get(context.Background(), Server+"/api/v1/nodes", &nodes); err != nil {
-			continue // the API server is not up yet, or busy
+			continue // the API server is not up yet, or is busy
 		}
 		for _, node := range nodes.Items {
 			for _, a := range node.Status.Addresses {
@@ -134,8 +134,8 @@ func (s *metricsServer) scrape() {
 	}
 }
 
-// take keeps the two last samples of each thing: a kubelet that has not measured
-// since says the last again.
+// take keeps the last two different samples of each series. A kubelet without a
+// new measurement returns the last one again.
 func (s *metricsServer) take(node string, now reading) {
 	last, old := make(reading), make(reading)
 	for name, v := range now {
@@ -163,7 +163,7 @@ func (s *metricsServer) get(ctx context.Context, url string, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// parseReading reads the Prometheus text format with timestamps, as the
+// parseReading parses the Prometheus text format with timestamps, as the
 // kubelet writes it: NAME{LABELS} VALUE MILLISECONDS.
 func parseReading(text string) reading {
 	all := make(reading)
@@ -188,8 +188,8 @@ func parseReading(text string) reading {
 	return all
 }
 
-// usage is what the two last readings say about one thing: the rate of a CPU
-// counter and a memory gauge.
+// usage computes the use of one object from its last two readings: the rate of
+// a CPU counter and a memory gauge.
 func (s *metricsServer) usage(node, cpu, memory string) (object, sample, time.Duration, bool) {
 	now, ok := s.last[node][cpu]
 	before, ok2 := s.old[node][cpu]
@@ -221,8 +221,8 @@ func (s *metricsServer) nodes(name string) []object {
 	return items
 }
 
-// pods returns the metrics of pods by namespace, name and labels, each empty
-// for all.
+// pods returns the metrics of pods by namespace, name and labels. An empty
+// argument matches all.
 func (s *metricsServer) pods(ctx context.Context, namespace, name, labels string) ([]object, error) {
 	var pods struct {
 		Items []struct {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestUsageIsTheRateBetweenTwoReadings, over the kubelet's own times and not
-// over those at which it was asked.
+// TestUsageIsTheRateBetweenTwoReadings checks that the rate uses the kubelet's
+// timestamps and not the times of the requests.
 func TestUsageIsTheRateBetweenTwoReadings(t *testing.T) {
 	const pod = `{container="a",namespace="x",pod="p } q"}`
 	first := parseReading("# HELP node_cpu_usage_seconds_total [STABLE] seconds\n" +

@@ -14,28 +14,28 @@ import (
 	"tenon.sh/tenon/test/cluster/image"
 )
 
-// NodeOptions say how a node is started.
+// NodeOptions configure a node.
 type NodeOptions struct {
-	// Kubelet is further KubeletConfiguration, lines of YAML at the top level,
-	// such as "cpuManagerPolicy: static". What the cluster sets itself cannot
-	// be set again.
+	// Kubelet is additional KubeletConfiguration, lines of YAML at the top
+	// level, such as "cpuManagerPolicy: static". It must not repeat a key that
+	// the cluster sets.
 	Kubelet string
-	// KubeletArgs are further arguments of the kubelet.
+	// KubeletArgs are additional arguments of the kubelet.
 	KubeletArgs []string
 	// NoNRI switches containerd's node resource interface off.
 	NoNRI bool
-	// Bare is for a kernel that has no bridge and no overlay file system: pods
-	// have the host's network or none, and each container a copy of its image.
+	// Bare is for a kernel without bridges and overlay file systems. Pods have
+	// the host's network or none, and each container has a copy of its image.
 	Bare bool
 }
 
 // A Node is a node of a cluster. Inside its mount namespace, which
-// [Node.Command] enters, things are where they are on a real node:
+// [Node.Command] enters, paths are the same as on a real node:
 // /run/containerd/containerd.sock, /run/nri/nri.sock, /var/lib/kubelet,
 // /var/log/pods. Outside, /run is Dir/run.
 type Node struct {
 	Name string
-	// IP is the node's address, the kubelet's on port 10250.
+	// IP is the node's address. The kubelet listens there on port 10250.
 	IP string
 	// CgroupRoot is the kubelet's cgroupRoot, for example /testbed-dev-0.
 	CgroupRoot string
@@ -46,7 +46,7 @@ type Node struct {
 	index   int
 }
 
-// Node returns the node with that number, whether it is there or not.
+// Node returns the node with that number, even if it does not exist.
 func (c *Cluster) Node(i int) *Node {
 	n := &Node{cluster: c, index: i, Name: fmt.Sprintf("node-%d", i), IP: fmt.Sprintf("10.88.%d.1", i)}
 	n.CgroupRoot = "/" + groupPrefix(c.Name) + strconv.Itoa(i)
@@ -54,7 +54,7 @@ func (c *Cluster) Node(i int) *Node {
 	return n
 }
 
-// AddNode starts node-i and returns when it is Ready. Numbers go from 0 to 254.
+// AddNode starts node-i and returns when it is Ready. i is 0 to 254.
 func (c *Cluster) AddNode(ctx context.Context, i int, o NodeOptions) (*Node, error) {
 	begun, n := time.Now(), c.Node(i)
 	fail := func(err error) (*Node, error) { return nil, fmt.Errorf("start %s: %w", n.Name, err) }
@@ -95,11 +95,11 @@ func (c *Cluster) AddNode(ctx context.Context, i int, o NodeOptions) (*Node, err
 	return n, nil
 }
 
-// setup runs in the node's mount namespace, arguments: folder, interface (a
-// bridge to make, or lo), address.
-// The kubelet insists on three kernel settings: it is shown files that have
-// them, and the machine's own are left alone. The last process holds the
-// namespace.
+// setup runs in the node's mount namespace. Its arguments are the folder, the
+// interface (a bridge to make, or lo) and the address. The kubelet requires
+// three kernel settings. setup mounts files with these values over the
+// settings, so that those of the machine stay unchanged. The last process keeps
+// the namespace alive.
 const setup = `
 mount --make-rshared /
 setting() { echo $2 >$1.setting; mount --bind $1.setting /proc/sys/$3; }
@@ -122,9 +122,9 @@ func (n *Node) file(name string) string { return filepath.Join(n.Dir, name) }
 
 func (n *Node) daemon(name string) *daemon { return &daemon{n.cluster, n.file(name)} }
 
-// Command is [Cluster.Command] in the node's mount namespace too, with
-// NODE_NAME set: what
-// a pod of the node in all of its host namespaces would see.
+// Command does the same as [Cluster.Command], and also enters the node's mount
+// namespace and sets NODE_NAME. The command has the view of a pod in all host
+// namespaces of the node.
 func (n *Node) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	holder, err := n.daemon("holder").pid()
 	cmd := n.cluster.within(ctx, holder, name, args...)
@@ -135,8 +135,8 @@ func (n *Node) Command(ctx context.Context, name string, args ...string) *exec.C
 	return cmd
 }
 
-// Cgroup returns the directory of one of the node's control groups, for
-// example ("cpu", "kubepods/besteffort"), on this machine.
+// Cgroup returns the directory, on this machine, of a control group of the
+// node, for example ("cpu", "kubepods/besteffort").
 func (n *Node) Cgroup(controller, group string) string {
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
 		controller = ""
@@ -178,15 +178,15 @@ func (n *Node) StartKubelet(ctx context.Context) error {
 	}, extra...)...)
 }
 
-// StopKubelet and StopContainerd kill the program, as a crash would. Pods and
-// containers go on.
+// StopKubelet kills the kubelet, like a crash. Pods and containers keep
+// running.
 func (n *Node) StopKubelet(ctx context.Context) error { return n.daemon("kubelet").kill(ctx) }
 
-// StopContainerd: see [Node.StopKubelet].
+// StopContainerd kills containerd, like a crash. Containers keep running.
 func (n *Node) StopContainerd(ctx context.Context) error { return n.daemon("containerd").kill(ctx) }
 
-// AwaitReady waits until the node's condition is Ready, as of now: a kubelet
-// that has just been started again must have said so since.
+// AwaitReady waits until the node's condition Ready is true and current: after
+// a restart, the kubelet must have reported it again.
 func (n *Node) AwaitReady(ctx context.Context) error {
 	since := time.Now().Truncate(time.Second)
 	return until(ctx, 60*time.Second, func() error {
@@ -240,8 +240,8 @@ func (n *Node) start(ctx context.Context, answers func() error, argv ...string) 
 	})
 }
 
-// AddImage takes the image of an OCI archive into the cluster's registry under
-// its full name, for example docker.io/library/tenond:dev.
+// AddImage adds the image of an OCI archive to the cluster's registry under its
+// full name, for example docker.io/library/tenond:dev.
 func (c *Cluster) AddImage(archive, name string) error {
 	return image.Layout{Dir: c.file("images")}.Import(archive, name)
 }

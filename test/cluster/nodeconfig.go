@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/test/cluster/image"
 )
 
-// configure writes the files that the node's programs read, and its
-// credentials.
+// configure writes the configuration files and the credentials of the node's
+// programs.
 func (n *Node) configure(o NodeOptions) error {
 	for _, dir := range []string{"kubelet", "containerd", "run", "varlog", "cni", "manifests", "certs.d/_default"} {
 		if err := os.MkdirAll(filepath.Join(n.Dir, dir), 0o755); err != nil {
@@ -55,7 +55,7 @@ func (n *Node) dialThrough(client *http.Client) {
 	client.Transport.(*http.Transport).DialContext = n.cluster.Dial
 }
 
-// mirrorConfig sends every pull, whatever the registry, to the cluster's own.
+// mirrorConfig redirects pulls from every registry to the cluster's own.
 const mirrorConfig = `server = "http://REGISTRY"
 [host."http://REGISTRY"]
   capabilities = ["pull", "resolve"]
@@ -67,8 +67,8 @@ const networkConfig = `{"cniVersion": "1.0.0", "name": "tenon", "plugins": [{
 }]}
 `
 
-// containerdConfig: without restrict_oom_score_adj, a containerd that lacks
-// CAP_SYS_RESOURCE cannot start a pod.
+// containerdConfig sets restrict_oom_score_adj, because a containerd without
+// CAP_SYS_RESOURCE could not start a pod otherwise.
 const containerdConfig = `version = 3
 [plugins.'io.containerd.cri.v1.images']
   snapshotter = 'SNAPSHOTTER'
@@ -97,8 +97,8 @@ const containerdConfig = `version = 3
   path = 'DIR/opt'
 `
 
-// kubeletConfig has authentication and authorization as a real cluster has:
-// nobody asks the kubelet anything without credentials.
+// kubeletConfig enables authentication and authorization as in a real cluster:
+// the kubelet answers no request without credentials.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 failCgroupV1: false

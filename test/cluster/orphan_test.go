@@ -27,8 +27,9 @@ func orphan(name string) {
 	select {}
 }
 
-// TestClusterEndsWithItsStarter, even when that is killed: no process stays,
-// and what is on disk is removed by the next of the same name.
+// TestClusterEndsWithItsStarter checks that no process is left even after the
+// starter is killed, and that the next cluster of the same name removes the
+// files.
 func TestClusterEndsWithItsStarter(t *testing.T) {
 	beside(t)
 	needsCluster(t)

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// makePKI makes the authorities and what the control plane shows and signs
-// with. Everything lies in pki as NAME.crt and NAME.key.
+// makePKI makes the certificate authorities and the certificates and keys of
+// the control plane, as pki/NAME.crt and pki/NAME.key.
 func (c *Cluster) makePKI() error {
 	for _, name := range []string{"ca", "front-ca"} {
 		if err := c.sign(name, "", x509.Certificate{
@@ -31,7 +31,7 @@ func (c *Cluster) makePKI() error {
 	if err := c.sign("front-proxy", "front-ca", x509.Certificate{Subject: pkix.Name{CommonName: "front-proxy"}, ExtKeyUsage: client}); err != nil {
 		return err
 	}
-	// The metrics API and the kubelets of nodes are known by address alike.
+	// Clients use the metrics API and the kubelets by address.
 	if err := c.signServer("apiserver", "kube-apiserver", serviceIP, "127.0.0.1"); err != nil {
 		return err
 	}
@@ -59,9 +59,9 @@ func (c *Cluster) makePKI() error {
 	return err
 }
 
-// User makes credentials for a user in these groups and returns the path of
-// its kubeconfig. What the user may do is up to RBAC; a ServiceAccount's name
-// and groups may be used as well.
+// User makes credentials for a user in these groups and returns the path of the
+// kubeconfig. RBAC decides the user's rights. The name and groups of a
+// ServiceAccount are possible, too.
 func (c *Cluster) User(name string, groups ...string) (string, error) {
 	file := "user-" + fileName(name)
 	if err := c.sign(file, "ca", x509.Certificate{
@@ -86,9 +86,9 @@ func (c *Cluster) User(name string, groups ...string) (string, error) {
 	return path, os.WriteFile(path, text, 0o600)
 }
 
-// Kubeconfig returns the path of the kubeconfig of a user made by [Cluster.User],
-// or of admin, who may do everything. Its paths and addresses are those inside
-// the cluster; outside, use [Cluster.Dial].
+// Kubeconfig returns the path of the kubeconfig of a user made by
+// [Cluster.User], or of admin, who has all rights. Its paths and addresses are
+// those inside the cluster; outside, use [Cluster.Dial].
 func (c *Cluster) Kubeconfig(user string) string {
 	return c.file("user-" + fileName(user) + ".kubeconfig")
 }
@@ -114,8 +114,8 @@ func (c *Cluster) signServer(file, host string, addresses ...string) error {
 	return c.sign(file, "ca", t)
 }
 
-// sign makes a key and a certificate for it, signed by the authority with that
-// file name or, if it is empty, by itself.
+// sign makes a key and a certificate, signed by the authority with that file
+// name, or self-signed if authority is empty.
 func (c *Cluster) sign(file, authority string, t x509.Certificate) error {
 	err := func() error {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

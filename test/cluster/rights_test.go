@@ -15,7 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// auditPolicy has the API server note what Tenon's service accounts ask of it.
+// auditPolicy makes the API server log the requests of Tenon's service
+// accounts.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -28,12 +29,12 @@ rules:
 - level: None
 `
 
-// A right is what a role lets an account do, and what a request does. The resource
-// is pods, or pods/eviction.
+// A right is a permission of an account: granted by a role, or used by a
+// request. A resource is for example pods or pods/eviction.
 type right struct{ account, verb, group, resource string }
 
-// seldom are rights that installing, using and uninstalling Tenon does not need
-// when all is well, with who needs them.
+// seldom lists the rights that a normal installation, use and uninstallation of
+// Tenon does not need, with the cases that need them.
 var seldom = map[right]string{
 	{"tenond", "get", "", "nodes/pods"}:                    "the kubelet asks whether tenond may ask it",
 	{"tenond", "get", "", "nodes/configz"}:                 "the kubelet asks whether tenond may ask it",
@@ -52,7 +53,8 @@ var seldom = map[right]string{
 	{"tenon-uninstall", "list", "", "pods"}:                "agents on nodes that are lost",
 }
 
-// auditing makes the API server note them, in a file that it returns.
+// auditing returns the API server's arguments for the audit log, and the log's
+// path.
 func auditing(t *testing.T) (args []string, log string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -63,7 +65,7 @@ func auditing(t *testing.T) (args []string, log string) {
 	return []string{"--audit-policy-file=" + policy, "--audit-log-path=" + log}, log
 }
 
-// granted are the rights that the chart gives, once it is installed.
+// granted returns the rights that the installed chart grants.
 func (h *chart) granted() map[right]bool {
 	h.t.Helper()
 	type role struct{ kind, name string }
@@ -73,7 +75,7 @@ func (h *chart) granted() map[right]bool {
 		var o struct {
 			Kind     string
 			Metadata struct{ Name string }
-			Rules    json.RawMessage // webhooks have such, too
+			Rules    json.RawMessage // webhooks have rules, too
 			RoleRef  struct{ Kind, Name string }
 			Subjects []struct{ Name string }
 		}
@@ -115,7 +117,7 @@ func (h *chart) granted() map[right]bool {
 	return all
 }
 
-// used are the rights that requests took which the API server has noted.
+// used returns the rights that the requests in the audit log needed.
 func used(t *testing.T, log string) map[right]bool {
 	t.Helper()
 	text, err := os.ReadFile(log)
@@ -130,7 +132,7 @@ func used(t *testing.T, log string) map[right]bool {
 			ObjectRef *struct{ APIGroup, Resource, Subresource string }
 		}
 		if err := json.Unmarshal([]byte(line), &e); err != nil || e.ObjectRef == nil {
-			continue // a line that is being written, or a path that is no resource
+			continue // an incomplete line, or a path without a resource
 		}
 		resource := e.ObjectRef.Resource
 		if e.ObjectRef.Subresource != "" {
@@ -141,16 +143,16 @@ func used(t *testing.T, log string) map[right]bool {
 	return all
 }
 
-// grantsNoMore requires that somebody needs each right that was granted.
+// grantsNoMore requires that each granted right was used or is in seldom.
 func (h *chart) grantsNoMore(granted map[right]bool, log string) {
 	h.t.Helper()
 	needed := used(h.t, log)
-	if len(needed) < 10 { // not the log of an installation
+	if len(needed) < 10 { // too few for an installation
 		h.t.Fatalf("the API server noted no more than %v", needed)
 	}
 	var idle []string
 	for r := range granted {
-		// Who follows objects lists them where the server does not stream them.
+		// A watch lists the objects first if the server does not stream them.
 		streamed := r.verb == "list" && needed[right{r.account, "watch", r.group, r.resource}]
 		if !needed[r] && !streamed && seldom[r] == "" {
 			idle = append(idle, fmt.Sprintf("%s: %s %s %s", r.account, r.verb, r.group, r.resource))

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// TestSeedsRun: the published manifests run on the cluster: what they ask for
-// is there, is where it belongs, and goes without a trace.
+// TestSeedsRun runs the published manifests on the cluster and checks that
+// their requests are met, that their cgroups are in the right place, and that
+// nothing is left afterwards.
 func TestSeedsRun(t *testing.T) {
 	beside(t)
 	c, n := up(t, "seeds")
@@ -51,7 +52,7 @@ func TestSeedsRun(t *testing.T) {
 		return errors.Join(errors.New("no ffmpeg in "+beGroup), err)
 	})
 
-	// 1300 of 1500 are taken.
+	// 1300 of 1500 are in use.
 	kubectl(t, c, "apply", "-f", "testdata/seeds/be-ffmpeg.yaml")
 	eventually(t, 30*time.Second, "the kubelet refuses a pod beyond batch-cpu", func() error { return phase(t, c, "be-ffmpeg", "Failed OutOfkubernetes.io/batch-cpu") })
 	kubectl(t, c, "delete", "pod", "be-ffmpeg", "besteffort-ffmpeg")
@@ -84,8 +85,8 @@ func TestSeedsRun(t *testing.T) {
 	}
 }
 
-// theScheduler accounts batch resources like the kubelet: of two pods of 800
-// without a node's name, one finds no place.
+// theScheduler checks that the scheduler counts batch resources like the
+// kubelet: of two pods of 800 without a node name, only one can run.
 func theScheduler(t *testing.T, c *Cluster) {
 	t.Helper()
 	manifest, err := os.ReadFile("testdata/seeds/be-ffmpeg.yaml")
@@ -112,7 +113,7 @@ func theScheduler(t *testing.T, c *Cluster) {
 	})
 }
 
-// usageIsShown by kubectl top, of node and pods.
+// usageIsShown checks that kubectl top shows the use of the node and its pods.
 func usageIsShown(t *testing.T, c *Cluster, n *Node) {
 	t.Helper()
 	for _, args := range [][]string{{"top", "node", "--no-headers"}, {"top", "pod", "--no-headers", "-l", "app=nginx"}} {

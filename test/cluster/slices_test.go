@@ -11,8 +11,9 @@ import (
 	"tenon.sh/tenon/internal/kernel/task"
 )
 
-// haveSlices says which threads in and below a cgroup have another slice than
-// the wanted one; nil: none, or the kernel has no slices of threads.
+// haveSlices returns an error that names the threads in and below a cgroup with
+// another slice than the wanted one. It returns nil if there are none or if the
+// kernel has no slices of threads.
 func haveSlices(dir string, want task.SliceKind) error {
 	slices, err := task.NewSlices()
 	if errors.Is(err, task.ErrUnsupported) {
@@ -23,7 +24,7 @@ func haveSlices(dir string, want task.SliceKind) error {
 	groups, err := groupsBelow(dir)
 	seen := 0
 	for _, g := range groups {
-		procs, _ := os.ReadFile(filepath.Join(g, "cgroup.procs")) // a group that is gone has none
+		procs, _ := os.ReadFile(filepath.Join(g, "cgroup.procs")) // a removed cgroup has no processes
 		for _, pid := range strings.Fields(string(procs)) {
 			threads, _ := os.ReadDir(filepath.Join("/proc", pid, "task"))
 			for _, entry := range threads {

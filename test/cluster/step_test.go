@@ -12,20 +12,21 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// steppedPod is a service that works, one CPU's worth, as long as /busy is there.
+// steppedPod is a service that uses one CPU while /busy exists.
 const steppedPod = `{apiVersion: v1, kind: Pod, metadata: {name: stepped, labels: {koordinator.sh/qosClass: LS}}, spec: {nodeName: node-0, terminationGracePeriodSeconds: 1,
 containers: [{name: web, image: "busybox:1", command: [sh, -c, "while :; do if [ -e /busy ]; then i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; else sleep 0.05; fi; done"],
 resources: {requests: {cpu: 100m, memory: 32Mi}, limits: {cpu: 1, memory: 64Mi}}}]}}`
 
-// quick is a ConfigMap by which amounts also rise within a test. How they fall does
-// not depend on it.
+// quick is a ConfigMap with which amounts also rise during a test. Their fall
+// does not depend on it.
 const quick = `{"enable": true, "metricAggregateDurationSeconds": 10, "metricReportIntervalSeconds": 5, "resourceDiffThreshold": 0.05, "cpuReclaimThresholdPercent": 400, "memoryReclaimThresholdPercent": 95}`
 
-// TestAStepOfLoadLowersAllocatable: a service begins to use a CPU, and the
-// kubelet and the schedulers see so much less of batch-cpu on the node. The way
-// goes from the kernel's account of CPU time over tenond's report, the API server
-// and the manager that leads to the status of the node. TENON_TEST_LONG=1: 20 steps.
-func TestAStepOfLoadLowersAllocatable(t *testing.T) { // alone, as it needs idle CPUs
+// TestAStepOfLoadLowersAllocatable lets a service begin to use a CPU and
+// measures when the node's batch-cpu falls for the kubelet and the schedulers.
+// The value passes from the kernel's CPU accounting through tenond's report,
+// the API server and the leading manager to the status of the node.
+// TENON_TEST_LONG=1: 20 steps.
+func TestAStepOfLoadLowersAllocatable(t *testing.T) {
 	c, n := up(t, "step")
 	a := newAgent(t, c, n)
 	a.apply(strings.Replace(strings.Replace(strategies, "THRESHOLD", "", 1), `{"enable": true}`, quick, 1))
@@ -41,13 +42,13 @@ func TestAStepOfLoadLowersAllocatable(t *testing.T) { // alone, as it needs idle
 		return node.Status.Allocatable.Name("kubernetes.io/batch-cpu", "DecimalSI").Value()
 	}
 
-	full := int64(runtime.NumCPU()) * (4000 - 1000) // what quick leaves if all CPUs are in use
+	full := int64(runtime.NumCPU()) * (4000 - 1000) // the amount with quick if all CPUs are in use
 	var table, line strings.Builder
 	fmt.Fprintln(&table, "before_milli after_milli half_s most_s")
 	fmt.Fprintln(&line, "step seconds batch_cpu_milli")
 	for i := range long(1, 20) {
 		var before int64
-		// Where the machine is full, a service only takes the place of others.
+		// On a full machine a service would only take CPU from others.
 		eventually(t, 3*time.Minute, "more than a CPU is idle", func() error {
 			first := batch()
 			time.Sleep(3 * time.Second)
@@ -67,7 +68,7 @@ func TestAStepOfLoadLowersAllocatable(t *testing.T) { // alone, as it needs idle
 		}
 		kubectl(t, c, "exec", "stepped", "--", "rm", "/busy")
 		after := slices.Min(is)
-		if before-after < 300 { // something else may have begun to work
+		if before-after < 300 { // other work may have begun
 			t.Errorf("batch-cpu is still %d and was %d when a service began to use a CPU", after, before)
 			continue
 		}

@@ -20,24 +20,25 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 )
 
-// batchPod is a pod that spins and counts on a CPU of batch work.
+// batchPod is a pod that spins and requests one CPU of batch-cpu.
 const batchPod = `{apiVersion: v1, kind: Pod, metadata: {name: NAME, labels: {app: NAME, koordinator.sh/qosClass: BE}}, spec: {nodeName: node-0, terminationGracePeriodSeconds: 1,
 containers: [{name: spin, image: "busybox:1", command: [sh, -c, "while :; do :; done"],
 resources: {requests: {kubernetes.io/batch-cpu: 1k, kubernetes.io/batch-memory: 256Mi}, limits: {kubernetes.io/batch-cpu: 1k, kubernetes.io/batch-memory: 256Mi}}}]}}`
 
-// servicePod is a service with a CPU limit that sleeps until it is told to work.
+// servicePod is a service with a CPU limit that sleeps until the test makes it
+// work.
 const servicePod = `{apiVersion: v1, kind: Pod, metadata: {name: NAME, labels: {koordinator.sh/qosClass: LS}}, spec: {nodeName: node-0, terminationGracePeriodSeconds: 1,
 containers: [{name: web, image: "busybox:1", command: [sh, -c, "while :; do sleep 0.2; [ -e /busy ] && timeout 30 sh -c 'while :; do :; done'; done"],
 resources: {requests: {cpu: 100m, memory: 32Mi}, limits: {cpu: LIMIT, memory: 64Mi}}}]}}`
 
-// strategies is the ConfigMap of the cluster. THRESHOLD goes on.
+// strategies is the ConfigMap of the cluster. The test replaces THRESHOLD.
 const strategies = `{apiVersion: v1, kind: ConfigMap, metadata: {name: slo-controller-config, namespace: koordinator-system}, data: {
 colocation-config: '{"enable": true}',
 resource-threshold-config: '{"clusterStrategy": {"enable": true, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": 65, "cpuSuppressMinPercent": 10THRESHOLD}}',
 cpu-burst-config: '{"clusterStrategy": {"policy": "cpuBurstOnly"}}',
 resource-qos-config: '{"clusterStrategy": {"lsClass": {"cpuQOS": {"enable": true}}, "beClass": {"cpuQOS": {"enable": true}}}}'}}`
 
-// An agent is tenond on a node of the cluster.
+// An agent is a tenond on a node of the cluster.
 type agent struct {
 	t     *testing.T
 	c     *Cluster
@@ -47,10 +48,10 @@ type agent struct {
 	pid   int // on this machine; 0: it does not run
 	cmd   *exec.Cmd
 	log   string
-	args  []string // more of them
+	args  []string // additional arguments
 }
 
-// newAgent prepares a node for tenond, and starts none.
+// newAgent prepares a node for tenond, and does not start it.
 func newAgent(t *testing.T, c *Cluster, n *Node) *agent {
 	t.Helper()
 	a := &agent{t: t, c: c, n: n, bin: programs(t), state: filepath.Join(t.TempDir(), "state")}
@@ -63,8 +64,8 @@ func newAgent(t *testing.T, c *Cluster, n *Node) *agent {
 	return a
 }
 
-// programs builds tenon, tenond and tenon-manager once for all tests, or takes
-// them from TENON_TEST_BIN: where the tests run there may be no compiler.
+// programs builds tenon and tenond, or takes them from TENON_TEST_BIN, because
+// a test machine may have no compiler.
 func programs(t *testing.T) string {
 	t.Helper()
 	if dir := os.Getenv("TENON_TEST_BIN"); dir != "" {
@@ -105,7 +106,7 @@ func (a *agent) apply(text string) {
 	}
 }
 
-// start starts tenond as its service account, and waits for its first turn.
+// start starts tenond with its service account, and waits for its first tick.
 func (a *agent) start() {
 	a.t.Helper()
 	as, err := a.c.User("system:serviceaccount:tenon-system:tenond", "system:serviceaccounts", "system:serviceaccounts:tenon-system")
@@ -168,7 +169,7 @@ func (a *agent) signal(sig syscall.Signal) {
 func (a *agent) kill() { a.signal(syscall.SIGKILL) }
 func (a *agent) stop() { a.signal(syscall.SIGTERM) }
 
-// intends counts the writes that were begun.
+// intends returns the number of writes that were begun.
 func (a *agent) intends() int {
 	a.t.Helper()
 	files, _ := filepath.Glob(filepath.Join(a.state, "journal-*.jsonl"))
@@ -183,7 +184,7 @@ func (a *agent) intends() int {
 	return n
 }
 
-// restore puts everything back, and requires that the node is as it was.
+// restore runs tenon restore, and requires that the node is unchanged.
 func (a *agent) restore(before map[string]string) {
 	a.t.Helper()
 	out, err := exec.Command(filepath.Join(a.bin, "tenon"), "--state-dir", a.state, "restore").CombinedOutput()
@@ -192,14 +193,16 @@ func (a *agent) restore(before map[string]string) {
 	}
 	after := a.values()
 	for file, v := range after {
-		// That of the level is the kubelet's, who counts its pods anew now and then.
+		// The kubelet recomputes the weight of the level from its pods now and
+		// then.
 		if was, had := before[file]; had && was != v && !strings.HasSuffix(file, "/burstable/cpu.shares") {
 			a.t.Errorf("%s is %q and was %q; tenon restore said:\n%s", file, v, was, out)
 		}
 	}
 }
 
-// values are those of the files that Tenon may write, of all pods of the node.
+// values returns the content of the files that Tenon may write, for all pods of
+// the node.
 func (a *agent) values() map[string]string {
 	a.t.Helper()
 	all := map[string]string{}
@@ -223,8 +226,8 @@ func (a *agent) values() map[string]string {
 	return all
 }
 
-// settled returns the values once only bounds move: what tenond sets by the
-// kubelet's word comes seconds after what it sets by the runtime's.
+// settled returns the values when only bounds change any more. The values that
+// depend on the kubelet come seconds after those that depend on the runtime.
 func (a *agent) settled() map[string]string {
 	a.t.Helper()
 	last, since := a.values(), time.Now()
@@ -246,7 +249,7 @@ func (a *agent) settled() map[string]string {
 	return last
 }
 
-// read reads a number of a cgroup of the node, below kubepods.
+// read reads a number from a file of a cgroup of the node, below kubepods.
 func (a *agent) read(controller, group, file string) int {
 	a.t.Helper()
 	text, err := os.ReadFile(filepath.Join(a.n.Cgroup(controller, filepath.Join("kubepods", group)), file))
@@ -274,7 +277,7 @@ func (a *agent) is(within time.Duration, claim, controller, group, file string, 
 func (a *agent) report() v1alpha1.NodeReport {
 	a.t.Helper()
 	var text []byte
-	// The first report comes after the first turn.
+	// The first report follows the first tick.
 	eventually(a.t, 30*time.Second, "there is a report", func() (err error) {
 		text, err = a.c.Get(a.t.Context(), "/apis/tenon.sh/v1alpha1/nodereports/"+a.n.Name)
 		return err
@@ -286,7 +289,8 @@ func (a *agent) report() v1alpha1.NodeReport {
 	return r
 }
 
-// pod makes a pod and returns its cgroup below kubepods once it runs.
+// pod creates a pod, waits until it runs, and returns its cgroup below
+// kubepods.
 func (a *agent) pod(text, name, level string) string {
 	a.t.Helper()
 	a.apply(strings.ReplaceAll(text, "NAME", name))
@@ -294,19 +298,18 @@ func (a *agent) pod(text, name, level string) string {
 	return filepath.Join(level, "pod"+uid(a.t, a.c, name))
 }
 
-// TestTenondKeepsTheNodeOfACluster: a pod that comes gets the values of its batch
-// resources and runs only where nothing else wants to; best-effort work gives
-// way to a service that works; tenond killed and started again begins no write;
-// a kubelet that ends and comes back changes nothing; and in the end the node is
-// as it was.
+// TestTenondKeepsTheNodeOfACluster checks that a new pod gets the values of its
+// batch resources and is idle, that best-effort work is narrowed when a service
+// works, that a killed and restarted tenond begins no write, that a restart of
+// the kubelet changes nothing, and that tenon restore restores the node.
 func TestTenondKeepsTheNodeOfACluster(t *testing.T) {
 	beside(t)
 	c, n := up(t, "tenond")
 	offer(t, c, n, 4000, "4Gi")
 	a := newAgent(t, c, n)
 	web := a.pod(strings.Replace(servicePod, "LIMIT", `"2"`, 1), "web", "burstable")
-	// The loop alone: what containers get through NRI is given back by the end of
-	// the DaemonSet, and not by tenon restore.
+	// Only the loop is tested: values set through NRI are restored at the end
+	// of the DaemonSet, and not by tenon restore.
 	a.args = []string{"--nri", ""}
 	old := a.pod(batchPod, "old", "besteffort")
 	before := a.values()
@@ -322,8 +325,8 @@ func TestTenondKeepsTheNodeOfACluster(t *testing.T) {
 	}
 
 	kubectl(t, c, "exec", "web", "--", "touch", "/busy")
-	// The service and the two spinning pods are now more than the threshold:
-	// best-effort work has its least.
+	// The service and the two spinning pods now exceed the threshold, so
+	// best-effort work has its minimum.
 	eventually(t, 20*time.Second, "best-effort work gives way", func() error {
 		if q := a.read("cpu", "besteffort", "cpu.cfs_quota_us"); q < 0 || q > 30000 {
 			return fmt.Errorf("it may use %d µs of 100000", q)
@@ -344,8 +347,8 @@ func TestTenondKeepsTheNodeOfACluster(t *testing.T) {
 	a.kill()
 	begun, held := a.intends(), a.values()
 	a.start()
-	time.Sleep(5 * time.Second) // five turns
-	// The bound moves with what the node uses; nothing else may.
+	time.Sleep(5 * time.Second) // five ticks
+	// Only the bound may follow the use of the node.
 	moved := func(file string) bool { return strings.Contains(file, "cpu.cfs_quota_us") }
 	for file, v := range a.values() {
 		if !moved(file) && held[file] != v {
@@ -379,15 +382,15 @@ func TestTenondKeepsTheNodeOfACluster(t *testing.T) {
 	a.restore(before)
 }
 
-// TestARestartOfTenondWritesNothing where nothing has changed: of a killed and of
-// a stopped one the kernel sees no write to a control group, not even of the
-// value that is there, neither by tenond nor by the runtime.
+// TestARestartOfTenondWritesNothing checks with the kernel's events that after
+// a kill or a stop without other changes neither tenond nor the runtime writes
+// to a control group, not even an unchanged value.
 func TestARestartOfTenondWritesNothing(t *testing.T) {
 	beside(t)
 	c, n := up(t, "restart")
 	offer(t, c, n, 4000, "4Gi")
 	a := newAgent(t, c, n)
-	// Suppress would follow the use of this machine.
+	// CPU suppress would follow the use of this machine.
 	a.apply(strings.Replace(strings.Replace(strategies, "THRESHOLD", "", 1), `"enable": true, "cpuSuppressPolicy"`, `"enable": false, "cpuSuppressPolicy"`, 1))
 	group := a.pod(batchPod, "job", "besteffort")
 	writes := witnessWrites(t, n)
@@ -417,9 +420,9 @@ func TestARestartOfTenondWritesNothing(t *testing.T) {
 	}
 }
 
-// TestAResizedPodGetsItsNewLimits: the kubelet's write is not refused for what
-// Tenon added, what Tenon adds follows, and a release gives back the new limit
-// and not that of the pod's begin.
+// TestAResizedPodGetsItsNewLimits checks that the kernel does not refuse the
+// kubelet's write because of Tenon's values, that Tenon's values follow the new
+// limit, and that a release restores the new limit and not the first one.
 func TestAResizedPodGetsItsNewLimits(t *testing.T) {
 	beside(t)
 	c, n := up(t, "resize")
@@ -453,8 +456,8 @@ func TestAResizedPodGetsItsNewLimits(t *testing.T) {
 	}
 }
 
-// TestTenondEvictsByTheAPI: what must go is evicted, with the reason in an event,
-// and what a disruption budget protects stays.
+// TestTenondEvictsByTheAPI checks that tenond evicts a pod with the reason in
+// an event, and does not end a pod that a disruption budget protects.
 func TestTenondEvictsByTheAPI(t *testing.T) {
 	beside(t)
 	c, n := up(t, "evict")
@@ -497,16 +500,17 @@ func TestTenondEvictsByTheAPI(t *testing.T) {
 	}
 }
 
-// TestTenondPutsBackWhatItChangedWhenItsDaemonSetGoes: asked to stop while the
-// DaemonSet stays it leaves everything as it is, and once that is deleted it
-// leaves nothing, also of what containers got through NRI.
+// TestTenondPutsBackWhatItChangedWhenItsDaemonSetGoes checks that a stopped
+// tenond changes nothing while its DaemonSet exists, and restores everything
+// after the DaemonSet is deleted, including the values that were set through
+// NRI.
 func TestTenondPutsBackWhatItChangedWhenItsDaemonSetGoes(t *testing.T) {
 	beside(t)
 	c, n := up(t, "leave")
 	offer(t, c, n, 4000, "4Gi")
 	a := newAgent(t, c, n)
-	// No node fits: the pods of this DaemonSet are the test's. A selector that does
-	// not choose the node would be a reason to leave.
+	// No node matches, because the test itself runs tenond. A selector that
+	// does not match the node would be a reason to restore it.
 	a.apply(`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: tenond, namespace: tenon-system}, spec: {selector: {matchLabels: {app: tenond}},
 template: {metadata: {labels: {app: tenond}}, spec: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: none, operator: Exists}]}]}}},
 containers: [{name: a, image: "busybox:1"}]}}}}`)

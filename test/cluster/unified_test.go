@@ -20,7 +20,8 @@ import (
 	"tenon.sh/tenon/internal/kernel/task"
 )
 
-// unifiedStrategies is the ConfigMap: all that cgroup v2 has and v1 has not.
+// unifiedStrategies is a ConfigMap with all settings that only cgroup v2
+// supports.
 const unifiedStrategies = `{apiVersion: v1, kind: ConfigMap, metadata: {name: slo-controller-config, namespace: koordinator-system}, data: {
 colocation-config: '{"enable": true}',
 resource-threshold-config: '{"clusterStrategy": {"enable": true, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": 65, "cpuSuppressMinPercent": 10}}',
@@ -29,27 +30,28 @@ resource-qos-config: '{"clusterStrategy": {"policies": {"cpuIsolation": "cpu.idl
   "beClass": {"cpuQOS": {"enable": true}}}}'}}
 `
 
-// firstWords is a pod of batch work whose first instructions print the values of
-// its own cgroup, which on cgroup v2 is the root of what a container sees.
+// firstWords is a batch pod whose first instructions print the values of its
+// own cgroup. On cgroup v2 a container sees its cgroup as the root.
 const firstWords = `{apiVersion: v1, kind: Pod, metadata: {name: first-words, labels: {koordinator.sh/qosClass: BE}}, spec: {nodeName: node-0, hostNetwork: true, restartPolicy: Never, terminationGracePeriodSeconds: 0,
 containers: [{name: c, image: "busybox:1", command: [sh, -c, "cd /sys/fs/cgroup; echo $(cat cpu.max) $(cat memory.max) $(cat cpu.weight) >/dev/termination-log; exec sleep 100000"],
 resources: {requests: {kubernetes.io/batch-cpu: 500, kubernetes.io/batch-memory: 64Mi}, limits: {kubernetes.io/batch-cpu: 500, kubernetes.io/batch-memory: 64Mi}}}]}}
 `
 
-// roomy is a service that may use more memory than it counts on.
+// roomy is a service whose memory limit is higher than its request.
 const roomy = `{apiVersion: v1, kind: Pod, metadata: {name: roomy, labels: {koordinator.sh/qosClass: LS}}, spec: {nodeName: node-0, hostNetwork: true, terminationGracePeriodSeconds: 0,
 containers: [{name: c, image: "busybox:1", command: [sleep, "100000"], resources: {requests: {cpu: 100m, memory: 32Mi}, limits: {cpu: 200m, memory: 64Mi}}}]}}
 `
 
-// TestSeedsOnCgroupV2: the published manifests run beside tenond on a kubelet
-// with cgroup v2; containers of batch work have their values when they start; the
-// memory of services is protected up to the node's root; best-effort work is
-// idle and bounded; what a kubelet that starts again clears is put back; and when
-// all is deleted the node is as it was. tenond starts in a cgroup namespace of its
-// own, as in a container.
+// TestSeedsOnCgroupV2 runs the published manifests beside tenond on a kubelet
+// with cgroup v2. It checks that containers of batch work have their values
+// when they start, that the memory of services is protected up to the node's
+// root, that best-effort work is idle and bounded, that tenond sets again the
+// values that a restarted kubelet clears, and that the node is unchanged after
+// everything is deleted. tenond starts in its own cgroup namespace, as in a
+// container.
 //
-// One cluster carries it all, as it runs in emulation (test/vm), where a command
-// of kubectl takes seconds.
+// All parts share one cluster, because the test runs in emulation (test/vm),
+// where a kubectl command takes seconds.
 func TestSeedsOnCgroupV2(t *testing.T) {
 	needsCluster(t)
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err != nil {
@@ -106,7 +108,7 @@ func upBare(t *testing.T) (*Cluster, *Node) {
 	t.Helper()
 	c, err := Up(t.Context(), Options{
 		Name: "unified", Images: os.Getenv("TENON_TEST_IMAGES"), NoScheduler: true, NoMetrics: true, Log: t.Logf,
-		// Those without which no pod with a node's name can run.
+		// A pod with a node name needs at least these controllers.
 		Controllers: []string{"--controllers=serviceaccount-controller,root-ca-certificate-publisher-controller,node-lifecycle-controller"},
 	})
 	if err != nil {
@@ -127,7 +129,7 @@ func upBare(t *testing.T) (*Cluster, *Node) {
 	return c, n
 }
 
-// unifiedMetrics is where tenond tells its metrics, in the cluster's network.
+// unifiedMetrics is the address of tenond's metrics, in the cluster's network.
 const unifiedMetrics = "127.0.0.1:9909"
 
 // unified is a node with cgroup v2.
@@ -137,14 +139,14 @@ type unified struct {
 	n *Node
 }
 
-// unifiedFiles are what Tenon may write there.
+// unifiedFiles are the files that Tenon may write on cgroup v2.
 var unifiedFiles = []string{"cpu.max", "cpu.max.burst", "cpu.weight", "cpu.idle", "cpuset.cpus", "memory.min", "memory.low", "memory.high", "memory.max"}
 
-// container makes a directory of programs whose tenond starts in a group and a
-// cgroup namespace of its own, as in a container.
+// container makes a directory of programs. Its tenond starts in a new cgroup
+// and a new cgroup namespace, as in a container.
 func (u *unified) container(bin string) (dir string) {
 	u.t.Helper()
-	unshare, err := exec.LookPath("unshare") // not that of busybox, whose shell would take it
+	unshare, err := exec.LookPath("unshare") // busybox has another unshare, which its shell would prefer
 	if err != nil {
 		u.t.Fatal(err)
 	}
@@ -161,8 +163,8 @@ func (u *unified) container(bin string) (dir string) {
 	return dir
 }
 
-// outside: tenond has left the cgroup namespace of its container for the node's,
-// in which paths are as they are mounted.
+// outside checks that tenond has left the cgroup namespace of its container for
+// that of the node, in which paths are those of the mount.
 func (u *unified) outside(a *agent) {
 	u.t.Helper()
 	theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/cgroup", a.pid))
@@ -177,7 +179,8 @@ func (u *unified) outside(a *agent) {
 	u.t.Logf("tenond was started in a cgroup namespace of its own, is in the node's and in the group %s", strings.TrimSpace(string(own)))
 }
 
-// values are those of the node's groups but the pods', and of its root.
+// values returns the values of the node's cgroups, except those of pods, and of
+// its root.
 func (u *unified) values() map[string]string {
 	u.t.Helper()
 	groups, err := groupsBelow(u.n.Cgroup("", ""))
@@ -209,7 +212,7 @@ func (u *unified) read(group, file string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// is waits until a file of a group below kubepods has a value, and shows it.
+// is waits until a file of a cgroup below kubepods has a value, and logs it.
 func (u *unified) is(claim, group, file, want string) {
 	u.t.Helper()
 	if err := until(u.t.Context(), 20*time.Second, func() error {
@@ -224,8 +227,8 @@ func (u *unified) is(claim, group, file, want string) {
 	u.t.Logf("%s: kubepods/%s/%s = %s", claim, group, file, want)
 }
 
-// apply is kubectl apply of some files and of a text. The API server is not asked
-// whether they are right, for which it would work out the types of all it has.
+// apply runs kubectl apply for files and a text. It skips the validation,
+// because the API server would have to compute the schemas of all its types.
 func (u *unified) apply(text string, files ...string) {
 	u.t.Helper()
 	args := []string{"apply", "--validate=false"}
@@ -240,7 +243,7 @@ func (u *unified) apply(text string, files ...string) {
 	}
 }
 
-// pod is what the API server knows of a pod, without the start of a kubectl.
+// pod requests a pod from the API server directly, without starting kubectl.
 func (u *unified) pod(name string) (p corev1.Pod) {
 	u.t.Helper()
 	text, err := u.c.Get(u.t.Context(), "/api/v1/namespaces/default/pods/"+name)
@@ -268,7 +271,8 @@ func (u *unified) running(names ...string) {
 	}
 }
 
-// group is the pod's below kubepods, and container that of its first container.
+// group returns the cgroup of the pod below kubepods, and container that of its
+// first container.
 func (u *unified) group(name string) (pod, container string) {
 	u.t.Helper()
 	p := u.pod(name)
@@ -281,8 +285,8 @@ func (u *unified) group(name string) (pod, container string) {
 	return pod, filepath.Join(pod, id)
 }
 
-// startedWithItsValues: a container of batch work had its values before its
-// first instruction, and its pod has them too.
+// startedWithItsValues checks that a container of batch work had its values
+// before its first instruction, and that its pod has them, too.
 func (u *unified) startedWithItsValues() {
 	u.t.Helper()
 	pod, container := u.group("first-words")
@@ -295,7 +299,8 @@ func (u *unified) startedWithItsValues() {
 	})
 	said, _ := os.ReadFile(u.terminationLog("first-words"))
 	u.t.Logf("the container's first words (cpu.max memory.max cpu.weight): %s", said)
-	// The runtime is told no weight: the kubelet would count it as a request.
+	// The runtime gets no weight, because the kubelet would count it as a
+	// request.
 	f := strings.Fields(string(said))
 	if len(f) != 4 || f[0] != "50000" || f[1] != "100000" || f[2] != strconv.Itoa(64<<20) || f[3] != "1" {
 		u.t.Errorf("the container began with cpu.max, memory.max and cpu.weight %q, want 50000 100000 %d 1", f, 64<<20)
@@ -306,8 +311,8 @@ func (u *unified) startedWithItsValues() {
 	}
 }
 
-// yields: the transcoding has the limits of its batch resources, and batch work
-// is idle, services are not.
+// yields checks that the transcoding has the limits of its batch resources, and
+// that batch work is idle and services are not.
 func (u *unified) yields() {
 	u.t.Helper()
 	for _, name := range []string{"first-words", "be-ffmpeg", "besteffort-ffmpeg"} {
@@ -328,8 +333,8 @@ func (u *unified) yields() {
 	}
 }
 
-// terminationLog is the host's file of what a pod's container has written to
-// /dev/termination-log.
+// terminationLog returns the host's file for /dev/termination-log of a pod's
+// container.
 func (u *unified) terminationLog(name string) string {
 	files, _ := filepath.Glob(filepath.Join(u.n.Dir, "kubelet", "pods", string(u.pod(name).UID), "containers", "c", "*"))
 	slices.Sort(files)
@@ -339,8 +344,9 @@ func (u *unified) terminationLog(name string) string {
 	return files[0]
 }
 
-// protected: services keep a tenth of what they count on, half of it is
-// reclaimed last, and each group above keeps the sum of those below.
+// protected checks that a tenth of a service's request is protected, that half
+// of it is reclaimed last, and that each cgroup above has the sum of those
+// below.
 func (u *unified) protected() {
 	u.t.Helper()
 	page := func(n int) string { return strconv.Itoa(n / 4096 * 4096) }
@@ -360,8 +366,8 @@ func (u *unified) protected() {
 	}
 }
 
-// suppressed: with a service that does nothing and two that transcode, the class
-// is bounded to what the node leaves.
+// suppressed checks that the class is bounded to the CPU that the node leaves,
+// with one idle service and two transcoding pods.
 func (u *unified) suppressed() {
 	u.t.Helper()
 	eventually(u.t, time.Minute, "the best-effort class has a quota", func() error {
@@ -373,7 +379,8 @@ func (u *unified) suppressed() {
 	u.t.Logf("suppressed: kubepods/besteffort/cpu.max = %s", u.read("besteffort", "cpu.max"))
 }
 
-// pressed: tenond reads the pressure of each group, which cgroup v1 has not.
+// pressed checks that tenond reads the pressure of each cgroup, which cgroup v1
+// does not have.
 func (u *unified) pressed() {
 	u.t.Helper()
 	client := http.Client{Transport: &http.Transport{DialContext: u.c.Dial}}
@@ -405,9 +412,9 @@ func (u *unified) pressed() {
 	}
 }
 
-// keptBy: a kubelet that starts again leaves pods and their containers as they
-// are. Above them it clears memory protection that it did not ask for
-// (kubernetes/kubernetes#138903), and Tenon puts it back.
+// keptBy checks that a restarted kubelet does not change pods and their
+// containers. Above them it clears memory protection that it did not set
+// (kubernetes/kubernetes#138903), and Tenon must set it again.
 func (u *unified) keptBy(restart func()) {
 	u.t.Helper()
 	before := u.values()
@@ -415,7 +422,8 @@ func (u *unified) keptBy(restart func()) {
 	if err := u.n.AwaitReady(u.t.Context()); err != nil {
 		u.t.Fatal(err)
 	}
-	// others are what is not as it was, of pods or of what is above them.
+	// others returns an error with the changed values, either of pods or of the
+	// cgroups above them.
 	others := func(ofPods bool) error {
 		var errs []error
 		for file, v := range u.values() {
@@ -439,17 +447,18 @@ func (u *unified) keptBy(restart func()) {
 	u.t.Logf("the kubelet has started again with idle pods, and %.1f s after it is ready all values are as before", time.Since(begun).Seconds())
 }
 
-// moves are values of the levels that follow the node's use and the pods.
+// moves reports whether a value of a level follows the node's use and its pods.
 func moves(file string) bool {
 	return strings.HasSuffix(file, "/besteffort/cpu.max") || countedAnew(file)
 }
 
-// countedAnew is the weight of the burstable level, which the kubelet works out
-// from the pods that there are, every minute.
+// countedAnew reports whether a file is the weight of the burstable level,
+// which the kubelet recomputes from the pods every minute.
 func countedAnew(file string) bool { return strings.HasSuffix(file, "/burstable/cpu.weight") }
 
-// idleLevel is why Tenon makes pods idle, and not the best-effort level above
-// them, on cgroup v2 as on v1: a kubelet cannot start there.
+// idleLevel shows, on cgroup v2 as on v1, the reason why Tenon makes pods idle
+// and not the best-effort level above them: a kubelet cannot start over an idle
+// level.
 func (u *unified) idleLevel() {
 	u.t.Helper()
 	level := u.n.Cgroup("", "kubepods/besteffort")

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// An event is a line of go test -json; see go doc test2json.
+// An event is one line of go test -json; see go doc test2json.
 type event struct {
 	Action  string
 	Package string
@@ -20,32 +20,33 @@ type event struct {
 }
 
 const (
-	// tail is how many of the last lines of a failed test are shown, and of what
-	// it said itself before them.
+	// tail is the number of the last lines of a failed test that the summary
+	// shows, and the number of the test's own messages that it shows before
+	// them.
 	tail = 8
-	// wide is how much of a line of a failure is shown.
+	// wide is the maximum length of a shown line of a failure.
 	wide = 300
-	// slow is from how many seconds on a test that passed has a line of its own.
+	// slow is the number of seconds from which a passed test gets its own line.
 	slow = 1
 )
 
-// A failure is a test that failed, or a package without one that did.
+// A failure is a failed test, or a failed package without a failed test.
 type failure struct {
 	place
-	name  string // for people
+	name  string // printed name
 	lines []string
 }
 
-// A place is a test of a package, or "", the package itself.
+// A place names a test of a package; an empty test is the package itself.
 type place struct{ pkg, test string }
 
-// A digest collects what is worth saying.
+// A digest collects the results for the summary.
 type digest struct {
 	out, whole io.Writer
-	lines      map[place][]string // the last lines of the tests that run
+	lines      map[place][]string // the last lines of the running tests
 	inner      map[place]bool     // tests with a failed subtest
-	noting     map[place]bool     // tests whose note is not yet at its end
-	over       map[string]bool    // packages whose tests have come to their end
+	noting     map[place]bool     // tests whose note continues
+	over       map[string]bool    // packages whose tests have all ended
 	notes      []note
 	toAdd      []string // lines that notes.txt lacks
 	failures   []failure
@@ -64,7 +65,7 @@ func (d *digest) read(in io.Reader) error {
 	for lines.Scan() {
 		var e event
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			fmt.Fprintln(d.out, lines.Text()) // of the go command, not of a test
+			fmt.Fprintln(d.out, lines.Text()) // output of the go command, not of a test
 			continue
 		}
 		d.take(e)
@@ -87,12 +88,13 @@ func (d *digest) take(e event) {
 
 var (
 	begun = regexp.MustCompile(`^\s*(===|---) `)
-	// What a test logs is indented by four; what a guest's tests log, by eight.
+	// The log lines of a test are indented by four spaces, and those of a
+	// guest's tests by eight.
 	said  = regexp.MustCompile(`^    \w+\.go:\d+: `)
 	noted = regexp.MustCompile(`^    \w+\.go:\d+: NOTE: `)
 )
 
-// line keeps a line of a test.
+// line records a line of a test.
 func (d *digest) line(test place, text string) {
 	text = strings.TrimRight(text, "\r\n")
 	if test.test == "" && (text == "PASS" || text == "FAIL") {
@@ -119,7 +121,7 @@ func (d *digest) line(test place, text string) {
 	kept := append(d.lines[test], text)
 	switch {
 	case strings.HasPrefix(kept[0], "panic: ") && len(kept) > tail:
-		return // the goroutines that follow are without end
+		return // many lines of goroutines follow
 	case strings.HasPrefix(text, "panic: "):
 		kept = []string{text}
 	case len(kept) > 8*tail:
@@ -151,7 +153,7 @@ func (d *digest) end(e event) {
 		d.skips[place{e.Package, top}] = true
 	case "fail":
 		switch {
-		case d.inner[at]: // its own complaints, without the log that led to those of its parts
+		case d.inner[at]: // the test's own messages, without the logs of its subtests
 			if own := complaints(lines); len(own) > 0 && e.Test != "" {
 				d.failures = append(d.failures, failure{place: at, name: e.Test, lines: own})
 			}
@@ -171,8 +173,9 @@ func (d *digest) end(e event) {
 	}
 }
 
-// unfinished counts the tests of a package that were not over when it ended: go
-// test says nothing more of one that hung, or that took the whole program along.
+// unfinished counts the tests of a package that had not ended when the package
+// ended. go test prints no result for a test that hung or that ended the whole
+// program.
 func (d *digest) unfinished(pkg string) {
 	var left []string
 	for at := range d.lines {
@@ -189,7 +192,7 @@ func (d *digest) unfinished(pkg string) {
 	}
 }
 
-// summary writes what came of it.
+// summary writes the results.
 func (d *digest) summary(w io.Writer) {
 	for _, f := range d.failures {
 		fmt.Fprintf(w, "FAIL %s\n", f.name)
@@ -208,7 +211,7 @@ func (d *digest) summary(w io.Writer) {
 
 func (d *digest) ok() bool { return len(d.failures) == 0 && d.passed > 0 }
 
-// complaints are the lines that a test said itself, without what its guest did.
+// complaints returns the test's own messages, without those of its guest.
 func complaints(lines []string) []string {
 	var own []string
 	for _, line := range lines {
@@ -219,8 +222,8 @@ func complaints(lines []string) []string {
 	return last(own)
 }
 
-// ending is how a test that failed ends: what it said itself, though logs may
-// follow it, and its last lines.
+// ending returns the end of a failed test: its own messages, and its last
+// lines.
 func ending(lines []string) []string {
 	end := last(lines)
 	return append(complaints(lines[:len(lines)-len(end)]), end...)
@@ -228,7 +231,7 @@ func ending(lines []string) []string {
 
 func last(lines []string) []string { return lines[max(0, len(lines)-tail):] }
 
-// parentOf returns the test that a subtest is part of.
+// parentOf returns the parent test of a subtest.
 func parentOf(test string) (parent string, isPart bool) {
 	if i := strings.LastIndexByte(test, '/'); i >= 0 {
 		return test[:i], true

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// told is what go test -json prints for a story: "TestA/part: what it printed",
-// "FAIL TestA".
+// told converts a story to the output of go test -json. A line of a story is
+// "TestA/part: printed line" or "FAIL TestA".
 func told(t *testing.T, story string) io.Reader {
 	t.Helper()
 	var in strings.Builder
@@ -39,8 +39,8 @@ func told(t *testing.T, story string) io.Reader {
 	return strings.NewReader(in.String())
 }
 
-// digestOf runs the digest over tests of which the first run has a story, and
-// each test that is repeated another.
+// digestOf runs the digest over tests. The story of the first run is first, and
+// again holds the story of each repeated test.
 func digestOf(t *testing.T, first string, again, known map[string]string) (summary string, ok bool) {
 	t.Helper()
 	test := func(read func(io.Reader) error, more ...string) error {

@@ -1,20 +1,22 @@
-// Digest runs tests and says what came of them: a line for each test that is
-// over, but for those that passed within a second, and at the end each failure
-// with what the test said and its last lines, and the notes of the tests (lines
-// that begin with NOTE: and the name of the test). So the last lines of a long run tell what came of it.
+// Digest runs tests and prints a summary. It prints a line for each test that
+// has ended, except tests that passed within a second. At the end it prints
+// each failure with the messages and the last lines of the test, and the notes
+// of the tests (lines that begin with NOTE: and the name of the test). The last
+// lines of a long run therefore show its result.
 //
 //	digest [-once] [-skipped FILE] LOG ./test/vm -- go test -json -count=1
 //	digest -only FILE LOG -- go test -json -count=1
 //
-// LOG gets all of it, as go test -v prints it. The packages are those of the
-// first run: a test that failed is run once more, alone, in its package. Failing
-// twice fails; passing the second time passes and is said in a note, with what
-// was wrong at first. (Decision 7 has the reasons.) A test may do so once:
-// notes.txt lists those that have, and the second note of a test fails.
+// LOG gets the complete output in the form of go test -v. The packages are
+// those of the first run. A failed test is repeated once, alone, in its
+// package. If it fails twice, it fails. If it passes the second time, it passes
+// with a note that quotes the first failure. (Decision 7 has the reasons.) A
+// test may have one such note: notes.txt lists the tests that have had one, and
+// a second note fails.
 //
-// -once gives each test one chance: for those that wait for nothing. -skipped
-// writes which tests were skipped, or a part of them, if nothing failed: a line
-// of package and test each. -only runs those of such a file, in place of packages.
+// -once does not repeat failed tests; it is for tests that do not depend on
+// time. -skipped writes the packages in which a test was skipped, if nothing
+// failed.
 //
 // The exit status is 1 if anything failed or nothing ran.
 package main
@@ -53,7 +55,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: digest [-once] [-skipped FILE] LOG PACKAGE... -- go test -json [FLAG...]\n       digest [-once] -only FILE LOG -- go test -json [FLAG...]")
 		os.Exit(2)
 	}
-	// Whoever interrupts means the tests; what they said until then is wanted.
+	// An interrupt ends the tests; the output so far is still summarised.
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	var err error
@@ -76,11 +78,12 @@ func main() {
 	}
 }
 
-// A tester runs go test -json with more arguments, and lets read have what it
-// prints. Failed tests are an error, too.
+// A tester runs go test -json with more arguments and passes the output to
+// read. Failed tests are also an error.
 type tester func(read func(io.Reader) error, more ...string) error
 
-// goTest returns the tester of a command. After an interrupt it runs nothing.
+// goTest returns the tester of a command. After an interrupt it does not start
+// the command any more.
 func goTest(command []string, interrupted <-chan os.Signal) tester {
 	return func(read func(io.Reader) error, more ...string) error {
 		if len(interrupted) > 0 {
@@ -112,7 +115,7 @@ func run(test tester, which []string, o options, out io.Writer, log string) (ok 
 	if err != nil {
 		return false, err
 	}
-	defer file.Close() // once more does no harm
+	defer file.Close() // a second Close is harmless
 	d := newDigest(out, file)
 	if err := test(d.read, which...); err != nil && len(d.failures) == 0 {
 		d.failures = append(d.failures, failure{name: "go test", lines: []string{err.Error()}})

@@ -13,24 +13,24 @@ import (
 //go:embed notes.txt
 var notedBefore string
 
-// A note says that a test passed only when it was run again.
+// A note records that a test passed only when it was repeated.
 type note struct {
 	test  string // see [nameOf]
 	lines []string
 }
 
-// series is a part of a test's name that is the series of a kernel.
+// series matches the part of a test's name that is a kernel series.
 var series = regexp.MustCompile(`^\d+\.\d+$`)
 
-// nameOf names a test as notes.txt does: with its package, and without the
-// kernel that it ran on, as it is one test on all of them.
+// nameOf returns the name of a test in notes.txt: with its package, and without
+// the kernel, because it counts as one test on all kernels.
 func nameOf(pkg, test string) string {
 	parts := slices.DeleteFunc(strings.Split(test, "/"), series.MatchString)
 	return strings.TrimPrefix(pkg, "tenon.sh/tenon/") + " " + strings.Join(parts, "/")
 }
 
-// parseNotes reads lines of "DATE COMMIT PACKAGE TEST"; # begins a comment. It
-// returns DATE and COMMIT by "PACKAGE TEST".
+// parseNotes parses lines of "DATE COMMIT PACKAGE TEST"; # begins a comment. It
+// maps "PACKAGE TEST" to "DATE COMMIT".
 func parseNotes(text string) (map[string]string, error) {
 	known := make(map[string]string)
 	for line := range strings.Lines(text) {
@@ -54,9 +54,9 @@ func parseNotes(text string) (map[string]string, error) {
 	return known, nil
 }
 
-// judgeNotes makes a failure of each note of a test that has had one before, in
-// notes.txt or in this run, and remembers the line that notes.txt lacks of each
-// other one.
+// judgeNotes turns a note into a failure if the test already had a note, in
+// notes.txt or in this run. For each other note it records the line that
+// notes.txt lacks.
 func (d *digest) judgeNotes(known map[string]string, now string) {
 	seen := make(map[string]string)
 	for _, n := range d.notes {

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// accidents is the number of tests that may fail by accident. When more do,
-// something is broken, and nothing is repeated.
+// accidents is the number of tests that may fail by accident. If more fail,
+// something is broken, and no test is repeated.
 const accidents = 3
 
-// repeat runs each failed test once more, alone. What passes is no failure then,
-// but a note.
+// repeat runs each failed test once more, alone. A test that then passes gives
+// a note instead of a failure.
 func (d *digest) repeat(test tester) {
 	failed := d.failed()
 	if len(failed) > accidents {
@@ -46,8 +46,8 @@ func (d *digest) repeat(test tester) {
 	}
 }
 
-// failed returns the tests that failed and can be repeated: not those of a
-// package whose tests did not come to their end, as some may not have run at all.
+// failed returns the failed tests that can be repeated. It leaves out packages
+// whose tests did not all end, because some tests may not have run.
 func (d *digest) failed() []place {
 	var tests []place
 	for _, f := range d.failures {
@@ -58,7 +58,7 @@ func (d *digest) failed() []place {
 	return tests
 }
 
-// top is the test that the failed one is part of.
+// top returns the top-level test of a failure.
 func (f failure) top() place {
 	name, _, _ := strings.Cut(f.test, "/")
 	return place{f.pkg, name}

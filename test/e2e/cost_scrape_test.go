@@ -21,8 +21,8 @@ func freeAddress(tb testing.TB) string {
 	return l.Addr().String()
 }
 
-// scraped returns the metrics of an agent by name with labels, as in the text
-// format.
+// scraped returns the metrics of an agent, keyed by name with labels as in the
+// text format.
 func scraped(tb testing.TB, address string) map[string]float64 {
 	tb.Helper()
 	r, err := http.Get("http://" + address + "/metrics")
@@ -55,9 +55,9 @@ func reportTurns(b *testing.B, before, after map[string]float64) {
 	grew := func(name string) float64 { return after[name] - before[name] }
 	turns := grew(`tenon_turn_duration_seconds_count{part="sense"}`)
 	if turns <= 0 {
-		b.Fatal("the loop did not turn")
+		b.Fatal("the loop made no tick")
 	}
-	b.ReportMetric(turns/costSpan.Seconds(), "turns/s") // more than one: others make and remove cgroups meanwhile
+	b.ReportMetric(turns/costSpan.Seconds(), "turns/s") // more than one per second, because other processes make and remove cgroups
 	for _, part := range []string{"sense", "decide", "act"} {
 		b.ReportMetric(1e3*grew(fmt.Sprintf("tenon_turn_duration_seconds_sum{part=%q}", part))/turns, part+"-ms/turn")
 	}

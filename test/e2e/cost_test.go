@@ -17,7 +17,7 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 )
 
-// costSpan is how long the benchmark measures tenond.
+// costSpan is the time for which the benchmark measures tenond.
 const costSpan = 20 * time.Second
 
 // costRounds is how often it measures each.
@@ -63,7 +63,7 @@ func BenchmarkAgentCost(b *testing.B) {
 	}
 }
 
-// plantJobs makes n cgroups with a sleeping process each.
+// plantJobs makes n cgroups, each with a sleeping process.
 func plantJobs(b *testing.B, tree *cgroup.Tree, root string, n int) {
 	b.Helper()
 	var sleepers []*exec.Cmd
@@ -146,7 +146,7 @@ resource-qos-config: {beClass: {cpuQOS: {enable: true}}}
 	case <-time.After(30 * time.Second):
 		b.Fatal("tenond is not ready after 30 s")
 	}
-	time.Sleep(2 * time.Second) // past the first ticks
+	time.Sleep(2 * time.Second) // skip the first ticks
 	fs := proc.Default()
 	use := func() (sum time.Duration) {
 		threads, err := fs.Threads(cmd.Process.Pid)
@@ -160,7 +160,7 @@ resource-qos-config: {beClass: {cpuQOS: {enable: true}}}
 		}
 		return sum
 	}
-	turned := scraped(b, address) // the last scrape does not count itself
+	turned := scraped(b, address) // a scrape does not count itself
 	before := use()
 	time.Sleep(costSpan)
 	used := use() - before
@@ -170,7 +170,7 @@ resource-qos-config: {beClass: {cpuQOS: {enable: true}}}
 	reportTurns(b, turned, scraped(b, address))
 }
 
-// guardian is the watchdog's process.
+// guardian returns the PID of the watchdog.
 func guardian(b *testing.B, state string) int {
 	b.Helper()
 	text, err := os.ReadFile(filepath.Join(state, "watchdog.lock"))
@@ -184,7 +184,7 @@ func guardian(b *testing.B, state string) int {
 	return pid
 }
 
-// rssAnon is the RssAnon of /proc/PID/status, in bytes.
+// rssAnon returns RssAnon of /proc/PID/status, in bytes.
 func rssAnon(b *testing.B, pid int) int64 {
 	b.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

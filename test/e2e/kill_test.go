@@ -29,9 +29,9 @@ import (
 
 // TestRestoreAfterKillLeavesNothing kills all Tenon processes with SIGKILL at
 // full load (the lab, tenon run, and an agent that manages a foreign tree with
-// odd values), and then runs tenon restore. Every knob and every task attribute
-// of the foreign tree must be as before; no lab process may be left; the user's
-// command must still run undisturbed.
+// unusual values), and then runs tenon restore. Every knob and every task
+// attribute of the foreign tree must have its earlier value, no lab process may
+// be left, and the user's command must still run unchanged.
 func TestRestoreAfterKillLeavesNothing(t *testing.T) {
 	tree := needRoot(t)
 	needPrograms(t, "nginx", "ffmpeg")
@@ -57,7 +57,7 @@ func TestRestoreAfterKillLeavesNothing(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	if cmp.Diff(before, f.dump(t)) == "" {
-		t.Fatal("the agent changed nothing: the test would prove nothing")
+		t.Fatal("the agent changed nothing, so the test would check nothing")
 	}
 
 	// A user's command, and the lab during its run.
@@ -70,7 +70,7 @@ func TestRestoreAfterKillLeavesNothing(t *testing.T) {
 	lab := start(t, tenon, "--state-dir", state, "lab", "colocation", "--modes", "tenon-65", "--blocks", "9", "--duration", "30s", "--out", out)
 	waitForProc(t, tree, "tenon-lab/kubepods/besteffort/pod-ffmpeg/ffmpeg")
 	waitForProc(t, tree, "tenon-lab/kubepods/burstable/pod-nginx/nginx")
-	time.Sleep(2 * time.Second) // into the measured part: everything runs
+	time.Sleep(2 * time.Second) // wait for the measured part, in which all processes run
 	family := descendants(t, lab.Process.Pid)
 	if len(family) < 3 {
 		t.Fatalf("the lab has only %d processes", len(family))
@@ -124,7 +124,8 @@ func TestRestoreAfterKillLeavesNothing(t *testing.T) {
 	}
 }
 
-// strict fails a test that would otherwise skip, if it can run here.
+// strict fails a test that would otherwise be skipped, if the test must run
+// here.
 func strict(t *testing.T, why string) {
 	t.Helper()
 	if os.Getenv("TENON_TEST_STRICT") == "1" {
@@ -163,7 +164,8 @@ func needPrograms(t *testing.T, names ...string) {
 func start(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(name, args...)
-	// A file, not a pipe: a process that survives the command may keep it open.
+	// A file and not a pipe, because a process that survives the command may
+	// keep it open.
 	out, err := os.Create(filepath.Join(t.TempDir(), "output"))
 	if err != nil {
 		t.Fatal(err)
@@ -183,7 +185,7 @@ func start(t *testing.T, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// foreign is a cgroup tree as another manager makes it.
+// foreign is a cgroup tree that another manager made.
 type foreign struct {
 	tree  *cgroup.Tree
 	root  string
@@ -192,9 +194,9 @@ type foreign struct {
 
 func (f foreign) path(p string) node.CgroupPath { return node.CgroupPath(f.root + "/" + p) }
 
-// plantForeignTree makes a kubepods-like tree with odd values: shares 333, a
-// narrow cpuset, a quota with a strange period and a burst, and tasks with
-// policies, nice values and affinities of their own.
+// plantForeignTree makes a tree like kubepods with unusual values: shares 333,
+// a narrow cpuset, a quota with an odd period and a burst, and tasks with
+// different policies, nice values and affinities.
 func plantForeignTree(t *testing.T, tree *cgroup.Tree) foreign {
 	t.Helper()
 	f := foreign{tree: tree, root: fmt.Sprintf("tenon-test-foreign-%d", os.Getpid())}
@@ -243,7 +245,7 @@ func plantForeignTree(t *testing.T, tree *cgroup.Tree) foreign {
 	return f
 }
 
-// dump reads every writable file of the tree in every hierarchy, and the
+// dump reads every writable file of the tree in every hierarchy and the
 // attributes of its tasks.
 func (f foreign) dump(t *testing.T) map[string]string {
 	t.Helper()
@@ -281,7 +283,7 @@ func (f foreign) dump(t *testing.T) map[string]string {
 	return all
 }
 
-// volatile lists files that are writable but show use, not settings.
+// volatile reports whether a file is writable but shows use and not a setting.
 func volatile(name string) bool {
 	for _, part := range []string{"usage", "failcnt", "pressure", "peak", "cgroup.procs", "cgroup.threads", "tasks", "event_control", "force_empty", "watermark", "reclaim"} {
 		if strings.Contains(name, part) {
@@ -291,7 +293,7 @@ func volatile(name string) bool {
 	return false
 }
 
-// attributes returns a task's own attributes: policy, nice value, affinity,
+// attributes returns the attributes of a task: policy, nice value, affinity,
 // cgroups.
 func attributes(t *testing.T, pid int) map[string]string {
 	t.Helper()
@@ -340,7 +342,7 @@ func waitForProc(t *testing.T, tree *cgroup.Tree, path string) int {
 	}
 }
 
-// descendants maps pid and the processes below it to their names.
+// descendants maps the PIDs of pid and of all its descendants to their names.
 func descendants(t *testing.T, pid int) map[int]string {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")

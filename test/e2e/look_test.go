@@ -15,14 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readOnlyVar makes this test binary, which is in a mount namespace of its own,
-// mount /sys and /proc read-only there, and become what its arguments say. The
-// value is a file that must then refuse writes.
+// readOnlyVar tells this test binary, in a new mount namespace, to mount /sys
+// and /proc read-only and to execute the command in its arguments. The value is
+// a file that must then refuse writes.
 const readOnlyVar = "TENON_E2E_READ_ONLY"
 
-// readOnly returns only if that fails.
+// readOnly returns only if it fails.
 func readOnly(probe string) error {
-	// Nothing of this may reach the machine's own namespace.
+	// The mounts must not propagate to the machine's own namespace.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make the mounts private: %w", err)
 	}
@@ -51,7 +51,7 @@ func readOnly(probe string) error {
 	return syscall.Exec(os.Args[1], os.Args[1:], os.Environ())
 }
 
-// looks runs tenon where nothing below /sys and /proc can be written.
+// looks runs tenon with /sys and /proc mounted read-only.
 func (s *site) looks(args ...string) (string, error) {
 	s.t.Helper()
 	self, err := os.Executable()
@@ -68,16 +68,16 @@ func (s *site) looks(args ...string) (string, error) {
 	return string(text), err
 }
 
-// changing is what differs from one look to the next: amounts, ages, and the
-// columns that they widen. The answer about delegation is whether access(2)
-// allows writes, and so another one on read-only mounts.
+// changing matches the parts of the output that differ between two calls:
+// amounts, ages, and the columns that they widen. It also matches the capability
+// cgroup.delegation, because access(2) gives another answer on read-only mounts.
 var changing = regexp.MustCompile(`(?m)^cgroup\.delegation .*$|-*[0-9][0-9.]*[a-zA-Zµ%]*|[ \t]+`)
 
-// TestReadingCommandsWriteNothing runs each command that only reads twice: as it
-// is, where no file of the site's cgroups may change, and where nothing can be
-// written, where it must say the same. A command that tries a write to learn
-// something, or that needs one, cannot. Beside an agent, which changes knobs at
-// any time, the command must only do its work.
+// TestReadingCommandsWriteNothing runs each read-only command twice. The normal
+// run must not change a file of the site's cgroups. The run on read-only mounts
+// must print the same. A command that needs a write, or tries one, fails this
+// test. Beside an agent, which changes knobs at any time, the command only has
+// to succeed.
 func TestReadingCommandsWriteNothing(t *testing.T) {
 	s := plantSite(t, generous)
 	text, err := s.looks("run", "--qos", "BE", "--name", fmt.Sprint("look-", os.Getpid()), "--", "true")
@@ -96,7 +96,7 @@ func TestReadingCommandsWriteNothing(t *testing.T) {
 		t.Helper()
 		before := s.dump(t)
 		diff := "never compared"
-		for try := 0; try < 3 && diff != ""; try++ { // other cgroups may come and go meanwhile
+		for try := 0; try < 3 && diff != ""; try++ { // other cgroups may appear and vanish
 			normal, err := exec.Command(filepath.Join(s.bin, "tenon"), append([]string{"--state-dir", s.state}, args...)...).CombinedOutput()
 			if err != nil {
 				t.Errorf("tenon %s: %v\n%s", strings.Join(args, " "), err, normal)
@@ -104,10 +104,10 @@ func TestReadingCommandsWriteNothing(t *testing.T) {
 			diff = cmp.Diff(changing.ReplaceAllString(string(normal), " "), works(args...))
 		}
 		if diff != "" {
-			t.Errorf("tenon %s says something else on read-only mounts:\n%s", strings.Join(args, " "), diff)
+			t.Errorf("tenon %s prints something else on read-only mounts:\n%s", strings.Join(args, " "), diff)
 		}
 		if diff := cmp.Diff(before, s.dump(t)); diff != "" {
-			t.Errorf("tenon %s has changed:\n%s", strings.Join(args, " "), diff)
+			t.Errorf("tenon %s changed files:\n%s", strings.Join(args, " "), diff)
 		}
 	}
 	same("doctor")

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// labelled selects batch work by the labels of containers alone.
+// labelled selects batch work only by the labels of containers.
 const labelled = `apiVersion: tenon.sh/v1alpha1
 kind: NodeConfig
 period: 100ms
@@ -24,34 +24,35 @@ rules:
 resource-qos-config: {beClass: {cpuQOS: {enable: true}}}
 `
 
-// TestTenondTakesContainersByTheirLabels: a container that starts while tenond
-// runs is best-effort work because its label says so, and one without the
-// label is left alone.
+// TestTenondTakesContainersByTheirLabels checks that a container with the label
+// becomes best-effort work when it starts, and that tenond does not touch a
+// container without the label.
 func TestTenondTakesContainersByTheirLabels(t *testing.T) {
 	s, socket := plantContainerd(t)
 	d := s.tenond()
 	s.contain(socket, "encode", "BE")
 	s.contain(socket, "other", "none")
-	eventually(t, "the labelled container runs only where nothing else wants to", func() bool { return s.weight("pods/encode").Idle })
+	eventually(t, "the labelled container is idle", func() bool { return s.weight("pods/encode").Idle })
 	if s.weight("pods/other").Idle || s.weight("pods").Idle {
 		t.Error("a container without the label was touched")
 	}
 	d.stop()
 	s.restore()
 	if s.weight("pods/encode").Idle {
-		t.Error("the container is not as it was")
+		t.Error("the knobs of the container differ from before")
 	}
 }
 
-// TestTenondRestartedKeepsContainersByTheirLabels, although its first tick
-// precedes its first query, and also when the runtime does not answer.
+// TestTenondRestartedKeepsContainersByTheirLabels checks that a restart changes
+// nothing, although the first tick comes before the first answer of the
+// runtime, and also if the runtime does not answer.
 func TestTenondRestartedKeepsContainersByTheirLabels(t *testing.T) {
 	s, socket := plantContainerd(t)
 	d := s.tenond()
 	s.contain(socket, "encode", "BE")
 	s.contain(socket, "other", "none")
 	eventually(t, "the container is best-effort work", func() bool { return s.weight("pods/encode").Idle })
-	time.Sleep(2 * time.Second) // the last listing of its start is over
+	time.Sleep(2 * time.Second) // wait until the list of its start is complete
 	away := socket + ".away"
 	for _, c := range []struct{ name, from, to string }{
 		{"the runtime answers", socket, socket},
@@ -64,7 +65,7 @@ func TestTenondRestartedKeepsContainersByTheirLabels(t *testing.T) {
 			t.Fatal(err)
 		}
 		d = s.tenond()
-		time.Sleep(2 * time.Second) // some twenty ticks
+		time.Sleep(2 * time.Second) // about twenty ticks
 		if n := s.intends(); n != begun {
 			t.Errorf("%s: the restart began %d writes", c.name, n-begun)
 		}
@@ -80,7 +81,7 @@ func TestTenondRestartedKeepsContainersByTheirLabels(t *testing.T) {
 	s.restore()
 }
 
-// plantContainerd makes a site with a containerd of its own.
+// plantContainerd makes a site with its own containerd.
 func plantContainerd(t *testing.T) (s *site, socket string) {
 	t.Helper()
 	for _, program := range []string{"containerd", "ctr", "runc", "busybox"} {
@@ -101,8 +102,8 @@ func plantContainerd(t *testing.T) (s *site, socket string) {
 	t.Cleanup(func() { _ = runtime.Process.Signal(syscall.SIGTERM) })
 	eventually(t, "containerd serves", func() bool { _, err := os.Stat(socket); return err == nil })
 	t.Cleanup(func() {
-		// The runtime makes cgroups in every hierarchy; the site makes and
-		// removes them only in those that tenond uses.
+		// The runtime makes cgroups in every hierarchy, but the site removes
+		// cgroups only in the hierarchies that tenond uses.
 		for _, below := range []string{"/pods/*", "/pods", ""} {
 			dirs, _ := filepath.Glob("/sys/fs/cgroup/*/" + s.root + below)
 			for _, dir := range dirs {
@@ -113,12 +114,12 @@ func plantContainerd(t *testing.T) (s *site, socket string) {
 	return s, socket
 }
 
-// contain starts a container with a label in a group of the site.
+// contain starts a container with a label in a cgroup of the site.
 func (s *site) contain(socket, name, class string) {
 	s.t.Helper()
 	ctr(s.t, socket, "run", "-d", "--rootfs", "--label", "koordinator.sh/qosClass="+class, "--cgroup", "/"+string(s.path("pods/"+name)), rootfs(s.t), name, "/bin/sleep", "600")
 	s.t.Cleanup(func() {
-		_ = os.Rename(socket+".away", socket) // if a test has failed meanwhile
+		_ = os.Rename(socket+".away", socket) // after a failed test the socket may still be away
 		_ = exec.Command("ctr", "--address", socket, "--namespace", "test", "task", "rm", "-f", name).Run()
 	})
 }
@@ -130,7 +131,7 @@ func ctr(t *testing.T, socket string, args ...string) {
 	}
 }
 
-// rootfs is a root file system in which /bin/sleep runs.
+// rootfs returns a root file system in which /bin/sleep runs.
 func rootfs(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

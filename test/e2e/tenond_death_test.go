@@ -55,9 +55,9 @@ func TestTenondStartsAnotherWatchdog(t *testing.T) {
 	s.restore()
 }
 
-// TestTenondsWatchdogIsASessionOfItsOwn: a signal to tenond's session or
-// process group does not end the watchdog, and the watchdog holds none of
-// tenond's files.
+// TestTenondsWatchdogIsASessionOfItsOwn checks that a signal to tenond's
+// session or process group does not end the watchdog, and that the watchdog
+// holds none of tenond's files.
 func TestTenondsWatchdogIsASessionOfItsOwn(t *testing.T) {
 	s := plantSite(t, generous)
 	s.tenond()
@@ -72,9 +72,9 @@ func TestTenondsWatchdogIsASessionOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestTenondAnnouncesItsStop: for a minute nothing is narrowed, and the next
-// daemon continues from there. internal/machine/lease tests the full minute on
-// a virtual clock.
+// TestTenondAnnouncesItsStop checks that the watchdog narrows nothing after an
+// announced stop, and that the next daemon continues from there.
+// internal/machine/lease tests the full minute on a virtual clock.
 func TestTenondAnnouncesItsStop(t *testing.T) {
 	s := plantSite(t, generous)
 	d := s.tenond()
@@ -87,7 +87,7 @@ func TestTenondAnnouncesItsStop(t *testing.T) {
 	if err != nil || !strings.Contains(string(file), " announced 1 ") {
 		t.Errorf("no stop is announced in the lease: %v\n%s", err, file)
 	}
-	time.Sleep(4 * time.Second) // more than an unannounced loss may take
+	time.Sleep(4 * time.Second) // longer than the watchdog waits after an unannounced loss
 	if diff := cmp.Diff(left, s.dump(t)); diff != "" {
 		t.Errorf("an announced stop changed (-before +after):\n%s", diff)
 	}
@@ -103,7 +103,7 @@ func TestTenondAnnouncesItsStop(t *testing.T) {
 	s.restore()
 }
 
-// TestTenondRestartedWritesNothingIfNothingChanged has a configuration whose
+// TestTenondRestartedWritesNothingIfNothingChanged uses a configuration whose
 // decisions do not depend on the load of the machine.
 func TestTenondRestartedWritesNothingIfNothingChanged(t *testing.T) {
 	steady := strings.NewReplacer("Percent: 100", "Percent: 30", "Percent: 5", "Percent: 30").Replace(generous)
@@ -114,7 +114,7 @@ func TestTenondRestartedWritesNothingIfNothingChanged(t *testing.T) {
 	d.stop()
 	before, begun := s.dump(t), s.intends()
 	next := s.tenond()
-	time.Sleep(2 * time.Second) // some twenty turns
+	time.Sleep(2 * time.Second) // about twenty ticks
 	if n := s.intends(); n != begun {
 		t.Errorf("the restart began %d writes", n-begun)
 	}
@@ -152,8 +152,8 @@ func TestTenondWithABadNewConfigKeepsTheOldOne(t *testing.T) {
 		t.Errorf("the fault is not named:\n%s", d.said())
 	}
 	time.Sleep(time.Second) // ten ticks
-	// Twice if a tick saw the change before the signal, which makes tenond read
-	// it again.
+	// The message appears twice if a tick saw the change before the signal,
+	// because the signal makes tenond read the file again.
 	if n := strings.Count(d.said(), "refused"); n > 2 {
 		t.Errorf("it is said %d times:\n%s", n, d.said())
 	}
@@ -169,8 +169,8 @@ func TestTenondWithABadNewConfigKeepsTheOldOne(t *testing.T) {
 	s.restore()
 }
 
-// TestTenondGoesOnWhenItsConfigBecomesAPipe: to open a pipe waits for its writer,
-// and the loop has no time for that.
+// TestTenondGoesOnWhenItsConfigBecomesAPipe checks that tenond does not open a
+// pipe, because that would block the loop until a writer comes.
 func TestTenondGoesOnWhenItsConfigBecomesAPipe(t *testing.T) {
 	s := plantSite(t, generous)
 	d := s.tenond()

@@ -22,8 +22,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// evicting evicts batch work above 60 % of the memory, down to 50 %; but not
-// the job that spins, nor processes that tenon run has started on this machine.
+// evicting evicts batch work above 60 % of the memory, down to 50 %. It exempts
+// the job that spins, and the processes of tenon run on this machine.
 const evicting = `apiVersion: tenon.sh/v1alpha1
 kind: NodeConfig
 period: 100ms
@@ -38,8 +38,8 @@ resource-threshold-config: {enable: true, cpuSuppressThresholdPercent: 100, cpuS
 
 const mib = unit.Bytes(1) << 20
 
-// A memory is the node's memory as tenond sees it: 512 MiB, of which the
-// cgroups of the site really use their part, and other work a given part.
+// A memory is the memory of the node in tenond's view: 512 MiB. The cgroups of
+// the site really use their part, and other work uses a given part.
 type memory struct {
 	s      *site
 	file   *os.File
@@ -59,8 +59,8 @@ func (s *site) memory(others unit.Bytes) *memory {
 	return m
 }
 
-// settle writes how much is available now, in one write and always with the
-// same length, since tenond reads it at once.
+// settle writes the available memory, in one write and always with the same
+// length, because tenond may read the file at any time.
 func (m *memory) settle() {
 	used, err := m.s.tree.MemoryCurrent(m.s.root)
 	if err != nil {
@@ -73,13 +73,13 @@ func (m *memory) settle() {
 	}
 }
 
-// until updates the available memory while it waits.
+// until updates the available memory until is returns true.
 func (m *memory) until(what string, is func() bool) {
 	m.s.t.Helper()
 	eventually(m.s.t, what, func() bool { m.settle(); return is() })
 }
 
-// tenond starts a tenond that sees this memory, in a mount namespace of its own.
+// tenond starts a tenond with this memory, in its own mount namespace.
 func (m *memory) tenond() *daemon {
 	m.s.t.Helper()
 	const see = `mount --bind "$0" /proc/meminfo && exec "$@"`
@@ -92,7 +92,8 @@ type hog struct {
 	in io.Writer
 }
 
-// hogs is the hog program: it allocates as many bytes as each line says.
+// hogs is the hog program. For each line it allocates the number of bytes on
+// the line.
 func hogs() {
 	if os.Getenv("TENON_TEST_STUBBORN") != "" {
 		signal.Ignore(syscall.SIGTERM)
@@ -105,7 +106,7 @@ func hogs() {
 	runtime.KeepAlive(held)
 }
 
-// hog starts a hog in a group of the site; it ends with the test.
+// hog starts a hog in a cgroup of the site. It ends with the test.
 func (s *site) hog(group string, env ...string) hog {
 	s.t.Helper()
 	p := string(s.path(group))
@@ -133,7 +134,7 @@ func (s *site) hog(group string, env ...string) hog {
 	return h
 }
 
-// take makes it allocate so much more.
+// take makes the hog allocate b more bytes.
 func (h hog) take(b unit.Bytes) { _, _ = fmt.Fprintln(h.in, int64(b)) }
 
 func (s *site) uses(group string, b unit.Bytes) bool {
@@ -146,7 +147,7 @@ func (s *site) lives(group string) bool {
 	return err == nil && lives
 }
 
-// written lists the writes of knobs of a group in the audit log.
+// written returns the writes to the knobs of a cgroup in the audit log.
 func (s *site) written(group string) (all []record.Write) {
 	s.t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.state, record.AuditFile))
@@ -162,9 +163,9 @@ func (s *site) written(group string) (all []record.Write) {
 	return all
 }
 
-// TestTenondEndsAsLittleBatchWorkAsNeeded: the job of the lowest priority
-// ignores SIGTERM and is killed; the job of high priority runs until memory is
-// short again, and then ends by itself.
+// TestTenondEndsAsLittleBatchWorkAsNeeded has a job of the lowest priority that
+// ignores SIGTERM and is killed. A job of high priority runs until memory is
+// short again, and then ends on SIGTERM.
 func TestTenondEndsAsLittleBatchWorkAsNeeded(t *testing.T) {
 	s := plantSite(t, strings.Replace(evicting, "GRACE", "1", 1))
 	m := s.memory(30 * mib)
@@ -200,7 +201,7 @@ func TestTenondEndsAsLittleBatchWorkAsNeeded(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	if !s.lives("batch/dear") || !s.lives(job) || len(s.written("batch/dear")) > 0 {
-		t.Error("more was ended than needed")
+		t.Error("more jobs were ended than necessary")
 	}
 
 	m.others += 125 * mib
@@ -216,16 +217,15 @@ func TestTenondEndsAsLittleBatchWorkAsNeeded(t *testing.T) {
 	s.restore()
 }
 
-// waitStatus waits for a command that the test has started, and returns its
-// status.
+// waitStatus waits for a command that the test started, and returns its status.
 func waitStatus(c hog) syscall.WaitStatus {
 	_ = c.Wait()
 	return c.ProcessState.Sys().(syscall.WaitStatus)
 }
 
-// TestTenondFreezesAJobThatGoesOnAfterRestore: while one job ends slowly,
-// another that grows is frozen; tenond is killed, and tenon restore thaws the
-// job.
+// TestTenondFreezesAJobThatGoesOnAfterRestore checks that tenond freezes a job
+// that grows while another one ends slowly. Then tenond is killed, and tenon
+// restore thaws the job.
 func TestTenondFreezesAJobThatGoesOnAfterRestore(t *testing.T) {
 	s := plantSite(t, strings.Replace(evicting, "GRACE", "600", 1))
 	if _, err := s.tree.Frozen(string(s.path(batch))); err != nil {
@@ -248,13 +248,13 @@ func TestTenondFreezesAJobThatGoesOnAfterRestore(t *testing.T) {
 	d.signal(syscall.SIGKILL)
 	<-d.end
 	if !frozen() {
-		t.Error("the death of tenond let it go on")
+		t.Error("the job is not frozen after the death of tenond")
 	}
 	s.restore()
 	if frozen() {
-		t.Error("it is frozen after tenon restore")
+		t.Error("the job is frozen after tenon restore")
 	}
-	eventually(t, "nothing of it stands still", func() bool {
+	eventually(t, "no process of the job is stopped", func() bool {
 		still, err := s.tree.Still(string(s.path("batch/dear")))
 		return err == nil && !still
 	})

@@ -22,7 +22,7 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// limited also gives each job a limit, so that a new job needs a new journal
+// limited also sets a limit for each job, so that each new job needs a journal
 // entry.
 var limited = strings.Replace(generous, `["ROOT/batch/*"]}`, `["ROOT/batch/*"], limits: {memory: 64Mi}}`, 1)
 
@@ -41,7 +41,7 @@ func (s *site) smallTmpfs(size string) {
 	})
 }
 
-// fill uses up all free bytes, and returns a function that frees them.
+// fill uses all free bytes, and returns a function that frees them.
 func (s *site) fill() (free func()) {
 	s.t.Helper()
 	name := filepath.Join(s.state, "filler")
@@ -59,10 +59,10 @@ func (s *site) fill() (free func()) {
 	return func() { _ = os.Remove(name) }
 }
 
-// TestTenondWithAFullJournalTouchesNothingNew: tenond does not write a change
-// that it cannot journal, and logs that once for each knob. Existing values
-// stay, BE gives way as before, the service is not touched, and once there is
-// space tenond continues by itself.
+// TestTenondWithAFullJournalTouchesNothingNew checks that tenond does not write
+// a change that it cannot journal, and logs that once for each knob. Existing
+// values stay, BE is still narrowed, and the service is not touched. When there
+// is space again, tenond continues.
 func TestTenondWithAFullJournalTouchesNothingNew(t *testing.T) {
 	s := plantSite(t, limited)
 	s.smallTmpfs("512k")
@@ -91,14 +91,14 @@ func TestTenondWithAFullJournalTouchesNothingNew(t *testing.T) {
 		}
 	}
 	if has("batch/last") {
-		t.Error("the file system is full, and the last job has its limit")
+		t.Error("the last job has its limit although the file system is full")
 	}
 	s.untouched(service, s.before)
 	if d.ended() {
 		t.Fatalf("tenond ended: %v", d.ProcessState)
 	}
 	if n := strings.Count(d.said(), "no space left"); n == 0 || n > 4*len(late) {
-		t.Errorf("a full file system and %d jobs are %d lines in the log", len(late), n)
+		t.Errorf("a full file system with %d jobs gives %d lines in the log", len(late), n)
 	}
 	q := s.quota()
 	if q.Quota == node.NoQuota || !s.weight(batch).Idle {
@@ -113,8 +113,8 @@ func TestTenondWithAFullJournalTouchesNothingNew(t *testing.T) {
 	s.restore()
 }
 
-// TestTenondWithAFullJournalFromTheStartTouchesNothing: tenond logs it and
-// ends, or waits; the node is as before.
+// TestTenondWithAFullJournalFromTheStartTouchesNothing checks that tenond logs
+// the fault and then ends or waits, and that the node is unchanged.
 func TestTenondWithAFullJournalFromTheStartTouchesNothing(t *testing.T) {
 	s := plantSite(t, limited)
 	s.smallTmpfs("64k")
@@ -125,8 +125,9 @@ func TestTenondWithAFullJournalFromTheStartTouchesNothing(t *testing.T) {
 	s.untouched("", s.before)
 }
 
-// TestTenondGoesOnWithoutAFileThatRefuses gives tenond a mount namespace in
-// which one file is read-only: it reports that knob once, and sets all others.
+// TestTenondGoesOnWithoutAFileThatRefuses runs tenond in a mount namespace in
+// which one file is read-only. tenond must report that knob once and set all
+// others.
 func TestTenondGoesOnWithoutAFileThatRefuses(t *testing.T) {
 	needPrograms(t, "unshare", "mount")
 	s := plantSite(t, generous)
@@ -140,7 +141,7 @@ func TestTenondGoesOnWithoutAFileThatRefuses(t *testing.T) {
 	d.await("read-only file system", 1)
 	time.Sleep(2 * time.Second)
 	if n := strings.Count(d.said(), "read-only file system"); n != 1 {
-		t.Errorf("it is said %d times", n)
+		t.Errorf("the log has the message %d times", n)
 	}
 	if s.weight(batch).Idle {
 		t.Error("the file was written")
@@ -152,9 +153,10 @@ func TestTenondGoesOnWithoutAFileThatRefuses(t *testing.T) {
 	s.restore()
 }
 
-// TestTenondBoundsAJobThatBoundsAPartOfItself: cgroup v1 refuses a parent's
-// quota below that of a child. The child, which no rule names, must therefore
-// give way too, running or not, and get its own quota back.
+// TestTenondBoundsAJobThatBoundsAPartOfItself has a job with a quota on one of
+// its children. Cgroup v1 refuses a parent's quota below that of a child.
+// tenond must therefore narrow the child, too, although no rule names it, and
+// restore its quota afterwards.
 func TestTenondBoundsAJobThatBoundsAPartOfItself(t *testing.T) {
 	s := plantSite(t, limited)
 	part := string(s.path("batch/job/part"))
@@ -179,8 +181,8 @@ func TestTenondBoundsAJobThatBoundsAPartOfItself(t *testing.T) {
 }
 
 // TestTenondFollowsWorkloadsThatComeAndGo makes and removes jobs faster than
-// ticks come, so that many vanish between the snapshot and the write. With
-// TENON_TEST_LONG=1 it is a thousand in a minute.
+// the ticks, so that many vanish between the snapshot and the write. With
+// TENON_TEST_LONG=1 it makes a thousand jobs in a minute.
 func TestTenondFollowsWorkloadsThatComeAndGo(t *testing.T) {
 	count, each := 200, 30*time.Millisecond
 	if os.Getenv("TENON_TEST_LONG") == "1" {
@@ -197,7 +199,7 @@ func TestTenondFollowsWorkloadsThatComeAndGo(t *testing.T) {
 		if err := s.tree.Make(string(s.path(group))); err != nil {
 			t.Fatal(err)
 		}
-		if i%5 == 0 { // some do work, and end without being asked
+		if i%5 == 0 { // some do work and end by themselves
 			cmd := exec.Command("true")
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
@@ -206,7 +208,7 @@ func TestTenondFollowsWorkloadsThatComeAndGo(t *testing.T) {
 			_ = cmd.Wait()
 		}
 		time.Sleep(each)
-		for len(alive) > i%20 { // they live for up to some ticks
+		for len(alive) > i%20 { // they live for a few ticks
 			if err := s.tree.Remove(string(s.path(alive[0]))); err != nil {
 				t.Fatal(err)
 			}
@@ -227,7 +229,7 @@ func TestTenondFollowsWorkloadsThatComeAndGo(t *testing.T) {
 		m, err := s.tree.ReadMemory(string(s.path(last)))
 		return err == nil && m.Max == unit.Bytes(64<<20)
 	})
-	eventually(t, "nothing is remembered of the jobs that are gone", func() bool {
+	eventually(t, "the state has no entry for a removed job", func() bool {
 		for k := range s.journaled().Touches {
 			if strings.Contains(string(k.Cgroup), "/short-") {
 				return false
@@ -235,7 +237,7 @@ func TestTenondFollowsWorkloadsThatComeAndGo(t *testing.T) {
 		}
 		return true
 	})
-	eventually(t, "no file of them is held open", func() bool { return openFiles(t, d.Process.Pid) <= filesBefore+10 })
+	eventually(t, "no file of a removed job is open", func() bool { return openFiles(t, d.Process.Pid) <= filesBefore+10 })
 	if lines := strings.Count(d.said(), "WARN") + strings.Count(d.said(), "ERROR"); lines > count/4 {
 		t.Errorf("%d complaints about %d jobs", lines, count)
 	}
@@ -289,8 +291,8 @@ func TestTenondDoesNotMindAWallClockThatJumps(t *testing.T) {
 	s.restore()
 }
 
-// TestASecondTenondIsRefusedWhateverItsDirectory: two would undo each other's
-// writes in every tick.
+// TestASecondTenondIsRefusedWhateverItsDirectory checks that a second tenond
+// does not start, because two would undo each other's writes in every tick.
 func TestASecondTenondIsRefusedWhateverItsDirectory(t *testing.T) {
 	s := plantSite(t, generous)
 	first := s.tenond()
@@ -302,10 +304,10 @@ func TestASecondTenondIsRefusedWhateverItsDirectory(t *testing.T) {
 		t.Errorf("the second: %v\n%s\nwant %q", err, text, want)
 	}
 	if _, err := os.Stat(other); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("it has made something: %v", err)
+		t.Errorf("the second tenond made its state directory: %v", err)
 	}
 	if first.ended() {
-		t.Error("the first has ended")
+		t.Error("the first tenond has ended")
 	}
 	first.stop()
 	third := s.tenond()

@@ -40,8 +40,9 @@ func aDisk(t *testing.T) (name string, id unit.Device) {
 	return "", unit.Device{}
 }
 
-// TestTenondLimitsBlockIOOfTheClass: all batch work together has the limits,
-// for any number of jobs; a limit from before is its ceiling, and is restored.
+// TestTenondLimitsBlockIOOfTheClass checks that the limits apply to all batch
+// work together, for any number of jobs. An existing limit is an upper bound
+// and is restored.
 func TestTenondLimitsBlockIOOfTheClass(t *testing.T) {
 	disk, id := aDisk(t)
 	config := strings.ReplaceAll(bounded, "DISK", disk)
@@ -59,7 +60,7 @@ func TestTenondLimitsBlockIOOfTheClass(t *testing.T) {
 	const none = cgroup.NoIORate
 	own := map[unit.Device]cgroup.IOLimits{id: {ReadBPS: none, WriteBPS: 5000, ReadIOPS: none, WriteIOPS: 30}}
 	// On cgroup v1 a limit does not apply to the cgroups below, so Tenon writes
-	// it into each.
+	// it to each of them.
 	top, bound := batch, []string{batch}
 	if s.tree.VersionOf("io") == 1 {
 		top, bound = job, []string{job, "batch/more"}
@@ -69,11 +70,11 @@ func TestTenondLimitsBlockIOOfTheClass(t *testing.T) {
 	}
 	s.before = s.dump(t)
 	d := s.tenond()
-	eventually(t, "the first job has all", func() bool {
+	eventually(t, "the first job has the full limit", func() bool {
 		return limits(top) == cgroup.IOLimits{ReadBPS: 1000000, WriteBPS: 5000, ReadIOPS: none, WriteIOPS: 30}
 	})
 	s.run("batch/more", "sleep", "600")
-	eventually(t, "both jobs have no more", func() bool {
+	eventually(t, "both jobs share the limit", func() bool {
 		var sum int64
 		for _, group := range bound {
 			if l := limits(group); l != (cgroup.IOLimits{}) {
@@ -83,17 +84,17 @@ func TestTenondLimitsBlockIOOfTheClass(t *testing.T) {
 		return sum == 1000000 && limits(bound[len(bound)-1]).ReadBPS == int64(1000000/len(bound))
 	})
 	if l := limits(service); l != (cgroup.IOLimits{}) {
-		t.Errorf("the service has the limits %+v, and the configuration has none", l)
+		t.Errorf("the service has the limits %+v, want none", l)
 	}
 	text, err := exec.Command(filepath.Join(s.bin, "tenon"), "--state-dir", s.state, "explain", string(s.path(top)), "io.max").CombinedOutput()
 	if err != nil || !strings.Contains(string(text), "all BE work together gets rbps=1000000 wiops=100 of "+disk) {
 		t.Errorf("tenon explain: %v\n%s", err, text)
 	}
 
-	// Without the key Tenon restores the limits while it runs.
+	// Without the key tenond restores the limits while it runs.
 	s.configure(strings.Replace(config, "blkioQOS: {enable: true", "blkioQOS: {enable: false", 1))
 	d.signal(syscall.SIGHUP)
-	eventually(t, "the limits are those from before", func() bool { return limits(top) == own[id] })
+	eventually(t, "the limits have their earlier values", func() bool { return limits(top) == own[id] })
 	s.configure(config)
 	d.signal(syscall.SIGHUP)
 	eventually(t, "the limits are back", func() bool { return limits(top).ReadBPS == int64(1000000/len(bound)) })

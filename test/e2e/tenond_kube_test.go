@@ -25,7 +25,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A kubelet lists pods, until it is away.
+// A kubelet lists pods. While it is away, it does not answer.
 type kubelet struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -45,8 +45,8 @@ func (k *kubelet) put(p corev1.Pod) {
 	k.pods = append(k.pods, p)
 }
 
-// plantNode makes a site that is the node of a cluster: a kubelet and an API
-// server with the test's answers, and cgroups as a kubelet makes them.
+// plantNode makes a site that is a node of a cluster: a kubelet and an API
+// server with the answers of the test, and cgroups like those of a kubelet.
 func plantNode(t *testing.T) (*site, *kubelet, *apitest.Server) {
 	t.Helper()
 	tree := needRoot(t)
@@ -85,7 +85,7 @@ func plantNode(t *testing.T) (*site, *kubelet, *apitest.Server) {
 	return s, k, api
 }
 
-// pod returns a pod as a kubelet lists it, with many unused fields.
+// pod returns a pod in the form of a kubelet's list, with many unused fields.
 func pod(name, class string, i int, limits corev1.ResourceList) corev1.Pod {
 	uid := types.UID(fmt.Sprintf("aaaaaaaa-0000-4000-8000-%012d", i))
 	var env []corev1.EnvVar
@@ -104,7 +104,7 @@ func pod(name, class string, i int, limits corev1.ResourceList) corev1.Pod {
 	}
 }
 
-// group is the cgroup of a pod of the site.
+// groupOf returns the cgroup of a pod of the site.
 func groupOf(p corev1.Pod) string {
 	level := "burstable"
 	if p.Labels["koordinator.sh/qosClass"] == "BE" {
@@ -113,8 +113,8 @@ func groupOf(p corev1.Pod) string {
 	return "kubepods/" + level + "/pod" + string(p.UID)
 }
 
-// admit makes the cgroups of a pod, with a process in that of its container,
-// and makes the kubelet list it.
+// admit makes the cgroups of a pod, with a process in the cgroup of its
+// container, and adds the pod to the kubelet's list.
 func (s *site) admit(k *kubelet, p corev1.Pod) (group string) {
 	s.t.Helper()
 	group = groupOf(p)
@@ -141,9 +141,10 @@ func (s *site) max(group string) node.CPUMax {
 	return node.CPUMax(v)
 }
 
-// TestTenondOfAClusterOutlastsAPIServerAndKubelet: with both away tenond holds
-// its knobs, also after a kill and a restart; with both back it finds a new
-// pod's cgroup at once, and follows the ConfigMap.
+// TestTenondOfAClusterOutlastsAPIServerAndKubelet checks that tenond holds its
+// knobs without kubelet and API server, also after a kill and a restart. When
+// both are back, it finds the cgroup of a new pod at once and follows the
+// ConfigMap.
 func TestTenondOfAClusterOutlastsAPIServerAndKubelet(t *testing.T) {
 	s, k, api := plantNode(t)
 	api.Put(isolate(true))
@@ -156,13 +157,13 @@ func TestTenondOfAClusterOutlastsAPIServerAndKubelet(t *testing.T) {
 			return s.max(group) == node.CPUMax{Quota: 50 * time.Millisecond, Period: 100 * time.Millisecond} && s.weight(group).Idle
 		}
 	}
-	eventually(t, "the pod has what it asked for, and yields", bounded(job))
+	eventually(t, "the pod has its limits and is idle", bounded(job))
 	begun := time.Now()
 	late := s.admit(k, pod("late", "BE", 3, batchOf(500)))
-	eventually(t, "so has the next", bounded(late))
-	t.Logf("a new pod was right after %v", time.Since(begun).Round(time.Millisecond))
+	eventually(t, "the next pod has its limits and is idle", bounded(late))
+	t.Logf("a new pod had its values after %v", time.Since(begun).Round(time.Millisecond))
 	if s.weight(web).Idle {
-		t.Error("the service yields")
+		t.Error("the service is idle")
 	}
 
 	api.Away(true)
@@ -184,7 +185,7 @@ func TestTenondOfAClusterOutlastsAPIServerAndKubelet(t *testing.T) {
 
 	api.Away(false)
 	api.Put(isolate(false))
-	eventually(t, "what the ConfigMap no longer asks for is given back", func() bool { return !s.weight(job).Idle })
+	eventually(t, "the knobs that the ConfigMap does not set any more are released", func() bool { return !s.weight(job).Idle })
 	eventually(t, "and listed", func() bool {
 		body, _ := api.Applied("/apis/tenon.sh/v1alpha1/nodereports/node-1/status")
 		return strings.Contains(string(body), `"PodsKnown"`) && !strings.Contains(string(body), `"CPUQOS"`)
@@ -193,15 +194,15 @@ func TestTenondOfAClusterOutlastsAPIServerAndKubelet(t *testing.T) {
 	s.restore()
 }
 
-// TestTenondThatKnowsNothingLetsGoOfNothing: a daemon without saved pods and
-// without an answer does not take the node for empty.
+// TestTenondThatKnowsNothingLetsGoOfNothing checks that a daemon without saved
+// pods and without an answer does not treat the node as empty.
 func TestTenondThatKnowsNothingLetsGoOfNothing(t *testing.T) {
 	s, k, api := plantNode(t)
 	api.Put(isolate(true))
 	job := s.admit(k, pod("job", "BE", 2, batchOf(500)))
 	s.before = s.dump(t)
 	d := s.tenond()
-	eventually(t, "the pod yields", func() bool { return s.weight(job).Idle })
+	eventually(t, "the pod is idle", func() bool { return s.weight(job).Idle })
 	d.signal(syscall.SIGKILL)
 	<-d.end
 	k.leave(true)
@@ -213,19 +214,20 @@ func TestTenondThatKnowsNothingLetsGoOfNothing(t *testing.T) {
 	d.await("are not known yet", 1)
 	time.Sleep(3 * time.Second)
 	if !s.weight(job).Idle {
-		t.Error("the pod was let loose")
+		t.Error("the pod was released")
 	}
 	k.leave(false)
 	api.Away(false)
 	d.await("msg=ready", 1)
 	if !s.weight(job).Idle {
-		t.Error("the pod was let loose then")
+		t.Error("the pod was released after the restart")
 	}
 	d.stop()
 	s.restore()
 }
 
-// TestTenondIsSmallOnANodeOf110Pods with the Kubernetes client in it.
+// TestTenondIsSmallOnANodeOf110Pods measures the memory of tenond with its
+// Kubernetes client.
 func TestTenondIsSmallOnANodeOf110Pods(t *testing.T) {
 	const pods, most = 110, 45 << 20
 	s, k, api := plantNode(t)
@@ -259,7 +261,7 @@ func TestTenondIsSmallOnANodeOf110Pods(t *testing.T) {
 	d.stop()
 }
 
-// anonymous is the memory of a process that is its own.
+// anonymous returns the anonymous memory of a process.
 func anonymous(t *testing.T, pid int) unit.Bytes {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

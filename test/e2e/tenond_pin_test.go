@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// own gives one of the services an exclusive CPU, and the other a limit with
-// CPU burst.
+// own gives one service an exclusive CPU, and the other one a limit with CPU
+// burst.
 const own = `apiVersion: tenon.sh/v1alpha1
 kind: NodeConfig
 period: 100ms
@@ -25,7 +25,7 @@ resource-threshold-config: {enable: true, cpuSuppressThresholdPercent: 100, cpuS
 cpu-burst-config: {policy: auto}
 `
 
-// cpus are the CPUs that the tasks of a group may use.
+// cpus returns the CPUs that the tasks of a cgroup may use.
 func (s *site) cpus(group string) unit.CPUSet {
 	s.t.Helper()
 	set, err := s.tree.EffectiveCPUs(string(s.path(group)))
@@ -36,9 +36,9 @@ func (s *site) cpus(group string) unit.CPUSet {
 }
 
 // wholeSets returns the files of CPUs and memory nodes that are empty on cgroup
-// v2, which means the parent's set, each with the parent's set written out.
-// After a change of such a set the kernel refuses an empty one while tasks run
-// in the cgroup; Tenon then writes the parent's set.
+// v2, each with the parent's set as its value. An empty file means the parent's
+// set. After a change of such a file the kernel refuses an empty value while
+// tasks run in the cgroup, so Tenon writes the parent's set.
 func (s *site) wholeSets() map[string]string {
 	s.t.Helper()
 	sets := map[string]string{}
@@ -55,14 +55,14 @@ func (s *site) wholeSets() map[string]string {
 	return sets
 }
 
-// TestTenondGivesCPUsAndTakesThemBack: a service gets an exclusive CPU, which
-// all other managed work leaves; it keeps it when tenond dies; and the end of
-// Tenon restores everything.
+// TestTenondGivesCPUsAndTakesThemBack checks that a service gets an exclusive
+// CPU, which all other managed work leaves, that it keeps the CPU when tenond
+// dies, and that tenon restore restores everything.
 func TestTenondGivesCPUsAndTakesThemBack(t *testing.T) {
 	s := plantSite(t, own)
 	all := s.cpus("services")
 	if all.Len() < 2 {
-		t.Skipf("this machine has %d CPU: none can be exclusive", all.Len())
+		t.Skipf("this machine has %d CPU, which cannot be exclusive", all.Len())
 	}
 	s.run("services/cache/worker", "sleep", "600")
 	s.run("services/pool/worker", "sleep", "600")
@@ -88,7 +88,7 @@ func TestTenondGivesCPUsAndTakesThemBack(t *testing.T) {
 		}
 		return true
 	}
-	eventually(t, "one CPU is the cache's own", shared)
+	eventually(t, "the service cache has one exclusive CPU", shared)
 	limit := func() cgroup.CPUMax {
 		v, err := s.tree.ReadCPUMax(string(s.path(service)))
 		if err != nil {
@@ -97,24 +97,25 @@ func TestTenondGivesCPUsAndTakesThemBack(t *testing.T) {
 		return v
 	}
 	want := cgroup.CPUMax{Quota: 150 * time.Millisecond, Period: 100 * time.Millisecond, Burst: 150 * time.Millisecond}
-	eventually(t, "the service saves up for bursts", func() bool { return limit() == want })
+	eventually(t, "the service has CPU burst", func() bool { return limit() == want })
 
 	d.signal(syscall.SIGKILL)
 	eventually(t, "tenond is dead", d.ended)
 	d = s.tenond()
 	if !shared() || limit() != want {
-		t.Error("something moved as tenond was started again")
+		t.Error("CPUs changed when tenond was started again")
 	}
 
-	// A service that is not LSE any more gives its CPU back while all run.
+	// A service whose class is not LSE any more gives its CPU back while all
+	// others run.
 	s.configure(strings.Replace(own, "class: LSE", "class: LS", 1))
 	d.signal(syscall.SIGHUP)
-	eventually(t, "the CPU is everybody's again", func() bool {
+	eventually(t, "the CPU is shared again", func() bool {
 		return s.cpus("services/cache/worker") == all && s.cpus("services/pool/worker") == all && s.cpus(service) == all && s.cpus(job) == all
 	})
 	s.configure(own)
 	d.signal(syscall.SIGHUP)
-	eventually(t, "one CPU is the cache's own again", shared)
+	eventually(t, "the service cache has one exclusive CPU again", shared)
 	if strings.Contains(d.said(), "could not be written") {
 		t.Errorf("a write was refused:\n%s", d.said())
 	}

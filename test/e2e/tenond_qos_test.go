@@ -31,17 +31,17 @@ func (s *site) qos(args ...string) control.QOS {
 	return q
 }
 
-// choose runs tenon qos and returns the output once it is in effect. In an
-// emulator the kernel needs longer to verify a scheduler than tenon waits.
+// choose runs tenon qos and returns its output after the mechanism is in use.
+// In an emulator the kernel verifies a scheduler for longer than tenon waits.
 func (s *site) choose(mechanism node.Mechanism, args ...string) control.QOS {
 	s.t.Helper()
 	then := time.Now()
 	cmd := exec.Command(filepath.Join(s.bin, "tenon"), append([]string{"qos", "--state-dir", s.state}, args...)...)
 	if text, err := cmd.CombinedOutput(); err != nil {
 		s.t.Logf("tenon qos %v: %v\n%s", args, err, text)
-		// On a slow machine the mechanism is loaded, or the previous one
-		// released, after tenon has stopped waiting: both answers are right,
-		// and the mechanism must still come.
+		// On a slow machine tenon may stop waiting before the mechanism is
+		// loaded or the previous one is released. Both messages are correct
+		// then, and the mechanism must still be in use later.
 		if !strings.Contains(string(text), "tenond has applied it yet") && !strings.Contains(string(text), "not in use yet") {
 			s.t.FailNow()
 		}
@@ -66,7 +66,7 @@ func (s *site) refused(args ...string) string {
 	return string(text)
 }
 
-// policy is the scheduling policy of the batch job.
+// policy returns the scheduling policy of the batch job.
 func (s *site) policy(pid int) task.Policy {
 	s.t.Helper()
 	p, err := task.PolicyOf(pid)
@@ -76,7 +76,7 @@ func (s *site) policy(pid int) task.Policy {
 	return p
 }
 
-// isolated requires that a mechanism is in use and acts on the batch job.
+// isolated requires that a mechanism is in use and affects the batch job.
 func (s *site) isolated(mechanism node.Mechanism, q control.QOS, job int) {
 	s.t.Helper()
 	if q.Selection.Mechanism != mechanism || !q.Selection.ByHand {
@@ -97,7 +97,7 @@ func (s *site) isolated(mechanism node.Mechanism, q control.QOS, job int) {
 	}
 }
 
-// goesOn requires that the batch job gets the CPU.
+// goesOn requires that the batch job gets CPU time.
 func (s *site) goesOn(job int) {
 	s.t.Helper()
 	used := func() time.Duration {
@@ -111,8 +111,8 @@ func (s *site) goesOn(job int) {
 	eventually(s.t, "the job goes on", func() bool { return used() > before+20*time.Millisecond })
 }
 
-// TestQOSIsLoadedAndUnloadedByHand uses each mechanism that this kernel
-// supports, from each to the next and to cpu.idle, while the job spins.
+// TestQOSIsLoadedAndUnloadedByHand switches through all mechanisms that this
+// kernel supports, and to cpu.idle between them, while the job spins.
 func TestQOSIsLoadedAndUnloadedByHand(t *testing.T) {
 	s := plantSite(t, strings.Replace(generous, "period: 100ms", "period: 60s", 1))
 	job := s.tasks[len(s.tasks)-1]
@@ -145,14 +145,15 @@ func TestQOSIsLoadedAndUnloadedByHand(t *testing.T) {
 	s.goesOn(job)
 	s.restore()
 	if policy := s.policy(job); policy != task.Normal {
-		t.Errorf("after restore the job has policy %v", policy)
+		t.Errorf("after tenon restore the job has policy %v", policy)
 	}
 }
 
-// TestQOSIsChosenByHandAndKept pins the two mechanisms that every kernel of
-// these tests has.
+// TestQOSIsChosenByHandAndKept pins the two mechanisms that all test kernels
+// support.
 func TestQOSIsChosenByHandAndKept(t *testing.T) {
-	// A long period: an earlier change is an effect of the pin.
+	// With a long period, a change before the next tick is an effect of the
+	// pin.
 	s := plantSite(t, strings.Replace(generous, "period: 100ms", "period: 60s", 1))
 	d := s.tenond()
 	auto := s.qos("status").Selection

@@ -21,8 +21,8 @@ import (
 	"tenon.sh/tenon/internal/agent/record"
 )
 
-// patient has so long a period that only an event can make tenond narrow BE. BE
-// has the weight of the service, so that the service waits.
+// patient has such a long period that only an event can make tenond narrow BE
+// in time. BE has the weight of the service, so that the service waits.
 const patient = `apiVersion: tenon.sh/v1alpha1
 kind: NodeConfig
 period: 60s
@@ -37,13 +37,13 @@ func withSignals(delay, pressure string) string {
 	return strings.NewReplacer("DELAY", delay, "PRESSURE", pressure).Replace(patient)
 }
 
-// early is the time limit for the effect of an event: much less than the
-// period.
+// early is the time limit for the effect of an event. It is much shorter than
+// the period.
 const early = 20 * time.Second
 
-// crowd makes BE, and on demand the service, want every CPU. Each thread stays
-// on one CPU: otherwise the kernel may put two cgroups of equal weight on
-// different CPUs, and the service then waits only for itself, which is no
+// crowd starts a spinning thread on each CPU in a cgroup. Each thread is bound
+// to one CPU. Otherwise the kernel may put two cgroups of equal weight on
+// different CPUs, and then the service waits only for itself, which raises no
 // event.
 func (s *site) crowd(group string) {
 	s.t.Helper()
@@ -64,8 +64,8 @@ func (s *site) crowd(group string) {
 	}
 }
 
-// settle waits until BE has a quota from measured rates. A new cgroup starts a
-// tick, twice.
+// settle waits until BE has a quota from measured rates. The first two ticks
+// come from new cgroups.
 func (s *site) settle() {
 	s.t.Helper()
 	for _, group := range []string{"batch/first", "batch/second"} {
@@ -75,7 +75,7 @@ func (s *site) settle() {
 	s.roomy()
 }
 
-// woken returns the writes to BE's quota since then that an event of the given
+// woken returns the writes to BE's quota after since that an event of the given
 // kind caused.
 func (s *site) woken(kind string, since time.Time) []record.Write {
 	s.t.Helper()
@@ -87,7 +87,7 @@ func (s *site) woken(kind string, since time.Time) []record.Write {
 	for line := range strings.Lines(string(text)) {
 		var w record.Write
 		if err := json.Unmarshal([]byte(line), &w); err != nil {
-			continue // it is being written
+			continue // the entry is still being written
 		}
 		if w.At.After(since) && w.Cgroup == s.path(batch) && strings.Contains(w.Woken, kind+" "+string(s.path(service))) {
 			found = append(found, w)
@@ -112,8 +112,8 @@ func (s *site) step(kind string) {
 	}
 }
 
-// TestSignalsOfDelayNarrowBEAtOnce also ends and restarts the service while it
-// is watched.
+// TestSignalsOfDelayNarrowBEAtOnce also ends and restarts the service while
+// tenond watches it.
 func TestSignalsOfDelayNarrowBEAtOnce(t *testing.T) {
 	s := plantSite(t, withSignals("auto", "off"))
 	s.crowd(job)
@@ -135,12 +135,12 @@ func TestSignalsOfDelayNarrowBEAtOnce(t *testing.T) {
 	s.restore()
 }
 
-// TestSignalsOfPressureNarrowBEAtOnce is the same without BPF, on kernels with
-// pressure for each cgroup.
+// TestSignalsOfPressureNarrowBEAtOnce does the same without BPF, on kernels
+// with pressure for each cgroup.
 func TestSignalsOfPressureNarrowBEAtOnce(t *testing.T) {
 	s := plantSite(t, withSignals("off", "auto"))
 	if s.tree.Version() == 1 {
-		t.Skip("cgroup v1 has no pressure by group; the VM does it")
+		t.Skip("cgroup v1 has no pressure per cgroup; test/vm runs this test")
 	}
 	s.crowd(job)
 	d := s.tenond()
@@ -150,8 +150,8 @@ func TestSignalsOfPressureNarrowBEAtOnce(t *testing.T) {
 	s.restore()
 }
 
-// TestAStormOfAlarmsCostsLittle: a service with an impossible objective waits
-// all the time, for BE that keeps its minimum.
+// TestAStormOfAlarmsCostsLittle has a service with an objective that cannot be
+// met, so that events come all the time although BE has its minimum.
 func TestAStormOfAlarmsCostsLittle(t *testing.T) {
 	s := plantSite(t, strings.NewReplacer("500us", "10us", "MinPercent: 5", "MinPercent: 90").Replace(withSignals("auto", "off")))
 	s.crowd(job)
@@ -160,14 +160,14 @@ func TestAStormOfAlarmsCostsLittle(t *testing.T) {
 	if text := d.said(); strings.Contains(text, "not counted by BPF") {
 		strict(t, text)
 	}
-	time.Sleep(2 * time.Second) // to the minimum of BE
+	time.Sleep(2 * time.Second) // wait until BE has its minimum
 	turns, cpu, begun := s.turns(), cpuOf(t, d.Process.Pid), time.Now()
 	time.Sleep(5 * time.Second)
 	turned, used, took := s.turns()-turns, cpuOf(t, d.Process.Pid)-cpu, time.Since(begun)
 	share := used.Seconds() / took.Seconds()
-	t.Logf("%d turns in %v, %.2f %% of a CPU", turned, took.Round(time.Millisecond), 100*share)
+	t.Logf("%d ticks in %v, %.2f %% of a CPU", turned, took.Round(time.Millisecond), 100*share)
 	if turned == 0 {
-		t.Error("no alarm turned the loop")
+		t.Error("no event caused a tick")
 	}
 	if share > 0.1 {
 		t.Errorf("the storm costs %.1f %% of a CPU", 100*share)
@@ -190,7 +190,7 @@ func (s *site) turns() uint64 {
 	return status.Ticks
 }
 
-// cpuOf is the CPU time that a process has used.
+// cpuOf returns the CPU time of a process.
 func cpuOf(t *testing.T, pid int) time.Duration {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -210,8 +210,8 @@ func cpuOf(t *testing.T, pid int) time.Duration {
 	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
-// TestSignalsThatCannotBeAreSaidOnce: without the permission tenond logs it
-// once, and ticks at its period.
+// TestSignalsThatCannotBeAreSaidOnce checks that tenond without the permission
+// for BPF logs that once, and ticks at its period.
 func TestSignalsThatCannotBeAreSaidOnce(t *testing.T) {
 	s := plantSite(t, generous)
 	t.Setenv(withoutVar, strings.Join([]string{strconv.Itoa(unix.CAP_BPF), strconv.Itoa(unix.CAP_PERFMON), strconv.Itoa(unix.CAP_SYS_ADMIN)}, ","))
@@ -231,8 +231,8 @@ func TestSignalsThatCannotBeAreSaidOnce(t *testing.T) {
 	s.restore()
 }
 
-// withoutVar makes this test binary drop capabilities, by number, and then
-// execute the command that follows.
+// withoutVar makes this test binary drop the capabilities in its value, given
+// by number, and then execute the command in its arguments.
 const withoutVar = "TENON_E2E_WITHOUT"
 
 // without drops the capabilities and executes the command.
@@ -253,7 +253,7 @@ func without(capabilities string) error {
 	return syscall.Exec(os.Args[1], os.Args[1:], os.Environ())
 }
 
-// remove ends a cgroup with all its processes.
+// remove ends all processes of a cgroup and removes it.
 func (s *site) remove(group string) {
 	s.t.Helper()
 	p := string(s.path(group))

@@ -42,8 +42,8 @@ resource-threshold-config: {enable: true, cpuSuppressThresholdPercent: 100, cpuS
 resource-qos-config: {beClass: {cpuQOS: {enable: true}}}
 `
 
-// A site is a service that sleeps and a batch job that spins, each in a cgroup
-// that tenond's rules name and that Tenon did not make.
+// A site is a service that sleeps and a batch job that spins. Each is in a
+// cgroup that tenond's rules name and that Tenon did not make.
 type site struct {
 	foreign
 	t      *testing.T
@@ -54,8 +54,8 @@ type site struct {
 	before map[string]string
 }
 
-// plantSite makes a site. At the end of the test it must be as before, after at
-// most one tenon restore, and without a watchdog.
+// plantSite makes a site. At the end of the test the site must be unchanged,
+// after at most one tenon restore, and without a watchdog.
 func plantSite(t *testing.T, config string) *site {
 	t.Helper()
 	tree := needRoot(t)
@@ -86,7 +86,8 @@ func (s *site) disarm() {
 	}
 }
 
-// built is the directory in which programs has built them; "" if it has not.
+// built is the directory of the programs after programs has built them; empty
+// before.
 var built string
 
 func TestMain(m *testing.M) {
@@ -110,7 +111,7 @@ func TestMain(m *testing.M) {
 }
 
 // programs builds tenon and tenond once, or takes them from TENON_TEST_BIN,
-// since a test machine may have no compiler.
+// because a test machine may have no compiler.
 func programs(t *testing.T) string {
 	t.Helper()
 	if dir := os.Getenv("TENON_TEST_BIN"); dir != "" {
@@ -131,7 +132,7 @@ func programs(t *testing.T) string {
 	return dir
 }
 
-// configure writes the configuration file, with the site's root in it.
+// configure writes the configuration file and replaces ROOT by the site's root.
 func (s *site) configure(text string) {
 	s.t.Helper()
 	if os.Getenv("TENON_TEST_NO_BPF") == "1" {
@@ -145,7 +146,7 @@ func (s *site) configure(text string) {
 	}
 }
 
-// run starts a program in a cgroup of the site, which it makes.
+// run makes a cgroup of the site and starts a program in it.
 func (s *site) run(group string, name string, args ...string) *exec.Cmd {
 	s.t.Helper()
 	p := string(s.path(group))
@@ -168,10 +169,11 @@ type daemon struct {
 	end chan struct{}
 }
 
-// lock is not the machine's lock: sites are independent of each other.
+// lock returns a lock file of the site and not of the machine, so that sites
+// are independent of each other.
 func (s *site) lock() string { return filepath.Join(s.state, "machine.lock") }
 
-// launch starts tenond on the site. wrap comes before its command line.
+// launch starts tenond on the site. wrap is put in front of its command line.
 func (s *site) launch(wrap ...string) *daemon {
 	s.t.Helper()
 	argv := append(wrap, filepath.Join(s.bin, "tenond"), "--config", s.config, "--state-dir", s.state, "--machine-lock", s.lock(), "--metrics", "", "--log-format", "text")
@@ -192,7 +194,7 @@ func (s *site) launch(wrap ...string) *daemon {
 	}()
 	s.t.Cleanup(func() {
 		if s.t.Failed() && !d.ended() {
-			_ = d.Process.Signal(syscall.SIGQUIT) // prints its stacks
+			_ = d.Process.Signal(syscall.SIGQUIT) // tenond prints its stacks
 			select {
 			case <-d.end:
 			case <-time.After(5 * time.Second):
@@ -250,7 +252,7 @@ func (d *daemon) signal(sig syscall.Signal) {
 	}
 }
 
-// stop ends tenond as a service manager does, and requires a clean exit.
+// stop ends tenond like a service manager and requires a clean exit.
 func (d *daemon) stop() {
 	d.t.Helper()
 	d.signal(syscall.SIGTERM)
@@ -260,8 +262,8 @@ func (d *daemon) stop() {
 	}
 }
 
-// patience is how long a test waits for an expected event on a machine that may
-// be busy or an emulator (TENON_TEST_PATIENCE).
+// patience is the longest time that a test waits for an expected event. The
+// machine may be busy or an emulator (TENON_TEST_PATIENCE).
 var patience = max(time.Minute, allowed())
 
 func allowed() time.Duration {
@@ -273,12 +275,12 @@ func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !is(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("still not so after %v: %s", patience, what)
+			t.Fatalf("not true after %v: %s", patience, what)
 		}
 	}
 }
 
-// quota returns the present quota of BE.
+// quota returns the current quota of BE.
 func (s *site) quota() node.CPUMax {
 	s.t.Helper()
 	v, err := s.tree.ReadCPUMax(string(s.path(batch)))
@@ -323,19 +325,19 @@ func (s *site) roomy() {
 	})
 }
 
-// within2s requires that BE is within its safe bound 2 s after then.
+// within2s requires that BE is within its safe bound at most 2 s after then.
 func (s *site) within2s(then time.Time, bound node.CPUMax) {
 	s.t.Helper()
 	eventually(s.t, "BE is within its safe bound", func() bool { return s.quota().Narrower(bound) <= 0 })
 	took := time.Since(then)
 	s.t.Logf("BE was within its safe bound, %v, after %v", bound, took.Round(time.Millisecond))
 	if took > 2*time.Second {
-		s.t.Errorf("it took %v", took)
+		s.t.Errorf("it took %v, want at most 2 s", took)
 	}
 }
 
-// restore restores the site and requires that nothing is left: no change, no
-// lease, no watchdog.
+// restore runs tenon restore and requires that no change, no lease and no
+// watchdog is left.
 func (s *site) restore() {
 	s.t.Helper()
 	text, err := exec.Command(filepath.Join(s.bin, "tenon"), "--state-dir", s.state, "restore").CombinedOutput()
@@ -346,7 +348,7 @@ func (s *site) restore() {
 	after := s.dump(s.t)
 	for name := range after {
 		if _, had := s.before[name]; !had {
-			delete(after, name) // of a cgroup that the test added
+			delete(after, name) // a cgroup that the test added
 		}
 	}
 	if diff := cmp.Diff(s.before, after); diff != "" {
@@ -390,7 +392,7 @@ func (s *site) guarded() int {
 	return pid
 }
 
-// intends counts the writes that any process began.
+// intends returns the number of writes that any process began.
 func (s *site) intends() int {
 	s.t.Helper()
 	files, err := filepath.Glob(filepath.Join(s.state, "journal-*.jsonl"))
@@ -423,8 +425,8 @@ func (s *site) journaled() journal.State {
 	return state
 }
 
-// untouched requires that the cgroup path ("": all) and those below are as
-// before.
+// untouched requires that the cgroup path (empty: all) and those below it are
+// unchanged.
 func (s *site) untouched(path string, before map[string]string) {
 	s.t.Helper()
 	below := "/" + strings.TrimSuffix(string(s.path(path)), "/") + "/"
@@ -446,7 +448,7 @@ func (s *site) untouched(path string, before map[string]string) {
 	}
 }
 
-// dir is the directory of a group in the hierarchy of the cpu controller.
+// dir returns the directory of a cgroup in the hierarchy of the cpu controller.
 func (s *site) dir(group string) string {
 	s.t.Helper()
 	dir, err := s.tree.Dir("cpu", string(s.path(group)))
@@ -456,7 +458,7 @@ func (s *site) dir(group string) string {
 	return dir
 }
 
-// weight is the CPU weight of a group.
+// weight returns the CPU weight of a cgroup.
 func (s *site) weight(group string) cgroup.CPUWeight {
 	s.t.Helper()
 	v, err := s.tree.ReadCPUWeight(string(s.path(group)))

@@ -13,9 +13,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestTheWatchdogMayBeAContainerOfItsOwn: a watchdog that tenond did not start
-// waits for a lease, guards that of each tenond, narrows best-effort work when
-// one is lost, and stays.
+// TestTheWatchdogMayBeAContainerOfItsOwn starts a watchdog that tenond did not
+// start. It waits for a lease, guards the lease of each tenond, narrows
+// best-effort work when a tenond is lost, and keeps running.
 func TestTheWatchdogMayBeAContainerOfItsOwn(t *testing.T) {
 	s := plantSite(t, generous)
 	s.args = []string{"--no-watchdog"}
@@ -39,7 +39,7 @@ func TestTheWatchdogMayBeAContainerOfItsOwn(t *testing.T) {
 		then := time.Now()
 		d.signal(syscall.SIGKILL)
 		<-d.end
-		// On a busy machine BE has no more than its bound already.
+		// On a busy machine BE may already be within its bound.
 		if err := s.tree.WriteCPUMax(string(s.path(batch)), cgroup.CPUMax{Quota: node.NoQuota, Period: bound.Period}); err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +54,7 @@ func TestTheWatchdogMayBeAContainerOfItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-over; err != nil {
-		t.Errorf("asked to stop, the watchdog said %v", err)
+		t.Errorf("after SIGTERM the watchdog ended with %v", err)
 	}
 	over <- nil
 	s.restore()

@@ -1,5 +1,5 @@
 # Sourced by the scripts that take packages from the Debian archive without
-# installing them: nothing on the machine changes, and no root is needed.
+# installing them. It changes nothing on the machine and needs no root.
 
 say() { echo "${0##*/}: $*" >&2; }
 fail() { say "$*"; exit 1; }
@@ -8,9 +8,9 @@ here=$(cd "$(dirname "$0")" && pwd)
 cache=${TENON_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/tenon}
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 
-# lock NAME: the rest of the script runs once at a time on this machine. What
-# was left by one that was killed is removed. $work is a fresh directory in the
-# cache, for as long as the script runs.
+# lock NAME: only one process on this machine runs the rest of the script at a
+# time. It removes the remains of a killed one. $work is an empty directory in
+# the cache that exists as long as the script runs.
 lock() {
 	mkdir -p "$cache/$1"
 	exec 9>"$cache/$1/lock-$2"
@@ -21,9 +21,9 @@ lock() {
 	trap 'exit 1' INT TERM HUP
 }
 
-# archive SUITE…: an apt state in $work that knows only these suites, for the
-# apt commands that follow. How the machine reaches its mirror (proxies, dates,
-# credentials) is kept.
+# archive SUITE…: makes an apt state in $work that knows only these suites, for
+# the following apt commands. It keeps the machine's settings for reaching its
+# mirror (proxies, dates, credentials).
 archive() {
 	for tool in apt-get apt-config dpkg-deb sha256sum xz; do
 		command -v $tool >/dev/null || fail "needs $tool: this is not a Debian or Ubuntu machine"
@@ -54,15 +54,16 @@ archive() {
 		CONF
 	} >"$apt/apt.conf"
 	export APT_CONFIG="$apt/apt.conf"
-	# APT::Update::Post-Invoke of the machine is left out with its apt.conf.d.
+	# The machine's apt.conf.d is not used, and so neither is its
+	# APT::Update::Post-Invoke.
 	apt-get -qq update >&2 || fail "apt-get update for $* failed"
 }
 
-# download PACKAGE: fetches it and prints its path.
+# download PACKAGE: downloads the package and prints its path.
 download() {
 	(mkdir "$work/$1" && cd "$work/$1" && apt-get -qq download "$1" >&2) || fail "apt-get download $1 failed"
 	ls "$work/$1"/*.deb
 }
 
-# inside DEB PATTERN: the content of the one file of a package that matches.
+# inside DEB PATTERN: prints the content of the file in a package that matches.
 inside() { dpkg-deb --fsys-tarfile "$1" | tar -xOf - --wildcards "$2"; }

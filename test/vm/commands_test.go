@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// leftovers prints what a command that has ended must not leave behind.
+// leftovers prints the cgroups and processes that no command may leave.
 const leftovers = "find /sys/fs/cgroup -mindepth 1 -type d -name 'tenon*'; pidof nginx ffmpeg tenon"
 
-// withTenon packs the real command line.
+// withTenon adds the tenon program to the image.
 func withTenon(t *testing.T, image *Image) *Image {
 	t.Helper()
 	if err := image.File("/usr/bin/tenon", build(t, []string{"build"}, "./cmd/tenon")); err != nil {
@@ -20,8 +20,8 @@ func withTenon(t *testing.T, image *Image) *Image {
 	return image
 }
 
-// contend lets LS and BE spin on the same CPU and prints how many microseconds
-// of it each gets in four seconds in which both are there for certain.
+// contend lets LS and BE spin on the same CPU and prints the CPU time in µs
+// that each gets in four seconds in which both run.
 const contend = `
 	hog() { tenon run --qos $1 --quiet -- taskset 2 sh -c "touch /tmp/$1; while :; do :; done" & }
 	here() { until test -e /tmp/$1; do sleep 0.1; done; }
@@ -121,7 +121,8 @@ func checkDoctor(t *findings, report Report) {
 	for _, m := range d.Mechanisms {
 		answers[m.Name] = m.Available
 	}
-	// What Debian's 6.18 cloud kernel has under emulation, and has not.
+	// The features that Debian's 6.18 cloud kernel has, and lacks, in
+	// emulation.
 	for name, want := range map[string]string{
 		"cpu.idle": "yes", "cpu.max": "yes", "cpu.max.burst": "yes", "cpuset": "yes", "cpuset.cpus.partition": "yes",
 		"memory.max": "yes", "psi": "yes", "psi.cgroup": "yes", "SCHED_IDLE": "yes", "smt": "yes",

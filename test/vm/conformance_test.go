@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// kernelPackages are the packages whose tests speak to the kernel and
-// therefore run on cgroup v2 as well, as root.
+// kernelPackages are the packages whose tests use the kernel and which
+// therefore also run on cgroup v2, as root.
 var kernelPackages = []string{
 	"internal/kernel/proc",
 	"internal/kernel/cgroup",
@@ -27,18 +27,18 @@ var kernelPackages = []string{
 // probe what it can. The others reach the kernel through these.
 var kernelFormats = kernelPackages[:5]
 
-// skipsInGuest are the tests that cannot run in the guest, by package and the
-// beginning of their name, and why. Any other skip there is a failure: the
-// guest has all that the tests ask for.
+// skipsInGuest lists the tests that cannot run in the guest, by package and the
+// beginning of their name, with the reason. Any other skip in the guest is a
+// failure, because the guest has everything else that the tests need.
 var skipsInGuest = map[string]string{
 	"internal/machine/host.TestResctrl": "this guest divides no caches: those of TestResctrl do",
 	"internal/kernel/cgroup.TestV1":     "the guest has no controller on cgroup v1",
-	// Counted on cgroup v1, where the machine at hand has a disk.
+	// This test runs on cgroup v1, on a machine with a disk.
 	"internal/machine/host.TestColdCacheAndRefaultsAreCounted": "the guest has its files in memory",
 	"internal/machine/host.TestWhatDoesNotDieIsSaid":           "on cgroup v2 what is frozen dies",
 }
 
-// skipsOnKernel are those of one kernel, by its series: what it has not.
+// skipsOnKernel lists the tests that one kernel cannot run, by its series.
 var skipsOnKernel = map[string]map[string]string{
 	"6.1": {
 		noLatency: "CONFIG_BLK_CGROUP_IOLATENCY is off",
@@ -64,8 +64,8 @@ const (
 	noCookies = "internal/kernel/task.TestCookie"
 )
 
-// seriesOf returns the series of a kernel image that kernel.sh has named; "" of
-// any other.
+// seriesOf returns the series of a kernel image from kernel.sh; empty for any
+// other image.
 func seriesOf(image string) string {
 	release, _ := strings.CutPrefix(filepath.Base(image), "vmlinuz-")
 	for series := range skipsOnKernel {
@@ -76,7 +76,7 @@ func seriesOf(image string) string {
 	return ""
 }
 
-// mayBeSkipped returns why a test may be skipped in the guest.
+// mayBeSkipped returns the reason why a test may be skipped in the guest.
 func mayBeSkipped(kernel, pkg, test string) (reason string, ok bool) {
 	for _, skips := range []map[string]string{skipsInGuest, skipsOnKernel[seriesOf(kernel)]} {
 		for prefix, reason := range skips {
@@ -88,13 +88,12 @@ func mayBeSkipped(kernel, pkg, test string) (reason string, ok bool) {
 	return "", false
 }
 
-// TestConformanceOnCgroupV2 runs all tests that speak to the kernel on the
-// kernel of most guests, and on others those of the packages whose answers
-// depend on the kernel: on 6.12, which alone has all that they ask for, and on
-// the oldest or the newest.
+// TestConformanceOnCgroupV2 runs all tests that use the kernel on the default
+// kernel. On 6.12, the only kernel with all features, and on the oldest or the
+// newest kernel it runs the packages whose results depend on the kernel.
 func TestConformanceOnCgroupV2(t *testing.T) {
 	t.Parallel()
-	m := machine(t) // before anything is built
+	m := machine(t) // skip before building anything
 	suites := map[string][]string{"6.18": kernelPackages, "6.12": kernelFormats}
 	for _, series := range turn(t, 0, []string{"6.1", "7.3"}) { // the oldest and the newest
 		suites[series] = kernelFormats
@@ -111,7 +110,7 @@ func TestConformanceOnCgroupV2(t *testing.T) {
 			var commands []Command
 			for _, pkg := range packages {
 				tests := testsOf(t, &image, pkg)
-				// Its scheduler comes with TestBEScheduler, in one thread.
+				// The scheduler is tested by TestBEScheduler, in one thread.
 				tests.Env = append(tests.Env, "TENON_TEST_NO_BPF=1")
 				commands = append(commands, tests)
 			}
@@ -123,10 +122,10 @@ func TestConformanceOnCgroupV2(t *testing.T) {
 	}
 }
 
-// TestProbeOnCgroupV2 loads the tracing programs into another kernel than the
-// one at hand.
+// TestProbeOnCgroupV2 loads the tracing programs into another kernel than that
+// of this machine.
 func TestProbeOnCgroupV2(t *testing.T) {
-	t.Parallel() // it uses one CPU of the host
+	t.Parallel() // the guest uses one CPU of the host
 	m := machine(t)
 	var image Image
 	report := runOn(t, m, &image, 10*time.Minute, testsOf(t, &image, "internal/kernel/rqdelay"))
@@ -141,15 +140,15 @@ func withLoop(t *testing.T, image *Image, kernel string) {
 	image.Text("/etc/one-disk", "")
 	module := fromScript(t, "./kernel.sh", "--loop", seriesOf(kernel))
 	if module == "" {
-		return // it is built in
+		return // the driver is built in
 	}
 	if err := image.File("/lib/loop.ko", module); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// testsOf packs the tests of a package, to run as under go test: in the
-// package's folder, with its test data.
+// testsOf adds the tests of a package to the image. They run as under go test:
+// in the package's folder, with its test data.
 func testsOf(t *testing.T, image *Image, pkg string, args ...string) Command {
 	t.Helper()
 	source := filepath.Join("../..", pkg)
@@ -176,8 +175,8 @@ func testsOf(t *testing.T, image *Image, pkg string, args ...string) Command {
 	}
 }
 
-// judge reports each test of a test binary that ran in the guest as a test
-// here. What failed has a second chance, see [secondChance].
+// judge reports each test of a test binary in the guest as a subtest here.
+// Failed tests are repeated, see [secondChance].
 func judge(t *testing.T, report Report, o Outcome) {
 	o, results := secondChance(t, o, repeatIn(t, report, o.Name))
 	count := make(map[string]int)
@@ -186,7 +185,7 @@ func judge(t *testing.T, report Report, o Outcome) {
 		t.Run(r.Name, func(t *testing.T) {
 			switch r.Action {
 			case "FAIL":
-				if r.Output == "" { // one of its parts says why
+				if r.Output == "" { // one of its subtests has the output
 					t.Fail()
 					return
 				}

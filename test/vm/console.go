@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// Lines that the guest prints around the output of the commands; see init.sh
-// and [script]. The leading newline ends a last line that a program left
-// open; [console] takes it off again.
+// The marker lines in the guest's output around the output of the commands; see
+// init.sh and [script]. A newline before each marker ends an incomplete last
+// line of a program; [console] removes that newline.
 const (
 	markReady = "@@tenon ready"
-	markBegin = "@@tenon begin " // + name
-	markEnd   = "@@tenon end "   // + exit status
+	markBegin = "@@tenon begin " // followed by the name
+	markEnd   = "@@tenon end "   // followed by the exit status
 	markDone  = "@@tenon done"
 )
 
-// A console reads what the guest prints, as an io.Writer, and cuts it into
-// outcomes.
+// A console reads the output of the guest and splits it into outcomes. It is an
+// io.Writer.
 type console struct {
 	copy     io.Writer
 	begun    time.Time
@@ -27,8 +27,8 @@ type console struct {
 	outcomes []Outcome
 	done     bool
 
-	line    []byte // not yet ended
-	name    string // the command that runs; "": none
+	line    []byte // the incomplete last line
+	name    string // the running command; empty: none
 	since   time.Time
 	output  strings.Builder
 	history []string // the last lines
@@ -38,7 +38,8 @@ func newConsole(w io.Writer, begun time.Time) *console {
 	return &console{copy: w, begun: begun}
 }
 
-// Write takes a piece of the guest's output. It fails only if the copy fails.
+// Write takes a piece of the guest's output. It fails only if copying the piece
+// fails.
 func (c *console) Write(p []byte) (int, error) {
 	for piece := range bytes.Lines(p) {
 		c.line = append(c.line, piece...)
@@ -88,7 +89,7 @@ func (c *console) read(line string) {
 	}
 }
 
-// where says what the guest was doing last.
+// where describes the last activity of the guest.
 func (c *console) where() string {
 	switch {
 	case c.boot == 0:

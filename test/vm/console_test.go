@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// read feeds a whole console output in small pieces, as a pipe may.
+// read passes a console output to a console in small pieces, as from a pipe.
 func read(output string) *console {
 	c := newConsole(io.Discard, time.Now())
 	for len(output) > 0 {

@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// spin prints how many hundredths of a second of the guest a loop took.
+// spin prints the duration of a loop in hundredths of a second of the guest.
 const spin = `
 	now() { sed 's/\.//; s/ .*//' /proc/uptime; }
 	since=$(now); i=0
 	while [ $i -lt 20000 ]; do i=$((i+1)); done
 	echo $(($(now) - since))`
 
-// TestCountedTimeIsTheGuestsOwn: what other tests judge by time relies on it.
+// TestCountedTimeIsTheGuestsOwn checks the property on which tests of durations
+// depend: the time in the guest does not depend on the host.
 func TestCountedTimeIsTheGuestsOwn(t *testing.T) {
 	t.Parallel()
 	m := counting(t, machine(t))

@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// A cpioWriter writes an archive in the "new ASCII" format, which is what the
-// kernel unpacks. (Documentation/driver-api/early-userspace/buffer-format.rst)
+// A cpioWriter writes an archive in the "new ASCII" format, which the kernel
+// unpacks. (Documentation/driver-api/early-userspace/buffer-format.rst)
 type cpioWriter struct {
 	w     io.Writer
 	inode int
@@ -55,7 +55,7 @@ func (c *cpioWriter) entry(name string, mode, size int64, content io.Reader) err
 	return c.padded(size, content)
 }
 
-// padded copies exactly size bytes and fills up to a multiple of four.
+// padded copies exactly size bytes and pads them to a multiple of four.
 func (c *cpioWriter) padded(size int64, content io.Reader) error {
 	if _, err := io.CopyN(c.w, content, size); err != nil {
 		return err

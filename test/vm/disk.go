@@ -11,10 +11,10 @@ import (
 	"slices"
 )
 
-// Disk writes the image to name as an ext4 file system of size bytes, for
-// [Machine].Disk: what is too large for the guest's memory, or must lie on a
-// file system that can be the root of containers. Files that are one on the
-// host are one there. It needs mke2fs of e2fsprogs.
+// Disk writes the image to the file name as an ext4 file system of size bytes,
+// for [Machine].Disk. Use it for files that are too large for the guest's
+// memory, or that must be on a file system that can be the root of containers.
+// Hard links on the host stay hard links. It needs mke2fs of e2fsprogs.
 func (i *Image) Disk(name string, size int64) error {
 	dir, err := os.MkdirTemp(filepath.Dir(name), "disk-")
 	if err != nil {
@@ -26,7 +26,7 @@ func (i *Image) Disk(name string, size int64) error {
 	}
 	tool, err := exec.LookPath("mke2fs")
 	if err != nil {
-		tool = "/sbin/mke2fs" // where only root looks for programs
+		tool = "/sbin/mke2fs" // not on the PATH of other users
 	}
 	out, err := exec.Command(tool, "-q", "-F", "-t", "ext4", "-O", "^has_journal", "-E", "root_owner=0:0", "-d", dir, name, fmt.Sprintf("%dK", size>>10)).CombinedOutput()
 	if err != nil {
@@ -37,7 +37,7 @@ func (i *Image) Disk(name string, size int64) error {
 
 // unpack writes the files below a directory.
 func (i *Image) unpack(dir string) error {
-	first := make(map[string]string) // by path on the host: where its copy is
+	first := make(map[string]string) // maps a path on the host to its copy
 	for _, guest := range slices.Sorted(maps.Keys(i.files)) {
 		f, to := i.files[guest], filepath.Join(dir, guest)
 		var err error

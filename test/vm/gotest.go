@@ -5,24 +5,24 @@ import (
 	"strings"
 )
 
-// A TestResult is the fate of one test or subtest of a test binary.
+// A TestResult is the result of one test or subtest of a test binary.
 type TestResult struct {
 	Name   string // TestX or TestX/sub
 	Action string // PASS, FAIL or SKIP
 	Output string // what the test logged
 }
 
-// verdict matches the line with which a test ends.
+// verdict matches the last line of a test.
 var verdict = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \(`)
 
 // switching matches the lines after which output belongs to another test.
 var switching = regexp.MustCompile(`^=== (?:RUN|NAME|CONT)\s+(\S+)$`)
 
-// ended tells whether a test binary got to its end: a panic, an exit or a
-// timeout leave the tests behind it unrun.
+// ended reports whether a test binary ran all its tests. After a panic, an exit
+// or a timeout some have not run.
 func ended(output string) bool { return lastWord.MatchString(output) }
 
-// lastWord matches the line with which a test binary ends.
+// lastWord matches the last line of a test binary.
 var lastWord = regexp.MustCompile(`(?m)^(PASS|FAIL)\r?$`)
 
 // ParseGoTest reads the output of a test binary run with -test.v and returns

@@ -19,20 +19,20 @@ import (
 //go:embed init.sh
 var initScript []byte
 
-// An Image is the set of files that a guest starts with, all in memory. The
-// zero Image is empty; busybox and what a boot needs come by themselves.
+// An Image is the set of files in the guest's root file system, which is in
+// memory. busybox and the files for the boot are added automatically.
 type Image struct {
 	files map[string]file // by absolute path in the guest
 }
 
-// A file is a directory, or a file with its content here or on the host.
+// A file is a directory, or a file with its content in memory or on the host.
 type file struct {
 	mode    fs.FileMode
-	host    string // path of the content on the host; "": content
+	host    string // path of the content on the host; empty: use content
 	content []byte
 }
 
-// Dir adds a directory. Parents of all that is added come by themselves.
+// Dir adds a directory. All methods also add parent directories.
 func (i *Image) Dir(guest string) { i.put(guest, file{mode: fs.ModeDir | 0o755}) }
 
 // Text adds a small file with the given content.
@@ -40,7 +40,7 @@ func (i *Image) Text(guest, content string) {
 	i.put(guest, file{mode: 0o644, content: []byte(content)})
 }
 
-// File adds a copy of a file of the host, symbolic links followed.
+// File adds a copy of a file of the host and follows symbolic links.
 func (i *Image) File(guest, host string) error {
 	info, err := os.Stat(host)
 	if err != nil {
@@ -67,8 +67,8 @@ func (i *Image) Tree(guest, host string) error {
 	})
 }
 
-// Program adds an executable of the host with all the shared libraries that
-// it needs, each under the path where the loader looks for it.
+// Program adds an executable of the host with all its shared libraries, at the
+// paths where the loader looks for them.
 func (i *Image) Program(guest, host string) error {
 	if err := i.File(guest, host); err != nil {
 		return err
@@ -82,8 +82,8 @@ func (i *Image) Program(guest, host string) error {
 			return err
 		}
 	}
-	// Libraries outside the loader's own directories are found through its
-	// cache, whose paths are the same in the guest.
+	// The loader finds libraries outside its own directories through its cache,
+	// whose paths are the same in the guest.
 	const loaderCache = "/etc/ld.so.cache"
 	if _, err := os.Stat(loaderCache); len(libraries) > 0 && err == nil {
 		return i.File(loaderCache, loaderCache)
@@ -91,7 +91,7 @@ func (i *Image) Program(guest, host string) error {
 	return nil
 }
 
-// put adds a file and the directories above it.
+// put adds a file and its parent directories.
 func (i *Image) put(guest string, f file) {
 	if i.files == nil {
 		i.files = make(map[string]file)
@@ -105,8 +105,8 @@ func (i *Image) put(guest string, f file) {
 	}
 }
 
-// write packs the image, with busybox, init and the commands, into a file
-// that the kernel unpacks as its root file system.
+// write packs the image with busybox, init and the commands into a file that
+// the kernel unpacks as its root file system.
 func (i *Image) write(name string, commands []Command) error {
 	busybox, err := exec.LookPath("busybox")
 	if err != nil {
@@ -140,8 +140,8 @@ func (i *Image) write(name string, commands []Command) error {
 	return errors.Join(archive.end(), buffered.Flush(), out.Close())
 }
 
-// script is the part of init that runs the commands: each between two marks,
-// the second of which carries its exit status.
+// script returns the part of init that runs the commands. Each runs between two
+// markers, and the second marker has the exit status.
 func script(commands []Command) string {
 	var s strings.Builder
 	for _, c := range commands {
@@ -164,7 +164,7 @@ func script(commands []Command) string {
 	return s.String()
 }
 
-// quote makes a word of the shell of any text.
+// quote quotes a text as one word of the shell.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 // sharedLibraries returns the paths of the shared libraries and of the loader
@@ -185,9 +185,9 @@ func sharedLibraries(program string) ([]string, error) {
 	return parseLDD(string(listing))
 }
 
-// parseLDD reads the listing of ldd: "libc.so.6 => /lib/libc.so.6 (0x7f…)"
-// for a library, "/lib64/ld-linux-x86-64.so.2 (0x7f…)" for the loader,
-// "linux-vdso.so.1 (0x7f…)" for what has no file.
+// parseLDD parses the output of ldd. A library is printed as "libc.so.6 =>
+// /lib/libc.so.6 (0x7f…)", the loader as "/lib64/ld-linux-x86-64.so.2 (0x7f…)",
+// and a library without a file as "linux-vdso.so.1 (0x7f…)".
 func parseLDD(listing string) ([]string, error) {
 	var paths []string
 	for line := range strings.Lines(listing) {

@@ -1,6 +1,6 @@
 #!/bin/busybox sh
-# The first process of the guest: mounts what a booted machine has, with
-# cgroup v2 alone as systemd does, runs the commands and powers off.
+# The first process of the guest. It mounts the usual file systems, with only
+# cgroup v2 like systemd, runs the commands and powers off.
 /bin/busybox mkdir -p /proc /sys /dev /run /tmp /root /bin /var/tmp
 /bin/busybox --install -s /bin
 export PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
@@ -15,9 +15,9 @@ mount -t tmpfs tmp /tmp
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 chmod 1777 /tmp /var/tmp /dev/shm
 ip link set lo up
-# The controllers are those that systemd turns on; cpuset is not among them.
+# systemd enables these controllers, but not cpuset.
 echo "+cpu +memory +pids" >/sys/fs/cgroup/cgroup.subtree_control
-# The one block device of the guest.
+# The only block device of the guest.
 if [ -e /etc/one-disk ]; then
 	[ ! -e /lib/loop.ko ] || insmod /lib/loop.ko
 	truncate -s 64M /run/disk

@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// A worker is what a worker of the load says at its end.
+// A worker is the final report of a worker of the load.
 type worker struct {
 	Load    string        `json:"load"`
 	Rounds  int           `json:"rounds"`
-	Longest time.Duration `json:"longest_ns"` // that a round took
-	Wrong   int           `json:"wrong"`      // children with another policy than their parent
+	Longest time.Duration `json:"longest_ns"` // longest duration of a round
+	Wrong   int           `json:"wrong"`      // number of children with another policy than their parent
 	Policy  int           `json:"policy"`
 }
 
-// TestSchedulerComesAndGoes loads and unloads the scheduler again and again
-// while both groups fork: TENON_TEST_CYCLES times, by default 50. Its programs
-// are loaded once, which takes the emulator some ten seconds.
+// TestSchedulerComesAndGoes attaches and detaches the scheduler while both
+// cgroups fork: TENON_TEST_CYCLES times, by default 50. The programs are loaded
+// once, which takes the emulator some ten seconds.
 func TestSchedulerComesAndGoes(t *testing.T) {
 	t.Parallel()
 	image := withIsolation(t)
@@ -69,7 +69,7 @@ func TestSchedulerComesAndGoes(t *testing.T) {
 }
 
 // TestSaturatedByLS keeps all CPUs busy with LS for a minute of the guest's
-// time: twice as long as the kernel lets a thread of sched_ext wait.
+// time, twice as long as the kernel lets a thread of sched_ext wait.
 func TestSaturatedByLS(t *testing.T) {
 	t.Parallel()
 	image := withIsolation(t)
@@ -95,16 +95,17 @@ func TestSaturatedByLS(t *testing.T) {
 			if s.Exit != "" {
 				t.Errorf("the scheduler has ended: %s", s.Exit)
 			}
-			if s.Spills == 0 && series != "7.3" { // where the kernel has a server for starved threads
+			if s.Spills == 0 && series != "7.3" { // 7.3 has a deadline server for starved threads
 				t.Error("no thread waited so long that it was spilled: LS has not kept the CPUs busy")
 			}
-			// The scheduler reports who waits for 8 s, once a second.
+			// Once per second the scheduler reports the threads that have
+			// waited for 8 s.
 			if s.Longest > 15*time.Second {
 				t.Errorf("a thread waited for %v before it was spilled, want at most 15 s", s.Longest)
 			}
-			// A round goes through such a wait, and then through the share that the
-			// fair class leaves to an idle group, which four threads may have to
-			// divide on one CPU.
+			// A round contains such a wait, and then runs with the share that
+			// the fair class gives an idle cgroup. Four threads may have to
+			// divide that share on one CPU.
 			checkWorkers(t, s.BE, map[string]int{"be": 4}, 30*time.Second)
 			if len(s.LS) != 4 {
 				t.Errorf("%d workers of LS came to their end, want 4", len(s.LS))
@@ -114,7 +115,7 @@ func TestSaturatedByLS(t *testing.T) {
 	}
 }
 
-// complaints are the lines of the kernel's log about stalls and ejections.
+// complaints prints the lines of the kernel's log about stalls and ejections.
 const complaints = "dmesg | grep -E 'sched_ext: .*(error|stall)|BUG:|WARNING:|hung task|rcu.*stall|soft lockup' || true"
 
 func checkComplaints(t *testing.T, report Report) {
@@ -124,7 +125,7 @@ func checkComplaints(t *testing.T, report Report) {
 	}
 }
 
-// readResult reads the one line of JSON of a command that has succeeded.
+// readResult parses the only line of JSON of a successful command.
 func readResult(t *testing.T, o Outcome, to any) {
 	t.Helper()
 	for line := range strings.Lines(o.Output) {
@@ -139,8 +140,8 @@ func readResult(t *testing.T, o Outcome, to any) {
 	}
 }
 
-// checkWorkers makes sure that all workers came to their end, that none stood
-// still for longer than stall, and that no child had another policy.
+// checkWorkers checks that all workers have ended, that no worker was stopped
+// for longer than stall, and that no child had another policy.
 func checkWorkers(t *testing.T, workers []worker, want map[string]int, stall time.Duration) {
 	t.Helper()
 	got := map[string]int{}

@@ -16,9 +16,9 @@ import (
 	"tenon.sh/tenon/internal/kernel/schedtrace"
 )
 
-// isolationCases are what TestIsolation runs on each kernel; see the guest
-// program isolation. With TENON_TEST_RAW, which keeps the results, more of them
-// and for longer.
+// isolationCases are the cases of TestIsolation on each kernel; see the guest
+// program isolation. With TENON_TEST_RAW, which saves the results, there are
+// more cases, and they run longer.
 var (
 	isolationCases = []string{
 		"pinned:1ms:alone,apart,equal,idle,scx",
@@ -31,11 +31,11 @@ var (
 		"cores:10ms:alone,equal,shares,idle,scx",
 		"free:200us:alone,shares,idle,scx", "free:1ms:alone,shares,idle,scx", "free:10ms:alone,shares,idle,scx",
 	}
-	// For the kernel that can schedule cores.
+	// For the kernel with core scheduling.
 	cookieCases = []string{"pinned:1ms:cookie", "cores:200us:cookie", "cores:1ms:cookie", "cores:10ms:cookie"}
 )
 
-// An isolationCase is a case as the guest program prints it.
+// An isolationCase is a case in the guest program's output.
 type isolationCase struct {
 	Scene string        `json:"scene"`
 	Mode  string        `json:"mode"`
@@ -54,14 +54,14 @@ type isolationCase struct {
 	} `json:"scheduler"`
 }
 
-// wake is the delay of the first LS thread from the moment for which it had
-// asked to be woken.
+// wake returns the wake-up delay of the first LS thread, counted from the time
+// at which it asked to be woken.
 func (c isolationCase) wake() schedtrace.Quantiles { return c.LS[0].Wake }
 
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	image := withIsolation(t)
-	// The judge's own tests, on each kernel whose trace it reads.
+	// The tests of the judge itself, on each kernel whose trace it reads.
 	tests := testsOf(t, image, "internal/kernel/schedtrace", "-test.run=TheKernels|SmallBuffer")
 	for _, series := range inTurn(t, "isolation") {
 		t.Run(series, func(t *testing.T) {
@@ -71,10 +71,10 @@ func TestIsolation(t *testing.T) {
 			if os.Getenv("TENON_TEST_RAW") != "" {
 				args, cases = append(args, "-for", "2s"), isolationCasesRaw
 			}
-			if series == "6.12" { // which can schedule cores
+			if series == "6.12" { // the kernel with core scheduling
 				cases = slices.Concat(cases, cookieCases)
 			}
-			if some := os.Getenv("TENON_TEST_ISOLATION"); some != "" { // to look at one more closely
+			if some := os.Getenv("TENON_TEST_ISOLATION"); some != "" { // for a closer look at one case
 				cases = strings.Fields(some)
 			}
 			report := runOn(t, twoCores(t, series, finest), image, 20*time.Minute,
@@ -96,7 +96,8 @@ func TestIsolation(t *testing.T) {
 	}
 }
 
-// twoCores is the machine of the isolation tests: two cores of two threads.
+// twoCores returns the machine of the isolation tests: two cores of two
+// threads.
 func twoCores(t *testing.T, series string, p pace) Machine {
 	t.Helper()
 	m := machine(t)
@@ -106,22 +107,23 @@ func twoCores(t *testing.T, series string, p pace) Machine {
 	return p.of(t, m)
 }
 
-// A pace is how fast the CPUs of a counting machine are, and how often they take
-// turns. The emulator lets a CPU run until the next timer of the machine is
-// due, divided by the number of CPUs: up to a quarter of the guest's tick, and
-// so long do interrupts between CPUs take. A net without a card whose buffer is
-// emptied every so often is such a timer, and the guest knows nothing of it.
+// A pace sets the speed of the CPUs of a counting machine and the length of
+// their turns. The emulator lets a CPU run until the machine's next timer
+// expires, divided by the number of CPUs. This takes up to a quarter of the
+// guest's tick, and interrupts between CPUs are delayed as long. A network
+// without a card, whose buffer is emptied at a short interval, is such a timer,
+// and the guest does not see it.
 type pace struct {
-	shift int           // an instruction takes 2^shift ns, on one CPU at a time
-	round time.Duration // in which each CPU has its turn
+	shift int           // one instruction takes 2^shift ns; only one CPU runs at a time
+	round time.Duration // time in which each CPU runs once
 }
 
 var (
-	// finest is for delays of microseconds: a wake-up must not be quantised by
-	// the turns, and four busy CPUs have 250 million instructions a second each.
+	// finest is for delays of microseconds: the turns must not quantise a
+	// wake-up. Four busy CPUs execute 250 million instructions per second each.
 	finest = pace{shift: 0, round: 5 * time.Microsecond}
 	lively = pace{shift: 0, round: 100 * time.Microsecond}
-	// slow is for minutes of the guest's time.
+	// slow is for tests that take minutes of the guest's time.
 	slow = pace{shift: 4, round: 1600 * time.Microsecond}
 )
 
@@ -138,10 +140,10 @@ func (p pace) of(t *testing.T, m Machine) Machine {
 	return m
 }
 
-// withIsolation packs the guest program and its load.
+// withIsolation adds the guest program and its load to the image.
 func withIsolation(t *testing.T) *Image {
 	t.Helper()
-	machine(t) // before anything is built
+	machine(t) // skip before building anything
 	image := new(Image)
 	load := filepath.Join(t.TempDir(), "load")
 	if output, err := exec.Command("gcc", "-O2", "-Wall", "-static", "-o", load, "load/load.c").CombinedOutput(); err != nil {
@@ -155,11 +157,11 @@ func withIsolation(t *testing.T) *Image {
 	return image
 }
 
-// name is what the case was asked for as.
+// name returns the case in the form in which it was requested.
 func (c isolationCase) name() string { return fmt.Sprintf("%s %v %s", c.Scene, c.Burst, c.Mode) }
 
-// isolationOf reads what the guest program printed: one result for each case that
-// was asked for, in their order, each with a thread of LS.
+// isolationOf parses the output of the guest program: one result for each
+// requested case, in order, each with a thread of LS.
 func isolationOf(t *testing.T, o Outcome, asked []string) []isolationCase {
 	t.Helper()
 	var cases []isolationCase
@@ -187,7 +189,7 @@ func isolationOf(t *testing.T, o Outcome, asked []string) []isolationCase {
 	return cases
 }
 
-// casesOf names the cases of "SCENE:BURST:MODE,MODE…".
+// casesOf returns the names of the cases in "SCENE:BURST:MODE,MODE…".
 func casesOf(t *testing.T, asked []string) []string {
 	t.Helper()
 	var names []string
@@ -207,7 +209,7 @@ func casesOf(t *testing.T, asked []string) []string {
 	return names
 }
 
-// judgeIsolation holds the cases against what is promised.
+// judgeIsolation checks the cases against the promised bounds.
 func judgeIsolation(t *testing.T, series string, cases []isolationCase) {
 	t.Helper()
 	by := map[string]isolationCase{}
@@ -227,12 +229,12 @@ func judgeIsolation(t *testing.T, series string, cases []isolationCase) {
 		if c.Scheduler.Exit != "" {
 			t.Errorf("%s: the scheduler has ended: %s", name, c.Scheduler.Exit)
 		}
-		// A race: LS came while a decision for BE was on its way, for some ten
-		// thousand instructions; BE was stopped at once.
+		// A race: LS woke while the scheduler was deciding for BE, which takes
+		// about ten thousand instructions. BE was stopped at once.
 		if n := c.Scheduler.Counts; c.BEStartsBesideLS > n.Relief+n.Races {
 			t.Errorf("%s: BE was started beside LS %d times, of which relief %d and races %d", name, c.BEStartsBesideLS, n.Relief, n.Races)
 		}
-		// Of shorter bursts the moment of expelling is a larger part.
+		// In shorter bursts the time of expelling has a larger share.
 		beside := 0.01
 		if c.Burst < 10*time.Millisecond {
 			beside = 0.06
@@ -243,8 +245,8 @@ func judgeIsolation(t *testing.T, series string, cases []isolationCase) {
 		if c.Unexpelled > c.Bursts/50 {
 			t.Errorf("%s: in %d of %d bursts BE stayed beside LS to the end, want at most one of fifty", name, c.Unexpelled, c.Bursts)
 		}
-		// Up to 6.18 the kernel goes idle before BE follows LS, which of short gaps
-		// takes up to 11 % (experiment 2026-11-22-ls-wakeup-beside-ext).
+		// Up to 6.18 the kernel goes idle before BE follows LS, which takes up
+		// to 11 % of short gaps (experiment 2026-11-22-ls-wakeup-beside-ext).
 		least := 0.9
 		if c.Burst < time.Millisecond && series != "7.3" {
 			least = 0.85
@@ -254,8 +256,8 @@ func judgeIsolation(t *testing.T, series string, cases []isolationCase) {
 		}
 	}
 	judgeWake(t, by, "idle", 1.2, "apart")
-	// 1.05 is what we want; why it is more on 6.12 and 6.18 stands in the same
-	// experiment. The bound keeps it from growing.
+	// The target is 1.05. The same experiment explains why 6.12 and 6.18 exceed
+	// it. This bound detects an increase.
 	judgeWake(t, by, "scx", 1.2, "idle")
 	if equal, ok := by["pinned 1ms equal"]; ok && series != "7.3" {
 		if alone, ok := by["pinned 1ms apart"]; ok && equal.wake().P90 < 10*alone.wake().P90 {
@@ -264,7 +266,7 @@ func judgeIsolation(t *testing.T, series string, cases []isolationCase) {
 	}
 }
 
-// judgeWake compares the wake-up delay of LS under two modes.
+// judgeWake compares the wake-up delay of LS in two modes.
 func judgeWake(t *testing.T, by map[string]isolationCase, mode string, factor float64, than string) {
 	t.Helper()
 	c, tried := by["pinned 1ms "+mode]
@@ -273,8 +275,8 @@ func judgeWake(t *testing.T, by map[string]isolationCase, mode string, factor fl
 		return
 	}
 	for name, d := range map[string][2]time.Duration{"p50": {c.wake().P50, base.wake().P50}, "p90": {c.wake().P90, base.wake().P90}} {
-		// A delay is that of a whole number of rounds, and the last tenth of some 200
-		// wakes is another by a few of them from run to run.
+		// A delay is a whole number of rounds. The 90th percentile of about 200
+		// wake-ups varies by a few rounds between runs.
 		slack := finest.round
 		if name == "p90" {
 			slack *= 4
@@ -286,7 +288,8 @@ func judgeWake(t *testing.T, by map[string]isolationCase, mode string, factor fl
 	}
 }
 
-// isolationTable is a table for people. Times are in microseconds where nothing else is said.
+// isolationTable returns a readable table. Times are in microseconds unless the
+// column says otherwise.
 func isolationTable(cases []isolationCase) string {
 	var b bytes.Buffer
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Prints the path of a kernel image that the VM tests boot, kept in
+# Prints the path of a kernel image for the VM tests. Images are kept in
 # $TENON_CACHE (default: the user's cache directory).
 #
 #	kernel.sh [SERIES]            fetch or build if missing, print the path
@@ -30,8 +30,8 @@ if [ -z "${1-}" ] && [ -n "${TENON_VM_KERNEL-}" ]; then
 	exit
 fi
 
-# release is what the tests were written against; newest of the releases that
-# match pattern is taken when that has left the archive.
+# release is the release that the tests were written for. If it has left the
+# archive, the newest release that matches pattern is used.
 series=${1:-6.18} modular=yes budget=120
 case $series in
 6.18) release=6.18.15+deb13-cloud-amd64 pattern='6\.18\.[0-9]*+deb13-cloud-amd64' suite=trixie-backports ;;
@@ -51,11 +51,11 @@ valid() {
 	(cd "${1%/*}" && sha256sum --status -c "${1##*/}.sha256" 2>/dev/null)
 }
 
-# module IMAGE: where the module loop.ko of an image is kept.
+# module IMAGE: prints the path of the module loop.ko of an image.
 module() { echo "${1%/*}/loop-${1##*/vmlinuz-}.ko"; }
 
-# cached prints the best valid image in the cache: the preferred release, or
-# the newest of the series; one with its module before one without.
+# cached prints the best valid image in the cache: the preferred release, or the
+# newest of the series; an image with its module before one without.
 cached() { whole 2>/dev/null || best; }
 
 whole() { best $modular; }
@@ -70,7 +70,7 @@ best() {
 	return 1
 }
 
-# keep: moves the image and the module, if any, from $work to the cache.
+# keep moves the image and the module, if any, from $work to the cache.
 keep() {
 	image=$images/vmlinuz-$release
 	mv "$work/vmlinuz" "$work/vmlinuz-$release"
@@ -82,7 +82,7 @@ keep() {
 
 fetch() {
 	archive $suite
-	# From 6.19 on Debian's kernels are split, and linux-image is empty.
+	# Since 6.19 Debian's kernels are split, and linux-image is empty.
 	kind=image modules=image
 	[ $series != 7.3 ] || kind=binary modules=modules
 	known=$(apt-cache pkgnames "linux-$kind-$series." | sed -n "s/^linux-$kind-\($pattern\)\$/\1/p" | sort -rV)
@@ -105,7 +105,7 @@ fetch() {
 build() {
 	archive $suite
 	deb=$(download linux-source-6.12)
-	# Debian's source packages carry the version of the kernel.
+	# The version of Debian's source package is that of the kernel.
 	version=$(dpkg-deb -f "$deb" Version | sed 's/-[^-]*$//')
 	release=$version-tenon-$recipe
 	"$here/kernel/build.sh" "$deb" "$work" >&2 || fail "could not build linux $version"
@@ -127,7 +127,7 @@ whole 2>/dev/null && exit
 
 begun=$(date +%s)
 lock kernel "$series"
-whole 2>/dev/null && exit # another one fetched it meanwhile
+whole 2>/dev/null && exit # another process fetched it in the meantime
 if [ -n "$modular" ]; then fetch; else build; fi
 keep
 took=$(($(date +%s) - begun))

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// stdout runs a script with settings and returns what it prints, and whether
-// it succeeded.
+// stdout runs a script with extra environment variables and returns its output
+// and whether it succeeded.
 func stdout(env []string, script ...string) (string, bool) {
 	command := exec.Command(script[0], script[1:]...)
 	command.Env = append(os.Environ(), env...)
@@ -99,7 +99,8 @@ func TestOnlyASoundCachedKernelIsUsed(t *testing.T) {
 	expect("no such series", "", "5.15")
 }
 
-// recipe is what kernel.sh calls the configuration and the patch of its build.
+// recipe returns the hash of the configuration and the patch in the name of a
+// built kernel.
 func recipe(t *testing.T) string {
 	t.Helper()
 	hash := sha256.New()

@@ -12,18 +12,20 @@ import (
 	"tenon.sh/tenon/test/cluster/image"
 )
 
-// TestKubeletOnCgroupV2 runs a Kubernetes of one node in a guest: test/cluster
-// has the test itself. Time is counted, as the programs of Kubernetes give up
-// what takes long by the clock, and the machine at hand may be busy.
+// TestKubeletOnCgroupV2 runs a Kubernetes of one node in a guest; the test
+// itself is in test/cluster. The guest counts time, because Kubernetes has
+// timeouts and this machine may be busy.
 func TestKubeletOnCgroupV2(t *testing.T) {
-	t.Parallel() // it uses one CPU of the host
+	t.Parallel() // the guest uses one CPU of the host
 	m := counting(t, machine(t))
 	m.Topology = Topology{Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 1}
 	m.MiBPerNode = 4096
-	// Half the time of other tests for an instruction: with less the guest would
-	// be too slow for Kubernetes, with more each second of waiting would cost more.
+	// An instruction takes half of the usual time. With longer instructions the
+	// guest would be too slow for Kubernetes, and with shorter ones each second
+	// of waiting would cost more.
 	m.ShorterTicks = true
-	// Images are known by their checksums, which are slow to work out otherwise.
+	// Images are identified by checksums, which are slow to compute without SHA
+	// instructions.
 	m.CPU = "Skylake-Server-v4,level=0xb,+sha-ni"
 	m.Disk = clusterDisk(t)
 	boot := new(Image)
@@ -35,7 +37,7 @@ func TestKubeletOnCgroupV2(t *testing.T) {
 		Env: []string{
 			"TENON_CACHE=/cache", "TENON_TEST_BIN=/usr/bin", "TENON_TEST_IMAGES=/cache/cluster/images",
 			"TENON_TEST_CLUSTER=1", "TENON_TEST_STRICT=1", "TENON_TEST_PATIENCE=3m",
-			"GOGC=400", // there is memory, and time is short
+			"GOGC=400", // memory is plentiful and CPU time is not
 		},
 	})
 	for _, o := range report.Outcomes {
@@ -43,8 +45,8 @@ func TestKubeletOnCgroupV2(t *testing.T) {
 	}
 }
 
-// onDisk mounts the disk in the place of the guest's first file system, on
-// which no container could be started (pivot_root(2)), and goes on there.
+// onDisk mounts the disk and makes it the root, because containers cannot be
+// started on the guest's initial root file system (pivot_root(2)).
 const onDisk = `mkdir /disk && mount -t ext4 /dev/nvme0n1 /disk || exit
 for d in proc sys dev run; do mount -o rbind /$d /disk/$d || exit; done
 hostname guest
@@ -52,8 +54,8 @@ cd /disk && mount -o move . / || exit
 exec chroot . /usr/bin/env -C /src/test/cluster "$@"
 `
 
-// clusterDisk packs the programs of the test cluster, its images, the tests and
-// the programs of Tenon.
+// clusterDisk makes a disk with the programs of the test cluster, its images,
+// the tests and the programs of Tenon.
 func clusterDisk(t *testing.T) string {
 	t.Helper()
 	root := new(Image)
@@ -64,7 +66,7 @@ func clusterDisk(t *testing.T) string {
 	root.Text("/etc/passwd", "root:x:0:0:root:/root:/bin/sh\n")
 	root.Text("/etc/group", "root:x:0:\n")
 	root.Text("/etc/resolv.conf", "")
-	// Those of busybox lack options that the cluster needs.
+	// The versions of busybox lack options that the cluster needs.
 	for _, name := range []string{"nsenter", "unshare", "setpriv", "setsid", "mount", "umount", "ip", "env"} {
 		host, err := exec.LookPath(name)
 		if err != nil {
@@ -101,7 +103,7 @@ func clusterDisk(t *testing.T) string {
 			}
 		}
 	}
-	// An encoder's libraries would take a third of the test to be copied.
+	// Copying the libraries of an encoder would take a third of the test.
 	images, err := image.BuildSmall(t.Context(), t.TempDir())
 	if err != nil {
 		missing(t, "%v", err)

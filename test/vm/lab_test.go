@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// The lab with real nginx and ffmpeg, for what it does and not for its
-// numbers, which mean nothing under emulation. In counted time, because the lab
-// refuses to measure where nginx is too slow, as it is when the host is busy.
+// TestLabOnCgroupV2 runs the lab with real nginx and ffmpeg. It checks what the
+// lab does and not its numbers, which have no meaning in emulation. It counts
+// time, because the lab refuses to measure if nginx is too slow, as on a busy
+// host.
 func TestLabOnCgroupV2(t *testing.T) {
 	t.Parallel()
 	m := counting(t, machine(t))
@@ -47,7 +48,7 @@ func checkLab(t *findings, report Report) {
 	t.Run("the result has its keys", func(t *findings) { checkResult(t, report) })
 }
 
-// checkRuns reads the raw data of all runs, void or not.
+// checkRuns checks the raw data of all runs, void or not.
 func checkRuns(t *findings, report Report) {
 	o, _ := report.Outcome("runs")
 	requests := int64(0)
@@ -94,7 +95,7 @@ func checkResult(t *findings, report Report) {
 		t.Errorf("result.json: %v\n%s", err, o.Output)
 		return
 	}
-	// Emulation may well spoil a run; then it must be said to be void.
+	// Emulation may spoil a run; then the run must be void.
 	void := make(map[string]bool)
 	for _, r := range result.VoidRuns {
 		void[r.Mode] = true
@@ -115,15 +116,15 @@ func checkResult(t *findings, report Report) {
 	}
 }
 
-// realPrograms packs the nginx and the ffmpeg of this machine with all they
-// need to run.
+// realPrograms adds nginx and ffmpeg of this machine to the image, with their
+// libraries.
 func realPrograms(t *testing.T) *Image {
 	t.Helper()
 	image := new(Image)
 	for program, pkg := range map[string]string{"nginx": "nginx-light", "ffmpeg": "ffmpeg", "ffprobe": "ffmpeg"} {
 		host, err := exec.LookPath(program)
 		if err != nil {
-			// nginx lives where only root looks for programs.
+			// nginx is in sbin, which is not on the PATH of other users.
 			host, err = exec.LookPath("/usr/sbin/" + program)
 		}
 		if err != nil {
@@ -138,7 +139,7 @@ func realPrograms(t *testing.T) *Image {
 	return image
 }
 
-// smallClip renders a film that an emulated machine transcodes in a moment.
+// smallClip renders a film that an emulated machine transcodes quickly.
 func smallClip(t *testing.T) string {
 	t.Helper()
 	clip := filepath.Join(t.TempDir(), "clip.mp4")
@@ -151,8 +152,9 @@ func smallClip(t *testing.T) string {
 	return clip
 }
 
-// The mechanisms that the kernel of most guests has, on cores with siblings:
-// for what they do and not for their latencies. In counted time as well.
+// TestKernelQOSOnCgroupV2 runs the mechanisms of the default kernel on cores
+// with siblings. It checks what they do and not their latencies. It also counts
+// time.
 func TestKernelQOSOnCgroupV2(t *testing.T) {
 	t.Parallel()
 	m := counting(t, machine(t))
@@ -188,7 +190,7 @@ func checkKernelQOS(t *findings, report Report) {
 		}
 		t.Logf("%s", o.Output)
 	}
-	if o, _ := report.Outcome("missing"); o.Exit == 0 || !strings.Contains(o.Output, "mode tenon-vendor: this node does not carry the rung vendor: ") {
+	if o, _ := report.Outcome("missing"); o.Exit == 0 || !strings.Contains(o.Output, "mode tenon-vendor: this node does not support the isolation mechanism vendor: ") {
 		t.Errorf("missing: exit %d\n%s", o.Exit, o.Output)
 	}
 	checkLeftovers(t, report)
@@ -214,7 +216,7 @@ func checkKernelQOS(t *findings, report Report) {
 	t.Run("every run did its mode", func(t *findings) { checkRungRuns(t, report, e.Modes) })
 }
 
-// checkRungRuns reads the raw data of all runs, void or not.
+// checkRungRuns checks the raw data of all runs, void or not.
 func checkRungRuns(t *findings, report Report, modes []string) {
 	wrote := map[string]string{"default": "", "tenon-siblings": "cpuset.cpus", "tenon-scx": "scheduler"}
 	o, _ := report.Outcome("runs")

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// withFileSystem gives the machine a disk with an empty file system: page cache that
-// can be reclaimed needs a device behind it.
+// withFileSystem gives the machine a disk with an empty file system, because
+// page cache can be reclaimed only if a device backs it.
 func withFileSystem(t *testing.T, m Machine, mebibytes int64) Machine {
 	t.Helper()
 	m.Disk = filepath.Join(t.TempDir(), "disk")
@@ -25,7 +25,7 @@ func withFileSystem(t *testing.T, m Machine, mebibytes int64) Machine {
 	f.Close()
 	mkfs, err := exec.LookPath("mkfs.ext4")
 	if err != nil {
-		mkfs, err = exec.LookPath("/sbin/mkfs.ext4") // where only root looks
+		mkfs, err = exec.LookPath("/sbin/mkfs.ext4") // not on the PATH of other users
 	}
 	if err != nil {
 		missing(t, "needs mkfs.ext4: install e2fsprogs")
@@ -36,10 +36,10 @@ func withFileSystem(t *testing.T, m Machine, mebibytes int64) Machine {
 	return m
 }
 
-// The experiments about memory and reaction with a real tenond, for what they
-// do and not for their times, which mean nothing under emulation. What happens
-// to pages is the kernel's doing, and is as real as anywhere. In counted time,
-// because tenond must be ready within a limit however busy the host is.
+// TestMemoryAndReactionOnCgroupV2 runs the memory and reaction experiments with
+// a real tenond. It checks what they do and not their times, which have no
+// meaning in emulation. The kernel handles pages as on real hardware. The guest
+// counts time, because tenond must be ready within a limit also on a busy host.
 func TestMemoryAndReactionOnCgroupV2(t *testing.T) {
 	t.Parallel()
 	m := withFileSystem(t, counting(t, machine(t)), 512)
@@ -93,8 +93,8 @@ func checkExperiments(t *findings, report Report) {
 	t.Run("PSI wakes tenond", func(t *findings) { checkSteps(t, report) })
 }
 
-// keepRaw writes outputs to the directory TENON_TEST_RAW, if it is set: the raw
-// data of an experiment in this machine.
+// keepRaw writes outputs, the raw data of an experiment in this machine, to the
+// directory TENON_TEST_RAW, if it is set.
 func keepRaw(t *testing.T, report Report, names ...string) {
 	dir := os.Getenv("TENON_TEST_RAW")
 	if dir == "" {
@@ -108,7 +108,7 @@ func keepRaw(t *testing.T, report Report, names ...string) {
 	}
 }
 
-// checkMemory reads the raw data of all runs, void or not.
+// checkMemory checks the raw data of all runs, void or not.
 func checkMemory(t *findings, report Report) {
 	o, _ := report.Outcome("memory.json")
 	refaults := map[string]int64{}
@@ -127,7 +127,7 @@ func checkMemory(t *findings, report Report) {
 			t.Errorf("runs/*.json: %v\n%s", err, o.Output)
 			return
 		}
-		if run.Mode == "" { // it is the experiment
+		if run.Mode == "" { // experiment.json
 			continue
 		}
 		t.Logf("%-8s %6d refaults, %d MiB of the service in memory, batch went through %d MiB, void %q\n%s", run.Mode, run.Memory.Refaults,
@@ -150,7 +150,7 @@ func checkMemory(t *findings, report Report) {
 	}
 }
 
-// checkSteps looks for events and turns in the raw data.
+// checkSteps looks for events and ticks in the raw data.
 func checkSteps(t *findings, report Report) {
 	o, _ := report.Outcome("reaction.jsonl")
 	steps, events, answers := map[string]int{}, map[string]int{}, 0

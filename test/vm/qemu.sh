@@ -1,10 +1,10 @@
 #!/bin/sh
-# Prints the path of a QEMU 10 that counts instructions: where the machine's
-# own is older, its -icount lets one CPU of the guest run for whole ticks while
-# the others wait, which is no clock to measure with. It is an unpacked tree
+# Prints the path of a QEMU 10 that counts instructions. With -icount, an older
+# QEMU lets one CPU of the guest run for whole ticks while the others wait, so
+# its clock cannot be used for measurements. The program is an unpacked tree
 # with its own libraries in $TENON_CACHE (default: the user's cache directory),
-# fetched through apt with a private state directory: nothing on the machine is
-# installed or upgraded, and no root is needed.
+# fetched through apt with a private state directory. It changes nothing on the
+# machine and needs no root.
 #
 #	qemu.sh            fetch if missing, print the path
 #	qemu.sh --cached   print the path, fail if it is not cached
@@ -13,7 +13,7 @@ set -eu
 
 suites="bookworm bookworm-backports"
 trees=$cache/qemu
-budget=180 # seconds a fetch may take before it is called slow
+budget=180 # seconds; a longer download is reported as slow
 
 # cached prints the newest tree that works.
 cached() {
@@ -37,17 +37,18 @@ cached && exit
 
 begun=$(date +%s)
 lock qemu tree
-cached && exit # another one fetched it meanwhile
+cached && exit # another process fetched it in the meantime
 archive $suites
 say "fetching qemu-system-x86 and all it needs"
-# To an apt that knows of no installed package everything down to libc is missing.
+# This apt knows no installed package, so it downloads all dependencies
+# including libc.
 apt-get -qq install -y --download-only -t "${suites#* }" qemu-system-x86 >&2 || fail "apt-get download qemu-system-x86 failed"
 mkdir "$work/tree"
 for deb in "$work"/apt/cache/archives/*.deb; do
 	case ${deb##*/} in
 	qemu-system-x86_*) version=$(dpkg-deb -f "$deb" Version) ;;
 	esac
-	# Owners and devices are root's affair.
+	# Only root could set owners and make devices.
 	dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$work/tree" --no-same-owner --keep-directory-symlink || fail "unpack ${deb##*/}"
 done
 cat >"$work/tree/qemu" <<'WRAPPER'

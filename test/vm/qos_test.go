@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// TestQOSByHandInKernels loads and unloads each means of isolation that a
-// kernel has, through tenond and with work on it: of the oldest kernel, and of one
-// with sched_ext.
+// TestQOSByHandInKernels loads and unloads each isolation mechanism of a kernel
+// through tenond, with running work.
 func TestQOSByHandInKernels(t *testing.T) {
 	t.Parallel()
 	m := machine(t)

@@ -10,23 +10,24 @@ import (
 	"time"
 )
 
-// Under emulation timing means nothing, and the machines that run these tests
-// are busy. What fails in a guest is run once more, alone in a fresh guest:
-// failing twice fails the test. Passing the second time passes, and is said in
-// a note, with both logs: it may be an accident of time, or a rare bug. (Decision
-// 7 has the reasons.)
+// Timing has no meaning in emulation, and the machines that run these tests are
+// busy. A test that fails in a guest is therefore repeated once, alone in a new
+// guest. If it fails twice, it fails. If it passes the second time, it passes
+// with a note that contains both logs, because it may be an accident of timing
+// or a rare bug. (Decision 7 has the reasons.)
 
-// note logs what the summary of the whole run must say of a test; see test/digest.
+// note logs a message about a test for the summary of the whole run; see
+// test/digest.
 func note(t testing.TB, test, what, first, second string) {
 	t.Helper()
 	t.Logf("NOTE: %s: %s\nfirst:\n%s\nrepeated:\n%s", test, what, lastLines(first, 15), lastLines(second, 15))
 }
 
-// accidents is the number of tests of one binary that may fail by accident.
-// When more do, something is broken, and nothing is repeated.
+// accidents is the number of tests of one binary that may fail by accident. If
+// more fail, something is broken, and no test is repeated.
 const accidents = 3
 
-// A repeater runs a test binary again in a fresh guest, with more arguments.
+// A repeater runs a test binary again in a new guest, with more arguments.
 type repeater func(args ...string) (Outcome, error)
 
 // repeatIn returns the repeater of a binary that has run.
@@ -43,9 +44,9 @@ func repeatIn(t *testing.T, r Report, name string) repeater {
 	}
 }
 
-// secondChance repeats what has failed in a test binary: each failed test
-// alone, or the whole binary if it has not got to its end, as the tests after
-// that have not run at all. It returns the outcome and the results to judge.
+// secondChance repeats the failed tests of a test binary, each alone. If the
+// binary did not run all its tests, it repeats the whole binary. It returns the
+// outcome and the results to judge.
 func secondChance(t testing.TB, o Outcome, repeat repeater) (Outcome, []TestResult) {
 	t.Helper()
 	results := ParseGoTest(o.Output)
@@ -84,8 +85,8 @@ func secondChance(t testing.TB, o Outcome, repeat repeater) (Outcome, []TestResu
 	return o, results
 }
 
-// failures returns the tests that failed, without their subtests, and what
-// these logged.
+// failures returns the failed tests without their subtests, with the logs of
+// these.
 func failures(results []TestResult) map[string]string {
 	logs := make(map[string]string)
 	for _, r := range results {
@@ -96,7 +97,7 @@ func failures(results []TestResult) map[string]string {
 	return logs
 }
 
-// top is the name of the test that a subtest is part of.
+// top returns the name of the top-level test of a subtest.
 func top(name string) string { return strings.SplitN(name, "/", 2)[0] }
 
 func lastLines(text string, n int) string {
@@ -104,8 +105,8 @@ func lastLines(text string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// findings are what a check of a run has to say. They are used as a testing.T
-// is, and can be thrown away when the run is repeated.
+// findings are the results of a check of a run. They have the methods of a
+// testing.T and can be dropped when the run is repeated.
 type findings struct {
 	said, wrong []string
 	parts       map[string]*findings
@@ -119,7 +120,7 @@ func (f *findings) Errorf(format string, args ...any) {
 	f.wrong = append(f.wrong, fmt.Sprintf(format, args...))
 }
 
-// Run checks a part that has a name of its own.
+// Run runs a check that has its own name.
 func (f *findings) Run(name string, check func(*findings)) {
 	if f.parts == nil {
 		f.parts = make(map[string]*findings)
@@ -128,7 +129,7 @@ func (f *findings) Run(name string, check func(*findings)) {
 	check(f.parts[name])
 }
 
-// faults returns all that is wrong, a line each or more.
+// faults returns all faults, each in one or more lines.
 func (f *findings) faults() []string {
 	all := slices.Clone(f.wrong)
 	for _, name := range slices.Sorted(maps.Keys(f.parts)) {
@@ -139,7 +140,7 @@ func (f *findings) faults() []string {
 	return all
 }
 
-// report tells a test.
+// report reports the findings to a test.
 func (f *findings) report(t *testing.T) {
 	t.Helper()
 	for _, said := range f.said {
@@ -153,8 +154,8 @@ func (f *findings) report(t *testing.T) {
 	}
 }
 
-// runChecked runs commands that belong together and checks what they printed.
-// If something is wrong, all of it is done once more.
+// runChecked runs commands and checks their output. If the check finds a fault,
+// it repeats all commands once.
 func runChecked(t *testing.T, m Machine, image *Image, limit time.Duration, check func(*findings, Report), commands ...Command) Report {
 	t.Helper()
 	report := runOn(t, m, image, limit, commands...)

@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// A divider is a machine that seems to divide its L3 caches. The emulator knows
-// nothing of it, but resctrl is the kernel's own: setcpuid= makes the kernel
-// believe in the feature, and what it then asks for (CPUID leaf 0x10) lies
-// above the processor's last leaf (level=0xb), which answers instead. So the
-// number of ways is the size of a package and that of the groups (CLOSIDs) the
-// number of the CPU that asks; isolcpus= makes that the last one. Masks and
-// groups do what they do on hardware, but nothing is divided, and the counters
-// stay 0.
+// A divider is a machine whose kernel believes that it can divide its L3
+// caches. The emulator has no such feature, but resctrl is the kernel's own.
+// setcpuid= makes the kernel believe in the feature. The kernel then reads
+// CPUID leaf 0x10, which is above the processor's last leaf (level=0xb), so the
+// processor returns the last leaf instead. Therefore the number of ways is the
+// size of a package, and the number of groups (CLOSIDs) is the number of the
+// reading CPU; isolcpus= makes that the last CPU. Masks and groups behave as on
+// hardware, but nothing is divided, and the counters stay 0.
 type divider struct {
 	cpu      string
 	topology Topology
 	features string // for setcpuid=
 	rdt      string // for rdt=
 	isolate  string // for isolcpus=
-	// closids and resources are what the mounted resctrl must show, so that each
-	// machine is the one that it is meant to be.
+	// closids and resources are the values that the mounted resctrl must show,
+	// which verifies the machine.
 	closids, resources string
 }
 
@@ -31,9 +31,9 @@ const (
 	monitored  = ",cmt,mbmtotal,mbmlocal"
 )
 
-// alwaysDividing are the dividers of which each alone shows something: groups
-// for code and data, tenond, and bandwidth beside caches. Of the others, one
-// after the other has its turn.
+// alwaysDividing are the dividers that each test something no other one does:
+// groups for code and data, tenond, and bandwidth beside caches. The others run
+// one per commit, in turn.
 var alwaysDividing, dividingInTurn = []string{"8 groups", "bandwidth in amounts"}, []string{"16 groups", "1 group", "bandwidth alone"}
 
 var dividers = map[string]divider{
@@ -65,13 +65,13 @@ var dividers = map[string]divider{
 
 const (
 	show = " && cat /sys/fs/resctrl/info/*/num_closids && sed 's/:.*//' /sys/fs/resctrl/schemata"
-	// untouched prints what Tenon must not leave behind.
+	// untouched prints the state that Tenon must not change.
 	untouched = "cd /sys/fs/resctrl; ls -d */ | grep -vE '^(info|mon_data|mon_groups)/'; cat schemata"
 )
 
-// TestResctrl runs the suite about resctrl, and what restores it, on the real
-// thing: with different numbers of groups, with cache and bandwidth alone, and
-// with code and data divided apart.
+// TestResctrl runs the suite about resctrl and its restore on the kernel's
+// resctrl: with different numbers of groups, with only cache or only bandwidth,
+// and with separate masks for code and data.
 func TestResctrl(t *testing.T) {
 	t.Parallel()
 	m := machine(t)
@@ -85,7 +85,7 @@ func TestResctrl(t *testing.T) {
 	for _, name := range slices.Concat(alwaysDividing, turn(t, 0, dividingInTurn)) {
 		d := dividers[name]
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // each uses one CPU of the host
+			t.Parallel() // the guest uses one CPU of the host
 			m := m
 			m.CPU = d.cpu
 			if d.topology != (Topology{}) {
@@ -112,7 +112,7 @@ func TestResctrl(t *testing.T) {
 	}
 }
 
-// checkDivision expects a mount to show this, and nothing to be left.
+// checkDivision checks the values that a mount shows, and that nothing is left.
 func checkDivision(t *findings, report Report, mounted string) {
 	before, _ := report.Outcome("before")
 	for name, want := range map[string]string{
@@ -132,7 +132,7 @@ func checkDivision(t *findings, report Report, mounted string) {
 	}
 }
 
-// allRun is judge for tests none of which may be skipped.
+// allRun does the same as judge for tests that must not be skipped.
 func allRun(t *findings, o Outcome) {
 	results := ParseGoTest(o.Output)
 	for _, r := range results {
@@ -153,8 +153,8 @@ resource-qos-config:
   beClass: {resctrlQOS: {enable: true, catRangeEndPercent: 50}}
 `
 
-// divide has tenond give BE one of the three ways of each cache, kills it, and
-// restores the node.
+// divide lets tenond give BE one of the three ways of each cache, kills tenond,
+// and restores the node.
 const divide = `
 	group=/sys/fs/resctrl/BE
 	tenond --config /etc/divide.yaml --no-watchdog >/tmp/tenond.log 2>&1 & tenond=$!
@@ -170,5 +170,6 @@ const divide = `
 	wait
 	` + untouched
 
-// words are those of a text with one space between them: kernels pad schemata.
+// words returns the words of a text with one space between them, because
+// kernels pad schemata.
 func words(text string) string { return strings.Join(strings.Fields(text), " ") }

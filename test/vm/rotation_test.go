@@ -11,21 +11,21 @@ import (
 	"testing"
 )
 
-// A suite whose facts are the same on several machines runs on one of them for
-// each commit, and on all of them in make soak.
+// A suite that checks the same facts on several machines runs on one of them
+// for each commit, and on all of them in make soak.
 
 // rotating are the suites that run on one kernel each, in an order that gives
 // all kernels with sched_ext a turn in every run.
 var rotating = []string{"isolation", "cycles", "saturated", "scheduler", "beside isolated CPUs", "by hand"}
 
-// withSchedExt are the series of the kernels with sched_ext, of three forms of
-// its interface.
+// withSchedExt are the series of the kernels with sched_ext. They have three
+// forms of its interface.
 var withSchedExt = []string{"6.12", "6.18", "7.3"}
 
 // everything reports whether suites run on all of their machines.
 func everything() bool { return os.Getenv("TENON_TEST_KERNELS") == "all" }
 
-// inTurn returns the kernels that a suite of rotating runs on.
+// inTurn returns the kernels for a suite of rotating.
 func inTurn(t *testing.T, suite string) []string {
 	t.Helper()
 	place := slices.Index(rotating, suite)
@@ -35,8 +35,8 @@ func inTurn(t *testing.T, suite string) []string {
 	return turn(t, place, withSchedExt)
 }
 
-// turn returns the one of all whose turn it is, place further than that of the
-// commit, or all of them. TENON_TEST_KERNELS is all, or the number of the turn.
+// turn returns the element of all that is place after the commit's turn, or all
+// elements. TENON_TEST_KERNELS is all, or the number of the turn.
 func turn(t *testing.T, place int, all []string) []string {
 	t.Helper()
 	if everything() {

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// TestBEScheduler runs the tests of the BE scheduler on a kernel with sched_ext,
-// which the machine may not have. The suites that take turns load it into all that
-// are at hand in every run, one for each form of the kernel's interface.
+// TestBEScheduler runs the tests of the BE scheduler on a kernel with
+// sched_ext, which this machine may not have. TestQOSByHandInKernels loads the
+// scheduler into all test kernels, one for each form of the kernel's interface.
 func TestBEScheduler(t *testing.T) {
 	t.Parallel()
 	for _, series := range inTurn(t, "scheduler") {
@@ -19,7 +19,8 @@ func TestBEScheduler(t *testing.T) {
 			var image Image
 			report := runOn(t, m, &image, 15*time.Minute,
 				testsOf(t, &image, "internal/kernel/scx", "-test.skip=^(TestIsolatedCPUs|TestHookLeavesThroughput)$"),
-				// The adapter around it, and what is left when it is killed.
+				// The adapter of the scheduler, and the state after its agent
+				// is killed.
 				testsOf(t, &image, "internal/machine/host", "-test.run=^TestKilledAgent"))
 			for _, o := range report.Outcomes {
 				t.Run(o.Name, func(t *testing.T) { judge(t, report, o) })
@@ -28,8 +29,8 @@ func TestBEScheduler(t *testing.T) {
 	}
 }
 
-// TestBESchedulerBesideIsolatedCPUs: isolcpus= takes CPUs out of the kernel's
-// balancing, and some kernels take no scheduler then.
+// TestBESchedulerBesideIsolatedCPUs uses isolcpus=, which excludes CPUs from
+// the kernel's load balancing. Some kernels then refuse to load a scheduler.
 func TestBESchedulerBesideIsolatedCPUs(t *testing.T) {
 	t.Parallel()
 	for _, series := range inTurn(t, "beside isolated CPUs") {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A listener hears what a test logs.
+// A listener records the log messages of a test.
 type listener struct {
 	testing.TB
 	heard []string
@@ -19,7 +19,8 @@ func (l *listener) Logf(format string, args ...any) {
 	l.heard = append(l.heard, fmt.Sprintf(format, args...))
 }
 
-// ranAs is the output of a test binary with these tests, "TestA PASS".
+// ranAs returns the output of a test binary with the given tests, such as
+// "TestA PASS".
 func ranAs(end string, tests ...string) Outcome {
 	var s strings.Builder
 	exit := 0
@@ -41,7 +42,7 @@ func TestWhatFailsInAGuestIsRepeatedOnce(t *testing.T) {
 	broken := errors.New("the machine died")
 	for name, c := range map[string]struct {
 		first  Outcome
-		second Outcome // the same for all that is repeated
+		second Outcome // the outcome of each repetition
 		err    error
 
 		repeated []string // arguments

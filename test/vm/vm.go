@@ -1,11 +1,11 @@
-// Package vm boots throw-away virtual machines in software emulation and runs
-// programs in them, so that code is tested against kernels, topologies and
-// cgroup versions that the machine at hand does not have. Nothing of the host
-// but the packed files is visible inside, and nothing inside outlives the run.
+// Package vm boots temporary virtual machines in software emulation and runs
+// programs in them. Code is thus tested against kernels, topologies and cgroup
+// versions that this machine does not have. Only the packed files of the host
+// are visible inside, and nothing inside outlives the run.
 //
 // Emulation needs no hardware support and no privileges. It is ten to twenty
-// times slower than the host and its timing is meaningless: use it for
-// function, never for latency.
+// times slower than the host, and its timing has no meaning: test functions and
+// not latencies with it.
 package vm
 
 import (
@@ -25,53 +25,55 @@ import (
 	"time"
 )
 
-// A Topology is the shape of the CPUs of a machine. Every socket is a NUMA
-// node of its own.
+// A Topology is the arrangement of the CPUs of a machine. Every socket is a
+// NUMA node.
 type Topology struct {
 	Sockets        int
 	CoresPerSocket int
 	ThreadsPerCore int
 	// CachesPerSocket is the number of last-level caches of a socket, which
-	// divide its cores among them; 0: one.
+	// share its cores equally; 0: one.
 	CachesPerSocket int
 }
 
-// CPUs returns the number of logical CPUs. Numbers are dense: the threads of
-// core 0 of socket 0 are 0, 1, …; the next core follows.
+// CPUs returns the number of logical CPUs. Numbers are consecutive: the threads
+// of core 0 of socket 0 are 0, 1, …, and the next core follows.
 func (t Topology) CPUs() int { return t.Sockets * t.CoresPerSocket * t.ThreadsPerCore }
 
 // A Machine is the hardware and the kernel of a virtual machine.
 type Machine struct {
 	Kernel   string // path of a bzImage
 	Topology Topology
-	// MiBPerNode is the memory of each NUMA node in MiB; the unpacked image
-	// has to fit besides what the programs use.
+	// MiBPerNode is the memory of each NUMA node in MiB. It must hold the
+	// unpacked image and the memory of the programs.
 	MiBPerNode int
-	// Emulator is the program; "": qemu-system-x86_64, of the Debian package
-	// qemu-system-x86.
+	// Emulator is the path of the emulator; empty: qemu-system-x86_64 of the
+	// Debian package qemu-system-x86.
 	Emulator string
-	// ICount makes the guest's clock count its instructions, 4 ns each, whatever
-	// else the host does: its times repeat within a few percent, and an idle guest
-	// costs nothing. All CPUs share one stream of instructions, so a busy CPU
-	// slows the others. Then medians, shares and counts can be judged, but not
-	// the tails of some thousand samples. It wants QEMU 10 (see qemu.sh): older
-	// ones run one CPU for whole ticks.
+	// ICount makes the guest's clock count its instructions, 4 ns each,
+	// independent of the load of the host. Times then repeat within a few
+	// percent, and an idle guest costs nothing. All CPUs share one stream of
+	// instructions, so a busy CPU slows the others down. Medians, shares and
+	// counts can then be judged, but not the tails of some thousand samples. It
+	// needs QEMU 10 (see qemu.sh), because older versions run one CPU for whole
+	// ticks.
 	ICount bool
-	// ShorterTicks counts 2 ns for an instruction instead of 4: programs that
-	// do much have twice as much done in a second of the guest.
+	// ShorterTicks counts 2 ns for an instruction instead of 4, so that
+	// programs execute twice as many instructions in a second of the guest.
 	ShorterTicks bool
-	// Disk is a file that the guest has as /dev/nvme0n1, whose driver Debian's
-	// cloud kernel has built in; what it writes is lost. "": no disk.
+	// Disk is a file that the guest uses as /dev/nvme0n1, because Debian's
+	// cloud kernel has that driver built in. The guest's writes are discarded.
+	// Empty: no disk.
 	Disk string
 	// KernelArgs are added to the kernel's command line.
 	KernelArgs []string
-	// CPU is the emulator's model of the processor; "": Skylake, which shows
-	// siblings that share an L2, as hardware does.
+	// CPU is the emulator's model of the processor; empty: Skylake, whose
+	// siblings share an L2 cache, as on hardware.
 	CPU string
 }
 
-// TwoSockets is the machine that most tests want: two sockets of two cores of
-// two threads, two NUMA nodes, 1.5 GiB each.
+// TwoSockets returns the machine of most tests: two sockets of two cores of two
+// threads, two NUMA nodes, 1.5 GiB each.
 func TwoSockets(kernel string) Machine {
 	return Machine{
 		Kernel:     kernel,
@@ -82,40 +84,40 @@ func TwoSockets(kernel string) Machine {
 
 // A Command is a program to run in the guest, as root.
 type Command struct {
-	Name    string   // what reports call it; no spaces
+	Name    string   // name in reports, without spaces
 	Args    []string // program and arguments; busybox applets are on PATH
-	Dir     string   // "": /
-	Env     []string // KEY=value, besides PATH and HOME
+	Dir     string   // empty: /
+	Env     []string // KEY=value, in addition to PATH and HOME
 	Timeout time.Duration
 }
 
-// Shell is a Command that runs a script of the busybox shell.
+// Shell returns a Command that runs a script in the busybox shell.
 func Shell(name, script string) Command {
 	return Command{Name: name, Args: []string{"sh", "-c", script}}
 }
 
-// An Outcome is what became of a Command.
+// An Outcome is the result of a Command.
 type Outcome struct {
 	Name   string
 	Exit   int           // exit status; 128 + signal, 143 on timeout
-	Output string        // standard output and standard error as they came
+	Output string        // standard output and standard error in order of time
 	Took   time.Duration // on the host's clock
 }
 
-// A Report is what became of a run.
+// A Report is the result of a run.
 type Report struct {
-	Boot     time.Duration // from starting the emulator to the first command
-	Total    time.Duration // until the emulator had exited
+	Boot     time.Duration // from the start of the emulator to the first command
+	Total    time.Duration // until the exit of the emulator
 	Outcomes []Outcome     // in the order of the commands
-	CPU      time.Duration // that the emulator used on the host
+	CPU      time.Duration // CPU time of the emulator on the host
 
 	machine  Machine
 	image    *Image
 	commands []Command
 }
 
-// Outcome returns the outcome of the named command; false if it did not run
-// to its end.
+// Outcome returns the outcome of the named command. It returns false if the
+// command did not end.
 func (r Report) Outcome(name string) (Outcome, bool) {
 	for _, o := range r.Outcomes {
 		if o.Name == name {
@@ -125,8 +127,8 @@ func (r Report) Outcome(name string) (Outcome, bool) {
 	return Outcome{}, false
 }
 
-// Again runs the named command of the run once more, alone in a fresh machine,
-// with args added to its own.
+// Again repeats the named command of the run, alone in a new machine, with args
+// appended to its arguments.
 func (r Report) Again(ctx context.Context, console io.Writer, name string, args ...string) (Report, error) {
 	i := slices.IndexFunc(r.commands, func(c Command) bool { return c.Name == name })
 	if i < 0 {
@@ -137,10 +139,10 @@ func (r Report) Again(ctx context.Context, console io.Writer, name string, args 
 	return r.machine.Run(ctx, r.image, []Command{c}, console)
 }
 
-// Run boots the machine with the files of image, runs the commands one after
-// another whatever their exit status, and powers off. Everything the guest
-// prints is copied to console as it comes. The error says that the machine
-// did not get to the end: a command that fails is an Outcome.
+// Run boots the machine with the files of image, runs all commands one after
+// another, and powers off. It copies all output of the guest to console. It
+// returns an error if the machine did not reach the end. A failed command is
+// not an error but an Outcome.
 func (m Machine) Run(ctx context.Context, image *Image, commands []Command, console io.Writer) (Report, error) {
 	dir, err := os.MkdirTemp("", "tenon-vm-")
 	if err != nil {
@@ -166,8 +168,9 @@ func (m Machine) boot(ctx context.Context, initrd string, w io.Writer) (Report, 
 	qemu.Stdout = log
 	qemu.Stderr = &complaints
 	qemu.WaitDelay = 5 * time.Second
-	// The emulator dies with us, however we die. The signal is tied to the
-	// thread that starts it, which therefore must live as long.
+	// The emulator must die with this process, however that dies. The kernel
+	// ties the signal to the thread that starts the emulator, so that thread
+	// must live as long.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -188,7 +191,7 @@ func (m Machine) boot(ctx context.Context, initrd string, w io.Writer) (Report, 
 	return report, errors.Join(fmt.Errorf("virtual machine died in %s", log.where()), errors.New(log.tail()))
 }
 
-// emulator is the program that Run starts by default.
+// emulator is the default of Machine.Emulator.
 const emulator = "qemu-system-x86_64"
 
 // arguments returns the emulator's command line.
@@ -196,31 +199,36 @@ func (m Machine) arguments(initrd string) []string {
 	t := m.Topology
 	caches := cmp.Or(t.CachesPerSocket, 1)
 	args := []string{
-		// One thread emulates all CPUs. With a thread for each, a CPU now and then
-		// runs half of what another one writes when the kernel rewrites its own code
-		// (Oops: int3), as it does where a program is attached or the first quota
-		// appears; and two guests of one thread are as fast as one of several.
+		// One thread emulates all CPUs. With one thread per CPU, a CPU
+		// sometimes executes partly written code while another CPU patches the
+		// kernel's code (Oops: int3), for example when a program is attached or
+		// the first quota is set. Two guests of one thread each are as fast as
+		// one guest of several threads.
 		"-accel", "tcg,thread=single",
-		// Without leaf 0xd there is no XSAVE, whose emulation slows each switch.
+		// Without leaf 0xd there is no XSAVE, whose emulation slows each
+		// context switch.
 		"-cpu", cmp.Or(m.CPU, "Skylake-Server-v4,level=0xb"),
-		// The emulator gives each die an L3. Without leaf 0x1f the guest knows of no dies.
+		// The emulator gives each die an L3. Without leaf 0x1f the guest knows
+		// of no dies.
 		"-smp", fmt.Sprintf("%d,sockets=%d,dies=%d,cores=%d,threads=%d", t.CPUs(), t.Sockets, caches, t.CoresPerSocket/caches, t.ThreadsPerCore),
 		"-m", fmt.Sprintf("%dM", m.MiBPerNode*t.Sockets),
 		"-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-no-reboot",
 		"-kernel", m.Kernel, "-initrd", initrd,
-		// tsc=reliable: else the guest finds its TSCs out of step and falls
-		// back to the slow hpet. panic=-1 with -no-reboot ends the emulator.
-		// loglevel=3: complaints about slowness stay out of the outputs.
-		// transparent_hugepage=never: khugepaged, which has the least weight, holds
-		// the memory map of the test's process while it makes a huge page of it, for
-		// ten seconds and more where services keep every emulated CPU busy.
+		// tsc=reliable: otherwise the guest finds that its TSCs are not
+		// synchronous and uses the slow hpet. panic=-1 with -no-reboot ends the
+		// emulator. loglevel=3 keeps messages about slowness out of the
+		// outputs. transparent_hugepage=never: khugepaged has the least weight
+		// and locks the memory map of the test's process while it makes a huge
+		// page; if services keep every emulated CPU busy, that takes ten
+		// seconds and more.
 		"-append", strings.Join(append([]string{
 			"console=ttyS0", "panic=-1", "oops=panic", "loglevel=3", "tsc=reliable", "mitigations=off",
 			"transparent_hugepage=never",
 		}, m.KernelArgs...), " "),
 	}
 	if m.ICount {
-		// 2² ns an instruction, or 2¹; when all CPUs are idle the clock jumps.
+		// An instruction takes 2² ns, or 2¹ ns. When all CPUs are idle, the
+		// clock jumps.
 		shift := 2
 		if m.ShorterTicks {
 			shift = 1

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// machine returns the machine of the tests. Without what it needs it skips
-// the test, or fails it where TENON_TEST_STRICT=1 says that all is installed.
+// machine returns the machine of the tests. If a needed program is missing, it
+// skips the test, or fails it with TENON_TEST_STRICT=1.
 func machine(t *testing.T) Machine {
 	t.Helper()
 	needMachines(t)
@@ -27,7 +27,7 @@ func machine(t *testing.T) Machine {
 	return TwoSockets(kernel(t))
 }
 
-// needMachines skips the test unless it is to boot virtual machines.
+// needMachines skips the test unless tests may boot virtual machines.
 func needMachines(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -38,15 +38,15 @@ func needMachines(t *testing.T) {
 	}
 }
 
-// kernel returns the image of a kernel of the series, by default the one that
-// most tests boot; see kernel.sh. Without it it skips the test, or fails it.
+// kernel returns the image of a kernel of the series, by default that of most
+// tests; see kernel.sh. If there is none, it skips or fails the test.
 func kernel(t *testing.T, series ...string) string {
 	t.Helper()
 	return fromScript(t, "./kernel.sh", append([]string{"--cached"}, series...)...)
 }
 
-// fromScript returns the path that a script prints, or reports as missing what
-// it says is missing.
+// fromScript returns the path that a script prints. If the script fails, it
+// reports the script's message as a missing dependency.
 func fromScript(t *testing.T, script string, args ...string) string {
 	t.Helper()
 	output, err := exec.Command(script, args...).Output()
@@ -60,7 +60,7 @@ func fromScript(t *testing.T, script string, args ...string) string {
 	return strings.TrimSpace(string(output))
 }
 
-// counting makes the machine one that counts instructions; see [Machine].ICount.
+// counting makes the machine count instructions; see [Machine].ICount.
 func counting(t *testing.T, m Machine) Machine {
 	t.Helper()
 	m.ICount, m.Emulator = true, fromScript(t, "./qemu.sh", "--cached")
@@ -75,9 +75,9 @@ func missing(t *testing.T, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
-// runOn boots the machine, runs the commands and reports what took how long.
-// The test fails if the machine does not get to its end within limit, in two
-// attempts; see [note].
+// runOn boots the machine, runs the commands and logs their durations. The test
+// fails if the machine does not reach the end within limit in two attempts; see
+// [note].
 func runOn(t *testing.T, m Machine, image *Image, limit time.Duration, commands ...Command) Report {
 	t.Helper()
 	report, err := attempt(t, m, image, limit, commands)
@@ -104,8 +104,7 @@ func attempt(t *testing.T, m Machine, image *Image, limit time.Duration, command
 }
 
 // build compiles a package of this module without cgo, so that it runs in a
-// guest without libraries, and returns the path of the program. Tests that want
-// the same program share it.
+// guest without libraries. It returns the path of the program.
 func build(t *testing.T, verb []string, pkg string) string {
 	t.Helper()
 	one, _ := programs.LoadOrStore(strings.Join(slices.Concat(verb, []string{pkg}), " "), sync.OnceValues(func() (string, error) {

@@ -1,5 +1,5 @@
-// Package archive keeps the raw data of an experiment in one file, raw.tar.zst,
-// and reads the data from there or from the folder as the lab left it.
+// Package archive keeps the raw data of an experiment in one file, raw.tar.zst.
+// It reads the data from that file, or from the files that the lab wrote.
 package archive
 
 import (
@@ -16,21 +16,21 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Name is the name of the archive in the folder of an experiment: a tar file
-// (POSIX.1-2001) in one Zstandard frame (RFC 8878).
+// Name is the name of the archive in the folder of an experiment. The archive
+// is a tar file (POSIX.1-2001) in one Zstandard frame (RFC 8878).
 const Name = "raw.tar.zst"
 
-// ExperimentFile says what was measured and where. A folder of the lab has it,
-// or an archive with it.
+// ExperimentFile is the file that describes an experiment and its machine. It
+// is in the folder of the experiment or in the archive.
 const ExperimentFile = "experiment.json"
 
-// bounds are the largest archive that is read. A longer experiment than any so
-// far (ninety minutes: 8 MB, 809 files) fits a hundred times; an archive that
-// was made to fill the memory does not.
+// bounds limit the archives that are read, so that a crafted archive cannot
+// fill the memory. They are a hundred times larger than the longest experiment
+// so far (ninety minutes: 8 MB, 809 files).
 type bounds struct {
-	bytes  int64 // of all files together, unpacked
+	bytes  int64 // of all files together, uncompressed
 	files  int
-	window uint64 // of the decompressor, in bytes
+	window uint64 // size of the decompressor's window in bytes
 }
 
 var most = bounds{bytes: 1 << 30, files: 100_000, window: 128 << 20}
@@ -41,9 +41,10 @@ func Exists(dir string) bool {
 	return err == nil
 }
 
-// Open gives the raw data of the experiment in dir: the content of its archive,
-// or the folder itself if it has no archive. The archive is read whole, into
-// memory, so that a damaged one is an error here and not in the middle of an
+// Open returns the raw data of the experiment in dir: the content of its
+// archive, or the folder itself if it has no archive. Open reads the whole
+// archive into memory, so that it reports a damaged archive before the analysis
+// starts. Errors name the archive.
 // analysis. Errors name the archive.
 func Open(dir string) (fs.FS, error) {
 	f, err := os.Open(filepath.Join(dir, Name))
@@ -61,7 +62,7 @@ func Open(dir string) (fs.FS, error) {
 	return raw, nil
 }
 
-// OpenExperiment is Open for an experiment of the lab: it also gives the text of
+// OpenExperiment does the same as Open and also returns the text of
 // experiment.json.
 func OpenExperiment(dir string) (fs.FS, []byte, error) {
 	raw, err := Open(dir)
@@ -78,8 +79,8 @@ func OpenExperiment(dir string) (fs.FS, []byte, error) {
 	return raw, data, nil
 }
 
-// Claim makes dir the folder of a new experiment. It must not have one, packed
-// or not.
+// Claim makes dir the folder of a new experiment. It fails if dir already
+// contains an experiment, packed or not.
 func Claim(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, ExperimentFile)); err == nil || Exists(dir) {
 		return errors.New("there is an experiment already, choose another directory")
@@ -88,8 +89,8 @@ func Claim(dir string) error {
 }
 
 // MakeFolder makes the folder of an experiment with a subfolder. It refuses a
-// folder whose raw data are packed: new runs beside the archive would be
-// ignored.
+// folder with an archive, because readers would ignore new runs beside the
+// archive.
 func MakeFolder(dir, sub string) error {
 	if Exists(dir) {
 		return fmt.Errorf("make the directory of the experiment: %s has the packed experiment %s: choose another directory", dir, Name)
@@ -100,8 +101,8 @@ func MakeFolder(dir, sub string) error {
 	return nil
 }
 
-// read unpacks an archive. It takes regular files with relative paths and
-// nothing else: an archive of an experiment has no links and no devices.
+// read unpacks an archive. It accepts only regular files with relative paths,
+// because an archive of an experiment contains no links and no devices.
 func read(from io.Reader, most bounds) (memory, error) {
 	unzip, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(most.window))
 	if err != nil {
@@ -119,10 +120,10 @@ func read(from io.Reader, most bounds) (memory, error) {
 			return memory{}, damaged(err)
 		}
 		if h.Typeflag == tar.TypeDir && fs.ValidPath(strings.TrimSuffix(h.Name, "/")) {
-			continue // GNU tar writes entries of folders, too
+			continue // GNU tar also writes entries for folders
 		}
 		if h.Typeflag != tar.TypeReg {
-			return memory{}, fmt.Errorf("entry %q is no regular file (type %q)", h.Name, h.Typeflag)
+			return memory{}, fmt.Errorf("entry %q is not a regular file (type %q)", h.Name, h.Typeflag)
 		}
 		if len(m.files) == most.files {
 			return memory{}, fmt.Errorf("more than %d files", most.files)
@@ -139,8 +140,9 @@ func read(from io.Reader, most bounds) (memory, error) {
 			return memory{}, err
 		}
 	}
-	// The decompressor compares its checksum where the frame ends, which is
-	// after the end of the tar file. GNU tar writes zeros up to there.
+	// The decompressor verifies its checksum at the end of the frame, which
+	// follows the end of the tar file. GNU tar fills the space between with
+	// zeros.
 	if rest, err := io.ReadAll(io.LimitReader(unzip, 1<<20)); err != nil {
 		return memory{}, damaged(err)
 	} else if len(rest) == 1<<20 || len(bytes.Trim(rest, "\x00")) > 0 {
@@ -153,7 +155,7 @@ func read(from io.Reader, most bounds) (memory, error) {
 	return m, nil
 }
 
-// damaged says what an error of the decompressor or of the tar reader means.
+// damaged explains an error of the decompressor or of the tar reader.
 func damaged(err error) error {
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):

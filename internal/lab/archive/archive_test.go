@@ -16,8 +16,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// experiment writes files below a new folder; README.md and result.json are
-// always there.
+// experiment writes files, and also README.md and result.json, below a new
+// folder.
 func experiment(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -35,7 +35,7 @@ func experiment(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// raw is an experiment of two runs.
+// raw returns the files of an experiment with two runs.
 func raw() map[string]string {
 	return map[string]string{
 		"experiment.json": `{"schema": 1}`,
@@ -44,7 +44,7 @@ func raw() map[string]string {
 	}
 }
 
-// filesOf lists what is below dir.
+// filesOf lists the files below dir.
 func filesOf(t *testing.T, dir string) []string {
 	t.Helper()
 	var names []string
@@ -146,9 +146,9 @@ func TestScriptsStayExecutable(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %v", name, info.Mode(), err, want)
 		}
 	}
-	// No experiment.json: nothing makes the page again.
+	// Without experiment.json the page cannot be made again.
 	if !exists(dir, pageFile) {
-		t.Errorf("%s is removed, and the raw data cannot make it again", pageFile)
+		t.Errorf("%s is removed although it cannot be made again from the raw data", pageFile)
 	}
 }
 
@@ -167,8 +167,9 @@ func TestPackedSubfolderStays(t *testing.T) {
 	}
 }
 
-// A packing that was ended while it removed files goes on where it ended, and
-// loses nothing that came later.
+// TestInterruptedPackingGoesOn checks that a packing that stopped while it
+// removed files continues, and that it does not remove a file that has changed
+// or been added since.
 func TestInterruptedPackingGoesOn(t *testing.T) {
 	dir := experiment(t, raw())
 	if _, err := Pack(dir); err != nil {
@@ -220,7 +221,7 @@ func TestFoldersThatAreNotPacked(t *testing.T) {
 		"no experiment": {other, "is it the folder of an experiment?"},
 		"no raw data":   {experiment(t, nil), "no raw data"},
 		"repository":    {experiment(t, map[string]string{".git/HEAD": "ref"}), ".git is hidden"},
-		"link":          {link, "passwd is no regular file"},
+		"link":          {link, "passwd is not a regular file"},
 	} {
 		before := filesOf(t, c.dir)
 		if _, err := Pack(c.dir); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -232,7 +233,7 @@ func TestFoldersThatAreNotPacked(t *testing.T) {
 	}
 }
 
-// compressed is a tar file of the entries, compressed.
+// compressed returns a compressed tar file of the entries.
 func compressed(t *testing.T, entries ...tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -271,7 +272,7 @@ func TestBadArchivesAreOneClearError(t *testing.T) {
 		t.Fatal(err)
 	}
 	flipped := bytes.Clone(good)
-	flipped[len(flipped)-1] ^= 1 // in the checksum
+	flipped[len(flipped)-1] ^= 1 // damage the checksum
 	twoFrames := append(bytes.Clone(good), good...)
 	padded := append(bytes.Clone(good), frame(t, make([]byte, 10_000))...)
 	if m, err := read(bytes.NewReader(padded), most); err != nil || len(m.files) != 2 {
@@ -295,9 +296,9 @@ func TestBadArchivesAreOneClearError(t *testing.T) {
 		"up inside":           {compressed(t, file("runs/../../a", 1)), most, "want a relative path"},
 		"absolute":            {compressed(t, file("/etc/passwd", 1)), most, "want a relative path"},
 		"backslashes":         {compressed(t, file(`..\a`, 1)), most, "want a relative path"},
-		"link":                {compressed(t, tar.Header{Typeflag: tar.TypeSymlink, Name: "a", Linkname: "/etc/passwd"}), most, `entry "a" is no regular file`},
-		"device":              {compressed(t, tar.Header{Typeflag: tar.TypeChar, Name: "null"}), most, "is no regular file"},
-		"folder up and away":  {compressed(t, tar.Header{Typeflag: tar.TypeDir, Name: "../x/"}), most, "is no regular file"},
+		"link":                {compressed(t, tar.Header{Typeflag: tar.TypeSymlink, Name: "a", Linkname: "/etc/passwd"}), most, `entry "a" is not a regular file`},
+		"device":              {compressed(t, tar.Header{Typeflag: tar.TypeChar, Name: "null"}), most, "is not a regular file"},
+		"folder up and away":  {compressed(t, tar.Header{Typeflag: tar.TypeDir, Name: "../x/"}), most, "is not a regular file"},
 		"twice":               {compressed(t, file("a", 1), file("a", 1)), most, `entry "a" is there twice`},
 		"file as a folder":    {compressed(t, file("a", 1), file("a/b", 1)), most, `below the file "a"`},
 		"folder as a file":    {compressed(t, file("a/b", 1), file("a", 1)), most, `entry "a" is there twice`},
@@ -320,8 +321,8 @@ func TestBadArchivesAreOneClearError(t *testing.T) {
 	}
 }
 
-// Any bytes are an archive or an error, and what is read is a sound file system
-// within the bounds.
+// FuzzRead checks that read returns an error or a valid file system within the
+// bounds, whatever the input is.
 func FuzzRead(f *testing.F) {
 	for _, h := range []tar.Header{
 		{Typeflag: tar.TypeReg, Name: "runs/000-a.json", Size: 10},

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// memory is a read-only file system of the files of an archive.
+// memory is a read-only file system with the files of an archive.
 type memory struct {
 	files   map[string]file
 	folders map[string][]fs.DirEntry // sorted by name after list
@@ -21,8 +21,9 @@ func newMemory() memory {
 	return memory{files: map[string]file{}, folders: map[string][]fs.DirEntry{".": nil}}
 }
 
-// add takes a file in. It refuses paths that lead out of the folder, a path
-// that is there already, and one below a file or in the place of a folder.
+// add adds a file. It refuses a path that leads out of the folder, a path that
+// exists already, and a path that uses a file as a folder or a folder as a
+// file.
 func (m memory) add(name string, data []byte, perm fs.FileMode) error {
 	if !fs.ValidPath(name) || name == "." || strings.Contains(name, `\`) {
 		return fmt.Errorf("entry %q: want a relative path without the elements . and .. in it", name)
@@ -42,7 +43,7 @@ func (m memory) add(name string, data []byte, perm fs.FileMode) error {
 	return nil
 }
 
-// list makes the listings of the folders, once all files are in.
+// list builds the listings of the folders after all files have been added.
 func (m memory) list() {
 	for name := range m.folders {
 		if name != "." {
@@ -71,7 +72,7 @@ func (m memory) Open(name string) (fs.File, error) {
 	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 }
 
-// A file is a file of an archive, and its own description.
+// A file is a file of an archive, and its own fs.FileInfo.
 type file struct {
 	name string
 	data []byte
@@ -85,7 +86,7 @@ func (f file) ModTime() time.Time { return time.Time{} }
 func (f file) IsDir() bool        { return false }
 func (f file) Sys() any           { return nil }
 
-// A folder is the description of a folder of an archive: its name.
+// A folder is the fs.FileInfo of a folder of an archive; its value is the name.
 type folder string
 
 func (f folder) Name() string     { return string(f) }

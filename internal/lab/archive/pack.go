@@ -18,27 +18,28 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// beside are the files that stay beside the archive: what a reader opens first.
+// beside lists the files that stay beside the archive for readers.
 var beside = []string{"README.md", "result.json", "table.txt"}
 
-const pageFile = "report.html" // made again from the raw data
+const pageFile = "report.html" // can be made again from the raw data
 
-// Packed is what Pack did.
+// Packed is the result of Pack.
 type Packed struct {
-	Files    int   // in the archive
-	RawBytes int64 // of these files
-	Bytes    int64 // of the archive
+	Files    int   // number of files in the archive
+	RawBytes int64 // total size of these files
+	Bytes    int64 // size of the archive
 }
 
 // Pack puts the raw data of the experiment in dir into its archive, reads the
-// archive back, and removes the files that it found unchanged there. README.md,
-// result.json and table.txt stay beside it; report.html is removed, because the
-// raw data make it again. Subfolders with an archive of their own stay as they
-// are. The same files give the same archive: sorted, without times and owners.
+// archive back, and removes the files that the archive holds unchanged.
+// README.md, result.json and table.txt stay beside the archive. Pack removes
+// report.html, because it can be made again from the raw data. It ignores
+// subfolders with an archive of their own. The same files give the same
+// archive: entries are sorted and have no times or owners.
 //
-// A folder with an archive is one whose packing was interrupted, or a packed
-// one: what is left of the raw data is compared with the archive and removed if
-// it is the same.
+// If the folder already has an archive, Pack compares the remaining raw data
+// with the archive and removes the files that are equal. This completes an
+// interrupted Pack.
 func Pack(dir string) (Packed, error) {
 	names, err := rawFiles(dir)
 	if err != nil {
@@ -66,7 +67,7 @@ func Pack(dir string) (Packed, error) {
 }
 
 // rawFiles lists the files of dir that belong into the archive, by their paths
-// below dir, in the order in which they are packed.
+// below dir and in the order of packing.
 func rawFiles(dir string) ([]string, error) {
 	if !Exists(dir) && !exists(dir, ExperimentFile) && !exists(dir, "README.md") {
 		return nil, fmt.Errorf("neither %s nor README.md in it: is it the folder of an experiment?", ExperimentFile)
@@ -86,7 +87,7 @@ func rawFiles(dir string) ([]string, error) {
 		case d.IsDir():
 			return nil
 		case !d.Type().IsRegular():
-			return fmt.Errorf("%s is no regular file", name)
+			return fmt.Errorf("%s is not a regular file", name)
 		case name == Name || slices.Contains(beside, name) || name == pageFile:
 			return nil
 		}
@@ -97,8 +98,8 @@ func rawFiles(dir string) ([]string, error) {
 	return names, err
 }
 
-// byKind sorts by extension and then by name. The histograms are base64 and the
-// rest is JSON: apart they compress better, by 7 % of the whole.
+// byKind sorts by extension and then by name. This keeps the histograms
+// (base64) apart from the JSON files, which makes the archive 7 % smaller.
 func byKind(a, b string) int {
 	return cmp.Or(strings.Compare(path.Ext(a), path.Ext(b)), strings.Compare(a, b))
 }
@@ -108,8 +109,8 @@ func exists(path ...string) bool {
 	return err == nil
 }
 
-// create writes the archive beside its place, reads it back, and gives it its
-// name only then.
+// create writes the archive to a temporary file, reads it back, and renames it
+// to its final name.
 func create(dir string, names []string) (err error) {
 	f, err := os.CreateTemp(dir, "."+Name+".tmp-*")
 	if err != nil {
@@ -137,8 +138,8 @@ func create(dir string, names []string) (err error) {
 	return os.Rename(f.Name(), filepath.Join(dir, Name))
 }
 
-// write packs the files of dir. Nothing of the time, the user or the number of
-// CPUs gets into the result.
+// write packs the files of dir. The result does not depend on the time, the
+// user or the number of CPUs.
 func write(to io.Writer, dir string, names []string) error {
 	zip, err := zstd.NewWriter(to, zstd.WithEncoderLevel(zstd.SpeedBestCompression),
 		zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(8<<20))
@@ -162,8 +163,8 @@ func write(to io.Writer, dir string, names []string) error {
 	return errors.Join(out.Close(), zip.Close())
 }
 
-// readFile reads a file below dir. Of its permissions only that to execute it
-// counts, because Git keeps no other.
+// readFile reads a file below dir. It keeps only the execute permission,
+// because Git keeps no other.
 func readFile(dir, name string) ([]byte, fs.FileMode, error) {
 	p := filepath.Join(dir, filepath.FromSlash(name))
 	info, err := os.Stat(p)
@@ -200,8 +201,8 @@ func same(dir string, names []string, raw fs.FS) error {
 	return nil
 }
 
-// remove removes the packed files, the report's page if the raw data make it
-// again, and the folders that are empty then.
+// remove removes the packed files, the page of the report if it can be made
+// again from the raw data, and the folders that are then empty.
 func remove(dir string, names []string, raw fs.FS) error {
 	for _, name := range names {
 		if err := os.Remove(filepath.Join(dir, filepath.FromSlash(name))); err != nil {
@@ -215,7 +216,7 @@ func remove(dir string, names []string, raw fs.FS) error {
 	}
 	for _, name := range names {
 		for above := path.Dir(name); above != "."; above = path.Dir(above) {
-			// A folder that still holds something stays: rmdir refuses it.
+			// rmdir fails for a folder that is not empty, so that folder stays.
 			if os.Remove(filepath.Join(dir, filepath.FromSlash(above))) != nil {
 				break
 			}

@@ -27,12 +27,12 @@ func claimOf(t *testing.T, claims []report.Claim, name string) report.Claim {
 	return report.Claim{}
 }
 
-// plain are runs without noise, one in each block for each mode, changed by edit.
+// plain returns runs without noise, one per mode and block, changed by edit.
 func plain(e Experiment, edit func(*Run)) []Run {
 	var runs []Run
 	for block := range e.Blocks {
 		for _, mode := range e.Modes {
-			p99 := 500 * (1 + 0.001*float64(block%3)) // so that no interval is empty
+			p99 := 500 * (1 + 0.001*float64(block%3)) // some variation, so that no interval is empty
 			r := Run{Run: report.Run{
 				Index: len(runs), Block: block, Mode: mode, Length: e.Duration,
 				Latency: report.Latency{P50: 100, P75: 150, P90: 200, P99: p99, P999: 900, Max: 2000, Mean: 120},
@@ -48,7 +48,7 @@ func plain(e Experiment, edit func(*Run)) []Run {
 	return runs
 }
 
-// judge is Analyse without all that the claims do not need.
+// judge returns the part of the analysis that the claims need.
 func judge(e Experiment, runs []Run) report.Analysis {
 	ev := report.Gather(e.Experiment, report.Commons(runs))
 	return report.Analysis{Base: report.Result{Claims: claims(ev, ev.Resolution())}}
@@ -160,7 +160,7 @@ func TestVoidRunsCountForNothingButAreListed(t *testing.T) {
 	e := invented(8, synthetic.AllModes...)
 	clean := plain(e, func(*Run) {})
 	spoiled := slices.Clone(clean)
-	for i := range e.Modes { // a ninth block, in which all is void and absurd
+	for i := range e.Modes { // a ninth block, in which all runs are void and have absurd values
 		r := clean[i]
 		r.Index, r.Block, r.Void = len(clean)+i, 8, []string{"client too busy"}
 		r.Latency.P99, r.DelayPerRun, r.CPUPercent, r.Requests = 1e9, 1e9, 1, 1e9
@@ -192,8 +192,9 @@ func TestRepeatedRunReplacesTheVoidOne(t *testing.T) {
 	}
 }
 
-// A tail that lives in one of two runs: the average of the percentiles would
-// be a value that no percentile of all requests has.
+// TestPooledPercentilesComeFromCounts uses a tail that occurs in only one of
+// two runs. Averaging the percentiles of the runs would give a value that is
+// not a percentile of all requests.
 func TestPooledPercentilesComeFromCounts(t *testing.T) {
 	histogram := func(us int64, n int64) *hdrhistogram.Histogram {
 		h := hdrhistogram.New(1, 60_000_000, 3)
@@ -207,7 +208,7 @@ func TestPooledPercentilesComeFromCounts(t *testing.T) {
 	}
 	pooled := analyse(e, runs).Modes[report.Exclusive].Pooled
 	if pooled == nil || pooled.P99 != 100 || pooled.P999 != 1000 {
-		t.Errorf("pooled %+v, want P99 100 and P99.9 1000", pooled)
+		t.Errorf("pooled percentiles %+v, want P99 100 and P99.9 1000", pooled)
 	}
 	if runs[0].Histogram.TotalCount() != 9900 {
 		t.Error("Analyse changed the histogram of a run")
@@ -226,26 +227,26 @@ func TestResultHasItsDocumentedKeys(t *testing.T) {
 	for _, mode := range synthetic.AllModes {
 		for _, key := range []string{"p50_us", "p75_us", "p90_us", "p99_us", "p999_us", "cpu_percent", "be_frames_per_second", "ls_runqueue_delay_us"} {
 			if _, ok := dig(result, "modes", string(mode), key).(float64); !ok {
-				t.Errorf("modes.%s.%s is no number", mode, key)
+				t.Errorf("modes.%s.%s is not a number", mode, key)
 			}
 		}
 		for _, percentile := range []string{"p50", "p75", "p90", "p99", "p999"} {
 			for _, key := range []string{"estimate", "low", "high"} {
 				if _, ok := dig(result, "ratios", string(mode), percentile, key).(float64); !ok && mode != report.Exclusive {
-					t.Errorf("ratios.%s.%s.%s is no number", mode, percentile, key)
+					t.Errorf("ratios.%s.%s.%s is not a number", mode, percentile, key)
 				}
 				if _, ok := dig(result, "ratios_warm", string(mode), percentile, key).(float64); !ok && mode != report.ExclusiveWarm {
-					t.Errorf("ratios_warm.%s.%s.%s is no number", mode, percentile, key)
+					t.Errorf("ratios_warm.%s.%s.%s is not a number", mode, percentile, key)
 				}
 			}
 		}
 		if _, ok := dig(result, "runqueue_delay_ratios", string(mode), "to_exclusive", "estimate").(float64); !ok {
-			t.Errorf("runqueue_delay_ratios.%s.to_exclusive.estimate is no number", mode)
+			t.Errorf("runqueue_delay_ratios.%s.to_exclusive.estimate is not a number", mode)
 		}
 	}
 	for _, list := range []string{"claims", "void_runs", "warnings"} {
 		if _, ok := result[list].([]any); !ok {
-			t.Errorf("%s is no list", list)
+			t.Errorf("%s is not a list", list)
 		}
 	}
 }
@@ -276,7 +277,8 @@ var nanEqual = cmp.Options{
 	cmp.Comparer(func(a, b unit.CPUSet) bool { return a == b }),
 }
 
-// A machine that is slower in one block must not look like work lost to Tenon.
+// TestGoodputIsMeasuredByTheSoloRunOfTheBlock checks that a machine that is
+// slower in one block does not count as goodput lost to Tenon.
 func TestGoodputIsMeasuredByTheSoloRunOfTheBlock(t *testing.T) {
 	e := Experiment{Experiment: report.Experiment{Modes: []report.Mode{report.Exclusive, report.Tenon, report.Solo}, TestedCPUs: unit.CPUSetOf(1), SoloFramesPerSecond: 1000, SoloCPU: 1}}
 	var runs []Run
@@ -291,6 +293,6 @@ func TestGoodputIsMeasuredByTheSoloRunOfTheBlock(t *testing.T) {
 	}
 	runs[2].Void = []string{"steal"}
 	if got := report.Gather(e.Experiment, report.Commons(runs)).IdleCapacity(report.Exclusive); len(got) != 2 {
-		t.Errorf("a block without a valid solo run has an idle capacity: %v", got)
+		t.Errorf("a block without a valid solo run has the idle capacity %v, want none", got)
 	}
 }

@@ -7,17 +7,17 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// What the experiment sets out to show, besides the margin of the tail, which is the experiment's.
+// The thresholds of the claims. The margin of the P99 is configured.
 const (
-	goodputShare     = 0.90 // of idle CPU × solo rate, at least
-	burstableFactor  = 5.0  // run-queue delay of burstable to tenon, at least
-	fullCPUPercent   = 90.0 // CPU use in mode tenon, at least
-	equalUtilisation = 3.0  // points of CPU use between default-65 and tenon-65, at most
+	goodputShare     = 0.90 // lowest share of idle CPU × solo rate
+	burstableFactor  = 5.0  // lowest ratio of the run-queue delay, burstable to tenon
+	fullCPUPercent   = 90.0 // lowest CPU use in mode tenon
+	equalUtilisation = 3.0  // largest difference in CPU use between default-65 and tenon-65, in percentage points
 )
 
-// claims judges what the modes of the experiment allow to judge. The order is
-// that of importance; the first claim about tenon's P99 and the one about
-// goodput were named before the measurement as the primary ones.
+// claims judges the claims that the modes of the experiment allow, in order of
+// importance. The first claim about tenon's P99 and the claim about goodput
+// were chosen as the primary claims before the measurement.
 func claims(ev report.Evidence, resolution stat.Resolution) []report.Claim {
 	var out []report.Claim
 	for _, mode := range []report.Mode{report.Tenon, report.Tenon65} {
@@ -85,7 +85,8 @@ func tailClaim(ev report.Evidence, mode report.Mode, resolution stat.Resolution)
 	return c
 }
 
-// worse joins the decisions against two baselines: both must be met.
+// worse returns the worse of the decisions against two baselines, because both
+// must be met.
 func worse(a, b stat.Decision) stat.Decision {
 	for _, v := range []stat.Verdict{stat.NotMet, stat.Refused, stat.Undecided} {
 		switch {
@@ -126,8 +127,9 @@ func goodputClaim(ev report.Evidence) report.Claim {
 		Explanation: fmt.Sprintf("Frames per second as a share of idle CPU in %s × frame rate per CPU alone: %s.", report.Exclusive, report.Quantity(i, 100, " %")),
 	}
 	if len(ev.Lacking(report.ExclusiveWarm)) == 0 {
-		// What the service is charged for the same requests can depend on
-		// whether the CPU sleeps between them; that is not the batch work's.
+		// The CPU time that the service is charged for the same requests
+		// depends on whether the CPU sleeps between them. That difference is
+		// not caused by the batch work.
 		warm := report.IntervalOf(stat.Ratio(frames, ev.IdleCapacity(report.ExclusiveWarm)))
 		service := func(r report.Run) float64 { return report.Positive(r.LSCPU) }
 		charged := report.IntervalOf(ev.Ratio(report.ExclusiveWarm, report.Exclusive, service))

@@ -71,15 +71,16 @@ func TestPageEscapesWhatItIsGiven(t *testing.T) {
 		runs[i].Mode = report.Mode(strings.ReplaceAll(string(runs[i].Mode), "default", evil))
 	}
 	if strings.Contains(htmlOf(t, e, runs), evil) {
-		t.Error("markup in the data became markup of the page")
+		t.Error("markup in the data is not escaped")
 	}
 }
 
-// With TENON_TEST_PAGES=DIR the golden cases are kept as pages to look at.
+// TestPagesToLookAt writes the pages of the golden cases to the directory
+// TENON_TEST_PAGES, for inspection in a browser.
 func TestPagesToLookAt(t *testing.T) {
 	dir := os.Getenv("TENON_TEST_PAGES")
 	if dir == "" {
-		t.Skip("TENON_TEST_PAGES names no directory")
+		t.Skip("TENON_TEST_PAGES is not set")
 	}
 	for name, invent := range goldenCases {
 		e, runs := invent()

@@ -15,8 +15,8 @@ import (
 //go:embed mechanisms.html.tmpl
 var kernelQOSMethod string
 
-// kernelQOSStudy judges and shows the kernel-qos experiment: in as many tables
-// as the width needs, the stronger mechanisms later.
+// kernelQOSStudy judges and shows the kernel-qos experiment. If the mechanisms
+// do not fit into one table, the stronger ones follow in more tables.
 func (c colocated) kernelQOSStudy() report.Study {
 	e := c.experiment
 	s := report.Study{
@@ -79,8 +79,8 @@ func (c colocated) tracedCell(text func(TracedResult) string) func(report.Result
 	}
 }
 
-// besideCell prints the share of the service's CPU time with BE on the same
-// core.
+// besideCell prints the share of the service's CPU time in which BE ran on the
+// same core.
 func (c colocated) besideCell(t TracedResult) string {
 	if !c.experiment.Siblings {
 		return "no siblings"
@@ -105,7 +105,8 @@ func kernelQOSHeadline(r report.Result) string {
 		report.Plural(r.Blocks, "block", "blocks"), e.Duration.Round(time.Second/10), report.Plural(len(r.VoidRuns), "void run", "void runs"))
 }
 
-// skippedTexts lists the mechanisms that were left out.
+// skippedTexts lists the mechanisms that the experiment skipped, with the
+// reasons.
 func (c colocated) skippedTexts() []string {
 	var all []string
 	for _, s := range c.experiment.Skipped {
@@ -114,8 +115,8 @@ func (c colocated) skippedTexts() []string {
 	return all
 }
 
-// kernelQOSPlots are two plots of the colocation experiment, the ratio of the
-// run-queue delay to the baseline, and what the scheduler recorded.
+// kernelQOSPlots returns two plots of the colocation experiment, a plot of the
+// run-queue delay relative to the baseline, and plots of the scheduler's trace.
 func (c colocated) kernelQOSPlots(ev report.Evidence, r report.Result, common report.CommonPlots) []report.Plot {
 	strips := ev.RatioStrips(r.Order, report.Exclusive, report.RunDelay)
 	ratioEnds := func(e stat.Estimate) string { return report.RatioEnd(report.IntervalOf(e)) }
@@ -142,7 +143,7 @@ func (c colocated) kernelQOSPlots(ev report.Evidence, r report.Result, common re
 	}
 }
 
-// figures adds what the record showed, if there is one.
+// figures adds the rows of the scheduler's trace, if there is a trace.
 func (c colocated) figures(common []report.Row) []report.Row {
 	if len(c.summaries) == 0 {
 		return common

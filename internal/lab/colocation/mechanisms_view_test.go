@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// literalKernelQOS is an experiment of three blocks with round numbers, so that
-// the table can be checked by hand.
+// literalKernelQOS returns an experiment of three blocks with round numbers, so
+// that the table can be checked by hand.
 func literalKernelQOS() (Experiment, []Run) {
 	e := invented(3, report.Exclusive, report.Default, report.TenonIdle, report.TenonSCX)
 	e.Kind, e.Command, e.Siblings = KindKernelQOS, []string{"tenon", "lab", "kernel-qos"}, true
@@ -20,7 +20,7 @@ func literalKernelQOS() (Experiment, []Run) {
 	e.Skipped = []Skipped{{report.TenonVendor, "cpu.bvt_warp_ns does not exist"}}
 	var runs []Run
 	for block := range 3 {
-		slow := 1 + float64(block) // a block slower than the one before, alike in all modes
+		slow := 1 + float64(block) // each block is slower than the one before, equally in all modes
 		for i, m := range e.Modes {
 			factor := []float64{1, 2, 1.1, 1.05}[i]
 			r := Run{Run: report.Run{
@@ -48,8 +48,8 @@ func tableText(t *testing.T, e Experiment, runs []Run) string {
 	return b.String()
 }
 
-// syntheticKernelQOS invents an experiment on a machine with siblings and all
-// mechanisms but the vendor's; no figure of it was measured.
+// syntheticKernelQOS invents an experiment on a machine with siblings and with
+// all mechanisms except the vendor's. None of its values was measured.
 func syntheticKernelQOS() (Experiment, []Run) {
 	e := invented(8, report.Exclusive, report.ExclusiveAA, report.Default, report.Burstable, report.TenonIdle, report.TenonSiblings, report.TenonCoreSched, report.TenonSCX)
 	e.Kind, e.Command, e.Duration = KindKernelQOS, []string{"tenon", "lab", "kernel-qos"}, 5*time.Second
@@ -72,10 +72,10 @@ func syntheticKernelQOS() (Experiment, []Run) {
 	return e, runs
 }
 
-// unwrapped is the text in one line.
+// unwrapped returns the text in one line.
 func unwrapped(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// tableRow returns the cells of the row behind its label, without spaces.
+// tableRow returns the cells of the row with the given label.
 func tableRow(text, label string) string {
 	for l := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(l, label); ok {
@@ -90,7 +90,7 @@ func TestLadderTableHasThePublishedRows(t *testing.T) {
 	text := tableText(t, e, runs)
 	for label, want := range map[string]string{
 		"mode":            "exclusive default tenon-idle tenon-scx",
-		"RT-P50":          "0.400 0.800 (+100.0 %) 0.440 (+10.0 %) 0.420 (+5.0 %)", // medians; the ratio in each block is the same
+		"RT-P50":          "0.400 0.800 (+100.0 %) 0.440 (+10.0 %) 0.420 (+5.0 %)", // medians; the ratio is the same in each block
 		"RT-P75":          "0.600 1.200 (+100.0 %) 0.660 (+10.0 %) 0.630 (+5.0 %)",
 		"RT-P90":          "0.800 1.600 (+100.0 %) 0.880 (+10.0 %) 0.840 (+5.0 %)",
 		"RT-P99":          "2.000 4.000 (+100.0 %) 2.200 (+10.0 %) 2.100 (+5.0 %)",
@@ -126,10 +126,10 @@ func TestLadderTableSaysThatThereAreNoSiblings(t *testing.T) {
 		t.Errorf("BE beside LS: %q", got)
 	}
 	if !strings.Contains(unwrapped(text), "the tested CPUs share no core") {
-		t.Error("the legend does not say why")
+		t.Error("the legend does not explain the cells without a value")
 	}
 	if v := analyse(e, runs).Modes[report.Default].Traced.Beside; v.Known() {
-		t.Errorf("a share beside siblings that there are not: %v", v)
+		t.Errorf("without siblings the share is %v, want no number", v)
 	}
 }
 
@@ -214,7 +214,7 @@ func TestLadderPageShowsTableAndPlots(t *testing.T) {
 		}
 	}
 	if strings.Contains(page, "NaN") || strings.Contains(page, "exclusive-warm is exclusive") {
-		t.Error("the page shows NaN, or explains a mode that it has not")
+		t.Error("the page shows NaN, or explains a mode that was not run")
 	}
 }
 
@@ -226,7 +226,7 @@ func TestAnEmulatedMachineIsWarnedOf(t *testing.T) {
 	}
 	e.Machine.Emulated = false
 	if text := tableText(t, e, runs); strings.Contains(text, "emulated") {
-		t.Errorf("a warning of an emulator that there is not:\n%s", text)
+		t.Errorf("the table warns of an emulator, but the machine is real:\n%s", text)
 	}
 }
 

@@ -66,7 +66,8 @@ func TestReportIsRebuiltFromRawData(t *testing.T) {
 	}
 }
 
-// Whatever a run's JSON holds, it is refused, or analysed and shown.
+// FuzzRun checks that the JSON of a run is refused, or analysed and shown,
+// whatever it holds.
 func FuzzRun(f *testing.F) {
 	e := invented(1, report.Exclusive, report.Tenon)
 	for _, r := range inventedRuns(e, 0.05) {

@@ -1,6 +1,6 @@
-// Package colocation is the record of the colocation experiment and of the
-// kernel-qos experiment, a service beside batch work in several modes: what was
-// asked for and counted, what it shows, and how that is presented.
+// Package colocation holds the records, the analysis and the presentation of
+// the colocation experiment and of the kernel-qos experiment. In both, a
+// service runs beside batch work in several modes.
 package colocation
 
 import (
@@ -9,27 +9,27 @@ import (
 	"tenon.sh/tenon/internal/lab/report"
 )
 
-// The kinds of experiment of this package. That of colocation has no name in
-// its files.
+// The kinds of experiment of this package. The files of a colocation experiment
+// do not name their kind.
 const (
 	Kind          = ""
 	KindKernelQOS = "kernel-qos"
 )
 
-// A Experiment is what was asked for and where it ran:
+// An Experiment is the configuration of an experiment and its machine:
 // experiment.json.
 type Experiment struct {
 	report.Experiment
-	// Kubernetes says that the experiment ran on a node of a cluster.
+	// Kubernetes is set if the experiment ran on a node of a cluster.
 	Kubernetes *KubernetesSetup `json:"kubernetes,omitempty"`
-	// Skipped are the modes that this node cannot run, and why.
+	// Skipped lists the modes that this node cannot run.
 	Skipped []Skipped `json:"skipped,omitempty"`
-	// Siblings says that tested CPUs share a core (SMT).
+	// Siblings is true if tested CPUs share a core (SMT).
 	Siblings bool `json:"tested_siblings,omitempty"`
 }
 
-// A KubernetesSetup is where in a cluster an experiment ran, and with which
-// images.
+// A KubernetesSetup names the node and the images of an experiment on a
+// cluster.
 type KubernetesSetup struct {
 	Node   string            `json:"node"`
 	Images map[string]string `json:"images"` // of nginx and ffmpeg
@@ -41,38 +41,38 @@ type Skipped struct {
 	Why  string      `json:"why"`
 }
 
-// A Run is one mode in one block.
+// A Run is the measurement of one mode in one block.
 type Run struct {
 	report.Run
-	// Traced is what the kernel's scheduler recorded after the measured part,
-	// under the same load.
+	// Traced is the trace of the kernel's scheduler. It is taken after the
+	// measured part, under the same load.
 	Traced *Traced `json:"traced,omitempty"`
 }
 
-// Traced is what the kernel's own record of its scheduler says about the tested
-// CPUs. It is made after the measured part, under the same load: a record of
-// every switch costs time.
+// Traced summarises the trace of the kernel's scheduler on the tested CPUs. The
+// trace is taken after the measured part, because recording every context
+// switch costs time.
 type Traced struct {
 	Length time.Duration `json:"length_ns"`
 	LSTime time.Duration `json:"ls_time_ns"` // CPU time of the service
 	BETime time.Duration `json:"be_time_ns"`
-	// Beside is the part of LSTime in which BE ran on the same core, and Starts
-	// how often BE began to run while LS had been there for a while.
+	// Beside is the part of LSTime in which BE ran on the same core. Starts
+	// counts how often BE began to run after LS had run there for a while.
 	Beside time.Duration `json:"be_beside_ls_ns"`
 	Starts int           `json:"be_starts_beside_ls"`
-	// Wakes is how often a thread of the service was woken; the percentiles are
-	// of how long it took until it ran.
+	// Wakes counts the wake-ups of the service's threads. The percentiles are
+	// of the time from a wake-up until the thread ran.
 	Wakes   int     `json:"ls_wakes"`
 	WakeP50 float64 `json:"ls_wake_delay_p50_us"`
 	WakeP90 float64 `json:"ls_wake_delay_p90_us"`
 	WakeP99 float64 `json:"ls_wake_delay_p99_us"`
 }
 
-// A TracedResult is what the record showed of one mode: medians over the blocks
-// whose valid run has one.
+// A TracedResult is the trace of one mode: medians over the blocks whose valid
+// run has a trace.
 type TracedResult struct {
 	// Beside is the share of the service's CPU time in which BE ran on the same
-	// core; null where tested CPUs do not share cores.
+	// core; null if tested CPUs do not share cores.
 	Beside     report.Number `json:"be_beside_ls_ratio"`
 	StartsPerS report.Number `json:"be_starts_beside_ls_per_second"`
 	WakeP50    report.Number `json:"ls_wake_delay_p50_us"`
@@ -80,25 +80,24 @@ type TracedResult struct {
 	WakeP99    report.Number `json:"ls_wake_delay_p99_us"`
 }
 
-// A ModeResult is what one mode showed.
+// A ModeResult is the result of one mode.
 type ModeResult struct {
 	report.ModeResult
-	// Traced is what the kernel's scheduler recorded, where it was asked.
+	// Traced is nil if no run of the mode has a trace.
 	Traced *TracedResult `json:"traced,omitempty"`
 }
 
-// A Result is what an experiment showed: result.json.
+// A Result is the result of an experiment: result.json.
 type Result = report.ResultOf[Experiment, ModeResult]
 
-// A colocated experiment is one with its runs, by their index.
+// A colocated experiment is an experiment with its runs, by their index.
 type colocated struct {
 	experiment Experiment
 	traced     map[int]*Traced
-	summaries  map[report.Mode]*TracedResult // of the modes that have one; filled by the analysis
+	summaries  map[report.Mode]*TracedResult // of the modes that have a trace; filled by the analysis
 }
 
-// Analyse turns the runs of a colocation experiment into its
-// findings.
+// Analyse turns the runs of a colocation experiment into its findings.
 func Analyse(e Experiment, runs []Run) report.Analysis {
 	return analyseColocated(e, runs, colocated.study)
 }

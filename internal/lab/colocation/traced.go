@@ -8,7 +8,7 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// metric makes a metric of what the record of a run says.
+// metric returns a metric of a value in the trace of a run.
 func (c colocated) metric(value func(Traced) float64) report.Metric {
 	return func(r report.Run) float64 {
 		t := c.traced[r.Index]
@@ -26,7 +26,7 @@ func (c colocated) beside() report.Metric {
 	})
 }
 
-// wakes makes a metric of a percentile of the wake-up delay.
+// wakes returns a metric of a percentile of the wake-up delay.
 func (c colocated) wakes(value func(Traced) float64) report.Metric {
 	return c.metric(func(t Traced) float64 { return report.Known(value(t), t.Wakes > 0) })
 }
@@ -35,7 +35,7 @@ func (c colocated) wakeP90() report.Metric {
 	return c.wakes(func(t Traced) float64 { return t.WakeP90 })
 }
 
-// tracedSummary is what the record showed of a mode; nil: there is none.
+// tracedSummary summarises the traces of a mode; nil if there is none.
 func (c colocated) tracedSummary(ev report.Evidence, mode report.Mode) *TracedResult {
 	if !slices.ContainsFunc(ev.Runs(mode), func(r report.Run) bool { return c.traced[r.Index] != nil }) {
 		return nil
@@ -52,14 +52,13 @@ func (c colocated) tracedSummary(ev report.Evidence, mode report.Mode) *TracedRe
 	}
 }
 
-// mechanismsOf returns the modes of the experiment that pin a mechanism, the
-// weakest first.
 func mechanismsOf(ev report.Evidence) []report.Mode {
 	return slices.DeleteFunc(slices.Clone(report.MechanismModes), func(m report.Mode) bool { return !ev.Asked(m) })
 }
 
-// mechanismClaims judges the modes that pin a mechanism: each against the
-// service alone, and the strongest against Kubernetes without Tenon.
+// mechanismClaims judges each mode that pins a mechanism against the service
+// alone, and the mode with the strongest mechanism against Kubernetes without
+// Tenon.
 func mechanismClaims(ev report.Evidence, resolution stat.Resolution) []report.Claim {
 	mechanisms := mechanismsOf(ev)
 	if len(mechanisms) == 0 {

@@ -14,7 +14,7 @@ import (
 //go:embed method.html.tmpl
 var method string
 
-// study is how the colocation experiment is judged and shown.
+// study defines how the colocation experiment is judged and shown.
 func (c colocated) study() report.Study {
 	s := report.Study{
 		Title: "What colocation cost and won", Headline: headline, Legend: c.legend,
@@ -30,14 +30,15 @@ func (c colocated) study() report.Study {
 	return s
 }
 
-// The two pairs of the seeds' experiment: modes are comparable in latency only
-// where they use the CPU equally.
+// The two tables of the published experiment. The latencies of modes are
+// comparable only at equal CPU use.
 var tables = []report.Section{
 	{Title: "At equal utilisation", Modes: []report.Mode{report.Exclusive, report.Default65, report.Tenon65}},
 	{Title: "At full utilisation", Modes: []report.Mode{report.Exclusive, report.ExclusiveWarm, report.Default, report.Burstable, report.Tenon}},
 }
 
-// withMechanisms returns the tables, with one for the requested mechanisms.
+// withMechanisms returns the tables and, if such modes were run, one for the
+// modes that pin a mechanism.
 func withMechanisms(e report.Experiment) []report.Section {
 	mechanisms := slices.DeleteFunc(slices.Clone(report.MechanismModes), func(m report.Mode) bool { return !slices.Contains(e.Modes, m) })
 	if len(mechanisms) == 0 {
@@ -46,7 +47,7 @@ func withMechanisms(e report.Experiment) []report.Section {
 	return append(slices.Clone(tables), report.Section{Title: "One rung of the ladder at a time", Modes: append([]report.Mode{report.Exclusive, report.Default}, mechanisms...)})
 }
 
-// legend says how to read the table.
+// legend explains the table.
 func (c colocated) legend(r report.Result) string {
 	nodes := ""
 	if c.experiment.Kubernetes != nil {
@@ -60,7 +61,7 @@ func (c colocated) legend(r report.Result) string {
 		"for BE frames/s: share of what the CPU left idle by exclusive would give at the solo rate." + nodes
 }
 
-// headline says in a sentence what was measured.
+// headline describes the experiment in one sentence.
 func headline(r report.Result) string {
 	e := r.Experiment
 	cpus := report.CPUWord(e)

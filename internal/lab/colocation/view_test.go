@@ -12,7 +12,7 @@ import (
 	"tenon.sh/tenon/internal/lab/report/synthetic"
 )
 
-// invented and inventedRuns are those of package synthetic, as records of this
+// invented and inventedRuns return data of package synthetic as records of this
 // kind.
 func invented(blocks int, modes ...report.Mode) Experiment {
 	return Experiment{Experiment: synthetic.Experiment(blocks, modes...)}
@@ -26,7 +26,7 @@ func inventedRuns(e Experiment, noise float64) []Run {
 	return runs
 }
 
-// analysis analyses by the kind of the experiment.
+// analysis analyses an experiment according to its kind.
 func analysis(e Experiment, runs []Run) report.Analysis {
 	if e.Kind == KindKernelQOS {
 		return AnalyseKernelQOS(e, runs)
@@ -34,13 +34,13 @@ func analysis(e Experiment, runs []Run) report.Analysis {
 	return Analyse(e, runs)
 }
 
-// analyse is the result.json of an analysis.
+// analyse returns the result.json of an analysis.
 func analyse(e Experiment, runs []Run) Result {
 	return analysis(e, runs).Result().(Result)
 }
 
-// Golden cases: what a reader gets from a good machine, from a noisy one, and
-// from the two quick blocks of a first try.
+// goldenCases are the experiments of the golden files: on a quiet machine, on a
+// noisy one, and two quick blocks of a first try.
 var goldenCases = map[string]func() (Experiment, []Run){
 	"quiet": sync.OnceValues(func() (Experiment, []Run) {
 		e := invented(12, synthetic.AllModes...)
@@ -78,7 +78,8 @@ func TestTableReadsAsTheGoldenFiles(t *testing.T) {
 	}
 }
 
-// TestTableSaysWhyTheNodesCPUsAreUnknown, and only then.
+// TestTableSaysWhyTheNodesCPUsAreUnknown checks that the table gives a reason
+// if, and only if, the node's CPU use is unknown.
 func TestTableSaysWhyTheNodesCPUsAreUnknown(t *testing.T) {
 	for cpus, want := range map[float64]string{0: "lies in a run of 20s", 1.25: "1.25"} {
 		e := invented(2, report.Exclusive, report.Default)
@@ -93,7 +94,7 @@ func TestTableSaysWhyTheNodesCPUsAreUnknown(t *testing.T) {
 		}
 		text := strings.Join(strings.Fields(b.String()), " ")
 		if !strings.Contains(text, want) || strings.Contains(text, "None is known") != (cpus == 0) {
-			t.Errorf("%v CPUs: no %q, or a reason too many:\n%s", cpus, want, &b)
+			t.Errorf("%v CPUs: the table lacks %q, or gives a reason for a known value:\n%s", cpus, want, &b)
 		}
 	}
 }

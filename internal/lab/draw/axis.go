@@ -2,15 +2,15 @@ package draw
 
 import "math"
 
-// An Axis maps values from lo to hi on pixels; log says whether ratios or
-// differences keep their length.
+// An Axis maps the values between Low and High to pixels. With Log, equal
+// ratios have equal lengths; without it, equal differences do.
 type Axis struct {
 	Low, High  float64
 	Begin, End float64
 	Log        bool
 }
 
-// At is the pixel of v.
+// At returns the pixel of v.
 func (a Axis) At(v float64) float64 {
 	lo, hi := a.Low, a.High
 	if a.Log {
@@ -19,8 +19,8 @@ func (a Axis) At(v float64) float64 {
 	return a.Begin + (v-lo)/(hi-lo)*(a.End-a.Begin)
 }
 
-// clamp returns the pixel of v, moved to the nearer end if v lies outside, and
-// on which side it does.
+// clamp returns the pixel of v. If v lies outside the axis, it returns the
+// nearer end, and side is -1 below and 1 above.
 func (a Axis) clamp(v float64) (px float64, side int) {
 	switch {
 	case v < a.Low:
@@ -31,13 +31,13 @@ func (a Axis) clamp(v float64) (px float64, side int) {
 	return a.At(v), 0
 }
 
-// Ticks returns round values on the axis, at most some n.
+// Ticks returns round values on the axis, about n or fewer.
 func (a Axis) Ticks(n int) []float64 {
 	var all []float64
 	if !a.Log {
 		step := niceStep((a.High - a.Low) / float64(n))
 		for i := math.Ceil(a.Low/step - 1e-9); i*step <= a.High+step*1e-9; i++ {
-			all = append(all, i*step+0) // + 0: no −0
+			all = append(all, i*step+0) // + 0 turns −0 into 0
 		}
 		return all
 	}
@@ -68,7 +68,8 @@ func niceStep(step float64) float64 {
 	return 10 * power
 }
 
-// Range widens the range of values a little; on a log axis by a factor.
+// Range returns a range a little wider than that of the values. On a log axis
+// it is wider by a factor.
 func Range(values []float64, log bool) (lo, hi float64, ok bool) {
 	lo, hi = math.Inf(1), math.Inf(-1)
 	for _, v := range values {
@@ -87,7 +88,7 @@ func Range(values []float64, log bool) (lo, hi float64, ok bool) {
 		room := max((hi-lo)*0.05, 1e-9+math.Abs(hi)*0.02)
 		lo, hi = lo-room, hi+room
 	}
-	// Values at the edge of what a float64 holds make no picture.
+	// A range near the limits of float64 cannot be drawn.
 	ok = !math.IsInf(hi, 0) && lo < hi && (!log || lo > 1e-300 && !math.IsInf(hi/lo, 0))
 	return lo, hi, ok
 }

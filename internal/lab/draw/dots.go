@@ -10,26 +10,26 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// A Strip is one row of a dot plot: a dot for each block, and the estimate
-// over them with its interval.
+// A Strip is one row of a dot plot: a dot for each block, and the estimate over
+// all blocks with its interval.
 type Strip struct {
 	Name     string
-	Style    string // sets its colour
+	Style    string // sets the colour of the row
 	Dots     stat.Sample
 	Estimate stat.Estimate
 }
 
-// A Scale says how the values of a dot plot are written.
+// A Scale defines how a dot plot prints its values.
 type Scale struct {
-	Title  string // for readers who do not see the picture
+	Title  string // text alternative for screen readers
 	Label  string // under the axis
 	Format func(float64) string
-	Ends   func(e stat.Estimate) string // at the end of the row
-	Mark   []float64                    // lines across the rows, such as the baseline and the margin
-	Most   float64                      // values above it become arrows; 0: none
+	Ends   func(e stat.Estimate) string // text at the end of a row
+	Mark   []float64                    // lines across all rows, such as the baseline and the margin
+	Most   float64                      // larger values are drawn as arrows; 0: no limit
 }
 
-// Dots draws strips under one another on a common log axis.
+// Dots draws the strips below each other on a common log axis.
 func Dots(strips []Strip, s Scale) template.HTML {
 	strips = slices.DeleteFunc(slices.Clone(strips), func(s Strip) bool { return len(s.Dots) == 0 })
 	lo, hi, ok := Range(s.extent(strips), true)
@@ -58,9 +58,10 @@ func Dots(strips []Strip, s Scale) template.HTML {
 		for k, block := range slices.Sorted(maps.Keys(st.Dots)) {
 			px, side := x.clamp(st.Dots[block])
 			if side != 0 {
-				continue // the arrow of the interval says it
+				continue // the arrow of the interval already shows it
 			}
-			// A small ladder instead of chance keeps equal values apart.
+			// Dots with equal values get four different heights, so that they
+			// do not overlap.
 			d.dot(px, y-7+float64(k%4)*3, 3, "", fmt.Sprintf("%s, block %d: %s", st.Name, block, s.Format(st.Dots[block])))
 		}
 		d.End()
@@ -68,8 +69,8 @@ func Dots(strips []Strip, s Scale) template.HTML {
 	return d.HTML()
 }
 
-// drawInterval draws the 95 % interval as a bar with the estimate on it, or an
-// arrow where the estimate lies off the picture.
+// drawInterval draws the 95 % interval as a bar with a diamond at the estimate,
+// or an arrow if the estimate lies outside the picture.
 func drawInterval(d *Drawing, x Axis, y float64, e stat.Estimate) {
 	if math.IsNaN(e.Value) {
 		return
@@ -84,7 +85,7 @@ func drawInterval(d *Drawing, x Axis, y float64, e stat.Estimate) {
 		from, below := x.clamp(e.Low)
 		to, above := x.clamp(e.High)
 		d.Line(from, y, to, y, "interval")
-		wide := to-from > 14 // else the diamond covers the ends
+		wide := to-from > 14 // otherwise the diamond covers the ends
 		if wide && below == 0 {
 			d.Line(from, y-4, from, y+4, "interval")
 		}
@@ -95,8 +96,9 @@ func drawInterval(d *Drawing, x Axis, y float64, e stat.Estimate) {
 	d.Path([]Point{{at, y - 5}, {at + 5, y}, {at, y + 5}, {at - 5, y}}, "estimate", "")
 }
 
-// extent collects the values that must be seen: all dots, and of the intervals
-// no more than half as far again, lest the doubt of two blocks dwarf the rest.
+// extent returns the values that the axis must cover: all dots, and the
+// intervals up to 1.5 times beyond the dots. Otherwise the wide interval of a
+// few blocks would make all else small.
 func (s Scale) extent(strips []Strip) []float64 {
 	values := slices.Clone(s.Mark)
 	for _, st := range strips {
@@ -118,8 +120,8 @@ func (s Scale) extent(strips []Strip) []float64 {
 	return values
 }
 
-// dotTicks chooses round percentages on an axis that covers less than a factor
-// of two, where the ticks of a log axis would be too few.
+// dotTicks returns round percentages for an axis that covers less than a factor
+// of two, because a log axis has too few ticks there.
 func dotTicks(x Axis) []float64 {
 	if x.High/x.Low > 2 {
 		return x.Ticks(8)

@@ -5,23 +5,23 @@ import (
 	"html/template"
 )
 
-// A Layer is an area of a Stack: its upper edge over time.
+// A Layer is an area of a Stack; Edge is its upper edge over time.
 type Layer struct {
 	Class string
 	Edge  []Point // X in seconds, Y in the unit of the picture
 }
 
-// A Stack is areas over time, from the back to the front.
+// A Stack is a picture of areas over time, from the back to the front.
 type Stack struct {
-	Title  string  // for readers who do not see the picture
-	Label  string  // under it
-	Length float64 // seconds
-	Most   float64 // the upper end of the axis
+	Title  string  // text alternative for screen readers
+	Label  string  // below the picture
+	Length float64 // in seconds
+	Most   float64 // upper end of the axis
 	Layers []Layer
-	Limit  []Point // a line above the areas; what lies above Most is left out
+	Limit  []Point // a line above the areas; the part above Most is not drawn
 }
 
-// HTML is the picture.
+// HTML returns the picture.
 func (s Stack) HTML() template.HTML {
 	const width, height, left, right, top, bottom = 440, 190, 40, 12, 8, 34
 	d := New(width, height, s.Title)

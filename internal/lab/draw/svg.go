@@ -1,5 +1,6 @@
 // Package draw makes SVG pictures: axes with round ticks, lines and areas, and
-// rows of dots with their estimate. It knows nothing of what is drawn.
+// rows of dots with their estimate. It does not depend on the meaning of the
+// data.
 package draw
 
 import (
@@ -17,7 +18,7 @@ type Drawing struct {
 	width, height float64
 }
 
-// New begins a picture; title is for readers who do not see it.
+// New begins a picture. title is the text alternative for screen readers.
 func New(width, height float64, title string) *Drawing {
 	d := &Drawing{width: width, height: height}
 	fmt.Fprintf(&d.b, `<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, width, height, html.EscapeString(title))
@@ -32,12 +33,13 @@ func (d *Drawing) Line(x1, y1, x2, y2 float64, class string) {
 	fmt.Fprintf(&d.b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" class="%s"/>`, x1, y1, x2, y2, class)
 }
 
-// Text writes s at a point; class holds start, middle or end for the side.
+// Text writes s at a point. class contains start, middle or end: the part of
+// the text that is at the point.
 func (d *Drawing) Text(x, y float64, class, s string) {
 	fmt.Fprintf(&d.b, `<text x="%.1f" y="%.1f" class="%s">%s</text>`, x, y, class, html.EscapeString(s))
 }
 
-// Path draws points as a line; an area closes it.
+// Path draws points as a line, or as an area if the class closes it.
 func (d *Drawing) Path(points []Point, class, style string) {
 	if len(points) == 0 {
 		return
@@ -49,16 +51,16 @@ func (d *Drawing) Path(points []Point, class, style string) {
 	d.b.WriteString(`"/>`)
 }
 
-// dot draws a point that tells its value when pointed at.
+// dot draws a point that shows title when the pointer is over it.
 func (d *Drawing) dot(x, y, r float64, style, title string) {
 	fmt.Fprintf(&d.b, `<circle cx="%.1f" cy="%.1f" r="%g" class="dot" style="%s"><title>%s</title></circle>`, x, y, r, style, html.EscapeString(title))
 }
 
-// Group opens a group of one style; end closes it.
+// Group opens a group with a style; End closes it.
 func (d *Drawing) Group(style string) { fmt.Fprintf(&d.b, `<g style="%s">`, style) }
 
 // End closes the group that was opened last.
 func (d *Drawing) End() { d.b.WriteString("</g>") }
 
-// A Point is a place in a picture, in pixels.
+// A Point is a position in a picture, in pixels.
 type Point struct{ X, Y float64 }

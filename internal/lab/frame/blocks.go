@@ -1,6 +1,6 @@
-// Package frame is what all experiments share: a series of blocks in which each
-// mode is measured once, the load of a run, the counters that are read along
-// it, and the rules that void it.
+// Package frame contains the common part of all experiments: a series of blocks
+// that measure each mode once, the load of a run, the counters that are read
+// during a run, and the rules that void a run.
 package frame
 
 import (
@@ -18,49 +18,49 @@ import (
 	"tenon.sh/tenon/internal/lab/site"
 )
 
-// maxRepeats is how often the void runs of a block are tried again.
+// maxRepeats is how many times the void runs of a block are repeated.
 const maxRepeats = 2
 
-// An Outcome is the folder of an experiment's data, and its result.
+// An Outcome names the folder of an experiment's data and holds its result.
 type Outcome struct {
 	Dir      string
-	Runs     int // finished, void ones included
+	Runs     int // number of finished runs, including void ones
 	Findings report.Findings
 }
 
 // Report is the path of the HTML page.
 func (o Outcome) Report() string { return filepath.Join(o.Dir, "report.html") }
 
-// A Series is an experiment in blocks. In each block every cell is measured
-// once, in random order, and gives a record; void records are measured again at
-// the end of the block.
+// A Series is an experiment in blocks. Each block measures every cell once, in
+// random order, and gets a record of each. Cells with a void record are
+// measured again at the end of the block.
 type Series[C, R any] struct {
 	Site   *site.Site
 	Cells  []C
-	Blocks int           // 0: until resolved
-	First  time.Duration // an estimate for a run before the first is timed
-	Whole  time.Duration // the time of all blocks; 0: estimated from the runs
-	Most   time.Duration // of the whole experiment, calibration included; 0: no limit
+	Blocks int           // number of blocks; 0: until Resolved returns true
+	First  time.Duration // estimated length of a run before the first run has been timed
+	Whole  time.Duration // length of all blocks; 0: estimated from the runs
+	Most   time.Duration // maximum length of the whole experiment with its calibration; 0: no limit
 
-	// calibrate makes what stands in experiment.json, from the caveats that
-	// there are already. lines say what it found.
+	// Calibrate returns the content of experiment.json, including the caveats
+	// found so far. lines describe its results.
 	Calibrate func(ctx context.Context, caveats []string) (experiment any, lines []string, err error)
-	// run measures a cell once; index counts runs from 1.
+	// Run measures a cell once. index counts runs from 1.
 	Run  func(ctx context.Context, cell C, index, block int) (R, error)
 	Save func(R) error
-	Tell func(R) string   // describes a record in a line
-	Void func(R) []string // why a record must not be used; empty: it counts
-	// resolved ends the series early; nil: it does not.
+	Tell func(R) string   // describes a record in one line
+	Void func(R) []string // reasons that void a record; empty if the record is valid
+	// Resolved ends the series early when it returns true; nil: never.
 	Resolved func([]R) bool
-	Open     func(dir string) (report.Findings, error) // of the directory of the results
+	Open     func(dir string) (report.Findings, error) // loads the results in a directory
 
 	records []R
 	time    eta
-	end     time.Time // zero: none
+	end     time.Time // zero: no limit
 }
 
-// Conduct begins the series, runs its blocks, leaves the site as it was, and
-// makes the outcome of the records that there are.
+// Conduct prepares the series, runs its blocks, restores the machine, and makes
+// the outcome from the records so far.
 func (s *Series[C, R]) Conduct(ctx context.Context) (Outcome, error) {
 	if s.Most > 0 {
 		s.end = time.Now().Add(s.Most)
@@ -79,8 +79,8 @@ func (s *Series[C, R]) Conduct(ctx context.Context) (Outcome, error) {
 	return o, errors.Join(err, buildErr)
 }
 
-// begin claims the directory of the results, looks whether the machine is
-// quiet, calibrates, and writes experiment.json.
+// begin claims the directory of the results, checks that the machine is quiet,
+// calibrates, and writes experiment.json.
 func (s *Series[C, R]) begin(ctx context.Context) error {
 	out, status := s.Site.Given.Out, s.Site.Status
 	if err := s.Site.Given.Claim(); err != nil {
@@ -88,7 +88,7 @@ func (s *Series[C, R]) begin(ctx context.Context) error {
 	}
 	experiment, err := s.prepare(ctx)
 	if err != nil {
-		os.Remove(out) // if it is empty
+		os.Remove(out) // fails if it is not empty
 		return err
 	}
 	status.Clear()
@@ -115,7 +115,8 @@ func (s *Series[C, R]) prepare(ctx context.Context) (any, error) {
 	return experiment, nil
 }
 
-// runBlocks runs block after block until it is enough.
+// runBlocks runs blocks until the number of blocks, the time limit or Resolved
+// ends the series.
 func (s *Series[C, R]) runBlocks(ctx context.Context) error {
 	s.time.begun = time.Now()
 	for block := 1; s.Blocks == 0 || block <= s.Blocks; block++ {
@@ -134,7 +135,7 @@ func (s *Series[C, R]) runBlocks(ctx context.Context) error {
 	return nil
 }
 
-// runBlock runs every cell once, and void runs again at the end.
+// runBlock runs every cell once and then repeats void runs.
 func (s *Series[C, R]) runBlock(ctx context.Context, block int) error {
 	todo := Block(s.Cells, s.Site.Given.Seed, block)
 	for try := 0; len(todo) > 0 && try <= maxRepeats; try++ {
@@ -187,10 +188,10 @@ func (s *Series[C, R]) said(block int, cell C, r R, void []string) {
 	s.Site.Status.Keep("%s", text)
 }
 
-// Block returns the cells of one block in the order in which they run: every
-// cell once, shuffled. The order depends on seed and block alone, so an
-// experiment can be repeated exactly, and one that is stopped early has run
-// the same blocks as one that is not.
+// Block returns the cells of a block in the order in which they run: every cell
+// once, shuffled. The order depends only on seed and block. An experiment can
+// therefore be repeated exactly, and stopping it early does not change the
+// blocks before the stop.
 func Block[C any](cells []C, seed uint64, block int) []C {
 	order := slices.Clone(cells)
 	rng := rand.New(rand.NewPCG(seed, uint64(block)))

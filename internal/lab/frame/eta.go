@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// An eta tells how long the rest will take, from how long runs took.
+// An eta estimates the remaining time from the lengths of past runs.
 type eta struct {
 	begun time.Time
-	done  int // runs
+	done  int // number of runs
 }
 
-// left estimates the time for n more runs; first is the guess for one before
-// any has been timed.
+// left estimates the time for n more runs. first is the estimate for one run
+// before any has been timed.
 func (e eta) left(n int, first time.Duration) time.Duration {
 	if e.done > 0 {
 		first = time.Since(e.begun) / time.Duration(e.done)

@@ -11,21 +11,22 @@ import (
 // calibration stays well below 50 %.
 const clientMost = 0.42
 
-// A Trial is one measurement on the way to the offered rate.
+// A Trial is one measurement during the search for the offered rate.
 type Trial struct {
 	Answered float64 // requests per second
-	LS       float64 // CPUs that the service used
-	Busy     float64 // share of the client's CPUs that was busy
+	LS       float64 // number of CPUs that the service used
+	Busy     float64 // busy share of the client's CPUs
 }
 
-// FindRate looks for the rate at which the service uses target CPUs, starting
-// at first. It stops when the next guess is within 5 % of what was measured,
-// and after six trials in any case. A trial whose requests were not answered
-// shows only that the rate must be lower. Where the client is the limit, the
-// rate is what it can offer, and limited is true. lines describe the trials.
+// FindRate searches for the rate at which the service uses target CPUs,
+// starting at first. It stops when the next rate differs by less than 5 % from
+// the measured one, and after six trials at the latest. A trial whose requests
+// were not answered only shows that the rate must be lower. If the client is
+// the limit, FindRate returns the highest rate that the client can offer, and
+// limited is true. lines describe the trials.
 func FindRate(target, first float64, measure func(rate float64) (Trial, error)) (rate float64, limited bool, lines []string, err error) {
 	rate = threeDigits(first)
-	good := 0.0 // the last rate that was answered
+	good := 0.0 // the last rate whose requests were answered
 	for range 6 {
 		t, err := measure(rate)
 		if err != nil {
@@ -47,8 +48,9 @@ func FindRate(target, first float64, measure func(rate float64) (Trial, error)) 
 		if limited {
 			factor = clientMost / t.Busy
 		}
-		// A busier server needs less for each request, so a small trial
-		// promises too little, and a disturbed one anything: go in steps.
+		// A busier server needs less CPU per request, so a small trial gives
+		// too low a rate, and a disturbed trial may give any rate. Bound the
+		// change in one step.
 		next := threeDigits(rate * min(max(factor, 0.05), 4))
 		if math.Abs(next/rate-1) <= 0.05 {
 			return rate, limited, lines, nil
@@ -65,8 +67,8 @@ func threeDigits(x float64) float64 {
 	if x <= 0 || math.IsInf(x, 0) || math.IsNaN(x) {
 		return 0
 	}
-	digits := 2 - math.Floor(math.Log10(x)) // behind the point
-	if digits > 0 {                         // a tenth is no binary fraction
+	digits := 2 - math.Floor(math.Log10(x)) // decimal places
+	if digits > 0 {                         // a tenth has no exact binary form
 		return math.Round(x*math.Pow(10, digits)) / math.Pow(10, digits)
 	}
 	return math.Round(x/math.Pow(10, -digits)) * math.Pow(10, -digits)

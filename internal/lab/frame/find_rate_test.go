@@ -31,7 +31,7 @@ func TestFindRate(t *testing.T) {
 }
 
 func TestFindRateFollowsACurve(t *testing.T) {
-	// Batching makes a busy server cheaper per request.
+	// Because of batching, a busy server uses less CPU per request.
 	use := func(rate float64) float64 { return 25e-6 * rate / (1 + rate/60000) }
 	rate, _, _, err := FindRate(0.3, 3000, func(rate float64) (Trial, error) { return Trial{Answered: rate, LS: use(rate), Busy: 1e-6 * rate}, nil })
 	if err != nil {
@@ -54,7 +54,7 @@ func TestDisturbedTrialsDoNotRaiseTheRate(t *testing.T) {
 	n := 0
 	rate, _, lines, err := FindRate(0.3, 3000, func(rate float64) (Trial, error) {
 		n++
-		if n == 3 { // the service was kept from running
+		if n == 3 { // the service could not run
 			return Trial{Answered: rate / 100, LS: 0.001, Busy: 0.001}, nil
 		}
 		return Trial{Answered: rate, LS: 20e-6 * rate, Busy: 10e-6 * rate}, nil
@@ -67,6 +67,6 @@ func TestDisturbedTrialsDoNotRaiseTheRate(t *testing.T) {
 	}
 	_, _, _, err = FindRate(0.3, 3000, func(rate float64) (Trial, error) { return Trial{Answered: 1}, nil })
 	if err == nil {
-		t.Error("no error where nothing is answered")
+		t.Error("no error although no request is answered")
 	}
 }

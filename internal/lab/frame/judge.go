@@ -10,13 +10,13 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// foreignMost is the share of the tested CPUs that work outside of the
-// experiment may use: interrupts and the kernel's own threads need some.
+// foreignMost is the largest share of the tested CPUs that work outside of the
+// experiment may use. Interrupts and kernel threads need some CPU.
 const foreignMost = 0.15
 
-// settle finds the end of the warm-up in the client's measurement, at least
-// asked, and discards the warm-up. drifts: the latency had not become
-// stationary.
+// settle finds the end of the warm-up in the client's measurement and discards
+// the warm-up. The warm-up lasts at least asked. drifts is true if the latency
+// did not become stationary.
 func settle(r *load.Result, asked time.Duration) (drifts bool, err error) {
 	means := make([]float64, 0, len(r.Intervals))
 	for _, i := range r.Intervals {
@@ -99,7 +99,8 @@ func (m Measurement) Judge(r *report.Run, stealPercent float64, length time.Dura
 	}
 }
 
-// Disturbed adds the disturbances of the run by other work on the machine.
+// Disturbed adds the reasons that void a run because of other work on the
+// machine.
 func Disturbed(r *report.Run, m Measurement, stealPercent float64) {
 	if limit := stealPercent / 100; r.StealRatio > limit {
 		r.Void = append(r.Void, fmt.Sprintf("the hypervisor kept %s of the tested CPUs' time (steal), more than %s", percent(r.StealRatio), percent(limit)))

@@ -6,31 +6,31 @@ import (
 	"tenon.sh/tenon/internal/lab/load"
 )
 
-// A LoadSpec is the load of an experiment: the same in all modes of a block.
+// A LoadSpec is the load of an experiment, the same in all modes of a block.
 type LoadSpec load.Config
 
-// Of is the load of the runs of a block.
+// Of returns the load of the runs of a block.
 func (l LoadSpec) Of(block int) load.Config {
 	c := load.Config(l)
 	c.Seed += uint64(block) << 32
 	return c
 }
 
-// For is the load of the runs of a block, for another length.
+// For returns the load of the runs of a block with another length.
 func (l LoadSpec) For(block int, length time.Duration) load.Config {
 	c := l.Of(block)
 	c.Duration = length
 	return c
 }
 
-// Trial is a short load at another rate.
+// Trial returns a short load with another rate.
 func (l LoadSpec) Trial(rate float64, length time.Duration) load.Config {
 	c := l.For(0, length)
 	c.Rate, c.Warmup = rate, 300*time.Millisecond
 	return c
 }
 
-// WarmupOf is the least time of a run before its measured part; the
+// WarmupOf returns the shortest warm-up of a run of the given length. The
 // stationarity check may discard more.
 func WarmupOf(length time.Duration) time.Duration {
 	return min(max(length/5, 500*time.Millisecond), 5*time.Second)

@@ -12,31 +12,32 @@ import (
 	"tenon.sh/tenon/internal/lab/site"
 )
 
-// A Measurement is one load on a run set-up, with its cost.
+// A Measurement is the result of one load on a run set-up, with the CPU use.
 type Measurement struct {
 	Client   *load.Result    // nil with wrk
-	Wrk      *load.WrkResult // nil without
+	Wrk      *load.WrkResult // nil without wrk
 	From     time.Time
 	To       time.Time
 	Warmup   time.Duration
-	drifts   bool // latency never became stationary
+	drifts   bool // the latency never became stationary
 	Used     Spent
 	Readings []Reading
 }
 
-// A Counter takes readings of a run along its course.
+// A Counter reads counters during a run.
 type Counter interface {
-	// Run forgets earlier readings, and reads until ctx ends and once more then.
+	// Run drops earlier readings, reads repeatedly until ctx ends, and then
+	// once more.
 	Run(ctx context.Context)
 	// Taken returns the readings so far.
 	Taken() ([]Reading, error)
-	// Capacity is the number of CPUs that are tested.
+	// Capacity returns the number of tested CPUs.
 	Capacity() int
 }
 
-// Watch takes readings while load runs, and ends load if the service ends.
+// Watch takes readings while load runs. If the service ends, Watch stops load.
 func Watch(ctx context.Context, s Counter, service *site.Process, load func(context.Context) (Measurement, error)) (m Measurement, err error) {
-	// A collection of the lab's own garbage would disturb the client.
+	// A garbage collection of the lab during the run would disturb the client.
 	runtime.GC()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(512 << 20))
@@ -74,7 +75,7 @@ func (m *Measurement) count(s Counter) (err error) {
 	}
 	m.Used = Between(ReadingAt(m.Readings, m.From), ReadingAt(m.Readings, m.To), s.Capacity())
 	if m.Used.Wall <= 0 {
-		return errors.New("read the counters of a run: no reading falls into it")
+		return errors.New("read the counters of a run: no reading lies in its measured part")
 	}
 	return nil
 }
@@ -110,7 +111,7 @@ func WatchAlone(ctx context.Context, s Counter, warmup, length time.Duration) (m
 	return m, m.count(s)
 }
 
-// LoadOpen puts an open load on the service.
+// LoadOpen sends an open load to the service.
 func LoadOpen(ctx context.Context, s *site.Site, order load.Config) (m Measurement, err error) {
 	if m.Client, err = sendLoad(ctx, s, order); err != nil {
 		return m, err

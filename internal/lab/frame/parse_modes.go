@@ -8,9 +8,9 @@ import (
 	"tenon.sh/tenon/internal/lab/report"
 )
 
-// ParseModes reads a comma-separated list of the modes in known. "all" is
-// whatever the experiment runs unasked: nil. "seed" is the three of the
-// published experiments, where they are known.
+// ParseModes parses a comma-separated list of the modes in known. "all" gives
+// nil, which selects the default modes of the experiment. "seed" stands for the
+// three modes of the published experiments.
 func ParseModes(list string, known []report.Mode) ([]report.Mode, error) {
 	switch list {
 	case "all", "":
@@ -32,7 +32,7 @@ func ParseModes(list string, known []report.Mode) ([]report.Mode, error) {
 	return modes, nil
 }
 
-// JoinModes is the list that ParseModes reads.
+// JoinModes returns the list that ParseModes parses.
 func JoinModes(modes []report.Mode) string {
 	names := make([]string, len(modes))
 	for i, m := range modes {

@@ -13,11 +13,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// SamplePeriod is the time between two readings. The lab shares the client's
-// CPUs, so it must not be often.
+// SamplePeriod is the time between two readings. It is long, because the lab
+// shares the CPUs of the client.
 const SamplePeriod = 200 * time.Millisecond
 
-// The counters of a reading: seconds, or a number of slices.
+// The counters of a reading. Their unit is seconds, or a number of timeslices.
 const (
 	LSUsage = iota
 	BEUsage
@@ -35,24 +35,24 @@ const (
 	numCounters
 )
 
-// A Reading is all counters at one moment.
+// A Reading holds the values of all counters at one time.
 type Reading struct {
 	At    time.Time
 	Count [numCounters]float64
-	limit float64 // the batch work's quota in CPUs; 0: none
+	limit float64 // quota of the batch work in CPUs; 0: none
 	Hold  holdings
 }
 
-// A Recording is what a sampler has read along the course of a run.
+// A Recording is the list of readings of a sampler during a run.
 type Recording struct {
 	Mu       sync.Mutex
 	Readings []Reading
-	Err      error // the first that makes the run useless
+	Err      error // the first error that makes the run useless
 	NoPSI    bool
 }
 
-// Follow drops older readings, and reads each period until ctx ends, and once
-// more then.
+// Follow drops older readings, then calls read in each period until ctx ends,
+// and once more after that.
 func (r *Recording) Follow(ctx context.Context, period time.Duration, read func()) {
 	r.Mu.Lock()
 	r.Readings = nil
@@ -77,20 +77,21 @@ func (r *Recording) Taken() ([]Reading, error) {
 	return r.Readings, r.Err
 }
 
-// A Sampler reads the counters of a run along its course.
+// A Sampler reads the counters of a run.
 type Sampler struct {
 	Recording
 	Tree   *cgroup.Tree
 	FS     proc.FS
 	Tested unit.CPUSet
-	// The groups of the service, of the batch work, of the place where the
-	// batch work meets the service, and of the spinner. Empty: there is none.
+	// The cgroups of the service, of the batch work, of the contention root of
+	// the batch work, and of the spinner. Empty: it does not exist.
 	Service, Batch, Root, Spinner node.CgroupPath
 	LSProcesses                   []int // processes of the service
-	Memory                        bool  // memory is counted, too
+	Memory                        bool  // also read the memory counters
 }
 
-// Run forgets earlier readings, and reads until ctx ends and once more then.
+// Run drops earlier readings, reads repeatedly until ctx ends, and then once
+// more.
 func (s *Sampler) Run(ctx context.Context) { s.Follow(ctx, SamplePeriod, s.read) }
 
 func (s *Sampler) read() {
@@ -129,8 +130,9 @@ func (s *Sampler) Reading() (Reading, error) {
 	}
 	for cpu := range s.Tested.All() {
 		t := stat.PerCPU[cpu]
-		// Idle time is measured even where the busy kinds are only sampled by
-		// the tick (kernel/time/tick-sched.c, get_cpu_idle_time_us).
+		// Idle time is always measured, but the kernel may sample the busy
+		// times at its timer tick only (kernel/time/tick-sched.c,
+		// get_cpu_idle_time_us).
 		r.Count[Idle] += (t.Idle + t.IOWait).Seconds()
 		r.Count[Steal] += t.Steal.Seconds()
 	}
@@ -147,7 +149,8 @@ func (s *Sampler) Reading() (Reading, error) {
 		}
 		r.Count[BEUsage], r.Count[BEThrottled] = be.Usage.Seconds(), be.Throttled.Seconds()
 		if !s.Root.Contains(s.Service) {
-			// The quota is at the meeting point, and so is its throttling.
+			// The quota is set at the contention root, so throttling is counted
+			// there, too.
 			if at, err := s.Tree.CPUStat(string(s.Root)); err == nil {
 				r.Count[BEThrottled] = at.Throttled.Seconds()
 			}
@@ -176,10 +179,10 @@ func (s *Sampler) Reading() (Reading, error) {
 	return r, nil
 }
 
-// Capacity is the number of CPUs that are tested.
+// Capacity returns the number of tested CPUs.
 func (s *Sampler) Capacity() int { return s.Tested.Len() }
 
-// ReadingAt interpolates the counters at t.
+// ReadingAt interpolates the counters at time t.
 func ReadingAt(course []Reading, t time.Time) Reading {
 	i := sort.Search(len(course), func(i int) bool { return !course[i].At.Before(t) })
 	switch {
@@ -199,17 +202,17 @@ func ReadingAt(course []Reading, t time.Time) Reading {
 	return r
 }
 
-// A Spent is the difference of two readings; CPU as a number of CPUs in use.
+// A Spent is the difference of two readings. CPU time is given as a number of
+// CPUs in use.
 type Spent struct {
 	Wall           float64 // seconds
 	LS, BE, other  float64 // other includes the spinner
-	foreign        float64 // of other work than the experiment's
+	foreign        float64 // work outside of the experiment
 	StealRatio     float64
 	Count          [numCounters]float64
 	Busy, capacity float64
 }
 
-// Between returns the difference of two readings.
 func Between(a, b Reading, tested int) Spent {
 	s := Spent{Wall: b.At.Sub(a.At).Seconds(), capacity: float64(tested)}
 	if s.Wall <= 0 {
@@ -221,14 +224,15 @@ func Between(a, b Reading, tested int) Spent {
 	s.LS, s.BE = s.Count[LSUsage]/s.Wall, s.Count[BEUsage]/s.Wall
 	s.StealRatio = s.Count[Steal] / s.Wall / s.capacity
 	s.Busy = s.capacity - (s.Count[Idle]+s.Count[Steal])/s.Wall
-	// The idle counter has steps of 10 ms; the groups' own counters do not.
+	// The idle counter has steps of 10 ms; the CPU counters of the cgroups have
+	// none.
 	s.Busy = min(max(s.Busy, s.LS+s.BE), s.capacity)
 	s.other = max(s.Busy-s.LS-s.BE, 0)
 	s.foreign = max(s.other-s.Count[SpinUsage]/s.Wall, 0)
 	return s
 }
 
-// samples is the course between two moments, for the picture.
+// samples returns the samples between two times, for the picture.
 func samples(course []Reading, from, to time.Time, tested int) []report.Sample {
 	var out []report.Sample
 	for i := 1; i < len(course); i++ {
@@ -243,12 +247,12 @@ func samples(course []Reading, from, to time.Time, tested int) []report.Sample {
 	return out
 }
 
-// holdings is the memory that the two sides hold at one moment.
+// holdings is the memory of the service and of the batch work at one time.
 type holdings struct {
 	LSFile, BEFile, BEAnon unit.Bytes
 }
 
-// readMemory adds the counters of memory to a reading.
+// readMemory adds the memory counters to a reading.
 func (s *Sampler) readMemory(r *Reading) error {
 	ls, err := s.Tree.MemoryStat(string(s.Service))
 	if err != nil {

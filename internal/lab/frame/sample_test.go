@@ -8,8 +8,8 @@ import (
 
 func near(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
 
-// steady is a course of one reading a second on 4 CPUs: LS uses 1 CPU, BE 2,
-// others half of one, steal a tenth.
+// steady returns one reading per second on 4 CPUs. LS uses 1 CPU, BE 2 CPUs,
+// other work 0.5 CPUs, and steal is 0.1 CPUs.
 func steady(seconds int) []Reading {
 	var course []Reading
 	for i := range seconds + 1 {
@@ -29,7 +29,7 @@ func TestUseIsDividedByClass(t *testing.T) {
 		t.Errorf("%+v", u)
 	}
 	if !near(u.Count[Timeslices], 7200) || !near(u.Count[RunDelay], 7.2e-3) {
-		t.Errorf("%v slices, %v s delay", u.Count[Timeslices], u.Count[RunDelay])
+		t.Errorf("%v timeslices, %v s of run-queue delay", u.Count[Timeslices], u.Count[RunDelay])
 	}
 }
 
@@ -57,7 +57,7 @@ func TestReadingOutsideTheCourseIsItsEnd(t *testing.T) {
 func TestSeriesCoversTheMeasuredPart(t *testing.T) {
 	course := steady(10)
 	s := samples(course, course[3].At, course[6].At, 4)
-	if len(s) != 5 { // 2–3, 3–4, 4–5, 5–6, 6–7: the ends touch
+	if len(s) != 5 { // 2–3, 3–4, 4–5, 5–6, 6–7; samples at both ends count
 		t.Fatalf("%d samples: %+v", len(s), s)
 	}
 	for _, p := range s {

@@ -11,12 +11,12 @@ import (
 )
 
 // sendLoad runs the client as a process on the client's CPUs and returns its
-// measurement. It ends early if ctx does.
+// measurement. It stops early if ctx ends.
 func sendLoad(ctx context.Context, s *site.Site, c load.Config) (*load.Result, error) {
 	c.CPUs = s.Place.Client
 	order, err := json.Marshal(c)
 	if err != nil {
-		return nil, fmt.Errorf("order the load: %w", err)
+		return nil, fmt.Errorf("configure the load: %w", err)
 	}
 	out, err := s.Await(ctx, site.Child{
 		Name: "the load generator", Argv: s.Child("client"),
@@ -27,10 +27,11 @@ func sendLoad(ctx context.Context, s *site.Site, c load.Config) (*load.Result, e
 	}
 	var r load.Result
 	if err := json.Unmarshal(out, &r); err != nil {
-		return nil, fmt.Errorf("read what the load generator measured: %w", err)
+		return nil, fmt.Errorf("read the measurement of the load generator: %w", err)
 	}
 	return &r, nil
 }
 
-// ClientNice puts the client before the lab itself, which shares its CPUs.
+// ClientNice is the nice value of the client. The lab itself, which shares the
+// client's CPUs, has a higher value and gives way.
 const ClientNice = -10

@@ -7,10 +7,10 @@ import (
 type connState uint8
 
 const (
-	down       connState = iota // to be opened again at retryAt
-	connecting                  // begun
+	down       connState = iota // to be reopened at retryAt
+	connecting                  // connection attempt has begun
 	idle                        // free for a request
-	waitingFor                  // an answer is outstanding
+	waitingFor                  // one request has no answer yet
 )
 
 // A conn is one keep-alive connection. It carries one request at a time.
@@ -24,8 +24,8 @@ type conn struct {
 	response response
 }
 
-// A ring is the queue of free connections: the one idle longest goes first,
-// so all are used in turn and none idles into the server's keep-alive timeout.
+// A ring is the queue of free connections. The connection that has been idle
+// longest is used next, so that none reaches the server's keep-alive timeout.
 type ring struct {
 	ids        []int32
 	head, size int
@@ -44,7 +44,7 @@ func (r *ring) push(id int32, conns []conn) {
 	r.size++
 }
 
-// pop returns an idle connection, or -1. It drops those that are no longer.
+// pop returns an idle connection, or -1. It drops connections that are busy.
 func (r *ring) pop(conns []conn) int32 {
 	for r.size > 0 {
 		id := r.ids[r.head]
@@ -67,8 +67,8 @@ func (t *thread) send(id int32, i int, now int64) {
 	t.busy++
 	t.record.latency[i] = pending
 	k.response.reset()
-	// A socket buffer that cannot take a request of some hundred bytes while
-	// nothing is outstanding is broken: a short write is a failed one.
+	// An empty socket buffer takes a request of some hundred bytes at once. If
+	// it does not, the connection is broken, so a short write counts as failed.
 	request := t.target.requests[0]
 	if n := len(t.target.requests); n > 1 {
 		request = t.target.requests[t.draw.IntN(n)]
@@ -78,12 +78,12 @@ func (t *thread) send(id int32, i int, now int64) {
 	}
 }
 
-// handle takes what a socket has to say.
+// handle processes the events of a socket.
 func (t *thread) handle(k *conn, id int32, events uint32) {
 	switch k.state {
 	case connecting:
 		if events&(unix.EPOLLOUT|unix.EPOLLERR|unix.EPOLLHUP) == 0 {
-			return // of this connection's former socket, in the same batch
+			return // event of the connection's former socket, from the same batch
 		}
 		if socketError(k.fd) != nil {
 			t.failConnect(id)
@@ -92,15 +92,15 @@ func (t *thread) handle(k *conn, id int32, events uint32) {
 			t.free.push(id, t.conns)
 		}
 		return
-	case down: // an event of a socket closed in this same batch
+	case down: // event of a socket that was closed earlier in this batch
 		return
 	}
 	n, errno := receive(k.fd, t.buffer)
 	switch {
 	case errno == unix.EAGAIN || errno == unix.EINTR:
 	case k.state == idle:
-		// The server ends an idle connection. (Or it sends an answer without a
-		// request: then the stream is broken, too.)
+		// The server closes an idle connection, or it sends an answer without a
+		// request, in which case the stream is broken, too.
 		t.reconnect(id)
 	case errno != 0:
 		t.fail(id, failedRead)
@@ -118,7 +118,7 @@ func (t *thread) handle(k *conn, id int32, events uint32) {
 	}
 }
 
-// complete notes the latency of a complete answer and frees the connection.
+// complete records the latency of a complete answer and frees the connection.
 func (t *thread) complete(id int32) {
 	k := &t.conns[id]
 	now := t.now()
@@ -137,24 +137,24 @@ func (t *thread) complete(id int32) {
 	t.free.push(id, t.conns)
 }
 
-// fail gives up the request of a connection, and with it the connection.
+// fail records the fate of the request and reopens its connection.
 func (t *thread) fail(id int32, fate uint32) {
 	t.record.latency[t.conns[id].request] = fate
 	t.busy--
 	t.open(id)
 }
 
-// reconnect replaces an idle connection that the server ended.
+// reconnect replaces an idle connection that the server closed.
 func (t *thread) reconnect(id int32) {
 	t.record.reconnects++
 	t.open(id)
 }
 
-// open closes what connection id had and begins anew.
+// open closes the socket of connection id and opens a new one.
 func (t *thread) open(id int32) {
 	k := &t.conns[id]
 	if k.fd >= 0 {
-		_ = unix.Close(k.fd) // leaves the epoll set by itself
+		_ = unix.Close(k.fd) // close also removes it from the epoll set
 		k.fd = -1
 	}
 	fd, connected, err := openSocket(t.target.addr)
@@ -185,8 +185,8 @@ func (t *thread) failConnect(id int32) {
 	k.state, k.retryAt = down, now+int64(retryAfter)
 }
 
-// sweep finds requests and connections that took too long, and opens broken
-// connections again.
+// sweep ends requests and connection attempts that took too long, and reopens
+// broken connections.
 func (t *thread) sweep(now int64) {
 	t.swept = now
 	for id := range t.conns {

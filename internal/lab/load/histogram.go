@@ -9,12 +9,12 @@ import (
 const (
 	latencyUnit = time.Microsecond
 	lagUnit     = time.Nanosecond
-	longest     = time.Minute // longer values are recorded as this
+	longest     = time.Minute // a longer value is recorded as this one
 	digits      = 3
 )
 
-// A Histogram is an HdrHistogram. Its text and JSON form is HdrHistogram's
-// own: the compressed V2 encoding in base64.
+// A Histogram is an HdrHistogram. Its text and JSON form is the compressed V2
+// encoding of HdrHistogram in base64.
 type Histogram struct{ *hdrhistogram.Histogram }
 
 func newHistogram(unit time.Duration) Histogram {
@@ -38,8 +38,8 @@ func (h *Histogram) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Packed is the sparse form of a Histogram, some hundred bytes where the
-// other takes 140 KiB; its text and JSON form is the same.
+// Packed is the sparse form of a Histogram. It takes some hundred bytes instead
+// of 140 KiB. Its text and JSON form is the same.
 type Packed struct{ *hdrhistogram.PackedHistogram }
 
 func newPacked(unit time.Duration) Packed {
@@ -63,16 +63,16 @@ func (p *Packed) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// mergeInto adds p, which may be absent, to sum.
+// mergeInto adds p to sum. p may be empty.
 func (p Packed) mergeInto(sum Histogram) {
 	if p.PackedHistogram != nil {
 		p.MergeInto(sum.Histogram)
 	}
 }
 
-// record adds one value in units, held within the histogram's range.
+// record adds one value in units, limited to the range of the histogram.
 func (p Packed) record(v int64) {
-	// Neither can fail: the value is in range and a count cannot overflow.
+	// Cannot fail: the value is in range and a count cannot overflow.
 	_ = p.RecordValue(min(max(v, 1), p.HighestTrackableValue()))
 }
 

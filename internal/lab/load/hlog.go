@@ -9,16 +9,16 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// warmupTag marks the lines of an .hlog that are not part of the result.
-// HdrHistogram's own tools leave tagged lines out unless asked for.
+// warmupTag marks the lines of an .hlog that are not part of the result. By
+// default the tools of HdrHistogram ignore tagged lines.
 const warmupTag = "warmup"
 
 // logLength is the length of an interval in an .hlog.
 const logLength = time.Second
 
-// WriteLog writes the latencies of r, in microseconds, as an HdrHistogram log
-// (.hlog, format 1.3), one line a second; the lines of the warm-up come first
-// and carry Tag=warmup. The column of the maximum is in milliseconds.
+// WriteLog writes the latencies of r in microseconds as an HdrHistogram log
+// (.hlog, format 1.3), one line per second. The lines of the warm-up come first
+// and have Tag=warmup. The column of the maximum is in milliseconds.
 func WriteLog(w io.Writer, r *Result) error {
 	log := hdrhistogram.NewHistogramLogWriter(w)
 	if err := errors.Join(
@@ -66,8 +66,9 @@ func WriteLog(w io.Writer, r *Result) error {
 	return nil
 }
 
-// ReadLog reads an .hlog: the intervals without a tag, which are the measured
-// part, in order, and their sum. Values are as recorded, here microseconds.
+// ReadLog reads an .hlog. It returns the intervals without a tag, in order, and
+// their sum; these are the measured part. Values have the unit of the log,
+// which is microseconds in a log of WriteLog.
 func ReadLog(r io.Reader) (sum *hdrhistogram.Histogram, intervals []*hdrhistogram.Histogram, err error) {
 	total := newHistogram(latencyUnit)
 	log := hdrhistogram.NewHistogramLogReader(r)

@@ -1,16 +1,16 @@
-// Package load measures the latency of an HTTP/1.1 service under an open
-// load: requests leave on a schedule that was fixed before the run, whatever
-// the service does, and each latency counts from the moment the request was
-// due, so a stall of the service shows in every request it delayed.
+// Package load measures the latency of an HTTP/1.1 service under an open load:
+// requests leave on a schedule that is fixed before the run and does not depend
+// on the service. Each latency counts from the time at which the request was
+// due, so a stall of the service shows in every request that it delayed.
 //
 // A closed-loop client (wrk, ab) waits for a slow answer before it sends the
-// next request, and so leaves out most of what a stall costs ("coordinated
-// omission"; Schroeder et al., "Open versus closed", NSDI 2006). Saturate is
-// such a client, kept for finding a service's capacity and for comparison;
-// ParseWrk reads what the real wrk prints, to repeat experiments that were made with it.
+// next request. It therefore misses most of the delay that a stall causes
+// ("coordinated omission"; Schroeder et al., "Open versus closed", NSDI 2006).
+// Saturate is a closed-loop client that finds the capacity of a service.
+// ParseWrk parses the output of wrk, to repeat experiments that used it.
 //
-// The client measures itself too: how late it sent (its lag) and how busy its
-// own CPUs were. A run that the client spoiled says so in Result.Void.
+// The client also measures itself: how late it sent requests (its lag) and how
+// busy its CPUs were. If the client spoiled the run, Result.Void says why.
 package load
 
 import (
@@ -25,96 +25,92 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// An Arrival is the law of the times between requests.
+// An Arrival is the distribution of the times between requests.
 type Arrival string
 
 const (
-	// Poisson draws exponential gaps: what many independent users cause.
+	// Poisson draws exponential gaps, like requests of many independent users.
 	Poisson Arrival = "poisson"
 	// Constant spaces the requests of each thread evenly.
 	Constant Arrival = "constant"
 )
 
-// Config is the requests to send, their target, and the limits of a valid run.
-// URL, Rate and Duration are required; the zero value of every other field is a
-// useful default.
+// Config defines the requests, their target, and the limits of a valid run.
+// URL, Rate and Duration are required. The zero value of every other field
+// selects its default.
 type Config struct {
 	// URL is fetched with GET over plain HTTP/1.1.
 	URL string
-	// If Pages is above 0, each request is for a random page: URL is followed
-	// by its number, from 0 to Pages-1. Seed decides which.
+	// If Pages is above 0, each request is for a random page: the client
+	// appends the page's number, from 0 to Pages-1, to URL. See Seed.
 	Pages int
-	// Rate is the number of requests per second, over all threads. Saturate
-	// ignores it.
+	// Rate is the requests per second of all threads. Saturate ignores it.
 	Rate float64
 	// Duration is the length of the measured part.
 	Duration time.Duration
-	// Warmup comes before the measured part. Its requests are in the
-	// Result's Intervals, and in nothing else.
+	// Warmup comes before the measured part. Its requests appear only in the
+	// Result's Intervals.
 	Warmup time.Duration
 	// Arrival is Poisson by default.
 	Arrival Arrival
 	// Seed makes a Poisson schedule repeatable: the same seed, rate, duration
 	// and number of threads give the same send times.
 	Seed uint64
-	// CPUs get one pinned thread each. Empty: every CPU that the calling
-	// thread may run on.
+	// CPUs is the set of CPUs of the client, which pins one thread to each.
+	// Empty: all CPUs that the calling thread may run on.
 	CPUs unit.CPUSet
-	// Connections is the number of keep-alive connections over all threads;
-	// 0: 256. Requests never share a connection at the same time: one that is
-	// due while all are busy waits, and its latency goes on counting.
+	// Connections is the number of keep-alive connections over all threads; 0:
+	// 256. A connection carries one request at a time. A request that is due
+	// while all are busy waits, and this time counts in its latency.
 	Connections int
-	// Timeout bounds one request, from its actual send; 0: 10 s.
+	// Timeout bounds the time from the actual send to the answer; 0: 10 s.
 	Timeout time.Duration
 	// Spin is the time before the next send at which a thread stops sleeping
-	// and watches the clock; 0: 50 µs. A thread also watches, without sleeping,
-	// while it has an answer outstanding: a sleeper would add its own wake-up
-	// to the latency. Time spent so does not count as busy. Negative: sleep
-	// whenever possible, for clients that share their CPUs.
+	// and polls the clock; 0: 50 µs. A thread also polls while an answer is
+	// outstanding, because sleeping would add a wake-up to the latency. Polling
+	// does not count as busy time. Negative: a thread sleeps whenever possible,
+	// for clients that share their CPUs.
 	Spin time.Duration
-	// Limits void a run that exceeds them.
+	// A run that exceeds Limits is void.
 	Limits Limits
 }
 
-// Limits say from when on a client has spoiled its own measurement. The zero
-// value stands for DefaultLimits, field by field.
+// Limits define when a run is void because of its client. The zero value of a
+// field selects that of DefaultLimits.
 type Limits struct {
-	// LagRatio is the most of the measured P99 that may be the client's own:
-	// the difference between P99 counted from the intended and from the
-	// actual send.
+	// LagRatio is the largest share of the measured P99 that the client may
+	// cause: the difference of P99 from the intended and from the actual send.
 	LagRatio float64 `json:"lag_ratio"`
-	// SpoiledRatio is the most of the requests that stalls of the client may
-	// spoil.
+	// SpoiledRatio is the largest share of requests that stalls may spoil.
 	SpoiledRatio float64 `json:"spoiled_ratio"`
-	// LagFloor is a difference that never voids a run, however short its
-	// latencies.
+	// LagFloor is a lag that does not void a run even if latencies are short.
 	LagFloor time.Duration `json:"lag_floor_ns"`
-	// BusyRatio is the most of its CPUs that the client may be busy for: above
-	// it requests begin to queue inside the client.
+	// BusyRatio is the largest busy share of the client's CPUs. Above it
+	// requests begin to queue inside the client.
 	BusyRatio float64 `json:"busy_ratio"`
-	// AchievedRatio is the least share of the offered requests that must be
+	// AchievedRatio is the lowest share of the offered requests that must be
 	// answered within the measured part.
 	AchievedRatio float64 `json:"achieved_ratio"`
-	// ErrorRatio is the most of the requests that may fail. 0 is its default:
-	// any failed request voids the run.
+	// ErrorRatio is the largest share of requests that may fail. By default it
+	// is 0: any failed request voids the run.
 	ErrorRatio float64 `json:"error_ratio"`
 }
 
-// DefaultLimits are the limits used where a Config names none.
+// DefaultLimits are the limits for the zero fields of Config.Limits.
 //
-// Requests that a stall of the client spoiled are left out one by one, so what
-// is left of its lag is small, and the same in all modes of an experiment: it
-// may be 5 % of P99. Were a run void at less, runs with a short P99 would be
-// void more often than others, and the choice would favour the slow ones.
-// The rule is about the part of P99, not about P99 of the lag itself: in a
-// Poisson stream one request in ten or so is due while the thread still sends
-// another (a send over loopback takes some µs, most of them to wake the
-// server), but a late send and a slow answer seldom coincide, and only then is
-// the result spoiled. Fifty microseconds are what sending a few other requests
-// costs; with less, only the runs with the shortest P99 were void.
+// Requests that a stall of the client spoiled are left out one by one. The rest
+// of the client's lag is small and the same in all modes of an experiment, so
+// it may be 5 % of P99. With a lower limit, runs with a short P99 would be void
+// more often than others, and the remaining runs would be the slow ones. The
+// limit applies to the client's part of P99 and not to P99 of the lag. In a
+// Poisson stream about one request in ten is due while the thread still sends
+// another one (a send over loopback takes some µs, mostly to wake the server).
+// A late send rarely coincides with a slow answer, and only then it changes
+// P99. LagFloor is the cost of sending a few other requests; with a lower value
+// only the runs with the shortest P99 were void.
 //
-// At half load a single-server queue, which the client is, doubles the time
-// that its customers take.
+// BusyRatio follows from queueing: the client is a single-server queue, and at
+// half load such a queue doubles the time in the system.
 var DefaultLimits = Limits{SpoiledRatio: 0.25, LagRatio: 0.05, LagFloor: 50 * time.Microsecond, BusyRatio: 0.5, AchievedRatio: 0.99}
 
 const (
@@ -122,25 +118,24 @@ const (
 	defaultTimeout     = 10 * time.Second
 	defaultSpin        = 50 * time.Microsecond
 
-	mostPages = 1 << 20 // whose requests take some hundred bytes each
+	mostPages = 1 << 20 // each request takes some hundred bytes
 )
 
-// Run sends requests at c.Rate, open loop, and returns what it measured. The
-// error is about the set-up (URL, CPUs, no connection can be made); failures
-// during the run are in Result.Errors and Result.Void. Cancelling ctx ends the
-// run early with ctx's error.
+// Run sends requests at c.Rate, open loop, and returns the measurement. It
+// returns an error if the set-up fails (URL, CPUs, no connection). Failures
+// during the run are in Result.Errors and Result.Void. If ctx is cancelled, the
+// run ends early with ctx's error.
 //
-// Run uses one operating system thread per CPU for itself and raises
-// GOMAXPROCS by that many while it lasts. A garbage collection stops these
-// threads: give Run a process of its own (`tenon lab load`), with the
-// collector off.
+// Run uses one operating system thread per CPU and raises GOMAXPROCS by that
+// number during the run. A garbage collection stops these threads, so run it in
+// a separate process (`tenon lab load`) without garbage collection.
 func Run(ctx context.Context, c Config) (*Result, error) {
 	return run(ctx, c, openLoop)
 }
 
-// Saturate is the closed-loop auxiliary: each connection sends its next
-// request when the last one is answered, for c.Warmup + c.Duration, and
-// latency counts from the actual send. It finds the capacity of a service; its
+// Saturate is a closed-loop client: for c.Warmup + c.Duration each connection
+// sends its next request when the last one has been answered, and latency
+// counts from the actual send. It finds the capacity of a service. Its
 // latencies hide stalls and must not be compared with those of Run.
 func Saturate(ctx context.Context, c Config) (*Result, error) {
 	return run(ctx, c, closedLoop)
@@ -197,10 +192,10 @@ func (c Config) orDefaults(l loop) (Config, error) {
 	return c, nil
 }
 
-// A target is a URL made ready for sending: where to connect, what to write.
+// A target is a URL in prepared form: the address and the requests.
 type target struct {
 	addr     *net.TCPAddr
-	requests [][]byte // one of them is drawn each time
+	requests [][]byte // one of them is drawn for each send
 }
 
 func parseTarget(ctx context.Context, rawURL string, pages int) (target, error) {

@@ -46,7 +46,7 @@ func TestPagesAreDrawnAtRandomAndTheSameAgain(t *testing.T) {
 	}
 	first, again, other := count(asked(1)), count(asked(1)), count(asked(2))
 	if len(first) != pages {
-		t.Errorf("%d of %d pages were asked for: %v", len(first), pages, first)
+		t.Errorf("%d of %d pages were requested: %v", len(first), pages, first)
 	}
 	for p := range first {
 		if !strings.HasPrefix(p, "/p") {
@@ -54,10 +54,10 @@ func TestPagesAreDrawnAtRandomAndTheSameAgain(t *testing.T) {
 		}
 	}
 	if !maps.Equal(first, again) {
-		t.Errorf("the same seed asks for other pages: %v, %v", first, again)
+		t.Errorf("the same seed requests other pages: %v, %v", first, again)
 	}
 	if maps.Equal(first, other) {
-		t.Errorf("another seed asks for the same pages: %v", slices.Sorted(maps.Keys(first)))
+		t.Errorf("another seed requests the same pages: %v", slices.Sorted(maps.Keys(first)))
 	}
 }
 

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A poller waits for sockets with the precision of the kernel's
-// high-resolution timers: epoll_pwait2(2), since Linux 5.11. Before that it
-// sleeps whole milliseconds and leaves the rest to be spun.
+// A poller waits for sockets with the precision of the kernel's high-resolution
+// timers (epoll_pwait2(2), Linux 5.11). On older kernels it sleeps whole
+// milliseconds, and the caller spins for the rest.
 type poller struct {
 	fd      int
 	events  [64]unix.EpollEvent
@@ -28,7 +28,8 @@ func newPoller() (*poller, error) {
 
 func (p *poller) close() { _ = unix.Close(p.fd) }
 
-// add watches a socket; its events carry id. connecting: until it is there.
+// add watches a socket; its events carry id. connecting also waits for the
+// connection to be established.
 func (p *poller) add(fd int, id int32, connecting bool) error {
 	return unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: interest(connecting), Fd: id})
 }
@@ -53,7 +54,7 @@ func (p *poller) poll() []unix.EpollEvent {
 	return p.events[:n]
 }
 
-// sleep waits for a ready socket, at most d. It may return early, with none.
+// sleep waits at most d for a ready socket. It may return early without one.
 func (p *poller) sleep(d time.Duration) []unix.EpollEvent {
 	if !p.coarse {
 		p.timeout = unix.NsecToTimespec(int64(d))

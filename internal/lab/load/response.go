@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// maxHead bounds the header of a response, and each line of a chunked body.
+// maxHead bounds the header of a response and each chunk line, in bytes.
 const maxHead = 64 << 10
 
 type part uint8
@@ -21,19 +21,19 @@ const (
 	inTrailer
 )
 
-// A response reads one HTTP/1.1 response (RFC 9112) from a stream that
-// arrives in pieces. It keeps nothing of the body. The zero value is ready.
+// A response parses one HTTP/1.1 response (RFC 9112) from a stream that arrives
+// in pieces. It discards the body. The zero value is ready for use.
 type response struct {
 	status int
-	// close says that the server will close the connection after this
-	// response: it said so, or it speaks HTTP/1.0.
+	// close is true if the server will close the connection after this
+	// response: it announced that, or it speaks HTTP/1.0.
 	close bool
 
 	part      part
-	remaining int64  // of the body or the chunk
+	remaining int64  // bytes of the body or the chunk
 	digits    int    // of the chunk size so far
-	line      int    // length of the present trailer line
-	head      []byte // an incomplete header, else empty
+	line      int    // length of the current trailer line
+	head      []byte // an incomplete header; otherwise empty
 }
 
 var (
@@ -52,11 +52,11 @@ var (
 	chunkedToken     = []byte("chunked")
 )
 
-// reset makes r ready for the next response, keeping its memory.
+// reset makes r ready for the next response and keeps its memory.
 func (r *response) reset() { *r = response{head: r.head[:0]} }
 
-// feed takes the next piece of the stream and reports whether it completed
-// the response. It does not allocate unless a header arrives in pieces.
+// feed takes the next piece of the stream and reports whether it completed the
+// response. It allocates only if a header arrives in pieces.
 func (r *response) feed(p []byte) (done bool, err error) {
 	for r.part == inHead {
 		if len(r.head) > 0 {
@@ -77,7 +77,7 @@ func (r *response) feed(p []byte) (done bool, err error) {
 			return false, err
 		}
 		p = p[end+len(headEnd):]
-		if r.status < 200 { // an interim response; the final one follows
+		if r.status < 200 { // an interim response; the final response follows
 			p = append([]byte(nil), p...)
 			r.reset()
 			if len(p) == 0 {
@@ -101,7 +101,7 @@ func (r *response) feed(p []byte) (done bool, err error) {
 // eof reports whether the end of the stream completes the response.
 func (r *response) eof() bool { return r.part == inBodyUntilClose }
 
-// parseHead reads the status line and the header lines, each with its CRLF.
+// parseHead parses the status line and the header lines, each with its CRLF.
 func (r *response) parseHead(head []byte) error {
 	// "HTTP/1.1 200 OK"
 	if len(head) < len("HTTP/1.1 200") || !bytes.HasPrefix(head, []byte("HTTP/1.")) || head[8] != ' ' {
@@ -158,7 +158,7 @@ func (r *response) parseHead(head []byte) error {
 	return nil
 }
 
-// feedChunks reads a chunked body (RFC 9112, section 7.1).
+// feedChunks parses a chunked body (RFC 9112, section 7.1).
 func (r *response) feedChunks(p []byte) (done bool, err error) {
 	for i := 0; i < len(p); i++ {
 		b := p[i]
@@ -194,7 +194,7 @@ func (r *response) feedChunks(p []byte) (done bool, err error) {
 			if r.remaining == 0 {
 				r.part, r.digits = inChunkSize, 0
 			}
-		case inTrailer: // lines up to an empty one
+		case inTrailer: // lines up to an empty line
 			switch b {
 			case '\r':
 			case '\n':
@@ -215,7 +215,7 @@ func (r *response) feedChunks(p []byte) (done bool, err error) {
 	return false, nil
 }
 
-// parseDecimal reads a non-negative number of at most 18 digits.
+// parseDecimal parses a non-negative number of at most 18 digits.
 func parseDecimal(digits []byte) (int64, bool) {
 	if len(digits) == 0 || len(digits) > 18 {
 		return 0, false

@@ -50,7 +50,7 @@ func TestResponseWithoutLengthEndsWithTheConnection(t *testing.T) {
 	}
 	r.reset()
 	if r.eof() {
-		t.Error("the next response would end with the connection too")
+		t.Error("reset does not clear the end at the end of the connection")
 	}
 }
 
@@ -78,7 +78,8 @@ func TestResponseRefusesWhatIsNotHTTP(t *testing.T) {
 	}
 }
 
-// The result must not depend on how the network cut the stream.
+// FuzzResponse checks that the result does not depend on the pieces in which
+// the stream arrives.
 func FuzzResponse(f *testing.F) {
 	f.Add([]byte("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"), 7)
 	f.Add([]byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"), 3)

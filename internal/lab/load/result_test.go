@@ -14,8 +14,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// record is what a thread would have noted: one request every millisecond,
-// all answered after 100 µs and sent on time, except as change says.
+// resultOf returns the result of a run with one request per millisecond. All
+// requests are sent on time and answered after 100 µs, unless change changes
+// that.
 func resultOf(t *testing.T, requests int, change func(i int, latency, lag *uint32)) *Result {
 	t.Helper()
 	var r record
@@ -101,8 +102,8 @@ func TestLimitsAreTheCallersOwn(t *testing.T) {
 }
 
 func TestLagThatMissesTheTailDoesNotVoid(t *testing.T) {
-	// Five percent of the requests are sent 30 µs late, the slowest tenth is
-	// ten times slower than the rest: the client's lag is not in P99.
+	// Five percent of the requests are sent 30 µs late, and the slowest tenth
+	// is ten times slower than the rest, so the client's lag is not in P99.
 	r := resultOf(t, 1000, func(i int, latency, lag *uint32) {
 		if i%20 == 1 {
 			*latency, *lag = 130, 30000
@@ -192,8 +193,9 @@ This run is void:
 	}
 }
 
-// The client's CPU stood still for 3 ms: what was due then was sent in a burst
-// at its end. A slow service at another time must still show.
+// TestAStallOfTheClientIsLeftOutAndASlowServiceIsNot lets the client's CPU stop
+// for 3 ms, after which the client sends the due requests in a burst. A slow
+// service at another time must still show in the result.
 func TestAStallOfTheClientIsLeftOutAndASlowServiceIsNot(t *testing.T) {
 	r := resultOf(t, 1000, func(i int, latency, lag *uint32) {
 		switch {
@@ -204,7 +206,7 @@ func TestAStallOfTheClientIsLeftOutAndASlowServiceIsNot(t *testing.T) {
 			*latency = 7000
 		}
 	})
-	// 100 to 102 ms were late; until 105 ms their burst may queue.
+	// Requests from 100 to 102 ms were late; until 105 ms they may queue.
 	if r.Spoiled != 5 || r.Completed != 1000 || r.LatencyHistogram.TotalCount() != 995 {
 		t.Errorf("%d spoiled, %d completed, %d in the histogram; want 5, 1000, 995", r.Spoiled, r.Completed, r.LatencyHistogram.TotalCount())
 	}

@@ -15,10 +15,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// headStart is the time from the last connection made to the first send.
+// headStart is the time between the last connection set-up and the first send.
 const headStart = 20 * time.Millisecond
 
-// mostRequests bounds the memory of a run: 16 bytes are kept for each.
+// mostRequests bounds the memory of a run: each request needs 16 bytes.
 const mostRequests = 200e6
 
 func run(ctx context.Context, c Config, l loop) (*Result, error) {
@@ -43,8 +43,8 @@ func run(ctx context.Context, c Config, l loop) (*Result, error) {
 	cpus = cpus[:min(len(cpus), c.Connections)]
 	c.CPUs = unit.CPUSetOf(cpus...)
 
-	// The threads keep their processors (in the Go scheduler's sense) also
-	// while they sleep; the rest of the program needs others.
+	// A sleeping client thread keeps its processor of the Go scheduler (P). The
+	// rest of the program needs more of them.
 	procs := runtime.GOMAXPROCS(0)
 	runtime.GOMAXPROCS(procs + len(cpus))
 	defer runtime.GOMAXPROCS(procs)
@@ -59,7 +59,7 @@ func run(ctx context.Context, c Config, l loop) (*Result, error) {
 	var done sync.WaitGroup
 	for i, cpu := range cpus {
 		threads[i] = &thread{loop: l, target: target, cpu: cpu, total: total, timeout: c.Timeout, spin: c.Spin, cancelled: &cancelled}
-		// Without an Unlock the pinned thread ends with its goroutine.
+		// The pinned thread is never unlocked, so it ends with its goroutine.
 		done.Go(func() {
 			t := threads[i]
 			defer t.close()
@@ -111,14 +111,14 @@ func run(ctx context.Context, c Config, l loop) (*Result, error) {
 	return r, nil
 }
 
-// share is the i-th of n nearly equal parts of whole.
+// share returns the size of the i-th of n nearly equal parts of whole.
 func share(whole, i, n int) int { return whole*(i+1)/n - whole*i/n }
 
-// ownCPUs are the CPUs that the calling thread may run on.
+// ownCPUs returns the CPUs that the calling thread may run on.
 func ownCPUs() (unit.CPUSet, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		return unit.CPUSet{}, fmt.Errorf("load: read the own CPU affinity: %w", err)
+		return unit.CPUSet{}, fmt.Errorf("load: read the CPU affinity of this process: %w", err)
 	}
 	var own unit.CPUSet
 	for c := range unit.CPU(unit.MaxCPUs) {
@@ -129,7 +129,7 @@ func ownCPUs() (unit.CPUSet, error) {
 	return own, nil
 }
 
-// intervals makes histograms of what the threads noted.
+// intervals makes histograms from the records of the threads.
 func intervals(threads []*thread, l loop, total time.Duration) []Interval {
 	n := int((total + IntervalLength - 1) / IntervalLength)
 	list := make([]Interval, n)
@@ -189,8 +189,8 @@ func intervals(threads []*thread, l loop, total time.Duration) []Interval {
 	return list
 }
 
-// note adds one request, by its latency in µs or its fate. One that the client
-// spoiled counts, but its latency does not.
+// note adds one request by its latency in µs or its fate. If the client spoiled
+// the request, note counts it but drops its latency.
 func (i *Interval) note(latency uint32, spoiled bool) {
 	i.Scheduled++
 	if spoiled {
@@ -202,7 +202,7 @@ func (i *Interval) note(latency uint32, spoiled bool) {
 	switch latency {
 	case unsent, waiting:
 		i.Errors.Unsent++
-	case pending, failedTimeout: // pending: the run ended before its time was up
+	case pending, failedTimeout: // pending: the run ended before the request timed out
 		i.Errors.Timeout++
 	case failedWrite:
 		i.Errors.Write++

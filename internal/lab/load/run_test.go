@@ -15,12 +15,13 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The load of these tests shares its CPUs with the server and with other
-// tests, so they sleep where they can, and claim nothing about small times.
+// The load of these tests shares its CPUs with the server and with other tests.
+// Its threads therefore sleep whenever possible, and the tests do not check
+// short times.
 const shared = -1 * time.Nanosecond
 
 func TestOpenLoopShowsAStallThatClosedLoopHides(t *testing.T) {
-	// For one sixth of the run the server answers nothing.
+	// The server answers nothing for one sixth of the run.
 	stalling := behaviour{stall: 200 * time.Millisecond, stallEvery: time.Second}
 	c := Config{Duration: 1200 * time.Millisecond, Rate: 1000, Connections: 300, Spin: shared, Seed: 1}
 
@@ -187,7 +188,7 @@ func TestResultTravelsAsJSON(t *testing.T) {
 	if diff := cmp.Diff(string(text), string(again)); diff != "" {
 		t.Errorf("sent -, arrived +:\n%s", diff)
 	}
-	// What arrived can still be cut.
+	// The received result can still be cut.
 	if err := got.Discard(100 * time.Millisecond); err != nil || got.Length != 200*time.Millisecond || got.Completed == 0 {
 		t.Errorf("cut to %v with %d requests, error %v", got.Length, got.Completed, err)
 	}

@@ -21,14 +21,15 @@ type server struct {
 	running  sync.WaitGroup
 }
 
-// A behaviour is how a server answers; the zero value is a good one.
+// A behaviour defines how a server answers; the zero value is a good server.
 type behaviour struct {
-	answer string // default: a 200 of two bytes
-	// At the end of every stallEvery, requests are held for up to stall.
+	answer string // default: status 200 with a body of two bytes
+	// At the end of each period of stallEvery, the server holds requests for up
+	// to stall.
 	stall, stallEvery time.Duration
-	delay             time.Duration // of every answer
-	hangUpAfter       int           // answers on a connection; it is closed after the next request
-	idleClose         time.Duration // closes a connection after so long without a request
+	delay             time.Duration // before each answer
+	hangUpAfter       int           // number of answers on a connection; the server closes it after the next request; 0: never
+	idleClose         time.Duration // closes a connection after this time without a request
 	silent            bool
 }
 

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openSocket begins a connection without waiting for it. It reports whether
-// the connection is already there: on loopback it often is.
+// openSocket begins a connection and does not wait for it. connected is true if
+// the connection is already established, as is common on loopback.
 func openSocket(addr *net.TCPAddr) (fd int, connected bool, err error) {
 	family := unix.AF_INET6
 	if addr.IP.To4() != nil {
@@ -21,7 +21,7 @@ func openSocket(addr *net.TCPAddr) (fd int, connected bool, err error) {
 	if err != nil {
 		return -1, false, fmt.Errorf("open a socket: %w", err)
 	}
-	// Without it Nagle's algorithm could hold a request back.
+	// Without TCP_NODELAY Nagle's algorithm could delay a request.
 	if err = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err == nil {
 		err = unix.Connect(fd, sockaddr(addr))
 	}
@@ -43,7 +43,7 @@ func sockaddr(addr *net.TCPAddr) unix.Sockaddr {
 	return s
 }
 
-// awaitSocket waits until the connection begun on fd is there or has failed.
+// awaitSocket waits until the connection on fd is established or has failed.
 func awaitSocket(fd int, addr *net.TCPAddr, timeout time.Duration) error {
 	deadline := time.Now().Add(timeout)
 	for {
@@ -77,8 +77,8 @@ func socketError(fd int) error {
 	return nil
 }
 
-// send and receive go past the Go scheduler (RawSyscall): neither can block,
-// and telling the scheduler costs more than the call.
+// send and receive bypass the Go scheduler (RawSyscall). They cannot block, and
+// notifying the scheduler costs more than the call.
 
 func send(fd int, p []byte) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)),

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socketLimits are the kernel's limits on a client's connections, as text;
-// "?" where one could not be read.
+// socketLimits holds, as text, the kernel's limits on the connections of a
+// client. A limit that could not be read is "?".
 type socketLimits struct {
 	TWReuse   string // net.ipv4.tcp_tw_reuse
 	PortRange string // net.ipv4.ip_local_port_range
@@ -19,8 +19,9 @@ type socketLimits struct {
 	OpenFiles string // RLIMIT_NOFILE, "soft (hard H)"
 }
 
-// readSocketLimits reads the limits from /proc/sys (another root in tests)
-// and those of process pid; 0 is the caller.
+// readSocketLimits reads the limits below /proc/sys (another directory in
+// tests) and those of process pid; pid 0 is the caller.
+//
 // Source: Documentation/networking/ip-sysctl.rst, prlimit(2).
 func readSocketLimits(procSys string, pid int) socketLimits {
 	read := func(file string) string {
@@ -45,8 +46,8 @@ func readSocketLimits(procSys string, pid int) socketLimits {
 
 func ownSocketLimits() socketLimits { return readSocketLimits("/proc/sys", 0) }
 
-// socketHints explains why connections fail and what helps, with the present
-// values.
+// socketHints explains why connections fail and how to prevent it, with the
+// current values of the limits.
 func socketHints(l socketLimits) []string {
 	reuse := "is on only for loopback"
 	switch l.TWReuse {

@@ -7,27 +7,28 @@ import (
 )
 
 const (
-	// stallLag is how late a send must be for the client's CPU itself to have
-	// stood still: sending another request takes some tens of µs, and a timer
-	// interrupt in a nested virtual machine up to a hundred.
+	// stallLag is the lag from which the client's CPU counts as stalled.
+	// Sending another request takes some tens of µs, and a timer interrupt in a
+	// nested virtual machine takes up to 100 µs.
 	stallLag = 150 * time.Microsecond
-	// stallAftermath is how long after a stall its backlog, sent at once, may
-	// still queue in the service. It is the same whatever the service does,
-	// so that the choice of what is left out cannot depend on the outcome.
+	// stallAftermath is the time after a stall in which the burst of late
+	// requests may still queue in the service. It is constant, so that the
+	// choice of the left-out requests does not depend on the service.
 	stallAftermath = 2 * time.Millisecond
 )
 
-// A span is a stretch of the run, in ns since its start.
+// A span is a part of the run, in ns since its start.
 type span struct{ from, to int64 }
 
-// stalls finds when the client was not running: its CPUs were taken by an
-// interrupt, by another task, or by the hypervisor. Requests that were due
-// then say nothing about the service: they were sent late, in a burst that no
-// user made. A stall of one thread spoils the requests of all, since the burst
-// meets them in the service.
+// stalls returns the times in which the client did not run because an
+// interrupt, another task or the hypervisor used its CPUs. Requests that were
+// due then say nothing about the service: the client sent them late, in a burst
+// that no user made. A stall of one thread spoils the requests of all threads,
+// because the burst slows them down in the service.
 //
-// This does not hide a slow service: what is due while the service is slow is
-// sent on time, unless all connections are taken, and then it has no lag.
+// This does not hide a slow service. A request that is due while the service is
+// slow is sent on time, and so has no large lag. If all connections are busy,
+// the request has no lag at all.
 func stalls(threads []*thread) []span {
 	var all []span
 	for _, t := range threads {
@@ -49,7 +50,7 @@ func stalls(threads []*thread) []span {
 	return merged
 }
 
-// covers reports whether at falls into one of the spans, which are in order.
+// covers reports whether at lies in one of the spans. The spans are in order.
 func covers(spans []span, at int64) bool {
 	i, found := slices.BinarySearchFunc(spans, at, func(s span, at int64) int { return cmp.Compare(s.from, at) })
 	return found || i > 0 && at < spans[i-1].to

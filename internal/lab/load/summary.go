@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Discard makes warmup the part that is left out and computes all figures of
-// the measured part anew, and with them Void. It is for callers that find the
-// end of the warm-up in the Intervals. warmup is rounded up to a whole
-// interval and must leave at least one.
+// Discard sets the warm-up, which is left out, and computes all figures of the
+// measured part and Void again. It is for callers that find the end of the
+// warm-up in the Intervals. warmup is rounded up to a whole interval. At least
+// one interval must be left.
 func (r *Result) Discard(warmup time.Duration) error {
 	skip := int((warmup + IntervalLength - 1) / IntervalLength)
 	if warmup < 0 || skip >= len(r.Intervals) {
@@ -52,7 +52,7 @@ func (c *Counts) add(o Counts) {
 	c.Errors.Unsent += o.Errors.Unsent
 }
 
-// Total is the number of all errors.
+// Total returns the number of all errors.
 func (e Errors) Total() int64 {
 	return e.Connect + e.Write + e.Read + e.Status + e.Timeout + e.Unsent
 }

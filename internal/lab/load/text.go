@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// WriteText writes r for people: percentiles like wrk's, then what the client
-// says about itself, then what voids the run.
+// WriteText writes r for people: percentiles in the form of wrk, the
+// measurements of the client itself, and the reasons that void the run.
 func (r *Result) WriteText(w io.Writer) error {
 	var b strings.Builder
 	kind := "open loop, " + string(r.Arrival) + " arrivals"
@@ -55,7 +55,7 @@ func (r *Result) WriteText(w io.Writer) error {
 	return err
 }
 
-// micros prints a number of microseconds with a unit that suits it.
+// micros prints microseconds with a suitable unit.
 func micros(us float64) string {
 	switch {
 	case us >= 1e6:

@@ -28,22 +28,21 @@ func (l loop) String() string {
 }
 
 const (
-	// longestSleep bounds how late a thread notices a cancelled run.
+	// longestSleep bounds the time until a thread notices a cancelled run.
 	longestSleep = 5 * time.Millisecond
-	// housekeeping is how often a thread looks for timeouts and broken
-	// connections to open again.
+	// housekeeping is the period of checks for timeouts and broken sockets.
 	housekeeping = 5 * time.Millisecond
 	// retryAfter is the pause after a failed attempt to connect.
 	retryAfter = 20 * time.Millisecond
-	// longestWatch is the most that one look at the clock and the sockets
-	// takes. What a turn of the loop takes beyond it is not put down as
-	// watching: the thread lost its CPU, or the CPU was used for it.
+	// longestWatch is the longest time of one poll of the clock and the
+	// sockets. If an iteration takes longer, the rest does not count as
+	// polling: the thread lost its CPU or was busy.
 	longestWatch = 5 * time.Microsecond
 )
 
-// A thread sends one share of the load from one CPU. Between start and end it
-// allocates nothing in open loop: all it notes goes to preallocated arrays,
-// and histograms are made of them afterwards.
+// A thread sends one share of the load from one CPU. Between start and end, the
+// open loop allocates no memory: the thread fills preallocated arrays, and
+// histograms are made from them afterwards.
 type thread struct {
 	loop      loop
 	target    target
@@ -51,35 +50,34 @@ type thread struct {
 	total     time.Duration // of the schedule
 	timeout   time.Duration
 	spin      time.Duration
-	start     time.Time    // of the run; all times below are since then
+	start     time.Time    // start of the run; all times below count from it
 	cancelled *atomic.Bool // by the caller
 
 	poller *poller
 	buffer []byte
 	conns  []conn
-	free   ring // idle connections, the longest idle first
-	busy   int  // connections with an answer outstanding
+	free   ring // idle connections; the first has been idle longest
+	busy   int  // number of connections with an answer outstanding
 	next   int  // index of the next request to send
 	draw   *rand.Rand
-	seen   int   // index of the first request not yet seen to be due
-	swept  int64 // last housekeeping
+	seen   int   // index of the first request that has not been seen as due
+	swept  int64 // time of the last housekeeping
 
 	record record
 }
 
-// A record is what a thread notes: a row for each request.
+// A record holds the data of a thread: one row for each request.
 type record struct {
-	due     []int64  // ns; in closed loop the actual send
+	due     []int64  // ns; in closed loop the time of the actual send
 	latency []uint32 // µs, or a fate
 	lag     []uint32 // ns, or noLag
 	usage   []usage
 	connect []int64 // times of failed attempts to connect
-	// reconnects counts connections that the server ended politely.
+	// reconnects counts connections that the server closed between requests.
 	reconnects int64
 }
 
-// usage is a thread's CPU time at one moment; the difference of two is the
-// use in between.
+// usage is a thread's CPU time at one time.
 type usage struct {
 	at, cpu, watching int64 // ns
 }
@@ -92,22 +90,22 @@ const (
 	failedWrite
 	failedRead
 	failedStatus
-	failedTimeout // the lowest: what is below is a latency
+	failedTimeout // the smallest fate: lower values are latencies
 
-	noLag = unsent // waited for a connection
+	noLag = unsent // the request waited for a connection
 )
 
-// drawStream keeps the stream of pages apart from that of the schedule.
+// drawStream separates the random stream of pages from the schedule's.
 const drawStream = 1 << 32
 
-// prepare pins the calling goroutine's thread, makes the schedule and
-// connects. It must run on the goroutine that then calls run.
+// prepare pins the thread of the calling goroutine, makes the schedule and
+// connects. The same goroutine must then call run.
 func (t *thread) prepare(c Config, index, threads, conns int) error {
 	runtime.LockOSThread()
 	if err := pinThread(unit.CPUSetOf(t.cpu)); err != nil {
 		return fmt.Errorf("load: %w", err)
 	}
-	// Timer slack delays a sleeper by 50 µs unless set (prctl(2)).
+	// By default, timer slack delays a sleeping thread by 50 µs (prctl(2)).
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("load: set the timer slack to 1 ns: %w", err)
 	}
@@ -156,12 +154,12 @@ func (t *thread) prepare(c Config, index, threads, conns int) error {
 func filled(n int, value uint32) []uint32 {
 	s := make([]uint32, n)
 	for i := range s {
-		s[i] = value // also makes the kernel map the pages now, not during the run
+		s[i] = value // also makes the kernel map the pages before the run
 	}
 	return s
 }
 
-// close ends all connections. The pinned thread ends with its goroutine.
+// close closes all connections. The pinned thread ends with its goroutine.
 func (t *thread) close() {
 	for i := range t.conns {
 		if t.conns[i].fd >= 0 {
@@ -177,7 +175,7 @@ func (t *thread) now() int64 { return int64(time.Since(t.start)) }
 
 var errCancelled = errors.New("cancelled")
 
-// run sends and receives until the schedule is over and answered.
+// run sends and receives until the schedule and all its requests are over.
 func (t *thread) run() error {
 	end := int64(t.total)
 	tick := int64(0)
@@ -202,7 +200,7 @@ func (t *thread) run() error {
 			t.record.usage = append(t.record.usage, usage{at: now, cpu: threadCPU(), watching: watching})
 			return nil
 		case now > end+int64(t.timeout):
-			t.next = len(t.record.due) // what is still unsent stays so
+			t.next = len(t.record.due) // requests that are still unsent stay unsent
 		}
 		if now-t.swept >= int64(housekeeping) {
 			t.sweep(now)
@@ -221,7 +219,7 @@ func (t *thread) run() error {
 	}
 }
 
-// nap is how long the thread may sleep; 0: it must watch.
+// nap returns how long the thread may sleep; 0: it must poll.
 func (t *thread) nap(now int64) time.Duration {
 	if t.busy > 0 && t.spin >= 0 {
 		return 0
@@ -230,13 +228,13 @@ func (t *thread) nap(now int64) time.Duration {
 	if t.loop == openLoop && t.next < len(t.record.due) {
 		until = t.record.due[t.next]
 	}
-	if until <= now { // only an answer or housekeeping can help
+	if until <= now { // nothing can be sent before an answer or housekeeping
 		return longestSleep
 	}
 	return min(time.Duration(until-now)-max(t.spin, 0), longestSleep)
 }
 
-// sendDue sends every request that is due and for which a connection is free.
+// sendDue sends the due requests for which a connection is free.
 func (t *thread) sendDue(now int64) (sent bool) {
 	if t.loop == closedLoop {
 		return t.sendFree(now)
@@ -245,7 +243,7 @@ func (t *thread) sendDue(now int64) (sent bool) {
 	for t.next < len(due) && due[t.next] <= now {
 		id := t.free.pop(t.conns)
 		if id < 0 {
-			// All that are due by now wait, and their lag is not the client's.
+			// All due requests wait for a connection: no lag of the client.
 			for t.seen = max(t.seen, t.next); t.seen < len(due) && due[t.seen] <= now; t.seen++ {
 				t.record.latency[t.seen] = waiting
 			}
@@ -263,7 +261,7 @@ func (t *thread) sendDue(now int64) (sent bool) {
 	return sent
 }
 
-// sendFree sends on every free connection: the closed loop.
+// sendFree sends a request on every free connection. This is the closed loop.
 func (t *thread) sendFree(now int64) (sent bool) {
 	for now >= 0 && now < int64(t.total) {
 		id := t.free.pop(t.conns)
@@ -279,7 +277,7 @@ func (t *thread) sendFree(now int64) (sent bool) {
 	return sent
 }
 
-// threadCPU is the CPU time of the calling thread in ns.
+// threadCPU returns the CPU time of the calling thread in ns.
 func threadCPU() int64 {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A collection during a run would stop the sending threads.
+// TestSendingAndReceivingDoNotAllocate checks that a run allocates nothing,
+// because a garbage collection would stop the sending threads.
 func TestSendingAndReceivingDoNotAllocate(t *testing.T) {
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -48,7 +49,7 @@ func TestSendingAndReceivingDoNotAllocate(t *testing.T) {
 		threadCPU()
 	})
 	if allocations > 0 {
-		t.Errorf("%v allocations a request", allocations)
+		t.Errorf("%v allocations per request", allocations)
 	}
 	if s.next < 500 || s.record.latency[0] >= failedTimeout || s.busy != 0 {
 		t.Errorf("%d requests sent, first fate %d, %d busy", s.next, s.record.latency[0], s.busy)
@@ -63,7 +64,7 @@ func TestSleepEndsWithinItsTime(t *testing.T) {
 		}
 		defer p.close()
 		p.coarse = coarse
-		// A sleep may end early, by a signal to the thread, but not always.
+		// A signal to the thread can end a sleep early, but not always.
 		begin, naps := time.Now(), 0
 		for ; time.Since(begin) < 20*time.Millisecond; naps++ {
 			p.sleep(2 * time.Millisecond)
@@ -83,7 +84,7 @@ func TestFreeConnectionsAreUsedInTurn(t *testing.T) {
 	}
 	first := r.pop(conns)
 	r.push(first, conns)
-	r.push(first, conns) // twice: no second place
+	r.push(first, conns) // the second push adds nothing
 	conns[1].state = down
 	var order []int32
 	for id := r.pop(conns); id >= 0; id = r.pop(conns) {

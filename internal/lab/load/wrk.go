@@ -10,26 +10,26 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The original experiment's wrk -t6 -c54: 9 connections a thread.
+// The published experiment runs wrk -t6 -c54: 9 connections per thread.
 const (
 	mostWrkThreads       = 6
 	connectionsPerThread = 9
 )
 
 // WrkConfig is a call of wrk (version 4), the closed-loop client of the
-// original experiment. URL and Duration are required.
+// published experiment. URL and Duration are required.
 type WrkConfig struct {
 	URL      string
-	Duration time.Duration // rounded up to whole seconds, as wrk wants it
-	// CPUs are those wrk may run on; empty: those of the caller.
+	Duration time.Duration // rounded up to whole seconds, because wrk accepts only those
+	// CPUs is the set of CPUs that wrk may run on; empty: those of the caller.
 	CPUs unit.CPUSet
-	// Threads is -t; 0: 6 as in the original, but no more than CPUs.
+	// Threads is -t; 0: 6 as published, but at most one per CPU.
 	Threads int
-	// Connections is -c; 0: 9 per thread, as in the original's 54.
+	// Connections is -c; 0: 9 per thread, as in the published experiment.
 	Connections int
 }
 
-// Args are the arguments for wrk, as in -t6 -c54 -d60s --latency URL.
+// Args returns the arguments for wrk, such as -t6 -c54 -d60s --latency URL.
 func (c WrkConfig) Args() []string {
 	threads := c.Threads
 	if threads == 0 {
@@ -46,7 +46,7 @@ func (c WrkConfig) Args() []string {
 	return []string{"-t" + strconv.Itoa(threads), "-c" + strconv.Itoa(connections), fmt.Sprintf("-d%ds", seconds), "--latency", c.URL}
 }
 
-// pinThread limits the calling thread to cpus; empty: leaves it as it is.
+// pinThread limits the calling thread to cpus. Empty cpus change nothing.
 func pinThread(cpus unit.CPUSet) error {
 	if cpus.Empty() {
 		return nil

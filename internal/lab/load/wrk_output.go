@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A WrkResult is the whole output of one run of wrk. Its latencies are those
-// of a closed loop, as wrk corrects them.
+// A WrkResult is the complete output of one run of wrk. Its latencies are those
+// of a closed loop with the corrections of wrk.
 type WrkResult struct {
 	Command     []string      `json:"command,omitempty"`
 	Output      string        `json:"output"` // as printed
@@ -34,13 +34,13 @@ type WrkResult struct {
 	SocketErrors WrkSocketErrors `json:"socket_errors"`
 	NonSuccess   int64           `json:"non_2xx_or_3xx_responses"`
 
-	// Void says why the run must not be used; empty: it may.
+	// Void lists the reasons not to use the run; empty: the run is valid.
 	Void []string `json:"void,omitempty"`
-	// Hints explain socket errors and how to avoid them on this machine.
+	// Hints explain socket errors and how to prevent them on this machine.
 	Hints []string `json:"hints,omitempty"`
 }
 
-// WrkStats is one line of wrk's "Thread Stats": over samples of all threads.
+// WrkStats is one line of wrk's "Thread Stats", which covers all threads.
 type WrkStats struct {
 	Mean   float64 `json:"mean"`
 	Stdev  float64 `json:"stdev"`
@@ -68,9 +68,8 @@ var (
 	wrkRate     = regexp.MustCompile(`^(Requests|Transfer)/sec:\s+(\S+)$`)
 )
 
-// ParseWrk reads the output of wrk 4 run with --latency. It fails on an
-// output that is not wrk's or not whole. Void is filled in; for Hints
-// call Explain.
+// ParseWrk parses the output of wrk 4 with --latency. It fails if the output is
+// incomplete or not that of wrk. It fills in Void; Explain fills in Hints.
 func ParseWrk(output string) (*WrkResult, error) {
 	p := wrkParser{result: &WrkResult{Output: output}, seen: map[string]bool{}}
 	for line := range strings.Lines(output) {
@@ -96,8 +95,8 @@ type wrkParser struct {
 	errs   []error
 }
 
-// line takes one line of the output; lines that it does not know (a script's
-// own output, "Latency Distribution") it leaves out.
+// line parses one line of the output. It ignores unknown lines, such as the
+// output of a script.
 func (p *wrkParser) line(line string) {
 	r := p.result
 	if m := wrkRunning.FindStringSubmatch(line); m != nil {
@@ -134,7 +133,8 @@ func (p *wrkParser) line(line string) {
 	}
 }
 
-// wrk's units (units.c): times in us, ms, s, m, h; metric and binary powers.
+// The units of wrk (units.c): times in us, ms, s, m, h; numbers and bytes with
+// metric and binary prefixes.
 var (
 	timeUnits   = map[string]float64{"us": 1, "ms": 1e3, "s": 1e6, "m": 60e6, "h": 3600e6}
 	metricUnits = map[string]float64{"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
@@ -145,7 +145,7 @@ func (p *wrkParser) micros(s string) float64 { return p.number(s, timeUnits) }
 func (p *wrkParser) metric(s string) float64 { return p.number(s, metricUnits) }
 func (p *wrkParser) bytes(s string) float64  { return p.number(s, binaryUnits) }
 
-// percent reads a share; wrk prints "-nan" for one of nothing.
+// percent parses a percentage. wrk prints "-nan" if it has no samples.
 func (p *wrkParser) percent(s string) float64 {
 	if strings.Trim(s, "-") == "nan" {
 		return 0
@@ -161,7 +161,7 @@ func (p *wrkParser) count(s string) int64 {
 	return n
 }
 
-// number reads a number and its unit; units nil: it has none.
+// number parses a number and its unit. Nil units: the number has no unit.
 func (p *wrkParser) number(s string, units map[string]float64) float64 {
 	end := strings.LastIndexAny(s, "0123456789.") + 1
 	v, err := strconv.ParseFloat(s[:end], 64)
@@ -176,7 +176,7 @@ func (p *wrkParser) number(s string, units map[string]float64) float64 {
 	return v
 }
 
-// Explain fills in Hints if there were socket errors, with the present values
+// Explain fills in Hints if there were socket errors, with the current limits
 // of this machine and process.
 func (r *WrkResult) Explain() { r.explain(ownSocketLimits()) }
 

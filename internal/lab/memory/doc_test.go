@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestEveryKeyIsDocumented keeps docs/lab.md and docs/result.md complete.
+// TestEveryKeyIsDocumented checks that docs/lab.md and docs/result.md name
+// every key.
 func TestEveryKeyIsDocumented(t *testing.T) {
 	for page, values := range map[string][]any{
 		"../../../docs/lab.md":    {Use{}, Setup{}},

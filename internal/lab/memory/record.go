@@ -1,6 +1,6 @@
-// Package memory is the record of the memory experiment, a service beside batch
-// work that is greedy for memory: what was asked for and counted, what it
-// shows, and how that is presented.
+// Package memory holds the records, the analysis and the presentation of the
+// memory experiment. In it a service runs beside batch work with a large demand
+// for memory.
 package memory
 
 import (
@@ -13,15 +13,15 @@ import (
 // Kind is the kind of the experiment.
 const Kind = "memory"
 
-// A Experiment is the configuration of an experiment and its machine:
+// An Experiment is the configuration of an experiment and its machine:
 // experiment.json.
 type Experiment struct {
 	report.Experiment
-	// Memory is how memory is divided.
+	// Memory defines how memory is divided.
 	Memory Setup `json:"memory"`
 }
 
-// A Run is one mode in one block.
+// A Run is the measurement of one mode in one block.
 type Run struct {
 	report.Run
 	Memory Use `json:"memory"`
@@ -36,8 +36,8 @@ type ModeResult struct {
 // A Result is the result of an experiment: result.json.
 type Result = report.ResultOf[Experiment, ModeResult]
 
-// A remembered experiment is one with the memory use of its runs, by their
-// index.
+// A remembered experiment is an experiment with the memory use of its runs, by
+// their index.
 type remembered struct {
 	experiment Experiment
 	uses       map[int]Use
@@ -68,18 +68,17 @@ func Open(dir string) (report.Findings, error) {
 	return Analyse(e, runs), nil
 }
 
-// A Setup is how memory is divided in the memory experiment. Sizes are
-// in bytes.
+// A Setup defines how the memory experiment divides memory. Sizes are in bytes.
 type Setup struct {
 	Set       unit.Bytes `json:"set_bytes"` // the files that the service reads at random
-	Pages     int        `json:"pages"`     // it is divided into
+	Pages     int        `json:"pages"`     // number of files
 	PageBytes int        `json:"page_bytes"`
 	Parent    unit.Bytes `json:"parent_bytes"`   // the limit of both sides together
-	HogFile   unit.Bytes `json:"be_file_bytes"`  // the file that the batch work reads again and again
+	HogFile   unit.Bytes `json:"be_file_bytes"`  // the file that the batch work reads repeatedly
 	HogHeld   unit.Bytes `json:"be_anon_bytes"`  // the anonymous memory of the batch work
 	Request   unit.Bytes `json:"ls_request"`     // the memory request in the service's rule
 	HogLimit  unit.Bytes `json:"be_limit_bytes"` // the limit of the batch work's rule
-	// The shares that mode tenond asks for; 0: none.
+	// The percentages that mode tenond configures; 0: not configured.
 	MinPercent        int `json:"ls_min_percent"`
 	LowPercent        int `json:"ls_low_percent"`
 	ThrottlingPercent int `json:"be_throttling_percent"`
@@ -87,8 +86,9 @@ type Setup struct {
 
 // A Use is the use of memory in the measured part of a run.
 type Use struct {
-	// LSRefaults are pages of the service that came back soon after they had
-	// been reclaimed, and LSMajorFaults the faults that waited for a device.
+	// LSRefaults counts the pages of the service that were read again soon
+	// after the kernel had reclaimed them. LSMajorFaults counts the page faults
+	// that waited for a device.
 	LSRefaults    int64      `json:"ls_refaults"`
 	LSMajorFaults int64      `json:"ls_major_faults"`
 	BERefaults    int64      `json:"be_refaults"`
@@ -98,15 +98,15 @@ type Use struct {
 	Readings      []Held     `json:"course,omitempty"`
 }
 
-// Held is how much memory each side held at a moment.
+// Held is the memory of each side at one time.
 type Held struct {
-	At     time.Duration `json:"at_ns"` // since the run's measured part began
+	At     time.Duration `json:"at_ns"` // since the measured part of the run began
 	LS     unit.Bytes    `json:"ls_file_bytes"`
 	BEFile unit.Bytes    `json:"be_file_bytes"`
 	BEAnon unit.Bytes    `json:"be_anon_bytes"`
 }
 
-// Metrics of the memory experiment.
+// The metrics of the memory experiment.
 
 func (m remembered) refaults(r report.Run) float64 {
 	return float64(m.uses[r.Index].LSRefaults) / r.Length.Seconds()
@@ -120,7 +120,7 @@ func (m remembered) processed(r report.Run) float64 {
 	return report.Positive(float64(m.uses[r.Index].BEBytes) / (1 << 20) / r.Length.Seconds())
 }
 
-// held is the share of the working set that is in memory.
+// held returns the share of the working set that is in memory.
 func (m remembered) held(r report.Run) float64 {
 	set := m.experiment.Memory.Set
 	return report.Known(float64(m.uses[r.Index].LSHeld)/float64(set), set > 0)

@@ -31,14 +31,13 @@ func (m remembered) summary(ev report.Evidence, mode report.Mode) Summary {
 	}
 }
 
-// What the memory experiment sets out to show.
+// The thresholds of the claims.
 const (
-	memoryBetter  = 1.2 // P99 of default to tenond, at least
-	fewerRefaults = 1.0 // a second
-	memoryKept    = 0.5 // what the batch work gets under tenond of what it gets under default, at least
+	memoryBetter  = 1.2 // lowest ratio of P99, default to tenond
+	fewerRefaults = 1.0 // per second
+	memoryKept    = 0.5 // lowest ratio of the batch work's progress, tenond to default
 )
 
-// claims judges the memory experiment.
 func (m remembered) claims(ev report.Evidence, resolution stat.Resolution) []report.Claim {
 	if !ev.Asked(report.Default) || !ev.Asked(report.Tenond) {
 		return nil
@@ -76,7 +75,7 @@ func (m remembered) claims(ev report.Evidence, resolution stat.Resolution) []rep
 //go:embed method.html.tmpl
 var method string
 
-// study is how the experiment is judged and shown.
+// study defines how the experiment is judged and shown.
 func (m remembered) study() report.Study {
 	return report.Study{
 		Title: "Memory: a service beside a memory hog", Headline: m.headline, Legend: func(report.Result) string { return legend },
@@ -128,7 +127,8 @@ func (m remembered) headline(r report.Result) string {
 		report.Plural(r.Blocks, "block", "blocks"), e.Duration.Round(time.Second/10), report.Plural(len(r.VoidRuns), "void run", "void runs"))
 }
 
-// figures are the common ones but those about frames, and those about memory.
+// figures returns the common rows except those about frames, and rows about
+// memory.
 func (m remembered) figures(common []report.Row) []report.Row {
 	common = slices.DeleteFunc(common, func(r report.Row) bool {
 		return strings.HasPrefix(r.Label, "BE frames") || strings.HasPrefix(r.Label, "BE share")
@@ -141,7 +141,8 @@ func (m remembered) figures(common []report.Row) []report.Row {
 	}...)
 }
 
-// plots keeps two plots of the colocation experiment and adds its own.
+// plots returns two plots of the colocation experiment and the plots about
+// memory.
 func (m remembered) plots(ev report.Evidence, r report.Result, common report.CommonPlots) []report.Plot {
 	ratios := common.P99Ratio
 	ratios.Text = fmt.Sprintf("The dashed lines are “no change” and the margin of %s.", report.Limit(r.Experiment.Margin))
@@ -156,7 +157,8 @@ func (m remembered) plots(ev report.Evidence, r report.Result, common report.Com
 	}
 }
 
-// picture shows how much memory each side held in one run; empty: unknown.
+// picture shows how much memory each side held in one run. It is empty if the
+// memory is unknown.
 func (m remembered) picture(used []report.Run) template.HTML {
 	e := m.experiment
 	i := slices.IndexFunc(used, func(r report.Run) bool { return len(m.uses[r.Index].Readings) > 1 })

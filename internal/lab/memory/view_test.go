@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// invented invents a memory experiment; no figure of it was measured.
-// better says whether tenond helps in it.
+// invented invents a memory experiment. None of its values was measured. If
+// better is true, tenond improves the P99.
 func invented(blocks int, better bool) (Experiment, []Run) {
 	e := Experiment{Experiment: synthetic.Experiment(blocks, report.Exclusive, report.ExclusiveAA, report.Default, report.Tenond)}
 	e.Kind, e.Command, e.Margin = Kind, []string{"tenon", "lab", "memory"}, 1.1
@@ -77,7 +77,7 @@ func TestMemoryClaimsFollowTheData(t *testing.T) {
 			t.Errorf("better %v: batch: %+v", better, c)
 		}
 		if _, ok := claims["tenon-goodput"]; ok {
-			t.Error("a claim of the colocation experiment is judged")
+			t.Error("the result has a claim of the colocation experiment")
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// A Result is the result of a reaction experiment: its result.json. Times are
-// in ms. A time that is not known, or longer than the steps, is null.
+// A Result is the result of a reaction experiment: result.json. Times are in
+// ms. A time is null if it is not known or longer than the step.
 type Result struct {
 	Schema     int                    `json:"schema"` // 1
 	Experiment Experiment             `json:"experiment"`
@@ -23,31 +23,32 @@ type Result struct {
 
 // A Figure is the result of one mode.
 type Figure struct {
-	Steps    int `json:"steps"`      // used
-	Void     int `json:"void_steps"` // not used
+	Steps    int `json:"steps"`      // steps that are used
+	Void     int `json:"void_steps"` // steps that are not used
 	WithTick int `json:"steps_with_event_and_write"`
 	Narrowed int `json:"steps_narrowed"`
 	Cycles   int `json:"cycles"`
 	Undone   int `json:"undone_cycles"`
-	// EventToWrite is from the first of the kernel's signals that a turn
-	// answers, in user space, to the turn's last write: of the first turn in
-	// each step that has both.
+	// EventToWrite is the time from an event to the last write of the tick that
+	// answers it. The event is the first kernel event that the tick answers, at
+	// the time when tenond receives it. The first such tick of each step
+	// counts.
 	EventToWrite Spread `json:"event_to_last_write_ms"`
 	StepToEvent  Spread `json:"step_to_event_ms"`
-	// EventToNarrowed is from the first of the kernel's signals in the step to
-	// the end of the first turn after it that made the bound of the batch work
-	// smaller. A step that ended before counts as longer than all; a signal in
-	// the last 100 ms of a step is not counted.
+	// EventToNarrowed is the time from the first kernel event in the step to
+	// the end of the first later tick that narrowed the bound of the batch
+	// work. If the step ended before, its time counts as longer than all
+	// others. An event in the last 100 ms of a step is not counted.
 	EventToNarrowed Spread `json:"event_to_narrowed_ms"`
-	// StepToNarrowed is from the begin of the step to the end of the first
-	// turn that made the bound of the batch work smaller. A step that ended
-	// before counts as longer than all.
+	// StepToNarrowed is the time from the begin of the step to the end of the
+	// first tick that narrowed the bound of the batch work. If the step ended
+	// before, its time counts as longer than all others.
 	StepToNarrowed Spread `json:"step_to_narrowed_ms"`
-	// Raised is from the begin of the step to the end of the last late cycle
-	// before the first 100 ms without one. A step that never calms counts as
-	// raised for as long as it is.
+	// Raised is the time from the begin of the step to the end of the last late
+	// cycle before the first 100 ms without one. If there are no such 100 ms,
+	// Raised is the length of the step.
 	Raised Spread `json:"raised_ms"`
-	// Late is the share of cycles that were late or not begun.
+	// Late is the share of cycles that were late or did not begin.
 	Late       report.Number `json:"late_cycles_ratio"`
 	DelayP50   report.Number `json:"cycle_delay_p50_ms"`
 	DelayP99   report.Number `json:"cycle_delay_p99_ms"`
@@ -64,24 +65,24 @@ type Spread struct {
 }
 
 const (
-	// lateCycle is the delay from which on a cycle counts as late: a period, so
-	// that two are due at once. The least bound of the batch work, a hundredth
-	// of a CPU, is a millisecond in each period of its quota: a wait for that
-	// is not late.
+	// lateCycle is the delay from which a cycle counts as late. It is one
+	// period, so two cycles are due at once. The lowest bound of the batch
+	// work, 0.01 CPU, lets it run for 1 ms in each period of its quota; waiting
+	// for that is not late.
 	lateCycle = 2 * time.Millisecond
-	// calm is how long no cycle may be late for a step to count as calm: the
-	// period in which a CPU quota is given out.
+	// calm is the time without a late cycle after which the delay no longer
+	// counts as raised. It equals the period of a CPU quota.
 	calm = 100 * time.Millisecond
-	// answerLimit is how soon the batch work must be narrowed after the event,
-	// at p99.
+	// answerLimit is the longest time, at p99, from the event until the batch
+	// work is narrowed.
 	answerLimit = 100.0 // ms
-	// tickFactor is how many times as long the service must wait with a clock
-	// alone as with events.
+	// tickFactor is the lowest ratio of the time that the delay stays raised,
+	// periodic ticks alone to events.
 	tickFactor = 2.0
 )
 
-// raised returns how long the delay of a step stayed raised; 0: it never was.
-// Cycles are in the order in which they were due.
+// raised returns the time for which the delay of a step stayed raised; 0 if it
+// was never raised. Due is in ascending order.
 func (s Step) raised() time.Duration {
 	var last time.Duration
 	for i, due := range s.Due {
@@ -99,8 +100,8 @@ func (s Step) raised() time.Duration {
 	return last
 }
 
-// answer is the first turn of the step that one of the kernel's signals woke
-// and that wrote something.
+// answer returns the first tick of the step that a kernel event woke and that
+// wrote something.
 func (s Step) answer() (StepTick, bool) {
 	for _, t := range s.Ticks {
 		if t.Woken != nil && *t.Woken >= 0 && t.Writes > 0 {
@@ -110,7 +111,8 @@ func (s Step) answer() (StepTick, bool) {
 	return StepTick{}, false
 }
 
-// narrowed is when the batch work was narrowed; infinite: not in the step.
+// narrowed returns the time in ms at which the batch work was narrowed;
+// infinite if it was not narrowed in the step.
 func (s Step) narrowed() float64 {
 	for _, t := range s.Ticks {
 		if t.Narrowed {
@@ -120,9 +122,10 @@ func (s Step) narrowed() float64 {
 	return math.Inf(1)
 }
 
-// yielded is how long, in ms, after the first signal of the step the batch work
-// was narrowed; infinite: not in the step. False: there was no signal, or too
-// late a one for an answer within the step.
+// yielded returns the time in ms from the first event of the step until the
+// batch work was narrowed; infinite if it was not narrowed in the step. It
+// returns false if the step had no event, or if the first one came too late for
+// an answer within the step.
 func (s Step) yielded() (float64, bool) {
 	if len(s.Events) == 0 || milliseconds(s.Length-s.Events[0].At) < answerLimit {
 		return 0, false
@@ -145,7 +148,7 @@ func spreadOf(values []float64) Spread {
 	return s
 }
 
-// A modeSteps value is the used steps of a mode, taken apart.
+// A modeSteps holds the values of the used steps of a mode.
 type modeSteps struct {
 	answers, yielded, events, narrowed, raised, delays, quotas []float64
 	byBlock                                                    map[int][]float64 // raised
@@ -177,7 +180,7 @@ func takeApart(steps []Step) modeSteps {
 	return m
 }
 
-// blockMeans are the means of each block, a sample.
+// blockMeans returns the mean of each block.
 func (m modeSteps) blockMeans() stat.Sample {
 	s := stat.Sample{}
 	for block, values := range m.byBlock {
@@ -190,7 +193,7 @@ func (m modeSteps) blockMeans() stat.Sample {
 	return s
 }
 
-// usedSteps are the steps of mode that count.
+// usedSteps returns the steps of mode that are not void.
 func usedSteps(steps []Step, mode report.Mode) (used []Step, void int) {
 	for _, s := range steps {
 		switch {
@@ -204,8 +207,8 @@ func usedSteps(steps []Step, mode report.Mode) (used []Step, void int) {
 	return used, void
 }
 
-// Analyse turns the steps of an experiment into its result. It is pure
-// and deterministic.
+// Analyse turns the steps of an experiment into its result. It is pure and
+// deterministic.
 func Analyse(e Experiment, steps []Step) Result {
 	r := Result{Schema: report.Schema, Experiment: e, Modes: map[report.Mode]Figure{}, Claims: []report.Claim{}, Warnings: []string{}}
 	apart := map[report.Mode]modeSteps{}
@@ -255,8 +258,8 @@ func (f Figure) warnings(mode report.Mode) []string {
 	return out
 }
 
-// claims judges the experiment. The first claim is the requirement,
-// named before the measurement.
+// claims judges the experiment. The first claim is the requirement, chosen
+// before the measurement.
 func claims(e Experiment, apart map[report.Mode]modeSteps) []report.Claim {
 	var out []report.Claim
 	for _, mode := range []report.Mode{report.Events, report.PSI} {
@@ -280,7 +283,7 @@ func claims(e Experiment, apart map[report.Mode]modeSteps) []report.Claim {
 	return out
 }
 
-// answerClaim judges how soon after an event something happens.
+// answerClaim judges the time between an event and its answer.
 func answerClaim(name, what string, after []float64) report.Claim {
 	p99 := stat.Quantile(after, 0.99)
 	return report.Claim{
@@ -292,7 +295,7 @@ func answerClaim(name, what string, after []float64) report.Claim {
 	}.With(stat.AtMost(p99, answerLimit))
 }
 
-// Summary describes the steps of a run in a line.
+// Summary describes the steps of a run in one line.
 func Summary(steps []Step) string {
 	m := takeApart(steps)
 	at := func(values []float64, q float64) string {

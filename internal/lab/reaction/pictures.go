@@ -20,7 +20,8 @@ const (
 	pictureBottom = 46
 )
 
-// drawHistogram counts times in ms on a log axis, ten bars to a decade.
+// drawHistogram draws a histogram of times in ms on a log axis, with ten bars
+// per decade.
 func drawHistogram(m report.Mode, values []float64) template.HTML {
 	const perDecade = 10
 	bin := func(v float64) int { return int(math.Floor(math.Log10(max(v, 1e-3)) * perDecade)) }
@@ -81,10 +82,10 @@ func drawShares(modes []report.Mode, of func(report.Mode) []float64) template.HT
 	return d.HTML()
 }
 
-// shareBin is the width, in µs, of what drawCourse takes together.
+// shareBin is the width in µs of one bin of drawShareOverTime.
 const shareBin = 10_000
 
-// drawShareOverTime draws the mean delay of the cycles by when they were due.
+// drawShareOverTime draws the mean delay of the cycles over their due time.
 func drawShareOverTime(modes []report.Mode, used map[report.Mode][]Step) template.HTML {
 	curves := map[report.Mode][]draw.Point{}
 	var long, most float64

@@ -1,6 +1,6 @@
-// Package reaction is the record of the reaction experiment, how soon tenond
-// answers a step of load: what was asked for and counted, what it shows, and
-// how that is presented.
+// Package reaction holds the records, the analysis and the presentation of the
+// reaction experiment, which measures the time that tenond takes to answer a
+// step of load.
 package reaction
 
 import (
@@ -22,8 +22,8 @@ import (
 // Kind is the kind of the experiment.
 const Kind = "reaction"
 
-// A Experiment is the configuration of a reaction experiment and its machine:
-// its experiment.json.
+// An Experiment is the configuration of a reaction experiment and its machine:
+// experiment.json.
 type Experiment struct {
 	Schema      int                           `json:"schema"` // 1
 	Kind        string                        `json:"kind"`   // reaction
@@ -33,23 +33,23 @@ type Experiment struct {
 	Modes       []report.Mode                 `json:"modes"`
 	Blocks      int                           `json:"blocks"`
 	Steps       map[report.Mode]int           `json:"steps"`    // of all blocks together
-	Lengths     map[report.Mode]time.Duration `json:"steps_ns"` // of a step
+	Lengths     map[report.Mode]time.Duration `json:"steps_ns"` // length of a step
 	LeastPause  time.Duration                 `json:"least_pause_ns"`
 	MostPause   time.Duration                 `json:"most_pause_ns"`
 	Seed        uint64                        `json:"seed"`
 	TestedCPUs  unit.CPUSet                   `json:"tested_cpus"`
-	ClientCPUs  unit.CPUSet                   `json:"client_cpus"` // of tenond and of the lab
+	ClientCPUs  unit.CPUSet                   `json:"client_cpus"` // CPUs of tenond and of the lab
 	CyclePeriod time.Duration                 `json:"cycle_period_ns"`
 	CycleWork   time.Duration                 `json:"cycle_work_ns"`
-	Threshold   int                           `json:"suppress_threshold_percent"` // of all CPUs
-	Objective   time.Duration                 `json:"objective_ns"`               // the longest wait that the service's rule accepts; 0: it names none
-	Tenond      map[report.Mode]string        `json:"tenond"`                     // its start and configuration
+	Threshold   int                           `json:"suppress_threshold_percent"` // in percent of all CPUs
+	Objective   time.Duration                 `json:"objective_ns"`               // the longest wait that the service's rule accepts; 0: no objective
+	Tenond      map[report.Mode]string        `json:"tenond"`                     // command line and configuration of tenond
 	Machine     report.Machine                `json:"machine"`
 	Caveats     []string                      `json:"caveats,omitempty"`
 }
 
-// A Step is one step of load: a line of steps.jsonl. Times in ns are since the
-// step began, which is when its first cycle was due.
+// A Step is one step of load: a line of steps.jsonl. Times are in ns since the
+// begin of the step, which is the due time of its first cycle.
 type Step struct {
 	Index  int           `json:"index"` // in the experiment, from 1
 	Block  int           `json:"block"`
@@ -57,18 +57,19 @@ type Step struct {
 	Began  time.Time     `json:"began"`
 	Length time.Duration `json:"length_ns"`
 	Void   []string      `json:"void,omitempty"`
-	// Quota is the CPU that the batch work might use when the step began, in
-	// thousandths; 0: not known.
+	// Quota is the CPU bound of the batch work at the begin of the step, in
+	// thousandths of a CPU; 0: not known.
 	Quota unit.MilliCPU `json:"be_quota_mcpu"`
-	// Events are those of the kernel's signals that tenond learned of during
-	// the step, and Turns its turns.
+	// Events are the kernel events that tenond received during the step. Ticks
+	// are the ticks of tenond that ended within the step.
 	Events []StepEvent `json:"events,omitempty"`
 	Ticks  []StepTick  `json:"turns,omitempty"`
-	// Due and Delays are of the service's cycles in µs: when each was due, and
-	// how much later than in its work's time after that it was over.
+	// Due and Delays describe the service's cycles, in µs. Due is the due time.
+	// Delays is the time from then to the end of the cycle, minus the cycle's
+	// work.
 	Due    []int64 `json:"due_us"`
 	Delays []int64 `json:"delays_us"`
-	Undone int     `json:"undone"` // cycles that had not begun at the end
+	Undone int     `json:"undone"` // cycles that had not begun at the end of the step
 }
 
 // A StepEvent is one event.
@@ -78,21 +79,21 @@ type StepEvent struct {
 	Text string        `json:"text,omitempty"`
 }
 
-// A StepTick is one turn of tenond that ended within the step.
+// A StepTick is one tick of tenond that ended within the step.
 type StepTick struct {
 	Began time.Duration `json:"began_ns"`
-	Ended time.Duration `json:"ended_ns"` // its last write was over
-	// Woken is when the first of the kernel's signals came that the turn
-	// answers; nil: the clock began it, or something else.
+	Ended time.Duration `json:"ended_ns"` // end of its last write
+	// Woken is the time of the first kernel event that the tick answers; nil if
+	// no kernel event started the tick.
 	Woken    *time.Duration `json:"woken_ns,omitempty"`
 	Writes   int            `json:"writes"`
-	Narrowed bool           `json:"narrowed"` // a bound of the batch work became smaller
+	Narrowed bool           `json:"narrowed"` // the bound of the batch work became smaller
 	Failed   int            `json:"failed,omitempty"`
 }
 
 const stepsFile = "steps.jsonl"
 
-// Create makes the directory of a reaction experiment.
+// Create creates the directory of a reaction experiment.
 func Create(dir string, e Experiment) error {
 	e.Schema, e.Kind = report.Schema, Kind
 	if err := archive.MakeFolder(dir, "."); err != nil {
@@ -120,8 +121,8 @@ func AddSteps(dir string, steps []Step) error {
 	return nil
 }
 
-// Load reads a reaction experiment and its steps. A last line that is
-// not whole is left out: the experiment was killed there.
+// Load reads a reaction experiment and its steps. It ignores an incomplete last
+// line, which a killed experiment leaves.
 func Load(dir string) (Experiment, []Step, error) {
 	var e Experiment
 	raw, data, err := archive.OpenExperiment(dir)
@@ -155,7 +156,7 @@ func parseSteps(from io.Reader) ([]Step, error) {
 	for n := 1; ; n++ {
 		line, err := r.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return steps, nil // the rest is not a whole line
+			return steps, nil // the rest is an incomplete line
 		}
 		if err != nil {
 			return steps, err
@@ -180,13 +181,13 @@ func Open(dir string) (report.Findings, error) {
 	return findings{Analyse(e, steps), steps}, nil
 }
 
-// findings are the results of the steps.
+// findings are the result and the steps of an experiment.
 type findings struct {
 	result Result
 	steps  []Step
 }
 
-// Result is the content of result.json.
+// Result returns the content of result.json.
 func (f findings) Result() any                  { return f.result }
 func (f findings) WriteTable(w io.Writer) error { return writeTable(w, f.result) }
 func (f findings) WritePage(w io.Writer) error {

@@ -42,7 +42,7 @@ var rows = []row{
 	{"cycle delay", func(f Figure) string { return millis(f.DelayP50) + " / " + millis(f.DelayP99) }},
 }
 
-// millis prints ms, and ∞ for an event that did not happen.
+// millis prints a time in ms. An event that did not happen is printed as ∞.
 func millis(v report.Number) string {
 	switch {
 	case math.IsInf(float64(v), 1):
@@ -55,7 +55,7 @@ func millis(v report.Number) string {
 	return report.FormatNumber(v, 2)
 }
 
-// cell prints "1.20 / 4.80", p50 and p99.
+// cell prints p50 and p99 as "1.20 / 4.80".
 func (s Spread) cell() string {
 	if s.Steps == 0 {
 		return report.Unknown
@@ -109,8 +109,7 @@ type page struct {
 	Plots    []report.Plot
 }
 
-// writePage writes the result as one HTML page that needs nothing
-// else.
+// writePage writes the result as one self-contained HTML page.
 func writePage(w io.Writer, r Result, steps []Step) error {
 	tmpl, err := template.New("page").Funcs(template.FuncMap{
 		"style":  report.Style,

@@ -20,7 +20,8 @@ import (
 
 const ms = time.Millisecond
 
-// cycles are those of a step in which every cycle up to raised is late.
+// cycles returns the cycles of a step in which every cycle up to raised is
+// late.
 func cycles(length, raised time.Duration) (due, delays []int64) {
 	for at := time.Duration(0); at < length; at += 2 * ms {
 		due = append(due, at.Microseconds())
@@ -33,7 +34,7 @@ func cycles(length, raised time.Duration) (due, delays []int64) {
 	return due, delays
 }
 
-// invented invents an experiment; no figure of it was measured.
+// invented invents an experiment. None of its values was measured.
 func invented(steps int) (Experiment, []Step) {
 	e := Experiment{
 		Schema: report.Schema, Kind: Kind, Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Version: "synthetic",
@@ -111,7 +112,7 @@ func TestRaisedEndsWithTheFirstCalm(t *testing.T) {
 		want   time.Duration
 	}{
 		"never late":              {0, nil, 0, 0},
-		"late at the beginning":   {50 * ms, nil, 0, 51 * ms}, // the cycle due at 48 ms is over 3 ms late
+		"late at the beginning":   {50 * ms, nil, 0, 51 * ms}, // the cycle due at 48 ms ends 3 ms late
 		"late all the time":       {300 * ms, nil, 0, 300 * ms},
 		"a stray after a calm":    {20 * ms, func(d, l []int64) ([]int64, []int64) { return stray(250*ms, d, l) }, 0, 21 * ms},
 		"a gap shorter than calm": {20 * ms, func(d, l []int64) ([]int64, []int64) { return stray(80*ms, d, l) }, 0, 84 * ms},
@@ -132,8 +133,8 @@ func TestOnlyATickThatAnEventOfTheStepWokeIsAnAnswer(t *testing.T) {
 	at := func(d time.Duration) *time.Duration { return &d }
 	s := Step{Ticks: []StepTick{
 		{Ended: 5 * ms, Woken: at(-2 * ms), Writes: 1},  // an event from before the step
-		{Ended: 10 * ms, Writes: 1, Narrowed: true},     // the clock's
-		{Ended: 20 * ms, Woken: at(15 * ms)},            // wrote nothing
+		{Ended: 10 * ms, Writes: 1, Narrowed: true},     // an event from before the step
+		{Ended: 20 * ms, Woken: at(15 * ms)},            // a periodic tick
 		{Ended: 40 * ms, Woken: at(30 * ms), Writes: 2}, // the answer
 		{Ended: 90 * ms, Woken: at(50 * ms), Writes: 1},
 	}}
@@ -145,7 +146,7 @@ func TestOnlyATickThatAnEventOfTheStepWokeIsAnAnswer(t *testing.T) {
 	}
 	s.Length, s.Events = 300*ms, []StepEvent{{At: 12 * ms}}
 	if got, ok := s.yielded(); !ok || !math.IsInf(got, 1) {
-		t.Errorf("narrowed before the event alone: %v, %v", got, ok)
+		t.Errorf("a step that was narrowed only before its event: yielded returns %v, %v", got, ok)
 	}
 	s.Ticks[4].Narrowed = true
 	if got, ok := s.yielded(); !ok || got != 78 {
@@ -179,7 +180,7 @@ func TestRequirementIsJudgedByTheUpperBoundOfItsPercentile(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	for i := range all {
-		if all[i].Mode == report.Events && i%60 == 0 { // one in twenty takes longer
+		if all[i].Mode == report.Events && i%60 == 0 { // some steps take 150 ms longer
 			all[i].Ticks[0].Ended += 150 * ms
 		}
 	}
@@ -221,7 +222,7 @@ func TestReactionSurvivesTheDiskAndATornLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "line 1") {
-		t.Errorf("a step with a cycle without delay: %v", err)
+		t.Errorf("a step with a cycle without a delay gives error %v", err)
 	}
 }
 
@@ -245,7 +246,8 @@ func TestReactionPageNeedsNothingElse(t *testing.T) {
 	}
 }
 
-// TestEveryKeyOfTheReactionIsDocumented keeps docs/lab.md complete.
+// TestEveryKeyOfTheReactionIsDocumented checks that docs/lab.md names every
+// key.
 func TestEveryKeyOfTheReactionIsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/lab.md")
 	if err != nil {

@@ -12,16 +12,17 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// A Metric is one number of a run; NaN where the run does not have it.
+// A Metric returns one number of a run, or NaN if the run does not have it.
 type Metric func(Run) float64
 
-// RunDelay is the service's mean wait for a CPU per timeslice, in µs.
+// RunDelay returns the service's mean wait for a CPU per timeslice, in µs.
 func RunDelay(r Run) float64 { return Known(r.DelayPerRun, r.Timeslices > 0) }
 
-// CPUPercent is the use of the tested CPUs.
+// CPUPercent returns the use of the tested CPUs in percent.
 func CPUPercent(r Run) float64 { return r.CPUPercent }
 
-// Percentiles are those of the latency, in µs, by their key in result.json.
+// Percentiles are the metrics of the latency in µs, by their key in
+// result.json.
 var Percentiles = map[string]Metric{
 	"p50":  func(r Run) float64 { return Positive(r.Latency.P50) },
 	"p75":  func(r Run) float64 { return Positive(r.Latency.P75) },
@@ -32,10 +33,10 @@ var Percentiles = map[string]Metric{
 	"mean": func(r Run) float64 { return Positive(r.Latency.Mean) },
 }
 
-// Positive is v, or NaN if it is not above 0.
+// Positive returns v, or NaN if v is not above 0.
 func Positive(v float64) float64 { return Known(v, v > 0) }
 
-// Known is v if ok, or else NaN.
+// Known returns v if ok, and otherwise NaN.
 func Known(v float64, ok bool) float64 {
 	if !ok {
 		return math.NaN()
@@ -43,14 +44,14 @@ func Known(v float64, ok bool) float64 {
 	return v
 }
 
-// Evidence is an experiment with the runs that count: the last valid run of
-// each mode in each block (a void run may have been repeated).
+// Evidence is an experiment with the runs that its analysis uses: the last
+// valid run of each mode in each block (a void run may have been repeated).
 type Evidence struct {
 	Experiment
 	used map[Mode]map[int]Run
 }
 
-// Gather takes the runs that count.
+// Gather selects the runs that the analysis uses.
 func Gather(e Experiment, runs []Run) Evidence {
 	ev := Evidence{e, make(map[Mode]map[int]Run)}
 	for _, r := range runs {
@@ -65,7 +66,7 @@ func Gather(e Experiment, runs []Run) Evidence {
 	return ev
 }
 
-// Sample collects m of each block in which mode has a valid run.
+// Sample returns m of each block in which mode has a valid run.
 func (ev Evidence) Sample(mode Mode, m Metric) stat.Sample {
 	s := make(stat.Sample)
 	for block, r := range ev.used[mode] {
@@ -86,8 +87,9 @@ func (ev Evidence) Runs(mode Mode) []Run {
 	return slices.SortedFunc(maps.Values(ev.used[mode]), func(a, b Run) int { return cmp.Compare(a.Block, b.Block) })
 }
 
-// pooled adds the histograms of the used runs of mode: percentiles of several runs
-// come from added counts, never from averaged percentiles. Nil without any.
+// pooled returns the sum of the histograms of the used runs of mode, or nil
+// without any. Percentiles of several runs come from added counts and not from
+// averaged percentiles.
 func (ev Evidence) pooled(mode Mode) *hdrhistogram.Histogram {
 	var total *hdrhistogram.Histogram
 	for _, r := range ev.Runs(mode) {
@@ -113,7 +115,7 @@ func (ev Evidence) IdleCapacity(without Mode) stat.Sample {
 	return ev.Sample(without, func(r Run) float64 {
 		perCPU := calibrated
 		if ev.Asked(Solo) {
-			perCPU = solo[r.Block] // 0 without a valid run: the block does not count
+			perCPU = solo[r.Block] // 0 without a valid run, which excludes the block
 		}
 		if math.IsInf(perCPU, 0) {
 			perCPU = 0
@@ -137,7 +139,7 @@ func Analyse(e Experiment, runs []Run, s Study) Analysis {
 			blocks[block] = true
 		}
 		r.Modes[mode] = ev.summary(mode, runs)
-		if mode == Solo { // no service, nothing to compare
+		if mode == Solo { // without a service there is nothing to compare
 			continue
 		}
 		if mode != Exclusive && ev.used[Exclusive] != nil {
@@ -229,7 +231,7 @@ func (ev Evidence) summary(mode Mode, runs []Run) ModeResult {
 	return m
 }
 
-// warnings lists notes that a reader needs before trusting a number.
+// warnings returns the notes that a reader needs before trusting a number.
 func (ev Evidence) warnings(r Result, runs []Run) []string {
 	var out []string
 	if ev.Machine.Emulated {
@@ -272,9 +274,9 @@ func (ev Evidence) warnings(r Result, runs []Run) []string {
 }
 
 // Resolved reports whether every claim has a verdict that more blocks are not
-// expected to change: the stop rule of --until-resolved. It looks at bounds of
-// 99.5 %, so that looking often does not buy claims (stat.StopLevel). Without
-// a single claim nothing is resolved.
+// expected to change. It is the stop rule of --until-resolved. It uses bounds
+// of 99.5 %, so that repeated looks do not raise the error rate
+// (stat.StopLevel). Without claims it returns false.
 func (a Analysis) Resolved() bool {
 	return len(a.Base.Claims) > 0 && !slices.ContainsFunc(a.Base.Claims, func(c Claim) bool { return !c.Final })
 }

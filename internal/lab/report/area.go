@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/lab/draw"
 )
 
-// drawCPU shows where the CPU time of one run went: BE at the bottom, so that
-// its limit can be read against it, then LS, then all others.
+// drawCPU shows the use of CPU time during one run. BE is at the bottom, so
+// that it can be compared with its limit. LS and then all others follow.
 func drawCPU(r Run, tested int) template.HTML {
 	series := slices.Clone(r.Series)
 	if len(series) < 2 {

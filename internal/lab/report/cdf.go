@@ -10,14 +10,15 @@ import (
 	"tenon.sh/tenon/internal/lab/draw"
 )
 
-// Percentiles that the axis of the CDF names.
+// cdfTicks are the percentiles with a label on the axis of the CDF.
 var cdfTicks = []float64{0, 50, 75, 90, 95, 99, 99.5, 99.9, 99.99}
 
-// tail stretches the axis of percentiles towards 100: each nine is as long as the one before.
+// tail maps a percentile to the axis. Each further nine (90, 99, 99.9) has the
+// same length.
 func tail(percentile float64) float64 { return -math.Log10(1 - percentile/100) }
 
-// drawCDF shows the distribution of latency of each mode: time to the right on
-// a log scale, percentiles upwards, stretched towards the tail.
+// drawCDF shows the latency distribution of each mode. The x axis is time on a
+// log scale, and the y axis is percentiles, stretched towards the tail.
 func drawCDF(ev Evidence, modes []Mode) template.HTML {
 	type curve struct {
 		mode   Mode
@@ -65,7 +66,8 @@ func drawCDF(ev Evidence, modes []Mode) template.HTML {
 	return d.HTML()
 }
 
-// cdfPoints walks up the axis in even steps, as far as ten requests lie above.
+// cdfPoints returns points at even steps of the percentile axis, up to the
+// percentile above which ten requests lie.
 func cdfPoints(h *hdrhistogram.Histogram) []draw.Point {
 	const steps = 240
 	top := min(tail(99.99), math.Log10(max(float64(h.TotalCount())/10, 1.1)))

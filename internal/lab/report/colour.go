@@ -5,13 +5,13 @@ import (
 	"html"
 )
 
-// Colour sets the variable --c to the colour of a mode. Modes that the style
-// sheet does not know are drawn like text.
+// Colour sets the variable --c to the colour of a mode. A mode without a colour
+// in the style sheet gets the colour of text.
 func Colour(m Mode) string {
 	return fmt.Sprintf("--c:var(--m-%s,currentColor)", html.EscapeString(string(m)))
 }
 
-// dashed tells modes of the same family apart without colour.
+// dashed distinguishes modes of the same family without colour.
 func dashed(m Mode) string {
 	switch m {
 	case ExclusiveAA:

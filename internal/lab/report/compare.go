@@ -12,9 +12,9 @@ import (
 // DelayMargin is the ratio of run-queue delays that counts as a difference.
 const DelayMargin = 1.10
 
-// Comparison compares Kubernetes without Tenon with Tenon. Neither outcome is
-// "the right one": a tie is reported as a tie, with its reason. Where the
-// metric has an A/A control, equality finer than the control is not claimed.
+// Comparison compares Kubernetes without Tenon with Tenon. No outcome is
+// preferred: a tie is reported as a tie, with its reason. If the metric has an
+// A/A control, Comparison does not claim equality finer than the control.
 func (ev Evidence) Comparison(plain, tenon Mode, what string, m Metric, margin float64, control *stat.Resolution, note string) Claim {
 	e := ev.Ratio(plain, tenon, m)
 	i := IntervalOf(e)
@@ -60,7 +60,7 @@ func (ev Evidence) ExplainTies(claims []Claim) []Claim {
 	return claims
 }
 
-// whyTie explains a tie between kubelet's weights and tenon.
+// whyTie explains a tie between the kubelet's weights and tenon.
 func (ev Evidence) whyTie() string {
 	text := "A tie. The likely reason: kubelet gives BestEffort pods the least weight there is (cpu.shares 2, cpu.weight 1), and a service thread that wakes up preempts them about as well as it preempts cpu.idle work; seen so on a stock 6.18 kernel."
 	if ev.TestedCPUs.Len() == 1 {
@@ -98,7 +98,7 @@ func modeList(modes []Mode) string {
 	return strings.Join(names, ", ")
 }
 
-// AsAlone judges whether the service's P99 in a mode is that of the service
+// AsAlone judges whether the service's P99 in a mode equals that of the service
 // alone, within the margin.
 func (ev Evidence) AsAlone(mode Mode, statement string, resolution stat.Resolution) Claim {
 	alone := ev.Ratio(mode, Exclusive, Percentiles["p99"])
@@ -118,24 +118,27 @@ func (ev Evidence) AsAlone(mode Mode, statement string, resolution stat.Resoluti
 	return c
 }
 
-// Asked reports whether the experiment has mode, be it without a valid run so far.
+// Asked reports whether the experiment has mode, even without a valid run so
+// far.
 func (ev Evidence) Asked(mode Mode) bool {
 	return slices.Contains(ev.Modes, mode) || ev.used[mode] != nil
 }
 
-// Lacking names the modes that a claim needs and the experiment does not have.
+// Lacking returns the modes that a claim needs and the experiment does not
+// have.
 func (ev Evidence) Lacking(modes ...Mode) []Mode {
 	return slices.DeleteFunc(slices.Clone(modes), ev.Asked)
 }
 
-// Refuse is the verdict for want of a mode: more blocks would not help.
+// Refuse returns the claim with a final verdict for missing modes: more blocks
+// would not help.
 func (c Claim) Refuse(lacking []Mode) Claim {
 	c.Verdict, c.Final = stat.Refused, true
 	c.Explanation = fmt.Sprintf("Needs mode %s, which this experiment did not run. %s", modeList(lacking), c.Explanation)
 	return c
 }
 
-// With is the claim with its verdict.
+// With returns the claim with its verdict.
 func (c Claim) With(d stat.Decision) Claim {
 	c.Verdict, c.Final = d.Verdict, d.Final
 	return c
@@ -150,7 +153,7 @@ func Bounded(what string, e stat.Estimate) string {
 	return text + "."
 }
 
-// Refusal says why nothing as fine as the margin may be claimed here.
+// Refusal explains why a claim as fine as the margin is not possible here.
 func (ev Evidence) Refusal(r stat.Resolution) string {
 	margin := Limit(ev.Margin)
 	switch {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestEveryKeyIsDocumented keeps docs/result.md complete.
+// TestEveryKeyIsDocumented checks that docs/result.md names every key.
 func TestEveryKeyIsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/result.md")
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package report turns the raw data of an experiment into a table for the
-// terminal, a documented JSON result and one self-contained HTML page. It
-// reads files only: any report can be rebuilt later from the raw data.
+// terminal, a documented JSON result and one self-contained HTML page. It only
+// reads files, so each report can be made again later from the raw data.
 package report
 
 import (
@@ -13,8 +13,8 @@ import (
 )
 
 // An Experiment is the configuration of an experiment and its machine:
-// experiment.json. Kinds of experiments that need more embed it in a record of
-// their own.
+// experiment.json. Kinds of experiments with more fields embed it in their own
+// record.
 type Experiment struct {
 	Schema      int           `json:"schema"` // 1
 	Kind        string        `json:"kind,omitempty"`
@@ -35,15 +35,16 @@ type Experiment struct {
 	BEThreads   int           `json:"be_threads"`
 	Input       string        `json:"input"`
 	// SoloFramesPerSecond is the frame rate of the batch work alone on the
-	// tested CPUs at the calibration, and SoloCPU the CPUs that it used.
+	// tested CPUs during the calibration. SoloCPU is the number of CPUs that it
+	// used.
 	SoloFramesPerSecond float64           `json:"solo_frames_per_second"`
 	SoloCPU             float64           `json:"solo_cpus_used"`
 	Machine             Machine           `json:"machine"`
-	Calibration         []string          `json:"calibration,omitempty"` // how rate and pace were found, a line each
+	Calibration         []string          `json:"calibration,omitempty"` // the results of the calibration, one per line
 	Caveats             []string          `json:"caveats,omitempty"`
 	Versions            map[string]string `json:"versions"` // nginx, ffmpeg, …
-	// Tenond is the start and the configuration of a mode's tenond; without it
-	// the lab's own loop did the work.
+	// Tenond is the command line and the configuration of the tenond of a mode.
+	// A mode without an entry used the lab's own loop.
 	Tenond map[Mode]string `json:"tenond,omitempty"`
 }
 
@@ -55,16 +56,16 @@ type Machine struct {
 	CPUs           int      `json:"cpus"`
 	SMT            bool     `json:"smt"`
 	Virtualization string   `json:"virtualization"`     // "none", "kvm", …
-	Emulated       bool     `json:"emulated,omitempty"` // by a program: times mean nothing
+	Emulated       bool     `json:"emulated,omitempty"` // emulated by a program, so that times mean nothing
 	CgroupVersion  int      `json:"cgroup_version"`
 	MemoryBytes    int64    `json:"memory_bytes"`
 	Governor       string   `json:"governor,omitempty"`
-	Mechanisms     []string `json:"mechanisms"` // that Tenon used in its modes
+	Mechanisms     []string `json:"mechanisms"` // mechanisms that Tenon used in its modes
 }
 
-// A Run is one mode in one block: runs/NNN-MODE.json. The latency histogram
-// stands beside it as runs/NNN-MODE.hlog. Kinds of experiments that count more
-// embed it in a record of their own.
+// A Run is the measurement of one mode in one block: runs/NNN-MODE.json. The
+// latency histogram is in the file runs/NNN-MODE.hlog. Kinds of experiments
+// with more fields embed Run in their own record.
 type Run struct {
 	Index   int           `json:"index"`
 	Block   int           `json:"block"`
@@ -72,7 +73,7 @@ type Run struct {
 	Started time.Time     `json:"started"`
 	Length  time.Duration `json:"length_ns"` // of the measured part
 	Warmup  time.Duration `json:"warmup_ns"` // discarded before it
-	// Void says why the run must not be used; empty: it counts.
+	// Void lists the reasons not to use the run; empty: the run is valid.
 	Void []string `json:"void,omitempty"`
 	// Warnings do not void the run.
 	Warnings []string `json:"warnings,omitempty"`
@@ -81,14 +82,14 @@ type Run struct {
 	Requests   int64          `json:"requests"`
 	Errors     map[string]int `json:"errors,omitempty"`
 	ClientLag  Latency        `json:"client_lag"`
-	Spoiled    float64        `json:"spoiled_ratio"`    // of the requests: left out, the client did not run
+	Spoiled    float64        `json:"spoiled_ratio"`    // share of requests that were left out because the client did not run
 	ClientCPU  float64        `json:"client_cpu_ratio"` // busy share of the client's CPUs
-	CPUPercent float64        `json:"cpu_percent"`      // of the tested CPUs, all users
+	CPUPercent float64        `json:"cpu_percent"`      // of the tested CPUs, by all work
 	LSCPU      float64        `json:"ls_cpus_used"`
 	BECPU      float64        `json:"be_cpus_used"`
 	OtherCPU   float64        `json:"other_cpus_used"`
-	// NodeMetricsCPU is the use of the whole node by the cluster's metrics API;
-	// 0: unknown.
+	// NodeMetricsCPU is the CPU use of the whole node in the metrics API of the
+	// cluster; 0: unknown.
 	NodeMetricsCPU float64       `json:"node_metrics_cpus_used,omitempty"`
 	StealRatio     float64       `json:"steal_ratio"`
 	Frames         float64       `json:"be_frames"`
@@ -99,26 +100,26 @@ type Run struct {
 	LSThrottled    time.Duration `json:"ls_throttled_ns"`
 	BEThrottled    time.Duration `json:"be_throttled_ns"`
 	PSICPU         float64       `json:"psi_cpu_some_ratio"` // share of the run; -1: not available
-	// Series is sampled along the run, for the picture of CPU over time.
+	// Series are samples for the picture of CPU over time.
 	Series []Sample `json:"series,omitempty"`
-	// Writes are the kernel writes of the run's mode, with their reasons.
+	// Writes are the kernel writes in the run, with their reasons.
 	Writes []string `json:"writes,omitempty"`
 
-	// Histogram is read from the .hlog beside the run; µs, 3 digits.
+	// Histogram comes from the .hlog of the run; µs, 3 digits.
 	Histogram *hdrhistogram.Histogram `json:"-"`
-	// Log writes that .hlog (load.WriteLog); only SaveRun calls it. Nil: the
+	// Log writes the .hlog (load.WriteLog). Only SaveRun calls it. Nil: the
 	// client gave no histogram.
 	Log func(io.Writer) error `json:"-"`
 }
 
-// Common is the part of a record that all kinds of experiments have.
+// Common returns the part of a record that all kinds of experiments have.
 func (r *Run) Common() *Run { return r }
 
 // A Record is a run of one kind of experiment: a Run, or a pointer to a struct
 // that embeds one.
 type Record interface{ Common() *Run }
 
-// Commons are the common parts of records.
+// Commons returns the common parts of records.
 func Commons[R any, P interface {
 	*R
 	Record
@@ -141,11 +142,11 @@ type Latency struct {
 	Mean float64 `json:"mean_us"`
 }
 
-// A Sample is the CPU use of one moment, in CPUs of the tested set.
+// A Sample is the CPU use at one time, in CPUs of the tested set.
 type Sample struct {
-	At    time.Duration `json:"at_ns"` // since the run's measured part began
+	At    time.Duration `json:"at_ns"` // since the measured part of the run began
 	LS    float64       `json:"ls"`
 	BE    float64       `json:"be"`
 	Other float64       `json:"other"`
-	Limit float64       `json:"be_limit,omitempty"` // the BE quota in CPUs, where there is one
+	Limit float64       `json:"be_limit,omitempty"` // the BE quota in CPUs; 0: none
 }

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// Unknown is shown for a number that is not known.
+// Unknown is printed for a number that is not known.
 const Unknown = "–"
 
-// change prints a ratio as the seeds do: "+2.8 %", or "×24.3" from ten on.
+// change prints a ratio as "+2.8 %", or as "×24.3" if it is 10 or more.
 func change(ratio Number) string {
 	switch {
 	case !ratio.Known():
@@ -25,7 +25,7 @@ func change(ratio Number) string {
 	return percent(float64(ratio-1)) + " %"
 }
 
-// percent prints a share as a signed percentage, without the sign of percent.
+// percent prints a share as a signed percentage, without the percent sign.
 func percent(share float64) string { return signed(100*share, 1) }
 
 func signed(v float64, prec int) string {
@@ -78,7 +78,7 @@ func Quantity(i Interval, factor float64, unit string) string {
 	return fmt.Sprintf("%s%s (95 %%: %s … %s)", Scaled(i.Estimate, factor, 1), unit, Scaled(i.Low, factor, 1), Scaled(i.High, factor, 1))
 }
 
-// FormatNumber prints v with prec decimals, or a dash.
+// FormatNumber prints v with prec decimals, or a dash if v is not known.
 func FormatNumber(v Number, prec int) string {
 	if !v.Known() {
 		return Unknown
@@ -89,7 +89,7 @@ func FormatNumber(v Number, prec int) string {
 // Scaled prints factor·v.
 func Scaled(v Number, factor float64, prec int) string { return FormatNumber(v*Number(factor), prec) }
 
-// Microseconds prints a latency with a fitting unit.
+// Microseconds prints a latency with a suitable unit.
 func Microseconds(us float64) string {
 	switch {
 	case us < 1:
@@ -110,8 +110,8 @@ func countList(counts map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// wrap breaks text at spaces into lines of at most width characters. A sign
-// of percent stays with its number.
+// wrap breaks text at spaces into lines of at most width characters. A percent
+// sign stays with its number.
 func wrap(text string, width int) []string {
 	var words []string
 	for _, word := range strings.Fields(text) {
@@ -137,7 +137,7 @@ func wrap(text string, width int) []string {
 	return append(lines, line)
 }
 
-// Runes is how many characters s has.
+// Runes returns the number of characters of s.
 func Runes(s string) int { return len([]rune(s)) }
 
 func round(v float64, decimals int) float64 {

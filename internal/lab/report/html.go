@@ -22,7 +22,7 @@ var pageText string
 //go:embed page.css
 var styleSheet string
 
-// Style is the style sheet of all pages.
+// Style returns the style sheet of all pages.
 func Style() template.CSS { return template.CSS(styleSheet) }
 
 // A page is the data of the report's template.
@@ -44,7 +44,7 @@ type page struct {
 	Control  string
 	LeftOut  []string
 	Details  any
-	// Transcodes as in a Study.
+	// Transcodes has the same meaning as in a Study.
 	Transcodes bool
 }
 
@@ -54,7 +54,7 @@ type pageTable struct {
 	Rows    []PageRow
 }
 
-// A column is a mode and the head that it has.
+// A column is a mode and its heading.
 type column struct {
 	Mode Mode
 	Head string
@@ -73,20 +73,20 @@ type modePicture struct {
 	Limited bool
 }
 
-// writes are the kernel writes of one mode, from one of its runs.
+// writes are the kernel writes of one run of a mode.
 type writes struct {
 	Mode  Mode
 	Index int
-	Lines []string // the first ones
+	Lines []string // the first writes
 	More  []string
 }
 
-// firstWrites is the number of kernel writes that are shown unasked: a mode
-// with a watermark writes again and again.
+// firstWrites is the number of kernel writes that the page shows without a
+// click. A mode with a watermark writes very often.
 const firstWrites = 12
 
-// WritePage writes the result as one HTML page that needs nothing else: styles
-// and pictures are inside, there is no script.
+// WritePage writes the result as one self-contained HTML page. The page
+// contains styles and pictures, and no scripts.
 func (a Analysis) WritePage(w io.Writer) error {
 	tmpl, err := template.New("page").Funcs(template.FuncMap{
 		"style":  Style,
@@ -152,8 +152,8 @@ func (a Analysis) page() page {
 	return p
 }
 
-// distributions draws all modes, and again at closer range those whose tail is
-// near the one of exclusive, where another mode's tail dwarfs them.
+// distributions draws all modes. If the tail of another mode makes the modes
+// near exclusive hard to see, it draws those again in a second picture.
 func distributions(ev Evidence, r Result) []template.HTML {
 	pictures := []template.HTML{drawCDF(ev, r.Order)}
 	near := slices.DeleteFunc(slices.Clone(r.Order), func(m Mode) bool { return !(r.Modes[m].P99 <= 2*r.Modes[Exclusive].P99) })
@@ -183,8 +183,8 @@ func tableOf(r Result, title string, modes []Mode, rows []Row, head func(Mode) s
 	return t
 }
 
-// plots are the dots of each block: first the two ratios that the claims are
-// about, then what was measured.
+// plots returns the dot plots by block: the ratios of the two main claims
+// first, then the measured values.
 func (a Analysis) plots() []Plot {
 	r, ev := a.Base, a.evidence
 	p99 := Percentiles["p99"]
@@ -227,7 +227,8 @@ func (a Analysis) plots() []Plot {
 	return slices.DeleteFunc(all, func(p Plot) bool { return p.Picture == "" })
 }
 
-// ByChange prints a ratio on an axis: "+20 %", or "×12" from ten on.
+// ByChange prints a ratio on an axis as "+20 %", or as "×12" if it is 10 or
+// more.
 func ByChange(v float64) string {
 	if v >= 10 {
 		return fmt.Sprintf("×%.3g", v)
@@ -238,7 +239,7 @@ func ByChange(v float64) string {
 	return "0 %"
 }
 
-// RatioEnd prints an estimate and its interval in little room.
+// RatioEnd prints an estimate and its interval in a short form.
 func RatioEnd(i Interval) string {
 	if i.Blocks < 2 {
 		return change(i.Estimate)
@@ -246,7 +247,7 @@ func RatioEnd(i Interval) string {
 	return change(i.Estimate) + " [" + strings.TrimSuffix(span(i), " %") + "]"
 }
 
-// RatioStrips shows the ratios to a baseline within each block.
+// RatioStrips returns the ratios to a baseline within each block.
 func (ev Evidence) RatioStrips(modes []Mode, baseline Mode, m Metric) []draw.Strip {
 	var out []draw.Strip
 	base := ev.Sample(baseline, m)
@@ -265,7 +266,7 @@ func (ev Evidence) RatioStrips(modes []Mode, baseline Mode, m Metric) []draw.Str
 	return out
 }
 
-// LevelStrips shows the geometric mean over blocks, as the ratios do.
+// LevelStrips returns the values by block and their geometric mean over blocks.
 func (ev Evidence) LevelStrips(modes []Mode, m Metric) []draw.Strip {
 	var out []draw.Strip
 	for _, mode := range modes {
@@ -280,7 +281,7 @@ func (ev Evidence) LevelStrips(modes []Mode, m Metric) []draw.Strip {
 	return out
 }
 
-// figures is the table of everything else that was measured.
+// figures returns the table of all other measurements.
 func (a Analysis) figures() pageTable {
 	r := a.Base
 	figure := func(label, unit string, text func(ModeResult) string) Row {

@@ -9,23 +9,23 @@ import (
 	"tenon.sh/tenon/internal/lab/archive"
 )
 
-// Findings are the result of an experiment: the analysed raw data.
+// Findings are the analysed raw data of an experiment.
 type Findings interface {
-	// Result is the content of result.json.
+	// Result returns the content of result.json.
 	Result() any
 	// WriteTable prints the findings for a terminal.
 	WriteTable(io.Writer) error
-	// WritePage writes them as one HTML page that needs nothing else.
+	// WritePage writes the findings as one self-contained HTML page.
 	WritePage(io.Writer) error
 }
 
-// Kinds holds, for each kind of experiment, a function that loads and analyses
-// its raw data from a directory. The experiment.json of a directory names its
-// kind.
+// Kinds maps each kind of experiment to a function that loads and analyses its
+// raw data from a directory. The file experiment.json in the directory names
+// the kind.
 type Kinds map[string]func(dir string) (Findings, error)
 
 // Rebuild analyses the experiment in dir, and writes result.json and
-// report.html into it. It needs nothing but the raw data.
+// report.html into dir. It needs only the raw data.
 func (k Kinds) Rebuild(dir string) (Findings, error) {
 	kind, err := kindOf(dir)
 	if err != nil {
@@ -38,7 +38,7 @@ func (k Kinds) Rebuild(dir string) (Findings, error) {
 	return Build(dir, open)
 }
 
-// Build is Rebuild for a directory whose kind is known.
+// Build does the same as Rebuild for a directory of a known kind.
 func Build(dir string, open func(dir string) (Findings, error)) (Findings, error) {
 	f, err := open(dir)
 	if err != nil {
@@ -50,7 +50,7 @@ func Build(dir string, open func(dir string) (Findings, error)) (Findings, error
 	return f, writeFile(filepath.Join(dir, pageFile), f.WritePage)
 }
 
-// kindOf is the kind of the experiment in dir.
+// kindOf returns the kind of the experiment in dir.
 func kindOf(dir string) (string, error) {
 	var e struct {
 		Kind string `json:"kind"`

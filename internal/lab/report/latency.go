@@ -2,7 +2,7 @@ package report
 
 import "github.com/HdrHistogram/hdrhistogram-go"
 
-// LatencyOf summarises a histogram of microseconds.
+// LatencyOf summarises a histogram of values in microseconds.
 func LatencyOf(h *hdrhistogram.Histogram) Latency {
 	if h == nil || h.TotalCount() == 0 {
 		return Latency{}

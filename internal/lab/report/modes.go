@@ -9,7 +9,7 @@ import (
 )
 
 // A Mode is one way of sharing the tested CPUs between the service and the
-// batch work: the name of a row of the table of modes.
+// batch work. Its value is the name of the mode in the tables.
 type Mode string
 
 // The modes of the experiments. modeTable describes them.
@@ -45,25 +45,25 @@ type ModeSpec struct {
 	Mode Mode
 
 	// The programs beside the service.
-	Batch     bool           // the batch work
-	Alone     bool           // and the service does not
-	Burstable bool           // the batch work is in a pod with CPU requests
+	Batch     bool           // the batch work runs
+	Alone     bool           // the service does not run
+	Burstable bool           // the batch work runs in a pod with CPU requests
 	Spinner   bool           // an idle-class spinner keeps the CPUs awake
-	Paced     bool           // the batch work is paced to the CPU use of Tenon65
+	Paced     bool           // the batch work has a read rate that gives the CPU use of Tenon65
 	Tenon     bool           // Tenon's policies write the knobs
-	Suppress  bool           // with the watermark
-	Mechanism node.Mechanism // the isolation mechanism, pinned; empty: Tenon chooses
-	Cluster   bool           // a node of a cluster can run it
+	Suppress  bool           // Tenon uses the watermark (CPU suppress)
+	Mechanism node.Mechanism // the pinned isolation mechanism; empty: Tenon selects one
+	Cluster   bool           // the mode can run on a node of a cluster
 
-	// How it is shown.
-	Head string // of its column in the kernel-qos experiment; empty: its name
-	Line string // class of its curve, where colour alone does not tell it apart
+	// The presentation of the mode.
+	Head string // heading of its column in the kernel-qos experiment; empty: its name
+	Line string // CSS class of its curve, for modes with similar colours
 
 	Help string
 }
 
-// modeTable has a row for each mode, in the order in which modes are shown. A
-// new mode is a row here and its colour in page.css.
+// modeTable has a row for each mode, in the order of presentation. A new mode
+// needs a row here and a colour in page.css.
 var modeTable = []ModeSpec{
 	{Mode: Exclusive, Cluster: true, Head: "baseline",
 		Help: "the service alone: the baseline"},
@@ -104,8 +104,8 @@ var modeTable = []ModeSpec{
 	{Mode: IdleBE, Help: "events, and the spinners idle in the kernel (cpu.idle), which needs no loop: for contrast"},
 }
 
-// MechanismModes are the modes that pin an isolation mechanism, from the
-// weakest up.
+// MechanismModes lists the modes that pin an isolation mechanism, from the
+// weakest to the strongest.
 var MechanismModes = modesWhere(func(s ModeSpec) bool { return s.Mechanism != "" })
 
 func modesWhere(is func(ModeSpec) bool) []Mode {
@@ -118,7 +118,8 @@ func modesWhere(is func(ModeSpec) bool) []Mode {
 	return list
 }
 
-// Spec is the row of a mode; of one that is not in the table, its name alone.
+// Spec returns the row of a mode. For a mode without a row it sets only the
+// name.
 func (m Mode) Spec() ModeSpec {
 	if i := m.rank(); i < len(modeTable) {
 		return modeTable[i]
@@ -126,7 +127,8 @@ func (m Mode) Spec() ModeSpec {
 	return ModeSpec{Mode: m}
 }
 
-// rank is the place of a mode among others; those without a row come last.
+// rank returns the position of a mode in modeTable. Modes without a row come
+// last.
 func (m Mode) rank() int {
 	i := slices.IndexFunc(modeTable, func(s ModeSpec) bool { return s.Mode == m })
 	if i < 0 {
@@ -135,11 +137,12 @@ func (m Mode) rank() int {
 	return i
 }
 
-// Isolates reports whether Tenon isolates batch work in the mode: the spinner
-// is one, too, since it serves only if everything else comes first.
+// Isolates reports whether Tenon isolates batch work in the mode. The spinner
+// counts as batch work, because it must run only when nothing else wants the
+// CPU.
 func (s ModeSpec) Isolates() bool { return s.Tenon || s.Spinner }
 
-// ModeHelp lists modes with their meaning, for the help of a command.
+// ModeHelp lists modes with their descriptions, for the help of a command.
 func ModeHelp(modes []Mode) string {
 	const width = 78
 	longest := 0

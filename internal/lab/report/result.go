@@ -8,7 +8,7 @@ import (
 )
 
 // A Result is the result of an experiment: result.json. Its keys are stable:
-// later versions add keys and keep these. A number that is not known is null.
+// later versions only add keys. A number that is not known is null.
 //
 //	modes.MODE.p50_us …          median over blocks of the run's percentile
 //	modes.MODE.pooled.p50_us …   percentile of all requests of all valid runs together
@@ -21,8 +21,8 @@ import (
 // the medians in modes.
 type Result = ResultOf[Experiment, ModeResult]
 
-// ResultOf is a Result with the concrete types of one kind of experiment: E for
-// the experiment, M for its modes.
+// ResultOf is a Result with the types of one kind of experiment: E for the
+// experiment, M for its modes.
 type ResultOf[E, M any] struct {
 	Schema     int                 `json:"schema"` // 1
 	Experiment E                   `json:"experiment"`
@@ -38,7 +38,7 @@ type ResultOf[E, M any] struct {
 	Warnings   []string            `json:"warnings"`
 }
 
-// Extend makes the result of one kind of experiment from what all kinds have.
+// Extend makes the result of one kind of experiment from the common result.
 func Extend[E, M any](r Result, e E, mode func(Mode, ModeResult) M) ResultOf[E, M] {
 	out := ResultOf[E, M]{
 		Schema: r.Schema, Experiment: e, Blocks: r.Blocks, Order: r.Order, Modes: map[Mode]M{},
@@ -51,11 +51,11 @@ func Extend[E, M any](r Result, e E, mode func(Mode, ModeResult) M) ResultOf[E, 
 	return out
 }
 
-// A ModeResult is the result of one mode. All but Pooled, Runs, Void, Requests
-// and Errors are medians over the blocks with a valid run.
+// A ModeResult is the result of one mode. All fields except Pooled, Runs, Void,
+// Requests and Errors are medians over the blocks with a valid run.
 type ModeResult struct {
-	Runs     int            `json:"runs"`      // used: one in each block
-	Void     int            `json:"void_runs"` // not used
+	Runs     int            `json:"runs"`      // number of used runs: one per block
+	Void     int            `json:"void_runs"` // number of runs that are not used
 	Requests int64          `json:"requests"`
 	Errors   map[string]int `json:"errors,omitempty"`
 
@@ -66,23 +66,24 @@ type ModeResult struct {
 	P999 Number `json:"p999_us"`
 	Max  Number `json:"max_us"`
 	Mean Number `json:"mean_us"`
-	// Pooled is read from the histograms of all valid runs added together;
-	// null where a client gave no histograms.
+	// Pooled comes from the sum of the histograms of all valid runs; null if
+	// the client gave no histograms.
 	Pooled *Latency `json:"pooled"`
 
 	CPUPercent Number `json:"cpu_percent"` // of the tested CPUs
 	LSCPU      Number `json:"ls_cpus_used"`
 	BECPU      Number `json:"be_cpus_used"`
 	OtherCPU   Number `json:"other_cpus_used"`
-	// NodeMetricsCPU is the use of the whole node by a cluster's metrics API.
+	// NodeMetricsCPU is the CPU use of the whole node in the metrics API of the
+	// cluster.
 	NodeMetricsCPU Number `json:"node_metrics_cpus_used"`
 	FramesPerS     Number `json:"be_frames_per_second"`
 	FramesPerCPU   Number `json:"be_frames_per_cpu_second"`
-	// Goodput is BE's frame rate as a share of what the CPU that exclusive
-	// leaves idle would give at the solo rate.
+	// Goodput is BE's frame rate as a share of the rate that the idle CPU of
+	// mode exclusive would give at the solo rate per CPU.
 	Goodput     Number `json:"be_goodput_ratio"`
 	DelayPerRun Number `json:"ls_runqueue_delay_us"` // per timeslice
-	LSThrottled Number `json:"ls_throttled_ratio"`   // throttled time per time; may exceed 1 with several CPUs
+	LSThrottled Number `json:"ls_throttled_ratio"`   // throttled time as a share of time; may exceed 1 with several CPUs
 	BEThrottled Number `json:"be_throttled_ratio"`
 	PSICPU      Number `json:"psi_cpu_some_ratio"`
 	Steal       Number `json:"steal_ratio"`
@@ -100,7 +101,7 @@ type DelayRatio struct {
 	ToExclusiveWarm Interval `json:"to_exclusive_warm"`
 }
 
-// An Interval is an estimate with its doubt.
+// An Interval is an estimate with its confidence interval.
 type Interval struct {
 	Estimate Number `json:"estimate"`
 	Low      Number `json:"low"` // two-sided 95 %
@@ -108,16 +109,16 @@ type Interval struct {
 	Lower    Number `json:"lower_bound"` // one-sided 95 %
 	Upper    Number `json:"upper_bound"`
 	Blocks   int    `json:"blocks"`
-	Dropped  int    `json:"dropped_blocks,omitempty"` // a value was zero or missing
+	Dropped  int    `json:"dropped_blocks,omitempty"` // blocks without a positive value
 }
 
-// IntervalOf is an estimate as result.json has it.
+// IntervalOf converts an estimate to the form of result.json.
 func IntervalOf(e stat.Estimate) Interval {
 	return Interval{Number(e.Value), Number(e.Low), Number(e.High), Number(e.Lower), Number(e.Upper), e.Blocks, e.Dropped}
 }
 
-// A Control is the A/A comparison: exclusive-aa to exclusive. No claim finer
-// than its half-width can be trusted on this machine.
+// A Control is the A/A comparison of exclusive-aa with exclusive. A claim finer
+// than its half-width cannot be trusted on this machine.
 type Control struct {
 	P99       Interval `json:"p99"`
 	RunDelay  Interval `json:"runqueue_delay"`
@@ -126,7 +127,7 @@ type Control struct {
 	Resolves  bool     `json:"resolves_margin"`
 }
 
-// A Claim is a sentence that the experiment set out to test, and its fate.
+// A Claim is a statement that the experiment tests, with its verdict.
 type Claim struct {
 	Name        string              `json:"name"`
 	Statement   string              `json:"statement"`
@@ -136,7 +137,7 @@ type Claim struct {
 	Explanation string              `json:"explanation"`
 }
 
-// A VoidRun is a run that was not used, and why.
+// A VoidRun is a run that the analysis does not use, with the reasons.
 type VoidRun struct {
 	Index   int      `json:"index"`
 	Block   int      `json:"block"`
@@ -144,13 +145,13 @@ type VoidRun struct {
 	Reasons []string `json:"reasons"`
 }
 
-// A Number is a measured value; NaN and the infinities, which JSON lacks, are null.
+// A Number is a measured value. NaN and the infinities are null in JSON.
 type Number float64
 
 // Known reports whether n is a number.
 func (n Number) Known() bool { return !math.IsNaN(float64(n)) && !math.IsInf(float64(n), 0) }
 
-// MarshalJSON writes null for what is not known.
+// MarshalJSON writes null for a number that is not known.
 func (n Number) MarshalJSON() ([]byte, error) {
 	if !n.Known() {
 		return []byte("null"), nil

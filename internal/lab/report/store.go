@@ -30,9 +30,9 @@ const (
 	runsDir        = "runs"
 )
 
-// Create makes the directory of an experiment and writes experiment.json: an
-// Experiment, or the record of one kind that embeds it.
-// Calling it again replaces that file and keeps the runs.
+// Create makes the directory of an experiment and writes experiment.json. e is
+// an Experiment, or the record of one kind that embeds it. A second call
+// replaces the file and keeps the runs.
 func Create(dir string, e any) error {
 	if err := archive.MakeFolder(dir, runsDir); err != nil {
 		return err
@@ -40,8 +40,8 @@ func Create(dir string, e any) error {
 	return WriteJSON(filepath.Join(dir, ExperimentFile), e)
 }
 
-// SaveRun writes runs/NNN-MODE.hlog and then runs/NNN-MODE.json. Both appear
-// whole or not at all, and a run whose JSON exists is complete.
+// SaveRun writes runs/NNN-MODE.hlog and then runs/NNN-MODE.json. Each file is
+// written atomically, so a run whose JSON file exists is complete.
 func SaveRun(dir string, whole Record) error {
 	r := whole.Common()
 	if err := r.check(); err != nil {
@@ -57,8 +57,8 @@ func SaveRun(dir string, whole Record) error {
 }
 
 // Load reads an experiment and its finished runs in the order of their index,
-// from its archive or from its folder. What an interrupted experiment left
-// unfinished is skipped; a file that is there but cannot be read is an error.
+// from its archive or from its folder. It skips the incomplete files of an
+// interrupted experiment. A file that exists but cannot be read is an error.
 func Load[E, R any, P interface {
 	*R
 	Record
@@ -97,7 +97,7 @@ func loadRun(raw fs.FS, name string, whole Record) error {
 	}
 	log, err := raw.Open(strings.TrimSuffix(name, ".json") + ".hlog")
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // wrk gives percentiles but no histogram
+		return nil // wrk gives percentiles and no histogram
 	}
 	if err != nil {
 		return err
@@ -130,7 +130,8 @@ func ParseRun(data []byte, whole Record) error {
 	return whole.Common().check()
 }
 
-// check refuses what would make a strange file name or an empty comparison.
+// check refuses values that would give an invalid file name or an empty
+// comparison.
 func (r Run) check() error {
 	odd := func(c rune) bool { return !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-') }
 	switch {
@@ -144,7 +145,7 @@ func (r Run) check() error {
 	return nil
 }
 
-// WriteJSON writes a file whole or not at all.
+// WriteJSON writes a JSON file atomically.
 func WriteJSON(path string, v any) error {
 	return writeFile(path, func(w io.Writer) error {
 		var b bytes.Buffer
@@ -159,7 +160,7 @@ func WriteJSON(path string, v any) error {
 	})
 }
 
-// writeFile writes path whole or not at all: beside it first, then renamed.
+// writeFile writes path atomically: it writes a temporary file and renames it.
 func writeFile(path string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".tmp-*")
 	if err != nil {

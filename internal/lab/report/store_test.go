@@ -66,7 +66,8 @@ func TestInterruptedExperimentKeepsItsFinishedRuns(t *testing.T) {
 	e := synthetic.Experiment(2, report.Exclusive, report.Tenon)
 	runs := synthetic.Runs(e, 0.05)
 	dir := save(t, e, runs)
-	// Killed between the log and the JSON of the last run, and in the middle of another file.
+	// The lab was killed between the log and the JSON of the last run, and
+	// while it wrote another file.
 	last := filepath.Join(dir, "runs", "003-"+string(runs[3].Mode)+".json")
 	if err := os.Remove(last); err != nil {
 		t.Fatal(err)
@@ -128,7 +129,7 @@ func TestFailedWriteLeavesNothingBehind(t *testing.T) {
 	}
 	left, err := os.ReadDir(filepath.Join(dir, "runs"))
 	if err != nil || len(left) != 0 {
-		t.Errorf("%d files left behind, %v", len(left), err)
+		t.Errorf("%d files are left, error %v", len(left), err)
 	}
 }
 

@@ -15,7 +15,7 @@ const (
 	CellWidth  = 17
 )
 
-// LatencyRows are the rows of every study, absolute and relative.
+// LatencyRows are the latency rows of every study, absolute and relative.
 var LatencyRows = []Row{
 	{"RT-P50", "ms", LatencyCell("p50", func(m ModeResult) Number { return m.P50 })},
 	{"RT-P75", "ms", LatencyCell("p75", func(m ModeResult) Number { return m.P75 })},
@@ -54,7 +54,8 @@ func IntervalCell(i Interval, m Mode) string {
 	return span(i)
 }
 
-// framesCell prints the frame rate and the share of what idle CPU could give.
+// framesCell prints the frame rate and its share of the rate that the idle CPU
+// could give.
 func framesCell(m ModeResult) string {
 	if !m.Goodput.Known() {
 		if m.FramesPerS == 0 {
@@ -108,7 +109,7 @@ func (a Analysis) WriteTable(w io.Writer) error {
 	return err
 }
 
-// LatencyLegend says from when latency counts.
+// LatencyLegend says from which time latency counts.
 func LatencyLegend(e Experiment) string {
 	if e.Client == "wrk" {
 		return "Latency in ms from the actual send, as wrk counts it"
@@ -116,7 +117,7 @@ func LatencyLegend(e Experiment) string {
 	return "Latency in ms from the intended send time, without the requests that were due while the client's own CPU stood still"
 }
 
-// CPUWord is CPU or CPUs.
+// CPUWord returns CPU or CPUs.
 func CPUWord(e Experiment) string {
 	if e.TestedCPUs.Len() > 1 {
 		return "CPUs"
@@ -124,7 +125,7 @@ func CPUWord(e Experiment) string {
 	return "CPU"
 }
 
-// controlText says how finely the A/A control tells modes apart.
+// controlText says how finely the A/A control distinguishes modes.
 func controlText(r Result) string {
 	c := r.Control
 	text := fmt.Sprintf("%s to %s: P99 %s, half-width %s %%; run-queue delay %s.", ExclusiveAA, Exclusive, FormatRatio(c.P99), Scaled(c.HalfWidth, 100, 1), FormatRatio(c.RunDelay))
@@ -143,7 +144,8 @@ func Line(b *bytes.Buffer, label string, modes []Mode, cell func(Mode) string) {
 	b.WriteString(strings.TrimRight(text, " ") + "\n")
 }
 
-// pad fills s to width characters, on the left, or on the right if width is negative.
+// pad fills s with spaces to width characters, on the left, or on the right if
+// width is negative.
 func pad(s string, width int) string {
 	if width < 0 {
 		return s + strings.Repeat(" ", max(-width-Runes(s), 0))
@@ -151,7 +153,8 @@ func pad(s string, width int) string {
 	return strings.Repeat(" ", max(width-Runes(s), 1)) + s
 }
 
-// WriteParagraph wraps text behind head, with the following lines indented as far.
+// WriteParagraph wraps text after head and indents the following lines to the
+// width of head.
 func WriteParagraph(b *bytes.Buffer, head, text string) {
 	indent := strings.Repeat(" ", Runes(head))
 	for i, l := range wrap(text, TableWidth-Runes(head)) {
@@ -173,7 +176,7 @@ func WriteClaims(b *bytes.Buffer, claims []Claim) {
 	}
 }
 
-// head is what stands above the column of a mode.
+// head returns the heading of the column of a mode.
 func (s Study) head(m Mode) string {
 	if s.Heads {
 		return cmp.Or(m.Spec().Head, string(m))

@@ -15,22 +15,22 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// GovernPeriod is the period of Tenon's loop in this process with CPU suppress
-// on: half the time constant of the policies' means. The loop shares the
-// client's CPUs, and a tick takes a millisecond or two; with a shorter period
-// the client would send late. Without CPU suppress one tick is enough, because
-// the kernel keeps its settings.
+// GovernPeriod is the period of Tenon's loop in this process with CPU suppress:
+// half the time constant of the policies' averages. The loop shares the
+// client's CPUs, and a tick takes 1 to 2 ms; with a shorter period the client
+// would send late. Without CPU suppress one tick is enough, because the kernel
+// keeps its settings.
 const GovernPeriod = 500 * time.Millisecond
 
-// A AgentRunner is Tenon at work during a run.
+// An AgentRunner runs Tenon during a run.
 type AgentRunner struct {
 	host      *host.Host
 	workloads []node.Workload
 	begun     time.Time
 	cancel    context.CancelFunc
 	done      chan struct{}
-	State     string       // the state directory of a tenond; empty: the loop is ours
-	release   func() error // undoes changes outside the cgroups; nil: none
+	State     string       // state directory of a tenond; empty: the lab's own loop runs
+	release   func() error // undoes changes outside the cgroups; nil: there are none
 
 	mu        sync.Mutex
 	writes    []string
@@ -38,9 +38,9 @@ type AgentRunner struct {
 	selection node.Selection // after the last tick
 }
 
-// RunAgent runs Tenon's loop in this process: one tick, and then, if CPU
-// suppress or the isolation mechanism needs it, one each GovernPeriod and for
-// each event of the mechanism.
+// RunAgent runs Tenon's loop in this process. It makes one tick. If CPU
+// suppress or the isolation mechanism needs more, it ticks once per
+// GovernPeriod and at each event of the mechanism.
 func (s *Site) RunAgent(ctx context.Context, work []node.Workload, config policy.Config, on bool) (*AgentRunner, error) {
 	for _, w := range work {
 		s.Host.Manage(w)
@@ -67,7 +67,7 @@ func (s *Site) RunAgent(ctx context.Context, work []node.Workload, config policy
 		}
 		return g, nil
 	}
-	// The next tick tries a failed step again; the run is void.
+	// The next tick repeats a failed step; the run is void.
 	g.release = func() error {
 		a.Config = policy.Config{}
 		_, err := a.Step(context.Background())
@@ -124,7 +124,7 @@ func (g *AgentRunner) observe(t tick.Tick, err error) {
 	}
 }
 
-// Report returns what has been written, and what went wrong.
+// Report returns the writes and the faults so far.
 func (g *AgentRunner) Report() (writes, faults []string) {
 	if g == nil {
 		return nil, nil
@@ -134,7 +134,7 @@ func (g *AgentRunner) Report() (writes, faults []string) {
 	return g.writes, g.faults
 }
 
-// On returns an error unless the loop isolates with this mechanism.
+// On returns an error unless Tenon uses this isolation mechanism.
 func (g *AgentRunner) On(mechanism node.Mechanism) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -144,7 +144,7 @@ func (g *AgentRunner) On(mechanism node.Mechanism) error {
 	return fmt.Errorf("not isolated by %s but by %s: %s", mechanism, g.selection.Mechanism, g.selection.Why)
 }
 
-// Stop ends the loop, and undoes changes outside the cgroups.
+// Stop ends the loop and undoes changes outside the cgroups.
 func (g *AgentRunner) Stop() error {
 	if g == nil {
 		return nil

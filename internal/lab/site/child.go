@@ -20,8 +20,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Groups value makes cgroups and puts processes into them, so that all of
-// it can be undone after a crash. The real one is *host.Host.
+// Groups makes cgroups and moves processes into them, and can undo both after a
+// crash. The real implementation is *host.Host.
 type Groups interface {
 	Attach(p node.CgroupPath, pid int) error
 	Spawned(pid int) error
@@ -30,24 +30,24 @@ type Groups interface {
 
 // A Child describes a process to start.
 type Child struct {
-	Name   string // for errors
+	Name   string // for error messages
 	Argv   []string
-	Group  node.CgroupPath // "": the lab's own
+	Group  node.CgroupPath // empty: the lab's own cgroup
 	CPUs   unit.CPUSet
 	Nice   int
 	Stdin  io.Reader
 	Stdout io.Writer // nil: discarded
-	stderr io.Writer // gets what errors quote the end of, too; nil: only that
+	stderr io.Writer // also gets the standard error; nil: only the end is kept, for error messages
 }
 
-// gate lets the program run only after the lab has put it into its group: it
-// waits for a line on descriptor 3. If the lab dies first, the read fails and
-// the program never starts.
+// gate starts the program only after the lab has moved it into its cgroup. It
+// waits for a line on file descriptor 3. If the lab dies first, the read fails
+// and the program never starts.
 const gate = `read -r _ <&3 && exec 3<&- && exec "$@"`
 
-// A Process is a running child. Children die with the lab (Pdeathsig); they
-// are in process groups of their own, so that Ctrl-C reaches the lab alone and
-// it ends them in order.
+// A Process is a running child. The kernel kills children when the lab dies
+// (Pdeathsig). Each child has its own process group, so that Ctrl-C reaches
+// only the lab, which then ends the children in order.
 type Process struct {
 	Name string
 	PID  int
@@ -55,12 +55,12 @@ type Process struct {
 	cmd     *exec.Cmd
 	in      Groups
 	Stderr  *tail
-	done    chan struct{} // closed when it has been waited for
+	done    chan struct{} // closed after the process has been waited for
 	waitErr error
 }
 
-// Start starts c inside its cgroup, on its CPUs. No instruction of the
-// program runs anywhere else.
+// Start starts c in its cgroup and on its CPUs. The program executes no
+// instruction outside of them.
 func Start(in Groups, c Child) (*Process, error) {
 	fail := func(err error) (*Process, error) { return nil, fmt.Errorf("start %s: %w", c.Name, err) }
 	r, w, err := os.Pipe()
@@ -75,7 +75,7 @@ func Start(in Groups, c Child) (*Process, error) {
 	if c.stderr != nil {
 		p.cmd.Stderr = io.MultiWriter(p.Stderr, c.stderr)
 	}
-	// A grandchild that keeps our pipes open must not keep Wait from ending.
+	// Wait must end even if a grandchild keeps the pipes open.
 	p.cmd.WaitDelay = time.Second
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started, entered := make(chan error), make(chan struct{})
@@ -92,17 +92,17 @@ func Start(in Groups, c Child) (*Process, error) {
 		_, err = w.Write([]byte("\n"))
 	}
 	if err != nil {
-		w.Close() // the gate reads the end and exits
+		w.Close() // the gate reads end of file and exits
 		p.Kill()
 		return fail(err)
 	}
 	return p, nil
 }
 
-// keep starts the process and waits for its end. The kernel counts the end of
-// the thread that forked a process as the death of its parent (prctl(2),
-// PR_SET_PDEATHSIG), and threads of a Go program end: so keep locks its thread
-// until then.
+// keep starts the process and waits for its end. When the thread that forked a
+// process ends, the kernel sends the parent-death signal (prctl(2),
+// PR_SET_PDEATHSIG). Threads of a Go program may end, so keep locks its thread
+// until the process has ended.
 func (p *Process) keep(started chan<- error, entered <-chan struct{}) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -111,7 +111,7 @@ func (p *Process) keep(started chan<- error, entered <-chan struct{}) {
 	if err != nil {
 		return
 	}
-	<-entered // its number is its own until it has been waited for
+	<-entered // the kernel does not reuse a PID before the process has been waited for
 	p.waitErr = p.cmd.Wait()
 	close(p.done)
 }
@@ -131,7 +131,7 @@ func (p *Process) enter(c Child) error {
 		}
 	}
 	if c.Nice != 0 {
-		// A better nice value is optional: without the privilege the run
+		// A lower nice value is optional: without the privilege the run
 		// continues.
 		if err := unix.Setpriority(unix.PRIO_PROCESS, p.PID, c.Nice); err != nil && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) {
 			return fmt.Errorf("set nice %d: %w", c.Nice, err)
@@ -143,8 +143,9 @@ func (p *Process) enter(c Child) error {
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err says how the process ended, with the last line it complained; nil if it
-// ended well. It waits for the end.
+// Err waits for the end of the process and returns how it ended, with the last
+// line of its standard error. It returns nil if the process ended with status
+// 0.
 func (p *Process) Err() error {
 	<-p.done
 	if p.waitErr == nil || errors.Is(p.waitErr, exec.ErrWaitDelay) {
@@ -176,10 +177,11 @@ func (p *Process) Stop(sig syscall.Signal, grace time.Duration) {
 	p.Kill()
 }
 
-// Kill ends the process and its process group, and forgets it.
+// Kill kills the process and its process group, and removes the process from
+// the journal.
 func (p *Process) Kill() {
-	// The group id is ours as long as its leader is not reaped; after that
-	// only the leader's own children could still hold it.
+	// The process group ID stays valid until the leader has been waited for.
+	// After that, only children of the leader can still use it.
 	if !p.Ended() {
 		_ = unix.Kill(-p.PID, unix.SIGKILL)
 	}
@@ -187,7 +189,7 @@ func (p *Process) Kill() {
 	_ = p.in.Reaped(p.PID)
 }
 
-// tail keeps the last part of what is written to it.
+// tail keeps the last part of the data that is written to it.
 type tail struct {
 	mu  sync.Mutex
 	buf []byte
@@ -206,14 +208,14 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Bytes returns what was kept.
+// Bytes returns the kept part.
 func (t *tail) Bytes() []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return bytes.Clone(t.buf)
 }
 
-// QuoteOutput is the last line of a program's complaint, as the end of an
+// QuoteOutput returns the last line of a program's output, as the end of an
 // error message.
 func QuoteOutput(out []byte) string {
 	text := strings.TrimSpace(string(out))
@@ -224,8 +226,8 @@ func QuoteOutput(out []byte) string {
 	return ": " + strings.TrimSpace(lines[len(lines)-1])
 }
 
-// EndedEarly is the error of a process that ended well when it should not
-// have ended at all.
+// EndedEarly returns the error for a process that ended with status 0 although
+// it should still run.
 func (p *Process) EndedEarly() error {
 	if p.Err() != nil {
 		return nil

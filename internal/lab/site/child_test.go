@@ -16,7 +16,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// groupsInMemory remembers processes as the journal would.
+// groupsInMemory records processes like the journal.
 type groupsInMemory struct {
 	mu      sync.Mutex
 	live    map[int]bool
@@ -53,7 +53,7 @@ func TestProgramStartsOnlyInItsGroup(t *testing.T) {
 	m := &groupsInMemory{looking: func(int) {
 		time.Sleep(50 * time.Millisecond)
 		if _, err := os.Stat(marker); err == nil {
-			t.Error("the program ran before it was in its group")
+			t.Error("the program ran before it was in its cgroup")
 		}
 	}}
 	p, err := Start(m, Child{Name: "touch", Argv: []string{"touch", marker}, Group: "g"})
@@ -113,18 +113,18 @@ func TestStopKillsWhatDoesNotEnd(t *testing.T) {
 	}
 }
 
-// TestAChildOutlivesTheThreadThatAskedForIt: threads of a Go program end, for
-// example when it has probed what this machine can do.
+// TestAChildOutlivesTheThreadThatAskedForIt checks that a child survives the
+// end of the thread that called Start.
 func TestAChildOutlivesTheThreadThatAskedForIt(t *testing.T) {
 	type begun struct {
 		p   *Process
 		tid int
 		err error
 	}
-	for range 2 { // the first thread of a process does not end
+	for range 2 { // the main thread of a process does not end
 		asked := make(chan begun)
 		go func() {
-			runtime.LockOSThread() // never unlocked: the thread ends
+			runtime.LockOSThread() // never unlocked, so the thread ends
 			p, err := Start(&groupsInMemory{}, Child{Name: "sleep", Argv: []string{"sleep", "60"}})
 			asked <- begun{p, syscall.Gettid(), err}
 		}()

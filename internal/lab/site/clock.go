@@ -6,14 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MonotonicNow is the time of CLOCK_MONOTONIC.
+// MonotonicNow returns the time of CLOCK_MONOTONIC.
 func MonotonicNow() time.Duration { return clockNow(unix.CLOCK_MONOTONIC) }
 
-// ThreadTime is the CPU time that this thread has used.
+// ThreadTime returns the CPU time of the calling thread.
 func ThreadTime() time.Duration { return clockNow(unix.CLOCK_THREAD_CPUTIME_ID) }
 
 func clockNow(clock int32) time.Duration {
 	var t unix.Timespec
-	_ = unix.ClockGettime(clock, &t) // cannot fail: the clocks exist and t is ours
+	_ = unix.ClockGettime(clock, &t) // cannot fail: the clocks exist and t is valid
 	return time.Duration(t.Nano())
 }

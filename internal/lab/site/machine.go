@@ -20,7 +20,7 @@ func Describe(fs proc.FS, t node.Topology, can node.Capabilities, version int) r
 	return m
 }
 
-// ThisMachine is the machine that the lab runs on.
+// ThisMachine describes the machine on which the lab runs.
 func ThisMachine(fs proc.FS) report.Machine {
 	m := report.Machine{OS: osName("/"), Governor: line(filepath.Join(fs.Sys, "devices/system/cpu/cpu0/cpufreq/scaling_governor"))}
 	m.Kernel, _ = fs.KernelRelease()
@@ -35,7 +35,7 @@ func ThisMachine(fs proc.FS) report.Machine {
 	return m
 }
 
-// mechanisms lists the mechanisms of Tenon's modes, as policy selects them.
+// mechanisms lists the mechanisms of Tenon's modes, as the policy selects them.
 func mechanisms(can node.Capabilities) []string {
 	list := []string{string(policy.Mechanisms(Pinned(""), can, node.Isolation{}).Mechanism)}
 	switch list[0] {
@@ -56,7 +56,7 @@ func line(path string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// osName reads PRETTY_NAME of os-release(5).
+// osName returns PRETTY_NAME of os-release(5).
 func osName(root string) string {
 	for _, path := range []string{"etc/os-release", "usr/lib/os-release"} {
 		for l := range strings.Lines(line(filepath.Join(root, path))) {
@@ -71,24 +71,24 @@ func osName(root string) string {
 	return ""
 }
 
-// hypervisors maps words of the DMI tables to names.
+// hypervisors maps words in the DMI tables to names.
 var hypervisors = []struct{ word, name string }{
 	{"kvm", "kvm"}, {"qemu", "kvm"}, {"vmware", "vmware"}, {"virtualbox", "virtualbox"}, {"xen", "xen"},
 	{"amazon ec2", "amazon"}, {"google", "google"}, {"microsoft", "hyper-v"}, {"alibaba", "alibaba"}, {"openstack", "openstack"},
 }
 
-// emulator is the virtualization whose CPU is a program: QEMU without the
-// help of the kernel.
+// emulator is the virtualization in which a program emulates the CPU: QEMU
+// without KVM.
 const emulator = "qemu"
 
-// Emulated reports whether this machine is one.
+// Emulated reports whether this machine is emulated by a program.
 func Emulated(fs proc.FS) bool {
 	info, err := fs.CPUInfo()
 	return err == nil && virtualization(fs, info.Virtual()) == emulator
 }
 
-// virtualization names the hypervisor; virtual is whether the CPU says that
-// there is one (CPUID.1:ECX.31).
+// virtualization names the hypervisor. virtual is true if the CPU reports a
+// hypervisor (CPUID.1:ECX.31).
 func virtualization(fs proc.FS, virtual bool) string {
 	if !virtual {
 		return "none"
@@ -102,7 +102,8 @@ func virtualization(fs proc.FS, virtual bool) string {
 		if !strings.Contains(text, h.word) {
 			continue
 		}
-		// Every kernel with a guest's code offers the clock where KVM does.
+		// A kernel with guest support offers kvm-clock if the hypervisor is
+		// KVM.
 		clocks := line(filepath.Join(fs.Sys, "devices/system/clocksource/clocksource0/available_clocksource"))
 		if h.word == emulator && clocks != "" && !strings.Contains(clocks, "kvm-clock") {
 			return emulator

@@ -7,29 +7,29 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Pinned is the CPU QoS of a mode with an isolation mechanism; without one it
-// selects the strongest that the node supports.
+// Pinned returns the CPU QoS strategy with the given isolation mechanism. For
+// an empty mechanism the policy selects the strongest that the node supports.
 func Pinned(mechanism node.Mechanism) policy.CPUQOS {
 	return policy.CPUQOS{Enable: true, Mechanism: mechanism}
 }
 
-// Supports returns whether this node supports an isolation mechanism, by the
-// policy's rules.
+// Supports returns whether the policy can use an isolation mechanism on this
+// node.
 func (s *Site) Supports(mechanism node.Mechanism) node.Answer {
 	for _, r := range policy.Mechanisms(Pinned(""), s.Host.Capabilities(), s.isolation).Mechanisms {
 		if r.Mechanism == mechanism {
 			return node.Answer{Verdict: r.Can, Why: r.Why}
 		}
 	}
-	return node.Answer{Verdict: node.No, Why: fmt.Sprintf("%q is no rung", mechanism)}
+	return node.Answer{Verdict: node.No, Why: fmt.Sprintf("%q is not an isolation mechanism", mechanism)}
 }
 
 // attended are the mechanisms that need a running loop: for new threads, for a
-// service that moves, or for the scheduler's heartbeat.
+// service that changes its CPUs, or for the scheduler's heartbeat.
 var attended = map[node.Mechanism]bool{node.MechanismSchedExt: true, node.MechanismCoreSched: true, node.MechanismSiblings: true}
 
-// mechanismHere is the isolation mechanism that a policy selects on this node;
-// empty: none.
+// mechanismHere returns the isolation mechanism that the policy selects on this
+// node; empty: none.
 func (s *Site) mechanismHere(c policy.CPUQOS) node.Mechanism {
 	if !c.Enable {
 		return ""

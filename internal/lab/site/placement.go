@@ -8,21 +8,21 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Placement divides the machine: service and batch work share Tested, the
-// load generator and the lab itself have Client to themselves. Utilisation is
-// counted on Tested.
+// A Placement divides the CPUs of the machine. Service and batch work share
+// Tested, on which utilisation is measured. The load generator and the lab
+// itself use Client.
 type Placement struct {
 	Tested, Client unit.CPUSet
 }
 
-// NoClient is passed to Place by an experiment without load: all CPUs are
+// NoClient tells Place that the experiment sends no load, so that all CPUs are
 // tested.
 const NoClient = true
 
-// Place divides the CPUs that the lab may use. Either set may be given;
-// otherwise the client gets an eighth of the CPUs, at least one and in whole
-// cores, from the end of the list, so that client and tested CPUs share no core
-// if there is more than one.
+// Place divides the CPUs that the lab may use. Each set may be given. By
+// default the client gets an eighth of the CPUs, at least one, in whole cores
+// and from the end of the list. If there is more than one core, client and
+// tested CPUs share none.
 func Place(t node.Topology, allowed, tested, client unit.CPUSet, noClient bool) (Placement, error) {
 	online := t.All().Intersect(allowed)
 	for _, given := range []struct {
@@ -63,9 +63,9 @@ func Place(t node.Topology, allowed, tested, client unit.CPUSet, noClient bool) 
 	return Placement{Tested: tested, Client: client}, nil
 }
 
-// chooseClient takes whole cores from the end of free until it has an eighth
-// of online. If free is not all there is, all of it may be taken; otherwise
-// at least one CPU remains.
+// chooseClient takes whole cores from the end of free until it has an eighth of
+// online. If all is true it may take all of free; otherwise it leaves at least
+// one CPU.
 func chooseClient(t node.Topology, free, online unit.CPUSet, all bool) unit.CPUSet {
 	want := max(online.Len()/8, 1)
 	var client unit.CPUSet
@@ -76,15 +76,15 @@ func chooseClient(t node.Topology, free, online unit.CPUSet, all bool) unit.CPUS
 		}
 		core := t.Siblings(c).Intersect(free)
 		if rest := free.Minus(client).Minus(core); !all && rest.Empty() {
-			core = unit.CPUSetOf(c) // one core is all there is: share it
+			core = unit.CPUSetOf(c) // the only core is shared
 		}
 		client = client.Union(core)
 	}
 	return client
 }
 
-// SharesCore reports whether a core runs tested and client CPUs at once: then
-// the client disturbs what it measures.
+// SharesCore reports whether a core has both tested and client CPUs. In that
+// case the client disturbs the measured work.
 func (p Placement) SharesCore(t node.Topology) bool {
 	for c := range p.Client.All() {
 		if !t.Siblings(c).Intersect(p.Tested).Empty() {

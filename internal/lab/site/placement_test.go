@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// cores is a topology of n CPUs with threads per core, siblings n/threads
-// apart as Linux numbers them.
+// cores returns a topology of n CPUs with the given number of threads per core.
+// Sibling numbers are n/threads apart, as in Linux.
 func cores(n, threads int) node.Topology {
 	var t node.Topology
 	for i := range n {
@@ -86,10 +86,10 @@ func TestPlacementIsDisjoint(t *testing.T) {
 				t.Fatalf("%d CPUs: %v", n, err)
 			}
 			if !p.Tested.Intersect(p.Client).Empty() || p.Tested.Empty() || p.Client.Empty() || p.Tested.Union(p.Client) != top.All() {
-				t.Errorf("%d CPUs of %d threads: tested %v client %v", n, threads, p.Tested, p.Client)
+				t.Errorf("%d CPUs, %d threads per core: tested %v client %v", n, threads, p.Tested, p.Client)
 			}
 			if p.SharesCore(top) && n/threads > 1 {
-				t.Errorf("%d CPUs of %d threads: a core is shared: tested %v client %v", n, threads, p.Tested, p.Client)
+				t.Errorf("%d CPUs, %d threads per core: a core is shared: tested %v client %v", n, threads, p.Tested, p.Client)
 			}
 		}
 	}
@@ -98,12 +98,12 @@ func TestPlacementIsDisjoint(t *testing.T) {
 func TestWithoutAClientAllIsTested(t *testing.T) {
 	p, err := Place(cores(4, 2), set1(t, "0-2"), unit.CPUSet{}, unit.CPUSet{}, NoClient)
 	if err != nil || p.Tested != set1(t, "0-2") || !p.Client.Empty() {
-		t.Errorf("%+v, %v: want all that is allowed", p, err)
+		t.Errorf("%+v, %v: want all allowed CPUs", p, err)
 	}
 	if p, err = Place(cores(1, 1), set1(t, "0"), unit.CPUSet{}, unit.CPUSet{}, NoClient); err != nil || p.Tested != set1(t, "0") {
 		t.Errorf("one CPU: %+v, %v", p, err)
 	}
 	if _, err = Place(cores(4, 1), set1(t, "0-3"), unit.CPUSet{}, set1(t, "3"), NoClient); err == nil {
-		t.Error("CPUs for a client that there is not are taken")
+		t.Error("client CPUs are accepted in an experiment without a client")
 	}
 }

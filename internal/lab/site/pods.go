@@ -13,10 +13,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Root is the cgroup under which the lab builds its copy of kubelet's tree.
+// Root is the cgroup below which the lab builds a copy of the kubelet's tree.
 const Root node.CgroupPath = "tenon-lab"
 
-// A Pods value is kubelet's cgroup tree with the two pods of the experiment:
+// Pods is the kubelet's cgroup tree with the two pods of the experiment:
 //
 //	kubepods                                 cpu.shares of all allocatable CPUs
 //	├── burstable                            sum of the requests of its pods
@@ -36,10 +36,10 @@ type Pods struct {
 
 func (p Pods) kubepods() node.CgroupPath { return p.Root.Join("kubepods") }
 
-// sensitive is where the service's class meets the others.
+// sensitive is the contention root of the service's class.
 func (p Pods) sensitive() node.CgroupPath { return p.kubepods().Join("burstable") }
 
-// Batch is where the batch work's class meets the others.
+// Batch is the contention root of the batch work's class.
 func (p Pods) Batch() node.CgroupPath {
 	if p.Burstable {
 		return p.sensitive()
@@ -47,23 +47,23 @@ func (p Pods) Batch() node.CgroupPath {
 	return p.kubepods().Join("besteffort")
 }
 
-// NGINXPod is the cgroup of the service's pod.
+// NGINXPod returns the cgroup of the service's pod.
 func (p Pods) NGINXPod() node.CgroupPath { return p.sensitive().Join("pod-nginx") }
 
-// JobPod is the cgroup of the batch work's pod.
+// JobPod returns the cgroup of the batch work's pod.
 func (p Pods) JobPod() node.CgroupPath { return p.Batch().Join("pod-" + p.jobName()) }
 
-// NGINX is the cgroup of the service's container.
+// NGINX returns the cgroup of the service's container.
 func (p Pods) NGINX() node.CgroupPath { return p.NGINXPod().Join("nginx") }
 
-// JobGroup is the cgroup of the batch work's container.
+// JobGroup returns the cgroup of the batch work's container.
 func (p Pods) JobGroup() node.CgroupPath { return p.JobPod().Join(p.jobName()) }
 
-// Spinner is the cgroup of the spinner.
+// Spinner returns the cgroup of the spinner.
 func (p Pods) Spinner() node.CgroupPath { return p.Root.Join("spinner") }
 func (p Pods) jobName() string          { return cmp.Or(p.Job, "ffmpeg") }
 
-// Workloads describes the pods to Tenon as its Kubernetes adapter would.
+// Workloads describes the pods as Tenon's Kubernetes adapter would.
 func (p Pods) Workloads() []node.Workload {
 	return []node.Workload{
 		{ID: "nginx", Class: node.LS, Cgroup: p.NGINXPod(), ContentionRoot: p.sensitive()},
@@ -71,7 +71,7 @@ func (p Pods) Workloads() []node.Workload {
 	}
 }
 
-// A weighed group is a cgroup and the cpu.shares that kubelet gives it.
+// A weighed is a cgroup with the cpu.shares that the kubelet gives it.
 type weighed struct {
 	path   node.CgroupPath
 	shares int64
@@ -97,14 +97,15 @@ func (p Pods) groups() []weighed {
 	return append(list, weighed{p.JobPod(), batch}, weighed{p.JobGroup(), batch})
 }
 
-// sharesOf is kubelet's MilliCPUToShares (pkg/kubelet/cm/helpers_linux.go).
+// sharesOf computes cpu.shares like MilliCPUToShares of the kubelet
+// (pkg/kubelet/cm/helpers_linux.go).
 func sharesOf(m unit.MilliCPU) int64 {
 	return min(max(int64(m)*1024/1000, unit.MinShares), unit.MaxShares)
 }
 
-// weightOf returns the weight for these shares: on cgroup v2 the kubelet maps
-// 2..262144 linearly to 1..10000 (CPUSharesToCPUWeight), which is not the
-// kernel's own scale.
+// weightOf returns the weight for cpu.shares. On cgroup v2 the kubelet maps
+// 2..262144 linearly to 1..10000 (CPUSharesToCPUWeight), which differs from the
+// kernel's scale.
 func weightOf(shares int64, version int) unit.Weight {
 	if version == 1 {
 		return unit.WeightOfShares(shares)
@@ -112,7 +113,8 @@ func weightOf(shares int64, version int) unit.Weight {
 	return unit.WeightOf(1 + (shares-2)*9999/262142)
 }
 
-// A maker makes and removes cgroups under the journal; *host.Host.
+// A maker makes and removes cgroups and records them in the journal. *host.Host
+// implements it.
 type maker interface {
 	MakeGroup(p node.CgroupPath) error
 	RemoveGroup(p node.CgroupPath) error
@@ -123,8 +125,9 @@ func (p Pods) Build(m maker, t *cgroup.Tree) error {
 	if err := m.MakeGroup(p.Root); err != nil {
 		return err
 	}
-	// Before there are children: on cgroup v1 they copy the set when they are
-	// made, and then keep their parent from shrinking; on v2 they follow it.
+	// Set the CPUs before children exist. On cgroup v1 a new child copies the
+	// set, and then its parent cannot have fewer CPUs. On v2 children follow
+	// their parent.
 	if err := t.WriteCPUs(string(p.Root), p.Tested); err != nil {
 		return err
 	}
@@ -139,22 +142,22 @@ func (p Pods) Build(m maker, t *cgroup.Tree) error {
 	return nil
 }
 
-// BuildSpinner makes the cgroup of the spinner beside kubepods: idle, so that
-// all other work precedes it.
+// BuildSpinner makes the cgroup of the spinner beside kubepods. The cgroup is
+// idle, so that all other work runs before the spinner.
 func (p Pods) BuildSpinner(m maker, t *cgroup.Tree) error {
 	if err := m.MakeGroup(p.Spinner()); err != nil {
 		return err
 	}
 	err := t.WriteCPUWeight(string(p.Spinner()), cgroup.CPUWeight{Idle: true})
 	if errors.Is(err, cgroup.ErrUnsupported) {
-		return nil // the spinner's own SCHED_IDLE must do
+		return nil // the spinner's policy SCHED_IDLE must suffice
 	}
 	return err
 }
 
-// Clear removes every group below root, and root: all of them are the lab's.
-// Processes that are still inside are ended: nginx's workers when their
-// master was killed, for instance.
+// Clear removes root and every cgroup below it; all of them belong to the lab.
+// It ends the processes inside, for example nginx's workers after their master
+// was killed.
 func Clear(root node.CgroupPath, m maker, t *cgroup.Tree) error {
 	if !t.Exists(string(root)) {
 		return nil
@@ -166,7 +169,7 @@ func Clear(root node.CgroupPath, m maker, t *cgroup.Tree) error {
 			break
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("clear cgroup %s: %d processes do not end: %w", root, left, err)
+			return fmt.Errorf("clear cgroup %s: %d processes have not ended: %w", root, left, err)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -197,6 +200,7 @@ func removeAll(p node.CgroupPath, m maker, t *cgroup.Tree) error {
 	return m.RemoveGroup(p)
 }
 
-// batchRequest is what the burstable batch pod requests: 50 CPUs beside a
-// service of 80, as in the published experiment without priorities.
+// batchRequest returns the CPU request of the batch pod in mode burstable: 50
+// CPUs beside a service of 80, as in the published experiment without
+// priorities.
 func batchRequest(tested int) unit.MilliCPU { return unit.CPUs(tested) * 50 / 80 }

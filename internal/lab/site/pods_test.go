@@ -48,7 +48,7 @@ lab/kubepods/burstable/pod-ffmpeg/ffmpeg 5120
 }
 
 func TestWeightsAreKubelets(t *testing.T) {
-	// cgroup v2 weights as kubelet writes them: not the kernel's own scale.
+	// The weights on cgroup v2 are the kubelet's and not on the kernel's scale.
 	for shares, want := range map[int64]int64{2: 1, 1024: 39, 8192: 313, 262144: 10000} {
 		if got := weightOf(shares, 2).V2(); got != want {
 			t.Errorf("shares %d: weight %d, want %d", shares, got, want)
@@ -63,7 +63,7 @@ func TestTenonMeetsTheServiceBelowKubepods(t *testing.T) {
 	p := Pods{Root: "lab", Tested: unit.CPUSetOf(0)}
 	ls, be := p.Workloads()[0], p.Workloads()[1]
 	if ls.ContentionRoot.Parent() != be.ContentionRoot.Parent() || ls.ContentionRoot == be.ContentionRoot {
-		t.Errorf("%s and %s are no siblings", ls.ContentionRoot, be.ContentionRoot)
+		t.Errorf("%s and %s are not siblings", ls.ContentionRoot, be.ContentionRoot)
 	}
 	if !ls.ContentionRoot.Contains(p.NGINX()) || !be.ContentionRoot.Contains(p.JobGroup()) {
 		t.Errorf("the processes are not below %s and %s", ls.ContentionRoot, be.ContentionRoot)

@@ -9,15 +9,17 @@ import (
 )
 
 const (
-	// quietWatch is how long the machine is watched before anything starts.
+	// quietWatch is the time for which the lab watches the machine before the
+	// experiment.
 	quietWatch = 500 * time.Millisecond
-	// quietMost is the busy share of a set of CPUs that is still quiet.
+	// quietMost is the largest busy share at which a set of CPUs counts as
+	// quiet.
 	quietMost = 0.1
 )
 
-// Watch looks how busy other work keeps the CPUs of the experiment before it
-// begins, and returns a caveat for each set that is not quiet. It does not
-// refuse: a user may want to see Tenon on a busy machine.
+// Watch measures how busy other work keeps the CPUs before the experiment, and
+// returns a caveat for each set that is not quiet. It does not return an error,
+// because a user may want to test Tenon on a busy machine.
 func (s *Site) Watch(ctx context.Context) ([]string, error) {
 	before, err := s.FS.Stat()
 	if err != nil {
@@ -53,7 +55,8 @@ func (s *Site) Watch(ctx context.Context) ([]string, error) {
 	return caveats, nil
 }
 
-// Caveats returns notes on the division of the machine for the reader.
+// Caveats returns notes on the division of the CPUs for the reader of the
+// report.
 func (s *Site) Caveats() []string {
 	list := []string{"the client runs on the same machine, on CPUs of its own, over the loopback device: no network card, no network"}
 	if s.Place.SharesCore(s.Topology) {

@@ -11,30 +11,32 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Setting is the part of a configuration that all experiments share: the
-// machine, the seed and the folder of the results. The zero value of a field
-// stands for the default named beside it.
+// A Setting is the common part of the configurations of all experiments: the
+// machine, the seed and the folder of the results. The comment of a field names
+// its default, which the zero value selects.
 type Setting struct {
-	Seed       uint64 // of the order of modes and of all that is drawn
-	Agent      string // the tenond of Tenon's modes; empty: the lab's own loop
+	Seed       uint64 // seed of the order of modes and of all random values
+	Agent      string // path of the tenond for Tenon's modes; empty: the lab's own loop runs
 	CPUs       unit.CPUSet
 	ClientCPUs unit.CPUSet
 
 	Out      string // directory of the results; ./tenon-lab-TIME
 	Notices  io.Writer
-	Terminal bool     // Notices is a terminal: one line that is updated
-	Command  []string // for the record
-	Version  string   // Tenon's, for the record
-	// Self is the argv of this program that leads to Child: tenon lab child.
+	Terminal bool     // Notices is a terminal, so the status line is updated in place
+	Command  []string // command line of the experiment, for the record
+	Version  string   // version of Tenon, for the record
+	// Self is the argv prefix that makes this program call Child; tenon lab
+	// child.
 	Self []string
 
 	Root       node.CgroupPath // Root
-	JournalDir string          // as host.Options
+	JournalDir string          // see host.Options
 
-	// NoClient says that the experiment sends no load: all CPUs are tested.
+	// NoClient is true if the experiment sends no load, so that all CPUs are
+	// tested.
 	NoClient bool
 
-	// Once leaves void runs as they are: they are not repeated.
+	// Once is true if void runs are not repeated.
 	Once bool
 }
 
@@ -57,7 +59,8 @@ func (s Setting) OrDefaults(fault func(format string, args ...any)) Setting {
 	return s
 }
 
-// Claim makes the directory of the results, which must not have any.
+// Claim makes the directory of the results. It fails if the directory has
+// results.
 func (s Setting) Claim() error {
 	if err := archive.Claim(s.Out); err != nil {
 		return fmt.Errorf("--out %s: %w", s.Out, err)

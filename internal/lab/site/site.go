@@ -1,7 +1,7 @@
-// Package site is the machine with an experiment on it: its CPUs divided, its
-// cgroups made under a journal, processes started inside them, and Tenon at
-// work, as the lab's own loop or as a tenond. Closing a site leaves the machine
-// as it was.
+// Package site prepares the machine for an experiment: it divides the CPUs,
+// makes cgroups and records them in a journal, starts processes inside them,
+// and runs Tenon as the lab's own loop or as a tenond. Closing a site restores
+// the machine.
 package site
 
 import (
@@ -24,8 +24,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Site is the machine with an experiment on it: its cgroups are the lab's,
-// its CPUs are divided. Close leaves it as it was.
+// A Site is the machine prepared for an experiment. Close restores the machine.
 type Site struct {
 	Given    Setting
 	Status   *Status
@@ -33,16 +32,16 @@ type Site struct {
 	Tree     *cgroup.Tree
 	FS       proc.FS
 	Topology node.Topology
-	// isolation is the state of the isolation mechanisms when the experiment
-	// began.
+	// isolation is the state of the isolation mechanisms at the begin of the
+	// experiment.
 	isolation node.Isolation
 	Place     Placement
 
-	Undo []func() error // in reverse order
+	Undo []func() error // functions that Close calls in reverse order
 }
 
-// Enter clears up after labs that were killed, makes sure that no other one is
-// at work, and divides the CPUs. It starts nothing.
+// Enter removes the remains of killed labs, checks that no other lab runs, and
+// divides the CPUs. It starts no process.
 func Enter(ctx context.Context, c Setting) (_ *Site, err error) {
 	s := &Site{Given: c, Status: &Status{W: c.Notices, terminal: c.Terminal}, FS: proc.Default()}
 	defer func() {
@@ -82,7 +81,7 @@ func Enter(ctx context.Context, c Setting) (_ *Site, err error) {
 	return s, err
 }
 
-// takeOver removes the remains of killed labs, and makes sure that no other lab
+// takeOver removes the remains of killed labs and checks that no other lab
 // runs.
 func (s *Site) takeOver(ctx context.Context) error {
 	if _, err := s.Host.RestoreDeadLabs(ctx); err != nil {
@@ -102,8 +101,8 @@ func (s *Site) takeOver(ctx context.Context) error {
 	return nil
 }
 
-// Groups makes the cgroups of children. Where the lab only sends load, it has
-// none.
+// Groups returns the maker of the children's cgroups. If the lab only sends
+// load, the children get no cgroups.
 func (s *Site) Groups() Groups {
 	if s.Host == nil {
 		return NoGroups{}
@@ -111,23 +110,25 @@ func (s *Site) Groups() Groups {
 	return s.Host
 }
 
-// NoGroups makes no cgroups: processes stay where they are.
+// NoGroups makes no cgroups: processes stay in the lab's cgroup.
 type NoGroups struct{}
 
-func (NoGroups) Attach(node.CgroupPath, int) error { return errors.New("there are no cgroups here") }
+func (NoGroups) Attach(node.CgroupPath, int) error { return errors.New("this site makes no cgroups") }
 func (NoGroups) Spawned(int) error                 { return nil }
 func (NoGroups) Reaped(int) error                  { return nil }
 
-// Child is the argv of this program in one of the roles of Child.
+// Child returns the argv that runs this program in one of the roles of
+// lab.Child.
 func (s *Site) Child(args ...string) []string {
 	return append(append([]string{}, s.Given.Self...), args...)
 }
 
-// DirPrefix begins the name of a directory of the lab; its process id follows.
+// DirPrefix begins the name of each directory of the lab. The process ID
+// follows.
 const DirPrefix = "tenon-lab-"
 
-// Directory makes a directory in dir (empty: that for temporary files) that
-// Close removes. It removes those of killed labs at once.
+// Directory makes a directory in dir (empty: the directory for temporary
+// files), which Close removes. It also removes the directories of killed labs.
 func (s *Site) Directory(dir string) (string, error) {
 	if dir == "" {
 		dir = os.TempDir()
@@ -153,11 +154,11 @@ func sweep(dir string) {
 	}
 }
 
-// StepAside moves the lab's own threads to the client's CPUs. Threads that
-// are made later follow their makers.
+// StepAside moves the lab's own threads to the client's CPUs. New threads
+// inherit the affinity.
 func (s *Site) StepAside() error {
 	if s.Given.NoClient {
-		return nil // there is no place to step to
+		return nil // there are no client CPUs
 	}
 	before, err := task.Affinity(0)
 	if err != nil {
@@ -180,7 +181,7 @@ func (s *Site) moveSelf(cpus unit.CPUSet) error {
 	return nil
 }
 
-// Close undoes the changes of the machine. It may be called again.
+// Close undoes the changes of the machine. It may be called more than once.
 func (s *Site) Close() error {
 	s.Status.Clear()
 	var errs []error
@@ -192,7 +193,8 @@ func (s *Site) Close() error {
 	return errors.Join(errs...)
 }
 
-// Interrupted makes ctx's error of whatever its end has caused.
+// Interrupted returns ctx's error in place of err if ctx has ended. It returns
+// nil if err is nil.
 func Interrupted(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
@@ -200,7 +202,7 @@ func Interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// Away returns a site with only a client: another machine is tested.
+// Away returns a site with only a client, for tests of another machine.
 func Away(c Setting) (_ *Site, err error) {
 	s := &Site{Given: c, Status: &Status{W: c.Notices, terminal: c.Terminal}, FS: proc.Default()}
 	if len(s.Given.Self) == 0 {

@@ -6,22 +6,22 @@ import (
 	"sync"
 )
 
-// A Status shows progress to the user: one line that is updated on a terminal,
-// plain lines elsewhere.
+// A Status shows progress to the user: as one updated line on a terminal, and
+// as plain lines elsewhere.
 type Status struct {
 	W        io.Writer
 	terminal bool
 
 	mu   sync.Mutex
-	open bool // the terminal's line has text
+	open bool // the line on the terminal has text
 }
 
-// Now shows the present activity; on a terminal the next one replaces it.
+// Now shows the current activity. On a terminal the next call replaces it.
 func (s *Status) Now(format string, args ...any) {
 	s.print(false, fmt.Sprintf(format, args...))
 }
 
-// Keep says something that must stay readable.
+// Keep prints a line that stays visible.
 func (s *Status) Keep(format string, args ...any) {
 	s.print(true, fmt.Sprintf(format, args...))
 }

@@ -20,31 +20,31 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// tenondPatience is how long tenond may take until its first tick is done.
+// tenondPatience is the longest time until tenond has completed its first tick.
 const tenondPatience = 10 * time.Second
 
-// A TenondConfig is a user's configuration for an experiment.
+// A TenondConfig is the configuration of tenond in an experiment.
 type TenondConfig struct {
 	Period    time.Duration
-	CPUs      unit.CPUSet // counted and shared; empty: all
+	CPUs      unit.CPUSet // CPUs that tenond manages; empty: all
 	Rules     []TenondRule
 	Suppress  bool
-	Threshold int            // percent, of Suppress
+	Threshold int            // threshold of Suppress in percent
 	Isolate   bool           // cpuQOS
-	Mechanism node.Mechanism // the isolation mechanism, pinned; empty: the strongest
-	// NoDelays and NoPressure switch the kernel's signals off.
+	Mechanism node.Mechanism // the pinned isolation mechanism; empty: the strongest one
+	// NoDelays and NoPressure switch the kernel's events off.
 	NoDelays, NoPressure bool
-	// Memory is memoryQOS of the classes.
+	// Memory is the memoryQOS of the classes.
 	Memory memoryqos.Config
 }
 
-// A TenondRule gives a cgroup its class. Bytes of 0 have no effect.
+// A TenondRule gives a cgroup its class. Zero bytes have no effect.
 type TenondRule struct {
 	Name           string
 	Class          node.Class
 	Cgroup         node.CgroupPath
 	Request, Limit unit.Bytes    // of memory
-	Objective      time.Duration // the longest wait for a CPU that it accepts
+	Objective      time.Duration // objective for the run-queue delay
 }
 
 var tenondText = template.Must(template.New("tenon.yaml").Parse(`apiVersion: tenon.sh/v1alpha1
@@ -73,7 +73,7 @@ period: {{.Period}}
 {{with .Of "BE"}}    memoryQOS: {enable: true, throttlingPercent: {{printf "%d" .ThrottlingPercent}}}
 {{end}}`))
 
-// Of returns the memory strategy of a class; nil: none.
+// Of returns the memory strategy of a class; nil: there is none.
 func (c TenondConfig) Of(class string) *memoryqos.Shares {
 	shares, asked := c.Memory.Classes[node.Class(class)]
 	if !asked {
@@ -82,7 +82,7 @@ func (c TenondConfig) Of(class string) *memoryqos.Shares {
 	return &shares
 }
 
-// Record returns the start and the configuration of tenond, as a text for the
+// Record returns the command line and the configuration of tenond, for the
 // record.
 func (c TenondConfig) Record(agent string) string {
 	text, err := c.Text()
@@ -93,16 +93,16 @@ func (c TenondConfig) Record(agent string) string {
 	return strings.Join(command, " ") + "\n\n" + string(text)
 }
 
-// Text is the configuration file.
+// Text returns the configuration file.
 func (c TenondConfig) Text() ([]byte, error) {
 	var b bytes.Buffer
 	err := tenondText.Execute(&b, c)
 	return b.Bytes(), err
 }
 
-// Tenond starts a tenond in place of Govern: it finds the work by its rules, as
-// it finds services that Tenon did not start. It runs on the client's CPUs,
-// like the lab's own loop.
+// Tenond starts a tenond, in place of the lab's own loop. Its rules find the
+// workloads, as for services that Tenon did not start. It runs on the client's
+// CPUs, like the lab's own loop.
 func (s *Site) Tenond(ctx context.Context, c TenondConfig) (_ *AgentRunner, err error) {
 	dir, err := os.MkdirTemp(StateHome(), fmt.Sprintf("%s%d-", DirPrefix, os.Getpid()))
 	if err != nil {
@@ -151,8 +151,9 @@ func (s *Site) Tenond(ctx context.Context, c TenondConfig) (_ *AgentRunner, err 
 	}
 }
 
-// StateHome is a directory on tmpfs for tenond's state, because every tick
-// writes it. Without one it is the directory for temporary files.
+// StateHome returns a directory on tmpfs for tenond's state, because every tick
+// writes to it. If there is no tmpfs, it returns the directory for temporary
+// files.
 func StateHome() string {
 	for _, dir := range []string{"/run", "/dev/shm"} {
 		var st unix.Statfs_t
@@ -163,8 +164,8 @@ func StateHome() string {
 	return os.TempDir()
 }
 
-// tenondCommand is how the lab starts tenond. Its watchdog would outlive a lab
-// that is killed.
+// tenondCommand returns the command that starts tenond. It disables the
+// watchdog, because the watchdog would outlive a killed lab.
 func tenondCommand(agent, config, state string) []string {
 	return []string{agent, "--config", config, "--state-dir", state, "--no-watchdog", "--metrics", "", "--log-format", "json", "--log-level", "debug"}
 }

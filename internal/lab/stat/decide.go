@@ -1,36 +1,36 @@
 package stat
 
-// A Verdict is what an experiment may say about a claim.
+// A Verdict is the result of an experiment for a claim.
 type Verdict string
 
-// The verdicts. A test that fails to show a difference does not show
-// equality, hence Undecided; and a harness that cannot tell two equal things
-// apart from two different ones must not judge, hence Refused.
+// The verdicts. A test that does not show a difference does not show equality,
+// so its verdict is Undecided. A machine that cannot distinguish two equal
+// modes from two different ones must not judge, so its verdict is Refused.
 const (
 	Met       Verdict = "met"
 	NotMet    Verdict = "not met"
 	Undecided Verdict = "undecided"
 	Refused   Verdict = "refused"
-	Tie       Verdict = "tie"     // shown to be equal within the margin
-	Differs   Verdict = "differs" // shown to be different
+	Tie       Verdict = "tie"     // equal within the margin
+	Differs   Verdict = "differs" // different
 )
 
-// A Decision is a verdict, and whether it may end the experiment.
+// A Decision is a verdict with its finality.
 type Decision struct {
 	Verdict Verdict
-	// Final says that the bound at StopLevel gives the same verdict, from
-	// at least MinBlocks blocks: more blocks would not be expected to change it.
+	// Final is true if the bound at StopLevel gives the same verdict from at
+	// least MinBlocks blocks. More blocks are not expected to change it.
 	Final bool
 }
 
-// AtMost decides the claim "the truth is below limit". With a ratio and a
-// margin it is the test for non-inferiority: met only when the upper
-// one-sided 95 % bound is below the margin.
+// AtMost decides the claim "the true value is below limit". For a ratio and a
+// margin this is the test for non-inferiority: the claim is met only if the
+// upper one-sided 95 % bound is below the margin.
 func AtMost(e Estimate, limit float64) Decision {
 	return decide(e, e.Upper < limit, e.StopUpper < limit, e.Lower > limit, e.StopLower > limit)
 }
 
-// AtLeast decides the claim "the truth is above limit".
+// AtLeast decides the claim "the true value is above limit".
 func AtLeast(e Estimate, limit float64) Decision {
 	return decide(e, e.Lower > limit, e.StopLower > limit, e.Upper < limit, e.StopUpper < limit)
 }
@@ -46,9 +46,9 @@ func decide(e Estimate, met, metStop, not, notStop bool) Decision {
 	return Decision{Verdict: Undecided}
 }
 
-// Equivalent decides whether a ratio is 1 within a factor of margin: a tie if
-// both one-sided bounds lie inside (two one-sided tests, Schuirmann 1987),
-// a difference if the two-sided interval leaves out 1.
+// Equivalent decides whether a ratio is 1 within a factor of margin. It is a
+// tie if both one-sided bounds lie within the margin (two one-sided tests,
+// Schuirmann 1987), and a difference if the two-sided interval excludes 1.
 func Equivalent(e Estimate, margin float64) Decision {
 	enough := !e.Few()
 	switch {
@@ -60,14 +60,14 @@ func Equivalent(e Estimate, margin float64) Decision {
 	return Decision{Verdict: Undecided}
 }
 
-// A Resolution is what the A/A control showed: how well this machine tells
-// two equal modes apart.
+// A Resolution is the result of the A/A control: how well this machine
+// distinguishes two equal modes.
 type Resolution struct {
 	Control   Estimate // ratio of the baseline to itself
 	HalfWidth float64  // of the two-sided interval of Control
-	Bias      float64  // |Control − 1| where the interval leaves out 1, else 0
-	// Fine says that a margin can be resolved here: HalfWidth is at most
-	// margin − 1, and a significant bias at most a third of that.
+	Bias      float64  // |Control − 1| if the interval excludes 1, otherwise 0
+	// Fine is true if this machine resolves the margin: HalfWidth is at most
+	// margin − 1, and a significant bias is at most a third of that.
 	Fine bool
 }
 
@@ -81,10 +81,10 @@ func ResolutionOf(control Estimate, margin float64) Resolution {
 	return r
 }
 
-// NonInferior decides "at most margin" with the A/A control at hand: where the
-// control cannot resolve the margin, the claim is refused. A ratio whose lower
-// bound exceeds the margin and all that the control saw between equals is not met even
-// on a coarse machine: noise excuses no damage that stands out of it.
+// NonInferior decides "at most margin" and takes the A/A control into account.
+// If the control cannot resolve the margin, the claim is refused. However, a
+// ratio is not met, even on a coarse machine, if its lower bound exceeds both
+// the margin and the differences that the control shows between equal modes.
 func NonInferior(e Estimate, r Resolution, margin float64) Decision {
 	d := AtMost(e, margin)
 	if r.Fine || d.Verdict == NotMet && e.Lower > r.Control.High {

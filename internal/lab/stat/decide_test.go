@@ -2,7 +2,7 @@ package stat
 
 import "testing"
 
-// around is an estimate whose bounds lie at the given distances.
+// around returns an estimate with bounds at the given distances.
 func around(value, narrow, wide, stop float64) Estimate {
 	return Estimate{
 		Value: value, Blocks: 10,

@@ -1,8 +1,9 @@
-// Package stat turns one number per block into an estimate with its doubt.
-// Its unit of evidence is the block, never the request: requests of one run
-// share a start of the service, a cache state and a moment of the machine, so
-// a million of them say little about the next run. Functions are pure and
-// deterministic: the same sample gives the same interval.
+// Package stat turns one number per block into an estimate with a confidence
+// interval. Its unit of evidence is the block and not the request: the requests
+// of one run share a start of the service, a cache state and a state of the
+// machine, so that even a million of them say little about the next run.
+// Functions are pure and deterministic: the same sample gives the same
+// interval.
 package stat
 
 import (
@@ -14,13 +15,13 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// A Sample holds one value per block, keyed by the block's number. A block
-// whose run was void is simply absent.
+// A Sample holds one value per block, keyed by the block's number. It has no
+// value for a block whose run was void.
 //
-// Assumptions: blocks are exchangeable (each holds every mode once, in random
-// order), so the values of different blocks are independent draws of one
-// distribution. A slow drift of the machine breaks this for a single mode but
-// not for a ratio inside a block, which is why comparisons are always paired.
+// Assumption: blocks are exchangeable (each contains every mode once, in random
+// order), so the values of different blocks are independent draws from one
+// distribution. A slow drift of the machine violates this for a single mode but
+// not for a ratio within a block, so comparisons are always paired.
 type Sample map[int]float64
 
 const (
@@ -28,33 +29,35 @@ const (
 	// two one-sided bounds.
 	Level = 0.95
 	// StopLevel is the confidence that a bound needs to end an experiment
-	// early. Looking after every block and stopping at the first 95 % bound
-	// that pleases would claim by luck far more often than in one case of
-	// twenty (optional stopping); with interim looks at 99.5 % the whole
-	// sequence stays near it (Haybittle 1971, Peto 1976; simulated in the tests).
+	// early. Looking after every block and stopping at the first favourable 95
+	// % bound would make false claims in far more than one of twenty
+	// experiments (optional stopping). With interim looks at 99.5 % the error
+	// rate of the whole sequence stays near 5 % (Haybittle 1971, Peto 1976;
+	// simulated in the tests).
 	StopLevel = 0.995
-	// MinBlocks is the number of blocks below which an estimate deserves a
-	// warning (Few) and never ends an experiment early.
+	// MinBlocks is the number of blocks below which an estimate gets a warning
+	// (Few) and never ends an experiment early.
 	MinBlocks = 6
 
 	resamples = 10_000
 )
 
-// An Estimate is a value with its doubt. With one block the bounds are
-// infinite, with none the value is not a number.
+// An Estimate is a value with its confidence bounds. With one block the bounds
+// are infinite. Without a block the value is NaN.
 type Estimate struct {
 	Value     float64
 	Low, High float64 // two-sided interval at Level
-	// Lower and Upper are the one-sided bounds at Level: the truth lies
-	// below Lower in at most one experiment of twenty, and as often above Upper.
+	// Lower and Upper are the one-sided bounds at Level. The true value is
+	// below Lower in at most one of twenty experiments, and above Upper in at
+	// most one of twenty.
 	Lower, Upper         float64
 	StopLower, StopUpper float64 // one-sided bounds at StopLevel
-	Blocks               int     // that the estimate rests on
-	Dropped              int     // blocks left out because a value had no meaning
+	Blocks               int     // number of blocks used
+	Dropped              int     // number of blocks left out because a value was not usable
 }
 
-// Few reports whether the estimate rests on fewer than MinBlocks blocks: its
-// interval then stands on assumptions that so few values cannot check.
+// Few reports whether the estimate uses fewer than MinBlocks blocks. Its
+// interval then depends on assumptions that so few values cannot verify.
 func (e Estimate) Few() bool { return e.Blocks < MinBlocks }
 
 // Mean estimates the arithmetic mean over blocks.
@@ -73,7 +76,7 @@ func Mean(s Sample) Estimate {
 	return e
 }
 
-// Difference estimates the mean of a − b over the blocks that hold both.
+// Difference estimates the mean of a − b over the blocks that contain both.
 func Difference(a, b Sample) Estimate {
 	d := make(Sample)
 	for block, v := range a {
@@ -84,17 +87,17 @@ func Difference(a, b Sample) Estimate {
 	return Mean(d)
 }
 
-// Ratio estimates num / den from the blocks that hold both: the geometric
-// mean of the ratios within blocks, exp(mean(log(num/den))).
+// Ratio estimates num / den from the blocks that contain both. It is the
+// geometric mean of the ratios within blocks, exp(mean(log(num/den))).
 //
-// Why not the ratio of two medians: pairing removes what the two runs of a
-// block share, which on a shared host is most of the noise; and a slow phase
-// multiplies latencies, so its trace is symmetric in the logarithm. The
-// geometric mean also does not care which side is called the baseline:
-// Ratio(a, b) is 1 / Ratio(b, a). A median would be deaf to a mode that is
-// bad in every fourth block, which is what a tail claim must not hide.
+// It is not the ratio of two medians for these reasons. Pairing removes the
+// common state of the machine, which causes most of the noise on a shared host.
+// A slow phase multiplies latencies, so its effect is symmetric in the
+// logarithm. The geometric mean does not depend on the choice of the baseline:
+// Ratio(a, b) is 1 / Ratio(b, a). A median would ignore a mode that is bad in
+// every fourth block, which a claim about the tail must not hide.
 //
-// Values that are not positive have no ratio; their blocks are left out and counted in Dropped.
+// Blocks with a value that is not positive are left out and counted in Dropped.
 func Ratio(num, den Sample) Estimate { return ratio(num, den, resamples) }
 
 func ratio(num, den Sample, resamples int) Estimate {
@@ -123,7 +126,7 @@ func (e Estimate) mapped(f func(float64) float64) Estimate {
 	return e
 }
 
-// estimate gives the mean of values with its bounds. Each bound is the wider
+// estimate returns the mean of values with its bounds. Each bound is the wider
 // one of two methods:
 //
 //   - the percentile bootstrap, which follows the shape of the sample (a skew
@@ -132,8 +135,8 @@ func (e Estimate) mapped(f func(float64) float64) Estimate {
 //     n = 5 a nominal 95 % covers some 84 %;
 //   - Student's t, which is wide for few blocks, but assumes symmetry.
 //
-// The wider one errs to the side of "undecided". Below MinBlocks no method is
-// good: see Few.
+// The wider bound favours "undecided". Below MinBlocks no method is good; see
+// Few.
 func estimate(values []float64, resamples int) Estimate {
 	n := len(values)
 	inf := math.Inf(1)
@@ -160,7 +163,7 @@ func estimate(values []float64, resamples int) Estimate {
 }
 
 // bootstrap returns the sorted means of samples drawn with replacement. The
-// seed is fixed: an interval must not depend on when it is computed.
+// seed is constant, so that the same values give the same interval.
 func bootstrap(values []float64, resamples int) []float64 {
 	rng := rand.New(rand.NewPCG(0x7465, 0x6e6f6e))
 	means := make([]float64, resamples)
@@ -176,7 +179,7 @@ func bootstrap(values []float64, resamples int) []float64 {
 	return means
 }
 
-// quantile interpolates linearly between the order statistics of sorted.
+// quantile interpolates linearly between the values of sorted.
 func quantile(sorted []float64, q float64) float64 {
 	at := q * float64(len(sorted)-1)
 	i := min(int(at), len(sorted)-2)
@@ -194,7 +197,7 @@ func meanSD(values []float64) (mean, sd float64) {
 	return mean, math.Sqrt(sd / float64(max(len(values)-1, 1)))
 }
 
-// Median returns the median of the values of s, or NaN without any.
+// Median returns the median of the values of s, or NaN if s is empty.
 func Median(s Sample) float64 {
 	values := slices.Sorted(maps.Values(s))
 	switch n := len(values); {

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// pairs draws n blocks: a shared factor for the state of the machine, times
-// noise of its own for each side, times ratio for the first.
+// pairs draws n blocks. Both values of a block share a factor for the state of
+// the machine and have their own noise; num is also multiplied by ratio.
 func pairs(rng *rand.Rand, n int, ratio, noise float64) (num, den Sample) {
 	num, den = make(Sample), make(Sample)
 	for block := range n {
@@ -41,17 +41,18 @@ func TestIntervalCoversTheTruthAsOftenAsItSays(t *testing.T) {
 		}
 		// Three standard errors of a proportion of 400: 3.3 points.
 		if got := float64(inside) / trials; got < Level-0.033 {
-			t.Errorf("%d blocks: the interval covers the truth in %.1f %% of %d trials, want %.0f %%", n, 100*got, trials, 100*Level)
+			t.Errorf("%d blocks: the interval covers the true value in %.1f %% of %d trials, want %.0f %%", n, 100*got, trials, 100*Level)
 		}
 		for side, missed := range map[string]int{"upper": below, "lower": above} {
 			if got := float64(missed) / trials; got > 1-Level+0.033 {
-				t.Errorf("%d blocks: the %s bound misses the truth in %.1f %% of %d trials, want at most 5 %%", n, side, 100*got, trials)
+				t.Errorf("%d blocks: the %s bound misses the true value in %.1f %% of %d trials, want at most 5 %%", n, side, 100*got, trials)
 			}
 		}
 	}
 }
 
-// A skewed sample is where Student's t alone would mislead.
+// TestIntervalOfASkewedSampleStaysHonest uses a skewed sample, for which
+// Student's t alone gives too narrow an interval.
 func TestIntervalOfASkewedSampleStaysHonest(t *testing.T) {
 	const trials, n = 400, 20
 	rng := rand.New(rand.NewPCG(2, 2))
@@ -70,8 +71,9 @@ func TestIntervalOfASkewedSampleStaysHonest(t *testing.T) {
 	}
 }
 
-// The truth is exactly the margin, so each claim "met" is false. The
-// experiment looks after every block and stops when it may.
+// TestStoppingEarlyDoesNotBuyClaims uses a true value equal to the margin, so
+// each claim "met" is false. The experiment looks after every block and stops
+// as early as it may.
 func TestStoppingEarlyDoesNotBuyClaims(t *testing.T) {
 	const margin, trials = 1.03, 150
 	rng := rand.New(rand.NewPCG(3, 3))
@@ -98,14 +100,15 @@ func TestStoppingEarlyDoesNotBuyClaims(t *testing.T) {
 }
 
 func TestRatioIsPaired(t *testing.T) {
-	// Blocks differ a hundredfold; within each, the ratio is exactly 1.1.
+	// The values differ between blocks by a factor of 100, but the ratio within
+	// each block is exactly 1.1.
 	num, den := Sample{}, Sample{}
 	for block, v := range []float64{1, 100, 5, 20, 0.5, 7} {
 		num[block], den[block] = 1.1*v, v
 	}
 	e := Ratio(num, den)
 	if math.Abs(e.Value-1.1) > 1e-9 || e.High-e.Low > 1e-9 {
-		t.Errorf("Ratio = %v in [%v, %v], want 1.1 without doubt", e.Value, e.Low, e.High)
+		t.Errorf("Ratio = %v in [%v, %v], want 1.1 and an interval of width 0", e.Value, e.Low, e.High)
 	}
 }
 

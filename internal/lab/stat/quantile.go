@@ -7,14 +7,15 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Quantile estimates a quantile q of the distribution that values were drawn
-// from, with a two-sided interval at Level from the binomial distribution of
-// the number of values below it: no law of the values is assumed, only that
-// they are independent. Where the sample is too small for a bound, the bound is
-// infinite. Blocks is the number of values.
+// Quantile estimates the quantile q of the distribution of values, with a
+// two-sided interval at Level. The interval comes from the binomial
+// distribution of the number of values below the quantile. It assumes that the
+// values are independent, and nothing about their distribution. If the sample
+// is too small for a bound, the bound is infinite. Blocks is the number of
+// values.
 //
-// Infinite values are allowed: what did not happen in time took longer than
-// everything that did.
+// Infinite values are allowed. They stand for events that did not happen in
+// time.
 func Quantile(values []float64, q float64) Estimate {
 	n := len(values)
 	inf := math.Inf(1)
@@ -25,7 +26,7 @@ func Quantile(values []float64, q float64) Estimate {
 	sorted := slices.Sorted(slices.Values(values))
 	e.Value = sorted[min(max(int(math.Ceil(q*float64(n)))-1, 0), n-1)]
 	below := distuv.Binomial{N: float64(n), P: q}
-	// The k-th smallest value is below the quantile unless fewer than k are.
+	// The k-th smallest value is below the quantile if at least k values are.
 	lower := func(alpha float64) float64 {
 		k := 0
 		for k < n && below.CDF(float64(k)) <= alpha {
@@ -36,7 +37,8 @@ func Quantile(values []float64, q float64) Estimate {
 		}
 		return sorted[k-1]
 	}
-	// It is above unless k or more values are.
+	// The k-th smallest value is above the quantile if fewer than k values are
+	// below it.
 	upper := func(alpha float64) float64 {
 		k := n
 		for k > 0 && 1-below.CDF(float64(k-1)) <= alpha {

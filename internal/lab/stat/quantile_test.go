@@ -30,7 +30,7 @@ func TestQuantileIntervalCoversTheTruthAsOftenAsItSays(t *testing.T) {
 			t.Errorf("q %v: covered in %.1f %%", q, 100*got)
 		}
 		if got := float64(above) / trials; got > 1-Level+0.021 {
-			t.Errorf("q %v: the upper bound misses the truth in %.1f %%", q, 100*got)
+			t.Errorf("q %v: the upper bound misses the true value in %.1f %%", q, 100*got)
 		}
 	}
 }

@@ -3,20 +3,22 @@ package stat
 import "slices"
 
 const (
-	warmupMin   = 10   // fewer values say nothing
-	trendErrors = 3.0  // a trend must exceed so many standard errors, and
-	trendShare  = 0.05 // this share of the mean, to count
+	warmupMin   = 10   // fewer values are not enough
+	trendErrors = 3.0  // a trend counts if it exceeds this number of standard errors and
+	trendShare  = 0.05 // this share of the mean
 )
 
 // Warmup finds where a series (for instance the mean latency of each 100 ms)
-// becomes stationary: how many leading values to discard, and whether what
-// remains looks stationary. If not, warm up longer and ask again.
+// becomes stationary. cut is the number of leading values to discard. ok is
+// false if the remaining values do not look stationary; a longer warm-up may
+// help.
 //
-// The cut minimises the squared standard error of the mean of what remains
-// (MSER-5: White, Cobb and Spratt, 2000), sought in the first half; the values
-// are first clipped to five robust deviations around the median of the second
-// half, so that one stall does not pass for a warm-up. The rest is then split in two: if the
-// halves differ significantly and by more than 5 %, the series still drifts.
+// The cut minimises the squared standard error of the mean of the remaining
+// values (MSER-5: White, Cobb and Spratt, 2000). Warmup searches for it in the
+// first half. Before that it clips the values to five robust deviations around
+// the median of the second half, so that a single stall does not count as a
+// warm-up. It then compares the two halves of the remaining values: if they
+// differ significantly and by more than 5 %, the series still drifts.
 func Warmup(series []float64) (cut int, ok bool) {
 	if len(series) < warmupMin {
 		return len(series), false
@@ -45,7 +47,8 @@ func Warmup(series []float64) (cut int, ok bool) {
 	return at * size, !drifts
 }
 
-// clip limits stalls, but not a level: the yardstick is the second half.
+// clip limits single stalls. Its bounds come from the second half of the
+// series.
 func clip(series []float64) []float64 {
 	settled := slices.Sorted(slices.Values(series[len(series)/2:]))
 	median := settled[len(settled)/2]

@@ -13,13 +13,13 @@ import (
 	"tenon.sh/tenon/internal/lab/site"
 )
 
-// clipName names the recipe below: another recipe gets another name, so a
-// stale cache is never used.
+// clipName is the name of the clip that clipArgs renders. A change of clipArgs
+// needs a new name, so that an old cached clip is not used.
 const clipName = "tenon-clip-1080p-v1.mp4"
 
-// clipArgs renders six seconds of 1080p30 with steady cost per frame: moving
-// shapes, a zoom into the Mandelbrot set, and noise, with a tone. A flat or
-// still picture would cost an encoder almost nothing.
+// clipArgs renders six seconds of 1080p30 with a steady cost per frame: moving
+// shapes, a zoom into the Mandelbrot set, noise, and a tone. An encoder would
+// need almost no CPU for a flat or still picture.
 func clipArgs(out string) []string {
 	return []string{
 		"-nostdin", "-hide_banner", "-loglevel", "error", "-y",
@@ -34,8 +34,8 @@ func clipArgs(out string) []string {
 	}
 }
 
-// CacheDir is where rendered clips are kept: the user's cache directory, or
-// the system's temporary one where there is no user.
+// CacheDir returns the directory for rendered clips: the user's cache
+// directory, or the directory for temporary files if the user has none.
 func CacheDir() string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -44,9 +44,9 @@ func CacheDir() string {
 	return filepath.Join(dir, "tenon")
 }
 
-// Clip returns the path of the lab's own clip in dir. If it is not there, it
-// calls rendering and renders it. The clip appears under its name only when it
-// is complete.
+// Clip returns the path of the lab's own clip in dir. If the clip does not
+// exist, Clip calls rendering and renders it. The file gets its final name only
+// when it is complete.
 func Clip(ctx context.Context, ffmpeg, dir string, rendering func()) (string, error) {
 	clip := filepath.Join(dir, clipName)
 	if info, err := os.Stat(clip); err == nil && info.Size() > 0 {
@@ -61,9 +61,9 @@ func Clip(ctx context.Context, ffmpeg, dir string, rendering func()) (string, er
 		return "", fmt.Errorf("render the clip: %w", err)
 	}
 	part.Close()
-	defer os.Remove(part.Name()) // nothing, once it is renamed
+	defer os.Remove(part.Name()) // no effect after the rename
 	cmd := exec.CommandContext(ctx, ffmpeg, clipArgs(part.Name())...)
-	runtime.LockOSThread() // whose end the kernel would take for ours
+	runtime.LockOSThread() // the parent-death signal of the child depends on this thread
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.CombinedOutput()

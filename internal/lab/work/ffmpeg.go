@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// A Transcode is one ffmpeg process of the batch work: it transcodes Input to
-// H.264 and AAC over and over, and throws the result away.
+// A Transcode is one ffmpeg process of the batch work. It transcodes Input to
+// H.264 and AAC in a loop and discards the result.
 type Transcode struct {
 	Input   string
 	Threads int
-	// ReadRate paces the input, in seconds of media per second; 0: as fast as
-	// it goes. Needs ffmpeg 5.0.
+	// ReadRate limits the input, in seconds of media per second; 0: no limit. A
+	// limit needs ffmpeg 5.0.
 	ReadRate float64
-	// Period is how often progress is reported; needs ffmpeg 4.4, 0 keeps
-	// ffmpeg's half second.
+	// Period is the time between progress reports; 0 selects ffmpeg's default
+	// of 0.5 s. Another value needs ffmpeg 4.4.
 	Period time.Duration
 }
 
@@ -39,18 +39,19 @@ func (t Transcode) Args() []string {
 		"-f", "mpegts", "/dev/null")
 }
 
-// A Mark is how far a transcode was at one moment.
+// A Mark is the progress of a transcode at one time.
 type Mark struct {
 	At     time.Time
 	Frames float64       // encoded so far
 	Media  time.Duration // encoded so far, as time in the film
 }
 
-// Marks is the course of a transcode. It is safe for concurrent use.
+// Marks is the series of progress reports of a transcode. It is safe for
+// concurrent use.
 type Marks struct {
 	mu     sync.Mutex
 	marks  []Mark
-	before Mark // what processes that have ended have encoded
+	before Mark // progress of the processes that have ended
 }
 
 // Follow reads ffmpeg's progress reports until r ends. Each report is a block
@@ -87,8 +88,8 @@ func (m *Marks) Add(at Mark) {
 	m.mu.Unlock()
 }
 
-// Restart says that the following reports are of a new process: they begin at
-// nothing, and its work adds to that of the process before.
+// Restart tells Marks that the following reports come from a new process. They
+// start at 0, and Marks adds them to the progress of the earlier processes.
 func (m *Marks) Restart() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -104,9 +105,9 @@ func (m *Marks) Started() bool {
 	return len(m.marks) > 0 && m.marks[len(m.marks)-1].Frames > 0
 }
 
-// Between returns the frames and the media time encoded between two moments,
-// interpolated between reports. After the last report the transcode is taken
-// to go on as between the last two.
+// Between returns the frames and the media time that were encoded between two
+// times, interpolated between reports. After the last report it extrapolates
+// the rate between the last two.
 func (m *Marks) Between(from, to time.Time) (frames float64, media time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -132,8 +133,7 @@ func at(marks []Mark, t time.Time) Mark {
 	if span <= 0 {
 		return b
 	}
-	// At most one report further than the last one: a process that hangs must
-	// not seem to go on.
+	// Extrapolate by one report at most, because a process may hang.
 	f := min(float64(t.Sub(a.At))/float64(span), 2)
 	return Mark{
 		At:     t,

@@ -13,24 +13,24 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Job is batch work in slots: processes that do the same side by side.
+// A Job is batch work in slots. Each slot runs the same work in a process.
 type Job struct {
-	Name  string // of the processes, with the number of their slot
+	Name  string // name of the processes, to which the number of the slot is appended
 	Slots int
-	Argv  func(slot int) []string // slots count from 1
-	// Restart starts a process that ended well anew, for ever; without it, the
-	// end of a process is the end of its slot.
+	Argv  func(slot int) []string // slots are counted from 1
+	// Restart starts a process again whenever it ends with status 0. Without
+	// Restart, the slot ends with its process.
 	Restart bool
 }
 
-// A Batch is a job at work.
+// A Batch is a running job.
 type Batch struct {
 	job   Job
 	start func(slot int) (*site.Process, error)
-	marks []*Marks // of the slots
+	marks []*Marks // one for each slot
 
 	mu        sync.Mutex
-	processes []*site.Process // of the slots, the latest
+	processes []*site.Process // the latest process of each slot
 	stopped   bool
 }
 
@@ -52,7 +52,7 @@ func StartBatch(s *site.Site, j Job, group node.CgroupPath) (*Batch, error) {
 		m := w.marks[slot-1]
 		go func() {
 			_ = m.Follow(r, time.Now)
-			_, _ = io.Copy(io.Discard, r) // a report that cannot be read must not stop the work
+			_, _ = io.Copy(io.Discard, r) // a report that cannot be read must not block the work
 		}()
 		go func() {
 			<-p.Done()
@@ -62,7 +62,7 @@ func StartBatch(s *site.Site, j Job, group node.CgroupPath) (*Batch, error) {
 		return p, nil
 	}
 	for slot := 1; slot <= j.Slots; slot++ {
-		w.mu.Lock() // a process that ends at once is started anew after this
+		w.mu.Lock() // a process that ends at once is restarted only after this
 		p, err := w.start(slot)
 		if err == nil {
 			w.processes = append(w.processes, p)
@@ -76,7 +76,7 @@ func StartBatch(s *site.Site, j Job, group node.CgroupPath) (*Batch, error) {
 	return w, nil
 }
 
-// again starts a slot whose process has ended anew, where the job wants it.
+// again restarts the process of a slot that has ended, if the job has Restart.
 func (w *Batch) again(slot int, ended *site.Process) {
 	if !w.job.Restart || ended.Err() != nil {
 		return
@@ -87,13 +87,13 @@ func (w *Batch) again(slot int, ended *site.Process) {
 		return
 	}
 	w.marks[slot-1].Restart()
-	if p, err := w.start(slot); err == nil { // else died says that the slot is empty
-		ended.Kill() // forgets it
+	if p, err := w.start(slot); err == nil { // otherwise Died reports the ended process
+		ended.Kill() // removes it from the journal
 		w.processes[slot-1] = p
 	}
 }
 
-// now are the processes of the slots.
+// now returns the current processes of the slots.
 func (w *Batch) now() []*site.Process {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,7 +122,8 @@ func (w *Batch) Encoding(ctx context.Context) error {
 	return nil
 }
 
-// Died is the error of the first process that has ended; nil while all run.
+// Died returns the error of the first process that has ended; nil while all
+// run.
 func (w *Batch) Died() error {
 	if w == nil {
 		return nil
@@ -135,7 +136,7 @@ func (w *Batch) Died() error {
 	return nil
 }
 
-// Between is the progress of all processes together.
+// Between returns the progress of all processes together between two times.
 func (w *Batch) Between(from, to time.Time) (frames float64, media time.Duration) {
 	if w == nil {
 		return 0, 0
@@ -147,7 +148,7 @@ func (w *Batch) Between(from, to time.Time) (frames float64, media time.Duration
 	return frames, media
 }
 
-// Stop ends the batch work. Nothing of it is worth keeping.
+// Stop kills the batch work, because its result is not needed.
 func (w *Batch) Stop() {
 	if w == nil {
 		return

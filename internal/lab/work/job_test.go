@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/lab/site"
 )
 
-// Each process of the job encodes ten frames and ends.
+// tenFrames returns a process that reports ten frames or more and ends.
 func tenFrames(slot int) []string {
 	return []string{"sh", "-c", fmt.Sprintf("echo frame=1%d; echo out_time_us=1000; echo progress=end", slot)}
 }
@@ -45,7 +45,7 @@ func TestAJobThatDoesNotRestartDies(t *testing.T) {
 	w := jobFor(t, Job{Name: "counter", Slots: 1, Argv: tenFrames})
 	for deadline := time.Now().Add(10 * time.Second); w.Died() == nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("its end is not seen")
+			t.Fatal("Died does not report the end of the process")
 		}
 	}
 }
@@ -54,7 +54,7 @@ func TestAJobThatFailsIsNotStartedAnew(t *testing.T) {
 	w := jobFor(t, Job{Name: "failure", Slots: 1, Restart: true, Argv: func(int) []string { return []string{"sh", "-c", "echo no film >&2; exit 3"} }})
 	for deadline := time.Now().Add(10 * time.Second); w.Died() == nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("its failure is not seen")
+			t.Fatal("Died does not report the failure of the process")
 		}
 	}
 }

@@ -22,22 +22,22 @@ import (
 // An NGINX is the service: the distribution's nginx with the configuration of
 // the published experiment.
 type NGINX struct {
-	Path        string // of the program
+	Path        string // path of the program
 	Version     Version
-	Dir         string // prefix, made by the lab
+	Dir         string // prefix, a directory that the lab makes
 	Address     string // host:port
 	Workers     int
-	Connections int    // that the client will open
-	Pages       string // directory of the pages; empty: one of its own with one page
+	Connections int    // number of connections that the client opens
+	Pages       string // directory of the pages; empty: a new one with one page
 }
 
-// pageSize is the size of the answer: that of nginx's own index.html, which
-// the published experiments fetched.
+// pageSize is the size of the answer in bytes. It equals that of nginx's own
+// index.html, which the published experiments requested.
 const pageSize = 612
 
-// Config returns nginx.conf. What is not set here has nginx's default, as in
-// the published experiment; keepalive_requests is what nginx 1.18 did not cut
-// short there, and must not here.
+// Config returns nginx.conf. All other settings have nginx's default, as in the
+// published experiment. keepalive_requests is so high that nginx does not close
+// a connection of the client during a run.
 func (n NGINX) Config() string {
 	connections := max(1024, n.Connections+128)
 	return fmt.Sprintf(`worker_processes %d;
@@ -89,17 +89,17 @@ func (n NGINX) Prepare() error {
 	return nil
 }
 
-// args are nginx's arguments: in the foreground, apart from the system's own
-// nginx.
+// args returns nginx's arguments. nginx runs in the foreground and does not use
+// the files of the system's nginx.
 func (n NGINX) args() []string {
 	args := []string{n.Path, "-p", n.Dir, "-c", n.file("nginx.conf"), "-g", "daemon off;"}
-	if n.Version.AtLeast(1, 20) { // 1.19.5, to be exact
+	if n.Version.AtLeast(1, 20) { // since 1.19.5
 		args = append(args, "-e", "stderr")
 	}
 	return args
 }
 
-// URL is where the page is.
+// URL returns the address of the page.
 func (n NGINX) URL() string { return "http://" + n.Address + "/" }
 
 // Start starts nginx in its cgroup and waits until it answers.
@@ -169,7 +169,7 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// PrepareNGINX gives nginx a directory and a port (0: a free one).
+// PrepareNGINX gives nginx a directory and a port (0: a free port).
 func PrepareNGINX(s *site.Site, n NGINX, port, connections int) (NGINX, error) {
 	dir, err := s.Directory("")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package work is the programs that experiments run: nginx, ffmpeg with its
-// film, jobs of several processes, and spinners.
+// Package work contains the programs that experiments run: nginx, ffmpeg with
+// its film, jobs of several processes, and spinners.
 package work
 
 import (
@@ -15,10 +15,10 @@ import (
 	"tenon.sh/tenon/internal/lab/site"
 )
 
-// A Program is a real program that the experiment runs.
+// A Program is an installed program that the experiment runs.
 type Program struct {
 	Name     string
-	Packages string // how to get it
+	Packages string // how to install it
 	Version  []string
 }
 
@@ -28,8 +28,8 @@ var (
 	WrkProgram    = Program{"wrk", "apt install wrk | dnf install wrk | apk add wrk", nil}
 )
 
-// Find returns the path of the program. Servers live in sbin, which is not in
-// everybody's PATH.
+// Find returns the path of the program. It also searches sbin, where servers
+// are installed and which may be missing in PATH.
 func (p Program) Find() (string, error) {
 	if path, err := exec.LookPath(p.Name); err == nil {
 		return filepath.Abs(path)
@@ -43,8 +43,8 @@ func (p Program) Find() (string, error) {
 	return "", fmt.Errorf("%s is not installed: %s", p.Name, p.Packages)
 }
 
-// A Version is the first two numbers of a program's version; the zero Version
-// is unknown, and taken for new.
+// A Version is the first two numbers of a program's version. The zero Version
+// means that the version is unknown; it counts as newer than all others.
 type Version struct{ Major, Minor int }
 
 // AtLeast reports whether v is major.minor or newer.
@@ -54,8 +54,9 @@ func (v Version) AtLeast(major, minor int) bool {
 
 var versionNumbers = regexp.MustCompile(`(?:version |nginx/|wrk )n?v?(\d+)\.(\d+)\S*`)
 
-// parseVersion finds the version in what a program prints about itself:
-// "nginx version: nginx/1.22.1", "ffmpeg version 5.1.6-0+deb12u1 Copyright …".
+// parseVersion finds the version in the version output of a program, such as
+// "nginx version: nginx/1.22.1" or "ffmpeg version 5.1.6-0+deb12u1 Copyright
+// …".
 func parseVersion(text string) (Version, string) {
 	m := versionNumbers.FindStringSubmatch(text)
 	if m == nil {
@@ -78,8 +79,8 @@ func (p Program) Ask(ctx context.Context, path string) (Version, string, error) 
 	return v, text, nil
 }
 
-// CheckEncoder fails if ffmpeg cannot encode H.264 with libx264, as some
-// distributions' builds cannot.
+// CheckEncoder fails if ffmpeg cannot encode H.264 with libx264, as in the
+// builds of some distributions.
 func CheckEncoder(ctx context.Context, ffmpeg string) error {
 	out, err := exec.CommandContext(ctx, ffmpeg, "-hide_banner", "-loglevel", "error", "-encoders").CombinedOutput()
 	if err != nil {

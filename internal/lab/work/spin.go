@@ -10,11 +10,12 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Spin keeps every CPU of cpus busy with one thread that touches registers
-// only, until ctx ends; with lowest, of the lowest priority. A virtual CPU that never
-// sleeps avoids the exits and wake-ups of an idle one, without taking cache or
-// memory bandwidth from other work: what a service gains from that alone is what
-// colocation seems to gain it in a virtual machine.
+// Spin keeps each CPU of cpus busy with one thread until ctx ends. The threads
+// use only registers; with lowest they have the lowest priority. A virtual CPU
+// that never sleeps avoids the exits and wake-ups of an idle one and takes no
+// cache or memory bandwidth from other work. The spinner therefore shows the
+// part of a service's gain from colocation in a virtual machine that comes only
+// from awake CPUs.
 func Spin(ctx context.Context, cpus unit.CPUSet, lowest bool) error {
 	var stop atomic.Bool
 	n := 0
@@ -24,7 +25,7 @@ func Spin(ctx context.Context, cpus unit.CPUSet, lowest bool) error {
 		n++
 		go func() {
 			defer func() { done <- struct{}{} }()
-			runtime.LockOSThread() // never unlocked: the thread ends with its policy
+			runtime.LockOSThread() // never unlocked, because the thread ends with its policy
 			if err := task.SetAffinity(0, unit.CPUSetOf(c)); err != nil {
 				failed <- fmt.Errorf("spin on CPU %d: %w", c, err)
 				return
@@ -42,7 +43,7 @@ func Spin(ctx context.Context, cpus unit.CPUSet, lowest bool) error {
 			runtime.KeepAlive(x)
 		}()
 	}
-	// One more than the spinners, so that the runtime can still serve signals.
+	// One more than the spinners, so that the runtime can still handle signals.
 	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), n+1))
 	var err error
 	select {

@@ -1,15 +1,15 @@
 #!/bin/bash
 # Builds the programs of the test cluster into $TENON_CACHE/cluster/bin
-# (default: in the user's cache directory), each unless it is there and made by
-# the same recipe, and prints that directory.
+# (default: in the user's cache directory) and prints that directory. A program
+# that exists and was made by the same recipe is not built again.
 #
 #	build.sh            build what is missing
 #	build.sh --cached   build nothing: fail if something is missing
 #
-# The versions are those in the go.mod of each folder here. Go flags are the
-# project's own, so that the compiled Kubernetes packages are shared with it.
-# Cold, Kubernetes takes about seven minutes of two cores and 3.2 GB of memory,
-# the rest two; runc is the only one with C in it (libseccomp).
+# The versions are in the go.mod of each folder here. The Go flags are those of
+# the project, so that it shares the compiled Kubernetes packages. Without a
+# cache, Kubernetes takes about seven minutes of two cores and 3.2 GB of memory,
+# and the rest takes two. Only runc contains C (libseccomp).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${TENON_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/tenon}/cluster
@@ -25,7 +25,8 @@ case $mode in '' | --cached) ;; *) fail "usage: build.sh [--cached]" ;; esac
 
 version() { sed -n "s|.*[[:space:]]$2 \(v[0-9][^ ]*\).*|\1|p" "$here/$1/go.mod" | head -n 1; }
 
-# program NAME CGO FLAGS... -- PACKAGE...: one folder's packages into $bin.
+# program NAME CGO FLAGS... -- PACKAGE...: builds the packages of a folder into
+# $bin.
 program() {
 	local name=$1 cgo=$2 key flags=() out=$bin/
 	shift 2
@@ -35,7 +36,7 @@ program() {
 	[ "$(cat "$bin/.$name" 2>/dev/null)" != "$key" ] || return 0
 	[ "$mode" != --cached ] || fail "$name is not in $bin: run make cluster-build"
 	local since=$SECONDS
-	rm -f "$bin/.$name" # so that a build that is broken off is not taken for whole
+	rm -f "$bin/.$name" # an interrupted build must not count as complete
 	[ "$name" != cni ] || out=$bin/cni/
 	[ "$name" != k8s ] || out=$bin/hyper
 	(cd "$here/$name" && CGO_ENABLED=$cgo "$go" build -o "$out" "${flags[@]}" "$@")

@@ -1,4 +1,4 @@
-// Command cluster runs a real Kubernetes on this machine to play with; see
+// Command cluster runs a real Kubernetes on this machine for manual tests; see
 // package test/cluster.
 package main
 
@@ -167,8 +167,8 @@ func up(ctx context.Context, name string, args []string) error {
 	return nil
 }
 
-// keepOff is the kubelet's configuration for a node whose pods may not use some
-// CPUs.
+// keepOff returns the kubelet configuration of a node whose pods must not use
+// the given CPUs.
 func keepOff(cpus unit.CPUSet) string {
 	if cpus.Empty() {
 		return ""

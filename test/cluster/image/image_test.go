@@ -32,7 +32,8 @@ func hello(t *testing.T, text string) Layout {
 	return l
 }
 
-// fetch gets a path and checks the digest that the registry says it has.
+// fetch requests a path and compares the content with the digest that the
+// registry returns.
 func fetch(t *testing.T, server *httptest.Server, path string) (body []byte, kind string) {
 	t.Helper()
 	answer, err := http.Get(server.URL + path)
@@ -51,7 +52,8 @@ func fetch(t *testing.T, server *httptest.Server, path string) (body []byte, kin
 	return body, answer.Header.Get("Content-Type")
 }
 
-// TestRegistryServesAnImage from its name to the last file, as a client pulls.
+// TestRegistryServesAnImage pulls an image like a client, from its name to the
+// last file.
 func TestRegistryServesAnImage(t *testing.T) {
 	server := httptest.NewServer(Registry{{Dir: t.TempDir()}, hello(t, "good morning")}.Handler())
 	defer server.Close()
@@ -101,7 +103,8 @@ func TestRegistryServesAnImage(t *testing.T) {
 	}
 }
 
-// TestRegistryHasOnlyWhatItWasGiven, and cannot be written to.
+// TestRegistryHasOnlyWhatItWasGiven also checks that clients cannot write to
+// the registry.
 func TestRegistryHasOnlyWhatItWasGiven(t *testing.T) {
 	l := hello(t, "")
 	secret := filepath.Join(filepath.Dir(l.Dir), "secret")
@@ -133,8 +136,8 @@ func TestRegistryHasOnlyWhatItWasGiven(t *testing.T) {
 	}
 }
 
-// TestImportedImageIsServedUnderItsNewName: an archive of another tool, with a
-// name of its own or none.
+// TestImportedImageIsServedUnderItsNewName imports an archive of another tool,
+// with another name or none.
 func TestImportedImageIsServedUnderItsNewName(t *testing.T) {
 	from := hello(t, "from an archive")
 	archive := filepath.Join(t.TempDir(), "image.tar")
@@ -170,7 +173,7 @@ func TestImportedImageIsServedUnderItsNewName(t *testing.T) {
 	}
 }
 
-// TestNewImageReplacesTheOldOfItsName.
+// TestNewImageReplacesTheOldOfItsName imports two images under one name.
 func TestNewImageReplacesTheOldOfItsName(t *testing.T) {
 	l := hello(t, "old")
 	before, _ := l.Find(name)

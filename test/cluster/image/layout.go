@@ -1,5 +1,5 @@
 // Package image makes OCI images of the machine's own programs and serves them
-// as a registry: the images of the test cluster come from nowhere else.
+// as a registry. The test cluster gets all its images from this registry.
 package image
 
 import (
@@ -24,8 +24,8 @@ const (
 	typeLayer    = "application/vnd.oci.image.layer.v1.tar"
 )
 
-// nameKey is where the index of a layout keeps the full name of an image, as
-// containerd's own export does.
+// nameKey is the annotation with the full name of an image in the index of a
+// layout, as in exports of containerd.
 const nameKey = "io.containerd.image.name"
 
 // A Descriptor points to a blob (OCI image specification, descriptor.md).
@@ -42,15 +42,15 @@ type index struct {
 	Manifests     []Descriptor `json:"manifests"`
 }
 
-// A Layout is a directory in the form of an OCI image layout. It is not safe
-// for use by two writers at once; readers see an index that is whole.
+// A Layout is a directory in the form of an OCI image layout. Two concurrent
+// writers are not allowed. Readers always see a complete index.
 type Layout struct {
 	Dir string
 }
 
 // Find returns the descriptor of the image with that full name, such as
-// docker.io/library/nginx:1, or of the blob with that digest. An image that is
-// not there is fs.ErrNotExist.
+// docker.io/library/nginx:1, or of the blob with that digest. If there is none,
+// the error is fs.ErrNotExist.
 func (l Layout) Find(name string) (Descriptor, error) {
 	in, err := l.read()
 	if err != nil {
@@ -78,7 +78,7 @@ func (l Layout) Names() ([]string, error) {
 	return names, nil
 }
 
-// Import adds the first image of an OCI archive, a layout as a tar file, under
+// Import adds the first image of an OCI archive (a layout as a tar file) under
 // that full name.
 func (l Layout) Import(archive, name string) error {
 	f, err := os.Open(archive)
@@ -112,7 +112,7 @@ func (l Layout) Import(archive, name string) error {
 	return l.name(name, in.Manifests[0])
 }
 
-// name points a full name to a manifest; the name's old image is forgotten.
+// name points a full name to a manifest and drops the old image of that name.
 func (l Layout) name(name string, d Descriptor) error {
 	in, err := l.read()
 	if err != nil {
@@ -154,12 +154,12 @@ func (l Layout) replace(name string, text []byte) error {
 	return os.Rename(part, filepath.Join(l.Dir, name))
 }
 
-// path is the file of a blob.
+// path returns the file of a blob.
 func (l Layout) path(digest string) string {
 	return filepath.Join(l.Dir, "blobs", "sha256", strings.TrimPrefix(digest, "sha256:"))
 }
 
-// blob stores what r holds and returns its digest and size.
+// blob stores the content of r and returns its digest and size.
 func (l Layout) blob(r io.Reader) (Descriptor, error) {
 	dir := filepath.Join(l.Dir, "blobs", "sha256")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -169,7 +169,7 @@ func (l Layout) blob(r io.Reader) (Descriptor, error) {
 	if err != nil {
 		return Descriptor{}, err
 	}
-	defer os.Remove(part.Name()) // nothing, once it is renamed
+	defer os.Remove(part.Name()) // no effect after the rename
 	sum := sha256.New()
 	n, err := io.Copy(io.MultiWriter(part, sum), r)
 	if err = errors.Join(err, part.Close()); err != nil {

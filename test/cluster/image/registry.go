@@ -11,11 +11,11 @@ import (
 
 // A Registry is a read-only image registry over several layouts (OCI
 // distribution specification, pull). It serves an image from the first layout
-// that has it. It stands for every registry at once: the query ns=HOST, which
-// containerd adds when it asks a mirror, is the first part of an image's name.
+// that has it. It acts as a mirror of every registry: containerd adds the query
+// ns=HOST, and HOST becomes the first part of the image's name.
 type Registry []Layout
 
-// Handler returns the registry's HTTP side.
+// Handler returns the HTTP handler of the registry.
 func (reg Registry) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v2/", func(w http.ResponseWriter, r *http.Request) {
@@ -35,7 +35,7 @@ func (reg Registry) Handler() http.Handler {
 		}
 		if strings.HasPrefix(reference, "sha256:") {
 			d, err := reg.find(reference)
-			if err != nil { // named by an index only: its type stands in itself
+			if err != nil { // only indexes name this blob, so its type is in its content
 				d = Descriptor{MediaType: typeManifest, Digest: reference}
 			}
 			reg.serve(w, r, d, repository)

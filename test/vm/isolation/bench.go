@@ -19,7 +19,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Programs and groups of the guest.
+// The programs and cgroups of the guest.
 const (
 	loadProgram = "/bin/load"
 	cgroupRoot  = "/sys/fs/cgroup"
@@ -28,15 +28,15 @@ const (
 )
 
 const (
-	hogLoop = 20000    // loops of a hog between two looks at the clock
-	perCPU  = 16 << 20 // bytes of trace for each CPU
+	hogLoop = 20000    // loops of a hog between two readings of the clock
+	perCPU  = 16 << 20 // bytes of trace buffer for each CPU
 )
 
 // A bench runs cases.
 type bench struct {
 	recorder        *schedtrace.Recorder
 	settle, measure time.Duration
-	loops           uint64 // that take a millisecond
+	loops           uint64 // number of loops in a millisecond
 }
 
 func newBench(ctx context.Context, settle, measure time.Duration) (*bench, error) {
@@ -45,7 +45,7 @@ func newBench(ctx context.Context, settle, measure time.Duration) (*bench, error
 	if err != nil {
 		return nil, err
 	}
-	// Once: to make a buffer is work for all CPUs.
+	// The buffer is made once, because making it loads all CPUs.
 	if b.recorder, err = schedtrace.Open(root, perCPU); err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func makeGroups() error {
 	return nil
 }
 
-// calm waits until what the kernel does after a boot is done.
+// calm waits until the kernel has finished its work after the boot.
 func calm() error {
 	busy, err := busyTime()
 	for begun := now(); err == nil && now() < begun+30*time.Second; {
@@ -81,7 +81,7 @@ func calm() error {
 	return errors.Join(err, errors.New("the machine does not come to rest"))
 }
 
-// busyTime is the time of all CPUs that was not idle (proc_stat(5)).
+// busyTime returns the non-idle time of all CPUs (proc_stat(5)).
 func busyTime() (time.Duration, error) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -94,14 +94,14 @@ func busyTime() (time.Duration, error) {
 		if err != nil {
 			return 0, fmt.Errorf("/proc/stat: %q: %w", first, err)
 		}
-		if i != 3 && i != 4 && i < 8 { // idle and waiting for a disk; guests are counted twice
+		if i != 3 && i != 4 && i < 8 { // not idle, not waiting for a disk; guest time is counted twice
 			ticks += time.Duration(n)
 		}
 	}
 	return ticks * 10 * time.Millisecond, nil
 }
 
-// mountTracefs mounts what nobody else mounts in a bare guest.
+// mountTracefs mounts tracefs, because a bare guest has not mounted it.
 func mountTracefs() (string, error) {
 	root, err := schedtrace.Root()
 	if !errors.Is(err, schedtrace.ErrUnsupported) {
@@ -113,8 +113,8 @@ func mountTracefs() (string, error) {
 	return schedtrace.Root()
 }
 
-// calibrate measures the speed of a CPU beside two others that are busy, which
-// is what LS has when its siblings are kept free: all CPUs of the emulator
+// calibrate measures the speed of a CPU beside two other busy CPUs. This is the
+// speed of LS when its siblings are free, because all CPUs of the emulator
 // share one stream of instructions.
 func (b *bench) calibrate(ctx context.Context) error {
 	begin := now()
@@ -134,7 +134,7 @@ func (b *bench) calibrate(ctx context.Context) error {
 	return err
 }
 
-// loopsFor is the work of a burst.
+// loopsFor returns the number of loops in a burst.
 func (b *bench) loopsFor(d time.Duration) string {
 	return strconv.FormatUint(b.loops*uint64(d)/uint64(time.Millisecond), 10)
 }
@@ -168,11 +168,11 @@ func (l *load) wait() ([]json.RawMessage, error) {
 	return lines, nil
 }
 
-// now is on the clock of the trace and of the load.
+// now returns the time on the clock of the trace and of the load.
 func now() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		panic(err) // cannot be: the clock is always there
+		panic(err) // cannot happen, because the clock always exists
 	}
 	return time.Duration(ts.Nano())
 }
@@ -181,7 +181,7 @@ func sleepUntil(at time.Duration) { time.Sleep(at - now()) }
 
 func nanos(d time.Duration) string { return strconv.FormatInt(int64(d), 10) }
 
-// cores reads which CPUs share a core.
+// cores maps each CPU to its core.
 func cores() (map[unit.CPU]int, error) {
 	dirs, err := filepath.Glob("/sys/devices/system/cpu/cpu[0-9]*/topology/thread_siblings_list")
 	if err != nil {
@@ -208,7 +208,7 @@ func cores() (map[unit.CPU]int, error) {
 	return cores, nil
 }
 
-// classOf knows the workers of the load by their names.
+// classOf recognises the workers of the load by their names.
 func classOf(t schedtrace.Thread) schedtrace.Class {
 	switch t.Comm {
 	case "load-ls":

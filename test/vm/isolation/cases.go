@@ -11,30 +11,30 @@ import (
 	"tenon.sh/tenon/internal/kernel/scx"
 )
 
-// A scene is where the workers of the two loads are bound: a CPU for each, -1
-// for one that is not bound. The machine has two cores of two threads, CPUs 0,
-// 1 and 2, 3.
+// A scene binds the workers of the two loads to CPUs: one CPU for each worker;
+// -1 means that the worker is not bound. The machine has two cores of two
+// threads, CPUs 0, 1 and 2, 3.
 type scene struct {
 	ls, be string
-	apart  string // hogs that leave LS its CPUs
+	apart  string // CPUs of the hogs in mode apart, without those of LS
 }
 
 var scenes = map[string]scene{
-	// LS wants more than the half of its CPU, and so do four hogs.
+	// LS needs more than half of its CPU, which it shares with four hogs.
 	"pinned": {ls: "0", be: "0,0,0,0,1,2,3", apart: "1,2,3"},
-	// LS and one hog on the same CPU, the others idle: the emulator has one busy
-	// CPU, so that a delay counts its instructions.
+	// LS and one hog are on the same CPU, and the others are idle. The emulator
+	// then has one busy CPU, so that a delay counts only its instructions.
 	"lone": {ls: "0", be: "0", apart: "1"},
-	// A service on each core, hogs wherever they find room.
+	// A service on each core, and hogs on any CPU.
 	"cores": {ls: "0,2", be: "-1,-1,-1,-1,-1,-1,-1,-1", apart: "1,3"},
-	// Nobody is bound: the kernel places LS.
+	// No worker is bound: the kernel places LS.
 	"free": {ls: "-1,-1", be: "-1,-1,-1,-1,-1,-1,-1,-1", apart: "1,3"},
-	// As many workers of a service as there are CPUs: now and then two of them are
-	// on one CPU, while another runs hogs.
+	// A service has as many workers as there are CPUs. Sometimes two of them
+	// are on one CPU, while another CPU runs hogs.
 	"crowded": {ls: "-1,-1,-1,-1", be: "-1,-1,-1,-1,-1,-1,-1,-1", apart: "1,3"},
 }
 
-// A mode is a means of isolation.
+// A mode is an isolation mechanism.
 type mode struct {
 	lsWeight, beWeight string // cpu.weight
 	idle               bool   // cpu.idle on BE
@@ -44,13 +44,13 @@ type mode struct {
 	beside             bool // the scheduler lets BE run beside LS
 }
 
-// modes are the mechanisms of the preference order and what they are compared
-// with.
+// modes are the mechanisms of the preference order and the modes for
+// comparison.
 var modes = map[string]mode{
 	"alone": {lsWeight: "100", beWeight: "100", alone: true},
 	// All CPUs of the emulator share one stream of instructions, so a busy CPU
-	// slows the others. Here LS has its CPUs to itself and the emulator is as
-	// busy as in the modes below.
+	// slows the others down. In this mode LS has its CPUs alone, and the
+	// emulator is as busy as in the modes below.
 	"apart": {lsWeight: "100", beWeight: "100", apart: true},
 	"equal": {lsWeight: "100", beWeight: "100"},
 	// These are the weights that the kubelet gives a pod that requests two
@@ -59,12 +59,12 @@ var modes = map[string]mode{
 	"idle":   {lsWeight: "100", beWeight: "100", idle: true},
 	"cookie": {lsWeight: "100", beWeight: "100", idle: true, be: []string{"-k"}},
 	"scx":    {lsWeight: "100", beWeight: "100", idle: true, be: []string{"-p", "7"}, scheduler: true},
-	// To tell what expelling costs LS from what the scheduler does.
+	// Separates the cost of expelling for LS from that of the scheduler.
 	"beside": {lsWeight: "100", beWeight: "100", idle: true, be: []string{"-p", "7"}, scheduler: true, beside: true},
 	"both":   {lsWeight: "100", beWeight: "100", idle: true, be: []string{"-p", "7", "-k"}, scheduler: true},
 }
 
-// A result is one case as it is printed.
+// A result is one case in its printed form.
 type result struct {
 	Scene   string        `json:"scene"`
 	Mode    string        `json:"mode"`
@@ -78,20 +78,22 @@ type result struct {
 	Scheduler *scheduled        `json:"scheduler,omitempty"`
 }
 
-// scheduled is what the scheduler says of the judged time.
+// scheduled holds the scheduler's counters of the judged time.
 type scheduled struct {
 	Variant string     `json:"variant"`
 	Exit    string     `json:"exit,omitempty"`
 	Counts  scx.Counts `json:"counts"`
 }
 
-// epsilon is how far apart two CPUs of the emulator may be within one switch.
+// epsilon is the largest difference in time between two CPUs of the emulator
+// within one switch.
 const epsilon = 20 * time.Microsecond
 
-// hold is the scheduler's default, said here because the judge must know it.
+// hold is the scheduler's default, repeated here for the judge.
 const hold = 200 * time.Microsecond
 
-// one runs a case: the loads, the record of the judged time, the judgement.
+// one runs a case: it runs the loads, traces the judged time, and judges the
+// trace.
 func (b *bench) one(ctx context.Context, sc scene, m mode, burst time.Duration) (r result, err error) {
 	if err := setGroups(m); err != nil {
 		return r, err
@@ -108,7 +110,7 @@ func (b *bench) one(ctx context.Context, sc scene, m mode, burst time.Duration) 
 	}
 	from := now() + b.settle
 	to := from + max(b.measure, 50*burst)
-	// LS works two thirds of the time.
+	// LS works for two thirds of the time.
 	ls, err := start(ctx, "-g", lsGroup, "ls", sc.ls, nanos(burst/2), b.loopsFor(burst), nanos(from), nanos(to))
 	if err != nil {
 		return r, err
@@ -133,9 +135,9 @@ func (b *bench) one(ctx context.Context, sc scene, m mode, burst time.Duration) 
 	return r, err
 }
 
-// judge records the time between two moments, and a little around it.
+// judge traces the time from one time to another, with a margin around it.
 func (b *bench) judge(r *result, from, to time.Duration, s *scx.Scheduler) (err error) {
-	// To forget the last record takes the kernel some time.
+	// The kernel needs some time to drop the last trace.
 	const around = 200 * time.Millisecond
 	sleepUntil(from - around)
 	if err := b.recorder.Start(); err != nil {
@@ -172,8 +174,7 @@ func (b *bench) judge(r *result, from, to time.Duration, s *scx.Scheduler) (err 
 	return err
 }
 
-// setGroups gives the groups of both loads their weights. A group that is idle
-// takes no weight.
+// setGroups sets the weights of both cgroups. An idle cgroup accepts no weight.
 func setGroups(m mode) error {
 	if err := write(beGroup+"/cpu.idle", "0"); err != nil {
 		return err

@@ -14,24 +14,25 @@ import (
 	"tenon.sh/tenon/internal/kernel/task"
 )
 
-// An attachment is what attaching and detaching the scheduler a number of times
-// did. The first time it was loaded, too.
+// An attachment is the result of attaching and detaching the scheduler a number
+// of times. The first attachment includes loading.
 type attachment struct {
 	Cycles int             `json:"cycles"`
 	Attach []time.Duration `json:"attach_ns"`
 	Detach []time.Duration `json:"detach_ns"`
-	// Enabled is how many schedulers the kernel counts to have enabled meanwhile.
+	// Enabled is the number of schedulers that the kernel counted as enabled in
+	// this time.
 	Enabled int `json:"enabled"`
-	// WrongPolicies are threads of the groups that have not the policy of their
-	// load, with the scheduler and, at the end, without it.
+	// WrongPolicies are threads of the cgroups that do not have the policy of
+	// their load, with the scheduler attached and, at the end, without it.
 	WrongPolicies []string          `json:"wrong_policies,omitempty"`
 	Threads       int               `json:"threads_checked"`
 	Workers       []json.RawMessage `json:"workers"`
 	Took          time.Duration     `json:"took_ns"`
 }
 
-// cycles attaches and detaches the scheduler so many times while both groups
-// fork without end, and a BE hog runs besides.
+// cycles attaches and detaches the scheduler count times while both cgroups
+// fork in a loop and a BE hog runs.
 func cycles(ctx context.Context, count int) error {
 	if err := makeGroups(); err != nil {
 		return err
@@ -40,7 +41,7 @@ func cycles(ctx context.Context, count int) error {
 		return err
 	}
 	forever := nanos(math.MaxInt64)
-	nap := nanos(2 * time.Millisecond) // between two forks
+	nap := nanos(2 * time.Millisecond) // pause between two forks
 	a := attachment{Cycles: count}
 	var loads []*load
 	for _, args := range [][]string{
@@ -101,7 +102,7 @@ func (a *attachment) cycle(count int) error {
 	return s.Close()
 }
 
-// check looks at the policies of all threads of the groups.
+// check compares the policies of all threads of the cgroups.
 func (a *attachment) check() {
 	for group, want := range map[string]task.Policy{lsGroup: task.Normal, beGroup: task.Ext} {
 		threads, err := os.ReadFile(group + "/cgroup.threads")
@@ -127,12 +128,12 @@ func (a *attachment) check() {
 	}
 }
 
-// stop ends the workers of a load as their time would have.
+// stop ends the workers of a load early, with their results.
 func (l *load) stop() error {
 	return syscall.Kill(-l.cmd.Process.Pid, syscall.SIGTERM)
 }
 
-// sched reads a file of the kernel's sched_ext; "" if it is not there.
+// sched reads a file of the kernel's sched_ext; empty if it does not exist.
 func sched(file string) string {
 	text, _ := os.ReadFile("/sys/kernel/sched_ext/" + file)
 	return strings.TrimSpace(string(text))

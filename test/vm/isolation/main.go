@@ -1,7 +1,8 @@
-// Command isolation runs inside a virtual machine, as root: it lets an LS load
-// and a BE load share the CPUs under one means of isolation after the other,
-// records what the kernel's scheduler does, and prints the judgement, one line
-// of JSON for each case. Lines that begin with # say what it is doing.
+// Command isolation lets an LS load and a BE load share the CPUs of a virtual
+// machine under one isolation mechanism after another, and judges the kernel's
+// scheduler. It runs inside the machine, as root, traces the scheduler, and
+// prints one line of JSON for each case. Lines that begin with # are progress
+// messages.
 //
 //	isolation cases [-for 500ms] pinned:1ms:alone,apart,idle cores:10ms:idle,scx
 //	isolation cycles [-count 5]
@@ -64,7 +65,7 @@ func run(ctx context.Context, args []string) error {
 	return fmt.Errorf("unknown command %q: want cases, cycles or saturate", args[0])
 }
 
-// cases runs "SCENE:BURST:MODE,MODE…".
+// cases runs the cases "SCENE:BURST:MODE,MODE…".
 func (b *bench) cases(ctx context.Context, text string) error {
 	parts := strings.SplitN(text, ":", 3)
 	if len(parts) < 3 {

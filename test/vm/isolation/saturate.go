@@ -12,13 +12,13 @@ import (
 	"tenon.sh/tenon/internal/kernel/task"
 )
 
-// A saturation is what became of BE and of the scheduler while LS kept all CPUs
+// A saturation is the state of BE and of the scheduler after LS kept all CPUs
 // busy.
 type saturation struct {
 	For         time.Duration     `json:"for_ns"`
-	Exit        string            `json:"exit,omitempty"` // of the scheduler, if it ended
-	Spills      int               `json:"spills"`         // threads given to the fair class for a while
-	Returned    int               `json:"returned"`       // and back
+	Exit        string            `json:"exit,omitempty"` // reason why the scheduler ended; empty: it still runs
+	Spills      int               `json:"spills"`         // number of threads demoted to the fair class
+	Returned    int               `json:"returned"`       // number of demoted threads that came back
 	LongestWait time.Duration     `json:"longest_wait_ns"`
 	OldestWait  time.Duration     `json:"oldest_wait_ns"` // at the end
 	Counts      scx.Counts        `json:"counts"`
@@ -26,11 +26,11 @@ type saturation struct {
 	BE          []json.RawMessage `json:"be"`
 }
 
-// spillFor is how long a spilled thread stays with the fair class, at least.
+// spillFor is the shortest time for which a thread stays demoted.
 const spillFor = 3 * time.Second
 
-// saturate keeps LS threads busy on all CPUs while BE hogs want to run, some of
-// them bound to one CPU. What waits too long is spilled, as the agent does.
+// saturate keeps LS threads busy on all CPUs beside BE hogs, some of which are
+// bound to one CPU. It demotes threads that wait too long, like the agent.
 func saturate(ctx context.Context, length time.Duration) error {
 	if err := makeGroups(); err != nil {
 		return err
@@ -61,7 +61,7 @@ func saturate(ctx context.Context, length time.Duration) error {
 	if !status.Running {
 		r.Exit = fmt.Sprintf("%+v", status.Exit)
 	}
-	// LS has ended, so that BE can.
+	// Wait for LS first; then BE can run and end.
 	if r.LS, failed = ls.wait(); failed != nil {
 		err = errors.Join(err, failed)
 	}
@@ -72,10 +72,10 @@ func saturate(ctx context.Context, length time.Duration) error {
 	return errors.Join(err, s.Close(), report(r))
 }
 
-// spill gives threads that wait too long to the fair class, and takes them back
-// later, until the end.
+// spill demotes threads that wait too long to the fair class and moves them
+// back later, until the end.
 func (r *saturation) spill(s *scx.Scheduler, until time.Duration) error {
-	spilled := map[int]time.Duration{} // until when
+	spilled := map[int]time.Duration{} // end of each thread's demotion
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	for now() < until {

@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// loadScheduler loads Tenon's scheduler for the groups of the two loads. smtRule
-// keeps BE off the siblings of LS.
+// loadScheduler loads Tenon's scheduler for the cgroups of the two loads.
+// smtRule keeps BE off the siblings of LS.
 func loadScheduler(smtRule bool) (*scx.Scheduler, error) {
 	o := scx.Options{
 		CgroupVersion: 2,
@@ -23,7 +23,8 @@ func loadScheduler(smtRule bool) (*scx.Scheduler, error) {
 	}
 	threads := map[int]int{}
 	for cpu := unit.CPU(0); int(cpu) < len(byCPU); cpu++ {
-		// Of a machine of two-thread cores whose CPUs are numbered core by core.
+		// The machine has cores of two threads, and numbers its CPUs core by
+		// core.
 		core := byCPU[cpu] / 2
 		o.Topology = append(o.Topology, scx.CPU{ID: cpu, Core: core, Thread: threads[core]})
 		threads[core]++
@@ -46,7 +47,7 @@ func loadScheduler(smtRule bool) (*scx.Scheduler, error) {
 	return s, nil
 }
 
-// statusOf is the zero status without a scheduler.
+// statusOf returns the status of the scheduler; the zero status if s is nil.
 func statusOf(s *scx.Scheduler) (scx.Status, error) {
 	if s == nil {
 		return scx.Status{}, nil
@@ -54,7 +55,7 @@ func statusOf(s *scx.Scheduler) (scx.Status, error) {
 	return s.Status()
 }
 
-// minus is what was counted between two readings.
+// minus returns the difference between two readings.
 func minus(after, before scx.Counts) scx.Counts {
 	a, b := reflect.ValueOf(&after).Elem(), reflect.ValueOf(before)
 	for i := range a.NumField() {

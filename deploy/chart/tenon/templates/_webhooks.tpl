@@ -4,7 +4,7 @@ admissionReviewVersions: [v1]
 sideEffects: None
 matchPolicy: Equivalent
 failurePolicy: {{ .failure }}
-# Who waits for an answer that may be done without waits less.
+# A webhook whose failure is ignored gets a shorter timeout.
 timeoutSeconds: {{ eq .failure "Fail" | ternary 10 3 }}
 clientConfig:
   service: {name: tenon-manager, namespace: {{ .root.Release.Namespace }}, port: 443, path: {{ .path }}}

@@ -1,6 +1,5 @@
-// Package synthetic invents experiments for tests. They look like real ones so
-// that claims, tables and pictures can be tested; no figure of them was
-// measured.
+// Package synthetic invents experiments for tests of claims, tables and
+// pictures. None of their values was measured.
 package synthetic
 
 import (
@@ -14,9 +13,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// shape is that of one mode's invented runs.
+// A shape defines the invented runs of one mode.
 type shape struct {
-	scale, tail   float64 // of the latency, to exclusive
+	scale, tail   float64 // of the latency, relative to exclusive
 	delay         float64 // run-queue delay, µs
 	be, limit     float64 // CPUs of BE, and its quota
 	framesPerCPU  float64
@@ -65,13 +64,13 @@ func Experiment(blocks int, modes ...report.Mode) report.Experiment {
 	}
 }
 
-// Runs invents the runs of an experiment; noise is the standard deviation of the
-// logarithm of what differs between two runs of a block.
+// Runs invents the runs of an experiment. noise is the standard deviation of
+// the logarithm of the values within a block.
 func Runs(e report.Experiment, noise float64) []report.Run {
 	rng := rand.New(rand.NewPCG(e.Seed, 42))
 	var runs []report.Run
 	for block := range e.Blocks {
-		machine := math.Exp(0.1 * rng.NormFloat64()) // what the runs of a block share
+		machine := math.Exp(0.1 * rng.NormFloat64()) // common factor of the runs of a block
 		for _, i := range rng.Perm(len(e.Modes)) {
 			mode := e.Modes[i]
 			runs = append(runs, shapes[mode].run(e, mode, len(runs), block, machine*math.Exp(noise*rng.NormFloat64()), rng))
@@ -125,5 +124,5 @@ func (s shape) run(e report.Experiment, mode report.Mode, index, block int, stat
 	return r
 }
 
-// AllModes are those of a whole colocation experiment.
+// AllModes lists the modes of a full colocation experiment.
 var AllModes = []report.Mode{report.Exclusive, report.ExclusiveAA, report.ExclusiveWarm, report.Default, report.Default65, report.Burstable, report.Tenon, report.Tenon65}
