@@ -17,7 +17,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// starting calls start as often as keep does within the given time, and returns
+// starting calls start for the given time, as often as keep does, and returns
 // the log.
 func starting(t *testing.T, long time.Duration, watchdog string) string {
 	t.Helper()
@@ -35,7 +35,7 @@ func TestAWatchdogThatDiesAtOnceIsStartedEverMoreSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// After 0, 1, 3, 7, 15, 31, 63 and 123 s.
 		if said := starting(t, 150*time.Second, "true"); strings.Count(said, "watchdog started") != 8 {
-			t.Errorf("it said\n%s", said)
+			t.Errorf("the log is\n%s", said)
 		}
 	})
 }
@@ -43,7 +43,7 @@ func TestAWatchdogThatDiesAtOnceIsStartedEverMoreSeldom(t *testing.T) {
 func TestThatThereIsNoWatchdogIsSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		if said := starting(t, 30*time.Second, "/no/such/program"); strings.Count(said, "no watchdog") != 1 {
-			t.Errorf("it said\n%s", said)
+			t.Errorf("the log is\n%s", said)
 		}
 	})
 }
@@ -68,8 +68,8 @@ func TestStepsThatTakeLongAreNoHang(t *testing.T) {
 	}
 }
 
-// TestTheGuardTicksForOthers: other periodic work runs at each renewal, also
-// after its receiver was busy for a while.
+// TestTheGuardTicksForOthers checks that ticks gets a value at each renewal,
+// also after its receiver was busy for a while.
 func TestTheGuardTicksForOthers(t *testing.T) {
 	dir := t.TempDir()
 	h, err := host.Open(host.Options{JournalDir: dir})
