@@ -79,7 +79,7 @@ type endable struct {
 type end struct {
 	state endState
 	until time.Time // accepted: end of the grace period; refused: end of the exemption
-	why   string    // of a refusal
+	why   string    // the reason of a refusal
 }
 
 type endState int

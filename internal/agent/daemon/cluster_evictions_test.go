@@ -232,7 +232,7 @@ func TestARefusalIsToldOnceForEachReason(t *testing.T) {
 	e, _ := court(t, j, time.Hour)
 	refused := func(n int) {
 		e.mu.Lock()
-		delete(e.of, "u") // as after the exemption
+		delete(e.of, "u") // as if the exemption had ended
 		e.mu.Unlock()
 		_, _ = e.take(endStep(node.AskedToEnd))
 		soon(t, "the refusal", func() bool { asked, _ := j.told(); return asked == n && e.exempt("u") != "" })

@@ -17,7 +17,7 @@ import (
 // A clusterReporter sends the NodeReport of each tick.
 type clusterReporter struct {
 	sender   *nodereport.Sender
-	uid      atomic.Pointer[types.UID] // of the node
+	uid      atomic.Pointer[types.UID] // the UID of the Node object
 	meter    nodereport.Meter
 	pace     nodereport.Pace
 	version  string

@@ -232,7 +232,7 @@ func TestAReleaseGivesWhatTheKubeletWouldHaveWritten(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		was, is      map[node.CgroupPath]kube.Amounts
-		before, want node.Value // want nil: unchanged
+		before, want node.Value // want nil means unchanged
 	}{
 		"a smaller limit":                  {of(100, 500, 0), of(100, 250, 0), quota(500), quota(250)},
 		"no limit any more":                {of(100, 500, 0), of(100, 0, 0), quota(500), node.CPUMax{Quota: node.NoQuota, Period: 100 * time.Millisecond}},

@@ -199,7 +199,7 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	d.guard.begin()
 	d.before = d.agent.State()
 	d.followConfig()
-	d.guard.begin() // again: a new configuration may have loaded a BPF program, which takes time
+	d.guard.begin() // again, because a new configuration may load a BPF program, which takes time
 	d.followGroups()
 	if d.cluster != nil && d.cluster.unknown() {
 		return node.Snapshot{}, errUnknown

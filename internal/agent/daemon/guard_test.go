@@ -25,7 +25,7 @@ func starting(t *testing.T, long time.Duration, watchdog string) string {
 	g := &guard{dir: t.TempDir(), log: slog.New(slog.NewTextHandler(&said, nil))}
 	for range long / lease.Renewal {
 		g.start([]string{watchdog})
-		g.failed = "" // as after a renewal
+		g.failed = "" // as if the lease had been renewed
 		time.Sleep(lease.Renewal)
 	}
 	return said.String()
@@ -33,7 +33,7 @@ func starting(t *testing.T, long time.Duration, watchdog string) string {
 
 func TestAWatchdogThatDiesAtOnceIsStartedEverMoreSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// After 0, 1, 3, 7, 15, 31, 63 and 123 s.
+		// The starts are after 0, 1, 3, 7, 15, 31, 63 and 123 s.
 		if said := starting(t, 150*time.Second, "true"); strings.Count(said, "watchdog started") != 8 {
 			t.Errorf("the log is\n%s", said)
 		}
@@ -54,7 +54,7 @@ func TestStepsThatTakeLongAreNoHang(t *testing.T) {
 		step plan.Step
 		want time.Duration
 	}{
-		"load":        {plan.Step{From: node.Scheduler{}, To: loaded}, hung}, // by the way
+		"load":        {plan.Step{From: node.Scheduler{}, To: loaded}, hung}, // loads in the background
 		"unknown now": {plan.Step{To: loaded}, hung},
 		"change":      {plan.Step{From: loaded, To: other}, hung},
 		"unload":      {plan.Step{From: loaded, To: node.Scheduler{}}, converting},

@@ -153,7 +153,7 @@ func (p *pressure) trigger(w watched) (*cgroup.Trigger, error) {
 		return p.tree.Trigger(string(w.cgroup), w.resource, p.window/stalled, p.window)
 	}
 	tr, err := set()
-	refused := errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EPERM) // by the kernel
+	refused := errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EPERM) // the kernel refused the window
 	if refused && p.window == pressureWindow {
 		p.window = unprivilegedWindow
 		tr, err = set()

@@ -40,7 +40,7 @@ type busyNode struct {
 	second    int // number of seconds that have passed
 	conflicts writeConflicts
 	asked     node.Request
-	shown     time.Time // in the last snapshot
+	shown     time.Time // time of the last snapshot
 
 	pods   []*pod // in the order of their start
 	number int
