@@ -174,7 +174,7 @@ struct sight {
 	__u32 all, idle, queued;
 };
 
-/* reap_thread decides for one thread of a core. */
+/* reap_thread calls qos_reap_thread for one thread of a core. */
 __noinline int reap_thread(struct sweep *w, struct sight *saw, __u32 shard, __u32 core, __u32 thread)
 {
 	struct scx_shard *s = shard_at(shard);

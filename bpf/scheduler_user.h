@@ -33,13 +33,13 @@ struct scx_place {
 	__u16 known; /* 0: the CPU does not exist */
 };
 
-/* The place of a core. */
+/* The CPUs of a core. */
 struct scx_siblings {
 	__u16 cpu[QOS_THREADS]; /* by thread */
 	__u32 threads;		/* bit mask of the existing threads */
 };
 
-/* The place of a shard. */
+/* The cores and the CPUs of a shard. */
 struct scx_range {
 	__u32 first_core, cores;
 	__u32 first_cpu, cpus; /* in shard_cpus */
@@ -106,7 +106,7 @@ struct scx_pod {
 	__u64 pad;
 };
 
-/* Shared by the CPUs of a shard. */
+/* The state that the CPUs of a shard share. */
 struct scx_shard {
 	struct qos_shard shard;
 	struct qos_params params; /* the node's parameters, with the headroom of this shard */

@@ -23,7 +23,7 @@ enum tenon_slot {
 	TENON_UNTRACKED, /* tasks outside of all tracked cgroups */
 	TENON_KERNEL,	 /* kernel threads */
 	TENON_IDLE,	 /* the CPU is idle */
-	TENON_ELSEWHERE, /* waits on another CPU, or before what is remembered */
+	TENON_ELSEWHERE, /* waits on another CPU, or before the history of the CPU */
 	TENON_FIRST,
 };
 
@@ -103,7 +103,7 @@ struct tenon_event {
 	__u64 runner_ns; /* the longest run of a blamed slot during the wait; runner is the slot */
 	enum tenon_slot runner;
 	enum tenon_slot slot;
-	__u32 cpu; /* of the slot */
+	__u32 cpu; /* the CPU of the slot */
 	__u32 waits; /* number of limits reached by too long waits, including this one; 0: BE beside LS, and no wait */
 };
 

@@ -95,7 +95,7 @@ func TestTenondAnnouncesItsStop(t *testing.T) {
 		t.Errorf("%d writes after the stop", n-begun)
 	}
 	next := s.tenond()
-	next.await("going on where the last tenond stopped", 1)
+	next.await("continuing with the state of the last tenond", 1)
 	if pid := s.guarded(); pid == 0 {
 		t.Error("the watchdog has no name")
 	}

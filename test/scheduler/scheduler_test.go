@@ -1,8 +1,9 @@
 // Package scheduler tests the decisions of the BE scheduler, bpf/scheduler.h,
-// outside of the kernel. A simulator (sim) calls the header's functions as the
-// kernel would. A model checker (protocol) tries all interleavings of the
-// protocol between the CPUs of a core. Both are C programs, as the header is C,
-// and the tests compile them.
+// outside of the kernel, in a simulator and in a model checker. The simulator
+// (sim) calls the header's functions as the kernel would. The model checker
+// (protocol) tries all interleavings of the protocol between the CPUs of a
+// core. Both are C programs, because the header is C, and the tests compile
+// them.
 package scheduler
 
 import (

@@ -24,8 +24,8 @@ import (
 	"tenon.sh/tenon/internal/runtimes/nri"
 )
 
-// Kubernetes says how tenond finds its pods and its configuration on a node of
-// a cluster.
+// Kubernetes are the settings for a node of a cluster: how tenond finds the
+// pods and the configuration.
 type Kubernetes struct {
 	// Node is the name of the node.
 	Node string
@@ -40,19 +40,19 @@ type Kubernetes struct {
 	// NRI is the NRI socket of the container runtime; empty: the agent does not
 	// use NRI.
 	NRI string
-	// Leaves reports, when the daemon has to stop, whether the node leaves
-	// Tenon for good; containers then get the kubelet's values back. Nil: the
-	// node stays. If the daemon itself runs in a container, the runtime accepts
-	// no new connection at that time. The daemon calls Released, unless nil,
-	// when the containers have their values back.
+	// Leaves is called when the daemon has to stop. It reports whether the node
+	// leaves Tenon for good; then containers get the kubelet's values back.
+	// Nil: the node stays. If the daemon itself runs in a container, the
+	// runtime accepts no new connection at that time. The daemon calls
+	// Released, unless nil, when the containers have their values back.
 	Leaves   func() bool
 	Released func()
 }
 
 const (
-	// The first tick waits up to firstWait for pods and configuration if
-	// nothing is known of them, and up to againWait if an earlier daemon saved
-	// them. It must not wait longer: without ticks the watchdog narrows
+	// The first tick waits for pods and configuration: up to firstWait if they
+	// are unknown, and up to againWait if an earlier daemon saved them. A
+	// longer wait is not possible, because without ticks the watchdog narrows
 	// best-effort work.
 	firstWait = 3 * time.Second
 	againWait = 500 * time.Millisecond
@@ -70,7 +70,7 @@ type cluster struct {
 	log     *slog.Logger
 	dir     string
 	tree    *cgroup.Tree
-	lives   func(node.CgroupPath) bool // there are processes in or below the group
+	lives   func(node.CgroupPath) bool // reports whether the group, or a group below it, has processes
 	changed func()                     // the workloads may have changed
 	news    func(tick.Event)
 
@@ -80,14 +80,14 @@ type cluster struct {
 	byspace   *apiserver.Watch[*corev1.ConfigMap] // kube.PodConfigMap
 	stale     atomic.Bool                         // the configuration may have changed
 	evictions *evictionQueue
-	link      atomic.Pointer[nri.Link] // nil: the state of NRI is not known
+	link      atomic.Pointer[nri.Link] // nil: the state of NRI is unknown
 
 	// Only the loop uses the fields below.
 	last     savedCluster
 	saved    []byte // kept, in the form last written to the file
 	cfg      clusterConfig
 	paths    []string
-	unsent   []string // remarks on running pods that neither the kubelet nor the API server lists
+	unsent   []string // remarks on running pods that are missing in the list of the kubelet or the API server
 	view     podView
 	resized  map[node.CgroupPath]resize // recent resizes
 	reporter *clusterReporter
@@ -99,7 +99,7 @@ func openCluster(k Kubernetes, version, dir string, tree *cgroup.Tree, fs proc.F
 	c := &cluster{Kubernetes: k, log: log, dir: dir, tree: tree, lives: livesIn(tree), changed: changed, news: news}
 	var err error
 	if c.last, err = loadSavedCluster(dir, fs); err != nil {
-		log.Warn("what the last tenond knew of the cluster is not used", "error", err)
+		log.Warn("the state of the cluster that the last tenond saved cannot be used", "error", err)
 	}
 	c.stale.Store(true)
 	config := func() {
@@ -161,7 +161,7 @@ func (c *cluster) first(ctx context.Context) {
 	}
 }
 
-// look makes the kubelet client query again if a cgroup of a pod appeared or
+// look lets the kubelet client query again if a cgroup of a pod appeared or
 // disappeared.
 func (c *cluster) look(paths []string) {
 	before := c.paths
@@ -175,8 +175,8 @@ func (c *cluster) look(paths []string) {
 	}
 }
 
-// layout returns where the kubelet puts the cgroups of pods: from the kubelet,
-// else from the state of an earlier daemon, else from the cgroups that exist.
+// layout returns the layout of pods' cgroups: from the kubelet, or from the
+// state of an earlier daemon, or from the existing cgroups.
 func (c *cluster) layout() kube.Layout {
 	l := kube.Layout{Systemd: c.last.Facts.CgroupDriver == "systemd", Root: c.last.Facts.CgroupRoot}
 	if c.last.Facts.CgroupDriver == "" {
@@ -185,13 +185,13 @@ func (c *cluster) layout() kube.Layout {
 	return l
 }
 
-// unknown reports that the pods or the configuration are not known yet.
+// unknown reports whether the pods or the configuration are still unknown.
 func (c *cluster) unknown() bool { return !c.last.PodsKnown || !c.last.ConfigKnown }
 
-// take stores the pods that the kubelet, or the API server, lists. A kubelet
-// that has just started lists no pods, or only static ones, until it has
-// reached the API server; and it omits a pod that was deleted by force while
-// processes of it still run. A pod therefore stays until its cgroup has no
+// take stores the list of pods from the kubelet or the API server. The list may
+// lack running pods: a kubelet that has just started lists no pods, or only
+// static ones, until it has reached the API server, and it omits a pod that was
+// deleted by force. Therefore a pod stays known until its cgroup has no
 // process.
 func (c *cluster) take(known kubelet.Known) {
 	if known.Facts != (kubelet.Facts{}) {
@@ -210,7 +210,7 @@ func (c *cluster) take(known kubelet.Known) {
 	for i := range c.last.Pods {
 		if p := &c.last.Pods[i]; !told[kube.UID(p)] && !kube.Ended(p) && c.lives(l.Pod(p)) {
 			untold = append(untold, *p)
-			c.unsent = append(c.unsent, fmt.Sprintf("pod %s/%s is not among those of the %s and still has processes: it is looked after until they are gone", p.Namespace, p.Name, known.From))
+			c.unsent = append(c.unsent, fmt.Sprintf("pod %s/%s is not among those of the %s and still has processes: tenond manages it until they end", p.Namespace, p.Name, known.From))
 		}
 	}
 	c.last.PodsKnown, c.last.Pods = true, slices.Concat(known.Pods, untold)

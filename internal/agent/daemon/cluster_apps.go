@@ -13,8 +13,8 @@ import (
 )
 
 // rulesOf returns rules for the programs of host-application-config, which run
-// outside Kubernetes. It skips a program without a class or without a cgroup of
-// its own.
+// outside Kubernetes. It skips a program without a class or without its own
+// cgroup.
 func rulesOf(applications []config.HostApplication, l kube.Layout) []match.Rule {
 	var rules []match.Rule
 	for _, a := range applications {

@@ -15,20 +15,20 @@ import (
 
 // A clusterConfig is the configuration of this node from the cluster.
 type clusterConfig struct {
-	last   config.Cluster // for a key with a fault: its last value without one
-	read   bool           // last was parsed at least from kept.Config
+	last   config.Cluster // the last valid configuration; a faulty key keeps its value from here
+	read   bool           // last is at least the content of kept.Config
 	node   config.NodeConfig
 	spaces kube.Namespaces // the overrides that namespaces set for their pods
-	facts  kubelet.Facts   // the kubelet's facts from which this was computed
-	// missing is the time since when the ConfigMap does not exist, and
-	// missingByspace the same for kube.PodConfigMap. For a while after its
-	// deletion the last content stays in force.
+	facts  kubelet.Facts   // the kubelet's facts that this configuration used
+	// missing records how long the ConfigMap has been absent, and
+	// missingByspace the same for kube.PodConfigMap. The last content stays in
+	// force for a while after the deletion.
 	missing, missingByspace config.Missing
 	status                  nodereport.Config
 }
 
 // followConfig reads the ConfigMap and the node's labels and annotations if one
-// of them changed, and reports whether the configuration may have changed.
+// of them changed. It reports whether the configuration may have changed.
 func (c *cluster) followConfig() bool { return c.followConfigAt(time.Now()) }
 
 func (c *cluster) followConfigAt(now time.Time) bool {
@@ -88,8 +88,7 @@ func waits(m *config.Missing, there, was bool, now time.Time) bool {
 	return m.See(there || !was, now) > 0
 }
 
-// tellConfig computes the status of the configuration, and logs what is new in
-// it.
+// tellConfig computes the status of the configuration and logs its changes.
 func (c *cluster) tellConfig(faults []config.Fault) {
 	name := fmt.Sprintf("ConfigMap %s/%s", c.Namespace, c.ConfigMap)
 	if !c.last.HasConfig {
@@ -101,7 +100,7 @@ func (c *cluster) tellConfig(faults []config.Fault) {
 		missing config.Missing
 	}{{name, c.cfg.missing}, {"ConfigMap " + kube.PodConfigMap, c.cfg.missingByspace}} {
 		if since := m.missing.Since(); !since.IsZero() {
-			next.Notices = append(next.Notices, fmt.Sprintf("%s does not exist since %s: what it said last holds until %s",
+			next.Notices = append(next.Notices, fmt.Sprintf("%s does not exist since %s: its last content holds until %s",
 				m.name, since.Format(time.TimeOnly), since.Add(config.GoneAfter).Format(time.TimeOnly)))
 		}
 	}
@@ -110,7 +109,7 @@ func (c *cluster) tellConfig(faults []config.Fault) {
 	}
 	if !slices.Equal(next.Faults, c.cfg.status.Faults) {
 		for _, f := range next.Faults {
-			c.log.Error("the configuration of the cluster has a fault; the values from before hold", "from", name, "fault", f)
+			c.log.Error("the configuration of the cluster has a fault; the last valid values hold", "from", name, "fault", f)
 		}
 		if len(next.Faults) == 0 {
 			c.log.Info("the configuration of the cluster has no faults any more", "from", name)
@@ -127,8 +126,8 @@ func (c *cluster) tellConfig(faults []config.Fault) {
 	c.cfg.status = next
 }
 
-// configTrouble returns why the watch cannot read the configuration; empty: it
-// can.
+// configTrouble returns the reason why the watch cannot read the configuration;
+// empty: there is none.
 func (c *cluster) configTrouble() string {
 	_, err := c.configs.Trouble()
 	if err == nil {
@@ -140,9 +139,9 @@ func (c *cluster) configTrouble() string {
 	return err.Error()
 }
 
-// over overlays the cluster's configuration on that of the node's file. The
-// parts, the rules and the intervals come from the file. Without a ConfigMap
-// the strategies of the file are in force, too.
+// over merges the cluster's configuration into that of the node's file. The
+// containers, the rules and the intervals come from the file. Without a
+// ConfigMap the strategies of the file apply, too.
 func (c *cluster) over(file config.Config) config.Config {
 	if !c.last.HasConfig {
 		shareCPUs(&file.Policy, c.cfg.facts)
@@ -157,16 +156,16 @@ func (c *cluster) over(file config.Config) config.Config {
 	return next
 }
 
-// shareCPUs leaves cpusets to a kubelet that writes them itself, and keeps the
-// kubelet's reserved CPUs out of the shared pool. The notices name the reserved
-// CPUs that best-effort work can still use.
+// shareCPUs leaves cpusets to a kubelet that writes them itself, and removes
+// the kubelet's reserved CPUs from the shared pool. The notices name the
+// reserved CPUs that best-effort work can still use.
 func shareCPUs(p *policy.Config, f kubelet.Facts) (notices []string) {
 	if !binds(f) {
 		return nil
 	}
 	p.Pool.CPUSetsManagedExternally, p.CPUQOS.CPUSetsManagedExternally = true, true
 	strict, err := unit.ParseCPUSet(f.ReservedCPUs)
-	if err != nil { // the kubelet would not have started with this value
+	if err != nil { // a kubelet does not start with such a value
 		notices = append(notices, fmt.Sprintf("the kubelet's reservedSystemCPUs cannot be read: %v", err))
 	}
 	if open := p.Pool.ReservedCPUs.Minus(strict); !open.Empty() {

@@ -20,20 +20,20 @@ import (
 )
 
 const (
-	// refusedFor is how long a pod stays exempt after the API server refused
-	// its eviction, and busyFor after an answer that decided nothing, such as
-	// 429.
+	// refusedFor is the time for which a pod stays exempt after the API server
+	// refused its eviction; busyFor is that time after a temporary error, such
+	// as 429.
 	refusedFor = 30 * time.Second
 	busyFor    = 5 * time.Second
-	// attempts is how often Tenon sends an eviction, attemptEvery apart, before
-	// it treats the API server as away. Both are small: a shortage of memory
-	// cannot wait.
+	// attempts is the number of times that Tenon sends an eviction,
+	// attemptEvery apart, before it treats the API server as away. Both are
+	// small, because a shortage of memory is urgent.
 	attempts     = 2
 	attemptEvery = 500 * time.Millisecond
-	// awayAfter: if the API server was silent for so long, Tenon treats it as
+	// awayAfter is the silence of the API server after which Tenon treats it as
 	// away without sending the eviction.
 	awayAfter = 30 * time.Second
-	// mostEnds bounds the queue of evictions.
+	// mostEnds is the maximum number of queued evictions.
 	mostEnds = 64
 )
 
@@ -44,26 +44,26 @@ type evictor interface {
 }
 
 // evictionQueue is the eviction queue. It uses the Eviction API, which respects
-// disruption budgets and grace periods, and signals while the API server is
-// away, as on a node without a cluster. It runs beside the loop, which never
-// waits for an answer.
+// disruption budgets and grace periods. While the API server is away, it uses
+// signals, as on a node without a cluster. It has its own goroutine, so the
+// loop never waits for an answer.
 type evictionQueue struct {
 	api     evictor
 	node    string
 	log     *slog.Logger
 	changed func()
 	signal  func(context.Context, plan.Step) error // ends the processes of a pod while the API server is away
-	prepare func(node.Knob) error                  // thaws a pod so that it can end
-	away    func() bool                            // the API server has been silent for awayAfter
+	prepare func(node.Knob) error                  // thaws a pod, so that it can end
+	away    func() bool                            // reports whether the API server has been silent for awayAfter
 	queue   chan eviction
 
 	mu   sync.Mutex // guards the fields below
 	pods map[node.CgroupPath]endable
 	of   map[types.UID]*end
-	told map[refusal]bool // reported in an event
+	told map[refusal]bool // refusals that were reported in an event
 }
 
-// A refusal is the reason for which the API server did not evict a pod.
+// A refusal is the reason why the API server did not evict a pod.
 type refusal struct {
 	uid    types.UID
 	reason metav1.StatusReason
@@ -79,7 +79,7 @@ type endable struct {
 type end struct {
 	state endState
 	until time.Time // accepted: end of the grace period; refused: end of the exemption
-	why   string    // of a refusal
+	why   string    // the reason of a refusal
 }
 
 type endState int
@@ -104,7 +104,7 @@ func newEnds(api evictor, name string, log *slog.Logger, changed func()) *evicti
 	}
 }
 
-// follow takes the pods that exist now.
+// follow updates the queue to the pods that exist now.
 func (e *evictionQueue) follow(pods map[node.CgroupPath]endable) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -121,7 +121,8 @@ func (e *evictionQueue) follow(pods map[node.CgroupPath]endable) {
 	maps.DeleteFunc(e.told, func(r refusal, _ bool) bool { return !there[r.uid] })
 }
 
-// exempt returns why a pod is exempt from eviction now; empty: it is not.
+// exempt returns the reason why a pod is exempt from eviction now; empty: it is
+// not exempt.
 func (e *evictionQueue) exempt(uid types.UID) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -137,7 +138,7 @@ func (e *evictionQueue) exempt(uid types.UID) string {
 }
 
 // take handles a step that evicts or freezes a pod. If taken is false, the
-// caller performs the step on the node itself.
+// caller performs the step itself.
 func (e *evictionQueue) take(s plan.Step) (taken bool, err error) {
 	v, runs := s.To.(node.Run)
 	if !runs || !v.EndsProcesses() && v != node.Frozen {
@@ -154,7 +155,7 @@ func (e *evictionQueue) take(s plan.Step) (taken bool, err error) {
 		if o == nil || o.state != endAccepted {
 			return false, nil
 		}
-		return true, fmt.Errorf("freeze pod %s/%s: it was evicted, and has to run in order to end", pod.Namespace, pod.Name)
+		return true, fmt.Errorf("freeze pod %s/%s: it was evicted and cannot end while it is frozen", pod.Namespace, pod.Name)
 	}
 	switch {
 	case o == nil:
@@ -170,9 +171,9 @@ func (e *evictionQueue) take(s plan.Step) (taken bool, err error) {
 	case o.state == endAsking:
 		return true, nil
 	case o.state == endAccepted && time.Now().Before(o.until):
-		return true, fmt.Errorf("end pod %s/%s: it was evicted, and its grace is not over before %s", pod.Namespace, pod.Name, o.until.Format(time.TimeOnly))
+		return true, fmt.Errorf("end pod %s/%s: it was evicted, and its grace period ends at %s", pod.Namespace, pod.Name, o.until.Format(time.TimeOnly))
 	}
-	// The grace period is over and the kubelet has not ended the rest.
+	// The grace period is over, and the kubelet has not ended all processes.
 	return false, nil
 }
 
@@ -219,7 +220,7 @@ func (e *evictionQueue) end(ctx context.Context, x eviction) {
 		// A pod that grew is still frozen, and a frozen pod cannot handle
 		// SIGTERM.
 		if err := e.prepare(x.step.Knob); err != nil && !errors.Is(err, cgroup.ErrGone) {
-			e.log.Error("an evicted pod may not end by itself: it does not run", "pod", name, "error", err)
+			e.log.Error("an evicted pod may not end by itself, because it cannot be thawed", "pod", name, "error", err)
 		}
 		e.tell(ctx, x.pod.PodName, "Evicted", x.step.Reason)
 	case answered(err):
@@ -231,7 +232,7 @@ func (e *evictionQueue) end(ctx context.Context, x eviction) {
 		e.set(x.pod.UID, end{state: endRefused, until: time.Now().Add(spared), why: why})
 		e.log.Warn("a pod is not evicted", "pod", name, "why", why, "reason", x.step.Reason)
 		if e.first(refusal{x.pod.UID, apierrors.ReasonForError(err)}) {
-			e.tell(ctx, x.pod.PodName, "EvictionRefused", why+"; asked for because: "+x.step.Reason)
+			e.tell(ctx, x.pod.PodName, "EvictionRefused", why+"; reason of the eviction: "+x.step.Reason)
 		}
 		e.changed()
 		// Tenon may try the pod again after the exemption.
@@ -245,25 +246,25 @@ func (e *evictionQueue) end(ctx context.Context, x eviction) {
 	}
 }
 
-// errAway: Tenon did not send the eviction.
+// errAway means that Tenon did not send the eviction because the API server is
+// away.
 var errAway = fmt.Errorf("the API server has been silent for %v", awayAfter)
 
-// awayBy reports whether a watch has had no answer from the API server for
-// awayAfter. Any answer counts, errors too.
+// awayBy reports whether the last answer of the API server to a watch is older
+// than awayAfter. Errors of the server are answers, too.
 func awayBy(heard time.Time, trouble error, now time.Time) bool {
 	return trouble != nil && !answered(trouble) && !heard.IsZero() && now.Sub(heard) > awayAfter
 }
 
-// answered reports whether an error is an answer of the API server. Any answer
-// means that the server is up and that the pod's disruption budget is in force:
-// the server returns 500 for a pod with two budgets, and 429, 503 or 504 when
-// it is busy.
+// answered reports whether err is an answer of the API server. After any answer
+// the server is up, and the pod's disruption budget is in force: it returns 500
+// for a pod with two budgets, and 429, 503 or 504 when it is busy.
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	return errors.Is(err, apiserver.ErrBudget) || errors.As(err, &status)
 }
 
-// exemptFor returns how long a pod stays exempt after such an answer.
+// exemptFor returns the time for which a pod stays exempt after such an answer.
 func exemptFor(err error) time.Duration {
 	busy := apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsServerTimeout(err) || apierrors.IsConflict(err)
@@ -276,8 +277,8 @@ func exemptFor(err error) time.Duration {
 	return busyFor
 }
 
-// first reports whether a refusal is the first of its pod with that reason: a
-// budget may refuse for days, and each event is an object in the API server.
+// first reports whether a refusal is the first for its pod and reason. A budget
+// may refuse for days, and each event is an object in the API server.
 func (e *evictionQueue) first(r refusal) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -289,7 +290,7 @@ func (e *evictionQueue) first(r refusal) bool {
 func (e *evictionQueue) set(uid types.UID, next end) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.of[uid] != nil { // else the pod is gone
+	if e.of[uid] != nil { // otherwise the pod is gone
 		*e.of[uid] = next
 	}
 }

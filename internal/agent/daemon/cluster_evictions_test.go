@@ -52,8 +52,8 @@ func endStep(v node.Run) plan.Step {
 	return plan.Step{Knob: node.Knob{Cgroup: jobGroup, File: node.FileRun}, From: node.Running, To: v, Owner: plan.OwnerEvict, Reason: "memory: 7000 MiB of 8000 MiB are in use", BE: true}
 }
 
-// court makes ends with one pod of the given grace period. signalled counts the
-// steps left to the node.
+// court makes an evictionQueue with one pod of the given grace period.
+// signalled returns the number of steps that are left to the node.
 func court(t *testing.T, j *judge, grace time.Duration) (e *evictionQueue, signalled func() int) {
 	t.Helper()
 	e = newEnds(j, "node-1", slog.New(slog.DiscardHandler), func() {})
@@ -89,7 +89,7 @@ func TestAPodIsEvictedOnceAndHasItsGrace(t *testing.T) {
 		t.Errorf("%+v", events)
 	}
 	if taken, err := e.take(endStep(node.Ended)); !taken || err == nil {
-		t.Errorf("it was to be killed within its grace: taken %v, %v", taken, err)
+		t.Errorf("a kill within the grace period: taken %v, %v", taken, err)
 	}
 	if asked, _ := j.told(); asked != 1 || signalled() != 0 {
 		t.Errorf("asked %d times, signalled %d", asked, signalled())
@@ -120,7 +120,7 @@ func TestABudgetSparesAPod(t *testing.T) {
 		e.of["u"].until = time.Now().Add(-time.Second)
 		e.mu.Unlock()
 		if why := e.exempt("u"); why != "" {
-			t.Errorf("%s: it is spared for ever: %s", name, why)
+			t.Errorf("%s: the pod stays exempt forever: %s", name, why)
 		}
 	}
 }
@@ -131,15 +131,16 @@ func TestWithoutAPIServerPodsEndBySignals(t *testing.T) {
 	_, _ = e.take(endStep(node.AskedToEnd))
 	soon(t, "the node asks by itself", func() bool { return signalled() == 1 })
 	if taken, _ := e.take(endStep(node.Ended)); taken {
-		t.Error("it may not be killed after its grace")
+		t.Error("the pod is not killed after its grace period")
 	}
 	if asked, _ := j.told(); asked != attempts {
 		t.Errorf("asked %d times", asked)
 	}
 }
 
-// TestAnAPIServerThatNobodyHearsIsNotWaitedFor: an eviction for lack of memory
-// is urgent.
+// TestAnAPIServerThatNobodyHearsIsNotWaitedFor evicts a pod while the API
+// server is away. The eviction must use signals at once, because a shortage of
+// memory is urgent.
 func TestAnAPIServerThatNobodyHearsIsNotWaitedFor(t *testing.T) {
 	j := &judge{}
 	e, signalled := court(t, j, time.Hour)
@@ -190,13 +191,13 @@ func TestAPodThatIsGoneIsForgotten(t *testing.T) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.of) != 0 {
-		t.Error("it is remembered")
+		t.Error("the queue still knows a pod that is gone")
 	}
 }
 
-// Any answer means that the server is up: it returns 500 for a pod with two
-// budgets, and 429, 503 or 504 when it is busy. Signals would then end a pod
-// that its budget protects.
+// TestNoAnswerOfTheAPIServerLeadsToSignals checks every kind of error that the
+// server returns while it is up: 500 for a pod with two budgets, and 429, 503
+// or 504 when it is busy. A signal would end a pod that its budget protects.
 func TestNoAnswerOfTheAPIServerLeadsToSignals(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	for name, c := range map[string]struct {
@@ -231,7 +232,7 @@ func TestARefusalIsToldOnceForEachReason(t *testing.T) {
 	e, _ := court(t, j, time.Hour)
 	refused := func(n int) {
 		e.mu.Lock()
-		delete(e.of, "u") // as after the exemption
+		delete(e.of, "u") // as if the exemption had ended
 		e.mu.Unlock()
 		_, _ = e.take(endStep(node.AskedToEnd))
 		soon(t, "the refusal", func() bool { asked, _ := j.told(); return asked == n && e.exempt("u") != "" })
@@ -252,7 +253,8 @@ func TestARefusalIsToldOnceForEachReason(t *testing.T) {
 	}
 }
 
-// Memory eviction freezes a pod before it ends it.
+// TestAnEvictedPodRunsSoThatItCanEnd evicts a frozen pod, because memory
+// eviction freezes a pod before it ends it.
 func TestAnEvictedPodRunsSoThatItCanEnd(t *testing.T) {
 	e, _ := court(t, &judge{}, time.Hour)
 	prepared := make(chan node.Knob, 1)
@@ -261,15 +263,15 @@ func TestAnEvictedPodRunsSoThatItCanEnd(t *testing.T) {
 	select {
 	case k := <-prepared:
 		if k != endStep(node.Ended).Knob {
-			t.Errorf("%v is let go on", k)
+			t.Errorf("%v is thawed", k)
 		}
 	case <-time.After(20 * time.Second):
-		t.Fatal("it stays frozen")
+		t.Fatal("the evicted pod stays frozen")
 	}
 	if taken, err := e.take(endStep(node.Frozen)); !taken || err == nil {
-		t.Errorf("it is frozen again: taken %v, %v", taken, err)
+		t.Errorf("the evicted pod is frozen again: taken %v, %v", taken, err)
 	}
 	if taken, _ := e.take(endStep(node.Running)); taken {
-		t.Error("it may not go on")
+		t.Error("a step that thaws the pod is taken")
 	}
 }

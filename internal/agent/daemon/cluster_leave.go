@@ -13,9 +13,9 @@ import (
 	"tenon.sh/tenon/internal/runtimes/nri"
 )
 
-// ReleaseContainers gives containers the kubelet's values back where a daemon
-// with state in stateDir set others through the container runtime; the journal
-// does not hold those. A runtime without NRI has none.
+// ReleaseContainers gives containers the kubelet's values back. It is for
+// values that a daemon with state in stateDir set through the container
+// runtime, because the journal does not hold those. Without NRI there are none.
 func (k Kubernetes) ReleaseContainers(ctx context.Context, stateDir string, log *slog.Logger) error {
 	if k.NRI == "" {
 		return nil
@@ -35,7 +35,7 @@ func (k Kubernetes) ReleaseContainers(ctx context.Context, stateDir string, log 
 	return err
 }
 
-// recalled is the pods that an earlier daemon saved.
+// recalled are the pods that an earlier daemon saved.
 type recalled savedCluster
 
 // Look and Hurry do nothing: the list is complete.

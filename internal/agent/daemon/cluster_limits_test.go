@@ -21,7 +21,7 @@ import (
 	"tenon.sh/tenon/internal/runtimes/nri"
 )
 
-// containerLimits is the limits of a container's cgroup.
+// containerLimits are the limits of a container's cgroup.
 type containerLimits struct {
 	quota  time.Duration
 	memory unit.Bytes
@@ -62,9 +62,9 @@ func randomPod(r *rand.Rand) corev1.Pod {
 	return p
 }
 
-// TestTheRuntimeSetsWhatTheFirstTickWants holds NRI and the policies to one
-// rule: a container has the same limits whether the container runtime sets them
-// before its first instruction, or the first tick sets them later.
+// TestTheRuntimeSetsWhatTheFirstTickWants compares NRI with the policies: a
+// container must have the same limits whether the container runtime sets them
+// before its start, or the first tick sets them later.
 func TestTheRuntimeSetsWhatTheFirstTickWants(t *testing.T) {
 	r := rand.New(rand.NewPCG(14, 6))
 	bounded := 0
@@ -94,7 +94,7 @@ func TestTheRuntimeSetsWhatTheFirstTickWants(t *testing.T) {
 		}
 	}
 	if bounded < 1000 {
-		t.Errorf("Tenon bounds %d of the containers only: the test shows little", bounded)
+		t.Errorf("Tenon limits only %d of the containers: too few for this test", bounded)
 	}
 }
 
@@ -140,8 +140,8 @@ func withLimits(own containerLimits, set nri.Limits) containerLimits {
 }
 
 // checkWithoutSpec computes the limits from the annotations that the webhook
-// writes, before the kubelet lists the pod: each limit set so must equal the
-// one from the spec.
+// writes, before the kubelet lists the pod. Each limit must equal the one from
+// the spec.
 func checkWithoutSpec(t *testing.T, p corev1.Pod, name string, want nri.Limits) {
 	t.Helper()
 	spec := map[string]map[string]corev1.ResourceRequirements{"containers": {}}

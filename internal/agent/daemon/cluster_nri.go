@@ -22,9 +22,9 @@ import (
 // pod that the runtime is creating.
 const newPod = 10 * time.Millisecond
 
-// A nriResolver is the NRI resolver: it answers the container runtime before a
-// container starts. It writes no knob; it wakes the loop, which writes the
-// cgroups of pods.
+// A nriResolver is the NRI resolver: it gives the container runtime the limits
+// of a container before its start. It writes no knob; it wakes the loop, which
+// writes the cgroups of pods.
 type nriResolver struct {
 	pods interface {
 		Look()
@@ -47,8 +47,8 @@ func (c *cluster) nriOptions() nri.Options {
 	return nri.Options{Socket: c.NRI, Values: nriResolver{c.pods}, V1: c.tree.VersionOf("cpu") == 1, Log: c.log}
 }
 
-// Sandbox makes the kubelet client query the pod. Before its image is pulled
-// and its first container created, the loop has configured the pod's cgroup.
+// Sandbox lets the kubelet client query the pod. The loop configures the pod's
+// cgroup before the image is pulled and the first container is created.
 func (s nriResolver) Sandbox(_ context.Context, p nri.Pod) error {
 	if kube.Class(podOf(p)) == node.BE {
 		s.pods.Hurry()
@@ -63,8 +63,8 @@ func podOf(p nri.Pod) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID), Labels: p.Labels, Annotations: p.Annotations}}
 }
 
-// Container uses the pod's spec, or the webhook's annotations if the kubelet
-// does not list the pod yet. Without either it waits for the kubelet.
+// Container uses the pod's spec. If the kubelet does not list the pod yet, it
+// uses the webhook's annotations. Without annotations it waits for the kubelet.
 func (s nriResolver) Container(ctx context.Context, p nri.Pod, name string) (nri.Limits, bool, error) {
 	if pod := s.find(p); pod != nil {
 		return limits(kube.Starting(pod, name, true))
@@ -99,8 +99,8 @@ func (s nriResolver) find(p nri.Pod) *corev1.Pod {
 }
 
 // limits converts the limits of decide/limit to NRI. It omits the weight,
-// because the kubelet reads the runtime's weight as a request for CPU. The
-// runtime and the kubelet write -1 for no limit.
+// because the kubelet would read it as a request for CPU. The runtime and the
+// kubelet write -1 for no limit.
 func limits(w node.Workload, c node.Container, ours bool) (nri.Limits, bool, error) {
 	var l nri.Limits
 	if v, cpu := limit.CPU(w, c); cpu && ours {

@@ -16,7 +16,7 @@ import (
 	"tenon.sh/tenon/internal/runtimes/nri"
 )
 
-// A teller is a source of pods that lists secret after Look.
+// A teller is a source of pods that lists the pods of secret only after Look.
 type teller struct {
 	mu     sync.Mutex
 	known  []corev1.Pod

@@ -19,14 +19,14 @@ import (
 type podView struct {
 	workloads []node.Workload
 	status    nodereport.Pods
-	// running is the pods of all classes that have started and not ended.
+	// running are the pods of all classes that have started and not ended.
 	running []*corev1.Pod
-	// pods is those that the API server can evict, by cgroup.
+	// pods are the pods that the API server can evict, by cgroup.
 	pods map[node.CgroupPath]endable
-	// native is the limits that the kubelet enforces for each pod and
+	// native are the limits that the kubelet enforces for each pod and
 	// container.
 	native map[node.CgroupPath]kube.Amounts
-	// before is native at the time when the journal was last correct.
+	// before is native at the last time when the journal was correct.
 	before map[node.CgroupPath]kube.Amounts
 	// change corrects a journaled value for resizes since then.
 	change func(node.Knob, node.Value) node.Value
@@ -44,15 +44,16 @@ func natives(pods []corev1.Pod, l kube.Layout) map[node.CgroupPath]kube.Amounts 
 	return all
 }
 
-// rebased takes the outcome of a rebase by view.change. It saves the pods for
-// the next daemon only after a success; after an error the difference between
-// saved and current pods must remain, so that the next rebase sees it.
+// rebased takes the result of a rebase by view.change. It saves the pods for
+// the next daemon only after a success. After an error the saved and the
+// current pods must stay different, so that the next rebase corrects the
+// journal.
 func (c *cluster) rebased(err error) {
 	if err == nil {
 		c.keep()
 		return
 	}
-	c.log.Warn("a release of knobs gives back what the kubelet wrote before pods were resized", "error", err)
+	c.log.Warn("a release of knobs would restore limits from before pods were resized", "error", err)
 	maps.Copy(c.view.native, c.view.before)
 }
 
@@ -107,23 +108,23 @@ func (c *cluster) workloads() []node.Workload {
 // binds reports whether a kubelet assigns CPUs to containers itself.
 func binds(f kubelet.Facts) bool { return f.CPUManagerPolicy == "static" }
 
-// unbind leaves the CPUs of pods to a kubelet that assigns them itself: two
-// owners would overwrite each other.
+// unbind leaves the CPUs of pods to a kubelet that assigns them itself, because
+// two owners would overwrite each other.
 func unbind(workloads []node.Workload, f kubelet.Facts) (remarks []string) {
 	if !binds(f) {
 		return nil
 	}
 	for i := range workloads {
 		if w := &workloads[i]; w.Class == node.LSE || w.Class == node.LSR {
-			remarks = append(remarks, fmt.Sprintf("pod %s is %s and is kept as LS: the kubelet binds CPUs here (cpuManagerPolicy: static)", w.ID, w.Class))
+			remarks = append(remarks, fmt.Sprintf("pod %s is %s and is treated as LS: the kubelet binds CPUs here (cpuManagerPolicy: static)", w.ID, w.Class))
 			w.Class = node.LS
 		}
 	}
 	return remarks
 }
 
-// graceMargin is how long after a pod's grace period Tenon ends its remaining
-// processes: the kubelet does the same, and needs a moment for it.
+// graceMargin is the time after a pod's grace period until Tenon ends its
+// remaining processes. The kubelet also ends them, but needs a moment for that.
 const graceMargin = 5 * time.Second
 
 func graceOf(p *corev1.Pod) time.Duration {
@@ -141,8 +142,8 @@ func evictable(p *corev1.Pod) bool {
 	return p.UID != "" && p.Annotations[corev1.MirrorPodAnnotationKey] == "" && (source == "" || source == "api")
 }
 
-// beside drops the workloads of rules whose cgroup contains, or lies in, the
-// cgroup of a pod: the pod sets the class there.
+// beside drops workloads of rules whose cgroup contains, or lies in, the cgroup
+// of a pod, because the pod determines the class there.
 func beside(rules, pods []node.Workload) (left []node.Workload, remarks []string) {
 	for _, w := range rules {
 		i := slices.IndexFunc(pods, func(p node.Workload) bool { return p.Cgroup.Contains(w.Cgroup) || w.Cgroup.Contains(p.Cgroup) })
@@ -150,7 +151,7 @@ func beside(rules, pods []node.Workload) (left []node.Workload, remarks []string
 			left = append(left, w)
 			continue
 		}
-		remarks = append(remarks, fmt.Sprintf("rule %q takes %s, which belongs to pod %s: pods are of the class that they say", w.Rule, w.Cgroup, pods[i].ID))
+		remarks = append(remarks, fmt.Sprintf("rule %q takes %s, which belongs to pod %s: the pod determines its class itself", w.Rule, w.Cgroup, pods[i].ID))
 	}
 	return left, remarks
 }

@@ -9,19 +9,19 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// resizing is how long after a resize a cgroup may still have its old value:
-// the kubelet writes the new one some time later.
+// resizing is the time after a resize for which a cgroup may still have its old
+// value, because the kubelet writes the new one with a delay.
 const resizing = 2 * time.Minute
 
-// A resize is the amounts of a pod before a resize, and the time at which Tenon
-// noticed it.
+// A resize holds the amounts of a pod before a resize, and the time at which
+// Tenon noticed the resize.
 type resize struct {
 	was kube.Amounts
 	at  time.Time
 }
 
-// resized adds the changes between two looks to the recent resizes, and drops
-// those older than resizing.
+// resized adds the differences between two lists of pods to the recent resizes,
+// and drops those older than resizing.
 func resized(recent map[node.CgroupPath]resize, before, now map[node.CgroupPath]kube.Amounts, at time.Time) map[node.CgroupPath]resize {
 	next := map[node.CgroupPath]resize{}
 	for p, r := range recent {
@@ -37,13 +37,13 @@ func resized(recent map[node.CgroupPath]resize, before, now map[node.CgroupPath]
 	return next
 }
 
-// rebase corrects the journal after pods were resized, so that a release
-// restores the value that the kubelet would have written by now, not the one
-// from before Tenon. A value that the kubelet did not enforce at first stays;
-// so does a quota if the kubelet's quotas are off. before is the pods' amounts
-// when the journal was last correct. Tenon may also have journaled a knob
-// between a resize and the kubelet's write: its value then equals the amounts
-// before the resize, which recent holds.
+// rebase corrects the journal after pods were resized. A release then restores
+// the value that the kubelet would have written meanwhile, not the one from
+// before Tenon. It does not change a value that the kubelet did not enforce at
+// first, or a quota if the kubelet's quotas are off. before holds the pods'
+// amounts when the journal was last correct. Tenon may also have journaled a
+// knob between a resize and the kubelet's write. Then the journaled value
+// equals the amounts before the resize, which recent holds.
 func rebase(before, now map[node.CgroupPath]kube.Amounts, recent map[node.CgroupPath]resize, noQuotas bool) func(node.Knob, node.Value) node.Value {
 	difference := differs(before, now, noQuotas)
 	return func(k node.Knob, v node.Value) node.Value {
@@ -59,7 +59,7 @@ func rebase(before, now map[node.CgroupPath]kube.Amounts, recent map[node.Cgroup
 }
 
 // stands reports whether a limit is exactly the one that the kubelet writes for
-// amounts.
+// these amounts.
 func stands(v node.Value, of kube.Amounts) bool {
 	switch v := v.(type) {
 	case node.CPUMax:

@@ -17,13 +17,13 @@ import (
 // A clusterReporter sends the NodeReport of each tick.
 type clusterReporter struct {
 	sender   *nodereport.Sender
-	uid      atomic.Pointer[types.UID] // of the node
+	uid      atomic.Pointer[types.UID] // the UID of the Node object
 	meter    nodereport.Meter
 	pace     nodereport.Pace
 	version  string
 	run      string // identifies this run
 	sequence int64
-	// requested is the batch resources that running pods request.
+	// requested are the batch resources that running pods request.
 	requested requested
 }
 
@@ -43,7 +43,7 @@ func (r *clusterReporter) start(ctx context.Context, background *sync.WaitGroup)
 	background.Go(func() { r.sender.Run(ctx) })
 }
 
-// tick takes a tick and the policy that decided it.
+// tick takes a tick and the policy configuration that decided it.
 func (c *cluster) tick(t tick.Tick, by policy.Config) {
 	r := c.reporter
 	if t.Snapshot.At.IsZero() {
@@ -74,13 +74,13 @@ func (c *cluster) tick(t tick.Tick, by policy.Config) {
 	r.sender.Offer(next)
 }
 
-// nriState returns which runtime applies limits before a container starts, or
-// why none does.
+// nriState returns the runtime that applies limits before a container starts,
+// or the reason why there is none.
 func (c *cluster) nriState() nodereport.Means {
 	l := c.link.Load()
 	switch {
 	case c.NRI == "":
-		return nodereport.Means{Why: "it is switched off: containers get their values after they have started"}
+		return nodereport.Means{Why: "NRI is switched off: containers get their values after their start"}
 	case l == nil:
 		return nodereport.Means{Why: "the runtime has not answered yet"}
 	case l.Err != nil:

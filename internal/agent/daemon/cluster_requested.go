@@ -10,29 +10,29 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// onItsWay is how long after an amount shrinks pods that were scheduled against
-// the old amount may still arrive: agent, manager and scheduler each add a
-// delay.
+// onItsWay is the time after a reduction of an amount for which pods may still
+// arrive that were scheduled against the old amount. Agent, manager and
+// scheduler each add a delay.
 const onItsWay = 30 * time.Second
 
-// mostRequested bounds the sum of the requests: far more than any machine has,
-// and small enough for every reader of the number.
+// mostRequested is the maximum of the sum of requests. It exceeds every real
+// machine and fits the number types of all readers.
 const mostRequested = 1 << 54
 
-// requested is the batch resources of the running pods that count; the manager
-// publishes no less (manager.Decide).
+// requested are the batch resources of the running pods that count. The manager
+// publishes at least this amount (manager.Decide).
 //
-// A pod that starts when the others already request the whole amount does not
-// count until there is room. With a queue of work the scheduler fills a gap
-// within milliseconds, so that otherwise the sum of the requests would never
-// fall to the amount of the formula.
+// If the other pods already request the whole amount, a new pod counts only
+// when there is room. Otherwise, with a queue of work, the scheduler would fill
+// each gap within milliseconds, and the sum of requests would never fall to the
+// amount of the formula.
 type requested struct {
 	cpu    pledge[unit.MilliCPU]
 	memory pledge[unit.Bytes]
 }
 
-// take takes the amounts of a tick and the running pods, and returns the
-// requests of those that count.
+// take takes the amounts of a tick and the running pods. It returns the
+// requests of the pods that count.
 func (r *requested) take(at time.Time, b node.Batch, running []*corev1.Pod) (unit.MilliCPU, unit.Bytes) {
 	cpu, memory := make([]unit.MilliCPU, len(running)), make([]unit.Bytes, len(running))
 	for i, p := range running {
@@ -43,8 +43,8 @@ func (r *requested) take(at time.Time, b node.Batch, running []*corev1.Pod) (uni
 
 // A pledge is the set of pods that count for one resource.
 type pledge[T unit.MilliCPU | unit.Bytes] struct {
-	// most is the largest amount in the current interval of onItsWay, before
-	// that of the preceding one.
+	// most is the largest amount in the current interval of length onItsWay,
+	// and before that of the interval before.
 	most, before T
 	since        time.Time
 	count        map[string]bool // by kube.UID; nil: no tick yet
@@ -56,9 +56,9 @@ func (g *pledge[T]) take(at time.Time, a node.Amount[T], running []*corev1.Pod, 
 	}
 	g.most = max(g.most, a.Value, a.Formula)
 	all := total(each, func(int) bool { return true })
-	// An amount that is not computed yet excludes no pod, and pods found when
-	// an agent starts are older than the agent. A node that can no longer
-	// measure its services admits no pod.
+	// All pods count if the amount is not computed yet, if the agent has just
+	// started (its pods are older), or if the node has not measured its
+	// services (its amount admits no new pod).
 	enough := g.count == nil || a.Policy == "" || a.Degraded == node.Unmeasured || all <= max(g.before, g.most)
 	count := make(map[string]bool, len(running))
 	for _, p := range running {

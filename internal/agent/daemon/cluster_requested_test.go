@@ -23,8 +23,9 @@ func jobOf(name string, milli int64) *corev1.Pod {
 	return p
 }
 
-// TestAPodThatComesWhenNothingIsLeftDoesNotCount: otherwise a queue of work
-// would keep the published amount above the formula for ever.
+// TestAPodThatComesWhenNothingIsLeftDoesNotCount checks that a pod without room
+// does not count. Otherwise a queue of work would keep the published amount
+// above the formula forever.
 func TestAPodThatComesWhenNothingIsLeftDoesNotCount(t *testing.T) {
 	a, b, c, d := jobOf("a", 1000), jobOf("b", 1000), jobOf("c", 1000), jobOf("d", 500)
 	noon := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -60,6 +61,6 @@ func TestAPodThatComesWhenNothingIsLeftDoesNotCount(t *testing.T) {
 		}
 	}
 	if cpu, _ := new(requested).take(noon, amount(1), []*corev1.Pod{jobOf("x", 1<<62), jobOf("y", 1<<62)}); cpu != mostRequested {
-		t.Errorf("more than can be counted: %v", cpu)
+		t.Errorf("a sum above the maximum: %v", cpu)
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 )
 
-// clusterFile saves the state of the cluster for the next daemon, which may
-// start while both API server and kubelet are away.
+// clusterFile is the saved state of the cluster. The next daemon may start
+// while both API server and kubelet are away.
 const clusterFile = "kubernetes.json"
 
 // savedCluster is the saved state of the cluster.
@@ -25,7 +25,7 @@ type savedCluster struct {
 	Boot string `json:"boot_id"`
 	// ConfigKnown: Config is the last content of the ConfigMap without its
 	// faulty keys. HasConfig: the ConfigMap exists. Labels and Annotations are
-	// the node's, UID is its identity.
+	// those of the node, and UID is its uid.
 	ConfigKnown bool              `json:"config_known,omitempty"`
 	HasConfig   bool              `json:"has_config,omitempty"`
 	Config      map[string]string `json:"config,omitempty"`
@@ -41,7 +41,7 @@ type savedCluster struct {
 }
 
 // loadSavedCluster loads the state that an earlier daemon saved, if any. It
-// drops the pods of an earlier boot: their cgroups are gone.
+// drops the pods of an earlier boot, because their cgroups are gone.
 func loadSavedCluster(dir string, from proc.FS) (savedCluster, error) {
 	boot, err := from.BootID()
 	if err != nil {
@@ -76,7 +76,7 @@ func (c *cluster) keep() {
 		err = os.Rename(path+".next", path)
 	}
 	if err != nil {
-		c.log.Warn("what is known of the cluster is not kept for the next tenond", "error", err)
+		c.log.Warn("cannot save the state of the cluster for the next tenond", "error", err)
 		return
 	}
 	c.saved = data

@@ -28,7 +28,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// deafKubelet does not answer.
+// deafKubelet answers every request with an error.
 type deafKubelet struct{}
 
 func (deafKubelet) Pods(context.Context) ([]corev1.Pod, bool, error) {
@@ -65,7 +65,7 @@ func suppressAt(percent string) map[string]string {
 "nodeStrategies":[{"nodeSelector":{"matchLabels":{"pool":"small"}},"enable":true,"cpuSuppressThresholdPercent":40}]}`}
 }
 
-// threshold calls followConfig until suppress has the threshold.
+// threshold calls followConfig until the CPU suppress threshold is want.
 func threshold(t *testing.T, c *cluster, want unit.Percent) {
 	t.Helper()
 	soon(t, "the threshold", func() bool {
@@ -93,15 +93,15 @@ func TestTheConfigMapAndTheLabelsOfTheNodeMakeItsConfiguration(t *testing.T) {
 	s.Put(configMap(suppressAt("550")))
 	soon(t, "the fault", func() bool { c.followConfig(); return len(c.cfg.status.Faults) > 0 })
 	if got := c.over(config.Config{}).Policy.Suppress.ThresholdPercent; got != 55 {
-		t.Errorf("a bad value took the place of 55: %v", got)
+		t.Errorf("a faulty value replaced 55: %v", got)
 	}
 	if !strings.Contains(c.cfg.status.Faults[0], "550") {
 		t.Errorf("the fault names no value: %v", c.cfg.status.Faults)
 	}
 }
 
-// TestADeletedConfigMapHoldsForAWhile: kubectl replace --force, and a chart
-// that moves the ConfigMap, delete and create it.
+// TestADeletedConfigMapHoldsForAWhile deletes the ConfigMap and creates it
+// again, as kubectl replace --force and a moved ConfigMap of a chart do.
 func TestADeletedConfigMapHoldsForAWhile(t *testing.T) {
 	s := apitest.New(t)
 	s.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "u"}})
@@ -114,7 +114,7 @@ func TestADeletedConfigMapHoldsForAWhile(t *testing.T) {
 	soon(t, "what namespaces ask for", func() bool { c.followConfig(); return c.last.ByNamespace != nil })
 	missing := func() (n int) {
 		for _, notice := range c.cfg.status.Notices {
-			if strings.Contains(notice, "what it said last holds until") {
+			if strings.Contains(notice, "its last content holds until") {
 				n++
 			}
 		}
@@ -126,7 +126,7 @@ func TestADeletedConfigMapHoldsForAWhile(t *testing.T) {
 	soon(t, "both are missed", func() bool { c.followConfig(); return missing() == 2 })
 	now := func() unit.Percent { return c.over(config.Config{}).Policy.Suppress.ThresholdPercent }
 	if now() != 70 || !c.last.HasConfig || c.last.ByNamespace == nil {
-		t.Errorf("as soon as they are gone, %+v holds", c.last)
+		t.Errorf("at once after the deletion, %+v holds", c.last)
 	}
 	s.Put(configMap(suppressAt("55")))
 	threshold(t, c, 55)
@@ -139,7 +139,7 @@ func TestADeletedConfigMapHoldsForAWhile(t *testing.T) {
 		t.Error("too early")
 	}
 	if !c.followConfigAt(time.Now().Add(config.GoneAfter)) || now() != 0 || c.last.HasConfig || c.last.ByNamespace != nil || missing() != 0 {
-		t.Errorf("for so long they have been deleted: %+v, %q", c.last, c.cfg.status.Notices)
+		t.Errorf("long after the deletion: %+v, %q", c.last, c.cfg.status.Notices)
 	}
 	s.Put(configMap(suppressAt("60")))
 	threshold(t, c, 60)
@@ -167,7 +167,7 @@ func TestARestartWithoutAPIServerGoesOnWithWhatWasKnown(t *testing.T) {
 	dir := t.TempDir()
 	first := openTestCluster(t, s, dir)
 	if !first.unknown() {
-		t.Error("it knows something before the first answer")
+		t.Error("the pods or the configuration are known before the first answer")
 	}
 	threshold(t, first, 40)
 	s.Put(configMap(suppressAt("550")))
@@ -232,7 +232,7 @@ func TestAReleaseGivesWhatTheKubeletWouldHaveWritten(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		was, is      map[node.CgroupPath]kube.Amounts
-		before, want node.Value // want nil: unchanged
+		before, want node.Value // want nil means unchanged
 	}{
 		"a smaller limit":                  {of(100, 500, 0), of(100, 250, 0), quota(500), quota(250)},
 		"no limit any more":                {of(100, 500, 0), of(100, 0, 0), quota(500), node.CPUMax{Quota: node.NoQuota, Period: 100 * time.Millisecond}},
@@ -267,8 +267,8 @@ func TestAReleaseGivesWhatTheKubeletWouldHaveWritten(t *testing.T) {
 	}
 }
 
-// TestAKnobTouchedInTheMidstOfAResizeIsGivenBackResized: the kubelet lists a
-// resize before it writes the cgroup.
+// TestAKnobTouchedInTheMidstOfAResizeIsGivenBackResized changes a knob during a
+// resize: the kubelet lists the resize before it writes the cgroup.
 func TestAKnobTouchedInTheMidstOfAResizeIsGivenBackResized(t *testing.T) {
 	const group = node.CgroupPath("kubepods/burstable/podx")
 	knob := node.Knob{Cgroup: group}
@@ -281,7 +281,7 @@ func TestAKnobTouchedInTheMidstOfAResizeIsGivenBackResized(t *testing.T) {
 	at := time.Now()
 	old, now := of(1000, 1<<30), of(500, 1<<29)
 	recent := resized(nil, old, now, at)
-	// The next look finds no difference.
+	// The next comparison finds no difference.
 	recent = resized(recent, now, now, at.Add(time.Second))
 	for name, c := range map[string]struct{ before, want node.Value }{
 		"touched before the kubelet wrote it": {quota(100), quota(50)},
@@ -296,7 +296,7 @@ func TestAKnobTouchedInTheMidstOfAResizeIsGivenBackResized(t *testing.T) {
 		}
 	}
 	if late := resized(recent, now, now, at.Add(resizing)); len(late) > 0 {
-		t.Errorf("a resize of long ago is remembered: %v", late)
+		t.Errorf("an old resize is still listed: %v", late)
 	}
 }
 
@@ -331,8 +331,8 @@ func TestCPUsAreBoundByOneOnly(t *testing.T) {
 	}
 }
 
-// TestAKubeletThatBindsCPUsHasThemToItself: quota over the CPUs of pods then
-// bounds best-effort work.
+// TestAKubeletThatBindsCPUsHasThemToItself checks that Tenon leaves cpusets to
+// a kubelet with the static CPU manager. A quota then limits best-effort work.
 func TestAKubeletThatBindsCPUsHasThemToItself(t *testing.T) {
 	c := &cluster{}
 	c.last.HasConfig = true
@@ -371,8 +371,8 @@ func TestAKubeletThatBindsCPUsHasThemToItself(t *testing.T) {
 	}
 }
 
-// TestTheAnnotationAndTheKubeletTogetherReserveCPUs: CPUs that the kubelet
-// reports later count from then on.
+// TestTheAnnotationAndTheKubeletTogetherReserveCPUs checks that CPUs which the
+// kubelet reports later are reserved from then on.
 func TestTheAnnotationAndTheKubeletTogetherReserveCPUs(t *testing.T) {
 	s := apitest.New(t)
 	s.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "u", Annotations: map[string]string{"node.koordinator.sh/reservation": `{"reservedCPUs":"0"}`}}})
@@ -384,11 +384,11 @@ func TestTheAnnotationAndTheKubeletTogetherReserveCPUs(t *testing.T) {
 		return c.over(config.Config{}).Policy.Pool.ReservedCPUs == unit.CPUSetOf(0)
 	})
 	if c.over(config.Config{}).Policy.Pool.CPUSetsManagedExternally {
-		t.Error("the kubelet has not said that it binds CPUs")
+		t.Error("cpusets are left to the kubelet before it has reported its CPU manager")
 	}
 	c.last.Facts = kubelet.Facts{CPUManagerPolicy: "static", ReservedCPUs: "3"}
 	if !c.followConfig() {
-		t.Fatal("what the kubelet says changes nothing")
+		t.Fatal("the kubelet's facts do not change the configuration")
 	}
 	if got := c.over(config.Config{}).Policy.Pool; !got.CPUSetsManagedExternally || got.ReservedCPUs != unit.CPUSetOf(0, 3) {
 		t.Errorf("%+v", got)
@@ -399,8 +399,9 @@ func TestTheAnnotationAndTheKubeletTogetherReserveCPUs(t *testing.T) {
 	soon(t, "nothing has changed any more", func() bool { return !c.followConfig() })
 }
 
-// A kubelet that has just started lists no pods until it has reached the API
-// server. If that is away, the known pods stay under management.
+// TestAPodThatNobodyTellsIsLookedAfterWhileItLives restarts the kubelet while
+// the API server is away. The kubelet then lists no pods, and Tenon must
+// continue to manage the known ones.
 func TestAPodThatNobodyTellsIsLookedAfterWhileItLives(t *testing.T) {
 	lives := map[node.CgroupPath]bool{}
 	c := &cluster{lives: func(p node.CgroupPath) bool { return lives[p] }}
@@ -426,7 +427,7 @@ func TestAPodThatNobodyTellsIsLookedAfterWhileItLives(t *testing.T) {
 		t.Errorf("after the kubelet's restart: %s, %q", got, c.unsent)
 	}
 	if got := tell(b); got != "b a " || len(c.unsent) != 1 {
-		t.Errorf("b is remarked on again: %s, %q", got, c.unsent)
+		t.Errorf("b has a remark again: %s, %q", got, c.unsent)
 	}
 	delete(lives, c.layout().Pod(&a))
 	if got := tell(b); got != "b " || len(c.unsent) > 0 {
@@ -442,7 +443,7 @@ func TestAResizeIsNotForgottenBeforeItIsJournaled(t *testing.T) {
 	c.view.before, c.view.native = of(500), of(2000)
 	c.rebased(errors.New("the journal is full"))
 	if _, err := os.Stat(filepath.Join(c.dir, clusterFile)); err == nil {
-		t.Error("the next daemon sees no difference")
+		t.Error("the pods were saved although the rebase failed")
 	}
 	quota := func(ms time.Duration) node.CPUMax {
 		return node.CPUMax{Quota: ms * time.Millisecond, Period: 100 * time.Millisecond}

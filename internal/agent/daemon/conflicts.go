@@ -21,11 +21,11 @@ type writeConflicts struct {
 type written struct {
 	value node.Value
 	at    time.Time
-	found []time.Time // the times at which another value was found, the oldest first
+	found []time.Time // the times at which a snapshot had another value, oldest first
 }
 
-// rewritten reports whether only a write changes the knob. The others change
-// when processes start and end.
+// rewritten reports whether a knob of this type changes only by a write. The
+// others also change when processes start and end.
 func rewritten(v node.Value) bool {
 	switch v.(type) {
 	case node.Run, node.Scheduler, node.Threads:
@@ -34,8 +34,8 @@ func rewritten(v node.Value) bool {
 	return true
 }
 
-// see compares the knobs of a snapshot with Tenon's writes, and puts the
-// conflicts of the last minutes into the snapshot.
+// see compares the knobs of a snapshot with Tenon's writes, and adds the
+// conflicts of the last minutes to the snapshot.
 func (c *writeConflicts) see(s *node.Snapshot) {
 	c.at = s.At
 	c.sweep()
@@ -69,7 +69,7 @@ func (c *writeConflicts) note(s plan.Step, became node.Value) {
 	w.value, w.at = became, c.at
 }
 
-// sweep forgets knobs to which Tenon has not written for long.
+// sweep forgets knobs that Tenon has not written for a long time.
 func (c *writeConflicts) sweep() {
 	if c.at.Sub(c.swept) < contest.Remembered {
 		return
@@ -82,8 +82,8 @@ func (c *writeConflicts) sweep() {
 	}
 }
 
-// contested logs, once, the knobs that Tenon leaves as another component wrote
-// them.
+// contested logs, once, each knob that Tenon leaves to another component
+// because of a write conflict.
 func (r *changeLogger) contested(wants []plan.Want) {
 	held := map[node.Knob]bool{}
 	for _, w := range wants {
@@ -91,7 +91,7 @@ func (r *changeLogger) contested(wants []plan.Want) {
 			continue
 		}
 		if held[w.Knob] = true; !r.held[w.Knob] {
-			r.log.Warn("a knob is left for a while as another component wrote it", "cgroup", w.Knob.Where(), "file", w.Knob.File,
+			r.log.Warn("a knob is left for a while, because another component writes it too", "cgroup", w.Knob.Where(), "file", w.Knob.File,
 				"policy", w.Owner, "reason", w.Reason)
 		}
 	}

@@ -14,8 +14,8 @@ var contestedKnob = node.Knob{Cgroup: "kubepods/burstable/poda", File: node.File
 
 func weightOf(w unit.Weight) node.Value { return node.CPUWeight{Weight: w} }
 
-// play wants a weight of 100 in a tick each second while another component
-// writes 200 at the given interval; it counts Tenon's writes.
+// play runs a tick per second that wants a weight of 100, while another
+// component writes 200 at the given interval. It counts Tenon's writes.
 func play(be bool, every, in time.Duration) (writes int, last node.Snapshot) {
 	var c writeConflicts
 	value := weightOf(51200)
@@ -49,7 +49,7 @@ func TestTheKubeletsMinutelyWriteIsPutRightEachTime(t *testing.T) {
 func TestTwoAgentsDoNotWriteBackAndForthAllDay(t *testing.T) {
 	writes, _ := play(false, time.Second, time.Hour)
 	if writes < 50 || writes > 120 {
-		t.Errorf("%d writes in an hour against another that writes each second: want about one a minute", writes)
+		t.Errorf("%d writes in an hour while another component writes each second: want about one a minute", writes)
 	}
 }
 
@@ -78,12 +78,13 @@ func TestAReleaseEndsAConflict(t *testing.T) {
 	c.note(plan.Step{Knob: contestedKnob, To: weightOf(25600)}, weightOf(25600))
 	c.note(plan.Step{Knob: contestedKnob, To: weightOf(51200), Release: true}, weightOf(51200))
 	if len(c.knobs) != 0 {
-		t.Error("it is remembered")
+		t.Error("a write is still recorded after a long time")
 	}
 }
 
-// TestWhatTheKernelMakesOfAWriteIsNoConflict: the kernel removes offline CPUs
-// from a cpuset, and threads start and end.
+// TestWhatTheKernelMakesOfAWriteIsNoConflict checks changes that the kernel
+// makes itself: it removes offline CPUs from a cpuset, and threads start and
+// end.
 func TestWhatTheKernelMakesOfAWriteIsNoConflict(t *testing.T) {
 	k := node.Knob{Cgroup: "kubepods/besteffort", File: node.FileCPUs}
 	run := node.Knob{Cgroup: "kubepods/besteffort", File: node.FileRun}

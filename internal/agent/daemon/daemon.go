@@ -25,8 +25,8 @@ import (
 	"tenon.sh/tenon/internal/runtimes/inventory"
 )
 
-// maxSteps bounds the writes of one tick, so that a tick stays short. Steps
-// that narrow best-effort work have no bound.
+// maxSteps is the maximum number of writes per tick, which keeps a tick short.
+// Steps that narrow best-effort work are not limited.
 const maxSteps = 200
 
 // Options configure the daemon.
@@ -42,22 +42,22 @@ type Options struct {
 	// Watchdog is the command that starts the watchdog; nil starts none.
 	Watchdog []string
 	// A value from Reload makes the daemon read its configuration again; nil:
-	// never.
+	// the daemon only follows changes of the file.
 	Reload <-chan struct{}
-	// Ready is called when the first tick is done.
+	// Ready is called after the first tick.
 	Ready func()
-	// Version stands in tenon status and in the metrics.
+	// Version appears in tenon status and in the metrics.
 	Version string
-	// Kubernetes, unless nil, makes the node one of a cluster, whose ConfigMap
-	// has precedence over the file; the file is then optional.
+	// Kubernetes, unless nil, makes the node part of a cluster. The ConfigMap
+	// of the cluster has precedence over the file, which is then optional.
 	Kubernetes *Kubernetes
-	// Metrics is the address on which metrics are served; empty: none.
+	// Metrics is the address that serves the metrics; empty: none.
 	Metrics string
 	Log     *slog.Logger
 }
 
-// A daemon is a running tenond. One goroutine runs the loop and owns everything
-// but the guard.
+// A daemon is a running tenond. The goroutine of the loop owns everything
+// except the guard.
 type daemon struct {
 	Options
 	host       *host.Host
@@ -81,17 +81,17 @@ type daemon struct {
 	ready      bool
 }
 
-// Run manages the node until ctx ends. It then changes nothing: the kernel
-// keeps all settings, and the next daemon takes over. It fails at once if the
-// configuration has faults, if there are no cgroups to manage, or if another
-// daemon holds the node.
+// Run manages the node until ctx ends, and changes nothing when it returns: the
+// kernel keeps all settings, and the next daemon takes over. Run fails at once
+// if the configuration has faults, if there are no cgroups to manage, or if
+// another daemon holds the lease.
 func Run(ctx context.Context, o Options) (err error) {
 	letHeapGrow()
 	d := &daemon{Options: o, rematch: true}
 	if o.MachineLock != "" {
 		lock, err := lease.HoldMachine(o.MachineLock, o.StateDir)
 		if err != nil {
-			return fmt.Errorf("there is one tenond for a machine: %w", err)
+			return fmt.Errorf("only one tenond can run on a machine: %w", err)
 		}
 		defer lock.Close()
 	}
@@ -126,7 +126,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	last, age, ok := loadState(o.StateDir, fs)
 	if ok {
 		d.agent.Resume(last.State)
-		d.Log.Info("going on where the last tenond stopped", "seconds_ago", age.Seconds())
+		d.Log.Info("continuing with the state of the last tenond", "seconds_ago", age.Seconds())
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -156,7 +156,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	background.Go(func() { keepAlive(ctx, d.guard.ticks, d.guard, d.host.Isolation(), d.Log) })
 	d.show.serve(ctx, o, d.mechanisms, &background)
 	guarding.Go(func() { stop(d.guard.keep(ctx, o.Watchdog)) })
-	_ = d.agent.Run(ctx, d.signals.wake, d.observe) // returns only ctx's error
+	_ = d.agent.Run(ctx, d.signals.wake, d.observe) // returns only the error of ctx
 	guarding.Wait()
 	lost := context.Cause(ctx)
 	if errors.Is(lost, context.Canceled) {
@@ -167,7 +167,8 @@ func Run(ctx context.Context, o Options) (err error) {
 			// frozen until then.
 			err = d.host.Thaw()
 		}
-		// First, because the rest may take longer than the lease lasts.
+		// The lease comes first, because the rest may take longer than the
+		// lease lasts.
 		err = errors.Join(err, d.guard.announce(), saveState(o.StateDir, fs, d.agent.State(), d.containers.Remembers()))
 		d.Log.Info("stopping: every knob stays as it is; best-effort work is narrowed unless tenond is back in time",
 			"seconds", announced.Seconds())
@@ -187,18 +188,19 @@ func home(fs proc.FS) (node.CgroupPath, error) {
 	return node.CgroupPath(strings.Trim(proc.CPUPath(entries), "/")), nil
 }
 
-// settling is how long the loop waits for more changes after a cgroup appeared
-// or disappeared: on a busy node many change at once, and most do not matter.
+// settling is the time for which the loop waits for more changes after a cgroup
+// appeared or disappeared. On a busy node many cgroups change at once, and most
+// are not important.
 const settling = 100 * time.Millisecond
 
-// Snapshot takes over all changes since the last snapshot, then reads the node.
-// It implements the agent's host.
+// Snapshot applies all changes since the last snapshot, then reads the node. It
+// implements the agent's host.
 func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	d.guard.begin()
 	d.repairJournal()
 	d.before = d.agent.State()
 	d.followConfig()
-	d.guard.begin() // again: a new configuration may have loaded a BPF program, which takes time
+	d.guard.begin() // again, because a new configuration may load a BPF program, which takes time
 	d.followGroups()
 	if d.cluster != nil && d.cluster.unknown() {
 		return node.Snapshot{}, errUnknown

@@ -22,7 +22,7 @@ import (
 type configFile struct {
 	path    string
 	current config.Config
-	seen    stamp       // of the file when it was last read, good or bad
+	seen    stamp       // of the file at the last read, valid or not
 	reload  atomic.Bool // read the file even if its stamp is the same
 }
 
@@ -40,11 +40,11 @@ func stampOf(path string) stamp {
 	return stamp{info.ModTime(), info.Size()}
 }
 
-// bare is the configuration of a node of a cluster without a file: the cluster
-// sets everything.
+// bare is the configuration of a cluster node without a file: the cluster
+// provides all settings.
 const bare = "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\n"
 
-// openConfig reads the file for the first time; faults are then fatal. An
+// openConfig reads the file for the first time and fails if it has faults. An
 // optional file may be absent.
 func openConfig(path string, optional bool) (*configFile, error) {
 	f := &configFile{path: path, seen: stampOf(path)}
@@ -57,8 +57,8 @@ func openConfig(path string, optional bool) (*configFile, error) {
 	return f, err
 }
 
-// followConfig reads the file again if it has changed. A file with faults
-// changes nothing.
+// followConfig reads the file again if it has changed. A file with faults has
+// no effect.
 func (d *daemon) followConfig() {
 	if d.cluster != nil && d.cluster.followConfig() {
 		d.takeConfig()
@@ -94,8 +94,8 @@ func (d *daemon) takeConfig() {
 	}
 }
 
-// rules returns the cluster's rules for programs outside it, then those of the
-// file.
+// rules returns the cluster's rules for programs outside Kubernetes, then those
+// of the file.
 func (d *daemon) rules() []match.Rule {
 	own := d.config.current.Rules
 	if d.cluster == nil {
@@ -122,7 +122,7 @@ func (d *daemon) followGroups() {
 		if !w.Cgroup.Contains(d.home) {
 			return false
 		}
-		remarks = append(remarks, fmt.Sprintf("rule %q takes %s, in which tenond itself runs: it is left alone", w.Rule, w.Cgroup))
+		remarks = append(remarks, fmt.Sprintf("rule %q takes %s, in which tenond itself runs; tenond does not manage it", w.Rule, w.Cgroup))
 		return true
 	})
 	if d.cluster != nil {
@@ -134,7 +134,7 @@ func (d *daemon) followGroups() {
 	d.signals.follow(workloads)
 	d.host.Show(policy.Files(d.agent.Config, workloads))
 	if err := d.host.Sweep(); err != nil {
-		d.Log.Warn("forget what was changed in cgroups that are gone", "error", err)
+		d.Log.Warn("cannot clear the journal of removed cgroups", "error", err)
 	}
 	d.reporter.workloads(workloads, remarks)
 }
@@ -158,11 +158,11 @@ func (d *daemon) Apply(ctx context.Context, s plan.Step) error {
 	return err
 }
 
-// Guard does the host's work between two snapshots that is not a step.
+// Guard does the host's work between two snapshots, apart from steps.
 func (d *daemon) Guard() error { return d.host.Guard() }
 
-// became returns the value that the kernel shows after a step: it removes
-// offline CPUs from a cpuset, for example.
+// became returns the value that the kernel shows after a step. For example, the
+// kernel removes offline CPUs from a cpuset.
 func (d *daemon) became(s plan.Step) node.Value {
 	if s.Knob.File == node.FileCPUs {
 		if now, err := d.host.Knob(s.Knob); err == nil {
@@ -172,7 +172,7 @@ func (d *daemon) became(s plan.Step) node.Value {
 	return s.To
 }
 
-// pods adds the pods of the node to the workloads of rules.
+// pods adds the node's pods to the workloads of rules.
 func (d *daemon) pods(paths []string, rules []node.Workload) (all []node.Workload, remarks []string) {
 	d.cluster.look(paths)
 	pods := slices.DeleteFunc(d.cluster.workloads(), func(w node.Workload) bool { return w.Cgroup.Contains(d.home) })
@@ -181,7 +181,7 @@ func (d *daemon) pods(paths []string, rules []node.Workload) (all []node.Workloa
 	return append(pods, left...), append(remarks, d.cluster.view.status.Remarks...)
 }
 
-// takes returns how long a step may take. Taking down the scheduler, or
+// takes returns the maximum duration of a step. Unloading the scheduler, or
 // changing each thread of a group, takes longer than the rest of a tick.
 func takes(s plan.Step) time.Duration {
 	switch to := s.To.(type) {

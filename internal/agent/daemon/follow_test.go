@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestConfigurationThatIsNoFileIsRefused: the loop reads it, so that it must not
-// wait for the writer of a pipe.
+// TestConfigurationThatIsNoFileIsRefused gives a pipe as the configuration
+// file. The loop reads the file and must not wait for a writer.
 func TestConfigurationThatIsNoFileIsRefused(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "tenon.yaml")
 	if err := unix.Mkfifo(pipe, 0o600); err != nil {

@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// announced is how long best-effort work keeps its values after tenond was
-	// asked to stop: long enough for an upgrade.
+	// announced is the time for which best-effort work keeps its values after a
+	// request to stop tenond. It is long enough for an upgrade.
 	announced = time.Minute
-	// hung is how late or how long a tick may be before the loop counts as
-	// hung. Together with lease.TTL, the time that a lease lasts after its last
-	// renewal, it stays within the 2 s in which best-effort work must be
-	// narrowed.
+	// hung is the maximum delay, and the maximum duration, of a tick before the
+	// loop counts as hung. The sum of hung and lease.TTL, the time from the
+	// last renewal to the end of the lease, stays below the 2 s within which
+	// best-effort work must be narrowed.
 	hung = 400 * time.Millisecond
-	// converting is how long it may take to move thousands of threads to or
-	// from the best-effort scheduler, also when the scheduler is taken down.
+	// converting is the maximum time to move thousands of threads to or from
+	// the best-effort scheduler, including its unloading.
 	converting = 5 * time.Second
 )
 
@@ -39,14 +39,15 @@ type guard struct {
 
 	mu     sync.Mutex
 	busy   bool      // a tick is running
-	by     time.Time // deadline for the end of this tick, or the start of the next
+	by     time.Time // deadline for the end of this tick, or for the start of the next
 	good   bool      // the last tick could read the node
 	bounds []lease.Bound
 	failed string // the last logged error of a renewal
 
 	watchdog attempt // used only by keep
-	// ticks are the times at which keep renews. Other periodic work uses them
-	// instead of a timer of its own, so that this process wakes up less often.
+	// ticks sends the times at which keep renews the lease. Other periodic work
+	// uses ticks instead of its own timer, so that the process wakes up less
+	// often.
 	ticks chan time.Time
 }
 
@@ -57,10 +58,10 @@ type attempt struct {
 	next   time.Time
 }
 
-// guardedFor is how long a check that found a watchdog stays valid.
+// guardedFor is the time for which a check that found a watchdog stays valid.
 const guardedFor = 2 * time.Second
 
-// restartAtLatest bounds the wait before a watchdog that exits at once is
+// restartAtLatest is the maximum wait before a watchdog that exits at once is
 // started again.
 const restartAtLatest = time.Minute
 
@@ -81,9 +82,9 @@ func openGuard(dir string, fs proc.FS, h *host.Host, log *slog.Logger) (*guard, 
 	return &guard{dir: dir, host: h, log: log, lease: l, ticks: make(chan time.Time, 1)}, nil
 }
 
-// begin records that a tick begins. If the lease had expired, for example
-// because this process was stopped, the watchdog may have written: begin then
-// drops the knob cache of the host.
+// begin records the start of a tick. If the lease had expired, for example
+// because this process was stopped, the watchdog may have written knobs. Then
+// begin drops the knob cache of the host.
 func (g *guard) begin() {
 	if g.lease.Expired() {
 		g.host.Reread()
@@ -102,14 +103,14 @@ func (g *guard) allow(d time.Duration) {
 }
 
 // bind puts the safe bounds into the lease before the tick writes anything.
-// After lease.ErrLost nothing may be written: another process took the lease to
-// restore all knobs.
+// After lease.ErrLost the tick must not write, because another process took the
+// lease to restore all knobs.
 func (g *guard) bind(wants []plan.Want) error {
 	bounds := make([]lease.Bound, 0, len(wants))
 	for _, w := range wants {
 		inode, err := g.host.Inode(w.Knob.Cgroup)
 		if err != nil {
-			continue // the cgroup is gone, and needs no bound
+			continue // the cgroup is gone and needs no bound
 		}
 		bounds = append(bounds, lease.Bound{Knob: w.Knob, Inode: inode, Value: w.Value, Reason: w.Reason})
 	}
@@ -122,7 +123,7 @@ func (g *guard) bind(wants []plan.Want) error {
 	return nil // renew has logged any other error
 }
 
-// end records that a tick is over, and when the next one is due.
+// end records the end of a tick and the time at which the next one is due.
 func (g *guard) end(good bool, period time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -130,7 +131,7 @@ func (g *guard) end(good bool, period time.Duration) {
 }
 
 // keep renews the lease while ticks are on time, and keeps a watchdog running,
-// until ctx ends. It returns an error if the lease was taken away.
+// until ctx ends. It returns an error if another process took the lease.
 func (g *guard) keep(ctx context.Context, watchdog []string) error {
 	ticker := time.NewTicker(lease.Renewal)
 	defer ticker.Stop()
@@ -157,10 +158,10 @@ func (g *guard) keep(ctx context.Context, watchdog []string) error {
 	}
 }
 
-// onTime reports whether ticks are on time; g.mu is held.
+// onTime reports whether ticks are on time. The caller holds g.mu.
 func (g *guard) onTime() bool { return time.Now().Before(g.by) && (g.good || g.busy) }
 
-// hangs reports that the loop has been late for so long that the lease has
+// hangs reports whether the loop has been late for so long that the lease has
 // expired.
 func (g *guard) hangs() bool {
 	g.mu.Lock()
@@ -168,7 +169,7 @@ func (g *guard) hangs() bool {
 	return !g.onTime() && g.lease.Expired()
 }
 
-// renew renews the lease and logs a failure once; g.mu is held.
+// renew renews the lease and logs a failure once. The caller holds g.mu.
 func (g *guard) renew() error {
 	err := g.lease.Renew(g.bounds)
 	text := ""
@@ -182,8 +183,8 @@ func (g *guard) renew() error {
 	return err
 }
 
-// start starts a watchdog if none runs. It waits longer after each attempt
-// whose watchdog exited.
+// start starts a watchdog if none runs. The wait grows with each attempt whose
+// watchdog exits.
 func (g *guard) start(watchdog []string) {
 	if len(watchdog) == 0 || time.Now().Before(g.watchdog.next) {
 		return
@@ -207,7 +208,7 @@ func (g *guard) start(watchdog []string) {
 	}
 }
 
-// announce announces in the lease that the next daemon will come.
+// announce records in the lease that another daemon will follow.
 func (g *guard) announce() error { return g.lease.Announce(announced) }
 
 func (g *guard) close() error { return g.lease.Close() }

@@ -17,7 +17,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// starting calls start as often as keep does within the given time, and returns
+// starting calls start for the given time, as often as keep does, and returns
 // the log.
 func starting(t *testing.T, long time.Duration, watchdog string) string {
 	t.Helper()
@@ -25,7 +25,7 @@ func starting(t *testing.T, long time.Duration, watchdog string) string {
 	g := &guard{dir: t.TempDir(), log: slog.New(slog.NewTextHandler(&said, nil))}
 	for range long / lease.Renewal {
 		g.start([]string{watchdog})
-		g.failed = "" // as after a renewal
+		g.failed = "" // as if the lease had been renewed
 		time.Sleep(lease.Renewal)
 	}
 	return said.String()
@@ -33,9 +33,9 @@ func starting(t *testing.T, long time.Duration, watchdog string) string {
 
 func TestAWatchdogThatDiesAtOnceIsStartedEverMoreSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// After 0, 1, 3, 7, 15, 31, 63 and 123 s.
+		// The starts are after 0, 1, 3, 7, 15, 31, 63 and 123 s.
 		if said := starting(t, 150*time.Second, "true"); strings.Count(said, "watchdog started") != 8 {
-			t.Errorf("it said\n%s", said)
+			t.Errorf("the log is\n%s", said)
 		}
 	})
 }
@@ -43,7 +43,7 @@ func TestAWatchdogThatDiesAtOnceIsStartedEverMoreSeldom(t *testing.T) {
 func TestThatThereIsNoWatchdogIsSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		if said := starting(t, 30*time.Second, "/no/such/program"); strings.Count(said, "no watchdog") != 1 {
-			t.Errorf("it said\n%s", said)
+			t.Errorf("the log is\n%s", said)
 		}
 	})
 }
@@ -54,7 +54,7 @@ func TestStepsThatTakeLongAreNoHang(t *testing.T) {
 		step plan.Step
 		want time.Duration
 	}{
-		"load":        {plan.Step{From: node.Scheduler{}, To: loaded}, hung}, // by the way
+		"load":        {plan.Step{From: node.Scheduler{}, To: loaded}, hung}, // loads in the background
 		"unknown now": {plan.Step{To: loaded}, hung},
 		"change":      {plan.Step{From: loaded, To: other}, hung},
 		"unload":      {plan.Step{From: loaded, To: node.Scheduler{}}, converting},
@@ -68,8 +68,8 @@ func TestStepsThatTakeLongAreNoHang(t *testing.T) {
 	}
 }
 
-// TestTheGuardTicksForOthers: other periodic work runs at each renewal, also
-// after its receiver was busy for a while.
+// TestTheGuardTicksForOthers checks that ticks gets a value at each renewal,
+// also after its receiver was busy for a while.
 func TestTheGuardTicksForOthers(t *testing.T) {
 	dir := t.TempDir()
 	h, err := host.Open(host.Options{JournalDir: dir})

@@ -8,20 +8,20 @@ import (
 	"tenon.sh/tenon/internal/machine/lease"
 )
 
-// A keptScheduler scheduler is the one of package host.
+// A keptScheduler is the part of host.Host that keepAlive needs.
 type keptScheduler interface {
 	Tend() error
 	Unload() (bool, error)
 }
 
-// keepAlive keeps the scheduler of best-effort threads alive beside the loop,
-// at each tick of the guard, until ctx ends. While the loop is alive tend sends
-// the heartbeat, because the period of the loop may be longer than the silence
-// after which the scheduler ends itself.
+// keepAlive keeps the BE scheduler alive, at each tick of the guard, until ctx
+// ends. While the loop is alive, keepAlive sends the heartbeat, because the
+// period of the loop may exceed the silence after which the scheduler ends
+// itself.
 //
-// If the loop hangs, the watchdog bounds best-effort work by quota, and tend
-// takes the scheduler down: its threads do not obey quotas, and it would take
-// back the threads that the watchdog moved to the fair class.
+// If the loop hangs, the watchdog limits best-effort work by quota, and
+// keepAlive unloads the scheduler. Its threads do not obey quotas, and it would
+// take back the threads that the watchdog moved to the fair class.
 func keepAlive(ctx context.Context, ticks <-chan time.Time, g *guard, s keptScheduler, log *slog.Logger) {
 	said, last := "", time.Now()
 	for {
@@ -30,7 +30,7 @@ func keepAlive(ctx context.Context, ticks <-chan time.Time, g *guard, s keptSche
 			return
 		case <-ticks:
 		}
-		slept := time.Since(last) > 2*lease.Renewal // the whole process slept, so the loop begins its tick only now
+		slept := time.Since(last) > 2*lease.Renewal // the process slept, so the tick starts only now
 		last = time.Now()
 		switch {
 		case !g.hangs():

@@ -39,9 +39,9 @@ func (f *fakeScheduler) counts() (beats, unloads int) {
 	return f.beats, f.unloads
 }
 
-// TestASchedulerLivesByTheLoop: it gets heartbeats between two ticks of a long
-// period, and is taken down when the loop hangs for longer than the lease
-// lasts.
+// TestASchedulerLivesByTheLoop checks that the scheduler gets heartbeats
+// between two ticks of a long period, and that it is unloaded when the loop
+// hangs for longer than the lease lasts.
 func TestASchedulerLivesByTheLoop(t *testing.T) {
 	dir := t.TempDir()
 	h, err := host.Open(host.Options{JournalDir: dir})
@@ -66,7 +66,7 @@ func TestASchedulerLivesByTheLoop(t *testing.T) {
 	}
 	g.end(true, time.Minute) // the next tick is due in a minute
 	if beats, unloads := watch(3 * lease.Renewal); beats < 1 || unloads != 0 {
-		t.Errorf("between two ticks: %d signs of life, taken down %d times", beats, unloads)
+		t.Errorf("between two ticks: %d heartbeats, taken down %d times", beats, unloads)
 	}
 	g.begin()
 	if err := g.bind(nil); err != nil {
@@ -78,6 +78,6 @@ func TestASchedulerLivesByTheLoop(t *testing.T) {
 	}
 	time.Sleep(lease.TTL / 2)
 	if beats, unloads := watch(3 * lease.Renewal); beats != 0 || unloads < 1 {
-		t.Errorf("the loop hangs: %d signs of life, taken down %d times", beats, unloads)
+		t.Errorf("the loop hangs: %d heartbeats, taken down %d times", beats, unloads)
 	}
 }

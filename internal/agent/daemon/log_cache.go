@@ -7,8 +7,8 @@ import (
 	"tenon.sh/tenon/internal/decide/plan"
 )
 
-// undivided logs once, for each change, the configured divisions of cache and
-// memory bandwidth that this node cannot do.
+// undivided logs, once per change, the configured divisions of cache and memory
+// bandwidth that this node does not support.
 func (r *changeLogger) undivided(wants []plan.Want) {
 	var why []string
 	for _, w := range wants {

@@ -13,18 +13,18 @@ import (
 )
 
 // A changeLogger logs changes: one line when a fault appears, one when its
-// cause changes, and one when it is over, for any number of ticks.
+// cause changes, and one when it ends, over any number of ticks.
 type changeLogger struct {
 	log       *slog.Logger
 	failing   map[node.Knob]string // the cause of each knob whose last step failed
-	held      map[node.Knob]bool   // left as another component wrote it
+	held      map[node.Knob]bool   // knobs left to another component
 	loading   bool                 // the scheduler is being loaded
-	blind     string               // why the node could not be read; empty: it was read
+	blind     string               // why the last tick could not read the node; empty: it could
 	known     map[node.WorkloadID]string
 	remarks   []string
 	mechanism mechanismReport
 	// notDivided lists the divisions of cache and memory bandwidth that this
-	// node cannot do.
+	// node does not support.
 	notDivided string
 }
 
@@ -50,7 +50,7 @@ func (r *changeLogger) tick(t tick.Tick, err error) {
 	for _, o := range t.Done {
 		k := o.Step.Knob
 		switch {
-		case errors.Is(o.Err, cgroup.ErrGone): // since the snapshot, or not yet complete
+		case errors.Is(o.Err, cgroup.ErrGone): // it disappeared since the snapshot, or is not yet complete
 			r.log.Debug("the cgroup is gone", "cgroup", k.Where(), "file", k.File)
 		case errors.Is(o.Err, bescheduler.ErrLoading):
 			if r.loading = true; !said {
@@ -102,7 +102,7 @@ func (r *changeLogger) workloads(all []node.Workload, remarks []string) {
 }
 
 // causeOf returns the part of an error that does not depend on the value: the
-// kernel's errno, or else the innermost error.
+// kernel's errno, or otherwise the innermost error.
 func causeOf(err error) string {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {

@@ -15,7 +15,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// logged returns a reporter and a function that returns and clears its log.
+// logged returns a changeLogger and a function that returns and clears its log.
 func logged() (*changeLogger, func() string) {
 	var b bytes.Buffer
 	options := &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -35,8 +35,8 @@ func tickOnce(err error) tick.Tick {
 	return tick.Tick{Snapshot: node.Snapshot{At: time.Unix(1, 0)}, Done: []tick.Outcome{{Step: step, Err: err}}}
 }
 
-// TestALoadThatGoesOnIsNoFailure: a load that is in progress is logged once,
-// and its end is not logged as the end of a failure.
+// TestALoadThatGoesOnIsNoFailure checks that a load in progress is logged once,
+// and that its end is not logged as the end of a failure.
 func TestALoadThatGoesOnIsNoFailure(t *testing.T) {
 	r, take := logged()
 	err := fmt.Errorf("apply: %w", bescheduler.ErrLoading)

@@ -22,7 +22,8 @@ func ending(v node.Run, err error) tick.Tick {
 	return t
 }
 
-// TestTheEndOfWorkIsLogged at the usual level, with its reason.
+// TestTheEndOfWorkIsLogged checks the line at the default log level, with its
+// reason.
 func TestTheEndOfWorkIsLogged(t *testing.T) {
 	for v, want := range map[node.Run]string{
 		node.Frozen: "level=INFO msg=\"best-effort work is frozen\"", node.Running: "let go on",
@@ -36,7 +37,8 @@ func TestTheEndOfWorkIsLogged(t *testing.T) {
 	}
 }
 
-// TestAVictimThatDoesNotDieIsReportedOnce, however often it is tried again.
+// TestAVictimThatDoesNotDieIsReportedOnce checks that repeated attempts do not
+// repeat the line.
 func TestAVictimThatDoesNotDieIsReportedOnce(t *testing.T) {
 	r, take := logged()
 	stuck := errors.New("processes that do not die of SIGKILL")

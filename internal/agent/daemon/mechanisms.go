@@ -18,12 +18,12 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// mechanismsFile saves an operator's choice and the mechanism failures for the
-// next daemon, also if this one crashes.
+// mechanismsFile is the file with an operator's choice and the mechanism
+// failures. It serves the next daemon, also after a crash.
 const mechanismsFile = "ladder.json"
 
-// A savedMechanisms is an operator's choice since boot, and the failures of the
-// isolation mechanisms.
+// A savedMechanisms holds an operator's choice since boot, and the mechanism
+// failures.
 type savedMechanisms struct {
 	Boot     string         `json:"boot_id"`
 	Asked    node.Request   `json:"asked,omitzero"`
@@ -39,11 +39,11 @@ type mechanisms struct {
 
 	mu       sync.Mutex
 	now      node.Request
-	untimed  bool           // no tick has given now its time yet
-	earlier  []node.Failure // failures under earlier daemons; nil: a tick has seen them
+	untimed  bool           // no tick has set the time of now yet
+	earlier  []node.Failure // failures under earlier daemons; nil after the first tick
 	failures []node.Failure // failures in the file
-	// waiting holds callers of Pin whose choice waits for a tick, turning those
-	// whose choice this tick applies.
+	// waiting holds the callers of Pin whose choice waits for a tick; ticking
+	// holds those whose choice the present tick applies.
 	waiting, ticking []chan struct{}
 }
 
@@ -98,7 +98,7 @@ func (r *mechanisms) set(mechanism node.Mechanism, followed chan struct{}) error
 	defer r.mu.Unlock()
 	next := node.Request{Mechanism: mechanism, At: time.Now().Round(0)}
 	if mechanism == "" {
-		next.At = r.now.At // failures before it stay forgiven
+		next.At = r.now.At // failures before that time stay forgiven
 	}
 	if err := r.save(next); err != nil {
 		return fmt.Errorf("save the choice of an isolation mechanism: %w", err)
@@ -120,12 +120,12 @@ func (r *mechanisms) save(asked node.Request) error {
 }
 
 // begin returns the operator's choice, and the failures under earlier daemons
-// that still count. It is called when a tick begins; at is the time of its
+// that still count. Each tick calls it at its start; at is the time of the
 // snapshot, or zero if the node could not be read.
 //
 // Failures are stamped with the tick's time, not the wall clock. A new choice
-// gets the time of the first tick that applies it: a later stamp would hide all
-// failures before it.
+// gets the time of the first tick that applies it, because a later stamp would
+// hide all failures before it.
 func (r *mechanisms) begin(at time.Time) (asked node.Request, earlier []node.Failure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,12 +142,12 @@ func (r *mechanisms) begin(at time.Time) (asked node.Request, earlier []node.Fai
 		}
 		r.now = timed
 	}
-	later := func(f node.Failure) bool { return f.At.After(at) } // stamped by a clock that was ahead
+	later := func(f node.Failure) bool { return f.At.After(at) } // the clock of that stamp was ahead
 	return r.now, slices.DeleteFunc(slices.Clone(r.earlier), later)
 }
 
-// end wakes the callers whose choice the tick applied. After a tick that could
-// not read the node they keep waiting.
+// end wakes the callers whose choice the tick applied. If the tick could not
+// read the node, they keep waiting.
 func (r *mechanisms) end(followed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -158,7 +158,7 @@ func (r *mechanisms) end(followed bool) {
 	for _, done := range r.ticking {
 		close(done)
 	}
-	r.ticking, r.earlier = nil, nil // from now on the state of the policies holds them
+	r.ticking, r.earlier = nil, nil // from now on the state of the policies holds the failures
 }
 
 // keep saves the failures of the last hour.
@@ -172,8 +172,8 @@ func (r *mechanisms) keep(failures []node.Failure) error {
 	return r.save(r.now)
 }
 
-// handsOver reports that a tick has selected an isolation mechanism which
-// cannot start before another has ended.
+// handsOver reports whether a tick has selected an isolation mechanism that can
+// start only after another one has ended.
 func handsOver(t tick.Tick) bool {
 	waits := func(w plan.Want) bool { return w.Owner == plan.OwnerMechanism && w.Intent == plan.Abstain }
 	return t.Selection.Since.Equal(t.Snapshot.At) && slices.ContainsFunc(t.Wants, waits)

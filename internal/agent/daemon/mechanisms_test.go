@@ -46,7 +46,7 @@ func TestAPinIsFollowedByATickThatBeginsAfterIt(t *testing.T) {
 	r.end(true)
 	select {
 	case err := <-done:
-		t.Fatalf("it returned with the tick before: %v", err)
+		t.Fatalf("Pin returned after a tick that began before it: %v", err)
 	case <-time.After(20 * time.Millisecond):
 	}
 	if asked := follows(r); asked.Mechanism != node.MechanismIdle || time.Since(asked.At) > time.Minute {
@@ -66,7 +66,7 @@ func TestAPinThatNoTickFollowsIsSaidToBeOne(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if asked := follows(r); asked.Mechanism != node.MechanismIdle {
-		t.Errorf("it is not followed later: %+v", asked)
+		t.Errorf("a later tick does not apply the choice: %+v", asked)
 	}
 }
 
@@ -113,8 +113,8 @@ func TestAPinOutlivesTheDaemonButNotTheBoot(t *testing.T) {
 	}
 }
 
-// TestWhatIsTakenBackStaysForgiven: failures that a pin forgave do not count
-// again when the pin is removed.
+// TestWhatIsTakenBackStaysForgiven checks that failures which a pin forgave do
+// not count again when the pin is removed.
 func TestWhatIsTakenBackStaysForgiven(t *testing.T) {
 	dir := t.TempDir()
 	r := reopened(t, dir, nil)
@@ -146,8 +146,8 @@ func TestAPinThatCannotBeKeptOrReadIsAnError(t *testing.T) {
 	}
 }
 
-// TestFailuresOutliveTheDaemon: three failures in an hour are too many, also
-// across daemons.
+// TestFailuresOutliveTheDaemon checks that failures under earlier daemons
+// count, because three failures in an hour are too many.
 func TestFailuresOutliveTheDaemon(t *testing.T) {
 	dir := t.TempDir()
 	r := reopened(t, dir, nil)
@@ -163,11 +163,11 @@ func TestFailuresOutliveTheDaemon(t *testing.T) {
 	}
 	keep(t, r, fall)
 	if _, err := os.Stat(r.path()); err == nil {
-		t.Error("what has not changed was written again")
+		t.Error("an unchanged file was written again")
 	}
 	r.dir = dir + "/gone"
 	if err := r.keep(nil); err == nil {
-		t.Error("a fall that cannot be kept is no error")
+		t.Error("no error although the failure cannot be saved")
 	}
 }
 
@@ -175,20 +175,20 @@ func TestAMechanismThatWaitsForAnotherIsNotKeptWaiting(t *testing.T) {
 	now := time.Unix(100, 0)
 	chosen := tick.Tick{Snapshot: node.Snapshot{At: now}, Selection: node.Selection{Mechanism: node.MechanismCoreSched, Since: now}}
 	if handsOver(chosen) || handsOver(tick.Tick{}) {
-		t.Error("nothing waits")
+		t.Error("a want that waits for another mechanism is not found")
 	}
 	chosen.Wants = []plan.Want{{Owner: plan.OwnerSuppress, Intent: plan.Abstain}, {Owner: plan.OwnerMechanism, Intent: plan.Abstain}}
 	if !handsOver(chosen) {
-		t.Error("it waits for the period")
+		t.Error("the next tick waits for the period")
 	}
 	chosen.Snapshot.At = now.Add(time.Second)
 	if handsOver(chosen) {
-		t.Error("what cannot be given up makes the loop spin")
+		t.Error("a mechanism that cannot be unloaded makes the loop spin")
 	}
 }
 
-// TestAChoiceHasTheTimeOfTheTicks: the wall clock may be an hour ahead of the
-// clock that stamps failures, or an hour behind; and a daemon may load a choice
+// TestAChoiceHasTheTimeOfTheTicks sets the wall clock an hour ahead of the
+// clock that stamps failures, or an hour behind it, and loads a choice that is
 // stamped later than now. In no case may a choice forgive later failures.
 func TestAChoiceHasTheTimeOfTheTicks(t *testing.T) {
 	for name, off := range map[string]time.Duration{"ahead": -time.Hour, "behind": time.Hour} {
@@ -217,8 +217,8 @@ func TestAChoiceHasTheTimeOfTheTicks(t *testing.T) {
 	}
 }
 
-// TestFailuresOfEarlierDaemonsAreReportedOnce, and those of a clock that was
-// ahead are dropped.
+// TestFailuresOfEarlierDaemonsAreReportedOnce also checks that failures with a
+// time in the future are dropped.
 func TestFailuresOfEarlierDaemonsAreReportedOnce(t *testing.T) {
 	dir, now := t.TempDir(), time.Now().Round(0)
 	keep(t, reopened(t, dir, nil), node.Failure{At: now.Add(-time.Minute), Why: "stall"}, node.Failure{At: now.Add(6 * time.Hour), Why: "ahead"})
@@ -236,8 +236,8 @@ func TestFailuresOfEarlierDaemonsAreReportedOnce(t *testing.T) {
 	}
 }
 
-// TestATickThatFailedFollowsNoChoice: a tick that could not read the node
-// decided nothing.
+// TestATickThatFailedFollowsNoChoice checks that a tick which could not read
+// the node does not apply a choice, because it decided nothing.
 func TestATickThatFailedFollowsNoChoice(t *testing.T) {
 	r := reopened(t, t.TempDir(), nil)
 	first, second := make(chan struct{}), make(chan struct{})

@@ -16,12 +16,12 @@ import (
 	"tenon.sh/tenon/internal/runtimes/container"
 )
 
-// memoryFile saves the State of the policies and the containers for the next
-// daemon.
+// memoryFile is the saved State of the policies, with the containers, for the
+// next daemon.
 const memoryFile = "memory.json"
 
-// remembered is a State with the time at which it was saved, by a clock that
-// cannot be set and that all processes of a boot share.
+// remembered is a State with the time at which it was saved. The clock of that
+// time cannot be set, and all processes of a boot share it.
 type remembered struct {
 	Boot   string        `json:"boot_id"`
 	Uptime time.Duration `json:"uptime_ns"` // CLOCK_BOOTTIME
@@ -51,8 +51,8 @@ func saveState(dir string, from proc.FS, st policy.State, known map[string][]con
 	return os.Rename(next, filepath.Join(dir, memoryFile))
 }
 
-// loadState loads the state that an earlier daemon saved, and deletes it. It
-// ignores state older than announced.
+// loadState loads the state that an earlier daemon saved, and deletes the file.
+// It ignores a state older than announced.
 func loadState(dir string, from proc.FS) (r remembered, age time.Duration, ok bool) {
 	path := filepath.Join(dir, memoryFile)
 	data, err := os.ReadFile(path)

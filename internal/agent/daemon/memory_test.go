@@ -15,7 +15,7 @@ import (
 	"tenon.sh/tenon/internal/runtimes/container"
 )
 
-// seen is a State that has seen a snapshot.
+// seen is a State after one snapshot.
 func seen(at time.Time) policy.State {
 	st, _ := policy.Decide(policy.Config{}, policy.State{}, node.Snapshot{
 		At:        at,
@@ -26,7 +26,7 @@ func seen(at time.Time) policy.State {
 
 func TestTheNextDaemonRemembersOnce(t *testing.T) {
 	dir, fs := t.TempDir(), proc.Default()
-	long := time.Now().Add(-24 * time.Hour) // a wall clock that has been set since
+	long := time.Now().Add(-24 * time.Hour) // the wall clock has been set since then
 	containers := map[string][]container.Container{
 		"containerd:///run/c.sock": {{ID: "c1", Name: "encode", Labels: map[string]string{"class": "BE"}, Cgroup: "default/c1"}},
 	}
@@ -71,7 +71,7 @@ func TestMemoryOfAnotherBootOrOfRubbishIsIgnored(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, _, ok := loadState(dir, fs); ok {
-			t.Errorf("%s was believed", name)
+			t.Errorf("loadState accepted a file with: %s", name)
 		}
 	}
 }

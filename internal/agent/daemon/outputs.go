@@ -13,18 +13,18 @@ import (
 	"tenon.sh/tenon/internal/decide/tick"
 )
 
-// A outputs publishes the work of the daemon: recorder, audit, metrics and
-// socket. Its failures never stop the loop; each is logged once.
+// An outputs publishes the work of the daemon: recorder, audit, metrics and
+// socket. Its failures never stop the loop, and it logs each failure once.
 type outputs struct {
 	ledger   *control.Ledger
 	metrics  *telemetry.Metrics
-	recorder *record.Recorder // nil: it could not be opened
+	recorder *record.Recorder // nil: the recorder could not be opened
 	audit    *record.Audit
 	log      *slog.Logger
 	failed   string // the last logged error of the recorder
 }
 
-// openShow opens the files. Only the holder of the lease may call it.
+// openShow opens the files. The caller must hold the lease.
 func openShow(o Options) *outputs {
 	s := &outputs{ledger: control.NewLedger(o.Version), metrics: telemetry.New(o.Version), log: o.Log}
 	s.audit = record.OpenAudit(o.StateDir, 0, func(err error) { o.Log.Error("a log of writes is missing", "error", err) })
@@ -35,8 +35,8 @@ func openShow(o Options) *outputs {
 	return s
 }
 
-// tick takes a tick, with the configuration that decided it and the state
-// before it.
+// tick publishes a tick, with the configuration that decided it and the state
+// of the policies before it.
 func (s *outputs) tick(t tick.Tick, err error, config policy.Config, st policy.State, period time.Duration) {
 	s.ledger.Observe(t, err)
 	s.metrics.Observe(t, err, period)
@@ -53,8 +53,8 @@ func (s *outputs) tick(t tick.Tick, err error, config policy.Config, st policy.S
 	s.failed = text
 }
 
-// serve serves the socket of tenon and the metrics until ctx ends. operator
-// performs the requests of tenon.
+// serve serves the metrics and the socket of tenon until ctx ends; operator
+// performs the requests on the socket.
 func (s *outputs) serve(ctx context.Context, o Options, operator control.Operator, background *sync.WaitGroup) {
 	background.Go(func() {
 		if err := control.Serve(ctx, o.StateDir, s.ledger, operator, o.Log); err != nil {

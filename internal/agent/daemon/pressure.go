@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// pressureWindow is the shortest window that all kernels accept, and
-	// unprivilegedWindow the shortest without CAP_SYS_RESOURCE
+	// pressureWindow is the shortest window that all kernels accept.
+	// unprivilegedWindow is the shortest window without CAP_SYS_RESOURCE
 	// (Documentation/accounting/psi.rst).
 	pressureWindow     = 500 * time.Millisecond
 	unprivilegedWindow = 2 * time.Second
 	// A trigger fires when some thread waited for 1/stalled of the window
 	// (docs/decisions/0016-wake-ups.md).
 	stalled = 10
-	// mostTriggered bounds the workloads with triggers: the kernel runs a
-	// thread of real-time priority for each cgroup with a trigger.
+	// mostTriggered is the maximum number of workloads with triggers, because
+	// the kernel runs a real-time thread for each cgroup with a trigger.
 	mostTriggered = 32
 	// retryPause is the time before lost triggers are set again.
 	retryPause = 10 * time.Second
@@ -37,10 +37,10 @@ type watched struct {
 	resource string
 }
 
-// pressure keeps PSI triggers on the latency-sensitive workloads, for CPU and
-// memory. cgroup v1 has pressure only for the node. There only memory has a
-// trigger: some thread always waits for CPU on a node that best-effort work
-// fills.
+// pressure keeps PSI triggers for CPU and memory on the latency-sensitive
+// workloads. On cgroup v1 only the node has pressure files, and only memory
+// gets a trigger: if best-effort work fills the node, some thread always waits
+// for CPU.
 type pressure struct {
 	tree *cgroup.Tree
 	proc string // a mount of procfs
@@ -50,7 +50,7 @@ type pressure struct {
 	triggers map[watched]*cgroup.Trigger
 	window   time.Duration
 	said     map[remark]bool // logged remarks on triggers that cannot be set
-	lost     atomic.Bool     // a trigger ended by itself since the last follow
+	lost     atomic.Bool     // a trigger ended without Close since the last follow
 	retried  time.Time
 	passing  sync.WaitGroup
 }
@@ -69,8 +69,8 @@ func newPressure(tree *cgroup.Tree, proc string, log *slog.Logger, send func(tic
 	}
 }
 
-// follow sets triggers on exactly the given workloads, for memory and, with
-// cpu, for the CPU.
+// follow sets triggers on exactly the given workloads: for memory, and, if cpu
+// is true, for the CPU.
 func (p *pressure) follow(workloads []node.Workload, on, cpu bool) {
 	p.lost.Store(false)
 	want := map[watched]bool{}
@@ -78,7 +78,7 @@ func (p *pressure) follow(workloads []node.Workload, on, cpu bool) {
 		want = p.wanted(workloads, cpu)
 	}
 	for w, tr := range p.triggers {
-		if !want[w] || tr.Err() != nil { // after an error: a new cgroup may have the same name
+		if !want[w] || tr.Err() != nil { // after an error a new cgroup may have the same name
 			tr.Close()
 			delete(p.triggers, w)
 		}
@@ -112,8 +112,8 @@ func (p *pressure) wanted(workloads []node.Workload, cpu bool) map[watched]bool 
 	return want
 }
 
-// retry reports whether follow is due because a trigger ended by itself: its
-// cgroup may be gone, or exist without the trigger.
+// retry reports whether follow is due because a trigger ended without Close.
+// Its cgroup may be gone, or may exist without the trigger.
 func (p *pressure) retry(now time.Time) bool {
 	if !p.lost.Load() || now.Sub(p.retried) < retryPause {
 		return false
@@ -122,11 +122,11 @@ func (p *pressure) retry(now time.Time) bool {
 	return true
 }
 
-// watch sets one trigger. It logs a failure once for each resource and cause.
+// watch sets one trigger. It logs a failure once per resource and cause.
 func (p *pressure) watch(w watched) {
 	tr, err := p.trigger(w)
 	if errors.Is(err, cgroup.ErrGone) {
-		return // the cgroup is gone: the next follow drops it
+		return // the cgroup is gone, and the next follow drops it
 	}
 	if err != nil {
 		p.sayOnce(w.resource+" pressure does not wake the loop", err)
@@ -153,7 +153,7 @@ func (p *pressure) trigger(w watched) (*cgroup.Trigger, error) {
 		return p.tree.Trigger(string(w.cgroup), w.resource, p.window/stalled, p.window)
 	}
 	tr, err := set()
-	refused := errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EPERM) // by the kernel
+	refused := errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EPERM) // the kernel refused the window
 	if refused && p.window == pressureWindow {
 		p.window = unprivilegedWindow
 		tr, err = set()

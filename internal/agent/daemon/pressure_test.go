@@ -50,8 +50,8 @@ func newV2(t *testing.T) *v2 {
 	return x
 }
 
-// group makes a cgroup and returns a function that reads the writes to one of
-// its pressure files since the last call.
+// group makes a cgroup. It returns a function that reads the writes to one of
+// the cgroup's pressure files since the last call.
 func (x *v2) group(path string) (asked func(resource string) string) {
 	x.Helper()
 	files := map[string]*os.File{}
@@ -63,7 +63,7 @@ func (x *v2) group(path string) (asked func(resource string) string) {
 		if err := syscall.Mkfifo(name, 0o600); err != nil {
 			x.Fatal(err)
 		}
-		// O_RDWR: opening does not wait for a writer.
+		// With O_RDWR, open(2) does not wait for a writer.
 		f, err := os.OpenFile(name, os.O_RDWR|syscall.O_NONBLOCK, 0)
 		if err != nil {
 			x.Fatal(err)
@@ -114,13 +114,13 @@ func TestTriggersFollowTheServices(t *testing.T) {
 		}
 	}
 	if got := asked("cpu"); got != "some 50000 500000\n" {
-		t.Errorf("of the CPU web's group was asked %q", got)
+		t.Errorf("web's cpu.pressure received %q", got)
 	}
 	if got := asked("memory"); got != "some 50000 500000\n" {
-		t.Errorf("of memory web's group was asked %q", got)
+		t.Errorf("web's memory.pressure received %q", got)
 	}
 	if x.log.Len() > 0 {
-		t.Errorf("it said %s", &x.log)
+		t.Errorf("the log is %s", &x.log)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestPressureThatCannotBeIsSaidOnce(t *testing.T) {
 	}
 	x.follow(append(all, node.Workload{ID: "gone", Class: node.LS, Cgroup: "gone"})[len(all):], true, false)
 	if strings.Contains(x.log.String(), "gone") {
-		t.Error("a group that is gone is no trouble of pressure")
+		t.Error("a removed group was logged as a fault of pressure")
 	}
 }
 
@@ -181,7 +181,7 @@ func TestALostTriggerIsSetAgainNowAndThen(t *testing.T) {
 	x := newV2(t)
 	now := time.Unix(100, 0)
 	if x.retry(now) {
-		t.Error("nothing was lost")
+		t.Error("retry is due although no trigger was lost")
 	}
 	x.lost.Store(true)
 	for i, c := range []struct {
@@ -194,6 +194,6 @@ func TestALostTriggerIsSetAgainNowAndThen(t *testing.T) {
 	}
 	x.follow(nil, true, true)
 	if x.retry(now.Add(time.Hour)) {
-		t.Error("all was set again")
+		t.Error("retry is due although all triggers are set")
 	}
 }

@@ -22,26 +22,27 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A busyNode is the simulated node on which an hour is recorded: services come and
-// go, pods of batch work come, die and are renamed, other programs interfere. It
-// stands for the host and does at both ends of a tick what the daemon does there.
-// All that happens follows from the number of the second and from a seed.
+// A busyNode is the simulated node on which an hour is recorded: services start
+// and stop, pods of batch work start, end and are renamed, and other programs
+// interfere. It replaces the host, and does before and after each tick the same
+// as the daemon. All its events follow from the number of the second and from a
+// seed.
 type busyNode struct {
 	*sim.Node
 	t      *testing.T
 	agent  *loop.Agent
-	before policy.State // what the policies remembered before this tick
+	before policy.State // the state of the policies before this tick
 	wake   chan tick.Event
 	config policy.Config
 
 	random    *rand.Rand
 	begun     time.Time
-	second    int // that have passed
+	second    int // number of seconds that have passed
 	conflicts writeConflicts
 	asked     node.Request
-	shown     time.Time // in the last snapshot
+	shown     time.Time // time of the last snapshot
 
-	pods   []*pod // in the order in which they came
+	pods   []*pod // in the order of their start
 	number int
 	ending map[node.CgroupPath]node.Run
 	waits  map[node.WorkloadID]node.RunQueueDelay
@@ -52,8 +53,8 @@ type busyNode struct {
 type pod struct {
 	node.Workload
 	pids     []int
-	ends     int  // the second in which it ends by itself; 0: never
-	stubborn bool // it starts a process again when it is asked to end
+	ends     int  // the second at which it ends by itself; 0: never
+	stubborn bool // it starts a process again after a request to end
 }
 
 const busyMemory = 32 << 30
@@ -88,7 +89,7 @@ func newBusyNode(t *testing.T) *busyNode {
 	return n
 }
 
-// must fails the test for what the script of the hour itself does wrong.
+// must fails the test for an error of the test's own script.
 func (n *busyNode) must(err error) {
 	n.t.Helper()
 	if err != nil {
@@ -96,7 +97,7 @@ func (n *busyNode) must(err error) {
 	}
 }
 
-// start begins a pod with one process.
+// start starts a pod with one process.
 func (n *busyNode) start(p *pod, memory unit.Bytes, demand unit.MilliCPU) {
 	n.must(n.MakeGroup(p.Cgroup))
 	n.Manage(p.Workload)
@@ -112,7 +113,7 @@ func (n *busyNode) fork(p *pod, memory unit.Bytes, demand unit.MilliCPU) {
 	p.pids = append(p.pids, pid)
 }
 
-// serve begins a service. One that is started again is in another cgroup.
+// serve starts a service. A restarted service gets a new cgroup.
 func (n *busyNode) serve(name string, class node.Class) {
 	n.number++
 	p := &pod{Workload: node.Workload{
@@ -127,7 +128,7 @@ func (n *busyNode) serve(name string, class node.Class) {
 	n.start(p, 1<<30, unit.MilliCPU(500+n.random.IntN(1500)))
 }
 
-// work begins a pod of batch work.
+// work starts a pod of batch work.
 func (n *busyNode) work(memory unit.Bytes) {
 	n.number++
 	name := fmt.Sprintf("job-%03d", n.number)
@@ -147,7 +148,7 @@ func (n *busyNode) work(memory unit.Bytes) {
 	n.start(p, memory, unit.MilliCPU(500+n.random.IntN(4000)))
 }
 
-// end ends a pod: its processes, and then its cgroup.
+// end ends the processes of a pod, then removes its cgroup.
 func (n *busyNode) end(p *pod) {
 	for _, pid := range p.pids {
 		if n.Alive(pid) {
@@ -181,8 +182,8 @@ func (n *busyNode) send(e tick.Event) {
 	n.wake <- e
 }
 
-// Snapshot lets the time pass that has, and shows the node after it. What the
-// simulator does not have (waits, the memory of the machine) stands beside it.
+// Snapshot advances the simulator to the present time and returns the node. It
+// adds values that the simulator lacks: waits and the memory of the machine.
 func (n *busyNode) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	n.before = n.agent.State()
 	for int(time.Since(n.begun)/time.Second) > n.second {
@@ -195,7 +196,7 @@ func (n *busyNode) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	if err != nil {
 		return s, err
 	}
-	s.At = s.At.Add(time.Since(n.begun) % time.Second) // of a tick that an event woke
+	s.At = s.At.Add(time.Since(n.begun) % time.Second) // time within the second, of a tick caused by an event
 	s.MemoryTotal = node.Some[unit.Bytes](busyMemory)
 	s.Isolation.Request = n.asked
 	s.Isolation.LSOn = map[unit.CPU]time.Duration{}
@@ -224,7 +225,8 @@ func (n *busyNode) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	return s, nil
 }
 
-// Apply performs a step. Now and then a pod of batch work dies just before one.
+// Apply performs a step. From time to time a pod of batch work ends just before
+// its step.
 func (n *busyNode) Apply(ctx context.Context, s plan.Step) error {
 	if s.Knob.File == node.FileSchedulerGroup && s.To != node.Value(node.SchedulerGroup{}) && n.random.IntN(40) == 0 {
 		for _, p := range n.of(node.BE) {
@@ -251,7 +253,7 @@ func (n *busyNode) Apply(ctx context.Context, s plan.Step) error {
 	return nil
 }
 
-// happen is what happens in a second of the hour.
+// happen performs the events of one second.
 func (n *busyNode) happen() {
 	n.load()
 	n.come()
@@ -261,7 +263,7 @@ func (n *busyNode) happen() {
 	n.configure()
 }
 
-// load changes what all work demands.
+// load changes the demands of all workloads.
 func (n *busyNode) load() {
 	for _, p := range n.pods {
 		if p.Class == node.BE && n.second%5 != 0 {
@@ -275,7 +277,7 @@ func (n *busyNode) load() {
 	}
 }
 
-// come has pods come and go. Those whose processes have ended are cleared away.
+// come starts and ends pods. It removes pods whose processes have ended.
 func (n *busyNode) come() {
 	for _, p := range n.of(node.BE) {
 		dead := !slices.ContainsFunc(p.pids, n.Alive)
@@ -287,7 +289,7 @@ func (n *busyNode) come() {
 		n.work(unit.Bytes(200+n.random.IntN(800)) << 20)
 		n.send(tick.Event{Kind: tick.EventCgroups})
 	}
-	if n.second%40 == 0 { // one is renamed
+	if n.second%40 == 0 { // one pod is renamed
 		if all := n.of(node.BE); len(all) > 0 {
 			p := all[n.random.IntN(len(all))]
 			n.Forget(p.ID)
@@ -295,7 +297,7 @@ func (n *busyNode) come() {
 			n.Manage(p.Workload)
 		}
 	}
-	if n.second%300 == 0 { // one of the services is started again
+	if n.second%300 == 0 { // one service is restarted
 		old := n.service("search")
 		n.end(old)
 		n.serve("search", node.LS)
@@ -321,8 +323,8 @@ func (n *busyNode) come() {
 	}
 }
 
-// wait adds the waits of a second. From 600 to 840 services miss their objective
-// because of batch work.
+// wait adds the waits of one second. From second 600 to 840, services miss
+// their objective because of batch work.
 func (n *busyNode) wait() {
 	bad := n.second >= 600 && n.second < 840
 	n.waited = nil
@@ -344,8 +346,8 @@ func (n *busyNode) wait() {
 	}
 }
 
-// interfere has another program write knobs that are Tenon's: of a service for
-// some minutes, and of batch work now and then.
+// interfere lets another program write Tenon's knobs: those of a service for
+// some minutes, and those of batch work from time to time.
 func (n *busyNode) interfere() {
 	if n.second >= 2000 && n.second < 2400 && n.second%2 == 0 {
 		n.must(n.WriteFile(n.service("db").Cgroup, "memory.low", "0"))
@@ -355,8 +357,8 @@ func (n *busyNode) interfere() {
 	}
 }
 
-// isolate changes what the node can isolate with, by which Tenon changes from one
-// mechanism to another and back.
+// isolate changes the isolation mechanisms that the node supports, so that
+// Tenon changes to another mechanism and back.
 func (n *busyNode) isolate() {
 	switch n.second {
 	case 300, 2500:

@@ -23,26 +23,27 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// An asking is what one tick of the hour wanted, as the loop had it.
+// An asking holds the wants of one tick as the loop made them.
 type asking struct {
 	at    time.Time
 	wants string
-	// first: it is the first tick of an agent.
+	// first: this is the first tick of an agent.
 	first bool
 }
 
-// A tally counts what an hour held, so that no test passes on an empty one.
+// A tally counts the contents of an hour, so that a test fails on an empty
+// hour.
 type tally struct {
 	ticks, woken, failed  int
 	withOrders            int             // ticks that wrote an order to the BE scheduler
-	orders                map[string]bool // different ones for cgroups
+	orders                map[string]bool // different orders for cgroups
 	caps                  map[string]bool
 	slots                 map[int]bool
 	kept                  map[node.Mechanism]int // ticks with each mechanism
-	switches              int                    // from one mechanism to another
+	switches              int                    // changes from one mechanism to another
 	asked, killed, frozen int
-	held                  int // ticks with a knob that is left to another program
-	missed, violated      int // ticks with an objective missed, with a service that waits
+	held                  int // ticks with a knob that is left to another component
+	missed, violated      int // ticks with a missed objective, and with a service that waits
 	configs               int
 	failures              map[node.File]int
 }
@@ -103,7 +104,7 @@ func (c *tally) String() string {
 		c.asked, c.killed, c.frozen, c.held, c.configs, c.failed, c.failures)
 }
 
-// wantsText prints wants word for word, in the order of knobs: the order of wants
+// wantsText prints wants in full, ordered by knob, because the order of wants
 // for different knobs has no meaning.
 func wantsText(wants []plan.Want) string {
 	wants = slices.Clone(wants)
@@ -126,9 +127,9 @@ func wantsText(wants []plan.Want) string {
 	return b.String()
 }
 
-// live lets a node live for an hour under the loop, as tenond turns it, and records
-// it in dir. After half of it the agent is started again. It returns what each tick
-// wanted and what the policies remember at the end.
+// live runs the loop of tenond on the node for an hour and records it in dir.
+// The agent restarts after half of the time. live returns the wants of each
+// tick and the final state of the policies.
 func live(t *testing.T, dir string) ([]asking, policy.State, *tally) {
 	t.Helper()
 	var all []asking
@@ -170,9 +171,9 @@ func live(t *testing.T, dir string) ([]asking, policy.State, *tally) {
 	return all, state, count
 }
 
-// TestAnHourWithTheBESchedulerReplays records an hour of a busy node with the loop
-// and the flight recorder of tenond, and decides it again from the capture alone:
-// every want of every tick is the same to the byte, also those that are orders to
+// TestAnHourWithTheBESchedulerReplays records an hour of a busy node with the
+// loop and the flight recorder of tenond, and decides it again from the capture
+// alone. Every want of every tick must be identical, including the orders to
 // the BE scheduler.
 func TestAnHourWithTheBESchedulerReplays(t *testing.T) {
 	dir := t.TempDir()
@@ -195,9 +196,9 @@ func TestAnHourWithTheBESchedulerReplays(t *testing.T) {
 	foundIfChanged(t, capture.Bytes())
 }
 
-// replayedApart decides the ticks of a capture again and compares them with what
-// the loop wanted, without the comparison of the product and without what the
-// capture says of wants.
+// replayedApart decides the ticks of a capture again and compares the wants
+// with those of the loop. It uses neither the comparison of the product nor the
+// wants in the capture.
 func replayedApart(t *testing.T, capture []byte, all []asking, remembered policy.State) {
 	t.Helper()
 	var state policy.State
@@ -207,7 +208,7 @@ func replayedApart(t *testing.T, capture []byte, all []asking, remembered policy
 		i++
 		if live.first {
 			if i > 1 && jsonOf(t, state) != jsonOf(t, turn.Before) {
-				t.Errorf("before tick %d the policies remember something else", i)
+				t.Errorf("before tick %d the state of the policies differs", i)
 			}
 			state = turn.Before
 		}
@@ -215,7 +216,7 @@ func replayedApart(t *testing.T, capture []byte, all []asking, remembered policy
 		state, wants = policy.Decide(turn.Config, state, turn.Snapshot)
 		if got := wantsText(wants); got != live.wants || !turn.Snapshot.At.Equal(live.at) {
 			if differ++; differ <= 3 {
-				t.Errorf("tick %d at %v wants something else when it is replayed:\n%s", i, live.at, lineDiff(live.wants, got))
+				t.Errorf("tick %d at %v has other wants in the replay:\n%s", i, live.at, lineDiff(live.wants, got))
 			}
 		}
 	})
@@ -223,12 +224,12 @@ func replayedApart(t *testing.T, capture []byte, all []asking, remembered policy
 		t.Errorf("%d of %d ticks, of which %d differ: %v", i, len(all), differ, err)
 	}
 	if jsonOf(t, state) != jsonOf(t, remembered) {
-		t.Error("at the end the policies remember something else")
+		t.Error("the final state of the policies differs")
 	}
 }
 
-// foundIfChanged changes two orders in the second half of a capture: a replay that
-// decides other orders than those of its capture says so and names the knobs.
+// foundIfChanged changes two orders in the second half of a capture. The replay
+// must report the difference and name the knobs.
 func foundIfChanged(t *testing.T, capture []byte) {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(capture))
@@ -269,7 +270,7 @@ func jsonOf(t *testing.T, v any) string {
 	return string(text)
 }
 
-// lineDiff shows the lines of two texts that are not in both.
+// lineDiff returns the lines that only one of two texts has.
 func lineDiff(a, b string) string {
 	var out strings.Builder
 	show := func(sign, a, b string) {
@@ -284,7 +285,7 @@ func lineDiff(a, b string) string {
 	return out.String()
 }
 
-// checkBusy fails if the hour lacks anything that it is to hold.
+// checkBusy fails if the hour lacks any of the expected events.
 func checkBusy(t *testing.T, c *tally) {
 	t.Helper()
 	for what, enough := range map[string]bool{

@@ -14,21 +14,21 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// wakes is how many events may wait for the loop before a sender blocks, for at
-// most one tick.
+// wakes is the number of events that may wait for the loop. Then a sender
+// blocks, for at most one tick.
 const wakes = 16
 
 // signals turns the kernel's notifications into events. If the kernel cannot
-// give one, that is logged once and the loop runs at its period.
+// give one, signals logs that once, and the loop runs at its period.
 type signals struct {
 	host *host.Host
 	log  *slog.Logger
 	wake chan tick.Event
-	done <-chan struct{} // closed when the loop no longer receives events
+	done <-chan struct{} // closed when the loop receives no more events
 
 	on       config.Signals
 	delays   bool   // run-queue delays are counted
-	trouble  string // the last logged trouble with the delays
+	trouble  string // the last logged fault of the delays
 	pressure *pressure
 	passing  sync.WaitGroup
 }
@@ -47,8 +47,8 @@ func (s *signals) send(e tick.Event) {
 	}
 }
 
-// nudge wakes the loop unless an event already waits. The loop itself may call
-// it.
+// nudge wakes the loop unless an event already waits. It never blocks, so the
+// loop itself may call it.
 func (s *signals) nudge(e tick.Event) {
 	select {
 	case s.wake <- e:
@@ -56,8 +56,8 @@ func (s *signals) nudge(e tick.Event) {
 	}
 }
 
-// use switches the signals on and off. Each new configuration calls it, and so
-// tries again after a failure.
+// use switches the signals on and off. Each new configuration calls it, which
+// also retries after a failure.
 func (s *signals) use(on config.Signals) {
 	s.on = on
 	clear(s.pressure.said)
@@ -85,12 +85,13 @@ func (s *signals) use(on config.Signals) {
 
 // follow sets triggers on the workloads that exist now.
 func (s *signals) follow(workloads []node.Workload) {
-	// Where BPF counts each wait, a trigger on their sum adds nothing.
+	// If BPF measures each wait, a trigger on their sum adds no information.
 	s.pressure.follow(workloads, s.on.Pressure, !s.delays)
 }
 
-// check runs after each snapshot. It checks that delays are still counted, and
-// reports whether follow is due: because counting ended, or a trigger was lost.
+// check runs after each snapshot. It checks that delays are still counted. It
+// reports whether follow is due because the counting ended or a trigger was
+// lost.
 func (s *signals) check(now time.Time) (again bool) {
 	again = s.pressure.retry(now)
 	if !s.delays {
@@ -101,7 +102,7 @@ func (s *signals) check(now time.Time) (again bool) {
 	return again || !s.delays
 }
 
-// say logs trouble with the delays when it changes.
+// say logs a fault of the delays when it changes.
 func (s *signals) say(trouble string) {
 	switch {
 	case trouble == s.trouble:
@@ -114,7 +115,7 @@ func (s *signals) say(trouble string) {
 	s.trouble = trouble
 }
 
-// close ends the signals. The loop must not receive events any more.
+// close ends the signals. The loop must have stopped receiving events.
 func (s *signals) close() error {
 	s.pressure.close()
 	err := s.host.Delays().Stop()
@@ -122,7 +123,7 @@ func (s *signals) close() error {
 	return err
 }
 
-// listen sends an event for each change that signals does not cover, until ctx
+// listen sends events for the changes that signals does not cover, until ctx
 // ends.
 func (d *daemon) listen(ctx context.Context) {
 	for {

@@ -17,9 +17,9 @@ import (
 )
 
 // Watch is the watchdog: it narrows best-effort work when the daemon whose
-// lease is in stateDir stops renewing it. It ends with the lease; with stay it
-// waits for the next lease instead. For last see lease.Options. It returns
-// ctx's error.
+// lease is in stateDir stops renewing the lease. It returns when the lease
+// ends; with stay it waits for the next lease instead. For last see
+// lease.Options. Watch returns ctx's error.
 func Watch(ctx context.Context, stateDir string, stay, last bool, log *slog.Logger) (err error) {
 	if err := lease.Steady(); err != nil {
 		log.Warn("the watchdog may be late on a node that is full", "error", err)
@@ -53,7 +53,7 @@ func Watch(ctx context.Context, stateDir string, stay, last bool, log *slog.Logg
 	}
 }
 
-// pause waits for the time between two renewals.
+// pause waits for the time between two renewals of the lease.
 func pause(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -63,13 +63,13 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// A watchdog reads through a host of its own. It writes through one that
-// journals in the name of the daemon that stopped: the knobs stay that
-// daemon's, and the next daemon takes them over.
+// A watchdog reads through its own host. It writes through a host that journals
+// in the name of the stopped daemon. Thus the knobs stay with that daemon, and
+// the next daemon takes them over.
 type watchdog struct {
 	stateDir string
 	host     *host.Host
-	behalf   *host.Host // nil: no write yet
+	behalf   *host.Host // nil: the watchdog has not written yet
 	log      *slog.Logger
 
 	release func(node.CgroupPath) (int, error) // moves threads back to the fair class
@@ -116,14 +116,14 @@ func (w *watchdog) apply(ctx context.Context, of lease.Holder, s plan.Step) erro
 	return err
 }
 
-// bind makes the quota of a cgroup effective. The kernel does not apply it to
-// threads of sched_ext, and their scheduler still uses the last quota that
-// tenond gave it; bind moves them to the fair class. After a failure the next
-// read of the knob tries again.
+// bind makes the quota of a cgroup effective by moving its threads from
+// sched_ext to the fair class. The kernel applies no quota to threads of
+// sched_ext, and their scheduler still uses the last quota from tenond. After a
+// failure the next read of the knob tries again.
 func (w *watchdog) bind(p node.CgroupPath) error {
 	n, err := w.release(p)
 	if n > 0 {
-		w.log.Warn("threads were given back to the kernel's own scheduler, which holds them to the quota", "cgroup", p, "threads", n)
+		w.log.Warn("threads were moved to the kernel's fair class, where the quota limits them", "cgroup", p, "threads", n)
 	}
 	if delete(w.owed, p); err != nil {
 		if w.owed == nil {
@@ -142,8 +142,8 @@ func (w *watchdog) close() error {
 	return err
 }
 
-// watchdogOf returns the process that guards the lease in stateDir, if there is
-// one. No eviction may end it.
+// watchdogOf returns the process that guards the lease in stateDir, if any.
+// Evictions must not end it.
 func watchdogOf(stateDir string) []int {
 	if pid, guarded := lease.Guarded(stateDir); guarded {
 		return []int{pid}

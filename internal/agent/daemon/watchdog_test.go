@@ -18,7 +18,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// hostOn is a host on a tree of plain files, with the group be.
+// hostOn is a host on a tree of plain files with the group be.
 func hostOn(t *testing.T, o host.Options) *host.Host {
 	t.Helper()
 	dir := t.TempDir()
@@ -46,8 +46,9 @@ func hostOn(t *testing.T, o host.Options) *host.Host {
 	return h
 }
 
-// TestTheWatchdogsQuotaHoldsOnSchedExt: the kernel does not apply it to threads
-// of sched_ext, so they are taken out of it, and tried again if that failed.
+// TestTheWatchdogsQuotaHoldsOnSchedExt checks that the watchdog moves threads
+// out of sched_ext, because the kernel applies no quota to them there, and that
+// it tries again after a failure.
 func TestTheWatchdogsQuotaHoldsOnSchedExt(t *testing.T) {
 	var released []node.CgroupPath
 	var refuses error
@@ -83,6 +84,6 @@ func TestTheWatchdogsQuotaHoldsOnSchedExt(t *testing.T) {
 	look("be", "be", "be")
 	look("be", "be", "be")
 	if !strings.Contains(said.String(), "threads=3") {
-		t.Errorf("it said %q", said.String())
+		t.Errorf("the log is %q", said.String())
 	}
 }

@@ -22,7 +22,7 @@ type CPUMax struct {
 const NoQuota time.Duration = math.MaxInt64
 
 const (
-	minBandwidth = time.Millisecond // of quota and period
+	minBandwidth = time.Millisecond // minimum of quota and period
 	maxPeriod    = time.Second
 )
 

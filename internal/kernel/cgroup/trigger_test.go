@@ -50,7 +50,7 @@ func TestTriggersThatCannotBe(t *testing.T) {
 	errorOf := func(_ any, err error) error { return err }
 	for name, c := range map[string]struct {
 		err  error
-		want error // or any
+		want error // nil: any error
 		text string
 	}{
 		"on v1":           {errorOf(fixture(t, onlyV1+"-- cpu/a/tasks --\n").Trigger("a", "cpu", ms, time.Second)), ErrUnsupported, "watch cpu.pressure in a: cgroup v1"},

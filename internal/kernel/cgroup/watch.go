@@ -44,7 +44,7 @@ type Watcher struct {
 
 // watched is the state of a known group.
 type watched struct {
-	watch    int32 // or unwatched
+	watch    int32 // the watch, or unwatched
 	children int   // number of known groups directly below it
 }
 

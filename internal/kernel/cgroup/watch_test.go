@@ -251,13 +251,13 @@ func TestOverflowIsMadeGoodByALook(t *testing.T) {
 		t.Skipf("a queue of %s events takes too long to fill", text)
 	}
 	w, root := watchFixture(t)
-	w.mu.Lock() // the next group that is there to stay waits for this
+	w.mu.Lock() // the watcher waits for it when it adds the next group
 	makeDir(t, root, "first")
 	names := []string{filepath.Join(root, "file"), filepath.Join(root, "other")}
 	if err := os.WriteFile(names[0], nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for i := range size/2 + eventsSize/unix.SizeofInotifyEvent { // two events each
+	for i := range size/2 + eventsSize/unix.SizeofInotifyEvent { // each rename gives two events
 		if err := unix.Rename(names[i%2], names[(i+1)%2]); err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,7 @@ import (
 // A Reading holds the counters since Open. Values never decrease; the
 // difference of two readings gives the amount between them.
 type Reading struct {
-	// Switches is the number of context switches seen.
+	// Switches is the number of context switches.
 	Switches uint64
 	// Delays has the waits of each slot that is or was LS, over all CPUs.
 	Delays map[Slot]Histogram

@@ -1,7 +1,7 @@
-// Package rqdelay loads the tracing program bpf/delay.bpf.c. The program
-// measures the time for which the threads of each LS workload wait for a CPU,
-// which workload runs there meanwhile, and the run time of each workload on
-// each CPU. It sends an event at once when waits become too long.
+// Package rqdelay loads the tracing program bpf/delay.bpf.c, which measures the
+// waits of LS threads for a CPU, by the workload that runs there meanwhile, and
+// the run time of each workload on each CPU. The program sends an event at once
+// when waits become too long.
 //
 // The program costs time at every context switch of the node. Therefore it is
 // attached only while an LS workload is tracked, and it records only the waits
@@ -105,7 +105,7 @@ func (s Slot) String() string {
 	return fmt.Sprintf("slot %d", uint8(s))
 }
 
-// A Class is how the program treats a slot.
+// A Class is the QoS class of a slot.
 type Class uint8
 
 // The classes. The program records only the waits of LS. Slots of all classes
@@ -138,7 +138,7 @@ type Probe struct {
 	events   chan Event
 	reader   *ringbuf.Reader
 	listened chan struct{} // closed when no goroutine sends to events any more
-	waits    int           // of the alarm; 0: no alarm
+	waits    int           // Alarm.Waits; 0: no alarm
 
 	mu         sync.Mutex // guards the fields below
 	kernel     delayObjects

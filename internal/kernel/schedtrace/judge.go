@@ -34,8 +34,8 @@ type Rules struct {
 	// time: a BE start beside LS is a fault only if LS has run longer than
 	// Epsilon.
 	Epsilon time.Duration
-	// Hold is the time, after an LS thread leaves a CPU, in which BE should
-	// still stay off the siblings of that CPU; see Report.BEIdeal.
+	// Hold is the time for which BE should stay off the siblings of a CPU after
+	// an LS thread left that CPU; see Report.BEIdeal.
 	Hold time.Duration
 	// From and To are the bounds of the judged time, on the clock of the
 	// events. Zero values mean the first and the last event. Events before From

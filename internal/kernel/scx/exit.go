@@ -27,7 +27,7 @@ const (
 // An Exit is the end of a scheduler, as the kernel reports it.
 type Exit struct {
 	Kind    ExitKind
-	Code    int64  // of scx_bpf_exit, or of the kernel for ExitKernel
+	Code    int64  // the code from scx_bpf_exit, or from the kernel for ExitKernel
 	Reason  string // the kernel's message
 	Message string // further details from the kernel; may be empty
 }

@@ -1,6 +1,7 @@
-// Package scx loads Tenon's sched_ext scheduler, bpf/scheduler.bpf.c. BE
-// threads (policy SCHED_EXT) run only on CPUs that no fair thread wants. With
-// Params.SMTRule they also never run on the sibling of a CPU on which LS runs.
+// Package scx loads Tenon's sched_ext scheduler, bpf/scheduler.bpf.c, which
+// runs BE threads (policy SCHED_EXT) only on CPUs that no fair thread wants.
+// With Params.SMTRule they also never run on the sibling of a CPU on which LS
+// runs.
 //
 // The scheduler is partial: LS threads stay in the kernel's fair class, which
 // precedes sched_ext. Their only additional cost is one tracing program at each

@@ -26,7 +26,7 @@ func (p Policy) RealTime() bool { return p == FIFO || p == RR || p == Deadline }
 
 // Policies counts threads by policy, grouped by the effect of Extend.
 type Policies struct {
-	Ext      int // Ext
+	Ext      int // policy Ext
 	Fair     int // Normal, Batch and Idle: Extend makes them Ext
 	RealTime int // FIFO, RR and Deadline: Extend does not change them, because their owner chose real time
 }

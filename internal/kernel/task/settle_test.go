@@ -60,9 +60,9 @@ func TestSettleLooksUntilNobodyIsLeft(t *testing.T) {
 		"all have it":               {crowd: crowd{has: map[int]bool{1: true, 2: true}}, changed: 0},
 		"two do not":                {crowd: crowd{has: map[int]bool{1: false, 2: true, 3: false}}, changed: 2},
 		"each makes another":        {crowd: crowd{has: map[int]bool{1: false}, next: 1, forks: 5}, changed: 6},
-		"endless forks":             {crowd: crowd{has: map[int]bool{1: false}, next: 1, forks: 1000}, changed: 20, err: "20 times in a row"},
+		"endless forks":             {crowd: crowd{has: map[int]bool{1: false}, next: 1, forks: 1000}, changed: 20, err: "20 lists in a row"},
 		"one cannot be changed":     {crowd: crowd{has: map[int]bool{1: false, 2: false}, broken: map[int]error{1: boom}}, changed: 1, err: "boom"},
-		"one has ended":             {crowd: crowd{has: map[int]bool{1: true, 2: false}, broken: map[int]error{2: ErrGone}}, changed: 0, err: "20 times"},
+		"one has ended":             {crowd: crowd{has: map[int]bool{1: true, 2: false}, broken: map[int]error{2: ErrGone}}, changed: 0, err: "20 lists"},
 		"the kernel does not do it": {crowd: crowd{has: map[int]bool{1: false, 2: false}, broken: map[int]error{1: ErrUnsupported}}, err: "not supported"},
 	}
 	for name, tc := range tests {

@@ -12,7 +12,7 @@ import (
 // Tenon's threads from threads that chose the longest slice themselves.
 const LongSlice = 99_997 * time.Microsecond
 
-// A SliceKind says who set the slice of a thread.
+// A SliceKind is the origin of a thread's slice.
 type SliceKind int
 
 // The kinds of slices.

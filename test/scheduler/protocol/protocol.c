@@ -34,7 +34,7 @@ static void qos_write_time(__u64 *time, __u64 value);
 
 enum { LSX_CPUS = 2, BE = LSX_CPUS, ACTORS, STEPS = 400, STORES = 8, NOW = 1000000 };
 
-enum rest { ACTIVE, IDLE, RUNNING, DONE }; /* a CPU rests until a kick, or for good */
+enum rest { ACTIVE, IDLE, RUNNING, DONE }; /* IDLE: until a kick; DONE: for the rest of the run */
 
 struct store {
 	__u32 *word;

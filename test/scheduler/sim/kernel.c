@@ -155,9 +155,9 @@ static void put_prev(struct cpu *c, struct task *t, bool preempted)
 		put(&c->fair, t);
 	} else if (preempted && t->slice) {
 		/*
-		 * The resume trap: the kernel puts it at the head of the CPU's
-		 * local queue. The scheduler takes it from there
-		 * (reenqueue_local), but does not always get to it.
+		 * The kernel puts a preempted task at the head of the CPU's
+		 * local queue, from where it would resume. The scheduler takes
+		 * it out (reenqueue_local), but sometimes too late.
 		 */
 		t->in_kernel = chance(100000);
 		put_first(&c->local, t);

@@ -26,7 +26,7 @@
 	X(KEY)		 /* no credit for sleep */                                                                     \
 	X(TURN)		 /* neither the CPU's queue nor the shard's is always first */                                 \
 	X(WEIGHT)	 /* shares by weight */                                                                        \
-	X(QUOTA)	 /* runs are paid for in advance */                                                            \
+	X(QUOTA)	 /* the quota is charged before a run */                                                       \
 	X(POD_MIN)	 /* even the smallest quota lets a pod run */
 
 enum rule {
