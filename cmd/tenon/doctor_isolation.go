@@ -21,7 +21,7 @@ type mechanismLine struct {
 }
 
 // isolation asks the policy for the mechanism that it would choose, and for the
-// wants that it has with every mechanism.
+// weight that it writes in addition to each mechanism.
 func (d *diagnosis) isolation(can node.Capabilities, i node.Isolation) {
 	config := policy.CPUQOS{Enable: true}
 	ladder := policy.Mechanisms(config, can, i)

@@ -203,7 +203,8 @@ func launched(tree *cgroup.Tree, root node.CgroupPath) []node.Workload {
 	return all
 }
 
-// withLimits copies the present limits of w to the limits that its owner set.
+// withLimits returns w with the present limits of its cgroup as the limits that
+// its owner set. It leaves a limit absent that the cgroup does not have.
 func withLimits(tree *cgroup.Tree, w node.Workload) node.Workload {
 	if v, err := tree.ReadCPUMax(string(w.Cgroup)); err == nil && v.Quota != cgroup.NoQuota {
 		w.CPULimit = node.Some(unit.MilliCPU(node.CPUMax(v).Cores() * 1000))

@@ -7,9 +7,9 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 )
 
-// young is the maximum age, by the clock of the node, of a report that counts
-// as fresh although this process has not seen it change. It is also the maximum
-// time by which that clock may be ahead.
+// young is the maximum age of a report that counts as fresh although this
+// process has not seen it change. The age is by the clock of the node, which
+// may be ahead by the same time.
 const young = 2 * time.Minute
 
 // sightings stores the time at which this process saw each report change. A

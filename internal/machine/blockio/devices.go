@@ -18,9 +18,9 @@ import (
 // scheduler of a device may change at any time.
 const verifyWithin = 5 * time.Second
 
-// Devices is the list of the block devices of a node. It is read again when a
-// device appears, disappears or changes its size, which one file shows, and
-// after verifyWithin. It is safe for concurrent use.
+// Devices is the list of the block devices of a node. It reads a device again
+// when a device appears, disappears or changes its size, which one file of the
+// kernel shows, and every verifyWithin. It is safe for concurrent use.
 type Devices struct {
 	fs   proc.FS
 	tree *cgroup.Tree // nil: this machine has no usable cgroups

@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Bench is a node with an empty cgroup for the check of one fact. It removes
-// everything that the check creates.
+// A Bench is a node with an empty cgroup for one fact. It removes all that the
+// fact creates.
 type Bench struct {
 	Node
 	ctx    context.Context
@@ -86,8 +86,7 @@ func (b *Bench) pick(v1, v2 string) string {
 	return v2
 }
 
-// set writes values that the kernel must accept. The arguments are pairs of
-// file and text.
+// set writes values that the kernel must accept: file, text, file, text, …
 func (b *Bench) set(p node.CgroupPath, filesAndTexts ...string) error {
 	for pair := range slices.Chunk(filesAndTexts, 2) {
 		if err := b.WriteFile(p, pair[0], pair[1]); err != nil {
@@ -98,8 +97,7 @@ func (b *Bench) set(p node.CgroupPath, filesAndTexts ...string) error {
 }
 
 // refused requires that the kernel refuses each text with one of the errors,
-// and that the file is unchanged afterwards. It skips the second check if the
-// file cannot be read.
+// and leaves the file unchanged, if that can be read.
 func (b *Bench) refused(p node.CgroupPath, file string, texts []string, want ...error) error {
 	for _, text := range texts {
 		before, readable := b.ReadFile(p, file)
@@ -126,8 +124,7 @@ func (b *Bench) shows(p node.CgroupPath, file, want string) error {
 	return nil
 }
 
-// becomes requires that the kernel accepts a text, and that the file then has
-// the content want.
+// becomes writes a text that the kernel must accept and then show as want.
 func (b *Bench) becomes(p node.CgroupPath, file, text, want string) error {
 	if err := b.set(p, file, text); err != nil {
 		return err
@@ -156,16 +153,14 @@ func names(errs []error) string {
 	return strings.Join(words, " or ")
 }
 
-// manage adds the group to the snapshots, until the returned function is
-// called.
+// manage adds p to the snapshots until the returned function is called.
 func (b *Bench) manage(p node.CgroupPath) func() {
 	id := node.WorkloadID(p)
 	b.Manage(node.Workload{ID: id, Class: node.BE, Cgroup: p, ContentionRoot: b.at})
 	return func() { b.Forget(id) }
 }
 
-// want plans and applies wants like the agent, and requires that every step
-// succeeds.
+// want plans and applies wants like the agent. Every step must succeed.
 func (b *Bench) want(wants ...plan.Want) error {
 	s, err := b.Snapshot(b.ctx)
 	if err != nil {

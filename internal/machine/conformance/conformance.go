@@ -47,7 +47,7 @@ type Tasks interface {
 	Start(p node.CgroupPath, memory unit.Bytes) (pid int, err error)
 	Fork(pid int) error
 	Stop(pid int) error
-	// Signal sends a task a signal that it does not handle. Alive reports
+	// Signal sends a signal that the task does not handle. Alive reports
 	// whether the task has not ended.
 	Signal(pid int, s syscall.Signal) error
 	Alive(pid int) bool
@@ -66,11 +66,9 @@ type Node interface {
 // derived value, the simulator has a rule of the same name.
 type Fact struct {
 	Name string
-	// Version is the cgroup version to which the fact applies: 1, 2, or 0 for
-	// both.
+	// Version is the cgroup version that has the fact: 1, 2, or 0 for both.
 	Version int
-	// Needs is a capability without which the fact does not apply; "" if it
-	// always applies.
+	// Needs is a capability that the fact requires; "" if it requires none.
 	Needs node.Feature
 	// Check returns an error if the node does not have the property.
 	Check func(*Bench) error

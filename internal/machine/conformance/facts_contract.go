@@ -13,9 +13,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// contractFacts are the facts that Tenon itself adds to those of the kernel:
-// composite knobs, the order of a plan, the content of a snapshot, and the
-// values that a release restores.
+// contractFacts are facts that Tenon adds to those of the kernel: composite
+// knobs, the order of plans, the content of snapshots, and the released values.
 func contractFacts() []Fact {
 	return []Fact{
 		{Name: "an applied value shows as it was rounded", Check: appliedShowsRounded},
@@ -39,8 +38,7 @@ func release(k node.Knob) plan.Want {
 	return plan.Want{Intent: plan.Release, Knob: k, Owner: plan.OwnerConformance, Reason: "fact"}
 }
 
-// odd returns values that differ from all defaults and that every kernel
-// rounds.
+// odd returns values that are no defaults and that every kernel rounds.
 func (b *Bench) odd() map[node.File]node.Value {
 	first, _, _ := b.two()
 	cpu, _ := unit.ParseCPUSet(first)
@@ -183,8 +181,7 @@ func oddWeightSurvivesIdle(b *Bench) error {
 }
 
 // planMovesTree narrows and widens the limits and CPU sets of a parent and its
-// child, each in one plan. The kernel must accept the order of the steps in
-// both directions.
+// child in one plan each. The kernel must accept both orders of the steps.
 func planMovesTree(b *Bench) error {
 	first, second, err := b.two()
 	if err != nil {

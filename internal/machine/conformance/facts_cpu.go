@@ -78,8 +78,7 @@ func weightFacts() []Fact {
 	}
 }
 
-// quota returns the files and texts that write a quota and a period, in the
-// notation of the cgroup version.
+// quota returns the files and texts that write a quota and a period.
 func (b *Bench) quota(quota, period string) []string {
 	if b.kernel.CgroupVersion == 1 {
 		return []string{"cpu.cfs_period_us", period, "cpu.cfs_quota_us", quota}
@@ -164,8 +163,7 @@ func maxFacts() []Fact {
 						func() error {
 							return b.refused(b.at.Join("child"), "cpu.cfs_quota_us", []string{"60000"}, syscall.EINVAL)
 						},
-						// The kernel compares the ratio of quota to period, not
-						// the quota.
+						// The kernel compares the ratio of quota to period.
 						func() error {
 							return b.set(b.at.Join("child"), "cpu.cfs_period_us", "200000", "cpu.cfs_quota_us", "100000")
 						},

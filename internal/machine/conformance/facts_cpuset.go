@@ -10,8 +10,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// nothing is the text that empties a cpuset. The kernel does not see a write of
-// 0 bytes.
+// nothing is the text that empties a cpuset: a write of 0 bytes has no effect.
 const nothing = "\n"
 
 // two returns the first and the second online CPU.
@@ -26,8 +25,7 @@ func (b *Bench) two() (first, second string, err error) {
 	return cpus[0], cpus[1], nil
 }
 
-// nested calls check with a child of the cgroup of the fact, which has two
-// CPUs.
+// nested calls check with a child of the fact's cgroup, which has two CPUs.
 func (b *Bench) nested(check func(child node.CgroupPath, first, second string) error) error {
 	first, second, err := b.two()
 	if err != nil {

@@ -28,8 +28,7 @@ func inControl(f node.File, v node.Value) plan.Want {
 	return plan.Want{Intent: plan.Set, Knob: node.Knob{ControlGroup: be, File: f}, Value: v, Owner: plan.OwnerConformance, Reason: "fact", BE: true}
 }
 
-// oneWay returns a mask for each cache with the minimum number of ways that
-// every machine accepts.
+// oneWay returns the smallest mask of each cache that all machines accept.
 func (b *ControlGroupBench) oneWay() node.L3 {
 	by := node.Ways{}
 	for _, id := range b.s.Resctrl.L3.Domains {

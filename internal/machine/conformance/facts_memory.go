@@ -84,8 +84,7 @@ func pidsFacts() []Fact {
 					return err
 				}
 				return firstOf(
-					// The kernel accepts a limit below the present number, and
-					// ends no process.
+					// A limit below the present number ends no process.
 					func() error { return b.becomes(b.at, "pids.max", "0", "0") },
 					func() error {
 						if err := mustFail(b.Fork(pid), syscall.EAGAIN); err != nil {

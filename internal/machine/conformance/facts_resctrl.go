@@ -9,8 +9,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// bench is the name of the control group for the facts about the kernel. Tenon
-// makes no group of this name.
+// bench is the control group of the facts. Tenon makes no group of this name.
 const bench = "tenon-bench"
 
 func needsL3(b *ControlGroupBench) string {
@@ -27,8 +26,7 @@ func needsMB(b *ControlGroupBench) string {
 	return ""
 }
 
-// needsSteps returns why the machine does not round memory bandwidth; empty: it
-// does.
+// needsSteps is for machines that round memory bandwidth.
 func needsSteps(b *ControlGroupBench) string {
 	if b.s.Knobs.Kernel.MB.Step < 2 {
 		return "this machine accepts every number for the memory bandwidth"

@@ -61,8 +61,7 @@ func (b *Bench) until(what string, so func() bool) error {
 	return nil
 }
 
-// freeze freezes or thaws a group by its file, and requires that it takes
-// effect.
+// freeze freezes or thaws a group by its file, and waits for the effect.
 func (b *Bench) freeze(p node.CgroupPath, still bool) error {
 	file, on, off := b.pick("freezer.state", "cgroup.freeze"), b.pick("FROZEN", "1"), b.pick("THAWED", "0")
 	if !still {

@@ -37,8 +37,8 @@ type ControlFact struct {
 	Check func(*ControlGroupBench) error
 }
 
-// A ControlGroupBench is a Bench on a node with resctrl. It removes the control
-// groups that the check creates.
+// A ControlGroupBench is a Bench on a node with resctrl. It removes its control
+// groups.
 type ControlGroupBench struct {
 	*Bench
 	Controls
@@ -111,8 +111,8 @@ func (b *ControlGroupBench) control(name string) error {
 	return nil
 }
 
-// l3 returns the name of the resource for L3 caches; with code and data
-// prioritization, the one for data.
+// l3 returns the resource of L3 caches; if code and data have two, that of
+// data.
 func (b *ControlGroupBench) l3() string {
 	if b.s.Resctrl.L3.Apart {
 		return "L3DATA"
@@ -132,8 +132,7 @@ func (b *ControlGroupBench) line(group, resource string) (string, error) {
 	return "", errors.Join(err, fmt.Errorf("control group %s has no line %s in %q", group, resource, text))
 }
 
-// takes requires that the kernel accepts a line, and that the line then has the
-// content want.
+// takes writes a line that the kernel must accept and then show as want.
 func (b *ControlGroupBench) takes(group, resource, values, want string) error {
 	if err := b.WriteControl(group, "schemata", resource+":"+values+"\n"); err != nil {
 		return fmt.Errorf("write %s:%s to %s: must be accepted: %w", resource, values, group, err)

@@ -1,7 +1,7 @@
-// Package conformance helps to test nodes. It builds topologies and workloads,
-// and has the conformance suite: a list of named facts about what a kernel
-// refuses, rounds and derives. Both the simulator and the real node must pass
-// the suite, so that a test on the simulator also holds for the kernel.
+// Package conformance builds topologies and workloads for tests, and has the
+// conformance suite: a list of named facts that both the simulator and the real
+// node must show. The facts are about refusals, rounding and derived values of
+// a kernel, so that a test on the simulator also holds for the kernel.
 package conformance
 
 import (

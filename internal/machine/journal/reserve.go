@@ -18,8 +18,8 @@ const reserveSize = 64 << 10
 // fail without free space, so that the journal does not grow.
 func (j *Journal) nextPath() string { return j.path + ".next" }
 
-// keepReserve allocates the reserve. It fails if it cannot allocate all of it;
-// it then allocates as much as possible.
+// keepReserve allocates the reserve, or as much of it as possible. It returns
+// an error if that is not all of it.
 func (j *Journal) keepReserve() error {
 	if info, err := os.Stat(j.nextPath()); err == nil && info.Sys().(*syscall.Stat_t).Blocks*512 >= reserveSize {
 		return nil

@@ -1,6 +1,6 @@
-// Package knob has the table of adapters by which a node reads and writes each
-// kind of knob, and the intermediate states of each change. The real node and
-// the simulated one both use it (pure).
+// Package knob has the table of adapters by which a node, real or simulated,
+// reads and writes each kind of knob, and the intermediate states of each
+// change.
 package knob
 
 import (

@@ -1,6 +1,6 @@
-// Package launch runs one command in its QoS class. The command has a cgroup of
-// its own, whose knobs are set before its first instruction. Signals and the
-// exit status are passed through, and the cgroup is removed at the end.
+// Package launch runs one command in its QoS class, in a cgroup of its own
+// whose knobs are set before its first instruction. Signals and the exit status
+// are passed through, and the cgroup is removed at the end.
 package launch
 
 import (

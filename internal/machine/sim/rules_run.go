@@ -76,8 +76,8 @@ func (n *Node) frozen(p node.CgroupPath) bool {
 	return n.frozenItself(p) || p != "" && n.obeys(frozenBelow) && n.frozen(p.Parent())
 }
 
-// showRun returns the content of the files with the state of a group: frozen,
-// empty or neither.
+// showRun returns the content of a file that shows whether a group is frozen or
+// has tasks; false if the file is another one.
 func (n *Node) showRun(p node.CgroupPath, file string) (string, bool) {
 	digit := map[bool]string{true: "1", false: "0"}
 	frozen := n.frozen(p) && n.obeys(frozenShows)

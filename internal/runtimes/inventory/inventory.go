@@ -230,8 +230,8 @@ func tell(ctx context.Context, address string, fs proc.FS) ([]container.Containe
 	return all, err
 }
 
-// groupOf returns the cgroup of a process; known is false if the process has
-// ended.
+// groupOf returns the cgroup of a process. known is false if the process has
+// ended, even if another process has its PID now.
 func groupOf(fs proc.FS, pid int) (path string, known bool) {
 	before, err := fs.PIDStat(pid)
 	if err != nil {
