@@ -90,12 +90,12 @@ func (c MemoryConfig) orDefaults() (MemoryConfig, error) {
 // warmup is computed as in the colocation experiment.
 func (c MemoryConfig) warmup() time.Duration { return frame.WarmupOf(c.Duration) }
 
-// sizesOf divides memory for a working set. Together the two want more than
-// two and a half times what there is:
+// sizesOf divides memory for a working set. The demand of both together is more
+// than two and a half times the limit:
 //
-//	service    set      its files; it counts on 5/4 of it, for nginx and the kernel
-//	parent     2 set    what both may use together
-//	batch      4 set    goes through it, and holds set/4 in memory of its own
+//	service    set      size of its files; it requests 5/4 set, for nginx and the kernel
+//	parent     2 set    limit of both together
+//	batch      4 set    size of the file that it reads; it also holds set/4 of anonymous memory
 //
 // On cgroup v2 the batch work's memory limit is its whole demand, and
 // memory.high is throttlingPercent of that limit. Cgroup v1 has no memory.high.

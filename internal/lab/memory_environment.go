@@ -125,7 +125,7 @@ func (b *memoryEnvironment) writeData() error {
 	}
 	b.data = dir
 	err = errors.Join(
-		os.Chmod(dir, 0o755), // nginx's workers are nobody
+		os.Chmod(dir, 0o755), // nginx's workers run as user nobody
 		writePages(b.pages(), b.sizes.Pages, b.Seed),
 		writeFile(b.hogFile(), b.sizes.HogFile, b.Seed+1))
 	if err == nil {

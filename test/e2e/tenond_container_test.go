@@ -57,7 +57,7 @@ func TestTenondRestartedKeepsContainersByTheirLabels(t *testing.T) {
 	for _, c := range []struct{ name, from, to string }{
 		{"the runtime answers", socket, socket},
 		{"the runtime is gone", socket, away},
-		{"it is still gone", away, away},
+		{"the runtime is still gone", away, away},
 	} {
 		d.stop()
 		before, begun := s.dump(t), s.intends()

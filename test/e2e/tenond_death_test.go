@@ -155,7 +155,7 @@ func TestTenondWithABadNewConfigKeepsTheOldOne(t *testing.T) {
 	// The message appears twice if a tick saw the change before the signal,
 	// because the signal makes tenond read the file again.
 	if n := strings.Count(d.said(), "refused"); n > 2 {
-		t.Errorf("it is said %d times:\n%s", n, d.said())
+		t.Errorf("the log names the fault %d times, want at most 2:\n%s", n, d.said())
 	}
 	if !s.weight(batch).Idle {
 		t.Error("the old configuration is not in force")

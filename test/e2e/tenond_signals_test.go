@@ -108,7 +108,7 @@ func (s *site) step(kind string) {
 	took := time.Since(begun)
 	s.t.Logf("%v -> %v after %v: %+v", before, s.quota(), took.Round(time.Millisecond), s.woken(kind, begun)[0])
 	if took > early {
-		s.t.Errorf("it took %v", took)
+		s.t.Errorf("BE was narrowed only after %v", took)
 	}
 }
 
@@ -129,7 +129,7 @@ func TestSignalsOfDelayNarrowBEAtOnce(t *testing.T) {
 	s.settleAgain()
 	s.step("delay")
 	if text := d.said(); strings.Contains(text, "run-queue delays") || strings.Contains(text, "level=ERROR") {
-		t.Errorf("it said:\n%s", text)
+		t.Errorf("tenond logged a fault:\n%s", text)
 	}
 	d.stop()
 	s.restore()

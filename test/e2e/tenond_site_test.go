@@ -332,7 +332,7 @@ func (s *site) within2s(then time.Time, bound node.CPUMax) {
 	took := time.Since(then)
 	s.t.Logf("BE was within its safe bound, %v, after %v", bound, took.Round(time.Millisecond))
 	if took > 2*time.Second {
-		s.t.Errorf("it took %v, want at most 2 s", took)
+		s.t.Errorf("the watchdog took %v, want at most 2 s", took)
 	}
 }
 

@@ -321,8 +321,8 @@ func TestBadArchivesAreOneClearError(t *testing.T) {
 	}
 }
 
-// FuzzRead checks that read returns an error or a valid file system within the
-// bounds, whatever the input is.
+// FuzzRead checks that read returns, for any input, an error or a valid file
+// system within the bounds.
 func FuzzRead(f *testing.F) {
 	for _, h := range []tar.Header{
 		{Typeflag: tar.TypeReg, Name: "runs/000-a.json", Size: 10},

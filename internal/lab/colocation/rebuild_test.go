@@ -66,8 +66,8 @@ func TestReportIsRebuiltFromRawData(t *testing.T) {
 	}
 }
 
-// FuzzRun checks that the JSON of a run is refused, or analysed and shown,
-// whatever it holds.
+// FuzzRun checks that the JSON of any run is either refused, or analysed and
+// shown.
 func FuzzRun(f *testing.F) {
 	e := invented(1, report.Exclusive, report.Tenon)
 	for _, r := range inventedRuns(e, 0.05) {

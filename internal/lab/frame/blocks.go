@@ -18,7 +18,7 @@ import (
 	"tenon.sh/tenon/internal/lab/site"
 )
 
-// maxRepeats is how many times the void runs of a block are repeated.
+// maxRepeats is the maximum number of repetitions of the void runs of a block.
 const maxRepeats = 2
 
 // An Outcome names the folder of an experiment's data and holds its result.

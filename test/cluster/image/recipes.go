@@ -12,23 +12,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The full names of the images, the last two as the published manifests have
-// them.
+// The full names of the images. The last two are those in the published
+// manifests.
 const (
 	Pause   = "registry.k8s.io/pause:3.10"
 	BusyBox = "docker.io/library/busybox:1"
-	NGINX   = "docker.io/koordinatorsh/nginx:v1.18-koord-exmaple" //nolint:misspell // as it was published
+	NGINX   = "docker.io/koordinatorsh/nginx:v1.18-koord-exmaple" //nolint:misspell // the published name
 	FFmpeg  = "registry.cn-zhangjiakou.aliyuncs.com/acs/ffmpeg-4-4-1-for-slo-test:v0.1"
 )
 
 //go:embed start-ffmpeg.sh
 var startFFmpeg string
 
-// shell is what the images offer of busybox.
+// shell lists the busybox programs in the images.
 var shell = strings.Fields("sh sleep cat ls ps kill echo true false dd yes seq env id head tail wc grep mkdir rm touch date")
 
-// A recipe makes one image. Of the programs it is made of, and of its text, its
-// key is made.
+// A recipe makes one image. The key of the image is computed from its programs
+// and its text.
 type recipe struct {
 	name     string
 	programs []string
@@ -47,7 +47,7 @@ var recipes = []recipe{
 const clip = "/apps/ffmpeg/input/HD2-h264.ts"
 
 // Build makes the images of the test cluster from programs of this machine in
-// cache/cluster/images, unless they are there and the programs are the same.
+// cache/cluster/images. It skips images whose programs have not changed.
 func Build(ctx context.Context, cache string) (Layout, error) {
 	l := Layout{Dir: filepath.Join(cache, "cluster", "images")}
 	if err := os.MkdirAll(l.Dir, 0o755); err != nil {
@@ -90,9 +90,9 @@ func Build(ctx context.Context, cache string) (Layout, error) {
 	return l, os.WriteFile(keyFile, []byte(key), 0o644)
 }
 
-// BuildSmall makes the images in dir, with one in the place of ffmpeg's that
-// works now and then instead of transcoding: it is for machines that take minutes
-// to copy a quarter of a gigabyte.
+// BuildSmall makes the images in dir. In place of ffmpeg it uses a small
+// program that works from time to time, for machines that need minutes to copy
+// 250 MB.
 func BuildSmall(ctx context.Context, dir string) (Layout, error) {
 	l := Layout{Dir: dir}
 	for _, r := range recipes {
@@ -106,7 +106,7 @@ func BuildSmall(ctx context.Context, dir string) (Layout, error) {
 	return l, nil
 }
 
-// paths are where the programs of a recipe are on this machine.
+// paths returns the paths of a recipe's programs on this machine.
 func (r recipe) paths() ([]string, error) {
 	var paths []string
 	for _, p := range r.programs {
@@ -145,8 +145,8 @@ func busybox(_ context.Context, _ string, programs []string) (*Root, error) {
 }
 
 // nginx reads /apps/nginx/conf/nginx.conf, which the manifests mount, and
-// serves the page that comes with it. Requests are logged to nowhere: at tens
-// of thousands a second the log would be a second workload.
+// serves its own page. It logs no requests, because at tens of thousands of
+// requests per second the log would be a second workload.
 func nginx(ctx context.Context, cache string, programs []string) (*Root, error) {
 	r, err := busybox(ctx, cache, programs)
 	if err != nil {
@@ -176,7 +176,8 @@ func ffmpeg(ctx context.Context, cache string, programs []string) (*Root, error)
 	return r, r.Program("/usr/bin/ffmpeg", programs[1])
 }
 
-// standIn is called like ffmpeg's image, and works for a moment every two seconds.
+// standIn has the name of ffmpeg's image and works for a moment every two
+// seconds.
 func standIn(ctx context.Context, cache string, programs []string) (*Root, error) {
 	r, err := busybox(ctx, cache, programs)
 	if err != nil {
@@ -194,8 +195,8 @@ done
 	return r, nil
 }
 
-// filmArgs renders four seconds of 1080p30. A flat or still picture would cost
-// an encoder almost nothing: shapes move, and there is noise.
+// filmArgs renders four seconds of 1080p30 with moving shapes and noise,
+// because an encoder needs almost no CPU for a flat or still picture.
 func filmArgs(out string) []string {
 	return []string{
 		"-nostdin", "-hide_banner", "-loglevel", "error", "-y",
@@ -206,7 +207,7 @@ func filmArgs(out string) []string {
 	}
 }
 
-// page is as long as the page that nginx comes with, 612 bytes.
+// page has the length of nginx's own page, 612 bytes.
 var page = func() string {
 	text := "<!doctype html><title>Tenon</title>\n" + strings.Repeat("<p>nginx answers, ffmpeg waits.</p>\n", 20)
 	return text[:612]

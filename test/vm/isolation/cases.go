@@ -50,7 +50,7 @@ var modes = map[string]mode{
 	"alone": {lsWeight: "100", beWeight: "100", alone: true},
 	// All CPUs of the emulator share one stream of instructions, so a busy CPU
 	// slows the others down. In this mode LS has its CPUs alone, and the
-	// emulator is as busy as in the modes below.
+	// emulator is as busy as it is in the modes below.
 	"apart": {lsWeight: "100", beWeight: "100", apart: true},
 	"equal": {lsWeight: "100", beWeight: "100"},
 	// These are the weights that the kubelet gives a pod that requests two
