@@ -40,7 +40,7 @@ func TestNamesThatSayNothing(t *testing.T) {
 // numbers are rounded up to 50, so that a change of a few lines does not change
 // this list.
 var largePackages = map[string]int{
-	"agent/daemon":        3300,
+	"agent/daemon":        3350,
 	"cluster/manager":     2750,
 	"cmd/tenon":           2250,
 	"config":              3300,
@@ -49,7 +49,7 @@ var largePackages = map[string]int{
 	"lab":                 4050,
 	"lab/load":            2300,
 	"lab/report":          2150,
-	"machine/conformance": 2750,
+	"machine/conformance": 2800,
 	"machine/sim":         2850,
 	"model/node":          2500,
 }
@@ -65,7 +65,7 @@ var largeTypes = map[string]int{
 var longFunctions = map[string]int{
 	"machine/conformance.cpusetFacts": 130,
 	"machine/conformance.groupFacts":  111,
-	"machine/conformance.maxFacts":    128,
+	"machine/conformance.maxFacts":    130,
 	"machine/sim.controlRules":        119,
 	"machine/sim.cpuRules":            126,
 	"machine/sim.ioRules":             113,

@@ -191,8 +191,8 @@ func existing(tree *cgroup.Tree, class node.Class, path string) (node.Workload, 
 func launched(tree *cgroup.Tree, root node.CgroupPath) []node.Workload {
 	var all []node.Workload
 	for _, class := range []node.Class{node.LS, node.BE} {
-		root := launch.Command{Class: class}.Workload(root).ContentionRoot
-		names, err := tree.Children(string(root))
+		above := launch.Command{Class: class}.Workload(root).ContentionRoot
+		names, err := tree.Children(string(above))
 		if err != nil {
 			continue // the group does not exist: no command of this class runs
 		}

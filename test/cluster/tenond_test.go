@@ -360,7 +360,7 @@ func TestTenondKeepsTheNodeOfACluster(t *testing.T) {
 	if err := n.StopKubelet(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	a.await("the pods of this node are not told")
+	a.await("cannot list the pods of this node")
 	steady := a.values()
 	time.Sleep(3 * time.Second)
 	for file, v := range a.values() {

@@ -168,7 +168,7 @@ func TestTenondOfAClusterOutlastsAPIServerAndKubelet(t *testing.T) {
 
 	api.Away(true)
 	k.leave(true)
-	d.await("what is known of them holds", 1)
+	d.await("using the last list", 1)
 	for _, end := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		d.signal(end)
 		<-d.end

@@ -59,8 +59,8 @@ var goldenCases = map[string]func() (Experiment, []Run){
 		e := invented(1, report.Exclusive, report.Tenon)
 		return e, inventedRuns(e, 0.05)
 	},
-	"ladder": sync.OnceValues(syntheticKernelQOS),
-	"empty":  func() (Experiment, []Run) { return invented(0, report.Exclusive, report.Tenon), nil },
+	"kernel-qos": sync.OnceValues(syntheticKernelQOS),
+	"empty":      func() (Experiment, []Run) { return invented(0, report.Exclusive, report.Tenon), nil },
 }
 
 func TestTableReadsAsTheGoldenFiles(t *testing.T) {
