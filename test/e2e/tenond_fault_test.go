@@ -299,7 +299,7 @@ func TestASecondTenondIsRefusedWhateverItsDirectory(t *testing.T) {
 	other := filepath.Join(t.TempDir(), "other")
 	second := exec.Command(filepath.Join(s.bin, "tenond"), "--config", s.config, "--state-dir", other, "--machine-lock", s.lock(), "--metrics", "")
 	text, err := second.CombinedOutput()
-	want := fmt.Sprintf("there is one tenond for a machine: process %d manages this machine, with its state in %s", first.Process.Pid, s.state)
+	want := fmt.Sprintf("only one tenond can run on a machine: process %d manages this machine, with its state in %s", first.Process.Pid, s.state)
 	if err == nil || !strings.Contains(string(text), want) {
 		t.Errorf("the second: %v\n%s\nwant %q", err, text, want)
 	}
