@@ -75,8 +75,9 @@ func misplaced(all []node.Workload) int {
 	return 0
 }
 
-// restOf is what of a snapshot has no field of its own in a line. What a
-// snapshot may hold one day is part of it: then it is recorded too.
+// restOf returns a snapshot without the parts that have a field of their own in
+// a line. A field that is added to node.Snapshot later stays in it, and so is
+// recorded.
 func restOf(s node.Snapshot) node.Snapshot {
 	s.At, s.SLOViolated, s.Usage, s.Busy, s.Workloads, s.Waits = node.Snapshot{}.At, false, node.Usage{}, nil, nil, nil
 	s.Knobs.Now, s.Knobs.Before, s.Isolation.LSOn = nil, nil, nil

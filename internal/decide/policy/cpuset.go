@@ -14,8 +14,9 @@ import (
 
 // giveCPUs gives all contention roots the same set of whole CPUs, according to
 // the budget, and returns the growth of the set. A set has at least one CPU,
-// and at least the minimum of BE. If that exceeds the budget, a quota limits BE
-// further, so that the minimum is the same for both suppress policies.
+// and at least the minimum of BE. Where this set is larger than the budget, BE
+// also gets a quota of the budget. BE so has the same minimum as under the
+// suppress policy that works by quota alone.
 func (x suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
 	p := placesOf(x.Pool, x.use, x.snap, x.cpus, x.own)
 	rooms := make(map[node.CgroupPath]unit.CPUSet, len(x.Roots))

@@ -119,8 +119,9 @@ func (m *Marks) turnOn(vendor cgroup.Vendor) error {
 	return m.set(Switch, node.IdentityHigh)
 }
 
-// makeIdle makes a cgroup idle before its mark does so implicitly: as a
-// journaled change, so that a release restores its weight.
+// makeIdle makes a cgroup idle before the kernel does it because of the mark.
+// As a step of its own the change is journaled, so a release restores the
+// weight.
 func (m *Marks) makeIdle(vendor cgroup.Vendor, p node.CgroupPath) error {
 	if !vendor.Idles(string(p)) {
 		return nil
