@@ -114,13 +114,18 @@ func (j *Journal) Damage() string {
 }
 
 // Repair writes the file again if it was damaged after this process had read
-// it, and returns what was wrong; empty: the file was whole. The entries that
-// other processes wrote after the last load are lost.
+// it, and returns the damage; empty: the file was whole. It also returns the
+// damage, once, if an entry has repaired the file since the last Repair. The
+// entries that other processes wrote after the last load are lost.
 func (j *Journal) Repair() (damage string, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if err := j.load(); err != nil || j.lost == "" {
+	if err := j.load(); err != nil {
 		return "", err
+	}
+	if j.lost == "" {
+		damage, j.repaired = j.repaired, ""
+		return damage, nil
 	}
 	locked, err := j.acquire()
 	if err != nil {

@@ -61,6 +61,9 @@ type Journal struct {
 	size  int64       // of the file, with torn lines
 	torn  bool        // the byte before off is not a newline
 	lost  string      // how the file was damaged since it was read; empty: it was not
+	// repaired is the damage that an entry found and repaired, until Repair
+	// returns it.
+	repaired string
 }
 
 // Open returns the journal of the given boot in dir. It writes nothing: the
@@ -205,9 +208,11 @@ func (j *Journal) append(decide func(State) *entry) error {
 		return err
 	}
 	if j.lost != "" {
-		if _, err := j.repair(locked); err != nil {
+		damage, err := j.repair(locked)
+		if err != nil {
 			return err
 		}
+		j.repaired = damage
 	}
 	e := decide(j.state)
 	if e == nil {
