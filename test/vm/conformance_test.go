@@ -60,7 +60,7 @@ var skipsOnKernel = map[string]map[string]string{
 }
 
 const (
-	noLatency = "internal/machine/host.TestConformance/a_target_of_0_is_none"
+	noLatency = "internal/machine/host.TestConformance/a_target_of_0_means_no_target"
 	noCookies = "internal/kernel/task.TestCookie"
 )
 
