@@ -13,12 +13,18 @@ import (
 
 // A CPU is one online logical CPU and its place in the topology.
 type CPU struct {
-	ID     unit.CPU
+	ID unit.CPU
+	// Socket is the physical_package_id. It is 0 if the kernel does not know
+	// the sockets: it then shows -1, or no topology directory.
 	Socket int
 	// L3 is the lowest CPU that shares the level-3 cache. If the kernel shows
-	// no such cache, as in many VMs, L3 is the lowest CPU of the socket.
+	// no such cache, as in many VMs, L3 is the lowest CPU of the socket, or of
+	// the NUMA node if the kernel does not know the sockets.
 	L3   int
 	NUMA int
+	// Capacity is the computing power compared with the fastest CPU, which has
+	// 1024. It is 0 if the kernel does not show it.
+	Capacity int
 	// Siblings are the online CPUs of the same core, itself included. The
 	// kernel's core_id cannot identify cores: on some machines it is the same
 	// for all cores of a die, or repeats on the second die of a socket.
@@ -43,9 +49,13 @@ func (fs FS) Topology() ([]CPU, error) {
 		return nil, err
 	}
 	dir := filepath.Join(fs.Sys, "devices/system/cpu")
+	inNode := map[int]unit.CPUSet{}
+	for id := range online.All() {
+		inNode[nodes[id]] = inNode[nodes[id]].With(id)
+	}
 	var cpus []CPU
 	for id := range online.All() {
-		c, err := readCPU(filepath.Join(dir, "cpu"+strconv.Itoa(int(id))), id)
+		c, err := readCPU(filepath.Join(dir, "cpu"+strconv.Itoa(int(id))), id, inNode[nodes[id]])
 		if err != nil {
 			return nil, err
 		}
@@ -55,37 +65,99 @@ func (fs FS) Topology() ([]CPU, error) {
 	return cpus, nil
 }
 
-func readCPU(dir string, id unit.CPU) (CPU, error) {
+// readCPU reads the place of one CPU. A file that the kernel does not show is
+// no error: guests and some boards have CPUs without a topology directory. Such
+// a CPU is a core of its own. numa are the online CPUs of its NUMA node.
+func readCPU(dir string, id unit.CPU, numa unit.CPUSet) (CPU, error) {
 	c := CPU{ID: id}
-	var err error
-	if c.Socket, err = parsed(filepath.Join(dir, "topology/physical_package_id"), number); err != nil {
+	socket, err := orAbsent(-1, filepath.Join(dir, "topology/physical_package_id"), number)
+	if err != nil {
 		return CPU{}, err
 	}
+	c.Socket = max(socket, 0)
 	if c.Siblings, err = either(dir, "topology/core_cpus_list", "topology/thread_siblings_list"); err != nil {
 		return CPU{}, err
 	}
 	c.Siblings = c.Siblings.With(id)
+	if c.Capacity, err = orAbsent(0, filepath.Join(dir, "cpu_capacity"), number); err != nil {
+		return CPU{}, err
+	}
 	shared, err := sharedL3(dir)
 	if err != nil {
 		return CPU{}, err
 	}
-	if shared.Empty() {
+	if shared.Empty() && socket >= 0 {
 		if shared, err = either(dir, "topology/package_cpus_list", "topology/core_siblings_list"); err != nil {
 			return CPU{}, err
 		}
+	}
+	if shared.Empty() {
+		shared = numa
 	}
 	c.L3 = int(first(shared, id))
 	return c, nil
 }
 
 // either reads the list under its present name, or under its name from before
-// Linux 5.3.
+// Linux 5.3. The list is empty if the kernel shows neither.
 func either(dir, name, oldName string) (unit.CPUSet, error) {
 	set, err := parsed(filepath.Join(dir, name), unit.ParseCPUSet)
 	if errors.Is(err, os.ErrNotExist) {
-		return parsed(filepath.Join(dir, oldName), unit.ParseCPUSet)
+		return orAbsent(unit.CPUSet{}, filepath.Join(dir, oldName), unit.ParseCPUSet)
 	}
 	return set, err
+}
+
+// orAbsent reads a file that not every kernel shows. It returns absent if
+// there is no such file.
+func orAbsent[T any](absent T, path string, parse func(string) (T, error)) (T, error) {
+	v, err := parsed(path, parse)
+	if errors.Is(err, os.ErrNotExist) {
+		return absent, nil
+	}
+	return v, err
+}
+
+// IsolatedCPUs returns the CPUs that the kernel's command line takes from the
+// scheduler's load balancing (isolcpus=) or from its timer tick (nohz_full=),
+// by /sys/devices/system/cpu/isolated and nohz_full
+// (Documentation/admin-guide/kernel-parameters.txt).
+func (fs FS) IsolatedCPUs() (unit.CPUSet, error) {
+	var all unit.CPUSet
+	for _, name := range []string{"isolated", "nohz_full"} {
+		set, err := orAbsent(unit.CPUSet{}, filepath.Join(fs.Sys, "devices/system/cpu", name), isolated)
+		if err != nil {
+			return unit.CPUSet{}, err
+		}
+		all = all.Union(set)
+	}
+	return all, nil
+}
+
+// isolated parses a list of isolated CPUs. Kernels that support nohz_full, but
+// were started without it, show "(null)" there.
+func isolated(text string) (unit.CPUSet, error) {
+	if strings.TrimSpace(text) == "(null)" {
+		return unit.CPUSet{}, nil
+	}
+	return unit.ParseCPUSet(text)
+}
+
+// CoreKinds returns the CPUs of each kind of core of a hybrid Intel processor,
+// from the fastest kind, by the cpus files of its performance-monitoring units
+// (/sys/devices/cpu_core, cpu_atom and cpu_lowpower). It is empty on others.
+func (fs FS) CoreKinds() ([]unit.CPUSet, error) {
+	var kinds []unit.CPUSet
+	for _, pmu := range []string{"cpu_core", "cpu_atom", "cpu_lowpower"} {
+		set, err := orAbsent(unit.CPUSet{}, filepath.Join(fs.Sys, "devices", pmu, "cpus"), unit.ParseCPUSet)
+		if err != nil {
+			return nil, err
+		}
+		if !set.Empty() {
+			kinds = append(kinds, set)
+		}
+	}
+	return kinds, nil
 }
 
 // sharedL3 returns the CPUs that share the level-3 cache; the set is empty if

@@ -12,7 +12,7 @@ import (
 type CPU int
 
 // MaxCPUs is the number of CPUs that a CPUSet can hold.
-const MaxCPUs = 1024
+const MaxCPUs = 2048
 
 // CPUSet is a set of CPUs. It is a value: comparable with ==, copied by
 // assignment. The zero CPUSet is empty. It also serves for NUMA nodes

@@ -59,13 +59,13 @@ func TestWeightIsClampedAsTheKernelDoes(t *testing.T) {
 }
 
 func TestCPUSetPrintsTheKernelsListFormat(t *testing.T) {
-	for in, want := range map[string]string{"0-3,8\n": "0-3,8", "3,1,2": "1-3", "": "", "1023": "1023", "0-1023": "0-1023"} {
+	for in, want := range map[string]string{"0-3,8\n": "0-3,8", "3,1,2": "1-3", "": "", "2047": "2047", "0-2047": "0-2047"} {
 		s, err := ParseCPUSet(in)
 		if err != nil || s.String() != want {
 			t.Errorf("ParseCPUSet(%q) prints %q, %v; want %q", in, s, err, want)
 		}
 	}
-	for _, in := range []string{"a", "3-1", "1024", "-1", "0-", "1,,2", "0x1"} {
+	for _, in := range []string{"a", "3-1", "2048", "-1", "0-", "1,,2", "0x1"} {
 		if _, err := ParseCPUSet(in); err == nil {
 			t.Errorf("ParseCPUSet(%q) accepted", in)
 		}
