@@ -3,6 +3,7 @@
 package topology
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -54,7 +55,9 @@ func (c *Cache) Read(now time.Time) (node.Topology, error) {
 		}
 		c.known.Memory, c.sized = memory, now
 	}
-	return node.Topology{CPUs: slices.Clone(c.known.CPUs), Memory: slices.Clone(c.known.Memory)}, nil
+	t := c.known
+	t.CPUs, t.Memory = slices.Clone(t.CPUs), slices.Clone(t.Memory)
+	return t, nil
 }
 
 // numaMemory returns the NUMA nodes with memory, ascending.
@@ -77,6 +80,10 @@ func read(fs proc.FS) (node.Topology, error) {
 	if err != nil {
 		return node.Topology{}, err
 	}
+	kinds, err := kindsOf(fs, cpus)
+	if err != nil {
+		return node.Topology{}, err
+	}
 	var t node.Topology
 	cores := map[unit.CPUSet]node.CoreID{}
 	for _, c := range cpus {
@@ -85,7 +92,50 @@ func read(fs proc.FS) (node.Topology, error) {
 		}
 		t.CPUs = append(t.CPUs, node.LogicalCPU{
 			ID: c.ID, Core: cores[c.Siblings], L3: node.CacheID(c.L3), NUMA: node.NUMANode(c.NUMA), Socket: node.SocketID(c.Socket),
+			Kind: kinds[c.ID],
 		})
 	}
+	isolated, err := fs.IsolatedCPUs()
+	if err != nil {
+		return node.Topology{}, err
+	}
+	t.Isolated = isolated.Intersect(t.All())
 	return t, nil
+}
+
+// sameKind is the least capacity of a core, in percent of the fastest core of
+// a kind, that makes it a core of the same kind. Cores of one kind differ by a
+// few percent where the firmware prefers some of them. It is the margin of the
+// kernel's own scheduler (fits_capacity, kernel/sched/fair.c).
+const sameKind = 80
+
+// kindsOf returns the kind of core of each CPU. Intel's processors name the
+// kinds; others show the capacity of each CPU.
+func kindsOf(fs proc.FS, cpus []proc.CPU) (map[unit.CPU]node.CoreKind, error) {
+	named, err := fs.CoreKinds()
+	if err != nil {
+		return nil, err
+	}
+	kinds := map[unit.CPU]node.CoreKind{}
+	if len(named) > 1 {
+		for kind, set := range named {
+			for c := range set.All() {
+				kinds[c] = node.CoreKind(kind)
+			}
+		}
+		return kinds, nil
+	}
+	fastest := slices.Clone(cpus)
+	slices.SortStableFunc(fastest, func(a, b proc.CPU) int { return cmp.Compare(b.Capacity, a.Capacity) })
+	kind, top := node.CoreKind(0), 0
+	for i, c := range fastest {
+		switch {
+		case i == 0:
+			top = c.Capacity
+		case c.Capacity*100 < top*sameKind:
+			kind, top = kind+1, c.Capacity
+		}
+		kinds[c.ID] = kind
+	}
+	return kinds, nil
 }

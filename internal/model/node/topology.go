@@ -6,14 +6,15 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// CoreID, CacheID, NUMANode and SocketID number the parts of a machine. A
-// CoreID is unique on the node, while the kernel's core_id is unique only in
-// its socket.
+// CoreID, CacheID, NUMANode, SocketID and CoreKind number the parts of a
+// machine. A CoreID is unique on the node, while the kernel's core_id is unique
+// only in its socket.
 type (
 	CoreID   int
 	CacheID  int
 	NUMANode int
 	SocketID int
+	CoreKind int
 )
 
 // A LogicalCPU is one logical CPU with the core, cache, NUMA node and socket
@@ -24,6 +25,9 @@ type LogicalCPU struct {
 	L3     CacheID  `json:"l3"`
 	NUMA   NUMANode `json:"numa"`
 	Socket SocketID `json:"socket"`
+	// Kind numbers the kinds of cores from the fastest, 0, on a processor that
+	// has several (Intel's P and E cores, Arm's big and LITTLE).
+	Kind CoreKind `json:"kind,omitempty"`
 }
 
 // A NUMAMemory is the memory of a NUMA node.
@@ -38,6 +42,9 @@ type Topology struct {
 	// Memory lists the NUMA nodes with memory, in ascending order. It is empty
 	// if the kernel shows no NUMA nodes: then the node has one memory.
 	Memory []NUMAMemory `json:"memory,omitempty"`
+	// Isolated are the CPUs that the owner of the machine isolated on the
+	// kernel's command line (isolcpus=, nohz_full=).
+	Isolated unit.CPUSet `json:"isolated,omitzero"`
 }
 
 // All returns the set of all online CPUs.
