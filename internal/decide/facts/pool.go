@@ -38,3 +38,16 @@ func (p Pool) Online(s node.Snapshot) unit.CPUSet {
 // Counted returns the CPUs that make up the capacity: those of Online that are
 // not reserved.
 func (p Pool) Counted(s node.Snapshot) unit.CPUSet { return p.Online(s).Minus(p.ReservedCPUs) }
+
+// On returns the pool with the isolated CPUs of the node among the reserved
+// ones: the owner of the machine isolated them for work of his own, and a write
+// to the cpuset of a group would move its threads there. If no other CPU would
+// be left, the isolated CPUs are shared like all others.
+func (p Pool) On(s node.Snapshot) Pool {
+	with := p
+	with.ReservedCPUs = p.ReservedCPUs.Union(s.Topology.Isolated)
+	if with.Counted(s).Empty() {
+		return p
+	}
+	return with
+}

@@ -114,6 +114,11 @@ func (b binder) share(w node.Workload) seating {
 		to.reason = "no CPU that it may use is an exclusive CPU of others"
 	default:
 		to.intent, to.reason = plan.Set, fmt.Sprintf("%s exclusive to others", facts.AreCPUs(room.Intersect(others).Len()))
+		// A write lets all threads run on the whole set, also on isolated CPUs
+		// that their affinity left out before.
+		if open := to.to.Minus(b.snap.Topology.Isolated); !open.Empty() {
+			to.to = open
+		}
 	}
 	return to
 }

@@ -109,8 +109,11 @@ func (x suppressor) keepOff(i plan.Intent, reason string) (map[node.CgroupPath]u
 	for _, m := range x.Roots {
 		room := roomOf(x.snap.Knobs, m, all)
 		to, why := room.Intersect(p.free), ""
-		if n := room.Intersect(x.ReservedCPUs).Len(); n > 0 {
-			why = fmt.Sprintf("; %s reserved", facts.AreCPUs(n))
+		if closed := room.Intersect(x.ReservedCPUs); !closed.Empty() {
+			why = "; " + facts.AreCPUs(closed.Len()) + " reserved"
+			if !closed.Intersect(x.snap.Topology.Isolated).Empty() {
+				why += " or isolated"
+			}
 		}
 		if n := room.Minus(x.ReservedCPUs).Minus(to).Len(); n > 0 {
 			why += fmt.Sprintf("; %s exclusive to LSE, or to LSR and not lent", facts.AreCPUs(n))

@@ -85,11 +85,12 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	next := State{Use: st.Use.Observe(s), SLO: st.SLO.Observe(s)}
 	next.CPUBackOff = st.CPUBackOff.follow(next.SLO, s.At)
 	next.Batch = st.Batch.offer(c.Overcommit, c.Pool, next.Use.Elapsed, s)
-	own := pin(c.Pool, c.Suppress.KeepPercent(), st.Pins, s)
+	pool := c.Pool.On(s)
+	own := pin(pool, c.Suppress.KeepPercent(), st.Pins, s)
 	next.Pins = own.of
 	var selector, bounds, shares, ends []plan.Want
 	next.Selector, selector = st.Selector.selectMechanism(c.CPUQOS, l, s)
-	next.Growth, bounds = suppress(c.Suppress, c.Pool, st.Growth, l, next.Use, next.CPUBackOff, own, next.Selector.LS.siblings(s.Topology), s)
+	next.Growth, bounds = suppress(c.Suppress, pool, st.Growth, l, next.Use, next.CPUBackOff, own, next.Selector.LS.siblings(s.Topology), s)
 	burst := newBurster(c.Burst, st.Lending, next.Use, own, s)
 	limits := limit(&burst, l, s, own, bounds)
 	next.Lending = burst.next

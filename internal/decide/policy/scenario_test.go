@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "rewrite the scenarios and the compariso
 // TestScenarios runs every scenario in testdata. A scenario is text:
 //
 //	# comments describe the scenario
-//	node cpus=4 [smt=2] [numa=1] [l3=1] [mem=16Gi,48Gi] [v=1] [idle=no] [protect=no] [bursts=no] [CONFIG] [job=700m] [empty]
+//	node cpus=4 [smt=2] [numa=1] [l3=1] [mem=16Gi,48Gi] [isolated=2-3] [v=1] [idle=no] [protect=no] [bursts=no] [CONFIG] [job=700m] [empty]
 //	config CONFIG, which is any of: qos qos=cpu.weight target=65% min=10% policy=cpuset reserved=0-1 sets=kept lend burst=auto [save=1000%] [borrow=300%] [for=60s] off
 //	class LS [min=50%] [low=50%] [high=50%]       memory QoS of a class
 //	workload ID CLASS CGROUP [meet=CGROUP] [cpus=0-3] [cpu=2] [limit=700m] [request=1Gi] [memory=2Gi] [priority=5] [weight=512] [yields=CGROUP] [kept]
@@ -191,6 +191,7 @@ func readNode(t *testing.T, line string) *scene {
 	job := node.Maybe[unit.MilliCPU]{}
 	empty := false
 	var sizes []unit.Bytes // of the NUMA nodes
+	var isolated unit.CPUSet
 	for _, w := range words(line) {
 		switch w.key {
 		case "cpus", "smt", "numa", "l3", "v":
@@ -205,6 +206,8 @@ func readNode(t *testing.T, line string) *scene {
 			job = node.Some(must(t, w, unit.ParseMilliCPU))
 		case "empty":
 			empty = true
+		case "isolated":
+			isolated = must(t, w, unit.ParseCPUSet)
 		case "mem":
 			for _, size := range strings.Split(w.val, ",") {
 				bytes, err := unit.ParseBytes(size)
@@ -221,6 +224,7 @@ func readNode(t *testing.T, line string) *scene {
 		shape["l3"] = max(shape["cpus"]/8, 1)
 	}
 	n := newScene(machine(shape["cpus"], shape["smt"], shape["l3"], shape["numa"]), shape["v"])
+	n.snap.Topology.Isolated = isolated
 	if sizes != nil {
 		n.snap.Topology.Memory = nil
 	}
