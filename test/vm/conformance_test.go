@@ -5,6 +5,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -123,12 +124,20 @@ func TestConformanceOnCgroupV2(t *testing.T) {
 }
 
 // TestProbeOnCgroupV2 loads the tracing programs into another kernel than that
-// of this machine.
+// of this machine, and reads the topology of a machine that has two caches in
+// each socket and a NUMA node without CPUs.
 func TestProbeOnCgroupV2(t *testing.T) {
 	t.Parallel() // the guest uses one CPU of the host
 	m := machine(t)
+	m.Topology.CachesPerSocket, m.MiBWithoutCPUs = 2, 256
 	var image Image
-	report := runOn(t, m, &image, 10*time.Minute, testsOf(t, &image, "internal/kernel/rqdelay"))
+	report := runOn(t, m, &image, 10*time.Minute,
+		testsOf(t, &image, "internal/kernel/rqdelay"),
+		testsOf(t, &image, "internal/machine/topology", "-test.run=^TestThisMachine$"))
+	shape := regexp.MustCompile(`8 CPUs, SMT true, 4 caches, memory \[\{0 \d+\} \{1 \d+\} \{2 \d+\}\]`)
+	if o, _ := report.Outcome("internal/machine/topology"); !shape.MatchString(o.Output) {
+		t.Errorf("the topology of the guest:\n%s\nwant %v", o.Output, shape)
+	}
 	for _, o := range report.Outcomes {
 		t.Run(o.Name, func(t *testing.T) { judge(t, report, o) })
 	}

@@ -47,6 +47,9 @@ type Machine struct {
 	// MiBPerNode is the memory of each NUMA node in MiB. It must hold the
 	// unpacked image and the memory of the programs.
 	MiBPerNode int
+	// MiBWithoutCPUs is the memory of one more NUMA node, which has no CPUs, as
+	// persistent or CXL memory; 0: there is no such node.
+	MiBWithoutCPUs int
 	// Emulator is the path of the emulator; empty: qemu-system-x86_64 of the
 	// Debian package qemu-system-x86.
 	Emulator string
@@ -211,7 +214,7 @@ func (m Machine) arguments(initrd string) []string {
 		// The emulator gives each die an L3. Without leaf 0x1f the guest knows
 		// of no dies.
 		"-smp", fmt.Sprintf("%d,sockets=%d,dies=%d,cores=%d,threads=%d", t.CPUs(), t.Sockets, caches, t.CoresPerSocket/caches, t.ThreadsPerCore),
-		"-m", fmt.Sprintf("%dM", m.MiBPerNode*t.Sockets),
+		"-m", fmt.Sprintf("%dM", m.MiBPerNode*t.Sockets+m.MiBWithoutCPUs),
 		"-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-no-reboot",
 		"-kernel", m.Kernel, "-initrd", initrd,
 		// tsc=reliable: otherwise the guest finds that its TSCs are not
@@ -245,6 +248,14 @@ func (m Machine) arguments(initrd string) []string {
 			"-numa", fmt.Sprintf("node,nodeid=%d,cpus=%d-%d,memdev=m%d", node, node*perSocket, (node+1)*perSocket-1, node))
 		for other := range node {
 			args = append(args, "-numa", fmt.Sprintf("dist,src=%d,dst=%d,val=21", other, node))
+		}
+	}
+	if m.MiBWithoutCPUs > 0 {
+		args = append(args,
+			"-object", fmt.Sprintf("memory-backend-ram,id=m%d,size=%dM", t.Sockets, m.MiBWithoutCPUs),
+			"-numa", fmt.Sprintf("node,nodeid=%d,memdev=m%d", t.Sockets, t.Sockets))
+		for other := range t.Sockets {
+			args = append(args, "-numa", fmt.Sprintf("dist,src=%d,dst=%d,val=40", other, t.Sockets))
 		}
 	}
 	return args
