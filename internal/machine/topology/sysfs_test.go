@@ -27,7 +27,8 @@ type machine struct {
 	capacities bool // cpu_capacity of each CPU, as on Arm
 }
 
-// A sysCPU is a CPU of a machine: what shares what is told by equal numbers.
+// A sysCPU is a CPU of a machine: CPUs with an equal number share
+// the part.
 type sysCPU struct {
 	id                     int
 	core, l3, numa, socket int // unique numbers of the machine

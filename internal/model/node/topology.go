@@ -25,8 +25,7 @@ type LogicalCPU struct {
 	L3     CacheID  `json:"l3"`
 	NUMA   NUMANode `json:"numa"`
 	Socket SocketID `json:"socket"`
-	// Kind numbers the kinds of cores from the fastest, 0, on a processor that
-	// has several (Intel's P and E cores, Arm's big and LITTLE).
+	// Kind is 0 for the fastest kind of core; slower kinds have higher numbers.
 	Kind CoreKind `json:"kind,omitempty"`
 }
 
@@ -42,8 +41,7 @@ type Topology struct {
 	// Memory lists the NUMA nodes with memory, in ascending order. It is empty
 	// if the kernel shows no NUMA nodes: then the node has one memory.
 	Memory []NUMAMemory `json:"memory,omitempty"`
-	// Isolated are the CPUs that the owner of the machine isolated on the
-	// kernel's command line (isolcpus=, nohz_full=).
+	// Isolated are the CPUs of isolcpus= and nohz_full= on the kernel's command line.
 	Isolated unit.CPUSet `json:"isolated,omitzero"`
 }
 
