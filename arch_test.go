@@ -113,13 +113,14 @@ var arch = []struct {
 	{"cluster/kubelet", affects, ""},
 	{"cluster/manager", affects, "model/unit model/node decide/policy config api/config/v1alpha1 api/v1alpha1 cluster/kube cluster/admission"},
 	{"cluster/nodepages", affects, "model/unit model/node api/v1alpha1 cluster/kube"},
+	{"cluster/starting", affects, "cluster/kube"},
 	{"cluster/nodereport", affects, "model/unit model/node decide/plan decide/contest decide/tick decide/policy api/v1alpha1 cluster/apiserver"},
 	// agent
 	{"agent/loop", affects, "model/node decide/plan decide/tick decide/policy"},
 	{"agent/record", affects, "model/unit model/node decide/plan decide/tick decide/policy"},
 	{"agent/control", affects, "model/unit model/node decide/plan decide/tick decide/trend agent/record"},
 	{"agent/telemetry", affects, "model/unit model/node decide/plan decide/tick"},
-	{"agent/daemon", affects, "model/unit model/node decide/limit decide/match decide/plan decide/contest decide/tick decide/policy kernel/cgroup kernel/proc machine/journal machine/bescheduler machine/host machine/launch machine/lease runtimes/container runtimes/inventory runtimes/nri config cluster/apiserver cluster/kube cluster/kubelet cluster/nodereport agent/loop agent/record agent/control agent/telemetry"},
+	{"agent/daemon", affects, "model/unit model/node decide/limit decide/match decide/plan decide/contest decide/tick decide/policy kernel/cgroup kernel/proc machine/journal machine/bescheduler machine/host machine/launch machine/lease runtimes/container runtimes/inventory runtimes/nri config cluster/apiserver cluster/kube cluster/kubelet cluster/nodereport cluster/starting agent/loop agent/record agent/control agent/telemetry"},
 	{"agent/top", affects, "model/unit model/node agent/record agent/control"},
 	// lab
 	{"lab/load", affects, "model/unit"},
@@ -174,7 +175,7 @@ var outside = map[string]string{
 	"go.yaml.in/yaml/":                 "config",
 	"gonum.org/":                       "lab/stat",
 	"google.golang.org/":               "runtimes/container",
-	"k8s.io/":                          "api/config/v1alpha1 api/v1alpha1 cluster/apiserver cluster/apiserver/apitest cluster/kube cluster/admission cluster/kubelet cluster/manager cluster/nodepages cluster/nodereport agent/daemon cmd/kubectl-tenon cmd/tenon-manager cmd/tenond",
+	"k8s.io/":                          "api/config/v1alpha1 api/v1alpha1 cluster/apiserver cluster/apiserver/apitest cluster/kube cluster/admission cluster/kubelet cluster/manager cluster/nodepages cluster/nodereport cluster/starting agent/daemon cmd/kubectl-tenon cmd/tenon-manager cmd/tenond",
 	"sigs.k8s.io/":                     "cluster/manager cmd/kubectl-tenon cmd/tenon-manager",
 }
 

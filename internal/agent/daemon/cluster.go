@@ -16,6 +16,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/apiserver"
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/kubelet"
+	"tenon.sh/tenon/internal/cluster/starting"
 	"tenon.sh/tenon/internal/decide/match"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/kernel/cgroup"
@@ -80,6 +81,7 @@ type cluster struct {
 	byspace   *apiserver.Watch[*corev1.ConfigMap] // kube.PodConfigMap
 	stale     atomic.Bool                         // the configuration may have changed
 	evictions *evictionQueue
+	starting  *starting.Containers
 	link      atomic.Pointer[nri.Link] // nil: the state of NRI is unknown
 
 	// Only the loop uses the fields below.
@@ -101,6 +103,10 @@ func openCluster(k Kubernetes, version, dir string, tree *cgroup.Tree, fs proc.F
 	if c.last, err = loadSavedCluster(dir, fs); err != nil {
 		log.Warn("the state of the cluster that the last tenond saved cannot be used", "error", err)
 	}
+	c.starting = starting.New(func() {
+		c.changed()
+		c.news(tick.Event{At: time.Now(), Kind: tick.EventCgroups, Text: "a container is about to start"})
+	})
 	c.stale.Store(true)
 	config := func() {
 		c.stale.Store(true)
@@ -213,7 +219,7 @@ func (c *cluster) take(known kubelet.Known) {
 			c.unsent = append(c.unsent, fmt.Sprintf("pod %s/%s is not among those of the %s and still has processes: tenond manages it until they end", p.Namespace, p.Name, known.From))
 		}
 	}
-	c.last.PodsKnown, c.last.Pods = true, slices.Concat(known.Pods, untold)
+	c.last.PodsKnown, c.last.Pods = true, c.starting.AddTo(slices.Concat(known.Pods, untold), time.Now())
 }
 
 // livesIn returns a function that reports whether a cgroup contains processes.

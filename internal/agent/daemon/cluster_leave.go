@@ -28,7 +28,7 @@ func (k Kubernetes) ReleaseContainers(ctx context.Context, stateDir string, log 
 	if err != nil {
 		return err
 	}
-	err = nri.Release(ctx, nri.Options{Socket: k.NRI, Values: nriResolver{recalled(known)}, V1: tree.VersionOf("cpu") == 1, Log: log})
+	err = nri.Release(ctx, nri.Options{Socket: k.NRI, Values: nriResolver{pods: recalled(known)}, V1: tree.VersionOf("cpu") == 1, Log: log})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

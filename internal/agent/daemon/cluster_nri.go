@@ -12,6 +12,7 @@ import (
 
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/kubelet"
+	"tenon.sh/tenon/internal/cluster/starting"
 	"tenon.sh/tenon/internal/decide/limit"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -31,6 +32,9 @@ type nriResolver struct {
 		Hurry()
 		Known() kubelet.Known
 	}
+	// starting are the containers that wait for a tick of the loop before their
+	// start; nil: there is no loop.
+	starting *starting.Containers
 }
 
 // nri serves the runtime until ctx ends.
@@ -44,7 +48,7 @@ func (c *cluster) nri(ctx context.Context) {
 }
 
 func (c *cluster) nriOptions() nri.Options {
-	return nri.Options{Socket: c.NRI, Values: nriResolver{c.pods}, V1: c.tree.VersionOf("cpu") == 1, Log: c.log}
+	return nri.Options{Socket: c.NRI, Values: nriResolver{c.pods, c.starting}, V1: c.tree.VersionOf("cpu") == 1, Log: c.log}
 }
 
 // Sandbox lets the kubelet client query the pod. The loop configures the pod's
@@ -87,6 +91,16 @@ func (s nriResolver) Container(ctx context.Context, p nri.Pod, name string) (nri
 			return limits(kube.Starting(pod, name, true))
 		}
 	}
+}
+
+// Starting lets the loop write the cgroup of a container of best-effort work
+// before the first instruction runs there: what NRI cannot set, such as a quota
+// on cgroup v1.
+func (s nriResolver) Starting(ctx context.Context, p nri.Pod, c nri.Created) error {
+	if s.starting != nil && kube.Class(podOf(p)) == node.BE {
+		s.starting.Await(ctx, p.UID, c.Name, c.ID)
+	}
+	return nil
 }
 
 func (s nriResolver) find(p nri.Pod) *corev1.Pod {

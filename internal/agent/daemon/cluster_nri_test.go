@@ -13,6 +13,7 @@ import (
 
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/kubelet"
+	"tenon.sh/tenon/internal/cluster/starting"
 	"tenon.sh/tenon/internal/runtimes/nri"
 )
 
@@ -61,7 +62,7 @@ func TestTheRuntimeIsToldTheKubeletsWordsForBatchResources(t *testing.T) {
 		"the kubelet tells of it when it is asked": {&teller{secret: []corev1.Pod{batchPod()}}, asked, 1},
 		"only the webhook has":                     {&teller{}, written, 0},
 	} {
-		l, ok, err := nriResolver{c.pods}.Container(t.Context(), c.pod, "main")
+		l, ok, err := nriResolver{pods: c.pods}.Container(t.Context(), c.pod, "main")
 		if err != nil || !ok || *l.Quota != 150_000 || *l.Period != 100_000 || *l.Memory != 1<<30 {
 			t.Errorf("%s: %+v %v %v", name, l, ok, err)
 		}
@@ -73,7 +74,7 @@ func TestTheRuntimeIsToldTheKubeletsWordsForBatchResources(t *testing.T) {
 
 func TestAPodThatIsNoBatchWorkIsNotWaitedFor(t *testing.T) {
 	pods := &teller{}
-	if l, ok, err := (nriResolver{pods}).Container(t.Context(), nri.Pod{UID: "w", Labels: map[string]string{kube.LabelQOSClass: "LS"}}, "main"); ok || err != nil || pods.looks > 0 {
+	if l, ok, err := (nriResolver{pods: pods}).Container(t.Context(), nri.Pod{UID: "w", Labels: map[string]string{kube.LabelQOSClass: "LS"}}, "main"); ok || err != nil || pods.looks > 0 {
 		t.Errorf("%+v %v %v, %d questions", l, ok, err, pods.looks)
 	}
 }
@@ -81,8 +82,21 @@ func TestAPodThatIsNoBatchWorkIsNotWaitedFor(t *testing.T) {
 func TestAPodThatNobodyKnowsIsGivenUp(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
-	_, ok, err := nriResolver{&teller{}}.Container(ctx, nri.Pod{UID: "w", Labels: map[string]string{kube.LabelQOSClass: "BE"}}, "main")
+	_, ok, err := nriResolver{pods: &teller{}}.Container(ctx, nri.Pod{UID: "w", Labels: map[string]string{kube.LabelQOSClass: "BE"}}, "main")
 	if ok || !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(ok, err)
+	}
+}
+
+// TestOnlyBestEffortWorkWaitsForTheLoop: the kubelet sets the limits of
+// services itself, so their start waits for nothing.
+func TestOnlyBestEffortWorkWaitsForTheLoop(t *testing.T) {
+	for class, want := range map[string]int{"BE": 1, "LS": 0, "": 0} {
+		woken := 0
+		resolver := nriResolver{&teller{}, starting.New(func() { woken++ })}
+		err := resolver.Starting(t.Context(), nri.Pod{UID: "u", Labels: map[string]string{kube.LabelQOSClass: class}}, nri.Created{Name: "main", ID: "containerd://1"})
+		if err != nil || woken != want {
+			t.Errorf("class %q: the loop was woken %d times, want %d; %v", class, woken, want, err)
+		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/apiserver/apitest"
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/kubelet"
+	"tenon.sh/tenon/internal/cluster/starting"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/decide/limit"
 	"tenon.sh/tenon/internal/decide/policy"
@@ -404,7 +405,7 @@ func TestTheAnnotationAndTheKubeletTogetherReserveCPUs(t *testing.T) {
 // continue to manage the known ones.
 func TestAPodThatNobodyTellsIsLookedAfterWhileItLives(t *testing.T) {
 	lives := map[node.CgroupPath]bool{}
-	c := &cluster{lives: func(p node.CgroupPath) bool { return lives[p] }}
+	c := &cluster{starting: starting.New(func() {}), lives: func(p node.CgroupPath) bool { return lives[p] }}
 	pod := func(name string) corev1.Pod {
 		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name)}}
 	}

@@ -199,6 +199,9 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	d.guard.begin()
 	d.repairJournal()
 	d.before = d.agent.State()
+	if d.cluster != nil {
+		d.cluster.starting.Begin()
+	}
 	d.followConfig()
 	d.guard.begin() // again, because a new configuration may load a BPF program, which takes time
 	d.followGroups()
@@ -242,6 +245,7 @@ func (d *daemon) observe(t tick.Tick, err error) {
 	}
 	d.mechanisms.end(!t.Snapshot.At.IsZero())
 	if d.cluster != nil {
+		d.cluster.starting.End()
 		d.cluster.tick(t, d.agent.Config)
 	}
 	if !t.Snapshot.At.IsZero() {

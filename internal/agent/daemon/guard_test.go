@@ -17,9 +17,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// starting calls start for the given time, as often as keep does, and returns
+// startOften calls start for the given time, as often as keep does, and returns
 // the log.
-func starting(t *testing.T, long time.Duration, watchdog string) string {
+func startOften(t *testing.T, long time.Duration, watchdog string) string {
 	t.Helper()
 	var said bytes.Buffer
 	g := &guard{dir: t.TempDir(), log: slog.New(slog.NewTextHandler(&said, nil))}
@@ -34,7 +34,7 @@ func starting(t *testing.T, long time.Duration, watchdog string) string {
 func TestAWatchdogThatDiesAtOnceIsStartedEverMoreSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// The starts are after 0, 1, 3, 7, 15, 31, 63 and 123 s.
-		if said := starting(t, 150*time.Second, "true"); strings.Count(said, "watchdog started") != 8 {
+		if said := startOften(t, 150*time.Second, "true"); strings.Count(said, "watchdog started") != 8 {
 			t.Errorf("the log is\n%s", said)
 		}
 	})
@@ -42,7 +42,7 @@ func TestAWatchdogThatDiesAtOnceIsStartedEverMoreSeldom(t *testing.T) {
 
 func TestThatThereIsNoWatchdogIsSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		if said := starting(t, 30*time.Second, "/no/such/program"); strings.Count(said, "no watchdog") != 1 {
+		if said := startOften(t, 30*time.Second, "/no/such/program"); strings.Count(said, "no watchdog") != 1 {
 			t.Errorf("the log is\n%s", said)
 		}
 	})

@@ -241,6 +241,32 @@ func statusesOf(p *corev1.Pod) []started {
 	return all
 }
 
+// AddContainer sets the id of a container that the runtime has created and that
+// the kubelet has not reported. It returns false and changes nothing if the
+// pod's status has that id, or if the pod has no such container.
+func AddContainer(p *corev1.Pod, name, id string) bool {
+	for _, part := range []struct {
+		specs    []corev1.Container
+		statuses *[]corev1.ContainerStatus
+	}{{p.Spec.InitContainers, &p.Status.InitContainerStatuses}, {p.Spec.Containers, &p.Status.ContainerStatuses}} {
+		if !slices.ContainsFunc(part.specs, func(c corev1.Container) bool { return c.Name == name }) {
+			continue
+		}
+		status := corev1.ContainerStatus{Name: name, ContainerID: id}
+		i := slices.IndexFunc(*part.statuses, func(st corev1.ContainerStatus) bool { return st.Name == name })
+		switch {
+		case i < 0:
+			*part.statuses = append(*part.statuses, status)
+		case (*part.statuses)[i].ContainerID == id:
+			return false
+		default:
+			(*part.statuses)[i] = status
+		}
+		return true
+	}
+	return false
+}
+
 // OverridesOf returns the overrides in the annotations of a pod, and their
 // faults. An annotation with a fault has no effect; the others have.
 func OverridesOf(p *corev1.Pod) (node.Overrides, []Fault) {

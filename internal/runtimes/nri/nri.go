@@ -81,6 +81,18 @@ type Values interface {
 	// Container returns the values of a container. It returns false if Tenon
 	// does not manage the pod, so that the values of the kubelet stay.
 	Container(ctx context.Context, p Pod, container string) (Limits, bool, error)
+	// Starting is called when the cgroup of a container exists and its first
+	// instruction has not run. The runtime starts the container when Starting
+	// has returned.
+	Starting(ctx context.Context, p Pod, c Created) error
+}
+
+// A Created is a container that the runtime has created and not started.
+type Created struct {
+	Name string // in the pod's spec
+	// ID is the id of the container as the kubelet reports it, with the name of
+	// the runtime: containerd://0123abcd.
+	ID string
 }
 
 // A Link is the state of the connection to the runtime.

@@ -69,6 +69,26 @@ func TestANewPodIsAnnouncedBeforeItsContainers(t *testing.T) {
 	}
 }
 
+// TestAContainerIsAnnouncedBeforeItStarts: the runtime may start a container
+// only when the plugin has answered.
+func TestAContainerIsAnnouncedBeforeItStarts(t *testing.T) {
+	r := start(t, nil, nil)
+	values := &asked{created: make(chan Created, 1)}
+	plug(t, Options{Socket: r.socket, Values: values, Deadline: time.Minute})
+	defer r.BlockPluginSync().Unblock()
+	if err := r.StartContainer(t.Context(), &api.StartContainerRequest{Pod: sandbox("ffmpeg"), Container: besteffort("ffmpeg", "main")}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case c := <-values.created:
+		if c.Name != "main" || c.ID != "testing://ffmpeg-main" {
+			t.Errorf("announced as %+v", c)
+		}
+	default:
+		t.Error("the container may start before it was announced")
+	}
+}
+
 // TestNoPodWaitsForTenon tests answers that never arrive, that fail and that
 // panic. The runtime creates the container with the values of the kubelet.
 func TestNoPodWaitsForTenon(t *testing.T) {
@@ -94,11 +114,14 @@ func TestNoPodWaitsForTenon(t *testing.T) {
 				if err := r.RunPodSandbox(t.Context(), &api.RunPodSandboxRequest{Pod: sandbox("ffmpeg")}); err != nil {
 					t.Error(err)
 				}
+				if err := r.StartContainer(t.Context(), &api.StartContainerRequest{Pod: sandbox("ffmpeg"), Container: besteffort("ffmpeg", "main")}); err != nil {
+					t.Error(err)
+				}
 				if _, err := r.UpdateContainer(t.Context(), &api.UpdateContainerRequest{Pod: sandbox("ffmpeg"), Container: besteffort("ffmpeg", "main"), LinuxResources: &api.LinuxResources{}}); err != nil {
 					t.Error(err)
 				}
 				if took := time.Since(begun); took >= api.DefaultPluginRequestTimeout {
-					t.Errorf("three requests took %v: the runtime's own limit of one is %v", took, api.DefaultPluginRequestTimeout)
+					t.Errorf("four requests took %v: the runtime's own limit of one is %v", took, api.DefaultPluginRequestTimeout)
 				}
 			}
 			if text := log.String(); !strings.Contains(text, c.says) {

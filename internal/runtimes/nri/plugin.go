@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"sync"
 
 	"github.com/containerd/nri/pkg/api"
@@ -135,6 +136,17 @@ func (p *plugin) CreateContainer(ctx context.Context, s *api.PodSandbox, c *api.
 		return adjustment(c, l), nil, nil
 	}
 	return nil, nil, nil
+}
+
+// StartContainer is called when the runtime has created the cgroup of the
+// container, and before it starts the first process.
+func (p *plugin) StartContainer(ctx context.Context, s *api.PodSandbox, c *api.Container) error {
+	pod := podOf(s)
+	runtime, _, _ := strings.Cut(p.runtime, " ")
+	within(ctx, p, "StartContainer", pod, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, p.Values.Starting(ctx, pod, Created{Name: c.GetName(), ID: runtime + "://" + c.GetId()})
+	})
+	return nil
 }
 
 // RemoveContainer is called when a container has been removed.

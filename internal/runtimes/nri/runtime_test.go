@@ -178,6 +178,7 @@ type asked struct {
 	hold    chan struct{} // if not nil, an answer waits for it
 	panics  bool
 	started chan Pod // receives the pod of each call of Sandbox
+	created chan Created
 }
 
 func (a *asked) Sandbox(ctx context.Context, p Pod) error {
@@ -197,6 +198,14 @@ func (a *asked) Container(_ context.Context, p Pod, container string) (Limits, b
 	}
 	l, ok := a.of[p.Name+"/"+container]
 	return l, ok, a.err
+}
+
+func (a *asked) Starting(ctx context.Context, p Pod, c Created) error {
+	if a.created != nil {
+		a.created <- c
+	}
+	_, _, err := a.Container(ctx, p, "")
+	return err
 }
 
 func sandbox(name string) *api.PodSandbox {

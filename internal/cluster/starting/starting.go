@@ -1,0 +1,116 @@
+// Package starting keeps the containers that the container runtime is about to
+// start, until the kubelet has reported their ids, and lets each start wait for
+// a tick of the agent's loop.
+package starting
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"tenon.sh/tenon/internal/cluster/kube"
+)
+
+const (
+	// Most is the maximum time for which the start of a container waits for a
+	// tick. It is below the deadline of the NRI plugin, so that a busy loop
+	// causes no warning for each container. In a storm of starts the loop rests
+	// between two ticks; a container that starts meanwhile is written after its
+	// start, as without NRI.
+	Most = 150 * time.Millisecond
+	// reported is the time after which the kubelet must have reported the id of
+	// a container itself.
+	reported = time.Minute
+)
+
+// Containers are the containers that the runtime is about to start. The kubelet
+// reports the id of a container, and with it the path of its cgroup, only some
+// time after the start. Several goroutines may call the methods.
+type Containers struct {
+	wake func() // starts a tick soon
+
+	mu sync.Mutex
+	of map[string][]container // by UID of the pod
+	// next is closed after the first tick that begins after now. current is
+	// closed after the running tick; nil: no tick is running.
+	next, current chan struct{}
+}
+
+type container struct {
+	name, id string
+	since    time.Time
+}
+
+// New returns an empty list. wake starts a tick soon, and does not block.
+func New(wake func()) *Containers {
+	return &Containers{wake: wake, of: map[string][]container{}, next: make(chan struct{})}
+}
+
+// Await adds a container of the pod with the given UID, by its name in the
+// pod's spec and its id as the kubelet reports it (containerd://0123abcd). It
+// returns when a tick that saw the container has ended, at the latest after
+// Most or when ctx ends.
+func (s *Containers) Await(ctx context.Context, uid, name, id string) {
+	ctx, cancel := context.WithTimeout(ctx, Most)
+	defer cancel()
+	s.mu.Lock()
+	others := slices.DeleteFunc(s.of[uid], func(o container) bool { return o.name == name })
+	s.of[uid] = append(others, container{name, id, time.Now()})
+	ended := s.next
+	s.mu.Unlock()
+	s.wake()
+	select {
+	case <-ctx.Done():
+	case <-ended:
+	}
+}
+
+// Begin marks the beginning of a tick, before it reads the pods.
+func (s *Containers) Begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == nil {
+		s.current, s.next = s.next, make(chan struct{})
+	}
+}
+
+// End marks the end of a tick, after its writes.
+func (s *Containers) End() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current != nil {
+		close(s.current)
+		s.current = nil
+	}
+}
+
+// AddTo sets the ids of the containers that are about to start in a list of
+// pods. It replaces the pods that it changes by copies. It forgets a container
+// when the kubelet has reported its id, or a minute after its start.
+func (s *Containers) AddTo(pods []corev1.Pod, now time.Time) []corev1.Pod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for uid, all := range s.of {
+		s.keep(uid, slices.DeleteFunc(all, func(c container) bool { return now.Sub(c.since) > reported }))
+	}
+	for i := range pods {
+		uid := kube.UID(&pods[i])
+		waiting, known := s.of[uid]
+		if !known {
+			continue
+		}
+		pod := pods[i].DeepCopy()
+		s.keep(uid, slices.DeleteFunc(waiting, func(c container) bool { return !kube.AddContainer(pod, c.name, c.id) }))
+		pods[i] = *pod
+	}
+	return pods
+}
+
+func (s *Containers) keep(uid string, all []container) {
+	if s.of[uid] = all; len(all) == 0 {
+		delete(s.of, uid)
+	}
+}
