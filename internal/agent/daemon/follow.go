@@ -133,8 +133,9 @@ func (d *daemon) followGroups() {
 	d.host.ManageOnly(workloads)
 	d.signals.follow(workloads)
 	d.host.Show(policy.Files(d.agent.Config, workloads))
-	if err := d.host.Sweep(); err != nil {
-		d.Log.Warn("cannot clear the journal of removed cgroups", "error", err)
+	again, err := d.host.Sweep(paths)
+	if d.rematch = again; err != nil {
+		d.Log.Warn("cannot follow all cgroups that came or went in the journal", "error", err)
 	}
 	d.reporter.workloads(workloads, remarks)
 }

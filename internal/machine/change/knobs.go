@@ -6,6 +6,7 @@ package change
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/proc"
@@ -37,6 +38,11 @@ type Options struct {
 type Knobs struct {
 	o     Options
 	table knob.Table
+
+	mu     sync.Mutex
+	former map[node.Knob][]node.Value // of cpusets, see overwritten
+
+	examined map[string]bool // the cgroups that AdoptBorn has examined
 }
 
 // New returns the knobs of a node. Use must be called before others.
@@ -59,7 +65,18 @@ func (c *Knobs) Set(k node.Knob, to node.Value) error {
 	if err != nil {
 		return err
 	}
-	if err := c.o.Journal.Intend(k, inode, c.before(before), to); err != nil {
+	first := c.before(before)
+	if c.copies(k) {
+		if t, touched := c.touch(k); touched && t.Inode == inode {
+			c.overwritten(k, before)
+		} else {
+			first = c.original(k, before)
+		}
+		if err := c.own(k, to); err != nil {
+			return err
+		}
+	}
+	if err := c.o.Journal.Intend(k, inode, first, to); err != nil {
 		return err
 	}
 	writeErr := c.table.Write(k, to)
@@ -101,14 +118,16 @@ func (c *Knobs) Inode(k node.Knob) (uint64, error) {
 // Release restores the value from before of a knob that Tenon has changed, unless
 // another component has changed it since, and then forgets the knob.
 func (c *Knobs) Release(k node.Knob) error {
-	s, err := c.o.Journal.State()
-	if err != nil {
+	t, touched, err := c.o.Journal.Touch(k)
+	if err != nil || !touched {
 		return err
 	}
-	t, touched := s.Touches[k]
-	if !touched {
-		return nil
-	}
+	return c.ReleaseAs(k, t)
+}
+
+// ReleaseAs is Release for a knob whose entry may not be in the journal: see
+// Copies.
+func (c *Knobs) ReleaseAs(k node.Knob, t journal.Touch) error {
 	t = c.Attainable(k, t)
 	inode, err := c.Inode(k)
 	if errors.Is(err, cgroup.ErrGone) || (err == nil && inode != t.Inode) {
@@ -151,5 +170,6 @@ func (c *Knobs) Release(k node.Knob) error {
 	if err := c.o.Released(k); err != nil {
 		return err
 	}
+	c.forgetFormer(k)
 	return c.o.Journal.Forget(k)
 }

@@ -111,8 +111,9 @@ func TestChangesInGroupsThatAreGoneAreForgotten(t *testing.T) {
 	p := node.CgroupPath(groupName("short"))
 	do(t, m.tree.Make(string(p)),
 		h.Apply(t.Context(), plan.Step{Knob: node.Knob{Cgroup: p, File: node.FilePIDs}, To: node.PIDs{Max: 99}}),
-		m.tree.Remove(string(p)),
-		h.Sweep())
+		m.tree.Remove(string(p)))
+	_, err := h.Sweep(nil)
+	do(t, err)
 	r, err := h.RestorePlan(t.Context())
 	if err != nil || !r.Empty() {
 		t.Errorf("left to restore: %v, %v", r, err)

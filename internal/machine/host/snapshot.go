@@ -157,15 +157,17 @@ func (h *Host) below(workloads []node.Workload) []node.CgroupPath {
 	return list()
 }
 
-// Sweep notifies a resident host that cgroups appeared or disappeared: it
-// compares the inode of each cached cgroup, and forgets its changes in cgroups
-// that are gone.
-func (h *Host) Sweep() error {
+// Sweep notifies a resident host that cgroups appeared or disappeared; groups
+// are all cgroups, sorted. The host compares the inode of each cached cgroup,
+// forgets its changes in cgroups that are gone, and journals what new cgroups
+// have copied from their parents (change.Knobs.AdoptBorn). It reports whether
+// to call it again soon.
+func (h *Host) Sweep(groups []string) (again bool, err error) {
 	h.cache.expire()
 	h.isolation.Expire()
 	touches, err := h.changes.Own()
 	if err != nil || h.tree == nil {
-		return err
+		return false, err
 	}
 	var errs []error
 	for k, t := range touches {
@@ -174,7 +176,8 @@ func (h *Host) Sweep() error {
 			errs = append(errs, h.journal.Forget(k))
 		}
 	}
-	return errors.Join(append(errs, h.isolation.Scheduler().SweepOrders())...)
+	again, err = h.changes.AdoptBorn(groups)
+	return again, errors.Join(append(errs, err, h.isolation.Scheduler().SweepOrders())...)
 }
 
 // knobOrNil reads a knob; nil if it cannot be read.

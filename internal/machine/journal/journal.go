@@ -94,6 +94,33 @@ func (j *Journal) State() (State, error) {
 	return j.state.clone(), nil
 }
 
+// Touch returns the entry of one knob, including that of another process. It
+// reports whether there is one.
+func (j *Journal) Touch(k node.Knob) (Touch, bool, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := j.load(); err != nil {
+		return Touch{}, false, err
+	}
+	t, touched := j.state.Touches[k]
+	return t, touched, nil
+}
+
+// Touches reports whether any knob of one kind has an entry.
+func (j *Journal) Touches(f node.File) (bool, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := j.load(); err != nil {
+		return false, err
+	}
+	for k := range j.state.Touches {
+		if k.File == f {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
 // Intend records that Tenon is about to write knob k of the cgroup with the
 // given inode. It stores the value from before only if no process has an entry
 // for this knob of this cgroup.

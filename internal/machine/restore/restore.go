@@ -95,6 +95,7 @@ func (x *Restorer) Plan(ctx context.Context) (Report, error) {
 			r.Removed, removed[p] = append(r.Removed, p), true
 		}
 	}
+	x.addCopies(state)
 	steps, left, _, lost := x.undo(state, everything)
 	for _, s := range steps {
 		if !removed[s.Knob.Cgroup] && s.From != s.To {
@@ -197,6 +198,7 @@ func (x *Restorer) restoreKnobs(in scope, r *Report) error {
 	if err != nil {
 		return err
 	}
+	x.addCopies(state)
 	steps, left, gone, lost := x.undo(state, in)
 	var errs []error
 	for _, k := range gone {
@@ -223,7 +225,7 @@ func (x *Restorer) restoreKnobs(in scope, r *Report) error {
 		var refused []plan.Step
 		var why []error
 		for _, s := range steps {
-			err := x.o.Knobs.Release(s.Knob)
+			err := x.o.Knobs.ReleaseAs(s.Knob, state.Touches[s.Knob])
 			switch {
 			case err != nil:
 				refused, why = append(refused, s), append(why, fmt.Errorf("restore %v to %v: %w", s.Knob, s.To, err))
@@ -239,6 +241,13 @@ func (x *Restorer) restoreKnobs(in scope, r *Report) error {
 	}
 	errs = append(errs, x.o.TakeBackLate(threads))
 	return errors.Join(errs...)
+}
+
+// addCopies adds the cpusets that new cgroups have copied from a cgroup that
+// Tenon narrowed. They have to be given back with it, or the groups keep the
+// narrow set.
+func (x *Restorer) addCopies(state journal.State) {
+	maps.Copy(state.Touches, x.o.Knobs.Copies(state.Touches))
 }
 
 // undo sorts the journaled knobs in scope: restoring steps, in the order of a

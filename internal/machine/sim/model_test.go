@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/agent/loop"
+	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/machine/conformance"
 	"tenon.sh/tenon/internal/machine/sim"
@@ -108,5 +109,30 @@ func TestTheLoopRunsOnTheSimulator(t *testing.T) {
 		if s, _ := n.Snapshot(t.Context()); len(s.Knobs.Before) != 0 {
 			t.Errorf("v%d: a disabled policy has not released %v", version, s.Knobs.Before)
 		}
+	}
+}
+
+// TestAGroupBornNarrowHadWhatItsParentHad: a copy of Tenon's value is not the
+// value from before.
+func TestAGroupBornNarrowHadWhatItsParentHad(t *testing.T) {
+	n := sim.New(sim.Options{Version: 1, Topology: conformance.Flat(4)})
+	run(t, n, "be/job", 8000)
+	n.Manage(node.Workload{ID: "job", Class: node.BE, Cgroup: "be/job", ContentionRoot: "be"})
+	be := node.Knob{Cgroup: "be", File: node.FileCPUs}
+	one, all := node.CPUs{Set: unit.CPUSetOf(0)}, node.CPUs{Set: unit.CPUSetOf(0, 1, 2, 3)}
+	for _, k := range []node.Knob{{Cgroup: "be/job", File: node.FileCPUs}, be} {
+		if err := n.Apply(t.Context(), plan.Step{Knob: k, To: one}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, n, "be/late", 100)
+	n.Manage(node.Workload{ID: "late", Class: node.BE, Cgroup: "be/late", ContentionRoot: "be"})
+	s, err := n.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := node.Knob{Cgroup: "be/late", File: node.FileCPUs}
+	if s.Knobs.Now[late] != node.Value(one) || s.Knobs.Before[late] != node.Value(all) {
+		t.Errorf("be/late has %v and had %v before, want %v and %v", s.Knobs.Now[late], s.Knobs.Before[late], one, all)
 	}
 }

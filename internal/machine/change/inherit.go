@@ -1,0 +1,246 @@
+package change
+
+import (
+	"errors"
+	"slices"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// On cgroup v1 a new cgroup gets a copy of its parent's CPUs and memory nodes,
+// from the kernel (cgroup.clone_children) or from the program that makes it: the
+// kubelet, a container runtime, systemd. If Tenon has narrowed the parent, the copy is
+// Tenon's value, and not one that the owner of the group chose. The value from
+// before is then that of the parent.
+
+// formerly is the number of earlier values of a cpuset that Tenon recognizes in
+// a copy. A group that is made while Tenon changes its parent has a copy of the
+// value before that change.
+const formerly = 4
+
+// copies reports whether new cgroups copy a knob of their parent.
+func (c *Knobs) copies(k node.Knob) bool {
+	return (k.File == node.FileCPUs || k.File == node.FileMems) && k.ControlGroup == "" && c.o.Tree != nil && c.o.Tree.VersionOf("cpuset") == 1
+}
+
+// overwritten remembers a value that Tenon had written to a cpuset and replaces
+// now.
+func (c *Knobs) overwritten(k node.Knob, v node.Value) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if slices.Contains(c.former[k], v) {
+		return
+	}
+	if c.former == nil {
+		c.former = map[node.Knob][]node.Value{}
+	}
+	all := append(slices.Clone(c.former[k]), v)
+	c.former[k] = all[max(0, len(all)-formerly):]
+}
+
+// forgetFormer forgets the earlier values of a knob that Tenon gave back.
+func (c *Knobs) forgetFormer(k node.Knob) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.former, k)
+}
+
+// wrote reports whether Tenon wrote a value to a knob, now or earlier.
+func (c *Knobs) wrote(k node.Knob, t journal.Touch, v node.Value) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return v == t.Written || v == t.Pending || slices.Contains(c.former[k], v)
+}
+
+// Inherited reports whether a knob that is not in the journal has a copy of a
+// value that Tenon wrote to an ancestor, and returns the entry that it would
+// have if Tenon had written the copy: with the ancestor's value from before.
+// touch returns the journal's entry of a knob.
+//
+// An owner may give a group, after Tenon has narrowed the parent, the very value
+// that the parent has from Tenon. Inherited takes that for a copy. Groups that
+// had this value before Tenon narrowed the parent are in the journal: see own.
+func (c *Knobs) Inherited(k node.Knob, now node.Value, touch func(node.Knob) (journal.Touch, bool)) (journal.Touch, bool) {
+	if !c.copies(k) {
+		return journal.Touch{}, false
+	}
+	for p := k.Cgroup.Parent(); p != ""; p = p.Parent() {
+		above := node.Knob{Cgroup: p, File: k.File}
+		t, touched := touch(above)
+		if touched {
+			if inode, err := c.Inode(above); err != nil || inode != t.Inode {
+				return journal.Touch{}, false
+			}
+			before, isSet := t.Before.(node.CPUs)
+			copied, _ := now.(node.CPUs)
+			if !isSet || copied.Set.Empty() || before == copied || !before.Set.Contains(copied.Set) || !c.wrote(above, t, now) {
+				return journal.Touch{}, false
+			}
+			inode, err := c.Inode(k)
+			return journal.Touch{Inode: inode, Before: before, Written: now, By: t.By}, err == nil
+		}
+		if v, err := c.table.Read(above); err != nil || v != now {
+			return journal.Touch{}, false
+		}
+	}
+	return journal.Touch{}, false
+}
+
+// original returns the value from before Tenon of a knob that Tenon writes for
+// the first time and that shows now.
+func (c *Knobs) original(k node.Knob, now node.Value) node.Value {
+	if t, copied := c.Inherited(k, now, c.touch); copied {
+		return t.Before
+	}
+	return now
+}
+
+// touch returns the journal's entry of a knob. If the journal cannot be read,
+// there is none: the write that follows fails for that reason.
+func (c *Knobs) touch(k node.Knob) (journal.Touch, bool) {
+	t, touched, err := c.o.Journal.Touch(k)
+	return t, touched && err == nil
+}
+
+// own enters into the journal the children of a cgroup that have, from their
+// owners, the value that Tenon is about to write to the cgroup. Without an entry
+// they would look like copies of Tenon's value.
+func (c *Knobs) own(k node.Knob, to node.Value) error {
+	children, err := c.o.Tree.Children(string(k.Cgroup))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range children {
+		child := node.Knob{Cgroup: k.Cgroup.Join(name), File: k.File}
+		inode, err := c.Inode(child)
+		if t, touched := c.touch(child); err != nil || touched && t.Inode == inode {
+			continue
+		}
+		if now, err := c.table.Read(child); err == nil && now == to {
+			errs = append(errs, c.enter(child, inode, now, now))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// enter journals a value that Tenon did not write itself.
+func (c *Knobs) enter(k node.Knob, inode uint64, before, now node.Value) error {
+	if err := c.o.Journal.Intend(k, inode, before, now); err != nil {
+		return err
+	}
+	return c.o.Journal.Wrote(k, now)
+}
+
+// AdoptBorn enters into the journal the cpusets of new cgroups that are copies of
+// Tenon's values, so that they are given back with their ancestors. groups are all
+// cgroups, parents before their children. It reports whether a new cgroup has
+// no cpuset yet, so that the caller calls it again soon. It writes no knob.
+func (c *Knobs) AdoptBorn(groups []string) (again bool, err error) {
+	if c.o.Tree == nil || c.o.Tree.VersionOf("cpuset") != 1 {
+		return false, nil
+	}
+	var files []node.File
+	for _, f := range []node.File{node.FileCPUs, node.FileMems} {
+		some, err := c.o.Journal.Touches(f)
+		if err != nil {
+			return false, err
+		}
+		if some {
+			files = append(files, f)
+		}
+	}
+	examined := make(map[string]bool, len(groups))
+	var errs []error
+	for _, g := range groups {
+		examined[g] = true
+		if c.examined[g] {
+			continue
+		}
+		for _, f := range files {
+			empty, err := c.adopt(node.Knob{Cgroup: node.CgroupPath(g), File: f})
+			if errs = append(errs, err); empty {
+				examined[g], again = false, true
+			}
+		}
+	}
+	c.examined = examined
+	return again, errors.Join(errs...)
+}
+
+// adopt enters one knob into the journal if it is a copy. It reports whether
+// the knob is still empty.
+func (c *Knobs) adopt(k node.Knob) (empty bool, err error) {
+	if !c.belowTouched(k) {
+		return false, nil
+	}
+	now, err := c.table.Read(k)
+	if Dropped(err) || errors.Is(err, cgroup.ErrGone) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if set, _ := now.(node.CPUs); set.Set.Empty() {
+		return true, nil
+	}
+	t, copied := c.Inherited(k, now, c.touch)
+	if !copied {
+		return false, nil
+	}
+	return false, c.enter(k, t.Inode, t.Before, now)
+}
+
+// belowTouched reports whether a knob is not in the journal and the same knob
+// of a cgroup above is.
+func (c *Knobs) belowTouched(k node.Knob) bool {
+	if t, touched := c.touch(k); touched {
+		inode, err := c.Inode(k)
+		return err == nil && inode != t.Inode
+	}
+	for p := k.Cgroup.Parent(); p != ""; p = p.Parent() {
+		if _, touched := c.touch(node.Knob{Cgroup: p, File: k.File}); touched {
+			return true
+		}
+	}
+	return false
+}
+
+// Copies returns the entries of all cpusets below the knobs of a state that are
+// copies of Tenon's values and not in the journal, for a restore.
+func (c *Knobs) Copies(touches map[node.Knob]journal.Touch) map[node.Knob]journal.Touch {
+	all := map[node.Knob]journal.Touch{}
+	touch := func(k node.Knob) (journal.Touch, bool) {
+		t, touched := touches[k]
+		if !touched {
+			t, touched = all[k]
+		}
+		return t, touched
+	}
+	var below func(p node.CgroupPath, f node.File)
+	below = func(p node.CgroupPath, f node.File) {
+		children, _ := c.o.Tree.Children(string(p))
+		for _, name := range children {
+			k := node.Knob{Cgroup: p.Join(name), File: f}
+			if _, touched := touches[k]; touched {
+				continue
+			}
+			now, err := c.table.Read(k)
+			if err != nil {
+				continue
+			}
+			if t, copied := c.Inherited(k, now, touch); copied {
+				all[k] = t
+				below(k.Cgroup, f)
+			}
+		}
+	}
+	for k := range touches {
+		if c.copies(k) {
+			below(k.Cgroup, k.File)
+		}
+	}
+	return all
+}
