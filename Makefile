@@ -84,9 +84,17 @@ cluster-build: deps-cluster ## build the programs of the test cluster: Kubernete
 	@test/cluster/build/build.sh
 
 .PHONY: cluster
-cluster: cluster-build ## a real Kubernetes on this machine, left running; NODES=n for more than one node, SYSTEM_CPUS=0 keeps it off the pods' CPUs
-	$(GO) build -o bin/cluster ./test/cluster/cmd
+cluster: cluster-build cluster-tools ## a real Kubernetes on this machine, left running; TENON=1 installs Tenon in it, NODES=n makes more than one node, SYSTEM_CPUS=0 keeps it off the pods' CPUs
 	$(SUDO) bin/cluster up -nodes $(or $(NODES),1) -system-cpus "$(SYSTEM_CPUS)"
+	$(if $(TENON),$(SUDO) bin/cluster tenon $(VERSION))
+
+# What its commands need: helm, kubectl tenon and, with TENON=1, Tenon's images.
+.PHONY: cluster-tools
+cluster-tools: deps-cluster
+	$(GO) build -o bin/cluster ./test/cluster/cmd
+	$(GO) build -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/kubectl-tenon
+	cd test/chart && $(GO) build -o ../../bin/helm helm.sh/helm/v4/cmd/helm
+	$(if $(TENON),$(GO) run ./deploy/image -version $(VERSION) -arch $(shell $(GO) env GOARCH) -out bin/images)
 
 .PHONY: cluster-down
 cluster-down: ## end that cluster and remove every trace

@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"tenon.sh/tenon/internal/kernel/task"
 )
 
@@ -49,19 +47,13 @@ func newChart(t *testing.T, c *Cluster, n *Node) *chart {
 	h.build("../chart", "go", "build", "-o", h.helm, "helm.sh/helm/v4/cmd/helm")
 	out := t.TempDir()
 	h.build(".", "go", "run", "../../deploy/image", "-root", "../..", "-version", "test", "-arch", runtime.GOARCH, "-out", out)
-	for _, name := range []string{"tenond", "tenon-manager"} {
-		if err := c.AddImage(filepath.Join(out, name+".tar"), "ghcr.io/tenon-sh/"+name+":test"); err != nil {
-			t.Fatal(err)
-		}
+	if err := c.addRelease(out, "test"); err != nil {
+		t.Fatal(err)
 	}
 	// On a busy machine nothing would be promised, and by default nothing within the
 	// first minute.
 	colocation := `{"enable": true, "metricReportIntervalSeconds": 5, "metricAggregateDurationSeconds": 10, "cpuReclaimThresholdPercent": 1000, "memoryReclaimThresholdPercent": 95}`
-	h.args = []string{"--namespace", home, "--set", "image.tag=test", "--set-literal", "config.data.colocation-config=" + colocation}
-	if !capable(unix.CAP_SYS_RESOURCE) { // then containers do not have it either
-		h.args = append(h.args, "--set-json", `agent.capabilities=["SYS_ADMIN","BPF","PERFMON","SYS_NICE","SYS_PTRACE","KILL","DAC_OVERRIDE"]`,
-			"--set-json", `watchdog.capabilities=["SYS_NICE","IPC_LOCK","DAC_OVERRIDE"]`)
-	}
+	h.args = append([]string{"--namespace", home, "--set", "image.tag=test", "--set-literal", "config.data.colocation-config=" + colocation}, lackedValues()...)
 	return h
 }
 
@@ -72,12 +64,6 @@ func (h *chart) build(dir string, command ...string) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		h.t.Fatalf("%s: %v\n%s", strings.Join(command, " "), err, out)
 	}
-}
-
-// capable reports whether this process can pass a capability to its children.
-func capable(c int) bool {
-	has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(c), 0, 0, 0)
-	return err == nil && has == 1
 }
 
 func (h *chart) run(args ...string) string {

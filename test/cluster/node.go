@@ -69,7 +69,7 @@ func (c *Cluster) AddNode(ctx context.Context, i int, o NodeOptions) (*Node, err
 		link = "lo"
 	}
 	holder, err := c.daemon(0, n.file("holder"), "unshare", "-m", "--propagation", "slave",
-		"sh", "-ec", setup, "setup", n.Dir, link, n.IP)
+		"sh", "-ec", setup, "setup", n.Dir, link, n.IP, n.mac())
 	if err != nil {
 		return fail(err)
 	}
@@ -96,7 +96,10 @@ func (c *Cluster) AddNode(ctx context.Context, i int, o NodeOptions) (*Node, err
 }
 
 // setup runs in the node's mount namespace. Its arguments are the folder, the
-// interface (a bridge to make, or lo) and the address. The kubelet requires
+// interface (a bridge to make, or lo), its IP address, and the MAC address of the
+// bridge. Without a fixed one the kernel gives the bridge the lowest of its
+// ports, which changes with each new pod: the pods then lose their gateway
+// until they have asked for its address again. The kubelet requires
 // three kernel settings. setup mounts files with these values over the
 // settings, so that those of the machine stay unchanged. The last process keeps
 // the namespace alive.
@@ -111,12 +114,15 @@ for pair in kubelet:/var/lib/kubelet containerd:/var/lib/containerd run:/run var
 	mount --bind $1/${pair%%:*} ${pair#*:}
 	mount --make-shared ${pair#*:}
 done
-[ $2 = lo ] || ip link add $2 type bridge
+[ $2 = lo ] || ip link add $2 address $4 type bridge
 ip address add $3/24 dev $2
 ip link set $2 up
 touch $1/furnished
 exec sleep infinity
 `
+
+// mac is the MAC address of the node's bridge, a locally administered one.
+func (n *Node) mac() string { return fmt.Sprintf("02:54:0a:58:%02x:01", n.index) }
 
 func (n *Node) file(name string) string { return filepath.Join(n.Dir, name) }
 

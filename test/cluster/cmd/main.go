@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -30,6 +31,8 @@ const usage = `usage: cluster [-name NAME] COMMAND
   user NAME [GROUP...]  make credentials, print the path of the kubeconfig
   images                build the images, list their names
   image FILE NAME       take an OCI archive into the cluster's registry
+  tenon VERSION         install Tenon: images from bin/images, the chart from
+                        deploy/chart/tenon, helm from the folder of this program
   down                  end it and remove every trace
 `
 
@@ -86,13 +89,13 @@ func run(ctx context.Context, args []string) error {
 	case "down":
 		return c.Down()
 	case "run":
-		return attached(c.Command, ctx, args)
+		return attached(c, c.Command, ctx, args)
 	case "on":
 		n, rest, err := node()
 		if err != nil {
 			return err
 		}
-		return attached(n.Command, ctx, rest)
+		return attached(c, n.Command, ctx, rest)
 	case "node":
 		n, rest, err := node()
 		if err != nil {
@@ -119,6 +122,11 @@ func run(ctx context.Context, args []string) error {
 			return errors.New("usage: cluster image FILE NAME")
 		}
 		return c.AddImage(args[0], args[1])
+	case "tenon":
+		if len(args) != 1 {
+			return errors.New("usage: cluster tenon VERSION")
+		}
+		return install(ctx, c, args[0])
 	}
 	flags.Usage()
 	return fmt.Errorf("no command %s", command)
@@ -138,14 +146,42 @@ func control(ctx context.Context, n *cluster.Node, program, what string) error {
 	return fmt.Errorf("%s %s: want stop or start", program, what)
 }
 
-func attached(command func(context.Context, string, ...string) *exec.Cmd, ctx context.Context, args []string) error {
+func attached(c *cluster.Cluster, command func(context.Context, string, ...string) *exec.Cmd, ctx context.Context, args []string) error {
 	if len(args) == 0 {
 		return errors.New("run what?")
 	}
+	tools, err := folder()
+	if err != nil {
+		return err
+	}
 	cmd := command(ctx, args[0], args[1:]...)
+	cmd.Env = append(cmd.Env, "PATH="+tools+":"+c.Bin+":"+os.Getenv("PATH"))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	return cmd.Run()
 }
+
+// folder returns the folder of this program, where make cluster also puts helm
+// and kubectl-tenon.
+func folder() (string, error) {
+	program, err := os.Executable()
+	return filepath.Dir(program), err
+}
+
+// install installs Tenon from the folder of the sources.
+func install(ctx context.Context, c *cluster.Cluster, version string) error {
+	tools, err := folder()
+	if err != nil {
+		return err
+	}
+	release := cluster.Release{Version: version, Images: filepath.Join(tools, "images"), Helm: filepath.Join(tools, "helm"), Chart: "deploy/chart/tenon"}
+	if err := c.Install(ctx, release, say); err != nil {
+		return err
+	}
+	fmt.Printf(tenonHints, os.Args[0], c.Name)
+	return nil
+}
+
+func say(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 
 func up(ctx context.Context, name string, args []string) error {
 	flags := flag.NewFlagSet("up", flag.ExitOnError)
@@ -153,7 +189,6 @@ func up(ctx context.Context, name string, args []string) error {
 	var system unit.CPUSet
 	flags.TextVar(&system, "system-cpus", system, "")
 	_ = flags.Parse(args) // exits
-	say := func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 	c, err := cluster.Up(ctx, cluster.Options{Name: name, Keep: true, SystemCPUs: system, Log: say})
 	if err != nil {
 		return err
@@ -182,7 +217,15 @@ The cluster is up. What to type:
   %[1]s -name %[2]s run kubectl apply -f test/cluster/testdata/seeds/ls-nginx.yaml
   %[1]s -name %[2]s run kubectl top node            (from twenty seconds on)
   %[1]s -name %[2]s run wrk -t2 -c16 -d10s --latency http://127.0.0.1:8000/
-  %[1]s -name %[2]s run bash                        (a shell in its network)
+  %[1]s -name %[2]s run bash                        (a shell in its network, with kubectl tenon and helm)
   %[1]s -name %[2]s on 0 ctr -n k8s.io containers ls
   %[1]s -name %[2]s down
+`
+
+const tenonHints = `
+Tenon is installed. What to type:
+  %[1]s -name %[2]s run kubectl tenon top
+  %[1]s -name %[2]s run kubectl tenon explain node node-0
+  %[1]s -name %[2]s run kubectl apply -f test/cluster/testdata/seeds/besteffort-ffmpeg.yaml
+  %[1]s -name %[2]s run helm uninstall tenon -n tenon-system
 `

@@ -1,0 +1,87 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Release is a built version of Tenon to install in a cluster.
+type Release struct {
+	Version string // the tag of the images
+	Images  string // the folder of tenond.tar and tenon-manager.tar, OCI archives
+	Helm    string // the program
+	Chart   string // the folder of the Helm chart
+}
+
+// The namespace of Tenon, and the name of the Helm release.
+const (
+	tenonNamespace = "tenon-system"
+	tenonRelease   = "tenon"
+)
+
+// soonValues make the first batch resources appear within seconds instead of
+// minutes.
+const soonValues = `config.data.colocation-config={"enable": true, "metricReportIntervalSeconds": 5, "metricAggregateDurationSeconds": 10}`
+
+// Install adds the images to the cluster's registry, installs or upgrades the
+// chart, and returns when all of Tenon is ready and each node has batch
+// resources. It tells say how long that took.
+func (c *Cluster) Install(ctx context.Context, r Release, say func(format string, args ...any)) error {
+	begun := time.Now()
+	if err := c.addRelease(r.Images, r.Version); err != nil {
+		return err
+	}
+	args := append([]string{
+		"upgrade", "--install", tenonRelease, r.Chart, "--namespace", tenonNamespace, "--create-namespace",
+		"--set", "image.tag=" + r.Version, "--set-literal", soonValues, "--wait", "--timeout", "3m",
+	}, lackedValues()...)
+	if out, err := c.Command(ctx, r.Helm, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("helm upgrade --install: %w\n%s", err, out)
+	}
+	say("Tenon is ready, %.1f s after the start of its installation", time.Since(begun).Seconds())
+	err := until(ctx, 3*time.Minute, func() error {
+		const amount = `jsonpath={range .items[*]}{.metadata.name}={.status.allocatable.kubernetes\.io/batch-memory}{"\n"}{end}`
+		text, err := c.Kubectl(ctx, "get", "nodes", "-o", amount)
+		if err != nil {
+			return err
+		}
+		for line := range strings.FieldsSeq(text) {
+			if name, found, _ := strings.Cut(line, "="); found == "" || found == "0" {
+				return fmt.Errorf("%s has no batch resources", name)
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		say("every node has batch resources, %.1f s after it", time.Since(begun).Seconds())
+	}
+	return err
+}
+
+// addRelease adds the images of a version of Tenon to the registry.
+func (c *Cluster) addRelease(images, version string) error {
+	for _, name := range []string{"tenond", "tenon-manager"} {
+		if err := c.AddImage(filepath.Join(images, name+".tar"), "ghcr.io/tenon-sh/"+name+":"+version); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lackedValues are the chart's values for a machine on which root lacks
+// CAP_SYS_RESOURCE, as in some virtual machines: containers cannot have it
+// then.
+func lackedValues() []string {
+	if has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, unix.CAP_SYS_RESOURCE, 0, 0, 0); err == nil && has == 1 {
+		return nil
+	}
+	return []string{
+		"--set-json", `agent.capabilities=["SYS_ADMIN","BPF","PERFMON","SYS_NICE","SYS_PTRACE","KILL","DAC_OVERRIDE"]`,
+		"--set-json", `watchdog.capabilities=["SYS_NICE","IPC_LOCK","DAC_OVERRIDE"]`,
+	}
+}
