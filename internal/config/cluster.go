@@ -39,6 +39,10 @@ type Cluster struct {
 // Cluster, without the faults of the ConfigMap.
 func (c Cluster) Data() map[string]string { return maps.Clone(c.texts) }
 
+// Colocates reports whether colocation-config is enabled for the cluster. If it
+// is not, no node offers batch resources, because a node cannot enable it alone.
+func (c Cluster) Colocates() bool { return c.colocation.all.Enable.Or(false) }
+
 // Notices name each unknown key, with the key that was probably meant. They are
 // not faults: all other keys are valid.
 func (c Cluster) Notices() []string { return c.notices }

@@ -27,6 +27,9 @@ type Request struct {
 	Profiles []configv1alpha1.ClusterColocationProfile
 	// PriorityClasses are the priority classes of the cluster by name.
 	PriorityClasses map[string]schedulingv1.PriorityClass
+	// ColocationOff is true if colocation-config is known to be disabled for the
+	// whole cluster: then no node offers batch resources.
+	ColocationOff bool
 	// Draw returns a random number of at least 0 and below 1. It is called once
 	// for each profile that matches and has a probability. Nil means that the
 	// number is always 0.

@@ -39,7 +39,7 @@ const (
 // admit calls the mutating webhook and then the validating webhook.
 func admit(r Request) (*corev1.Pod, Verdict) {
 	p, v := Mutate(r)
-	judged := ValidateCreate(p)
+	judged := ValidateCreate(p, r.ColocationOff)
 	return p, Verdict{append(v.Refusals, judged.Refusals...), append(v.Warnings, judged.Warnings...)}
 }
 

@@ -53,6 +53,11 @@ func (c place) hasAny(names []corev1.ResourceName) bool {
 	return false
 }
 
+// asksBatch reports whether a container of a pod has batch resources.
+func asksBatch(p *corev1.Pod) bool {
+	return slices.ContainsFunc(places(p), func(c place) bool { return c.hasAny(batchNames()) })
+}
+
 // batchNames returns all resource names of best-effort work, old and present.
 func batchNames() []corev1.ResourceName {
 	names := batch.both()

@@ -1,8 +1,6 @@
 package admission
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -17,18 +15,23 @@ import (
 //     together; or, if a profile keeps the native amounts, each
 //     container has limits for both, which the kubelet enforces, and no
 //     container has batch resources;
+//   - or, where colocationOff says that no node offers batch resources, it has
+//     only native cpu and memory, with limits or without: Tenon bounds the CPU
+//     of each such pod on its node, and the kernel its memory as that of any
+//     other pod;
 //   - each batch resource has a limit within the allowed range;
 //   - the annotation for the container runtime has the same amounts as the
 //     containers.
 //
 // A BE pod without any amounts has no limit of its own, as in Kubernetes; the
 // limit of the best-effort cgroup applies.
-func Unbounded(p *corev1.Pod) []Refusal {
+func Unbounded(p *corev1.Pod, colocationOff bool) []Refusal {
 	if kube.Class(p) != node.BE {
 		return nil
 	}
 	var v Verdict
-	if r := p.Spec.Resources; r != nil {
+	keeps := colocationOff && !asksBatch(p)
+	if r := p.Spec.Resources; r != nil && !keeps {
 		whole := place{&corev1.Container{Resources: *r}, "spec.resources"}
 		for _, l := range whole.lists() {
 			for _, n := range l.names() {
@@ -39,7 +42,9 @@ func Unbounded(p *corev1.Pod) []Refusal {
 		}
 	}
 	for _, c := range places(p) {
-		v.native(p, c)
+		if !keeps {
+			v.native(p, c)
+		}
 		v.batch(c)
 	}
 	if text, want := p.Annotations[kube.AnnotationExtended], extended(p); text != want {
@@ -51,7 +56,7 @@ func Unbounded(p *corev1.Pod) []Refusal {
 // native refuses native cpu and memory in a container of a BE pod.
 func (v *Verdict) native(p *corev1.Pod, c place) {
 	mixed := c.hasAny(batchNames())
-	beside := slices.ContainsFunc(places(p), func(o place) bool { return o.hasAny(batchNames()) })
+	beside := asksBatch(p)
 	for _, l := range c.lists() {
 		for _, n := range l.names() {
 			q, to := l.of[n], batch.cpu

@@ -164,6 +164,7 @@ func TestGarbagePodsNeverRunWithoutBounds(t *testing.T) {
 		if draw.IntN(2) == 0 {
 			r.Namespace = &corev1.Namespace{}
 		}
+		r.ColocationOff = draw.IntN(4) == 0
 		for range draw.IntN(3) {
 			r.Profiles = append(r.Profiles, g.profile())
 		}
@@ -174,8 +175,10 @@ func TestGarbagePodsNeverRunWithoutBounds(t *testing.T) {
 			if kube.Class(p) == node.BE {
 				best++
 			}
-			held(t, p)
-			if v := ValidateCreate(sent(t, p)); !v.Allowed() {
+			if !r.ColocationOff || asksBatch(p) {
+				held(t, p)
+			}
+			if v := ValidateCreate(sent(t, p), r.ColocationOff); !v.Allowed() {
 				t.Errorf("admitted, but refused at a second call: %s", v.Message())
 			}
 		}

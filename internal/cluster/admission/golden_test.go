@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
+	"tenon.sh/tenon/internal/config"
 )
 
 var update = flag.Bool("update", false, "rewrite the pods as they are created")
@@ -51,8 +52,9 @@ func TestPodsAsTheyAreCreated(t *testing.T) {
 // created returns the messages about the pod in a file, and the changed pod.
 func created(t *testing.T, path string) []byte {
 	t.Helper()
-	p, said := Mutate(request(t, path))
-	judged := ValidateCreate(p)
+	r := request(t, path)
+	p, said := Mutate(r)
+	judged := ValidateCreate(p, r.ColocationOff)
 	var b bytes.Buffer
 	for _, w := range append(said.Warnings, judged.Warnings...) {
 		fmt.Fprintf(&b, "# warning: %s\n", w)
@@ -99,6 +101,14 @@ func request(t *testing.T, path string) Request {
 			var c schedulingv1.PriorityClass
 			read(&c)
 			r.PriorityClasses[c.Name] = c
+		case "ConfigMap":
+			var m corev1.ConfigMap
+			read(&m)
+			cluster, faults := config.ParseConfigMap(m.Data)
+			if len(faults) > 0 {
+				t.Fatalf("%s: %v", path, faults)
+			}
+			r.ColocationOff = !cluster.Colocates()
 		case "ClusterColocationProfile":
 			var p configv1alpha1.ClusterColocationProfile
 			read(&p)

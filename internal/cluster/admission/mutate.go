@@ -46,12 +46,12 @@ func Mutate(r Request) (*corev1.Pod, Verdict) {
 	if k == batch {
 		set(&p.Labels, map[string]string{kube.LabelQOSClass: string(node.BE)})
 	}
-	defaults := givenByRange(p)
+	defaults, renames := givenByRange(p), r.renames(p, profiles, k, &v)
 	for _, c := range places(p) {
 		if k == batch {
 			c.modernise(&v)
 		}
-		if !skipped(p) {
+		if renames {
 			if !c.hasAny(k.both()) {
 				c.rename(k)
 			}
@@ -86,7 +86,7 @@ func kindOf(p *corev1.Pod, profiles []configv1alpha1.ClusterColocationProfile) (
 	prioritised := slices.ContainsFunc(profiles, func(o configv1alpha1.ClusterColocationProfile) bool {
 		return o.Spec.PriorityClassName != "" || o.Spec.Labels[kube.LabelPriorityClass] != ""
 	})
-	asks := slices.ContainsFunc(places(p), func(c place) bool { return c.hasAny(batchNames()) })
+	asks := asksBatch(p)
 	low := priority == kube.PriorityBatch || priority == kube.PriorityFree
 	switch {
 	case class == node.BE:
@@ -97,6 +97,29 @@ func kindOf(p *corev1.Pod, profiles []configv1alpha1.ClusterColocationProfile) (
 		return mid, true
 	}
 	return kind{}, false
+}
+
+// renames reports whether the native amounts of a pod get the names of k. They
+// keep their names if an annotation says so, and also where no node offers
+// batch resources: there the pod would wait forever. A pod that a profile
+// selects, or that has batch resources in some container, is translated also
+// there, because its owner asked for these resources.
+func (r Request) renames(p *corev1.Pod, profiles []configv1alpha1.ClusterColocationProfile, k kind, v *Verdict) bool {
+	asks := asksBatch(p)
+	has := slices.ContainsFunc(places(p), func(c place) bool { return c.hasAny(native.both()) })
+	switch {
+	case skipped(p):
+		return false
+	case !r.ColocationOff || k != batch:
+		return true
+	case asks || len(profiles) > 0 && has:
+		v.warn("no node offers batch resources, because colocation-config is not enabled: the pod waits until it is")
+		return true
+	case len(profiles) > 0 || !has:
+		return true
+	}
+	v.warn("the pod keeps its cpu and memory, because colocation-config is not enabled and no node offers batch resources: the scheduler counts it like a service, and Tenon bounds it as BE on its node")
+	return false
 }
 
 // skipped reports whether an annotation from a profile keeps the amounts of the

@@ -12,8 +12,8 @@ import (
 )
 
 // ValidateCreate checks a new pod after Mutate and all other webhooks have
-// changed it.
-func ValidateCreate(p *corev1.Pod) Verdict {
+// changed it. colocationOff has the same meaning as in Request.
+func ValidateCreate(p *corev1.Pod, colocationOff bool) Verdict {
 	var v Verdict
 	if mirrors(p) {
 		return v
@@ -23,8 +23,10 @@ func ValidateCreate(p *corev1.Pod) Verdict {
 	v.priority(p, class)
 	switch class {
 	case node.BE:
-		v.Refusals = append(v.Refusals, Unbounded(p)...)
-		v.hints(p)
+		v.Refusals = append(v.Refusals, Unbounded(p, colocationOff)...)
+		if keeps := colocationOff && !asksBatch(p); !keeps || kube.QOSClass(p) == corev1.PodQOSBestEffort {
+			v.hints(p)
+		}
 	case node.LSR, node.LSE:
 		v.wholeCPUs(p, class)
 	}

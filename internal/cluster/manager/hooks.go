@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,7 @@ import (
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	rules "tenon.sh/tenon/internal/cluster/admission"
+	"tenon.sh/tenon/internal/config"
 )
 
 // The paths of the webhooks.
@@ -34,10 +36,11 @@ const podConfigName = "ack-slo-pod-config"
 // hooks answers the API server: it reads the objects that a decision depends
 // on, calls package admission, and returns its decision.
 type hooks struct {
-	client client.Reader // reads from the cache
-	live   client.Reader // reads a namespace that is not in the cache yet
-	config client.ObjectKey
-	log    *slog.Logger
+	client   client.Reader // reads from the cache
+	live     client.Reader // reads a namespace that is not in the cache yet
+	config   client.ObjectKey
+	settings interface{ cluster() *config.Cluster }
+	log      *slog.Logger
 }
 
 // mutatePod answers with the changes that bound a pod.
@@ -49,7 +52,7 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 	if pod.Namespace == "" {
 		pod.Namespace = req.Namespace
 	}
-	asked := rules.Request{Pod: &pod, PriorityClasses: map[string]schedulingv1.PriorityClass{}, Draw: rand.Float64}
+	asked := rules.Request{Pod: &pod, PriorityClasses: map[string]schedulingv1.PriorityClass{}, Draw: rand.Float64, ColocationOff: h.colocationOff(ctx)}
 	var namespace corev1.Namespace
 	err := h.client.Get(ctx, client.ObjectKey{Name: req.Namespace}, &namespace)
 	if apierrors.IsNotFound(err) {
@@ -86,14 +89,28 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 	return admission.Errored(http.StatusInternalServerError, fmt.Errorf("print the pod: %w", err))
 }
 
+// colocationOff reports whether no node offers batch resources, because
+// colocation is disabled. A manager that has just started and finds no
+// ConfigMap has no settings yet; then the nodes themselves show it.
+func (h *hooks) colocationOff(ctx context.Context) bool {
+	if c := h.settings.cluster(); c != nil {
+		return !c.Colocates()
+	}
+	var all corev1.NodeList
+	if err := h.client.List(ctx, &all); err != nil {
+		return false
+	}
+	return !slices.ContainsFunc(all.Items, func(n corev1.Node) bool { return whole(n.Status.Allocatable, cpu).Known() })
+}
+
 // validatePod checks a pod after all mutating webhooks.
-func (h *hooks) validatePod(_ context.Context, req admission.Request) admission.Response {
+func (h *hooks) validatePod(ctx context.Context, req admission.Request) admission.Response {
 	var pod, old corev1.Pod
 	if err := json.Unmarshal(req.Object.Raw, &pod); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the pod: %w", err))
 	}
 	if req.Operation != admissionv1.Update {
-		return h.answer("pod", req, rules.ValidateCreate(&pod))
+		return h.answer("pod", req, rules.ValidateCreate(&pod, h.colocationOff(ctx)))
 	}
 	if err := json.Unmarshal(req.OldObject.Raw, &old); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the pod as it was: %w", err))

@@ -10,12 +10,14 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
+	"tenon.sh/tenon/internal/config"
 )
 
 // spaces is a client of a cluster with one profile, and one namespace or none.
@@ -62,7 +64,7 @@ func TestTheFirstPodsOfANamespaceHaveItsProfiles(t *testing.T) {
 		"it is not there at all": {"", "", false, 1},
 	} {
 		live := &spaces{namespace: x.live}
-		h := &hooks{client: &spaces{namespace: x.cached}, live: live, log: slog.New(slog.DiscardHandler)}
+		h := &hooks{client: &spaces{namespace: x.cached}, live: live, settings: &settings{}, log: slog.New(slog.DiscardHandler)}
 		answer := h.mutatePod(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "new", Object: runtime.RawExtension{Raw: pod}}})
 		patch, err := json.Marshal(answer.Patches)
 		if err != nil {
@@ -72,4 +74,68 @@ func TestTheFirstPodsOfANamespaceHaveItsProfiles(t *testing.T) {
 			t.Errorf("%s: BE %v, asked %d times: %s %v", name, be, live.asked, patch, answer.Result)
 		}
 	}
+}
+
+// TestColocationIsOffWhereNobodySaysOtherwise checks by what the webhooks
+// decide whether a BE pod is translated: by the settings, and, before the
+// manager has any, by the nodes.
+func TestColocationIsOffWhereNobodySaysOtherwise(t *testing.T) {
+	pod, err := json.Marshal(corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "job", Labels: map[string]string{"koordinator.sh/qosClass": "BE"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
+		Name: "main", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}},
+	}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, x := range map[string]struct {
+		config     map[string]string // nil: not read yet
+		offered    bool              // a node has batch resources
+		translated bool
+	}{
+		"enabled":                                      {map[string]string{"colocation-config": `{"enable": true}`}, false, true},
+		"only CPU QoS is configured":                   {map[string]string{"resource-qos-config": `{"clusterStrategy": {"beClass": {"cpuQOS": {"enable": true}}}}`}, false, false},
+		"a node entry cannot enable it alone":          {map[string]string{"colocation-config": `{"nodeConfigs": [{"nodeSelector": {"matchLabels": {}}, "enable": true}]}`}, false, false},
+		"no settings yet, and no node offers any":      {nil, false, false},
+		"no settings yet, and the nodes have amounts":  {nil, true, true},
+		"disabled, and the amounts are still standing": {map[string]string{}, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &settings{}
+			if x.config != nil {
+				c, faults := config.ParseConfigMap(x.config)
+				if len(faults) > 0 {
+					t.Fatal(faults)
+				}
+				s.current.Store(&c)
+			}
+			h := &hooks{client: &offers{x.offered}, live: &offers{}, settings: s, log: slog.New(slog.DiscardHandler)}
+			req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "n", Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: pod}}}
+			answer := h.mutatePod(t.Context(), req)
+			patch, _ := json.Marshal(answer.Patches)
+			if translated := strings.Contains(string(patch), "batch-cpu"); !answer.Allowed || translated != x.translated || len(answer.Warnings) == 0 && !x.translated {
+				t.Errorf("allowed %v, translated %v, warnings %q: %s", answer.Allowed, translated, answer.Warnings, patch)
+			}
+			if judged := h.validatePod(t.Context(), req); judged.Allowed == x.translated {
+				t.Errorf("the pod as sent is allowed %v: %v", judged.Allowed, judged.Result)
+			}
+		})
+	}
+}
+
+// offers is a client of a cluster with one node, with batch resources or
+// without.
+type offers struct{ batch bool }
+
+func (offers) Get(_ context.Context, key client.ObjectKey, to client.Object, _ ...client.GetOption) error {
+	to.SetName(key.Name)
+	return nil
+}
+
+func (o offers) List(_ context.Context, to client.ObjectList, _ ...client.ListOption) error {
+	if list, is := to.(*corev1.NodeList); is {
+		list.Items = make([]corev1.Node, 1)
+		if o.batch {
+			list.Items[0].Status.Allocatable = corev1.ResourceList{"kubernetes.io/batch-cpu": resource.MustParse("1k")}
+		}
+	}
+	return nil
 }

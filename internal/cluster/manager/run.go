@@ -101,11 +101,12 @@ func Run(ctx context.Context, rc *rest.Config, o Options) error {
 		return fmt.Errorf("connect to the API server: %w", err)
 	}
 	cert.client = m.GetCache()
-	if err := o.publish(m); err != nil {
+	set, err := o.publish(m)
+	if err != nil {
 		return err
 	}
 	if o.Port != 0 {
-		if err := o.serve(m, cert); err != nil {
+		if err := o.serve(m, cert, set); err != nil {
 			return err
 		}
 	}

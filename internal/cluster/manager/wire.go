@@ -33,8 +33,9 @@ import (
 // Each spends most of its time waiting for the API server.
 const workers = 32
 
-// publish adds the controller that watches reports, nodes and settings.
-func (o Options) publish(m manager.Manager) error {
+// publish adds the controller that watches reports, nodes and settings. It
+// returns the settings, by which the webhooks also decide.
+func (o Options) publish(m manager.Manager) (*settings, error) {
 	wake := make(chan event.GenericEvent, 1)
 	set := &settings{
 		client: m.GetCache(), name: o.Config, log: o.Log, events: m.GetEventRecorder(Owner), leads: o.leads(m), now: o.now,
@@ -50,14 +51,14 @@ func (o Options) publish(m manager.Manager) error {
 		metrics: newMetrics(), now: o.now, dry: o.DryRun, of: map[string]*remembered{},
 	}
 	if err := o.registry.Register(collector{n.metrics, n}); err != nil {
-		return fmt.Errorf("register metrics: %w", err)
+		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	here, yes := false, true
 	err := controllerruntime.NewControllerManagedBy(m).Named("settings").For(&corev1.ConfigMap{}).
 		WatchesRawSource(once()).
 		WithOptions(controller.Options{NeedLeaderElection: &here}).Complete(set)
 	if err != nil {
-		return fmt.Errorf("follow the ConfigMap: %w", err)
+		return nil, fmt.Errorf("follow the ConfigMap: %w", err)
 	}
 	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
 		var list corev1.NodeList
@@ -79,9 +80,9 @@ func (o Options) publish(m manager.Manager) error {
 		// knows the age of each report.
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, EnableWarmup: &yes, RateLimiter: patience()}).Complete(n)
 	if err != nil {
-		return fmt.Errorf("follow nodes and reports: %w", err)
+		return nil, fmt.Errorf("follow nodes and reports: %w", err)
 	}
-	return nil
+	return set, nil
 }
 
 // leads returns a function that reports whether this replica is the leader.
@@ -148,8 +149,8 @@ var nodeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 }}
 
 // serve adds the webhooks and their certificates.
-func (o Options) serve(m manager.Manager, cert *serving) error {
-	h := &hooks{client: m.GetCache(), live: m.GetAPIReader(), config: o.Config, log: o.Log}
+func (o Options) serve(m manager.Manager, cert *serving, set *settings) error {
+	h := &hooks{client: m.GetCache(), live: m.GetAPIReader(), config: o.Config, settings: set, log: o.Log}
 	server := m.GetWebhookServer()
 	for path, handle := range map[string]admission.HandlerFunc{
 		pathMutatePod: h.mutatePod, pathValidatePod: h.validatePod, pathValidateConfig: h.validateConfig, pathValidateProfile: h.validateProfile,

@@ -199,8 +199,8 @@ func TestTheAPIServer(t *testing.T) {
 				}
 				before = now
 			}
-			v := admission.ValidateCreate(p)
-			if !v.Allowed() || len(admission.Unbounded(p)) > 0 || kube.QOSClass(p) != corev1.PodQOSBestEffort || turns > 3 {
+			v := admission.ValidateCreate(p, false)
+			if !v.Allowed() || len(admission.Unbounded(p, false)) > 0 || kube.QOSClass(p) != corev1.PodQOSBestEffort || turns > 3 {
 				t.Errorf("%s: after %d turns %v, %s, message %q", name, turns, p.Spec.Containers[0].Resources, kube.QOSClass(p), v.Message())
 			}
 			t.Logf("%s, after %d turns: %s", name, turns, p.Annotations[kube.AnnotationExtended])
