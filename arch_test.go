@@ -57,6 +57,7 @@ var arch = []struct {
 	{"decide/contest", pure, "model/node decide/plan"},
 	{"decide/tick", pure, "model/node decide/plan"},
 	{"decide/trend", pure, "model/unit"},
+	{"decide/paired", pure, ""},
 	{"decide/facts", pure, "model/unit model/node decide/trend"},
 	{"decide/slo", pure, "model/node"},
 	{"decide/memory", pure, "model/unit model/node decide/limit decide/plan decide/facts"},
@@ -173,7 +174,7 @@ var outside = map[string]string{
 	"github.com/prometheus/":           "cluster/manager agent/telemetry",
 	"github.com/spf13/":                "cmd/kubectl-tenon cmd/tenon cmd/tenon-manager cmd/tenond",
 	"go.yaml.in/yaml/":                 "config",
-	"gonum.org/":                       "lab/stat",
+	"gonum.org/":                       "decide/paired lab/stat",
 	"google.golang.org/":               "runtimes/container",
 	"k8s.io/":                          "api/config/v1alpha1 api/v1alpha1 cluster/apiserver cluster/apiserver/apitest cluster/kube cluster/admission cluster/kubelet cluster/manager cluster/nodepages cluster/nodereport cluster/starting agent/daemon cmd/kubectl-tenon cmd/tenon-manager cmd/tenond",
 	"sigs.k8s.io/":                     "cluster/manager cmd/kubectl-tenon cmd/tenon-manager",
@@ -185,6 +186,7 @@ var outside = map[string]string{
 const pureStd = "cmp encoding/json errors fmt iter maps math math/bits math/rand/v2 slices sort strconv strings time"
 
 var pureUse = map[string]string{
+	"decide/paired":     "gonum.org/v1/gonum/",
 	"lab/stat":          "gonum.org/v1/gonum/",
 	"cluster/kube":      "k8s.io/api/ k8s.io/apimachinery/pkg/api/",
 	"cluster/admission": "k8s.io/api/ k8s.io/apimachinery/pkg/",

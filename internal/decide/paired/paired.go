@@ -1,0 +1,252 @@
+// Package paired judges ratios that were measured in pairs: two ways of doing
+// the same, measured one after the other in random order, many times. It says
+// what a number of pairs can claim, and when to look. The lab judges its blocks
+// with it, and the agent its trials on the user's services.
+package paired
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// A Rule is fixed before the measurement. It says when the pairs are judged and
+// what they must show.
+type Rule struct {
+	// Looks are the numbers of pairs at which the sample is judged, ascending.
+	// A rule that judged after every pair would claim a false difference sooner
+	// or later, with certainty.
+	Looks []int
+	// Alpha is the error of a one-sided claim over all looks together, such as
+	// 0.05. Each look spends the same part of it (Bonferroni), which needs no
+	// assumption about how the looks depend on each other.
+	Alpha float64
+	// Least is the number of pairs below which nothing is claimed, and
+	// LeastSkewed the same for a sample with a skewness beyond ±SkewLimit: the
+	// t distribution is too narrow there.
+	Least, LeastSkewed int
+	// Rare is the size of a rare bad state, as a log ratio, that the pairs may
+	// have missed; 0: no allowance. See Allowance.
+	Rare float64
+}
+
+// SkewLimit is the skewness beyond which a sample counts as skewed.
+const SkewLimit = 1
+
+// Blocks is the rule of the lab for experiments that end as soon as every claim
+// is decided.
+func Blocks() Rule {
+	return Rule{Looks: []int{12, 24, 48, 96}, Alpha: 0.05, Least: 12, LeastSkewed: 20, Rare: 2}
+}
+
+// Planned is the same rule for a number of pairs that was fixed before, with no
+// look before the last pair.
+func (r Rule) Planned(pairs int) Rule {
+	r.Looks = []int{pairs}
+	return r
+}
+
+// IsLook reports whether the rule judges a sample of n pairs.
+func (r Rule) IsLook(n int) bool { return slices.Contains(r.Looks, n) }
+
+// Last is the largest number of pairs that the rule asks for; 0 without looks.
+func (r Rule) Last() int {
+	if len(r.Looks) == 0 {
+		return 0
+	}
+	return slices.Max(r.Looks)
+}
+
+// Spends is the error of a one-sided claim that one look spends.
+func (r Rule) Spends() float64 { return r.Alpha / float64(max(len(r.Looks), 1)) }
+
+// Allowance is the amount by which the mean of the logs may be wrong because n
+// pairs missed a rare bad state of size Rare. The largest share of such a state
+// that n pairs miss with probability 5 % is 1 − 0.05^(1/n), so 22 % of all pairs
+// for n = 12. From 30 pairs on the pairs themselves show a state of one in ten,
+// and there is no allowance.
+func (r Rule) Allowance(n int) float64 {
+	const shown = 30
+	if n >= shown || n <= 0 {
+		return 0
+	}
+	return r.Rare * (1 - math.Pow(0.05, 1/float64(n)))
+}
+
+// Judge returns what the sample of log ratios can claim in one look of the rule.
+// The values must be finite.
+func (r Rule) Judge(logs []float64) Judgement {
+	j := Judgement{rule: r, Bounds: BoundsOf(logs, r.Spends())}
+	j.Enough = j.Pairs >= r.Least && (math.Abs(j.Skew) <= SkewLimit || j.Pairs >= r.LeastSkewed)
+	return j
+}
+
+// A Judgement is a sample of log ratios as one look of a rule sees it.
+type Judgement struct {
+	Bounds
+	// Enough is true if the rule allows a claim from that many pairs with that
+	// skewness.
+	Enough bool
+	rule   Rule
+}
+
+// Below reports whether the sample shows that the ratio is below limit, such as
+// 1.03: in the mean of the logs, with the allowance for rare bad states, and in
+// the median.
+func (j Judgement) Below(limit float64) bool {
+	l := math.Log(limit)
+	return j.Enough && j.MeanUpper+j.rule.Allowance(j.Pairs) < l && j.MedianUpper < l
+}
+
+// Above reports whether the sample shows that the ratio is above limit.
+func (j Judgement) Above(limit float64) bool {
+	l := math.Log(limit)
+	return j.Enough && j.MeanLower-j.rule.Allowance(j.Pairs) > l && j.MedianLower > l
+}
+
+// Bounds are the mean and the median of a sample of log ratios with one-sided
+// bounds. A bound that the sample cannot give is infinite.
+type Bounds struct {
+	Pairs int
+	// Mean is the arithmetic mean of the logs: exp(Mean) is the geometric mean
+	// of the ratios. Each of its bounds is the wider one of Student's t, which
+	// assumes symmetry, and of the t statistic after the transformation of Hall
+	// (1992), which removes the skewness.
+	Mean, MeanLower, MeanUpper float64
+	// Median has the exact bounds of the order statistics (the sign test): they
+	// hold for every distribution, if the pairs are independent.
+	Median, MedianLower, MedianUpper float64
+	// Skew is the skewness of the sample (the third standardised moment).
+	Skew float64
+}
+
+// BoundsOf returns the bounds of which each is wrong with probability alpha. The
+// values must be finite. Without a value, Mean and Median are NaN.
+func BoundsOf(logs []float64, alpha float64) Bounds {
+	n, inf := len(logs), math.Inf(1)
+	b := Bounds{Pairs: n, Mean: math.NaN(), MeanLower: -inf, MeanUpper: inf, Median: math.NaN(), MedianLower: -inf, MedianUpper: inf}
+	if n == 0 {
+		return b
+	}
+	sorted := slices.Sorted(slices.Values(logs))
+	b.Median = (sorted[(n-1)/2] + sorted[n/2]) / 2
+	if k := below(n, alpha); k > 0 {
+		b.MedianLower, b.MedianUpper = sorted[k-1], sorted[n-k]
+	}
+	var sd float64
+	b.Mean, sd, b.Skew = moments(logs)
+	if n > 1 {
+		se, t := sd/math.Sqrt(float64(n)), student(n).Quantile(1-alpha)
+		b.MeanLower = b.Mean - se*max(t, unskewedInverse(n, b.Skew, t))
+		b.MeanUpper = b.Mean - se*min(-t, unskewedInverse(n, b.Skew, -t))
+	}
+	return b
+}
+
+// below returns the largest k for which the k-th smallest of n values is above
+// their median with probability at most alpha; 0 if there is none.
+func below(n int, alpha float64) int {
+	count := distuv.Binomial{N: float64(n), P: 0.5}
+	k := 0
+	for k < n && count.CDF(float64(k)) <= alpha {
+		k++
+	}
+	return k
+}
+
+// student returns the t distribution for the mean of n values.
+func student(n int) distuv.StudentsT {
+	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(n - 1)}
+}
+
+// unskewed transforms the t statistic of a sample of n values so that the
+// skewness of the values does not skew it (Hall 1992, "On the removal of
+// skewness by transformation"). It is monotone in t.
+func unskewed(n int, skew, t float64) float64 {
+	g := skew / math.Sqrt(float64(n))
+	return t + g*t*t/3 + g*g*t*t*t/27 + g/6
+}
+
+// unskewedInverse returns the t for which unskewed is x.
+func unskewedInverse(n int, skew, x float64) float64 {
+	g := skew / math.Sqrt(float64(n))
+	if math.Abs(g) < 1e-6 {
+		return x
+	}
+	return 3 / g * (math.Cbrt(1+g*(x-g/6)) - 1)
+}
+
+// moments returns mean, standard deviation (of a sample) and skewness.
+func moments(values []float64) (mean, sd, skew float64) {
+	n := float64(len(values))
+	for _, v := range values {
+		mean += v
+	}
+	mean /= n
+	var second, third float64
+	for _, v := range values {
+		d := v - mean
+		second += d * d
+		third += d * d * d
+	}
+	if second > 0 {
+		skew = third / n / math.Pow(second/n, 1.5)
+	}
+	return mean, math.Sqrt(second / max(n-1, 1)), skew
+}
+
+// P returns the probability of a sample at least as far from limit as this one,
+// on either side, if the ratio is limit: the largest one of those by which
+// BoundsOf sets its bounds, with the allowance for the mean. It is 1 if the rule
+// does not allow a claim from the sample.
+func (r Rule) P(logs []float64, limit float64) float64 {
+	j := r.Judge(logs)
+	l := math.Log(limit)
+	distance := math.Abs(j.Mean-l) - r.Allowance(j.Pairs)
+	if !j.Enough || !(distance > 0) || (j.Mean > l) != (j.Median > l) {
+		return 1
+	}
+	_, sd, _ := moments(logs)
+	mean := 0.0
+	if sd > 0 {
+		t, skew := distance/sd*math.Sqrt(float64(j.Pairs)), j.Skew
+		if j.Mean < l {
+			skew = -skew // the same from the other side
+		}
+		mean = 2 * student(j.Pairs).Survival(min(t, unskewed(j.Pairs, skew, t)))
+	}
+	beyond := 0 // values at the limit speak against a difference on either side
+	for _, v := range logs {
+		if j.Mean > l && v > l || j.Mean < l && v < l {
+			beyond++
+		}
+	}
+	median := 2 * distuv.Binomial{N: float64(j.Pairs), P: 0.5}.CDF(float64(j.Pairs-beyond))
+	return min(max(mean, median), 1)
+}
+
+// Holm says which of several claims hold together, with an error of at most
+// alpha for all of them (Holm 1979): the claim with the smallest p must hold at
+// alpha / m, the next one at alpha / (m−1), and so on to the first that does
+// not. A p that is not a number counts as 1.
+func Holm(p []float64, alpha float64) []bool {
+	p = slices.Clone(p)
+	order := make([]int, len(p))
+	for i := range order {
+		order[i] = i
+		if math.IsNaN(p[i]) {
+			p[i] = 1
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(p[a], p[b]) })
+	hold := make([]bool, len(p))
+	for i, at := range order {
+		if p[at] > alpha/float64(len(p)-i) {
+			break
+		}
+		hold[at] = true
+	}
+	return hold
+}
