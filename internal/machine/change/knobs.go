@@ -66,8 +66,14 @@ func (c *Knobs) Set(k node.Knob, to node.Value) error {
 		return err
 	}
 	first := c.before(before)
+	t, touched := c.touch(k)
+	if touched && t.Inode != inode {
+		if t, touched, err = c.displaced(k); err != nil {
+			return err
+		}
+	}
 	if c.copies(k) {
-		if t, touched := c.touch(k); touched && t.Inode == inode {
+		if touched && t.Inode == inode {
 			c.overwritten(k, before)
 		} else {
 			first = c.original(k, before)
@@ -131,6 +137,9 @@ func (c *Knobs) ReleaseAs(k node.Knob, t journal.Touch) error {
 	t = c.Attainable(k, t)
 	inode, err := c.Inode(k)
 	if errors.Is(err, cgroup.ErrGone) || (err == nil && inode != t.Inode) {
+		if now, touched, err := c.displaced(k); err != nil || !touched || now.Inode != t.Inode {
+			return err // its entry has moved along with the cgroup
+		}
 		return errors.Join(c.o.Released(k), c.o.Journal.Forget(k)) // the cgroup and its knobs are gone
 	}
 	if err != nil {

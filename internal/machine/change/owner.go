@@ -53,6 +53,9 @@ func (c *Knobs) Own() (map[node.Knob]journal.Touch, error) {
 // not adopt a lab's changes, which a restore undoes.
 func (c *Knobs) Adopt() error {
 	touches, err := c.Own()
+	if err == nil && c.o.Tree != nil {
+		err = c.Follow(touches, c.o.Tree.Paths)
+	}
 	if err != nil {
 		return err
 	}

@@ -159,13 +159,13 @@ func (h *Host) below(workloads []node.Workload) []node.CgroupPath {
 
 // Sweep notifies a resident host that cgroups appeared or disappeared; groups
 // are all cgroups, sorted. The host compares the inode of each cached cgroup,
-// forgets its changes in cgroups that are gone, and journals what new cgroups
-// have copied from their parents (change.Knobs.AdoptBorn). It reports whether
-// to call it again soon.
+// follows renamed cgroups, forgets its changes in cgroups that are gone, and
+// journals what new cgroups have copied from their parents
+// (change.Knobs.AdoptBorn). It reports whether to call it again soon.
 func (h *Host) Sweep(groups []string) (again bool, err error) {
 	h.cache.expire()
 	h.isolation.Expire()
-	touches, err := h.changes.Own()
+	touches, err := h.changes.OwnFollowed(groups)
 	if err != nil || h.tree == nil {
 		return false, err
 	}

@@ -67,6 +67,7 @@ const (
 	opRemoved = "removed"
 	opSpawned = "spawned"
 	opReaped  = "reaped"
+	opMoved   = "moved"
 )
 
 // An entry is one line of the file.
@@ -79,6 +80,7 @@ type entry struct {
 	Cgroup  node.CgroupPath `json:"cgroup,omitempty"`
 	Control string          `json:"resctrl,omitempty"`
 	Process *Process        `json:"process,omitempty"`
+	Moves   []Move          `json:"moves,omitempty"`
 	By      Session         `json:"by"`
 }
 
@@ -138,6 +140,8 @@ func (s *State) apply(e entry, f *file) error {
 		return s.applyKnob(e)
 	case opMadeControl, opRemovedControl:
 		return s.applyControl(e)
+	case opMoved:
+		s.Move(e.Moves)
 	case opMade:
 		s.Groups[e.Cgroup] = e.By
 	case opRemoved:

@@ -80,6 +80,11 @@ func (x *Restorer) Plan(ctx context.Context) (Report, error) {
 	if err := errors.Join(ctx.Err(), x.needTree()); err != nil {
 		return Report{}, fmt.Errorf("plan the restore: %w", err)
 	}
+	moves, err := x.o.Knobs.Renamed(state.Touches, x.o.Tree.Paths)
+	if err != nil {
+		return Report{}, fmt.Errorf("plan the restore: %w", err)
+	}
+	state.Move(moves)
 	r := Report{Damage: state.Damage}
 	victims := x.victims(state, everything)
 	r.Killed = slices.Sorted(maps.Keys(victims))
@@ -134,6 +139,12 @@ func (x *Restorer) restore(ctx context.Context, in scope) (Report, error) {
 	}
 	if err := x.needTree(); err != nil {
 		return Report{}, fmt.Errorf("restore: %w", err)
+	}
+	if err := x.o.Knobs.Follow(state.Touches, x.o.Tree.Paths); err != nil {
+		return Report{}, fmt.Errorf("restore: %w", err)
+	}
+	if state, err = x.o.Journal.State(); err != nil {
+		return Report{}, err
 	}
 	var r Report
 	var errs []error

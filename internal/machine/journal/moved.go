@@ -1,0 +1,52 @@
+package journal
+
+import (
+	"maps"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A Move is a cgroup that another program has renamed, which cgroup v1 allows.
+// The directory keeps its inode, its processes and the values of its knobs.
+type Move struct {
+	From  node.CgroupPath `json:"from"`
+	To    node.CgroupPath `json:"to"`
+	Inode uint64          `json:"inode"`
+}
+
+// Moved records that cgroups were renamed: the entries of their knobs move
+// along. All moves happen at the same time, so two cgroups can exchange their
+// names.
+func (j *Journal) Moved(moves []Move) error {
+	return j.append(func(State) *entry {
+		if len(moves) == 0 {
+			return nil
+		}
+		return &entry{Op: opMoved, Moves: moves}
+	})
+}
+
+// Move moves the entries of cgroups that were renamed. An entry of a removed
+// cgroup that had the new name is dropped.
+func (s *State) Move(moves []Move) {
+	from := make(map[node.CgroupPath]Move, len(moves))
+	for _, m := range moves {
+		from[m.From] = m
+	}
+	touches, groups := map[node.Knob]Touch{}, map[node.CgroupPath]Session{}
+	for k, t := range s.Touches {
+		if m, moves := from[k.Cgroup]; moves && t.Inode == m.Inode {
+			delete(s.Touches, k)
+			k.Cgroup = m.To
+			touches[k] = t
+		}
+	}
+	for p, by := range s.Groups {
+		if m, moves := from[p]; moves {
+			delete(s.Groups, p)
+			groups[m.To] = by
+		}
+	}
+	maps.Copy(s.Touches, touches)
+	maps.Copy(s.Groups, groups)
+}
