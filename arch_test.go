@@ -53,6 +53,7 @@ var arch = []struct {
 	{"decide/limit", pure, "model/unit model/node"},
 	{"decide/match", pure, "model/unit model/node"},
 	{"decide/pick", pure, "model/unit model/node"},
+	{"decide/place", pure, "model/unit model/node decide/pick"},
 	{"decide/plan", pure, "model/node"},
 	{"decide/contest", pure, "model/node decide/plan"},
 	{"decide/tick", pure, "model/node decide/plan"},

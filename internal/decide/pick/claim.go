@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Claim is the number of exclusive CPUs that a workload wants.
-type Claim struct {
+// A Want is the number of exclusive CPUs that a workload wants.
+type Want struct {
 	// CPUs is the number of CPUs. The workload gets all of them or none.
 	CPUs int
 	// Free are the CPUs to choose from, including those of Have.
@@ -20,8 +20,8 @@ type Claim struct {
 	Have unit.CPUSet
 }
 
-// An Offer is a set of CPUs that meets a Claim, with its defects.
-type Offer struct {
+// A Place is a set of CPUs that meets a Want, with its defects.
+type Place struct {
 	CPUs unit.CPUSet
 	// Split is the number of CPUs that share a core with CPUs outside the
 	// offer.
@@ -39,11 +39,11 @@ type Offer struct {
 // L3 caches; few gaps in the remaining CPUs; high CPU numbers, because the
 // system's own work prefers low numbers. It is false if there are not enough
 // CPUs.
-func Exclusive(t node.Topology, c Claim) (Offer, bool) {
+func Exclusive(t node.Topology, c Want) (Place, bool) {
 	c.Free = c.Free.Intersect(t.All())
 	c.Have = c.Have.Intersect(c.Free)
 	if c.CPUs <= 0 || c.Free.Len() < c.CPUs {
-		return Offer{}, false
+		return Place{}, false
 	}
 	if c.Have.Len() > c.CPUs {
 		c.Free, c.Have = c.Have, unit.CPUSet{}
@@ -52,7 +52,7 @@ func Exclusive(t node.Topology, c Claim) (Offer, bool) {
 		return kept(t, c.Have), true
 	}
 	m := atlasOf(t, c)
-	var best Offer
+	var best Place
 	found := false
 	for _, place := range m.places(c.CPUs - c.Have.Len()) {
 		if o := m.offer(c.Have.Union(place)); !found || o.compare(best) < 0 {
@@ -64,8 +64,8 @@ func Exclusive(t node.Topology, c Claim) (Offer, bool) {
 
 // kept returns the offer of the CPUs that a workload already has. It runs in
 // every tick, so it works without an atlas.
-func kept(t node.Topology, set unit.CPUSet) Offer {
-	o := Offer{CPUs: set}
+func kept(t node.Topology, set unit.CPUSet) Place {
+	o := Place{CPUs: set}
 	cores := make(map[node.CoreID]int, set.Len())
 	nodes, caches := map[node.NUMANode]bool{}, map[cache]bool{}
 	for _, c := range t.CPUs {
@@ -85,7 +85,7 @@ func kept(t node.Topology, set unit.CPUSet) Offer {
 }
 
 // compare orders offers from better to worse.
-func (o Offer) compare(p Offer) int {
+func (o Place) compare(p Place) int {
 	return cmp.Or(cmp.Compare(o.Split, p.Split), cmp.Compare(o.Nodes, p.Nodes), cmp.Compare(o.Caches, p.Caches),
 		cmp.Compare(o.broken, p.broken), cmp.Compare(o.left, p.left))
 }
@@ -110,7 +110,7 @@ type coreSeat struct {
 // whole reports whether the claim has or may get all CPUs of the core.
 func (c *coreSeat) whole() bool { return len(c.free)+c.had == c.size }
 
-func atlasOf(t node.Topology, c Claim) *atlas {
+func atlasOf(t node.Topology, c Want) *atlas {
 	m := &atlas{
 		cache: map[cache][]int{}, nodes: map[node.NUMANode][]cache{}, at: make(map[unit.CPU]node.LogicalCPU, len(t.CPUs)),
 	}
@@ -279,8 +279,8 @@ func (m *atlas) take(cores []int, n int) (unit.CPUSet, bool) {
 }
 
 // offer returns the offer of a set of CPUs, with its defects.
-func (m *atlas) offer(set unit.CPUSet) Offer {
-	o := Offer{CPUs: set}
+func (m *atlas) offer(set unit.CPUSet) Place {
+	o := Place{CPUs: set}
 	nodes, caches := map[node.NUMANode]bool{}, map[cache]bool{}
 	for c := range set.All() {
 		at := m.at[c]

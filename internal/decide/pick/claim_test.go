@@ -33,12 +33,12 @@ func TestExclusiveTakesWholeCoresOfOneCache(t *testing.T) {
 		"what it lost is replaced":                      {"0-13", "14-15", 2, "12-13", 0},
 		"everything":                                    {"0-15", "", 16, "0-15", 0},
 	} {
-		got, ok := Exclusive(topo, Claim{CPUs: c.n, Free: set(t, c.free), Have: set(t, c.have)})
+		got, ok := Exclusive(topo, Want{CPUs: c.n, Free: set(t, c.free), Have: set(t, c.have)})
 		if !ok || got.CPUs.String() != c.want || got.Split != c.split {
 			t.Errorf("%s: got %q with %d split, %v; want %q with %d", name, got.CPUs, got.Split, ok, c.want, c.split)
 		}
 	}
-	for name, c := range map[string]Claim{
+	for name, c := range map[string]Want{
 		"more than is free": {CPUs: 3, Free: set(t, "0-1")},
 		"none":              {Free: set(t, "0-1")},
 		"less than none":    {CPUs: -1, Free: set(t, "0-1")},
@@ -69,7 +69,7 @@ func TestExclusiveIsAsGoodAsCanBe(t *testing.T) {
 				free = free.Union(given[0])
 				given = given[1:]
 			}
-			claim := Claim{CPUs: 1 + rnd.IntN(max(len(topo.CPUs)/3, 2)), Free: free}
+			claim := Want{CPUs: 1 + rnd.IntN(max(len(topo.CPUs)/3, 2)), Free: free}
 			got, ok := Exclusive(topo, claim)
 			if ok != (free.Len() >= claim.CPUs) {
 				t.Fatalf("%d of %v: %v", claim.CPUs, free, ok)
@@ -158,7 +158,7 @@ func TestExclusiveWithstandsStrangeMachines(t *testing.T) {
 				})
 			}
 		}
-		c := Claim{CPUs: rnd.IntN(20), Free: some(rnd, topo.All()), Have: some(rnd, topo.All())}
+		c := Want{CPUs: rnd.IntN(20), Free: some(rnd, topo.All()), Have: some(rnd, topo.All())}
 		got, ok := Exclusive(topo, c)
 		if want := c.CPUs > 0 && c.Free.Len() >= c.CPUs; ok != want {
 			t.Fatalf("%+v: %v", c, ok)
@@ -172,6 +172,6 @@ func TestExclusiveWithstandsStrangeMachines(t *testing.T) {
 func BenchmarkExclusive(b *testing.B) {
 	topo := machine(8, 8, 8, 2)
 	for b.Loop() {
-		Exclusive(topo, Claim{CPUs: 24, Free: topo.All()})
+		Exclusive(topo, Want{CPUs: 24, Free: topo.All()})
 	}
 }

@@ -171,7 +171,7 @@ func (g grants) grant(s node.Snapshot, c claim, free *unit.CPUSet, least, counte
 		more = free.Len() - max(least, counted)
 	}
 	if c.cpus <= more {
-		if o, ok := pick.Exclusive(s.Topology, pick.Claim{CPUs: c.cpus, Free: free.Intersect(room), Have: had}); ok {
+		if o, ok := pick.Exclusive(s.Topology, pick.Want{CPUs: c.cpus, Free: free.Intersect(room), Have: had}); ok {
 			g.of[id], g.how[id] = o.CPUs, describe(c.work, o)
 			*free = free.Minus(o.CPUs)
 			return
@@ -200,7 +200,7 @@ func atMost(free, spare int) string {
 }
 
 // describe describes a grant for a reason.
-func describe(w node.Workload, o pick.Offer) string {
+func describe(w node.Workload, o pick.Place) string {
 	text := fmt.Sprintf("%s has %s for exclusive use", w.ID, facts.CountCPUs(o.CPUs.Len()))
 	if o.Split > 0 {
 		text += fmt.Sprintf(", %d beside others on a core", o.Split)

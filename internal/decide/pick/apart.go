@@ -1,0 +1,41 @@
+package pick
+
+// Apart is the wish of a workload to be alone on its cores or NUMA nodes among
+// the work that has the same wish.
+type Apart uint8
+
+// The wishes.
+const (
+	Anywhere Apart = iota
+	ApartCores
+	ApartNodes
+	aparts
+)
+
+// mark notes where a workload with a wish is.
+func (m *Map) mark(s *Seats, h *Hold) {
+	if h.Apart == Anywhere {
+		return
+	}
+	if s.marked[h.Apart] == nil {
+		s.marked[h.Apart] = m.mask()
+	}
+	at := m.maskOf(h.CPUs)
+	each := func(lo, hi int32) {
+		if at.count(lo, hi) == 0 {
+			return
+		}
+		for i := lo; i < hi; i++ {
+			s.marked[h.Apart].set(i)
+		}
+	}
+	if h.Apart == ApartCores {
+		for _, c := range m.cores {
+			each(c.lo, c.hi)
+		}
+		return
+	}
+	for _, p := range m.pools[m.from[NUMA]:m.from[NUMA+1]] {
+		each(p.lo, p.hi)
+	}
+}

@@ -1,0 +1,159 @@
+package pick
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// anyMachine returns a random topology: of one to four threads a core, with
+// caches larger than NUMA nodes, offline CPUs, several kinds of cores, and
+// siblings that are not numbered in a row.
+func anyMachine(rnd *rand.Rand, most int) node.Topology {
+	for {
+		sockets, nodes, caches, cores, threads := 1+rnd.IntN(2), 1+rnd.IntN(3), 1+rnd.IntN(4), 1+rnd.IntN(8), 1+rnd.IntN(4)
+		n := sockets * nodes * caches * cores * threads
+		if n > most {
+			continue
+		}
+		shared := rnd.IntN(4) == 0 // one L3 for all NUMA nodes of a socket
+		apart := rnd.IntN(2) == 0  // the siblings of CPU 0 are n/threads, 2n/threads ...
+		holes := rnd.IntN(3) == 0
+		kinds := 1
+		if rnd.IntN(4) == 0 {
+			kinds = 2
+		}
+		var t node.Topology
+		for id := range n {
+			core, l3 := id/threads, id/threads/cores
+			if apart {
+				core = id % (n / threads)
+				l3 = core / cores
+			}
+			if holes && rnd.IntN(4) == 0 {
+				continue
+			}
+			numa := l3 / caches
+			c := node.LogicalCPU{ID: unit.CPU(id), Core: node.CoreID(core), L3: node.CacheID(l3), NUMA: node.NUMANode(numa), Socket: node.SocketID(numa / nodes)}
+			if shared {
+				c.L3 = node.CacheID(c.Socket)
+			}
+			if kinds == 2 && core%cores >= cores/2 {
+				c.Kind = 1
+			}
+			t.CPUs = append(t.CPUs, c)
+		}
+		if len(t.CPUs) > 0 {
+			return t
+		}
+	}
+}
+
+// anyDemand returns a random claim.
+func anyDemand(rnd *rand.Rand, m *Map) Claim {
+	n := rnd.IntN(max(m.Len()/2, 2) + 1)
+	c := Claim{
+		Grade: Grade(1 + rnd.IntN(3)), CPUs: n, Bind: Bind(rnd.IntN(5)), Within: []Level{Machine, Machine, Socket, NUMA, L3}[rnd.IntN(5)],
+		Fewest: rnd.IntN(4) == 0, Apart: []Apart{Anywhere, Anywhere, ApartCores, ApartNodes}[rnd.IntN(4)],
+	}
+	if c.Grade != Own {
+		c.Request = unit.MilliCPU(rnd.IntN(n*1000 + 1))
+	}
+	return c
+}
+
+// TestRoomIsExact places random claims on random machines and ends some of
+// them. It checks that a summary says that a claim fits exactly when it does,
+// that an offer is what the claim demands, and that shared work keeps what it
+// requests.
+func TestRoomIsExact(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(41, 42))
+	for try := range 150 {
+		most := 96
+		if try == 0 {
+			most = 1024
+		}
+		topo := anyMachine(rnd, most)
+		m := Compile(topo)
+		off, keep := some(rnd, topo.All()).Intersect(some(rnd, topo.All())), rnd.IntN(3)
+		var holds []Hold
+		for range 24 {
+			if len(holds) > 0 && rnd.IntN(3) == 0 {
+				i := rnd.IntN(len(holds))
+				holds = append(holds[:i:i], holds[i+1:]...)
+			}
+			s := m.Seats(off, keep, holds)
+			c := anyDemand(rnd, m)
+			u := m.Sum(s)
+			room := u.Room(&c)
+			o, why := m.Fit(s, c)
+			if room != why {
+				t.Fatalf("try %d: the summary says %q and the choice %q for %+v", try, room, why, c)
+			}
+			if worth := u.Worth(&c); worth < 0 || worth > 100 {
+				t.Fatalf("try %d: worth %d", try, worth)
+			}
+			if why != Fits {
+				continue
+			}
+			checkOffer(t, m, s, c, o)
+			holds = append(holds, c.Hold(o))
+			checkShared(t, m, m.Seats(off, keep, holds), keep)
+			if t.Failed() {
+				t.Fatalf("try %d: %+v got %+v", try, c, o)
+			}
+		}
+	}
+}
+
+// checkOffer checks an offer against its claim.
+func checkOffer(t *testing.T, m *Map, s Seats, c Claim, o Offer) {
+	t.Helper()
+	open := m.Open(s)
+	if !open.Contains(o.CPUs) || o.CPUs.Empty() {
+		t.Errorf("%v of the open CPUs %v", o.CPUs, open)
+	}
+	if c.Grade != Pooled && o.CPUs.Len() != c.CPUs {
+		t.Errorf("%d CPUs instead of %d", o.CPUs.Len(), c.CPUs)
+	}
+	within := o.CPUs
+	if c.Grade != Own {
+		within = o.Home
+	}
+	if at := m.smallest(within); c.Within > Machine {
+		for l := m.levelOf(at); l < c.Within; l++ {
+			if m.pools[at].after != m.pools[at].child+1 {
+				t.Errorf("%v is not in one %v", within, c.Within)
+				break
+			}
+			at = m.pools[at].child
+		}
+	}
+	if c.Grade != Own {
+		return
+	}
+	if c.Bind == OnlyWhole && o.Split != 0 {
+		t.Errorf("%v splits %d", o.CPUs, o.Split)
+	}
+	if c.Bind == OnlySpread {
+		set := m.maskOf(o.CPUs)
+		for _, k := range m.cores {
+			if set.count(k.lo, k.hi) > 1 {
+				t.Errorf("%v has two CPUs of a core", o.CPUs)
+			}
+		}
+	}
+}
+
+// checkShared checks that each pool has the CPUs that its shared work requests.
+func checkShared(t *testing.T, m *Map, s Seats, keep int) {
+	t.Helper()
+	for i, p := range m.pools {
+		open := s.open.count(p.lo, p.hi)
+		if s.soft[i] > unit.CPUs(int(open)) || s.least[i] > max(open, int32(keep)) {
+			t.Errorf("pool %d has %d open CPUs, and its work requests %v and %d CPUs", i, open, s.soft[i], s.least[i])
+		}
+	}
+}

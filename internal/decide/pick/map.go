@@ -1,0 +1,381 @@
+package pick
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"strconv"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A Level is a level of the tree of pools. The tree of a machine has the
+// machine as its root, then its sockets, their NUMA nodes, and the L3 caches of
+// each NUMA node. An L3 cache that several NUMA nodes share (sub-NUMA
+// clustering) counts once for each of them.
+type Level uint8
+
+// The levels, from the root to the leaves.
+const (
+	Machine Level = iota
+	Socket
+	NUMA
+	L3
+	levels
+)
+
+// String returns the name of the level as it stands in reasons.
+func (l Level) String() string { return [...]string{"machine", "socket", "NUMA node", "L3 cache"}[l] }
+
+// A Hash identifies a topology: two machines with the same hash have the same
+// CPUs, in the same cores, caches, NUMA nodes and sockets.
+type Hash uint64
+
+// String prints 16 hexadecimal digits.
+func (h Hash) String() string {
+	text := strconv.FormatUint(uint64(h), 16)
+	return "0000000000000000"[:16-len(text)] + text
+}
+
+// ParseHash reads what String prints. It is false for any other text.
+func ParseHash(text string) (Hash, bool) {
+	h, err := strconv.ParseUint(text, 16, 64)
+	return Hash(h), err == nil && Hash(h).String() == text
+}
+
+// A Map is a topology compiled for choices. Its CPUs are ordered so that each
+// pool and each core is a range of positions. A Map does not change, so that
+// all nodes of one hardware can share it.
+type Map struct {
+	hash  Hash
+	cpus  []node.LogicalCPU // by position
+	at    []int32           // position by CPU number; -1: offline
+	words int               // of a mask
+	cores []span
+	pools []pool
+	// from is the index of the first pool of each level, and of the end.
+	from  [levels + 1]int32
+	sizes []int32 // the numbers of CPUs that cores have, largest first
+	kinds []mask  // the CPUs of each kind of core, fastest first; one kind: none
+	// nodeSizes are the numbers of CPUs of the NUMA nodes, largest first.
+	nodeSizes []int32
+	largest   [levels]int32 // number of CPUs of the largest pool
+}
+
+// A span is the CPUs of one physical core in one L3 cache, by position.
+type span struct{ lo, hi int32 }
+
+// A pool is a node of the tree.
+type pool struct {
+	lo, hi       int32 // its CPUs, by position
+	core, last   int32 // its cores
+	up           int32 // the pool above it; -1: none
+	child, after int32 // the pools of the next level below it
+}
+
+// Compile makes the Map of a topology.
+func Compile(t node.Topology) *Map {
+	cpus := slices.Clone(t.CPUs)
+	socket := socketsOf(cpus)
+	first := map[coreKey]unit.CPU{} // the lowest CPU of each core
+	cache := map[leafKey]unit.CPU{}
+	for _, c := range cpus {
+		k, l := coreOf(c), leafOf(c)
+		if low, known := first[k]; !known || c.ID < low {
+			first[k] = c.ID
+		}
+		if low, known := cache[l]; !known || c.ID < low {
+			cache[l] = c.ID
+		}
+	}
+	slices.SortFunc(cpus, func(a, b node.LogicalCPU) int {
+		return cmp.Or(
+			cmp.Compare(socket[a.NUMA], socket[b.NUMA]), cmp.Compare(a.NUMA, b.NUMA),
+			cmp.Compare(cache[leafOf(a)], cache[leafOf(b)]), cmp.Compare(first[coreOf(a)], first[coreOf(b)]), cmp.Compare(a.ID, b.ID))
+	})
+	m := &Map{cpus: cpus, words: (len(cpus) + 63) / 64}
+	for i, c := range cpus {
+		for len(m.at) <= int(c.ID) {
+			m.at = append(m.at, -1)
+		}
+		m.at[c.ID] = int32(i)
+	}
+	m.fillCores()
+	m.fillPools(socket)
+	m.fillKinds()
+	m.fillSizes()
+	m.hash = hashOf(m, socket)
+	return m
+}
+
+type (
+	leafKey struct {
+		numa   node.NUMANode
+		l3     node.CacheID
+		socket node.SocketID
+	}
+	coreKey struct {
+		leafKey
+		core node.CoreID
+	}
+)
+
+func leafOf(c node.LogicalCPU) leafKey { return leafKey{c.NUMA, c.L3, c.Socket} }
+func coreOf(c node.LogicalCPU) coreKey { return coreKey{leafOf(c), c.Core} }
+
+// socketsOf returns the socket of each NUMA node. Sockets that share a NUMA
+// node, as in many virtual machines, count as one.
+func socketsOf(cpus []node.LogicalCPU) map[node.NUMANode]node.SocketID {
+	of := map[node.NUMANode]node.SocketID{}
+	joined := map[node.SocketID]node.SocketID{}
+	root := func(s node.SocketID) node.SocketID {
+		for {
+			up, known := joined[s]
+			if !known || up == s {
+				return s
+			}
+			s = up
+		}
+	}
+	for _, c := range cpus {
+		if s, known := of[c.NUMA]; known {
+			a, b := root(s), root(c.Socket)
+			joined[max(a, b)] = min(a, b)
+		} else {
+			of[c.NUMA] = c.Socket
+		}
+	}
+	for n, s := range of {
+		of[n] = root(s)
+	}
+	return of
+}
+
+func (m *Map) fillCores() {
+	for i, c := range m.cpus {
+		if i == 0 || coreOf(m.cpus[i-1]) != coreOf(c) {
+			m.cores = append(m.cores, span{int32(i), int32(i)})
+		}
+		m.cores[len(m.cores)-1].hi++
+	}
+	for _, c := range m.cores {
+		if size := c.hi - c.lo; !slices.Contains(m.sizes, size) {
+			m.sizes = append(m.sizes, size)
+		}
+	}
+	slices.SortFunc(m.sizes, func(a, b int32) int { return cmp.Compare(b, a) })
+}
+
+func (m *Map) fillPools(socket map[node.NUMANode]node.SocketID) {
+	same := [levels]func(a, b node.LogicalCPU) bool{
+		Machine: func(_, _ node.LogicalCPU) bool { return true },
+		Socket:  func(a, b node.LogicalCPU) bool { return socket[a.NUMA] == socket[b.NUMA] },
+		NUMA:    func(a, b node.LogicalCPU) bool { return a.NUMA == b.NUMA },
+		L3:      func(a, b node.LogicalCPU) bool { return leafOf(a) == leafOf(b) },
+	}
+	for l := range levels {
+		m.from[l] = int32(len(m.pools))
+		for i, c := range m.cpus {
+			if i == 0 || !same[l](m.cpus[i-1], c) {
+				m.pools = append(m.pools, pool{lo: int32(i), hi: int32(i), up: -1})
+			}
+			m.pools[len(m.pools)-1].hi++
+		}
+	}
+	m.from[levels] = int32(len(m.pools))
+	for l := range levels {
+		k, up := int32(0), int32(-1)
+		if l > Machine {
+			up = m.from[l-1]
+		}
+		for i := m.from[l]; i < m.from[l+1]; i++ {
+			p := &m.pools[i]
+			p.core = k
+			for k < int32(len(m.cores)) && m.cores[k].lo < p.hi {
+				k++
+			}
+			p.last = k
+			if up < 0 {
+				continue
+			}
+			for m.pools[up].hi <= p.lo {
+				up++
+			}
+			p.up = up
+			if u := &m.pools[up]; u.after == 0 {
+				u.child, u.after = i, i+1
+			} else {
+				u.after = i + 1
+			}
+		}
+	}
+}
+
+func (m *Map) fillSizes() {
+	for l := range levels {
+		for _, p := range m.pools[m.from[l]:m.from[l+1]] {
+			m.largest[l] = max(m.largest[l], p.hi-p.lo)
+			if l == NUMA {
+				m.nodeSizes = append(m.nodeSizes, p.hi-p.lo)
+			}
+		}
+	}
+	slices.SortFunc(m.nodeSizes, func(a, b int32) int { return cmp.Compare(b, a) })
+}
+
+func (m *Map) fillKinds() {
+	var kinds []node.CoreKind
+	for _, c := range m.cpus {
+		if !slices.Contains(kinds, c.Kind) {
+			kinds = append(kinds, c.Kind)
+		}
+	}
+	if len(kinds) < 2 {
+		return
+	}
+	slices.Sort(kinds)
+	for _, k := range kinds {
+		of := m.mask()
+		for i, c := range m.cpus {
+			if c.Kind == k {
+				of.set(int32(i))
+			}
+		}
+		m.kinds = append(m.kinds, of)
+	}
+}
+
+// hashOf hashes the partition of the CPUs with FNV-1a. The numbers of cores,
+// caches and sockets do not count, because the kernel may give others to the
+// same hardware.
+func hashOf(m *Map, socket map[node.NUMANode]node.SocketID) Hash {
+	h := uint64(14695981039346656037)
+	add := func(v int) {
+		for range 4 {
+			h = (h ^ uint64(v&0xff)) * 1099511628211
+			v >>= 8
+		}
+	}
+	k, p := 0, m.from[L3]
+	sockets := map[node.SocketID]int{}
+	for i, c := range m.cpus {
+		for m.cores[k].hi <= int32(i) {
+			k++
+		}
+		for m.pools[p].hi <= int32(i) {
+			p++
+		}
+		if _, known := sockets[socket[c.NUMA]]; !known {
+			sockets[socket[c.NUMA]] = len(sockets)
+		}
+		for _, v := range [...]int{int(c.ID), k, int(p), int(c.NUMA), sockets[socket[c.NUMA]], int(c.Kind)} {
+			add(v)
+		}
+	}
+	return Hash(h)
+}
+
+// Hash returns the hash of the topology.
+func (m *Map) Hash() Hash { return m.hash }
+
+// Len returns the number of CPUs.
+func (m *Map) Len() int { return len(m.cpus) }
+
+// All returns the set of all CPUs.
+func (m *Map) All() unit.CPUSet { return m.setOf(0) }
+
+// Same reports whether the map was made of a topology with the CPUs of t.
+func (m *Map) Same(t node.Topology) bool {
+	if len(t.CPUs) != len(m.cpus) {
+		return false
+	}
+	return Compile(t).hash == m.hash
+}
+
+// setOf returns all CPUs of a pool.
+func (m *Map) setOf(p int32) unit.CPUSet {
+	var cpus []unit.CPU
+	for _, c := range m.cpus[m.pools[p].lo:m.pools[p].hi] {
+		cpus = append(cpus, c.ID)
+	}
+	return unit.CPUSetOf(cpus...)
+}
+
+// levelOf returns the level of a pool.
+func (m *Map) levelOf(p int32) Level {
+	l := Machine
+	for p >= m.from[l+1] {
+		l++
+	}
+	return l
+}
+
+// smallest returns the smallest pool that contains a set. Of pools with the
+// same CPUs it is the highest. CPUs that are offline do not count.
+func (m *Map) smallest(set unit.CPUSet) int32 {
+	lo, hi := int32(-1), int32(0)
+	for c := range set.All() {
+		if i := m.position(c); i >= 0 {
+			if lo < 0 || i < lo {
+				lo = i
+			}
+			hi = max(hi, i+1)
+		}
+	}
+	at := int32(0)
+	for lo >= 0 {
+		next := int32(-1)
+		for i := m.pools[at].child; i < m.pools[at].after; i++ {
+			if m.pools[i].lo <= lo && hi <= m.pools[i].hi {
+				next = i
+			}
+		}
+		if next < 0 {
+			break
+		}
+		at = next
+	}
+	for up := m.pools[at].up; up >= 0 && m.pools[up].lo == m.pools[at].lo && m.pools[up].hi == m.pools[at].hi; up = m.pools[at].up {
+		at = up
+	}
+	return at
+}
+
+// position returns the position of a CPU; -1 if it is offline.
+func (m *Map) position(c unit.CPU) int32 {
+	if c < 0 || int(c) >= len(m.at) {
+		return -1
+	}
+	return m.at[c]
+}
+
+// Cut divides a set into parts of the given sizes, so that a part has
+// neighbouring CPUs. CPUs that are left belong to no part.
+func (m *Map) Cut(set unit.CPUSet, sizes []int) []unit.CPUSet {
+	var at []unit.CPU
+	for i, b := int32(0), m.maskOf(set); i < int32(len(m.cpus)); i++ {
+		if b.has(i) {
+			at = append(at, m.cpus[i].ID)
+		}
+	}
+	parts := make([]unit.CPUSet, len(sizes))
+	for i, n := range sizes {
+		n = min(max(n, 0), len(at))
+		parts[i] = unit.CPUSetOf(at[:n]...)
+		at = at[n:]
+	}
+	return parts
+}
+
+// ByNode returns the number of CPUs of a set by NUMA node, ascending.
+func (m *Map) ByNode(set unit.CPUSet) iter.Seq2[node.NUMANode, int] {
+	b := m.maskOf(set)
+	return func(yield func(node.NUMANode, int) bool) {
+		for _, p := range m.pools[m.from[NUMA]:m.from[NUMA+1]] {
+			if n := b.count(p.lo, p.hi); n > 0 && !yield(m.cpus[p.lo].NUMA, int(n)) {
+				return
+			}
+		}
+	}
+}

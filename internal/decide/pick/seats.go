@@ -1,0 +1,217 @@
+package pick
+
+import (
+	"slices"
+
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A Grade is the way in which a workload holds CPUs.
+type Grade uint8
+
+// The grades.
+const (
+	// Own CPUs are closed to all other LS work.
+	Own Grade = iota + 1
+	// Seated work has a fixed number of CPUs inside its home, which it shares
+	// with other seated and pooled work.
+	Seated
+	// Pooled work may use all CPUs of its home that are not another's own.
+	Pooled
+)
+
+// String returns the name of the grade in annotations and reports.
+func (g Grade) String() string {
+	if g > Pooled {
+		return "?"
+	}
+	return [...]string{"", "own", "seats", "pool"}[g]
+}
+
+// ParseGrade reads what String prints.
+func ParseGrade(text string) (Grade, bool) {
+	for g := Own; g <= Pooled; g++ {
+		if g.String() == text {
+			return g, true
+		}
+	}
+	return 0, false
+}
+
+// A Hold is what one workload holds on a machine.
+type Hold struct {
+	Grade Grade
+	// CPUs are its own CPUs, or its present seats.
+	CPUs unit.CPUSet
+	// Home are the CPUs of the pool that seated or pooled work shares: all of
+	// them, also those that are another's own.
+	Home unit.CPUSet
+	// Request is the load that seated or pooled work puts on its home.
+	Request unit.MilliCPU
+	// Apart is the wish of the workload to be alone, which other work with the
+	// same wish obeys.
+	Apart Apart
+}
+
+// Seats is the occupancy of a machine: which CPUs are open, and the load that
+// shared work puts on the pools. A Seats is a value of its Map. A copy shares
+// its memory, so it must not be changed.
+type Seats struct {
+	open mask
+	// soft is the load whose home is in the pool or below it. least is the
+	// number of its CPUs that must stay open.
+	soft  []unit.MilliCPU
+	least []int32
+	// load is the request of seated work by position.
+	load []unit.MilliCPU
+	// marked are the CPUs of cores, and of NUMA nodes, of work that wishes to be
+	// alone there.
+	marked [aparts]mask
+}
+
+// Seats returns the occupancy of the machine. No work gets the CPUs of off, and
+// keep CPUs stay open.
+func (m *Map) Seats(off unit.CPUSet, keep int, holds []Hold) Seats {
+	s := Seats{
+		open: m.mask(), soft: make([]unit.MilliCPU, len(m.pools)), least: make([]int32, len(m.pools)),
+		load: make([]unit.MilliCPU, len(m.cpus)),
+	}
+	for i := range m.cpus {
+		s.open.set(int32(i))
+	}
+	m.close(&s, off)
+	for i := range holds {
+		if h := &holds[i]; h.Grade == Own {
+			m.close(&s, h.CPUs)
+		}
+	}
+	for i := range holds {
+		h := &holds[i]
+		if h.Grade == Seated || h.Grade == Pooled {
+			m.share(&s, h)
+		}
+		m.mark(&s, h)
+	}
+	if len(s.least) > 0 {
+		s.least[0] = max(s.least[0], int32(keep))
+	}
+	return s
+}
+
+// With returns the occupancy with one more hold.
+func (m *Map) With(s Seats, h Hold) Seats {
+	s.open = slices.Clone(s.open)
+	switch h.Grade {
+	case Own:
+		m.close(&s, h.CPUs)
+	default:
+		s.soft, s.least, s.load = slices.Clone(s.soft), slices.Clone(s.least), slices.Clone(s.load)
+		m.share(&s, &h)
+	}
+	for i := range s.marked {
+		s.marked[i] = slices.Clone(s.marked[i])
+	}
+	m.mark(&s, &h)
+	return s
+}
+
+// Open returns the CPUs that are no workload's own.
+func (m *Map) Open(s Seats) unit.CPUSet { return m.cpusOf(s.open) }
+
+func (m *Map) close(s *Seats, set unit.CPUSet) {
+	for c := range set.All() {
+		if i := m.position(c); i >= 0 {
+			s.open.clear(i)
+		}
+	}
+}
+
+// share puts the load of a hold on its home.
+func (m *Map) share(s *Seats, h *Hold) {
+	home := m.smallest(h.Home)
+	need := int32(1)
+	if h.Grade == Seated {
+		n := h.CPUs.Len()
+		need = max(int32(n), 1)
+		for c := range h.CPUs.All() {
+			if i := m.position(c); i >= 0 {
+				s.load[i] += h.Request / unit.MilliCPU(n)
+			}
+		}
+	}
+	for p := home; p >= 0; p = m.pools[p].up {
+		s.soft[p] += h.Request
+		s.least[p] = max(s.least[p], need)
+	}
+}
+
+// slack returns the load that a pool can take besides its present load, as far
+// as the pools above it allow.
+func (m *Map) slack(s *Seats, p int32) unit.MilliCPU {
+	least := unit.MilliCPU(1 << 40)
+	for ; p >= 0; p = m.pools[p].up {
+		least = min(least, unit.CPUs(int(s.open.count(m.pools[p].lo, m.pools[p].hi)))-s.soft[p])
+	}
+	return least
+}
+
+// A measure is a way to count the CPUs that a claim may take from a pool.
+type measure struct {
+	kind countKind
+	size int32 // of a core, for wholeCores
+}
+
+type countKind uint8
+
+const (
+	anyCPU     countKind = iota
+	oneACore             // one CPU of each core
+	wholeCores           // the CPUs of wholly open cores of one size
+)
+
+// count counts the open CPUs of an L3 cache.
+func (m *Map) count(open mask, p *pool, by measure) int32 {
+	if by.kind == anyCPU {
+		return open.count(p.lo, p.hi)
+	}
+	n := int32(0)
+	for _, c := range m.cores[p.core:p.last] {
+		k := open.count(c.lo, c.hi)
+		switch {
+		case by.kind == oneACore && k > 0:
+			n++
+		case by.kind == wholeCores && k == by.size && c.hi-c.lo == k:
+			n += k
+		}
+	}
+	return n
+}
+
+// room returns for each pool the number of CPUs that one claim may take there,
+// so that shared work keeps what it requests. The pools are nested, so it is
+// exact: a claim that asks no more of any pool can be met.
+func (m *Map) room(s *Seats, open mask, by measure) []int32 {
+	room := make([]int32, len(m.pools))
+	unitOf := max(by.size, 1)
+	for i := len(m.pools) - 1; i >= 0; i-- {
+		p := &m.pools[i]
+		n, all := int32(0), s.open.count(p.lo, p.hi)
+		if p.after == 0 {
+			n = m.count(open, p, by)
+		}
+		for k := p.child; k < p.after; k++ {
+			n += room[k]
+		}
+		n = min(n, all-s.least[i])
+		if s.soft[i] > 0 {
+			n = min(n, all-int32(min((s.soft[i]+999)/unit.CPUs(1), unit.MaxCPUs)))
+		}
+		room[i] = max(n, 0) / unitOf * unitOf
+	}
+	for i := range m.pools {
+		if up := m.pools[i].up; up >= 0 {
+			room[i] = min(room[i], room[up])
+		}
+	}
+	return room
+}

@@ -1,0 +1,275 @@
+package pick
+
+import (
+	"slices"
+
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A Reason says why a claim cannot be met; empty: it can.
+type Reason string
+
+// The reasons. They are constant, so that a scheduler can count nodes by them.
+const (
+	Fits          Reason = ""
+	NoDemand      Reason = "the demand is for no CPU"
+	TooFew        Reason = "too few CPUs are free for exclusive use"
+	NeededShared  Reason = "pods that share CPUs need the free ones"
+	TooFewNear    Reason = "no single NUMA node or L3 cache has enough free CPUs"
+	TooManyNodes  Reason = "the free CPUs are on more NUMA nodes than such a demand needs"
+	NotWhole      Reason = "the number of CPUs is not a number of whole cores"
+	TooFewWhole   Reason = "too few whole cores are free"
+	TooFewCores   Reason = "too few cores have a free CPU"
+	NoRoomToShare Reason = "no pool of CPUs has room for the request"
+)
+
+// A Summary is what a filter of nodes reads of the occupancy of one machine.
+// Room and Worth do not allocate.
+type Summary struct {
+	m    *Map
+	open int32
+	// most is the largest room of one pool of each level, by measure; few[j] is
+	// the room of the best j NUMA nodes.
+	most [][levels]int32
+	few  [][]int32
+	// sorted is the room of the pools of each level, ascending.
+	sorted [levels][]int32
+	seats  []seatRoom // by pool
+	empty  int32      // of the pools of L3 that are wholly open
+}
+
+// A seatRoom is what a pool has for shared work.
+type seatRoom struct {
+	slack unit.MilliCPU
+	open  int32
+}
+
+// measures lists the ways to count: any CPU, one of each core, and whole cores
+// of each size.
+func (m *Map) measures() []measure {
+	all := []measure{{kind: anyCPU}, {kind: oneACore}}
+	for _, size := range m.sizes {
+		all = append(all, measure{wholeCores, size})
+	}
+	return all
+}
+
+// Sum summarizes an occupancy.
+func (m *Map) Sum(s Seats) Summary {
+	u := Summary{m: m}
+	if len(m.pools) == 0 {
+		return u
+	}
+	u.open = s.open.count(0, int32(len(m.cpus)))
+	for i, by := range m.measures() {
+		room := m.room(&s, s.open, by)
+		var most [levels]int32
+		for l := range levels {
+			most[l] = slices.Max(room[m.from[l]:m.from[l+1]])
+			if i == 0 {
+				u.sorted[l] = slices.Sorted(slices.Values(room[m.from[l]:m.from[l+1]]))
+			}
+		}
+		u.most = append(u.most, most)
+		u.few = append(u.few, m.bestNodes(room))
+	}
+	u.seats = make([]seatRoom, len(m.pools))
+	for i := range m.pools {
+		p := &m.pools[i]
+		at := &u.seats[i]
+		at.open = s.open.count(p.lo, p.hi)
+		at.slack = unit.CPUs(int(at.open)) - s.soft[i]
+		if p.up >= 0 {
+			at.slack = min(at.slack, u.seats[p.up].slack)
+		}
+	}
+	return u
+}
+
+// bestNodes returns the number of CPUs that a claim may take from at most j
+// NUMA nodes, for each j from 0.
+func (m *Map) bestNodes(room []int32) []int32 {
+	best := []int32{0}
+	for s := m.from[Socket]; s < m.from[Socket+1]; s++ {
+		p := &m.pools[s]
+		in := slices.Clone(room[p.child:p.after])
+		slices.SortFunc(in, func(a, b int32) int { return int(b - a) })
+		next := make([]int32, len(best)+len(in))
+		sum := int32(0)
+		for k := 0; k <= len(in); k++ {
+			if k > 0 {
+				sum += in[k-1]
+			}
+			for j, have := range best {
+				next[j+k] = max(next[j+k], have+min(sum, room[s]))
+			}
+		}
+		best = next
+	}
+	for j := range best {
+		best[j] = min(best[j], room[0])
+	}
+	return best
+}
+
+// fewestNodes returns the number of NUMA nodes that n CPUs need on the empty
+// machine.
+func (m *Map) fewestNodes(n int32) int {
+	j := 0
+	for _, size := range m.nodeSizes {
+		if n <= 0 {
+			break
+		}
+		n -= size
+		j++
+	}
+	return j
+}
+
+// Room returns why a claim does not fit; Fits if it does, which is exactly when
+// Map.Fit succeeds.
+func (u *Summary) Room(c *Claim) Reason {
+	switch {
+	case c.Grade == Seated && c.CPUs <= 0, c.Grade == Own && c.CPUs <= 0, c.Grade == 0:
+		return NoDemand
+	case u.m == nil || len(u.seats) == 0:
+		return TooFew
+	case c.Grade != Own:
+		return u.roomToShare(c)
+	}
+	return u.roomToOwn(c, int32(min(c.CPUs, unit.MaxCPUs+1)))
+}
+
+func (u *Summary) roomToOwn(c *Claim, n int32) Reason {
+	switch c.Bind {
+	case OnlySpread:
+		if u.fits(c, n, 1) {
+			return Fits
+		}
+	case OnlyWhole:
+		whole := false
+		for i, size := range u.m.sizes {
+			if n%size != 0 {
+				continue
+			}
+			whole = true
+			if u.fits(c, n, 2+i) {
+				return Fits
+			}
+		}
+		if !whole {
+			return NotWhole
+		}
+	default:
+		if u.fits(c, n, 0) {
+			return Fits
+		}
+	}
+	switch {
+	case u.open < n:
+		return TooFew
+	case u.most[0][Machine] < n:
+		return NeededShared
+	case u.most[0][c.Within] < n:
+		return TooFewNear
+	case c.Bind == OnlyWhole && u.m.from[levels] > 0 && !u.fitsAny(n):
+		return TooFewWhole
+	case c.Bind == OnlySpread && u.most[1][Machine] < n:
+		return TooFewCores
+	case u.most[0][c.Within] >= n && c.Within > Machine:
+		return TooFewNear
+	}
+	return TooManyNodes
+}
+
+// fitsAny reports whether n CPUs of whole cores are free anywhere.
+func (u *Summary) fitsAny(n int32) bool {
+	for i, size := range u.m.sizes {
+		if n%size == 0 && u.most[2+i][Machine] >= n {
+			return true
+		}
+	}
+	return false
+}
+
+// fits reports whether n CPUs are there by one measure.
+func (u *Summary) fits(c *Claim, n int32, by int) bool {
+	if u.most[by][c.Within] < n {
+		return false
+	}
+	return !c.Fewest || u.few[by][u.m.fewestNodes(n)] >= n
+}
+
+// roomToShare looks at the pools of the level that the claim names: a pool
+// above has at least the room of those below it.
+func (u *Summary) roomToShare(c *Claim) Reason {
+	need := max(int32(min(c.CPUs, unit.MaxCPUs+1)), 1)
+	if c.Grade == Pooled {
+		need = 1
+	}
+	for _, at := range u.seats[u.m.from[c.Within]:u.m.from[c.Within+1]] {
+		if at.open >= need && at.slack >= c.Request {
+			return Fits
+		}
+	}
+	return NoRoomToShare
+}
+
+// Worth rates a placement from 0 to 100 for a claim that fits. Most of it is
+// the level that contains all of the CPUs; then whole cores; then how little is
+// left of the pool that is used.
+func (u *Summary) Worth(c *Claim) int64 {
+	if u.m == nil || len(u.seats) == 0 {
+		return 0
+	}
+	n := int32(min(max(c.CPUs, 1), unit.MaxCPUs))
+	if c.Grade != Own {
+		return u.worthShared(c, n)
+	}
+	worth, at := int64(0), Machine
+	switch {
+	case u.most[0][L3] >= n:
+		worth, at = 40, L3
+	case u.most[0][NUMA] >= n:
+		worth, at = 25, NUMA
+	case u.most[0][Socket] >= n:
+		worth, at = 10, Socket
+	}
+	if u.wholeAt(n, at) {
+		worth += 25
+	}
+	sorted := u.sorted[at]
+	i, _ := slices.BinarySearch(sorted, n)
+	if i < len(sorted) {
+		left, size := int64(sorted[i]-n), int64(u.m.largest[at])
+		worth += 35 - 35*left/max(size, 1)
+	}
+	return min(max(worth, 0), 100)
+}
+
+// wholeAt reports whether a pool of the level has n CPUs of whole cores, or all
+// but the odd one.
+func (u *Summary) wholeAt(n int32, at Level) bool {
+	for i, size := range u.m.sizes {
+		if u.most[2+i][at] >= n/size*size {
+			return true
+		}
+	}
+	return false
+}
+
+func (u *Summary) worthShared(c *Claim, n int32) int64 {
+	if c.Grade == Pooled {
+		n = 1
+	}
+	for l := L3; ; l-- {
+		for _, at := range u.seats[u.m.from[l]:u.m.from[l+1]] {
+			if at.open >= n && at.slack >= c.Request {
+				return [...]int64{20, 40, 65, 100}[l]
+			}
+		}
+		if l == Machine {
+			return 0
+		}
+	}
+}

@@ -1,0 +1,233 @@
+package place
+
+import (
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/decide/pick"
+)
+
+// A Ledger is the state of the CPUs of a cluster. For a pod that its node
+// reports, the report counts; for a bound pod that is not reported, its
+// contract; for a pod in flight, its reservation. Nothing else is remembered,
+// so a new ledger that learns the same pods and reports is the same. Callers
+// must serialize the calls.
+type Ledger struct {
+	maps  map[pick.Hash]*pick.Map
+	nodes map[string]*place
+	pods  map[UID]*entry
+}
+
+// A place is the state of one node.
+type place struct {
+	report   Report
+	m        *pick.Map // nil: no report
+	out      Reason
+	facts    map[UID]pick.Hold
+	promised map[UID]*entry // the pods of the ledger on this node
+	gone     map[UID]bool   // deleted pods that the report still has
+	view     *View
+}
+
+// An entry is a pod of the ledger on its node.
+type entry struct {
+	pod      Pod
+	node     string
+	contract Contract
+	state    state
+}
+
+type state uint8
+
+const (
+	reserved state = iota
+	doubtful       // a bind was sent, and its answer is not known
+	bound
+)
+
+// New returns an empty ledger.
+func New() *Ledger {
+	return &Ledger{maps: map[pick.Hash]*pick.Map{}, nodes: map[string]*place{}, pods: map[UID]*entry{}}
+}
+
+func (l *Ledger) at(node string) *place {
+	p := l.nodes[node]
+	if p == nil {
+		p = &place{out: NoReport, facts: map[UID]pick.Hold{}, promised: map[UID]*entry{}, gone: map[UID]bool{}}
+		l.nodes[node] = p
+	}
+	return p
+}
+
+// Learn takes the report of a node.
+func (l *Ledger) Learn(node string, r Report) {
+	p := l.at(node)
+	m := pick.Compile(r.Topology)
+	if shared, known := l.maps[m.Hash()]; known {
+		m = shared
+	} else {
+		l.maps[m.Hash()] = m
+	}
+	p.report, p.m, p.out = r, m, pick.Fits
+	if r.Manager != "" {
+		p.out = OtherManager
+	}
+	p.facts = make(map[UID]pick.Hold, len(r.Held))
+	for _, h := range r.Held {
+		p.facts[h.UID] = h.Hold
+	}
+	for uid := range p.gone {
+		if _, still := p.facts[uid]; !still {
+			delete(p.gone, uid)
+		}
+	}
+	p.view = nil
+}
+
+// Out takes a node out for new pods, for a reason; Fits: it is in again. A
+// report takes the node in again, too.
+func (l *Ledger) Out(node string, why Reason) {
+	p := l.at(node)
+	if p.m == nil {
+		why = NoReport
+	}
+	p.out, p.view = why, nil
+}
+
+// Forget removes a node.
+func (l *Ledger) Forget(node string) {
+	if p := l.nodes[node]; p != nil {
+		for uid := range p.promised {
+			delete(l.pods, uid)
+		}
+		delete(l.nodes, node)
+	}
+}
+
+// Bound learns that a pod is bound to a node by a contract. A pod without a
+// contract has the zero Contract: its node chooses for it as the ledger would.
+func (l *Ledger) Bound(p Pod, node string, c Contract) {
+	l.remove(p.UID)
+	l.add(&entry{pod: p, node: node, contract: c, state: bound})
+}
+
+// Reserve chooses CPUs for a pod on a node and keeps them for it.
+func (l *Ledger) Reserve(p Pod, node string) (Contract, Reason) {
+	if e := l.pods[p.UID]; e != nil {
+		if e.state == bound {
+			return Contract{}, NotHere
+		}
+		l.remove(p.UID) // a doubtful bind did not happen, since the pod is scheduled again
+	}
+	v := l.View(node)
+	if why := v.Room(&p.Demand); why != pick.Fits {
+		return Contract{}, why
+	}
+	o, why := v.m.Fit(v.seats, p.Demand.Claim)
+	if why != pick.Fits {
+		return Contract{}, why
+	}
+	c := ContractOf(v.m, p.Demand, o)
+	l.add(&entry{pod: p, node: node, contract: c, state: reserved})
+	return c, pick.Fits
+}
+
+// Doubt keeps the CPUs of a pod whose bind may have happened.
+func (l *Ledger) Doubt(uid UID) {
+	if e := l.pods[uid]; e != nil && e.state == reserved {
+		e.state = doubtful
+	}
+}
+
+// Doubtful reports whether the pod waits for the answer of a bind. The caller
+// calls Release when it has waited long enough.
+func (l *Ledger) Doubtful(uid UID) bool {
+	e := l.pods[uid]
+	return e != nil && e.state == doubtful
+}
+
+// Release gives up the reservation of a pod that was not bound.
+func (l *Ledger) Release(uid UID) {
+	if e := l.pods[uid]; e != nil && e.state != bound {
+		l.remove(uid)
+	}
+}
+
+// Gone removes a pod that was deleted or has ended. A report that still has the
+// pod does not count it.
+func (l *Ledger) Gone(uid UID) {
+	if e := l.pods[uid]; e != nil {
+		p := l.nodes[e.node]
+		if _, reported := p.facts[uid]; reported {
+			p.gone[uid] = true
+		}
+	}
+	l.remove(uid)
+}
+
+// Contract returns the contract of a pod, and its node.
+func (l *Ledger) Contract(uid UID) (Contract, string, bool) {
+	e := l.pods[uid]
+	if e == nil {
+		return Contract{}, "", false
+	}
+	return e.contract, e.node, true
+}
+
+func (l *Ledger) add(e *entry) {
+	p := l.at(e.node)
+	l.pods[e.pod.UID], p.promised[e.pod.UID], p.view = e, e, nil
+	delete(p.gone, e.pod.UID)
+}
+
+func (l *Ledger) remove(uid UID) {
+	if e := l.pods[uid]; e != nil {
+		p := l.nodes[e.node]
+		delete(p.promised, uid)
+		p.view = nil
+		delete(l.pods, uid)
+	}
+}
+
+// View returns the present state of a node, which later changes of the ledger
+// do not change.
+func (l *Ledger) View(node string) *View {
+	p := l.nodes[node]
+	if p == nil {
+		return &View{out: NoReport}
+	}
+	if p.view == nil {
+		p.view = p.look()
+	}
+	return p.view
+}
+
+// look merges facts, contracts and reservations by pod.
+func (p *place) look() *View {
+	if p.m == nil {
+		return &View{out: p.out}
+	}
+	var holds []Held
+	for uid, h := range p.facts {
+		if !p.gone[uid] {
+			holds = append(holds, Held{uid, h})
+		}
+	}
+	var open []*entry // the node chooses for these pods itself
+	for uid, e := range p.promised {
+		switch _, known := p.facts[uid]; {
+		case known:
+		case e.contract.Grade == 0:
+			open = append(open, e)
+		default:
+			holds = append(holds, Held{uid, e.contract.Hold(e.pod.Demand)})
+		}
+	}
+	slices.SortFunc(holds, func(a, b Held) int { return strings.Compare(string(a.UID), string(b.UID)) })
+	slices.SortFunc(open, func(a, b *entry) int { return strings.Compare(string(a.pod.UID), string(b.pod.UID)) })
+	v := viewOf(p.m, p.out, p.report, holds)
+	for _, e := range open {
+		v = v.With(e.pod, Contract{})
+	}
+	return v
+}

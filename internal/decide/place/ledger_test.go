@@ -1,0 +1,162 @@
+package place
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// machine returns a topology of nodes × caches × cores × threads.
+func machine(nodes, caches, cores, threads int) node.Topology {
+	var t node.Topology
+	for c := range nodes * caches * cores * threads {
+		l3 := c / threads / cores
+		t.CPUs = append(t.CPUs, node.LogicalCPU{
+			ID: unit.CPU(c), Core: node.CoreID(c / threads), L3: node.CacheID(l3), NUMA: node.NUMANode(l3 / caches), Socket: node.SocketID(l3 / caches),
+		})
+	}
+	return t
+}
+
+func own(n int) Demand { return Demand{Claim: pick.Claim{Grade: pick.Own, CPUs: n}} }
+
+func TestAReservationKeepsItsCPUs(t *testing.T) {
+	l := New()
+	if _, why := l.Reserve(Pod{"a", own(2)}, "n"); why != NoReport {
+		t.Errorf("without a report: %q", why)
+	}
+	l.Learn("n", Report{Topology: machine(1, 2, 2, 2), Keep: 1})
+	a, why := l.Reserve(Pod{"a", own(4)}, "n")
+	if why != pick.Fits || a.CPUs.Len() != 4 {
+		t.Fatalf("%v: %q", a, why)
+	}
+	if _, why := l.Reserve(Pod{"b", own(4)}, "n"); why == pick.Fits {
+		t.Error("no CPU is left open")
+	}
+	l.Doubt("a")
+	if b, why := l.Reserve(Pod{"b", own(2)}, "n"); why != pick.Fits || !b.CPUs.Intersect(a.CPUs).Empty() {
+		t.Errorf("beside a doubtful pod: %v: %q", b.CPUs, why)
+	}
+	l.Release("a")
+	if v := l.View("n"); v.Has("a") || !v.Has("b") {
+		t.Errorf("after the release: %v", v.Holds())
+	}
+	l.Release("b")
+	l.Bound(Pod{"a", own(4)}, "n", a)
+	l.Release("a")
+	if !l.View("n").Has("a") {
+		t.Error("a bound pod was released")
+	}
+	l.Gone("a")
+	if got := l.View("n").Open().Len(); got != 8 {
+		t.Errorf("%d CPUs are open on the empty node", got)
+	}
+}
+
+// TestTheReportCountsBeforeTheContract has a node that did not obey.
+func TestTheReportCountsBeforeTheContract(t *testing.T) {
+	l := New()
+	topo := machine(1, 2, 2, 2)
+	l.Learn("n", Report{Topology: topo})
+	a, _ := l.Reserve(Pod{"a", own(2)}, "n")
+	l.Bound(Pod{"a", own(2)}, "n", a)
+	other := l.View("n").Open().Minus(unit.CPUSetOf(0, 2, 3, 4, 5))
+	l.Learn("n", Report{Topology: topo, Held: []Held{{"a", pick.Hold{Grade: pick.Own, CPUs: other}}}})
+	if open := l.View("n").Open(); open != topo.All().Minus(other) {
+		t.Errorf("open: %v; the node says that %v are not", open, other)
+	}
+	l.Gone("a")
+	if open := l.View("n").Open(); open != topo.All() {
+		t.Errorf("the report is older than the end of the pod, and %v are open", open)
+	}
+	l.Learn("n", Report{Topology: topo, Manager: "static"})
+	if _, why := l.Reserve(Pod{"b", own(1)}, "n"); why != OtherManager {
+		t.Errorf("beside the kubelet's static policy: %q", why)
+	}
+}
+
+// TestPreemptionSeesFreedCPUs reads a view without a victim.
+func TestPreemptionSeesFreedCPUs(t *testing.T) {
+	l := New()
+	l.Learn("n", Report{Topology: machine(1, 1, 4, 2)})
+	for i := range 2 {
+		p := Pod{UID(fmt.Sprint(i)), own(4)}
+		c, why := l.Reserve(p, "n")
+		if why != pick.Fits {
+			t.Fatal(why)
+		}
+		l.Bound(p, "n", c)
+	}
+	d := own(3)
+	v := l.View("n")
+	if v.Room(&d) == pick.Fits || v.Without("0").Room(&d) != pick.Fits || v.Without("0").With(Pod{"0", own(4)}, Contract{}).Room(&d) == pick.Fits {
+		t.Error("the view without a victim does not show its CPUs")
+	}
+}
+
+// TestAContractHasTheSetsOfContainers divides the CPUs of a pod.
+func TestAContractHasTheSetsOfContainers(t *testing.T) {
+	l := New()
+	l.Learn("n", Report{Topology: machine(2, 2, 2, 2)})
+	d := own(6)
+	d.Containers, d.Memory = []Container{{"a", 4}, {"b", 2}}, 600
+	c, why := l.Reserve(Pod{"p", d}, "n")
+	if why != pick.Fits {
+		t.Fatal(why)
+	}
+	a, b := c.Containers["a"], c.Containers["b"]
+	if a.Len() != 4 || b.Len() != 2 || a.Union(b) != c.CPUs {
+		t.Errorf("a has %v and b has %v of %v", a, b, c.CPUs)
+	}
+	if len(c.Nodes) != 1 || c.Nodes[0].CPU != unit.CPUs(6) || c.Nodes[0].Memory != 600 {
+		t.Errorf("shares: %+v", c.Nodes)
+	}
+}
+
+// TestALedgerRebuiltIsTheSame compares a ledger after a random history with one
+// that learns the outcome.
+func TestALedgerRebuiltIsTheSame(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(51, 52))
+	for try := range 60 {
+		topo := machine(1+rnd.IntN(2), 1+rnd.IntN(3), 1+rnd.IntN(4), 1+rnd.IntN(2))
+		l, r := New(), Report{Topology: topo, Keep: 1}
+		l.Learn("n", r)
+		alive := map[UID]Pod{}
+		for i := range 40 {
+			uid := UID(fmt.Sprint(rnd.IntN(12)))
+			switch _, there := alive[uid]; {
+			case there && rnd.IntN(2) == 0:
+				l.Gone(uid)
+				delete(alive, uid)
+			case !there:
+				d := own(1 + rnd.IntN(4))
+				d.Grade = pick.Grade(1 + rnd.IntN(3))
+				if d.Grade != pick.Own {
+					d.Request = unit.MilliCPU(rnd.IntN(3000))
+				}
+				p := Pod{uid, d}
+				if c, why := l.Reserve(p, "n"); why == pick.Fits {
+					if i%3 == 0 {
+						l.Release(uid)
+						continue
+					}
+					l.Bound(p, "n", c)
+					alive[uid] = p
+				}
+			}
+		}
+		again := New()
+		for uid, p := range alive {
+			c, _, _ := l.Contract(uid)
+			again.Bound(p, "n", c)
+		}
+		again.Learn("n", r)
+		if a, b := fmt.Sprint(l.View("n").Holds()), fmt.Sprint(again.View("n").Holds()); a != b {
+			t.Fatalf("try %d: %s\nrebuilt: %s", try, a, b)
+		}
+	}
+}

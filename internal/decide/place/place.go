@@ -1,0 +1,125 @@
+// Package place is the ledger of the CPUs of a cluster: which pods hold which
+// CPUs of which node, by the reports of the nodes, by the contracts of bound
+// pods, and by reservations. The scheduler, the simulator and kubectl tenon fit
+// read the same ledger.
+package place
+
+import (
+	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// UID identifies a pod (metadata.uid).
+type UID string
+
+// A Reason says why a node does not take a pod; empty: it does.
+type Reason = pick.Reason
+
+// The reasons of the ledger, besides those of pick.
+const (
+	NoReport     Reason = "no agent has reported the CPUs of the node"
+	Stale        Reason = "the report of the node's agent is too old"
+	OtherManager Reason = "another manager binds CPUs on the node"
+	NotHere      Reason = "the pod is reserved on another node"
+)
+
+// A Demand is what a pod demands of a node's CPUs.
+type Demand struct {
+	pick.Claim
+	// Containers are the containers with CPUs of their own, in the order of the
+	// pod. Their numbers add up to that of the claim. Empty: the CPUs are the
+	// pod's.
+	Containers []Container
+	// Memory is the memory that the pod requests.
+	Memory unit.Bytes
+}
+
+// A Container is the demand of one container.
+type Container struct {
+	Name string
+	CPUs int
+}
+
+// A Pod is a pod that demands CPUs.
+type Pod struct {
+	UID    UID
+	Demand Demand
+}
+
+// A Contract is the choice of a scheduler for a pod on its node.
+type Contract struct {
+	// Topology is the topology for which the choice was made.
+	Topology pick.Hash
+	Grade    pick.Grade
+	// CPUs are own CPUs, seats, or the open CPUs of the home when the pod was
+	// bound. Home are all CPUs of the pool; empty for own CPUs.
+	CPUs, Home unit.CPUSet
+	// Containers are the parts of CPUs by container; nil: the CPUs are the
+	// pod's.
+	Containers map[string]unit.CPUSet
+	// Nodes are the shares of the NUMA nodes.
+	Nodes []NodeShare
+}
+
+// A NodeShare is what a contract has of one NUMA node.
+type NodeShare struct {
+	NUMA   node.NUMANode
+	CPU    unit.MilliCPU
+	Memory unit.Bytes
+}
+
+// A Held is what a pod holds on its node, as the node's agent reports it.
+type Held struct {
+	UID  UID
+	Hold pick.Hold
+}
+
+// A Report is the state of the CPUs of one node, as its agent reports it.
+type Report struct {
+	Topology node.Topology
+	// Reserved CPUs are for no pod of the ledger. Keep is the number of CPUs
+	// that stay open.
+	Reserved unit.CPUSet
+	Keep     int
+	// Manager is another writer of cpusets on the node, such as the static
+	// policy of the kubelet; empty: none.
+	Manager string
+	Held    []Held
+}
+
+// ContractOf makes the contract of an offer.
+func ContractOf(m *pick.Map, d Demand, o pick.Offer) Contract {
+	c := Contract{Topology: m.Hash(), Grade: d.Grade, CPUs: o.CPUs, Home: o.Home}
+	if d.Grade != pick.Pooled && len(d.Containers) > 0 {
+		sizes := make([]int, len(d.Containers))
+		for i, k := range d.Containers {
+			sizes[i] = k.CPUs
+		}
+		c.Containers = make(map[string]unit.CPUSet, len(sizes))
+		for i, set := range m.Cut(o.CPUs, sizes) {
+			c.Containers[d.Containers[i].Name] = set
+		}
+	}
+	c.Nodes = shares(m, d, o)
+	return c
+}
+
+// shares divides the demand over the NUMA nodes of the CPUs by their numbers.
+func shares(m *pick.Map, d Demand, o pick.Offer) []NodeShare {
+	request := d.Request
+	if d.Grade == pick.Own {
+		request = unit.CPUs(d.CPUs)
+	}
+	n := unit.MilliCPU(o.CPUs.Len())
+	var all []NodeShare
+	for numa, k := range m.ByNode(o.CPUs) {
+		all = append(all, NodeShare{NUMA: numa, CPU: request * unit.MilliCPU(k) / n, Memory: d.Memory / unit.Bytes(n) * unit.Bytes(k)})
+	}
+	return all
+}
+
+// Hold returns what a pod holds by its contract.
+func (c Contract) Hold(d Demand) pick.Hold {
+	return pick.Hold{Grade: c.Grade, CPUs: c.CPUs, Home: c.Home, Request: d.Request, Apart: d.Apart}
+}

@@ -1,0 +1,97 @@
+package place
+
+import (
+	"slices"
+
+	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A View is the state of one node at one time. It does not change, so that many
+// filters can read it at once.
+type View struct {
+	m     *pick.Map
+	out   Reason
+	off   unit.CPUSet
+	keep  int
+	holds []Held
+	seats pick.Seats
+	sum   pick.Summary
+}
+
+func viewOf(m *pick.Map, out Reason, r Report, holds []Held) *View {
+	v := &View{m: m, out: out, off: r.Reserved, keep: r.Keep, holds: holds}
+	v.fill()
+	return v
+}
+
+func (v *View) fill() {
+	all := make([]pick.Hold, len(v.holds))
+	for i, h := range v.holds {
+		all[i] = h.Hold
+	}
+	v.seats = v.m.Seats(v.off, v.keep, all)
+	v.sum = v.m.Sum(v.seats)
+}
+
+// Room returns why the node does not take the demand; Fits if it does. It does
+// not allocate.
+func (v *View) Room(d *Demand) Reason {
+	if v.out != pick.Fits {
+		return v.out
+	}
+	return v.sum.Room(&d.Claim)
+}
+
+// Worth rates the node from 0 to 100 for a demand that fits. It does not
+// allocate.
+func (v *View) Worth(d *Demand) int64 { return v.sum.Worth(&d.Claim) }
+
+// Without returns the view without what some pods hold, for preemption.
+func (v *View) Without(uids ...UID) *View {
+	if v.m == nil {
+		return v
+	}
+	next := *v
+	next.holds = slices.DeleteFunc(slices.Clone(v.holds), func(h Held) bool { return slices.Contains(uids, h.UID) })
+	next.fill()
+	return &next
+}
+
+// With returns the view with one more pod, by its contract, or by a choice if
+// the contract is zero. The view is unchanged if the pod does not fit.
+func (v *View) With(p Pod, c Contract) *View {
+	if v.m == nil || v.Has(p.UID) {
+		return v
+	}
+	if c.Grade == 0 || c.Topology != v.m.Hash() {
+		o, why := v.m.Fit(v.seats, p.Demand.Claim)
+		if why != pick.Fits {
+			return v
+		}
+		c = ContractOf(v.m, p.Demand, o)
+	}
+	next := *v
+	next.holds = append(slices.Clone(v.holds), Held{p.UID, c.Hold(p.Demand)})
+	next.fill()
+	return &next
+}
+
+// Has reports whether a pod holds CPUs in the view.
+func (v *View) Has(uid UID) bool {
+	return slices.ContainsFunc(v.holds, func(h Held) bool { return h.UID == uid })
+}
+
+// Holds lists what the pods hold, by UID.
+func (v *View) Holds() []Held { return slices.Clone(v.holds) }
+
+// Map returns the topology; nil: it is not known.
+func (v *View) Map() *pick.Map { return v.m }
+
+// Open returns the CPUs that are no pod's own.
+func (v *View) Open() unit.CPUSet {
+	if v.m == nil {
+		return unit.CPUSet{}
+	}
+	return v.m.Open(v.seats)
+}
