@@ -127,6 +127,7 @@ var arch = []struct {
 	// lab
 	{"lab/load", affects, "model/unit"},
 	{"lab/stat", pure, ""},
+	{"lab/jobs", affects, "model/unit model/node lab/stat"},
 	{"lab/draw", affects, "lab/stat"},
 	{"lab/archive", affects, ""},
 	{"lab/report", affects, "model/unit model/node lab/load lab/stat lab/draw lab/archive"},

@@ -1,0 +1,109 @@
+package jobs
+
+import (
+	"math"
+	"slices"
+
+	"tenon.sh/tenon/internal/lab/stat"
+)
+
+// A Cause is how much of the cost of a job goes with one variable.
+type Cause struct {
+	Name string // of the variable
+	stat.Explanation
+}
+
+// causeMargin is the lead in the adjusted share of the variance by which a
+// variable has to explain more than all others before it is named as the cause.
+const causeMargin = 0.20
+
+// Costs are the CPU seconds of the waves with all that may explain them.
+type Costs struct {
+	// Measured is false if a cost is limit × duration, as for published tables.
+	// This is right only for jobs that used their whole limit.
+	Measured bool
+	Waves    []Wave
+	// Causes is sorted by the adjusted share, the largest first.
+	Causes []Cause
+	// Named is the variable that leads by causeMargin, or "".
+	Named string
+	// Fit is the cost over the CPUs that were asked for on a node, if it never
+	// rises; Cliff is its largest step. HasCliff is false if there is none.
+	Fit      []stat.Stretch
+	Cliff    stat.Cliff
+	HasCliff bool
+}
+
+// CostsOf works out which variable explains the CPU seconds of a job. Jobs
+// without a CPU limit are left out where the cost was not measured.
+func CostsOf(waves []Wave) Costs {
+	c := Costs{Measured: true}
+	for _, w := range waves {
+		seconds, measured := w.CPUSeconds()
+		if seconds <= 0 {
+			continue
+		}
+		c.Measured = c.Measured && measured
+		c.Waves = append(c.Waves, w)
+	}
+	slices.SortStableFunc(c.Waves, func(a, b Wave) int {
+		switch d := rounded(a.Demand()) - rounded(b.Demand()); {
+		case d < 0:
+			return -1
+		case d > 0:
+			return 1
+		}
+		return 0
+	})
+	variables := []struct {
+		name string
+		of   func(Wave) float64
+	}{
+		{"CPUs asked for on the node", func(w Wave) float64 { return rounded(w.Demand()) }},
+		{"limit of a job", func(w Wave) float64 { return w.Cell.CPU.Cores() }},
+		{"jobs beside each other", func(w Wave) float64 { return rounded(w.Beside) }},
+		{"memory of a job", func(w Wave) float64 { return float64(w.Cell.Memory) }},
+	}
+	logs, demand, seconds := c.columns()
+	for _, v := range variables {
+		groups := make([]float64, len(c.Waves))
+		for i, w := range c.Waves {
+			groups[i] = v.of(w)
+		}
+		c.Causes = append(c.Causes, Cause{v.name, stat.Explain(logs, groups)})
+	}
+	slices.SortStableFunc(c.Causes, func(a, b Cause) int {
+		switch x, y := known(a.Adjusted), known(b.Adjusted); {
+		case x > y:
+			return -1
+		case x < y:
+			return 1
+		}
+		return 0
+	})
+	if len(c.Causes) > 1 && known(c.Causes[0].Adjusted)-known(c.Causes[1].Adjusted) >= causeMargin {
+		c.Named = c.Causes[0].Name
+	}
+	c.Fit = stat.Falling(demand, seconds)
+	c.Cliff, c.HasCliff = stat.CliffOf(c.Fit)
+	return c
+}
+
+func (c Costs) columns() (logs, demand, seconds []float64) {
+	for _, w := range c.Waves {
+		s, _ := w.CPUSeconds()
+		logs, demand, seconds = append(logs, math.Log(s)), append(demand, rounded(w.Demand())), append(seconds, s)
+	}
+	return logs, demand, seconds
+}
+
+// rounded removes the differences between equal conditions that come from small
+// differences in the start of jobs: a twentieth of a CPU or of a job.
+func rounded(v float64) float64 { return math.Round(v*20) / 20 }
+
+func known(v float64) float64 {
+	if math.IsNaN(v) {
+		return 0
+	}
+	return v
+}

@@ -1,0 +1,130 @@
+package jobs
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// A Wave is the jobs of one cell that ran at the same time on one node. A
+// published cell was asked for once for the whole cluster, so the jobs of a
+// cell may have divided unevenly among the nodes, or one of them may have waited
+// for room and run alone.
+type Wave struct {
+	Cell Cell
+	Host string
+	Run  int // of the experiment; 0 in published tables
+	Jobs []Job
+	// Beside is the mean number of jobs that ran on the node during a job, the
+	// job itself included. This, and not the number that was asked for, is the
+	// concurrency that had an effect.
+	Beside float64
+	// Late is true if the jobs began after others of the same cell and node had
+	// ended: they had waited for room.
+	Late bool
+	// Lopsided is true if another node had more or fewer jobs of the cell.
+	Lopsided bool
+}
+
+// Waves groups the jobs that count by cell, run, node and time. Jobs of one cell
+// and node belong to one wave as long as each begins before all those before it
+// have ended.
+func Waves(all []Job) []Wave {
+	type key struct {
+		cell Cell
+		host string
+		run  int
+	}
+	groups := map[key][]Job{}
+	for _, j := range Counted(all) {
+		k := key{j.Cell(), j.Host, j.Extra.Run}
+		groups[k] = append(groups[k], j)
+	}
+	var waves []Wave
+	for k, group := range groups {
+		var open Wave
+		var until time.Time
+		for _, j := range group {
+			if len(open.Jobs) > 0 && !j.In.Before(until) {
+				waves = append(waves, open)
+				open = Wave{Late: true}
+			}
+			open.Cell, open.Host, open.Run, open.Jobs = k.cell, k.host, k.run, append(open.Jobs, j)
+			if j.Out.After(until) {
+				until = j.Out
+			}
+		}
+		waves = append(waves, open)
+	}
+	slices.SortFunc(waves, func(a, b Wave) int {
+		return cmp.Or(a.Cell.Compare(b.Cell), cmp.Compare(a.Run, b.Run), cmp.Compare(a.Host, b.Host), a.Jobs[0].In.Compare(b.Jobs[0].In))
+	})
+	for i := range waves {
+		waves[i].Beside = beside(waves[i].Jobs)
+		waves[i].Lopsided = slices.ContainsFunc(waves, func(o Wave) bool {
+			return o.Cell == waves[i].Cell && o.Run == waves[i].Run && o.Host != waves[i].Host && !o.Late && len(o.Jobs) != len(waves[i].Jobs)
+		})
+	}
+	return waves
+}
+
+// beside returns the mean over the jobs of how many ran during each, weighted
+// by time.
+func beside(jobs []Job) float64 {
+	sum, n := 0.0, 0
+	for _, j := range jobs {
+		if j.Duration() <= 0 {
+			continue
+		}
+		shared := time.Duration(0)
+		for _, o := range jobs {
+			from, to := maxTime(j.In, o.In), minTime(j.Out, o.Out)
+			shared += max(to.Sub(from), 0)
+		}
+		sum += float64(shared) / float64(j.Duration())
+		n++
+	}
+	if n == 0 {
+		return float64(len(jobs))
+	}
+	return sum / float64(n)
+}
+
+func maxTime(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func minTime(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// Duration returns the mean duration of the wave's jobs.
+func (w Wave) Duration() time.Duration {
+	sum := time.Duration(0)
+	for _, j := range w.Jobs {
+		sum += j.Duration()
+	}
+	return sum / time.Duration(len(w.Jobs))
+}
+
+// CPUSeconds returns the mean CPU time of the wave's jobs. measured is true if
+// it was measured for each of them; otherwise it is limit × duration.
+func (w Wave) CPUSeconds() (seconds float64, measured bool) {
+	measured = true
+	for _, j := range w.Jobs {
+		s, m := j.CPUSeconds()
+		seconds += s
+		measured = measured && m
+	}
+	return seconds / float64(len(w.Jobs)), measured
+}
+
+// Demand returns the CPUs that the jobs of the wave asked for on their node, as
+// a mean over the time of its jobs.
+func (w Wave) Demand() float64 { return w.Beside * w.Cell.CPU.Cores() }

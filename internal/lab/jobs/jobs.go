@@ -1,0 +1,99 @@
+// Package jobs describes batch jobs that run beside each other on a node: what
+// was asked for, when each job ran, and what it used. It reads and writes the
+// table of the published transcoding experiment (one row for each job, twelve
+// columns), reads the logs of ffmpeg containers, and works out from the rows how
+// many jobs ran beside each other and which amount of work, CPU limit or
+// concurrency explains the cost of a job.
+package jobs
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A Job is one job that ran to its end.
+type Job struct {
+	Host        string
+	Type        string        // names the environment or the strategy, such as "aws"
+	Concurrency int           // jobs that were asked for at once, on all nodes together
+	CPU         unit.MilliCPU // the request of the job; for most types it is the limit, too
+	Memory      unit.Bytes
+	Index       int    // number of the job in its wave
+	Pod         string // random part of the pod's name, namespace and container, as published
+	Container   int    // number in the name of the container
+	ContainerID string // 64 hexadecimal digits
+	In, Out     time.Time
+	Source      string // the film that was read
+	// Precision is the resolution of In and Out: a second in published tables.
+	Precision time.Duration
+	// Extra is known only for jobs that the lab measured.
+	Extra Extra
+}
+
+// Duration returns how long the job ran.
+func (j Job) Duration() time.Duration { return j.Out.Sub(j.In) }
+
+// CPUSeconds returns the CPU time of the job in seconds: what was measured, or
+// else limit × duration, which is right only for a job that used its whole
+// limit. measured tells which of the two it is.
+func (j Job) CPUSeconds() (seconds float64, measured bool) {
+	if v, ok := j.Extra.CPUSeconds.Value(); ok {
+		return v, true
+	}
+	return j.CPU.Cores() * j.Duration().Seconds(), false
+}
+
+// Extra are the columns that the lab adds to the published ones. A value that
+// was not measured is absent.
+type Extra struct {
+	Strategy string // how the CPUs were divided among the jobs; empty: not known
+	Block    int    // the block of the experiment, from 1
+	Run      int    // the run in the experiment, from 1
+	Slice    unit.CPUSet
+	Threads  int // threads that the job was given; 0: the choice of the program
+	// Work is the number of units that the job did, such as frames.
+	Work             node.Maybe[float64]
+	CPUSeconds       node.Maybe[float64]
+	Periods          node.Maybe[int64] // of the quota, cpu.stat nr_periods
+	ThrottledPeriods node.Maybe[int64] // cpu.stat nr_throttled
+	ThrottledSeconds node.Maybe[float64]
+	WaitSeconds      node.Maybe[float64] // time that its threads waited for a CPU
+	PeakMemory       node.Maybe[unit.Bytes]
+	Void             string // why the row does not count; empty: it counts
+}
+
+// A Cell is a set of jobs under the same conditions.
+type Cell struct {
+	Type        string
+	Strategy    string
+	Concurrency int
+	CPU         unit.MilliCPU
+	Memory      unit.Bytes
+	Threads     int
+}
+
+// Cell returns the conditions of the job.
+func (j Job) Cell() Cell {
+	return Cell{j.Type, j.Extra.Strategy, j.Concurrency, j.CPU, j.Memory, j.Extra.Threads}
+}
+
+// Compare orders cells by their columns, from left to right.
+func (c Cell) Compare(o Cell) int {
+	return cmp.Or(cmp.Compare(c.Type, o.Type), cmp.Compare(c.Strategy, o.Strategy), cmp.Compare(c.CPU, o.CPU),
+		cmp.Compare(c.Concurrency, o.Concurrency), cmp.Compare(c.Memory, o.Memory), cmp.Compare(c.Threads, o.Threads))
+}
+
+// Demand returns the CPU that the jobs of the cell ask for together, if all of
+// them run on one node.
+func (c Cell) Demand() unit.MilliCPU { return c.CPU * unit.MilliCPU(c.Concurrency) }
+
+// Counted returns the jobs that are not void, in the order of their start.
+func Counted(all []Job) []Job {
+	counted := slices.DeleteFunc(slices.Clone(all), func(j Job) bool { return j.Extra.Void != "" })
+	slices.SortStableFunc(counted, func(a, b Job) int { return cmp.Or(a.In.Compare(b.In), cmp.Compare(a.Index, b.Index)) })
+	return counted
+}

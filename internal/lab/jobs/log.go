@@ -1,0 +1,185 @@
+package jobs
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Log is what the log of a container that ran ffmpeg says about its job.
+type Log struct {
+	First, Last time.Time
+	Source      string // the name of the film, from the line "Input #0"
+	Lines       int
+	Frames      int     // the last count of frames that ffmpeg printed; 0: none
+	Speed       float64 // the last speed relative to real time; 0: none
+	Threads     int     // the threads of x264, from its options; 0: not printed
+	Truncated   bool    // the last line is not complete
+}
+
+// mostLine is the length of the longest line of a log that ReadLog accepts. The
+// runtimes cut lines at 16 KiB, and JSON can make each byte six.
+const mostLine = 1 << 20
+
+var (
+	inputLine   = regexp.MustCompile(`^\s*Input #0, .* from '(?:.*/)?([^'/]+)'`)
+	frameCount  = regexp.MustCompile(`\bframe=\s*(\d{1,9})\b`)
+	speedFactor = regexp.MustCompile(`\bspeed=\s*([0-9.]{1,12})x`)
+	x264Threads = regexp.MustCompile(`\bthreads=(\d{1,6})\b`)
+)
+
+// ReadLog reads the log of a container in the format of Docker (one JSON object
+// a line) or of the Container Runtime Interface (time, stream, tag, text). It
+// finds what it needs by content: the number of lines that ffmpeg prints
+// differs between its versions. A log that ends within a line is read up to
+// there. An error names the line.
+func ReadLog(r io.Reader) (Log, error) {
+	in := bufio.NewReaderSize(r, 64<<10)
+	var l Log
+	for number := 1; ; number++ {
+		line, ends, err := readLine(in)
+		if err != nil {
+			return l, fmt.Errorf("read the log of a container: line %d: %w", number, err)
+		}
+		if line == "" && !ends {
+			break
+		}
+		at, text, err := parseLine(line)
+		if err != nil {
+			if !ends {
+				l.Truncated = true
+				break
+			}
+			return l, fmt.Errorf("read the log of a container: line %d: %w", number, err)
+		}
+		l.note(at, text)
+	}
+	if l.Lines == 0 {
+		return l, errors.New("read the log of a container: it has no line")
+	}
+	return l, nil
+}
+
+// readLine returns the next line without its end, and whether it had one. At
+// the end of the file it returns "" and false.
+func readLine(in *bufio.Reader) (line string, ends bool, err error) {
+	var b strings.Builder
+	for {
+		part, err := in.ReadSlice('\n')
+		b.Write(part)
+		switch {
+		case err == nil:
+			return strings.TrimRight(b.String(), "\r\n"), true, nil
+		case errors.Is(err, io.EOF):
+			return b.String(), false, nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return "", false, err
+		case b.Len() > mostLine:
+			return "", false, fmt.Errorf("more than %d bytes", mostLine)
+		}
+	}
+}
+
+// parseLine returns the time and the text of a line of either format.
+func parseLine(line string) (time.Time, string, error) {
+	if strings.HasPrefix(line, "{") {
+		var entry struct {
+			Log  string    `json:"log"`
+			Time time.Time `json:"time"`
+		}
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			return time.Time{}, "", fmt.Errorf("want a JSON object with log and time: %w", err)
+		}
+		if entry.Time.IsZero() {
+			return time.Time{}, "", errors.New("the JSON object has no time")
+		}
+		return entry.Time.UTC(), entry.Log, nil
+	}
+	stamp, rest, _ := strings.Cut(line, " ")
+	at, err := time.Parse(time.RFC3339Nano, stamp)
+	if err != nil {
+		return time.Time{}, "", fmt.Errorf("want a JSON object, or a time such as 2026-01-02T15:04:05.5Z and a stream: %w", err)
+	}
+	stream, rest, _ := strings.Cut(rest, " ")
+	tag, text, tagged := strings.Cut(rest, " ")
+	if stream != "stdout" && stream != "stderr" || !tagged && tag == "" {
+		return time.Time{}, "", fmt.Errorf("stream %q: want stdout or stderr, a tag and the text", stream)
+	}
+	return at.UTC(), text, nil
+}
+
+func (l *Log) note(at time.Time, text string) {
+	if l.Lines == 0 {
+		l.First = at
+	}
+	l.Lines++
+	l.Last = at
+	if l.Source == "" {
+		if m := inputLine.FindStringSubmatch(text); m != nil {
+			l.Source = m[1]
+		}
+	}
+	// ffmpeg writes its progress with carriage returns, so that one line of the
+	// log can hold many counts; the last one counts.
+	if m := frameCount.FindAllStringSubmatch(text, -1); m != nil {
+		l.Frames, _ = strconv.Atoi(m[len(m)-1][1])
+	}
+	if m := speedFactor.FindAllStringSubmatch(text, -1); m != nil {
+		l.Speed, _ = strconv.ParseFloat(m[len(m)-1][1], 64)
+	}
+	if l.Threads == 0 && strings.Contains(text, "cabac=") {
+		if m := x264Threads.FindStringSubmatch(text); m != nil {
+			l.Threads, _ = strconv.Atoi(m[1])
+		}
+	}
+}
+
+// Fault says why the log is not that of a job that did its work, or returns "".
+func (l Log) Fault() string {
+	switch d := l.Last.Sub(l.First); {
+	case l.Source == "":
+		return "the log names no input"
+	case l.Truncated:
+		return "the log ends within a line"
+	case d < time.Second && l.Lines > 1:
+		return fmt.Sprintf("the log spans %v", d)
+	}
+	return ""
+}
+
+// linkName is the name of a link below /var/log/containers:
+// POD_NAMESPACE_CONTAINER-ID.log, with the pod's name as the chart makes it.
+var linkName = regexp.MustCompile(`^(.+)-(\d{1,6})-([0-9.]+m?)-([0-9.]+[A-Za-z]*)-(\d{1,6})-([a-z0-9]+)_([^_]+)_([a-z0-9.-]+?)-(\d{1,6})-([0-9a-f]{64})\.log$`)
+
+// FromLink makes the job whose log has this name below /var/log/containers. ok
+// is false for a name of another shape, such as that of a log of another pod.
+func FromLink(host, name string) (j Job, ok bool, err error) {
+	m := linkName.FindStringSubmatch(name)
+	if m == nil {
+		return Job{}, false, nil
+	}
+	row := []string{host, m[1], m[2], m[3], m[4], m[5], m[6] + "_" + m[7] + "_" + m[8], m[9], m[10], "0", "0", ""}
+	j, err = readRow(row, published[:])
+	if err != nil {
+		return Job{}, true, fmt.Errorf("read the name of a log %q: %w", name, err)
+	}
+	return j, true, nil
+}
+
+// With returns the job with the times, the source and the work of its log. A
+// log with a fault makes the job void.
+func (j Job) With(l Log) Job {
+	j.In, j.Out, j.Source, j.Precision = l.First, l.Last, l.Source, time.Nanosecond
+	j.Extra.Void = l.Fault()
+	j.Extra.Threads = l.Threads
+	if l.Frames > 0 {
+		j.Extra.Work = someFrames(l.Frames)
+	}
+	return j
+}

@@ -1,0 +1,103 @@
+package jobs
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+const dockerLog = `{"log":"ffmpeg version 3.1.2\n","stream":"stderr","time":"2026-03-17T10:24:35.5Z"}
+{"log":"Input #0, mov,mp4,m4a, from '/data/source7.mp4':\n","stream":"stderr","time":"2026-03-17T10:24:35.9Z"}
+{"log":"[libx264 @ 0x1] 264 - options: cabac=1 ref=3 threads=24 lookahead_threads=4\n","stream":"stderr","time":"2026-03-17T10:24:36Z"}
+{"log":"frame=  100 fps=0.0 speed=1.5x    \rframe= 1253 fps= 25 speed=2.25x\n","stream":"stderr","time":"2026-03-17T10:25:35.5Z"}
+`
+
+const criLog = `2026-03-17T10:24:35.5Z stderr F ffmpeg version 7.1
+2026-03-17T10:24:35.9Z stderr F Input #0, mov,mp4, from '/data/source7.mp4':
+2026-03-17T10:24:50Z stderr P frame=  100 fps=0.0 speed=1.5x
+2026-03-17T10:25:35.5Z stderr F frame= 1253 fps= 25 speed=2.25x
+`
+
+func TestBothLogFormatsGiveTheJob(t *testing.T) {
+	for name, text := range map[string]string{"docker": dockerLog, "cri": criLog} {
+		l, err := ReadLog(strings.NewReader(text))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if l.Last.Sub(l.First) != time.Minute || l.Source != "source7.mp4" || l.Frames != 1253 || l.Speed != 2.25 || l.Lines != 4 || l.Fault() != "" {
+			t.Errorf("%s: %+v, fault %q", name, l, l.Fault())
+		}
+		if want := map[string]int{"docker": 24, "cri": 0}[name]; l.Threads != want {
+			t.Errorf("%s: %d threads, want %d", name, l.Threads, want)
+		}
+	}
+}
+
+// TestALogThatEndsEarlyIsNoFastJob: the published scripts took the time of a
+// certain line as the end, so that a log of another length gave 0 seconds.
+func TestALogThatEndsEarlyIsNoFastJob(t *testing.T) {
+	cut := dockerLog[:strings.LastIndex(dockerLog, "stream")]
+	for name, c := range map[string]struct{ text, fault string }{
+		"cut within a line": {cut, "the log ends within a line"},
+		"no input":          {criLog[:strings.Index(criLog, "\n")+1], "the log names no input"},
+		"no time":           {strings.ReplaceAll(criLog[:strings.Index(criLog, "2026-03-17T10:24:50Z")], "35.9Z", "35.5Z"), "the log spans 0s"},
+	} {
+		l, err := ReadLog(strings.NewReader(c.text))
+		if err != nil || l.Fault() != c.fault {
+			t.Errorf("%s: fault %q (%v), want %q", name, l.Fault(), err, c.fault)
+		}
+	}
+	for name, text := range map[string]string{"empty": "", "no log": "hello\nworld\n", "no stream": "2026-03-17T10:24:35.5Z stdlog F x\n", "no time": "{\"log\":\"x\"}\n"} {
+		if l, err := ReadLog(strings.NewReader(text)); err == nil {
+			t.Errorf("%s: read as %+v", name, l)
+		}
+	}
+}
+
+func TestLinkNamesTellTheJob(t *testing.T) {
+	j, ok, err := FromLink("node00", "bm-1-0.8-1gi-0-t8fs5_default_transcoder-0-"+idA+".log")
+	if err != nil || !ok || j.Type != "bm" || j.Concurrency != 1 || j.CPU != 800 || j.Memory != 1<<30 || j.Pod != "t8fs5_default_transcoder" || j.ContainerID != idA {
+		t.Errorf("%+v, %v, %v", j, ok, err)
+	}
+	if j, ok, err := FromLink("node00", "aws-16cx1-4-800m-8gi-3-x7k2p_lab_transcoder-3-"+idA+".log"); err != nil || !ok || j.Type != "aws-16cx1" || j.CPU != 800 || j.Index != 3 {
+		t.Errorf("%+v, %v, %v", j, ok, err)
+	}
+	if _, ok, _ := FromLink("node00", "coredns-abc_kube-system_coredns-"+idA+".log"); ok {
+		t.Error("the log of another pod is taken for that of a job")
+	}
+}
+
+func TestALateJobIsAWaveOfItsOwn(t *testing.T) {
+	at := time.Unix(1e9, 0).UTC()
+	job := func(host string, i int, in, out time.Duration) Job {
+		return Job{Host: host, Type: "lxd", Concurrency: 4, CPU: 4000, Index: i, In: at.Add(in), Out: at.Add(out)}
+	}
+	waves := Waves([]Job{
+		job("a", 0, 0, 50*time.Second), job("a", 1, 0, 54*time.Second), job("a", 2, 63*time.Second, 93*time.Second),
+		job("b", 3, 0, 50*time.Second),
+	})
+	if len(waves) != 3 {
+		t.Fatalf("%d waves, want 3: %+v", len(waves), waves)
+	}
+	if w := waves[0]; len(w.Jobs) != 2 || w.Late || !w.Lopsided || w.Beside < 1.9 || w.Beside > 2 {
+		t.Errorf("first wave %+v", w)
+	}
+	if w := waves[1]; len(w.Jobs) != 1 || !w.Late || w.Beside != 1 {
+		t.Errorf("late wave %+v", w)
+	}
+	if w := waves[2]; w.Host != "b" || !w.Lopsided {
+		t.Errorf("wave of the other node %+v", w)
+	}
+}
+
+func FuzzReadLog(f *testing.F) {
+	f.Add(dockerLog)
+	f.Add(criLog)
+	f.Add(`{"log":"x","time":"2026`)
+	f.Fuzz(func(t *testing.T, text string) {
+		l, err := ReadLog(strings.NewReader(text))
+		if err == nil && (l.Lines == 0 || l.Frames < 0) {
+			t.Errorf("%q gives %+v", text, l)
+		}
+	})
+}

@@ -1,0 +1,68 @@
+package jobs
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// bareMetal are the 27 cells of the published experiment on a node of 4 CPUs:
+// jobs at once, limit in thousandths of a CPU, and seconds of a job.
+var bareMetal = []struct {
+	jobs    int
+	limit   unit.MilliCPU
+	seconds int
+}{
+	{1, 200, 2929}, {1, 400, 1748}, {1, 800, 928}, {1, 1000, 729}, {1, 1500, 452}, {1, 2000, 283}, {1, 3000, 72},
+	{2, 100, 6638}, {2, 200, 3380}, {2, 400, 1817}, {2, 800, 854}, {2, 1000, 579}, {2, 1500, 151},
+	{3, 100, 6612}, {3, 200, 3560}, {3, 400, 1779}, {3, 1000, 228},
+	{4, 100, 6665}, {4, 200, 3560}, {4, 400, 1705}, {4, 800, 253},
+	{8, 100, 6822}, {8, 200, 3136}, {8, 400, 507},
+	{16, 100, 6108}, {16, 200, 1060},
+	{32, 100, 2026},
+}
+
+func published27() []Job {
+	var all []Job
+	at := time.Date(2017, 3, 17, 10, 0, 0, 0, time.UTC)
+	for _, c := range bareMetal {
+		for i := range c.jobs {
+			all = append(all, Job{
+				Host: "node00", Type: "bm", Concurrency: c.jobs, CPU: c.limit, Memory: 8 << 30, Index: i,
+				In: at, Out: at.Add(time.Duration(c.seconds) * time.Second), Precision: time.Second, Source: "source1.mp4",
+			})
+		}
+		at = at.Add(time.Duration(c.seconds+60) * time.Second)
+	}
+	return all
+}
+
+// TestTheLoadOfTheNodeExplainsThePublishedCosts: in the 27 cells, the CPU time
+// of a job goes with what all jobs ask for together, and neither with the limit
+// nor with the number of jobs.
+func TestTheLoadOfTheNodeExplainsThePublishedCosts(t *testing.T) {
+	waves := Waves(published27())
+	if len(waves) != len(bareMetal) {
+		t.Fatalf("%d waves, want %d", len(waves), len(bareMetal))
+	}
+	c := CostsOf(waves)
+	if c.Measured {
+		t.Error("the cost of published rows is limit × duration, and is called measured")
+	}
+	if c.Named != "CPUs asked for on the node" || c.Causes[0].Adjusted < 0.99 {
+		t.Errorf("named %q, causes %+v: want at least 99 %% by the CPUs asked for", c.Named, c.Causes)
+	}
+	for _, cause := range c.Causes[1:] {
+		if known(cause.Adjusted) > 0.05 {
+			t.Errorf("%s explains %.1f %% (adjusted), want next to nothing", cause.Name, 100*cause.Adjusted)
+		}
+	}
+	if !c.HasCliff || c.Cliff.Before != 2 || c.Cliff.After != 3 {
+		t.Errorf("cliff %+v, want it between 2 and 3 of 4 CPUs", c.Cliff)
+	}
+	if factor := c.Cliff.High / c.Cliff.Low; math.Abs(factor-2.5) > 0.2 {
+		t.Errorf("the step is a factor of %.2f, want 2.5 within 0.2", factor)
+	}
+}

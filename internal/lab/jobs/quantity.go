@@ -1,0 +1,50 @@
+package jobs
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// parseMemory reads an amount of memory as it stands in the name of a pod:
+// lower case, and with fractions of a byte, which are rounded up.
+func parseMemory(s string) (unit.Bytes, error) {
+	end := strings.LastIndexAny(s, "0123456789.") + 1
+	scale, known := map[string]float64{"": 1, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}[strings.ToLower(s[end:])]
+	f, err := strconv.ParseFloat(s[:end], 64)
+	if err != nil || !known || f < 0 || f*scale >= math.MaxInt64 {
+		return 0, fmt.Errorf("memory %q: want a number with an optional suffix Ki Mi Gi Ti k M G T, such as 0.8Gi", s)
+	}
+	return unit.Bytes(math.Ceil(f * scale)), nil
+}
+
+// formatMemory prints an amount with the largest suffix that needs no more than
+// four digits behind the point, as in the names of pods: "8gi", "0.8gi".
+func formatMemory(b unit.Bytes) string {
+	for _, s := range []struct {
+		suffix string
+		scale  float64
+	}{{"gi", 1 << 30}, {"mi", 1 << 20}, {"ki", 1 << 10}} {
+		text := strconv.FormatFloat(float64(b)/s.scale, 'f', -1, 64)
+		if _, digits, _ := strings.Cut(text, "."); len(digits) <= 4 && float64(b) >= s.scale/10 {
+			return text + s.suffix
+		}
+		// 0.8Gi is not a whole number of bytes: four digits that round up to b
+		// name it, too.
+		short := strconv.FormatFloat(float64(b)/s.scale, 'f', 4, 64)
+		short = strings.TrimRight(strings.TrimRight(short, "0"), ".")
+		if f, _ := strconv.ParseFloat(short, 64); unit.Bytes(math.Ceil(f*s.scale)) == b && float64(b) >= s.scale/10 {
+			return short + s.suffix
+		}
+	}
+	return strconv.FormatInt(int64(b), 10)
+}
+
+// formatCPU prints an amount of CPU as in the names of pods: "4", "0.8".
+func formatCPU(m unit.MilliCPU) string { return strconv.FormatFloat(m.Cores(), 'f', -1, 64) }
+
+func someFrames(n int) node.Maybe[float64] { return node.Some(float64(n)) }

@@ -1,0 +1,249 @@
+package jobs
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// Published are the columns of the published table.
+var published = [...]string{"Host", "Type", "Concurrency", "CPU", "Memory", "JobID", "PodID", "JobPodID", "DockerID", "TimeIn", "TimeOut", "Source"}
+
+// dockerID is the index of the column that holds the id of the container.
+const dockerID = 8
+
+var containerID = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// An extra column stands behind the published ones.
+type column struct {
+	name string
+	get  func(Job) string
+	set  func(*Job, string) error // not called for an empty cell
+}
+
+// extras returns the columns that the lab adds.
+func extras() []column {
+	return []column{
+		{"Strategy", func(j Job) string { return j.Extra.Strategy }, func(j *Job, s string) error { j.Extra.Strategy = s; return nil }},
+		whole("Block", func(e *Extra) *int { return &e.Block }),
+		whole("Run", func(e *Extra) *int { return &e.Run }),
+		{"Slice", func(j Job) string { return j.Extra.Slice.String() }, func(j *Job, s string) (err error) {
+			j.Extra.Slice, err = unit.ParseCPUSet(s)
+			return err
+		}},
+		whole("Threads", func(e *Extra) *int { return &e.Threads }),
+		nanoseconds("TimeInNs", func(j *Job) *time.Time { return &j.In }),
+		nanoseconds("TimeOutNs", func(j *Job) *time.Time { return &j.Out }),
+		fraction("Work", func(e *Extra) *node.Maybe[float64] { return &e.Work }),
+		fraction("CPUSeconds", func(e *Extra) *node.Maybe[float64] { return &e.CPUSeconds }),
+		counter("Periods", func(e *Extra) *node.Maybe[int64] { return &e.Periods }),
+		counter("ThrottledPeriods", func(e *Extra) *node.Maybe[int64] { return &e.ThrottledPeriods }),
+		fraction("ThrottledSeconds", func(e *Extra) *node.Maybe[float64] { return &e.ThrottledSeconds }),
+		fraction("WaitSeconds", func(e *Extra) *node.Maybe[float64] { return &e.WaitSeconds }),
+		counter("PeakMemory", func(e *Extra) *node.Maybe[unit.Bytes] { return &e.PeakMemory }),
+		{"Void", func(j Job) string { return j.Extra.Void }, func(j *Job, s string) error { j.Extra.Void = s; return nil }},
+	}
+}
+
+func whole(name string, of func(*Extra) *int) column {
+	return column{name, func(j Job) string {
+		if v := *of(&j.Extra); v != 0 {
+			return strconv.Itoa(v)
+		}
+		return ""
+	}, func(j *Job, s string) (err error) {
+		*of(&j.Extra), err = strconv.Atoi(s)
+		return err
+	}}
+}
+
+func fraction(name string, of func(*Extra) *node.Maybe[float64]) column {
+	return column{name, func(j Job) string {
+		if v, ok := of(&j.Extra).Value(); ok {
+			return strconv.FormatFloat(v, 'g', -1, 64)
+		}
+		return ""
+	}, func(j *Job, s string) error {
+		v, err := strconv.ParseFloat(s, 64)
+		*of(&j.Extra) = node.Some(v)
+		return err
+	}}
+}
+
+func counter[T ~int64](name string, of func(*Extra) *node.Maybe[T]) column {
+	return column{name, func(j Job) string {
+		if v, ok := of(&j.Extra).Value(); ok {
+			return strconv.FormatInt(int64(v), 10)
+		}
+		return ""
+	}, func(j *Job, s string) error {
+		v, err := strconv.ParseInt(s, 10, 64)
+		*of(&j.Extra) = node.Some(T(v))
+		return err
+	}}
+}
+
+// nanoseconds is a time with its full resolution. The published column beside
+// it has whole seconds.
+func nanoseconds(name string, of func(*Job) *time.Time) column {
+	return column{name, func(j Job) string {
+		if j.Precision >= time.Second {
+			return ""
+		}
+		return strconv.FormatInt(of(&j).UnixNano(), 10)
+	}, func(j *Job, s string) error {
+		v, err := strconv.ParseInt(s, 10, 64)
+		*of(j), j.Precision = time.Unix(0, v).UTC(), time.Nanosecond
+		return err
+	}}
+}
+
+// CheckType refuses a type that the published scripts cannot read back, because
+// they cut the name of a pod at each "-".
+func CheckType(s string) error {
+	if s == "" || strings.ContainsAny(s, "-_. ,\"") {
+		return fmt.Errorf("type %q: want a word without - _ . , and blanks, because the name of a job is cut at each -", s)
+	}
+	return nil
+}
+
+// WriteTable writes the jobs with the published columns first, so that a
+// spreadsheet made for them still reads it.
+func WriteTable(w io.Writer, all []Job) error {
+	more := extras()
+	out := csv.NewWriter(w)
+	head := slices.Clone(published[:])
+	for _, c := range more {
+		head = append(head, c.name)
+	}
+	if err := out.Write(head); err != nil {
+		return fmt.Errorf("write the table of jobs: %w", err)
+	}
+	for _, j := range all {
+		row := []string{
+			j.Host, j.Type, strconv.Itoa(j.Concurrency), formatCPU(j.CPU), formatMemory(j.Memory), strconv.Itoa(j.Index), j.Pod,
+			strconv.Itoa(j.Container), j.ContainerID, strconv.FormatInt(j.In.Unix(), 10), strconv.FormatInt(j.Out.Unix(), 10), j.Source,
+		}
+		for _, c := range more {
+			row = append(row, c.get(j))
+		}
+		if err := out.Write(row); err != nil {
+			return fmt.Errorf("write the table of jobs: %w", err)
+		}
+	}
+	out.Flush()
+	if err := out.Error(); err != nil {
+		return fmt.Errorf("write the table of jobs: %w", err)
+	}
+	return nil
+}
+
+// ReadTable reads a table of jobs: one that WriteTable wrote, or a published
+// one, with or without its header. A "-" in the type makes a published row
+// longer by a column, so such a row is read from the id of the container in
+// both directions. An error names the line.
+func ReadTable(r io.Reader) ([]Job, error) {
+	in := csv.NewReader(r)
+	in.FieldsPerRecord = -1 // published rows differ in length
+	in.TrimLeadingSpace = true
+	head := slices.Clone(published[:])
+	var all []Job
+	for first := true; ; first = false {
+		row, err := in.Read()
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the table of jobs: %w", err)
+		}
+		if first && len(row) >= len(published) && slices.Equal(row[:len(published)], published[:]) {
+			head = row
+			continue
+		}
+		line, _ := in.FieldPos(0)
+		j, err := readRow(row, head)
+		if err != nil {
+			return nil, fmt.Errorf("read the table of jobs: line %d: %w", line, err)
+		}
+		all = append(all, j)
+	}
+}
+
+// readRow reads a row whose columns behind the published ones are those of head.
+func readRow(row, head []string) (Job, error) {
+	id := slices.IndexFunc(row, containerID.MatchString)
+	switch {
+	case len(row) == len(head) && (id == dockerID || id < 0):
+		id = dockerID
+	case id < dockerID:
+		return Job{}, fmt.Errorf("%d columns, want %d, or a column with the 64 hexadecimal digits of a container id", len(row), len(head))
+	}
+	shift := id - dockerID
+	if len(row) < len(published)+shift {
+		return Job{}, fmt.Errorf("%d columns, want at least %d", len(row), len(published)+shift)
+	}
+	j := Job{Host: row[0], Type: strings.Join(row[1:2+shift], "-"), Precision: time.Second}
+	at := func(i int) string { return row[i+shift] }
+	var err error
+	read := func(i int, set func(string) error) {
+		if err == nil {
+			if e := set(strings.TrimSpace(at(i))); e != nil {
+				err = fmt.Errorf("column %s: %w", published[i], e)
+			}
+		}
+	}
+	read(2, number(&j.Concurrency))
+	read(3, func(s string) (e error) { j.CPU, e = unit.ParseMilliCPU(s); return e })
+	read(4, func(s string) (e error) { j.Memory, e = parseMemory(s); return e })
+	read(5, number(&j.Index))
+	j.Pod = at(6)
+	read(7, number(&j.Container))
+	j.ContainerID = at(8)
+	read(9, seconds(&j.In))
+	read(10, seconds(&j.Out))
+	j.Source = at(11)
+	more := extras()
+	for i := len(published); i < len(head) && i+shift < len(row); i++ {
+		k := slices.IndexFunc(more, func(c column) bool { return c.name == head[i] })
+		if text := at(i); k >= 0 && text != "" && err == nil {
+			if e := more[k].set(&j, text); e != nil {
+				err = fmt.Errorf("column %s: %w", head[i], e)
+			}
+		}
+	}
+	if err == nil && j.Out.Before(j.In) {
+		err = fmt.Errorf("column TimeOut: the job ends %v before it begins", j.In.Sub(j.Out))
+	}
+	return j, err
+}
+
+func number(to *int) func(string) error {
+	return func(s string) error {
+		v, err := strconv.Atoi(s)
+		if err != nil || v < 0 {
+			return fmt.Errorf("%q: want a whole number from 0", s)
+		}
+		*to = v
+		return nil
+	}
+}
+
+func seconds(to *time.Time) func(string) error {
+	return func(s string) error {
+		v, err := strconv.ParseInt(s, 10, 64)
+		if err != nil || v < 0 || v > 1<<40 {
+			return fmt.Errorf("%q: want seconds since 1970", s)
+		}
+		*to = time.Unix(v, 0).UTC()
+		return nil
+	}
+}
